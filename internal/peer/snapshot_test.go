@@ -174,13 +174,12 @@ type observed struct {
 	refused *atomic.Int64
 
 	mu        sync.Mutex // guards what follows
-	receiving int        // snapshots
 	reason    error      // of the last refusal
 	taken     int
 	kinds     map[raftpb.MessageType]int
 	longest   time.Duration // that a snapshot took to come
-	last      time.Time     // word of the leader
-	gap       time.Duration // without one, while a snapshot came
+	heard     int           // messages of a leader since the latest snapshot began to come
+	beside    int           // of these, the most that came before a snapshot was taken
 }
 
 func (o *observed) Receive(id uint16, msgs []*raftpb.Message) {
@@ -190,38 +189,28 @@ func (o *observed) Receive(id uint16, msgs []*raftpb.Message) {
 			o.kinds[m.GetType()]++
 		}
 		if m.GetType() == raftpb.MsgHeartbeat || m.GetType() == raftpb.MsgApp {
-			o.heardLocked()
+			o.heard++
 		}
 	}
 	o.mu.Unlock()
 	o.Host.Receive(id, msgs)
 }
 
-func (o *observed) heardLocked() {
-	if o.receiving > 0 {
-		o.gap = max(o.gap, time.Since(o.last))
-	}
-	o.last = time.Now()
-}
-
 func (o *observed) ReceiveSnapshot(id uint16, m *raftpb.Message, body io.Reader) error {
 	began := time.Now()
 	o.mu.Lock()
-	o.receiving++
+	o.heard = 0
 	o.mu.Unlock()
 	err := o.Host.ReceiveSnapshot(id, m, body)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.receiving > 0 {
-		o.gap = max(o.gap, time.Since(o.last))
-	}
-	o.receiving--
 	o.longest = max(o.longest, time.Since(began))
 	if err != nil {
 		o.reason = err
 		o.refused.Add(1)
 	} else {
 		o.taken++
+		o.beside = max(o.beside, o.heard)
 	}
 	return err
 }
@@ -237,28 +226,24 @@ func (c *trio) dial() *kv.Store {
 	return engine.StoreOf(kv.Primitive, engine.NewRouter(d), "trio", 0)
 }
 
-// TestSlowSnapshot sends a snapshot over a connection so slow that it takes longer than several elections: heartbeats go on beside it.
+// TestSlowSnapshot sends a snapshot over a connection so slow that it takes longer than several elections: heartbeats go on beside it. They are counted: on a
+// busy machine there may be an election all the same.
 func TestSlowSnapshot(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t)
 	store := c.dial()
 	c.fall(store, func(int) tamper { return throttle(500 << 10) })
-	await(t, "the term", func() bool { return c.term() > 0 })
-	term := c.term()
 	await(t, "the snapshot", func() bool {
 		c.seen.mu.Lock()
 		defer c.seen.mu.Unlock()
 		return c.seen.taken > 0
 	})
-	if now := c.term(); now != term {
-		t.Errorf("term %d has become %d", term, now)
-	}
 	c.level(store)
 	c.seen.mu.Lock()
 	defer c.seen.mu.Unlock()
-	t.Logf("a snapshot took %v, node 3 was without word of its leader for up to %v", c.seen.longest.Round(time.Millisecond), c.seen.gap.Round(time.Millisecond))
-	if c.seen.longest < 2*time.Second { // an election would have begun after 1.5 s of silence at the latest, and the term shows that none did
-		t.Error("want a snapshot that takes more than two seconds")
+	t.Logf("a snapshot took %v, node 3 had %d messages of its leader meanwhile", c.seen.longest.Round(time.Millisecond), c.seen.beside)
+	if c.seen.longest < 2*time.Second || c.seen.beside < 4 {
+		t.Error("want a snapshot that takes more than two seconds, and heartbeats beside it")
 	}
 }
 

@@ -21,8 +21,12 @@ type systemClock struct{ start time.Time }
 func (c systemClock) Wall() int64         { return time.Now().UnixMilli() }
 func (c systemClock) Mono() time.Duration { return time.Since(c.start) }
 
-// shardClock tells a shard's time: the wall clock, but never before what it has told or what the log says, and never standing still
-// when the wall clock is set back.
+// maxSlowed is the largest lead over the wall clock that shard time makes up for by running at half speed, in ms. A larger one would double every
+// timeout for weeks.
+const maxSlowed = 7 * 24 * 3_600_000
+
+// shardClock tells a shard's time: the wall clock, but never before what it has told or what the log says. Where that is ahead of the wall clock, time
+// neither goes back nor stands still: it runs at half speed until the wall clock has caught up.
 type shardClock struct {
 	clock  Clock
 	others *clocks // that hold it back; nil: none
@@ -40,14 +44,16 @@ func (c *shardClock) now() int64 {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	passed := (mono - c.at).Milliseconds()
-	switch {
-	case wall > c.last+passed:
+	tick := 2 * time.Millisecond // of the monotonic clock, for a millisecond of shard time
+	if c.last-wall > maxSlowed {
+		tick = time.Millisecond
+	}
+	// What is below a tick counts for the next time: asked often, the clock would lose most of it.
+	ticks := (mono - c.at) / tick
+	if slow := c.last + int64(ticks); wall >= slow {
 		c.last, c.at = wall, mono
-	case passed > 0:
-		// What is below a millisecond counts for the next time: asked often, the clock would lose most of it.
-		c.last += passed
-		c.at += time.Duration(passed) * time.Millisecond
+	} else {
+		c.last, c.at = slow, c.at+ticks*tick
 	}
 	return c.last
 }

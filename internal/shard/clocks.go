@@ -159,7 +159,7 @@ func (k *clocks) isOff() bool {
 }
 
 // inFuture says how far the time of a node that is alone is ahead of its clock, "" if it is not. Shard time never goes back: once the node has run with a clock
-// that was ahead, it waits there for the clock, and deadlines, expiry and schedules are early by as much. In a cluster the other clocks hold it back.
+// that was ahead, schedules run early by as much, and what is written is stamped with that time. In a cluster the other clocks hold it back.
 func (h *Host) inFuture() string {
 	if len(h.cfg.Voters) > 1 {
 		return ""
@@ -171,8 +171,12 @@ func (h *Host) inFuture() string {
 	if ahead <= clockTolerance {
 		return ""
 	}
-	return fmt.Sprintf("its data is %v ahead of its clock: it has run with a clock that was ahead, and deadlines, expiry and schedules are early by that until the clock has come there",
-		time.Duration(ahead)*time.Millisecond)
+	until := "timeouts take twice as long until the clock has caught up"
+	if ahead > maxSlowed {
+		until = fmt.Sprintf("that is more than the %d days it can make up for by running slowly", maxSlowed/(24*3_600_000))
+	}
+	return fmt.Sprintf("its data is %v ahead of its clock, because it once ran with a clock that was ahead: schedules run early and timestamps are ahead by that; %s",
+		time.Duration(ahead)*time.Millisecond, until)
 }
 
 // Wall returns what this node's clock shows, ms since the epoch.

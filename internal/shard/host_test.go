@@ -229,8 +229,8 @@ func TestShardTimeNeverGoesBack(t *testing.T) {
 	}
 	source.wall = 1000 // the wall clock is set back ...
 	source.mono += 30 * time.Millisecond
-	if got := c.now(); got != 5030 {
-		t.Errorf("after the wall clock went back now() = %d, want 5030: it goes on by monotonic time", got)
+	if got := c.now(); got != 5015 {
+		t.Errorf("after the wall clock went back now() = %d, want 5015: it goes on at half the speed of the monotonic clock", got)
 	}
 	c.observe(9000)
 	if got := c.now(); got != 9000 {
@@ -242,19 +242,32 @@ func TestShardTimeNeverGoesBack(t *testing.T) {
 	}
 }
 
-// TestShardTimeKeepsPace: after the wall clock was set back shard time ran at half speed, because what was below a millisecond was dropped each time
-// that somebody asked.
+// TestShardTimeKeepsPace: shard time that is ahead of the wall clock runs at half speed until the wall clock has caught up, however often somebody asks, and
+// at full speed if it is too far ahead for that. What is below a millisecond used to be dropped each time.
 func TestShardTimeKeepsPace(t *testing.T) {
-	source := &fakeClock{wall: 5000}
-	c := shardClock{clock: Clock{source}}
-	c.now()
-	source.wall = 1000
-	for range 10_000 {
-		source.mono += 700 * time.Microsecond
-		c.now()
-	}
-	if got := c.now(); got != 12_000 {
-		t.Errorf("7 s after the wall clock was set back at 5000 now() = %d, want 12000", got)
+	const day = 24 * 3_600_000
+	for _, c := range []struct{ ahead, passed, now int64 }{
+		{0, 7000, 7000},
+		{1, 7000, 7000},
+		{3000, 7000, 7000},                  // they met after 6 s
+		{4000, 7000, 7500},                  // and here not yet
+		{7 * day, 7000, 7*day + 3500},       // the last one that is slowed
+		{7*day + 1, 1, 7*day + 2},           // full speed
+		{7*day + 1, 7000, 7*day + 1 + 3500}, // a millisecond later its lead is small enough
+		{400 * day, 7000, 400*day + 7000},
+	} {
+		source := &fakeClock{wall: 1000 + c.ahead}
+		s := shardClock{clock: Clock{source}}
+		s.now()
+		source.wall = 1000
+		for passed := time.Duration(0); passed < time.Duration(c.passed)*time.Millisecond; passed += 500 * time.Microsecond {
+			source.mono += 500 * time.Microsecond
+			source.wall = 1000 + source.mono.Milliseconds()
+			s.now()
+		}
+		if got := s.now() - 1000; got < c.now-1 || got > c.now+1 {
+			t.Errorf("%d ms after the wall clock was set back by %d ms now() = %d, want %d", c.passed, c.ahead, got, c.now)
+		}
 	}
 }
 
