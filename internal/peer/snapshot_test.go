@@ -173,13 +173,13 @@ type observed struct {
 	*shard.Host
 	refused *atomic.Int64
 
-	mu        sync.Mutex // guards what follows
-	reason    error      // of the last refusal
-	taken     int
-	kinds     map[raftpb.MessageType]int
-	longest   time.Duration // that a snapshot took to come
-	heard     int           // messages of a leader since the latest snapshot began to come
-	beside    int           // of these, the most that came before a snapshot was taken
+	mu      sync.Mutex // guards what follows
+	reason  error      // of the last refusal
+	taken   int
+	kinds   map[raftpb.MessageType]int
+	longest time.Duration // that a snapshot took to come
+	heard   int           // messages of a leader since the latest snapshot began to come
+	beside  int           // of these, the most that came before a snapshot was taken
 }
 
 func (o *observed) Receive(id uint16, msgs []*raftpb.Message) {

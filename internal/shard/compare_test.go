@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -116,14 +117,29 @@ func TestPartedReplica(t *testing.T) {
 	}
 }
 
+// heldClock is a clock whose monotonic time stands still until it is released.
+type heldClock struct {
+	released atomic.Bool
+	system   Clock
+}
+
+func (c *heldClock) Wall() int64 { return c.system.Source.Wall() }
+
+func (c *heldClock) Mono() time.Duration {
+	if c.released.Load() {
+		return time.Hour + c.system.Source.Mono()
+	}
+	return 1
+}
+
 // TestUnsettledDifference: with one of three nodes down nobody can tell which of the two others is right. They used to go on, each healthy, and to answer
 // differently. The shard stops on both, and they say so; other shards go on. Started again with the third they find a majority.
 func TestUnsettledDifference(t *testing.T) {
 	ctx := testContext(t)
-	patience := time.Millisecond
+	patience, clock := time.Millisecond, &heldClock{system: SystemClock()}
 	c := newCluster(t, seed(t), func(cfg *Config) {
 		straying(2)(cfg)
-		cfg.Unsettled = patience
+		cfg.Unsettled, cfg.Clock = patience, Clock{clock}
 	})
 	c.add(ctx, "sound")
 	for id := uint64(1); id <= 3; id++ {
@@ -131,6 +147,18 @@ func TestUnsettledDifference(t *testing.T) {
 	}
 	c.stop(3)
 	c.add(ctx, "part")
+	// Whichever stops first commits nothing any more: both have to know by then, as they do after the seconds that the clock goes on by.
+	until(ctx, t, "both nodes to know", func() bool {
+		known := true
+		for id := uint64(1); id <= 2; id++ {
+			s := c.host(id).shards[0]
+			s.applyRun.Lock()
+			known = known && s.comparer.since != 0
+			s.applyRun.Unlock()
+		}
+		return known
+	})
+	clock.released.Store(true)
 	until(ctx, t, "the shard to be stopped", func() bool {
 		return c.host(1).shards[0].halted.Load() != nil && c.host(2).shards[0].halted.Load() != nil
 	})
