@@ -54,6 +54,7 @@ func ParseRole(name string) (Role, error) {
 const (
 	MaxKeys       = 1000 // of a node
 	MaxNamespaces = 64   // of a key
+	MaxEnded      = 100  // sessions of a key that were ended before their time
 	idBytes       = 8
 	secretBytes   = 32
 	keyPrefix     = "floe_sk_"
@@ -66,6 +67,16 @@ type Key struct {
 	Role       Role
 	Namespaces []string // that it is for, in order; nil: all
 	Created    time.Time
+	Expires    time.Time // zero: never
+	Used       time.Time // when it was last used, within a few minutes; zero: not yet. Only List knows
+}
+
+// expired returns ErrUnauthorized for a key that is not good any more.
+func (k *Key) expired(now time.Time) error {
+	if k.Expires.IsZero() || now.Before(k.Expires) || plant.On(plant.KeyEternal) {
+		return nil
+	}
+	return engine.Errorf(engine.ErrUnauthorized, "key %s expired at %s", k.ID, k.Expires.UTC().Format(time.RFC3339))
 }
 
 // check returns ErrInvalid for what no key can be.

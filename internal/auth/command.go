@@ -1,6 +1,9 @@
 package auth
 
 import (
+	"crypto/sha256"
+	"time"
+
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 )
@@ -10,6 +13,8 @@ const (
 	kindBootstrap uint8 = iota + 1 // makes the key store, with a first key
 	kindCreate
 	kindRevoke
+	kindEnd  // ends a session before its time
+	kindUsed // notes when keys were used
 )
 
 // createCommand is the body of kindBootstrap and kindCreate.
@@ -19,6 +24,14 @@ type createCommand struct {
 }
 
 func (c *createCommand) code(e *codec.Coder) {
+	c.codeKey(e)
+	if e.More(!c.key.Expires.IsZero()) {
+		e.Time(&c.key.Expires)
+	}
+}
+
+// codeKey codes what every key has.
+func (c *createCommand) codeKey(e *codec.Coder) {
 	e.String(&c.key.ID)
 	e.String(&c.key.Name)
 	role := uint8(c.key.Role)
@@ -40,6 +53,41 @@ func (p *proof) code(c *codec.Coder) {
 type revokeCommand struct{ id string }
 
 func (r *revokeCommand) code(c *codec.Coder) { c.String(&r.id) }
+
+// endCommand is the body of kindEnd.
+type endCommand struct {
+	id   string            // of the key
+	hash [sha256.Size]byte // of the token
+	ends time.Time         // when the session would have ended
+}
+
+func (e *endCommand) code(c *codec.Coder) {
+	c.String(&e.id)
+	codeHash(c, &e.hash)
+	c.Time(&e.ends)
+}
+
+func codeHash(c *codec.Coder, hash *[sha256.Size]byte) {
+	for i := range hash {
+		c.Byte(&hash[i])
+	}
+}
+
+// usedCommand is the body of kindUsed.
+type usedCommand struct{ keys []use }
+
+// use says when a key was used.
+type use struct {
+	id string
+	at time.Time
+}
+
+func (u *usedCommand) code(c *codec.Coder) {
+	codec.List(c, &u.keys, func(c *codec.Coder, one *use) {
+		c.String(&one.id)
+		c.Time(&one.at)
+	})
+}
 
 func encode(code func(*codec.Coder)) []byte {
 	c := codec.NewEncoder(nil)
@@ -71,10 +119,32 @@ func decodeRevoke(cmd engine.Command) (r revokeCommand, err error) {
 	return r, nil
 }
 
+func decodeEnd(cmd engine.Command) (e endCommand, err error) {
+	if err := decode(cmd.Body, e.code); err != nil {
+		return e, engine.Errorf(engine.ErrMalformed, "session: command: %v", err)
+	}
+	return e, nil
+}
+
+func decodeUsed(cmd engine.Command) (u usedCommand, err error) {
+	if err := decode(cmd.Body, u.code); err != nil {
+		return u, engine.Errorf(engine.ErrMalformed, "keys used: command: %v", err)
+	}
+	if len(u.keys) > MaxKeys {
+		return u, engine.Errorf(engine.ErrInvalid, "keys used: %d keys, the limit is %d", len(u.keys), MaxKeys)
+	}
+	return u, nil
+}
+
 func admit(cmd engine.Command, _ int) (err error) {
-	if cmd.Kind == kindRevoke {
+	switch cmd.Kind {
+	case kindRevoke:
 		_, err = decodeRevoke(cmd)
-	} else {
+	case kindEnd:
+		_, err = decodeEnd(cmd)
+	case kindUsed:
+		_, err = decodeUsed(cmd)
+	default:
 		_, err = decodeCreate(cmd)
 	}
 	return err
@@ -88,6 +158,8 @@ func Primitive() engine.Primitive {
 			{Kind: kindBootstrap, Name: "bootstrap", From: engine.FromUsers, Admit: admit},
 			{Kind: kindCreate, Name: "create key", From: engine.FromUsers, Admit: admit},
 			{Kind: kindRevoke, Name: "revoke key", From: engine.FromUsers, Admit: admit, Shrinks: true},
+			{Kind: kindEnd, Name: "end session", From: engine.FromUsers, Admit: admit, Shrinks: true}, // a few rows, as good as a revocation
+			{Kind: kindUsed, Name: "keys used", From: engine.FromUsers, Admit: admit},
 		},
 		Queries: []engine.QueryType{{Kind: queryKeys, Name: "keys", New: engine.NewQuery[keysQuery]}},
 	}
@@ -99,11 +171,13 @@ const queryKeys uint8 = 1
 type keysQuery struct {
 	wait bool   // until something has changed
 	not  uint64 // since this revision
+	used bool   // with Key.Used
 
 	// Results.
 	exists   bool // there is a key store
 	revision uint64
 	keys     []storedKey // by id
+	ended    [][sha256.Size]byte
 }
 
 // storedKey is a key as the state has it.
@@ -112,14 +186,26 @@ type storedKey struct {
 	proof proof
 }
 
-// code codes a row: key | created (time) | proof.
+// code codes a row: key | proof | created (time) | expires (time), unless it never does.
 func (k *storedKey) code(c *codec.Coder) {
+	k.codeKey(c)
+	if c.More(!k.Expires.IsZero()) {
+		c.Time(&k.Expires)
+	}
+}
+
+func (k *storedKey) codeKey(c *codec.Coder) {
 	create := createCommand{key: k.Key, proof: k.proof}
-	created := k.Created
-	create.code(c)
-	c.Time(&created)
+	create.codeKey(c)
 	k.Key, k.proof = create.key, create.proof
-	k.Created = created
+	c.Time(&k.Created)
+}
+
+// codeAnswer codes a key of an answer.
+func (k *storedKey) codeAnswer(c *codec.Coder) {
+	k.codeKey(c)
+	c.Time(&k.Expires)
+	c.Time(&k.Used)
 }
 
 // Machine returns engine.MachineKeys.
@@ -132,11 +218,13 @@ func (*keysQuery) Kind() uint8 { return queryKeys }
 func (q *keysQuery) Arguments(c *codec.Coder) {
 	c.Bool(&q.wait)
 	c.Uvarint(&q.not)
+	c.Bool(&q.used)
 }
 
 // Results codes the answer.
 func (q *keysQuery) Results(c *codec.Coder) {
 	c.Bool(&q.exists)
 	c.Uvarint(&q.revision)
-	codec.List(c, &q.keys, func(c *codec.Coder, k *storedKey) { k.code(c) })
+	codec.List(c, &q.keys, func(c *codec.Coder, k *storedKey) { k.codeAnswer(c) })
+	codec.List(c, &q.ended, codeHash)
 }

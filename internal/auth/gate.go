@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,7 +19,8 @@ import (
 type Gate struct {
 	ask    engine.Door // to the leader of the shard
 	follow engine.Door // to a replica that is near
-	now    func() time.Time
+
+	Now func() time.Time // the clock: time.Now, unless it is set before Run
 
 	Wrong func(from string) // hears of each wrong key, and must not wait; set before Run; nil: nobody does
 
@@ -36,10 +39,11 @@ type Gate struct {
 type state struct {
 	exists   bool
 	revision uint64
-	grants   map[string]*Grant // by id
-	nobody   *Grant            // nil: there is a key store
-	neighbor *Grant            // nobody, on this machine
-	asked    time.Time         // when the question was sent that it answers
+	grants   map[string]*Grant              // by id
+	nobody   *Grant                         // nil: there is a key store
+	neighbor *Grant                         // nobody, on this machine
+	ended    map[[sha256.Size]byte]struct{} // sessions that were ended before their time, by the hashes of their tokens
+	asked    time.Time                      // when the question was sent that it answers
 }
 
 // checked is a token whose signature has been looked at.
@@ -55,7 +59,7 @@ const maxSessions = 10_000
 func NewGate(node uint64) *Gate {
 	waiting := newGrant(storedKey{})
 	waiting.unknown = &engine.NotLeaderError{Shard: engine.GlobalShard, Node: node}
-	return &Gate{waiting: waiting, now: time.Now, known: make(chan struct{}), over: make(chan struct{}), sessions: make(map[[sha256.Size]byte]checked)}
+	return &Gate{waiting: waiting, Now: time.Now, known: make(chan struct{}), over: make(chan struct{}), sessions: make(map[[sha256.Size]byte]checked)}
 }
 
 // Attach gives the Gate the doors by which it asks and follows shard 0. It is called before Run and everything that asks.
@@ -74,7 +78,7 @@ const askPause = 50 * time.Millisecond
 func (g *Gate) Run(ctx context.Context) {
 	defer close(g.over)
 	defer g.waiting.end(engine.ErrClosed)
-	q, asked := keysQuery{}, g.now()
+	q, asked := keysQuery{}, g.Now()
 	if g.follow.Query(ctx, engine.GlobalShard, &q) == nil && q.exists {
 		g.learn(&q, asked)
 	}
@@ -83,7 +87,7 @@ func (g *Gate) Run(ctx context.Context) {
 		err = g.Refresh(ctx)
 	}
 	for err == nil || g.goesOn(ctx, err) {
-		asked := g.now()
+		asked := g.Now()
 		q := keysQuery{wait: true, not: g.state.Load().revision}
 		if err = g.follow.Query(engine.Lasting(ctx), engine.GlobalShard, &q); err == nil {
 			g.learn(&q, asked)
@@ -109,7 +113,7 @@ func (g *Gate) goesOn(ctx context.Context, err error) bool {
 // Refresh asks the leader.
 func (g *Gate) Refresh(ctx context.Context) error {
 	var q keysQuery
-	asked := g.now()
+	asked := g.Now()
 	if err := g.ask.Query(ctx, engine.GlobalShard, &q); err != nil {
 		return err
 	}
@@ -131,13 +135,17 @@ func (g *Gate) learn(q *keysQuery, asked time.Time) {
 		g.state.Store(&same)
 		return
 	}
-	s := &state{exists: q.exists, revision: q.revision, grants: make(map[string]*Grant), asked: asked}
+	s := &state{exists: q.exists, revision: q.revision, grants: make(map[string]*Grant), asked: asked, ended: make(map[[sha256.Size]byte]struct{})}
+	for _, hash := range q.ended {
+		s.ended[hash] = struct{}{}
+	}
 	for _, k := range q.keys {
 		if old != nil && old.grants[k.ID] != nil {
 			s.grants[k.ID] = old.grants[k.ID]
 			continue
 		}
 		s.grants[k.ID] = newGrant(k)
+		s.grants[k.ID].expire(g.Now())
 	}
 	if !s.exists {
 		s.nobody = newGrant(storedKey{})
@@ -228,8 +236,8 @@ func (g *Gate) Enter(ctx context.Context, key Secret, from string, near bool) (*
 // holder returns what a key is good for, and its secret. A right key is let in however many wrong ones came from the same address: a process there that goes
 // on with a revoked one must not keep others out.
 func (g *Gate) holder(ctx context.Context, key Secret, from string) (*Grant, []byte, error) {
-	tooMany := g.failed.check(from, g.now())
-	wanted := g.now()
+	tooMany := g.failed.check(from, g.Now())
+	wanted := g.Now()
 	if tooMany != nil { // the leader is asked once in a while only, however many ids are invented
 		wanted = wanted.Add(-askAgain)
 	}
@@ -242,9 +250,13 @@ func (g *Gate) holder(ctx context.Context, key Secret, from string) (*Grant, []b
 	case unknown != nil:
 		return nil, nil, unknown
 	case ok:
-		return grant, secret, nil
+		err := grant.key.expired(g.Now())
+		if err == nil {
+			grant.use()
+		}
+		return grant, secret, err
 	case tooMany == nil:
-		tooMany = g.failed.note(from, g.now())
+		tooMany = g.failed.note(from, g.Now())
 	}
 	if g.Wrong != nil {
 		g.Wrong(source(from))
@@ -298,7 +310,10 @@ func (g *Gate) Session(ctx context.Context, key Secret, from string) (Secret, ti
 	if err != nil {
 		return "", time.Time{}, err
 	}
-	ends := g.now().Add(SessionTime)
+	ends := g.Now().Add(SessionTime)
+	if at := grant.key.Expires; !at.IsZero() && at.Before(ends) {
+		ends = at
+	}
 	return sign(grant.key.ID, secret, ends), ends, nil
 }
 
@@ -314,23 +329,62 @@ func (g *Gate) Holder(ctx context.Context, s Secret) (*Grant, time.Time, error) 
 	}
 	hash := sha256.Sum256([]byte(s))
 	if c, ok := g.checked(hash); ok {
-		return c.grant, c.ends, c.valid(g.now())
+		return c.grant, c.ends, c.valid(g.Now())
 	}
 	t, ok := parseToken(s)
 	if !ok {
 		return nil, time.Time{}, errToken
 	}
-	grant, err := g.find(ctx, t.id, g.now())
+	grant, err := g.find(ctx, t.id, g.Now())
 	if err != nil {
 		return nil, time.Time{}, err
+	}
+	known := g.state.Load()
+	if _, over := known.ended[hash]; over && !plant.On(plant.EndedGoesOn) {
+		return nil, time.Time{}, errToken
 	}
 	if grant == nil || !t.signedBy(&grant.key.proof) && !plant.On(plant.AnySignature) {
 		return nil, time.Time{}, errToken
 	}
 	c := checked{grant, t.ends}
-	g.remember(hash, c)
-	return grant, t.ends, c.valid(g.now())
+	g.remember(known, hash, c)
+	return grant, t.ends, c.valid(g.Now())
 }
+
+// EndSession ends a session before its time, here before EndSession returns, on other nodes as soon as they hear of it. Errors: those of Holder; ErrBusy if
+// MaxEnded sessions of the key have been ended that would not be over yet.
+func (g *Gate) EndSession(ctx context.Context, s Secret) error {
+	grant, ends, err := g.Holder(ctx, s)
+	if err != nil || grant.open {
+		return err
+	}
+	e := endCommand{id: grant.key.ID, hash: sha256.Sum256([]byte(s)), ends: ends}
+	return g.change(ctx, command(kindEnd, e.code))
+}
+
+// NoteUses proposes when keys were used since the last call, at most once every usedEvery for each.
+func (g *Gate) NoteUses(ctx context.Context) error {
+	s := g.state.Load()
+	if s == nil {
+		return nil
+	}
+	var u usedCommand
+	for _, id := range slices.Sorted(maps.Keys(s.grants)) {
+		if grant, now := s.grants[id], g.Now(); grant.active.Load() && now.Sub(grant.noted) >= usedEvery {
+			grant.active.Store(false)
+			grant.noted = now
+			u.keys = append(u.keys, use{id, now})
+		}
+	}
+	if len(u.keys) == 0 {
+		return nil
+	}
+	_, err := g.ask.Propose(ctx, engine.GlobalShard, command(kindUsed, u.code))
+	return err
+}
+
+// usedEvery is how often, at most, a node notes that a key was used.
+const usedEvery = 5 * time.Minute
 
 func (c *checked) valid(now time.Time) error {
 	if err := c.grant.Err(); err != nil {
@@ -339,6 +393,7 @@ func (c *checked) valid(now time.Time) error {
 	if !now.Before(c.ends) && !plant.On(plant.SessionEternal) {
 		return errToken
 	}
+	c.grant.use()
 	return nil
 }
 
@@ -349,9 +404,13 @@ func (g *Gate) checked(hash [sha256.Size]byte) (checked, bool) {
 	return c, ok
 }
 
-func (g *Gate) remember(hash [sha256.Size]byte, c checked) {
+// remember keeps what was checked with what was known: not what has ended meanwhile.
+func (g *Gate) remember(known *state, hash [sha256.Size]byte, c checked) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if g.state.Load().revision != known.revision {
+		return
+	}
 	if len(g.sessions) >= maxSessions {
 		clear(g.sessions)
 	}
@@ -386,7 +445,7 @@ func (g *Gate) add(ctx context.Context, kind uint8, k Key, keep Keep) (Key, Secr
 	if err := k.check(); err != nil {
 		return k, "", err
 	}
-	k.Created = g.now().Truncate(time.Millisecond)
+	k.Created = g.Now().Truncate(time.Millisecond)
 	if keep != nil {
 		if err := keep(k, spell(k.ID, secret)); err != nil {
 			return k, "", err
@@ -425,7 +484,7 @@ func (g *Gate) change(ctx context.Context, cmd engine.Command) error {
 
 // List returns all keys, by id. Errors: ErrConflict without a key store.
 func (g *Gate) List(ctx context.Context) (keys []Key, err error) {
-	var q keysQuery
+	q := keysQuery{used: true}
 	if err := g.ask.Query(ctx, engine.GlobalShard, &q); err != nil {
 		return nil, err
 	}
@@ -444,9 +503,15 @@ func Changes(cmd engine.Command) (what string, ok bool) {
 	if cmd.Machine != engine.MachineKeys {
 		return "", false
 	}
-	if cmd.Kind == kindRevoke {
+	switch cmd.Kind {
+	case kindRevoke:
 		r, _ := decodeRevoke(cmd)
 		return "revoke key " + r.id, true
+	case kindEnd:
+		e, _ := decodeEnd(cmd)
+		return "end a session of key " + e.id, true
+	case kindUsed:
+		return "", false
 	}
 	verb := "create"
 	if cmd.Kind == kindBootstrap {

@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/rig"
 )
 
 // door is shard 0 as a Gate sees it, with keys that a test makes.
@@ -62,7 +65,7 @@ func newTestGate(t *testing.T, d *door) (*Gate, *time.Time) {
 	g := NewGate(1)
 	g.Attach(d, d)
 	now := time.UnixMilli(1_800_000_000_000)
-	g.now = func() time.Time { return now }
+	g.Now = func() time.Time { return now }
 	if err := g.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -87,6 +90,215 @@ func TestSessionEnds(t *testing.T) {
 	}
 }
 
+// TestKeyExpires: a key with an expiry is good until then, and what was begun with it ends then, sessions too.
+func TestKeyExpires(t *testing.T) {
+	d := new(door)
+	d.add(t, Admin)
+	key := d.add(t, Write)
+	g := NewGate(1)
+	g.Attach(d, d)
+	now := time.UnixMilli(1_800_000_000_000)
+	g.Now = func() time.Time { return now }
+	expires := now.Add(time.Hour)
+	d.keys[1].Expires = expires
+	if err := g.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	token, ends, err := g.Session(t.Context(), key, "::1")
+	if err != nil || !ends.Equal(expires) {
+		t.Errorf("a session ends at %v, %v, want %v with the key", ends, err, expires)
+	}
+	now = expires.Add(-time.Millisecond)
+	if _, err := g.Enter(t.Context(), key, "::1", false); err != nil {
+		t.Errorf("a moment before the expiry: %v", err)
+	}
+	if _, _, err := g.Holder(t.Context(), token); err != nil {
+		t.Errorf("a session, a moment before the expiry: %v", err)
+	}
+	now = expires
+	if _, err := g.Enter(t.Context(), key, "::1", false); !errors.Is(err, engine.ErrUnauthorized) || !strings.Contains(err.Error(), "expired") {
+		t.Errorf("at the expiry: %v, want ErrUnauthorized", err)
+	}
+	if _, _, err := g.Session(t.Context(), key, "::1"); !errors.Is(err, engine.ErrUnauthorized) || !strings.Contains(err.Error(), "expired") {
+		t.Errorf("a session at the expiry: %v, want ErrUnauthorized", err)
+	}
+	if _, _, err := g.Holder(t.Context(), token); !errors.Is(err, engine.ErrUnauthorized) {
+		t.Errorf("an old session at the expiry: %v, want ErrUnauthorized", err)
+	}
+}
+
+// TestExpiryEndsGrants: calls that are under way when a key expires end, and so does nothing of a key with the longest expiry there is.
+func TestExpiryEndsGrants(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := new(door)
+		d.add(t, Admin)
+		short, long := d.add(t, Write), d.add(t, Write)
+		d.keys[1].Expires = time.Now().Add(time.Hour)
+		d.keys[2].Expires = time.UnixMilli(math.MaxInt64)
+		g := NewGate(1)
+		g.Attach(d, d)
+		if err := g.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		grants := make([]*Grant, 2)
+		for i, key := range []Secret{short, long} {
+			var err error
+			if grants[i], err = g.Enter(t.Context(), key, "::1", false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		<-grants[0].Done()
+		if passed := time.Until(d.keys[1].Expires); passed != 0 {
+			t.Errorf("the grant ended %v before the expiry", passed)
+		}
+		if err := grants[0].Err(); !errors.Is(err, engine.ErrUnauthorized) || !strings.Contains(err.Error(), "expired") {
+			t.Errorf("the grant ended with %v", err)
+		}
+		if err := grants[1].Err(); err != nil {
+			t.Errorf("the grant of the other key: %v", err)
+		}
+		d.keys, d.revision = d.keys[:1], d.revision+1
+		if err := g.Refresh(t.Context()); err != nil { // ends the timer of the other key
+			t.Fatal(err)
+		}
+	})
+}
+
+// TestEndSession: a session that is ended is over at once at the node that was asked, and at others when they hear of it. Other sessions of the key go on.
+func TestEndSession(t *testing.T) {
+	r, ctx := rig.New(t, 1, Primitive()), t.Context()
+	now := time.UnixMilli(rig.Epoch)
+	var gates [2]*Gate
+	for i := range gates {
+		gates[i] = NewGate(uint64(i + 1))
+		gates[i].Attach(r, r)
+		gates[i].Now = func() time.Time { return now }
+		if err := gates[i].Refresh(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g, other := gates[0], gates[1]
+	_, key, err := g.Bootstrap(ctx, Key{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	session := func() Secret {
+		t.Helper()
+		now = now.Add(time.Millisecond) // each has a token of its own
+		token, _, err := g.Session(ctx, key, "::1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return token
+	}
+	good := func(g *Gate, token Secret) bool { _, _, err := g.Holder(ctx, token); return err == nil }
+	first, second := session(), session()
+	if err := other.Refresh(ctx); err != nil || !good(g, first) || !good(other, first) || !good(g, second) {
+		t.Fatalf("two sessions are not good: %v", err)
+	}
+	if err := g.EndSession(ctx, first); err != nil {
+		t.Fatal(err)
+	}
+	if good(g, first) || !good(g, second) {
+		t.Errorf("after its end the session is good: %t, and another one: %t", good(g, first), good(g, second))
+	}
+	if err := other.Refresh(ctx); err != nil || good(other, first) || !good(other, second) {
+		t.Errorf("after its end the session is good at another node: %t, and another one: %t, %v", good(other, first), good(other, second), err)
+	}
+	if err := g.EndSession(ctx, first); !errors.Is(err, engine.ErrUnauthorized) {
+		t.Errorf("end a session twice: %v, want ErrUnauthorized", err)
+	}
+	for i := 1; i < MaxEnded; i++ {
+		if err := g.EndSession(ctx, session()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	last := session()
+	if err := g.EndSession(ctx, last); !errors.Is(err, engine.ErrBusy) || !good(g, last) {
+		t.Errorf("end one more than %d: %v, want ErrBusy", MaxEnded, err)
+	}
+	// The others have ended when that one still has a millisecond.
+	r.Pass(now.UnixMilli() - rig.Epoch + SessionTime.Milliseconds() - 1)
+	now = now.Add(SessionTime - time.Millisecond)
+	if err := g.EndSession(ctx, last); err != nil || good(g, last) {
+		t.Errorf("end a session when others have been forgotten: %v", err)
+	}
+	var q keysQuery
+	if err := r.Query(ctx, engine.GlobalShard, &q); err != nil || len(q.ended) != 1 {
+		t.Errorf("%d ended sessions are kept, want 1, %v", len(q.ended), err)
+	}
+	r.Verify()
+}
+
+// TestUses: when a key was used is noted, at most every five minutes, and is not a change that anybody hears of.
+func TestUses(t *testing.T) {
+	r, ctx := rig.New(t, 1, Primitive()), t.Context()
+	now := time.UnixMilli(rig.Epoch)
+	g := NewGate(1)
+	g.Attach(r, r)
+	g.Now = func() time.Time { return now }
+	if err := errors.Join(g.NoteUses(ctx), g.Refresh(ctx)); err != nil {
+		t.Fatal(err)
+	}
+	k, key, err := g.Bootstrap(ctx, Key{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	revision := g.state.Load().revision
+	noted := func(want int64) {
+		t.Helper()
+		if err := g.NoteUses(ctx); err != nil {
+			t.Fatal(err)
+		}
+		list, err := g.List(ctx)
+		if err != nil || len(list) != 1 || want == 0 != list[0].Used.IsZero() || want != 0 && list[0].Used.UnixMilli() != want {
+			t.Errorf("used at %v, %v, want %d", list, err, want)
+		}
+	}
+	pass := func(d time.Duration) {
+		now = now.Add(d)
+		r.Pass(d.Milliseconds())
+	}
+	pass(time.Minute)
+	noted(0)
+	token, _, err := g.Session(ctx, key, "::1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := now.UnixMilli()
+	noted(first)
+	pass(usedEvery - time.Millisecond)
+	if _, _, err := g.Holder(ctx, token); err != nil {
+		t.Fatal(err)
+	}
+	noted(first)
+	pass(time.Millisecond)
+	noted(now.UnixMilli())
+	second := now.UnixMilli()
+	pass(time.Hour)
+	noted(second)
+	grant, err := g.Enter(ctx, key, "::1", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	noted(now.UnixMilli())
+	pass(time.Hour)
+	if err := grant.Query(&engine.NamespacesQuery{}); err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(time.Minute) // this node's clock is ahead of the shard's: no later than that
+	noted(now.Add(-time.Minute).UnixMilli())
+	if err := g.Refresh(ctx); err != nil || g.state.Load().revision != revision {
+		t.Errorf("revision %d, %v, want %d", g.state.Load().revision, err, revision)
+	}
+	late := usedCommand{[]use{{k.ID, time.UnixMilli(first)}, {"0123456789abcdef", now}}}
+	if _, err := r.Propose(ctx, engine.GlobalShard, command(kindUsed, late.code)); err != nil {
+		t.Fatal(err)
+	}
+	noted(now.Add(-time.Minute).UnixMilli())
+	r.Verify()
+}
+
 // TestRevoked: what is done with a key ends when it is revoked, also by an answer that comes in the wrong order.
 func TestRevoked(t *testing.T) {
 	d := new(door)
@@ -102,7 +314,7 @@ func TestRevoked(t *testing.T) {
 	if err := g.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	g.learn(&late, g.now())
+	g.learn(&late, g.Now())
 	if err := grant.Err(); !errors.Is(err, engine.ErrUnauthorized) || !strings.Contains(err.Error(), "revoked") {
 		t.Errorf("the grant of a revoked key: %v", err)
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"github.com/floedb/floe/internal/engine"
 )
@@ -16,12 +18,30 @@ type Grant struct {
 	unknown error // why it is good for nothing yet, nil if it is
 	ctx     context.Context
 	end     context.CancelCauseFunc
+	active  *atomic.Bool // it was used since that was last noted
+	noted   time.Time    // belongs to whoever calls NoteUses
 }
 
 func newGrant(k storedKey) *Grant {
-	g := &Grant{key: k}
+	g := &Grant{key: k, active: new(atomic.Bool)}
 	g.ctx, g.end = context.WithCancelCause(context.Background())
 	return g
+}
+
+// expire ends the grant when its key expires.
+func (g *Grant) expire(now time.Time) {
+	if g.key.Expires.IsZero() {
+		return
+	}
+	t := time.AfterFunc(g.key.Expires.Sub(now), func() { g.end(g.key.expired(g.key.Expires)) })
+	g.AfterEnd(func() { t.Stop() })
+}
+
+// use notes that the key is used.
+func (g *Grant) use() {
+	if !g.active.Load() {
+		g.active.Store(true)
+	}
 }
 
 // Key returns the key. That of nobody has no ID.
@@ -82,6 +102,7 @@ func (g *Grant) restricted() bool { return len(g.key.Namespaces) > 0 }
 
 // Command returns ErrUnauthorized for a command that the holder may not send. wire knows what kind of command it is.
 func (g *Grant) Command(wire *engine.Wire, cmd engine.Command) error {
+	g.use()
 	if g.restricted() && wire.Reaches(cmd) {
 		return engine.Errorf(engine.ErrUnauthorized, "key %s is for some namespaces only, and a definition can reach into others", g.key.ID)
 	}
@@ -102,6 +123,7 @@ func (g *Grant) Command(wire *engine.Wire, cmd engine.Command) error {
 
 // Query returns ErrUnauthorized for a query that the holder may not ask.
 func (g *Grant) Query(q engine.Query) error {
+	g.use()
 	if g.unknown != nil {
 		return g.unknown
 	}

@@ -193,7 +193,7 @@ func TestBoundsOfMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range maxSessions + 10 {
-		g.remember([32]byte{byte(i), byte(i >> 8)}, checked{grant: grant})
+		g.remember(g.state.Load(), [32]byte{byte(i), byte(i >> 8)}, checked{grant: grant})
 	}
 	if n := len(g.sessions); n > maxSessions {
 		t.Errorf("%d sessions are remembered, the limit is %d", n, maxSessions)

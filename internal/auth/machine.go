@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"time"
 
@@ -11,13 +12,17 @@ import (
 
 // Rows of the machine, in shard 0:
 //
-//	's'          store: revision uvarint (LSN of the last change) | keys uvarint | unrestricted admins among them uvarint
-//	'k' | id     storedKey
+//	's'                store: revision uvarint (LSN of the last change) | keys uvarint | admins among them that never expire uvarint
+//	'k' | id           storedKey
+//	'u' | id           when the key was used: ms uvarint; none before the first use. Not a change: nobody waits for it
+//	'x' | id | hash    session of a key that was ended before its time, by the hash of its token: when it would have ended, ms uvarint
 //
-// There is a key store when there is the first one. It never goes away, and keeps an admin key, so that nobody locks himself out.
+// There is a key store when there is the first one. It never goes away, and keeps an admin key that never expires, so that nobody locks himself out.
 const (
 	rowStore = 's'
 	rowKeys  = 'k'
+	rowUsed  = 'u'
+	rowEnded = 'x'
 )
 
 // machine is the state machine of keys.
@@ -38,7 +43,19 @@ func (s *store) code(c *codec.Coder) {
 	c.Uvarint(&s.admins)
 }
 
-func keyRow(id string) []byte { return append([]byte{rowKeys}, id...) }
+func keyRow(id string) []byte  { return append([]byte{rowKeys}, id...) }
+func usedRow(id string) []byte { return append([]byte{rowUsed}, id...) }
+
+// endedRows returns the bounds of the rows of a key's ended sessions. All ids have the same length.
+func endedRows(id string) (lower, upper []byte) {
+	lower = append([]byte{rowEnded}, id...)
+	return lower, append(append([]byte(nil), lower...), 0xff, 0xff)
+}
+
+// ms is a row that is a time, in ms since the epoch.
+type ms uint64
+
+func (m *ms) code(c *codec.Coder) { c.Uvarint((*uint64)(m)) }
 
 func changed() engine.Topic { return engine.TopicOf(engine.MachineKeys, "", nil) }
 
@@ -64,8 +81,13 @@ func (s *store) save(tx *engine.Tx) {
 
 // Apply carries out a command.
 func (machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
-	if cmd.Kind == kindRevoke {
+	switch cmd.Kind {
+	case kindRevoke:
 		return nil, revoke(tx, cmd)
+	case kindEnd:
+		return nil, end(tx, cmd)
+	case kindUsed:
+		return nil, used(tx, cmd)
 	}
 	return nil, create(tx, cmd)
 }
@@ -83,6 +105,10 @@ func create(tx *engine.Tx, cmd engine.Command) error {
 		return errNoStore
 	case first && c.key.Role != Admin:
 		return engine.Errorf(engine.ErrInvalid, "the first key has to be an admin's")
+	case first && !c.key.Expires.IsZero():
+		return engine.Errorf(engine.ErrInvalid, "the first key can not expire")
+	case !c.key.Expires.IsZero() && c.key.Expires.UnixMilli() <= tx.Now():
+		return engine.Errorf(engine.ErrInvalid, "key: expiry %s is not in the future", c.key.Expires.UTC().Format(time.RFC3339))
 	case s.keys >= MaxKeys:
 		return engine.Errorf(engine.ErrBusy, "there are %d keys, the limit is %d: revoke some", s.keys, MaxKeys)
 	}
@@ -93,7 +119,7 @@ func create(tx *engine.Tx, cmd engine.Command) error {
 	k.Created = time.UnixMilli(tx.Now())
 	tx.Set(keyRow(k.ID), encode(k.code))
 	s.keys++
-	if k.Role == Admin {
+	if k.lasting() {
 		s.admins++
 	}
 	s.save(tx)
@@ -119,17 +145,85 @@ func revoke(tx *engine.Tx, cmd engine.Command) error {
 	}
 	var k storedKey
 	mustDecode(row, k.code)
-	if k.Role == Admin {
+	if k.lasting() {
 		if s.admins == 1 && !plant.On(plant.LastAdminGoes) {
-			return engine.Errorf(engine.ErrConflict, "%s is the last admin key: create another one first", k.ID)
+			return engine.Errorf(engine.ErrConflict, "%s is the last admin key that never expires: create another one first", k.ID)
 		}
 		if !plant.On(plant.AdminsStay) {
 			s.admins--
 		}
 	}
 	tx.Delete(keyRow(k.ID))
+	if _, there := tx.Get(usedRow(k.ID)); there {
+		tx.Delete(usedRow(k.ID))
+	}
+	lower, upper := endedRows(k.ID)
+	if _, _, there := tx.First(lower, upper); there {
+		tx.DeleteMany(lower, upper)
+	}
 	s.keys--
 	s.save(tx)
+	return nil
+}
+
+// lasting reports whether the key is an admin's for good.
+func (k *Key) lasting() bool { return k.Role == Admin && k.Expires.IsZero() }
+
+// end notes that a session is over. Those whose time has come are forgotten.
+func end(tx *engine.Tx, cmd engine.Command) error {
+	e, err := decodeEnd(cmd)
+	if err != nil {
+		return err
+	}
+	s, exists := loadStore(tx)
+	if _, there := tx.Get(keyRow(e.id)); !exists || !there || e.ends.UnixMilli() <= tx.Now() {
+		return nil // it is over
+	}
+	lower, upper := endedRows(e.id)
+	row := append(append([]byte(nil), lower...), e.hash[:]...)
+	if _, there := tx.Get(row); there {
+		return nil
+	}
+	var over [][]byte
+	it, n := tx.Iter(lower, upper), 0
+	for ok := it.First(); ok; ok = it.Next() {
+		var ends ms
+		mustDecode(it.Value(), ends.code)
+		if n++; int64(ends) <= tx.Now() {
+			over = append(over, append([]byte(nil), it.Key()...))
+		}
+	}
+	it.Close()
+	if n-len(over) >= MaxEnded {
+		return engine.Errorf(engine.ErrBusy, "session: %d sessions of key %s were ended, the limit is %d: the first of them are forgotten when their time is over", MaxEnded, e.id, MaxEnded)
+	}
+	for _, row := range over {
+		tx.Delete(row)
+	}
+	ends := ms(e.ends.UnixMilli())
+	tx.Set(row, encode(ends.code))
+	s.save(tx)
+	return nil
+}
+
+// used notes when keys were used, each for the latest time. A node whose clock is ahead says no more than now.
+func used(tx *engine.Tx, cmd engine.Command) error {
+	u, err := decodeUsed(cmd)
+	if err != nil {
+		return err
+	}
+	for _, one := range u.keys {
+		if _, there := tx.Get(keyRow(one.id)); !there {
+			continue
+		}
+		at, had := ms(max(min(one.at.UnixMilli(), tx.Now()), 0)), ms(0)
+		if row, there := tx.Get(usedRow(one.id)); there {
+			mustDecode(row, had.code)
+		}
+		if at > had {
+			tx.Set(usedRow(one.id), encode(at.code))
+		}
+	}
 	return nil
 }
 
@@ -152,7 +246,7 @@ func (machine) Query(v *engine.View, query engine.Query) error {
 	if err != nil {
 		return err
 	}
-	q.exists, q.revision, q.keys = exists, 0, nil
+	q.exists, q.revision, q.keys, q.ended = exists, 0, nil, nil
 	if exists {
 		var s store
 		if err := decode(row, s.code); err != nil {
@@ -174,6 +268,42 @@ func (machine) Query(v *engine.View, query engine.Query) error {
 			return fmt.Errorf("keys: row: %w", err)
 		}
 		q.keys = append(q.keys, k)
+	}
+	if err := it.Close(); err != nil {
+		return err
+	}
+	if q.used {
+		return q.readUsed(v)
+	}
+	return q.readEnded(v)
+}
+
+func (q *keysQuery) readUsed(v *engine.View) error {
+	for i := range q.keys {
+		row, there, err := v.Get(usedRow(q.keys[i].ID))
+		if err != nil {
+			return err
+		}
+		if there {
+			var at ms
+			if err := decode(row, at.code); err != nil {
+				return fmt.Errorf("keys: row: %w", err)
+			}
+			q.keys[i].Used = time.UnixMilli(int64(at))
+		}
+	}
+	return nil
+}
+
+func (q *keysQuery) readEnded(v *engine.View) error {
+	it, err := v.Iter([]byte{rowEnded}, []byte{rowEnded + 1})
+	if err != nil {
+		return err
+	}
+	for ok := it.First(); ok; ok = it.Next() {
+		var hash [sha256.Size]byte
+		copy(hash[:], it.Key()[1+2*idBytes:])
+		q.ended = append(q.ended, hash)
 	}
 	return it.Close()
 }
@@ -202,13 +332,42 @@ func (machine) Verify(a *engine.Audit) error {
 			a.Reportf("keys: row %q is of key %q: %v", row, k.ID, err)
 		}
 		keys++
-		if k.Role == Admin {
+		if k.lasting() {
 			admins++
 		}
 		return nil
 	})
+	if err == nil {
+		err = verifyTimes(a)
+	}
 	if err == nil && (keys != s.keys || admins != s.admins || exists && admins == 0) {
 		a.Reportf("keys: %d keys, %d of admins; the store counts %d and %d", keys, admins, s.keys, s.admins)
 	}
 	return err
+}
+
+// verifyTimes reports malformed rows of uses and ended sessions, and those of keys that there are not.
+func verifyTimes(a *engine.Audit) error {
+	for _, kind := range []struct {
+		first  byte
+		what   string
+		length int
+	}{{rowUsed, "use", 1 + 2*idBytes}, {rowEnded, "ended session", 1 + 2*idBytes + sha256.Size}} {
+		err := a.Scan([]byte{kind.first}, []byte{kind.first + 1}, func(row, value []byte) error {
+			var at ms
+			if err := decode(value, at.code); err != nil || len(row) != kind.length {
+				a.Reportf("keys: row of a %s %q: %d bytes, want %d, %v", kind.what, row, len(row), kind.length, err)
+				return nil
+			}
+			_, there, err := a.Get(keyRow(string(row[1 : 1+2*idBytes])))
+			if err == nil && !there {
+				a.Reportf("keys: row of a %s %q: there is no such key", kind.what, row)
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -23,7 +23,7 @@ func TestKeysModel(t *testing.T) {
 	for i := range gates {
 		gates[i] = NewGate(uint64(i + 1))
 		gates[i].Attach(r, r)
-		gates[i].now = func() time.Time { return now }
+		gates[i].Now = func() time.Time { return now }
 		if err := gates[i].Refresh(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -13,6 +13,8 @@ import (
 //	go test -tags plant -run '^TestPlanted$' ./internal/auth
 func TestPlanted(t *testing.T) {
 	plant.Run(t, []plant.Planted{
+		{plant.KeyEternal, "TestKeyExpires"},
+		{plant.EndedGoesOn, "TestEndSession"},
 		{plant.SessionEternal, "TestSessionEnds"},
 		{plant.RevokedStays, "TestRevoked"},
 		{plant.LateAnswer, "TestRevoked"},

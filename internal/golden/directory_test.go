@@ -116,6 +116,7 @@ func recordDirectory(t *testing.T) {
 	for _, ns := range []string{kit.Plain, kit.Spread} {
 		w.leave(ns)
 	}
+	w.leaveKeys()
 	if err := h.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe/action"
+	"github.com/floedb/floe/internal/auth"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/kit"
 	"github.com/floedb/floe/kv"
@@ -24,6 +25,27 @@ func (w *world) leave(ns string) {
 	w.leaveWorkflows(ns)
 	w.leaveSeries(ns)
 	w.leaveJobs(ns)
+}
+
+// leaveKeys leaves keys that expire, one that was used, and a session that was ended.
+func (w *world) leaveKeys() {
+	ctx, g := w.t.Context(), auth.NewGate(0)
+	g.Attach(w.router.Door(), w.router.Door())
+	g.Now = w.now
+	_, _, err := g.Create(ctx, auth.Key{Role: auth.Admin, Expires: w.now().Add(time.Hour)}, nil)
+	w.must(err)
+	w.must(g.Refresh(ctx))
+	for _, leaves := range []bool{true, false} { // the other one is revoked with all that belongs to it
+		k, secret, err := g.Create(ctx, auth.Key{Role: auth.Write, Namespaces: []string{kit.Plain}, Expires: w.now().Add(24 * time.Hour)}, nil)
+		w.must(err)
+		token, _, err := g.Session(ctx, secret, "192.0.2.1")
+		w.must(err)
+		w.must(g.EndSession(ctx, token))
+		w.must(g.NoteUses(ctx))
+		if !leaves {
+			w.must(g.Revoke(ctx, k.ID))
+		}
+	}
 }
 
 func (w *world) leaveStreams(ns string) {

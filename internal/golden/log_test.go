@@ -150,6 +150,7 @@ func recordLog(t *testing.T) {
 		for _, ns := range []string{kit.Plain, kit.Spread} {
 			w.leave(ns)
 		}
+		w.leaveKeys()
 		r.Entry(0, engine.Skip(0))
 		r.Entry(0, engine.Compare(engine.Comparison{Node: 1, Index: 1, Hash: 1}))
 		var logs [][][]byte

@@ -233,6 +233,8 @@ const (
 
 // The bugs in keys.
 const (
+	KeyEternal        Bug = "key-eternal"        // a key does not expire
+	EndedGoesOn       Bug = "ended-goes-on"      // a session that was ended is still good
 	SessionEternal    Bug = "session-eternal"    // a session does not end
 	RevokedStays      Bug = "revoked-stays"      // what was begun with a key goes on when it is revoked
 	LateAnswer        Bug = "late-answer"        // what was answered before counts after
