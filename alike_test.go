@@ -34,7 +34,7 @@ import (
 
 // exported are the functions of each package that arguments are made with, by the directory of the package; TestAlikeIsComplete compares them with it.
 var exported = map[string][]any{
-	".": {floe.Stale, floe.Spread, floe.Prefix, floe.Limit, floe.Cursor, floe.KeyName, floe.ForNamespaces, floe.KeepKey},
+	".": {floe.Stale, floe.Spread, floe.Prefix, floe.Limit, floe.Cursor, floe.KeyName, floe.ForNamespaces, floe.KeyExpires, floe.KeepKey},
 	"kv": {
 		kv.Absent, kv.Present, kv.RevisionIs, kv.Max, kv.Min, kv.After, kv.Cursor, kv.Limit, kv.Prefix, kv.LockOf, kv.DeleteOp, kv.IncrOp, kv.JSONDeleteOp,
 		kv.JSONSetOp, kv.PersistOp, kv.PutOp, kv.TouchOp, kv.IfAbsent, kv.IfPresent, kv.KeepTTL, kv.IfRevision, kv.TTL, kv.WithoutValues, kv.FromRevision, kv.Progress,

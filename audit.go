@@ -257,13 +257,29 @@ func kindOf(err error) string {
 func (g *gatekeeper) runAudit() {
 	tick := time.NewTicker(auditEvery)
 	defer tick.Stop()
+	look := time.NewTicker(usesEvery)
+	defer look.Stop()
 	for {
 		select {
 		case <-tick.C:
 			g.flush(g.ctx)
+		case <-look.C:
+			g.noteUses(g.ctx)
 		case <-g.ctx.Done():
 			return
 		}
+	}
+}
+
+// usesEvery is how often a node looks which keys were used.
+const usesEvery = 30 * time.Second
+
+// noteUses notes when keys were used. What could not be noted is the next time, if the key is used again.
+func (g *gatekeeper) noteUses(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, auditTime)
+	defer cancel()
+	if err := g.gate.NoteUses(ctx); err != nil {
+		g.log.Debug("uses of keys were not noted", "err", err)
 	}
 }
 

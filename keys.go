@@ -30,10 +30,12 @@ type Key struct {
 	Role       Role
 	Namespaces []string // that it is for, in order; nil: all
 	CreatedAt  time.Time
+	ExpiresAt  time.Time // when it stops being good, zero: never
+	LastUsedAt time.Time // within about five minutes; zero: never used. Only List fills it in
 }
 
 func newKey(k auth.Key) Key {
-	return Key{ID: k.ID, Name: k.Name, Role: Role(k.Role.String()), Namespaces: slices.Clone(k.Namespaces), CreatedAt: k.Created}
+	return Key{ID: k.ID, Name: k.Name, Role: Role(k.Role.String()), Namespaces: slices.Clone(k.Namespaces), CreatedAt: k.Created, ExpiresAt: k.Expires, LastUsedAt: k.Used}
 }
 
 // Keys are the API keys of a node or cluster. As long as there is no key store, everybody who can reach a node may do everything; from Bootstrap on
@@ -60,6 +62,7 @@ type KeyOption func(*keyOptions)
 type keyOptions struct {
 	name       string
 	namespaces []string
+	expires    *time.Time
 	keep       func(Key, string) error
 }
 
@@ -75,6 +78,10 @@ func ForNamespaces(names ...string) KeyOption {
 	}
 }
 
+// KeyExpires makes a key good until a time, in steps of a millisecond, which has to be in the future. Connections and sessions that were begun with it end then. It stays
+// in the list until it is revoked.
+func KeyExpires(at time.Time) KeyOption { return func(o *keyOptions) { o.expires = &at } }
+
 // KeepKey has keep called with a key, and as its holder shows it, before there is the key: it is not made if keep fails, and what keep has stored is of no use if
 // it could not be made. So no key is lost because the program ends, or can not write, when it has just been made: of the first one that would lock everybody out.
 func KeepKey(keep func(k Key, key string) error) KeyOption {
@@ -84,7 +91,7 @@ func KeepKey(keep func(k Key, key string) error) KeyOption {
 // Bootstrap makes the key store, with a first key, an admin's. It returns the key as its holder shows it, which nobody can ever read again. Through a
 // Client that works from the machine of the node only.
 //
-// Options: KeyName, KeepKey. Errors: ErrExists if there is a key store; that of KeepKey.
+// Options: KeyName, KeepKey. Errors: ErrExists if there is a key store; ErrInvalid with KeyExpires; that of KeepKey.
 func (k *Keys) Bootstrap(ctx context.Context, opts ...KeyOption) (Key, string, error) {
 	if err := k.allowed(); err != nil {
 		return Key{}, "", err
@@ -98,7 +105,7 @@ func (k *Keys) Bootstrap(ctx context.Context, opts ...KeyOption) (Key, string, e
 
 // Create makes a key, and returns it as its holder shows it, which nobody can ever read again.
 //
-// Options: KeyName, ForNamespaces, KeepKey. Errors: ErrInvalid for an unknown role or malformed options; ErrConflict if there is no key store; ErrBusy if there
+// Options: KeyName, ForNamespaces, KeyExpires, KeepKey. Errors: ErrInvalid for an unknown role or malformed options; ErrConflict if there is no key store; ErrBusy if there
 // are 1000 keys; ErrUnauthorized without the role admin; that of KeepKey.
 func (k *Keys) Create(ctx context.Context, role Role, opts ...KeyOption) (Key, string, error) {
 	r, err := auth.ParseRole(string(role))
@@ -125,6 +132,12 @@ func described(role auth.Role, opts []KeyOption) (auth.Key, auth.Keep, error) {
 		opt(&o)
 	}
 	key := auth.Key{Name: o.name, Role: role, Namespaces: o.namespaces}
+	if o.expires != nil {
+		if o.expires.IsZero() {
+			return key, nil, engine.Errorf(engine.ErrInvalid, "key: expiry at the zero time; leave it out for a key that never expires")
+		}
+		key.Expires = *o.expires
+	}
 	if o.keep == nil {
 		return key, nil, nil
 	}
@@ -169,8 +182,8 @@ func (k *Keys) List(ctx context.Context) ([]Key, error) {
 	return keys, nil
 }
 
-// Revoke ends a key for good, by its id. Errors: ErrNotFound; ErrConflict if there is no key store, and for the last admin key; ErrUnauthorized without the
-// role admin.
+// Revoke ends a key for good, by its id. Errors: ErrNotFound; ErrConflict if there is no key store, and for the last admin key that never expires;
+// ErrUnauthorized without the role admin.
 func (k *Keys) Revoke(ctx context.Context, id string) error {
 	if err := k.allowed(); err != nil {
 		return err
@@ -189,8 +202,8 @@ func (k *Keys) Enabled(ctx context.Context) (bool, error) {
 	return k.gate.gate.Enabled(ctx)
 }
 
-// OpenSession returns a token for a key, which is good for 12 hours, on every node, unless the key is revoked before; and when it ends. from is the
-// address of whoever shows the key, without a port.
+// OpenSession returns a token for a key, which is good for 12 hours, on every node, unless the key expires or is revoked before or CloseSession is called; and
+// when it ends. from is the address of whoever shows the key, without a port.
 //
 // Errors: ErrUnauthorized for a wrong key, and if there is no key store; ErrBusy for a wrong one after 10 of them within a minute from an address.
 func (k *Keys) OpenSession(ctx context.Context, key, from string) (token string, ends time.Time, err error) {
@@ -199,6 +212,17 @@ func (k *Keys) OpenSession(ctx context.Context, key, from string) (token string,
 	}
 	secret, ends, err := k.gate.gate.Session(ctx, auth.Secret(key), from)
 	return string(secret), ends, err
+}
+
+// CloseSession ends a session before its time: its token is good for nothing any more, on the node that was asked before CloseSession returns, on others as soon as
+// they hear of it. Requests that were begun with it go on. It does nothing if there is no key store.
+//
+// Errors: ErrUnauthorized for a token that is not good; ErrBusy if 100 sessions of the key that would not be over yet have been ended.
+func (k *Keys) CloseSession(ctx context.Context, token string) error {
+	if err := k.gate.start(ctx); err != nil {
+		return err
+	}
+	return k.gate.gate.EndSession(ctx, auth.Secret(token))
 }
 
 // Authenticate returns who has a session token. If there is no key store that is somebody who may do everything, whatever the token. Errors:

@@ -245,6 +245,7 @@ func (n *Node) Close() error {
 	drained := time.Now().Add(drainTime)
 	ctx, cancel := context.WithTimeout(context.Background(), auditLast)
 	n.gate.flush(ctx)
+	n.gate.noteUses(ctx)
 	cancel()
 	if n.peer != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), handOverTime)

@@ -27,6 +27,7 @@ const (
 
 var authRoutes = []route{
 	endpoint("POST "+sessionPath, (*handler).openSession, "Open a session with an API key."),
+	endpoint("DELETE "+sessionPath, (*handler).closeSession, "End the session of the token."),
 	endpoint("GET "+authPath+"status", (*handler).authStatus, "Whether keys are needed, and whether the session is good."),
 }
 
@@ -186,6 +187,16 @@ func (h *handler) openSession(ctx context.Context, q sessionRequest) (sessionAns
 type tokenRequest struct{ token string }
 
 func (q *tokenRequest) parse(in *input) { q.token = bearer(in.request) }
+
+// sessionClosed is the answer to a DELETE.
+type sessionClosed struct {
+	OK bool `json:"ok"`
+}
+
+func (h *handler) closeSession(ctx context.Context, q tokenRequest) (sessionClosed, error) {
+	err := h.backend.Keys().CloseSession(ctx, q.token)
+	return sessionClosed{err == nil}, err
+}
 
 // authState is the body of /auth/status.
 type authState struct {

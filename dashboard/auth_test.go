@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/floedb/floe"
 	"github.com/floedb/floe/stream"
@@ -67,6 +68,7 @@ func authContract(key string) []contractRow {
 		{"POST /api/v1/auth/session", "/api/v1/auth/session", `{}`, 400, failure},
 		{"POST /api/v1/auth/session", "/api/v1/auth/session", `{"api_key":null}`, 400, failure},
 		{"POST /api/v1/auth/session", "/api/v1/auth/session", `{"api_key":"` + strings.Repeat("x", maxSessionBody) + `"}`, 413, failure},
+		{"DELETE /api/v1/auth/session", "/api/v1/auth/session", "", 401, failure},
 		{"GET /api/v1/namespaces", "/api/v1/namespaces", "", 401, failure},
 		{"GET /health", "/health", "", 200, fields{"status": is{"ok"}}},
 	}
@@ -76,6 +78,7 @@ func authContract(key string) []contractRow {
 var openContract = []contractRow{
 	{"GET /api/v1/auth/status", "/api/v1/auth/status", "", 200, fields{"auth_enabled": is{false}, "authenticated": is{true}}},
 	{"POST /api/v1/auth/session", "/api/v1/auth/session", `{"api_key":"any"}`, 401, failure},
+	{"DELETE /api/v1/auth/session", "/api/v1/auth/session", "", 200, fields{"ok": is{true}}},
 }
 
 // TestRoles: each endpoint is for the roles that testdata/roles.txt says, generated from the route table: one that is not in the file fails, whoever
@@ -107,9 +110,12 @@ func TestRoles(t *testing.T) {
 			if who == "elsewhere" {
 				continue
 			}
+			if name == "DELETE "+sessionPath {
+				token = "" // it would end the session
+			}
 			got := record(h, request(rt.method, target, "{}", token))
 			switch denied := got.status == 401 || got.status == 403; {
-			case rt.path == "/api/v1/auth/session": // refuses the body, which has no key
+			case rt.path == sessionPath: // refuses the body, which has no key, or the token
 			case who == "none" && want != "public" && got.status != 401:
 				t.Errorf("%s without a token: %v, want 401", name, got)
 			case who != "none" && rank[who] < rank[want] && got.status != 403:
@@ -244,6 +250,23 @@ func TestSessions(t *testing.T) {
 	}
 	if got := record(h, request("GET", "/api/v1/console/me", "", admin)); !strings.Contains(string(got.body), `"role":"admin","namespaces":null,"expires_at":1`) {
 		t.Errorf("what the session may do: %v", got)
+	}
+}
+
+// TestSignOut: the token of a session that was ended is good for nothing, also at a dashboard that is for reading only; another one of the key is.
+func TestSignOut(t *testing.T) {
+	node := openNode(t)
+	h := New(node, Options{ReadOnly: true})
+	bootstrap(t, node)
+	_, key := newKey(t, node, floe.RoleRead, floe.KeyExpires(time.Now().Add(time.Hour)))
+	token := login(t, h, key)
+	if got := record(h, request("DELETE", "/api/v1/auth/session", "", token)); got.status != 200 || string(got.body) != `{"ok":true}`+"\n" {
+		t.Fatalf("sign out: %v", got)
+	}
+	checkError(t, "after signing out", record(h, request("GET", "/api/v1/namespaces", "", token)), 401, "token")
+	checkError(t, "sign out again", record(h, request("DELETE", "/api/v1/auth/session", "", token)), 401, "token")
+	if got := record(h, request("GET", "/api/v1/namespaces", "", login(t, h, key))); got.status != 200 {
+		t.Errorf("with another session: %v", got)
 	}
 }
 

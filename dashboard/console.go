@@ -46,9 +46,10 @@ func (h *handler) me(ctx context.Context, q tokenRequest) (caller, error) {
 
 // reading are the endpoints that change nothing though their method is not GET.
 var reading = map[string]bool{
-	http.MethodPost + " " + floqlPath:    true,
-	http.MethodPost + " " + validatePath: true,
-	http.MethodPost + " " + sessionPath:  true,
+	http.MethodPost + " " + floqlPath:     true,
+	http.MethodPost + " " + validatePath:  true,
+	http.MethodPost + " " + sessionPath:   true,
+	http.MethodDelete + " " + sessionPath: true,
 }
 
 // checkReadOnly refuses an endpoint that changes something if the dashboard does not.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -31,11 +32,20 @@ type keySummary struct {
 	Role       string   `json:"role"`
 	Namespaces []string `json:"namespaces"` // null: all
 	CreatedAt  int64    `json:"created_at"`
+	ExpiresAt  int64    `json:"expires_at,omitempty"`   // absent: never
+	LastUsedAt int64    `json:"last_used_at,omitempty"` // absent: not yet, as far as is known
 	Key        string   `json:"key,omitempty"`
 }
 
 func summarizeKey(k floe.Key, secret string) keySummary {
-	return keySummary{ID: k.ID, Name: k.Name, Role: string(k.Role), Namespaces: k.Namespaces, CreatedAt: k.CreatedAt.UnixMilli(), Key: secret}
+	sum := keySummary{ID: k.ID, Name: k.Name, Role: string(k.Role), Namespaces: k.Namespaces, CreatedAt: k.CreatedAt.UnixMilli(), Key: secret}
+	if !k.ExpiresAt.IsZero() {
+		sum.ExpiresAt = k.ExpiresAt.UnixMilli()
+	}
+	if !k.LastUsedAt.IsZero() {
+		sum.LastUsedAt = k.LastUsedAt.UnixMilli()
+	}
+	return sum
 }
 
 func (k keySummary) shownNamespaces() string {
@@ -53,13 +63,15 @@ func keyCreate(f *frame) *cobra.Command {
 		Use:   "create",
 		Short: "Create a key, and show it once",
 		Example: `  floe key create --role write --namespaces shop,billing --name checkout
-  floe key create --role read --out reader.key`,
+  floe key create --role read --out reader.key
+  floe key create --role write --expires 30d --name migration`,
 		Args: takes(),
 	}
 	flags := cmd.Flags()
 	role := flags.String("role", "", "`role` of the holder: admin, write or read")
 	namespaces := flags.StringSlice("namespaces", nil, "`names` of the namespaces that it is for, separated by commas (default all)")
 	name := flags.String("name", "", "what to call it in lists")
+	expires := addExpires(cmd, "never")
 	file := addSecretOut(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("role", cobra.FixedCompletions(roles, cobra.ShellCompDirectiveNoFileComp))
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -76,12 +88,39 @@ func keyCreate(f *frame) *cobra.Command {
 			}
 			opts = append(opts, floe.ForNamespaces(*namespaces...))
 		}
+		more, err := expires(floe.Key{})
+		if err != nil {
+			return err
+		}
+		opts = append(opts, more...)
 		return f.call(cmd, func(ctx context.Context, s *session) error {
 			_, err := s.createKey(ctx, *file, floe.Role(*role), opts)
 			return err
 		})
 	}
 	return cmd
+}
+
+// addExpires adds --expires to a command, and returns what makes options of it. A key that replaces an old one lasts as long as that was to last, unless the flag
+// says otherwise.
+func addExpires(cmd *cobra.Command, otherwise string) func(old floe.Key) ([]floe.KeyOption, error) {
+	flag := cmd.Flags().String("expires", "", "when it stops being good: a `time` as RFC 3339, or after a duration such as 30d (default "+otherwise+")")
+	return func(old floe.Key) ([]floe.KeyOption, error) {
+		if !cmd.Flags().Changed("expires") {
+			if old.ExpiresAt.IsZero() {
+				return nil, nil
+			}
+			return []floe.KeyOption{floe.KeyExpires(time.Now().Add(old.ExpiresAt.Sub(old.CreatedAt)))}, nil
+		}
+		if d, err := positiveDuration(*flag); err == nil {
+			return []floe.KeyOption{floe.KeyExpires(time.Now().Add(d))}, nil
+		}
+		at, err := time.Parse(time.RFC3339, *flag)
+		if err != nil {
+			return nil, &usageError{fmt.Errorf("--expires=%s: neither a time such as 2027-01-31T00:00:00Z nor a duration such as 30d", *flag), helpHint(cmd)}
+		}
+		return []floe.KeyOption{floe.KeyExpires(at)}, nil
+	}
 }
 
 // createKey creates a key, and shows it or writes it into a file.
@@ -119,11 +158,13 @@ func keyRotate(f *frame) *cobra.Command {
 		Short: "Replace a key with a new one, shown once",
 		Long: `Replace a key with a new one of the same role, namespaces and name, which is shown once, and
 revoke the old one. With --keep the old one stays, for as long as its holders need to take the
-new one: end it with floe key revoke then.`,
+new one: end it with floe key revoke then. If the old one expires, the new one lasts from now on
+as long as that was to last.`,
 		Example: `  floe key rotate 0123456789abcdef --out checkout.key --keep`,
 		Args:    takes("ID"),
 	}
 	keep := cmd.Flags().Bool("keep", false, "do not revoke the old key")
+	expires := addExpires(cmd, "as long as the old one was to last")
 	file := addSecretOut(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return f.call(cmd, func(ctx context.Context, s *session) error {
@@ -140,6 +181,11 @@ new one: end it with floe key revoke then.`,
 			if old.Namespaces != nil {
 				opts = append(opts, floe.ForNamespaces(old.Namespaces...))
 			}
+			more, err := expires(old)
+			if err != nil {
+				return err
+			}
+			opts = append(opts, more...)
 			if _, err := s.createKey(ctx, *file, old.Role, opts); err != nil || *keep {
 				return err
 			}
@@ -164,6 +210,9 @@ func (o *output) printKey(k floe.Key, secret string) error {
 	}
 	sum := summarizeKey(k, secret)
 	t := table{head: []string{"ID", "ROLE", "NAMESPACES"}, rows: [][]string{{sum.ID, sum.Role, sum.shownNamespaces()}}}
+	if !k.ExpiresAt.IsZero() {
+		t.head, t.rows[0] = append(t.head, "EXPIRES"), append(t.rows[0], shownTime(k.ExpiresAt))
+	}
 	if secret != "" {
 		t.head, t.rows[0] = append(t.head, "KEY"), append(t.rows[0], secret)
 	}
@@ -181,11 +230,11 @@ func apiKeyList(f *frame) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				list, t := []keySummary{}, table{head: []string{"ID", "NAME", "ROLE", "NAMESPACES", "CREATED"}}
+				list, t := []keySummary{}, table{head: []string{"ID", "NAME", "ROLE", "NAMESPACES", "CREATED", "EXPIRES", "LAST USED"}}
 				for _, k := range keys {
 					sum := summarizeKey(k, "")
 					list = append(list, sum)
-					t.rows = append(t.rows, []string{sum.ID, sum.Name, sum.Role, sum.shownNamespaces(), shownTime(k.CreatedAt)})
+					t.rows = append(t.rows, []string{sum.ID, sum.Name, sum.Role, sum.shownNamespaces(), shownTime(k.CreatedAt), shownOptionalTime(k.ExpiresAt), shownOptionalTime(k.LastUsedAt)})
 				}
 				return s.print(list, t)
 			})

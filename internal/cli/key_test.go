@@ -97,6 +97,25 @@ func TestKeys(t *testing.T) {
 	admin = strings.TrimSpace(expectRun(t, env, 0, "key", "rotate", strings.Split(admin, "_")[2], "-o", "raw")) // that of the command itself
 	expectRun(t, env, exitUnauthorized, "key", "list")
 	env["FLOE_API_KEY"] = admin
+	var passing keySummary
+	if err := json.Unmarshal([]byte(expectRun(t, env, 0, "key", "create", "--role", "read", "--expires", "30d", "-o", "json")), &passing); err != nil {
+		t.Fatal(err)
+	}
+	if lasts := time.UnixMilli(passing.ExpiresAt).Sub(time.UnixMilli(passing.CreatedAt)); lasts < 29*24*time.Hour || lasts > 30*24*time.Hour {
+		t.Errorf("a key for 30 days lasts %v", lasts)
+	}
+	if err := json.Unmarshal([]byte(expectRun(t, env, 0, "key", "rotate", passing.ID, "-o", "json")), &passing); err != nil {
+		t.Fatal(err)
+	}
+	if lasts := time.UnixMilli(passing.ExpiresAt).Sub(time.UnixMilli(passing.CreatedAt)); lasts < 29*24*time.Hour || lasts > 30*24*time.Hour {
+		t.Errorf("in its place is one that lasts %v", lasts)
+	}
+	if got := expectRun(t, env, 0, "key", "list"); !strings.Contains(got, "EXPIRES") || !strings.Contains(got, "LAST USED") || !strings.Contains(got, shownTime(time.UnixMilli(passing.ExpiresAt))) {
+		t.Errorf("the list of keys:\n%s", got)
+	}
+	expectRun(t, env, 0, "key", "revoke", passing.ID)
+	expectRun(t, env, exitUsage, "key", "create", "--role", "read", "--expires", "soon")
+	expectRun(t, env, exitFailure, "key", "create", "--role", "read", "--expires", "2020-01-01T00:00:00Z")
 	expectRun(t, env, 0, "key", "revoke", made.ID)
 	if err := follower.Wait(); exitCode(err) != exitUnauthorized {
 		t.Errorf("a follower whose key was revoked: %v", err)

@@ -177,9 +177,16 @@ test('sign-in: a key is asked for, a wrong one refused, the way back kept', asyn
   const other = await theContext().newPage()
   await other.goto(at.guarded + '#/shop/overview?refresh=paused')
   await other.getByText('Commands per second').waitFor()
+  const token = await p.evaluate(() => Object.values({ ...sessionStorage }).find(v => v.startsWith('floe_st_')) ?? '')
+  const good = async () => {
+    const answer = await fetch(at.guarded + 'api/v1/auth/status', { headers: { Authorization: 'Bearer ' + token } })
+    return ((await answer.json()) as { authenticated: boolean }).authenticated
+  }
+  expect(await good()).toBe(true)
   await p.getByRole('button', { name: 'Sign out' }).click()
   await h1(p, 'Sign in')
   await h1(other, 'Sign in')
+  await expect.poll(good).toBe(false)
 })
 
 test('sign-in: a key for reading changes nothing, and is told so', async () => {

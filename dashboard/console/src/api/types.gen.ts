@@ -695,6 +695,10 @@ export interface SessionAnswer {
   token: string
 }
 
+export interface SessionClosed {
+  ok: boolean
+}
+
 export interface ShardState {
   id: number
   leader: number
@@ -831,6 +835,8 @@ export interface Routes {
   'GET /health': HealthState
   /** Open a session with an API key. */
   'POST /api/v1/auth/session': SessionAnswer
+  /** End the session of the token. */
+  'DELETE /api/v1/auth/session': SessionClosed
   /** Whether keys are needed, and whether the session is good. */
   'GET /api/v1/auth/status': AuthState
   /** Throughput, connections and members of the cluster. */

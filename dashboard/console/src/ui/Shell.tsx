@@ -2,6 +2,7 @@ import './Shell.css'
 import type { ComponentType } from 'preact'
 import { lazy, Suspense } from 'preact/compat'
 import { useEffect, useState } from 'preact/hooks'
+import { call } from '../api/client'
 import { refreshNow, setMode, useMode, useRead } from '../api/hooks'
 import { useSessionEnd } from '../api/me'
 import { asking, authEnabled, signOut, token } from '../api/session'
@@ -221,6 +222,8 @@ function Header({ menu, search, help }: { menu: () => void; search: () => void; 
         <button
           class="btn quiet"
           onClick={() => {
+            // If the node does not answer, the token is at least forgotten here.
+            call('DELETE /api/v1/auth/session').catch(() => {})
             signOut()
             go(formatRoute({ ns: '', screen: 'login', id: [], query: {} }))
           }}
