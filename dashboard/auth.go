@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -100,13 +99,7 @@ func (in *input) audited() floe.AuditEntry {
 }
 
 // from returns the address of the caller, without port.
-func (in *input) from() string {
-	host, _, err := net.SplitHostPort(in.request.RemoteAddr)
-	if err != nil {
-		return in.request.RemoteAddr
-	}
-	return host
-}
+func (in *input) from() string { return in.handler.clientOf(in.request) }
 
 // as returns the handler as it serves the holder of a key: its backend lets nothing through that he may not do.
 func (h *handler) as(who *floe.Holder) *handler {

@@ -24,7 +24,7 @@
 //
 // As long as the node has no key store (floe.Keys), anybody who can reach the handler can read and write: put it behind the host's own authentication, or
 // bind it to loopback. With one, everything under /api/v1/ but /api/v1/auth/ takes a session token, as "Authorization: Bearer <token>", which
-// POST /api/v1/auth/session gives for an API key. A key with the role read is for reads only, one with namespaces for these only; what such a key may not do
+// POST /api/v1/auth/session gives for an API key, and DELETE /api/v1/auth/session ends. A key with the role read is for reads only, one with namespaces for these only; what such a key may not do
 // is 403. Requests that change something are noted in the stream floe.AuditStream.
 //
 // Writes sent by another web site through a visitor's browser are refused (net/http.CrossOriginProtection). The console loads nothing from anywhere else,
@@ -34,6 +34,7 @@ package dashboard
 import (
 	"log/slog"
 	"net/http"
+	"net/netip"
 
 	"github.com/floedb/floe"
 )
@@ -77,6 +78,9 @@ type Options struct {
 	// CORSOrigins are the origins, such as "https://ops.example.com", of other sites whose pages may call the handler. nil means none. New panics if one is
 	// malformed.
 	CORSOrigins []string
+	// TrustedProxies are the addresses of reverse proxies before the handler. A request from one of them counts as one of the client that the proxy names in
+	// X-Forwarded-For, for the limit of wrong keys and in the audit. By default the header is ignored, since any client can send it.
+	TrustedProxies []netip.Prefix
 }
 
 // New returns the handler of a node's dashboard. At most one Options may be given; New panics if there are more.

@@ -119,7 +119,7 @@ func (e *exporter) admitScraper(r *http.Request) error {
 func (h *handler) holder(r *http.Request) (*floe.Holder, error) {
 	shown := bearer(r)
 	if strings.HasPrefix(shown, "floe_sk_") {
-		return h.backend.Keys().AuthenticateKey(r.Context(), shown, (&input{request: r}).from())
+		return h.backend.Keys().AuthenticateKey(r.Context(), shown, h.clientOf(r))
 	}
 	return h.backend.Keys().Authenticate(r.Context(), shown)
 }

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -47,6 +49,7 @@ type handler struct {
 	traffic     *traffic
 	rates       func() floe.Rates // of the node; nil: it is another process's
 	cors        []string
+	proxies     []netip.Prefix
 }
 
 // traffic counts what passes through the handler.
@@ -71,6 +74,7 @@ func newHandler(backend Backend, o Options) *handler {
 		now:         time.Now,
 		traffic:     new(traffic),
 		cors:        o.CORSOrigins,
+		proxies:     slices.Clone(o.TrustedProxies),
 	}
 	h.strangers = newSlots(h.slots.limit)
 	if limit := h.slots.limit; limit > 0 {

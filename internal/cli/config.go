@@ -40,6 +40,7 @@ type config struct {
 	maxValueSize   int64
 	dashboardHosts []string
 	corsOrigins    []string
+	trustedProxies []netip.Prefix
 	dashboardTLS   tlsFiles
 
 	memory         int64 // 0: no bound

@@ -77,6 +77,7 @@ func TestBadConfigFile(t *testing.T) {
 		{"shards = 1\nshards = 2", "floe.toml:2: column"},
 		{"[dashboard]\ntls_cert = \"c\"", "is of no use without its key"},
 		{"[dashboard]\ncors_origins = [\"ops.example.com\"]", "origin"},
+		{"[dashboard]\ntrusted_proxies = [\"10.0.0.0/33\"]", "neither an address nor a network"},
 		{"[cluster]\nnode_id = 2", "is for a cluster, but there are no --peers"},
 		{"port = 7000", "floe.toml:1: unknown key port: did you mean listen_port?"},
 		{"listen_port = 9000.0", "floe.toml:1: listen_port: 9000.0 is not an integer"},

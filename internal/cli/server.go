@@ -119,6 +119,7 @@ func (s *server) open() (err error) {
 	if s.metrics != nil {
 		s.metrics.gate.open(dashboard.NewExporter(s.node, dashboard.Options{
 			Logger: s.log, LoopbackOnly: isLocal(s.config.metricsBind), Hosts: s.config.metricsHosts, MetricsObjects: s.config.metricsObjects,
+			TrustedProxies: s.config.trustedProxies,
 		}))
 	}
 	if s.dashboard != nil {
@@ -126,6 +127,7 @@ func (s *server) open() (err error) {
 		s.dashboard.gate.open(dashboard.New(s.node, dashboard.Options{
 			MaxConcurrent: limits.HTTPRequests, MaxHeldBytes: limits.HTTPBodies,
 			Logger: s.log, LoopbackOnly: isLocal(s.config.dashboardBind), Hosts: s.config.dashboardHosts, CORSOrigins: s.config.corsOrigins,
+			TrustedProxies: s.config.trustedProxies,
 		}))
 	}
 	return nil

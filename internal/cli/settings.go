@@ -143,6 +143,11 @@ var settings = []setting{
 			}
 			return nil
 		}},
+	{"dashboard-trusted-proxies", "dashboard.trusted_proxies", "address,...", "", "reverse proxies before the dashboard and the metrics, such as 10.0.0.0/8, whose X-Forwarded-For says which client a request is from",
+		func(c *config, v string) (err error) {
+			c.trustedProxies, err = networks(splitList(v))
+			return err
+		}},
 	{"dashboard-tls-cert", "dashboard.tls_cert", "file", "", "encrypt the dashboard with the certificate in this file", func(c *config, v string) error {
 		c.dashboardTLS.cert.name = v
 		return notEmpty(v)
@@ -375,6 +380,21 @@ func hostNames(names []string) error {
 		}
 	}
 	return nil
+}
+
+// networks parses addresses, alone or of whole networks as 10.0.0.0/8.
+func networks(names []string) (all []netip.Prefix, err error) {
+	for _, name := range names {
+		p, err := netip.ParsePrefix(name)
+		if addr, notAlone := netip.ParseAddr(name); notAlone == nil {
+			p, err = netip.PrefixFrom(addr.Unmap().WithZone(""), addr.Unmap().BitLen()), nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%q is neither an address nor a network such as 10.0.0.0/8", name)
+		}
+		all = append(all, p.Masked())
+	}
+	return all, nil
 }
 
 func notEmpty(v string) error {

@@ -17,6 +17,7 @@ shards = 3
 [dashboard]
 hosts = ["ops.example.com"]
 cors_origins = ["https://ops.example.com"]
+trusted_proxies = ["10.0.0.0/8", "fd00::1"]
 [metrics]
 hosts = ["prometheus.example.com"]
 objects = 7
