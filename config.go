@@ -72,6 +72,9 @@ type Config struct {
 	Secret []byte
 	// TLS encrypts Listen, and what the node itself opens to others: Certificates, RootCAs, ClientCAs. nil means clear text.
 	TLS *tls.Config
+	// Insecure lets clients of other machines do everything while there is no key store. Without it they are refused with ErrUnauthorized until then, unless TLS demands
+	// certificates of them (RequireAndVerifyClientCert). Clients of this machine and the other nodes of the cluster are not concerned.
+	Insecure bool
 	// Funcs are the Go functions that operators of stream-processing jobs call by their names, see processing.Func. In a cluster all nodes should have the same.
 	Funcs map[string]processing.Func
 	// Logger hears of changes of state and background failures, not of requests. nil means no log.

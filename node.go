@@ -3,6 +3,7 @@ package floe
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -119,6 +120,7 @@ func (n *Node) open(ctx context.Context, c Config) error {
 		n.peer = peer.New(peer.Config{
 			Node: max(c.NodeID, 1), Wire: n.wire, Members: others, Secret: c.Secret, TLS: c.TLS, Logger: c.Logger,
 			Gate: n.gate.gate, Changed: n.changed, Limits: limits,
+			Insecure: c.Insecure || c.TLS != nil && c.TLS.ClientAuth == tls.RequireAndVerifyClientCert,
 		})
 	}
 	if n.peer != nil {

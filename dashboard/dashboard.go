@@ -66,6 +66,8 @@ type Options struct {
 	// A request whose Host header is neither "localhost", nor a loopback address, nor in Hosts is then answered with 421,
 	// because a web site could point its own name at 127.0.0.1 and read everything (DNS rebinding).
 	LoopbackOnly bool
+	// LocalUntilKeys refuses, with 403, requests of other machines for all but /health while there is no key store.
+	LocalUntilKeys bool
 	// ReadOnly refuses with 403 whatever would change something.
 	ReadOnly bool
 	// FrameAncestors are the origins whose pages may show the console in a frame, as Content-Security-Policy writes them: "'self'",

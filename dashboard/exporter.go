@@ -88,6 +88,9 @@ func (e *exporter) serveRoute(out *reply, r *http.Request) error {
 	if err := checkHost(e.hosts, r.Host); err != nil && !e.locked(r) {
 		return err
 	}
+	if err := e.checkNear(r); err != nil {
+		return err
+	}
 	if err := e.admitScraper(r); err != nil {
 		return err
 	}

@@ -1,6 +1,8 @@
 package dashboard
 
 import (
+	"net"
+	"net/http"
 	"net/netip"
 	"net/url"
 	"strings"
@@ -30,6 +32,28 @@ func checkHost(hosts map[string]bool, header string) error {
 		return nil
 	}
 	return engine.Errorf(errMisdirected, "host %.255q is not served here: use localhost, or add it to the hosts of the dashboard", host)
+}
+
+// checkNear refuses requests of other machines while there is no key store, if they are not to be served.
+func (h *handler) checkNear(r *http.Request) error {
+	if !h.localUntil || h.isNear(r) {
+		return nil
+	}
+	locked, err := h.backend.Keys().Enabled(r.Context())
+	if err == nil && !locked {
+		err = engine.Errorf(errForbidden, "this node has no keys yet, and serves its own machine only: make them with floe server bootstrap there, or start it with --insecure")
+	}
+	return err
+}
+
+// isNear reports whether a request comes from this machine.
+func (h *handler) isNear(r *http.Request) bool {
+	from, err := netip.ParseAddr(h.clientOf(r))
+	if err != nil {
+		return false
+	}
+	local, _ := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
+	return from.Unmap().IsLoopback() || local != nil && local.AddrPort().Addr().Unmap() == from.Unmap()
 }
 
 func canonicalHost(host string) string {

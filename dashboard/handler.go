@@ -43,6 +43,7 @@ type handler struct {
 	crossOrigin *http.CrossOriginProtection
 	console     *console.Site
 	readOnly    bool
+	localUntil  bool // there are keys
 	router      *httprouter.Router
 	exact       map[string]route // by method and path: those that share their place with a parameter of another route
 	now         func() time.Time
@@ -71,6 +72,7 @@ func newHandler(backend Backend, o Options) *handler {
 		crossOrigin: http.NewCrossOriginProtection(),
 		console:     console.New(o.FrameAncestors...),
 		readOnly:    o.ReadOnly,
+		localUntil:  o.LocalUntilKeys,
 		now:         time.Now,
 		traffic:     new(traffic),
 		cors:        o.CORSOrigins,
@@ -170,6 +172,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (h *handler) admit(r *http.Request, path string) error {
 	if path != healthPath { // which says nothing that a foreign site may not know, and is asked by whatever name
 		if err := checkHost(h.hosts, r.Host); err != nil && !h.locked(r) {
+			return err
+		}
+		if err := h.checkNear(r); err != nil {
 			return err
 		}
 	}

@@ -1,6 +1,9 @@
 package dashboard
 
 import (
+	"context"
+	"net"
+	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"testing"
@@ -40,5 +43,49 @@ func TestTrustedProxies(t *testing.T) {
 		if got := newInput(h, r, nil).from(); got != c.want {
 			t.Errorf("from %s, forwarded for %q: %s, want %s", c.peer, c.forwarded, got, c.want)
 		}
+	}
+}
+
+// TestLocalUntilKeys: a node that has no keys yet serves other machines nothing but /health, unless that is asked for. With keys it makes no difference.
+func TestLocalUntilKeys(t *testing.T) {
+	node := openNode(t)
+	ask := func(h http.Handler, path, from, local, forwarded, token string) int {
+		r := request("GET", path, "", token)
+		r.RemoteAddr = from
+		if forwarded != "" {
+			r.Header.Set("X-Forwarded-For", forwarded)
+		}
+		addr, err := net.ResolveTCPAddr("tcp", local)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return record(h, r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, addr))).status
+	}
+	closed := Options{LocalUntilKeys: true, TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}}
+	handlers := map[string]http.Handler{"open": New(node), "closed": New(node, closed), "metrics": NewExporter(node, closed)}
+	for _, c := range []struct {
+		handler, path, from, local, forwarded string
+		want                                  int
+	}{
+		{"open", "/api/v1/namespaces", "192.0.2.1:1", "192.0.2.9:9002", "", 200},
+		{"closed", "/api/v1/namespaces", "192.0.2.1:1", "192.0.2.9:9002", "", 403},
+		{"closed", "/", "192.0.2.1:1", "192.0.2.9:9002", "", 403},
+		{"closed", "/api/v1/auth/status", "192.0.2.1:1", "192.0.2.9:9002", "", 403},
+		{"closed", "/health", "192.0.2.1:1", "192.0.2.9:9002", "", 200},
+		{"closed", "/api/v1/namespaces", "192.0.2.9:1", "192.0.2.9:9002", "", 200},
+		{"closed", "/api/v1/namespaces", "127.0.0.1:1", "127.0.0.1:9002", "", 200},
+		{"closed", "/api/v1/namespaces", "[::1]:1", "[::1]:9002", "", 200},
+		{"closed", "/api/v1/namespaces", "127.0.0.1:1", "127.0.0.1:9002", "192.0.2.1", 403},
+		{"metrics", "/metrics", "192.0.2.1:1", "192.0.2.9:9001", "", 403},
+		{"metrics", "/health", "192.0.2.1:1", "192.0.2.9:9001", "", 200},
+		{"metrics", "/metrics", "127.0.0.1:1", "127.0.0.1:9001", "", 200},
+	} {
+		if got := ask(handlers[c.handler], c.path, c.from, c.local, c.forwarded, ""); got != c.want {
+			t.Errorf("%+v: status %d", c, got)
+		}
+	}
+	token := login(t, handlers["open"], bootstrap(t, node))
+	if got := ask(handlers["closed"], "/api/v1/namespaces", "192.0.2.1:1", "192.0.2.9:9002", "", token); got != 200 {
+		t.Errorf("from another machine with a key: status %d", got)
 	}
 }

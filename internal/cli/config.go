@@ -31,6 +31,7 @@ type config struct {
 	dataDir       string
 	shards        int // 0: as the directory was created
 	durability    floe.Durability
+	insecure      bool
 	noDashboard   bool
 	dashboardPort int // see check
 	dashboardBind string

@@ -118,7 +118,7 @@ func (s *server) open() (err error) {
 	}
 	if s.metrics != nil {
 		s.metrics.gate.open(dashboard.NewExporter(s.node, dashboard.Options{
-			Logger: s.log, LoopbackOnly: isLocal(s.config.metricsBind), Hosts: s.config.metricsHosts, MetricsObjects: s.config.metricsObjects,
+			Logger: s.log, LoopbackOnly: isLocal(s.config.metricsBind), Hosts: s.config.metricsHosts, MetricsObjects: s.config.metricsObjects, LocalUntilKeys: !s.config.insecure,
 			TrustedProxies: s.config.trustedProxies,
 		}))
 	}
@@ -126,7 +126,7 @@ func (s *server) open() (err error) {
 		limits := s.config.limits()
 		s.dashboard.gate.open(dashboard.New(s.node, dashboard.Options{
 			MaxConcurrent: limits.HTTPRequests, MaxHeldBytes: limits.HTTPBodies,
-			Logger: s.log, LoopbackOnly: isLocal(s.config.dashboardBind), Hosts: s.config.dashboardHosts, CORSOrigins: s.config.corsOrigins,
+			Logger: s.log, LoopbackOnly: isLocal(s.config.dashboardBind), Hosts: s.config.dashboardHosts, CORSOrigins: s.config.corsOrigins, LocalUntilKeys: !s.config.insecure,
 			TrustedProxies: s.config.trustedProxies,
 		}))
 	}
@@ -156,7 +156,7 @@ func openNode(c *config, files *credentials, log *slog.Logger) (*floe.Node, erro
 	node, err := floe.Open(floe.Config{
 		DataDir: c.dataDir, Shards: c.shards, Durability: c.durability, SyncInterval: c.syncInterval, CacheSize: c.cacheSize, MaxValueSize: int(c.maxValueSize), Logger: log,
 		Memory: c.memory, MaxConnections: c.maxConnections, MaxInFlight: c.maxInFlight, MaxWaiting: c.maxWaiting,
-		Listen: c.listenAddr(), NodeID: c.nodeID, Peers: c.peers, Secret: files.secret, TLS: files.node,
+		Listen: c.listenAddr(), NodeID: c.nodeID, Peers: c.peers, Secret: files.secret, TLS: files.node, Insecure: c.insecure,
 	})
 	var network *net.OpError
 	switch {
@@ -197,6 +197,12 @@ func (s *server) announce(p Process) {
 	if locked {
 		say(p.Stdout, "  keys       needed")
 	}
+	closed := !locked && !s.config.insecure
+	reached := !isLocal(s.config.bind) || s.metrics != nil && !isLocal(s.config.metricsBind) || s.dashboard != nil && !isLocal(s.config.dashboardBind)
+	if closed && reached && s.config.tls.ca.name == "" {
+		say(p.Stderr, "floe: warning: there are no keys yet, so other machines are refused: make the first one with floe server bootstrap, or start with --insecure")
+	}
+	locked = locked || closed // no more warnings
 	if !locked && !isLocal(s.config.bind) && s.config.tls.ca.name == "" {
 		say(p.Stderr, "floe: warning: other machines can reach the port for clients, which lets everybody read and write everything")
 	}

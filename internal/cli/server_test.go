@@ -45,6 +45,12 @@ func TestStart(t *testing.T) {
 
 func TestStartOffLoopback(t *testing.T) {
 	s := start(t, "--data-dir", t.TempDir(), "--dashboard-bind", "0.0.0.0", "--bind", "0.0.0.0")
+	mustCall(t, 200, "GET", s.url+"/api/v1/namespaces", "") // from this machine
+	if want := "floe: warning: there are no keys yet, so other machines are refused"; !strings.Contains(s.stderr(), want) || strings.Contains(s.stderr(), "can reach") {
+		t.Errorf("stderr lacks %q:\n%s", want, s.stderr())
+	}
+	s.stop()
+	s = start(t, "--data-dir", t.TempDir(), "--dashboard-bind", "0.0.0.0", "--bind", "0.0.0.0", "--insecure")
 	defer s.stop()
 	mustCall(t, 200, "GET", s.url+"/health", "")
 	for _, what := range []string{"the dashboard", "the port for clients"} {

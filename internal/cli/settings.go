@@ -117,6 +117,9 @@ var settings = []setting{
 			c.tls.ca.name = v
 			return notEmpty(v)
 		}},
+	{"insecure", "insecure", "", "", "let other machines do everything while there are no keys", func(c *config, v string) error {
+		return choose(&c.insecure, v, switches)
+	}},
 	{"no-dashboard", "!dashboard.enabled", "", "", "serve no dashboard and no HTTP API", func(c *config, v string) error {
 		return choose(&c.noDashboard, v, switches)
 	}},

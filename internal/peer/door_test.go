@@ -7,7 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/floedb/floe/internal/auth"
 	"github.com/floedb/floe/internal/engine"
+	testrig "github.com/floedb/floe/internal/rig"
 )
 
 // TestDoorBeforeAttach: shards begin to work, and may have something for each other, before their node has been given to the Peer.
@@ -43,5 +45,22 @@ func TestNear(t *testing.T) {
 	}
 	if isNear("10.0.0.1:5000", nil) {
 		t.Error("to nowhere")
+	}
+}
+
+// TestOpenNodeIsForItsMachine: a client of another machine is refused while there are no keys, unless the node is to be open.
+func TestOpenNodeIsForItsMachine(t *testing.T) {
+	for _, c := range []struct{ near, insecure, enters bool }{{false, false, false}, {true, false, true}, {false, true, true}} {
+		gate, keys := auth.NewGate(1), testrig.New(t, 1, auth.Primitive())
+		gate.Attach(keys, keys)
+		if err := gate.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		r := newRig(t)
+		r.peer.cfg.Gate, r.peer.cfg.Insecure = gate, c.insecure
+		grant, err := r.peer.enterGate(t.Context(), "", &wire{from: "192.0.2.1", near: c.near})
+		if refused := errors.Is(err, engine.ErrUnauthorized); refused == c.enters || c.enters && (err != nil || !grant.IsOpen()) {
+			t.Errorf("%+v: %v", c, err)
+		}
 	}
 }

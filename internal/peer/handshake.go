@@ -349,7 +349,11 @@ func (p *Peer) enterGate(ctx context.Context, key auth.Secret, s *wire) (*auth.G
 	}
 	ctx, cancel := context.WithTimeout(ctx, greetTimeout)
 	defer cancel()
-	return p.cfg.Gate.Enter(ctx, key, s.from, s.near)
+	grant, err := p.cfg.Gate.Enter(ctx, key, s.from, s.near)
+	if err == nil && grant.IsOpen() && !s.near && !p.cfg.Insecure {
+		return nil, engine.Errorf(engine.ErrUnauthorized, "this node has no keys yet, and takes clients of its own machine only: make them with floe server bootstrap there, or start it with --insecure")
+	}
+	return grant, err
 }
 
 // receive judges a node that has proved to know the secret.

@@ -60,8 +60,10 @@ type Config struct {
 	Gate    *auth.Gate   // of a node: whom it lets in and what they may do; nil: everybody and everything
 	// Changed hears what clients with a key have tried to change; nil: nobody does. It must not wait, unless the command is about keys.
 	Changed func(ctx context.Context, g *auth.Grant, from string, cmd engine.Command, err error)
-	Key     auth.Secret    // of a client: what it shows; "": nothing
-	Limits  *budget.Limits // of what others may take here; nil: those without a budget
+	// Insecure lets clients of other machines in while there is no key store.
+	Insecure bool
+	Key      auth.Secret    // of a client: what it shows; "": nothing
+	Limits   *budget.Limits // of what others may take here; nil: those without a budget
 
 	dial dialFunc // nil: the operating system's
 }
