@@ -25,6 +25,7 @@ type Gate struct {
 	Wrong func(from string) // hears of each wrong key, and must not wait; set before Run; nil: nobody does
 
 	known   chan struct{} // closed when state is there
+	unkeyed atomic.Bool   // the replica at hand says that there are no keys, and the leader did not answer
 	over    chan struct{} // closed when it has stopped running
 	waiting *Grant        // of those who come before
 	state   atomic.Pointer[state]
@@ -79,10 +80,12 @@ func (g *Gate) Run(ctx context.Context) {
 	defer close(g.over)
 	defer g.waiting.end(engine.ErrClosed)
 	q, asked := keysQuery{}, g.Now()
-	if g.follow.Query(ctx, engine.GlobalShard, &q) == nil && q.exists {
+	answered := g.follow.Query(ctx, engine.GlobalShard, &q) == nil
+	if answered && q.exists {
 		g.learn(&q, asked)
 	}
 	err := g.Refresh(ctx)
+	g.unkeyed.Store(err != nil && answered && !q.exists)
 	for err != nil && g.goesOn(ctx, err) {
 		err = g.Refresh(ctx)
 	}
@@ -214,6 +217,10 @@ func (g *Gate) Wait() *Grant {
 	}
 	return g.waiting
 }
+
+// MayLook reports whether stale reads may be answered although it is not known whether there are keys: the replica that answers them, which knows of none, is all
+// that is left when no leader can be found.
+func (g *Gate) MayLook() bool { return !g.Known() && g.unkeyed.Load() }
 
 // Enter lets in who shows a key at a port, "" being none; near says that he does so on this machine. Errors: ErrUnauthorized; ErrBusy after too many wrong keys
 // from the address; ErrUnavailable while the keys are not known.

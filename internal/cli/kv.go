@@ -134,26 +134,39 @@ type keyDetail struct {
 }
 
 func kvGet(f *frame) *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "get KEY",
 		Short: "Print the value of a key, byte by byte; with -o json all about it",
 		Args:  takes("KEY"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return f.call(cmd, func(ctx context.Context, s *session) error {
-				e, err := s.KV(s.namespace).Get(ctx, args[0])
-				if err != nil {
-					return err
-				}
-				detail := keyDetail{
-					Found: true, keyText: newKeyText(e.Key), Namespace: s.namespace, valueText: newValueText(e.Value),
-					Version: e.Version, LSN: e.Revision, Size: len(e.Value), UpdatedAt: e.UpdatedAt.UnixMilli(),
-				}
-				if !e.ExpiresAt.IsZero() {
-					detail.TTLMillis = new(max(0, time.Until(e.ExpiresAt).Milliseconds()))
-				}
-				return s.printValue(detail, e.Value)
-			})
-		},
+	}
+	access := addStale(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return f.call(cmd, func(ctx context.Context, s *session) error {
+			e, err := s.KV(s.namespace, access()...).Get(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			detail := keyDetail{
+				Found: true, keyText: newKeyText(e.Key), Namespace: s.namespace, valueText: newValueText(e.Value),
+				Version: e.Version, LSN: e.Revision, Size: len(e.Value), UpdatedAt: e.UpdatedAt.UnixMilli(),
+			}
+			if !e.ExpiresAt.IsZero() {
+				detail.TTLMillis = new(max(0, time.Until(e.ExpiresAt).Milliseconds()))
+			}
+			return s.printValue(detail, e.Value)
+		})
+	}
+	return cmd
+}
+
+// addStale adds --stale to a command that reads, and returns what makes options of it.
+func addStale(cmd *cobra.Command) func() []floe.AccessOption {
+	stale := cmd.Flags().Bool("stale", false, "take what the replica of the node that is asked has, which may be old: it answers without a leader too")
+	return func() []floe.AccessOption {
+		if *stale {
+			return []floe.AccessOption{floe.Stale()}
+		}
+		return nil
 	}
 }
 
@@ -193,16 +206,19 @@ type scanItem struct {
 func kvList(f *frame) *cobra.Command {
 	cmd := &cobra.Command{Use: "list", Short: "List keys in their order", Args: takes()}
 	prefix := cmd.Flags().String("prefix", "", "only keys that begin so")
+	access := addStale(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return f.call(cmd, func(ctx context.Context, s *session) error { return s.listKeys(ctx, *prefix) })
+		return f.call(cmd, func(ctx context.Context, s *session) error {
+			return s.listKeys(ctx, s.KV(s.namespace, access()...), *prefix)
+		})
 	}
 	return cmd
 }
 
-func (s *session) listKeys(ctx context.Context, prefix string) error {
+func (s *session) listKeys(ctx context.Context, store *kv.Store, prefix string) error {
 	row := func(item kv.Item) []string { return []string{item.Key, decimal(item.Size), decimal(item.Revision)} }
 	document := func(item kv.Item) scanItem { return scanItem{newKeyText(item.Key), item.Size, item.Revision} }
-	items := s.KV(s.namespace).All(ctx, kv.Prefix(prefix), kv.WithoutValues(), kv.Limit(kv.MaxPageItems))
+	items := store.All(ctx, kv.Prefix(prefix), kv.WithoutValues(), kv.Limit(kv.MaxPageItems))
 	keys, err := printEach(s.output, items, []string{"KEY", "SIZE", "REVISION"}, document, row)
 	if err != nil || s.format != formatJSON {
 		return err

@@ -74,6 +74,13 @@ func TestNoQuorum(t *testing.T) {
 			t.Errorf("floe %s: exit code %d, stdout\n%sstderr\n%swant %q, %q", tc.args, code, stdout, stderr, tc.stdout, tc.stderr)
 		}
 	}
+	// What the replica has is answered all the same: that there is no such key.
+	for _, args := range []string{"kv get k --stale", "kv list --stale"} {
+		want := map[string]int{"kv get k --stale": exitNotFound}[args]
+		if code, stdout, stderr := run(t, env, strings.Fields(args)...); code != want {
+			t.Errorf("floe %s: exit code %d, want %d, stdout\n%sstderr\n%s", args, code, want, stdout, stderr)
+		}
+	}
 	if code := s.stop(); code != 0 {
 		t.Errorf("exit code %d, stderr\n%s", code, s.stderr())
 	}

@@ -309,10 +309,69 @@ func TestNoQuorum(t *testing.T) {
 	if s, err := client.Stats(t.Context()); err != nil || s.State != "no quorum" {
 		t.Errorf("stats without a quorum: %q, %v", s.State, err)
 	}
+	c.stop(0)
+	c.start(0)
+	c.staleAlone()
 	c.start(1)
 	c.settle()
 	if _, err := client.KV("ns1").Put(t.Context(), "k", []byte("again")); err != nil {
 		t.Errorf("put with a quorum again: %v", err)
+	}
+}
+
+// staleAlone has a client, with a key or not, read from the first node, which has begun without the others.
+func (c *three) staleAlone(opts ...floe.DialOption) {
+	c.t.Helper()
+	client, err := floe.Dial(c.t.Context(), []string{c.peers[0].Addr}, opts...)
+	if err != nil {
+		c.t.Fatalf("dial: %v", err)
+	}
+	defer client.Close()
+	for _, ns := range namespaces() {
+		await(c.t, "stale reads of a node that has begun without a quorum", func() bool {
+			e, err := client.KV(ns, floe.Stale()).Get(c.t.Context(), "k")
+			return err == nil && string(e.Value) == "v"
+		})
+		if e, err := c.nodes[0].KV(ns, floe.Stale()).Get(c.t.Context(), "k"); err != nil || string(e.Value) != "v" {
+			c.t.Errorf("stale get at the node: %q, %v", e.Value, err)
+		}
+	}
+	if _, err := client.KV("ns1").Put(c.t.Context(), "k", nil); !errors.Is(err, floe.ErrUnavailable) {
+		c.t.Errorf("put at a node that has begun without a quorum: %v, want ErrUnavailable", err)
+	}
+}
+
+// TestNoQuorumWithKeys: a node that has begun without the others goes by the keys that it has: it answers stale reads of those who show one, and of nobody else.
+func TestNoQuorumWithKeys(t *testing.T) {
+	t.Parallel()
+	c := newThree(t)
+	_, key, err := c.nodes[0].Keys().Bootstrap(t.Context())
+	c.must(err)
+	for _, ns := range namespaces() {
+		_, err := c.nodes[0].KV(ns).Put(t.Context(), "k", []byte("v"))
+		c.must(err)
+	}
+	await(t, "replicas", func() bool {
+		known, err := c.nodes[0].Keys().Enabled(t.Context())
+		return err == nil && known && !slices.ContainsFunc(namespaces(), func(ns string) bool {
+			_, err := c.nodes[0].KV(ns, floe.Stale()).Get(t.Context(), "k")
+			return err != nil
+		})
+	})
+	for i := range c.nodes {
+		c.stop(i)
+	}
+	c.start(0)
+	c.staleAlone(floe.WithAPIKey(key))
+	for name, opts := range map[string][]floe.DialOption{"no key": nil, "a wrong key": {floe.WithAPIKey(key[:len(key)-8] + "00000000")}} {
+		client, err := floe.Dial(t.Context(), []string{c.peers[0].Addr}, opts...)
+		if err == nil {
+			_, err = client.KV("ns1", floe.Stale()).Get(t.Context(), "k")
+			client.Close()
+		}
+		if !errors.Is(err, floe.ErrUnauthorized) {
+			t.Errorf("a stale get with %s: %v, want ErrUnauthorized", name, err)
+		}
 	}
 }
 
