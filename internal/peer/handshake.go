@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/floedb/floe/internal/auth"
@@ -238,6 +239,11 @@ func (p *Peer) greet(s *wire, role uint8, to uint64) (*welcome, error) {
 		return nil, err
 	}
 	known := role == roleNode && hmac.Equal(w.proof, prove(p.cfg.Secret, listenerSide, &h, w))
+	if known {
+		if err := p.sameMembers(w); err != nil {
+			return nil, err
+		}
+	}
 	switch {
 	case w.refusal != nil:
 		err := p.cfg.Wire.DecodeError(w.refusal)
@@ -284,6 +290,36 @@ func (e *refusedError) Error() string {
 }
 
 func (e *refusedError) Unwrap() error { return e.reason }
+
+// foreignError says that a node that knows the secret is in a cluster of other nodes.
+type foreignError struct {
+	node         uint64
+	theirs, ours []uint64
+}
+
+func (e *foreignError) Error() string {
+	return fmt.Sprintf("node %d is in a cluster of the nodes %v, this one in a cluster of %v", e.node, e.theirs, e.ours)
+}
+
+// Unwrap makes it ErrInvalid.
+func (e *foreignError) Unwrap() error { return engine.ErrInvalid }
+
+// sameMembers returns a foreignError if a node is in a cluster of other nodes. Their addresses may differ.
+func (p *Peer) sameMembers(w *welcome) error {
+	theirs, ours := memberIDs(w.members), memberIDs(p.cfg.Members)
+	if slices.Equal(theirs, ours) {
+		return nil
+	}
+	return &foreignError{w.identity.Node, theirs, ours}
+}
+
+func memberIDs(members []Member) (ids []uint64) {
+	for _, m := range members {
+		ids = append(ids, m.ID)
+	}
+	slices.Sort(ids)
+	return ids
+}
 
 // errUnproved is why a node that has left after the welcome is not let in.
 var errUnproved = engine.Errorf(engine.ErrUnauthorized, "it went away instead of proving that it knows the cluster's secret: it has another one, or refuses this node, and its log says why")

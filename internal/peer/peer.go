@@ -246,11 +246,26 @@ func (p *Peer) member(id uint64) *Member {
 	return &p.cfg.Members[i]
 }
 
-// disowned fails the node if an error says that it is not wanted in its cluster.
-func (p *Peer) disowned(err error) {
+// disowned fails the node if the error of a stream to another one says that it is not wanted in its cluster, or if so many others are in a cluster of other
+// nodes that there is no quorum without them.
+func (p *Peer) disowned(n *node, err error) {
 	var refused *refusedError
 	if errors.As(err, &refused) && errors.Is(err, engine.ErrConflict) {
 		p.host.Fail(err)
+	}
+	var foreign *foreignError
+	if !errors.As(err, &foreign) {
+		return
+	}
+	n.foreign.Store(true)
+	others := 0
+	for _, n := range p.nodes {
+		if n.foreign.Load() {
+			others++
+		}
+	}
+	if most := len(p.cfg.Members); others > most-(most/2+1) {
+		p.host.Fail(fmt.Errorf("%d of the other nodes have been started with other --peers: %w", others, err))
 	}
 }
 
@@ -262,6 +277,7 @@ type node struct {
 	raft   raftStream // entries
 	pulse  raftStream // all else
 
+	foreign   atomic.Bool // it was last seen in a cluster of other nodes
 	snapshots *http.Client
 	sending   chan struct{} // capacity: snapshots that are sent at once
 

@@ -45,6 +45,7 @@ func (l *lines) next(now time.Time) (unsaid int, ok bool) {
 
 // opened notes that a stream to the node is open.
 func (n *node) opened(s *raftStream) {
+	n.foreign.Store(false)
 	n.mu.Lock()
 	s.open = true
 	if !n.raft.open || !n.pulse.open {

@@ -198,7 +198,7 @@ func (s *raftStream) run() {
 		if p.ctx.Err() != nil {
 			return
 		}
-		p.disowned(err)
+		p.disowned(s.node, err)
 		s.renew()
 		if lasted > maxPause {
 			pace = pacer{}
