@@ -81,6 +81,7 @@ func (s *step) finish() {
 		*s = *t.failStep(s, fmt.Sprintf("%s: %s", failures[0].operator, failures[0].reason))
 		return
 	}
+	s.failures = failures
 	s.tick.outputs = append(s.tick.outputs, errorOutputs(t.job.name, failures)...)
 	s.tick.outputs = append(s.tick.outputs, s.passes()...)
 	s.count(row, failures, written)
