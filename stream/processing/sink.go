@@ -444,9 +444,9 @@ func forNow(err error) bool {
 	return (errors.Is(err, engine.ErrBusy) || errors.Is(err, engine.ErrUnavailable)) && !errors.As(err, &series)
 }
 
-func with[V any](m map[int]V, k int, v V) map[int]V {
+func with[K comparable, V any](m map[K]V, k K, v V) map[K]V {
 	if m == nil {
-		m = make(map[int]V)
+		m = make(map[K]V)
 	}
 	m[k] = v
 	return m

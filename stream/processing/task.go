@@ -50,9 +50,10 @@ type task struct {
 	job       jobRow
 	def       *pipeline.Job
 	prog      *pipeline.Program
-	sources   []uint16 // their numbers
-	epoch     uint64   // of the part, in a spread namespace
-	began     int64    // ms: when this replica has begun to lead
+	sources   []uint16        // their numbers
+	epoch     uint64          // of the part, in a spread namespace
+	began     int64           // ms, of a clock that nobody sets: when this replica has begun to lead
+	woken     map[woken]int64 // by the same clock, when upstreams that are not idle have woken up
 	row       taskRow
 	sections  []*section
 	turn      int // the section that is next
