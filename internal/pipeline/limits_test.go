@@ -27,6 +27,8 @@ func TestLimitsOfRecords(t *testing.T) {
 		{"key of an aggregate", "{name: a, type: aggregate, function: count}", "", maxKey, "longer than 3072 bytes", keyed},
 		{"key of a dedup", "{name: a, type: dedup, key: $.k}", "", maxKey, "longer than 3072 bytes", member},
 		{"key of a join", "{name: a, type: join, source: side, on: $.k, within: 1s, mode: left}", "", maxKey, "longer than 3072 bytes", member},
+		{"key of parts", `{name: a, type: keyby, key_expression: "${$.k}x"}`, "", 64 << 10, "longer than 65536 bytes", func(n int) Record { return member(n - 1) }},
+		{"text of parts", `{name: a, type: map, fields: {b: "${$.k}"}}`, "", 16<<20 - perItem - len(`{"b":""}`), "larger than 16 MiB", member},
 		{"what a function makes", "{name: a, type: func, function: grow}", "", 16 << 20, "larger than 16 MiB", func(n int) Record { return Record{EventTime: int64(n)} }},
 		{"records in sinks", `{name: a, type: flatmap, array_field: $.a}, {type: classify, rules: [{condition: "value_contains: 2", tag: both}]}`, "", 100_000, "more than 100000 records", func(n int) Record {
 			return Record{Value: []byte(`{"a":[` + strings.TrimSuffix(strings.Repeat("2,", n/2)+strings.Repeat("1,", n%2), ",") + `]}`)}
