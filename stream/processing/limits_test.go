@@ -99,10 +99,11 @@ func TestLimitsOfDefinitions(t *testing.T) {
 
 // TestLimitOfSavepoints: a job has up to 100 savepoints; with one more the oldest goes, and no other.
 func TestLimitOfSavepoints(t *testing.T) {
+	const most = 100
 	s, ctx := newStage(t, 1), context.Background()
 	id := s.submit(filtered)
 	var made []processing.SavepointID
-	for n := 1; n <= processing.MaxSavepoints+1; n++ {
+	for n := 1; n <= most+1; n++ {
 		sp, err := s.jobs.Savepoint(ctx, id)
 		if err != nil {
 			t.Fatal(err)
@@ -110,7 +111,7 @@ func TestLimitOfSavepoints(t *testing.T) {
 		made = append(made, sp)
 		s.run()
 		got, err := s.jobs.Savepoints(ctx, id)
-		want := made[max(n-processing.MaxSavepoints, 0):]
+		want := made[max(n-most, 0):]
 		if err != nil || len(got) != len(want) || got[0].ID != want[0] || got[len(got)-1].ID != want[len(want)-1] {
 			t.Fatalf("after %d: %d savepoints from %v, %v, want %d from %v", n, len(got), got[0].ID, err, len(want), want[0])
 		}
