@@ -474,7 +474,7 @@ func (m *mail) read(limit, most int, batch *[]pipeline.Record) (bytes int, err e
 			return bytes, err
 		}
 		n := 0
-		for ; n < min(limit, len(m.open)) && (bytes < most || n == 0); n++ {
+		for ; n < min(limit, len(m.open)) && bytes < most; n++ {
 			bytes += len(m.open[n].Key) + len(m.open[n].Value)
 		}
 		*batch = append(*batch, m.open[:n]...)

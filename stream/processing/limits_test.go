@@ -97,6 +97,16 @@ func TestLimitsOfDefinitions(t *testing.T) {
 	}
 }
 
+// TestLimitOfNames: the name of a job has up to 248 bytes, so that its stream of errors has a name.
+func TestLimitOfNames(t *testing.T) {
+	for n := 247; n <= 249; n++ {
+		problems := processing.Validate([]byte("name: " + strings.Repeat("n", n) + "\nsources: [{stream: {name: in, partitions: all}}]\nsinks: [{stream: out}]\n"))
+		if good := n <= 248; good != (len(problems) == 0) || !good && !strings.Contains(problems[0].String(), "255") {
+			t.Errorf("a name of %d bytes: %v", n, problems)
+		}
+	}
+}
+
 // TestLimitOfSavepoints: a job has up to 100 savepoints; with one more the oldest goes, and no other.
 func TestLimitOfSavepoints(t *testing.T) {
 	const most = 100

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/rig"
@@ -197,6 +198,28 @@ func (d apart) Sleep(_ context.Context, wake <-chan struct{}, until int64) error
 func (s *stage) leadApart(shard engine.ShardID) {
 	for _, duty := range s.Executor(shard).Duties(1, func() engine.LeadDoor { return apart{s, shard} }) {
 		_ = duty.Run(context.Background(), duty.Lead)
+	}
+}
+
+// TestSpreadLatency: how long steps take is the mean, and the most, over all parts.
+func TestSpreadLatency(t *testing.T) {
+	s := newSpread(t, 2)
+	id := s.submit("batch_size: 1\n" + fanned)
+	s.give(0, 200)
+	home, _ := processing.Lane(id)
+	for shard := range 2 {
+		took := int64(10)
+		if shard != home {
+			took = 30
+		}
+		steps := 0
+		s.duty(shard, "", bed{proposed: func() { s.Pass(took); steps++ }})
+		if steps < 4 {
+			t.Fatalf("%d steps", steps)
+		}
+	}
+	if m := s.job(id).Metrics; m.LatencyMax != 30*time.Millisecond || m.LatencyAvg <= 10*time.Millisecond || m.LatencyAvg >= 30*time.Millisecond {
+		t.Errorf("metrics %+v", m)
 	}
 }
 

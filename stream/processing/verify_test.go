@@ -2,6 +2,7 @@ package processing_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -52,6 +53,18 @@ func (s *stage) rowIn(kind byte, first engine.ShardID) (shard engine.ShardID, ro
 	}
 	s.t.Fatalf("there is no row of kind %c", kind)
 	return 0, row
+}
+
+// TestBrokenDefinition: a job whose definition can not be read is not one that there is not.
+func TestBrokenDefinition(t *testing.T) {
+	s := newStage(t, 1)
+	id := s.submit(filtered)
+	row := s.rowOf('d')
+	row.Value = []byte{0xff}
+	s.Tamper(0, row)
+	if _, err := s.jobs.Definition(context.Background(), id); err == nil || errors.Is(err, processing.ErrNotFound) {
+		t.Errorf("Definition: %v", err)
+	}
 }
 
 // TestVerifyReports damages a row at a time: Verify has to say so.
