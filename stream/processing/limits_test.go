@@ -105,6 +105,11 @@ func TestLimitOfNames(t *testing.T) {
 			t.Errorf("a name of %d bytes: %v", n, problems)
 		}
 	}
+	for _, name := range []string{`"a\u0007"`, `"\u202e"`, `"a\u2028b"`} {
+		if problems := processing.Validate([]byte("name: " + name + "\nsources: [{stream: {name: in, partitions: all}}]\nsinks: [{stream: out}]\n")); len(problems) == 0 {
+			t.Errorf("the name %s is taken", name)
+		}
+	}
 }
 
 // TestLimitOfSavepoints: a job has up to 100 savepoints; with one more the oldest goes, and no other.

@@ -223,6 +223,28 @@ func TestSpreadLatency(t *testing.T) {
 	}
 }
 
+// TestSpreadTicksAreBounded: a step that would pass on more than a command has room for reads fewer records.
+func TestSpreadTicksAreBounded(t *testing.T) {
+	s, ctx := newSpread(t, 2), context.Background()
+	id := s.submit("name: large\nsources: [{name: in, stream: {name: in}}]\noperators: [{type: map, a: $.s, b: $.s, c: $.s, d: $.s}, {name: n, type: aggregate, function: count}]\nsinks: [{stream: copy}]\n")
+	for n := range 40 {
+		msg := stream.Message{Key: fmt.Sprint(n), Payload: fmt.Appendf(nil, `{"s":%q}`, strings.Repeat("x", 60<<10))}
+		if _, err := s.streams.Append(ctx, "in", msg); err != nil {
+			t.Fatal(err)
+		}
+	}
+	most := 0
+	for shard := range 2 {
+		s.duty(shard, "", bed{refuse: func(cmd engine.Command) error {
+			most = max(most, len(cmd.Body))
+			return nil
+		}})
+	}
+	if m := s.job(id).Metrics; m.RecordsIn != 40 || most < 240<<10 || most > 1100<<10 {
+		t.Errorf("the largest command has %d bytes: %+v", most, m)
+	}
+}
+
 // TestSpreadEnds: a bounded job is completed when all its parts are, and what is told of an earlier run of it does not count; one part that fails ends the job
 // everywhere.
 func TestSpreadEnds(t *testing.T) {
