@@ -85,3 +85,27 @@ func TestPatternsAreBounded(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestLimits: an expression that is as much as is allowed is taken, and one that is more is refused with the limit.
+func TestLimits(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		most int
+		say  string
+		make func(n int) string
+	}{
+		{"bytes", MaxText, "at most 4096", func(n int) string { return `"` + strings.Repeat("x", n-2) + `"` }},
+		{"terms", maxTerms, "more than 1000 terms", func(n int) string { return "[" + strings.TrimSuffix(strings.Repeat("1,", n-1), ",") + "]" }},
+		{"members of a path", MaxHops, "at most 64 members", func(n int) string { return "$" + strings.Repeat(".a", n) }},
+		{"instructions", maxPattern, "more than 100000 instructions", func(n int) string { // one for each character, group, repetition and sequence
+			return `$.s matches "(` + strings.Repeat("a", 999) + `){98}` + strings.Repeat("b", n-99*(1+1+999)-1) + `"`
+		}},
+	} {
+		for n := test.most - 1; n <= test.most+1; n++ {
+			_, err := Compile(test.make(n))
+			if n <= test.most && err != nil || n > test.most && (err == nil || !strings.Contains(err.Error(), test.say)) {
+				t.Errorf("%s: %d: %v", test.name, n, err)
+			}
+		}
+	}
+}

@@ -37,7 +37,10 @@ func (e *expression) append(dst []byte, it *item) ([]byte, error) {
 	case e.formula != nil:
 		return e.formula.AppendJSON(dst, it)
 	case e.template != nil:
-		s, ok := e.template.of(it)
+		s, ok, err := e.template.of(it)
+		if err != nil {
+			return dst, err
+		}
 		if !ok {
 			return append(dst, "null"...), nil
 		}
@@ -59,6 +62,9 @@ func (e *expression) appendList(dst []byte, it *item) (_ []byte, err error) {
 		if dst, err = part.append(dst, it); err != nil {
 			return dst, err
 		}
+		if len(dst) > maxGrowth {
+			return dst, errGrowth
+		}
 	}
 	return append(dst, ']'), nil
 }
@@ -72,6 +78,9 @@ func (e *expression) appendObject(dst []byte, it *item) (_ []byte, err error) {
 		if dst, err = part.append(append(rawjson.AppendText(dst, e.keys[i]), ':'), it); err != nil {
 			return dst, fmt.Errorf("%s: %w", document.Clip(e.keys[i]), err)
 		}
+		if len(dst) > maxGrowth { // each member may be as large as the record, and there may be thousands
+			return dst, errGrowth
+		}
 	}
 	return append(dst, '}'), nil
 }
@@ -83,8 +92,7 @@ func (e *expression) text(it *item) (string, bool, error) {
 		s, ok := textOf(it.at(e.path))
 		return s, ok, nil
 	case e.template != nil:
-		s, ok := e.template.of(it)
-		return s, ok, nil
+		return e.template.keyOf(it)
 	}
 	raw, err := e.append(nil, it)
 	if err != nil {

@@ -66,3 +66,72 @@ func TestHostileRecords(t *testing.T) {
 		}
 	}
 }
+
+// TestRepeatedRecords: a definition has room for thousands of parts, each of which may be as large as the record. What they make is bounded while it is made: once
+// a record of 1 MiB took 31 GiB and a minute.
+func TestRepeatedRecords(t *testing.T) {
+	const most = 128 << 20
+	value := []byte(`{"s":"` + strings.Repeat("x", 1<<20-10) + `"}`)
+	members := func(format string) (all string) {
+		for i := range 1000 {
+			all += fmt.Sprintf("f%d: %s, ", i, format)
+		}
+		return strings.TrimSuffix(all, ", ")
+	}
+	parts := `"` + strings.Repeat("${$.s}", 3000) + `"`
+	for _, test := range []struct{ name, operator, sink, say string }{
+		{"members of a map", "type: map, fields: {" + members("$.s") + "}", "stream: out", "larger than 16 MiB"},
+		{"elements of a list", "type: map, fields: {a: [" + strings.TrimSuffix(strings.Repeat("$.s, ", 1000), ", ") + "]}", "stream: out", "larger than 16 MiB"},
+		{"expressions of a map", "type: map, fields: {" + members(`"expr: s"`) + "}", "stream: out", "larger than 16 MiB"},
+		{"members that are set", "type: set, fields: {" + members("s") + "}", "stream: out", "larger than 16 MiB"},
+		{"parts of a text", "type: map, fields: {a: " + parts + "}", "stream: out", "larger than 16 MiB"},
+		{"parts of a key", "type: keyby, key_expression: " + parts, "stream: out", "longer than 65536 bytes"},
+		{"parts of a key of dedup", "type: dedup, key: " + parts, "stream: out", "longer than 65536 bytes"},
+		{"parts of a key of a lookup", "type: kv_lookup, lookup_key: " + parts + ", on_missing: pass", "stream: out", "longer than 65536 bytes"},
+		{"parts of a key of a message", "type: passthrough", "stream: {name: out, key: " + parts + "}", "longer than 65536 bytes"},
+		{"parts of a key in KV", "type: passthrough", "kv: {key: " + parts + "}", "longer than 65536 bytes"},
+	} {
+		job, problems := Parse([]byte("name: x\nsources: [{stream: in}]\noperators: [{name: a, " + test.operator + "}]\nsinks: [{" + test.sink + "}]\n"))
+		if job == nil {
+			t.Fatalf("%s: %v", test.name, problems)
+		}
+		p, err := Compile(job, numbersOf(job))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		tick := p.NewTick(newMemory(), nil, Limits{}, MinTime)
+		err = tick.Add(context.Background(), []Record{{Value: value}})
+		runtime.ReadMemStats(&after)
+		if f := tick.Failures(); err != nil || len(f) != 1 || len(tick.Writes()) != 0 || !strings.Contains(f[0].Reason, test.say) || string(f[0].Record.Value) != string(value) {
+			t.Errorf("%s: %d writes, %d failures, %v", test.name, len(tick.Writes()), len(f), err)
+		}
+		if used := after.TotalAlloc - before.TotalAlloc; used > most { // garbage included
+			t.Errorf("%s: %d MiB", test.name, used>>20)
+		}
+	}
+}
+
+// TestLargeLookups: a batch that finds more in KV than a tick may hold is taken in parts, before all has been read; a lookup that filters keeps nothing of it.
+func TestLargeLookups(t *testing.T) {
+	for mode, want := range map[string]error{"enrich": ErrBatch, "filter": nil} {
+		p, state := jobOf(t, "{name: l, type: kv_lookup, lookup_key: $.t, mode: "+mode+"}")
+		var values []string
+		for i := range 1000 {
+			values = append(values, fmt.Sprintf(`{"t":%d}`, i))
+		}
+		asked := 0
+		tick := p.NewTick(state, func(_ context.Context, _ string, keys []string) ([][]byte, error) {
+			found := make([][]byte, len(keys))
+			for i := range found {
+				found[i] = make([]byte, 1<<20)
+				asked++
+			}
+			return found, nil
+		}, Limits{}, MinTime)
+		if err := tick.Add(context.Background(), valued(t, p, values...)); !errors.Is(err, want) || want != nil && asked > 100 || want == nil && len(tick.Writes()) != 1000 {
+			t.Errorf("%s: %v, %d values, %d writes", mode, err, asked, len(tick.Writes()))
+		}
+	}
+}

@@ -94,11 +94,11 @@ func (j *join) add(t *Tick, s *stage, in, out []item) ([]item, error) {
 		}
 		mine := waiting{rec: it.Record, names: t.program.Tags()}
 		if ok {
-			made, err := j.match(t, s, it, on)
+			made, met, err := j.match(t, s, it, on)
 			if err != nil {
 				return nil, err
 			}
-			mine.matched = len(made) > 0
+			mine.matched = met
 			out = append(out, made...)
 			if t.grown > maxBatch && len(t.batch) > 1 {
 				return nil, ErrBatch
@@ -130,25 +130,26 @@ func (j *join) wait(t *Tick, s *stage, w *waiting, right bool, on string, number
 	t.put(timer, k[2:])
 }
 
-// match joins a record with those of the other side.
-func (j *join) match(t *Tick, s *stage, it *item, on string) (made []item, err error) {
+// match joins a record with those of the other side, and reports whether there are any.
+func (j *join) match(t *Tick, s *stage, it *item, on string) (made []item, met bool, err error) {
 	prefix := appendKey(s.row(sideOf(!it.Right)), bytesOf(on))
 	lower := appendTime(bytes.Clone(prefix), it.EventTime-j.within)
 	upper := appendTime(bytes.Clone(prefix), it.EventTime+j.within+1)
 	for {
 		rows, err := scan(t.state, lower, upper, perScan)
 		if err != nil || len(rows) == 0 {
-			return made, err
+			return made, met, err
 		}
+		met = true
 		for _, row := range rows {
 			other, err := t.readWaiting(row, len(prefix))
 			if err != nil {
-				return nil, err
+				return nil, met, err
 			}
-			left, right := it, &item{Record: other.rec}
+			left, right, again := it, &item{Record: other.rec}, false
 			if it.Right {
 				left, right = &item{Record: other.rec, from: it.from}, it
-				if !other.matched && !plant.On(plant.PartnerUnnoted) {
+				if again = other.matched; !again && !plant.On(plant.PartnerUnnoted) {
 					other.matched = true
 					t.put(row.k, encode(other.code))
 				}
@@ -161,19 +162,26 @@ func (j *join) match(t *Tick, s *stage, it *item, on string) (made []item, err e
 			if _, err := joined.JSON(); err == nil {
 				value, ok = withMember(joined.Value, j.field, asJSON(right.Value))
 			}
-			if !ok {
+			switch {
+			case ok:
+			case !it.Right:
 				t.fail(s, errNoObject, it)
+				continue
+			case !again: // it is the other one that can not be worked with
+				t.fail(s, errNoObject, &item{Record: other.rec, from: -1})
+				continue
+			default:
 				continue
 			}
 			joined.set(value)
 			if t.grown += len(value) + perItem; len(t.batch) == 1 && t.grown > maxGrowth {
 				t.fail(s, errGrowth, it)
-				return nil, nil
+				return nil, met, nil
 			}
 			made = append(made, joined)
 		}
 		if len(rows) < perScan || t.grown > maxBatch {
-			return made, nil
+			return made, met, nil
 		}
 		lower = append(rows[len(rows)-1].k, 0)
 	}

@@ -26,8 +26,8 @@ const (
 	missingFail
 )
 
-// perLookup is how many keys are asked for at once.
-const perLookup = 1000
+// perLookup is how many keys are asked for at once: before there are more values they are counted.
+const perLookup = 32
 
 func readLookup(r *reader, o *Operator, n *document.Node, at string) {
 	l := &lookup{}
@@ -66,12 +66,18 @@ func enriches(n *document.Node) bool {
 
 var errMissing = errors.New("KV has nothing under the key")
 
+// tooLong is the place of a key that is none.
+const tooLong = -2
+
 func (l *lookup) add(t *Tick, s *stage, in, out []item) ([]item, error) {
 	keys, places := []string(nil), make(map[string]int)
 	of := make([]int, len(in))
 	for i := range in {
-		key, ok := l.key.of(&in[i])
-		if of[i] = -1; !ok || key == "" {
+		key, ok, err := l.key.keyOf(&in[i])
+		if of[i] = -1; err != nil {
+			of[i] = tooLong
+		}
+		if err != nil || !ok || key == "" {
 			continue
 		}
 		at, known := places[key]
@@ -82,6 +88,7 @@ func (l *lookup) add(t *Tick, s *stage, in, out []item) ([]item, error) {
 		of[i] = at
 	}
 	var values [][]byte
+	found := 0 // bytes
 	for first := 0; first < len(keys); first += perLookup {
 		some := keys[first:min(first+perLookup, len(keys))]
 		got, err := t.lookup(t.ctx, l.namespace, some)
@@ -91,7 +98,15 @@ func (l *lookup) add(t *Tick, s *stage, in, out []item) ([]item, error) {
 		if len(got) != len(some) {
 			return nil, fmt.Errorf("pipeline: %d values for %d keys", len(got), len(some))
 		}
-		values = append(values, got...)
+		for _, v := range got {
+			if found += len(v); l.enrich == "" && v != nil {
+				v = []byte{} // that there is one is all that matters
+			}
+			values = append(values, v)
+		}
+		if l.enrich != "" && len(t.batch) > 1 && found > maxBatch {
+			return nil, ErrBatch
+		}
 	}
 	for i := range in {
 		it := in[i]
@@ -99,7 +114,10 @@ func (l *lookup) add(t *Tick, s *stage, in, out []item) ([]item, error) {
 		if of[i] >= 0 {
 			value = values[of[i]]
 		}
-		passed, err := l.join(t, &it, value)
+		passed, err := false, errTemplateKey
+		if of[i] != tooLong {
+			passed, err = l.join(t, &it, value)
+		}
 		switch {
 		case err != nil:
 			t.fail(s, err, &in[i])

@@ -72,11 +72,14 @@ func (s *setter) apply(w *worker, i int, it *item) error {
 		return err
 	}
 	var made [8][]byte
-	values := made[:0]
+	values, size := made[:0], 0
 	for j, e := range s.values {
 		v, err := e.append(nil, it)
 		if err != nil {
 			return &fieldError{s.names[j], err}
+		}
+		if size += len(v); size > maxGrowth {
+			return errGrowth
 		}
 		values = append(values, v)
 	}

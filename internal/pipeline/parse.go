@@ -259,6 +259,9 @@ func (r *reader) gives(name string, line int, at string) TagSet {
 	return r.tag(name, line, at)
 }
 
+// maxSecondsBits are enough for numbers of seconds that are far beyond what is allowed, and whose ms a float64 holds.
+const maxSecondsBits = 40
+
 // seconds reads a length of time: a number of seconds, or text such as 5m.
 func (r *reader) seconds(v *int64, least int64) func(*document.Node, string) {
 	return func(n *document.Node, at string) {
@@ -268,9 +271,9 @@ func (r *reader) seconds(v *int64, least int64) func(*document.Node, string) {
 			var f float64
 			f, err := strconv.ParseFloat(n.Text, 64)
 			ms = int64(math.Round(f * 1000))
-			ok = err == nil && math.Abs(f) < document.MaxMillis/1000 && float64(ms) == f*1000
+			ok = err == nil && math.Abs(f) < 1<<maxSecondsBits && float64(ms) == f*1000
 		case n.Kind == document.Text && isDigits(n.Text):
-			s, err := strconv.ParseInt(n.Text, 10, 32)
+			s, err := strconv.ParseInt(n.Text, 10, maxSecondsBits)
 			ms, ok = s*1000, err == nil
 		}
 		switch {

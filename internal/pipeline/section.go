@@ -151,8 +151,8 @@ func (d *dedup) place(it *item) (string, bool) {
 }
 
 func (l *lookup) place(it *item) (string, bool) {
-	key, ok := l.key.of(it)
-	return key, ok && key != ""
+	key, ok, err := l.key.keyOf(it)
+	return key, ok && err == nil && key != ""
 }
 
 func (j *join) place(it *item) (string, bool) {

@@ -195,14 +195,21 @@ func (s *Sink) write(i int, it *item) (Write, error) {
 	case ToStream:
 		w.Key = stringOf(it.Key)
 		if s.private.key != nil {
-			if key, ok := s.private.key.of(it); ok {
+			key, ok, err := s.private.key.keyOf(it)
+			if err != nil {
+				return w, err
+			}
+			if ok {
 				w.Key = key
 			}
 		}
 	case ToKV:
 		w.Key = stringOf(it.Key)
 		if s.private.key != nil {
-			w.Key, _ = s.private.key.of(it)
+			var err error
+			if w.Key, _, err = s.private.key.keyOf(it); err != nil {
+				return w, err
+			}
 		}
 		if w.Key == "" {
 			return w, errNoKey

@@ -73,21 +73,38 @@ func cutBrace(s string) (path, after string, found bool) {
 	return s, "", false
 }
 
-// of returns the text for a record, and whether all parts of it are there.
-func (t *template) of(it *item) (string, bool) {
+// maxTemplateKey is how long a key may be that is made of several parts: more than any key, so that what takes keys says what is wrong with one that is a little too long.
+const maxTemplateKey = 64 << 10
+
+var errTemplateKey = fmt.Errorf("the key is longer than %d bytes", maxTemplateKey)
+
+// of returns the text for a record, and whether all parts of it are there. Errors: it is made of several parts, and becomes larger than a record may.
+func (t *template) of(it *item) (string, bool, error) { return t.upTo(it, maxGrowth, errGrowth) }
+
+// keyOf is of, of a key.
+func (t *template) keyOf(it *item) (string, bool, error) {
+	return t.upTo(it, maxTemplateKey, errTemplateKey)
+}
+
+// upTo returns text of up to so many bytes. Each part may be as large as the record, and a definition has room for thousands of parts.
+func (t *template) upTo(it *item, most int, larger error) (string, bool, error) {
 	if len(t.parts) == 1 && t.parts[0].text == "" {
-		return t.parts[0].of(it)
+		s, ok := t.parts[0].of(it)
+		return s, ok, nil
 	}
 	var b strings.Builder
 	for i := range t.parts {
-		b.WriteString(t.parts[i].text)
 		s, ok := t.parts[i].of(it)
 		if !ok {
-			return "", false
+			return "", false, nil
 		}
+		if b.Len()+len(t.parts[i].text)+len(s) > most {
+			return "", false, larger
+		}
+		b.WriteString(t.parts[i].text)
 		b.WriteString(s)
 	}
-	return b.String(), true
+	return b.String(), true, nil
 }
 
 // of returns what the path of a part leads to.

@@ -395,14 +395,6 @@ func (t *Tick) sink(in []item) error {
 	t.writes = slices.Grow(t.writes, len(in))
 	writes, bytes, rows := len(t.writes), t.bytes, t.rows
 	for i := range in {
-		if len(t.writes)-writes > maxWrites || t.bytes-bytes > maxWriteBytes {
-			if len(t.batch) > 1 || len(t.batch) == 0 && t.limits.Rows > 1 {
-				return ErrBatch
-			}
-			t.fails(fail(sinks[t.writes[writes].Sink].Name, errWrites, &in[0], t.batch))
-			t.writes, t.bytes, t.rows = t.writes[:writes], bytes, rows
-			return nil
-		}
 		it := &in[i]
 		for j := range sinks {
 			match := sinks[j].private.match
@@ -417,6 +409,14 @@ func (t *Tick) sink(in []item) error {
 			t.writes = append(t.writes, w)
 			t.bytes += len(w.Key) + len(w.Record.Value) + 64
 			t.rows++
+		}
+		if len(t.writes)-writes > maxWrites || t.bytes-bytes > maxWriteBytes {
+			if len(t.batch) > 1 || len(t.batch) == 0 && t.limits.Rows > 1 {
+				return ErrBatch
+			}
+			t.fails(fail(sinks[t.writes[writes].Sink].Name, errWrites, &in[0], t.batch))
+			t.writes, t.bytes, t.rows = t.writes[:writes], bytes, rows
+			return nil
 		}
 	}
 	return nil

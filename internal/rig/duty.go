@@ -36,7 +36,7 @@ type dutyDoor struct {
 func (d *dutyDoor) Now() int64 { return d.r.Now() }
 
 // Mono returns the time that has passed.
-func (d *dutyDoor) Mono() int64 { return d.r.mono() }
+func (d *dutyDoor) Mono() int64 { return d.r.Mono() }
 
 // Propose applies the command.
 func (d *dutyDoor) Propose(_ context.Context, cmd engine.Command) ([]byte, error) {

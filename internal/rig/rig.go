@@ -227,7 +227,7 @@ func (r *Rig) Query(ctx context.Context, shard engine.ShardID, q engine.Query) e
 	r.mu.Lock()
 	x := r.execs[shard]
 	r.mu.Unlock()
-	return x.Query(ctx, q, engine.Replica{Now: r.Now, Mono: r.mono})
+	return x.Query(ctx, q, engine.Replica{Now: r.Now, Mono: r.Mono})
 }
 
 // Now returns the time, ms.
@@ -237,7 +237,8 @@ func (r *Rig) Now() int64 {
 	return r.now
 }
 
-func (r *Rig) mono() int64 {
+// Mono returns the time that has passed.
+func (r *Rig) Mono() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.now - r.leapt

@@ -2,8 +2,11 @@ package processing_test
 
 import (
 	"context"
+	"errors"
 	"testing"
+	"time"
 
+	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/queue"
 	"github.com/floedb/floe/stream/processing"
 )
@@ -35,4 +38,108 @@ func TestRecordsBehind(t *testing.T) {
 		t.Fatal(err)
 	}
 	behind(0)
+}
+
+// scripted is the door of a duty that has something happen each time it sleeps, until there is nothing left.
+type scripted struct {
+	bed
+	script []func()
+	took   int64 // ms, of each proposal
+}
+
+// Propose applies the command, after some time.
+func (d *scripted) Propose(ctx context.Context, cmd engine.Command) ([]byte, error) {
+	d.s.Pass(d.took)
+	return d.bed.Propose(ctx, cmd)
+}
+
+// Sleep goes on with the script.
+func (d *scripted) Sleep(_ context.Context, wake <-chan struct{}, _ int64) error {
+	select {
+	case <-wake:
+		return nil
+	default:
+	}
+	if len(d.script) == 0 {
+		return errSleeps
+	}
+	d.script[0]()
+	d.script = d.script[1:]
+	return nil
+}
+
+// TestMetrics: what is told of a job while it runs: rates of its life, how long its steps take, and what the last step that has read something has read. Counters of operators go on
+// under another leader.
+func TestMetrics(t *testing.T) {
+	s := newStage(t, 1)
+	id := s.submit("name: m\nbatch_size: 2\nsources: [{name: in, stream: {name: in}, watermark: {idle_timeout_ms: 100}}]\noperators: [{name: w, type: aggregate, function: count, window: tumbling, window_size: 1}]\nsinks: [{stream: out}]\n")
+	var d *scripted
+	d = &scripted{bed: bed{s: s}, script: []func(){
+		func() { d.took = 10; s.append("in", "1", "2", "3") },
+		func() { d.took = 30; s.append("in", "4") },
+		func() {
+			if m := s.job(id).Metrics; m.LatencyLast != 30*time.Millisecond || m.LatencyAvg != 20*time.Millisecond || m.LatencyMax != 30*time.Millisecond || m.LastReadCount != 1 {
+				t.Errorf("after two steps: %+v", m)
+			}
+			d.took = 0
+			s.append("in", "5", "6")
+		},
+		func() { s.Pass(60_000) }, // the window fires, and nothing is read
+		func() {
+			m, lived := s.job(id).Metrics, s.Now()-s.job(id).CreatedAt.UnixMilli()
+			if m.LastReadCount != 2 || m.LatencyMax != 30*time.Millisecond || m.LatencyLast != 0 || m.RecordsOut != 1 {
+				t.Errorf("after the window: %+v", m)
+			}
+			if seconds := float64(lived) / 1000; m.InPerSecond != 6/seconds || m.OutPerSecond != 1/seconds {
+				t.Errorf("in %d ms: %v and %v records/s", lived, m.InPerSecond, m.OutPerSecond)
+			}
+		},
+	}}
+	_, lane := processing.Lane(id)
+	for _, duty := range s.Executor(0).Duties(1, func() engine.LeadDoor { return d }) {
+		if duty.Machine == "processing" && duty.Name == lane {
+			if err := duty.Run(t.Context(), duty.Lead); !errors.Is(err, errSleeps) || len(d.script) > 0 {
+				t.Fatal(err)
+			}
+		}
+	}
+	s.Restart()
+	s.append("in", "7")
+	s.run()
+	if o := s.job(id).Metrics.Operators; len(o) != 1 || o[0].Name != "w" || o[0].In != 7 || o[0].Out != 1 {
+		t.Errorf("operators %+v", o)
+	}
+}
+
+// TestRateOfAMillisecond: a job that has lived for a millisecond has a rate.
+func TestRateOfAMillisecond(t *testing.T) {
+	s := newStage(t, 1)
+	s.append("orders", amount(200))
+	id := s.submit(filtered)
+	s.run()
+	if m := s.job(id).Metrics; m.InPerSecond != 1000 {
+		t.Errorf("metrics %+v", m)
+	}
+}
+
+// TestRoomIsTaken: a step for which somebody has taken the room before it is applied is halved at once, and what there is room for goes on.
+func TestRoomIsTaken(t *testing.T) {
+	s, ctx := newStage(t, 1), context.Background()
+	if err := s.queues.Configure(ctx, "work", queue.Settings{MaxLen: 2}); err != nil {
+		t.Fatal(err)
+	}
+	id := s.submit("name: taken\nsources: [{name: in, stream: {name: in}}]\nsinks: [{name: work, queue: {name: work}}]\n")
+	s.lane(id, bed{})
+	s.append("in", "a", "b")
+	proposals := 0
+	s.lane(id, bed{refuse: func(engine.Command) error {
+		if proposals++; proposals == 1 {
+			_, err := s.queues.Enqueue(ctx, "work", []byte("other"))
+			return err
+		}
+		return nil
+	}})
+	if m := s.job(id).Metrics; m.RecordsIn != 1 || proposals != 2 {
+		t.Errorf("%d proposals, %+v", proposals, m)
+	}
 }

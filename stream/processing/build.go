@@ -463,10 +463,14 @@ func (s ToSeries) output() (string, doc) {
 
 // ms returns a duration in ms, rounded away from zero.
 func ms(d time.Duration) int64 {
-	if d < 0 {
-		return -ms(-d)
+	n, rest := int64(d/time.Millisecond), d%time.Millisecond
+	switch {
+	case rest > 0:
+		n++
+	case rest < 0:
+		n--
 	}
-	return int64((d + time.Millisecond - 1) / time.Millisecond)
+	return n
 }
 
 // doc is a mapping of a definition, in the order in which it is written.

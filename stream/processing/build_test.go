@@ -113,6 +113,20 @@ func TestDefinition(t *testing.T) {
 	}
 }
 
+// TestDurationsOfDefinitions: durations are rounded away from zero to milliseconds, so that little is not nothing, and the longest are refused as what they are.
+func TestDurationsOfDefinitions(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		1: "ttl_ms: 1\n", time.Millisecond: "ttl_ms: 1\n", time.Millisecond + 1: "ttl_ms: 2\n", -1: "ttl_ms: -1\n", -time.Millisecond - 1: "ttl_ms: -2\n",
+		math.MaxInt64: "ttl_ms: 9223372036855\n", math.MinInt64: "ttl_ms: -9223372036855\n",
+	} {
+		definition := built
+		definition.Operators = []processing.Operator{{Name: "d", Do: processing.Dedup{TTL: d}}}
+		if text := string(definition.YAML()); !strings.Contains(text, want) {
+			t.Errorf("%d ns:\n%s\nwant %s", d, text, want)
+		}
+	}
+}
+
 // TestBadDefinition: what is wrong with a definition made in Go is told as of one that was written by hand, and what can not be written is none.
 func TestBadDefinition(t *testing.T) {
 	for _, test := range []struct {

@@ -120,9 +120,6 @@ func sourceShape(s *pipeline.Source) string {
 
 // checkJob refuses what can not be run in this version although it is well-formed.
 func checkJob(job *pipeline.Job) error {
-	if err := engine.CheckName("job", job.Name); err != nil {
-		return err
-	}
 	if err := engine.CheckName("stream", ErrorStream(job.Name)); err != nil {
 		return err
 	}

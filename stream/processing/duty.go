@@ -37,15 +37,15 @@ type lane struct {
 type led struct {
 	mu   sync.Mutex // guards both below
 	term uint64
-	at   int64 // ms
+	at   int64 // ms, of a clock that nobody sets
 }
 
-// since returns when the first duty of a term began.
+// since returns when the first duty of a term began, by a clock that nobody sets.
 func (l *led) since(lead *engine.Lead) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.term != lead.Term() {
-		l.term, l.at = lead.Term(), lead.Now()
+		l.term, l.at = lead.Term(), lead.Mono()
 	}
 	return l.at
 }

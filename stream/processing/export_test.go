@@ -2,6 +2,8 @@ package processing
 
 import (
 	"context"
+
+	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/rig"
 )
@@ -65,4 +67,50 @@ func Observed(bytes int) (table engine.Primitive, looks func() int64, remembered
 // SubmitOnly is the submission of Apply, which has seen no job of the name: ErrConflict if there is one by now.
 func (s *Store) SubmitOnly(ctx context.Context, definition []byte) (Submitted, error) {
 	return s.submit(ctx, definition, true)
+}
+
+// Damage is a change of what a row says, of which Verify has to say something.
+type Damage struct {
+	Kind   byte
+	Change func([]byte) []byte
+	Want   string
+}
+
+// Damages are changes that leave rows readable, by what they are.
+var Damages = map[string]Damage{
+	"a job that has ended":            {rowJob, damage((*jobRow).code, func(j *jobRow) { j.ended = 5 }), "processing: job {"},
+	"a job that runs and is restored": {rowJob, damage((*jobRow).code, func(j *jobRow) { j.restore = 5 }), "restore:5"},
+	"a job of no generation":          {rowJob, damage((*jobRow).code, func(j *jobRow) { j.generation = 0 }), "generation:0"},
+	"a job of no workers":             {rowJob, damage((*jobRow).code, func(j *jobRow) { j.parallelism = 0 }), "parallelism:0"},
+	"a job of no batch":               {rowJob, damage((*jobRow).code, func(j *jobRow) { j.batch = 0 }), "batch:0"},
+	"a job of few numbers":            {rowJob, damage((*jobRow).code, func(j *jobRow) { j.numbers = 1 }), "the job has given 1 numbers"},
+	"a job of more savepoints":        {rowJob, damage((*jobRow).code, func(j *jobRow) { j.savepoints++ }), "lacks something"},
+	"a job of another name":           {rowJob, damage((*jobRow).code, func(j *jobRow) { j.name = "x" }), "the name"},
+	"a job of another time":           {rowJob, damage((*jobRow).code, func(j *jobRow) { j.revision++ }), "there is something to do at"},
+	"a task of another generation":    {rowTask, damage((*taskRow).code, func(t *taskRow) { t.generation++ }), "processing: task of job"},
+	"a task that counts less":         {rowTask, damage((*taskRow).code, func(t *taskRow) { t.counts.missed = -1 }), "missed:-1"},
+	"a task of more ticks":            {rowTask, damage((*taskRow).code, func(t *taskRow) { t.ticks = t.counts.in + 1 }), "processing: task of job"},
+	"a number that is used twice":     {rowDefinition, damage((*definitionRow).code, func(d *definitionRow) { d.numbers[0].number = d.numbers[1].number }), "processing: job"},
+	"a number that was not given":     {rowDefinition, damage((*definitionRow).code, func(d *definitionRow) { d.numbers[0].number = 99 }), "number 99"},
+	"no number":                       {rowDefinition, damage((*definitionRow).code, func(d *definitionRow) { d.numbers[0].number = 0 }), "number 0"},
+	"no definition":                   {rowDefinition, damage((*definitionRow).code, func(d *definitionRow) { d.source = nil }), "processing: definition of job"},
+	"less than nothing on its way":    {rowOut, damage((*outRow).code, func(o *outRow) { o.refused = -1 }), "has sent"},
+	"fewer messages on their way":     {rowOut, damage((*outRow).code, func(o *outRow) { o.messages = -1 }), "has sent"},
+	"fewer bytes on their way":        {rowOut, damage((*outRow).code, func(o *outRow) { o.bytes = -1 }), "has sent"},
+	"a part of no epoch":              {rowPart, damage((*partRow).code, func(p *partRow) { p.epoch = 0 }), "processing: part"},
+	"a part with more than all ended": {rowPart, damage((*partRow).code, func(p *partRow) { p.ended = 99 }), "processing: part"},
+	"a part that is done":             {rowPart, damage((*partRow).code, func(p *partRow) { p.done = true }), "there is something to do"},
+	"an inbox of more bytes":          {rowInbox, damage((*inboxRow).code, func(i *inboxRow) { i.bytes++ }), "and says"},
+	"an inbox of more messages":       {rowInbox, damage((*inboxRow).code, func(i *inboxRow) { i.next++ }), "and says"},
+	"an inbox that ends too early":    {rowInbox, damage((*inboxRow).code, func(i *inboxRow) { i.first = i.next + 1 }), "processing: inbox"},
+	"a savepoint that is not made":    {rowSavepoint, damage((*savepointRow).code, func(s *savepointRow) { s.complete = false }), "processing: savepoint"},
+	"a savepoint of more chunks":      {rowSavepoint, damage((*savepointRow).code, func(s *savepointRow) { s.chunks++ }), "lacks 1 chunks"},
+}
+
+func damage[T any](code func(*T, *codec.Coder), f func(*T)) func([]byte) []byte {
+	return func(b []byte) []byte {
+		v := must(decode(b, code))
+		f(&v)
+		return encode(nil, &v, code)
+	}
 }

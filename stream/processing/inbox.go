@@ -343,6 +343,14 @@ type mail struct {
 	upstreams []heard // all that there are
 	taken     int     // messages
 	bytes     int64   // of those
+	now, mono int64   // ms, of the view: that of a clock which somebody may set, and of one that nobody sets
+}
+
+// woken is an upstream of a section that is not idle, since some time.
+type woken struct {
+	section uint16
+	from    upstream
+	at      int64 // ms
 }
 
 // heard is what a section has heard of an upstream.
@@ -368,7 +376,7 @@ func (t *task) lookInto(v *engine.View, sec *section) (*input, error) {
 		return nil, err
 	}
 	row := t.row.section(sec.number)
-	m := &mail{task: t, view: v, section: sec.number, head: head, next: row.next, skip: row.skip}
+	m := &mail{task: t, view: v, section: sec.number, head: head, next: row.next, skip: row.skip, now: v.Now(), mono: v.Mono()}
 	for _, from := range sec.upstreams {
 		for shard := range t.shards {
 			h := heard{from: upstream{from, uint16(shard)}}
@@ -404,19 +412,34 @@ func (m *mail) marks(now int64) []pipeline.Part {
 // heardNow reports whether an upstream has been heard in this run of the job.
 func (m *mail) heardNow(i int) bool { return m.upstreams[i].epoch == m.task.epoch }
 
-// trustAt returns when the grace of idle upstreams is over.
+// trustAt returns when the grace of idle upstreams is over. That is measured by a clock that nobody sets: what upstreams have sent takes as long to come, whatever the other says.
 func (m *mail) trustAt() int64 {
 	woke := int64(math.MaxInt64)
 	for i := range m.upstreams {
 		if s := &m.upstreams[i].stands; m.heardNow(i) && !s.idle && !s.done {
-			woke = min(woke, s.arrived)
+			woke = min(woke, m.task.wokenAt(woken{m.section, m.upstreams[i].from, s.arrived}, m.now, m.mono))
 		}
 	}
 	at := m.task.began
 	if woke != math.MaxInt64 {
 		at = max(at, woke)
 	}
-	return at + m.task.grace()
+	return m.now + at + m.task.grace() - m.mono
+}
+
+// wokenAt returns when an upstream has woken up, by a clock that nobody sets: as the other clock says when that is heard, whatever becomes of it then.
+func (t *task) wokenAt(w woken, now, mono int64) int64 {
+	at, known := t.woken[w]
+	if !known {
+		for old := range t.woken {
+			if old.section == w.section && old.from == w.from {
+				delete(t.woken, old)
+			}
+		}
+		at = mono - max(now-w.at, 0)
+		t.woken = with(t.woken, w, at)
+	}
+	return at
 }
 
 // grace returns how long idle upstreams of sections hold the watermark although they are idle.
@@ -451,7 +474,7 @@ func (m *mail) read(limit, most int, batch *[]pipeline.Record) (bytes int, err e
 			return bytes, err
 		}
 		n := 0
-		for ; n < min(limit, len(m.open)) && (bytes < most || n == 0); n++ {
+		for ; n < min(limit, len(m.open)) && bytes < most; n++ {
 			bytes += len(m.open[n].Key) + len(m.open[n].Value)
 		}
 		*batch = append(*batch, m.open[:n]...)

@@ -30,7 +30,8 @@ type part struct {
 	end    uint64 // offset behind the last record to be read, or the time
 	part   pipeline.Part
 
-	samples []feed.Sample // of a measurement: those before upTo
+	samples []feed.Sample     // of a measurement: those before upTo
+	given   []pipeline.Record // by Test, in place of both
 	upTo    uint64
 	late    int64 // points that have been written before the cursor since the last look
 }
@@ -38,7 +39,7 @@ type part struct {
 // more reports whether there is something to be read now.
 func (p *part) more() bool {
 	if p.stream == nil {
-		return len(p.samples) > 0
+		return len(p.samples)+len(p.given) > 0
 	}
 	return p.cursor.next < p.end
 }
@@ -259,7 +260,7 @@ func (r *reading) about(limit int) int {
 		if p.stream != nil && p.cursor.next < p.end {
 			n += p.end - p.cursor.next
 		}
-		n += uint64(len(p.samples))
+		n += uint64(len(p.samples) + len(p.given))
 	}
 	return int(min(n, uint64(limit)))
 }
@@ -286,7 +287,15 @@ func (p *part) mark() int64 {
 
 // read reads up to n records of a partition.
 func (r *reading) read(t *task, p *part, n int, batch *[]pipeline.Record, failures *[]failure) error {
-	if p.stream == nil {
+	switch {
+	case p.given != nil:
+		for i := range p.given {
+			t.admit(p, &p.given[i], batch, failures)
+		}
+		p.given = nil
+		p.measure(&t.def.Sources[p.id.source])
+		return nil
+	case p.stream == nil:
 		return r.readSamples(t, p, batch, failures)
 	}
 	if p.cursor.next < p.first {

@@ -56,8 +56,17 @@ func TestLimitsOfDefinitions(t *testing.T) {
 		"records of a window": {1_000_000_000, 1, "1 to 1000000000", func(n int) string {
 			return operator(fmt.Sprintf("{name: w, type: aggregate, function: count, window: count, count: %d}", n))
 		}},
-		"priority": {255, 0, "0 to 255", func(n int) string { return kvSink(fmt.Sprintf("queue: {name: q, priority: %d}", n)) }},
-		"name":     {255, 1, "255", func(n int) string { return kvSink("stream: {name: " + strings.Repeat("n", n) + "}") }},
+		"seconds of a window": {100 * 365 * 24 * 3600, 1, "100 years", func(n int) string {
+			return operator(fmt.Sprintf("{name: w, type: aggregate, function: count, window: tumbling, window_size: %d}", n))
+		}},
+		"seconds of a window in quotes": {100 * 365 * 24 * 3600, 1, "100 years", func(n int) string {
+			return operator(fmt.Sprintf("{name: w, type: aggregate, function: count, window: tumbling, window_size: \"%d\"}", n))
+		}},
+		"ms of a key":        {100 * 365 * 24 * 3_600_000, 0, "100 years", func(n int) string { return kvSink(fmt.Sprintf("kv: {key: $.k, ttl_ms: %d}", n)) }},
+		"days of a delay":    {100 * 365, 0, "100 years", func(n int) string { return kvSink(fmt.Sprintf("queue: {name: q, delay: %dd}", n)) }},
+		"members of a point": {1000, 1, "1000", func(n int) string { return kvSink("ts: {measurement: m, fields: {" + list(n, "f#: n") + "}}") }},
+		"priority":           {255, 0, "0 to 255", func(n int) string { return kvSink(fmt.Sprintf("queue: {name: q, priority: %d}", n)) }},
+		"name":               {255, 1, "255", func(n int) string { return kvSink("stream: {name: " + strings.Repeat("n", n) + "}") }},
 		"bytes": {processing.MaxDefinition, -1, "262144", func(n int) string {
 			text := sources + sinks + "#"
 			return text + strings.Repeat("x", max(n-len(text)-len("name: limits\n"), 0))
@@ -88,12 +97,28 @@ func TestLimitsOfDefinitions(t *testing.T) {
 	}
 }
 
+// TestLimitOfNames: the name of a job has up to 248 bytes, so that its stream of errors has a name.
+func TestLimitOfNames(t *testing.T) {
+	for n := 247; n <= 249; n++ {
+		problems := processing.Validate([]byte("name: " + strings.Repeat("n", n) + "\nsources: [{stream: {name: in, partitions: all}}]\nsinks: [{stream: out}]\n"))
+		if good := n <= 248; good != (len(problems) == 0) || !good && !strings.Contains(problems[0].String(), "255") {
+			t.Errorf("a name of %d bytes: %v", n, problems)
+		}
+	}
+	for _, name := range []string{`"a\u0007"`, `"\u202e"`, `"a\u2028b"`} {
+		if problems := processing.Validate([]byte("name: " + name + "\nsources: [{stream: {name: in, partitions: all}}]\nsinks: [{stream: out}]\n")); len(problems) == 0 {
+			t.Errorf("the name %s is taken", name)
+		}
+	}
+}
+
 // TestLimitOfSavepoints: a job has up to 100 savepoints; with one more the oldest goes, and no other.
 func TestLimitOfSavepoints(t *testing.T) {
+	const most = 100
 	s, ctx := newStage(t, 1), context.Background()
 	id := s.submit(filtered)
 	var made []processing.SavepointID
-	for n := 1; n <= processing.MaxSavepoints+1; n++ {
+	for n := 1; n <= most+1; n++ {
 		sp, err := s.jobs.Savepoint(ctx, id)
 		if err != nil {
 			t.Fatal(err)
@@ -101,7 +126,7 @@ func TestLimitOfSavepoints(t *testing.T) {
 		made = append(made, sp)
 		s.run()
 		got, err := s.jobs.Savepoints(ctx, id)
-		want := made[max(n-processing.MaxSavepoints, 0):]
+		want := made[max(n-most, 0):]
 		if err != nil || len(got) != len(want) || got[0].ID != want[0] || got[len(got)-1].ID != want[len(want)-1] {
 			t.Fatalf("after %d: %d savepoints from %v, %v, want %d from %v", n, len(got), got[0].ID, err, len(want), want[0])
 		}
@@ -148,5 +173,53 @@ func TestTooLargeForTheLog(t *testing.T) {
 	}
 	if m := s.job(id).Metrics; m.RecordsIn != 100 || m.RecordsOut != 100 || m.Errors != 0 {
 		t.Errorf("metrics %+v", m)
+	}
+}
+
+// TestLimitOfSamples: Test takes so many samples, and not one more.
+func TestLimitOfSamples(t *testing.T) {
+	for n := processing.MaxSamples - 1; n <= processing.MaxSamples+1; n++ {
+		got, err := processing.Test(t.Context(), []byte(filtered), processing.Samples{Records: make([]processing.Sample, n)})
+		if good := n <= processing.MaxSamples; good && (err != nil || got.Operators[0].In != int64(n)) || !good && (!errors.Is(err, processing.ErrInvalid) || !strings.Contains(err.Error(), "100001 samples exceed 100000")) {
+			t.Errorf("%d samples: %+v, %v", n, got.Operators, err)
+		}
+	}
+}
+
+// TestLimitOfSteps: a step reads up to ten times batch_size records.
+func TestLimitOfSteps(t *testing.T) {
+	for n, want := range map[int]int{29: 1, 30: 1, 31: 2} {
+		s := newStage(t, 1)
+		id := s.submit("batch_size: 3\n" + filtered)
+		s.lane(id, bed{})
+		for range n {
+			s.append("orders", amount(1))
+		}
+		steps := 0
+		s.lane(id, bed{proposed: func() { steps++ }})
+		if m := s.job(id).Metrics; steps != want || m.RecordsIn != int64(n) {
+			t.Errorf("%d records are read in %d steps, want %d: %+v", n, steps, want, m)
+		}
+	}
+}
+
+// TestCancelledIsListed: a cancelled job is listed for seven days, to the millisecond.
+func TestCancelledIsListed(t *testing.T) {
+	s, ctx := newStage(t, 1), context.Background()
+	id := s.submit(filtered)
+	if _, err := s.jobs.Cancel(ctx, id); err != nil {
+		t.Fatal(err)
+	}
+	const week = 7 * 24 * 3600 * 1000
+	for _, pass := range []struct {
+		millis int64
+		listed bool
+	}{{week - 1, true}, {1, false}, {1, false}} {
+		s.Advance(pass.millis)
+		page, err := s.jobs.Page(ctx)
+		_, lost := s.jobs.Job(ctx, id)
+		if err != nil || len(page.Items) == 1 != pass.listed || (lost == nil) != pass.listed {
+			t.Errorf("%d ms later: %+v, %v, %v", pass.millis, page.Items, err, lost)
+		}
 	}
 }

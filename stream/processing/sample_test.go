@@ -88,3 +88,18 @@ points map[who:user a] map[value:4]`
 		t.Errorf("no definition: %v", err)
 	}
 }
+
+// TestTimesOfSamples: samples that say no time come when they happen, whatever the year, and once one has said its time the future is measured from that.
+func TestTimesOfSamples(t *testing.T) {
+	definition := []byte("name: x\nsources: [{ name: in, event_time: $.at, stream: { name: in } }]\nsinks: [{ name: out, stream: { name: out } }]\n")
+	now := time.Date(2026, 11, 24, 0, 0, 0, 0, time.UTC)
+	at := func(d time.Duration) processing.Sample {
+		return processing.Sample{Value: fmt.Appendf(nil, `{"at":%d}`, now.Add(d).UnixMilli())}
+	}
+	timed := at(3 * time.Hour)
+	timed.Time = now.Add(2 * time.Hour)
+	got, err := processing.Test(t.Context(), definition, processing.Samples{Records: []processing.Sample{at(0), at(3 * time.Hour), at(-time.Hour), timed, at(4*time.Hour + time.Millisecond)}})
+	if err != nil || len(got.Written) != 4 || len(got.Failures) != 1 || !strings.Contains(got.Failures[0].Reason, "3600001 ms after the record was appended") {
+		t.Errorf("tested %+v, %v", got, err)
+	}
+}

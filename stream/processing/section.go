@@ -129,12 +129,12 @@ func (t *task) toTell(v *engine.View, sec *section, in *input, now int64) (bool,
 	if trustAt > 0 { // the standing may be another one then, without any message
 		v.WakeAt(trustAt)
 	}
-	s, err := t.stands(sec, newOverlay(v, t, 0), in.marks(now), now, sec.mark)
+	s, err := t.stands(sec, newOverlay(shown{v}, t, 0), in.marks(now), now, sec.mark)
 	if err != nil || t.knows(sec, s) {
 		return false, err
 	}
 	if trustAt > 0 {
-		trusting, err := t.stands(sec, newOverlay(v, t, 0), in.marks(trustAt), now, sec.mark)
+		trusting, err := t.stands(sec, newOverlay(shown{v}, t, 0), in.marks(trustAt), now, sec.mark)
 		if err != nil || t.knows(sec, trusting) { // it is where it was, as far as has been heard
 			return false, err
 		}

@@ -81,6 +81,7 @@ func (s *step) finish() {
 		*s = *t.failStep(s, fmt.Sprintf("%s: %s", failures[0].operator, failures[0].reason))
 		return
 	}
+	s.failures = failures
 	s.tick.outputs = append(s.tick.outputs, errorOutputs(t.job.name, failures)...)
 	s.tick.outputs = append(s.tick.outputs, s.passes()...)
 	s.count(row, failures, written)
@@ -443,9 +444,9 @@ func forNow(err error) bool {
 	return (errors.Is(err, engine.ErrBusy) || errors.Is(err, engine.ErrUnavailable)) && !errors.As(err, &series)
 }
 
-func with[V any](m map[int]V, k int, v V) map[int]V {
+func with[K comparable, V any](m map[K]V, k K, v V) map[K]V {
 	if m == nil {
-		m = make(map[int]V)
+		m = make(map[K]V)
 	}
 	m[k] = v
 	return m

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/rig"
@@ -197,6 +198,50 @@ func (d apart) Sleep(_ context.Context, wake <-chan struct{}, until int64) error
 func (s *stage) leadApart(shard engine.ShardID) {
 	for _, duty := range s.Executor(shard).Duties(1, func() engine.LeadDoor { return apart{s, shard} }) {
 		_ = duty.Run(context.Background(), duty.Lead)
+	}
+}
+
+// TestSpreadLatency: how long steps take is the mean, and the most, over all parts.
+func TestSpreadLatency(t *testing.T) {
+	s := newSpread(t, 2)
+	id := s.submit("batch_size: 1\n" + fanned)
+	s.give(0, 200)
+	home, _ := processing.Lane(id)
+	for shard := range 2 {
+		took := int64(10)
+		if shard != home {
+			took = 30
+		}
+		steps := 0
+		s.duty(shard, "", bed{proposed: func() { s.Pass(took); steps++ }})
+		if steps < 4 {
+			t.Fatalf("%d steps", steps)
+		}
+	}
+	if m := s.job(id).Metrics; m.LatencyMax != 30*time.Millisecond || m.LatencyAvg <= 10*time.Millisecond || m.LatencyAvg >= 30*time.Millisecond {
+		t.Errorf("metrics %+v", m)
+	}
+}
+
+// TestSpreadTicksAreBounded: a step that would pass on more than a command has room for reads fewer records.
+func TestSpreadTicksAreBounded(t *testing.T) {
+	s, ctx := newSpread(t, 2), context.Background()
+	id := s.submit("name: large\nsources: [{name: in, stream: {name: in}}]\noperators: [{type: map, a: $.s, b: $.s, c: $.s, d: $.s}, {name: n, type: aggregate, function: count}]\nsinks: [{stream: copy}]\n")
+	for n := range 40 {
+		msg := stream.Message{Key: fmt.Sprint(n), Payload: fmt.Appendf(nil, `{"s":%q}`, strings.Repeat("x", 60<<10))}
+		if _, err := s.streams.Append(ctx, "in", msg); err != nil {
+			t.Fatal(err)
+		}
+	}
+	most := 0
+	for shard := range 2 {
+		s.duty(shard, "", bed{refuse: func(cmd engine.Command) error {
+			most = max(most, len(cmd.Body))
+			return nil
+		}})
+	}
+	if m := s.job(id).Metrics; m.RecordsIn != 40 || most < 240<<10 || most > 1100<<10 {
+		t.Errorf("the largest command has %d bytes: %+v", most, m)
 	}
 }
 

@@ -180,10 +180,12 @@ func TestSpreadSavepointWhileRestoring(t *testing.T) {
 	}
 }
 
-// TestSpreadUnreadAtRestart: what was appended while all parts of a job were idle, and had not been read when the node was closed, is not late, whichever shard is led first then.
+// TestSpreadUnreadAtRestart: what was appended while all parts of a job were idle, and had not been read when the node was closed, is not late, whichever shard is led first then, and
+// if the clock is set forward meanwhile.
 func TestSpreadUnreadAtRestart(t *testing.T) {
-	for first := range engine.ShardID(4) {
-		t.Run(fmt.Sprint("shard ", first), func(t *testing.T) {
+	for n := range engine.ShardID(8) {
+		first, leap := n%4, int64(n/4)*600_000
+		t.Run(fmt.Sprintf("shard %d, %d ms forward", first, leap), func(t *testing.T) {
 			s := newSpread(t, 4)
 			id := s.submit(keyedSums)
 			base := s.Now() / 10_000 * 10_000
@@ -200,9 +202,12 @@ func TestSpreadUnreadAtRestart(t *testing.T) {
 			base += 600_000
 			sell(300)
 			s.Restart()
-			for range 200 {
+			for i := range 200 {
 				s.leadApart(first)
 				s.Deliver()
+				if i == 100 {
+					s.Leap(leap)
+				}
 			}
 			s.Pass(20_000) // the idle timeout is longer
 			s.settle()

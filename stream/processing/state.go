@@ -6,8 +6,6 @@ import (
 	"strings"
 	"sync"
 	"unsafe"
-
-	"github.com/floedb/floe/internal/engine"
 )
 
 // cacheBytes is how much keyed state a node remembers, of all its jobs together, unless it is told.
@@ -129,9 +127,9 @@ func (m *memory) link(e *cached) {
 
 func (e *cached) unlink() { e.prev.next, e.next.prev = e.next, e.prev }
 
-// overlay is the keyed state of a job as a tick sees it: what it has changed, above what is remembered, above a frozen view. It is a pipeline.State.
+// overlay is the keyed state of a job as a tick sees it: what it has changed, above what is remembered, above rows that do not change. It is a pipeline.State.
 type overlay struct {
-	view    *engine.View
+	below   scene
 	cache   *cache
 	job     ref
 	gen     uint32
@@ -155,8 +153,8 @@ const perRoom = 32
 type keyRange struct{ lower, upper string }
 
 // newOverlay returns one for a tick that will make about so many changes.
-func newOverlay(v *engine.View, t *task, about int) *overlay {
-	return &overlay{view: v, cache: t.cache, job: t.ref, gen: t.row.generation, changes: make(map[string]*change, about), keys: make([]*change, 0, about)}
+func newOverlay(at scene, t *task, about int) *overlay {
+	return &overlay{below: at, cache: t.cache, job: t.ref, gen: t.row.generation, changes: make(map[string]*change, about), keys: make([]*change, 0, about)}
 }
 
 // Get returns a value, nil if there is none.
@@ -171,7 +169,7 @@ func (o *overlay) Get(k []byte) ([]byte, error) {
 		return v, nil
 	}
 	o.buf = stateKey(o.buf[:0], o.job, o.gen, k)
-	v, ok, err := o.view.Get(o.buf)
+	v, ok, err := o.below.Get(o.buf)
 	if err != nil {
 		return nil, err
 	}
@@ -262,7 +260,7 @@ func (o *overlay) DeleteRange(lower, upper []byte) {
 func (o *overlay) Scan(lower, upper []byte, f func(k, v []byte) bool) error {
 	o.order()
 	over := o.keys[o.find(string(lower)):o.find(string(upper))]
-	it, err := o.view.Iter(stateKey(nil, o.job, o.gen, lower), stateKey(nil, o.job, o.gen, upper))
+	it, err := o.below.iter(stateKey(nil, o.job, o.gen, lower), stateKey(nil, o.job, o.gen, upper))
 	if err != nil {
 		return err
 	}

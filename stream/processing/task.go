@@ -9,7 +9,6 @@ import (
 	"sync"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/feed"
 	"github.com/floedb/floe/internal/key"
 	"github.com/floedb/floe/internal/pipeline"
 	"github.com/floedb/floe/internal/plant"
@@ -51,9 +50,10 @@ type task struct {
 	job       jobRow
 	def       *pipeline.Job
 	prog      *pipeline.Program
-	sources   []uint16 // their numbers
-	epoch     uint64   // of the part, in a spread namespace
-	began     int64    // ms: when this replica has begun to lead
+	sources   []uint16        // their numbers
+	epoch     uint64          // of the part, in a spread namespace
+	began     int64           // ms, of a clock that nobody sets: when this replica has begun to lead
+	woken     map[woken]int64 // by the same clock, when upstreams that are not idle have woken up
 	row       taskRow
 	sections  []*section
 	turn      int // the section that is next
@@ -222,6 +222,8 @@ type step struct {
 	alone   bool     // all places are told so, whether there is something to pass or not
 	told    []place
 	effects effects
+
+	failures []failure // all of them, those of sinks included
 }
 
 // next returns the task's next step, nil if there is nothing to do now; then it has said what it waits for.
@@ -261,11 +263,12 @@ func (t *task) mark() int64 {
 // nextOf returns the next step of a section.
 func (t *task) nextOf(ctx context.Context, v *engine.View, sec *section) (*step, error) {
 	var err error
+	at := shown{v}
 	if sec.reason, err = t.overfull(v, sec); sec.reason != "" || err != nil {
 		return nil, err
 	}
 	if t.row.of(sec.index).fire != nil {
-		return t.compute(ctx, v, sec, nil)
+		return t.compute(ctx, at, sec, nil)
 	}
 	in, err := t.look(v, sec)
 	if err != nil {
@@ -275,23 +278,23 @@ func (t *task) nextOf(ctx context.Context, v *engine.View, sec *section) (*step,
 		t.live.isBehind(in.behind())
 	}
 	if in.failure != "" {
-		return t.fail(v, in.failure), nil
+		return t.fail(v.Now(), in.failure), nil
 	}
 	if sec.reason = in.reason; in.records() || in.fresh || in.done && !t.ended(sec) {
-		return t.compute(ctx, v, sec, in)
+		return t.compute(ctx, at, sec, in)
 	}
 	if in.done {
 		return nil, nil
 	}
 	now := v.Now()
-	due, err := t.due(v, sec, in, now)
+	due, err := t.due(at, sec, in, now)
 	if err == nil && !due {
 		due, err = t.toTell(v, sec, in, now)
 	}
 	if err != nil || !due {
 		return nil, err
 	}
-	return t.compute(ctx, v, sec, in)
+	return t.compute(ctx, at, sec, in)
 }
 
 // overfull says if too much of a section waits for other shards, or for sections behind it.
@@ -310,7 +313,7 @@ func (t *task) overfull(v *engine.View, sec *section) (reason string, err error)
 }
 
 // due reports whether there is something to fire although there is nothing to read; if not, it says when there may be.
-func (t *task) due(v *engine.View, sec *section, in *input, now int64) (bool, error) {
+func (t *task) due(v scene, sec *section, in *input, now int64) (bool, error) {
 	at, waits, err := sec.Next(newOverlay(v, t, 0))
 	if err != nil || !waits && len(sec.targets) == 0 {
 		return false, err
@@ -338,8 +341,8 @@ func (t *task) due(v *engine.View, sec *section, in *input, now int64) (bool, er
 }
 
 // fail returns the step that ends the job.
-func (t *task) fail(v *engine.View, reason string) *step {
-	s := &step{task: t, section: t.sections[0], began: v.Now(), mark: t.sections[0].mark}
+func (t *task) fail(now int64, reason string) *step {
+	s := &step{task: t, section: t.sections[0], began: now, mark: t.sections[0].mark}
 	s.tick = tickCommand{job: t.ref, revision: t.job.revision, task: t.row, status: Failed, reason: engine.Cut(reason, maxReason)}
 	s.tick.task.n++
 	s.propose()
@@ -347,7 +350,7 @@ func (t *task) fail(v *engine.View, reason string) *step {
 }
 
 // compute runs what there is to read through the operators, and fires what is due then. in is nil while earlier firing goes on.
-func (t *task) compute(ctx context.Context, v *engine.View, sec *section, in *input) (*step, error) {
+func (t *task) compute(ctx context.Context, v scene, sec *section, in *input) (*step, error) {
 	most := sec.limit
 	if t.crowd.is && !plant.On(plant.LargeTicks) {
 		most = min(most, t.crowded().records)
@@ -378,7 +381,7 @@ func (t *task) compute(ctx context.Context, v *engine.View, sec *section, in *in
 			return s, nil
 		}
 		if s.read == 0 || spoiled != "" {
-			return t.fail(v, fmt.Sprintf("a window comes to %d bytes in %d rows, at most %d and %d are allowed", size, rows, hardBytes, hardRows)), nil
+			return t.fail(v.Now(), fmt.Sprintf("a window comes to %d bytes in %d rows, at most %d and %d are allowed", size, rows, hardBytes, hardRows)), nil
 		}
 		if s.read == 1 {
 			spoiled = fmt.Sprintf("the record comes to %d bytes in %d rows, at most %d and %d are allowed", size, rows, hardBytes, hardRows)
@@ -390,7 +393,7 @@ func (t *task) compute(ctx context.Context, v *engine.View, sec *section, in *in
 
 // fullQueue returns the first queue of the job's namespace that has no room for what a step writes to it, "" if all do. What a step that can not be smaller
 // writes to a queue that would not hold it if it were empty is refused.
-func (t *task) fullQueue(v *engine.View, s *step, least bool) (string, error) {
+func (t *task) fullQueue(v scene, s *step, least bool) (string, error) {
 	var seen []string
 	for i := range t.def.Sinks {
 		k := &t.def.Sinks[i]
@@ -402,7 +405,7 @@ func (t *task) fullQueue(v *engine.View, s *step, least bool) (string, error) {
 		if len(places) == 0 {
 			continue
 		}
-		room, err := feed.RoomOf(v, t.namespace, k.Target)
+		room, err := v.room(t.namespace, k.Target)
 		n := int64(len(places))
 		switch {
 		case err != nil:
@@ -451,13 +454,13 @@ func (t *task) shardOf(name string) engine.ShardID {
 }
 
 // waitForRoom holds the task until a queue has room.
-func (t *task) waitForRoom(v *engine.View, sec *section, queue string) error {
+func (t *task) waitForRoom(v scene, sec *section, queue string) error {
 	sec.reason = fmt.Sprintf("queue %q is full", queue)
-	return v.WaitOn(feed.RoomTopic(t.namespace, queue))
+	return v.awaitRoom(t.namespace, queue)
 }
 
 // failed is for an operator that could not do its work now.
-func (t *task) failed(v *engine.View, err error) (*step, error) {
+func (t *task) failed(v scene, err error) (*step, error) {
 	if errors.Is(err, engine.ErrUnavailable) || errors.Is(err, engine.ErrBusy) {
 		t.held(v.Now(), err.Error())
 		v.WakeAt(t.hold.until)
@@ -472,7 +475,7 @@ func (t *task) held(now int64, reason string) {
 }
 
 // try computes a tick of a section, of at most so many records. If they are spoiled, the tick reads them, and does nothing with them.
-func (t *task) try(ctx context.Context, v *engine.View, sec *section, in *input, limit int, spoiled string) (*step, error) {
+func (t *task) try(ctx context.Context, v scene, sec *section, in *input, limit int, spoiled string) (*step, error) {
 	s := &step{task: t, section: sec, began: v.Now(), state: newOverlay(v, t, min(sec.changes, 2*limit)), cursors: make(map[cursorID]cursor), mark: sec.mark}
 	s.tick = tickCommand{job: t.ref, revision: t.job.revision, task: t.row, section: sec.number, status: Running}
 	s.tick.task.sections = slices.Clone(t.row.sections)
@@ -594,12 +597,12 @@ func (s *step) runsOn(marks []pipeline.Part, mark int64) (int64, error) {
 }
 
 // lookup answers kv_lookup from the view.
-func (t *task) lookup(v *engine.View) pipeline.Lookup {
+func (t *task) lookup(v scene) pipeline.Lookup {
 	return func(_ context.Context, namespace string, keys []string) ([][]byte, error) {
 		if namespace == "" {
 			namespace = t.namespace
 		}
-		return feed.Values(v, namespace, keys)
+		return v.values(namespace, keys)
 	}
 }
 

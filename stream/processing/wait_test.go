@@ -31,6 +31,8 @@ func (b *bed) Calls() int64 { return b.calls }
 
 func (b *bed) Now() int64 { return b.s.Now() }
 
+func (b *bed) Mono() int64 { return b.s.Mono() }
+
 func (b *bed) Propose(_ context.Context, cmd engine.Command) ([]byte, error) {
 	if b.refuse != nil {
 		if err := b.refuse(cmd); err != nil {
