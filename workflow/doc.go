@@ -31,6 +31,8 @@
 // What a step has done is undone by its compensate, the last one first, when the run fails, is cancelled or times out: of steps that were successful, and of those
 // that nobody knows of.
 //
+// REFERENCE.md, beside this package, lists all keys with their types, defaults and limits, and describes paths and conditions. New builds a definition in Go.
+//
 // # Plans
 //
 // A plan is a choice of executors, actions or workflows, for a step with run: "@plan/payment". They are tried one after the other, in the order of their priority

@@ -29,3 +29,6 @@ func TableLimitedTo(maxEvents int64) engine.Primitive {
 	}
 	return p
 }
+
+// Fallbacks are where outcomes without a transition lead.
+var Fallbacks = fallbacks

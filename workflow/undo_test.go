@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/floedb/floe/action"
+	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/rig"
 	"github.com/floedb/floe/workflow"
 )
@@ -20,15 +21,38 @@ type undoing struct {
 	run     workflow.RunID
 }
 
+// where is a kind of namespace in which runs are compensated.
+type where struct {
+	name   string
+	shards int
+	opts   []action.RegisterOption
+}
+
+// plain and the other namespaces: in one that is spread, what a run calls is in its own shard, or in another one if the action has a limit.
+var (
+	plain  = where{"plain", 1, nil}
+	spaces = []where{plain, {"spread", 4, nil}, {"spread, in another shard", 4, []action.RegisterOption{action.MaxRunning(100)}}}
+)
+
 // startUndoing starts a run of a definition that calls the actions do and other, and compensates with undo.
-func startUndoing(t *testing.T, definition string, opts ...workflow.StartOption) *undoing {
+func startUndoing(t *testing.T, at where, definition string, opts ...workflow.StartOption) *undoing {
 	t.Helper()
-	r := newRig(t, 1)
-	u := &undoing{t: t, r: r, flows: flowsOf(r, "n"), actions: actionsOf(r, "n")}
-	for _, name := range []string{"do", "other", "undo"} {
-		if _, err := u.actions.Register(t.Context(), name, action.MaxRetries(0)); err != nil {
+	r := newRig(t, at.shards)
+	if at.shards > 1 {
+		if err := engine.NewNamespaces(r.Router()).Create(t.Context(), "n", true); err != nil {
 			t.Fatal(err)
 		}
+	}
+	u := &undoing{t: t, r: r, flows: flowsOf(r, "n"), actions: actionsOf(r, "n")}
+	for _, name := range []string{"do", "other", "undo"} {
+		if _, err := u.actions.Register(t.Context(), name, append(at.opts, action.MaxRetries(0))...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kid := workflow.New("child").Start(workflow.Call("@actions/other").Compensate(workflow.Call("@actions/undo").Input("$.flo.run_id")).To("success", "wait").To("failure", "flo.Failed")).
+		Step("wait", workflow.WaitFor("go", 0).To("success", "flo.Completed").To("fail", "flo.Failed")).Definition()
+	if _, err := u.flows.Create(t.Context(), kid); err != nil {
+		t.Fatal(err)
 	}
 	if _, err := u.flows.Create(t.Context(), []byte("name: w\n"+definition)); err != nil {
 		t.Fatal(err)
@@ -77,6 +101,19 @@ func (u *undoing) cancel() {
 	}
 }
 
+// child sends a signal to the child of the run.
+func (u *undoing) child(payload string) {
+	u.t.Helper()
+	for run, err := range u.flows.Runs().All(u.t.Context(), workflow.Of("child")) {
+		if err == nil {
+			_, err = u.flows.Signal(u.t.Context(), run.ID, "go", []byte(payload))
+		}
+		if err != nil {
+			u.t.Fatal(err)
+		}
+	}
+}
+
 // undone completes all compensations that follow, and returns their inputs.
 func (u *undoing) undone() (inputs []string) {
 	u.t.Helper()
@@ -113,7 +150,10 @@ func TestUndone(t *testing.T) {
 		fan   = "start:\n  parallel: { branches: { a: { run: \"@actions/do\" }, b: { run: \"@actions/other\" } } }\n  compensate: \"@actions/undo\"\n" + ends
 		each  = "start:\n  parallel: { each: \"$.input.n\", run: \"@actions/do\", max_concurrency: 1 }\n  compensate: \"@actions/undo\"\n" + ends
 		made  = "start:\n  run: \"@actions/do\"\n  input: { n: \"$.input.n\", at: \"$.signals.go\" }\n  compensate: \"@actions/undo\"\n" + ends
-		kid   = "start:\n  run: \"@workflow/kid\"\n  compensate: \"@actions/undo\"\n" + ends
+		kid   = "start:\n  run: \"@workflow/child\"\n  compensate: \"@actions/undo\"\n" + ends
+		plan  = "start:\n  run: \"@plan/p\"\n  compensate: \"@actions/undo\"\n" + ends +
+			"plans: { p: { executors: [{ name: a, run: \"@actions/do\", timeout_ms: 5000 }, { name: b, run: \"@actions/other\" }] } }\n"
+		lost = "start:\n  run: \"@workflow/none\"\n  compensate: \"@actions/undo\"\n" + ends
 	)
 	data := func(output string) string { return `{"input":{"n":[1,2]},"output":` + output + `}` }
 	for _, c := range []struct {
@@ -150,23 +190,59 @@ func TestUndone(t *testing.T) {
 			}
 			u.done("do", "7")
 		}, []string{`{"input":{"n":[1,2],"at":null},"output":7}`}},
-		{"a child that is missing", kid, nil, nil},
+		{"a child that is missing", lost, nil, nil},
+		{"success after a failure", call + retry, func(u *undoing) { u.fail("do", action.Retry()); u.pass(1000); u.done("do", "8") }, []string{data("8")}},
+		{"success after a poll", call + poll, func(u *undoing) { u.done("do", "1", action.WithOutcome("pending")); u.pass(1000); u.done("do", "2") }, []string{data("2")}},
+		{"the last poll is pending", strings.Replace(call+poll, "maxAttempts: 5", "maxAttempts: 1", 1), func(u *undoing) {
+			u.done("do", "1", action.WithOutcome("pending"))
+			u.pass(1000)
+			u.done("do", "2", action.WithOutcome("pending"))
+		}, []string{data(`{"error":"pending after 1 polls","code":"poll_exhausted"}`)}},
+		{"an outcome without a transition", call, func(u *undoing) { u.done("do", "3", action.WithOutcome("odd")) }, []string{data("3")}},
+		{"cancelled by somebody else", call, func(u *undoing) {
+			if err := u.actions.Cancel(u.t.Context(), u.take("do").Run, "by chance"); err != nil {
+				u.t.Fatal(err)
+			}
+			u.pass(60_000)
+		}, []string{data(`{"error":"the action's run was cancelled: by chance","code":"cancelled"}`)}},
+		{"the run's timeout while a worker has it", "timeout_ms: 3000\n" + call, func(u *undoing) { u.take("do"); u.pass(3000); u.pass(60_000) }, []string{data("null")}},
+		{"a child that completes", kid, func(u *undoing) { u.done("other", "1"); u.child(`{"n":4}`) }, []string{data(`{"n":4}`)}},
+		{"a child that fails", kid, func(u *undoing) { u.fail("other") }, nil},
+		{"a child that fails and has compensated", kid, func(u *undoing) { u.done("other", "1"); u.child(`{"outcome":"fail"}`) }, []string{"the child"}},
+		{"cancel of a run with a child", kid, func(u *undoing) { u.done("other", "1"); u.cancel() }, []string{"the child", data("null")}},
+		{"a plan whose first executor fails", plan, func(u *undoing) { u.fail("do"); u.done("other", "5") }, []string{data("5")}},
+		{"a plan all of whose executors fail", plan, func(u *undoing) { u.fail("do"); u.fail("other") }, nil},
+		{"a plan whose first executor times out", plan, func(u *undoing) { u.take("do"); u.pass(5000); u.fail("other"); u.pass(60_000) },
+			[]string{data(`{"error":"plan \"p\": 2 of 2 executors have failed, the last: executor \"b\": outcome \"failure\" at attempt 1: no"}`)}},
+		{"a step before it", "start: { run: \"@actions/other\", compensate: { run: \"@actions/undo\", input: 1 }, transitions: { success: next } }\nsteps:\n  next:\n" +
+			"    run: \"@actions/do\"\n    compensate: { run: \"@actions/undo\", input: 2 }\n    transitions: { success: flo.Cancelled }\n", func(u *undoing) {
+			u.done("other", "1")
+			u.done("do", "1")
+		}, []string{"2", "1"}},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			u := startUndoing(t, c.definition)
-			if c.play != nil {
-				c.play(u)
-			}
-			if got := u.undone(); !slices.Equal(got, c.want) {
-				t.Errorf("compensated with %s, want %s", got, c.want)
-			}
-		})
+		for _, at := range spaces {
+			t.Run(c.name+"/"+at.name, func(t *testing.T) {
+				u := startUndoing(t, at, c.definition)
+				if c.play != nil {
+					c.play(u)
+				}
+				got := u.undone()
+				for i := range got {
+					if strings.HasPrefix(got[i], `"wfr-`) {
+						got[i] = "the child"
+					}
+				}
+				if !slices.Equal(got, c.want) {
+					t.Errorf("compensated with %s, want %s", got, c.want)
+				}
+			})
+		}
 	}
 }
 
 // TestUndoneInALoop: each visit is compensated with what it had itself, not with what the last one has come to.
 func TestUndoneInALoop(t *testing.T) {
-	u := startUndoing(t, `start:
+	u := startUndoing(t, plain, `start:
   run: "@actions/do"
   input: { last: "$.steps._start.output.id" }
   compensate: { run: "@actions/undo", input: { id: "$.steps._start.output.id", as: "$.steps._start.outcome" } }
@@ -180,7 +256,7 @@ func TestUndoneInALoop(t *testing.T) {
 	if got := u.undone(); !slices.Equal(got, want) {
 		t.Errorf("compensated with %s, want %s", got, want)
 	}
-	u = startUndoing(t, `start:
+	u = startUndoing(t, plain, `start:
   run: "@actions/do"
   input: { last: "$.steps._start.output.id" }
   compensate: "@actions/undo"
@@ -212,7 +288,7 @@ func TestUndoWaitsForHandler(t *testing.T) {
 		"had its time": func(u *undoing, task action.Task) { u.pass(60_000) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			u := startUndoing(t, definition)
+			u := startUndoing(t, plain, definition)
 			task := u.take("do")
 			u.cancel()
 			if u.r.Verify(); taken(u) != 0 {
@@ -238,7 +314,7 @@ func TestUndoWaitsForHandler(t *testing.T) {
 		"the step times out": func(u *undoing, _ action.Task) { u.pass(500) },
 	} {
 		t.Run("taken late, "+name, func(t *testing.T) {
-			u := startUndoing(t, timed)
+			u := startUndoing(t, plain, timed)
 			u.pass(4500)
 			cancel(u, u.take("do"))
 			u.pass(4400)
@@ -255,7 +331,7 @@ func TestUndoWaitsForHandler(t *testing.T) {
 
 // TestUndoneAtTheEnd: a run whose output is too large has failed, and what it has done is compensated. So has one whose compensation fails, which is shown.
 func TestUndoneAtTheEnd(t *testing.T) {
-	u := startUndoing(t, `start:
+	u := startUndoing(t, plain, `start:
   run: "@actions/do"
   compensate: { run: "@actions/undo", input: { n: "$.input.n" } }
   transitions: { success: flo.Completed }
@@ -284,7 +360,7 @@ steps:
   tell: { run: "@actions/other", transitions: { success: flo.Failed, failure: flo.Failed } }
 `
 	for _, told := range []bool{true, false} {
-		u := startUndoing(t, definition)
+		u := startUndoing(t, plain, definition)
 		if u.fail("do"); told {
 			u.done("other", "1")
 		} else {

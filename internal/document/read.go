@@ -2,6 +2,7 @@ package document
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,6 +13,18 @@ import (
 // Reader reads the values of a document into what they define, and tells what is wrong with them.
 type Reader struct {
 	*Report
+
+	// Tell, if it is not nil, receives the type, default and limits of a value in place of reading it. References are made with it.
+	Tell func(kind string)
+}
+
+// Told calls Tell. It reports whether there is one.
+func (r *Reader) Told(format string, args ...any) bool {
+	if r.Tell == nil {
+		return false
+	}
+	r.Tell(fmt.Sprintf(format, args...))
+	return true
 }
 
 const (
@@ -29,6 +42,9 @@ type Field struct {
 
 // Table reads a table. Keys may be written in snake_case and in camelCase; one that is not known is a problem.
 func (r *Reader) Table(n *Node, at string, fields ...Field) {
+	if r.Told("table") {
+		return
+	}
 	if n.Kind != Table {
 		r.Fail(n.Line, "wrong-type", "%s is %s, expected a table", at, n.Describe())
 		return
@@ -110,6 +126,9 @@ func Camel(snake string) string {
 // Text reads text.
 func (r *Reader) Text(v *string) func(*Node, string) {
 	return func(n *Node, at string) {
+		if r.Told("text%s", defaultOf(*v)) {
+			return
+		}
 		if n.Kind != Text {
 			r.Fail(n.Line, "wrong-type", "%s is %s, expected text%s", at, n.Describe(), n.inQuotes())
 			return
@@ -129,6 +148,9 @@ func (n *Node) inQuotes() string {
 // Name reads a name as everything in floe has one.
 func (r *Reader) Name(v *string) func(*Node, string) {
 	return func(n *Node, at string) {
+		if r.Told("name%s", defaultOf(*v)) {
+			return
+		}
 		if r.Text(v)(n, at); n.Kind == Text {
 			r.CheckName(n.Text, at, n.Line)
 		}
@@ -161,6 +183,9 @@ func (r *Reader) CheckName(name, at string, line int) bool {
 // Boolean reads true or false.
 func (r *Reader) Boolean(v *bool) func(*Node, string) {
 	return func(n *Node, at string) {
+		if r.Told("boolean%s", defaultOf(strconv.FormatBool(*v))) {
+			return
+		}
 		if n.Kind != Bool {
 			r.Fail(n.Line, "wrong-type", "%s is %s, expected true or false", at, n.Describe())
 			return
@@ -172,6 +197,14 @@ func (r *Reader) Boolean(v *bool) func(*Node, string) {
 // Count reads a whole number within bounds.
 func (r *Reader) Count(v *int64, least, most int64) func(*Node, string) {
 	return func(n *Node, at string) {
+		if r.Tell != nil {
+			preset := ""
+			if least <= *v && *v <= most {
+				preset = defaultOf(strconv.FormatInt(*v, 10))
+			}
+			r.Told("integer, %d to %d%s", least, most, preset)
+			return
+		}
 		i, err := strconv.ParseInt(n.Text, 10, 64)
 		if n.Kind != Number || err != nil || i < least || i > most {
 			r.Fail(n.Line, "bad-number", "%s is %s, expected a whole number from %d to %d", at, n.Describe(), least, most)
@@ -184,6 +217,14 @@ func (r *Reader) Count(v *int64, least, most int64) func(*Node, string) {
 // Millis reads a time: a number of ms, or text such as 5m.
 func (r *Reader) Millis(v *int64, least int64) func(*Node, string) {
 	return func(n *Node, at string) {
+		if r.Tell != nil {
+			preset := ""
+			if least <= *v && *v <= MaxMillis {
+				preset = defaultOf(span(*v))
+			}
+			r.Told("duration, %s to 100 years%s", span(least), preset)
+			return
+		}
 		ms, ok := MillisOf(n)
 		switch {
 		case !ok:
@@ -194,6 +235,30 @@ func (r *Reader) Millis(v *int64, least int64) func(*Node, string) {
 			*v = ms
 		}
 	}
+}
+
+// span returns a time as it is written in a document.
+func span(ms int64) string {
+	const day = 24 * 3600 * 1000
+	switch {
+	case ms > 0 && ms%day == 0:
+		return fmt.Sprintf("%dd", ms/day)
+	case ms%60_000 == 0 && ms > 0:
+		return fmt.Sprintf("%dm", ms/60_000)
+	case ms%1000 == 0 && ms > 0:
+		return fmt.Sprintf("%ds", ms/1000)
+	case ms == 0:
+		return "0"
+	}
+	return fmt.Sprintf("%dms", ms)
+}
+
+// defaultOf says what a key has when it is left out.
+func defaultOf(value string) string {
+	if value == "" {
+		return ""
+	}
+	return "; default `" + value + "`"
 }
 
 // MillisOf returns the time that a number of ms or a duration stands for.
@@ -223,6 +288,17 @@ func Duration(text string) (ms int64, ok bool) {
 func Word[T any](r *Reader, v *T, set ...Choice[T]) func(*Node, string) {
 	return func(n *Node, at string) {
 		var all []string
+		if r.Tell != nil {
+			preset := ""
+			for _, c := range set {
+				word, _, _ := strings.Cut(c.Words, " ")
+				if all = append(all, "`"+word+"`"); len(set) > 1 && any(c.Value) == any(*v) {
+					preset = defaultOf(word)
+				}
+			}
+			r.Tell(OneOf(all) + preset)
+			return
+		}
 		for _, c := range set {
 			spellings := strings.Fields(c.Words)
 			for _, s := range spellings {
@@ -252,6 +328,9 @@ func Is[T any](words string, value T) Choice[T] { return Choice[T]{words, value}
 // Each reads a list.
 func (r *Reader) Each(most int, read func(n *Node, at string)) func(*Node, string) {
 	return func(n *Node, at string) {
+		if r.Told("list of at most %d", most) {
+			return
+		}
 		if n.Kind != List {
 			r.Fail(n.Line, "wrong-type", "%s is %s, expected a list", at, n.Describe())
 			return
@@ -281,6 +360,14 @@ func (r *Reader) Texts(v *[]string) func(*Node, string) {
 // Named reads a table whose keys are names.
 func (r *Reader) Named(most int, read func(name string, p *Pair, at string)) func(*Node, string) {
 	return func(n *Node, at string) {
+		if r.Tell != nil {
+			bound := ""
+			if most < math.MaxInt {
+				bound = fmt.Sprintf(" of at most %d", most)
+			}
+			r.Told("table%s by name", bound)
+			return
+		}
 		if n.Kind != Table {
 			r.Fail(n.Line, "wrong-type", "%s is %s, expected a table", at, n.Describe())
 			return

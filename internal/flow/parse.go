@@ -21,16 +21,21 @@ const (
 func Parse(src []byte) (*Definition, []Problem) {
 	var found document.Report
 	if doc := document.Read(src, &found); doc != nil {
-		if d := readDefinition(doc, &found); !found.Failed {
+		if d := newReader(&found).definition(doc); !found.Failed {
 			return d, found.Sorted()
 		}
 	}
 	return nil, found.Sorted()
 }
 
-func readDefinition(doc *document.Node, found *document.Report) *Definition {
+func newReader(found *document.Report) *reader {
 	d := &Definition{Version: defaultVersion, MaxVisits: DefaultVisits, RetainFor: defaultRetainFor, RetainRuns: defaultRetainRuns}
-	r := &reader{Reader: document.Reader{Report: found}, d: d, places: make(map[string]Place), plans: make(map[string]int), used: make(map[string]bool)}
+	return &reader{Reader: document.Reader{Report: found}, d: d, places: make(map[string]Place), plans: make(map[string]int), used: make(map[string]bool)}
+}
+
+// definition reads a definition.
+func (r *reader) definition(doc *document.Node) *Definition {
+	d := r.d
 	if doc.Kind != document.Table {
 		r.Fail(doc.Line, "wrong-type", "%s is %s, expected a table", document.Top, doc.Describe())
 		return nil
@@ -130,6 +135,7 @@ func (r *reader) stepsOf(doc *document.Node) []namedStep {
 func (r *reader) namePlaces(doc *document.Node, steps []namedStep) {
 	for i, t := range builtIn {
 		r.places[t.Name] = ^Place(i)
+		r.places["floe."+strings.TrimPrefix(t.Name, "flo.")] = ^Place(i)
 	}
 	for i, s := range steps {
 		if r.reserved(s.name, s.line, s.at) {
@@ -157,11 +163,13 @@ func (r *reader) namePlaces(doc *document.Node, steps []namedStep) {
 
 // reserved refuses names that are built in.
 func (r *reader) reserved(name string, line int, at string) bool {
-	if len(name) < 4 || name[:4] != "flo." {
-		return false
+	for _, prefix := range []string{"flo.", "floe."} {
+		if strings.HasPrefix(name, prefix) {
+			r.Fail(line, "bad-name", "%s has a name that begins with %s, which is reserved", at, prefix)
+			return true
+		}
 	}
-	r.Fail(line, "bad-name", "%s has a name that begins with flo., which is reserved", at)
-	return true
+	return false
 }
 
 // status reads the status of a terminal. As in Flo, one that is not known counts as failed.

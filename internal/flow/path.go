@@ -130,7 +130,7 @@ func rootPath(hops []hop, rules pathRules) (Path, error) {
 		if p.name == "" || p.root == 0 {
 			return p, errors.New("expected $.steps.<name>.output or $.steps.<name>.outcome")
 		}
-	case first == "flo":
+	case first == "flo" || first == "floe":
 		used = 2
 		switch name(1) {
 		case "run_id", "runId":

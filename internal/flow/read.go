@@ -11,6 +11,15 @@ type reader struct {
 	plans  map[string]int
 	used   map[string]bool // plans that are run
 	steps  []stepUse
+	seen   func(at string, fields []document.Field) // for references: is called with the keys of each table
+}
+
+// Table is document.Reader.Table.
+func (r *reader) Table(n *document.Node, at string, fields ...document.Field) {
+	if r.seen != nil && r.Tell == nil {
+		r.seen(at, fields)
+	}
+	r.Reader.Table(n, at, fields...)
 }
 
 // stepUse is a step that a path names.

@@ -49,6 +49,9 @@ const targetForms = "@actions/<name>, @plan/<name> or @workflow/<name>[:<version
 func (r *reader) target(c *Call) func(*document.Node, string) {
 	return func(n *document.Node, at string) {
 		text := ""
+		if r.Told("target") {
+			return
+		}
 		if r.Text(&text)(n, at); n.Kind != document.Text {
 			return
 		}
@@ -166,9 +169,22 @@ var backoffs = []document.Choice[BackoffKind]{
 	document.Is("linear", BackoffLinear), document.Is("constant", BackoffFixed), document.Is("fixed", BackoffFixed),
 }
 
+// backoffName returns the name of a kind that messages show.
+func backoffName(kind BackoffKind) (name string) {
+	for _, c := range backoffs {
+		if c.Value == kind && len(c.Words) > len(name) {
+			name = c.Words
+		}
+	}
+	return name
+}
+
 // backoff reads a kind, with a time behind it or not: exp-jitter-200ms is exponential with 200 ms of jitter, constant-500ms has pauses of 500 ms.
 func (r *reader) backoff(b *Backoff) func(*document.Node, string) {
 	return func(n *document.Node, at string) {
+		if r.Told("text; default `%s`", backoffName(b.Kind)) {
+			return
+		}
 		text := document.Dashed(n.Text)
 		for _, kind := range backoffs {
 			rest, ok := strings.CutPrefix(text, kind.Words)

@@ -22,6 +22,8 @@ func (r *reader) condition(v **Expr) func(*document.Node, string) {
 	return func(n *document.Node, at string) {
 		text := n.Text
 		switch {
+		case r.Told("expression, at most %d bytes", MaxExpression):
+			return
 		case n.Kind == document.Bool:
 			text = strings.ToLower(text)
 		case n.Kind != document.Text:

@@ -134,6 +134,9 @@ func (r *reader) health(h *Health) func(*document.Node, string) {
 // decay reads a factor above 0, up to 1, as 1/65536.
 func (r *reader) decay(v *int64) func(*document.Node, string) {
 	return func(n *document.Node, at string) {
+		if r.Told("number above 0, up to 1; default `%.3g`", float64(*v)/(1<<16)) {
+			return
+		}
 		f, err := strconv.ParseFloat(n.Text, 64)
 		fixed := math.Round(f * (1 << 16))
 		if n.Kind != document.Number || err != nil || f > 1 || fixed < 1 {
@@ -176,6 +179,9 @@ func (r *reader) fallback(v **Fallback) func(*document.Node, string) {
 // fallbackValue reads a value that may be JSON in text; text that is no JSON is meant as it is.
 func (r *reader) fallbackValue(v **Template) func(*document.Node, string) {
 	return func(n *document.Node, at string) {
+		if r.Told("template") {
+			return
+		}
 		if n.Kind == document.Text && !isPath(n.Text) {
 			if inner := document.ReadText(n, r.Report); inner != nil {
 				n = inner

@@ -93,6 +93,9 @@ func (r *reader) schemaTypes(v *uint8) func(*document.Node, string) {
 		*v |= 1 << i
 	}
 	return func(n *document.Node, at string) {
+		if r.Told("%s, or a list of these", document.OneOf(schemaTypes)) {
+			return
+		}
 		if n.Kind != document.List {
 			one(n, at)
 			return
@@ -105,6 +108,9 @@ func (r *reader) schemaTypes(v *uint8) func(*document.Node, string) {
 
 func (r *reader) properties(s *Schema, left int) func(*document.Node, string) {
 	return func(n *document.Node, at string) {
+		if r.Told("table of schemas by name") {
+			return
+		}
 		if n.Kind != document.Table {
 			r.Fail(n.Line, "wrong-type", "%s is %s, expected a table", at, n.Describe())
 			return
@@ -129,6 +135,9 @@ func (r *reader) plainJSON(n *document.Node, at string) []byte {
 
 func (r *reader) float(v **float64) func(*document.Node, string) {
 	return func(n *document.Node, at string) {
+		if r.Told("number") {
+			return
+		}
 		f, err := strconv.ParseFloat(n.Text, 64)
 		if n.Kind != document.Number || err != nil {
 			r.Fail(n.Line, "bad-number", "%s is %s, expected a number", at, n.Describe())

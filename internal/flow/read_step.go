@@ -145,7 +145,7 @@ func (r *reader) parallel(v *Parallel) func(*document.Node, string) {
 		rules := pathRules{item: true}
 		if as := n.Get("as"); as != nil {
 			r.Name(&rules.as)(as, document.Under(at, "as"))
-			if slices.Contains([]string{"input", "steps", "signals", "flo", "index"}, rules.as) {
+			if slices.Contains([]string{"input", "steps", "signals", "flo", "floe", "index"}, rules.as) {
 				r.Fail(as.Line, "bad-name", "%s.as is %s, which paths begin with already", at, document.Quote(rules.as))
 			}
 		}

@@ -10,6 +10,9 @@ import (
 // mapping reads a template: a value in which strings may be paths, which may also be JSON in text. If text has to be JSON, other text is a problem.
 func (r *reader) mapping(v **Template, rules pathRules, strict bool) func(*document.Node, string) {
 	return func(n *document.Node, at string) {
+		if r.Told("template") {
+			return
+		}
 		if n.Kind == document.Text && !isPath(n.Text) {
 			inner := document.ReadText(n, r.Report)
 			switch {
@@ -93,6 +96,9 @@ func (r *reader) renderText(b *builder, n *document.Node, at string, path func(t
 // literal reads a value as JSON, in which text may be JSON too.
 func (r *reader) literal(v *[]byte) func(*document.Node, string) {
 	return func(n *document.Node, at string) {
+		if r.Told("JSON; default `%s`", *v) {
+			return
+		}
 		if n.Kind == document.Text {
 			inner := document.ReadText(n, r.Report)
 			if inner == nil {
@@ -110,6 +116,9 @@ func (r *reader) literal(v *[]byte) func(*document.Node, string) {
 // path reads a path.
 func (r *reader) path(v **Path, rules pathRules) func(*document.Node, string) {
 	return func(n *document.Node, at string) {
+		if r.Told("path") {
+			return
+		}
 		text := ""
 		if r.Text(&text)(n, at); n.Kind == document.Text {
 			*v = r.pathOf(text, n.Line, at, rules)
@@ -148,6 +157,9 @@ func (r *reader) stepName(name string) string {
 // keyTemplate reads text with paths in braces.
 func (r *reader) keyTemplate(v *KeyTemplate) func(*document.Node, string) {
 	return func(n *document.Node, at string) {
+		if r.Told("text with paths in braces, at most %d bytes", maxKey) {
+			return
+		}
 		text := ""
 		if r.Text(&text)(n, at); n.Kind != document.Text {
 			return

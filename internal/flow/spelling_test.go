@@ -33,6 +33,7 @@ func TestOtherSpellings(t *testing.T) {
 		"cache":              {plan("executors: [{ name: e, run: '@actions/a' }], cache: { ttl_ms: 60000, key: 'k:{input.a}' }"), plan("executors: [{ name: e, run: '@actions/a' }], cache: { ttl: 1m, keyTemplate: 'k:{input.a}' }")},
 		"version of a child": {strings.Replace(step(""), "@plan/p", "@workflow/w", 1), strings.Replace(step(""), "@plan/p", "@workflow/w:latest", 1)},
 		"version":            {top("version: '1.10'"), top("version: 1.10")},
+		"built-in names":     {step("when: $.flo.run_id != ''"), strings.Replace(step("when: $.floe.run_id != ''"), "flo.Completed", "floe.Completed", 1)},
 		"signal":             {waits("type: go, timeoutMs: 60000"), waits("type: go, timeout_ms: 60000"), waits("type: go, timeout: 1m")},
 	} {
 		want := mustParse(t, spellings[0])
