@@ -121,7 +121,7 @@ type Schedule struct {
 	Note      string // why floe itself has paused it: its times could not be read any more; else ""
 	CreatedAt time.Time
 	UpdatedAt time.Time // when it was last set, paused or resumed
-	Next      time.Time // the next tick; zero if there is none, it is paused, or was changed just now
+	Next      time.Time // the next tick; zero if there is none, or it is paused
 	Last      time.Time // until when ticks are decided
 	Buffered  time.Time // the tick that waits for the end of the run before, see OverlapBuffer; zero if none
 	LastRun   RunID     // "" if none has begun
