@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -52,6 +54,15 @@ func TestBounds(t *testing.T) {
 	}
 	rate := func(limit int, per time.Duration, burst int) error {
 		return register(action.RateLimit(action.Rate{Limit: limit, Per: per, Burst: burst}))
+	}
+	run := func(c action.WorkerConfig, names ...string) error {
+		ended, end := context.WithCancel(ctx)
+		end()
+		w := s.Worker(c)
+		for _, name := range names {
+			w.Handle(name, nothing)
+		}
+		return w.Run(ended)
 	}
 	const none, open = math.MinInt, math.MaxInt // no least, and no greatest value
 	for _, c := range []struct {
@@ -113,9 +124,7 @@ func TestBounds(t *testing.T) {
 			if n == 0 {
 				n = -1 // 0 is the default
 			}
-			ended, end := context.WithCancel(ctx)
-			end()
-			return s.Worker(action.WorkerConfig{Concurrency: n}).Handle("none", nothing).Run(ended)
+			return run(action.WorkerConfig{Concurrency: n}, "none")
 		}},
 		{"actions of a worker", 1, 1000, func(n int) error {
 			var names []string
@@ -151,6 +160,50 @@ func TestBounds(t *testing.T) {
 			}
 			return schedule("s", spec)
 		}},
+		{"cron expression", none, 256, func(n int) error {
+			return schedule("s", action.ScheduleSpec{Cron: "0" + strings.Repeat(" ", n-len("00***")-3) + "0 * * *"})
+		}},
+		{"attributes of a listing", none, 16, func(n int) error {
+			_, err := s.Runs("a").Page(ctx, slices.Repeat([]action.RunOption{action.With(action.AttributeSource, "api")}, n)...)
+			return err
+		}},
+		{"prefix", none, 255, func(n int) error { _, err := s.Page(ctx, action.Prefix(text(n))); return err }},
+		{"page of schedules", 1, 1000, func(n int) error { _, err := s.Schedules("a").Page(ctx, action.Limit(n)); return err }},
+		{"page of workers", 1, 1000, func(n int) error { _, err := s.Workers().Page(ctx, action.Limit(n)); return err }},
+		{"id of a worker in the process", none, 255, func(n int) error { return run(action.WorkerConfig{ID: text(n)}, "none") }},
+		{"labels of a worker in the process", none, action.MaxLabelBytes, func(n int) error {
+			return run(action.WorkerConfig{Labels: map[string]string{"l": text(n - 1)}}, "none")
+		}},
+		{"metadata of a worker in the process", none, 4 << 10, func(n int) error {
+			return run(action.WorkerConfig{Metadata: map[string]string{"m": text(n - 8)}}, "none")
+		}},
+		{"handlers of a worker", 1, 1000, func(n int) error {
+			var names []string
+			for i := range n {
+				names = append(names, strconv.Itoa(i))
+			}
+			return run(action.WorkerConfig{}, names...)
+		}},
+		{"schedules of an action", none, action.MaxSchedules, func(n int) error {
+			if _, err := s.Register(ctx, "scheduled"); err != nil {
+				t.Fatal(err)
+			}
+			defer s.Delete(ctx, "scheduled")
+			txn := node.Txn("n")
+			for i := range n - 3 {
+				if txn.Do(action.SetScheduleOp("scheduled", strconv.Itoa(i), hourly)); i%50 == 49 || i == n-4 {
+					if _, err := txn.Commit(ctx); err != nil {
+						t.Fatal(err)
+					}
+					txn = node.Txn("n")
+				}
+			}
+			var err error
+			for i := range 3 {
+				err = errors.Join(err, s.Schedules("scheduled").Set(ctx, "last"+strconv.Itoa(i), hourly))
+			}
+			return err
+		}},
 		{"priority of a schedule", 0, action.MaxPriority, func(n int) error { return schedule("s", hourly, action.Priority(n)) }},
 		{"concurrency key of a schedule", 1, action.MaxKeyBytes, func(n int) error { return schedule("s", hourly, action.ConcurrencyKey(text(n))) }},
 	} {
@@ -170,5 +223,14 @@ func TestBounds(t *testing.T) {
 				}
 			}
 		})
+	}
+	for n := range 3 { // what is longer is cut
+		task, n := taken(), action.MaxErrorBytes-1+n
+		if err := s.Fail(ctx, task.Run, "w", text(n)); err != nil {
+			t.Error(err)
+		}
+		if r, err := s.Run(ctx, task.Run); err != nil || len(r.Error) != min(n, action.MaxErrorBytes) {
+			t.Errorf("of an error of %d bytes there are %d, %v", n, len(r.Error), err)
+		}
 	}
 }

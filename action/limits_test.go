@@ -275,6 +275,46 @@ func TestClockLeap(t *testing.T) {
 	}
 }
 
+// TestLimitsOfAProcess: the workers of a process have up to 100 sets of labels and handlers, with 1,000 names in all, and up to 1,000 runs in a shard.
+func TestLimitsOfAProcess(t *testing.T) {
+	names := func(n int) (all []string) {
+		for i := range n {
+			all = append(all, fmt.Sprint(i))
+		}
+		return all
+	}
+	var sets, named pool
+	for n := range maxGroups + 2 {
+		g := group{labels(map[string]string{"n": fmt.Sprint(min(n, maxGroups))}), names(1)}
+		if n == maxGroups+1 {
+			g.labels = labels(map[string]string{"n": "7"}) // is known
+		}
+		if err := sets.join(&source{}, g); errors.Is(err, ErrInvalid) != (n == maxGroups) {
+			t.Errorf("set %d: %v", n+1, err)
+		}
+	}
+	for i, n := range []int{998, 1, 1, 1} {
+		if err := named.join(&source{}, group{fmt.Sprint(i), names(n)}); errors.Is(err, ErrInvalid) != (i == 3) {
+			t.Errorf("%d names more: %v", n, err)
+		}
+	}
+	w, session := plain(t, defaultSpec)
+	for range maxHeld + 2 {
+		w.mustInvoke(call.Invoke{})
+	}
+	var got []taken
+	for range maxHeld/maxTaken + 1 {
+		got = append(got, w.take(session, maxTaken)...)
+	}
+	if len(got) != maxHeld {
+		t.Errorf("a process has %d runs, want %d", len(got), maxHeld)
+	}
+	w.end(session, end{ref: got[0].ref, attempt: 1, how: completed})
+	if got := w.take(session, 2); len(got) != 1 {
+		t.Errorf("one ended, and %d were taken", len(got))
+	}
+}
+
 // TestAvailableAt: a run whose delay is ended, by RunNow or by a Retry of one that was cancelled in it, is available from then on. It said the end of its delay.
 func TestAvailableAt(t *testing.T) {
 	for _, cancelled := range []bool{false, true} {

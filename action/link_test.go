@@ -2,9 +2,11 @@ package action
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,9 +23,22 @@ type lateDoor struct {
 	vain  bool          // ends do not get there at all
 	most  int           // an output larger than that is refused; 0: none is
 	hold  chan struct{} // nil, or closed when answers to takes come
+	away  atomic.Bool   // nothing gets there
+}
+
+var errAway = engine.Errorf(engine.ErrUnavailable, "the node is away")
+
+func (d *lateDoor) Query(ctx context.Context, shard engine.ShardID, q engine.Query) error {
+	if d.away.Load() {
+		return errAway
+	}
+	return d.Rig.Query(ctx, shard, q)
 }
 
 func (d *lateDoor) Take(ctx context.Context, shard engine.ShardID, t engine.Take) ([]byte, error) {
+	if d.away.Load() {
+		return nil, errAway
+	}
 	b, err := d.Rig.Take(ctx, shard, t)
 	if d.hold != nil {
 		<-d.hold
@@ -32,6 +47,9 @@ func (d *lateDoor) Take(ctx context.Context, shard engine.ShardID, t engine.Take
 }
 
 func (d *lateDoor) Propose(ctx context.Context, shard engine.ShardID, cmd engine.Command) ([]byte, error) {
+	if d.away.Load() {
+		return nil, errAway
+	}
 	if cmd.Kind == kindWork && shard == d.shard && d.vain {
 		return nil, engine.Errorf(engine.ErrUnknownOutcome, "the node was killed")
 	}
@@ -222,5 +240,70 @@ func TestTwoCensusesAtOnce(t *testing.T) {
 		w.done <- struct{}{}
 		second := w.invoke(1)
 		w.check(first, second)
+	})
+}
+
+// TestOutage: a process that can not reach the shard for longer than a lease, which nobody has noticed there, goes on with what it has. A handler that fails because its ctx
+// has ended is given back: the attempt does not count. An OnError of another worker that does not return is in nobody's way: the process was not heard of any more,
+// and heard of no cancelled runs.
+func TestOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &lateDoor{Rig: rig.New(t, 1, table()), shard: 99}
+		router := engine.NewRouter(d)
+		if err := engine.NewNamespaces(router).Create(t.Context(), "n", false); err != nil {
+			t.Fatal(err)
+		}
+		store := engine.StoreOf(Primitive, router, "n", 1<<20)
+		if _, err := store.Register(t.Context(), "a", Timeout(time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		blocked := make(chan struct{})
+		causes := make(chan error, 10)
+		workers := []*Worker{
+			store.Worker(WorkerConfig{OnError: func(task *Task, _ error) { <-blocked }}).Handle("b", func(context.Context, *Task) (any, error) { return nil, nil }),
+			store.Worker(WorkerConfig{Concurrency: 1}).Handle("a", func(ctx context.Context, task *Task) (any, error) {
+				<-ctx.Done()
+				causes <- context.Cause(ctx)
+				return nil, ctx.Err()
+			}),
+		}
+		ended := make(chan error, len(workers))
+		for _, w := range workers {
+			go func() { ended <- w.Run(ctx) }()
+		}
+		i, err := store.Invoke(ctx, "a", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		d.away.Store(true)
+		<-time.After(50 * time.Second)
+		d.away.Store(false)
+		<-time.After(20 * time.Second)
+		if r, err := store.Run(ctx, i.Run); err != nil || r.Status != Running || r.Attempt != 1 || r.Error != "" {
+			t.Errorf("behind the outage: %+v, %v; want the first attempt again", r, err)
+		}
+		if cause := <-causes; !errors.Is(cause, errSilent) {
+			t.Errorf("the cause is %v", cause)
+		}
+		if err := store.Cancel(ctx, i.Run, ""); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case cause := <-causes:
+			if cause != ErrCancelled {
+				t.Errorf("the cause is %v", cause)
+			}
+		case <-time.After(time.Minute):
+			t.Error("the handler has not heard that its run is cancelled")
+		}
+		close(blocked)
+		stop()
+		for range workers {
+			if err := <-ended; err != nil {
+				t.Errorf("Run = %v, want nil", err)
+			}
+		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
@@ -51,12 +52,13 @@ type poolGroup struct {
 
 // source is a worker in the pool: the source of its loop. Guarded by the pool's mu, but for what Run sets before it begins.
 type source struct {
-	pool   *pool
-	worker string
-	group  *poolGroup
-	loop   *worker.Loop[*piece]
-	report func(error)
-	ready  chan struct{} // capacity 1: the buffer has pieces
+	pool    *pool
+	worker  string
+	group   *poolGroup
+	loop    *worker.Loop[*piece]
+	report  func(error)
+	telling atomic.Int32  // reports under way
+	ready   chan struct{} // capacity 1: the buffer has pieces
 
 	slots  int
 	free   int // slots whose runs nobody has, or is being told the end of
@@ -350,8 +352,32 @@ func (p *pool) tell(err error) {
 	p.mu.Unlock()
 	for _, s := range all {
 		if s.report != nil {
-			worker.Callback(func() { s.report(err) })
+			s.tell(err)
 		}
+	}
+}
+
+// What a pool bears of an OnError that does not return: it is called for all workers of the process, and the sessions of the others must go on.
+const (
+	tellTime   = time.Second / 2
+	maxTelling = 4 // calls of one worker; what goes wrong while they are under way is not reported
+)
+
+// tell calls OnError, and waits for it for a while.
+func (s *source) tell(err error) {
+	if s.telling.Add(1) > maxTelling {
+		s.telling.Add(-1)
+		return
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer s.telling.Add(-1)
+		worker.Callback(func() { s.report(err) })
+	}()
+	select {
+	case <-done:
+	case <-time.After(tellTime):
 	}
 }
 

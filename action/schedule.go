@@ -85,7 +85,7 @@ func ParseCatchUp(name string) (CatchUp, error) {
 type ScheduleSpec struct {
 	// Cron is an expression of five fields (minute, hour, day of month, month, day of week), or six with seconds in front, or one of @yearly, @monthly,
 	// @weekly, @daily, @hourly and "@every 90s". A field is a list of *, n and n-m, with /step; months and weekdays have names, ranges may wrap (FRI-MON),
-	// Sunday is 0 and 7. The last day of a month is L, n days before it L-n; the second Monday is MON#2, the last MON#L. If day of month and day
+	// Sunday is 0 and 7. It has up to 256 bytes. The last day of a month is L, n days before it L-n; the second Monday is MON#2, the last MON#L. If day of month and day
 	// of week are both restricted, one of them is enough, as in crontab(5).
 	//
 	// An expression for every hour follows real time: "*/15 * * * *" runs each quarter of an hour also when clocks change. Any other one names times of
@@ -121,7 +121,7 @@ type Schedule struct {
 	Note      string // why floe itself has paused it: its times could not be read any more; else ""
 	CreatedAt time.Time
 	UpdatedAt time.Time // when it was last set, paused or resumed
-	Next      time.Time // the next tick; zero if there is none, it is paused, or was changed just now
+	Next      time.Time // the next tick; zero if there is none, or it is paused
 	Last      time.Time // until when ticks are decided
 	Buffered  time.Time // the tick that waits for the end of the run before, see OverlapBuffer; zero if none
 	LastRun   RunID     // "" if none has begun

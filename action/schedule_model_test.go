@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/floedb/floe/internal/cron"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/rig"
 )
@@ -235,19 +236,21 @@ func (m *scheduleModel) settle() {
 	}
 }
 
+// parse returns when a schedule comes due.
+func (m *scheduleModel) parse(s *modelSchedule) *cron.Schedule {
+	p, err := cron.Parse(cron.Spec{Cron: s.spec.Cron, Every: s.spec.Every, Anchor: s.spec.Anchor, Zone: s.spec.Zone})
+	if err != nil {
+		m.t.Fatalf("%s: %v", m.last, err)
+	}
+	return p
+}
+
 // ticks decides what is due of a schedule.
 func (m *scheduleModel) ticks(name string, s *modelSchedule, now time.Time) {
 	if s.paused {
 		return
 	}
-	times := times{cron: s.spec.Cron, zone: s.spec.Zone, every: s.spec.Every.Milliseconds()}
-	if !s.spec.Anchor.IsZero() {
-		times.anchor = s.spec.Anchor.UnixMilli()
-	}
-	p, err := times.parse()
-	if !m.check(err, nil) {
-		return
-	}
+	p := m.parse(s)
 	var due []time.Time
 	for at := p.Next(s.last); !at.After(now); at = p.Next(at) {
 		due = append(due, at)
@@ -312,6 +315,13 @@ func (m *scheduleModel) Compare() {
 		if got.counts() != want || !got.Buffered.Equal(s.buffered) || got.Paused != s.paused || !got.Last.Equal(s.last) || got.LastRun != s.run {
 			m.t.Errorf("%s: schedule %s %+v: %s, buffered %v, last %v of %s\nwant %s, %v, %v of %s", m.last, name, s.spec,
 				got.counts(), got.Buffered, got.Last.UTC(), got.LastRun, want, s.buffered, s.last.UTC(), s.run)
+		}
+		next := time.Time{}
+		if !s.paused {
+			next = m.parse(s).Next(s.last)
+		}
+		if !got.Next.Equal(next) {
+			m.t.Errorf("%s: schedule %s %+v: the next tick is %v, want %v", m.last, name, s.spec, got.Next.UTC(), next)
 		}
 	}
 	var begun []string

@@ -5,6 +5,7 @@ import (
 
 	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/cron"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
 )
@@ -178,6 +179,11 @@ func readSchedule(v *engine.View, ns uint32, action, name string, row []byte) (s
 		Paused: r.paused, Note: r.note, CreatedAt: time.UnixMilli(r.createdAt), UpdatedAt: time.UnixMilli(r.updatedAt), Last: time.UnixMilli(r.last),
 		Next: timeUnless(r.next, 0, never), Buffered: timeUnless(r.buffered, 0),
 		Ran: r.ran, Skipped: r.skipped, Missed: r.missed, Refused: r.refused,
+	}
+	if r.next == 0 && !r.paused { // the duty has not planned yet
+		if c, err := cron.Parse(r.spec()); err == nil {
+			s.Next = c.Next(s.Last)
+		}
 	}
 	id := func(ref call.Ref) RunID { return place{v.Shard(), ref}.id() }
 	if r.begun {

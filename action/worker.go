@@ -37,6 +37,7 @@ type WorkerConfig struct {
 	Grace time.Duration
 	// OnError is told what goes wrong while the worker goes on, by several goroutines at once: what handlers return, and that a result could not be handed
 	// over, with the task; with nil that a shard could not be reached. nil is nobody.
+	// The result of a run is sent after OnError has returned. While several calls of it have not returned, outages are not reported to it.
 	OnError func(t *Task, err error)
 }
 
@@ -193,7 +194,8 @@ func (w *Worker) handle(ctx context.Context, p *piece) (err error) {
 			return nil, Code(CodeNoHandler, errors.New(engine.Text("worker %q has no handler for %q", w.config.ID, p.Action)))
 		}
 	}
-	result, err := f(context.WithValue(ctx, taskKey{}, &p.Task), &p.Task)
+	task := p.Task // the handler may write to its own
+	result, err := f(context.WithValue(ctx, taskKey{}, &task), &task)
 	p.concluded = p.conclude(result, err, w.store.scope.MaxPayload())
 	if p.concluded.how == completed || p.concluded.how == snoozed {
 		return nil // Outcome and Snooze are errors only in form
@@ -209,7 +211,8 @@ func (w *Worker) onError(p **piece, err error) {
 		w.config.OnError(nil, err)
 		return
 	}
-	w.config.OnError(&(*p).Task, err)
+	task := (*p).Task
+	w.config.OnError(&task, err)
 }
 
 // listing has a loop listed as a worker while it runs.

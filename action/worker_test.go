@@ -163,6 +163,33 @@ func TestHostileResults(t *testing.T) {
 	}
 }
 
+// TestTaskIsTheHandlers: what a handler, or OnError, does with its Task changes nothing of the run. An empty Task behind the end in a transaction ended the process.
+func TestTaskIsTheHandlers(t *testing.T) {
+	node := floe.OpenMemory(t)
+	s := node.Action("default")
+	if _, err := s.Register(t.Context(), "a", action.Backoff(0, 0)); err != nil {
+		t.Fatal(err)
+	}
+	w := s.Worker(action.WorkerConfig{ID: "w", OnError: func(task *action.Task, _ error) { *task = action.Task{} }})
+	working(t, w.Handle("a", func(ctx context.Context, task *action.Task) (any, error) {
+		defer func() { *task = action.Task{Action: "other"} }()
+		if task.Attempt == 1 {
+			return nil, errors.New("once more")
+		}
+		_, err := node.Txn("default").Do(action.CompleteOp(task, []byte("7"))).Commit(ctx)
+		return nil, err
+	}))
+	for range 3 {
+		if run, err := s.InvokeAndWait(short(t), "a", nil); err != nil || run.Status != action.Completed || run.Attempt != 2 || string(run.Output) != "7" {
+			t.Fatalf("%+v, %v", run, err)
+		}
+	}
+	all := listed(t, s, func(all []action.WorkerInfo) bool { return len(all) == 1 && all[0].Completed+all[0].Failed == 6 })
+	if p := all[0].Processes; len(p) != 1 || p[0].Name != "a" {
+		t.Errorf("the worker is listed with %+v", p)
+	}
+}
+
 // hostileJSON is a result with a MarshalJSON of the test's.
 type hostileJSON func()
 

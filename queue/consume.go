@@ -137,7 +137,8 @@ func (s *Store) Consume(ctx context.Context, name string, handle func(ctx contex
 				o.onError(nil, err)
 				return
 			}
-			o.onError(&(*c).Message, err)
+			m := (*c).Message
+			o.onError(&m, err)
 		}
 	}
 	return worker.New(c).Run(ctx)

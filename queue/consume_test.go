@@ -137,7 +137,10 @@ func TestConsumeHostileErrors(t *testing.T) {
 			must(jobs.Enqueue(t.Context(), "q", []byte(name), queue.MaxAttempts(1)))
 		}
 		c := consume(t, jobs, "q", func(_ context.Context, m queue.Message) error { return hostile[string(m.Payload)] },
-			queue.OnError(func(*queue.Message, error) { panic("in OnError") }))
+			queue.OnError(func(m *queue.Message, _ error) {
+				*m = queue.Message{}
+				panic("in OnError")
+			}))
 		pass(time.Minute)
 		c.end(t)
 		dead := 0

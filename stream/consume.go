@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -59,7 +60,7 @@ func (s *Store) ConsumeMany(
 	if handle == nil {
 		return noHandler(stream)
 	}
-	return c.run(ctx, handle)
+	return c.run(ctx, func(ctx context.Context, ds []Delivery) error { return handle(ctx, slices.Clone(ds)) }) // the handler may write to its own
 }
 
 func noHandler(stream string) error {
@@ -139,7 +140,8 @@ func (c *consumer) report(p **consumed, err error) {
 	case p == nil:
 		c.o.onError(nil, err)
 	default:
-		c.o.onError(&(*p).ds[0], err)
+		d := (*p).ds[0]
+		c.o.onError(&d, err)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/cron"
 	"github.com/floedb/floe/internal/engine"
 )
 
@@ -18,7 +19,7 @@ type ScheduleInfo struct {
 	Paused bool      // by PauseSchedule, or by its definition
 	Note   string    // why floe has paused it, or why the last tick that was refused was
 	Last   time.Time // until when ticks are decided
-	Next   time.Time // the next tick; zero if there is none, or it is not known yet
+	Next   time.Time // the next tick; zero if there is none, or it is paused
 	Active int64     // runs that it has started and that have not ended
 
 	Started int64 // ticks that have started a run
@@ -56,7 +57,13 @@ func scheduleInfo(v *engine.View, id uint64) (*ScheduleInfo, error) {
 		Paused: r.paused, Note: r.note, Last: time.UnixMilli(r.last), Active: r.active,
 		Started: r.started, Skipped: r.skipped, Missed: r.missed, Refused: r.refused,
 	}
-	if due := r.due(); due != never && due != 0 {
+	switch due := r.due(); due {
+	case never:
+	case 0: // the duty has not planned yet
+		if c, err := cron.Parse(r.times.spec()); err == nil {
+			s.Next = c.Next(s.Last)
+		}
+	default:
 		s.Next = time.UnixMilli(due)
 	}
 	return s, nil

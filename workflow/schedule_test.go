@@ -5,6 +5,7 @@ import (
 	"context"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/floedb/floe/internal/engine"
 )
@@ -27,6 +28,9 @@ func TestScheduleOnce(t *testing.T) {
 		flows := flowsOf(r, "n")
 		if _, err := flows.Create(ctx, bytes.ReplaceAll(source, []byte("max_concurrent: 2"), []byte("max_concurrent: 0"))); err != nil {
 			t.Fatal(err)
+		}
+		if i, err := flows.Workflow(ctx, "tick"); err != nil || i.Schedule.Next.Sub(i.Schedule.Last) <= 0 || i.Schedule.Next.Sub(i.Schedule.Last) > time.Minute {
+			t.Errorf("just created: %+v, %v; want the next tick within a minute", i.Schedule, err)
 		}
 		const ticks = 12
 		for n := range ticks * 6 {

@@ -64,6 +64,34 @@ func TestLaneFailure(t *testing.T) {
 	})
 }
 
+// TestLaneNeedsNoRenewal: what is behind a piece that was successful is run without another look at its lease, and so is what is behind one that failed where
+// there are no leases.
+func TestLaneNeedsNoRenewal(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		pair := []job{{id: 0, lane: "a"}, {id: 1, lane: "a"}}
+		leased, lasting, seen := newBoard(t, 30*time.Second, pair...), newBoard(t, 0, pair...), new(log)
+		first := start(t, worker.Config[job]{Source: leased, Concurrency: 2, Handle: func(context.Context, job) error { return nil }})
+		second := start(t, worker.Config[job]{Concurrency: 2, Source: struct {
+			worker.Source[job]
+			worker.Laner[job]
+		}{lasting, lasting}, Handle: func(_ context.Context, j job) error {
+			if seen.note("%d", j.id); j.delivery == 1 {
+				return errStop
+			}
+			return nil
+		}})
+		pass(time.Second)
+		first.end(t)
+		second.end(t)
+		if leased.done() != 2 || leased.renewals != 0 {
+			t.Errorf("%d of 2 are done, with %d renewals", leased.done(), leased.renewals)
+		}
+		if got := fmt.Sprint(seen.lines); got != "[0 1 0]" || lasting.done() != 2 {
+			t.Errorf("they ran as %s, want [0 1 0]; %d done", got, lasting.done())
+		}
+	})
+}
+
 // TestLaneOfALostPiece: the next delivery of a piece waits for the handler that lost it.
 func TestLaneOfALostPiece(t *testing.T) {
 	bubble(t, func(t *testing.T) {
