@@ -31,7 +31,7 @@ func TestHomeThatIsCutOff(t *testing.T) {
 	}
 	members := []Member{{1, r.addr}, {2, l.Addr().String()}, {3, "127.0.0.1:1"}}
 	// It is told of no others, so that it reaches none; the client is.
-	cut := New(Config{Node: 2, Wire: testWire(), Secret: testSecret})
+	cut := New(Config{Node: 2, Wire: testWire(), Members: testMembers, Secret: testSecret})
 	cut.cfg.Members = members
 	cut.Attach(host, func(context.Context) ([]byte, error) { return []byte("{}"), nil })
 	cut.Serve(l)

@@ -122,7 +122,7 @@ func TestHostileOpening(t *testing.T) {
 // open shakes hands as a client, or as node 2 with the secret.
 func (s *stream) open(role uint8) {
 	s.t.Helper()
-	p := New(Config{Wire: testWire(), Secret: testSecret})
+	p := New(Config{Wire: testWire(), Members: testMembers, Secret: testSecret})
 	defer p.Close()
 	p.host = fakeHost{}
 	if _, err := p.greet(&s.wire, role, 1); err != nil {

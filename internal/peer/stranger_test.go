@@ -34,7 +34,7 @@ func (s stranger) Shards() int { return s.shards }
 // greetAs opens a raft stream as a stranger.
 func (r *rig) greetAs(s stranger) error {
 	r.t.Helper()
-	p := New(Config{Wire: testWire(), Secret: testSecret, Node: 2})
+	p := New(Config{Wire: testWire(), Members: testMembers, Secret: testSecret, Node: 2})
 	defer p.Close()
 	p.host = s
 	_, err := p.greet(&r.stream(r.http(), pathRaft).wire, roleNode, 1)
