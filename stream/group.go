@@ -109,6 +109,7 @@ type groupReader struct {
 	began                   time.Time
 	since                   int64 // when it began to wait, by the clock of the shard; 0: it has not
 	found                   bool  // the group: it is not created again
+	looked                  bool  // for records, once at least, however short the wait is
 
 	mode       Mode          // of the group that was read last, if ackTimeout is not 0
 	ackTimeout time.Duration // likewise
@@ -160,8 +161,12 @@ func (r *groupReader) look(ctx context.Context) ([]Delivery, error) {
 func (r *groupReader) lookOrWait(ctx, waiting context.Context) ([]Delivery, error) {
 	// Before the namespace exists nobody can say where what is waited for will be.
 	if err := r.s.scope.Await(waiting); err != nil {
+		if waiting.Err() != nil && !r.looked { // the wait was over before anything was known: what is there is there
+			return r.look(ctx)
+		}
 		return nil, err
 	}
+	r.looked = true
 	places, right, err := r.locate(ctx)
 	if err == nil {
 		// What is waited for has to be a group that exists, or its deletion would go unnoticed.

@@ -325,6 +325,30 @@ func TestLagBeforeShardsKnowTheGroup(t *testing.T) {
 	}
 }
 
+// ctxDoor answers nobody whose ctx is done, as the door of a client.
+type ctxDoor struct{ *rig.Rig }
+
+func (d ctxDoor) Query(ctx context.Context, id engine.ShardID, q engine.Query) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return d.Rig.Query(ctx, id, q)
+}
+
+// TestShortestWaitLooks: a wait that is over before anything is known of the namespace still looks once for what is there.
+func TestShortestWaitLooks(t *testing.T) {
+	r, s := wideGroup(t)
+	must(t, s.CreateGroup(t.Context(), "log", "g"))
+	late := engine.StoreOf(stream.Primitive, engine.NewRouter(ctxDoor{r}), "wide", 0)
+	if ds, err := late.ReadGroup(t.Context(), "log", "g", "a", stream.Wait(1)); err != nil || len(ds) != wide {
+		t.Errorf("ReadGroup with a wait of 1 ns = %s, %v, want %d records", deliveries(ds), err, wide)
+	}
+	late = engine.StoreOf(stream.Primitive, engine.NewRouter(ctxDoor{r}), "nowhere", 0)
+	if ds, err := late.ReadGroup(t.Context(), "log", "g", "a", stream.Wait(1)); err != nil || len(ds) != 0 {
+		t.Errorf("ReadGroup in no namespace with a wait of 1 ns = %s, %v, want nothing", deliveries(ds), err)
+	}
+}
+
 // TestLateCommandForADeletedGroup: a command that was under way when its group was deleted brought it back in the shards that had removed it already.
 func TestLateCommandForADeletedGroup(t *testing.T) {
 	for p := range wide {
