@@ -30,10 +30,10 @@ var queueRoutes = []route{
 type queueSummary struct {
 	Name      string `json:"name"`
 	Namespace string `json:"namespace"`
-	Ready     int64  `json:"ready"` // can be delivered now
+	Ready     int64  `json:"ready"` // messages whose state is ready: those that are delayed too
 	Inflight  int64  `json:"inflight"`
-	Pending   int64  `json:"pending"`   // ready or delayed
-	Available int64  `json:"available"` // the same as ready
+	Pending   int64  `json:"pending"`   // the same as ready
+	Available int64  `json:"available"` // of these, can be delivered now
 	Enqueued  int64  `json:"enqueued"`
 	Dequeued  int64  `json:"dequeued"` // deliveries
 	DLQCount  int64  `json:"dlq_count"`
@@ -43,7 +43,7 @@ func summarizeQueue(namespace string, s queue.Stats) queueSummary {
 	return queueSummary{
 		Name:      s.Name,
 		Namespace: namespace,
-		Ready:     s.Ready,
+		Ready:     s.Ready + s.Delayed,
 		Inflight:  s.Inflight,
 		Pending:   s.Ready + s.Delayed,
 		Available: s.Ready,

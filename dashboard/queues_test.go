@@ -66,9 +66,9 @@ const (
 	mailPath      = "/api/v1/queues/mail"
 )
 
-func queueOf(name string, ready, inflight, pending, enqueued, dequeued, dead int) fields {
+func queueOf(name string, available, inflight, ready, enqueued, dequeued, dead int) fields {
 	return fields{
-		"name": is{name}, "namespace": is{"shop"}, "ready": is{ready}, "inflight": is{inflight}, "pending": is{pending}, "available": is{ready},
+		"name": is{name}, "namespace": is{"shop"}, "ready": is{ready}, "inflight": is{inflight}, "pending": is{ready}, "available": is{available},
 		"enqueued": is{enqueued}, "dequeued": is{dequeued}, "dlq_count": is{dead},
 	}
 }

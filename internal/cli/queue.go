@@ -486,7 +486,7 @@ type queueSummary struct {
 
 func (s *session) summarizeQueue(q queue.Stats) queueSummary {
 	return queueSummary{
-		Name: q.Name, Namespace: s.namespace, Ready: q.Ready, Inflight: q.Inflight, Pending: q.Ready + q.Delayed, Available: q.Ready,
+		Name: q.Name, Namespace: s.namespace, Ready: q.Ready + q.Delayed, Inflight: q.Inflight, Pending: q.Ready + q.Delayed, Available: q.Ready,
 		Enqueued: q.Enqueued, Dequeued: q.Dequeued, DLQCount: q.Dead, Paused: q.Paused,
 	}
 }

@@ -6,8 +6,8 @@ import type { Queue } from './Queues'
 /** What a queue holds, by state, in proportion. */
 export function Composition({ queue: r, tall }: { queue: Queue; tall?: boolean }) {
   const parts = [
-    ['ready', r.ready],
-    ['delayed', r.pending - r.ready],
+    ['ready', r.available],
+    ['delayed', r.ready - r.available],
     ['leased', r.inflight],
     ['dead', r.dlq_count],
   ] as const

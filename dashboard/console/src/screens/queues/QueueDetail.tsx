@@ -132,8 +132,8 @@ export function QueueDetail({ name }: { name: string }) {
       >
         {s => (
           <div class="stats" data-test="queue">
-            <Stat dot="mix-ready" label={words.ready} value={count(s.ready)} />
-            <Stat dot="mix-delayed" label={words.delayed} value={count(s.pending - s.ready)} />
+            <Stat dot="mix-ready" label={words.ready} value={count(s.available)} />
+            <Stat dot="mix-delayed" label={words.delayed} value={count(s.ready - s.available)} />
             <Stat dot="mix-leased" label={say.inFlight} value={count(s.inflight)} />
             <Stat dot="mix-dead" label={words.dead} value={count(s.dlq_count)} tone={s.dlq_count > 0 ? 'crit' : ''} />
             <Stat label={words.enqueued} value={count(s.enqueued)} more={`${rateOf(enqueued(name))} /s`} />
@@ -156,7 +156,10 @@ export function QueueDetail({ name }: { name: string }) {
                 value={tab}
                 options={
                   [
-                    ['ready', s && s.pending > s.ready ? say.readyTabDelayed(count(s.ready), count(s.pending - s.ready)) : say.readyTab(count(s?.ready))],
+                    [
+                      'ready',
+                      s && s.ready > s.available ? say.readyTabDelayed(count(s.available), count(s.ready - s.available)) : say.readyTab(count(s?.available)),
+                    ],
                     ['leased', say.inFlightTab(count(s?.inflight))],
                     ['dlq', say.deadTab(count(s?.dlq_count))],
                   ] as const

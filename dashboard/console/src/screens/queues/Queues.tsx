@@ -50,7 +50,7 @@ function List() {
   const columns: Column<Queue>[] = [
     { key: 'name', title: words.queue, width: 'minmax(110px, 2fr)', cell: r => r.name, sort: r => r.name },
     { key: 'mix', title: say.whatItHolds, width: 'minmax(120px, 1fr)', spare: 3, cell: r => <Composition queue={r} /> },
-    { key: 'ready', title: words.ready, width: '76px', num: true, dot: 'mix-ready', cell: r => count(r.ready), sort: r => r.ready },
+    { key: 'ready', title: words.ready, width: '76px', num: true, dot: 'mix-ready', cell: r => count(r.available), sort: r => r.available },
     {
       key: 'delayed',
       title: words.delayed,
@@ -58,8 +58,8 @@ function List() {
       num: true,
       spare: 1,
       dot: 'mix-delayed',
-      cell: r => count(r.pending - r.ready),
-      sort: r => r.pending - r.ready,
+      cell: r => count(r.ready - r.available),
+      sort: r => r.ready - r.available,
       hint: say.delayedHint,
     },
     { key: 'inflight', title: say.inFlight, width: '76px', num: true, spare: 2, dot: 'mix-leased', cell: r => count(r.inflight), sort: r => r.inflight },
