@@ -454,24 +454,20 @@ func TestWrongSecret(t *testing.T) {
 func TestForeignPeers(t *testing.T) {
 	t.Parallel()
 	c := newThree(t)
-	stranger := func(id uint64, peers ...floe.Peer) *floe.Node {
+	four, five := floe.Peer{ID: 4, Addr: rig.FreeAddr(t)}, floe.Peer{ID: 5, Addr: rig.FreeAddr(t)}
+	stranger := func(name string, id uint64, peers ...floe.Peer) { // one after the other: they would disown each other too
 		n, err := floe.Open(floe.Config{DataDir: t.TempDir(), Shards: 4, NodeID: id, Peers: peers, Secret: []byte(secret)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { n.Close() })
-		return n
-	}
-	four, five := floe.Peer{ID: 4, Addr: rig.FreeAddr(t)}, floe.Peer{ID: 5, Addr: rig.FreeAddr(t)}
-	for name, n := range map[string]*floe.Node{
-		"no member":    stranger(4, c.peers[0], c.peers[1], four),
-		"more of them": stranger(5, append(slices.Clone(c.peers), four, five)...),
-	} {
+		defer n.Close()
 		await(t, name, func() bool { return n.Err() != nil })
 		if err := n.Err(); !errors.Is(err, floe.ErrInvalid) || !strings.Contains(err.Error(), "is in a cluster of the nodes [1 2 3], this one in a cluster of [") {
 			t.Errorf("%s: the node fails with %v", name, err)
 		}
 	}
+	stranger("no member", 4, c.peers[0], c.peers[1], four)
+	stranger("more of them", 5, append(slices.Clone(c.peers), four, five)...)
 	for i, n := range c.nodes {
 		if _, err := n.KV("ns").Put(t.Context(), "k", nil); err != nil || n.Err() != nil {
 			t.Errorf("put at node %d: %v, %v", i+1, err, n.Err())

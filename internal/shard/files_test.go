@@ -93,7 +93,10 @@ func TestNoDescriptor(t *testing.T) {
 	f.attach(open(t, c))
 	for range 3 {
 		for range 20 {
-			if err := f.put(); err != nil {
+			err := f.put()
+			if errors.Is(err, engine.ErrReadOnly) { // see writable
+				f.writable()
+			} else if err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -156,10 +156,16 @@ func (f *filler) writable() {
 	f.t.Helper()
 	ctx, cancel := context.WithTimeout(f.t.Context(), time.Minute)
 	defer cancel()
-	until(ctx, f.t, "the end of read-only", func() bool { return !f.host.space.readOnly() })
-	if err := f.put(); err != nil {
-		f.t.Fatalf("put with space again: %v", err)
-	}
+	until(ctx, f.t, "the end of read-only", func() bool {
+		if f.host.space.readOnly() {
+			return false
+		}
+		err := f.put()
+		if err != nil && !errors.Is(err, engine.ErrReadOnly) { // what was refused before may be noticed only now
+			f.t.Fatalf("put with space again: %v", err)
+		}
+		return err == nil
+	})
 }
 
 // TestFullDisk fills disks of random sizes over and over. What was acknowledged is there, reads and deletes work when nothing else does, a

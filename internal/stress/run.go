@@ -45,6 +45,9 @@ func newCaller(id int, t *Target) *caller {
 	return c
 }
 
+// lastCalls is how long the calls in progress at the end of a run may take. They belong to it: a run that cut them short would lose its slowest calls.
+const lastCalls = 10 * time.Second
+
 // Run puts a load on a target for a time, or until ctx is done, and tells its progress; nil: to nobody. The error is that it could not begin or end.
 func (w *Workload) Run(ctx context.Context, t Target, last time.Duration, tell func(Progress)) (Result, error) {
 	r := Result{Name: w.Name}
@@ -56,12 +59,14 @@ func (w *Workload) Run(ctx context.Context, t Target, last time.Duration, tell f
 	}
 	within, stop := context.WithTimeout(life, last)
 	defer stop()
+	calls, cut := context.WithTimeout(life, last+lastCalls)
+	defer cut()
 	var done, wrong atomic.Uint64
 	parts := make([]Result, t.Callers)
 	var callers, told sync.WaitGroup
 	start := time.Now()
 	for i := range parts {
-		callers.Go(func() { parts[i].run(within, newCaller(i, &t), call, &done, &wrong) })
+		callers.Go(func() { parts[i].run(within, calls, newCaller(i, &t), call, &done, &wrong) })
 	}
 	if tell != nil {
 		told.Go(func() {
@@ -93,12 +98,12 @@ func (w *Workload) Run(ctx context.Context, t Target, last time.Duration, tell f
 	return r, nil
 }
 
-// run is one caller.
-func (r *Result) run(ctx context.Context, c *caller, call func(context.Context, *caller) error, done, wrong *atomic.Uint64) {
+// run is one caller: it begins calls within a time, each in the context of calls.
+func (r *Result) run(within, calls context.Context, c *caller, call func(context.Context, *caller) error, done, wrong *atomic.Uint64) {
 	refused := 0 // in a row
-	for ctx.Err() == nil {
+	for within.Err() == nil {
 		start := time.Now()
-		err := call(ctx, c)
+		err := call(calls, c)
 		took := time.Since(start)
 		switch {
 		case err == nil:
@@ -108,7 +113,7 @@ func (r *Result) run(ctx context.Context, c *caller, call func(context.Context, 
 			done.Add(1)
 			refused = 0
 			continue
-		case ctx.Err() != nil: // cut short by the end
+		case calls.Err() != nil: // cut short by the end
 			return
 		case errors.Is(err, floe.ErrBusy):
 			r.Busy++
@@ -119,7 +124,7 @@ func (r *Result) run(ctx context.Context, c *caller, call func(context.Context, 
 			}
 		}
 		wrong.Add(1)
-		pause(ctx, refused)
+		pause(within, refused)
 		refused++
 	}
 }

@@ -30,20 +30,31 @@ func TestWorkloads(t *testing.T) {
 // TestBusyCallersBackOff: a caller that is refused time after time comes back less and less often, and at once when it was served.
 func TestBusyCallersBackOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		var done, wrong atomic.Uint64
 		var r Result
-		served := false
-		r.run(ctx, nil, func(context.Context, *caller) error {
-			if r.Busy == 20 && !served {
-				served = true
+		var waits []time.Duration // before each call
+		last := time.Now()
+		r.run(ctx, t.Context(), nil, func(context.Context, *caller) error {
+			waits = append(waits, time.Since(last))
+			last = time.Now()
+			switch len(waits) {
+			case 11:
 				return nil
+			case 15:
+				cancel()
 			}
 			return floe.ErrBusy
 		}, &done, &wrong)
-		if r.Calls != 1 || r.Busy < 25 || r.Busy > 60 {
-			t.Errorf("%d calls, %d refused within 2 s, want some 35", r.Calls, r.Busy)
+		if r.Calls != 1 || r.Busy != 14 || len(waits) != 15 {
+			t.Errorf("%d calls, %d refused, %d waits", r.Calls, r.Busy, len(waits))
+		}
+		about := []time.Duration{0, 1, 2, 4, 8, 16, 32, 64, 128, 128, 128, 0, 1, 2, 4} // ms
+		for i, w := range waits {
+			if d := about[i] * time.Millisecond; w < d/2 || w > d/2+d {
+				t.Errorf("wait %d: %v, want about %v", i, w, d)
+			}
 		}
 	})
 }

@@ -130,6 +130,7 @@ func (o Options) withDefaults() (Options, error) {
 type Log struct {
 	fs          vfs.FS
 	dir         string
+	folder      vfs.File // the directory, open to make the names in it durable
 	segmentSize int64
 	cacheBytes  int64
 	maxSpares   int
@@ -211,8 +212,11 @@ func Open(o Options) (*Log, error) {
 	if err := l.makeDir(); err != nil {
 		return nil, err
 	}
+	if l.folder, err = l.fs.OpenDir(l.dir); err != nil {
+		return nil, fmt.Errorf("ual: open %s: %w", l.dir, err)
+	}
 	if err := l.recover(); err != nil {
-		return nil, err
+		return nil, closeAfter(l.folder, err)
 	}
 	return l, nil
 }
@@ -349,6 +353,7 @@ func (l *Log) Close() error {
 	file := l.tail.file
 	l.tail.file = nil
 	l.mu.Unlock()
+	err = closeAfter(l.folder, err)
 	if file == nil {
 		return err
 	}

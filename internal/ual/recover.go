@@ -413,7 +413,7 @@ func (l *Log) settle(last survey) error {
 	if err := closeAfter(file, file.SyncData()); err != nil {
 		return fmt.Errorf("ual: sync %s: %w", l.path(last.number), err)
 	}
-	if err := l.syncDir(l.dir); err != nil {
+	if err := l.syncNames(); err != nil {
 		return err
 	}
 	for _, s := range l.shards {

@@ -90,6 +90,14 @@ func (l *Log) syncDir(name string) error {
 	return nil
 }
 
+// syncNames makes the names of the files durable. The directory stays open: a process that has no file descriptor left could not open it.
+func (l *Log) syncNames() error {
+	if err := l.folder.Sync(); err != nil {
+		return fmt.Errorf("ual: sync %s: %w", l.dir, err)
+	}
+	return nil
+}
+
 // makeRoom prepares the tail for n more bytes, in a new segment if they do not fit. Called with writeMu held.
 func (l *Log) makeRoom(n int64) error {
 	t := &l.tail
@@ -191,7 +199,7 @@ func (l *Log) createSegment(t *tail) error {
 	if plant.On(plant.DirUnsynced) {
 		return nil
 	}
-	if err := l.syncDir(l.dir); err != nil {
+	if err := l.syncNames(); err != nil {
 		return closeAfter(t.file, l.fail(err))
 	}
 	return nil
@@ -263,7 +271,7 @@ func (l *Log) removeSegments(oldest uint32) error {
 		return nil
 	}
 	errs = append(errs, l.sweep()...)
-	if err := l.syncDir(l.dir); err != nil {
+	if err := l.syncNames(); err != nil {
 		errs = append(errs, l.fail(err))
 	}
 	return joined(errs)
