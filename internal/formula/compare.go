@@ -91,7 +91,7 @@ func (r *run) equalObjects(a, b *value) (bool, error) {
 		}
 		same, err := r.equal(&xv, &yv)
 		switch {
-		case errors.Is(err, errCost) || errors.Is(err, errMade):
+		case errors.Is(err, ErrCost) || errors.Is(err, errMade):
 			return false, err
 		case err != nil || !same:
 			return false, nil

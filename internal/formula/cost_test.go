@@ -43,9 +43,9 @@ func TestCostGrowsWithSize(t *testing.T) {
 		}
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		_, err = f.AppendJSON(nil, test.value)
+		_, err = f.AppendJSON(nil, test.value, nil)
 		runtime.ReadMemStats(&after)
-		if !errors.Is(err, errCost) && !errors.Is(err, errMade) {
+		if !errors.Is(err, ErrCost) && !errors.Is(err, errMade) {
 			t.Errorf("%s: %v, want that it is refused", test.name, err)
 		}
 		if used := after.TotalAlloc - before.TotalAlloc; used > 4*maxMade { // garbage included
@@ -65,7 +65,7 @@ func TestLargeValuesAreFine(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if ok, err := f.Bool(value); !ok || err != nil {
+		if ok, err := f.Bool(value, nil); !ok || err != nil {
 			t.Errorf("%s: %t, %v", text, ok, err)
 		}
 	}

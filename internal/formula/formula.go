@@ -17,6 +17,20 @@ type Env interface {
 	Header(name string) (value string, there bool)
 }
 
+// Meter bounds what several evaluations cost together, in steps: see Budget. It is not safe for concurrent use.
+type Meter struct{ Most, Spent int }
+
+// Pay counts work beside that of expressions: going over so many bytes. Errors: ErrCost. A Meter that is nil bounds nothing.
+func (m *Meter) Pay(bytes int) error {
+	if m == nil {
+		return nil
+	}
+	if m.Spent += 1 + bytes/pieceBytes; m.Spent > m.Most {
+		return ErrCost
+	}
+	return nil
+}
+
 // Formula is a compiled expression. It is safe for concurrent use.
 type Formula struct {
 	top  term
@@ -28,8 +42,9 @@ const MaxText = 4 << 10
 
 const (
 	maxTerms = 1000 // of an expression
-	// budget is what an evaluation may cost, in terms and in pieces of 16 bytes that they go over: some 10 ms.
-	budget = 1 << 20
+	// Budget is how many steps an evaluation may take: terms, and pieces of text and JSON that they go over. It is some 10 ms.
+	Budget     = 1 << 20
+	pieceBytes = 16
 	// maxMade is how many bytes of values an evaluation may make.
 	maxMade = 16 << 20
 )
@@ -37,9 +52,9 @@ const (
 // String returns the expression as it was written.
 func (f *Formula) String() string { return f.text }
 
-// Bool says whether a condition holds. Errors: it is not true or false, or one of its operators does not go with what it is about.
-func (f *Formula) Bool(env Env) (bool, error) {
-	r := begin(env)
+// Bool says whether a condition holds; m bounds the cost of this evaluation and of others together, nil: it is bounded by itself. Errors: ErrCost, it is not true or false, or one of its operators does not go with what it is about.
+func (f *Formula) Bool(env Env, m *Meter) (bool, error) {
+	r := begin(env, m)
 	defer r.end()
 	v, err := r.eval(&f.top)
 	if err != nil {
@@ -51,9 +66,9 @@ func (f *Formula) Bool(env Env) (bool, error) {
 	return v.yes(), nil
 }
 
-// AppendJSON appends what the expression comes to.
-func (f *Formula) AppendJSON(dst []byte, env Env) ([]byte, error) {
-	r := begin(env)
+// AppendJSON appends what the expression comes to; m as for Bool.
+func (f *Formula) AppendJSON(dst []byte, env Env, m *Meter) ([]byte, error) {
+	r := begin(env, m)
 	defer r.end()
 	v, err := r.eval(&f.top)
 	if err != nil {
@@ -136,14 +151,17 @@ var names = map[op]string{opNot: "not", opNegate: "-", opPlus: "+", opAnd: "and"
 	opEndsWith: "endsWith", opMatches: "matches", opMember: "[]", opSlice: "[:]", opIf: "?:"}
 
 var (
-	errCost = errors.New("the expression takes too long")
+	// ErrCost is the error of an evaluation that is too expensive, by itself or after others that had the same Meter.
+	ErrCost = errors.New("the expression takes too long")
 	errMade = fmt.Errorf("the expression makes more than %d MiB", maxMade>>20)
 )
 
 // run is one evaluation.
 type run struct {
 	env   Env
-	left  int
+	meter *Meter
+	most  int // what it may cost
+	left  int // of that
 	made  int
 	items []value // what predicates are about, the innermost last
 	index []int64
@@ -152,21 +170,28 @@ type run struct {
 // runs are evaluations that have ended: terms are called through functions, so that each would be allocated.
 var runs = sync.Pool{New: func() any { return new(run) }}
 
-func begin(env Env) *run {
+func begin(env Env, m *Meter) *run {
 	r := runs.Get().(*run)
-	r.env, r.left = env, budget
+	r.env, r.meter, r.most = env, m, Budget
+	if m != nil {
+		r.most = max(min(Budget, m.Most-m.Spent), 0)
+	}
+	r.left = r.most
 	return r
 }
 
 func (r *run) end() {
+	if m := r.meter; m != nil {
+		m.Spent += r.most - r.left
+	}
 	*r = run{}
 	runs.Put(r)
 }
 
 // pay counts what a step costs: going over so many bytes.
 func (r *run) pay(bytes int) error {
-	if r.left -= 1 + bytes/16; r.left < 0 {
-		return errCost
+	if r.left -= 1 + bytes/pieceBytes; r.left < 0 {
+		return ErrCost
 	}
 	return nil
 }
@@ -281,7 +306,7 @@ func (r *run) many(t *term) (value, error) {
 		}
 		n := args[i].cost()
 		if cost += n; r.pay(16+n) != nil { // before the next one is gone over: all may be the same large list
-			return value{}, errCost
+			return value{}, ErrCost
 		}
 	}
 	switch t.op {

@@ -14,7 +14,7 @@ import (
 )
 
 // condition is what a filter keeps and a classifier tags. Short forms hold or do not, whatever the record is; expressions may fail.
-type condition func(it *item) (bool, error)
+type condition func(it *item, m *formula.Meter) (bool, error)
 
 // shortForms are conditions that are no expressions, by what stands in front of the colon.
 var shortForms = map[string]func(text string) (condition, error){
@@ -28,7 +28,7 @@ var shortForms = map[string]func(text string) (condition, error){
 		if err != nil {
 			return nil, fmt.Errorf("min_length is %s, expected a number of bytes", document.Quote(text))
 		}
-		return func(it *item) (bool, error) { return len(it.Value) >= int(n), nil }, nil
+		return func(it *item, _ *formula.Meter) (bool, error) { return len(it.Value) >= int(n), nil }, nil
 	},
 	"json": jsonCondition,
 	"expr": exprCondition,
@@ -44,7 +44,7 @@ func about(holds func(it *item, s string) bool) func(string) (condition, error) 
 		if text == "" {
 			return nil, errors.New("expected text behind the colon")
 		}
-		return func(it *item) (bool, error) { return holds(it, text), nil }, nil
+		return func(it *item, _ *formula.Meter) (bool, error) { return holds(it, text), nil }, nil
 	}
 }
 
@@ -61,9 +61,9 @@ func parseCondition(text string) (condition, error) {
 	text = strings.TrimSpace(text)
 	switch text {
 	case "not_empty":
-		return func(it *item) (bool, error) { return len(it.Value) > 0, nil }, nil
+		return func(it *item, _ *formula.Meter) (bool, error) { return len(it.Value) > 0, nil }, nil
 	case "key_not_empty":
-		return func(it *item) (bool, error) { return len(it.Key) > 0, nil }, nil
+		return func(it *item, _ *formula.Meter) (bool, error) { return len(it.Key) > 0, nil }, nil
 	}
 	name, rest, colon := strings.Cut(text, ":")
 	parse := shortForms[name]
@@ -81,7 +81,7 @@ func exprCondition(text string) (condition, error) {
 	if err != nil {
 		return nil, err
 	}
-	return func(it *item) (bool, error) { return f.Bool(it) }, nil
+	return func(it *item, m *formula.Meter) (bool, error) { return f.Bool(it, m) }, nil
 }
 
 // comparisons are the operators of json:, those that others begin with behind them.
@@ -102,23 +102,25 @@ func jsonCondition(text string) (condition, error) {
 	literal := unquoted(want)
 	number, numeric := finite(want)
 	negated := strings.HasPrefix(op, "!")
+	holds := func(r gjson.Result) bool { return ordered(r, op, literal, number, numeric) }
 	switch strings.TrimPrefix(op, "!") {
 	case "=", "==":
-		return func(it *item) (bool, error) {
-			return equalsText(it.at(&path), literal, number, numeric) != negated, nil
-		}, nil
+		holds = func(r gjson.Result) bool { return equalsText(r, literal, number, numeric) != negated }
 	case "^=":
-		return func(it *item) (bool, error) {
-			s, ok := textOf(it.at(&path))
-			return (ok && strings.HasPrefix(s, literal)) != negated, nil
-		}, nil
+		holds = func(r gjson.Result) bool {
+			s, ok := textOf(r)
+			return (ok && strings.HasPrefix(s, literal)) != negated
+		}
 	case "*=":
-		return func(it *item) (bool, error) {
-			s, ok := textOf(it.at(&path))
-			return (ok && strings.Contains(s, literal)) != negated, nil
-		}, nil
+		holds = func(r gjson.Result) bool {
+			s, ok := textOf(r)
+			return (ok && strings.Contains(s, literal)) != negated
+		}
 	}
-	return func(it *item) (bool, error) { return ordered(it.at(&path), op, literal, number, numeric), nil }, nil
+	return func(it *item, m *formula.Meter) (bool, error) {
+		r, err := it.paidAt(&path, m)
+		return err == nil && holds(r), err
+	}, nil
 }
 
 // finite reads a number that has an order: NaN has none.

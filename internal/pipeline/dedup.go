@@ -85,7 +85,7 @@ func (d *dedup) keyOf(it *item) (string, bool, error) {
 	if d.key == nil {
 		return stringOf(it.Key), true, nil
 	}
-	return d.key.text(it)
+	return d.key.text(it, nil)
 }
 
 // forget removes keys whose time is over.

@@ -22,22 +22,25 @@ type expression struct {
 	list     bool
 }
 
-// append appends the value as JSON. What a path does not lead to is null.
-func (e *expression) append(dst []byte, it *item) ([]byte, error) {
+// append appends the value as JSON. What a path does not lead to is null. m bounds what it costs.
+func (e *expression) append(dst []byte, it *item, m *formula.Meter) ([]byte, error) {
 	switch {
 	case e.path != nil:
-		json, err := it.JSON()
+		if _, err := it.JSON(); err != nil {
+			return dst, err
+		}
+		r, err := it.paidAt(e.path, m)
 		if err != nil {
 			return dst, err
 		}
-		if r := e.path.Of(json); r.Exists() {
+		if r.Exists() {
 			return append(dst, r.Raw...), nil
 		}
 		return append(dst, "null"...), nil
 	case e.formula != nil:
-		return e.formula.AppendJSON(dst, it)
+		return e.formula.AppendJSON(dst, it, m)
 	case e.template != nil:
-		s, ok, err := e.template.of(it)
+		s, ok, err := e.template.of(it, m)
 		if err != nil {
 			return dst, err
 		}
@@ -46,20 +49,20 @@ func (e *expression) append(dst []byte, it *item) ([]byte, error) {
 		}
 		return rawjson.AppendText(dst, s), nil
 	case e.list:
-		return e.appendList(dst, it)
+		return e.appendList(dst, it, m)
 	case e.keys != nil:
-		return e.appendObject(dst, it)
+		return e.appendObject(dst, it, m)
 	}
 	return append(dst, e.constant...), nil
 }
 
-func (e *expression) appendList(dst []byte, it *item) (_ []byte, err error) {
+func (e *expression) appendList(dst []byte, it *item, m *formula.Meter) (_ []byte, err error) {
 	dst = append(dst, '[')
 	for i, part := range e.parts {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		if dst, err = part.append(dst, it); err != nil {
+		if dst, err = part.append(dst, it, m); err != nil {
 			return dst, err
 		}
 		if len(dst) > maxGrowth {
@@ -69,13 +72,13 @@ func (e *expression) appendList(dst []byte, it *item) (_ []byte, err error) {
 	return append(dst, ']'), nil
 }
 
-func (e *expression) appendObject(dst []byte, it *item) (_ []byte, err error) {
+func (e *expression) appendObject(dst []byte, it *item, m *formula.Meter) (_ []byte, err error) {
 	dst = append(dst, '{')
 	for i, part := range e.parts {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		if dst, err = part.append(append(rawjson.AppendText(dst, e.keys[i]), ':'), it); err != nil {
+		if dst, err = part.append(append(rawjson.AppendText(dst, e.keys[i]), ':'), it, m); err != nil {
 			return dst, fmt.Errorf("%s: %w", document.Clip(e.keys[i]), err)
 		}
 		if len(dst) > maxGrowth { // each member may be as large as the record, and there may be thousands
@@ -86,15 +89,15 @@ func (e *expression) appendObject(dst []byte, it *item) (_ []byte, err error) {
 }
 
 // text returns the value as text, if there is one.
-func (e *expression) text(it *item) (string, bool, error) {
+func (e *expression) text(it *item, m *formula.Meter) (string, bool, error) {
 	switch {
 	case e.path != nil:
 		s, ok := textOf(it.at(e.path))
 		return s, ok, nil
 	case e.template != nil:
-		return e.template.keyOf(it)
+		return e.template.keyOf(it, m)
 	}
-	raw, err := e.append(nil, it)
+	raw, err := e.append(nil, it, m)
 	if err != nil {
 		return "", false, err
 	}

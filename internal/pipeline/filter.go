@@ -1,7 +1,11 @@
 package pipeline
 
 import (
+	"errors"
+	"fmt"
+
 	"github.com/floedb/floe/internal/document"
+	"github.com/floedb/floe/internal/formula"
 )
 
 // filter keeps records for which a condition holds.
@@ -16,7 +20,7 @@ func readFilter(r *reader, o *Operator, n *document.Node, at string) {
 }
 
 func (f *filter) apply(w *worker, i int, it *item) error {
-	yes, err := f.keeps(it)
+	yes, err := f.keeps(it, &w.meter)
 	if yes && err == nil {
 		w.next(i, it)
 	}
@@ -54,7 +58,7 @@ func readKeyBy(r *reader, o *Operator, n *document.Node, at string) {
 }
 
 func (k *keyBy) apply(w *worker, i int, it *item) error {
-	key, ok, err := k.key.text(it)
+	key, ok, err := k.key.text(it, &w.meter)
 	if err != nil {
 		return err
 	}
@@ -103,11 +107,15 @@ func (r *reader) given(v *TagSet) func(*document.Node, string) {
 	}
 }
 
-// apply gives the tags of all rules that hold, and the default if none does. A rule that can not be evaluated does not hold: no record is dropped.
+// apply gives the tags of all rules that hold, and the default if none does. A rule that can not be evaluated does not hold: no record is dropped. That rules
+// take too long with a record is a failure beside.
 func (c *classifier) apply(w *worker, i int, it *item) error {
 	held := false
 	for j := range c.rules {
-		if yes, err := c.rules[j].holds(it); yes && err == nil {
+		switch yes, err := c.rules[j].holds(it, &w.meter); {
+		case errors.Is(err, formula.ErrCost):
+			w.fails(i, fmt.Errorf("rule %d: %w", j+1, err), it)
+		case yes && err == nil:
 			it.Tags |= c.rules[j].tag
 			held = true
 		}

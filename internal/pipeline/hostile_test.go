@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -132,6 +133,54 @@ func TestLargeLookups(t *testing.T) {
 		}, Limits{}, MinTime)
 		if err := tick.Add(context.Background(), valued(t, p, values...)); !errors.Is(err, want) || want != nil && asked > 100 || want == nil && len(tick.Writes()) != 1000 {
 			t.Errorf("%s: %v, %d values, %d writes", mode, err, asked, len(tick.Writes()))
+		}
+	}
+}
+
+// TestDearRules: rules and fields whose evaluation is within its bound, a thousand times, are a failure of the record beyond that of all together. A classifier passes
+// the record on; a batch of several is refused as a whole, to be taken in parts.
+func TestDearRules(t *testing.T) {
+	rules := func(condition string) string {
+		var b strings.Builder
+		for i := range maxRules {
+			fmt.Fprintf(&b, "{condition: '"+condition+"', tag: t%d}, ", i, i%30)
+		}
+		return "{name: x, type: classify, rules: [" + b.String() + "], default_tag: other}"
+	}
+	fields := func(value string) string {
+		var b strings.Builder
+		for i := range 1000 {
+			fmt.Fprintf(&b, "f%d: '"+value+"', ", i, i)
+		}
+		return "{name: x, type: map, fields: {" + b.String() + "}}"
+	}
+	large := strings.Repeat("a", 1<<20)
+	for _, test := range []struct {
+		name, operators string
+		value           string
+		writes          int
+	}{
+		{"patterns", rules(`expr: $.s matches "(a|b)*c%d"`), `{"s":"` + large[:60<<10] + `"}`, 1},
+		{"comparisons", rules("json: t=x%d"), `{"s":"` + large + `"}`, 1},
+		{"expressions", fields(`expr: len($.s) + %d`), `{"s":"` + large + `"}`, 0},
+		{"paths", fields("$.f%d"), `{"s":"` + large + `"}`, 0},
+		{"texts", fields("x${$.f%d}"), `{"s":"` + large + `"}`, 0},
+	} {
+		p, _ := jobOf(t, test.operators)
+		for _, n := range []int{1, 20} {
+			tick := p.NewTick(newMemory(), nil, Limits{}, MinTime)
+			rec := Record{Value: []byte(test.value)}
+			err := tick.Add(context.Background(), slices.Repeat([]Record{rec}, n))
+			if n > 1 {
+				if !errors.Is(err, ErrBatch) {
+					t.Errorf("%s: %d records: %v, want ErrBatch", test.name, n, err)
+				}
+				continue
+			}
+			failures := tick.Failures()
+			if err != nil || len(failures) != 1 || len(tick.Writes()) != test.writes || !strings.Contains(failures[0].Reason, "takes too long") || !tick.Tired() {
+				t.Errorf("%s: %v, %d failures, %d writes, tired %t", test.name, err, len(failures), len(tick.Writes()), tick.Tired())
+			}
 		}
 	}
 }

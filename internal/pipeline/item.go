@@ -67,6 +67,14 @@ func (it *item) at(p *formula.Path) gjson.Result {
 	return p.Of(json)
 }
 
+// paidAt is at for what a definition may have a thousand of. Errors: all that was done with the record takes too long.
+func (it *item) paidAt(p *formula.Path, m *formula.Meter) (gjson.Result, error) {
+	if err := m.Pay(len(it.Value)); err != nil {
+		return gjson.Result{}, err
+	}
+	return it.at(p), nil
+}
+
 // set gives a record another value, which is JSON.
 func (it *item) set(value []byte) { it.Value, it.json = value, jsonValid }
 

@@ -80,7 +80,7 @@ func (j *join) add(t *Tick, s *stage, in, out []item) ([]item, error) {
 	before := number
 	for i := range in {
 		it := &in[i]
-		on, ok, err := j.on.text(it)
+		on, ok, err := j.on.text(it, nil)
 		switch {
 		case err != nil:
 		case len(on) > maxKey:

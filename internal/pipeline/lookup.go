@@ -73,7 +73,7 @@ func (l *lookup) add(t *Tick, s *stage, in, out []item) ([]item, error) {
 	keys, places := []string(nil), make(map[string]int)
 	of := make([]int, len(in))
 	for i := range in {
-		key, ok, err := l.key.keyOf(&in[i])
+		key, ok, err := l.key.keyOf(&in[i], nil)
 		if of[i] = -1; err != nil {
 			of[i] = tooLong
 		}

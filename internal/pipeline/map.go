@@ -32,7 +32,7 @@ func (r *reader) unique(pairs []document.Pair, at string) {
 }
 
 func (m *mapper) apply(w *worker, i int, it *item) error {
-	value, err := m.object.append(w.room(len(it.Value)), it)
+	value, err := m.object.append(w.room(len(it.Value)), it, &w.meter)
 	if err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func (s *setter) apply(w *worker, i int, it *item) error {
 	var made [8][]byte
 	values, size := made[:0], 0
 	for j, e := range s.values {
-		v, err := e.append(nil, it)
+		v, err := e.append(nil, it, &w.meter)
 		if err != nil {
 			return &fieldError{s.names[j], err}
 		}

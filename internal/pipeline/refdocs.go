@@ -15,7 +15,7 @@ var tableDocs = map[string]string{
 	"operators.aggregate":   "Computes one value of all records with the same key: `{\"key\", \"value\", \"count\"}`, with `window_start` and `window_end` for windows.",
 	"operators.aggregates":  "One of several values that an `aggregate` computes: `value` is an object of them by their names, and `count` counts the records that have the field of one of them.",
 	"operators.kv_lookup":   "Joins records with what KV has under a key.",
-	"operators.classify":    "Gives records the tags of all rules that hold. A rule that can not be evaluated does not hold; no record is dropped.",
+	"operators.classify":    "Gives records the tags of all rules that hold. A rule that can not be evaluated does not hold; no record is dropped. Rules that take too long with a record (see Expressions) do not hold either, and are an error of the record beside.",
 	"operators.rules":       "A rule of `classify`.",
 	"operators.dedup":       "Drops records whose key has been seen, by the time of their append; behind a join or a window by event time.",
 	"operators.join":        "Joins records with those of another source that have the same key. The records of that source enter here.",

@@ -151,11 +151,11 @@ func (d *dedup) place(it *item) (string, bool) {
 }
 
 func (l *lookup) place(it *item) (string, bool) {
-	key, ok, err := l.key.keyOf(it)
+	key, ok, err := l.key.keyOf(it, nil)
 	return key, ok && err == nil && key != ""
 }
 
 func (j *join) place(it *item) (string, bool) {
-	on, ok, err := j.on.text(it)
+	on, ok, err := j.on.text(it, nil)
 	return on, ok && err == nil
 }

@@ -195,7 +195,7 @@ func (s *Sink) write(i int, it *item) (Write, error) {
 	case ToStream:
 		w.Key = stringOf(it.Key)
 		if s.private.key != nil {
-			key, ok, err := s.private.key.keyOf(it)
+			key, ok, err := s.private.key.keyOf(it, nil)
 			if err != nil {
 				return w, err
 			}
@@ -207,7 +207,7 @@ func (s *Sink) write(i int, it *item) (Write, error) {
 		w.Key = stringOf(it.Key)
 		if s.private.key != nil {
 			var err error
-			if w.Key, _, err = s.private.key.keyOf(it); err != nil {
+			if w.Key, _, err = s.private.key.keyOf(it, nil); err != nil {
 				return w, err
 			}
 		}

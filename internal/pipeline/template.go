@@ -79,24 +79,25 @@ const maxTemplateKey = 64 << 10
 var errTemplateKey = fmt.Errorf("the key is longer than %d bytes", maxTemplateKey)
 
 // of returns the text for a record, and whether all parts of it are there. Errors: it is made of several parts, and becomes larger than a record may.
-func (t *template) of(it *item) (string, bool, error) { return t.upTo(it, maxGrowth, errGrowth) }
+func (t *template) of(it *item, m *formula.Meter) (string, bool, error) {
+	return t.upTo(it, m, maxGrowth, errGrowth)
+}
 
 // keyOf is of, of a key.
-func (t *template) keyOf(it *item) (string, bool, error) {
-	return t.upTo(it, maxTemplateKey, errTemplateKey)
+func (t *template) keyOf(it *item, m *formula.Meter) (string, bool, error) {
+	return t.upTo(it, m, maxTemplateKey, errTemplateKey)
 }
 
 // upTo returns text of up to so many bytes. Each part may be as large as the record, and a definition has room for thousands of parts.
-func (t *template) upTo(it *item, most int, larger error) (string, bool, error) {
+func (t *template) upTo(it *item, m *formula.Meter, most int, larger error) (string, bool, error) {
 	if len(t.parts) == 1 && t.parts[0].text == "" {
-		s, ok := t.parts[0].of(it)
-		return s, ok, nil
+		return t.parts[0].of(it, m)
 	}
 	var b strings.Builder
 	for i := range t.parts {
-		s, ok := t.parts[i].of(it)
-		if !ok {
-			return "", false, nil
+		s, ok, err := t.parts[i].of(it, m)
+		if !ok || err != nil {
+			return "", false, err
 		}
 		if b.Len()+len(t.parts[i].text)+len(s) > most {
 			return "", false, larger
@@ -108,14 +109,19 @@ func (t *template) upTo(it *item, most int, larger error) (string, bool, error) 
 }
 
 // of returns what the path of a part leads to.
-func (p *part) of(it *item) (string, bool) {
+func (p *part) of(it *item, m *formula.Meter) (string, bool, error) {
 	switch {
 	case p.key:
-		return stringOf(it.Key), true
+		return stringOf(it.Key), true, nil
 	case p.path == nil:
-		return "", true
+		return "", true, nil
 	}
-	return textOf(it.at(p.path))
+	r, err := it.paidAt(p.path, m)
+	if err != nil {
+		return "", false, err
+	}
+	s, ok := textOf(r)
+	return s, ok, nil
 }
 
 // templateOf reads a template of a definition.

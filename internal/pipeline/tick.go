@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/formula"
 	"github.com/floedb/floe/internal/plant"
 )
 
@@ -24,6 +25,8 @@ const (
 	maxGrowth = 16 << 20
 	// maxBatch is what a batch of several records may become.
 	maxBatch = 24 << 20
+	// maxEffort is how many steps the expressions of a record may take together, and those of a batch of several records: some 80 ms.
+	maxEffort = 8 * formula.Budget
 	// perWorker is how many records are worth a goroutine.
 	perWorker = 64
 )
@@ -53,6 +56,8 @@ type Tick struct {
 	samples  []sample  // of the measures of one record
 	lent     []*[]item // of the batch, which go back when it has been run
 	grown    int       // bytes that the batch has become
+	effort   int       // steps of expressions of the batch
+	done     int       // those of earlier batches
 	bytes    int       // of writes and rows
 	rows     int
 }
@@ -120,6 +125,7 @@ func (t *Tick) Counts() []Counts { return t.counts }
 // Errors: those of state, lookup and ctx, and ErrBatch; the tick is of no use after one.
 func (t *Tick) Add(ctx context.Context, batch []Record) error {
 	t.ctx, t.batch, t.grown, t.failed = ctx, batch, 0, nil
+	t.done, t.effort = t.done+t.effort, 0
 	defer t.end()
 	main := t.items(len(batch))
 	side := make(map[int][]item)
@@ -230,11 +236,14 @@ func (t *Tick) stateful(i int, in []item) ([]item, error) {
 
 // tooMuch says whether the batch has become too large.
 func (t *Tick) tooMuch() error {
-	if len(t.batch) > 1 && t.grown > maxBatch {
+	if len(t.batch) > 1 && (t.grown > maxBatch || t.effort > maxEffort) {
 		return ErrBatch
 	}
 	return nil
 }
+
+// Tired reports whether expressions have taken so long that the tick should end: other jobs wait.
+func (t *Tick) Tired() bool { return t.done+t.effort > maxEffort }
 
 // worker runs records through operators that have no state, one after the other.
 type worker struct {
@@ -245,9 +254,11 @@ type worker struct {
 	failures []failure
 	counts   []Counts
 	batch    []Record
-	growth   int   // of the record that is at work
-	over     error // it has become too large
-	grown    int   // of all
+	growth   int           // of the record that is at work
+	over     error         // it has become too large
+	grown    int           // of all
+	meter    formula.Meter // of the record that is at work
+	effort   int           // of all
 }
 
 // stateless runs operators from one to another over records. Several goroutines take parts of them; what comes out does not depend on their number.
@@ -276,6 +287,7 @@ func (t *Tick) stateless(from, until int, in []item) ([]item, error) {
 			t.fails(f)
 		}
 		t.grown += w.grown
+		t.effort += w.effort
 		for j := from; j < until; j++ {
 			t.counts[j].add(&w.counts[j])
 		}
@@ -302,12 +314,14 @@ func (w *worker) all(from int, in []item) {
 			continue
 		}
 		before := len(w.out)
-		w.growth, w.over = 0, nil
+		w.growth, w.over, w.meter = 0, nil, formula.Meter{Most: maxEffort}
 		w.enter(from, &in[i])
 		if w.over != nil {
 			w.out = w.out[:before]
 		}
-		if w.grown += w.growth; w.grown > maxBatch && len(w.batch) > 1 {
+		w.grown += w.growth
+		w.effort += w.meter.Spent
+		if len(w.batch) > 1 && (w.grown > maxBatch || w.effort > maxEffort) {
 			return
 		}
 	}
@@ -322,12 +336,17 @@ func (w *worker) enter(i int, it *item) {
 	w.counts[i].In++
 	s := &w.program.stages[i]
 	if err := s.stateless.apply(w, i, it); err != nil && (w.over == nil || !errors.Is(err, errStop)) {
-		w.counts[i].Errors++
-		w.failures = noted(w.failures, fail(s.name, err, it, w.batch))
+		w.fails(i, err, it)
 		if errors.Is(err, errGrowth) {
 			w.over = errStop
 		}
 	}
+}
+
+// fails notes that an operator has failed with a record.
+func (w *worker) fails(i int, err error, it *item) {
+	w.counts[i].Errors++
+	w.failures = noted(w.failures, fail(w.program.stages[i].name, err, it, w.batch))
 }
 
 // noted adds a failure to those that there are, unless the operator has failed with a part of the same record: that would say the same of the same bytes.

@@ -359,6 +359,7 @@ func (t *task) compute(ctx context.Context, v scene, sec *section, in *input) (*
 	for limit := most; ; limit = max(limit/2, 1) {
 		s, err := t.try(ctx, v, sec, in, limit, spoiled)
 		if errors.Is(err, pipeline.ErrBatch) && limit > 1 {
+			sec.limit = max(limit/2, 1) // the next records may be as expensive
 			continue
 		}
 		if err != nil {
@@ -540,7 +541,7 @@ func (s *step) readAll(ctx context.Context, tick *pipeline.Tick, in *input, limi
 	if t.crowd.is {
 		r.most = t.crowded().bytes
 	}
-	for s.read < limit && r.bytes < r.most {
+	for s.read < limit && r.bytes < r.most && !tick.Tired() {
 		batch, failures, err := r.batch(t, min(t.job.batch, limit-s.read))
 		if err != nil {
 			return 0, nil, err
