@@ -85,7 +85,11 @@ type Peer struct {
 	running    sync.WaitGroup
 	opened     *crowd       // connections to others
 	shareTold  atomic.Int64 // when it was logged last that an address has its share, in ns
-	accepted   *crowd       // connections that Serve has accepted
+	strangers  struct {     // log lines about streams of others than the cluster's nodes
+		sync.Mutex
+		lines
+	}
+	accepted *crowd // connections that Serve has accepted
 
 	began time.Time // what it tells others of its own time counts from here
 

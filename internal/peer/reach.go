@@ -20,7 +20,7 @@ type reach struct {
 	lines   lines
 }
 
-// lines are those about one node. What is between two nodes may change with each attempt, so there are only so many a minute.
+// lines are those about one node, or about strangers. What is between two nodes may change with each attempt, so there are only so many a minute.
 type lines struct {
 	began  time.Time // the minute
 	count  int       // in it

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -80,6 +82,29 @@ func TestSilentNodeIsTold(t *testing.T) {
 		wait(t.Context(), time.Minute) // what was being dialled outlasts it
 		if got := log.String(); !strings.Contains(got, "node=2") || !strings.Contains(got, "can not be reached") {
 			t.Errorf("after ten minutes of silence the log says %q", got)
+		}
+	})
+}
+
+// TestStrangersInTheLog: strangers whose streams are refused, or ended, have a few lines a minute in the log, and the next one says how many had none.
+func TestStrangersInTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := new(bytes.Buffer)
+		p := New(Config{Node: 1, Members: testMembers, Wire: testWire(), Secret: testSecret, Logger: slog.New(slog.NewTextHandler(log, nil))})
+		defer p.Close()
+		r := &http.Request{RemoteAddr: "192.0.2.7:1", URL: &url.URL{Path: pathDoor}}
+		for range 500 {
+			p.tellRefusal(r, nil, errSecret)
+			p.warnOf("ended a stream", r, errFrame)
+		}
+		if got := strings.Count(log.String(), "\n"); got != maxLines {
+			t.Errorf("%d lines about 1,000 streams in a minute, want %d", got, maxLines)
+		}
+		log.Reset()
+		wait(t.Context(), time.Minute)
+		p.tellRefusal(r, nil, errSecret)
+		if got := log.String(); !strings.Contains(got, "from=192.0.2.7:1") || !strings.Contains(got, "unsaid=996") {
+			t.Errorf("a minute later the log says %s, want how many had no line", got)
 		}
 	})
 }

@@ -174,7 +174,7 @@ func (p *Peer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.tellRefusal(r, h, err)
 	}
 	if errors.Is(err, errFrame) {
-		p.log.Warn("ended a stream", "from", r.RemoteAddr, "path", r.URL.Path, "error", err)
+		p.warnOf("ended a stream", r, err)
 	}
 }
 
@@ -223,7 +223,17 @@ func (p *Peer) tellRefusal(r *http.Request, h *hello, err error) {
 			return
 		}
 	}
-	p.log.Warn("refused a stream", "from", r.RemoteAddr, "path", r.URL.Path, "error", err)
+	p.warnOf("refused a stream", r, err)
+}
+
+// warnOf logs what became of a stream, unless there have been too many such lines in the last minute: strangers can cause as many as they like.
+func (p *Peer) warnOf(what string, r *http.Request, err error) {
+	p.strangers.Lock()
+	unsaid, ok := p.strangers.next(time.Now())
+	p.strangers.Unlock()
+	if ok {
+		p.log.Warn(what, "from", r.RemoteAddr, "path", r.URL.Path, "error", err, "unsaid", unsaid)
+	}
 }
 
 func (p *Peer) serveRaft(_ context.Context, s *wire, h *hello) error {
