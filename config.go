@@ -141,7 +141,7 @@ func (c *Config) limits() *budget.Limits {
 		}
 	}
 	if files := budget.Files(); c.Listen != "" && l.FitFiles(files) && c.Logger != nil {
-		c.Logger.Warn("the limit of open files is low: fewer connections are taken", "open_files", files, "connections", l.Connections)
+		c.Logger.Warn("the limit of open files (ulimit -n) is low: fewer connections are taken", "open_files", files, "connections", l.Connections)
 	}
 	return &l
 }

@@ -185,6 +185,76 @@ func testConnections(t *testing.T, path string) {
 	}
 }
 
+// testFewFiles opens more idle connections to each port than the server may have files open: it goes on writing for those that came before, whatever the state
+// database opens meanwhile, says that the limit is low, and takes others when the strangers have gone.
+func testFewFiles(t *testing.T, path string) {
+	const files, strangers = 512, 600
+	limited := func(cmd *exec.Cmd) {
+		cmd.Args = append([]string{"sh", "-c", fmt.Sprintf(`ulimit -n %d; exec "$0" "$@"`, files)}, cmd.Args...)
+		cmd.Path = "/bin/sh"
+	}
+	s := startBy(t, binary(path, limited), "--data-dir", t.TempDir())
+	defer s.stop()
+	early, err := floe.Dial(t.Context(), []string{s.addr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer early.Close()
+	written := 0
+	write := func() {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		for range 20 {
+			if _, err := early.KV("default").Put(ctx, strconv.Itoa(written), make([]byte, 256<<10)); err != nil {
+				t.Fatalf("put %d: %v\n%s", written, err, s.stderr())
+			}
+			written++
+		}
+	}
+	write()
+	var idle []net.Conn
+	defer func() {
+		for _, conn := range idle {
+			conn.Close()
+		}
+	}()
+	for _, addr := range []string{s.addr, strings.TrimPrefix(s.url, "http://"), strings.TrimSuffix(strings.TrimPrefix(s.scrape, "http://"), "/metrics")} {
+		for range strangers {
+			conn, err := net.DialTimeout("tcp", addr, time.Second)
+			if err != nil {
+				break // its queue is full
+			}
+			idle = append(idle, conn)
+		}
+		write()
+	}
+	if len(idle) < files {
+		t.Fatalf("%d idle connections, want more than %d", len(idle), files)
+	}
+	if text := s.stderr(); !strings.Contains(text, "ulimit -n") || strings.Contains(text, "too many open files") {
+		t.Errorf("the log:\n%s\nwant advice on the limit, and no file that could not be opened", text)
+	}
+	for _, conn := range idle {
+		conn.Close()
+	}
+	c := client(t)
+	awaitStatus(t, c, s.url+"/health", http.StatusOK)
+	awaitStatus(t, c, s.url+"/api/v1/namespaces", http.StatusOK)
+	late, err := floe.Dial(t.Context(), []string{s.addr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer late.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for i := range written {
+		if e, err := late.KV("default").Get(ctx, strconv.Itoa(i)); err != nil || len(e.Value) != 256<<10 {
+			t.Fatalf("get %d: %d bytes, %v", i, len(e.Value), err)
+		}
+	}
+}
+
 func awaitStatus(t *testing.T, c *http.Client, url string, want int) {
 	t.Helper()
 	for late := time.Now().Add(patience); ; {

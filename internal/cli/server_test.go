@@ -72,6 +72,7 @@ func TestProcess(t *testing.T) {
 	t.Run("overload", func(t *testing.T) { testOverload(t, path) })
 	t.Run("killed in overload", func(t *testing.T) { testKilledInOverload(t, path) })
 	t.Run("connections", func(t *testing.T) { testConnections(t, path) })
+	t.Run("few files", func(t *testing.T) { testFewFiles(t, path) })
 	t.Run("fairness", func(t *testing.T) { testFairness(t, path) })
 	if *overloadFor > 0 {
 		t.Run("capacity", func(t *testing.T) { testCapacity(t, path) })
