@@ -33,7 +33,7 @@ type NamespaceStats struct {
 type Counts struct {
 	Keys         int64 // KV: keys that exist
 	KeyBytes     int64 // KV: bytes of their keys and values
-	KeyReads     int64 // KV: reads answered by the nodes that were asked, since they started
+	KeyReads     int64 // KV: reads answered by the nodes that were asked, ever; a node that is killed forgets up to those of its last five minutes
 	KeySets      int64 // KV: values written, ever
 	KeyDeletes   int64 // KV: keys deleted, ever; not those that expired
 	DeadKeys     int64 // KV: deleted and expired keys whose history is still kept

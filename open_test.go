@@ -1,11 +1,13 @@
 package floe_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -15,6 +17,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe"
+	"github.com/floedb/floe/stream"
 	"github.com/floedb/floe/stream/processing"
 )
 
@@ -234,4 +237,89 @@ func TestClosedIsNamed(t *testing.T) {
 	said("node", err)
 	_, err = node.Stats(t.Context())
 	said("node", err)
+}
+
+// TestCountsSurviveRestarts: how often keys and records were read goes on after a restart, and begins at zero, with a line in the log, when the file that says so is
+// damaged.
+func TestCountsSurviveRestarts(t *testing.T) {
+	dir, ctx := t.TempDir(), t.Context()
+	var log bytes.Buffer
+	var node *floe.Node
+	open := func() {
+		t.Helper()
+		log.Reset()
+		var err error
+		if node, err = floe.Open(floe.Config{DataDir: dir, Shards: 2, Logger: slog.New(slog.NewTextHandler(&log, nil))}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	closed := func() {
+		t.Helper()
+		if err := node.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read := func(times int) {
+		t.Helper()
+		for range times {
+			if _, err := node.KV("a").Get(ctx, "k"); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := node.Stream("b").Read(ctx, "s"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	check := func(when string, want int64) {
+		t.Helper()
+		ns, err := node.Namespaces().Stats(ctx, "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := node.Stream("b").Stats(ctx, "s")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ns.Counts.KeyReads != want || s.Reads != want {
+			t.Errorf("%s: %d reads of keys, %d of records, want %d", when, ns.Counts.KeyReads, s.Reads, want)
+		}
+	}
+	open()
+	if _, err := node.KV("a").Put(ctx, "k", nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := node.Stream("b").Append(ctx, "s", stream.Message{Payload: []byte("x")}); err != nil {
+		t.Fatal(err)
+	}
+	read(5)
+	check("at first", 5)
+	closed()
+	open()
+	check("after a restart", 5)
+	read(2)
+	closed()
+	open()
+	check("after another", 7)
+	closed()
+	open()
+	check("after one without reads", 7)
+	closed()
+	path := filepath.Join(dir, "COUNTS")
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[len(b)/2] ^= 1
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if report, err := floe.Verify(ctx, dir); err != nil || len(report.Problems) != 1 || !strings.Contains(report.Problems[0], "COUNTS") {
+		t.Errorf("Verify of a damaged file: %+v, %v", report, err)
+	}
+	open()
+	check("with a damaged file", 0)
+	if !strings.Contains(log.String(), "begin at zero") {
+		t.Errorf("the log does not say so:\n%s", &log)
+	}
+	closed()
 }

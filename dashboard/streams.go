@@ -28,7 +28,7 @@ type streamSummary struct {
 	Namespace  string `json:"namespace"`
 	Partitions int    `json:"partitions"`
 	IngestRate int64  `json:"ingest_rate"` // records ever appended
-	Reads      int64  `json:"reads"`       // records read since the start of the node
+	Reads      int64  `json:"reads"`       // records read
 	Retention  string `json:"retention"`
 }
 

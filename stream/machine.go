@@ -42,7 +42,7 @@ type machine struct {
 	appended []Appended
 
 	tried atomic.Pointer[named] // the last batch that was handed out, or refused; for the duty, Apply never reads it
-	reads sync.Map              // of gen to *atomic.Int64: records read on this node since it started
+	reads sync.Map              // of gen to *atomic.Int64: records read on this node
 }
 
 type streamName struct {
@@ -357,6 +357,18 @@ func (m *machine) countReads(gen uint64, n int) {
 	}
 	c.(*atomic.Int64).Add(int64(n))
 }
+
+// Tallies is of engine.Tallying.
+func (m *machine) Tallies(f func(gen uint64, n int64)) {
+	for gen, c := range m.reads.Range {
+		if n := c.(*atomic.Int64).Load(); n > 0 {
+			f(gen.(uint64), n)
+		}
+	}
+}
+
+// AddTally is of engine.Tallying.
+func (m *machine) AddTally(gen uint64, n int64) { m.countReads(gen, int(n)) }
 
 func (m *machine) readsOf(gen uint64) int64 {
 	if c, ok := m.reads.Load(gen); ok {

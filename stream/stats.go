@@ -13,7 +13,7 @@ type Stats struct {
 	Retention  Retention
 	CreatedAt  time.Time
 	Appended   int64 // records ever appended
-	Reads      int64 // records read, on the nodes that were asked, since they started
+	Reads      int64 // records read on the nodes that were asked, ever; a node that is killed forgets up to those of its last five minutes
 	Partitions []PartitionStats
 }
 

@@ -10,7 +10,7 @@ import (
 type Counts struct {
 	Keys         int64 // KV: keys that exist
 	KeyBytes     int64 // KV: bytes of their keys and values
-	KeyReads     int64 // KV: reads answered by this node since it started
+	KeyReads     int64 // KV: reads answered by this node
 	KeySets      int64 // KV: values written, ever
 	KeyDeletes   int64 // KV: keys deleted, ever; not those that expired
 	DeadKeys     int64 // KV: deleted and expired keys whose history is still kept

@@ -225,6 +225,7 @@ func (x *Executor) eachMemory(f func(Remembered)) {
 }
 
 func (x *Executor) restoreNamespaces() error {
+	reads := x.dir.reads() // a snapshot knows nothing of them
 	x.dir.mu.Lock()
 	x.dir.byName, x.dir.byID, x.dir.dirty = make(map[string]*namespace), nil, nil
 	x.dir.mu.Unlock()
@@ -238,6 +239,7 @@ func (x *Executor) restoreNamespaces() error {
 		if len(k) != 5 || binary.BigEndian.Uint32(k[1:]) != ns.id {
 			return fmt.Errorf("namespace row %x out of order, want number %d", k, ns.id)
 		}
+		ns.reads.Store(reads[ns.id])
 		x.dir.add(ns)
 		return nil
 	})

@@ -30,7 +30,7 @@ type Primitive struct {
 	Kept Kept
 	// Given takes what the host program gives the machines of a node, of a type that the primitive knows; nil: nothing. It is called before there are any machines.
 	Given func(v any)
-	// Reads is where Counts shows how many reads of it a node has answered since it started; nil: they are not counted.
+	// Reads is where Counts shows how many reads of it a node has answered; nil: they are not counted.
 	Reads func(*Counts) *int64
 }
 

@@ -18,7 +18,7 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// FormatVersion is the layout of a data directory: FORMAT, LOCK, log/ (internal/ual) and state/ (Pebble), and of the commands and rows in them. It is raised with
+// FormatVersion is the layout of a data directory: FORMAT, LOCK, COUNTS, log/ (internal/ual) and state/ (Pebble), and of the commands and rows in them. It is raised with
 // every change of a layout that a build of an earlier version could have written; internal/golden has data of each, and fails when it is forgotten.
 //
 // Directories back to oldestFormat are opened, and have the present format from then on, so that no older build opens them again: records gain fields only
@@ -163,12 +163,20 @@ func writeFormat(fsys vfs.FS, dir string, want format) error {
 	if err != nil {
 		return err
 	}
-	name := fsys.PathJoin(dir, "FORMAT")
-	if err := writeFile(fsys, name+".tmp", b); err != nil {
+	if err := replaceFile(fsys, dir, "FORMAT", b); err != nil {
 		return fmt.Errorf("write format: %w", err)
 	}
-	if err := fsys.Rename(name+".tmp", name); err != nil {
-		return fmt.Errorf("write format: %w", err)
+	return nil
+}
+
+// replaceFile writes a file durably and as a whole.
+func replaceFile(fsys vfs.FS, dir, name string, b []byte) error {
+	path := fsys.PathJoin(dir, name)
+	if err := writeFile(fsys, path+".tmp", b); err != nil {
+		return err
+	}
+	if err := fsys.Rename(path+".tmp", path); err != nil {
+		return err
 	}
 	return syncDir(fsys, dir)
 }

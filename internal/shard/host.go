@@ -37,8 +37,9 @@ type Host struct {
 	shards   []*shard
 	rows     *engine.RowCache // of all shards
 	started  time.Time
-	rate     rate // of calls
-	received rate // of bytes, and sent: see Config.Traffic
+	rate     rate  // of calls
+	tallied  int64 // the sum of the counts that were written last; of maintain
+	received rate  // of bytes, and sent: see Config.Traffic
 	sent     rate
 	gauges   *gauges
 	space    *space
@@ -175,6 +176,7 @@ func (h *Host) open(ctx context.Context) error {
 	}
 	h.identity.format = *f
 	if !h.cfg.manual {
+		h.readTallies()
 		h.start()
 		if err := h.awaitLeaders(ctx); err != nil {
 			return err
@@ -566,6 +568,9 @@ func (h *Host) close(drain time.Duration) error {
 	h.noteEfforts()
 	for _, s := range h.shards {
 		s.exports.close()
+	}
+	if !h.cfg.manual {
+		h.keepTallies()
 	}
 	if err := h.unlessFailed(func() error { return errors.Join(h.release(), h.flushState(), h.closeState()) }); err != nil {
 		return fmt.Errorf("close state: %w", err)

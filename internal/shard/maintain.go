@@ -17,6 +17,8 @@ func (h *Host) maintain() {
 	defer h.running.Done()
 	second := time.NewTicker(time.Second)
 	defer second.Stop()
+	rarely := time.NewTicker(tallyInterval)
+	defer rarely.Stop()
 	for {
 		select {
 		case <-h.flushed:
@@ -47,6 +49,8 @@ func (h *Host) maintain() {
 				h.fail(err)
 				return
 			}
+		case <-rarely.C:
+			h.keepTallies()
 		case <-h.ctx.Done():
 			return
 		}

@@ -110,6 +110,7 @@ func (v *verification) run() error {
 	if err := v.verifyFormat(); err != nil {
 		return err
 	}
+	v.verifyTallies()
 	if err := v.verifyLog(); err != nil {
 		return err
 	}
@@ -196,6 +197,17 @@ func readFile(fsys vfs.FS, name string) ([]byte, error) {
 	}
 	defer f.Close()
 	return io.ReadAll(f)
+}
+
+// verifyTallies reads the counts of what the node has answered, if there are any.
+func (v *verification) verifyTallies() {
+	b, err := readFile(v.base, v.path(talliesName))
+	if err == nil {
+		_, err = decodeTallies(b)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		v.problemf("%s: %v; without the file the node counts its reads from zero", v.path(talliesName), err)
+	}
 }
 
 func (v *verification) verifyLog() error {

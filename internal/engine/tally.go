@@ -1,0 +1,58 @@
+package engine
+
+// Tallying is a Machine that counts what it has answered. No row says how much that is: each node has its own counts, which its host keeps across restarts.
+type Tallying interface {
+	// Tallies calls f with each count that is not zero.
+	Tallies(f func(of uint64, n int64))
+	// AddTally adds what was counted before a restart.
+	AddTally(of uint64, n int64)
+}
+
+// Tally is how much a machine of this node has answered about something, such as a namespace by its number.
+type Tally struct {
+	Machine MachineID
+	Of      uint64
+	N       int64
+}
+
+// Tallies returns what this replica has counted, in no order: of the engine itself the reads of each namespace (see Primitive.Reads), and what the machines count.
+func (x *Executor) Tallies() (all []Tally) {
+	x.rows.flushReads()
+	for id, n := range x.dir.reads() {
+		all = append(all, Tally{machineEngine, uint64(id), n})
+	}
+	for id, m := range x.machines {
+		if t, ok := m.(Tallying); ok {
+			t.Tallies(func(of uint64, n int64) { all = append(all, Tally{MachineID(id), of, n}) })
+		}
+	}
+	return all
+}
+
+// AddTallies adds what was counted before a restart. What there is no more is left out.
+func (x *Executor) AddTallies(all []Tally) {
+	for _, t := range all {
+		if t.Machine == machineEngine {
+			if ns := x.dir.get(uint32(t.Of)); ns != nil && t.Of == uint64(ns.id) {
+				ns.reads.Add(t.N)
+			}
+			continue
+		}
+		if m, ok := x.machine(t.Machine).(Tallying); ok {
+			m.AddTally(t.Of, t.N)
+		}
+	}
+}
+
+// reads returns how many reads each namespace has had, if there were any.
+func (d *directory) reads() map[uint32]int64 {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	all := make(map[uint32]int64)
+	for _, ns := range d.byID {
+		if n := ns.reads.Load(); n > 0 {
+			all[ns.id] = n
+		}
+	}
+	return all
+}

@@ -1,0 +1,99 @@
+package shard
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"time"
+
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+)
+
+// tallyInterval is how often the counts of what this node has answered are written: a node that is killed loses those since then.
+const tallyInterval = 5 * time.Minute
+
+// tallies is the content of the file COUNTS, which ends with its checksum (CRC-32C, u32): what each shard of this node has counted, see engine.Tallying. It is a
+// help and not a need: a node without it, or with one that is damaged, counts from zero.
+type tallies struct{ shards []shardTallies }
+
+type shardTallies struct {
+	shard engine.ShardID
+	all   []engine.Tally
+}
+
+func (t *tallies) code(c *codec.Coder) {
+	version := byte(1)
+	if c.Byte(&version); version != 1 {
+		c.Fail(fmt.Sprintf("version %d", version))
+	}
+	codec.List(c, &t.shards, func(c *codec.Coder, s *shardTallies) {
+		c.Uint16((*uint16)(&s.shard))
+		codec.List(c, &s.all, func(c *codec.Coder, t *engine.Tally) {
+			c.Byte((*byte)(&t.Machine))
+			c.Uvarint(&t.Of)
+			c.Varint(&t.N)
+		})
+	})
+}
+
+const talliesName = "COUNTS"
+
+// keepTallies writes the counts, if there is space.
+func (h *Host) keepTallies() {
+	var t tallies
+	sum := int64(0)
+	for _, s := range h.shards {
+		all := s.exec.Tallies()
+		for i := range all {
+			sum += all[i].N
+		}
+		t.shards = append(t.shards, shardTallies{s.id, all})
+	}
+	if sum == h.tallied || h.space.readOnly() {
+		return
+	}
+	b := codec.Encode(nil, &t, (*tallies).code)
+	b = binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
+	if err := replaceFile(h.cfg.FS, h.cfg.Dir, talliesName, b); err != nil {
+		h.log.Warn("the counts of reads are not kept", "error", err)
+		return
+	}
+	h.tallied = sum
+}
+
+// readTallies goes on from the counts that were written last.
+func (h *Host) readTallies() {
+	name := h.fs.PathJoin(h.cfg.Dir, talliesName)
+	b, err := readFile(h.cfg.FS, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	var t tallies
+	if err == nil {
+		t, err = decodeTallies(b)
+	}
+	if err != nil {
+		h.log.Warn("the counts of reads begin at zero", "file", name, "error", err)
+		return
+	}
+	for _, part := range t.shards {
+		if int(part.shard) >= len(h.shards) {
+			continue
+		}
+		h.shards[part.shard].exec.AddTallies(part.all)
+		for _, t := range part.all {
+			h.tallied += t.N
+		}
+	}
+}
+
+func decodeTallies(b []byte) (tallies, error) {
+	at := len(b) - 4
+	if at < 0 || binary.LittleEndian.Uint32(b[at:]) != crc32.Checksum(b[:at], castagnoli) {
+		return tallies{}, errors.New("wrong checksum")
+	}
+	return codec.Decode(b[:at], (*tallies).code)
+}
