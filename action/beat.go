@@ -45,6 +45,8 @@ func (l *link) census(s *seat) error {
 		l.doubt = nil
 	}
 	l.urgent = false
+	s.censuses++
+	serial := s.censuses
 	p.mu.Unlock()
 	ctx, cancel := context.WithTimeout(s.ctx, s.beatEvery())
 	defer cancel()
@@ -77,14 +79,14 @@ func (l *link) census(s *seat) error {
 		l.doubtLocked()
 	}
 	p.mu.Unlock()
-	l.cancelRefs(s, q.cancelled)
+	l.cancelRefs(s, q.cancelled, serial)
 	return nil
 }
 
 // nobody is the worker of runs that no worker has.
 var nobody = &source{closed: true}
 
-// listen waits for runs that are cancelled, until the next census.
+// listen waits until there are runs that are cancelled, which the next census names, or it is time for that.
 func (l *link) listen(s *seat) error {
 	p := l.pool
 	ctx, cancel := context.WithTimeout(engine.Lasting(s.ctx), s.beatEvery())
@@ -109,22 +111,21 @@ func (l *link) listen(s *seat) error {
 	if ctx.Err() != nil {
 		return s.ctx.Err()
 	}
-	if err == nil {
-		l.cancelRefs(s, q.cancelled)
-	}
 	return err
 }
 
-// cancelRefs cancels the handlers of runs that are cancelled.
-func (l *link) cancelRefs(s *seat, refs []call.Ref) {
+// cancelRefs cancels the handlers of the runs that a census has named as cancelled. A run that was begun before may have come back by Retry while the answer was on its
+// way, which then is about the attempt before. If it is not, listen returns at once, and the next census names it again.
+func (l *link) cancelRefs(s *seat, refs []call.Ref, census int) {
 	l.pool.mu.Lock()
 	var pieces []*piece
+	s.cancelled = make(map[call.Ref]bool)
 	for _, ref := range refs {
-		if s.cancelled[bare(ref)] || plant.On(plant.CancelUntold) {
+		one := s.held[bare(ref)]
+		if one != nil && one.taken.begun > 1 && one.census >= census || plant.On(plant.CancelUntold) {
 			continue
 		}
-		s.cancelled[bare(ref)] = true
-		if one := s.held[bare(ref)]; one != nil {
+		if s.cancelled[bare(ref)] = true; one != nil && one.cause == nil {
 			pieces = append(pieces, one)
 		}
 	}

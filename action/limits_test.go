@@ -6,9 +6,11 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/floedb/floe/internal/call"
+	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/rig"
 )
 
@@ -313,6 +315,45 @@ func TestLimitsOfAProcess(t *testing.T) {
 	if got := w.take(session, 2); len(got) != 1 {
 		t.Errorf("one ended, and %d were taken", len(got))
 	}
+}
+
+// TestTakeOfFullProcess: a take of a process that has 1,000 runs waits until one has ended, though runs are ready all the time.
+func TestTakeOfFullProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, session := plain(t, defaultSpec)
+		var got []taken
+		for range maxHeld + 1 {
+			w.mustInvoke(call.Invoke{})
+		}
+		for len(got) < maxHeld {
+			got = append(got, w.take(session, maxTaken)...)
+		}
+		op := workOp("", &workCommand{session: session, wants: []want{{0, "w", 5}}})
+		op.Command.Namespace = "n"
+		answer := make(chan worked)
+		go func() {
+			b, err := w.r.Take(t.Context(), 0, engine.Take{Command: op.Command, Wait: time.Hour})
+			if err != nil {
+				t.Error(err)
+			}
+			res, err := decodeWorked(b)
+			if err != nil {
+				t.Error(err)
+			}
+			answer <- res
+		}()
+		synctest.Wait()
+		select {
+		case res := <-answer:
+			t.Errorf("a process with %d runs gets %d more", maxHeld, len(res.taken))
+		default:
+		}
+		before := time.Now()
+		w.end(session, end{ref: got[0].ref, attempt: 1, how: completed})
+		if res := <-answer; len(res.taken) != 1 || time.Since(before) > 0 {
+			t.Errorf("%d are taken, %v after one has ended", len(res.taken), time.Since(before))
+		}
+	})
 }
 
 // TestAvailableAt: a run whose delay is ended, by RunNow or by a Retry of one that was cancelled in it, is available from then on. It said the end of its delay.

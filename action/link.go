@@ -54,7 +54,8 @@ type seat struct {
 	lease time.Duration // for which the process may be silent, as the leader has said; of beatAll
 
 	held      map[call.Ref]*piece    // by the ref without its tag
-	cancelled map[call.Ref]bool      // those that are, as the shard has said
+	cancelled map[call.Ref]bool      // those that are, as the last census has said
+	censuses  int                    // counts them
 	strange   map[call.Ref]time.Time // those that the shard had in the last census, and this process does not know of, and since when
 }
 
@@ -376,14 +377,14 @@ func (l *link) accept(s *seat, wants []wanted, all []taken) {
 		if t.want < 0 || t.want >= len(wants) || before != nil && !before.sent || s.ctx.Err() != nil {
 			continue // the census finds it, if it is the session's
 		}
-		one := &piece{Task: taskOf(l.shard, t), taken: *t, link: l, seat: s, src: wants[t.want].src}
+		one := &piece{Task: taskOf(l.shard, t), taken: *t, link: l, seat: s, src: wants[t.want].src, census: s.censuses}
 		one.Task.touch, one.Task.session, one.Task.settled = one.extend, s.id, new(atomic.Bool)
 		one.concluded = one.back() // unless its handler is called
 		s.held[ref] = one
 		delete(s.strange, ref)
 		l.keepLocked(ref)
 		if s.cancelled[ref] {
-			one.cause = ErrCancelled
+			l.cancelledBeforeLocked(s, one)
 		}
 		if one.src.closed || one.src.free <= 0 {
 			one.freed = true
@@ -395,6 +396,19 @@ func (l *link) accept(s *seat, wants []wanted, all []taken) {
 		one.limitLocked(duration(t.timeout))
 		signal(one.src.ready)
 		one.src.changedLocked()
+	}
+}
+
+// cancelledBeforeLocked is told of a run that has come when it was known to be cancelled. If it was begun before, that may have been said of the attempt before: the run
+// was retried, and has to be asked about again.
+func (l *link) cancelledBeforeLocked(s *seat, p *piece) {
+	if p.taken.begun == 1 {
+		p.cause = ErrCancelled
+		return
+	}
+	delete(s.cancelled, bare(p.taken.ref))
+	if l.endBeat != nil {
+		l.endBeat()
 	}
 }
 
@@ -448,7 +462,6 @@ func (l *link) dropLocked(s *seat, ref call.Ref, p *piece) {
 	ref = bare(ref)
 	if one := s.held[ref]; one == p {
 		delete(s.held, ref)
-		delete(s.cancelled, ref)
 		delete(s.strange, ref)
 	}
 }

@@ -24,6 +24,8 @@ type lateDoor struct {
 	most  int           // an output larger than that is refused; 0: none is
 	hold  chan struct{} // nil, or closed when answers to takes come
 	away  atomic.Bool   // nothing gets there
+
+	beats atomic.Pointer[chan struct{}] // nil, or closed when answers to beats come
 }
 
 var errAway = engine.Errorf(engine.ErrUnavailable, "the node is away")
@@ -32,7 +34,13 @@ func (d *lateDoor) Query(ctx context.Context, shard engine.ShardID, q engine.Que
 	if d.away.Load() {
 		return errAway
 	}
-	return d.Rig.Query(ctx, shard, q)
+	err := d.Rig.Query(ctx, shard, q)
+	if _, ok := q.(*beatQuery); ok {
+		if late := d.beats.Load(); late != nil {
+			<-*late
+		}
+	}
+	return err
 }
 
 func (d *lateDoor) Take(ctx context.Context, shard engine.ShardID, t engine.Take) ([]byte, error) {
@@ -306,4 +314,87 @@ func TestOutage(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestRetriedAfterCancel: a run that was cancelled and retried is another attempt, also when the same process gets it. It was taken for the one that was cancelled when the process
+// learned late of that, and that it was cancelled again was said only by the next census, 10 s later.
+func TestRetriedAfterCancel(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		late bool // that the first attempt is cancelled becomes known when the second one has begun
+	}{{"in time", false}, {"late", true}} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := &lateDoor{Rig: rig.New(t, 1, table()), shard: 99}
+				router := engine.NewRouter(d)
+				if err := engine.NewNamespaces(router).Create(t.Context(), "n", false); err != nil {
+					t.Fatal(err)
+				}
+				store := engine.StoreOf(Primitive, router, "n", 1<<20)
+				if _, err := store.Register(t.Context(), "a", Timeout(time.Hour)); err != nil {
+					t.Fatal(err)
+				}
+				ctx, stop := context.WithCancel(t.Context())
+				begun, causes, end := make(chan int, 10), make(chan error, 10), make(chan struct{}, 1)
+				w := store.Worker(WorkerConfig{Concurrency: 1, OnError: func(_ *Task, err error) { t.Errorf("reported: %v", err) }})
+				w.Handle("a", func(ctx context.Context, task *Task) (any, error) {
+					begun <- task.Delivery
+					select {
+					case <-ctx.Done():
+						causes <- context.Cause(ctx)
+					case <-end:
+					}
+					return nil, nil
+				})
+				ended := make(chan error)
+				go func() { ended <- w.Run(ctx) }()
+				i, err := store.Invoke(ctx, "a", nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				answers := make(chan struct{})
+				if c.late {
+					d.beats.Store(&answers)
+				}
+				if err := store.Cancel(ctx, i.Run, ""); err != nil {
+					t.Fatal(err)
+				}
+				if synctest.Wait(); c.late {
+					end <- struct{}{}
+				} else if cause := <-causes; cause != ErrCancelled {
+					t.Errorf("the cause is %v", cause)
+				}
+				synctest.Wait()
+				if err := store.Retry(ctx, i.Run); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				d.beats.Store(nil)
+				close(answers)
+				<-time.After(time.Second)
+				if n := len(begun); n != 2 {
+					t.Fatalf("the run was begun %d times", n)
+				}
+				if first, second := <-begun, <-begun; first != 1 || second != 2 {
+					t.Errorf("deliveries %d and %d", first, second)
+				}
+				if len(causes) > 0 {
+					t.Fatalf("the second attempt ends: %v", <-causes)
+				}
+				if err := store.Cancel(ctx, i.Run, ""); err != nil {
+					t.Fatal(err)
+				}
+				<-time.After(time.Second)
+				if len(causes) != 1 {
+					t.Errorf("the second attempt does not learn that it is cancelled")
+					end <- struct{}{}
+				}
+				stop()
+				if err := <-ended; err != nil {
+					t.Errorf("Run = %v, want nil", err)
+				}
+			})
+		})
+	}
 }

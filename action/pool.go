@@ -77,6 +77,8 @@ type piece struct {
 	src   *source
 	timer *time.Timer // of the time limit
 
+	census int // the last one of the session that had been sent when it came
+
 	concluded end // by what the handler has returned
 
 	// Guarded by the pool's mu.

@@ -184,3 +184,33 @@ func TestGroupsComeAndGo(t *testing.T) {
 	stop()
 	workers.Wait()
 }
+
+// TestOneOfTwoLeaves: a worker that leaves takes nothing from another one with the same labels and handlers, which goes on.
+func TestOneOfTwoLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, s := newTestDoor(t, 2)
+		if _, err := s.Register(t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+		ended := make([]chan error, 3)
+		stops := make([]context.CancelFunc, 3)
+		for i := range ended {
+			ctx, stop := context.WithCancel(t.Context())
+			ended[i], stops[i] = make(chan error, 1), stop
+			w := s.Worker(action.WorkerConfig{}).Handle("a", func(context.Context, *action.Task) (any, error) { return i, nil })
+			go func() { ended[i] <- w.Run(ctx) }()
+		}
+		for i := range ended {
+			for range 4 {
+				r, err := s.InvokeAndWait(short(t), "a", nil)
+				if err != nil || r.Status != action.Completed || r.Attempt != 1 {
+					t.Errorf("with %d workers: %+v, %v", len(ended)-i, r, err)
+				}
+			}
+			stops[i]()
+			if err := <-ended[i]; err != nil {
+				t.Errorf("Run = %v", err)
+			}
+		}
+	})
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -190,6 +191,47 @@ func TestTagPlacesRuns(t *testing.T) {
 		task := &tasks[0]
 		if _, err := node.Txn("wide").If(action.Held(task)).Do(kv.PutOp("{o42}paid", nil), action.CompleteOp(task, nil)).Commit(short(t)); err != nil {
 			t.Fatalf("end %d, of a run of %q: %v", n, task.Source, err)
+		}
+	}
+}
+
+// TestPagesOfActions: whatever the size of a page, all of them together list each action once, in order, and only the last one has no cursor.
+func TestPagesOfActions(t *testing.T) {
+	s, ctx := openSpread(t), t.Context()
+	var names []string
+	for i := range 13 {
+		names = append(names, fmt.Sprintf("a%02d", i))
+		if _, err := s.Register(ctx, names[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.Register(ctx, "b"); err != nil {
+		t.Fatal(err)
+	}
+	for limit := 1; limit <= 15; limit++ {
+		for prefix, want := range map[string][]string{"a": names, "": append(slices.Clone(names), "b"), "a1": names[10:], "c": nil} {
+			var got []string
+			for cursor, pages := "", 1; ; pages++ {
+				page, err := s.Page(ctx, action.Limit(limit), action.Prefix(prefix), action.Cursor(cursor))
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, a := range page.Items {
+					got = append(got, a.Name)
+				}
+				if cursor = page.Cursor; cursor == "" {
+					if most := max(1, (len(want)+limit-1)/limit); pages > most {
+						t.Errorf("prefix %q, limit %d: %d pages, want %d", prefix, limit, pages, most)
+					}
+					break
+				}
+				if len(page.Items) != limit {
+					t.Errorf("prefix %q, limit %d: a page of %d that is not the last", prefix, limit, len(page.Items))
+				}
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("prefix %q, limit %d: %v are listed, want %v", prefix, limit, got, want)
+			}
 		}
 	}
 }

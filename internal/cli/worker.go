@@ -63,14 +63,20 @@ func workerAwait(f *frame) *cobra.Command {
 		Long: `Take runs of actions, for a worker that ends them with floe worker complete or fail. A run
 that is not ended within the action's timeout is retried; floe worker touch puts that off.
 
-With --attempt the end of an earlier attempt is refused. --delivery is stricter: an attempt
-that does not count, as it was given back, has the ATTEMPT of the next one, but a DELIVERY of
-its own. With -o raw INPUT is the rest of the line; DELIVERY is in tables and in -o json.
+A script ends what it has got with --attempt, as the one below does. Without it complete and
+fail end the present attempt: where one was too slow, that is the next one, which the same
+worker may have got meanwhile. With it the end of an earlier attempt is refused. --delivery is
+stricter: an attempt that does not count, as it was given back, has the ATTEMPT of the next
+one, but a DELIVERY of its own. With -o raw INPUT is the rest of the line; DELIVERY is in
+tables and in -o json.
 
 That there are none is no failure.`,
 		Example: `  floe worker await send-email --worker-id mailer-1 --wait 20s -o raw | while IFS=$'\t' read -r run action attempt input; do
-    send "$input" && floe worker complete "$run" --attempt "$attempt" --worker-id mailer-1 ||
+    if send "$input"; then
+      floe worker complete "$run" --attempt "$attempt" --worker-id mailer-1
+    else
       floe worker fail "$run" --attempt "$attempt" --worker-id mailer-1 --error 'no luck' --retry
+    fi
   done`,
 		Args: atLeast("ACTION"),
 	}
@@ -137,7 +143,9 @@ func workerComplete(f *frame) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "complete RUN --worker-id ID",
 		Short: "End a run that the worker has, with its result",
-		Args:  takes("RUN"),
+		Long: `End a run that the worker has got from floe worker await, with its result. A script says which
+attempt that is with --attempt: else it may end a later one, if its own was too slow.`,
+		Args: takes("RUN"),
 	}
 	id := workerID(cmd)
 	flags := cmd.Flags()
@@ -188,7 +196,10 @@ func workerFail(f *frame) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fail RUN --worker-id ID --error TEXT",
 		Short: "End an attempt of a run that the worker has, without success",
-		Args:  takes("RUN"),
+		Long: `End an attempt of a run that the worker has got from floe worker await, without success. A
+script says which attempt that is with --attempt: else it may end a later one, if its own was
+too slow.`,
+		Args: takes("RUN"),
 	}
 	id := workerID(cmd)
 	flags := cmd.Flags()

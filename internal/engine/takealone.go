@@ -13,7 +13,10 @@ func (x *Executor) TakeAlone(ctx context.Context, t Take, now func() int64, prop
 		if err != nil {
 			return nil, err
 		}
-		w.parent = l.parent
+		if w.parent != l.parent {
+			x.hub.unsubscribe(w)
+			w.parent = l.parent
+		}
 		for _, topic := range l.topics {
 			if err := x.hub.subscribe(w, topic); err != nil {
 				return nil, err

@@ -1,0 +1,182 @@
+package action
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/floedb/floe/internal/call"
+	"github.com/floedb/floe/internal/engine"
+)
+
+// TestCommandsOutOfLimits: what a client of another make sends is checked as what the store sends, field by field: by admit, which looks at it first, and by Apply. What the
+// store itself says before is TestBounds.
+func TestCommandsOutOfLimits(t *testing.T) {
+	const most = 1 << 20
+	text := func(n int) string { return strings.Repeat("x", n) }
+	invoke := func(change func(v *call.Invoke, n int64)) func(n int64) (uint8, []byte) {
+		return func(n int64) (uint8, []byte) {
+			v := call.Invoke{Name: "a"}
+			change(&v, n)
+			return kindInvoke, encode(nil, &v, (*call.Invoke).Code)
+		}
+	}
+	register := func(change func(s *spec, n int64)) func(n int64) (uint8, []byte) {
+		return func(n int64) (uint8, []byte) {
+			r := registerCommand{"a", defaultSpec}
+			change(&r.spec, n)
+			return kindRegister, encode(nil, &r, (*registerCommand).code)
+		}
+	}
+	work := func(change func(c *workCommand, n int64)) func(n int64) (uint8, []byte) {
+		return func(n int64) (uint8, []byte) {
+			c := workCommand{session: 1, ends: []end{{how: completed}}, wants: []want{{0, "w", 1}}}
+			change(&c, n)
+			return kindWork, encode(nil, &c, (*workCommand).code)
+		}
+	}
+	ends := func(change func(e *end, n int64)) func(n int64) (uint8, []byte) {
+		return work(func(c *workCommand, n int64) { change(&c.ends[0], n) })
+	}
+	schedule := func(change func(c *scheduleCommand, n int64)) func(n int64) (uint8, []byte) {
+		return func(n int64) (uint8, []byte) {
+			c := scheduleCommand{action: "a", name: "s", times: times{every: 1000, limit: 1}}
+			change(&c, n)
+			return kindSchedule, encode(nil, &c, (*scheduleCommand).code)
+		}
+	}
+	open := func(groups, names int) (uint8, []byte) {
+		o := openCommand{process: "p"}
+		for i := range groups {
+			g := group{labels: labels(map[string]string{"n": text(i)})}
+			for range names {
+				g.names = append(g.names, "a")
+			}
+			o.groups = append(o.groups, g)
+		}
+		return kindOpen, encode(nil, &o, (*openCommand).code)
+	}
+	const none = math.MinInt64
+	for _, c := range []struct {
+		what        string
+		least, most int64
+		command     func(n int64) (kind uint8, body []byte)
+	}{
+		{"delay", 0, maxMillis, invoke(func(v *call.Invoke, n int64) { v.Delay = n })},
+		{"timeout of a run", 0, maxMillis, invoke(func(v *call.Invoke, n int64) { v.Timeout = n })},
+		{"expiry", 0, maxMillis, invoke(func(v *call.Invoke, n int64) { v.Expires = n })},
+		{"attempts of a run", 0, MaxRetriesLimit + 1, invoke(func(v *call.Invoke, n int64) { v.MaxAttempts = n })},
+		{"concurrency key", none, MaxKeyBytes, invoke(func(v *call.Invoke, n int64) { v.ConcurrencyKey = text(int(n)) })},
+		{"idempotency key", none, MaxKeyBytes, invoke(func(v *call.Invoke, n int64) { v.IdempotencyKey = text(int(n)) })},
+		{"labels", none, MaxLabelBytes, invoke(func(v *call.Invoke, n int64) { v.Labels = []byte(labels(map[string]string{"l": text(int(n) - 1)})) })},
+		{"name", 1, 255, invoke(func(v *call.Invoke, n int64) { v.Name = text(int(n)) })},
+		{"timeout", 1, maxMillis, register(func(s *spec, n int64) { s.timeout = n })},
+		{"retries", 0, MaxRetriesLimit, register(func(s *spec, n int64) { s.maxRetries = n })},
+		{"shortest back-off", 0, maxMillis, register(func(s *spec, n int64) { s.backoffMin, s.backoffMax = n, max(n, 0) })},
+		{"longest back-off", defaultBackoffMin, maxMillis, register(func(s *spec, n int64) { s.backoffMax = n })},
+		{"retention", 1, maxMillis, register(func(s *spec, n int64) { s.retainFor = n })},
+		{"retained runs", 0, MaxRetainedRuns, register(func(s *spec, n int64) { s.retainRuns = n })},
+		{"running", 0, MaxRunningLimit, register(func(s *spec, n int64) { s.maxRunning = n })},
+		{"running per key", 0, MaxRunningLimit, register(func(s *spec, n int64) { s.maxPerKey = n })},
+		{"rate", 1, MaxRateLimit, register(func(s *spec, n int64) { s.rate = rate{n, 1000, 1} })},
+		{"burst", 1, MaxRateLimit, register(func(s *spec, n int64) { s.rate = rate{10, 1000, n} })},
+		{"time of the rate", 1, maxRatePer, register(func(s *spec, n int64) { s.rate = rate{1, n, 1} })},
+		{"rate of none", 0, 0, register(func(s *spec, n int64) { s.rate = rate{0, max(n, 0), min(n, 0)} })},
+		{"owner", none, MaxTextBytes, register(func(s *spec, n int64) { s.owner = text(int(n)) })},
+		{"description", none, MaxTextBytes, register(func(s *spec, n int64) { s.description = text(int(n)) })},
+		{"way to end", int64(completed), int64(snoozed), ends(func(e *end, n int64) { e.how = how(n) })},
+		{"attempt", 0, none, ends(func(e *end, n int64) { e.attempt = n })},
+		{"times begun", 0, none, ends(func(e *end, n int64) { e.begun = n })},
+		{"outcome", none, MaxOutcomeBytes, ends(func(e *end, n int64) { e.outcome = text(int(n)) })},
+		{"code", none, MaxOutcomeBytes, ends(func(e *end, n int64) { e.how, e.code = failed, text(int(n)) })},
+		{"error", none, MaxErrorBytes, ends(func(e *end, n int64) { e.how, e.message = failed, text(int(n)) })},
+		{"wait for the next attempt", none, maxMillis, ends(func(e *end, n int64) { e.how, e.delay = failed, n })},
+		{"snooze", 0, maxMillis, ends(func(e *end, n int64) { e.how, e.delay = snoozed, n })},
+		{"ends", none, maxEnds, work(func(c *workCommand, n int64) {
+			for len(c.ends) < int(n) {
+				c.ends = append(c.ends, c.ends[0])
+			}
+		})},
+		{"takes that wait", 0, none, work(func(c *workCommand, n int64) { c.waiting = int(n) })},
+		{"runs for a worker", 1, maxTaken, work(func(c *workCommand, n int64) { c.wants[0].slots = int(n) })},
+		{"runs for workers", none, maxTaken, work(func(c *workCommand, n int64) { c.wants = []want{{0, "v", 1}, {0, "w", int(n) - 1}} })},
+		{"group", 0, none, work(func(c *workCommand, n int64) { c.wants[0].group = int(n) })},
+		{"worker", 1, 255, work(func(c *workCommand, n int64) { c.wants[0].worker = text(int(n)) })},
+		{"groups", none, maxGroups, func(n int64) (uint8, []byte) { return open(int(n), 1) }},
+		{"names", none, maxNames, func(n int64) (uint8, []byte) { return open(1, int(n)) }},
+		{"names of two groups", none, maxNames / 2, func(n int64) (uint8, []byte) { return open(2, int(n)) }},
+		{"touch", 1, maxMillis, func(n int64) (uint8, []byte) {
+			return kindTouch, encode(nil, &touchCommand{session: 1, extend: n}, (*touchCommand).code)
+		}},
+		{"reason", none, MaxReasonBytes, func(n int64) (uint8, []byte) {
+			return kindCancel, encode(nil, &call.Cancel{Reason: text(int(n))}, (*call.Cancel).Code)
+		}},
+		{"caught up", 1, MaxCatchUp, schedule(func(c *scheduleCommand, n int64) { c.times.limit = n })},
+		{"overlap", int64(OverlapSkip), int64(OverlapReplace), schedule(func(c *scheduleCommand, n int64) { c.times.overlap = Overlap(n) })},
+		{"rule of catching up", int64(CatchUpOne), int64(CatchUpAll), schedule(func(c *scheduleCommand, n int64) { c.times.catchUp = CatchUp(n) })},
+		{"name of a schedule", 1, MaxScheduleName, schedule(func(c *scheduleCommand, n int64) { c.name = text(int(n)) })},
+		{"concurrency key of a schedule", none, MaxKeyBytes, schedule(func(c *scheduleCommand, n int64) { c.plan.key = text(int(n)) })},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			w, _ := plain(t, defaultSpec)
+			good := make(map[int64]bool) // whether a value is within
+			if c.least != none {
+				good[c.least-1], good[c.least] = false, true
+			}
+			if c.most != none {
+				good[c.most], good[c.most+1] = true, false
+			}
+			for n, within := range good {
+				kind, body := c.command(n)
+				err := admit(engine.Command{Machine: engine.MachineAction, Kind: kind, Namespace: "n", Body: body}, most)
+				if within && err != nil || !within && !errors.Is(err, ErrInvalid) {
+					t.Errorf("%d: admit = %v", n, err)
+				}
+				if errors.Is(err, engine.ErrMalformed) {
+					continue // it does not get into a log
+				}
+				if _, err := w.do(kind, body); within == errors.Is(err, ErrInvalid) {
+					t.Errorf("%d: Apply = %v", n, err)
+				}
+			}
+		})
+	}
+
+	// What only machines say, and payloads, are for admit.
+	for what, v := range map[string]call.Invoke{
+		"a machine is told the end": {Name: "a", Notify: call.Notify{Machine: engine.MachineWorkflow}},
+		"a source":                  {Name: "a", Source: "api"},
+		"a key that may be another": {Name: "a", IdempotencyKey: "k", Repeated: true},
+		"no JSON":                   {Name: "a", Input: []byte("{")},
+		"no UTF-8":                  {Name: "a", Input: []byte("\"\xff\"")},
+		"a large input":             {Name: "a", Input: []byte(`"` + text(most) + `"`)},
+	} {
+		if err := admit(engine.Command{Kind: kindInvoke, Body: encode(nil, &v, (*call.Invoke).Code)}, most); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	for _, kind := range []uint8{kindWork, kindEnd} {
+		for n, want := range map[int]bool{most: true, most + 1: false} {
+			c := workCommand{session: 1, ends: []end{{how: completed, output: []byte(text(n))}}}
+			if err := admit(engine.Command{Kind: kind, Body: encode(nil, &c, (*workCommand).code)}, most); (err == nil) != want {
+				t.Errorf("command %d with an output of %d bytes: %v", kind, n, err)
+			}
+		}
+	}
+	for what, c := range map[string]workCommand{
+		"two ends":   {session: 1, ends: []end{{how: completed}, {how: completed}}},
+		"no end":     {session: 1, wants: []want{{0, "w", 1}}},
+		"also wants": {session: 1, ends: []end{{how: completed}}, wants: []want{{0, "w", 1}}},
+	} {
+		if err := admit(engine.Command{Kind: kindEnd, Body: encode(nil, &c, (*workCommand).code)}, most); !errors.Is(err, ErrInvalid) {
+			t.Errorf("the end of an attempt with %s: %v", what, err)
+		}
+	}
+	for n, want := range map[int]bool{maxSettled: true, maxSettled + 1: false} {
+		c := workCommand{session: 1, ends: []end{{how: completed, output: []byte(text(n))}}}
+		if err := admit(engine.Command{Kind: kindSettle, Body: encode(nil, &c, (*workCommand).code)}, most); (err == nil) != want {
+			t.Errorf("an output of %d bytes on a full disk: %v", n, err)
+		}
+	}
+}
