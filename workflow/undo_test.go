@@ -393,6 +393,9 @@ output: { a: "$.steps._start.output", b: "$.steps._start.output" }
 			t.Errorf("%d failed compensations are listed, %v", run.CompensationsFailed, err)
 		}
 	}
+	if ns, err := engine.NewNamespaces(u.r.Router()).Get(t.Context(), "n"); err != nil || ns.Counts.CompensationsFailed != 1 {
+		t.Errorf("%d failed compensations are counted, %v", ns.Counts.CompensationsFailed, err)
+	}
 }
 
 // TestRetryOfFirstFailure: a run that has failed goes on from the step that failed, not from the one that told somebody about it.
