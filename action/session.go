@@ -195,6 +195,9 @@ func (w *work) lose(s *session, ref call.Ref, code, message string) {
 	}
 	a.letGo(s, ref, st)
 	st.code, st.message = code, message
+	if st.flags&flagNotify != 0 && st.attempts < st.maxAttempts {
+		st.flags |= flagDoubt // the next attempt may end with an error that says nothing about this one
+	}
 	status := Failed
 	if code == CodeTimeout {
 		status = TimedOut

@@ -184,6 +184,7 @@ func (a *act) tellEnd(ref call.Ref, st *stateRow) {
 	end := call.End{
 		Token: n.Token, Ref: ref, Status: uint8(st.status), Refused: st.flags&flagRefused != 0, Attempt: st.attempts, Outcome: st.outcome,
 		Code: st.code, Message: st.message, Output: st.output, Held: st.status == Cancelled && st.flags&flagHeld != 0,
+		Doubt: st.flags&flagDoubt != 0,
 	}
 	a.tx.Then(engine.Command{Machine: n.Machine, Kind: n.Command, Body: encode(nil, &end, (*call.End).Encode)})
 	a.tx.Cause(endCause(a.tx.NamespaceName(), a.id))

@@ -209,7 +209,8 @@ func effective(e *workflow.Event) bool {
 	if e.Type == workflow.ChildCompleted {
 		return e.Outcome == "completed"
 	}
-	return succeeded(e.Outcome) || e.Outcome == workflow.OutcomeTimeout || e.Outcome == workflow.OutcomeCancelled || strings.Contains(e.Detail, "worker")
+	return succeeded(e.Outcome) || e.Outcome == workflow.OutcomeTimeout || e.Outcome == workflow.OutcomeCancelled || strings.Contains(e.Detail, "worker") ||
+		strings.Contains(e.Detail, "an earlier attempt")
 }
 
 // succeeded reports whether an outcome is that of a step that has done what it should.

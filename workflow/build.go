@@ -48,7 +48,14 @@ func (o object) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-func ms(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / time.Millisecond) }
+// ms returns the duration in milliseconds, rounded up.
+func ms(d time.Duration) int64 {
+	n := d.Milliseconds()
+	if d%time.Millisecond > 0 {
+		n++
+	}
+	return n
+}
 
 // New begins the definition of a workflow.
 func New(name string) *Builder {

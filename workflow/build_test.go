@@ -1,6 +1,8 @@
 package workflow_test
 
 import (
+	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -67,6 +69,32 @@ plans: { b: { executors: [{ name: x, run: "@actions/x" }] } }
 	}
 	if problems := workflow.Validate(workflow.New("bad").Output(func() {}).Definition()); len(problems) == 0 {
 		t.Error("what can not be written is a definition")
+	}
+}
+
+// TestLongDurations: a duration that is too long is refused as that, and a part of a millisecond counts as a whole one.
+func TestLongDurations(t *testing.T) {
+	const most = math.MaxInt64
+	call := func() *workflow.Step { return workflow.Call("@actions/a") }
+	for name, b := range map[string]*workflow.Builder{
+		"timeout":         workflow.New("w").Timeout(most).Start(call().To("success", "flo.Completed")),
+		"retention":       workflow.New("w").Retain(most, 1).Start(call().To("success", "flo.Completed")),
+		"step's timeout":  workflow.New("w").Start(call().Timeout(most).To("success", "flo.Completed")),
+		"wait":            workflow.New("w").Start(workflow.WaitFor("go", most).To("success", "flo.Completed")),
+		"sleep":           workflow.New("w").Start(workflow.Sleep(most).To("success", "flo.Completed")),
+		"retry":           workflow.New("w").Start(call().Retry(workflow.RetryPolicy{Attempts: 2, Within: most}).To("success", "flo.Completed")),
+		"poll":            workflow.New("w").Start(call().Poll(2, most, time.Second, time.Second).To("success", "flo.Completed")),
+		"almost too long": workflow.New("w").Timeout(most - 1).Start(call().To("success", "flo.Completed")),
+	} {
+		problems := workflow.Validate(b.Definition())
+		if len(problems) == 0 || !strings.Contains(problems[0].Message, "9223372036855") {
+			t.Errorf("%s: %v", name, problems)
+		}
+	}
+	for d, want := range map[time.Duration]string{1: "1", time.Millisecond: "1", time.Millisecond + 1: "2", 2*time.Millisecond - 1: "2", 0: "0", -1: "0", -time.Millisecond: "-1"} {
+		if text := string(workflow.New("w").Timeout(d).Definition()); text != `{"name":"w","timeout_ms":`+want+`}` {
+			t.Errorf("%d ns: %s, want %s ms", d, text, want)
+		}
 	}
 }
 

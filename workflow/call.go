@@ -435,7 +435,11 @@ func (w *work) done(e *call.End, child bool) ([]byte, error) {
 		s.answer(childResult(e))
 	} else {
 		r := actionResult(e)
-		s.note(event{kind: ActionCompleted, attempt: s.state.attempt, outcome: r.outcome, detail: r.message})
+		detail := r.message
+		if e.Doubt {
+			detail = joined(detail, "an earlier attempt timed out or was lost")
+		}
+		s.note(event{kind: ActionCompleted, attempt: s.state.attempt, outcome: r.outcome, detail: detail})
 		s.answer(r)
 	}
 	s.saveBranch()
@@ -445,7 +449,7 @@ func (w *work) done(e *call.End, child bool) ([]byte, error) {
 
 // actionResult is what the end of an action's run means for who has called it.
 func actionResult(e *call.End) result {
-	r := result{outcome: e.Outcome, code: e.Code, message: e.Message, refused: e.Refused}
+	r := result{outcome: e.Outcome, code: e.Code, message: e.Message, refused: e.Refused, ambiguous: e.Doubt && !plant.On(plant.AmbiguousForgotten)}
 	switch action.Status(e.Status) {
 	case action.Completed:
 		r.code, r.message = "", ""
@@ -465,7 +469,7 @@ func actionResult(e *call.End) result {
 			r.message += ": " + e.Message
 		}
 	default:
-		r.outcome, r.ambiguous = OutcomeFailure, e.Code == action.CodeWorkerLost
+		r.outcome, r.ambiguous = OutcomeFailure, r.ambiguous || e.Code == action.CodeWorkerLost
 		if r.message == "" {
 			r.message = "the action has failed"
 		}

@@ -1,6 +1,10 @@
 package workflow
 
-import "github.com/floedb/floe/internal/engine"
+import (
+	"context"
+
+	"github.com/floedb/floe/internal/engine"
+)
 
 // ShardOf returns the shard of a run whose id is floe's own.
 func ShardOf(id RunID) (shard int, ok bool) {
@@ -32,3 +36,6 @@ func TableLimitedTo(maxEvents int64) engine.Primitive {
 
 // Fallbacks are where outcomes without a transition lead.
 var Fallbacks = fallbacks
+
+// Unheard is unheard, for tests.
+func (s *Store) Unheard(ctx context.Context, name string) bool { return s.unheard(ctx, name) }

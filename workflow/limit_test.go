@@ -215,6 +215,32 @@ func TestSignalLimits(t *testing.T) {
 	}
 }
 
+// TestSignalSchemas: a payload is checked by the schema of the step that waits for its type, wherever that step is.
+func TestSignalSchemas(t *testing.T) {
+	w := workflowtest.New(t)
+	w.Create([]byte(`name: w
+start: { sleep: 1h, transitions: { success: free } }
+steps:
+  free: { wait_for_signal: free, transitions: { success: number } }
+  number: { wait_for_signal: { type: number, schema: { type: number } }, transitions: { success: text } }
+  text: { wait_for_signal: { type: text, schema: { type: string } }, transitions: { success: flo.Completed } }
+`))
+	id := w.Start("w", "1")
+	for _, c := range []struct {
+		kind, payload string
+		want          error
+	}{
+		{"free", `[]`, nil}, {"number", `"1"`, workflow.ErrInvalid}, {"number", `1`, nil}, {"text", `1`, workflow.ErrInvalid}, {"text", `"1"`, nil}, {"other", `{}`, nil},
+	} {
+		if _, err := w.Workflows().Signal(t.Context(), id, c.kind, []byte(c.payload)); !errors.Is(err, c.want) {
+			t.Errorf("signal %s with %s: %v, want %v", c.kind, c.payload, err, c.want)
+		}
+	}
+	if run := w.Finish(id); run.Status != workflow.Completed || string(run.Output) != `"1"` {
+		t.Errorf("the run is %s with %s: %s", run.Status, run.Output, run.Error)
+	}
+}
+
 // TestManyDue: 3,000 runs have something to do at the same time.
 func TestManyDue(t *testing.T) {
 	w := workflowtest.New(t)

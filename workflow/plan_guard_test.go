@@ -54,13 +54,13 @@ func TestBreaker(t *testing.T) {
 
 // TestRates checks that all rates are kept, that those who wait get their leave in turn, and that shards have their share.
 func TestRates(t *testing.T) {
-	rates := []flow.Rate{{Limit: 2, Per: 1000}, {Limit: 3, Per: 60_000}}
+	rates := []flow.Rate{{Limit: 2, Per: 1000}, {Limit: 3, Per: 60_000}, {Limit: 4, Per: 3_600_000}}
 	for _, c := range []struct {
 		shares int64
 		want   []int64
 	}{
-		{1, []int64{0, 0, 500, 20_000, 40_000}},
-		{2, []int64{0, 40_000, 80_000}},
+		{1, []int64{0, 0, 500, 20_000, 900_000, 1_800_000}},
+		{2, []int64{0, 40_000, 1_800_000, 3_600_000}},
 	} {
 		x := &executorRow{}
 		for i, want := range c.want {

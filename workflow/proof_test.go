@@ -258,6 +258,23 @@ func TestLimitsOfTries(t *testing.T) {
 	}
 }
 
+// TestPollsOfAttempts: each attempt has all its polls.
+func TestPollsOfAttempts(t *testing.T) {
+	w := workflowtest.New(t)
+	n := 0
+	w.Handle("a", func(context.Context, *action.Task) (any, error) {
+		if n++; n%3 == 0 {
+			return nil, errors.New("down")
+		}
+		return action.Outcome("pending", nil), nil
+	})
+	step := workflow.Call("@actions/a").Poll(2, time.Second, time.Second, time.Second).Retry(workflow.RetryPolicy{Attempts: 3, Initial: time.Second})
+	w.Create(workflow.New("w").Start(step.To("success", "flo.Completed").To("failure", "flo.Failed")).Definition())
+	if run := w.Run("w", "1"); n != 9 || run.Steps[0].Outcome != workflow.OutcomeFailure || run.Steps[0].Attempts != 3 {
+		t.Errorf("%d calls in %d attempts, want 9 in 3: %s", n, run.Steps[0].Attempts, run.Error)
+	}
+}
+
 // TestParallelLimits: no more branches run at once than may; who has failed makes room; siblings are withdrawn when the step is decided.
 func TestParallelLimits(t *testing.T) {
 	ctx := context.Background()

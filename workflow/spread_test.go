@@ -246,6 +246,29 @@ func TestStartsBeforeShardsHaveHeard(t *testing.T) {
 	r.Verify()
 }
 
+// TestUnheard: a start whose key binds it to a shard that does not know the workflow is tried again if its home does, and for as long as its caller waits.
+func TestUnheard(t *testing.T) {
+	r, flows, _ := spread(t)
+	r.Hold(true)
+	create(t, flows, workflow.New("new").Start(workflow.Sleep(0).To("success", "flo.Completed")).Definition())
+	if !flows.Unheard(t.Context(), "new") {
+		t.Error("a workflow that its home knows passes for one that there is not")
+	}
+	if flows.Unheard(t.Context(), "none") {
+		t.Error("a workflow that there is not is waited for")
+	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if flows.Unheard(over, "new") {
+		t.Error("a start whose caller has left is tried again")
+	}
+	alone := flowsOf(newRig(t, 1), "n")
+	create(t, alone, workflow.New("new").Start(workflow.Sleep(0).To("success", "flo.Completed")).Definition())
+	if alone.Unheard(t.Context(), "new") {
+		t.Error("a start in a namespace that is not spread is tried again")
+	}
+}
+
 // TestSpreadIsHeard: when a call has returned, starts in all shards go by it.
 func TestSpreadIsHeard(t *testing.T) {
 	ctx := t.Context()

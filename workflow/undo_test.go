@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/floedb/floe/action"
 	"github.com/floedb/floe/internal/engine"
@@ -240,6 +241,47 @@ func TestUndone(t *testing.T) {
 	}
 }
 
+// TestUndoneAfterOwnRetries: an attempt that the action itself has repeated may have done something, whatever the next one comes to.
+func TestUndoneAfterOwnRetries(t *testing.T) {
+	const definition = `start: { sleep: 1s, transitions: { success: do } }
+steps: { do: { run: "@actions/do", compensate: "@actions/undo", transitions: { success: flo.Failed, failure: flo.Failed } } }
+`
+	for _, c := range []struct {
+		name string
+		play func(u *undoing)
+		want []string
+	}{
+		{"a timeout and a failure", func(u *undoing) { u.take("do"); u.pass(5000); u.pass(1000); u.fail("do") }, []string{`{"input":{"n":[1,2]},"output":{"error":"no"}}`}},
+		{"a timeout, two failures", func(u *undoing) {
+			u.take("do")
+			u.pass(5000)
+			u.pass(1000)
+			u.fail("do", action.Retry())
+			u.pass(1000)
+			u.fail("do", action.Retry())
+		}, []string{`{"input":{"n":[1,2]},"output":{"error":"no"}}`}},
+		{"failures", func(u *undoing) { u.fail("do", action.Retry()); u.pass(1000); u.fail("do") }, nil},
+		{"a timeout and a success", func(u *undoing) { u.take("do"); u.pass(5000); u.pass(1000); u.done("do", "7") }, []string{`{"input":{"n":[1,2]},"output":7}`}},
+	} {
+		for _, at := range spaces {
+			t.Run(c.name+"/"+at.name, func(t *testing.T) {
+				u := startUndoing(t, at, definition)
+				opts := append(slices.Clone(at.opts), action.MaxRetries(2), action.Timeout(5*time.Second), action.Backoff(time.Second, time.Second))
+				if _, err := u.actions.Register(t.Context(), "do", opts...); err != nil {
+					t.Fatal(err)
+				}
+				u.pass(1000)
+				if c.play(u); t.Failed() {
+					return
+				}
+				if got := u.undone(); !slices.Equal(got, c.want) {
+					t.Errorf("compensated with %s, want %s", got, c.want)
+				}
+			})
+		}
+	}
+}
+
 // TestUndoneInALoop: each visit is compensated with what it had itself, not with what the last one has come to.
 func TestUndoneInALoop(t *testing.T) {
 	u := startUndoing(t, plain, `start:
@@ -350,6 +392,9 @@ output: { a: "$.steps._start.output", b: "$.steps._start.output" }
 		if err != nil || run.CompensationsFailed != 1 {
 			t.Errorf("%d failed compensations are listed, %v", run.CompensationsFailed, err)
 		}
+	}
+	if ns, err := engine.NewNamespaces(u.r.Router()).Get(t.Context(), "n"); err != nil || ns.Counts.CompensationsFailed != 1 {
+		t.Errorf("%d failed compensations are counted, %v", ns.Counts.CompensationsFailed, err)
 	}
 }
 

@@ -121,6 +121,7 @@ type End struct {
 	Message string
 	Output  []byte
 	Held    bool // of a run that was cancelled: its handler has not returned yet, and when it has, another End follows
+	Doubt   bool // an attempt before the last one timed out or was lost, and may have had an effect
 }
 
 // Encode codes the body, in both directions.
@@ -134,7 +135,10 @@ func (v *End) Encode(c *codec.Coder) {
 		c.String(s)
 	}
 	c.Bytes(&v.Output)
-	if c.More(v.Held) {
+	if c.More(v.Held || v.Doubt) {
 		c.Bool(&v.Held)
+		if c.More(v.Doubt) {
+			c.Bool(&v.Doubt)
+		}
 	}
 }
