@@ -47,6 +47,10 @@ type Config struct {
 	Durability Durability
 	// SyncInterval is how late an Async write may be fsynced. 0 means 100 ms.
 	SyncInterval time.Duration
+	// ClockCatchUp is how far the time of a node that is alone may be ahead of its clock, because it once ran with a clock that was ahead, to be slowed: time never
+	// goes back, but runs at half speed, so that timeouts take twice as long, until the clock has caught up. With a larger lead it runs as fast as the clock and
+	// keeps the lead. 0 means 7 days.
+	ClockCatchUp time.Duration
 	// CacheSize is the memory for cached blocks of the state, in bytes. 0 means 256 MiB with a DataDir and 16 MiB without.
 	CacheSize int64
 	// Memory is what the node may take in all, in bytes, at least 64 MiB: caches, queues, connections and calls get their parts of it, and what is beyond a part
@@ -83,7 +87,7 @@ type Config struct {
 
 // check returns ErrInvalid naming every bad field, and makes Listen what it is by default.
 func (c *Config) check() error {
-	shards := shard.Config{Shards: c.Shards, Durability: shard.Durability(c.Durability), SyncInterval: c.SyncInterval, CacheBytes: c.CacheSize, MaxValue: c.MaxValueSize}
+	shards := shard.Config{Shards: c.Shards, Durability: shard.Durability(c.Durability), SyncInterval: c.SyncInterval, CatchUp: c.ClockCatchUp, CacheBytes: c.CacheSize, MaxValue: c.MaxValueSize}
 	bad := append(shards.Faults(), c.clusterFaults()...)
 	if c.Memory != 0 && c.Memory < budget.Least {
 		bad = append(bad, fmt.Errorf("memory %d is neither 0 nor at least %d bytes", c.Memory, budget.Least))

@@ -98,7 +98,7 @@ func (n *Node) open(ctx context.Context, c Config) error {
 	limits := c.limits()
 	cluster := len(c.Peers) > 1 // a cluster of one node is a node alone: there is nobody to talk to
 	conf := shard.Config{
-		Dir: c.DataDir, Shards: c.Shards, Durability: shard.Durability(c.Durability), SyncInterval: c.SyncInterval, CacheBytes: c.CacheSize, MaxValue: c.MaxValueSize,
+		Dir: c.DataDir, Shards: c.Shards, Durability: shard.Durability(c.Durability), SyncInterval: c.SyncInterval, CatchUp: c.ClockCatchUp, CacheBytes: c.CacheSize, MaxValue: c.MaxValueSize,
 		QueueBytes: limits.Proposals, LogCacheBytes: limits.LogCache, StateBytes: limits.State, TableFiles: limits.Tables,
 		Logger: c.Logger, Build: build(), Primitives: primitive.All(), NodeID: c.NodeID,
 	}

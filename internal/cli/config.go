@@ -37,6 +37,7 @@ type config struct {
 	dashboardBind string
 
 	syncInterval   time.Duration
+	clockCatchUp   time.Duration
 	cacheSize      int64
 	maxValueSize   int64
 	dashboardHosts []string

@@ -154,7 +154,7 @@ func openNode(c *config, files *credentials, log *slog.Logger) (*floe.Node, erro
 		return nil, err
 	}
 	node, err := floe.Open(floe.Config{
-		DataDir: c.dataDir, Shards: c.shards, Durability: c.durability, SyncInterval: c.syncInterval, CacheSize: c.cacheSize, MaxValueSize: int(c.maxValueSize), Logger: log,
+		DataDir: c.dataDir, Shards: c.shards, Durability: c.durability, SyncInterval: c.syncInterval, ClockCatchUp: c.clockCatchUp, CacheSize: c.cacheSize, MaxValueSize: int(c.maxValueSize), Logger: log,
 		Memory: c.memory, MaxConnections: c.maxConnections, MaxInFlight: c.maxInFlight, MaxWaiting: c.maxWaiting,
 		Listen: c.listenAddr(), NodeID: c.nodeID, Peers: c.peers, Secret: files.secret, TLS: files.node, Insecure: c.insecure,
 	})

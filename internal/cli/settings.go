@@ -48,6 +48,10 @@ var settings = []setting{
 		c.syncInterval, err = positiveDuration(v)
 		return err
 	}},
+	{"clock-catch-up", "clock.catch_up", "duration", "7d", "how far data may be ahead of the clock, because a clock was, to be slowed to half speed until the clock has caught up", func(c *config, v string) (err error) {
+		c.clockCatchUp, err = positiveDuration(v)
+		return err
+	}},
 	{"cache-size", "cache_size", "size", "", "memory for what is read again and again (default a fourth of --memory, or 256MiB)", func(c *config, v string) (err error) {
 		c.cacheSize, err = size(v, 1<<20, 1<<40)
 		return err

@@ -21,15 +21,16 @@ type systemClock struct{ start time.Time }
 func (c systemClock) Wall() int64         { return time.Now().UnixMilli() }
 func (c systemClock) Mono() time.Duration { return time.Since(c.start) }
 
-// maxSlowed is the largest lead over the wall clock that shard time makes up for by running at half speed, in ms. A larger one would double every
-// timeout for weeks.
-const maxSlowed = 7 * 24 * 3_600_000
+// defaultCatchUp is the largest lead over the wall clock that shard time makes up for by running at half speed, if Config.CatchUp says nothing else. A larger one
+// would double every timeout for weeks.
+const defaultCatchUp = 7 * 24 * time.Hour
 
 // shardClock tells a shard's time: the wall clock, but never before what it has told or what the log says. Where that is ahead of the wall clock, time
 // neither goes back nor stands still: it runs at half speed until the wall clock has caught up.
 type shardClock struct {
 	clock  Clock
 	others *clocks // that hold it back; nil: none
+	slowed int64   // ms: the largest lead that is made up for
 
 	mu   sync.Mutex // guards last and at
 	last int64      // the latest time told, or seen in the log
@@ -45,7 +46,7 @@ func (c *shardClock) now() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	tick := 2 * time.Millisecond // of the monotonic clock, for a millisecond of shard time
-	if c.last-wall > maxSlowed {
+	if c.last-wall > c.slowed {
 		tick = time.Millisecond
 	}
 	// What is below a tick counts for the next time: asked often, the clock would lose most of it.

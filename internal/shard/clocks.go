@@ -172,8 +172,8 @@ func (h *Host) inFuture() string {
 		return ""
 	}
 	until := "timeouts take twice as long until the clock has caught up"
-	if ahead > maxSlowed {
-		until = fmt.Sprintf("that is more than the %d days it can make up for by running slowly", maxSlowed/(24*3_600_000))
+	if most := h.cfg.CatchUp; ahead > most.Milliseconds() {
+		until = fmt.Sprintf("it keeps that lead, because it makes up for %v at most, by running at half speed: see clock.catch_up (Config.ClockCatchUp)", most)
 	}
 	return fmt.Sprintf("its data is %v ahead of its clock, because it once ran with a clock that was ahead: schedules run early and timestamps are ahead by that; %s",
 		time.Duration(ahead)*time.Millisecond, until)

@@ -54,6 +54,7 @@ type Config struct {
 	Shards       int           // 0: as the directory says, or DefaultShards
 	Durability   Durability    // Async with several voters is Sync: raft counts on what a voter has acknowledged
 	SyncInterval time.Duration // 0: DefaultSyncInterval
+	CatchUp      time.Duration // how far the time of a shard may be ahead of Clock to run at half speed until Clock has caught up; 0: 7 days
 	CacheBytes   int64         // 0: 256 MiB, in memory 16 MiB
 	TableFiles   int           // of the state database that are open at a time; 0: 1000
 	MaxValue     int           // 0: DefaultMaxValue
@@ -113,6 +114,7 @@ func (c *Config) Faults() (bad []error) {
 	}
 	check(c.Shards >= 0 && c.Shards <= MaxShards, "shards %d is not in 1-%d", c.Shards, MaxShards)
 	check(c.Durability <= Async, "durability %v is neither sync nor async", c.Durability)
+	check(c.CatchUp >= 0, "clock catch-up %v is negative", c.CatchUp)
 	check(c.SyncInterval >= 0, "sync interval %v is negative", c.SyncInterval)
 	check(c.MinFreeBytes >= 0, "min free %d is negative", c.MinFreeBytes)
 	check(c.CacheBytes >= 0, "cache size %d is negative", c.CacheBytes)
@@ -134,6 +136,7 @@ func (c Config) withDefaults() (Config, error) {
 	orDefault(&c.Haste, hasteOfDuties())
 	orDefault(&c.TickInterval, 75*time.Millisecond)
 	orDefault(&c.DiskInterval, defaultDiskInterval)
+	orDefault(&c.CatchUp, defaultCatchUp)
 	orDefault(&c.SlowDisk, defaultSlowDisk)
 	orDefault(&c.StuckDisk, defaultStuckDisk)
 	orDefault(&c.CompareInterval, compareInterval)

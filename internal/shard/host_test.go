@@ -223,7 +223,7 @@ func (c *fakeClock) advance(d time.Duration) {
 
 func TestShardTimeNeverGoesBack(t *testing.T) {
 	source := &fakeClock{wall: 5000}
-	c := shardClock{clock: Clock{source}}
+	c := shardClock{clock: Clock{source}, slowed: defaultCatchUp.Milliseconds()}
 	if got := c.now(); got != 5000 {
 		t.Fatalf("now() = %d, want 5000", got)
 	}
@@ -243,21 +243,25 @@ func TestShardTimeNeverGoesBack(t *testing.T) {
 }
 
 // TestShardTimeKeepsPace: shard time that is ahead of the wall clock runs at half speed until the wall clock has caught up, however often somebody asks, and
-// at full speed if it is too far ahead for that. What is below a millisecond used to be dropped each time.
+// at full speed if it is too far ahead for that, unless it is to catch up all the same. What is below a millisecond used to be dropped each time.
 func TestShardTimeKeepsPace(t *testing.T) {
 	const day = 24 * 3_600_000
-	for _, c := range []struct{ ahead, passed, now int64 }{
-		{0, 7000, 7000},
-		{1, 7000, 7000},
-		{3000, 7000, 7000},                  // they met after 6 s
-		{4000, 7000, 7500},                  // and here not yet
-		{7 * day, 7000, 7*day + 3500},       // the last one that is slowed
-		{7*day + 1, 1, 7*day + 2},           // full speed
-		{7*day + 1, 7000, 7*day + 1 + 3500}, // a millisecond later its lead is small enough
-		{400 * day, 7000, 400*day + 7000},
+	for _, c := range []struct{ catchUp, ahead, passed, now int64 }{
+		{0, 0, 7000, 7000},
+		{0, 1, 7000, 7000},
+		{0, 3000, 7000, 7000},                  // they met after 6 s
+		{0, 4000, 7000, 7500},                  // and here not yet
+		{0, 7 * day, 7000, 7*day + 3500},       // the last one that is slowed
+		{0, 7*day + 1, 1, 7*day + 2},           // full speed
+		{0, 7*day + 1, 7000, 7*day + 1 + 3500}, // a millisecond later its lead is small enough
+		{0, 400 * day, 7000, 400*day + 7000},
+		{400, 400 * day, 7000, 400*day + 3500},
+		{1, 2 * day, 7000, 2*day + 7000},
 	} {
 		source := &fakeClock{wall: 1000 + c.ahead}
-		s := shardClock{clock: Clock{source}}
+		conf, err := Config{CatchUp: time.Duration(c.catchUp) * 24 * time.Hour}.withDefaults()
+		must(t, err)
+		s := shardClock{clock: Clock{source}, slowed: conf.CatchUp.Milliseconds()}
 		s.now()
 		source.wall = 1000
 		for passed := time.Duration(0); passed < time.Duration(c.passed)*time.Millisecond; passed += 500 * time.Microsecond {

@@ -61,7 +61,7 @@ func (h *Host) newShard(id engine.ShardID) *shard {
 	s := &shard{
 		host: h, id: id, log: h.ual.Shard(uint16(id)), pending: make(map[uint64][]*proposal),
 		applyWake: make(chan struct{}, 1), led: make(chan struct{}), mail: mailbox{wake: make(chan struct{}, 1)},
-		clock: shardClock{clock: h.cfg.Clock, others: h.clocks},
+		clock: shardClock{clock: h.cfg.Clock, others: h.clocks, slowed: h.cfg.CatchUp.Milliseconds()},
 	}
 	s.applier.shard = s
 	s.exports.ready = make(map[uint64]*export)
