@@ -374,7 +374,8 @@ func (l *link) accept(s *seat, wants []wanted, all []taken) {
 		t := &all[i]
 		ref := bare(t.ref)
 		before := s.held[ref]
-		if t.want < 0 || t.want >= len(wants) || before != nil && !before.sent || s.ctx.Err() != nil {
+		known := before != nil && !before.sent && before.taken.begun == t.begun // else the attempt before is over, and its handler has not returned
+		if t.want < 0 || t.want >= len(wants) || known || s.ctx.Err() != nil {
 			continue // the census finds it, if it is the session's
 		}
 		one := &piece{Task: taskOf(l.shard, t), taken: *t, link: l, seat: s, src: wants[t.want].src, census: s.censuses}

@@ -251,6 +251,34 @@ func TestTwoCensusesAtOnce(t *testing.T) {
 	})
 }
 
+// TestStrangerComesLate: a run that a census has found to be unknown here, and that is about to be given back, is kept when the answer comes by which the process has it.
+func TestStrangerComesLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newOneSlot(t)
+		w.shard, w.hold = 99, make(chan struct{})
+		first := w.invoke(0)
+		all := engine.Shared(&w.store.scope, func() *pools { return nil }).all["n"]
+		at, err := first.parse()
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.mu.Lock()
+		l := all.links[0]
+		l.ends = append(l.ends, &ending{end: end{ref: at.Ref, how: released}, src: nobody})
+		all.mu.Unlock()
+		close(w.hold)
+		synctest.Wait()
+		signal(l.send)
+		synctest.Wait()
+		if r, err := w.store.Run(t.Context(), first); err != nil || r.Status != Running {
+			t.Errorf("the run is %+v, %v; want it to be running", r, err)
+		}
+		w.done <- struct{}{}
+		second := w.invoke(1)
+		w.check(first, second)
+	})
+}
+
 // TestOutage: a process that can not reach the shard for longer than a lease, which nobody has noticed there, goes on with what it has. A handler that fails because its ctx
 // has ended is given back: the attempt does not count. An OnError of another worker that does not return is in nobody's way: the process was not heard of any more,
 // and heard of no cancelled runs.
@@ -397,4 +425,58 @@ func TestRetriedAfterCancel(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestNextAttemptBesideTheLast: the next attempt of a run may come to the process whose handler of the last one has not returned: a transaction has ended that, or its time has
+// passed by the clock of the shard first. It was taken for what the process had, and was begun when a census had found that it was not, up to 10 s after that handler returned.
+func TestNextAttemptBesideTheLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &lateDoor{Rig: rig.New(t, 1, table()), shard: 99}
+		router := engine.NewRouter(d)
+		if err := engine.NewNamespaces(router).Create(t.Context(), "n", false); err != nil {
+			t.Fatal(err)
+		}
+		store := engine.StoreOf(Primitive, router, "n", 1<<20)
+		if _, err := store.Register(t.Context(), "a", Timeout(time.Hour), Backoff(0, 0)); err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		begun, end := make(chan *Task, 10), make(chan struct{})
+		w := store.Worker(WorkerConfig{Concurrency: 3, OnError: func(_ *Task, err error) { t.Errorf("reported: %v", err) }})
+		w.Handle("a", func(_ context.Context, task *Task) (any, error) {
+			begun <- task
+			<-end
+			return task.Attempt, nil
+		})
+		ended := make(chan error)
+		go func() { ended <- w.Run(ctx) }()
+		i, err := store.Invoke(ctx, "a", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for attempt := 1; attempt <= 3; attempt++ {
+			synctest.Wait()
+			if len(begun) != 1 {
+				t.Fatalf("attempt %d is not begun beside the one before", attempt)
+			}
+			task := <-begun
+			if task.Attempt != attempt || task.Delivery != attempt {
+				t.Errorf("attempt %d, delivery %d; want %d", task.Attempt, task.Delivery, attempt)
+			}
+			if attempt < 3 {
+				if _, err := engine.NewTxn(router, "n", 1<<20).Do(FailOp(task, "once more", Retry())).Commit(ctx); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		close(end)
+		synctest.Wait()
+		if r, err := store.Run(ctx, i.Run); err != nil || r.Status != Completed || string(r.Output) != "3" {
+			t.Errorf("%+v, %v", r, err)
+		}
+		stop()
+		if err := <-ended; err != nil {
+			t.Errorf("Run = %v, want nil", err)
+		}
+	})
 }

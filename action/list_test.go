@@ -1,7 +1,9 @@
 package action
 
 import (
+	"errors"
 	"fmt"
+	"reflect"
 	"testing"
 	"time"
 
@@ -69,4 +71,99 @@ func TestLatency(t *testing.T) {
 		})
 		want(Latency{201, (20_100 + 301) * time.Millisecond / 201, 199 * time.Millisecond})
 	}
+}
+
+// TestRunShows: a run, and the list of runs, show all that the run was invoked with and what has become of it, at each point of its life.
+func TestRunShows(t *testing.T) {
+	r := rig.New(t, 1, table())
+	router := r.Router()
+	if err := engine.NewNamespaces(router).Create(t.Context(), "n", false); err != nil {
+		t.Fatal(err)
+	}
+	s, ctx := engine.StoreOf(Primitive, router, "n", 1<<20), t.Context()
+	if _, err := s.Register(ctx, "a", Backoff(0, 0), MaxRetries(7)); err != nil {
+		t.Fatal(err)
+	}
+	now := func() time.Time { return time.UnixMilli(r.Now()) }
+	i, err := s.Invoke(ctx, "a", []byte(`{"n":1}`), Priority(7), Delay(time.Hour), Labels(map[string]string{"gpu": "a"}), ConcurrencyKey("c"), IdempotencyKey("i"),
+		Expire(10*time.Hour), MaxRetries(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Run{
+		ID: i.Run, Action: "a", Status: Pending, Priority: 7, MaxAttempts: 2, Input: []byte(`{"n":1}`), Source: "api", Labels: map[string]string{"gpu": "a"},
+		ConcurrencyKey: "c", IdempotencyKey: "i", CreatedAt: now(), AvailableAt: now().Add(time.Hour),
+	}
+	shows := func(what string) {
+		t.Helper()
+		got, err := s.Run(ctx, i.Run)
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s:\n got %+v, %v\nwant %+v", what, got, err, want)
+		}
+		page, err := s.Runs("a").Page(ctx)
+		if err != nil || len(page.Items) != 1 || !reflect.DeepEqual(page.Items[0], got) {
+			t.Errorf("%s: the list has %+v, %v", what, page.Items, err)
+		}
+		r.Advance(1000)
+	}
+	check := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	var task Task
+	take := func(attempt int) {
+		t.Helper()
+		got, err := s.Await(ctx, "w", []string{"a"}, Labels(map[string]string{"gpu": "a", "zone": "b"}))
+		if err != nil || len(got) != 1 {
+			t.Fatalf("Await = %+v, %v", got, err)
+		}
+		task = got[0]
+		want.Status, want.Attempt, want.WorkerID, want.StartedAt = Running, attempt, "w", now()
+	}
+	shows("delayed")
+	check(s.RunNow(ctx, i.Run))
+	want.AvailableAt = now()
+	shows("ready")
+	take(1)
+	shows("running")
+	check(s.Finish(ctx, "w", &task, nil, Snooze(5*time.Second)))
+	want.Status, want.Attempt, want.AvailableAt = Pending, 0, now().Add(5*time.Second)
+	shows("snoozed")
+	r.Advance(5000)
+	take(1)
+	want.AvailableAt = want.CreatedAt.Add(time.Second) // since RunNow
+	check(s.Finish(ctx, "w", &task, nil, Code("c1", errors.New("once more"))))
+	want.Status, want.Error, want.Code = Pending, "once more", "c1"
+	shows("to be retried")
+	take(2)
+	if task.LastError != "once more" || task.LastCode != "c1" || task.Delivery != 3 || task.MaxAttempts != 2 || task.Priority != 7 || task.ConcurrencyKey != "c" ||
+		task.IdempotencyKey != "i" || task.Source != "api" && task.Source != "" || !task.CreatedAt.Equal(want.CreatedAt) || task.Labels["gpu"] != "a" {
+		t.Errorf("the task is %+v", task)
+	}
+	shows("retried")
+	check(s.Finish(ctx, "w", &task, nil, errors.New("for good")))
+	want.Status, want.Error, want.Code, want.Outcome, want.CompletedAt = Failed, "for good", "", OutcomeFailure, now()
+	if want.Duration() != time.Second {
+		t.Errorf("it took %v", want.Duration())
+	}
+	shows("failed")
+	check(s.Retry(ctx, i.Run))
+	want.Status, want.Outcome, want.CompletedAt, want.MaxAttempts = Pending, "", time.Time{}, 4
+	shows("carried out again")
+	take(3)
+	check(s.Cancel(ctx, i.Run, "why"))
+	want.Status, want.Outcome, want.Error, want.CompletedAt, want.Cancelling = Cancelled, OutcomeCancelled, "why", now(), true
+	shows("cancelled")
+	if err := s.Finish(ctx, "w", &task, 1, nil); !errors.Is(err, ErrConflict) {
+		t.Errorf("the end of one that was cancelled: %v", err)
+	}
+	want.Cancelling = false
+	shows("confirmed")
+	check(s.Retry(ctx, i.Run))
+	take(4)
+	check(s.Finish(ctx, "w", &task, Outcome("approved", 5), nil))
+	want.Status, want.Outcome, want.Error, want.Output, want.CompletedAt, want.MaxAttempts = Completed, "approved", "", []byte("5"), now(), 5
+	shows("completed")
 }
