@@ -345,6 +345,31 @@ func TestUndoWaitsForHandler(t *testing.T) {
 			}
 		})
 	}
+	t.Run("the action's time is over", func(t *testing.T) {
+		for name, over := range map[string]func(u *undoing, task action.Task){
+			"returned":     func(u *undoing, task action.Task) { _ = u.actions.Fail(u.t.Context(), task.Run, "w", "late") },
+			"had its time": func(u *undoing, task action.Task) { u.pass(60_000) },
+		} {
+			for _, at := range spaces {
+				t.Run(name+"/"+at.name, func(t *testing.T) {
+					u := startUndoing(t, at, "start: { sleep: 1s, transitions: { success: do } }\nsteps:\n  "+strings.ReplaceAll(strings.Replace(definition, "start", "do", 1), "\n", "\n  "))
+					if _, err := u.actions.Register(t.Context(), "do", append(slices.Clone(at.opts), action.MaxRetries(0), action.Timeout(5*time.Second))...); err != nil {
+						t.Fatal(err)
+					}
+					u.pass(1000)
+					task := u.take("do")
+					u.pass(5000)
+					if u.r.Verify(); taken(u) != 0 {
+						t.Error("the step is compensated while its handler is at work")
+					}
+					over(u, task)
+					if u.r.Verify(); taken(u) != 1 {
+						t.Error("the step is not compensated when its handler is through")
+					}
+				})
+			}
+		}
+	})
 	timed := strings.Replace(definition, "  compensate", "  timeout_ms: 5000\n  compensate", 1)
 	for name, cancel := range map[string]func(u *undoing, task action.Task){
 		"the run is cancelled": func(u *undoing, _ action.Task) { u.cancel() },
