@@ -399,8 +399,9 @@ var ownRetries = map[string]int{"@actions/a": 0, "@actions/b": 1}
 // model interprets a scenario.
 type model struct {
 	*scenario
-	ties bool // two things happen at the same time: there is no telling what comes of them
-	runs []string
+	ties  bool // two things happen at the same time: there is no telling what comes of them
+	depth int  // of children
+	runs  []string
 }
 
 const everGen = int64(1) << 60
@@ -464,7 +465,9 @@ func (m *model) try(c *callGen, c2 *course, key, input string, at, limit int64, 
 	defer func() { c2.open = append(c2.open, spanGen{at, e.at, true}) }()
 	late := ended{at: limit, outcome: "timeout", code: "timeout", output: errorGen, bad: true, ambiguous: true, cut: true}
 	if kid, ok := strings.CutPrefix(c.target, "@workflow/"); ok {
+		m.depth++
 		r := m.run(m.defs[kid], input, at, everGen)
+		m.depth--
 		k := kidGen{kid, input, at, r.at}
 		if !m.before(r.at, limit) {
 			k.to = limit
@@ -498,6 +501,7 @@ func (m *model) try(c *callGen, c2 *course, key, input string, at, limit int64, 
 		case "cancel":
 			back = t + 2*f.after
 		}
+		m.ties = m.ties || m.depth > 0 && f.kind == "silent" && end == limit && k < tries // which of two timers is first
 		if end > limit || end == limit && f.kind == "silent" {
 			c2.hands = append(c2.hands, handGen{limit, min(back, limit+patience)})
 			return late
