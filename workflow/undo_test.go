@@ -313,6 +313,48 @@ func TestUndoneInALoop(t *testing.T) {
 	}
 }
 
+// TestUndoneWithWhatWasSent: each attempt and each poll of a call gets the same input, and so does what compensates it.
+func TestUndoneWithWhatWasSent(t *testing.T) {
+	const more = "\n  compensate: \"@actions/undo\"\n  transitions: { success: flo.Failed, failure: flo.Failed }\n"
+	for name, step := range map[string]string{
+		"a call": "run: \"@actions/do\"\n  input: { at: \"$.flo.timestamp\" }\n  poll: { initial_delay_ms: 1000 }\n  retry: { max_attempts: 3, initial_delay_ms: 1000 }" + more,
+		"a plan": "run: \"@plan/p\"\n  input: { at: \"$.flo.timestamp\" }\n  poll: { initial_delay_ms: 1000 }" + more +
+			"plans: { p: { executors: [{ name: a, run: \"@actions/do\", retry: { max_attempts: 2, initial_delay_ms: 1000 } }, { name: b, run: \"@actions/do\" }] } }\n",
+	} {
+		for _, at := range spaces {
+			t.Run(name+"/"+at.name, func(t *testing.T) {
+				u := startUndoing(t, at, "start:\n  "+step)
+				sent := ""
+				for i := range 4 {
+					task := u.take("do")
+					if sent == "" {
+						sent = string(task.Input)
+					} else if string(task.Input) != sent {
+						t.Errorf("call %d got %s, the first one %s", i, task.Input, sent)
+					}
+					var err error
+					switch i {
+					case 0, 2:
+						err = u.actions.Fail(t.Context(), task.Run, "w", "no", action.Retry())
+					case 1:
+						err = u.actions.Complete(t.Context(), task.Run, "w", nil, action.WithOutcome("pending"))
+					default:
+						err = u.actions.Complete(t.Context(), task.Run, "w", []byte("7"))
+					}
+					if err != nil {
+						t.Fatal(err)
+					}
+					u.pass(1000)
+					u.pass(1000)
+				}
+				if got, want := u.undone(), []string{`{"input":` + sent + `,"output":7}`}; !slices.Equal(got, want) {
+					t.Errorf("compensated with %s, want %s", got, want)
+				}
+			})
+		}
+	}
+}
+
 // TestUndoWaitsForHandler: what a handler does that was cancelled is compensated when it has returned, or has had the time to.
 func TestUndoWaitsForHandler(t *testing.T) {
 	const definition = "start:\n  run: \"@actions/do\"\n  compensate: \"@actions/undo\"\n  transitions: { success: flo.Completed }\n"
