@@ -16,6 +16,7 @@ import (
 func (w *work) settle(s *session, e *end) verdict {
 	a, st := w.attemptOf(s, e.ref, e.attempt, e.begun)
 	if st == nil {
+		w.returnedLate(e)
 		return overtaken
 	}
 	if st.status != Running { // it was cancelled
@@ -75,6 +76,25 @@ func (w *work) attemptOf(s *session, ref call.Ref, attempt, begun int64) (*act, 
 	return a, &st
 }
 
+// returnedLate tells the workflow that has invoked a run which has timed out that its handler has returned: until then, the run is not compensated.
+// It reports whether that was so.
+func (w *work) returnedLate(e *end) bool {
+	a := w.byID(e.ref.Action)
+	if a == nil {
+		return false
+	}
+	b, ok := w.tx.Get(runKey(nil, rowState, e.ref.Action, e.ref.Run))
+	if !ok {
+		return false
+	}
+	st := must(decode(b, (*stateRow).layout))
+	if st.status != TimedOut || st.flags&flagNotify == 0 || e.attempt != 0 && e.attempt != st.attempts || a.runOf(e.ref).notify.Machine != engine.MachineWorkflow {
+		return false
+	}
+	a.tellEnd(e.ref, &st, false)
+	return true
+}
+
 // confirm frees the slots of a run that was cancelled. If it is not kept any more, its state was only kept for this.
 func (a *act) confirm(s *session, ref call.Ref, st *stateRow) {
 	a.letGo(s, ref, st)
@@ -85,7 +105,7 @@ func (a *act) confirm(s *session, ref call.Ref, st *stateRow) {
 	}
 	a.setState(ref, st)
 	if st.flags&flagNotify != 0 && a.runOf(ref).notify.Machine == engine.MachineWorkflow {
-		a.tellEnd(ref, st) // again, as nobody else waits for it: its handler has returned
+		a.tellEnd(ref, st, false) // again, as nobody else waits for it: its handler has returned
 	}
 }
 
@@ -170,20 +190,20 @@ func (a *act) finish(ref call.Ref, st *stateRow, status Status) {
 	a.kept++
 	a.nextEnded, a.changed = min(a.nextEnded, now), true
 	if st.flags&flagNotify != 0 {
-		a.tellEnd(ref, st) // before it may be forgotten, if none are kept
+		a.tellEnd(ref, st, status == TimedOut || st.flags&flagHeld != 0) // before it may be forgotten, if none are kept
 	}
 	a.ended++
 	a.tx.Notify(runTopic(a.tx.NamespaceName(), ref), -1)
 }
 
-// tellEnd tells the machine that had the run made.
-func (a *act) tellEnd(ref call.Ref, st *stateRow) {
+// tellEnd tells the machine that had the run made. atWork says whether the handler may be at work still.
+func (a *act) tellEnd(ref call.Ref, st *stateRow, atWork bool) {
 	row := a.runOf(ref)
 	n := row.notify
 	ref.Tag = row.tag
 	end := call.End{
 		Token: n.Token, Ref: ref, Status: uint8(st.status), Refused: st.flags&flagRefused != 0, Attempt: st.attempts, Outcome: st.outcome,
-		Code: st.code, Message: st.message, Output: st.output, Held: st.status == Cancelled && st.flags&flagHeld != 0,
+		Code: st.code, Message: st.message, Output: st.output, Held: atWork,
 		Doubt: st.flags&flagDoubt != 0,
 	}
 	a.tx.Then(engine.Command{Machine: n.Machine, Kind: n.Command, Body: encode(nil, &end, (*call.End).Encode)})

@@ -262,12 +262,22 @@ func (s *slot) input(c *flow.Call) []byte {
 			return s.branch.item
 		}
 		return s.callInput(c, &branchSource{s.live, s.branch})
-	case s.edited != 0:
+	case s.call == c && s.repeats():
+		if b, ok := s.tx.Get(partKey(nil, s.run, partSent)); ok {
+			return b
+		}
+	}
+	if s.edited != 0 && s.undo == nil {
 		if b, ok := s.tx.Get(partKey(nil, s.run, partEdited)); ok {
 			return b
 		}
 	}
 	return s.callInput(c, s.live)
+}
+
+// repeats reports whether a step whose input is kept may have called before: all its attempts get the same, which is what they are compensated with.
+func (s *slot) repeats() bool {
+	return s.keepsSent() && (s.state.attempt > 1 || s.state.polls > 0 || s.state.plan.begun)
 }
 
 // callInput is what a call gets as its definition says.

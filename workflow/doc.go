@@ -54,7 +54,7 @@
 // A run that does not complete compensates its visits to steps with compensate, the last one first: those that went well, and those of which nobody knows what they
 // have done, because an attempt timed out, was lost or was cancelled, or a poll was due. A parallel step is compensated if a branch of it may have done something. The
 // call gets {"input", "output"} of the visit, the input as it was sent and the outputs of branches in their order, null where there is none; in its own input,
-// $.steps.<the step>.output is that of the visit. While the handler of a cancelled call is at work its visit is not compensated, for 60 s at most. A
+// $.steps.<the step>.output is that of the visit. While the handler of a call that was cancelled or has timed out is at work its visit is not compensated, for 60 s at most. A
 // compensation that fails is retried as it says, counted in RunInfo.CompensationsFailed, and the next one follows.
 //
 // # Limits of a run

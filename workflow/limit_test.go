@@ -241,6 +241,17 @@ steps:
 	}
 }
 
+// TestDepth: children have children, but not without end.
+func TestDepth(t *testing.T) {
+	w := workflowtest.New(t)
+	w.Create(workflow.New("deep").Start(workflow.Call("@workflow/deep").To("success", "flo.Completed").To("failure", "flo.Failed")).Definition())
+	run := w.Run("deep", "1")
+	info, err := w.Workflows().Workflow(t.Context(), "deep")
+	if err != nil || run.Status != workflow.Failed || run.Code != "too_deep" || info.Runs.Failed != workflow.MaxDepth+1 {
+		t.Errorf("the run is %s (%s) after %d runs: %s, %v", run.Status, run.Code, info.Runs.Failed, run.Error, err)
+	}
+}
+
 // TestManyDue: 3,000 runs have something to do at the same time.
 func TestManyDue(t *testing.T) {
 	w := workflowtest.New(t)

@@ -349,7 +349,7 @@ func (l *live) fanStopped() {
 	if l.ending.status != 0 {
 		p := &l.at().Parallel
 		if l.at().Compensate != nil && l.fan.touched && !plant.On(plant.FanForgets) {
-			l.addUndo(&result{partial: l.partial(p)})
+			l.addUndo(&result{outcome: l.ending.status.String(), partial: l.partial(p)})
 		}
 		l.dropBranches()
 		l.beginUndo()

@@ -161,7 +161,7 @@ func TestCacheOfAllShards(t *testing.T) {
 name: w
 start: { run: "@plan/p", transitions: { success: hold } }
 steps: { hold: { waitForSignal: { type: go, timeoutMs: 3600000, onTimeout: flo.Failed }, transitions: { success: flo.Completed } } }
-plans: { p: { executors: [{ name: one, run: "@actions/a" }], cache: { ttl_ms: 60000, key: "{input.k}", invalidate_on: [changed] } } }
+plans: { p: { executors: [{ name: one, run: "@actions/a" }], cache: { ttl_ms: 60000, key: "{input.k}", invalidate_on: [changed] } }, uncached: { executors: [{ name: one, run: "@actions/b" }] } }
 `)
 	round := func(want int) (ids []workflow.RunID) {
 		t.Helper()
@@ -179,6 +179,10 @@ plans: { p: { executors: [{ name: one, run: "@actions/a" }], cache: { ttl_ms: 60
 	}
 	round(4)
 	ids := round(0)
+	if _, err := s.flows.Signal(t.Context(), ids[1], "other", nil); err != nil {
+		t.Fatal(err)
+	}
+	round(0)
 	if _, err := s.flows.Signal(t.Context(), ids[1], "changed", nil); err != nil {
 		t.Fatal(err)
 	}

@@ -464,6 +464,32 @@ func TestScheduledRunRetried(t *testing.T) {
 	r.Verify()
 }
 
+// TestChildRetried: a child that is retried goes on by itself. The step that has called it is over.
+func TestChildRetried(t *testing.T) {
+	w := workflowtest.New(t)
+	w.Return("a", nil, action.Permanent(errors.New("no")))
+	w.Create(
+		workflow.New("child").Start(workflow.Call("@actions/a").To("success", "flo.Completed").To("failure", "flo.Failed")).Definition(),
+		workflow.New("w").Schedule(map[string]any{"cron": "0 0 1 1 *"}).Start(workflow.Call("@workflow/child").To("success", "flo.Completed").To("failure", "flo.Failed")).Definition(),
+	)
+	parent := w.Run("w", "1")
+	w.Return("a", 1, nil)
+	for run, err := range w.Workflows().Runs().All(t.Context(), workflow.Of("child")) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Workflows().Retry(t.Context(), run.ID); err != nil {
+			t.Fatal(err)
+		}
+		if child := w.Finish(run.ID); child.Status != workflow.Completed {
+			t.Errorf("the child is %s: %s", child.Status, child.Error)
+		}
+	}
+	if run := w.Get(parent.ID); run.Status != workflow.Failed {
+		t.Errorf("the parent is %s", run.Status)
+	}
+}
+
 // TestTimedOutStepIsWithdrawn: what a step has called that nobody has begun when its time is over is not begun any more.
 func TestTimedOutStepIsWithdrawn(t *testing.T) {
 	ctx := context.Background()

@@ -297,7 +297,7 @@ func (l *live) abandon(status Status) {
 	case waitCall:
 		s := l.slot()
 		if s.open() && l.at().Compensate != nil && !plant.On(plant.CancelForgets) {
-			l.addUndo(new(result))
+			l.addUndo(&result{outcome: status.String()}) // in its compensation, paths do not lead to a visit before
 		}
 		if s.cancel(reason) && !plant.On(plant.ChildUnawaited) {
 			l.wait, l.due = waitChildren, l.tx.Now()+childrenPatience

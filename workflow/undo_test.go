@@ -313,6 +313,48 @@ func TestUndoneInALoop(t *testing.T) {
 	}
 }
 
+// TestUndoneWithWhatWasSent: each attempt and each poll of a call gets the same input, and so does what compensates it.
+func TestUndoneWithWhatWasSent(t *testing.T) {
+	const more = "\n  compensate: \"@actions/undo\"\n  transitions: { success: flo.Failed, failure: flo.Failed }\n"
+	for name, step := range map[string]string{
+		"a call": "run: \"@actions/do\"\n  input: { at: \"$.flo.timestamp\" }\n  poll: { initial_delay_ms: 1000 }\n  retry: { max_attempts: 3, initial_delay_ms: 1000 }" + more,
+		"a plan": "run: \"@plan/p\"\n  input: { at: \"$.flo.timestamp\" }\n  poll: { initial_delay_ms: 1000 }" + more +
+			"plans: { p: { executors: [{ name: a, run: \"@actions/do\", retry: { max_attempts: 2, initial_delay_ms: 1000 } }, { name: b, run: \"@actions/do\" }] } }\n",
+	} {
+		for _, at := range spaces {
+			t.Run(name+"/"+at.name, func(t *testing.T) {
+				u := startUndoing(t, at, "start:\n  "+step)
+				sent := ""
+				for i := range 4 {
+					task := u.take("do")
+					if sent == "" {
+						sent = string(task.Input)
+					} else if string(task.Input) != sent {
+						t.Errorf("call %d got %s, the first one %s", i, task.Input, sent)
+					}
+					var err error
+					switch i {
+					case 0, 2:
+						err = u.actions.Fail(t.Context(), task.Run, "w", "no", action.Retry())
+					case 1:
+						err = u.actions.Complete(t.Context(), task.Run, "w", nil, action.WithOutcome("pending"))
+					default:
+						err = u.actions.Complete(t.Context(), task.Run, "w", []byte("7"))
+					}
+					if err != nil {
+						t.Fatal(err)
+					}
+					u.pass(1000)
+					u.pass(1000)
+				}
+				if got, want := u.undone(), []string{`{"input":` + sent + `,"output":7}`}; !slices.Equal(got, want) {
+					t.Errorf("compensated with %s, want %s", got, want)
+				}
+			})
+		}
+	}
+}
+
 // TestUndoWaitsForHandler: what a handler does that was cancelled is compensated when it has returned, or has had the time to.
 func TestUndoWaitsForHandler(t *testing.T) {
 	const definition = "start:\n  run: \"@actions/do\"\n  compensate: \"@actions/undo\"\n  transitions: { success: flo.Completed }\n"
@@ -345,6 +387,31 @@ func TestUndoWaitsForHandler(t *testing.T) {
 			}
 		})
 	}
+	t.Run("the action's time is over", func(t *testing.T) {
+		for name, over := range map[string]func(u *undoing, task action.Task){
+			"returned":     func(u *undoing, task action.Task) { _ = u.actions.Fail(u.t.Context(), task.Run, "w", "late") },
+			"had its time": func(u *undoing, task action.Task) { u.pass(60_000) },
+		} {
+			for _, at := range spaces {
+				t.Run(name+"/"+at.name, func(t *testing.T) {
+					u := startUndoing(t, at, "start: { sleep: 1s, transitions: { success: do } }\nsteps:\n  "+strings.ReplaceAll(strings.Replace(definition, "start", "do", 1), "\n", "\n  "))
+					if _, err := u.actions.Register(t.Context(), "do", append(slices.Clone(at.opts), action.MaxRetries(0), action.Timeout(5*time.Second))...); err != nil {
+						t.Fatal(err)
+					}
+					u.pass(1000)
+					task := u.take("do")
+					u.pass(5000)
+					if u.r.Verify(); taken(u) != 0 {
+						t.Error("the step is compensated while its handler is at work")
+					}
+					over(u, task)
+					if u.r.Verify(); taken(u) != 1 {
+						t.Error("the step is not compensated when its handler is through")
+					}
+				})
+			}
+		}
+	})
 	timed := strings.Replace(definition, "  compensate", "  timeout_ms: 5000\n  compensate", 1)
 	for name, cancel := range map[string]func(u *undoing, task action.Task){
 		"the run is cancelled": func(u *undoing, _ action.Task) { u.cancel() },

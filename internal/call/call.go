@@ -120,7 +120,7 @@ type End struct {
 	Code    string // of the error
 	Message string
 	Output  []byte
-	Held    bool // of a run that was cancelled: its handler has not returned yet, and when it has, another End follows
+	Held    bool // of a run that was cancelled or has timed out: its handler may be at work, and when it has returned, another End follows
 	Doubt   bool // an attempt before the last one timed out or was lost, and may have had an effect
 }
 
