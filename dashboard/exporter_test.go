@@ -18,7 +18,19 @@ import (
 )
 
 // scraped returns the series of an answer: "name{labels}" and its value.
+// scraped returns all series, when what is gathered in the background has been gathered once: a scrape waits for that for a second only.
 func scraped(t *testing.T, h http.Handler, token string) map[string]float64 {
+	t.Helper()
+	for t.Context().Err() == nil {
+		if all := scrapedNow(t, h, token); hasMetric(all, "floe_metrics_objects_not_read") {
+			return all
+		}
+	}
+	t.Fatal("nothing is gathered in the background")
+	return nil
+}
+
+func scrapedNow(t *testing.T, h http.Handler, token string) map[string]float64 {
 	t.Helper()
 	got := record(h, request("GET", "/metrics", "", token))
 	if got.status != 200 {

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"sync"
+	"sync/atomic"
 )
 
 // The phases of a gate.
@@ -17,6 +18,8 @@ const (
 // gate stands before the handler of a server: while the node starts or stops, it answers 503 itself, /health included. So a
 // balancer learns at once that the node is going, and no request in flight meets a closed node.
 type gate struct {
+	refused atomic.Int64 // requests
+
 	mu       sync.Mutex // guards the fields below; not held while a request is served
 	phase    string
 	handler  http.Handler
@@ -67,6 +70,7 @@ func (g *gate) leave() {
 func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h, phase := g.enter()
 	if phase != serving {
+		g.refused.Add(1)
 		refuse(w, r, phase)
 		return
 	}

@@ -24,6 +24,7 @@ const (
 	// noticeTime is how long a stopping server goes on answering 503, so that clients with an open connection get that instead of
 	// a reset.
 	noticeTime = 250 * time.Millisecond
+	mostNotice = 3 * time.Second
 	// graceTime is how long requests in flight may take. Then they are cancelled.
 	graceTime = 3 * time.Second
 	// cutTime is how long the answers to cancelled requests may take. Then connections are cut.
@@ -90,10 +91,14 @@ func (s *site) broken() <-chan error {
 // drain ends the site: it refuses new requests, gives those in flight graceTime, and cuts off who has not taken his answer then.
 func (s *site) drain() {
 	s.gate.stop()
-	notice := time.After(noticeTime)
+	noticed := make(chan struct{})
+	go func() {
+		defer close(noticed)
+		s.giveNotice()
+	}()
 	select {
 	case <-s.gate.idle:
-		<-notice
+		<-noticed
 	case <-time.After(graceTime):
 	}
 	s.cancel()
@@ -103,6 +108,20 @@ func (s *site) drain() {
 		s.close()
 	}
 	<-s.ended
+}
+
+// giveNotice returns when no request has come for noticeTime, or after mostNotice. Time in which this process was not scheduled does not count: requests may have come
+// that nobody has looked at.
+func (s *site) giveNotice() {
+	const steps = 5
+	quiet := 0
+	for began := time.Now(); quiet < steps && time.Since(began) < mostNotice; {
+		refused, before := s.gate.refused.Load(), time.Now()
+		time.Sleep(noticeTime / steps)
+		if quiet++; s.gate.refused.Load() != refused || time.Since(before) > 2*noticeTime/steps {
+			quiet = 0
+		}
+	}
 }
 
 // close ends the site at once.

@@ -365,9 +365,12 @@ func (f *flows) audit(place string, n int) {
 	if f.t.Failed() {
 		return
 	}
-	started, completed, undone, problem := f.fold(place, id)
+	started, completed, undone, doubt, problem := f.fold(place, id)
 	if f.fate(n) == broken && len(undone) > 0 && undone[0] == "fan" {
 		want.undone = implied[refused].undone
+	}
+	if f.fate(n) == refused && doubt["last"] {
+		want.undone = append([]string{"last#6"}, want.undone...) // who was killed may have done it
 	}
 	var steps []string
 	for _, at := range want.undone {
@@ -408,10 +411,10 @@ func (f *flows) audit(place string, n int) {
 	}
 }
 
-// fold returns how often a history has steps begin and end, and what was compensated, in order.
-func (f *flows) fold(place string, id workflow.RunID) (started, completed map[string]int, undone []string, problem string) {
+// fold returns how often a history has steps begin and end, what was compensated, in order, and of which steps an attempt before the last one was lost.
+func (f *flows) fold(place string, id workflow.RunID) (started, completed map[string]int, undone []string, doubt map[string]bool, problem string) {
 	f.insist("the history", func() error {
-		started, completed, undone, problem = make(map[string]int), make(map[string]int), nil, ""
+		started, completed, undone, doubt, problem = make(map[string]int), make(map[string]int), nil, make(map[string]bool), ""
 		last := workflow.EventType(0)
 		for e, err := range f.db.Workflow(place).History(id).All(f.t.Context()) {
 			if err != nil {
@@ -422,6 +425,8 @@ func (f *flows) fold(place string, id workflow.RunID) (started, completed map[st
 				started[e.Step]++
 			case workflow.StepCompleted:
 				completed[e.Step]++
+			case workflow.ActionCompleted:
+				doubt[e.Step] = doubt[e.Step] || strings.Contains(e.Detail, "an earlier attempt timed out or was lost")
 			case workflow.CompensationCompleted:
 				undone = append(undone, e.Step)
 			case workflow.CompensationFailed:
@@ -433,7 +438,7 @@ func (f *flows) fold(place string, id workflow.RunID) (started, completed map[st
 		}
 		return nil
 	})
-	return started, completed, undone, problem
+	return started, completed, undone, doubt, problem
 }
 
 // recount compares what the namespace counts with the fates.

@@ -274,7 +274,7 @@ func (s *sim) jump(n *node) {
 	n.skew = s.random(2*far) - far
 }
 
-// heal ends all faults: within 30 s of the run's time every client has to be done, and every replica the same.
+// heal ends all faults: within settleTime of the run's time every client has to be done, and every replica the same.
 func (s *sim) heal() {
 	s.healed, s.resting = true, true
 	s.healNetwork()
@@ -295,8 +295,8 @@ func (s *sim) idle() bool {
 	return !slices.ContainsFunc(s.clients, func(c *client) bool { return !c.over })
 }
 
-// settleTime is how long a run may take to come to rest once it has been healed.
-const settleTime = 30 * time.Second
+// settleTime is how long a run may take to come to rest once it has been healed: 30 s of shard time, which runs at half speed where a clock was ahead.
+const settleTime = 60 * time.Second
 
 // settle runs everything in turn, without faults, until done.
 func (s *sim) settle(what string, done func() bool) {
