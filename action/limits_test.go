@@ -270,9 +270,45 @@ func TestClockLeap(t *testing.T) {
 	if _, err := w.do(kindTouch, encode(nil, &touchCommand{session: session, ref: run.ref, attempt: 1, extend: maxMillis / 2}, (*touchCommand).code)); err != nil {
 		t.Errorf("the clock was set: %v", err)
 	}
-	w.r.Advance(leaseMillis)
+	for range 3 {
+		w.r.Advance(leaseMillis / 3)
+	}
 	q := beatQuery{namespace: "n", session: session, census: true}
 	if err := w.r.Query(t.Context(), 0, &q); !errors.Is(err, ErrConflict) {
+		t.Errorf("a silent session: %v", err)
+	}
+}
+
+// TestHalt: a node that has stood still, as a machine that was halted does, takes no process for silent that could not reach it meanwhile. One that is silent from then on loses
+// what it has a lease later.
+func TestHalt(t *testing.T) {
+	s := defaultSpec
+	s.timeout = maxMillis
+	w, session := plain(t, s)
+	w.mustInvoke(call.Invoke{})
+	w.take(session, 1)
+	w.r.Advance(0)
+	beat := func() error {
+		return w.r.Query(t.Context(), 0, &beatQuery{namespace: "n", session: session, census: true})
+	}
+	for range 3 {
+		w.r.Advance(10_000)
+		if err := beat(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, halt := range []int64{45_000, 3600_000} {
+		w.r.Advance(halt)
+		w.r.Advance(leaseMillis - 1)
+		if err := beat(); err != nil {
+			t.Fatalf("%d ms after a halt of %d: %v", leaseMillis-1, halt, err)
+		}
+		w.r.Advance(0)
+	}
+	for range 3 {
+		w.r.Advance(leaseMillis / 3)
+	}
+	if err := beat(); !errors.Is(err, ErrConflict) {
 		t.Errorf("a silent session: %v", err)
 	}
 }

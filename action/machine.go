@@ -29,6 +29,7 @@ type machine struct {
 	pulses map[uint64]int64 // when each session was last heard of, ms by engine.View.Mono
 	term   uint64           // in which the duty was begun last
 	lease  int64            // ms for which a process may be silent; 0: leaseMillis
+	next   int64            // when the duty means to look at the sessions, or has looked last, as pulses; 0: it is not known
 }
 
 // work is what one command, timer or reply is about: the actions and sessions that it has read, and maybe changed.

@@ -276,9 +276,27 @@ func (m *machine) led(term uint64, lease int64) {
 	defer m.mu.Unlock()
 	m.lease = lease
 	if m.term != term {
-		m.term = term
+		m.term, m.next = term, 0
 		clear(m.pulses)
 	}
+}
+
+// looks notes that the duty looks at the sessions. If it does so much later than it meant to, the node itself has stood still, as that of a machine that was halted does, and
+// nobody could be heard of: then all of them have another lease, as at the beginning of a term.
+func (m *machine) looks(mono int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.next > 0 && mono-m.next > cmp.Or(m.lease, leaseMillis)/10 {
+		clear(m.pulses)
+	}
+	m.next = mono
+}
+
+// sleeps notes that the duty means to look again at a time; 0: when a session begins.
+func (m *machine) sleeps(until int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.next = until
 }
 
 // silentSince returns when a session was last heard of, now if it is the first time in the term that anybody looks.
@@ -345,7 +363,8 @@ func (m *machine) silent(v *engine.View) (session uint64, namespace string, err 
 	if err != nil {
 		return 0, "", err
 	}
-	all := make(map[uint64]bool)
+	m.looks(v.Mono())
+	all, next := make(map[uint64]bool), int64(0)
 	for ok := it.First(); ok; ok = it.Next() {
 		s, err := decode(it.Value(), (*sessionRow).code)
 		if err != nil {
@@ -362,6 +381,9 @@ func (m *machine) silent(v *engine.View) (session uint64, namespace string, err 
 		}
 		if left > 0 {
 			v.WakeAt(v.Now() + left)
+			if at := v.Mono() + left; next == 0 || at < next {
+				next = at
+			}
 			continue
 		}
 		name, ok := v.NamespaceName(s.ns)
@@ -371,5 +393,6 @@ func (m *machine) silent(v *engine.View) (session uint64, namespace string, err 
 		return id, name, it.Close()
 	}
 	m.forgetPulses(all)
+	m.sleeps(next)
 	return 0, "", errors.Join(it.Close(), engine.ErrWait)
 }
