@@ -6,13 +6,16 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/floedb/floe/action"
 	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/rig"
 )
 
 // TestAdmit: commands of users in other processes are checked as those of users in this one are, and can not say what only machines say.
 func TestAdmit(t *testing.T) {
 	const most = 100
+	r := rig.New(t, 1, engine.TableOf(action.Primitive), table())
 	run, long := target{run: 1}, strings.Repeat("x", 1<<10+1)
 	large := append(append([]byte{'"'}, bytes.Repeat([]byte{'x'}, most)...), '"')
 	start := func(change func(*startCommand)) []byte {
@@ -63,6 +66,9 @@ func TestAdmit(t *testing.T) {
 		for i, body := range c.wrong {
 			if err := admit(command(body), most); !errors.Is(err, ErrInvalid) {
 				t.Errorf("command %d, wrong in way %d: %v", c.kind, i, err)
+			}
+			if _, err := r.Propose(t.Context(), 0, command(body)); err == nil && c.kind != kindRemoveVersion { // what a home tells is not refused
+				t.Errorf("command %d, wrong in way %d, is carried out", c.kind, i)
 			}
 		}
 		if err := admit(command(c.good[:len(c.good)-1]), most); !errors.Is(err, engine.ErrMalformed) {

@@ -396,7 +396,7 @@ func (h *header) waitsFor(d *flow.Definition) string {
 	case h.status.Final():
 		return ""
 	case h.wait == waitHandler:
-		return "the handler of a cancelled call"
+		return "the handler of a call that was ended"
 	case h.wait == waitChildren:
 		return "the end of a child that was cancelled"
 	case h.ending.status != 0:

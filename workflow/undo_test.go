@@ -378,7 +378,7 @@ func TestUndoWaitsForHandler(t *testing.T) {
 			if u.r.Verify(); taken(u) != 0 {
 				t.Error("the step is compensated while its handler is at work")
 			}
-			if run, err := u.flows.Run(t.Context(), u.run); err != nil || run.Status != workflow.Running || run.Waits != "the handler of a cancelled call" {
+			if run, err := u.flows.Run(t.Context(), u.run); err != nil || run.Status != workflow.Running || run.Waits != "the handler of a call that was ended" {
 				t.Errorf("the run is %s and waits for %q, %v", run.Status, run.Waits, err)
 			}
 			over(u, task)
