@@ -1,0 +1,406 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/feed"
+	"github.com/floedb/floe/internal/rig"
+)
+
+// TestQueriesArriveAsTheyWere: what one process asks and another answers is the same there.
+func TestQueriesArriveAsTheyWere(t *testing.T) {
+	at := func(ms int64) time.Time { return time.UnixMilli(ms) }
+	stats := Stats{
+		Name: "q", CreatedAt: at(3), Paused: true, Settings: Settings{4, 5, 6, 7 * time.Millisecond, 8 * time.Hour, 9 * time.Hour, 10},
+		Ready: 11, Delayed: 12, Inflight: 13, Dead: 14, Bytes: 15, Enqueued: 16, Duplicates: 17, Dequeued: 18, Acked: 19, Expired: 20, Purged: 21, Discarded: 22,
+	}
+	message := Message{
+		Queue: "q", Seq: 3, Priority: 4, Payload: []byte("payload"), Headers: map[string]string{"a": "b"}, State: Dead, Attempts: 5, MaxAttempts: 6,
+		EnqueuedAt: at(7), LeaseUntil: at(8), AvailableAt: at(9), DiedAt: at(10), LastError: "why", Size: 11,
+	}
+	all := []Message{message, {Queue: "r", Seq: 1}}
+	wire := engine.NewWire([]engine.Primitive{table()})
+	for _, tt := range []struct{ asked, answered engine.Query }{
+		{&statsQuery{namespace: "n", name: "q"}, &statsQuery{namespace: "n", name: "q", found: true, stats: stats}},
+		{&statsQuery{namespace: "n", name: "q"}, &statsQuery{namespace: "n", name: "q"}},
+		{
+			&listQuery{namespace: "n", prefix: "p", after: "a", limit: 2},
+			&listQuery{namespace: "n", prefix: "p", after: "a", limit: 2, items: []Stats{stats, stats}, more: true},
+		},
+		{
+			&peekQuery{namespace: "n", name: "q", after: place{2, 3}, limit: 4, maxBytes: 5, state: Leased, withoutBody: true},
+			&peekQuery{
+				namespace: "n", name: "q", after: place{2, 3}, limit: 4, maxBytes: 5, state: Leased, withoutBody: true,
+				found: true, items: all, next: place{6, 7}, more: true,
+			},
+		},
+		{
+			&deadQuery{namespace: "n", name: "q", after: 3, limit: 4, maxBytes: 5, text: "t", withoutBody: true},
+			&deadQuery{namespace: "n", name: "q", after: 3, limit: 4, maxBytes: 5, text: "t", withoutBody: true, found: true, items: all, next: 6, more: true},
+		},
+		{&messageQuery{namespace: "n", name: "q", seq: 3}, &messageQuery{namespace: "n", name: "q", seq: 3, found: true, items: all}},
+	} {
+		got, err := wire.DecodeQuery(engine.AppendQuery(nil, tt.asked))
+		if err != nil || !reflect.DeepEqual(got, tt.asked) {
+			t.Errorf("%T arrives as %+v, %v, want %+v", tt.asked, got, err, tt.asked)
+			continue
+		}
+		if err := engine.DecodeResults(got, engine.AppendResults(nil, tt.answered)); err != nil || !reflect.DeepEqual(got, tt.answered) {
+			t.Errorf("the answer of %T arrives as %+v, %v, want %+v", tt.asked, got, err, tt.answered)
+		}
+	}
+	broken, headers := codec.NewDecoder(codec.AppendBytes(nil, []byte{0xff})), map[string]string(nil)
+	if codeHeaders(&broken, &headers); broken.Done() == nil {
+		t.Errorf("headers that can not be are decoded: %v", headers)
+	}
+	arrives := func(q engine.Query) error {
+		if _, err := wire.DecodeQuery(engine.AppendQuery(nil, q)); err != nil {
+			return engine.Errorf(ErrInvalid, "%v", err)
+		}
+		return nil
+	}
+	rig.TryLimits(t, []rig.Limit{
+		{Name: "limit of a list", Least: 1, Most: MaxPageItems, Try: func(n int64) error { return arrives(&listQuery{limit: int(n)}) }},
+		{Name: "limit of messages", Least: 1, Most: MaxPageItems, Try: func(n int64) error { return arrives(&peekQuery{limit: int(n), maxBytes: 1}) }},
+		{Name: "bytes of messages", Least: 1, Most: maxPageBytes, Try: func(n int64) error { return arrives(&peekQuery{limit: 1, maxBytes: int(n)}) }},
+		{Name: "state", Least: math.MinInt64, Most: int64(Leased), Try: func(n int64) error { return arrives(&peekQuery{limit: 1, maxBytes: 1, state: State(n)}) }},
+		{Name: "limit of dead letters", Least: 1, Most: MaxPageItems, Try: func(n int64) error { return arrives(&deadQuery{limit: int(n), maxBytes: 1}) }},
+		{Name: "bytes of dead letters", Least: 1, Most: maxPageBytes, Try: func(n int64) error { return arrives(&deadQuery{limit: 1, maxBytes: int(n)}) }},
+		{Name: "bytes of a filter", Least: math.MinInt64, Most: MaxFilterBytes, Try: func(n int64) error {
+			return arrives(&deadQuery{limit: 1, maxBytes: 1, text: strings.Repeat("a", int(n))})
+		}},
+	})
+}
+
+// TestLimitsOfOtherProcesses: a command that another process made has the limits of one that was made here.
+func TestLimitsOfOtherProcesses(t *testing.T) {
+	bytes := func(n int64) []byte { return make([]byte, n) }
+	receipts := func(n int64) (all []receipt) {
+		for i := range n {
+			all = append(all, receipt{uint64(i + 1), 1})
+		}
+		return all
+	}
+	enqueue := func(n int64, m newMessage) error {
+		return (&command{messages: slices.Repeat([]newMessage{m}, int(n))}).check(kindEnqueue)
+	}
+	set := func(f func(*settings)) error {
+		s := defaultSettings
+		f(&s)
+		return s.check()
+	}
+	const none = math.MinInt64
+	limits := []rig.Limit{
+		{Name: "max", Least: 1, Most: MaxBatch, Says: []string{"max", "1-1000"}, Try: func(n int64) error { return (&command{max: int(n), lease: 1}).check(kindDequeue) }},
+		{Name: "delay of a nack", Least: 0, Most: maxDurationMillis, Says: []string{"delay"}, Try: func(n int64) error { return (&command{nack: nackOptions{delay: n}}).check(kindNack) }},
+		{Name: "bytes of a reason", Least: none, Most: MaxReasonBytes, Says: []string{"reason of 1025 bytes", "1024"}, Try: func(n int64) error { return (&command{text: bytes(n)}).check(kindNack) }},
+		{Name: "bytes of a filter", Least: none, Most: MaxFilterBytes, Says: []string{"1025", "1024"}, Try: func(n int64) error { return (&command{text: bytes(n)}).check(kindRedrive) }},
+		{Name: "messages", Least: 1, Most: MaxBatch, Says: []string{"messages", "1-1000"}, Try: func(n int64) error { return enqueue(n, newMessage{}) }},
+		{Name: "delay", Least: 0, Most: maxDurationMillis, Says: []string{"delay"}, Try: func(n int64) error { return enqueue(1, newMessage{delay: n}) }},
+		{Name: "max attempts", Least: 0, Most: MaxAttemptsLimit, Says: []string{"max attempts"}, Try: func(n int64) error { return enqueue(1, newMessage{maxAttempts: n}) }},
+		{Name: "bytes of a dedup key", Least: none, Most: MaxDedupKeyBytes, Says: []string{"dedup key", "256", "255"}, Try: func(n int64) error { return enqueue(1, newMessage{dedup: bytes(n)}) }},
+		{Name: "max length", Least: 0, Most: math.MaxInt64, Says: []string{"bounds -1"}, Try: func(n int64) error { return set(func(s *settings) { s.maxLen = n }) }},
+		{Name: "max bytes", Least: 0, Most: math.MaxInt64, Says: []string{"-1 are negative"}, Try: func(n int64) error { return set(func(s *settings) { s.maxBytes = n }) }},
+		{Name: "attempts", Least: 1, Most: MaxAttemptsLimit, Says: []string{"max attempts"}, Try: func(n int64) error { return set(func(s *settings) { s.maxAttempts = n }) }},
+		{Name: "shortest back-off", Least: 0, Most: 7, Says: []string{"ms"}, Try: func(n int64) error { return set(func(s *settings) { s.backoffMin, s.backoffMax = n, 7 }) }},
+		{Name: "longest back-off", Least: 0, Most: maxDurationMillis, Says: []string{"duration"}, Try: func(n int64) error { return set(func(s *settings) { s.backoffMin, s.backoffMax = 0, n }) }},
+		{Name: "retention", Least: 0, Most: maxDurationMillis, Says: []string{"duration"}, Try: func(n int64) error { return set(func(s *settings) { s.deadRetention = n }) }},
+		{Name: "dedup window", Least: 1, Most: maxDurationMillis, Says: []string{"ms"}, Try: func(n int64) error { return set(func(s *settings) { s.dedupWindow = n }) }},
+	}
+	for _, kind := range []uint8{kindDequeue, kindExtend, kindRenew} {
+		limits = append(limits, rig.Limit{Name: fmt.Sprintf("lease of command %d", kind), Least: 1, Most: maxDurationMillis, Says: []string{"lease"}, Try: func(n int64) error {
+			return (&command{max: 1, lease: n, receipts: receipts(1)}).check(kind)
+		}})
+	}
+	for _, kind := range []uint8{kindAck, kindRenew, kindRelease} {
+		limits = append(limits, rig.Limit{Name: fmt.Sprintf("receipts of command %d", kind), Least: 1, Most: MaxBatch, Says: []string{"receipts", "1-1000"}, Try: func(n int64) error {
+			return (&command{lease: 1, receipts: receipts(max(n, 0))}).check(kind)
+		}})
+	}
+	rig.TryLimits(t, limits)
+	if err := enqueue(1, newMessage{headers: []byte{0xff}}); err == nil {
+		t.Error("headers that can not be are taken")
+	}
+}
+
+// roomQuery asks for the room of a queue as duties of other machines do, and waits for some.
+type roomQuery struct {
+	engine.Query
+	name  string
+	asked chan struct{} // nil: it does not wait
+	room  feed.Room
+}
+
+func (*roomQuery) Machine() engine.MachineID { return engine.MachineQueue }
+
+// roomy is a machine that answers roomQuery.
+type roomy struct{ *machine }
+
+func (m roomy) Query(v *engine.View, q engine.Query) (err error) {
+	room, ok := q.(*roomQuery)
+	if !ok {
+		return m.machine.Query(v, q)
+	}
+	if room.asked != nil {
+		if err := v.WaitOn(feed.RoomTopic("n", room.name)); err != nil {
+			return err
+		}
+	}
+	if room.room, err = m.RoomOf(v, "n", room.name); err == nil && room.asked != nil && (room.room.Messages == 0 || room.room.Bytes == 0) {
+		select {
+		case room.asked <- struct{}{}:
+		default:
+		}
+		return engine.ErrWait
+	}
+	return err
+}
+
+// newInsideRig returns a rig, the machine in it, and a function that does an operation there.
+func newInsideRig(t *testing.T) (*rig.Rig, *machine, func(...Op)) {
+	m := newMachine().(*machine)
+	p := table()
+	p.New = func() engine.Machine { return roomy{m} }
+	r := rig.Open(t, rig.Config{Shards: 1, Primitives: []engine.Primitive{p}})
+	return r, m, func(ops ...Op) {
+		t.Helper()
+		for _, op := range ops {
+			cmd, err := engine.OpOf(op).Limit(DefaultMaxPayloadBytes)
+			if err != nil {
+				t.Fatal(err)
+			}
+			cmd.Namespace = "n"
+			if out := r.Entry(0, cmd)[0]; out.Err != nil {
+				t.Fatal(out.Err)
+			}
+		}
+	}
+}
+
+// TestRoom: how much a queue takes is what its bounds leave, and whoever waits for some hears of all that makes room.
+func TestRoom(t *testing.T) {
+	r, _, do := newInsideRig(t)
+	roomOf := func(name string) feed.Room {
+		t.Helper()
+		q := &roomQuery{name: name}
+		if err := r.Query(t.Context(), 0, q); err != nil {
+			t.Fatal(err)
+		}
+		return q.room
+	}
+	const ever = math.MaxInt64
+	want := func(name string, room feed.Room) {
+		t.Helper()
+		if got := roomOf(name); got != room {
+			t.Errorf("the room of %s is %+v, want %+v", name, got, room)
+		}
+	}
+	want("none", feed.Room{Messages: ever, Bytes: ever, MaxMessages: ever, MaxBytes: ever})
+	do(ConfigureOp("long", Settings{MaxLen: 2}), ConfigureOp("large", Settings{MaxBytes: 9}), EnqueueOp("open", nil))
+	want("none", feed.Room{Messages: ever, Bytes: ever, MaxMessages: ever, MaxBytes: ever})
+	want("open", feed.Room{Messages: ever, Bytes: ever, MaxMessages: ever, MaxBytes: ever})
+	do(EnqueueOp("long", []byte("abc"), Delay(time.Hour)), EnqueueOp("large", []byte("abc")))
+	want("long", feed.Room{Messages: 1, Bytes: ever, MaxMessages: 2, MaxBytes: ever})
+	want("large", feed.Room{Messages: ever, Bytes: 6, MaxMessages: ever, MaxBytes: 9})
+	do(EnqueueOp("long", nil), EnqueueOp("large", []byte("abcdef")))
+	want("long", feed.Room{Messages: 0, Bytes: ever, MaxMessages: 2, MaxBytes: ever})
+	want("large", feed.Room{Messages: ever, Bytes: 0, MaxMessages: ever, MaxBytes: 9})
+	do(ConfigureOp("long", Settings{MaxLen: 1}), ConfigureOp("large", Settings{MaxBytes: 5}))
+	want("long", feed.Room{Messages: 0, Bytes: ever, MaxMessages: 1, MaxBytes: ever})
+	want("large", feed.Room{Messages: ever, Bytes: 0, MaxMessages: ever, MaxBytes: 5})
+
+	for name, op := range map[string]func(lsn int) Op{
+		"an ack":          func(lsn int) Op { return AckOp("q", Receipt(fmt.Sprintf("1-%d", lsn))) },
+		"a death":         func(lsn int) Op { return NackOp("q", Receipt(fmt.Sprintf("1-%d", lsn)), ToDLQ()) },
+		"a purge":         func(int) Op { return PurgeOp("q") },
+		"a delete":        func(int) Op { return DeleteOp("q") },
+		"a removal":       func(int) Op { return DeleteMessageOp("q", 2) },
+		"a larger bound":  func(int) Op { return ConfigureOp("q", Settings{MaxLen: 3}) },
+		"no bound at all": func(int) Op { return ConfigureOp("q", Settings{}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, _, do := newInsideRig(t)
+			do(ConfigureOp("q", Settings{MaxLen: 2}), EnqueueOp("q", nil), EnqueueOp("q", nil), DequeueOp("q", Lease(time.Hour)))
+			lsn := 0
+			for _, row := range r.Rows(0) {
+				if row.Machine == engine.MachineQueue && row.Key[0] == 'l' {
+					l, err := decodeLease(row.Value)
+					if err != nil {
+						t.Fatal(err)
+					}
+					lsn = int(l.lsn)
+				}
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			defer cancel()
+			q, answered := &roomQuery{name: "q", asked: make(chan struct{}, 1)}, make(chan error, 1)
+			go func() { answered <- r.Query(ctx, 0, q) }()
+			<-q.asked
+			do(op(lsn))
+			if err := <-answered; err != nil || q.room.Messages == 0 {
+				t.Errorf("who waits for room is told of %+v, %v", q.room, err)
+			}
+		})
+	}
+}
+
+// TestVerifyReportsValues changes one value of a row, or of what is remembered, at a time: Verify has to say so.
+func TestVerifyReportsValues(t *testing.T) {
+	type damage struct {
+		*rig.Rig
+		m *machine
+	}
+	row := func(r damage, kind string) rig.Row {
+		for _, row := range r.Rows(0) {
+			if row.Machine == engine.MachineQueue && strings.HasPrefix(string(row.Key), kind) {
+				return row
+			}
+		}
+		panic("there is no row " + kind)
+	}
+	set := func(r damage, k, value []byte) {
+		r.Tamper(0, rig.Row{Machine: engine.MachineQueue, Key: k, Value: value})
+	}
+	queue := func(f func(*record)) func(damage) {
+		return func(r damage) {
+			old := row(r, "q")
+			q, err := decodeRecord(old.Value)
+			if err != nil {
+				panic(err)
+			}
+			f(&q)
+			set(r, old.Key, q.encode(nil))
+		}
+	}
+	message := func(f func(*messageRow)) func(damage) {
+		return func(r damage) {
+			old := row(r, "m")
+			w, err := decodeMessage(old.Value)
+			if err != nil {
+				panic(err)
+			}
+			f(&w)
+			set(r, old.Key, w.encode(nil))
+		}
+	}
+	delivery := func(kind string, f func(*leaseRow)) func(damage) {
+		return func(r damage) {
+			old := row(r, kind)
+			w, err := decodeLease(old.Value)
+			if err != nil {
+				panic(err)
+			}
+			f(&w)
+			set(r, old.Key, w.encode(nil))
+		}
+	}
+	dead := func(f func(*deadRow)) func(damage) {
+		return func(r damage) {
+			old := row(r, "x")
+			w, err := decodeDead(old.Value)
+			if err != nil {
+				panic(err)
+			}
+			f(&w)
+			set(r, old.Key, w.encode(nil))
+		}
+	}
+	remembered := func(f func(*memory)) func(damage) {
+		return func(r damage) {
+			for _, q := range r.m.queues.All() {
+				f(q)
+			}
+		}
+	}
+	for name, c := range map[string]struct {
+		damage func(damage)
+		want   string
+	}{
+		"a name that can not be": {func(r damage) { old := row(r, "q"); set(r, append(slices.Clone(old.Key), 0), old.Value) }, "queue name"},
+		"settings":               {queue(func(q *record) { q.settings.maxAttempts = 0 }), "max attempts 0 is not"},
+		"no id":                  {queue(func(q *record) { q.id = 0 }), "id 0, generation"},
+		"generation before id":   {queue(func(q *record) { q.gen = q.id - 1 }), "; the shard is at"},
+		"generation to come":     {queue(func(q *record) { q.gen = 1000 }), "generation 1000, created at"},
+		"time of creation":       {queue(func(q *record) { q.createdAt++ }), "; the shard is at"},
+		"acked":                  {queue(func(q *record) { q.acked++ }), "are accounted for"},
+		"purged":                 {queue(func(q *record) { q.purged++ }), "are accounted for"},
+		"discarded":              {queue(func(q *record) { q.discarded++ }), "are accounted for"},
+		"enqueued":               {queue(func(q *record) { q.enqueued++ }), "are accounted for"},
+		"enqueued and acked":     {queue(func(q *record) { q.enqueued, q.acked = q.enqueued+1, q.acked+1 }), "are accounted for"},
+		"last seq":               {queue(func(q *record) { q.seq++ }), "are accounted for"},
+		"expired":                {queue(func(q *record) { q.expired = -1 }), "a counter is -1"},
+		"duplicates":             {queue(func(q *record) { q.duplicates = -1 }), "a counter is -1"},
+		"ready":                  {queue(func(q *record) { q.ready++ }), "ready: its row counts"},
+		"bytes":                  {queue(func(q *record) { q.bytes++ }), "bytes: its row counts"},
+		"lane":                   {queue(func(q *record) { q.lanes[0].first = q.seq + 2 }), "the last message is"},
+		"lanes of nothing":       {queue(func(q *record) { q.ready, q.delayed, q.inflight = 0, 0, 0 }), "its lane"},
+		"mark of delays":         {queue(func(q *record) { q.nextDelayed = never }), "is before the mark"},
+		"mark of deaths":         {queue(func(q *record) { q.nextDead = never }), "dead letter 1: "},
+		"mark of keys":           {queue(func(q *record) { q.nextDedup = never }), `dedup key "k" until`},
+		"mark of ready ones":     {queue(func(q *record) { q.again = end }), "is before the mark"},
+		"timer":                  {queue(func(q *record) { q.timer = never }), "its timer is at"},
+		"timer behind a lease":   {queue(func(q *record) { q.timer = never }), "the lease of message"},
+		"retention":              {queue(func(q *record) { q.settings.deadRetention, q.timer = 1, q.nextDead+2 }), "something is due at"},
+		"enqueued to come":       {message(func(w *messageRow) { w.enqueuedAt++ }), "message row"},
+		"headers":                {message(func(w *messageRow) { w.headers = []byte{0xff} }), "message 3: headers"},
+		"size of a lease":        {delivery("l", func(w *leaseRow) { w.size++ }), "its delivery"},
+		"flags of a lease":       {delivery("l", func(w *leaseRow) { w.flags ^= flagIndexed }), "its delivery"},
+		"attempts of a lease":    {delivery("l", func(w *leaseRow) { w.attempts = w.maxAttempts + 1 }), "its delivery"},
+		"limit of a lease":       {delivery("l", func(w *leaseRow) { w.maxAttempts++ }), "its delivery"},
+		"number of a lease":      {delivery("l", func(w *leaseRow) { w.lsn = 1000 }), "its delivery 1000"},
+		"lease in memory":        {delivery("l", func(w *leaseRow) { w.at++ }), "memory differs from the lease"},
+		"not dead":               {delivery("o", func(w *leaseRow) { w.attempts = w.maxAttempts }), "is not dead after"},
+		"dead without attempts":  {dead(func(w *deadRow) { w.attempts = 0 }), "dead letter 1: 0 attempts"},
+		"dead of more attempts":  {dead(func(w *deadRow) { w.attempts = w.maxAttempts + 1 }), "dead letter 1: "},
+		"dead before born":       {dead(func(w *deadRow) { w.enqueuedAt = w.diedAt + 1 }), "dead letter 1: "},
+		"death to come":          {dead(func(w *deadRow) { w.diedAt += 1000 }), "dead letter 1: "},
+		"headers of the dead":    {dead(func(w *deadRow) { w.headers = []byte{0xff} }), "message 1: headers"},
+		"dead and alive": {func(r damage) {
+			old, m := row(r, "x"), row(r, "m")
+			set(r, append(append(slices.Clone(m.Key[:numberAt]), 0), old.Key[numberAt:]...), m.Value)
+		}, "message 1 is dead and alive"},
+		"queues counted wrongly":     {func(r damage) { r.Tamper(0, rig.Row{Machine: engine.MachineQueue, Key: row(r, "q").Key}) }, `its row counts 1 queues, there are 0`},
+		"leases of no queue":         {func(r damage) { r.m.leases[1000] = new(leases) }, "memory has leases of generation 1000"},
+		"leases counted in memory":   {func(r damage) { r.m.inflight++ }, "memory counts"},
+		"generation in memory":       {remembered(func(q *memory) { q.gen++ }), "memory at"},
+		"other leases in memory":     {remembered(func(q *memory) { q.leases = new(leases) }), "leases, the row counts"},
+		"lease lost in memory":       {remembered(func(q *memory) { clear(q.leases.bySeq) }), "leases, the row counts"},
+		"fresh one lost in memory":   {remembered(func(q *memory) { q.fresh.items = q.fresh.items[:0] }), "among the fresh ones"},
+		"fresh one known to memory":  {remembered(func(q *memory) { q.fresh.items = append(q.fresh.items, item{at: place{100, 1000}}) }), "fresh messages, the state"},
+		"ready one lost in memory":   {remembered(func(q *memory) { q.again.items = q.again.items[:0] }), "among those that are ready again"},
+		"ready one known to memory":  {remembered(func(q *memory) { q.again.items = append(q.again.items, item{at: place{100, 1000}}) }), "that are ready again, the state"},
+		"a ready one of another seq": {remembered(func(q *memory) { q.again.items[0].at.seq = 1000 }), "among those that are ready again"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, m, do := newInsideRig(t)
+			do(ConfigureOp("q", Settings{MaxAttempts: 2, DeadRetention: time.Hour}), EnqueueOp("q", []byte("dead"), Priority(0), DedupKey("k")), DequeueOp("q", Lease(time.Hour)))
+			lease, err := decodeLease(row(damage{r, m}, "l").Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			do(NackOp("q", receipt{1, lease.lsn}.public(), ToDLQ()), EnqueueOp("q", []byte("again")), DequeueOp("q", Lease(time.Hour)))
+			if lease, err = decodeLease(row(damage{r, m}, "l").Value); err != nil {
+				t.Fatal(err)
+			}
+			do(
+				NackOp("q", receipt{2, lease.lsn}.public(), Delay(0)), EnqueueOp("q", []byte("leased"), Priority(1)), DequeueOp("q", Lease(time.Hour)),
+				EnqueueOp("q", []byte("fresh")), EnqueueOp("q", nil, Delay(time.Hour)),
+			)
+			r.Verify()
+			c.damage(damage{r, m})
+			r.Distrust()
+			if said := strings.Join(r.Problems(0), "\n"); !strings.Contains(said, c.want) {
+				t.Errorf("Verify reports\n%s\nwant %q", said, c.want)
+			}
+		})
+	}
+}
