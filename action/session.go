@@ -286,7 +286,7 @@ func (m *machine) led(term uint64, lease int64) {
 func (m *machine) looks(mono int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.next > 0 && mono-m.next > cmp.Or(m.lease, leaseMillis)/10 {
+	if m.next > 0 && mono-m.next > haltMillis {
 		clear(m.pulses)
 	}
 	m.next = mono

@@ -442,6 +442,28 @@ test('actions: runs by status, workers, invoked by the button; a command with al
   await dialog.getByRole('button', { name: 'Close' }).click()
 })
 
+test('actions: a run that waits is begun now, and one that has ended without success is carried out again', async () => {
+  const p = await open(at.root + '#/shop/overview')
+  const asked = p.getByRole('dialog')
+  const find = async (name: string, status: string) => {
+    const runs = (await (await fetch(at.root + `api/v1/actions/${name}/runs?namespace=shop`)).json()) as { run_id: string; status: string }[]
+    return runs.find(r => r.status === status)?.run_id ?? ''
+  }
+  for (const [action, status, name, command] of [
+    ['scan-invoice', 'pending', 'Run now', 'run-now'],
+    ['export', 'failed', 'Retry', 'retry'],
+  ] as const) {
+    await expect.poll(() => find(action, status)).not.toBe('')
+    const run = await find(action, status)
+    await to(p, `#/shop/actions/${action}?run=${run}`)
+    await press(p, name)
+    await asked.getByText(`floe action ${command} -n shop ${run}`).waitFor()
+    await asked.getByRole('button', { name }).click()
+    await p.getByText(new RegExp(`^Run ${run} is `)).waitFor()
+    await asked.waitFor({ state: 'hidden' })
+  }
+})
+
 test('workers: by type and status', async () => {
   const p = await open(at.root + '#/shop/workers')
   await p.getByLabel('Type').selectOption('queue')

@@ -10,6 +10,12 @@ export const actions = {
   noRuns: 'It was not invoked yet.',
   noWorkers: 'Nobody carries it out.',
   runNotListed: 'This run is not among the last ones, or not in this state.',
+  doWith: { retry: 'Retry', 'run-now': 'Run now' },
+  askWith: { retry: (runId: string) => `Retry ${runId}?`, 'run-now': (runId: string) => `Run ${runId} now?` },
+  willWith: {
+    retry: 'The run {run} of {name} is carried out again, with as many attempts as it was invoked with.',
+    'run-now': 'The run {run} of {name} begins as soon as a worker is free and no limit of the action holds it back.',
+  },
   theError: 'the error',
   errorsHint: 'Failed and timed out, of those that have ended',
   filter: 'Filter by name or owner',

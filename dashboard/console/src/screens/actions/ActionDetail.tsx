@@ -1,18 +1,21 @@
 import { useEffect, useMemo, useState } from 'preact/hooks'
-import { useRead } from '../../api/hooks'
+import { useRead, useWrite } from '../../api/hooks'
 import { useReadOnly } from '../../api/me'
 import type { Routes } from '../../api/routes'
 import { count, duration } from '../../lib/format'
 import { useKeys } from '../../lib/keys'
 import { go, link, useRoute, view } from '../../lib/router'
 import { curl, floe, inNamespace } from '../../lib/snippets'
+import { Confirm } from '../../ui/Dialog'
 import { Tabs } from '../../ui/Field'
 import { Inspector } from '../../ui/Inspector'
 import { Empty, NoMatch, Panel, Query } from '../../ui/Panel'
 import { Payload } from '../../ui/Payload'
+import { Sentence } from '../../ui/Sentence'
 import { Snippet } from '../../ui/Snippet'
 import { State } from '../../ui/State'
 import { Ago, Moment } from '../../ui/Time'
+import { toast } from '../../ui/toasts'
 import { VirtualRows, type Column } from '../../ui/VirtualRows'
 import { Stat } from '../overview/Overview'
 import { Choice, workerColumns } from '../workers/Workers'
@@ -204,13 +207,58 @@ export function ActionDetail({ name }: { name: string }) {
           )}
         </Panel>
         {open && tab === 'runs' && (
-          <Inspector title={open} close={() => view({ run: '' })}>
+          <Inspector title={open} close={() => view({ run: '' })} tools={selected && <RunTools run={selected} name={name} ns={ns} />}>
             {selected ? <RunFacts run={selected} ns={ns} /> : <Empty title={say.runNotListed} />}
           </Inspector>
         )}
       </div>
       {invoking && <Invoke ns={ns} name={name} close={() => setInvoking(false)} opened={run => go(link('actions', [name], { run }, ns))} />}
     </div>
+  )
+}
+
+const retried = ['failed', 'timed_out', 'cancelled']
+
+/** Carries out a run again that has ended without success, or begins one that waits. What was asked for stays, whatever becomes of the run meanwhile. */
+function RunTools({ run: r, name, ns }: { run: Run; name: string; ns: string }) {
+  const readOnly = useReadOnly()
+  const [asking, ask] = useState<'' | 'retry' | 'run-now'>('')
+  const done = (run: { run_id: string; status: string }) => {
+    toast('ok', say.invoked(run.run_id, run.status))
+    ask('')
+  }
+  const retry = useWrite('POST /api/v1/actions/:name/runs/:id/retry', ['/actions'], done)
+  const now = useWrite('POST /api/v1/actions/:name/runs/:id/run-now', ['/actions'], done)
+  // A step of a workflow is retried by its run.
+  const can = r.status === 'pending' ? 'run-now' : retried.includes(r.status) && !r.source.startsWith('workflow:') ? 'retry' : ''
+  const write = asking === 'retry' ? retry : now
+  return (
+    <>
+      {can && (
+        <button class="btn" disabled={readOnly !== ''} title={readOnly} onClick={() => ask(can)}>
+          {say.doWith[can]}
+        </button>
+      )}
+      {asking && (
+        <Confirm
+          title={say.askWith[asking](r.run_id)}
+          action={say.doWith[asking]}
+          danger={false}
+          pending={write.isPending}
+          error={write.error?.message}
+          close={() => ask('')}
+          act={() => write.mutate({ args: { name, id: r.run_id, namespace: ns } })}
+        >
+          <p>
+            <Sentence of={say.willWith[asking]} put={{ run: <code>{r.run_id}</code>, name: <code>{name}</code> }} />
+          </p>
+          <Snippet
+            command={floe(['action', asking], inNamespace(ns), [r.run_id])}
+            call={curl('POST', `/actions/${encodeURIComponent(name)}/runs/${encodeURIComponent(r.run_id)}/${asking}`, { namespace: ns })}
+          />
+        </Confirm>
+      )}
+    </>
   )
 }
 
