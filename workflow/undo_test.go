@@ -413,6 +413,20 @@ func TestUndoWaitsForHandler(t *testing.T) {
 		}
 	})
 	timed := strings.Replace(definition, "  compensate", "  timeout_ms: 5000\n  compensate", 1)
+	t.Run("cancelled before its time is over", func(t *testing.T) {
+		u := startUndoing(t, plain, timed)
+		task := u.take("do")
+		u.pass(1000)
+		u.cancel()
+		u.pass(4500)
+		if u.r.Verify(); taken(u) != 0 {
+			t.Error("the step is compensated because the time of its handler is over, which has not returned")
+		}
+		_ = u.actions.Complete(t.Context(), task.Run, "w", nil)
+		if u.r.Verify(); taken(u) != 1 {
+			t.Error("the step is not compensated when its handler has returned late")
+		}
+	})
 	for name, cancel := range map[string]func(u *undoing, task action.Task){
 		"the run is cancelled": func(u *undoing, _ action.Task) { u.cancel() },
 		"the action's run is cancelled": func(u *undoing, task action.Task) {
