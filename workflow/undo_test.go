@@ -452,6 +452,26 @@ func TestUndoWaitsForHandler(t *testing.T) {
 	}
 }
 
+// TestFanWaitsForChild: a parallel step that has failed ends when the child of a branch has compensated, and not when its other branches have been cancelled.
+func TestFanWaitsForChild(t *testing.T) {
+	for _, at := range spaces {
+		t.Run(at.name, func(t *testing.T) {
+			u := startUndoing(t, at, `start:
+  parallel: { branches: { a: { run: "@actions/do" }, b: { run: "@actions/do" }, c: { run: "@workflow/child" }, d: { run: "@actions/do" } } }
+  transitions: { success: flo.Completed, failure: flo.Failed }
+`)
+			u.done("other", "1")
+			u.fail("do")
+			if run, err := u.flows.Run(t.Context(), u.run); err != nil || run.Status.Final() {
+				t.Errorf("the run is %s before its child has ended, %v", run.Status, err)
+			}
+			if got := u.undone(); len(got) != 1 {
+				t.Errorf("compensated with %s, want the step of the child", got)
+			}
+		})
+	}
+}
+
 // TestUndoneAtTheEnd: a run whose output is too large has failed, and what it has done is compensated. So has one whose compensation fails, which is shown.
 func TestUndoneAtTheEnd(t *testing.T) {
 	u := startUndoing(t, plain, `start:
