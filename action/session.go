@@ -190,7 +190,7 @@ func (w *work) lose(s *session, ref call.Ref, code, message string) {
 	case st == nil:
 		panic("action: a session has a run that is not its own")
 	case st.status != Running:
-		a.confirm(s, ref, st)
+		a.confirm(s, ref, st, code != CodeTimeout)
 		return
 	}
 	a.letGo(s, ref, st)

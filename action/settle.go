@@ -20,7 +20,7 @@ func (w *work) settle(s *session, e *end) verdict {
 		return overtaken
 	}
 	if st.status != Running { // it was cancelled
-		a.confirm(s, e.ref, st)
+		a.confirm(s, e.ref, st, true)
 		return abandoned
 	}
 	a.letGo(s, e.ref, st)
@@ -76,7 +76,7 @@ func (w *work) attemptOf(s *session, ref call.Ref, attempt, begun int64) (*act, 
 	return a, &st
 }
 
-// returnedLate tells the workflow that has invoked a run which has timed out that its handler has returned: until then, the run is not compensated.
+// returnedLate tells the workflow that has invoked a run whose time is over that its handler has returned: until then, the run is not compensated.
 // It reports whether that was so.
 func (w *work) returnedLate(e *end) bool {
 	a := w.byID(e.ref.Action)
@@ -88,15 +88,16 @@ func (w *work) returnedLate(e *end) bool {
 		return false
 	}
 	st := must(decode(b, (*stateRow).layout))
-	if st.status != TimedOut || st.flags&flagNotify == 0 || e.attempt != 0 && e.attempt != st.attempts || a.runOf(e.ref).notify.Machine != engine.MachineWorkflow {
+	if st.status != TimedOut && st.status != Cancelled || st.flags&(flagNotify|flagHeld) != flagNotify || e.attempt != 0 && e.attempt != st.attempts || a.runOf(e.ref).notify.Machine != engine.MachineWorkflow {
 		return false
 	}
 	a.tellEnd(e.ref, &st, false)
 	return true
 }
 
-// confirm frees the slots of a run that was cancelled. If it is not kept any more, its state was only kept for this.
-func (a *act) confirm(s *session, ref call.Ref, st *stateRow) {
+// confirm frees the slots of a run that was cancelled. If it is not kept any more, its state was only kept for this. returned says that its handler has returned, or
+// never will: of one whose time is over nobody knows.
+func (a *act) confirm(s *session, ref call.Ref, st *stateRow, returned bool) {
 	a.letGo(s, ref, st)
 	if _, kept := a.tx.Get(timedRunKey(nil, rowEnded, a.id, st.endedAt, ref.Run)); !kept {
 		a.tx.Delete(runKey(nil, rowState, a.id, ref.Run))
@@ -104,7 +105,7 @@ func (a *act) confirm(s *session, ref call.Ref, st *stateRow) {
 		return
 	}
 	a.setState(ref, st)
-	if st.flags&flagNotify != 0 && a.runOf(ref).notify.Machine == engine.MachineWorkflow {
+	if returned && st.flags&flagNotify != 0 && a.runOf(ref).notify.Machine == engine.MachineWorkflow {
 		a.tellEnd(ref, st, false) // again, as nobody else waits for it: its handler has returned
 	}
 }

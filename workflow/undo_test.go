@@ -413,6 +413,20 @@ func TestUndoWaitsForHandler(t *testing.T) {
 		}
 	})
 	timed := strings.Replace(definition, "  compensate", "  timeout_ms: 5000\n  compensate", 1)
+	t.Run("cancelled before its time is over", func(t *testing.T) {
+		u := startUndoing(t, plain, timed)
+		task := u.take("do")
+		u.pass(1000)
+		u.cancel()
+		u.pass(4500)
+		if u.r.Verify(); taken(u) != 0 {
+			t.Error("the step is compensated because the time of its handler is over, which has not returned")
+		}
+		_ = u.actions.Complete(t.Context(), task.Run, "w", nil)
+		if u.r.Verify(); taken(u) != 1 {
+			t.Error("the step is not compensated when its handler has returned late")
+		}
+	})
 	for name, cancel := range map[string]func(u *undoing, task action.Task){
 		"the run is cancelled": func(u *undoing, _ action.Task) { u.cancel() },
 		"the action's run is cancelled": func(u *undoing, task action.Task) {
@@ -433,6 +447,26 @@ func TestUndoWaitsForHandler(t *testing.T) {
 			u.pass(5000)
 			if u.r.Verify(); taken(u) != 1 {
 				t.Error("the step is not compensated when its handler has had its time")
+			}
+		})
+	}
+}
+
+// TestFanWaitsForChild: a parallel step that has failed ends when the child of a branch has compensated, and not when its other branches have been cancelled.
+func TestFanWaitsForChild(t *testing.T) {
+	for _, at := range spaces {
+		t.Run(at.name, func(t *testing.T) {
+			u := startUndoing(t, at, `start:
+  parallel: { branches: { a: { run: "@actions/do" }, b: { run: "@actions/do" }, c: { run: "@workflow/child" }, d: { run: "@actions/do" } } }
+  transitions: { success: flo.Completed, failure: flo.Failed }
+`)
+			u.done("other", "1")
+			u.fail("do")
+			if run, err := u.flows.Run(t.Context(), u.run); err != nil || run.Status.Final() {
+				t.Errorf("the run is %s before its child has ended, %v", run.Status, err)
+			}
+			if got := u.undone(); len(got) != 1 {
+				t.Errorf("compensated with %s, want the step of the child", got)
 			}
 		})
 	}

@@ -64,6 +64,10 @@ func TestVersions(t *testing.T) {
 					t.Errorf("RemoveVersion of %q: %v, want %v", version, err, want)
 				}
 			}
+			if _, err := flows.Create(ctx, definition("3", "another")); !errors.Is(err, workflow.ErrConflict) && !errors.Is(err, workflow.ErrExists) {
+				t.Errorf("Create of a version that is known with another definition: %v", err)
+			}
+			list("3* 2 ")
 			if _, err := flows.Versions(ctx, "x"); !errors.Is(err, workflow.ErrNotFound) {
 				t.Errorf("Versions of no workflow: %v", err)
 			}

@@ -66,12 +66,22 @@ func (w *Test) Streams() *stream.Store { return w.door.streams() }
 // Now returns the time.
 func (w *Test) Now() time.Time { return time.UnixMilli(w.door.Now()) }
 
-// Create creates workflows from their definitions, see workflow.Store.Create. What is wrong with one ends the test.
+// Create creates workflows from their definitions, see workflow.Store.Create. What is wrong with one ends the test, and so does one that is for a namespace, or has a
+// trigger that reads a stream of one: the namespace of a Test is called "test", and is the only one.
 func (w *Test) Create(definitions ...[]byte) {
 	w.t.Helper()
+	ctx := context.Background()
 	for _, d := range definitions {
-		if _, err := w.flows.Create(context.Background(), d); err != nil {
+		made, err := w.flows.Create(ctx, d)
+		if err != nil {
 			w.t.Fatalf("workflowtest: %v", err)
+		}
+		info, err := w.flows.Workflow(ctx, made.Name)
+		if err != nil {
+			w.t.Fatalf("workflowtest: %v", err)
+		}
+		if t := info.Trigger; t != nil && t.Namespace != namespace {
+			w.t.Fatalf("workflowtest: the trigger of workflow %q reads a stream of namespace %q, which a Test does not have: leave its namespace out", made.Name, t.Namespace)
 		}
 	}
 }

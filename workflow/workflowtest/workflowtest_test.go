@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -87,6 +88,25 @@ func TestStuck(t *testing.T) {
 		}
 	}()
 	w.Finish(id)
+}
+
+// TestOtherNamespaces: what a Test could not do is said at once.
+func TestOtherNamespaces(t *testing.T) {
+	nap := func() *workflow.Step { return workflow.Sleep(0).To("success", "flo.Completed") }
+	for want, definition := range map[string][]byte{
+		"namespace \"shop\"":  workflow.New("w").Trigger(map[string]any{"stream": "orders", "namespace": "shop"}).Start(nap()).Definition(),
+		"namespace \"other\"": []byte("name: w\nnamespace: other\nstart: { sleep: 0, transitions: { success: flo.Completed } }\n"),
+	} {
+		func() {
+			defer func() {
+				if said, _ := recover().(string); !strings.Contains(said, want) {
+					t.Errorf("%s\n%q, want something about %s", definition, said, want)
+				}
+			}()
+			workflowtest.New(&failing{T: t}).Create(definition)
+		}()
+	}
+	workflowtest.New(t).Create(workflow.New("w").Trigger(map[string]any{"stream": "orders", "namespace": "test"}).Start(nap()).Definition())
 }
 
 // TestStarters: schedules tick and triggers start runs as time passes.
