@@ -80,6 +80,7 @@ type keyAt struct {
 // keyed is what was found of a key that is held.
 type keyed struct {
 	n, first uint64
+	counted  bool // it has a row that says how many they are
 	free     bool // it has a row that says so
 }
 
@@ -260,8 +261,13 @@ func (g *groupAudit) heldKey(k, value []byte) error {
 		return fmt.Errorf("a key that is held: %w", err)
 	}
 	at := keyAt{partitionIn(k), binary.BigEndian.Uint64(k[behindPart:])}
-	if of := g.first[at]; of.n != h.n || of.first != h.first || h.n == 0 {
+	of, ok := g.first[at]
+	if of.n != h.n || of.first != h.first || h.n == 0 {
 		g.problem("says that it holds %d records of key %x of partition %d from offset %d, and holds %d from %d", h.n, at.hash, at.partition, h.first, of.n, of.first)
+	}
+	if ok {
+		of.counted = true
+		g.first[at] = of
 	}
 	return nil
 }
@@ -280,9 +286,12 @@ func (g *groupAudit) freeKey(k, value []byte) error {
 	return nil
 }
 
-// keys checks that held keys are free unless something of them is under way, and the counts.
+// keys checks that held keys are counted, and free unless something of them is under way, and the counts.
 func (g *groupAudit) keys() {
 	for at, of := range g.first {
+		if !of.counted {
+			g.problem("key %x of partition %d is held, and no row counts its records", at.hash, at.partition)
+		}
 		if of.free == g.busy[at] {
 			g.problem("key %x of partition %d is held, free: %v, under way: %v", at.hash, at.partition, of.free, g.busy[at])
 		}

@@ -1,13 +1,16 @@
 package ts
 
 import (
+	"fmt"
 	"math"
 	"reflect"
 	"testing"
+	"time"
 
 	"github.com/floedb/floe/floql"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/points"
+	"github.com/floedb/floe/internal/rig"
 )
 
 func exampleSelection(t testing.TB) floql.Selection {
@@ -37,6 +40,10 @@ func TestQueriesArriveAsTheyWere(t *testing.T) {
 	read, readAnswer := exampleRead(t)
 	tags := &tagsQuery{namespace: "n", name: "m"}
 	tagsAnswer := &tagsQuery{namespace: "n", name: "m", found: true, tags: []TagValues{{"host", []string{"a", "b"}, true}, {"none", nil, false}}}
+	measurement := Measurement{
+		Name: "m", CreatedAt: time.UnixMilli(1), Fields: []Field{{"f", Integer}}, Series: 2, Points: 3, Oldest: time.UnixMilli(4), Newest: time.UnixMilli(5),
+		Retention: Retention{6, []Downsample{{7, 8}}}, Held: 9, HeldBy: Downsample{10, 11}, version: 12,
+	}
 	for _, tt := range []struct{ asked, answered engine.Query }{
 		{read, readAnswer}, {tags, tagsAnswer},
 		{&lastQuery{namespace: "n", selection: exampleSelection(t), inc: 9, first: 17}, &lastQuery{
@@ -44,6 +51,25 @@ func TestQueriesArriveAsTheyWere(t *testing.T) {
 			points: []lastPoint{{tagList{{"host", "a"}}, -7, 0.1 + 0.2}, {nil, 1 << 40, 1e300}}, next: 12, more: true, refused: "bytes",
 		}},
 		{&aggregateQuery{namespace: "n", selection: exampleSelection(t), plan: []byte{1, 2}}, &aggregateQuery{namespace: "n", selection: exampleSelection(t), plan: []byte{1, 2}, partial: []byte{3}, refused: "bytes"}},
+		{&measurementQuery{namespace: "n", name: "m"}, &measurementQuery{namespace: "n", name: "m", items: []Measurement{measurement}}},
+		{
+			&measurementsQuery{namespace: "n", prefix: "p", after: "a", limit: 2},
+			&measurementsQuery{namespace: "n", prefix: "p", after: "a", limit: 2, items: []Measurement{measurement, measurement}, more: true, next: "z"},
+		},
+		{
+			&seriesQuery{namespace: "n", name: "m", tags: tagList{{"host", "a"}}, filters: exampleSelection(t).Filters, from: 3, limit: 4},
+			&seriesQuery{
+				namespace: "n", name: "m", tags: tagList{{"host", "a"}}, filters: exampleSelection(t).Filters, from: 3, limit: 4,
+				inc: 5, items: []foundSeries{{id: 6, row: seriesRow{fingerprint: 8, tags: tagList{{"host", "b"}}}}}, more: true, next: 7,
+			},
+		},
+		{
+			&resolveQuery{namespace: "n", wanted: []wanted{{"m", [][hashLen]byte{{1}, {hashLen - 1: 2}}}}},
+			&resolveQuery{
+				namespace: "n", wanted: []wanted{{"m", [][hashLen]byte{{1}, {hashLen - 1: 2}}}},
+				found: []resolved{{inc: 3, ids: []uint64{4, 0}, worst: LimitError{"n", 5, 6, 7, "host", 8, true}}}, room: 8, limit: 9, spread: true,
+			},
+		},
 		{&aggregateQuery{namespace: "n", selection: exampleSelection(t)}, &aggregateQuery{namespace: "n", selection: exampleSelection(t), failed: &floql.StageError{Stage: 1, Message: "no number"}}},
 	} {
 		got, err := wire.DecodeQuery(engine.AppendQuery(nil, tt.asked))
@@ -60,6 +86,38 @@ func TestQueriesArriveAsTheyWere(t *testing.T) {
 // TestRangesOfOtherProcesses: a selection that nobody here makes, and a limit of memory that would take all of it.
 func TestRangesOfOtherProcesses(t *testing.T) {
 	wire := engine.NewWire([]engine.Primitive{table()})
+	arrives := func(q engine.Query) error {
+		if _, err := wire.DecodeQuery(engine.AppendQuery(nil, q)); err != nil {
+			return engine.Errorf(ErrInvalid, "%v", err)
+		}
+		return nil
+	}
+	const none = math.MinInt64
+	tags := func(n int64) (all tagList) {
+		for i := range n {
+			all = append(all, tag{fmt.Sprintf("t%03d", i), "v"})
+		}
+		return all
+	}
+	rig.TryLimits(t, []rig.Limit{
+		{Name: "limit of measurements", Least: 1, Most: engine.MaxPageItems, Says: []string{"limit"}, Try: func(n int64) error { return arrives(&measurementsQuery{limit: int(n)}) }},
+		{Name: "limit of series", Least: 1, Most: engine.MaxPageItems, Says: []string{"limit"}, Try: func(n int64) error { return arrives(&seriesQuery{limit: int(n)}) }},
+		{Name: "tags of series", Least: none, Most: MaxTags, Says: []string{"tags"}, Try: func(n int64) error { return arrives(&seriesQuery{limit: 1, tags: tags(n)}) }},
+		{Name: "series to resolve", Least: none, Most: maxResolve, Says: []string{"series"}, Try: func(n int64) error {
+			return arrives(&resolveQuery{wanted: []wanted{{"a", make([][hashLen]byte, 1)}, {"b", make([][hashLen]byte, n-1)}}})
+		}},
+		{Name: "field of a read", Least: none, Most: MaxFields, Says: []string{""}, Try: func(n int64) error {
+			return arrives(&readQuery{selection: exampleSelection(t), start: spot{field: int(n)}})
+		}},
+		{Name: "bytes of an answer", Least: 0, Most: maxQueryBytes, Try: func(n int64) error {
+			q := &readQuery{selection: exampleSelection(t)}
+			q.selection.Limits.Bytes = n
+			if got, err := wire.DecodeQuery(engine.AppendQuery(nil, q)); err != nil || got.(*readQuery).selection.Limits.Bytes != n {
+				return engine.Errorf(ErrInvalid, "other ones arrive: %v", err)
+			}
+			return nil
+		}},
+	})
 	q := &readQuery{namespace: "n", selection: exampleSelection(t)}
 	q.selection.Limits.Bytes = -1
 	got, err := wire.DecodeQuery(engine.AppendQuery(nil, q))
@@ -73,6 +131,26 @@ func TestRangesOfOtherProcesses(t *testing.T) {
 	q = &readQuery{namespace: "n", selection: exampleSelection(t), start: spot{field: MaxFields + 1}}
 	if _, err := wire.DecodeQuery(engine.AppendQuery(nil, q)); err == nil {
 		t.Error("a field out of range is decoded")
+	}
+}
+
+// TestNamesOfTypesAndRollups: what types of fields and lengths of rollups are called.
+func TestNamesOfTypesAndRollups(t *testing.T) {
+	for typ, want := range map[FieldType]string{0: "unknown", Float: "float", Integer: "integer", Boolean: "boolean", Boolean + 1: "unknown"} {
+		if got := typ.String(); got != want {
+			t.Errorf("type %d is called %q, want %q", typ, got, want)
+		}
+	}
+	for every, d := range map[string]time.Duration{
+		"1s": time.Second, "90s": 90 * time.Second, "5m": 5 * time.Minute, "36h": 36 * time.Hour, "366d": maxEvery, "31622400s": maxEvery,
+		"": 0, "m": 0, "0m": 0, "-5m": 0, "5": 0, "5x": 0, "367d": 0, "31622401s": 0, "1234567890123s": 0,
+	} {
+		if got := (Downsample{Every: max(d, time.Second)}).Is(every); got != (d > 0) {
+			t.Errorf("%q is %v: %t", every, d, got)
+		}
+		if (Downsample{Every: d + time.Second}).Is(every) {
+			t.Errorf("%q is %v", every, d+time.Second)
+		}
 	}
 }
 

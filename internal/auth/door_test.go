@@ -37,6 +37,15 @@ func TestQueryArrivesAsItWas(t *testing.T) {
 	}
 }
 
+// TestDocumentedNumbers: numbers that the documentation names.
+func TestDocumentedNumbers(t *testing.T) {
+	got := []any{MaxKeys, MaxNamespaces, MaxEnded, SessionTime, maxFailures, failureTime, knowTime, usedEvery}
+	want := []any{1000, 64, 100, 12 * time.Hour, 10, time.Minute, 5 * time.Second, 5 * time.Minute}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
 // TestRoles: a role is what its name says.
 func TestRoles(t *testing.T) {
 	for name, role := range map[string]Role{"read": Read, "write": Write, "admin": Admin} {
@@ -235,7 +244,9 @@ func TestQueryWaits(t *testing.T) {
 			t.Errorf("before command %d a query that waits is answered: %v", cmd.Kind, err)
 		}
 		answered := make(chan error, 1)
-		go func() { answered <- r.Query(t.Context(), 0, &next) }()
+		bounded, stop := context.WithTimeout(t.Context(), 30*time.Second)
+		defer stop()
+		go func() { answered <- r.Query(bounded, 0, &next) }()
 		if out := r.Entry(0, cmd)[0]; out.Err != nil {
 			t.Fatal(out.Err)
 		}
@@ -531,6 +542,9 @@ func TestTokensThatCanNotBe(t *testing.T) {
 	good := sign(id, secret, time.UnixMilli(1<<50))
 	if tok, ok := parseToken(good); !ok || tok.id != id || tok.ends.UnixMilli() != 1<<50 {
 		t.Errorf("a token of %s until 1<<50: %+v, %t", id, tok, ok)
+	}
+	if tok, ok := parseToken(sign(id, secret, time.UnixMilli(1))); !ok || tok.ends.UnixMilli() != 1 { // the shortest one
+		t.Errorf("a token until 1: %+v, %t", tok, ok)
 	}
 	for name, s := range map[string]Secret{
 		"nothing": "", "no prefix": good[1:], "no base64": good + "*", "more": good + "A", "too late": sign(id, secret, time.UnixMilli(1<<50+1)),

@@ -194,17 +194,17 @@ func TestBoundsOfMemory(t *testing.T) {
 	}
 	for i := range maxSessions + 10 {
 		g.remember(g.state.Load(), [32]byte{byte(i), byte(i >> 8)}, checked{grant: grant})
-	}
-	if n := len(g.sessions); n > maxSessions {
-		t.Errorf("%d sessions are remembered, the limit is %d", n, maxSessions)
+		if n := len(g.sessions); n > maxSessions || i < maxSessions && n != i+1 {
+			t.Fatalf("%d sessions are remembered of %d, the limit is %d", n, i+1, maxSessions)
+		}
 	}
 	for i := range maxRemembered + 10 {
 		if err := g.failed.note(fmt.Sprintf("10.0.%d.%d", i>>8, i&255), *now); !errors.Is(err, engine.ErrUnauthorized) {
 			t.Fatal(err)
 		}
-	}
-	if n := len(g.failed.by); n > maxRemembered {
-		t.Errorf("%d addresses are remembered, the limit is %d", n, maxRemembered)
+		if n := len(g.failed.by); n > maxRemembered || i < maxRemembered && n != i+1 {
+			t.Fatalf("%d addresses are remembered of %d, the limit is %d", n, i+1, maxRemembered)
+		}
 	}
 	*now = now.Add(failureTime)
 	_ = g.failed.note("192.0.2.9", *now)
