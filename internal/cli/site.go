@@ -114,10 +114,12 @@ func (s *site) drain() {
 // that nobody has looked at.
 func (s *site) giveNotice() {
 	const steps = 5
+	step := time.NewTicker(noticeTime / steps)
+	defer step.Stop()
 	quiet := 0
 	for began := time.Now(); quiet < steps && time.Since(began) < mostNotice; {
 		refused, before := s.gate.refused.Load(), time.Now()
-		time.Sleep(noticeTime / steps)
+		<-step.C
 		if quiet++; s.gate.refused.Load() != refused || time.Since(before) > 2*noticeTime/steps {
 			quiet = 0
 		}
