@@ -245,10 +245,10 @@ func TestBufferedAfterTimeout(t *testing.T) {
 		if got, err := a.store.Await(t.Context(), "w", []string{"a"}); err != nil || len(got) != 1 {
 			t.Fatalf("Await = %v, %v", got, err)
 		}
-		if _, err := a.store.Touch(t.Context(), a.runsOf("a")[0].ID, "w", time.Hour); err != nil {
+		if _, err := a.store.Touch(t.Context(), a.runsOf("a")[0].ID, "w", 10*time.Minute); err != nil {
 			t.Fatal(err)
 		}
-		r.Advance(3600_000)
+		r.Advance(600_000) // from 02:46:40 to 03:46:40 in all, so that one tick comes meanwhile
 	}
 	if runs := a.runsOf("a"); len(runs) != 2 || runs[0].Status != TimedOut || runs[1].Status != Pending {
 		t.Errorf("%+v", runs)
