@@ -68,6 +68,12 @@ func TestKeyAcrossSets(t *testing.T) {
 			t.Fatalf("%d runs of the key are begun at once", len(got))
 		}
 		counts[string(got[0].labels)]++
+		for _, set := range sets { // come while one is under way
+			w.mustInvoke(call.Invoke{ConcurrencyKey: "k", Labels: set})
+		}
+		if more := w.take(session, 10); len(more) > 0 {
+			t.Fatalf("%d runs of the key are begun beside one", len(more))
+		}
 		w.end(session, end{ref: got[0].ref, attempt: got[0].attempt, how: completed})
 	}
 	if counts[""] != 3 || counts[string(sets[1])] != 3 {
@@ -223,6 +229,30 @@ func TestSetsAreUsedAgain(t *testing.T) {
 		}
 	}
 	w.r.Verify()
+}
+
+// TestBufferedAfterTimeout: the tick that waits begins also when the run before ends because its worker is silent or too slow, which names the run by less than its end does.
+func TestBufferedAfterTimeout(t *testing.T) {
+	r := rig.New(t, 1, table())
+	a := newActions(t, r, "n")
+	a.register("a")
+	if err := a.store.Schedules("a").Set(t.Context(), "s", ScheduleSpec{Every: time.Hour, Overlap: OverlapBuffer}); err != nil {
+		t.Fatal(err)
+	}
+	r.Advance(3600_000)
+	for range 1 + defaultRetries {
+		r.Advance(defaultBackoffMax)
+		if got, err := a.store.Await(t.Context(), "w", []string{"a"}); err != nil || len(got) != 1 {
+			t.Fatalf("Await = %v, %v", got, err)
+		}
+		if _, err := a.store.Touch(t.Context(), a.runsOf("a")[0].ID, "w", 10*time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		r.Advance(600_000) // from 02:46:40 to 03:46:40 in all, so that one tick comes meanwhile
+	}
+	if runs := a.runsOf("a"); len(runs) != 2 || runs[0].Status != TimedOut || runs[1].Status != Pending {
+		t.Errorf("%+v", runs)
+	}
 }
 
 // TestReplaceBeginsFirst: a tick that replaces a run which goes on, of an action that is disabled, ended it and began none.
