@@ -310,11 +310,14 @@ func TestJSONGetPaths(t *testing.T) {
 			t.Errorf("JSONGet(%q) = %s, %v, want %s", path, got, err, want)
 		}
 	}
-	for _, path := range []string{"nope", "user.tags.2", "user.tags.-1", "$.user.tags[2]", "$.nope", "user.name.x"} {
+	for _, path := range []string{"nope", "user.tags.2", "user.tags.-1", "$.user.tags[2]", "$.nope", "user.name.x", "user.n{me*", "user.n[me*", "user.n!me*", `user.\{me*`} {
 		_, err := s.JSONGet(ctx, "k", path)
 		wantErr(t, fmt.Sprintf("JSONGet(%q)", path), err, kv.ErrNotFound)
 	}
-	for _, path := range []string{strings.Repeat("a.", 100_000), "$.a[", "$x", "$.."} {
+	for _, path := range []string{
+		strings.Repeat("a.", 100_000), "$.a[", "$x", "$..", "{a}*", "[a]*", "!a*", "@a*", "a@a*", "items.#.{id}", "items.#|{id}", "items.#.[id]", "items.#|[id]", "items.#.!id",
+		"items.#|!id", "items.#|@id",
+	} {
 		_, err := s.JSONGet(ctx, "k", path)
 		wantErr(t, fmt.Sprintf("JSONGet(%.20q)", path), err, kv.ErrInvalid)
 	}

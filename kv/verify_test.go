@@ -172,6 +172,9 @@ func TestVerifyReports(t *testing.T) {
 		"history garbage":     {func(w tamperer) { w.set(history("many", 50), []byte{7}) }, "version 50: kv row"},
 		"history of nobody":   {func(w tamperer) { w.set(history("nobody", 1), w.get(history("many", 50))) }, "is an earlier version of no key"},
 		"history of the last": {func(w tamperer) { w.set(history("zzz", 1), w.get(history("many", 50))) }, "is an earlier version of no key"},
+		"history behind all keys": {func(w tamperer) {
+			w.set(strings.Replace(history("a", 1), inN, "\x00\x00\x00\x09", 1), w.get(history("many", 50)))
+		}, "is an earlier version of no key"},
 		"version beyond the limit": {func(w tamperer) {
 			v := w.version(history("many", 11))
 			v.Version, v.Revision, v.Previous = 10, v.Previous, v.Previous-1

@@ -421,7 +421,7 @@ func TestRun(t *testing.T) {
 				}
 				if !closed {
 					leader.err = nil
-					<-time.After(askPause) // of the bubble
+					<-time.After(askPause)
 					synctest.Wait()
 					if on, err := g.Enabled(ctx); on != c.keys || err != nil || g.MayLook() {
 						t.Errorf("when the leader answers: %t, %v", on, err)

@@ -1,0 +1,233 @@
+package stream
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/feed"
+	"github.com/floedb/floe/internal/rig"
+)
+
+// openQuery reads a stream as duties of other machines do.
+type openQuery struct {
+	engine.Query
+	namespace, stream string
+	use               func(*feed.Stream, feed.Reader) error
+}
+
+func (*openQuery) Machine() engine.MachineID { return engine.MachineStream }
+
+// openMachine is a machine that answers openQuery.
+type openMachine struct{ *machine }
+
+func (m openMachine) Query(v *engine.View, q engine.Query) error {
+	o, ok := q.(*openQuery)
+	if !ok {
+		return m.machine.Query(v, q)
+	}
+	s, r, err := m.OpenFeed(v, o.namespace, o.stream)
+	if err != nil {
+		return err
+	}
+	return o.use(s, r)
+}
+
+// newOpenRig returns a rig that answers openQuery, and takes what machines pour from everybody.
+func newOpenRig(t *testing.T, shards int) *rig.Rig {
+	p := table()
+	made := p.New
+	p.New = func() engine.Machine { return openMachine{made().(*machine)} }
+	for i := range p.Commands {
+		if c := &p.Commands[i]; c.Kind == kindPour {
+			c.From, c.Admit = c.From|engine.FromUsers, func(engine.Command, int) error { return nil }
+		}
+	}
+	return rig.New(t, shards, p)
+}
+
+// TestFeed: other machines see of a stream what a Read would, as of one moment.
+func TestFeed(t *testing.T) {
+	r, ctx := newOpenRig(t, 1), t.Context()
+	s := engine.StoreOf(Primitive, r.Router(), "n", 0)
+	open := func(namespace, name string, use func(*feed.Stream, feed.Reader) error) {
+		t.Helper()
+		if err := r.Query(ctx, 0, &openQuery{namespace: namespace, stream: name, use: use}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	absent := func(s *feed.Stream, _ feed.Reader) error {
+		if s != nil {
+			t.Errorf("a stream that there is not is %+v", s)
+		}
+		return nil
+	}
+	open("n", "log", absent)
+	if err := s.Create(ctx, "log", Partitions(2)); err != nil {
+		t.Fatal(err)
+	}
+	open("n", "other", absent)
+	var want []Record
+	for i := range 6 {
+		msg := Message{Key: fmt.Sprint("k", i), Payload: make([]byte, i*700), Headers: map[string]string{"h": fmt.Sprint(i)}}
+		for at := range msg.Payload {
+			msg.Payload[at] = byte(i)
+		}
+		a, err := s.Append(ctx, "log", msg, Partition(0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, Record{Message: msg, ID: a.ID, Offset: a.Offset, LSN: a.LSN})
+		r.Advance(1)
+	}
+	if _, err := s.Trim(ctx, "log", MaxLen(4)); err != nil { // 3 to 6 are left
+		t.Fatal(err)
+	}
+	open("n", "log", func(s *feed.Stream, reader feed.Reader) error {
+		parts := []feed.Partition{{Here: true, First: 3, Last: 6, LastID: feed.ID(want[5].ID)}, {Here: true, First: 1}}
+		if s.ID == 0 || !slices.Equal(s.Partitions, parts) {
+			t.Errorf("stream %d: %+v, want %+v", s.ID, s.Partitions, parts)
+		}
+		for from := range uint64(9) {
+			for most := 1; most <= 5; most++ {
+				var got []feed.Record
+				err := reader.Read(0, from, func(rec *feed.Record) bool {
+					got = append(got, *rec)
+					return len(got) < most
+				})
+				if err != nil {
+					return err
+				}
+				at := int(min(max(from, 3), 7)) - 1
+				wanted := want[at:min(at+most, 6)]
+				same := slices.EqualFunc(got, wanted, func(g feed.Record, w Record) bool {
+					return g.ID == feed.ID(w.ID) && g.Offset == w.Offset && g.LSN == w.LSN && g.Key == w.Key && g.Headers["h"] == w.Headers["h"] && string(g.Payload) == string(w.Payload)
+				})
+				if !same {
+					t.Errorf("%d records from %d on: %d, want %d", most, from, len(got), len(wanted))
+				}
+			}
+			found, err := reader.Find(0, func(rec *feed.Record) bool {
+				w := want[rec.Offset-1]
+				if rec.ID != feed.ID(w.ID) || rec.LSN != w.LSN {
+					t.Errorf("at %d is %+v", rec.Offset, *rec)
+				}
+				return rec.Offset >= from
+			})
+			if err != nil || found != min(max(from, 3), 7) {
+				t.Errorf("the first one from %d on is %d, %v", from, found, err)
+			}
+		}
+		if found, err := reader.Find(1, func(*feed.Record) bool { return true }); err != nil || found != 1 {
+			t.Errorf("in a partition without records %d is found, %v", found, err)
+		}
+		return reader.Read(1, 1, func(*feed.Record) bool { t.Error("a partition without records has one"); return true })
+	})
+	// Three starts see all four, and the others 3, 2, 1 and none, each up to 1, 2, 3, 4 and 5 of them.
+	reads := int64(0)
+	for _, left := range []int{4, 4, 4, 4, 3, 2, 1, 0, 0} {
+		for most := 1; most <= 5; most++ {
+			reads += int64(min(left, most))
+		}
+	}
+	if st, err := s.Stats(ctx, "log"); err != nil || st.Reads != reads {
+		t.Errorf("%d reads are counted, %v, want %d", st.Reads, err, reads)
+	}
+}
+
+// TestPour: what other machines append to a stream of a spread namespace gets into the partitions that an append by its key would get it into, in order.
+func TestPour(t *testing.T) {
+	const shards, partitions = 4, 8
+	r, ctx := newOpenRig(t, shards), t.Context()
+	if err := engine.NewNamespaces(r.Router()).Create(ctx, "wide", true); err != nil {
+		t.Fatal(err)
+	}
+	s := engine.StoreOf(Primitive, r.Router(), "wide", 0)
+	for name, n := range map[string]int{"log": partitions, "narrow": 1} {
+		if err := s.Create(ctx, name, Partitions(n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pour := func(name string, msgs ...Message) {
+		t.Helper()
+		cmd := engine.OpOf(AppendManyOp(name, msgs)).Command
+		cmd.Kind, cmd.Namespace, cmd.Spread = kindPour, "wide", true
+		if _, err := r.Propose(ctx, engine.NameShard("wide", name, shards), cmd); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := make(map[string][]string) // by key
+	for round := range 3 {
+		var msgs []Message
+		for i := range 40 {
+			msg := Message{Key: fmt.Sprint("k", i%20), Payload: fmt.Append(nil, round, " ", i)}
+			msgs = append(msgs, msg)
+			want[msg.Key] = append(want[msg.Key], string(msg.Payload))
+		}
+		pour("log", msgs...)
+	}
+	got, of, used := make(map[string][]string), make(map[string]int), make(map[int]bool)
+	all, err := s.Read(ctx, "log", Limit(MaxReadLimit))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, rec := range all {
+		got[rec.Key] = append(got[rec.Key], string(rec.Payload))
+		if p, known := of[rec.Key]; known && p != rec.Partition {
+			t.Errorf("records of key %s are in partitions %d and %d", rec.Key, p, rec.Partition)
+		}
+		of[rec.Key], used[rec.Partition] = rec.Partition, true
+	}
+	if len(used) < partitions/2 {
+		t.Errorf("20 keys are in %d partitions", len(used))
+	}
+	for k, payloads := range want {
+		if !slices.Equal(got[k], payloads) {
+			t.Errorf("of key %s are there %q, want %q", k, got[k], payloads)
+		}
+		if a, err := s.Append(ctx, "log", Message{Key: k}); err != nil || a.Partition != of[k] {
+			t.Errorf("an append of key %s gets into partition %d, what was poured into %d, %v", k, a.Partition, of[k], err)
+		}
+	}
+	here := 0
+	for shard := range shards {
+		err := r.Query(ctx, engine.ShardID(shard), &openQuery{namespace: "wide", stream: "log", use: func(s *feed.Stream, _ feed.Reader) error {
+			for p := range s.Partitions {
+				if s.Partitions[p].Here {
+					here++
+				}
+			}
+			return nil
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if here != partitions {
+		t.Errorf("%d of %d partitions are in one shard", here, partitions)
+	}
+	for i := range 30 {
+		pour("log", Message{Payload: []byte("unkeyed")}, Message{Payload: []byte("unkeyed")})
+		pour("narrow", Message{Key: fmt.Sprint(i)}, Message{})
+	}
+	turns := make(map[int]int)
+	if all, err = s.Read(ctx, "log", Limit(MaxReadLimit)); err != nil {
+		t.Fatal(err)
+	}
+	for _, rec := range all {
+		if string(rec.Payload) == "unkeyed" {
+			turns[rec.Partition]++
+		}
+	}
+	sum := 0
+	for _, n := range turns {
+		sum += n
+	}
+	if sum != 60 || len(turns) < 2 {
+		t.Errorf("60 records without a key are in partitions %v", turns)
+	}
+	if all, err = s.Read(ctx, "narrow", Limit(MaxReadLimit)); err != nil || len(all) != 60 {
+		t.Errorf("%d records are in the stream of one partition, %v, want 60", len(all), err)
+	}
+}
