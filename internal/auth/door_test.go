@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -262,11 +263,14 @@ func TestQueryWaits(t *testing.T) {
 
 // failingDoor answers nothing while err is set.
 type failingDoor struct {
+	mu sync.Mutex // held by whoever asks
 	door
 	err error
 }
 
 func (d *failingDoor) Query(ctx context.Context, id engine.ShardID, q engine.Query) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	if d.err != nil {
 		d.asked++
 		return d.err
@@ -275,6 +279,8 @@ func (d *failingDoor) Query(ctx context.Context, id engine.ShardID, q engine.Que
 }
 
 func (d *failingDoor) Propose(ctx context.Context, id engine.ShardID, cmd engine.Command) ([]byte, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	if d.err != nil {
 		return nil, d.err
 	}
@@ -416,11 +422,16 @@ func TestRun(t *testing.T) {
 				case !c.known && !closed && (!errors.Is(err, engine.ErrUnavailable) || passed != knowTime):
 					t.Errorf("whether there are keys is told after %v: %v, want ErrUnavailable after %v", passed, err, knowTime)
 				}
-				if n := leader.asked; !c.known && !closed && n != 1+int(knowTime/askPause) && n != 1+int(knowTime/askPause)-1 {
+				synctest.Wait()
+				leader.mu.Lock()
+				if n := leader.asked; !c.known && !closed && n != 1+int(knowTime/askPause) {
 					t.Errorf("the leader was asked %d times in %v", n, knowTime)
 				}
+				leader.mu.Unlock()
 				if !closed {
+					leader.mu.Lock()
 					leader.err = nil
+					leader.mu.Unlock()
 					<-time.After(askPause)
 					synctest.Wait()
 					if on, err := g.Enabled(ctx); on != c.keys || err != nil || g.MayLook() {
