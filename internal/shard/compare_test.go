@@ -175,9 +175,12 @@ func TestUnsettledDifference(t *testing.T) {
 		if err := h.QueryStale(ctx, 0, &toy.Sum{}); err != nil {
 			t.Errorf("node %d reads what it has: %v", id, err)
 		}
-		until(ctx, t, "it leads no more", func() bool { return !h.Leads(0) })
-		s, err := h.Stats()
-		if err != nil || s.State != "replicas differ" || !strings.Contains(s.Nodes[id-1].Problem, why) || !strings.Contains(s.Shards[0].Problem, why) || s.Shards[0].Leader != 0 || s.Shards[1].Problem != "" {
+		var s Stats
+		until(ctx, t, "it knows of no leader", func() bool {
+			s, err = h.Stats()
+			return err != nil || !h.Leads(0) && s.Shards[0].Leader == 0
+		})
+		if err != nil || s.State != "replicas differ" || !strings.Contains(s.Nodes[id-1].Problem, why) || !strings.Contains(s.Shards[0].Problem, why) || s.Shards[1].Problem != "" {
 			t.Errorf("node %d says %+v, %v", id, s, err)
 		}
 	}

@@ -130,7 +130,7 @@ func (s *sim) setUp() {
 		s.jobs = append(s.jobs, w.New())
 	}
 	s.spawn(s.open)
-	s.settle("namespaces", s.idle)
+	s.settle("namespaces", settleTime, 2*time.Millisecond, s.idle)
 	for _, n := range s.nodes {
 		if n.host != nil {
 			n.syncLog() // what was created survives, also with durability async
@@ -274,7 +274,7 @@ func (s *sim) jump(n *node) {
 	n.skew = s.random(2*far) - far
 }
 
-// heal ends all faults: within settleTime of the run's time every client has to be done, and every replica the same.
+// heal ends all faults: within settleTime of the run's time every client has to be done, and within restTime every replica the same.
 func (s *sim) heal() {
 	s.healed, s.resting = true, true
 	s.healNetwork()
@@ -285,9 +285,9 @@ func (s *sim) heal() {
 			n.start()
 		}
 	}
-	s.settle("the end of all clients", s.idle)
+	s.settle("the end of all clients", settleTime, 2*time.Millisecond, s.idle)
 	s.spawn(s.verdict.audit)
-	s.settle("rest", func() bool { return s.idle() && s.verdict.atRest() })
+	s.settle("rest", restTime, 20*time.Millisecond, func() bool { return s.idle() && s.verdict.atRest() })
 }
 
 // idle reports whether no client has anything left to do.
@@ -295,12 +295,16 @@ func (s *sim) idle() bool {
 	return !slices.ContainsFunc(s.clients, func(c *client) bool { return !c.over })
 }
 
-// settleTime is how long a run may take to come to rest once it has been healed: 30 s of shard time, which runs at half speed where a clock was ahead.
-const settleTime = 60 * time.Second
+// How long a run may take once it has been healed, where shard time runs at half speed if a clock was ahead: until its clients are done, and until nothing is left to be
+// done. Compensations wait up to a minute for a handler that may still be at work, and a run may have several, one after the other.
+const (
+	settleTime = time.Minute
+	restTime   = 10 * time.Minute
+)
 
-// settle runs everything in turn, without faults, until done.
-func (s *sim) settle(what string, done func() bool) {
-	for deadline := s.now + settleTime; s.err == nil; {
+// settle runs everything in turn, without faults, until done. A turn takes up to step.
+func (s *sim) settle(what string, within, step time.Duration, done func() bool) {
+	for deadline := s.now + within; s.err == nil; {
 		for _, n := range s.nodes {
 			for id := range s.plan.shards {
 				id := engine.ShardID(id)
@@ -314,13 +318,13 @@ func (s *sim) settle(what string, done func() bool) {
 		for range len(s.net.flight) {
 			s.deliver()
 		}
-		s.now += s.random(2 * time.Millisecond)
+		s.now += s.random(step)
 		s.pass()
 		if done() {
 			return
 		}
 		if s.now > deadline {
-			s.failf("%s: not reached within %v without faults:\n%v", what, settleTime, s.nodes)
+			s.failf("%s: not reached within %v without faults:\n%v", what, within, s.nodes)
 			for _, c := range s.clients {
 				if !c.over {
 					s.failf("client %d is not done", c.id)
