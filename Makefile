@@ -83,8 +83,8 @@ prove: needs ## everything else: staticcheck, known vulnerabilities, long suites
 		printf '%-6s %-15s %4d s\n' "$$verdict" "$$1" $$(($$(date +%s) - start)); grep '^not checked' "$$bin/$$1.out" || true; \
 	}; \
 	group modules; group mod; group binaries; \
-	{ nice=nice; group vet; group staticcheck; group vulnerabilities; group race; group fuzz; } & beside=$$!; nice=; \
-	group suites; group browser; group monitoring; wait $$beside; \
+	{ nice=nice; group vet; group staticcheck; group vulnerabilities; } & beside=$$!; nice=; group suites; wait $$beside; \
+	{ nice=nice; group race; group fuzz; } & beside=$$!; nice=; group browser; group monitoring; wait $$beside; \
 	if [ -e "$$bin/failed" ]; then echo "make prove: failed groups:" $$(sort "$$bin/failed"); exit 1; fi
 
 test-long: ## randomised suites in their long forms, races in full; for the night
