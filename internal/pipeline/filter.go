@@ -107,14 +107,15 @@ func (r *reader) given(v *TagSet) func(*document.Node, string) {
 	}
 }
 
-// apply gives the tags of all rules that hold, and the default if none does. A rule that can not be evaluated does not hold: no record is dropped. That rules
-// take too long with a record is a failure beside.
+// apply gives the tags of all rules that hold, and the default if none does. A rule that can not be evaluated does not hold: no record is dropped. Rules
+// that take too long with a record do not hold either, and are one failure of the record.
 func (c *classifier) apply(w *worker, i int, it *item) error {
 	held := false
+	var dear error
 	for j := range c.rules {
 		switch yes, err := c.rules[j].holds(it, &w.meter); {
-		case errors.Is(err, formula.ErrCost):
-			w.fails(i, fmt.Errorf("rule %d: %w", j+1, err), it)
+		case errors.Is(err, formula.ErrCost) && dear == nil:
+			dear = fmt.Errorf("rule %d: %w", j+1, err)
 		case yes && err == nil:
 			it.Tags |= c.rules[j].tag
 			held = true
@@ -122,6 +123,9 @@ func (c *classifier) apply(w *worker, i int, it *item) error {
 	}
 	if !held {
 		it.Tags |= c.other
+	}
+	if dear != nil {
+		w.fails(i, dear, it)
 	}
 	w.next(i, it)
 	return nil

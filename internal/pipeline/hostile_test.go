@@ -178,7 +178,7 @@ func TestDearRules(t *testing.T) {
 				continue
 			}
 			failures := tick.Failures()
-			if err != nil || len(failures) != 1 || len(tick.Writes()) != test.writes || !strings.Contains(failures[0].Reason, "takes too long") || !tick.Tired() {
+			if err != nil || len(failures) != 1 || tick.Counts()[0].Errors != 1 || len(tick.Writes()) != test.writes || !strings.Contains(failures[0].Reason, "takes too long") || !tick.Tired() {
 				t.Errorf("%s: %v, %d failures, %d writes, tired %t", test.name, err, len(failures), len(tick.Writes()), tick.Tired())
 			}
 		}
