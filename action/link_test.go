@@ -279,20 +279,27 @@ func TestStrangerComesLate(t *testing.T) {
 	})
 }
 
+// lateStore returns the store of a namespace behind a lateDoor, with an action "a" of long attempts.
+func lateStore(t *testing.T) (*lateDoor, *Store) {
+	t.Helper()
+	d := &lateDoor{Rig: rig.New(t, 1, table()), shard: 99}
+	router := engine.NewRouter(d)
+	if err := engine.NewNamespaces(router).Create(t.Context(), "n", false); err != nil {
+		t.Fatal(err)
+	}
+	store := engine.StoreOf(Primitive, router, "n", 1<<20)
+	if _, err := store.Register(t.Context(), "a", Timeout(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	return d, store
+}
+
 // TestOutage: a process that can not reach the shard for longer than a lease, which nobody has noticed there, goes on with what it has. A handler that fails because its ctx
 // has ended is given back: the attempt does not count. An OnError of another worker that does not return is in nobody's way: the process was not heard of any more,
 // and heard of no cancelled runs.
 func TestOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &lateDoor{Rig: rig.New(t, 1, table()), shard: 99}
-		router := engine.NewRouter(d)
-		if err := engine.NewNamespaces(router).Create(t.Context(), "n", false); err != nil {
-			t.Fatal(err)
-		}
-		store := engine.StoreOf(Primitive, router, "n", 1<<20)
-		if _, err := store.Register(t.Context(), "a", Timeout(time.Hour)); err != nil {
-			t.Fatal(err)
-		}
+		d, store := lateStore(t)
 		ctx, stop := context.WithCancel(t.Context())
 		blocked := make(chan struct{})
 		causes := make(chan error, 10)
@@ -353,15 +360,7 @@ func TestRetriedAfterCancel(t *testing.T) {
 	}{{"in time", false}, {"late", true}} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				d := &lateDoor{Rig: rig.New(t, 1, table()), shard: 99}
-				router := engine.NewRouter(d)
-				if err := engine.NewNamespaces(router).Create(t.Context(), "n", false); err != nil {
-					t.Fatal(err)
-				}
-				store := engine.StoreOf(Primitive, router, "n", 1<<20)
-				if _, err := store.Register(t.Context(), "a", Timeout(time.Hour)); err != nil {
-					t.Fatal(err)
-				}
+				d, store := lateStore(t)
 				ctx, stop := context.WithCancel(t.Context())
 				begun, causes, end := make(chan int, 10), make(chan error, 10), make(chan struct{}, 1)
 				w := store.Worker(WorkerConfig{Concurrency: 1, OnError: func(_ *Task, err error) { t.Errorf("reported: %v", err) }})

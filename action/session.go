@@ -282,7 +282,7 @@ func (m *machine) led(term uint64, lease int64) {
 }
 
 // looks notes that the duty looks at the sessions. If it does so much later than it meant to, the node itself has stood still, as that of a machine that was halted does, and
-// nobody could be heard of: then all of them have another lease, as at the beginning of a term.
+// heard from no process meanwhile: every session gets a fresh lease, as at the beginning of a term.
 func (m *machine) looks(mono int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -106,7 +106,7 @@ func (a *act) confirm(s *session, ref call.Ref, st *stateRow, returned bool) {
 	}
 	a.setState(ref, st)
 	if returned && st.flags&flagNotify != 0 && a.runOf(ref).notify.Machine == engine.MachineWorkflow {
-		a.tellEnd(ref, st, false) // again, as nobody else waits for it: its handler has returned
+		a.tellEnd(ref, st, false) // for the second time: now its handler has returned
 	}
 }
 

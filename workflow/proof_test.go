@@ -464,7 +464,7 @@ func TestScheduledRunRetried(t *testing.T) {
 	r.Verify()
 }
 
-// TestChildRetried: a child that is retried goes on by itself. The step that has called it is over.
+// TestChildRetried: a retried child runs on its own, because the step that called it has already ended.
 func TestChildRetried(t *testing.T) {
 	w := workflowtest.New(t)
 	w.Return("a", nil, action.Permanent(errors.New("no")))

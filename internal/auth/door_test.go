@@ -263,7 +263,7 @@ func TestQueryWaits(t *testing.T) {
 
 // failingDoor answers nothing while err is set.
 type failingDoor struct {
-	mu sync.Mutex // held by whoever asks
+	mu sync.Mutex // serialises queries
 	door
 	err error
 }
@@ -334,7 +334,7 @@ func TestLeaderDoesNotAnswer(t *testing.T) {
 		}
 	}
 	if len(g.failed.by) != 0 {
-		t.Errorf("keys that nobody could look for count as wrong ones: %v", g.failed.by)
+		t.Errorf("keys that could not be looked up count as wrong: %v", g.failed.by)
 	}
 	d.err = nil
 	if err := g.NoteUses(t.Context()); err != nil || d.proposed != 0 {
@@ -342,7 +342,7 @@ func TestLeaderDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// TestSessionsWithoutStore: where there is no key store no key is good, and a session is nobody's.
+// TestSessionsWithoutStore: without a key store every key is refused, and sessions have no holder.
 func TestSessionsWithoutStore(t *testing.T) {
 	d := new(door)
 	g, _ := newTestGate(t, d)
@@ -418,9 +418,9 @@ func TestRun(t *testing.T) {
 				_, err := g.Enabled(ctx)
 				switch passed := time.Since(start); {
 				case c.known && (err != nil || passed > 0), closed && (!errors.Is(err, engine.ErrClosed) || passed > 0):
-					t.Errorf("whether there are keys is told after %v: %v", passed, err)
+					t.Errorf("Enabled returned after %v: %v", passed, err)
 				case !c.known && !closed && (!errors.Is(err, engine.ErrUnavailable) || passed != knowTime):
-					t.Errorf("whether there are keys is told after %v: %v, want ErrUnavailable after %v", passed, err, knowTime)
+					t.Errorf("Enabled returned after %v: %v, want ErrUnavailable after %v", passed, err, knowTime)
 				}
 				synctest.Wait()
 				leader.mu.Lock()
@@ -547,7 +547,7 @@ func TestListOfPrefix(t *testing.T) {
 	}
 }
 
-// TestTokensThatCanNotBe: what is not laid out as a token is none, whoever signed it.
+// TestTokensThatCanNotBe: a malformed token is refused even if its signature is right.
 func TestTokensThatCanNotBe(t *testing.T) {
 	id, secret := newSecret()
 	good := sign(id, secret, time.UnixMilli(1<<50))

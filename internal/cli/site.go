@@ -110,8 +110,8 @@ func (s *site) drain() {
 	<-s.ended
 }
 
-// giveNotice returns when no request has come for noticeTime, or after mostNotice. Time in which this process was not scheduled does not count: requests may have come
-// that nobody has looked at.
+// giveNotice returns once no request has arrived for noticeTime, or after mostNotice. Time in which the process was not scheduled does not count, because requests may be
+// waiting that it has not read yet.
 func (s *site) giveNotice() {
 	const steps = 5
 	step := time.NewTicker(noticeTime / steps)

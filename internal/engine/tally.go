@@ -29,7 +29,7 @@ func (x *Executor) Tallies() (all []Tally) {
 	return all
 }
 
-// AddTallies adds what was counted before a restart. What there is no more is left out.
+// AddTallies adds what was counted before a restart. Counts of namespaces and streams that have been deleted since are dropped.
 func (x *Executor) AddTallies(all []Tally) {
 	for _, t := range all {
 		if t.Machine == machineEngine {
