@@ -113,6 +113,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer h.recoverPanic(out)
 
 	path := escapedPath(r.URL)
+	if path == "" && r.Method != http.MethodConnect && namesNoPath(r.RequestURI) {
+		path = "/"
+	}
 	err := h.admit(r, path)
 	slots := h.slots
 	if path == sessionPath {
@@ -186,6 +189,13 @@ func (h *handler) admit(r *http.Request, path string) error {
 		return noSuchPath(path)
 	}
 	return nil
+}
+
+// namesNoPath reports whether a request asks for a whole URL without a path, such as http://localhost:9002, as clients of proxies do. Other requests
+// have an empty path where the handler is mounted under a prefix.
+func namesNoPath(target string) bool {
+	u, err := url.ParseRequestURI(target)
+	return err == nil && u.Path == ""
 }
 
 // escapedPath returns the path as the client wrote it. URL.EscapedPath does not if it holds a character that should have been

@@ -385,6 +385,7 @@ func FuzzRequestTarget(f *testing.F) {
 			}
 		}
 	}
+	f.Add("http://localhost:9002", "")
 	node := openNode(f)
 	seedHostile(f, node)
 	h := New(node)
@@ -395,12 +396,12 @@ func FuzzRequestTarget(f *testing.F) {
 		}
 		for _, method := range []string{"GET", "PUT", "POST", "DELETE"} {
 			r := httptest.NewRequest(method, "/", strings.NewReader(`{"value":"x"}`))
-			r.URL.Path, r.URL.RawPath, r.URL.RawQuery = u.Path, u.RawPath, query
+			r.RequestURI, r.URL.Path, r.URL.RawPath, r.URL.RawQuery = path, u.Path, u.RawPath, query
 			got := record(h, r)
 			if got.status >= 300 && got.status < 400 || got.status >= 500 {
 				t.Errorf("%s %q ? %q = %v", method, path, query, got)
 			}
-			isPage := u.Path == "/" && method == "GET"
+			isPage := (u.Path == "/" || u.Path == "") && method == "GET"
 			if got.header.Get("Content-Type") != "application/json; charset=utf-8" && !isPage {
 				t.Errorf("%s %q ? %q is %q", method, path, query, got.header.Get("Content-Type"))
 			}

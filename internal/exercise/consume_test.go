@@ -36,12 +36,12 @@ const (
 	consumedKeys  = 20
 )
 
-// dialFrom is the beginning of a process that works through a client: it connects to the addresses that the text has, in JSON. The context ends when the
-// process that started this one closes its input, or is gone.
-func dialFrom(text string) (context.Context, *floe.Client, error) {
+// workThrough works through a client, connected to the addresses that the text has, in JSON. The context ends when the process that started this one closes
+// its input, or is gone; if that comes before there is a connection, there was nothing to do.
+func workThrough(text string, work func(context.Context, *floe.Client) error) error {
 	var addrs []string
 	if err := json.Unmarshal([]byte(text), &addrs); err != nil {
-		return nil, nil, err
+		return err
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	go func() {
@@ -49,17 +49,21 @@ func dialFrom(text string) (context.Context, *floe.Client, error) {
 		stop()
 	}()
 	db, err := floe.Dial(ctx, addrs)
-	return ctx, db, err
-}
-
-// runConsumer consumes through a client with the given addresses, and says what it takes. A message with an even number is acknowledged by its handler, together with a key
-// that says so; of all else the runs are counted.
-func runConsumer(text string) error {
-	ctx, db, err := dialFrom(text)
+	if err != nil && ctx.Err() != nil {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
 	defer db.Close()
+	return work(ctx, db)
+}
+
+// runConsumer consumes through a client with the given addresses, and says what it takes. A message with an even number is acknowledged by its handler, together with a key
+// that says so; of all else the runs are counted.
+func runConsumer(text string) error { return workThrough(text, consume) }
+
+func consume(ctx context.Context, db *floe.Client) error {
 	store := db.KV(consumedPlace)
 	said := make(chan error, 2)
 	go func() {

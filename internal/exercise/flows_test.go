@@ -128,12 +128,9 @@ func failIf(bad bool) error {
 }
 
 // runFlowWorker carries out what workflows call, through a client with the given addresses.
-func runFlowWorker(text string) error {
-	ctx, db, err := dialFrom(text)
-	if err != nil {
-		return err
-	}
-	defer db.Close()
+func runFlowWorker(text string) error { return workThrough(text, workOnFlows) }
+
+func workOnFlows(ctx context.Context, db *floe.Client) error {
 	said := make(chan error, len(flowPlaces))
 	for _, place := range flowPlaces {
 		w := db.Action(place).Worker(action.WorkerConfig{ID: fmt.Sprint("process ", os.Getpid()), Concurrency: 16})

@@ -46,12 +46,9 @@ type job struct{ N int }
 const workName = "job"
 
 // runWorker carries out actions through a client with the given addresses. Of each run the attempts are noted.
-func runWorker(text string) error {
-	ctx, db, err := dialFrom(text)
-	if err != nil {
-		return err
-	}
-	defer db.Close()
+func runWorker(text string) error { return workThrough(text, workOnRuns) }
+
+func workOnRuns(ctx context.Context, db *floe.Client) error {
 	said := make(chan error, len(workedPlaces))
 	for _, place := range workedPlaces {
 		w := db.Action(place).Worker(action.WorkerConfig{ID: fmt.Sprint("process ", os.Getpid()), Concurrency: 8})
