@@ -17,8 +17,9 @@ type infoQuery struct {
 	namespace string
 	name      string
 
-	found bool
-	info  shardInfo
+	found    bool
+	info     shardInfo
+	revision uint64 // LSN, at the action's home, of what the shard knows
 }
 
 // listQuery asks for actions with a prefix behind a name, in order of their names.
@@ -148,7 +149,7 @@ func (m *machine) queryInfo(v *engine.View, q *infoQuery) error {
 	if err != nil || !found {
 		return err
 	}
-	q.found = true
+	q.found, q.revision = true, r.revision
 	q.info, err = r.info(v, q.namespace, q.name)
 	return err
 }

@@ -27,22 +27,33 @@ func (s *Store) Namespace() string { return s.scope.Namespace() }
 // Register makes an action known, or changes all that was registered of it: what no option says has its default. It returns its version, which counts
 // registrations. Runs that were invoked before keep the timeout and the number of attempts that they were invoked with. A disabled action stays disabled.
 //
+// In a spread namespace Register, Enable, Disable and Delete return when all shards know what has changed, or after about a second if one of them can not be reached:
+// it hears of that later. Operations in transactions do not wait.
+//
 // Options: Owner, Description, Timeout (30 s), MaxRetries (3), Backoff (1 s to 5 min), Retain (7 days, 10,000 runs), MaxRunning, MaxRunningPerKey,
 // RateLimit (none). Errors: ErrInvalid for a name that is not 1-255 bytes of UTF-8 and for options out of their limits.
 func (s *Store) Register(ctx context.Context, name string, opts ...RegisterOption) (version int, err error) {
-	return engine.Propose(ctx, &s.scope, registerOp(name, opts), decodeVersion)
+	return tell(ctx, s, name, registerOp(name, opts), decodeVersion)
+}
+
+// tell changes what is registered of an action, and waits until all shards of a spread namespace know what its home does.
+func tell[T any](ctx context.Context, s *Store, name string, op engine.Op, decode func([]byte) (T, error)) (T, error) {
+	res, err := engine.Propose(ctx, &s.scope, op, decode)
+	if err == nil {
+		engine.Agree(ctx, &s.scope, infoQuery{namespace: s.Namespace(), name: name}, func(a, b *infoQuery) bool { return a.found == b.found && a.revision == b.revision })
+	}
+	return res, err
 }
 
 // Enable lets a disabled action be invoked again. Errors: ErrNotFound.
 func (s *Store) Enable(ctx context.Context, name string) error {
-	_, err := engine.Propose(ctx, &s.scope, nameOp(kindEnable, name, true), decodeNothing)
+	_, err := tell(ctx, s, name, nameOp(kindEnable, name, true), decodeNothing)
 	return err
 }
 
-// Disable refuses invocations of an action from now on, with ErrConflict. Runs that were invoked before go on. In a spread namespace other shards than that
-// of the action's name hear of it a moment later. Errors: ErrNotFound.
+// Disable refuses invocations of an action from now on, with ErrConflict. Runs that were invoked before go on. Errors: ErrNotFound.
 func (s *Store) Disable(ctx context.Context, name string) error {
-	_, err := engine.Propose(ctx, &s.scope, nameOp(kindEnable, name, false), decodeNothing)
+	_, err := tell(ctx, s, name, nameOp(kindEnable, name, false), decodeNothing)
 	return err
 }
 
@@ -57,7 +68,7 @@ func (s *Store) Delete(ctx context.Context, name string, opts ...DeleteOption) e
 			return err
 		}
 	}
-	_, err := engine.Propose(ctx, &s.scope, op, decodeNothing)
+	_, err := tell(ctx, s, name, op, decodeNothing)
 	return err
 }
 

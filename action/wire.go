@@ -37,6 +37,9 @@ func (q *infoQuery) Results(c *codec.Coder) {
 	if c.Bool(&q.found); q.found {
 		q.info.code(c)
 	}
+	if c.More(q.revision > 0) {
+		c.Uvarint(&q.revision)
+	}
 }
 
 func (q *listQuery) Arguments(c *codec.Coder) {

@@ -16,7 +16,10 @@ import (
 type measurementQuery struct {
 	namespace, name string
 
-	items []Measurement // result: none or one
+	// Results:
+
+	items         []Measurement // none or one
+	policy, limit uint64        // versions of its retention and of the namespace's limit of series, also if there is no such measurement
 }
 
 // Machine returns engine.MachineTS.
@@ -32,7 +35,13 @@ func (q *measurementQuery) Arguments(c *codec.Coder) {
 }
 
 // Results codes the answer.
-func (q *measurementQuery) Results(c *codec.Coder) { codec.List(c, &q.items, codeMeasurement) }
+func (q *measurementQuery) Results(c *codec.Coder) {
+	codec.List(c, &q.items, codeMeasurement)
+	if c.More(q.policy > 0 || q.limit > 0) {
+		c.Uvarint(&q.policy)
+		c.Uvarint(&q.limit)
+	}
+}
 
 func (q *measurementQuery) answer(v *engine.View) error {
 	ns, ok := v.Namespace(q.namespace)
@@ -44,6 +53,25 @@ func (q *measurementQuery) answer(v *engine.View) error {
 	if ok {
 		q.items = []Measurement{m}
 	}
+	if err != nil {
+		return err
+	}
+	b, ok, err := v.Get(nameKey(nil, rowPolicy, ns, q.name))
+	if err != nil {
+		return err
+	}
+	if ok {
+		p, err := decodePolicy(b)
+		if err != nil {
+			return err
+		}
+		q.policy = p.version
+	}
+	if b, ok, err = v.Get(limitKey(nil, ns)); err != nil || !ok {
+		return err
+	}
+	l, err := decodeLimit(b)
+	q.limit = l.version
 	return err
 }
 

@@ -66,7 +66,7 @@ func (m *machine) setRetention(tx *engine.Tx, body []byte) error {
 		return err
 	}
 	before := m.loadPolicy(tx, c.name)
-	if err := m.checkClosings(tx, c.name); err != nil {
+	if err := m.checkClosings(tx, c.name, maxClosings); err != nil {
 		return err
 	}
 	c.policy.version, c.policy.next = uint64(tx.LSN()), before.next
@@ -127,7 +127,7 @@ func (m *machine) adoptRetention(tx *engine.Tx, body []byte) error {
 	if c.policy.version <= m.loadPolicy(tx, c.name).version {
 		return nil
 	}
-	if err := m.checkClosings(tx, c.name); err != nil {
+	if err := m.checkClosings(tx, c.name, maxAdopted); err != nil {
 		return err
 	}
 	m.usePolicy(tx, c)
@@ -135,8 +135,8 @@ func (m *machine) adoptRetention(tx *engine.Tx, body []byte) error {
 }
 
 // checkClosings refuses a retention while too much is being removed that was too old for earlier ones.
-func (m *machine) checkClosings(tx *engine.Tx, name string) error {
-	if o := m.load(tx, name); o != nil && len(o.content.closed) == maxClosings {
+func (m *machine) checkClosings(tx *engine.Tx, name string, most int) error {
+	if o := m.load(tx, name); o != nil && len(o.content.closed) >= most {
 		return engine.Errorf(ErrBusy, "measurement %q: its retention changes faster than points are removed", name)
 	}
 	return nil

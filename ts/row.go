@@ -136,8 +136,11 @@ type closing struct {
 	tiers  tierID // tiers of lower numbers are those that there were
 }
 
-// maxClosings is how often a retention may be made longer before what was too old has been removed.
-const maxClosings = 16
+// How often a retention may be made longer before what was too old has been removed: at the home of the measurement, and elsewhere, where points may be removed later.
+const (
+	maxClosings = 16
+	maxAdopted  = 1024
+)
 
 func (l *closing) code(c *codec.Coder) {
 	c.Varint(&l.before)
@@ -259,7 +262,7 @@ func (n *content) code(c *codec.Coder) {
 	for _, v := range []*uint64{&n.sealed, &n.last, &n.shape, &n.rolled, &n.expired, &n.swept, &n.blocks.turn} {
 		c.Uvarint(v)
 	}
-	if codec.List(c, &n.closed, func(c *codec.Coder, l *closing) { l.code(c) }); len(n.closed) > maxClosings {
+	if codec.List(c, &n.closed, func(c *codec.Coder, l *closing) { l.code(c) }); len(n.closed) > maxAdopted {
 		c.Fail("content out of its limits")
 	}
 	if codec.List(c, &n.lost, func(c *codec.Coder, l *lost) { l.code(c) }); len(n.lost) > MaxTiers {

@@ -136,9 +136,21 @@ func (b *batch) addPoint(i int, p *Point) error {
 // nothing. A partition also stays as long as one of its buckets can still take points: with buckets of 30 days, points stay on disk for up to
 // RawTTL and 30 days. Buckets whose points have been removed are final: points written there later, under a longer RawTTL, do not change them.
 //
+// In a spread namespace SetRetention and SetSeriesLimit return when all shards have the setting, or after about a second if one of them can not be reached: it has it
+// later. Operations in transactions do not wait.
+//
 // Errors: ErrInvalid for a retention out of its limits; ErrBusy if it has been made longer 16 times before what was too old has been removed.
 func (s *Store) SetRetention(ctx context.Context, measurement string, r Retention) error {
-	_, err := engine.Propose(ctx, &s.scope, setRetentionOp(measurement, r), decodeNothing)
+	return s.tell(ctx, measurement, setRetentionOp(measurement, r))
+}
+
+// tell changes a setting, and waits until all shards of a spread namespace have it.
+func (s *Store) tell(ctx context.Context, measurement string, op engine.Op) error {
+	_, err := engine.Propose(ctx, &s.scope, op, decodeNothing)
+	if err == nil {
+		q := measurementQuery{namespace: s.Namespace(), name: measurement}
+		engine.Agree(ctx, &s.scope, q, func(a, b *measurementQuery) bool { return a.policy == b.policy && a.limit == b.limit })
+	}
 	return err
 }
 
@@ -147,8 +159,7 @@ func (s *Store) SetRetention(ctx context.Context, measurement string, r Retentio
 //
 // Errors: ErrInvalid for a limit that is not 1-2^31.
 func (s *Store) SetSeriesLimit(ctx context.Context, series int64) error {
-	_, err := engine.Propose(ctx, &s.scope, setLimitOp(series), decodeNothing)
-	return err
+	return s.tell(ctx, "", setLimitOp(series))
 }
 
 // DeleteMeasurement removes a measurement with all its points, rollups and settings. Errors: ErrNotFound.

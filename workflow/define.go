@@ -187,6 +187,7 @@ func (k *kind) bury() {
 	k.deleted, k.changed = true, true
 	if k.active+k.kept > 0 {
 		tx.Set(numberKey(nil, rowName, k.id), encode(nil, &nameRow{deleted: true, ns: tx.Namespace(), name: k.name}, (*nameRow).code))
+		tx.Set(key.AppendUint64(gravesKey(nil, tx.Namespace(), k.name), k.id), nil)
 	}
 }
 
@@ -202,6 +203,7 @@ func (k *kind) drop() {
 	}
 	k.tx.Delete(numberKey(nil, rowName, k.id))
 	k.tx.Delete(numberKey(nil, rowGrave, k.id))
+	k.tx.Delete(key.AppendUint64(gravesKey(nil, k.tx.Namespace(), k.name), k.id))
 	k.dropped = true
 }
 

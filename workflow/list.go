@@ -75,7 +75,7 @@ type runOption func(*listOptions)
 
 func (f runOption) applyRuns(o *listOptions) { f(o) }
 
-// Of lists only runs of a workflow.
+// Of lists only runs of a workflow, and of those that had its name before and were deleted.
 func Of(workflow string) RunOption {
 	return runOption(func(o *listOptions) {
 		o.filter.workflow = workflow

@@ -10,7 +10,8 @@ import (
 	"github.com/floedb/floe/workflow"
 )
 
-// TestRunFilters: runs are listed by workflow, state, attribute and time, by any of these together, the newest first, on pages of any size.
+// TestRunFilters: runs are listed by workflow, also those of one that was deleted, by state, attribute and time, by any of these together, the newest first, on pages of
+// any size.
 func TestRunFilters(t *testing.T) {
 	for name, spread := range map[string]bool{"plain": false, "spread": true} {
 		t.Run(name, func(t *testing.T) {
@@ -20,13 +21,15 @@ func TestRunFilters(t *testing.T) {
 				t.Fatal(err)
 			}
 			flows := flowsOf(r, "n")
-			for _, name := range []string{"v", "w"} {
+			makeKnown := func(name string) {
 				create(t, flows, fmt.Appendf(nil, `
 name: %s
 searchAttributes: [{ name: who, from: $.input.who }, { name: size, type: number, from: $.input.size }, { name: at, type: timestamp, from: $.input.at }]
 start: { waitForSignal: { type: go }, transitions: { success: flo.Completed } }
 `, name))
 			}
+			makeKnown("v")
+			makeKnown("w")
 			type started struct {
 				id       workflow.RunID
 				at       time.Time
@@ -37,6 +40,12 @@ start: { waitForSignal: { type: go }, transitions: { success: flo.Completed } }
 			}
 			var all []started
 			for i := range 24 {
+				if i == 7 || i == 14 { // its runs stay
+					if err := flows.Delete(ctx, "w", workflow.Force()); err != nil {
+						t.Fatal(err)
+					}
+					makeKnown("w")
+				}
 				one := started{at: time.UnixMilli(r.Now()), workflow: []string{"v", "w"}[i%2], size: i % 3, who: []string{"7", "ann", "2026-01-01T00:00:00Z"}[i/2%3], ended: i%4 == 3}
 				s, err := flows.Start(ctx, one.workflow, fmt.Appendf(nil, `{"who":%q,"size":%d,"at":"2026-01-0%dT00:00:00+01:00"}`, one.who, one.size, 1+one.size))
 				if err != nil {

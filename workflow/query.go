@@ -488,62 +488,90 @@ func (s *seen) runs(v *engine.View, q *runsQuery) error {
 	if !ok {
 		return nil
 	}
+	l := runLook{seen: s, v: v, namespace: q.namespace}
 	f := &q.filter
-	var id uint64
-	if f.workflow != "" {
-		r, ok, err := getRow(v, namedKey(nil, rowWorkflow, ns, f.workflow), (*record).code)
-		if err != nil || !ok {
+	if prefix := f.prefix(ns); prefix != nil {
+		_, err := l.runs(q, prefix)
+		return err
+	}
+	r, ok, err := getRow(v, namedKey(nil, rowWorkflow, ns, f.workflow), (*record).code)
+	if err != nil {
+		return err
+	}
+	if ok {
+		if all, err := l.runs(q, numberKey(nil, rowOf, r.id)); err != nil || !all {
 			return err
 		}
-		id = r.id
 	}
-	prefix := f.prefix(ns, id)
+	// Before it there were others with the name, whose runs are older than the next one was.
+	prefix := gravesKey(nil, ns, f.workflow)
 	it, err := v.Iter(prefix, key.PrefixEnd(prefix))
 	if err != nil {
 		return err
 	}
-	l := runLook{seen: s, v: v, namespace: q.namespace}
+	all := true
+	for ok := it.SeekLT(key.AppendUint64(slices.Clone(prefix), q.before)); ok && all && err == nil; ok = it.Prev() {
+		all, err = l.runs(q, numberKey(nil, rowOf, lastOf(it.Key())))
+	}
+	return errors.Join(err, it.Close())
+}
+
+// runs lists those of the runs that the keys with a prefix end with, and reports whether it has looked at all that may be listed.
+func (l *runLook) runs(q *runsQuery, prefix []byte) (all bool, err error) {
+	f := &q.filter
+	it, err := l.v.Iter(prefix, key.PrefixEnd(prefix))
+	if err != nil {
+		return false, err
+	}
+	all = true
 	for ok := it.SeekLT(key.AppendUint64(slices.Clone(prefix), q.before)); ok && err == nil; ok = it.Prev() {
-		if q.more = len(q.items) == q.limit || q.next != 0 && v.Full(); q.more {
+		if q.more = len(q.items) == q.limit || q.next != 0 && l.v.Full(); q.more {
+			all = false
 			break
 		}
 		run := lastOf(it.Key())
 		var h header
 		var there bool
-		if h, there, err = getRow(v, partKey(nil, run, partHeader), (*header).code); err != nil || !there {
+		if h, there, err = getRow(l.v, partKey(nil, run, partHeader), (*header).code); err != nil || !there {
 			break
 		}
 		if q.next = run; h.startedAt < f.after {
+			all = false
 			break
 		}
-		if f.matches(id, &h) {
-			var r RunInfo
-			r, err = l.info(run, &h)
-			q.items, q.numbers = append(q.items, r), append(q.numbers, run)
+		if !f.matches(&h) {
+			continue
 		}
+		var of owner
+		if of, err = l.seen.owner(l.v, h.of); err != nil || f.workflow != "" && of.name != f.workflow {
+			continue
+		}
+		var r RunInfo
+		r, err = l.info(run, &h)
+		q.items, q.numbers = append(q.items, r), append(q.numbers, run)
 	}
-	return errors.Join(err, it.Close())
+	return all, errors.Join(err, it.Close())
 }
 
-// prefix returns what the keys begin with that are looked at: those of the smallest set of rows.
-func (f *filter) prefix(ns uint32, id uint64) []byte {
+// prefix returns what the keys begin with that are looked at: those of the smallest set of rows; nil if that is the runs of the workflow.
+func (f *filter) prefix(ns uint32) []byte {
 	switch {
 	case f.attribute != "":
 		return append(namespaceKey(nil, rowAttribute, ns), f.attribute...)
 	case f.active || f.status != 0 && !f.status.Final():
 		return statusKey(nil, ns, 0)
-	case id != 0:
-		return numberKey(nil, rowOf, id)
+	case f.workflow != "":
+		return nil
 	case f.status != 0:
 		return statusKey(nil, ns, f.status)
 	}
 	return namespaceKey(nil, rowIn, ns)
 }
 
-// matches reports whether a run is one of those that are listed.
-func (f *filter) matches(id uint64, h *header) bool {
+// matches reports whether a run is one of those that are listed, whatever its workflow.
+func (f *filter) matches(h *header) bool {
 	switch {
-	case id != 0 && h.of != id, f.status != 0 && h.status != f.status, f.active && h.status.Final():
+	case f.status != 0 && h.status != f.status, f.active && h.status.Final():
 		return false
 	case h.startedAt < f.after || h.startedAt >= f.before:
 		return false

@@ -16,6 +16,7 @@ import (
 //	'd' | ns u32 | name              a workflow: its default version, counters (see record)
 //	'b' | id                         -> whether it is deleted u8 | ns u32 | name
 //	'g' | id                         a workflow that was deleted while runs of it are kept -> as 'd'
+//	'y' | ns u32 | name, as key.AppendString | id    such a one by its name -> nothing; those that were deleted by an older version are not there
 //	'v' | id | number u32            a version: its definition, written once (see versionRow)
 //	'w' | id | version               -> number uvarint | hash of the source (see versionIndex)
 //	'l' | id | run                   a run that is kept -> nothing
@@ -52,6 +53,7 @@ const (
 	rowWorkflow  = 'd'
 	rowName      = 'b'
 	rowGrave     = 'g'
+	rowGraves    = 'y'
 	rowVersion   = 'v'
 	rowVersions  = 'w'
 	rowOf        = 'l'
@@ -501,6 +503,11 @@ func keyRoom(dst []byte) []byte {
 
 func namespaceKey(dst []byte, kind byte, ns uint32) []byte {
 	return key.AppendUint32(append(keyRoom(dst), kind), ns)
+}
+
+// gravesKey is what the keys of the rows 'y' of a name begin with.
+func gravesKey(dst []byte, ns uint32, name string) []byte {
+	return key.AppendString(namespaceKey(dst, rowGraves, ns), []byte(name))
 }
 
 // inKey is the key of a row 'n'.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/floedb/floe/internal/codec"
@@ -33,8 +32,8 @@ type Created struct {
 // Create makes a workflow known, or another version of one: it is the default one for runs that start from now on; those that run keep theirs. definition
 // is YAML or JSON, see the package's documentation. One that is there already changes nothing, so that programs may create theirs whenever they start.
 //
-// In a spread namespace Create, Enable, Disable and Delete return when all shards know what has changed, or after about a second if one of them can not be reached:
-// it hears of that later. Operations in transactions do not wait.
+// Create, Enable, Disable and Delete return when all shards of a spread namespace know what has changed, and Create and Enable when the trigger, if there is one, no
+// longer is TriggerStarting; or after about a second if a shard can not be reached: it hears of that later. Operations in transactions do not wait.
 //
 // Errors: ErrInvalid, a *DefinitionError, for a definition with mistakes; ErrExists if the version is there with another definition; ErrInvalid for
 // one of more than MaxDefinition bytes, and for a workflow with MaxVersions versions.
@@ -53,25 +52,13 @@ func (s *Store) Create(ctx context.Context, definition []byte) (Created, error) 
 	return created, err
 }
 
-// heard waits until all shards of a spread namespace know of a workflow what its home does. It gives up after a while, as one of them may not be there.
+// heard waits until all shards of a spread namespace know of a workflow what its home does, and those of a stream of the trigger.
 func (s *Store) heard(ctx context.Context, name string) {
-	if spread, err := s.scope.Spread(ctx); err != nil || !spread {
-		return
-	}
-	t := time.NewTimer(0)
-	defer t.Stop()
-	for range maxHeard {
-		parts, _, err := engine.AskAll(ctx, &s.scope, infoQuery{namespace: s.Namespace(), name: name})
-		if err != nil || !slices.ContainsFunc(parts, func(q *infoQuery) bool { return q.found != parts[0].found || q.revision != parts[0].revision }) {
-			return
-		}
-		t.Reset(heardPause)
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			return
-		}
-	}
+	engine.Agree(ctx, &s.scope, infoQuery{namespace: s.Namespace(), name: name}, func(a, b *infoQuery) bool { return a.found == b.found && a.revision == b.revision })
+	engine.Settled(ctx, func() bool {
+		info, err := s.Workflow(ctx, name)
+		return err != nil || info.Trigger == nil || info.Trigger.State != TriggerStarting
+	})
 }
 
 // Enable lets a disabled workflow be started again. Errors: ErrNotFound.

@@ -3,6 +3,7 @@ package workflow
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/floedb/floe/internal/codec"
@@ -40,7 +41,7 @@ type TriggerState uint8
 
 // The states of triggers.
 const (
-	TriggerStarting TriggerState = iota + 1 // the shards of the stream have not heard of it yet
+	TriggerStarting TriggerState = iota + 1 // some shard of the stream has not heard of it yet
 	TriggerWaiting                          // there is no such stream: it begins with the first record of one that is made
 	TriggerActive
 	TriggerPaused // the workflow is disabled
@@ -116,9 +117,14 @@ func (s *Store) standing(ctx context.Context, workflow string, t *TriggerInfo, r
 		}
 	}
 	t.Active = q.Info.Active
+	// In a shard with records the group begins at their end when it is told there of the group, behind the trigger.
+	unheard := func(p *push.Query) bool {
+		i := &p.Info
+		return !i.Found || i.Revision < revision || q.Info.Grouped && i.Exists && !i.Grouped
+	}
 	switch home := &q.Info; {
-	case !home.Found || home.Revision < revision:
-		t.State, t.Reason = TriggerStarting, fmt.Sprintf("the shard of stream %q has not heard of it yet", t.Stream)
+	case slices.ContainsFunc(parts, unheard):
+		t.State, t.Reason = TriggerStarting, fmt.Sprintf("a shard of stream %q has not heard of it yet", t.Stream)
 	case home.Paused:
 		t.State, t.Reason = TriggerPaused, "the workflow is disabled"
 	case !home.Exists:

@@ -12,7 +12,7 @@ import (
 var _ engine.Verifier = (*machine)(nil)
 
 // allKinds are the kinds of rows, in order.
-const allKinds = "bcdefghjklmnpqrtuvwz"
+const allKinds = "bcdefghjklmnpqrtuvwyz"
 
 // Verify checks that all rows of the machine fit together, see the comment on rows for what they are: above all that every run that has not ended waits for
 // something that comes: an action, a child, a signal or a time.
@@ -120,6 +120,19 @@ func (v *verifier) allWorkflows() error {
 			v.Reportf("workflow %q was deleted, has no runs, and is still there", w.name)
 		}
 		return v.workflow(w, r)
+	})
+	if err != nil {
+		return err
+	}
+	err = v.Scan([]byte{rowGraves}, []byte{rowGraves + 1}, func(k, _ []byte) error {
+		id := uint64(0)
+		if len(k) > partAt {
+			id = lastOf(k)
+		}
+		if w := v.workflows[id]; w == nil || !w.deleted || string(k) != string(key.AppendUint64(gravesKey(nil, w.ns, w.name), id)) {
+			v.Reportf("workflow: row %q has number %d, which is that of another one or of none", k, id)
+		}
+		return nil
 	})
 	if err != nil {
 		return err

@@ -2,7 +2,9 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"sync"
+	"time"
 )
 
 // Scope is a namespace as the store of a primitive sees it: the way to its shards, and how large its values may be. It does not change, and
@@ -186,4 +188,39 @@ func AskAll[Q any, P interface {
 		parts = append(parts, &part)
 	}
 	return parts, shards, FanOut(ctx, s, shards, parts)
+}
+
+// How often, and with which pauses, Settled asks: for a second in all.
+const (
+	maxSettled   = 100
+	settledPause = 10 * time.Millisecond
+)
+
+// Settled asks until the answer is yes. It gives up after a second, or when ctx ends: what other shards are told they hear of later if they can not be reached now.
+func Settled(ctx context.Context, ask func() bool) {
+	t := time.NewTimer(0)
+	defer t.Stop()
+	for n := 0; n < maxSettled && !ask(); n++ {
+		t.Reset(min(settledPause, time.Millisecond<<min(n, 4)))
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Agree waits until all shards of a spread namespace say the same of something that its home tells the others, so that what a caller does next is done with what he has
+// just changed, wherever that is. It gives up as Settled does.
+func Agree[Q any, P interface {
+	*Q
+	Query
+}](ctx context.Context, s *Scope, q Q, same func(a, b P) bool) {
+	if spread, err := s.Spread(ctx); err != nil || !spread {
+		return
+	}
+	Settled(ctx, func() bool {
+		parts, _, err := AskAll[Q, P](ctx, s, q)
+		return err != nil || !slices.ContainsFunc(parts, func(p P) bool { return !same(parts[0], p) })
+	})
 }

@@ -54,7 +54,7 @@ export async function open(url: string, options: Options = {}): Promise<Page> {
   await record(context)
   page = await context.newPage()
   if (options.clock) await page.clock.install()
-  page.setDefaultTimeout(8000)
+  page.setDefaultTimeout(60_000)
   const start = url === 'about:blank' ? at.root : url
   const origin = new URL(start).origin
   const base = new URL('.', start).pathname
@@ -95,7 +95,7 @@ export async function to(p: Page, hash: string) {
 export async function later(p: Page, ms: number, step = 1000) {
   for (let gone = 0; gone < ms; gone += step) {
     await p.clock.runFor(Math.min(step, ms - gone))
-    await expect.poll(() => pending, { interval: 5, timeout: 8000 }).toBeLessThanOrEqual(0)
+    await expect.poll(() => pending, { interval: 5 }).toBeLessThanOrEqual(0)
   }
 }
 
@@ -110,7 +110,7 @@ export async function settled(p: Page) {
         quiet = loading === 0 && pending <= 0 ? quiet + 1 : 0
         return quiet
       },
-      { interval: 40, timeout: 8000 },
+      { interval: 40 },
     )
     .toBeGreaterThan(2)
 }

@@ -155,7 +155,7 @@ test('half an hour of following: the heap stays below 120 MB, and flat', { timeo
     for (let i = 0; i < 3; i++) {
       const before = answers
       await p.clock.runFor(20_000)
-      await expect.poll(() => answers, { interval: 10, timeout: 8000 }).toBeGreaterThan(before)
+      await expect.poll(() => answers, { interval: 10 }).toBeGreaterThan(before)
     }
     if (minute >= 15 && minute % 5 === 0) sizes.push(await heap())
   }
