@@ -84,7 +84,7 @@ func MaxRetries(n int) AttemptOption {
 }
 
 // Backoff sets how long a run waits for its second attempt; each further wait is twice as long, up to the longest, less up to a quarter by chance. The
-// default is 1 s to 5 min; with 0 and 0 there is no wait.
+// default is 1 s to 5 min. With a shortest wait of 0 there is none, however long the longest may be.
 func Backoff(shortest, longest time.Duration) RegisterOption {
 	return registerOption(func(o *registerOptions) {
 		if shortest < 0 || longest < shortest {
@@ -118,7 +118,7 @@ func MaxRunningPerKey(n int) RegisterOption {
 }
 
 // RateLimit bounds how many runs of the action are begun, attempts after the first one included. It is kept in steps of 10 ms: what the rate allows in such a
-// time may begin at once, beside the Burst.
+// time may begin at once, beside the Burst. Limit and Burst are at most 1,000,000, and Per is at most 366 days.
 func RateLimit(r Rate) RegisterOption {
 	return registerOption(func(o *registerOptions) {
 		if r.Burst == 0 {
@@ -225,7 +225,7 @@ type LabelsOption struct{ labels map[string]string }
 func Labels(labels map[string]string) LabelsOption { return LabelsOption{labels} }
 
 func (l LabelsOption) applyInvoke(o *invokeOptions) {
-	if err := engine.CheckHeaders("action", l.labels); err != nil {
+	if err := engine.CheckLabels("action", l.labels); err != nil {
 		o.fail(err)
 	}
 	o.Labels = engine.AppendHeaders(nil, l.labels)

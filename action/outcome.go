@@ -44,7 +44,7 @@ type codeError struct {
 func (e *codeError) Error() string { return e.err.Error() }
 func (e *codeError) Unwrap() error { return e.err }
 
-// Snooze is what a handler returns for a run that can not be done yet: it is begun again after a time, and the attempt does not count.
+// Snooze is what a handler returns, as its error or as its result, for a run that can not be done yet: it is begun again after a time, and the attempt does not count.
 func Snooze(d time.Duration) error { return &snoozeError{max(d, 0)} }
 
 type snoozeError struct{ d time.Duration }
@@ -65,6 +65,12 @@ func (o *outcome) Error() string { return engine.Text("outcome %q", o.name) }
 // conclude returns how an attempt ends with what its handler has returned. It calls methods of both values, which may panic.
 func (p *piece) conclude(result any, err error, maxPayload int) end {
 	e := end{ref: p.taken.ref, attempt: p.taken.attempt, begun: p.taken.begun, how: completed, delay: -1}
+	switch result.(type) { // meant as the error
+	case *snoozeError, *permanentError, *codeError:
+		if err == nil {
+			result, err = nil, result.(error)
+		}
+	}
 	var named *outcome
 	if errors.As(err, &named) || err == nil && asOutcome(result, &named) {
 		e.outcome, result = named.name, named.data

@@ -57,7 +57,8 @@ func (s *Store) Disable(ctx context.Context, name string) error {
 	return err
 }
 
-// Delete removes an action with the runs that are kept of it. Its idempotency keys are forgotten.
+// Delete removes an action with the runs that are kept of it. Its idempotency keys are forgotten. While handlers have runs that were cancelled by it, Run and the
+// listings still show the runs of the action in that shard.
 //
 // Options: Force, which cancels runs that have not ended. Errors: ErrNotFound; ErrConflict if there are such runs. In a spread namespace a run that is
 // invoked in another shard while Delete is under way is cancelled: Disable the action first where that matters.
@@ -130,8 +131,8 @@ func (s *Store) invoke(ctx context.Context, op engine.Op) (Invoked, error) {
 
 // InvokeAndWait is Invoke and Wait: it returns the run when it has ended, however it has.
 //
-// The run is kept for 10 s at least, however little its action retains. Options and errors are those of Invoke; ErrNotFound also if an IdempotencyKey stands for a
-// run that ended before and is not kept any more. After an error there may be a run all the same.
+// The run is kept for 10 s at least, however little its action retains. Options and errors are those of Invoke; ErrNotFound also if the action is deleted before the
+// run has ended, and if an IdempotencyKey stands for a run that ended before and is not kept any more. After an error there may be a run all the same.
 func (s *Store) InvokeAndWait(ctx context.Context, name string, input []byte, opts ...InvokeOption) (Run, error) {
 	i, err := s.Invoke(ctx, name, input, append(slices.Clip(opts), awaited)...)
 	if err != nil {
@@ -146,7 +147,7 @@ var awaited = invokeOption(func(o *invokeOptions) { o.Awaited = true })
 // Run returns a run. Errors: ErrNotFound if there is none, or none any more; ErrInvalid for what is no id.
 func (s *Store) Run(ctx context.Context, id RunID) (Run, error) { return s.run(ctx, id, false) }
 
-// Wait returns a run when it has ended. Errors: those of Run, and ctx's.
+// Wait returns a run when it has ended. Errors: those of Run, and ctx's; ErrNotFound also if its action is deleted meanwhile.
 func (s *Store) Wait(ctx context.Context, id RunID) (Run, error) {
 	return s.run(engine.Lasting(ctx), id, true)
 }

@@ -119,6 +119,12 @@ func TestEnds(t *testing.T) {
 			}
 			return 1, nil
 		}, action.Completed, 1, "success", "", "", "1"},
+		{"snooze as result", func(task *action.Task) (any, error) {
+			if task.Delivery < 3 {
+				return action.Snooze(time.Millisecond), nil
+			}
+			return action.Permanent(action.Code("done", errors.New("over"))), nil
+		}, action.Failed, 1, "failure", "done", "over", ""},
 		{"bad input", func(task *action.Task) (any, error) { return nil, task.Decode(new(int)) }, action.Failed, 1, "failure", action.CodeBadInput, "unmarshal", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -10,15 +10,22 @@ import (
 // MaxHeaderBytes bounds the names and values of the headers of a message together.
 const MaxHeaderBytes = 64 << 10
 
-// CheckHeaders returns ErrInvalid for headers that no message can have. The message begins with who says so, such as "queue".
+// CheckHeaders returns ErrInvalid for headers that no message can have. The error's text begins with who says so, such as "queue".
 func CheckHeaders(who string, headers map[string]string) error {
-	for name := range headers {
-		if err := CheckName("header", name); err != nil {
+	return checkPairs(who, "header", headers)
+}
+
+// CheckLabels is CheckHeaders for labels.
+func CheckLabels(who string, labels map[string]string) error { return checkPairs(who, "label", labels) }
+
+func checkPairs(who, what string, pairs map[string]string) error {
+	for name := range pairs {
+		if err := CheckName(what, name); err != nil {
 			return err
 		}
 	}
-	if size := HeaderBytes(headers); size > MaxHeaderBytes {
-		return Errorf(ErrInvalid, "%s: headers of %d bytes exceed %d", who, size, MaxHeaderBytes)
+	if size := HeaderBytes(pairs); size > MaxHeaderBytes {
+		return Errorf(ErrInvalid, "%s: %ss of %d bytes exceed %d", who, what, size, MaxHeaderBytes)
 	}
 	return nil
 }

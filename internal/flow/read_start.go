@@ -22,7 +22,7 @@ func (r *reader) schedule(v **Schedule) func(*document.Node, string) {
 		before := len(r.Problems)
 		r.Table(n, at,
 			document.Field{Names: "cron", Read: r.Text(&s.Cron)},
-			document.Field{Names: "interval interval_ms every", Read: r.Millis(&s.Every, 1)},
+			document.Field{Names: "interval interval_ms every", Read: r.Millis(&s.Every, cron.MinEvery.Milliseconds())},
 			document.Field{Names: "timezone time_zone", Read: r.Text(&s.Zone)},
 			document.Field{Names: "max_concurrent", Read: r.Count(&s.Most, 0, maxCount)},
 			document.Field{Names: "input", Read: r.literal(&s.Input), Null: true},

@@ -64,7 +64,7 @@ var keyDocs = map[string]string{
 	"step.sleep":           "see sleep",
 	"step.parallel":        "see parallel",
 	"step.compensate":      "a call that undoes the step if the run fails, times out or is cancelled; its default input is `{\"input\", \"output\"}` of the visit. See call",
-	"step.transitions":     "required: the step or terminal that each outcome leads to",
+	"step.transitions":     "required: the step or terminal that each outcome leads to. `success` is among them, unless the step has outcomes of its own",
 	"step.timeout_ms":      "of an attempt, from its dispatch; default: that of the action",
 
 	"call.run":           "what is called",

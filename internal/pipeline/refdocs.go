@@ -61,7 +61,7 @@ var keyDocs = map[string]string{
 	"operators.aggregates.percentile": "0-100, default 95",
 	"operators.aggregate.window":      "`none` (default: told with every record), `tumbling`, `sliding`, `session` or `count`",
 	"operators.aggregate.window_size": "seconds or a duration; records of a count window", "operators.aggregate.window_size_ms": "the same in ms", "operators.aggregate.count": "records of a count window",
-	"operators.aggregate.slide": "seconds or a duration between sliding windows, at most 1,000 panes of gcd(size, slide) a window", "operators.aggregate.slide_ms": "the same in ms",
+	"operators.aggregate.slide": "seconds or a duration between sliding windows, not more than the window's, at most 1,000 panes of gcd(size, slide) a window", "operators.aggregate.slide_ms": "the same in ms",
 	"operators.aggregate.gap": "seconds or a duration without records that ends a session", "operators.aggregate.gap_ms": "the same in ms",
 	"operators.aggregate.allowed_lateness": "seconds or a duration for which late records make a window fire again", "operators.aggregate.allowed_lateness_ms": "the same in ms",
 	"operators.aggregate.late_tag": "that records behind that get, for sinks that match it; default `late`", "operators.kv_lookup.lookup_key": "text with `${$.path}`, or a path",

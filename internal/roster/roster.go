@@ -151,7 +151,7 @@ func (w *Worker) check() error {
 	if n := engine.HeaderBytes(w.Labels); n > MaxLabelBytes {
 		return engine.Errorf(engine.ErrInvalid, "worker %q: labels of %d bytes exceed %d", w.ID, n, MaxLabelBytes)
 	}
-	return engine.CheckHeaders("worker", w.Labels)
+	return engine.CheckLabels("worker", w.Labels)
 }
 
 func isObject(b []byte) bool {
