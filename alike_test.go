@@ -471,7 +471,7 @@ var (
 	// differing are fields that are set at both sides or at neither: positions in logs that others write too, and times.
 	differing = []string{"LSN", "Revision", "Receipt", "Timestamp", "Commit", "Applied"}
 	// passing are fields that tell how long something took, or what the process does besides.
-	passing = []string{"Elapsed", "LagTime", "Port", "Rate", "Slow"}
+	passing = []string{"Elapsed", "LagTime", "Port", "Rate", "Commands", "Slow"}
 )
 
 // show prints a result without what differs from call to call: of times, ids and positions in the log it says whether they are set.

@@ -250,6 +250,14 @@ func TestTakeForGoodIsNotRepeated(t *testing.T) {
 	}
 }
 
+// TestTakeThatHardlyWaits: a take whose time is over before anybody has been asked gets what is there, as one does that does not wait.
+func TestTakeThatHardlyWaits(t *testing.T) {
+	result, err := newRig(t).peer.untilTaken(t.Context(), everyFailure, engine.Take{Wait: 1}, func(engine.Take, *trip) ([]byte, error) { return []byte("taken"), nil })
+	if string(result) != "taken" || err != nil {
+		t.Errorf("a take that waits for 1 ns: %q, %v", result, err)
+	}
+}
+
 // TestTakeWithoutALeader: a take that waits for something is refused when nobody has led for as long as patience lasts, like every other call, unless its caller
 // goes on through outages; if its time is over before, it has got nothing. Its turn is kept: whoever leads at last is told how long it has waited.
 func TestTakeWithoutALeader(t *testing.T) {

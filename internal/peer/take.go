@@ -36,13 +36,14 @@ func decodeTake(b []byte) (t engine.Take, err error) {
 // untilTaken makes attempts at a take until its time is over. One that waits is asked for anew when its answer was lost, at the next leader
 // perhaps, and keeps its turn: what it has got then is nobody's, and comes back when its time is over. If that does not come back, its outcome is unknown.
 func (p *Peer) untilTaken(ctx context.Context, e endurance, t engine.Take, attempt func(engine.Take, *trip) ([]byte, error)) (result []byte, err error) {
-	began, waits := time.Now(), t.Wait > 0
+	began, waits, asked := time.Now(), t.Wait > 0, false
 	err = p.untilLed(ctx, e, func(trip *trip) error {
 		now := t.After(time.Since(began))
-		if waits && now.Wait == 0 {
+		if waits && now.Wait == 0 && asked {
 			result = nil
 			return nil
 		}
+		asked = true
 		var err error
 		if result, err = attempt(now, trip); err != nil && waits && !t.Once {
 			err = repeatableTake(err)
