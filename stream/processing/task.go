@@ -499,7 +499,8 @@ func (t *task) try(ctx context.Context, v scene, sec *section, in *input, limit 
 		s.mark = max(s.mark, target)
 	}
 	row.watermark, row.target, row.fire = s.mark, target, next
-	ended := in != nil && in.done && s.read == 0 && next == nil || in == nil && target == pipeline.EndOfTime && next == nil
+	// That its event time has ended does not say so: the job may have been stopped since, and have more to read now that it has been restored.
+	ended := in != nil && in.done && s.read == 0 && next == nil || in == nil && target == pipeline.EndOfTime && next == nil && plant.On(plant.EndsWithWindows)
 	switch {
 	case ended && len(sec.targets) == 0:
 		s.tick.status = Completed
