@@ -9,11 +9,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/rig"
 	"github.com/floedb/floe/stream"
 	"github.com/floedb/floe/stream/processing"
+	"github.com/floedb/floe/ts"
 )
 
 var endingsFlag = flag.Int("endings", 20, "random lives of TestSpreadStoppedAndRestored")
@@ -159,5 +161,57 @@ func endings(t *testing.T, rng *rand.Rand) {
 				t.Errorf("shard %d: there is a message in inbox %x", shard, inbox)
 			}
 		}
+	}
+}
+
+// TestSpreadEndIsQuiet: a part of a bounded job that has read all writes nothing while others have not, although it has partitions without a record, or points come too late. It wrote steps
+// without end.
+func TestSpreadEndIsQuiet(t *testing.T) {
+	ctx := context.Background()
+	work := func(s *stage, what string) {
+		t.Helper()
+		for shard := range 2 { // of 3: the job is not completed
+			n := 0
+			s.duty(shard, "", bed{refuse: func(engine.Command) error {
+				if n++; n > 20 {
+					return engine.Errorf(engine.ErrBusy, "it has written enough")
+				}
+				return nil
+			}})
+			if n > 20 {
+				t.Errorf("%s: shard %d writes on and on", what, shard)
+			}
+		}
+	}
+	for partition := range int64(8) {
+		s := newSpread(t, 3)
+		s.sell("in", sale{"w", 0, partition})
+		s.submit(bounded(keyedSums))
+		work(s, fmt.Sprintf("a record in partition %d", partition))
+	}
+	s := newSpread(t, 3)
+	old := time.UnixMilli(s.Now())
+	write := func() {
+		t.Helper()
+		for i := range 30 {
+			point := ts.Point{Measurement: "cpu", Tags: map[string]string{"host": fmt.Sprint(i)}, Fields: map[string]float64{"value": 1}, Time: old}
+			if _, err := s.series.Write(ctx, point); err != nil {
+				t.Fatal(err)
+			}
+		}
+		old = old.Add(time.Millisecond)
+	}
+	write()
+	s.Pass(20_000)
+	id := s.submit("name: x\nstop_at: latest\nsources: [{name: cpu, ts: {measurement: cpu}}]\noperators: [{name: n, type: aggregate, function: count}]\nsinks: [{name: out, stream: {name: copy}}]\n")
+	work(s, "points")
+	write()
+	work(s, "late points")
+	if t.Failed() {
+		return // it would not come to an end
+	}
+	s.pass()
+	if j := s.job(id); j.Status != processing.Completed || j.Metrics.Missed == 0 || j.Metrics.RecordsIn+j.Metrics.Missed > 60 {
+		t.Errorf("job %+v", j)
 	}
 }

@@ -535,9 +535,6 @@ func (t *task) crowded() portion {
 // readAll adds batches to a tick, until it has enough, and returns the watermark after them, and what makes it.
 func (s *step) readAll(ctx context.Context, tick *pipeline.Tick, in *input, limit int, spoiled string) (int64, []pipeline.Part, error) {
 	t := s.task
-	if in.done {
-		return pipeline.EndOfTime, nil, nil
-	}
 	r := in.begin()
 	if t.crowd.is {
 		r.most = t.crowded().bytes
@@ -577,6 +574,9 @@ func (s *step) readAll(ctx context.Context, tick *pipeline.Tick, in *input, limi
 	}
 	if r.mail != nil {
 		r.mail.keep(&s.tick)
+	}
+	if in.done {
+		return pipeline.EndOfTime, nil, nil
 	}
 	marks := r.marks(s.began)
 	mark, idle := pipeline.Watermark(marks, s.began, s.section.mark)
