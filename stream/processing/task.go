@@ -265,6 +265,9 @@ func (t *task) nextOf(ctx context.Context, v *engine.View, sec *section) (*step,
 	var err error
 	at := shown{v}
 	if sec.reason, err = t.overfull(v, sec); sec.reason != "" || err != nil {
+		if err == nil && sec.index == 0 {
+			err = t.lookBehind(v)
+		}
 		return nil, err
 	}
 	if t.row.of(sec.index).fire != nil {
