@@ -67,6 +67,20 @@ func (t *task) look(v *engine.View, sec *section) (*input, error) {
 	return in, nil
 }
 
+// lookBehind looks how many records of streams are to be read, while the task reads none: more are appended meanwhile.
+func (t *task) lookBehind(v *engine.View) error {
+	in := &input{}
+	for i := range t.def.Sources {
+		if s := &t.def.Sources[i]; s.Stream != nil {
+			if err := t.lookAt(v, in, i, s); err != nil {
+				return err
+			}
+		}
+	}
+	t.live.isBehind(in.behind())
+	return nil
+}
+
 // lookAt adds the partitions of a stream.
 func (t *task) lookAt(v *engine.View, in *input, i int, s *pipeline.Source) error {
 	name := s.Stream.Stream

@@ -307,6 +307,19 @@ sinks: [{queue: {name: work}}]
 	if m := s.job(id).Metrics; m.RecordsIn == n || m.Backlog == 0 {
 		t.Errorf("metrics %+v", m)
 	}
+	for i := range 8 {
+		if _, err := s.streams.Append(ctx, "in", stream.Message{Payload: []byte(`{"who":"w0"}`)}, stream.Partition(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	behind := int64(0)
+	_, duty := processing.Lane(id)
+	for shard := range 2 {
+		s.duty(shard, duty, bed{asleep: func(<-chan struct{}, int64) { behind += s.job(id).Metrics.RecordsBehind }}) // of that shard: in others nobody leads now
+	}
+	if m := s.job(id).Metrics; m.RecordsIn+behind != n+8 {
+		t.Errorf("metrics %+v, and %d behind of %d records", m, behind, n+8)
+	}
 	for shard := range engine.ShardID(2) {
 		waiting := make(map[string]int)
 		for _, row := range s.Rows(shard) {
@@ -320,16 +333,16 @@ sinks: [{queue: {name: work}}]
 			}
 		}
 	}
-	if err := s.queues.Configure(ctx, "work", queue.Settings{MaxLen: n}); err != nil {
+	if err := s.queues.Configure(ctx, "work", queue.Settings{MaxLen: n + 8}); err != nil {
 		t.Fatal(err)
 	}
 	for range 8 {
 		s.Advance(3000)
 	}
-	if st, err := s.queues.Stats(ctx, "work"); err != nil || st.Enqueued != n {
-		t.Errorf("queue %+v, %v, want %d messages", st, err, n)
+	if st, err := s.queues.Stats(ctx, "work"); err != nil || st.Enqueued != n+8 {
+		t.Errorf("queue %+v, %v, want %d messages", st, err, n+8)
 	}
-	if m := s.job(id).Metrics; m.RecordsIn != n || m.Errors != 0 {
+	if m := s.job(id).Metrics; m.RecordsIn != n+8 || m.Errors != 0 {
 		t.Errorf("metrics %+v", m)
 	}
 }

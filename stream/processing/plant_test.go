@@ -47,6 +47,7 @@ func TestPlanted(t *testing.T) {
 		{plant.IdleForever, "TestSpreadIdleThenRestored"},
 		{plant.StaleIdle, "TestSpreadUnreadAtRestart"},
 		{plant.EndUnheard, "TestSpreadEnd"},
+		{plant.EndsWithWindows, "TestStoppedWhileItEnds"},
 		{plant.PassedStays, "TestSpreadSavepoint"},
 	})
 }

@@ -265,6 +265,9 @@ func (t *task) nextOf(ctx context.Context, v *engine.View, sec *section) (*step,
 	var err error
 	at := shown{v}
 	if sec.reason, err = t.overfull(v, sec); sec.reason != "" || err != nil {
+		if err == nil && sec.index == 0 {
+			err = t.lookBehind(v)
+		}
 		return nil, err
 	}
 	if t.row.of(sec.index).fire != nil {
@@ -499,7 +502,8 @@ func (t *task) try(ctx context.Context, v scene, sec *section, in *input, limit 
 		s.mark = max(s.mark, target)
 	}
 	row.watermark, row.target, row.fire = s.mark, target, next
-	ended := in != nil && in.done && s.read == 0 && next == nil || in == nil && target == pipeline.EndOfTime && next == nil
+	// That its event time has ended does not say so: the job may have been stopped since, and have more to read now that it has been restored.
+	ended := in != nil && in.done && s.read == 0 && next == nil || in == nil && target == pipeline.EndOfTime && next == nil && plant.On(plant.EndsWithWindows)
 	switch {
 	case ended && len(sec.targets) == 0:
 		s.tick.status = Completed
@@ -534,9 +538,6 @@ func (t *task) crowded() portion {
 // readAll adds batches to a tick, until it has enough, and returns the watermark after them, and what makes it.
 func (s *step) readAll(ctx context.Context, tick *pipeline.Tick, in *input, limit int, spoiled string) (int64, []pipeline.Part, error) {
 	t := s.task
-	if in.done {
-		return pipeline.EndOfTime, nil, nil
-	}
 	r := in.begin()
 	if t.crowd.is {
 		r.most = t.crowded().bytes
@@ -576,6 +577,9 @@ func (s *step) readAll(ctx context.Context, tick *pipeline.Tick, in *input, limi
 	}
 	if r.mail != nil {
 		r.mail.keep(&s.tick)
+	}
+	if in.done {
+		return pipeline.EndOfTime, nil, nil
 	}
 	marks := r.marks(s.began)
 	mark, idle := pipeline.Watermark(marks, s.began, s.section.mark)

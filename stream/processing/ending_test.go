@@ -1,0 +1,217 @@
+package processing_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/stream"
+	"github.com/floedb/floe/stream/processing"
+	"github.com/floedb/floe/ts"
+)
+
+var endingsFlag = flag.Int("endings", 20, "random lives of TestSpreadStoppedAndRestored")
+
+// bounded is a job that ends, in small steps.
+func bounded(definition string) string {
+	return "stop_at: latest\n" + strings.Replace(definition, "batch_size: 3", "batch_size: 1", 1)
+}
+
+// TestStoppedWhileItEnds: a bounded job that is stopped while it fires its last windows, and restored, reads what has been appended meanwhile, as one does that was completed before. Once it was
+// completed with the last of those windows: in a spread namespace what the sections in front had passed on stayed in the inboxes.
+func TestStoppedWhileItEnds(t *testing.T) {
+	for name, s := range map[string]*stage{"one shard": newStage(t, 1), "spread": newSpread(t, 3)} {
+		t.Run(name, func(t *testing.T) {
+			ctx := context.Background()
+			if s.Shards() == 1 {
+				if err := errors.Join(s.streams.Create(ctx, "in", stream.Partitions(8)), s.streams.Create(ctx, "copy", stream.Partitions(4))); err != nil {
+					t.Fatal(err)
+				}
+			}
+			base := s.Now() / 10_000 * 10_000
+			var sales []sale
+			for i := range int64(320) {
+				sales = append(sales, sale{fmt.Sprint("w", i), base + i, i})
+			}
+			s.sell("in", sales[:300]...)
+			id, stopped := s.submit(bounded(keyedSums)), false
+			for range 20 {
+				for shard := range s.Shards() {
+					s.duty(shard, "", bed{proposed: func() {
+						if j := s.job(id); j.Status == processing.Running && j.Metrics.RecordsOut > 0 {
+							_, _ = s.jobs.Stop(canceled(), id) // what other shards hear of it they hear later
+							stopped = true
+						}
+					}})
+				}
+				s.Deliver()
+				s.Pass(200)
+			}
+			if j := s.job(id); !stopped || j.Status != processing.Stopped || j.Metrics.RecordsOut >= 300 {
+				t.Fatalf("job %+v", j)
+			}
+			s.sell("in", sales[300:]...)
+			if _, err := s.jobs.Restore(ctx, id); err != nil {
+				t.Fatal(err)
+			}
+			s.pass()
+			// What comes to a shard whose event time has not ended is not late.
+			j := s.job(id)
+			if m := j.Metrics; j.Status != processing.Completed || m.Backlog != 0 || m.RecordsIn != 320 || m.RecordsOut+m.Late != 320 || m.Operators[1].In != 320 || m.Late == 0 {
+				t.Errorf("job %+v", j)
+			}
+			got := s.windowsOf("copy")
+			for _, want := range summedUp(sales[:300], 10_000) {
+				if !slices.Contains(got, want) {
+					t.Errorf("there is no window %+v", want)
+				}
+			}
+			if len(got) != int(j.Metrics.RecordsOut) {
+				t.Errorf("%d windows, %d were written", len(got), j.Metrics.RecordsOut)
+			}
+		})
+	}
+}
+
+// TestSpreadStoppedAndRestored: however often a bounded job is stopped and restored, and whatever becomes of its leaders and messages meanwhile, it is completed when each record that it had to
+// read has gone through all of its operators, each window has been written once, and nothing is left on its way.
+//
+//	go test -run '^TestSpreadStoppedAndRestored$' -endings 10000 ./stream/processing
+func TestSpreadStoppedAndRestored(t *testing.T) {
+	seed := rig.Seed(t)
+	for i := range *endingsFlag {
+		if !t.Run(fmt.Sprint(i), func(t *testing.T) { endings(t, rand.New(rand.NewPCG(seed, uint64(i)))) }) {
+			return
+		}
+	}
+}
+
+func endings(t *testing.T, rng *rand.Rand) {
+	s := newSpread(t, 3)
+	definition := bounded(keyedSums)
+	more := rng.IntN(2) == 0
+	if more {
+		definition = strings.Replace(definition, "sinks:", "  - { type: keyby, key_expression: $.count }\n  - { name: once, type: dedup, key: \"expr: string(window_end) + key\" }\n"+
+			"  - { name: longer, type: aggregate, function: sum, field: value, window: session, gap: 5 }\nsinks:", 1)
+	}
+	keys, step := 1000, int64(20) // all windows fire at the end, in many steps
+	if rng.IntN(3) == 0 {
+		keys, step = 40, 300 // some fire before
+	}
+	base := s.Now() / 10_000 * 10_000
+	var sales []sale
+	sell := func(n int) {
+		from := int64(len(sales))
+		for i := from; i < from+int64(n); i++ {
+			sales = append(sales, sale{fmt.Sprint("w", rng.IntN(keys)), base + i*step - rng.Int64N(2000), i})
+		}
+		s.sell("in", sales[from:]...)
+	}
+	sell(100 + rng.IntN(100))
+	id, due := s.submit(definition), len(sales)
+	late := rng.IntN(2) == 0 // some come while it does not run, maybe when its event time has ended
+	for lives := rng.IntN(12); lives > 0; {
+		s.disturb(rng, 3)
+		if rng.IntN(4) > 0 {
+			continue
+		}
+		lives--
+		if s.job(id).Status == processing.Running {
+			_, _ = s.jobs.Stop(canceled(), id)
+		}
+		if late && rng.IntN(3) == 0 {
+			sell(rng.IntN(6))
+		}
+		if rng.IntN(3) == 0 {
+			s.disturb(rng, 3)
+		}
+		var opts []processing.RestoreOption
+		if rng.IntN(4) == 0 {
+			opts = append(opts, processing.WithDefinition([]byte("description: again\n"+definition)))
+		}
+		if _, err := s.jobs.Restore(canceled(), id, opts...); err != nil && !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+		due = len(sales)
+	}
+	s.pass()
+	j := s.job(id)
+	if j.Status != processing.Completed || j.Metrics.Backlog != 0 || j.Metrics.RecordsIn != int64(due) || j.Metrics.Errors != 0 {
+		t.Errorf("job %+v, has %d records to read", j, due)
+	}
+	for i, o := range j.Metrics.Operators {
+		if before := max(i-1, 0); o.In != j.Metrics.RecordsIn && o.In != j.Metrics.Operators[before].Out {
+			t.Errorf("operator %s has had %d records of %d: %+v", o.Name, o.In, j.Metrics.Operators[before].Out, j.Metrics.Operators)
+		}
+	}
+	if got, want := s.windowsOf("copy"), summedUp(sales, 10_000); !late && !more && !slices.Equal(got, want) {
+		t.Errorf("windows %+v, want %+v", got, want)
+	}
+	for shard := range engine.ShardID(3) {
+		for _, row := range s.Rows(shard) {
+			if inbox, ok := processing.MessageOf(row); ok {
+				t.Errorf("shard %d: there is a message in inbox %x", shard, inbox)
+			}
+		}
+	}
+}
+
+// TestSpreadEndIsQuiet: a part of a bounded job that has read all writes nothing while others have not, although it has partitions without a record, or points come too late. It wrote steps
+// without end.
+func TestSpreadEndIsQuiet(t *testing.T) {
+	ctx := context.Background()
+	work := func(s *stage, what string) {
+		t.Helper()
+		for shard := range 2 { // of 3: the job is not completed
+			n := 0
+			s.duty(shard, "", bed{refuse: func(engine.Command) error {
+				if n++; n > 20 {
+					return engine.Errorf(engine.ErrBusy, "it has written enough")
+				}
+				return nil
+			}})
+			if n > 20 {
+				t.Errorf("%s: shard %d writes on and on", what, shard)
+			}
+		}
+	}
+	for partition := range int64(8) {
+		s := newSpread(t, 3)
+		s.sell("in", sale{"w", 0, partition})
+		s.submit(bounded(keyedSums))
+		work(s, fmt.Sprintf("a record in partition %d", partition))
+	}
+	s := newSpread(t, 3)
+	old := time.UnixMilli(s.Now())
+	write := func() {
+		t.Helper()
+		for i := range 30 {
+			point := ts.Point{Measurement: "cpu", Tags: map[string]string{"host": fmt.Sprint(i)}, Fields: map[string]float64{"value": 1}, Time: old}
+			if _, err := s.series.Write(ctx, point); err != nil {
+				t.Fatal(err)
+			}
+		}
+		old = old.Add(time.Millisecond)
+	}
+	write()
+	s.Pass(20_000)
+	id := s.submit("name: x\nstop_at: latest\nsources: [{name: cpu, ts: {measurement: cpu}}]\noperators: [{name: n, type: aggregate, function: count}]\nsinks: [{name: out, stream: {name: copy}}]\n")
+	work(s, "points")
+	write()
+	work(s, "late points")
+	if t.Failed() {
+		return // it would not come to an end
+	}
+	s.pass()
+	if j := s.job(id); j.Status != processing.Completed || j.Metrics.Missed == 0 || j.Metrics.RecordsIn+j.Metrics.Missed > 60 {
+		t.Errorf("job %+v", j)
+	}
+}
