@@ -57,7 +57,8 @@ type Counts struct {
 
 // Create makes a namespace.
 //
-// Options: Spread. Errors: ErrExists; ErrInvalid for a name that is not 1-255 bytes of UTF-8 without control characters, or that begins with "_".
+// Options: Spread. Errors: ErrExists; ErrConflict if a namespace of that name was deleted that was spread and this one is not, or the other way round; ErrInvalid for a name
+// that is not 1-255 bytes of UTF-8 without control characters, or that begins with "_".
 func (n *Namespaces) Create(ctx context.Context, name string, opts ...NamespaceOption) error {
 	var o namespaceOptions
 	opts, err := engine.Given(opts)
@@ -69,6 +70,15 @@ func (n *Namespaces) Create(ctx context.Context, name string, opts ...NamespaceO
 	}
 	return n.all.Create(ctx, name, o.spread)
 }
+
+// Delete removes a namespace in which there is nothing: no keys, streams, queues, measurements, actions, workflows, active runs, or jobs that are not cancelled. What else
+// is kept goes with it: the history of keys, the runs of deleted workflows, cancelled jobs, retention of measurements, the limit of series, and all figures.
+//
+// A first write makes it anew, unless it is spread: then it has to be created again. It has to be spread as it was, and its name goes on counting among the 100,000
+// namespaces of a shard. After an error whose outcome is not known, parts of a spread namespace may refuse writes with ErrNotFound: repeat the call, or create it again.
+//
+// Errors: ErrNotFound; ErrConflict, which says what is in it; ErrInvalid for "default", which always exists, and for names that begin with "_".
+func (n *Namespaces) Delete(ctx context.Context, name string) error { return n.all.Delete(ctx, name) }
 
 // Stats returns what is known of a namespace, its counts summed over its shards. Errors: ErrNotFound; ErrInvalid for a name that no namespace can
 // have.

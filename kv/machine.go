@@ -3,6 +3,7 @@ package kv
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 	"strconv"
 
 	"github.com/floedb/floe/internal/codec"
@@ -285,6 +286,14 @@ func (m *machine) OnTimer(tx *engine.Tx, token []byte) {
 	default:
 		panic(fmt.Sprintf("kv: unknown timer token %q", token))
 	}
+}
+
+// Leave forgets all tombstones.
+func (m *machine) Leave(tx *engine.Tx) (found bool) {
+	if _, _, found = tx.First(deadPrefix(nil, tx.Namespace()), key.PrefixEnd(deadPrefix(nil, tx.Namespace()))); found {
+		m.forget(tx, maxForget, math.MaxInt64)
+	}
+	return found
 }
 
 // forget removes tombstones of keys deleted up to the given time, at most limit and until the command is Full, oldest first, with the keys' histories.

@@ -335,6 +335,17 @@ func (m *machine) expire(tx *engine.Tx, o *open, id tierID, cut int64) (last int
 	return last, true
 }
 
+// Leave removes the settings of measurements that there are not, and the limit of series.
+func (m *machine) Leave(tx *engine.Tx) (found bool) {
+	for _, prefix := range [...][]byte{nameKey(nil, rowPolicy, tx.Namespace(), ""), limitKey(nil, tx.Namespace())} {
+		if _, _, ok := tx.First(prefix, key.PrefixEnd(prefix)); ok {
+			tx.DeleteRange(prefix, key.PrefixEnd(prefix))
+			found = true
+		}
+	}
+	return found
+}
+
 func (m *machine) setLimit(tx *engine.Tx, body []byte) error {
 	l, err := decodeBody(body, (*limitRow).code)
 	if err != nil {

@@ -221,11 +221,11 @@ func (k *kind) nextDue() int64 {
 	return k.nextEnded + k.retainFor
 }
 
-// catchUp forgets runs that ended long ago, and the oldest of too many.
-func (k *kind) catchUp() {
+// catchUp forgets runs that ended long ago, and the oldest of more than are to be kept.
+func (k *kind) catchUp(keep int64) {
 	k.changed = true
 	k.unschedule()
-	k.forgetOld(maxForgotten, k.retainRuns)
+	k.forgetOld(maxForgotten, keep)
 }
 
 // forgetOld forgets runs that ended long ago, and the oldest if more than so many are kept; only some at once.

@@ -167,6 +167,18 @@ func (m *machine) OnTimer(tx *engine.Tx, token []byte) {
 	w.save()
 }
 
+// Leave forgets the runs that have ended of workflows that were deleted.
+func (m *machine) Leave(tx *engine.Tx) (found bool) {
+	w := m.start(tx)
+	defer w.save()
+	prefix := namespaceKey(nil, rowGraves, tx.Namespace())
+	k, _, found := tx.First(prefix, key.PrefixEnd(prefix))
+	if found {
+		w.byID(lastOf(k)).catchUp(0)
+	}
+	return found
+}
+
 // OnReply hears what became of a call: of an invocation, or of the start of a child. Other shards can not refuse what else they are told.
 func (m *machine) OnReply(tx *engine.Tx, r engine.Reply) {
 	if len(r.Token) == 0 {
@@ -223,7 +235,7 @@ func (w *work) byID(id uint64) *kind {
 func (w *work) opened(k *kind) *kind {
 	w.workflows = append(w.workflows, k)
 	if k.timer <= w.tx.Now() {
-		k.catchUp()
+		k.catchUp(k.retainRuns)
 	}
 	return k
 }

@@ -12,7 +12,7 @@ import (
 
 func nsCommand(p Process) *cobra.Command {
 	f := &frame{Process: p}
-	cmd := group("ns", "Create and list namespaces", nsCreate(f), nsList(f))
+	cmd := group("ns", "Create, list and delete namespaces", nsCreate(f), nsList(f), nsDelete(f))
 	f.equip(cmd)
 	return cmd
 }
@@ -50,6 +50,28 @@ func nsCreate(f *frame) *cobra.Command {
 		})
 	}
 	return cmd
+}
+
+// namespaceDeleted is a namespace that is no more.
+type namespaceDeleted struct {
+	OK   bool   `json:"ok"`
+	Name string `json:"name"`
+}
+
+func nsDelete(f *frame) *cobra.Command {
+	return &cobra.Command{
+		Use:   "delete NAME",
+		Short: "Delete a namespace that is empty",
+		Args:  takes("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return f.call(cmd, func(ctx context.Context, s *session) error {
+				if err := s.Namespaces().Delete(ctx, args[0]); err != nil {
+					return err
+				}
+				return s.print(namespaceDeleted{OK: true, Name: args[0]}, table{head: []string{"DELETED"}, rows: [][]string{{args[0]}}})
+			})
+		},
+	}
 }
 
 // namespaceSummary is a namespace in a listing.

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/floedb/floe/internal/codec"
 )
@@ -40,6 +41,29 @@ func (c *Counts) all() []*int64 {
 		&c.RunsActive, &c.RunsStarted, &c.RunsCompleted, &c.RunsFailed, &c.RunsCancelled, &c.RunsTimedOut, &c.Signals, &c.Timers, &c.Steps, &c.Schedules,
 		&c.CompensationsFailed,
 	}
+}
+
+// checkEmpty refuses to delete a namespace that has something in it.
+func (c Counts) checkEmpty(namespace string) error {
+	var all []string
+	for _, n := range [...]struct {
+		is   int64
+		what string
+	}{
+		{c.Keys, "keys"}, {c.Streams, "streams"}, {c.Queues, "queues"}, {c.Measurements, "measurements"}, {c.Actions, "actions"}, {c.Workflows, "workflows"},
+		{c.RunsActive, "active workflow runs"}, {c.Jobs, "processing jobs"},
+	} {
+		switch {
+		case n.is == 1:
+			all = append(all, "1 "+strings.TrimSuffix(n.what, "s"))
+		case n.is > 0:
+			all = append(all, fmt.Sprintf("%d %s", n.is, n.what))
+		}
+	}
+	if all == nil {
+		return nil
+	}
+	return Errorf(ErrConflict, "namespace %q is not empty: %s", namespace, strings.Join(all, ", "))
 }
 
 func (c *Counts) code(coder *codec.Coder) {

@@ -29,6 +29,7 @@ const (
 	kindCreateNamespace
 	kindCompare
 	kindFenced
+	kindDeleteNamespace
 )
 
 // Applied is how far a shard's state has come. It is a row of the state, written with every batch, so the state always
@@ -639,6 +640,8 @@ func (tx *Tx) applyEngine(cmd Command) ([]byte, error) {
 		return nil, tx.applySkip(cmd.Body)
 	case kindCreateNamespace:
 		return tx.applyCreateNamespace(cmd)
+	case kindDeleteNamespace:
+		return tx.applyDeleteNamespace(cmd)
 	case kindCompare:
 		return nil, tx.applyCompare(cmd.Body)
 	case kindFenced:

@@ -38,6 +38,12 @@ type Machine interface {
 	Restore(v *View) error
 }
 
+// Leaver is a Machine that keeps something of a namespace when nothing is left in it that is counted, such as the history of deleted keys.
+type Leaver interface {
+	// Leave removes that from the namespace of tx, until the command is Full, and reports whether it has found anything. It is called again until it has not.
+	Leave(tx *Tx) (found bool)
+}
+
 // Observer is a Machine that wants to hear what has become visible.
 type Observer interface {
 	// Committed is called by the applying goroutine with what Apply and OnTimer reported through Tx.Changed, in order,

@@ -35,14 +35,21 @@ type namespace struct {
 	createdAt int64
 	counts    []int64 // as the table of primitives has them; owned by the executor
 	dirty     bool    // counts differ from the row
+	deleted   bool    // nothing is in it; its number and placement are what those remember who had to do with it
 	reads     atomic.Int64
 }
 
 // encodeNamespace lays a namespace row out, behind dst:
 //
 //	version u8 | name (uvarint length, bytes) | spread u8 | created at (varint ms) | counters (see appendCounters)
+//
+// The version is 2 if the namespace was deleted, else 1.
 func (t *table) encodeNamespace(dst []byte, n *namespace) []byte {
-	dst = append(slices.Grow(dst, 64+len(n.name)), 1)
+	version := byte(1)
+	if n.deleted {
+		version = 2
+	}
+	dst = append(slices.Grow(dst, 64+len(n.name)), version)
 	dst = codec.AppendString(dst, n.name)
 	dst = codec.AppendBool(dst, n.spread)
 	dst = codec.AppendVarint(dst, n.createdAt)
@@ -51,10 +58,11 @@ func (t *table) encodeNamespace(dst []byte, n *namespace) []byte {
 
 func (t *table) decodeNamespace(row []byte) (ns *namespace, err error) {
 	r := codec.NewReader(row)
-	if v := r.Byte(); v != 1 {
+	v := r.Byte()
+	if v != 1 && v != 2 {
 		return nil, fmt.Errorf("namespace row: %w: version %d", codec.ErrCorrupt, v)
 	}
-	ns = &namespace{name: r.String(), spread: r.Bool(), createdAt: r.Varint()}
+	ns = &namespace{name: r.String(), spread: r.Bool(), createdAt: r.Varint(), deleted: v == 2}
 	if ns.counts, err = t.readCounters(&r); err == nil {
 		err = r.Done()
 	}
@@ -177,8 +185,13 @@ func (tx *Tx) admit(cmd Command) error {
 			return err
 		}
 		tx.founded = tx.budget.spent.rows
+	case ns.deleted && ns.spread:
+		return Errorf(ErrNotFound, "namespace %q was deleted: it has to be created again, spread as it was", cmd.Namespace)
 	case ns.spread != cmd.Spread:
 		return errMisrouted
+	case ns.deleted:
+		tx.foundAgain(ns)
+		tx.founded = tx.budget.spent.rows
 	}
 	tx.ns = ns
 	return nil
@@ -197,7 +210,17 @@ func (tx *Tx) createNamespace(name string, spread bool) (*namespace, error) {
 	return ns, nil
 }
 
-// applyCreateNamespace carries out kindCreateNamespace in the home shard. Body: spread u8.
+// foundAgain makes a namespace of one that was deleted.
+func (tx *Tx) foundAgain(ns *namespace) {
+	was := ns.createdAt
+	tx.onRollback = append(tx.onRollback, func() { ns.deleted, ns.createdAt = true, was })
+	ns.deleted, ns.createdAt = false, tx.now
+	tx.setRow(namespaceRow(tx.rowKey(machineEngine), ns.id), tx.x.table.encodeNamespace(nil, ns))
+	tx.Notify(TopicOf(machineEngine, ns.name, nil), -1)
+}
+
+// applyCreateNamespace carries out kindCreateNamespace in the home shard, and in others where a part of a spread one was deleted. Body: spread u8. The result is 1 if
+// there are others to be told, as the namespace was deleted before.
 func (tx *Tx) applyCreateNamespace(cmd Command) ([]byte, error) {
 	if err := CheckName("namespace", cmd.Namespace); err != nil {
 		return nil, err
@@ -206,11 +229,82 @@ func (tx *Tx) applyCreateNamespace(cmd Command) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if tx.x.dir.lookup(cmd.Namespace) != nil {
-		return nil, Errorf(ErrExists, "namespace %q already exists", cmd.Namespace)
+	home := HomeShard(cmd.Namespace, tx.x.shards) == tx.x.shard
+	ns := tx.x.dir.lookup(cmd.Namespace)
+	switch {
+	case !home && !spread:
+		return nil, errMisrouted
+	case ns == nil:
+		_, err = tx.createNamespace(cmd.Namespace, spread)
+		return nil, err
+	case ns.deleted && ns.spread != spread:
+		as := map[bool]string{false: "not spread", true: "spread"}[ns.spread]
+		return nil, Errorf(ErrConflict, "namespace %q was deleted: it can only be created %s, as it was", cmd.Namespace, as)
+	case ns.deleted:
+		tx.foundAgain(ns)
+		return []byte{1}, nil
+	case !home:
+		return nil, nil
 	}
-	_, err = tx.createNamespace(cmd.Namespace, spread)
-	return nil, err
+	return nil, Errorf(ErrExists, "namespace %q already exists", cmd.Namespace)
+}
+
+// applyDeleteNamespace carries out kindDeleteNamespace in a shard. It has no body. The result is 1 as long as the machines had something left there: then it is
+// carried out again.
+func (tx *Tx) applyDeleteNamespace(cmd Command) ([]byte, error) {
+	x := tx.x
+	if err := CheckName("namespace", cmd.Namespace); err != nil {
+		return nil, err
+	}
+	if len(cmd.Body) > 0 {
+		return nil, Errorf(ErrMalformed, "delete namespace: a body of %d bytes", len(cmd.Body))
+	}
+	ns := x.dir.lookup(cmd.Namespace)
+	if ns == nil || ns.deleted {
+		return []byte{0}, nil
+	}
+	if err := x.table.counts(ns.counts, 0).checkEmpty(cmd.Namespace); err != nil {
+		return nil, err
+	}
+	tx.ns = ns
+	found := false
+	for id := range MachineID(maxMachines) {
+		if m, ok := x.machine(id).(Leaver); ok {
+			tx.machine = id
+			found = m.Leave(tx) || found
+		}
+	}
+	if tx.machine = machineEngine; found {
+		return []byte{1}, nil
+	}
+	counts := ns.counts
+	tx.onRollback = append(tx.onRollback, func() { ns.deleted, ns.counts = false, counts })
+	ns.deleted, ns.counts = true, make([]int64, len(counts))
+	tx.setRow(namespaceRow(tx.rowKey(machineEngine), ns.id), x.table.encodeNamespace(nil, ns))
+	tx.OnCommit(func() { ns.reads.Store(0) })
+	return []byte{0}, nil
+}
+
+// DeleteNamespace is the command that deletes a namespace in a shard.
+func DeleteNamespace(name string) Command {
+	return Command{Machine: machineEngine, Kind: kindDeleteNamespace, Namespace: name}
+}
+
+func admitDeletion(cmd Command, _ int) error {
+	if len(cmd.Body) > 0 {
+		return Errorf(ErrInvalid, "delete namespace: a body of %d bytes", len(cmd.Body))
+	}
+	return checkDeletable(cmd.Namespace)
+}
+
+func checkDeletable(name string) error {
+	if err := CheckWritable(name); err != nil {
+		return err
+	}
+	if name == DefaultNamespace {
+		return Errorf(ErrInvalid, "namespace %q can not be deleted: it always exists", name)
+	}
+	return nil
 }
 
 func decodeCreateNamespace(body []byte) (spread bool, err error) {
@@ -233,6 +327,7 @@ type NamespaceQuery struct {
 	Wait  bool          // until it exists
 	Info  NamespaceInfo // result
 	Found bool          // result
+	Gone  bool          // result: it was deleted in this shard
 }
 
 // Machine returns the engine's own machine.
@@ -257,7 +352,7 @@ func (v *View) queryNamespace(q *NamespaceQuery) error {
 	}
 	if ns := v.x.dir.visible(q.Name); ns != nil {
 		var err error
-		if q.Info, q.Found, err = v.namespaceInfo(ns); err != nil || q.Found {
+		if q.Info, q.Found, q.Gone, err = v.namespaceInfo(ns); err != nil || q.Found {
 			return err
 		}
 	}
@@ -277,7 +372,7 @@ func (v *View) queryNamespaces(q *NamespacesQuery) error {
 		if len(q.Infos) == q.Limit || !strings.HasPrefix(ns.name, q.Prefix) {
 			break
 		}
-		info, found, err := v.namespaceInfo(ns)
+		info, found, _, err := v.namespaceInfo(ns)
 		if err != nil {
 			return err
 		}
@@ -289,17 +384,17 @@ func (v *View) queryNamespaces(q *NamespacesQuery) error {
 }
 
 // namespaceInfo reads the row, not memory: memory runs ahead of what is committed.
-func (v *View) namespaceInfo(ns *namespace) (info NamespaceInfo, found bool, err error) {
+func (v *View) namespaceInfo(ns *namespace) (info NamespaceInfo, found, deleted bool, err error) {
 	row, found, err := v.getRow(namespaceRow(v.rowKey(machineEngine), ns.id))
 	if err != nil || !found {
-		return info, false, err
+		return info, false, false, err
 	}
 	got, err := v.x.table.decodeNamespace(row)
-	if err != nil {
-		return info, false, err
+	if err != nil || got.deleted {
+		return info, false, err == nil, err
 	}
 	v.x.rows.flushReads()
 	return NamespaceInfo{
 		Name: got.name, Spread: got.spread, CreatedAt: time.UnixMilli(got.createdAt), Counts: v.x.table.counts(got.counts, ns.reads.Load()),
-	}, true, nil
+	}, true, false, nil
 }

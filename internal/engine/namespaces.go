@@ -1,7 +1,9 @@
 package engine
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"strings"
 )
@@ -20,8 +22,79 @@ func (n *Namespaces) Create(ctx context.Context, name string, spread bool) error
 	if err := CheckWritable(name); err != nil {
 		return err
 	}
-	_, err := n.router.Door().Propose(ctx, HomeShard(name, n.router.Door().Shards()), CreateNamespace(name, spread))
+	door := n.router.Door()
+	again, err := door.Propose(ctx, HomeShard(name, door.Shards()), CreateNamespace(name, spread))
+	if spread && (len(again) > 0 || errors.Is(err, ErrExists)) {
+		if err := n.found(ctx, name); err != nil {
+			return err
+		}
+	}
 	return err
+}
+
+// found makes all shards take writes to a spread namespace that exists, also those in which it was deleted.
+func (n *Namespaces) found(ctx context.Context, name string) error {
+	return n.elsewhere(name, func(shard ShardID) error {
+		q := NamespaceQuery{Name: name}
+		err := n.router.Door().Query(ctx, shard, &q)
+		if err == nil && q.Gone {
+			_, err = n.router.Door().Propose(ctx, shard, CreateNamespace(name, true))
+		}
+		return err
+	})
+}
+
+// elsewhere calls f for each shard but the home of a namespace, until it fails.
+func (n *Namespaces) elsewhere(name string, f func(ShardID) error) error {
+	shards := n.router.Door().Shards()
+	for shard := range ShardID(shards) {
+		if shard == HomeShard(name, shards) {
+			continue
+		}
+		if err := f(shard); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Delete removes a namespace that has nothing in it, with the history of its deleted keys and the runs of deleted workflows. Its name keeps its placement, and its place among
+// the MaxNamespaces of its shards.
+//
+// Errors: ErrNotFound; ErrConflict, which says what is in it; ErrInvalid for "default" and for names that no user can write to.
+func (n *Namespaces) Delete(ctx context.Context, name string) error {
+	if err := checkDeletable(name); err != nil {
+		return err
+	}
+	door := n.router.Door()
+	home := HomeShard(name, door.Shards())
+	q := NamespaceQuery{Name: name}
+	if err := door.Query(ctx, home, &q); err != nil {
+		return err
+	}
+	if !q.Found {
+		return Errorf(ErrNotFound, "namespace %q not found", name)
+	}
+	var err error
+	if q.Info.Spread { // others first: what they refuse leaves the namespace as it is
+		err = n.elsewhere(name, func(shard ShardID) error { return n.deleteIn(ctx, shard, name) })
+	}
+	if err == nil {
+		err = n.deleteIn(ctx, home, name)
+	}
+	if q.Info.Spread && errors.Is(err, ErrConflict) {
+		return cmp.Or(n.found(ctx, name), err)
+	}
+	return err
+}
+
+func (n *Namespaces) deleteIn(ctx context.Context, shard ShardID, name string) error {
+	for {
+		left, err := n.router.Door().Propose(ctx, shard, DeleteNamespace(name))
+		if err != nil || len(left) == 0 || left[0] == 0 {
+			return err
+		}
+	}
 }
 
 // Get returns what is known of a namespace, its counts summed over its shards, or ErrNotFound.

@@ -238,6 +238,7 @@ func enginePrimitive() Primitive {
 			{Kind: kindCreateNamespace, Name: "create namespace", From: FromUsers, Admit: admitNamespace},
 			{Kind: kindCompare, Name: "compare", From: FromLeaders, Shrinks: true},
 			{Kind: kindFenced, Name: "duty", From: FromLeaders}, // shrinks if its command does
+			{Kind: kindDeleteNamespace, Name: "delete namespace", From: FromUsers, Shrinks: true, Admit: admitDeletion},
 		},
 		Queries: []QueryType{
 			{queryNamespace, "namespace", NewQuery[NamespaceQuery]},

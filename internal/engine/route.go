@@ -54,7 +54,7 @@ func shardOf(namespace, name uint64, shards int) ShardID {
 }
 
 // Router finds the shards of a namespace and passes commands and queries through a Door to them. It remembers what can not
-// change, the placement of namespaces that exist, and with it whatever is costly to find: there is one Place for each.
+// change, the placement of namespaces that exist or were deleted, and with it whatever is costly to find: there is one Place for each.
 type Router struct {
 	door    Door
 	caching CachingDoor // door, if it is one
@@ -140,11 +140,8 @@ func (r *Router) askPlacement(ctx context.Context, namespace string) (bool, erro
 	return q.Found && q.Info.Spread, nil
 }
 
-// Exists reports whether the namespace exists. One that does is remembered by whoever asks for its placement next.
+// Exists reports whether the namespace exists: what is remembered of it does not say, as it stays when the namespace is deleted.
 func (r *Router) Exists(ctx context.Context, namespace string) (bool, error) {
-	if r.known(namespace) != nil {
-		return true, nil
-	}
 	if err := CheckName("namespace", namespace); err != nil {
 		return false, err
 	}

@@ -60,6 +60,9 @@ func (q *NamespaceQuery) Arguments(c *codec.Coder) {
 func (q *NamespaceQuery) Results(c *codec.Coder) {
 	c.Bool(&q.Found)
 	q.Info.code(c)
+	if c.More(q.Gone) {
+		c.Bool(&q.Gone)
+	}
 }
 
 // Kind tells the query from other ones of the engine.

@@ -12,6 +12,10 @@ import (
 
 	"github.com/floedb/floe"
 	"github.com/floedb/floe/kv"
+	"github.com/floedb/floe/stream"
+	"github.com/floedb/floe/stream/processing"
+	"github.com/floedb/floe/ts"
+	"github.com/floedb/floe/workflow"
 )
 
 // database is what programs are written against: a Node and a Client are the same to them.
@@ -71,7 +75,7 @@ func TestSuite(t *testing.T) {
 	t.Parallel()
 	suite := map[string]func(t *testing.T, db database){
 		"kv": suiteKV, "kv pages": suitePages, "kv watch": suiteWatch, "kv wait": suiteWait, "lock": suiteLock, "txn": suiteTxn,
-		"namespaces": suiteNamespaces, "listings": suiteListings, "impossible names": suiteImpossibleNames, "limits": suiteLimits, "errors": suiteErrors, "queue": suiteQueue, "queue listings": suiteQueueListings, "queue wait": suiteQueueWait, "consume": suiteConsume,
+		"namespaces": suiteNamespaces, "deleted namespaces": suiteDeletedNamespaces, "listings": suiteListings, "impossible names": suiteImpossibleNames, "limits": suiteLimits, "errors": suiteErrors, "queue": suiteQueue, "queue listings": suiteQueueListings, "queue wait": suiteQueueWait, "consume": suiteConsume,
 		"stream": suiteStream, "stream follow": suiteFollow, "stream retention": suiteRetention, "stream limits": suiteStreamLimits,
 		"groups": suiteGroups, "group wait": suiteGroupWait, "group stops": suiteGroupStops, "mixed": suiteMixed,
 	}
@@ -327,6 +331,143 @@ func suiteNamespaces(t *testing.T, db database) {
 	await(t, "the default namespace", func() bool { _, err := db.Namespaces().Stats(ctx, "default"); return err == nil })
 	if _, err := db.Namespaces().Stats(ctx, "missing"); !errors.Is(err, floe.ErrNotFound) {
 		t.Errorf("Stats of a missing namespace: %v", err)
+	}
+}
+
+// suiteDeletedNamespaces deletes namespaces that have held something of everything, and makes them anew: nothing of before is there.
+func suiteDeletedNamespaces(t *testing.T, db database) {
+	ctx, all := t.Context(), db.Namespaces()
+	for _, spread := range []bool{false, true} {
+		name, create := fmt.Sprint("deleted/", spread), func() error { return all.Create(ctx, fmt.Sprint("deleted/", spread)) }
+		if spread {
+			create = func() error { return all.Create(ctx, name, floe.Spread()) }
+		}
+		if err := all.Delete(ctx, name); !errors.Is(err, floe.ErrNotFound) {
+			t.Errorf("Delete of a namespace that there is not: %v", err)
+		}
+		keys, records, jobs, points := db.KV(name), db.Stream(name), db.Processing(name), db.TS(name)
+		for life := range 2 {
+			if err := create(); err != nil {
+				t.Fatal(err)
+			}
+			if err := create(); !errors.Is(err, floe.ErrExists) {
+				t.Errorf("second Create: %v, want ErrExists", err)
+			}
+			fill := map[string]func() error{
+				"12 keys": func() error {
+					for i := range 12 {
+						if _, err := keys.Put(ctx, fmt.Sprint("k", i), nil); err != nil {
+							return err
+						}
+					}
+					return nil
+				},
+				"1 stream": func() error { return records.Create(ctx, "s", stream.Partitions(4)) },
+				"1 queue":  func() error { _, err := db.Queue(name).Enqueue(ctx, "q", nil); return err },
+				"1 measurement": func() error {
+					_, err := points.Write(ctx, ts.Point{Measurement: "m", Fields: map[string]float64{"v": 1}})
+					return errors.Join(err, points.SetRetention(ctx, "other", ts.Retention{RawTTL: time.Hour}))
+				},
+				"1 action": func() error { _, err := db.Action(name).Register(ctx, "a"); return err },
+				"1 workflow": func() error {
+					_, err := db.Workflow(name).Create(ctx, fmt.Appendf(nil, waitingFlow, "w", ""))
+					return err
+				},
+				"1 processing job": func() error {
+					_, err := jobs.Submit(ctx, []byte("name: j\nsources:\n  - { name: in, stream: { name: s } }\nsinks:\n  - { name: out, stream: { name: t } }\n"))
+					return err
+				},
+			}
+			for what, f := range fill {
+				if err := f(); err != nil {
+					t.Fatalf("%s: %v", what, err)
+				}
+			}
+			started := ok[workflow.Started](t)(db.Workflow(name).Start(ctx, "w", nil))
+			err := all.Delete(ctx, name)
+			if !errors.Is(err, floe.ErrConflict) {
+				t.Errorf("Delete of a namespace with something of everything: %v", err)
+			}
+			for what := range fill {
+				if !spread && !strings.Contains(err.Error(), what) {
+					t.Errorf("Delete: %v, want that there are %s", err, what)
+				}
+			}
+			if !slices.ContainsFunc(ok[[]kv.Version](t)(keys.History(ctx, "k1")), func(v kv.Version) bool { return v.Version == 1 }) {
+				t.Error("key k1 has no first version")
+			}
+			ok[kv.Written](t)(keys.Put(ctx, "k1", nil)) // wherever its shard is: the refusal has changed nothing
+			job := ok[floe.Page[processing.Job]](t)(jobs.Page(ctx)).Items[0]
+			ok[processing.Status](t)(jobs.Cancel(ctx, job.ID))
+			for i := range 12 {
+				ok[kv.Written](t)(keys.Delete(ctx, fmt.Sprint("k", i)))
+			}
+			for what, err := range map[string]error{
+				"stream": records.Delete(ctx, "s", stream.Force()), "queue": db.Queue(name).Delete(ctx, "q"), "measurement": points.DeleteMeasurement(ctx, "m"),
+				"action": db.Action(name).Delete(ctx, "a"), "workflow": db.Workflow(name).Delete(ctx, "w", workflow.Force()),
+			} {
+				if err != nil {
+					t.Fatalf("%s: %v", what, err)
+				}
+			}
+			if err := all.Delete(ctx, name); !errors.Is(err, floe.ErrConflict) || !strings.Contains(err.Error(), "1 active workflow run") {
+				t.Errorf("Delete of a namespace with an active run: %v", err)
+			}
+			ok[workflow.Status](t)(db.Workflow(name).Cancel(ctx, started.Run, ""))
+			if err := all.Delete(ctx, name); err != nil {
+				t.Fatalf("life %d: Delete: %v", life, err)
+			}
+			suiteGone(t, db, name, spread)
+		}
+		if err := all.Create(ctx, name, map[bool][]floe.NamespaceOption{false: {floe.Spread()}}[spread]...); !errors.Is(err, floe.ErrConflict) {
+			t.Errorf("Create with another placement: %v, want ErrConflict", err)
+		}
+	}
+	for _, name := range []string{"default", "_system", ""} {
+		if err := all.Delete(ctx, name); !errors.Is(err, floe.ErrInvalid) {
+			t.Errorf("Delete of %q: %v, want ErrInvalid", name, err)
+		}
+	}
+}
+
+// suiteGone looks for what is left of a namespace that was deleted, and leaves it deleted.
+func suiteGone(t *testing.T, db database, name string, spread bool) {
+	t.Helper()
+	ctx, all, keys := t.Context(), db.Namespaces(), db.KV(name)
+	if _, err := all.Stats(ctx, name); !errors.Is(err, floe.ErrNotFound) {
+		t.Errorf("Stats: %v, want ErrNotFound", err)
+	}
+	if page := ok[floe.Page[floe.NamespaceStats]](t)(all.Page(ctx, floe.Prefix(name))); len(page.Items) > 0 {
+		t.Errorf("Page lists %+v", page.Items)
+	}
+	if err := all.Delete(ctx, name); !errors.Is(err, floe.ErrNotFound) {
+		t.Errorf("Delete again: %v, want ErrNotFound", err)
+	}
+	if versions, err := keys.History(ctx, "k1"); err == nil && len(versions) > 0 || err != nil && !errors.Is(err, floe.ErrNotFound) {
+		t.Errorf("History = %v, %v", versions, err)
+	}
+	if page := ok[floe.Page[workflow.RunInfo]](t)(db.Workflow(name).Runs().Page(ctx)); len(page.Items) > 0 {
+		t.Errorf("runs are listed: %+v", page.Items)
+	}
+	if page := ok[floe.Page[processing.Job]](t)(db.Processing(name).Page(ctx)); len(page.Items) > 0 {
+		t.Errorf("jobs are listed: %+v", page.Items)
+	}
+	if spread {
+		for i := range 12 {
+			if _, err := keys.Put(ctx, fmt.Sprint("k", i), nil); !errors.Is(err, floe.ErrNotFound) {
+				t.Errorf("Put into a spread namespace that was deleted: %v, want ErrNotFound", err)
+			}
+		}
+		return
+	}
+	w := ok[kv.Written](t)(keys.Put(ctx, "k1", nil))
+	stats := ok[floe.NamespaceStats](t)(all.Stats(ctx, name))
+	if c := stats.Counts; w.Version != 1 || c.Keys != 1 || c.KeySets != 1 || c.KeyDeletes != 0 || c.DeadKeys != 0 || c.RunsStarted != 0 {
+		t.Errorf("after a first write of version %d: %+v", w.Version, stats)
+	}
+	ok[kv.Written](t)(keys.Delete(ctx, "k1"))
+	if err := all.Delete(ctx, name); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -48,6 +48,20 @@ func (w *world) leaveKeys() {
 	}
 }
 
+// leaveNamespaces leaves namespaces that were deleted, and one that was made anew.
+func (w *world) leaveNamespaces() {
+	ctx, all := w.t.Context(), engine.NewNamespaces(w.router)
+	for _, name := range []string{"deleted", "deleted and spread", "made anew and spread"} {
+		spread := strings.HasSuffix(name, "spread")
+		w.must(all.Create(ctx, name, spread))
+		keys := engine.StoreOf(kv.Primitive, w.router, name, kit.MaxValue)
+		ok[kv.Written](w)(keys.Put(ctx, "k", nil))
+		ok[kv.Written](w)(keys.Delete(ctx, "k"))
+		w.must(all.Delete(ctx, name))
+	}
+	w.must(all.Create(ctx, "made anew and spread", true))
+}
+
 func (w *world) leaveStreams(ns string) {
 	ctx, s := w.t.Context(), engine.StoreOf(stream.Primitive, w.router, ns, kit.MaxValue)
 	const name = "left"

@@ -151,6 +151,7 @@ func recordLog(t *testing.T) {
 			w.leave(ns)
 		}
 		w.leaveKeys()
+		w.leaveNamespaces()
 		r.Entry(0, engine.Skip(0))
 		r.Entry(0, engine.Compare(engine.Comparison{Node: 1, Index: 1, Hash: 1}))
 		var logs [][][]byte

@@ -85,6 +85,26 @@ func (m *machine) OnTimer(tx *engine.Tx, token []byte) {
 	}
 }
 
+// Leave forgets the jobs that were cancelled.
+func (m *machine) Leave(tx *engine.Tx) (found bool) {
+	w := &work{m: m, tx: tx}
+	prefix := namePrefix(tx.Namespace(), "")
+	for !tx.Full() {
+		k, _, ok := tx.First(prefix, key.PrefixEnd(prefix))
+		if !ok {
+			break
+		}
+		_, r := parseNameKey(k)
+		j := w.load(r)
+		if j == nil || j.status != Cancelled {
+			panic(fmt.Sprintf("processing: namespace %d has a job that is not counted", tx.Namespace()))
+		}
+		w.forget(j)
+		found = true
+	}
+	return found
+}
+
 // work is what one command is about.
 type work struct {
 	m  *machine
