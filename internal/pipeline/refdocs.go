@@ -34,7 +34,7 @@ var keyDocs = map[string]string{
 	"job.description": "text", "job.version": "accepted, without effect", "job.parallelism": "processors of a tick, 1-64; default 1; results do not depend on it",
 	"job.batch_size":    "records read at a time, 1-10,000; default 100",
 	"job.on_error":      "`stream` (default): a record that can not be worked with goes to `<job>.errors`; `fail`: it ends the job",
-	"job.stop_at":       "`latest`: the job is completed when it has read what there was when it was submitted; default `never`",
+	"job.stop_at":       "`latest`: the job is completed when it has read what there was when it was submitted, or restored last; default `never`",
 	"job.max_future_ms": "how far the event time of a record may be ahead of its append; default 1 h", "job.sources": "1-100 sources", "job.operators": "up to 100, applied in order to every record",
 	"job.sinks": "1-100 sinks",
 
@@ -60,7 +60,7 @@ var keyDocs = map[string]string{
 	"operators.aggregates.field":      "path to the value; not needed by `count`. A record that lacks it is not counted here; a value of no records is `null`, and 0 of `count` and `distinct`",
 	"operators.aggregates.percentile": "0-100, default 95",
 	"operators.aggregate.window":      "`none` (default: told with every record), `tumbling`, `sliding`, `session` or `count`",
-	"operators.aggregate.window_size": "seconds or a duration; records of a count window", "operators.aggregate.window_size_ms": "the same in ms", "operators.aggregate.count": "records of a count window",
+	"operators.aggregate.window_size": "seconds or a duration; records of a count window", "operators.aggregate.window_size_ms": "the same in ms", "operators.aggregate.count": "records of a count window, which is told when it has them all",
 	"operators.aggregate.slide": "seconds or a duration between sliding windows, not more than the window's, at most 1,000 panes of gcd(size, slide) a window", "operators.aggregate.slide_ms": "the same in ms",
 	"operators.aggregate.gap": "seconds or a duration without records that ends a session", "operators.aggregate.gap_ms": "the same in ms",
 	"operators.aggregate.allowed_lateness": "seconds or a duration for which late records make a window fire again", "operators.aggregate.allowed_lateness_ms": "the same in ms",

@@ -97,7 +97,7 @@ func (r *reader) ownNamespace(n *document.Node, at string) {
 	r.job.Namespace = name
 }
 
-const maxPartition = 65_535
+const maxPartition = 1023
 
 // partitions reads 0, "0-3", "0,2", [0, 2] or all.
 func (r *reader) partitions(v *StreamSource) func(*document.Node, string) {
@@ -120,7 +120,7 @@ func (r *reader) partitions(v *StreamSource) func(*document.Node, string) {
 			ok = false
 		}
 		if !ok || len(all) == 0 {
-			r.Fail(n.Line, "bad-value", `%s is %s, expected all, a partition such as 0, or several such as "0-3" or "0,2"`, at, n.Describe())
+			r.Fail(n.Line, "bad-value", `%s is %s, expected all, a partition such as 0, or several such as "0-3" or "0,2", of 0 to %d`, at, n.Describe(), maxPartition)
 			return
 		}
 		slices.Sort(all)
@@ -135,7 +135,7 @@ func addPartitions(all *[]int, text string) bool {
 	if err == nil && isRange {
 		last, err = strconv.ParseUint(strings.TrimSpace(to), 10, 16)
 	}
-	if err != nil || last < first || len(*all) > maxPartition {
+	if err != nil || last < first || last > maxPartition || len(*all) > maxPartition {
 		return false
 	}
 	for p := first; p <= last; p++ {

@@ -54,7 +54,8 @@
 //
 // A sliding window has up to 1,000 panes, of the greatest length that divides its size and its slide. When one fires, it costs about three times the root of their number for
 // each key. An aggregate computes up to 32 values. A definition has up to 256 KiB, a job up to 100 sources, operators and sinks each, and 100
-// savepoints. What operators make of one record has up to 16 MiB, and up to 100,000 records of it go to sinks. The keys of aggregate, dedup and join have up to 3 KiB, and
+// savepoints. What operators make of one record has up to 16 MiB, and up to 100,000 records of it go to sinks, in 16 MiB with all that floe
+// adds to them. The keys of aggregate, dedup and join have up to 3 KiB, and
 // a key that is made of several parts up to 64 KiB.
 //
 // In a namespace that is spread over all shards a job has a part in each, which reads the partitions, and the series, that are there. What has one key in one

@@ -71,7 +71,8 @@ type FailedSample struct {
 
 // Test runs a definition on sample records, without a node, by the code that runs jobs. Each sample is read when it has been appended, by a job whose sources have one
 // partition each, and what its event time makes fire comes before the next one. Between two samples the clock goes on to the Time of the second: a source in which nothing
-// comes for its idle timeout holds event time up no more, and when all are idle it runs on. At the end fires everything that still waits, as with stop_at: latest.
+// comes for its idle timeout holds event time up no more, and when all are idle it runs on. At the end fires everything that waits for a time, as with stop_at: latest; a count window that
+// is not full does not.
 //
 // A job may read many records in one step, and judges all of them by the watermark before it: what Test calls late may be in time there. Sinks take everything that a
 // node may take, as large as it takes by default: no queue is full, and no namespace has too many series.
