@@ -31,7 +31,7 @@ func TestAtOnce(t *testing.T) {
 					if err := db.Namespaces().Create(t.Context(), wide, floe.Spread()); err != nil && !errors.Is(err, floe.ErrExists) {
 						t.Fatal(err)
 					}
-					ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+					ctx, stop := context.WithTimeout(t.Context(), 5*time.Minute)
 					defer stop()
 					for n := range tries {
 						if err := try(ctx, db, n); err != nil {
