@@ -293,8 +293,10 @@ func TestRunsWith(t *testing.T) {
 					t.Errorf("%d runs are listed, want %d", n, c.want)
 				}
 			}
-			if _, err := s.Runs("a").Page(ctx, action.With("color", "red")); !errors.Is(err, action.ErrInvalid) {
-				t.Errorf("Page = %v", err)
+			for _, unknown := range []action.Attribute{"color", action.Label("")} {
+				if _, err := s.Runs("a").Page(ctx, action.With(unknown, "red")); !errors.Is(err, action.ErrInvalid) {
+					t.Errorf("Page with %q = %v", unknown, err)
+				}
 			}
 		})
 	}

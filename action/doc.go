@@ -37,5 +37,6 @@
 // # Limits
 //
 // Inputs and outputs have up to floe.Config.MaxValueSize (1 MiB by default). The workers of a process have up to 1,000 runs in a shard at a time, and up to 100 different sets of
-// labels and handlers with 1,000 names. The runs that are kept of one action ask for up to 64 different sets of labels, none at all included.
+// labels and handlers with 1,000 names. The runs that are kept of one action ask for up to 64 different sets of labels, none at all included; in a spread
+// namespace that holds for each shard.
 package action

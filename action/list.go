@@ -123,8 +123,8 @@ func (a *attribute) code(c *codec.Coder) {
 
 // known reports whether there is such an attribute.
 func (a *attribute) known() bool {
-	if strings.HasPrefix(a.name, labelAttribute) {
-		return true
+	if label, is := strings.CutPrefix(a.name, labelAttribute); is {
+		return label != ""
 	}
 	switch Attribute(a.name) {
 	case AttributeSource, AttributeConcurrencyKey, AttributeIdempotencyKey, AttributeWorker, AttributeOutcome, AttributeCode:

@@ -196,7 +196,8 @@ func Expire(d time.Duration) InvokeOption {
 }
 
 // IdempotencyKey makes a run only if none was made with the same key, of 1 to 255 bytes, while that run had not ended, or in the 24 h since it was made: a repeat
-// returns that one, and Duplicate. With another input it is ErrConflict. Setting or removing limits of the action changes nothing of that.
+// returns that one, and Duplicate. With another input it is ErrConflict: inputs are compared byte by byte, so that one of other spaces is another one, and so is
+// null in place of nil. Setting or removing limits of the action changes nothing of that.
 func IdempotencyKey(key string) InvokeOption {
 	return invokeOption(func(o *invokeOptions) {
 		if key == "" {
@@ -220,8 +221,8 @@ func ConcurrencyKey(key string) RunSetting {
 // LabelsOption is the option of Labels.
 type LabelsOption struct{ labels map[string]string }
 
-// Labels has the run wait for a worker that has all these labels: names of 1-255 bytes of UTF-8, any values, 1,024 bytes together. Runs of one action may
-// ask for up to 64 different sets of labels, of those that are kept.
+// Labels has the run wait for a worker that has all these labels: names of 1-255 bytes of UTF-8 without control characters, any values, 1,024 bytes together. The
+// runs of one action that are kept may ask for up to 64 different sets of labels, none at all included; in a spread namespace, those in each shard.
 func Labels(labels map[string]string) LabelsOption { return LabelsOption{labels} }
 
 func (l LabelsOption) applyInvoke(o *invokeOptions) {

@@ -19,8 +19,6 @@ const queryReady = roster.QueryHandlers + 1
 type readyQuery struct {
 	namespace, worker string
 	group             group
-
-	pause int64 // ms after which there may be something, if nothing is said before; 0: there is something
 }
 
 // OfLeader makes the one answer that knows what can be taken.
@@ -37,7 +35,8 @@ func (q *readyQuery) Arguments(c *codec.Coder) {
 	}
 }
 
-func (q *readyQuery) Results(c *codec.Coder) { c.Varint(&q.pause) }
+// Results has nothing: the answer is that there is something.
+func (*readyQuery) Results(*codec.Coder) {}
 
 func (m *machine) queryReady(v *engine.View, q *readyQuery) error {
 	if err := q.group.check(); err != nil {
@@ -57,15 +56,14 @@ func (m *machine) queryReady(v *engine.View, q *readyQuery) error {
 	if err := l.at(&q.group); err != nil {
 		return err
 	}
-	switch {
-	case l.n > 0:
+	if l.n > 0 {
 		for _, t := range l.busy {
 			v.Claim(t)
 		}
 		return nil
-	case l.again != math.MaxInt64:
-		q.pause = max(l.again-v.Now(), 1)
-		return nil
+	}
+	if l.again != math.MaxInt64 {
+		v.LookAgainAt(l.again) // when a rate allows something
 	}
 	return engine.ErrWait
 }
@@ -97,7 +95,10 @@ func (s *Store) awaitReady(ctx context.Context, shards []engine.ShardID, c *work
 	}
 	answers := make(chan answer, len(shards))
 	for _, shard := range shards {
-		go func() { answers <- answer{shard, s.ready(ctx, shard, c)} }()
+		go func() {
+			q := readyQuery{namespace: s.Namespace(), worker: c.self, group: c.group}
+			answers <- answer{shard, s.scope.QueryShard(ctx, shard, &q)}
+		}()
 	}
 	first := <-answers
 	cancel()
@@ -107,22 +108,4 @@ func (s *Store) awaitReady(ctx context.Context, shards []engine.ShardID, c *work
 		}
 	}
 	return first.shard, first.err
-}
-
-// ready returns when a shard has something for a worker.
-func (s *Store) ready(ctx context.Context, shard engine.ShardID, c *workCommand) error {
-	for {
-		q := readyQuery{namespace: s.Namespace(), worker: c.self, group: c.group}
-		err := s.scope.QueryShard(ctx, shard, &q)
-		if err != nil || q.pause == 0 {
-			return err
-		}
-		t := time.NewTimer(duration(q.pause))
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
-			return ctx.Err()
-		}
-	}
 }

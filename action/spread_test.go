@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/floedb/floe"
@@ -234,4 +235,105 @@ func TestPagesOfActions(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestAwaitBesideRate: a worker that waited in a spread namespace was deaf in each shard where a run waited for a rate: for as long as the rate asked for, neither a run
+// of another action nor another rate woke it.
+func TestAwaitBesideRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, ctx := openSpread(t), t.Context()
+		hourly := action.RateLimit(action.Rate{Limit: 1, Per: time.Hour})
+		register := func(name string, opts ...action.RegisterOption) {
+			t.Helper()
+			if _, err := s.Register(ctx, name, append(opts, action.Timeout(24*time.Hour))...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		invoke := func(name string, opts ...action.InvokeOption) {
+			t.Helper()
+			if _, err := s.Invoke(ctx, name, nil, opts...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		type answer struct {
+			tasks []action.Task
+			err   error
+		}
+		// waits has a worker wait while f happens, and returns what it gets, and how long that took.
+		waits := func(f func(), names ...string) (tasks []action.Task, took time.Duration) {
+			t.Helper()
+			c := make(chan answer, 1)
+			began := time.Now()
+			go func() {
+				tasks, err := s.Await(ctx, "waiter", names, action.Wait(2*time.Hour))
+				c <- answer{tasks, err}
+			}()
+			<-time.After(time.Minute)
+			synctest.Wait()
+			if f != nil {
+				f()
+			}
+			a := <-c
+			if a.err != nil {
+				t.Fatal(a.err)
+			}
+			return a.tasks, time.Since(began)
+		}
+		takeAll := func(name string) (n int) {
+			t.Helper()
+			for {
+				tasks, err := s.Await(ctx, "holder", []string{name})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if len(tasks) == 0 {
+					return n
+				}
+				n++
+			}
+		}
+
+		register("{x}rated", hourly)
+		register("{x}free")
+		register("other")
+		for range 3 {
+			invoke("{x}rated")
+		}
+		if n := takeAll("{x}rated"); n != 1 {
+			t.Fatalf("%d runs begun at once, want 1", n)
+		}
+		names := []string{"{x}rated", "{x}free", "other"}
+		for _, name := range []string{"{x}free", "other", "{x}free"} {
+			if got, took := waits(func() { invoke(name) }, names...); len(got) != 1 || got[0].Action != name || took > 2*time.Minute {
+				t.Errorf("while %s is invoked: %+v after %v", name, got, took)
+			}
+		}
+		if got, took := waits(nil, names...); len(got) != 1 || got[0].Action != "{x}rated" || took > time.Hour {
+			t.Errorf("what the rate allows in an hour: %+v after %v", got, took)
+		}
+		if got, took := waits(func() { register("{x}rated") }, names...); len(got) != 1 || took > 2*time.Minute {
+			t.Errorf("while the rate is removed: %d runs after %v", len(got), took)
+		}
+
+		// Runs that were invoked before there was a rate are in other shards than the action's home.
+		for name, rate := range map[string]action.Rate{"none": {}, "fast": {Limit: 1000, Per: time.Second}} {
+			register(name)
+			for i := range 40 {
+				invoke(name, action.IdempotencyKey(fmt.Sprint(i)))
+			}
+			register(name, hourly)
+			n := takeAll(name)
+			if n > 4 {
+				t.Fatalf("%d runs begun at once, want one in each of 4 shards", n)
+			}
+			if got, took := waits(func() { register(name, action.RateLimit(rate)) }, name); len(got) != 1 || took > 2*time.Minute {
+				t.Errorf("while the rate becomes %+v: %d runs after %v", rate, len(got), took)
+			}
+			for n++; n < 40; n++ {
+				if got, err := s.Await(ctx, "waiter", []string{name}, action.Wait(time.Minute)); err != nil || len(got) != 1 {
+					t.Fatalf("with the rate %+v: %d runs behind %d, %v", rate, len(got), n, err)
+				}
+			}
+		}
+	})
 }

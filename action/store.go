@@ -31,7 +31,7 @@ func (s *Store) Namespace() string { return s.scope.Namespace() }
 // it hears of that later. Operations in transactions do not wait.
 //
 // Options: Owner, Description, Timeout (30 s), MaxRetries (3), Backoff (1 s to 5 min), Retain (7 days, 10,000 runs), MaxRunning, MaxRunningPerKey,
-// RateLimit (none). Errors: ErrInvalid for a name that is not 1-255 bytes of UTF-8 and for options out of their limits.
+// RateLimit (none). Errors: ErrInvalid for a name that is not 1-255 bytes of UTF-8 without control characters, and for options out of their limits.
 func (s *Store) Register(ctx context.Context, name string, opts ...RegisterOption) (version int, err error) {
 	return tell(ctx, s, name, registerOp(name, opts), decodeVersion)
 }
@@ -57,8 +57,9 @@ func (s *Store) Disable(ctx context.Context, name string) error {
 	return err
 }
 
-// Delete removes an action with the runs that are kept of it. Its idempotency keys are forgotten. While handlers have runs that were cancelled by it, Run and the
-// listings still show the runs of the action in that shard.
+// Delete removes an action with the runs that are kept of it. Its idempotency keys are forgotten. With Force its runs are cancelled behind the call, some at a time: until
+// all are, Run may show some of them as pending or running. While handlers have runs that were cancelled by it, Run and the listings still show the runs of the action in
+// that shard.
 //
 // Options: Force, which cancels runs that have not ended. Errors: ErrNotFound; ErrConflict if there are such runs. In a spread namespace a run that is
 // invoked in another shard while Delete is under way is cancelled: Disable the action first where that matters.
@@ -103,8 +104,9 @@ func checkActive(name string, n int64) error {
 // returns nil, the run is committed (see floe.Config.Durability). After a ctx error or ErrUnknownOutcome there may or may not be one: with an
 // IdempotencyKey the call can be repeated without harm.
 //
-// Options: Priority, Delay, Expire, IdempotencyKey, Labels, ConcurrencyKey, and Timeout and MaxRetries in place of those of the action. Errors: ErrNotFound if the action was not registered; ErrConflict if it is disabled, or the
-// idempotency key was used with another input; ErrInvalid for an input that is no JSON or too long, and for options out of their limits.
+// Options: Priority, Delay, Expire, IdempotencyKey, Labels, ConcurrencyKey, and Timeout and MaxRetries in place of those of the action. Errors: ErrNotFound if the
+// action was not registered; ErrConflict if it is disabled, or the idempotency key was used with another input, of other bytes; ErrInvalid for an input that is no JSON
+// or too long, and for options out of their limits.
 func (s *Store) Invoke(ctx context.Context, name string, input []byte, opts ...InvokeOption) (Invoked, error) {
 	op := invokeOp(name, input, opts)
 	pauses := pause{d: time.Millisecond}

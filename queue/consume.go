@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
@@ -104,9 +105,10 @@ func isPermanent(err error) bool {
 // as long as it lasts, or the queue was purged, the ctx of the handler is cancelled, and its cause (context.Cause) is ErrConflict: the message is delivered again,
 // and what the handler returns has no effect if that has happened.
 //
-// An outage does not end Consume: it goes on when there is somebody to ask. When ctx ends, no more messages are taken. Handlers have the Grace to finish; their ctx,
-// which has the values of Consume's, is cancelled only then, with the same cause. Messages that they fail to handle because of that are released: that
-// delivery is not one of their attempts. Handlers that have not returned 5 s later are left alone, and their messages released.
+// An outage does not end Consume: it goes on when there is somebody to ask. When ctx ends, no more messages are taken, and those that are on their way here are
+// released, if they come within 5 s. Handlers have the Grace to finish; their ctx, which has the values of Consume's, is cancelled only then, with the same cause.
+// Messages that they fail to handle because of that are released: that delivery is not one of their attempts. Handlers that have not returned 5 s later are left
+// alone, and their messages released.
 //
 // Consume returns nil when ctx has ended and all messages are settled or released. Options: Concurrency (1), Lease (30 s), Grace (10 s), OnError. Errors: ErrInvalid for a name or
 // options out of their limits; ErrClosed, ErrUnauthorized; ones that say how many handlers have not returned, and how many results could not be handed over (ErrUnknownOutcome).
@@ -125,8 +127,9 @@ func (s *Store) Consume(ctx context.Context, name string, handle func(ctx contex
 	if handle == nil {
 		return engine.Errorf(ErrInvalid, "queue: consume %q: no handler", name)
 	}
+	source := &consumer{store: s, name: name, lease: o.lease, onError: o.onError}
 	c := worker.Config[*consumed]{
-		Source: &consumer{s, name, o.lease}, Concurrency: o.concurrency, Grace: o.grace,
+		Source: source, Concurrency: o.concurrency, Grace: o.grace,
 		Status: worker.Status{Kind: "queue", Namespace: s.Namespace(), Name: name},
 		Handle: func(ctx context.Context, c *consumed) error { return c.handled(handle(ctx, c.Message)) },
 	}
@@ -141,7 +144,9 @@ func (s *Store) Consume(ctx context.Context, name string, handle func(ctx contex
 			o.onError(&m, err)
 		}
 	}
-	return worker.New(c).Run(ctx)
+	err := worker.New(c).Run(ctx)
+	source.takes.Wait()
+	return err
 }
 
 // consumed is a message that Consume has.
@@ -169,15 +174,52 @@ func (c *consumed) handled(err error) error {
 
 // consumer is a queue as the source of a worker.
 type consumer struct {
-	store *Store
-	name  string
-	lease time.Duration
+	store   *Store
+	name    string
+	lease   time.Duration
+	onError func(*Message, error)
+	takes   sync.WaitGroup // until what they have brought is handled or given back
 }
 
-// consumeWait is how long one Dequeue of Consume waits. What it takes while it is given up is lost for the time of a lease, so it should not be given up often.
-const consumeWait = time.Hour
+// Times of Consume.
+const (
+	consumeWait = time.Hour       // of one Dequeue
+	releaseTime = 2 * time.Second // to give back what was taken while Consume ended
+)
 
+// Take returns at once when ctx ends, so that handlers are told in time. What a Dequeue has taken by then comes a moment later: it is given back here.
 func (c *consumer) Take(ctx context.Context, n int) ([]*consumed, error) {
+	type batch struct {
+		messages []*consumed
+		err      error
+	}
+	taken := make(chan batch)
+	c.takes.Go(func() {
+		messages, err := c.dequeue(engine.Lingering(ctx), n)
+		select {
+		case taken <- batch{messages, err}:
+		case <-ctx.Done():
+			c.giveBack(ctx, messages)
+		}
+	})
+	select {
+	case b := <-taken:
+		return b.messages, b.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// giveBack gives messages back that came too late. Those that can not be come back by themselves, when their leases end.
+func (c *consumer) giveBack(ctx context.Context, messages []*consumed) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTime)
+	defer cancel()
+	if err := c.Release(ctx, messages); err != nil && c.onError != nil {
+		worker.Callback(func() { c.onError(nil, err) })
+	}
+}
+
+func (c *consumer) dequeue(ctx context.Context, n int) ([]*consumed, error) {
 	messages, err := c.store.Dequeue(ctx, c.name, Max(min(n, MaxBatch)), Lease(c.lease), Wait(consumeWait))
 	all := make([]*consumed, len(messages))
 	for i, m := range messages {

@@ -136,8 +136,8 @@ func (s *Store) Configure(ctx context.Context, name string, settings Settings) e
 // is committed (see floe.Config.Durability) and will be delivered at least once. After a ctx error or ErrUnknownOutcome it may or
 // may not have been added: with a DedupKey the call can be repeated without harm.
 //
-// Options: Priority, Delay, DedupKey, MaxAttempts, Headers. Errors: ErrInvalid for a name that is not 1-255 bytes of UTF-8, a payload over the limit, options
-// out of theirs; ErrBusy if the queue is bounded and full, or would not hold the message if it were empty.
+// Options: Priority, Delay, DedupKey, MaxAttempts, Headers. Errors: ErrInvalid for a name that is not 1-255 bytes of UTF-8 without control characters, a payload
+// over the limit, options out of theirs; ErrBusy if the queue is bounded and full, or would not hold the message if it were empty.
 func (s *Store) Enqueue(ctx context.Context, name string, payload []byte, opts ...EnqueueOption) (Enqueued, error) {
 	return engine.Propose(ctx, &s.scope, enqueueCommand(name, payload, opts), decodeEnqueued)
 }

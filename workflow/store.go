@@ -132,7 +132,7 @@ type StartOption func(*startCommand)
 func Version(v string) StartOption { return func(c *startCommand) { c.version = v } }
 
 // IdempotencyKey makes repeated starts one: a start with a key that was used before, and the same input, returns the run of then, for as long as that is kept.
-// The key has up to 1,024 bytes.
+// The key has up to 1,024 bytes. Inputs are compared byte by byte, so that one of other spaces is another one, and so is null in place of nil.
 func IdempotencyKey(key string) StartOption { return func(c *startCommand) { c.key = key } }
 
 // WithRunID sets the id of the run: 1-255 bytes of UTF-8 that do not begin with "wfr-". Another run may not have it, for as long as one is kept.

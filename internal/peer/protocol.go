@@ -149,7 +149,7 @@ func appendFrame(dst []byte, kind byte, payload func([]byte) []byte) []byte {
 const (
 	askPropose uint8 = iota + 1
 	askQuery
-	askCancel // of an earlier request; not answered
+	askCancel // of an earlier request, which is answered all the same; not answered itself
 	askStats
 	askTake
 )
@@ -159,6 +159,7 @@ const (
 	flagDirect  = 1 << iota // only if the node leads the shard; else it passes the request on, once
 	flagStale               // a query that any replica may answer
 	flagLasting             // it goes on until something happens, see engine.Lasting
+	flagLingers             // a take whose outcome is answered also when it is cancelled, see engine.Lingering
 )
 
 // request is a frame to a door:

@@ -429,6 +429,9 @@ func (v *visitor) begin(ctx context.Context, q *request, size int, large bool) (
 	if lasting {
 		ctx = engine.Lasting(ctx)
 	}
+	if q.flags&flagLingers != 0 {
+		ctx = engine.Lingering(ctx)
+	}
 	ctx, v.calls[q.id] = v.bound(ctx, q)
 	v.taken += size
 	v.peer.requests.used.Add(int64(size))

@@ -216,6 +216,10 @@ func (s *session) call(ctx context.Context, q request) ([]byte, error) {
 	if engine.IsLasting(ctx) {
 		q.flags |= flagLasting
 	}
+	lingers := q.kind == askTake && engine.Lingers(ctx)
+	if lingers {
+		q.flags |= flagLingers
+	}
 	c := call{make(chan answer, 1), isLarge(len(q.body))}
 	if c.large && q.kind == askPropose {
 		n := int64(len(q.body))
@@ -249,6 +253,11 @@ func (s *session) call(ctx context.Context, q request) ([]byte, error) {
 	case a := <-c.answer:
 		return s.open(a)
 	case <-ctx.Done():
+		if lingers {
+			defer s.forget(q.id)
+			s.sendCancel(q.id, c.large)
+			return s.linger(ctx, c)
+		}
 		s.forget(q.id)
 		s.sendCancel(q.id, c.large)
 		return nil, ctx.Err()
@@ -260,6 +269,21 @@ func (s *session) call(ctx context.Context, q request) ([]byte, error) {
 	default:
 		return nil, &lostError{s.err}
 	}
+}
+
+// linger waits for the answer to a take that has been cancelled: it may have taken something before.
+func (s *session) linger(ctx context.Context, c call) ([]byte, error) {
+	t := time.NewTimer(engine.LingerTime)
+	defer t.Stop()
+	select {
+	case a := <-c.answer:
+		if result, err := s.open(a); err == nil {
+			return result, nil
+		}
+	case <-s.ended:
+	case <-t.C:
+	}
+	return nil, ctx.Err()
 }
 
 func (s *session) send(q *request, large bool) error {

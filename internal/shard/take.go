@@ -42,11 +42,27 @@ func (s *shard) take(ctx context.Context, t engine.Take) ([]byte, error) {
 			}
 			over = nil // it is in the log: what it has got is the caller's
 		case <-ctx.Done():
-			s.exec.Leave(p.take)
-			return nil, ctx.Err() // what it gets, if it is under way, is nobody's
+			if s.exec.Leave(p.take) || !engine.Lingers(ctx) {
+				return nil, ctx.Err() // what it gets, if it is under way, is nobody's
+			}
+			return s.linger(ctx, p)
 		case <-s.host.ctx.Done():
 			return s.stopped(p)
 		}
+	}
+}
+
+// linger waits for the outcome of a take that is under way, and whose caller is about to leave.
+func (s *shard) linger(ctx context.Context, p *proposal) ([]byte, error) {
+	timer := time.NewTimer(engine.LingerTime)
+	defer timer.Stop()
+	select {
+	case o := <-p.done:
+		return o.Result, o.Err
+	case <-timer.C:
+		return nil, ctx.Err()
+	case <-s.host.ctx.Done():
+		return s.stopped(p)
 	}
 }
 
