@@ -210,27 +210,33 @@ func (k *kind) drop() {
 // maxForgotten bounds how many runs are forgotten at once.
 const maxForgotten = 100
 
+// handoverMillis is how long an ended run is kept whatever the definition says: who waits for its end is told of it, and then reads it.
+const handoverMillis = 10_000
+
 // nextDue returns when there is something to do next: to forget runs.
 func (k *kind) nextDue() int64 {
 	switch {
 	case k.kept == 0:
 		return never
 	case k.kept > k.retainRuns:
-		return k.tx.Now()
+		return k.nextEnded + handoverMillis
 	}
-	return k.nextEnded + k.retainFor
+	return k.nextEnded + k.retention()
 }
+
+// retention returns how long ended runs are kept if they are not too many, in ms.
+func (r *record) retention() int64 { return max(r.retainFor, handoverMillis) }
 
 // catchUp forgets runs that ended long ago, and the oldest of too many.
 func (k *kind) catchUp() {
 	k.changed = true
 	k.unschedule()
-	k.forgetOld(maxForgotten, k.retainRuns)
+	k.forgetOld(maxForgotten, k.retainRuns, k.tx.Now()-handoverMillis)
 }
 
-// forgetOld forgets runs that ended long ago, and the oldest if more than so many are kept; only some at once.
-func (k *kind) forgetOld(most int, keep int64) {
-	now := k.tx.Now()
+// forgetOld forgets runs that ended long ago, and the oldest if more than so many are kept, unless they ended behind a time; only some at once.
+func (k *kind) forgetOld(most int, keep, until int64) {
+	old := k.tx.Now() - k.retention()
 	prefix := numberKey(nil, rowEnded, k.id)
 	for n := 0; n < most && k.kept > 0 && !k.tx.Full(); n++ {
 		row, _, ok := k.tx.First(key.AppendInt64(numberKey(nil, rowEnded, k.id), k.nextEnded), key.PrefixEnd(prefix))
@@ -239,7 +245,9 @@ func (k *kind) forgetOld(most int, keep int64) {
 			return
 		}
 		at := key.Int64(row[partAt:])
-		if k.nextEnded = at; at+k.retainFor > now && (k.kept <= keep || plant.On(plant.KeepAll)) {
+		switch k.nextEnded = at; {
+		case at <= old:
+		case k.kept <= keep || plant.On(plant.KeepAll), at > until && !plant.On(plant.HandoverSkipped):
 			return
 		}
 		k.forget(lastOf(row), at)

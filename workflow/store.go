@@ -205,7 +205,7 @@ func (s *Store) StartAndWait(ctx context.Context, name string, input []byte, opt
 // Run returns a run. Errors: ErrNotFound if there is none in the namespace, or none any more; ErrInvalid for what is no id.
 func (s *Store) Run(ctx context.Context, id RunID) (Run, error) { return s.run(ctx, id, false) }
 
-// Wait returns a run when it has ended. Errors: those of Run, and ctx's.
+// Wait returns a run when it has ended. However little its workflow retains, it is kept for 10 s at least. Errors: those of Run, and ctx's.
 func (s *Store) Wait(ctx context.Context, id RunID) (Run, error) {
 	return s.run(engine.Lasting(ctx), id, true)
 }

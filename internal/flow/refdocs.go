@@ -34,8 +34,9 @@ var tableDocs = map[string]string{
 	"trigger":           "Starts runs for records of a stream.",
 	"search_attributes": "A value by which runs are found, taken from the input at the start.",
 	"signals":           "A declared signal, whose payloads are validated: a list, or a table by type.",
-	"retention":         "How long ended runs are kept: a duration alone, or a table. A run is removed at whichever limit comes first. In a spread namespace `runs` counts those of a shard.",
-	"schema":            "A subset of JSON Schema.",
+	"retention": "How long ended runs are kept: a duration alone, or a table. A run is removed at whichever limit comes first, but not within 10 s of its end, so that who waits for it can " +
+		"read it. In a spread namespace `runs` counts those of a shard.",
+	"schema": "A subset of JSON Schema.",
 }
 
 // keyDocs says what the keys of tables mean.
