@@ -1,6 +1,7 @@
 package workflow_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -117,6 +118,58 @@ start: { waitForSignal: { type: go }, transitions: { success: flo.Completed } }
 						}
 					}
 				}
+			}
+		})
+	}
+}
+
+// TestRunsWithAll: runs have all attributes that are asked for, in any order, on pages of any size.
+func TestRunsWithAll(t *testing.T) {
+	for name, spread := range map[string]bool{"plain": false, "spread": true} {
+		t.Run(name, func(t *testing.T) {
+			ctx := t.Context()
+			r := newRig(t, 3)
+			if err := engine.NewNamespaces(r.Router()).Create(ctx, "n", spread); err != nil {
+				t.Fatal(err)
+			}
+			flows := flowsOf(r, "n")
+			create(t, flows, []byte(`
+name: w
+searchAttributes: [{ name: who, from: $.input.who }, { name: size, type: number, from: $.input.size }]
+start: { waitForSignal: { type: go }, transitions: { success: flo.Completed } }
+`))
+			for i := range 30 {
+				if _, err := flows.Start(ctx, "w", fmt.Appendf(nil, `{"who":"%c","size":%d}`, "ab"[i%2], i%3)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			a, b, one := workflow.With("who", "a"), workflow.With("who", "b"), workflow.With("size", 1)
+			for _, c := range []struct {
+				opts []workflow.RunOption
+				want int
+			}{
+				{[]workflow.RunOption{a}, 15}, {[]workflow.RunOption{one}, 10}, {[]workflow.RunOption{a, one}, 5}, {[]workflow.RunOption{one, a}, 5},
+				{[]workflow.RunOption{one, b, one}, 5}, {[]workflow.RunOption{a, b}, 0}, {[]workflow.RunOption{a, one, workflow.With("other", 1)}, 0},
+			} {
+				n := 0
+				for run, err := range flows.Runs().All(ctx, append(c.opts, workflow.Limit(2))...) {
+					if n++; err != nil || c.want == 5 && run.Attributes["size"] != 1.0 {
+						t.Fatalf("%v, %v", run.Attributes, err)
+					}
+				}
+				if n != c.want {
+					t.Errorf("%d runs, want %d", n, c.want)
+				}
+			}
+			many := make([]workflow.RunOption, 33)
+			for i := range many {
+				many[i] = one
+			}
+			if _, err := flows.Runs().Page(ctx, many[1:]...); err != nil {
+				t.Errorf("with 32 attributes: %v", err)
+			}
+			if _, err := flows.Runs().Page(ctx, many...); !errors.Is(err, workflow.ErrInvalid) {
+				t.Errorf("with 33 attributes: %v", err)
 			}
 		})
 	}
