@@ -132,14 +132,15 @@ func AttributeValue(text string) any {
 	return text
 }
 
-// StartedBetween lists only runs that were started at a time or after, and before another one; the zero time is no bound.
+// StartedBetween lists only runs that were started at a time or after, and before another one; the zero time.Time is no bound. Runs are known by the ms of their start:
+// those of the ms of a bound that is within one are listed.
 func StartedBetween(from, to time.Time) RunOption {
 	return runOption(func(o *listOptions) {
 		if !from.IsZero() {
-			o.filter.after = from.UnixMilli()
+			o.filter.after = engine.FloorMillis(from)
 		}
 		if !to.IsZero() {
-			o.filter.before = to.UnixMilli()
+			o.filter.before = engine.CeilMillis(to)
 		}
 	})
 }

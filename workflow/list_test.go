@@ -91,6 +91,10 @@ start: { waitForSignal: { type: go }, transitions: { success: flo.Completed } }
 							{"from", workflow.StartedBetween(from, time.Time{}), func(s *started) bool { return !s.at.Before(from) }},
 							{"to", workflow.StartedBetween(time.Time{}, to), func(s *started) bool { return s.at.Before(to) }},
 							{"from to", workflow.StartedBetween(from, to), func(s *started) bool { return !s.at.Before(from) && s.at.Before(to) }},
+							{"within", workflow.StartedBetween(from.Add(1), to.Add(1)), func(s *started) bool { return !s.at.Before(from) && !s.at.After(to) }},
+							{"1970", workflow.StartedBetween(time.Time{}, time.UnixMilli(0)), func(s *started) bool { return false }},
+							{"from 1970", workflow.StartedBetween(time.UnixMilli(0), time.Unix(1<<60, 0)), func(s *started) bool { return true }},
+							{"never", workflow.StartedBetween(time.Unix(1<<60, 0), time.Time{}), func(s *started) bool { return false }},
 						} {
 							opts := []workflow.RunOption{workflow.Limit(1 + len(attribute.name)%4)}
 							var want []workflow.RunID
