@@ -251,8 +251,11 @@ func (s *Store) ask(ctx context.Context, id RunID, q engine.Query) error {
 // Signal tells a run something: the step that waits for a signal of the type goes on, or, if none does, the signal is kept until one does. payload is JSON, nil
 // means null. It returns the state of the run after it.
 //
+// A payload must match the schema that the definition declares for the type, and that of the step that waits for it. If none does, it must match that of at least one step
+// that may come to wait for the type, if there are any; each step takes the oldest signal kept that matches its own schema, and leaves others where they are.
+//
 // Errors: ErrNotFound; ErrConflict if the run has ended; ErrBusy if MaxSignals or MaxSignalBytes are kept already; ErrInvalid for a payload that is no
-// JSON, too long, or not as the definition says.
+// JSON, too long, or does not match.
 func (s *Store) Signal(ctx context.Context, id RunID, signal string, payload []byte) (Status, error) {
 	return s.change(ctx, signalOp(id, signal, payload), id)
 }

@@ -91,9 +91,10 @@ var keyDocs = map[string]string{
 	"wait_for_signal.type":       "required: of the signal",
 	"wait_for_signal.timeout_ms": "default: none",
 	"wait_for_signal.on_timeout": "the outcome after the timeout, or the step or terminal that it leads to; default `timeout`, which ends the run as `timed_out` if it has no transition",
-	"wait_for_signal.schema":     "that payloads must match; see schema",
-	"sleep.ms":                   "required unless there is `until`",
-	"sleep.until":                "to a time in ms or as of RFC 3339",
+	"wait_for_signal.schema": "that payloads must match, beside that of `signals`; see schema. What comes while the step waits and does not match is refused. What has come before is " +
+		"taken if it matches, and is kept if not: it must match the schema of at least one step that waits for the type",
+	"sleep.ms":    "required unless there is `until`",
+	"sleep.until": "to a time in ms or as of RFC 3339",
 
 	"parallel.each":            "to an array; the call is made for each element",
 	"parallel.as":              "name: another name for `$.item`",
@@ -158,7 +159,7 @@ var keyDocs = map[string]string{
 	"search_attributes.type":       "a timestamp is a number of ms or text as of RFC 3339",
 	"search_attributes.from":       "required: into the input, with or without `$.`",
 	"signals.type":                 "required",
-	"signals.schema":               "see schema",
+	"signals.schema":               "that payloads of the type must match, whichever step takes them; see schema",
 	"retention.ms":                 "how long ended runs are kept",
 	"retention.days":               "the same in days",
 	"retention.runs":               "ended runs of the workflow that are kept",
