@@ -37,7 +37,7 @@ func (w *work) create(c *createCommand) ([]byte, error) {
 		k.retrigger(d.Trigger)
 		w.tell(&adoptCommand{name: c.name, enabled: enabled, revision: uint64(w.tx.LSN()), version: *c})
 	}
-	res.versions = w.workflow(c.name).versions
+	res.versions = w.workflow(c.name).startable()
 	return encode(nil, &res, (*created).code), nil
 }
 
@@ -49,8 +49,11 @@ func (k *kind) checkVersion(c *createCommand) (known bool, err error) {
 		return true, nil
 	case ok:
 		return false, engine.Errorf(ErrExists, "workflow %q: version %q exists with another definition", k.name, c.version)
-	case k.versions >= MaxVersions:
-		return false, engine.Errorf(ErrInvalid, "workflow %q has %d versions already, the limit is %d", k.name, k.versions, MaxVersions)
+	case k.versions < k.m.maxVersions:
+		return false, nil
+	}
+	if n := k.startable(); n >= k.m.maxVersions {
+		return false, engine.Errorf(ErrInvalid, "workflow %q has %d versions already, the limit is %d", k.name, n, k.m.maxVersions)
 	}
 	return false, nil
 }

@@ -32,6 +32,7 @@ type machine struct {
 
 	maxCached, maxCachedBytes int64 // of each plan
 	maxEvents                 int64 // of each run
+	maxVersions               uint32
 }
 
 // versionID is a version of a workflow.
@@ -43,6 +44,7 @@ type versionID struct {
 func newMachine() *machine {
 	return &machine{
 		definitions: engine.NewMemory[versionID, *flow.Definition, struct{}](maxRemembered, nil), maxCached: MaxCached, maxCachedBytes: MaxCachedBytes, maxEvents: MaxEvents,
+		maxVersions: MaxVersions,
 	}
 }
 

@@ -25,7 +25,7 @@ type Created struct {
 	Name      string
 	Version   string
 	Unchanged bool   // the version was there before, with this very definition
-	Versions  int    // how many there are now: 1 for a new workflow
+	Versions  int    // how many there are now that can be started: 1 for a new workflow
 	LSN       uint64 // log sequence number of the call
 }
 
