@@ -147,3 +147,24 @@ func TestWaitWithoutRetention(t *testing.T) {
 		}
 	}
 }
+
+// TestNoInputIsNull: no input is null, also for who repeats a start with its key.
+func TestNoInputIsNull(t *testing.T) {
+	flows := floe.OpenMemory(t).Workflow("n")
+	create(t, flows, []byte("name: w\nstart: { wait_for_signal: { type: go, timeout: 1h }, transitions: { success: flo.Completed } }\n"))
+	for i, inputs := range [][3]string{{"", "null", `""`}, {"null", "", "0"}} {
+		key := workflow.IdempotencyKey(fmt.Sprint(i))
+		first, err := flows.Start(t.Context(), "w", []byte(inputs[0]), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, input := range inputs[:2] {
+			if s, err := flows.Start(t.Context(), "w", []byte(input), key); err != nil || !s.Duplicate || s.Run != first.Run {
+				t.Errorf("a start with %q behind one with %q: %+v, %v", input, inputs[0], s, err)
+			}
+		}
+		if _, err := flows.Start(t.Context(), "w", []byte(inputs[2]), key); !errors.Is(err, workflow.ErrConflict) {
+			t.Errorf("a start with %q behind one with %q: %v", inputs[2], inputs[0], err)
+		}
+	}
+}
