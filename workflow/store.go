@@ -132,10 +132,11 @@ type StartOption func(*startCommand)
 func Version(v string) StartOption { return func(c *startCommand) { c.version = v } }
 
 // IdempotencyKey makes repeated starts one: a start with a key that was used before, and the same input, returns the run of then, for as long as that is kept.
-// The key has up to 1,024 bytes.
+// The key has up to 1,024 bytes. In a spread namespace a start takes a key or WithRunID, not both: each says in which shard the run is.
 func IdempotencyKey(key string) StartOption { return func(c *startCommand) { c.key = key } }
 
-// WithRunID sets the id of the run: 1-255 bytes of UTF-8 that do not begin with "wfr-". Another run may not have it, for as long as one is kept.
+// WithRunID sets the id of the run: 1-255 bytes of UTF-8 that do not begin with "wfr-". Another run may not have it, for as long as one is kept. In a spread namespace a
+// start takes an id or IdempotencyKey, not both.
 func WithRunID(id RunID) StartOption { return func(c *startCommand) { c.id = string(id) } }
 
 // Started says which run a start has made.
@@ -151,7 +152,8 @@ type Started struct {
 // WithRunID the call can be repeated without harm.
 //
 // Options: Version, IdempotencyKey, WithRunID. Errors: ErrNotFound if there is no such workflow or version; ErrConflict if it is disabled, or the idempotency key
-// was used with another input; ErrExists if a run has the id; ErrInvalid for an input that is no JSON, too long, or not as the definition's input_schema says.
+// was used with another input; ErrExists if a run has the id; ErrInvalid for an input that is no JSON, too long, or not as the definition's input_schema says,
+// and for both IdempotencyKey and WithRunID in a spread namespace.
 func (s *Store) Start(ctx context.Context, name string, input []byte, opts ...StartOption) (Started, error) {
 	op := startOp(name, input, opts)
 	res, err := engine.Propose(ctx, &s.scope, op, decodeStarted)
