@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -281,6 +282,11 @@ func TestRunsWith(t *testing.T) {
 				{12 - before, []action.RunOption{action.InvokedBetween(middle, time.Time{})}},
 				{before, []action.RunOption{action.InvokedBetween(time.Time{}, middle)}},
 				{0, []action.RunOption{action.InvokedBetween(middle, middle)}},
+				{12, []action.RunOption{action.InvokedBetween(time.UnixMilli(0), slices.MaxFunc(all, time.Time.Compare).Add(1))}},
+				{12, []action.RunOption{action.InvokedBetween(time.Unix(-1<<60, 0), time.Unix(1<<60, 0))}},
+				{0, []action.RunOption{action.InvokedBetween(time.Time{}, time.UnixMilli(0))}},
+				{0, []action.RunOption{action.InvokedBetween(time.Time{}, time.UnixMilli(-1))}},
+				{0, []action.RunOption{action.InvokedBetween(time.Unix(1<<60, 0), time.Time{})}},
 			} {
 				n := 0
 				for _, err := range s.Runs("a").All(ctx, append(c.opts, action.Limit(2))...) {

@@ -171,15 +171,16 @@ func With(name Attribute, value string) RunOption {
 	})
 }
 
-// InvokedBetween lists only runs that were invoked at a time or after, and before another one; the zero time is no bound.
+// InvokedBetween lists only runs that were invoked at a time or after, and before another one; the zero time.Time is no bound. Runs are known by the ms of their
+// invocation: those of the ms of a bound that is within one are listed.
 func InvokedBetween(from, to time.Time) RunOption {
 	return runOption(func(o *listOptions) {
 		o.since, o.until = 0, 0
 		if !from.IsZero() {
-			o.since = from.UnixMilli()
+			o.since = engine.FloorMillis(from)
 		}
 		if !to.IsZero() {
-			o.until = to.UnixMilli()
+			o.until = cmp.Or(engine.CeilMillis(to), -1) // 0 is no bound, and nothing was invoked before 1970
 		}
 	})
 }

@@ -79,7 +79,7 @@ func (b *Builder) Description(text string) *Builder { return b.with("description
 // Timeout bounds how long a run takes.
 func (b *Builder) Timeout(d time.Duration) *Builder { return b.with("timeout_ms", ms(d)) }
 
-// Retain sets how long ended runs are kept, and how many of them.
+// Retain sets how long ended runs are kept, and how many of them; each stays for 10 s at least.
 func (b *Builder) Retain(d time.Duration, runs int) *Builder {
 	return b.with("retention", object{{"ms", ms(d)}, {"runs", runs}})
 }

@@ -37,7 +37,7 @@ func (w *work) create(c *createCommand) ([]byte, error) {
 		k.retrigger(d.Trigger)
 		w.tell(&adoptCommand{name: c.name, enabled: enabled, revision: uint64(w.tx.LSN()), version: *c})
 	}
-	res.versions = w.workflow(c.name).versions
+	res.versions = w.workflow(c.name).startable()
 	return encode(nil, &res, (*created).code), nil
 }
 
@@ -49,8 +49,11 @@ func (k *kind) checkVersion(c *createCommand) (known bool, err error) {
 		return true, nil
 	case ok:
 		return false, engine.Errorf(ErrExists, "workflow %q: version %q exists with another definition", k.name, c.version)
-	case k.versions >= MaxVersions:
-		return false, engine.Errorf(ErrInvalid, "workflow %q has %d versions already, the limit is %d", k.name, k.versions, MaxVersions)
+	case k.versions < k.m.maxVersions:
+		return false, nil
+	}
+	if n := k.startable(); n >= k.m.maxVersions {
+		return false, engine.Errorf(ErrInvalid, "workflow %q has %d versions already, the limit is %d", k.name, n, k.m.maxVersions)
 	}
 	return false, nil
 }
@@ -210,27 +213,33 @@ func (k *kind) drop() {
 // maxForgotten bounds how many runs are forgotten at once.
 const maxForgotten = 100
 
+// handoverMillis is how long an ended run is kept whatever the definition says: who waits for its end is told of it, and then reads it.
+const handoverMillis = 10_000
+
 // nextDue returns when there is something to do next: to forget runs.
 func (k *kind) nextDue() int64 {
 	switch {
 	case k.kept == 0:
 		return never
 	case k.kept > k.retainRuns:
-		return k.tx.Now()
+		return k.nextEnded + handoverMillis
 	}
-	return k.nextEnded + k.retainFor
+	return k.nextEnded + k.retention()
 }
 
-// catchUp forgets runs that ended long ago, and the oldest of more than are to be kept.
-func (k *kind) catchUp(keep int64) {
+// retention returns how long ended runs are kept if they are not too many, in ms.
+func (r *record) retention() int64 { return max(r.retainFor, handoverMillis) }
+
+// catchUp forgets runs that ended long ago, and the oldest of more than are to be kept, unless they ended behind a time.
+func (k *kind) catchUp(keep, until int64) {
 	k.changed = true
 	k.unschedule()
-	k.forgetOld(maxForgotten, keep)
+	k.forgetOld(maxForgotten, keep, until)
 }
 
-// forgetOld forgets runs that ended long ago, and the oldest if more than so many are kept; only some at once.
-func (k *kind) forgetOld(most int, keep int64) {
-	now := k.tx.Now()
+// forgetOld forgets runs that ended long ago, and the oldest if more than so many are kept, unless they ended behind a time; only some at once.
+func (k *kind) forgetOld(most int, keep, until int64) {
+	old := k.tx.Now() - k.retention()
 	prefix := numberKey(nil, rowEnded, k.id)
 	for n := 0; n < most && k.kept > 0 && !k.tx.Full(); n++ {
 		row, _, ok := k.tx.First(key.AppendInt64(numberKey(nil, rowEnded, k.id), k.nextEnded), key.PrefixEnd(prefix))
@@ -239,7 +248,9 @@ func (k *kind) forgetOld(most int, keep int64) {
 			return
 		}
 		at := key.Int64(row[partAt:])
-		if k.nextEnded = at; at+k.retainFor > now && (k.kept <= keep || plant.On(plant.KeepAll)) {
+		switch k.nextEnded = at; {
+		case at <= old:
+		case k.kept <= keep || plant.On(plant.KeepAll), at > until && !plant.On(plant.HandoverSkipped):
 			return
 		}
 		k.forget(lastOf(row), at)

@@ -34,6 +34,17 @@ func TableLimitedTo(maxEvents int64) engine.Primitive {
 	return p
 }
 
+// TableOfVersions returns the primitive with machines whose workflows have so many versions at most.
+func TableOfVersions(maxVersions uint32) engine.Primitive {
+	p := table()
+	p.New = func() engine.Machine {
+		m := newMachine()
+		m.maxVersions = maxVersions
+		return m
+	}
+	return p
+}
+
 // Fallbacks are where outcomes without a transition lead.
 var Fallbacks = fallbacks
 

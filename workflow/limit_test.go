@@ -241,6 +241,61 @@ steps:
 	}
 }
 
+// TestSchemaOfTheWait: a step takes only what its own schema allows, beside that of the type. What comes while it waits and does not match is refused, what was kept before
+// is left to the steps that it is for.
+func TestSchemaOfTheWait(t *testing.T) {
+	const two = `
+start: { sleep: 1m, transitions: { success: a } }
+steps:
+  a: { wait_for_signal: { type: s, schema: { type: object, required: [a] } }, transitions: { success: b } }
+  b: { wait_for_signal: { type: s, schema: { type: object, required: [b] } }, transitions: { success: flo.Completed } }
+output: [ $.steps.a.output, $.steps.b.output ]
+`
+	const any = `
+start: { sleep: 1m, transitions: { success: a } }
+steps:
+  a: { wait_for_signal: { type: s, schema: { type: object, required: [a] } }, transitions: { success: b } }
+  b: { wait_for_signal: s, transitions: { success: flo.Completed } }
+output: [ $.steps.a.output, $.steps.b.output ]
+`
+	type signal struct {
+		payload string
+		want    error
+	}
+	no := workflow.ErrInvalid
+	for name, c := range map[string]struct {
+		definition    string
+		before, while []signal // before a step waits, and while one does
+		want          string   // the output
+	}{
+		"while each waits": {two, nil, []signal{{`{"b":1}`, no}, {`{"a":1}`, nil}, {`{"a":1}`, no}, {`null`, no}, {`{"b":2}`, nil}}, `[{"a":1},{"b":2}]`},
+		"kept":             {two, []signal{{`{}`, no}, {``, no}, {`{"b":1}`, nil}, {`{"b":2}`, nil}, {`{"a":1}`, nil}}, nil, `[{"a":1},{"b":1}]`},
+		"kept for b":       {two, []signal{{`{"b":1}`, nil}}, []signal{{`{"b":2}`, no}, {`{"a":1}`, nil}}, `[{"a":1},{"b":1}]`},
+		"kept for any":     {any, []signal{{`1`, nil}}, []signal{{`2`, no}, {`{"a":1}`, nil}}, `[{"a":1},1]`},
+		"declared without": {"signals: [ s ]" + two, []signal{{`{}`, no}}, []signal{{`{}`, no}, {`{"a":1}`, nil}, {`{}`, no}, {`{"b":1}`, nil}}, `[{"a":1},{"b":1}]`},
+		"declared with":    {"signals: { s: { schema: { required: [z] } } }" + two, []signal{{`{"a":1}`, no}, {`{"z":1}`, no}}, []signal{{`{"a":1}`, no}, {`{"z":1}`, no}, {`{"a":1,"z":1}`, nil}, {`{"b":1,"z":1}`, nil}}, `[{"a":1,"z":1},{"b":1,"z":1}]`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := workflowtest.New(t)
+			w.Create([]byte("name: w\n" + c.definition))
+			id := w.Start("w", "1")
+			send := func(signals []signal) {
+				for _, s := range signals {
+					if _, err := w.Workflows().Signal(t.Context(), id, "s", []byte(s.payload)); !errors.Is(err, s.want) {
+						t.Errorf("signal with %s: %v, want %v", s.payload, err, s.want)
+					}
+				}
+			}
+			send(c.before)
+			w.Pass(time.Minute)
+			send(c.while)
+			if run := w.Get(id); run.Status != workflow.Completed || string(run.Output) != c.want {
+				t.Errorf("the run is %s and waits for %s, %d signals are kept, its output is %s, want %s", run.Status, run.Waits, len(run.Signals), run.Output, c.want)
+			}
+		})
+	}
+}
+
 // TestDepth: children have children, but not without end.
 func TestDepth(t *testing.T) {
 	w := workflowtest.New(t)
@@ -272,7 +327,7 @@ func TestManyDue(t *testing.T) {
 		}
 		return n
 	}
-	if w.Pass(time.Second); kept() != 1500 {
+	if w.Pass(10 * time.Second); kept() != 1500 {
 		t.Errorf("%d runs are kept, want 1500", kept())
 	}
 	if w.Pass(time.Hour); kept() != 0 {

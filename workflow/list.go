@@ -12,6 +12,7 @@ import (
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/flow"
 )
 
 // Page is a part of a listing, in its order, the same type in all packages of floe.
@@ -97,7 +98,7 @@ func InState(s Status) RunOption {
 // Active lists only runs that have not ended.
 func Active() RunOption { return runOption(func(o *listOptions) { o.filter.active = true }) }
 
-// With lists only runs whose search attribute has a value: a string, a number or a time.Time.
+// With lists only runs whose search attribute has a value, a string, a number or a time.Time; given several times, those that have all of them, up to 32.
 func With(attribute string, value any) RunOption {
 	return runOption(func(o *listOptions) {
 		switch v := value.(type) {
@@ -111,7 +112,9 @@ func With(attribute string, value any) RunOption {
 			o.fail(engine.Errorf(ErrInvalid, "workflow: search attribute %q: a %T is no string, number or time", attribute, value))
 			return
 		}
-		o.filter.attribute = string(appendAttribute(nil, attribute, value))
+		if o.filter.attributes = append(o.filter.attributes, string(appendAttribute(nil, attribute, value))); len(o.filter.attributes) > flow.MaxAttributes {
+			o.fail(engine.Errorf(ErrInvalid, "workflow: %d attributes of a listing exceed %d", len(o.filter.attributes), flow.MaxAttributes))
+		}
 	})
 }
 
@@ -129,14 +132,15 @@ func AttributeValue(text string) any {
 	return text
 }
 
-// StartedBetween lists only runs that were started at a time or after, and before another one; the zero time is no bound.
+// StartedBetween lists only runs that were started at a time or after, and before another one; the zero time.Time is no bound. Runs are known by the ms of their start:
+// those of the ms of a bound that is within one are listed.
 func StartedBetween(from, to time.Time) RunOption {
 	return runOption(func(o *listOptions) {
 		if !from.IsZero() {
-			o.filter.after = from.UnixMilli()
+			o.filter.after = engine.FloorMillis(from)
 		}
 		if !to.IsZero() {
-			o.filter.before = to.UnixMilli()
+			o.filter.before = engine.CeilMillis(to)
 		}
 	})
 }

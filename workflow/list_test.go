@@ -1,6 +1,7 @@
 package workflow_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -90,6 +91,10 @@ start: { waitForSignal: { type: go }, transitions: { success: flo.Completed } }
 							{"from", workflow.StartedBetween(from, time.Time{}), func(s *started) bool { return !s.at.Before(from) }},
 							{"to", workflow.StartedBetween(time.Time{}, to), func(s *started) bool { return s.at.Before(to) }},
 							{"from to", workflow.StartedBetween(from, to), func(s *started) bool { return !s.at.Before(from) && s.at.Before(to) }},
+							{"within", workflow.StartedBetween(from.Add(1), to.Add(1)), func(s *started) bool { return !s.at.Before(from) && !s.at.After(to) }},
+							{"1970", workflow.StartedBetween(time.Time{}, time.UnixMilli(0)), func(s *started) bool { return false }},
+							{"from 1970", workflow.StartedBetween(time.UnixMilli(0), time.Unix(1<<60, 0)), func(s *started) bool { return true }},
+							{"never", workflow.StartedBetween(time.Unix(1<<60, 0), time.Time{}), func(s *started) bool { return false }},
 						} {
 							opts := []workflow.RunOption{workflow.Limit(1 + len(attribute.name)%4)}
 							var want []workflow.RunID
@@ -117,6 +122,58 @@ start: { waitForSignal: { type: go }, transitions: { success: flo.Completed } }
 						}
 					}
 				}
+			}
+		})
+	}
+}
+
+// TestRunsWithAll: runs have all attributes that are asked for, in any order, on pages of any size.
+func TestRunsWithAll(t *testing.T) {
+	for name, spread := range map[string]bool{"plain": false, "spread": true} {
+		t.Run(name, func(t *testing.T) {
+			ctx := t.Context()
+			r := newRig(t, 3)
+			if err := engine.NewNamespaces(r.Router()).Create(ctx, "n", spread); err != nil {
+				t.Fatal(err)
+			}
+			flows := flowsOf(r, "n")
+			create(t, flows, []byte(`
+name: w
+searchAttributes: [{ name: who, from: $.input.who }, { name: size, type: number, from: $.input.size }]
+start: { waitForSignal: { type: go }, transitions: { success: flo.Completed } }
+`))
+			for i := range 30 {
+				if _, err := flows.Start(ctx, "w", fmt.Appendf(nil, `{"who":"%c","size":%d}`, "ab"[i%2], i%3)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			a, b, one := workflow.With("who", "a"), workflow.With("who", "b"), workflow.With("size", 1)
+			for _, c := range []struct {
+				opts []workflow.RunOption
+				want int
+			}{
+				{[]workflow.RunOption{a}, 15}, {[]workflow.RunOption{one}, 10}, {[]workflow.RunOption{a, one}, 5}, {[]workflow.RunOption{one, a}, 5},
+				{[]workflow.RunOption{one, b, one}, 5}, {[]workflow.RunOption{a, b}, 0}, {[]workflow.RunOption{a, one, workflow.With("other", 1)}, 0},
+			} {
+				n := 0
+				for run, err := range flows.Runs().All(ctx, append(c.opts, workflow.Limit(2))...) {
+					if n++; err != nil || c.want == 5 && run.Attributes["size"] != 1.0 {
+						t.Fatalf("%v, %v", run.Attributes, err)
+					}
+				}
+				if n != c.want {
+					t.Errorf("%d runs, want %d", n, c.want)
+				}
+			}
+			many := make([]workflow.RunOption, 33)
+			for i := range many {
+				many[i] = one
+			}
+			if _, err := flows.Runs().Page(ctx, many[1:]...); err != nil {
+				t.Errorf("with 32 attributes: %v", err)
+			}
+			if _, err := flows.Runs().Page(ctx, many...); !errors.Is(err, workflow.ErrInvalid) {
+				t.Errorf("with 33 attributes: %v", err)
 			}
 		})
 	}

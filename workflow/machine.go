@@ -3,6 +3,7 @@ package workflow
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -32,6 +33,7 @@ type machine struct {
 
 	maxCached, maxCachedBytes int64 // of each plan
 	maxEvents                 int64 // of each run
+	maxVersions               uint32
 }
 
 // versionID is a version of a workflow.
@@ -43,6 +45,7 @@ type versionID struct {
 func newMachine() *machine {
 	return &machine{
 		definitions: engine.NewMemory[versionID, *flow.Definition, struct{}](maxRemembered, nil), maxCached: MaxCached, maxCachedBytes: MaxCachedBytes, maxEvents: MaxEvents,
+		maxVersions: MaxVersions,
 	}
 }
 
@@ -174,7 +177,7 @@ func (m *machine) Leave(tx *engine.Tx) (found bool) {
 	prefix := namespaceKey(nil, rowGraves, tx.Namespace())
 	k, _, found := tx.First(prefix, key.PrefixEnd(prefix))
 	if found {
-		w.byID(lastOf(k)).catchUp(0)
+		w.byID(lastOf(k)).catchUp(0, math.MaxInt64)
 	}
 	return found
 }
@@ -235,7 +238,7 @@ func (w *work) byID(id uint64) *kind {
 func (w *work) opened(k *kind) *kind {
 	w.workflows = append(w.workflows, k)
 	if k.timer <= w.tx.Now() {
-		k.catchUp(k.retainRuns)
+		k.catchUp(k.retainRuns, k.tx.Now()-handoverMillis)
 	}
 	return k
 }

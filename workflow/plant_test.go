@@ -35,6 +35,7 @@ func TestPlanted(t *testing.T) {
 		{plant.RunEternal, "TestScripts"},
 		{plant.AnyInput, "TestScripts"},
 		{plant.KeepAll, "TestKeptRuns"},
+		{plant.HandoverSkipped, "TestKeptRuns"},
 		{plant.RelayLost, "TestSpread"},
 		{plant.DisownNobody, "TestCallOverBeforeItWasMade"},
 		{plant.UnheardIsAbsent, "TestCallsBeforeShardsHaveHeard"},

@@ -596,44 +596,59 @@ func TestLoopIsStopped(t *testing.T) {
 	}
 }
 
-// TestKeptRuns: so many runs are kept as the definition says, the youngest, and for as long.
+// TestKeptRuns: so many runs are kept as the definition says, the youngest, and for as long, but all of them for 10 s.
 func TestKeptRuns(t *testing.T) {
-	r := newRig(t, 1)
-	flows := flowsOf(r, "n")
-	if _, err := flows.Create(t.Context(), []byte("name: w\nretention: { runs: 2, ms: 10000 }\nstart: { sleep: { ms: 0 }, transitions: { success: flo.Completed } }\n")); err != nil {
-		t.Fatal(err)
-	}
-	kept := func() (ids []workflow.RunID) {
-		for run, err := range flows.Runs().All(t.Context()) {
-			if err != nil {
+	for _, c := range []struct {
+		retention string
+		youngest  int   // how many are kept when all have ended 10 s ago
+		until     int64 // when the last one goes, ms behind its end
+	}{
+		{"{ runs: 2, ms: 20000 }", 2, 20_000}, {"{ runs: 2, ms: 1 }", 0, 10_000}, {"0", 0, 10_000}, {"{ runs: 0 }", 0, 10_000}, {"{ runs: 1, ms: 10001 }", 1, 10_001},
+	} {
+		t.Run(c.retention, func(t *testing.T) {
+			r := newRig(t, 1)
+			flows := flowsOf(r, "n")
+			definition := "name: w\nretention: " + c.retention + "\nstart: { sleep: { ms: 0 }, transitions: { success: flo.Completed } }\n"
+			if _, err := flows.Create(t.Context(), []byte(definition)); err != nil {
 				t.Fatal(err)
 			}
-			ids = append(ids, run.ID)
-		}
-		return ids
-	}
-	var last workflow.RunID
-	for range 5 {
-		s, err := flows.Start(t.Context(), "w", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		last = s.Run
-		r.Pass(1)
-	}
-	fires(r, 3)
-	if ids := kept(); len(ids) != 2 || ids[0] != last {
-		t.Errorf("%d runs are kept, want 2: %v", len(ids), ids)
-	}
-	r.Pass(9_998)
-	fires(r, 3)
-	if ids := kept(); len(ids) != 1 {
-		t.Errorf("%d runs are kept, and one ended less than 10 s ago", len(ids))
-	}
-	r.Pass(1)
-	fires(r, 3)
-	if ids := kept(); len(ids) != 0 {
-		t.Errorf("%d runs are kept that ended 10 s ago", len(ids))
+			const runs = 5
+			var last workflow.RunID
+			for range runs {
+				s, err := flows.Start(t.Context(), "w", nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				last = s.Run
+				r.Pass(1)
+			}
+			since := int64(1) // the end of the last run
+			expect := func(at int64, want int) {
+				t.Helper()
+				r.Pass(at - since)
+				since = at
+				fires(r, 3)
+				var ids []workflow.RunID
+				for run, err := range flows.Runs().All(t.Context()) {
+					if err != nil {
+						t.Fatal(err)
+					}
+					ids = append(ids, run.ID)
+				}
+				if len(ids) != want || want > 0 && ids[0] != last {
+					t.Errorf("%d ms behind the end of the last one %d runs are kept, want %d: %v", at, len(ids), want, ids)
+				}
+				r.Verify()
+			}
+			expect(1, runs)
+			expect(10_000-runs, runs)
+			expect(9_999, max(1, c.youngest))
+			expect(10_000, c.youngest)
+			if c.until > 10_000 {
+				expect(c.until-1, 1)
+				expect(c.until, 0)
+			}
+		})
 	}
 }
 

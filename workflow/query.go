@@ -76,10 +76,10 @@ type runsQuery struct {
 // filter says which runs are listed.
 type filter struct {
 	workflow      string
-	status        Status // 0: all
-	active        bool   // only those that have not ended
-	attribute     string // as in keys, "": any
-	after, before int64  // when they were started: after <= startedAt < before
+	status        Status   // 0: all
+	active        bool     // only those that have not ended
+	attributes    []string // that they have, as in keys
+	after, before int64    // when they were started: after <= startedAt < before
 }
 
 // historyQuery asks for events of a run behind a place.
@@ -556,8 +556,8 @@ func (l *runLook) runs(q *runsQuery, prefix []byte) (all bool, err error) {
 // prefix returns what the keys begin with that are looked at: those of the smallest set of rows; nil if that is the runs of the workflow.
 func (f *filter) prefix(ns uint32) []byte {
 	switch {
-	case f.attribute != "":
-		return append(namespaceKey(nil, rowAttribute, ns), f.attribute...)
+	case len(f.attributes) > 0:
+		return append(namespaceKey(nil, rowAttribute, ns), f.attributes[0]...)
 	case f.active || f.status != 0 && !f.status.Final():
 		return statusKey(nil, ns, 0)
 	case f.workflow != "":
@@ -576,7 +576,7 @@ func (f *filter) matches(h *header) bool {
 	case h.startedAt < f.after || h.startedAt >= f.before:
 		return false
 	}
-	return f.attribute == "" || slices.Contains(h.attributes, f.attribute)
+	return !slices.ContainsFunc(f.attributes, func(a string) bool { return !slices.Contains(h.attributes, a) })
 }
 
 func (s *seen) history(v *engine.View, q *historyQuery) error {

@@ -96,7 +96,7 @@ const never = math.MaxInt64
 type record struct {
 	id        uint64
 	enabled   bool
-	versions  uint32 // how many there are; their numbers count from 1
+	versions  uint32 // how many there are, those that were removed included; their numbers count from 1
 	current   uint32 // number of the default one
 	revision  uint64 // of the home shard: the LSN of its last change
 	createdAt int64

@@ -43,7 +43,7 @@ func (w *work) startRun(c *startCommand) ([]byte, error) {
 		return nil, engine.Errorf(ErrConflict, "workflow %q is disabled", c.name)
 	}
 	number := k.current
-	if c.version != "" && c.version != "latest" {
+	if c.version != "" && c.version != flow.Latest {
 		v, ok := k.version(c.version)
 		if !ok {
 			return nil, engine.Errorf(ErrNotFound, "workflow %q has no version %q", c.name, c.version)
@@ -92,7 +92,7 @@ func (k *kind) earlier(c *startCommand, d *flow.Definition) (res started, found 
 		k.buf = append(numberKey(k.buf[:0], rowKey, k.id), c.key...)
 		if b, ok := k.tx.Get(k.buf); ok {
 			row := must(decode(b, (*keyRow).code))
-			if row.hash != xxhash.Sum64(c.input) && !plant.On(plant.AnyInput) {
+			if !row.isFor(c.input) && !plant.On(plant.AnyInput) {
 				return res, false, engine.Errorf(ErrConflict, "workflow %q: idempotency key %.64q was used with another input", c.name, c.key)
 			}
 			h := k.headerOf(row.run)
@@ -107,6 +107,14 @@ func (k *kind) earlier(c *startCommand, d *flow.Definition) (res started, found 
 		}
 	}
 	return res, false, nil
+}
+
+// isFor reports whether the run was started with an input: no input is null.
+func (k *keyRow) isFor(input []byte) bool {
+	if input = orNull(input); string(input) == "null" && k.hash == xxhash.Sum64(nil) {
+		return true
+	}
+	return k.hash == xxhash.Sum64(input)
 }
 
 // headerOf returns where a run stands that is there.

@@ -353,7 +353,7 @@ func (l *live) close() {
 	k.active--
 	*k.ended(status)++
 	if k.kept >= k.retainRuns {
-		k.forgetOld(2, k.retainRuns-1) // now, so that no timer has to
+		k.forgetOld(2, k.retainRuns-1, now-handoverMillis) // now, so that no timer has to
 	}
 	k.kept++
 	k.nextEnded, k.changed = min(k.nextEnded, now), true

@@ -25,7 +25,7 @@ type Created struct {
 	Name      string
 	Version   string
 	Unchanged bool   // the version was there before, with this very definition
-	Versions  int    // how many there are now: 1 for a new workflow
+	Versions  int    // how many there are now that can be started: 1 for a new workflow
 	LSN       uint64 // log sequence number of the call
 }
 
@@ -132,10 +132,12 @@ type StartOption func(*startCommand)
 func Version(v string) StartOption { return func(c *startCommand) { c.version = v } }
 
 // IdempotencyKey makes repeated starts one: a start with a key that was used before, and the same input, returns the run of then, for as long as that is kept.
-// The key has up to 1,024 bytes. Inputs are compared byte by byte, so that one of other spaces is another one, and so is null in place of nil.
+// The key has up to 1,024 bytes. Inputs are compared byte by byte, so that one of other spaces is another one. In a spread namespace a start takes a key or WithRunID, not
+// both: each says in which shard the run is.
 func IdempotencyKey(key string) StartOption { return func(c *startCommand) { c.key = key } }
 
-// WithRunID sets the id of the run: 1-255 bytes of UTF-8 that do not begin with "wfr-". Another run may not have it, for as long as one is kept.
+// WithRunID sets the id of the run: 1-255 bytes of UTF-8 that do not begin with "wfr-". Another run may not have it, for as long as one is kept. In a spread namespace a
+// start takes an id or IdempotencyKey, not both.
 func WithRunID(id RunID) StartOption { return func(c *startCommand) { c.id = string(id) } }
 
 // Started says which run a start has made.
@@ -151,7 +153,8 @@ type Started struct {
 // WithRunID the call can be repeated without harm.
 //
 // Options: Version, IdempotencyKey, WithRunID. Errors: ErrNotFound if there is no such workflow or version; ErrConflict if it is disabled, or the idempotency key
-// was used with another input; ErrExists if a run has the id; ErrInvalid for an input that is no JSON, too long, or not as the definition's input_schema says.
+// was used with another input; ErrExists if a run has the id; ErrInvalid for an input that is no JSON, too long, or not as the definition's input_schema says,
+// and for both IdempotencyKey and WithRunID in a spread namespace.
 func (s *Store) Start(ctx context.Context, name string, input []byte, opts ...StartOption) (Started, error) {
 	op := startOp(name, input, opts)
 	res, err := engine.Propose(ctx, &s.scope, op, decodeStarted)
@@ -205,7 +208,7 @@ func (s *Store) StartAndWait(ctx context.Context, name string, input []byte, opt
 // Run returns a run. Errors: ErrNotFound if there is none in the namespace, or none any more; ErrInvalid for what is no id.
 func (s *Store) Run(ctx context.Context, id RunID) (Run, error) { return s.run(ctx, id, false) }
 
-// Wait returns a run when it has ended. Errors: those of Run, and ctx's.
+// Wait returns a run when it has ended. However little its workflow retains, it is kept for 10 s at least. Errors: those of Run, and ctx's.
 func (s *Store) Wait(ctx context.Context, id RunID) (Run, error) {
 	return s.run(engine.Lasting(ctx), id, true)
 }
@@ -251,8 +254,11 @@ func (s *Store) ask(ctx context.Context, id RunID, q engine.Query) error {
 // Signal tells a run something: the step that waits for a signal of the type goes on, or, if none does, the signal is kept until one does. payload is JSON, nil
 // means null. It returns the state of the run after it.
 //
+// A payload must match the schema that the definition declares for the type, and that of the step that waits for it. If none does, it must match that of at least one step
+// that may come to wait for the type, if there are any; each step takes the oldest signal kept that matches its own schema, and leaves others where they are.
+//
 // Errors: ErrNotFound; ErrConflict if the run has ended; ErrBusy if MaxSignals or MaxSignalBytes are kept already; ErrInvalid for a payload that is no
-// JSON, too long, or not as the definition says.
+// JSON, too long, or does not match.
 func (s *Store) Signal(ctx context.Context, id RunID, signal string, payload []byte) (Status, error) {
 	return s.change(ctx, signalOp(id, signal, payload), id)
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"sync"
 	"testing"
 
 	"github.com/floedb/floe"
@@ -115,5 +116,55 @@ start: { waitForSignal: { type: go, timeoutMs: 60000 }, transitions: { success: 
 	want := `search attribute "customer": "7" is no string`
 	if _, err := flows.Start(t.Context(), "w", []byte(`{"customer":7}`)); !errors.Is(err, workflow.ErrInvalid) || err.Error() != want {
 		t.Errorf("start with another type: %v, want %s", err, want)
+	}
+}
+
+// TestWaitWithoutRetention: who waits for a run gets it, however little the workflow keeps.
+func TestWaitWithoutRetention(t *testing.T) {
+	ctx := t.Context()
+	node := floe.OpenMemory(t)
+	if err := node.Namespaces().Create(ctx, "spread", floe.Spread()); err != nil {
+		t.Fatal(err)
+	}
+	for _, ns := range []string{"plain", "spread"} {
+		flows := node.Workflow(ns)
+		for i, retention := range []string{"0", "{ runs: 0 }", "{ runs: 3 }", "1ms"} {
+			name := fmt.Sprint("w", i)
+			if _, err := flows.Create(ctx, fmt.Appendf(nil, "name: %s\nretention: %s\nstart: { sleep: 2ms, transitions: { success: flo.Completed } }\n", name, retention)); err != nil {
+				t.Fatal(err)
+			}
+			var callers sync.WaitGroup
+			for range 8 {
+				callers.Go(func() {
+					for range 5 {
+						if run, err := flows.StartAndWait(ctx, name, nil); err != nil || run.Status != workflow.Completed {
+							t.Errorf("namespace %s, retention %s: the run is %s, %v", ns, retention, run.Status, err)
+						}
+					}
+				})
+			}
+			callers.Wait()
+		}
+	}
+}
+
+// TestNoInputIsNull: no input is null, also for who repeats a start with its key.
+func TestNoInputIsNull(t *testing.T) {
+	flows := floe.OpenMemory(t).Workflow("n")
+	create(t, flows, []byte("name: w\nstart: { wait_for_signal: { type: go, timeout: 1h }, transitions: { success: flo.Completed } }\n"))
+	for i, inputs := range [][3]string{{"", "null", `""`}, {"null", "", "0"}} {
+		key := workflow.IdempotencyKey(fmt.Sprint(i))
+		first, err := flows.Start(t.Context(), "w", []byte(inputs[0]), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, input := range inputs[:2] {
+			if s, err := flows.Start(t.Context(), "w", []byte(input), key); err != nil || !s.Duplicate || s.Run != first.Run {
+				t.Errorf("a start with %q behind one with %q: %+v, %v", input, inputs[0], s, err)
+			}
+		}
+		if _, err := flows.Start(t.Context(), "w", []byte(inputs[2]), key); !errors.Is(err, workflow.ErrConflict) {
+			t.Errorf("a start with %q behind one with %q: %v", inputs[2], inputs[0], err)
+		}
 	}
 }

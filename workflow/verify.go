@@ -273,7 +273,7 @@ func (v *verifier) count() {
 		if w.active != w.runs || w.record.kept != w.kept {
 			v.Reportf("workflow %q: its row counts %d active runs and %d kept ones, there are %d and %d", w.name, w.active, w.record.kept, w.runs, w.kept)
 		}
-		if w.kept > 0 && (w.nextEnded > w.oldest || w.timer > w.oldest+w.retainFor) {
+		if w.kept > 0 && (w.nextEnded > w.oldest || w.timer > w.oldest+w.retention()) {
 			v.Reportf("workflow %q: its first run has ended at %d, and is not forgotten: looked for from %d at %d", w.name, w.oldest, w.nextEnded, w.timer)
 		}
 	}

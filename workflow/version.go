@@ -123,6 +123,19 @@ func (w *work) removeVersion(c *removeCommand) ([]byte, error) {
 	return nil, nil
 }
 
+// startable counts the versions that can be started.
+func (k *kind) startable() (n uint32) {
+	prefix := numberKey(nil, rowVersions, k.id)
+	it := k.tx.Iter(prefix, key.PrefixEnd(prefix))
+	defer mustClose(it)
+	for ok := it.First(); ok; ok = it.Next() {
+		if i := must(decode(it.Value(), (*versionIndex).code)); !i.gone {
+			n++
+		}
+	}
+	return n
+}
+
 // versionsQuery asks for the versions of a workflow.
 type versionsQuery struct {
 	namespace string

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/floedb/floe/action"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/rig"
 	"github.com/floedb/floe/workflow"
 )
 
@@ -83,6 +85,60 @@ func TestVersions(t *testing.T) {
 			if err := flows.Delete(ctx, "w"); err != nil {
 				t.Fatal(err)
 			}
+			r.Verify()
+		})
+	}
+}
+
+// TestRemovedVersionsDoNotCount: of the versions of a workflow those count that can be started, also for the limit.
+func TestRemovedVersionsDoNotCount(t *testing.T) {
+	for name, spread := range map[string]bool{"plain": false, "spread": true} {
+		t.Run(name, func(t *testing.T) {
+			ctx := t.Context()
+			r := rig.New(t, 3, engine.TableOf(action.Primitive), workflow.TableOfVersions(3))
+			if err := engine.NewNamespaces(r.Router()).Create(ctx, "v", spread); err != nil {
+				t.Fatal(err)
+			}
+			flows := flowsOf(r, "v")
+			add := func(version string, want int, wantErr error) {
+				t.Helper()
+				c, err := flows.Create(ctx, fmt.Appendf(nil, "name: w\nversion: %q\nstart: { sleep: 0, transitions: { success: flo.Completed } }\n", version))
+				if !errors.Is(err, wantErr) || c.Versions != want {
+					t.Errorf("version %s: %d versions, %v, want %d, %v", version, c.Versions, err, want, wantErr)
+				}
+			}
+			remove := func(version string) {
+				t.Helper()
+				if err := flows.RemoveVersion(ctx, "w", version); err != nil {
+					t.Error(err)
+				}
+			}
+			add("1", 1, nil)
+			add("2", 2, nil)
+			add("3", 3, nil)
+			add("4", 0, workflow.ErrInvalid)
+			add("3", 3, nil)
+			for i := 4; i < 20; i++ {
+				remove(fmt.Sprint(i - 2))
+				add(fmt.Sprint(i-1), 2, nil)
+				add(fmt.Sprint(i), 3, nil)
+			}
+			remove("1")
+			add("1", 3, nil)
+			add("2", 0, workflow.ErrInvalid)
+			if all, err := flows.Versions(ctx, "w"); err != nil || len(all) != 3 {
+				t.Errorf("%d versions are listed, %v", len(all), err)
+			}
+			for range 6 {
+				if _, err := flows.Start(ctx, "w", nil, workflow.Version("1")); err != nil {
+					t.Errorf("a start of a version that was removed and made again: %v", err)
+				}
+			}
+			r.Verify()
+			if err := flows.Delete(ctx, "w", workflow.Force()); err != nil {
+				t.Fatal(err)
+			}
+			add("1", 1, nil)
 			r.Verify()
 		})
 	}

@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"cmp"
 	"encoding/binary"
 	"slices"
 	"time"
@@ -26,7 +27,7 @@ func (l *live) beginWait(s *flow.Wait) {
 	}
 }
 
-// takePending takes the oldest signal of a type that has come before anybody waited for it.
+// takePending takes the oldest signal that has come before anybody waited for it, and is one that the step waits for.
 func (l *live) takePending(s *flow.Wait) bool {
 	prefix := partKey(nil, l.run, partSignal)
 	it := l.tx.Iter(prefix, key.PrefixEnd(prefix))
@@ -34,7 +35,7 @@ func (l *live) takePending(s *flow.Wait) bool {
 	found := false
 	for ok := it.First(); ok && !found; ok = it.Next() {
 		row = must(decode(it.Value(), (*signalRow).code))
-		if found = row.kind == s.Type; found {
+		if found = row.kind == s.Type && matches(s.Schema, row.payload) == nil; found {
 			l.tx.Delete(slices.Clone(it.Key()))
 		}
 	}
@@ -66,8 +67,7 @@ func (w *work) signal(c *signalCommand) ([]byte, error) {
 	if err := l.checkSignal(c); err != nil {
 		return nil, err
 	}
-	s := &l.at().Wait
-	waited := l.wait == waitSignal && s.Type == c.kind
+	waited := l.waitsForSignal(c.kind)
 	if !waited && (l.pending >= MaxSignals || l.pended+int64(len(c.payload)) > MaxSignalBytes) {
 		return nil, engine.Errorf(ErrBusy, "run %s has %d signals of %d bytes that nobody has taken: the limits are %d and %d",
 			l.name(), l.pending, l.pended, MaxSignals, MaxSignalBytes)
@@ -77,7 +77,7 @@ func (w *work) signal(c *signalCommand) ([]byte, error) {
 	l.tx.Count(countSignals, 1)
 	l.invalidate(c.kind)
 	if waited {
-		l.take(s, c.payload)
+		l.take(&l.at().Wait, c.payload)
 		l.advance()
 		return l.changedResult(), nil
 	}
@@ -88,28 +88,50 @@ func (w *work) signal(c *signalCommand) ([]byte, error) {
 	return l.changedResult(), nil
 }
 
-// checkSignal says what is wrong with a signal whose type is declared.
+// checkSignal says what is wrong with the payload of a signal: it has to match what is declared of its type, and the schema of the step that waits for it. If none
+// does now, that of one that may come to.
 func (l *live) checkSignal(c *signalCommand) error {
-	check := func(s *flow.Schema) error {
-		if s == nil {
-			return nil
-		}
-		if err := s.Check(orNull(c.payload)); err != nil {
-			return engine.Errorf(ErrInvalid, "signal %q: payload: %v", c.kind, err)
-		}
-		return nil
+	var err error
+	if i := slices.IndexFunc(l.def.Signals, func(s flow.Signal) bool { return s.Type == c.kind }); i >= 0 {
+		err = matches(l.def.Signals[i].Schema, c.payload)
 	}
-	for i := range l.def.Signals {
-		if s := &l.def.Signals[i]; s.Type == c.kind {
-			return check(s.Schema)
-		}
+	if err == nil {
+		err = l.checkForSteps(c)
 	}
-	for i := range l.def.Steps {
-		if s := &l.def.Steps[i]; s.Kind == flow.KindWait && s.Wait.Type == c.kind && s.Wait.Schema != nil {
-			return check(s.Wait.Schema)
-		}
+	if err != nil {
+		return engine.Errorf(ErrInvalid, "signal %q: payload: %v", c.kind, err)
 	}
 	return nil
+}
+
+// checkForSteps says what is wrong with the payload by the schemas of steps.
+func (l *live) checkForSteps(c *signalCommand) (err error) {
+	if l.waitsForSignal(c.kind) {
+		return matches(l.at().Wait.Schema, c.payload)
+	}
+	for i := range l.def.Steps {
+		if s := &l.def.Steps[i]; s.Kind == flow.KindWait && s.Wait.Type == c.kind {
+			again := matches(s.Wait.Schema, c.payload)
+			if again == nil {
+				return nil
+			}
+			err = cmp.Or(err, again)
+		}
+	}
+	return err
+}
+
+// waitsForSignal reports whether the run is at a step that waits for signals of a type.
+func (l *live) waitsForSignal(kind string) bool {
+	return l.wait == waitSignal && l.at().Wait.Type == kind
+}
+
+// matches says what is wrong with a payload by a schema, if there is one.
+func matches(s *flow.Schema, payload []byte) error {
+	if s == nil {
+		return nil
+	}
+	return s.Check(orNull(payload))
 }
 
 // take ends the wait for a signal. What the payload calls its outcome counts if there is a transition for it.

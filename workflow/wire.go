@@ -6,6 +6,7 @@ import (
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/flow"
 )
 
 func (q *infoQuery) Arguments(c *codec.Coder) {
@@ -57,11 +58,27 @@ func (q *runsQuery) Arguments(c *codec.Coder) {
 		c.Fail("unknown state")
 	}
 	c.Bool(&f.active)
-	c.String(&f.attribute)
+	first, more := "", []string(nil)
+	if len(f.attributes) > 0 {
+		first, more = f.attributes[0], f.attributes[1:]
+	}
+	c.String(&first)
 	c.Varint(&f.after)
 	c.Varint(&f.before)
 	c.Uvarint(&q.before)
 	codeLimit(c, &q.limit, engine.MaxPageItems)
+	if c.More(len(more) > 0) {
+		codec.List(c, &more, (*codec.Coder).String)
+	}
+	if !c.Reading() {
+		return
+	}
+	if f.attributes = nil; first != "" {
+		f.attributes = append([]string{first}, more...)
+	}
+	if len(f.attributes) > flow.MaxAttributes || first == "" && len(more) > 0 {
+		c.Fail("attributes out of range")
+	}
 }
 
 func (q *runsQuery) Results(c *codec.Coder) {

@@ -85,7 +85,7 @@ const (
 	MaxEvents         = 1 << 20 // of a run's history: a run that comes to more is stopped, and what it has done is compensated
 	MaxRunID          = 255     // bytes
 	MaxDepth          = 32      // children of children
-	MaxVersions       = 10_000  // of a workflow
+	MaxVersions       = 10_000  // of a workflow, that can be started
 )
 
 // Info is a workflow. Its slices are the caller's to keep.

@@ -402,9 +402,14 @@ steps whose compensation failed: what they have done is still there.`,
 	flags.SortFlags = false
 	of := flags.String("workflow", "", "only those of a workflow")
 	flags.Var(newFlag(&status, "state", flowStatus), "status", "only those that are pending, running, waiting, completed, failed, cancelled or timed_out")
-	var attribute attributeIs
+	var attributes []attributeIs
 	var since, until time.Time
-	flags.Var(newFlag(&attribute, "NAME=VALUE", parseAttribute), "attribute", `only those with a search attribute: a number, an RFC 3339 time or text, which "" make of anything`)
+	addAttribute := func(v string) ([]attributeIs, error) {
+		a, err := parseAttribute(v)
+		return append(slices.Clip(attributes), a), err
+	}
+	flags.Var(newFlag(&attributes, "NAME=VALUE", addAttribute), "attribute",
+		`only those with a search attribute: a number, an RFC 3339 time or text, which "" make of anything; several with --attribute again`)
 	flags.Var(newFlag(&since, "time", parseTime), "since", "only those started at this time or later: ms since the epoch, RFC 3339, now or -1h")
 	flags.Var(newFlag(&until, "time", parseTime), "until", "only those started before this time")
 	flags.Var(newFlag(&limit, "n", count(1)), "limit", "how many at most (default 100)")
@@ -418,8 +423,8 @@ steps whose compensation failed: what they have done is still there.`,
 		if status != 0 {
 			opts = append(opts, workflow.InState(status))
 		}
-		if attribute.name != "" {
-			opts = append(opts, workflow.With(attribute.name, attribute.value))
+		for _, a := range attributes {
+			opts = append(opts, workflow.With(a.name, a.value))
 		}
 		if !since.IsZero() || !until.IsZero() {
 			opts = append(opts, workflow.StartedBetween(since, until))

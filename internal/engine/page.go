@@ -3,8 +3,10 @@ package engine
 import (
 	"context"
 	"iter"
+	"math"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Limits of the pages of all listings.
@@ -29,6 +31,22 @@ type Listing struct {
 
 // NewListing returns what a listing shows without options.
 func NewListing() Listing { return Listing{Limit: DefaultPageItems} }
+
+// FloorMillis returns the last ms that is not behind a time, or the nearest that an int64 has with room for another one.
+func FloorMillis(t time.Time) int64 {
+	const most = math.MaxInt64/1000 - 1
+	s := max(min(t.Unix(), most), -most)
+	return time.Unix(s, int64(t.Nanosecond())).UnixMilli()
+}
+
+// CeilMillis returns the first ms that is not before a time, likewise: what has happened before the time, and is known by its ms, happened before that.
+func CeilMillis(t time.Time) int64 {
+	ms := FloorMillis(t)
+	if t.Nanosecond()%1_000_000 > 0 {
+		ms++
+	}
+	return ms
+}
 
 // CheckLimit returns ErrInvalid unless a page may hold limit items. The message begins with who says so, such as "kv".
 func CheckLimit(who string, limit int) error {

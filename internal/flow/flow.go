@@ -24,6 +24,9 @@ const (
 	DefaultSteps   = 100_000 // steps that a run takes in all
 )
 
+// Latest is what starts call the default version of a workflow.
+const Latest = "latest"
+
 // Definition is a workflow as it was read, checked and compiled. All times are ms.
 type Definition struct {
 	Name        string

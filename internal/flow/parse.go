@@ -94,7 +94,9 @@ func (r *reader) version(n *document.Node, at string) {
 	if n.Kind == document.Number {
 		n = &document.Node{Kind: document.Text, Line: n.Line, Text: n.Text}
 	}
-	r.Name(&r.d.Version)(n, at)
+	if r.Name(&r.d.Version)(n, at); r.d.Version == Latest {
+		r.Fail(n.Line, "bad-name", "%s is %s, which is what starts call the default version: give it another name", at, document.Quote(Latest))
+	}
 }
 
 // namedStep is a step with where it stands.

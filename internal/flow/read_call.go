@@ -69,7 +69,7 @@ func (r *reader) target(c *Call) func(*document.Node, string) {
 				name = name[:i]
 				r.CheckName(c.Version, "the version in "+at, n.Line)
 			}
-			if c.Version == "latest" {
+			if c.Version == Latest {
 				c.Version = ""
 			}
 		default:

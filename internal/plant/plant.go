@@ -124,6 +124,7 @@ const (
 	RunEternal         Bug = "run-eternal"         // a run has no timer for when it has taken too long
 	AnyInput           Bug = "any-input"           // a start with a key of before and another input is the start of before
 	KeepAll            Bug = "keep-all"            // more runs are kept than the definition says
+	HandoverSkipped    Bug = "handover-skipped"    // a run of too many is forgotten before who waits for its end can have read it
 	RelayLost          Bug = "relay-lost"          // the end of a call does not find a run in another shard
 	DisownNobody       Bug = "disown-nobody"       // what was called for a call that is over runs all the same
 	UnheardIsAbsent    Bug = "unheard-is-absent"   // what a shard has not heard of yet is not there
