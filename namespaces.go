@@ -57,7 +57,7 @@ type Counts struct {
 
 // Create makes a namespace.
 //
-// Options: Spread. Errors: ErrExists; ErrConflict if a namespace of that name was deleted that was spread and this one is not, or the other way round; ErrInvalid for a name
+// Options: Spread. Errors: ErrExists; ErrConflict if a deleted namespace of that name had the other placement; ErrInvalid for a name
 // that is not 1-255 bytes of UTF-8 without control characters, or that begins with "_".
 func (n *Namespaces) Create(ctx context.Context, name string, opts ...NamespaceOption) error {
 	var o namespaceOptions
@@ -71,13 +71,14 @@ func (n *Namespaces) Create(ctx context.Context, name string, opts ...NamespaceO
 	return n.all.Create(ctx, name, o.spread)
 }
 
-// Delete removes a namespace in which there is nothing: no keys, streams, queues, measurements, actions, workflows, active runs, or jobs that are not cancelled. What else
-// is kept goes with it: the history of keys, the runs of deleted workflows, cancelled jobs, retention of measurements, the limit of series, and all figures.
+// Delete removes an empty namespace: one without keys, streams, queues, measurements, actions, workflows, active runs of workflows, or jobs that are not cancelled. What
+// else it keeps is removed too: the history of keys, the runs of deleted workflows, cancelled jobs, the retention of measurements, the limit of series, and all counts.
 //
-// A first write makes it anew, unless it is spread: then it has to be created again. It has to be spread as it was, and its name goes on counting among the 100,000
-// namespaces of a shard. After an error whose outcome is not known, parts of a spread namespace may refuse writes with ErrNotFound: repeat the call, or create it again.
+// The first write to the name creates the namespace again, unless it was spread: then Create has to, and writes are refused with ErrNotFound until it has. A name can only
+// be created again with the placement it had, and still counts towards the 100,000 namespaces of a shard. After ErrUnknownOutcome or a ctx error some shards of a spread
+// namespace may refuse writes: repeat the call, or call Create.
 //
-// Errors: ErrNotFound; ErrConflict, which says what is in it; ErrInvalid for "default", which always exists, and for names that begin with "_".
+// Errors: ErrNotFound; ErrConflict, which says what the namespace holds; ErrInvalid for "default", which always exists, and for names that begin with "_".
 func (n *Namespaces) Delete(ctx context.Context, name string) error { return n.all.Delete(ctx, name) }
 
 // Stats returns what is known of a namespace, its counts summed over its shards. Errors: ErrNotFound; ErrInvalid for a name that no namespace can

@@ -196,8 +196,8 @@ func Expire(d time.Duration) InvokeOption {
 }
 
 // IdempotencyKey makes a run only if none was made with the same key, of 1 to 255 bytes, while that run had not ended, or in the 24 h since it was made: a repeat
-// returns that one, and Duplicate. With another input it is ErrConflict: inputs are compared byte by byte, so that one of other spaces is another one, and so is
-// null in place of nil. Setting or removing limits of the action changes nothing of that.
+// returns that one, and Duplicate. With another input it is ErrConflict: inputs are compared byte by byte, so different whitespace makes a different input, and so
+// does null instead of nil. Setting or removing limits of the action changes nothing of that.
 func IdempotencyKey(key string) InvokeOption {
 	return invokeOption(func(o *invokeOptions) {
 		if key == "" {

@@ -11,7 +11,8 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// TestDeletedNamespace: a namespace is deleted in all its shards or in none. What was deleted in some alone refuses writes there, until it is deleted or created again.
+// TestDeletedNamespace: a namespace is deleted in all of its shards or in none. If a client dies halfway, the shards that have deleted it refuse writes until somebody
+// deletes or creates it again.
 func TestDeletedNamespace(t *testing.T) {
 	ctx := t.Context()
 	tables := []engine.Primitive{engine.TableOf(kv.Primitive)}
@@ -56,7 +57,7 @@ func TestDeletedNamespace(t *testing.T) {
 	if _, err := keys.Delete(ctx, engine.RouteTo("n", home, 3)); err != nil {
 		t.Fatal(err)
 	}
-	// Somebody deletes it, and is gone before it is done.
+	// A client begins to delete it and dies halfway.
 	part := (home + 1) % 3
 	left := 0
 	for ; ; left++ {

@@ -105,8 +105,8 @@ func isPermanent(err error) bool {
 // as long as it lasts, or the queue was purged, the ctx of the handler is cancelled, and its cause (context.Cause) is ErrConflict: the message is delivered again,
 // and what the handler returns has no effect if that has happened.
 //
-// An outage does not end Consume: it goes on when there is somebody to ask. When ctx ends, no more messages are taken, and those that are on their way here are
-// released, if they come within 5 s. Handlers have the Grace to finish; their ctx, which has the values of Consume's, is cancelled only then, with the same cause.
+// An outage does not end Consume: it resumes once a node answers. When ctx ends, no more messages are taken, and those already on their way to this process are
+// released if they arrive within 5 s. Handlers have the Grace to finish; their ctx, which has the values of Consume's, is cancelled only then, with the same cause.
 // Messages that they fail to handle because of that are released: that delivery is not one of their attempts. Handlers that have not returned 5 s later are left
 // alone, and their messages released.
 //

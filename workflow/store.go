@@ -132,7 +132,7 @@ type StartOption func(*startCommand)
 func Version(v string) StartOption { return func(c *startCommand) { c.version = v } }
 
 // IdempotencyKey makes repeated starts one: a start with a key that was used before, and the same input, returns the run of then, for as long as that is kept.
-// The key has up to 1,024 bytes. Inputs are compared byte by byte, so that one of other spaces is another one. In a spread namespace a start takes a key or WithRunID, not
+// The key has up to 1,024 bytes. Inputs are compared byte by byte, so different whitespace makes a different input. In a spread namespace a start takes a key or WithRunID, not
 // both: each says in which shard the run is.
 func IdempotencyKey(key string) StartOption { return func(c *startCommand) { c.key = key } }
 

@@ -119,7 +119,7 @@ start: { waitForSignal: { type: go, timeoutMs: 60000 }, transitions: { success: 
 	}
 }
 
-// TestWaitWithoutRetention: who waits for a run gets it, however little the workflow keeps.
+// TestWaitWithoutRetention: Wait returns a run that has ended even if its workflow retains none.
 func TestWaitWithoutRetention(t *testing.T) {
 	ctx := t.Context()
 	node := floe.OpenMemory(t)

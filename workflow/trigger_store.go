@@ -41,7 +41,7 @@ type TriggerState uint8
 
 // The states of triggers.
 const (
-	TriggerStarting TriggerState = iota + 1 // some shard of the stream has not heard of it yet
+	TriggerStarting TriggerState = iota + 1 // some shards of the stream do not know of it yet
 	TriggerWaiting                          // there is no such stream: it begins with the first record of one that is made
 	TriggerActive
 	TriggerPaused // the workflow is disabled
@@ -117,14 +117,14 @@ func (s *Store) standing(ctx context.Context, workflow string, t *TriggerInfo, r
 		}
 	}
 	t.Active = q.Info.Active
-	// In a shard with records the group begins at their end when it is told there of the group, behind the trigger.
+	// Each shard of the stream is told of the trigger first, and of the group after that. Only then does the group start there, at the end of the shard's records.
 	unheard := func(p *push.Query) bool {
 		i := &p.Info
 		return !i.Found || i.Revision < revision || q.Info.Grouped && i.Exists && !i.Grouped
 	}
 	switch home := &q.Info; {
 	case slices.ContainsFunc(parts, unheard):
-		t.State, t.Reason = TriggerStarting, fmt.Sprintf("a shard of stream %q has not heard of it yet", t.Stream)
+		t.State, t.Reason = TriggerStarting, fmt.Sprintf("a shard of stream %q does not know of the trigger yet", t.Stream)
 	case home.Paused:
 		t.State, t.Reason = TriggerPaused, "the workflow is disabled"
 	case !home.Exists:

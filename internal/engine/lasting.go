@@ -21,11 +21,12 @@ func IsLasting(ctx context.Context) bool { return ctx.Value(lastingKey{}) != nil
 
 type lingeringKey struct{}
 
-// LingerTime is how long the outcome of a take that lingers is waited for, behind the end of its ctx.
+// LingerTime is how long a lingering take waits for its result after its ctx has ended.
 const LingerTime = 5 * time.Second
 
-// Lingering marks takes whose outcome is wanted even if ctx ends while they are under way: what they have taken then would be nobody's, for as long as a lease
-// lasts. One that waits is given up at once, as ever. The others return what they have got although ctx has ended, or ctx's error if that takes longer than LingerTime.
+// Lingering marks takes whose result the caller wants even if ctx ends while they are being carried out: otherwise nobody would have what they took until its lease
+// expired. A take that is still waiting is given up at once, as usual. Any other returns its result although ctx has ended, or ctx's error if that takes longer than
+// LingerTime.
 func Lingering(ctx context.Context) context.Context {
 	if Lingers(ctx) {
 		return ctx
@@ -33,5 +34,5 @@ func Lingering(ctx context.Context) context.Context {
 	return context.WithValue(ctx, lingeringKey{}, true)
 }
 
-// Lingers reports whether a take is one of those.
+// Lingers reports whether ctx was marked by Lingering.
 func Lingers(ctx context.Context) bool { return ctx.Value(lingeringKey{}) != nil }

@@ -38,9 +38,9 @@ type Machine interface {
 	Restore(v *View) error
 }
 
-// Leaver is a Machine that keeps something of a namespace when nothing is left in it that is counted, such as the history of deleted keys.
+// Leaver is a Machine that still has rows of a namespace when all of its counters there are zero, such as the history of deleted keys.
 type Leaver interface {
-	// Leave removes that from the namespace of tx, until the command is Full, and reports whether it has found anything. It is called again until it has not.
+	// Leave removes those rows from the namespace of tx, until the command is Full, and reports whether it found any. It is called again until it finds none.
 	Leave(tx *Tx) (found bool)
 }
 

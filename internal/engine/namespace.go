@@ -35,7 +35,7 @@ type namespace struct {
 	createdAt int64
 	counts    []int64 // as the table of primitives has them; owned by the executor
 	dirty     bool    // counts differ from the row
-	deleted   bool    // nothing is in it; its number and placement are what those remember who had to do with it
+	deleted   bool    // it is empty; it keeps its number and placement, which routers and timers may still refer to
 	reads     atomic.Int64
 }
 
@@ -186,7 +186,7 @@ func (tx *Tx) admit(cmd Command) error {
 		}
 		tx.founded = tx.budget.spent.rows
 	case ns.deleted && ns.spread:
-		return Errorf(ErrNotFound, "namespace %q was deleted: it has to be created again, spread as it was", cmd.Namespace)
+		return Errorf(ErrNotFound, "namespace %q was deleted: create it again, spread as it was, before you write to it", cmd.Namespace)
 	case ns.spread != cmd.Spread:
 		return errMisrouted
 	case ns.deleted:
@@ -210,7 +210,7 @@ func (tx *Tx) createNamespace(name string, spread bool) (*namespace, error) {
 	return ns, nil
 }
 
-// foundAgain makes a namespace of one that was deleted.
+// foundAgain revives a namespace that was deleted.
 func (tx *Tx) foundAgain(ns *namespace) {
 	was := ns.createdAt
 	tx.onRollback = append(tx.onRollback, func() { ns.deleted, ns.createdAt = true, was })
@@ -219,8 +219,8 @@ func (tx *Tx) foundAgain(ns *namespace) {
 	tx.Notify(TopicOf(machineEngine, ns.name, nil), -1)
 }
 
-// applyCreateNamespace carries out kindCreateNamespace in the home shard, and in others where a part of a spread one was deleted. Body: spread u8. The result is 1 if
-// there are others to be told, as the namespace was deleted before.
+// applyCreateNamespace carries out kindCreateNamespace in the home shard, and in other shards in which a spread namespace was deleted. Body: spread u8. The result is 1
+// if the namespace had been deleted in this shard: then other shards may have to be told as well.
 func (tx *Tx) applyCreateNamespace(cmd Command) ([]byte, error) {
 	if err := CheckName("namespace", cmd.Namespace); err != nil {
 		return nil, err
@@ -249,8 +249,8 @@ func (tx *Tx) applyCreateNamespace(cmd Command) ([]byte, error) {
 	return nil, Errorf(ErrExists, "namespace %q already exists", cmd.Namespace)
 }
 
-// applyDeleteNamespace carries out kindDeleteNamespace in a shard. It has no body. The result is 1 as long as the machines had something left there: then it is
-// carried out again.
+// applyDeleteNamespace carries out kindDeleteNamespace in a shard. It has no body. The result is 1 while machines still had rows to remove: then the caller proposes it
+// again.
 func (tx *Tx) applyDeleteNamespace(cmd Command) ([]byte, error) {
 	x := tx.x
 	if err := CheckName("namespace", cmd.Namespace); err != nil {

@@ -32,7 +32,7 @@ func (n *Namespaces) Create(ctx context.Context, name string, spread bool) error
 	return err
 }
 
-// found makes all shards take writes to a spread namespace that exists, also those in which it was deleted.
+// found makes all shards accept writes to a spread namespace again, including those in which it was deleted.
 func (n *Namespaces) found(ctx context.Context, name string) error {
 	return n.elsewhere(name, func(shard ShardID) error {
 		q := NamespaceQuery{Name: name}
@@ -58,10 +58,10 @@ func (n *Namespaces) elsewhere(name string, f func(ShardID) error) error {
 	return nil
 }
 
-// Delete removes a namespace that has nothing in it, with the history of its deleted keys and the runs of deleted workflows. Its name keeps its placement, and its place among
-// the MaxNamespaces of its shards.
+// Delete removes an empty namespace, with the history of its deleted keys and the runs of deleted workflows. The name stays reserved: it keeps its placement and still
+// counts towards MaxNamespaces.
 //
-// Errors: ErrNotFound; ErrConflict, which says what is in it; ErrInvalid for "default" and for names that no user can write to.
+// Errors: ErrNotFound; ErrConflict, which says what the namespace holds; ErrInvalid for "default" and for names that users cannot write to.
 func (n *Namespaces) Delete(ctx context.Context, name string) error {
 	if err := checkDeletable(name); err != nil {
 		return err
@@ -76,7 +76,7 @@ func (n *Namespaces) Delete(ctx context.Context, name string) error {
 		return Errorf(ErrNotFound, "namespace %q not found", name)
 	}
 	var err error
-	if q.Info.Spread { // others first: what they refuse leaves the namespace as it is
+	if q.Info.Spread { // the home last: if another shard refuses, the namespace still exists
 		err = n.elsewhere(name, func(shard ShardID) error { return n.deleteIn(ctx, shard, name) })
 	}
 	if err == nil {

@@ -190,17 +190,17 @@ func AskAll[Q any, P interface {
 	return parts, shards, FanOut(ctx, s, shards, parts)
 }
 
-// How often, and with which pauses, Settled asks: for a second in all.
+// Settled asks this many times, with pauses of up to this: about a second in all.
 const (
 	maxSettled   = 100
 	settledPause = 10 * time.Millisecond
 )
 
-// Settled asks until the answer is yes. It gives up after a second, or when ctx ends: what other shards are told they hear of later if they can not be reached now.
-func Settled(ctx context.Context, ask func() bool) {
+// Settled polls until done returns true. It gives up after about a second, or when ctx ends: a shard that cannot be reached catches up later.
+func Settled(ctx context.Context, done func() bool) {
 	t := time.NewTimer(0)
 	defer t.Stop()
-	for n := 0; n < maxSettled && !ask(); n++ {
+	for n := 0; n < maxSettled && !done(); n++ {
 		t.Reset(min(settledPause, time.Millisecond<<min(n, 4)))
 		select {
 		case <-t.C:
@@ -210,8 +210,8 @@ func Settled(ctx context.Context, ask func() bool) {
 	}
 }
 
-// Agree waits until all shards of a spread namespace say the same of something that its home tells the others, so that what a caller does next is done with what he has
-// just changed, wherever that is. It gives up as Settled does.
+// Agree waits until all shards of a spread namespace have the same version of something that its home shard broadcasts, so that the caller's next operation sees the
+// change in whichever shard it runs. It gives up when Settled does.
 func Agree[Q any, P interface {
 	*Q
 	Query

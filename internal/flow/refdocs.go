@@ -24,8 +24,8 @@ var tableDocs = map[string]string{
 	"plans":           "A choice between executors, by name. See the documentation of the package.",
 	"executors":       "An executor of a plan.",
 	"breaker":         "Keeps calls away from an executor that fails.",
-	"rate_limit": "Limits the calls of an executor. All limits apply; 0 is no limit. Each is a bucket of as many calls as the limit says, which fills again evenly: after a pause all of them may " +
-		"begin at once, and within the first second, minute or hour up to twice as many. In a spread namespace each shard has its share, but one call at least.",
+	"rate_limit": "Limits the calls of an executor. All limits apply; 0 is no limit. Each is a token bucket that holds as many calls as the limit says and refills evenly: after a pause they may all " +
+		"start at once, so that the first second, minute or hour can see up to twice as many. In a spread namespace each shard has its share, and at least one call.",
 	"tracking":          "How an executor treats the outcome `pending`.",
 	"health":            "How the health of executors is measured: successes and failures, with older ones fading.",
 	"cache":             "Remembers outputs of the outcome `success`.",
@@ -35,8 +35,8 @@ var tableDocs = map[string]string{
 	"trigger":           "Starts runs for records of a stream.",
 	"search_attributes": "A value by which runs are found, taken from the input at the start.",
 	"signals":           "A declared signal, whose payloads are validated: a list, or a table by type.",
-	"retention": "How long ended runs are kept: a duration alone, or a table. A run is removed at whichever limit comes first, but not within 10 s of its end, so that who waits for it can " +
-		"read it. In a spread namespace `runs` counts those of a shard.",
+	"retention": "How long ended runs are kept: a duration, or a table. A run is removed as soon as either limit is reached, but no earlier than 10 s after its end, so that callers who " +
+		"wait for it can still read it. In a spread namespace `runs` applies to each shard.",
 	"schema": "A subset of JSON Schema.",
 }
 
@@ -92,8 +92,8 @@ var keyDocs = map[string]string{
 	"wait_for_signal.type":       "required: of the signal",
 	"wait_for_signal.timeout_ms": "default: none",
 	"wait_for_signal.on_timeout": "the outcome after the timeout, or the step or terminal that it leads to; default `timeout`, which ends the run as `timed_out` if it has no transition",
-	"wait_for_signal.schema": "that payloads must match, beside that of `signals`; see schema. What comes while the step waits and does not match is refused. What has come before is " +
-		"taken if it matches, and is kept if not: it must match the schema of at least one step that waits for the type",
+	"wait_for_signal.schema": "that payloads must match, beside that of `signals`; see schema. A payload that does not match is refused while the step is waiting. Before that, a signal must " +
+		"match the schema of at least one step that waits for its type; the step takes the oldest one that matches its own and leaves the others",
 	"sleep.ms":    "required unless there is `until`",
 	"sleep.until": "to a time in ms or as of RFC 3339",
 

@@ -145,7 +145,7 @@ func (c lastTake) test(t *testing.T, from string) {
 		t.Errorf("the end took %v, want %v", took, c.want)
 	}
 	fsys.wait()
-	if c.want < c.disk { // there was nothing, or nobody knows what became of it
+	if c.want < c.disk { // nothing was taken, or the outcome is unknown
 		return
 	}
 	s, err := others.Stats(t.Context(), "q")

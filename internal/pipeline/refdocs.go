@@ -60,7 +60,7 @@ var keyDocs = map[string]string{
 	"operators.aggregates.field":      "path to the value; not needed by `count`. A record that lacks it is not counted here; a value of no records is `null`, and 0 of `count` and `distinct`",
 	"operators.aggregates.percentile": "0-100, default 95",
 	"operators.aggregate.window":      "`none` (default: told with every record), `tumbling`, `sliding`, `session` or `count`",
-	"operators.aggregate.window_size": "seconds or a duration; records of a count window", "operators.aggregate.window_size_ms": "the same in ms", "operators.aggregate.count": "records of a count window, which is told when it has them all",
+	"operators.aggregate.window_size": "seconds or a duration; of a count window, the number of records", "operators.aggregate.window_size_ms": "the same in ms", "operators.aggregate.count": "number of records in a count window, which emits its result only when it is full",
 	"operators.aggregate.slide": "seconds or a duration between sliding windows, not more than the window's, at most 1,000 panes of gcd(size, slide) a window", "operators.aggregate.slide_ms": "the same in ms",
 	"operators.aggregate.gap": "seconds or a duration without records that ends a session", "operators.aggregate.gap_ms": "the same in ms",
 	"operators.aggregate.allowed_lateness": "seconds or a duration for which late records make a window fire again", "operators.aggregate.allowed_lateness_ms": "the same in ms",

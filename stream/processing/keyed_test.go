@@ -315,7 +315,7 @@ sinks: [{queue: {name: work}}]
 	behind := int64(0)
 	_, duty := processing.Lane(id)
 	for shard := range 2 {
-		s.duty(shard, duty, bed{asleep: func(<-chan struct{}, int64) { behind += s.job(id).Metrics.RecordsBehind }}) // of that shard: in others nobody leads now
+		s.duty(shard, duty, bed{asleep: func(<-chan struct{}, int64) { behind += s.job(id).Metrics.RecordsBehind }}) // of this shard alone, the only one with a leader here
 	}
 	if m := s.job(id).Metrics; m.RecordsIn+behind != n+8 {
 		t.Errorf("metrics %+v, and %d behind of %d records", m, behind, n+8)
