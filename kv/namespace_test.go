@@ -50,6 +50,11 @@ func TestDeletedNamespace(t *testing.T) {
 	if err := all.Delete(ctx, "n"); !errors.Is(err, engine.ErrConflict) || !strings.Contains(err.Error(), `namespace "n" is not empty: 1 key`) {
 		t.Errorf("Delete of a namespace with a key: %v", err)
 	}
+	for i := range 30 {
+		if versions, err := keys.History(ctx, fmt.Sprint("k", i)); err != nil || len(versions) != 2 {
+			t.Errorf("after a deletion that was refused k%d has the versions %+v, %v", i, versions, err)
+		}
+	}
 	if n := put(); n != 0 {
 		t.Errorf("%d writes are refused after a deletion that was", n)
 	}
