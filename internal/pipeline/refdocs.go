@@ -34,7 +34,7 @@ var keyDocs = map[string]string{
 	"job.description": "text", "job.version": "accepted, without effect", "job.parallelism": "processors of a tick, 1-64; default 1; results do not depend on it",
 	"job.batch_size":    "records read at a time, 1-10,000; default 100",
 	"job.on_error":      "`stream` (default): a record that can not be worked with goes to `<job>.errors`; `fail`: it ends the job",
-	"job.stop_at":       "`latest`: the job is completed when it has read what there was when it was submitted, or restored last; default `never`",
+	"job.stop_at":       "`latest`: the job is completed when it has read what there was when it was submitted, or restored last; event time ends then, so all windows fire. Restored, it reads on: a window that gets more records fires again, with those alone; default `never`",
 	"job.max_future_ms": "how far the event time of a record may be ahead of its append; default 1 h", "job.sources": "1-100 sources", "job.operators": "up to 100, applied in order to every record",
 	"job.sinks": "1-100 sinks",
 

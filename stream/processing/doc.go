@@ -41,6 +41,10 @@
 // the disorder they are allowed. It fires windows. A partition in which nothing comes any more does not hold it up. When nothing comes anywhere, event time runs on
 // with the clock as far as something waits for it, so that the last windows fire.
 //
+// A job with stop_at: latest ends event time when it has read everything: all windows fire, sessions end, and dedup forgets the values that it keeps for a time. When such a
+// job is restored, or applied again without stop_at, event time continues from the newest records read, so what is appended later is not late. A window that
+// had not been due by then fires a second time if it gets more records, with those alone.
+//
 // Time series are read by the time of their points, up to those that are as old as the delay of the source (5 s). Points that are written later than that, before what
 // has been read, are missed. Metrics.Missed counts them when the job looks for points, unless they have been sealed since they were written. A measurement seals its
 // points after five minutes, or when it has 4 MiB of them: a job that was stopped or held for longer, or a flood of points, can miss some that are not counted.

@@ -402,7 +402,10 @@ func (m *mail) marks(now int64) []pipeline.Part {
 	all := make([]pipeline.Part, len(m.upstreams))
 	stale := now < m.trustAt() && !plant.On(plant.StaleIdle)
 	for i := range m.upstreams {
-		s := &m.upstreams[i].stands
+		s := m.upstreams[i].stands
+		if s.done && !m.heardNow(i) {
+			s = standing{} // it had read all there was, and may have more to read in this run
+		}
 		idle := s.idle && (!m.head.waits(m.upstreams[i].from, m.next) || plant.On(plant.UnreadIdle)) && (m.heardNow(i) || plant.On(plant.IdleForever)) && !stale
 		all[i] = pipeline.Part{Seen: s.seen, Newest: s.newest, Arrived: s.arrived, IdleAfter: -1, Idle: idle, Bounded: s.bounded, Bound: s.bound}
 	}

@@ -480,6 +480,9 @@ func (t *task) held(now int64, reason string) {
 
 // try computes a tick of a section, of at most so many records. If they are spoiled, the tick reads them, and does nothing with them.
 func (t *task) try(ctx context.Context, v scene, sec *section, in *input, limit int, spoiled string) (*step, error) {
+	if in != nil && sec.mark == pipeline.EndOfTime {
+		sec.mark = noTime // the job has been restored: what it reads now is not late because event time had ended
+	}
 	s := &step{task: t, section: sec, began: v.Now(), state: newOverlay(v, t, min(sec.changes, 2*limit)), cursors: make(map[cursorID]cursor), mark: sec.mark}
 	s.tick = tickCommand{job: t.ref, revision: t.job.revision, task: t.row, section: sec.number, status: Running}
 	s.tick.task.sections = slices.Clone(t.row.sections)
