@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/floedb/floe/internal/codec"
@@ -86,7 +87,8 @@ func (s *Store) takeFirst(ctx context.Context, shards []engine.ShardID, c *workC
 	}
 }
 
-// awaitReady returns the first shard that has something for a worker.
+// awaitReady returns the first shard that has something for a worker. Another may have said the same, also one whose answer got lost because it was no longer waited for:
+// what it told of is passed on to the next worker.
 func (s *Store) awaitReady(ctx context.Context, shards []engine.ShardID, c *workCommand) (engine.ShardID, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	type answer struct {
@@ -106,6 +108,9 @@ func (s *Store) awaitReady(ctx context.Context, shards []engine.ShardID, c *work
 		if a := <-answers; a.err != nil && !errors.Is(a.err, context.Canceled) && first.err == nil {
 			first.err = a.err // such as that the worker drains
 		}
+	}
+	if first.err == nil {
+		s.scope.PassOn(ctx, slices.DeleteFunc(slices.Clone(shards), func(id engine.ShardID) bool { return id == first.shard }))
 	}
 	return first.shard, first.err
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -334,6 +335,47 @@ func TestAwaitBesideRate(t *testing.T) {
 					t.Fatalf("with the rate %+v: %d runs behind %d, %v", rate, len(got), n, err)
 				}
 			}
+		}
+	})
+}
+
+// TestAwaitTwo: of two workers that waited in a spread namespace when two runs came at once in two shards, one heard of both, took one, and the other heard of its run a second
+// later, or not within its wait.
+func TestAwaitTwo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, ctx := openSpread(t), t.Context()
+		if _, err := s.Register(ctx, "a"); err != nil {
+			t.Fatal(err)
+		}
+		for round := range 100 {
+			var had, came sync.WaitGroup
+			began := time.Now().Add(time.Second)
+			for i := range 2 {
+				had.Go(func() {
+					id := fmt.Sprint("w", i)
+					tasks, err := s.Await(ctx, id, []string{"a"}, action.Wait(time.Minute))
+					if err != nil || len(tasks) != 1 {
+						t.Errorf("round %d: %d tasks, %v", round, len(tasks), err)
+						return
+					}
+					if late := time.Since(began); late > 0 {
+						t.Errorf("round %d: had after %v", round, late)
+					}
+					if err := s.Complete(ctx, tasks[0].Run, id, nil); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			<-time.After(time.Until(began))
+			for range 2 {
+				came.Go(func() {
+					if _, err := s.Invoke(ctx, "a", nil); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			came.Wait()
+			had.Wait()
 		}
 	})
 }

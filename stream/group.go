@@ -110,6 +110,7 @@ type groupReader struct {
 	since                   int64 // when it began to wait, by the clock of the shard; 0: it has not
 	found                   bool  // the group: it is not created again
 	looked                  bool  // for records, once at least, however short the wait is
+	told                    int   // 1 + the place that has said that it has something, which is asked first; 0: none
 
 	mode       Mode          // of the group that was read last, if ackTimeout is not 0
 	ackTimeout time.Duration // likewise
@@ -264,7 +265,12 @@ func (r *groupReader) hold(ctx context.Context) (right, error) {
 
 // ask asks the shards one after the other, beginning with another one each time.
 func (r *groupReader) ask(ctx context.Context, places []groupPlace, have right) (all []Delivery, err error) {
-	for i, n := int(turn.Add(1)), len(places); n > 0 && len(all) < r.o.limit && have.held; i, n = i+1, n-1 {
+	from := r.told - 1
+	if r.told == 0 {
+		from = int(turn.Add(1))
+	}
+	r.told = 0
+	for i, n := from, len(places); n > 0 && len(all) < r.o.limit && have.held; i, n = i+1, n-1 {
 		ds, err := r.take(ctx, &places[i%len(places)], r.o.limit-len(all), have.epoch, 0)
 		all = append(all, ds...)
 		switch {
@@ -347,7 +353,7 @@ func (r *groupReader) await(ctx context.Context, places []groupPlace, have right
 	waiting, cancel := context.WithTimeout(ctx, beat)
 	defer cancel()
 	queries := make([]groupWaitQuery, len(places))
-	errs := make(chan error, len(places))
+	errs, answered := make([]error, len(places)), make(chan int, len(places))
 	for i := range places {
 		queries[i] = groupWaitQuery{
 			namespace: r.s.scope.Namespace(), stream: r.stream, group: r.group, consumer: r.consumer, epoch: have.epoch, since: r.since,
@@ -357,18 +363,29 @@ func (r *groupReader) await(ctx context.Context, places []groupPlace, have right
 			queries[i].epoch = 0
 		}
 		go func() {
-			errs <- r.s.scope.Query(waiting, places[i].route, &queries[i])
-			cancel()
+			errs[i] = r.s.scope.Query(waiting, places[i].route, &queries[i])
+			answered <- i
 		}()
 	}
-	var failed error
-	for range places {
-		if err := <-errs; err != nil && waiting.Err() == nil {
-			failed = err
-		}
+	first := <-answered
+	failed, over := errs[first], waiting.Err() != nil
+	cancel()
+	for range len(places) - 1 {
+		<-answered
 	}
+	var others []engine.ShardID
 	for i := range queries {
 		r.since = max(r.since, queries[i].since)
+		if i != first {
+			others = append(others, r.s.scope.SpreadShard(places[i].route))
+		}
+	}
+	switch {
+	case failed == nil:
+		r.told = first + 1
+		r.s.scope.PassOn(ctx, others) // this reader may get as many records as it wants before it comes to those that another shard told it of
+	case over:
+		return nil
 	}
 	return failed
 }

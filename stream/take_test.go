@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -312,6 +313,51 @@ func TestReadGroupFromTheEndOfAStreamToCome(t *testing.T) {
 		c.end(t)
 		if got := consumed.sorted(); got != "1" {
 			t.Errorf("Consume got %q, want the record that made the stream", got)
+		}
+	})
+}
+
+// TestReadGroupTwo: of two readers that waited in a spread namespace when two records came at once in two shards, one heard of both, read one, and the other heard of its
+// record a second later, or not within its wait.
+func TestReadGroupTwo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node, err := floe.Open(floe.Config{Shards: 3})
+		must(t, err)
+		defer node.Close()
+		ctx := t.Context()
+		must(t, node.Namespaces().Create(ctx, "wide", floe.Spread()))
+		s := node.Stream("wide")
+		must(t, s.Create(ctx, "log", stream.Partitions(6)))
+		must(t, s.CreateGroup(ctx, "log", "g"))
+		for round := range 100 {
+			var read, came sync.WaitGroup
+			began := time.Now().Add(time.Second)
+			for i := range 2 {
+				read.Go(func() {
+					c := fmt.Sprint("c", i)
+					ds, err := s.ReadGroup(ctx, "log", "g", c, stream.Limit(1), stream.Wait(time.Minute))
+					if err != nil || len(ds) != 1 {
+						t.Errorf("round %d: %d records, %v", round, len(ds), err)
+						return
+					}
+					if late := time.Since(began); late > 0 {
+						t.Errorf("round %d: read after %v", round, late)
+					}
+					if _, err := s.Ack(ctx, "log", "g", ds[0].Ref()); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			<-time.After(time.Until(began))
+			for p := range 2 {
+				came.Go(func() {
+					if _, err := s.Append(ctx, "log", text("x"), stream.Partition((round+p)%6)); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			came.Wait()
+			read.Wait()
 		}
 	})
 }

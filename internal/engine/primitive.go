@@ -243,6 +243,7 @@ func enginePrimitive() Primitive {
 		Queries: []QueryType{
 			{queryNamespace, "namespace", NewQuery[NamespaceQuery]},
 			{queryNamespaces, "namespaces", NewQuery[NamespacesQuery]},
+			{queryRemind, "remind", NewQuery[remindQuery]},
 		},
 		Errors: []ErrorType{NewErrorType(errorNotLeader, "not leader", codeNotLeader)},
 	}

@@ -175,6 +175,38 @@ func (s *Scope) Each(n int, f func(i int)) {
 	calls.Wait()
 }
 
+// passTime bounds PassOn.
+const passTime = time.Second
+
+// remindQuery wakes those who are next to hear of what has been claimed in a shard, see View.Claim.
+type remindQuery struct{ namespace string }
+
+// OfLeader is for what wakes others: it asks for the role write.
+func (*remindQuery) OfLeader() {}
+
+func (*remindQuery) Machine() MachineID { return machineEngine }
+
+// PassOn is for a caller that waited in several shards and takes from one of them: what it may have been told of in the others is for those who wait there next. It
+// does not wait for the shards.
+func (s *Scope) PassOn(ctx context.Context, shards []ShardID) {
+	if len(shards) == 0 {
+		return
+	}
+	pass := func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), passTime)
+		defer cancel()
+		s.Each(len(shards), func(i int) {
+			// A shard that does not hear of it reminds those who wait of its own accord, a little later.
+			_ = s.QueryShard(ctx, shards[i], &remindQuery{s.Namespace()})
+		})
+	}
+	if s.router.serial {
+		pass()
+	} else {
+		go pass()
+	}
+}
+
 // AskAll asks all shards of the namespace the same at once, and returns what each has answered.
 func AskAll[Q any, P interface {
 	*Q

@@ -199,7 +199,7 @@ func (v *View) WakeAt(at int64) {
 }
 
 // Claim says that the answer tells of something that only one can take, and no more have been told than there is to take (Tx.Notify
-// with a number). In case the one told never takes it, somebody else who waits for the topic is made to look in a second.
+// with a number). If the one told takes something else instead, it says so with PassOn; in case it is gone, the next one that waits for the topic is woken within 100 ms.
 func (v *View) Claim(t Topic) { v.claims = append(v.claims, t) }
 
 // Get returns a copy of the row's value.
@@ -323,7 +323,7 @@ func (v *View) release() {
 	}
 }
 
-// Remind makes good for claims that were not used, see View.Claim; it has to be called about once a second.
+// Remind makes good for claims that were not used, see View.Claim; it has to be called from time to time.
 func (x *Executor) Remind() { x.hub.remind() }
 
 // WakeAll makes all queries that wait look again.
@@ -413,6 +413,9 @@ func (x *Executor) answer(v *View, q Query) error {
 		return v.queryNamespace(q)
 	case *NamespacesQuery:
 		return v.queryNamespaces(q)
+	case *remindQuery:
+		v.x.Remind()
+		return nil
 	}
 	m := x.machine(q.Machine())
 	if m == nil {

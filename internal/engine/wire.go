@@ -43,6 +43,7 @@ const mostDescribed = 8
 const (
 	queryNamespace uint8 = iota + 1
 	queryNamespaces
+	queryRemind
 )
 
 const errorNotLeader uint8 = 1
@@ -82,6 +83,15 @@ func (q *NamespacesQuery) Arguments(c *codec.Coder) {
 func (q *NamespacesQuery) Results(c *codec.Coder) {
 	codec.List(c, &q.Infos, func(c *codec.Coder, i *NamespaceInfo) { i.code(c) })
 }
+
+// Kind tells the query from other ones of the engine.
+func (*remindQuery) Kind() uint8 { return queryRemind }
+
+// Arguments codes what the query asks for.
+func (q *remindQuery) Arguments(c *codec.Coder) { c.String(&q.namespace) }
+
+// Results has nothing.
+func (*remindQuery) Results(*codec.Coder) {}
 
 func (i *NamespaceInfo) code(c *codec.Coder) {
 	c.String(&i.Name)

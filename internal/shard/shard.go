@@ -75,16 +75,11 @@ type shard struct {
 	crowd     int  // guarded by stepMu: commands of the last appends, the latest counting most
 	applyHere bool // guarded by stepMu: the loop applies what is committed in this step
 
-	sinceRemind int // guarded by stepMu: ticks
-
 	exports  exports
 	courier  courier
 	keeper   keeper
 	comparer comparer // guarded by applyRun
 }
-
-// ticksToRemind is about a second.
-const ticksToRemind = 13
 
 // applyWork is what the applier does, in order: apply entries or install a snapshot.
 type applyWork struct {
@@ -213,8 +208,7 @@ func (s *shard) step(ticks int) (wakeAt int64) {
 		return engine.NoTimer
 	}
 	s.in.ticks, s.in.nextDue = ticks, s.exec.NextDue()
-	if s.sinceRemind += ticks; s.sinceRemind >= ticksToRemind {
-		s.sinceRemind = 0
+	if ticks > 0 {
 		s.exec.Remind()
 	}
 	out := s.core.Step(s.in)
