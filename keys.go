@@ -103,7 +103,8 @@ func (k *Keys) Bootstrap(ctx context.Context, opts ...KeyOption) (Key, string, e
 	return k.created(ctx, "bootstrap with")(k.gate.gate.Bootstrap(ctx, key, keep))
 }
 
-// Create makes a key, and returns it as its holder shows it, which nobody can ever read again.
+// Create makes a key, and returns it as its holder shows it, which nobody can ever read again. A key with the role write that is for all namespaces can create 1,000 of them,
+// deleted ones included: then commands that name a new one are refused with ErrUnauthorized. An admin key has no such limit.
 //
 // Options: KeyName, ForNamespaces, KeyExpires, KeepKey. Errors: ErrInvalid for an unknown role or malformed options; ErrConflict if there is no key store; ErrBusy if there
 // are 1000 keys; ErrUnauthorized without the role admin; that of KeepKey.

@@ -377,6 +377,19 @@ func admitPayload(err error, what string, payload []byte, most int) error {
 	return err
 }
 
+// reaches returns the namespace of a trigger's stream, in which its consumer group is created.
+func reaches(cmd engine.Command) []string {
+	v, err := decodeBody(cmd.Body, (*createCommand).code)
+	if err != nil {
+		return nil
+	}
+	d, _ := flow.Parse(v.source)
+	if d == nil || d.Trigger == nil || d.Trigger.Namespace == "" {
+		return nil
+	}
+	return []string{d.Trigger.Namespace}
+}
+
 // admitCreate compiles a definition anew: what the machine runs is never what somebody else has made of it.
 func admitCreate(cmd engine.Command) error {
 	v, err := decodeBody(cmd.Body, (*createCommand).code)

@@ -35,7 +35,7 @@ func table() engine.Primitive {
 		ID: engine.MachineWorkflow, Name: "workflow", New: func() engine.Machine { return newMachine() },
 		// On a full disk what is under way comes to its end, and what is cancelled does.
 		Commands: []engine.CommandType{
-			{Kind: kindCreate, Name: "create", From: engine.FromUsers, Admit: admit, Reaches: true},
+			{Kind: kindCreate, Name: "create", From: engine.FromUsers, Admit: admit, Reaches: reaches},
 			{Kind: kindAdopt, Name: "adopt", From: engine.FromShards},
 			{Kind: kindEnable, Name: "enable", From: engine.FromUsers, Admit: admit, Shrinks: true},
 			{Kind: kindDelete, Name: "delete", From: engine.FromUsers, Admit: admit, Shrinks: true},

@@ -54,6 +54,7 @@ func ParseRole(name string) (Role, error) {
 const (
 	MaxKeys       = 1000 // of a node
 	MaxNamespaces = 64   // of a key
+	MaxMade       = 1000 // namespaces that a key creates
 	MaxEnded      = 100  // sessions of a key that were ended before their time
 	idBytes       = 8
 	secretBytes   = 32

@@ -15,6 +15,7 @@ const (
 	kindRevoke
 	kindEnd  // ends a session before its time
 	kindUsed // notes when keys were used
+	kindMake // notes which namespaces a key is about to create
 )
 
 // createCommand is the body of kindBootstrap and kindCreate.
@@ -89,6 +90,17 @@ func (u *usedCommand) code(c *codec.Coder) {
 	})
 }
 
+// makeCommand is the body of kindMake.
+type makeCommand struct {
+	id         string
+	namespaces []string
+}
+
+func (m *makeCommand) code(c *codec.Coder) {
+	c.String(&m.id)
+	codec.List(c, &m.namespaces, (*codec.Coder).String)
+}
+
 func encode(code func(*codec.Coder)) []byte {
 	c := codec.NewEncoder(nil)
 	code(&c)
@@ -136,8 +148,25 @@ func decodeUsed(cmd engine.Command) (u usedCommand, err error) {
 	return u, nil
 }
 
+func decodeMake(cmd engine.Command) (m makeCommand, err error) {
+	if err := decode(cmd.Body, m.code); err != nil {
+		return m, engine.Errorf(engine.ErrMalformed, "namespaces of a key: command: %v", err)
+	}
+	if len(m.namespaces) > MaxMade {
+		return m, engine.Errorf(engine.ErrInvalid, "namespaces of a key: %d of them, the limit is %d", len(m.namespaces), MaxMade)
+	}
+	for _, ns := range m.namespaces {
+		if err := engine.CheckWritable(ns); err != nil {
+			return m, err
+		}
+	}
+	return m, nil
+}
+
 func admit(cmd engine.Command, _ int) (err error) {
 	switch cmd.Kind {
+	case kindMake:
+		_, err = decodeMake(cmd)
 	case kindRevoke:
 		_, err = decodeRevoke(cmd)
 	case kindEnd:
@@ -160,6 +189,7 @@ func Primitive() engine.Primitive {
 			{Kind: kindRevoke, Name: "revoke key", From: engine.FromUsers, Admit: admit, Shrinks: true},
 			{Kind: kindEnd, Name: "end session", From: engine.FromUsers, Admit: admit, Shrinks: true}, // a few rows, as good as a revocation
 			{Kind: kindUsed, Name: "keys used", From: engine.FromUsers, Admit: admit},
+			{Kind: kindMake, Name: "namespaces of a key", From: engine.FromUsers, Admit: admit},
 		},
 		Queries: []engine.QueryType{{Kind: queryKeys, Name: "keys", New: engine.NewQuery[keysQuery]}},
 	}

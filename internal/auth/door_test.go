@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -40,8 +41,8 @@ func TestQueryArrivesAsItWas(t *testing.T) {
 
 // TestDocumentedNumbers: numbers that the documentation names.
 func TestDocumentedNumbers(t *testing.T) {
-	got := []any{MaxKeys, MaxNamespaces, MaxEnded, SessionTime, maxFailures, failureTime, knowTime, usedEvery}
-	want := []any{1000, 64, 100, 12 * time.Hour, 10, time.Minute, 5 * time.Second, 5 * time.Minute}
+	got := []any{MaxKeys, MaxNamespaces, MaxMade, MaxEnded, SessionTime, maxFailures, failureTime, knowTime, usedEvery}
+	want := []any{1000, 64, 1000, 100, 12 * time.Hour, 10, time.Minute, 5 * time.Second, 5 * time.Minute}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
@@ -67,13 +68,13 @@ func TestRoles(t *testing.T) {
 // TestChanges: what the audit says of each command.
 func TestChanges(t *testing.T) {
 	const id = "0123456789abcdef"
-	create, revoke, end, used := createCommand{key: Key{ID: id, Role: Write}}, revokeCommand{id}, endCommand{id: id}, usedCommand{}
+	create, revoke, end, used, makes := createCommand{key: Key{ID: id, Role: Write}}, revokeCommand{id}, endCommand{id: id}, usedCommand{}, makeCommand{id: id}
 	for _, c := range []struct {
 		cmd  engine.Command
 		what string
 	}{
 		{command(kindBootstrap, create.code), "bootstrap with key " + id + ", write"}, {command(kindCreate, create.code), "create key " + id + ", write"},
-		{command(kindRevoke, revoke.code), "revoke key " + id}, {command(kindEnd, end.code), "end a session of key " + id}, {command(kindUsed, used.code), ""},
+		{command(kindRevoke, revoke.code), "revoke key " + id}, {command(kindEnd, end.code), "end a session of key " + id}, {command(kindUsed, used.code), ""}, {command(kindMake, makes.code), ""},
 		{engine.Command{Machine: engine.MachineTest, Kind: kindRevoke, Body: encode(revoke.code)}, ""},
 	} {
 		if what, ok := Changes(c.cmd); what != c.what || ok != (what != "") {
@@ -95,6 +96,13 @@ func TestCommandsThatCanNotBe(t *testing.T) {
 		u := usedCommand{make([]use, n)}
 		return command(kindUsed, u.code)
 	}
+	makes := func(n int) engine.Command {
+		m := makeCommand{id: id}
+		for i := range n {
+			m.namespaces = append(m.namespaces, fmt.Sprint(i))
+		}
+		return command(kindMake, m.code)
+	}
 	body := func(kind uint8) engine.Command {
 		return engine.Command{Machine: engine.MachineKeys, Kind: kind, Body: []byte{0xff}}
 	}
@@ -111,6 +119,11 @@ func TestCommandsThatCanNotBe(t *testing.T) {
 		"malformed uses":                {true, body(kindUsed), engine.ErrMalformed, "keys used: command", false},
 		"too many uses":                 {true, uses(MaxKeys + 1), engine.ErrInvalid, "1001 keys, the limit is 1000", false},
 		"many uses":                     {true, uses(MaxKeys), nil, "", true},
+		"malformed namespaces":          {true, body(kindMake), engine.ErrMalformed, "namespaces of a key: command", false},
+		"too many namespaces":           {true, makes(MaxMade + 1), engine.ErrInvalid, "1001 of them, the limit is 1000", false},
+		"many namespaces":               {true, makes(MaxMade), nil, "", true},
+		"a namespace of the system":     {true, command(kindMake, (&makeCommand{id, []string{"a", "_b"}}).code), engine.ErrInvalid, "_b", false},
+		"namespaces of no key at all":   {true, command(kindMake, (&makeCommand{other, []string{"a"}}).code), engine.ErrUnauthorized, other, true},
 		"no role":                       {true, create(kindCreate, Key{ID: other}), engine.ErrInvalid, "role 0", false},
 		"a short id":                    {true, create(kindCreate, Key{ID: other[1:], Role: Read}), engine.ErrInvalid, "malformed id", false},
 		"a long id":                     {true, create(kindCreate, Key{ID: other + "0", Role: Read}), engine.ErrInvalid, "malformed id", false},
@@ -177,9 +190,14 @@ func TestVerifyReportsKeys(t *testing.T) {
 			k.Role = 9
 			return row.Key, encode(k.code)
 		}, "role 9"},
-		"use garbage":        {rowUsed, func(row rig.Row) ([]byte, []byte) { return row.Key, []byte{0xff} }, "row of a use"},
-		"use with more":      {rowUsed, func(row rig.Row) ([]byte, []byte) { return append(row.Key, 0), row.Value }, "18 bytes, want 17"},
-		"use of no key":      {rowUsed, func(row rig.Row) ([]byte, []byte) { return usedRow("f123456789abcdef"), row.Value }, "there is no such key"},
+		"use garbage":   {rowUsed, func(row rig.Row) ([]byte, []byte) { return row.Key, []byte{0xff} }, "row of a use"},
+		"use with more": {rowUsed, func(row rig.Row) ([]byte, []byte) { return append(row.Key, 0), row.Value }, "18 bytes, want 17"},
+		"use of no key": {rowUsed, func(row rig.Row) ([]byte, []byte) { return usedRow("f123456789abcdef"), row.Value }, "there is no such key"},
+		"made of no key": {rowMade, func(row rig.Row) ([]byte, []byte) {
+			return slices.Concat(row.Key[:1], []byte("f123456789abcdef"), row.Key[17:]), []byte{}
+		}, "there is no such key"},
+		"made of no name":    {rowMade, func(row rig.Row) ([]byte, []byte) { return row.Key[:17], []byte{} }, "row of a namespace"},
+		"made with a value":  {rowMade, func(row rig.Row) ([]byte, []byte) { return row.Key, []byte{1} }, "value of 1 bytes"},
 		"end garbage":        {rowEnded, func(row rig.Row) ([]byte, []byte) { return row.Key, []byte{0xff} }, "row of a ended session"},
 		"end without a hash": {rowEnded, func(row rig.Row) ([]byte, []byte) { return row.Key[:17], row.Value }, "17 bytes, want 49"},
 		"end of no key": {rowEnded, func(row rig.Row) ([]byte, []byte) {
@@ -190,9 +208,9 @@ func TestVerifyReportsKeys(t *testing.T) {
 			r := rig.New(t, 1, Primitive())
 			first, second := createCommand{key: Key{ID: id, Role: Admin}}, createCommand{key: Key{ID: "1123456789abcdef", Role: Read, Expires: time.UnixMilli(rig.Epoch + 1)}}
 			end := endCommand{id: id, hash: [32]byte{7}, ends: time.UnixMilli(rig.Epoch + 1000)}
-			used := usedCommand{[]use{{id, time.UnixMilli(rig.Epoch)}}}
+			used, makes := usedCommand{[]use{{id, time.UnixMilli(rig.Epoch)}}}, makeCommand{id, []string{"n"}}
 			for _, cmd := range []engine.Command{
-				command(kindBootstrap, first.code), command(kindCreate, second.code), command(kindEnd, end.code), command(kindUsed, used.code),
+				command(kindBootstrap, first.code), command(kindCreate, second.code), command(kindEnd, end.code), command(kindUsed, used.code), command(kindMake, makes.code),
 			} {
 				if out := r.Entry(0, cmd)[0]; out.Err != nil {
 					t.Fatal(out.Err)

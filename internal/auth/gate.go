@@ -30,6 +30,7 @@ type Gate struct {
 	waiting *Grant        // of those who come before
 	state   atomic.Pointer[state]
 	failed  failures
+	seen    namespaces
 	refresh sync.Mutex // held by a caller that asks because something was not there
 
 	mu       sync.Mutex // guards what follows, and changes of state; no I/O under it
@@ -148,6 +149,7 @@ func (g *Gate) learn(q *keysQuery, asked time.Time) {
 			continue
 		}
 		s.grants[k.ID] = newGrant(k)
+		s.grants[k.ID].gate = g
 		s.grants[k.ID].expire(g.Now())
 	}
 	if !s.exists {
@@ -517,7 +519,7 @@ func Changes(cmd engine.Command) (what string, ok bool) {
 	case kindEnd:
 		e, _ := decodeEnd(cmd)
 		return "end a session of key " + e.id, true
-	case kindUsed:
+	case kindUsed, kindMake:
 		return "", false
 	}
 	verb := "create"

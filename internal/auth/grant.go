@@ -15,15 +15,17 @@ type Grant struct {
 	key     storedKey
 	local   bool  // from this machine; of nobody's
 	open    bool  // nobody's: there is no key store
+	gate    *Gate // of a key
 	unknown error // why it is good for nothing yet, nil if it is
 	ctx     context.Context
 	end     context.CancelCauseFunc
-	active  *atomic.Bool // it was used since that was last noted
-	noted   time.Time    // belongs to whoever calls NoteUses
+	active  *atomic.Bool  // it was used since that was last noted
+	full    *atomic.Int64 // when it was last refused a further namespace, in ms
+	noted   time.Time     // belongs to whoever calls NoteUses
 }
 
 func newGrant(k storedKey) *Grant {
-	g := &Grant{key: k, active: new(atomic.Bool)}
+	g := &Grant{key: k, active: new(atomic.Bool), full: new(atomic.Int64)}
 	g.ctx, g.end = context.WithCancelCause(context.Background())
 	return g
 }
@@ -121,6 +123,15 @@ func (g *Grant) Command(wire *engine.Wire, cmd engine.Command) error {
 	return g.Require(Admin)
 }
 
+// Introduce counts the namespaces that a command is the first to name, before it is sent: a key creates up to MaxMade of them. Those of keys for some namespaces are bounded
+// anyway, and admins create as many as there is room for. Errors: ErrUnauthorized; ErrUnavailable.
+func (g *Grant) Introduce(ctx context.Context, wire *engine.Wire, cmd engine.Command) error {
+	if g.gate == nil || g.open || g.restricted() || g.key.Role == Admin {
+		return nil
+	}
+	return g.gate.introduce(ctx, g, wire.Namespaces(cmd))
+}
+
 // Query returns ErrUnauthorized for a query that the holder may not ask.
 func (g *Grant) Query(q engine.Query) error {
 	g.use()
@@ -212,14 +223,14 @@ type grantedDoor struct {
 }
 
 func (d *grantedDoor) Propose(ctx context.Context, id engine.ShardID, cmd engine.Command) ([]byte, error) {
-	if err := d.allowed(d.grant.Command(d.wire, cmd)); err != nil {
+	if err := d.mayPropose(ctx, cmd); err != nil {
 		return nil, err
 	}
 	return d.Door.Propose(ctx, id, cmd)
 }
 
 func (d *grantedDoor) Take(ctx context.Context, id engine.ShardID, t engine.Take) ([]byte, error) {
-	if err := d.allowed(d.grant.Command(d.wire, t.Command)); err != nil {
+	if err := d.mayPropose(ctx, t.Command); err != nil {
 		return nil, err
 	}
 	ctx, cancel := d.grant.While(ctx)
@@ -235,6 +246,14 @@ func (d *grantedDoor) Query(ctx context.Context, id engine.ShardID, q engine.Que
 	ctx, cancel := d.grant.While(ctx)
 	defer cancel()
 	return d.grant.Explain(d.grant.Ask(q, func(q engine.Query) error { return d.Door.Query(ctx, id, q) }))
+}
+
+func (d *grantedDoor) mayPropose(ctx context.Context, cmd engine.Command) error {
+	err := d.allowed(d.grant.Command(d.wire, cmd))
+	if err == nil {
+		err = d.grant.Introduce(ctx, d.wire, cmd)
+	}
+	return err
 }
 
 func (d *grantedDoor) allowed(err error) error {

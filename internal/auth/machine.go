@@ -3,10 +3,12 @@ package auth
 import (
 	"crypto/sha256"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/key"
 	"github.com/floedb/floe/internal/plant"
 )
 
@@ -15,6 +17,7 @@ import (
 //	's'                store: revision uvarint (LSN of the last change) | keys uvarint | admins among them that never expire uvarint
 //	'k' | id           storedKey
 //	'u' | id           when the key was used: ms uvarint; none before the first use. Not a change: nobody waits for it
+//	'n' | id | name    a namespace that the key has created, or was about to; empty
 //	'x' | id | hash    session of a key that was ended before its time, by the hash of its token: when it would have ended, ms uvarint
 //
 // There is a key store when there is the first one. It never goes away, and keeps an admin key that never expires, so that nobody locks himself out.
@@ -22,6 +25,7 @@ const (
 	rowStore = 's'
 	rowKeys  = 'k'
 	rowUsed  = 'u'
+	rowMade  = 'n'
 	rowEnded = 'x'
 )
 
@@ -46,10 +50,10 @@ func (s *store) code(c *codec.Coder) {
 func keyRow(id string) []byte  { return append([]byte{rowKeys}, id...) }
 func usedRow(id string) []byte { return append([]byte{rowUsed}, id...) }
 
-// endedRows returns the bounds of the rows of a key's ended sessions. All ids have the same length.
-func endedRows(id string) (lower, upper []byte) {
-	lower = append([]byte{rowEnded}, id...)
-	return lower, append(append([]byte(nil), lower...), 0xff, 0xff)
+// rowsOf returns the bounds of the rows of a kind that belong to a key. All ids have the same length.
+func rowsOf(kind byte, id string) (lower, upper []byte) {
+	lower = append([]byte{kind}, id...)
+	return lower, key.PrefixEnd(lower)
 }
 
 // ms is a row that is a time, in ms since the epoch.
@@ -88,6 +92,8 @@ func (machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 		return nil, end(tx, cmd)
 	case kindUsed:
 		return nil, used(tx, cmd)
+	case kindMake:
+		return nil, makes(tx, cmd)
 	}
 	return nil, create(tx, cmd)
 }
@@ -157,9 +163,11 @@ func revoke(tx *engine.Tx, cmd engine.Command) error {
 	if _, there := tx.Get(usedRow(k.ID)); there {
 		tx.Delete(usedRow(k.ID))
 	}
-	lower, upper := endedRows(k.ID)
-	if _, _, there := tx.First(lower, upper); there {
-		tx.DeleteMany(lower, upper)
+	for _, kind := range []byte{rowMade, rowEnded} {
+		lower, upper := rowsOf(kind, k.ID)
+		if _, _, there := tx.First(lower, upper); there {
+			tx.DeleteMany(lower, upper)
+		}
 	}
 	s.keys--
 	s.save(tx)
@@ -179,7 +187,7 @@ func end(tx *engine.Tx, cmd engine.Command) error {
 	if _, there := tx.Get(keyRow(e.id)); !exists || !there || e.ends.UnixMilli() <= tx.Now() {
 		return nil // it is over
 	}
-	lower, upper := endedRows(e.id)
+	lower, upper := rowsOf(rowEnded, e.id)
 	row := append(append([]byte(nil), lower...), e.hash[:]...)
 	if _, there := tx.Get(row); there {
 		return nil
@@ -223,6 +231,34 @@ func used(tx *engine.Tx, cmd engine.Command) error {
 		if at > had {
 			tx.Set(usedRow(one.id), encode(at.code))
 		}
+	}
+	return nil
+}
+
+// makes notes namespaces that a key is about to create, all of them or none. One that was noted before counts once, whether it has come to be or not.
+func makes(tx *engine.Tx, cmd engine.Command) error {
+	m, err := decodeMake(cmd)
+	if err != nil {
+		return err
+	}
+	if _, there := tx.Get(keyRow(m.id)); !there {
+		return engine.Errorf(engine.ErrUnauthorized, "there is no key %.64q", m.id)
+	}
+	lower, upper := rowsOf(rowMade, m.id)
+	made := make(map[string]bool)
+	it := tx.Iter(lower, upper)
+	for ok := it.First(); ok; ok = it.Next() {
+		made[string(it.Key()[len(lower):])] = true
+	}
+	it.Close()
+	for _, ns := range m.namespaces {
+		if made[ns] {
+			continue
+		}
+		if made[ns] = true; len(made) > MaxMade && !plant.On(plant.MadeUncounted) {
+			return madeAll(m.id, ns)
+		}
+		tx.Set(append(slices.Clip(lower), ns...), nil)
 	}
 	return nil
 }
@@ -340,6 +376,9 @@ func (machine) Verify(a *engine.Audit) error {
 	if err == nil {
 		err = verifyTimes(a)
 	}
+	if err == nil {
+		err = verifyMade(a)
+	}
 	if err == nil && (keys != s.keys || admins != s.admins || exists && admins == 0) {
 		a.Reportf("keys: %d keys, %d of admins; the store counts %d and %d", keys, admins, s.keys, s.admins)
 	}
@@ -370,4 +409,31 @@ func verifyTimes(a *engine.Audit) error {
 		}
 	}
 	return nil
+}
+
+// verifyMade reports rows of namespaces that no key can have created, and those of keys that there are not.
+func verifyMade(a *engine.Audit) error {
+	const id = 2 * idBytes
+	counts := make(map[string]int)
+	err := a.Scan([]byte{rowMade}, []byte{rowMade + 1}, func(row, value []byte) error {
+		if len(row) <= 1+id || len(value) > 0 || engine.CheckWritable(string(row[1+id:])) != nil {
+			a.Reportf("keys: row of a namespace %q: value of %d bytes", row, len(value))
+			return nil
+		}
+		of := string(row[1 : 1+id])
+		if counts[of]++; counts[of] > 1 {
+			return nil
+		}
+		_, there, err := a.Get(keyRow(of))
+		if err == nil && !there {
+			a.Reportf("keys: row of a namespace %q: there is no such key", row)
+		}
+		return err
+	})
+	for of, n := range counts {
+		if n > MaxMade {
+			a.Reportf("keys: key %s has created %d namespaces, the limit is %d", of, n, MaxMade)
+		}
+	}
+	return err
 }

@@ -19,6 +19,7 @@ func TestPlanted(t *testing.T) {
 		{plant.RevokedStays, "TestRevoked"},
 		{plant.LateAnswer, "TestRevoked"},
 		{plant.NewKeyUnasked, "TestNewKeyIsFound"},
+		{plant.MadeUncounted, "TestNamespacesOfKeys"},
 		{plant.AnySignature, "TestKeysModel"},
 		{plant.AnySecret, "TestKeysModel"},
 		{plant.EachAddress, "TestRightKeyPassesWrongOnes"},

@@ -53,8 +53,9 @@ type CommandType struct {
 	// AtHome says that commands of other shards go to the home of their namespace, wherever what they are about lives: it knows the namespace's placement,
 	// and the sender need not.
 	AtHome bool
-	// Reaches says that what it sets going may read or write other namespaces than its own: only who may do so in all may send it.
-	Reaches bool
+	// Reaches says that what it sets going may read or write other namespaces than its own: only who may do so in all may send it. It returns those that are written to,
+	// nil for a command that is malformed.
+	Reaches func(cmd Command) (written []string)
 	// Admit checks a command that comes from a user in another process as the functions that make commands check their arguments: nothing
 	// in it is to be trusted. maxPayload is the largest value or payload. Errors: ErrInvalid. nil if users do not send it.
 	Admit func(cmd Command, maxPayload int) error

@@ -163,7 +163,7 @@ func (w *Wire) Admit(cmd Command, maxPayload int) error {
 
 // Reaches reports whether a command, or a part of it if it is a transaction, may reach into other namespaces than its own.
 func (w *Wire) Reaches(cmd Command) bool {
-	if c := w.table.command(cmd); c != nil && c.Reaches {
+	if c := w.table.command(cmd); c != nil && c.Reaches != nil {
 		return true
 	}
 	if cmd.Machine != machineEngine || cmd.Kind != kindTxn {
@@ -176,6 +176,22 @@ func (w *Wire) Reaches(cmd Command) bool {
 		}
 	}
 	return err != nil // it is refused anyway
+}
+
+// Namespaces returns the namespaces that a command, or what it sets going, may create.
+func (w *Wire) Namespaces(cmd Command) []string {
+	all := []string{cmd.Namespace}
+	if c := w.table.command(cmd); c != nil && c.Reaches != nil {
+		all = append(all, c.Reaches(cmd)...)
+	}
+	if cmd.Machine == machineEngine && cmd.Kind == kindTxn {
+		parts, _, _ := decodeTxn(cmd.Body, cmd.Namespace)
+		for _, part := range parts {
+			all = append(all, w.Namespaces(part)[1:]...) // a part is in the namespace of all
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 func (w *Wire) admit(cmd Command, maxPayload int) error {

@@ -9,6 +9,7 @@ import (
 	"github.com/floedb/floe/internal/auth"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/kit"
+	"github.com/floedb/floe/internal/primitive"
 	"github.com/floedb/floe/kv"
 	"github.com/floedb/floe/queue"
 	"github.com/floedb/floe/stream"
@@ -27,7 +28,7 @@ func (w *world) leave(ns string) {
 	w.leaveJobs(ns)
 }
 
-// leaveKeys leaves keys that expire, one that was used, and a session that was ended.
+// leaveKeys leaves keys that expire, one that was used, a session that was ended, and the name of a namespace that a key was about to create.
 func (w *world) leaveKeys() {
 	ctx, g := w.t.Context(), auth.NewGate(0)
 	g.Attach(w.router.Door(), w.router.Door())
@@ -42,8 +43,14 @@ func (w *world) leaveKeys() {
 		w.must(err)
 		w.must(g.EndSession(ctx, token))
 		w.must(g.NoteUses(ctx))
+		anywhere, secret, err := g.Create(ctx, auth.Key{Role: auth.Write}, nil)
+		w.must(err)
+		grant, err := g.Enter(ctx, secret, "192.0.2.1", false)
+		w.must(err)
+		w.must(grant.Introduce(ctx, engine.NewWire(primitive.All()), engine.CreateNamespace("of a key", false)))
 		if !leaves {
 			w.must(g.Revoke(ctx, k.ID))
+			w.must(g.Revoke(ctx, anywhere.ID))
 		}
 	}
 }

@@ -524,7 +524,7 @@ func (v *visitor) carryOut(ctx context.Context, q *request, release func()) ([]b
 			return nil, engine.Errorf(engine.ErrInvalid, "%v", err)
 		}
 		if !v.node {
-			if err := v.admit(cmd); err != nil {
+			if err := v.admit(ctx, cmd); err != nil {
 				v.changed(ctx, cmd, err)
 				return nil, err
 			}
@@ -591,11 +591,14 @@ func (v *visitor) changed(ctx context.Context, cmd engine.Command, err error) {
 }
 
 // admit checks a command of a client.
-func (v *visitor) admit(cmd engine.Command) error {
+func (v *visitor) admit(ctx context.Context, cmd engine.Command) error {
 	if v.grant != nil {
 		if err := v.grant.Command(v.peer.cfg.Wire, cmd); err != nil {
 			return err
 		}
 	}
-	return v.peer.cfg.Wire.Admit(cmd, v.peer.host.MaxValue())
+	if err := v.peer.cfg.Wire.Admit(cmd, v.peer.host.MaxValue()); err != nil || v.grant == nil {
+		return err
+	}
+	return v.grant.Introduce(ctx, v.peer.cfg.Wire, cmd)
 }

@@ -94,7 +94,7 @@ func (v *visitor) carryOutTake(ctx context.Context, id engine.ShardID, q *reques
 	}
 	p := v.peer
 	if !v.node {
-		if err := v.admit(t.Command); err != nil {
+		if err := v.admit(ctx, t.Command); err != nil {
 			v.changed(ctx, t.Command, err)
 			return nil, err
 		}

@@ -241,6 +241,7 @@ const (
 	RevokedStays      Bug = "revoked-stays"      // what was begun with a key goes on when it is revoked
 	LateAnswer        Bug = "late-answer"        // what was answered before counts after
 	NewKeyUnasked     Bug = "new-key-unasked"    // a key that nobody has heard of is none
+	MadeUncounted     Bug = "made-uncounted"     // a key creates any number of namespaces
 	AnySignature      Bug = "any-signature"      // a session is whoever's it says
 	AnySecret         Bug = "any-secret"         // the id of a key is enough
 	EachAddress       Bug = "each-address"       // who has a network has as many attempts as addresses

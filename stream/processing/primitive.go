@@ -30,12 +30,12 @@ func tableOf(shared *memory) engine.Primitive {
 		Given: func(v any) { funcs = pipelineFuncs(v.(map[string]Func)) },
 		// On a full disk jobs are held, and can be ended.
 		Commands: []engine.CommandType{
-			{Kind: kindSubmit, Name: "submit", From: engine.FromUsers, Admit: admit, Reaches: true},
+			{Kind: kindSubmit, Name: "submit", From: engine.FromUsers, Admit: admit, Reaches: reaches},
 			{Kind: kindStop, Name: "stop", From: engine.FromUsers, Admit: admit, Shrinks: true},
 			{Kind: kindCancel, Name: "cancel", From: engine.FromUsers, Admit: admit, Shrinks: true},
 			{Kind: kindRescale, Name: "rescale", From: engine.FromUsers, Admit: admit, Shrinks: true},
 			{Kind: kindSavepoint, Name: "savepoint", From: engine.FromUsers, Admit: admit},
-			{Kind: kindRestore, Name: "restore", From: engine.FromUsers, Admit: admit, Reaches: true},
+			{Kind: kindRestore, Name: "restore", From: engine.FromUsers, Admit: admit, Reaches: reaches},
 			{Kind: kindTick, Name: "tick", From: engine.FromLeaders},
 			{Kind: kindBeginSave, Name: "begin savepoint", From: engine.FromLeaders},
 			{Kind: kindSave, Name: "save", From: engine.FromLeaders},
@@ -57,6 +57,32 @@ func tableOf(shared *memory) engine.Primitive {
 		// Rows of jobs and of their tasks: each tick reads and writes them.
 		Caches: func(k []byte) bool { return k[0] == rowJob || k[0] == rowTask || k[0] == rowPart || k[0] == rowInbox },
 	}
+}
+
+// reaches returns the other namespaces that the sinks of a definition write to.
+func reaches(cmd engine.Command) (all []string) {
+	var s submitCommand
+	var err error
+	if cmd.Kind == kindRestore {
+		var r restoreCommand
+		r, err = decodeBody(cmd.Body, (*restoreCommand).code)
+		s = r.submitCommand
+	} else {
+		s, err = decodeBody(cmd.Body, (*submitCommand).codeSubmit)
+	}
+	if err != nil || len(s.source) == 0 {
+		return nil
+	}
+	p, err := parse(s.source)
+	if err != nil {
+		return nil
+	}
+	for i := range p.job.Sinks {
+		if ns := p.job.Sinks[i].Namespace; ns != "" {
+			all = append(all, ns)
+		}
+	}
+	return all
 }
 
 // admit checks a command of a user in another process.

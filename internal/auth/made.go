@@ -1,0 +1,72 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/floedb/floe/internal/engine"
+)
+
+// namespaces remembers which namespaces exist or have existed: their names never become free.
+type namespaces struct {
+	mu   sync.RWMutex // guards seen
+	seen map[string]bool
+}
+
+// maxSeen bounds the names that are remembered, to some megabytes.
+const maxSeen = 20_000
+
+func (n *namespaces) has(name string) bool {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return n.seen[name]
+}
+
+func (n *namespaces) add(name string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.seen == nil || len(n.seen) >= maxSeen {
+		n.seen = make(map[string]bool)
+	}
+	n.seen[name] = true
+}
+
+// fullTime is how long a key is refused further namespaces without a question to shard 0, after it had created all that it may.
+const fullTime = time.Second
+
+// introduce notes in shard 0 which of some namespaces a key is about to create.
+func (g *Gate) introduce(ctx context.Context, grant *Grant, names []string) error {
+	var m makeCommand
+	for _, name := range names {
+		if g.seen.has(name) || engine.CheckWritable(name) != nil { // what is no name creates nothing
+			continue
+		}
+		q := engine.NamespaceQuery{Name: name}
+		if err := g.follow.Query(ctx, engine.HomeShard(name, g.follow.Shards()), &q); err != nil {
+			return err
+		}
+		if q.Found || q.Gone {
+			g.seen.add(name)
+		} else {
+			m.namespaces = append(m.namespaces, name)
+		}
+	}
+	if len(m.namespaces) == 0 {
+		return nil
+	}
+	m.id = grant.key.ID
+	if now := g.Now().UnixMilli(); now-grant.full.Load() < fullTime.Milliseconds() {
+		return madeAll(m.id, m.namespaces[0])
+	}
+	_, err := g.ask.Propose(ctx, engine.GlobalShard, command(kindMake, m.code))
+	if errors.Is(err, engine.ErrUnauthorized) {
+		grant.full.Store(g.Now().UnixMilli())
+	}
+	return err
+}
+
+func madeAll(id, namespace string) error {
+	return engine.Errorf(engine.ErrUnauthorized, "namespace %q: key %s has created %d namespaces, the limit: a key with the role admin can create more", namespace, id, MaxMade)
+}
