@@ -77,6 +77,7 @@ func (n *Namespaces) Create(ctx context.Context, name string, opts ...NamespaceO
 // The first write to the name creates the namespace again, unless it was spread: then Create has to, and writes are refused with ErrNotFound until it has. A name can only
 // be created again with the placement it had, and still counts towards the 100,000 namespaces of a shard. After ErrUnknownOutcome or a ctx error some shards of a spread
 // namespace may refuse writes: repeat the call, or call Create.
+// If something is written while the call removes these, it fails with ErrConflict, and what it has removed by then stays removed.
 //
 // Errors: ErrNotFound; ErrConflict, which says what the namespace holds; ErrInvalid for "default", which always exists, and for names that begin with "_".
 func (n *Namespaces) Delete(ctx context.Context, name string) error { return n.all.Delete(ctx, name) }
