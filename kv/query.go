@@ -580,8 +580,11 @@ func (o *oldestChanges) addKey(v *engine.View, ns uint32, k []byte, w row, after
 			return false, nil
 		}
 		b, ok, err := v.Get(historyKey(nil, ns, k, w.version-1))
-		if err != nil || !ok {
-			return !ok, err
+		if err != nil {
+			return false, err
+		}
+		if !ok {
+			return true, nil
 		}
 		if w, err = decodeRow(b); err != nil {
 			return false, err

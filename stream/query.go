@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"cmp"
 	"encoding/binary"
 	"slices"
 
@@ -366,7 +367,7 @@ func openCursor(w *view, at *position, last uint64) (*cursor, error) {
 // take reads the row the iterator has come to, which has to be there.
 func (c *cursor) take(ok bool) (err error) {
 	if !ok || offsetIn(c.it.Key()) != c.from.next {
-		return missing(c.partition, c.from.next)
+		return cmp.Or(c.it.Err(), missing(c.partition, c.from.next))
 	}
 	c.stored, err = decodeStored(c.it.Value())
 	return err

@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -154,8 +155,10 @@ func (q *recordsQuery) readRun(w *view, first Ref, n int, size *int) (read int, 
 	}
 	for ok := it.First(); from < to && *size <= q.maxBytes; ok = it.Next() {
 		var rec Record
-		if err = missing(first.Partition, from); ok && offsetIn(it.Key()) == from {
+		if ok && offsetIn(it.Key()) == from {
 			rec, err = decodeRecord(it.Value(), first.Partition, from)
+		} else {
+			err = cmp.Or(it.Err(), missing(first.Partition, from))
 		}
 		if err != nil {
 			it.Close()

@@ -83,7 +83,7 @@ func (f *pageFeed) find(id seriesID) error {
 func (f *pageFeed) enter(ok bool) error {
 	if !ok {
 		f.state = feedDone
-		return nil
+		return f.it.Err()
 	}
 	row, err := decodePage(f.it.Value())
 	if err != nil {

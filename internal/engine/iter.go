@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -77,7 +78,14 @@ func (it *Iter) counted() bool {
 	if it.tx != nil {
 		it.tx.toil.Looks++
 	}
-	return it.view == nil || it.view.looksAt()
+	if it.view == nil {
+		return true
+	}
+	if err := it.view.fails(); err != nil {
+		it.err = err
+		return false
+	}
+	return it.view.looksAt()
 }
 
 // settle chooses the smaller of the two next rows; of equal keys the batch's is the newer one, and its deletes hide rows.
@@ -124,6 +132,18 @@ func (it *Iter) Value() []byte {
 		it.view.holds(len(v))
 	}
 	return v
+}
+
+// Err returns the first error met: who does not expect the end of the rows asks why they have ended.
+func (it *Iter) Err() error {
+	err := cmp.Or(it.err, it.db.Error())
+	if err == nil && it.view != nil {
+		err = it.view.scan.err
+	}
+	if err != nil {
+		return fmt.Errorf("read state: %w", err)
+	}
+	return nil
 }
 
 // Close releases the iterator and returns the first error met.

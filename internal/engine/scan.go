@@ -17,10 +17,11 @@ type scan struct {
 	stop        <-chan struct{} // closed when the replica stops
 	endless     bool            // of a duty: there is no limit
 	rows, bytes int
-	held        int   // bytes that the query keeps
-	skims       bool  // it tells by itself how many
-	large       bool  // so many that it has a slot, or asked for one: see Readers
-	err         error // why it ended early: then that is its answer, whatever the machine makes of the rows it has got
+	held        int          // bytes that the query keeps
+	skims       bool         // it tells by itself how many
+	large       bool         // so many that it has a slot, or asked for one: see Readers
+	fault       func() error // see Replica.Fault
+	err         error        // why it ended early: then that is its answer, whatever the machine makes of the rows it has got
 }
 
 // scanCheck is after how many rows a query looks whether somebody still waits for it.
@@ -43,6 +44,14 @@ func (v *View) looksAt() bool {
 		v.checkScan()
 	}
 	return s.err == nil
+}
+
+// fails returns the error of a read that a test has fail, or nil.
+func (v *View) fails() error {
+	if v.scan.fault == nil {
+		return nil
+	}
+	return v.scan.fault()
 }
 
 // Ended returns why a query has to end now: its caller is gone, or the node closes. It is for one that does much with what it has got, between two looks at

@@ -74,7 +74,7 @@ func (v *View) Beside(m MachineID) (*View, Machine) {
 	}
 	v.Freeze()
 	beside := &View{x: v.x, machine: m, now: v.now, frozen: v.frozen, stale: v.stale, stamp: v.stamp}
-	beside.scan = scan{ctx: v.scan.ctx, stop: v.scan.stop, endless: v.scan.endless}
+	beside.scan = scan{ctx: v.scan.ctx, stop: v.scan.stop, endless: v.scan.endless, fault: v.scan.fault}
 	return beside, v.x.machine(m)
 }
 
@@ -207,6 +207,9 @@ func (v *View) Get(k []byte) (value []byte, ok bool, err error) {
 	if !v.looksAt() {
 		return nil, false, v.scan.err
 	}
+	if err := v.fails(); err != nil {
+		return nil, false, err
+	}
 	value, ok, err = v.getRow(append(v.rowKey(v.machine), k...))
 	v.holds(len(value))
 	if v.scan.err != nil {
@@ -218,6 +221,9 @@ func (v *View) Get(k []byte) (value []byte, ok bool, err error) {
 // Iter iterates over the rows with lower <= key < upper in key order. Close it. It ends early when nobody waits for the answer any more, or the
 // node closes.
 func (v *View) Iter(lower, upper []byte) (*Iter, error) {
+	if err := v.fails(); err != nil {
+		return nil, err
+	}
 	it, err := newIter(v.reader(), v.x.rowKey(nil, v.machine), lower, upper, nil)
 	if err == nil {
 		it.view = v
@@ -339,13 +345,15 @@ type Replica struct {
 	Stop  <-chan struct{} // closed when the replica stops
 	// NoWait makes a query that would wait fail with context.Canceled.
 	NoWait bool
+	// Fault is called before each read; a read for which it returns an error fails with it. It is for tests.
+	Fault func() error
 	// Settle returns when the log has come to a time that the clock has come to; nil for reads that need not be linearizable.
 	Settle func(ctx context.Context, at int64) error
 }
 
 // Query answers q, waiting within ctx when the machine asks to wait. It ends early, with ctx's error or ErrClosed, also while the machine looks at rows.
 func (x *Executor) Query(ctx context.Context, q Query, r Replica) error {
-	v := View{x: x, machine: q.Machine(), now: r.Now, mono: r.Mono, stale: r.Stale, scan: scan{ctx: ctx, stop: r.Stop}}
+	v := View{x: x, machine: q.Machine(), now: r.Now, mono: r.Mono, stale: r.Stale, scan: scan{ctx: ctx, stop: r.Stop, fault: r.Fault}}
 	defer func() {
 		if v.waiter != nil {
 			x.hub.unsubscribe(v.waiter)

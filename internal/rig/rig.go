@@ -227,7 +227,12 @@ func (r *Rig) Query(ctx context.Context, shard engine.ShardID, q engine.Query) e
 	r.mu.Lock()
 	x := r.execs[shard]
 	r.mu.Unlock()
-	return x.Query(ctx, q, engine.Replica{Now: r.Now, Mono: r.Mono})
+	asked, reads := code(q), 0
+	err := x.Query(ctx, q, engine.Replica{Now: r.Now, Mono: r.Mono, Fault: func() error { reads++; return nil }})
+	if err == nil {
+		r.fails(ctx, x, q, asked, reads)
+	}
+	return err
 }
 
 // Now returns the time, ms.

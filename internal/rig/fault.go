@@ -1,0 +1,74 @@
+package rig
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"sync"
+
+	"github.com/floedb/floe/internal/engine"
+)
+
+// errFault is what reads fail with.
+var errFault = errors.New("rig: a read fails")
+
+// Queries that have been answered are asked again with a read that fails, first one, then the next: the answer has to be the error, and not what the query makes of the rows
+// that it got. Of each kind of query so many are asked again that each way through it is likely to be among them.
+const (
+	faultyQueries = 60 // of a kind, in a process
+	faultyReads   = 12 // of a query
+)
+
+var faulty struct {
+	sync.Mutex
+	asked map[reflect.Type]int
+}
+
+// fails asks a query that was answered after so many reads again.
+func (r *Rig) fails(ctx context.Context, x *engine.Executor, q engine.Query, asked []byte, reads int) {
+	if _, changes := q.(engine.LeaderQuery); changes || asked == nil || reads == 0 || !mayAsk(q) {
+		return
+	}
+	wire := engine.NewWire(r.config.Primitives)
+	for i := range min(reads, faultyReads) {
+		if reads > faultyReads && i >= faultyReads/2 {
+			i = reads - faultyReads + i // the first and the last
+		}
+		again, err := wire.DecodeQuery(asked)
+		if err != nil {
+			r.t.Errorf("%T does not decode: %v", q, err)
+			return
+		}
+		n, failed := 0, false
+		fault := func() error {
+			if n++; n != i+1 {
+				return nil
+			}
+			failed = true
+			return errFault
+		}
+		if err := x.Query(context.WithoutCancel(ctx), again, engine.Replica{Now: r.Now, Mono: r.Mono, NoWait: true, Fault: fault}); failed && !errors.Is(err, errFault) {
+			r.t.Errorf("%T: read %d of %d fails, and the answer is %v: %+v", q, i+1, reads, err, q)
+			return
+		}
+	}
+}
+
+// code codes a query, unless it is one of a test that nobody sends.
+func code(q engine.Query) (b []byte) {
+	if f := reflect.ValueOf(q).Elem().FieldByName("Query"); f.IsValid() {
+		return nil
+	}
+	return engine.AppendQuery(nil, q)
+}
+
+func mayAsk(q engine.Query) bool {
+	faulty.Lock()
+	defer faulty.Unlock()
+	if faulty.asked == nil {
+		faulty.asked = make(map[reflect.Type]int)
+	}
+	t := reflect.TypeOf(q)
+	faulty.asked[t]++
+	return faulty.asked[t] <= faultyQueries
+}
