@@ -105,7 +105,10 @@ func (s *Store) awaitReady(ctx context.Context, shards []engine.ShardID, c *work
 	first := <-answers
 	cancel()
 	for range len(shards) - 1 {
-		if a := <-answers; a.err != nil && !errors.Is(a.err, context.Canceled) && first.err == nil {
+		switch a := <-answers; {
+		case a.err == nil && isEnd(first.err): // it came as the wait ended
+			first = a
+		case a.err != nil && !isEnd(a.err) && first.err == nil:
 			first.err = a.err // such as that the worker drains
 		}
 	}
@@ -113,4 +116,9 @@ func (s *Store) awaitReady(ctx context.Context, shards []engine.ShardID, c *work
 		s.scope.PassOn(ctx, slices.DeleteFunc(slices.Clone(shards), func(id engine.ShardID) bool { return id == first.shard }))
 	}
 	return first.shard, first.err
+}
+
+// isEnd reports whether a wait failed because it was over.
+func isEnd(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }

@@ -339,18 +339,23 @@ func TestAwaitBesideRate(t *testing.T) {
 	})
 }
 
-// TestAwaitTwo: of two workers that waited in a spread namespace when two runs came at once in two shards, one heard of both, took one, and the other heard of its run a second
-// later, or not within its wait.
-func TestAwaitTwo(t *testing.T) {
+// TestAwaitTogether: of two workers that waited in a spread namespace when two runs came at once in two shards, one heard of both, took one, and the other heard of its run a
+// second later, or not within its wait. Of many, one more heard of a run each second.
+func TestAwaitTogether(t *testing.T) {
+	t.Run("two", func(t *testing.T) { testAwaitTogether(t, 2, 100) })
+	t.Run("many", func(t *testing.T) { testAwaitTogether(t, 60, 5) })
+}
+
+func testAwaitTogether(t *testing.T, workers, rounds int) {
 	synctest.Test(t, func(t *testing.T) {
 		s, ctx := openSpread(t), t.Context()
 		if _, err := s.Register(ctx, "a"); err != nil {
 			t.Fatal(err)
 		}
-		for round := range 100 {
+		for round := range rounds {
 			var had, came sync.WaitGroup
 			began := time.Now().Add(time.Second)
-			for i := range 2 {
+			for i := range workers {
 				had.Go(func() {
 					id := fmt.Sprint("w", i)
 					tasks, err := s.Await(ctx, id, []string{"a"}, action.Wait(time.Minute))
@@ -367,7 +372,7 @@ func TestAwaitTwo(t *testing.T) {
 				})
 			}
 			<-time.After(time.Until(began))
-			for range 2 {
+			for range workers {
 				came.Go(func() {
 					if _, err := s.Invoke(ctx, "a", nil); err != nil {
 						t.Error(err)

@@ -132,6 +132,8 @@ func (r *groupReader) read(ctx context.Context) ([]Delivery, error) {
 			return ds, firstError(err, ctx.Err())
 		case len(ds) > 0 || err != nil && waiting.Err() == nil && !errors.Is(err, errMoved), r.o.noAck && errors.Is(err, engine.ErrUnknownOutcome):
 			return ds, err
+		case waiting.Err() != nil && r.told != 0: // nobody else was woken for it
+			return r.look(ctx)
 		case waiting.Err() != nil:
 			return nil, nil
 		}
@@ -371,12 +373,14 @@ func (r *groupReader) await(ctx context.Context, places []groupPlace, have right
 	failed, over := errs[first], waiting.Err() != nil
 	cancel()
 	for range len(places) - 1 {
-		<-answered
+		if i := <-answered; errs[i] == nil && failed != nil { // it came as the wait ended
+			first, failed = i, nil
+		}
 	}
 	var others []engine.ShardID
 	for i := range queries {
 		r.since = max(r.since, queries[i].since)
-		if i != first {
+		if i != first || ctx.Err() != nil {
 			others = append(others, r.s.scope.SpreadShard(places[i].route))
 		}
 	}

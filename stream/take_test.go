@@ -317,9 +317,14 @@ func TestReadGroupFromTheEndOfAStreamToCome(t *testing.T) {
 	})
 }
 
-// TestReadGroupTwo: of two readers that waited in a spread namespace when two records came at once in two shards, one heard of both, read one, and the other heard of its
-// record a second later, or not within its wait.
-func TestReadGroupTwo(t *testing.T) {
+// TestReadGroupTogether: of two readers that waited in a spread namespace when two records came at once in two shards, one heard of both, read one, and the other heard of its
+// record a second later, or not within its wait. Of many, one more heard of a record each second.
+func TestReadGroupTogether(t *testing.T) {
+	t.Run("two", func(t *testing.T) { testReadGroupTogether(t, 2, 100) })
+	t.Run("many", func(t *testing.T) { testReadGroupTogether(t, 60, 5) })
+}
+
+func testReadGroupTogether(t *testing.T, readers, rounds int) {
 	synctest.Test(t, func(t *testing.T) {
 		node, err := floe.Open(floe.Config{Shards: 3})
 		must(t, err)
@@ -329,10 +334,10 @@ func TestReadGroupTwo(t *testing.T) {
 		s := node.Stream("wide")
 		must(t, s.Create(ctx, "log", stream.Partitions(6)))
 		must(t, s.CreateGroup(ctx, "log", "g"))
-		for round := range 100 {
+		for round := range rounds {
 			var read, came sync.WaitGroup
 			began := time.Now().Add(time.Second)
-			for i := range 2 {
+			for i := range readers {
 				read.Go(func() {
 					c := fmt.Sprint("c", i)
 					ds, err := s.ReadGroup(ctx, "log", "g", c, stream.Limit(1), stream.Wait(time.Minute))
@@ -351,7 +356,7 @@ func TestReadGroupTwo(t *testing.T) {
 			<-time.After(time.Until(began))
 			for p := range 2 {
 				came.Go(func() {
-					if _, err := s.Append(ctx, "log", text("x"), stream.Partition((round+p)%6)); err != nil {
+					if _, err := s.AppendMany(ctx, "log", make([]stream.Message, readers/2), stream.Partition((round+p)%6)); err != nil {
 						t.Error(err)
 					}
 				})

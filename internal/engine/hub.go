@@ -22,7 +22,7 @@ type hub struct {
 	within  map[Topic]*family  // by topic: those within it that are waited for
 	order   uint64             // of coming
 	lengths map[Topic]*lengths // of the prefixes that are waited for, by their root
-	claimed map[Topic]bool     // somebody has been told of something that one can take, see claim
+	claimed map[Topic]int      // how many have been told of something that one can take, see claim
 }
 
 // line is who waits for a topic.
@@ -71,7 +71,7 @@ type member struct {
 }
 
 func newHub() *hub {
-	return &hub{topics: make(map[Topic]*line), within: make(map[Topic]*family), lengths: make(map[Topic]*lengths), claimed: make(map[Topic]bool)}
+	return &hub{topics: make(map[Topic]*line), within: make(map[Topic]*family), lengths: make(map[Topic]*lengths), claimed: make(map[Topic]int)}
 }
 
 // before reports whether it is w's turn before o's.
@@ -293,22 +293,24 @@ func (h *hub) childrenLocked(parent Topic, f func(Topic)) {
 func (h *hub) claim(t Topic) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if len(h.claimed) < MaxWaiters {
-		h.claimed[t] = true
+	if _, there := h.claimed[t]; there || len(h.claimed) < MaxWaiters {
+		h.claimed[t]++
 	}
 }
 
-// remind wakes the first waiter of each topic that was claimed since the last call.
-func (h *hub) remind() {
+// remind wakes one waiter for each claim of a topic since the last call, up to most.
+func (h *hub) remind(most int) {
 	if h.count.Load() == 0 {
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for t := range h.claimed {
-		h.notifyLocked(t, 1)
+	for t, n := range h.claimed {
+		h.notifyLocked(t, min(n, most))
+		if h.claimed[t] -= most; n <= most {
+			delete(h.claimed, t)
+		}
 	}
-	clear(h.claimed)
 }
 
 func (h *hub) unsubscribe(w *waiter) {

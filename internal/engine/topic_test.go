@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"math"
 	"slices"
 	"testing"
 )
@@ -86,19 +87,38 @@ func TestRemind(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	h.remind()
+	h.remind(math.MaxInt)
 	if got := awake(a, b); got != nil {
 		t.Fatalf("woken though nothing was claimed: %d", got)
 	}
 	h.claim(1)
 	h.unsubscribe(a)
-	h.remind()
+	h.remind(math.MaxInt)
 	if got := awake(a, b); !slices.Equal(got, []int{1}) {
 		t.Errorf("woken after a claim: %d, want 1", got)
 	}
-	h.remind()
+	h.remind(math.MaxInt)
 	if got := awake(a, b); got != nil {
 		t.Errorf("woken again: %d", got)
+	}
+	var more []*waiter
+	for range 4 {
+		w := &waiter{c: make(chan struct{}, 1)}
+		if err := h.subscribe(w, 1); err != nil {
+			t.Fatal(err)
+		}
+		more = append(more, w)
+		h.claim(1)
+	}
+	h.remind(1)
+	h.remind(2)
+	if got := awake(append(more, b)...); len(got) != 3 {
+		t.Errorf("woken after one and two of four claims: %d", got)
+	}
+	h.remind(math.MaxInt)
+	h.remind(math.MaxInt)
+	if got := awake(append(more, b)...); len(got) != 1 || len(h.claimed) != 0 {
+		t.Errorf("woken after the last of four claims: %d, %d topics are left", got, len(h.claimed))
 	}
 }
 

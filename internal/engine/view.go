@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/cockroachdb/pebble/v2"
 )
@@ -330,7 +331,7 @@ func (v *View) release() {
 }
 
 // Remind makes good for claims that were not used, see View.Claim; it has to be called from time to time.
-func (x *Executor) Remind() { x.hub.remind() }
+func (x *Executor) Remind() { x.hub.remind(math.MaxInt) }
 
 // WakeAll makes all queries that wait look again.
 func (x *Executor) WakeAll() { x.hub.notifyAll() }
@@ -422,7 +423,7 @@ func (x *Executor) answer(v *View, q Query) error {
 	case *NamespacesQuery:
 		return v.queryNamespaces(q)
 	case *remindQuery:
-		v.x.Remind()
+		v.x.hub.remind(1)
 		return nil
 	}
 	m := x.machine(q.Machine())
