@@ -41,9 +41,10 @@
 // the disorder they are allowed. It fires windows. A partition in which nothing comes any more does not hold it up. When nothing comes anywhere, event time runs on
 // with the clock as far as something waits for it, so that the last windows fire.
 //
-// A job with stop_at: latest ends event time when it has read everything: all windows fire, sessions end, and dedup forgets the values that it keeps for a time. When such a
-// job is restored, or applied again without stop_at, event time continues from the newest records read, so what is appended later is not late. A window that
-// had not been due by then fires a second time if it gets more records, with those alone.
+// A job with stop_at: latest ends event time when it has read everything: all windows fire and sessions end. When such a job is restored, or applied again without stop_at,
+// event time continues from where it was before the end, so what is appended later is as late as it would have been without. A window that had not been due by then
+// fires a second time if it gets more records, with those alone. With a time series as source such a job runs until the delay of the source is over, and has read the points that were
+// younger.
 //
 // Time series are read by the time of their points, up to those that are as old as the delay of the source (5 s). Points that are written later than that, before what
 // has been read, are missed. Metrics.Missed counts them when the job looks for points, unless they have been sealed since they were written. A measurement seals its

@@ -203,8 +203,121 @@ func TestSpreadEndIsQuiet(t *testing.T) {
 	if t.Failed() {
 		return // it would not come to an end
 	}
+	s.Pass(5000) // the delay of the source
 	s.pass()
 	if j := s.job(id); j.Status != processing.Completed || j.Metrics.Missed == 0 || j.Metrics.RecordsIn+j.Metrics.Missed > 60 {
 		t.Errorf("job %+v", j)
+	}
+}
+
+// TestSeriesEnd: a job over a time series that stops at the latest reads what there was when it was submitted, or restored last, points that are younger than the delay of the source
+// included. It ended at its submission, whatever had been written since, and before it had read what was younger.
+func TestSeriesEnd(t *testing.T) {
+	for name, s := range map[string]*stage{"one shard": newStage(t, 1), "spread": newSpread(t, 3)} {
+		t.Run(name, func(t *testing.T) {
+			ctx := context.Background()
+			if s.Shards() == 1 {
+				if err := s.streams.Create(ctx, "copy"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			written := int64(0)
+			write := func() {
+				t.Helper()
+				written++
+				point := ts.Point{Measurement: "cpu", Fields: map[string]float64{"value": 1}, Time: time.UnixMilli(s.Now())}
+				if _, err := s.series.Write(ctx, point); err != nil {
+					t.Fatal(err)
+				}
+				s.Pass(1)
+			}
+			write()
+			s.Pass(1000)
+			const text = "name: x\nstop_at: latest\nsources: [{name: cpu, ts: {measurement: cpu}}]\nsinks: [{name: out, stream: {name: copy}}]\n"
+			id := s.submit(text)
+			for round := range 4 {
+				s.pass()
+				if j := s.job(id); j.Status != processing.Running || j.Metrics.RecordsIn == written {
+					t.Errorf("round %d, before the delay is over: %+v", round, j)
+				}
+				s.Pass(4000)
+				s.pass()
+				if j := s.job(id); j.Status != processing.Completed || j.Metrics.RecordsIn != written || j.Metrics.Missed != 0 {
+					t.Errorf("round %d: %+v, want %d points", round, j, written)
+				}
+				write()
+				s.Pass(100)
+				if _, err := s.jobs.Restore(ctx, id); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s.Pass(6000)
+			s.pass()
+			write()
+			s.Pass(100)
+			latest := strings.Replace(text, "measurement: cpu", "measurement: cpu, start: latest", 1)
+			if _, err := s.jobs.Restore(ctx, id, processing.WithDefinition([]byte(latest)), processing.RestartSource("cpu"), processing.DropState()); err != nil {
+				t.Fatal(err)
+			}
+			s.Pass(6000)
+			s.pass()
+			if j := s.job(id); j.Status != processing.Completed || j.Metrics.RecordsIn != written-1 {
+				t.Errorf("begun at the latest: %+v, want %d points", j, written-1)
+			}
+		})
+	}
+}
+
+// TestEndKeepsEventTime: when a job that had ended reads on, event time is where it had come to before the end, whatever is idle: windows that had fired as they were due do not fire again.
+func TestEndKeepsEventTime(t *testing.T) {
+	for name, s := range map[string]*stage{"one shard": newStage(t, 1), "spread": newSpread(t, 3)} {
+		t.Run(name, func(t *testing.T) {
+			ctx := context.Background()
+			if s.Shards() == 1 {
+				if err := errors.Join(s.streams.Create(ctx, "in", stream.Partitions(8)), s.streams.Create(ctx, "copy", stream.Partitions(4))); err != nil {
+					t.Fatal(err)
+				}
+			}
+			base := s.Now() / 10_000 * 10_000
+			append := func(partition int, at int64) {
+				t.Helper()
+				payload := fmt.Appendf(nil, `{"who":"w","ts":%d,"n":1}`, base+at)
+				if _, err := s.streams.Append(ctx, "in", stream.Message{Payload: payload}, stream.Partition(partition)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			definition := strings.Replace(keyedSums, "idle_timeout_ms: 30000", "idle_timeout_ms: 1000", 1)
+			id := s.submit(definition)
+			append(0, 0)
+			append(1, 0)
+			s.pass()
+			for at := int64(10_000); at <= 100_000; at += 10_000 { // partition 1 is idle
+				append(0, at)
+				s.pass()
+			}
+			fired := len(s.windowsOf("copy"))
+			if _, err := s.jobs.Stop(ctx, id); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.jobs.Restore(ctx, id, processing.WithDefinition([]byte("stop_at: latest\n"+definition))); err != nil {
+				t.Fatal(err)
+			}
+			s.pass()
+			if j := s.job(id); j.Status != processing.Completed || fired < 9 || len(s.windowsOf("copy")) != 11 {
+				t.Fatalf("%d windows fired before the end, %d in all, job %+v", fired, len(s.windowsOf("copy")), j)
+			}
+			for range 2 { // it ends twice
+				append(1, 20_000)
+				append(1, 100_500)
+				if _, err := s.jobs.Restore(ctx, id); err != nil {
+					t.Fatal(err)
+				}
+				s.pass()
+			}
+			got := s.windowsOf("copy")
+			if j := s.job(id); j.Status != processing.Completed || j.Metrics.Late != 2 || len(got) != 13 || got[12].Start != base+100_000 || got[12].Count != 1 {
+				t.Errorf("windows %+v, job %+v", got, j)
+			}
+		})
 	}
 }

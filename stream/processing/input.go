@@ -28,6 +28,7 @@ type part struct {
 	cursor cursor
 	first  uint64
 	end    uint64 // offset behind the last record to be read, or the time
+	open   bool   // the end will be later
 	part   pipeline.Part
 
 	samples []feed.Sample     // of a measurement: those before upTo
@@ -62,7 +63,7 @@ func (t *task) look(v *engine.View, sec *section) (*input, error) {
 	}
 	for _, p := range in.parts {
 		p.measure(&t.def.Sources[p.id.source])
-		in.done = in.done && p.cursor.next >= p.end
+		in.done = in.done && p.cursor.next >= p.end && !p.open
 	}
 	return in, nil
 }

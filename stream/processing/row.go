@@ -1,6 +1,7 @@
 package processing
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"slices"
@@ -102,7 +103,11 @@ type jobRow struct {
 	pending     uint64 // savepoint that is being made; 0: none
 	restore     uint64 // savepoint from which the next generation is filled; 0: none
 	restored    uint32 // how many of its chunks have been
+	began       int64  // when it was restored last; 0: it has run since it was created
 }
+
+// runsSince returns when the job has begun to run, ms: what a time series has later is new to sources that start at the latest, and not read by those that stop there.
+func (j *jobRow) runsSince() int64 { return cmp.Or(j.began, j.created) }
 
 func (j *jobRow) code(c *codec.Coder) {
 	version(c, "job")
@@ -124,6 +129,9 @@ func (j *jobRow) code(c *codec.Coder) {
 	c.Uvarint(&j.pending)
 	c.Uvarint(&j.restore)
 	c.Uint32(&j.restored)
+	if c.More(j.began != 0) {
+		c.Varint(&j.began)
+	}
 }
 
 // definitionRow is the value of a row 'd': what was submitted, and the numbers of its parts.
@@ -169,7 +177,7 @@ type taskRow struct {
 // progress is how far event time has come.
 type progress struct {
 	watermark int64  // or noTime
-	target    int64  // the watermark that is being fired; it is the watermark when fire is nil
+	target    int64  // the watermark that is being fired. When fire is nil, it is the watermark, or, if event time has ended, where it had come to before
 	fire      []byte // where firing goes on, nil if there is nothing to fire
 
 	told  standing // how far it has come, as all sections behind it have been told

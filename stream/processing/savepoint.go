@@ -174,6 +174,7 @@ func (w *work) restore(r *restoreCommand) ([]byte, error) {
 	}
 	known := j.numbers
 	j.numbers, j.revision, j.since = max(j.numbers, r.last), uint64(w.tx.LSN()), uint64(w.tx.LSN())
+	j.began = w.tx.Now()
 	if j.part != nil {
 		*j.part = partRow{epoch: j.since, reset: j.part.reset, goal: Running}
 	}

@@ -28,7 +28,7 @@ func (t *task) lookAtSeries(v *engine.View, in *input, i int, s *pipeline.Source
 	if !known {
 		in.fresh = true
 		if s.TS.Start == pipeline.StartLatest {
-			c.next = uint64(t.job.created)
+			c.next = uint64(t.job.runsSince())
 		}
 	}
 	lsn, err := v.LSN()
@@ -37,10 +37,11 @@ func (t *task) lookAtSeries(v *engine.View, in *input, i int, s *pipeline.Source
 	}
 	// A write that is under way has the stamp of the log at least, while its points may be older by as long as it has been under way.
 	end := min(now-s.TS.Delay, max(v.Stamp(), now-maxUnderWay))
-	if t.def.StopAtEnd {
-		end = min(end, t.job.created)
+	open := false
+	if last := t.job.runsSince(); t.def.StopAtEnd {
+		end, open = min(end, last), end < last
 	}
-	p := &part{id: id, cursor: c, end: uint64(max(end, int64(c.next)))}
+	p := &part{id: id, cursor: c, end: uint64(max(end, int64(c.next))), open: open}
 	q := feed.Samples{Namespace: t.namespace, Measurement: s.TS.Measurement, Field: s.TS.Field, Tags: make(map[string]string)}
 	for _, tag := range s.TS.Tags {
 		q.Tags[tag.Name] = tag.Value

@@ -169,7 +169,7 @@ func (w *work) follow(f *followCommand) ([]byte, error) {
 	}
 	j.parallelism, j.batch, j.maxPayload = f.parallelism, f.batch, f.maxPayload
 	if again {
-		j.part.epoch, j.part.done, j.since = f.epoch, false, uint64(w.tx.LSN())
+		j.part.epoch, j.part.done, j.since, j.began = f.epoch, false, uint64(w.tx.LSN()), w.tx.Now()
 	}
 	if j.part.goal = f.status; restores {
 		j.part.goal = Running

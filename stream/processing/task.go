@@ -218,6 +218,7 @@ type step struct {
 	state   *overlay
 	cursors map[cursorID]cursor
 	mark    int64
+	reached int64    // where event time has come to, when it ends
 	stands  standing // how far the section has come behind it
 	alone   bool     // all places are told so, whether there is something to pass or not
 	told    []place
@@ -480,10 +481,13 @@ func (t *task) held(now int64, reason string) {
 
 // try computes a tick of a section, of at most so many records. If they are spoiled, the tick reads them, and does nothing with them.
 func (t *task) try(ctx context.Context, v scene, sec *section, in *input, limit int, spoiled string) (*step, error) {
-	if in != nil && sec.mark == pipeline.EndOfTime {
+	if row := t.row.of(sec.index); in != nil && sec.mark == pipeline.EndOfTime {
 		sec.mark = noTime // the job has been restored: what it reads now is not late because event time had ended
+		if row.target < pipeline.EndOfTime {
+			sec.mark = row.target
+		}
 	}
-	s := &step{task: t, section: sec, began: v.Now(), state: newOverlay(v, t, min(sec.changes, 2*limit)), cursors: make(map[cursorID]cursor), mark: sec.mark}
+	s := &step{task: t, section: sec, began: v.Now(), state: newOverlay(v, t, min(sec.changes, 2*limit)), cursors: make(map[cursorID]cursor), mark: sec.mark, reached: sec.mark}
 	s.tick = tickCommand{job: t.ref, revision: t.job.revision, task: t.row, section: sec.number, status: Running}
 	s.tick.task.sections = slices.Clone(t.row.sections)
 	row := s.tick.task.of(sec.index)
@@ -504,7 +508,9 @@ func (t *task) try(ctx context.Context, v scene, sec *section, in *input, limit 
 	if next == nil { // until then what is to fire by it has not all been told
 		s.mark = max(s.mark, target)
 	}
-	row.watermark, row.target, row.fire = s.mark, target, next
+	if row.watermark, row.target, row.fire = s.mark, target, next; s.mark == pipeline.EndOfTime {
+		row.target = s.reached
+	}
 	// That its event time has ended does not say so: the job may have been stopped since, and have more to read now that it has been restored.
 	ended := in != nil && in.done && s.read == 0 && next == nil || in == nil && target == pipeline.EndOfTime && next == nil && plant.On(plant.EndsWithWindows)
 	switch {
@@ -581,11 +587,17 @@ func (s *step) readAll(ctx context.Context, tick *pipeline.Tick, in *input, limi
 	if r.mail != nil {
 		r.mail.keep(&s.tick)
 	}
-	if in.done {
-		return pipeline.EndOfTime, nil, nil
-	}
 	marks := r.marks(s.began)
 	mark, idle := pipeline.Watermark(marks, s.began, s.section.mark)
+	if in.done {
+		if idle {
+			mark = pipeline.Reached(marks, s.section.mark)
+		}
+		if mark < pipeline.EndOfTime {
+			s.reached = mark
+		}
+		return pipeline.EndOfTime, nil, nil
+	}
 	var err error
 	if idle && !plant.On(plant.IdleRuns) {
 		mark, err = s.runsOn(marks, mark)
