@@ -31,7 +31,7 @@ type Definition struct {
 	Parallelism int           // processors of a tick, 1-64; 0 means 1
 	BatchSize   int           // records read at a time, 1-10,000; 0 means 100
 	FailOnError bool          // a record that an operator can not work with ends the job, in place of going to the stream of errors
-	StopAtEnd   bool          // the job is completed when it has read what there was when it was submitted
+	StopAtEnd   bool          // the job is completed when it has read what there was when it was submitted, or restored last
 	MaxFuture   time.Duration // how far the event time of a record may be ahead of its append; 0 means an hour
 	Sources     []Source      // one at least
 	Operators   []Operator    // applied to every record, in order
