@@ -33,6 +33,12 @@ type jobQuery struct {
 	saved      [][]numbered // of each savepoint
 }
 
+// SearchIn sets the namespace in which the job is looked for, "" for all. It is called where a key is for some namespaces only.
+func (q *jobQuery) SearchIn(namespace string) { q.namespace = namespace }
+
+// Found reports whether there is the job.
+func (q *jobQuery) Found() bool { return q.found }
+
 // jobsQuery asks for the jobs that a shard has of a namespace.
 type jobsQuery struct {
 	namespace string
