@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// TestBareRefusals: what net/http refuses before there is a request is answered in JSON, and answers of handlers pass as they are.
+// TestBareRefusals (D12 of the decisions about the API): what net/http refuses before there is a request is answered in JSON, and answers of handlers pass as they are.
 func TestBareRefusals(t *testing.T) {
 	s, err := listen("127.0.0.1:0", nil, slog.New(slog.DiscardHandler))
 	if err != nil {
