@@ -239,7 +239,7 @@ func TestClosedIsNamed(t *testing.T) {
 	said("node", err)
 }
 
-// TestCountsSurviveRestarts: how often keys and records were read goes on after a restart, and begins at zero, with a line in the log, when the file that says so is
+// TestCountsSurviveRestarts (D16 of the decisions about the API): how often keys and records were read goes on after a restart, and begins at zero, with a line in the log, when the file that says so is
 // damaged.
 func TestCountsSurviveRestarts(t *testing.T) {
 	dir, ctx := t.TempDir(), t.Context()

@@ -140,12 +140,15 @@ const maxSessionBody = 4 << 10
 // sessionBodyTime is how long the body of a request for a session may take.
 const sessionBodyTime = 5 * time.Second
 
-// readEarly reads the body of a request for a session before it takes a slot: a client that sends it slowly would hold one, without a key.
+// readEarly reads the body of a request for a session before it takes a slot: a client that sends it slowly would hold one, without a key. The deadline stays
+// unless the body has ended: net/http reads what is left of it before it answers, and would wait for it for ever.
 func readEarly(w http.ResponseWriter, r *http.Request) {
 	rc := http.NewResponseController(w)
 	_ = rc.SetReadDeadline(time.Now().Add(sessionBodyTime)) // an error: whoever made the request sets no deadlines
 	b, err := io.ReadAll(io.LimitReader(r.Body, maxSessionBody+1))
-	_ = rc.SetReadDeadline(time.Time{})
+	if err == nil && len(b) <= maxSessionBody {
+		_ = rc.SetReadDeadline(time.Time{})
+	}
 	rest := io.Reader(r.Body)
 	if err != nil {
 		rest = failed{err}

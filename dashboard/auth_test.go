@@ -202,6 +202,30 @@ func TestNamespacesOfKeys(t *testing.T) {
 	if got := record(h, request("POST", "/api/v1/workflow/runs/three/signal?signal=other", "", login(t, h, key))); got.status != 200 {
 		t.Errorf("a run in one of the namespaces of a key is not found: %v", got)
 	}
+	// D4: so is a job, whose id says where it is, by each route; a key for several namespaces names none either. Of a job in another one a key does not learn that it
+	// is there.
+	jobs := strings.NewReplacer("{job}", seededIDs["{job}"], "{stopped}", seededIDs["{stopped}"])
+	_, key = newKey(t, node, floe.RoleWrite, floe.ForNamespaces("pipes"))
+	_, several := newKey(t, node, floe.RoleWrite, floe.ForNamespaces("default", "pipes", "mine"))
+	_, reader := newKey(t, node, floe.RoleRead, floe.ForNamespaces("pipes"))
+	owner, owners, reads := login(t, h, key), login(t, h, several), login(t, h, reader)
+	for _, route := range []string{
+		"GET /api/v1/processing/jobs/{job}", "GET /api/v1/console/processing/jobs/{job}", "GET /api/v1/processing/jobs/{stopped}", "PUT /api/v1/processing/jobs/{job}/stop",
+		"DELETE /api/v1/processing/jobs/{job}",
+	} {
+		method, target, _ := strings.Cut(jobs.Replace(route), " ")
+		checkError(t, route+" with a key of another namespace", record(h, request(method, target, "", token)), 404, "not found")
+		if got := record(h, request(method, target, "", reads)); method != "GET" {
+			checkError(t, route+" with a key that reads", got, 403, "role")
+		} else if got.status != 200 {
+			t.Errorf("%s with a key of its namespace that reads: %v", route, got)
+		}
+		for who, token := range map[string]string{"its namespace": owner, "several": owners} {
+			if got := record(h, request(method, target, "", token)); got.status != 200 {
+				t.Errorf("%s with a key of %s: %v", route, who, got)
+			}
+		}
+	}
 	// What a definition sets going may work in other namespaces.
 	definition := `{"name":"w","version":"1","start":{"waitForSignal":{"type":"a"},"transitions":{"success":"flo.Completed"}}}`
 	checkError(t, "a workflow", record(h, request("POST", "/api/v1/workflow/definitions?namespace=mine", definition, token)), 403, "reach")

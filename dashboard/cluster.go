@@ -13,7 +13,8 @@ var clusterRoutes = []route{
 	endpoint("GET /api/v1/metrics", (*handler).metrics, "Counters of the server and of each primitive."),
 }
 
-// clusterStats is the body of /cluster/stats. What is received, sent and active counts requests of the handler, and connections of the node's own port.
+// clusterStats is the body of /cluster/stats. What is received, sent and active counts requests of the handler, and connections of the node's own port. Commands and
+// bytes are of the process, since it has started, as its uptime says: a fall is a restart. What is counted of a namespace or a thing in one goes on after restarts.
 type clusterStats struct {
 	RPS               int64       `json:"rps"`
 	ActiveConnections int64       `json:"active_connections"`
@@ -67,10 +68,11 @@ type metrics struct {
 	Server       serverMetrics   `json:"server"`
 	Streams      int64           `json:"streams"`
 	Queues       int64           `json:"queues"`
-	KVNamespaces int64           `json:"kv_namespaces"` // those that hold keys
+	KVNamespaces int64           `json:"kv_namespaces"` // those that hold keys, as /kv/namespaces lists them
 	Workflows    workflowMetrics `json:"workflows"`
 }
 
+// serverMetrics are of the process, since it has started UptimeSeconds ago.
 type serverMetrics struct {
 	Connections   int64 `json:"connections"`
 	Subscriptions int   `json:"subscriptions"`
@@ -80,6 +82,8 @@ type serverMetrics struct {
 	UptimeSeconds int64 `json:"uptime_seconds"`
 }
 
+// workflowMetrics are counted in the log, and so go on after restarts. A signal is delivered when its run has it, whether a step has taken it yet or not. A step
+// is executed when a run comes to it: one that waits counts, and one of a run that is cancelled meanwhile.
 type workflowMetrics struct {
 	ActiveRuns            int64 `json:"active_runs"`
 	StartedTotal          int64 `json:"started_total"`
@@ -103,7 +107,7 @@ func (h *handler) metrics(ctx context.Context, _ nothing) (metrics, error) {
 		if err != nil {
 			return metrics{}, err
 		}
-		if info.Counts.Keys > 0 {
+		if holdsKeys(info) {
 			m.KVNamespaces++
 		}
 		m.Streams += info.Counts.Streams

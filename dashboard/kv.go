@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/floedb/floe"
@@ -30,8 +31,18 @@ type kvNamespace struct {
 	DeleteOps   int64  `json:"delete_ops"`
 }
 
+// kvNamespaces lists the namespaces that hold keys.
 func (h *handler) kvNamespaces(ctx context.Context, q namespacesRequest) (listing[kvNamespace], error) {
-	return listNamespaces(ctx, h, q, func(info floe.NamespaceStats) kvNamespace {
+	// It takes whole pages: of many namespaces few may hold keys.
+	page := func(after string, n int) ([]floe.NamespaceStats, string, error) {
+		p, err := h.backend.Namespaces().Page(ctx, floe.Cursor(after), floe.Limit(maxPage))
+		holding := slices.DeleteFunc(p.Items, func(info floe.NamespaceStats) bool { return !holdsKeys(info) })
+		if len(holding) > n {
+			return holding[:n], holding[n-1].Name, err
+		}
+		return holding, p.Cursor, err
+	}
+	return collect(q.after, q.limit, page, func(info floe.NamespaceStats) kvNamespace {
 		return kvNamespace{
 			Name:        info.Name,
 			KeyCount:    info.Counts.Keys,
@@ -40,8 +51,11 @@ func (h *handler) kvNamespaces(ctx context.Context, q namespacesRequest) (listin
 			SetOps:      info.Counts.KeySets,
 			DeleteOps:   info.Counts.KeyDeletes,
 		}
-	})
+	}, nil)
 }
+
+// holdsKeys reports whether a namespace is one of key-value: what /kv/namespaces lists, and kv_namespaces of /metrics counts.
+func holdsKeys(info floe.NamespaceStats) bool { return info.Counts.Keys > 0 }
 
 // keysRequest asks for a page of keys: behind the cursor of the page before, with the same prefix, or behind a key, written as the listing writes keys.
 type keysRequest struct {
@@ -95,6 +109,11 @@ func (h *handler) keys(ctx context.Context, q keysRequest) (keyPage, error) {
 	page, err := h.backend.KV(q.namespace).Page(ctx, kv.Prefix(q.prefix), kv.WithoutValues(), kv.Limit(q.limit), q.place)
 	if err != nil {
 		return keyPage{}, err
+	}
+	if len(page.Items) == 0 && page.Cursor == "" { // the listing is below a namespace, and not there without it
+		if _, err := h.backend.Namespaces().Stats(ctx, q.namespace); err != nil {
+			return keyPage{}, err
+		}
 	}
 	keys := make([]scanItem, 0, len(page.Items))
 	for _, item := range page.Items {

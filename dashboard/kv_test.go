@@ -88,8 +88,9 @@ var kvContract = []contractRow{
 		"keys":  items{fields{"key": is{"bin\ufffd"}, "size": is{4}, "version": integer}},
 		"count": is{1}, "has_more": is{false}, "cursor": is{""}, "namespace": is{"shop"},
 	}},
-	{keysRoute, "/api/v1/kv/namespaces/nowhere/keys", "", 200, fields{
-		"keys": items{}, "count": is{0}, "has_more": is{false}, "cursor": is{""}, "namespace": is{"nowhere"},
+	{keysRoute, "/api/v1/kv/namespaces/nowhere/keys", "", 404, failure},
+	{keysRoute, "/api/v1/kv/namespaces/default/keys", "", 200, fields{
+		"keys": items{}, "count": is{0}, "has_more": is{false}, "cursor": is{""}, "namespace": is{"default"},
 	}},
 	{keysRoute, shopKeys + "?cursor=AAAA", "", 400, failure},
 

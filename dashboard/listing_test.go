@@ -54,7 +54,7 @@ func seedMany(t *testing.T, node *floe.Node) {
 		}
 	}
 	for i := range many - 2 {
-		check(nil, node.Namespaces().Create(ctx, fmt.Sprintf("ns %02d", i)))
+		check(node.KV(fmt.Sprintf("ns %02d", i)).Put(ctx, "k", nil))
 	}
 }
 

@@ -78,7 +78,7 @@ func (in *input) finish() error {
 
 // paging are the names by which parameters of pages go. An endpoint that knows one of them by another name, or has no pages, must not ignore it: the caller
 // would take the answer for the page that it has asked for.
-var paging = []string{"after", "before", "cursor", "limit", "offset", "page", "page_size", "page_token", "per_page", "skip", "start", "count"}
+var paging = []string{"after", "before", "cursor", "limit", "offset", "page", "page_size", "page_token", "per_page", "skip", "start", "count", "size", "max", "max_results", "marker", "top", "pageSize", "pageToken", "perPage"}
 
 func (in *input) refuseUnknown() {
 	reads := in.request.Method == http.MethodGet

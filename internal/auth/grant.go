@@ -158,8 +158,20 @@ func (g *Grant) Query(q engine.Query) error {
 	return nil
 }
 
-// Ask has a query answered for the holder: a listing of namespaces has those that he may see.
+// finder is a query for one thing that is named by its id. If it names no namespace, it is about whichever has the thing.
+type finder interface {
+	engine.Query
+	SearchIn(namespace string) // "": in all
+	Found() bool
+}
+
+// Ask has a query answered for the holder: a listing of namespaces has those that he may see, and what is looked for wherever it is found is in one of them.
 func (g *Grant) Ask(q engine.Query, ask func(engine.Query) error) error {
+	if f, ok := q.(finder); ok && g.restricted() {
+		if ns, _ := engine.NamespaceOf(q); ns == "" {
+			return g.find(f, ask)
+		}
+	}
 	if err := g.Query(q); err != nil {
 		return err
 	}
@@ -207,6 +219,21 @@ func (g *Grant) askEach(list *engine.NamespacesQuery, ask func(engine.Query) err
 			list.Infos = append(list.Infos, one.Info)
 		}
 	}
+	return nil
+}
+
+// find looks for something in the namespaces of the key, one after the other: of others the holder does not learn that it is there.
+func (g *Grant) find(f finder, ask func(engine.Query) error) error {
+	for _, name := range g.key.Namespaces {
+		f.SearchIn(name)
+		if err := g.Query(f); err != nil {
+			return err
+		}
+		if err := ask(f); err != nil || f.Found() {
+			return err
+		}
+	}
+	f.SearchIn("")
 	return nil
 }
 

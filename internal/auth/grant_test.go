@@ -254,3 +254,50 @@ func TestTooManyKeys(t *testing.T) {
 		t.Errorf("when one has gone: %v", err)
 	}
 }
+
+// sought is a query for a thing that is in one namespace, whichever.
+type sought struct {
+	engine.Query
+	namespace string
+	found     bool
+}
+
+func (*sought) Machine() engine.MachineID   { return engine.MachineTest }
+func (s *sought) SearchIn(namespace string) { s.namespace = namespace }
+func (s *sought) Found() bool               { return s.found }
+
+// TestSearchOfGrant: what is named by its id alone is looked for in the namespaces of the key and nowhere else.
+func TestSearchOfGrant(t *testing.T) {
+	failed := errors.New("failed")
+	for _, c := range []struct {
+		grant  *Grant
+		in     string // given
+		place  string // where it is
+		asked  []string
+		found  bool
+		denied bool
+	}{
+		{grantOf(Admin), "", "b", []string{""}, true, false},
+		{grantOf(Read), "", "b", []string{""}, true, false},
+		{grantOf(Read, "b"), "", "b", []string{"b"}, true, false},
+		{grantOf(Read, "a", "b", "c"), "", "b", []string{"a", "b"}, true, false},
+		{grantOf(Read, "a", "b"), "", "c", []string{"a", "b"}, false, false},
+		{grantOf(Read, "a", "b"), "b", "b", []string{"b"}, true, false},
+		{grantOf(Read, "a", "b"), "c", "c", nil, false, true},
+	} {
+		var asked []string
+		q := &sought{namespace: c.in}
+		err := c.grant.Ask(q, func(q engine.Query) error {
+			s := q.(*sought)
+			asked = append(asked, s.namespace)
+			s.found = s.namespace == c.place || s.namespace == ""
+			return nil
+		})
+		if errors.Is(err, engine.ErrUnauthorized) != c.denied || err != nil && !c.denied || q.found != c.found || !slices.Equal(asked, c.asked) {
+			t.Errorf("%v looks in %q for what is in %q: asked %q, found %t, %v; want %q, %t", c.grant.Key().Namespaces, c.in, c.place, asked, q.found, err, c.asked, c.found)
+		}
+	}
+	if err := grantOf(Read, "a").Ask(new(sought), func(engine.Query) error { return failed }); !errors.Is(err, failed) {
+		t.Errorf("a search that fails: %v", err)
+	}
+}

@@ -1,20 +1,34 @@
 package cli
 
 import (
+	"context"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
+
+	"github.com/floedb/floe/internal/budget"
 )
 
 // crowd bounds the connections of a site. Of those beyond the limit so many are let in as are needed to tell them: 429, but for /health. Others are closed
-// without a word.
+// without a word, and so are those of an address that has its share of the limit: nobody can keep all others out.
 type crowd struct {
-	limit atomic.Int64
-	open  atomic.Int64
+	log  *slog.Logger
+	told atomic.Int64 // when it was logged last that an address has its share, in ns
+
+	mu      sync.Mutex // guards what follows; nothing is called under it
+	limit   int
+	proxies []netip.Prefix // which stand for many clients, and so have no share
+	open    int
+	by      map[netip.Addr]int // those of an address that has a share
 }
 
 const (
@@ -22,17 +36,77 @@ const (
 	latecomers             = 64
 )
 
-func newCrowd() *crowd {
-	c := new(crowd)
-	c.limit.Store(defaultHTTPConnections)
-	return c
+func newCrowd(log *slog.Logger) *crowd {
+	return &crowd{log: log, limit: defaultHTTPConnections, by: make(map[netip.Addr]int)}
 }
 
-// wrap turns requests away while there are too many connections.
+// bound sets the limit, and the proxies that have no share.
+func (c *crowd) bound(limit int, proxies []netip.Prefix) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.limit, c.proxies = limit, proxies
+}
+
+// admit returns the connection as one of the crowd, or closes it and returns nil if there is no place for it.
+func (c *crowd) admit(conn net.Conn) *guest {
+	g := &guest{Conn: conn, crowd: c}
+	if tcp, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
+		g.addr = tcp.AddrPort().Addr().Unmap().WithZone("")
+	}
+	c.mu.Lock()
+	if !g.addr.IsValid() || g.addr.IsLoopback() || slices.ContainsFunc(c.proxies, func(p netip.Prefix) bool { return p.Contains(g.addr) }) {
+		g.addr = netip.Addr{} // others on this machine could do worse
+	} else {
+		g.addr = budget.Host(g.addr)
+	}
+	share := budget.AddressShare(c.limit)
+	crowds := g.addr.IsValid() && c.by[g.addr] >= share
+	fits := !crowds && c.open < c.limit+latecomers
+	if fits {
+		c.open++
+		g.late = c.open > c.limit
+		if g.addr.IsValid() {
+			c.by[g.addr]++
+		}
+	}
+	c.mu.Unlock()
+	if crowds {
+		c.tellShare(g.addr, share)
+	}
+	if !fits {
+		conn.Close()
+		return nil
+	}
+	return g
+}
+
+// tellShare logs, once a minute, that an address has its share of the connections.
+func (c *crowd) tellShare(addr netip.Addr, share int) {
+	now := time.Now().UnixNano()
+	if last := c.told.Load(); now-last >= int64(time.Minute) && c.told.CompareAndSwap(last, now) {
+		c.log.Warn("closed an HTTP connection: its address has its share of them", "from", addr, "share", share)
+	}
+}
+
+// guestKey is the key of a context's *guest.
+type guestKey struct{}
+
+// withGuest is for http.Server.ConnContext.
+func withGuest(ctx context.Context, conn net.Conn) context.Context {
+	if secure, ok := conn.(*tls.Conn); ok {
+		conn = secure.NetConn()
+	}
+	return context.WithValue(ctx, guestKey{}, conn)
+}
+
+// wrap turns requests away on connections that came when there were too many, while there are. Those that came before go on.
 func (c *crowd) wrap(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if n, limit := c.open.Load(), c.limit.Load(); n > limit && r.URL.Path != "/health" {
-			turnAway(w, r, http.StatusTooManyRequests, map[string]string{"error": fmt.Sprintf("%d connections are open, the limit is %d", n, limit)})
+		c.mu.Lock()
+		open, limit := c.open, c.limit
+		c.mu.Unlock()
+		if g, _ := r.Context().Value(guestKey{}).(*guest); g != nil && g.late && open > limit && r.URL.Path != "/health" {
+			turnAway(w, r, http.StatusTooManyRequests, map[string]string{"error": fmt.Sprintf("%d connections are open, the limit is %d", open, limit)})
 			return
 		}
 		h.ServeHTTP(w, r)
@@ -45,18 +119,16 @@ type entrance struct {
 	crowd *crowd
 }
 
-// Accept turns away who is far beyond the limit.
+// Accept turns away those for which there is no place.
 func (e *entrance) Accept() (net.Conn, error) {
 	for {
 		conn, err := e.Listener.Accept()
 		if err != nil {
 			return nil, err
 		}
-		if e.crowd.open.Add(1) <= e.crowd.limit.Load()+latecomers {
-			return &guest{Conn: conn, crowd: e.crowd}, nil
+		if g := e.crowd.admit(conn); g != nil {
+			return g, nil
 		}
-		e.crowd.open.Add(-1)
-		conn.Close()
 	}
 }
 
@@ -64,6 +136,8 @@ func (e *entrance) Accept() (net.Conn, error) {
 type guest struct {
 	net.Conn
 	crowd *crowd
+	addr  netip.Addr // of the other end, as shares count it; zero: it is not counted
+	late  bool       // it came when there were too many
 	once  sync.Once
 }
 
@@ -97,6 +171,17 @@ func refusalInJSON(status, text string) []byte {
 }
 
 func (g *guest) Close() error {
-	g.once.Do(func() { g.crowd.open.Add(-1) })
+	g.once.Do(func() {
+		c := g.crowd
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.open--
+		if !g.addr.IsValid() {
+			return
+		}
+		if c.by[g.addr]--; c.by[g.addr] == 0 {
+			delete(c.by, g.addr)
+		}
+	})
 	return g.Conn.Close()
 }

@@ -11,6 +11,7 @@ import (
 // likes, only the transfer of the bodies is timed.
 type deadlines struct {
 	body  time.Duration // for the body of a request to arrive, counted from its header
+	rest  time.Duration // for what of it has not arrived when it is answered, which net/http reads and drops
 	write time.Duration // for each writeChunk of the answer to be taken
 }
 
@@ -23,41 +24,73 @@ func (d deadlines) wrap(h http.Handler) http.Handler {
 		// The connection may still have the deadline of its last answer, and a "100 Continue" is written behind our back. An
 		// error means that the connection is closed, here and below; the next read or write says so.
 		_ = conn.SetWriteDeadline(time.Time{})
+		out := &timedWriter{ResponseWriter: w, conn: conn, limits: d}
 		if r.Body != http.NoBody {
-			_ = conn.SetReadDeadline(time.Now().Add(d.body))
-			r.Body = &timedBody{r.Body, conn}
+			out.body = &timedBody{ReadCloser: r.Body, conn: conn}
+			out.body.within(d.body)
+			r.Body = out.body
 		}
-		h.ServeHTTP(&timedWriter{w, conn, d.write}, r)
+		h.ServeHTTP(out, r)
+		out.begin()
 	})
 }
 
-// timedBody takes the read deadline off when the body has come: what is read from then on is whether the client is still there.
+// timedBody is a body that has to arrive by its deadline. It takes that off the connection when it has come: what is read from then on is whether the client is
+// still there. Until then the deadline only gets earlier, so that a body that has failed by it does not get more time from anyone.
 type timedBody struct {
 	io.ReadCloser
-	conn *http.ResponseController
+	conn     *http.ResponseController
+	deadline time.Time
+	ended    bool
 }
 
 func (b *timedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err == io.EOF {
+		b.ended = true
 		_ = b.conn.SetReadDeadline(time.Time{})
 	}
 	return n, err
 }
 
+// within sets the deadline, unless there is an earlier one or the body has ended.
+func (b *timedBody) within(d time.Duration) { b.by(time.Now().Add(d)) }
+
+func (b *timedBody) by(t time.Time) {
+	if b.ended || !b.deadline.IsZero() && t.After(b.deadline) {
+		return
+	}
+	b.deadline = t
+	_ = b.conn.SetReadDeadline(t)
+}
+
 // timedWriter sets a new deadline for each chunk.
 type timedWriter struct {
 	http.ResponseWriter
-	conn  *http.ResponseController
-	limit time.Duration
+	conn   *http.ResponseController
+	limits deadlines
+	body   *timedBody // nil: there is none
+	begun  bool
+}
+
+// begin hurries what has not come of the body when it is answered: a client that has not shown a key yet would hold the connection for as long as those that have.
+func (w *timedWriter) begin() {
+	if !w.begun && w.body != nil {
+		w.body.within(w.limits.rest)
+	}
+	w.begun = true
 }
 
 func (w *timedWriter) WriteHeader(status int) {
+	if status >= http.StatusOK {
+		w.begin()
+	}
 	w.extend()
 	w.ResponseWriter.WriteHeader(status)
 }
 
 func (w *timedWriter) Write(p []byte) (written int, err error) {
+	w.begin()
 	for {
 		chunk := p[:min(len(p), writeChunk)]
 		w.extend()
@@ -70,7 +103,15 @@ func (w *timedWriter) Write(p []byte) (written int, err error) {
 	}
 }
 
-func (w *timedWriter) extend() { _ = w.conn.SetWriteDeadline(time.Now().Add(w.limit)) }
+func (w *timedWriter) extend() { _ = w.conn.SetWriteDeadline(time.Now().Add(w.limits.write)) }
+
+// SetReadDeadline is for http.ResponseController. It can give the body less time, not more.
+func (w *timedWriter) SetReadDeadline(t time.Time) error {
+	if w.body != nil && !t.IsZero() {
+		w.body.by(t)
+	}
+	return nil
+}
 
 // Unwrap lets http.ResponseController find the writer below.
 func (w *timedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

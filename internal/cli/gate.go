@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // The phases of a gate.
@@ -92,6 +93,7 @@ func turnAway(w http.ResponseWriter, r *http.Request, status int, body map[strin
 	// A connection closed with a body unread is reset, and the client may lose the answer. A body that is longer than this is
 	// being sent by a client that has to cope.
 	const worthReading = 64 << 10
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(restTimeout)) // an error: the connection is closed
 	_, _ = io.CopyN(io.Discard, r.Body, worthReading)
 	header := w.Header()
 	header.Set("Content-Type", "application/json; charset=utf-8")

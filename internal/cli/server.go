@@ -111,7 +111,7 @@ func (s *server) open() (err error) {
 	}
 	s.config.files = budget.Files()
 	for _, site := range s.sites() {
-		site.crowd.limit.Store(int64(s.config.limits().HTTPConnections))
+		site.crowd.bound(s.config.limits().HTTPConnections, s.config.trustedProxies)
 	}
 	if s.node, err = openNode(s.config, files, s.log); err != nil {
 		return err

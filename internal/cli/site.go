@@ -19,6 +19,7 @@ const (
 	readHeaderTimeout = 5 * time.Second
 	idleTimeout       = 60 * time.Second
 	transferTimeout   = 30 * time.Second // see deadlines
+	restTimeout       = 5 * time.Second
 	maxHeaderBytes    = 32 << 10
 
 	// noticeTime is how long a stopping server goes on answering 503, so that clients with an open connection get that instead of
@@ -59,14 +60,15 @@ func listen(addr string, encryption *tls.Config, log *slog.Logger) (*site, error
 		listener = tls.NewListener(listener, encryption)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	s := &site{crowd: newCrowd(), addr: address, gate: newGate(), cancel: cancel, failed: make(chan error, 1), ended: make(chan struct{})}
+	s := &site{crowd: newCrowd(log), addr: address, gate: newGate(), cancel: cancel, failed: make(chan error, 1), ended: make(chan struct{})}
 	s.server = &http.Server{
-		Handler:           deadlines{body: transferTimeout, write: transferTimeout}.wrap(s.crowd.wrap(s.gate)),
+		Handler:           deadlines{body: transferTimeout, rest: restTimeout, write: transferTimeout}.wrap(s.crowd.wrap(s.gate)),
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 		BaseContext:       func(net.Listener) context.Context { return ctx },
+		ConnContext:       withGuest,
 	}
 	entrance.crowd = s.crowd
 	go s.serve(listener)

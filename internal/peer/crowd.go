@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/floedb/floe/internal/budget"
 	"github.com/floedb/floe/internal/shard"
 )
 
@@ -59,17 +60,6 @@ func newCrowd(limit int, silence time.Duration) *crowd {
 	return &crowd{limit: limit, silence: silence, conns: make(map[*guest]bool), by: make(map[netip.Addr]int), nodes: make(map[netip.Addr]bool)}
 }
 
-// host returns the address that counts for an end of a connection: of IPv6 a network, since one customer has all of it.
-func host(addr netip.Addr) netip.Addr {
-	addr = addr.Unmap().WithZone("")
-	if addr.Is6() && !addr.IsLoopback() {
-		if network, err := addr.Prefix(64); err == nil {
-			return network.Addr()
-		}
-	}
-	return addr
-}
-
 // learn notes that a node of the cluster is at an address, which may have a port.
 func (c *crowd) learn(at string) {
 	addr, err := netip.ParseAddr(at)
@@ -81,7 +71,7 @@ func (c *crowd) learn(at string) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.nodes[host(addr)] = true
+	c.nodes[budget.Host(addr)] = true
 }
 
 // isNode reports whether a node of the cluster is at an address.
@@ -89,7 +79,7 @@ func (c *crowd) isNode(at string) bool {
 	addr, err := netip.ParseAddr(at)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return err == nil && c.nodes[host(addr)]
+	return err == nil && c.nodes[budget.Host(addr)]
 }
 
 // admit returns the connection as one of the crowd, or closes it and returns nil if there are too many, or all have been closed.
@@ -97,7 +87,7 @@ func (c *crowd) admit(conn net.Conn) *guest {
 	g := &guest{Conn: conn, crowd: c}
 	addr := netip.Addr{}
 	if tcp, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
-		addr = host(tcp.AddrPort().Addr())
+		addr = budget.Host(tcp.AddrPort().Addr())
 	}
 	c.mu.Lock()
 	limit, full := c.limit, false

@@ -122,7 +122,7 @@ func New(c Config) *Peer {
 	}
 	l := &p.limits
 	p.opened, p.accepted = newCrowd(maxConnections, 2*pingAfter), newCrowd(l.Connections+latecomers(l.Connections), 4*pingAfter)
-	p.accepted.share, p.accepted.strange, p.accepted.crowds = max(l.Connections/shareOf*(shareOf-1), 16), greetTimeout, p.tellShare
+	p.accepted.share, p.accepted.strange, p.accepted.crowds = budget.AddressShare(l.Connections), greetTimeout, p.tellShare
 	p.opened.met = p.accepted.learn
 	greeted := int64(min(max(l.Connections, 64), maxGreeted)) * maxHello
 	p.greeting = newMemory(greeted, greeted/shareOf)

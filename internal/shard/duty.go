@@ -145,6 +145,9 @@ func (d *leadDoor) Now() int64 { return d.clock.now() }
 // Mono returns the time of a clock that nobody sets.
 func (d *leadDoor) Mono() int64 { return d.clock.mono() }
 
+// Elapsed returns the time of the same clock, with fractions.
+func (d *leadDoor) Elapsed() time.Duration { return d.clock.clock.Source.Mono() }
+
 // Calls returns how many writes users have asked the shard for.
 func (d *leadDoor) Calls() int64 { return d.calls.Load() }
 

@@ -45,11 +45,22 @@ type scripted struct {
 	bed
 	script []func()
 	took   int64 // ms, of each proposal
+	micros int64 // that pass too, and are in no clock but that of Elapsed
+	passed int64 // of them
+
+	ponders int64 // of them, that pass whenever the time is asked for
+}
+
+// Elapsed returns the time with fractions.
+func (d *scripted) Elapsed() time.Duration {
+	d.passed += d.ponders
+	return time.Duration(d.s.Mono())*time.Millisecond + time.Duration(d.passed)*time.Microsecond
 }
 
 // Propose applies the command, after some time.
 func (d *scripted) Propose(ctx context.Context, cmd engine.Command) ([]byte, error) {
 	d.s.Pass(d.took)
+	d.passed += d.micros
 	return d.bed.Propose(ctx, cmd)
 }
 
@@ -142,4 +153,48 @@ func TestRoomIsTaken(t *testing.T) {
 	if m := s.job(id).Metrics; m.RecordsIn != 1 || proposals != 2 {
 		t.Errorf("%d proposals, %+v", proposals, m)
 	}
+}
+
+// TestLatency: latencies have fractions of a millisecond, the last step counts when the job is stopped, and what is known of them survives a restart.
+func TestLatency(t *testing.T) {
+	s := newStage(t, 1)
+	id := s.submit("name: m\nbatch_size: 2\nsources: [{name: in, stream: {name: in}}]\nsinks: [{stream: out}]\n")
+	const micro = time.Microsecond
+	check := func(when string, last, avg, most time.Duration) {
+		t.Helper()
+		if m := s.job(id).Metrics; m.LatencyLast != last || m.LatencyAvg != avg || m.LatencyMax != most {
+			t.Errorf("%s: last %v, mean %v, most %v; want %v, %v, %v", when, m.LatencyLast, m.LatencyAvg, m.LatencyMax, last, avg, most)
+		}
+	}
+	var d *scripted
+	d = &scripted{bed: bed{s: s}, script: []func(){
+		func() { d.micros = 300; s.append("in", "1") },
+		func() {
+			check("after a step of 0.3 ms", 300*micro, 300*micro, 300*micro)
+			d.took, d.micros = 1, 501
+			s.append("in", "2")
+		},
+		func() {
+			check("after another one of 1.501 ms", 1501*micro, 900500*time.Nanosecond, 1501*micro)
+			d.took, d.micros, d.ponders = 0, 0, 400
+			s.append("in", "3")
+		},
+		func() {
+			check("after one of 0.8 ms, half of them to compute it", 800*micro, 867*micro, 1501*micro)
+			if _, err := s.jobs.Stop(t.Context(), id); err != nil {
+				t.Fatal(err)
+			}
+		},
+	}}
+	_, lane := processing.Lane(id)
+	for _, duty := range s.Executor(0).Duties(1, func() engine.LeadDoor { return d }) {
+		if duty.Machine == "processing" && duty.Name == lane {
+			if err := duty.Run(t.Context(), duty.Lead); !errors.Is(err, errSleeps) || len(d.script) > 0 {
+				t.Fatal(err)
+			}
+		}
+	}
+	check("when it is stopped", 0, 733666*time.Nanosecond, 1501*micro)
+	s.Restart()
+	check("after a restart", 0, 733666*time.Nanosecond, 1501*micro)
 }

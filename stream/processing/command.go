@@ -148,7 +148,7 @@ type output struct {
 func (t *tickCommand) code(c *codec.Coder) {
 	codeRef(c, &t.job)
 	c.Uvarint(&t.revision)
-	t.task.code(c)
+	t.task.codeWithin(c)
 	codec.List(c, &t.cursors, func(c *codec.Coder, v *cursorChange) {
 		c.Uint16(&v.source)
 		c.Uint16(&v.partition)
@@ -162,6 +162,7 @@ func (t *tickCommand) code(c *codec.Coder) {
 		c.Fail("unknown state")
 	}
 	c.String(&t.reason)
+	t.task.codeFractions(c)
 }
 
 func (v *stateChange) code(c *codec.Coder) {
@@ -254,7 +255,7 @@ func (f *fillCommand) code(c *codec.Coder) {
 	codec.List(c, &f.state, func(c *codec.Coder, v *stateChange) { v.code(c) })
 	codec.List(c, &f.inboxes, func(c *codec.Coder, i *inboxChange) { i.code(c) })
 	if c.Bool(&f.last); f.last {
-		f.task.code(c)
+		f.task.codeWithin(c)
 	}
 }
 

@@ -153,7 +153,7 @@ func (l *lane) refresh(ctx context.Context, v *engine.View, number int) error {
 		if err != nil {
 			t = &task{ref: r, job: jobRow{revision: seen[r]}, cache: newCache(l.m.memory)}
 		}
-		t.crowd, t.began = &l.crowd, l.m.led.since(l.lead)
+		t.crowd, t.began, t.watch = &l.crowd, l.m.led.since(l.lead), l.lead.Elapsed
 		if old := l.tasks[r]; old != nil {
 			old.cache.close()
 			t.live, t.hold = old.live, old.hold

@@ -2,6 +2,7 @@ package processing
 
 import (
 	"encoding/hex"
+	"slices"
 	"time"
 
 	"github.com/floedb/floe/internal/codec"
@@ -32,6 +33,12 @@ type jobQuery struct {
 	savepoints []Savepoint
 	saved      [][]numbered // of each savepoint
 }
+
+// SearchIn sets the namespace in which the job is looked for, "" for all. It is called where a key is for some namespaces only.
+func (q *jobQuery) SearchIn(namespace string) { q.namespace = namespace }
+
+// Found reports whether there is the job.
+func (q *jobQuery) Found() bool { return q.found }
 
 // jobsQuery asks for the jobs that a shard has of a namespace.
 type jobsQuery struct {
@@ -246,7 +253,7 @@ func (t *taskRow) metrics() Metrics {
 	n := &t.counts
 	m := Metrics{
 		RecordsIn: n.in, RecordsOut: n.out, Errors: n.errors, Late: n.late, Dropped: n.dropped, Missed: n.missed,
-		LatencyMax: time.Duration(t.latencyMax) * time.Millisecond, latencySum: t.latencySum, ticks: t.ticks,
+		LatencyMax: time.Duration(t.latencyMax) * time.Microsecond, latencySum: t.latencySum, ticks: t.ticks,
 	}
 	for _, o := range t.operators {
 		m.Operators = append(m.Operators, OperatorMetrics{o.name, o.in, o.out, o.errors, o.late, o.dropped})
@@ -254,11 +261,12 @@ func (t *taskRow) metrics() Metrics {
 	return m
 }
 
+// average returns the mean of n latencies, whose sum is in microseconds.
 func average(sum, n int64) time.Duration {
 	if n == 0 {
 		return 0
 	}
-	return time.Duration(sum) * time.Millisecond / time.Duration(n)
+	return time.Duration(sum) * time.Microsecond / time.Duration(n)
 }
 
 // add adds what only the leader knows.
@@ -267,7 +275,7 @@ func (j *Job) add(l *live, now int64) {
 	defer l.mu.Unlock()
 	m := &j.Metrics
 	m.RecordsBehind = l.behind
-	m.LastReadCount, m.LatencyLast = l.lastRead, time.Duration(l.last)*time.Millisecond
+	m.LastReadCount, m.LatencyLast = l.lastRead, l.last
 	if l.polled != 0 {
 		m.Idle = time.Duration(max(now-l.polled, 0)) * time.Millisecond
 	}
@@ -275,8 +283,8 @@ func (j *Job) add(l *live, now int64) {
 		m.Watermark = time.UnixMilli(l.mark)
 		m.Lag = time.Duration(max(now-l.mark, 0)) * time.Millisecond
 	}
-	m.LatencyMax = max(m.LatencyMax, time.Duration(l.pending.max)*time.Millisecond)
-	m.LatencyAvg = average(m.latencySum+l.pending.sum, m.ticks+l.pending.ticks)
+	m.latencySum += l.pending.rest
+	m.LatencyMax, m.LatencyAvg = max(m.LatencyMax, time.Duration(l.pending.whole)*time.Microsecond), average(m.latencySum, m.ticks)
 	if l.reason != "" {
 		j.Held, j.Reason = true, l.reason
 	}
@@ -354,20 +362,27 @@ func (q *jobsQuery) Results(c *codec.Coder) {
 	codec.List(c, &q.jobs, func(c *codec.Coder, j *Job) { j.code(c) })
 	c.Bytes(&q.last)
 	c.Bool(&q.more)
-	codeBehind(c, len(q.jobs), func(i int) *int64 { return &q.jobs[i].Metrics.RecordsBehind })
+	codeTail(c, len(q.jobs), func(i int) *int64 { return &q.jobs[i].Metrics.RecordsBehind })
 }
 
-// codeBehind codes how far jobs of a list are behind, in the tail of the list's record: its elements can not be longer than they were.
-func codeBehind(c *codec.Coder, n int, of func(i int) *int64) {
-	set := false
-	for i := range n {
-		set = set || *of(i) != 0
-	}
-	if !c.More(set) {
-		return
-	}
-	for i := range n {
-		c.Varint(of(i))
+// codeTail codes fields of the elements of a list in the tail of the list's record: the elements can not be longer than they were. The first ones of the fields are
+// the oldest ones.
+func codeTail(c *codec.Coder, n int, fields ...func(i int) *int64) {
+	for at, of := range fields {
+		set := slices.ContainsFunc(fields[at:], func(of func(i int) *int64) bool {
+			for i := range n {
+				if *of(i) != 0 {
+					return true
+				}
+			}
+			return false
+		})
+		if !c.More(set) {
+			return
+		}
+		for i := range n {
+			c.Varint(of(i))
+		}
 	}
 }
 

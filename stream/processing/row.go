@@ -168,7 +168,7 @@ type taskRow struct {
 	progress   // of what reads the sources
 	counts     counts
 	ticks      int64 // that have read records
-	latencySum int64 // of those, ms
+	latencySum int64 // of those, in microseconds: the last one without what it took to apply it
 	latencyMax int64
 	operators  []operatorCounts
 	sections   []sectionRow // those that read an inbox
@@ -232,13 +232,41 @@ type operatorCounts struct {
 }
 
 func (t *taskRow) code(c *codec.Coder) {
+	t.codeWithin(c)
+	t.codeFractions(c)
+}
+
+// codeFractions codes what codeWithin leaves out of latencies, in the tail of the record that has the task.
+func (t *taskRow) codeFractions(c *codec.Coder) {
+	sum, most := t.latencySum%millisecond, t.latencyMax%millisecond
+	if !c.More(sum != 0 || most != 0) {
+		return
+	}
+	c.Varint(&sum)
+	if c.Varint(&most); min(sum, most) < 0 || max(sum, most) >= millisecond {
+		c.Fail("fraction of a latency out of range")
+	}
+	if c.Reading() {
+		t.latencySum, t.latencyMax = t.latencySum+sum, t.latencyMax+most
+	}
+}
+
+// millisecond is one in microseconds.
+const millisecond = 1000
+
+// codeWithin codes the task where it is a part of a record. Latencies are whole milliseconds there.
+func (t *taskRow) codeWithin(c *codec.Coder) {
 	version(c, "task")
 	c.Uvarint(&t.n)
 	c.Uint32(&t.generation)
 	t.progress.code(c)
 	n := &t.counts
-	for _, v := range [...]*int64{&n.in, &n.out, &n.errors, &n.late, &n.dropped, &n.missed, &t.ticks, &t.latencySum, &t.latencyMax} {
+	sum, most := t.latencySum/millisecond, t.latencyMax/millisecond
+	for _, v := range [...]*int64{&n.in, &n.out, &n.errors, &n.late, &n.dropped, &n.missed, &t.ticks, &sum, &most} {
 		c.Varint(v)
+	}
+	if c.Reading() {
+		t.latencySum, t.latencyMax = sum*millisecond, most*millisecond
 	}
 	codec.List(c, &t.operators, func(c *codec.Coder, o *operatorCounts) {
 		c.String(&o.name)
@@ -306,7 +334,7 @@ func (s *savepointRow) code(c *codec.Coder) {
 	c.Uint32(&s.chunks)
 	c.Varint(&s.bytes)
 	c.Varint(&s.records)
-	s.task.code(c)
+	s.task.codeWithin(c)
 	codec.List(c, &s.numbers, func(c *codec.Coder, n *numbered) { n.code(c) })
 }
 

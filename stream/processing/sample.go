@@ -268,7 +268,7 @@ func (r *trial) keep(s *step) {
 	for _, c := range s.state.keys {
 		r.set(stateKey(nil, t.ref, t.row.generation, []byte(c.key)), c.value)
 	}
-	t.applied(s, r.now)
+	t.applied(s)
 }
 
 func (r *trial) set(k, v []byte) {

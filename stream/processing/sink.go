@@ -127,11 +127,14 @@ func (s *step) count(row *taskRow, failures []failure, written int64) {
 		n.errors += int64(len(failures))
 	}
 	n.missed += e.missed
-	var late latency
+	row.ticks, row.latencySum, row.latencyMax = was.ticks, was.latencySum, was.latencyMax
 	if s.section.index == 0 {
-		late = s.task.latency
+		row.latencySum, row.latencyMax = row.latencySum+s.task.latency.rest, max(row.latencyMax, s.task.latency.whole)
+		if s.read > 0 { // a job that is stopped has no tick after its last one
+			s.took = s.micros()
+			row.ticks, row.latencySum, row.latencyMax = row.ticks+1, row.latencySum+s.took, max(row.latencyMax, s.took)
+		}
 	}
-	row.ticks, row.latencySum, row.latencyMax = was.ticks+late.ticks, was.latencySum+late.sum, max(was.latencyMax, late.max)
 	row.operators = make([]operatorCounts, len(e.counts))
 	for i := range e.counts {
 		c, o := &e.counts[i], &row.operators[i]

@@ -246,7 +246,7 @@ type partsQuery struct {
 type partInfo struct {
 	found      bool
 	job        Job   // of which only what can differ is of use
-	latencySum int64 // ms
+	latencySum int64 // in microseconds
 	ticks      int64
 	lived      int64 // ms
 }
@@ -269,10 +269,17 @@ func (q *partsQuery) Arguments(c *codec.Coder) {
 
 // Results is of engine.Query.
 func (q *partsQuery) Results(c *codec.Coder) {
+	fractions := make([]int64, len(q.parts)) // of latencySum
+	for i := range fractions {
+		fractions[i] = q.parts[i].latencySum % millisecond
+	}
 	codec.List(c, &q.parts, func(c *codec.Coder, p *partInfo) {
 		if c.Bool(&p.found); p.found {
 			p.job.code(c)
-			c.Varint(&p.latencySum)
+			sum := p.latencySum / millisecond
+			if c.Varint(&sum); c.Reading() {
+				p.latencySum = sum * millisecond
+			}
 			c.Varint(&p.ticks)
 			c.Varint(&p.lived)
 		}
@@ -281,7 +288,15 @@ func (q *partsQuery) Results(c *codec.Coder) {
 		c.Fail("not one answer for each job")
 		return
 	}
-	codeBehind(c, len(q.parts), func(i int) *int64 { return &q.parts[i].job.Metrics.RecordsBehind })
+	if c.Reading() {
+		fractions = make([]int64, len(q.parts))
+	}
+	codeTail(c, len(q.parts), func(i int) *int64 { return &q.parts[i].job.Metrics.RecordsBehind }, func(i int) *int64 { return &fractions[i] })
+	if c.Reading() {
+		for i := range fractions {
+			q.parts[i].latencySum += fractions[i]
+		}
+	}
 }
 
 func (m *machine) queryParts(v *engine.View, q *partsQuery) error {

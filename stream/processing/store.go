@@ -130,7 +130,8 @@ func DefinitionNamespace(definition []byte) (string, error) {
 	return p.job.Namespace, nil
 }
 
-// Locate returns the namespace of a job, whatever that of the store is. Errors: ErrNotFound; ErrInvalid for what is no id.
+// Locate returns the namespace of a job, whatever that of the store is. With a key for some namespaces a job in another one is not found. Errors: ErrNotFound;
+// ErrInvalid for what is no id.
 func (s *Store) Locate(ctx context.Context, id JobID) (string, error) {
 	q, err := s.query(ctx, id, "")
 	return q.namespace, err

@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
@@ -62,7 +63,9 @@ type task struct {
 	spare     []pipeline.Record
 	again     *step // to be proposed once more, without what was refused
 	hold      hold
-	latency   latency // of ticks that the row does not count yet
+	watch     func() time.Duration // tells how long something takes; nil: nobody wants to know
+	looked    time.Duration        // by watch, when it has begun to look for its next step
+	latency   latency              // of the last tick, as far as the row does not have it yet
 	live      *live
 	crowd     *crowd
 	broken    bool // to be made anew
@@ -91,7 +94,8 @@ func (h *hold) begin(now int64, reason string) {
 	h.reason, h.until = reason, now+h.pause
 }
 
-type latency struct{ ticks, sum, max int64 }
+// latency is how long a tick took, in microseconds. The row that it leaves knows how long it was computed, the one after it all of it.
+type latency struct{ rest, whole int64 }
 
 // live is what the leader knows of a task and no row says.
 type live struct {
@@ -99,7 +103,7 @@ type live struct {
 	polled   int64      // ms
 	looks    int64      // how often it has looked for something to do
 	lastRead int
-	last     int64 // latency of the last tick that has read something, ms
+	last     time.Duration // latency of the last tick that has read something
 	pending  latency
 	mark     int64
 	behind   int64 // records that are to be read
@@ -212,9 +216,11 @@ type step struct {
 	section *section
 	command engine.Command
 	tick    tickCommand
-	began   int64 // ms
-	read    int   // records
-	last    int   // of them in the last batch
+	began   int64         // ms
+	looked  time.Duration // when the task has begun to look for it
+	took    int64         // to compute it, in microseconds, if that is counted
+	read    int           // records
+	last    int           // of them in the last batch
 	state   *overlay
 	cursors map[cursorID]cursor
 	mark    int64
@@ -230,6 +236,7 @@ type step struct {
 // next returns the task's next step, nil if there is nothing to do now; then it has said what it waits for.
 func (t *task) next(ctx context.Context, v *engine.View) (*step, error) {
 	now := v.Now()
+	t.looked = t.elapsed()
 	t.live.look(now, t.mark())
 	if t.broken || t.hold.until > now {
 		v.WakeAt(t.hold.until)
@@ -487,7 +494,8 @@ func (t *task) try(ctx context.Context, v scene, sec *section, in *input, limit 
 			sec.mark = row.target
 		}
 	}
-	s := &step{task: t, section: sec, began: v.Now(), state: newOverlay(v, t, min(sec.changes, 2*limit)), cursors: make(map[cursorID]cursor), mark: sec.mark, reached: sec.mark}
+	s := &step{task: t, section: sec, began: v.Now(), looked: t.looked, state: newOverlay(v, t, min(sec.changes, 2*limit)), mark: sec.mark, reached: sec.mark}
+	s.cursors = make(map[cursorID]cursor)
 	s.tick = tickCommand{job: t.ref, revision: t.job.revision, task: t.row, section: sec.number, status: Running}
 	s.tick.task.sections = slices.Clone(t.row.sections)
 	row := s.tick.task.of(sec.index)
@@ -637,7 +645,7 @@ func (t *task) proposed(s *step, err error, now int64) {
 	var refused *refusedError
 	switch {
 	case err == nil:
-		t.applied(s, now)
+		t.applied(s)
 	case errors.As(err, &refused):
 		t.refusedOutputs(s, refused, now)
 	case errors.Is(err, engine.ErrUnknownOutcome), errors.Is(err, engine.ErrConflict):
@@ -653,7 +661,7 @@ func (t *task) proposed(s *step, err error, now int64) {
 	}
 }
 
-func (t *task) applied(s *step, now int64) {
+func (t *task) applied(s *step) {
 	sec := s.section
 	t.row, sec.mark, t.hold = s.tick.task, s.mark, hold{}
 	for id, c := range s.cursors {
@@ -677,11 +685,21 @@ func (t *task) applied(s *step, now int64) {
 	}
 	t.latency = latency{}
 	if s.read > 0 {
-		took := max(now-s.began, 0)
-		t.latency = latency{1, took, took}
+		whole := s.micros()
+		t.latency = latency{max(whole-s.took, 0), whole}
 	}
 	t.live.ticked(s, t.latency)
 }
+
+func (t *task) elapsed() time.Duration {
+	if t.watch == nil {
+		return 0
+	}
+	return t.watch()
+}
+
+// micros returns how long the step has taken so far, in microseconds.
+func (s *step) micros() int64 { return max(s.task.elapsed()-s.looked, 0).Microseconds() }
 
 func (l *live) look(now, mark int64) {
 	l.mu.Lock()
@@ -710,7 +728,7 @@ func (l *live) ticked(s *step, pending latency) {
 		l.mark = s.mark
 	}
 	if s.read > 0 {
-		l.lastRead, l.last = s.last, pending.sum
+		l.lastRead, l.last = s.last, time.Duration(pending.whole)*time.Microsecond
 		if s.section.index == 0 {
 			l.behind = max(l.behind-int64(s.read), 0)
 		}

@@ -1,0 +1,45 @@
+package processing
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/floedb/floe/internal/codec"
+)
+
+// TestFractionsOfLatencies: rows, ticks and answers about parts have fractions of a millisecond behind what they had before there were any, which is read as it was.
+func TestFractionsOfLatencies(t *testing.T) {
+	for _, sum := range []int64{0, 7 * millisecond, 7*millisecond + 1, 999} {
+		row := taskRow{ticks: 3, counts: counts{in: 3}, latencySum: sum, latencyMax: sum / 2}
+		tick := tickCommand{task: row, status: Running, reason: "r"}
+		parts := partsQuery{jobs: make([]ref, 2), parts: []partInfo{{}, {found: true, latencySum: sum}}}
+		whole := row
+		whole.latencySum, whole.latencyMax = sum/millisecond*millisecond, sum/2/millisecond*millisecond
+		old, now := encode(nil, &whole, (*taskRow).code), encode(nil, &row, (*taskRow).code)
+		if !bytes.HasPrefix(now, old) || len(old) == len(now) != (sum%millisecond == 0 && sum/2%millisecond == 0) {
+			t.Errorf("%d µs: a row of % x, want % x and a tail if there is a fraction", sum, now, old)
+		}
+		if got, err := decode(now, (*taskRow).code); err != nil || got.latencySum != sum || got.latencyMax != sum/2 || got.ticks != 3 {
+			t.Errorf("%d µs: the row is %+v, %v", sum, got, err)
+		}
+		got, err := decode(encode(nil, &tick, (*tickCommand).code), (*tickCommand).code)
+		if err != nil || got.task.latencySum != sum || got.task.latencyMax != sum/2 || got.reason != "r" {
+			t.Errorf("%d µs: the tick is %+v, %v", sum, got, err)
+		}
+		answer, answered := partsQuery{jobs: parts.jobs}, codec.NewDecoder(encode(nil, &parts, (*partsQuery).Results))
+		answer.Results(&answered)
+		if err := answered.Done(); err != nil || answer.parts[1].latencySum != sum {
+			t.Errorf("%d µs: the parts are %+v, %v", sum, answer.parts, err)
+		}
+	}
+	bad := encode(nil, &taskRow{}, (*taskRow).codeWithin)
+	for _, tail := range [][]int64{{millisecond, 0}, {0, millisecond}, {-1, 1}} {
+		b := bytes.Clone(bad)
+		for _, v := range tail {
+			b = codec.AppendVarint(b, v)
+		}
+		if got, err := decode(b, (*taskRow).code); err == nil {
+			t.Errorf("fractions of %v µs are read as %+v", tail, got)
+		}
+	}
+}
