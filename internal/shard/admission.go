@@ -1,7 +1,12 @@
 package shard
 
 import (
+	"cmp"
+	"errors"
+	"slices"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -28,10 +33,94 @@ func (s *shard) shareOf(namespace string) *share {
 	return &s.shares[xxhash.Sum64String(namespace)%shareCount]
 }
 
+// largeBytes is from what size on a proposal that finds no room waits for it. With smaller ones a queue is full by their number, long before callers would give up waiting.
+const largeBytes = 64 << 10
+
+const (
+	maxInLine = 1024            // proposals that wait for room in a shard
+	lineTime  = 5 * time.Second // that one waits
+)
+
+// line is proposals that wait for room in the queue of a shard, the oldest first.
+type line struct {
+	n   atomic.Int32 // lets leave skip the lock when nobody waits
+	mu  sync.Mutex   // guards all; nothing is called under it but enter
+	all []*inLine
+}
+
+type inLine struct {
+	p     *proposal
+	ready chan struct{} // closed when it has been counted
+}
+
+// enterInTurn counts a proposal. A large one waits for its turn when there is no room for its bytes: refused callers would come back, each with another copy of what they propose.
+// Errors: ErrBusy; ErrClosed; that of p.ctx.
+func (s *shard) enterInTurn(p *proposal) error {
+	if p.size < largeBytes {
+		return s.enter(p)
+	}
+	if s.line.n.Load() == 0 {
+		if err := s.enter(p); !errors.Is(err, engine.ErrBusy) {
+			return err
+		}
+	}
+	me := &inLine{p, make(chan struct{})}
+	s.line.mu.Lock()
+	if len(s.line.all) >= maxInLine {
+		s.line.mu.Unlock()
+		return s.enter(p)
+	}
+	s.line.all = append(s.line.all, me)
+	s.line.n.Add(1)
+	s.line.mu.Unlock()
+	s.serve() // what has left just now has not seen it
+	late := time.NewTimer(lineTime)
+	defer late.Stop()
+	var err error
+	select {
+	case <-me.ready:
+		return nil
+	case <-late.C:
+	case <-p.ctx.Done():
+		err = p.ctx.Err()
+	case <-s.host.ctx.Done():
+		err = s.host.stopError()
+	}
+	s.line.mu.Lock()
+	i := slices.Index(s.line.all, me)
+	if i < 0 {
+		s.line.mu.Unlock()
+		return nil // just now
+	}
+	s.line.all = slices.Delete(s.line.all, i, i+1)
+	s.line.n.Add(-1)
+	s.line.mu.Unlock()
+	return cmp.Or(err, s.enter(p))
+}
+
+// serve counts those in the line for whom there is room, in their order; of namespaces that share a part of the queue nobody overtakes.
+func (s *shard) serve() {
+	s.line.mu.Lock()
+	defer s.line.mu.Unlock()
+	var stuck []*share
+	s.line.all = slices.DeleteFunc(s.line.all, func(w *inLine) bool {
+		if slices.Contains(stuck, w.p.share) {
+			return false
+		}
+		if s.enter(w.p) != nil {
+			stuck = append(stuck, w.p.share)
+			return false
+		}
+		close(w.ready)
+		s.line.n.Add(-1)
+		return true
+	})
+}
+
 // enter counts a proposal, unless the queue is full, or its namespace has its share of it already (see budget.Fair). What belongs to no namespace is of floe's
 // own making, and may have what there is. Errors: ErrBusy; ErrClosed.
 func (s *shard) enter(p *proposal) error {
-	size := int64(len(p.data))
+	size := p.size
 	own, ownBytes := p.share.add(1, size)
 	n, bytes := s.queued.Add(1), s.queuedBytes.Add(size)
 	limit := s.host.cfg.QueueBytes
@@ -42,7 +131,7 @@ func (s *shard) enter(p *proposal) error {
 	if !full && fair && !closing {
 		return nil
 	}
-	s.leave(p.share, size)
+	s.uncount(p.share, size)
 	switch {
 	case closing:
 		return s.host.stopError()
@@ -53,8 +142,14 @@ func (s *shard) enter(p *proposal) error {
 		s.id, own, n, ownBytes, bytes, p.namespace, maxQueued, limit)
 }
 
-// leave takes back what enter has counted.
+// leave takes back what enter has counted, and lets others in.
 func (s *shard) leave(share *share, size int64) {
+	if s.uncount(share, size); s.line.n.Load() > 0 {
+		s.serve()
+	}
+}
+
+func (s *shard) uncount(share *share, size int64) {
 	share.add(-1, -size)
 	s.queued.Add(-1)
 	s.queuedBytes.Add(-size)

@@ -132,6 +132,7 @@ type applyTask struct {
 type proposal struct {
 	ctx  context.Context     // of the caller; nil for the shard's own
 	data []byte              // encoded command
+	size int64               // that it is counted with in what is queued
 	done chan engine.Outcome // capacity 1, gets exactly one outcome; nil if nobody waits
 	fire bool                // the shard's own Fire
 

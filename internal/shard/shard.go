@@ -38,6 +38,7 @@ type shard struct {
 	queuedBytes atomic.Int64
 	calls       atomic.Int64      // proposals and takes of users, ever
 	shares      [shareCount]share // what namespaces have of them
+	line        line
 
 	pendingMu sync.Mutex // guards pending; nothing is called under it
 	pending   map[uint64][]*proposal
@@ -368,7 +369,7 @@ func (s *shard) finish(p *proposal, o engine.Outcome) {
 	if p.done == nil {
 		return
 	}
-	share, size := p.share, int64(len(p.data)) // the caller may use the proposal again
+	share, size := p.share, p.size // the caller may use the proposal again
 	p.done <- o
 	// Behind the outcome: when nothing is queued, Close ends what still waits.
 	s.leave(share, size)
@@ -699,12 +700,13 @@ func (s *shard) submit(ctx context.Context, cmd engine.Command) (*proposal, erro
 		return nil, err
 	}
 	p := s.host.newProposal()
-	p.ctx, p.namespace, p.share, p.data = ctx, cmd.Namespace, s.shareOf(cmd.Namespace), cmd.AppendTo(slices.Grow(p.data[:0], cmd.Size()))
+	p.ctx, p.namespace, p.share, p.size = ctx, cmd.Namespace, s.shareOf(cmd.Namespace), int64(cmd.Size())
+	if err := s.enterInTurn(p); err != nil {
+		return nil, err
+	}
+	p.data = cmd.AppendTo(slices.Grow(p.data[:0], cmd.Size()))
 	if p.makes = p.makes[:0]; s.exec.Parked() {
 		s.exec.Makes(cmd, func(m engine.Made) { p.makes = append(p.makes, m) })
-	}
-	if err := s.enter(p); err != nil {
-		return nil, err
 	}
 	s.hand(func(in *input) { in.proposals = append(in.proposals, p) })
 	return p, nil

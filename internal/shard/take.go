@@ -181,9 +181,10 @@ func (s *shard) mayPropose(p *proposal) error {
 // count adds a take to what is queued, as it is to be carried out now.
 func (s *shard) count(p *proposal) {
 	p.data = s.exec.AppendTake(p.data[:0], p.take)
-	p.share.add(1, int64(len(p.data)))
+	p.size = int64(len(p.data))
+	p.share.add(1, p.size)
 	s.queued.Add(1)
-	s.queuedBytes.Add(int64(len(p.data)))
+	s.queuedBytes.Add(p.size)
 }
 
 // pullTakes returns takes that can have something of what a command may make, to be proposed behind it.
@@ -198,7 +199,7 @@ func (s *shard) pullTakes(m engine.Made, limit int) (takes []*proposal) {
 
 // conclude tells the outcome of a proposal. A take that has found nothing waits on.
 func (s *shard) conclude(p *proposal, o engine.Outcome) {
-	size := int64(len(p.data)) // a take that waits on may be sent on its way at once
+	size := p.size // a take that waits on may be sent on its way at once
 	if p.take == nil || s.exec.Settle(p.take, o) {
 		s.finish(p, o)
 		return

@@ -245,3 +245,95 @@ func TestFloodLeavesRoom(t *testing.T) {
 		}
 	}
 }
+
+// TestLargeWaitForRoom: large commands for which there is no room wait for it, in their order, and are refused at the end of a line that is full; small ones, and the large ones of
+// another namespace whose part is free, need not wait for them. All were refused at once, and their callers came back with another copy.
+func TestLargeWaitForRoom(t *testing.T) {
+	noLeaks(t)
+	c := config(vfs.NewMem())
+	c.QueueBytes = 1 << 20
+	h := open(t, c)
+	s := h.shards[0]
+	large := func(ctx context.Context, namespace string) error {
+		_, err := s.submit(ctx, toy.Command{Kind: toy.Add, Name: strings.Repeat("a", largeBytes), Delta: 1}.In(namespace))
+		return err
+	}
+	s.stepMu.Lock() // nothing goes on meanwhile
+	full := 0
+	for s.enter(&proposal{share: s.shareOf("a"), namespace: "a", size: largeBytes + 64}) == nil {
+		full++
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := large(ended, "a"); !errors.Is(err, context.Canceled) {
+		t.Errorf("a caller that is gone: %v", err)
+	}
+	waiting, stop := context.WithCancel(t.Context())
+	left := make(chan error, 1)
+	go func() { left <- large(waiting, "a") }()
+	waits := func(n int) func() bool { return func() bool { return s.line.n.Load() == int32(n) } }
+	until(t.Context(), t, "one waits", waits(1))
+	stop()
+	if err := <-left; !errors.Is(err, context.Canceled) || s.line.n.Load() != 0 {
+		t.Errorf("a caller that has gone while it waited: %v, %d wait", err, s.line.n.Load())
+	}
+	const many = 3
+	order := make(chan int, many)
+	for i := range many {
+		go func() {
+			if err := large(t.Context(), "a"); err != nil {
+				t.Error(err)
+			}
+			order <- i
+		}()
+		until(t.Context(), t, "it waits", waits(i+1))
+	}
+	if err := large(t.Context(), "b"); err != nil {
+		t.Errorf("of another namespace: %v", err)
+	}
+	if _, err := s.submit(t.Context(), toy.Command{Kind: toy.Add, Name: "n", Delta: 1}.In("b")); err != nil {
+		t.Errorf("a small one: %v", err)
+	}
+	if s.line.n.Load() != many || len(order) != 0 {
+		t.Errorf("%d wait, %d have gone", s.line.n.Load(), len(order))
+	}
+	for i := range many { // a part of the queue is for others: it takes more than one that leaves
+		for len(order) == 0 && full > 0 {
+			s.leave(s.shareOf("a"), largeBytes+64)
+			full--
+			if s.line.n.Load() < int32(many-i) {
+				if got := <-order; got != i {
+					t.Errorf("%d has gone as number %d", got, i)
+				}
+				break
+			}
+		}
+	}
+	for ; full > 0; full-- {
+		s.leave(s.shareOf("a"), largeBytes+64)
+	}
+	if s.line.n.Load() != 0 {
+		t.Errorf("%d wait though there is room", s.line.n.Load())
+	}
+	s.stepMu.Unlock()
+	until(t.Context(), t, "the end of all", func() bool { return s.queued.Load() == 0 })
+
+	s.stepMu.Lock()
+	for s.enter(&proposal{share: s.shareOf("a"), namespace: "a", size: largeBytes + 64}) == nil {
+		full++
+	}
+	s.line.mu.Lock()
+	s.line.all = make([]*inLine, maxInLine)
+	s.line.mu.Unlock()
+	if err := large(t.Context(), "a"); !errors.Is(err, engine.ErrBusy) {
+		t.Errorf("at the end of a line that is full: %v", err)
+	}
+	s.line.mu.Lock()
+	s.line.all = nil
+	s.line.mu.Unlock()
+	for range full {
+		s.leave(s.shareOf("a"), largeBytes+64)
+	}
+	s.stepMu.Unlock()
+	closeHost(t, h)
+}
