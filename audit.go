@@ -19,7 +19,8 @@ import (
 const (
 	// AuditStream has changes of data, refusals and wrong keys, up to 90 days and a million entries of them.
 	AuditStream = "audit"
-	// AuditKeysStream has changes of keys. It keeps all of them, so that no amount of other entries can push one out.
+	// AuditKeysStream has changes of keys, and what may have been one. It keeps all of them, so that no amount of other entries can push one out. Changes that were
+	// refused are in AuditStream.
 	AuditKeysStream = "audit-keys"
 )
 
@@ -31,7 +32,7 @@ type AuditEntry struct {
 	At        int64  `json:"at"`              // ms since the epoch; of several, when the first was done
 	Key       string `json:"key"`             // id
 	Name      string `json:"name"`            // of the key
-	Role      Role   `json:"role"`            // of the key
+	Role      Role   `json:"role"`            // of the key, "" without one
 	From      string `json:"from"`            // address
 	Action    string `json:"action"`          // such as "PUT /api/v1/kv/namespaces/shop/keys/a", or "kv put" through the port for clients
 	Namespace string `json:"namespace"`       // "" if it is about none
@@ -179,7 +180,9 @@ func (s *sums) take(now int64) (entries []AuditEntry) {
 func (e *AuditEntry) of(grant *auth.Grant) {
 	if grant != nil {
 		k := grant.Key()
-		e.Key, e.Name, e.Role = k.ID, k.Name, Role(k.Role.String())
+		if e.Key, e.Name = k.ID, k.Name; k.ID != "" { // nobody's grant has neither key nor role
+			e.Role = Role(k.Role.String())
+		}
 	}
 }
 
@@ -200,6 +203,9 @@ func (g *gatekeeper) note(ctx context.Context, name string, grant *auth.Grant, e
 		return
 	}
 	e.At, e.Result = time.Now().UnixMilli(), "ok"
+	if errors.Is(err, ErrInvalid) || errors.Is(err, ErrNotFound) || errors.Is(err, ErrConflict) || errors.Is(err, ErrExists) {
+		name = AuditStream // nothing has changed, and what is refused can be tried without end
+	}
 	if name == AuditStream && !g.sums.allow(grant, e.At) {
 		g.sums.add(sumOf{grant: grant, action: various, result: kindOf(err)}, e.At)
 		return

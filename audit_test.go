@@ -2,6 +2,7 @@ package floe
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -88,6 +89,43 @@ func TestAuditIsNotFlooded(t *testing.T) {
 	info, err := n.Stream(engine.SystemNamespace).Stats(ctx, AuditKeysStream)
 	if err != nil || info.Retention != (stream.Retention{}) {
 		t.Errorf("retention of the changes of keys: %+v, %v, want none", info.Retention, err)
+	}
+}
+
+// TestRefusedKeyChanges: changes of keys that are refused, as all are without a key store, are in the stream that is bounded, a bounded number of them, and show no
+// role where there is no key.
+func TestRefusedKeyChanges(t *testing.T) {
+	n, err := Open(Config{Shards: 1, Listen: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	client, err := Dial(t.Context(), []string{n.Addr().String()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	const tries = 3 * sumsBurst
+	for range tries / 2 {
+		if _, _, err := client.Keys().Create(t.Context(), RoleRead); !errors.Is(err, ErrConflict) {
+			t.Fatalf("a key without a key store: %v", err)
+		}
+		if err := n.Keys().Revoke(t.Context(), "0123456789abcdef"); !errors.Is(err, ErrConflict) {
+			t.Fatalf("a revocation without a key store: %v", err)
+		}
+	}
+	n.gate.flush(t.Context())
+	if got := auditOf(t, n, AuditKeysStream); len(got) > 0 {
+		t.Errorf("%d entries among the changes of keys, such as %+v", len(got), got[0])
+	}
+	count, all := int64(0), auditOf(t, n, AuditStream)
+	for _, e := range all {
+		if count += max(1, e.Count); e.Role != "" || e.Key != "" {
+			t.Errorf("an entry without a key: %+v", e)
+		}
+	}
+	if count != tries || len(all) >= tries {
+		t.Errorf("%d entries count %d refusals, want %d in fewer entries", len(all), count, tries)
 	}
 }
 

@@ -203,6 +203,10 @@ func (k *Keys) Enabled(ctx context.Context) (bool, error) {
 	return k.gate.gate.Enabled(ctx)
 }
 
+// MayLook reports whether stale reads (see Stale) may be answered although it is not known whether there are keys: no leader can be found, and the replica of this
+// node, which is all that is left, knows of none. Through a Client it is false.
+func (k *Keys) MayLook() bool { return k.gate.gate.MayLook() }
+
 // OpenSession returns a token for a key, which is good for 12 hours, on every node, unless the key expires or is revoked before or CloseSession is called; and
 // when it ends. from is the address of whoever shows the key, without a port.
 //

@@ -35,6 +35,9 @@ func (h *handler) authenticate(r *http.Request, path string) (*floe.Holder, erro
 	if !strings.HasPrefix(path, apiPath) || strings.HasPrefix(path, authPath) {
 		return nil, nil
 	}
+	if wantsStale(r) && h.backend.Keys().MayLook() {
+		return nil, nil
+	}
 	return h.backend.Keys().Authenticate(r.Context(), bearer(r))
 }
 
@@ -67,8 +70,9 @@ func (h *handler) carryOut(rt route, who *floe.Holder, in *input) (answer any, e
 	if err := h.checkReadOnly(&rt); err != nil {
 		return nil, err
 	}
+	stale := rt.method == http.MethodGet && in.boolean("stale")
 	if who == nil || who.Key().ID == "" {
-		return rt.serve(h, in)
+		return rt.serve(h.reading(stale), in)
 	}
 	if only := who.Key().Namespaces; len(only) == 1 {
 		in.home = only[0]
@@ -77,7 +81,7 @@ func (h *handler) carryOut(rt route, who *floe.Holder, in *input) (answer any, e
 		err = who.RequireNamespace(in.namespace()) // nothing of it has to be looked at
 	}
 	if err == nil {
-		answer, err = rt.serve(h.as(who), in)
+		answer, err = rt.serve(h.as(who).reading(stale), in)
 	}
 	if rt.role() != floe.RoleRead {
 		who.Audit(in.request.Context(), in.audited(), err)
@@ -105,6 +109,16 @@ func (in *input) from() string { return in.handler.clientOf(in.request) }
 func (h *handler) as(who *floe.Holder) *handler {
 	granted := *h
 	granted.backend = who.DB().(Backend)
+	return &granted
+}
+
+// reading returns the handler as it serves reads, from whichever replica is at hand if they may be stale.
+func (h *handler) reading(stale bool) *handler {
+	if !stale {
+		return h
+	}
+	granted := *h
+	granted.backend = staleBackend{h.backend}
 	return &granted
 }
 

@@ -14,6 +14,10 @@
 // A listing is cut at its limit: by default 100 for what can be long (keys, messages) and 10,000 for the rest, and when its payloads exceed 4 MiB. Nothing is
 // cut silently: the answer then has a header Link with the relative URL of what comes next.
 //
+// # Stale reads
+//
+// Reads take the parameter stale=true: they are then answered from whichever replica is at hand, see floe.Stale, also by a node that is cut off from the others.
+//
 // # Limits
 //
 // Timeouts are the server's: set ReadHeaderTimeout, ReadTimeout and IdleTimeout of the http.Server that carries the handler.

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"strconv"
 	"time"
 
@@ -28,7 +29,8 @@ func bootstrapCommand(p Process) *cobra.Command {
 
 From then on clients and users of the dashboard need a key. It takes the settings of
 server start, and works on the data directory of a node that is stopped, or, from the
-same machine, on one that is running. There is no way back.`,
+same machine, on one that is running: name its port, or its data directory. There is no
+way back.`,
 		Example: `  floe server bootstrap --out admin.key
   floe server bootstrap --data-dir /var/lib/floe -o json`,
 		Args: takes(),
@@ -108,9 +110,10 @@ func explainBootstrap(err error, shown bool) (explained error, useless bool) {
 	return &hintedError{err, "the key that was shown is good for nothing"}, true
 }
 
-// bootstrap makes the key store of the data directory, or of the node that has it.
+// bootstrap makes the key store of the data directory, or of the node that has it. Where no directory is named and there is none, it is that of the node which
+// runs with these settings: a new directory beside it would get a key store that is of no use to it.
 func (c *config) bootstrap(ctx context.Context, keep floe.KeyOption) (floe.Key, error) {
-	if c.peers == nil {
+	if c.peers == nil && (c.named("data-dir") || c.hasData() || !c.named("port") && !c.answers()) {
 		if err := c.checkDataDir(); err != nil {
 			return floe.Key{}, err
 		}
@@ -129,23 +132,44 @@ func (c *config) bootstrap(ctx context.Context, keep floe.KeyOption) (floe.Key, 
 	return c.bootstrapRunning(ctx, keep)
 }
 
+// hasData reports whether there is a data directory.
+func (c *config) hasData() bool {
+	_, err := os.Stat(filepath.Join(c.dataDir, "FORMAT"))
+	return err == nil
+}
+
+// answers reports whether something listens where a node with these settings does.
+func (c *config) answers() bool {
+	conn, err := net.DialTimeout("tcp", c.selfAddr(), time.Second)
+	if err != nil {
+		return false
+	}
+	conn.Close()
+	return true
+}
+
+// selfAddr is where the node that runs with these settings is reached from its own machine.
+func (c *config) selfAddr() string {
+	host := c.bind
+	if ip, err := netip.ParseAddr(host); err == nil && ip.IsUnspecified() {
+		host = "127.0.0.1" // the node believes nobody who does not come from its own machine
+	}
+	return net.JoinHostPort(host, strconv.Itoa(c.port))
+}
+
 // bootstrapRunning asks the node that runs with these settings on this machine.
 func (c *config) bootstrapRunning(ctx context.Context, keep floe.KeyOption) (floe.Key, error) {
 	opts, err := c.dialSelf()
 	if err != nil {
 		return floe.Key{}, err
 	}
-	host := c.bind
-	if ip, err := netip.ParseAddr(host); err == nil && ip.IsUnspecified() {
-		host = "127.0.0.1" // the node believes nobody who does not come from its own machine
-	}
-	addr := net.JoinHostPort(host, strconv.Itoa(c.port))
+	addr := c.selfAddr()
 	client, err := floe.Dial(ctx, []string{addr}, opts...)
 	if errors.Is(err, floe.ErrUnauthorized) {
 		return floe.Key{}, &hintedError{&textError{floe.ErrExists, fmt.Sprintf("the node at %s has a key store already", addr)}, "its admins create further keys with floe key create"}
 	}
 	if err != nil {
-		return floe.Key{}, &hintedError{&textError{err, fmt.Sprintf("no node answers at %s: %s", addr, reason(err, []string{addr}))}, "start it, or say with --port and --bind where it listens"}
+		return floe.Key{}, &hintedError{&textError{err, fmt.Sprintf("no node answers at %s: %s", addr, reason(err, []string{addr}))}, "start it, or say with --port and --bind where it listens, or with --data-dir where its data is"}
 	}
 	defer client.Close()
 	k, _, err := client.Keys().Bootstrap(ctx, keep)

@@ -100,6 +100,11 @@ func readConfig(cmd *cobra.Command, p Process) (*config, error) {
 	return c, nil
 }
 
+// named reports whether a setting was given, and not only preset.
+func (c *config) named(flag string) bool {
+	return c.flagged[flag] || c.spelled[flag] != "" && c.spelled[flag] != "--"+flag+"="+c.text[flag]
+}
+
 // check works out what follows from other settings, and returns what does not go together.
 func (c *config) check() []error {
 	if bad := c.checkCluster(); len(bad) > 0 {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -156,8 +157,14 @@ func (g *guest) Write(p []byte) (int, error) {
 // bareHead is how an answer of net/http itself goes on behind its status line.
 const bareHead = "\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n"
 
+// bareExpectation is how the answer to an Expect other than 100-continue begins, which has no text.
+const bareExpectation = "HTTP/1.1 417 Expectation Failed"
+
 // bareRefusal returns the status line and the text of an answer that net/http has made itself, which is written at once.
 func bareRefusal(p []byte) (status, text string, ok bool) {
+	if bytes.HasPrefix(p, []byte(bareExpectation+"\r\n")) {
+		return bareExpectation, "expectation failed: only 100-continue is known", true
+	}
 	status, text, ok = strings.Cut(string(p[:min(len(p), 1024)]), bareHead)
 	return status, text, ok && len(p) < 1024 && strings.HasPrefix(status, "HTTP/1.1 ") && !strings.Contains(status, "\r\n")
 }

@@ -31,6 +31,7 @@ func TestBareRefusals(t *testing.T) {
 		"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n":                          {"400 Bad Request", "400 bad request"},
 		"nonsense\r\n\r\n":                                                      {"400 Bad Request", "400 bad request"},
 		"GET / HTTP/1.1\r\nX: " + strings.Repeat("x", 64<<10) + "\r\n\r\n":      {"431 Request Header Fields Too Large", "431 request header fields too large"},
+		"GET / HTTP/1.1\r\nHost: a\r\nExpect: tea\r\n\r\n":                      {"417 Expectation Failed", "expectation failed"},
 		"GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: secret\r\n\r\n":        {"501", "unsupported transfer encoding"},
 		"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nAccept: */*\r\n\r\n": {"200 OK", ""},
 	} {

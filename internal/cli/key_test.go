@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -158,6 +159,29 @@ func TestBootstrapRunning(t *testing.T) {
 		t.Errorf("a second bootstrap shows %q", stdout)
 	}
 	s.stop()
+}
+
+// TestBootstrapOfAPort: a port alone names the node that runs there, and no data directory is made beside it, also if nobody runs there.
+func TestBootstrapOfAPort(t *testing.T) {
+	s := start(t, "--data-dir", t.TempDir())
+	defer s.stop()
+	_, port, _ := strings.Cut(s.addr, ":")
+	here := t.TempDir()
+	t.Chdir(here)
+	admin := strings.TrimSpace(expectRun(t, nil, 0, "server", "bootstrap", "--port", port))
+	expectRun(t, map[string]string{"FLOE_ADDR": s.addr}, exitUnauthorized, "kv", "get", "k")
+	expectRun(t, map[string]string{"FLOE_ADDR": s.addr, "FLOE_API_KEY": admin}, 0, "kv", "set", "k", "v")
+	expectRun(t, nil, exitConflict, "server", "bootstrap", "--port", port)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ = strings.Cut(l.Addr().String(), ":")
+	l.Close()
+	expectRun(t, nil, exitUnavailable, "server", "bootstrap", "--port", port)
+	if made, err := os.ReadDir(here); err != nil || len(made) > 0 {
+		t.Errorf("bootstrap of a port makes %v, %v", made, err)
+	}
 }
 
 // dataDir returns the data directory as the start-up lines have it.

@@ -2,6 +2,8 @@ package cli
 
 import (
 	"bufio"
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"io"
 	"net"
@@ -78,5 +80,32 @@ func TestSlowStrangers(t *testing.T) {
 	all.Wait()
 	if status, answer, err := call(client(t), "POST", s.url+"/api/v1/auth/session", fmt.Sprintf(`{"api_key":%q}`, key)); err != nil || status != http.StatusOK {
 		t.Errorf("a session afterwards: %d, %s, %v", status, answer, err)
+	}
+}
+
+// TestSlowStrangersOverTLS is the same for a stream of HTTP/2, as browsers have it: it is over after 5 s, and others of the connection go on.
+func TestSlowStrangersOverTLS(t *testing.T) {
+	t.Parallel()
+	a := newAuthority(t)
+	a.certify("node")
+	s := start(t, "--data-dir", t.TempDir(), "--shards", "1", "--dashboard-tls-cert", a.file("node.pem"), "--dashboard-tls-key", a.file("node.key"))
+	defer s.stop()
+	pool := x509.NewCertPool()
+	pool.AddCert(a.certificate())
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, ServerName: "127.0.0.1"}, ForceAttemptHTTP2: true}
+	defer transport.CloseIdleConnections()
+	c := &http.Client{Transport: transport, Timeout: 25 * time.Second}
+	body, never := io.Pipe()
+	defer never.Close()
+	resp, err := c.Post(s.url+"/api/v1/auth/session", "application/json", body)
+	if err != nil {
+		t.Fatalf("a body that never comes: %v, want 400 after 5 s", err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusBadRequest || resp.ProtoMajor != 2 {
+		t.Errorf("a body that never comes: %s, HTTP/%d, want 400 by HTTP/2", resp.Status, resp.ProtoMajor)
+	}
+	if status, answer, err := call(c, "GET", s.url+"/health", ""); err != nil || status != http.StatusOK {
+		t.Errorf("another stream: %d, %s, %v", status, answer, err)
 	}
 }

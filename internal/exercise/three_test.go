@@ -4,8 +4,11 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"slices"
 	"strings"
@@ -15,6 +18,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe"
+	"github.com/floedb/floe/dashboard"
 	"github.com/floedb/floe/internal/rig"
 	"github.com/floedb/floe/kv"
 )
@@ -312,6 +316,7 @@ func TestNoQuorum(t *testing.T) {
 	c.stop(0)
 	c.start(0)
 	c.staleAlone()
+	c.staleOverHTTP("")
 	c.start(1)
 	c.settle()
 	if _, err := client.KV("ns1").Put(t.Context(), "k", []byte("again")); err != nil {
@@ -341,6 +346,47 @@ func (c *three) staleAlone(opts ...floe.DialOption) {
 	}
 }
 
+// staleOverHTTP has the dashboard of the first node, which has begun without the others, answer reads with stale=true.
+func (c *three) staleOverHTTP(key string) {
+	c.t.Helper()
+	h, token := dashboard.New(c.nodes[0]), ""
+	ask := func(method, target, body string) *httptest.ResponseRecorder {
+		r, w := httptest.NewRequest(method, "/api/v1"+target, strings.NewReader(body)), httptest.NewRecorder()
+		if token != "" {
+			r.Header.Set("Authorization", "Bearer "+token)
+		}
+		h.ServeHTTP(w, r)
+		return w
+	}
+	if key != "" {
+		if got := ask("GET", "/kv/namespaces/ns1/keys/k?stale=true", ""); got.Code != http.StatusUnauthorized {
+			c.t.Errorf("a stale read without a token: %d %s", got.Code, got.Body)
+		}
+		var session struct{ Token string }
+		if got := ask("POST", "/auth/session", fmt.Sprintf(`{"api_key":%q}`, key)); got.Code != http.StatusOK || json.Unmarshal(got.Body.Bytes(), &session) != nil {
+			c.t.Fatalf("a session: %d %s", got.Code, got.Body)
+		}
+		token = session.Token
+	}
+	for target, want := range map[string]string{"/kv/namespaces/ns1/keys/k?stale=true": `"value":"v"`, "/kv/namespaces/ns1/keys?stale": `"key":"k"`, "/namespaces?stale=1": `"ns1"`} {
+		if got := ask("GET", target, ""); got.Code != http.StatusOK || !strings.Contains(got.Body.String(), want) {
+			c.t.Errorf("GET %s: %d %s", target, got.Code, got.Body)
+		}
+	}
+	var refusals sync.WaitGroup
+	for request, want := range map[string]int{
+		"GET /kv/namespaces/ns1/keys/k": http.StatusServiceUnavailable, "GET /kv/namespaces/ns1/keys/k?stale=maybe": 0, "DELETE /kv/namespaces/ns1/keys/k?stale=true": 0,
+	} {
+		refusals.Go(func() { // they take their time
+			method, target, _ := strings.Cut(request, " ")
+			if got := ask(method, target, ""); got.Code != want && (want != 0 || got.Code != http.StatusBadRequest && got.Code != http.StatusServiceUnavailable) {
+				c.t.Errorf("%s: %d %s, want %d, or a refusal", request, got.Code, got.Body, want)
+			}
+		})
+	}
+	refusals.Wait()
+}
+
 // TestNoQuorumWithKeys: a node that has begun without the others goes by the keys that it has: it answers stale reads of those who show one, and of nobody else.
 func TestNoQuorumWithKeys(t *testing.T) {
 	t.Parallel()
@@ -363,6 +409,7 @@ func TestNoQuorumWithKeys(t *testing.T) {
 	}
 	c.start(0)
 	c.staleAlone(floe.WithAPIKey(key))
+	c.staleOverHTTP(key)
 	for name, opts := range map[string][]floe.DialOption{"no key": nil, "a wrong key": {floe.WithAPIKey(key[:len(key)-8] + "00000000")}} {
 		client, err := floe.Dial(t.Context(), []string{c.peers[0].Addr}, opts...)
 		if err == nil {
