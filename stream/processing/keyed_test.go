@@ -221,7 +221,7 @@ func TestSpreadAsOneShard(t *testing.T) {
   - { type: keyby, key_expression: $.count }
   - { name: again, type: aggregate, function: sum, field: value, window: tumbling, window_size: 6 }`},
 		"dedup between": {"", `
-  - { name: once, type: dedup, key: $.ts }
+  - { name: once, type: dedup, key: "expr: string(floor(ts / 300)) + who" }
   - { type: map, who: $.who }
   - { name: each, type: aggregate, function: count, window: tumbling, window_size: 3 }
   - { name: first, type: dedup, key: $.key }
