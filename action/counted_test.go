@@ -142,13 +142,24 @@ func TestEndsOfTransactions(t *testing.T) {
 	w.is("then", Active, 0, 1, 1)
 }
 
-// TestCallerIsAlive while it calls, or has a run whose time is not over.
+// TestCallerIsAlive while it calls, or has a run whose time is not over: whether it has registered or not.
 func TestCallerIsAlive(t *testing.T) {
+	for _, registered := range []bool{false, true} {
+		t.Run(fmt.Sprint("registered=", registered), func(t *testing.T) { callerIsAlive(t, registered) })
+	}
+}
+
+func callerIsAlive(t *testing.T, registered bool) {
 	ctx := t.Context()
 	const silent = 90_000
 	s := defaultSpec
 	s.timeout, s.maxRetries = 10*silent, 0
 	w := newCounted(t, s)
+	if registered {
+		w.must(w.RegisterWorker(ctx, NewWorker{ID: "w", MaxConcurrent: 2}))
+		w.must(w.Heartbeat(ctx, "w", 0))
+		w.r.Advance(1000)
+	}
 	task := w.get("w")
 	w.seen("at the take", 0)
 	for range 2 {
@@ -183,8 +194,8 @@ func TestCallerIsAlive(t *testing.T) {
 	w.is("when it fails", Active, 0, 0, 2)
 	w.r.Advance(silent)
 	w.is("90 s after that", Unhealthy, 0, 0, 2)
-	if err := w.Heartbeat(ctx, "w", 0); !errors.Is(err, ErrNotFound) {
-		t.Errorf("Heartbeat of one that has not registered = %v", err)
+	if err := w.Heartbeat(ctx, "w", 0); registered != (err == nil) || !registered && !errors.Is(err, ErrNotFound) {
+		t.Errorf("Heartbeat = %v", err)
 	}
 }
 
