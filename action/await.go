@@ -13,6 +13,9 @@ import (
 // What follows is for workers in other runtimes, which call for each step by themselves. A worker in Go is made by Store.Worker.
 //
 // A run that such a worker has is its own until the action's timeout is over, however long it was not heard of; Touch puts that off.
+//
+// Such a worker need not register. It is listed from its first run on; it is active while it has a run, and for 90 s after each of its calls, an Await that waits included.
+// The shards count its runs where they end: completed ones, and attempts that fail or exceed their time limit.
 
 // NewWorker is what a worker says of itself when it registers.
 type NewWorker struct {
@@ -25,7 +28,7 @@ type NewWorker struct {
 	Metadata      []byte            // a JSON object of up to 4 KiB; nil: none
 }
 
-// RegisterWorker has a worker listed. One that was listed before begins anew: it is active, and its counts go on.
+// RegisterWorker has a worker listed, with what it says of itself. One that was listed before begins anew: it is active, and its counts go on.
 //
 // Errors: ErrInvalid for what is out of its limits; ErrBusy if there are 100,000 workers.
 func (s *Store) RegisterWorker(ctx context.Context, w NewWorker) error {
@@ -37,9 +40,10 @@ func (s *Store) RegisterWorker(ctx context.Context, w NewWorker) error {
 	})
 }
 
-// Heartbeat says that a registered worker is there, how many runs it has, and what all of its processes have done since it was registered. It belongs said every 10 s or so.
+// Heartbeat says that a registered worker is there, how many runs it has, and what its processes have done since it was registered, beside runs of actions: the shards
+// count those, and processes of kind "action" are passed over. Call it about every 10 s.
 //
-// Errors: ErrNotFound if the worker is not listed any more, and has to register again.
+// Errors: ErrNotFound if the worker is not registered, or not any more, and has to register again.
 func (s *Store) Heartbeat(ctx context.Context, worker string, load int, processes ...Process) error {
 	all := make([]roster.Process, len(processes))
 	for i, p := range processes {
@@ -49,7 +53,7 @@ func (s *Store) Heartbeat(ctx context.Context, worker string, load int, processe
 }
 
 // Drain has a registered worker listed as one that takes nothing new: its Await is refused from now on, also one that waits. It registers again to take more.
-// Errors: ErrNotFound; ErrConflict for a worker that did not register by itself, such as one of Store.Worker: that drains when the ctx of its Run ends.
+// Errors: ErrNotFound if it is not registered; ErrConflict for a worker that did not register by itself, such as one of Store.Worker: that drains when the ctx of its Run ends.
 func (s *Store) Drain(ctx context.Context, worker string) error {
 	return roster.Leave(ctx, &s.scope, worker, true)
 }
@@ -68,7 +72,10 @@ func (s *Store) Deregister(ctx context.Context, worker string) error {
 	for _, shard := range shards {
 		for more := true; more; {
 			more, err = engine.Propose(ctx, &s.scope, s.at(shard, command(kindClose, "", nil, encode(nil, &c, (*sessionCommand).code))), decodeBool)
-			if err != nil && !errors.Is(err, ErrConflict) { // then it has none
+			switch {
+			case err == nil && errors.Is(left, ErrNotFound):
+				left = nil // it was not registered, but had got runs of the shard
+			case err != nil && !errors.Is(err, ErrConflict): // then it has none
 				return err
 			}
 		}
@@ -128,7 +135,7 @@ func (s *Store) Await(ctx context.Context, worker string, actions []string, opts
 		opt.applyAwait(&o)
 	}
 	c := workCommand{
-		self: worker, group: group{labels: string(engine.AppendHeaders(nil, o.labels)), names: actions}, wants: []want{{worker: worker, slots: o.max}},
+		self: worker, group: group{labels: string(engine.AppendHeaders(nil, o.labels)), names: actions}, wants: []want{{worker: worker, slots: o.max}}, listed: true,
 	}
 	if err := c.check(); o.err == nil {
 		o.err = err

@@ -103,6 +103,8 @@ type workCommand struct {
 	ends    []end
 	wants   []want
 	waiting int // takes that wait for the same, this one included, as the leader knows: it shares what there is with them; 0: it is no take that waited
+
+	listed bool // self is listed, and what it has done is counted, from the first run on that it gets
 }
 
 func (w *workCommand) code(c *codec.Coder) {
@@ -113,10 +115,13 @@ func (w *workCommand) code(c *codec.Coder) {
 	codec.List(c, &w.ends, func(c *codec.Coder, e *end) { e.layout(c) })
 	codec.List(c, &w.wants, func(c *codec.Coder, w *want) { w.code(c) })
 	c.Int(&w.waiting)
-	if c.More(slices.ContainsFunc(w.ends, func(e end) bool { return e.begun != 0 })) {
+	if c.More(w.listed || slices.ContainsFunc(w.ends, func(e end) bool { return e.begun != 0 })) {
 		for i := range w.ends {
 			c.Varint(&w.ends[i].begun)
 		}
+	}
+	if c.More(w.listed) {
+		c.Bool(&w.listed)
 	}
 }
 

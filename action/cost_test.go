@@ -150,7 +150,7 @@ func (w *world) carryOut(v call.Invoke) {
 	w.t.Helper()
 	w.r.Pass(1)
 	self := "w"
-	take := workCommand{self: self, group: group{string(v.Labels), []string{"a"}}, wants: []want{{0, self, 1}}}
+	take := workCommand{self: self, group: group{string(v.Labels), []string{"a"}}, wants: []want{{0, self, 1}}, listed: true}
 	var got worked
 	var err error
 	if w.together {

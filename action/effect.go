@@ -83,6 +83,7 @@ func (w *work) endHeld(c *workCommand) ([]byte, error) {
 		panic(fmt.Sprintf("action: an attempt that goes on ends with verdict %d", v))
 	}
 	if c.session == 0 {
+		w.m.roster.Called(w.tx, c.self)
 		w.keepSelf(s)
 	}
 	return nil, nil

@@ -93,6 +93,9 @@ func (m *machine) start(tx *engine.Tx) *work {
 	return w
 }
 
+// Leave forgets the workers of which the namespace had nothing but their runs.
+func (m *machine) Leave(tx *engine.Tx) (found bool) { return m.roster.Clear(tx) }
+
 // Restore has nothing to read: actions are read when they are used.
 func (m *machine) Restore(*engine.View) error { return nil }
 

@@ -180,7 +180,7 @@ func (w *world) turn() {
 	c := workCommand{}
 	if w.rng.IntN(5) == 0 {
 		c.self, c.group = w.name(), group{"", []string{"a", "b", "c"}}
-		c.wants = []want{{0, c.self, 1 + w.rng.IntN(2)}}
+		c.wants, c.listed = []want{{0, c.self, 1 + w.rng.IntN(2)}}, w.rng.IntN(4) > 0
 	} else {
 		c.session = w.live[w.rng.IntN(len(w.live))]
 		if w.rng.IntN(3) > 0 {

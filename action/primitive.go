@@ -83,4 +83,6 @@ func table() engine.Primitive {
 	return p
 }
 
-func newMachine() engine.Machine { return &machine{pulses: make(map[uint64]int64)} }
+func newMachine() engine.Machine {
+	return &machine{roster: roster.Roster{Holds: heldBy}, pulses: make(map[uint64]int64)}
+}

@@ -43,7 +43,7 @@ func (m *machine) queryReady(v *engine.View, q *readyQuery) error {
 	if err := q.group.check(); err != nil {
 		return err
 	}
-	if err := roster.LookTakes(v, q.namespace, q.worker); err != nil {
+	if err := m.roster.LookTakes(v, q.namespace, q.worker); err != nil {
 		return err
 	}
 	l := look{v: v, namespace: q.namespace, again: math.MaxInt64}

@@ -114,6 +114,20 @@ func (w *work) keepSelf(s *session) {
 	}
 }
 
+// heldBy returns how many runs a worker has that calls by itself.
+func heldBy(v *engine.View, ns uint32, worker string) (int, error) {
+	b, ok, err := v.Get(namedKey(nil, rowSelf, ns, worker))
+	if err != nil || !ok {
+		return 0, err
+	}
+	number, _ := binary.Uvarint(b)
+	if b, ok, err = v.Get(numberKey(nil, rowSession, number)); err != nil || !ok {
+		return 0, err
+	}
+	s, err := decode(b, (*sessionRow).code)
+	return int(s.held), err
+}
+
 // dropSession removes a session that has nothing.
 func (w *work) dropSession(s *session) {
 	w.tx.Delete(numberKey(nil, rowSession, s.id))
@@ -194,6 +208,7 @@ func (w *work) lose(s *session, ref call.Ref, code, message string) {
 		return
 	}
 	a.letGo(s, ref, st)
+	w.count(s, a, true)
 	st.code, st.message = code, message
 	if st.flags&flagNotify != 0 && st.attempts < st.maxAttempts {
 		st.flags |= flagDoubt // the next attempt may end with an error that says nothing about this one
@@ -208,6 +223,9 @@ func (w *work) lose(s *session, ref call.Ref, code, message string) {
 // close ends a session. What it has is given back, and the attempts do not count.
 func (w *work) close(c *sessionCommand) ([]byte, error) {
 	s, err := w.named(c.session, c.self)
+	if c.session == 0 && w.m.roster.Forget(w.tx, c.self) && err != nil {
+		return codec.AppendBool(nil, false), nil
+	}
 	if err != nil {
 		return nil, err
 	}

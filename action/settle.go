@@ -32,6 +32,7 @@ func (w *work) settle(s *session, e *end) verdict {
 		}
 		a.completed++
 		a.took += w.tx.Now() - st.startedAt
+		w.count(s, a, false)
 		a.finish(e.ref, st, Completed)
 	case released:
 		if !plant.On(plant.ReleaseCounts) {
@@ -52,9 +53,17 @@ func (w *work) settle(s *session, e *end) verdict {
 		if e.how == refused {
 			st.flags |= flagRefused
 		}
+		w.count(s, a, true)
 		a.fail(e.ref, st, e.how == failed, e.delay, Failed)
 	}
 	return accepted
+}
+
+// count counts an attempt that has ended for its worker, if that calls by itself. What processes do they report.
+func (w *work) count(s *session, a *act, failed bool) {
+	if s.self {
+		w.m.roster.Ended(w.tx, s.process, a.name, failed)
+	}
 }
 
 // attemptOf returns an attempt that a session has, a nil state if it is over. One that was cancelled is one that it has until that is confirmed. Who knows how
@@ -294,6 +303,9 @@ func (w *work) touch(c *touchCommand) ([]byte, error) {
 	a, st := w.attemptOf(s, c.ref, c.attempt, c.begun)
 	if st == nil || st.status != Running {
 		return nil, engine.Errorf(ErrConflict, "run %s is not the worker's any more", place{w.tx.Shard(), c.ref}.id())
+	}
+	if s.self {
+		w.m.roster.Called(w.tx, s.process)
 	}
 	h := held{deadline: w.tx.Now() + c.extend}
 	w.tx.Set(heldKey(nil, s.id, a.id, c.ref.Run), encode(nil, &h, (*held).code))

@@ -37,6 +37,9 @@ func (w *work) workOn(c *workCommand) ([]byte, error) {
 	for i := range c.ends {
 		res.verdicts = append(res.verdicts, w.settle(s, &c.ends[i]))
 	}
+	if c.session == 0 && len(c.ends) > 0 {
+		w.m.roster.Called(w.tx, c.self)
+	}
 	if w.told && len(c.wants) > 0 {
 		w.tx.Conclude()
 		if c.session == 0 {
@@ -92,9 +95,22 @@ func (w *work) takeAll(s *session, c *workCommand, res worked) ([]byte, error) {
 		res.taken = w.takeFor(s, i, want, menus[want.group], res.taken, &size)
 	}
 	if c.session == 0 {
+		w.given(c, res.taken)
 		w.keepSelf(s)
 	}
 	return res.encode(), nil
+}
+
+// given has a worker that calls by itself listed by the runs that it has got. Takes that do not ask for it were written by builds that listed nobody: they leave what they left then.
+func (w *work) given(c *workCommand, all []taken) {
+	if !c.listed || len(all) == 0 {
+		return
+	}
+	var actions []string
+	for i := range all {
+		actions = append(actions, all[i].action)
+	}
+	w.m.roster.Took(w.tx, c.self, actions)
 }
 
 // encode returns nothing if nothing was done.
@@ -450,7 +466,7 @@ func (m *machine) Takeable(v *engine.View, cmd engine.Command, _ bool) (n, most 
 		return 0, 0, err
 	}
 	if c.session == 0 && len(c.wants) > 0 {
-		if err := roster.LookTakes(v, cmd.Namespace, c.self); err != nil {
+		if err := m.roster.LookTakes(v, cmd.Namespace, c.self); err != nil {
 			return 0, 0, err
 		}
 	}

@@ -16,7 +16,7 @@ import (
 var _ engine.Verifier = (*machine)(nil)
 
 // allKinds are the kinds of rows, in order.
-const allKinds = "abcdefghijklmnopqrswxy"
+const allKinds = "abcdefghijklmnopqrstwxy"
 
 // Verify checks that all rows of the machine fit together, see the comment on rows for what they are: above all that every run that has not ended has an owner
 // or a time.

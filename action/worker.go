@@ -124,7 +124,7 @@ func (w *Worker) listed() (roster.Worker, error) {
 }
 
 // kindOfWorkers is the type of workers that carry out runs.
-const kindOfWorkers = "action"
+const kindOfWorkers = roster.KindOfRuns
 
 // Run registers the worker, takes runs of the actions that it has handlers for, in all shards, and carries them out, until ctx ends. All workers of a process in a
 // namespace share one waiting call per shard, whatever their number. Run is to be called once.

@@ -16,7 +16,7 @@ type WorkerStatus uint8
 const (
 	Active    WorkerStatus = iota + 1
 	Draining               // it takes nothing new
-	Unhealthy              // nobody has heard of it for 90 s; after 24 h it is forgotten
+	Unhealthy              // it was not heard of for 90 s, and has no run of a shard; after 24 h it is forgotten
 )
 
 var workerStatusNames = [...]string{Active: "active", Draining: "draining", Unhealthy: "unhealthy"}
@@ -31,6 +31,10 @@ func (s WorkerStatus) String() string {
 
 // WorkerInfo is a worker as it is listed: of actions, of a stream or of a queue. What it says of itself is up to 10 s old. Its counts go on when a worker of that id
 // begins anew, as long as it has not left. Its bytes are the caller's to keep.
+//
+// A worker of another runtime is listed from its first run on, registered or not, and its counts are those of the shards, of up to 1,000 actions by their names. One that
+// is not registered says neither where it runs nor how much it may have, and Actions are those of the runs that it got. It is forgotten after 24 h without a call,
+// in a spread namespace by each shard for itself.
 type WorkerInfo struct {
 	ID            string
 	Type          string // "action", "stream", "queue", or what was registered

@@ -87,6 +87,11 @@ func runOf(status string, input, output, failure shape) fields {
 	}
 }
 
+// processOf is what a worker has done of one kind.
+func processOf(name, kind string, runs, failures int, last shape) fields {
+	return fields{"name": is{name}, "kind": is{kind}, "run_count": is{runs}, "fail_count": is{failures}, "last_run_at": last}
+}
+
 var (
 	latencyOfOne = fields{"count": is{1}, "avg_ms": integer, "p99_ms": integer}
 	noLatency    = fields{"count": is{0}, "avg_ms": is{0}, "p99_ms": is{0}}
@@ -100,10 +105,10 @@ var (
 		"run_id": text, "status": is{"pending"}, "attempt": is{0}, "input": is{3}, "output": is{nil}, "error": is{nil}, "source": is{"api"}, "worker_id": is{nil},
 		"created_at": integer, "started_at": is{nil}, "completed_at": is{nil}, "duration_ms": is{nil},
 	}
-	seededWorker = fields{
+	seededWorker = fields{ // D1: its runs are counted where they have ended
 		"worker_id": is{"w/1"}, "status": is{"active"}, "worker_type": is{"action"}, "namespace": is{"shop"}, "machine_id": is{"m1"}, "current_load": is{0},
-		"max_concurrent": is{4}, "tasks_completed": is{0}, "tasks_failed": is{0}, "last_seen": integer, "registered_at": integer,
-		"metadata": fields{"zone": is{"a"}}, "processes": items{},
+		"max_concurrent": is{4}, "tasks_completed": is{1}, "tasks_failed": is{1}, "last_seen": integer, "registered_at": integer,
+		"metadata": fields{"zone": is{"a"}}, "processes": items{processOf("charge", "action", 2, 1, integer)},
 	}
 	runChangedOf       = fields{"ok": is{true}, "run_id": text, "namespace": is{"shop"}, "status": is{"pending"}}
 	invocationOfCharge = fields{"ok": is{true}, "action": is{"charge"}, "namespace": is{"shop"}, "status": is{"pending"}, "run_id": text}
@@ -285,19 +290,76 @@ func TestRunsGoOn(t *testing.T) {
 	}
 }
 
-// TestWorkerThatCounts: what a worker in another runtime says of itself is shown, and what it does not say is 0.
+// TestWorkerThatCounts: what a worker in another runtime says of itself is shown, and what it does not say is 0. Runs are not its to count: that is done where they end.
 func TestWorkerThatCounts(t *testing.T) {
 	node := openNode(t)
 	seedActions(t, node)
-	if err := node.Action("shop").Heartbeat(t.Context(), "w/1", 2, action.Process{Name: "charge", Kind: "action", Runs: 5, Failures: 2}); err != nil {
+	if err := node.Action("shop").Heartbeat(t.Context(), "w/1", 2, action.Process{Name: "charge", Kind: "action", Runs: 9, Failures: 9},
+		action.Process{Name: "mails", Kind: "thread", Runs: 5, Failures: 2}); err != nil {
 		t.Fatal(err)
 	}
 	got := send(t, "GET "+serve(t, New(node))+"/api/v1/workers/w%2F1?namespace=shop", "")
 	want := with(seededWorker, fields{
-		"current_load": is{2}, "tasks_completed": is{3}, "tasks_failed": is{2},
-		"processes": items{fields{"name": is{"charge"}, "kind": is{"action"}, "run_count": is{5}, "fail_count": is{2}, "last_run_at": is{0}}},
+		"current_load": is{2}, "tasks_completed": is{4}, "tasks_failed": is{3},
+		"processes": items{processOf("charge", "action", 2, 1, integer), processOf("mails", "thread", 5, 2, is{0})},
 	})
 	for _, diff := range (contractRow{route: workerRoute, send: "/api/v1/workers/w%2F1?namespace=shop", status: 200, want: want}).diffs(got) {
 		t.Error(diff)
+	}
+}
+
+// TestContractD1: a worker that calls Await, Complete and Fail, and never registers, is listed as one that is alive, with the runs that it has and those that have ended.
+func TestContractD1(t *testing.T) {
+	for _, spread := range []bool{false, true} {
+		node, err := floe.Open(floe.Config{Shards: 3})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { node.Close() })
+		ctx, store, base := t.Context(), node.Action("shop"), serve(t, New(node))
+		must := func(err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if spread {
+			must(node.Namespaces().Create(ctx, "shop", floe.Spread()))
+		}
+		_, err = store.Register(ctx, "charge", action.MaxRetries(0))
+		must(err)
+		take := func() action.RunID {
+			t.Helper()
+			_, err := store.Invoke(ctx, "charge", nil)
+			must(err)
+			tasks, err := store.Await(ctx, "script/1", []string{"charge"})
+			if err != nil || len(tasks) != 1 {
+				t.Fatalf("Await = %v, %v", tasks, err)
+			}
+			return tasks[0].Run
+		}
+		check := func(load, completed, failed int, last shape) {
+			t.Helper()
+			worker := fields{
+				"worker_id": is{"script/1"}, "status": is{"active"}, "worker_type": is{"action"}, "namespace": is{"shop"}, "machine_id": is{nil}, "current_load": is{load},
+				"max_concurrent": is{0}, "tasks_completed": is{completed}, "tasks_failed": is{failed}, "last_seen": integer, "registered_at": integer,
+				"metadata": is{nil}, "processes": items{processOf("charge", "action", completed+failed, failed, last)},
+			}
+			for _, row := range []contractRow{
+				{workersRoute, "/api/v1/workers?namespace=shop", "", 200, items{worker}},
+				{workerRoute, "/api/v1/workers/script%2F1?namespace=shop", "", 200, worker},
+				{workerRoute, "/api/v1/workers/script%2F1", "", 200, worker},
+			} {
+				for _, diff := range row.diffs(send(t, "GET "+base+row.send, "")) {
+					t.Errorf("spread=%t: %s: %s", spread, row.send, diff)
+				}
+			}
+		}
+		run := take()
+		check(1, 0, 0, is{0})
+		must(store.Complete(ctx, run, "script/1", nil))
+		check(0, 1, 0, integer)
+		must(store.Fail(ctx, take(), "script/1", "card refused"))
+		check(0, 1, 1, integer)
 	}
 }

@@ -313,10 +313,11 @@ func workerList(f *frame) *cobra.Command {
 					return text
 				}
 				row := func(w action.WorkerInfo) []string {
-					return []string{
-						w.ID, w.Type, w.Status.String(), fmt.Sprintf("%d/%d", w.Load, w.MaxConcurrent), decimal(w.Completed), decimal(w.Failed),
-						shownTime(w.LastSeen), w.Machine,
+					load := strconv.Itoa(w.Load)
+					if w.MaxConcurrent > 0 { // a worker that has not registered does not say how much it may have
+						load += "/" + strconv.Itoa(w.MaxConcurrent)
 					}
+					return []string{w.ID, w.Type, w.Status.String(), load, decimal(w.Completed), decimal(w.Failed), shownTime(w.LastSeen), w.Machine}
 				}
 				head := []string{"WORKER", "TYPE", "STATUS", "LOAD", "COMPLETED", "FAILED", "LAST SEEN", "MACHINE"}
 				list, err := printEach(s.output, s.Action(s.namespace).Workers().All(ctx), head, document, row)

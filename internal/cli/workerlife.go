@@ -28,10 +28,12 @@ func (s *session) printWorker(id, status string) error {
 func workerRegister(f *frame) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "register ACTION... --worker-id ID",
-		Short: "Have a worker listed that takes runs with floe worker await",
-		Long: `Have a worker listed that takes runs with floe worker await. It need not be listed to do that.
+		Short: "Register a worker that takes runs with floe worker await",
+		Long: `Register a worker that takes runs with floe worker await. It need not: a worker is listed from
+its first run on. Registered, it is listed before that, with what it says of itself.
 
-Who is not heard of for 90 s is listed as unhealthy: floe worker heartbeat belongs said every 10 s or so.`,
+A worker that has no run, and does not call for 90 s, is listed as unhealthy, and removed from
+the list after 24 h. Send a heartbeat about every 10 s, unless it waits for runs.`,
 		Args: atLeast("ACTION"),
 	}
 	id := workerID(cmd)

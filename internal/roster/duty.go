@@ -89,17 +89,17 @@ func (r *Roster) walk(v *engine.View, p *pass) error {
 		if p.rows++; p.name == "" {
 			return true, nil
 		}
-		return true, r.look(present(v), p, w, value)
+		return true, r.look(v, p, w, value)
 	})
 }
 
 // look adds to the command what there is to note of a worker.
-func (r *Roster) look(now moment, p *pass, w who, value []byte) error {
+func (r *Roster) look(v *engine.View, p *pass, w who, value []byte) error {
 	kept, err := decodeRow(value)
 	if err != nil {
 		return err
 	}
-	at := kept
+	at, now := kept, present(v)
 	age := r.overlay(w, &at, now)
 	if kept.silent && at.silent {
 		if age >= goneMillis && r.settled(now) {
@@ -108,7 +108,13 @@ func (r *Roster) look(now moment, p *pass, w who, value []byte) error {
 		}
 		return nil
 	}
-	at.silent = age >= silentMillis
+	if at.silent = age >= silentMillis; at.silent {
+		held, err := r.held(v, w, &at)
+		if err != nil {
+			return err
+		}
+		at.silent = held == 0
+	}
 	if at.silent == kept.silent && (!at.silent || at.seen == kept.seen) && at.present.equal(&kept.present) {
 		return nil
 	}

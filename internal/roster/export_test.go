@@ -14,6 +14,8 @@ const (
 	SettleMillis = settleMillis
 	ReportMillis = reportMillis
 	MaxBatch     = maxBatch
+	WaitMillis   = waitMillis
+	MaxProcesses = maxProcesses
 )
 
 // NewHastyCrews returns Crews that wait for less.

@@ -35,6 +35,7 @@ type hearing struct {
 	load    int
 	present tallies
 	early   bool // it was heard before the duty of the term has begun
+	bare    bool // only that it has called: how it is, the row says
 }
 
 // lead begins a term. What was heard in others is forgotten, but for who has reported to this replica a moment ago.
@@ -62,7 +63,9 @@ func (h *hearsay) rest() {
 
 // joined notes, when the command is done, that a worker is there.
 func (h *hearsay) joined(tx *engine.Tx, id string, r *row) {
-	w, heard := who{tx.Namespace(), id}, &hearing{r.life, moment{r.seen, unmeasured}, r.load, r.present, false}
+	w, heard := who{tx.Namespace(), id}, &hearing{
+		life: r.life, moment: moment{r.seen, unmeasured}, load: r.load, present: r.present, bare: r.unregistered,
+	}
 	tx.OnCommit(func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
@@ -76,6 +79,25 @@ func (h *hearsay) joined(tx *engine.Tx, id string, r *row) {
 		}
 	})
 	tx.Notify(topic(), -1)
+}
+
+// called notes, when the command is done, that a worker that calls by itself has done so. It has a row.
+func (h *hearsay) called(tx *engine.Tx, id string) {
+	w, at := who{tx.Namespace(), id}, tx.Now()
+	tx.OnCommit(func() { h.calls(w, at) })
+}
+
+// calls notes that a worker that calls by itself, and has a row, has done so at a time.
+func (h *hearsay) calls(w who, at int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch heard := h.heard[w]; {
+	case !h.leads:
+	case heard == nil:
+		h.set(w, &hearing{moment: moment{at, unmeasured}, bare: true})
+	case heard.life == 0:
+		heard.at, heard.mono = max(heard.at, at), unmeasured
+	}
 }
 
 // left forgets a worker when the command is done.
@@ -93,7 +115,7 @@ func (h *hearsay) update(w who, r *report, now moment) (known bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	at := h.heard[w]
-	if at == nil || at.life != r.life || !h.leads && !at.early {
+	if at == nil || at.life != r.life || at.bare || !h.leads && !at.early {
 		return false
 	}
 	at.at, at.mono, at.load, at.present = max(at.at, now.at), now.mono, r.load, r.present
@@ -104,7 +126,7 @@ func (h *hearsay) update(w who, r *report, now moment) (known bool) {
 func (h *hearsay) begin(w who, r *report, now moment) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.set(w, &hearing{r.life, now, r.load, r.present, !h.leads})
+	h.set(w, &hearing{life: r.life, moment: now, load: r.load, present: r.present, early: !h.leads})
 }
 
 // set is called with mu held.
@@ -128,7 +150,9 @@ func (h *hearsay) overlay(w who, at *row, now moment) (age int64) {
 		if still := at.silent && heard.at == at.seen; !still {
 			at.silent, age = false, now.mono-heard.mono
 		}
-		at.seen, at.load, at.present = heard.at, heard.load, heard.present
+		if at.seen = heard.at; !heard.bare {
+			at.load, at.present = heard.load, heard.present
+		}
 	} else if !at.silent && h.leads {
 		at.seen, age = max(at.seen, h.since.at), now.mono-h.since.mono
 	}

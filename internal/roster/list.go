@@ -18,7 +18,14 @@ func Page(ctx context.Context, s *engine.Scope, l engine.Listing, f Filter) (pag
 	if err := l.Check("worker"); err != nil {
 		return page, err
 	}
-	q := listQuery{namespace: s.Namespace(), after: l.Cursor, limit: l.Limit, typ: f.Type, handles: f.Handles}
+	q := listQuery{namespace: s.Namespace(), after: l.Cursor, limit: l.Limit}
+	spread, err := s.Spread(ctx)
+	if err != nil {
+		return page, err
+	}
+	if !spread { // else a shard may know only a part of what is filtered by
+		q.typ, q.handles = f.Type, f.Handles
+	}
 	parts, _, err := engine.AskAll(ctx, s, q)
 	if err != nil {
 		return page, err
@@ -31,7 +38,7 @@ func Page(ctx context.Context, s *engine.Scope, l engine.Listing, f Filter) (pag
 			more, end = true, p.next
 		}
 	}
-	slices.SortFunc(page.Items, compareInfos)
+	page.Items = mergeAll(page.Items)
 	if more {
 		page.Items = slices.DeleteFunc(page.Items, func(i Info) bool { return i.ID > end })
 	}
@@ -42,6 +49,11 @@ func Page(ctx context.Context, s *engine.Scope, l engine.Listing, f Filter) (pag
 	if more {
 		page.Cursor = end
 	}
+	if spread {
+		page.Items = slices.DeleteFunc(page.Items, func(i Info) bool {
+			return f.Type != "" && i.Type != f.Type || f.Handles != "" && !slices.Contains(i.Handles, f.Handles)
+		})
+	}
 	return page, nil
 }
 
@@ -50,14 +62,20 @@ func Find(ctx context.Context, s *engine.Scope, id string) (Info, error) {
 	if err := CheckID(id); err != nil {
 		return Info{}, err
 	}
-	q := workerQuery{namespace: s.Namespace(), id: id}
-	if err := s.Query(ctx, id, &q); err != nil {
+	parts, _, err := engine.AskAll(ctx, s, workerQuery{namespace: s.Namespace(), id: id})
+	if err != nil {
 		return Info{}, err
 	}
-	if !q.found {
+	var found []Info
+	for _, p := range parts {
+		if p.found {
+			found = append(found, p.info)
+		}
+	}
+	if len(found) == 0 {
 		return Info{}, notFound(id)
 	}
-	return q.info, nil
+	return merge(found), nil
 }
 
 // Handlers counts the workers of a type that are not Unhealthy, by what they handle, of names from first to last.
@@ -66,13 +84,35 @@ func Handlers(ctx context.Context, s *engine.Scope, typ, first, last string) (ma
 	if err != nil {
 		return nil, err
 	}
-	counts := make(map[string]int)
+	counts, callers := make(map[string]int), make(map[string]callerHandles)
 	for _, p := range parts {
 		for _, h := range p.counts {
 			counts[h.name] += h.n
 		}
+		for _, h := range p.callers {
+			callers[h.id] = h.with(callers[h.id])
+		}
+	}
+	for _, h := range callers {
+		for _, name := range h.names {
+			if h.alive {
+				counts[name]++
+			}
+		}
 	}
 	return counts, nil
+}
+
+// with puts together what two shards know of a worker.
+func (h callerHandles) with(o callerHandles) callerHandles {
+	switch {
+	case o.registered:
+		h.names = o.names
+	case !h.registered:
+		h.names = slices.Compact(slices.Sorted(slices.Values(slices.Concat(h.names, o.names))))
+	}
+	h.registered, h.alive = h.registered || o.registered, h.alive || o.alive
+	return h
 }
 
 // Register is Join for a worker that calls by itself, once: it is not reported. Errors: ErrInvalid, ErrBusy.
@@ -84,8 +124,8 @@ func Register(ctx context.Context, s *engine.Scope, w Worker) error {
 	return propose(ctx, s, command(KindJoin, w.ID, &joinCommand{[]joining{{worker: w}}}, (*joinCommand).code))
 }
 
-// Heartbeat says that a worker that calls by itself is there, how much it has, and all it has done since it was registered. Errors: ErrNotFound if it is to register
-// again; ErrInvalid for negative figures, and for a process that is given twice.
+// Heartbeat says that a worker that calls by itself is there, how much it has, and all it has done since it was registered, but for runs of actions, which the shards
+// count: processes of KindOfRuns are passed over. Errors: ErrNotFound if it is to register again; ErrInvalid for negative figures, and for a process that is given twice.
 func Heartbeat(ctx context.Context, s *engine.Scope, id string, load int, processes []Process) error {
 	if err := CheckID(id); err != nil {
 		return err
@@ -106,7 +146,7 @@ func Heartbeat(ctx context.Context, s *engine.Scope, id string, load int, proces
 		return err
 	}
 	if len(q.unknown) > 0 {
-		return notFound(id)
+		return notRegistered(id)
 	}
 	return nil
 }

@@ -11,6 +11,8 @@ import (
 // Roster is the part of the machine of actions that knows the workers in a shard. The zero value is ready for use.
 type Roster struct {
 	hearsay
+	// Holds says how many runs a worker that calls by itself has in the shard. While it has some it is alive. nil: it has none.
+	Holds func(v *engine.View, ns uint32, id string) (int, error)
 }
 
 // Apply carries out KindJoin, KindLeave and KindNote.
@@ -63,7 +65,10 @@ func (r *Roster) join(tx *engine.Tx, c *joinCommand) error {
 			}
 			at.present, at.load = tallies{}, 0
 		}
-		at.worker, at.life, at.draining, at.silent, at.seen = j.worker, j.life, j.draining, false, tx.Now()
+		if known && at.life == 0 && j.life != 0 {
+			at.before = at.before.plus(takeCounted(tx, j.worker.ID))
+		}
+		at.worker, at.life, at.draining, at.silent, at.unregistered, at.seen = j.worker, j.life, j.draining, false, false, tx.Now()
 		tx.Set(k, encode(&at, (*row).code))
 		r.joined(tx, j.worker.ID, &at)
 	}
@@ -93,15 +98,18 @@ func (r *Roster) leave(tx *engine.Tx, c *leaveCommand) error {
 		k := workerKey(tx.Namespace(), l.id)
 		at, known := rowOf(tx, k)
 		switch {
-		case !known || l.life != 0 && l.life != at.life:
-			if len(c.list) == 1 {
+		case !known || l.life != 0 && l.life != at.life || c.drain && at.unregistered:
+			switch {
+			case len(c.list) > 1:
+			case c.drain:
+				return notRegistered(l.id)
+			default:
 				return notFound(l.id)
 			}
 		case c.drain && l.life == 0 && at.life != 0:
 			return engine.Errorf(engine.ErrConflict, "worker %q does not call for each run by itself: it drains when its program ends it", l.id)
 		case !c.drain:
-			tx.Delete(k)
-			r.left(tx, l.id)
+			r.remove(tx, l.id, &at)
 			count--
 		case !at.draining:
 			at.draining = true
@@ -121,8 +129,9 @@ func CheckTakes(tx *engine.Tx, id string) error {
 	return nil
 }
 
-// LookTakes is CheckTakes on behalf of a take, which waits on what would change the answer.
-func LookTakes(v *engine.View, namespace, id string) error {
+// LookTakes is CheckTakes on behalf of a take, which waits on what would change the answer. Of a worker that is listed and calls by itself the leader notes that it has:
+// one that waits for a long time looks again before it would be taken for silent.
+func (r *Roster) LookTakes(v *engine.View, namespace, id string) error {
 	if err := v.WaitOn(drainTopic(namespace, id)); err != nil {
 		return err
 	}
@@ -135,10 +144,17 @@ func LookTakes(v *engine.View, namespace, id string) error {
 		return err
 	}
 	at, err := decodeRow(b)
-	if err == nil && at.draining {
-		err = drains(id)
+	switch {
+	case err != nil:
+		return err
+	case at.draining:
+		return drains(id)
+	case at.life == 0:
+		r.calls(who{ns, id}, v.Now())
+		v.WakeAt(v.Now() + waitMillis)
+		v.LookAgainAt(v.Now() + waitMillis)
 	}
-	return err
+	return nil
 }
 
 func drains(id string) error {
@@ -167,8 +183,7 @@ func (r *Roster) note(tx *engine.Tx, c *noteCommand) {
 	for _, g := range c.gone {
 		k := workerKey(tx.Namespace(), g.id)
 		if at, known := rowOf(tx, k); known && at.silent && at.seen == g.was {
-			tx.Delete(k)
-			r.left(tx, g.id)
+			r.remove(tx, g.id, &at)
 			count--
 		}
 	}

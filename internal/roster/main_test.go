@@ -3,6 +3,7 @@ package roster_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,8 +17,33 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// machine is one that has workers and nothing else.
+// machine is one that has workers, and what their calls come to, but no runs.
 type machine struct{ roster.Roster }
+
+// kindCall is a command that does to the roster what calls of a worker do: "took", "completed", "failed", "called" or "forget", its id, and names of actions.
+const kindCall = 1
+
+func (m *machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
+	if cmd.Kind != kindCall {
+		return m.Roster.Apply(tx, cmd)
+	}
+	words := strings.Split(string(cmd.Body), " ")
+	what, id, actions := words[0], words[1], words[2:]
+	switch what {
+	case "took":
+		m.Took(tx, id, actions)
+	case "called":
+		m.Called(tx, id)
+	case "forget":
+		return []byte(fmt.Sprint(m.Forget(tx, id))), nil
+	}
+	for _, action := range actions {
+		if what != "took" {
+			m.Ended(tx, id, action, what == "failed")
+		}
+	}
+	return nil, nil
+}
 
 func (*machine) OnTimer(*engine.Tx, []byte)     {}
 func (*machine) Restore(*engine.View) error     { return nil }
@@ -36,6 +62,7 @@ func primitive() engine.Primitive {
 	for kind := uint8(1); kind < roster.KindJoin; kind++ {
 		p.Commands = append(p.Commands, engine.CommandType{Kind: kind, Name: fmt.Sprint("other ", kind), From: engine.FromMachines})
 	}
+	p.Commands[kindCall-1].From, p.Commands[kindCall-1].Admit = engine.FromUsers, func(engine.Command, int) error { return nil }
 	p.Commands = append(p.Commands, roster.Commands()...)
 	return p
 }
@@ -91,6 +118,29 @@ func (g *ground) report(list ...roster.Reported) []int {
 	return unknown()
 }
 
+// call does to a shard's roster what a call of a worker does.
+func (g *ground) call(shard engine.ShardID, words string) string {
+	g.t.Helper()
+	cmd := engine.Command{Machine: engine.MachineAction, Kind: kindCall, Namespace: "n", Body: []byte(words)}
+	cmd.Spread, _ = g.scope.Spread(g.t.Context())
+	out := g.Entry(shard, cmd)[0]
+	if out.Err != nil {
+		g.t.Fatal(out.Err)
+	}
+	return string(out.Result)
+}
+
+// rows counts what the machine has in a shard, by the first bytes of the keys.
+func (g *ground) rows(shard engine.ShardID) map[string]int {
+	n := make(map[string]int)
+	for _, row := range g.Rows(shard) {
+		if row.Machine == engine.MachineAction {
+			n[string(row.Key[:1])]++
+		}
+	}
+	return n
+}
+
 func (g *ground) find(id string) roster.Info {
 	g.t.Helper()
 	i, err := roster.Find(g.t.Context(), &g.scope, id)
@@ -115,7 +165,7 @@ func named(id string) roster.Worker {
 }
 
 func ran(runs, failures int64, at int64) []roster.Process {
-	return []roster.Process{{Name: "a", Kind: "action", Runs: runs, Failures: failures, LastRun: time.UnixMilli(at)}}
+	return []roster.Process{{Name: "a", Kind: "job", Runs: runs, Failures: failures, LastRun: time.UnixMilli(at)}}
 }
 
 func within(t testing.TB) context.Context {

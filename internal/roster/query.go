@@ -54,7 +54,16 @@ type workerQuery struct {
 type handlersQuery struct {
 	namespace, typ, first, last string
 
-	counts []handlers
+	counts  []handlers
+	callers []callerHandles // of a spread namespace: workers that call by themselves, which may be in several shards, are not counted
+}
+
+// callerHandles says which names a worker handles that calls by itself, as far as the shard knows. Where it is registered that is all; nothing, if it is of another type.
+type callerHandles struct {
+	id         string
+	names      []string
+	registered bool
+	alive      bool
 }
 
 type handlers struct {
@@ -115,6 +124,11 @@ func (q *listQuery) Results(c *codec.Coder) {
 	codec.List(c, &q.items, func(c *codec.Coder, i *Info) { i.code(c) })
 	c.Bool(&q.more)
 	c.String(&q.next)
+	if c.More(slices.ContainsFunc(q.items, func(i Info) bool { return i.caller != nil })) {
+		for i := range q.items {
+			q.items[i].codeCaller(c)
+		}
+	}
 }
 
 func (q *workerQuery) Arguments(c *codec.Coder) {
@@ -125,6 +139,9 @@ func (q *workerQuery) Arguments(c *codec.Coder) {
 func (q *workerQuery) Results(c *codec.Coder) {
 	if c.Bool(&q.found); q.found {
 		q.info.code(c)
+		if c.More(q.info.caller != nil) {
+			q.info.codeCaller(c)
+		}
 	}
 }
 
@@ -139,6 +156,14 @@ func (q *handlersQuery) Results(c *codec.Coder) {
 		c.String(&h.name)
 		c.Int(&h.n)
 	})
+	if c.More(len(q.callers) > 0) {
+		codec.List(c, &q.callers, func(c *codec.Coder, h *callerHandles) {
+			c.String(&h.id)
+			codec.List(c, &h.names, (*codec.Coder).String)
+			c.Bool(&h.registered)
+			c.Bool(&h.alive)
+		})
+	}
 }
 
 func (i *Info) code(c *codec.Coder) {
@@ -183,6 +208,9 @@ func (r *Roster) queryReport(v *engine.View, q *reportQuery) error {
 	ns, ok := v.Namespace(q.namespace)
 	for i := range q.list {
 		one := &q.list[i]
+		if one.life == 0 {
+			one.present = one.present.withoutRuns()
+		}
 		w := who{ns, one.id}
 		if ok && r.update(w, one, present(v)) {
 			continue
@@ -191,7 +219,7 @@ func (r *Roster) queryReport(v *engine.View, q *reportQuery) error {
 		switch {
 		case err != nil:
 			return err
-		case !ok || !found || at.life != one.life:
+		case !ok || !found || at.life != one.life || at.unregistered:
 			q.unknown = append(q.unknown, i)
 		default:
 			r.begin(w, one, present(v))
@@ -224,11 +252,19 @@ func (r *Roster) queryList(v *engine.View, q *listQuery) error {
 			return false, nil
 		}
 		at, err := decodeRow(value)
-		if q.next = w.id; err != nil || q.typ != "" && at.worker.Type != q.typ || q.handles != "" && !slices.Contains(at.worker.Handles, q.handles) {
+		if q.next = w.id; err != nil || q.typ != "" && at.worker.Type != q.typ {
 			return true, err
 		}
-		q.items = append(q.items, r.info(v, w, &at))
-		return true, nil
+		handles := q.handles == "" || slices.Contains(at.worker.Handles, q.handles)
+		if !handles && at.unregistered {
+			_, handles, err = v.Get(tallyKey(w.ns, w.id, q.handles))
+		}
+		if err != nil || !handles {
+			return true, err
+		}
+		i, err := r.info(v, w, &at)
+		q.items = append(q.items, i)
+		return true, err
 	})
 }
 
@@ -240,7 +276,8 @@ func (r *Roster) queryWorker(v *engine.View, q *workerQuery) error {
 	w := who{ns, q.id}
 	at, found, err := viewRow(v, w)
 	if found {
-		q.found, q.info = true, r.info(v, w, &at)
+		q.found = true
+		q.info, err = r.info(v, w, &at)
 	}
 	return err
 }
@@ -250,17 +287,37 @@ func (r *Roster) queryHandlers(v *engine.View, q *handlersQuery) error {
 	if !ok {
 		return nil
 	}
-	counts := make(map[string]int)
+	counts, spread := make(map[string]int), v.Spread(q.namespace)
 	prefix := workerKey(ns, "")
 	err := scanRows(v, prefix, key.PrefixEnd(prefix), func(w who, value []byte) (more bool, err error) {
 		at, err := decodeRow(value)
-		if err != nil || at.worker.Type != q.typ || r.status(v, w, &at) == Unhealthy {
+		apart := err == nil && spread && at.life == 0
+		if err != nil || at.worker.Type != q.typ && !apart {
 			return true, err
 		}
-		for _, name := range at.worker.Handles {
-			if name >= q.first && name <= q.last {
-				counts[name]++
+		held, err := r.held(v, w, &at)
+		if err != nil {
+			return true, err
+		}
+		alive := r.status(v, w, &at, held) != Unhealthy
+		names := at.worker.Handles
+		switch {
+		case at.worker.Type != q.typ:
+			names = nil
+		case at.unregistered:
+			if names, err = viewNames(v, w, q.first, q.last); err != nil {
+				return true, err
 			}
+		}
+		names = slices.DeleteFunc(names, func(name string) bool { return name < q.first || name > q.last })
+		if apart {
+			q.callers = append(q.callers, callerHandles{w.id, names, !at.unregistered, alive})
+		}
+		if apart || !alive {
+			return true, nil
+		}
+		for _, name := range names {
+			counts[name]++
 		}
 		return true, nil
 	})
@@ -271,10 +328,18 @@ func (r *Roster) queryHandlers(v *engine.View, q *handlersQuery) error {
 	return err
 }
 
-// status puts what was heard of a worker over its row, and says how it is.
-func (r *Roster) status(v *engine.View, w who, at *row) Status {
+// held returns how many runs a worker has that calls by itself.
+func (r *Roster) held(v *engine.View, w who, at *row) (int, error) {
+	if at.life != 0 || r.Holds == nil {
+		return 0, nil
+	}
+	return r.Holds(v, w.ns, w.id)
+}
+
+// status puts what was heard of a worker over its row, and says how it is. held is how many runs it has, see Roster.held.
+func (r *Roster) status(v *engine.View, w who, at *row, held int) Status {
 	switch age := r.overlay(w, at, present(v)); {
-	case at.silent || age >= silentMillis:
+	case held == 0 && (at.silent || age >= silentMillis):
 		return Unhealthy
 	case at.draining:
 		return Draining
@@ -282,15 +347,23 @@ func (r *Roster) status(v *engine.View, w who, at *row) Status {
 	return Active
 }
 
-func (r *Roster) info(v *engine.View, w who, at *row) Info {
-	status := r.status(v, w, at)
+func (r *Roster) info(v *engine.View, w who, at *row) (Info, error) {
+	held, err := r.held(v, w, at)
+	if err != nil {
+		return Info{}, err
+	}
+	status := r.status(v, w, at, held)
 	all := at.before.plus(at.present)
 	i := Info{
 		Worker: at.worker, Status: status, Load: at.load, Completed: all.completed, Failed: all.failed,
 		LastSeen: time.UnixMilli(at.seen), RegisteredAt: time.UnixMilli(at.registeredAt), Processes: all.processes(),
 	}
 	i.ID = w.id
-	return i
+	if at.life == 0 {
+		i.caller = &caller{unregistered: at.unregistered, held: held}
+		i.caller.counted, err = viewCounted(v, w)
+	}
+	return i, err
 }
 
 func compareInfos(a, b Info) int { return cmp.Compare(a.ID, b.ID) }

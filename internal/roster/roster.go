@@ -16,6 +16,11 @@
 //
 // Each worker draws a number when it begins, its life. A report of another life than the row's is of a worker that the shard does not know, which joins (again). What
 // the lives before have done counts on, as long as the row is there: until the worker leaves.
+//
+// # Workers that call by themselves
+//
+// A worker of another runtime calls for each run: it has life 0, and may register, and report as others do. Whether it does or not, each shard counts the runs that it
+// gives to it and that end (see Took and Ended), and takes all of its calls for reports; while it has a run it is not silent.
 package roster
 
 import (
@@ -59,6 +64,7 @@ const (
 const (
 	reportMillis = 10_000       // between reports, and between passes over the rows
 	silentMillis = 90_000       // after which a worker is unhealthy
+	waitMillis   = 60_000       // after which one that calls by itself, and waits, is heard of again
 	goneMillis   = 24 * 3600e3  // after which it is forgotten
 	settleMillis = 5 * 60 * 1e3 // of a term, in which nobody is
 )
@@ -103,6 +109,8 @@ type Info struct {
 	LastSeen     time.Time
 	RegisteredAt time.Time
 	Processes    []Process
+
+	caller *caller // of what a shard answers about a worker that calls by itself, see merge
 }
 
 // CheckID returns ErrInvalid for what is no id of a worker.
@@ -159,3 +167,7 @@ func isObject(b []byte) bool {
 }
 
 func notFound(id string) error { return engine.Errorf(engine.ErrNotFound, "worker %q not found", id) }
+
+func notRegistered(id string) error {
+	return engine.Errorf(engine.ErrNotFound, "worker %q is not registered", id)
+}

@@ -16,6 +16,8 @@ import (
 //
 //	'x' | ns u32               how many workers follow -> uvarint; none if there are none
 //	'x' | ns u32 | worker id   a worker (see row)
+//
+// Rows 't' are in tally.go.
 const (
 	rowWorker = 'x'
 	idAt      = 5 // where the id begins in keys
@@ -32,6 +34,7 @@ type row struct {
 	load         int   // when it was heard of
 	before       tallies
 	present      tallies // what this life has done, the lives before are in before
+	unregistered bool    // it has not joined, but got runs of the shard: it may be in others too, see tally.go
 }
 
 // tallies are the counts of a worker's processes, in the order of their names and kinds, and what comes to more than is kept.
@@ -156,6 +159,9 @@ func (r *row) code(c *codec.Coder) {
 	c.Int(&r.load)
 	r.before.code(c)
 	r.present.code(c)
+	if c.More(r.unregistered) {
+		c.Bool(&r.unregistered)
+	}
 }
 
 // code codes everything but the ID.
