@@ -140,8 +140,19 @@ func poll(ctx context.Context, holds func() bool) error {
 }
 
 // agree waits until the replicas have come level and checks, with the nodes closed, that they hold the same, byte by byte, and what
-// they should.
+// they should. Nodes that have heard of something just before they were cut off may have gone on since: then they start again, and come level once more.
 func (c *cluster) agree(ctx context.Context) {
+	c.t.Helper()
+	for !c.closedLevel(ctx) {
+		c.net.Heal()
+		for _, id := range nodes {
+			c.start(id)
+		}
+	}
+}
+
+// closedLevel closes the nodes when they have come level, and reports whether they still are. If so, it compares them.
+func (c *cluster) closedLevel(ctx context.Context) bool {
 	c.t.Helper()
 	if err := poll(ctx, c.level); err != nil {
 		c.t.Fatalf("the replicas did not come level: %v", err)
@@ -149,8 +160,14 @@ func (c *cluster) agree(ctx context.Context) {
 	for _, id := range nodes {
 		c.stop(id)
 	}
-	seen := check.NewCluster()
-	states := make([]bytes.Buffer, c.shards)
+	var all []*shard.Stepper
+	defer func() {
+		for _, s := range all {
+			if err := s.Close(); err != nil {
+				c.t.Error(err)
+			}
+		}
+	}()
 	for _, node := range nodes {
 		config := c.config(node)
 		config.Transport, config.Door = nil, nil
@@ -158,6 +175,17 @@ func (c *cluster) agree(ctx context.Context) {
 		if err != nil {
 			c.t.Fatalf("open node %d: %v", node, err)
 		}
+		all = append(all, s)
+		for id := range engine.ShardID(c.shards) {
+			if s.State(id).Applied.Index != all[0].State(id).Applied.Index {
+				return false
+			}
+		}
+	}
+	seen := check.NewCluster()
+	states := make([]bytes.Buffer, c.shards)
+	for i, s := range all {
+		node := nodes[i]
 		if err := check.Replica(s); err != nil {
 			c.t.Errorf("node %d: %v", node, err)
 		}
@@ -169,16 +197,14 @@ func (c *cluster) agree(ctx context.Context) {
 			if err := s.WriteState(id, &state); err != nil {
 				c.t.Fatal(err)
 			}
-			if node == nodes[0] {
+			if i == 0 {
 				states[id] = state
 			} else if !bytes.Equal(states[id].Bytes(), state.Bytes()) {
 				c.t.Errorf("shard %d at index %d: the states of nodes %d and %d differ", id, s.State(id).Applied.Index, nodes[0], node)
 			}
 		}
-		if err := s.Close(); err != nil {
-			c.t.Error(err)
-		}
 	}
+	return true
 }
 
 // level cuts all nodes off from each other, so that nothing is committed any more, and reports whether they have applied the same.
