@@ -284,8 +284,10 @@ func (s *seen) run(v *engine.View, q *runQuery) error {
 	if q.wait && !h.status.Final() {
 		return engine.ErrWait // without a snapshot, whose end costs more than the rest
 	}
-	if h.status.Final() && s.ended(v, q, run, &h) {
-		return nil
+	if h.status.Final() {
+		if same, err := s.ended(v, q, run, &h); err != nil || same {
+			return err
+		}
 	}
 	v.Freeze()
 	if run, h, found, err = s.findRun(v, q.namespace, &q.target); err != nil || !found {
@@ -298,15 +300,18 @@ func (s *seen) run(v *engine.View, q *runQuery) error {
 }
 
 // ended answers with a run that has ended, which does not change until it is retried or forgotten: so it takes no snapshot, but another look at where the run stands. It
-// reports whether that was still the same.
-func (s *seen) ended(v *engine.View, q *runQuery, run uint64, h *header) bool {
-	err := s.describe(v, q, run, h)
+// reports whether that was still the same. If it was not, what the first look has come to says nothing, be it an error.
+func (s *seen) ended(v *engine.View, q *runQuery, run uint64, h *header) (same bool, err error) {
+	err = s.describe(v, q, run, h)
 	now, ok, again := getRow(v, partKey(nil, run, partHeader), (*header).code)
-	if err == nil && again == nil && ok && now.tag == h.tag && now.events == h.events {
-		return true
+	if again != nil {
+		return false, again
+	}
+	if ok && now.tag == h.tag && now.events == h.events {
+		return true, err
 	}
 	q.found, q.run = false, Run{}
-	return false
+	return false, nil
 }
 
 func (s *seen) describe(v *engine.View, q *runQuery, run uint64, h *header) (err error) {
