@@ -1,13 +1,17 @@
 package workflow_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/floedb/floe"
 	"github.com/floedb/floe/action"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/rig"
@@ -808,5 +812,50 @@ func TestLongNames(t *testing.T) {
 				t.Errorf("the run is %s: %s, %v", run.Status, run.Error, err)
 			}
 		}
+	}
+}
+
+// TestUndoHearsOfLateHandler: the handler of a worker that goes on when its time is over is waited for until it returns, of which the worker tells, and not for a minute.
+func TestUndoHearsOfLateHandler(t *testing.T) {
+	node, err := floe.Open(floe.Config{Shards: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer node.Close()
+	ctx, stop := context.WithTimeout(t.Context(), 50*time.Second)
+	defer stop()
+	actions, flows := node.Action("n"), node.Workflow("n")
+	for _, name := range []string{"do", "undo"} {
+		if _, err := actions.Register(ctx, name, action.MaxRetries(0)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var returned, undone atomic.Bool
+	w := actions.Worker(action.WorkerConfig{})
+	w.Handle("do", func(ctx context.Context, _ *action.Task) (any, error) {
+		<-ctx.Done()
+		time.Sleep(300 * time.Millisecond) // which is to be longer than the shard takes to end the attempt, and proves nothing if it is not
+		returned.Store(true)
+		return nil, nil
+	})
+	w.Handle("undo", func(context.Context, *action.Task) (any, error) {
+		if undone.Store(true); !returned.Load() {
+			t.Error("the step is compensated while its handler is at work")
+		}
+		return nil, nil
+	})
+	var ended sync.WaitGroup
+	ended.Go(func() { _ = w.Run(ctx) })
+	defer ended.Wait()
+	defer stop()
+	if _, err := flows.Create(ctx, []byte(`{ "name": "w", "start": { "run": "@actions/do", "timeout_ms": 50, "compensate": "@actions/undo", "transitions": { "success": "flo.Completed" } } }`)); err != nil {
+		t.Fatal(err)
+	}
+	s, err := flows.Start(ctx, "w", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if run, err := flows.Wait(ctx, s.Run); err != nil || run.Status != workflow.Failed || !undone.Load() {
+		t.Errorf("the run is %s, compensated %t, %v", run.Status, undone.Load(), err)
 	}
 }
