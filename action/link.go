@@ -454,9 +454,9 @@ func (l *link) returned(p *piece) {
 	l.pool.mu.Lock()
 	defer l.pool.mu.Unlock()
 	var lost *worker.LostError
-	if errors.As(p.cause, &lost) {
+	if errors.As(p.cause, &lost) || p.late { // it may have been cancelled before its time was over
 		l.freeLocked(p)
-		if errors.Is(lost.Err, errTimeLimit) && l.seat == p.seat {
+		if p.late && l.seat == p.seat {
 			late := end{ref: p.taken.ref, attempt: p.taken.attempt, begun: p.taken.begun, how: failed, code: CodeTimeout, message: errTimeLimit.Error(), delay: -1}
 			l.ends = append(l.ends, &ending{end: late, piece: p, src: p.src})
 			signal(l.send)

@@ -817,6 +817,11 @@ func TestLongNames(t *testing.T) {
 
 // TestUndoHearsOfLateHandler: the handler of a worker that goes on when its time is over is waited for until it returns, of which the worker tells, and not for a minute.
 func TestUndoHearsOfLateHandler(t *testing.T) {
+	t.Run("its time is over", func(t *testing.T) { hearsOfLateHandler(t, 50, workflow.Failed) })
+	t.Run("it was cancelled before", func(t *testing.T) { hearsOfLateHandler(t, 300, workflow.Cancelled) })
+}
+
+func hearsOfLateHandler(t *testing.T, timeout int, status workflow.Status) {
 	node, err := floe.Open(floe.Config{Shards: 1})
 	if err != nil {
 		t.Fatal(err)
@@ -830,16 +835,19 @@ func TestUndoHearsOfLateHandler(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	var returned, undone atomic.Bool
+	var began, returned, undone atomic.Bool
+	begun := make(chan bool, 1)
 	w := actions.Worker(action.WorkerConfig{})
 	w.Handle("do", func(ctx context.Context, _ *action.Task) (any, error) {
+		began.Store(true)
+		begun <- true
 		<-ctx.Done()
-		time.Sleep(300 * time.Millisecond) // which is to be longer than the shard takes to end the attempt, and proves nothing if it is not
+		time.Sleep(500 * time.Millisecond) // which is to be longer than the shard takes to end the attempt, and proves nothing if it is not
 		returned.Store(true)
 		return nil, nil
 	})
 	w.Handle("undo", func(context.Context, *action.Task) (any, error) {
-		if undone.Store(true); !returned.Load() {
+		if undone.Store(true); began.Load() && !returned.Load() {
 			t.Error("the step is compensated while its handler is at work")
 		}
 		return nil, nil
@@ -848,14 +856,31 @@ func TestUndoHearsOfLateHandler(t *testing.T) {
 	ended.Go(func() { _ = w.Run(ctx) })
 	defer ended.Wait()
 	defer stop()
-	if _, err := flows.Create(ctx, []byte(`{ "name": "w", "start": { "run": "@actions/do", "timeout_ms": 50, "compensate": "@actions/undo", "transitions": { "success": "flo.Completed" } } }`)); err != nil {
+	if _, err := flows.Create(ctx, fmt.Appendf(nil,
+		`{ "name": "w", "start": { "run": "@actions/do", "timeout_ms": %d, "compensate": "@actions/undo", "transitions": { "success": "flo.Completed" } } }`, timeout)); err != nil {
 		t.Fatal(err)
 	}
 	s, err := flows.Start(ctx, "w", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if run, err := flows.Wait(ctx, s.Run); err != nil || run.Status != workflow.Failed || !undone.Load() {
+	if status == workflow.Cancelled {
+		over := make(chan bool)
+		ended.Go(func() {
+			_, _ = flows.Wait(ctx, s.Run)
+			close(over)
+		})
+		select {
+		case <-begun:
+		case <-over: // its time was over before a worker had it
+		}
+		if _, err := flows.Cancel(ctx, s.Run, ""); errors.Is(err, workflow.ErrConflict) {
+			status = workflow.Failed // it was late itself
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if run, err := flows.Wait(ctx, s.Run); err != nil || run.Status != status || !undone.Load() {
 		t.Errorf("the run is %s, compensated %t, %v", run.Status, undone.Load(), err)
 	}
 }
