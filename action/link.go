@@ -448,13 +448,19 @@ func (l *link) forget(p *piece) {
 	l.dropLocked(p.seat, p.taken.ref, p)
 }
 
-// returned is told that a handler has returned. If its piece was lost nobody settles it.
+// returned is told that a handler has returned. If its piece was lost nobody settles it. The shard hears of one whose time was over all the same: its clock has ended the
+// attempt by then, and the workflow that has invoked the run may wait for the handler before it compensates that.
 func (l *link) returned(p *piece) {
 	l.pool.mu.Lock()
 	defer l.pool.mu.Unlock()
 	var lost *worker.LostError
-	if errors.As(p.cause, &lost) {
+	if errors.As(p.cause, &lost) || p.late { // it may have been cancelled before its time was over
 		l.freeLocked(p)
+		if p.late && l.seat == p.seat {
+			late := end{ref: p.taken.ref, attempt: p.taken.attempt, begun: p.taken.begun, how: failed, code: CodeTimeout, message: errTimeLimit.Error(), delay: -1}
+			l.ends = append(l.ends, &ending{end: late, piece: p, src: p.src})
+			signal(l.send)
+		}
 		p.src.idleLocked()
 	}
 }

@@ -85,6 +85,7 @@ type piece struct {
 	freed bool  // its slot is
 	sent  bool  // its end is, or is about to be: the run may come back as another piece before the answer does
 	cause error // why it is over before its handler has returned
+	late  bool  // its time is over
 }
 
 // enroll adds a worker to the pool of its namespace.
@@ -296,6 +297,9 @@ func (p *piece) limitLocked(d time.Duration) {
 		p.timer.Stop()
 	}
 	p.timer = time.AfterFunc(d, func() {
+		p.src.pool.mu.Lock()
+		p.late = true
+		p.src.pool.mu.Unlock()
 		p.cancel(&worker.LostError{Err: errTimeLimit})
 		p.link.forget(p)
 	})

@@ -200,7 +200,8 @@ func (a *act) finish(ref call.Ref, st *stateRow, status Status) {
 	a.kept++
 	a.nextEnded, a.changed = min(a.nextEnded, now), true
 	if st.flags&flagNotify != 0 {
-		a.tellEnd(ref, st, status == TimedOut || st.flags&flagHeld != 0) // before it may be forgotten, if none are kept
+		// Before it may be forgotten, if none are kept. When a run is cancelled between two attempts, the handler of the one that was lost or timed out may be at work.
+		a.tellEnd(ref, st, status == TimedOut || st.flags&flagHeld != 0 || status == Cancelled && st.flags&flagDoubt != 0)
 	}
 	a.ended++
 	a.tx.Notify(runTopic(a.tx.NamespaceName(), ref), -1)

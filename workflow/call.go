@@ -296,8 +296,12 @@ func (w *work) called(t token, r engine.Reply) {
 		s = l.slotOf(&t)
 	}
 	if s == nil || s.state.phase != phaseCalled {
-		if r.Err == nil && !plant.On(plant.DisownNobody) {
+		switch {
+		case r.Err == nil && !plant.On(plant.DisownNobody):
 			w.disown(&t, r.Result)
+		case r.Err != nil && l != nil && l.tag == t.tag: // what was given up had not begun
+			l.returned(t.seq)
+			l.advance()
 		}
 		return
 	}
@@ -441,7 +445,11 @@ func (w *work) done(e *call.End, child bool) ([]byte, error) {
 	} else if s.branch != nil && l.fan.stopping {
 		s.stopped(e)
 	} else if child {
-		s.note(event{kind: ChildCompleted, attempt: s.state.attempt, outcome: Status(e.Status).String(), detail: e.Message})
+		detail := e.Message
+		if e.Doubt {
+			detail = joined(detail, "not all of what it may have done is compensated")
+		}
+		s.note(event{kind: ChildCompleted, attempt: s.state.attempt, outcome: Status(e.Status).String(), detail: detail})
 		s.answer(childResult(e))
 	} else {
 		r := actionResult(e)
@@ -492,7 +500,7 @@ func childResult(e *call.End) result {
 	if Status(e.Status) == Completed {
 		return result{outcome: OutcomeSuccess, output: asJSON(e.Output)}
 	}
-	r := result{outcome: Status(e.Status).String(), code: e.Code, message: e.Message}
+	r := result{outcome: Status(e.Status).String(), code: e.Code, message: e.Message, ambiguous: e.Doubt}
 	if r.message == "" {
 		r.message = "the child is " + r.outcome
 	}
@@ -623,15 +631,24 @@ func (s *slot) open() bool {
 		st.plan.begun && (st.plan.ambiguous || st.plan.polls > 0)
 }
 
-// atWork notes that the handler of a call may still be at work, though it was cancelled: what it does is compensated when it has returned, or was given the time of
-// its attempt to. Its worker may have begun only now, however long ago it was called.
+// patience is for how long a run waits for what it has ended, ms: for its children before it compensates, and for the handlers and children of a visit before it
+// compensates that. It does not depend on the time that a call has: a handler may begin late in it, and not all end with it.
+const patience = 60_000
+
+// atWork notes that what was called may still be at work, though the call is over: the handler of an action, or those of a child, which may have compensations before it
+// as well. What they do is compensated when they have returned, or have had the time to. A child notes it of all its calls, also of those that compensate: its parent waits
+// for them.
 func (s *slot) atWork(seq uint64) {
-	if s.undo != nil || s.call == nil || s.at().Compensate == nil || s.target() == flow.TargetWorkflow || plant.On(plant.UndoneBeside) {
+	visit := s.visit
+	switch {
+	case plant.On(plant.UndoneBeside):
 		return
-	}
-	patience := int64(childrenPatience)
-	if own := s.present().Timeout; own > 0 {
-		patience = min(patience, own)
+	case s.isChild():
+		if s.undo != nil {
+			visit = s.ending.visit
+		}
+	case s.undo != nil || s.at().Compensate == nil:
+		return
 	}
 	until := s.tx.Now() + patience
 	for i := range s.busy {
@@ -642,13 +659,13 @@ func (s *slot) atWork(seq uint64) {
 	s.changed = true
 	if len(s.busy) == maxHandlers {
 		last := &s.busy[maxHandlers-1]
-		*last = handler{visit: max(last.visit, s.visit), until: max(last.until, until)}
+		*last = handler{visit: max(last.visit, visit), until: max(last.until, until)}
 		return
 	}
-	s.busy = append(s.busy, handler{s.visit, seq, until})
+	s.busy = append(s.busy, handler{visit, seq, until})
 }
 
-// returned notes that the handler of a call has returned.
+// returned notes that the handler of a call has returned, or that a child is over. That of a child which has ended itself is told to its parent.
 func (l *live) returned(seq uint64) {
 	n := len(l.busy)
 	l.busy = slices.DeleteFunc(l.busy, func(b handler) bool { return b.seq == seq })
@@ -656,15 +673,30 @@ func (l *live) returned(seq uint64) {
 		return
 	}
 	l.changed = true
-	if l.wait == waitHandler {
+	switch {
+	case l.status.Final():
+		if l.dropExpired(); len(l.busy) == 0 {
+			l.tellEnd(nil, false)
+		}
+	case l.wait == waitHandler:
 		l.wait, l.due = waitTurn, l.tx.Now()
 	}
 }
 
-// handlersUntil returns until when the handlers of a visit that may be at work are waited for, 0 if there are none.
-func (l *live) handlersUntil(visit uint64) (until int64) {
+// dropExpired forgets the handlers that are not waited for any longer.
+func (l *live) dropExpired() {
 	now := l.tx.Now()
 	l.busy = slices.DeleteFunc(l.busy, func(b handler) bool { return b.until <= now })
+}
+
+// isChild reports whether a run has a parent, which is told its end.
+func (h *header) isChild() bool {
+	return h.notify.Machine == engine.MachineWorkflow && h.notify.Command == kindChildDone
+}
+
+// handlersUntil returns until when the handlers of a visit that may be at work are waited for, 0 if there are none.
+func (l *live) handlersUntil(visit uint64) (until int64) {
+	l.dropExpired()
 	for _, b := range l.busy {
 		if b.visit == visit || b.seq == 0 && visit <= b.visit {
 			until = max(until, b.until)
@@ -721,12 +753,15 @@ func (s *slot) note(e event) {
 	s.event(e)
 }
 
-// tellEnd tells who has started the run that it has ended.
-func (l *live) tellEnd(output []byte) {
+// tellEnd tells who has started the run that it has ended. A parent is told twice if handlers are at work then: when the run has ended, and when they have returned. doubt
+// says that something which the run has done may not be compensated though it was cut off.
+func (l *live) tellEnd(output []byte, doubt bool) {
 	n := l.notify
 	if n.Machine == 0 {
 		return
 	}
-	e := call.End{Token: n.Token, Status: uint8(l.status), Code: l.failure.code, Message: l.failure.message, Output: output}
+	e := call.End{
+		Token: n.Token, Status: uint8(l.status), Code: l.failure.code, Message: l.failure.message, Output: output, Held: len(l.busy) > 0, Doubt: doubt,
+	}
 	l.tx.Then(engine.Command{Machine: n.Machine, Kind: n.Command, Body: encode(nil, &e, (*call.End).Encode)})
 }

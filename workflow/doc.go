@@ -54,8 +54,16 @@
 // A run that does not complete compensates its visits to steps with compensate, the last one first: those that went well, and those of which nobody knows what they
 // have done, because an attempt timed out, was lost or was cancelled, or a poll was due. A parallel step is compensated if a branch of it may have done something. The
 // call gets {"input", "output"} of the visit, the input as it was sent and the outputs of branches in their order, null where there is none; in its own input,
-// $.steps.<the step>.output is that of the visit. While the handler of a call that was cancelled or has timed out is at work its visit is not compensated, for 60 s at most. A
-// compensation that fails is retried as it says, counted in RunInfo.CompensationsFailed, and the next one follows.
+// $.steps.<the step>.output is that of the visit. A compensation that fails is retried as it says, counted in RunInfo.CompensationsFailed, and the next one follows.
+//
+// What was called may be at work when its call is over, because that was cancelled or has timed out: a visit is compensated when the handlers of its calls have returned, but
+// after 60 s at most, however short their timeouts are, since a handler may ignore those. Of the attempts that an action makes by itself, the last one to begin is
+// waited for. In the same way the run waits, for 60 s at most, for a child that it has ended by its cancel, its timeout or that of the step, until the child and
+// all its children have compensated what they have done and the handlers of their calls have returned.
+//
+// A child that has completed is compensated, and so is one that the run itself has ended. One that came to its end by itself, failed or at another terminal, answers for what it
+// has done, and is not. One that was cancelled by another call of Cancel, or whose own timeout has ended it, is compensated, as an action is, unless it has undone
+// itself: each step that it has taken, and that calls something, has compensate, and no compensation has failed.
 //
 // # Limits of a run
 //

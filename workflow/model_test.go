@@ -35,6 +35,7 @@ type course struct {
 	open  []spanGen // spans in which it may have had an effect that was never reported
 	kids  []kidGen
 	hands []handGen // handlers that are at work behind the end of their calls
+	work  []workGen
 }
 
 type spanGen struct {
@@ -49,6 +50,27 @@ type kidGen struct {
 }
 
 type handGen struct{ from, to int64 }
+
+// workGen is a handler: when it begins, when its attempt ends, and when it returns.
+type workGen struct{ from, to, back int64 }
+
+// patienceGen is for how long a handler is waited for whose call is over.
+const patienceGen = 60_000
+
+// cutAt returns the handlers that are at work when a call is given up at a time.
+func (c *course) cutAt(at int64) (hands []handGen) {
+	for _, h := range c.hands {
+		if h.from <= at {
+			hands = append(hands, h)
+		}
+	}
+	for _, w := range c.work {
+		if w.from <= at && at < w.to {
+			hands = append(hands, handGen{at, min(w.back, at+patienceGen)})
+		}
+	}
+	return hands
+}
 
 // isOpen reports whether a call that is given up at a time may have had an effect.
 func (m *model) isOpen(c *course, at int64) (open bool) {
@@ -90,7 +112,7 @@ func (m *model) try(c *callGen, c2 *course, key, input string, at, limit int64, 
 		if r.status == "completed" {
 			return ended{at: r.at, outcome: "success", output: r.output}
 		}
-		return ended{at: r.at, outcome: r.status, output: errorGen, bad: true, refused: r.status == "cancelled"}
+		return ended{at: r.at, outcome: r.status, output: errorGen, bad: true, refused: r.status == "cancelled", ambiguous: r.doubt}
 	}
 	switch c.target {
 	case "@actions/none":
@@ -98,9 +120,9 @@ func (m *model) try(c *callGen, c2 *course, key, input string, at, limit int64, 
 	case "@actions/off":
 		return refusal(at, "target_disabled")
 	}
-	patience, own := int64(60_000), int64(ownTimeout)
+	own := int64(ownTimeout)
 	if c.timeout > 0 {
-		patience, own = min(patience, c.timeout), c.timeout
+		own = c.timeout
 	}
 	doubt := false
 	for t, k := at, 1; ; k++ {
@@ -114,8 +136,9 @@ func (m *model) try(c *callGen, c2 *course, key, input string, at, limit int64, 
 			back = t + 2*f.after
 		}
 		m.ties = m.ties || m.depth > 0 && f.kind == "silent" && end == limit && k < tries // which of two timers is first
+		c2.work = append(c2.work, workGen{t, min(end, limit), back})
 		if end > limit || end == limit && f.kind == "silent" {
-			c2.hands = append(c2.hands, handGen{limit, min(back, limit+patience)})
+			c2.hands = append(c2.hands, handGen{limit, min(back, limit+patienceGen)})
 			return late
 		}
 		m.before(end, limit)
@@ -132,7 +155,7 @@ func (m *model) try(c *callGen, c2 *course, key, input string, at, limit int64, 
 			r.code, r.refused = "bad", true
 			return r
 		case "cancel":
-			c2.hands = append(c2.hands, handGen{end, min(back, end+patience)})
+			c2.hands = append(c2.hands, handGen{end, min(back, end+patienceGen)})
 			return ended{at: end, outcome: "cancelled", code: "cancelled", output: errorGen, bad: true, ambiguous: true, refused: true}
 		case "fail":
 			r.code = "busy"
@@ -141,7 +164,7 @@ func (m *model) try(c *callGen, c2 *course, key, input string, at, limit int64, 
 		}
 		if k >= tries {
 			if f.kind == "silent" {
-				c2.hands = append(c2.hands, handGen{end, end + patience})
+				c2.hands = append(c2.hands, handGen{end, end + patienceGen})
 			}
 			return r
 		}
@@ -366,6 +389,7 @@ type ranGen struct {
 	at             int64
 	status, output string
 	text           string // all that can be seen of it
+	doubt          bool   // it was cut off, and has not compensated all that it may have done
 	kids           []kidGen
 }
 
@@ -389,6 +413,7 @@ func (m *model) run(f *flowGen, input string, at, cancel int64) (r ranGen) {
 	var path []string
 	var kids []kidGen
 	now, step, visit := at, f.steps[0], 0
+	cut, bare := false, false // bare: a step was taken that calls something and has no compensation
 	n := member(input, "n")
 	for r.status == "" {
 		if visit++; visit > maxStepsGen {
@@ -406,6 +431,7 @@ func (m *model) run(f *flowGen, input string, at, cancel int64) (r ranGen) {
 			m.before(now, end)
 		} else {
 			key := fmt.Sprintf("%s#%d", step.name, visit)
+			bare = bare || step.undo == "" && step.kind != "sleep" && step.kind != "wait"
 			switch step.kind {
 			case "call":
 				if step.input != "" {
@@ -438,10 +464,11 @@ func (m *model) run(f *flowGen, input string, at, cancel int64) (r ranGen) {
 				}
 			}
 			if e.cut {
+				way.hands = way.cutAt(stop)
 				if step.undo != "" && e.ambiguous {
 					undo = append(undo, undoGen{step, visit, sent, how, e.output, way.hands})
 				}
-				r.status, now = how, end
+				r.status, now, cut = how, end, true
 				break
 			}
 			now = e.at
@@ -485,8 +512,10 @@ func (m *model) run(f *flowGen, input string, at, cancel int64) (r ranGen) {
 				data = fmt.Sprintf(`{"k":%s,"o":%q,"n":%s}`, member(u.output, "k"), u.outcome, n)
 			}
 			text = append(text, fmt.Sprintf("undo %s#%d with %s", u.step.name, u.visit, plainly(data)))
+			bare = bare || m.fate(fmt.Sprintf("%s#%d%s", u.step.name, u.visit, undoOf), 1).kind == "refuse"
 		}
 	}
+	r.doubt = cut && bare
 	r.at, r.text, r.kids = now, strings.Join(text, "; "), kids
 	return r
 }

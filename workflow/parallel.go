@@ -294,7 +294,7 @@ func (l *live) settleFan(p *flow.Parallel) {
 // stopFan cancels the branches that run; then the step ends.
 func (l *live) stopFan() {
 	f := &l.fan
-	f.stopping, f.scan, f.until = true, 0, l.tx.Now()+childrenPatience
+	f.stopping, f.scan, f.until = true, 0, l.tx.Now()+patience
 	l.changed = true
 	l.stopSome()
 }

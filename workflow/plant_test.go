@@ -31,6 +31,8 @@ func TestPlanted(t *testing.T) {
 		{plant.FailedCounts, "TestParallelLimits"},
 		{plant.FailureWaits, "TestParallelLimits"},
 		{plant.ChildUnawaited, "TestChildIsAwaited"},
+		{plant.HandlersLeft, "TestUndoWaitsForChild"},
+		{plant.CutOffAnswers, "TestUndone"},
 		{plant.EndlessLoop, "TestLoopIsStopped"},
 		{plant.RunEternal, "TestScripts"},
 		{plant.AnyInput, "TestScripts"},

@@ -26,6 +26,8 @@ type play struct {
 	called  map[string]int
 	undone  map[workflow.RunID][]string
 	due     []dueGen
+	work    map[workflow.RunID]int  // handlers of a run that will return
+	silent  map[workflow.RunID]bool // others of it never do
 }
 
 // dueGen is something that happens at a time.
@@ -38,6 +40,7 @@ type dueGen struct {
 func (s *scenario) startPlay(t *testing.T, r *rig.Rig, namespace string, opts ...action.RegisterOption) *play {
 	p := &play{
 		scenario: s, t: t, r: r, flows: flowsOf(r, namespace), actions: actionsOf(r, namespace), called: make(map[string]int), undone: make(map[workflow.RunID][]string),
+		work: make(map[workflow.RunID]int), silent: make(map[workflow.RunID]bool),
 	}
 	for _, name := range []string{"a", "b", "off", "undo"} {
 		opts := append(slices.Clone(opts), action.MaxRetries(ownRetries["@actions/"+name]), action.Timeout(ownTimeout*time.Millisecond), action.Backoff(0, 0))
@@ -130,7 +133,8 @@ func (p *play) take() {
 
 func (p *play) begin(task *action.Task) {
 	ctx, now := p.t.Context(), p.r.Now()
-	run, key, _ := strings.Cut(task.IdempotencyKey, "/")
+	id, key, _ := strings.Cut(task.IdempotencyKey, "/")
+	run := workflow.RunID(id)
 	p.called[task.IdempotencyKey]++
 	n := p.called[task.IdempotencyKey]
 	f := p.fate(key, n)
@@ -140,7 +144,8 @@ func (p *play) begin(task *action.Task) {
 		}
 	}
 	if visit, ok := strings.CutSuffix(key, undoOf); ok {
-		p.undone[workflow.RunID(run)] = append(p.undone[workflow.RunID(run)], fmt.Sprintf("undo %s with %s", visit, plainly(string(task.Input))))
+		p.undone[run] = append(p.undone[run], fmt.Sprintf("undo %s with %s", visit, plainly(string(task.Input))))
+		p.undoes(run, visit)
 	}
 	var do func() error
 	switch f.kind {
@@ -153,10 +158,11 @@ func (p *play) begin(task *action.Task) {
 	case "fail":
 		do = func() error { return p.actions.Fail(ctx, task.Run, "w", "no", action.WithCode("busy"), action.Retry()) }
 	case "silent":
+		p.silent[run] = true
 		return
 	case "cancel":
-		do = func() error { return p.actions.Cancel(ctx, task.Run, "by chance") }
-		p.at(now+2*f.after, done("success", "1"))
+		p.at(now+f.after, func() error { return p.actions.Cancel(ctx, task.Run, "by chance") })
+		f.after, do = 2*f.after, done("success", "1")
 	}
 	if f.after == 0 {
 		if err := do(); err != nil {
@@ -164,7 +170,37 @@ func (p *play) begin(task *action.Task) {
 		}
 		return
 	}
-	p.at(now+f.after, do)
+	p.work[run]++
+	p.at(now+f.after, func() error { p.work[run]--; return do() })
+}
+
+// undoes fails the test if a visit is compensated whose children are not over. Those with handlers that never return have a minute, which is over by then for their parent too.
+func (p *play) undoes(run workflow.RunID, visit string) {
+	at, visits := 0, 0
+	_, number, _ := strings.Cut(visit, "#")
+	if _, err := fmt.Sscan(number, &at); err != nil {
+		p.t.Fatal(err)
+	}
+	for e, err := range p.flows.History(run).All(p.t.Context()) {
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		switch e.Type {
+		case workflow.StepStarted, workflow.StepSkipped:
+			visits++
+		case workflow.ChildStarted:
+			if visits != at {
+				continue
+			}
+			kid, err := p.flows.Run(p.t.Context(), workflow.RunID(e.Detail))
+			if err != nil {
+				p.t.Fatal(err)
+			}
+			if p.work[kid.ID] > 0 || !kid.Status.Final() && !p.silent[kid.ID] {
+				p.t.Errorf("scenario %d: %s of %s is compensated, and its child %s is %s with %d handlers at work", p.seed, visit, run, kid.ID, kid.Status, p.work[kid.ID])
+			}
+		}
+	}
 }
 
 // text says what has become of a run, as the model does.

@@ -401,7 +401,7 @@ func (h *header) waitsFor(d *flow.Definition) string {
 	case h.status.Final():
 		return ""
 	case h.wait == waitHandler:
-		return "the handler of a call that was ended"
+		return "the handler or the child of a call that was ended"
 	case h.wait == waitChildren:
 		return "the end of a child that was cancelled"
 	case h.ending.status != 0:

@@ -300,7 +300,7 @@ func (l *live) abandon(status Status) {
 			l.addUndo(&result{outcome: status.String()}) // in its compensation, paths do not lead to a visit before
 		}
 		if s.cancel(reason) && !plant.On(plant.ChildUnawaited) {
-			l.wait, l.due = waitChildren, l.tx.Now()+childrenPatience
+			l.wait, l.due = waitChildren, l.tx.Now()+patience
 			return
 		}
 	case waitParallel:
@@ -309,9 +309,6 @@ func (l *live) abandon(status Status) {
 	}
 	l.beginUndo()
 }
-
-// childrenPatience is for how long a run that ends waits for its children to end, ms.
-const childrenPatience = 60_000
 
 // end ends the run. If it does not complete, what it has done is compensated first.
 func (l *live) end(status Status, terminal int64) {
@@ -340,12 +337,14 @@ func (l *live) close() {
 	if status == Completed {
 		l.failure, l.origin, l.onwards = failure{}, "", false
 	}
-	l.busy = nil
+	if l.dropExpired(); !l.isChild() || plant.On(plant.HandlersLeft) {
+		l.busy = nil // nobody waits for them
+	}
 	l.dropSent()
 	if output != nil {
 		l.tx.Set(partKey(nil, l.run, partOutput), output)
 	}
-	now := l.tx.Now()
+	now, doubt := l.tx.Now(), l.isChild() && l.leaves()
 	l.status, l.endedAt, l.wait, l.due, l.call, l.fan = status, now, waitNothing, never, noCall(), noFan()
 	l.ending.status = 0
 	l.event(event{kind: endEvents[status], detail: l.failure.message})
@@ -363,8 +362,32 @@ func (l *live) close() {
 	l.tx.Delete(statusRunKey(nil, ns, 0, l.run))
 	l.tx.Insert(statusRunKey(nil, ns, status, l.run), nil)
 	l.tx.Insert(endedKey(nil, k.id, now, l.run), nil)
-	l.tellEnd(output)
+	l.tellEnd(output, doubt)
 	l.tx.Notify(runTopic(l.tx.NamespaceName(), l.run), -1)
+}
+
+// leaves reports whether a run that was cut off, cancelled or out of time, may have done something that it has not compensated. It has undone itself if the steps that it has
+// taken all have compensations, and none of these has failed. A run that comes to its end by itself, at whatever terminal, answers for what it has done.
+func (l *live) leaves() bool {
+	if e := &l.ending; e.place >= 0 || e.status != Cancelled && e.status != TimedOut || plant.On(plant.CutOffAnswers) {
+		return false
+	}
+	if l.undid > 0 {
+		return true
+	}
+	for i := range l.def.Steps {
+		step := &l.def.Steps[i]
+		if step.Compensate != nil || step.Kind != flow.KindCall && step.Kind != flow.KindParallel {
+			continue
+		}
+		if i == l.step {
+			return true
+		}
+		if row, ok := l.stepRow(step.Name); ok && (row.outcome != OutcomeSkipped || row.attempts > 0) {
+			return true
+		}
+	}
+	return false
 }
 
 func joined(message, more string) string {

@@ -281,7 +281,8 @@ func FromStep(step string) RetryOption { return func(c *retryCommand) { c.step =
 func WithInput(input []byte) RetryOption { return func(c *retryCommand) { c.input = orNull(input) } }
 
 // Retry makes a run that has failed or timed out go on from the step that has failed: its history goes on too. What the step calls sees the idempotency key of
-// its last visit, unless it gets another input. It returns the state of the run after it.
+// its last visit, unless it gets another input, or what that visit has done was compensated: then it has to be done anew, under the key of the new visit. It returns the
+// state of the run after it.
 //
 // Options: FromStep, WithInput. Errors: ErrNotFound; ErrConflict if the run has not failed, was never at the step, or what steps before it have done was
 // compensated; ErrInvalid for a step that the definition does not have, and for an input that is no JSON.

@@ -120,8 +120,8 @@ type End struct {
 	Code    string // of the error
 	Message string
 	Output  []byte
-	Held    bool // of a run that was cancelled or has timed out: its handler may be at work, and when it has returned, another End follows
-	Doubt   bool // an attempt before the last one timed out or was lost, and may have had an effect
+	Held    bool // a handler may be at work, of a run that was cancelled or has timed out, or those that a child has called: when it has returned, another End follows
+	Doubt   bool // an attempt before the last one timed out or was lost, and may have had an effect; of a child: it was cut off, and may have left something behind
 }
 
 // Encode codes the body, in both directions.

@@ -120,6 +120,8 @@ const (
 	FailedCounts       Bug = "failed-counts"       // a branch that has failed counts as one that runs
 	FailureWaits       Bug = "failure-waits"       // a parallel step waits for all its branches when one has failed
 	ChildUnawaited     Bug = "child-unawaited"     // a run compensates while a child of it still ends
+	HandlersLeft       Bug = "handlers-left"       // a child is over while handlers of its calls are at work
+	CutOffAnswers      Bug = "cut-off-answers"     // a child that somebody else cancels has compensated all that it has done
 	EndlessLoop        Bug = "endless-loop"        // steps that wait for nothing go on for ever
 	RunEternal         Bug = "run-eternal"         // a run has no timer for when it has taken too long
 	AnyInput           Bug = "any-input"           // a start with a key of before and another input is the start of before
