@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/floedb/floe"
@@ -817,8 +818,12 @@ func TestLongNames(t *testing.T) {
 
 // TestUndoHearsOfLateHandler: the handler of a worker that goes on when its time is over is waited for until it returns, of which the worker tells, and not for a minute.
 func TestUndoHearsOfLateHandler(t *testing.T) {
-	t.Run("its time is over", func(t *testing.T) { hearsOfLateHandler(t, 50, workflow.Failed) })
-	t.Run("it was cancelled before", func(t *testing.T) { hearsOfLateHandler(t, 300, workflow.Cancelled) })
+	t.Run("its time is over", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) { hearsOfLateHandler(t, 50, workflow.Failed) })
+	})
+	t.Run("it was cancelled before", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) { hearsOfLateHandler(t, 300, workflow.Cancelled) })
+	})
 }
 
 func hearsOfLateHandler(t *testing.T, timeout int, status workflow.Status) {
@@ -842,7 +847,7 @@ func hearsOfLateHandler(t *testing.T, timeout int, status workflow.Status) {
 		began.Store(true)
 		begun <- true
 		<-ctx.Done()
-		time.Sleep(500 * time.Millisecond) // which is to be longer than the shard takes to end the attempt, and proves nothing if it is not
+		<-time.After(500 * time.Millisecond) // longer than the shard takes to end the attempt
 		returned.Store(true)
 		return nil, nil
 	})
