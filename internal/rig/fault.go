@@ -72,3 +72,64 @@ func mayAsk(q engine.Query) bool {
 	faulty.asked[t]++
 	return faulty.asked[t] <= faultyQueries
 }
+
+// Failing is a door to a rig at which one call fails.
+type Failing struct {
+	*Rig
+	at, calls int
+}
+
+func (f *Failing) fails() error {
+	if f.calls++; f.calls == f.at {
+		return errFault
+	}
+	return nil
+}
+
+// Propose is of engine.Door.
+func (f *Failing) Propose(ctx context.Context, shard engine.ShardID, cmd engine.Command) ([]byte, error) {
+	if err := f.fails(); err != nil {
+		return nil, err
+	}
+	return f.Rig.Propose(ctx, shard, cmd)
+}
+
+// Take is of engine.Door.
+func (f *Failing) Take(ctx context.Context, shard engine.ShardID, t engine.Take) ([]byte, error) {
+	if err := f.fails(); err != nil {
+		return nil, err
+	}
+	return f.Rig.Take(ctx, shard, t)
+}
+
+// Query is of engine.Door.
+func (f *Failing) Query(ctx context.Context, shard engine.ShardID, q engine.Query) error {
+	if err := f.fails(); err != nil {
+		return err
+	}
+	return f.Rig.Query(ctx, shard, q)
+}
+
+// Serial is of engine.SerialDoor.
+func (*Failing) Serial() {}
+
+// EachFailure has each question that a call asks fail once, the first, then the second and so on: the call has to return that error. Calls are repeated, so each has to succeed
+// any number of times.
+func (r *Rig) EachFailure(calls map[string]func(engine.Door) error) {
+	r.t.Helper()
+	for name, call := range calls {
+		for at := 1; ; at++ {
+			f := &Failing{Rig: r, at: at}
+			err := call(f)
+			if f.calls < at {
+				if err != nil {
+					r.t.Errorf("%s: %v", name, err)
+				}
+				break
+			}
+			if !errors.Is(err, errFault) {
+				r.t.Errorf("%s: question %d fails, and the call returns %v", name, at, err)
+			}
+		}
+	}
+}

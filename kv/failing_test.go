@@ -1,0 +1,75 @@
+package kv_test
+
+import (
+	"errors"
+	"iter"
+	"testing"
+	"time"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/kv"
+)
+
+// failure returns the error of a listing.
+func failure[T any](seq iter.Seq2[T, error]) (err error) {
+	for _, e := range seq {
+		err = e
+	}
+	return err
+}
+
+// TestEachFailure: whatever a call asks of a shard, that it fails is what the call returns.
+func TestEachFailure(t *testing.T) {
+	for _, spread := range []bool{false, true} {
+		r := rig.New(t, 3, engine.TableOf(kv.Primitive))
+		ctx := t.Context()
+		if err := engine.NewNamespaces(r.Router()).Create(ctx, "n", spread); err != nil {
+			t.Fatal(err)
+		}
+		s := engine.StoreOf(kv.Primitive, r.Router(), "n", 0)
+		for i := range 8 {
+			if _, err := s.Put(ctx, string(rune('a'+i)), []byte(`{"n":1}`)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		call := func(f func(s *kv.Store) error) func(engine.Door) error {
+			return func(d engine.Door) error { return f(engine.StoreOf(kv.Primitive, engine.NewRouter(d), "n", 0)) }
+		}
+		r.EachFailure(map[string]func(engine.Door) error{
+			"All":     call(func(s *kv.Store) error { return failure(s.All(ctx)) }),
+			"Page":    call(func(s *kv.Store) error { _, err := s.Page(ctx, kv.Limit(2)); return err }),
+			"Delete":  call(func(s *kv.Store) error { _, err := s.Delete(ctx, "none"); return ignore(err, kv.ErrNotFound) }),
+			"Exists":  call(func(s *kv.Store) error { _, err := s.Exists(ctx, "a"); return err }),
+			"Get":     call(func(s *kv.Store) error { _, err := s.Get(ctx, "a"); return err }),
+			"GetMany": call(func(s *kv.Store) error { _, err := s.GetMany(ctx, "a", "b", "c", "d", "none"); return err }),
+			"History": call(func(s *kv.Store) error { _, err := s.History(ctx, "a"); return err }),
+			"Incr":    call(func(s *kv.Store) error { _, err := s.Incr(ctx, "counter", 1); return err }),
+			"JSONGet": call(func(s *kv.Store) error { _, err := s.JSONGet(ctx, "a", "$.n"); return err }),
+			"JSONSet": call(func(s *kv.Store) error { _, err := s.JSONSet(ctx, "a", "$.n", []byte("2")); return err }),
+			"Persist": call(func(s *kv.Store) error { return s.Persist(ctx, "a") }),
+			"Put":     call(func(s *kv.Store) error { _, err := s.Put(ctx, "a", []byte(`{"n":1}`)); return err }),
+			"Touch":   call(func(s *kv.Store) error { return s.Touch(ctx, "a", time.Hour) }),
+			"Update": call(func(s *kv.Store) error {
+				_, err := s.Update(ctx, "a", func(e kv.Entry) ([]byte, error) { return e.Value, nil })
+				return err
+			}),
+			"Wait": call(func(s *kv.Store) error { _, err := s.Wait(ctx, "a"); return err }),
+			"TryLock": call(func(s *kv.Store) error {
+				l, err := s.TryLock(ctx, "lock", time.Minute)
+				if err != nil {
+					return ignore(err, kv.ErrConflict)
+				}
+				return l.Unlock(ctx)
+			}),
+		})
+	}
+}
+
+// ignore returns an error unless it is the one that is expected.
+func ignore(err, expected error) error {
+	if errors.Is(err, expected) {
+		return nil
+	}
+	return err
+}

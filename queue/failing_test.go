@@ -1,0 +1,78 @@
+package queue_test
+
+import (
+	"errors"
+	"iter"
+	"testing"
+	"time"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/queue"
+)
+
+// failure returns the error of a listing.
+func failure[T any](seq iter.Seq2[T, error]) (err error) {
+	for _, e := range seq {
+		err = e
+	}
+	return err
+}
+
+// TestEachFailure: whatever a call asks of a shard, that it fails is what the call returns.
+func TestEachFailure(t *testing.T) {
+	for _, spread := range []bool{false, true} {
+		r, ctx := newRig(t, 3), t.Context()
+		if err := engine.NewNamespaces(r.Router()).Create(ctx, "n", spread); err != nil {
+			t.Fatal(err)
+		}
+		s := engine.StoreOf(queue.Primitive, r.Router(), "n", 0)
+		for range 3 {
+			if _, err := s.Enqueue(ctx, "q", []byte("p")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		call := func(f func(s *queue.Store) error) func(engine.Door) error {
+			return func(d engine.Door) error { return f(engine.StoreOf(queue.Primitive, engine.NewRouter(d), "n", 0)) }
+		}
+		missing := func(err error) error { // what is asked for does not exist, unless the question fails
+			if errors.Is(err, queue.ErrNotFound) {
+				return nil
+			}
+			return err
+		}
+		r.EachFailure(map[string]func(engine.Door) error{
+			"Configure":     call(func(s *queue.Store) error { return s.Configure(ctx, "q", queue.Settings{MaxLen: 1000}) }),
+			"Delete":        call(func(s *queue.Store) error { return missing(s.Delete(ctx, "none")) }),
+			"DeleteDead":    call(func(s *queue.Store) error { return missing(s.DeleteDead(ctx, "q", 99)) }),
+			"DeleteMessage": call(func(s *queue.Store) error { return missing(s.DeleteMessage(ctx, "q", 99)) }),
+			"Dequeue":       call(func(s *queue.Store) error { _, err := s.Dequeue(ctx, "empty"); return err }),
+			"Enqueue":       call(func(s *queue.Store) error { _, err := s.Enqueue(ctx, "q", []byte("p")); return err }),
+			"EnqueueMany": call(func(s *queue.Store) error {
+				_, err := s.EnqueueMany(ctx, "q", []queue.NewMessage{{Payload: []byte("p")}})
+				return err
+			}),
+			"Message":     call(func(s *queue.Store) error { _, err := s.Message(ctx, "q", 1); return err }),
+			"Pause":       call(func(s *queue.Store) error { return s.Pause(ctx, "q") }),
+			"Purge":       call(func(s *queue.Store) error { _, err := s.Purge(ctx, "empty"); return missing(err) }),
+			"Resume":      call(func(s *queue.Store) error { return s.Resume(ctx, "q") }),
+			"Requeue":     call(func(s *queue.Store) error { return missing(s.Requeue(ctx, "q", 99)) }),
+			"RequeueAll":  call(func(s *queue.Store) error { _, err := s.RequeueAll(ctx, "q"); return err }),
+			"Stats":       call(func(s *queue.Store) error { _, err := s.Stats(ctx, "q"); return err }),
+			"All":         call(func(s *queue.Store) error { return failure(s.All(ctx)) }),
+			"Page":        call(func(s *queue.Store) error { _, err := s.Page(ctx); return err }),
+			"Messages":    call(func(s *queue.Store) error { return failure(s.Messages("q").All(ctx, queue.Limit(2))) }),
+			"DeadLetters": call(func(s *queue.Store) error { return failure(s.DeadLetters("q").All(ctx)) }),
+			"Dequeue and end": call(func(s *queue.Store) error {
+				ms, err := s.Dequeue(ctx, "q", queue.Lease(time.Minute))
+				if err != nil || len(ms) == 0 {
+					return err
+				}
+				receipt := ms[0].Receipt
+				if _, err := s.Extend(ctx, "q", receipt, time.Minute); err != nil {
+					return err
+				}
+				return s.Nack(ctx, "q", receipt)
+			}),
+		})
+	}
+}

@@ -1,0 +1,92 @@
+package stream_test
+
+import (
+	"errors"
+	"iter"
+	"testing"
+	"time"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/stream"
+)
+
+// failure returns the error of a listing.
+func failure[T any](seq iter.Seq2[T, error]) (err error) {
+	for _, e := range seq {
+		err = e
+	}
+	return err
+}
+
+// TestEachFailure: whatever a call asks of a shard, that it fails is what the call returns.
+func TestEachFailure(t *testing.T) {
+	for _, spread := range []bool{false, true} {
+		r, ctx := rig.New(t, 3, engine.TableOf(stream.Primitive)), t.Context()
+		if err := engine.NewNamespaces(r.Router()).Create(ctx, "n", spread); err != nil {
+			t.Fatal(err)
+		}
+		s := engine.StoreOf(stream.Primitive, r.Router(), "n", 0)
+		must(t, s.Create(ctx, "log", stream.Partitions(6)))
+		var ids []stream.ID
+		for p := range 6 {
+			a, err := s.Append(ctx, "log", text("%d", p), stream.Partition(p))
+			must(t, err)
+			ids = append(ids, a.ID)
+		}
+		must(t, s.CreateGroup(ctx, "log", "g"))
+		call := func(f func(s *stream.Store) error) func(engine.Door) error {
+			return func(d engine.Door) error { return f(engine.StoreOf(stream.Primitive, engine.NewRouter(d), "n", 0)) }
+		}
+		missing := func(err error) error { // what is asked for does not exist, unless the question fails
+			if errors.Is(err, stream.ErrNotFound) {
+				return nil
+			}
+			return err
+		}
+		r.EachFailure(map[string]func(engine.Door) error{
+			"Activity": call(func(s *stream.Store) error {
+				_, err := s.Activity(ctx, "log", stream.ActivitySpan{From: time.UnixMilli(r.Now()), Step: time.Second, Parts: 10})
+				return err
+			}),
+			"All":    call(func(s *stream.Store) error { return failure(s.All(ctx)) }),
+			"Append": call(func(s *stream.Store) error { _, err := s.Append(ctx, "log", text("x")); return err }),
+			"AppendMany": call(func(s *stream.Store) error {
+				_, err := s.AppendMany(ctx, "log", []stream.Message{text("x")}, stream.Partition(3))
+				return err
+			}),
+			"ConfigureGroup": call(func(s *stream.Store) error { return s.ConfigureGroup(ctx, "log", "g", stream.AckTimeout(time.Minute)) }),
+			"Delete":         call(func(s *stream.Store) error { return missing(s.Delete(ctx, "none")) }),
+			"DeleteGroup":    call(func(s *stream.Store) error { return missing(s.DeleteGroup(ctx, "log", "none")) }),
+			"GroupStats":     call(func(s *stream.Store) error { _, err := s.GroupStats(ctx, "log", "g"); return err }),
+			"Groups":         call(func(s *stream.Store) error { return failure(s.Groups("log").All(ctx)) }),
+			"Leave":          call(func(s *stream.Store) error { return missing(s.Leave(ctx, "log", "g", "none")) }),
+			"Pending":        call(func(s *stream.Store) error { return failure(s.Pending("log", "g").All(ctx)) }),
+			"Read":           call(func(s *stream.Store) error { _, err := s.Read(ctx, "log"); return err }),
+			"Read a tail":    call(func(s *stream.Store) error { _, err := s.Read(ctx, "log", stream.Tail()); return err }),
+			"Refs":           call(func(s *stream.Store) error { _, err := s.Refs(ctx, "log", ids...); return err }),
+			"Records": call(func(s *stream.Store) error {
+				_, err := s.Records(ctx, "log", stream.Ref{Partition: 1, Offset: 1}, stream.Ref{Partition: 4, Offset: 1})
+				return err
+			}),
+			"Seek":         call(func(s *stream.Store) error { return s.Seek(ctx, "log", "g", stream.FromBeginning()) }),
+			"SetRetention": call(func(s *stream.Store) error { return s.SetRetention(ctx, "log", stream.Retention{MaxAge: time.Hour}) }),
+			"Stats":        call(func(s *stream.Store) error { _, err := s.Stats(ctx, "log"); return err }),
+			"Trim": call(func(s *stream.Store) error {
+				_, err := s.Trim(ctx, "log", stream.Before(stream.ID{Millis: 1}))
+				return err
+			}),
+			"ReadGroup": call(func(s *stream.Store) error {
+				ds, err := s.ReadGroup(ctx, "log", "g", "c", stream.Limit(1))
+				if err != nil || len(ds) == 0 {
+					return err
+				}
+				if _, err := s.Extend(ctx, "log", "g", time.Minute, ds[0].Ref()); err != nil {
+					return err
+				}
+				_, err = s.Nack(ctx, "log", "g", stream.RefsOf(ds))
+				return err
+			}),
+		})
+	}
+}
