@@ -41,9 +41,9 @@ func TestLimits(t *testing.T) {
 		}
 		return all
 	}
-	rig.TryLimits(t, []rig.Limit{
+	limits := []rig.Limit{
 		{Name: "bytes of a name", Least: 1, Most: 255, Says: []string{"queue name"}, Try: func(n int64) error { _, err := s.Enqueue(ctx, text(n), nil); return err }},
-		{Name: "bytes of a payload", Least: none, Most: most, Says: []string{"5001", "max_value_size", "5000"}, Try: func(n int64) error {
+		{Name: "bytes of a payload, with a max_value_size of 5,000", Least: none, Most: most, Says: []string{"5001", "max_value_size", "5000"}, Try: func(n int64) error {
 			_, err := s.Enqueue(ctx, "q", make([]byte, n))
 			return err
 		}},
@@ -104,7 +104,9 @@ func TestLimits(t *testing.T) {
 			cancel()
 			return s.Consume(ended, "none", func(context.Context, queue.Message) error { return nil }, queue.Concurrency(int(n)))
 		}},
-	})
+	}
+	rig.TryLimits(t, limits)
+	rig.DocumentLimits(t, "package queue", rig.Bounds(limits))
 }
 
 // batchOf returns messages that count as so many bytes together, 16 of them for each beside its payload.

@@ -56,7 +56,7 @@ func TestLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	const none, ever, month = math.MinInt64, math.MaxInt64, int64(30 * 24 * time.Hour)
-	rig.TryLimits(t, []rig.Limit{
+	limits := []rig.Limit{
 		{Name: "bytes of a name", Least: 1, Most: 255, Says: []string{"stream name"}, Try: func(n int64) error { return s.Create(ctx, text(n)) }},
 		{Name: "partitions", Least: 1, Most: stream.MaxPartitions, Says: []string{"partitions", "1-1024"}, Try: func(n int64) error { return create(stream.Partitions(int(n))) }},
 		{Name: "greatest length", Least: 1, Most: ever, Says: []string{"max length 0"}, Try: func(n int64) error { return create(stream.MaxLen(n)) }},
@@ -64,7 +64,7 @@ func TestLimits(t *testing.T) {
 		{Name: "greatest age in ns", Least: int64(time.Millisecond), Most: ever, Says: []string{"max age", "millisecond"}, Try: func(n int64) error { return create(stream.MaxAge(time.Duration(n))) }},
 		{Name: "retention: length", Least: 0, Most: ever, Says: []string{"max length -1"}, Try: func(n int64) error { return s.SetRetention(ctx, "s", stream.Retention{MaxLen: n}) }},
 		{Name: "retention: bytes", Least: 0, Most: ever, Says: []string{"max bytes -1"}, Try: func(n int64) error { return s.SetRetention(ctx, "s", stream.Retention{MaxBytes: n}) }},
-		{Name: "bytes of a payload", Least: none, Most: most, Says: []string{"5001", "max_value_size", "5000"}, Try: func(n int64) error { return appended(stream.Message{Payload: make([]byte, n)}) }},
+		{Name: "bytes of a payload, with a max_value_size of 5,000", Least: none, Most: most, Says: []string{"5001", "max_value_size", "5000"}, Try: func(n int64) error { return appended(stream.Message{Payload: make([]byte, n)}) }},
 		{Name: "bytes of a key", Least: none, Most: stream.MaxKeyBytes, Says: []string{"key", "4097", "4096"}, Try: func(n int64) error { return appended(stream.Message{Key: text(n)}) }},
 		{Name: "bytes of headers", Least: none, Most: stream.MaxHeaderBytes, Says: []string{"headers", "65537", "65536"}, Try: func(n int64) error {
 			return appended(stream.Message{Headers: map[string]string{"name": text(n - 4)}})
@@ -130,7 +130,9 @@ func TestLimits(t *testing.T) {
 		}},
 		{Name: "handlers at once", Least: 1, Most: stream.MaxConcurrency, Says: []string{"concurrency", "1-10000"}, Try: func(n int64) error { return consume(stream.Concurrency(int(n))) }},
 		{Name: "grace in ns", Least: 0, Most: ever, Says: []string{"grace -1ns"}, Try: func(n int64) error { return consume(stream.Grace(time.Duration(n))) }},
-	})
+	}
+	rig.TryLimits(t, limits)
+	rig.DocumentLimits(t, "package stream", rig.Bounds(limits))
 }
 
 // TestGroupLimits fills a stream with groups, a group with members, and with records that are not acknowledged: one less than the limit, the limit, and no more.

@@ -39,17 +39,23 @@ func TestEachFailure(t *testing.T) {
 			"All":         call(func(s *ts.Store) error { return all(s.All(ctx)) }),
 			"Page":        call(func(s *ts.Store) error { _, err := s.Page(ctx); return err }),
 			"Measurement": call(func(s *ts.Store) error { _, err := s.Measurement(ctx, "cpu"); return err }),
-			"DeleteRange": call(func(s *ts.Store) error { _, err := s.DeleteRange(ctx, "cpu", now.Add(-time.Hour), now.Add(-59*time.Minute), nil); return err }),
+			"DeleteRange": call(func(s *ts.Store) error {
+				_, err := s.DeleteRange(ctx, "cpu", now.Add(-time.Hour), now.Add(-59*time.Minute), nil)
+				return err
+			}),
 			"DeleteRange of series": call(func(s *ts.Store) error {
 				_, err := s.DeleteRange(ctx, "cpu", now.Add(-time.Hour), now.Add(-59*time.Minute), tags)
 				return err
 			}),
-			"DeleteSeries": call(func(s *ts.Store) error { _, err := s.DeleteSeries(ctx, "cpu", map[string]string{"host": "none"}); return err }),
-			"Last":         call(func(s *ts.Store) error { return all(s.Last(ctx, "cpu", "value")) }),
-			"Read":         call(func(s *ts.Store) error { return all(s.Read(ctx, "cpu", "value")) }),
-			"Query":        call(func(s *ts.Store) error { _, err := s.Query(ctx, "cpu.value[-1h..now] | avg()"); return err }),
-			"Series":       call(func(s *ts.Store) error { return all(s.Series("cpu").All(ctx)) }),
-			"TagValues":    call(func(s *ts.Store) error { _, err := s.TagValues(ctx, "cpu"); return err }),
+			"DeleteSeries": call(func(s *ts.Store) error {
+				_, err := s.DeleteSeries(ctx, "cpu", map[string]string{"host": "none"})
+				return err
+			}),
+			"Last":      call(func(s *ts.Store) error { return all(s.Last(ctx, "cpu", "value")) }),
+			"Read":      call(func(s *ts.Store) error { return all(s.Read(ctx, "cpu", "value")) }),
+			"Query":     call(func(s *ts.Store) error { _, err := s.Query(ctx, "cpu.value[-1h..now] | avg()"); return err }),
+			"Series":    call(func(s *ts.Store) error { return all(s.Series("cpu").All(ctx)) }),
+			"TagValues": call(func(s *ts.Store) error { _, err := s.TagValues(ctx, "cpu"); return err }),
 			"Write": call(func(s *ts.Store) error {
 				result, err := s.Write(ctx, point("a", 0, 1), point("b", 0, 1), point("c", 0, 1))
 				if err == nil {

@@ -78,7 +78,7 @@ func TestLimits(t *testing.T) {
 		}
 		return all
 	}
-	for _, l := range []limit{
+	limits := []limit{
 		{"bytes of a measurement's name", 1, 255, "255", func(n int64) error { return with(func(p *ts.Point) { p.Measurement = text(n) }) }, true},
 		{"bytes of a field's name", 1, 255, "255", func(n int64) error { return with(func(p *ts.Point) { p.Fields = map[string]float64{text(n): 1} }) }, true},
 		{"fields of a point", 1, ts.MaxFields, "1024", func(n int64) error {
@@ -144,7 +144,12 @@ func TestLimits(t *testing.T) {
 			_, err := r.Txn("n").Do(ts.WriteOp(all...)).Commit(t.Context())
 			return err
 		}, true},
-	} {
+	}
+	var bounds []rig.Bound
+	for _, l := range limits {
+		if l.what != "time of a point, ms" { // it depends on the retention, and on the time
+			bounds = append(bounds, rig.Bound{What: l.what, Least: l.least, Most: l.most})
+		}
 		tried := map[int64]bool{l.least: true, l.least + 1: true, l.most - 1: true, l.most: true}
 		if l.least > 0 || !l.large {
 			tried[l.least-1] = false
@@ -170,6 +175,7 @@ func TestLimits(t *testing.T) {
 			}
 		}
 	}
+	rig.DocumentLimits(t, "package ts", bounds)
 }
 
 // TestLimitsOfState: limits of what is stored already.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -361,4 +362,66 @@ func TestTooLarge(t *testing.T) {
 	if run := w.Run("run", "1"); run.Status != workflow.Failed || run.Code != workflow.OutcomeOutputTooLarge {
 		t.Errorf("run: %s, %s", run.Status, run.Error)
 	}
+}
+
+// TestLimits tries the limits of calls and of definitions, and what is beside them. How many signals, events, versions and branches there may be has tests of its own.
+func TestLimits(t *testing.T) {
+	w := workflowtest.New(t)
+	ctx, s := t.Context(), w.Workflows()
+	w.Create([]byte(`{ "name": "w", "start": { "wait_for_signal": "end", "transitions": { "success": "flo.Completed" } } }`))
+	text := func(n int64) string { return strings.Repeat("x", int(n)) }
+	quoted := func(n int64) []byte { return []byte(`"` + text(n-2) + `"`) }
+	start := func(opts ...workflow.StartOption) error { _, err := s.Start(ctx, "w", nil, opts...); return err }
+	list := func(n int64, format string) string {
+		var all []string
+		for i := range n {
+			all = append(all, strings.ReplaceAll(format, "#", fmt.Sprint(i)))
+		}
+		return strings.Join(all, ", ")
+	}
+	create := func(name, rest string) error {
+		_, err := s.Create(ctx, fmt.Appendf(nil, `{ "name": %q, "version": %q, %s }`, name, fmt.Sprint("1.", len(rest)), rest))
+		return err
+	}
+	const none, started = math.MinInt64, `"start": { "sleep": "1h", "transitions": { "success": "flo.Completed" } }`
+	limits := []rig.Limit{
+		{Name: "bytes of a workflow's name", Least: 1, Most: 255, Try: func(n int64) error { return create(text(n), started) }},
+		{Name: "bytes of a definition", Least: none, Most: workflow.MaxDefinition, Says: []string{"definition"}, Try: func(n int64) error {
+			definition := `{ "name": "large", "version": "1", ` + started + `, "description": ""}`
+			_, err := s.Create(ctx, []byte(strings.Replace(definition, `""`, `"`+text(n-int64(len(definition)))+`"`, 1)))
+			if errors.Is(err, workflow.ErrExists) || errors.Is(err, workflow.ErrConflict) {
+				return nil // it was good
+			}
+			return err
+		}},
+		{Name: "steps of a definition beside the start", Least: none, Most: 999, Says: []string{"1000"}, Try: func(n int64) error {
+			return create("steps", started+`, "steps": {`+list(n, `"s#": { "sleep": "1h", "transitions": { "success": "flo.Completed" } }`)+`}`)
+		}},
+		{Name: "terminals of a definition", Least: none, Most: 100, Says: []string{"100"}, Try: func(n int64) error {
+			return create("terminals", started+`, "terminals": {`+list(n, `"t#": { "status": "completed" }`)+`}`)
+		}},
+		{Name: "bytes of a run's id", Least: none, Most: workflow.MaxRunID, Try: func(n int64) error { return start(workflow.WithRunID(workflow.RunID(text(n)))) }},
+		{Name: "bytes of an idempotency key", Least: none, Most: workflow.MaxIdempotencyKey, Try: func(n int64) error { return start(workflow.IdempotencyKey(text(n))) }},
+		{Name: "bytes of an input, with a max_value_size of 16 MiB", Least: none, Most: 16 << 20, Try: func(n int64) error { _, err := s.Start(ctx, "w", quoted(n)); return err }},
+		{Name: "bytes of a signal's type", Least: 1, Most: workflow.MaxSignalType, Try: func(n int64) error {
+			_, err := s.Signal(ctx, w.Start("w", ""), text(n), nil)
+			return err
+		}},
+		{Name: "bytes of a signal's payload", Least: none, Most: workflow.MaxSignalBytes, Try: func(n int64) error {
+			_, err := s.Signal(ctx, w.Start("w", ""), "end", quoted(n))
+			return err
+		}},
+		{Name: "bytes of a cancellation's reason", Least: none, Most: workflow.MaxReason, Try: func(n int64) error {
+			_, err := s.Cancel(ctx, w.Start("w", ""), text(n))
+			return err
+		}},
+		{Name: "workflows of a page", Least: 1, Most: 1000, Try: func(n int64) error { _, err := s.Page(ctx, workflow.Limit(int(n))); return err }},
+		{Name: "runs of a page", Least: 1, Most: 1000, Try: func(n int64) error { _, err := s.Runs().Page(ctx, workflow.Limit(int(n))); return err }},
+		{Name: "events of a page", Least: 1, Most: 1000, Try: func(n int64) error {
+			_, err := s.History(w.Start("w", "")).Page(ctx, workflow.Limit(int(n)))
+			return err
+		}},
+	}
+	rig.TryLimits(t, limits)
+	rig.DocumentLimits(t, "package workflow", rig.Bounds(limits))
 }

@@ -26,7 +26,7 @@ func TestReference(t *testing.T) {
 		n    int
 		size bool
 	}{
-		{"input of a run, and of a step", workflow.MaxOutput, true},
+		{"input of a step, and, on a node with the default max_value_size, of a run", workflow.MaxOutput, true},
 		{"output of a step, and of a run", workflow.MaxOutput, true},
 		{"pending signals of a run", workflow.MaxSignals, false},
 		{"payloads of pending signals together", workflow.MaxSignalBytes, true},

@@ -42,7 +42,7 @@ type Test struct {
 const (
 	namespace  = "test"
 	worker     = "workflowtest"
-	maxPayload = 16 << 20 // as of a node by default
+	maxPayload = 16 << 20 // the greatest max_value_size
 	maxRounds  = 100_000  // after which a test does not end by itself
 	maxTicks   = 1000     // after which a run is not waited for that has no time of its own to wait for
 )
