@@ -173,7 +173,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		}
 	}
 	src.loop = worker.New(worker.Config[*piece]{
-		Source: src, Handle: w.handle, Concurrency: w.config.Concurrency, Grace: w.config.Grace, OnError: w.onError,
+		Source: src, Handle: w.handle, Each: true, Concurrency: w.config.Concurrency, Grace: w.config.Grace, OnError: w.onError,
 		Observer: &listing{scope: scope, worker: l, src: src},
 		Status:   worker.Status{Kind: kindOfWorkers, Namespace: scope.Namespace(), Name: w.config.ID, Worker: w.config.ID},
 		Process:  func(p *piece) string { return p.Action },
@@ -187,6 +187,9 @@ func (w *Worker) handle(ctx context.Context, p *piece) (err error) {
 	defer p.link.returned(p)
 	if err := p.over(); err != nil {
 		return err
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
 	}
 	f := w.handlers[p.Action]
 	if f == nil {

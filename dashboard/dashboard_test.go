@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -530,5 +532,22 @@ func TestHost(t *testing.T) {
 	r.Host = "evil.example"
 	if got := record(New(openNode(t)), r); got.status != 200 {
 		t.Errorf("without LoopbackOnly: %v, want 200", got)
+	}
+}
+
+// failingBody fails as a connection does.
+type failingBody struct{}
+
+func (failingBody) Read([]byte) (int, error) {
+	return 0, &net.OpError{Op: "read", Net: "tcp", Source: &net.TCPAddr{IP: net.IPv4(10, 1, 2, 3), Port: 9000}, Err: os.ErrDeadlineExceeded}
+}
+
+// TestBodyErrorNamesNoAddress: what is answered when a body does not come says why, and not between which addresses.
+func TestBodyErrorNamesNoAddress(t *testing.T) {
+	h := New(openNode(t))
+	out := httptest.NewRecorder()
+	h.ServeHTTP(out, httptest.NewRequest("POST", "/api/v1/queues/q?namespace=default", failingBody{}))
+	if body := out.Body.String(); out.Code != http.StatusBadRequest || !strings.Contains(body, "read body: i/o timeout") || strings.Contains(body, "10.1.2.3") {
+		t.Errorf("%d, %s", out.Code, body)
 	}
 }

@@ -3,7 +3,9 @@ package dashboard
 import (
 	"bytes"
 	"compress/gzip"
+	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -170,6 +172,9 @@ func (in *input) readBody() ([]byte, error) {
 	raw, err := io.ReadAll(bodyReader{in})
 	in.bodyRead = err == nil
 	if err != nil && statusOf(err) == http.StatusInternalServerError {
+		if op := (*net.OpError)(nil); errors.As(err, &op) {
+			err = op.Err // without the addresses of the connection
+		}
 		err = engine.Errorf(engine.ErrInvalid, "read body: %v", err)
 	}
 	return raw, err

@@ -20,12 +20,13 @@ type Grant struct {
 	ctx     context.Context
 	end     context.CancelCauseFunc
 	active  *atomic.Bool  // it was used since that was last noted
+	made    *namespaces   // those that it was noted to create
 	full    *atomic.Int64 // when it was last refused a further namespace, in ms
 	noted   time.Time     // belongs to whoever calls NoteUses
 }
 
 func newGrant(k storedKey) *Grant {
-	g := &Grant{key: k, active: new(atomic.Bool), full: new(atomic.Int64)}
+	g := &Grant{key: k, active: new(atomic.Bool), full: new(atomic.Int64), made: new(namespaces)}
 	g.ctx, g.end = context.WithCancelCause(context.Background())
 	return g
 }

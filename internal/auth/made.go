@@ -40,7 +40,7 @@ const fullTime = time.Second
 func (g *Gate) introduce(ctx context.Context, grant *Grant, names []string) error {
 	var m makeCommand
 	for _, name := range names {
-		if g.seen.has(name) || engine.CheckWritable(name) != nil { // what is no name creates nothing
+		if g.seen.has(name) || grant.made.has(name) || engine.CheckWritable(name) != nil { // what is no name creates nothing
 			continue
 		}
 		q := engine.NamespaceQuery{Name: name}
@@ -61,7 +61,12 @@ func (g *Gate) introduce(ctx context.Context, grant *Grant, names []string) erro
 		return madeAll(m.id, m.namespaces[0])
 	}
 	_, err := g.ask.Propose(ctx, engine.GlobalShard, command(kindMake, m.code))
-	if errors.Is(err, engine.ErrUnauthorized) {
+	switch {
+	case err == nil: // it counts once, whether it comes to be or not
+		for _, name := range m.namespaces {
+			grant.made.add(name)
+		}
+	case errors.Is(err, engine.ErrUnauthorized):
 		grant.full.Store(g.Now().UnixMilli())
 	}
 	return err

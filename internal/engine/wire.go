@@ -180,14 +180,14 @@ func (w *Wire) Reaches(cmd Command) bool {
 
 // Namespaces returns the namespaces that a command, or what it sets going, may create.
 func (w *Wire) Namespaces(cmd Command) []string {
-	all := []string{cmd.Namespace}
-	if c := w.table.command(cmd); c != nil && c.Reaches != nil {
-		all = append(all, c.Reaches(cmd)...)
-	}
+	parts := []Command{cmd}
 	if cmd.Machine == machineEngine && cmd.Kind == kindTxn {
-		parts, _, _ := decodeTxn(cmd.Body, cmd.Namespace)
-		for _, part := range parts {
-			all = append(all, w.Namespaces(part)[1:]...) // a part is in the namespace of all
+		parts, _, _ = decodeTxn(cmd.Body, cmd.Namespace)
+	}
+	all := []string{cmd.Namespace} // that of all its parts
+	for _, part := range parts {
+		if c := w.table.command(part); c != nil && c.Reaches != nil {
+			all = append(all, c.Reaches(part)...)
 		}
 	}
 	slices.Sort(all)

@@ -54,13 +54,14 @@ type inLine struct {
 }
 
 // enterInTurn counts a proposal. A large one waits for its turn when there is no room for its bytes: refused callers would come back, each with another copy of what they propose.
-// Errors: ErrBusy; ErrClosed; that of p.ctx.
+// A small one waits only where large ones do, which would leave no room for it. Errors: ErrBusy; ErrClosed; that of p.ctx.
 func (s *shard) enterInTurn(p *proposal) error {
-	if p.size < largeBytes {
-		return s.enter(p)
-	}
-	if s.line.n.Load() == 0 {
-		if err := s.enter(p); !errors.Is(err, engine.ErrBusy) {
+	if p.size < largeBytes || s.line.n.Load() == 0 {
+		err := s.enter(p)
+		if !errors.Is(err, engine.ErrBusy) {
+			return err
+		}
+		if p.size < largeBytes && s.line.n.Load() == 0 {
 			return err
 		}
 	}

@@ -8,9 +8,9 @@ import (
 	"github.com/floedb/floe/internal/plant"
 )
 
-// handle runs the handler and fills in the result. A panic is its error. A piece that can be given back is not begun when its context has ended.
+// handle runs the handler and fills in the result. A panic is its error. A piece that can be given back is not begun when its context has ended, see Config.Each.
 func (l *Loop[T]) handle(h *held[T], r *Result) {
-	if h.ctx.Err() != nil && l.releaser != nil {
+	if h.ctx.Err() != nil && l.releaser != nil && !l.cfg.Each {
 		r.Err, r.Panic = context.Cause(h.ctx), nil
 		return
 	}

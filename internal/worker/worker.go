@@ -19,6 +19,9 @@ type Config[T any] struct {
 	// Handle is where methods of a user's values may be called, such as Error, As and MarshalJSON, because it may panic: what Settle needs to know of them, Handle
 	// keeps in the piece.
 	Handle func(ctx context.Context, piece T) error
+	// Each says that Handle is called for every piece that was begun, and looks itself whether its context has ended by then. Else Handle is not called for a piece that can
+	// be given back when its context has ended.
+	Each bool
 	// Concurrency is how many pieces are run at once. 0 means 1.
 	Concurrency int
 	// Hold bounds how many pieces the loop has, those that wait in lanes included. 0 means four times the Concurrency.
