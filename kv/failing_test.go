@@ -1,8 +1,6 @@
 package kv_test
 
 import (
-	"errors"
-	"iter"
 	"testing"
 	"time"
 
@@ -10,14 +8,6 @@ import (
 	"github.com/floedb/floe/internal/rig"
 	"github.com/floedb/floe/kv"
 )
-
-// failure returns the error of a listing.
-func failure[T any](seq iter.Seq2[T, error]) (err error) {
-	for _, e := range seq {
-		err = e
-	}
-	return err
-}
 
 // TestEachFailure: whatever a call asks of a shard, that it fails is what the call returns.
 func TestEachFailure(t *testing.T) {
@@ -37,9 +27,9 @@ func TestEachFailure(t *testing.T) {
 			return func(d engine.Door) error { return f(engine.StoreOf(kv.Primitive, engine.NewRouter(d), "n", 0)) }
 		}
 		r.EachFailure(map[string]func(engine.Door) error{
-			"All":     call(func(s *kv.Store) error { return failure(s.All(ctx)) }),
+			"All":     call(func(s *kv.Store) error { return rig.LastError(s.All(ctx)) }),
 			"Page":    call(func(s *kv.Store) error { _, err := s.Page(ctx, kv.Limit(2)); return err }),
-			"Delete":  call(func(s *kv.Store) error { _, err := s.Delete(ctx, "none"); return ignore(err, kv.ErrNotFound) }),
+			"Delete":  call(func(s *kv.Store) error { _, err := s.Delete(ctx, "none"); return rig.Except(err, kv.ErrNotFound) }),
 			"Exists":  call(func(s *kv.Store) error { _, err := s.Exists(ctx, "a"); return err }),
 			"Get":     call(func(s *kv.Store) error { _, err := s.Get(ctx, "a"); return err }),
 			"GetMany": call(func(s *kv.Store) error { _, err := s.GetMany(ctx, "a", "b", "c", "d", "none"); return err }),
@@ -58,18 +48,10 @@ func TestEachFailure(t *testing.T) {
 			"TryLock": call(func(s *kv.Store) error {
 				l, err := s.TryLock(ctx, "lock", time.Minute)
 				if err != nil {
-					return ignore(err, kv.ErrConflict)
+					return rig.Except(err, kv.ErrConflict)
 				}
 				return l.Unlock(ctx)
 			}),
 		})
 	}
-}
-
-// ignore returns an error unless it is the one that is expected.
-func ignore(err, expected error) error {
-	if errors.Is(err, expected) {
-		return nil
-	}
-	return err
 }

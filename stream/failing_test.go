@@ -1,8 +1,6 @@
 package stream_test
 
 import (
-	"errors"
-	"iter"
 	"testing"
 	"time"
 
@@ -10,14 +8,6 @@ import (
 	"github.com/floedb/floe/internal/rig"
 	"github.com/floedb/floe/stream"
 )
-
-// failure returns the error of a listing.
-func failure[T any](seq iter.Seq2[T, error]) (err error) {
-	for _, e := range seq {
-		err = e
-	}
-	return err
-}
 
 // TestEachFailure: whatever a call asks of a shard, that it fails is what the call returns.
 func TestEachFailure(t *testing.T) {
@@ -38,18 +28,13 @@ func TestEachFailure(t *testing.T) {
 		call := func(f func(s *stream.Store) error) func(engine.Door) error {
 			return func(d engine.Door) error { return f(engine.StoreOf(stream.Primitive, engine.NewRouter(d), "n", 0)) }
 		}
-		missing := func(err error) error { // what is asked for does not exist, unless the question fails
-			if errors.Is(err, stream.ErrNotFound) {
-				return nil
-			}
-			return err
-		}
+		missing := func(err error) error { return rig.Except(err, stream.ErrNotFound) } // what is asked for does not exist, unless the question fails
 		r.EachFailure(map[string]func(engine.Door) error{
 			"Activity": call(func(s *stream.Store) error {
 				_, err := s.Activity(ctx, "log", stream.ActivitySpan{From: time.UnixMilli(r.Now()), Step: time.Second, Parts: 10})
 				return err
 			}),
-			"All":    call(func(s *stream.Store) error { return failure(s.All(ctx)) }),
+			"All":    call(func(s *stream.Store) error { return rig.LastError(s.All(ctx)) }),
 			"Append": call(func(s *stream.Store) error { _, err := s.Append(ctx, "log", text("x")); return err }),
 			"AppendMany": call(func(s *stream.Store) error {
 				_, err := s.AppendMany(ctx, "log", []stream.Message{text("x")}, stream.Partition(3))
@@ -59,9 +44,9 @@ func TestEachFailure(t *testing.T) {
 			"Delete":         call(func(s *stream.Store) error { return missing(s.Delete(ctx, "none")) }),
 			"DeleteGroup":    call(func(s *stream.Store) error { return missing(s.DeleteGroup(ctx, "log", "none")) }),
 			"GroupStats":     call(func(s *stream.Store) error { _, err := s.GroupStats(ctx, "log", "g"); return err }),
-			"Groups":         call(func(s *stream.Store) error { return failure(s.Groups("log").All(ctx)) }),
+			"Groups":         call(func(s *stream.Store) error { return rig.LastError(s.Groups("log").All(ctx)) }),
 			"Leave":          call(func(s *stream.Store) error { return missing(s.Leave(ctx, "log", "g", "none")) }),
-			"Pending":        call(func(s *stream.Store) error { return failure(s.Pending("log", "g").All(ctx)) }),
+			"Pending":        call(func(s *stream.Store) error { return rig.LastError(s.Pending("log", "g").All(ctx)) }),
 			"Read":           call(func(s *stream.Store) error { _, err := s.Read(ctx, "log"); return err }),
 			"Read a tail":    call(func(s *stream.Store) error { _, err := s.Read(ctx, "log", stream.Tail()); return err }),
 			"Refs":           call(func(s *stream.Store) error { _, err := s.Refs(ctx, "log", ids...); return err }),

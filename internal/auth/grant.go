@@ -130,7 +130,11 @@ func (g *Grant) Introduce(ctx context.Context, wire *engine.Wire, cmd engine.Com
 	if g.gate == nil || g.open || g.restricted() || g.key.Role == Admin {
 		return nil
 	}
-	return g.gate.introduce(ctx, g, wire.Namespaces(cmd))
+	reached := wire.Reached(cmd)
+	if len(reached) == 0 && g.gate.seen.has(cmd.Namespace) { // as nearly always
+		return nil
+	}
+	return g.gate.introduce(ctx, g, append(reached, cmd.Namespace))
 }
 
 // Query returns ErrUnauthorized for a query that the holder may not ask.

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/floedb/floe/internal/budget"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/plant"
 )
@@ -102,11 +103,9 @@ func source(from string) string {
 	if err != nil || plant.On(plant.EachAddress) {
 		return from
 	}
-	addr = addr.Unmap().WithZone("")
-	if addr.Is6() && !addr.IsLoopback() {
-		if p, err := addr.Prefix(64); err == nil {
-			return p.String()
-		}
+	host := budget.Host(addr)
+	if host.Is6() && !host.IsLoopback() {
+		return host.String() + "/64"
 	}
-	return addr.String()
+	return host.String()
 }

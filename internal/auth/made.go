@@ -3,6 +3,7 @@ package auth
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -49,7 +50,7 @@ func (g *Gate) introduce(ctx context.Context, grant *Grant, names []string) erro
 		}
 		if q.Found || q.Gone {
 			g.seen.add(name)
-		} else {
+		} else if !slices.Contains(m.namespaces, name) {
 			m.namespaces = append(m.namespaces, name)
 		}
 	}

@@ -178,20 +178,23 @@ func (w *Wire) Reaches(cmd Command) bool {
 	return err != nil // it is refused anyway
 }
 
-// Namespaces returns the namespaces that a command, or what it sets going, may create.
-func (w *Wire) Namespaces(cmd Command) []string {
-	parts := []Command{cmd}
-	if cmd.Machine == machineEngine && cmd.Kind == kindTxn {
-		parts, _, _ = decodeTxn(cmd.Body, cmd.Namespace)
+// Reached returns the namespaces other than its own that what a command sets going may create.
+func (w *Wire) Reached(cmd Command) (all []string) {
+	if cmd.Machine != machineEngine || cmd.Kind != kindTxn {
+		return w.reached(cmd)
 	}
-	all := []string{cmd.Namespace} // that of all its parts
+	parts, _, _ := decodeTxn(cmd.Body, cmd.Namespace)
 	for _, part := range parts {
-		if c := w.table.command(part); c != nil && c.Reaches != nil {
-			all = append(all, c.Reaches(part)...)
-		}
+		all = append(all, w.reached(part)...)
 	}
-	slices.Sort(all)
-	return slices.Compact(all)
+	return all
+}
+
+func (w *Wire) reached(cmd Command) []string {
+	if c := w.table.command(cmd); c != nil && c.Reaches != nil {
+		return c.Reaches(cmd)
+	}
+	return nil
 }
 
 func (w *Wire) admit(cmd Command, maxPayload int) error {

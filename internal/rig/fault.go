@@ -3,6 +3,7 @@ package rig
 import (
 	"context"
 	"errors"
+	"iter"
 	"reflect"
 	"sync"
 
@@ -54,7 +55,7 @@ func (r *Rig) fails(ctx context.Context, x *engine.Executor, q engine.Query, ask
 	}
 }
 
-// code codes a query, unless it is one of a test that nobody sends.
+// code encodes a query; nil for one that only a test has, which does not go over the wire.
 func code(q engine.Query) (b []byte) {
 	if f := reflect.ValueOf(q).Elem().FieldByName("Query"); f.IsValid() {
 		return nil
@@ -112,6 +113,22 @@ func (f *Failing) Query(ctx context.Context, shard engine.ShardID, q engine.Quer
 
 // Serial is of engine.SerialDoor.
 func (*Failing) Serial() {}
+
+// LastError returns the last error of a listing, nil if there is none.
+func LastError[T any](seq iter.Seq2[T, error]) (err error) {
+	for _, e := range seq {
+		err = e
+	}
+	return err
+}
+
+// Except returns an error unless it is the one that is expected.
+func Except(err, expected error) error {
+	if errors.Is(err, expected) {
+		return nil
+	}
+	return err
+}
 
 // EachFailure has each question that a call asks fail once, the first, then the second and so on: the call has to return that error. Calls are repeated, so each has to succeed
 // any number of times.

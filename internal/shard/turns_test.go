@@ -294,14 +294,20 @@ func TestLargeWaitForRoom(t *testing.T) {
 	if _, err := s.submit(t.Context(), toy.Command{Kind: toy.Add, Name: "n", Delta: 1}.In("b")); err != nil {
 		t.Errorf("a small one: %v", err)
 	}
-	if s.line.n.Load() != many || len(order) != 0 {
+	small := make(chan error, 1)
+	go func() {
+		_, err := s.submit(t.Context(), toy.Command{Kind: toy.Add, Name: strings.Repeat("a", largeBytes/2), Delta: 1}.In("a"))
+		small <- err
+	}()
+	until(t.Context(), t, "a small one waits behind the large ones of its namespace", waits(many+1))
+	if s.line.n.Load() != many+1 || len(order) != 0 {
 		t.Errorf("%d wait, %d have gone", s.line.n.Load(), len(order))
 	}
 	for i := range many { // a part of the queue is for others: it takes more than one that leaves
 		for len(order) == 0 && full > 0 {
 			s.leave(s.shareOf("a"), largeBytes+64)
 			full--
-			if s.line.n.Load() < int32(many-i) {
+			if s.line.n.Load() < int32(many+1-i) {
 				if got := <-order; got != i {
 					t.Errorf("%d has gone as number %d", got, i)
 				}
@@ -312,8 +318,8 @@ func TestLargeWaitForRoom(t *testing.T) {
 	for ; full > 0; full-- {
 		s.leave(s.shareOf("a"), largeBytes+64)
 	}
-	if s.line.n.Load() != 0 {
-		t.Errorf("%d wait though there is room", s.line.n.Load())
+	if err := <-small; err != nil || s.line.n.Load() != 0 {
+		t.Errorf("the small one: %v; %d wait though there is room", err, s.line.n.Load())
 	}
 	s.stepMu.Unlock()
 	until(t.Context(), t, "the end of all", func() bool { return s.queued.Load() == 0 })
