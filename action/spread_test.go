@@ -339,8 +339,8 @@ func TestAwaitBesideRate(t *testing.T) {
 	})
 }
 
-// TestAwaitTogether: of two workers that waited in a spread namespace when two runs came at once in two shards, one heard of both, took one, and the other heard of its run a
-// second later, or not within its wait. Of many, one more heard of a run each second.
+// TestAwaitTogether: workers that wait in a spread namespace all get their runs at once when several arrive in two shards. One worker used to be woken for both shards and take
+// from one; the run in the other woke nobody for up to a second, and with many workers only one more woke each second.
 func TestAwaitTogether(t *testing.T) {
 	t.Run("two", func(t *testing.T) { testAwaitTogether(t, 2, 100) })
 	t.Run("many", func(t *testing.T) { testAwaitTogether(t, 60, 5) })

@@ -16,7 +16,7 @@ type WorkerStatus uint8
 const (
 	Active    WorkerStatus = iota + 1
 	Draining               // it takes nothing new
-	Unhealthy              // it was not heard of for 90 s, and has no run of a shard; after 24 h it is forgotten
+	Unhealthy              // it has been silent for 90 s and holds no runs; after 24 h it is forgotten
 )
 
 var workerStatusNames = [...]string{Active: "active", Draining: "draining", Unhealthy: "unhealthy"}

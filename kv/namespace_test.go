@@ -11,8 +11,8 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// TestDeletedNamespace: a namespace is deleted in all of its shards or in none. If a client dies halfway, the shards that have deleted it refuse writes until somebody
-// deletes or creates it again.
+// TestDeletedNamespace: a namespace is deleted in all of its shards or in none. If a client dies halfway, the shards that have deleted it refuse writes until it is
+// deleted or created again.
 func TestDeletedNamespace(t *testing.T) {
 	ctx := t.Context()
 	tables := []engine.Primitive{engine.TableOf(kv.Primitive)}

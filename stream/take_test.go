@@ -317,8 +317,8 @@ func TestReadGroupFromTheEndOfAStreamToCome(t *testing.T) {
 	})
 }
 
-// TestReadGroupTogether: of two readers that waited in a spread namespace when two records came at once in two shards, one heard of both, read one, and the other heard of its
-// record a second later, or not within its wait. Of many, one more heard of a record each second.
+// TestReadGroupTogether: readers that wait in a spread namespace all get their records at once when several arrive in two shards. One reader used to be woken for both shards and
+// read from one; the record in the other woke nobody for up to a second, and with many readers only one more woke each second.
 func TestReadGroupTogether(t *testing.T) {
 	t.Run("two", func(t *testing.T) { testReadGroupTogether(t, 2, 100) })
 	t.Run("many", func(t *testing.T) { testReadGroupTogether(t, 60, 5) })

@@ -753,8 +753,8 @@ func (s *slot) note(e event) {
 	s.event(e)
 }
 
-// tellEnd tells who has started the run that it has ended. A parent is told twice if handlers are at work then: when the run has ended, and when they have returned. doubt
-// says that something which the run has done may not be compensated though it was cut off.
+// tellEnd reports the end of the run to whatever started it. A parent gets two reports if handlers are still running: one at the end of the run, one when they have
+// returned. doubt says that the run was cut off and may have left effects that nothing compensates.
 func (l *live) tellEnd(output []byte, doubt bool) {
 	n := l.notify
 	if n.Machine == 0 {

@@ -110,8 +110,8 @@ func explainBootstrap(err error, shown bool) (explained error, useless bool) {
 	return &hintedError{err, "the key that was shown is good for nothing"}, true
 }
 
-// bootstrap makes the key store of the data directory, or of the node that has it. Where no directory is named and there is none, it is that of the node which
-// runs with these settings: a new directory beside it would get a key store that is of no use to it.
+// bootstrap creates the key store in the data directory, or through the node that has the directory open. Without a directory, named or present, it asks the node that
+// runs with these settings: a key store in a new directory would be of no use to that node.
 func (c *config) bootstrap(ctx context.Context, keep floe.KeyOption) (floe.Key, error) {
 	if c.peers == nil && (c.named("data-dir") || c.hasData() || !c.named("port") && !c.answers()) {
 		if err := c.checkDataDir(); err != nil {

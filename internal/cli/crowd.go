@@ -20,7 +20,7 @@ import (
 )
 
 // crowd bounds the connections of a site. Of those beyond the limit so many are let in as are needed to tell them: 429, but for /health. Others are closed
-// without a word, and so are those of an address that has its share of the limit: nobody can keep all others out.
+// without an answer, and so are further connections of an address that has used up its share, so that no single address can lock out all others.
 type crowd struct {
 	log  *slog.Logger
 	told atomic.Int64 // when it was logged last that an address has its share, in ns

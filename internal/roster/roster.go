@@ -64,7 +64,7 @@ const (
 const (
 	reportMillis = 10_000       // between reports, and between passes over the rows
 	silentMillis = 90_000       // after which a worker is unhealthy
-	waitMillis   = 60_000       // after which one that calls by itself, and waits, is heard of again
+	waitMillis   = 60_000       // how often a waiting worker without a process counts as heard from
 	goneMillis   = 24 * 3600e3  // after which it is forgotten
 	settleMillis = 5 * 60 * 1e3 // of a term, in which nobody is
 )

@@ -69,7 +69,7 @@ func (r *Roster) Took(tx *engine.Tx, id string, actions []string) {
 		tx.Set(k, encode(&at, (*row).code))
 		setCount(tx, count, count+1)
 		r.joined(tx, id, &at)
-	case at.silent: // a leader that has heard of nobody yet takes no silent one for alive
+	case at.silent: // a new leader, which has not heard from any worker yet, does not count a silent one as alive
 		at.silent, at.seen = false, tx.Now()
 		tx.Set(k, encode(&at, (*row).code))
 		fallthrough
