@@ -54,7 +54,7 @@ func TestEachFailure(t *testing.T) {
 		}
 		missing := func(err error) error { return rig.Except(err, ErrNotFound) } // what is asked for does not exist, unless the question fails
 		over := func(err error) error { return rig.Except(err, ErrConflict) }    // or has ended
-		calls := map[string]func(engine.Door) error{
+		r.EachFailure(map[string]func(engine.Door) error{
 			"Action":     call(func(s *Store) error { _, err := s.Action(ctx, "a"); return err }),
 			"All":        call(func(s *Store) error { return rig.LastError(s.All(ctx)) }),
 			"Page":       call(func(s *Store) error { _, err := s.Page(ctx, Limit(2)); return err }),
@@ -109,12 +109,9 @@ func TestEachFailure(t *testing.T) {
 				_, err := s.InvokeAndWait(ctx, "none", nil)
 				return missing(err)
 			}),
-		}
-		if !spread { // in spread namespaces they wait until all shards know, as long as these can be asked: what is asked for that may fail
-			calls["Disable"] = call(func(s *Store) error { return s.Disable(ctx, "idle") })
-			calls["Enable"] = call(func(s *Store) error { return s.Enable(ctx, "idle") })
-			calls["Register"] = call(func(s *Store) error { _, err := s.Register(ctx, "a", Timeout(time.Hour)); return err })
-		}
-		r.EachFailure(calls)
+			"Disable":  call(func(s *Store) error { return s.Disable(ctx, "idle") }),
+			"Enable":   call(func(s *Store) error { return s.Enable(ctx, "idle") }),
+			"Register": call(func(s *Store) error { _, err := s.Register(ctx, "a", Timeout(time.Hour)); return err }),
+		}, "Disable", "Enable", "Register")
 	}
 }

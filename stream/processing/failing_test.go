@@ -1,0 +1,87 @@
+package processing_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/stream/processing"
+)
+
+// TestEachFailure: whatever a call asks of a shard, that it fails is what the call returns.
+func TestEachFailure(t *testing.T) {
+	for _, spread := range []bool{false, true} {
+		s, ctx := newStage(t, 3), t.Context()
+		if err := engine.NewNamespaces(s.Router()).Create(ctx, "n", spread); err != nil {
+			t.Fatal(err)
+		}
+		definition := func(name string) []byte { return []byte(strings.Replace(filtered, "name: big", "name: "+name, 1)) }
+		s.append("orders", `{"a":1}`, `{"a":2}`)
+		var jobs []processing.JobID
+		for i := range 5 {
+			jobs = append(jobs, s.submit(string(definition(fmt.Sprint("j", i)))))
+		}
+		s.run()
+		savepoint, err := s.jobs.Savepoint(ctx, jobs[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.run()
+		gone, err := s.jobs.Savepoint(ctx, jobs[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.run()
+		if err := s.jobs.DropSavepoint(ctx, jobs[0], gone); err != nil {
+			t.Fatal(err)
+		}
+		running, ended := jobs[0], jobs[1]
+		if _, err := s.jobs.Cancel(ctx, ended); err != nil {
+			t.Fatal(err)
+		}
+		s.run()
+		call := func(f func(s *processing.Store) error) func(engine.Door) error {
+			return func(d engine.Door) error {
+				return f(engine.StoreOf(processing.Primitive, engine.NewRouter(d), "n", 1<<20))
+			}
+		}
+		missing := func(err error) error { return rig.Except(err, processing.ErrNotFound) } // what is asked for does not exist, unless the question fails
+		over := func(err error) error { return rig.Except(err, processing.ErrConflict) }    // or has ended, or is being done
+		s.EachFailure(map[string]func(engine.Door) error{
+			"All":            call(func(s *processing.Store) error { return rig.LastError(s.All(ctx, processing.Limit(2))) }),
+			"Page":           call(func(s *processing.Store) error { _, err := s.Page(ctx, processing.Limit(2)); return err }),
+			"Job":            call(func(s *processing.Store) error { _, err := s.Job(ctx, running); return err }),
+			"Detail":         call(func(s *processing.Store) error { _, err := s.Detail(ctx, running); return err }),
+			"Definition":     call(func(s *processing.Store) error { _, err := s.Definition(ctx, running); return err }),
+			"Locate":         call(func(s *processing.Store) error { _, err := s.Locate(ctx, running); return err }),
+			"Savepoints":     call(func(s *processing.Store) error { _, err := s.Savepoints(ctx, running); return err }),
+			"AwaitSavepoint": call(func(s *processing.Store) error { _, err := s.AwaitSavepoint(ctx, running, savepoint); return err }),
+			"DropSavepoint":  call(func(s *processing.Store) error { return missing(s.DropSavepoint(ctx, running, gone)) }),
+			"Plan":           call(func(s *processing.Store) error { _, err := s.Plan(ctx, running); return err }),
+			"Plan of change": call(func(s *processing.Store) error {
+				_, err := s.Plan(ctx, running, processing.WithDefinition(definition("j0")), processing.FromSavepoint(savepoint))
+				return err
+			}),
+			"Savepoint": call(func(s *processing.Store) error {
+				_, err := s.Savepoint(ctx, running)
+				return rig.Except(err, engine.ErrBusy)
+			}),
+			"Rescale": call(func(s *processing.Store) error { return over(s.Rescale(ctx, ended, 2)) }),
+			"Restore": call(func(s *processing.Store) error { _, err := s.Restore(ctx, ended); return over(err) }),
+			"Cancel":  call(func(s *processing.Store) error { _, err := s.Cancel(ctx, ended); return over(err) }),
+			"Stop":    call(func(s *processing.Store) error { _, err := s.Stop(ctx, ended); return over(err) }),
+			"Submit":  call(func(s *processing.Store) error { _, err := s.Submit(ctx, definition("j2")); return over(err) }),
+			"Apply":   call(func(s *processing.Store) error { _, err := s.Apply(ctx, definition("j0")); return err }),
+			"Apply new": call(func(s *processing.Store) error {
+				a, err := s.Apply(ctx, definition("other"))
+				if err == nil && a.Job == "" {
+					err = errors.New("it has no id")
+				}
+				return err
+			}),
+		})
+	}
+}
