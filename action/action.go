@@ -132,7 +132,7 @@ type Run struct {
 	Input          []byte // JSON
 	Output         []byte // of a completed run: what the handler returned, JSON unless that were other bytes; nil if nothing
 	Outcome        string // of an ended run: success, failure, timeout, cancelled, or what the handler named
-	Error          string // of the last attempt that failed, or why the run was cancelled
+	Error          string // of the last attempt that failed, unless the run has completed; or why it was cancelled
 	Code           string // of that error, see Code; "" if it has none
 	Source         string // who invoked it, such as "api" or "schedule:nightly"
 	Labels         map[string]string

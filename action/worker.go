@@ -44,9 +44,10 @@ type WorkerConfig struct {
 // Handler carries out an action. What it returns is the output of the run: bytes as they are, all else as JSON. An error is that of the attempt: another one follows,
 // after the action's back-off, if any are left. Permanent, Code, Snooze and Outcome say otherwise.
 //
-// ctx ends, with a cause that says why (context.Cause): when the run is cancelled (ErrCancelled), when the attempt has taken longer than the action's timeout or the
-// process was cut off for too long (both ErrConflict; the run is another attempt's then, or has ended), and when the worker ends and the Grace is over. A handler should
-// return then. What it returns is of no effect in all cases but the last, in which an error means that the attempt does not count.
+// ctx ends, with a cause that says why (context.Cause): when the run is cancelled (ErrCancelled), when the attempt has taken longer than the action's timeout (ErrConflict),
+// when no node could be reached for too long (ErrConflict too), and when the worker ends and the Grace is over. A handler should return then, with an error if its work is
+// not done. What it returns has no effect if the run was cancelled, has ended or is another attempt's. If it is still this attempt's, which after an outage or at the
+// worker's end it may be, a result without an error completes the run, and an error means that the attempt does not count; a panic counts all the same.
 type Handler = func(ctx context.Context, t *Task) (any, error)
 
 // Worker carries out runs of some actions. It is made by Store.Worker, given its handlers, and run once.

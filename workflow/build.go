@@ -93,7 +93,8 @@ func (b *Builder) InputSchema(schema any) *Builder { return b.with("input_schema
 // Output sets the output of runs that complete, with paths in it; the default is that of the last step.
 func (b *Builder) Output(template any) *Builder { return b.with("output", template) }
 
-// Attribute adds a search attribute: its type is "string", "number" or "timestamp", and path says where its value comes from.
+// Attribute adds a search attribute: its type is "string", "number" or "timestamp", and path, such as
+// "$.input.customer_id", says where in the input its value is.
 func (b *Builder) Attribute(name, kind, path string) *Builder {
 	for i := range b.doc {
 		if b.doc[i].name == "search_attributes" {

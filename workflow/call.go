@@ -487,7 +487,13 @@ func actionResult(e *call.End) result {
 			r.message += ": " + e.Message
 		}
 	default:
-		r.outcome, r.ambiguous = OutcomeFailure, r.ambiguous || e.Code == action.CodeWorkerLost
+		r.outcome = OutcomeFailure
+		switch e.Code {
+		case action.CodeWorkerLost, action.CodeBadOutput: // the latter from a handler that has done its work
+			r.ambiguous = true
+		case action.CodeOutputTooLarge:
+			r.outcome, r.ambiguous = OutcomeOutputTooLarge, true
+		}
 		if r.message == "" {
 			r.message = "the action has failed"
 		}

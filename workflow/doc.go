@@ -44,7 +44,7 @@
 //   - An executor whose rate is used up is passed over. If that is so of all that are left, the step waits for the earliest leave, which is then its own: who
 //     waits gets it in turn. In a spread namespace each shard has its share of a limit.
 //   - Only outputs of the outcome success are cached, and none whose key has a path that leads nowhere, to at most MaxCached outputs of MaxCachedBytes in a shard. A
-//     signal of one of the types in invalidate_on, to any run, and Store.InvalidatePlan make all of them invalid.
+//     signal of one of the types in invalidate_on, to any run of the workflow, and Store.InvalidatePlan make all of them invalid.
 //   - An error in fatal is not retried: the next executor is tried at once. So is one that is not in retryable, if that names any. A fatal error does not count
 //     for the breaker and the health of its executor. The outcome is exhausted when no executor is left, unless there is a fallback. The step's own retry calls
 //     the plan again, unless the error of the last executor was fatal.
@@ -52,7 +52,7 @@
 // # Compensation
 //
 // A run that does not complete compensates its visits to steps with compensate, the last one first: those that went well, and those of which nobody knows what they
-// have done, because an attempt timed out, was lost or was cancelled, or a poll was due. A parallel step is compensated if a branch of it may have done something. The
+// have done, because an attempt timed out, was lost or was cancelled, had a result that is too large or no JSON, or a poll was due. A parallel step is compensated if a branch of it may have done something. The
 // call gets {"input", "output"} of the visit, the input as it was sent and the outputs of branches in their order, null where there is none; in its own input,
 // $.steps.<the step>.output is that of the visit. A compensation that fails is retried as it says, counted in RunInfo.CompensationsFailed, and the next one follows.
 //
@@ -61,9 +61,10 @@
 // waited for. In the same way the run waits, for 60 s at most, for a child that it has ended by its cancel, its timeout or that of the step, until the child and
 // all its children have compensated what they have done and the handlers of their calls have returned.
 //
-// A child that has completed is compensated, and so is one that the run itself has ended. One that came to its end by itself, failed or at another terminal, answers for what it
-// has done, and is not. One that was cancelled by another call of Cancel, or whose own timeout has ended it, is compensated, as an action is, unless it has undone
-// itself: each step that it has taken, and that calls something, has compensate, and no compensation has failed.
+// A child that has completed is compensated, and so is one that the run itself has ended, by its cancel or a timeout, also if the child was just then compensating what it
+// had done. One that came to its end by itself, failed or at another terminal, answers for what it has done, and is not. One that was cancelled by another call of
+// Cancel, or whose own timeout has ended it, is compensated, as an action is, unless it has undone itself: each step that it has taken, and that calls something, has
+// compensate, and no compensation has failed.
 //
 // # Limits of a run
 //

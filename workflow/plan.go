@@ -292,6 +292,11 @@ func (s *slot) answerPlan(r result) {
 	if r.outcome == OutcomePending && s.pollExecutor() {
 		return
 	}
+	if r.outcome == OutcomeOutputTooLarge { // whose work is done: no other executor repeats it
+		s.learn(verdictGood)
+		s.endPlan(r)
+		return
+	}
 	class := classify(p, &r)
 	s.learn(class.verdict())
 	if class == classSuccess {

@@ -70,7 +70,7 @@ const (
 	OutcomeTargetNotFound   = "target_not_found"  // falls back to execution_failure, and that to failure
 	OutcomeTargetDisabled   = "target_disabled"   // likewise
 	OutcomeExecutionFailure = "execution_failure" // the call could not be made; falls back to failure
-	OutcomeOutputTooLarge   = "output_too_large"  // the result exceeds MaxOutput; falls back to failure
+	OutcomeOutputTooLarge   = "output_too_large"  // the result exceeds MaxOutput, or what the node takes (action.CodeOutputTooLarge); falls back to failure
 )
 
 // Limits.
