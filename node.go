@@ -188,9 +188,6 @@ func (n *Node) Stats(context.Context) (Stats, error) {
 	given, err := n.host.Stats()
 	s := newStats(given)
 	s.Version = Version
-	if n.peer != nil {
-		s.Port = Traffic(n.peer.Traffic())
-	}
 	for i := range s.Nodes {
 		s.Nodes[i].Addr = n.addrOf(s.Nodes[i].ID)
 	}

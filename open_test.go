@@ -304,6 +304,23 @@ func TestCountsSurviveRestarts(t *testing.T) {
 	open()
 	check("after one without reads", 7)
 	closed()
+	open()
+	before, err := node.Stats(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	node.AddTraffic(1000, 2000)
+	read(1)
+	closed()
+	open()
+	after, err := node.Stats(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if after.Commands < before.Commands+2 || before.Commands < 20 || after.Port.BytesReceived != before.Port.BytesReceived+1000 || after.Port.BytesSent != before.Port.BytesSent+2000 {
+		t.Errorf("after a restart the node has done %d, %+v; before %d, %+v", after.Commands, after.Port, before.Commands, before.Port)
+	}
+	closed()
 	path := filepath.Join(dir, "COUNTS")
 	b, err := os.ReadFile(path)
 	if err != nil {

@@ -14,7 +14,7 @@ type Stats struct {
 	Started    time.Time
 	State      string // "ok", "no quorum" if there is a shard to which the node can not write, itself or through its leader, "replicas differ" if one is stopped for that, "failed"
 	Durability string // "sync" or "async"; a node of a cluster is always the former
-	Commands   int64  // reads and writes since the start
+	Commands   int64  // reads and writes, those before restarts too: see Traffic
 	Rate       int64  // reads and writes a second, over the last 10 s
 	Waiting    int    // queries that wait: long polls and watches
 	Port       Traffic
@@ -23,10 +23,11 @@ type Stats struct {
 	Shards     []ShardStats
 }
 
-// Traffic is what goes over the port for clients and other nodes, zero if the node does not listen.
+// Traffic is what goes over the port for clients and other nodes, and over the dashboards of the node (there the bodies of requests and answers). Counts go on after a
+// restart; a node that is killed may lose those of its last five minutes, and one in memory begins at zero.
 type Traffic struct {
 	Connections   int   // that others have opened
-	BytesReceived int64 // since the start, as they came
+	BytesReceived int64 // as they came
 	BytesSent     int64
 }
 
@@ -67,6 +68,9 @@ type Rates struct {
 	BytesReceived []int64 // over the port for clients and other nodes
 	BytesSent     []int64
 }
+
+// AddTraffic adds bytes to Stats.Port that have gone over another port of the program. The dashboard does so for what it serves.
+func (n *Node) AddTraffic(received, sent int64) { n.host.AddTraffic(received, sent) }
 
 // Rates returns what the node has done in each second of the last five minutes.
 func (n *Node) Rates() Rates {

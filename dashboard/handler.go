@@ -56,8 +56,9 @@ type handler struct {
 // traffic counts what passes through the handler.
 type traffic struct {
 	inFlight atomic.Int64 // requests
-	received atomic.Int64 // bytes of request bodies
-	sent     atomic.Int64 // bytes of response bodies
+	received atomic.Int64 // bytes of request bodies, unless the node counts them
+	sent     atomic.Int64 // bytes of response bodies, likewise
+	node     counter      // nil: it is in another process
 	held     atomic.Int64 // bytes of the bodies of requests in flight
 	recent   recentBytes
 }
@@ -82,8 +83,8 @@ func newHandler(backend Backend, o Options) *handler {
 	if limit := h.slots.limit; limit > 0 {
 		h.strangers = newSlots(max(limit/strangersOf, 1))
 	}
-	if node, ok := backend.(rater); ok {
-		h.rates = node.Rates
+	if node, ok := backend.(counter); ok {
+		h.rates, h.traffic.node = node.Rates, node
 	}
 	for _, origin := range o.CORSOrigins {
 		if err := h.crossOrigin.AddTrustedOrigin(origin); err != nil {

@@ -11,8 +11,11 @@ import (
 // rateSeconds is how far back the rates go.
 const rateSeconds = 300
 
-// rater is a backend that knows what it has done in each of the last seconds: a node.
-type rater interface{ Rates() floe.Rates }
+// counter is a backend that counts in this process: a node.
+type counter interface {
+	Rates() floe.Rates
+	AddTraffic(received, sent int64)
+}
 
 // rates are the body of /console/rates: what was done in each step, the oldest first. All lists are of one length: shorter if the node has
 // just started, and 0 if it is in another process, which keeps its rates for itself.
@@ -49,6 +52,15 @@ func (b *recentBytes) add(now time.Time, received, sent int64) {
 	}
 	s.received += received
 	s.sent += sent
+}
+
+func (t *traffic) add(now time.Time, received, sent int64) {
+	if t.recent.add(now, received, sent); t.node != nil {
+		t.node.AddTraffic(received, sent)
+		return
+	}
+	t.received.Add(received)
+	t.sent.Add(sent)
 }
 
 // addTo adds what was counted to lists that end with the second before this one.

@@ -235,8 +235,7 @@ func (b bodyReader) Read(p []byte) (int, error) {
 	h := b.in.handler
 	n, err := b.in.request.Body.Read(p)
 	b.in.held += int64(n)
-	h.traffic.received.Add(int64(n))
-	h.traffic.recent.add(h.now(), int64(n), 0)
+	h.traffic.add(h.now(), int64(n), 0)
 	held := h.traffic.held.Add(int64(n))
 	switch {
 	case b.in.held > b.in.maxBody:

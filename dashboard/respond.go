@@ -189,8 +189,7 @@ func (out *reply) Write(p []byte) (int, error) {
 		return len(p), nil
 	}
 	n, err := out.ResponseWriter.Write(p)
-	out.traffic.sent.Add(int64(n))
-	out.traffic.recent.add(time.Now(), 0, int64(n))
+	out.traffic.add(time.Now(), 0, int64(n))
 	return n, err
 }
 

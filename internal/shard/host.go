@@ -37,9 +37,11 @@ type Host struct {
 	shards   []*shard
 	rows     *engine.RowCache // of all shards
 	started  time.Time
-	rate     rate  // of calls
-	tallied  int64 // the sum of the counts that were written last; of maintain
-	received rate  // of bytes, and sent: see Config.Traffic
+	rate     rate                                  // of calls
+	earlier  int64                                 // calls before the start
+	others   struct{ received, sent atomic.Int64 } // bytes before the start, and over other ports
+	tallied  int64                                 // the sum of the counts that were written last; of maintain
+	received rate                                  // of bytes, and sent: see Config.Traffic
 	sent     rate
 	gauges   *gauges
 	space    *space

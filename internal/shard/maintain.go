@@ -209,10 +209,7 @@ func (h *Host) Rates() (calls, received, sent []int64) {
 
 // sampleRates is called once a second.
 func (h *Host) sampleRates() {
-	var t Traffic
-	if h.cfg.Traffic != nil {
-		t = h.cfg.Traffic()
-	}
+	t := h.portAlone()
 	h.rate.sample(h.calls())
 	h.received.sample(t.BytesReceived)
 	h.sent.sample(t.BytesSent)
@@ -224,7 +221,7 @@ func (h *Host) Stats() (Stats, error) {
 		return Stats{}, h.stopError()
 	}
 	calls := h.calls()
-	st := Stats{Node: h.cfg.NodeID, Now: h.now(), Started: h.started, State: h.state(), Durability: h.cfg.Durability.String(), Commands: calls, Rate: h.rate.perSecond(calls)}
+	st := Stats{Node: h.cfg.NodeID, Now: h.now(), Started: h.started, State: h.state(), Durability: h.cfg.Durability.String(), Commands: h.earlier + calls, Rate: h.rate.perSecond(calls), Port: h.port()}
 	for _, s := range h.shards {
 		sh := ShardStats{
 			ID: int(s.id), Leader: s.leader.Load(), Term: s.term.Load(), Applied: s.exec.Visible(),

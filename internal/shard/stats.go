@@ -10,7 +10,7 @@ type Stats struct {
 	Started    time.Time
 	State      string // "ok", "no quorum" if there is a shard to which it can not write, "replicas differ" if one has stopped for that, "failed"
 	Durability string // "sync", "async": what it does
-	Commands   int64  // reads and writes since the start
+	Commands   int64  // reads and writes, those before restarts too
 	Rate       int64  // reads and writes a second, over the last 10 s
 	Waiting    int    // queries that wait: long polls and watches
 	Port       Traffic
@@ -22,7 +22,7 @@ type Stats struct {
 // Traffic is what goes over the port for clients and other nodes, zero if the node does not listen.
 type Traffic struct {
 	Connections   int   // that others have opened
-	BytesReceived int64 // since the start, as they came
+	BytesReceived int64 // as they came; see AddTraffic
 	BytesSent     int64
 }
 

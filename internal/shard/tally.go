@@ -17,7 +17,13 @@ const tallyInterval = 5 * time.Minute
 
 // tallies is the content of the file COUNTS, which ends with its checksum (CRC-32C, u32): what each shard of this node has counted, see engine.Tallying. It is a
 // help and not a need: a node without it, or with one that is damaged, counts from zero.
-type tallies struct{ shards []shardTallies }
+type tallies struct {
+	shards []shardTallies
+	totals totals
+}
+
+// totals are what a node counts as a whole.
+type totals struct{ calls, received, sent int64 }
 
 type shardTallies struct {
 	shard engine.ShardID
@@ -37,14 +43,20 @@ func (t *tallies) code(c *codec.Coder) {
 			c.Varint(&t.N)
 		})
 	})
+	if c.More(t.totals != totals{}) {
+		c.Varint(&t.totals.calls)
+		c.Varint(&t.totals.received)
+		c.Varint(&t.totals.sent)
+	}
 }
 
 const talliesName = "COUNTS"
 
 // keepTallies writes the counts, if there is space.
 func (h *Host) keepTallies() {
-	var t tallies
-	sum := int64(0)
+	port := h.port()
+	t := tallies{totals: totals{h.earlier + h.calls(), port.BytesReceived, port.BytesSent}}
+	sum := t.totals.sum()
 	for _, s := range h.shards {
 		all := s.exec.Tallies()
 		for i := range all {
@@ -64,6 +76,30 @@ func (h *Host) keepTallies() {
 	h.tallied = sum
 }
 
+func (t totals) sum() int64 { return t.calls + t.received + t.sent }
+
+// port returns the traffic of the port, with that before the start and that which others have counted.
+func (h *Host) port() Traffic {
+	t := h.portAlone()
+	t.BytesReceived += h.others.received.Load()
+	t.BytesSent += h.others.sent.Load()
+	return t
+}
+
+// portAlone returns the traffic of the port since the start.
+func (h *Host) portAlone() (t Traffic) {
+	if h.cfg.Traffic != nil {
+		t = h.cfg.Traffic()
+	}
+	return t
+}
+
+// AddTraffic counts what goes over another port.
+func (h *Host) AddTraffic(received, sent int64) {
+	h.others.received.Add(received)
+	h.others.sent.Add(sent)
+}
+
 // readTallies goes on from the counts that were written last.
 func (h *Host) readTallies() {
 	name := h.fs.PathJoin(h.cfg.Dir, talliesName)
@@ -79,6 +115,8 @@ func (h *Host) readTallies() {
 		h.log.Warn("the counts of reads begin at zero", "file", name, "error", err)
 		return
 	}
+	h.earlier, h.tallied = t.totals.calls, t.totals.sum()
+	h.AddTraffic(t.totals.received, t.totals.sent)
 	for _, part := range t.shards {
 		if int(part.shard) >= len(h.shards) {
 			continue
