@@ -115,3 +115,8 @@ func TestEachFailure(t *testing.T) {
 		}, "Disable", "Enable", "Register")
 	}
 }
+
+// TestMalformedBodies: a command whose body does not decode is refused.
+func TestMalformedBodies(t *testing.T) {
+	rig.RefusesMalformed(t, engine.MachineAction, func() *rig.Rig { return rig.New(t, 1, table()) })
+}

@@ -62,3 +62,8 @@ func TestEachFailure(t *testing.T) {
 		})
 	}
 }
+
+// TestMalformedBodies: a command whose body does not decode is refused.
+func TestMalformedBodies(t *testing.T) {
+	rig.RefusesMalformed(t, engine.MachineQueue, func() *rig.Rig { return newRig(t, 1) })
+}

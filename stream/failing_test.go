@@ -75,3 +75,8 @@ func TestEachFailure(t *testing.T) {
 		})
 	}
 }
+
+// TestMalformedBodies: a command whose body does not decode is refused.
+func TestMalformedBodies(t *testing.T) {
+	rig.RefusesMalformed(t, engine.MachineStream, func() *rig.Rig { return rig.New(t, 1, engine.TableOf(stream.Primitive)) })
+}

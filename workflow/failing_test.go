@@ -97,3 +97,8 @@ start: { waitForSignal: { type: go }, transitions: { success: flo.Completed } }
 		}, "Create", "Disable", "Enable")
 	}
 }
+
+// TestMalformedBodies: a command whose body does not decode is refused.
+func TestMalformedBodies(t *testing.T) {
+	rig.RefusesMalformed(t, engine.MachineWorkflow, func() *rig.Rig { return newRig(t, 1) })
+}

@@ -184,11 +184,11 @@ func (l *Lead) Propose(ctx context.Context, cmd Command) ([]byte, error) {
 	if err := l.x.table.sent(cmd, FromLeaders); err != nil {
 		panic(fmt.Sprintf("shard %d: a duty of machine %d: %v", l.x.shard, l.machine, err))
 	}
-	return l.door.Propose(ctx, fenced(l.term, cmd))
+	return l.door.Propose(ctx, Fenced(l.term, cmd))
 }
 
-// fenced returns a command that is refused in every term but one: term uvarint | command.
-func fenced(term uint64, cmd Command) Command {
+// Fenced returns a command that is refused in every term but one: term uvarint | command.
+func Fenced(term uint64, cmd Command) Command {
 	return Command{Machine: machineEngine, Kind: kindFenced, Body: cmd.AppendTo(codec.AppendUvarint(nil, term))}
 }
 

@@ -85,3 +85,8 @@ func TestEachFailure(t *testing.T) {
 		})
 	}
 }
+
+// TestMalformedBodies: a command whose body does not decode is refused.
+func TestMalformedBodies(t *testing.T) {
+	rig.RefusesMalformed(t, engine.MachineProcessing, func() *rig.Rig { return newStage(t, 1).Rig })
+}

@@ -1,0 +1,32 @@
+package rig
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/floedb/floe/internal/engine"
+)
+
+// RefusesMalformed applies a body that no command has to each kind of a machine's commands, in a rig of its own: it is refused, or stops the shard, and changes nothing.
+func RefusesMalformed(t *testing.T, m engine.MachineID, open func() *Rig) {
+	t.Helper()
+	for _, p := range open().config.Primitives {
+		if p.ID != m {
+			continue
+		}
+		for _, c := range p.Commands {
+			r := open()
+			cmd := engine.Command{Machine: m, Kind: c.Kind, Namespace: "n", Body: []byte{0xff}}
+			switch {
+			case c.From&engine.FromUsers != 0:
+			case c.From&engine.FromLeaders != 0:
+				cmd = engine.Fenced(r.term, cmd)
+			default: // from other shards and commands, which are trusted
+				continue
+			}
+			if out, stopped := r.Try(0, cmd); !stopped && !errors.Is(out.Err, engine.ErrInvalid) {
+				t.Errorf("%s %s: a malformed body is %v: %x", p.Name, c.Name, out.Err, out.Result)
+			}
+		}
+	}
+}
