@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -266,6 +267,9 @@ func TestQueryWaits(t *testing.T) {
 		bounded, stop := context.WithTimeout(t.Context(), 30*time.Second)
 		defer stop()
 		go func() { answered <- r.Query(bounded, 0, &next) }()
+		for r.Executor(0).Waiting() == 0 && bounded.Err() == nil {
+			runtime.Gosched()
+		}
 		if out := r.Entry(0, cmd)[0]; out.Err != nil {
 			t.Fatal(out.Err)
 		}
