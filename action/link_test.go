@@ -351,6 +351,40 @@ func TestOutage(t *testing.T) {
 	})
 }
 
+// TestErrorBeforeOutage: an error that a handler has returned before its ctx ended counts, however long the shard can not be told of it.
+func TestErrorBeforeOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, store := lateStore(t)
+		ctx, stop := context.WithCancel(t.Context())
+		var calls atomic.Int64
+		fail := make(chan struct{})
+		w := store.Worker(WorkerConfig{Concurrency: 1}).Handle("a", func(ctx context.Context, task *Task) (any, error) {
+			calls.Add(1)
+			<-fail
+			return nil, Permanent(errors.New("it is broken"))
+		})
+		ended := make(chan error, 1)
+		go func() { ended <- w.Run(ctx) }()
+		i, err := store.Invoke(ctx, "a", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		d.away.Store(true)
+		close(fail)
+		<-time.After(50 * time.Second)
+		d.away.Store(false)
+		<-time.After(20 * time.Second)
+		if r, err := store.Run(ctx, i.Run); err != nil || r.Status != Failed || r.Attempt != 1 || r.Error != "it is broken" || calls.Load() != 1 {
+			t.Errorf("behind the outage: %+v, %v, and the handler was called %d times", r, err, calls.Load())
+		}
+		stop()
+		if err := <-ended; err != nil {
+			t.Errorf("Run = %v, want nil", err)
+		}
+	})
+}
+
 // TestRetriedAfterCancel: a run that was cancelled and retried is another attempt, also when the same process gets it. It was taken for the one that was cancelled when the process
 // learned late of that, and that it was cancelled again was said only by the next census, 10 s later.
 func TestRetriedAfterCancel(t *testing.T) {

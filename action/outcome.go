@@ -132,7 +132,7 @@ func (p *piece) end(r worker.Result) end {
 		return end{
 			ref: p.taken.ref, attempt: p.taken.attempt, begun: p.taken.begun, how: failed, delay: -1, code: CodePanic, message: shorten(r.Panic.Error(), MaxErrorBytes),
 		}
-	case r.GiveBack(), r.Err != nil && errors.Is(p.over(), errSilent):
+	case r.GiveBack(), r.Err != nil && errors.Is(r.Cause, errSilent):
 		return p.back()
 	}
 	return p.concluded

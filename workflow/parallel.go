@@ -257,7 +257,8 @@ func (s *slot) branchDone(r result) {
 		f.running--
 	}
 	if len(b.output) > MaxOutput {
-		b.output, b.bad, r.ambiguous, r.code, r.message = nil, true, true, OutcomeOutputTooLarge, fmt.Sprintf("output of %d bytes exceeds %d", len(b.output), MaxOutput)
+		r.outcome, r.code, r.message = OutcomeOutputTooLarge, OutcomeOutputTooLarge, fmt.Sprintf("output of %d bytes exceeds %d", len(b.output), MaxOutput)
+		b.output, b.bad, r.ambiguous = nil, true, true
 	}
 	f.touched = f.touched || !b.bad || r.ambiguous
 	if b.bad {
