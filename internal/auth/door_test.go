@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -242,45 +241,45 @@ func TestVerifyReportsKeys(t *testing.T) {
 
 // TestQueryWaits: a query is answered at once, or when the keys have changed since the revision it knows; and in shard 0 only.
 func TestQueryWaits(t *testing.T) {
-	r := rig.New(t, 2, Primitive())
-	if err := r.Query(t.Context(), 1, new(keysQuery)); !errors.Is(err, engine.ErrInvalid) || !strings.Contains(err.Error(), "shard 0, not 1") {
-		t.Errorf("in shard 1: %v", err)
-	}
-	bootstrap := createCommand{key: Key{ID: "0123456789abcdef", Role: Admin}}
-	r.Entry(0, command(kindBootstrap, bootstrap.code))
-	q := keysQuery{wait: true}
-	if err := r.Query(t.Context(), 0, &q); err != nil || !q.exists || len(q.keys) != 1 || q.revision == 0 {
-		t.Fatalf("%+v, %v", q, err)
-	}
-	for _, cmd := range []engine.Command{
-		command(kindCreate, (&createCommand{key: Key{ID: "1123456789abcdef", Role: Read}}).code),
-		command(kindEnd, (&endCommand{id: "1123456789abcdef", ends: time.UnixMilli(rig.Epoch + 1)}).code),
-		command(kindRevoke, (&revokeCommand{"1123456789abcdef"}).code),
-	} {
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		next := keysQuery{wait: true, not: q.revision}
-		if err := r.Query(ctx, 0, &next); !errors.Is(err, context.Canceled) {
-			t.Errorf("before command %d a query that waits is answered: %v", cmd.Kind, err)
+	synctest.Test(t, func(t *testing.T) {
+		r := rig.New(t, 2, Primitive())
+		if err := r.Query(t.Context(), 1, new(keysQuery)); !errors.Is(err, engine.ErrInvalid) || !strings.Contains(err.Error(), "shard 0, not 1") {
+			t.Errorf("in shard 1: %v", err)
 		}
-		answered := make(chan error, 1)
-		bounded, stop := context.WithTimeout(t.Context(), 30*time.Second)
-		defer stop()
-		go func() { answered <- r.Query(bounded, 0, &next) }()
-		for r.Executor(0).Waiting() == 0 && bounded.Err() == nil {
-			runtime.Gosched()
+		bootstrap := createCommand{key: Key{ID: "0123456789abcdef", Role: Admin}}
+		r.Entry(0, command(kindBootstrap, bootstrap.code))
+		q := keysQuery{wait: true}
+		if err := r.Query(t.Context(), 0, &q); err != nil || !q.exists || len(q.keys) != 1 || q.revision == 0 {
+			t.Fatalf("%+v, %v", q, err)
 		}
-		if out := r.Entry(0, cmd)[0]; out.Err != nil {
-			t.Fatal(out.Err)
+		for _, cmd := range []engine.Command{
+			command(kindCreate, (&createCommand{key: Key{ID: "1123456789abcdef", Role: Read}}).code),
+			command(kindEnd, (&endCommand{id: "1123456789abcdef", ends: time.UnixMilli(rig.Epoch + 1)}).code),
+			command(kindRevoke, (&revokeCommand{"1123456789abcdef"}).code),
+		} {
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			next := keysQuery{wait: true, not: q.revision}
+			if err := r.Query(ctx, 0, &next); !errors.Is(err, context.Canceled) {
+				t.Errorf("before command %d a query that waits is answered: %v", cmd.Kind, err)
+			}
+			answered := make(chan error, 1)
+			bounded, stop := context.WithTimeout(t.Context(), 30*time.Second)
+			defer stop()
+			go func() { answered <- r.Query(bounded, 0, &next) }()
+			synctest.Wait()
+			if out := r.Entry(0, cmd)[0]; out.Err != nil {
+				t.Fatal(out.Err)
+			}
+			if err := <-answered; err != nil || next.revision <= q.revision {
+				t.Errorf("after command %d: revision %d behind %d, %v", cmd.Kind, next.revision, q.revision, err)
+			}
+			q = next
 		}
-		if err := <-answered; err != nil || next.revision <= q.revision {
-			t.Errorf("after command %d: revision %d behind %d, %v", cmd.Kind, next.revision, q.revision, err)
+		if len(q.keys) != 1 || len(q.ended) != 0 || len(r.Rows(0)) == 0 {
+			t.Errorf("a revoked key leaves %+v", q)
 		}
-		q = next
-	}
-	if len(q.keys) != 1 || len(q.ended) != 0 || len(r.Rows(0)) == 0 {
-		t.Errorf("a revoked key leaves %+v", q)
-	}
+	})
 }
 
 // failingDoor answers nothing while err is set.

@@ -1,6 +1,6 @@
-// Mutants plants random bugs in the product, one at a time, and runs the tests of the package that has the bug. A bug that no test notices is a
-// survivor: either the tests lack a case, or the change makes no difference. survivors.txt lists the second kind with the reason, and those are not
-// drawn again.
+// Mutants plants random bugs in the product, one at a time, and runs the tests of the package that has the bug: their short form, and if that notices nothing, all of
+// them. A bug that no test notices is a survivor: either the tests lack a case, or the change makes no difference. survivors.txt lists the second kind with the
+// reason, and those are not drawn again.
 //
 //	go run ./internal/mutants -n 200 ./kv ./queue
 //

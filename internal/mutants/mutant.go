@@ -223,14 +223,23 @@ var (
 	broken  = regexp.MustCompile(`(?m)\[(build|setup) failed\]$`)
 )
 
-// try plants the mutant and runs the tests of its package. It returns the test that noticed it, if one says its name.
+// try plants the mutant and runs the tests of its package, in their short form first. It returns the test that noticed it, if one says its name.
 func (m mutant) try(ctx context.Context, dir string, limit time.Duration) (verdict, string) {
 	if err := m.overlay(dir); err != nil {
 		return invalid, err.Error()
 	}
 	defer os.RemoveAll(dir)
-	command := exec.CommandContext(ctx, "go", "test", "-short", "-vet=off", "-ldflags=-w", "-failfast", "-timeout", limit.String(),
-		"-overlay", filepath.Join(dir, "overlay.json"), m.dir)
+	v, by := m.test(ctx, dir, limit, "-short")
+	if v == survived {
+		v, by = m.test(ctx, dir, limit)
+	}
+	return v, by
+}
+
+// test runs the tests of the mutant's package, which has been written to dir.
+func (m mutant) test(ctx context.Context, dir string, limit time.Duration, flags ...string) (verdict, string) {
+	args := append([]string{"test", "-vet=off", "-ldflags=-w", "-failfast", "-timeout", limit.String(), "-overlay", filepath.Join(dir, "overlay.json")}, flags...)
+	command := exec.CommandContext(ctx, "go", append(args, m.dir)...)
 	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
 	out, err := command.CombinedOutput()
 	switch {
