@@ -43,6 +43,7 @@ func TestString(t *testing.T) {
 		`m|topk(by=max,k=3)|sort()|round()`:       `m | topk(3, max) | sort() | round()`,
 		`m|join(+,n)`:                             `m | join(+, (n))`,
 		`m|alias("a\"b")`:                         `m | alias("a\"b")`,
+		`m|fill(-1.5)|fill(+2)|fill(.5)`:          `m | fill(-1.5) | fill(2) | fill(0.5)`,
 		`m|window(1m)|sum()|fill(1e3)|fill(prev)`: `m | window(1m) | sum() | fill(1000) | fill(prev)`,
 	} {
 		q, err := floql.Parse(text)

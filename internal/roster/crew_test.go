@@ -1,6 +1,7 @@
 package roster_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -158,9 +159,14 @@ func TestCallsByItself(t *testing.T) {
 		t.Errorf("the worker is %+v", got)
 	}
 	g.Advance(roster.ReportMillis) // its tallies are kept
+	must(g.take("w"))
+	must(g.take("nobody"))
 	must(roster.Leave(ctx, &g.scope, "w", true))
 	if got := g.find("w").Status; got != roster.Draining {
 		t.Errorf("it is %v", got)
+	}
+	if err := g.take("w"); !errors.Is(err, engine.ErrConflict) {
+		t.Errorf("it drains, and may take: %v", err)
 	}
 	must(roster.Register(ctx, &g.scope, named("w")))
 	must(roster.Heartbeat(ctx, &g.scope, "w", 0, ran(10, 0, g.Now())))

@@ -45,6 +45,14 @@ func (m *machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 	return nil, nil
 }
 
+// Query is what a take of a worker asks of the roster.
+func (m *machine) Query(v *engine.View, q engine.Query) error {
+	if o, ok := q.(*other); ok {
+		return m.LookTakes(v, "n", o.worker)
+	}
+	return m.Roster.Query(v, q)
+}
+
 func (*machine) OnTimer(*engine.Tx, []byte)     {}
 func (*machine) Restore(*engine.View) error     { return nil }
 func (m *machine) Duties() []engine.Duty        { return []engine.Duty{m.Duty()} }
@@ -56,7 +64,7 @@ func primitive() engine.Primitive {
 		ID: engine.MachineAction, Name: "roster", New: func() engine.Machine { return new(machine) },
 	}
 	for kind := uint8(1); kind < roster.QueryReport; kind++ {
-		p.Queries = append(p.Queries, engine.QueryType{Kind: kind, Name: fmt.Sprint("other ", kind), New: func() engine.Query { return &other{kind} }})
+		p.Queries = append(p.Queries, engine.QueryType{Kind: kind, Name: fmt.Sprint("other ", kind), New: func() engine.Query { return &other{kind: kind} }})
 	}
 	p.Queries = append(p.Queries, roster.Queries()...)
 	for kind := uint8(1); kind < roster.KindJoin; kind++ {
@@ -67,13 +75,16 @@ func primitive() engine.Primitive {
 	return p
 }
 
-// other is a query of somebody else.
-type other struct{ kind uint8 }
+// other is a query of somebody else, which looks at takes of a worker.
+type other struct {
+	kind   uint8
+	worker string
+}
 
-func (*other) Machine() engine.MachineID { return engine.MachineAction }
-func (o *other) Kind() uint8             { return o.kind }
-func (*other) Arguments(*codec.Coder)    {}
-func (*other) Results(*codec.Coder)      {}
+func (*other) Machine() engine.MachineID  { return engine.MachineAction }
+func (o *other) Kind() uint8              { return o.kind }
+func (o *other) Arguments(c *codec.Coder) { c.String(&o.worker) }
+func (*other) Results(*codec.Coder)       {}
 
 // ground is a rig with a namespace of workers.
 type ground struct {
@@ -106,6 +117,11 @@ func (g *ground) mustPropose(op engine.Op) {
 	if err := g.propose(op); err != nil {
 		g.t.Fatal(err)
 	}
+}
+
+// take asks whether a worker may take anything.
+func (g *ground) take(id string) error {
+	return g.Query(g.t.Context(), 0, &other{kind: 1, worker: id})
 }
 
 // report tells how workers of one shard are, and returns who is unknown.
