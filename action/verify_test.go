@@ -1,0 +1,54 @@
+package action
+
+import (
+	"bytes"
+	"encoding/binary"
+	"strings"
+	"testing"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/rig"
+)
+
+// TestVerifyReportsCallers: sessions of workers that call by themselves are found by their names, and nothing else is.
+func TestVerifyReportsCallers(t *testing.T) {
+	for name, c := range map[string]struct {
+		damage func(r *rig.Rig, self rig.Row)
+		want   string
+	}{
+		"no row": {func(r *rig.Rig, self rig.Row) { r.Tamper(0, rig.Row{Machine: self.Machine, Key: self.Key}) }, `of worker "w" is not found by its name`},
+		"a row of nobody": {
+			func(r *rig.Rig, self rig.Row) {
+				r.Tamper(0, rig.Row{Machine: self.Machine, Key: append(bytes.Clone(self.Key[:nameAt]), "other"...), Value: binary.AppendUvarint(nil, 99)})
+			}, "has session 99, which there is not",
+		},
+		"a row of another": {
+			func(r *rig.Rig, self rig.Row) {
+				r.Tamper(0, rig.Row{Machine: self.Machine, Key: append(bytes.Clone(self.Key[:nameAt]), "other"...), Value: self.Value})
+			}, "which there is not",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, ctx := rig.New(t, 1, table()), t.Context()
+			s := engine.StoreOf(Primitive, r.Router(), "n", 1<<20)
+			if _, err := s.Register(ctx, "a"); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.Invoke(ctx, "a", nil); err != nil {
+				t.Fatal(err)
+			}
+			if tasks, err := s.Await(ctx, "w", []string{"a"}); err != nil || len(tasks) != 1 {
+				t.Fatalf("Await = %v, %v", tasks, err)
+			}
+			r.Verify()
+			for _, row := range r.Rows(0) {
+				if row.Machine == engine.MachineAction && row.Key[0] == rowSelf {
+					c.damage(r, row)
+				}
+			}
+			if found := r.Problems(0); len(found) == 0 || !strings.Contains(strings.Join(found, "\n"), c.want) {
+				t.Errorf("verify reports %q, want %q", found, c.want)
+			}
+		})
+	}
+}
