@@ -95,20 +95,20 @@ func numberAt(value any, path ...string) int64 {
 // of internal/cli.
 func TestDecisions(t *testing.T) {
 	for name, check := range map[string]func(*asker){
-		"D2 a read of a key counts once, also if it expires":                            readsOnce,
-		"D3 ids are found without a namespace":                                          idsAlone,
-		"D4 a key of one namespace is about that one":                                   ownNamespace,
-		"D6 errors have no addresses":                                                   noAddresses,
-		"D7 trims are of the whole stream, and 0 needs force":                           wholeTrims,
-		"D8 ready is the same in summary and list":                                      oneReady,
-		"D9 pages go on by after and cursor, and no other name":                         pagesGoOn,
-		"D10 messages of streams have the specified fields":                             bareMessages,
-		"D11 health is 200 whatever its query":                                          anyHealth,
-		"D13 latencies have fractions":                                                  fractions,
-		"D14 counts are those of what is listed":                                        trueCounts,
-		"D15 below a missing namespace there is nothing":                                nothingBelow,
-		"D16 counters survive a restart": countersStay,
-		"D17 the namespace of a definition counts":                                      definitionNamespaces,
+		"D2 a read of a key counts once, also if it expires":    readsOnce,
+		"D3 ids are found without a namespace":                  idsAlone,
+		"D4 a key of one namespace is about that one":           ownNamespace,
+		"D6 errors have no addresses":                           noAddresses,
+		"D7 trims are of the whole stream, and 0 needs force":   wholeTrims,
+		"D8 ready is the same in summary and list":              oneReady,
+		"D9 pages go on by after and cursor, and no other name": pagesGoOn,
+		"D10 messages of streams have the specified fields":     bareMessages,
+		"D11 health is 200 whatever its query":                  anyHealth,
+		"D13 latencies have fractions":                          fractions,
+		"D14 counts are those of what is listed":                trueCounts,
+		"D15 below a missing namespace there is nothing":        nothingBelow,
+		"D16 counters survive a restart":                        countersStay,
+		"D17 the namespace of a definition counts":              definitionNamespaces,
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) { check(newAsker(t)) })
 	}
