@@ -18,5 +18,6 @@ func (s *Store) Finish(ctx context.Context, id string, t *Task, result any, err 
 		return bad
 	}
 	p := piece{taken: taken{ref: at.Ref, attempt: int64(t.Attempt), begun: int64(t.Delivery)}}
-	return s.end(ctx, t.Run, id, p.conclude(result, err, s.scope.MaxPayload()))
+	e, _ := p.conclude(result, err, s.scope.MaxPayload())
+	return s.end(ctx, t.Run, id, e)
 }

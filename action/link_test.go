@@ -308,7 +308,7 @@ func TestOutage(t *testing.T) {
 			store.Worker(WorkerConfig{Concurrency: 1}).Handle("a", func(ctx context.Context, task *Task) (any, error) {
 				<-ctx.Done()
 				causes <- context.Cause(ctx)
-				return nil, ctx.Err()
+				return Permanent(ctx.Err()), nil // an error, as which it is meant
 			}),
 		}
 		ended := make(chan error, len(workers))

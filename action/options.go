@@ -58,6 +58,7 @@ func Description(text string) RegisterOption {
 }
 
 // Timeout bounds an attempt; the default is 30 s, and for a run what its action says. A handler that needs longer at times can ask for it, see Task.Touch.
+// The time goes on while no node can be reached: a result that can not be handed over before it has passed does not count.
 func Timeout(d time.Duration) AttemptOption {
 	fail := func(fail func(error)) {
 		if d <= 0 {

@@ -62,8 +62,8 @@ type outcome struct {
 
 func (o *outcome) Error() string { return engine.Text("outcome %q", o.name) }
 
-// conclude returns how an attempt ends with what its handler has returned. It calls methods of both values, which may panic.
-func (p *piece) conclude(result any, err error, maxPayload int) end {
+// conclude returns how an attempt ends with what its handler has returned, and the error in that. It calls methods of both values, which may panic.
+func (p *piece) conclude(result any, err error, maxPayload int) (end, error) {
 	e := end{ref: p.taken.ref, attempt: p.taken.attempt, begun: p.taken.begun, how: completed, delay: -1}
 	switch result.(type) { // meant as the error
 	case *snoozeError, *permanentError, *codeError:
@@ -76,13 +76,14 @@ func (p *piece) conclude(result any, err error, maxPayload int) end {
 		e.outcome, result = named.name, named.data
 	} else if err != nil {
 		e.failed(err)
-		return e
+		return e, err
 	}
+	var encodeErr error
 	var inner *outcome
 	if named != nil && asOutcome(result, &inner) {
 		e.refuse(CodeBadOutput, engine.Text("the data of outcome %q is another outcome, %q", named.name, inner.name))
-	} else if e.output, err = outputOf(result); err != nil {
-		e.refuse(CodeBadOutput, "the result has no JSON: "+engine.Cut(err.Error(), maxShown))
+	} else if e.output, encodeErr = outputOf(result); encodeErr != nil {
+		e.refuse(CodeBadOutput, "the result has no JSON: "+engine.Cut(encodeErr.Error(), maxShown))
 	} else if n := len(e.output); n > maxPayload {
 		e.refuse(CodeOutputTooLarge, fmt.Sprintf("the result of %d bytes exceeds max_value_size (%d bytes)", n, maxPayload))
 	} else if len(e.outcome) > MaxOutcomeBytes {
@@ -90,7 +91,7 @@ func (p *piece) conclude(result any, err error, maxPayload int) end {
 	} else if !utf8.ValidString(e.outcome) {
 		e.refuse(CodeBadOutput, engine.Text("the name of outcome %q is not UTF-8", e.outcome))
 	}
-	return e
+	return e, err
 }
 
 func asOutcome(data any, named **outcome) bool {

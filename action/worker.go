@@ -200,7 +200,7 @@ func (w *Worker) handle(ctx context.Context, p *piece) (err error) {
 	}
 	task := p.Task // the handler may write to its own
 	result, err := f(context.WithValue(ctx, taskKey{}, &task), &task)
-	p.concluded = p.conclude(result, err, w.store.scope.MaxPayload())
+	p.concluded, err = p.conclude(result, err, w.store.scope.MaxPayload())
 	if p.concluded.how == completed || p.concluded.how == snoozed {
 		return nil // Outcome and Snooze are errors only in form
 	}
