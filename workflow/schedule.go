@@ -142,10 +142,13 @@ func (k *kind) reschedule(s *flow.Schedule) {
 	}
 	said := times{s.Cron, s.Zone, s.Every, s.CatchUp, s.CatchUpLimit}
 	if c == nil {
-		c = &calendar{scheduleRow{off: !k.enabled}, k, never, false}
+		c = &calendar{scheduleRow{off: !k.enabled, paused: s.Paused}, k, never, false}
 	}
 	if c.times != said || c.revision == 0 {
-		c.times, c.paused, c.note, c.last, c.next = said, s.Paused, "", k.tx.Now(), 0
+		if c.paused && c.note != "" {
+			c.paused = s.Paused // it was not a user who paused it
+		}
+		c.times, c.note, c.last, c.next = said, "", k.tx.Now(), 0
 	}
 	c.most, c.input, c.revision = s.Most, s.Input, uint64(k.tx.LSN())
 	c.save()

@@ -255,7 +255,7 @@ func (s *Store) ask(ctx context.Context, id RunID, q engine.Query) error {
 // means null. It returns the state of the run after it.
 //
 // A payload must match the schema that the definition declares for the type, and that of the step that waits for it. If none does, it must match that of at least one step
-// that may come to wait for the type, if there are any; each step takes the oldest signal kept that matches its own schema, and leaves others where they are.
+// of the definition that waits for the type, if there are any; each step takes the oldest signal kept that matches its own schema, and leaves others where they are.
 //
 // Errors: ErrNotFound; ErrConflict if the run has ended; ErrBusy if MaxSignals or MaxSignalBytes are kept already; ErrInvalid for a payload that is no
 // JSON, too long, or does not match.
