@@ -534,6 +534,7 @@ func TestPanicsNameThePlace(t *testing.T) {
 		"cut transaction": {entryOf(engine.Command{Kind: 1, Namespace: "n", Body: []byte{0, 1, 7}}), "engine: command 1 (transaction) does not decode"},
 		"cut delivery":    {entryOf(engine.Command{Kind: 3, Body: []byte{0}}), "engine: command 3 (deliver) does not decode"},
 		"cut message":     {entryOf(deliveryOf([]byte{1, 15})), "engine: command 3 (deliver) does not decode: message 5"},
+		"no such lane":    {entryOf(engine.Command{Kind: 3, Body: []byte{0, 1, 1, 16, 0, 0, 0, 0, 0, 0}}), "malformed record: lane out of range"},
 		"unknown message": {entryOf(deliveryOf(engine.Command{Machine: 9, Kind: 1, Namespace: "n"}.AppendTo(nil))), "machine 9 kind 1"},
 		"message cut": {entryOf(engine.CreateNamespace("n", false), deliveryOf(cut(addTo("a", 1).In("n")).AppendTo(nil))),
 			"toy: command 1 (add) does not decode"},
