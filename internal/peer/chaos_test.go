@@ -16,7 +16,7 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-var chaosFlag = flag.Duration("chaos", 1500*time.Millisecond, "how long TestChaos harms connections")
+var chaosFlag = flag.Duration("chaos", 1500*time.Millisecond, "how long TestChaos harms connections, at least")
 
 // chaos cuts connections in the middle of what passes, delays it, and stalls them in both directions without an end.
 type chaos struct {
@@ -62,6 +62,9 @@ func TestChaos(t *testing.T) {
 	var acked, unknown [keys]atomic.Int64
 	ctx, stop := context.WithTimeout(t.Context(), *chaosFlag)
 	defer stop()
+	var got atomic.Int64
+	// The time is over when something has got through and something was harmed, however little a busy machine does in it.
+	over := func() bool { return ctx.Err() != nil && (got.Load() > 0 && x.harmed() > 0 || t.Failed()) }
 	p := newProxy(t, r.addr, nil)
 	for range clients {
 		c, err := Dial(t.Context(), Config{Wire: testWire()}, []string{p.addr})
@@ -72,11 +75,12 @@ func TestChaos(t *testing.T) {
 		store := engine.StoreOf(kv.Primitive, engine.NewRouter(c), "chaos", 0)
 		for w := range writers {
 			load.Go(func() {
-				for i := w; ctx.Err() == nil; i++ {
+				for i := w; !over(); i++ {
 					_, err := store.Incr(context.WithoutCancel(ctx), fmt.Sprint(i%keys), 1)
 					switch {
 					case err == nil:
 						acked[i%keys].Add(1)
+						got.Add(1)
 					case errors.Is(err, engine.ErrUnknownOutcome):
 						unknown[i%keys].Add(1)
 					case !errors.Is(err, engine.ErrUnavailable):
@@ -104,7 +108,7 @@ func TestChaos(t *testing.T) {
 		total, doubts = total+acked[k].Load(), doubts+unknown[k].Load()
 	}
 	t.Logf("%d increments acknowledged, %d in doubt; %d cuts, %d stalls, %d delays", total, doubts, x.cut.Load(), x.stalls.Load(), x.delayed.Load())
-	if total == 0 || x.cut.Load()+x.stalls.Load()+x.delayed.Load() == 0 {
-		t.Error("nothing got through, or nothing was harmed")
-	}
 }
+
+// harmed returns how often something was done to a connection.
+func (x *chaos) harmed() int64 { return x.cut.Load() + x.stalls.Load() + x.delayed.Load() }
