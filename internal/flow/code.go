@@ -271,10 +271,7 @@ func codeTerm(c *codec.Coder, t *term, left *int) {
 	case opInt:
 		c.Varint(&t.whole)
 	case opFloat:
-		c.Float64(&t.float)
-		if math.IsNaN(t.float) || math.IsInf(t.float, 0) {
-			c.Fail("number that is none")
-		}
+		codeFinite(c, &t.float)
 	case opString:
 		c.String(&t.text)
 	case opPath:
@@ -320,13 +317,19 @@ func codeSchemaIn(c *codec.Coder, s *Schema, left int) {
 	c.Bool(&s.closed)
 	optional(c, &s.items, func(c *codec.Coder, s *Schema) { codeSchemaIn(c, s, left-1) })
 	list(c, &s.enum, math.MaxInt, codeJSON)
-	optional(c, &s.min, (*codec.Coder).Float64)
-	optional(c, &s.max, (*codec.Coder).Float64)
+	optional(c, &s.min, codeFinite)
+	optional(c, &s.max, codeFinite)
 	for i := range s.size {
 		optional(c, &s.size[i], func(c *codec.Coder, l *sizeLimit) {
 			c.Varint(&l.min)
 			c.Varint(&l.max)
 		})
+	}
+}
+
+func codeFinite(c *codec.Coder, v *float64) {
+	if c.Float64(v); math.IsNaN(*v) || math.IsInf(*v, 0) {
+		c.Fail("number that is none")
 	}
 }
 
