@@ -40,17 +40,19 @@ func FreeAddr(t testing.TB) string {
 		if ports.used[i] {
 			continue
 		}
+		// To listen here and close would not do: a child process that starts holds copies of all open files until it executes, and so the address.
 		addr := local(ports.base + i)
-		if l, err := net.Listen("tcp", addr); err == nil {
-			l.Close()
-			ports.used[i] = true
-			t.Cleanup(func() {
-				ports.mu.Lock()
-				defer ports.mu.Unlock()
-				ports.used[i] = false
-			})
-			return addr
+		if c, err := net.Dial("tcp", addr); err == nil {
+			c.Close()
+			continue
 		}
+		ports.used[i] = true
+		t.Cleanup(func() {
+			ports.mu.Lock()
+			defer ports.mu.Unlock()
+			ports.used[i] = false
+		})
+		return addr
 	}
 	t.Fatalf("no free port from %d to %d", ports.base, ports.base+portBlock-1)
 	return ""
