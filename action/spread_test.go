@@ -340,7 +340,7 @@ func TestAwaitBesideRate(t *testing.T) {
 }
 
 // TestAwaitTogether: workers that wait in a spread namespace all get their runs at once when several arrive in two shards. One worker used to be woken for both shards and take
-// from one; the run in the other woke nobody for up to a second, and with many workers only one more woke each second.
+// from one; nobody was woken for the run in the other shard for up to a second, and then only one worker a second.
 func TestAwaitTogether(t *testing.T) {
 	t.Run("two", func(t *testing.T) { testAwaitTogether(t, 2, 100) })
 	t.Run("many", func(t *testing.T) { testAwaitTogether(t, 60, 5) })

@@ -46,8 +46,8 @@ type WorkerConfig struct {
 //
 // ctx ends, with a cause that says why (context.Cause): when the run is cancelled (ErrCancelled), when the attempt has taken longer than the action's timeout (ErrConflict),
 // when no node could be reached for too long (ErrConflict too), and when the worker ends and the Grace is over. A handler should return then, with an error if its work is
-// not done. What it returns has no effect if the run was cancelled, has ended or is another attempt's. If it is still this attempt's, which after an outage or at the
-// worker's end it may be, a result without an error completes the run, and an error means that the attempt does not count; a panic counts all the same.
+// not done. What it returns has no effect if the run was cancelled, has ended or belongs to another attempt by now. After an outage, and at the worker's end, the run may
+// still belong to this attempt: then a result without an error completes it, with an error the attempt does not count, and a panic is a failed attempt as always.
 type Handler = func(ctx context.Context, t *Task) (any, error)
 
 // Worker carries out runs of some actions. It is made by Store.Worker, given its handlers, and run once.

@@ -14,7 +14,6 @@ import (
 
 	"github.com/julienschmidt/httprouter"
 
-	"github.com/floedb/floe"
 	"github.com/floedb/floe/dashboard/console"
 	"github.com/floedb/floe/internal/engine"
 )
@@ -48,7 +47,6 @@ type handler struct {
 	exact       map[string]route // by method and path: those that share their place with a parameter of another route
 	now         func() time.Time
 	traffic     *traffic
-	rates       func() floe.Rates // of the node; nil: it is another process's
 	cors        []string
 	proxies     []netip.Prefix
 }
@@ -56,9 +54,9 @@ type handler struct {
 // traffic counts what passes through the handler.
 type traffic struct {
 	inFlight atomic.Int64 // requests
-	received atomic.Int64 // bytes of request bodies, unless the node counts them
-	sent     atomic.Int64 // bytes of response bodies, likewise
-	node     counter      // nil: it is in another process
+	received atomic.Int64 // bytes of request bodies; 0 if node counts them
+	sent     atomic.Int64 // bytes of response bodies; likewise
+	node     counter      // nil if the backend is in another process
 	held     atomic.Int64 // bytes of the bodies of requests in flight
 	recent   recentBytes
 }
@@ -84,7 +82,7 @@ func newHandler(backend Backend, o Options) *handler {
 		h.strangers = newSlots(max(limit/strangersOf, 1))
 	}
 	if node, ok := backend.(counter); ok {
-		h.rates, h.traffic.node = node.Rates, node
+		h.traffic.node = node
 	}
 	for _, origin := range o.CORSOrigins {
 		if err := h.crossOrigin.AddTrustedOrigin(origin); err != nil {

@@ -28,8 +28,8 @@ type rates struct {
 
 func (h *handler) consoleRates(context.Context, nothing) (rates, error) {
 	n := floe.Rates{Commands: []int64{}, BytesReceived: []int64{}, BytesSent: []int64{}}
-	if h.rates != nil {
-		n = h.rates()
+	if node := h.traffic.node; node != nil {
+		n = node.Rates()
 	}
 	r := rates{StepMillis: time.Second.Milliseconds(), Commands: n.Commands, BytesIn: n.BytesReceived, BytesOut: n.BytesSent}
 	h.traffic.recent.addTo(h.now(), r.BytesIn, r.BytesOut)

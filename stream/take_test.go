@@ -318,7 +318,7 @@ func TestReadGroupFromTheEndOfAStreamToCome(t *testing.T) {
 }
 
 // TestReadGroupTogether: readers that wait in a spread namespace all get their records at once when several arrive in two shards. One reader used to be woken for both shards and
-// read from one; the record in the other woke nobody for up to a second, and with many readers only one more woke each second.
+// read from one; nobody was woken for the record in the other shard for up to a second, and then only one reader a second.
 func TestReadGroupTogether(t *testing.T) {
 	t.Run("two", func(t *testing.T) { testReadGroupTogether(t, 2, 100) })
 	t.Run("many", func(t *testing.T) { testReadGroupTogether(t, 60, 5) })

@@ -488,17 +488,20 @@ func actionResult(e *call.End) result {
 		}
 	default:
 		r.outcome = OutcomeFailure
-		switch e.Code {
-		case action.CodeWorkerLost, action.CodeBadOutput: // the latter from a handler that has done its work
-			r.ambiguous = true
-		case action.CodeOutputTooLarge:
-			r.outcome, r.ambiguous = OutcomeOutputTooLarge, true
+		if e.Code == action.CodeOutputTooLarge {
+			r.outcome = OutcomeOutputTooLarge
 		}
+		r.ambiguous = r.ambiguous || e.Code == action.CodeWorkerLost || resultLost(e.Code)
 		if r.message == "" {
 			r.message = "the action has failed"
 		}
 	}
 	return r
+}
+
+// resultLost reports whether a code says that a handler has done its work and only its result could not be kept.
+func resultLost(code string) bool {
+	return code == action.CodeOutputTooLarge || code == action.CodeBadOutput
 }
 
 // childResult is what the end of a child means for its parent.

@@ -52,9 +52,9 @@
 // # Compensation
 //
 // A run that does not complete compensates its visits to steps with compensate, the last one first: those that went well, and those of which nobody knows what they
-// have done, because an attempt timed out, was lost or was cancelled, had a result that is too large or no JSON, or a poll was due. A parallel step is compensated if a branch of it may have done something. The
-// call gets {"input", "output"} of the visit, the input as it was sent and the outputs of branches in their order, null where there is none; in its own input,
-// $.steps.<the step>.output is that of the visit. A compensation that fails is retried as it says, counted in RunInfo.CompensationsFailed, and the next one follows.
+// have done, because an attempt timed out, was lost or was cancelled, its result was too large or could not be encoded as JSON, or a poll was due. A parallel step is
+// compensated if a branch of it may have done something. The call gets {"input", "output"} of the visit, the input as it was sent and the outputs of branches in their order, null where there is none;
+// in its own input, $.steps.<the step>.output is that of the visit. A compensation that fails is retried as it says, counted in RunInfo.CompensationsFailed, and the next one follows.
 //
 // What was called may be at work when its call is over, because that was cancelled or has timed out: a visit is compensated when the handlers of its calls have returned, but
 // after 60 s at most, however short their timeouts are, since a handler may ignore those. Of the attempts that an action makes by itself, the last one to begin is
@@ -76,8 +76,8 @@
 // The default version of a workflow may have a schedule: cron, in a timezone, or an interval, which ticks at whole multiples since 1970. Each tick starts
 // one run, whatever crashes meanwhile, unless max_concurrent of its runs are active (1 by default, 0 is no limit): then it is skipped and counted. Of
 // the ticks that came due while no node could start runs the latest one does (catch_up: one, the default), none does, or all do, up to catch_up_limit. Enable and
-// ResumeSchedule catch nothing up. A new version whose schedule says the same goes on with the next tick, in its own input and max_concurrent; one whose schedule says
-// something else begins anew, and stays paused if the schedule was.
+// ResumeSchedule catch nothing up. A new version whose schedule says the same goes on with the next tick, in its own input and max_concurrent; one with
+// another schedule starts afresh, but a schedule that was paused stays paused.
 //
 // # Triggers
 //

@@ -292,7 +292,7 @@ func (s *slot) answerPlan(r result) {
 	if r.outcome == OutcomePending && s.pollExecutor() {
 		return
 	}
-	if r.outcome == OutcomeOutputTooLarge { // whose work is done: no other executor repeats it
+	if r.outcome == OutcomeOutputTooLarge { // the work is done, so no other executor repeats it
 		s.learn(verdictGood)
 		s.endPlan(r)
 		return

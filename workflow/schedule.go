@@ -146,7 +146,7 @@ func (k *kind) reschedule(s *flow.Schedule) {
 	}
 	if c.times != said || c.revision == 0 {
 		if c.paused && c.note != "" {
-			c.paused = s.Paused // it was not a user who paused it
+			c.paused = s.Paused // floe paused it because of the old times
 		}
 		c.times, c.note, c.last, c.next = said, "", k.tx.Now(), 0
 	}

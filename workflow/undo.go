@@ -49,7 +49,7 @@ func (l *live) undone(r result) {
 		step = l.def.Steps[u.step].Name
 	}
 	kind := CompensationCompleted
-	if r.bad() && r.outcome != OutcomeOutputTooLarge { // its output is of no use to anybody
+	if r.bad() && !resultLost(r.code) {
 		kind = CompensationFailed
 		l.undid++
 		l.tx.Count(countUndoFailed, 1)

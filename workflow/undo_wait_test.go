@@ -299,7 +299,7 @@ func TestFanWaitsForChild(t *testing.T) {
 	}
 }
 
-// TestUndoHearsOfLateHandler: the handler of a worker that goes on when its time is over is waited for until it returns, of which the worker tells, and not for a minute.
+// TestUndoHearsOfLateHandler: compensation waits for a handler that outlives its timeout only until the handler returns, which the worker reports, and not the full 60 s.
 func TestUndoHearsOfLateHandler(t *testing.T) {
 	t.Run("its time is over", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) { hearsOfLateHandler(t, 50, workflow.Failed) })

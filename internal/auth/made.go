@@ -63,7 +63,7 @@ func (g *Gate) introduce(ctx context.Context, grant *Grant, names []string) erro
 	}
 	_, err := g.ask.Propose(ctx, engine.GlobalShard, command(kindMake, m.code))
 	switch {
-	case err == nil: // it counts once, whether it comes to be or not
+	case err == nil: // each counts towards the limit once, even if it is never created
 		for _, name := range m.namespaces {
 			grant.made.add(name)
 		}

@@ -236,7 +236,7 @@ func (m mutant) try(ctx context.Context, dir string, limit time.Duration) (verdi
 	return v, by
 }
 
-// test runs the tests of the mutant's package, which has been written to dir.
+// test runs the tests of the package with the mutant whose overlay is in dir.
 func (m mutant) test(ctx context.Context, dir string, limit time.Duration, flags ...string) (verdict, string) {
 	args := append([]string{"test", "-vet=off", "-ldflags=-w", "-failfast", "-timeout", limit.String(), "-overlay", filepath.Join(dir, "overlay.json")}, flags...)
 	command := exec.CommandContext(ctx, "go", append(args, m.dir)...)

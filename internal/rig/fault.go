@@ -119,7 +119,7 @@ func (f *Failing) Query(ctx context.Context, shard engine.ShardID, q engine.Quer
 // Serial is of engine.SerialDoor.
 func (*Failing) Serial() {}
 
-// LastError returns the last error of a listing, nil if there is none.
+// LastError reads a listing to its end and returns the last error, or nil.
 func LastError[T any](seq iter.Seq2[T, error]) (err error) {
 	for _, e := range seq {
 		err = e
@@ -127,7 +127,7 @@ func LastError[T any](seq iter.Seq2[T, error]) (err error) {
 	return err
 }
 
-// Except returns an error unless it is the one that is expected.
+// Except returns err, or nil if it is the expected error.
 func Except(err, expected error) error {
 	if errors.Is(err, expected) {
 		return nil
@@ -136,7 +136,7 @@ func Except(err, expected error) error {
 }
 
 // EachFailure has each question that a call asks fail once, the first, then the second and so on: the call has to return that error. Calls are repeated, so each has to succeed
-// any number of times. What the calls named by waiting ask once they have written something is only whether other shards have heard of it, and may fail.
+// any number of times. The calls named in waiting poll other shards after their write; they may ignore a failed poll.
 func (r *Rig) EachFailure(calls map[string]func(engine.Door) error, waiting ...string) {
 	r.t.Helper()
 	for name, call := range calls {

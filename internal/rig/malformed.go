@@ -7,7 +7,8 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// RefusesMalformed applies a body that no command has to each kind of a machine's commands, in a rig of its own: it is refused, or stops the shard, and changes nothing.
+// RefusesMalformed applies a body that does not decode to each kind of command that users or leaders send to a machine, each in its own rig. The command must be
+// refused with ErrInvalid or stop the shard.
 func RefusesMalformed(t *testing.T, m engine.MachineID, open func() *Rig) {
 	t.Helper()
 	for _, p := range open().config.Primitives {

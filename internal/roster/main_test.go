@@ -45,7 +45,7 @@ func (m *machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 	return nil, nil
 }
 
-// Query is what a take of a worker asks of the roster.
+// Query answers as a machine does whose takes ask the roster first.
 func (m *machine) Query(v *engine.View, q engine.Query) error {
 	if o, ok := q.(*other); ok {
 		return m.LookTakes(v, "n", o.worker)
@@ -75,7 +75,7 @@ func primitive() engine.Primitive {
 	return p
 }
 
-// other is a query of somebody else, which looks at takes of a worker.
+// other stands for the queries of the machine around the roster. It asks whether a worker may take runs.
 type other struct {
 	kind   uint8
 	worker string

@@ -78,7 +78,7 @@ func (h *Host) keepTallies() {
 
 func (t totals) sum() int64 { return t.calls + t.received + t.sent }
 
-// port returns the traffic of the port, with that before the start and that which others have counted.
+// port returns all traffic of the node: that of its port, that of other ports (AddTraffic), and that before the last start.
 func (h *Host) port() Traffic {
 	t := h.portAlone()
 	t.BytesReceived += h.others.received.Load()
@@ -94,7 +94,7 @@ func (h *Host) portAlone() (t Traffic) {
 	return t
 }
 
-// AddTraffic counts what goes over another port.
+// AddTraffic counts bytes that went over a port other than the host's.
 func (h *Host) AddTraffic(received, sent int64) {
 	h.others.received.Add(received)
 	h.others.sent.Add(sent)

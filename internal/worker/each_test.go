@@ -13,8 +13,8 @@ func (gives) Take(context.Context, int) ([]int, error)  { return nil, nil }
 func (gives) Settle(context.Context, int, Result) error { return nil }
 func (gives) Release(context.Context, []int) error      { return nil }
 
-// TestEach: a piece whose context has ended before its handler began is not handled, unless the handler is to look at that itself. One that kept count of what it had been
-// given lost slots for good, because it never heard of a piece that was lost by then.
+// TestEach: a piece whose context ended before its handler began is not handled, unless Config.Each leaves that to the handler. Without Each, a handler that counts its
+// pieces never heard of such a piece, and the slot stayed taken for good.
 func TestEach(t *testing.T) {
 	over := errors.New("its time is over")
 	for _, each := range []bool{false, true} {
