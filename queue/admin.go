@@ -11,19 +11,20 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-func (s *session) configure(settings settings) {
+func (s *session) configure(settings *settings) error {
 	s.changed = true
-	s.settings = settings
+	s.settings = *settings
 	s.tellRoom()
 	s.schedule(s.nextDue())
+	return nil
 }
 
-func (s *session) pause(paused bool) {
-	if s.paused == paused {
-		return
+func (s *session) pause(b *pauseBody) error {
+	if s.paused != b.paused {
+		s.changed, s.paused = true, b.paused
+		s.woken = s.ready
 	}
-	s.changed, s.paused = true, paused
-	s.woken = s.ready
+	return nil
 }
 
 // remove removes a message that is not leased.
@@ -141,7 +142,7 @@ func (s *session) deleteRanges(number uint64, kinds string) {
 }
 
 // delete removes the queue. Its dedup keys are forgotten by and by: they may be in the row cache, so they go one by one.
-func (s *session) delete() {
+func (s *session) delete(*engine.Nothing) error {
 	s.tellRoom()
 	s.removeMessages()
 	s.removeDeadLetters()
@@ -155,4 +156,5 @@ func (s *session) delete() {
 	s.release()
 	s.m.queues.Remove(s.tx, s.id)
 	s.saveLeases()
+	return nil
 }

@@ -27,155 +27,240 @@ const (
 	kindRemove
 )
 
-// Flags of a nack.
-const (
-	nackDelayed = 1 << iota
-	nackBury
+// The commands about a queue. On a full disk: deliveries, extensions, releases and nacks rewrite rows, but take next to nothing of their own.
+var (
+	enqueue = &engine.CommandRow[*session, enqueueBody, enqueued]{
+		Kind: kindEnqueue, Name: "enqueue", From: engine.FromUsers | engine.FromShards | engine.FromMachines,
+		Body: (*enqueueBody).code, Reset: (*enqueueBody).reset, Limit: (*enqueueBody).limit, Payload: (*enqueueBody).payload, Size: (*enqueueBody).size, Makes: (*enqueueBody).makes,
+		Encoded: (*session).enqueue, Result: (*enqueued).code,
+	}
+	dequeue = &engine.CommandRow[*session, dequeueBody, deliveries]{
+		Kind: kindDequeue, Name: "dequeue", From: engine.FromUsers,
+		Body: (*dequeueBody).code, Encoded: (*session).dequeue, Result: (*deliveries).code,
+	}
+	ack = &engine.CommandRow[*session, receiptsBody, engine.Nothing]{
+		Kind: kindAck, Name: "ack", From: engine.FromUsers, Shrinks: true,
+		Body: (*receiptsBody).code, Check: (*receiptsBody).checkDistinct, Reset: (*receiptsBody).reset, Size: (*receiptsBody).size,
+		Run: func(s *session, b *receiptsBody) error { return s.ack(b.receipts) },
+	}
+	nack = &engine.CommandRow[*session, nackBody, engine.Nothing]{
+		Kind: kindNack, Name: "nack", From: engine.FromUsers,
+		Body: (*nackBody).code, Check: (*nackBody).check, Makes: (*nackBody).makes, Run: (*session).nack,
+	}
+	extend = &engine.CommandRow[*session, extendBody, time.Time]{
+		Kind: kindExtend, Name: "extend", From: engine.FromUsers,
+		Body: (*extendBody).code, Apply: (*session).extend, Result: codeUntil,
+	}
+	check = &engine.CommandRow[*session, receipt, engine.Nothing]{
+		Kind: kindCheck, Name: "check", From: engine.FromUsers, Shrinks: true,
+		Body: (*receipt).code,
+		Run: func(s *session, r *receipt) error {
+			_, err := s.leaseOf(*r)
+			return err
+		},
+	}
+	configure = &engine.CommandRow[*session, settings, engine.Nothing]{
+		Kind: kindConfigure, Name: "configure", From: engine.FromUsers,
+		Body: (*settings).fields, Check: (*settings).check, Run: (*session).configure,
+	}
+	pause = &engine.CommandRow[*session, pauseBody, engine.Nothing]{
+		Kind: kindPause, Name: "pause", From: engine.FromUsers,
+		Body: (*pauseBody).code, Makes: (*pauseBody).makes, Run: (*session).pause,
+	}
+	purge = &engine.CommandRow[*session, engine.Nothing, int64]{
+		Kind: kindPurge, Name: "purge", From: engine.FromUsers, Shrinks: true,
+		Apply: func(s *session, _ *engine.Nothing) (int64, error) { return s.purge(), nil }, Result: codeCount("purged"),
+	}
+	remove = &engine.CommandRow[*session, engine.Nothing, engine.Nothing]{
+		Kind: kindDelete, Name: "delete", From: engine.FromUsers, Shrinks: true, Run: (*session).delete,
+	}
+	requeue = &engine.CommandRow[*session, seqBody, engine.Nothing]{
+		Kind: kindRequeue, Name: "requeue", From: engine.FromUsers,
+		Body: (*seqBody).code, Makes: func(*seqBody) int { return 1 },
+		Run: func(s *session, b *seqBody) error { return s.requeue(b.seq) },
+	}
+	redrive = &engine.CommandRow[*session, redriveBody, redriven]{
+		Kind: kindRedrive, Name: "redrive", From: engine.FromUsers,
+		Body: (*redriveBody).code, Makes: func(*redriveBody) int { return MaxBatch }, Apply: (*session).redrive, Result: (*redriven).code,
+	}
+	discard = &engine.CommandRow[*session, seqBody, engine.Nothing]{
+		Kind: kindDiscard, Name: "discard", From: engine.FromUsers, Shrinks: true,
+		Body: (*seqBody).code, Run: func(s *session, b *seqBody) error { return s.discard(b.seq) },
+	}
+	renew = &engine.CommandRow[*session, renewBody, renewed]{
+		Kind: kindRenew, Name: "renew", From: engine.FromUsers,
+		Body: (*renewBody).code, Size: (*renewBody).size, Apply: (*session).renewAll, Result: (*renewed).code,
+	}
+	release = &engine.CommandRow[*session, receiptsBody, int64]{
+		Kind: kindRelease, Name: "release", From: engine.FromUsers,
+		Body: (*receiptsBody).code, Reset: (*receiptsBody).reset, Size: (*receiptsBody).size, Makes: (*receiptsBody).makes,
+		Apply: func(s *session, b *receiptsBody) (int64, error) { return s.releaseAll(b.receipts), nil }, Result: codeCount("released"),
+	}
+	removeMessage = &engine.CommandRow[*session, seqBody, engine.Nothing]{
+		Kind: kindRemove, Name: "remove", From: engine.FromUsers, Shrinks: true,
+		Body: (*seqBody).code, Run: func(s *session, b *seqBody) error { return s.remove(b.seq) },
+	}
 )
 
-// Command bodies all begin with the name of the queue (uvarint length, bytes). Then follows:
-//
-//	enqueue:             for each message: priority u8 | delay ms uvarint | max attempts uvarint (0: the queue's) |
-//	                     dedup key, headers (see engine.AppendHeaders), payload (each uvarint length, bytes)
-//	dequeue:             max uvarint | lease ms uvarint
-//	ack:                 for each receipt: seq | LSN (uvarints)
-//	nack:                seq | LSN | flags u8 | delay ms uvarint | reason
-//	extend:              seq | LSN | lease ms uvarint
-//	check:               seq | LSN
-//	configure:           the settings, as in the row of a queue
-//	pause:               u8, 0 resumes
-//	renew:               lease ms uvarint | for each receipt: seq | LSN
-//	release:             for each receipt: seq | LSN
-//	requeue, discard, remove: seq uvarint
-//	redrive:             behind seq, up to seq (uvarints) | text
-//	purge, delete:       nothing
-//
-// Results:
-//
-//	enqueue:  LSN uvarint | for each message: duplicate u8 | seq uvarint
-//	dequeue:  LSN uvarint | leased until varint (ms) | for each message: see delivery
-//	extend:   leased until varint (ms)
-//	renew:    leased until varint (ms) | for each receipt, whether it is: u8
-//	release:  messages released, uvarint
-//	purge:    messages removed, uvarint
-//	redrive:  messages requeued | last seq looked at | last seq of all (uvarints) | more u8
-//	others:   nothing
-func op(kind uint8, name string, err error, body []byte) engine.Op {
-	if nameErr := checkName(name); nameErr != nil {
-		err = nameErr
-	}
-	return engine.Op{Command: engine.Command{Machine: engine.MachineQueue, Kind: kind, Body: body}, Route: name, Err: err, Decode: anyNothing}
+var commands = engine.Declare(engine.MachineQueue, "queue", checkName,
+	enqueue, dequeue, ack, nack, extend, check, configure, pause, purge, remove, requeue, redrive, discard, renew, release, removeMessage)
+
+// enqueueBody is a batch of messages.
+type enqueueBody struct{ messages []newMessage }
+
+func (b *enqueueBody) code(f *codec.Fields) {
+	codec.RestOf(f, "messages", &b.messages, (*newMessage).code, codec.Range{Min: 1, Max: MaxBatch})
 }
 
-// bodyOf starts a body, with room for n bytes behind the name.
-func bodyOf(name string, n int) []byte {
-	return codec.AppendString(make([]byte, 0, len(name)+n+4), name)
-}
-
-func enqueueCommand(name string, payload []byte, opts []EnqueueOption) engine.Op {
-	m := newMessageOf(payload, opts)
-	o := op(kindEnqueue, name, m.err, m.append(bodyOf(name, m.size())))
-	o.Payload = len(payload)
-	o.Decode = anyOf(decodeEnqueued)
-	return o
-}
-
-func enqueueManyCommand(name string, messages []NewMessage) engine.Op {
-	if n := len(messages); n < 1 || n > MaxBatch {
-		return op(kindEnqueue, name, engine.Errorf(ErrInvalid, "queue: %d messages are not 1-%d", n, MaxBatch), nil)
-	}
-	size, largest := 0, 0
-	all := make([]newMessage, len(messages))
-	for i := range messages {
-		m := newMessageOf(messages[i].Payload, messages[i].Options)
-		if m.err != nil {
-			return op(kindEnqueue, name, m.err, nil)
-		}
-		all[i] = m
-		size += int(m.bytes()) + messageOverhead
-		largest = max(largest, len(m.payload))
-	}
-	if size > MaxBatchBytes && len(messages) > 1 {
-		return op(kindEnqueue, name, tooLong(), nil)
-	}
-	body := bodyOf(name, size)
-	for i := range all {
-		body = all[i].append(body)
-	}
-	o := op(kindEnqueue, name, nil, body)
-	o.Payload = largest
-	o.Decode = anyOf(decodeEnqueuedMany)
-	return o
-}
-
-func tooLong() error {
-	return engine.Errorf(ErrInvalid, "queue: messages exceed %d bytes together, counting %d for each beside payload and headers", MaxBatchBytes, messageOverhead)
-}
-
-func newMessageOf(payload []byte, opts []EnqueueOption) newMessage {
-	m := newMessage{priority: DefaultPriority, payload: payload}
-	opts, m.err = engine.Given(opts)
-	for _, opt := range opts {
-		opt.applyEnqueue(&m)
-	}
-	return m
+func (b *enqueueBody) reset() {
+	clear(b.messages) // or what they hold would stay in memory
+	b.messages = b.messages[:0]
 }
 
 // messageOverhead is about what a message takes beside its payload and headers.
 const messageOverhead = 16
 
-func (m *newMessage) size() int { return len(m.payload) + len(m.headers) + len(m.dedup) + 28 }
+func (b *enqueueBody) limit() error {
+	size := 0
+	for i := range b.messages {
+		size += int(b.messages[i].bytes()) + messageOverhead
+	}
+	if size > MaxBatchBytes && len(b.messages) > 1 {
+		return engine.Errorf(ErrInvalid, "queue: messages exceed %d bytes together, counting %d for each beside payload and headers", MaxBatchBytes, messageOverhead)
+	}
+	return nil
+}
+
+func (b *enqueueBody) payload() (largest int) {
+	for i := range b.messages {
+		largest = max(largest, len(b.messages[i].payload))
+	}
+	return largest
+}
+
+func (b *enqueueBody) size() (n int) {
+	for i := range b.messages {
+		m := &b.messages[i]
+		n += len(m.payload) + len(m.headers) + len(m.dedup) + 28
+	}
+	return n
+}
+
+func (b *enqueueBody) makes() (n int) {
+	for i := range b.messages {
+		if b.messages[i].delay == 0 {
+			n++
+		}
+	}
+	return n
+}
+
+func (m *newMessage) code(f *codec.Fields) {
+	if f.Parsing() {
+		m.priority = DefaultPriority
+	}
+	f.Byte("priority", &m.priority)
+	f.Millis("delay_ms", &m.delay, codec.Range{Max: maxDurationMillis})
+	f.Count("max_attempts", &m.maxAttempts, codec.Range{Min: 1, Max: MaxAttemptsLimit, Optional: true})
+	f.Bytes("dedup_key", &m.dedup, codec.Range{Min: 1, Max: MaxDedupKeyBytes, Optional: true})
+	engine.CodeHeaders(f, &m.headers)
+	f.Bytes("payload", &m.payload)
+}
 
 // bytes returns what counts of the message: its payload and its headers.
 func (m *newMessage) bytes() int64 { return int64(len(m.headers) + len(m.payload)) }
 
-func (m *newMessage) append(dst []byte) []byte {
-	dst = codec.AppendUvarint(append(dst, m.priority), uint64(m.delay))
-	dst = codec.AppendUvarint(dst, uint64(m.maxAttempts))
-	dst = codec.AppendBytes(dst, m.dedup)
-	dst = codec.AppendBytes(dst, m.headers)
-	return codec.AppendBytes(dst, m.payload)
-}
-
-func dequeueCommand(name string, o dequeueOptions) engine.Op {
-	body := codec.AppendUvarint(bodyOf(name, 12), uint64(o.max))
-	dequeue := op(kindDequeue, name, o.err, codec.AppendUvarint(body, uint64(o.lease)))
-	dequeue.Decode = func(result []byte) (any, error) { return decodeDeliveries(name, result) }
-	return dequeue
-}
-
-func ackCommand(name string, receipts []Receipt) engine.Op {
-	return receiptsCommand(kindAck, name, bodyOf(name, 16*len(receipts)), receipts)
-}
-
-// receiptsCommand is a command about several receipts, which the body ends with.
-func receiptsCommand(kind uint8, name string, body []byte, receipts []Receipt) engine.Op {
-	var err error
-	if n := len(receipts); n < 1 || n > MaxBatch {
-		return op(kind, name, engine.Errorf(ErrInvalid, "queue: %d receipts are not 1-%d", n, MaxBatch), nil)
+// add adds a message with its options.
+func (b *enqueueBody) add(payload []byte, opts []EnqueueOption) error {
+	b.messages = append(b.messages, newMessage{priority: DefaultPriority, payload: payload})
+	m := &b.messages[len(b.messages)-1]
+	opts, m.err = engine.Given(opts)
+	for _, opt := range opts {
+		opt.applyEnqueue(m)
 	}
-	all := make([]receipt, len(receipts))
-	for i, r := range receipts {
-		parsed, parseErr := r.parse()
-		if parseErr != nil {
-			err = parseErr
+	return m.err
+}
+
+// enqueueOne is an enqueue whose result is one Enqueued.
+func enqueueOne(name string, payload []byte, opts []EnqueueOption) engine.Op {
+	op := enqueue.Make(name, func(b *enqueueBody) error { return b.add(payload, opts) })
+	op.Decode = func(result []byte) (any, error) { return decodeEnqueued(result) }
+	return op
+}
+
+func enqueueMany(name string, messages []NewMessage) engine.Op {
+	op := enqueue.Make(name, func(b *enqueueBody) error {
+		if len(messages) > MaxBatch { // which check says better
+			b.messages = make([]newMessage, len(messages))
+			return nil
 		}
-		body = parsed.append(body)
-		all[i] = parsed
-	}
-	if err == nil && kind == kindAck {
-		err = checkDistinct(all)
-	}
-	return op(kind, name, err, body)
+		for _, m := range messages {
+			if err := b.add(m.Payload, m.Options); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	op.Decode = func(result []byte) (any, error) { return decodeEnqueuedMany(result) }
+	return op
 }
+
+// dequeueBody asks for messages.
+type dequeueBody struct {
+	max   int64
+	lease int64 // ms
+}
+
+func (b *dequeueBody) code(f *codec.Fields) {
+	if f.Parsing() {
+		*b = dequeueBody{max: 1, lease: DefaultLease.Milliseconds()}
+	}
+	f.Count("max", &b.max, codec.Range{Min: 1, Max: MaxBatch})
+	codeLease(f, &b.lease)
+}
+
+func codeLease(f *codec.Fields, ms *int64) {
+	f.Millis("lease_ms", ms, codec.Range{Min: 1, Max: maxDurationMillis})
+}
+
+func (r *receipt) code(f *codec.Fields) { r.codeAs(f, "receipt") }
+
+// codeAs codes a receipt, which is text in JSON, as the field with a name.
+func (r *receipt) codeAs(f *codec.Fields, name string) {
+	if c := f.Binary(); c != nil {
+		c.Uvarint(&r.seq)
+		c.Uvarint(&r.lsn)
+		return
+	}
+	if !f.Checking() {
+		own := *r
+		f.Token(name, func() string { return string(own.public()) }, func(text string) (err error) {
+			own, err = Receipt(text).parse()
+			return err
+		})
+		*r = own
+	}
+}
+
+// receiptsBody is about several deliveries.
+type receiptsBody struct{ receipts []receipt }
+
+func (b *receiptsBody) code(f *codec.Fields) {
+	codec.RestOf(f, "receipts", &b.receipts, func(r *receipt, f *codec.Fields) { r.codeAs(f, "") }, codec.Range{Min: 1, Max: MaxBatch})
+}
+
+func (b *receiptsBody) reset() { b.receipts = b.receipts[:0] }
+
+func (b *receiptsBody) size() int  { return 16 * len(b.receipts) }
+func (b *receiptsBody) makes() int { return len(b.receipts) }
 
 // checkDistinct reports a receipt that is there twice.
-func checkDistinct(receipts []receipt) error {
-	if len(receipts) < 2 {
+func (b *receiptsBody) checkDistinct() error {
+	if len(b.receipts) < 2 {
 		return nil
 	}
-	seen := make(map[receipt]bool, len(receipts))
-	for _, r := range receipts {
+	seen := make(map[receipt]bool, len(b.receipts))
+	for _, r := range b.receipts {
 		if seen[r] {
 			return engine.Errorf(ErrInvalid, "queue: receipt %s is given twice", r.public())
 		}
@@ -184,222 +269,212 @@ func checkDistinct(receipts []receipt) error {
 	return nil
 }
 
-func renewCommand(name string, lease time.Duration, receipts []Receipt) engine.Op {
-	ms, err := leaseMillis(lease)
-	renew := receiptsCommand(kindRenew, name, codec.AppendUvarint(bodyOf(name, 10+16*len(receipts)), uint64(ms)), receipts)
-	if err != nil {
-		renew.Err = err
-	}
-	renew.Decode = anyOf(decodeRenewed)
-	return renew
-}
-
-func releaseCommand(name string, receipts []Receipt) engine.Op {
-	release := receiptsCommand(kindRelease, name, bodyOf(name, 16*len(receipts)), receipts)
-	release.Decode = anyOf(decodeCount)
-	return release
-}
-
-func (r receipt) append(dst []byte) []byte {
-	return codec.AppendUvarint(codec.AppendUvarint(dst, r.seq), r.lsn)
-}
-
-// receiptCommand starts a command about one receipt.
-func receiptCommand(kind uint8, name string, r Receipt, err error) engine.Op {
-	parsed, parseErr := r.parse()
-	if parseErr != nil {
-		err = parseErr
-	}
-	return op(kind, name, err, parsed.append(bodyOf(name, 32)))
-}
-
-func nackCommand(name string, r Receipt, opts []NackOption) engine.Op {
-	o := newNackOptions(opts)
-	nack := receiptCommand(kindNack, name, r, o.err)
-	var flags byte
-	if o.delayed {
-		flags |= nackDelayed
-	}
-	if o.bury {
-		flags |= nackBury
-	}
-	body := codec.AppendUvarint(append(nack.Command.Body, flags), uint64(o.delay))
-	nack.Command.Body = append(body, o.reason...)
-	return nack
-}
-
-func extendCommand(name string, r Receipt, lease time.Duration) engine.Op {
-	ms, err := leaseMillis(lease)
-	extend := receiptCommand(kindExtend, name, r, err)
-	extend.Command.Body = codec.AppendUvarint(extend.Command.Body, uint64(ms))
-	extend.Decode = anyOf(decodeTime)
-	return extend
-}
-
-func configureCommand(name string, s Settings) engine.Op {
-	kept, err := s.millis()
-	c := codec.NewEncoder(bodyOf(name, 32))
-	kept.code(&c)
-	return op(kindConfigure, name, err, c.Encoded())
-}
-
-func pauseCommand(name string, paused bool) engine.Op {
-	return op(kindPause, name, nil, codec.AppendBool(bodyOf(name, 1), paused))
-}
-
-func purgeCommand(name string) engine.Op {
-	purge := op(kindPurge, name, nil, bodyOf(name, 0))
-	purge.Decode = anyOf(decodeCount)
-	return purge
-}
-
-func deleteCommand(name string) engine.Op { return op(kindDelete, name, nil, bodyOf(name, 0)) }
-
-// seqCommand is a command about one dead letter.
-func seqCommand(kind uint8, name string, seq uint64) engine.Op {
-	return op(kind, name, nil, codec.AppendUvarint(bodyOf(name, 10), seq))
-}
-
-func redriveCommand(name string, after, until uint64, text string) engine.Op {
-	body := codec.AppendUvarint(bodyOf(name, 20+len(text)), after)
-	return op(kindRedrive, name, checkFilter(text), append(codec.AppendUvarint(body, until), text...))
-}
-
-// command is a decoded body. Its slices alias the log entry; its own memory is used again.
-type command struct {
-	name     []byte
-	messages []newMessage
-	receipts []receipt
-	max      int
-	lease    int64 // ms
-	nack     nackOptions
-	settings settings
-	pause    bool
-	seq      uint64
-	until    uint64
-	text     []byte
-}
-
-// decode reads a body. It checks what the functions that make commands check.
-func (c *command) decode(kind uint8, b []byte) error {
-	clear(c.messages) // or they would keep the entry that they were in
-	*c = command{messages: c.messages[:0], receipts: c.receipts[:0]}
-	r := codec.NewReader(b)
-	c.name = r.Bytes()
-	switch kind {
-	case kindEnqueue:
-		c.decodeMessages(&r)
-	case kindDequeue:
-		c.max, c.lease = int(min(r.Uvarint(), MaxBatch+1)), int64(r.Uvarint())
-	case kindAck, kindRelease:
-		c.decodeReceipts(&r)
-	case kindRenew:
-		c.lease = int64(r.Uvarint())
-		c.decodeReceipts(&r)
-	case kindNack:
-		c.decodeReceipt(&r)
-		c.decodeNack(&r)
-	case kindExtend:
-		c.decodeReceipt(&r)
-		c.lease = int64(r.Uvarint())
-	case kindCheck:
-		c.decodeReceipt(&r)
-	case kindConfigure:
-		return c.decodeSettings(r.Rest(), r.Err())
-	case kindPause:
-		c.pause = r.Bool()
-	case kindRequeue, kindDiscard, kindRemove:
-		c.seq = r.Uvarint()
-	case kindRedrive:
-		c.seq, c.until, c.text = r.Uvarint(), r.Uvarint(), r.Rest()
-	}
-	if err := r.Done(); err != nil {
-		return malformed(err)
-	}
-	return c.check(kind)
-}
-
-func malformed(err error) error { return engine.Errorf(engine.ErrMalformed, "queue: command: %v", err) }
-
-func (c *command) decodeMessages(r *codec.Reader) {
-	for r.Len() > 0 && len(c.messages) <= MaxBatch {
-		c.messages = append(c.messages, newMessage{
-			priority: r.Byte(), delay: int64(r.Uvarint()), maxAttempts: int64(r.Uvarint()), dedup: r.Bytes(), headers: r.Bytes(), payload: r.Bytes(),
-		})
-	}
-}
-
-func (c *command) decodeReceipts(r *codec.Reader) {
-	for r.Len() > 0 && len(c.receipts) <= MaxBatch {
-		c.decodeReceipt(r)
-	}
-}
-
-func (c *command) decodeReceipt(r *codec.Reader) {
-	c.receipts = append(c.receipts, receipt{r.Uvarint(), r.Uvarint()})
-}
-
-func (c *command) decodeNack(r *codec.Reader) {
-	flags := r.Byte()
-	c.nack = nackOptions{delayed: flags&nackDelayed != 0, bury: flags&nackBury != 0, delay: int64(r.Uvarint())}
-	c.text = r.Rest()
-	if flags >= nackBury<<1 || c.nack.bury && c.nack.delayed || !c.nack.delayed && c.nack.delay != 0 {
-		c.nack.err = engine.Errorf(ErrInvalid, "queue: nack with flags %#x", flags)
-	}
-}
-
-func (c *command) decodeSettings(b []byte, err error) error {
-	coder := codec.NewDecoder(b)
-	c.settings.code(&coder)
-	if err == nil {
-		err = coder.Done()
-	}
-	if err != nil {
-		return malformed(err)
-	}
-	return c.settings.check()
-}
-
-func (c *command) check(kind uint8) error {
-	switch {
-	case kind == kindEnqueue:
-		return c.checkMessages()
-	case kind == kindDequeue && (c.max < 1 || c.max > MaxBatch):
-		return engine.Errorf(ErrInvalid, "queue: max %d is not in 1-%d", c.max, MaxBatch)
-	case (kind == kindDequeue || kind == kindExtend || kind == kindRenew) && (c.lease < 1 || c.lease > maxDurationMillis):
-		return engine.Errorf(ErrInvalid, "queue: lease of %d ms is not in 1-%d", c.lease, maxDurationMillis)
-	case (kind == kindAck || kind == kindRenew || kind == kindRelease) && (len(c.receipts) < 1 || len(c.receipts) > MaxBatch):
-		return engine.Errorf(ErrInvalid, "queue: %d receipts are not 1-%d", len(c.receipts), MaxBatch)
-	case kind == kindAck:
-		return checkDistinct(c.receipts)
-	case kind == kindNack && (c.nack.delay < 0 || c.nack.delay > maxDurationMillis):
-		return engine.Errorf(ErrInvalid, "queue: delay of %d ms is not in 0-%d", c.nack.delay, maxDurationMillis)
-	case kind == kindNack && len(c.text) > MaxReasonBytes:
-		return engine.Errorf(ErrInvalid, "queue: reason of %d bytes exceeds %d", len(c.text), MaxReasonBytes)
-	case kind == kindNack:
-		return c.nack.err
-	case kind == kindRedrive:
-		return checkFilter(string(c.text))
-	}
-	return nil
-}
-
-func (c *command) checkMessages() error {
-	if n := len(c.messages); n < 1 || n > MaxBatch {
-		return engine.Errorf(ErrInvalid, "queue: %d messages are not 1-%d", n, MaxBatch)
-	}
-	for i := range c.messages {
-		switch m := &c.messages[i]; {
-		case m.delay < 0 || m.delay > maxDurationMillis:
-			return engine.Errorf(ErrInvalid, "queue: delay of %d ms is not in 0-%d", m.delay, maxDurationMillis)
-		case m.maxAttempts < 0 || m.maxAttempts > MaxAttemptsLimit:
-			return engine.Errorf(ErrInvalid, "queue: max attempts %d is not in 1-%d", m.maxAttempts, MaxAttemptsLimit)
-		case len(m.dedup) > MaxDedupKeyBytes:
-			return engine.Errorf(ErrInvalid, "queue: dedup key of %d bytes is not in 1-%d", len(m.dedup), MaxDedupKeyBytes)
+// parse reads receipts. More than a body may have are left to its check.
+func (b *receiptsBody) parse(receipts []Receipt) (err error) {
+	for _, r := range receipts {
+		parsed, parseErr := r.parse()
+		if b.receipts = append(b.receipts, parsed); parseErr != nil && len(receipts) <= MaxBatch {
+			err = parseErr
 		}
-		if _, err := engine.DecodeHeaders(c.messages[i].headers); err != nil {
+	}
+	return err
+}
+
+// renewBody prolongs several leases.
+type renewBody struct {
+	lease int64 // ms
+	receiptsBody
+}
+
+func (b *renewBody) code(f *codec.Fields) {
+	codeLease(f, &b.lease)
+	b.receiptsBody.code(f)
+}
+
+func renewOp(name string, lease time.Duration, receipts []Receipt) engine.Op {
+	return renew.Make(name, func(b *renewBody) (err error) {
+		if b.lease, err = leaseMillis(lease); err != nil {
 			return err
 		}
+		return b.parse(receipts)
+	})
+}
+
+// renewed is the result of a renewal: which of the leases have not ended, and when they do.
+type renewed struct {
+	until time.Time
+	held  []bool
+}
+
+func (r *renewed) code(f *codec.Fields) {
+	codeUntil(&r.until, f)
+	codec.RestOf(f, "held", &r.held, func(held *bool, f *codec.Fields) { f.Bool("", held) })
+}
+
+func codeUntil(t *time.Time, f *codec.Fields) { f.Moment("leased_until_ms", t) }
+
+// Flags of a nack.
+const (
+	nackDelayed = 1 << iota // delay is given
+	nackBury
+)
+
+// nackBody ends a delivery without success.
+type nackBody struct {
+	receipt receipt
+	flags   byte
+	delay   int64 // ms
+	reason  []byte
+}
+
+func (b *nackBody) code(f *codec.Fields) {
+	b.receipt.code(f)
+	within := codec.Range{Max: maxDurationMillis}
+	if c := f.Binary(); c != nil {
+		c.Byte(&b.flags)
+		f.Millis("delay_ms", &b.delay, within)
+	} else {
+		if f.Given("delay_ms", b.has(nackDelayed)) {
+			b.flags |= nackDelayed
+			f.Millis("delay_ms", &b.delay, within)
+		}
+		bury := b.has(nackBury)
+		if f.Bool("to_dlq", &bury); bury {
+			b.flags |= nackBury
+		}
+	}
+	f.Rest("reason", &b.reason, codec.Range{Max: MaxReasonBytes})
+}
+
+func (b *nackBody) has(flag byte) bool { return b.flags&flag != 0 }
+
+func (b *nackBody) check() error {
+	switch {
+	case b.has(nackBury) && b.has(nackDelayed):
+		return engine.Errorf(ErrInvalid, "queue: delay and dead letter contradict each other")
+	case b.flags >= nackBury<<1 || !b.has(nackDelayed) && b.delay != 0:
+		return engine.Errorf(ErrInvalid, "queue: nack with flags %#x and a delay of %d ms", b.flags, b.delay)
 	}
 	return nil
+}
+
+// makes returns what a nack makes ready, unless the queue has a back-off.
+func (b *nackBody) makes() int {
+	if b.has(nackBury) || b.delay != 0 {
+		return 0
+	}
+	return 1
+}
+
+func nackOp(name string, r Receipt, opts []NackOption) engine.Op {
+	parsed, err := r.parse()
+	o := newNackOptions(opts)
+	if err == nil {
+		err = o.err
+	}
+	o.body.receipt = parsed
+	return nack.Op(name, o.body, err)
+}
+
+// extendBody prolongs a lease.
+type extendBody struct {
+	receipt receipt
+	lease   int64 // ms
+}
+
+func (b *extendBody) code(f *codec.Fields) {
+	b.receipt.code(f)
+	codeLease(f, &b.lease)
+}
+
+func extendOp(name string, r Receipt, lease time.Duration) engine.Op {
+	parsed, err := r.parse()
+	ms, leaseErr := leaseMillis(lease)
+	if err == nil {
+		err = leaseErr
+	}
+	return extend.Op(name, extendBody{parsed, ms}, err)
+}
+
+func configureOp(name string, s Settings) engine.Op {
+	kept, err := s.millis()
+	return configure.Op(name, kept, err)
+}
+
+// fields codes settings: as in the row of a queue, and in JSON as Settings.
+func (s *settings) fields(f *codec.Fields) {
+	if c := f.Binary(); c != nil {
+		s.code(c)
+		return
+	}
+	if f.Checking() {
+		return // see check
+	}
+	var public Settings
+	if !f.Parsing() {
+		public = s.public()
+	}
+	public.code(f)
+	if f.Parsing() {
+		kept, err := public.millis()
+		*s = kept
+		f.Refuse(err)
+	}
+}
+
+func (s *Settings) code(f *codec.Fields) {
+	f.Varint("max_len", &s.MaxLen)
+	f.Varint("max_bytes", &s.MaxBytes)
+	f.Int("max_attempts", &s.MaxAttempts)
+	f.Duration("backoff_min_ms", &s.BackoffMin)
+	f.Duration("backoff_max_ms", &s.BackoffMax)
+	f.Duration("dead_retention_ms", &s.DeadRetention)
+	f.Duration("dedup_window_ms", &s.DedupWindow)
+}
+
+// pauseBody stops deliveries, or lets them go on.
+type pauseBody struct{ paused bool }
+
+func (b *pauseBody) code(f *codec.Fields) { f.Bool("paused", &b.paused) }
+
+func (b *pauseBody) makes() int {
+	if b.paused {
+		return 0
+	}
+	return MaxBatch
+}
+
+// seqBody is about one message.
+type seqBody struct{ seq uint64 }
+
+func (b *seqBody) code(f *codec.Fields) { f.Uvarint("seq", &b.seq) }
+
+// redriveBody requeues dead letters behind a seq, up to another one (0: to the last there is), that hold a text.
+type redriveBody struct {
+	after, until uint64
+	filter       []byte
+}
+
+func (b *redriveBody) code(f *codec.Fields) {
+	f.Uvarint("after", &b.after)
+	f.Uvarint("until", &b.until)
+	f.Rest("filter", &b.filter, codec.Range{Max: MaxFilterBytes})
+}
+
+// redriven is the result of a redrive.
+type redriven struct {
+	requeued    int64
+	seen, until uint64 // the last seq looked at, and the last of all
+	more        bool
+}
+
+func (r *redriven) code(f *codec.Fields) {
+	f.Count("requeued", &r.requeued)
+	f.Uvarint("seen", &r.seen)
+	f.Uvarint("until", &r.until)
+	f.Bool("more", &r.more)
+}
+
+func codeCount(name string) func(*int64, *codec.Fields) {
+	return func(n *int64, f *codec.Fields) { f.Count(name, n) }
 }

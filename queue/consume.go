@@ -254,7 +254,7 @@ func (c *consumer) Renew(ctx context.Context, messages []*consumed) ([]error, er
 	lost := make([]error, len(messages))
 	for i := 0; i < len(messages); i += MaxBatch {
 		receipts := receiptsOf(messages[i:min(i+MaxBatch, len(messages))])
-		r, err := engine.Propose(ctx, &c.store.scope, renewCommand(c.name, c.lease, receipts), decodeRenewed)
+		r, err := engine.Propose(ctx, &c.store.scope, renewOp(c.name, c.lease, receipts), renew.Decode)
 		if errors.Is(err, ErrNotFound) {
 			r.held, err = make([]bool, len(receipts)), nil // the queue was deleted
 		}

@@ -88,22 +88,23 @@ const (
 
 // redrive requeues dead letters behind a seq, up to another, that hold a text. It stops at a limit, of its own or of the queue; that the queue is
 // full is an error only if nothing was requeued.
-func (s *session) redrive(after, until uint64, text []byte) ([]byte, error) {
+func (s *session) redrive(b *redriveBody) (redriven, error) {
+	until := b.until
 	if until == 0 {
 		until = s.seq
 	}
-	found, d := s.search(after, until, text)
+	found, d := s.search(b.after, until, b.filter)
 	for _, seq := range found {
 		if err := s.requeue(seq); err != nil {
 			if d.requeued == 0 {
-				return nil, err
+				return d, err
 			}
 			d.seen, d.more = seq-1, true
 			break
 		}
 		d.requeued++
 	}
-	return d.encode(), nil
+	return d, nil
 }
 
 // search returns the dead letters that hold a text, of as many as one redrive looks at.

@@ -3,6 +3,7 @@ package queue
 import (
 	"bytes"
 	"fmt"
+	"time"
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
@@ -12,8 +13,8 @@ import (
 // expiredReason is the last error of a message whose lease has ended by itself.
 const expiredReason = "lease expired"
 
-// dequeue leases up to limit messages.
-func (s *session) dequeue(limit int, millis int64) ([]byte, error) {
+// dequeue leases messages.
+func (s *session) dequeue(b *dequeueBody) ([]byte, error) {
 	if s.paused || s.ready == 0 {
 		return nil, nil
 	}
@@ -22,8 +23,8 @@ func (s *session) dequeue(limit int, millis int64) ([]byte, error) {
 		return nil, engine.Errorf(ErrBusy, "queue %q: %d messages are leased in the shard, the limit is %d", s.name, s.m.inflight, s.m.maxInflight)
 	}
 	s.changed = true
-	limit = int(min(int64(limit), s.ready, free))
-	deadline := s.tx.Now() + millis
+	limit := int(min(b.max, s.ready, free))
+	deadline := s.tx.Now() + b.lease
 	var result []byte
 	for i := range limit {
 		p, row, fresh := s.first(limit - i)
@@ -202,18 +203,18 @@ func (s *session) removeMessage(l *lease) {
 }
 
 // nack ends a lease without success.
-func (s *session) nack(r receipt, o *nackOptions, reason []byte) error {
-	l, err := s.leaseOf(r)
+func (s *session) nack(b *nackBody) error {
+	l, err := s.leaseOf(b.receipt)
 	if err != nil {
 		return err
 	}
 	switch {
-	case o.bury:
-		s.bury(l, s.tx.Now(), reason)
-	case o.delayed:
-		s.giveBack(l, s.tx.Now(), o.delay, reason)
+	case b.has(nackBury):
+		s.bury(l, s.tx.Now(), b.reason)
+	case b.has(nackDelayed):
+		s.giveBack(l, s.tx.Now(), b.delay, b.reason)
 	default:
-		s.giveBack(l, s.tx.Now(), s.settings.backoff(l.attempts), reason)
+		s.giveBack(l, s.tx.Now(), s.settings.backoff(l.attempts), b.reason)
 	}
 	return nil
 }
@@ -242,30 +243,29 @@ func (s *session) giveBack(l *lease, from, delay int64, reason []byte) {
 }
 
 // extend makes a lease end millis from now.
-func (s *session) extend(r receipt, millis int64) ([]byte, error) {
-	l, err := s.leaseOf(r)
+func (s *session) extend(b *extendBody) (until time.Time, err error) {
+	l, err := s.leaseOf(b.receipt)
 	if err != nil {
-		return nil, err
+		return until, err
 	}
-	s.prolong(l, millis)
-	return codec.AppendVarint(nil, s.tx.Now()+millis), nil
+	s.prolong(l, b.lease)
+	return time.UnixMilli(s.tx.Now() + b.lease), nil
 }
 
-// extendAll extends those of several leases that have not ended.
-func (s *session) extendAll(receipts []receipt, millis int64) []byte {
-	result := codec.AppendVarint(make([]byte, 0, 10+len(receipts)), s.tx.Now()+millis)
-	for _, r := range receipts {
-		l, err := s.leaseOf(r)
-		if err == nil {
-			s.prolong(l, millis)
+// renewAll makes those of several leases that have not ended end later.
+func (s *session) renewAll(b *renewBody) (renewed, error) {
+	r := renewed{until: time.UnixMilli(s.tx.Now() + b.lease), held: make([]bool, len(b.receipts))}
+	for i, receipt := range b.receipts {
+		l, err := s.leaseOf(receipt)
+		if r.held[i] = err == nil; err == nil {
+			s.prolong(l, b.lease)
 		}
-		result = codec.AppendBool(result, err == nil)
 	}
-	return result
+	return r, nil
 }
 
 // releaseAll gives messages back whose leases have not ended, as if they had not been delivered, and returns how many.
-func (s *session) releaseAll(receipts []receipt) (released int) {
+func (s *session) releaseAll(receipts []receipt) (released int64) {
 	for _, r := range receipts {
 		l, err := s.leaseOf(r)
 		if err != nil {

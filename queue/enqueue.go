@@ -6,7 +6,8 @@ import (
 )
 
 // enqueue adds messages.
-func (s *session) enqueue(messages []newMessage) ([]byte, error) {
+func (s *session) enqueue(b *enqueueBody) ([]byte, error) {
+	messages := b.messages
 	s.changed = true
 	result := codec.AppendUvarint(make([]byte, 0, 16+8*len(messages)), uint64(s.tx.LSN()))
 	for i := range messages {

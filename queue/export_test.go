@@ -32,13 +32,16 @@ func NewCramped() engine.Machine {
 }
 
 // DecodeBody decodes a command's body and says whether that worked.
-func DecodeBody(kind uint8, b []byte) error { return new(command).decode(kind, b) }
+func DecodeBody(kind uint8, b []byte) error {
+	_, err := commands.NewCalls().Read(engine.Command{Kind: kind, Body: b})
+	return err
+}
 
 // RenewOp renews leases; the value of its result is a []bool, which of them have not ended.
 func RenewOp(name string, lease time.Duration, receipts ...Receipt) engine.Op {
-	op := renewCommand(name, lease, receipts)
+	op := renewOp(name, lease, receipts)
 	op.Decode = func(b []byte) (any, error) {
-		r, err := decodeRenewed(b)
+		r, err := renew.Decode(b)
 		return r.held, err
 	}
 	return op
@@ -46,7 +49,7 @@ func RenewOp(name string, lease time.Duration, receipts ...Receipt) engine.Op {
 
 // RedriveOp is one step of RequeueAll.
 func RedriveOp(name string, after, until uint64, text string) engine.Op {
-	return redriveCommand(name, after, until, text)
+	return redrive.Op(name, redriveBody{after, until, []byte(text)}, nil)
 }
 
 // Recode decodes a row and encodes it again; ok is false if it is none.

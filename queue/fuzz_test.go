@@ -8,6 +8,7 @@ import (
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/rig"
 	"github.com/floedb/floe/queue"
 )
 
@@ -77,6 +78,9 @@ func FuzzApplyCommand(f *testing.F) {
 		cmd := engine.Command{Machine: engine.MachineQueue, Kind: kind, Namespace: "n", Body: body}
 		p := engine.TableOf(queue.Primitive)
 		admitted := p.Admit(cmd, queue.DefaultMaxPayloadBytes)
+		if admitted == nil {
+			rig.SameInJSON(t, p, cmd)
+		}
 		for range 2 {
 			out, stopped := r.Try(0, cmd)
 			if stopped {

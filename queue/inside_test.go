@@ -90,8 +90,8 @@ func TestLimitsOfOtherProcesses(t *testing.T) {
 		}
 		return all
 	}
-	enqueue := func(n int64, m newMessage) error {
-		return (&command{messages: slices.Repeat([]newMessage{m}, int(n))}).check(kindEnqueue)
+	messages := func(n int64, m newMessage) error {
+		return enqueue.Op("q", enqueueBody{slices.Repeat([]newMessage{m}, int(n))}, nil).Err
 	}
 	set := func(f func(*settings)) error {
 		s := defaultSettings
@@ -100,14 +100,14 @@ func TestLimitsOfOtherProcesses(t *testing.T) {
 	}
 	const none = math.MinInt64
 	limits := []rig.Limit{
-		{Name: "max", Least: 1, Most: MaxBatch, Says: []string{"max", "1-1000"}, Try: func(n int64) error { return (&command{max: int(n), lease: 1}).check(kindDequeue) }},
-		{Name: "delay of a nack", Least: 0, Most: maxDurationMillis, Says: []string{"delay"}, Try: func(n int64) error { return (&command{nack: nackOptions{delay: n}}).check(kindNack) }},
-		{Name: "bytes of a reason", Least: none, Most: MaxReasonBytes, Says: []string{"reason of 1025 bytes", "1024"}, Try: func(n int64) error { return (&command{text: bytes(n)}).check(kindNack) }},
-		{Name: "bytes of a filter", Least: none, Most: MaxFilterBytes, Says: []string{"1025", "1024"}, Try: func(n int64) error { return (&command{text: bytes(n)}).check(kindRedrive) }},
-		{Name: "messages", Least: 1, Most: MaxBatch, Says: []string{"messages", "1-1000"}, Try: func(n int64) error { return enqueue(n, newMessage{}) }},
-		{Name: "delay", Least: 0, Most: maxDurationMillis, Says: []string{"delay"}, Try: func(n int64) error { return enqueue(1, newMessage{delay: n}) }},
-		{Name: "max attempts", Least: 0, Most: MaxAttemptsLimit, Says: []string{"max attempts"}, Try: func(n int64) error { return enqueue(1, newMessage{maxAttempts: n}) }},
-		{Name: "bytes of a dedup key", Least: none, Most: MaxDedupKeyBytes, Says: []string{"dedup key", "256", "255"}, Try: func(n int64) error { return enqueue(1, newMessage{dedup: bytes(n)}) }},
+		{Name: "max", Least: 1, Most: MaxBatch, Says: []string{"max", "1-1000"}, Try: func(n int64) error { return dequeue.Op("q", dequeueBody{n, 1}, nil).Err }},
+		{Name: "delay of a nack", Least: 0, Most: maxDurationMillis, Says: []string{"delay"}, Try: func(n int64) error { return nack.Op("q", nackBody{flags: nackDelayed, delay: n}, nil).Err }},
+		{Name: "bytes of a reason", Least: none, Most: MaxReasonBytes, Says: []string{"reason of 1025 bytes", "1024"}, Try: func(n int64) error { return nack.Op("q", nackBody{reason: bytes(n)}, nil).Err }},
+		{Name: "bytes of a filter", Least: none, Most: MaxFilterBytes, Says: []string{"1025", "1024"}, Try: func(n int64) error { return redrive.Op("q", redriveBody{filter: bytes(n)}, nil).Err }},
+		{Name: "messages", Least: 1, Most: MaxBatch, Says: []string{"messages", "1-1000"}, Try: func(n int64) error { return messages(n, newMessage{}) }},
+		{Name: "delay", Least: 0, Most: maxDurationMillis, Says: []string{"delay"}, Try: func(n int64) error { return messages(1, newMessage{delay: n}) }},
+		{Name: "max attempts", Least: 0, Most: MaxAttemptsLimit, Says: []string{"max attempts"}, Try: func(n int64) error { return messages(1, newMessage{maxAttempts: n}) }},
+		{Name: "bytes of a dedup key", Least: none, Most: MaxDedupKeyBytes, Says: []string{"dedup key", "256", "255"}, Try: func(n int64) error { return messages(1, newMessage{dedup: bytes(n)}) }},
 		{Name: "max length", Least: 0, Most: math.MaxInt64, Says: []string{"bounds -1"}, Try: func(n int64) error { return set(func(s *settings) { s.maxLen = n }) }},
 		{Name: "max bytes", Least: 0, Most: math.MaxInt64, Says: []string{"-1 are negative"}, Try: func(n int64) error { return set(func(s *settings) { s.maxBytes = n }) }},
 		{Name: "attempts", Least: 1, Most: MaxAttemptsLimit, Says: []string{"max attempts"}, Try: func(n int64) error { return set(func(s *settings) { s.maxAttempts = n }) }},
@@ -116,18 +116,24 @@ func TestLimitsOfOtherProcesses(t *testing.T) {
 		{Name: "retention", Least: 0, Most: maxDurationMillis, Says: []string{"duration"}, Try: func(n int64) error { return set(func(s *settings) { s.deadRetention = n }) }},
 		{Name: "dedup window", Least: 1, Most: maxDurationMillis, Says: []string{"ms"}, Try: func(n int64) error { return set(func(s *settings) { s.dedupWindow = n }) }},
 	}
-	for _, kind := range []uint8{kindDequeue, kindExtend, kindRenew} {
-		limits = append(limits, rig.Limit{Name: fmt.Sprintf("lease of command %d", kind), Least: 1, Most: maxDurationMillis, Says: []string{"lease"}, Try: func(n int64) error {
-			return (&command{max: 1, lease: n, receipts: receipts(1)}).check(kind)
-		}})
+	for name, lease := range map[string]func(ms int64) engine.Op{
+		"dequeue": func(ms int64) engine.Op { return dequeue.Op("q", dequeueBody{1, ms}, nil) },
+		"extend":  func(ms int64) engine.Op { return extend.Op("q", extendBody{lease: ms}, nil) },
+		"renew":   func(ms int64) engine.Op { return renew.Op("q", renewBody{ms, receiptsBody{receipts(1)}}, nil) },
+	} {
+		limits = append(limits, rig.Limit{Name: "lease of " + name, Least: 1, Most: maxDurationMillis, Says: []string{"lease"}, Try: func(n int64) error { return lease(n).Err }})
 	}
-	for _, kind := range []uint8{kindAck, kindRenew, kindRelease} {
-		limits = append(limits, rig.Limit{Name: fmt.Sprintf("receipts of command %d", kind), Least: 1, Most: MaxBatch, Says: []string{"receipts", "1-1000"}, Try: func(n int64) error {
-			return (&command{lease: 1, receipts: receipts(max(n, 0))}).check(kind)
+	for name, of := range map[string]func(b receiptsBody) engine.Op{
+		"ack":     func(b receiptsBody) engine.Op { return ack.Op("q", b, nil) },
+		"release": func(b receiptsBody) engine.Op { return release.Op("q", b, nil) },
+		"renew":   func(b receiptsBody) engine.Op { return renew.Op("q", renewBody{1, b}, nil) },
+	} {
+		limits = append(limits, rig.Limit{Name: "receipts of " + name, Least: 1, Most: MaxBatch, Says: []string{"receipts", "1-1000"}, Try: func(n int64) error {
+			return of(receiptsBody{receipts(max(n, 0))}).Err
 		}})
 	}
 	rig.TryLimits(t, limits)
-	if err := enqueue(1, newMessage{headers: []byte{0xff}}); err == nil {
+	if err := messages(1, newMessage{headers: []byte{0xff}}); err == nil {
 		t.Error("headers that can not be are taken")
 	}
 }

@@ -275,7 +275,7 @@ func (s *Store) Message(ctx context.Context, name string, seq uint64) (Message, 
 //
 // Errors: ErrConflict if the message is leased; ErrNotFound if the queue does not exist, or no message of it has this Seq.
 func (s *Store) DeleteMessage(ctx context.Context, name string, seq uint64) error {
-	_, err := engine.Propose(ctx, &s.scope, seqCommand(kindRemove, name, seq), decodeNothing)
+	_, err := removeMessage.Do(ctx, &s.scope, name, seqBody{seq}, nil)
 	return err
 }
 
@@ -332,7 +332,7 @@ func (l DeadLetters) All(ctx context.Context, opts ...DeadOption) iter.Seq2[Mess
 //
 // Errors: ErrNotFound if the queue or the dead letter does not exist; ErrBusy if the queue is bounded and full.
 func (s *Store) Requeue(ctx context.Context, name string, seq uint64) error {
-	_, err := engine.Propose(ctx, &s.scope, seqCommand(kindRequeue, name, seq), decodeNothing)
+	_, err := requeue.Do(ctx, &s.scope, name, seqBody{seq}, nil)
 	return err
 }
 
@@ -349,7 +349,7 @@ func (s *Store) RequeueAll(ctx context.Context, name string, opts ...FilterOptio
 		return 0, o.err
 	}
 	for d := (redriven{more: true}); d.more; {
-		if d, err = engine.Propose(ctx, &s.scope, redriveCommand(name, d.seen, d.until, o.text), decodeRedriven); err != nil {
+		if d, err = redrive.Do(ctx, &s.scope, name, redriveBody{d.seen, d.until, []byte(o.text)}, nil); err != nil {
 			return requeued, err
 		}
 		requeued += d.requeued
@@ -359,6 +359,6 @@ func (s *Store) RequeueAll(ctx context.Context, name string, opts ...FilterOptio
 
 // DeleteDead deletes a dead letter. Errors: ErrNotFound if the queue or the dead letter does not exist.
 func (s *Store) DeleteDead(ctx context.Context, name string, seq uint64) error {
-	_, err := engine.Propose(ctx, &s.scope, seqCommand(kindDiscard, name, seq), decodeNothing)
+	_, err := discard.Do(ctx, &s.scope, name, seqBody{seq}, nil)
 	return err
 }

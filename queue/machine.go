@@ -23,7 +23,7 @@ type machine struct {
 	inflight    int64                                   // how many these are
 	maxInflight int64
 	limits      limits
-	cmd         command // these are of the applying goroutine
+	calls       engine.Calls[*session] // these are of the applying goroutine
 	session     session
 	buf         []byte // of keys
 	row         []byte // of values
@@ -49,20 +49,20 @@ func (m *machine) Restore(v *engine.View) error {
 
 // Apply carries out a command.
 func (m *machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
-	c := &m.cmd
-	if err := c.decode(cmd.Kind, cmd.Body); err != nil {
+	call, err := m.calls.Read(cmd)
+	if err != nil {
 		return nil, err
 	}
-	s, err := m.open(tx, c.name, cmd.Kind == kindEnqueue || cmd.Kind == kindConfigure)
+	s, err := m.open(tx, call.Subject(), cmd.Kind == kindEnqueue || cmd.Kind == kindConfigure)
 	switch {
 	case err != nil:
 		return nil, err
 	case s == nil && cmd.Kind == kindDequeue:
 		return nil, nil
 	case s == nil:
-		return nil, notFound(string(c.name))
+		return nil, notFound(string(call.Subject()))
 	}
-	result, err := s.apply(cmd.Kind, c)
+	result, err := call.Apply(s)
 	if err != nil {
 		return nil, err
 	}
@@ -139,48 +139,6 @@ func (s *session) release() {
 
 // note notes what is changed in memory.
 func (s *session) note(c change) { s.m.queues.Change(s.tx, s.id, s.memory, c) }
-
-func (s *session) apply(kind uint8, c *command) ([]byte, error) {
-	switch kind {
-	case kindEnqueue:
-		return s.enqueue(c.messages)
-	case kindDequeue:
-		return s.dequeue(c.max, c.lease)
-	case kindAck:
-		return nil, s.ack(c.receipts)
-	case kindNack:
-		return nil, s.nack(c.receipts[0], &c.nack, c.text)
-	case kindExtend:
-		return s.extend(c.receipts[0], c.lease)
-	case kindRenew:
-		return s.extendAll(c.receipts, c.lease), nil
-	case kindRelease:
-		return codec.AppendUvarint(nil, uint64(s.releaseAll(c.receipts))), nil
-	case kindCheck:
-		_, err := s.leaseOf(c.receipts[0])
-		return nil, err
-	case kindConfigure:
-		s.configure(c.settings)
-		return nil, nil
-	case kindPause:
-		s.pause(c.pause)
-		return nil, nil
-	case kindPurge:
-		return codec.AppendUvarint(nil, uint64(s.purge())), nil
-	case kindDelete:
-		s.delete()
-		return nil, nil
-	case kindRequeue:
-		return nil, s.requeue(c.seq)
-	case kindRedrive:
-		return s.redrive(c.seq, c.until, c.text)
-	case kindDiscard:
-		return nil, s.discard(c.seq)
-	case kindRemove:
-		return nil, s.remove(c.seq)
-	}
-	panic(fmt.Sprintf("queue: unknown command kind %d", kind))
-}
 
 // save writes the queue's row, if anything has changed, and wakes who can have what has become ready.
 func (s *session) save() {

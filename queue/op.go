@@ -21,74 +21,79 @@ type Condition struct{ hiddenCondition }
 
 // EnqueueOp is Enqueue as an operation of a transaction; its value in the result is an Enqueued.
 func EnqueueOp(name string, payload []byte, opts ...EnqueueOption) Op {
-	return Op{engine.Hide(enqueueCommand(name, payload, opts))}
+	return Op{engine.Hide(enqueueOne(name, payload, opts))}
 }
 
 // EnqueueManyOp is EnqueueMany as an operation of a transaction; its value in the result is a []Enqueued.
 func EnqueueManyOp(name string, messages []NewMessage) Op {
-	return Op{engine.Hide(enqueueManyCommand(name, messages))}
+	return Op{engine.Hide(enqueueMany(name, messages))}
 }
 
 // DequeueOp is Dequeue as an operation of a transaction, which can not Wait; its value in the result is a []Message, which may be empty.
 func DequeueOp(name string, opts ...DequeueOption) Op {
-	o := newDequeueOptions(opts)
-	if o.wait != 0 {
-		o.fail(engine.Errorf(ErrInvalid, "queue: a transaction can not wait %v for messages", o.wait))
+	op, wait := dequeueOp(name, opts)
+	if wait != 0 && op.Err == nil {
+		op.Err = engine.Errorf(ErrInvalid, "queue: a transaction can not wait %v for messages", wait)
 	}
-	return Op{engine.Hide(dequeueCommand(name, o))}
+	return Op{engine.Hide(op)}
 }
 
 // AckOp is Ack as an operation of a transaction.
-func AckOp(name string, receipts ...Receipt) Op { return Op{engine.Hide(ackCommand(name, receipts))} }
+func AckOp(name string, receipts ...Receipt) Op { return receiptsOp(ack, name, receipts) }
 
 // NackOp is Nack as an operation of a transaction.
 func NackOp(name string, receipt Receipt, opts ...NackOption) Op {
-	return Op{engine.Hide(nackCommand(name, receipt, opts))}
+	return Op{engine.Hide(nackOp(name, receipt, opts))}
 }
 
 // ExtendOp is Extend as an operation of a transaction; its value in the result is a time.Time.
 func ExtendOp(name string, receipt Receipt, lease time.Duration) Op {
-	return Op{engine.Hide(extendCommand(name, receipt, lease))}
+	return Op{engine.Hide(extendOp(name, receipt, lease))}
 }
 
 // ReleaseOp is Release as an operation of a transaction; its value in the result is an int64.
 func ReleaseOp(name string, receipts ...Receipt) Op {
-	return Op{engine.Hide(releaseCommand(name, receipts))}
+	return receiptsOp(release, name, receipts)
 }
 
 // ConfigureOp is Configure as an operation of a transaction.
 func ConfigureOp(name string, settings Settings) Op {
-	return Op{engine.Hide(configureCommand(name, settings))}
+	return Op{engine.Hide(configureOp(name, settings))}
 }
 
 // PauseOp is Pause as an operation of a transaction.
-func PauseOp(name string) Op { return Op{engine.Hide(pauseCommand(name, true))} }
+func PauseOp(name string) Op { return Op{engine.Hide(pause.Op(name, pauseBody{true}, nil))} }
 
 // ResumeOp is Resume as an operation of a transaction.
-func ResumeOp(name string) Op { return Op{engine.Hide(pauseCommand(name, false))} }
+func ResumeOp(name string) Op { return Op{engine.Hide(pause.Op(name, pauseBody{false}, nil))} }
 
 // PurgeOp is Purge as an operation of a transaction; its value in the result is an int64.
-func PurgeOp(name string) Op { return Op{engine.Hide(purgeCommand(name))} }
+func PurgeOp(name string) Op { return Op{engine.Hide(purge.Op(name, engine.Nothing{}, nil))} }
 
 // DeleteOp is Delete as an operation of a transaction.
-func DeleteOp(name string) Op { return Op{engine.Hide(deleteCommand(name))} }
+func DeleteOp(name string) Op { return Op{engine.Hide(remove.Op(name, engine.Nothing{}, nil))} }
 
 // RequeueOp is Requeue as an operation of a transaction.
 func RequeueOp(name string, seq uint64) Op {
-	return Op{engine.Hide(seqCommand(kindRequeue, name, seq))}
+	return Op{engine.Hide(requeue.Op(name, seqBody{seq}, nil))}
 }
 
 // DeleteDeadOp is DeleteDead as an operation of a transaction.
 func DeleteDeadOp(name string, seq uint64) Op {
-	return Op{engine.Hide(seqCommand(kindDiscard, name, seq))}
+	return Op{engine.Hide(discard.Op(name, seqBody{seq}, nil))}
 }
 
 // DeleteMessageOp is DeleteMessage as an operation of a transaction.
 func DeleteMessageOp(name string, seq uint64) Op {
-	return Op{engine.Hide(seqCommand(kindRemove, name, seq))}
+	return Op{engine.Hide(removeMessage.Op(name, seqBody{seq}, nil))}
 }
 
 // Held holds while the receipt's lease has not ended.
 func Held(name string, receipt Receipt) Condition {
-	return Condition{engine.HideCondition(receiptCommand(kindCheck, name, receipt, nil))}
+	parsed, err := receipt.parse()
+	return Condition{engine.HideCondition(check.Op(name, parsed, err))}
+}
+
+func receiptsOp[R any](row *engine.CommandRow[*session, receiptsBody, R], name string, receipts []Receipt) Op {
+	return Op{engine.Hide(row.Make(name, func(b *receiptsBody) error { return b.parse(receipts) }))}
 }

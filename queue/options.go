@@ -117,10 +117,10 @@ func (o DelayOption) applyEnqueue(m *newMessage) {
 
 func (o DelayOption) applyNack(n *nackOptions) {
 	var err error
-	if n.delay, err = o.millis(); err != nil {
+	if n.body.delay, err = o.millis(); err != nil {
 		n.fail(err)
 	}
-	n.delayed = true
+	n.body.flags |= nackDelayed
 }
 
 // millis counts a duration that is not negative in ms, rounded up.
@@ -132,10 +132,9 @@ func millis(d time.Duration) int64 {
 }
 
 type dequeueOptions struct {
-	max   int
-	lease int64 // ms
-	wait  time.Duration
-	err   error
+	body dequeueBody
+	wait time.Duration
+	err  error
 }
 
 func (o *dequeueOptions) fail(err error) {
@@ -150,12 +149,7 @@ func (f dequeueOption) applyDequeue(o *dequeueOptions) { f(o) }
 
 // Max sets how many messages Dequeue returns at most, 1 to 1000; the default is 1. It returns fewer if fewer are ready, or if they exceed 4 MiB.
 func Max(n int) DequeueOption {
-	return dequeueOption(func(o *dequeueOptions) {
-		if n < 1 || n > MaxBatch {
-			o.fail(engine.Errorf(ErrInvalid, "queue: max %d is not in 1-%d", n, MaxBatch))
-		}
-		o.max = n
-	})
+	return dequeueOption(func(o *dequeueOptions) { o.body.max = int64(n) })
 }
 
 // maxWait is what a longer wait is cut to, as more is refused by a node that a Client asks.
@@ -172,7 +166,7 @@ func (l LeaseOption) applyDequeue(o *dequeueOptions) {
 	if err != nil {
 		o.fail(err)
 	}
-	o.lease = ms
+	o.body.lease = ms
 }
 
 func leaseMillis(d time.Duration) (int64, error) {
@@ -192,21 +186,21 @@ func Wait(d time.Duration) DequeueOption {
 	})
 }
 
-func newDequeueOptions(opts []DequeueOption) dequeueOptions {
-	o := dequeueOptions{max: 1, lease: DefaultLease.Milliseconds()}
+// dequeueOp returns a dequeue, and for how long it waits.
+func dequeueOp(name string, opts []DequeueOption) (op engine.Op, wait time.Duration) {
+	o := dequeueOptions{body: dequeueBody{max: 1, lease: DefaultLease.Milliseconds()}}
 	opts, o.err = engine.Given(opts)
 	for _, opt := range opts {
 		opt.applyDequeue(&o)
 	}
-	return o
+	op = dequeue.Op(name, o.body, o.err)
+	op.Decode = func(result []byte) (any, error) { return decodeDeliveries(name, result) }
+	return op, o.wait
 }
 
 type nackOptions struct {
-	delayed bool // delay is given
-	delay   int64
-	bury    bool
-	reason  string
-	err     error
+	body nackBody
+	err  error
 }
 
 func (o *nackOptions) fail(err error) {
@@ -220,16 +214,11 @@ type nackOption func(*nackOptions)
 func (f nackOption) applyNack(o *nackOptions) { f(o) }
 
 // ToDLQ makes the message a dead letter at once. It excludes Delay.
-func ToDLQ() NackOption { return nackOption(func(o *nackOptions) { o.bury = true }) }
+func ToDLQ() NackOption { return nackOption(func(o *nackOptions) { o.body.flags |= nackBury }) }
 
 // Reason says why the message could not be dealt with, in up to 1024 bytes: it is the LastError of the message.
 func Reason(text string) NackOption {
-	return nackOption(func(o *nackOptions) {
-		if len(text) > MaxReasonBytes {
-			o.fail(engine.Errorf(ErrInvalid, "queue: reason of %d bytes exceeds %d", len(text), MaxReasonBytes))
-		}
-		o.reason = text
-	})
+	return nackOption(func(o *nackOptions) { o.body.reason = []byte(text) })
 }
 
 func newNackOptions(opts []NackOption) nackOptions {
@@ -237,9 +226,6 @@ func newNackOptions(opts []NackOption) nackOptions {
 	opts, o.err = engine.Given(opts)
 	for _, opt := range opts {
 		opt.applyNack(&o)
-	}
-	if o.bury && o.delayed {
-		o.fail(engine.Errorf(ErrInvalid, "queue: delay and dead letter contradict each other"))
 	}
 	return o
 }

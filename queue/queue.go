@@ -128,7 +128,7 @@ func (s *Store) Namespace() string { return s.scope.Namespace() }
 //
 // Errors: ErrInvalid naming the field out of its limits.
 func (s *Store) Configure(ctx context.Context, name string, settings Settings) error {
-	_, err := engine.Propose(ctx, &s.scope, configureCommand(name, settings), decodeNothing)
+	_, err := engine.Propose(ctx, &s.scope, configureOp(name, settings), configure.Decode)
 	return err
 }
 
@@ -139,7 +139,7 @@ func (s *Store) Configure(ctx context.Context, name string, settings Settings) e
 // Options: Priority, Delay, DedupKey, MaxAttempts, Headers. Errors: ErrInvalid for a name that is not 1-255 bytes of UTF-8 without control characters, a payload
 // over the limit, options out of theirs; ErrBusy if the queue is bounded and full, or would not hold the message if it were empty.
 func (s *Store) Enqueue(ctx context.Context, name string, payload []byte, opts ...EnqueueOption) (Enqueued, error) {
-	return engine.Propose(ctx, &s.scope, enqueueCommand(name, payload, opts), decodeEnqueued)
+	return engine.Propose(ctx, &s.scope, enqueueOne(name, payload, opts), decodeEnqueued)
 }
 
 // NewMessage is a message for EnqueueMany.
@@ -152,7 +152,7 @@ type NewMessage struct {
 //
 // Errors: those of Enqueue.
 func (s *Store) EnqueueMany(ctx context.Context, name string, messages []NewMessage) ([]Enqueued, error) {
-	return engine.Propose(ctx, &s.scope, enqueueManyCommand(name, messages), decodeEnqueuedMany)
+	return engine.Propose(ctx, &s.scope, enqueueMany(name, messages), decodeEnqueuedMany)
 }
 
 // Dequeue leases messages: those of the least Priority first, of one priority the one that was enqueued first. Nobody else gets them until their
@@ -172,7 +172,7 @@ func (s *Store) Dequeue(ctx context.Context, name string, opts ...DequeueOption)
 // Errors: *ReceiptError, which is ErrConflict, for the first receipt whose lease has ended; ErrNotFound if the queue does not exist; ErrInvalid
 // for no receipts or more than 1,000, what is no receipt, and one that is given twice.
 func (s *Store) Ack(ctx context.Context, name string, receipts ...Receipt) error {
-	_, err := engine.Propose(ctx, &s.scope, ackCommand(name, receipts), decodeNothing)
+	_, err := ack.Send(ctx, &s.scope, name, func(b *receiptsBody) error { return b.parse(receipts) })
 	return err
 }
 
@@ -181,7 +181,7 @@ func (s *Store) Ack(ctx context.Context, name string, receipts ...Receipt) error
 // Options: Delay, instead of the back-off; ToDLQ; Reason. Errors: *ReceiptError, which is ErrConflict, if the lease has ended; ErrNotFound if the queue does not
 // exist; ErrInvalid for options out of their limits.
 func (s *Store) Nack(ctx context.Context, name string, receipt Receipt, opts ...NackOption) error {
-	_, err := engine.Propose(ctx, &s.scope, nackCommand(name, receipt, opts), decodeNothing)
+	_, err := engine.Propose(ctx, &s.scope, nackOp(name, receipt, opts), nack.Decode)
 	return err
 }
 
@@ -189,7 +189,7 @@ func (s *Store) Nack(ctx context.Context, name string, receipt Receipt, opts ...
 //
 // Errors: *ReceiptError, which is ErrConflict, if the lease has ended; ErrNotFound if the queue does not exist; ErrInvalid for a time that is not positive.
 func (s *Store) Extend(ctx context.Context, name string, receipt Receipt, lease time.Duration) (until time.Time, err error) {
-	return engine.Propose(ctx, &s.scope, extendCommand(name, receipt, lease), decodeTime)
+	return engine.Propose(ctx, &s.scope, extendOp(name, receipt, lease), extend.Decode)
 }
 
 // Release gives messages back as if they had not been delivered: they are ready again at once, in their old places, and the delivery is not one of their
@@ -198,30 +198,30 @@ func (s *Store) Extend(ctx context.Context, name string, receipt Receipt, lease 
 //
 // Errors: ErrNotFound if the queue does not exist; ErrInvalid for what is no receipt.
 func (s *Store) Release(ctx context.Context, name string, receipts ...Receipt) (released int64, err error) {
-	return engine.Propose(ctx, &s.scope, releaseCommand(name, receipts), decodeCount)
+	return release.Send(ctx, &s.scope, name, func(b *receiptsBody) error { return b.parse(receipts) })
 }
 
 // Pause stops deliveries: Dequeue gets nothing, and waits. All else goes on. Errors: ErrNotFound.
 func (s *Store) Pause(ctx context.Context, name string) error {
-	_, err := engine.Propose(ctx, &s.scope, pauseCommand(name, true), decodeNothing)
+	_, err := pause.Do(ctx, &s.scope, name, pauseBody{true}, nil)
 	return err
 }
 
 // Resume ends a Pause. Errors: ErrNotFound.
 func (s *Store) Resume(ctx context.Context, name string) error {
-	_, err := engine.Propose(ctx, &s.scope, pauseCommand(name, false), decodeNothing)
+	_, err := pause.Do(ctx, &s.scope, name, pauseBody{false}, nil)
 	return err
 }
 
 // Purge removes all messages but the dead letters, also those that are leased or delayed, and returns how many. It takes about the same time for
 // any number. Errors: ErrNotFound.
 func (s *Store) Purge(ctx context.Context, name string) (purged int64, err error) {
-	return engine.Propose(ctx, &s.scope, purgeCommand(name), decodeCount)
+	return purge.Do(ctx, &s.scope, name, engine.Nothing{}, nil)
 }
 
 // Delete removes a queue with all its messages, dead letters, dedup keys and settings. Errors: ErrNotFound.
 func (s *Store) Delete(ctx context.Context, name string) error {
-	_, err := engine.Propose(ctx, &s.scope, deleteCommand(name), decodeNothing)
+	_, err := remove.Do(ctx, &s.scope, name, engine.Nothing{}, nil)
 	return err
 }
 

@@ -7,48 +7,22 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// anyOf makes a decoder of results one for transactions.
-func anyOf[T any](decode func([]byte) (T, error)) func([]byte) (any, error) {
-	return func(result []byte) (any, error) { return decode(result) }
+// enqueued is the result of an enqueue.
+type enqueued struct {
+	lsn      uint64
+	messages []Enqueued
 }
 
-func decodeNothing(b []byte) (struct{}, error) {
-	r := codec.NewReader(b)
-	return struct{}{}, r.Done()
+func (e *enqueued) code(f *codec.Fields) {
+	f.Uvarint("lsn", &e.lsn)
+	codec.RestOf(f, "messages", &e.messages, func(m *Enqueued, f *codec.Fields) {
+		f.Bool("duplicate", &m.Duplicate)
+		f.Uvarint("seq", &m.Seq)
+		m.LSN = e.lsn
+	})
 }
 
-func anyNothing(b []byte) (any, error) {
-	_, err := decodeNothing(b)
-	return nil, err
-}
-
-func decodeCount(b []byte) (int64, error) {
-	r := codec.NewReader(b)
-	n := int64(r.Uvarint())
-	return n, r.Done()
-}
-
-func decodeTime(b []byte) (time.Time, error) {
-	r := codec.NewReader(b)
-	t := time.UnixMilli(r.Varint())
-	return t, r.Done()
-}
-
-// renewed is the result of a renewal: which of the leases have not ended, and when they do.
-type renewed struct {
-	until time.Time
-	held  []bool
-}
-
-func decodeRenewed(b []byte) (renewed, error) {
-	r := codec.NewReader(b)
-	all := renewed{until: time.UnixMilli(r.Varint())}
-	for r.Len() > 0 {
-		all.held = append(all.held, r.Bool())
-	}
-	return all, r.Done()
-}
-
+// decodeEnqueued reads the result of an enqueue of one message.
 func decodeEnqueued(b []byte) (Enqueued, error) {
 	r := codec.NewReader(b)
 	e := Enqueued{LSN: r.Uvarint(), Duplicate: r.Bool(), Seq: r.Uvarint()}
@@ -56,13 +30,8 @@ func decodeEnqueued(b []byte) (Enqueued, error) {
 }
 
 func decodeEnqueuedMany(b []byte) ([]Enqueued, error) {
-	r := codec.NewReader(b)
-	lsn := r.Uvarint()
-	all := make([]Enqueued, 0, r.Len()/2)
-	for r.Len() > 0 {
-		all = append(all, Enqueued{LSN: lsn, Duplicate: r.Bool(), Seq: r.Uvarint()})
-	}
-	return all, r.Done()
+	e, err := enqueue.Decode(b)
+	return e.messages, err
 }
 
 // delivery is a message as the result of a dequeue has it:
@@ -96,52 +65,56 @@ func (d *delivery) append(dst []byte) []byte {
 	return codec.AppendBytes(dst, d.payload)
 }
 
-// decodeDeliveries reads the result of a dequeue, which the payloads alias.
-func decodeDeliveries(name string, b []byte) ([]Message, error) {
-	if len(b) == 0 {
-		return nil, nil
+// deliveries is the result of a dequeue; if there are no messages, it has no bytes.
+type deliveries struct {
+	lsn      uint64
+	until    time.Time
+	messages []Message
+}
+
+func (d *deliveries) code(f *codec.Fields) {
+	if c := f.Binary(); c != nil && c.Reading() && c.Left() == 0 {
+		return
 	}
-	r := codec.NewReader(b)
-	lsn, until := r.Uvarint(), time.UnixMilli(r.Varint())
-	var messages []Message
-	for r.Len() > 0 {
-		m := Message{
-			Queue: name, Priority: int(r.Byte()), Seq: r.Uvarint(), State: Leased, Attempts: int(r.Uvarint()), MaxAttempts: int(r.Uvarint()),
-			EnqueuedAt: time.UnixMilli(r.Varint()), LeaseUntil: until, LastError: r.String(),
-		}
-		headers := r.Bytes()
-		m.Payload = r.Bytes()
-		if r.Err() != nil {
-			break
-		}
+	f.Uvarint("lsn", &d.lsn)
+	codeUntil(&d.until, f)
+	codec.RestOf(f, "messages", &d.messages, (*Message).codeDelivered)
+}
+
+// codeDelivered codes a message as delivery.append does.
+func (m *Message) codeDelivered(f *codec.Fields) {
+	priority, attempts, maxAttempts := byte(m.Priority), int64(m.Attempts), int64(m.MaxAttempts)
+	f.Byte("priority", &priority)
+	f.Uvarint("seq", &m.Seq)
+	f.Count("attempts", &attempts)
+	f.Count("max_attempts", &maxAttempts)
+	f.Moment("enqueued_at_ms", &m.EnqueuedAt)
+	f.Text("last_error", &m.LastError)
+	headers := engine.AppendHeaders(nil, m.Headers)
+	engine.CodeHeaders(f, &headers)
+	f.Bytes("payload", &m.Payload)
+	c := f.Binary()
+	if c == nil {
+		f.Text("receipt", (*string)(&m.Receipt))
+	} else if c.Reading() {
 		var err error
 		if m.Headers, err = engine.DecodeHeaders(headers); err != nil {
-			return nil, err
+			c.Fail(err.Error())
 		}
-		m.Size, m.Receipt = len(m.Payload), receipt{m.Seq, lsn}.public()
-		messages = append(messages, m)
+		m.Priority, m.Attempts, m.MaxAttempts = int(priority), int(attempts), int(maxAttempts)
+		m.State, m.Size = Leased, len(m.Payload)
 	}
-	if err := r.Done(); err != nil {
+}
+
+// decodeDeliveries reads the result of a dequeue of a queue, which the payloads alias.
+func decodeDeliveries(name string, b []byte) ([]Message, error) {
+	d, err := dequeue.Decode(b)
+	if err != nil {
 		return nil, err
 	}
-	return messages, nil
-}
-
-// redriven is the result of a redrive.
-type redriven struct {
-	requeued    int64
-	seen, until uint64
-	more        bool
-}
-
-func (d *redriven) encode() []byte {
-	b := codec.AppendUvarint(nil, uint64(d.requeued))
-	b = codec.AppendUvarint(codec.AppendUvarint(b, d.seen), d.until)
-	return codec.AppendBool(b, d.more)
-}
-
-func decodeRedriven(b []byte) (redriven, error) {
-	r := codec.NewReader(b)
-	d := redriven{requeued: int64(r.Uvarint()), seen: r.Uvarint(), until: r.Uvarint(), more: r.Bool()}
-	return d, r.Done()
+	for i := range d.messages {
+		m := &d.messages[i]
+		m.Queue, m.Receipt, m.LeaseUntil = name, receipt{m.Seq, d.lsn}.public(), d.until
+	}
+	return d.messages, nil
 }

@@ -63,6 +63,9 @@ func (c *Coder) Encoded() []byte { return c.dst }
 // Reading reports whether the Coder decodes.
 func (c *Coder) Reading() bool { return c.reading }
 
+// Left returns how many bytes a decoder has not read yet.
+func (c *Coder) Left() int { return c.src.Len() }
+
 // Err returns the first error of a decoder.
 func (c *Coder) Err() error { return c.src.Err() }
 
@@ -206,6 +209,15 @@ func (c *Coder) View(v *[]byte) {
 	if there := c.src.Bool(); there {
 		*v = c.src.Bytes()
 	}
+}
+
+// alias codes bytes, which a decoder does not copy.
+func (c *Coder) alias(v *[]byte) {
+	if c.reading {
+		*v = c.src.Bytes()
+		return
+	}
+	c.dst = AppendBytes(c.dst, *v)
 }
 
 // Time codes a time, in ms since the epoch; the zero time stays what it is.

@@ -1,10 +1,13 @@
 package engine
 
 import (
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
 
 	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/rawjson"
 )
 
 // MaxHeaderBytes bounds the names and values of the headers of a message together.
@@ -67,4 +70,56 @@ func DecodeHeaders(b []byte) (map[string]string, error) {
 		return nil, Errorf(ErrInvalid, "headers: %v", err)
 	}
 	return headers, CheckHeaders("message", headers)
+}
+
+// CodeHeaders codes headers that are encoded already: as bytes in a record, as an object of strings in JSON.
+func CodeHeaders(f *codec.Fields, b *[]byte) {
+	switch {
+	case f.Binary() != nil:
+		f.Bytes("headers", b)
+		return
+	case f.Checking():
+		if len(*b) > 0 {
+			_, err := DecodeHeaders(*b)
+			f.Refuse(err)
+		}
+		return
+	}
+	own := *b
+	codeHeaders(f, &own)
+	*b = own
+}
+
+func codeHeaders(f *codec.Fields, b *[]byte) {
+	f.Custom("headers", codec.Custom{
+		Type: codec.ObjectType,
+		Show: func(dst []byte) []byte {
+			dst = append(dst, '{')
+			for r := codec.NewReader(*b); r.Len() > 0; {
+				if dst[len(dst)-1] != '{' {
+					dst = append(dst, ',')
+				}
+				dst = append(rawjson.AppendText(dst, r.String()), ':')
+				dst = rawjson.AppendText(dst, r.String())
+			}
+			return append(dst, '}')
+		},
+		Parse: func(value []byte) error {
+			headers := make(map[string]string)
+			var err error
+			if !rawjson.EachMember(value, func(key, value []byte) bool {
+				name, _ := rawjson.Text(key)
+				text, ok := rawjson.Text(value)
+				if _, twice := headers[name]; !ok || twice {
+					err = fmt.Errorf("header %q is no string, or there twice", name)
+				}
+				headers[name] = text
+				return err == nil
+			}) {
+				return errors.New("want an object of strings")
+			}
+			*b = AppendHeaders(nil, headers)
+			return err
+		},
+	})
 }

@@ -59,6 +59,12 @@ type CommandType struct {
 	// Admit checks a command that comes from a user in another process as the functions that make commands check their arguments: nothing
 	// in it is to be trusted. maxPayload is the largest value or payload. Errors: ErrInvalid. nil if users do not send it.
 	Admit func(cmd Command, maxPayload int) error
+
+	// Fields describes the body beside the name, Show appends a body as JSON, and Parse returns the operation that JSON describes. nil if the body is not declared
+	// field by field.
+	Fields func() []codec.Field
+	Show   func(dst []byte, cmd Command, encode64 bool) ([]byte, error)
+	Parse  func(name string, src []byte, decode64 bool) Op
 }
 
 // Senders says where commands of a kind come from. From anywhere else they are refused.

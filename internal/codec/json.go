@@ -1,0 +1,299 @@
+package codec
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/floedb/floe/internal/rawjson"
+)
+
+// AppendJSON appends the fields of a record as a JSON object. Bytes are strings: with encode64 they are in base64, else bytes that are no UTF-8 are replaced, and
+// lossy says that some were.
+func AppendJSON(dst []byte, encode64 bool, code func(*Fields)) (_ []byte, lossy bool) {
+	w := &jsonWriter{dst: dst, encode64: encode64}
+	w.record(func() { code(&Fields{form: w}) }, true)
+	return w.dst, w.lossy
+}
+
+type jsonWriter struct {
+	dst      []byte
+	encode64 bool
+	lossy    bool
+	object   bool // the record has begun an object
+}
+
+// record writes what code codes: an object, or a value without a name.
+func (w *jsonWriter) record(code func(), always bool) {
+	outer := w.object
+	if w.object = always; always {
+		w.dst = append(w.dst, '{')
+	}
+	if code(); w.object {
+		w.dst = append(w.dst, '}')
+	}
+	w.object = outer
+}
+
+// name begins a field.
+func (w *jsonWriter) name(name string) {
+	switch {
+	case name == "":
+		return
+	case !w.object:
+		w.object, w.dst = true, append(w.dst, '{')
+	case w.dst[len(w.dst)-1] != '{':
+		w.dst = append(w.dst, ',')
+	}
+	w.dst = append(rawjson.AppendText(w.dst, name), ':')
+}
+
+func (w *jsonWriter) signed(name string, v *int64, _ Unit, _ Range) {
+	w.name(name)
+	w.dst = strconv.AppendInt(w.dst, *v, 10)
+}
+
+func (w *jsonWriter) unsigned(name string, v *uint64, _ Unit, _ Range) {
+	w.name(name)
+	w.dst = strconv.AppendUint(w.dst, *v, 10)
+}
+
+func (w *jsonWriter) boolean(name string, v *bool) {
+	w.name(name)
+	w.dst = strconv.AppendBool(w.dst, *v)
+}
+
+func (w *jsonWriter) text(name string, v *string, _ Range) {
+	w.name(name)
+	w.dst = rawjson.AppendText(w.dst, *v)
+}
+
+func (w *jsonWriter) bytes(name string, v *[]byte, _ Range) {
+	w.name(name)
+	if w.encode64 {
+		w.dst = rawjson.AppendText(w.dst, base64.StdEncoding.EncodeToString(*v))
+		return
+	}
+	w.lossy = w.lossy || !utf8.Valid(*v)
+	w.dst = rawjson.AppendText(w.dst, string(*v))
+}
+
+func (w *jsonWriter) instant(name string, v *time.Time) {
+	ms := v.UnixMilli()
+	w.signed(name, &ms, Moment, Range{})
+}
+
+func (w *jsonWriter) custom(name string, v Custom) {
+	w.name(name)
+	w.dst = v.Show(w.dst)
+}
+
+func (w *jsonWriter) list(name string, n int, _ Range, _ func(int), each func(int)) {
+	w.name(name)
+	w.dst = append(w.dst, '[')
+	for i := range n {
+		if i > 0 {
+			w.dst = append(w.dst, ',')
+		}
+		w.record(func() { each(i) }, false)
+	}
+	w.dst = append(w.dst, ']')
+}
+
+// ReadJSON reads the fields of a record from a JSON object. A field that is absent stays what it is; one that is null, of another type, given twice or unknown
+// is an error that names it. Bytes are strings, with decode64 in base64. Ranges are not compared: see Check.
+func ReadJSON(src []byte, decode64 bool, code func(*Fields)) error {
+	if !rawjson.Valid(src) {
+		return errors.New("the body is no JSON")
+	}
+	r := &jsonReader{decode64: decode64}
+	r.record(src, func() { code(&Fields{form: r}) })
+	return r.err
+}
+
+type jsonReader struct {
+	decode64 bool
+	err      error
+	src      []byte // of the record
+	members  map[string][]byte
+	path     string // of the record, as "messages[3]."
+}
+
+func (r *jsonReader) fail(name, format string, args ...any) {
+	if r.err == nil {
+		r.err = fmt.Errorf("field %q: %s", r.path+name, fmt.Sprintf(format, args...))
+	}
+}
+
+// record reads what code codes: an object, of which code has to ask for every member, or a value without a name.
+func (r *jsonReader) record(src []byte, code func()) {
+	src0, members0 := r.src, r.members
+	r.src, r.members = src, nil
+	code()
+	if r.path == "" {
+		r.open() // an object of which nothing is asked for is to be one all the same
+	}
+	if unknown := slices.Sorted(maps.Keys(r.members)); len(unknown) > 0 {
+		r.fail(unknown[0], "unknown")
+	}
+	r.src, r.members = src0, members0
+}
+
+// open takes an object apart, once.
+func (r *jsonReader) open() {
+	if r.members != nil {
+		return
+	}
+	r.members = make(map[string][]byte)
+	object := rawjson.EachMember(r.src, func(key, value []byte) bool {
+		name, _ := rawjson.Text(key)
+		if r.members[name] != nil {
+			r.fail(name, "given twice")
+		}
+		r.members[name] = value
+		return r.err == nil
+	})
+	if !object && r.err == nil {
+		r.err = fmt.Errorf("want an object, got %s", excerpt(r.src))
+		if r.path != "" {
+			r.err = fmt.Errorf("field %q: %w", r.path[:len(r.path)-1], r.err)
+		}
+	}
+}
+
+// field returns the value of a field, nil if it is absent.
+func (r *jsonReader) field(name string) []byte {
+	if r.err != nil {
+		return nil
+	}
+	if name == "" {
+		return r.src
+	}
+	r.open()
+	value := r.members[name]
+	delete(r.members, name)
+	return value
+}
+
+// excerpt is the beginning of what was found in place of something else.
+func excerpt(b []byte) string {
+	const long = 40
+	if len(b) > long {
+		return fmt.Sprintf("%q ...", b[:long])
+	}
+	return string(b)
+}
+
+func (r *jsonReader) signed(name string, v *int64, _ Unit, _ Range) {
+	if raw := r.field(name); raw != nil {
+		n, err := strconv.ParseInt(string(raw), 10, 64)
+		if err != nil {
+			r.fail(name, "want an integer, got %s", excerpt(raw))
+			return
+		}
+		*v = n
+	}
+}
+
+func (r *jsonReader) unsigned(name string, v *uint64, _ Unit, _ Range) {
+	if raw := r.field(name); raw != nil {
+		n, err := strconv.ParseUint(string(raw), 10, 64)
+		if err != nil {
+			r.fail(name, "want a non-negative integer, got %s", excerpt(raw))
+			return
+		}
+		*v = n
+	}
+}
+
+func (r *jsonReader) boolean(name string, v *bool) {
+	switch raw := r.field(name); string(raw) {
+	case "true", "false":
+		*v = raw[0] == 't'
+	case "":
+	default:
+		r.fail(name, "want true or false, got %s", excerpt(raw))
+	}
+}
+
+func (r *jsonReader) text(name string, v *string, _ Range) {
+	if raw := r.field(name); raw != nil {
+		s, ok := rawjson.Text(raw)
+		if !ok {
+			r.fail(name, "want a string, got %s", excerpt(raw))
+			return
+		}
+		*v = s
+	}
+}
+
+func (r *jsonReader) bytes(name string, v *[]byte, _ Range) {
+	raw := r.field(name)
+	if raw == nil {
+		return
+	}
+	s, ok := rawjson.Text(raw)
+	if !ok {
+		r.fail(name, "want a string, got %s", excerpt(raw))
+		return
+	}
+	*v = []byte(s)
+	if r.decode64 {
+		var err error
+		if *v, err = base64.StdEncoding.DecodeString(s); err != nil {
+			r.fail(name, "want base64, got %s", excerpt(raw))
+		}
+	}
+}
+
+func (r *jsonReader) instant(name string, v *time.Time) {
+	ms := v.UnixMilli()
+	if r.signed(name, &ms, Moment, Range{}); r.err == nil {
+		*v = time.UnixMilli(ms)
+	}
+}
+
+func (r *jsonReader) custom(name string, v Custom) {
+	if raw := r.field(name); raw != nil {
+		if err := v.Parse(raw); err != nil {
+			r.fail(name, "%v", err)
+		}
+	}
+}
+
+func (r *jsonReader) list(name string, _ int, _ Range, resize func(int), each func(int)) {
+	raw := r.field(name)
+	if raw == nil {
+		return
+	}
+	var elements [][]byte
+	if array := rawjson.EachElement(raw, func(e []byte) bool {
+		elements = append(elements, e)
+		return true
+	}); !array {
+		r.fail(name, "want an array, got %s", excerpt(raw))
+		return
+	}
+	resize(len(elements))
+	path := r.path
+	for i, e := range elements {
+		if r.err != nil {
+			break
+		}
+		r.path = fmt.Sprintf("%s%s[%d].", path, name, i)
+		r.record(e, func() { each(i) })
+	}
+	r.path = path
+}
+
+func (w *jsonWriter) given(_ string, is bool) bool { return is }
+
+func (r *jsonReader) given(name string, _ bool) bool {
+	r.open()
+	return r.members[name] != nil
+}

@@ -1,0 +1,124 @@
+package codec
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// Type is what a field is in JSON.
+type Type uint8
+
+// The types of fields.
+const (
+	IntegerType Type = iota + 1
+	BooleanType
+	StringType
+	BytesType // a string that holds any bytes
+	ListType
+	ObjectType
+)
+
+var typeNames = [...]string{
+	IntegerType: "integer", BooleanType: "boolean", StringType: "string", BytesType: "bytes", ListType: "list", ObjectType: "object",
+}
+
+func (t Type) String() string { return typeNames[t] }
+
+// Field describes a field of a record.
+type Field struct {
+	Name   string // "" of an element
+	Type   Type
+	Unit   Unit
+	Range  Range
+	Fields []Field // of an object; of a list its element, which is one Field without a name
+}
+
+// Describe returns the fields that code codes.
+func Describe(code func(*Fields)) []Field {
+	var d describer
+	code(&Fields{form: &d})
+	return d.fields
+}
+
+type describer struct{ fields []Field }
+
+func (d *describer) add(name string, t Type, unit Unit, r Range) {
+	d.fields = append(d.fields, Field{Name: name, Type: t, Unit: unit, Range: r})
+}
+
+func (d *describer) signed(name string, _ *int64, unit Unit, r Range) {
+	d.add(name, IntegerType, unit, r)
+}
+func (d *describer) unsigned(name string, _ *uint64, unit Unit, r Range) {
+	d.add(name, IntegerType, unit, r)
+}
+func (d *describer) boolean(name string, _ *bool)          { d.add(name, BooleanType, Plain, Range{}) }
+func (d *describer) text(name string, _ *string, r Range)  { d.add(name, StringType, Plain, r) }
+func (d *describer) bytes(name string, _ *[]byte, r Range) { d.add(name, BytesType, Plain, r) }
+func (d *describer) instant(name string, _ *time.Time)     { d.add(name, IntegerType, Moment, Range{}) }
+func (d *describer) custom(name string, v Custom)          { d.add(name, v.Type, Plain, Range{}) }
+
+func (d *describer) list(name string, _ int, r Range, _ func(int), each func(int)) {
+	outer := d.fields
+	d.fields = nil
+	each(-1)
+	element := d.fields
+	if len(element) != 1 || element[0].Name != "" {
+		element = []Field{{Type: ObjectType, Fields: element}}
+	}
+	d.fields = append(outer, Field{Name: name, Type: ListType, Range: r, Fields: element})
+}
+
+func (d *describer) given(string, bool) bool { return true }
+
+// CheckFields compares the fields of a record with their ranges, and returns what is wrong with the first one that is outside of its own.
+func CheckFields[T any](v *T, code func(*T, *Fields)) error {
+	f := borrow(Coder{})
+	f.checking = true
+	code(v, f)
+	err := f.err
+	giveBack(f)
+	return err
+}
+
+func (r Range) holds(n int64) bool {
+	return !r.bounds() || r.Optional && n == 0 || r.Min <= n && n <= r.Max
+}
+
+func (f *Fields) wrong(format string, args ...any) { f.Refuse(fmt.Errorf(format, args...)) }
+
+func (f *Fields) checkSigned(name string, n int64, unit Unit, of []Range) {
+	switch r := rangeOf(of); {
+	case r.holds(n):
+	case unit == Millis:
+		f.wrong("%s of %d ms is not in %d-%d", label(name), n, r.Min, r.Max)
+	default:
+		f.wrong("%s %d is not in %d-%d", label(name), n, r.Min, r.Max)
+	}
+}
+
+func (f *Fields) checkUnsigned(name string, n uint64, of []Range) {
+	if r := rangeOf(of); n > math.MaxInt64 && r.bounds() || !r.holds(int64(n)) {
+		f.wrong("%s %d is not in %d-%d", label(name), n, r.Min, r.Max)
+	}
+}
+
+func (f *Fields) checkLength(name string, n int, of []Range) {
+	switch r := rangeOf(of); {
+	case r.holds(int64(n)):
+	case r.Min == 0:
+		f.wrong("%s of %d bytes exceeds %d", label(name), n, r.Max)
+	default:
+		f.wrong("%s of %d bytes is not in %d-%d", label(name), n, r.Min, r.Max)
+	}
+}
+
+func (f *Fields) checkCount(name string, n int, of []Range) bool {
+	r := rangeOf(of)
+	if !r.holds(int64(n)) {
+		f.wrong("%d %s are not %d-%d", n, label(name), r.Min, r.Max)
+		return false
+	}
+	return true
+}

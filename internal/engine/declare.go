@@ -1,0 +1,370 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/floedb/floe/internal/codec"
+)
+
+// CommandRow declares one kind of commands of a primitive: B is its body, R its result, and S what the primitive's machine has opened by name when the command is
+// applied. In the log a body is the name (uvarint length, bytes) and the fields of B, and a result the fields of R. Rows come to life in a list, see Declare.
+//
+//	var pause = engine.CommandRow[*session, pauseBody, engine.Nothing]{
+//		Kind: kindPause, Name: "pause", From: engine.FromUsers, Body: (*pauseBody).code, Apply: (*session).pause,
+//	}
+type CommandRow[S, B, R any] struct {
+	Kind    uint8
+	Name    string
+	From    Senders
+	Shrinks bool // see CommandType
+
+	// Body codes the body; nil if there is nothing but the name. Its ranges are checked wherever a body is made or read.
+	Body func(b *B, f *codec.Fields)
+	// Check checks what ranges do not say. It may be nil, as all below.
+	Check func(b *B) error
+	// Limit checks bodies of users alone, at the door of the node: other machines may exceed it.
+	Limit func(b *B) error
+	// Payload returns the bytes of the largest value or payload, for the node's max_value_size.
+	Payload func(b *B) int
+	// Reset empties a body but for memory that can be used again; nil: there is none.
+	Reset func(b *B)
+	// Size returns about how many bytes the body takes; nil: few, beside the payload.
+	Size func(b *B) int
+	// Makes returns how much to take the command may make of what has its name, see Maker.
+	Makes func(b *B) int
+	// Apply carries the command out.
+	Apply func(s S, b *B) (R, error)
+	// Run is Apply for a command without a result.
+	Run func(s S, b *B) error
+	// Encoded is Apply for a result that is encoded while it comes to be.
+	Encoded func(s S, b *B) ([]byte, error)
+	// Result codes the result; nil if there is none.
+	Result func(r *R, f *codec.Fields)
+
+	of        *declared
+	kept      sync.Pool // of *call[S, B, R]
+	decodeAny func(result []byte) (any, error)
+}
+
+// Nothing is the result of a command that returns none, and the body of one with nothing but a name.
+type Nothing = struct{}
+
+// declared is what the rows of a primitive have in common.
+type declared struct {
+	machine   MachineID
+	primitive string
+	checkName func(string) error
+}
+
+// Row is a CommandRow of any body and result.
+type Row[S any] interface {
+	join(d *declared) CommandType
+	newCall() Call[S]
+	makes(cmd Command) (name []byte, n int)
+}
+
+// CommandRows are the kinds of commands of a primitive, by their numbers.
+type CommandRows[S any] struct {
+	rows  []Row[S]
+	types []CommandType
+}
+
+// Declare returns the commands of a primitive, whose names checkName checks.
+func Declare[S any](m MachineID, primitive string, checkName func(string) error, rows ...Row[S]) *CommandRows[S] {
+	d := &declared{m, primitive, checkName}
+	c := &CommandRows[S]{rows: rows}
+	for _, r := range rows {
+		c.types = append(c.types, r.join(d))
+	}
+	return c
+}
+
+// Types returns the commands for the table of the primitive.
+func (c *CommandRows[S]) Types() []CommandType { return c.types }
+
+// Makes returns how much to take a command may make of what has a name, 0 for one that is malformed. The name aliases its body.
+func (c *CommandRows[S]) Makes(cmd Command) (name []byte, n int) {
+	if cmd.Kind == 0 || int(cmd.Kind) > len(c.rows) {
+		return nil, 0
+	}
+	return c.rows[cmd.Kind-1].makes(cmd)
+}
+
+// Calls are where a machine decodes the commands that it applies: each kind has memory that is used again.
+type Calls[S any] []Call[S]
+
+// NewCalls returns the memory for one machine.
+func (c *CommandRows[S]) NewCalls() Calls[S] {
+	calls := make(Calls[S], len(c.rows))
+	for i, r := range c.rows {
+		calls[i] = r.newCall()
+	}
+	return calls
+}
+
+// Read decodes a command, whose body the call aliases, and checks it. The call is good until the next one.
+func (c Calls[S]) Read(cmd Command) (Call[S], error) {
+	if cmd.Kind == 0 || int(cmd.Kind) > len(c) {
+		return nil, unknownCommand(cmd)
+	}
+	call := c[cmd.Kind-1]
+	return call, call.read(cmd.Body)
+}
+
+// Call is a command that has been decoded.
+type Call[S any] interface {
+	read(body []byte) error
+	// Subject returns the name that the command is about, which aliases its body.
+	Subject() []byte
+	// Apply carries it out, and returns its result.
+	Apply(s S) ([]byte, error)
+}
+
+type call[S, B, R any] struct {
+	row    *CommandRow[S, B, R]
+	name   []byte
+	body   B
+	result R // see Decode
+}
+
+func (c *call[S, B, R]) Subject() []byte { return c.name }
+
+func (c *call[S, B, R]) Apply(s S) ([]byte, error) {
+	r := c.row
+	switch {
+	case r.Run != nil:
+		return nil, r.Run(s, &c.body)
+	case r.Encoded != nil:
+		return r.Encoded(s, &c.body)
+	}
+	result, err := r.Apply(s, &c.body)
+	if err != nil {
+		return nil, err
+	}
+	return codec.EncodeFields(nil, &result, r.Result), nil
+}
+
+func (c *call[S, B, R]) read(b []byte) (err error) {
+	r := c.row
+	in := codec.NewReader(b)
+	c.name = in.Bytes()
+	if r.Body == nil || in.Err() != nil {
+		err = in.Done()
+	} else {
+		err = codec.DecodeFields(in.Rest(), &c.body, r.Body)
+	}
+	if err != nil {
+		return Errorf(ErrMalformed, "%s: command: %v", r.of.primitive, err)
+	}
+	return r.check(&c.body)
+}
+
+// check checks what is checked of every body.
+func (r *CommandRow[S, B, R]) check(b *B) error {
+	if r.Body != nil {
+		if err := codec.CheckFields(b, r.Body); err != nil {
+			return r.refusal(err)
+		}
+	}
+	if r.Check != nil {
+		return r.Check(b)
+	}
+	return nil
+}
+
+// refusal returns what is wrong with a field as an error of the primitive.
+func (r *CommandRow[S, B, R]) refusal(err error) error {
+	if refused := (*Error)(nil); errors.As(err, &refused) {
+		return err
+	}
+	return Errorf(ErrInvalid, "%s: %v", r.of.primitive, err)
+}
+
+func (r *CommandRow[S, B, R]) newCall() Call[S] { return &call[S, B, R]{row: r} }
+
+// decode calls f for a decoded command, which f must not keep. Errors: ErrMalformed, ErrInvalid.
+func (r *CommandRow[S, B, R]) decode(body []byte, f func(name []byte, b *B)) error {
+	c := r.take()
+	err := c.read(body)
+	if err == nil {
+		f(c.name, &c.body)
+	}
+	r.giveBack(c)
+	return err
+}
+
+// Read returns what a command says, for those who look at it before it is applied. Errors: ErrMalformed, ErrInvalid.
+func (r *CommandRow[S, B, R]) Read(cmd Command) (name []byte, b B, err error) {
+	c := call[S, B, R]{row: r}
+	err = c.read(cmd.Body)
+	return c.name, c.body, err
+}
+
+func (r *CommandRow[S, B, R]) makes(cmd Command) (name []byte, n int) {
+	if r.Makes == nil {
+		return nil, 0
+	}
+	if r.decode(cmd.Body, func(of []byte, b *B) { name, n = of, r.Makes(b) }) != nil {
+		return nil, 0
+	}
+	return name, n
+}
+
+func (r *CommandRow[S, B, R]) join(d *declared) CommandType {
+	r.of = d
+	r.decodeAny = func(result []byte) (any, error) {
+		decoded, err := r.Decode(result)
+		if r.Result == nil {
+			return nil, err
+		}
+		return decoded, err
+	}
+	t := CommandType{Kind: r.Kind, Name: r.Name, From: r.From, Shrinks: r.Shrinks}
+	if r.From&FromUsers != 0 {
+		t.Admit = r.admit
+	}
+	t.Fields = func() []codec.Field {
+		if r.Body == nil {
+			return nil
+		}
+		return codec.Describe(func(f *codec.Fields) { r.Body(new(B), f) })
+	}
+	t.Show, t.Parse = r.show, r.parse
+	return t
+}
+
+// admit checks a command of a user in another process.
+func (r *CommandRow[S, B, R]) admit(cmd Command, maxPayload int) (err error) {
+	bad := r.decode(cmd.Body, func(name []byte, b *B) {
+		if err = r.limit(b, maxPayload); err == nil {
+			err = r.of.checkName(string(name))
+		}
+	})
+	if bad != nil {
+		return bad
+	}
+	return err
+}
+
+func (r *CommandRow[S, B, R]) limit(b *B, maxPayload int) error {
+	if r.Payload != nil {
+		if err := CheckPayload(r.Payload(b), maxPayload); err != nil {
+			return err
+		}
+	}
+	if r.Limit != nil {
+		return r.Limit(b)
+	}
+	return nil
+}
+
+// show appends a command's body as JSON.
+func (r *CommandRow[S, B, R]) show(dst []byte, cmd Command, encode64 bool) (_ []byte, err error) {
+	err = r.decode(cmd.Body, func(_ []byte, b *B) {
+		dst, _ = codec.AppendJSON(dst, encode64, func(f *codec.Fields) {
+			if r.Body != nil {
+				r.Body(b, f)
+			}
+		})
+	})
+	return dst, err
+}
+
+// parse returns the operation that JSON describes.
+func (r *CommandRow[S, B, R]) parse(name string, src []byte, decode64 bool) Op {
+	b := new(B)
+	err := codec.ReadJSON(src, decode64, func(f *codec.Fields) {
+		if r.Body != nil {
+			r.Body(b, f)
+		}
+	})
+	if err != nil {
+		err = r.refusal(err)
+	}
+	return r.Op(name, *b, err)
+}
+
+// Op returns an operation. err is what the caller knows to be wrong with its arguments.
+func (r *CommandRow[S, B, R]) Op(name string, b B, err error) Op {
+	return r.Make(name, func(body *B) error {
+		*body = b
+		return err
+	})
+}
+
+// Make returns an operation whose body is filled in by fill, in memory that is used again. The error of fill is what is wrong with it.
+func (r *CommandRow[S, B, R]) Make(name string, fill func(b *B) error) Op {
+	op := Op{Command: Command{Machine: r.of.machine, Kind: r.Kind}, Route: name, Decode: r.decodeAny}
+	if op.Err = r.of.checkName(name); op.Err != nil {
+		return op
+	}
+	c := r.take()
+	b := &c.body
+	if op.Err = fill(b); op.Err == nil {
+		op.Err = r.check(b)
+	}
+	if op.Err == nil && r.Limit != nil {
+		op.Err = r.Limit(b)
+	}
+	if op.Err == nil {
+		size := bodyRoom
+		if r.Size != nil {
+			size = r.Size(b)
+		}
+		if r.Payload != nil {
+			op.Payload = r.Payload(b)
+		}
+		op.Command.Body = codec.AppendString(make([]byte, 0, len(name)+3+size), name)
+		if r.Body != nil {
+			op.Command.Body = codec.EncodeFields(op.Command.Body, b, r.Body)
+		}
+	}
+	r.giveBack(c)
+	return op
+}
+
+// bodyRoom is what most bodies take beside their name and payload.
+const bodyRoom = 32
+
+// Do sends the operation to the shard of its name. Errors: those of Propose.
+func (r *CommandRow[S, B, R]) Do(ctx context.Context, s *Scope, name string, b B, err error) (R, error) {
+	return Propose(ctx, s, r.Op(name, b, err), r.Decode)
+}
+
+// Send is Do with a body that is filled in by fill, see Make.
+func (r *CommandRow[S, B, R]) Send(ctx context.Context, s *Scope, name string, fill func(b *B) error) (R, error) {
+	return Propose(ctx, s, r.Make(name, fill), r.Decode)
+}
+
+// Decode reads a result, whose bytes it aliases.
+func (r *CommandRow[S, B, R]) Decode(result []byte) (decoded R, err error) {
+	if r.Result == nil {
+		in := codec.NewReader(result)
+		return decoded, in.Done()
+	}
+	c := r.take()
+	err = codec.DecodeFields(result, &c.result, r.Result)
+	decoded = c.result
+	r.giveBack(c)
+	return decoded, err
+}
+
+// take returns memory for a body and a result, which giveBack makes empty.
+func (r *CommandRow[S, B, R]) take() *call[S, B, R] {
+	if c, ok := r.kept.Get().(*call[S, B, R]); ok {
+		return c
+	}
+	return &call[S, B, R]{row: r}
+}
+
+func (r *CommandRow[S, B, R]) giveBack(c *call[S, B, R]) {
+	if r.Reset != nil {
+		r.Reset(&c.body)
+	} else {
+		c.body = *new(B)
+	}
+	c.name, c.result = nil, *new(R)
+	r.kept.Put(c)
+}
