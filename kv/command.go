@@ -20,50 +20,133 @@ const (
 	kindPutMany // of machines, see feed.KindPutMany
 )
 
-// Command bodies all begin with the key (uvarint length, bytes) and the condition (u8, and revision uvarint). Then follows:
-//
-//	put:         ttl ms uvarint (0: none, maxTTLMillis + 1: as it is) | value
-//	touch:       ttl ms uvarint (0: never expire)
-//	incr:        delta, min, max varint | ttl ms of a new key uvarint (0: none)
-//	json set:    largest result uvarint | path (uvarint length, bytes) | raw JSON
-//	json delete: path (uvarint length, bytes)
-//	delete, check: nothing
-//
-// but for put many, see putMany.
-//
-// Results are revision and version (uvarints); of incr the new value (varint).
-func body(key string, o writeOptions, capacity int) []byte {
-	b := make([]byte, 0, len(key)+capacity+24)
-	b = codec.AppendString(b, key)
-	b = append(b, byte(o.cond))
-	return codec.AppendUvarint(b, o.revision)
+// The commands about a key. On a full disk: a delete keeps the value in the history, so it frees space only when the tombstone is forgotten; but it takes next
+// to none either, and a key that is deleted can not be deleted again. A touch rewrites its row, and locks would get lost without it.
+// Deleting from a JSON value leaves a whole new version behind.
+var (
+	put = &engine.CommandRow[*write, putBody, Written]{
+		Kind: kindPut, Name: "put", From: engine.FromUsers, Body: (*putBody).code, Size: func(b *putBody) int { return len(b.value) + 16 },
+		Payload: func(b *putBody) int { return len(b.value) }, Encoded: (*write).put, Result: (*Written).code,
+	}
+	remove = &engine.CommandRow[*write, guard, Written]{
+		Kind: kindDelete, Name: "delete", From: engine.FromUsers, Shrinks: true, Body: (*guard).code, Apply: (*write).delete, Result: (*Written).code,
+	}
+	touch = &engine.CommandRow[*write, touchBody, Written]{
+		Kind: kindTouch, Name: "touch", From: engine.FromUsers, Shrinks: true, Body: (*touchBody).code, Apply: (*write).touch, Result: (*Written).code,
+	}
+	incr = &engine.CommandRow[*write, incrBody, int64]{
+		Kind: kindIncr, Name: "incr", From: engine.FromUsers, Body: (*incrBody).code, Apply: (*write).incr,
+		Result: func(n *int64, f *codec.Fields) { f.Varint("value", n) },
+	}
+	jsonSet = &engine.CommandRow[*write, jsonSetBody, Written]{
+		Kind: kindJSONSet, Name: "json set", From: engine.FromUsers, Body: (*jsonSetBody).code, Size: func(b *jsonSetBody) int { return len(b.path) + len(b.raw) + 16 },
+		Payload: func(b *jsonSetBody) int { return max(len(b.raw), int(b.maxBytes)) },
+		Limited: func(b *jsonSetBody, maxPayload int) { b.maxBytes = int64(maxPayload) }, Apply: (*write).jsonSet, Result: (*Written).code,
+	}
+	jsonDelete = &engine.CommandRow[*write, jsonDeleteBody, Written]{
+		Kind: kindJSONDelete, Name: "json delete", From: engine.FromUsers, Body: (*jsonDeleteBody).code, Apply: (*write).jsonDelete, Result: (*Written).code,
+	}
+	check = &engine.CommandRow[*write, guard, engine.Nothing]{
+		Kind: kindCheck, Name: "check", From: engine.FromUsers, Shrinks: true, Body: (*guard).code, Run: (*write).allows,
+	}
+	putMany = engine.RawRow[*write]{Kind: kindPutMany, Name: "put many", From: engine.FromMachines | engine.FromShards}
+)
+
+var commands = engine.Declare(engine.MachineKV, "kv", checkKey, put, remove, touch, incr, jsonSet, jsonDelete, check, putMany)
+
+// maxTTLMillis is what a time.Duration can hold, rounded up: added to any time of this age it does not overflow.
+const maxTTLMillis = math.MaxInt64/int64(time.Millisecond) + 1
+
+// keepTTL is the time to live of a put that leaves the expiry as it is.
+const keepTTL = maxTTLMillis + 1
+
+func codeTTL(f *codec.Fields, ms *int64) { f.Millis("ttl_ms", ms, codec.Range{Max: maxTTLMillis}) }
+
+// guard is what must hold of a key for a command to take effect.
+type guard struct {
+	cond     condition
+	revision uint64
 }
 
-func op(kind uint8, key string, err error, body []byte, decode func([]byte) (any, error)) engine.Op {
-	if err == nil {
-		err = checkKey(key)
-	}
-	return engine.Op{
-		Command: engine.Command{Machine: engine.MachineKV, Kind: kind, Body: body},
-		Route:   key,
-		Err:     err,
-		Decode:  decode,
+func (g *guard) code(f *codec.Fields) {
+	switch c := f.Binary(); {
+	case c != nil:
+		c.Byte((*byte)(&g.cond))
+		c.Uvarint(&g.revision)
+	case f.Checking():
+		if g.cond >= numConditions || g.cond != atRevision && g.revision != 0 {
+			f.Refuse(engine.Errorf(ErrInvalid, "kv: condition %d is not in 0-%d, or has a revision (%d)", g.cond, numConditions-1, g.revision))
+		}
+	default:
+		g.codeJSON(f)
 	}
 }
 
-func putCommand(key string, value []byte, opts []PutOption) engine.Op {
-	var o writeOptions
-	if len(opts) > 0 {
-		o = putOptions(opts)
+// codeJSON codes what IfAbsent, IfPresent and IfRevision say; those that are not given say nothing.
+func (g *guard) codeJSON(f *codec.Fields) {
+	var read guard
+	for _, c := range []struct {
+		name string
+		condition
+	}{{"if_absent", absent}, {"if_present", present}} {
+		is := g.cond == c.condition
+		if !f.Given(c.name, is) {
+			continue
+		}
+		if f.Bool(c.name, &is); is {
+			f.Refuse(read.require(c.condition, 0))
+		}
 	}
-	if o.err != nil {
-		return op(kindPut, key, o.err, nil, nil)
+	if f.Given("if_revision", g.cond == atRevision) {
+		revision := g.revision
+		f.Uvarint("if_revision", &revision)
+		f.Refuse(read.requireRevision(revision))
 	}
-	b := body(key, o, len(value))
-	b = codec.AppendUvarint(b, uint64(o.ttlMillis))
-	put := op(kindPut, key, nil, append(b, value...), anyWritten)
-	put.Payload = len(value)
-	return put
+	if f.Parsing() {
+		*g = read
+	}
+}
+
+// putBody stores a value.
+type putBody struct {
+	guard
+	ttl   int64 // ms; 0: none
+	value []byte
+}
+
+func (b *putBody) code(f *codec.Fields) {
+	b.guard.code(f)
+	switch keep := b.ttl == keepTTL; {
+	case f.Binary() != nil:
+		f.Millis("ttl_ms", &b.ttl)
+	case f.Checking():
+		if !keep {
+			codeTTL(f, &b.ttl)
+		}
+	default:
+		if f.Bool("keep_ttl", &keep); keep {
+			b.ttl = 0
+		}
+		if codeTTL(f, &b.ttl); keep {
+			if b.ttl != 0 {
+				f.Refuse(errTTLs)
+			}
+			b.ttl = keepTTL
+		}
+	}
+	f.Rest("value", &b.value)
+}
+
+func putOp(key string, value []byte, opts []PutOption) engine.Op {
+	return put.Make(key, func(b *putBody) error {
+		b.value = value
+		if len(opts) == 0 {
+			return nil
+		}
+		o := putOptions(opts)
+		b.guard, b.ttl = o.guard, o.ttlMillis
+		return o.err
+	})
 }
 
 func putOptions(opts []PutOption) writeOptions {
@@ -75,127 +158,137 @@ func putOptions(opts []PutOption) writeOptions {
 	return o
 }
 
-func deleteCommand(key string, opts []DeleteOption) engine.Op {
+func deleteOp(key string, opts []DeleteOption) engine.Op {
 	var o writeOptions
 	opts, o.err = engine.Given(opts)
 	for _, opt := range opts {
 		opt.applyDelete(&o)
 	}
-	return op(kindDelete, key, o.err, body(key, o, 0), anyWritten)
+	return remove.Op(key, o.guard, o.err)
 }
 
-func touchCommand(key string, ttl time.Duration, opts []TouchOption) engine.Op {
+// touchBody changes the expiry of a key.
+type touchBody struct {
+	guard
+	ttl int64 // ms; 0: it never expires
+}
+
+func (b *touchBody) code(f *codec.Fields) {
+	b.guard.code(f)
+	codeTTL(f, &b.ttl)
+}
+
+func touchOp(key string, ttl time.Duration, opts []TouchOption) engine.Op {
 	var o writeOptions
 	opts, o.err = engine.Given(opts)
 	for _, opt := range opts {
 		opt.applyTouch(&o)
 	}
 	millis, err := checkTTL(ttl, o.err)
-	return op(kindTouch, key, err, codec.AppendUvarint(body(key, o, 0), uint64(millis)), anyWritten)
+	return touch.Op(key, touchBody{o.guard, millis}, err)
 }
 
-func persistCommand(key string) engine.Op {
-	return op(kindTouch, key, nil, codec.AppendUvarint(body(key, writeOptions{}, 0), 0), anyWritten)
+func persistOp(key string) engine.Op { return touch.Op(key, touchBody{}, nil) }
+
+// incrBody adds to a number.
+type incrBody struct {
+	guard
+	delta, min, max int64
+	ttl             int64 // ms, of a new key; 0: none
 }
 
-func incrCommand(key string, delta int64, opts []IncrOption) engine.Op {
+func (b *incrBody) code(f *codec.Fields) {
+	if f.Parsing() {
+		*b = incrBody{delta: 1, min: math.MinInt64, max: math.MaxInt64}
+	}
+	b.guard.code(f)
+	f.Varint("by", &b.delta)
+	f.Varint("min", &b.min)
+	f.Varint("max", &b.max)
+	codeTTL(f, &b.ttl)
+}
+
+func incrOp(key string, delta int64, opts []IncrOption) engine.Op {
 	o := incrOptions(opts)
-	b := codec.AppendVarint(body(key, o, 0), delta)
-	b = codec.AppendVarint(codec.AppendVarint(b, o.minV), o.maxV)
-	b = codec.AppendUvarint(b, uint64(o.ttlMillis))
-	return op(kindIncr, key, o.err, b, func(result []byte) (any, error) { return decodeInt(result) })
+	return incr.Op(key, incrBody{o.guard, delta, o.minV, o.maxV, o.ttlMillis}, o.err)
 }
 
-func checkCommand(key string, c condition, revision uint64) Condition {
-	return Condition{engine.HideCondition(op(kindCheck, key, nil, body(key, writeOptions{cond: c, revision: revision}, 0), nil))}
+// jsonSetBody sets a part of a document. It carries the limit for the result: Apply must not look at a node's configuration.
+type jsonSetBody struct {
+	guard
+	maxBytes  int64
+	path, raw []byte
 }
 
-// maxTTLMillis is what a time.Duration can hold, rounded up: added to any time of this age it does not overflow.
-const maxTTLMillis = math.MaxInt64/int64(time.Millisecond) + 1
-
-// keepTTL is the time to live of a put that leaves the expiry as it is.
-const keepTTL = maxTTLMillis + 1
-
-// command is a decoded body.
-type command struct {
-	key      []byte
-	o        writeOptions
-	delta    int64
-	maxBytes int
-	path     []byte
-	value    []byte // aliases the log entry
-}
-
-func decodeCommand(kind uint8, b []byte) (c command, err error) {
-	r := codec.NewReader(b)
-	c.key = r.Bytes()
-	c.o.cond, c.o.revision = condition(r.Byte()), r.Uvarint()
-	switch kind {
-	case kindPut:
-		c.o.ttlMillis, c.value = int64(r.Uvarint()), r.Rest()
-	case kindTouch:
-		c.o.ttlMillis = int64(r.Uvarint())
-	case kindIncr:
-		c.delta, c.o.minV, c.o.maxV = r.Varint(), r.Varint(), r.Varint()
-		c.o.ttlMillis = int64(r.Uvarint())
-	case kindJSONSet:
-		c.maxBytes, c.path, c.value = int(r.Uvarint()), r.Bytes(), r.Rest()
-	case kindJSONDelete:
-		c.path = r.Bytes()
-	}
-	if err := r.Done(); err != nil {
-		return c, engine.Errorf(engine.ErrMalformed, "kv: command: %v", err)
-	}
-	keeps := kind == kindPut && c.o.ttlMillis == keepTTL
+func (b *jsonSetBody) code(f *codec.Fields) {
+	b.guard.code(f)
 	switch {
-	case c.o.cond >= numConditions:
-		return c, engine.Errorf(ErrInvalid, "kv: condition %d is not in 0-%d", c.o.cond, numConditions-1)
-	case (c.o.ttlMillis < 0 || c.o.ttlMillis > maxTTLMillis) && !keeps:
-		return c, engine.Errorf(ErrInvalid, "kv: ttl of %d ms is not in 0-%d ms", uint64(c.o.ttlMillis), maxTTLMillis)
-	case c.maxBytes < 0:
-		return c, engine.Errorf(ErrInvalid, "kv: a document limit of %d bytes exceeds %d", uint64(c.maxBytes), math.MaxInt)
+	case f.Binary() != nil:
+		f.Count("max_bytes", &b.maxBytes)
+	case f.Checking():
+		if b.maxBytes < 0 {
+			f.Refuse(engine.Errorf(ErrInvalid, "kv: a document limit of %d bytes exceeds %d", uint64(b.maxBytes), math.MaxInt))
+		}
 	}
-	return c, checkKey(string(c.key))
+	f.Bytes("path", &b.path)
+	f.Rest("json", &b.raw)
 }
 
-func encodeWritten(w Written) []byte {
-	b := codec.AppendUvarint(make([]byte, 0, 12), w.Revision)
-	return codec.AppendUvarint(b, w.Version)
+func jsonSetOp(key, path string, raw []byte) engine.Op {
+	_, err := parsePath(path)
+	if err == nil {
+		err = checkJSON("kv: the JSON to set", raw)
+	}
+	return jsonSet.Op(key, jsonSetBody{path: []byte(path), raw: raw}, err)
 }
 
-func decodeWritten(b []byte) (Written, error) {
-	r := codec.NewReader(b)
-	w := Written{Revision: r.Uvarint(), Version: r.Uvarint()}
-	return w, r.Done()
+// jsonDeleteBody deletes a part of a document.
+type jsonDeleteBody struct {
+	guard
+	path []byte
 }
 
-func anyWritten(b []byte) (any, error) { return decodeWritten(b) }
+func (b *jsonDeleteBody) code(f *codec.Fields) {
+	b.guard.code(f)
+	f.Bytes("path", &b.path)
+}
 
-func decodeInt(b []byte) (int64, error) {
-	r := codec.NewReader(b)
-	v := r.Varint()
-	return v, r.Done()
+func jsonDeleteOp(key, path string) engine.Op {
+	segments, err := parsePath(path)
+	if err == nil && len(segments) == 0 {
+		err = engine.Errorf(ErrInvalid, "kv: path %q names the whole document: use Delete", path)
+	}
+	return jsonDelete.Op(key, jsonDeleteBody{path: []byte(path)}, err)
+}
+
+func conditionOn(key string, c condition, revision uint64) Condition {
+	return Condition{engine.HideCondition(check.Op(key, guard{c, revision}, nil))}
+}
+
+func (w *Written) code(f *codec.Fields) {
+	f.Uvarint("revision", &w.Revision)
+	f.Uvarint("version", &w.Version)
 }
 
 // PutOp is Put as an operation of a transaction; its value in the result is a Written.
 func PutOp(key string, value []byte, opts ...PutOption) Op {
-	return Op{engine.Hide(putCommand(key, value, opts))}
+	return Op{engine.Hide(putOp(key, value, opts))}
 }
 
 // DeleteOp is Delete as an operation of a transaction; its value in the result is a Written.
-func DeleteOp(key string, opts ...DeleteOption) Op { return Op{engine.Hide(deleteCommand(key, opts))} }
+func DeleteOp(key string, opts ...DeleteOption) Op { return Op{engine.Hide(deleteOp(key, opts))} }
 
 // TouchOp is Touch as an operation of a transaction.
 func TouchOp(key string, ttl time.Duration, opts ...TouchOption) Op {
-	return Op{engine.Hide(touchCommand(key, ttl, opts))}
+	return Op{engine.Hide(touchOp(key, ttl, opts))}
 }
 
 // PersistOp is Persist as an operation of a transaction.
-func PersistOp(key string) Op { return Op{engine.Hide(persistCommand(key))} }
+func PersistOp(key string) Op { return Op{engine.Hide(persistOp(key))} }
 
 // IncrOp is Incr as an operation of a transaction; its value in the result is an int64.
 func IncrOp(key string, delta int64, opts ...IncrOption) Op {
-	return Op{engine.Hide(incrCommand(key, delta, opts))}
+	return Op{engine.Hide(incrOp(key, delta, opts))}
 }
 
 // RevisionIs holds if the key's present revision is r; 0 means that it does not exist.
@@ -203,11 +296,11 @@ func RevisionIs(key string, r uint64) Condition {
 	if r == 0 {
 		return Absent(key)
 	}
-	return checkCommand(key, atRevision, r)
+	return conditionOn(key, atRevision, r)
 }
 
 // Absent holds if the key does not exist.
-func Absent(key string) Condition { return checkCommand(key, absent, 0) }
+func Absent(key string) Condition { return conditionOn(key, absent, 0) }
 
 // Present holds if the key exists.
-func Present(key string) Condition { return checkCommand(key, present, 0) }
+func Present(key string) Condition { return conditionOn(key, present, 0) }

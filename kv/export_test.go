@@ -2,8 +2,8 @@ package kv
 
 import (
 	"context"
-	"math"
 
+	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 )
 
@@ -76,14 +76,13 @@ func (r Row) Encode() []byte {
 
 // DecodeBody decodes a command's body and says whether that worked.
 func DecodeBody(kind uint8, b []byte) error {
-	_, err := decodeCommand(kind, b)
+	_, err := commands.NewCalls().Read(engine.Command{Kind: kind, Body: b})
 	return err
 }
 
 // PutCommandBody is the body of a put whose time to live is any number of milliseconds.
 func PutCommandBody(key string, ttlMillis uint64) []byte {
-	o := writeOptions{minV: math.MinInt64, maxV: math.MaxInt64, ttlMillis: int64(ttlMillis)}
-	b := body(key, o, 0)
+	b := append(codec.AppendString(nil, key), byte(always), 0)
 	for ; ttlMillis >= 0x80; ttlMillis >>= 7 {
 		b = append(b, byte(ttlMillis)|0x80)
 	}
@@ -112,7 +111,7 @@ func (s *Store) ChangesBytes(ctx context.Context, shard engine.ShardID, after ui
 }
 
 // MachineOf returns a machine that keeps so many tombstones of a namespace.
-func MachineOf(tombstones int64) engine.Machine { return &machine{tombstones: tombstones} }
+func MachineOf(tombstones int64) engine.Machine { return newMachineOf(tombstones) }
 
 // Changes is a question for the changes after a revision that can be asked again, as a router does when the shard has got another leader.
 type Changes struct {

@@ -25,25 +25,32 @@ func (m *machine) ValueOf(v *engine.View, namespace string, k []byte, now int64)
 //
 //	put (uvarint length, bytes) ...
 func (m *machine) putMany(tx *engine.Tx, body []byte) ([]byte, error) {
-	var puts []command
+	type keyed struct {
+		key []byte
+		putBody
+	}
+	var puts []keyed
 	for r := codec.NewReader(body); r.Len() > 0; {
 		b := r.Bytes()
 		if err := r.Err(); err != nil {
 			return nil, engine.Errorf(engine.ErrMalformed, "kv: command: %v", err)
 		}
-		c, err := decodeCommand(kindPut, b)
+		k, body, err := put.Read(engine.Command{Kind: kindPut, Body: b})
+		if err == nil {
+			err = checkKey(string(k))
+		}
 		if err != nil {
 			return nil, err
 		}
-		puts = append(puts, c)
+		puts = append(puts, keyed{k, body})
 	}
 	for i := range puts {
 		if i > 0 {
 			tx.Step()
 		}
-		cur := m.load(tx, puts[i].key)
-		if puts[i].check(&cur) == nil {
-			m.put(tx, &puts[i], cur)
+		p := &puts[i]
+		if m.open(tx, p.key); m.write.allows(&p.guard) == nil {
+			m.write.set(p.value, p.ttl)
 		}
 	}
 	return nil, nil

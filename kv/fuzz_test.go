@@ -54,6 +54,9 @@ func FuzzApplyCommand(f *testing.F) {
 		cmd := engine.Command{Machine: engine.MachineKV, Kind: kind, Namespace: "n", Body: body}
 		p := engine.TableOf(kv.Primitive)
 		admitted := p.Admit(cmd, 1<<20)
+		if admitted == nil {
+			rig.SameInJSON(t, p, cmd)
+		}
 		for range 2 {
 			out, stopped := r.Try(0, cmd)
 			if stopped {

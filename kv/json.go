@@ -8,7 +8,6 @@ import (
 
 	"github.com/tidwall/gjson"
 
-	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 )
 
@@ -52,63 +51,45 @@ func (s *Store) JSONGet(ctx context.Context, key, path string) ([]byte, error) {
 // Errors: ErrInvalid if raw or the value is not JSON, the path is malformed, leads through a number or string, or past the end of
 // an array, or the result exceeds the limit for values.
 func (s *Store) JSONSet(ctx context.Context, key, path string, raw []byte) (Written, error) {
-	return engine.Propose(ctx, &s.scope, jsonSetCommand(key, path, raw), decodeWritten)
+	return engine.Propose(ctx, &s.scope, jsonSetOp(key, path, raw), jsonSet.Decode)
 }
 
 // JSONDelete removes what is at a path of the document at key, atomically. Errors: as JSONSet, and ErrNotFound if there is nothing.
 func (s *Store) JSONDelete(ctx context.Context, key, path string) (Written, error) {
-	return engine.Propose(ctx, &s.scope, jsonDeleteCommand(key, path), decodeWritten)
+	return engine.Propose(ctx, &s.scope, jsonDeleteOp(key, path), jsonDelete.Decode)
 }
 
 // JSONSetOp is JSONSet as an operation of a transaction; its value in the result is a Written.
 func JSONSetOp(key, path string, raw []byte) Op {
-	return Op{engine.Hide(jsonSetCommand(key, path, raw))}
+	return Op{engine.Hide(jsonSetOp(key, path, raw))}
 }
 
 // JSONDeleteOp is JSONDelete as an operation of a transaction; its value in the result is a Written.
-func JSONDeleteOp(key, path string) Op { return Op{engine.Hide(jsonDeleteCommand(key, path))} }
+func JSONDeleteOp(key, path string) Op { return Op{engine.Hide(jsonDeleteOp(key, path))} }
 
-// jsonSetCommand carries the limit for the result: Apply must not look at a node's configuration.
-func jsonSetCommand(key, path string, raw []byte) engine.Op {
-	_, err := parsePath(path)
-	if err == nil {
-		err = checkJSON("kv: the JSON to set", raw)
+func (w *write) jsonSet(b *jsonSetBody) (none Written, err error) {
+	if err := w.allows(&b.guard); err != nil {
+		return none, err
 	}
-	set := op(kindJSONSet, key, err, nil, anyWritten)
-	set.Payload = len(raw)
-	set.Limited = func(maxBytes int) []byte {
-		b := codec.AppendUvarint(body(key, writeOptions{}, len(path)+len(raw)), uint64(maxBytes))
-		return append(codec.AppendString(b, path), raw...)
-	}
-	return set
-}
-
-func jsonDeleteCommand(key, path string) engine.Op {
-	segments, err := parsePath(path)
-	if err == nil && len(segments) == 0 {
-		err = engine.Errorf(ErrInvalid, "kv: path %q names the whole document: use Delete", path)
-	}
-	return op(kindJSONDelete, key, err, codec.AppendString(body(key, writeOptions{}, len(path)), path), anyWritten)
-}
-
-func (m *machine) jsonSet(tx *engine.Tx, c *command, cur row) ([]byte, error) {
 	doc := []byte("{}")
-	if cur.exists() && !cur.tombstone() {
-		doc = cur.value
+	if w.cur.exists() && !w.cur.tombstone() {
+		doc = w.cur.value
 	}
-	doc, err := setJSON(string(c.key), doc, string(c.path), c.value, c.maxBytes)
-	if err != nil {
-		return nil, err
+	if doc, err = setJSON(string(w.key), doc, string(b.path), b.raw, int(b.maxBytes)); err != nil {
+		return none, err
 	}
-	return encodeWritten(m.update(tx, c.key, cur, doc)), nil
+	return w.update(doc), nil
 }
 
-func (m *machine) jsonDelete(tx *engine.Tx, c *command, cur row) ([]byte, error) {
-	doc, err := deleteJSON(string(c.key), cur.value, string(c.path))
-	if err != nil {
-		return nil, err
+func (w *write) jsonDelete(b *jsonDeleteBody) (none Written, err error) {
+	if err := w.finds(&b.guard); err != nil {
+		return none, err
 	}
-	return encodeWritten(m.update(tx, c.key, cur, doc)), nil
+	doc, err := deleteJSON(string(w.key), w.cur.value, string(b.path))
+	if err != nil {
+		return none, err
+	}
+	return w.update(doc), nil
 }
 
 func getJSON(key string, doc []byte, path string) ([]byte, error) {

@@ -88,7 +88,7 @@ func (s *Store) Namespace() string { return s.scope.Namespace() }
 // Options: TTL, KeepTTL, IfAbsent, IfPresent, IfRevision. Errors: *ConflictError if a condition does not hold; ErrInvalid for a key
 // that is not 1-4096 bytes, a value over the limit, a TTL that is not positive, contradicting conditions.
 func (s *Store) Put(ctx context.Context, key string, value []byte, opts ...PutOption) (Written, error) {
-	return engine.Propose(ctx, &s.scope, putCommand(key, value, opts), decodeWritten)
+	return engine.Propose(ctx, &s.scope, putOp(key, value, opts), put.Decode)
 }
 
 // Get returns the entry at key, or ErrNotFound.
@@ -191,20 +191,20 @@ func (s *Store) Exists(ctx context.Context, key string) (bool, error) {
 //
 // Options: IfRevision. Errors: ErrNotFound if it does not exist, *ConflictError.
 func (s *Store) Delete(ctx context.Context, key string, opts ...DeleteOption) (Written, error) {
-	return engine.Propose(ctx, &s.scope, deleteCommand(key, opts), decodeWritten)
+	return engine.Propose(ctx, &s.scope, deleteOp(key, opts), remove.Decode)
 }
 
 // Touch makes key expire ttl from now. Value, revision and version stay; watchers are not told.
 //
 // Options: IfRevision. Errors: ErrNotFound, *ConflictError, ErrInvalid if ttl is not positive.
 func (s *Store) Touch(ctx context.Context, key string, ttl time.Duration, opts ...TouchOption) error {
-	_, err := engine.Propose(ctx, &s.scope, touchCommand(key, ttl, opts), decodeWritten)
+	_, err := engine.Propose(ctx, &s.scope, touchOp(key, ttl, opts), touch.Decode)
 	return err
 }
 
 // Persist removes the expiry of key. Errors: ErrNotFound.
 func (s *Store) Persist(ctx context.Context, key string) error {
-	_, err := engine.Propose(ctx, &s.scope, persistCommand(key), decodeWritten)
+	_, err := engine.Propose(ctx, &s.scope, persistOp(key), touch.Decode)
 	return err
 }
 
@@ -215,7 +215,7 @@ func (s *Store) Persist(ctx context.Context, key string) error {
 // Options: Min, Max, TTL. Errors: *BoundError, which is ErrConflict, if the sum is out of the bounds; ErrInvalid if the stored value is not a
 // decimal integer, or the sum leaves the int64 range, and for a TTL that is not positive. Nothing is written then.
 func (s *Store) Incr(ctx context.Context, key string, delta int64, opts ...IncrOption) (int64, error) {
-	return engine.Propose(ctx, &s.scope, incrCommand(key, delta, opts), decodeInt)
+	return engine.Propose(ctx, &s.scope, incrOp(key, delta, opts), incr.Decode)
 }
 
 func checkKey(key string) error {

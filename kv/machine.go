@@ -29,8 +29,10 @@ const (
 type machine struct {
 	tombstones int64 // that a namespace keeps at most
 	recent     recentChanges
-	buf        []byte // of the applying goroutine
-	row        []byte // likewise
+	calls      engine.Calls[*write] // this and the rest of the applying goroutine
+	write      write
+	buf        []byte
+	row        []byte
 }
 
 // Apply carries out a command.
@@ -38,57 +40,57 @@ func (m *machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 	if cmd.Kind == kindPutMany {
 		return m.putMany(tx, cmd.Body)
 	}
-	c, err := decodeCommand(cmd.Kind, cmd.Body)
+	call, err := m.calls.Read(cmd)
 	if err != nil {
 		return nil, err
 	}
-	cur := m.load(tx, c.key)
-	if err := c.check(&cur); err != nil {
+	if err := checkKey(string(call.Subject())); err != nil {
 		return nil, err
 	}
-	switch cmd.Kind {
-	case kindCheck:
-		return nil, nil
-	case kindPut:
-		return m.put(tx, &c, cur), nil
-	case kindIncr:
-		return m.incr(tx, &c, cur)
-	case kindJSONSet:
-		return m.jsonSet(tx, &c, cur)
-	}
-	if cur.tombstone() || !cur.exists() {
-		return nil, notFound(string(c.key))
-	}
-	switch cmd.Kind {
-	case kindDelete:
-		return m.delete(tx, &c, cur), nil
-	case kindTouch:
-		return m.touch(tx, &c, cur), nil
-	case kindJSONDelete:
-		return m.jsonDelete(tx, &c, cur)
-	}
-	panic(fmt.Sprintf("kv: unknown command kind %d", cmd.Kind))
+	m.open(tx, call.Subject())
+	return call.Apply(&m.write)
 }
 
-// check compares the condition with the present row; a tombstone counts as absent.
-func (c *command) check(cur *row) error {
-	revision := cur.revision
-	if cur.tombstone() {
+// write is a key while a command changes it.
+type write struct {
+	m   *machine
+	tx  *engine.Tx
+	key []byte
+	cur row // its present version
+}
+
+func (m *machine) open(tx *engine.Tx, k []byte) { m.write = write{m, tx, k, m.load(tx, k)} }
+
+// allows compares a condition with the present version; a tombstone counts as absent.
+func (w *write) allows(g *guard) error {
+	revision := w.cur.revision
+	if w.cur.tombstone() {
 		revision = 0
 	}
 	holds := true
-	switch c.o.cond {
+	switch g.cond {
 	case absent:
 		holds = revision == 0
 	case present:
 		holds = revision != 0
 	case atRevision:
-		holds = revision == c.o.revision || plant.On(plant.AnyRevision) && revision != 0
+		holds = revision == g.revision || plant.On(plant.AnyRevision) && revision != 0
 	}
 	if holds {
 		return nil
 	}
-	return &ConflictError{Key: string(c.key), Revision: revision, Want: c.o.want()}
+	return &ConflictError{Key: string(w.key), Revision: revision, Want: g.want()}
+}
+
+// finds is allows for a command that needs the key.
+func (w *write) finds(g *guard) error {
+	if err := w.allows(g); err != nil {
+		return err
+	}
+	if w.cur.tombstone() || !w.cur.exists() {
+		return notFound(string(w.key))
+	}
+	return nil
 }
 
 // load returns the present row of a key. A key whose time has come expires first, as its timer would have done.
@@ -115,72 +117,90 @@ func mustDecode(b []byte) row {
 	return w
 }
 
-func (m *machine) put(tx *engine.Tx, c *command, cur row) []byte {
-	if c.o.ttlMillis == keepTTL {
-		return encodeWritten(m.update(tx, c.key, cur, c.value))
+func (w *write) put(b *putBody) ([]byte, error) {
+	if err := w.allows(&b.guard); err != nil {
+		return nil, err
 	}
-	next := row{value: c.value}
-	if c.o.ttlMillis > 0 {
-		next.flags, next.expiresAt = flagExpires, tx.Now()+c.o.ttlMillis
+	written := w.set(b.value, b.ttl)
+	return codec.AppendUvarint(codec.AppendUvarint(make([]byte, 0, 12), written.Revision), written.Version), nil
+}
+
+// set writes a new value that expires after a time in ms: never if that is 0, or as before.
+func (w *write) set(value []byte, ttl int64) Written {
+	if ttl == keepTTL {
+		return w.update(value)
 	}
-	tx.Count(countSets, 1)
-	return encodeWritten(m.replace(tx, c.key, cur, next))
+	next := row{value: value}
+	if ttl > 0 {
+		next.flags, next.expiresAt = flagExpires, w.tx.Now()+ttl
+	}
+	w.tx.Count(countSets, 1)
+	return w.m.replace(w.tx, w.key, w.cur, next)
 }
 
 // update writes a new value and keeps the expiry.
-func (m *machine) update(tx *engine.Tx, k []byte, cur row, value []byte) Written {
-	tx.Count(countSets, 1)
-	return m.replace(tx, k, cur, row{flags: cur.flags & flagExpires, expiresAt: cur.expiresAt, value: value})
+func (w *write) update(value []byte) Written {
+	w.tx.Count(countSets, 1)
+	return w.m.replace(w.tx, w.key, w.cur, row{flags: w.cur.flags & flagExpires, expiresAt: w.cur.expiresAt, value: value})
 }
 
-func (m *machine) incr(tx *engine.Tx, c *command, cur row) ([]byte, error) {
+func (w *write) incr(b *incrBody) (sum int64, err error) {
+	if err := w.allows(&b.guard); err != nil {
+		return 0, err
+	}
 	var old int64
-	present := cur.exists() && !cur.tombstone()
+	present := w.cur.exists() && !w.cur.tombstone()
 	if present {
-		var err error
-		if old, err = strconv.ParseInt(string(cur.value), 10, 64); err != nil {
-			return nil, engine.Errorf(ErrInvalid, "kv: value of key %q is not a decimal integer", shown(string(c.key)))
+		if old, err = strconv.ParseInt(string(w.cur.value), 10, 64); err != nil {
+			return 0, engine.Errorf(ErrInvalid, "kv: value of key %q is not a decimal integer", shown(string(w.key)))
 		}
 	}
-	sum := old + c.delta
-	if (sum > old) != (c.delta > 0) && c.delta != 0 {
-		return nil, engine.Errorf(ErrInvalid, "kv: key %q: %d + %d leaves the int64 range", shown(string(c.key)), old, c.delta)
+	sum = old + b.delta
+	if (sum > old) != (b.delta > 0) && b.delta != 0 {
+		return 0, engine.Errorf(ErrInvalid, "kv: key %q: %d + %d leaves the int64 range", shown(string(w.key)), old, b.delta)
 	}
-	if sum < c.o.minV || sum > c.o.maxV {
-		return nil, &BoundError{Key: string(c.key), Value: old, Delta: c.delta, Min: c.o.minV, Max: c.o.maxV}
+	if sum < b.min || sum > b.max {
+		return 0, &BoundError{Key: string(w.key), Value: old, Delta: b.delta, Min: b.min, Max: b.max}
 	}
-	c.value = strconv.AppendInt(nil, sum, 10)
+	value := strconv.AppendInt(nil, sum, 10)
 	if present {
-		m.update(tx, c.key, cur, c.value)
+		w.update(value)
 	} else {
-		m.put(tx, c, cur)
+		w.set(value, b.ttl)
 	}
-	return codec.AppendVarint(nil, sum), nil
+	return sum, nil
 }
 
-func (m *machine) delete(tx *engine.Tx, c *command, cur row) []byte {
-	tx.Count(countDeletes, 1)
-	return encodeWritten(m.replace(tx, c.key, cur, row{flags: flagTombstone}))
+func (w *write) delete(g *guard) (Written, error) {
+	if err := w.finds(g); err != nil {
+		return Written{}, err
+	}
+	w.tx.Count(countDeletes, 1)
+	return w.m.replace(w.tx, w.key, w.cur, row{flags: flagTombstone}), nil
+}
+
+// touch changes the expiry of the present version in place.
+func (w *write) touch(b *touchBody) (Written, error) {
+	if err := w.finds(&b.guard); err != nil {
+		return Written{}, err
+	}
+	m, tx, cur := w.m, w.tx, w.cur
+	m.unscheduleExpiry(tx, w.key, &cur)
+	cur.flags, cur.expiresAt = cur.flags&^flagExpires, 0
+	if b.ttl > 0 {
+		cur.flags, cur.expiresAt = cur.flags|flagExpires, tx.Now()+b.ttl
+	}
+	if !plant.On(plant.EternalExpiry) {
+		m.scheduleExpiry(tx, w.key, &cur)
+	}
+	m.setCurrent(tx, w.key, &cur)
+	return cur.written(), nil
 }
 
 func (m *machine) expire(tx *engine.Tx, k []byte, cur row) row {
 	m.replace(tx, k, cur, row{flags: flagTombstone | flagExpired})
 	b, _ := tx.Get(currentKey(m.buf[:0], tx.Namespace(), k))
 	return mustDecode(b)
-}
-
-// touch changes the expiry of the present version in place.
-func (m *machine) touch(tx *engine.Tx, c *command, cur row) []byte {
-	m.unscheduleExpiry(tx, c.key, &cur)
-	cur.flags, cur.expiresAt = cur.flags&^flagExpires, 0
-	if c.o.ttlMillis > 0 {
-		cur.flags, cur.expiresAt = cur.flags|flagExpires, tx.Now()+c.o.ttlMillis
-	}
-	if !plant.On(plant.EternalExpiry) {
-		m.scheduleExpiry(tx, c.key, &cur)
-	}
-	m.setCurrent(tx, c.key, &cur)
-	return encodeWritten(cur.written())
 }
 
 // replace is the one way in which a key gets a new version: next's value, flags and expiry are given, the rest follows

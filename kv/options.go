@@ -21,37 +21,51 @@ const (
 
 // writeOptions collects the options of all writing operations; the option types say which operation takes which.
 type writeOptions struct {
-	cond       condition
-	revision   uint64
+	guard
 	ttlMillis  int64 // 0: none
 	minV, maxV int64
 	err        error
 }
 
 func (o *writeOptions) require(c condition, revision uint64) {
+	if err := o.guard.require(c, revision); err != nil {
+		o.err = err
+	}
+}
+
+// require makes the guard ask for more.
+func (g *guard) require(c condition, revision uint64) error {
 	// A key at a revision is present: the two conditions together are the stronger one.
-	if o.cond == present && c == atRevision {
-		o.cond = always
+	if g.cond == present && c == atRevision {
+		g.cond = always
 	}
-	if o.cond == atRevision && c == present {
-		return
+	if g.cond == atRevision && c == present {
+		return nil
 	}
-	if o.cond != always && (o.cond != c || o.revision != revision) {
-		o.err = engine.Errorf(ErrInvalid, "kv: contradicting conditions: %s and %s", o.want(), (&writeOptions{cond: c, revision: revision}).want())
-		return
+	if asked := (guard{c, revision}); g.cond != always && *g != asked {
+		return engine.Errorf(ErrInvalid, "kv: contradicting conditions: %s and %s", g.want(), asked.want())
 	}
-	o.cond, o.revision = c, revision
+	g.cond, g.revision = c, revision
+	return nil
+}
+
+// requireRevision asks for a revision, where 0 means that the key must not exist.
+func (g *guard) requireRevision(r uint64) error {
+	if r == 0 {
+		return g.require(absent, 0)
+	}
+	return g.require(atRevision, r)
 }
 
 // want words the condition for a ConflictError.
-func (o *writeOptions) want() string {
-	switch o.cond {
+func (g *guard) want() string {
+	switch g.cond {
 	case absent:
 		return "absent"
 	case present:
 		return "present"
 	}
-	return fmt.Sprintf("revision %d", o.revision)
+	return fmt.Sprintf("revision %d", g.revision)
 }
 
 // PutOption changes what Put does.
@@ -118,11 +132,9 @@ type RevisionOption struct{ revision uint64 }
 func IfRevision(r uint64) RevisionOption { return RevisionOption{r} }
 
 func (r RevisionOption) apply(o *writeOptions) {
-	if r.revision == 0 {
-		o.require(absent, 0)
-		return
+	if err := o.requireRevision(r.revision); err != nil {
+		o.err = err
 	}
-	o.require(atRevision, r.revision)
 }
 
 func (r RevisionOption) applyPut(o *writeOptions)    { r.apply(o) }

@@ -26,19 +26,7 @@ func newStore(s engine.Scope) *Store { return &Store{s} }
 func table() engine.Primitive {
 	return engine.Primitive{
 		ID: engine.MachineKV, Name: "kv", New: newMachine,
-		// On a full disk: a delete keeps the value in the history, so it frees space only when the tombstone is forgotten; but it takes next
-		// to none either, and a key that is deleted can not be deleted again. A touch rewrites its row, and locks would get lost without it.
-		// Deleting from a JSON value leaves a whole new version behind.
-		Commands: []engine.CommandType{
-			{Kind: kindPut, Name: "put", From: engine.FromUsers, Admit: admit},
-			{Kind: kindDelete, Name: "delete", From: engine.FromUsers, Admit: admit, Shrinks: true},
-			{Kind: kindTouch, Name: "touch", From: engine.FromUsers, Admit: admit, Shrinks: true},
-			{Kind: kindIncr, Name: "incr", From: engine.FromUsers, Admit: admit},
-			{Kind: kindJSONSet, Name: "json set", From: engine.FromUsers, Admit: admit},
-			{Kind: kindJSONDelete, Name: "json delete", From: engine.FromUsers, Admit: admit},
-			{Kind: kindCheck, Name: "check", From: engine.FromUsers, Admit: admit, Shrinks: true},
-			{Kind: kindPutMany, Name: "put many", From: engine.FromMachines | engine.FromShards},
-		},
+		Commands: commands.Types(),
 		Queries: []engine.QueryType{
 			{Kind: queryGet, Name: "get", New: engine.NewQuery[getQuery]},
 			{Kind: queryScan, Name: "scan", New: engine.NewQuery[scanQuery]},
@@ -63,13 +51,8 @@ func table() engine.Primitive {
 	}
 }
 
-func newMachine() engine.Machine { return &machine{tombstones: maxTombstones} }
+func newMachine() engine.Machine { return newMachineOf(maxTombstones) }
 
-// admit checks a command of a user in another process.
-func admit(cmd engine.Command, maxPayload int) error {
-	c, err := decodeCommand(cmd.Kind, cmd.Body)
-	if err != nil {
-		return err
-	}
-	return engine.CheckPayload(max(len(c.value), c.maxBytes), maxPayload)
+func newMachineOf(tombstones int64) *machine {
+	return &machine{tombstones: tombstones, calls: commands.NewCalls()}
 }

@@ -23,6 +23,7 @@ type Fields struct {
 	coder    Coder
 	form     form  // nil: binary, or checking
 	checking bool  // fields are compared with their ranges, which is done for every command: nothing is allocated for it
+	decoded  bool  // see CheckFields
 	err      error // of the check
 }
 
@@ -124,7 +125,7 @@ func (f *Fields) Given(name string, given bool) bool {
 func (f *Fields) Int(name string, v *int, r ...Range) {
 	switch {
 	case f.checking:
-		f.checkSigned(name, int64(*v), Plain, r)
+		f.checkSigned(name, int64(*v), r)
 		return
 	case f.form == nil:
 		f.coder.Int(v)
@@ -146,7 +147,7 @@ func (f *Fields) Millis(name string, v *int64, r ...Range) { f.unsigned(name, v,
 func (f *Fields) unsigned(name string, v *int64, unit Unit, r []Range) {
 	switch {
 	case f.checking:
-		f.checkSigned(name, *v, unit, r)
+		f.checkCounted(name, *v, unit, r)
 		return
 	case f.form == nil:
 		wide := uint64(*v)
@@ -165,7 +166,7 @@ func (f *Fields) unsigned(name string, v *int64, unit Unit, r []Range) {
 func (f *Fields) Varint(name string, v *int64, r ...Range) {
 	switch {
 	case f.checking:
-		f.checkSigned(name, *v, Plain, r)
+		f.checkSigned(name, *v, r)
 		return
 	case f.form == nil:
 		f.coder.Varint(v)
@@ -288,7 +289,7 @@ func (f *Fields) Moment(name string, v *time.Time) {
 func (f *Fields) Duration(name string, v *time.Duration, r ...Range) {
 	switch {
 	case f.checking:
-		f.checkSigned(name, v.Milliseconds(), Millis, r)
+		f.checkCounted(name, v.Milliseconds(), Millis, r)
 		return
 	case f.form == nil:
 		f.coder.Varint((*int64)(v))

@@ -219,12 +219,17 @@ func TestCheckFields(t *testing.T) {
 	} {
 		l := someLetter()
 		c.change(&l)
-		if err := CheckFields(&l, (*letter).code); (err != nil) != (c.err != "") || err != nil && err.Error() != c.err {
+		if err := CheckFields(&l, false, (*letter).code); (err != nil) != (c.err != "") || err != nil && err.Error() != c.err {
 			t.Errorf("%+v: %v, want %q", l, err, c.err)
 		}
 	}
 	l := someLetter()
-	if n := testing.AllocsPerRun(100, func() { _ = CheckFields(&l, (*letter).code) }); n > 0 {
+	l.Weight = -1
+	if err := CheckFields(&l, true, (*letter).code); err == nil || err.Error() != "weight 18446744073709551615 is not in 0-100" {
+		t.Errorf("a decoded weight beyond an int64: %v", err)
+	}
+	l = someLetter()
+	if n := testing.AllocsPerRun(100, func() { _ = CheckFields(&l, false, (*letter).code) }); n > 0 {
 		t.Errorf("a check allocates %.0f times", n)
 	}
 }

@@ -72,10 +72,11 @@ func (d *describer) list(name string, _ int, r Range, _ func(int), each func(int
 
 func (d *describer) given(string, bool) bool { return true }
 
-// CheckFields compares the fields of a record with their ranges, and returns what is wrong with the first one that is outside of its own.
-func CheckFields[T any](v *T, code func(*T, *Fields)) error {
+// CheckFields compares the fields of a record with their ranges, and returns what is wrong with the first one that is outside of its own. In a record that was
+// decoded, a negative number of a field that is never negative stands for one beyond an int64.
+func CheckFields[T any](v *T, decoded bool, code func(*T, *Fields)) error {
 	f := borrow(Coder{})
-	f.checking = true
+	f.checking, f.decoded = true, decoded
 	code(v, f)
 	err := f.err
 	giveBack(f)
@@ -88,13 +89,26 @@ func (r Range) holds(n int64) bool {
 
 func (f *Fields) wrong(format string, args ...any) { f.Refuse(fmt.Errorf(format, args...)) }
 
-func (f *Fields) checkSigned(name string, n int64, unit Unit, of []Range) {
-	switch r := rangeOf(of); {
-	case r.holds(n):
-	case unit == Millis:
-		f.wrong("%s of %d ms is not in %d-%d", label(name), n, r.Min, r.Max)
-	default:
+func (f *Fields) checkSigned(name string, n int64, of []Range) {
+	if r := rangeOf(of); !r.holds(n) {
 		f.wrong("%s %d is not in %d-%d", label(name), n, r.Min, r.Max)
+	}
+}
+
+// checkCounted checks an integer that is never negative.
+func (f *Fields) checkCounted(name string, n int64, unit Unit, of []Range) {
+	r := rangeOf(of)
+	if r.holds(n) {
+		return
+	}
+	var shown any = n
+	if f.decoded {
+		shown = uint64(n)
+	}
+	if unit == Millis {
+		f.wrong("%s of %d ms is not in %d-%d", label(name), shown, r.Min, r.Max)
+	} else {
+		f.wrong("%s %d is not in %d-%d", label(name), shown, r.Min, r.Max)
 	}
 }
 

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 
 	"github.com/floedb/floe/internal/codec"
@@ -32,6 +33,8 @@ type CommandRow[S, B, R any] struct {
 	Reset func(b *B)
 	// Size returns about how many bytes the body takes; nil: few, beside the payload.
 	Size func(b *B) int
+	// Limited writes the node's max_value_size into a body that has to carry it, see Op.
+	Limited func(b *B, maxPayload int)
 	// Makes returns how much to take the command may make of what has its name, see Maker.
 	Makes func(b *B) int
 	// Apply carries the command out.
@@ -58,6 +61,21 @@ type declared struct {
 	checkName func(string) error
 }
 
+// RawRow declares a kind of commands that other machines send, whose body the machine itself decodes.
+type RawRow[S any] struct {
+	Kind    uint8
+	Name    string
+	From    Senders
+	Shrinks bool
+}
+
+func (r RawRow[S]) join(*declared) CommandType {
+	return CommandType{Kind: r.Kind, Name: r.Name, From: r.From, Shrinks: r.Shrinks}
+}
+
+func (r RawRow[S]) newCall() Call[S]                   { return nil }
+func (r RawRow[S]) makes(Command) (name []byte, n int) { return nil, 0 }
+
 // Row is a CommandRow of any body and result.
 type Row[S any] interface {
 	join(d *declared) CommandType
@@ -81,8 +99,8 @@ func Declare[S any](m MachineID, primitive string, checkName func(string) error,
 	return c
 }
 
-// Types returns the commands for the table of the primitive.
-func (c *CommandRows[S]) Types() []CommandType { return c.types }
+// Types returns the commands for the table of the primitive, which is the caller's to change.
+func (c *CommandRows[S]) Types() []CommandType { return slices.Clone(c.types) }
 
 // Makes returns how much to take a command may make of what has a name, 0 for one that is malformed. The name aliases its body.
 func (c *CommandRows[S]) Makes(cmd Command) (name []byte, n int) {
@@ -106,7 +124,7 @@ func (c *CommandRows[S]) NewCalls() Calls[S] {
 
 // Read decodes a command, whose body the call aliases, and checks it. The call is good until the next one.
 func (c Calls[S]) Read(cmd Command) (Call[S], error) {
-	if cmd.Kind == 0 || int(cmd.Kind) > len(c) {
+	if cmd.Kind == 0 || int(cmd.Kind) > len(c) || c[cmd.Kind-1] == nil {
 		return nil, unknownCommand(cmd)
 	}
 	call := c[cmd.Kind-1]
@@ -158,13 +176,13 @@ func (c *call[S, B, R]) read(b []byte) (err error) {
 	if err != nil {
 		return Errorf(ErrMalformed, "%s: command: %v", r.of.primitive, err)
 	}
-	return r.check(&c.body)
+	return r.check(&c.body, true)
 }
 
-// check checks what is checked of every body.
-func (r *CommandRow[S, B, R]) check(b *B) error {
+// check checks what is checked of every body, made here or decoded.
+func (r *CommandRow[S, B, R]) check(b *B, decoded bool) error {
 	if r.Body != nil {
-		if err := codec.CheckFields(b, r.Body); err != nil {
+		if err := codec.CheckFields(b, decoded, r.Body); err != nil {
 			return r.refusal(err)
 		}
 	}
@@ -303,26 +321,41 @@ func (r *CommandRow[S, B, R]) Make(name string, fill func(b *B) error) Op {
 	c := r.take()
 	b := &c.body
 	if op.Err = fill(b); op.Err == nil {
-		op.Err = r.check(b)
+		op.Err = r.check(b, false)
 	}
 	if op.Err == nil && r.Limit != nil {
 		op.Err = r.Limit(b)
 	}
-	if op.Err == nil {
-		size := bodyRoom
-		if r.Size != nil {
-			size = r.Size(b)
+	switch {
+	case op.Err != nil:
+	case r.Limited != nil:
+		limited := *b
+		op.Limited = func(maxPayload int) []byte {
+			own := limited
+			r.Limited(&own, maxPayload)
+			return r.encode(name, &own)
 		}
+		fallthrough
+	default:
 		if r.Payload != nil {
 			op.Payload = r.Payload(b)
 		}
-		op.Command.Body = codec.AppendString(make([]byte, 0, len(name)+3+size), name)
-		if r.Body != nil {
-			op.Command.Body = codec.EncodeFields(op.Command.Body, b, r.Body)
-		}
+		op.Command.Body = r.encode(name, b)
 	}
 	r.giveBack(c)
 	return op
+}
+
+func (r *CommandRow[S, B, R]) encode(name string, b *B) []byte {
+	size := bodyRoom
+	if r.Size != nil {
+		size = r.Size(b)
+	}
+	body := codec.AppendString(make([]byte, 0, len(name)+3+size), name)
+	if r.Body != nil {
+		body = codec.EncodeFields(body, b, r.Body)
+	}
+	return body
 }
 
 // bodyRoom is what most bodies take beside their name and payload.
