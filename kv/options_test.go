@@ -235,3 +235,51 @@ func TestBuffers(t *testing.T) {
 		t.Errorf("PageInto no buffer: %v", err)
 	}
 }
+
+// TestMistakes: what calls refuse before anything is asked, and that errors of what a view decodes are returned.
+func TestMistakes(t *testing.T) {
+	s, ctx := engine.StoreOf(Primitive, rig.New(t, 1, table()).Router(), "n", 0), t.Context()
+	bad := engine.StoreOf(Primitive, rig.New(t, 1, table()).Router(), "", 0)
+	if _, err := s.Put(ctx, "text", []byte(`"x"`)); err != nil {
+		t.Fatal(err)
+	}
+	second := func(_ any, err error) error { return err }
+	unchanged := func(Entry) ([]byte, error) { return nil, ErrUnchanged }
+	for name, err := range map[string]error{
+		"History with a nil option":      second(s.History(ctx, "text", nil)),
+		"PageInto with a nil option":     second(s.PageInto(ctx, new(PageBuffer), nil)),
+		"Update with a nil option":       second(s.Update(ctx, "text", unchanged, nil)),
+		"Update with a ttl of 0":         second(s.Update(ctx, "text", unchanged, TTL(0))),
+		"JSONGet of a bad path":          second(s.JSONGet(ctx, "text", "a..b")),
+		"JSONGet of a bad query":         second(s.JSONGet(ctx, "text", "#.@this")),
+		"JSONSet of no JSON":             second(s.JSONSet(ctx, "text", "a", []byte("{"))),
+		"JSONSet at a bad path":          second(s.JSONSet(ctx, "text", "$a", []byte("1"))),
+		"JSONDelete of a bad path":       second(s.JSONDelete(ctx, "text", "a*")),
+		"Wait in a namespace of no name": second(bad.Wait(ctx, "text")),
+		"WaitChange, likewise":           second(bad.WaitChange(ctx, "text", 0)),
+		"Watch, likewise":                rig.LastError(bad.Watch(ctx, "")),
+		"Wait for a key of no name":      second(s.Wait(ctx, "")),
+		"WaitChange, of such":            second(s.WaitChange(ctx, "", 0)),
+		"GetMany, of such":               second(s.GetMany(ctx, "text", "")),
+		"Exists, of such":                second(s.Exists(ctx, "")),
+	} {
+		if !errors.Is(err, ErrInvalid) {
+			t.Errorf("%s: %v, want ErrInvalid", name, err)
+		}
+	}
+	var decode *DecodeError
+	if _, err := JSON[int](s).Update(ctx, "text", func(EntryOf[int]) (int, error) { return 1, nil }); !errors.As(err, &decode) || decode.Key != "text" {
+		t.Errorf("Update of what is no number: %v", err)
+	}
+	if err := rig.LastError(JSON[int](s).Scan(ctx)); !errors.As(err, &decode) {
+		t.Errorf("Scan of what is no number: %v", err)
+	}
+	for e, err := range JSON[int](s).Scan(ctx, WithoutValues()) {
+		if err != nil || e.Key != "text" || e.Version != 1 || e.Value != 0 {
+			t.Errorf("Scan without values: %+v, %v", e, err)
+		}
+	}
+	if _, err := JSON[chan int](s).Put(ctx, "k", nil); !errors.Is(err, ErrInvalid) {
+		t.Errorf("Put of what has no JSON: %v", err)
+	}
+}

@@ -180,11 +180,16 @@ func TestVerifyReports(t *testing.T) {
 			v.Version, v.Revision, v.Previous = 10, v.Previous, v.Previous-1
 			w.set(history("many", 10), v.Encode())
 		}, "still has version 10"},
-		"expiry without a timer": {func(w tamperer) { w.delete(w.expiryTimer("ttl")) }, `key "ttl": expires at`},
-		"expiry changed":         {func(w tamperer) { w.change(current("ttl"), func(v *kv.Row) { v.ExpiresAt++ }) }, "but has no timer"},
-		"timer without expiry":   {func(w tamperer) { w.set(w.expiryTimer("ttl")+"x", nil) }, `key "ttlx": has a timer to expire at`},
-		"timer of no meaning":    {func(w tamperer) { w.set(engineRow+"t\xff\xff\xff\xff\xff\xff\xff\xff\x01"+inN+"z", nil) }, `token "z"`},
-		"tombstone not queued":   {func(w tamperer) { w.delete(w.dead("gone")) }, "is not queued to be forgotten"},
+		"history with a long key": {func(w tamperer) { w.set(history("many", 50)+"x", w.get(history("many", 50))) }, `has an earlier version with a row key that ends with`},
+		"history written later": {func(w tamperer) {
+			w.change(history("many", 50), func(v *kv.Row) { v.UpdatedAt++ })
+		}, "version 50 was written at"},
+		"tombstone with a short key": {func(w tamperer) { w.set(kvRow+"d"+inN+"x", []byte("\x00one")) }, "is no tombstone"},
+		"expiry without a timer":     {func(w tamperer) { w.delete(w.expiryTimer("ttl")) }, `key "ttl": expires at`},
+		"expiry changed":             {func(w tamperer) { w.change(current("ttl"), func(v *kv.Row) { v.ExpiresAt++ }) }, "but has no timer"},
+		"timer without expiry":       {func(w tamperer) { w.set(w.expiryTimer("ttl")+"x", nil) }, `key "ttlx": has a timer to expire at`},
+		"timer of no meaning":        {func(w tamperer) { w.set(engineRow+"t\xff\xff\xff\xff\xff\xff\xff\xff\x01"+inN+"z", nil) }, `token "z"`},
+		"tombstone not queued":       {func(w tamperer) { w.delete(w.dead("gone")) }, "is not queued to be forgotten"},
 		"tombstone queued twice": {func(w tamperer) {
 			w.set(kvRow+"d"+inN+"\x00\x00\x00\x00\x00\x00\x00\x63", w.get(w.dead("gone")))
 		}, "is queued to be forgotten as deleted at revision 99"},
