@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"math"
 	"slices"
+	"sort"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -55,35 +57,39 @@ func TestErrors(t *testing.T) {
 		"m[0..9] | window(1d, 2s":                           `col 24: found the end of the query, expected "," or ")" in window(size [, every] [, tz=])`,
 		"m[0..9] | window(1d)":                              `col 11: window without an aggregation after it, expected avg(), sum(), count(), min(), max() or another one`,
 		"m[0..9] | shift(9000000000000000ms)":               `none`,
-		"m[0..9] | vag()":                                   `col 11: unknown stage "vag" (did you mean "avg"?)`,
-		"m[0..9] | av()":                                    `col 11: unknown stage "av" (did you mean "avg"?)`,
-		"m[0..9] | mxa()":                                   `col 11: unknown stage "mxa" (did you mean "max"?)`,
-		"m[0..9] | sumx()":                                  `col 11: unknown stage "sumx" (did you mean "sum"?)`,
-		"m[0..9] | sumxy()":                                 `col 11: unknown stage "sumxy" (did you mean "sum"?)`,
-		"m[0..9] | percentil()":                             `col 11: unknown stage "percentil" (did you mean "percentile"?)`,
-		"m[0..9] | precentiles()":                           `col 11: unknown stage "precentiles" (did you mean "percentile"?)`,
-		"m[0..9] | preecntiless()":                          `col 11: unknown stage "preecntiless" (did you mean "percentile"?)`,
-		"m[0..9] | math(value + \"a\")":                     `col 22: invalid operation: + (mismatched types float64 and string)`,
-		"m[0..9] | where(valu > 1)":                         `col 17: unknown name "valu", expected value, timestamp, tags or field (did you mean "value"?)`,
-		"m[0..9] | where(value + 1)":                        `col 17: expected bool, but got float64`,
-		"m[0..9] | where(tags.x)":                           `col 17: expected bool, but got string`,
-		"m[0..9] | where(value matches '(')":                "col 23: error parsing regexp: missing closing ): `(`",
-		"m[0..9] | where(f(1) > 1)":                         `col 17: unknown function "f", expected abs, ceil, floor, round, int, float, max, min`,
-		"m[0..9] | join(+, n":                               `col 20: found the end of the query, expected "," or ")" in join(+ | - | * | /, query)`,
-		"m[0..9] | join(+, (n)":                             `col 22: found the end of the query, expected "," or ")" in join(+ | - | * | /, query)`,
-		"m[0..9] | join(%, (n))":                            `col 16: found "%", expected +, -, * or /`,
-		"m[9..0]":                                           `col 3: the range ends before it begins`,
-		"m[0..9":                                            `col 7: found the end of the query, expected "]" and the stages`,
-		"m[]":                                               `col 3: found "]", expected a time: epoch ms, now, now-1h, -1h or RFC 3339`,
-		"m[1970-13-01T00:00:00Z..now]":                      `col 3: time "1970-13-01T00:00:00Z" is neither epoch ms nor RFC 3339, as 2024-05-01T12:00:00Z is`,
-		"m{a}":                                              `col 4: found "}", expected =, !=, =~ or !~`,
-		"m{a=}":                                             `col 5: found "}", expected a value`,
-		"m{a=b":                                             `col 6: found the end of the query, expected "," or "}"`,
-		"m{a=~[}":                                           `col 6: pattern with [ but no ]`,
-		"m x":                                               `col 3: found "x", expected "|" or the end of the query`,
-		"m |":                                               `col 4: found the end of the query, expected a stage`,
-		"":                                                  `col 1: found the end of the query, expected a measurement`,
-		"m[0..9]\n  | avg()\n  | summ()":                    `line 3, col 5: unknown stage "summ" (did you mean "sum"?)`,
+		"m | window(12":                                     `col 14: found the end of the query, expected a unit of time: ms, s, m, h, d or w`,
+		"m[0..9007199254740992]":                            "none",
+		"m[0..9007199254740993]":                            `col 6: time 9007199254740993 is beyond 9007199254740992 ms`,
+		"m" + strings.Repeat(" | where(field matches '"+strings.Repeat("[a-z]{200}", 9)+"')", 7): `col 707: patterns of 50659 instructions in the query, expected at most 50000`,
+		"m[0..9] | vag()":                    `col 11: unknown stage "vag" (did you mean "avg"?)`,
+		"m[0..9] | av()":                     `col 11: unknown stage "av" (did you mean "avg"?)`,
+		"m[0..9] | mxa()":                    `col 11: unknown stage "mxa" (did you mean "max"?)`,
+		"m[0..9] | sumx()":                   `col 11: unknown stage "sumx" (did you mean "sum"?)`,
+		"m[0..9] | sumxy()":                  `col 11: unknown stage "sumxy" (did you mean "sum"?)`,
+		"m[0..9] | percentil()":              `col 11: unknown stage "percentil" (did you mean "percentile"?)`,
+		"m[0..9] | precentiles()":            `col 11: unknown stage "precentiles" (did you mean "percentile"?)`,
+		"m[0..9] | preecntiless()":           `col 11: unknown stage "preecntiless" (did you mean "percentile"?)`,
+		"m[0..9] | math(value + \"a\")":      `col 22: invalid operation: + (mismatched types float64 and string)`,
+		"m[0..9] | where(valu > 1)":          `col 17: unknown name "valu", expected value, timestamp, tags or field (did you mean "value"?)`,
+		"m[0..9] | where(value + 1)":         `col 17: expected bool, but got float64`,
+		"m[0..9] | where(tags.x)":            `col 17: expected bool, but got string`,
+		"m[0..9] | where(value matches '(')": "col 23: error parsing regexp: missing closing ): `(`",
+		"m[0..9] | where(f(1) > 1)":          `col 17: unknown function "f", expected abs, ceil, floor, round, int, float, max, min`,
+		"m[0..9] | join(+, n":                `col 20: found the end of the query, expected "," or ")" in join(+ | - | * | /, query)`,
+		"m[0..9] | join(+, (n)":              `col 22: found the end of the query, expected "," or ")" in join(+ | - | * | /, query)`,
+		"m[0..9] | join(%, (n))":             `col 16: found "%", expected +, -, * or /`,
+		"m[9..0]":                            `col 3: the range ends before it begins`,
+		"m[0..9":                             `col 7: found the end of the query, expected "]" and the stages`,
+		"m[]":                                `col 3: found "]", expected a time: epoch ms, now, now-1h, -1h or RFC 3339`,
+		"m[1970-13-01T00:00:00Z..now]":       `col 3: time "1970-13-01T00:00:00Z" is neither epoch ms nor RFC 3339, as 2024-05-01T12:00:00Z is`,
+		"m{a}":                               `col 4: found "}", expected =, !=, =~ or !~`,
+		"m{a=}":                              `col 5: found "}", expected a value`,
+		"m{a=b":                              `col 6: found the end of the query, expected "," or "}"`,
+		"m{a=~[}":                            `col 6: pattern with [ but no ]`,
+		"m x":                                `col 3: found "x", expected "|" or the end of the query`,
+		"m |":                                `col 4: found the end of the query, expected a stage`,
+		"":                                   `col 1: found the end of the query, expected a measurement`,
+		"m[0..9]\n  | avg()\n  | summ()":     `line 3, col 5: unknown stage "summ" (did you mean "sum"?)`,
 	} {
 		_, err := Parse(query)
 		got := "none"
@@ -338,5 +344,31 @@ func TestCosts(t *testing.T) {
 		if got := costs(text); got != want {
 			t.Errorf("%s costs %d, want %d", text, got, want)
 		}
+	}
+}
+
+// TestResultLimits: points of a result, and the memory of what a query has read beside that of its aggregations, are limited.
+func TestResultLimits(t *testing.T) {
+	var source Slice
+	for i := range int64(200) {
+		if err := source.Add("m", map[string]string{"k": strconv.FormatInt(i, 10)}, "v", i%3, float64(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eval := func(query string, limits Limits) error {
+		_, err := Eval(t.Context(), &source, query, Options{Limits: limits})
+		return err
+	}
+	for points, ok := range map[int64]bool{199: false, 200: true, -1: true} {
+		if err := eval("m[0..3]", Limits{ResultPoints: points}); (err == nil) != ok {
+			t.Errorf("200 points where %d are allowed: %v", points, err)
+		}
+	}
+	least := func(query string) int64 {
+		return int64(sort.Search(1<<20, func(n int) bool { return eval(query, Limits{Bytes: int64(n) + 1}) == nil }))
+	}
+	read, reduced := least("m[0..3] | topk(1000)"), least("m[0..3] | topk(1000) | group_by(*) | count()")
+	if read < 200*116 || reduced < read+200*16 {
+		t.Errorf("reading 200 series takes %d bytes, counting them as well %d", read, reduced)
 	}
 }
