@@ -95,7 +95,8 @@ func touchCommand(key string, ttl time.Duration, opts []TouchOption) engine.Op {
 }
 
 func persistCommand(key string) engine.Op {
-	return op(kindTouch, key, nil, codec.AppendUvarint(body(key, writeOptions{}, 0), 0), anyWritten)
+	b := body(key, writeOptions{}, 0)
+	return op(kindTouch, key, nil, codec.AppendUvarint(b, 0), anyWritten)
 }
 
 func incrCommand(key string, delta int64, opts []IncrOption) engine.Op {
