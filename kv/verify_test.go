@@ -353,14 +353,14 @@ func TestDamageIsReported(t *testing.T) {
 		row  string
 		read func(ctx context.Context, s *kv.Store) error
 	}{
-		"Get":              {current("one"), func(ctx context.Context, s *kv.Store) error { return second(s.Get(ctx, "one")) }},
-		"GetMany":          {current("one"), func(ctx context.Context, s *kv.Store) error { return second(s.GetMany(ctx, "one")) }},
-		"Exists":           {current("one"), func(ctx context.Context, s *kv.Store) error { return second(s.Exists(ctx, "one")) }},
-		"Page":             {current("one"), func(ctx context.Context, s *kv.Store) error { return second(s.Page(ctx)) }},
-		"History":          {current("many"), func(ctx context.Context, s *kv.Store) error { return second(s.History(ctx, "many")) }},
-		"earlier versions": {history("many", 50), func(ctx context.Context, s *kv.Store) error { return second(s.History(ctx, "many")) }},
-		"WaitChange":       {current("one"), func(ctx context.Context, s *kv.Store) error { return second(s.WaitChange(ctx, "one", 0)) }},
-		"Watch":            {current("many"), func(ctx context.Context, s *kv.Store) error { return rig.LastError(s.Watch(ctx, "many")) }},
+		"Get":                       {current("one"), func(ctx context.Context, s *kv.Store) error { return second(s.Get(ctx, "one")) }},
+		"GetMany":                   {current("one"), func(ctx context.Context, s *kv.Store) error { return second(s.GetMany(ctx, "one")) }},
+		"Exists":                    {current("one"), func(ctx context.Context, s *kv.Store) error { return second(s.Exists(ctx, "one")) }},
+		"Page":                      {current("one"), func(ctx context.Context, s *kv.Store) error { return second(s.Page(ctx)) }},
+		"History":                   {current("many"), func(ctx context.Context, s *kv.Store) error { return second(s.History(ctx, "many")) }},
+		"earlier versions":          {history("many", 50), func(ctx context.Context, s *kv.Store) error { return second(s.History(ctx, "many")) }},
+		"WaitChange":                {current("one"), func(ctx context.Context, s *kv.Store) error { return second(s.WaitChange(ctx, "one", 0)) }},
+		"Watch":                     {current("many"), func(ctx context.Context, s *kv.Store) error { return rig.LastError(s.Watch(ctx, "many")) }},
 		"Watch of earlier versions": {history("many", 50), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -369,7 +369,9 @@ func TestDamageIsReported(t *testing.T) {
 			w.set(c.row, []byte{7})
 			if c.read == nil {
 				from := w.version(history("many", 45)).Revision
-				c.read = func(ctx context.Context, s *kv.Store) error { return rig.LastError(s.Watch(ctx, "many", kv.FromRevision(from))) }
+				c.read = func(ctx context.Context, s *kv.Store) error {
+					return rig.LastError(s.Watch(ctx, "many", kv.FromRevision(from)))
+				}
 			}
 			if err := c.read(t.Context(), r.store("n")); err == nil || !strings.Contains(err.Error(), "kv row") {
 				t.Errorf("%s of a damaged row: %v", name, err)
