@@ -436,3 +436,32 @@ func TestNamespaceGoes(t *testing.T) {
 		t.Errorf("%d rows are left of a namespace that was deleted", n)
 	}
 }
+
+// TestRetentionTimer: a measurement has a timer for as long as it has a retention.
+func TestRetentionTimer(t *testing.T) {
+	r := rig.New(t, 1, table())
+	s := engine.StoreOf(Primitive, r.Router(), "n", 0)
+	if _, err := s.Write(t.Context(), Point{Measurement: "cpu", Fields: map[string]float64{"v": 1}, Time: time.UnixMilli(rig.Epoch)}); err != nil {
+		t.Fatal(err)
+	}
+	for i, c := range []struct {
+		retention Retention
+		timers    int
+	}{
+		{Retention{}, 0}, {Retention{RawTTL: time.Hour}, 1}, {Retention{RawTTL: 90 * time.Minute}, 1}, {Retention{}, 0},
+		{Retention{Downsample: []Downsample{{Every: time.Minute, TTL: time.Hour}}}, 1}, {Retention{Downsample: []Downsample{{Every: time.Minute}}}, 0},
+	} {
+		if err := s.SetRetention(t.Context(), "cpu", c.retention); err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for _, row := range r.Rows(0) {
+			if row.Machine == 0 && row.Key[0] == 't' && engine.MachineID(row.Key[9]) == engine.MachineTS {
+				n++
+			}
+		}
+		if n != c.timers {
+			t.Errorf("step %d: %+v has %d timers, want %d", i, c.retention, n, c.timers)
+		}
+	}
+}
