@@ -146,7 +146,10 @@ func (s *Series) bytes() int64 {
 }
 
 // atOnce returns how many points can go through stages that cost so many steps a point between two looks at ctx.
-func atOnce(steps int64) int { return int(max(min(chunkSteps/max(steps, 1), chunk), 1)) }
+func atOnce(steps int64) int {
+	steps = max(steps, 1)
+	return int(max(min(chunkSteps/steps, chunk), 1))
+}
 
 // checkCost returns an error if a point of a series takes too many steps.
 func checkCost(steps int64, series *Series) error {

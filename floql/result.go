@@ -111,7 +111,7 @@ func (s *ResultSeries) appendJSON(dst []byte) []byte {
 	return append(dst, "]}"...)
 }
 
-// appendNumber appends a number as encoding/json writes it, null for NaN.
+// appendNumber appends a number as encoding/json writes it, but for exponents of two digits at least; null for NaN.
 func appendNumber(dst []byte, v float64) []byte {
 	if !isFinite(v) {
 		return append(dst, "null"...)

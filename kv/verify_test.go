@@ -2,6 +2,7 @@ package kv_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"fmt"
 	"slices"
@@ -180,11 +181,16 @@ func TestVerifyReports(t *testing.T) {
 			v.Version, v.Revision, v.Previous = 10, v.Previous, v.Previous-1
 			w.set(history("many", 10), v.Encode())
 		}, "still has version 10"},
-		"expiry without a timer": {func(w tamperer) { w.delete(w.expiryTimer("ttl")) }, `key "ttl": expires at`},
-		"expiry changed":         {func(w tamperer) { w.change(current("ttl"), func(v *kv.Row) { v.ExpiresAt++ }) }, "but has no timer"},
-		"timer without expiry":   {func(w tamperer) { w.set(w.expiryTimer("ttl")+"x", nil) }, `key "ttlx": has a timer to expire at`},
-		"timer of no meaning":    {func(w tamperer) { w.set(engineRow+"t\xff\xff\xff\xff\xff\xff\xff\xff\x01"+inN+"z", nil) }, `token "z"`},
-		"tombstone not queued":   {func(w tamperer) { w.delete(w.dead("gone")) }, "is not queued to be forgotten"},
+		"history with a long key": {func(w tamperer) { w.set(history("many", 50)+"x", w.get(history("many", 50))) }, `has an earlier version with a row key that ends with`},
+		"history written later": {func(w tamperer) {
+			w.change(history("many", 50), func(v *kv.Row) { v.UpdatedAt++ })
+		}, "version 50 was written at"},
+		"tombstone with a short key": {func(w tamperer) { w.set(kvRow+"d"+inN+"x", []byte("\x00one")) }, "is no tombstone"},
+		"expiry without a timer":     {func(w tamperer) { w.delete(w.expiryTimer("ttl")) }, `key "ttl": expires at`},
+		"expiry changed":             {func(w tamperer) { w.change(current("ttl"), func(v *kv.Row) { v.ExpiresAt++ }) }, "but has no timer"},
+		"timer without expiry":       {func(w tamperer) { w.set(w.expiryTimer("ttl")+"x", nil) }, `key "ttlx": has a timer to expire at`},
+		"timer of no meaning":        {func(w tamperer) { w.set(engineRow+"t\xff\xff\xff\xff\xff\xff\xff\xff\x01"+inN+"z", nil) }, `token "z"`},
+		"tombstone not queued":       {func(w tamperer) { w.delete(w.dead("gone")) }, "is not queued to be forgotten"},
 		"tombstone queued twice": {func(w tamperer) {
 			w.set(kvRow+"d"+inN+"\x00\x00\x00\x00\x00\x00\x00\x63", w.get(w.dead("gone")))
 		}, "is queued to be forgotten as deleted at revision 99"},
@@ -336,6 +342,64 @@ func TestVerifyReportsStaleMemory(t *testing.T) {
 	} {
 		if !slices.Contains(found, want) {
 			t.Errorf("Verify reports %q, want %q", found, want)
+		}
+	}
+}
+
+// TestDamageIsReported: a row that does not decode is an error of whatever reads it, never a key that is not there.
+func TestDamageIsReported(t *testing.T) {
+	second := func(_ any, err error) error { return err }
+	for name, c := range map[string]struct {
+		row  string
+		read func(ctx context.Context, s *kv.Store) error
+	}{
+		"Get":                       {current("one"), func(ctx context.Context, s *kv.Store) error { return second(s.Get(ctx, "one")) }},
+		"GetMany":                   {current("one"), func(ctx context.Context, s *kv.Store) error { return second(s.GetMany(ctx, "one")) }},
+		"Exists":                    {current("one"), func(ctx context.Context, s *kv.Store) error { return second(s.Exists(ctx, "one")) }},
+		"Page":                      {current("one"), func(ctx context.Context, s *kv.Store) error { return second(s.Page(ctx)) }},
+		"History":                   {current("many"), func(ctx context.Context, s *kv.Store) error { return second(s.History(ctx, "many")) }},
+		"earlier versions":          {history("many", 50), func(ctx context.Context, s *kv.Store) error { return second(s.History(ctx, "many")) }},
+		"WaitChange":                {current("one"), func(ctx context.Context, s *kv.Store) error { return second(s.WaitChange(ctx, "one", 0)) }},
+		"Watch":                     {current("many"), func(ctx context.Context, s *kv.Store) error { return rig.LastError(s.Watch(ctx, "many")) }},
+		"Watch of earlier versions": {history("many", 50), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newFilledRig(t)
+			w := newTamperer(t, r)
+			w.set(c.row, []byte{7})
+			if c.read == nil {
+				from := w.version(history("many", 45)).Revision
+				c.read = func(ctx context.Context, s *kv.Store) error {
+					return rig.LastError(s.Watch(ctx, "many", kv.FromRevision(from)))
+				}
+			}
+			if err := c.read(t.Context(), r.store("n")); err == nil || !strings.Contains(err.Error(), "kv row") {
+				t.Errorf("%s of a damaged row: %v", name, err)
+			}
+		})
+	}
+}
+
+// TestPageOfTwoShards: a page has the keys of all shards in order, also of as few as two.
+func TestPageOfTwoShards(t *testing.T) {
+	for shards := 1; shards <= 3; shards++ {
+		r := newRig(t, shards)
+		if err := engine.NewNamespaces(r.Router()).Create(t.Context(), "n", true); err != nil {
+			t.Fatal(err)
+		}
+		var want, got []string
+		for i := range 30 {
+			want = append(want, fmt.Sprintf("k%02d", i))
+			must(r.store("n").Put(t.Context(), want[i], []byte("x")))
+		}
+		for _, limit := range []int{100, 7} {
+			got = got[:0]
+			for it, err := range r.store("n").All(t.Context(), kv.Limit(limit)) {
+				got = append(got, must(it, err).Key)
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("%d shards, %d keys a page: %q, want %q", shards, limit, got, want)
+			}
 		}
 	}
 }

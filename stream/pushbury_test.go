@@ -14,17 +14,22 @@ import (
 	"github.com/floedb/floe/internal/rig"
 )
 
-// taker is a subscriber that writes what it is handed. Of a record "poison" it makes more than a command may write.
+// taker is a subscriber that writes what it is handed. The payload of a batch's first record says what it makes of the batch.
 type taker struct{}
 
 const (
 	takerSubscribe uint8 = iota + 1
 	takerBatch
+	takerEnd
 )
 
 var takerPrimitive = engine.Primitive{
 	ID: engine.MachineWorkflow, Name: "taker", New: func() engine.Machine { return taker{} },
-	Commands: []engine.CommandType{{Kind: takerSubscribe, Name: "subscribe", From: engine.FromUsers, Admit: func(engine.Command, int) error { return nil }}, {Kind: takerBatch, Name: "batch", From: engine.FromMachines}},
+	Commands: []engine.CommandType{
+		{Kind: takerSubscribe, Name: "subscribe", From: engine.FromUsers, Admit: func(engine.Command, int) error { return nil }},
+		{Kind: takerBatch, Name: "batch", From: engine.FromMachines | engine.FromShards},
+		{Kind: takerEnd, Name: "end", From: engine.FromUsers, Admit: func(engine.Command, int) error { return nil }},
+	},
 }
 
 func (taker) Restore(*engine.View) error { return nil }
@@ -35,19 +40,67 @@ func (taker) OnTimer(*engine.Tx, []byte) {}
 
 func (taker) Query(*engine.View, engine.Query) error { return nil }
 
+// wish is the body of takerSubscribe.
+type wish struct {
+	namespace string // of the stream
+	push.Subscription
+}
+
+func (w *wish) code(c *codec.Coder) {
+	c.String(&w.namespace)
+	w.Subscription.Code(c)
+}
+
 func (taker) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
-	if cmd.Kind == takerSubscribe {
-		tx.Then(engine.Command{Machine: engine.MachineStream, Kind: push.KindSubscribe, Body: cmd.Body})
+	switch cmd.Kind {
+	case takerSubscribe:
+		w := must(codec.Decode(cmd.Body, (*wish).code))
+		c := engine.Command{Machine: engine.MachineStream, Kind: push.KindSubscribe, Namespace: w.namespace, Spread: tx.Spread(), Body: encodeBody(&w.Subscription, (*push.Subscription).Code)}
+		switch {
+		case w.namespace != tx.NamespaceName():
+			c.Kind, c.Spread = push.KindRelay, false
+		case tx.Here(w.Stream):
+			tx.Then(c)
+			return nil, nil
+		}
+		tx.Send(engine.Message{Command: c, Name: w.Stream})
+		return nil, nil
+	case takerEnd:
+		tx.Then(engine.Command{Machine: engine.MachineStream, Kind: push.KindEnd, Body: cmd.Body})
 		return nil, nil
 	}
 	b := must(codec.Decode(cmd.Body, (*push.Batch).Code))
+	taken, err := push.Taken{}, error(nil)
+	switch first := string(b.Records[0].Payload); {
+	case first == "refuse":
+		err = engine.Errorf(ErrInvalid, "the batch is refused")
+	case first == "far" && !tx.Here(b.Name):
+		err = engine.Errorf(ErrNotFound, "the taker is not known here")
+	case first == "known":
+		taken.Repeated = true
+	case first == "half":
+		taken.Had = 1
+	}
+	if err == nil {
+		tx.Set(fmt.Appendf(nil, "log%06d", takerLog(tx)), encodeBody(&b, (*push.Batch).Code))
+	}
 	for _, r := range b.Records {
 		if string(r.Payload) == "poison" {
 			tx.Worked(engine.MaxCommandRows + 1)
 		}
-		tx.Insert(append([]byte("taken"), r.Payload...), nil)
+		tx.Set(append([]byte("taken"), r.Payload...), nil)
 	}
-	return codec.Encode(nil, &push.Taken{}, (*push.Taken).Code), nil
+	return encodeBody(&taken, (*push.Taken).Code), err
+}
+
+// takerLog returns the number of the next batch that a shard takes.
+func takerLog(tx *engine.Tx) (n int) {
+	it := tx.Iter([]byte("log"), []byte("loh"))
+	defer it.Close()
+	for ok := it.First(); ok; ok = it.Next() {
+		n++
+	}
+	return n
 }
 
 // newTaker returns a stream of five partitions, to which a taker has subscribed.
@@ -60,7 +113,7 @@ func newTaker(t *testing.T, batch int64) (*rig.Rig, *Store) {
 	sub := push.Subscription{
 		Subscriber: push.Subscriber{Machine: engine.MachineWorkflow, Command: takerBatch, Namespace: "n", Name: "t"}, Revision: 1, Stream: "in", Group: "g", Batch: batch,
 	}
-	out := r.Entry(0, engine.Command{Machine: engine.MachineWorkflow, Kind: takerSubscribe, Namespace: "n", Body: codec.Encode(nil, &sub, (*push.Subscription).Code)})
+	out := r.Entry(0, engine.Command{Machine: engine.MachineWorkflow, Kind: takerSubscribe, Namespace: "n", Body: encodeBody(&wish{"n", sub}, (*wish).code)})
 	if out[0].Err != nil {
 		t.Fatal(out[0].Err)
 	}

@@ -63,6 +63,11 @@ func (r damaged) move(kind string, f func(k []byte) []byte) {
 	r.set(f(slices.Clone(row.Key)), row.Value)
 }
 
+// erasure returns the key of a deletion of a range.
+func (r damaged) erasure() []byte {
+	return slices.Concat([]byte("e"), r.find("s").Key[1:9], []byte{0, 0, 0, 0, 0, 0, 0, 5})
+}
+
 func last(b []byte) []byte {
 	b[len(b)-1] ^= 1
 	return b
@@ -76,39 +81,63 @@ func TestVerifyReports(t *testing.T) {
 		damage func(r damaged)
 		want   string
 	}{
-		"unknown kind":        {func(r damaged) { r.set([]byte("z"), nil) }, "is of no known kind"},
-		"short":               {func(r damaged) { r.set([]byte("g1"), nil) }, "too short"},
-		"measurement lost":    {func(r damaged) { r.remove("m") }, "which is no measurement"},
-		"measurement garbage": {func(r damaged) { r.change("m", cut) }, "malformed"},
-		"name lost":           {func(r damaged) { r.remove("n") }, "its name or its content is not there"},
-		"name of another":     {func(r damaged) { r.change("n", last) }, "its name or its content is not there"},
-		"content garbage":     {func(r damaged) { r.change("c", cut) }, "content is not there"},
-		"policy garbage":      {func(r damaged) { r.change("y", cut) }, "malformed"},
-		"limit garbage":       {func(r damaged) { r.change("l", func(b []byte) []byte { return append(b, 0) }) }, "malformed"},
-		"series lost":         {func(r damaged) { r.remove("s") }, "series: its row counts"},
-		"series changed":      {func(r damaged) { r.change("s", last) }, "is not found by"},
-		"hash lost":           {func(r damaged) { r.remove("h") }, "is not found by its tags"},
-		"hash more":           {func(r damaged) { r.set(last(r.find("h").Key), []byte{0}) }, "hashes of"},
-		"posting lost":        {func(r damaged) { r.remove("p") }, "is not found by tag"},
-		"posting more":        {func(r damaged) { r.move("p", last) }, "posting"},
-		"value lost":          {func(r damaged) { r.remove("v") }, "its row counts"},
-		"value count":         {func(r damaged) { r.change("v", func([]byte) []byte { return []byte{9} }) }, "its row counts 9"},
-		"tag count":           {func(r damaged) { r.change("d", last) }, "its row counts"},
-		"fingerprint":         {func(r damaged) { r.change("f", func(b []byte) []byte { b[0] ^= 1; return b }) }, "another fingerprint"},
-		"fingerprints lost":   {func(r damaged) { r.remove("f") }, "fingerprints of"},
-		"block lost":          {func(r damaged) { r.remove("b") }, "bytes of blocks, its row says"},
-		"block garbage":       {func(r damaged) { r.change("b", cut) }, "block"},
-		"block of sealed":     {func(r damaged) { r.move("b", func(k []byte) []byte { k[16] = 1; return k }) }, "is not between"},
-		"partition lost":      {func(r damaged) { r.remove("q") }, "of no partition"},
-		"page lost":           {func(r damaged) { r.remove("g") }, "its row counts"},
-		"page garbage":        {func(r damaged) { r.change("g", cut) }, "page"},
-		"page moved":          {func(r damaged) { r.move("g", last) }, "begins with"},
-		"page of another":     {func(r damaged) { r.move("g", func(k []byte) []byte { k[18] ^= 1; return k }) }, "partition"},
-		"dirty garbage":       {func(r damaged) { r.change("x", cut) }, "dirty buckets"},
-		"dirty of no tier":    {func(r damaged) { r.move("x", func(k []byte) []byte { k[10] = 7; return k }) }, "dirty buckets"},
-		"deletion lost":       {func(r damaged) { r.remove("t") }, "deleted series, its row counts"},
-		"retiring":            {func(r damaged) { r.set(slices.Concat([]byte("r"), r.find("t").Key[1:]), []byte{1}) }, "being retired"},
-		"unsealed":            {func(r damaged) { r.change("u", last) }, "are not sealed, a row counts"},
+		"unknown kind":               {func(r damaged) { r.set([]byte("z"), nil) }, "is of no known kind"},
+		"short":                      {func(r damaged) { r.set([]byte("g1"), nil) }, "too short"},
+		"measurement lost":           {func(r damaged) { r.remove("m") }, "which is no measurement"},
+		"measurement garbage":        {func(r damaged) { r.change("m", cut) }, "malformed"},
+		"name lost":                  {func(r damaged) { r.remove("n") }, "its name or its content is not there"},
+		"name of another":            {func(r damaged) { r.change("n", last) }, "its name or its content is not there"},
+		"content garbage":            {func(r damaged) { r.change("c", cut) }, "content is not there"},
+		"policy garbage":             {func(r damaged) { r.change("y", cut) }, "malformed"},
+		"limit garbage":              {func(r damaged) { r.change("l", func(b []byte) []byte { return append(b, 0) }) }, "malformed"},
+		"series lost":                {func(r damaged) { r.remove("s") }, "series: its row counts"},
+		"series changed":             {func(r damaged) { r.change("s", last) }, "is not found by"},
+		"hash lost":                  {func(r damaged) { r.remove("h") }, "is not found by its tags"},
+		"hash more":                  {func(r damaged) { r.set(last(r.find("h").Key), []byte{0}) }, "hashes of"},
+		"posting lost":               {func(r damaged) { r.remove("p") }, "is not found by tag"},
+		"posting more":               {func(r damaged) { r.move("p", last) }, "posting"},
+		"value lost":                 {func(r damaged) { r.remove("v") }, "its row counts"},
+		"value count":                {func(r damaged) { r.change("v", func([]byte) []byte { return []byte{9} }) }, "its row counts 9"},
+		"tag count":                  {func(r damaged) { r.change("d", last) }, "its row counts"},
+		"fingerprint":                {func(r damaged) { r.change("f", func(b []byte) []byte { b[0] ^= 1; return b }) }, "another fingerprint"},
+		"fingerprints lost":          {func(r damaged) { r.remove("f") }, "fingerprints of"},
+		"block lost":                 {func(r damaged) { r.remove("b") }, "bytes of blocks, its row says"},
+		"block garbage":              {func(r damaged) { r.change("b", cut) }, "block"},
+		"block of sealed":            {func(r damaged) { r.move("b", func(k []byte) []byte { k[16] = 1; return k }) }, "is not between"},
+		"partition lost":             {func(r damaged) { r.remove("q") }, "of no partition"},
+		"page lost":                  {func(r damaged) { r.remove("g") }, "its row counts"},
+		"page garbage":               {func(r damaged) { r.change("g", cut) }, "page"},
+		"page moved":                 {func(r damaged) { r.move("g", last) }, "begins with"},
+		"page of another":            {func(r damaged) { r.move("g", func(k []byte) []byte { k[18] ^= 1; return k }) }, "partition"},
+		"dirty garbage":              {func(r damaged) { r.change("x", cut) }, "dirty buckets"},
+		"dirty of no tier":           {func(r damaged) { r.move("x", func(k []byte) []byte { k[10] = 7; return k }) }, "dirty buckets"},
+		"deletion lost":              {func(r damaged) { r.remove("t") }, "deleted series, its row counts"},
+		"retiring":                   {func(r damaged) { r.set(slices.Concat([]byte("r"), r.find("t").Key[1:]), []byte{1}) }, "being retired"},
+		"unsealed":                   {func(r damaged) { r.change("u", last) }, "are not sealed, a row counts"},
+		"series with a short key":    {func(r damaged) { r.move("s", cut) }, "is too short"},
+		"series garbage":             {func(r damaged) { r.change("s", cut) }, "series 0 of 3"},
+		"fingerprints garbage":       {func(r damaged) { r.change("f", cut) }, "ts fingerprints row"},
+		"deleted and there":          {func(r damaged) { r.set(slices.Concat([]byte("t"), r.find("s").Key[1:]), []byte{1}) }, "is deleted, and there"},
+		"deletion of a range":        {func(r damaged) { r.set(r.erasure(), []byte{1, 0, 0}) }, "1 deletions of ranges, its row counts 0"},
+		"deletion of a range lost":   {func(r damaged) { r.set(r.erasure(), []byte{9}) }, "deletion of a range 65"},
+		"unsealed garbage":           {func(r damaged) { r.change("u", func([]byte) []byte { return []byte{0x80} }) }, "row of what is not sealed"},
+		"partition garbage":          {func(r damaged) { r.change("q", cut) }, "ts partition row"},
+		"page with a long key":       {func(r damaged) { r.move("g", func(k []byte) []byte { return append(k, 0) }) }, "its key has 43 bytes"},
+		"page of another field":      {func(r damaged) { r.move("g", func(k []byte) []byte { k[20] = 7; return k }) }, "field 7 of 1"},
+		"page without its field":     {func(r damaged) { r.move("g", func(k []byte) []byte { k[20] = 7; return k }) }, "has no points of its field"},
+		"page of another generation": {func(r damaged) { r.move("g", func(k []byte) []byte { k[29] ^= 1; return k }) }, "pages of generations that its row does not have"},
+		"page of no tier": {func(r damaged) {
+			tier := func(k []byte) []byte { k[10] = 7; return k }
+			r.move("q", tier)
+			r.move("g", tier)
+		}, "of no tier"},
+		"timer lost": {func(r damaged) {
+			for _, row := range r.Rows(0) {
+				if row.Machine == 0 && row.Key[0] == 't' && engine.MachineID(row.Key[9]) == engine.MachineTS {
+					r.Tamper(0, rig.Row{Key: row.Key})
+				}
+			}
+		}, "has no timer at"},
 		"timer without reason": {func(r damaged) {
 			r.Tamper(0, rig.Row{Key: []byte("t\xff\x00\x00\x00\x00\x00\x00\x00\x04\x00\x00\x00\x00z"), Value: []byte{}})
 		}, "which means nothing"},

@@ -124,6 +124,9 @@ func mutantsIn(dir, name string, text []byte) ([]mutant, error) {
 		case *ast.CallExpr:
 			return !ignored.MatchString(source(text, files, n.Fun))
 		case *ast.BinaryExpr:
+			if isPlanted(n) {
+				return false
+			}
 			if !isText(n.X) && !isText(n.Y) { // strings have no difference
 				operator(n.OpPos, n.Op)
 			}
@@ -138,6 +141,9 @@ func mutantsIn(dir, name string, text []byte) ([]mutant, error) {
 				add(n.Pos(), n.End(), "_ = 0")
 			}
 		case *ast.IfStmt:
+			if isPlanted(n.Cond) && n.Else == nil {
+				return false
+			}
 			if _, binary := n.Cond.(*ast.BinaryExpr); !binary {
 				add(n.Cond.Pos(), n.Cond.End(), "!("+source(text, files, n.Cond)+")")
 			}
@@ -188,6 +194,22 @@ func fails(n *ast.ReturnStmt) bool {
 		case *ast.SelectorExpr:
 			return strings.HasSuffix(f.Sel.Name, "rrorf")
 		}
+	}
+	return false
+}
+
+// isPlanted reports whether a condition holds only with a planted bug: what it guards is not in builds without them.
+func isPlanted(e ast.Expr) bool {
+	switch e := e.(type) {
+	case *ast.CallExpr:
+		f, ok := e.Fun.(*ast.SelectorExpr)
+		if !ok || f.Sel.Name != "On" {
+			return false
+		}
+		pkg, ok := f.X.(*ast.Ident)
+		return ok && pkg.Name == "plant"
+	case *ast.BinaryExpr:
+		return e.Op == token.LAND && (isPlanted(e.X) || isPlanted(e.Y))
 	}
 	return false
 }

@@ -116,3 +116,83 @@ func TestStartedInTheFuture(t *testing.T) {
 		t.Errorf("an hour ahead: %q", p)
 	}
 }
+
+// TestUncertainClocks: a comparison that is uncertain counts only if there is no better one, or only an old one; it widens what is tolerated.
+func TestUncertainClocks(t *testing.T) {
+	const start = 1_000_000
+	for _, c := range []struct {
+		later         time.Duration // when the second comparison comes
+		first, second int64         // how uncertain they are
+		taken         bool
+	}{
+		{0, 0, clockUncertain, true}, {0, 0, clockUncertain + 1, false}, {0, clockUncertain + 2, clockUncertain + 1, true}, {0, clockUncertain + 1, clockUncertain + 1, false},
+		{clockOld*time.Millisecond - time.Millisecond, 0, clockUncertain + 1, false}, {clockOld * time.Millisecond, 0, clockUncertain + 1, true},
+	} {
+		source := &fakeClock{wall: start}
+		k := newClocks(&Config{NodeID: 1, Voters: []uint64{1, 2}, Clock: Clock{source}, Clocks: true, Logger: slog.New(slog.DiscardHandler)})
+		k.observe(2, start-60_000, c.first)
+		source.advance(c.later)
+		k.observe(2, source.Wall()-70_000, c.second)
+		base, uncertain := int64(60_000), c.first
+		if c.taken {
+			base, uncertain = 70_000, c.second
+		}
+		s := shardClock{clock: Clock{source}, others: k}
+		if got, want := source.Wall()-s.now(), base-clockTolerance-uncertain; got != want {
+			t.Errorf("%+v: held back by %d ms, want %d", c, got, want)
+		}
+	}
+}
+
+// TestClockIsOff: a node whose clock is off says so once, and when it is right again; others are told of nodes by name.
+func TestClockIsOff(t *testing.T) {
+	var log bytes.Buffer
+	source := &fakeClock{wall: 1_000_000}
+	k := newClocks(&Config{NodeID: 1, Voters: []uint64{1, 2, 3}, Clock: Clock{source}, Clocks: true, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	k.observe(2, 1_000_000, 0)
+	k.observe(3, 1_000_000, 0)
+	for _, c := range []struct {
+		wall int64
+		says string // of this node's clock
+		log  string
+	}{
+		{1_000_000, "", ""},
+		{1_001_000, "", ""},
+		{1_001_001, "its clock is 1.001s ahead of those of most nodes", "this node gives up what it leads"},
+		{1_002_000, "its clock is 2s ahead of those of most nodes", ""},
+		{999_000, "", "it may lead"},
+		{998_999, "its clock is 1.001s behind those of most nodes", "this node gives up what it leads"},
+	} {
+		source.wall = c.wall
+		log.Reset()
+		if got := k.problem(1); got != c.says || k.isOff() != (c.says != "") || k.problem(2) != "" || k.problem(9) != "" {
+			t.Errorf("at %d: %q, want %q", c.wall, got, c.says)
+		}
+		if !strings.Contains(log.String(), c.log) || (c.log == "") != (log.Len() == 0) {
+			t.Errorf("at %d the log says %q, want %q", c.wall, &log, c.log)
+		}
+	}
+}
+
+// TestObserveClock: the clocks of the cluster's nodes count, if clocks do.
+func TestObserveClock(t *testing.T) {
+	for _, clocks := range []bool{true, false} {
+		source := &fakeClock{wall: 1_000_000}
+		h, err := Open(Config{
+			Dir: "node", FS: vfs.NewMem(), Shards: 1, NodeID: 1, Voters: []uint64{1, 2, 3}, Clock: Clock{source}, Clocks: clocks, Primitives: []engine.Primitive{toy.Primitive()},
+			Logger: slog.New(slog.DiscardHandler), manual: true,
+		})
+		must(t, err)
+		for node, off := range map[uint64]int64{2: 5000, 3: 5000, 4: -5000} {
+			h.ObserveClock(node, h.Wall()+off, -3)
+		}
+		want := ""
+		if clocks {
+			want = "its clock is 5s behind those of most nodes"
+		}
+		if got := h.clocks.problem(1); got != want {
+			t.Errorf("clocks %v: %q, want %q", clocks, got, want)
+		}
+		must(t, h.Close())
+	}
+}

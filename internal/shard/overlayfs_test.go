@@ -254,3 +254,89 @@ func TestOverlayFSZeros(t *testing.T) {
 		t.Errorf("%d bytes in %d pages, want 64 MiB in none", info.Size(), pages)
 	}
 }
+
+// TestOverlayFSRefuses: what can not be done, of which the file system in memory knows less, and changes nothing.
+func TestOverlayFSRefuses(t *testing.T) {
+	base := vfs.NewMem()
+	must(t, base.MkdirAll("d/sub", 0o700))
+	must(t, writeFile(base, "d/f", []byte("below")))
+	o := newOverlayFS(base)
+	must(t, o.MkdirAll("d/new/deep", 0o700))
+	second := func(_ any, err error) error { return err }
+	dir, err := o.OpenDir("d")
+	must(t, err)
+	file, err := o.Open("d/f")
+	must(t, err)
+	whole, err := o.OpenReadWrite("d/f", "")
+	must(t, err)
+	for name, c := range map[string]struct{ err, want error }{
+		"create over a directory":         {second(o.Create("d/sub", "")), fs.ErrInvalid},
+		"create in a file":                {second(o.Create("d/f/x", "")), fs.ErrInvalid},
+		"create in no directory":          {second(o.Create("none/x", "")), fs.ErrNotExist},
+		"open what is not there":          {second(o.Open("d/none")), fs.ErrNotExist},
+		"link what is not there":          {o.Link("d/none", "d/x"), fs.ErrNotExist},
+		"link to a name that there is":    {o.Link("d/f", "d/sub"), fs.ErrExist},
+		"link into no directory":          {o.Link("d/f", "none/x"), fs.ErrNotExist},
+		"rename a directory":              {o.Rename("d/sub", "d/x"), errors.ErrUnsupported},
+		"rename what is not there":        {o.Rename("d/none", "d/x"), fs.ErrNotExist},
+		"rename to a directory":           {o.Rename("d/f", "d/sub"), fs.ErrInvalid},
+		"rename to itself":                {o.Rename("d/f", "d//f"), nil},
+		"reuse what is not there":         {second(o.ReuseForWrite("d/none", "d/x", "")), fs.ErrNotExist},
+		"remove what is not there":        {o.Remove("d/none"), fs.ErrNotExist},
+		"remove all of what is not there": {o.RemoveAll("d/none"), nil},
+		"make a directory of a file":      {o.MkdirAll("d/f", 0o700), fs.ErrExist},
+		"make a directory again":          {o.MkdirAll("d/sub", 0o700), nil},
+		"list a file":                     {second(o.List("d/f")), fs.ErrInvalid},
+		"list what is not there":          {second(o.List("d/none")), fs.ErrNotExist},
+		"read a directory":                {second(dir.ReadAt(make([]byte, 1), 0)), fs.ErrInvalid},
+		"read before the beginning":       {second(file.ReadAt(make([]byte, 1), -1)), fs.ErrInvalid},
+		"read at the end":                 {second(file.ReadAt(make([]byte, 1), 5)), io.EOF},
+		"write what was opened to read":   {second(file.WriteAt([]byte("x"), 0)), fs.ErrPermission},
+		"write before the beginning":      {second(whole.WriteAt([]byte("x"), -1)), fs.ErrPermission},
+		"sync":                            {errors.Join(file.Sync(), file.SyncData(), file.Preallocate(0, 1), file.Prefetch(0, 1)), nil},
+	} {
+		if !errors.Is(c.err, c.want) {
+			t.Errorf("%s: %v, want %v", name, c.err, c.want)
+		}
+	}
+	if err := o.Remove("d"); err == nil {
+		t.Error("a directory with files is removed")
+	}
+	if full, err := file.SyncTo(1); full || err != nil {
+		t.Errorf("SyncTo = %v, %v", full, err)
+	}
+	for _, part := range []string{"bel", "ow", ""} {
+		b := make([]byte, 3)
+		n, err := file.Read(b)
+		if string(b[:n]) != part || (err == io.EOF) != (part == "") {
+			t.Errorf("read %q, %v, want %q", b[:n], err, part)
+		}
+	}
+	for _, part := range []string{"BE", "L"} {
+		if n, err := whole.Write([]byte(part)); n != len(part) || err != nil {
+			t.Errorf("Write = %d, %v", n, err)
+		}
+	}
+	must(t, errors.Join(file.Close(), whole.Close(), dir.Close()))
+	if b, err := readFile(o, "d/f"); string(b) != "BELow" || err != nil {
+		t.Errorf("written %q, %v", b, err)
+	}
+	for name, mode := range map[string]fs.FileMode{"d/f": 0o600, "d/sub": fs.ModeDir | 0o700, "d/new": fs.ModeDir | 0o700} {
+		info, err := o.Stat(name)
+		must(t, err)
+		if info.Mode() != mode || info.IsDir() != mode.IsDir() || info.Name() != o.PathBase(name) || info.Sys() != nil || info.ModTime().IsZero() && name == "d/new" {
+			t.Errorf("%s is %v", name, info)
+		}
+	}
+	if usage, err := o.GetDiskUsage("d"); err != nil || usage.AvailBytes < 1<<40 || o.Unwrap() != nil {
+		t.Errorf("GetDiskUsage = %+v, %v", usage, err)
+	}
+	must(t, o.RemoveAll("d/new"))
+	must(t, o.Remove("d/sub"))
+	if names, err := o.List("d"); err != nil || !slices.Equal(names, []string{"f"}) {
+		t.Errorf("List = %q, %v", names, err)
+	}
+	if names, err := base.List("d"); err != nil || len(names) != 2 {
+		t.Errorf("below there are %q, %v", names, err)
+	}
+}

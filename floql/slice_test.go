@@ -1,16 +1,17 @@
-package floqltest
+package floql_test
 
 import (
 	"context"
 	"testing"
 
 	"github.com/floedb/floe/floql"
+	"github.com/floedb/floe/internal/floqltest"
 )
 
 // slice is the source in memory that package floql has.
 type slice struct{ source floql.Slice }
 
-func (s *slice) Load(t *testing.T, points []Point) {
+func (s *slice) Load(t *testing.T, points []floqltest.Point) {
 	for _, p := range points {
 		if err := s.source.Add(p.Measurement, p.Tags, p.Field, p.Timestamp, p.Value); err != nil {
 			t.Fatal(err)
@@ -22,13 +23,13 @@ func (s *slice) Eval(ctx context.Context, query string, opts floql.Options) (*fl
 	return floql.Eval(ctx, &s.source, query, opts)
 }
 
-func TestSlice(t *testing.T) {
-	Run(t, func(*testing.T) Store { return new(slice) })
+func TestLanguage(t *testing.T) {
+	floqltest.Run(t, func(*testing.T) floqltest.Store { return new(slice) })
 }
 
-// TestCanonical: the canonical form of a query gives the same.
-func TestCanonical(t *testing.T) {
-	Run(t, func(*testing.T) Store { return &canonical{} })
+// TestCanonicalResults: the canonical form of a query gives the same.
+func TestCanonicalResults(t *testing.T) {
+	floqltest.Run(t, func(*testing.T) floqltest.Store { return &canonical{} })
 }
 
 type canonical struct{ slice }
@@ -48,7 +49,7 @@ func (c *canonical) Eval(ctx context.Context, query string, opts floql.Options) 
 	return again.Eval(ctx, &c.source, opts)
 }
 
-// TestShards: several sources that answer aggregations where their points are.
-func TestShards(t *testing.T) {
-	Run(t, func(*testing.T) Store { return NewShards(1) })
+// TestLanguageOverShards: several sources that answer aggregations where their points are.
+func TestLanguageOverShards(t *testing.T) {
+	floqltest.Run(t, func(*testing.T) floqltest.Store { return floqltest.NewShards(1) })
 }

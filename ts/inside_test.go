@@ -1,0 +1,467 @@
+package ts
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+	samples "github.com/floedb/floe/internal/feed"
+	"github.com/floedb/floe/internal/points"
+	"github.com/floedb/floe/internal/rig"
+)
+
+// recoded returns what a value is encoded and decoded as.
+func recoded[T any](v T, code func(*T, *codec.Coder)) (T, error) {
+	return decode(encode(nil, &v, code), "test", code)
+}
+
+// TestRowLimits: what exceeds a limit, or is out of order, is no row; what is just within is read as it was written.
+func TestRowLimits(t *testing.T) {
+	type result struct {
+		same bool
+		err  error
+	}
+	measured := func(change func(m *measurement)) result {
+		m := measurement{ns: 1, name: "m", createdAt: 2, partition: minPartition, fields: []field{{"f", Float}}, elsewhere: []announcement{{1, 2}}}
+		change(&m)
+		got, err := recoded(m, (*measurement).code)
+		return result{reflect.DeepEqual(got, m), err}
+	}
+	contained := func(change func(n *content)) result {
+		n := newContent()
+		n.series, n.nextSeries, n.points, n.sealed, n.last, n.shape, n.rolled, n.expired, n.swept, n.erased, n.deleted, n.retiring, n.timer = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13
+		n.blocks.points, n.blocks.bytes, n.blocks.since, n.blocks.turn = 14, 15, 16, 17
+		change(&n)
+		got, err := recoded(n, (*content).code)
+		return result{reflect.DeepEqual(got, n), err}
+	}
+	kept := func(change func(p *policy)) result {
+		p := policy{version: 1, rawTTL: 2, tiers: []tier{{1, 60_000, 3}, {2, 1, 0}}, next: 3}
+		change(&p)
+		got, err := recoded(p, (*policy).code)
+		return result{reflect.DeepEqual(got, p), err}
+	}
+	parted := func(change func(p *partitionRow)) result {
+		p := partitionRow{generations: []generation{{1, 1, 2}, {3, 4, 5}}, changed: 6, points: 7, newest: 8, state: reduced}
+		change(&p)
+		got, err := recoded(p, (*partitionRow).code)
+		return result{reflect.DeepEqual(got, p), err}
+	}
+	erased := func(ids, ranges int) result {
+		e := erasure{ids: make([]seriesID, ids), ranges: make([]erasedRange, ranges)}
+		_, err := recoded(e, (*erasure).code)
+		return result{true, err}
+	}
+	listed := func(l tagList) result {
+		got, err := recoded(l, (*tagList).code)
+		return result{slices.Equal(got, l), err}
+	}
+	blocked := func(change func(b *block)) result {
+		b := block{ids: []seriesID{0, 3, math.MaxUint32, 1}, fields: []fieldID{0, MaxFields - 1}, span: span{1, -5, -5}, points: []byte{1, 2}}
+		change(&b)
+		got, err := decodeBlock(b.encode(nil))
+		return result{reflect.DeepEqual(got, b), err}
+	}
+	paged := func(change func(p *pageRow)) result {
+		p := pageRow{last: math.MaxUint32, from: -3, to: -3, values: 1, data: []byte{1}}
+		change(&p)
+		got, err := decodePage(p.encode(nil))
+		return result{reflect.DeepEqual(got, p), err}
+	}
+	for name, c := range map[string]struct {
+		result
+		ok bool
+	}{
+		"measurement":                       {measured(func(*measurement) {}), true},
+		"partition of an hour less 1 ms":    {measured(func(m *measurement) { m.partition-- }), false},
+		"most fields":                       {measured(func(m *measurement) { m.fields = slices.Repeat(m.fields, MaxFields) }), true},
+		"a field too many":                  {measured(func(m *measurement) { m.fields = slices.Repeat(m.fields, MaxFields+1) }), false},
+		"field of the last type":            {measured(func(m *measurement) { m.fields[0].kind = Boolean }), true},
+		"field of no type":                  {measured(func(m *measurement) { m.fields[0].kind = Boolean + 1 }), false},
+		"content":                           {contained(func(*content) {}), true},
+		"most closings":                     {contained(func(n *content) { n.closed = slices.Repeat([]closing{{1, 2, 3}}, maxAdopted) }), true},
+		"a closing too many":                {contained(func(n *content) { n.closed = slices.Repeat([]closing{{1, 2, 3}}, maxAdopted+1) }), false},
+		"most losses":                       {contained(func(n *content) { n.lost = slices.Repeat([]lost{{1, 2}}, MaxTiers) }), true},
+		"a loss too many":                   {contained(func(n *content) { n.lost = slices.Repeat([]lost{{1, 2}}, MaxTiers+1) }), false},
+		"most begins":                       {contained(func(n *content) { n.since = slices.Repeat([]lost{{1, 2}}, MaxTiers) }), true},
+		"a begin too many":                  {contained(func(n *content) { n.since = slices.Repeat([]lost{{1, 2}}, MaxTiers+1) }), false},
+		"policy":                            {kept(func(*policy) {}), true},
+		"policy for ever":                   {kept(func(p *policy) { p.rawTTL = 0 }), true},
+		"negative retention":                {kept(func(p *policy) { p.rawTTL = -1 }), false},
+		"most tiers":                        {kept(func(p *policy) { p.tiers = slices.Repeat(p.tiers[:1], MaxTiers) }), true},
+		"a tier too many":                   {kept(func(p *policy) { p.tiers = slices.Repeat(p.tiers[:1], MaxTiers+1) }), false},
+		"tier of points":                    {kept(func(p *policy) { p.tiers[0].id = rawTier }), false},
+		"buckets of 0 ms":                   {kept(func(p *policy) { p.tiers[0].every = 0 }), false},
+		"negative retention of a tier":      {kept(func(p *policy) { p.tiers[0].ttl = -1 }), false},
+		"partition":                         {parted(func(*partitionRow) {}), true},
+		"state unknown":                     {parted(func(p *partitionRow) { p.state = reduced + 1 }), false},
+		"generation without pages":          {parted(func(p *partitionRow) { p.generations[0].pages = 0 }), false},
+		"generation twice":                  {parted(func(p *partitionRow) { p.generations[1].number = 1 }), false},
+		"no generations":                    {parted(func(p *partitionRow) { p.generations = nil }), true},
+		"most of an erasure":                {erased(maxDeletes, MaxTiers+1), true},
+		"a series too many of an erasure":   {erased(maxDeletes+1, 1), false},
+		"a range too many of an erasure":    {erased(1, MaxTiers+2), false},
+		"no tags":                           {listed(nil), true},
+		"tags":                              {listed(tagList{{"a", "b"}, {"c", "d"}}), true},
+		"tag twice":                         {listed(tagList{{"a", "b"}, {"a", "d"}}), false},
+		"tags out of order":                 {listed(tagList{{"c", "b"}, {"a", "d"}}), false},
+		"tag without a name":                {listed(tagList{{"", "b"}}), false},
+		"tag without a value":               {listed(tagList{{"a", "b"}, {"c", ""}}), false},
+		"block":                             {blocked(func(*block) {}), true},
+		"block of a field beyond the limit": {blocked(func(b *block) { b.fields[1] = MaxFields }), false},
+		"block without points":              {blocked(func(b *block) { b.span.points = 0 }), false},
+		"block that ends before it begins":  {blocked(func(b *block) { b.span.oldest++ }), false},
+		"page":                              {paged(func(*pageRow) {}), true},
+		"page without values":               {paged(func(p *pageRow) { p.values = 0 }), false},
+		"long page":                         {paged(func(p *pageRow) { p.to = 1 << 48 }), true},
+	} {
+		if (c.err == nil) != c.ok || c.ok && !c.same {
+			t.Errorf("%s: %v, the same: %v, want accepted: %v", name, c.err, c.same, c.ok)
+		}
+	}
+	if _, err := decodeSeries(encode(nil, &seriesRow{fingerprint: 1}, (*seriesRow).code)); err != nil {
+		t.Error(err)
+	}
+	if _, err := decodeSeries(encode(nil, &seriesRow{}, (*seriesRow).code)); err == nil {
+		t.Error("a series without a fingerprint is accepted")
+	}
+	if _, err := decodeLimit([]byte{rowVersion + 1, 0, 0}); err == nil {
+		t.Error("a row of another version is accepted")
+	}
+	var p [pageSeries]uint64
+	if row, some := encodePrints(&p); some || len(row) != 8*pageSeries || decodePrints(row, &p) != nil || decodePrints(row[1:], &p) == nil || decodePrints(append(row, 0), &p) == nil {
+		t.Errorf("no fingerprints are %x, %v", row, some)
+	}
+	p[pageSeries-1] = 5
+	var back [pageSeries]uint64
+	if row, some := encodePrints(&p); !some || decodePrints(row, &back) != nil || back != p {
+		t.Errorf("fingerprints arrive as %v", back)
+	}
+}
+
+// TestContent checks what rows of contents compute.
+func TestContent(t *testing.T) {
+	n := newContent()
+	n.closed = []closing{{before: 10, upTo: 5, tiers: 2}, {before: 30, upTo: 8, tiers: 3}, {before: 20, upTo: 9, tiers: 1}}
+	for lsn, want := range map[uint64]int64{0: 30, 5: 30, 8: 30, 9: 20, 10: minTime} {
+		if got := n.goneBefore(lsn); got != want {
+			t.Errorf("goneBefore(%d) = %d, want %d", lsn, got, want)
+		}
+	}
+	for _, c := range []struct {
+		tier tierID
+		lsn  uint64
+		want int64
+	}{{0, 1, minTime}, {1, 5, 20}, {2, 5, 20}, {3, 5, 30}, {3, 8, 30}, {3, 9, 20}, {3, 10, minTime}, {2, 9, 20}, {2, 6, 20}} {
+		if got := n.keptFor(c.tier, c.lsn); got != c.want {
+			t.Errorf("keptFor(%d, %d) = %d, want %d", c.tier, c.lsn, got, c.want)
+		}
+	}
+	for _, c := range []struct {
+		before, after uint64
+		want          bool
+	}{{0, 5, false}, {0, 6, true}, {5, 6, true}, {6, 8, false}, {6, 9, true}, {9, 10, true}, {10, 20, false}} {
+		if got := n.closesBetween(c.before, c.after); got != c.want {
+			t.Errorf("closesBetween(%d, %d) = %v, want %v", c.before, c.after, got, c.want)
+		}
+	}
+	n.lose(&tier{id: 4, every: 10}, 11)
+	n.lose(&tier{id: 2, every: 7}, 7)
+	n.lose(&tier{id: 4, every: 10}, 5)
+	n.lose(&tier{id: 2, every: 7}, 8)
+	n.since = raise(nil, &tier{id: 3, every: 10}, -11)
+	if want := []lost{{2, 14}, {4, 20}}; !slices.Equal(n.lost, want) || n.lostBefore(2) != 14 || n.lostBefore(3) != minTime || n.wholeFrom(3) != -10 || n.wholeFrom(4) != minTime {
+		t.Errorf("lost %v since %v, want %v", n.lost, n.since, want)
+	}
+	w := newContent().blocks
+	w.add(50)
+	w.add(40)
+	if w.least() != 40 || w.oldest != math.MaxInt64 {
+		t.Errorf("two blocks: %+v", w)
+	}
+	w.turn = 7
+	if w.sealed(6, 9); w.later != 40 || w.turn != 7 {
+		t.Errorf("sealed before the turn: %+v", w)
+	}
+	if w.sealed(7, 9); w.oldest != 40 || w.later != math.MaxInt64 || w.turn != 9 {
+		t.Errorf("sealed up to the turn: %+v", w)
+	}
+	w.add(60)
+	if w.least() != 40 {
+		t.Errorf("a later block: %+v", w)
+	}
+	if w.sealed(9, 9); w.oldest != math.MaxInt64 || w.least() != math.MaxInt64 || w.turn != 9 {
+		t.Errorf("all is sealed: %+v", w)
+	}
+	for _, c := range []struct{ every, raw, want int64 }{{1000, 1, 1024_000}, {60_000, 86_400_000, 1440 * 60_000}, {60_000, 86_400_001, 1441 * 60_000}, {60_000, 1024 * 60_000, 1024 * 60_000}} {
+		if got := (&tier{every: c.every}).partition(c.raw); got != c.want {
+			t.Errorf("partition of buckets of %d ms in %d ms = %d, want %d", c.every, c.raw, got, c.want)
+		}
+	}
+	tags := tagList{{"a", "1"}, {"b", "2"}, {"d", "4"}}
+	for name, want := range map[string]string{"a": "1", "b": "2", "c": "", "d": "4", "e": "", "": ""} {
+		if got := tags.get(name); got != want {
+			t.Errorf("get(%q) = %q, want %q", name, got, want)
+		}
+	}
+	if got := routeOf("m", tags); got != "m,a=1,b=2,d=4" {
+		t.Errorf("routeOf = %q", got)
+	}
+}
+
+// TestWriteBodies: a write that exceeds a limit is refused before it gets into the log; one just within is taken.
+func TestWriteBodies(t *testing.T) {
+	one := span{1, 0, 0}
+	tags := func(n int) (all tagList) {
+		for i := range n {
+			all = append(all, tag{fmt.Sprintf("t%03d", i), "x"})
+		}
+		return all
+	}
+	for name, c := range map[string]struct {
+		change func(w *writeCommand, s *section)
+		says   string // "" if it is taken
+	}{
+		"as it is":           {func(*writeCommand, *section) {}, ""},
+		"no section":         {func(w *writeCommand, _ *section) { w.sections = nil }, "write of 0 measurements"},
+		"most sections":      {func(w *writeCommand, s *section) { w.sections = slices.Repeat([]section{*s}, maxSections) }, ""},
+		"a section too many": {func(w *writeCommand, s *section) { w.sections = slices.Repeat([]section{*s}, maxSections+1) }, "write of 1001 measurements"},
+		"no name":            {func(_ *writeCommand, s *section) { s.name = "" }, "name is empty"},
+		"no field":           {func(_ *writeCommand, s *section) { s.fields = nil }, "0 fields, the limits are 1-1024"},
+		"a field too many":   {func(_ *writeCommand, s *section) { s.fields = make([]field, MaxFields+1) }, "1025 fields"},
+		"field without name": {func(_ *writeCommand, s *section) { s.fields[0].name = "" }, "name is empty"},
+		"field of no type":   {func(_ *writeCommand, s *section) { s.fields[0].kind = Boolean + 1 }, `field "f" of unknown type 4`},
+		"boolean field":      {func(_ *writeCommand, s *section) { s.fields[0].kind = Boolean }, ""},
+		"field twice":        {func(_ *writeCommand, s *section) { s.fields = []field{{"f", Float}, {"g", Float}, {"f", Float}} }, `field "f" is there twice`},
+		"no points":          {func(_ *writeCommand, s *section) { s.fresh.tags = nil }, "a write without points"},
+		"known series": {func(_ *writeCommand, s *section) {
+			s.known, s.fresh = known{[]seriesID{7, 1}, 5, one, []byte{1}}, fresh{}
+		}, ""},
+		"known points missing": {func(_ *writeCommand, s *section) {
+			s.known = known{[]seriesID{7}, 5, span{}, nil}
+		}, "0 points from 0 to 0"},
+		"too many points":   {func(_ *writeCommand, s *section) { s.fresh.span.points = maxBatch + 1 }, "65537 points"},
+		"most points":       {func(_ *writeCommand, s *section) { s.fresh.span.points = maxBatch }, ""},
+		"backwards":         {func(_ *writeCommand, s *section) { s.fresh.span = span{1, 1, 0} }, "1 points from 1 to 0"},
+		"oldest":            {func(_ *writeCommand, s *section) { s.fresh.span.oldest = points.MinTime }, ""},
+		"too old":           {func(_ *writeCommand, s *section) { s.fresh.span.oldest = points.MinTime - 1 }, "1 points from"},
+		"newest":            {func(_ *writeCommand, s *section) { s.fresh.span.newest = points.MaxTime }, ""},
+		"too new":           {func(_ *writeCommand, s *section) { s.fresh.span.newest = points.MaxTime + 1 }, "1 points from"},
+		"most tags":         {func(_ *writeCommand, s *section) { s.fresh.tags[0] = tags(MaxTags) }, ""},
+		"a tag too many":    {func(_ *writeCommand, s *section) { s.fresh.tags[0] = tags(MaxTags + 1) }, "65 tags exceed 64"},
+		"tags out of order": {func(_ *writeCommand, s *section) { s.fresh.tags[0] = tagList{{"b", "x"}, {"a", "x"}} }, `tag "a" is not in order`},
+		"tag twice":         {func(_ *writeCommand, s *section) { s.fresh.tags[0] = tagList{{"a", "x"}, {"a", "y"}} }, `tag "a" is not in order`},
+		"tag without value": {func(_ *writeCommand, s *section) { s.fresh.tags[0] = tagList{{"a", ""}} }, `tag "a"`},
+		"largest block":     {func(_ *writeCommand, s *section) { s.fresh.points = make([]byte, maxBlockBytes) }, ""},
+		"too large a block": {func(_ *writeCommand, s *section) { s.fresh.points = make([]byte, maxBlockBytes+1) }, "block of 1048577 bytes exceeds 1048576"},
+		"most new series":   {func(_ *writeCommand, s *section) { s.fresh.tags = make([]tagList, maxNewSeries) }, ""},
+		"a series too many": {func(_ *writeCommand, s *section) { s.fresh.tags = make([]tagList, maxNewSeries+1) }, "write defines more than 1000 series"},
+		"too many series of two": {func(w *writeCommand, s *section) {
+			s.fresh.tags = make([]tagList, maxNewSeries)
+			w.sections = []section{*s, *s}
+		}, "write defines more than 1000 series"},
+		"spread, in a transaction": {func(w *writeCommand, _ *section) { w.spread, w.atomic = true, true }, ""},
+	} {
+		s := section{name: "m", inc: 3, fields: []field{{"f", Float}}, fresh: fresh{[]tagList{{{"a", "b"}}}, one, []byte{1}}}
+		w := writeCommand{}
+		c.change(&w, &s)
+		if w.sections == nil && name != "no section" {
+			w.sections = []section{s}
+		}
+		body := w.encode(nil)
+		got, err := decodeWrite(body)
+		switch {
+		case c.says == "" && (err != nil || !bytes.Equal(got.encode(nil), body)):
+			t.Errorf("%s: %v", name, err)
+		case c.says != "" && (!errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), c.says)):
+			t.Errorf("%s: %v, want ErrInvalid that says %q", name, err, c.says)
+		}
+		if _, err := decodeWrite(append(body, 0)); c.says == "" && !errors.Is(err, engine.ErrMalformed) {
+			t.Errorf("%s, with a byte behind it: %v", name, err)
+		}
+	}
+	if _, err := decodeWrite([]byte{flagSpread | flagAtomic + 2, 1}); err == nil {
+		t.Error("a write with unknown flags is accepted")
+	}
+	all := []sectionResult{
+		{inc: 1, known: outcome{code: outOfTime, oldest: -2, newest: 3}, fresh: outcome{code: written, ids: []seriesID{4, 5}}},
+		{known: outcome{code: noRoom, limit: LimitError{"n", 1, 2, 3, "t", 4, true}}, fresh: outcome{code: tooManyFields, field: "f"}},
+		{known: outcome{code: stale}, fresh: outcome{code: tooMuch}},
+	}
+	if got, err := decodeResults(encodeResults(all)); err != nil || !reflect.DeepEqual(got, all) {
+		t.Errorf("results arrive as %+v, %v", got, err)
+	}
+	if _, err := decodeResults(encodeResults([]sectionResult{{known: outcome{code: maxOutcome + 1}}})); err == nil {
+		t.Error("an unknown outcome is accepted")
+	}
+}
+
+// TestPrecisions: precisions have the names of the line protocol.
+func TestPrecisions(t *testing.T) {
+	for p, name := range []string{"ns", "us", "ms", "s"} {
+		if got, err := ParsePrecision(name); err != nil || got != Precision(p) || got.String() != name {
+			t.Errorf("precision %s is %v, %v", name, got, err)
+		}
+	}
+	if _, err := ParsePrecision("h"); !errors.Is(err, ErrInvalid) || (Seconds+1).String() != "unknown" {
+		t.Errorf("precision h: %v", err)
+	}
+	s := engine.StoreOf(Primitive, rig.New(t, 1, table()).Router(), "n", 0)
+	for name, err := range map[string]error{
+		"unknown precision 4": second(s.WriteLine(t.Context(), strings.NewReader(""), Seconds+1)), "no reader of lines": second(s.Import(t.Context(), nil, Seconds)),
+	} {
+		if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), name) {
+			t.Errorf("%v, want %q", err, name)
+		}
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// sampleQuery reads points as duties of other machines do.
+type sampleQuery struct {
+	engine.Query
+	samples.Samples
+	since uint64
+	found []string
+	more  bool
+	late  int64
+}
+
+func (*sampleQuery) Machine() engine.MachineID { return engine.MachineTS }
+
+// sampled is a machine that answers sampleQuery.
+type sampled struct{ *machine }
+
+func (m sampled) Query(v *engine.View, q engine.Query) error {
+	s, ok := q.(*sampleQuery)
+	if !ok {
+		return m.machine.Query(v, q)
+	}
+	found, more, err := m.SamplesOf(v, &s.Samples)
+	for _, p := range found {
+		s.found = append(s.found, fmt.Sprintf("%d=%v%s", p.Time-rig.Epoch, p.Value, p.Tags))
+	}
+	slices.Sort(s.found)
+	if s.more = more; err != nil {
+		return err
+	}
+	s.late, err = m.LateOf(v, &s.Samples, s.since)
+	return err
+}
+
+// TestSamplesForOtherMachines: what other machines read is what a Read would, and points that come late are counted for as long as they are in blocks.
+func TestSamplesForOtherMachines(t *testing.T) {
+	p := table()
+	made := p.New
+	p.New = func() engine.Machine { return sampled{made().(*machine)} }
+	r := rig.New(t, 1, p)
+	s := engine.StoreOf(Primitive, r.Router(), "n", 0)
+	put := func(host string, at int64, value float64) {
+		t.Helper()
+		_, err := s.Write(t.Context(), Point{Measurement: "cpu", Tags: map[string]string{"host": host, "dc": "x"}, Fields: map[string]float64{"v": value, "w": -value}, Time: time.UnixMilli(rig.Epoch + at)})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	lsn := func() uint64 { return uint64(r.Executor(0).Applied().LSN) }
+	ask := func(q *sampleQuery, want string, late int64) {
+		t.Helper()
+		q.Namespace = "n"
+		q.From, q.To = q.From+rig.Epoch, q.To+rig.Epoch
+		if err := r.Query(t.Context(), 0, q); err != nil || strings.Join(q.found, " ") != want || q.late != late || q.more {
+			t.Errorf("%+v since %d: %q, more %v, late %d, %v, want %q, late %d", q.Samples, q.since, q.found, q.more, q.late, err, want, late)
+		}
+	}
+	samplesOf := func(measurement, field, host string, from, to int64) samples.Samples {
+		tags := map[string]string{}
+		if host != "" {
+			tags["host"] = host
+		}
+		return samples.Samples{Measurement: measurement, Field: field, Tags: tags, From: from, To: to}
+	}
+	put("a", 0, 1)
+	put("a", 10, 2)
+	before := lsn()
+	put("b", 5, 3)
+	put("a", 20, 4)
+	ask(&sampleQuery{Samples: samplesOf("cpu", "v", "", 0, 20)}, "0=1[[dc x] [host a]] 10=2[[dc x] [host a]] 5=3[[dc x] [host b]]", 0)
+	ask(&sampleQuery{Samples: samplesOf("cpu", "w", "a", 5, 21)}, "10=-2[[dc x] [host a]] 20=-4[[dc x] [host a]]", 1)
+	ask(&sampleQuery{Samples: samplesOf("cpu", "v", "", 20, 21)}, "20=4[[dc x] [host a]]", 3)
+	ask(&sampleQuery{Samples: samplesOf("cpu", "v", "", 20, 21), since: before}, "20=4[[dc x] [host a]]", 1)
+	ask(&sampleQuery{Samples: samplesOf("cpu", "v", "a", 21, 22), since: before}, "", 1)
+	ask(&sampleQuery{Samples: samplesOf("cpu", "v", "a", 21, 22), since: lsn()}, "", 0)
+	ask(&sampleQuery{Samples: samplesOf("cpu", "none", "", 0, 100)}, "", 0)
+	ask(&sampleQuery{Samples: samplesOf("none", "v", "", 0, 100)}, "", 0)
+	r.Advance(6 * 60_000) // all is sealed
+	ask(&sampleQuery{Samples: samplesOf("cpu", "v", "", 20, 21)}, "20=4[[dc x] [host a]]", 0)
+	put("b", 15, 6)
+	ask(&sampleQuery{Samples: samplesOf("cpu", "v", "b", 20, 21)}, "", 1)
+	q := sampleQuery{Samples: samplesOf("a\n", "v", "", 0, 1)}
+	if err := r.Query(t.Context(), 0, &q); err == nil {
+		t.Error("points of a measurement with a bad name are read")
+	}
+}
+
+// TestNamespaceGoes: with a namespace go its retention and its limit, which are there without any point.
+func TestNamespaceGoes(t *testing.T) {
+	r := rig.New(t, 1, table())
+	s := engine.StoreOf(Primitive, r.Router(), "n", 0)
+	rows := func() (n int) {
+		for _, row := range r.Rows(0) {
+			if row.Machine == engine.MachineTS {
+				n++
+			}
+		}
+		return n
+	}
+	if err := errors.Join(s.SetRetention(t.Context(), "cpu", Retention{RawTTL: time.Hour}), s.SetSeriesLimit(t.Context(), 10)); err != nil {
+		t.Fatal(err)
+	}
+	if n := rows(); n != 2 {
+		t.Fatalf("there are %d rows, want the policy and the limit", n)
+	}
+	if err := engine.NewNamespaces(r.Router()).Delete(t.Context(), "n"); err != nil {
+		t.Fatal(err)
+	}
+	if n := rows(); n != 0 {
+		t.Errorf("%d rows are left of a namespace that was deleted", n)
+	}
+}
+
+// TestRetentionTimer: a measurement has a timer for as long as it has a retention.
+func TestRetentionTimer(t *testing.T) {
+	r := rig.New(t, 1, table())
+	s := engine.StoreOf(Primitive, r.Router(), "n", 0)
+	if _, err := s.Write(t.Context(), Point{Measurement: "cpu", Fields: map[string]float64{"v": 1}, Time: time.UnixMilli(rig.Epoch)}); err != nil {
+		t.Fatal(err)
+	}
+	for i, c := range []struct {
+		retention Retention
+		timers    int
+	}{
+		{Retention{}, 0}, {Retention{RawTTL: time.Hour}, 1}, {Retention{RawTTL: 90 * time.Minute}, 1}, {Retention{}, 0},
+		{Retention{Downsample: []Downsample{{Every: time.Minute, TTL: time.Hour}}}, 1}, {Retention{Downsample: []Downsample{{Every: time.Minute}}}, 0},
+	} {
+		if err := s.SetRetention(t.Context(), "cpu", c.retention); err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for _, row := range r.Rows(0) {
+			if row.Machine == 0 && row.Key[0] == 't' && engine.MachineID(row.Key[9]) == engine.MachineTS {
+				n++
+			}
+		}
+		if n != c.timers {
+			t.Errorf("step %d: %+v has %d timers, want %d", i, c.retention, n, c.timers)
+		}
+	}
+}
