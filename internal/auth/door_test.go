@@ -240,7 +240,9 @@ func TestVerifyReportsKeys(t *testing.T) {
 }
 
 // isMalformed reports whether an error of another node comes of a row that does not decode.
-func isMalformed(err error) bool { return err != nil && strings.Contains(err.Error(), codec.ErrCorrupt.Error()) }
+func isMalformed(err error) bool {
+	return err != nil && strings.Contains(err.Error(), codec.ErrCorrupt.Error())
+}
 
 // TestQueryWaits: a query is answered at once, or when the keys have changed since the revision it knows; and in shard 0 only.
 func TestQueryWaits(t *testing.T) {
