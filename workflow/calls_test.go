@@ -375,3 +375,76 @@ func TestMix(t *testing.T) {
 		}
 	}
 }
+
+// TestBranchesSee: a branch sees its element and its index, its run's input, and the outputs of branches are in order; what is no array is a mistake of the step.
+func TestBranchesSee(t *testing.T) {
+	r, s, _ := newStores(t)
+	ctx := t.Context()
+	actions := engine.StoreOf(action.Primitive, r.Router(), "n", 1<<20)
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := actions.Register(ctx, "a")
+	must(err)
+	_, err = s.Create(ctx, []byte(`
+name: fan
+start:
+  parallel: { each: $.input.items, run: "@actions/a", input: { i: $.index, of: $.item, n: $.input.n } }
+  transitions: { success: flo.Completed }
+output: $.steps._start.output
+`))
+	must(err)
+	for _, n := range []int{0, 1, 12, maxStarts - 1, maxStarts, maxStarts + 1, 2*maxStarts + 1} {
+		var items, want []string
+		for i := range n {
+			items = append(items, fmt.Sprintf(`"e%d"`, i))
+			want = append(want, fmt.Sprintf(`{"i":%d,"n":7,"of":"e%d"}`, i, i))
+		}
+		v, err := s.Start(ctx, "fan", []byte(`{"n":7,"items":[`+strings.Join(items, ",")+`]}`))
+		must(err)
+		for range 2*n + 2 {
+			r.Advance(0)
+			tasks, err := actions.Await(ctx, "w", []string{"a"}, action.Max(100))
+			must(err)
+			for i := range tasks {
+				must(actions.Complete(ctx, tasks[i].Run, "w", tasks[i].Input))
+			}
+			if run, err := s.Run(ctx, v.Run); err != nil || run.Status.Final() {
+				break
+			}
+		}
+		run, err := s.Run(ctx, v.Run)
+		var got []string
+		if text := strings.Trim(string(run.Output), "[]"); text != "" {
+			for _, e := range strings.SplitAfter(text, "},") {
+				got = append(got, sorted(strings.Trim(e, "{},")))
+			}
+		}
+		for i := range want {
+			want[i] = sorted(strings.Trim(want[i], "{}"))
+		}
+		if err != nil || run.Status != Completed || !slices.Equal(got, want) {
+			t.Errorf("%d elements: %s, %v, output %s (%s)", n, run.Status, err, run.Output, run.Error)
+		}
+	}
+	for items, says := range map[string]string{
+		`5`: `each: "5" is no array`, `{"a":1}`: `each: "{\"a\":1}" is no array`, `null`: `each: "null" is no array`,
+		"[" + strings.Repeat("1,", flow.MaxItems) + "1]": fmt.Sprintf("each: the array has more than %d elements", flow.MaxItems),
+	} {
+		v, err := s.Start(ctx, "fan", []byte(`{"items":`+items+`}`))
+		must(err)
+		if run, err := s.Run(ctx, v.Run); err != nil || run.Status != Failed || !strings.Contains(run.Error, says) || run.Code != "bad_items" {
+			t.Errorf("%.20s: %s, %v, %s: %s", items, run.Status, err, run.Code, run.Error)
+		}
+	}
+}
+
+// sorted is the fields of a flat object in order.
+func sorted(fields string) string {
+	all := strings.Split(fields, ",")
+	slices.Sort(all)
+	return strings.Join(all, ",")
+}
