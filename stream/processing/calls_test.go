@@ -167,3 +167,73 @@ func TestNames(t *testing.T) {
 		t.Errorf("the namespace of no definition: %v", err)
 	}
 }
+
+// TestReaches: a definition reaches into the namespaces that its sinks name.
+func TestReaches(t *testing.T) {
+	two := filtered + "  - name: more\n    stream: { name: large, namespace: m }\n  - name: last\n    stream: { name: other, namespace: k }\n"
+	for definition, want := range map[string]string{filtered: "[]", two: "[m k]", "": "[]", "name: x": "[]"} {
+		submitted, restored, cut := processing.ReachedBy([]byte(definition))
+		if fmt.Sprint(submitted) != want || fmt.Sprint(restored) != want || cut != nil {
+			t.Errorf("%s\nreaches %q, restored %q, want %s; cut short %q", definition, submitted, restored, want, cut)
+		}
+	}
+}
+
+// TestWhileRestored: what can be done with a job while it is being restored from a savepoint, and what can not.
+func TestWhileRestored(t *testing.T) {
+	s, ctx := newStage(t, 1), t.Context()
+	id := s.submit(filtered)
+	s.append("orders", amount(200))
+	s.run()
+	savepoint := mustSavepoint(t, s, id)
+	s.append("orders", amount(300))
+	s.run()
+	stop := func() {
+		t.Helper()
+		if status, err := s.jobs.Stop(ctx, id); status != processing.Stopped || err != nil {
+			t.Fatalf("Stop = %v, %v", status, err)
+		}
+	}
+	restore := func() {
+		t.Helper()
+		if _, err := s.jobs.Restore(ctx, id, processing.FromSavepoint(savepoint)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stop()
+	restore()
+	says := fmt.Sprintf("job %s is being restored, there is nothing to save", id)
+	if _, err := s.jobs.Savepoint(ctx, id); !errors.Is(err, processing.ErrConflict) || err.Error() != says {
+		t.Errorf("Savepoint: %v, want %s", err, says)
+	}
+	says = fmt.Sprintf("job %s is being restored from the savepoint", id)
+	if err := s.jobs.DropSavepoint(ctx, id, savepoint); !errors.Is(err, processing.ErrConflict) || err.Error() != says {
+		t.Errorf("DropSavepoint: %v, want %s", err, says)
+	}
+	stop() // and what was filled is dropped
+	s.run()
+	s.Verify()
+	s.want("large", amount(200)+" "+amount(300))
+	restore()
+	s.run()
+	s.run()
+	s.want("large", amount(200)+" "+amount(300)+" "+amount(300))
+	stop()
+	ended := s.job(id)
+	s.Advance(1000)
+	for range 2 {
+		if status, err := s.jobs.Cancel(ctx, id); status != processing.Cancelled || err != nil {
+			t.Fatalf("Cancel = %v, %v", status, err)
+		}
+	}
+	if j := s.job(id); !j.EndedAt.Equal(ended.EndedAt) || j.EndedAt.IsZero() {
+		t.Errorf("it has ended at %v, want %v", j.EndedAt, ended.EndedAt)
+	}
+	says = fmt.Sprintf("job %s is CANCELLED, there is nothing to save", id)
+	if _, err := s.jobs.Savepoint(ctx, id); !errors.Is(err, processing.ErrConflict) || err.Error() != says {
+		t.Errorf("Savepoint: %v, want %s", err, says)
+	}
+	if all, err := s.jobs.Savepoints(ctx, id); err != nil || len(all) != 0 {
+		t.Errorf("it has savepoints %v, %v", all, err)
+	}
+}

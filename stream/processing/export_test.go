@@ -133,3 +133,14 @@ var RowKinds = map[string]rig.RowKind{
 }
 
 func isRow(kind byte) func(k []byte) bool { return func(k []byte) bool { return k[0] == kind } }
+
+// ReachedBy returns which namespaces a definition reaches into when it is submitted, or when a job is restored with it, and with a body that is cut short.
+func ReachedBy(definition []byte) (submitted, restored, cut []string) {
+	s := submitCommand{name: "j", source: definition}
+	r := restoreCommand{edited: true, submitCommand: s}
+	submit := engine.Command{Kind: kindSubmit, Body: encode(nil, &s, (*submitCommand).codeSubmit)}
+	restore := engine.Command{Kind: kindRestore, Body: encode(nil, &r, (*restoreCommand).code)}
+	submitted, restored = reaches(submit), reaches(restore)
+	submit.Body, restore.Body = submit.Body[:1], restore.Body[:1]
+	return submitted, restored, append(reaches(submit), reaches(restore)...)
+}
