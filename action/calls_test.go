@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/rig"
 )
@@ -357,6 +358,53 @@ func TestRetriedCounts(t *testing.T) {
 		}
 		if tasks, err := s.Await(ctx, "w", []string{"a"}); err != nil || len(tasks) != 1 || s.Complete(ctx, i.Run, "w", nil) != nil {
 			t.Fatalf("Await = %v, %v", tasks, err)
+		}
+	}
+}
+
+// TestSettle: on a full disk ends of attempts are taken, with small outputs, and nothing is handed out.
+func TestSettle(t *testing.T) {
+	ref := call.Ref{Run: 5, Tag: 1}
+	ended := func(n int) []end {
+		return []end{{ref: ref, how: completed, output: []byte(`"` + strings.Repeat("x", n-2) + `"`)}}
+	}
+	wants := []want{{worker: "w", slots: 1}}
+	for name, c := range map[string]struct {
+		c     workCommand
+		sends bool
+		says  string // of the command itself
+	}{
+		"an end":           {workCommand{session: 1, ends: ended(2)}, true, ""},
+		"a small output":   {workCommand{session: 1, ends: ended(maxSettled)}, true, ""},
+		"a large output":   {workCommand{session: 1, ends: ended(maxSettled + 1)}, false, "action: an output of 1025 bytes on a full disk: the limit is 1024"},
+		"an end and wants": {workCommand{session: 1, ends: ended(2), wants: wants}, true, "action: runs are wanted on a full disk"},
+		"wants":            {workCommand{session: 1, wants: wants}, false, "action: runs are wanted on a full disk"},
+		"nothing":          {workCommand{session: 1}, false, "action: nothing has ended, and nothing is wanted"},
+		"by itself":        {workCommand{self: "w", ends: ended(2), listed: true}, true, ""},
+	} {
+		said := ""
+		if err := c.c.checkSettle(); err != nil {
+			said = err.Error()
+		}
+		op := command(kindWork, "route", nil, encode(nil, &c.c, (*workCommand).code))
+		settle, ok := settleOp(op, &c.c)
+		if ok != c.sends || said != c.says {
+			t.Errorf("%s: sent: %t, %q; want %t, %q", name, ok, said, c.sends, c.says)
+		}
+		if !ok {
+			if settle.Command.Kind != kindWork {
+				t.Errorf("%s: another command, of kind %d", name, settle.Command.Kind)
+			}
+			continue
+		}
+		got, err := decode(settle.Command.Body, (*workCommand).code)
+		if err != nil || settle.Command.Kind != kindSettle || settle.Route != "route" || len(got.wants) != 0 || len(got.ends) != 1 || got.ends[0].ref != ref ||
+			got.session != c.c.session || got.self != c.c.self || got.listed {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+		settle.Command.Namespace = "n"
+		if err := admit(settle.Command, 1<<20); err != nil {
+			t.Errorf("%s: not admitted: %v", name, err)
 		}
 	}
 }
