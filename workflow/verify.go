@@ -190,7 +190,7 @@ func (v *verifier) verifyTriggers() error {
 		id := lastOf(k)
 		found[id] = true
 		w := v.workflows[id]
-		if w == nil || w.deleted {
+		if w == nil || w.deleted || w.definitions[w.current] == nil {
 			v.Reportf("workflow: trigger %+v is of no workflow", *r)
 			return nil
 		}

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/rig"
 )
@@ -476,5 +477,85 @@ func TestRevokeTakesTheMiddle(t *testing.T) {
 	}
 	if err := g.Revoke(t.Context(), string(key)+"0"); !errors.Is(err, engine.ErrInvalid) || d.revoked != d.keys[1].ID {
 		t.Errorf("with more than that: %v, %q", err, d.revoked)
+	}
+}
+
+// TestUnknownForGood: who comes before the Gate knows whether there are keys is sent away when his time is over, or the Gate has ended.
+func TestUnknownForGood(t *testing.T) {
+	g := NewGate(1)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	calls := map[string]func(ctx context.Context) error{
+		"enabled": func(ctx context.Context) error { _, err := g.Enabled(ctx); return err },
+		"enter":   func(ctx context.Context) error { _, err := g.Enter(ctx, "x", "::1", true); return err },
+		"session": func(ctx context.Context) error { _, _, err := g.Session(ctx, "x", "::1"); return err },
+		"holder":  func(ctx context.Context) error { _, _, err := g.Holder(ctx, "x"); return err },
+		"end":     func(ctx context.Context) error { return g.EndSession(ctx, "x") },
+	}
+	for name, call := range calls {
+		if err := call(ctx); !errors.Is(err, engine.ErrUnavailable) || err.Error() != "whether there are keys is not known yet: context canceled" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := g.NoteUses(t.Context()); err != nil {
+		t.Errorf("there is nothing to note: %v", err)
+	}
+	if g.Known() || g.MayLook() || g.Wait() == nil {
+		t.Error("something is known")
+	}
+	d := &failingDoor{err: engine.ErrClosed}
+	g.Attach(d, d)
+	g.Run(t.Context())
+	for name, call := range calls {
+		if err := call(t.Context()); !errors.Is(err, engine.ErrClosed) {
+			t.Errorf("%s, when it has ended: %v", name, err)
+		}
+	}
+	if d.asked != 2 {
+		t.Errorf("it asks %d times, want twice: what is near, and the leader", d.asked)
+	}
+}
+
+// TestEndedSessions: an end counts once, for sessions of keys that there are and that go on.
+func TestEndedSessions(t *testing.T) {
+	r := rig.New(t, 1, Primitive())
+	revision := func() uint64 {
+		t.Helper()
+		var q keysQuery
+		if err := r.Query(t.Context(), 0, &q); err != nil {
+			t.Fatal(err)
+		}
+		return q.revision
+	}
+	do := func(kind uint8, code func(*codec.Coder)) {
+		t.Helper()
+		if _, err := r.Propose(t.Context(), 0, command(kind, code)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const id, other = "0123456789abcdef", "fedcba9876543210"
+	end := func(of string, in time.Duration, changes bool) {
+		t.Helper()
+		before := revision()
+		do(kindEnd, (&endCommand{id: of, hash: [32]byte{byte(in / time.Second)}, ends: time.UnixMilli(r.Now()).Add(in)}).code)
+		if (revision() != before) != changes {
+			t.Errorf("the end of a session of %s in %v changes something: %t", of, in, !changes)
+		}
+	}
+	end(id, time.Hour, false) // there is no store
+	do(kindBootstrap, (&createCommand{key: Key{ID: id, Role: Admin}}).code)
+	end(id, 0, false)
+	end(id, time.Millisecond, true)
+	end(id, time.Minute, true)
+	end(id, time.Minute, false)
+	end(other, time.Minute, false)
+	r.Pass(time.Minute.Milliseconds())
+	end(id, time.Hour, true) // the others are forgotten
+	var q keysQuery
+	if err := r.Query(t.Context(), 0, &q); err != nil || len(q.ended) != 1 {
+		t.Errorf("%d sessions are remembered, %v", len(q.ended), err)
+	}
+	if text, err := Secret("x").MarshalText(); string(text) != "***" || err != nil {
+		t.Errorf("a secret is %q, %v", text, err)
 	}
 }

@@ -31,12 +31,11 @@ func (r *Rig) fails(ctx context.Context, x *engine.Executor, q engine.Query, ask
 	if _, changes := q.(engine.LeaderQuery); changes || asked == nil || reads == 0 || !mayAsk(q) {
 		return
 	}
-	wire := engine.NewWire(r.config.Primitives)
 	for i := range min(reads, faultyReads) {
 		if reads > faultyReads && i >= faultyReads/2 {
 			i = reads - faultyReads + i // the first and the last
 		}
-		again, err := wire.DecodeQuery(asked)
+		again, err := r.wire.DecodeQuery(asked)
 		if err != nil {
 			r.t.Errorf("%T does not decode: %v", q, err)
 			return

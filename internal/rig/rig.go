@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"strings"
 	"sync"
 	"testing"
@@ -36,6 +37,7 @@ type Rig struct {
 	t      testing.TB
 	db     *pebble.DB
 	config Config
+	wire   *engine.Wire
 
 	delivering sync.Mutex // one caller at a time hands over messages
 
@@ -84,7 +86,7 @@ func Open(t testing.TB, c Config) *Rig {
 	if err != nil {
 		t.Fatalf("open pebble: %v", err)
 	}
-	r := &Rig{t: t, db: db, config: c, execs: make([]*engine.Executor, c.Shards), now: Epoch, term: 1}
+	r := &Rig{t: t, db: db, config: c, wire: engine.NewWire(c.Primitives), execs: make([]*engine.Executor, c.Shards), now: Epoch, term: 1}
 	r.Restart()
 	t.Cleanup(func() {
 		if !t.Failed() && !r.tampered {
@@ -174,7 +176,33 @@ func (r *Rig) Propose(_ context.Context, shard engine.ShardID, cmd engine.Comman
 	if !hold {
 		r.Deliver()
 	}
-	return out[0].Result, out[0].Err
+	r.admits(cmd, out[0].Err)
+	return out[0].Result, r.carry(out[0].Err)
+}
+
+// admits checks that a command which was applied, and that only users send, would have been admitted from another process.
+func (r *Rig) admits(cmd engine.Command, err error) {
+	if err != nil || engine.CheckWritable(cmd.Namespace) != nil {
+		return
+	}
+	for _, p := range r.config.Primitives {
+		if p.ID != cmd.Machine {
+			continue
+		}
+		if c := p.Command(cmd.Kind); c != nil && c.From&(engine.FromUsers|engine.FromShards) == engine.FromUsers {
+			if err := r.wire.Admit(cmd, math.MaxInt32); err != nil {
+				r.t.Errorf("%s %s: applied, and not admitted from another process: %v", p.Name, c.Name, err)
+			}
+		}
+	}
+}
+
+// carry encodes and decodes an error, as between two nodes.
+func (r *Rig) carry(err error) error {
+	if err == nil {
+		return nil
+	}
+	return r.wire.DecodeError(r.wire.AppendError(nil, err))
 }
 
 // Entry applies one log entry of several commands.
@@ -219,20 +247,33 @@ func (r *Rig) Take(ctx context.Context, shard engine.ShardID, t engine.Take) ([]
 	r.mu.Lock()
 	x := r.execs[shard]
 	r.mu.Unlock()
-	return x.TakeAlone(ctx, t, r.Now, func(cmd engine.Command) ([]byte, error) { return r.Propose(ctx, shard, cmd) })
+	result, err := x.TakeAlone(ctx, t, r.Now, func(cmd engine.Command) ([]byte, error) { return r.Propose(ctx, shard, cmd) })
+	return result, r.carry(err)
 }
 
-// Query is of engine.Door.
+// Query is of engine.Door. The query and its answer are encoded and decoded, as between two nodes.
 func (r *Rig) Query(ctx context.Context, shard engine.ShardID, q engine.Query) error {
 	r.mu.Lock()
 	x := r.execs[shard]
 	r.mu.Unlock()
 	asked, reads := code(q), 0
-	err := x.Query(ctx, q, engine.Replica{Now: r.Now, Mono: r.Mono, Fault: func() error { reads++; return nil }})
-	if err == nil {
-		r.fails(ctx, x, q, asked, reads)
+	there := q
+	if asked != nil {
+		var err error
+		if there, err = r.wire.DecodeQuery(asked); err != nil {
+			r.t.Errorf("%T does not decode: %v", q, err)
+			return err
+		}
 	}
-	return err
+	err := x.Query(ctx, there, engine.Replica{Now: r.Now, Mono: r.Mono, Fault: func() error { reads++; return nil }})
+	if err != nil {
+		return r.carry(err)
+	}
+	r.fails(ctx, x, q, asked, reads)
+	if asked == nil {
+		return nil
+	}
+	return engine.DecodeResults(q, engine.AppendResults(nil, there))
 }
 
 // Now returns the time, ms.

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/rig"
 )
 
 // What the tests need to see of the inside.
@@ -90,4 +91,11 @@ func NoteOp(life uint64, was int64, silent, gone []string) engine.Op {
 		c.gone = append(c.gone, going{id, was})
 	}
 	return command(KindNote, "", &c, (*noteCommand).code)
+}
+
+// RowKinds are the kinds of rows, for rig.RunDamages.
+var RowKinds = map[string]rig.RowKind{
+	"count":  rig.BareRow(func(k []byte) bool { return k[0] == rowWorker && len(k) == idAt }),
+	"worker": rig.RowOf(func(k []byte) bool { return k[0] == rowWorker && len(k) > idAt }, (*row).code),
+	"tally":  rig.RowOf(func(k []byte) bool { return k[0] == rowTally }, (*counted).code),
 }

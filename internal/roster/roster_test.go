@@ -389,3 +389,54 @@ func TestClockLeap(t *testing.T) {
 		t.Errorf("90 s after it was heard of it is %v", got)
 	}
 }
+
+// TestCallsRefused: what calls of a worker that calls by itself refuse, and how they say so.
+func TestCallsRefused(t *testing.T) {
+	g, ctx := newGround(t, 1, false), t.Context()
+	g.mustPropose(roster.JoinOp(7, named("program")))
+	if err := roster.Register(ctx, &g.scope, roster.Worker{ID: "w", Type: "action", Handles: []string{"b", "a"}}); err != nil {
+		t.Fatal(err)
+	}
+	beat := func(id string, load int, p ...roster.Process) error {
+		return roster.Heartbeat(ctx, &g.scope, id, load, p)
+	}
+	leave := func(id string, drain bool) error { return roster.Leave(ctx, &g.scope, id, drain) }
+	find := func(id string) error { _, err := roster.Find(ctx, &g.scope, id); return err }
+	page := func(limit int) error {
+		_, err := roster.Page(ctx, &g.scope, engine.Listing{Limit: limit}, roster.Filter{})
+		return err
+	}
+	for name, c := range map[string]struct {
+		err  error
+		is   error
+		says string
+	}{
+		"beat of no id":      {beat("", 1), engine.ErrInvalid, ""},
+		"beat of no one":     {beat("x", 1), engine.ErrNotFound, `worker "x" is not registered`},
+		"negative load":      {beat("w", -1), engine.ErrInvalid, `worker "w": negative load -1`},
+		"no load":            {beat("w", 0), nil, ""},
+		"negative figures":   {beat("w", 1, roster.Process{Name: "p", Failures: 1}), engine.ErrInvalid, `worker "w": process "p": 1 failures of 0 runs`},
+		"a process":          {beat("w", 1, roster.Process{Name: "p", Runs: 2, Failures: 1}), nil, ""},
+		"leave of no id":     {leave("", false), engine.ErrInvalid, ""},
+		"leave of no one":    {leave("x", false), engine.ErrNotFound, `worker "x" not found`},
+		"drain of no one":    {leave("x", true), engine.ErrNotFound, `worker "x" is not registered`},
+		"drain of a program": {leave("program", true), engine.ErrConflict, `worker "program" does not call for each run by itself: it drains when its program ends it`},
+		"drain":              {leave("w", true), nil, ""},
+		"drain again":        {leave("w", true), nil, ""},
+		"find no id":         {find(""), engine.ErrInvalid, ""},
+		"find no one":        {find("x"), engine.ErrNotFound, `worker "x" not found`},
+		"find":               {find("w"), nil, ""},
+		"a page of none":     {page(0), engine.ErrInvalid, ""},
+		"a page of 1":        {page(1), nil, ""},
+		"a page of 1000":     {page(1000), nil, ""},
+		"a page of 1001":     {page(1001), engine.ErrInvalid, ""},
+		"register no type":   {roster.Register(ctx, &g.scope, roster.Worker{ID: "v"}), engine.ErrInvalid, ""},
+	} {
+		if !errors.Is(c.err, c.is) || c.says != "" && c.err.Error() != c.says {
+			t.Errorf("%s: %v\nwant %v %s", name, c.err, c.is, c.says)
+		}
+	}
+	if i := g.find("w"); i.Status != roster.Draining || i.Load != 1 || i.Completed != 1 || i.Failed != 1 || fmt.Sprint(i.Handles) != "[a b]" {
+		t.Errorf("it is listed as %+v", i)
+	}
+}

@@ -126,21 +126,24 @@ func checkJob(job *pipeline.Job) error {
 	if err := checkNamespaces(job); err != nil {
 		return err
 	}
+	return checkLoops(job, job.Namespace)
+}
+
+// checkLoops refuses a job of a namespace that would read what it writes.
+func checkLoops(job *pipeline.Job, namespace string) error {
+	own := func(k *pipeline.Sink) bool { return k.Namespace == "" || k.Namespace == namespace }
 	for i := range job.Sources {
 		s := &job.Sources[i]
 		for j := range job.Sinks {
 			k := &job.Sinks[j]
-			if k.Kind == pipeline.ToStream && s.Stream != nil && k.Target == s.Stream.Stream && (k.Namespace == "" || k.Namespace == job.Namespace) {
+			if k.Kind == pipeline.ToStream && s.Stream != nil && k.Target == s.Stream.Stream && own(k) {
 				return engine.Errorf(ErrInvalid, "sink %q writes to stream %q, which source %q reads", k.Name, k.Target, s.Name)
 			}
-		}
-		if s.TS != nil {
-			if writesSeries(job, s) {
-				return engine.Errorf(ErrInvalid, "a sink writes to measurement %q, which source %q reads", s.TS.Measurement, s.Name)
+			if k.Kind == pipeline.ToTS && s.TS != nil && k.Target == s.TS.Measurement && own(k) {
+				return engine.Errorf(ErrInvalid, "sink %q writes to measurement %q, which source %q reads", k.Name, k.Target, s.Name)
 			}
-			continue
 		}
-		if s.Stream.Stream == ErrorStream(job.Name) {
+		if s.Stream != nil && s.Stream.Stream == ErrorStream(job.Name) {
 			return engine.Errorf(ErrInvalid, "source %q reads stream %q, which the job writes its errors to", s.Name, s.Stream.Stream)
 		}
 	}
@@ -169,13 +172,6 @@ func checkNamespaces(job *pipeline.Job) error {
 		}
 	}
 	return nil
-}
-
-// writesSeries reports whether a sink writes what a source reads.
-func writesSeries(job *pipeline.Job, s *pipeline.Source) bool {
-	return slices.ContainsFunc(job.Sinks, func(k pipeline.Sink) bool {
-		return k.Kind == pipeline.ToTS && k.Target == s.TS.Measurement && (k.Namespace == "" || k.Namespace == job.Namespace)
-	})
 }
 
 // numberAll numbers parts in their order.

@@ -114,3 +114,33 @@ func damage[T any](code func(*T, *codec.Coder), f func(*T)) func([]byte) []byte 
 		return encode(nil, &v, code)
 	}
 }
+
+// RowKinds are the kinds of rows, for rig.RunDamages.
+var RowKinds = map[string]rig.RowKind{
+	"job":        rig.RowOf(isRow(rowJob), (*jobRow).code),
+	"definition": rig.RowOf(isRow(rowDefinition), (*definitionRow).code),
+	"task":       rig.RowOf(isRow(rowTask), (*taskRow).code),
+	"out":        rig.RowOf(isRow(rowOut), (*outRow).code),
+	"part":       rig.RowOf(isRow(rowPart), (*partRow).code),
+	"inbox":      rig.RowOf(isRow(rowInbox), (*inboxRow).code),
+	"message":    rig.RowOf(isRow(rowMessage), (*passCommand).code),
+	"name":       rig.BareRow(isRow(rowName)),
+	"active":     rig.BareRow(isRow(rowActive)),
+	"cursor":     rig.RowOf(isRow(rowCursor), (*cursor).code),
+	"state":      rig.BareRow(isRow(rowState)),
+	"savepoint":  rig.RowOf(isRow(rowSavepoint), (*savepointRow).code),
+	"chunk":      rig.BareRow(isRow(rowChunk)),
+}
+
+func isRow(kind byte) func(k []byte) bool { return func(k []byte) bool { return k[0] == kind } }
+
+// ReachedBy returns which namespaces a definition reaches into when it is submitted, or when a job is restored with it, and with a body that is cut short.
+func ReachedBy(definition []byte) (submitted, restored, cut []string) {
+	s := submitCommand{name: "j", source: definition}
+	r := restoreCommand{edited: true, submitCommand: s}
+	submit := engine.Command{Kind: kindSubmit, Body: encode(nil, &s, (*submitCommand).codeSubmit)}
+	restore := engine.Command{Kind: kindRestore, Body: encode(nil, &r, (*restoreCommand).code)}
+	submitted, restored = reaches(submit), reaches(restore)
+	submit.Body, restore.Body = submit.Body[:1], restore.Body[:1]
+	return submitted, restored, append(reaches(submit), reaches(restore)...)
+}

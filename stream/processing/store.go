@@ -67,12 +67,12 @@ func (s *Store) parse(definition []byte) (*parsed, error) {
 	return p, p.isFor(s.Namespace())
 }
 
-// isFor returns ErrInvalid if the definition names another namespace than the one it is submitted to.
+// isFor returns ErrInvalid if the definition names another namespace than the one it is submitted to, or would read there what it writes.
 func (p *parsed) isFor(namespace string) error {
 	if ns := p.job.Namespace; ns != "" && ns != namespace {
 		return engine.Errorf(ErrInvalid, "job %q is for namespace %q, not %q", p.job.Name, ns, namespace)
 	}
-	return nil
+	return checkLoops(p.job, namespace)
 }
 
 // check refuses sinks and lookups in other namespaces that a job of the namespace can not reach.

@@ -133,3 +133,11 @@ func TestVerifyReports(t *testing.T) {
 		})
 	}
 }
+
+// TestDamages: what Verify reports of each row that is damaged, as a script says.
+func TestDamages(t *testing.T) {
+	rig.RunDamages(t, "testdata/damages", engine.MachineProcessing, processing.RowKinds, func(t *testing.T) *rig.Rig {
+		s, _ := newVerified(t)
+		return s.Rig
+	})
+}

@@ -1,0 +1,410 @@
+package action
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/floedb/floe/internal/call"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/rig"
+)
+
+// newStores returns the stores of a plain namespace and of a spread one, and their rig.
+func newStores(t *testing.T) (r *rig.Rig, plain, spread *Store) {
+	t.Helper()
+	r = rig.New(t, 3, table())
+	if err := engine.NewNamespaces(r.Router()).Create(t.Context(), "s", true); err != nil {
+		t.Fatal(err)
+	}
+	return r, engine.StoreOf(Primitive, r.Router(), "n", 1<<20), engine.StoreOf(Primitive, r.Router(), "s", 1<<20)
+}
+
+// TestRefusals: what each call refuses, and how it says so.
+func TestRefusals(t *testing.T) {
+	_, s, spread := newStores(t)
+	ctx := t.Context()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"a", "off", "gone"} {
+		_, err := s.Register(ctx, name)
+		must(err)
+	}
+	run := func(name string, end func(RunID) error) RunID {
+		t.Helper()
+		i, err := s.Invoke(ctx, name, nil)
+		must(err)
+		tasks, err := s.Await(ctx, "w", []string{name})
+		must(err)
+		if len(tasks) != 1 {
+			t.Fatalf("%d tasks", len(tasks))
+		}
+		must(end(i.Run))
+		return i.Run
+	}
+	fail := func(id RunID) error { return s.Fail(ctx, id, "w", "no") }
+	completed := run("a", func(id RunID) error { return s.Complete(ctx, id, "w", nil) })
+	held := run("a", func(id RunID) error { return s.Cancel(ctx, id, "") })
+	running := run("a", func(RunID) error { return nil })
+	off, gone := run("off", fail), run("gone", fail)
+	must(s.Disable(ctx, "off"))
+	must(s.Delete(ctx, "gone"))
+	_, err := spread.Register(ctx, "a")
+	must(err)
+	page := func(opts ...RunOption) error { _, err := s.Runs("a").Page(ctx, opts...); return err }
+	with := func(n int) (opts []RunOption) {
+		for range n {
+			opts = append(opts, With(AttributeSource, "api"))
+		}
+		return opts
+	}
+	await := func(worker string, opts ...AwaitOption) error {
+		_, err := s.Await(ctx, worker, []string{"a"}, opts...)
+		return err
+	}
+	for name, c := range map[string]struct {
+		err  error
+		is   error
+		says string
+	}{
+		"no action":             {errOf(s.Action(ctx, "none")), ErrNotFound, `action "none" not found`},
+		"no name":               {errOf(s.Action(ctx, "")), ErrInvalid, ""},
+		"runs of no action":     {errOf(s.Runs("none").Page(ctx)), ErrNotFound, `action "none" not found`},
+		"runs of no name":       {errOf(s.Runs("").Page(ctx)), ErrInvalid, ""},
+		"no state":              {page(InState(TimedOut + 1)), ErrInvalid, "action: no runs are in state 7"},
+		"state 0":               {page(InState(0)), ErrInvalid, "action: no runs are in state 0"},
+		"the last state":        {page(InState(TimedOut)), nil, ""},
+		"the first state":       {page(InState(Pending)), nil, ""},
+		"no attribute":          {page(With("size", "1")), ErrInvalid, `action: runs have no attribute "size": source, concurrency_key, idempotency_key, worker, outcome, code or label.<name>`},
+		"no label":              {page(With(Label(""), "1")), ErrInvalid, `action: runs have no attribute "label.": source, concurrency_key, idempotency_key, worker, outcome, code or label.<name>`},
+		"16 attributes":         {page(with(16)...), nil, ""},
+		"17 attributes":         {page(with(17)...), ErrInvalid, "action: 17 attributes of a listing exceed 16"},
+		"limit 0":               {page(Limit(0)), ErrInvalid, ""},
+		"no option":             {page(PageOption{}), ErrInvalid, "action: an option that no function of the package made"},
+		"no register option":    {errOf(s.Register(ctx, "a", AttemptOption{})), ErrInvalid, "action: an option that no function of the package made"},
+		"no invoke option":      {errOf(s.Invoke(ctx, "a", nil, AttemptOption{})), ErrInvalid, "action: an option that no function of the package made"},
+		"no cursor":             {page(Cursor("x")), ErrInvalid, `action: cursor "x" is not one of this listing`},
+		"an id as a cursor":     {page(Cursor(string(completed))), nil, ""},
+		"of a spread namespace": {errOf(spread.Runs("a").Page(ctx, Cursor(string(completed)))), ErrInvalid, fmt.Sprintf("action: cursor %q is not one of this listing", completed)},
+		"no id":                 {errOf(s.Run(ctx, "x")), ErrInvalid, ""},
+		"no run":                {errOf(spread.Run(ctx, completed)), ErrNotFound, ""},
+		"retry of one that is completed": {s.Retry(ctx, completed), ErrConflict,
+			fmt.Sprintf("run %s is completed: only one that has failed, timed out or was cancelled is retried", completed)},
+		"retry of one that runs":    {s.Retry(ctx, running), ErrConflict, fmt.Sprintf("run %s is running: only one that has failed, timed out or was cancelled is retried", running)},
+		"retry of one that is held": {s.Retry(ctx, held), ErrConflict, fmt.Sprintf("run %s was cancelled, and its worker has not confirmed that yet", held)},
+		"retry of a disabled one":   {s.Retry(ctx, off), ErrConflict, `action "off" is disabled`},
+		"retry of a deleted one":    {s.Retry(ctx, gone), ErrNotFound, ""},
+		"RunNow of one that runs":   {s.RunNow(ctx, running), ErrConflict, fmt.Sprintf("run %s does not wait: it is running", running)},
+		"invoke of a disabled one":  {errOf(s.Invoke(ctx, "off", nil)), ErrConflict, `action "off" is disabled`},
+		"complete with a code": {s.Complete(ctx, running, "w", nil, WithCode("c")), ErrInvalid,
+			"action: an option of Fail for Complete, or the other way round"},
+		"complete to retry":     {s.Complete(ctx, running, "w", nil, Retry()), ErrInvalid, "action: an option of Fail for Complete, or the other way round"},
+		"fail with an outcome":  {s.Fail(ctx, running, "w", "no", WithOutcome("o")), ErrInvalid, "action: an option of Fail for Complete, or the other way round"},
+		"no UTF-8":              {s.Complete(ctx, running, "w", nil, WithOutcome("\xff")), ErrInvalid, `action: outcome "\xff" or code "" is not UTF-8`},
+		"another attempt":       {s.Complete(ctx, running, "w", nil, OfAttempt(2)), ErrConflict, ""},
+		"another worker":        {s.Complete(ctx, running, "v", nil), ErrConflict, ""},
+		"finish of no task":     {s.Finish(ctx, "w", nil, nil, nil), ErrInvalid, "action: finish: no task"},
+		"touch of no run":       {errOf(s.Touch(ctx, "x", "w", time.Minute)), ErrInvalid, ""},
+		"await of no worker":    {await(""), ErrInvalid, ""},
+		"await none":            {await("w", Max(0)), ErrInvalid, ""},
+		"deregister of no id":   {s.Deregister(ctx, ""), ErrInvalid, ""},
+		"deregister of no one":  {s.Deregister(ctx, "nobody"), ErrNotFound, ""},
+		"deregister of another": {s.Deregister(ctx, "w"), nil, ""}, // it was not registered, and has runs
+		"no status":             {errOf(ParseStatus("done")), ErrInvalid, `action: "done" is no state of a run: pending, running, completed, failed, cancelled or timed_out`},
+	} {
+		if !errors.Is(c.err, c.is) || c.says != "" && c.err.Error() != c.says {
+			t.Errorf("%s: %v\nwant %v %s", name, c.err, c.is, c.says)
+		}
+	}
+}
+
+func errOf[T any](_ T, err error) error { return err }
+
+// TestStates: names of states, and what they stand for.
+func TestStates(t *testing.T) {
+	for s, want := range []string{"unknown", "pending", "running", "completed", "failed", "cancelled", "timed_out", "unknown"} {
+		status := Status(s)
+		if got := status.String(); got != want || status.Final() != (s >= 3 && s <= 6) {
+			t.Errorf("state %d is %q, final: %t", s, got, status.Final())
+		}
+		if got, err := ParseStatus(want); want != "unknown" && (got != status || err != nil) {
+			t.Errorf("ParseStatus(%q) = %d, %v", want, got, err)
+		}
+	}
+	begun := time.UnixMilli(1000)
+	for _, c := range []struct {
+		run  Run
+		want time.Duration
+	}{
+		{Run{}, 0}, {Run{StartedAt: begun}, 0}, {Run{CompletedAt: begun}, 0}, {Run{StartedAt: begun, CompletedAt: begun.Add(7)}, 7},
+	} {
+		if got := c.run.Duration(); got != c.want {
+			t.Errorf("%+v took %v, want %v", c.run, got, c.want)
+		}
+	}
+	if Permanent(nil) != nil || Code("c", nil) != nil {
+		t.Error("no error is marked")
+	}
+	if got := Snooze(time.Second).Error(); got != "snoozed for 1s" {
+		t.Errorf("a snooze is %q", got)
+	}
+}
+
+// TestListings: pages follow one another without a gap, whatever their size, in a plain namespace and in a spread one, and filters choose.
+func TestListings(t *testing.T) {
+	r, plain, spread := newStores(t)
+	ctx := t.Context()
+	for _, s := range []*Store{plain, spread} {
+		must := func(err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		names := []string{"b1", "a1", "a3", "a2", "c", "a4", "a5"}
+		for _, name := range names {
+			_, err := s.Register(ctx, name)
+			must(err)
+		}
+		var runs []RunID // the newest first
+		for i := range 9 {
+			r.Advance(10)
+			v, err := s.Invoke(ctx, "a1", nil, ConcurrencyKey(fmt.Sprint("k", i%3)), IdempotencyKey(fmt.Sprint("i", i)), Labels(map[string]string{"n": fmt.Sprint(i)}))
+			must(err)
+			runs = slices.Insert(runs, 0, v.Run)
+		}
+		must(s.Cancel(ctx, runs[4], "no"))
+		for limit := 1; limit <= len(runs)+1; limit++ {
+			var got, want []string
+			for cursor, more := "", true; more; more = cursor != "" {
+				page, err := s.Page(ctx, Limit(limit), Prefix("a"), Cursor(cursor))
+				must(err)
+				if len(page.Items) > limit || len(page.Items) == 0 {
+					t.Fatalf("a page of at most %d has %d actions", limit, len(page.Items))
+				}
+				for _, i := range page.Items {
+					got = append(got, i.Name)
+				}
+				cursor = page.Cursor
+			}
+			for i, err := range s.All(ctx, Limit(limit)) {
+				must(err)
+				want = append(want, i.Name)
+			}
+			if strings.Join(want, " ") != "a1 a2 a3 a4 a5 b1 c" || strings.Join(got, " ") != "a1 a2 a3 a4 a5" {
+				t.Errorf("%s, limit %d: %q, and %q with a prefix", s.Namespace(), limit, want, got)
+			}
+			var ids []RunID
+			for cursor, more := "", true; more; more = cursor != "" {
+				page, err := s.Runs("a1").Page(ctx, Limit(limit), Cursor(cursor))
+				must(err)
+				if len(page.Items) > limit {
+					t.Fatalf("a page of at most %d has %d runs", limit, len(page.Items))
+				}
+				for _, i := range page.Items {
+					ids = append(ids, i.ID)
+				}
+				cursor = page.Cursor
+			}
+			if !slices.Equal(ids, runs) {
+				t.Errorf("%s, limit %d: runs %q, want %q", s.Namespace(), limit, ids, runs)
+			}
+		}
+		at := func(i int) time.Time { // when runs[i] was invoked
+			run, err := s.Run(ctx, runs[i])
+			must(err)
+			return run.CreatedAt
+		}
+		for name, c := range map[string]struct {
+			opts []RunOption
+			want []RunID
+		}{
+			"a state":            {[]RunOption{InState(Cancelled)}, runs[4:5]},
+			"another state":      {[]RunOption{InState(Running)}, nil},
+			"a source":           {[]RunOption{With(AttributeSource, "api")}, runs},
+			"a concurrency key":  {[]RunOption{With(AttributeConcurrencyKey, "k0")}, []RunID{runs[2], runs[5], runs[8]}},
+			"an idempotency key": {[]RunOption{With(AttributeIdempotencyKey, "i8")}, runs[:1]},
+			"an outcome":         {[]RunOption{With(AttributeOutcome, "cancelled")}, runs[4:5]},
+			"a code":             {[]RunOption{With(AttributeCode, "")}, runs},
+			"another code":       {[]RunOption{With(AttributeCode, "x")}, nil},
+			"a worker":           {[]RunOption{With(AttributeWorker, "w")}, nil},
+			"a label":            {[]RunOption{With(Label("n"), "1")}, runs[7:8]},
+			"another label":      {[]RunOption{With(Label("m"), "")}, nil},
+			"two attributes":     {[]RunOption{With(Label("n"), "1"), With(AttributeConcurrencyKey, "k0")}, nil},
+			"since":              {[]RunOption{InvokedBetween(at(2), time.Time{})}, runs[:3]},
+			"until":              {[]RunOption{InvokedBetween(time.Time{}, at(2))}, runs[3:]},
+			"between":            {[]RunOption{InvokedBetween(at(4), at(2))}, runs[3:5]},
+			"before all":         {[]RunOption{InvokedBetween(time.Time{}, time.UnixMilli(0))}, nil},
+			"within a ms":        {[]RunOption{InvokedBetween(at(4).Add(1), at(4).Add(1))}, runs[4:5]},
+		} {
+			var got []RunID
+			for run, err := range s.Runs("a1").All(ctx, append(c.opts, Limit(2))...) {
+				must(err)
+				got = append(got, run.ID)
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("%s, %s: %q, want %q", s.Namespace(), name, got, c.want)
+			}
+		}
+		for name, ok := range map[string]bool{"a1": true, "none": false, "": false} {
+			if _, err := s.Runs(name).Page(ctx); (err == nil) != ok {
+				t.Errorf("runs of %q: %v", name, err)
+			}
+		}
+	}
+}
+
+// TestOps: what ops do in a transaction is what the calls do.
+func TestOps(t *testing.T) {
+	r, s, _ := newStores(t)
+	ctx := t.Context()
+	do := func(want error, ops ...engine.Operation) {
+		t.Helper()
+		txn := r.Txn("n")
+		for _, op := range ops {
+			txn.Do(op)
+		}
+		if _, err := txn.Commit(ctx); !errors.Is(err, want) {
+			t.Fatalf("%v, want %v", err, want)
+		}
+	}
+	state := func(enabled bool, c RunCounts) {
+		t.Helper()
+		i, err := s.Action(ctx, "a")
+		if err != nil || i.Enabled != enabled || i.Runs != c {
+			t.Errorf("enabled: %t, %+v, %v; want %t, %+v", i.Enabled, i.Runs, err, enabled, c)
+		}
+	}
+	do(nil, RegisterOp("a", MaxRetries(0)), InvokeOp("a", nil, Delay(time.Hour)))
+	state(true, RunCounts{Total: 1, Pending: 1})
+	var id RunID
+	for run := range s.Runs("a").All(ctx) {
+		id = run.ID
+	}
+	do(nil, DisableOp("a"))
+	state(false, RunCounts{Total: 1, Pending: 1})
+	do(nil, EnableOp("a"), RunNowOp(id))
+	state(true, RunCounts{Total: 1, Pending: 1})
+	if run, err := s.Run(ctx, id); err != nil || run.AvailableAt.UnixMilli() != r.Now() {
+		t.Errorf("it can be begun at %v, %v", run.AvailableAt, err)
+	}
+	do(nil, CancelOp(id, "why"))
+	state(true, RunCounts{Total: 1, Cancelled: 1})
+	do(nil, RetryOp(id))
+	state(true, RunCounts{Total: 1, Pending: 1})
+	do(ErrConflict, DeleteOp("a"))
+	do(nil, DeleteOp("a", Force()))
+	if _, err := s.Action(ctx, "a"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("a deleted action: %v", err)
+	}
+}
+
+// TestRetriedCounts: a run that is carried out once more is not counted as what it has been any more.
+func TestRetriedCounts(t *testing.T) {
+	r, s, _ := newStores(t)
+	ctx := t.Context()
+	if _, err := s.Register(ctx, "a", MaxRetries(0), Timeout(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		end   func(id RunID) error
+		ended RunCounts
+	}{
+		"failed":    {func(id RunID) error { return s.Fail(ctx, id, "w", "no") }, RunCounts{Failed: 1}},
+		"timed out": {func(id RunID) error { r.Advance(time.Minute.Milliseconds()); return nil }, RunCounts{TimedOut: 1}},
+		"cancelled": {func(id RunID) error {
+			return errors.Join(s.Cancel(ctx, id, ""), rig.Except(s.Fail(ctx, id, "w", "over"), ErrConflict))
+		}, RunCounts{Cancelled: 1}},
+	} {
+		counts := func() (c RunCounts) {
+			t.Helper()
+			i, err := s.Action(ctx, "a")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return i.Runs
+		}
+		before := counts()
+		i, err := s.Invoke(ctx, "a", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if tasks, err := s.Await(ctx, "w", []string{"a"}); err != nil || len(tasks) != 1 {
+			t.Fatalf("Await = %v, %v", tasks, err)
+		}
+		if err := c.end(i.Run); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		want := before
+		want.Total++
+		want.Failed, want.TimedOut, want.Cancelled = want.Failed+c.ended.Failed, want.TimedOut+c.ended.TimedOut, want.Cancelled+c.ended.Cancelled
+		if got := counts(); got != want {
+			t.Errorf("%s: %+v, want %+v", name, got, want)
+		}
+		if err := s.Retry(ctx, i.Run); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		want = before
+		want.Total, want.Pending = want.Total+1, want.Pending+1
+		if got := counts(); got != want {
+			t.Errorf("%s, retried: %+v, want %+v", name, got, want)
+		}
+		if tasks, err := s.Await(ctx, "w", []string{"a"}); err != nil || len(tasks) != 1 || s.Complete(ctx, i.Run, "w", nil) != nil {
+			t.Fatalf("Await = %v, %v", tasks, err)
+		}
+	}
+}
+
+// TestSettle: on a full disk ends of attempts are taken, with small outputs, and nothing is handed out.
+func TestSettle(t *testing.T) {
+	ref := call.Ref{Run: 5, Tag: 1}
+	ended := func(n int) []end {
+		return []end{{ref: ref, how: completed, output: []byte(`"` + strings.Repeat("x", n-2) + `"`)}}
+	}
+	wants := []want{{worker: "w", slots: 1}}
+	for name, c := range map[string]struct {
+		c     workCommand
+		sends bool
+		says  string // of the command itself
+	}{
+		"an end":           {workCommand{session: 1, ends: ended(2)}, true, ""},
+		"a small output":   {workCommand{session: 1, ends: ended(maxSettled)}, true, ""},
+		"a large output":   {workCommand{session: 1, ends: ended(maxSettled + 1)}, false, "action: an output of 1025 bytes on a full disk: the limit is 1024"},
+		"an end and wants": {workCommand{session: 1, ends: ended(2), wants: wants}, true, "action: runs are wanted on a full disk"},
+		"wants":            {workCommand{session: 1, wants: wants}, false, "action: runs are wanted on a full disk"},
+		"nothing":          {workCommand{session: 1}, false, "action: nothing has ended, and nothing is wanted"},
+		"by itself":        {workCommand{self: "w", ends: ended(2), listed: true}, true, ""},
+	} {
+		said := ""
+		if err := c.c.checkSettle(); err != nil {
+			said = err.Error()
+		}
+		op := command(kindWork, "route", nil, encode(nil, &c.c, (*workCommand).code))
+		settle, ok := settleOp(op, &c.c)
+		if ok != c.sends || said != c.says {
+			t.Errorf("%s: sent: %t, %q; want %t, %q", name, ok, said, c.sends, c.says)
+		}
+		if !ok {
+			if settle.Command.Kind != kindWork {
+				t.Errorf("%s: another command, of kind %d", name, settle.Command.Kind)
+			}
+			continue
+		}
+		got, err := decode(settle.Command.Body, (*workCommand).code)
+		if err != nil || settle.Command.Kind != kindSettle || settle.Route != "route" || len(got.wants) != 0 || len(got.ends) != 1 || got.ends[0].ref != ref ||
+			got.session != c.c.session || got.self != c.c.self || got.listed {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+		settle.Command.Namespace = "n"
+		if err := admit(settle.Command, 1<<20); err != nil {
+			t.Errorf("%s: not admitted: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,239 @@
+package processing_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/stream/processing"
+)
+
+func errOf[T any](_ T, err error) error { return err }
+
+// TestRefusals: what each call refuses, and how it says so.
+func TestRefusals(t *testing.T) {
+	s, ctx := newStage(t, 3), t.Context()
+	if err := engine.NewNamespaces(s.Router()).Create(ctx, "spread", true); err != nil {
+		t.Fatal(err)
+	}
+	id := s.submit(filtered)
+	other := engine.StoreOf(processing.Primitive, s.Router(), "m", 1<<20)
+	submit := func(from, to string) error {
+		return errOf(s.jobs.Submit(ctx, []byte(strings.NewReplacer("name: big", "name: x", from, to).Replace(filtered))))
+	}
+	page := func(opts ...processing.ListOption) error { return errOf(s.jobs.Page(ctx, opts...)) }
+	savepoint := mustSavepoint(t, s, id)
+	const zeros = "00000000000000000000000000"
+	none, noSavepoint := id[:len(id)-len(zeros)]+zeros, savepoint[:len(savepoint)-len(zeros)]+zeros
+	for name, c := range map[string]struct {
+		err  error
+		is   error
+		says string
+	}{
+		"no job id":             {errOf(s.jobs.Job(ctx, "x")), processing.ErrInvalid, `processing: "x" is no id of a job`},
+		"no job":                {errOf(s.jobs.Job(ctx, none)), processing.ErrNotFound, ""},
+		"of another namespace":  {errOf(other.Job(ctx, id)), processing.ErrNotFound, ""},
+		"stop likewise":         {errOf(other.Stop(ctx, id)), processing.ErrNotFound, ""},
+		"stop of none":          {errOf(s.jobs.Stop(ctx, none)), processing.ErrNotFound, ""},
+		"definition likewise":   {errOf(other.Definition(ctx, id)), processing.ErrNotFound, ""},
+		"no savepoint id":       {errOf(s.jobs.AwaitSavepoint(ctx, id, "x")), processing.ErrInvalid, `processing: "x" is no id of a savepoint`},
+		"drop of no id":         {s.jobs.DropSavepoint(ctx, id, "x"), processing.ErrInvalid, `processing: "x" is no id of a savepoint`},
+		"savepoint of no job":   {errOf(s.jobs.AwaitSavepoint(ctx, none, savepoint)), processing.ErrNotFound, ""},
+		"savepoint of no id":    {errOf(s.jobs.AwaitSavepoint(ctx, "x", savepoint)), processing.ErrInvalid, `processing: "x" is no id of a job`},
+		"parallelism 0":         {s.jobs.Rescale(ctx, id, 0), processing.ErrInvalid, "processing: parallelism 0 is not in 1-64"},
+		"parallelism 1":         {s.jobs.Rescale(ctx, id, 1), nil, ""},
+		"parallelism 64":        {s.jobs.Rescale(ctx, id, 64), nil, ""},
+		"parallelism 65":        {s.jobs.Rescale(ctx, id, 65), processing.ErrInvalid, "processing: parallelism 65 is not in 1-64"},
+		"parallelism -1":        {s.jobs.Rescale(ctx, id, -1), processing.ErrInvalid, "processing: parallelism -1 is not in 1-64"},
+		"the last state":        {page(processing.InState(processing.Completed)), nil, ""},
+		"no state":              {page(processing.InState(processing.Completed + 1)), processing.ErrInvalid, "processing: unknown state 6"},
+		"limit 0":               {page(processing.Limit(0)), processing.ErrInvalid, ""},
+		"limit 1000":            {page(processing.Limit(1000)), nil, ""},
+		"limit 1001":            {page(processing.Limit(1001)), processing.ErrInvalid, ""},
+		"a long prefix":         {page(processing.Prefix(strings.Repeat("p", 256))), processing.ErrInvalid, ""},
+		"no cursor":             {page(processing.Cursor("!")), processing.ErrInvalid, ""},
+		"its own name":          {submit("name: big", "name: big"), nil, ""},
+		"another namespace":     {submit("kind: Processing", "kind: Processing\nnamespace: m"), processing.ErrInvalid, `job "x" is for namespace "m", not "n"`},
+		"a system namespace":    {submit("kind: Processing", "kind: Processing\nnamespace: _system"), processing.ErrInvalid, `job "x": namespace "_system" is a system namespace, which no job can use`},
+		"a system sink":         {submit("name: large", "name: large, namespace: _system"), processing.ErrInvalid, `sink "out": namespace "_system" is a system namespace, which no job can use`},
+		"a loop":                {submit("name: large", "name: orders"), processing.ErrInvalid, `sinks[0] writes to stream "orders", which the job reads: it would never come to an end`},
+		"a loop by name":        {submit("name: large", "name: orders, namespace: n"), processing.ErrInvalid, `sink "out" writes to stream "orders", which source "orders" reads`},
+		"no loop":               {submit("name: large", "name: orders, namespace: m"), nil, ""},
+		"a loop of errors":      {submit("stream: { name: orders }", "stream: { name: "+processing.ErrorStream("x")+" }"), processing.ErrInvalid, ""},
+		"a sink that is spread": {submit("name: large", "name: large, namespace: spread"), processing.ErrInvalid, `sink "out": namespace "spread" is spread over all shards: only jobs' own namespaces and such in one shard can be written to`},
+		"restart of no source":  {errOf(s.jobs.Plan(ctx, id, processing.RestartSource("x"))), processing.ErrInvalid, `processing: the job has no source "x"`},
+		"two ways to restart":   {errOf(s.jobs.Plan(ctx, id, processing.RestartSource("orders"), processing.FromSavepoint(savepoint))), processing.ErrInvalid, "processing: RestartSource and FromSavepoint exclude each other"},
+		"no such savepoint":     {errOf(s.jobs.Plan(ctx, id, processing.FromSavepoint(noSavepoint))), processing.ErrNotFound, ""},
+		"no such savepoint id":  {errOf(s.jobs.Plan(ctx, id, processing.FromSavepoint("x"))), processing.ErrInvalid, ""},
+	} {
+		if !errors.Is(c.err, c.is) || c.says != "" && !strings.HasSuffix(c.err.Error(), c.says) {
+			t.Errorf("%s: %v\nwant %v %s", name, c.err, c.is, c.says)
+		}
+	}
+}
+
+func mustSavepoint(t *testing.T, s *stage, id processing.JobID) processing.SavepointID {
+	t.Helper()
+	sp, err := s.jobs.Savepoint(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.run()
+	return sp
+}
+
+// TestListings: pages follow one another without a gap, whatever their size, in a plain namespace and in a spread one, and filters choose.
+func TestListings(t *testing.T) {
+	for _, spread := range []bool{false, true} {
+		s, ctx := newStage(t, 3), t.Context()
+		if err := engine.NewNamespaces(s.Router()).Create(ctx, "n", spread); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"b", "ab", "a", "ac", "b", "c"} {
+			s.submit(strings.Replace(filtered, "name: big", "name: "+name, 1))
+			s.Advance(10)
+		}
+		names := func(opts ...processing.ListOption) (got []string) {
+			t.Helper()
+			seen := make(map[processing.JobID]bool)
+			for j, err := range s.jobs.All(ctx, opts...) {
+				if err != nil || seen[j.ID] {
+					t.Fatalf("%+v, %v", j, err)
+				}
+				seen[j.ID] = true
+				got = append(got, j.Name)
+			}
+			return got
+		}
+		for j, err := range s.jobs.All(ctx, processing.Named("ac")) {
+			if status, stopped := s.jobs.Stop(ctx, j.ID); err != nil || stopped != nil || status != processing.Stopped {
+				t.Fatalf("Stop: %v, %v, %v", status, err, stopped)
+			}
+		}
+		for limit := 1; limit <= 7; limit++ {
+			for want, opt := range map[string]processing.ListOption{
+				"[a ab ac b b c]": processing.Prefix(""),
+				"[a ab ac]":       processing.Prefix("a"),
+				"[b b]":           processing.Named("b"),
+				"[a]":             processing.Named("a"),
+				"[]":              processing.Named("bb"),
+				"[ac]":            processing.InState(processing.Stopped),
+				"[a ab b b c]":    processing.InState(processing.Running),
+			} {
+				if got := fmt.Sprint(names(opt, processing.Limit(limit))); got != want {
+					t.Errorf("spread: %t, limit %d: %s, want %s", spread, limit, got, want)
+				}
+			}
+			page, err := s.jobs.Page(ctx, processing.Limit(limit))
+			if err != nil || len(page.Items) != min(limit, 6) || (page.Cursor == "") != (limit >= 6) {
+				t.Errorf("spread: %t, limit %d: %d jobs, cursor %q, %v", spread, limit, len(page.Items), page.Cursor, err)
+			}
+		}
+	}
+}
+
+// TestNames: states of jobs, and the text of errors of definitions.
+func TestNames(t *testing.T) {
+	for i, want := range []string{"UNKNOWN", "RUNNING", "STOPPED", "CANCELLED", "FAILED", "COMPLETED", "UNKNOWN"} {
+		if got := processing.Status(i).String(); got != want {
+			t.Errorf("state %d is %q, want %q", i, got, want)
+		}
+		for _, name := range []string{want, strings.ToLower(want)} {
+			if got, err := processing.ParseStatus(name); want != "UNKNOWN" && (int(got) != i || err != nil) {
+				t.Errorf("ParseStatus(%q) = %d, %v", name, got, err)
+			}
+		}
+	}
+	_, err := processing.ParseStatus("done")
+	if want := `processing: "done" is no state of a job: RUNNING, STOPPED, CANCELLED, FAILED, COMPLETED`; !errors.Is(err, processing.ErrInvalid) || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+	e := &processing.DefinitionError{Problems: []processing.Problem{{Line: 1, Message: "odd", Warning: true}, {Line: 2, Message: "a"}}}
+	for _, want := range []string{"line 2: a", "line 2: a; line 2: a", "line 2: a; line 2: a; line 2: a", "line 2: a; line 2: a; line 2: a; and 1 more"} {
+		if e.Error() != want {
+			t.Errorf("%q, want %q", e.Error(), want)
+		}
+		e.Problems = append(slices.Clone(e.Problems), processing.Problem{Line: 2, Message: "a"})
+	}
+	for definition, want := range map[string]string{filtered: "", filtered + "namespace: m\n": "m"} {
+		if got, err := processing.DefinitionNamespace([]byte(definition)); got != want || err != nil {
+			t.Errorf("the definition is for namespace %q, %v; want %q", got, err, want)
+		}
+	}
+	if _, err := processing.DefinitionNamespace([]byte("name: x")); !errors.Is(err, processing.ErrInvalid) {
+		t.Errorf("the namespace of no definition: %v", err)
+	}
+}
+
+// TestReaches: a definition reaches into the namespaces that its sinks name.
+func TestReaches(t *testing.T) {
+	two := filtered + "  - name: more\n    stream: { name: large, namespace: m }\n  - name: last\n    stream: { name: other, namespace: k }\n"
+	for definition, want := range map[string]string{filtered: "[]", two: "[m k]", "": "[]", "name: x": "[]"} {
+		submitted, restored, cut := processing.ReachedBy([]byte(definition))
+		if fmt.Sprint(submitted) != want || fmt.Sprint(restored) != want || cut != nil {
+			t.Errorf("%s\nreaches %q, restored %q, want %s; cut short %q", definition, submitted, restored, want, cut)
+		}
+	}
+}
+
+// TestWhileRestored: what can be done with a job while it is being restored from a savepoint, and what can not.
+func TestWhileRestored(t *testing.T) {
+	s, ctx := newStage(t, 1), t.Context()
+	id := s.submit(filtered)
+	s.append("orders", amount(200))
+	s.run()
+	savepoint := mustSavepoint(t, s, id)
+	s.append("orders", amount(300))
+	s.run()
+	stop := func() {
+		t.Helper()
+		if status, err := s.jobs.Stop(ctx, id); status != processing.Stopped || err != nil {
+			t.Fatalf("Stop = %v, %v", status, err)
+		}
+	}
+	restore := func() {
+		t.Helper()
+		if _, err := s.jobs.Restore(ctx, id, processing.FromSavepoint(savepoint)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stop()
+	restore()
+	says := fmt.Sprintf("job %s is being restored, there is nothing to save", id)
+	if _, err := s.jobs.Savepoint(ctx, id); !errors.Is(err, processing.ErrConflict) || err.Error() != says {
+		t.Errorf("Savepoint: %v, want %s", err, says)
+	}
+	says = fmt.Sprintf("job %s is being restored from the savepoint", id)
+	if err := s.jobs.DropSavepoint(ctx, id, savepoint); !errors.Is(err, processing.ErrConflict) || err.Error() != says {
+		t.Errorf("DropSavepoint: %v, want %s", err, says)
+	}
+	stop() // and what was filled is dropped
+	s.run()
+	s.Verify()
+	s.want("large", amount(200)+" "+amount(300))
+	restore()
+	s.run()
+	s.run()
+	s.want("large", amount(200)+" "+amount(300)+" "+amount(300))
+	stop()
+	ended := s.job(id)
+	s.Advance(1000)
+	for range 2 {
+		if status, err := s.jobs.Cancel(ctx, id); status != processing.Cancelled || err != nil {
+			t.Fatalf("Cancel = %v, %v", status, err)
+		}
+	}
+	if j := s.job(id); !j.EndedAt.Equal(ended.EndedAt) || j.EndedAt.IsZero() {
+		t.Errorf("it has ended at %v, want %v", j.EndedAt, ended.EndedAt)
+	}
+	says = fmt.Sprintf("job %s is CANCELLED, there is nothing to save", id)
+	if _, err := s.jobs.Savepoint(ctx, id); !errors.Is(err, processing.ErrConflict) || err.Error() != says {
+		t.Errorf("Savepoint: %v, want %s", err, says)
+	}
+	if all, err := s.jobs.Savepoints(ctx, id); err != nil || len(all) != 0 {
+		t.Errorf("it has savepoints %v, %v", all, err)
+	}
+}
