@@ -56,13 +56,16 @@ func (d *Client) tryAll(ctx context.Context, by time.Time) error {
 		s   *session
 		err error
 	}
-	results := make(chan result, len(d.addrs))
+	d.mu.Lock()
+	addrs := d.addrs // an attempt may begin when another one has just made more of them known
+	d.mu.Unlock()
+	results := make(chan result, len(addrs))
 	begun := 0
 	next := func() {
-		if i := begun; i < len(d.addrs) {
+		if i := begun; i < len(addrs) {
 			begun++
 			go func() {
-				s, err := d.link(d.addrs[i]).get(ctx, by)
+				s, err := d.link(addrs[i]).get(ctx, by)
 				results <- result{i, s, err}
 			}()
 		}
@@ -70,15 +73,14 @@ func (d *Client) tryAll(ctx context.Context, by time.Time) error {
 	tick := time.NewTicker(nextTry)
 	defer tick.Stop()
 	next()
-	reasons := make([]error, len(d.addrs))
-	for ended := 0; ended < len(d.addrs); {
+	reasons := make([]error, len(addrs))
+	for ended := 0; ended < len(addrs); {
 		select {
 		case <-tick.C:
 			next()
 		case r := <-results:
 			if r.err == nil {
-				d.home = r.i
-				d.learn(r.s.welcome)
+				d.learn(r.i, r.s.welcome)
 				return nil
 			}
 			ended++
@@ -86,11 +88,11 @@ func (d *Client) tryAll(ctx context.Context, by time.Time) error {
 			next()
 		}
 	}
-	return d.nobody(reasons)
+	return nobody(addrs, reasons)
 }
 
 // nobody says why no address answers.
-func (d *Client) nobody(reasons []error) error {
+func nobody(addrs []string, reasons []error) error {
 	var all error
 	final := true
 	for i, err := range reasons {
@@ -103,7 +105,7 @@ func (d *Client) nobody(reasons []error) error {
 			err = notSent.reason
 		}
 		final = final && isFinal(err)
-		if err = fmt.Errorf("%s: %w", d.addrs[i], err); all == nil {
+		if err = fmt.Errorf("%s: %w", addrs[i], err); all == nil {
 			all = err
 		} else {
 			all = fmt.Errorf("%w; %w", all, err)
@@ -115,9 +117,11 @@ func (d *Client) nobody(reasons []error) error {
 	return &notSentError{reason: all}
 }
 
-func (d *Client) learn(w *welcome) {
+// learn takes over what the node at an address has said of the cluster.
+func (d *Client) learn(home int, w *welcome) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.home = home
 	d.shards, d.maxValue = int(w.shards), int(w.maxValue)
 	d.leaders = make([]uint64, w.shards)
 	d.members = make(map[uint64]string)
