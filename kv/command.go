@@ -20,9 +20,8 @@ const (
 	kindPutMany // of machines, see feed.KindPutMany
 )
 
-// The commands about a key. On a full disk: a delete keeps the value in the history, so it frees space only when the tombstone is forgotten; but it takes next
-// to none either, and a key that is deleted can not be deleted again. A touch rewrites its row, and locks would get lost without it.
-// Deleting from a JSON value leaves a whole new version behind.
+// The commands of a key. On a full disk a delete is accepted: it frees space only when the tombstone is dropped, but needs next to none, and a deleted key cannot
+// be deleted again. So is a touch, which rewrites a row, because locks would expire without it. Deleting part of a JSON value is not: it writes a whole new version.
 var (
 	put = &engine.CommandRow[*write, putBody, Written]{
 		Kind: kindPut, Name: "put", From: engine.FromUsers, Body: (*putBody).code, Size: func(b *putBody) int { return len(b.value) + 16 },
@@ -62,7 +61,7 @@ const keepTTL = maxTTLMillis + 1
 
 func codeTTL(f *codec.Fields, ms *int64) { f.Millis("ttl_ms", ms, codec.Range{Max: maxTTLMillis}) }
 
-// guard is what must hold of a key for a command to take effect.
+// guard is the condition on the key under which a command takes effect.
 type guard struct {
 	cond     condition
 	revision uint64
@@ -82,7 +81,7 @@ func (g *guard) code(f *codec.Fields) {
 	}
 }
 
-// codeJSON codes what IfAbsent, IfPresent and IfRevision say; those that are not given say nothing.
+// codeJSON codes the conditions IfAbsent, IfPresent and IfRevision, each only if it is set.
 func (g *guard) codeJSON(f *codec.Fields) {
 	var read guard
 	for _, c := range []struct {
@@ -213,7 +212,7 @@ func incrOp(key string, delta int64, opts []IncrOption) engine.Op {
 	return incr.Op(key, incrBody{o.guard, delta, o.minV, o.maxV, o.ttlMillis}, o.err)
 }
 
-// jsonSetBody sets a part of a document. It carries the limit for the result: Apply must not look at a node's configuration.
+// jsonSetBody sets part of a document. It carries the limit for the result, since Apply must not depend on the configuration of a node.
 type jsonSetBody struct {
 	guard
 	maxBytes  int64
@@ -242,7 +241,7 @@ func jsonSetOp(key, path string, raw []byte) engine.Op {
 	return jsonSet.Op(key, jsonSetBody{path: []byte(path), raw: raw}, err)
 }
 
-// jsonDeleteBody deletes a part of a document.
+// jsonDeleteBody deletes part of a document.
 type jsonDeleteBody struct {
 	guard
 	path []byte

@@ -29,7 +29,7 @@ const (
 type machine struct {
 	tombstones int64 // that a namespace keeps at most
 	recent     recentChanges
-	calls      engine.Calls[*write] // this and the rest of the applying goroutine
+	calls      engine.Calls[*write] // this and the rest belong to the applying goroutine
 	write      write
 	buf        []byte
 	row        []byte
@@ -61,7 +61,7 @@ type write struct {
 
 func (m *machine) open(tx *engine.Tx, k []byte) { m.write = write{m, tx, k, m.load(tx, k)} }
 
-// allows compares a condition with the present version; a tombstone counts as absent.
+// allows checks the condition against the current version. A tombstone counts as absent.
 func (w *write) allows(g *guard) error {
 	revision := w.cur.revision
 	if w.cur.tombstone() {
@@ -82,7 +82,7 @@ func (w *write) allows(g *guard) error {
 	return &ConflictError{Key: string(w.key), Revision: revision, Want: g.want()}
 }
 
-// finds is allows for a command that needs the key.
+// finds is allows for a command that needs an existing key.
 func (w *write) finds(g *guard) error {
 	if err := w.allows(g); err != nil {
 		return err
@@ -125,7 +125,7 @@ func (w *write) put(b *putBody) ([]byte, error) {
 	return codec.AppendUvarint(codec.AppendUvarint(make([]byte, 0, 12), written.Revision), written.Version), nil
 }
 
-// set writes a new value that expires after a time in ms: never if that is 0, or as before.
+// set writes a new value that expires after ttl ms: never if it is 0, as before if it is keepTTL.
 func (w *write) set(value []byte, ttl int64) Written {
 	if ttl == keepTTL {
 		return w.update(value)

@@ -33,7 +33,7 @@ func (o *writeOptions) require(c condition, revision uint64) {
 	}
 }
 
-// require makes the guard ask for more.
+// require adds a condition to the guard.
 func (g *guard) require(c condition, revision uint64) error {
 	// A key at a revision is present: the two conditions together are the stronger one.
 	if g.cond == present && c == atRevision {
@@ -49,7 +49,7 @@ func (g *guard) require(c condition, revision uint64) error {
 	return nil
 }
 
-// requireRevision asks for a revision, where 0 means that the key must not exist.
+// requireRevision requires a revision; 0 means that the key must not exist.
 func (g *guard) requireRevision(r uint64) error {
 	if r == 0 {
 		return g.require(absent, 0)

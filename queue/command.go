@@ -27,7 +27,7 @@ const (
 	kindRemove
 )
 
-// The commands about a queue. On a full disk: deliveries, extensions, releases and nacks rewrite rows, but take next to nothing of their own.
+// The commands of a queue. On a full disk deliveries, extensions, releases and nacks are refused: they rewrite rows, although they need next to no space.
 var (
 	enqueue = &engine.CommandRow[*session, enqueueBody, enqueued]{
 		Kind: kindEnqueue, Name: "enqueue", From: engine.FromUsers | engine.FromShards | engine.FromMachines,
@@ -113,11 +113,11 @@ func (b *enqueueBody) code(f *codec.Fields) {
 }
 
 func (b *enqueueBody) reset() {
-	clear(b.messages) // or what they hold would stay in memory
+	clear(b.messages) // or the pool would keep payloads alive
 	b.messages = b.messages[:0]
 }
 
-// messageOverhead is about what a message takes beside its payload and headers.
+// messageOverhead is the approximate size of a message without its payload and headers.
 const messageOverhead = 16
 
 func (b *enqueueBody) limit() error {
@@ -167,7 +167,7 @@ func (m *newMessage) code(f *codec.Fields) {
 	f.Bytes("payload", &m.payload)
 }
 
-// bytes returns what counts of the message: its payload and its headers.
+// bytes returns the size of payload and headers, which limits count.
 func (m *newMessage) bytes() int64 { return int64(len(m.headers) + len(m.payload)) }
 
 // add adds a message with its options.
@@ -181,7 +181,7 @@ func (b *enqueueBody) add(payload []byte, opts []EnqueueOption) error {
 	return m.err
 }
 
-// enqueueOne is an enqueue whose result is one Enqueued.
+// enqueueOne returns an enqueue whose result is a single Enqueued.
 func enqueueOne(name string, payload []byte, opts []EnqueueOption) engine.Op {
 	op := enqueue.Make(name, func(b *enqueueBody) error { return b.add(payload, opts) })
 	op.Decode = func(result []byte) (any, error) { return decodeEnqueued(result) }
@@ -190,7 +190,7 @@ func enqueueOne(name string, payload []byte, opts []EnqueueOption) engine.Op {
 
 func enqueueMany(name string, messages []NewMessage) engine.Op {
 	op := enqueue.Make(name, func(b *enqueueBody) error {
-		if len(messages) > MaxBatch { // which check says better
+		if len(messages) > MaxBatch { // the check reports it
 			b.messages = make([]newMessage, len(messages))
 			return nil
 		}
@@ -225,7 +225,7 @@ func codeLease(f *codec.Fields, ms *int64) {
 
 func (r *receipt) code(f *codec.Fields) { r.codeAs(f, "receipt") }
 
-// codeAs codes a receipt, which is text in JSON, as the field with a name.
+// codeAs codes a receipt under the given name. In JSON it is a string.
 func (r *receipt) codeAs(f *codec.Fields, name string) {
 	if c := f.Binary(); c != nil {
 		c.Uvarint(&r.seq)
@@ -242,7 +242,7 @@ func (r *receipt) codeAs(f *codec.Fields, name string) {
 	}
 }
 
-// receiptsBody is about several deliveries.
+// receiptsBody names several deliveries.
 type receiptsBody struct{ receipts []receipt }
 
 func (b *receiptsBody) code(f *codec.Fields) {
@@ -254,7 +254,7 @@ func (b *receiptsBody) reset() { b.receipts = b.receipts[:0] }
 func (b *receiptsBody) size() int  { return 16 * len(b.receipts) }
 func (b *receiptsBody) makes() int { return len(b.receipts) }
 
-// checkDistinct reports a receipt that is there twice.
+// checkDistinct returns an error for a duplicate receipt.
 func (b *receiptsBody) checkDistinct() error {
 	if len(b.receipts) < 2 {
 		return nil
@@ -269,7 +269,7 @@ func (b *receiptsBody) checkDistinct() error {
 	return nil
 }
 
-// parse reads receipts. More than a body may have are left to its check.
+// parse parses receipts. It leaves a list that is too long to the check.
 func (b *receiptsBody) parse(receipts []Receipt) (err error) {
 	for _, r := range receipts {
 		parsed, parseErr := r.parse()
@@ -280,7 +280,7 @@ func (b *receiptsBody) parse(receipts []Receipt) (err error) {
 	return err
 }
 
-// renewBody prolongs several leases.
+// renewBody extends several leases.
 type renewBody struct {
 	lease int64 // ms
 	receiptsBody
@@ -300,7 +300,7 @@ func renewOp(name string, lease time.Duration, receipts []Receipt) engine.Op {
 	})
 }
 
-// renewed is the result of a renewal: which of the leases have not ended, and when they do.
+// renewed is the result of a renewal: which leases were still held, and when they end now.
 type renewed struct {
 	until time.Time
 	held  []bool
@@ -358,7 +358,7 @@ func (b *nackBody) check() error {
 	return nil
 }
 
-// makes returns what a nack makes ready, unless the queue has a back-off.
+// makes returns 1 for a nack that may make its message ready at once: the back-off of the queue is not known here.
 func (b *nackBody) makes() int {
 	if b.has(nackBury) || b.delay != 0 {
 		return 0
@@ -376,7 +376,7 @@ func nackOp(name string, r Receipt, opts []NackOption) engine.Op {
 	return nack.Op(name, o.body, err)
 }
 
-// extendBody prolongs a lease.
+// extendBody extends a lease.
 type extendBody struct {
 	receipt receipt
 	lease   int64 // ms
@@ -401,14 +401,14 @@ func configureOp(name string, s Settings) engine.Op {
 	return configure.Op(name, kept, err)
 }
 
-// fields codes settings: as in the row of a queue, and in JSON as Settings.
+// fields codes settings: in binary as the row of a queue does, in JSON like Settings.
 func (s *settings) fields(f *codec.Fields) {
 	if c := f.Binary(); c != nil {
 		s.code(c)
 		return
 	}
 	if f.Checking() {
-		return // see check
+		return // check does it
 	}
 	var public Settings
 	if !f.Parsing() {
@@ -432,7 +432,7 @@ func (s *Settings) code(f *codec.Fields) {
 	f.Duration("dedup_window_ms", &s.DedupWindow)
 }
 
-// pauseBody stops deliveries, or lets them go on.
+// pauseBody pauses or resumes deliveries.
 type pauseBody struct{ paused bool }
 
 func (b *pauseBody) code(f *codec.Fields) { f.Bool("paused", &b.paused) }
@@ -444,12 +444,12 @@ func (b *pauseBody) makes() int {
 	return MaxBatch
 }
 
-// seqBody is about one message.
+// seqBody names a message.
 type seqBody struct{ seq uint64 }
 
 func (b *seqBody) code(f *codec.Fields) { f.Uvarint("seq", &b.seq) }
 
-// redriveBody requeues dead letters behind a seq, up to another one (0: to the last there is), that hold a text.
+// redriveBody requeues the dead letters after one seq, up to another (0: the last), that contain a text.
 type redriveBody struct {
 	after, until uint64
 	filter       []byte
@@ -464,7 +464,7 @@ func (b *redriveBody) code(f *codec.Fields) {
 // redriven is the result of a redrive.
 type redriven struct {
 	requeued    int64
-	seen, until uint64 // the last seq looked at, and the last of all
+	seen, until uint64 // the last seq examined, and the one to stop at
 	more        bool
 }
 

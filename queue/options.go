@@ -186,7 +186,7 @@ func Wait(d time.Duration) DequeueOption {
 	})
 }
 
-// dequeueOp returns a dequeue, and for how long it waits.
+// dequeueOp returns a dequeue and how long it waits.
 func dequeueOp(name string, opts []DequeueOption) (op engine.Op, wait time.Duration) {
 	o := dequeueOptions{body: dequeueBody{max: 1, lease: DefaultLease.Milliseconds()}}
 	opts, o.err = engine.Given(opts)

@@ -22,7 +22,7 @@ func (e *enqueued) code(f *codec.Fields) {
 	})
 }
 
-// decodeEnqueued reads the result of an enqueue of one message.
+// decodeEnqueued decodes the result of an enqueue of one message.
 func decodeEnqueued(b []byte) (Enqueued, error) {
 	r := codec.NewReader(b)
 	e := Enqueued{LSN: r.Uvarint(), Duplicate: r.Bool(), Seq: r.Uvarint()}
@@ -65,7 +65,7 @@ func (d *delivery) append(dst []byte) []byte {
 	return codec.AppendBytes(dst, d.payload)
 }
 
-// deliveries is the result of a dequeue; if there are no messages, it has no bytes.
+// deliveries is the result of a dequeue. Without messages its binary form is empty.
 type deliveries struct {
 	lsn      uint64
 	until    time.Time
@@ -106,7 +106,7 @@ func (m *Message) codeDelivered(f *codec.Fields) {
 	}
 }
 
-// decodeDeliveries reads the result of a dequeue of a queue, which the payloads alias.
+// decodeDeliveries decodes the result of a dequeue. The payloads alias it.
 func decodeDeliveries(name string, b []byte) ([]Message, error) {
 	d, err := dequeue.Decode(b)
 	if err != nil {

@@ -446,7 +446,7 @@ func dedupEndKey(dst []byte, id uint64, until int64, k []byte) []byte {
 	return append(dueKey(dst, 'j', id, until), k...)
 }
 
-// decodeCount reads how many messages are leased in the shard.
+// decodeCount decodes the number of messages leased in the shard.
 func decodeCount(b []byte) (int64, error) {
 	r := codec.NewReader(b)
 	n := int64(r.Uvarint())

@@ -99,7 +99,7 @@ func TestConflictsArrive(t *testing.T) {
 	}
 }
 
-// TestFollowAPartition: Follow of one partition yields its records alone, from where it is told to begin.
+// TestFollowAPartition: following one partition yields only its records, from the given start.
 func TestFollowAPartition(t *testing.T) {
 	_, s := newStore(t)
 	create(t, s, "log", stream.Partitions(3))

@@ -63,7 +63,7 @@ func (c *Coder) Encoded() []byte { return c.dst }
 // Reading reports whether the Coder decodes.
 func (c *Coder) Reading() bool { return c.reading }
 
-// Left returns how many bytes a decoder has not read yet.
+// Left returns the number of bytes that a decoder has yet to read.
 func (c *Coder) Left() int { return c.src.Len() }
 
 // Err returns the first error of a decoder.
@@ -211,7 +211,7 @@ func (c *Coder) View(v *[]byte) {
 	}
 }
 
-// alias codes bytes, which a decoder does not copy.
+// alias codes bytes. Decoded ones alias the record.
 func (c *Coder) alias(v *[]byte) {
 	if c.reading {
 		*v = c.src.Bytes()

@@ -10,15 +10,15 @@ import (
 	"github.com/floedb/floe/internal/rawjson"
 )
 
-// Fields codes the fields of a record by name, so that one function serves every reader of the record:
+// Fields codes the fields of a record by name, so that one function serves every representation of the record:
 //
 //	func (b *dequeueBody) code(f *codec.Fields) {
 //		f.Int("max", &b.max, codec.Range{Min: 1, Max: MaxBatch})
 //		f.Millis("lease_ms", &b.lease, codec.Range{Min: 1, Max: maxMillis})
 //	}
 //
-// The log and the wire carry the fields in their order and without names, as a Coder codes them. JSON carries them by name. Check compares them with their
-// ranges, and Describe lists them.
+// In the log and on the wire fields follow each other without names, as a Coder codes them. JSON has them by name, CheckFields checks their ranges, and Describe
+// lists them.
 type Fields struct {
 	coder    Coder
 	form     form  // nil: binary, or checking
@@ -27,13 +27,13 @@ type Fields struct {
 	err      error // of the check
 }
 
-// Range bounds an integer, the bytes of a text or the elements of a list. The zero Range bounds nothing.
+// Range limits an integer, the length of a string in bytes, or the number of elements of a list. The zero Range sets no limit.
 type Range struct {
 	Min, Max int64
-	Optional bool // zero or empty means absent, and is in range
+	Optional bool // zero or empty means absent and is allowed
 }
 
-// EncodeFields appends a record.
+// EncodeFields appends the binary form of a record.
 func EncodeFields[T any](dst []byte, v *T, code func(*T, *Fields)) []byte {
 	f := borrow(NewEncoder(dst))
 	code(v, f)
@@ -42,7 +42,7 @@ func EncodeFields[T any](dst []byte, v *T, code func(*T, *Fields)) []byte {
 	return dst
 }
 
-// DecodeFields reads what EncodeFields wrote, all of it, into *v. Bytes alias b.
+// DecodeFields decodes the binary form into *v, and fails if bytes are left over. Byte fields alias b.
 func DecodeFields[T any](b []byte, v *T, code func(*T, *Fields)) error {
 	f := borrow(NewDecoder(b))
 	code(v, f)
@@ -51,7 +51,7 @@ func DecodeFields[T any](b []byte, v *T, code func(*T, *Fields)) error {
 	return err
 }
 
-// borrowed are the Fields of EncodeFields and DecodeFields: what is coded is called through a function, so that each would be allocated.
+// borrowed pools Fields: they are passed to a function value, so each would escape to the heap.
 var borrowed = sync.Pool{New: func() any { return new(Fields) }}
 
 func borrow(c Coder) *Fields {
@@ -65,7 +65,7 @@ func giveBack(f *Fields) {
 	borrowed.Put(f)
 }
 
-// form is what codes fields in any way but the binary one. A field without a name is the record itself: an element of a list that is no object.
+// form codes fields in any representation but the binary one. A field without a name is the record itself: a list element that is not an object.
 type form interface {
 	signed(name string, v *int64, unit Unit, r Range)
 	unsigned(name string, v *uint64, unit Unit, r Range)
@@ -75,27 +75,27 @@ type form interface {
 	instant(name string, v *time.Time)
 	custom(name string, v Custom)
 	list(name string, n int, r Range, resize func(n int), each func(i int))
-	given(name string, is bool) bool // whether an optional field is there, of which the record says that it is
+	given(name string, set bool) bool // reports whether an optional field is present; set is what the record says
 }
 
-// Unit says what an integer counts.
+// Unit is the unit of an integer.
 type Unit uint8
 
 // The units of integers.
 const (
-	Plain  Unit = iota // nothing in particular
+	Plain  Unit = iota // none
 	Millis             // milliseconds
 	Moment             // milliseconds since the epoch
 )
 
-// Custom is a value that is not in JSON what it is in a record, such as a receipt: text there, two integers here.
+// Custom is a value with different JSON and binary forms, such as a receipt: a string in JSON, two integers in binary.
 type Custom struct {
-	Type  Type                     // what it is in JSON
-	Show  func(dst []byte) []byte  // appends it as JSON
-	Parse func(value []byte) error // reads JSON, which is valid
+	Type  Type                     // in JSON
+	Show  func(dst []byte) []byte  // appends the value as JSON
+	Parse func(value []byte) error // sets the value from valid JSON
 }
 
-// Binary returns the Coder of the log and the wire, nil if the fields are coded otherwise.
+// Binary returns the Coder of the binary form, or nil if another one is in use.
 func (f *Fields) Binary() *Coder {
 	if f.checking || f.form != nil {
 		return nil
@@ -103,17 +103,17 @@ func (f *Fields) Binary() *Coder {
 	return &f.coder
 }
 
-// Checking reports whether the fields are compared with their ranges.
+// Checking reports whether ranges are being checked.
 func (f *Fields) Checking() bool { return f.checking }
 
-// Parsing reports whether the fields are read from JSON, where one that is absent stays what it is: then code first sets what is the default.
+// Parsing reports whether fields are being read from JSON. Absent fields keep their values, so that is the place to set defaults.
 func (f *Fields) Parsing() bool {
 	_, parses := f.form.(*jsonReader)
 	return parses
 }
 
-// Given reports whether an optional field is there: to be coded, with given as what the record says, or to be read. Records have ways of their own to say so,
-// thus it is called after a look at Binary.
+// Given reports whether an optional field is present, in the JSON that is read or else, as given says, in the record. Records have binary forms of their own for
+// that, so callers handle Binary first.
 func (f *Fields) Given(name string, given bool) bool {
 	if f.checking {
 		return given
@@ -121,7 +121,7 @@ func (f *Fields) Given(name string, given bool) bool {
 	return f.form.given(name, given)
 }
 
-// Int codes an integer that this machine has to be able to hold.
+// Int codes an int.
 func (f *Fields) Int(name string, v *int, r ...Range) {
 	switch {
 	case f.checking:
@@ -137,13 +137,13 @@ func (f *Fields) Int(name string, v *int, r ...Range) {
 	}
 }
 
-// Count codes an integer that is never negative.
+// Count codes a non-negative integer.
 func (f *Fields) Count(name string, v *int64, r ...Range) { f.unsigned(name, v, Plain, r) }
 
-// Millis codes a duration in ms that is never negative.
+// Millis codes a non-negative duration in milliseconds.
 func (f *Fields) Millis(name string, v *int64, r ...Range) { f.unsigned(name, v, Millis, r) }
 
-// unsigned codes an int64 as an unsigned integer. A decoder may find one beyond it, which is negative then: its range has to refuse that.
+// unsigned codes a non-negative int64. A larger value decodes as a negative one, which the range of the field must exclude.
 func (f *Fields) unsigned(name string, v *int64, unit Unit, r []Range) {
 	switch {
 	case f.checking:
@@ -162,7 +162,7 @@ func (f *Fields) unsigned(name string, v *int64, unit Unit, r []Range) {
 	*v = wide
 }
 
-// Varint codes an integer.
+// Varint codes a signed integer.
 func (f *Fields) Varint(name string, v *int64, r ...Range) {
 	switch {
 	case f.checking:
@@ -192,7 +192,7 @@ func (f *Fields) Uvarint(name string, v *uint64, r ...Range) {
 	*v = wide
 }
 
-// Byte codes a small number.
+// Byte codes a number of one byte.
 func (f *Fields) Byte(name string, v *byte, r ...Range) {
 	switch {
 	case f.checking:
@@ -241,7 +241,7 @@ func (f *Fields) Text(name string, v *string, r ...Range) {
 	*v = text
 }
 
-// Bytes codes bytes, which a decoder of commands does not copy.
+// Bytes codes bytes. Decoded ones alias the record.
 func (f *Fields) Bytes(name string, v *[]byte, r ...Range) {
 	switch {
 	case f.checking:
@@ -256,7 +256,7 @@ func (f *Fields) Bytes(name string, v *[]byte, r ...Range) {
 	*v = b
 }
 
-// Rest codes bytes that reach to the end of the record.
+// Rest codes bytes that extend to the end of the record.
 func (f *Fields) Rest(name string, v *[]byte, r ...Range) {
 	switch c := &f.coder; {
 	case f.checking || f.form != nil:
@@ -268,7 +268,7 @@ func (f *Fields) Rest(name string, v *[]byte, r ...Range) {
 	}
 }
 
-// Moment codes a time, which has milliseconds and is not the zero one.
+// Moment codes a time in milliseconds. It must not be the zero time.
 func (f *Fields) Moment(name string, v *time.Time) {
 	switch {
 	case f.checking:
@@ -285,7 +285,7 @@ func (f *Fields) Moment(name string, v *time.Time) {
 	*v = t
 }
 
-// Duration codes a duration, which JSON has in ms.
+// Duration codes a duration, which is in milliseconds in JSON.
 func (f *Fields) Duration(name string, v *time.Duration, r ...Range) {
 	switch {
 	case f.checking:
@@ -302,7 +302,7 @@ func (f *Fields) Duration(name string, v *time.Duration, r ...Range) {
 	}
 }
 
-// Refuse makes a check or the reading of JSON fail with an error of the caller; nil changes nothing.
+// Refuse fails a check or the reading of JSON with err, unless err is nil.
 func (f *Fields) Refuse(err error) {
 	if r, reads := f.form.(*jsonReader); reads && r.err == nil {
 		r.err = err
@@ -311,10 +311,10 @@ func (f *Fields) Refuse(err error) {
 	}
 }
 
-// Custom codes a value in JSON; it is called after a look at Binary and at Checking.
+// Custom codes a value in JSON. Callers handle Binary and Checking first.
 func (f *Fields) Custom(name string, v Custom) { f.form.custom(name, v) }
 
-// Token codes a value that is text in JSON, such as a receipt; it is called after a look at Binary and at Checking.
+// Token codes a value that is a string in JSON, such as a receipt. Callers handle Binary and Checking first.
 func (f *Fields) Token(name string, show func() string, parse func(text string) error) {
 	f.Custom(name, Custom{
 		Type: StringType,
@@ -329,7 +329,7 @@ func (f *Fields) Token(name string, show func() string, parse func(text string) 
 	})
 }
 
-// RestOf codes a list that reaches to the end of the record, each element with code, which has to use at least a byte. It reads into the slice that it finds.
+// RestOf codes a list that extends to the end of the record. The binary form of an element takes at least one byte. Decoding reuses the memory of the slice.
 func RestOf[T any](f *Fields, name string, list *[]T, code func(*T, *Fields), r ...Range) {
 	if f.checking {
 		if f.checkCount(name, len(*list), r) {
@@ -349,7 +349,7 @@ func RestOf[T any](f *Fields, name string, list *[]T, code func(*T, *Fields), r 
 		}
 		return
 	}
-	clear(*list) // or what the elements were read from would stay in memory
+	clear(*list) // or its elements would keep the previous record alive
 	all := (*list)[:0]
 	for f.coder.Err() == nil && f.coder.src.Len() > 0 {
 		all = append(all, *new(T))
@@ -361,7 +361,7 @@ func RestOf[T any](f *Fields, name string, list *[]T, code func(*T, *Fields), r 
 func formList[T any](f *Fields, name string, list *[]T, code func(*T, *Fields), r Range) {
 	all := *list
 	f.form.list(name, len(all), r, func(n int) { all = make([]T, n) }, func(i int) {
-		if i < 0 { // a description: there are no elements
+		if i < 0 { // a description needs no elements
 			code(new(T), f)
 			return
 		}
@@ -380,7 +380,7 @@ func rangeOf(r []Range) Range {
 // bounds reports whether the Range bounds anything.
 func (r Range) bounds() bool { return r.Min != 0 || r.Max != 0 }
 
-// label is what a field is called in an error: of "lease_ms" it is "lease".
+// label returns the name of a field for error messages, "lease" for "lease_ms".
 func label(name string) string {
 	return strings.ReplaceAll(strings.TrimSuffix(name, "_ms"), "_", " ")
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/floedb/floe/internal/rawjson"
 )
 
-// AppendJSON appends the fields of a record as a JSON object. Bytes are strings: with encode64 they are in base64, else bytes that are no UTF-8 are replaced, and
-// lossy says that some were.
+// AppendJSON appends a record as a JSON object. Bytes become strings: base64 with encode64, otherwise text in which U+FFFD replaces invalid UTF-8; lossy reports
+// whether it replaced any.
 func AppendJSON(dst []byte, encode64 bool, code func(*Fields)) (_ []byte, lossy bool) {
 	w := &jsonWriter{dst: dst, encode64: encode64}
 	w.record(func() { code(&Fields{form: w}) }, true)
@@ -25,10 +25,10 @@ type jsonWriter struct {
 	dst      []byte
 	encode64 bool
 	lossy    bool
-	object   bool // the record has begun an object
+	object   bool // the current record is an object, whose brace is open
 }
 
-// record writes what code codes: an object, or a value without a name.
+// record writes an object, or a bare value if code gives no field a name. A record that always is an object may be empty.
 func (w *jsonWriter) record(code func(), always bool) {
 	outer := w.object
 	if w.object = always; always {
@@ -40,7 +40,7 @@ func (w *jsonWriter) record(code func(), always bool) {
 	w.object = outer
 }
 
-// name begins a field.
+// name starts a field.
 func (w *jsonWriter) name(name string) {
 	switch {
 	case name == "":
@@ -105,11 +105,11 @@ func (w *jsonWriter) list(name string, n int, _ Range, _ func(int), each func(in
 	w.dst = append(w.dst, ']')
 }
 
-// ReadJSON reads the fields of a record from a JSON object. A field that is absent stays what it is; one that is null, of another type, given twice or unknown
-// is an error that names it. Bytes are strings, with decode64 in base64. Ranges are not compared: see Check.
+// ReadJSON reads a record from a JSON object. Absent fields keep their values. A field that is null, repeated, unknown or of the wrong type is an error that
+// names it. Bytes are strings, base64 with decode64. ReadJSON does not check ranges; see CheckFields.
 func ReadJSON(src []byte, decode64 bool, code func(*Fields)) error {
 	if !rawjson.Valid(src) {
-		return errors.New("the body is no JSON")
+		return errors.New("the body is not valid JSON")
 	}
 	r := &jsonReader{decode64: decode64}
 	r.record(src, func() { code(&Fields{form: r}) })
@@ -121,7 +121,7 @@ type jsonReader struct {
 	err      error
 	src      []byte // of the record
 	members  map[string][]byte
-	path     string // of the record, as "messages[3]."
+	path     string // of the record, such as "messages[3]."
 }
 
 func (r *jsonReader) fail(name, format string, args ...any) {
@@ -130,13 +130,13 @@ func (r *jsonReader) fail(name, format string, args ...any) {
 	}
 }
 
-// record reads what code codes: an object, of which code has to ask for every member, or a value without a name.
+// record reads an object, all of whose members code must read, or a bare value if code gives no field a name.
 func (r *jsonReader) record(src []byte, code func()) {
 	src0, members0 := r.src, r.members
 	r.src, r.members = src, nil
 	code()
 	if r.path == "" {
-		r.open() // an object of which nothing is asked for is to be one all the same
+		r.open() // even a record without fields must be an object
 	}
 	if unknown := slices.Sorted(maps.Keys(r.members)); len(unknown) > 0 {
 		r.fail(unknown[0], "unknown")
@@ -144,7 +144,7 @@ func (r *jsonReader) record(src []byte, code func()) {
 	r.src, r.members = src0, members0
 }
 
-// open takes an object apart, once.
+// open splits the record into its members, once.
 func (r *jsonReader) open() {
 	if r.members != nil {
 		return
@@ -166,7 +166,7 @@ func (r *jsonReader) open() {
 	}
 }
 
-// field returns the value of a field, nil if it is absent.
+// field returns the JSON of a field, nil if it is absent.
 func (r *jsonReader) field(name string) []byte {
 	if r.err != nil {
 		return nil
@@ -180,7 +180,7 @@ func (r *jsonReader) field(name string) []byte {
 	return value
 }
 
-// excerpt is the beginning of what was found in place of something else.
+// excerpt shortens JSON for an error message.
 func excerpt(b []byte) string {
 	const long = 40
 	if len(b) > long {

@@ -72,8 +72,8 @@ func (d *describer) list(name string, _ int, r Range, _ func(int), each func(int
 
 func (d *describer) given(string, bool) bool { return true }
 
-// CheckFields compares the fields of a record with their ranges, and returns what is wrong with the first one that is outside of its own. In a record that was
-// decoded, a negative number of a field that is never negative stands for one beyond an int64.
+// CheckFields returns an error for the first field that is outside its range. In a decoded record a negative Count or Millis stands for a value beyond an int64,
+// and the error shows that.
 func CheckFields[T any](v *T, decoded bool, code func(*T, *Fields)) error {
 	f := borrow(Coder{})
 	f.checking, f.decoded = true, decoded
@@ -95,7 +95,7 @@ func (f *Fields) checkSigned(name string, n int64, of []Range) {
 	}
 }
 
-// checkCounted checks an integer that is never negative.
+// checkCounted checks a non-negative integer.
 func (f *Fields) checkCounted(name string, n int64, unit Unit, of []Range) {
 	r := rangeOf(of)
 	if r.holds(n) {

@@ -9,11 +9,11 @@ import (
 	"github.com/floedb/floe/internal/codec"
 )
 
-// CommandRow declares one kind of commands of a primitive: B is its body, R its result, and S what the primitive's machine has opened by name when the command is
-// applied. In the log a body is the name (uvarint length, bytes) and the fields of B, and a result the fields of R. Rows come to life in a list, see Declare.
+// CommandRow declares one kind of command of a primitive. B is its body, R its result, and S the object that the machine opens by name before it applies the
+// command. In the log a body is the name (uvarint length, bytes) followed by the fields of B; a result is the fields of R. Declare makes rows usable.
 //
-//	var pause = engine.CommandRow[*session, pauseBody, engine.Nothing]{
-//		Kind: kindPause, Name: "pause", From: engine.FromUsers, Body: (*pauseBody).code, Apply: (*session).pause,
+//	var pause = &engine.CommandRow[*session, pauseBody, engine.Nothing]{
+//		Kind: kindPause, Name: "pause", From: engine.FromUsers, Body: (*pauseBody).code, Run: (*session).pause,
 //	}
 type CommandRow[S, B, R any] struct {
 	Kind    uint8
@@ -21,29 +21,29 @@ type CommandRow[S, B, R any] struct {
 	From    Senders
 	Shrinks bool // see CommandType
 
-	// Body codes the body; nil if there is nothing but the name. Its ranges are checked wherever a body is made or read.
+	// Body codes the fields of the body; nil means it has none. Their ranges are checked whenever a body is built or decoded.
 	Body func(b *B, f *codec.Fields)
-	// Check checks what ranges do not say. It may be nil, as all below.
+	// Check validates what ranges cannot express. Optional, like everything below except one of Apply, Run and Encoded.
 	Check func(b *B) error
-	// Limit checks bodies of users alone, at the door of the node: other machines may exceed it.
+	// Limit validates commands sent by users. Commands of other machines may exceed it.
 	Limit func(b *B) error
-	// Payload returns the bytes of the largest value or payload, for the node's max_value_size.
+	// Payload returns the size of the largest value or payload in bytes, which max_value_size bounds.
 	Payload func(b *B) int
-	// Reset empties a body but for memory that can be used again; nil: there is none.
+	// Reset empties a body for reuse and keeps its memory. The default is to zero it.
 	Reset func(b *B)
-	// Size returns about how many bytes the body takes; nil: few, beside the payload.
+	// Size estimates the encoded size of the body in bytes. The default suits small bodies.
 	Size func(b *B) int
-	// Limited writes the node's max_value_size into a body that has to carry it, see Op.
+	// Limited stores max_value_size in a body that carries it; see Op.Limited.
 	Limited func(b *B, maxPayload int)
-	// Makes returns how much to take the command may make of what has its name, see Maker.
+	// Makes returns the most that the command can make available to takers waiting on its name; see Maker.
 	Makes func(b *B) int
-	// Apply carries the command out.
+	// Apply executes the command.
 	Apply func(s S, b *B) (R, error)
-	// Run is Apply for a command without a result.
+	// Run is Apply for a command that returns nothing.
 	Run func(s S, b *B) error
-	// Encoded is Apply for a result that is encoded while it comes to be.
+	// Encoded is Apply for a command that encodes its result as it goes.
 	Encoded func(s S, b *B) ([]byte, error)
-	// Result codes the result; nil if there is none.
+	// Result codes the fields of the result; nil means it has none.
 	Result func(r *R, f *codec.Fields)
 
 	of        *declared
@@ -51,17 +51,17 @@ type CommandRow[S, B, R any] struct {
 	decodeAny func(result []byte) (any, error)
 }
 
-// Nothing is the result of a command that returns none, and the body of one with nothing but a name.
+// Nothing is the type of an empty body or result.
 type Nothing = struct{}
 
-// declared is what the rows of a primitive have in common.
+// declared holds what the rows of a primitive share.
 type declared struct {
 	machine   MachineID
 	primitive string
 	checkName func(string) error
 }
 
-// RawRow declares a kind of commands that other machines send, whose body the machine itself decodes.
+// RawRow declares a kind of command that only other machines send. The machine decodes its body.
 type RawRow[S any] struct {
 	Kind    uint8
 	Name    string
@@ -76,20 +76,20 @@ func (r RawRow[S]) join(*declared) CommandType {
 func (r RawRow[S]) newCall() Call[S]                   { return nil }
 func (r RawRow[S]) makes(Command) (name []byte, n int) { return nil, 0 }
 
-// Row is a CommandRow of any body and result.
+// Row is a CommandRow or a RawRow.
 type Row[S any] interface {
 	join(d *declared) CommandType
 	newCall() Call[S]
 	makes(cmd Command) (name []byte, n int)
 }
 
-// CommandRows are the kinds of commands of a primitive, by their numbers.
+// CommandRows are the commands of a primitive, ordered by kind.
 type CommandRows[S any] struct {
 	rows  []Row[S]
 	types []CommandType
 }
 
-// Declare returns the commands of a primitive, whose names checkName checks.
+// Declare returns the commands of a primitive. checkName validates the names they are about.
 func Declare[S any](m MachineID, primitive string, checkName func(string) error, rows ...Row[S]) *CommandRows[S] {
 	d := &declared{m, primitive, checkName}
 	c := &CommandRows[S]{rows: rows}
@@ -99,10 +99,10 @@ func Declare[S any](m MachineID, primitive string, checkName func(string) error,
 	return c
 }
 
-// Types returns the commands for the table of the primitive, which is the caller's to change.
+// Types returns the commands for the primitive's table. The caller may modify the slice.
 func (c *CommandRows[S]) Types() []CommandType { return slices.Clone(c.types) }
 
-// Makes returns how much to take a command may make of what has a name, 0 for one that is malformed. The name aliases its body.
+// Makes returns the name a command is about and the most it can make available to takers there, 0 for a malformed command. The name aliases the body.
 func (c *CommandRows[S]) Makes(cmd Command) (name []byte, n int) {
 	if cmd.Kind == 0 || int(cmd.Kind) > len(c.rows) {
 		return nil, 0
@@ -110,10 +110,10 @@ func (c *CommandRows[S]) Makes(cmd Command) (name []byte, n int) {
 	return c.rows[cmd.Kind-1].makes(cmd)
 }
 
-// Calls are where a machine decodes the commands that it applies: each kind has memory that is used again.
+// Calls decodes the commands that one machine applies, reusing the memory of each kind.
 type Calls[S any] []Call[S]
 
-// NewCalls returns the memory for one machine.
+// NewCalls returns the Calls of one machine.
 func (c *CommandRows[S]) NewCalls() Calls[S] {
 	calls := make(Calls[S], len(c.rows))
 	for i, r := range c.rows {
@@ -122,7 +122,7 @@ func (c *CommandRows[S]) NewCalls() Calls[S] {
 	return calls
 }
 
-// Read decodes a command, whose body the call aliases, and checks it. The call is good until the next one.
+// Read decodes and validates a command. The call aliases its body and is valid until the next Read.
 func (c Calls[S]) Read(cmd Command) (Call[S], error) {
 	if cmd.Kind == 0 || int(cmd.Kind) > len(c) || c[cmd.Kind-1] == nil {
 		return nil, unknownCommand(cmd)
@@ -131,12 +131,12 @@ func (c Calls[S]) Read(cmd Command) (Call[S], error) {
 	return call, call.read(cmd.Body)
 }
 
-// Call is a command that has been decoded.
+// Call is a decoded command.
 type Call[S any] interface {
 	read(body []byte) error
-	// Subject returns the name that the command is about, which aliases its body.
+	// Subject returns the name the command is about. It aliases the body.
 	Subject() []byte
-	// Apply carries it out, and returns its result.
+	// Apply executes the command and returns its encoded result.
 	Apply(s S) ([]byte, error)
 }
 
@@ -179,7 +179,7 @@ func (c *call[S, B, R]) read(b []byte) (err error) {
 	return r.check(&c.body, true)
 }
 
-// check checks what is checked of every body, made here or decoded.
+// check validates a body that was built here or decoded.
 func (r *CommandRow[S, B, R]) check(b *B, decoded bool) error {
 	if r.Body != nil {
 		if err := codec.CheckFields(b, decoded, r.Body); err != nil {
@@ -192,7 +192,7 @@ func (r *CommandRow[S, B, R]) check(b *B, decoded bool) error {
 	return nil
 }
 
-// refusal returns what is wrong with a field as an error of the primitive.
+// refusal turns the error of a field into one of the primitive.
 func (r *CommandRow[S, B, R]) refusal(err error) error {
 	if refused := (*Error)(nil); errors.As(err, &refused) {
 		return err
@@ -202,7 +202,7 @@ func (r *CommandRow[S, B, R]) refusal(err error) error {
 
 func (r *CommandRow[S, B, R]) newCall() Call[S] { return &call[S, B, R]{row: r} }
 
-// decode calls f for a decoded command, which f must not keep. Errors: ErrMalformed, ErrInvalid.
+// decode calls f with a decoded body, which f must not retain. Errors: ErrMalformed, ErrInvalid.
 func (r *CommandRow[S, B, R]) decode(body []byte, f func(name []byte, b *B)) error {
 	c := r.take()
 	err := c.read(body)
@@ -213,7 +213,7 @@ func (r *CommandRow[S, B, R]) decode(body []byte, f func(name []byte, b *B)) err
 	return err
 }
 
-// Read returns what a command says, for those who look at it before it is applied. Errors: ErrMalformed, ErrInvalid.
+// Read decodes a command that is not being applied. The result aliases its body. Errors: ErrMalformed, ErrInvalid.
 func (r *CommandRow[S, B, R]) Read(cmd Command) (name []byte, b B, err error) {
 	c := call[S, B, R]{row: r}
 	err = c.read(cmd.Body)
@@ -253,7 +253,7 @@ func (r *CommandRow[S, B, R]) join(d *declared) CommandType {
 	return t
 }
 
-// admit checks a command of a user in another process.
+// admit validates a command that a user sent from another process.
 func (r *CommandRow[S, B, R]) admit(cmd Command, maxPayload int) (err error) {
 	bad := r.decode(cmd.Body, func(name []byte, b *B) {
 		if err = r.limit(b, maxPayload); err == nil {
@@ -304,7 +304,7 @@ func (r *CommandRow[S, B, R]) parse(name string, src []byte, decode64 bool) Op {
 	return r.Op(name, *b, err)
 }
 
-// Op returns an operation. err is what the caller knows to be wrong with its arguments.
+// Op returns an operation with a body. A non-nil err, from the caller's own validation, becomes the error of the operation.
 func (r *CommandRow[S, B, R]) Op(name string, b B, err error) Op {
 	return r.Make(name, func(body *B) error {
 		*body = b
@@ -312,7 +312,7 @@ func (r *CommandRow[S, B, R]) Op(name string, b B, err error) Op {
 	})
 }
 
-// Make returns an operation whose body is filled in by fill, in memory that is used again. The error of fill is what is wrong with it.
+// Make is Op for a body that fill builds in reused memory. An error of fill becomes that of the operation.
 func (r *CommandRow[S, B, R]) Make(name string, fill func(b *B) error) Op {
 	op := Op{Command: Command{Machine: r.of.machine, Kind: r.Kind}, Route: name, Decode: r.decodeAny}
 	if op.Err = r.of.checkName(name); op.Err != nil {
@@ -326,20 +326,19 @@ func (r *CommandRow[S, B, R]) Make(name string, fill func(b *B) error) Op {
 	if op.Err == nil && r.Limit != nil {
 		op.Err = r.Limit(b)
 	}
+	if op.Err == nil && r.Payload != nil {
+		op.Payload = r.Payload(b)
+	}
 	switch {
 	case op.Err != nil:
 	case r.Limited != nil:
-		limited := *b
+		unlimited := *b
 		op.Limited = func(maxPayload int) []byte {
-			own := limited
-			r.Limited(&own, maxPayload)
-			return r.encode(name, &own)
+			limited := unlimited
+			r.Limited(&limited, maxPayload)
+			return r.encode(name, &limited)
 		}
-		fallthrough
 	default:
-		if r.Payload != nil {
-			op.Payload = r.Payload(b)
-		}
 		op.Command.Body = r.encode(name, b)
 	}
 	r.giveBack(c)
@@ -358,20 +357,20 @@ func (r *CommandRow[S, B, R]) encode(name string, b *B) []byte {
 	return body
 }
 
-// bodyRoom is what most bodies take beside their name and payload.
+// bodyRoom is enough for most bodies without a payload.
 const bodyRoom = 32
 
-// Do sends the operation to the shard of its name. Errors: those of Propose.
+// Do proposes the operation to the shard of the name. Errors: those of Propose.
 func (r *CommandRow[S, B, R]) Do(ctx context.Context, s *Scope, name string, b B, err error) (R, error) {
 	return Propose(ctx, s, r.Op(name, b, err), r.Decode)
 }
 
-// Send is Do with a body that is filled in by fill, see Make.
+// Send is Do for a body that fill builds; see Make.
 func (r *CommandRow[S, B, R]) Send(ctx context.Context, s *Scope, name string, fill func(b *B) error) (R, error) {
 	return Propose(ctx, s, r.Make(name, fill), r.Decode)
 }
 
-// Decode reads a result, whose bytes it aliases.
+// Decode decodes a result, which it aliases.
 func (r *CommandRow[S, B, R]) Decode(result []byte) (decoded R, err error) {
 	if r.Result == nil {
 		in := codec.NewReader(result)
@@ -384,7 +383,7 @@ func (r *CommandRow[S, B, R]) Decode(result []byte) (decoded R, err error) {
 	return decoded, err
 }
 
-// take returns memory for a body and a result, which giveBack makes empty.
+// take returns an empty call from the pool. giveBack returns it there.
 func (r *CommandRow[S, B, R]) take() *call[S, B, R] {
 	if c, ok := r.kept.Get().(*call[S, B, R]); ok {
 		return c

@@ -151,8 +151,7 @@ func TestCommandRows(t *testing.T) {
 	}
 }
 
-// TestCommandRowRefuses: what is wrong with a body is said by whoever makes it, and again at the door of the node; what only users may not do is no matter in a
-// machine.
+// TestCommandRowRefuses: an invalid body is refused where it is built and again where it is admitted. Limits for users do not apply to machines.
 func TestCommandRowRefuses(t *testing.T) {
 	callers := errors.New("known to be wrong")
 	p := engine.Primitive{ID: engine.MachineTest, Name: "shelf", New: func() engine.Machine { return nil }, Commands: shelves.Types()}
@@ -261,7 +260,7 @@ func TestCommandRowJSON(t *testing.T) {
 	}
 }
 
-// TestCommandRowReuse: memory that is used again holds nothing of what was in it before, and is nobody else's meanwhile.
+// TestCommandRowReuse: reused bodies carry nothing over from one call to the next, and concurrent calls do not share one.
 func TestCommandRowReuse(t *testing.T) {
 	long, short := put.Op("a", putBody{[]string{"x", "y", "z"}, 1}, nil), put.Op("a", putBody{nil, 1}, nil)
 	for range 3 {

@@ -72,7 +72,7 @@ func DecodeHeaders(b []byte) (map[string]string, error) {
 	return headers, CheckHeaders("message", headers)
 }
 
-// CodeHeaders codes headers that are encoded already: as bytes in a record, as an object of strings in JSON.
+// CodeHeaders codes headers in their encoded form: bytes in a record, an object of strings in JSON.
 func CodeHeaders(f *codec.Fields, b *[]byte) {
 	switch {
 	case f.Binary() != nil:
@@ -111,7 +111,7 @@ func codeHeaders(f *codec.Fields, b *[]byte) {
 				name, _ := rawjson.Text(key)
 				text, ok := rawjson.Text(value)
 				if _, twice := headers[name]; !ok || twice {
-					err = fmt.Errorf("header %q is no string, or there twice", name)
+					err = fmt.Errorf("header %q is repeated or not a string", name)
 				}
 				headers[name] = text
 				return err == nil

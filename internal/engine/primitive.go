@@ -60,7 +60,7 @@ type CommandType struct {
 	// in it is to be trusted. maxPayload is the largest value or payload. Errors: ErrInvalid. nil if users do not send it.
 	Admit func(cmd Command, maxPayload int) error
 
-	// Fields describes the body beside the name, Show appends a body as JSON, and Parse returns the operation that JSON describes. nil if the body is not declared
+	// Fields describes the body without the name, Show appends the body as JSON, and Parse makes an operation of JSON. They are nil for a body that is not declared
 	// field by field.
 	Fields func() []codec.Field
 	Show   func(dst []byte, cmd Command, encode64 bool) ([]byte, error)

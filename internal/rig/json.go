@@ -8,7 +8,7 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// SameInJSON shows a command as JSON, makes a command of that, and compares the two: they say the same in the log.
+// SameInJSON converts a command to JSON and back, and compares the bodies.
 func SameInJSON(t *testing.T, p engine.Primitive, cmd engine.Command) {
 	t.Helper()
 	of := p.Command(cmd.Kind)

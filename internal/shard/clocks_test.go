@@ -144,7 +144,7 @@ func TestUncertainClocks(t *testing.T) {
 	}
 }
 
-// TestClockIsOff: a node whose clock is off says so once, and when it is right again; others are told of nodes by name.
+// TestClockIsOff: a node logs once that its clock is off, and once that it is right again. Messages about other nodes name them.
 func TestClockIsOff(t *testing.T) {
 	var log bytes.Buffer
 	source := &fakeClock{wall: 1_000_000}

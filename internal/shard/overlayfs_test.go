@@ -255,7 +255,7 @@ func TestOverlayFSZeros(t *testing.T) {
 	}
 }
 
-// TestOverlayFSRefuses: what can not be done, of which the file system in memory knows less, and changes nothing.
+// TestOverlayFSRefuses: operations that a real file system refuses fail and change nothing, even where the in-memory one would allow them.
 func TestOverlayFSRefuses(t *testing.T) {
 	base := vfs.NewMem()
 	must(t, base.MkdirAll("d/sub", 0o700))
