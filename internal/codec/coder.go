@@ -211,6 +211,15 @@ func (c *Coder) View(v *[]byte) {
 	}
 }
 
+// Embed codes a value that has an append function and a function that reads it.
+func (c *Coder) Embed(appendTo func(dst []byte) []byte, read func(r *Reader)) {
+	if c.reading {
+		read(&c.src)
+		return
+	}
+	c.dst = appendTo(c.dst)
+}
+
 // alias codes bytes. Decoded ones alias the record.
 func (c *Coder) alias(v *[]byte) {
 	if c.reading {
@@ -259,10 +268,9 @@ func List[T any](c *Coder, list *[]T, code func(*Coder, *T)) {
 		*list = make([]T, 0, min(n, listAhead))
 	}
 	for range n {
-		var v T
-		if code(c, &v); c.Err() != nil {
+		*list = append(*list, *new(T))
+		if code(c, &(*list)[len(*list)-1]); c.Err() != nil {
 			return
 		}
-		*list = append(*list, v)
 	}
 }

@@ -78,6 +78,7 @@ type form interface {
 	instant(name string, v *time.Time)
 	custom(name string, v Custom)
 	list(name string, n int, r Range, resize func(n int), each func(i int))
+	nested(name string, code func())
 	given(name string, set bool) bool // reports whether an optional field is present; set is what the record says
 }
 
@@ -180,6 +181,39 @@ func (f *Fields) Varint(name string, v *int64, r ...Range) {
 	*v = wide
 }
 
+// SignedMillis codes a duration in milliseconds whose binary form is signed.
+func (f *Fields) SignedMillis(name string, v *int64, r ...Range) {
+	switch {
+	case f.checking:
+		if of := rangeOf(r); !of.holds(*v) {
+			f.wrong("%s of %d ms is not in %d-%d", label(name), *v, of.Min, of.Max)
+		}
+		return
+	case f.form == nil:
+		f.coder.Varint(v)
+		return
+	}
+	wide := *v
+	f.form.signed(name, &wide, Millis, rangeOf(r))
+	*v = wide
+}
+
+// Narrow codes an unsigned integer of less than 64 bits. Its binary form is a uvarint.
+func Narrow[T ~uint16 | ~uint32](f *Fields, name string, v *T) {
+	wide, most := uint64(*v), uint64(^T(0))
+	f.Uvarint(name, &wide, Range{Max: int64(most)})
+	c := f.Binary()
+	switch {
+	case f.checking || c != nil && !c.reading:
+	case wide <= most:
+		*v = T(wide)
+	case c != nil:
+		c.Fail("number out of range")
+	default:
+		f.Refuse(fmt.Errorf("%s %d is not in 0-%d", label(name), wide, most))
+	}
+}
+
 // Uvarint codes an unsigned integer.
 func (f *Fields) Uvarint(name string, v *uint64, r ...Range) {
 	switch {
@@ -272,6 +306,15 @@ func (f *Fields) Blob(name string, v *[]byte, r ...Range) {
 			f.form.bytes(name, &b, rangeOf(r))
 			*v = b
 		}
+	}
+}
+
+// OptionalBytes is Blob for bytes that alias the record when they are decoded.
+func (f *Fields) OptionalBytes(name string, v *[]byte, r ...Range) {
+	if c := f.Binary(); c != nil {
+		c.View(v)
+	} else {
+		f.Blob(name, v, r...)
 	}
 }
 
@@ -403,22 +446,6 @@ func Enum[T ~uint8](f *Fields, name string, v *T, names []string) {
 	*v = t
 }
 
-// ListOf codes a list behind its length. The binary form of an element takes at least one byte. An empty list decodes as nil.
-func ListOf[T any](f *Fields, name string, list *[]T, code func(*T, *Fields), r ...Range) {
-	switch {
-	case f.checking:
-		checkEach(f, name, *list, code, r)
-		return
-	case f.form != nil:
-		formList(f, name, list, code, rangeOf(r))
-		return
-	}
-	List(&f.coder, list, func(_ *Coder, v *T) { code(v, f) })
-}
-
-// Text codes an element of a list of texts.
-func Text(v *string, f *Fields) { f.Text("", v) }
-
 // Refuse fails a check or the reading of JSON with err, unless err is nil.
 func (f *Fields) Refuse(err error) {
 	if r, reads := f.form.(*jsonReader); reads && r.err == nil {
@@ -444,52 +471,6 @@ func (f *Fields) Token(name string, show func() string, parse func(text string) 
 			return parse(text)
 		},
 	})
-}
-
-// RestOf codes a list that extends to the end of the record. The binary form of an element takes at least one byte. Decoding reuses the memory of the slice.
-func RestOf[T any](f *Fields, name string, list *[]T, code func(*T, *Fields), r ...Range) {
-	if f.checking {
-		checkEach(f, name, *list, code, r)
-		return
-	}
-	if f.form != nil {
-		formList(f, name, list, code, rangeOf(r))
-		return
-	}
-	if !f.coder.reading {
-		for i := range *list {
-			code(&(*list)[i], f)
-		}
-		return
-	}
-	clear(*list) // or its elements would keep the previous record alive
-	all := (*list)[:0]
-	for f.coder.Err() == nil && f.coder.src.Len() > 0 {
-		all = append(all, *new(T))
-		code(&all[len(all)-1], f)
-	}
-	*list = all
-}
-
-func checkEach[T any](f *Fields, name string, list []T, code func(*T, *Fields), r []Range) {
-	if !f.checkCount(name, len(list), r) {
-		return
-	}
-	for i := 0; i < len(list) && f.err == nil; i++ {
-		code(&list[i], f)
-	}
-}
-
-func formList[T any](f *Fields, name string, list *[]T, code func(*T, *Fields), r Range) {
-	all := *list
-	f.form.list(name, len(all), r, func(n int) { all = make([]T, n) }, func(i int) {
-		if i < 0 { // a description needs no elements
-			code(new(T), f)
-			return
-		}
-		code(&all[i], f)
-	})
-	*list = all
 }
 
 func rangeOf(r []Range) Range {

@@ -20,11 +20,18 @@ type CommandRow[S, B, R any] struct {
 	Name    string
 	From    Senders
 	Shrinks bool // see CommandType
+	Unnamed bool // bodies have no name in front; Op, Make, Do and Send take a route instead
 
 	// Body codes the fields of the body; nil means it has none. Their ranges are checked whenever a body is built or decoded.
 	Body func(b *B, f *codec.Fields)
 	// Check validates what ranges cannot express. Optional, like everything below except one of Apply, Run and Encoded.
 	Check func(b *B) error
+	// Admit validates what a body from outside this process can get wrong and one that is built here cannot.
+	Admit func(b *B) error
+	// Named validates the name, also against the body. The default is the function that Declare is given.
+	Named func(b *B, name string) error
+	// Route returns the route of an unnamed command. The default is what Op and the others are given.
+	Route func(b *B) string
 	// Limit validates commands sent by users. Commands of other machines may exceed it.
 	Limit func(b *B) error
 	// Payload returns the size of the largest value or payload in bytes, which max_value_size bounds.
@@ -67,10 +74,11 @@ type RawRow[S any] struct {
 	Name    string
 	From    Senders
 	Shrinks bool
+	AtHome  bool
 }
 
 func (r RawRow[S]) join(*declared) CommandType {
-	return CommandType{Kind: r.Kind, Name: r.Name, From: r.From, Shrinks: r.Shrinks}
+	return CommandType{Kind: r.Kind, Name: r.Name, From: r.From, Shrinks: r.Shrinks, AtHome: r.AtHome}
 }
 
 func (r RawRow[S]) newCall() Call[S]                   { return nil }
@@ -144,7 +152,8 @@ type call[S, B, R any] struct {
 	row    *CommandRow[S, B, R]
 	name   []byte
 	body   B
-	result R // see Decode
+	result R      // see Decode
+	out    []byte // the encoded result, before it is copied
 }
 
 func (c *call[S, B, R]) Subject() []byte { return c.name }
@@ -157,17 +166,24 @@ func (c *call[S, B, R]) Apply(s S) ([]byte, error) {
 	case r.Encoded != nil:
 		return r.Encoded(s, &c.body)
 	}
-	result, err := r.Apply(s, &c.body)
-	if err != nil {
+	var err error
+	c.result, err = r.Apply(s, &c.body)
+	encode := err == nil && r.Result != nil
+	if encode {
+		c.out = codec.EncodeFields(c.out[:0], &c.result, r.Result)
+	}
+	if c.result = *new(R); !encode {
 		return nil, err
 	}
-	return codec.EncodeFields(nil, &result, r.Result), nil
+	return slices.Clone(c.out), nil
 }
 
 func (c *call[S, B, R]) read(b []byte) (err error) {
 	r := c.row
 	in := codec.NewReader(b)
-	c.name = in.Bytes()
+	if !r.Unnamed {
+		c.name = in.Bytes()
+	}
 	if r.Body == nil || in.Err() != nil {
 		err = in.Done()
 	} else {
@@ -257,13 +273,26 @@ func (r *CommandRow[S, B, R]) join(d *declared) CommandType {
 func (r *CommandRow[S, B, R]) admit(cmd Command, maxPayload int) (err error) {
 	bad := r.decode(cmd.Body, func(name []byte, b *B) {
 		if err = r.limit(b, maxPayload); err == nil {
-			err = r.of.checkName(string(name))
+			err = r.checkName(b, string(name))
+		}
+		if err == nil && r.Admit != nil {
+			err = r.Admit(b)
 		}
 	})
 	if bad != nil {
 		return bad
 	}
 	return err
+}
+
+func (r *CommandRow[S, B, R]) checkName(b *B, name string) error {
+	switch {
+	case r.Unnamed:
+		return nil
+	case r.Named != nil:
+		return r.Named(b, name)
+	}
+	return r.of.checkName(name)
 }
 
 func (r *CommandRow[S, B, R]) limit(b *B, maxPayload int) error {
@@ -299,9 +328,17 @@ func (r *CommandRow[S, B, R]) parse(name string, src []byte, decode64 bool) Op {
 		}
 	})
 	if err != nil {
-		err = r.refusal(err)
+		return r.Op(name, *b, r.refusal(err))
 	}
-	return r.Op(name, *b, err)
+	return r.Make(name, func(body *B) error {
+		if *body = *b; r.Admit == nil {
+			return nil
+		}
+		if err := r.check(body, false); err != nil {
+			return err
+		}
+		return r.Admit(body)
+	})
 }
 
 // Op returns an operation with a body. A non-nil err, from the caller's own validation, becomes the error of the operation.
@@ -315,13 +352,22 @@ func (r *CommandRow[S, B, R]) Op(name string, b B, err error) Op {
 // Make is Op for a body that fill builds in reused memory. An error of fill becomes that of the operation.
 func (r *CommandRow[S, B, R]) Make(name string, fill func(b *B) error) Op {
 	op := Op{Command: Command{Machine: r.of.machine, Kind: r.Kind}, Route: name, Decode: r.decodeAny}
-	if op.Err = r.of.checkName(name); op.Err != nil {
-		return op
-	}
 	c := r.take()
 	b := &c.body
-	if op.Err = fill(b); op.Err == nil {
+	if r.Named == nil {
+		op.Err = r.checkName(b, name)
+	}
+	if op.Err == nil {
+		op.Err = fill(b)
+	}
+	if op.Err == nil && r.Named != nil {
+		op.Err = r.Named(b, name)
+	}
+	if op.Err == nil {
 		op.Err = r.check(b, false)
+	}
+	if op.Err == nil && r.Route != nil {
+		op.Route = r.Route(b)
 	}
 	if op.Err == nil && r.Limit != nil {
 		op.Err = r.Limit(b)
@@ -350,7 +396,10 @@ func (r *CommandRow[S, B, R]) encode(name string, b *B) []byte {
 	if r.Size != nil {
 		size = r.Size(b)
 	}
-	body := codec.AppendString(make([]byte, 0, len(name)+3+size), name)
+	body := make([]byte, 0, len(name)+3+size)
+	if !r.Unnamed {
+		body = codec.AppendString(body, name)
+	}
 	if r.Body != nil {
 		body = codec.EncodeFields(body, b, r.Body)
 	}

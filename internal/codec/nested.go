@@ -1,0 +1,121 @@
+package codec
+
+// Object codes a record within a record. In JSON it is an object of its own. In binary its fields are like any others.
+func Object[T any](f *Fields, name string, v *T, code func(*T, *Fields)) {
+	if f.form == nil {
+		code(v, f)
+		return
+	}
+	f.form.nested(name, func() { code(v, f) })
+}
+
+func (w *jsonWriter) nested(name string, code func()) {
+	w.name(name)
+	w.record(code, true)
+}
+
+func (r *jsonReader) nested(name string, code func()) {
+	raw := r.field(name)
+	if raw == nil {
+		return
+	}
+	path := r.path
+	r.path += name + "."
+	r.record(raw, code)
+	r.path = path
+}
+
+func (d *describer) nested(name string, code func()) {
+	outer := d.fields
+	d.fields = nil
+	code()
+	d.fields = append(outer, Field{Name: name, Type: ObjectType, Fields: d.fields})
+}
+
+// ListOf codes a list behind its length. The binary form of an element takes at least one byte. An empty list decodes as nil.
+func ListOf[T any](f *Fields, name string, list *[]T, code func(*T, *Fields), r ...Range) {
+	switch {
+	case f.checking:
+		checkEach(f, name, *list, code, r)
+		return
+	case f.form != nil:
+		formList(f, name, list, code, rangeOf(r))
+		return
+	}
+	List(&f.coder, list, func(_ *Coder, v *T) { code(v, f) })
+}
+
+// ListInto is ListOf for the body of a command: decoding reuses the memory of the slice.
+func ListInto[T any](f *Fields, name string, list *[]T, code func(*T, *Fields), r ...Range) {
+	if f.checking || f.form != nil {
+		ListOf(f, name, list, code, r...)
+		return
+	}
+	c, n := &f.coder, uint64(len(*list))
+	if c.Uvarint(&n); !c.reading {
+		for i := range *list {
+			code(&(*list)[i], f)
+		}
+		return
+	}
+	if n > uint64(c.src.Len()) {
+		c.Fail("list longer than the record")
+		n = 0
+	}
+	clear(*list) // or its elements would keep the previous record alive
+	all := (*list)[:0]
+	for ; n > 0 && c.Err() == nil; n-- {
+		all = append(all, *new(T))
+		code(&all[len(all)-1], f)
+	}
+	*list = all
+}
+
+// RestOf codes a list that extends to the end of the record. The binary form of an element takes at least one byte. Decoding reuses the memory of the slice.
+func RestOf[T any](f *Fields, name string, list *[]T, code func(*T, *Fields), r ...Range) {
+	if f.checking {
+		checkEach(f, name, *list, code, r)
+		return
+	}
+	if f.form != nil {
+		formList(f, name, list, code, rangeOf(r))
+		return
+	}
+	if !f.coder.reading {
+		for i := range *list {
+			code(&(*list)[i], f)
+		}
+		return
+	}
+	clear(*list) // or its elements would keep the previous record alive
+	all := (*list)[:0]
+	for f.coder.Err() == nil && f.coder.src.Len() > 0 {
+		all = append(all, *new(T))
+		code(&all[len(all)-1], f)
+	}
+	*list = all
+}
+
+// Text codes an element of a list of texts.
+func Text(v *string, f *Fields) { f.Text("", v) }
+
+func checkEach[T any](f *Fields, name string, list []T, code func(*T, *Fields), r []Range) {
+	if !f.checkCount(name, len(list), r) {
+		return
+	}
+	for i := 0; i < len(list) && f.err == nil; i++ {
+		code(&list[i], f)
+	}
+}
+
+func formList[T any](f *Fields, name string, list *[]T, code func(*T, *Fields), r Range) {
+	all := *list
+	f.form.list(name, len(all), r, func(n int) { all = make([]T, n) }, func(i int) {
+		if i < 0 { // a description needs no elements
+			code(new(T), f)
+			return
+		}
+		code(&all[i], f)
+	})
+	*list = all
+}
