@@ -75,6 +75,7 @@ type form interface {
 	instant(name string, v *time.Time)
 	custom(name string, v Custom)
 	list(name string, n int, r Range, resize func(n int), each func(i int))
+	nested(name string, code func())
 	given(name string, set bool) bool // reports whether an optional field is present; set is what the record says
 }
 

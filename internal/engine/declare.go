@@ -67,10 +67,11 @@ type RawRow[S any] struct {
 	Name    string
 	From    Senders
 	Shrinks bool
+	AtHome  bool
 }
 
 func (r RawRow[S]) join(*declared) CommandType {
-	return CommandType{Kind: r.Kind, Name: r.Name, From: r.From, Shrinks: r.Shrinks}
+	return CommandType{Kind: r.Kind, Name: r.Name, From: r.From, Shrinks: r.Shrinks, AtHome: r.AtHome}
 }
 
 func (r RawRow[S]) newCall() Call[S]                   { return nil }
@@ -158,7 +159,7 @@ func (c *call[S, B, R]) Apply(s S) ([]byte, error) {
 		return r.Encoded(s, &c.body)
 	}
 	result, err := r.Apply(s, &c.body)
-	if err != nil {
+	if err != nil || r.Result == nil {
 		return nil, err
 	}
 	return codec.EncodeFields(nil, &result, r.Result), nil
