@@ -4,13 +4,21 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
 )
 
-func (m *machine) append(tx *engine.Tx, st *stream, c *command) ([]byte, error) {
-	o := &c.append.options
+// append carries out the command of that name.
+func (s *session) append(b *appendBody) ([]byte, error) {
+	if err := s.open(&b.target); err != nil {
+		return nil, err
+	}
+	return s.appendHere(b)
+}
+
+// appendHere is append for messages to partitions in this shard.
+func (s *session) appendHere(b *appendBody) ([]byte, error) {
+	m, tx, st, o := s.m, s.tx, s.st, &b.options
 	partitions := 1
 	if st != nil {
 		partitions = st.partitions
@@ -19,80 +27,64 @@ func (m *machine) append(tx *engine.Tx, st *stream, c *command) ([]byte, error) 
 		}
 	}
 	if o.partition > partitions {
-		return nil, noSuchPartition(c.name, partitions, o.partition-1)
+		return nil, noSuchPartition(s.name, partitions, o.partition-1)
 	}
-	to, err := m.place(tx, st, c, partitions)
+	to, err := s.place(b, partitions)
 	if err != nil {
 		return nil, err
 	}
-	if err := expect(st, c, to); err != nil {
+	if err := s.expect(o, to); err != nil {
 		return nil, err
 	}
 	if st == nil {
-		st = m.found(tx, c.name, 1, policy{})
+		st = m.found(tx, s.name, 1, policy{})
 	}
-	appended := m.appendTo(tx, st, c.append.messages, to)
-	result := encodeAppended(appended)
+	m.appendTo(tx, st, b.messages, to)
+	result := encodeAppended(&m.appended)
 	if o.producer != "" {
-		m.remember(tx, st, o, appended)
+		m.remember(tx, st, o)
 	}
 	return result, nil
 }
 
 // place returns the partition of each message.
-func (m *machine) place(tx *engine.Tx, st *stream, c *command, partitions int) ([]int, error) {
-	unkeyed := 0
+func (s *session) place(b *appendBody, partitions int) ([]int, error) {
+	m, tx, st, unkeyed := s.m, s.tx, s.st, 0
 	if st != nil {
 		unkeyed = st.turn
 		for range partitions - 1 {
-			if here(tx, c.name, unkeyed) {
+			if here(tx, s.name, unkeyed) {
 				break
 			}
 			unkeyed = (unkeyed + 1) % partitions
 		}
 	}
-	to := slices.Grow(m.to[:0], len(c.append.messages))[:len(c.append.messages)]
+	to := slices.Grow(m.to[:0], len(b.messages))[:len(b.messages)]
 	m.to = to
-	for i, msg := range c.append.messages {
-		k, err := keyOf(msg)
+	for i, msg := range b.messages {
+		k, _, err := split(msg)
 		if err != nil {
 			return nil, err
 		}
-		to[i] = partitionOf(k, c.append.options.partition, unkeyed, partitions)
-		if partitions > 1 && !here(tx, c.name, to[i]) {
-			return nil, engine.Errorf(ErrInvalid, "stream %q: partition %d is in another shard of the spread namespace: give the name a {tag}", c.name, to[i])
+		to[i] = partitionOf(k, b.options.partition, unkeyed, partitions)
+		if partitions > 1 && !here(tx, s.name, to[i]) {
+			return nil, elsewhere(s.name, to[i])
 		}
 	}
 	return to, nil
 }
 
-// keyOf returns the key of an encoded message, having looked that it is one.
-func keyOf(msg []byte) ([]byte, error) {
-	r := codec.NewReader(msg)
-	k := r.Bytes()
-	n := readCount(&r, MaxHeaderBytes)
-	for i := 0; i < n && r.Err() == nil; i++ {
-		r.Bytes()
-		r.Bytes()
-	}
-	if err := r.Err(); err != nil || n < 0 {
-		return nil, engine.Errorf(ErrInvalid, "stream: message of %d bytes is none: %v", len(msg), err)
-	}
-	return k, nil
-}
-
 // expect checks the condition of an append.
-func expect(st *stream, c *command, to []int) error {
-	o := &c.append.options
+func (s *session) expect(o *appendOptions, to []int) error {
 	if !o.expect {
 		return nil
 	}
 	for _, p := range to {
 		if p != to[0] {
-			return engine.Errorf(ErrInvalid, "stream %q: IfLastID with messages for partitions %d and %d", c.name, to[0], p)
+			return engine.Errorf(ErrInvalid, "stream %q: IfLastID with messages for partitions %d and %d", s.name, to[0], p)
 		}
 	}
-	return compareLast(st, c.name, to[0], o.lastID)
+	return compareLast(s.st, s.name, to[0], o.lastID)
 }
 
 func compareLast(st *stream, name string, p int, want ID) error {
@@ -106,22 +98,29 @@ func compareLast(st *stream, name string, p int, want ID) error {
 	return &ConflictError{Stream: name, Partition: p, LastID: last, Reason: fmt.Sprintf("the last id of partition %d is %v, want %v", p, last, want)}
 }
 
-func checkLast(tx *engine.Tx, st *stream, c *command) error {
+func (s *session) checkLast(b *lastBody) error {
+	if err := s.open(&b.target); err != nil {
+		return err
+	}
 	partitions := 1
-	if st != nil {
-		partitions = st.partitions
+	if s.st != nil {
+		partitions = s.st.partitions
 	}
-	if c.partition >= partitions {
-		return noSuchPartition(c.name, partitions, c.partition)
+	if b.partition >= partitions {
+		return noSuchPartition(s.name, partitions, b.partition)
 	}
-	if partitions > 1 && !here(tx, c.name, c.partition) {
-		return engine.Errorf(ErrInvalid, "stream %q: partition %d is in another shard of the spread namespace: give the name a {tag}", c.name, c.partition)
+	if partitions > 1 && !here(s.tx, s.name, b.partition) {
+		return elsewhere(s.name, b.partition)
 	}
-	return compareLast(st, c.name, c.partition, c.id)
+	return compareLast(s.st, s.name, b.partition, b.id)
 }
 
-// appendTo appends encoded messages to the partitions in to. The result is valid until the next call.
-func (m *machine) appendTo(tx *engine.Tx, st *stream, messages [][]byte, to []int) []Appended {
+func elsewhere(name string, p int) error {
+	return engine.Errorf(ErrInvalid, "stream %q: partition %d is in another shard of the spread namespace: give the name a {tag}", name, p)
+}
+
+// appendTo appends encoded messages to the partitions in to, and leaves in m.appended where they are.
+func (m *machine) appendTo(tx *engine.Tx, st *stream, messages [][]byte, to []int) {
 	m.touch(tx, st)
 	appended := slices.Grow(m.appended[:0], len(messages))[:len(messages)]
 	m.appended = appended
@@ -156,7 +155,6 @@ func (m *machine) appendTo(tx *engine.Tx, st *stream, messages [][]byte, to []in
 	topic := streamTopic(tx.NamespaceName(), st.name)
 	tx.Notify(topic, -1)
 	tx.NotifyWithin(topic, len(messages), slotsOf(messages, appended))
-	return appended
 }
 
 // slotsOf returns where the keys of messages are. Of messages without a key that depends on where they are.
@@ -201,12 +199,12 @@ func (m *machine) repeated(tx *engine.Tx, st *stream, o *appendOptions) ([]byte,
 }
 
 // remember notes what a producer has appended, so that a repeat is recognised.
-func (m *machine) remember(tx *engine.Tx, st *stream, o *appendOptions, appended []Appended) {
-	for i := range appended {
-		appended[i].Duplicate = true
+func (m *machine) remember(tx *engine.Tx, st *stream, o *appendOptions) {
+	for i := range m.appended {
+		m.appended[i].Duplicate = true
 	}
 	k := producerKey(nil, st.gen, o.producer)
-	p := producerRow{used: tx.Now(), due: tx.Now() + producerMillis, appends: []producerAppend{{o.sequence, encodeAppended(appended)}}}
+	p := producerRow{used: tx.Now(), due: tx.Now() + producerMillis, appends: []producerAppend{{o.sequence, encodeAppended(&m.appended)}}}
 	if b, ok := tx.Get(k); ok {
 		old := must(decodeProducer(b))
 		p.due = old.due

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/plant"
 )
@@ -211,11 +210,11 @@ func (m *machine) reportMissing(ctx context.Context, lead *engine.Lead, all []at
 	for n < len(all) && n < MaxMembers && all[n].namespace == all[0].namespace && all[n].stream == all[0].stream && all[n].group == all[0].group {
 		n++
 	}
-	b := codec.AppendUvarint(nil, uint64(n))
+	b := missBody{groupTarget: groupTarget{group: all[0].group}}
 	for _, who := range all[:n] {
-		b = codec.AppendVarint(codec.AppendString(b, who.consumer), m.attendance.since(who))
+		b.missed = append(b.missed, missed{who.consumer, m.attendance.since(who)})
 	}
-	cmd := groupOp(kindMiss, place{stream: all[0].stream, group: all[0].group}, nil, b).Command
+	cmd := miss.Op(all[0].stream, b, nil).Command
 	cmd.Namespace, cmd.Spread = all[0].namespace, all[0].spread
 	_, err := lead.Propose(ctx, cmd)
 	var refused *engine.Error
@@ -305,9 +304,9 @@ func (m *machine) noteHeard(tx *engine.Tx, g *group, consumer string) {
 }
 
 // miss ends the attendance of consumers: time goes by for them, and may have done so for long.
-func (m *machine) miss(tx *engine.Tx, g *group, c *groupCommand) {
-	changed := false
-	for _, missed := range c.missed {
+func (s *session) miss(b *missBody) (none engine.Nothing, err error) {
+	m, tx, g, changed := s.m, s.tx, s.g, false
+	for _, missed := range b.missed {
 		mem, known := g.members[missed.consumer]
 		if !known || !mem.attended {
 			continue
@@ -318,4 +317,5 @@ func (m *machine) miss(tx *engine.Tx, g *group, c *groupCommand) {
 	if changed {
 		m.membersChanged(tx, g)
 	}
+	return none, nil
 }

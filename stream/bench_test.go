@@ -110,6 +110,43 @@ func BenchmarkRead(b *testing.B) {
 	}
 }
 
+// BenchmarkMemory appends, reads as a member of a group and acknowledges without a disk, so that what the commands themselves cost shows.
+func BenchmarkMemory(b *testing.B) {
+	for _, records := range []int{1, 100} {
+		b.Run(fmt.Sprintf("work=append/records=%d", records), func(b *testing.B) {
+			_, s := newStore(b)
+			msgs := make([]stream.Message, records)
+			for i := range msgs {
+				msgs[i] = stream.Message{Key: "key", Payload: []byte("payload"), Headers: map[string]string{"trace": "1"}}
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := s.AppendMany(b.Context(), "log", msgs); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		b.Run(fmt.Sprintf("work=read and ack/records=%d", records), func(b *testing.B) {
+			_, s := newStore(b)
+			for range 100 {
+				if _, err := s.AppendMany(b.Context(), "log", make([]stream.Message, 3000)); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				ds, err := s.ReadGroup(b.Context(), "log", "g", "c", stream.Limit(records))
+				if err != nil || len(ds) != records {
+					b.Fatal(len(ds), err)
+				}
+				if n, err := s.Ack(b.Context(), "log", "g", stream.RefsOf(ds)...); err != nil || n != records {
+					b.Fatal(n, err)
+				}
+			}
+		})
+	}
+}
+
 // TestAppendAllocations pins what an append costs, from the store to the rows.
 func TestAppendAllocations(t *testing.T) {
 	_, s := newStore(t)

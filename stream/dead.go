@@ -49,9 +49,8 @@ func (m *machine) bury(tx *engine.Tx, st *stream, g *group, partition int, offse
 	msg.Headers[HeaderError] = reason
 	name := DeadLetters(st.name)
 	if tx.Spread() && engine.NameShard(tx.NamespaceName(), name, tx.Shards()) != tx.Shard() {
-		cmd := uncheckedAppendOp(name, []Message{msg}, appendOptions{partition: 1}, nil).Command
-		cmd.Namespace, cmd.Spread = tx.NamespaceName(), true
-		tx.Send(engine.Message{Command: cmd, Name: name, Lane: laneOf(name)})
+		b := appendBody{options: appendOptions{partition: 1}, added: []Message{msg}}
+		tx.Send(engine.Message{Command: sent(tx, kindAppend, name, &b, (*appendBody).code, b.size()), Name: name, Lane: laneOf(name)})
 		return
 	}
 	to := m.load(tx, name)

@@ -7,17 +7,18 @@ import (
 	"github.com/floedb/floe/internal/plant"
 )
 
-// readGroup gives a consumer what is next. Its result is claims.
-func (m *machine) readGroup(tx *engine.Tx, st *stream, g *group, c *groupCommand) ([]byte, error) {
-	out, err := m.claim(tx, st, g, c)
+// readGroup gives a consumer what is next.
+func (s *session) readGroup(b *readGroupBody) (claims, error) {
+	m, tx, st, g := s.m, s.tx, s.st, s.g
+	out, err := s.claim(b.consumer, b.epoch)
 	if err != nil || out.more {
-		return out.encode(), err
+		return out, err
 	}
 	if !out.active {
-		m.asked(tx, g, c.consumer, false)
-		return out.encode(), nil
+		m.asked(tx, g, b.consumer, false)
+		return out, nil
 	}
-	d := delivery{m: m, tx: tx, st: st, g: g, c: c, limit: c.limit, bytes: maxClaimBytes, claims: out}
+	d := delivery{m: m, tx: tx, st: st, g: g, c: b, limit: b.limit, bytes: maxClaimBytes, claims: &out}
 	for i := range g.parts {
 		p := (i + int(tx.LSN()%engine.LSN(len(g.parts)))) % len(g.parts)
 		if here(tx, st.name, p) && d.limit > 0 {
@@ -25,27 +26,28 @@ func (m *machine) readGroup(tx *engine.Tx, st *stream, g *group, c *groupCommand
 		}
 	}
 	if len(out.claims) == 0 && d.full {
-		return nil, engine.Errorf(engine.ErrBusy, "stream %q: consumer group %q has %d records that are not acknowledged, the limit is %d",
+		return out, engine.Errorf(engine.ErrBusy, "stream %q: consumer group %q has %d records that are not acknowledged, the limit is %d",
 			g.name, g.group, g.pending, MaxPending)
 	}
-	m.asked(tx, g, c.consumer, len(out.claims) > 0)
-	return out.encode(), nil
+	m.asked(tx, g, b.consumer, len(out.claims) > 0)
+	return out, nil
 }
 
 // claim notes that a consumer is there, and finds out whether it may get records now. While the records of others are taken back nobody does, so that none
 // overtakes them: there is more then, and whoever asks again gets on with that. Likewise while there is more due than one command does.
-func (m *machine) claim(tx *engine.Tx, st *stream, g *group, c *groupCommand) (*claims, error) {
-	out := &claims{active: true, more: true, mode: g.mode, ackTimeout: g.ackTimeout}
+func (s *session) claim(consumer string, epoch uint64) (claims, error) {
+	m, tx, st, g := s.m, s.tx, s.st, s.g
+	out := claims{active: true, more: true, mode: g.mode, ackTimeout: g.ackTimeout}
 	if (g.ending > 0 || g.overdue(tx.Now())) && !plant.On(plant.ReadWhileEnding) {
 		return out, nil
 	}
-	if err := m.join(tx, g, c.consumer); err != nil {
+	if err := m.join(tx, g, consumer); err != nil {
 		return out, err
 	}
-	if g.mode == Exclusive && (c.epoch > 0 || !here(tx, st.name, 0)) {
-		out.active = m.follow(tx, g, c)
+	if g.mode == Exclusive && (epoch > 0 || !here(tx, st.name, 0)) {
+		out.active = m.follow(tx, g, consumer, epoch)
 	} else {
-		out.active = m.hold(tx, st, g, c.consumer)
+		out.active = m.hold(tx, st, g, consumer)
 	}
 	m.takeBack(tx, st, g)
 	out.epoch, out.more = g.epoch, g.ending > 0 && !plant.On(plant.ReadWhileEnding)
@@ -58,7 +60,7 @@ type delivery struct {
 	tx     *engine.Tx
 	st     *stream
 	g      *group
-	c      *groupCommand
+	c      *readGroupBody
 	limit  int // how many more
 	bytes  int // likewise, but for the first record
 	full   bool

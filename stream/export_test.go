@@ -9,13 +9,7 @@ var NumKinds = uint8(len(table().Commands))
 
 // AppendCommandBody is the body of an append of messages that were encoded by anybody.
 func AppendCommandBody(name string, messages ...[]byte) []byte {
-	b := engine.OpOf(AppendManyOp(name, []Message{{}})).Command.Body
-	b = b[:len(b)-4] // one message of two bytes
-	b = append(b, byte(len(messages)))
-	for _, m := range messages {
-		b = append(append(b, byte(len(m))), m...)
-	}
-	return b
+	return engine.NewCommand(engine.MachineStream, kindAppend, name, &appendBody{messages: messages}, (*appendBody).code, 0).Body
 }
 
 // AppendWithSpec is an append of one message by a sender who claims to know the stream's record.
@@ -27,29 +21,34 @@ func AppendWithSpec(name string, id, version uint64, partitions, partition int) 
 
 // AdoptOp and DropOp are what shards tell each other.
 func AdoptOp(name string) engine.Op {
-	return op(kindAdopt, name, &spec{id: 1, partitions: 1}, nil, nil)
+	return adopt.Op(name, strangeTarget(), nil)
 }
 
 // DropOp is described with AdoptOp.
-func DropOp(name string) engine.Op { return op(kindDrop, name, &spec{id: 1, partitions: 1}, nil, nil) }
+func DropOp(name string) engine.Op { return drop.Op(name, strangeTarget(), nil) }
 
 // AdoptGroupOp and DropGroupOp are likewise.
 func AdoptGroupOp(stream, group string) engine.Op {
-	return groupOp(kindAdoptGroup, strangePlace(stream, group), nil, nil)
+	return adoptGroup.Op(stream, strangeGroup(group), nil)
 }
 
 // DropGroupOp is described with AdoptGroupOp.
 func DropGroupOp(stream, group string) engine.Op {
-	return groupOp(kindDropGroup, strangePlace(stream, group), nil, []byte{100})
+	return dropGroup.Op(stream, dropGroupBody{strangeGroup(group), 100}, nil)
 }
 
-func strangePlace(stream, group string) place {
-	return place{stream, group, &spec{id: 1, partitions: 1}, &groupSpec{2, 3, defaultGroup().groupConfig}}
+func strangeTarget() target { return target{&spec{id: 1, partitions: 1}} }
+
+func strangeGroup(group string) groupTarget {
+	return groupTarget{strangeTarget(), group, &groupSpec{2, 3, defaultGroup().groupConfig}}
 }
 
 // DecodeBody decodes a command's body and says whether that worked.
 func DecodeBody(kind uint8, b []byte) error {
-	_, err := decodeCommand(kind, b)
+	if isPushKind(kind) {
+		return nil
+	}
+	_, err := commands.NewCalls().Read(engine.Command{Kind: kind, Body: b})
 	return err
 }
 

@@ -37,6 +37,11 @@ func someOps() []engine.Operation {
 		stream.ConfigureGroupOp("log", "g", stream.AckTimeout(time.Second), stream.MaxDeliver(1), stream.Backoff(0, time.Second)),
 		stream.SeekOp("log", "g", stream.FromBeginning(), stream.Partition(2)),
 		stream.ReadGroupOp("log", "g", "c", stream.Limit(1)),
+		stream.ExtendOp("log", "g", time.Second, stream.Ref{Partition: 2, Offset: 1}),
+		stream.NackOp("log", "g", []stream.Ref{{Partition: 2, Offset: 1, Attempt: 1}}, stream.Delay(time.Second), stream.Reason("why")),
+		stream.NackOp("log", "g", []stream.Ref{{Partition: 2, Offset: 1}, {Partition: 2, Offset: 2}, {Partition: 1, Offset: 7}}, stream.ToDLQ()),
+		stream.AckOp("log", "g", stream.Ref{Partition: 2, Offset: 1, Attempt: 1}),
+		stream.LeaveOp("log", "g", "c"),
 		stream.TrimOp("log", stream.MaxAge(time.Second), stream.DryRun()),
 		stream.TrimOp("log", stream.Before(stream.ID{Millis: rig.Epoch, Seq: 1})),
 		engine.OpOfCondition(stream.LastIDIs("none", 0, stream.ID{})),
@@ -84,6 +89,9 @@ func FuzzApplyCommand(f *testing.F) {
 		cmd := engine.Command{Machine: engine.MachineStream, Kind: kind, Namespace: "n", Spread: spread, Body: body}
 		p := engine.TableOf(stream.Primitive)
 		admitted := p.Admit(cmd, 1<<20)
+		if admitted == nil {
+			rig.SameInJSON(t, p, cmd)
+		}
 		for shard := range engine.ShardID(2) {
 			if !spread && shard != engine.HomeShard("n", 2) {
 				continue

@@ -52,7 +52,7 @@ func (s *Store) createGroup(ctx context.Context, stream, group string, o groupOp
 		return err // deleted since
 	}
 	for i := 1; i < len(places) && placesErr == nil; i++ {
-		_, placesErr = s.propose(ctx, at(groupOp(kindAdoptGroup, places[i].place, nil, nil), places[i].route))
+		_, placesErr = s.propose(ctx, at(adoptGroup.Op(stream, places[i].groupTarget, nil), places[i].route))
 		if errors.Is(placesErr, ErrNotFound) {
 			return err // likewise
 		}
@@ -94,7 +94,7 @@ func (s *Store) DeleteGroup(ctx context.Context, stream, group string) error {
 // records of the group are not acknowledged, or it has 1,000 members; ErrInvalid.
 func (s *Store) ReadGroup(ctx context.Context, stream, group, consumer string, opts ...GroupReadOption) ([]Delivery, error) {
 	o := groupReadOptionsOf(opts)
-	if err := readGroupOp(place{stream: stream, group: group}, consumer, &o, 0).Err; err != nil {
+	if err := readGroupOp(placeOf(stream, group), consumer, &o, 0).Err; err != nil {
 		return nil, err
 	}
 	r := &groupReader{s: s, stream: stream, group: group, consumer: consumer, o: &o}
@@ -252,15 +252,11 @@ func (r *groupReader) create(ctx context.Context) error {
 
 // hold asks the stream's home for the right to consume an exclusive group.
 func (r *groupReader) hold(ctx context.Context) (right, error) {
-	op := consumerOp(kindHold, place{stream: r.stream, group: r.group}, r.consumer)
-	op.Decode = func(b []byte) (any, error) { return decodeClaims(b) }
+	b := consumerBody{groupTarget{group: r.group}, r.consumer}
 	for {
-		out, err := r.s.propose(ctx, op)
-		if err != nil {
-			return right{}, err
-		}
-		if c := out.(*claims); !c.more {
-			return right{c.active, c.epoch}, nil
+		c, err := hold.Do(ctx, &r.s.scope, r.stream, b, nil)
+		if err != nil || !c.more {
+			return right{c.active, c.epoch}, err
 		}
 	}
 }
@@ -298,7 +294,7 @@ func (r *groupReader) take(ctx context.Context, p *groupPlace, limit int, epoch 
 		if wait > 0 {
 			t.Wait = max(wait-time.Since(began), 1)
 		}
-		c, err := engine.TakeFrom(ctx, &r.s.scope, op, t, decodeClaims)
+		c, err := engine.TakeFrom(ctx, &r.s.scope, op, t, readGroup.Decode)
 		if err == nil && c.ackTimeout > 0 {
 			r.mode, r.ackTimeout = c.mode, duration(c.ackTimeout)
 		}
@@ -416,7 +412,7 @@ func (s *Store) placesOf(ctx context.Context, q *groupSpecQuery) ([]groupPlace, 
 		return nil, err
 	}
 	if !scattered {
-		return []groupPlace{{place: place{stream: stream, group: group}, route: stream}}, nil
+		return []groupPlace{{place: placeOf(stream, group), route: stream}}, nil
 	}
 	if err := s.scope.Query(ctx, stream, q); err != nil {
 		return nil, err
@@ -429,7 +425,7 @@ func (s *Store) placesOf(ctx context.Context, q *groupSpecQuery) ([]groupPlace, 
 	}
 	var places []groupPlace
 	for _, p := range s.partsOf(stream, &q.spec) {
-		gp := groupPlace{place: place{stream, group, p.spec, &q.config}, route: p.route}
+		gp := groupPlace{place: place{stream, groupTarget{target{p.spec}, group, &q.config}}, route: p.route}
 		if len(places) == 0 {
 			// The home has the records themselves, and what it is told must not be older.
 			gp.spec = nil
@@ -467,7 +463,7 @@ func (s *Store) forRefs(ctx context.Context, stream, group string, refs []Ref, o
 	if len(refs) == 0 {
 		return 0, nil
 	}
-	if err := op(place{stream: stream, group: group}, refs).Err; err != nil {
+	if err := op(placeOf(stream, group), refs).Err; err != nil {
 		return 0, err
 	}
 	places, err := s.places(ctx, stream, group)
@@ -507,7 +503,7 @@ func (s *Store) Leave(ctx context.Context, stream, group, consumer string) error
 	places, err := s.places(ctx, stream, group)
 	// The home comes last: once it has let an exclusive consumer go, the next one takes what the other shards have not been told to hand back.
 	slices.Reverse(places)
-	return errors.Join(err, s.atAll(ctx, places, func(at place) engine.Op { return consumerOp(kindLeave, at, consumer) }))
+	return errors.Join(err, s.atAll(ctx, places, func(at place) engine.Op { return leaveOp(at, consumer) }))
 }
 
 // Seek moves the group's cursors: what was delivered and not acknowledged is forgotten, and records from there on are delivered, also those that were before.

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
 	"github.com/floedb/floe/internal/plant"
@@ -18,147 +17,16 @@ const tokenGroup = 'g'
 // maxExpire bounds how much of what is due one command does, as engine.Tx.Full does.
 const maxExpire = 1000
 
-// applyGroup carries out a command for a group of a stream that exists, but for one that makes the group.
-func (m *machine) applyGroup(tx *engine.Tx, st *stream, cmd engine.Command, c *command) ([]byte, error) {
-	gc := &c.group
-	if cmd.Kind == kindDropGroup {
-		m.learnDropped(tx, st, gc)
-		return nil, nil
-	}
-	g, err := m.openGroup(tx, st, gc)
-	if err == nil {
-		err = st.refuseFed(cmd.Kind, gc.group)
-	}
-	if err != nil {
-		return nil, err
-	}
-	switch cmd.Kind {
-	case kindCreateGroup:
-		if g != nil {
-			return nil, engine.Errorf(ErrExists, "stream %q: consumer group %q already exists", c.name, gc.group)
-		}
-		if _, err = m.foundGroup(tx, st, gc.group, gc.config); err == nil {
-			m.noteFed(tx, st, gc.group)
-		}
-		return nil, err
-	case kindReadGroup:
-		if g == nil && gc.create {
-			if g, err = m.foundGroup(tx, st, gc.group, gc.config); err != nil {
-				return nil, err
-			}
-		}
-	case kindAdoptGroup:
-		return nil, nil // done on opening
-	}
-	if g == nil {
-		return nil, groupNotFound(c.name, gc.group)
-	}
-	if cmd.Kind == kindDeleteGroup {
-		m.deleteGroup(tx, st, g)
-		return nil, nil
-	}
-	m.touchGroup(tx, g)
-	m.expire(tx, st, g)
-	m.takeBack(tx, st, g)
-	m.heard(tx, g, gc)
-	result, err := m.applyMembers(tx, st, g, cmd.Kind, gc)
-	m.expire(tx, st, g) // what was handed back for now is ready
-	m.flush(tx, g)
-	m.noteFed(tx, st, gc.group)
-	return result, err
-}
-
-// applyMembers carries out the commands of consumers. It changes nothing when it returns an error, but what flush writes.
-func (m *machine) applyMembers(tx *engine.Tx, st *stream, g *group, kind uint8, c *groupCommand) ([]byte, error) {
-	switch kind {
-	case kindReadGroup:
-		return m.readGroup(tx, st, g, c)
-	case kindAck:
-		return m.ack(tx, g, c)
-	case kindNack:
-		return m.nack(tx, st, g, c)
-	case kindExtend:
-		return m.extend(tx, g, c)
-	case kindLeave:
-		m.leave(tx, st, g, c.consumer)
-		return nil, nil
-	case kindSeek:
-		if c.partition > st.partitions {
-			return nil, noSuchPartition(st.name, st.partitions, c.partition-1)
-		}
-		m.seek(tx, st, g, c.config.start, c.partition-1)
-		return nil, nil
-	case kindConfigureGroup:
-		m.configureGroup(tx, g, c.changes.of(g.groupConfig), g.version+1)
-		m.tellGroup(tx, st, g, kindAdoptGroup, nil)
-		return nil, nil
-	case kindHold:
-		out, err := m.claim(tx, st, g, c)
-		if err != nil {
-			return nil, err
-		}
-		if !out.more {
-			m.asked(tx, g, c.consumer, false) // what it gets in other shards is not told here
-		}
-		return out.encode(), nil
-	case kindFollow:
-		m.follow(tx, g, c)
-		m.takeBack(tx, st, g)
-		return nil, nil
-	case kindMiss:
-		m.miss(tx, g, c)
-		return nil, nil
-	}
-	panic(fmt.Sprintf("stream: unknown command kind %d", kind))
-}
-
 func groupNotFound(stream, group string) error {
 	return engine.Errorf(ErrNotFound, "stream %q: consumer group %q not found", stream, group)
-}
-
-// openGroup returns the group a command is for, nil if there is none. If the command carries a spec, the group is made, replaced or configured as
-// it says, but in the stream's home, which knows best.
-func (m *machine) openGroup(tx *engine.Tx, st *stream, c *groupCommand) (*group, error) {
-	g, home := m.loadGroup(tx, st, c.group), here(tx, st.name, 0)
-	switch {
-	case c.spec == nil:
-		return g, nil
-	case g != nil && g.home == c.spec.id:
-		if !home && g.version < c.spec.version {
-			m.touchGroup(tx, g)
-			m.configureGroup(tx, g, c.spec.config, c.spec.version)
-			m.flush(tx, g)
-		}
-		return g, nil
-	case home || g != nil && g.home > c.spec.id || c.spec.id <= st.dropped && !plant.On(plant.ReviveGroup):
-		return nil, groupNotFound(st.name, c.group) // it has been deleted, or made again, since the sender looked
-	case g != nil:
-		m.dropGroup(tx, st, g)
-	}
-	g = m.makeGroup(tx, st, c.group, c.spec)
-	m.noteFed(tx, st, c.group)
-	return g, nil
 }
 
 // deleteGroup removes a group in the home of its stream, which tells the other shards.
 func (m *machine) deleteGroup(tx *engine.Tx, st *stream, g *group) {
 	m.touchGroup(tx, g)
-	m.tellGroup(tx, st, g, kindDropGroup, codec.AppendUvarint(nil, uint64(tx.LSN())))
+	b := dropGroupBody{g.target(st), uint64(tx.LSN())}
+	m.tellAll(tx, st, func() engine.Command { return sent(tx, kindDropGroup, st.name, &b, (*dropGroupBody).code, groupRoom) })
 	m.dropGroup(tx, st, g)
-}
-
-// learnDropped removes a group that has been deleted at home, and keeps commands for it that come later from bringing it back.
-func (m *machine) learnDropped(tx *engine.Tx, st *stream, c *groupCommand) {
-	if here(tx, st.name, 0) {
-		return
-	}
-	m.touch(tx, st)
-	st.dropped = max(st.dropped, c.dropped)
-	m.save(tx, st)
-	if g := m.loadGroup(tx, st, c.group); g != nil && g.home <= c.spec.id {
-		m.touchGroup(tx, g)
-		m.dropGroup(tx, st, g)
-	}
 }
 
 // configureGroup changes the settings of a group. What is with consumers keeps its deadlines, and what waits its time.
@@ -193,7 +61,7 @@ func (m *machine) foundGroup(tx *engine.Tx, st *stream, name string, config grou
 		return nil, engine.Errorf(engine.ErrBusy, "stream %q has %d consumer groups, the limit", st.name, MaxGroups)
 	}
 	g := m.makeGroup(tx, st, name, &groupSpec{uint64(tx.LSN()), 1, config})
-	m.tellGroup(tx, st, g, kindAdoptGroup, nil)
+	m.tellGroup(tx, st, g)
 	return g, nil
 }
 
@@ -259,9 +127,18 @@ func (m *machine) dropGroup(tx *engine.Tx, st *stream, g *group) {
 	tx.NotifyWithin(streamTopic(tx.NamespaceName(), g.name), -1, engine.Slots{})
 }
 
-// tellGroup sends a command about a group to the other shards that may have a part of its stream.
-func (m *machine) tellGroup(tx *engine.Tx, st *stream, g *group, kind uint8, body []byte) {
-	m.tellAll(tx, st, func() engine.Op { return groupOp(kind, place{st.name, g.group, &st.spec, g.toSpec()}, nil, body) })
+// tellGroup sends what the record of a group says to the other shards that may have a part of its stream.
+func (m *machine) tellGroup(tx *engine.Tx, st *stream, g *group) {
+	b := g.target(st)
+	m.tellAll(tx, st, func() engine.Command { return sent(tx, kindAdoptGroup, st.name, &b, (*groupTarget).code, groupRoom) })
+}
+
+// groupRoom is enough for most bodies about a group.
+const groupRoom = 128
+
+// target returns what other shards need to know of the group.
+func (g *group) target(st *stream) groupTarget {
+	return groupTarget{target{&st.spec}, g.group, g.toSpec()}
 }
 
 // ready wakes those who may have up to n records (-1: any number) that have become ready for delivery otherwise than by being appended.

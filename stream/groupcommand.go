@@ -4,54 +4,95 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 )
 
-// groupCommand is what a command for a group has behind the name of the stream and its spec: the name of the group (uvarint length, bytes) and a group spec: u8, 0 in the
-// shard that has the stream's record, else 1 and the spec's fields. Then follows:
-//
-//	create group: config
-//	read group:   consumer (length, bytes) | limit uvarint | no ack u8 | create u8 | config of the group to create | epoch uvarint
-//	ack:          strict u8 | refs
-//	nack:         delay + 2 ms uvarint (1: the group's back-off, 0: to the dead letters) | reason (length, bytes) | refs
-//	extend:       ms uvarint | refs
-//	leave, hold:  consumer (length, bytes)
-//	seek:         start | partition + 1 uvarint (0: all)
-//	configure:    settings that change u8 | config, of which the others count for nothing
-//	follow:       consumer | epoch uvarint
-//	miss:         number uvarint | consumer, when it was heard of ms (varint) ...
-//	drop group:   LSN of the deletion in the stream's home uvarint
-//	delete group, adopt group: nothing
-//
-//	config: mode u8 | start | ack timeout ms | max deliver | back-off min, max ms (uvarints)
-//	start:  kind u8 | id
-//	refs:   runs uvarint | partition, first offset, number, attempt (uvarints; attempt 0: any) ...
-type groupCommand struct {
+// The commands of consumer groups.
+var (
+	createGroup = &engine.CommandRow[*session, createGroupBody, engine.Nothing]{
+		Kind: kindCreateGroup, Name: "create group", From: engine.FromUsers,
+		Body: (*createGroupBody).code, Run: (*session).createGroup,
+	}
+	deleteGroup = &engine.CommandRow[*session, groupTarget, engine.Nothing]{
+		Kind: kindDeleteGroup, Name: "delete group", From: engine.FromUsers, Shrinks: true,
+		Body: (*groupTarget).code, Run: (*session).deleteGroup,
+	}
+	readGroup = &engine.CommandRow[*session, readGroupBody, claims]{
+		Kind: kindReadGroup, Name: "read group", From: engine.FromUsers,
+		Body: (*readGroupBody).code, Size: (*readGroupBody).size, Apply: inGroup((*session).readGroup), Result: (*claims).code,
+	}
+	ack = &engine.CommandRow[*session, ackBody, int]{
+		Kind: kindAck, Name: "ack", From: engine.FromUsers, Shrinks: true,
+		Body: (*ackBody).code, Check: (*ackBody).check, Reset: (*ackBody).reset, Size: (*ackBody).size, Apply: inGroup((*session).ack), Result: codeRecords,
+	}
+	nack = &engine.CommandRow[*session, nackBody, int]{
+		Kind: kindNack, Name: "nack", From: engine.FromUsers,
+		Body: (*nackBody).code, Check: (*nackBody).check, Size: (*nackBody).size, Apply: inGroup((*session).nack), Result: codeRecords,
+	}
+	extend = &engine.CommandRow[*session, extendBody, int]{
+		Kind: kindExtend, Name: "extend", From: engine.FromUsers, Shrinks: true,
+		Body: (*extendBody).code, Check: (*extendBody).check, Size: (*extendBody).size, Apply: inGroup((*session).extend), Result: codeRecords,
+	}
+	leave = &engine.CommandRow[*session, consumerBody, engine.Nothing]{
+		Kind: kindLeave, Name: "leave", From: engine.FromUsers, Shrinks: true,
+		Body: (*consumerBody).code, Apply: inGroup((*session).leave),
+	}
+	seek = &engine.CommandRow[*session, seekBody, engine.Nothing]{
+		Kind: kindSeek, Name: "seek", From: engine.FromUsers,
+		Body: (*seekBody).code, Apply: inGroup((*session).seek),
+	}
+	hold = &engine.CommandRow[*session, consumerBody, claims]{
+		Kind: kindHold, Name: "hold", From: engine.FromUsers,
+		Body: (*consumerBody).code, Apply: inGroup((*session).hold), Result: (*claims).code,
+	}
+	adoptGroup = &engine.CommandRow[*session, groupTarget, engine.Nothing]{
+		Kind: kindAdoptGroup, Name: "adopt group", From: engine.FromUsers | engine.FromShards,
+		Body: (*groupTarget).code, Run: (*session).adoptGroup,
+	}
+	dropGroup = &engine.CommandRow[*session, dropGroupBody, engine.Nothing]{
+		Kind: kindDropGroup, Name: "drop group", From: engine.FromShards, Shrinks: true,
+		Body: (*dropGroupBody).code, Run: (*session).dropGroup,
+	}
+	follow = &engine.CommandRow[*session, followBody, engine.Nothing]{
+		Kind: kindFollow, Name: "follow", From: engine.FromShards,
+		Body: (*followBody).code, Apply: inGroup((*session).follow),
+	}
+	miss = &engine.CommandRow[*session, missBody, engine.Nothing]{
+		Kind: kindMiss, Name: "miss", From: engine.FromLeaders,
+		Body: (*missBody).code, Apply: inGroup((*session).miss),
+	}
+	configureGroup = &engine.CommandRow[*session, configureBody, engine.Nothing]{
+		Kind: kindConfigureGroup, Name: "configure group", From: engine.FromUsers,
+		Body: (*configureBody).code, Check: (*configureBody).check, Apply: inGroup((*session).configureGroup),
+	}
+)
+
+// groupTarget is the front of every body of a group: behind that of its stream the name of the group (uvarint length, bytes) and a group spec: u8, 0 in the shard
+// that has the stream's record, else 1 and the spec.
+type groupTarget struct {
+	target
 	group     string
-	spec      *groupSpec
-	config    groupConfig
-	consumer  string
-	limit     int
-	noAck     bool
-	create    bool // the group, if there is none
-	epoch     uint64
-	dropped   uint64 // LSN of a deletion at home
-	changes   groupChanges
-	partition int // of a seek, counted from 1; 0: all
-	strict    bool
-	delay     int64
-	reason    string
-	runs      []refRun
-	missed    []missed
+	groupSpec *groupSpec
 }
 
-// missed is a consumer that has not been heard of since a time, ms.
-type missed struct {
-	consumer string
-	since    int64
+func (t *groupTarget) code(f *codec.Fields) {
+	t.target.code(f)
+	codeName(f, "group", "consumer group", &t.group)
+	codeOptional(f, "group_spec", &t.groupSpec, (*groupSpec).fields)
+}
+
+// codeName codes a name; what says whose it is in an error.
+func codeName(f *codec.Fields, field, what string, name *string) {
+	if f.Checking() {
+		f.Refuse(engine.CheckName(what, *name))
+		return
+	}
+	f.Text(field, name)
 }
 
 // groupSpec is what the record of a group says, for shards that do not have the stream's.
@@ -63,10 +104,21 @@ type groupSpec struct {
 
 func (g *groupHeader) toSpec() *groupSpec { return &groupSpec{g.home, g.version, g.groupConfig} }
 
-// groupChanges are the settings that a command changes, the others of config being of no meaning.
-type groupChanges struct {
-	set    settings
-	config groupConfig
+func (s *groupSpec) fields(f *codec.Fields) {
+	f.Uvarint("id", &s.id)
+	f.Uvarint("version", &s.version)
+	s.config.code(f)
+}
+
+func (c *groupConfig) code(f *codec.Fields) {
+	c.mode.code(f)
+	c.start.code(f, "start")
+	for i := range settingTypes {
+		settingTypes[i].code(c, f)
+	}
+	if f.Checking() && c.backoffMin > c.backoffMax {
+		f.Refuse(engine.Errorf(ErrInvalid, "stream: min back-off of %d ms exceeds max back-off of %d ms", c.backoffMin, c.backoffMax))
+	}
 }
 
 // settings is a set of the settings of a group.
@@ -79,24 +131,90 @@ const (
 	allSettings = 1<<iota - 1
 )
 
-// of returns a config as the changes leave it.
-func (c *groupChanges) of(config groupConfig) groupConfig {
-	if c.set&setAckTimeout != 0 {
-		config.ackTimeout = c.config.ackTimeout
-	}
-	if c.set&setMaxDeliver != 0 {
-		config.maxDeliver = c.config.maxDeliver
-	}
-	if c.set&setBackoff != 0 {
-		config.backoffMin, config.backoffMax = c.config.backoffMin, c.config.backoffMax
-	}
-	return config
+// settingTypes are the settings in the order of their bits, with the names of their fields.
+var settingTypes = [...]struct {
+	names []string
+	code  func(*groupConfig, *codec.Fields)
+}{
+	{[]string{"ack_timeout_ms"}, func(c *groupConfig, f *codec.Fields) {
+		f.Millis("ack_timeout_ms", &c.ackTimeout, codec.Range{Min: 1, Max: maxGroupMillis})
+	}},
+	{[]string{"max_deliver"}, func(c *groupConfig, f *codec.Fields) {
+		codeCount(f, "max_deliver", &c.maxDeliver, codec.Range{Max: maxDeliverLimit})
+	}},
+	{[]string{"backoff_min_ms", "backoff_max_ms"}, func(c *groupConfig, f *codec.Fields) {
+		f.Millis("backoff_min_ms", &c.backoffMin, codec.Range{Max: maxGroupMillis})
+		f.Millis("backoff_max_ms", &c.backoffMax, codec.Range{Max: maxGroupMillis})
+	}},
 }
 
-// refRun is a number of records one behind the other.
-type refRun struct {
-	Ref
-	n uint64
+// in returns a config with the settings of the set that another one has.
+func (s settings) in(c, other groupConfig) groupConfig {
+	if s&setAckTimeout != 0 {
+		c.ackTimeout = other.ackTimeout
+	}
+	if s&setMaxDeliver != 0 {
+		c.maxDeliver = other.maxDeliver
+	}
+	if s&setBackoff != 0 {
+		c.backoffMin, c.backoffMax = other.backoffMin, other.backoffMax
+	}
+	return c
+}
+
+// code codes a mode, which is a name in JSON.
+func (m *Mode) code(f *codec.Fields) {
+	if f.Binary() != nil || f.Checking() {
+		f.Byte("mode", (*byte)(m), codec.Range{Max: int64(numModes) - 1})
+		return
+	}
+	f.Token("mode", m.String, func(text string) (err error) {
+		*m, err = ParseMode(text)
+		return err
+	})
+}
+
+// code codes where a group begins: in JSON it is "beginning", "end" or an ID.
+func (s *start) code(f *codec.Fields, name string) {
+	switch c := f.Binary(); {
+	case c != nil:
+		c.Embed(s.append, func(r *codec.Reader) { *s = readStart(r) })
+	case f.Checking():
+		if s.kind >= numStarts || s.kind == startTail {
+			f.Refuse(engine.Errorf(ErrInvalid, "stream: a group can not begin with kind %d of start", s.kind))
+		}
+	default:
+		f.Token(name, s.token, func(text string) (err error) {
+			*s, err = parseStart(text)
+			return err
+		})
+	}
+}
+
+var startNames = [...]string{startFirst: "beginning", startEnd: "end"}
+
+// token returns a start as JSON has it. An ID without a meaning follows its kind.
+func (s start) token() string {
+	switch {
+	case s.kind == startAt:
+		return s.id.token()
+	case s.id.IsZero():
+		return startNames[s.kind]
+	}
+	return startNames[s.kind] + " " + s.id.token()
+}
+
+func parseStart(text string) (s start, err error) {
+	s.kind = startAt
+	word, id, more := strings.Cut(text, " ")
+	if kind := slices.Index(startNames[:], word); kind >= 0 && word != "" {
+		if s.kind = startKind(kind); !more {
+			return s, nil
+		}
+		text = id
+	}
+	s.id, err = parseToken(text)
+	return s, err
 }
 
 func (c *groupConfig) append(b []byte) []byte {
@@ -116,51 +234,28 @@ func readGroupConfig(r *codec.Reader) groupConfig {
 	return c
 }
 
-func (c *groupConfig) check() error {
-	return cmp.Or(within("mode", uint64(c.mode), 0, uint64(numModes-1)), c.start.check(), within("ack timeout in ms", uint64(c.ackTimeout), 1, uint64(maxGroupMillis)),
-		within("max deliver", c.maxDeliver, 0, maxDeliverLimit), within("longest back-off in ms", uint64(c.backoffMax), 0, uint64(maxGroupMillis)),
-		within("shortest back-off in ms", uint64(c.backoffMin), 0, uint64(c.backoffMax)))
-}
-
-func (s start) check() error {
-	if s.kind == startTail {
-		return engine.Errorf(ErrInvalid, "stream: a group can not begin with the last records")
-	}
-	return within("kind of start", uint64(s.kind), 0, uint64(numStarts-1))
-}
-
-func (s *groupSpec) append(b []byte) []byte {
-	if s == nil {
-		return append(b, 0)
-	}
-	b = codec.AppendUvarint(codec.AppendUvarint(append(b, 1), s.id), s.version)
-	return s.config.append(b)
-}
-
-func readGroupSpec(r *codec.Reader) *groupSpec {
-	if !r.Bool() {
-		return nil
-	}
-	return &groupSpec{r.Uvarint(), r.Uvarint(), readGroupConfig(r)}
-}
+func (c *groupConfig) check() error { return codec.CheckFields(c, true, (*groupConfig).code) }
 
 // place is where a group is: for shards without the stream's record with what they need to know.
 type place struct {
-	stream, group string
-	spec          *spec
-	groupSpec     *groupSpec
+	stream string
+	groupTarget
 }
 
-func groupOp(kind uint8, at place, err error, body []byte) engine.Op {
-	if err == nil {
-		err = engine.CheckName("consumer group", at.group)
+func placeOf(stream, group string) place { return place{stream, groupTarget{group: group}} }
+
+// createGroupBody makes a group.
+type createGroupBody struct {
+	groupTarget
+	config groupConfig
+}
+
+func (b *createGroupBody) code(f *codec.Fields) {
+	if f.Parsing() {
+		b.config = defaultGroup().groupConfig
 	}
-	b := at.groupSpec.append(codec.AppendString(nil, at.group))
-	return op(kind, at.stream, at.spec, err, append(b, body...))
-}
-
-func consumerOp(kind uint8, at place, consumer string) engine.Op {
-	return groupOp(kind, at, engine.CheckName("consumer", consumer), codec.AppendString(nil, consumer))
+	b.groupTarget.code(f)
+	b.config.code(f)
 }
 
 // CreateGroupOp is CreateGroup as an operation of a transaction. In a spread namespace a group that begins at the end of a stream without a {tag} does so, in the
@@ -170,7 +265,55 @@ func CreateGroupOp(stream, group string, opts ...GroupOption) Op {
 }
 
 func createGroupOp(stream, group string, o groupOptions) engine.Op {
-	return groupOp(kindCreateGroup, place{stream: stream, group: group}, o.err, o.append(nil))
+	return createGroup.Op(stream, createGroupBody{groupTarget{group: group}, o.groupConfig}, o.err)
+}
+
+// configureBody changes settings of a group. The others of config count for nothing.
+type configureBody struct {
+	groupTarget
+	set    settings
+	config groupConfig
+}
+
+func (b *configureBody) code(f *codec.Fields) {
+	b.groupTarget.code(f)
+	if f.Binary() != nil || f.Checking() {
+		f.Byte("set", (*byte)(&b.set), codec.Range{Max: allSettings})
+		b.config.code(f)
+		return
+	}
+	b.codeJSON(f)
+}
+
+// codeJSON codes the settings that change. The others are shown as "unused" if they are not the usual ones, which this package never sends.
+func (b *configureBody) codeJSON(f *codec.Fields) {
+	usual := defaultGroup().groupConfig
+	if f.Parsing() {
+		b.config = usual
+	}
+	for i, setting := range settingTypes {
+		bit := settings(1) << i
+		for _, name := range setting.names {
+			if f.Given(name, b.set&bit != 0) {
+				b.set |= bit
+			}
+		}
+		if b.set&bit != 0 {
+			setting.code(&b.config, f)
+		}
+	}
+	unused := b.set.in(b.config, usual)
+	if f.Given("unused", unused != usual) {
+		codec.Object(f, "unused", &unused, (*groupConfig).code)
+		b.config = b.set.in(unused, b.config)
+	}
+}
+
+func (b *configureBody) check() error {
+	if b.set == 0 {
+		return engine.Errorf(ErrInvalid, "stream: consumer group %q: no setting to change", b.group)
+	}
+	return nil
 }
 
 // ConfigureGroupOp is ConfigureGroup as an operation of a transaction.
@@ -180,23 +323,45 @@ func ConfigureGroupOp(stream, group string, opts ...SettingOption) Op {
 	for _, opt := range given {
 		opt.applySetting(&o)
 	}
-	if o.err = firstError(o.err, err); o.set == 0 {
-		o.err = firstError(o.err, engine.Errorf(ErrInvalid, "stream %q: consumer group %q: no setting to change", stream, group))
-	}
-	return Op{engine.Hide(groupOp(kindConfigureGroup, place{stream: stream, group: group}, o.err, o.append([]byte{byte(o.set)})))}
+	return Op{engine.Hide(configureGroup.Op(stream, configureBody{groupTarget{group: group}, o.set, o.groupConfig}, firstError(o.err, err)))}
 }
 
 // DeleteGroupOp is DeleteGroup as an operation of a transaction.
 func DeleteGroupOp(stream, group string) Op {
-	return Op{engine.Hide(groupOp(kindDeleteGroup, place{stream: stream, group: group}, nil, nil))}
+	return Op{engine.Hide(deleteGroup.Op(stream, groupTarget{group: group}, nil))}
 }
 
+// readGroupBody gives a consumer records.
+type readGroupBody struct {
+	groupTarget
+	consumer string
+	limit    int
+	noAck    bool
+	create   bool        // the group, if there is none
+	config   groupConfig // of the group to create
+	epoch    uint64
+}
+
+func (b *readGroupBody) code(f *codec.Fields) {
+	if f.Parsing() {
+		b.limit, b.create, b.config = defaultReadLimit, true, defaultGroup().groupConfig
+	}
+	b.groupTarget.code(f)
+	codeName(f, "consumer", "consumer", &b.consumer)
+	codeCount(f, "limit", &b.limit, codec.Range{Min: 1, Max: MaxReadLimit})
+	f.Bool("no_ack", &b.noAck)
+	f.Bool("create", &b.create)
+	codec.Object(f, "settings", &b.config, (*groupConfig).code)
+	f.Uvarint("epoch", &b.epoch)
+}
+
+func (b *readGroupBody) size() int { return len(b.group) + len(b.consumer) + 96 }
+
 func readGroupOp(at place, consumer string, o *groupReadOptions, epoch uint64) engine.Op {
-	b := codec.AppendUvarint(codec.AppendString(nil, consumer), uint64(max(o.limit, 0)))
-	b = o.group.append(codec.AppendBool(codec.AppendBool(b, o.noAck), !o.existing))
-	op := groupOp(kindReadGroup, at, firstError(o.err, engine.CheckName("consumer", consumer)), codec.AppendUvarint(b, epoch))
-	op.Decode = func(b []byte) (any, error) { return decodeClaims(b) }
-	return op
+	return readGroup.Make(at.stream, func(b *readGroupBody) error {
+		*b = readGroupBody{at.groupTarget, consumer, o.limit, o.noAck, !o.existing, o.group.groupConfig, epoch}
+		return o.err
+	})
 }
 
 // ReadGroupOp is ReadGroup as an operation of a transaction, without Wait; its value in the result is the []Ref of the records that the consumer has been
@@ -206,9 +371,9 @@ func ReadGroupOp(stream, group, consumer string, opts ...GroupReadOption) Op {
 	if o.wait > 0 {
 		o.err = firstError(o.err, engine.Errorf(ErrInvalid, "stream: a transaction does not wait for records"))
 	}
-	op := readGroupOp(place{stream: stream, group: group}, consumer, &o, 0)
+	op := readGroupOp(placeOf(stream, group), consumer, &o, 0)
 	op.Decode = func(b []byte) (any, error) {
-		c, err := decodeClaims(b)
+		c, err := readGroup.Decode(b)
 		if err != nil {
 			return nil, err
 		}
@@ -223,99 +388,95 @@ func ReadGroupOp(stream, group, consumer string, opts ...GroupReadOption) Op {
 	return Op{engine.Hide(op)}
 }
 
-func ackOp(at place, refs []Ref, strict bool) engine.Op {
-	b, err := appendRefs(codec.AppendBool(nil, strict), refs)
-	return counting(groupOp(kindAck, at, err, b))
+// refsBody names deliveries.
+type refsBody struct {
+	groupTarget
+	runs []refRun
 }
 
-func nackOp(at place, refs []Ref, o nackOptions) engine.Op {
-	b := codec.AppendString(codec.AppendUvarint(nil, uint64(o.delay-toDLQ)), o.reason)
-	b, err := appendRefs(b, refs)
-	return counting(groupOp(kindNack, at, firstError(o.err, err), b))
-}
-
-func extendOp(at place, d time.Duration, refs []Ref) engine.Op {
-	var bad error
-	if d < time.Millisecond || d > maxGroupTime {
-		bad = engine.Errorf(ErrInvalid, "stream: extension of %v is not in 1ms-%v", d, maxGroupTime)
-	}
-	b, err := appendRefs(codec.AppendUvarint(nil, uint64(max(millis(d), 0))), refs)
-	return counting(groupOp(kindExtend, at, firstError(bad, err), b))
-}
-
-func counting(op engine.Op) engine.Op {
-	op.Decode = func(b []byte) (any, error) {
-		n, err := decodeCount(b)
-		return int(n), err
-	}
-	return op
-}
-
-// AckOp acknowledges records as an operation of a transaction. Unlike Ack it is refused, and the transaction with it, with a *ConflictError if one of
-// them is not pending as the delivery that its Ref is of: so what else the transaction does is done once for each record.
-func AckOp(stream, group string, refs ...Ref) Op {
-	return Op{engine.Hide(ackOp(place{stream: stream, group: group}, refs, true))}
-}
-
-// NackOp is Nack as an operation of a transaction; its value in the result is the int number of records.
-func NackOp(stream, group string, refs []Ref, opts ...NackOption) Op {
-	return Op{engine.Hide(nackOp(place{stream: stream, group: group}, refs, nackOptionsOf(opts)))}
-}
-
-// ExtendOp is Extend as an operation of a transaction; its value in the result is the int number of records.
-func ExtendOp(stream, group string, d time.Duration, refs ...Ref) Op {
-	return Op{engine.Hide(extendOp(place{stream: stream, group: group}, d, refs))}
-}
-
-// LeaveOp is Leave as an operation of a transaction.
-func LeaveOp(stream, group, consumer string) Op {
-	return Op{engine.Hide(consumerOp(kindLeave, place{stream: stream, group: group}, consumer))}
-}
-
-// SeekOp is Seek as an operation of a transaction. In a spread namespace it moves the group in the partitions of the stream's own shard alone, so give the
-// name of the stream a {tag}.
-func SeekOp(stream, group string, to SeekOption, opts ...SeekPartOption) Op {
-	return Op{engine.Hide(seekOp(place{stream: stream, group: group}, to, seekOptionsOf(opts)))}
-}
-
-func seekOp(at place, to SeekOption, part seekOptions) engine.Op {
-	var o groupOptions
-	given, err := engine.Given([]SeekOption{to})
-	for _, to := range given {
-		to.applyGroup(&o)
-	}
-	return groupOp(kindSeek, at, cmp.Or(err, part.err), codec.AppendUvarint(o.start.append(nil), uint64(part.partition)))
+// refRun is a number of records one behind the other.
+type refRun struct {
+	Ref
+	n uint64
 }
 
 // maxRefs is how many records an acknowledgement can name.
 const maxRefs = 10_000
 
-func appendRefs(b []byte, refs []Ref) ([]byte, error) {
-	if n := len(refs); n < 1 || n > maxRefs {
-		return nil, engine.Errorf(ErrInvalid, "stream: %d records are not in 1-%d", n, maxRefs)
+func (b *refsBody) codeRefs(f *codec.Fields) {
+	codec.ListInto(f, "refs", &b.runs, (*refRun).code, codec.Range{Min: 1, Max: maxRefs})
+}
+
+func (b *refsBody) check() error {
+	total := uint64(0)
+	for i := 0; i < len(b.runs) && total <= maxRefs; i++ {
+		total = max(total+b.runs[i].n, b.runs[i].n)
 	}
-	var runs []refRun
+	if total > maxRefs {
+		return engine.Errorf(ErrInvalid, "stream: %d records are not in 1-%d", total, maxRefs)
+	}
+	return nil
+}
+
+func (b *refsBody) size() int { return len(b.group) + 16*len(b.runs) + 128 }
+
+// code codes a run: partition, first offset, number, attempt (uvarints; attempt 0: any).
+func (r *refRun) code(f *codec.Fields) {
+	if f.Binary() == nil && !f.Checking() {
+		f.Token("", r.token, func(text string) (err error) {
+			*r, err = parseRun(text)
+			return err
+		})
+		return
+	}
+	codeCount(f, "partition", &r.Partition, codec.Range{Max: MaxPartitions - 1})
+	f.Uvarint("offset", &r.Offset)
+	f.Uvarint("records", &r.n)
+	codeCount(f, "attempt", &r.Attempt, codec.Range{Max: 1 << 40})
+	if f.Checking() && (r.n == 0 || r.Offset == 0 || r.Offset > math.MaxUint64-r.n) {
+		f.Refuse(engine.Errorf(ErrInvalid, "stream: no %d records can be at offset %d", r.n, r.Offset))
+	}
+}
+
+// token returns a run as JSON has it: partition-offset-attempt, and the number of records if it is not 1.
+func (r *refRun) token() string {
+	text := strconv.Itoa(r.Partition) + "-" + strconv.FormatUint(r.Offset, 10) + "-" + strconv.Itoa(r.Attempt)
+	if r.n != 1 {
+		text += "-" + strconv.FormatUint(r.n, 10)
+	}
+	return text
+}
+
+func parseRun(text string) (refRun, error) {
+	numbers := [...]uint64{0, 0, 0, 1}
+	parts := strings.Split(text, "-")
+	ok := len(parts) == 3 || len(parts) == 4
+	for i := 0; ok && i < len(parts); i++ {
+		var err error
+		numbers[i], err = strconv.ParseUint(parts[i], 10, 64)
+		ok = err == nil
+	}
+	if !ok {
+		return refRun{}, engine.Errorf(ErrInvalid, "stream: ref %q is not of the form <partition>-<offset>-<attempt>", text)
+	}
+	return refRun{Ref{int(numbers[0]), numbers[1], int(numbers[2])}, numbers[3]}, nil
+}
+
+// name adds deliveries.
+func (b *refsBody) name(refs []Ref) error {
 	if err := checkOnce(refs); err != nil {
-		return nil, err
+		return err
 	}
 	for _, r := range refs {
-		if r.Partition < 0 || r.Partition >= MaxPartitions || r.Offset == 0 || r.Attempt < 0 {
-			return nil, engine.Errorf(ErrInvalid, "stream: no record can be at %+v", r)
-		}
-		if n := len(runs); n > 0 {
-			if last := &runs[n-1]; last.Partition == r.Partition && last.Attempt == r.Attempt && last.Offset+last.n == r.Offset {
+		if n := len(b.runs); n > 0 {
+			if last := &b.runs[n-1]; last.Partition == r.Partition && last.Attempt == r.Attempt && last.Offset+last.n == r.Offset {
 				last.n++
 				continue
 			}
 		}
-		runs = append(runs, refRun{r, 1})
+		b.runs = append(b.runs, refRun{r, 1})
 	}
-	b = codec.AppendUvarint(b, uint64(len(runs)))
-	for _, r := range runs {
-		b = codec.AppendUvarint(codec.AppendUvarint(b, uint64(r.Partition)), r.Offset)
-		b = codec.AppendUvarint(codec.AppendUvarint(b, r.n), uint64(r.Attempt))
-	}
-	return b, nil
+	return nil
 }
 
 // checkOnce checks that no delivery is named twice. Two of one record may be: one of them came too late. Most refs are in order, which shows it.
@@ -333,75 +494,212 @@ func checkOnce(refs []Ref) error {
 	return nil
 }
 
-func readRefs(r *codec.Reader, in *bounds) (runs []refRun) {
-	left := uint64(maxRefs)
-	for range min(in.count(r, "number of references", 1, maxRefs), r.Len()+1) { // one more than there can be is an error of the reader
-		run := refRun{Ref: Ref{Partition: in.count(r, "partition", 0, MaxPartitions-1), Offset: r.Uvarint()}}
-		run.n, run.Attempt = r.Uvarint(), in.count(r, "attempt", 0, 1<<40)
-		in.check(cmp.Or(within("number of records", run.n, 1, left), within("offset", run.Offset, 1, math.MaxUint64-run.n)))
-		if in.err != nil || r.Err() != nil {
-			return nil
-		}
-		left -= run.n
-		runs = append(runs, run)
-	}
-	return runs
+// ackBody acknowledges records.
+type ackBody struct {
+	refsBody
+	strict bool
 }
 
-// isGroupKind reports whether the command is for a group.
-func isGroupKind(kind uint8) bool {
-	return kind >= kindCreateGroup && kind <= kindMiss || kind == kindConfigureGroup
+func (b *ackBody) code(f *codec.Fields) {
+	b.groupTarget.code(f)
+	f.Bool("strict", &b.strict)
+	b.codeRefs(f)
 }
 
-// read reports whether what was read is in its limits.
-func (c *groupCommand) read(kind uint8, r *codec.Reader, in *bounds) {
-	c.group, c.spec = r.String(), readGroupSpec(r)
-	if c.spec != nil {
-		in.check(c.spec.config.check())
+func (b *ackBody) reset() { *b = ackBody{refsBody: refsBody{runs: b.runs[:0]}} }
+
+func ackOp(at place, refs []Ref, strict bool) engine.Op {
+	return ack.Make(at.stream, func(b *ackBody) error {
+		b.groupTarget, b.strict = at.groupTarget, strict
+		return b.name(refs)
+	})
+}
+
+// AckOp acknowledges records as an operation of a transaction. Unlike Ack it is refused, and the transaction with it, with a *ConflictError if one of
+// them is not pending as the delivery that its Ref is of: so what else the transaction does is done once for each record.
+func AckOp(stream, group string, refs ...Ref) Op {
+	return Op{engine.Hide(ackOp(placeOf(stream, group), refs, true))}
+}
+
+// nackBody gives records back.
+type nackBody struct {
+	refsBody
+	delay  int64 // ms, byBackoff or toDLQ
+	reason []byte
+}
+
+func (b *nackBody) code(f *codec.Fields) {
+	if f.Parsing() {
+		b.delay = byBackoff
 	}
-	switch kind {
-	case kindCreateGroup:
-		c.config = readGroupConfig(r)
-		in.check(c.config.check())
-	case kindReadGroup:
-		c.consumer, c.limit, c.noAck, c.create = r.String(), in.count(r, "limit", 1, MaxReadLimit), r.Bool(), r.Bool()
-		c.config, c.epoch = readGroupConfig(r), r.Uvarint()
-		in.check(c.config.check())
-	case kindAck:
-		c.strict = r.Bool()
-		c.runs = readRefs(r, in)
-	case kindNack:
-		delay := r.Uvarint()
-		in.check(within("delay in ms", delay, 0, uint64(maxGroupMillis-toDLQ)))
-		c.delay, c.reason = int64(delay)+toDLQ, r.String()
-		in.check(within("bytes of the reason", uint64(len(c.reason)), 0, maxReasonBytes))
-		c.runs = readRefs(r, in)
-	case kindExtend:
-		c.delay = int64(r.Uvarint())
-		in.check(within("extension in ms", uint64(c.delay), 1, uint64(maxGroupMillis)))
-		c.runs = readRefs(r, in)
-	case kindLeave, kindHold:
-		c.consumer = r.String()
-	case kindFollow:
-		c.consumer, c.epoch = r.String(), r.Uvarint()
-	case kindDropGroup:
-		if c.dropped = r.Uvarint(); c.spec == nil {
-			in.check(engine.Errorf(ErrInvalid, "stream: the group to drop has no settings"))
+	b.groupTarget.code(f)
+	b.codeDelay(f)
+	f.Bytes("reason", &b.reason, codec.Range{Max: maxReasonBytes})
+	b.codeRefs(f)
+}
+
+// codeDelay codes the delay: in a command it is the difference to toDLQ.
+func (b *nackBody) codeDelay(f *codec.Fields) {
+	wrong := func() {
+		f.Refuse(engine.Errorf(ErrInvalid, "stream: delay of %d ms is not in 0-%d", b.delay, maxGroupMillis))
+	}
+	switch bury := b.delay == toDLQ; {
+	case f.Binary() != nil:
+		n := b.delay - toDLQ
+		f.Count("delay_ms", &n)
+		b.delay = n + toDLQ
+	case f.Checking():
+		if b.delay < toDLQ || b.delay > maxGroupMillis {
+			wrong()
 		}
-	case kindMiss:
-		for range in.count(r, "number of members", 1, MaxMembers) {
-			c.missed = append(c.missed, missed{r.String(), r.Varint()})
-			if r.Err() != nil {
-				break
+	default:
+		if f.Given("delay_ms", b.delay >= 0) {
+			if f.Millis("delay_ms", &b.delay, codec.Range{Max: maxGroupMillis}); b.delay < 0 {
+				wrong()
 			}
 		}
-	case kindSeek:
-		c.config.start, c.partition = readStart(r), in.count(r, "partition", 0, MaxPartitions)
-		in.check(c.config.start.check())
-	case kindConfigureGroup:
-		c.changes = groupChanges{settings(r.Byte()), readGroupConfig(r)}
-		in.check(cmp.Or(within("set of settings", uint64(c.changes.set), 1, uint64(allSettings)), c.changes.config.check()))
+		if f.Bool("to_dlq", &bury); bury && b.delay >= 0 {
+			f.Refuse(errDelayAndDLQ)
+		} else if bury {
+			b.delay = toDLQ
+		}
 	}
+}
+
+func nackOp(at place, refs []Ref, o nackOptions) engine.Op {
+	return nack.Make(at.stream, func(b *nackBody) error {
+		b.groupTarget, b.delay, b.reason = at.groupTarget, o.delay, []byte(o.reason)
+		return firstError(o.err, b.name(refs))
+	})
+}
+
+// NackOp is Nack as an operation of a transaction; its value in the result is the int number of records.
+func NackOp(stream, group string, refs []Ref, opts ...NackOption) Op {
+	return Op{engine.Hide(nackOp(placeOf(stream, group), refs, nackOptionsOf(opts)))}
+}
+
+// extendBody gives records more time.
+type extendBody struct {
+	refsBody
+	lease int64 // ms
+}
+
+func (b *extendBody) code(f *codec.Fields) {
+	b.groupTarget.code(f)
+	f.Millis("lease_ms", &b.lease, codec.Range{Min: 1, Max: maxGroupMillis})
+	b.codeRefs(f)
+}
+
+func extendOp(at place, d time.Duration, refs []Ref) engine.Op {
+	return extend.Make(at.stream, func(b *extendBody) error {
+		b.groupTarget, b.lease = at.groupTarget, millis(d)
+		if d < time.Millisecond || d > maxGroupTime {
+			return engine.Errorf(ErrInvalid, "stream: extension of %v is not in 1ms-%v", d, maxGroupTime)
+		}
+		return b.name(refs)
+	})
+}
+
+// ExtendOp is Extend as an operation of a transaction; its value in the result is the int number of records.
+func ExtendOp(stream, group string, d time.Duration, refs ...Ref) Op {
+	return Op{engine.Hide(extendOp(placeOf(stream, group), d, refs))}
+}
+
+// codeRecords codes the number of records that a command was about.
+func codeRecords(n *int, f *codec.Fields) { f.Int("records", n) }
+
+// consumerBody names a consumer.
+type consumerBody struct {
+	groupTarget
+	consumer string
+}
+
+func (b *consumerBody) code(f *codec.Fields) {
+	b.groupTarget.code(f)
+	codeName(f, "consumer", "consumer", &b.consumer)
+}
+
+// LeaveOp is Leave as an operation of a transaction.
+func LeaveOp(stream, group, consumer string) Op {
+	return Op{engine.Hide(leaveOp(placeOf(stream, group), consumer))}
+}
+
+func leaveOp(at place, consumer string) engine.Op {
+	return leave.Op(at.stream, consumerBody{at.groupTarget, consumer}, nil)
+}
+
+// seekBody moves a group.
+type seekBody struct {
+	groupTarget
+	to        start
+	partition int // counted from 1; 0: all
+}
+
+func (b *seekBody) code(f *codec.Fields) {
+	b.groupTarget.code(f)
+	b.to.code(f, "to")
+	codePartition(f, &b.partition)
+}
+
+// SeekOp is Seek as an operation of a transaction. In a spread namespace it moves the group in the partitions of the stream's own shard alone, so give the
+// name of the stream a {tag}.
+func SeekOp(stream, group string, to SeekOption, opts ...SeekPartOption) Op {
+	return Op{engine.Hide(seekOp(placeOf(stream, group), to, seekOptionsOf(opts)))}
+}
+
+func seekOp(at place, to SeekOption, part seekOptions) engine.Op {
+	var o groupOptions
+	given, err := engine.Given([]SeekOption{to})
+	for _, to := range given {
+		to.applyGroup(&o)
+	}
+	return seek.Op(at.stream, seekBody{at.groupTarget, o.start, part.partition}, cmp.Or(err, part.err))
+}
+
+// dropGroupBody removes a group that has been deleted.
+type dropGroupBody struct {
+	groupTarget
+	dropped uint64 // LSN of the deletion in the stream's home
+}
+
+func (b *dropGroupBody) code(f *codec.Fields) {
+	b.groupTarget.code(f)
+	if f.Uvarint("dropped", &b.dropped); f.Checking() && b.groupSpec == nil {
+		f.Refuse(engine.Errorf(ErrInvalid, "stream: the group to drop has no settings"))
+	}
+}
+
+// followBody says who has become the consumer of an exclusive group.
+type followBody struct {
+	groupTarget
+	consumer string
+	epoch    uint64
+}
+
+func (b *followBody) code(f *codec.Fields) {
+	b.groupTarget.code(f)
+	f.Text("consumer", &b.consumer)
+	f.Uvarint("epoch", &b.epoch)
+}
+
+// missBody names consumers that are there no more.
+type missBody struct {
+	groupTarget
+	missed []missed
+}
+
+// missed is a consumer that has not been heard of since a time, ms.
+type missed struct {
+	consumer string
+	since    int64
+}
+
+func (b *missBody) code(f *codec.Fields) {
+	b.groupTarget.code(f)
+	codec.ListInto(f, "consumers", &b.missed, func(m *missed, f *codec.Fields) {
+		f.Text("consumer", &m.consumer)
+		f.Varint("since_ms", &m.since)
+	}, codec.Range{Min: 1, Max: MaxMembers})
 }
 
 // claims is what a consumer has been given.
@@ -426,32 +724,28 @@ type claim struct {
 	offsets   []uint64
 }
 
-func (c *claims) encode() []byte {
-	b := codec.AppendUvarint(codec.AppendBool(nil, c.active), c.epoch)
-	b = append(codec.AppendBool(b, c.more), byte(c.mode))
-	b = codec.AppendUvarint(b, uint64(c.ackTimeout))
-	b = codec.AppendUvarint(b, uint64(len(c.claims)))
-	for i := range c.claims {
-		cl := &c.claims[i]
-		b = codec.AppendUvarint(codec.AppendUvarint(b, uint64(cl.partition)), cl.attempt)
-		b = appendOffsets(codec.AppendVarint(b, cl.deadline), cl.offsets)
+// code codes claims. A result without any bytes means that a take has found nothing.
+func (c *claims) code(f *codec.Fields) {
+	if b := f.Binary(); b != nil && b.Reading() && b.Left() == 0 {
+		return
 	}
-	return b
+	f.Bool("active", &c.active)
+	f.Uvarint("epoch", &c.epoch)
+	f.Bool("more", &c.more)
+	c.mode.code(f)
+	f.Millis("ack_timeout_ms", &c.ackTimeout)
+	codec.ListInto(f, "claims", &c.claims, (*claim).code)
 }
 
-// decodeClaims reads what encode wrote; nothing means that a take has found nothing.
-func decodeClaims(b []byte) (*claims, error) {
-	if len(b) == 0 {
-		return new(claims), nil
+func (c *claim) code(f *codec.Fields) {
+	codeCount(f, "partition", &c.partition)
+	f.Uvarint("attempt", &c.attempt)
+	f.Varint("deadline_ms", &c.deadline)
+	if b := f.Binary(); b != nil {
+		b.Embed(func(b []byte) []byte { return appendOffsets(b, c.offsets) }, func(r *codec.Reader) { c.offsets = readOffsets(r) })
+		return
 	}
-	r := codec.NewReader(b)
-	c := &claims{active: r.Bool(), epoch: r.Uvarint(), more: r.Bool(), mode: Mode(r.Byte()), ackTimeout: int64(r.Uvarint())}
-	for range readCount(&r, MaxReadLimit) {
-		cl := claim{partition: int(r.Uvarint()), attempt: r.Uvarint(), deadline: r.Varint()}
-		cl.offsets = readOffsets(&r)
-		c.claims = append(c.claims, cl)
-	}
-	return c, r.Done()
+	codec.ListInto(f, "offsets", &c.offsets, func(o *uint64, f *codec.Fields) { f.Uvarint("", o) })
 }
 
 // appendOffsets appends increasing offsets.

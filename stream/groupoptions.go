@@ -97,11 +97,7 @@ func setting(which settings, f func(*groupOptions)) SettingOption {
 
 // WithMode gives the group a mode other than Shared.
 func WithMode(m Mode) ConfigOption {
-	return groupOption(func(o *groupOptions) {
-		if o.mode = m; m >= numModes {
-			o.err = firstError(o.err, engine.Errorf(ErrInvalid, "stream: group mode %d is unknown", m))
-		}
-	})
+	return groupOption(func(o *groupOptions) { o.mode = m })
 }
 
 // AckTimeout makes a record that is not acknowledged after d be delivered again. The default is 30 s, the least 1 ms, the most 30 days.
@@ -117,12 +113,7 @@ func AckTimeout(d time.Duration) SettingOption {
 // MaxDeliver makes a record that has been delivered n times in vain go to the stream of dead letters. The default is 5, the most 1,000,000; 0 means never. A
 // delivery that ended because the consumer left (Leave) does not count, nor, in a KeyShared group, one that was taken back because an earlier record of the key failed.
 func MaxDeliver(n int) SettingOption {
-	return setting(setMaxDeliver, func(o *groupOptions) {
-		o.maxDeliver = uint64(max(n, 0))
-		if n < 0 || n > maxDeliverLimit {
-			o.err = firstError(o.err, engine.Errorf(ErrInvalid, "stream: max deliver %d is not in 0-%d", n, maxDeliverLimit))
-		}
-	})
+	return setting(setMaxDeliver, func(o *groupOptions) { o.maxDeliver = uint64(n) })
 }
 
 // Backoff is the pause before a record is delivered again: minimum after the first time, then twice as long each time, up to maximum. The default is 1 s to
@@ -229,9 +220,7 @@ func NoAck() NoAckOption { return NoAckOption{} }
 
 func (NoAckOption) applyGroupRead(o *groupReadOptions) { o.noAck = true }
 
-func (l LimitOption) applyGroupRead(o *groupReadOptions) {
-	o.limit, o.err = l.n, firstError(o.err, l.check())
-}
+func (l LimitOption) applyGroupRead(o *groupReadOptions) { o.limit = l.n }
 
 func (w WaitOption) applyGroupRead(o *groupReadOptions) {
 	o.wait, o.err = w.d, firstError(o.err, w.check())
@@ -270,7 +259,7 @@ func (f nackOption) applyNack(o *nackOptions) { f(o) }
 func Delay(d time.Duration) NackOption {
 	return nackOption(func(o *nackOptions) {
 		if o.delay == toDLQ {
-			o.err = firstError(o.err, engine.Errorf(ErrInvalid, "stream: delay and dead letter contradict each other"))
+			o.err = firstError(o.err, errDelayAndDLQ)
 		}
 		if o.delay = millis(d); d < 0 || o.delay > maxGroupMillis {
 			o.err = firstError(o.err, engine.Errorf(ErrInvalid, "stream: delay %v is not in 0s-%v", d, maxGroupTime))
@@ -283,7 +272,7 @@ func Delay(d time.Duration) NackOption {
 func ToDLQ() NackOption {
 	return nackOption(func(o *nackOptions) {
 		if o.delay >= 0 {
-			o.err = firstError(o.err, engine.Errorf(ErrInvalid, "stream: delay and dead letter contradict each other"))
+			o.err = firstError(o.err, errDelayAndDLQ)
 		}
 		o.delay = toDLQ
 	})
@@ -293,6 +282,8 @@ func ToDLQ() NackOption {
 func Reason(text string) NackOption {
 	return nackOption(func(o *nackOptions) { o.reason = text[:min(len(text), maxReasonBytes)] })
 }
+
+var errDelayAndDLQ = engine.Errorf(ErrInvalid, "stream: delay and dead letter contradict each other")
 
 const maxReasonBytes = 1024
 

@@ -36,8 +36,8 @@ func TestAdmit(t *testing.T) {
 	}{
 		"no kind":                  {0, nil, "command"},
 		"large payload":            {kind, large, "value of 101 bytes exceeds max_value_size (100 bytes)"},
-		"no message":               {kind, stream.AppendCommandBody("log"), "number of messages 0 is not in 1-1000"},
-		"partition":                {kind, slices.Concat(none[:5], []byte{0x81, 8}, none[6:]), "partition 1025 is not in 0-1024"},
+		"no message":               {kind, stream.AppendCommandBody("log"), "0 messages are not 1-10000"},
+		"partition":                {kind, slices.Concat(none[:5], []byte{0x81, 8}, none[6:]), "partition 1024 is not in 0-1023"},
 		"headers out of order":     {kind, stream.AppendCommandBody("log", []byte{0, 2, 1, 'b', 0, 1, 'a', 0}), "headers out of order"},
 		"header twice":             {kind, stream.AppendCommandBody("log", []byte{0, 2, 1, 'a', 0, 1, 'a', 0}), "headers out of order"},
 		"header without a name":    {kind, stream.AppendCommandBody("log", []byte{0, 1, 0, 0}), "header name is empty"},

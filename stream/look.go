@@ -9,23 +9,22 @@ import (
 
 // Takeable says how many records there are for a consumer.
 func (m *machine) Takeable(v *engine.View, cmd engine.Command, waits bool) (n, most int, err error) {
-	c, err := decodeCommand(cmd.Kind, cmd.Body)
-	if err != nil {
-		return 0, 0, err
-	}
 	if cmd.Kind != kindReadGroup {
 		return 0, 0, engine.Errorf(ErrInvalid, "stream: command %d takes nothing", cmd.Kind)
 	}
-	gc := &c.group
-	l := look{
-		m: m, v: v, namespace: cmd.Namespace, name: c.name, spec: c.spec, group: gc.group, consumer: gc.consumer, epoch: gc.epoch,
-		limit: gc.limit, waits: waits, existing: !gc.create, home: c.spec == nil,
+	name, b, err := readGroup.Read(cmd)
+	if err != nil {
+		return 0, 0, err
 	}
-	if gc.spec != nil {
-		l.id = gc.spec.id
+	l := look{
+		m: m, v: v, namespace: cmd.Namespace, name: string(name), spec: b.spec, group: b.group, consumer: b.consumer, epoch: b.epoch,
+		limit: b.limit, waits: waits, existing: !b.create, home: b.spec == nil,
+	}
+	if b.groupSpec != nil {
+		l.id = b.groupSpec.id
 	}
 	n, err = l.look()
-	return n, gc.limit, err
+	return n, b.limit, err
 }
 
 // Took reports whether a consumer has got something, or was refused.
@@ -33,7 +32,7 @@ func (m *machine) Took(_ uint8, result []byte, err error) bool {
 	if err != nil {
 		return true
 	}
-	c, err := decodeClaims(result)
+	c, err := readGroup.Decode(result)
 	return err != nil || len(c.claims) > 0
 }
 
@@ -42,17 +41,17 @@ func (m *machine) Makes(cmd engine.Command, made func(engine.Made)) {
 	if cmd.Kind != kindAppend {
 		return
 	}
-	c, err := decodeCommand(cmd.Kind, cmd.Body)
+	name, b, err := appendMessages.Read(cmd)
 	if err != nil {
 		return
 	}
 	of := engine.NoSlots() // of messages without a key only the log can tell
-	for _, msg := range c.append.messages {
-		if k, err := keyOf(msg); err == nil && len(k) > 0 {
+	for _, msg := range b.messages {
+		if k, _, err := split(msg); err == nil && len(k) > 0 {
 			of.Add(uint8(slotOf(keyHash(msg, 0))))
 		}
 	}
-	made(engine.Made{Topic: streamTopic(cmd.Namespace, c.name), N: len(c.append.messages), Within: true, Of: of})
+	made(engine.Made{Topic: streamTopic(cmd.Namespace, string(name)), N: len(b.messages), Within: true, Of: of})
 }
 
 // look finds out what there is for a consumer of a group, without a command, and what would change that.

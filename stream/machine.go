@@ -35,8 +35,10 @@ type machine struct {
 	attendance attendance
 	dealt      deals
 
-	buf []byte
-	row []byte
+	calls   engine.Calls[*session]
+	session session
+	buf     []byte
+	row     []byte
 
 	to       []int // partitions of the messages that are being appended
 	appended []Appended
@@ -75,86 +77,16 @@ func (m *machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 	if isPushKind(cmd.Kind) {
 		return m.applyPush(tx, cmd)
 	}
-	c, err := decodeCommand(cmd.Kind, cmd.Body)
+	call, err := m.calls.Read(cmd)
 	if err != nil {
 		return nil, err
 	}
-	st, err := m.open(tx, &c)
-	if cmd.Kind == kindMiss { // it names no spec, but what this shard has told of
-		st, err = m.load(tx, c.name), nil
-		if st == nil || st.deleted() {
-			return nil, notFound(c.name)
-		}
-	}
-	if cmd.Kind == kindAdopt || cmd.Kind == kindDrop {
-		if err == nil && cmd.Kind == kindDrop && !here(tx, c.name, 0) {
-			m.drop(tx, st, true)
-		}
-		return nil, nil // what it says is older than what is known, or all has been done on opening
-	}
-	if err != nil {
+	name := string(call.Subject())
+	if err := checkName(name); err != nil {
 		return nil, err
 	}
-	switch cmd.Kind {
-	case kindCreate:
-		return m.create(tx, st, &c)
-	case kindAppend:
-		return m.append(tx, st, &c)
-	case kindPour:
-		return m.pour(tx, st, &c)
-	case kindCheckLast:
-		return nil, checkLast(tx, st, &c)
-	}
-	if st == nil {
-		if cmd.Kind == kindAdoptGroup || cmd.Kind == kindDropGroup {
-			return nil, nil // it is older than what is known
-		}
-		return nil, notFound(c.name)
-	}
-	switch cmd.Kind {
-	case kindSetRetention:
-		return nil, m.setRetention(tx, st, &c)
-	case kindTrim:
-		return m.trim(tx, st, &c)
-	case kindDelete:
-		return nil, m.delete(tx, st, &c)
-	}
-	return m.applyGroup(tx, st, cmd, &c)
-}
-
-// open returns the stream a command is for, nil if there is none. If the command carries a spec, what the shard knows of the stream is brought up to it;
-// its home knows it best, so there the spec only says which stream is meant.
-func (m *machine) open(tx *engine.Tx, c *command) (*stream, error) {
-	st, home := m.load(tx, c.name), here(tx, c.name, 0)
-	switch {
-	case home && c.spec != nil && (st == nil || st.id != c.spec.id):
-		return nil, notFound(c.name)
-	case home:
-		return st, nil
-	case c.spec == nil:
-		return nil, engine.Errorf(ErrInvalid, "stream %q: the command is for another shard", c.name)
-	}
-	switch {
-	case st != nil && st.id > c.spec.id:
-		return nil, notFound(c.name) // it has been deleted, or made again, since the sender looked
-	case st != nil && st.id == c.spec.id && st.deleted():
-		return nil, notFound(c.name)
-	case st != nil && st.id == c.spec.id && st.version < c.spec.version:
-		m.touch(tx, st)
-		st.version, st.policy = c.spec.version, c.spec.policy
-		m.enforce(tx, st)
-		m.save(tx, st)
-	case st == nil || st.id < c.spec.id:
-		switch {
-		case st == nil:
-		case st.deleted():
-			m.setTimer(tx, st, 0)
-		default:
-			m.drop(tx, st, false)
-		}
-		st = m.make(tx, c.name, *c.spec)
-	}
-	return st, nil
+	m.session = session{m: m, tx: tx, kind: cmd.Kind, name: name}
+	return call.Apply(&m.session)
 }
 
 // load returns a stream as its row has it, nil if there is no row.
@@ -243,38 +175,6 @@ func (m *machine) found(tx *engine.Tx, name string, partitions int, p policy) *s
 	return m.make(tx, name, spec{id: uint64(tx.LSN()), partitions: partitions, policy: p})
 }
 
-func (m *machine) create(tx *engine.Tx, st *stream, c *command) ([]byte, error) {
-	if st != nil {
-		return nil, engine.Errorf(ErrExists, "stream %q already exists", c.name)
-	}
-	m.found(tx, c.name, c.partitions, c.retention)
-	return nil, nil
-}
-
-func (m *machine) setRetention(tx *engine.Tx, st *stream, c *command) error {
-	m.touch(tx, st)
-	st.policy = c.retention
-	st.version++
-	m.enforce(tx, st)
-	m.save(tx, st)
-	m.tell(tx, st, kindAdopt)
-	return nil
-}
-
-func (m *machine) delete(tx *engine.Tx, st *stream, c *command) error {
-	records := uint64(0)
-	for p := range st.parts {
-		records += st.parts[p].records()
-	}
-	if records > 0 && !c.force {
-		return notEmpty(c.name, int64(records))
-	}
-	m.tell(tx, st, kindDrop)
-	m.drop(tx, st, false)
-	tx.Count(countStreams, -1)
-	return nil
-}
-
 // rememberMillis is for how long a shard remembers that a stream has been deleted: commands made for it before do not come later.
 const rememberMillis = 24 * 60 * 60 * 1000
 
@@ -303,10 +203,10 @@ func (m *machine) drop(tx *engine.Tx, st *stream, remember bool) {
 
 // tell sends a command about the stream to the other shards that may have a part of it.
 func (m *machine) tell(tx *engine.Tx, st *stream, kind uint8) {
-	m.tellAll(tx, st, func() engine.Op { return op(kind, st.name, &st.spec, nil, nil) })
+	m.tellAll(tx, st, func() engine.Command { return sent(tx, kind, st.name, &target{&st.spec}, (*target).code, 64) })
 }
 
-func (m *machine) tellAll(tx *engine.Tx, st *stream, op func() engine.Op) {
+func (m *machine) tellAll(tx *engine.Tx, st *stream, cmd func() engine.Command) {
 	if !tx.Spread() || engine.Tagged(st.name) {
 		return
 	}
@@ -315,9 +215,7 @@ func (m *machine) tellAll(tx *engine.Tx, st *stream, op func() engine.Op) {
 		to := route(st.name, p)
 		if shard := engine.NameShard(tx.NamespaceName(), to, tx.Shards()); !told[shard] {
 			told[shard] = true
-			cmd := op().Command
-			cmd.Namespace, cmd.Spread = tx.NamespaceName(), true
-			tx.Send(engine.Message{Command: cmd, Name: to, Lane: laneOf(st.name)})
+			tx.Send(engine.Message{Command: cmd(), Name: to, Lane: laneOf(st.name)})
 		}
 	}
 }

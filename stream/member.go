@@ -3,7 +3,6 @@ package stream
 import (
 	"fmt"
 
-	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 )
 
@@ -33,9 +32,9 @@ func (m *machine) join(tx *engine.Tx, g *group, consumer string) error {
 }
 
 // heard notes that the consumers of batches that a command is about are there.
-func (m *machine) heard(tx *engine.Tx, g *group, c *groupCommand) {
+func (m *machine) heard(tx *engine.Tx, g *group, runs []refRun) {
 	last := ""
-	for _, run := range c.runs {
+	for _, run := range runs {
 		b := g.with(run.Ref)
 		if b == nil || b.consumer == last {
 			continue
@@ -97,22 +96,20 @@ func (m *machine) hold(tx *engine.Tx, st *stream, g *group, consumer string) boo
 
 // tellHolder makes the other shards of the stream take what the last holder has there from it.
 func (m *machine) tellHolder(tx *engine.Tx, st *stream, g *group) {
-	body := codec.AppendUvarint(codec.AppendString(nil, g.holder), g.epoch)
-	m.tellAll(tx, st, func() engine.Op {
-		return groupOp(kindFollow, place{st.name, g.group, &st.spec, g.toSpec()}, nil, body)
-	})
+	b := followBody{g.target(st), g.holder, g.epoch}
+	m.tellAll(tx, st, func() engine.Command { return sent(tx, kindFollow, st.name, &b, (*followBody).code, groupRoom) })
 }
 
 // follow is hold for who has been made the holder in the stream's home, as the epoch of the command says, and now goes round the shards.
-func (m *machine) follow(tx *engine.Tx, g *group, c *groupCommand) bool {
-	if c.epoch == 0 || c.epoch < g.epoch {
+func (m *machine) follow(tx *engine.Tx, g *group, consumer string, epoch uint64) bool {
+	if epoch == 0 || epoch < g.epoch {
 		return false
 	}
-	if c.epoch > g.epoch && g.holder != c.consumer {
+	if epoch > g.epoch && g.holder != consumer {
 		m.supersede(tx, g)
 	}
-	if c.epoch > g.epoch || g.holder != c.consumer { // here it may have been silent for too long
-		g.epoch, g.holder, g.changed = c.epoch, c.consumer, true
+	if epoch > g.epoch || g.holder != consumer { // here it may have been silent for too long
+		g.epoch, g.holder, g.changed = epoch, consumer, true
 	}
 	return true
 }

@@ -29,21 +29,12 @@ func createOptionsOf(opts []CreateOption) createOptions {
 	for _, opt := range opts {
 		opt.applyCreate(&o)
 	}
-	if o.err == nil && (o.partitions < 1 || o.partitions > MaxPartitions) {
-		o.err = engine.Errorf(ErrInvalid, "stream: %d partitions are not in 1-%d", o.partitions, MaxPartitions)
-	}
 	return o
 }
 
 func checkRetention(r Retention) error {
 	if r.MaxAge < 0 || r.MaxAge > 0 && r.MaxAge < time.Millisecond {
 		return engine.Errorf(ErrInvalid, "stream: max age %v is less than a millisecond", r.MaxAge)
-	}
-	if r.MaxLen < 0 {
-		return engine.Errorf(ErrInvalid, "stream: max length %d is negative", r.MaxLen)
-	}
-	if r.MaxBytes < 0 {
-		return engine.Errorf(ErrInvalid, "stream: max bytes %d is negative", r.MaxBytes)
 	}
 	return nil
 }
@@ -82,12 +73,7 @@ func (l LengthOption) applyCreate(o *createOptions) {
 	}
 }
 
-func (l LengthOption) applyTrim(o *trimOptions) {
-	o.maxLen, o.byLen = l.records, true
-	if l.records < 0 {
-		o.err = firstError(o.err, engine.Errorf(ErrInvalid, "stream: max length %d is negative", l.records))
-	}
-}
+func (l LengthOption) applyTrim(o *trimOptions) { o.maxLen, o.byLen = l.records, true }
 
 // BytesOption is the option of MaxBytes; Create and Trim take it.
 type BytesOption struct{ bytes int64 }
@@ -103,12 +89,7 @@ func (b BytesOption) applyCreate(o *createOptions) {
 	}
 }
 
-func (b BytesOption) applyTrim(o *trimOptions) {
-	o.maxBytes, o.byBytes = b.bytes, true
-	if b.bytes < 0 {
-		o.err = firstError(o.err, engine.Errorf(ErrInvalid, "stream: max bytes %d is negative", b.bytes))
-	}
-}
+func (b BytesOption) applyTrim(o *trimOptions) { o.maxBytes, o.byBytes = b.bytes, true }
 
 func firstError(first, second error) error {
 	if first != nil {

@@ -23,37 +23,7 @@ func newStore(s engine.Scope) *Store { return &Store{s} }
 func table() engine.Primitive {
 	return engine.Primitive{
 		ID: engine.MachineStream, Name: "stream", New: newMachine,
-		Commands: []engine.CommandType{
-			{Kind: kindCreate, Name: "create", From: engine.FromUsers | engine.FromShards | engine.FromMachines, Admit: admit},
-			{Kind: kindSetRetention, Name: "set retention", From: engine.FromUsers, Admit: admit},
-			{Kind: kindAppend, Name: "append", From: engine.FromUsers | engine.FromShards | engine.FromMachines, Admit: admit},
-			{Kind: kindTrim, Name: "trim", From: engine.FromUsers, Admit: admit, Shrinks: true},
-			{Kind: kindDelete, Name: "delete", From: engine.FromUsers, Admit: admit, Shrinks: true},
-			{Kind: kindCheckLast, Name: "check last", From: engine.FromUsers, Admit: admit, Shrinks: true},
-			{Kind: kindAdopt, Name: "adopt", From: engine.FromShards},
-			{Kind: kindDrop, Name: "drop", From: engine.FromShards, Shrinks: true},
-			{Kind: kindCreateGroup, Name: "create group", From: engine.FromUsers, Admit: admit},
-			{Kind: kindDeleteGroup, Name: "delete group", From: engine.FromUsers, Admit: admit, Shrinks: true},
-			{Kind: kindReadGroup, Name: "read group", From: engine.FromUsers, Admit: admit},
-			{Kind: kindAck, Name: "ack", From: engine.FromUsers, Admit: admit, Shrinks: true},
-			{Kind: kindNack, Name: "nack", From: engine.FromUsers, Admit: admit},
-			{Kind: kindExtend, Name: "extend", From: engine.FromUsers, Admit: admit, Shrinks: true},
-			{Kind: kindLeave, Name: "leave", From: engine.FromUsers, Admit: admit, Shrinks: true},
-			{Kind: kindSeek, Name: "seek", From: engine.FromUsers, Admit: admit},
-			{Kind: kindHold, Name: "hold", From: engine.FromUsers, Admit: admit},
-			{Kind: kindAdoptGroup, Name: "adopt group", From: engine.FromUsers | engine.FromShards, Admit: admit},
-			{Kind: kindDropGroup, Name: "drop group", From: engine.FromShards, Shrinks: true},
-			{Kind: kindFollow, Name: "follow", From: engine.FromShards},
-			{Kind: kindMiss, Name: "miss", From: engine.FromLeaders},
-			{Kind: kindRelay, Name: "relay subscription", From: engine.FromShards, AtHome: true, Shrinks: true},
-			{Kind: kindSubscribe, Name: "subscribe", From: engine.FromShards | engine.FromMachines, Shrinks: true},
-			{Kind: kindPush, Name: "push", From: engine.FromLeaders},
-			{Kind: kindEnd, Name: "end of a batch", From: engine.FromShards | engine.FromMachines, Shrinks: true},
-			{Kind: kindWant, Name: "want a batch", From: engine.FromShards, Shrinks: true},
-			{Kind: kindGrant, Name: "grant a batch", From: engine.FromShards, Shrinks: true},
-			{Kind: kindPour, Name: "pour", From: engine.FromShards | engine.FromMachines},
-			{Kind: kindConfigureGroup, Name: "configure group", From: engine.FromUsers, Admit: admit},
-		},
+		Commands: commands.Types(),
 		Queries: []engine.QueryType{
 			{Kind: querySpec, Name: "spec", New: engine.NewQuery[specQuery]},
 			{Kind: queryRead, Name: "read", New: engine.NewQuery[readQuery]},
@@ -79,16 +49,8 @@ func table() engine.Primitive {
 
 func newMachine() engine.Machine {
 	return &machine{
+		calls:   commands.NewCalls(),
 		streams: engine.NewMemory[streamName, *stream, struct{}](maxRemembered, nil),
 		groups:  engine.NewMemory[groupName, *group, struct{}](maxRememberedGroups, nil),
 	}
-}
-
-// admit checks a command of a user in another process.
-func admit(cmd engine.Command, maxPayload int) error {
-	c, err := decodeCommand(cmd.Kind, cmd.Body)
-	if err == nil && cmd.Kind == kindAppend {
-		err = c.append.check(maxPayload)
-	}
-	return err
 }

@@ -199,7 +199,7 @@ func (f *pushing) takeFrom(st *stream, g *group, p int, upTo uint64) (b taken) {
 func (f *pushing) takeLeft(st *stream, g *group, p int) []uint64 {
 	g.owners = owners{of: make([]string, slots), until: never}
 	d := delivery{
-		m: f.m, tx: f.tx, st: st, g: g, c: &groupCommand{limit: 1, noAck: true}, limit: 1, bytes: maxClaimBytes, claims: new(claims),
+		m: f.m, tx: f.tx, st: st, g: g, c: &readGroupBody{limit: 1, noAck: true}, limit: 1, bytes: maxClaimBytes, claims: new(claims),
 	}
 	if g.mode == KeyShared {
 		d.keyShared(p)

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
 )
@@ -219,42 +218,45 @@ func (m *machine) onRetention(tx *engine.Tx, token []byte) {
 }
 
 // trim carries out the command of that name. Its result is the number of records removed.
-func (m *machine) trim(tx *engine.Tx, st *stream, c *command) ([]byte, error) {
-	removed := uint64(0)
+func (s *session) trim(b *trimBody) (removed int64, err error) {
+	if err := s.find(&b.target); err != nil {
+		return 0, err
+	}
+	m, tx, st := s.m, s.tx, s.st
 	m.touch(tx, st)
 	for p := range st.parts {
-		first := m.trimPoint(tx, st, p, &c.trim)
+		first := m.trimPoint(tx, st, p, b)
 		if first <= st.parts[p].first {
 			continue
 		}
-		removed += first - st.parts[p].first
-		if !c.trim.dryRun {
+		removed += int64(first - st.parts[p].first)
+		if !b.dryRun {
 			m.cut(tx, st, p, first)
 		}
 	}
-	return codec.AppendVarint(nil, int64(removed)), nil
+	return removed, nil
 }
 
 // trimPoint returns the first offset that a trim leaves.
-func (m *machine) trimPoint(tx *engine.Tx, st *stream, p int, t *trimCommand) uint64 {
-	part := &st.parts[p]
+func (m *machine) trimPoint(tx *engine.Tx, st *stream, p int, t *trimBody) uint64 {
+	part, n := &st.parts[p], uint64(t.n)
 	if part.records() == 0 {
 		return part.first
 	}
 	switch t.bound {
 	case trimToLen:
-		if t.n < part.records() {
-			return part.last + 1 - t.n
+		if n < part.records() {
+			return part.last + 1 - n
 		}
 		return part.first
 	case trimToBytes:
-		first := m.lightest(tx, st, p, part.first, t.n)
-		if t.n > 0 {
+		first := m.lightest(tx, st, p, part.first, n)
+		if n > 0 {
 			first = min(first, part.last) // the newest record stays, however large it is
 		}
 		return first
 	case trimToAge:
-		oldest := ID{Millis: max(tx.Now()-int64(t.n), 0)}
+		oldest := ID{Millis: max(tx.Now()-t.n, 0)}
 		return must(offsetOf(getterOf(tx), st.gen, p, part.first, part.last, oldest))
 	}
 	return must(offsetOf(getterOf(tx), st.gen, p, part.first, part.last, t.before))

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 )
 
@@ -51,8 +50,8 @@ func (g *group) undone(ref Ref) (*batch, *failure) {
 }
 
 // refs calls f for each record of the runs.
-func (c *groupCommand) refs(f func(Ref) error) error {
-	for _, run := range c.runs {
+func (b *refsBody) refs(f func(Ref) error) error {
+	for _, run := range b.runs {
 		for i := range run.n {
 			if err := f(Ref{run.Partition, run.Offset + i, run.Attempt}); err != nil {
 				return err
@@ -63,7 +62,9 @@ func (c *groupCommand) refs(f func(Ref) error) error {
 }
 
 // ack takes records as done. Its result is how many were pending.
-func (m *machine) ack(tx *engine.Tx, g *group, c *groupCommand) ([]byte, error) {
+func (s *session) ack(c *ackBody) (n int, err error) {
+	m, tx, g := s.m, s.tx, s.g
+	m.heard(tx, g, c.runs)
 	if c.strict {
 		seen := make(map[Ref]bool)
 		err := c.refs(func(ref Ref) error {
@@ -76,11 +77,10 @@ func (m *machine) ack(tx *engine.Tx, g *group, c *groupCommand) ([]byte, error) 
 			return nil
 		})
 		if err != nil {
-			return nil, err
+			return 0, err
 		}
 	}
-	n := int64(0)
-	err := c.refs(func(ref Ref) error {
+	err = c.refs(func(ref Ref) error {
 		b, f := g.undone(ref)
 		switch {
 		case b != nil:
@@ -95,28 +95,30 @@ func (m *machine) ack(tx *engine.Tx, g *group, c *groupCommand) ([]byte, error) 
 		n++
 		return nil
 	})
-	return codec.AppendVarint(nil, n), err
+	return n, err
 }
 
 // nack gives records back. Its result is how many were with a consumer.
-func (m *machine) nack(tx *engine.Tx, st *stream, g *group, c *groupCommand) ([]byte, error) {
-	n := int64(0)
-	err := c.refs(func(ref Ref) error {
+func (s *session) nack(c *nackBody) (n int, err error) {
+	g, reason := s.g, string(c.reason)
+	s.m.heard(s.tx, g, c.runs)
+	err = c.refs(func(ref Ref) error {
 		if b := g.with(ref); b != nil {
-			m.fail(tx, st, g, b, ref.Offset, c.delay, c.reason)
+			s.m.fail(s.tx, s.st, g, b, ref.Offset, c.delay, reason)
 			n++
 		}
 		return nil
 	})
-	return codec.AppendVarint(nil, n), err
+	return n, err
 }
 
 // extend gives records more time. Its result is how many were with a consumer.
-func (m *machine) extend(tx *engine.Tx, g *group, c *groupCommand) ([]byte, error) {
-	n := int64(0)
+func (s *session) extend(c *extendBody) (n int, err error) {
+	tx, g := s.tx, s.g
+	s.m.heard(tx, g, c.runs)
 	moved, made := make(map[*batch]*batch), make(map[*batch]bool)
 	slices.SortFunc(c.runs, func(a, b refRun) int { return a.Ref.compare(b.Ref) }) // the first record of a batch is that of its row
-	err := c.refs(func(ref Ref) error {
+	err = c.refs(func(ref Ref) error {
 		b := g.with(ref)
 		if b == nil || made[b] {
 			return nil
@@ -126,14 +128,14 @@ func (m *machine) extend(tx *engine.Tx, g *group, c *groupCommand) ([]byte, erro
 		if to == nil {
 			to = &batch{
 				partition: b.partition, first: ref.Offset, lsn: uint64(tx.LSN()), attempt: b.attempt, excused: b.excused, delivered: b.delivered,
-				deadline: tx.Now() + c.delay, consumer: b.consumer,
+				deadline: tx.Now() + c.lease, consumer: b.consumer,
 			}
 			moved[b], made[to] = to, true
 		}
 		g.move(ref.Offset, b, to)
 		return nil
 	})
-	return codec.AppendVarint(nil, n), err
+	return n, err
 }
 
 // move takes a record from one batch into another.

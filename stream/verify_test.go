@@ -171,7 +171,7 @@ func TestVerifyReports(t *testing.T) {
 		"producer ahead":         {func(w tamperer) { w.producer(func(p *producerRow) { p.used = 1 << 60 }) }, `producer "p" appended at`},
 		"producer out of order":  {func(w tamperer) { w.producer(func(p *producerRow) { p.appends[1].sequence = 99 }) }, "sequence number 99 comes before 8"},
 		"producer of no record": {func(w tamperer) {
-			w.producer(func(p *producerRow) { p.appends[0].result = encodeAppended([]Appended{{Offset: 10, LSN: 1}}) })
+			w.producer(func(p *producerRow) { p.appends[0].result = encodeAppended(&[]Appended{{Offset: 10, LSN: 1}}) })
 		}, "there can be no record"},
 		"producer's result":       {func(w tamperer) { w.producer(func(p *producerRow) { p.appends[0].result = []byte{1} }) }, `producer "p", sequence number 8`},
 		"garbage for a producer":  {func(w tamperer) { w.set(producerKey(nil, w.header("short").gen, "q"), []byte{1}) }, `producer "q": stream producer row`},

@@ -214,7 +214,7 @@ func (s *streamAudit) producers() error {
 
 // appended checks that what a producer is told again is so.
 func (s *streamAudit) appended(producer string, a producerAppend) {
-	all, err := decodeAppended(a.result)
+	all, err := appendMessages.Decode(a.result)
 	if err != nil {
 		s.problem("producer %q, sequence number %d: %v", producer, a.sequence, err)
 		return

@@ -180,6 +180,7 @@ func (c *call[S, B, R]) Apply(s S) ([]byte, error) {
 
 func (c *call[S, B, R]) read(b []byte) (err error) {
 	r := c.row
+	r.empty(&c.body) // a field that is coded under a condition must not keep what the command before said
 	in := codec.NewReader(b)
 	if !r.Unnamed {
 		c.name = in.Bytes()
@@ -440,12 +441,16 @@ func (r *CommandRow[S, B, R]) take() *call[S, B, R] {
 	return &call[S, B, R]{row: r}
 }
 
-func (r *CommandRow[S, B, R]) giveBack(c *call[S, B, R]) {
+func (r *CommandRow[S, B, R]) empty(b *B) {
 	if r.Reset != nil {
-		r.Reset(&c.body)
+		r.Reset(b)
 	} else {
-		c.body = *new(B)
+		*b = *new(B)
 	}
+}
+
+func (r *CommandRow[S, B, R]) giveBack(c *call[S, B, R]) {
+	r.empty(&c.body)
 	c.name, c.result = nil, *new(R)
 	r.kept.Put(c)
 }
