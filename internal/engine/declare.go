@@ -20,6 +20,7 @@ type CommandRow[S, B, R any] struct {
 	Name    string
 	From    Senders
 	Shrinks bool // see CommandType
+	Unnamed bool // bodies do not start with a name; Op, Make, Do and Send take a route instead
 
 	// Body codes the fields of the body; nil means it has none. Their ranges are checked whenever a body is built or decoded.
 	Body func(b *B, f *codec.Fields)
@@ -167,7 +168,9 @@ func (c *call[S, B, R]) Apply(s S) ([]byte, error) {
 func (c *call[S, B, R]) read(b []byte) (err error) {
 	r := c.row
 	in := codec.NewReader(b)
-	c.name = in.Bytes()
+	if !r.Unnamed {
+		c.name = in.Bytes()
+	}
 	if r.Body == nil || in.Err() != nil {
 		err = in.Done()
 	} else {
@@ -257,13 +260,20 @@ func (r *CommandRow[S, B, R]) join(d *declared) CommandType {
 func (r *CommandRow[S, B, R]) admit(cmd Command, maxPayload int) (err error) {
 	bad := r.decode(cmd.Body, func(name []byte, b *B) {
 		if err = r.limit(b, maxPayload); err == nil {
-			err = r.of.checkName(string(name))
+			err = r.checkName(string(name))
 		}
 	})
 	if bad != nil {
 		return bad
 	}
 	return err
+}
+
+func (r *CommandRow[S, B, R]) checkName(name string) error {
+	if r.Unnamed {
+		return nil
+	}
+	return r.of.checkName(name)
 }
 
 func (r *CommandRow[S, B, R]) limit(b *B, maxPayload int) error {
@@ -315,7 +325,7 @@ func (r *CommandRow[S, B, R]) Op(name string, b B, err error) Op {
 // Make is Op for a body that fill builds in reused memory. An error of fill becomes that of the operation.
 func (r *CommandRow[S, B, R]) Make(name string, fill func(b *B) error) Op {
 	op := Op{Command: Command{Machine: r.of.machine, Kind: r.Kind}, Route: name, Decode: r.decodeAny}
-	if op.Err = r.of.checkName(name); op.Err != nil {
+	if op.Err = r.checkName(name); op.Err != nil {
 		return op
 	}
 	c := r.take()
@@ -350,7 +360,10 @@ func (r *CommandRow[S, B, R]) encode(name string, b *B) []byte {
 	if r.Size != nil {
 		size = r.Size(b)
 	}
-	body := codec.AppendString(make([]byte, 0, len(name)+3+size), name)
+	body := make([]byte, 0, len(name)+3+size)
+	if !r.Unnamed {
+		body = codec.AppendString(body, name)
+	}
 	if r.Body != nil {
 		body = codec.EncodeFields(body, b, r.Body)
 	}

@@ -86,12 +86,13 @@ func CodeHeaders(f *codec.Fields, b *[]byte) {
 		return
 	}
 	own := *b
-	codeHeaders(f, &own)
+	CodePairs(f, "headers", &own)
 	*b = own
 }
 
-func codeHeaders(f *codec.Fields, b *[]byte) {
-	f.Custom("headers", codec.Custom{
+// CodePairs codes encoded headers or labels as an object of strings in JSON. Callers handle Binary and Checking first.
+func CodePairs(f *codec.Fields, name string, b *[]byte) {
+	f.Custom(name, codec.Custom{
 		Type: codec.ObjectType,
 		Show: func(dst []byte) []byte {
 			dst = append(dst, '{')
@@ -111,7 +112,7 @@ func codeHeaders(f *codec.Fields, b *[]byte) {
 				name, _ := rawjson.Text(key)
 				text, ok := rawjson.Text(value)
 				if _, twice := headers[name]; !ok || twice {
-					err = fmt.Errorf("header %q is repeated or not a string", name)
+					err = fmt.Errorf("%q is repeated or not a string", name)
 				}
 				headers[name] = text
 				return err == nil
