@@ -36,8 +36,8 @@ func (t *times) fields(f *codec.Fields) {
 	codeBlob(f, "timezone", &t.zone, codec.Range{Max: maxTimesBytes})
 	f.SignedMillis("interval_ms", &t.every, codec.Range{Max: maxMillis})
 	f.Varint("anchor_ms", &t.anchor)
-	codeChoice(f, "overlap", (*byte)(&t.overlap), overlapNames[:])
-	codeChoice(f, "catch_up", (*byte)(&t.catchUp), catchUpNames[:])
+	codec.Enum(f, "overlap", &t.overlap, overlapNames[:])
+	codec.Enum(f, "catch_up", &t.catchUp, catchUpNames[:])
 	f.Varint("catch_up_limit", &t.limit, codec.Range{Min: 1, Max: MaxCatchUp})
 }
 
