@@ -68,10 +68,9 @@ func (s *Store) Deregister(ctx context.Context, worker string) error {
 	if err != nil {
 		return err
 	}
-	c := sessionCommand{self: worker}
 	for _, shard := range shards {
 		for more := true; more; {
-			more, err = engine.Propose(ctx, &s.scope, s.at(shard, command(kindClose, "", nil, encode(nil, &c, (*sessionCommand).code))), decodeBool)
+			more, err = engine.Propose(ctx, &s.scope, at(shard, closeSession.Op("", sessionBody{self: worker}, nil)), closeSession.Decode)
 			switch {
 			case err == nil && errors.Is(left, ErrNotFound):
 				left = nil // it was not registered, but had got runs of the shard
@@ -81,12 +80,6 @@ func (s *Store) Deregister(ctx context.Context, worker string) error {
 		}
 	}
 	return left
-}
-
-// at routes an operation to a shard.
-func (s *Store) at(shard engine.ShardID, op engine.Op) engine.Op {
-	op.RouteTo = routeTo(shard)
-	return op
 }
 
 // AwaitOption changes what Await does.
@@ -134,14 +127,12 @@ func (s *Store) Await(ctx context.Context, worker string, actions []string, opts
 	for _, opt := range opts {
 		opt.applyAwait(&o)
 	}
-	c := workCommand{
+	c := workBody{
 		self: worker, group: group{labels: string(engine.AppendHeaders(nil, o.labels)), names: actions}, wants: []want{{worker: worker, slots: o.max}}, listed: true,
 	}
-	if err := c.check(); o.err == nil {
-		o.err = err
-	}
-	if o.err != nil {
-		return nil, o.err
+	op := takeRuns.Op("", c, o.err)
+	if op.Err != nil {
+		return nil, op.Err
 	}
 	shards, err := s.scope.Shards(ctx)
 	if err != nil {
@@ -168,11 +159,11 @@ func (s *Store) Await(ctx context.Context, worker string, actions []string, opts
 }
 
 // takeSelf takes runs of a shard for a worker that calls by itself.
-func (s *Store) takeSelf(ctx context.Context, shard engine.ShardID, c *workCommand, wait time.Duration) (tasks []Task, err error) {
+func (s *Store) takeSelf(ctx context.Context, shard engine.ShardID, c *workBody, wait time.Duration) (tasks []Task, err error) {
 	if wait > 0 {
 		ctx = engine.Lasting(ctx)
 	}
-	got, err := engine.TakeFrom(ctx, &s.scope, s.at(shard, workOp("", c)), engine.Take{Wait: wait}, decodeWorked)
+	got, err := engine.TakeFrom(ctx, &s.scope, at(shard, takeRuns.Op("", *c, nil)), engine.Take{Wait: wait}, takeRuns.Decode)
 	for i := range got.taken {
 		t := taskOf(shard, &got.taken[i])
 		t.self = c.self
@@ -248,13 +239,8 @@ func (s *Store) end(ctx context.Context, run RunID, worker string, e end) error 
 		return err
 	}
 	e.ref = p.Ref
-	c := workCommand{self: worker, ends: []end{e}}
-	if err := c.check(); err != nil {
-		return err
-	}
-	op := s.at(p.shard, workOp("", &c))
-	op.Payload = len(e.output)
-	got, err := proposeWork(ctx, &s.scope, op, &c)
+	c := workBody{self: worker, ends: []end{e}}
+	got, err := proposeWork(ctx, &s.scope, at(p.shard, takeRuns.Op("", c, nil)), &c)
 	switch {
 	case err != nil:
 		return err
@@ -277,9 +263,6 @@ func (s *Store) Touch(ctx context.Context, run RunID, worker string, d time.Dura
 	if err != nil {
 		return time.Time{}, err
 	}
-	op, err := touchOp(touchCommand{self: worker, ref: p.Ref}, d)
-	if err != nil {
-		return time.Time{}, err
-	}
-	return engine.Propose(ctx, &s.scope, s.at(p.shard, op), decodeDeadline)
+	op := touchRun.Op("", touchBody{self: worker, ref: p.Ref, extend: millis(d)}, nil)
+	return engine.Propose(ctx, &s.scope, at(p.shard, op), touchRun.Decode)
 }

@@ -54,10 +54,10 @@ func takesBeside(t *testing.T, behind int) map[string]engine.Toil {
 	took := make(map[string]engine.Toil)
 	take := func(what string, ends []end, n int) (got []taken) {
 		t.Helper()
-		x, c := w.r.Executor(0), workCommand{session: session, ends: ends, wants: []want{{0, "w", 10}}}
+		x, c := w.r.Executor(0), workBody{session: session, ends: ends, wants: []want{{0, "w", 10}}}
 		x.ForgetEfforts()
 		before := x.Scanned()
-		cmd := engine.Command{Machine: engine.MachineAction, Kind: kindWork, Namespace: "n", Body: encode(nil, &c, (*workCommand).code)}
+		cmd := engine.Command{Machine: engine.MachineAction, Kind: kindWork, Namespace: "n", Body: body(takeRuns, "", c)}
 		b, err := w.r.Take(t.Context(), 0, engine.Take{Command: cmd})
 		if err != nil {
 			t.Fatalf("%s: %v", what, err)
@@ -67,7 +67,7 @@ func takesBeside(t *testing.T, behind int) map[string]engine.Toil {
 			w.r.Entry(0, cmd)
 		}
 		if len(b) > 0 {
-			got = must(decode(b, (*worked).code)).taken
+			got = must(takeRuns.Decode(b)).taken
 		}
 		if len(got) != n {
 			t.Fatalf("%s: %d runs are taken, want %d", what, len(got), n)

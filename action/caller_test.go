@@ -88,7 +88,7 @@ func TestCaller(t *testing.T) {
 	one := []want{{0, "w", 1}}
 	take := func(ends ...end) taken {
 		t.Helper()
-		res, err := w.work(workCommand{session: s, wants: one, ends: ends})
+		res, err := w.work(workBody{session: s, wants: one, ends: ends})
 		if err != nil || len(res.taken) != 1 {
 			t.Fatalf("work = %+v, %v", res, err)
 		}
@@ -114,7 +114,7 @@ func TestCaller(t *testing.T) {
 	for range 2 {
 		step := take()
 		entries := len(w.r.Log(0))
-		if _, err := w.work(workCommand{session: s, ends: []end{{ref: step.ref, attempt: 1, how: completed, output: []byte("7")}}}); err != nil {
+		if _, err := w.work(workBody{session: s, ends: []end{{ref: step.ref, attempt: 1, how: completed, output: []byte("7")}}}); err != nil {
 			t.Fatal(err)
 		}
 		if n := len(w.r.Log(0)) - entries; n != 1 {
@@ -142,13 +142,13 @@ func TestCaller(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect(1, "cancelled cancelled  , attempt 1")
-	if res, err := w.work(workCommand{session: s, ends: []end{{ref: step.ref, attempt: 1, how: completed}}}); err != nil || !slices.Equal(res.verdicts, []verdict{abandoned}) {
+	if res, err := w.work(workBody{session: s, ends: []end{{ref: step.ref, attempt: 1, how: completed}}}); err != nil || !slices.Equal(res.verdicts, []verdict{abandoned}) {
 		t.Errorf("a late result: %+v, %v", res, err)
 	}
 
 	start(1)
 	step = take()
-	if _, err := w.work(workCommand{session: s, ends: []end{{ref: step.ref, how: refused, code: "no_card"}}}); err != nil {
+	if _, err := w.work(workBody{session: s, ends: []end{{ref: step.ref, how: refused, code: "no_card"}}}); err != nil {
 		t.Fatal(err)
 	}
 	expect(1, "failed failure no_card , attempt 1, refused")
@@ -159,13 +159,13 @@ func TestCaller(t *testing.T) {
 	w.register("step", gone)
 	start(1)
 	step = take()
-	if _, err := w.work(workCommand{session: s, ends: []end{{ref: step.ref, how: completed, output: []byte("8")}}}); err != nil {
+	if _, err := w.work(workBody{session: s, ends: []end{{ref: step.ref, how: completed, output: []byte("8")}}}); err != nil {
 		t.Fatal(err)
 	}
 	expect(1, "completed success  8, attempt 1")
 
 	// An action that there is not refuses the whole command.
-	if _, err := w.do(kindDelete, encode(nil, &nameCommand{"step", true}, (*nameCommand).code)); err != nil {
+	if _, err := w.do(kindDelete, body(remove, "step", true)); err != nil {
 		t.Fatal(err)
 	}
 	cmd := engine.Command{Machine: engine.MachineTest, Kind: callerStart, Namespace: "n", Body: []byte{1}}

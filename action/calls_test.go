@@ -370,23 +370,23 @@ func TestSettle(t *testing.T) {
 	}
 	wants := []want{{worker: "w", slots: 1}}
 	for name, c := range map[string]struct {
-		c     workCommand
+		c     workBody
 		sends bool
 		says  string // of the command itself
 	}{
-		"an end":           {workCommand{session: 1, ends: ended(2)}, true, ""},
-		"a small output":   {workCommand{session: 1, ends: ended(maxSettled)}, true, ""},
-		"a large output":   {workCommand{session: 1, ends: ended(maxSettled + 1)}, false, "action: an output of 1025 bytes on a full disk: the limit is 1024"},
-		"an end and wants": {workCommand{session: 1, ends: ended(2), wants: wants}, true, "action: runs are wanted on a full disk"},
-		"wants":            {workCommand{session: 1, wants: wants}, false, "action: runs are wanted on a full disk"},
-		"nothing":          {workCommand{session: 1}, false, "action: nothing has ended, and nothing is wanted"},
-		"by itself":        {workCommand{self: "w", ends: ended(2), listed: true}, true, ""},
+		"an end":           {workBody{session: 1, ends: ended(2)}, true, ""},
+		"a small output":   {workBody{session: 1, ends: ended(maxSettled)}, true, ""},
+		"a large output":   {workBody{session: 1, ends: ended(maxSettled + 1)}, false, "action: an output of 1025 bytes on a full disk: the limit is 1024"},
+		"an end and wants": {workBody{session: 1, ends: ended(2), wants: wants}, true, "action: runs are wanted on a full disk"},
+		"wants":            {workBody{session: 1, wants: wants}, false, "action: runs are wanted on a full disk"},
+		"nothing":          {workBody{session: 1}, false, "action: nothing has ended, and nothing is wanted"},
+		"by itself":        {workBody{self: "w", ends: ended(2), listed: true}, true, ""},
 	} {
 		said := ""
 		if err := c.c.checkSettle(); err != nil {
 			said = err.Error()
 		}
-		op := command(kindWork, "route", nil, encode(nil, &c.c, (*workCommand).code))
+		op := command(kindWork, "route", body(takeRuns, "", c.c))
 		settle, ok := settleOp(op, &c.c)
 		if ok != c.sends || said != c.says {
 			t.Errorf("%s: sent: %t, %q; want %t, %q", name, ok, said, c.sends, c.says)
@@ -397,7 +397,7 @@ func TestSettle(t *testing.T) {
 			}
 			continue
 		}
-		got, err := decode(settle.Command.Body, (*workCommand).code)
+		got, err := read(takeRuns, settle.Command.Body)
 		if err != nil || settle.Command.Kind != kindSettle || settle.Route != "route" || len(got.wants) != 0 || len(got.ends) != 1 || got.ends[0].ref != ref ||
 			got.session != c.c.session || got.self != c.c.self || got.listed {
 			t.Errorf("%s: %+v, %v", name, got, err)

@@ -24,30 +24,30 @@ func TestCommandsOutOfLimits(t *testing.T) {
 	}
 	register := func(change func(s *spec, n int64)) func(n int64) (uint8, []byte) {
 		return func(n int64) (uint8, []byte) {
-			r := registerCommand{"a", defaultSpec}
-			change(&r.spec, n)
-			return kindRegister, encode(nil, &r, (*registerCommand).code)
+			s := defaultSpec
+			change(&s, n)
+			return kindRegister, body(register, "a", s)
 		}
 	}
-	work := func(change func(c *workCommand, n int64)) func(n int64) (uint8, []byte) {
+	work := func(change func(c *workBody, n int64)) func(n int64) (uint8, []byte) {
 		return func(n int64) (uint8, []byte) {
-			c := workCommand{session: 1, ends: []end{{how: completed}}, wants: []want{{0, "w", 1}}}
+			c := workBody{session: 1, ends: []end{{how: completed}}, wants: []want{{0, "w", 1}}}
 			change(&c, n)
-			return kindWork, encode(nil, &c, (*workCommand).code)
+			return kindWork, body(takeRuns, "", c)
 		}
 	}
 	ends := func(change func(e *end, n int64)) func(n int64) (uint8, []byte) {
-		return work(func(c *workCommand, n int64) { change(&c.ends[0], n) })
+		return work(func(c *workBody, n int64) { change(&c.ends[0], n) })
 	}
-	schedule := func(change func(c *scheduleCommand, n int64)) func(n int64) (uint8, []byte) {
+	schedule := func(change func(c *scheduleBody, n int64)) func(n int64) (uint8, []byte) {
 		return func(n int64) (uint8, []byte) {
-			c := scheduleCommand{action: "a", name: "s", times: times{every: 1000, limit: 1}}
+			c := scheduleBody{name: "s", times: times{every: 1000, limit: 1}}
 			change(&c, n)
-			return kindSchedule, encode(nil, &c, (*scheduleCommand).code)
+			return kindSchedule, body(setSchedule, "a", c)
 		}
 	}
 	open := func(groups, names int) (uint8, []byte) {
-		o := openCommand{process: "p"}
+		o := openBody{process: "p"}
 		for i := range groups {
 			g := group{labels: labels(map[string]string{"n": text(i)})}
 			for range names {
@@ -55,7 +55,7 @@ func TestCommandsOutOfLimits(t *testing.T) {
 			}
 			o.groups = append(o.groups, g)
 		}
-		return kindOpen, encode(nil, &o, (*openCommand).code)
+		return kindOpen, body(openSession, "", o)
 	}
 	const none = math.MinInt64
 	for _, c := range []struct {
@@ -93,30 +93,30 @@ func TestCommandsOutOfLimits(t *testing.T) {
 		{"error", none, MaxErrorBytes, ends(func(e *end, n int64) { e.how, e.message = failed, text(int(n)) })},
 		{"wait for the next attempt", none, maxMillis, ends(func(e *end, n int64) { e.how, e.delay = failed, n })},
 		{"snooze", 0, maxMillis, ends(func(e *end, n int64) { e.how, e.delay = snoozed, n })},
-		{"ends", none, maxEnds, work(func(c *workCommand, n int64) {
+		{"ends", none, maxEnds, work(func(c *workBody, n int64) {
 			for len(c.ends) < int(n) {
 				c.ends = append(c.ends, c.ends[0])
 			}
 		})},
-		{"takes that wait", 0, none, work(func(c *workCommand, n int64) { c.waiting = int(n) })},
-		{"runs for a worker", 1, maxTaken, work(func(c *workCommand, n int64) { c.wants[0].slots = int(n) })},
-		{"runs for workers", none, maxTaken, work(func(c *workCommand, n int64) { c.wants = []want{{0, "v", 1}, {0, "w", int(n) - 1}} })},
-		{"group", 0, none, work(func(c *workCommand, n int64) { c.wants[0].group = int(n) })},
-		{"worker", 1, 255, work(func(c *workCommand, n int64) { c.wants[0].worker = text(int(n)) })},
+		{"takes that wait", 0, none, work(func(c *workBody, n int64) { c.waiting = int(n) })},
+		{"runs for a worker", 1, maxTaken, work(func(c *workBody, n int64) { c.wants[0].slots = int(n) })},
+		{"runs for workers", none, maxTaken, work(func(c *workBody, n int64) { c.wants = []want{{0, "v", 1}, {0, "w", int(n) - 1}} })},
+		{"group", 0, none, work(func(c *workBody, n int64) { c.wants[0].group = int(n) })},
+		{"worker", 1, 255, work(func(c *workBody, n int64) { c.wants[0].worker = text(int(n)) })},
 		{"groups", none, maxGroups, func(n int64) (uint8, []byte) { return open(int(n), 1) }},
 		{"names", none, maxNames, func(n int64) (uint8, []byte) { return open(1, int(n)) }},
 		{"names of two groups", none, maxNames / 2, func(n int64) (uint8, []byte) { return open(2, int(n)) }},
 		{"touch", 1, maxMillis, func(n int64) (uint8, []byte) {
-			return kindTouch, encode(nil, &touchCommand{session: 1, extend: n}, (*touchCommand).code)
+			return kindTouch, body(touchRun, "", touchBody{session: 1, extend: n})
 		}},
 		{"reason", none, MaxReasonBytes, func(n int64) (uint8, []byte) {
 			return kindCancel, encode(nil, &call.Cancel{Reason: text(int(n))}, (*call.Cancel).Code)
 		}},
-		{"caught up", 1, MaxCatchUp, schedule(func(c *scheduleCommand, n int64) { c.times.limit = n })},
-		{"overlap", int64(OverlapSkip), int64(OverlapReplace), schedule(func(c *scheduleCommand, n int64) { c.times.overlap = Overlap(n) })},
-		{"rule of catching up", int64(CatchUpOne), int64(CatchUpAll), schedule(func(c *scheduleCommand, n int64) { c.times.catchUp = CatchUp(n) })},
-		{"name of a schedule", 1, MaxScheduleName, schedule(func(c *scheduleCommand, n int64) { c.name = text(int(n)) })},
-		{"concurrency key of a schedule", none, MaxKeyBytes, schedule(func(c *scheduleCommand, n int64) { c.plan.key = text(int(n)) })},
+		{"caught up", 1, MaxCatchUp, schedule(func(c *scheduleBody, n int64) { c.times.limit = n })},
+		{"overlap", int64(OverlapSkip), int64(OverlapReplace), schedule(func(c *scheduleBody, n int64) { c.times.overlap = Overlap(n) })},
+		{"rule of catching up", int64(CatchUpOne), int64(CatchUpAll), schedule(func(c *scheduleBody, n int64) { c.times.catchUp = CatchUp(n) })},
+		{"name of a schedule", 1, MaxScheduleName, schedule(func(c *scheduleBody, n int64) { c.name = text(int(n)) })},
+		{"concurrency key of a schedule", none, MaxKeyBytes, schedule(func(c *scheduleBody, n int64) { c.plan.key = text(int(n)) })},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			w, _ := plain(t, defaultSpec)
@@ -158,24 +158,24 @@ func TestCommandsOutOfLimits(t *testing.T) {
 	}
 	for _, kind := range []uint8{kindWork, kindEnd} {
 		for n, want := range map[int]bool{most: true, most + 1: false} {
-			c := workCommand{session: 1, ends: []end{{how: completed, output: []byte(text(n))}}}
-			if err := admit(engine.Command{Kind: kind, Body: encode(nil, &c, (*workCommand).code)}, most); (err == nil) != want {
+			c := workBody{session: 1, ends: []end{{how: completed, output: []byte(text(n))}}}
+			if err := admit(engine.Command{Kind: kind, Body: body(takeRuns, "", c)}, most); (err == nil) != want {
 				t.Errorf("command %d with an output of %d bytes: %v", kind, n, err)
 			}
 		}
 	}
-	for what, c := range map[string]workCommand{
+	for what, c := range map[string]workBody{
 		"two ends":   {session: 1, ends: []end{{how: completed}, {how: completed}}},
 		"no end":     {session: 1, wants: []want{{0, "w", 1}}},
 		"also wants": {session: 1, ends: []end{{how: completed}}, wants: []want{{0, "w", 1}}},
 	} {
-		if err := admit(engine.Command{Kind: kindEnd, Body: encode(nil, &c, (*workCommand).code)}, most); !errors.Is(err, ErrInvalid) {
+		if err := admit(engine.Command{Kind: kindEnd, Body: body(takeRuns, "", c)}, most); !errors.Is(err, ErrInvalid) {
 			t.Errorf("the end of an attempt with %s: %v", what, err)
 		}
 	}
 	for n, want := range map[int]bool{maxSettled: true, maxSettled + 1: false} {
-		c := workCommand{session: 1, ends: []end{{how: completed, output: []byte(text(n))}}}
-		if err := admit(engine.Command{Kind: kindSettle, Body: encode(nil, &c, (*workCommand).code)}, most); (err == nil) != want {
+		c := workBody{session: 1, ends: []end{{how: completed, output: []byte(text(n))}}}
+		if err := admit(engine.Command{Kind: kindSettle, Body: body(takeRuns, "", c)}, most); (err == nil) != want {
 			t.Errorf("an output of %d bytes on a full disk: %v", n, err)
 		}
 	}

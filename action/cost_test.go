@@ -114,7 +114,7 @@ func TestCostOfNames(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			c := workCommand{session: w.open(g)}
+			c := workBody{session: w.open(g)}
 			for i := range workers {
 				c.wants = append(c.wants, want{0, fmt.Sprint(i), 50 / workers})
 			}
@@ -150,15 +150,15 @@ func (w *world) carryOut(v call.Invoke) {
 	w.t.Helper()
 	w.r.Pass(1)
 	self := "w"
-	take := workCommand{self: self, group: group{string(v.Labels), []string{"a"}}, wants: []want{{0, self, 1}}, listed: true}
+	take := workBody{self: self, group: group{string(v.Labels), []string{"a"}}, wants: []want{{0, self, 1}}, listed: true}
 	var got worked
 	var err error
 	if w.together {
 		v.Name = "a"
 		out := w.r.Entry(0,
 			engine.Command{Machine: engine.MachineAction, Kind: kindInvoke, Namespace: "n", Body: encode(nil, &v, (*call.Invoke).Code)},
-			engine.Command{Machine: engine.MachineAction, Kind: kindWork, Namespace: "n", Body: encode(nil, &take, (*workCommand).code)})
-		got, err = decodeWorked(out[1].Result)
+			engine.Command{Machine: engine.MachineAction, Kind: kindWork, Namespace: "n", Body: body(takeRuns, "", take)})
+		got, err = takeRuns.Decode(out[1].Result)
 	} else {
 		w.mustInvoke(v)
 		got, err = w.work(take)
@@ -167,7 +167,7 @@ func (w *world) carryOut(v call.Invoke) {
 		w.t.Fatalf("the run is not taken: %+v, %v", got.taken, err)
 	}
 	ref := got.taken[0].ref
-	if _, err := w.work(workCommand{self: self, ends: []end{{ref: ref, attempt: got.taken[0].attempt, how: completed}}}); err != nil {
+	if _, err := w.work(workBody{self: self, ends: []end{{ref: ref, attempt: got.taken[0].attempt, how: completed}}}); err != nil {
 		w.t.Fatal(err)
 	}
 }

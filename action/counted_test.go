@@ -106,7 +106,7 @@ func TestRunsAreCountedWhereTheyEnd(t *testing.T) {
 		task := w.get("w")
 		p, err := task.Run.parse()
 		w.must(err)
-		if got, err := w.work(workCommand{self: "w", ends: []end{{ref: p.Ref, how: how, delay: 1}}}); err != nil || got.verdicts[0] != accepted {
+		if got, err := w.work(workBody{self: "w", ends: []end{{ref: p.Ref, how: how, delay: 1}}}); err != nil || got.verdicts[0] != accepted {
 			t.Fatalf("%v: %+v, %v", how, got, err)
 		}
 		w.is("which does not count", Active, 0, 1+int64(i), 3)
@@ -204,8 +204,8 @@ func TestWaitingCallersLookAgain(t *testing.T) {
 	w := newCounted(t, defaultSpec)
 	w.must(w.Complete(t.Context(), w.get("w").Run, "w", nil))
 	for worker, again := range map[string]int64{"w": 60_000, "other": engine.NoTimer} {
-		c := workCommand{self: worker, group: group{names: []string{"a"}}, wants: []want{{0, worker, 1}}, listed: true}
-		cmd := engine.Command{Machine: engine.MachineAction, Kind: kindWork, Namespace: "n", Body: encode(nil, &c, (*workCommand).code)}
+		c := workBody{self: worker, group: group{names: []string{"a"}}, wants: []want{{0, worker, 1}}, listed: true}
+		cmd := engine.Command{Machine: engine.MachineAction, Kind: kindWork, Namespace: "n", Body: body(takeRuns, "", c)}
 		k := engine.NewTaking(t.Context(), engine.Take{Command: cmd, Wait: time.Hour}, w.r.Now)
 		w.r.Pass(1000)
 		if _, waits, err := w.r.Executor(0).Enter(k); err != nil || !waits {
@@ -275,11 +275,11 @@ func TestDeletedNamespaceForgetsCallers(t *testing.T) {
 func TestTakesOfEarlierBuilds(t *testing.T) {
 	w := newCounted(t, defaultSpec)
 	ref := w.mustInvoke(call.Invoke{Name: "a"})
-	c := workCommand{self: "w", group: group{names: []string{"a"}}, wants: []want{{0, "w", 1}}}
+	c := workBody{self: "w", group: group{names: []string{"a"}}, wants: []want{{0, "w", 1}}}
 	if got, err := w.work(c); err != nil || len(got.taken) != 1 {
 		t.Fatalf("%+v, %v", got, err)
 	}
-	if _, err := w.work(workCommand{self: "w", ends: []end{{ref: ref, how: completed}}}); err != nil {
+	if _, err := w.work(workBody{self: "w", ends: []end{{ref: ref, how: completed}}}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := w.Workers().Find(t.Context(), "w"); !errors.Is(err, ErrNotFound) {
@@ -288,7 +288,7 @@ func TestTakesOfEarlierBuilds(t *testing.T) {
 	for _, ends := range [][]end{nil, {{ref: ref, how: completed}}, {{ref: ref, how: completed, begun: 3}}} {
 		for _, listed := range []bool{false, true} {
 			c.ends, c.listed = ends, listed
-			if got, err := decode(encode(nil, &c, (*workCommand).code), (*workCommand).code); err != nil || got.listed != listed || !slices.EqualFunc(got.ends, ends, func(a, b end) bool { return a.begun == b.begun }) {
+			if got, err := read(takeRuns, body(takeRuns, "", c)); err != nil || got.listed != listed || !slices.EqualFunc(got.ends, ends, func(a, b end) bool { return a.begun == b.begun }) {
 				t.Errorf("%+v is decoded as %+v, %v", c, got, err)
 			}
 		}
@@ -300,7 +300,7 @@ func TestBytesOfCounts(t *testing.T) {
 	const runs = 32
 	written := func(others int, listed bool) int {
 		w := newCounted(t, defaultSpec)
-		c := workCommand{self: "w", group: group{names: []string{"a"}}, wants: []want{{0, "w", 1}}, listed: listed}
+		c := workBody{self: "w", group: group{names: []string{"a"}}, wants: []want{{0, "w", 1}}, listed: listed}
 		for i := range others {
 			name := fmt.Sprint("other", i)
 			w.register(name, defaultSpec)
@@ -309,7 +309,7 @@ func TestBytesOfCounts(t *testing.T) {
 			c.group.names = []string{name}
 			got, err := w.work(c)
 			w.must(err)
-			_, err = w.work(workCommand{self: "w", ends: []end{{ref: got.taken[0].ref, how: completed}}})
+			_, err = w.work(workBody{self: "w", ends: []end{{ref: got.taken[0].ref, how: completed}}})
 			w.must(err)
 		}
 		c.group.names = []string{"a"}
@@ -329,7 +329,7 @@ func TestBytesOfCounts(t *testing.T) {
 			w.mustInvoke(call.Invoke{Name: "a"})
 			got, err := w.work(c)
 			w.must(err)
-			_, err = w.work(workCommand{self: "w", ends: []end{{ref: got.taken[0].ref, how: completed}}})
+			_, err = w.work(workBody{self: "w", ends: []end{{ref: got.taken[0].ref, how: completed}}})
 			w.must(err)
 		}
 		return (bytes() - before) / runs

@@ -87,7 +87,7 @@ func newDamageable(t *testing.T) *rig.Rig {
 	}
 	invoke("limited", ConcurrencyKey("e"))
 	invoke("a", Labels(map[string]string{"gpu": "yes"}))
-	_, err = w.work(workCommand{session: session, wants: []want{{group: 0, worker: "x", slots: 1}}})
+	_, err = w.work(workBody{session: session, wants: []want{{group: 0, worker: "x", slots: 1}}})
 	must(err)
 	cancelled := invoke("a")
 	take(1)

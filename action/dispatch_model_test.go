@@ -286,7 +286,7 @@ func (m *dispatchModel) remove(r *modelRun) {
 
 // workOne has a session end some of its runs, and take others.
 func (m *dispatchModel) workOne() {
-	c := workCommand{session: m.live[m.rng.IntN(len(m.live))], waiting: m.rng.IntN(3)}
+	c := workBody{session: m.live[m.rng.IntN(len(m.live))], waiting: m.rng.IntN(3)}
 	for _, r := range m.runs {
 		if r.session == c.session && m.rng.IntN(3) == 0 && len(c.ends) < maxEnds {
 			e := end{ref: r.ref, attempt: r.attempt, how: how(1 + m.rng.IntN(5))}
@@ -348,7 +348,7 @@ func (m *dispatchModel) settle(e *end) verdict {
 }
 
 // take says what is taken.
-func (m *dispatchModel) take(c *workCommand) (taken []string) {
+func (m *dispatchModel) take(c *workBody) (taken []string) {
 	share := make(map[*modelAction]int)
 	for i := range c.wants {
 		for range c.wants[i].slots {
@@ -469,7 +469,7 @@ func TestKeysAndNoneInTurn(t *testing.T) {
 	}
 	counts := make(map[string]int)
 	for range 15 {
-		got, err := w.work(workCommand{session: session, wants: []want{{0, "w", 1}}})
+		got, err := w.work(workBody{session: session, wants: []want{{0, "w", 1}}})
 		if err != nil || len(got.taken) != 1 {
 			t.Fatal(len(got.taken), err)
 		}

@@ -18,18 +18,18 @@ func TestLateResult(t *testing.T) {
 		t.Fatal(err)
 	}
 	take := []want{{0, "w", 1}}
-	first, err := w.work(workCommand{session: session, wants: take})
+	first, err := w.work(workBody{session: session, wants: take})
 	if err != nil || len(first.taken) != 1 {
 		t.Fatal(len(first.taken), err)
 	}
 	w.r.Advance(1000)
-	second, err := w.work(workCommand{session: session, wants: take})
+	second, err := w.work(workBody{session: session, wants: take})
 	if err != nil || len(second.taken) != 1 || second.taken[0].attempt != 2 {
 		t.Fatalf("%+v, %v", second.taken, err)
 	}
 	for i, want := range []verdict{overtaken, accepted, overtaken} {
 		e := end{ref: first.taken[0].ref, attempt: int64(1 + i%2), how: completed, output: []byte("1")}
-		if res, err := w.work(workCommand{session: session, ends: []end{e}}); err != nil || res.verdicts[0] != want {
+		if res, err := w.work(workBody{session: session, ends: []end{e}}); err != nil || res.verdicts[0] != want {
 			t.Errorf("the result of attempt %d: %v, %v, want %v", e.attempt, res.verdicts, err, want)
 		}
 	}
@@ -53,7 +53,7 @@ func TestInvokeBehindDelayed(t *testing.T) {
 				w.r.Pass(delay)
 			}
 		}
-		got, err := w.work(workCommand{session: session, wants: []want{{0, "w", 10}}})
+		got, err := w.work(workBody{session: session, wants: []want{{0, "w", 10}}})
 		if err != nil || len(got.taken) != len(all) {
 			t.Fatalf("%d runs are taken, %v, want %d", len(got.taken), err, len(all))
 		}

@@ -38,10 +38,8 @@ func Held(t *Task) Condition {
 		return Condition{engine.HideCondition(engine.Op{Err: errNoTask("held")})}
 	}
 	p, err := t.Run.parse()
-	c := touchCommand{session: t.session, self: t.self, ref: p.Ref, attempt: int64(t.Attempt), begun: int64(t.Delivery), extend: 1}
-	op := command(kindHeld, "", err, encode(nil, &c, (*touchCommand).code))
-	op.RouteTo = routeTo(p.shard)
-	return Condition{engine.HideCondition(op)}
+	c := touchBody{session: t.session, self: t.self, ref: p.Ref, attempt: int64(t.Attempt), begun: int64(t.Delivery), extend: 1}
+	return Condition{engine.HideCondition(at(p.shard, checkHeld.Op("", c, err)))}
 }
 
 func errNoTask(what string) error { return engine.Errorf(ErrInvalid, "action: %s: no task", what) }
@@ -55,29 +53,19 @@ func endTaskOp(t *Task, e end, opts []EndOption) engine.Op {
 		e, err = e.with(opts)
 	}
 	e.ref, e.attempt, e.begun = p.Ref, int64(t.Attempt), int64(t.Delivery)
-	c := workCommand{session: t.session, self: t.self, ends: []end{e}}
-	if err == nil {
-		err = c.check()
-	}
 	if t.settled != nil {
 		t.settled.Store(true)
 	}
-	op := command(kindEnd, "", err, encode(nil, &c, (*workCommand).code))
-	op.RouteTo = routeTo(p.shard)
-	op.Payload = len(e.output)
-	return op
+	return at(p.shard, endRun.Op("", workBody{session: t.session, self: t.self, ends: []end{e}}, err))
 }
 
 // endHeld ends an attempt that goes on, or is refused.
-func (w *work) endHeld(c *workCommand) ([]byte, error) {
-	if err := c.checkEnd(); err != nil {
-		return nil, err
-	}
+func (w *work) endHeld(c *workBody) error {
 	e := &c.ends[0]
-	t := touchCommand{session: c.session, self: c.self, ref: e.ref, attempt: e.attempt, begun: e.begun}
+	t := touchBody{session: c.session, self: c.self, ref: e.ref, attempt: e.attempt, begun: e.begun}
 	s, err := w.holder(&t)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if v := w.settle(s, e); v != accepted {
 		panic(fmt.Sprintf("action: an attempt that goes on ends with verdict %d", v))
@@ -86,25 +74,17 @@ func (w *work) endHeld(c *workCommand) ([]byte, error) {
 		w.m.roster.Called(w.tx, c.self)
 		w.keepSelf(s)
 	}
-	return nil, nil
-}
-
-// checkEnd says what is wrong with a work command as the body of kindEnd: one end.
-func (w *workCommand) checkEnd() error {
-	if len(w.ends) != 1 || len(w.wants) != 0 {
-		return engine.Errorf(ErrInvalid, "action: %d ends and %d wants, for one end", len(w.ends), len(w.wants))
-	}
-	return w.check()
+	return nil
 }
 
 // held is refused if an attempt does not go on.
-func (w *work) held(c *touchCommand) ([]byte, error) {
+func (w *work) held(c *touchBody) error {
 	_, err := w.holder(c)
-	return nil, err
+	return err
 }
 
 // holder returns the session that has an attempt which goes on.
-func (w *work) holder(c *touchCommand) (*session, error) {
+func (w *work) holder(c *touchBody) (*session, error) {
 	s, err := w.named(c.session, c.self)
 	if err != nil {
 		return nil, err

@@ -102,9 +102,9 @@ func (h *hosts) propose(m engine.MachineID, kind uint8, body []byte) []byte {
 	return res
 }
 
-func (h *hosts) work(c workCommand) worked {
+func (h *hosts) work(c workBody) worked {
 	h.t.Helper()
-	res, err := decodeWorked(h.propose(engine.MachineAction, kindWork, encode(nil, &c, (*workCommand).code)))
+	res, err := takeRuns.Decode(h.propose(engine.MachineAction, kindWork, body(takeRuns, "", c)))
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -113,8 +113,8 @@ func (h *hosts) work(c workCommand) worked {
 
 func (h *hosts) open(name string) uint64 {
 	h.t.Helper()
-	c := openCommand{process: "p", groups: []group{{"", []string{name}}}}
-	session, err := decodeSession(h.propose(engine.MachineAction, kindOpen, encode(nil, &c, (*openCommand).code)))
+	c := openBody{process: "p", groups: []group{{"", []string{name}}}}
+	session, err := openSession.Decode(h.propose(engine.MachineAction, kindOpen, body(openSession, "", c)))
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -140,7 +140,7 @@ func (h *hosts) takeMany(session uint64, slots int) <-chan worked {
 	h.t.Helper()
 	h.await() // one that was answered may not have left yet
 	h.takes.Add(1)
-	op := workOp("", &workCommand{session: session, wants: []want{{0, "w", slots}}})
+	op := takeRuns.Op("", workBody{session: session, wants: []want{{0, "w", slots}}}, nil)
 	op.Command.Namespace = "n"
 	got := make(chan worked, 1)
 	go func() {
@@ -154,7 +154,7 @@ func (h *hosts) takeMany(session uint64, slots int) <-chan worked {
 			if errors.Is(err, engine.ErrUnavailable) && !errors.Is(err, engine.ErrUnknownOutcome) || errors.Is(err, engine.ErrClosed) {
 				continue
 			}
-			res, decoding := decodeWorked(b)
+			res, decoding := takeRuns.Decode(b)
 			if err := errors.Join(err, decoding); err != nil || len(res.taken) == 0 {
 				h.t.Errorf("take = %+v, %v", res, err)
 				return
@@ -227,8 +227,8 @@ func TestEntriesOfSteps(t *testing.T) {
 // stepsCounted returns false if a leader was elected meanwhile for another reason than the test's: then there are entries of its own, and of takes that begin again.
 func stepsCounted(t *testing.T, voters ...uint64) bool {
 	h := openHosts(t, voters...)
-	h.propose(engine.MachineAction, kindRegister, encode(nil, &registerCommand{"step", defaultSpec}, (*registerCommand).code))
-	h.propose(engine.MachineAction, kindRegister, encode(nil, &registerCommand{"other", defaultSpec}, (*registerCommand).code))
+	h.propose(engine.MachineAction, kindRegister, body(register, "step", defaultSpec))
+	h.propose(engine.MachineAction, kindRegister, body(register, "other", defaultSpec))
 	one, two, bystander := h.open("step"), h.open("step"), h.open("other")
 	h.take(bystander)
 	for round := range 2 {
@@ -239,7 +239,7 @@ func stepsCounted(t *testing.T, voters ...uint64) bool {
 			step = <-waiting
 		})
 		total += h.entries(func() {
-			res := h.work(workCommand{session: one, wants: []want{{0, "w", 1}}, ends: []end{{ref: step.ref, how: completed}}})
+			res := h.work(workBody{session: one, wants: []want{{0, "w", 1}}, ends: []end{{ref: step.ref, how: completed}}})
 			if len(res.taken) != 1 {
 				t.Fatalf("what comes of the end is not taken with it: %+v", res)
 			}
@@ -259,10 +259,10 @@ func stepsCounted(t *testing.T, voters ...uint64) bool {
 			}
 		}
 		total += h.entries(func() {
-			h.work(workCommand{session: one, ends: []end{{ref: step.ref, how: completed}}})
+			h.work(workBody{session: one, ends: []end{{ref: step.ref, how: completed}}})
 			step = <-waiting
 		})
-		total += h.entries(func() { h.work(workCommand{session: two, ends: []end{{ref: step.ref, how: completed}}}) })
+		total += h.entries(func() { h.work(workBody{session: two, ends: []end{{ref: step.ref, how: completed}}}) })
 		if h.elected {
 			return false
 		}
@@ -276,7 +276,7 @@ func stepsCounted(t *testing.T, voters ...uint64) bool {
 // TestShare: what is ready is shared by the takes that wait for it. Once it was shared with all processes that had opened a session, busy ones too.
 func TestShare(t *testing.T) {
 	h := openHosts(t, 1)
-	h.propose(engine.MachineAction, kindRegister, encode(nil, &registerCommand{"step", defaultSpec}, (*registerCommand).code))
+	h.propose(engine.MachineAction, kindRegister, body(register, "step", defaultSpec))
 	h.open("step")
 	h.open("step")
 	var waiting []<-chan worked
@@ -286,7 +286,7 @@ func TestShare(t *testing.T) {
 	txn := engine.NewTxn(engine.NewRouter(h.all[1]), "n", 1<<20)
 	for range 8 {
 		v := call.Invoke{Name: "step", Priority: 100}
-		txn.Do(command(kindInvoke, "", nil, encode(nil, &v, (*call.Invoke).Code)))
+		txn.Do(command(kindInvoke, "", encode(nil, &v, (*call.Invoke).Code)))
 	}
 	n := h.entries(func() {
 		if _, err := txn.Commit(h.ctx); err != nil {
@@ -314,7 +314,7 @@ func TestTakeBehindDue(t *testing.T) {
 	}
 	take := func() []taken {
 		t.Helper()
-		res, err := w.work(workCommand{session: s, wants: []want{{0, "w", 1}}})
+		res, err := w.work(workBody{session: s, wants: []want{{0, "w", 1}}})
 		if err != nil {
 			t.Fatal(err)
 		}

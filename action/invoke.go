@@ -29,6 +29,7 @@ func (i *invoked) code(c *codec.Coder) {
 
 // invoke makes a run.
 func (w *work) invoke(v *call.Invoke) ([]byte, error) {
+	v.Name = w.name
 	res, err := w.begin(v)
 	if err != nil {
 		return nil, err
@@ -38,9 +39,6 @@ func (w *work) invoke(v *call.Invoke) ([]byte, error) {
 
 // begin makes a run. On error nothing has changed, so that a command may go on.
 func (w *work) begin(v *call.Invoke) (res invoked, err error) {
-	if err := checkInvoke(v); err != nil {
-		return res, err
-	}
 	a := w.action(v.Name)
 	switch {
 	case a == nil:

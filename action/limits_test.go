@@ -34,7 +34,7 @@ func (w *world) mustInvoke(v call.Invoke) call.Ref {
 
 func (w *world) take(session uint64, n int) []taken {
 	w.t.Helper()
-	got, err := w.work(workCommand{session: session, wants: []want{{0, "w", n}}})
+	got, err := w.work(workBody{session: session, wants: []want{{0, "w", n}}})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func (w *world) take(session uint64, n int) []taken {
 
 func (w *world) end(session uint64, e end) verdict {
 	w.t.Helper()
-	got, err := w.work(workCommand{session: session, ends: []end{e}})
+	got, err := w.work(workBody{session: session, ends: []end{e}})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -99,7 +99,7 @@ func TestLateResultOfSnoozed(t *testing.T) {
 				if v := w.end(session, end{ref: one.ref, attempt: one.attempt, begun: one.begun, how: completed}); v != want {
 					t.Errorf("the result of the first attempt: %v", v)
 				}
-				_, err := w.do(kindTouch, encode(nil, &touchCommand{session: session, ref: one.ref, attempt: one.attempt, begun: one.begun, extend: 1000}, (*touchCommand).code))
+				_, err := w.do(kindTouch, body(touchRun, "", touchBody{session: session, ref: one.ref, attempt: one.attempt, begun: one.begun, extend: 1000}))
 				if !errors.Is(err, ErrConflict) {
 					t.Errorf("Touch of the first attempt: %v", err)
 				}
@@ -151,7 +151,7 @@ func TestLongestTimes(t *testing.T) {
 	if len(got) != 1 || duration(got[0].timeout) != math.MaxInt64 {
 		t.Fatalf("%+v", got)
 	}
-	if _, err := w.do(kindTouch, encode(nil, &touchCommand{session: session, ref: got[0].ref, extend: millis(math.MaxInt64)}, (*touchCommand).code)); err != nil {
+	if _, err := w.do(kindTouch, body(touchRun, "", touchBody{session: session, ref: got[0].ref, extend: millis(math.MaxInt64)})); err != nil {
 		t.Error(err)
 	}
 	w.r.Advance(1000)
@@ -297,7 +297,7 @@ func TestClockLeap(t *testing.T) {
 			w.r.Advance(0)
 		}
 	}
-	if _, err := w.do(kindTouch, encode(nil, &touchCommand{session: session, ref: run.ref, attempt: 1, extend: maxMillis / 2}, (*touchCommand).code)); err != nil {
+	if _, err := w.do(kindTouch, body(touchRun, "", touchBody{session: session, ref: run.ref, attempt: 1, extend: maxMillis / 2})); err != nil {
 		t.Errorf("the clock was set: %v", err)
 	}
 	for range 3 {
@@ -394,7 +394,7 @@ func TestTakeOfFullProcess(t *testing.T) {
 		for len(got) < maxHeld {
 			got = append(got, w.take(session, maxTaken)...)
 		}
-		op := workOp("", &workCommand{session: session, wants: []want{{0, "w", 5}}})
+		op := takeRuns.Op("", workBody{session: session, wants: []want{{0, "w", 5}}}, nil)
 		op.Command.Namespace = "n"
 		answer := make(chan worked)
 		go func() {
@@ -402,7 +402,7 @@ func TestTakeOfFullProcess(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
-			res, err := decodeWorked(b)
+			res, err := takeRuns.Decode(b)
 			if err != nil {
 				t.Error(err)
 			}
@@ -435,7 +435,7 @@ func TestAvailableAt(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, err := w.do(kind, encode(nil, &refCommand{ref}, (*refCommand).code)); err != nil {
+		if _, err := w.do(kind, body(retryRun, "", ref)); err != nil {
 			t.Fatal(err)
 		}
 		now := w.r.Now()
@@ -458,7 +458,7 @@ func TestExpireOfGivenBack(t *testing.T) {
 			w.end(session, end{ref: got.ref, attempt: 1, how: released})
 		},
 		"close": func(w *world, session uint64, _ taken) {
-			if _, err := w.do(kindClose, encode(nil, &sessionCommand{session: session}, (*sessionCommand).code)); err != nil {
+			if _, err := w.do(kindClose, body(closeSession, "", sessionBody{session: session})); err != nil {
 				t.Fatal(err)
 			}
 		},

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/call"
-	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/worker"
 )
@@ -106,7 +105,7 @@ func (l *link) run(ctx context.Context) {
 func (l *link) open(ctx context.Context, session uint64) (id uint64, err error) {
 	p := l.pool
 	p.mu.Lock()
-	c := openCommand{session: session, process: p.process}
+	c := openBody{session: session, process: p.process}
 	groups, epoch := append([]*poolGroup(nil), p.groups...), p.epoch
 	for _, g := range groups {
 		c.groups = append(c.groups, g.group)
@@ -114,7 +113,7 @@ func (l *link) open(ctx context.Context, session uint64) (id uint64, err error) 
 	p.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	id, err = engine.Propose(ctx, &p.scope, command(kindOpen, l.route, nil, encode(nil, &c, (*openCommand).code)), decodeSession)
+	id, err = openSession.Do(ctx, &p.scope, l.route, c, nil)
 	if err != nil {
 		return 0, err
 	}
@@ -122,12 +121,6 @@ func (l *link) open(ctx context.Context, session uint64) (id uint64, err error) 
 	defer p.mu.Unlock()
 	l.groups, l.epoch = groups, epoch
 	return id, nil
-}
-
-func decodeSession(b []byte) (uint64, error) {
-	r := codec.NewReader(b)
-	id := r.Uvarint()
-	return id, r.Done()
 }
 
 // serve works with a session until ctx ends, when it is closed, or the session is lost.
@@ -182,10 +175,9 @@ func (l *link) leaveSeat(s *seat) {
 func (l *link) close(s *seat) {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
 	defer cancel()
-	c := sessionCommand{session: s.id}
 	for more := true; more; {
 		var err error
-		if more, err = engine.Propose(ctx, &l.pool.scope, command(kindClose, l.route, nil, encode(nil, &c, (*sessionCommand).code)), decodeBool); err != nil {
+		if more, err = closeSession.Do(ctx, &l.pool.scope, l.route, sessionBody{session: s.id}, nil); err != nil {
 			return // it ends by itself, when nobody hears of it
 		}
 	}
@@ -239,7 +231,7 @@ func (l *link) takeAll(s *seat) {
 			cancel()
 			continue
 		}
-		got, err := engine.TakeFrom(ctx, &p.scope, workOp(l.route, c), engine.Take{Wait: takeWait}, decodeWorked)
+		got, err := engine.TakeFrom(ctx, &p.scope, takeRuns.Op(l.route, *c, nil), engine.Take{Wait: takeWait}, takeRuns.Decode)
 		l.settleTake(wants)
 		interrupted := ctx.Err() != nil
 		cancel()
@@ -323,8 +315,8 @@ func signal(c chan struct{}) {
 }
 
 // workLocked returns the command with ends and wants.
-func (l *link) workLocked(s *seat, ends []*ending, wants []wanted) *workCommand {
-	c := &workCommand{session: s.id}
+func (l *link) workLocked(s *seat, ends []*ending, wants []wanted) *workBody {
+	c := &workBody{session: s.id}
 	for _, e := range ends {
 		c.ends = append(c.ends, e.end)
 	}
@@ -343,26 +335,15 @@ func (l *link) indexOf(g *poolGroup) int {
 	return -1
 }
 
-func workOp(route string, c *workCommand) engine.Op {
-	return command(kindWork, route, nil, encode(nil, c, (*workCommand).code))
-}
-
 // proposeWork proposes a command with ends. A node whose disk is full takes those alone, if they are small.
-func proposeWork(ctx context.Context, s *engine.Scope, op engine.Op, c *workCommand) (worked, error) {
-	got, err := engine.Propose(ctx, s, op, decodeWorked)
+func proposeWork(ctx context.Context, s *engine.Scope, op engine.Op, c *workBody) (worked, error) {
+	got, err := engine.Propose(ctx, s, op, takeRuns.Decode)
 	if errors.Is(err, engine.ErrReadOnly) {
 		if settle, ok := settleOp(op, c); ok {
-			return engine.Propose(ctx, s, settle, decodeWorked)
+			return engine.Propose(ctx, s, settle, settleRuns.Decode)
 		}
 	}
 	return got, err
-}
-
-func decodeWorked(b []byte) (worked, error) {
-	if len(b) == 0 {
-		return worked{}, nil
-	}
-	return decode(b, (*worked).code)
 }
 
 // accept hands runs that were taken to the workers that wanted them.
@@ -536,7 +517,7 @@ func (l *link) sendAll(s *seat) {
 }
 
 // batch takes ends that are sent together.
-func (l *link) batch(s *seat) (batch []*ending, wants []wanted, c *workCommand) {
+func (l *link) batch(s *seat) (batch []*ending, wants []wanted, c *workBody) {
 	p := l.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -579,11 +560,11 @@ func (l *link) wantsAfterLocked(batch []*ending) (wants []wanted) {
 
 var errOver = engine.Errorf(ErrConflict, "the attempt was over: its result came too late")
 
-func (l *link) sendBatch(s *seat, batch []*ending, wants []wanted, c *workCommand) {
+func (l *link) sendBatch(s *seat, batch []*ending, wants []wanted, c *workBody) {
 	p := l.pool
 	ctx, cancel := context.WithTimeout(s.ctx, callTime)
 	defer cancel()
-	got, err := proposeWork(ctx, &p.scope, workOp(l.route, c), c)
+	got, err := proposeWork(ctx, &p.scope, takeRuns.Op(l.route, *c, nil), c)
 	if errors.Is(err, ErrInvalid) {
 		l.sendOnes(s, batch, wants, err)
 		return
@@ -658,13 +639,9 @@ func (l *link) sendOnes(s *seat, batch []*ending, wants []wanted, refusal error)
 
 // extend is Task.Touch.
 func (p *piece) extend(ctx context.Context, d time.Duration) error {
-	op, err := touchOp(touchCommand{session: p.seat.id, ref: p.taken.ref, attempt: p.taken.attempt, begun: p.taken.begun}, d)
-	if err != nil {
-		return err
-	}
-	op.Route = p.link.route
+	c := touchBody{session: p.seat.id, ref: p.taken.ref, attempt: p.taken.attempt, begun: p.taken.begun, extend: millis(d)}
 	pool := p.link.pool
-	if _, err = engine.Propose(ctx, &pool.scope, op, decodeDeadline); err != nil {
+	if _, err := touchRun.Do(ctx, &pool.scope, p.link.route, c, nil); err != nil {
 		return err
 	}
 	pool.mu.Lock()

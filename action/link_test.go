@@ -62,7 +62,7 @@ func (d *lateDoor) Propose(ctx context.Context, shard engine.ShardID, cmd engine
 		return nil, engine.Errorf(engine.ErrUnknownOutcome, "the node was killed")
 	}
 	if cmd.Kind == kindWork && d.most > 0 {
-		for _, e := range must(decode(cmd.Body, (*workCommand).code)).ends {
+		for _, e := range must(read(takeRuns, cmd.Body)).ends {
 			if err := engine.CheckPayload(len(e.output), d.most); err != nil {
 				return nil, err
 			}

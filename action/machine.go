@@ -8,7 +8,6 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/floedb/floe/internal/call"
-	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
 	"github.com/floedb/floe/internal/roster"
@@ -23,7 +22,8 @@ const (
 // machine is the state machine of the actions of one shard. It remembers nothing of its rows.
 type machine struct {
 	roster roster.Roster
-	work   *work // of the applying goroutine
+	calls  engine.Calls[*work] // this and the next one are of the applying goroutine
+	work   *work
 
 	mu     sync.Mutex       // guards what follows, which is of the shard's leader, for its duty alone
 	pulses map[uint64]int64 // when each session was last heard of, ms by engine.View.Mono
@@ -36,6 +36,7 @@ type machine struct {
 type work struct {
 	m        *machine
 	tx       *engine.Tx
+	name     string // of the action that the command names, "" if it names none
 	actions  []*act
 	byName   map[string]*act // the same by name: those that were buried are replaced
 	byNumber map[uint64]*act
@@ -105,59 +106,23 @@ func (m *machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 	case kindJoin, kindLeave, kindNote:
 		return m.roster.Apply(tx, cmd)
 	}
+	call, err := m.calls.Read(cmd)
+	if err != nil {
+		return nil, err
+	}
 	w := m.start(tx)
-	result, err := w.apply(cmd)
+	w.name = string(call.Subject())
+	if call.Subject() != nil {
+		if err := checkAction(w.name); err != nil {
+			return nil, err
+		}
+	}
+	result, err := call.Apply(w)
 	if err != nil {
 		return nil, err
 	}
 	w.save()
 	return result, nil
-}
-
-func (w *work) apply(cmd engine.Command) ([]byte, error) {
-	switch cmd.Kind {
-	case kindInvoke:
-		return carryOut(cmd.Body, (*call.Invoke).Code, w.invoke)
-	case kindCancel:
-		return carryOut(cmd.Body, (*call.Cancel).Code, w.cancel)
-	case kindRegister:
-		return carryOut(cmd.Body, (*registerCommand).code, w.register)
-	case kindAdopt:
-		return carryOut(cmd.Body, (*adoptCommand).code, w.adopt)
-	case kindEnable:
-		return carryOut(cmd.Body, (*nameCommand).code, w.enable)
-	case kindDelete:
-		return carryOut(cmd.Body, (*nameCommand).code, w.delete)
-	case kindOpen:
-		return carryOut(cmd.Body, (*openCommand).code, w.open)
-	case kindWork:
-		return carryOut(cmd.Body, (*workCommand).code, w.workOn)
-	case kindSettle:
-		return carryOut(cmd.Body, (*workCommand).code, w.settleOn)
-	case kindEnd:
-		return carryOut(cmd.Body, (*workCommand).code, w.endHeld)
-	case kindHeld:
-		return carryOut(cmd.Body, (*touchCommand).code, w.held)
-	case kindRetry:
-		return carryOut(cmd.Body, (*refCommand).code, w.again)
-	case kindRunNow:
-		return carryOut(cmd.Body, (*refCommand).code, w.hurry)
-	case kindTouch:
-		return carryOut(cmd.Body, (*touchCommand).code, w.touch)
-	case kindClose:
-		return carryOut(cmd.Body, (*sessionCommand).code, w.close)
-	case kindExpire:
-		return carryOut(cmd.Body, (*sessionCommand).code, w.expire)
-	}
-	return w.applySchedule(cmd)
-}
-
-func carryOut[T any](body []byte, code func(*T, *codec.Coder), f func(*T) ([]byte, error)) ([]byte, error) {
-	v, err := decodeBody(body, code)
-	if err != nil {
-		return nil, err
-	}
-	return f(&v)
 }
 
 // OnTimer does what is due.

@@ -39,7 +39,7 @@ func (w *world) do(kind uint8, body []byte) ([]byte, error) {
 func (w *world) name() string { return string(rune('a' + w.rng.IntN(3))) }
 
 func (w *world) register(name string, s spec) {
-	if _, err := w.do(kindRegister, encode(nil, &registerCommand{name, s}, (*registerCommand).code)); err != nil {
+	if _, err := w.do(kindRegister, body(register, name, s)); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -57,7 +57,7 @@ func (w *world) invoke(v call.Invoke) (invoked, error) {
 }
 
 func (w *world) open(groups ...group) uint64 {
-	b, err := w.do(kindOpen, encode(nil, &openCommand{process: "p", groups: groups}, (*openCommand).code))
+	b, err := w.do(kindOpen, body(openSession, "", openBody{process: "p", groups: groups}))
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -66,12 +66,12 @@ func (w *world) open(groups ...group) uint64 {
 	return w.live[len(w.live)-1]
 }
 
-func (w *world) work(c workCommand) (worked, error) {
-	b, err := w.do(kindWork, encode(nil, &c, (*workCommand).code))
+func (w *world) work(c workBody) (worked, error) {
+	b, err := w.do(kindWork, body(takeRuns, "", c))
 	if err != nil || len(b) == 0 {
 		return worked{}, err
 	}
-	return decode(b, (*worked).code)
+	return takeRuns.Decode(b)
 }
 
 func labels(m map[string]string) string { return string(engine.AppendHeaders(nil, m)) }
@@ -142,18 +142,18 @@ func (w *world) step() {
 		if rng.IntN(2) == 0 {
 			kind = kindRunNow
 		}
-		_, err := w.do(kind, encode(nil, &refCommand{w.all[rng.IntN(len(w.all))]}, (*refCommand).code))
+		_, err := w.do(kind, body(retryRun, "", w.all[rng.IntN(len(w.all))]))
 		w.definite(err)
 	case n < 82 && len(w.held) > 0:
 		h := w.held[rng.IntN(len(w.held))]
-		_, err := w.do(kindTouch, encode(nil, &touchCommand{session: w.of[h.ref], ref: h.ref, attempt: h.attempt, extend: 1 + int64(rng.IntN(50_000))}, (*touchCommand).code))
+		_, err := w.do(kindTouch, body(touchRun, "", touchBody{session: w.of[h.ref], ref: h.ref, attempt: h.attempt, extend: 1 + int64(rng.IntN(50_000))}))
 		w.definite(err)
 	case n < 84:
 		kind := uint8(kindClose)
-		_, err := w.do(kind, encode(nil, &sessionCommand{session: w.live[rng.IntN(len(w.live))]}, (*sessionCommand).code))
+		_, err := w.do(kind, body(closeSession, "", sessionBody{session: w.live[rng.IntN(len(w.live))]}))
 		w.definite(err)
 	case n < 86:
-		_, err := w.do(kindDelete, encode(nil, &nameCommand{w.name(), rng.IntN(2) == 0}, (*nameCommand).code))
+		_, err := w.do(kindDelete, body(remove, w.name(), rng.IntN(2) == 0))
 		w.definite(err)
 	default:
 		ms := int64(rng.IntN(2000))
@@ -177,7 +177,7 @@ func (w *world) definite(err error) {
 
 // turn has a session end some of its runs, and take others.
 func (w *world) turn() {
-	c := workCommand{}
+	c := workBody{}
 	if w.rng.IntN(5) == 0 {
 		c.self, c.group = w.name(), group{"", []string{"a", "b", "c"}}
 		c.wants, c.listed = []want{{0, c.self, 1 + w.rng.IntN(2)}}, w.rng.IntN(4) > 0
@@ -222,11 +222,11 @@ func TestRetainedRuns(t *testing.T) {
 			if _, err := w.invoke(call.Invoke{Name: "a", MaxAttempts: 1}); err != nil {
 				t.Fatal(err)
 			}
-			res, err := w.work(workCommand{session: session, wants: []want{{0, "w", 1}}})
+			res, err := w.work(workBody{session: session, wants: []want{{0, "w", 1}}})
 			if err != nil || len(res.taken) != 1 {
 				t.Fatalf("took %d runs: %v", len(res.taken), err)
 			}
-			if _, err := w.work(workCommand{session: session, ends: []end{{ref: res.taken[0].ref, attempt: res.taken[0].attempt, how: completed}}}); err != nil {
+			if _, err := w.work(workBody{session: session, ends: []end{{ref: res.taken[0].ref, attempt: res.taken[0].attempt, how: completed}}}); err != nil {
 				t.Fatal(err)
 			}
 			w.r.Pass(1)

@@ -21,10 +21,10 @@ func InvokeOp(name string, input []byte, opts ...InvokeOption) Op {
 func CancelOp(id RunID, reason string) Op { return Op{engine.Hide(cancelOp(id, reason))} }
 
 // RetryOp is Retry as an operation of a transaction.
-func RetryOp(id RunID) Op { return Op{engine.Hide(refOp(kindRetry, id))} }
+func RetryOp(id RunID) Op { return Op{engine.Hide(refOp(retryRun, id))} }
 
 // RunNowOp is RunNow as an operation of a transaction.
-func RunNowOp(id RunID) Op { return Op{engine.Hide(refOp(kindRunNow, id))} }
+func RunNowOp(id RunID) Op { return Op{engine.Hide(refOp(hurryRun, id))} }
 
 // RegisterOp is Register as an operation of a transaction; its value in the result is an int, the version.
 func RegisterOp(name string, opts ...RegisterOption) Op {
@@ -32,10 +32,10 @@ func RegisterOp(name string, opts ...RegisterOption) Op {
 }
 
 // EnableOp is Enable as an operation of a transaction.
-func EnableOp(name string) Op { return Op{engine.Hide(nameOp(kindEnable, name, true))} }
+func EnableOp(name string) Op { return Op{engine.Hide(enable.Op(name, true, nil))} }
 
 // DisableOp is Disable as an operation of a transaction.
-func DisableOp(name string) Op { return Op{engine.Hide(nameOp(kindEnable, name, false))} }
+func DisableOp(name string) Op { return Op{engine.Hide(enable.Op(name, false, nil))} }
 
 // DeleteOp is Delete as an operation of a transaction. In a spread namespace it looks for runs that have not ended in the home shard of the action alone; those in
 // others are cancelled.
@@ -46,23 +46,25 @@ func DeleteOp(name string, opts ...DeleteOption) Op {
 
 // SetScheduleOp is Schedules.Set as an operation of a transaction.
 func SetScheduleOp(action, name string, spec ScheduleSpec, opts ...ScheduleOption) Op {
-	return Op{engine.Hide(setScheduleCommand(action, name, spec, opts))}
+	return Op{engine.Hide(setScheduleOp(action, name, spec, opts))}
 }
 
 // PauseScheduleOp is Schedules.Pause as an operation of a transaction.
 func PauseScheduleOp(action, name string) Op {
-	return Op{engine.Hide(scheduleNameCommand(kindPause, action, name, true))}
+	return Op{engine.Hide(pauseSchedule.Op(action, scheduleName{name, true}, nil))}
 }
 
 // ResumeScheduleOp is Schedules.Resume as an operation of a transaction.
 func ResumeScheduleOp(action, name string) Op {
-	return Op{engine.Hide(scheduleNameCommand(kindPause, action, name, false))}
+	return Op{engine.Hide(pauseSchedule.Op(action, scheduleName{name, false}, nil))}
 }
 
 // TriggerOp is Schedules.Trigger as an operation of a transaction; its value in the result is an Invoked.
-func TriggerOp(action, name string) Op { return Op{engine.Hide(triggerCommand(action, name))} }
+func TriggerOp(action, name string) Op {
+	return Op{engine.Hide(triggerSchedule.Op(action, scheduleName{name: name}, nil))}
+}
 
 // DeleteScheduleOp is Schedules.Delete as an operation of a transaction.
 func DeleteScheduleOp(action, name string) Op {
-	return Op{engine.Hide(scheduleNameCommand(kindUnschedule, action, name, false))}
+	return Op{engine.Hide(deleteSchedule.Op(action, scheduleName{name: name}, nil))}
 }

@@ -74,7 +74,7 @@ func (m *machine) queryReady(v *engine.View, q *readyQuery) error {
 }
 
 // takeFirst waits in all shards, until there is something in one of them.
-func (s *Store) takeFirst(ctx context.Context, shards []engine.ShardID, c *workCommand, wait time.Duration) (tasks []Task, err error) {
+func (s *Store) takeFirst(ctx context.Context, shards []engine.ShardID, c *workBody, wait time.Duration) (tasks []Task, err error) {
 	within, cancel := context.WithTimeout(engine.Lasting(ctx), wait)
 	defer cancel()
 	for {
@@ -93,7 +93,7 @@ func (s *Store) takeFirst(ctx context.Context, shards []engine.ShardID, c *workC
 
 // awaitReady returns the first shard that has something for a worker. Another may have said the same, also one whose answer got lost because it was no longer waited for:
 // what it told of is passed on to the next worker.
-func (s *Store) awaitReady(ctx context.Context, shards []engine.ShardID, c *workCommand) (engine.ShardID, error) {
+func (s *Store) awaitReady(ctx context.Context, shards []engine.ShardID, c *workBody) (engine.ShardID, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	type answer struct {
 		shard engine.ShardID

@@ -4,7 +4,6 @@ import (
 	"bytes"
 
 	"github.com/floedb/floe/internal/call"
-	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
 )
@@ -13,49 +12,43 @@ import (
 // of them; each has a number, counters and queues of its own for the action.
 
 // register registers an action at its home.
-func (w *work) register(c *registerCommand) ([]byte, error) {
-	if err := checkAction(c.name); err != nil {
-		return nil, err
-	}
-	if err := c.spec.check(); err != nil {
-		return nil, err
-	}
-	d := definition{spec: c.spec, version: 1, enabled: true, homed: c.spec.limited("any"), createdAt: w.tx.Now()}
-	if a := w.action(c.name); a != nil {
+func (w *work) register(s *spec) (version int, err error) {
+	d := definition{spec: *s, version: 1, enabled: true, homed: s.limited("any"), createdAt: w.tx.Now()}
+	if a := w.action(w.name); a != nil {
 		d.version, d.enabled, d.createdAt = a.version+1, a.enabled, a.createdAt
 		d.homed = d.homed || a.homed
 	}
-	w.define(c.name, d)
-	return codec.AppendUvarint(nil, d.version), nil
+	w.define(w.name, d)
+	return int(d.version), nil
 }
 
 // enable enables or disables an action at its home: a disabled one takes no invocations, and what was invoked before goes on.
-func (w *work) enable(c *nameCommand) ([]byte, error) {
-	a := w.action(c.name)
+func (w *work) enable(enabled *bool) error {
+	a := w.action(w.name)
 	if a == nil {
-		return nil, notFound(c.name)
+		return notFound(w.name)
 	}
-	if d := a.definition; d.enabled != c.flag {
-		d.enabled = c.flag
-		w.define(c.name, d)
+	if d := a.definition; d.enabled != *enabled {
+		d.enabled = *enabled
+		w.define(w.name, d)
 	}
-	return nil, nil
+	return nil
 }
 
 // define changes an action at its home, and tells all shards.
 func (w *work) define(name string, d definition) {
 	d.updatedAt, d.revision = w.tx.Now(), uint64(w.tx.LSN())
 	w.use(name, d)
-	w.tell(&adoptCommand{name: name, definition: d})
+	w.tell(&adoptBody{name: name, definition: d})
 }
 
 // tell sends what the home of an action says to all other shards of a spread namespace.
-func (w *work) tell(c *adoptCommand) {
+func (w *work) tell(c *adoptBody) {
 	tx := w.tx
 	if !tx.Spread() {
 		return
 	}
-	body := encode(nil, c, (*adoptCommand).code)
+	body := encode(nil, c, (*adoptBody).code)
 	for shard := range engine.ShardID(tx.Shards()) {
 		if shard != tx.Shard() {
 			cmd := engine.Command{Machine: engine.MachineAction, Kind: kindAdopt, Spread: true, Namespace: tx.NamespaceName(), Body: body}
@@ -65,7 +58,7 @@ func (w *work) tell(c *adoptCommand) {
 }
 
 // adopt takes over what the home of an action says, unless something newer is known.
-func (w *work) adopt(c *adoptCommand) ([]byte, error) {
+func (w *work) adopt(c *adoptBody) error {
 	a := w.action(c.name)
 	switch {
 	case a != nil && a.revision >= c.definition.revision:
@@ -74,7 +67,7 @@ func (w *work) adopt(c *adoptCommand) ([]byte, error) {
 	case a != nil:
 		a.bury()
 	}
-	return nil, nil
+	return nil
 }
 
 // use makes the shard know an action as it is now.
@@ -117,18 +110,18 @@ func (a *act) wakeAll() {
 }
 
 // delete removes an action at its home. With runs that have not ended it has to be forced: then they are cancelled.
-func (w *work) delete(c *nameCommand) ([]byte, error) {
-	a := w.action(c.name)
+func (w *work) delete(force *bool) error {
+	a := w.action(w.name)
 	if a == nil {
-		return nil, notFound(c.name)
+		return notFound(w.name)
 	}
-	if err := checkActive(c.name, a.pending+a.running); err != nil && !c.flag {
-		return nil, err
+	if err := checkActive(w.name, a.pending+a.running); err != nil && !*force {
+		return err
 	}
-	w.tell(&adoptCommand{name: c.name, gone: true, definition: definition{revision: uint64(w.tx.LSN())}})
-	w.dropSchedules(c.name)
+	w.tell(&adoptBody{name: w.name, gone: true, definition: definition{revision: uint64(w.tx.LSN())}})
+	w.dropSchedules(w.name)
 	a.bury()
-	return nil, nil
+	return nil
 }
 
 // bury makes an action unknown. Runs that have not ended are cancelled by its timer, a part at a time; then its rows go.

@@ -1,7 +1,6 @@
 package action
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/floedb/floe/internal/call"
@@ -11,36 +10,36 @@ import (
 	"github.com/floedb/floe/internal/plant"
 )
 
-// applySchedule carries out a command of schedules.
-func (w *work) applySchedule(cmd engine.Command) ([]byte, error) {
-	switch cmd.Kind {
-	case kindSchedule:
-		return carryOut(cmd.Body, (*scheduleCommand).code, w.setSchedule)
-	case kindTick:
-		return carryOut(cmd.Body, (*tickCommand).code, w.tick)
-	case kindScheduledEnd:
-		return carryOut(cmd.Body, (*call.End).Encode, w.scheduledEnd)
-	case kindUnschedule, kindPause, kindTrigger:
-		return carryOut(cmd.Body, (*scheduleName).code, func(c *scheduleName) ([]byte, error) { return w.changeSchedule(cmd.Kind, c) })
+func (w *work) deleteSchedule(c *scheduleName) error {
+	s, err := w.findSchedule(c)
+	if err == nil {
+		s.delete()
 	}
-	panic(fmt.Sprintf("action: unknown command kind %d", cmd.Kind))
+	return err
 }
 
-// changeSchedule carries out a command about a schedule that is there.
-func (w *work) changeSchedule(kind uint8, c *scheduleName) ([]byte, error) {
-	s := w.schedule(c.action, c.name)
-	if s == nil {
-		return nil, noSchedule(c.action, c.name)
-	}
-	switch kind {
-	case kindUnschedule:
-		s.delete()
-		return nil, nil
-	case kindPause:
+func (w *work) pauseSchedule(c *scheduleName) error {
+	s, err := w.findSchedule(c)
+	if err == nil {
 		s.pause(c.flag, "")
-		return nil, nil
+	}
+	return err
+}
+
+func (w *work) triggerSchedule(c *scheduleName) ([]byte, error) {
+	s, err := w.findSchedule(c)
+	if err != nil {
+		return nil, err
 	}
 	return s.trigger()
+}
+
+func (w *work) findSchedule(c *scheduleName) (*scheduled, error) {
+	s := w.schedule(w.name, c.name)
+	if s == nil {
+		return nil, noSchedule(w.name, c.name)
+	}
+	return s, nil
 }
 
 // scheduled is a schedule while a command changes it.
@@ -90,24 +89,22 @@ func (s *scheduled) unplan() {
 }
 
 // setSchedule makes a schedule or changes it. One that says what it said before changes nothing, so that programs may say it whenever they start.
-func (w *work) setSchedule(c *scheduleCommand) ([]byte, error) {
-	if err := c.check(); err != nil {
-		return nil, err
-	}
-	a := w.action(c.action)
+func (w *work) setSchedule(c *scheduleBody) error {
+	action := w.name
+	a := w.action(action)
 	if a == nil {
-		return nil, notFound(c.action)
+		return notFound(action)
 	}
 	plan := encode(nil, &c.plan, (*plan).code)
 	now := w.tx.Now()
-	s := w.schedule(c.action, c.name)
+	s := w.schedule(action, c.name)
 	if s == nil {
-		if len(w.schedulesOf(c.action)) >= MaxSchedules {
-			return nil, engine.Errorf(ErrInvalid, "action %q has %d schedules already, the limit is %d", c.action, MaxSchedules, MaxSchedules)
+		if len(w.schedulesOf(action)) >= MaxSchedules {
+			return engine.Errorf(ErrInvalid, "action %q has %d schedules already, the limit is %d", action, MaxSchedules, MaxSchedules)
 		}
-		s = &scheduled{scheduleRow{id: a.id, createdAt: now, paused: c.paused, last: now}, w, c.action, c.name, never}
+		s = &scheduled{scheduleRow{id: a.id, createdAt: now, paused: c.paused, last: now}, w, action, c.name, never}
 	} else if old, _ := w.tx.Get(s.key(rowPlan)); s.times == c.times && string(old) == string(plan) {
-		return nil, nil
+		return nil
 	}
 	if !s.sameTicks(&c.times) {
 		s.last, s.next = now, 0
@@ -118,7 +115,7 @@ func (w *work) setSchedule(c *scheduleCommand) ([]byte, error) {
 	s.times, s.size, s.revision, s.updatedAt = c.times, int64(len(plan)), uint64(w.tx.LSN()), now
 	w.tx.Set(s.key(rowPlan), plan)
 	s.save()
-	return nil, nil
+	return nil
 }
 
 // schedulesOf returns the names of an action's schedules, which are few.
@@ -169,8 +166,7 @@ func (s *scheduled) dropBuffered() {
 }
 
 // tick decides ticks that the duty has found to be due. Those that were overtaken are left out; if all of them were, it is refused.
-func (w *work) tick(c *tickCommand) ([]byte, error) {
-	done := uint64(0)
+func (w *work) tick(c *tickBody) (done uint64, err error) {
 	for i := range c.due {
 		d := &c.due[i]
 		s := w.schedule(d.action, d.name)
@@ -186,9 +182,9 @@ func (w *work) tick(c *tickCommand) ([]byte, error) {
 		s.save()
 	}
 	if done == 0 {
-		return nil, engine.Errorf(ErrConflict, "overtaken: the schedules have been changed, or their ticks decided")
+		return 0, engine.Errorf(ErrConflict, "overtaken: the schedules have been changed, or their ticks decided")
 	}
-	return codec.AppendUvarint(nil, done), nil
+	return done, nil
 }
 
 // comeAll does all ticks of a schedule that are due.
@@ -245,13 +241,18 @@ func (s *scheduled) beginBuffered() {
 func (s *scheduled) invoke(idempotencyKey string) (invoked, error) {
 	b, _ := s.tx.Get(s.key(rowPlan))
 	p := must(decode(b, (*plan).code))
-	token := scheduleName{action: s.action, name: s.name}
 	s.tx.Step() // a command may begin many runs, and each is called by its LSN
 	return s.work.begin(&call.Invoke{
 		Name: s.action, Input: p.input, Priority: p.priority, Labels: p.labels, ConcurrencyKey: p.key, IdempotencyKey: idempotencyKey,
 		Source: sourceSchedule + s.name,
-		Notify: call.Notify{Machine: engine.MachineAction, Command: kindScheduledEnd, Token: encode(nil, &token, (*scheduleName).code)},
+		Notify: call.Notify{Machine: engine.MachineAction, Command: kindScheduledEnd, Token: s.token()},
 	})
+}
+
+// token names the schedule to the command that ends its run.
+func (s *scheduled) token() []byte {
+	t := codec.AppendString(codec.AppendString(nil, s.action), s.name)
+	return codec.AppendBool(t, false) // unused
 }
 
 // decide counts a tick and remembers it.
@@ -280,8 +281,6 @@ func (s *scheduled) cancelBefore(before call.Ref, reason string) {
 }
 
 // trigger begins a run now, whatever the time, paused or not.
-//
-//	result: as that of kindInvoke
 func (s *scheduled) trigger() ([]byte, error) {
 	busy := s.busy()
 	if busy && (s.overlap == OverlapSkip || s.overlap == OverlapBuffer) {
@@ -301,15 +300,17 @@ func (s *scheduled) trigger() ([]byte, error) {
 }
 
 // scheduledEnd begins the tick that waits for the run that has ended. Many runs may end in one command: when it has written much, the duty has it begin.
-func (w *work) scheduledEnd(end *call.End) ([]byte, error) {
-	of := must(decode(end.Token, (*scheduleName).code))
-	s := w.schedule(of.action, of.name)
+func (w *work) scheduledEnd(end *call.End) error {
+	r := codec.NewReader(end.Token)
+	action, name, _ := r.String(), r.String(), r.Bool()
+	must(name, r.Done())
+	s := w.schedule(action, name)
 	if s == nil || s.run != end.Ref || s.buffered == 0 || s.released || plant.On(plant.BufferedLost) {
-		return nil, nil
+		return nil
 	}
 	if s.released = w.tx.Full(); !s.released {
 		s.beginBuffered()
 	}
 	s.save()
-	return nil, nil
+	return nil
 }

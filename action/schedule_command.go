@@ -8,54 +8,77 @@ import (
 	"github.com/floedb/floe/internal/plant"
 )
 
-// Kinds of commands of schedules.
-const (
-	kindSchedule uint8 = iota + kindNote + 1
-	kindUnschedule
-	kindPause
-	kindTrigger
-	kindTick
-	kindScheduledEnd
-)
-
-const kindSettle = kindScheduledEnd + 1 // see settleCommand
-
-// scheduleCommand is the body of kindSchedule.
-type scheduleCommand struct {
-	action, name string
-	times        times
-	plan         plan
-	paused       bool
+// scheduleBody sets a schedule of an action.
+type scheduleBody struct {
+	name   string
+	times  times
+	plan   plan
+	paused bool
 }
 
-func (s *scheduleCommand) code(c *codec.Coder) {
-	c.String(&s.action)
-	c.String(&s.name)
-	s.times.code(c)
-	s.plan.code(c)
-	c.Bool(&s.paused)
+func (s *scheduleBody) code(f *codec.Fields) {
+	f.Text("name", &s.name)
+	if c := f.Binary(); c != nil {
+		s.times.code(c)
+		s.plan.code(c)
+	} else {
+		s.times.fields(f)
+		s.plan.fields(f)
+	}
+	f.Bool("paused", &s.paused)
 }
 
-// scheduleName is the body of kindPause, with whether to, and of kindUnschedule and kindTrigger.
-//
-//	result of kindTrigger: as that of kindInvoke
+func (t *times) fields(f *codec.Fields) {
+	if f.Parsing() {
+		t.limit = DefaultCatchUp
+	}
+	codeBlob(f, "cron", &t.cron, codec.Range{Max: maxTimesBytes})
+	codeBlob(f, "timezone", &t.zone, codec.Range{Max: maxTimesBytes})
+	f.SignedMillis("interval_ms", &t.every, codec.Range{Max: maxMillis})
+	f.Varint("anchor_ms", &t.anchor)
+	codec.Enum(f, "overlap", &t.overlap, overlapNames[:])
+	codec.Enum(f, "catch_up", &t.catchUp, catchUpNames[:])
+	f.Varint("catch_up_limit", &t.limit, codec.Range{Min: 1, Max: MaxCatchUp})
+}
+
+func (p *plan) fields(f *codec.Fields) {
+	if f.Parsing() {
+		p.priority = DefaultPriority
+	}
+	f.OptionalBytes("input", &p.input)
+	f.Byte("priority", &p.priority)
+	codeLabels(f, &p.labels)
+	codeBlob(f, "concurrency_key", &p.key, codec.Range{Max: MaxKeyBytes})
+}
+
+// scheduleName names a schedule of an action.
 type scheduleName struct {
-	action, name string
-	flag         bool
+	name string
+	flag bool // whether to pause it; otherwise unused
 }
 
-func (s *scheduleName) code(c *codec.Coder) {
-	c.String(&s.action)
-	c.String(&s.name)
-	c.Bool(&s.flag)
+// codeScheduleName codes the flag under a name, or has no JSON for it.
+func codeScheduleName(flag string) func(*scheduleName, *codec.Fields) {
+	return func(s *scheduleName, f *codec.Fields) {
+		if f.Text("name", &s.name); flag != "" || f.Binary() != nil {
+			f.Bool(flag, &s.flag)
+		}
+	}
 }
 
-// tickCommand is the body of kindTick: what the duty has found due.
-//
-//	result: how many of them are done, uvarint: the others were overtaken
-type tickCommand struct{ due []dueTicks }
+func (s *scheduleName) check() error { return checkScheduleName(s.name) }
 
-func (t *tickCommand) code(c *codec.Coder) {
+func (s *scheduleName) limit() error {
+	if s.flag {
+		return engine.Errorf(ErrInvalid, "action: schedule %q: an unused flag is set", s.name)
+	}
+	return nil
+}
+
+// tickBody is what the duty has found due. The result is how many of them are done: the others were overtaken.
+type tickBody struct{ due []dueTicks }
+
+func (t *tickBody) code(c *codec.Coder) {
 	codec.List(c, &t.due, func(c *codec.Coder, d *dueTicks) { d.code(c) })
 }
 
@@ -103,30 +126,8 @@ func (d *dueTicks) follows(r *scheduleRow) bool {
 	return d.last >= at && d.next > d.last && d.missed >= 0 && d.release == r.released
 }
 
-// admitSchedule checks a command of schedules of a user in another process.
-func admitSchedule(cmd engine.Command, maxPayload int) error {
-	if cmd.Kind != kindSchedule {
-		n, err := decodeBody(cmd.Body, (*scheduleName).code)
-		if err != nil {
-			return err
-		}
-		return checkSchedule(n.action, n.name)
-	}
-	s, err := decodeBody(cmd.Body, (*scheduleCommand).code)
-	if err != nil {
-		return err
-	}
-	if err := engine.CheckPayload(len(s.plan.input), maxPayload); err != nil {
-		return err
-	}
-	return s.read()
-}
-
-// read is check with what Apply leaves to others: the times, and the input.
-func (s *scheduleCommand) read() error {
-	if err := s.check(); err != nil {
-		return err
-	}
+// read validates what Apply leaves to others: the times, and the input.
+func (s *scheduleBody) read() error {
 	if err := checkInput(s.plan.input); err != nil {
 		return err
 	}
@@ -134,31 +135,16 @@ func (s *scheduleCommand) read() error {
 	return err
 }
 
-// check says what is wrong with a schedule.
-func (s *scheduleCommand) check() error {
-	if err := checkSchedule(s.action, s.name); err != nil {
-		return err
-	}
-	t := &s.times
-	switch {
-	case t.overlap > OverlapReplace || t.catchUp > CatchUpAll:
-		return engine.Errorf(ErrInvalid, "action: schedule: overlap %d and catch-up %d: one of them is not known", t.overlap, t.catchUp)
-	case len(t.cron) > maxTimesBytes || len(t.zone) > maxTimesBytes:
-		return engine.Errorf(ErrInvalid, "action: schedule: %d bytes are more than %d", max(len(t.cron), len(t.zone)), maxTimesBytes)
-	case t.limit < 1 || t.limit > MaxCatchUp:
-		return engine.Errorf(ErrInvalid, "action: schedule: catch-up limit of %d is not in 1-%d", t.limit, MaxCatchUp)
-	case t.every < 0 || t.every > maxMillis:
-		return engine.Errorf(ErrInvalid, "action: schedule: interval of %d ms is not in 1000-%d", t.every, maxMillis)
-	case len(s.plan.key) > MaxKeyBytes:
-		return engine.Errorf(ErrInvalid, "action: concurrency key of %d bytes exceeds %d", len(s.plan.key), MaxKeyBytes)
-	}
-	return checkLabels(s.plan.labels)
-}
+func (s *scheduleBody) check() error { return checkScheduleName(s.name) }
 
 func checkSchedule(action, name string) error {
 	if err := checkAction(action); err != nil {
 		return err
 	}
+	return checkScheduleName(name)
+}
+
+func checkScheduleName(name string) error {
 	if len(name) > MaxScheduleName {
 		return engine.Errorf(ErrInvalid, "action: schedule name of %d bytes exceeds %d", len(name), MaxScheduleName)
 	}

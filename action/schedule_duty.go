@@ -71,7 +71,7 @@ func (p *planner) next(v *engine.View) (cmd engine.Command, found bool, err erro
 	if err != nil {
 		return cmd, false, err
 	}
-	var c tickCommand
+	var c tickBody
 	left, of := room{maxDueTicks, maxDueInputs}, uint32(0)
 	for ok := it.First(); ok && err == nil && len(c.due) < maxDueTicks && left.ticks > 0 && left.inputs > 0; ok = it.Next() {
 		k := it.Key()
@@ -98,7 +98,7 @@ func (p *planner) next(v *engine.View) (cmd engine.Command, found bool, err erro
 	if !ok {
 		return cmd, false, fmt.Errorf("action: schedules of namespace %d, which is not known", of)
 	}
-	cmd = engine.Command{Machine: engine.MachineAction, Kind: kindTick, Namespace: name, Spread: v.Spread(name), Body: encode(nil, &c, (*tickCommand).code)}
+	cmd = engine.Command{Machine: engine.MachineAction, Kind: kindTick, Namespace: name, Spread: v.Spread(name), Body: encode(nil, &c, (*tickBody).code)}
 	return cmd, true, nil
 }
 

@@ -25,7 +25,7 @@ func newActions(t testing.TB, g rig.Ground, namespace string) *actions {
 
 func (a *actions) do(kind uint8, name string, body []byte) {
 	a.t.Helper()
-	if _, err := engine.Propose(context.Background(), &a.scope, command(kind, name, nil, body), decodeNothing); err != nil {
+	if _, err := engine.Propose(context.Background(), &a.scope, command(kind, name, body), func([]byte) (none struct{}, err error) { return none, nil }); err != nil {
 		a.t.Fatalf("command %d of %s: %v", kind, name, err)
 	}
 }
@@ -34,13 +34,13 @@ func (a *actions) register(name string) {
 	a.t.Helper()
 	s := defaultSpec
 	s.retainFor, s.retainRuns = maxMillis, MaxRetainedRuns
-	a.do(kindRegister, name, encode(nil, &registerCommand{name, s}, (*registerCommand).code))
+	a.do(kindRegister, name, body(register, name, s))
 }
 
 // change enables or disables an action, or deletes it.
 func (a *actions) change(kind uint8, name string, flag bool) {
 	a.t.Helper()
-	a.do(kind, name, encode(nil, &nameCommand{name, flag}, (*nameCommand).code))
+	a.do(kind, name, body(remove, name, flag))
 }
 
 // cancel ends a run.

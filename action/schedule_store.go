@@ -29,27 +29,25 @@ func (s *Store) Schedules(action string) Schedules { return Schedules{s, action}
 // Options: Priority, Labels, ConcurrencyKey. Errors: ErrNotFound if the action is not registered; ErrInvalid for times that can not be
 // read or never come, such as the 30th of February, a name of more than 200 bytes, an input that is not JSON, and more than MaxSchedules of an action.
 func (s Schedules) Set(ctx context.Context, name string, spec ScheduleSpec, opts ...ScheduleOption) error {
-	_, err := engine.Propose(ctx, &s.store.scope, setScheduleCommand(s.action, name, spec, opts), decodeNothing)
+	_, err := engine.Propose(ctx, &s.store.scope, setScheduleOp(s.action, name, spec, opts), setSchedule.Decode)
 	return err
 }
 
 // Pause stops a schedule: it has no ticks until Resume, and the one that waits for a run to end is dropped. Its runs go on. Errors: ErrNotFound.
 func (s Schedules) Pause(ctx context.Context, name string) error {
-	return s.propose(ctx, kindPause, name, true)
+	_, err := pauseSchedule.Do(ctx, &s.store.scope, s.action, scheduleName{name, true}, nil)
+	return err
 }
 
 // Resume has a schedule go on after Pause, with the next tick: those of between are not caught up. Errors: ErrNotFound.
 func (s Schedules) Resume(ctx context.Context, name string) error {
-	return s.propose(ctx, kindPause, name, false)
+	_, err := pauseSchedule.Do(ctx, &s.store.scope, s.action, scheduleName{name, false}, nil)
+	return err
 }
 
 // Delete removes a schedule; its runs go on. Errors: ErrNotFound.
 func (s Schedules) Delete(ctx context.Context, name string) error {
-	return s.propose(ctx, kindUnschedule, name, false)
-}
-
-func (s Schedules) propose(ctx context.Context, kind uint8, name string, flag bool) error {
-	_, err := engine.Propose(ctx, &s.store.scope, scheduleNameCommand(kind, s.action, name, flag), decodeNothing)
+	_, err := deleteSchedule.Do(ctx, &s.store.scope, s.action, scheduleName{name: name}, nil)
 	return err
 }
 
@@ -57,7 +55,7 @@ func (s Schedules) propose(ctx context.Context, kind uint8, name string, flag bo
 //
 // Errors: ErrNotFound; ErrConflict if the run before is active and the schedule's Overlap is OverlapSkip or OverlapBuffer; those of Invoke.
 func (s Schedules) Trigger(ctx context.Context, name string) (Invoked, error) {
-	return engine.Propose(ctx, &s.store.scope, triggerCommand(s.action, name), decodeInvoked)
+	return triggerSchedule.Do(ctx, &s.store.scope, s.action, scheduleName{name: name}, nil)
 }
 
 // Get returns a schedule. Errors: ErrNotFound.
@@ -75,24 +73,13 @@ func (s Schedules) Get(ctx context.Context, name string) (Schedule, error) {
 	return q.schedule, nil
 }
 
-func triggerCommand(action, name string) engine.Op {
-	op := scheduleNameCommand(kindTrigger, action, name, false)
-	op.Decode = anyOf(decodeInvoked)
-	return op
-}
-
-func scheduleNameCommand(kind uint8, action, name string, flag bool) engine.Op {
-	c := scheduleName{action, name, flag}
-	return command(kind, action, checkSchedule(action, name), encode(nil, &c, (*scheduleName).code))
-}
-
-func setScheduleCommand(action, name string, spec ScheduleSpec, opts []ScheduleOption) engine.Op {
+func setScheduleOp(action, name string, spec ScheduleSpec, opts []ScheduleOption) engine.Op {
 	o := invokeOptions{Invoke: call.Invoke{Priority: DefaultPriority}}
 	opts, o.err = engine.Given(opts)
 	for _, opt := range opts {
 		opt.applySchedule(&o)
 	}
-	c := scheduleCommand{action: action, name: name, paused: spec.Paused, plan: plan{o.Priority, o.Labels, o.ConcurrencyKey, spec.Input}}
+	c := scheduleBody{name: name, paused: spec.Paused, plan: plan{o.Priority, o.Labels, o.ConcurrencyKey, spec.Input}}
 	c.times = times{
 		cron: strings.TrimSpace(spec.Cron), zone: spec.Zone, every: spec.Every.Milliseconds(), overlap: spec.Overlap, catchUp: spec.CatchUp,
 		limit: int64(cmp.Or(spec.CatchUpLimit, DefaultCatchUp)),
@@ -100,11 +87,8 @@ func setScheduleCommand(action, name string, spec ScheduleSpec, opts []ScheduleO
 	if !spec.Anchor.IsZero() {
 		c.times.anchor = spec.Anchor.UnixMilli()
 	}
-	err := cmp.Or(o.err, c.read())
-	if err == nil && spec.Every%time.Millisecond != 0 {
-		err = engine.Errorf(ErrInvalid, "action: schedule: an interval of %v is not whole milliseconds", spec.Every)
+	if o.err == nil && spec.Every%time.Millisecond != 0 {
+		o.err = engine.Errorf(ErrInvalid, "action: schedule: an interval of %v is not whole milliseconds", spec.Every)
 	}
-	op := command(kindSchedule, action, err, encode(nil, &c, (*scheduleCommand).code))
-	op.Payload = len(spec.Input)
-	return op
+	return setSchedule.Op(action, c, o.err)
 }

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/rig"
 )
@@ -373,13 +372,13 @@ func TestScheduleErrors(t *testing.T) {
 		{"s", ScheduleSpec{}, "action: schedule: neither a cron expression nor an interval"},
 		{"s", ScheduleSpec{Cron: "0 0 30 2 *"}, `action: schedule: cron "0 0 30 2 *": there is no such day in any year`},
 		{"s", ScheduleSpec{Cron: "@daily", Zone: "Mars/Olympus"}, `action: schedule: time zone "Mars/Olympus" is unknown: names are such as Europe/Berlin`},
-		{"s", ScheduleSpec{Cron: strings.Repeat("*", 300)}, "action: schedule: 300 bytes are more than 256"},
+		{"s", ScheduleSpec{Cron: strings.Repeat("*", 300)}, "action: cron of 300 bytes exceeds 256"},
 		{"s", ScheduleSpec{Every: time.Minute + 1}, "action: schedule: an interval of 1m0.000000001s is not whole milliseconds"},
 		{"s", ScheduleSpec{Every: time.Millisecond}, "action: schedule: an interval of 1ms is below 1s"},
-		{"s", ScheduleSpec{Every: -time.Hour}, "action: schedule: interval of -3600000 ms is not in 1000-9223372036855"},
-		{"s", ScheduleSpec{Every: time.Hour, CatchUpLimit: 1001}, "action: schedule: catch-up limit of 1001 is not in 1-1000"},
+		{"s", ScheduleSpec{Every: -time.Hour}, "action: interval of -3600000 ms is not in 0-9223372036855"},
+		{"s", ScheduleSpec{Every: time.Hour, CatchUpLimit: 1001}, "action: catch up limit 1001 is not in 1-1000"},
 		{"s", ScheduleSpec{Every: time.Hour, Input: []byte("{")}, `action: the input is no JSON: "{"`},
-		{"s", ScheduleSpec{Every: time.Hour, Overlap: 9}, "action: schedule: overlap 9 and catch-up 0: one of them is not known"},
+		{"s", ScheduleSpec{Every: time.Hour, Overlap: 9}, "action: unknown overlap 9"},
 	} {
 		if err := c.Set(t.Context(), test.name, test.spec); !errors.Is(err, ErrInvalid) || err.Error() != test.want {
 			t.Errorf("Set(%q, %+v): %v, want %s", test.name, test.spec, err, test.want)
@@ -482,8 +481,8 @@ func TestScheduleReplicas(t *testing.T) {
 // TestScheduleProblem: a schedule whose times this program can not read, because an older one knew more zones perhaps, is paused with a note.
 func TestScheduleProblem(t *testing.T) {
 	c := newScheduling(t, 1)
-	s := scheduleCommand{action: "job", name: "s", times: times{cron: "@daily", zone: "Europe/Atlantis", limit: 1}}
-	if out := c.Entry(0, engine.Command{Machine: engine.MachineAction, Kind: kindSchedule, Namespace: "n", Body: encode(nil, &s, (*scheduleCommand).code)})[0]; out.Err != nil {
+	s := scheduleBody{name: "s", times: times{cron: "@daily", zone: "Europe/Atlantis", limit: 1}}
+	if out := c.Entry(0, engine.Command{Machine: engine.MachineAction, Kind: kindSchedule, Namespace: "n", Body: body(setSchedule, "job", s)})[0]; out.Err != nil {
 		t.Fatal(out.Err)
 	}
 	c.Advance(0)
@@ -513,15 +512,15 @@ func TestScheduleManyEnd(t *testing.T) {
 		}
 		return b
 	}
-	open := openCommand{process: "p", groups: []group{{"", []string{"job"}}}}
-	work := workCommand{session: must(decode(propose(kindOpen, encode(nil, &open, (*openCommand).code)), (*sessionCommand).number)).session}
+	open := openBody{process: "p", groups: []group{{"", []string{"job"}}}}
+	work := workBody{session: must(openSession.Decode(propose(kindOpen, body(openSession, "", open))))}
 	for range n {
-		take := workCommand{session: work.session, wants: []want{{0, "w", 1}}}
-		for _, run := range must(decode(propose(kindWork, encode(nil, &take, (*workCommand).code)), (*worked).code)).taken {
+		take := workBody{session: work.session, wants: []want{{0, "w", 1}}}
+		for _, run := range must(takeRuns.Decode(propose(kindWork, body(takeRuns, "", take)))).taken {
 			work.ends = append(work.ends, end{ref: run.ref, attempt: run.attempt, how: completed, output: []byte(`1`)})
 		}
 	}
-	propose(kindWork, encode(nil, &work, (*workCommand).code))
+	propose(kindWork, body(takeRuns, "", work))
 	if runs := len(c.runsOf("job")); runs <= n || runs == 2*n {
 		t.Errorf("%d runs behind the command, want some of the %d that waited", runs-n, n)
 	}
@@ -535,5 +534,3 @@ func TestScheduleManyEnd(t *testing.T) {
 		c.wantCounts(fmt.Sprint(i), "ran 2, skipped 0, missed 0, refused 0")
 	}
 }
-
-func (s *sessionCommand) number(c *codec.Coder) { c.Uvarint(&s.session) }

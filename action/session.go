@@ -22,15 +22,12 @@ import (
 // hear of it: its attempts end by their time limits.
 
 // open begins a session, or changes what one takes.
-func (w *work) open(c *openCommand) ([]byte, error) {
-	if err := c.check(); err != nil {
-		return nil, err
-	}
+func (w *work) open(c *openBody) (uint64, error) {
 	tx := w.tx
 	var s *session
 	if c.session != 0 {
 		if s = w.session(c.session); s == nil || s.self {
-			return nil, noSession(c.session)
+			return 0, noSession(c.session)
 		}
 	} else {
 		s = &session{id: uint64(tx.LSN()), sessionRow: sessionRow{ns: tx.Namespace(), timer: never, openedAt: tx.Now()}}
@@ -38,7 +35,7 @@ func (w *work) open(c *openCommand) ([]byte, error) {
 		tx.Notify(sessionsTopic(), -1)
 	}
 	s.process, s.groups, s.changed = c.process, c.groups, true
-	return codec.AppendUvarint(nil, s.id), nil
+	return s.id, nil
 }
 
 // session returns a session of the namespace, nil if there is none. Attempts that are out of time end first.
@@ -64,7 +61,7 @@ func (w *work) session(id uint64) *session {
 }
 
 // sessionOf returns the session that works. A worker that calls by itself gets one.
-func (w *work) sessionOf(c *workCommand) (*session, error) {
+func (w *work) sessionOf(c *workBody) (*session, error) {
 	s, err := w.named(c.session, c.self)
 	if err != nil && (c.session != 0 || len(c.wants) == 0) {
 		return nil, err
@@ -221,47 +218,48 @@ func (w *work) lose(s *session, ref call.Ref, code, message string) {
 }
 
 // close ends a session. What it has is given back, and the attempts do not count.
-func (w *work) close(c *sessionCommand) ([]byte, error) {
+func (w *work) close(c *sessionBody) (more bool, err error) {
 	s, err := w.named(c.session, c.self)
 	if c.session == 0 && w.m.roster.Forget(w.tx, c.self) && err != nil {
-		return codec.AppendBool(nil, false), nil
+		return false, nil
 	}
 	if err != nil {
-		return nil, err
+		return false, err
 	}
-	more := w.eachHeld(s, func(ref call.Ref, _ held) {
+	more = w.eachHeld(s, func(ref call.Ref, _ held) {
 		if w.settle(s, &end{ref: ref, how: released}) == overtaken {
 			panic("action: a session has a run that is not its own")
 		}
 	})
-	return w.ended(s, more), nil
+	w.ended(s, more)
+	return more, nil
 }
 
 // expire ends a session that was silent for too long. Its attempts have failed.
-func (w *work) expire(c *sessionCommand) ([]byte, error) {
+func (w *work) expire(c *sessionBody) (more bool, err error) {
 	s := w.session(c.session)
 	if s == nil {
-		return nil, noSession(c.session)
+		return false, noSession(c.session)
 	}
-	more := w.eachHeld(s, func(ref call.Ref, _ held) {
+	more = w.eachHeld(s, func(ref call.Ref, _ held) {
 		if plant.On(plant.LostUncounted) {
 			w.settle(s, &end{ref: ref, how: released})
 			return
 		}
 		w.lose(s, ref, CodeWorkerLost, "its worker was silent for 30 s")
 	})
-	return w.ended(s, more), nil
+	w.ended(s, more)
+	return more, nil
 }
 
-// ended removes a session that has nothing left. Its result says whether there is more: then the command is to be repeated.
-func (w *work) ended(s *session, more bool) []byte {
+// ended removes a session that has nothing left. If there is more the command is to be repeated.
+func (w *work) ended(s *session, more bool) {
 	if !more && !s.dropped {
 		if s.self {
 			w.tx.Delete(namedKey(nil, rowSelf, w.tx.Namespace(), s.process))
 		}
 		w.dropSession(s)
 	}
-	return codec.AppendBool(nil, more)
 }
 
 // sessionError is the ErrConflict of a session that there is not, or not any more. It gets to no user.
@@ -365,7 +363,7 @@ func (m *machine) watchSessions(ctx context.Context, lead *engine.Lead) error {
 		if err != nil {
 			return err
 		}
-		cmd := engine.Command{Kind: kindExpire, Namespace: namespace, Spread: spread, Body: encode(nil, &sessionCommand{session: silent}, (*sessionCommand).code)}
+		cmd := engine.Command{Kind: kindExpire, Namespace: namespace, Spread: spread, Body: codec.EncodeFields(nil, &sessionBody{session: silent}, (*sessionBody).code)}
 		if _, err := lead.Propose(ctx, cmd); err != nil && !errors.Is(err, ErrConflict) {
 			return err
 		}

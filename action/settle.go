@@ -3,6 +3,7 @@ package action
 import (
 	"encoding/binary"
 	"fmt"
+	"time"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -241,19 +242,16 @@ func (e *endedRow) code(c *codec.Coder) {
 }
 
 // cancel ends a run before its handler does.
-func (w *work) cancel(c *call.Cancel) ([]byte, error) {
-	if err := checkReason(c.Reason); err != nil {
-		return nil, err
-	}
+func (w *work) cancel(c *call.Cancel) error {
 	a, st, err := w.find(c.Ref)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if st.status.Final() {
-		return nil, engine.Errorf(ErrConflict, "run %s has ended: it is %s", place{w.tx.Shard(), c.Ref}.id(), st.status)
+		return engine.Errorf(ErrConflict, "run %s has ended: it is %s", place{w.tx.Shard(), c.Ref}.id(), st.status)
 	}
 	a.cancelRun(c.Ref, st, c.Reason)
-	return nil, nil
+	return nil
 }
 
 // cancelRun cancels a run that has not ended. Its worker is told and, until it confirms or its session ends, keeps the slots.
@@ -293,17 +291,14 @@ func (a *act) withdraw(ref call.Ref, st *stateRow) {
 }
 
 // touch makes the present attempt of a run last for a time from now.
-func (w *work) touch(c *touchCommand) ([]byte, error) {
-	if err := c.check(); err != nil {
-		return nil, err
-	}
+func (w *work) touch(c *touchBody) (until time.Time, err error) {
 	s, err := w.named(c.session, c.self)
 	if err != nil {
-		return nil, err
+		return until, err
 	}
 	a, st := w.attemptOf(s, c.ref, c.attempt, c.begun)
 	if st == nil || st.status != Running {
-		return nil, engine.Errorf(ErrConflict, "run %s is not the worker's any more", place{w.tx.Shard(), c.ref}.id())
+		return until, engine.Errorf(ErrConflict, "run %s is not the worker's any more", place{w.tx.Shard(), c.ref}.id())
 	}
 	if s.self {
 		w.m.roster.Called(w.tx, s.process)
@@ -311,7 +306,7 @@ func (w *work) touch(c *touchCommand) ([]byte, error) {
 	h := held{deadline: w.tx.Now() + c.extend}
 	w.tx.Set(heldKey(nil, s.id, a.id, c.ref.Run), encode(nil, &h, (*held).code))
 	w.scheduleSession(s, h.deadline)
-	return codec.AppendVarint(nil, h.deadline), nil
+	return time.UnixMilli(h.deadline), nil
 }
 
 // crowded reports whether what is due has to wait for another entry.

@@ -1,7 +1,6 @@
 package action
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -9,7 +8,6 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/call"
-	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 )
 
@@ -33,7 +31,7 @@ func (s *Store) Namespace() string { return s.scope.Namespace() }
 // Options: Owner, Description, Timeout (30 s), MaxRetries (3), Backoff (1 s to 5 min), Retain (7 days, 10,000 runs), MaxRunning, MaxRunningPerKey,
 // RateLimit (none). Errors: ErrInvalid for a name that is not 1-255 bytes of UTF-8 without control characters, and for options out of their limits.
 func (s *Store) Register(ctx context.Context, name string, opts ...RegisterOption) (version int, err error) {
-	return tell(ctx, s, name, registerOp(name, opts), decodeVersion)
+	return tell(ctx, s, name, registerOp(name, opts), register.Decode)
 }
 
 // tell changes what is registered of an action, and waits until all shards of a spread namespace know what its home does.
@@ -47,13 +45,13 @@ func tell[T any](ctx context.Context, s *Store, name string, op engine.Op, decod
 
 // Enable lets a disabled action be invoked again. Errors: ErrNotFound.
 func (s *Store) Enable(ctx context.Context, name string) error {
-	_, err := tell(ctx, s, name, nameOp(kindEnable, name, true), decodeNothing)
+	_, err := tell(ctx, s, name, enable.Op(name, true, nil), enable.Decode)
 	return err
 }
 
 // Disable refuses invocations of an action from now on, with ErrConflict. Runs that were invoked before go on. Errors: ErrNotFound.
 func (s *Store) Disable(ctx context.Context, name string) error {
-	_, err := tell(ctx, s, name, nameOp(kindEnable, name, false), decodeNothing)
+	_, err := tell(ctx, s, name, enable.Op(name, false, nil), enable.Decode)
 	return err
 }
 
@@ -70,7 +68,7 @@ func (s *Store) Delete(ctx context.Context, name string, opts ...DeleteOption) e
 			return err
 		}
 	}
-	_, err := tell(ctx, s, name, op, decodeNothing)
+	_, err := tell(ctx, s, name, op, remove.Decode)
 	return err
 }
 
@@ -111,7 +109,7 @@ func (s *Store) Invoke(ctx context.Context, name string, input []byte, opts ...I
 	op := invokeOp(name, input, opts)
 	pauses := pause{d: time.Millisecond}
 	for asked := 1; ; asked++ {
-		i, err := s.invoke(ctx, op)
+		i, err := engine.Propose(ctx, &s.scope, op, invokeRun.Decode)
 		var misplaced *placeError
 		switch {
 		case errors.As(err, &misplaced):
@@ -125,10 +123,6 @@ func (s *Store) Invoke(ctx context.Context, name string, input []byte, opts ...I
 			return i, ctx.Err()
 		}
 	}
-}
-
-func (s *Store) invoke(ctx context.Context, op engine.Op) (Invoked, error) {
-	return engine.Propose(ctx, &s.scope, op, decodeInvoked)
 }
 
 // InvokeAndWait is Invoke and Wait: it returns the run when it has ended, however it has.
@@ -177,31 +171,9 @@ func (s *Store) run(ctx context.Context, id RunID, wait bool) (Run, error) {
 //
 // Errors: ErrNotFound; ErrConflict if the run has ended; ErrInvalid for a reason of more than 1,024 bytes and for what is no id.
 func (s *Store) Cancel(ctx context.Context, id RunID, reason string) error {
-	_, err := engine.Propose(ctx, &s.scope, cancelOp(id, reason), decodeNothing)
+	_, err := engine.Propose(ctx, &s.scope, cancelOp(id, reason), cancelRun.Decode)
 	return err
 }
-
-// decodeNothing reads the result of a command that has none.
-func decodeNothing([]byte) (none struct{}, err error) { return none, nil }
-
-func decodeVersion(b []byte) (int, error) {
-	r := codec.NewReader(b)
-	v := r.Uvarint()
-	return int(v), r.Done()
-}
-
-// decodeInvoked reads the result of an invocation in a shard; the shard is in front, see invoked.
-func decodeInvoked(b []byte) (Invoked, error) {
-	i, err := decode(b, (*invoked).code)
-	return Invoked{Run: i.place.id(), LSN: i.lsn, Duplicate: i.duplicate}, err
-}
-
-// anyOf is decode for operations of a transaction.
-func anyOf[T any](decode func([]byte) (T, error)) func([]byte) (any, error) {
-	return func(b []byte) (any, error) { return decode(b) }
-}
-
-func anyNothing([]byte) (any, error) { return nil, nil }
 
 func registerOp(name string, opts []RegisterOption) engine.Op {
 	o := registerOptions{spec: defaultSpec}
@@ -209,20 +181,7 @@ func registerOp(name string, opts []RegisterOption) engine.Op {
 	for _, opt := range opts {
 		opt.applyRegister(&o)
 	}
-	err := checkAction(name)
-	if err == nil {
-		err = o.err
-	}
-	if err == nil {
-		err = o.spec.check()
-	}
-	op := command(kindRegister, name, err, encode(nil, &registerCommand{name, o.spec}, (*registerCommand).code))
-	op.Decode = anyOf(decodeVersion)
-	return op
-}
-
-func nameOp(kind uint8, name string, flag bool) engine.Op {
-	return command(kind, name, checkAction(name), encode(nil, &nameCommand{name, flag}, (*nameCommand).code))
+	return register.Op(name, o.spec, o.err)
 }
 
 func deleteOp(name string, opts []DeleteOption) (op engine.Op, force bool) {
@@ -230,44 +189,28 @@ func deleteOp(name string, opts []DeleteOption) (op engine.Op, force bool) {
 	for _, opt := range opts {
 		opt(&force)
 	}
-	op = nameOp(kindDelete, name, force)
-	op.Err = cmp.Or(op.Err, err)
-	return op, force
+	return remove.Op(name, force, err), force
 }
 
 func invokeOp(name string, input []byte, opts []InvokeOption) engine.Op {
-	o := invokeOptions{Invoke: call.Invoke{Name: name, Input: input, Priority: DefaultPriority}}
+	o := invokeOptions{Invoke: call.Invoke{Input: input, Priority: DefaultPriority}}
 	opts, o.err = engine.Given(opts)
 	for _, opt := range opts {
 		opt.applyInvoke(&o)
 	}
-	err := o.err
-	if err == nil {
-		err = checkInvoke(&o.Invoke)
+	op := invokeRun.Op(name, o.Invoke, o.err)
+	switch op.Route = ""; {
+	case engine.Tagged(name):
+		op.Route = name
+	case o.IdempotencyKey != "":
+		op.Route = keyRoute(name, o.IdempotencyKey)
 	}
-	if err == nil {
-		err = checkInput(input)
-	}
-	route := ""
-	if engine.Tagged(name) {
-		route = name
-	} else if o.IdempotencyKey != "" {
-		route = keyRoute(name, o.IdempotencyKey)
-	}
-	op := command(kindInvoke, route, err, encode(nil, &o.Invoke, (*call.Invoke).Code))
-	op.Payload = len(input)
-	op.Decode = anyOf(decodeInvoked)
 	return op
 }
 
 func cancelOp(id RunID, reason string) engine.Op {
 	p, err := id.parse()
-	if err == nil {
-		err = checkReason(reason)
-	}
-	op := command(kindCancel, "", err, encode(nil, &call.Cancel{Ref: p.Ref, Reason: reason}, (*call.Cancel).Code))
-	op.RouteTo = routeTo(p.shard)
-	return op
+	return at(p.shard, cancelRun.Op("", call.Cancel{Ref: p.Ref, Reason: reason}, err))
 }
 
 // routeTo routes what is about something in a shard.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/floedb/floe/internal/call"
+	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
 	"github.com/floedb/floe/internal/plant"
@@ -12,10 +13,7 @@ import (
 )
 
 // workOn settles attempts, and takes runs: behind what whoever is told of an end invokes.
-func (w *work) workOn(c *workCommand) ([]byte, error) {
-	if err := c.check(); err != nil {
-		return nil, err
-	}
+func (w *work) workOn(c *workBody) ([]byte, error) {
 	if c.session == 0 && len(c.wants) > 0 {
 		if err := roster.CheckTakes(w.tx, c.self); err != nil {
 			return nil, err
@@ -50,21 +48,11 @@ func (w *work) workOn(c *workCommand) ([]byte, error) {
 	return w.takeAll(s, c, res)
 }
 
-// settleOn settles attempts while the disk is full.
-func (w *work) settleOn(c *workCommand) ([]byte, error) {
-	if err := c.checkSettle(); err != nil {
-		return nil, err
-	}
-	return w.workOn(c)
-}
-
 // Conclude takes runs when whoever was told of ends has done what comes of them.
 func (m *machine) Conclude(tx *engine.Tx, cmd engine.Command, result []byte) ([]byte, error) {
-	c := must(decode(cmd.Body, (*workCommand).code))
-	var res worked
-	if len(result) > 0 { // what was due may have told somebody, with no end in the command
-		res = must(decode(result, (*worked).code))
-	}
+	_, c, err := takeRuns.Read(cmd)
+	must(c, err)
+	res := must(takeRuns.Decode(result)) // empty if what was due has told somebody, with no end in the command
 	w := m.start(tx)
 	s, err := w.sessionOf(&c)
 	if err == nil {
@@ -78,7 +66,7 @@ func (m *machine) Conclude(tx *engine.Tx, cmd engine.Command, result []byte) ([]
 }
 
 // takeAll takes runs for those who want some.
-func (w *work) takeAll(s *session, c *workCommand, res worked) ([]byte, error) {
+func (w *work) takeAll(s *session, c *workBody, res worked) ([]byte, error) {
 	w.waiting = int64(c.waiting)
 	size, menus := 0, make(map[int]*menu)
 	for i := range c.wants {
@@ -102,7 +90,7 @@ func (w *work) takeAll(s *session, c *workCommand, res worked) ([]byte, error) {
 }
 
 // given has a worker that calls by itself listed by the runs that it has got. Takes that do not ask for it were written by builds that listed nobody: they leave what they left then.
-func (w *work) given(c *workCommand, all []taken) {
+func (w *work) given(c *workBody, all []taken) {
 	if !c.listed || len(all) == 0 {
 		return
 	}
@@ -111,14 +99,6 @@ func (w *work) given(c *workCommand, all []taken) {
 		actions = append(actions, all[i].action)
 	}
 	w.m.roster.Took(w.tx, c.self, actions)
-}
-
-// encode returns nothing if nothing was done.
-func (w *worked) encode() []byte {
-	if len(w.verdicts)+len(w.taken) == 0 {
-		return nil
-	}
-	return encode(nil, w, (*worked).code)
 }
 
 // takeFor takes runs for a worker.
@@ -271,9 +251,9 @@ func shareOf(ready, waiting int64) int64 {
 
 // Share is of engine.Sharer.
 func (m *machine) Share(cmd engine.Command, waiting int) engine.Command {
-	if c, err := decode(cmd.Body, (*workCommand).code); err == nil {
+	if _, c, err := takeRuns.Read(cmd); err == nil {
 		c.waiting = waiting
-		cmd.Body = encode(nil, &c, (*workCommand).code)
+		cmd.Body = codec.EncodeFields(make([]byte, 0, len(cmd.Body)+2), &c, (*workBody).code)
 	}
 	return cmd
 }
@@ -434,10 +414,7 @@ func (m *machine) Takeable(v *engine.View, cmd engine.Command, _ bool) (n, most 
 	if cmd.Kind != kindWork {
 		return 0, 0, engine.Errorf(ErrInvalid, "action: command %d takes nothing", cmd.Kind)
 	}
-	c, err := decodeBody(cmd.Body, (*workCommand).code)
-	if err == nil {
-		err = c.check()
-	}
+	_, c, err := takeRuns.Read(cmd)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -567,15 +544,15 @@ func (m *machine) Took(_ uint8, result []byte, err error) bool { return err != n
 func (m *machine) Makes(cmd engine.Command, made func(engine.Made)) {
 	switch cmd.Kind {
 	case kindInvoke:
-		if v, err := decode(cmd.Body, (*call.Invoke).Code); err == nil && v.Delay == 0 {
-			made(engine.Made{Topic: setTopic(cmd.Namespace, v.Name, string(v.Labels)), N: 1})
+		if name, v, err := invokeRun.Read(cmd); err == nil && v.Delay == 0 {
+			made(engine.Made{Topic: setTopic(cmd.Namespace, string(name), string(v.Labels)), N: 1})
 		}
 	case kindCancel:
-		if v, err := decode(cmd.Body, (*call.Cancel).Code); err == nil {
+		if _, v, err := cancelRun.Read(cmd); err == nil {
 			made(madeByEnds(cmd.Namespace, v.Ref.Action, 1))
 		}
 	case kindWork, kindSettle, kindEnd:
-		c, err := decode(cmd.Body, (*workCommand).code)
+		_, c, err := takeRuns.Read(cmd)
 		if err != nil {
 			return
 		}

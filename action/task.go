@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 )
 
@@ -65,24 +64,6 @@ func taskOf(shard engine.ShardID, t *taken) Task {
 		Labels: labels, ConcurrencyKey: t.key, IdempotencyKey: t.idempotencyKey, Source: source, CreatedAt: time.UnixMilli(t.createdAt),
 		LastError: t.message, LastCode: t.code, Delivery: int(t.begun),
 	}
-}
-
-// touchOp has an attempt last for a time from now on.
-func touchOp(c touchCommand, d time.Duration) (engine.Op, error) {
-	c.extend = millis(d)
-	return command(kindTouch, "", c.check(), encode(nil, &c, (*touchCommand).code)), c.check()
-}
-
-func decodeBool(b []byte) (bool, error) {
-	r := codec.NewReader(b)
-	v := r.Bool()
-	return v, r.Done()
-}
-
-func decodeDeadline(b []byte) (time.Time, error) {
-	r := codec.NewReader(b)
-	at := r.Varint()
-	return time.UnixMilli(at), r.Done()
 }
 
 type taskKey struct{}

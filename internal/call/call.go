@@ -47,20 +47,27 @@ type Notify struct {
 // Code codes the body.
 func (v *Invoke) Code(c *codec.Coder) {
 	c.String(&v.Name)
+	v.CodeRest(c)
+}
+
+// CodeRest codes the fields behind the name. Decoded bytes alias the body, except for the token.
+func (v *Invoke) CodeRest(c *codec.Coder) {
 	c.Byte(&v.Priority)
 	for _, n := range [...]*int64{&v.Delay, &v.Timeout, &v.MaxAttempts} {
 		c.Varint(n)
 	}
-	c.Bytes(&v.Labels)
+	c.View(&v.Labels)
 	for _, s := range [...]*string{&v.ConcurrencyKey, &v.IdempotencyKey, &v.Source} {
 		c.String(s)
 	}
 	c.Bool(&v.Repeated)
 	v.Notify.Code(c)
-	c.Bytes(&v.Input)
+	c.View(&v.Input)
 	if c.More(v.Awaited || v.Expires != 0) {
 		c.Bool(&v.Awaited)
-		c.Varint(&v.Expires)
+		if c.Varint(&v.Expires); !v.Awaited && v.Expires == 0 {
+			c.Fail("empty fields at the end")
+		}
 	}
 }
 

@@ -1,0 +1,95 @@
+package action
+
+import (
+	"fmt"
+
+	"github.com/floedb/floe/internal/call"
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+)
+
+// ofMachines codes a body that only machines and leaders send. It has no JSON form.
+func ofMachines[B any](code func(*B, *codec.Coder)) func(*B, *codec.Fields) {
+	return func(b *B, f *codec.Fields) {
+		if c := f.Binary(); c != nil {
+			if c.Reading() {
+				*b = *new(B)
+			}
+			code(b, c)
+		}
+	}
+}
+
+func codeFlag(name string) func(*bool, *codec.Fields) {
+	return func(b *bool, f *codec.Fields) { f.Bool(name, b) }
+}
+
+func codeNumber(name string) func(*uint64, *codec.Fields) {
+	return func(n *uint64, f *codec.Fields) { f.Uvarint(name, n) }
+}
+
+func codeVersion(v *int, f *codec.Fields) {
+	n := uint64(*v)
+	f.Uvarint("version", &n)
+	*v = int(n)
+}
+
+// codeBlob codes a string that need not be UTF-8: in JSON it is bytes.
+func codeBlob(f *codec.Fields, name string, s *string, r codec.Range) {
+	if f.Binary() != nil || f.Checking() {
+		f.Text(name, s, r)
+		return
+	}
+	b := []byte(*s)
+	f.Bytes(name, &b, r)
+	*s = string(b)
+}
+
+// codeLabels codes encoded labels.
+func codeLabels(f *codec.Fields, b *[]byte) {
+	if f.Checking() {
+		f.Refuse(checkLabels(*b))
+	} else if f.Given("labels", *b != nil) {
+		own := *b
+		if engine.CodePairs(f, "labels", &own); own == nil {
+			own = []byte{}
+		}
+		*b = own
+	}
+}
+
+// codeRef codes a run. In JSON it is a string, not a RunID: commands do not name the shard.
+func codeRef(ref *call.Ref, f *codec.Fields) {
+	if c := f.Binary(); c != nil {
+		ref.Code(c)
+		return
+	}
+	if f.Checking() {
+		return
+	}
+	own := *ref
+	show := func() string { return fmt.Sprintf("%d-%d-%d", own.Action, own.Run, own.Tag) }
+	f.Token("run", show, func(text string) error {
+		if _, err := fmt.Sscanf(text, "%d-%d-%d", &own.Action, &own.Run, &own.Tag); err != nil || show() != text {
+			return fmt.Errorf("%q is not a run", text)
+		}
+		return nil
+	})
+	*ref = own
+}
+
+// checkLabels says what is wrong with labels, which are encoded.
+func checkLabels(b []byte) error {
+	n := len(b)
+	if n <= 4*MaxLabelBytes { // the lengths that are encoded with them do not count
+		labels, err := engine.DecodeHeaders(b)
+		if err != nil {
+			return err
+		}
+		n = engine.HeaderBytes(labels)
+	}
+	if n > MaxLabelBytes {
+		return engine.Errorf(ErrInvalid, "action: labels of %d bytes exceed %d", n, MaxLabelBytes)
+	}
+	return nil
+}

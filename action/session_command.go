@@ -1,0 +1,122 @@
+package action
+
+import (
+	"github.com/floedb/floe/internal/call"
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/roster"
+)
+
+// openBody begins a session, or changes what one takes.
+type openBody struct {
+	session uint64 // 0: a new one
+	process string
+	groups  []group
+}
+
+func (o *openBody) code(f *codec.Fields) {
+	f.Uvarint("session", &o.session)
+	f.Text("process", &o.process)
+	codec.ListInto(f, "groups", &o.groups, (*group).fields, codec.Range{Max: maxGroups})
+}
+
+func (o *openBody) check() error {
+	names := 0
+	for i := range o.groups {
+		if err := o.groups[i].check(); err != nil {
+			return err
+		}
+		names += len(o.groups[i].names)
+	}
+	if names > maxNames {
+		return engine.Errorf(ErrInvalid, "action: %d actions of a session exceed %d", names, maxNames)
+	}
+	return engine.CheckName("process", o.process)
+}
+
+// fields codes a group: in binary as the row of a session does.
+func (g *group) fields(f *codec.Fields) {
+	if c := f.Binary(); c != nil {
+		g.code(c)
+		return
+	}
+	if !f.Checking() { // check does it
+		labels := []byte(g.labels)
+		engine.CodePairs(f, "labels", &labels)
+		g.labels = string(labels)
+		codec.RestOf(f, "actions", &g.names, func(s *string, f *codec.Fields) { f.Text("", s) })
+	}
+}
+
+func (g *group) check() error {
+	if len(g.names) == 0 {
+		return engine.Errorf(ErrInvalid, "action: worker has no actions")
+	}
+	for _, name := range g.names {
+		if err := checkAction(name); err != nil {
+			return err
+		}
+	}
+	return checkLabels([]byte(g.labels))
+}
+
+// codeCaller codes a session, or the id of a worker that calls by itself.
+func codeCaller(f *codec.Fields, session *uint64, self *string) {
+	c := f.Binary()
+	if c != nil || f.Given("session", *session != 0) {
+		f.Uvarint("session", session)
+	}
+	switch {
+	case *session != 0:
+		if c != nil && c.Reading() {
+			*self = ""
+		}
+	case f.Checking():
+		f.Refuse(roster.CheckID(*self))
+	default:
+		f.Text("worker", self)
+	}
+}
+
+// codeDelivery codes the last field of a record, which is absent if it is 0.
+func codeDelivery(f *codec.Fields, begun *int64) {
+	c := f.Binary()
+	if c == nil {
+		f.Varint("delivery", begun)
+		return
+	}
+	if c.Reading() {
+		*begun = 0
+	}
+	if c.More(*begun != 0) {
+		if c.Varint(begun); *begun == 0 {
+			c.Fail("delivery 0")
+		}
+	}
+}
+
+// touchBody has an attempt last for a time from now.
+type touchBody struct {
+	session uint64 // 0: that of self
+	self    string
+	ref     call.Ref
+	attempt int64 // 0: the present one
+	extend  int64 // ms
+	begun   int64 // as that of an end
+}
+
+func (t *touchBody) code(f *codec.Fields) {
+	codeCaller(f, &t.session, &t.self)
+	codeRef(&t.ref, f)
+	f.Varint("attempt", &t.attempt)
+	f.SignedMillis("extension_ms", &t.extend, codec.Range{Min: 1, Max: maxMillis})
+	codeDelivery(f, &t.begun)
+}
+
+// sessionBody ends a session. Its runs are given back, and their attempts do not count if it is closed.
+type sessionBody struct {
+	session uint64 // 0: that of self
+	self    string
+}
+
+func (s *sessionBody) code(f *codec.Fields) { codeCaller(f, &s.session, &s.self) }
