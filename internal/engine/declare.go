@@ -25,6 +25,8 @@ type CommandRow[S, B, R any] struct {
 	Body func(b *B, f *codec.Fields)
 	// Check validates what ranges cannot express. Optional, like everything below except one of Apply, Run and Encoded.
 	Check func(b *B) error
+	// Named validates the name, also against the body. The default is the function that Declare is given.
+	Named func(b *B, name string) error
 	// Limit validates commands sent by users. Commands of other machines may exceed it.
 	Limit func(b *B) error
 	// Payload returns the size of the largest value or payload in bytes, which max_value_size bounds.
@@ -145,6 +147,7 @@ type call[S, B, R any] struct {
 	name   []byte
 	body   B
 	result R // see Decode
+	out    []byte
 }
 
 func (c *call[S, B, R]) Subject() []byte { return c.name }
@@ -157,11 +160,15 @@ func (c *call[S, B, R]) Apply(s S) ([]byte, error) {
 	case r.Encoded != nil:
 		return r.Encoded(s, &c.body)
 	}
-	result, err := r.Apply(s, &c.body)
+	var err error
+	if c.result, err = r.Apply(s, &c.body); err == nil {
+		c.out = codec.EncodeFields(c.out[:0], &c.result, r.Result)
+	}
+	c.result = *new(R)
 	if err != nil {
 		return nil, err
 	}
-	return codec.EncodeFields(nil, &result, r.Result), nil
+	return slices.Clone(c.out), nil
 }
 
 func (c *call[S, B, R]) read(b []byte) (err error) {
@@ -257,13 +264,20 @@ func (r *CommandRow[S, B, R]) join(d *declared) CommandType {
 func (r *CommandRow[S, B, R]) admit(cmd Command, maxPayload int) (err error) {
 	bad := r.decode(cmd.Body, func(name []byte, b *B) {
 		if err = r.limit(b, maxPayload); err == nil {
-			err = r.of.checkName(string(name))
+			err = r.checkName(b, string(name))
 		}
 	})
 	if bad != nil {
 		return bad
 	}
 	return err
+}
+
+func (r *CommandRow[S, B, R]) checkName(b *B, name string) error {
+	if r.Named != nil {
+		return r.Named(b, name)
+	}
+	return r.of.checkName(name)
 }
 
 func (r *CommandRow[S, B, R]) limit(b *B, maxPayload int) error {
@@ -315,12 +329,18 @@ func (r *CommandRow[S, B, R]) Op(name string, b B, err error) Op {
 // Make is Op for a body that fill builds in reused memory. An error of fill becomes that of the operation.
 func (r *CommandRow[S, B, R]) Make(name string, fill func(b *B) error) Op {
 	op := Op{Command: Command{Machine: r.of.machine, Kind: r.Kind}, Route: name, Decode: r.decodeAny}
-	if op.Err = r.of.checkName(name); op.Err != nil {
-		return op
-	}
 	c := r.take()
 	b := &c.body
-	if op.Err = fill(b); op.Err == nil {
+	if r.Named == nil {
+		op.Err = r.of.checkName(name)
+	}
+	if op.Err == nil {
+		op.Err = fill(b)
+	}
+	if op.Err == nil && r.Named != nil {
+		op.Err = r.Named(b, name)
+	}
+	if op.Err == nil {
 		op.Err = r.check(b, false)
 	}
 	if op.Err == nil && r.Limit != nil {
