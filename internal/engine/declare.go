@@ -20,6 +20,8 @@ type CommandRow[S, B, R any] struct {
 	Name    string
 	From    Senders
 	Shrinks bool // see CommandType
+	// Nameless says that a body has no name in front.
+	Nameless bool
 
 	// Body codes the fields of the body; nil means it has none. Their ranges are checked whenever a body is built or decoded.
 	Body func(b *B, f *codec.Fields)
@@ -174,7 +176,9 @@ func (c *call[S, B, R]) Apply(s S) ([]byte, error) {
 func (c *call[S, B, R]) read(b []byte) (err error) {
 	r := c.row
 	in := codec.NewReader(b)
-	c.name = in.Bytes()
+	if !r.Nameless {
+		c.name = in.Bytes()
+	}
 	if r.Body == nil || in.Err() != nil {
 		err = in.Done()
 	} else {
@@ -274,7 +278,10 @@ func (r *CommandRow[S, B, R]) admit(cmd Command, maxPayload int) (err error) {
 }
 
 func (r *CommandRow[S, B, R]) checkName(b *B, name string) error {
-	if r.Named != nil {
+	switch {
+	case r.Nameless:
+		return nil
+	case r.Named != nil:
 		return r.Named(b, name)
 	}
 	return r.of.checkName(name)
@@ -332,7 +339,7 @@ func (r *CommandRow[S, B, R]) Make(name string, fill func(b *B) error) Op {
 	c := r.take()
 	b := &c.body
 	if r.Named == nil {
-		op.Err = r.of.checkName(name)
+		op.Err = r.checkName(b, name)
 	}
 	if op.Err == nil {
 		op.Err = fill(b)
@@ -370,7 +377,10 @@ func (r *CommandRow[S, B, R]) encode(name string, b *B) []byte {
 	if r.Size != nil {
 		size = r.Size(b)
 	}
-	body := codec.AppendString(make([]byte, 0, len(name)+3+size), name)
+	body := make([]byte, 0, len(name)+3+size)
+	if !r.Nameless {
+		body = codec.AppendString(body, name)
+	}
 	if r.Body != nil {
 		body = codec.EncodeFields(body, b, r.Body)
 	}

@@ -104,3 +104,30 @@ func TestResultsAreApart(t *testing.T) {
 		t.Errorf("%x", results)
 	}
 }
+
+var numbered = &engine.CommandRow[*shelf, int64, engine.Nothing]{
+	Kind: 1, Name: "number", From: engine.FromUsers, Nameless: true, Body: func(n *int64, f *codec.Fields) { f.Count("n", n, codec.Range{Min: 1, Max: 9}) },
+	Run: func(*shelf, *int64) error { return nil },
+}
+
+// TestNameless: a body without a name is its fields alone, and no name is validated.
+func TestNameless(t *testing.T) {
+	of := engine.Declare(engine.MachineQueue, "numbers", func(string) error { return engine.ErrInvalid }, numbered)
+	op := numbered.Op("any", 7, nil)
+	if op.Err != nil || string(op.Command.Body) != "\x07" {
+		t.Errorf("%x, %v", op.Command.Body, op.Err)
+	}
+	if err := of.Types()[0].Admit(op.Command, 100); err != nil {
+		t.Error(err)
+	}
+	if call, err := of.NewCalls().Read(op.Command); err != nil || len(call.Subject()) != 0 {
+		t.Errorf("subject %q, %v", call.Subject(), err)
+	}
+	shown, err := of.Types()[0].Show(nil, op.Command, false)
+	if again := of.Types()[0].Parse("other", shown, false); err != nil || string(shown) != `{"n":7}` || string(again.Command.Body) != "\x07" {
+		t.Errorf("%s, %v, back %x, %v", shown, err, again.Command.Body, again.Err)
+	}
+	if op := numbered.Op("", 10, nil); op.Err == nil || op.Err.Error() != "numbers: n 10 is not in 1-9" {
+		t.Errorf("10: %v", op.Err)
+	}
+}
