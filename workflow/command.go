@@ -40,9 +40,6 @@ var (
 		Kind: kindCreate, Name: "create", From: engine.FromUsers,
 		Body: (*createBody).code, Named: (*createBody).named, Size: (*createBody).size, Apply: (*work).create, Result: (*created).code,
 	}
-	adopt = &engine.MachineRow[*work, adoptCommand]{
-		Kind: kindAdopt, Name: "adopt", From: engine.FromShards, Body: (*adoptCommand).code, Apply: (*work).adopt,
-	}
 	enable = &engine.CommandRow[*work, bool, engine.Nothing]{
 		Kind: kindEnable, Name: "enable", From: engine.FromUsers, Shrinks: true, Body: codeFlag("enabled"), Run: (*work).enable,
 	}
@@ -68,18 +65,6 @@ var (
 		Body: (*retryBody).code, Named: (*retryBody).named, Limit: (*retryBody).limit, Payload: func(b *retryBody) int { return len(b.input) },
 		Apply: (*work).retry, Result: (*changed).code,
 	}
-	endAction = &engine.MachineRow[*work, call.End]{
-		Kind: kindDone, Name: "end action", From: engine.FromMachines, Body: (*call.End).Encode,
-		Apply: func(w *work, e *call.End) ([]byte, error) { return nil, w.done(e, false) },
-	}
-	endChild = &engine.MachineRow[*work, call.End]{ // with a Status of this package
-		Kind: kindChildDone, Name: "end child", From: engine.FromMachines, Body: (*call.End).Encode,
-		Apply: func(w *work, e *call.End) ([]byte, error) { return nil, w.done(e, true) },
-	}
-	relayEnd = &engine.MachineRow[*work, relayCommand]{
-		Kind: kindRelay, Name: "relay end", From: engine.FromShards, Body: (*relayCommand).code,
-		Apply: func(w *work, v *relayCommand) ([]byte, error) { return nil, w.done(&v.end, v.child) },
-	}
 	invalidate = &engine.CommandRow[*work, planBody, engine.Nothing]{
 		Kind: kindInvalidate, Name: "invalidate plan", From: engine.FromUsers, Shrinks: true,
 		Body: (*planBody).code, Check: (*planBody).check, Run: (*work).invalidatePlan,
@@ -87,17 +72,8 @@ var (
 	planNews = &engine.CommandRow[*work, planBody, engine.Nothing]{
 		Kind: kindPlanNews, Name: "plan news", From: engine.FromShards, Body: (*planBody).code, Run: (*work).planNews,
 	}
-	tickSchedules = &engine.MachineRow[*work, tickCommand]{
-		Kind: kindTick, Name: "tick schedules", From: engine.FromLeaders, Body: (*tickCommand).code, Apply: (*work).tick,
-	}
-	endScheduled = &engine.MachineRow[*work, call.End]{
-		Kind: kindScheduledEnd, Name: "end scheduled run", From: engine.FromMachines, Body: (*call.End).Encode, Apply: (*work).scheduledEnd,
-	}
 	pauseSchedule = &engine.CommandRow[*work, bool, engine.Nothing]{
 		Kind: kindPauseSchedule, Name: "pause schedule", From: engine.FromUsers, Shrinks: true, Body: codeFlag("paused"), Run: (*work).pauseSchedule,
-	}
-	trigger = &engine.MachineRow[*work, push.Batch]{
-		Kind: kindTrigger, Name: "trigger", From: engine.FromShards | engine.FromMachines, Body: (*push.Batch).Code, Apply: (*work).trigger,
 	}
 	removeVersion = &engine.CommandRow[*work, versionBody, engine.Nothing]{
 		Kind: kindRemoveVersion, Name: "remove version", From: engine.FromUsers | engine.FromShards, Shrinks: true,
@@ -106,8 +82,19 @@ var (
 )
 
 var commands = engine.Declare(engine.MachineWorkflow, "workflow", checkWorkflow,
-	create, adopt, enable, remove, start, signal, cancel, retry, endAction, endChild, relayEnd, invalidate, planNews, tickSchedules, endScheduled, pauseSchedule, trigger,
-	removeVersion)
+	create,
+	&engine.MachineRow[*work, adoptCommand]{Kind: kindAdopt, Name: "adopt", From: engine.FromShards, Body: (*adoptCommand).code, Apply: (*work).adopt},
+	enable, remove, start, signal, cancel, retry,
+	&engine.MachineRow[*work, call.End]{Kind: kindDone, Name: "end action", From: engine.FromMachines, Body: (*call.End).Encode, Apply: func(w *work, e *call.End) ([]byte, error) { return nil, w.done(e, false) }},
+	&engine.MachineRow[*work, call.End]{Kind: kindChildDone, Name: "end child", From: engine.FromMachines, Body: (*call.End).Encode, Apply: func(w *work, e *call.End) ([]byte, error) { return nil, w.done(e, true) }},
+	&engine.MachineRow[*work, relayCommand]{Kind: kindRelay, Name: "relay end", From: engine.FromShards, Body: (*relayCommand).code, Apply: func(w *work, v *relayCommand) ([]byte, error) { return nil, w.done(&v.end, v.child) }},
+	invalidate, planNews,
+	&engine.MachineRow[*work, tickCommand]{Kind: kindTick, Name: "tick schedules", From: engine.FromLeaders, Body: (*tickCommand).code, Apply: (*work).tick},
+	&engine.MachineRow[*work, call.End]{Kind: kindScheduledEnd, Name: "end scheduled run", From: engine.FromMachines, Body: (*call.End).Encode, Apply: (*work).scheduledEnd},
+	pauseSchedule,
+	&engine.MachineRow[*work, push.Batch]{Kind: kindTrigger, Name: "trigger", From: engine.FromShards | engine.FromMachines, Body: (*push.Batch).Code, Apply: (*work).trigger},
+	removeVersion,
+)
 
 // command returns a command that the machine sends. It does not mention the row: rows refer to the functions that send.
 func command[B any](kind uint8, name string, b *B, code func(*B, *codec.Fields)) engine.Command {
