@@ -65,7 +65,7 @@ browser: needs ## the tests of the console: its parts, what it weighs, and all o
 
 monitoring: needs ## a real Prometheus scrapes a node, and the alerts of examples/monitoring are tested, in a few seconds
 	$(banner) 'monitoring'
-	$(GO) test -count=1 -vet=off $(LINK) -tags monitoring -run '^Test(Monitoring|Alerts)$$' ./internal/cli
+	$(GO) test -count=1 -vet=off $(LINK) -tags monitoring -run '^Test(Monitoring|Alerts)$$' ./cmd/internal/cli
 
 check: format vet staticcheck mod unit ## what must pass before every commit
 
@@ -119,7 +119,7 @@ test-long: ## randomised suites in their long forms, races in full; for the nigh
 	$(GO) test -count=1 -timeout 60m -run '^TestLongRun$$' ./workflow -run-steps 10000
 	$(GO) test -count=1 -timeout 60m -run '^TestTakesBesideFullKeys$$' ./action -behind 1000000 -v
 	$(GO) test -count=1 -timeout 60m -run '^Test((Spread)?TickAtEveryPoint|KilledWhileFiring|ManyKeys)$$' ./stream/processing -every 1 -every-spread 5 -windows 1000000 -keys 1000000 -v
-	$(GO) test -count=1 -timeout 60m -run '^TestProcess$$/^(capacity|memory|fairness)$$' ./internal/cli -overload 16s -v
+	$(GO) test -count=1 -timeout 60m -run '^TestProcess$$/^(capacity|memory|fairness)$$' ./cmd/internal/cli -overload 16s -v
 	$(banner) 'ten million messages, a million series, a hundred million points, ten thousand idle queues and groups'
 	$(GO) test -count=1 -timeout 60m -run '^TestVolume$$' ./internal/exercise -volume 10000000 -v
 	$(GO) test -count=1 -timeout 60m -run '^TestManySeries$$' ./internal/exercise -many-series 1000000 -v
@@ -137,16 +137,16 @@ mutants: ## plant MUTANTS random bugs (200), one at a time; at least 95 % must b
 	$(GO) run ./internal/mutants -n $(MUTANTS)
 
 bench: ## floe beside the limits of this machine, in an hour, with the README's table; or the rows that begin with BENCH, without
-	$(GO) run ./internal/bench $(if $(BENCH),-only '$(BENCH)',-write README.md)
+	$(GO) run ./cmd/internal/bench $(if $(BENCH),-only '$(BENCH)',-write README.md)
 
-bench-check: ## a short bench, fails if floe has become slower than internal/bench/baseline.json
-	$(GO) run ./internal/bench -short -baseline internal/bench/baseline.json -check
+bench-check: ## a short bench, fails if floe has become slower than cmd/internal/bench/baseline.json
+	$(GO) run ./cmd/internal/bench -short -baseline cmd/internal/bench/baseline.json -check
 
 bench-baseline: ## measures the baseline of bench-check again
-	$(GO) run ./internal/bench -short -baseline internal/bench/baseline.json
+	$(GO) run ./cmd/internal/bench -short -baseline cmd/internal/bench/baseline.json
 
 profile: ## CPU, allocs, block and mutex profiles of the main workloads, or of the rows that begin with BENCH, in ./profiles
-	$(GO) run ./internal/bench -profile profiles $(if $(BENCH),-only '$(BENCH)',-short)
+	$(GO) run ./cmd/internal/bench -profile profiles $(if $(BENCH),-only '$(BENCH)',-short)
 
 fmt: ## format all Go files
 	gofmt -w .
@@ -179,7 +179,7 @@ modules:
 	$(banner) 'every module can be downloaded'
 	@cache=$$(mktemp -d); trap 'rm -rf "$$cache"' EXIT; export GOMODCACHE=$$cache GOFLAGS="$$GOFLAGS -modcacherw"; \
 	$(GO) list -deps -test -tags plant ./... >/dev/null && $(GO) list -modfile=$(TOOLS) -deps tool >/dev/null && \
-	$(GO) list -C internal/bench/bbolt -deps ./... >/dev/null
+	$(GO) list -C cmd/internal/bench/bbolt -deps ./... >/dev/null
 
 # What the suites do many times is done a few times here: without -short go test ./... does more of it, and with no make at all. Results of packages that have
 # not changed are taken from Go's cache; COUNT=1 runs them again. A machine has few cores, but most packages wait, so that eight of them run at a time.

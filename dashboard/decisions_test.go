@@ -92,7 +92,7 @@ func numberAt(value any, path ...string) int64 {
 }
 
 // TestDecisions has what was decided of the API where the specification is open or was read differently once, by the numbers of the decisions. D12 is TestBareRefusals
-// of internal/cli.
+// of cmd/internal/cli.
 func TestDecisions(t *testing.T) {
 	for name, check := range map[string]func(*asker){
 		"D2 a read of a key counts once, also if it expires":    readsOnce,

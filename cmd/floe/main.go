@@ -4,7 +4,7 @@ package main
 import (
 	"os"
 
-	"github.com/floedb/floe/internal/cli"
+	"github.com/floedb/floe/cmd/internal/cli"
 )
 
 func main() { os.Exit(cli.Main()) }

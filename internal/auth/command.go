@@ -245,14 +245,22 @@ func (*keysQuery) Machine() engine.MachineID { return engine.MachineKeys }
 func (*keysQuery) Kind() uint8 { return queryKeys }
 
 // Arguments codes what the query asks for.
-func (q *keysQuery) Arguments(c *codec.Coder) {
+func (q *keysQuery) Arguments(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	c.Bool(&q.wait)
 	c.Uvarint(&q.not)
 	c.Bool(&q.used)
 }
 
 // Results codes the answer.
-func (q *keysQuery) Results(c *codec.Coder) {
+func (q *keysQuery) Results(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	c.Bool(&q.exists)
 	c.Uvarint(&q.revision)
 	codec.List(c, &q.keys, func(c *codec.Coder, k *storedKey) { k.codeAnswer(c) })

@@ -28,7 +28,7 @@ func callers(b *testing.B, n int, op func(worker, i int)) {
 }
 
 // BenchmarkPutInMemory shows what a write costs beside the disk: with one caller, the way through all stages. What it costs on
-// a disk, and beside its limit, internal/bench measures.
+// a disk, and beside its limit, cmd/internal/bench measures.
 func BenchmarkPutInMemory(b *testing.B) {
 	for _, n := range []int{1, 64, 256} {
 		b.Run(fmt.Sprintf("callers=%d", n), func(b *testing.B) {

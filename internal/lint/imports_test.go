@@ -16,13 +16,13 @@ const (
 
 // imports is what the packages of floe may import of floe, test files aside:
 //
-//	cmd -> internal/cli -> dashboard -> floe (root) -> primitives -> internal/engine
+//	cmd -> cmd/internal/cli -> dashboard -> floe (root) -> primitives -> internal/engine
 //
 // A folder that is not listed is looked up by the folder above it.
 var imports = map[string]struct{ allowed, reason string }{
-	"cmd":                   {"internal/cli", "cmd is a doorway: what it does belongs into internal/cli, where it can be tested"},
+	"cmd":                   {"cmd/internal/cli", "cmd is a doorway: what it does belongs into cmd/internal/cli, where it can be tested"},
 	"examples":              {". dashboard " + primitives, "examples show what a user can do, and a user has no internal packages"},
-	"internal/cli":          {". dashboard internal/budget internal/stress internal/demo internal/peer internal/rawjson " + primitives, "the command line is written against the public API"},
+	"cmd/internal/cli":      {". dashboard internal/budget cmd/internal/stress internal/demo internal/peer internal/rawjson " + primitives, "the command line is written against the public API"},
 	"dashboard":             {". dashboard/console internal/engine internal/flow internal/rawjson internal/yaml " + primitives, "the dashboard must work on a node as well as on a remote client; it draws definitions, which internal/flow reads"},
 	"dashboard/console":     {"", "the console is files and a handler of them"},
 	".":                     {"internal/auth internal/budget internal/engine internal/shard internal/peer internal/primitive internal/roster internal/metrics " + primitives, "the root puts primitives and shards together; it knows nothing of what serves it"},
@@ -36,7 +36,7 @@ var imports = map[string]struct{ allowed, reason string }{
 	"workflow":              {"action internal/call internal/cron internal/engine internal/flow internal/push " + helpers, "a workflow invokes actions; it knows no other primitive"},
 	"workflow/workflowtest": {"action stream workflow internal/engine", "tests of host programs run the machine itself"},
 	"internal/engine":       {helpers, "the engine knows no primitive and no shard, so that machines stay deterministic and testable alone"},
-	"internal/shard":        {"internal/engine internal/ual " + helpers, "a shard knows machines only through the engine"},
+	"internal/shard":        {"internal/engine internal/overlayfs internal/ual " + helpers, "a shard knows machines only through the engine"},
 	"internal/peer":         {"internal/auth internal/engine internal/shard " + helpers, "the transport carries what shards say, whatever it means"},
 	"internal/primitive":    {"internal/auth internal/engine " + primitives, "the list of primitives names them, and nothing else"},
 	"internal/ual":          {"internal/plant", "the log store must be provable alone"},
@@ -44,6 +44,7 @@ var imports = map[string]struct{ allowed, reason string }{
 	"internal/auth":         {"internal/engine " + helpers, "who may do what is told from commands and queries, whatever machine they are for"},
 	"internal/arena":        {"", "helpers depend on nothing"},
 	"internal/key":          {"", "helpers depend on nothing"},
+	"internal/overlayfs":    {"", "helpers depend on nothing"},
 	"internal/call":         {"internal/engine internal/codec", "what machines say to each other, whoever they are"},
 	"internal/push":         {"internal/engine internal/codec", "what machines say to each other, whoever they are"},
 	"internal/codec":        {"internal/rawjson", "helpers depend on nothing else"},
@@ -65,19 +66,19 @@ var imports = map[string]struct{ allowed, reason string }{
 	"internal/worker":       {"internal/engine internal/plant", "the loop knows nothing of what it works off; of the engine it takes the errors"},
 	"internal/lint":         {"", "the rules apply to the project, they are no part of it"},
 	// Suites for tests; nothing but tests imports them.
-	"internal/check":     {". internal/engine internal/shard internal/toy " + helpers + " " + primitives, "checkers compare what nodes answer with what they promise"},
-	"internal/stress":    {". " + primitives, "loads use what users use"},
-	"internal/bench":     {". dashboard internal/stress internal/engine internal/primitive internal/shard internal/ual " + helpers + " " + primitives, "benchmarks measure nodes beside bare files and databases"},
-	"internal/demo":      {". " + primitives, "a demo shows what users can do, by what they have"},
-	"internal/exercise":  {". dashboard internal/engine internal/primitive internal/shard internal/check " + primitives, "the command line is exercised as a process"},
-	"internal/floqltest": {"floql", "the tests of the language run on any source"},
-	"internal/kit":       {"internal/auth internal/engine internal/check " + primitives, "works use what users use, and say what is checked of it"},
-	"internal/mutants":   {"", "it changes sources, and knows none of them"},
-	"internal/quota":     {"", "any suite may count its rounds"},
-	"internal/rig":       {"internal/engine internal/shard internal/quota " + helpers, "a rig runs machines of any kind"},
-	"internal/toy":       {"internal/engine " + helpers, "a machine for tests is written like any other"},
-	"internal/golden":    {"internal/engine internal/shard internal/auth internal/kit internal/primitive " + helpers + " " + primitives, "it records and reads what all primitives write"},
-	"internal/sim":       {". internal/engine internal/shard internal/ual internal/peer internal/check internal/primitive internal/toy " + helpers + " " + primitives, "the simulator replaces the world around shards"},
+	"internal/check":      {". internal/engine internal/shard internal/toy " + helpers + " " + primitives, "checkers compare what nodes answer with what they promise"},
+	"cmd/internal/stress": {". " + primitives, "loads use what users use"},
+	"cmd/internal/bench":  {". dashboard cmd/internal/stress internal/engine internal/primitive internal/shard internal/ual " + helpers + " " + primitives, "benchmarks measure nodes beside bare files and databases"},
+	"internal/demo":       {". " + primitives, "a demo shows what users can do, by what they have"},
+	"internal/exercise":   {". dashboard internal/engine internal/primitive internal/shard internal/check " + primitives, "the command line is exercised as a process"},
+	"internal/floqltest":  {"floql", "the tests of the language run on any source"},
+	"internal/kit":        {"internal/auth internal/engine internal/check " + primitives, "works use what users use, and say what is checked of it"},
+	"internal/mutants":    {"", "it changes sources, and knows none of them"},
+	"internal/quota":      {"", "any suite may count its rounds"},
+	"internal/rig":        {"internal/engine internal/shard internal/quota " + helpers, "a rig runs machines of any kind"},
+	"internal/toy":        {"internal/engine " + helpers, "a machine for tests is written like any other"},
+	"internal/golden":     {"internal/engine internal/shard internal/auth internal/kit internal/primitive " + helpers + " " + primitives, "it records and reads what all primitives write"},
+	"internal/sim":        {". internal/engine internal/shard internal/ual internal/peer internal/check internal/primitive internal/toy " + helpers + " " + primitives, "the simulator replaces the world around shards"},
 }
 
 // behind are libraries that one package alone imports, so that they can be replaced there.

@@ -16,6 +16,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/overlayfs"
 	"github.com/floedb/floe/internal/ual"
 )
 
@@ -211,7 +212,7 @@ func (v *verification) verifyTallies() {
 }
 
 func (v *verification) verifyLog() error {
-	o := ual.Options{FS: newOverlayFS(v.base), Dir: v.path("log")}
+	o := ual.Options{FS: overlayfs.New(v.base), Dir: v.path("log")}
 	sum, err := ual.Verify(o, func(damage *ual.CorruptionError) { v.problemf("%v", damage) })
 	v.report.Segments, v.report.LogBytes = sum.Segments, sum.Bytes
 	if errors.Is(err, fs.ErrNotExist) {
@@ -235,7 +236,7 @@ func (v *verification) verifyReplayed() (err error) {
 			v.problemf("replaying the log: %v\n%s", r, debug.Stack())
 		}
 	}()
-	c := Config{Dir: v.dir, FS: newOverlayFS(v.base), Primitives: v.primitives, CacheBytes: tableCache, MemTableBytes: 16 << 20}
+	c := Config{Dir: v.dir, FS: overlayfs.New(v.base), Primitives: v.primitives, CacheBytes: tableCache, MemTableBytes: 16 << 20}
 	if v.format != nil {
 		c.NodeID, c.Voters = v.format.NodeID, v.format.Voters
 	}

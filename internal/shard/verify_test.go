@@ -17,6 +17,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/overlayfs"
 	"github.com/floedb/floe/internal/ual"
 	"github.com/floedb/floe/kv"
 )
@@ -493,7 +494,7 @@ func damages(rng *rand.Rand, b []byte, flips int) map[string][]byte {
 // replayed returns what the directory holds: all rows of the key-value machines, or the error of opening it.
 func replayed(t *testing.T, fsys vfs.FS) string {
 	t.Helper()
-	c := kvConfig(newOverlayFS(fsys), Sync)
+	c := kvConfig(overlayfs.New(fsys), Sync)
 	c.Clock = Clock{&fakeClock{}}
 	s, err := OpenStepper(c)
 	if err != nil {

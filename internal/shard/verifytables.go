@@ -12,6 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/overlayfs"
 )
 
 // tableCache is the memory for cached blocks while everything is read once or twice.
@@ -30,7 +31,7 @@ type tables struct {
 }
 
 func (v *verification) openTables() (*tables, error) {
-	t := &tables{verification: v, fs: newOverlayFS(v.base), dir: v.path("state")}
+	t := &tables{verification: v, fs: overlayfs.New(v.base), dir: v.path("state")}
 	t.opts = &pebble.Options{
 		FS: t.fs, ReadOnly: true, CacheSize: tableCache, FormatMajorVersion: pebble.FormatNewest,
 		Logger: pebbleLogger{discardLog, func(err error) { t.complain(err.Error()) }},

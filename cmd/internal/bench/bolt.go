@@ -17,7 +17,7 @@ func (b *bench) boltGets(l load) side {
 		}
 		program := filepath.Join(dir, "bbolt")
 		build := exec.Command("go", "build", "-o", program, ".")
-		build.Dir = filepath.Join(strings.TrimSpace(string(module)), "internal", "bench", "bbolt")
+		build.Dir = filepath.Join(strings.TrimSpace(string(module)), "cmd", "internal", "bench", "bbolt")
 		if out, err := build.CombinedOutput(); err != nil {
 			return nil, fmt.Errorf("building the program that reads bbolt: %w\n%s", err, out)
 		}

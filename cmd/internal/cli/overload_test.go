@@ -20,7 +20,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe"
-	"github.com/floedb/floe/internal/stress"
+	"github.com/floedb/floe/cmd/internal/stress"
 	"github.com/floedb/floe/kv"
 )
 

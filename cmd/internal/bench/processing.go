@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/floedb/floe/internal/stress"
+	"github.com/floedb/floe/cmd/internal/stress"
 	"github.com/floedb/floe/stream"
 	"github.com/floedb/floe/stream/processing"
 )

@@ -1,4 +1,4 @@
-module github.com/floedb/floe/internal/bench/bbolt
+module github.com/floedb/floe/cmd/internal/bench/bbolt
 
 go 1.26.0
 

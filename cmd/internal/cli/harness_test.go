@@ -173,7 +173,7 @@ var built = sync.OnceValues(func() (string, error) {
 	}
 	path := filepath.Join(dir, "floe")
 	args := append([]string{"build", "-o", path, "-ldflags=-w"}, plant.BuildFlags()...)
-	if out, err := exec.Command("go", append(args, "../../cmd/floe")...).CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", append(args, "../../../cmd/floe")...).CombinedOutput(); err != nil {
 		return "", fmt.Errorf("go build: %w\n%s", err, out)
 	}
 	return path, nil

@@ -1,4 +1,4 @@
-package shard
+package overlayfs
 
 import (
 	"bytes"
@@ -14,21 +14,17 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// TestOverlayFS does random operations on an overlay and on a file system in memory that began as a copy of the one below, and
+// TestFS does random operations on an overlay and on a file system in memory that began as a copy of the one below, and
 // compares every result. What lies below must not change.
-func TestOverlayFS(t *testing.T) {
+func TestFS(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	rounds := uint64(20)
-	if testing.Short() {
-		rounds = 4
-	}
-	for round := range rounds {
+	for round := range uint64(8) {
 		rng := rand.New(rand.NewPCG(seed, round))
 		base, model := vfs.NewMem(), vfs.NewMem()
 		fill(t, rng, base, model)
 		before := contents(t, base)
-		m := &overlayModel{t: t, rng: rng, overlay: newOverlayFS(base), model: model, open: make(map[string][2]vfs.File)}
+		m := &twin{t: t, rng: rng, overlay: New(base), model: model, open: make(map[string][2]vfs.File)}
 		for range 300 {
 			m.step()
 		}
@@ -47,7 +43,7 @@ func fill(t *testing.T, rng *rand.Rand, both ...vfs.FS) {
 	t.Helper()
 	for _, dir := range []string{"d", "d/e"} {
 		for i := range 3 {
-			content := make([]byte, rng.IntN(3*overlayPageSize))
+			content := make([]byte, rng.IntN(3*pageSize))
 			for k := range content {
 				content[k] = byte(rng.Uint32())
 			}
@@ -76,14 +72,14 @@ func contents(t *testing.T, fsys vfs.FS) string {
 			b, err := io.ReadAll(f)
 			must(t, err)
 			must(t, f.Close())
-			fmt.Fprintf(&all, "%s %d %08x\n", name, len(b), crc32.Checksum(b, castagnoli))
+			fmt.Fprintf(&all, "%s %d %08x\n", name, len(b), crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)))
 		}
 	}
 	return all.String()
 }
 
-// overlayModel does each operation twice.
-type overlayModel struct {
+// twin does each operation twice.
+type twin struct {
 	t              *testing.T
 	rng            *rand.Rand
 	overlay, model vfs.FS
@@ -91,12 +87,12 @@ type overlayModel struct {
 	last           string
 }
 
-func (m *overlayModel) name() string {
+func (m *twin) name() string {
 	return []string{"d/", "d/e/", "d/new/"}[m.rng.IntN(3)] + fmt.Sprint("f", m.rng.IntN(5))
 }
 
 // both does an operation on both file systems. Of errors it compares what kind they are.
-func (m *overlayModel) both(what string, op func(vfs.FS) error) (ok bool) {
+func (m *twin) both(what string, op func(vfs.FS) error) (ok bool) {
 	m.t.Helper()
 	m.last = what
 	got, want := op(m.overlay), op(m.model)
@@ -106,7 +102,7 @@ func (m *overlayModel) both(what string, op func(vfs.FS) error) (ok bool) {
 	return got == nil
 }
 
-func (m *overlayModel) step() {
+func (m *twin) step() {
 	a, b := m.name(), m.name()
 	if _, err := m.model.Stat(m.model.PathDir(b)); err != nil {
 		b = "d/other" // a MemFS loses a file that is renamed into a directory that is not there
@@ -146,7 +142,7 @@ func (m *overlayModel) step() {
 }
 
 // use opens a file on both sides and keeps it for a while.
-func (m *overlayModel) use(name, what string, open func(vfs.FS) (vfs.File, error)) {
+func (m *twin) use(name, what string, open func(vfs.FS) (vfs.File, error)) {
 	m.t.Helper()
 	var pair [2]vfs.File
 	ok := m.both(what+" "+name, func(fsys vfs.FS) error {
@@ -167,15 +163,15 @@ func (m *overlayModel) use(name, what string, open func(vfs.FS) (vfs.File, error
 	m.open[name] = pair
 }
 
-func (m *overlayModel) write(name string, pair [2]vfs.File) {
+func (m *twin) write(name string, pair [2]vfs.File) {
 	m.t.Helper()
-	b := make([]byte, m.rng.IntN(2*overlayPageSize))
+	b := make([]byte, m.rng.IntN(2*pageSize))
 	if m.rng.IntN(3) > 0 {
 		for i := range b {
 			b[i] = byte(m.rng.Uint32())
 		}
 	}
-	off := m.rng.Int64N(3 * overlayPageSize)
+	off := m.rng.Int64N(3 * pageSize)
 	for _, f := range pair {
 		if n, err := f.WriteAt(bytes.Clone(b), off); n != len(b) || err != nil {
 			m.t.Fatalf("write %d bytes to %s at %d: %d, %v", len(b), name, off, n, err)
@@ -183,9 +179,9 @@ func (m *overlayModel) write(name string, pair [2]vfs.File) {
 	}
 }
 
-func (m *overlayModel) read(name string) {
+func (m *twin) read(name string) {
 	m.t.Helper()
-	off, size := m.rng.Int64N(5*overlayPageSize), 1+m.rng.IntN(2*overlayPageSize)
+	off, size := m.rng.Int64N(5*pageSize), 1+m.rng.IntN(2*pageSize)
 	var read [2][]byte
 	m.both(fmt.Sprintf("read %d bytes of %s at %d", size, name, off), func(fsys vfs.FS) error {
 		f, err := fsys.Open(name)
@@ -213,7 +209,7 @@ func (m *overlayModel) read(name string) {
 	}
 }
 
-func (m *overlayModel) stat(name string) {
+func (m *twin) stat(name string) {
 	m.t.Helper()
 	var sizes [2]int64
 	m.both("stat "+name, func(fsys vfs.FS) error {
@@ -230,7 +226,7 @@ func (m *overlayModel) stat(name string) {
 	}
 }
 
-func (m *overlayModel) close() {
+func (m *twin) close() {
 	for _, pair := range m.open {
 		must(m.t, errors.Join(pair[0].Close(), pair[1].Close()))
 	}
@@ -238,7 +234,7 @@ func (m *overlayModel) close() {
 
 // TestOverlayFSZeros fills a large file beforehand: it must not take memory.
 func TestOverlayFSZeros(t *testing.T) {
-	o := newOverlayFS(vfs.NewMem())
+	o := New(vfs.NewMem())
 	must(t, o.MkdirAll("d", 0o700))
 	f, err := o.Create("d/f", "")
 	must(t, err)
@@ -250,7 +246,7 @@ func TestOverlayFSZeros(t *testing.T) {
 	}
 	info, err := f.Stat()
 	must(t, err)
-	if pages := len(f.(*overlayFile).node.pages); info.Size() != 64<<20 || pages > 0 {
+	if pages := len(f.(*file).node.pages); info.Size() != 64<<20 || pages > 0 {
 		t.Errorf("%d bytes in %d pages, want 64 MiB in none", info.Size(), pages)
 	}
 }
@@ -260,7 +256,7 @@ func TestOverlayFSRefuses(t *testing.T) {
 	base := vfs.NewMem()
 	must(t, base.MkdirAll("d/sub", 0o700))
 	must(t, writeFile(base, "d/f", []byte("below")))
-	o := newOverlayFS(base)
+	o := New(base)
 	must(t, o.MkdirAll("d/new/deep", 0o700))
 	second := func(_ any, err error) error { return err }
 	dir, err := o.OpenDir("d")
@@ -339,4 +335,29 @@ func TestOverlayFSRefuses(t *testing.T) {
 	if names, err := base.List("d"); err != nil || len(names) != 2 {
 		t.Errorf("below there are %q, %v", names, err)
 	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func writeFile(fsys vfs.FS, name string, content []byte) error {
+	f, err := fsys.Create(name, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	return errors.Join(err, f.Close())
+}
+
+func readFile(fsys vfs.FS, name string) ([]byte, error) {
+	f, err := fsys.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	b, err := io.ReadAll(f)
+	return b, errors.Join(err, f.Close())
 }

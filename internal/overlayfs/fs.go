@@ -1,4 +1,5 @@
-package shard
+// Package overlayfs is a file system in memory over another one that is only read, so that a data directory can be verified as if it were opened.
+package overlayfs
 
 import (
 	"errors"
@@ -12,49 +13,49 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// overlayFS (always a pointer) shows a file system that can be changed at will, while the one below is only ever read: a data
-// directory can be opened, and its log replayed, without touching it.
+// FS shows the files of another file system and keeps all changes to itself: a data directory can be opened, and its log
+// replayed, without touching it. Use it as a pointer.
 //
 // Memory holds what was changed, in pages: a few bytes written to a large file cost a few pages, and one that is filled
 // with zeros beforehand costs nothing. A file that was opened once is known by its node from then on, whatever it is renamed
-// to. Nothing survives the overlayFS, so syncing and locking do nothing.
-type overlayFS struct {
+// to. Nothing survives the FS, so syncing and locking do nothing.
+type FS struct {
 	base vfs.FS
 
 	mu    sync.Mutex // guards nodes; I/O under it is only to look at names below
-	nodes map[string]*overlayNode
+	nodes map[string]*node
 }
 
-var _ vfs.FS = (*overlayFS)(nil)
+var _ vfs.FS = (*FS)(nil)
 
-// overlayNode is a file or directory that is new, changed or known; a nil one stands for a name that was removed.
-type overlayNode struct {
+// node is a file or directory that is new, changed or known; a nil one stands for a name that was removed.
+type node struct {
 	dir       bool
 	below     string // name of the file below that the pages lie over; "" if there is none
 	belowSize int64
 
 	mu       sync.RWMutex // guards what follows
 	size     int64
-	pages    map[int64]*overlayPage
+	pages    map[int64]*page
 	modified time.Time
 }
 
-const overlayPageSize = 32 << 10
+const pageSize = 32 << 10
 
-type overlayPage [overlayPageSize]byte
+type page [pageSize]byte
 
-// newOverlayFS returns an overlayFS over base in which nothing is changed yet.
-func newOverlayFS(base vfs.FS) *overlayFS {
-	return &overlayFS{base: base, nodes: make(map[string]*overlayNode)}
+// New returns an FS over base without changes.
+func New(base vfs.FS) *FS {
+	return &FS{base: base, nodes: make(map[string]*node)}
 }
 
 // Unwrap returns nil: what asks for the file system below would write to it.
-func (o *overlayFS) Unwrap() vfs.FS { return nil }
+func (o *FS) Unwrap() vfs.FS { return nil }
 
 func notExist(op, name string) error { return &fs.PathError{Op: op, Path: name, Err: fs.ErrNotExist} }
 
 // findLocked returns the node of a name, made from the file below if there is none yet.
-func (o *overlayFS) findLocked(op, name string) (*overlayNode, error) {
+func (o *FS) findLocked(op, name string) (*node, error) {
 	if n, known := o.nodes[name]; known {
 		if n == nil {
 			return nil, notExist(op, name)
@@ -65,13 +66,13 @@ func (o *overlayFS) findLocked(op, name string) (*overlayNode, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &overlayNode{dir: info.IsDir(), below: name, belowSize: info.Size(), size: info.Size(), modified: info.ModTime()}
+	n := &node{dir: info.IsDir(), below: name, belowSize: info.Size(), size: info.Size(), modified: info.ModTime()}
 	o.nodes[name] = n
 	return n, nil
 }
 
 // addLocked makes a name stand for a node. Its directory has to exist.
-func (o *overlayFS) addLocked(op, name string, n *overlayNode) error {
+func (o *FS) addLocked(op, name string, n *node) error {
 	dir, err := o.findLocked(op, o.PathDir(name))
 	if err != nil {
 		return err
@@ -84,11 +85,11 @@ func (o *overlayFS) addLocked(op, name string, n *overlayNode) error {
 }
 
 // Create makes an empty file.
-func (o *overlayFS) Create(name string, _ vfs.DiskWriteCategory) (vfs.File, error) {
+func (o *FS) Create(name string, _ vfs.DiskWriteCategory) (vfs.File, error) {
 	name = o.clean(name)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	n := &overlayNode{modified: time.Now()}
+	n := &node{modified: time.Now()}
 	if err := o.addLocked("create", name, n); err != nil {
 		return nil, err
 	}
@@ -96,10 +97,10 @@ func (o *overlayFS) Create(name string, _ vfs.DiskWriteCategory) (vfs.File, erro
 }
 
 // clean makes two spellings of a name the same.
-func (o *overlayFS) clean(name string) string { return o.PathJoin(name) }
+func (o *FS) clean(name string) string { return o.PathJoin(name) }
 
 // Link makes newname another name of a file.
-func (o *overlayFS) Link(oldname, newname string) error {
+func (o *FS) Link(oldname, newname string) error {
 	oldname, newname = o.clean(oldname), o.clean(newname)
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -114,7 +115,7 @@ func (o *overlayFS) Link(oldname, newname string) error {
 }
 
 // Open opens a file or directory for reading.
-func (o *overlayFS) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
+func (o *FS) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 	name = o.clean(name)
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -126,13 +127,13 @@ func (o *overlayFS) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) 
 }
 
 // OpenReadWrite opens a file, or makes an empty one.
-func (o *overlayFS) OpenReadWrite(name string, _ vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
+func (o *FS) OpenReadWrite(name string, _ vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
 	name = o.clean(name)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	n, err := o.findLocked("open", name)
 	if errors.Is(err, fs.ErrNotExist) {
-		n = &overlayNode{modified: time.Now()}
+		n = &node{modified: time.Now()}
 		err = o.addLocked("open", name, n)
 	}
 	if err != nil {
@@ -142,10 +143,10 @@ func (o *overlayFS) OpenReadWrite(name string, _ vfs.DiskWriteCategory, opts ...
 }
 
 // OpenDir opens a directory, to be synced.
-func (o *overlayFS) OpenDir(name string) (vfs.File, error) { return o.Open(name) }
+func (o *FS) OpenDir(name string) (vfs.File, error) { return o.Open(name) }
 
-func (o *overlayFS) open(name string, n *overlayNode, write bool) (vfs.File, error) {
-	f := &overlayFile{name: name, node: n, write: write && !n.dir}
+func (o *FS) open(name string, n *node, write bool) (vfs.File, error) {
+	f := &file{name: name, node: n, write: write && !n.dir}
 	if n.below == "" || n.dir {
 		return f, nil
 	}
@@ -157,7 +158,7 @@ func (o *overlayFS) open(name string, n *overlayNode, write bool) (vfs.File, err
 }
 
 // Remove removes a file or an empty directory.
-func (o *overlayFS) Remove(name string) error {
+func (o *FS) Remove(name string) error {
 	name = o.clean(name)
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -175,7 +176,7 @@ func (o *overlayFS) Remove(name string) error {
 }
 
 // RemoveAll removes a file, or a directory with all that is in it.
-func (o *overlayFS) RemoveAll(name string) error {
+func (o *FS) RemoveAll(name string) error {
 	name = o.clean(name)
 	if names, err := o.List(name); err == nil {
 		for _, child := range names {
@@ -191,7 +192,7 @@ func (o *overlayFS) RemoveAll(name string) error {
 }
 
 // Rename gives a file another name. Directories keep theirs: nothing in floe renames one.
-func (o *overlayFS) Rename(oldname, newname string) error {
+func (o *FS) Rename(oldname, newname string) error {
 	oldname, newname = o.clean(oldname), o.clean(newname)
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -213,7 +214,7 @@ func (o *overlayFS) Rename(oldname, newname string) error {
 }
 
 // ReuseForWrite renames a file and opens it.
-func (o *overlayFS) ReuseForWrite(oldname, newname string, c vfs.DiskWriteCategory) (vfs.File, error) {
+func (o *FS) ReuseForWrite(oldname, newname string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	if err := o.Rename(oldname, newname); err != nil {
 		return nil, err
 	}
@@ -221,14 +222,14 @@ func (o *overlayFS) ReuseForWrite(oldname, newname string, c vfs.DiskWriteCatego
 }
 
 // MkdirAll makes a directory and those above it.
-func (o *overlayFS) MkdirAll(dir string, perm os.FileMode) error {
+func (o *FS) MkdirAll(dir string, perm os.FileMode) error {
 	dir = o.clean(dir)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.mkdirLocked(dir)
 }
 
-func (o *overlayFS) mkdirLocked(dir string) error {
+func (o *FS) mkdirLocked(dir string) error {
 	n, err := o.findLocked("mkdir", dir)
 	switch {
 	case err == nil && n.dir:
@@ -243,22 +244,22 @@ func (o *overlayFS) mkdirLocked(dir string) error {
 			return err
 		}
 	}
-	o.nodes[dir] = &overlayNode{dir: true, modified: time.Now()}
+	o.nodes[dir] = &node{dir: true, modified: time.Now()}
 	return nil
 }
 
 // Lock locks nothing: nobody else can see what is changed here.
-func (o *overlayFS) Lock(string) (io.Closer, error) { return io.NopCloser(nil), nil }
+func (o *FS) Lock(string) (io.Closer, error) { return io.NopCloser(nil), nil }
 
 // List returns the names in a directory, sorted.
-func (o *overlayFS) List(dir string) ([]string, error) {
+func (o *FS) List(dir string) ([]string, error) {
 	dir = o.clean(dir)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.listLocked(dir)
 }
 
-func (o *overlayFS) listLocked(dir string) ([]string, error) {
+func (o *FS) listLocked(dir string) ([]string, error) {
 	n, err := o.findLocked("list", dir)
 	if err != nil {
 		return nil, err
@@ -286,7 +287,7 @@ func (o *overlayFS) listLocked(dir string) ([]string, error) {
 }
 
 // Stat describes a file or directory.
-func (o *overlayFS) Stat(name string) (vfs.FileInfo, error) {
+func (o *FS) Stat(name string) (vfs.FileInfo, error) {
 	name = o.clean(name)
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -298,16 +299,16 @@ func (o *overlayFS) Stat(name string) (vfs.FileInfo, error) {
 }
 
 // PathBase is that of the file system below, as are all that have to do with names.
-func (o *overlayFS) PathBase(path string) string { return o.base.PathBase(path) }
+func (o *FS) PathBase(path string) string { return o.base.PathBase(path) }
 
 // PathJoin joins names.
-func (o *overlayFS) PathJoin(elem ...string) string { return o.base.PathJoin(elem...) }
+func (o *FS) PathJoin(elem ...string) string { return o.base.PathJoin(elem...) }
 
 // PathDir returns the directory of a name.
-func (o *overlayFS) PathDir(path string) string { return o.base.PathDir(path) }
+func (o *FS) PathDir(path string) string { return o.base.PathDir(path) }
 
 // GetDiskUsage says that there is enough space: nothing goes to a disk.
-func (o *overlayFS) GetDiskUsage(string) (vfs.DiskUsage, error) {
+func (o *FS) GetDiskUsage(string) (vfs.DiskUsage, error) {
 	const plenty = 1 << 50
 	return vfs.DiskUsage{AvailBytes: plenty, TotalBytes: plenty}, nil
 }

@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/floedb/floe/internal/stress"
+	"github.com/floedb/floe/cmd/internal/stress"
 	"github.com/floedb/floe/kv"
 )
 

@@ -21,7 +21,7 @@ import (
 	"github.com/floedb/floe/internal/rig"
 )
 
-const monitoring = "../../examples/monitoring"
+const monitoring = "../../../examples/monitoring"
 
 // program returns where a program of Prometheus is.
 func program(t *testing.T, name string) string {

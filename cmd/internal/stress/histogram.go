@@ -1,4 +1,4 @@
-// Package stress puts loads on nodes and says how they bear it: what floe bench and internal/bench share.
+// Package stress puts loads on nodes and says how they bear it: what floe bench and cmd/internal/bench share.
 package stress
 
 import (

@@ -253,7 +253,7 @@ func TestReplaceTable(t *testing.T) {
 
 // TestReadmeHasMarks checks that make bench finds where the table goes.
 func TestReadmeHasMarks(t *testing.T) {
-	text, err := os.ReadFile("../../README.md")
+	text, err := os.ReadFile("../../../README.md")
 	if err != nil {
 		t.Fatal(err)
 	}

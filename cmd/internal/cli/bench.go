@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/floedb/floe"
-	"github.com/floedb/floe/internal/stress"
+	"github.com/floedb/floe/cmd/internal/stress"
 	"github.com/floedb/floe/kv"
 )
 

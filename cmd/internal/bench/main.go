@@ -1,10 +1,10 @@
 // Bench measures floe against the physical limits of the machine it runs on, and says which bars of the design are met.
 //
-//	go run ./internal/bench                        the full form, about an hour
-//	go run ./internal/bench -short                 the short form, two or three minutes
-//	go run ./internal/bench -only put/64,get       rows whose names begin so; a leading = wants the whole name
-//	go run ./internal/bench -list                  the names of the rows and their bars
-//	go run ./internal/bench -profile DIR -only ... profiles of floe's side of the rows, no figures
+//	go run ./cmd/internal/bench                        the full form, about an hour
+//	go run ./cmd/internal/bench -short                 the short form, two or three minutes
+//	go run ./cmd/internal/bench -only put/64,get       rows whose names begin so; a leading = wants the whole name
+//	go run ./cmd/internal/bench -list                  the names of the rows and their bars
+//	go run ./cmd/internal/bench -profile DIR -only ... profiles of floe's side of the rows, no figures
 //
 // Every figure is a ratio to a limit that is measured in the same run and in turns with floe: an absolute number means nothing
 // on a shared machine. The limits are

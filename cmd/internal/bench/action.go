@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe/action"
-	"github.com/floedb/floe/internal/stress"
+	"github.com/floedb/floe/cmd/internal/stress"
 )
 
 // task is the action that the rows invoke. Its handler does nothing.
