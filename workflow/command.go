@@ -263,7 +263,7 @@ func (b *startBody) code(f *codec.Fields) {
 		}
 		b.notify.Code(c)
 	}
-	f.OptionalBytes("input", &b.input)
+	f.Blob("input", &b.input)
 }
 
 func (b *startBody) size() int {
@@ -332,11 +332,6 @@ func (n *number) code(f *codec.Fields) {
 	f.Uint16("tag", &n.tag)
 }
 
-func (n *number) layout(c *codec.Coder) {
-	c.Uvarint(&n.run)
-	c.Uint16(&n.tag)
-}
-
 // named validates the id of a run that a command is about, "" if floe has given it.
 func (n *number) named(id string) error {
 	if id == "" {
@@ -351,9 +346,9 @@ type target struct {
 	number
 }
 
-func (t *target) code(c *codec.Coder) {
-	c.String(&t.id)
-	t.number.layout(c)
+func (t *target) code(f *codec.Fields) {
+	f.Text("run_id", &t.id)
+	t.number.code(f)
 }
 
 // signalBody is a signal for a run.
@@ -366,7 +361,7 @@ type signalBody struct {
 func (b *signalBody) code(f *codec.Fields) {
 	b.number.code(f)
 	f.Text("type", &b.kind, codec.Range{Min: 1, Max: MaxSignalType})
-	f.OptionalBytes("payload", &b.payload, codec.Range{Max: MaxSignalBytes})
+	f.Blob("payload", &b.payload, codec.Range{Max: MaxSignalBytes})
 }
 
 func (b *signalBody) limit() error {
@@ -397,7 +392,7 @@ type retryBody struct {
 func (b *retryBody) code(f *codec.Fields) {
 	b.number.code(f)
 	f.Text("step", &b.step, codec.Range{Max: engine.MaxNameBytes})
-	f.OptionalBytes("input", &b.input)
+	f.Blob("input", &b.input)
 }
 
 func (b *retryBody) limit() error {

@@ -149,11 +149,11 @@ var number0 = number{1, 1}
 
 // aimed makes a command that names number0 one about a run.
 func aimed(kind uint8, body []byte, p place) []byte {
-	head := encode(nil, &target{number: number0}, (*target).code)
+	head := codec.EncodeFields(nil, &target{number: number0}, (*target).code)
 	switch kind {
 	case kindSignal, kindCancel, kindRetry:
 		if rest, ok := bytes.CutPrefix(body, head); ok {
-			return append(encode(nil, &target{number: number{p.run, p.tag}}, (*target).code), rest...)
+			return append(codec.EncodeFields(nil, &target{number: number{p.run, p.tag}}, (*target).code), rest...)
 		}
 	}
 	return body

@@ -35,12 +35,12 @@ func table() engine.Primitive {
 		ID: engine.MachineWorkflow, Name: "workflow", New: func() engine.Machine { return newMachine() },
 		Commands: types,
 		Queries: []engine.QueryType{
-			{Kind: queryInfo, Name: "info", New: engine.NewQuery[infoQuery]},
-			{Kind: queryList, Name: "list", New: engine.NewQuery[listQuery]},
-			{Kind: queryRun, Name: "run", New: engine.NewQuery[runQuery]},
-			{Kind: queryRuns, Name: "runs", New: engine.NewQuery[runsQuery]},
-			{Kind: queryHistory, Name: "history", New: engine.NewQuery[historyQuery]},
-			{Kind: queryVersions, Name: "versions", New: engine.NewQuery[versionsQuery]},
+			engine.QueryRow(queryInfo, "info", func(m *machine, v *engine.View, q *infoQuery) error { return m.seen.info(v, q) }),
+			engine.QueryRow(queryList, "list", func(m *machine, v *engine.View, q *listQuery) error { return m.seen.list(v, q) }),
+			engine.QueryRow(queryRun, "run", func(m *machine, v *engine.View, q *runQuery) error { return m.seen.run(v, q) }),
+			engine.QueryRow(queryRuns, "runs", func(m *machine, v *engine.View, q *runsQuery) error { return m.seen.runs(v, q) }),
+			engine.QueryRow(queryHistory, "history", func(m *machine, v *engine.View, q *historyQuery) error { return m.seen.history(v, q) }),
+			engine.QueryRow(queryVersions, "versions", func(_ *machine, v *engine.View, q *versionsQuery) error { return versions(v, q) }),
 		},
 		Counters: []engine.CounterType{
 			{Counter: countWorkflows, Name: "workflows", Field: func(c *engine.Counts) *int64 { return &c.Workflows }},

@@ -128,24 +128,16 @@ func (*versionsQuery) Kind() uint8               { return queryVersions }
 func (*versionsQuery) Machine() engine.MachineID { return engine.MachineWorkflow }
 
 func (q *versionsQuery) Arguments(f *codec.Fields) {
-	c := f.Binary()
-	if c == nil {
-		return
-	}
-	c.String(&q.namespace)
-	c.String(&q.name)
+	f.Namespace(&q.namespace)
+	f.Text("name", &q.name)
 }
 
 func (q *versionsQuery) Results(f *codec.Fields) {
-	c := f.Binary()
-	if c == nil {
-		return
-	}
-	c.Bool(&q.found)
-	codec.List(c, &q.items, func(c *codec.Coder, v *VersionInfo) {
-		c.String(&v.Version)
-		c.Bool(&v.Default)
-		c.Time(&v.CreatedAt)
+	f.Found(&q.found)
+	codec.ListOf(f, "versions", &q.items, func(v *VersionInfo, f *codec.Fields) {
+		f.Text("version", &v.Version)
+		f.Bool("default", &v.Default)
+		f.Time("created_at_ms", &v.CreatedAt)
 	})
 }
 

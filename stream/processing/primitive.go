@@ -33,9 +33,9 @@ func tableOf(shared *memory) engine.Primitive {
 		Given:    func(v any) { funcs = pipelineFuncs(v.(map[string]Func)) },
 		Commands: types,
 		Queries: []engine.QueryType{
-			{Kind: queryJob, Name: "job", New: engine.NewQuery[jobQuery]},
-			{Kind: queryJobs, Name: "jobs", New: engine.NewQuery[jobsQuery]},
-			{Kind: queryParts, Name: "parts", New: engine.NewQuery[partsQuery]},
+			engine.QueryRow(queryJob, "job", (*machine).queryJob),
+			engine.QueryRow(queryJobs, "jobs", (*machine).queryJobs),
+			engine.QueryRow(queryParts, "parts", (*machine).queryParts),
 		},
 		Counters: []engine.CounterType{
 			{Counter: countJobs, Name: "jobs", Field: func(c *engine.Counts) *int64 { return &c.Jobs }},

@@ -308,6 +308,7 @@ func (q *partsQuery) Results(f *codec.Fields) {
 }
 
 func (m *machine) queryParts(v *engine.View, q *partsQuery) error {
+	v.Freeze()
 	q.parts = make([]partInfo, len(q.jobs))
 	for i, r := range q.jobs {
 		if q.heard != 0 {

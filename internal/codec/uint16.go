@@ -5,16 +5,6 @@ import (
 	"math"
 )
 
-// OptionalBytes codes bytes that may be nil, as Coder.Bytes does. JSON leaves nil out. Decoded bytes
-// alias the record.
-func (f *Fields) OptionalBytes(name string, v *[]byte, r ...Range) {
-	if c := f.Binary(); c != nil {
-		c.View(v)
-	} else if f.Given(name, *v != nil) {
-		f.Bytes(name, v, r...)
-	}
-}
-
 // Uint16 codes an unsigned integer of at most two bytes.
 func (f *Fields) Uint16(name string, v *uint16) {
 	if c := f.Binary(); c != nil {
