@@ -16,66 +16,75 @@ import (
 func TestAdmit(t *testing.T) {
 	const most = 100
 	r := rig.New(t, 1, engine.TableOf(action.Primitive), table())
-	run, long := target{run: 1}, strings.Repeat("x", 1<<10+1)
+	run, long := number{run: 1}, strings.Repeat("x", 1<<10+1)
 	large := append(append([]byte{'"'}, bytes.Repeat([]byte{'x'}, most)...), '"')
-	start := func(change func(*startCommand)) []byte {
-		v := startCommand{name: "w", input: []byte("1")}
+	startOf := func(name string, change func(*startBody)) []byte {
+		v := startBody{input: []byte("1")}
 		change(&v)
-		return encode(nil, &v, (*startCommand).code)
+		return command(kindStart, name, &v, (*startBody).code).Body
 	}
-	signal := func(v signalCommand) []byte { return encode(nil, &v, (*signalCommand).code) }
-	cancel := func(v cancelCommand) []byte { return encode(nil, &v, (*cancelCommand).code) }
-	retry := func(v retryCommand) []byte { return encode(nil, &v, (*retryCommand).code) }
-	remove := func(v removeCommand) []byte { return encode(nil, &v, (*removeCommand).code) }
-	plan := func(v planCommand) []byte { return encode(nil, &v, (*planCommand).code) }
-	name := func(v nameCommand) []byte { return encode(nil, &v, (*nameCommand).code) }
+	start := func(change func(*startBody)) []byte { return startOf("w", change) }
+	signal := func(id string, v signalBody) []byte { return command(kindSignal, id, &v, (*signalBody).code).Body }
+	cancel := func(id string, v cancelBody) []byte { return command(kindCancel, id, &v, (*cancelBody).code).Body }
+	retry := func(id string, v retryBody) []byte { return command(kindRetry, id, &v, (*retryBody).code).Body }
+	remove := func(name string, v versionBody) []byte {
+		return command(kindRemoveVersion, name, &v, (*versionBody).code).Body
+	}
+	plan := func(name string, v planBody) []byte { return command(kindInvalidate, name, &v, (*planBody).code).Body }
+	flag := func(name string) []byte { return command(kindEnable, name, new(bool), codeFlag("")).Body }
+	p, noText := table(), "\xff"
 	for _, c := range []struct {
 		kind  uint8
 		good  []byte
 		wrong [][]byte
 	}{
-		{kindStart, start(func(*startCommand) {}), [][]byte{
-			start(func(v *startCommand) { v.name = "" }), start(func(v *startCommand) { v.input = large }), start(func(v *startCommand) { v.input = []byte("no JSON") }),
-			start(func(v *startCommand) { v.source = "s" }), start(func(v *startCommand) { v.parent = "p" }), start(func(v *startCommand) { v.depth = 1 }),
-			start(func(v *startCommand) { v.notify = call.Notify{Machine: engine.MachineWorkflow} }), start(func(v *startCommand) { v.key = long }),
-			start(func(v *startCommand) { v.id = long }),
+		{kindStart, start(func(*startBody) {}), [][]byte{
+			startOf("", func(*startBody) {}), start(func(v *startBody) { v.input = large }), start(func(v *startBody) { v.input = []byte("no JSON") }),
+			start(func(v *startBody) { v.source = "s" }), start(func(v *startBody) { v.parent = "p" }), start(func(v *startBody) { v.depth = 1 }),
+			start(func(v *startBody) { v.notify = call.Notify{Machine: engine.MachineWorkflow} }), start(func(v *startBody) { v.key = []byte(long) }),
+			start(func(v *startBody) { v.id = long }), start(func(v *startBody) { v.version = long }), start(func(v *startBody) { v.version = noText }),
 		}},
-		{kindSignal, signal(signalCommand{run, "go", []byte("1")}), [][]byte{
-			signal(signalCommand{run, "", nil}), signal(signalCommand{run, long, nil}), signal(signalCommand{run, "go", large}), signal(signalCommand{run, "go", []byte("no JSON")}),
-			signal(signalCommand{target{id: long}, "go", nil}),
+		{kindSignal, signal("", signalBody{run, "go", []byte("1")}), [][]byte{
+			signal("", signalBody{run, "", nil}), signal("", signalBody{run, long, nil}), signal("", signalBody{run, "go", large}), signal("", signalBody{run, "go", []byte("no JSON")}),
+			signal(long, signalBody{run, "go", nil}), signal("", signalBody{run, noText, nil}),
 		}},
-		{kindCancel, cancel(cancelCommand{run, "why"}), [][]byte{cancel(cancelCommand{run, long}), cancel(cancelCommand{target{id: long}, ""})}},
-		{kindRetry, retry(retryCommand{run, "s", []byte("1")}), [][]byte{
-			retry(retryCommand{run, long, nil}), retry(retryCommand{run, "s", large}), retry(retryCommand{run, "s", []byte("no JSON")}), retry(retryCommand{target{id: long}, "", nil}),
+		{kindStart, start(func(v *startBody) { v.id, v.key, v.version, v.input = "mine", []byte{0xff}, "1", []byte{} }), nil},
+		{kindSignal, signal("mine", signalBody{run, "go", nil}), nil},
+		{kindCancel, cancel("", cancelBody{number{1 << 63, 1<<16 - 1}, []byte(noText)}), nil},
+		{kindCancel, cancel("", cancelBody{run, []byte("why")}), [][]byte{cancel("", cancelBody{run, []byte(long)}), cancel(long, cancelBody{})}},
+		{kindRetry, retry("", retryBody{run, "s", []byte("1")}), [][]byte{
+			retry("", retryBody{run, long, nil}), retry("", retryBody{run, "s", large}), retry("", retryBody{run, "s", []byte("no JSON")}), retry(long, retryBody{}),
+			retry("", retryBody{run, noText, nil}),
 		}},
-		{kindRemoveVersion, remove(removeCommand{name: "w", version: "1"}), [][]byte{
-			remove(removeCommand{name: "", version: "1"}), remove(removeCommand{name: "w"}), remove(removeCommand{name: "w", version: long}),
-			remove(removeCommand{name: "w", version: "1", revision: 1}),
+		{kindRemoveVersion, remove("w", versionBody{version: "1"}), [][]byte{
+			remove("", versionBody{version: "1"}), remove("w", versionBody{}), remove("w", versionBody{version: long}),
+			remove("w", versionBody{version: "1", revision: 1}), remove("w", versionBody{version: noText}),
 		}},
-		{kindInvalidate, plan(planCommand{name: "w", plan: "p"}), [][]byte{plan(planCommand{name: "", plan: "p"}), plan(planCommand{name: "w"})}},
-		{kindEnable, name(nameCommand{name: "w"}), [][]byte{name(nameCommand{})}},
-		{kindDelete, name(nameCommand{name: "w"}), [][]byte{name(nameCommand{})}},
-		{kindPauseSchedule, name(nameCommand{name: "w"}), [][]byte{name(nameCommand{})}},
+		{kindInvalidate, plan("w", planBody{plan: "p"}), [][]byte{plan("", planBody{plan: "p"}), plan("w", planBody{})}},
+		{kindEnable, flag("w"), [][]byte{flag("")}},
+		{kindDelete, flag("w"), [][]byte{flag("")}},
+		{kindPauseSchedule, flag("w"), [][]byte{flag("")}},
 	} {
 		command := func(body []byte) engine.Command {
 			return engine.Command{Machine: engine.MachineWorkflow, Kind: c.kind, Namespace: "n", Body: body}
 		}
-		if err := admit(command(c.good), most); err != nil {
+		if err := p.Admit(command(c.good), most); err != nil {
 			t.Errorf("command %d: %v", c.kind, err)
 		}
+		rig.SameInJSON(t, p, command(c.good))
 		for i, body := range c.wrong {
-			if err := admit(command(body), most); !errors.Is(err, ErrInvalid) {
+			if err := p.Admit(command(body), most); !errors.Is(err, ErrInvalid) {
 				t.Errorf("command %d, wrong in way %d: %v", c.kind, i, err)
 			}
 			if _, err := r.Propose(t.Context(), 0, command(body)); err == nil && c.kind != kindRemoveVersion { // what a home tells is not refused
 				t.Errorf("command %d, wrong in way %d, is carried out", c.kind, i)
 			}
 		}
-		if err := admit(command(c.good[:len(c.good)-1]), most); !errors.Is(err, engine.ErrMalformed) {
+		if err := p.Admit(command(c.good[:len(c.good)-1]), most); !errors.Is(err, engine.ErrMalformed) {
 			t.Errorf("command %d that ends early: %v", c.kind, err)
 		}
 	}
-	if err := admit(engine.Command{Machine: engine.MachineWorkflow, Kind: kindDone}, most); !errors.Is(err, ErrInvalid) {
+	if err := p.Admit(engine.Command{Machine: engine.MachineWorkflow, Kind: kindDone}, most); !errors.Is(err, ErrInvalid) {
 		t.Errorf("a command of machines: %v", err)
 	}
 }

@@ -243,11 +243,11 @@ func (s *slot) startChild(c *flow.Call, input, tok []byte) {
 
 // childStart is the command that starts a child.
 func (s *slot) childStart(c *flow.Call, input, tok []byte) engine.Command {
-	v := startCommand{
-		name: c.Name, version: c.Version, source: "workflow:" + string(s.name()), parent: string(s.name()), depth: s.depth + 1, input: input,
+	v := startBody{
+		version: c.Version, source: "workflow:" + string(s.name()), parent: string(s.name()), depth: s.depth + 1, input: input,
 		notify: call.Notify{Machine: engine.MachineWorkflow, Command: kindChildDone, Token: tok},
 	}
-	return engine.Command{Machine: engine.MachineWorkflow, Kind: kindStart, Body: encode(nil, &v, (*startCommand).code)}
+	return command(kindStart, c.Name, &v, (*startBody).code)
 }
 
 // input is what a call gets.
@@ -319,7 +319,7 @@ func (w *work) called(t token, r engine.Reply) {
 func (w *work) disown(t *token, result []byte) {
 	const reason = "the step that called it is over"
 	if t.child {
-		res := must(decode(result, (*started).code))
+		res := must(start.Decode(result))
 		w.cancelChild(res.shard, res.run, res.tag, reason)
 		return
 	}
@@ -328,8 +328,8 @@ func (w *work) disown(t *token, result []byte) {
 }
 
 func (w *work) cancelChild(shard engine.ShardID, run uint64, tag uint16, reason string) {
-	v := cancelCommand{target: target{run: run, tag: tag}, reason: reason}
-	w.withdraw(shard, engine.Command{Machine: engine.MachineWorkflow, Kind: kindCancel, Body: encode(nil, &v, (*cancelCommand).code)})
+	v := cancelBody{number{run, tag}, []byte(reason)}
+	w.withdraw(shard, command(kindCancel, "", &v, (*cancelBody).code))
 }
 
 func (w *work) cancelRun(shard engine.ShardID, ref call.Ref, reason string) {
@@ -349,7 +349,7 @@ func (w *work) withdraw(shard engine.ShardID, cancel engine.Command) {
 // reached notes what was called.
 func (s *slot) reached(result []byte) {
 	if s.target() == flow.TargetWorkflow {
-		res := must(decode(result, (*started).code))
+		res := must(start.Decode(result))
 		s.state.child, s.state.ref.Tag, s.state.shard = res.run, res.tag, res.shard
 		s.note(event{kind: ChildStarted, detail: string(res.name())})
 		if !res.status.Final() { // one that has ended at once was not waited for
@@ -413,19 +413,19 @@ func (s *slot) callElsewhere(name string) {
 }
 
 // done hears that what a call has had run has ended.
-func (w *work) done(e *call.End, child bool) ([]byte, error) {
+func (w *work) done(e *call.End, child bool) error {
 	t := must(decode(e.Token, (*token).code))
 	if t.shard != w.tx.Shard() && plant.On(plant.RelayLost) {
-		return nil, nil
+		return nil
 	}
 	if t.shard != w.tx.Shard() {
 		v := relayCommand{child, *e}
-		w.send(t.shard, kindRelay, encode(nil, &v, (*relayCommand).code), nil)
-		return nil, nil
+		w.sendTo(t.shard, engine.Command{Machine: engine.MachineWorkflow, Kind: kindRelay, Body: encode(nil, &v, (*relayCommand).code)}, nil)
+		return nil
 	}
 	l := w.live(t.run)
 	if l == nil || l.tag != t.tag {
-		return nil, nil
+		return nil
 	}
 	if !e.Held {
 		l.returned(t.seq)
@@ -433,7 +433,7 @@ func (w *work) done(e *call.End, child bool) ([]byte, error) {
 	s := l.slotOf(&t)
 	if s == nil || s.state.phase != phaseCalled {
 		l.advance()
-		return nil, nil
+		return nil
 	}
 	s.changed = true
 	if e.Held {
@@ -462,7 +462,7 @@ func (w *work) done(e *call.End, child bool) ([]byte, error) {
 	}
 	s.saveBranch()
 	l.advance()
-	return nil, nil
+	return nil
 }
 
 // actionResult is what the end of an action's run means for who has called it.

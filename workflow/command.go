@@ -1,10 +1,13 @@
 package workflow
 
 import (
+	"unicode/utf8"
+
 	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/flow"
+	"github.com/floedb/floe/internal/push"
 	"github.com/floedb/floe/internal/rawjson"
 )
 
@@ -18,58 +21,209 @@ const (
 	kindSignal
 	kindCancel
 	kindRetry
-	kindDone      // an action's run has ended: a call.End
-	kindChildDone // a child has ended: a call.End with a Status of this package
-	kindRelay     // for another shard: kindDone or kindChildDone
+	kindDone
+	kindChildDone
+	kindRelay
 	kindInvalidate
 	kindPlanNews
 	kindTick
-	kindScheduledEnd // a call.End
+	kindScheduledEnd
 	kindPauseSchedule
-	kindTrigger // a push.Batch
+	kindTrigger
 	kindRemoveVersion
 )
 
-// createCommand is the body of kindCreate.
-//
-//	result: see created
-type createCommand struct {
-	name     string
+// The commands. Those about a run name its id, or "" if floe has given the id: then the body has what it
+// stands for. On a full disk runs that are active are carried on, and can be cancelled.
+var (
+	create = &engine.CommandRow[*work, createBody, created]{
+		Kind: kindCreate, Name: "create", From: engine.FromUsers,
+		Body: (*createBody).code, Named: (*createBody).named, Size: (*createBody).size, Apply: (*work).create, Result: (*created).code,
+	}
+	enable = &engine.CommandRow[*work, bool, engine.Nothing]{
+		Kind: kindEnable, Name: "enable", From: engine.FromUsers, Shrinks: true, Body: codeFlag("enabled"), Run: (*work).enable,
+	}
+	remove = &engine.CommandRow[*work, bool, engine.Nothing]{
+		Kind: kindDelete, Name: "delete", From: engine.FromUsers, Shrinks: true, Body: codeFlag("force"), Run: (*work).delete,
+	}
+	start = &engine.CommandRow[*work, startBody, started]{
+		Kind: kindStart, Name: "start", From: engine.FromUsers | engine.FromShards | engine.FromMachines,
+		Body: (*startBody).code, Check: (*startBody).check, Limit: (*startBody).limit, Payload: func(b *startBody) int { return len(b.input) }, Size: (*startBody).size,
+		Apply: func(w *work, b *startBody) (started, error) { return w.startRun(w.subject, b) }, Result: (*started).code,
+	}
+	signal = &engine.CommandRow[*work, signalBody, changed]{
+		Kind: kindSignal, Name: "signal", From: engine.FromUsers,
+		Body: (*signalBody).code, Named: (*signalBody).named, Limit: (*signalBody).limit, Payload: func(b *signalBody) int { return len(b.payload) },
+		Size: func(b *signalBody) int { return bodyRoom + len(b.kind) + len(b.payload) }, Apply: (*work).signal, Result: (*changed).code,
+	}
+	cancel = &engine.CommandRow[*work, cancelBody, changed]{
+		Kind: kindCancel, Name: "cancel", From: engine.FromUsers | engine.FromShards | engine.FromMachines, Shrinks: true,
+		Body: (*cancelBody).code, Named: (*cancelBody).named, Apply: (*work).cancel, Result: (*changed).code,
+	}
+	retry = &engine.CommandRow[*work, retryBody, changed]{
+		Kind: kindRetry, Name: "retry", From: engine.FromUsers,
+		Body: (*retryBody).code, Named: (*retryBody).named, Limit: (*retryBody).limit, Payload: func(b *retryBody) int { return len(b.input) },
+		Apply: (*work).retry, Result: (*changed).code,
+	}
+	invalidate = &engine.CommandRow[*work, planBody, engine.Nothing]{
+		Kind: kindInvalidate, Name: "invalidate plan", From: engine.FromUsers, Shrinks: true,
+		Body: (*planBody).code, Check: (*planBody).check, Run: (*work).invalidatePlan,
+	}
+	planNews = &engine.CommandRow[*work, planBody, engine.Nothing]{
+		Kind: kindPlanNews, Name: "plan news", From: engine.FromShards, Body: (*planBody).code, Run: (*work).planNews,
+	}
+	pauseSchedule = &engine.CommandRow[*work, bool, engine.Nothing]{
+		Kind: kindPauseSchedule, Name: "pause schedule", From: engine.FromUsers, Shrinks: true, Body: codeFlag("paused"), Run: (*work).pauseSchedule,
+	}
+	removeVersion = &engine.CommandRow[*work, versionBody, engine.Nothing]{
+		Kind: kindRemoveVersion, Name: "remove version", From: engine.FromUsers | engine.FromShards, Shrinks: true,
+		Body: (*versionBody).code, Limit: (*versionBody).limit, Run: (*work).removeVersion,
+	}
+)
+
+var commands = engine.Declare(engine.MachineWorkflow, "workflow", checkWorkflow,
+	create,
+	&engine.MachineRow[*work, adoptCommand]{Kind: kindAdopt, Name: "adopt", From: engine.FromShards, Body: (*adoptCommand).code, Apply: (*work).adopt},
+	enable, remove, start, signal, cancel, retry,
+	&engine.MachineRow[*work, call.End]{Kind: kindDone, Name: "end action", From: engine.FromMachines, Body: (*call.End).Encode, Apply: func(w *work, e *call.End) ([]byte, error) { return nil, w.done(e, false) }},
+	&engine.MachineRow[*work, call.End]{Kind: kindChildDone, Name: "end child", From: engine.FromMachines, Body: (*call.End).Encode, Apply: func(w *work, e *call.End) ([]byte, error) { return nil, w.done(e, true) }},
+	&engine.MachineRow[*work, relayCommand]{Kind: kindRelay, Name: "relay end", From: engine.FromShards, Body: (*relayCommand).code, Apply: func(w *work, v *relayCommand) ([]byte, error) { return nil, w.done(&v.end, v.child) }},
+	invalidate, planNews,
+	&engine.MachineRow[*work, tickCommand]{Kind: kindTick, Name: "tick schedules", From: engine.FromLeaders, Body: (*tickCommand).code, Apply: (*work).tick},
+	&engine.MachineRow[*work, call.End]{Kind: kindScheduledEnd, Name: "end scheduled run", From: engine.FromMachines, Body: (*call.End).Encode, Apply: (*work).scheduledEnd},
+	pauseSchedule,
+	&engine.MachineRow[*work, push.Batch]{Kind: kindTrigger, Name: "trigger", From: engine.FromShards | engine.FromMachines, Body: (*push.Batch).Code, Apply: (*work).trigger},
+	removeVersion,
+)
+
+// command returns a command that the machine sends. It does not mention the row: rows refer to the functions that send.
+func command[B any](kind uint8, name string, b *B, code func(*B, *codec.Fields)) engine.Command {
+	body := codec.AppendString(make([]byte, 0, bodyRoom+len(name)), name)
+	return engine.Command{Machine: engine.MachineWorkflow, Kind: kind, Body: codec.EncodeFields(body, b, code)}
+}
+
+// bodyRoom is enough for most bodies without a payload.
+const bodyRoom = 64
+
+func codeFlag(name string) func(*bool, *codec.Fields) {
+	return func(flag *bool, f *codec.Fields) { f.Bool(name, flag) }
+}
+
+// createBody is a version of a workflow. In JSON it is the definition alone.
+type createBody struct {
 	version  string
 	source   []byte
 	compiled []byte
 
-	namespace string // that it is for; it is not sent
+	// What the definition says, if it was compiled here; these are not sent.
+	name      string
+	namespace string
 }
 
-func (v *createCommand) code(c *codec.Coder) {
-	c.String(&v.name)
-	c.String(&v.version)
-	c.Bytes(&v.source)
-	c.Bytes(&v.compiled)
+func (b *createBody) code(f *codec.Fields) {
+	if c := f.Binary(); c != nil {
+		b.layout(c)
+		return
+	}
+	if f.Bytes("definition", &b.source, codec.Range{Max: MaxDefinition}); f.Parsing() {
+		compiled, err := compile(b.source)
+		f.Refuse(err)
+		*b = compiled
+	}
 }
 
-// created is the result of kindCreate.
+func (b *createBody) layout(c *codec.Coder) {
+	c.String(&b.version)
+	c.View(&b.source)
+	c.View(&b.compiled)
+}
+
+func (b *createBody) named(name string) error {
+	if b.name != "" && b.name != name {
+		return engine.Errorf(ErrInvalid, "workflow %q: the definition is of workflow %q", name, b.name)
+	}
+	return checkWorkflow(name)
+}
+
+func (b *createBody) size() int { return bodyRoom + len(b.version) + len(b.source) + len(b.compiled) }
+
+// compile reads a definition, and returns the body that creates it. Errors: ErrInvalid with what is wrong first.
+func compile(source []byte) (b createBody, err error) {
+	if len(source) > MaxDefinition {
+		return b, engine.Errorf(ErrInvalid, "workflow: definition of %d bytes exceeds %d", len(source), MaxDefinition)
+	}
+	d, problems := flow.Parse(source)
+	if d == nil {
+		return b, problemsError(problems)
+	}
+	if d.Trigger != nil && d.Trigger.Namespace != "" {
+		if err := engine.CheckWritable(d.Trigger.Namespace); err != nil {
+			return b, engine.Errorf(ErrInvalid, "workflow %q: trigger: %v", d.Name, err)
+		}
+	}
+	return createBody{d.Version, source, encode(nil, d, (*flow.Definition).Code), d.Name, d.Namespace}, nil
+}
+
+// admitCreate validates a creation that a user sent from another process. It compiles the definition anew:
+// the machine never runs what somebody else has made of it.
+func admitCreate(cmd engine.Command, _ int) error {
+	name, b, err := create.Read(cmd)
+	if err != nil {
+		return err
+	}
+	own, err := compile(b.source)
+	if err != nil {
+		return err
+	}
+	if own.name != string(name) || own.version != b.version || string(own.compiled) != string(b.compiled) {
+		return engine.Errorf(ErrInvalid, "workflow %q: the definition was compiled by another version of floe", name)
+	}
+	return own.isFor(cmd.Namespace)
+}
+
+// isFor returns ErrInvalid if the definition names another namespace than the one it is created in.
+func (b *createBody) isFor(namespace string) error {
+	if b.namespace != "" && b.namespace != namespace {
+		return engine.Errorf(ErrInvalid, "workflow %q is for namespace %q, not %q", b.name, b.namespace, namespace)
+	}
+	return nil
+}
+
+// reaches returns the namespace of a trigger's stream, in which its consumer group is created.
+func reaches(cmd engine.Command) []string {
+	_, b, err := create.Read(cmd)
+	if err != nil {
+		return nil
+	}
+	d, _ := flow.Parse(b.source)
+	if d == nil || d.Trigger == nil || d.Trigger.Namespace == "" {
+		return nil
+	}
+	return []string{d.Trigger.Namespace}
+}
+
+// created is the result of a creation.
 type created struct {
 	unchanged bool
-	versions  uint32
+	versions  int64
 	lsn       uint64
 }
 
-func (v *created) code(c *codec.Coder) {
-	c.Bool(&v.unchanged)
-	c.Uint32(&v.versions)
-	c.Uvarint(&v.lsn)
+func (v *created) code(f *codec.Fields) {
+	f.Bool("unchanged", &v.unchanged)
+	f.Count("versions", &v.versions)
+	f.Uvarint("lsn", &v.lsn)
 }
 
-// adoptCommand is the body of kindAdopt: what the home shard of a workflow tells the others. With a version it is a new one.
+// adoptCommand is what the home shard of a workflow tells the others. With the name of a version it is a new one.
 type adoptCommand struct {
 	name     string
 	gone     bool // it has been deleted
 	force    bool
 	enabled  bool
 	revision uint64
-	version  createCommand
+	of       string // "" or name
+	version  createBody
 }
 
 func (v *adoptCommand) code(c *codec.Coder) {
@@ -78,28 +232,15 @@ func (v *adoptCommand) code(c *codec.Coder) {
 	c.Bool(&v.force)
 	c.Bool(&v.enabled)
 	c.Uvarint(&v.revision)
-	v.version.code(c)
+	c.String(&v.of)
+	v.version.layout(c)
 }
 
-// nameCommand is the body of kindEnable and kindPauseSchedule, with whether to, and of kindDelete, with whether to force it.
-type nameCommand struct {
-	name string
-	flag bool
-}
-
-func (v *nameCommand) code(c *codec.Coder) {
-	c.String(&v.name)
-	c.Bool(&v.flag)
-}
-
-// startCommand is the body of kindStart.
-//
-//	result: see started
-type startCommand struct {
-	name    string
+// startBody starts a run. Users set the fields that JSON has.
+type startBody struct {
 	version string // "" is the default one
 	id      string // "" is one of floe's own
-	key     string // for idempotency
+	key     []byte // for idempotency
 	source  string
 	parent  string
 	depth   uint8
@@ -109,16 +250,44 @@ type startCommand struct {
 	taken bool // it is due though the workflow may be disabled by now; it is not sent
 }
 
-func (v *startCommand) code(c *codec.Coder) {
-	for _, s := range [...]*string{&v.name, &v.version, &v.id, &v.key, &v.source, &v.parent} {
-		c.String(s)
+func (b *startBody) code(f *codec.Fields) {
+	f.Text("version", &b.version, codec.Range{Max: engine.MaxNameBytes})
+	f.Text("run_id", &b.id)
+	f.Bytes("idempotency_key", &b.key, codec.Range{Max: MaxIdempotencyKey})
+	if c := f.Binary(); c != nil {
+		c.String(&b.source)
+		c.String(&b.parent)
+		c.Byte(&b.depth)
+		if c.Reading() {
+			b.notify = call.Notify{} // without a machine it has no other fields, and the body may be reused
+		}
+		b.notify.Code(c)
 	}
-	c.Byte(&v.depth)
-	v.notify.Code(c)
-	c.Bytes(&v.input)
+	f.Blob("input", &b.input)
 }
 
-// started is the result of kindStart.
+func (b *startBody) size() int {
+	return bodyRoom + len(b.version) + len(b.id) + len(b.key) + len(b.input)
+}
+
+func (b *startBody) check() error {
+	if b.id != "" {
+		return checkRunID(b.id)
+	}
+	return nil
+}
+
+func (b *startBody) limit() error {
+	if b.notify.Machine != 0 || b.source != "" || b.parent != "" || b.depth != 0 {
+		return engine.Errorf(ErrInvalid, "workflow: a start as machines make it")
+	}
+	if err := checkText("version", b.version); err != nil {
+		return err
+	}
+	return checkJSON("input", b.input)
+}
+
+// started is the result of a start.
 type started struct {
 	place
 	id        string // if it is not one of floe's own
@@ -127,68 +296,110 @@ type started struct {
 	lsn       uint64
 }
 
-func (v *started) code(c *codec.Coder) {
-	v.place.code(c)
-	c.String(&v.id)
-	c.Byte((*byte)(&v.status))
-	c.Bool(&v.duplicate)
-	c.Uvarint(&v.lsn)
+func (v *started) code(f *codec.Fields) {
+	if c := f.Binary(); c != nil {
+		v.place.code(c)
+		c.String(&v.id)
+	} else {
+		id := string(v.name())
+		f.Text("run_id", &id)
+	}
+	v.status.code(f)
+	f.Bool("duplicate", &v.duplicate)
+	f.Uvarint("lsn", &v.lsn)
 }
 
-// target names a run: by its id, or by the number and tag that one of floe's own says.
-type target struct {
-	id  string
+// code codes a state, which JSON has by its name.
+func (s *Status) code(f *codec.Fields) {
+	if c := f.Binary(); c != nil {
+		c.Byte((*byte)(s))
+		return
+	}
+	f.Token("status", s.String, func(name string) (err error) {
+		*s, err = ParseStatus(name)
+		return err
+	})
+}
+
+// number is what an id of floe's own says of a run in its shard.
+type number struct {
 	run uint64
 	tag uint16
 }
 
-func (t *target) code(c *codec.Coder) {
-	c.String(&t.id)
-	c.Uvarint(&t.run)
-	c.Uint16(&t.tag)
+func (n *number) code(f *codec.Fields) {
+	f.Uvarint("run", &n.run)
+	codec.Narrow(f, "tag", &n.tag)
 }
 
-// signalCommand is the body of kindSignal.
-//
-//	result: see changed
-type signalCommand struct {
-	target  target
+// named validates the id of a run that a command is about, "" if floe has given it.
+func (n *number) named(id string) error {
+	if id == "" {
+		return nil
+	}
+	return checkRunID(id)
+}
+
+// target names a run: by its id, or by the number that one of floe's own says.
+type target struct {
+	id string
+	number
+}
+
+func (t *target) code(f *codec.Fields) {
+	f.Text("run_id", &t.id)
+	t.number.code(f)
+}
+
+// signalBody is a signal for a run.
+type signalBody struct {
+	number
 	kind    string
 	payload []byte
 }
 
-func (v *signalCommand) code(c *codec.Coder) {
-	v.target.code(c)
-	c.String(&v.kind)
-	c.Bytes(&v.payload)
+func (b *signalBody) code(f *codec.Fields) {
+	b.number.code(f)
+	f.Text("type", &b.kind, codec.Range{Min: 1, Max: MaxSignalType})
+	f.Blob("payload", &b.payload, codec.Range{Max: MaxSignalBytes})
 }
 
-// cancelCommand is the body of kindCancel.
-//
-//	result: see changed
-type cancelCommand struct {
-	target target
-	reason string
+func (b *signalBody) limit() error {
+	if err := checkText("signal type", b.kind); err != nil {
+		return err
+	}
+	return checkJSON("payload", b.payload)
 }
 
-func (v *cancelCommand) code(c *codec.Coder) {
-	v.target.code(c)
-	c.String(&v.reason)
+// cancelBody cancels a run.
+type cancelBody struct {
+	number
+	reason []byte
 }
 
-// retryCommand is the body of kindRetry.
-//
-//	result: see changed
-type retryCommand struct {
-	target target
-	step   string // "" is the one that has failed
-	input  []byte // of the step; nil is what the definition says
+func (b *cancelBody) code(f *codec.Fields) {
+	b.number.code(f)
+	f.Bytes("reason", &b.reason, codec.Range{Max: MaxReason})
 }
 
-func (v *retryCommand) code(c *codec.Coder) {
-	v.target.code(c)
-	c.String(&v.step)
-	c.Bytes(&v.input)
+// retryBody has a run go on.
+type retryBody struct {
+	number
+	step  string // "" is the one that has failed
+	input []byte // of the step; nil is what the definition says
+}
+
+func (b *retryBody) code(f *codec.Fields) {
+	b.number.code(f)
+	f.Text("step", &b.step, codec.Range{Max: engine.MaxNameBytes})
+	f.Blob("input", &b.input)
+}
+
+func (b *retryBody) limit() error {
+	if err := checkText("step", b.step); err != nil {
+		return err
+	}
+	return checkJSON("input", b.input)
 }
 
 // changed is the result of commands about a run: its state after them.
@@ -197,12 +408,12 @@ type changed struct {
 	lsn    uint64
 }
 
-func (v *changed) code(c *codec.Coder) {
-	c.Byte((*byte)(&v.status))
-	c.Uvarint(&v.lsn)
+func (v *changed) code(f *codec.Fields) {
+	v.status.code(f)
+	f.Uvarint("lsn", &v.lsn)
 }
 
-// relayCommand is the body of kindRelay.
+// relayCommand tells another shard that an action's run, or a child, has ended.
 type relayCommand struct {
 	child bool
 	end   call.End
@@ -232,32 +443,11 @@ func (t *token) code(c *codec.Coder) {
 	c.Uvarint(&t.seq)
 }
 
-// command makes an operation. route leads to its shard, in a spread namespace.
-func command(kind uint8, route string, err error, body []byte) engine.Op {
-	return engine.Op{Command: engine.Command{Machine: engine.MachineWorkflow, Kind: kind, Body: body}, Route: route, Err: err, Decode: anyNothing}
-}
-
 func checkWorkflow(name string) error { return engine.CheckName("workflow", name) }
 
 func notFound(name string) error { return engine.Errorf(ErrNotFound, "workflow %q not found", name) }
 
 func noRun(id RunID) error { return engine.Errorf(ErrNotFound, "run %s not found", id) }
-
-// check says what is wrong with a start, but for its input.
-func (v *startCommand) check() error {
-	if err := checkWorkflow(v.name); err != nil {
-		return err
-	}
-	switch {
-	case len(v.version) > engine.MaxNameBytes:
-		return engine.Errorf(ErrInvalid, "workflow: version of %d bytes exceeds %d", len(v.version), engine.MaxNameBytes)
-	case len(v.key) > MaxIdempotencyKey:
-		return engine.Errorf(ErrInvalid, "workflow: idempotency key of %d bytes exceeds %d", len(v.key), MaxIdempotencyKey)
-	case v.id != "":
-		return checkRunID(v.id)
-	}
-	return nil
-}
 
 // checkJSON says what is wrong with bytes that have to be JSON, or nothing.
 func checkJSON(what string, b []byte) error {
@@ -267,157 +457,10 @@ func checkJSON(what string, b []byte) error {
 	return nil
 }
 
-func (v *signalCommand) check() error {
-	switch {
-	case v.kind == "":
-		return engine.Errorf(ErrInvalid, "workflow: a signal without a type")
-	case len(v.kind) > MaxSignalType:
-		return engine.Errorf(ErrInvalid, "workflow: signal type of %d bytes exceeds %d", len(v.kind), MaxSignalType)
-	case len(v.payload) > MaxSignalBytes:
-		return engine.Errorf(ErrInvalid, "workflow: signal payload of %d bytes exceeds %d", len(v.payload), MaxSignalBytes)
-	}
-	return v.target.check()
-}
-
-func (v *cancelCommand) check() error {
-	if len(v.reason) > MaxReason {
-		return engine.Errorf(ErrInvalid, "workflow: reason of %d bytes exceeds %d", len(v.reason), MaxReason)
-	}
-	return v.target.check()
-}
-
-func (v *retryCommand) check() error {
-	if len(v.step) > engine.MaxNameBytes {
-		return engine.Errorf(ErrInvalid, "workflow: step name of %d bytes exceeds %d", len(v.step), engine.MaxNameBytes)
-	}
-	return v.target.check()
-}
-
-func (t *target) check() error {
-	if t.id != "" {
-		return checkRunID(t.id)
+// checkText returns ErrInvalid for text that JSON can not have.
+func checkText(what, text string) error {
+	if !utf8.ValidString(text) {
+		return engine.Errorf(ErrInvalid, "workflow: %s %.64q is not valid UTF-8", what, text)
 	}
 	return nil
-}
-
-// compile reads a definition, and returns the command that creates it. Errors: ErrInvalid with what is wrong first.
-func compile(source []byte) (v createCommand, err error) {
-	if len(source) > MaxDefinition {
-		return v, engine.Errorf(ErrInvalid, "workflow: definition of %d bytes exceeds %d", len(source), MaxDefinition)
-	}
-	d, problems := flow.Parse(source)
-	if d == nil {
-		return v, problemsError(problems)
-	}
-	if d.Trigger != nil && d.Trigger.Namespace != "" {
-		if err := engine.CheckWritable(d.Trigger.Namespace); err != nil {
-			return v, engine.Errorf(ErrInvalid, "workflow %q: trigger: %v", d.Name, err)
-		}
-	}
-	return createCommand{d.Name, d.Version, source, encode(nil, d, (*flow.Definition).Code), d.Namespace}, nil
-}
-
-// admit checks a command of a user in another process.
-func admit(cmd engine.Command, maxPayload int) error {
-	switch cmd.Kind {
-	case kindCreate:
-		return admitCreate(cmd)
-	case kindEnable, kindDelete, kindPauseSchedule:
-		v, err := decodeBody(cmd.Body, (*nameCommand).code)
-		if err != nil {
-			return err
-		}
-		return checkWorkflow(v.name)
-	case kindStart:
-		v, err := decodeBody(cmd.Body, (*startCommand).code)
-		if err != nil {
-			return err
-		}
-		if v.notify.Machine != 0 || v.source != "" || v.parent != "" || v.depth != 0 {
-			return engine.Errorf(ErrInvalid, "workflow: a start as machines make it")
-		}
-		return admitPayload(v.check(), "input", v.input, maxPayload)
-	case kindSignal:
-		v, err := decodeBody(cmd.Body, (*signalCommand).code)
-		if err != nil {
-			return err
-		}
-		return admitPayload(v.check(), "payload", v.payload, maxPayload)
-	case kindCancel:
-		v, err := decodeBody(cmd.Body, (*cancelCommand).code)
-		if err != nil {
-			return err
-		}
-		return v.check()
-	case kindRetry:
-		v, err := decodeBody(cmd.Body, (*retryCommand).code)
-		if err != nil {
-			return err
-		}
-		return admitPayload(v.check(), "input", v.input, maxPayload)
-	case kindRemoveVersion:
-		return admitRemove(cmd.Body)
-	case kindInvalidate:
-		v, err := decodeBody(cmd.Body, (*planCommand).code)
-		if err != nil {
-			return err
-		}
-		return v.check()
-	}
-	return engine.Errorf(ErrInvalid, "workflow: unknown command %d", cmd.Kind)
-}
-
-func admitPayload(err error, what string, payload []byte, most int) error {
-	if err == nil {
-		err = engine.CheckPayload(len(payload), most)
-	}
-	if err == nil {
-		err = checkJSON(what, payload)
-	}
-	return err
-}
-
-// reaches returns the namespace of a trigger's stream, in which its consumer group is created.
-func reaches(cmd engine.Command) []string {
-	v, err := decodeBody(cmd.Body, (*createCommand).code)
-	if err != nil {
-		return nil
-	}
-	d, _ := flow.Parse(v.source)
-	if d == nil || d.Trigger == nil || d.Trigger.Namespace == "" {
-		return nil
-	}
-	return []string{d.Trigger.Namespace}
-}
-
-// admitCreate compiles a definition anew: what the machine runs is never what somebody else has made of it.
-func admitCreate(cmd engine.Command) error {
-	v, err := decodeBody(cmd.Body, (*createCommand).code)
-	if err != nil {
-		return err
-	}
-	own, err := compile(v.source)
-	if err != nil {
-		return err
-	}
-	if own.name != v.name || own.version != v.version || string(own.compiled) != string(v.compiled) {
-		return engine.Errorf(ErrInvalid, "workflow %q: the definition was compiled by another version of floe", v.name)
-	}
-	return own.isFor(cmd.Namespace)
-}
-
-// isFor returns ErrInvalid if the definition names another namespace than the one it is created in.
-func (v *createCommand) isFor(namespace string) error {
-	if v.namespace != "" && v.namespace != namespace {
-		return engine.Errorf(ErrInvalid, "workflow %q is for namespace %q, not %q", v.name, v.namespace, namespace)
-	}
-	return nil
-}
-
-func decodeBody[T any](b []byte, code func(*T, *codec.Coder)) (T, error) {
-	v, err := decode(b, code)
-	if err != nil {
-		return v, engine.Errorf(engine.ErrMalformed, "workflow: command: %v", err)
-	}
-	return v, nil
 }

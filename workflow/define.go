@@ -15,34 +15,33 @@ import (
 // them; each has a number and counters of its own for the workflow.
 
 // create makes a version of a workflow known, the default one from now on.
-func (w *work) create(c *createCommand) ([]byte, error) {
-	if err := checkWorkflow(c.name); err != nil {
-		return nil, err
+func (w *work) create(c *createBody) (res created, err error) {
+	name := w.subject
+	if err := checkWorkflow(name); err != nil {
+		return res, err
 	}
-	k := w.workflow(c.name)
-	res := created{lsn: uint64(w.tx.LSN())}
+	k := w.workflow(name)
+	res.lsn = uint64(w.tx.LSN())
 	if k != nil {
-		known, err := k.checkVersion(c)
-		if err != nil {
-			return nil, err
+		if res.unchanged, err = k.checkVersion(c); err != nil {
+			return res, err
 		}
-		res.unchanged = known
 	}
 	if !res.unchanged {
 		enabled := k == nil || k.enabled
-		w.use(c.name, enabled, uint64(w.tx.LSN()), c)
-		k = w.workflow(c.name)
+		w.use(name, enabled, res.lsn, c)
+		k = w.workflow(name)
 		d := w.definition(k.id, k.current)
 		k.reschedule(d.Schedule)
 		k.retrigger(d.Trigger)
-		w.tell(&adoptCommand{name: c.name, enabled: enabled, revision: uint64(w.tx.LSN()), version: *c})
+		w.tell(&adoptCommand{name: name, enabled: enabled, revision: res.lsn, of: name, version: *c})
 	}
-	res.versions = w.workflow(c.name).startable()
-	return encode(nil, &res, (*created).code), nil
+	res.versions = int64(w.workflow(name).startable())
+	return res, nil
 }
 
 // checkVersion reports whether a version is known already. Errors: ErrExists if it is another definition; ErrInvalid if there are too many.
-func (k *kind) checkVersion(c *createCommand) (known bool, err error) {
+func (k *kind) checkVersion(c *createBody) (known bool, err error) {
 	v, ok := k.version(c.version)
 	switch {
 	case ok && v.hash == xxhash.Sum64(c.source):
@@ -70,26 +69,27 @@ func (k *kind) version(version string) (v versionIndex, ok bool) {
 }
 
 // enable enables or disables a workflow at its home: a disabled one takes no starts, and what was started before goes on.
-func (w *work) enable(c *nameCommand) ([]byte, error) {
-	k := w.workflow(c.name)
+func (w *work) enable(enabled *bool) error {
+	name := w.subject
+	k := w.workflow(name)
 	if k == nil {
-		return nil, notFound(c.name)
+		return notFound(name)
 	}
-	if k.enabled != c.flag {
-		w.use(c.name, c.flag, uint64(w.tx.LSN()), nil)
+	if k.enabled != *enabled {
+		w.use(name, *enabled, uint64(w.tx.LSN()), nil)
 		if s := k.calendar(); s != nil {
-			s.turn(s.paused, !c.flag, s.note)
+			s.turn(s.paused, !*enabled, s.note)
 		}
 		if t := w.definition(k.id, k.current).Trigger; t != nil {
-			w.workflow(c.name).retrigger(t)
+			w.workflow(name).retrigger(t)
 		}
-		w.tell(&adoptCommand{name: c.name, enabled: c.flag, revision: uint64(w.tx.LSN())})
+		w.tell(&adoptCommand{name: name, enabled: *enabled, revision: uint64(w.tx.LSN())})
 	}
-	return nil, nil
+	return nil
 }
 
 // use makes the shard know a workflow as it is now, with a version if one is given.
-func (w *work) use(name string, enabled bool, revision uint64, c *createCommand) {
+func (w *work) use(name string, enabled bool, revision uint64, c *createBody) {
 	tx := w.tx
 	k := w.workflow(name)
 	if k == nil {
@@ -101,13 +101,13 @@ func (w *work) use(name string, enabled bool, revision uint64, c *createCommand)
 		}
 	}
 	k.enabled, k.revision, k.updatedAt, k.changed = enabled, revision, tx.Now(), true
-	if c != nil && c.name != "" {
+	if c != nil {
 		k.add(c)
 	}
 }
 
 // add adds a version, which is the default one from now on.
-func (k *kind) add(c *createCommand) {
+func (k *kind) add(c *createBody) {
 	if _, ok := k.version(c.version); ok {
 		return // the home has told it before
 	}
@@ -125,24 +125,20 @@ func (k *kind) add(c *createCommand) {
 // tell sends what the home of a workflow says to all other shards of a spread namespace.
 func (w *work) tell(c *adoptCommand) {
 	if w.tx.Spread() {
-		w.tellOthers(kindAdopt, encode(nil, c, (*adoptCommand).code))
+		w.tellOthers(engine.Command{Machine: engine.MachineWorkflow, Kind: kindAdopt, Body: encode(nil, c, (*adoptCommand).code)})
 	}
 }
 
 // tellOthers sends a command of the machine to all other shards of a spread namespace.
-func (w *work) tellOthers(kind uint8, body []byte) {
+func (w *work) tellOthers(cmd engine.Command) {
 	for shard := range engine.ShardID(w.tx.Shards()) {
 		if shard != w.tx.Shard() {
-			w.send(shard, kind, body, nil)
+			w.sendTo(shard, cmd, nil)
 		}
 	}
 }
 
-// send sends a command of the machine to a shard of a spread namespace. With a token the machine is told what became of it.
-func (w *work) send(shard engine.ShardID, kind uint8, body, token []byte) {
-	w.sendTo(shard, engine.Command{Machine: engine.MachineWorkflow, Kind: kind, Body: body}, token)
-}
-
+// sendTo sends a command to a shard of a spread namespace. With a token the machine is told what became of it.
 func (w *work) sendTo(shard engine.ShardID, cmd engine.Command, token []byte) {
 	cmd.Spread, cmd.Namespace = true, w.tx.NamespaceName()
 	name := engine.RouteTo(cmd.Namespace, shard, w.tx.Shards())
@@ -154,8 +150,10 @@ func (w *work) adopt(c *adoptCommand) ([]byte, error) {
 	k := w.workflow(c.name)
 	switch {
 	case k != nil && k.revision >= c.revision:
-	case !c.gone:
+	case !c.gone && c.of != "":
 		w.use(c.name, c.enabled, c.revision, &c.version)
+	case !c.gone:
+		w.use(c.name, c.enabled, c.revision, nil)
 	case k != nil:
 		k.bury()
 	}
@@ -163,17 +161,17 @@ func (w *work) adopt(c *adoptCommand) ([]byte, error) {
 }
 
 // delete removes a workflow at its home. With runs that have not ended it has to be forced: then they go on.
-func (w *work) delete(c *nameCommand) ([]byte, error) {
-	k := w.workflow(c.name)
+func (w *work) delete(force *bool) error {
+	k := w.workflow(w.subject)
 	if k == nil {
-		return nil, notFound(c.name)
+		return notFound(w.subject)
 	}
-	if k.active > 0 && !c.flag {
-		return nil, engine.Errorf(ErrConflict, "workflow %q has %d active runs", c.name, k.active)
+	if k.active > 0 && !*force {
+		return engine.Errorf(ErrConflict, "workflow %q has %d active runs", k.name, k.active)
 	}
-	w.tell(&adoptCommand{name: c.name, gone: true, revision: uint64(w.tx.LSN())})
+	w.tell(&adoptCommand{name: k.name, gone: true, revision: uint64(w.tx.LSN())})
 	k.bury()
-	return nil, nil
+	return nil
 }
 
 // bury makes a workflow unknown. Its runs, and the definitions that they need, stay until they are forgotten.

@@ -99,7 +99,7 @@ func FuzzCommand(f *testing.F) {
 		CreateOp([]byte(leaf)), EnableOp("many"), DisableOp("many"), DeleteOp("many"), DeleteOp("leaf", Force()),
 		StartOp("many", []byte(`{"ids":[1]}`), IdempotencyKey("k"), Version("1")), StartOp("leaf", nil, WithRunID("mine")),
 		SignalOp("mine", "leave", []byte(`{"outcome":"x"}`)), CancelOp("mine", "why"), RetryOp("mine", FromStep("fan"), WithInput([]byte(`1`))),
-		Op{engine.Hide(nameOp(kindPauseSchedule, "many", true))}, Op{engine.Hide(nameOp(kindPauseSchedule, "many", false))},
+		pauseSchedule.Op("many", true, nil), pauseSchedule.Op("many", false, nil), invalidate.Op("many", planBody{plan: "pay"}, nil), RemoveVersionOp("many", "1"),
 	} {
 		cmd, err := engine.OpOf(op).Limit(1 << 20)
 		if err != nil {
@@ -108,29 +108,28 @@ func FuzzCommand(f *testing.F) {
 		f.Add(cmd.Kind, cmd.Body, uint8(0))
 		f.Add(cmd.Kind, cmd.Body, uint8(1))
 	}
-	f.Add(kindInvalidate, encode(nil, &planCommand{name: "many", plan: "pay"}, (*planCommand).code), uint8(0))
-	for kind, target := range map[uint8]func(t target) []byte{
-		kindSignal: func(t target) []byte {
-			return encode(nil, &signalCommand{t, "go", []byte(`{"a":1}`)}, (*signalCommand).code)
-		},
-		kindCancel: func(t target) []byte { return encode(nil, &cancelCommand{t, "r"}, (*cancelCommand).code) },
-		kindRetry:  func(t target) []byte { return encode(nil, &retryCommand{t, "pay", nil}, (*retryCommand).code) },
+	for _, cmd := range []engine.Command{
+		command(kindSignal, "", &signalBody{number0, "go", []byte(`{"a":1}`)}, (*signalBody).code),
+		command(kindCancel, "", &cancelBody{number0, []byte("r")}, (*cancelBody).code),
+		command(kindRetry, "", &retryBody{number0, "pay", nil}, (*retryBody).code),
 	} {
 		for n := range uint8(5) { // the last argument says whose
-			f.Add(kind, target(target0), n<<1)
+			f.Add(cmd.Kind, cmd.Body, n<<1)
 		}
 	}
+	p := table()
 	f.Fuzz(func(t *testing.T, kind uint8, body []byte, how uint8) {
 		w := newWorked(t)
-		p, err := w.runs[int(how>>1)%len(w.runs)].parse()
+		at, err := w.runs[int(how>>1)%len(w.runs)].parse()
 		w.must(err)
-		cmd := engine.Command{Machine: engine.MachineWorkflow, Kind: kind, Namespace: "n", Body: aimed(kind, body, p)}
-		if err := admit(cmd, 1<<20); err != nil {
+		cmd := engine.Command{Machine: engine.MachineWorkflow, Kind: kind, Namespace: "n", Body: aimed(kind, body, at)}
+		if err := p.Admit(cmd, 1<<20); err != nil {
 			if !errors.Is(err, ErrInvalid) {
 				t.Errorf("Admit: %v, want ErrInvalid", err)
 			}
 			return
 		}
+		rig.SameInJSON(t, p, cmd)
 		for range 1 + how&1 {
 			_, err := w.Propose(t.Context(), 0, cmd)
 			var refused *engine.Error
@@ -146,15 +145,15 @@ func FuzzCommand(f *testing.F) {
 	})
 }
 
-var target0 = target{run: 1, tag: 1}
+var number0 = number{1, 1}
 
-// aimed makes a command that names target0 one about a run.
+// aimed makes a command that names number0 one about a run.
 func aimed(kind uint8, body []byte, p place) []byte {
-	head := encode(nil, &target0, (*target).code)
+	head := codec.EncodeFields(nil, &target{number: number0}, (*target).code)
 	switch kind {
 	case kindSignal, kindCancel, kindRetry:
 		if rest, ok := bytes.CutPrefix(body, head); ok {
-			return append(encode(nil, &target{run: p.run, tag: p.tag}, (*target).code), rest...)
+			return append(codec.EncodeFields(nil, &target{number: number{p.run, p.tag}}, (*target).code), rest...)
 		}
 	}
 	return body
@@ -165,10 +164,10 @@ var decoders = []func(t *testing.T, b []byte){
 	fuzzed((*record).code), fuzzed((*nameRow).code), fuzzed((*versionRow).code), fuzzed((*versionIndex).code), fuzzed((*keyRow).code),
 	fuzzed((*header).code), fuzzed((*stepRow).layout), fuzzed((*signalRow).code), fuzzed((*undoRow).code), fuzzed((*eventRow).code),
 	fuzzed((*branchRow).layout), fuzzed((*itemsRow).code), fuzzed((*planRow).code), fuzzed((*cacheRow).code), fuzzed((*scheduleRow).code),
-	fuzzed((*triggerRow).code), fuzzed((*token).code), fuzzed((*place).code), fuzzed((*createCommand).code), fuzzed((*adoptCommand).code),
-	fuzzed((*nameCommand).code), fuzzed((*startCommand).code), fuzzed((*signalCommand).code), fuzzed((*cancelCommand).code),
-	fuzzed((*retryCommand).code), fuzzed((*relayCommand).code), fuzzed((*planCommand).code), fuzzed((*tickCommand).code),
-	fuzzed((*scheduledRun).code), fuzzed((*created).code), fuzzed((*started).code), fuzzed((*changed).code),
+	fuzzed((*triggerRow).code), fuzzed((*token).code), fuzzed((*place).code), fuzzedFields((*createBody).code), fuzzed((*adoptCommand).code),
+	fuzzedFields(codeFlag("on")), fuzzedFields((*startBody).code), fuzzedFields((*signalBody).code), fuzzedFields((*cancelBody).code),
+	fuzzedFields((*retryBody).code), fuzzed((*relayCommand).code), fuzzedFields((*planBody).code), fuzzed((*tickCommand).code),
+	fuzzed((*scheduledRun).code), fuzzedFields((*created).code), fuzzedFields((*started).code), fuzzedFields((*changed).code),
 }
 
 // fuzzed checks that what a decoder accepts is what the encoder writes.
@@ -191,6 +190,19 @@ func fuzzed[T any](code func(*T, *codec.Coder)) func(t *testing.T, b []byte) {
 	}
 }
 
+// fuzzedFields is fuzzed for what is declared field by field.
+func fuzzedFields[T any](code func(*T, *codec.Fields)) func(t *testing.T, b []byte) {
+	return func(t *testing.T, b []byte) {
+		var v T
+		if codec.DecodeFields(b, &v, code) != nil {
+			return
+		}
+		if back := codec.EncodeFields(nil, &v, code); !bytes.Equal(b, back) {
+			t.Errorf("%T: read %x, wrote back %x", v, b, back)
+		}
+	}
+}
+
 // FuzzRows: what a decoder accepts is what the encoder writes.
 func FuzzRows(f *testing.F) {
 	w := newWorked(f)
@@ -207,7 +219,7 @@ func FuzzRows(f *testing.F) {
 		}
 	}
 	f.Add(uint8(16), encode(nil, &token{shard: 3, run: 7, tag: 9, child: true, slot: 2, seq: 4}, (*token).code))
-	f.Add(uint8(21), encode(nil, &startCommand{name: "a", version: "1", id: "i", key: "k", source: "s", parent: "p", depth: 3, input: []byte("1")}, (*startCommand).code))
+	f.Add(uint8(21), codec.EncodeFields(nil, &startBody{version: "1", id: "i", key: []byte("k"), source: "s", parent: "p", depth: 3, input: []byte("1")}, (*startBody).code))
 	f.Add(uint8(27), encode(nil, &tickCommand{[]dueTicks{{id: 1, revision: 2, after: 3, run: []int64{4, 5}, missed: 6, last: 7, next: never, problem: "p"}}}, (*tickCommand).code))
 	f.Fuzz(func(t *testing.T, kind uint8, b []byte) { decoders[int(kind)%len(decoders)](t, b) })
 }

@@ -7,12 +7,9 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
-	"github.com/floedb/floe/internal/call"
-	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/flow"
 	"github.com/floedb/floe/internal/key"
-	"github.com/floedb/floe/internal/push"
 )
 
 // Timer tokens.
@@ -28,7 +25,8 @@ const maxRemembered = 8 << 20
 // machine is the state machine of the workflows of one shard. It remembers definitions, which never change: for commands, and for queries.
 type machine struct {
 	definitions *engine.Memory[versionID, *flow.Definition, struct{}]
-	work        *work // of the applying goroutine
+	calls       engine.Calls[*work] // this and work are of the applying goroutine
+	work        *work
 	seen        seen
 
 	maxCached, maxCachedBytes int64 // of each plan
@@ -44,7 +42,7 @@ type versionID struct {
 
 func newMachine() *machine {
 	return &machine{
-		definitions: engine.NewMemory[versionID, *flow.Definition, struct{}](maxRemembered, nil), maxCached: MaxCached, maxCachedBytes: MaxCachedBytes, maxEvents: MaxEvents,
+		calls: commands.NewCalls(), definitions: engine.NewMemory[versionID, *flow.Definition, struct{}](maxRemembered, nil), maxCached: MaxCached, maxCachedBytes: MaxCachedBytes, maxEvents: MaxEvents,
 		maxVersions: MaxVersions,
 	}
 }
@@ -56,6 +54,7 @@ func (m *machine) Memories() []engine.Remembered { return []engine.Remembered{m.
 type work struct {
 	m         *machine
 	tx        *engine.Tx
+	subject   string // of the command: the name of a workflow, or the id of a run
 	workflows []*kind
 	runs      []*live
 	plans     []*known
@@ -94,63 +93,18 @@ func (m *machine) Restore(*engine.View) error {
 
 // Apply carries out a command.
 func (m *machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
+	call, err := m.calls.Read(cmd)
+	if err != nil {
+		return nil, err
+	}
 	w := m.start(tx)
-	result, err := w.apply(cmd)
+	w.subject = string(call.Subject())
+	result, err := call.Apply(w)
 	if err != nil {
 		return nil, err
 	}
 	w.save()
 	return result, nil
-}
-
-func (w *work) apply(cmd engine.Command) ([]byte, error) {
-	switch cmd.Kind {
-	case kindCreate:
-		return carryOut(cmd.Body, (*createCommand).code, w.create)
-	case kindAdopt:
-		return carryOut(cmd.Body, (*adoptCommand).code, w.adopt)
-	case kindEnable:
-		return carryOut(cmd.Body, (*nameCommand).code, w.enable)
-	case kindDelete:
-		return carryOut(cmd.Body, (*nameCommand).code, w.delete)
-	case kindStart:
-		return carryOut(cmd.Body, (*startCommand).code, w.startRun)
-	case kindSignal:
-		return carryOut(cmd.Body, (*signalCommand).code, w.signal)
-	case kindCancel:
-		return carryOut(cmd.Body, (*cancelCommand).code, w.cancel)
-	case kindRetry:
-		return carryOut(cmd.Body, (*retryCommand).code, w.retry)
-	case kindDone:
-		return carryOut(cmd.Body, (*call.End).Encode, func(e *call.End) ([]byte, error) { return w.done(e, false) })
-	case kindChildDone:
-		return carryOut(cmd.Body, (*call.End).Encode, func(e *call.End) ([]byte, error) { return w.done(e, true) })
-	case kindRelay:
-		return carryOut(cmd.Body, (*relayCommand).code, func(v *relayCommand) ([]byte, error) { return w.done(&v.end, v.child) })
-	case kindInvalidate:
-		return carryOut(cmd.Body, (*planCommand).code, w.invalidatePlan)
-	case kindPlanNews:
-		return carryOut(cmd.Body, (*planCommand).code, w.planNews)
-	case kindTick:
-		return carryOut(cmd.Body, (*tickCommand).code, w.tick)
-	case kindScheduledEnd:
-		return carryOut(cmd.Body, (*call.End).Encode, w.scheduledEnd)
-	case kindTrigger:
-		return carryOut(cmd.Body, (*push.Batch).Code, w.trigger)
-	case kindRemoveVersion:
-		return carryOut(cmd.Body, (*removeCommand).code, w.removeVersion)
-	case kindPauseSchedule:
-		return carryOut(cmd.Body, (*nameCommand).code, w.pauseSchedule)
-	}
-	panic(fmt.Sprintf("workflow: unknown command kind %d", cmd.Kind))
-}
-
-func carryOut[T any](body []byte, code func(*T, *codec.Coder), f func(*T) ([]byte, error)) ([]byte, error) {
-	v, err := decodeBody(body, code)
-	if err != nil {
-		return nil, err
-	}
-	return f(&v)
 }
 
 // OnTimer does what is due.

@@ -13,17 +13,17 @@ func (m *machine) Makes(cmd engine.Command, made func(engine.Made)) {
 	var cause engine.Topic
 	switch cmd.Kind {
 	case kindStart:
-		v, err := decode(cmd.Body, (*startCommand).code)
+		name, _, err := start.Read(cmd)
 		if err != nil {
 			return
 		}
-		cause = startCause(cmd.Namespace, v.name)
+		cause = startCause(cmd.Namespace, string(name))
 	case kindSignal:
-		v, err := decode(cmd.Body, (*signalCommand).code)
+		_, b, err := signal.Read(cmd)
 		if err != nil {
 			return
 		}
-		cause = signalCause(cmd.Namespace, v.kind)
+		cause = signalCause(cmd.Namespace, b.kind)
 	default:
 		return
 	}

@@ -1,10 +1,6 @@
 package workflow
 
-import (
-	"cmp"
-
-	"github.com/floedb/floe/internal/engine"
-)
+import "github.com/floedb/floe/internal/engine"
 
 type hiddenOp = engine.HiddenOp
 
@@ -32,25 +28,22 @@ func RetryOp(id RunID, opts ...RetryOption) Op { return Op{engine.Hide(retryOp(i
 // CreateOp is Create as an operation of a transaction; its value in the result is a Created.
 func CreateOp(definition []byte) Op {
 	c, err := compile(definition)
-	op := createOp(c)
-	op.Err = err
+	op := create.Op(c.name, c, err)
+	op.Decode = func(b []byte) (any, error) {
+		v, err := create.Decode(b)
+		return v.of(&c), err
+	}
 	return Op{engine.Hide(op)}
 }
 
 // EnableOp is Enable as an operation of a transaction.
-func EnableOp(name string) Op { return Op{engine.Hide(nameOp(kindEnable, name, true))} }
+func EnableOp(name string) Op { return Op{engine.Hide(enable.Op(name, true, nil))} }
 
 // DisableOp is Disable as an operation of a transaction.
-func DisableOp(name string) Op { return Op{engine.Hide(nameOp(kindEnable, name, false))} }
+func DisableOp(name string) Op { return Op{engine.Hide(enable.Op(name, false, nil))} }
 
 // DeleteOp is Delete as an operation of a transaction.
 func DeleteOp(name string, opts ...DeleteOption) Op {
-	force := false
-	opts, err := engine.Given(opts)
-	for _, opt := range opts {
-		opt(&force)
-	}
-	op := nameOp(kindDelete, name, force)
-	op.Err = cmp.Or(op.Err, err)
-	return Op{engine.Hide(op)}
+	force, err := forced(opts)
+	return Op{engine.Hide(remove.Op(name, force, err))}
 }

@@ -10,28 +10,24 @@ import (
 	"github.com/floedb/floe/internal/plant"
 )
 
-// planCommand is the body of kindInvalidate, and of kindPlanNews: what a shard of a spread namespace tells the others of a plan.
-type planCommand struct {
-	name     string
+// planBody is about a plan of a workflow: users invalidate it, and a shard of a spread namespace tells the others.
+type planBody struct {
 	plan     string
 	executor string // whose breaker has opened; "": what was cached is invalid
 	cooldown int64  // of the breaker
 }
 
-func (v *planCommand) code(c *codec.Coder) {
-	c.String(&v.name)
-	c.String(&v.plan)
-	c.String(&v.executor)
-	c.Varint(&v.cooldown)
-	if v.cooldown < 0 {
-		c.Fail("cooldown out of range")
+func (v *planBody) code(f *codec.Fields) {
+	f.Text("plan", &v.plan)
+	if c := f.Binary(); c != nil {
+		c.String(&v.executor)
+		if c.Varint(&v.cooldown); v.cooldown < 0 {
+			c.Fail("cooldown out of range")
+		}
 	}
 }
 
-func (v *planCommand) check() error {
-	if err := checkWorkflow(v.name); err != nil {
-		return err
-	}
+func (v *planBody) check() error {
 	if v.executor != "" || v.cooldown != 0 {
 		return engine.Errorf(ErrInvalid, "workflow: breakers open by themselves")
 	}
@@ -39,54 +35,51 @@ func (v *planCommand) check() error {
 }
 
 // invalidatePlan forgets what a plan has cached, at the home of its workflow.
-func (w *work) invalidatePlan(c *planCommand) ([]byte, error) {
-	if err := c.check(); err != nil {
-		return nil, err
-	}
-	k := w.workflow(c.name)
+func (w *work) invalidatePlan(c *planBody) error {
+	k := w.workflow(w.subject)
 	if k == nil {
-		return nil, notFound(c.name)
+		return notFound(w.subject)
 	}
 	plans := w.definition(k.id, k.current).Plans
 	if !slices.ContainsFunc(plans, func(p flow.Plan) bool { return p.Name == c.plan }) {
 		if _, ok := w.tx.Get(planKey(nil, rowPlan, k.id, c.plan)); !ok {
-			return nil, engine.Errorf(ErrNotFound, "workflow %q has no plan %q", c.name, c.plan)
+			return engine.Errorf(ErrNotFound, "workflow %q has no plan %q", k.name, c.plan)
 		}
 	}
 	w.knownPlan(k.id, c.plan).invalidate()
-	w.tellPlan(c)
-	return nil, nil
+	w.tellPlan(k.name, c)
+	return nil
 }
 
 // planNews takes over what another shard says of a plan.
-func (w *work) planNews(c *planCommand) ([]byte, error) {
-	k := w.workflow(c.name)
+func (w *work) planNews(c *planBody) error {
+	k := w.workflow(w.subject)
 	if k == nil {
-		return nil, nil
+		return nil
 	}
 	p := w.knownPlan(k.id, c.plan)
 	if c.executor == "" {
 		p.invalidate()
-		return nil, nil
+		return nil
 	}
 	until := w.tx.Now() + c.cooldown
 	if x := p.executor(c.executor); x.state != breakerOpen || x.until < until {
 		p.open(x, until)
 	}
-	return nil, nil
+	return nil
 }
 
 // tellPlan tells all other shards of a spread namespace.
-func (w *work) tellPlan(c *planCommand) {
+func (w *work) tellPlan(workflow string, c *planBody) {
 	if w.tx.Spread() && !(c.executor == "" && plant.On(plant.InvalidUntold)) {
-		w.tellOthers(kindPlanNews, encode(nil, c, (*planCommand).code))
+		w.tellOthers(command(kindPlanNews, workflow, c, (*planBody).code))
 	}
 }
 
 // tellOpen tells the other shards that a breaker has opened.
 func (s *slot) tellOpen(executor string, cooldown int64) {
 	if k := s.byID(s.of); k != nil && !k.deleted && !plant.On(plant.OpenUntold) {
-		s.tellPlan(&planCommand{k.name, s.plan().Name, executor, cooldown})
+		s.tellPlan(k.name, &planBody{s.plan().Name, executor, cooldown})
 	}
 }
 
@@ -99,7 +92,7 @@ func (l *live) invalidate(signal string) {
 		}
 		l.knownPlan(l.of, p.Name).invalidate()
 		if k := l.byID(l.of); k != nil && !k.deleted {
-			l.tellPlan(&planCommand{name: k.name, plan: p.Name})
+			l.tellPlan(k.name, &planBody{plan: p.Name})
 		}
 	}
 }
@@ -109,8 +102,6 @@ func (l *live) invalidate(signal string) {
 //
 // Errors: ErrNotFound if there is no such workflow, or it has no such plan.
 func (s *Store) InvalidatePlan(ctx context.Context, workflow, plan string) error {
-	c := planCommand{name: workflow, plan: plan}
-	op := command(kindInvalidate, workflow, c.check(), encode(nil, &c, (*planCommand).code))
-	_, err := engine.Propose(ctx, &s.scope, op, decodeNothing)
+	_, err := invalidate.Do(ctx, &s.scope, workflow, planBody{plan: plan}, nil)
 	return err
 }

@@ -29,38 +29,18 @@ type (
 func newWiring() wiring { return wiring{engine.NewWiring(table, newStore)} }
 
 func table() engine.Primitive {
-	const start = engine.FromUsers | engine.FromShards | engine.FromMachines
-	const ended = engine.FromMachines
+	types := commands.Types()
+	types[kindCreate-1].Admit, types[kindCreate-1].Reaches = admitCreate, reaches
 	return engine.Primitive{
 		ID: engine.MachineWorkflow, Name: "workflow", New: func() engine.Machine { return newMachine() },
-		// On a full disk what is under way comes to its end, and what is cancelled does.
-		Commands: []engine.CommandType{
-			{Kind: kindCreate, Name: "create", From: engine.FromUsers, Admit: admit, Reaches: reaches},
-			{Kind: kindAdopt, Name: "adopt", From: engine.FromShards},
-			{Kind: kindEnable, Name: "enable", From: engine.FromUsers, Admit: admit, Shrinks: true},
-			{Kind: kindDelete, Name: "delete", From: engine.FromUsers, Admit: admit, Shrinks: true},
-			{Kind: kindStart, Name: "start", From: start, Admit: admit},
-			{Kind: kindSignal, Name: "signal", From: engine.FromUsers, Admit: admit},
-			{Kind: kindCancel, Name: "cancel", From: start, Admit: admit, Shrinks: true},
-			{Kind: kindRetry, Name: "retry", From: engine.FromUsers, Admit: admit},
-			{Kind: kindDone, Name: "end action", From: ended},
-			{Kind: kindChildDone, Name: "end child", From: ended},
-			{Kind: kindRelay, Name: "relay end", From: engine.FromShards},
-			{Kind: kindInvalidate, Name: "invalidate plan", From: engine.FromUsers, Admit: admit, Shrinks: true},
-			{Kind: kindPlanNews, Name: "plan news", From: engine.FromShards},
-			{Kind: kindTick, Name: "tick schedules", From: engine.FromLeaders},
-			{Kind: kindScheduledEnd, Name: "end scheduled run", From: ended},
-			{Kind: kindPauseSchedule, Name: "pause schedule", From: engine.FromUsers, Admit: admit, Shrinks: true},
-			{Kind: kindTrigger, Name: "trigger", From: engine.FromShards | engine.FromMachines},
-			{Kind: kindRemoveVersion, Name: "remove version", From: engine.FromUsers | engine.FromShards, Admit: admit, Shrinks: true},
-		},
+		Commands: types,
 		Queries: []engine.QueryType{
-			{Kind: queryInfo, Name: "info", New: engine.NewQuery[infoQuery]},
-			{Kind: queryList, Name: "list", New: engine.NewQuery[listQuery]},
-			{Kind: queryRun, Name: "run", New: engine.NewQuery[runQuery]},
-			{Kind: queryRuns, Name: "runs", New: engine.NewQuery[runsQuery]},
-			{Kind: queryHistory, Name: "history", New: engine.NewQuery[historyQuery]},
-			{Kind: queryVersions, Name: "versions", New: engine.NewQuery[versionsQuery]},
+			engine.QueryRow(queryInfo, "info", func(m *machine, v *engine.View, q *infoQuery) error { return m.seen.info(v, q) }),
+			engine.QueryRow(queryList, "list", func(m *machine, v *engine.View, q *listQuery) error { return m.seen.list(v, q) }),
+			engine.QueryRow(queryRun, "run", func(m *machine, v *engine.View, q *runQuery) error { return m.seen.run(v, q) }),
+			engine.QueryRow(queryRuns, "runs", func(m *machine, v *engine.View, q *runsQuery) error { return m.seen.runs(v, q) }),
+			engine.QueryRow(queryHistory, "history", func(m *machine, v *engine.View, q *historyQuery) error { return m.seen.history(v, q) }),
+			engine.QueryRow(queryVersions, "versions", func(_ *machine, v *engine.View, q *versionsQuery) error { return versions(v, q) }),
 		},
 		Counters: []engine.CounterType{
 			{Counter: countWorkflows, Name: "workflows", Field: func(c *engine.Counts) *int64 { return &c.Workflows }},

@@ -116,25 +116,6 @@ type shardInfo struct {
 	triggered uint64 // revision of the subscription of its trigger
 }
 
-// Query answers a query of the store.
-func (m *machine) Query(v *engine.View, q engine.Query) error {
-	switch q := q.(type) {
-	case *infoQuery:
-		return m.seen.info(v, q)
-	case *listQuery:
-		return m.seen.list(v, q)
-	case *runQuery:
-		return m.seen.run(v, q)
-	case *runsQuery:
-		return m.seen.runs(v, q)
-	case *historyQuery:
-		return m.seen.history(v, q)
-	case *versionsQuery:
-		return versions(v, q)
-	}
-	return engine.Errorf(ErrInvalid, "workflow: unknown query %T", q)
-}
-
 // getRow reads a row.
 func getRow[T any](v *engine.View, k []byte, code func(*T, *codec.Coder)) (row T, ok bool, err error) {
 	b, ok, err := v.Get(k)

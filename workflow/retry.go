@@ -11,20 +11,17 @@ import (
 )
 
 // retry makes a run that has failed go on from a step.
-func (w *work) retry(c *retryCommand) ([]byte, error) {
-	if err := c.check(); err != nil {
-		return nil, err
-	}
-	l, err := w.find(&c.target)
+func (w *work) retry(c *retryBody) (res changed, err error) {
+	l, err := w.find(c.number)
 	if err != nil {
-		return nil, err
+		return res, err
 	}
 	if l.status != Failed && l.status != TimedOut {
-		return nil, engine.Errorf(ErrConflict, "run %s is %s: one that has failed or timed out can be retried", l.name(), l.state())
+		return res, engine.Errorf(ErrConflict, "run %s is %s: one that has failed or timed out can be retried", l.name(), l.state())
 	}
 	from, err := l.retryFrom(c)
 	if err != nil {
-		return nil, err
+		return res, err
 	}
 	l.reopen()
 	if l.edited = 0; c.input != nil {
@@ -39,7 +36,7 @@ func (w *work) retry(c *retryCommand) ([]byte, error) {
 	l.event(event{kind: WorkflowRetried, step: l.def.Steps[from.step].Name})
 	l.goTo(from.step)
 	l.advance()
-	return l.changedResult(), nil
+	return l.result(), nil
 }
 
 // retried is from where a run goes on.
@@ -51,7 +48,7 @@ type retried struct {
 }
 
 // retryFrom returns from where a run goes on.
-func (l *live) retryFrom(c *retryCommand) (r retried, err error) {
+func (l *live) retryFrom(c *retryBody) (r retried, err error) {
 	name := c.step
 	if name == "" {
 		if name = l.origin; name == "" || plant.On(plant.RetryLast) {

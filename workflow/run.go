@@ -30,45 +30,41 @@ type live struct {
 }
 
 // startRun starts a run.
-func (w *work) startRun(c *startCommand) ([]byte, error) {
-	w.tx.Cause(startCause(w.tx.NamespaceName(), c.name))
-	if err := c.check(); err != nil {
-		return nil, err
-	}
-	k := w.workflow(c.name)
+func (w *work) startRun(name string, c *startBody) (res started, err error) {
+	w.tx.Cause(startCause(w.tx.NamespaceName(), name))
+	k := w.workflow(name)
 	switch {
 	case k == nil:
-		return nil, notFound(c.name)
+		return res, notFound(name)
 	case !k.enabled && !c.taken:
-		return nil, engine.Errorf(ErrConflict, "workflow %q is disabled", c.name)
+		return res, engine.Errorf(ErrConflict, "workflow %q is disabled", name)
 	}
 	number := k.current
 	if c.version != "" && c.version != flow.Latest {
 		v, ok := k.version(c.version)
 		if !ok {
-			return nil, engine.Errorf(ErrNotFound, "workflow %q has no version %q", c.name, c.version)
+			return res, engine.Errorf(ErrNotFound, "workflow %q has no version %q", name, c.version)
 		}
 		number = v.number
 	}
 	d := w.definition(k.id, number)
 	if res, found, err := k.earlier(c, d); err != nil || found {
-		return encode(nil, &res, (*started).code), err
+		return res, err
 	}
 	if d.Input != nil {
 		if err := d.Input.Check(orNull(c.input)); err != nil {
-			return nil, engine.Errorf(ErrInvalid, "workflow %q: input: %v", c.name, err)
+			return res, engine.Errorf(ErrInvalid, "workflow %q: input: %v", name, err)
 		}
 	}
 	l := k.newRun(c, d, number)
 	if err := l.setAttributes(); err != nil {
-		return nil, err
+		return res, err
 	}
 	l.insert(k, c)
 	l.event(event{kind: WorkflowStarted, detail: l.source})
 	l.goTo(0)
 	l.advance()
-	res := started{place: l.place(), id: l.id, status: l.state(), lsn: uint64(w.tx.LSN())}
-	return encode(nil, &res, (*started).code), nil
+	return started{place: l.place(), id: l.id, status: l.state(), lsn: uint64(w.tx.LSN())}, nil
 }
 
 func orNull(b []byte) []byte {
@@ -79,21 +75,21 @@ func orNull(b []byte) []byte {
 }
 
 // earlier returns the run that a start with the same idempotency key or id has made before.
-func (k *kind) earlier(c *startCommand, d *flow.Definition) (res started, found bool, err error) {
+func (k *kind) earlier(c *startBody, d *flow.Definition) (res started, found bool, err error) {
 	switch {
-	case d.Idempotency == flow.IdempotencyRequired && c.key == "" && c.id == "" && c.source == "":
-		return res, false, engine.Errorf(ErrInvalid, "workflow %q: a start needs an idempotency key or a run id", c.name)
-	case d.Idempotency == flow.IdempotencyNone && c.key != "" && c.source == "":
-		return res, false, engine.Errorf(ErrInvalid, "workflow %q takes no idempotency keys", c.name)
-	case c.key != "" && c.id != "" && k.tx.Spread():
-		return res, false, engine.Errorf(ErrInvalid, "workflow %q: in a spread namespace a start has an idempotency key or a run id, not both", c.name)
+	case d.Idempotency == flow.IdempotencyRequired && len(c.key) == 0 && c.id == "" && c.source == "":
+		return res, false, engine.Errorf(ErrInvalid, "workflow %q: a start needs an idempotency key or a run id", k.name)
+	case d.Idempotency == flow.IdempotencyNone && len(c.key) > 0 && c.source == "":
+		return res, false, engine.Errorf(ErrInvalid, "workflow %q takes no idempotency keys", k.name)
+	case len(c.key) > 0 && c.id != "" && k.tx.Spread():
+		return res, false, engine.Errorf(ErrInvalid, "workflow %q: in a spread namespace a start has an idempotency key or a run id, not both", k.name)
 	}
-	if c.key != "" {
+	if len(c.key) > 0 {
 		k.buf = append(numberKey(k.buf[:0], rowKey, k.id), c.key...)
 		if b, ok := k.tx.Get(k.buf); ok {
 			row := must(decode(b, (*keyRow).code))
 			if !row.isFor(c.input) && !plant.On(plant.AnyInput) {
-				return res, false, engine.Errorf(ErrConflict, "workflow %q: idempotency key %.64q was used with another input", c.name, c.key)
+				return res, false, engine.Errorf(ErrConflict, "workflow %q: idempotency key %.64q was used with another input", k.name, c.key)
 			}
 			h := k.headerOf(row.run)
 			return started{
@@ -128,11 +124,11 @@ func (w *work) headerOf(run uint64) header {
 }
 
 // newRun returns a run that stands nowhere yet.
-func (k *kind) newRun(c *startCommand, d *flow.Definition, number uint32) *live {
+func (k *kind) newRun(c *startBody, d *flow.Definition, number uint32) *live {
 	now := k.tx.Now()
 	l := &live{work: k.work, run: uint64(k.tx.LSN()), def: d, changed: true, input: orNull(c.input), hasRead: true}
 	l.header = header{
-		tag: tagOf(k.tx), of: k.id, number: number, id: c.id, source: c.source, idempotencyKey: c.key, parent: c.parent, depth: c.depth,
+		tag: tagOf(k.tx), of: k.id, number: number, id: c.id, source: c.source, idempotencyKey: string(c.key), parent: c.parent, depth: c.depth,
 		notify: c.notify, startedAt: now, deadline: never, timer: never, status: Pending, due: never, call: noCall(),
 	}
 	l.fan.next = never
@@ -143,7 +139,7 @@ func (k *kind) newRun(c *startCommand, d *flow.Definition, number uint32) *live 
 }
 
 // insert writes what does not change of a run, and counts it.
-func (l *live) insert(k *kind, c *startCommand) {
+func (l *live) insert(k *kind, c *startBody) {
 	tx := l.tx
 	l.runs = append(l.runs, l)
 	tx.Insert(partKey(nil, l.run, partInput), l.input)
@@ -153,7 +149,7 @@ func (l *live) insert(k *kind, c *startCommand) {
 	if l.id != "" {
 		tx.Insert(namedKey(nil, rowID, tx.Namespace(), l.id), binary.AppendUvarint(nil, l.run))
 	}
-	if c.key != "" {
+	if len(c.key) > 0 {
 		row := keyRow{l.run, l.tag, xxhash.Sum64(c.input)}
 		tx.Insert(append(numberKey(nil, rowKey, k.id), c.key...), encode(nil, &row, (*keyRow).code))
 	}
@@ -194,18 +190,18 @@ func (w *work) live(run uint64) *live {
 }
 
 // find returns the run that a command is about. Errors: ErrNotFound.
-func (w *work) find(t *target) (*live, error) {
-	run := t.run
-	if t.id != "" {
-		n, ok := w.idRow(t.id)
+func (w *work) find(n number) (*live, error) {
+	run := n.run
+	if w.subject != "" {
+		of, ok := w.idRow(w.subject)
 		if !ok {
-			return nil, noRun(RunID(t.id))
+			return nil, noRun(RunID(w.subject))
 		}
-		run = n
+		run = of
 	}
 	l := w.live(run)
-	if l == nil || t.id == "" && l.tag != t.tag {
-		return nil, noRun(place{w.tx.Shard(), run, t.tag, w.tx.NamespaceName()}.id())
+	if l == nil || w.subject == "" && l.tag != n.tag {
+		return nil, noRun(place{w.tx.Shard(), run, n.tag, w.tx.NamespaceName()}.id())
 	}
 	return l, nil
 }
@@ -422,8 +418,5 @@ func (l *live) at() *flow.Step { return &l.def.Steps[l.step] }
 
 func (l *live) stepName() string { return l.at().Name }
 
-// changedResult is the result of commands about a run.
-func (l *live) changedResult() []byte {
-	res := changed{l.state(), uint64(l.tx.LSN())}
-	return encode(nil, &res, (*changed).code)
-}
+// result is the result of commands about a run.
+func (l *live) result() changed { return changed{l.state(), uint64(l.tx.LSN())} }

@@ -177,20 +177,20 @@ func (c *calendar) turn(paused, off bool, note string) {
 }
 
 // pauseSchedule pauses the schedule of a workflow, or has it go on.
-func (w *work) pauseSchedule(v *nameCommand) ([]byte, error) {
-	k := w.workflow(v.name)
+func (w *work) pauseSchedule(paused *bool) error {
+	k := w.workflow(w.subject)
 	if k == nil {
-		return nil, notFound(v.name)
+		return notFound(w.subject)
 	}
 	c := k.calendar()
 	if c == nil {
-		return nil, engine.Errorf(ErrNotFound, "workflow %q has no schedule", v.name)
+		return engine.Errorf(ErrNotFound, "workflow %q has no schedule", k.name)
 	}
-	c.turn(v.flag, c.off, "")
-	return nil, nil
+	c.turn(*paused, c.off, "")
+	return nil
 }
 
-// tickCommand is the body of kindTick: what the duty has found due.
+// tickCommand has what the duty has found due.
 type tickCommand struct{ due []dueTicks }
 
 func (t *tickCommand) code(c *codec.Coder) {
@@ -270,8 +270,8 @@ func (c *calendar) come(at int64) {
 	}
 	lsn := c.tx.Step() // a command may start many runs, and each is called by its LSN
 	token := scheduledRun{c.id, uint64(lsn)}
-	_, err := c.startRun(&startCommand{
-		name: c.name, source: sourceSchedule, key: sourceSchedule + ":" + time.UnixMilli(at).UTC().Format(tickLayout), input: c.input,
+	_, err := c.startRun(c.name, &startBody{
+		source: sourceSchedule, key: time.UnixMilli(at).UTC().AppendFormat([]byte(sourceSchedule+":"), tickLayout), input: c.input,
 		notify: call.Notify{Machine: engine.MachineWorkflow, Command: kindScheduledEnd, Token: encode(nil, &token, (*scheduledRun).code)},
 	})
 	if err != nil {

@@ -81,6 +81,6 @@ func (s *Store) ResumeSchedule(ctx context.Context, workflow string) error {
 }
 
 func (s *Store) turn(ctx context.Context, workflow string, paused bool) error {
-	_, err := engine.Propose(ctx, &s.scope, nameOp(kindPauseSchedule, workflow, paused), decodeNothing)
+	_, err := pauseSchedule.Do(ctx, &s.scope, workflow, paused, nil)
 	return err
 }

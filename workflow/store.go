@@ -1,12 +1,10 @@
 package workflow
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"time"
 
-	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/flow"
 	"github.com/floedb/floe/internal/push"
@@ -45,11 +43,12 @@ func (s *Store) Create(ctx context.Context, definition []byte) (Created, error) 
 	if err := c.isFor(s.Namespace()); err != nil {
 		return Created{}, err
 	}
-	created, err := engine.Propose(ctx, &s.scope, createOp(c), func(b []byte) (Created, error) { return decodeCreated(&c, b) })
-	if err == nil {
-		s.heard(ctx, c.name)
+	made, err := create.Do(ctx, &s.scope, c.name, c, nil)
+	if err != nil {
+		return Created{}, err
 	}
-	return created, err
+	s.heard(ctx, c.name)
+	return made.of(&c), nil
 }
 
 // heard waits until all shards of a spread namespace know of a workflow what its home does, and those of a stream of the trigger.
@@ -72,7 +71,7 @@ func (s *Store) Disable(ctx context.Context, name string) error {
 }
 
 func (s *Store) use(ctx context.Context, name string, enabled bool) error {
-	_, err := engine.Propose(ctx, &s.scope, nameOp(kindEnable, name, enabled), decodeNothing)
+	_, err := enable.Do(ctx, &s.scope, name, enabled, nil)
 	if err == nil {
 		s.heard(ctx, name)
 	}
@@ -90,11 +89,7 @@ func Force() DeleteOption { return func(force *bool) { *force = true } }
 //
 // Options: Force. Errors: ErrNotFound; ErrConflict if there are active runs.
 func (s *Store) Delete(ctx context.Context, name string, opts ...DeleteOption) error {
-	force := false
-	opts, err := engine.Given(opts)
-	for _, opt := range opts {
-		opt(&force)
-	}
+	force, err := forced(opts)
 	if err != nil {
 		return err
 	}
@@ -103,11 +98,19 @@ func (s *Store) Delete(ctx context.Context, name string, opts ...DeleteOption) e
 			return err
 		}
 	}
-	_, err = engine.Propose(ctx, &s.scope, nameOp(kindDelete, name, force), decodeNothing)
+	_, err = remove.Do(ctx, &s.scope, name, force, nil)
 	if err == nil {
 		s.heard(ctx, name)
 	}
 	return err
+}
+
+func forced(opts []DeleteOption) (force bool, err error) {
+	opts, err = engine.Given(opts)
+	for _, opt := range opts {
+		opt(&force)
+	}
+	return force, err
 }
 
 // checkIdle refuses the deletion of a workflow with active runs in any shard of a spread namespace: its home knows of its own alone.
@@ -126,19 +129,19 @@ func (s *Store) checkIdle(ctx context.Context, name string) error {
 }
 
 // StartOption says something of a run that is started.
-type StartOption func(*startCommand)
+type StartOption func(*startBody)
 
 // Version sets which version of the workflow runs; the default is its default one, which "latest" means too.
-func Version(v string) StartOption { return func(c *startCommand) { c.version = v } }
+func Version(v string) StartOption { return func(b *startBody) { b.version = v } }
 
 // IdempotencyKey makes repeated starts one: a start with a key that was used before, and the same input, returns the run of then, for as long as that is kept.
 // The key has up to 1,024 bytes. Inputs are compared byte by byte, so different whitespace makes a different input. In a spread namespace a start takes a key or WithRunID, not
 // both: each says in which shard the run is.
-func IdempotencyKey(key string) StartOption { return func(c *startCommand) { c.key = key } }
+func IdempotencyKey(key string) StartOption { return func(b *startBody) { b.key = []byte(key) } }
 
 // WithRunID sets the id of the run: 1-255 bytes of UTF-8 that do not begin with "wfr-". Another run may not have it, for as long as one is kept. In a spread namespace a
 // start takes an id or IdempotencyKey, not both.
-func WithRunID(id RunID) StartOption { return func(c *startCommand) { c.id = string(id) } }
+func WithRunID(id RunID) StartOption { return func(b *startBody) { b.id = string(id) } }
 
 // Started says which run a start has made.
 type Started struct {
@@ -240,7 +243,7 @@ func (s *Store) aim(id RunID) (t target, err error) {
 	if p.namespace != s.Namespace() || int(p.shard) >= s.scope.NodeShards() {
 		return t, noRun(id)
 	}
-	return target{run: p.run, tag: p.tag}, nil
+	return target{number: number{p.run, p.tag}}, nil
 }
 
 // ask sends a query to the shard of a run.
@@ -272,13 +275,13 @@ func (s *Store) Cancel(ctx context.Context, id RunID, reason string) (Status, er
 }
 
 // RetryOption changes what Retry does.
-type RetryOption func(*retryCommand)
+type RetryOption func(*retryBody)
 
 // FromStep sets the step from which the run goes on; the default is the one that has failed.
-func FromStep(step string) RetryOption { return func(c *retryCommand) { c.step = step } }
+func FromStep(step string) RetryOption { return func(b *retryBody) { b.step = step } }
 
 // WithInput sets the input of the step, as JSON; the default is what the definition says.
-func WithInput(input []byte) RetryOption { return func(c *retryCommand) { c.input = orNull(input) } }
+func WithInput(input []byte) RetryOption { return func(b *retryBody) { b.input = orNull(input) } }
 
 // Retry makes a run that has failed or timed out go on from the step that has failed: its history goes on too. What the step calls sees the idempotency key of
 // its last visit, unless it gets another input, or what that visit has done was compensated: then it has to be done anew, under the key of the new visit. It returns the
@@ -297,110 +300,87 @@ func (s *Store) change(ctx context.Context, op engine.Op, id RunID) (Status, err
 	return engine.Propose(ctx, &s.scope, op, decodeChanged)
 }
 
-// decodeNothing reads the result of a command that has none.
-func decodeNothing([]byte) (none struct{}, err error) { return none, nil }
-
-func decodeCreated(c *createCommand, b []byte) (Created, error) {
-	v, err := decode(b, (*created).code)
-	return Created{c.name, c.version, v.unchanged, int(v.versions), v.lsn}, err
+// of returns what the creation of a version has done.
+func (v *created) of(b *createBody) Created {
+	return Created{b.name, b.version, v.unchanged, int(v.versions), v.lsn}
 }
 
 func decodeStarted(b []byte) (Started, error) {
-	v, err := decode(b, (*started).code)
+	v, err := start.Decode(b)
 	return Started{v.name(), v.status, v.duplicate, v.lsn}, err
 }
 
 func decodeChanged(b []byte) (Status, error) {
-	v, err := decode(b, (*changed).code)
+	v, err := signal.Decode(b)
 	return v.status, err
 }
 
-// anyOf is decode for operations of a transaction.
-func anyOf[T any](decode func([]byte) (T, error)) func([]byte) (any, error) {
-	return func(b []byte) (any, error) { return decode(b) }
-}
-
-func anyNothing([]byte) (any, error) { return nil, nil }
-
-func createOp(c createCommand) engine.Op {
-	op := command(kindCreate, c.name, nil, encode(nil, &c, (*createCommand).code))
-	op.Decode = anyOf(func(b []byte) (Created, error) { return decodeCreated(&c, b) })
-	return op
-}
-
-func nameOp(kind uint8, name string, flag bool) engine.Op {
-	return command(kind, name, checkWorkflow(name), encode(nil, &nameCommand{name, flag}, (*nameCommand).code))
-}
-
 func startOp(name string, input []byte, opts []StartOption) engine.Op {
-	c := startCommand{name: name, input: input}
-	opts, err := engine.Given(opts)
-	for _, opt := range opts {
-		opt(&c)
-	}
-	if err == nil {
-		err = c.check()
-	}
-	if err == nil {
-		err = checkJSON("input", input)
-	}
-	route := c.id
-	if c.id == "" && c.key != "" {
-		route = push.RouteOf(name, c.key)
-	}
-	op := command(kindStart, route, err, encode(nil, &c, (*startCommand).code))
-	op.Payload = len(input)
-	op.Decode = anyOf(decodeStarted)
+	var route string
+	op := start.Make(name, func(b *startBody) error {
+		b.input = input
+		opts, err := engine.Given(opts)
+		for _, opt := range opts {
+			opt(b)
+		}
+		if route = b.id; b.id == "" && len(b.key) > 0 {
+			route = push.RouteOf(name, string(b.key))
+		}
+		return err
+	})
+	op.Route = route
+	op.Decode = func(b []byte) (any, error) { return decodeStarted(b) }
 	return op
 }
 
 // runOp makes an operation about a run.
-func runOp[T any](kind uint8, id RunID, c *T, t *target, payload []byte, what string, check func(*T) error, code func(*T, *codec.Coder)) engine.Op {
+func runOp[B any](row *engine.CommandRow[*work, B, changed], id RunID, fill func(*B, number) error) engine.Op {
+	var p place
 	var err error
-	route := string(id)
-	var shard *engine.ShardID
+	given := string(id)
 	if id.own() {
-		var p place
-		if p, err = id.parse(); err == nil {
-			*t, shard = target{run: p.run, tag: p.tag}, &p.shard
-		}
+		given = ""
+		p, err = id.parse()
 	} else {
-		*t, err = target{id: string(id)}, checkRunID(string(id))
+		err = checkRunID(given)
 	}
-	if err == nil {
-		err = check(c)
+	op := row.Make(given, func(b *B) error {
+		if err != nil {
+			return err
+		}
+		return fill(b, number{p.run, p.tag})
+	})
+	op.Route = string(id)
+	if id.own() && err == nil {
+		op.RouteTo = routeTo(p.shard)
 	}
-	if err == nil {
-		err = checkJSON(what, payload)
-	}
-	op := command(kind, route, err, encode(nil, c, code))
-	if shard != nil {
-		op.RouteTo = routeTo(*shard)
-	}
-	op.Payload = len(payload)
-	op.Decode = anyOf(decodeChanged)
+	op.Decode = func(b []byte) (any, error) { return decodeChanged(b) }
 	return op
 }
 
-func signalOp(id RunID, signal string, payload []byte) engine.Op {
-	c := signalCommand{kind: signal, payload: payload}
-	return runOp(kindSignal, id, &c, &c.target, payload, "payload", (*signalCommand).check, (*signalCommand).code)
+func signalOp(id RunID, kind string, payload []byte) engine.Op {
+	return runOp(signal, id, func(b *signalBody, of number) error {
+		*b = signalBody{of, kind, payload}
+		return nil
+	})
 }
 
 func cancelOp(id RunID, reason string) engine.Op {
-	c := cancelCommand{reason: reason}
-	return runOp(kindCancel, id, &c, &c.target, nil, "", (*cancelCommand).check, (*cancelCommand).code)
+	return runOp(cancel, id, func(b *cancelBody, of number) error {
+		*b = cancelBody{of, []byte(reason)}
+		return nil
+	})
 }
 
 func retryOp(id RunID, opts []RetryOption) engine.Op {
-	var c retryCommand
-	opts, err := engine.Given(opts)
-	for _, opt := range opts {
-		opt(&c)
-	}
-	op := runOp(kindRetry, id, &c, &c.target, c.input, "input", (*retryCommand).check, (*retryCommand).code)
-	op.Err = cmp.Or(op.Err, err)
-	return op
+	return runOp(retry, id, func(b *retryBody, of number) error {
+		b.number = of
+		opts, err := engine.Given(opts)
+		for _, opt := range opts {
+			opt(b)
+		}
+		return err
+	})
 }
 
 // routeTo routes what is about something in a shard.

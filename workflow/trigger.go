@@ -151,18 +151,17 @@ func (w *work) hadBefore(b *push.Batch) int {
 
 // triggerRun starts a run for a batch.
 func (w *work) triggerRun(b *push.Batch) ([]byte, error) {
-	c := startCommand{name: b.Name, source: "trigger:" + b.Stream, key: b.Key(), taken: true}
+	c := startBody{source: "trigger:" + b.Stream, key: []byte(b.Key()), taken: true}
 	if k := w.workflow(b.Name); k != nil {
 		c.input = batchInput(b, w.definition(k.id, k.current).Trigger)
 	}
 	if b.End != nil {
 		c.notify = call.Notify{Machine: engine.MachineStream, Command: push.KindEnd, Token: b.End}
 	}
-	result, err := w.startRun(&c)
+	res, err := w.startRun(b.Name, &c)
 	if err != nil {
 		return nil, err
 	}
-	res := must(decode(result, (*started).code))
 	return encode(nil, &push.Taken{Repeated: res.duplicate}, (*push.Taken).Code), nil
 }
 

@@ -39,7 +39,7 @@ func (s *Store) Versions(ctx context.Context, name string) ([]VersionInfo, error
 //
 // Errors: ErrNotFound if there is no such workflow or version; ErrConflict for the default version.
 func (s *Store) RemoveVersion(ctx context.Context, name, version string) error {
-	_, err := engine.Propose(ctx, &s.scope, removeOp(name, version), decodeNothing)
+	_, err := removeVersion.Do(ctx, &s.scope, name, versionBody{version: version}, nil)
 	if err == nil {
 		s.heard(ctx, name)
 	}
@@ -47,72 +47,51 @@ func (s *Store) RemoveVersion(ctx context.Context, name, version string) error {
 }
 
 // RemoveVersionOp is RemoveVersion as an operation of a transaction.
-func RemoveVersionOp(name, version string) Op { return Op{engine.Hide(removeOp(name, version))} }
-
-func removeOp(name, version string) engine.Op {
-	c := removeCommand{name: name, version: version}
-	return command(kindRemoveVersion, name, c.check(), encode(nil, &c, (*removeCommand).code))
+func RemoveVersionOp(name, version string) Op {
+	return Op{engine.Hide(removeVersion.Op(name, versionBody{version: version}, nil))}
 }
 
-// removeCommand is the body of kindRemoveVersion. With a revision it is what the home of the workflow tells the others.
-type removeCommand struct {
-	name     string
+// versionBody removes a version. With a revision it is what the home of the workflow tells the others.
+type versionBody struct {
 	version  string
 	revision uint64
 }
 
-func (v *removeCommand) code(c *codec.Coder) {
-	c.String(&v.name)
-	c.String(&v.version)
-	c.Uvarint(&v.revision)
+func (b *versionBody) code(f *codec.Fields) {
+	f.Text("version", &b.version, codec.Range{Min: 1, Max: engine.MaxNameBytes})
+	if c := f.Binary(); c != nil {
+		c.Uvarint(&b.revision)
+	}
 }
 
-func (v *removeCommand) check() error {
-	if err := checkWorkflow(v.name); err != nil {
-		return err
-	}
-	if v.version == "" || len(v.version) > engine.MaxNameBytes {
-		return engine.Errorf(ErrInvalid, "workflow %q: a version has 1-%d bytes, not %d", v.name, engine.MaxNameBytes, len(v.version))
-	}
-	return nil
-}
-
-// admitRemove checks a command of a user in another process.
-func admitRemove(body []byte) error {
-	v, err := decodeBody(body, (*removeCommand).code)
-	if err != nil {
-		return err
-	}
-	if v.revision != 0 {
+func (b *versionBody) limit() error {
+	if b.revision != 0 {
 		return engine.Errorf(ErrInvalid, "workflow: a removal as the home of a workflow tells it")
 	}
-	return v.check()
+	return checkText("version", b.version)
 }
 
 // removeVersion makes a version unknown, at the workflow's home or where that has told it. Its runs still find it by its number.
-func (w *work) removeVersion(c *removeCommand) ([]byte, error) {
-	if err := c.check(); err != nil {
-		return nil, err
-	}
-	k := w.workflow(c.name)
+func (w *work) removeVersion(c *versionBody) error {
+	k := w.workflow(w.subject)
 	told := c.revision != 0
 	if told && (k == nil || k.revision >= c.revision) {
-		return nil, nil
+		return nil
 	}
 	if k == nil {
-		return nil, notFound(c.name)
+		return notFound(w.subject)
 	}
 	v, ok := k.version(c.version)
 	switch {
 	case !told && !ok:
-		return nil, engine.Errorf(ErrNotFound, "workflow %q has no version %q", c.name, c.version)
+		return engine.Errorf(ErrNotFound, "workflow %q has no version %q", k.name, c.version)
 	case !told && v.number == k.current:
-		return nil, engine.Errorf(ErrConflict, "workflow %q: version %q is the default one", c.name, c.version)
+		return engine.Errorf(ErrConflict, "workflow %q: version %q is the default one", k.name, c.version)
 	}
 	if !told {
 		c.revision = uint64(w.tx.LSN())
 		if w.tx.Spread() {
-			w.tellOthers(kindRemoveVersion, encode(nil, c, (*removeCommand).code))
+			w.tellOthers(command(kindRemoveVersion, k.name, c, (*versionBody).code))
 		}
 	}
 	k.revision, k.updatedAt, k.changed = c.revision, w.tx.Now(), true
@@ -120,7 +99,7 @@ func (w *work) removeVersion(c *removeCommand) ([]byte, error) {
 		v.gone = true
 		k.tx.Set(append(numberKey(nil, rowVersions, k.id), c.version...), encode(nil, &v, (*versionIndex).code))
 	}
-	return nil, nil
+	return nil
 }
 
 // startable counts the versions that can be started.
@@ -149,24 +128,16 @@ func (*versionsQuery) Kind() uint8               { return queryVersions }
 func (*versionsQuery) Machine() engine.MachineID { return engine.MachineWorkflow }
 
 func (q *versionsQuery) Arguments(f *codec.Fields) {
-	c := f.Binary()
-	if c == nil {
-		return
-	}
-	c.String(&q.namespace)
-	c.String(&q.name)
+	f.Namespace(&q.namespace)
+	f.Text("name", &q.name)
 }
 
 func (q *versionsQuery) Results(f *codec.Fields) {
-	c := f.Binary()
-	if c == nil {
-		return
-	}
-	c.Bool(&q.found)
-	codec.List(c, &q.items, func(c *codec.Coder, v *VersionInfo) {
-		c.String(&v.Version)
-		c.Bool(&v.Default)
-		c.Time(&v.CreatedAt)
+	f.Found(&q.found)
+	codec.ListOf(f, "versions", &q.items, func(v *VersionInfo, f *codec.Fields) {
+		f.Text("version", &v.Version)
+		f.Bool("default", &v.Default)
+		f.Time("created_at_ms", &v.CreatedAt)
 	})
 }
 

@@ -52,24 +52,21 @@ func (l *live) takePending(s *flow.Wait) bool {
 }
 
 // signal tells a run something: the step that waits for it goes on, or it is kept until one does.
-func (w *work) signal(c *signalCommand) ([]byte, error) {
+func (w *work) signal(c *signalBody) (res changed, err error) {
 	w.tx.Cause(signalCause(w.tx.NamespaceName(), c.kind))
-	if err := c.check(); err != nil {
-		return nil, err
-	}
-	l, err := w.find(&c.target)
+	l, err := w.find(c.number)
 	if err != nil {
-		return nil, err
+		return res, err
 	}
 	if err := l.checkActive(); err != nil {
-		return nil, err
+		return res, err
 	}
 	if err := l.checkSignal(c); err != nil {
-		return nil, err
+		return res, err
 	}
 	waited := l.waitsForSignal(c.kind)
 	if !waited && (l.pending >= MaxSignals || l.pended+int64(len(c.payload)) > MaxSignalBytes) {
-		return nil, engine.Errorf(ErrBusy, "run %s has %d signals of %d bytes that nobody has taken: the limits are %d and %d",
+		return res, engine.Errorf(ErrBusy, "run %s has %d signals of %d bytes that nobody has taken: the limits are %d and %d",
 			l.name(), l.pending, l.pended, MaxSignals, MaxSignalBytes)
 	}
 	l.changed = true
@@ -79,18 +76,18 @@ func (w *work) signal(c *signalCommand) ([]byte, error) {
 	if waited {
 		l.take(&l.at().Wait, c.payload)
 		l.advance()
-		return l.changedResult(), nil
+		return l.result(), nil
 	}
 	row := signalRow{c.kind, l.tx.Now(), c.payload}
 	l.tx.Insert(numberedPart(nil, l.run, partSignal, uint64(l.tx.LSN())), encode(nil, &row, (*signalRow).code))
 	l.pending++
 	l.pended += int64(len(c.payload))
-	return l.changedResult(), nil
+	return l.result(), nil
 }
 
 // checkSignal says what is wrong with the payload of a signal: it has to match what is declared of its type, and the schema of the step that waits for it. If none
 // does now, that of one that may come to.
-func (l *live) checkSignal(c *signalCommand) error {
+func (l *live) checkSignal(c *signalBody) error {
 	var err error
 	if i := slices.IndexFunc(l.def.Signals, func(s flow.Signal) bool { return s.Type == c.kind }); i >= 0 {
 		err = matches(l.def.Signals[i].Schema, c.payload)
@@ -105,7 +102,7 @@ func (l *live) checkSignal(c *signalCommand) error {
 }
 
 // checkForSteps says what is wrong with the payload by the schemas of steps.
-func (l *live) checkForSteps(c *signalCommand) (err error) {
+func (l *live) checkForSteps(c *signalBody) (err error) {
 	if l.waitsForSignal(c.kind) {
 		return matches(l.at().Wait.Schema, c.payload)
 	}
@@ -166,22 +163,19 @@ func (l *live) signalTimeout() {
 }
 
 // cancel ends a run before it has come to a terminal.
-func (w *work) cancel(c *cancelCommand) ([]byte, error) {
-	if err := c.check(); err != nil {
-		return nil, err
-	}
-	l, err := w.find(&c.target)
+func (w *work) cancel(c *cancelBody) (res changed, err error) {
+	l, err := w.find(c.number)
 	if err == nil {
 		err = l.checkActive()
 	}
 	if err != nil {
-		return nil, err
+		return res, err
 	}
 	l.changed = true
-	l.failure = failure{step: l.stepName(), code: "cancelled", message: engine.Cut("cancelled"+because(c.reason), maxFailure)}
+	l.failure = failure{step: l.stepName(), code: "cancelled", message: engine.Cut("cancelled"+because(string(c.reason)), maxFailure)}
 	l.abandon(Cancelled)
 	l.advance()
-	return l.changedResult(), nil
+	return l.result(), nil
 }
 
 // checkActive refuses what would change the course of a run that ends, or has ended.

@@ -9,14 +9,12 @@ import (
 	"github.com/floedb/floe/internal/flow"
 )
 
+var pageLimit = codec.Range{Min: 1, Max: engine.MaxPageItems}
+
 func (q *infoQuery) Arguments(f *codec.Fields) {
-	c := f.Binary()
-	if c == nil {
-		return
-	}
-	c.String(&q.namespace)
-	c.String(&q.name)
-	c.String(&q.version)
+	f.Namespace(&q.namespace)
+	f.Text("name", &q.name)
+	f.Text("version", &q.version)
 }
 
 func (q *infoQuery) Results(f *codec.Fields) {
@@ -35,14 +33,10 @@ func (q *infoQuery) Results(f *codec.Fields) {
 }
 
 func (q *listQuery) Arguments(f *codec.Fields) {
-	c := f.Binary()
-	if c == nil {
-		return
-	}
-	c.String(&q.namespace)
-	c.String(&q.prefix)
-	c.String(&q.after)
-	codeLimit(c, &q.limit, engine.MaxPageItems)
+	f.Namespace(&q.namespace)
+	f.Text("prefix", &q.prefix)
+	f.Text("after", &q.after)
+	f.Int("limit", &q.limit, pageLimit)
 }
 
 func (q *listQuery) Results(f *codec.Fields) {
@@ -55,13 +49,9 @@ func (q *listQuery) Results(f *codec.Fields) {
 }
 
 func (q *runQuery) Arguments(f *codec.Fields) {
-	c := f.Binary()
-	if c == nil {
-		return
-	}
-	c.String(&q.namespace)
-	q.target.code(c)
-	c.Bool(&q.wait)
+	f.Namespace(&q.namespace)
+	q.target.code(f)
+	f.Bool("wait", &q.wait)
 }
 
 func (q *runQuery) Results(f *codec.Fields) {
@@ -94,7 +84,9 @@ func (q *runsQuery) Arguments(fields *codec.Fields) {
 	c.Varint(&f.after)
 	c.Varint(&f.before)
 	c.Uvarint(&q.before)
-	codeLimit(c, &q.limit, engine.MaxPageItems)
+	if c.Int(&q.limit); q.limit < 1 || q.limit > engine.MaxPageItems {
+		c.Fail("limit out of range")
+	}
 	if c.More(len(more) > 0) {
 		codec.List(c, &more, (*codec.Coder).String)
 	}
@@ -136,15 +128,11 @@ func (q *runsQuery) Results(f *codec.Fields) {
 }
 
 func (q *historyQuery) Arguments(f *codec.Fields) {
-	c := f.Binary()
-	if c == nil {
-		return
-	}
-	c.String(&q.namespace)
-	q.target.code(c)
-	c.Uvarint(&q.lsn)
-	c.Int(&q.skip)
-	codeLimit(c, &q.limit, engine.MaxPageItems)
+	f.Namespace(&q.namespace)
+	q.target.code(f)
+	f.Uvarint("lsn", &q.lsn)
+	f.Int("skip", &q.skip)
+	f.Int("limit", &q.limit, pageLimit)
 }
 
 func (q *historyQuery) Results(f *codec.Fields) {
@@ -164,14 +152,6 @@ func (q *historyQuery) Results(f *codec.Fields) {
 	c.Uvarint(&q.next)
 	c.Int(&q.nextSkip)
 	c.Bool(&q.more)
-}
-
-// codeLimit codes a limit of a query, which is at least 1.
-func codeLimit(c *codec.Coder, limit *int, most int) {
-	c.Int(limit)
-	if *limit < 1 || *limit > most {
-		c.Fail("limit out of range")
-	}
 }
 
 func (i *shardInfo) code(c *codec.Coder) {

@@ -425,8 +425,9 @@ func Enum[T ~uint8](f *Fields, name string, v *T, names []string) {
 		return
 	case f.form == nil:
 		b := byte(*v)
-		f.coder.Byte(&b)
-		*v = T(b)
+		if f.coder.Byte(&b); f.coder.reading {
+			*v = T(b)
+		}
 		return
 	}
 	t := *v

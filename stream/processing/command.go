@@ -1,6 +1,9 @@
 package processing
 
 import (
+	"math"
+	"unicode/utf8"
+
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 )
@@ -13,43 +16,129 @@ const (
 	kindRescale
 	kindSavepoint
 	kindRestore
-	kindTick          // of the leader: a step of a task
-	kindBeginSave     // of the leader: it begins to make a savepoint, maybe again
-	kindSave          // of the leader: a part of a savepoint
-	kindFill          // of the leader: rows of a generation that is being restored
-	kindDropSavepoint // of a user
-	kindFollow        // of the home of a job to other shards of a spread namespace
-	kindReport        // the other way round
-	kindPass          // of a section to one behind it
-	kindPhase         // of a part to its home: it stands still for a savepoint, or has been saved
+	kindTick
+	kindBeginSave
+	kindSave
+	kindFill
+	kindDropSavepoint
+	kindFollow
+	kindReport
+	kindPass
+	kindPhase
 )
 
-// submitCommand is the body of kindSubmit. What it says beside source is what the definition says: see admit.
-type submitCommand struct {
-	name        string
+// The commands. Those of leaders carry a task on, and make and restore savepoints; those of shards are told in spread.go, inbox.go and phase.go. On a full disk jobs
+// are held, and can be ended.
+var (
+	submit = &engine.CommandRow[*work, submitBody, submitted]{
+		Kind: kindSubmit, Name: "submit", From: engine.FromUsers,
+		Body: (*submitBody).code, Named: (*submitBody).named, Limited: (*submitBody).limited, Size: (*submitBody).size, Apply: (*work).submit, Result: (*submitted).code,
+	}
+	stop = &engine.CommandRow[*work, jobBody, changed]{
+		Kind: kindStop, Name: "stop", From: engine.FromUsers, Shrinks: true, Unnamed: true,
+		Body: (*jobBody).code, Limit: (*jobBody).limit, Apply: (*work).stop, Result: (*changed).code,
+	}
+	cancel = &engine.CommandRow[*work, jobBody, changed]{
+		Kind: kindCancel, Name: "cancel", From: engine.FromUsers, Shrinks: true, Unnamed: true,
+		Body: (*jobBody).code, Limit: (*jobBody).limit, Apply: (*work).cancel, Result: (*changed).code,
+	}
+	rescale = &engine.CommandRow[*work, jobBody, changed]{
+		Kind: kindRescale, Name: "rescale", From: engine.FromUsers, Shrinks: true, Unnamed: true,
+		Body: codeJob("parallelism", codec.Range{Min: 1, Max: MaxParallelism}), Apply: (*work).rescale, Result: (*changed).code,
+	}
+	savepoint = &engine.CommandRow[*work, jobBody, changed]{
+		Kind: kindSavepoint, Name: "savepoint", From: engine.FromUsers, Unnamed: true,
+		Body: (*jobBody).code, Limit: (*jobBody).limit, Apply: (*work).askSavepoint, Result: (*changed).code,
+	}
+	restore = &engine.CommandRow[*work, restoreBody, changed]{
+		Kind: kindRestore, Name: "restore", From: engine.FromUsers, Unnamed: true,
+		Body: (*restoreBody).code, Limit: (*restoreBody).limit, Limited: (*restoreBody).limited, Size: (*restoreBody).size, Apply: (*work).restore, Result: (*changed).code,
+	}
+	dropSavepoint = &engine.CommandRow[*work, jobBody, changed]{
+		Kind: kindDropSavepoint, Name: "drop savepoint", From: engine.FromUsers, Shrinks: true, Unnamed: true,
+		Body: codeJob("savepoint", codec.Range{Max: math.MaxInt64}), Apply: (*work).dropSavepoint, Result: (*changed).code,
+	}
+)
+
+var commands = engine.Declare(engine.MachineProcessing, "processing", func(string) error { return nil }, // a definition says the name
+	submit, stop, cancel, rescale, savepoint, restore,
+	&engine.MachineRow[*work, tickCommand]{Kind: kindTick, Name: "tick", From: engine.FromLeaders, Body: (*tickCommand).code, Apply: (*work).tick},
+	&engine.MachineRow[*work, saveCommand]{Kind: kindBeginSave, Name: "begin savepoint", From: engine.FromLeaders, Body: (*saveCommand).code, Apply: (*work).beginSave},
+	&engine.MachineRow[*work, saveCommand]{Kind: kindSave, Name: "save", From: engine.FromLeaders, Body: (*saveCommand).code, Apply: (*work).addChunk},
+	&engine.MachineRow[*work, fillCommand]{Kind: kindFill, Name: "fill", From: engine.FromLeaders, Body: (*fillCommand).code, Apply: (*work).fill},
+	dropSavepoint,
+	&engine.MachineRow[*work, followCommand]{Kind: kindFollow, Name: "follow", From: engine.FromShards, Shrinks: true, Body: (*followCommand).code, Apply: (*work).follow},
+	&engine.MachineRow[*work, reportCommand]{Kind: kindReport, Name: "report", From: engine.FromShards, Shrinks: true, Body: (*reportCommand).code, Apply: (*work).report},
+	&engine.MachineRow[*work, passCommand]{Kind: kindPass, Name: "pass", From: engine.FromShards, Body: (*passCommand).code, Apply: (*work).pass},
+	&engine.MachineRow[*work, phaseCommand]{Kind: kindPhase, Name: "phase", From: engine.FromShards, Shrinks: true, Body: (*phaseCommand).code, Apply: (*work).phase},
+)
+
+// submitBody is the definition of a job. The fields beside source are what the definition says, see check.
+type submitBody struct {
 	parallelism int
 	batch       int
 	maxPayload  int
 	source      []byte
 	numbers     []numbered
-	only        bool // of kindSubmit: there must be no other job of the name, cancelled ones left out
+	only        bool // of a submission: there must be no other job of the name, cancelled ones left out
+
+	name string // as the definition says; a submission has it in front
 }
 
-// codeSubmit is code of the body of kindSubmit, where it stands alone.
-func (s *submitCommand) codeSubmit(c *codec.Coder) {
-	if s.code(c); c.More(s.only) {
-		c.Bool(&s.only)
+func (b *submitBody) code(f *codec.Fields) {
+	if c := f.Binary(); c != nil {
+		b.layout(c)
+		if c.Reading() {
+			b.only = false
+		}
+		if c.More(b.only) {
+			c.Bool(&b.only)
+		}
+		return
+	}
+	b.codeDefinition(f)
+	f.Bool("only", &b.only)
+	b.codeParts(f)
+}
+
+func (b *submitBody) layout(c *codec.Coder) {
+	c.Int(&b.parallelism)
+	c.Int(&b.batch)
+	c.Int(&b.maxPayload)
+	c.Bytes(&b.source)
+	codec.List(c, &b.numbers, func(c *codec.Coder, n *numbered) { n.code(c) })
+}
+
+func (b *submitBody) codeDefinition(f *codec.Fields) {
+	if f.Bytes("definition", &b.source, codec.Range{Max: MaxDefinition}); !f.Parsing() {
+		return
+	}
+	p, err := parse(b.source)
+	if f.Refuse(err); err == nil {
+		*b = p.body(b.source)
+		b.numbers = numberAll(p.parts)
 	}
 }
 
-func (s *submitCommand) code(c *codec.Coder) {
-	c.String(&s.name)
-	c.Int(&s.parallelism)
-	c.Int(&s.batch)
-	c.Int(&s.maxPayload)
-	c.Bytes(&s.source)
-	codec.List(c, &s.numbers, func(c *codec.Coder, n *numbered) { n.code(c) })
+func (b *submitBody) codeParts(f *codec.Fields) {
+	codec.RestOf(f, "parts", &b.numbers, func(n *numbered, f *codec.Fields) {
+		f.Bool("source", &n.source)
+		f.Text("name", &n.name)
+		f.Text("shape", &n.shape)
+		codec.Narrow(f, "number", &n.number)
+	})
 }
+
+func (b *submitBody) named(name string) error {
+	if b.name != "" && b.name != name {
+		return engine.Errorf(ErrInvalid, "job %q: the definition is of job %q", name, b.name)
+	}
+	return nil
+}
+
+func (b *submitBody) limited(maxPayload int) { b.maxPayload = maxPayload }
+
+func (b *submitBody) size() int { return 64 + len(b.source) + 64*len(b.numbers) }
 
 // target names the job of a command.
 type target struct {
@@ -57,9 +146,21 @@ type target struct {
 	created int64 // tells it from another one whose number it had been, before the log has lost its end
 }
 
-func (t *target) code(c *codec.Coder) {
-	codeRef(c, &t.job)
-	c.Varint(&t.created)
+func (t *target) code(f *codec.Fields) {
+	switch c := f.Binary(); {
+	case c != nil:
+		codeRef(c, &t.job)
+		c.Varint(&t.created)
+	case f.Checking():
+		if t.created>>48 != 0 { // ids have 48 bits for it
+			f.Refuse(engine.Errorf(ErrInvalid, "processing: no job was created at %d ms", t.created))
+		}
+	default:
+		f.Token("job", func() string { return string(jobID(t.created, t.job)) }, func(text string) (err error) {
+			t.created, t.job, err = JobID(text).parse()
+			return err
+		})
+	}
 }
 
 func codeRef(c *codec.Coder, r *ref) {
@@ -67,37 +168,78 @@ func codeRef(c *codec.Coder, r *ref) {
 	c.Uvarint(&r.number)
 }
 
-// jobCommand is the body of kindStop, kindCancel, kindSavepoint, kindRescale (n: the parallelism) and kindDropSavepoint (n: the savepoint).
-type jobCommand struct {
+// jobBody is about a job: n is its new parallelism, the number of a savepoint, or 0.
+type jobBody struct {
 	target
-	n uint64
+	n int64
 }
 
-func (j *jobCommand) code(c *codec.Coder) {
-	j.target.code(c)
-	c.Uvarint(&j.n)
+func (b *jobBody) code(f *codec.Fields) {
+	if b.target.code(f); f.Binary() != nil {
+		f.Count("", &b.n)
+	}
 }
 
-// restoreCommand is the body of kindRestore. It rests on the revision of the job.
-type restoreCommand struct {
+func (b *jobBody) limit() error {
+	if b.n != 0 {
+		return engine.Errorf(ErrInvalid, "processing: a command with a number, which is %d", b.n)
+	}
+	return nil
+}
+
+func codeJob(n string, r codec.Range) func(*jobBody, *codec.Fields) {
+	return func(b *jobBody, f *codec.Fields) {
+		b.target.code(f)
+		f.Count(n, &b.n, r)
+	}
+}
+
+// restoreBody restores a job. It rests on the revision of the job.
+type restoreBody struct {
 	target
 	revision  uint64
 	savepoint uint64 // 0: none, what there is goes on
-	edited    bool   // submitCommand is the new definition
-	submitCommand
+	edited    bool   // submitBody is the new definition
+	submitBody
 	last uint16 // the greatest number that is given now
 }
 
-func (r *restoreCommand) code(c *codec.Coder) {
-	r.target.code(c)
-	c.Uvarint(&r.revision)
-	c.Uvarint(&r.savepoint)
-	c.Bool(&r.edited)
-	r.submitCommand.code(c)
-	c.Uint16(&r.last)
+func (b *restoreBody) code(f *codec.Fields) {
+	b.target.code(f)
+	f.Uvarint("revision", &b.revision)
+	f.Uvarint("savepoint", &b.savepoint)
+	if c := f.Binary(); c != nil {
+		c.Bool(&b.edited)
+		c.String(&b.name)
+		b.layout(c)
+	} else {
+		if b.edited = f.Given("definition", b.edited); b.edited {
+			b.codeDefinition(f)
+		}
+		b.codeParts(f)
+	}
+	codec.Narrow(f, "last_number", &b.last)
 }
 
-// tickCommand is the body of kindTick: a step of a task, computed from the state that the one before has left.
+func (b *restoreBody) limited(maxPayload int) {
+	if b.edited {
+		b.maxPayload = maxPayload
+	}
+}
+
+func (b *restoreBody) limit() error {
+	if !b.edited && (b.name != "" || b.source != nil || b.parallelism != 0 || b.batch != 0 || b.maxPayload != 0) {
+		return engine.Errorf(ErrInvalid, "processing: a restore without a definition that says what one would say")
+	}
+	for i := range b.numbers {
+		if n := &b.numbers[i]; !utf8.ValidString(n.name) || !utf8.ValidString(n.shape) {
+			return engine.Errorf(ErrInvalid, "processing: the name %.64q of a part, or its shape, is not valid UTF-8", n.name)
+		}
+	}
+	return nil
+}
+
+// tickCommand is a step of a task, computed from the state that the one before has left.
 type tickCommand struct {
 	job      ref
 	revision uint64 // of the job
@@ -188,11 +330,11 @@ func (v *output) code(c *codec.Coder) {
 	c.View(&v.lost)
 }
 
-// saveCommand is the body of kindBeginSave and kindSave.
+// saveCommand begins a savepoint, or adds a part to it.
 type saveCommand struct {
 	job       ref
 	savepoint uint64
-	attempt   uint64 // of kindSave
+	attempt   uint64 // 0: it begins
 	chunk     uint32
 	data      []byte
 	last      *savepointRow // nil: there are more
@@ -214,7 +356,7 @@ func (s *saveCommand) code(c *codec.Coder) {
 	s.last.code(c)
 }
 
-// fillCommand is the body of kindFill: the rows of a chunk, as far as they are kept. With the last one the job goes on.
+// fillCommand has the rows of a chunk, as far as they are kept. With the last one the job goes on.
 type fillCommand struct {
 	job       ref
 	revision  uint64
@@ -259,38 +401,35 @@ func (f *fillCommand) code(c *codec.Coder) {
 	}
 }
 
-// submitted is the result of kindSubmit.
+// submitted is the result of a submission.
 type submitted struct {
-	job     ref
-	created int64
-	lsn     uint64
+	target
+	lsn uint64
 }
 
-func (s *submitted) code(c *codec.Coder) {
-	codeRef(c, &s.job)
-	c.Varint(&s.created)
-	c.Uvarint(&s.lsn)
+func (s *submitted) code(f *codec.Fields) {
+	s.target.code(f)
+	f.Uvarint("lsn", &s.lsn)
 }
 
-// changed is the result of kindStop, kindCancel, kindRescale, kindRestore and, with the number of the savepoint and its time, of kindSavepoint.
+// changed is the result of a change of a job; of a savepoint with its number and its time.
 type changed struct {
 	status  Status
 	number  uint64
 	created int64
 }
 
-func (r *changed) code(c *codec.Coder) {
-	c.Byte((*byte)(&r.status))
-	c.Uvarint(&r.number)
-	c.Varint(&r.created)
+func (r *changed) code(f *codec.Fields) {
+	f.Byte("status", (*byte)(&r.status))
+	f.Uvarint("savepoint", &r.number)
+	f.Varint("created_at_ms", &r.created)
 }
 
 // atJob returns an operation on a job, which is proposed where that is.
-func atJob[T any](kind uint8, t target, v *T, code func(*T, *codec.Coder)) engine.Op {
-	return engine.Op{
-		Command: engine.Command{Machine: engine.MachineProcessing, Kind: kind, Body: encode(nil, v, code)},
-		RouteTo: func(namespace string, shards int) string {
-			return engine.RouteTo(namespace, engine.ShardID(t.job.shard), shards)
-		},
+func atJob[B any](row *engine.CommandRow[*work, B, changed], at target, b B) engine.Op {
+	op := row.Op("", b, nil)
+	op.RouteTo = func(namespace string, shards int) string {
+		return engine.RouteTo(namespace, engine.ShardID(at.job.shard), shards)
 	}
+	return op
 }

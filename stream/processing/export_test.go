@@ -42,7 +42,7 @@ func Observed(bytes int) (table engine.Primitive, looks func() int64, remembered
 	table.Kept.SetLimit(int64(bytes))
 	var all []*machine
 	table.New = func() engine.Machine {
-		m := &machine{memory: shared}
+		m := newMachine(shared, nil)
 		all = append(all, m)
 		return m
 	}
@@ -136,11 +136,16 @@ func isRow(kind byte) func(k []byte) bool { return func(k []byte) bool { return 
 
 // ReachedBy returns which namespaces a definition reaches into when it is submitted, or when a job is restored with it, and with a body that is cut short.
 func ReachedBy(definition []byte) (submitted, restored, cut []string) {
-	s := submitCommand{name: "j", source: definition}
-	r := restoreCommand{edited: true, submitCommand: s}
-	submit := engine.Command{Kind: kindSubmit, Body: encode(nil, &s, (*submitCommand).codeSubmit)}
-	restore := engine.Command{Kind: kindRestore, Body: encode(nil, &r, (*restoreCommand).code)}
-	submitted, restored = reaches(submit), reaches(restore)
-	submit.Body, restore.Body = submit.Body[:1], restore.Body[:1]
-	return submitted, restored, append(reaches(submit), reaches(restore)...)
+	s := submitBody{source: definition}
+	r := restoreBody{edited: true, submitBody: s}
+	submit, restore := encodeSubmit("j", &s), codec.EncodeFields(nil, &r, (*restoreBody).code)
+	p := table()
+	reached := func(kind uint8, body []byte) []string {
+		return p.Command(kind).Reaches(engine.Command{Kind: kind, Body: body})
+	}
+	return reached(kindSubmit, submit), reached(kindRestore, restore), append(reached(kindSubmit, submit[:1]), reached(kindRestore, restore[:1])...)
+}
+
+func encodeSubmit(name string, b *submitBody) []byte {
+	return codec.EncodeFields(codec.AppendString(nil, name), b, (*submitBody).code)
 }

@@ -85,7 +85,7 @@ func (u *upstream) code(c *codec.Coder) {
 	c.Uint16(&u.shard)
 }
 
-// passCommand is the body of kindPass, and the value of a row 'i': records for a section, and how far their sender has come.
+// passCommand is a command, and the value of a row 'i': records for a section, and how far their sender has come.
 type passCommand struct {
 	job     ref
 	epoch   uint64

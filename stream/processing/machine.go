@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
 	"github.com/floedb/floe/internal/pipeline"
@@ -17,6 +16,7 @@ const tokenForget = 'f'
 
 // machine is the state machine of the jobs of one shard.
 type machine struct {
+	calls   engine.Calls[*work]
 	refused []refusedOutput // of the command being applied: the outputs that were refused
 	live    sync.Map        // of ref to *live: what a leader knows of tasks and no row says
 	stuck   sync.Map        // of ref to string: why a savepoint, or a restore, does not get on
@@ -30,48 +30,11 @@ func (m *machine) Restore(*engine.View) error { return nil }
 
 // Apply carries out a command.
 func (m *machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
-	w := &work{m: m, tx: tx}
-	switch cmd.Kind {
-	case kindSubmit:
-		return carryOut(cmd.Body, (*submitCommand).codeSubmit, w.submit)
-	case kindStop:
-		return carryOut(cmd.Body, (*jobCommand).code, w.stop)
-	case kindCancel:
-		return carryOut(cmd.Body, (*jobCommand).code, w.cancel)
-	case kindRescale:
-		return carryOut(cmd.Body, (*jobCommand).code, w.rescale)
-	case kindSavepoint:
-		return carryOut(cmd.Body, (*jobCommand).code, w.askSavepoint)
-	case kindDropSavepoint:
-		return carryOut(cmd.Body, (*jobCommand).code, w.dropSavepoint)
-	case kindRestore:
-		return carryOut(cmd.Body, (*restoreCommand).code, w.restore)
-	case kindTick:
-		return carryOut(cmd.Body, (*tickCommand).code, w.tick)
-	case kindBeginSave:
-		return carryOut(cmd.Body, (*saveCommand).code, w.beginSave)
-	case kindSave:
-		return carryOut(cmd.Body, (*saveCommand).code, w.addChunk)
-	case kindFill:
-		return carryOut(cmd.Body, (*fillCommand).code, w.fill)
-	case kindFollow:
-		return carryOut(cmd.Body, (*followCommand).code, w.follow)
-	case kindReport:
-		return carryOut(cmd.Body, (*reportCommand).code, w.report)
-	case kindPhase:
-		return carryOut(cmd.Body, (*phaseCommand).code, w.phase)
-	case kindPass:
-		return carryOut(cmd.Body, (*passCommand).code, w.pass)
-	}
-	panic(fmt.Sprintf("processing: unknown command kind %d", cmd.Kind))
-}
-
-func carryOut[T any](body []byte, code func(*T, *codec.Coder), f func(*T) ([]byte, error)) ([]byte, error) {
-	v, err := decodeBody(body, code)
+	call, err := m.calls.Read(cmd)
 	if err != nil {
 		return nil, err
 	}
-	return f(&v)
+	return call.Apply(&work{m: m, tx: tx, subject: string(call.Subject())})
 }
 
 // OnTimer forgets a job that was cancelled long ago.
@@ -107,8 +70,9 @@ func (m *machine) Leave(tx *engine.Tx) (found bool) {
 
 // work is what one command is about.
 type work struct {
-	m  *machine
-	tx *engine.Tx
+	m       *machine
+	tx      *engine.Tx
+	subject string // the name of a job that is submitted
 }
 
 // job is a job while a command changes it.
@@ -171,22 +135,21 @@ func (j *jobRow) active() bool { return j.status == Running || j.restore != 0 ||
 // jobsTopic is notified when a job has been changed by a user, or a message of one has been answered.
 func jobsTopic() engine.Topic { return engine.TopicOf(engine.MachineProcessing, "", []byte("jobs")) }
 
-func (w *work) submit(s *submitCommand) ([]byte, error) {
+func (w *work) submit(s *submitBody) (res submitted, err error) {
 	tx := w.tx
 	if s.only {
-		if other, ok := w.called(s.name); ok {
-			return nil, engine.Errorf(ErrConflict, "job %s is called %q", other, s.name)
+		if other, ok := w.called(w.subject); ok {
+			return res, engine.Errorf(ErrConflict, "job %s is called %q", other, w.subject)
 		}
 	}
 	j := w.begin(ref{uint16(tx.Shard()), uint64(tx.LSN())}, jobRow{
-		name: s.name, created: tx.Now(), parallelism: s.parallelism, batch: s.batch, maxPayload: s.maxPayload, numbers: lastNumber(s.numbers),
+		name: w.subject, created: tx.Now(), parallelism: s.parallelism, batch: s.batch, maxPayload: s.maxPayload, numbers: lastNumber(s.numbers),
 	})
 	tx.Count(countJobs, 1)
 	tx.Insert(nameKey(j.ns, j.name, j.ref), nil)
 	w.define(j, &definitionRow{s.source, s.numbers})
 	w.save(j)
-	res := submitted{j.ref, j.created, uint64(tx.LSN())}
-	return encode(nil, &res, (*submitted).code), nil
+	return submitted{target{j.ref, j.created}, uint64(tx.LSN())}, nil
 }
 
 // called returns a job of a name that is not cancelled. All jobs of a name are at home in one shard.
@@ -231,20 +194,14 @@ func (w *work) define(j *job, d *definitionRow) {
 	j.defined = d
 }
 
-// changed is the result of a change.
-func (w *work) changed(j *job) ([]byte, error) {
-	res := changed{status: j.status}
-	return encode(nil, &res, (*changed).code), nil
-}
-
-func (w *work) stop(c *jobCommand) ([]byte, error) {
+func (w *work) stop(c *jobBody) (res changed, err error) {
 	j, err := w.find(&c.target)
 	if err != nil {
-		return nil, err
+		return res, err
 	}
 	switch {
 	case j.restore != 0 && j.part != nil:
-		return nil, engine.Errorf(engine.ErrBusy, "job %s is being restored", jobID(j.created, j.ref))
+		return res, engine.Errorf(engine.ErrBusy, "job %s is being restored", jobID(j.created, j.ref))
 	case j.restore != 0: // what was filled is dropped by the next restore
 		j.restore = 0
 		w.dropGeneration(j, j.generation+1)
@@ -253,9 +210,9 @@ func (w *work) stop(c *jobCommand) ([]byte, error) {
 	case j.status == Running:
 		w.end(j, Stopped, "")
 	case j.status != Stopped:
-		return nil, engine.Errorf(ErrConflict, "job %s is %s", jobID(j.created, j.ref), j.status)
+		return res, engine.Errorf(ErrConflict, "job %s is %s", jobID(j.created, j.ref), j.status)
 	}
-	return w.changed(j)
+	return changed{status: j.status}, nil
 }
 
 // end has a job run no more.
@@ -264,17 +221,17 @@ func (w *work) end(j *job, s Status, reason string) {
 	w.save(j)
 }
 
-func (w *work) cancel(c *jobCommand) ([]byte, error) {
+func (w *work) cancel(c *jobBody) (res changed, err error) {
 	j, err := w.find(&c.target)
 	if err != nil {
-		return nil, err
+		return res, err
 	}
 	if j.status == Cancelled {
-		return w.changed(j)
+		return changed{status: j.status}, nil
 	}
 	w.abandon(j)
 	w.tx.Count(countJobs, -1)
-	return w.changed(j)
+	return changed{status: j.status}, nil
 }
 
 // abandon drops what a job has, and forgets it later.
@@ -321,24 +278,17 @@ func (w *work) dropGeneration(j *job, gen uint32) {
 	}
 }
 
-func (w *work) rescale(c *jobCommand) ([]byte, error) {
+func (w *work) rescale(c *jobBody) (res changed, err error) {
 	j, err := w.find(&c.target)
 	if err != nil {
-		return nil, err
-	}
-	if c.n < 1 || c.n > MaxParallelism {
-		return nil, badParallelism(int64(c.n))
+		return res, err
 	}
 	if j.status == Cancelled {
-		return nil, engine.Errorf(ErrConflict, "job %s is %s", jobID(j.created, j.ref), j.status)
+		return res, engine.Errorf(ErrConflict, "job %s is %s", jobID(j.created, j.ref), j.status)
 	}
 	j.parallelism, j.revision = int(c.n), uint64(w.tx.LSN())
 	w.save(j)
-	return w.changed(j)
-}
-
-func badParallelism(n int64) error {
-	return engine.Errorf(ErrInvalid, "processing: parallelism %d is not in 1-%d", n, MaxParallelism)
+	return changed{status: j.status}, nil
 }
 
 // stateKey is the key of a row of state.

@@ -59,7 +59,7 @@ func (s *savepointOf) code(c *codec.Coder) {
 	c.Varint(&s.created)
 }
 
-// phaseCommand is the body of kindPhase: a part stands still, or has been copied.
+// phaseCommand says that a part stands still, or has been copied.
 type phaseCommand struct {
 	job       ref
 	savepoint uint64

@@ -25,31 +25,17 @@ func table() engine.Primitive { return tableOf(newMemory(cacheBytes)) }
 
 func tableOf(shared *memory) engine.Primitive {
 	var funcs map[string]pipeline.Func
+	types := commands.Types()
+	types[kindSubmit-1].Admit, types[kindSubmit-1].Reaches = admitSubmit, reaches
+	types[kindRestore-1].Admit, types[kindRestore-1].Reaches = admitRestore, reaches
 	return engine.Primitive{
-		ID: engine.MachineProcessing, Name: "processing", New: func() engine.Machine { return &machine{memory: shared, funcs: funcs} }, Kept: shared,
-		Given: func(v any) { funcs = pipelineFuncs(v.(map[string]Func)) },
-		// On a full disk jobs are held, and can be ended.
-		Commands: []engine.CommandType{
-			{Kind: kindSubmit, Name: "submit", From: engine.FromUsers, Admit: admit, Reaches: reaches},
-			{Kind: kindStop, Name: "stop", From: engine.FromUsers, Admit: admit, Shrinks: true},
-			{Kind: kindCancel, Name: "cancel", From: engine.FromUsers, Admit: admit, Shrinks: true},
-			{Kind: kindRescale, Name: "rescale", From: engine.FromUsers, Admit: admit, Shrinks: true},
-			{Kind: kindSavepoint, Name: "savepoint", From: engine.FromUsers, Admit: admit},
-			{Kind: kindRestore, Name: "restore", From: engine.FromUsers, Admit: admit, Reaches: reaches},
-			{Kind: kindTick, Name: "tick", From: engine.FromLeaders},
-			{Kind: kindBeginSave, Name: "begin savepoint", From: engine.FromLeaders},
-			{Kind: kindSave, Name: "save", From: engine.FromLeaders},
-			{Kind: kindFill, Name: "fill", From: engine.FromLeaders},
-			{Kind: kindDropSavepoint, Name: "drop savepoint", From: engine.FromUsers, Admit: admit, Shrinks: true},
-			{Kind: kindFollow, Name: "follow", From: engine.FromShards, Shrinks: true},
-			{Kind: kindReport, Name: "report", From: engine.FromShards, Shrinks: true},
-			{Kind: kindPass, Name: "pass", From: engine.FromShards},
-			{Kind: kindPhase, Name: "phase", From: engine.FromShards, Shrinks: true},
-		},
+		ID: engine.MachineProcessing, Name: "processing", New: func() engine.Machine { return newMachine(shared, funcs) }, Kept: shared,
+		Given:    func(v any) { funcs = pipelineFuncs(v.(map[string]Func)) },
+		Commands: types,
 		Queries: []engine.QueryType{
-			{Kind: queryJob, Name: "job", New: engine.NewQuery[jobQuery]},
-			{Kind: queryJobs, Name: "jobs", New: engine.NewQuery[jobsQuery]},
-			{Kind: queryParts, Name: "parts", New: engine.NewQuery[partsQuery]},
+			engine.QueryRow(queryJob, "job", (*machine).queryJob),
+			engine.QueryRow(queryJobs, "jobs", (*machine).queryJobs),
+			engine.QueryRow(queryParts, "parts", (*machine).queryParts),
 		},
 		Counters: []engine.CounterType{
 			{Counter: countJobs, Name: "jobs", Field: func(c *engine.Counts) *int64 { return &c.Jobs }},
@@ -59,21 +45,26 @@ func tableOf(shared *memory) engine.Primitive {
 	}
 }
 
+// newMachine returns the machine of a shard.
+func newMachine(shared *memory, funcs map[string]pipeline.Func) *machine {
+	return &machine{calls: commands.NewCalls(), memory: shared, funcs: funcs}
+}
+
 // reaches returns the other namespaces that the sinks of a definition write to.
 func reaches(cmd engine.Command) (all []string) {
-	var s submitCommand
+	var b submitBody
 	var err error
 	if cmd.Kind == kindRestore {
-		var r restoreCommand
-		r, err = decodeBody(cmd.Body, (*restoreCommand).code)
-		s = r.submitCommand
+		var r restoreBody
+		_, r, err = restore.Read(cmd)
+		b = r.submitBody
 	} else {
-		s, err = decodeBody(cmd.Body, (*submitCommand).codeSubmit)
+		_, b, err = submit.Read(cmd)
 	}
-	if err != nil || len(s.source) == 0 {
+	if err != nil || len(b.source) == 0 {
 		return nil
 	}
-	p, err := parse(s.source)
+	p, err := parse(b.source)
 	if err != nil {
 		return nil
 	}
@@ -85,36 +76,38 @@ func reaches(cmd engine.Command) (all []string) {
 	return all
 }
 
-// admit checks a command of a user in another process.
-func admit(cmd engine.Command, maxPayload int) error {
-	switch cmd.Kind {
-	case kindSubmit:
-		s, err := decodeBody(cmd.Body, (*submitCommand).codeSubmit)
-		if err != nil {
-			return err
-		}
-		return s.check(cmd, maxPayload, numberAll)
-	case kindRestore:
-		r, err := decodeBody(cmd.Body, (*restoreCommand).code)
-		if err != nil || !r.edited {
-			return err
-		}
-		return r.submitCommand.check(cmd, maxPayload, func(p []numbered) []numbered {
-			seen := make(map[uint16]bool)
-			for i := range p {
-				if n := r.numbers[min(i, len(r.numbers)-1)].number; n > 0 && n <= r.last && !seen[n] {
-					p[i].number, seen[n] = n, true
-				}
-			}
-			return p
-		})
+// admitSubmit validates a submission that a user sent from another process.
+func admitSubmit(cmd engine.Command, maxPayload int) error {
+	name, b, err := submit.Read(cmd)
+	if err != nil {
+		return err
 	}
-	_, err := decodeBody(cmd.Body, (*jobCommand).code)
-	return err
+	b.name = string(name)
+	return b.check(cmd, maxPayload, numberAll)
+}
+
+// admitRestore is admitSubmit for a restore.
+func admitRestore(cmd engine.Command, maxPayload int) error {
+	_, b, err := restore.Read(cmd)
+	if err == nil {
+		err = b.limit()
+	}
+	if err != nil || !b.edited {
+		return err
+	}
+	return b.check(cmd, maxPayload, func(p []numbered) []numbered {
+		seen := make(map[uint16]bool)
+		for i := range p {
+			if n := b.numbers[min(i, len(b.numbers)-1)].number; n > 0 && n <= b.last && !seen[n] {
+				p[i].number, seen[n] = n, true
+			}
+		}
+		return p
+	})
 }
 
 // check refuses a command that does not say what its definition says. number gives the parts of the definition their numbers.
-func (s *submitCommand) check(cmd engine.Command, maxPayload int, number func([]numbered) []numbered) error {
+func (s *submitBody) check(cmd engine.Command, maxPayload int, number func([]numbered) []numbered) error {
 	p, err := parse(s.source)
 	if err != nil {
 		return err

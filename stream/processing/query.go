@@ -66,21 +66,8 @@ func (*jobQuery) Kind() uint8 { return queryJob }
 // Kind is of engine.Query.
 func (*jobsQuery) Kind() uint8 { return queryJobs }
 
-// Query answers a query of the store.
-func (m *machine) Query(v *engine.View, q engine.Query) error {
-	v.Freeze()
-	switch q := q.(type) {
-	case *jobQuery:
-		return m.queryJob(v, q)
-	case *jobsQuery:
-		return m.queryJobs(v, q)
-	case *partsQuery:
-		return m.queryParts(v, q)
-	}
-	return engine.Errorf(ErrInvalid, "processing: unknown query %T", q)
-}
-
 func (m *machine) queryJob(v *engine.View, q *jobQuery) error {
+	v.Freeze()
 	if q.wait != 0 {
 		if err := v.WaitOn(jobTopic(q.ref)); err != nil {
 			return err
@@ -131,6 +118,7 @@ func (q *jobQuery) readSavepoints(v *engine.View) error {
 }
 
 func (m *machine) queryJobs(v *engine.View, q *jobsQuery) error {
+	v.Freeze()
 	ns, ok := v.Namespace(q.namespace)
 	if !ok {
 		return nil

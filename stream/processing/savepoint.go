@@ -10,15 +10,15 @@ import (
 )
 
 // askSavepoint has the leader make a savepoint.
-func (w *work) askSavepoint(c *jobCommand) ([]byte, error) {
+func (w *work) askSavepoint(c *jobBody) (res changed, err error) {
 	j, err := w.find(&c.target)
 	switch {
 	case err != nil:
-		return nil, err
+		return res, err
 	case j.status == Cancelled || j.restore != 0:
-		return nil, engine.Errorf(ErrConflict, "job %s is %s, there is nothing to save", jobID(j.created, j.ref), j.state())
+		return res, engine.Errorf(ErrConflict, "job %s is %s, there is nothing to save", jobID(j.created, j.ref), j.state())
 	case j.pending != 0:
-		return nil, engine.Errorf(engine.ErrBusy, "job %s: another savepoint is being made", jobID(j.created, j.ref))
+		return res, engine.Errorf(engine.ErrBusy, "job %s: another savepoint is being made", jobID(j.created, j.ref))
 	}
 	if j.savepoints >= MaxSavepoints {
 		w.dropOldest(j)
@@ -33,8 +33,7 @@ func (w *work) askSavepoint(c *jobCommand) ([]byte, error) {
 	}
 	w.save(j)
 	w.standStill(j)
-	res := changed{j.status, j.pending, s.created}
-	return encode(nil, &res, (*changed).code), nil
+	return changed{j.status, j.pending, s.created}, nil
 }
 
 // state is what users are told of where the job is.
@@ -82,29 +81,30 @@ func (w *work) dropSavepoints(j *job) {
 }
 
 // dropSavepoint removes a savepoint for a user.
-func (w *work) dropSavepoint(c *jobCommand) ([]byte, error) {
+func (w *work) dropSavepoint(c *jobBody) (res changed, err error) {
 	j, err := w.find(&c.target)
 	if err != nil {
-		return nil, err
+		return res, err
 	}
-	if w.savepoint(j, c.n) == nil {
-		return nil, engine.Errorf(ErrNotFound, "job %s has no such savepoint", jobID(j.created, j.ref))
+	n := uint64(c.n)
+	if w.savepoint(j, n) == nil {
+		return res, engine.Errorf(ErrNotFound, "job %s has no such savepoint", jobID(j.created, j.ref))
 	}
-	if j.restore == c.n {
-		return nil, engine.Errorf(ErrConflict, "job %s is being restored from the savepoint", jobID(j.created, j.ref))
+	if j.restore == n {
+		return res, engine.Errorf(ErrConflict, "job %s is being restored from the savepoint", jobID(j.created, j.ref))
 	}
-	if j.pending == c.n {
+	if j.pending == n {
 		j.pending = 0
 	}
-	w.removeSavepoint(j, c.n)
+	w.removeSavepoint(j, n)
 	if j.part != nil {
-		if j.part.saving == c.n {
+		if j.part.saving == n {
 			j.part.saving, j.part.phase = 0, goesOn
 		}
 		j.revision = uint64(w.tx.LSN())
 	}
 	w.save(j)
-	return w.changed(j)
+	return changed{status: j.status}, nil
 }
 
 // beginSave notes that a leader begins to make a savepoint, and removes what one before has made of it. The result is the number of the attempt.
@@ -152,24 +152,24 @@ func (w *work) addChunk(c *saveCommand) ([]byte, error) {
 }
 
 // restore has a job go on: where it is, or from a savepoint, maybe with another definition.
-func (w *work) restore(r *restoreCommand) ([]byte, error) {
+func (w *work) restore(r *restoreBody) (res changed, err error) {
 	j, err := w.find(&r.target)
 	if err != nil {
-		return nil, err
+		return res, err
 	}
 	id := jobID(j.created, j.ref)
 	switch {
 	case j.revision != r.revision:
-		return nil, engine.Errorf(ErrConflict, "job %s has been changed meanwhile", id)
+		return res, engine.Errorf(ErrConflict, "job %s has been changed meanwhile", id)
 	case j.status == Cancelled || j.status == Running || j.restore != 0:
-		return nil, engine.Errorf(ErrConflict, "job %s is %s: stop it before it is restored", id, j.state())
+		return res, engine.Errorf(ErrConflict, "job %s is %s: stop it before it is restored", id, j.state())
 	case j.part != nil && j.part.saving != 0:
-		return nil, engine.Errorf(engine.ErrBusy, "job %s: a savepoint is being made", id)
+		return res, engine.Errorf(engine.ErrBusy, "job %s: a savepoint is being made", id)
 	case r.edited && r.name != j.name:
-		return nil, engine.Errorf(ErrInvalid, "job %s is called %q, the definition is of %q", id, j.name, r.name)
+		return res, engine.Errorf(ErrInvalid, "job %s is called %q, the definition is of %q", id, j.name, r.name)
 	}
 	if r.edited {
-		w.define(j, &definitionRow{r.source, r.submitCommand.numbers})
+		w.define(j, &definitionRow{r.source, r.numbers})
 		j.parallelism, j.batch, j.maxPayload = r.parallelism, r.batch, r.maxPayload
 	}
 	known := j.numbers
@@ -183,15 +183,15 @@ func (w *work) restore(r *restoreCommand) ([]byte, error) {
 			w.keep(j, r.numbers, known)
 		}
 		w.run(j)
-		return w.changed(j)
+		return changed{status: j.status}, nil
 	}
 	s := w.savepoint(j, r.savepoint)
 	if s == nil || !s.complete {
-		return nil, engine.Errorf(ErrNotFound, "job %s has no such savepoint, or it is not complete", id)
+		return res, engine.Errorf(ErrNotFound, "job %s has no such savepoint, or it is not complete", id)
 	}
 	w.beginRestore(j, r.savepoint)
 	w.save(j)
-	return w.changed(j)
+	return changed{status: j.status}, nil
 }
 
 // beginRestore has the leader fill the next generation from a savepoint. What has been passed to the part is gone then: the savepoint has what had been passed.

@@ -48,7 +48,7 @@ func (p *partRow) code(c *codec.Coder) {
 	p.saved.code(c)
 }
 
-// followCommand is the body of kindFollow: what has become of a job.
+// followCommand says what has become of a job.
 type followCommand struct {
 	job         ref
 	revision    uint64
@@ -92,7 +92,7 @@ func (f *followCommand) code(c *codec.Coder) {
 	}
 }
 
-// reportCommand is the body of kindReport: what has become of a part.
+// reportCommand says what has become of a part.
 type reportCommand struct {
 	job    ref
 	epoch  uint64
@@ -308,6 +308,7 @@ func (q *partsQuery) Results(f *codec.Fields) {
 }
 
 func (m *machine) queryParts(v *engine.View, q *partsQuery) error {
+	v.Freeze()
 	q.parts = make([]partInfo, len(q.jobs))
 	for i, r := range q.jobs {
 		if q.heard != 0 {

@@ -45,17 +45,14 @@ func (s *Store) submit(ctx context.Context, definition []byte, only bool) (Submi
 	if err := s.check(ctx, p); err != nil {
 		return Submitted{}, err
 	}
-	cmd := p.command(definition, s.scope.MaxPayload())
-	cmd.numbers, cmd.only = numberAll(p.parts), only
-	op := engine.Op{
-		Command: engine.Command{Machine: engine.MachineProcessing, Kind: kindSubmit, Body: encode(nil, &cmd, (*submitCommand).codeSubmit)}, Route: cmd.name,
-	}
-	res, err := engine.Propose(ctx, &s.scope, op, func(b []byte) (submitted, error) { return decode(b, (*submitted).code) })
+	b := p.body(definition)
+	b.numbers, b.only = numberAll(p.parts), only
+	res, err := submit.Do(ctx, &s.scope, b.name, b, nil)
 	if err != nil {
 		return Submitted{}, err
 	}
 	id := jobID(res.created, res.job)
-	return Submitted{id, cmd.name, Running, res.lsn}, s.heard(ctx, id)
+	return Submitted{id, b.name, Running, res.lsn}, s.heard(ctx, id)
 }
 
 // parse reads a definition for the namespace.
@@ -117,8 +114,9 @@ func (s *Store) check(ctx context.Context, p *parsed) error {
 	return nil
 }
 
-func (p *parsed) command(source []byte, maxPayload int) submitCommand {
-	return submitCommand{name: p.job.Name, parallelism: p.job.Parallelism, batch: p.job.BatchSize, maxPayload: maxPayload, source: source}
+// body returns what the definition says, without the numbers of its parts.
+func (p *parsed) body(source []byte) submitBody {
+	return submitBody{name: p.job.Name, parallelism: p.job.Parallelism, batch: p.job.BatchSize, source: source}
 }
 
 // DefinitionNamespace returns the namespace that a definition names, "" if it names none. Errors: *DefinitionError.
@@ -308,7 +306,7 @@ func (s *Store) All(ctx context.Context, opts ...ListOption) iter.Seq2[Job, erro
 //
 // Errors: ErrNotFound; ErrConflict if it has failed, is completed or cancelled; ErrBusy while it is being restored in a namespace that is spread over all shards.
 func (s *Store) Stop(ctx context.Context, id JobID) (Status, error) {
-	res, err := s.change(ctx, kindStop, id, 0)
+	res, err := s.change(ctx, stop, id, 0)
 	return res.status, err
 }
 
@@ -316,7 +314,7 @@ func (s *Store) Stop(ctx context.Context, id JobID) (Status, error) {
 //
 // Errors: ErrNotFound.
 func (s *Store) Cancel(ctx context.Context, id JobID) (Status, error) {
-	res, err := s.change(ctx, kindCancel, id, 0)
+	res, err := s.change(ctx, cancel, id, 0)
 	return res.status, err
 }
 
@@ -324,10 +322,7 @@ func (s *Store) Cancel(ctx context.Context, id JobID) (Status, error) {
 //
 // Errors: ErrNotFound; ErrInvalid for another number; ErrConflict if the job is cancelled.
 func (s *Store) Rescale(ctx context.Context, id JobID, parallelism int) error {
-	if parallelism < 1 || parallelism > MaxParallelism {
-		return badParallelism(int64(parallelism))
-	}
-	_, err := s.change(ctx, kindRescale, id, uint64(parallelism))
+	_, err := s.change(ctx, rescale, id, int64(parallelism))
 	return err
 }
 
@@ -336,7 +331,7 @@ func (s *Store) Rescale(ctx context.Context, id JobID, parallelism int) error {
 //
 // Errors: ErrNotFound; ErrConflict if the job is cancelled or being restored; ErrBusy while another savepoint is being made.
 func (s *Store) Savepoint(ctx context.Context, id JobID) (SavepointID, error) {
-	res, err := s.change(ctx, kindSavepoint, id, 0)
+	res, err := s.change(ctx, savepoint, id, 0)
 	if err != nil {
 		return "", err
 	}
@@ -374,11 +369,11 @@ func (s *Store) DropSavepoint(ctx context.Context, id JobID, savepoint Savepoint
 	if err != nil {
 		return err
 	}
-	_, err = s.change(ctx, kindDropSavepoint, id, r.number)
+	_, err = s.change(ctx, dropSavepoint, id, int64(r.number))
 	return err
 }
 
-func (s *Store) change(ctx context.Context, kind uint8, id JobID, n uint64) (changed, error) {
+func (s *Store) change(ctx context.Context, row *engine.CommandRow[*work, jobBody, changed], id JobID, n int64) (changed, error) {
 	created, r, err := id.parse()
 	if err != nil {
 		return changed{}, err
@@ -386,9 +381,8 @@ func (s *Store) change(ctx context.Context, kind uint8, id JobID, n uint64) (cha
 	if int(r.shard) >= s.scope.NodeShards() {
 		return changed{}, notFound(id)
 	}
-	c := jobCommand{target{r, created}, n}
-	op := atJob(kind, c.target, &c, (*jobCommand).code)
-	res, err := engine.Propose(ctx, &s.scope, op, func(b []byte) (changed, error) { return decode(b, (*changed).code) })
+	of := target{r, created}
+	res, err := engine.Propose(ctx, &s.scope, atJob(row, of, jobBody{of, n}), row.Decode)
 	if err == nil {
 		err = s.heard(ctx, id)
 	}
@@ -439,8 +433,7 @@ func (s *Store) Restore(ctx context.Context, id JobID, opts ...RestoreOption) (S
 		if o := restoreOptionsOf(opts); p.Drops() && !o.drop {
 			return 0, lost(id, &p)
 		}
-		op := atJob(kindRestore, cmd.target, cmd, (*restoreCommand).code)
-		res, err := engine.Propose(ctx, &s.scope, op, func(b []byte) (changed, error) { return decode(b, (*changed).code) })
+		res, err := engine.Propose(ctx, &s.scope, atJob(restore, cmd.target, *cmd), restore.Decode)
 		if o := restoreOptionsOf(opts); err == nil && len(o.anew) > 0 && o.definition == nil && cmd.parallelism != p.parallelism {
 			return res.status, s.Rescale(ctx, id, p.parallelism) // as it was
 		}
@@ -468,7 +461,7 @@ func restoreOptionsOf(opts []RestoreOption) (o restoreOptions) {
 }
 
 // restoring returns the command that restores a job, and what it keeps.
-func (s *Store) restoring(ctx context.Context, id JobID, opts []RestoreOption) (*restoreCommand, Plan, error) {
+func (s *Store) restoring(ctx context.Context, id JobID, opts []RestoreOption) (*restoreBody, Plan, error) {
 	o := restoreOptionsOf(opts)
 	if o.err != nil {
 		return nil, Plan{}, o.err
@@ -477,7 +470,7 @@ func (s *Store) restoring(ctx context.Context, id JobID, opts []RestoreOption) (
 	if err != nil {
 		return nil, Plan{}, err
 	}
-	cmd := &restoreCommand{target: target{q.ref, q.created}, revision: q.revision}
+	cmd := &restoreBody{target: target{q.ref, q.created}, revision: q.revision}
 	was := q.numbers
 	if o.savepoint != "" {
 		_, r, err := o.savepoint.parse()
@@ -507,7 +500,7 @@ func (s *Store) restoring(ctx context.Context, id JobID, opts []RestoreOption) (
 		if err != nil {
 			return nil, Plan{}, err
 		}
-		cmd.edited, cmd.submitCommand, is = true, p.command(definition, s.scope.MaxPayload()), p.parts
+		cmd.edited, cmd.submitBody, is = true, p.body(definition), p.parts
 	}
 	if was, current, err = restarted(o.anew, is, was, current); err != nil {
 		return nil, Plan{}, err
