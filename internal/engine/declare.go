@@ -37,6 +37,10 @@ type CommandRow[S, B, R any] struct {
 	Limited func(b *B, maxPayload int)
 	// Makes returns the most that the command can make available to takers waiting on its name; see Maker.
 	Makes func(b *B) int
+	// Route returns what routes a command that is about no name. Its body begins with the fields.
+	Route func(b *B) string
+	// Admit validates what a body from outside this process can get wrong and one that is built here cannot.
+	Admit func(b *B) error
 	// Apply executes the command.
 	Apply func(s S, b *B) (R, error)
 	// Run is Apply for a command that returns nothing.
@@ -167,7 +171,9 @@ func (c *call[S, B, R]) Apply(s S) ([]byte, error) {
 func (c *call[S, B, R]) read(b []byte) (err error) {
 	r := c.row
 	in := codec.NewReader(b)
-	c.name = in.Bytes()
+	if r.Route == nil {
+		c.name = in.Bytes()
+	}
 	if r.Body == nil || in.Err() != nil {
 		err = in.Done()
 	} else {
@@ -257,13 +263,23 @@ func (r *CommandRow[S, B, R]) join(d *declared) CommandType {
 func (r *CommandRow[S, B, R]) admit(cmd Command, maxPayload int) (err error) {
 	bad := r.decode(cmd.Body, func(name []byte, b *B) {
 		if err = r.limit(b, maxPayload); err == nil {
-			err = r.of.checkName(string(name))
+			err = r.checkName(string(name))
+		}
+		if err == nil && r.Admit != nil {
+			err = r.Admit(b)
 		}
 	})
 	if bad != nil {
 		return bad
 	}
 	return err
+}
+
+func (r *CommandRow[S, B, R]) checkName(name string) error {
+	if r.Route != nil {
+		return nil
+	}
+	return r.of.checkName(name)
 }
 
 func (r *CommandRow[S, B, R]) limit(b *B, maxPayload int) error {
@@ -299,9 +315,17 @@ func (r *CommandRow[S, B, R]) parse(name string, src []byte, decode64 bool) Op {
 		}
 	})
 	if err != nil {
-		err = r.refusal(err)
+		return r.Op(name, *b, r.refusal(err))
 	}
-	return r.Op(name, *b, err)
+	return r.Make(name, func(body *B) error {
+		if *body = *b; r.Admit == nil {
+			return nil
+		}
+		if err := r.check(body, false); err != nil {
+			return err
+		}
+		return r.Admit(body)
+	})
 }
 
 // Op returns an operation with a body. A non-nil err, from the caller's own validation, becomes the error of the operation.
@@ -315,13 +339,16 @@ func (r *CommandRow[S, B, R]) Op(name string, b B, err error) Op {
 // Make is Op for a body that fill builds in reused memory. An error of fill becomes that of the operation.
 func (r *CommandRow[S, B, R]) Make(name string, fill func(b *B) error) Op {
 	op := Op{Command: Command{Machine: r.of.machine, Kind: r.Kind}, Route: name, Decode: r.decodeAny}
-	if op.Err = r.of.checkName(name); op.Err != nil {
+	if op.Err = r.checkName(name); op.Err != nil {
 		return op
 	}
 	c := r.take()
 	b := &c.body
 	if op.Err = fill(b); op.Err == nil {
 		op.Err = r.check(b, false)
+	}
+	if op.Err == nil && r.Route != nil {
+		op.Route = r.Route(b)
 	}
 	if op.Err == nil && r.Limit != nil {
 		op.Err = r.Limit(b)
@@ -350,7 +377,10 @@ func (r *CommandRow[S, B, R]) encode(name string, b *B) []byte {
 	if r.Size != nil {
 		size = r.Size(b)
 	}
-	body := codec.AppendString(make([]byte, 0, len(name)+3+size), name)
+	body := make([]byte, 0, len(name)+3+size)
+	if r.Route == nil {
+		body = codec.AppendString(body, name)
+	}
 	if r.Body != nil {
 		body = codec.EncodeFields(body, b, r.Body)
 	}
