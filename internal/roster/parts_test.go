@@ -205,7 +205,7 @@ func TestWorkerBounds(t *testing.T) {
 		if said != c.says {
 			t.Errorf("%s: %q, want %q", name, said, c.says)
 		}
-		cmd := command(KindJoin, "w", &joinCommand{[]joining{{worker: c.w}}}, (*joinCommand).code).Command
+		cmd := rawOp(join, "w", joinBody{[]joining{{worker: c.w}}}).Command
 		if err := Admit(cmd); (err == nil) != (said == "") {
 			t.Errorf("%s: Admit = %v", name, err)
 		}
@@ -215,11 +215,11 @@ func TestWorkerBounds(t *testing.T) {
 		t.Errorf("in order it handles %q", w.Handles)
 	}
 	for n, ok := range map[int]bool{0: false, 1: true, maxBatch: true, maxBatch + 1: false} {
-		join, leave := joinCommand{make([]joining, n)}, leaveCommand{list: make([]leaving, n)}
+		joins, leaves := joinBody{make([]joining, n)}, leaveBody{list: make([]leaving, n)}
 		for i := range n {
-			join.list[i].worker, leave.list[i].id = Worker{ID: fmt.Sprint(i), Type: "t"}, fmt.Sprint(i)
+			joins.list[i].worker, leaves.list[i].id = Worker{ID: fmt.Sprint(i), Type: "t"}, fmt.Sprint(i)
 		}
-		for _, cmd := range []engine.Command{command(KindJoin, "", &join, (*joinCommand).code).Command, command(KindLeave, "", &leave, (*leaveCommand).code).Command} {
+		for _, cmd := range []engine.Command{rawOp(join, "", joins).Command, rawOp(leave, "", leaves).Command} {
 			if err := Admit(cmd); (err == nil) != ok {
 				t.Errorf("a command %d of %d workers: %v", cmd.Kind, n, err)
 			}
@@ -229,7 +229,7 @@ func TestWorkerBounds(t *testing.T) {
 			}
 		}
 	}
-	bad := command(KindLeave, "", &leaveCommand{list: []leaving{{id: ""}}}, (*leaveCommand).code).Command
+	bad := rawOp(leave, "", leaveBody{list: []leaving{{id: ""}}}).Command
 	if err := Admit(bad); !errors.Is(err, engine.ErrInvalid) {
 		t.Errorf("a worker without an id leaves: %v", err)
 	}
