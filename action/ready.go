@@ -28,7 +28,11 @@ func (*readyQuery) OfLeader() {}
 func (*readyQuery) Machine() engine.MachineID { return engine.MachineAction }
 func (*readyQuery) Kind() uint8               { return queryReady }
 
-func (q *readyQuery) Arguments(c *codec.Coder) {
+func (q *readyQuery) Arguments(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	c.String(&q.namespace)
 	c.String(&q.worker)
 	if q.group.code(c); c.Reading() && c.Err() == nil && len(q.group.names) > maxNames {
@@ -37,7 +41,7 @@ func (q *readyQuery) Arguments(c *codec.Coder) {
 }
 
 // Results has nothing: the answer is that there is something.
-func (*readyQuery) Results(*codec.Coder) {}
+func (*readyQuery) Results(*codec.Fields) {}
 
 func (m *machine) queryReady(v *engine.View, q *readyQuery) error {
 	if err := q.group.check(); err != nil {

@@ -35,26 +35,42 @@ func (*schedulesQuery) Machine() engine.MachineID { return engine.MachineAction 
 func (*scheduleQuery) Kind() uint8                { return querySchedule }
 func (*schedulesQuery) Kind() uint8               { return querySchedules }
 
-func (q *scheduleQuery) Arguments(c *codec.Coder) {
+func (q *scheduleQuery) Arguments(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	c.String(&q.namespace)
 	c.String(&q.action)
 	c.String(&q.name)
 }
 
-func (q *scheduleQuery) Results(c *codec.Coder) {
+func (q *scheduleQuery) Results(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	if c.Bool(&q.found); q.found {
 		codeSchedule(c, &q.schedule)
 	}
 }
 
-func (q *schedulesQuery) Arguments(c *codec.Coder) {
+func (q *schedulesQuery) Arguments(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	for _, s := range [...]*string{&q.namespace, &q.action, &q.afterAction, &q.afterName} {
 		c.String(s)
 	}
 	codeLimit(c, &q.limit, engine.MaxPageItems)
 }
 
-func (q *schedulesQuery) Results(c *codec.Coder) {
+func (q *schedulesQuery) Results(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	codec.List(c, &q.items, codeSchedule)
 	c.Bool(&q.more)
 }

@@ -28,12 +28,20 @@ func (*runQuery) Kind() uint8  { return queryRun }
 func (*runsQuery) Kind() uint8 { return queryRuns }
 func (*beatQuery) Kind() uint8 { return queryBeat }
 
-func (q *infoQuery) Arguments(c *codec.Coder) {
+func (q *infoQuery) Arguments(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	c.String(&q.namespace)
 	c.String(&q.name)
 }
 
-func (q *infoQuery) Results(c *codec.Coder) {
+func (q *infoQuery) Results(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	if c.Bool(&q.found); q.found {
 		q.info.code(c)
 	}
@@ -42,31 +50,51 @@ func (q *infoQuery) Results(c *codec.Coder) {
 	}
 }
 
-func (q *listQuery) Arguments(c *codec.Coder) {
+func (q *listQuery) Arguments(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	c.String(&q.namespace)
 	c.String(&q.prefix)
 	c.String(&q.after)
 	codeLimit(c, &q.limit, engine.MaxPageItems)
 }
 
-func (q *listQuery) Results(c *codec.Coder) {
+func (q *listQuery) Results(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	codec.List(c, &q.items, func(c *codec.Coder, i *shardInfo) { i.code(c) })
 	c.Bool(&q.more)
 }
 
-func (q *runQuery) Arguments(c *codec.Coder) {
+func (q *runQuery) Arguments(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	c.String(&q.namespace)
 	q.ref.Code(c)
 	c.Bool(&q.wait)
 }
 
-func (q *runQuery) Results(c *codec.Coder) {
+func (q *runQuery) Results(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	if c.Bool(&q.found); q.found {
 		codeRun(c, &q.run)
 	}
 }
 
-func (q *runsQuery) Arguments(c *codec.Coder) {
+func (q *runsQuery) Arguments(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	c.String(&q.namespace)
 	c.String(&q.name)
 	c.Uvarint(&q.before)
@@ -85,14 +113,22 @@ func (q *runsQuery) Arguments(c *codec.Coder) {
 	}
 }
 
-func (q *runsQuery) Results(c *codec.Coder) {
+func (q *runsQuery) Results(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	c.Bool(&q.found)
 	codec.List(c, &q.items, codeRun)
 	c.Uvarint(&q.next)
 	c.Bool(&q.more)
 }
 
-func (q *beatQuery) Arguments(c *codec.Coder) {
+func (q *beatQuery) Arguments(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	c.String(&q.namespace)
 	c.Uvarint(&q.session)
 	codeRefs(c, &q.known)
@@ -102,7 +138,11 @@ func (q *beatQuery) Arguments(c *codec.Coder) {
 	}
 }
 
-func (q *beatQuery) Results(c *codec.Coder) {
+func (q *beatQuery) Results(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	codeRefs(c, &q.cancelled)
 	codeRefs(c, &q.held)
 	if c.Varint(&q.lease); q.lease < 0 || q.lease > leaseMillis {

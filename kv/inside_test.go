@@ -104,21 +104,17 @@ type valueQuery struct {
 
 func (*valueQuery) Machine() engine.MachineID { return engine.MachineKV }
 
-// valued is a machine that answers valueQuery.
-type valued struct{ *machine }
+func (*valueQuery) Kind() uint8 { return queryChanges + 1 }
 
-func (m valued) Query(v *engine.View, q engine.Query) (err error) {
-	if q, ok := q.(*valueQuery); ok {
-		q.value, err = m.ValueOf(v, q.namespace, []byte(q.key), q.now)
-		return err
-	}
-	return m.machine.Query(v, q)
+func (m *machine) queryValue(v *engine.View, q *valueQuery) (err error) {
+	q.value, err = m.ValueOf(v, q.namespace, []byte(q.key), q.now)
+	return err
 }
 
 // TestValuesForOtherMachines: other machines put several keys with one command, each with a revision of its own, and see of keys what a Get would.
 func TestValuesForOtherMachines(t *testing.T) {
 	p := table()
-	p.New = func() engine.Machine { return valued{newMachine().(*machine)} }
+	p.Queries = append(p.Queries, engine.QueryRow(queryChanges+1, "value", (*machine).queryValue))
 	for i := range p.Commands { // no other machine is there to send it
 		if c := &p.Commands[i]; c.Kind == kindPutMany {
 			c.From, c.Admit = engine.FromUsers, func(engine.Command, int) error { return nil }

@@ -28,11 +28,11 @@ func table() engine.Primitive {
 		ID: engine.MachineKV, Name: "kv", New: newMachine,
 		Commands: commands.Types(),
 		Queries: []engine.QueryType{
-			{Kind: queryGet, Name: "get", New: engine.NewQuery[getQuery]},
-			{Kind: queryScan, Name: "scan", New: engine.NewQuery[scanQuery]},
-			{Kind: queryHistory, Name: "history", New: engine.NewQuery[historyQuery]},
-			{Kind: queryWait, Name: "wait", New: engine.NewQuery[waitQuery]},
-			{Kind: queryChanges, Name: "changes", New: engine.NewQuery[changesQuery]},
+			engine.QueryRow(queryGet, "get", (*machine).queryGet),
+			engine.QueryRow(queryScan, "scan", (*machine).queryScan),
+			engine.QueryRow(queryHistory, "history", (*machine).queryHistory),
+			engine.QueryRow(queryWait, "wait", (*machine).queryWait),
+			engine.QueryRow(queryChanges, "changes", (*machine).queryChanges),
 		},
 		Errors: []engine.ErrorType{
 			engine.NewErrorType(errorConflict, "conflict", codeConflict),

@@ -90,23 +90,6 @@ func (*historyQuery) Machine() engine.MachineID { return engine.MachineKV }
 func (*waitQuery) Machine() engine.MachineID    { return engine.MachineKV }
 func (*changesQuery) Machine() engine.MachineID { return engine.MachineKV }
 
-// Query answers a query of the store.
-func (m *machine) Query(v *engine.View, q engine.Query) error {
-	switch q := q.(type) {
-	case *getQuery:
-		return m.queryGet(v, q)
-	case *scanQuery:
-		return m.queryScan(v, q)
-	case *historyQuery:
-		return m.queryHistory(v, q)
-	case *waitQuery:
-		return m.queryWait(v, q)
-	case *changesQuery:
-		return m.queryChanges(v, q)
-	}
-	return engine.Errorf(ErrInvalid, "kv: unknown query %T", q)
-}
-
 func (m *machine) queryGet(v *engine.View, q *getQuery) error {
 	ns, ok := v.Namespace(q.namespace)
 	if !ok {

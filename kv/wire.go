@@ -22,100 +22,97 @@ func (*historyQuery) Kind() uint8 { return queryHistory }
 func (*waitQuery) Kind() uint8    { return queryWait }
 func (*changesQuery) Kind() uint8 { return queryChanges }
 
-func (q *getQuery) Arguments(c *codec.Coder) {
-	c.String(&q.namespace)
-	codec.List(c, &q.keys, (*codec.Coder).String)
-	c.Bool(&q.withoutValues)
+func (q *getQuery) Arguments(f *codec.Fields) {
+	f.Namespace(&q.namespace)
+	codec.ListOf(f, "keys", &q.keys, codec.Text)
+	f.Bool("without_values", &q.withoutValues)
 }
 
-func (q *getQuery) Results(c *codec.Coder) {
-	codec.List(c, &q.entries, codeEntry)
-	c.Int(&q.left)
-	if c.Reading() && (q.left < 0 || q.left > 0 && q.left >= len(q.keys)) {
+func (q *getQuery) Results(f *codec.Fields) {
+	codec.ListOf(f, "items", &q.entries, (*Entry).code)
+	f.Int("left", &q.left)
+	if c := f.Binary(); c != nil && c.Reading() && (q.left < 0 || q.left > 0 && q.left >= len(q.keys)) {
 		c.Fail("more keys left than asked for")
 	}
 }
 
-func (q *scanQuery) Arguments(c *codec.Coder) {
-	c.String(&q.namespace)
-	c.String(&q.prefix)
-	c.String(&q.after)
-	c.Int(&q.limit)
-	c.Bool(&q.keysOnly)
-	c.Int(&q.maxBytes)
-	c.Bool(&q.position)
-	if q.limit < 1 || q.limit > MaxPageItems || q.maxBytes < 0 || q.maxBytes > maxPageBytes {
-		c.Fail("limit out of range")
-	}
+func (q *scanQuery) Arguments(f *codec.Fields) {
+	f.Namespace(&q.namespace)
+	f.Text("prefix", &q.prefix)
+	f.Text("after", &q.after)
+	f.Int("limit", &q.limit, codec.Range{Min: 1, Max: MaxPageItems})
+	f.Bool("without_values", &q.keysOnly)
+	f.Int("max_bytes", &q.maxBytes, codec.Range{Max: maxPageBytes})
+	f.Bool("with_revision", &q.position)
 }
 
-func (q *scanQuery) Results(c *codec.Coder) {
-	codec.List(c, &q.items, func(c *codec.Coder, it *Item) {
-		codeEntry(c, &it.Entry)
-		c.Int(&it.Size)
+func (q *scanQuery) Results(f *codec.Fields) {
+	codec.ListOf(f, "items", &q.items, func(it *Item, f *codec.Fields) {
+		it.Entry.code(f)
+		f.Int("size", &it.Size)
 	})
-	c.Bool(&q.more)
-	c.String(&q.last)
-	c.Uvarint(&q.lsn)
+	f.Bool("more", &q.more)
+	f.Text("last", &q.last)
+	f.Uvarint("revision", &q.lsn)
 }
 
-func (q *historyQuery) Arguments(c *codec.Coder) {
-	c.String(&q.namespace)
-	c.String(&q.key)
-	c.Bool(&q.withoutValues)
+func (q *historyQuery) Arguments(f *codec.Fields) {
+	f.Namespace(&q.namespace)
+	f.Text("key", &q.key)
+	f.Bool("without_values", &q.withoutValues)
 }
 
-func (q *historyQuery) Results(c *codec.Coder) {
-	codec.List(c, &q.versions, func(c *codec.Coder, v *Version) {
-		c.Uvarint(&v.Version)
-		c.Uvarint(&v.Revision)
-		c.Uvarint(&v.Term)
-		c.Time(&v.Time)
-		c.Int(&v.Size)
-		c.Bool(&v.Tombstone)
-		c.Bool(&v.Expired)
-		c.Bytes(&v.Value)
-	})
+func (q *historyQuery) Results(f *codec.Fields) {
+	codec.ListOf(f, "versions", &q.versions, (*Version).code)
 }
 
-func (q *waitQuery) Arguments(c *codec.Coder) {
-	c.String(&q.namespace)
-	c.String(&q.key)
-	c.Uvarint(&q.after)
-	c.Bool(&q.exists)
+func (v *Version) code(f *codec.Fields) {
+	f.Uvarint("version", &v.Version)
+	f.Uvarint("revision", &v.Revision)
+	f.Uvarint("term", &v.Term)
+	f.Time("at_ms", &v.Time)
+	f.Int("size", &v.Size)
+	f.Bool("tombstone", &v.Tombstone)
+	f.Bool("expired", &v.Expired)
+	f.Blob("value", &v.Value)
 }
 
-func (q *waitQuery) Results(c *codec.Coder) { codeEvent(c, &q.event) }
+func (q *waitQuery) Arguments(f *codec.Fields) {
+	f.Namespace(&q.namespace)
+	f.Text("key", &q.key)
+	f.Uvarint("after", &q.after)
+	f.Bool("exists", &q.exists)
+}
+
+func (q *waitQuery) Results(f *codec.Fields) { q.event.code(f) }
 
 // maxSentQueue bounds what of a queue travels to a watcher and back with each of his looks; the rest is found again.
 const maxSentQueue = 1024
 
-func (q *changesQuery) Arguments(c *codec.Coder) {
-	c.String(&q.namespace)
-	c.String(&q.prefix)
-	c.Uvarint(&q.after)
-	c.Int(&q.limit)
-	q.codeQueue(c)
-	c.String(&q.scanned)
-	c.Varint(&q.patience)
-	if q.limit < 1 || q.limit > watchPage {
-		c.Fail("limit out of range")
-	}
-	if q.patience != 0 && (q.patience < minPatience || q.patience > maxPatience) {
-		c.Fail("patience out of range")
-	}
+func (q *changesQuery) Arguments(f *codec.Fields) {
+	f.Namespace(&q.namespace)
+	f.Text("prefix", &q.prefix)
+	f.Uvarint("after", &q.after)
+	f.Int("limit", &q.limit, codec.Range{Min: 1, Max: watchPage})
+	q.codeQueue(f)
+	f.Text("scanned", &q.scanned)
+	f.Varint("patience_ms", &q.patience, codec.Range{Min: minPatience, Max: maxPatience, Optional: true})
 }
 
-func (q *changesQuery) Results(c *codec.Coder) {
-	codec.List(c, &q.events, codeEvent)
-	c.Uvarint(&q.next)
-	c.Bool(&q.compacted)
-	q.codeQueue(c)
-	c.String(&q.scanned)
+func (q *changesQuery) Results(f *codec.Fields) {
+	codec.ListOf(f, "events", &q.events, (*Event).code)
+	f.Uvarint("next", &q.next)
+	f.Bool("compacted", &q.compacted)
+	q.codeQueue(f)
+	f.Text("scanned", &q.scanned)
 }
 
-// codeQueue codes the queue, or its beginning: then that is told which it reaches to.
-func (q *changesQuery) codeQueue(c *codec.Coder) {
+// codeQueue codes the queue between nodes and watchers, or only its beginning, and the revision that what is coded reaches to.
+func (q *changesQuery) codeQueue(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	queue, end := q.queue, q.queueEnd
 	if len(queue) > maxSentQueue && !c.Reading() {
 		queue = queue[:maxSentQueue]
@@ -131,22 +128,24 @@ func (q *changesQuery) codeQueue(c *codec.Coder) {
 	}
 }
 
-func codeEntry(c *codec.Coder, e *Entry) {
-	c.String(&e.Key)
-	c.Bytes(&e.Value)
-	c.Uvarint(&e.Revision)
-	c.Uvarint(&e.Version)
-	c.Time(&e.UpdatedAt)
-	c.Time(&e.ExpiresAt)
+func (e *Entry) code(f *codec.Fields) {
+	f.Text("key", &e.Key)
+	f.Blob("value", &e.Value)
+	f.Uvarint("revision", &e.Revision)
+	f.Uvarint("version", &e.Version)
+	f.Time("updated_at_ms", &e.UpdatedAt)
+	f.Time("expires_at_ms", &e.ExpiresAt)
 }
 
-func codeEvent(c *codec.Coder, e *Event) {
-	c.Byte((*byte)(&e.Type))
-	c.String(&e.Key)
-	c.Bytes(&e.Value)
-	c.Uvarint(&e.Revision)
-	c.Uvarint(&e.Version)
-	c.Time(&e.Time)
+var eventNames = []string{"none", EventPut: "put", EventDelete: "delete", EventExpire: "expire", EventCompacted: "compacted", EventProgress: "progress"}
+
+func (e *Event) code(f *codec.Fields) {
+	codec.Enum(f, "type", &e.Type, eventNames)
+	f.Text("key", &e.Key)
+	f.Blob("value", &e.Value)
+	f.Uvarint("revision", &e.Revision)
+	f.Uvarint("version", &e.Version)
+	f.Time("at_ms", &e.Time)
 }
 
 func codeConflict(c *codec.Coder, e *ConflictError) {

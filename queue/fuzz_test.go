@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/rig"
 	"github.com/floedb/floe/queue"
@@ -118,36 +117,6 @@ func FuzzDecodeRow(f *testing.F) {
 	f.Fuzz(func(t *testing.T, kind byte, b []byte) {
 		if again, ok := queue.Recode(kind, b); ok && !bytes.Equal(again, b) {
 			t.Errorf("row %q %x decodes and encodes as %x", kind, b, again)
-		}
-	})
-}
-
-// FuzzDecodeQuery decodes arguments and results of queries.
-func FuzzDecodeQuery(f *testing.F) {
-	for kind := range uint8(7) {
-		f.Add(kind, []byte{1, 'n', 1, 'q', 0, 1, 2, 20, 0, 0})
-		f.Add(kind, []byte{})
-	}
-	f.Fuzz(func(t *testing.T, kind uint8, b []byte) {
-		p := engine.TableOf(queue.Primitive)
-		q := p.Query(kind)
-		if q == nil {
-			return
-		}
-		for _, code := range []func(*codec.Coder){q.Arguments, q.Results} {
-			c := codec.NewDecoder(b)
-			if code(&c); c.Done() != nil {
-				continue
-			}
-			// Of a zero time there are two encodings, so what comes from elsewhere may be encoded as something else, but not once more.
-			e := codec.NewEncoder(nil)
-			code(&e)
-			again := codec.NewDecoder(e.Encoded())
-			code(&again)
-			f := codec.NewEncoder(nil)
-			if code(&f); again.Done() != nil || !bytes.Equal(e.Encoded(), f.Encoded()) {
-				t.Errorf("query %d: %x decodes and encodes as %x, and that as %x: %v", kind, b, e.Encoded(), f.Encoded(), again.Err())
-			}
 		}
 	})
 }

@@ -22,11 +22,11 @@ func table() engine.Primitive {
 		ID: engine.MachineQueue, Name: "queue", New: newMachine,
 		Commands: commands.Types(),
 		Queries: []engine.QueryType{
-			{Kind: queryStats, Name: "stats", New: engine.NewQuery[statsQuery]},
-			{Kind: queryList, Name: "list", New: engine.NewQuery[listQuery]},
-			{Kind: queryPeek, Name: "peek", New: engine.NewQuery[peekQuery]},
-			{Kind: queryDead, Name: "dead letters", New: engine.NewQuery[deadQuery]},
-			{Kind: queryMessage, Name: "message", New: engine.NewQuery[messageQuery]},
+			engine.QueryRow(queryStats, "stats", (*machine).queryStats),
+			engine.QueryRow(queryList, "list", (*machine).queryList),
+			engine.QueryRow(queryPeek, "peek", (*machine).queryPeek),
+			engine.QueryRow(queryDead, "dead letters", (*machine).queryDead),
+			engine.QueryRow(queryMessage, "message", (*machine).queryMessage),
 		},
 		Errors: []engine.ErrorType{engine.NewErrorType(errorReceipt, "receipt", codeReceipt)},
 		Counters: []engine.CounterType{

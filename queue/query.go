@@ -79,23 +79,6 @@ func (*deadQuery) Machine() engine.MachineID  { return engine.MachineQueue }
 
 func (*messageQuery) Machine() engine.MachineID { return engine.MachineQueue }
 
-// Query answers a query of the store.
-func (m *machine) Query(v *engine.View, q engine.Query) error {
-	switch q := q.(type) {
-	case *statsQuery:
-		return m.queryStats(v, q)
-	case *listQuery:
-		return m.queryList(v, q)
-	case *peekQuery:
-		return m.queryPeek(v, q)
-	case *deadQuery:
-		return m.queryDead(v, q)
-	case *messageQuery:
-		return m.queryMessage(v, q)
-	}
-	return engine.Errorf(ErrInvalid, "queue: unknown query %T", q)
-}
-
 // lookUp reads the row of a queue.
 func lookUp(v *engine.View, namespace, name string) (r record, found bool, err error) {
 	ns, ok := v.Namespace(namespace)

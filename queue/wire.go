@@ -14,133 +14,139 @@ const (
 	queryMessage
 )
 
-func (*statsQuery) Kind() uint8 { return queryStats }
-func (*listQuery) Kind() uint8  { return queryList }
-func (*peekQuery) Kind() uint8  { return queryPeek }
-func (*deadQuery) Kind() uint8  { return queryDead }
-
+func (*statsQuery) Kind() uint8   { return queryStats }
+func (*listQuery) Kind() uint8    { return queryList }
+func (*peekQuery) Kind() uint8    { return queryPeek }
+func (*deadQuery) Kind() uint8    { return queryDead }
 func (*messageQuery) Kind() uint8 { return queryMessage }
 
-func (q *statsQuery) Arguments(c *codec.Coder) {
-	c.String(&q.namespace)
-	c.String(&q.name)
+var pageLimit = codec.Range{Min: 1, Max: MaxPageItems}
+
+func (q *statsQuery) Arguments(f *codec.Fields) {
+	f.Namespace(&q.namespace)
+	f.Text("name", &q.name)
 }
 
-func (q *statsQuery) Results(c *codec.Coder) {
-	if c.Bool(&q.found); q.found {
-		codeStats(c, &q.stats)
+func (q *statsQuery) Results(f *codec.Fields) {
+	if f.Found(&q.found) {
+		q.stats.code(f)
 	}
 }
 
-func (q *listQuery) Arguments(c *codec.Coder) {
-	c.String(&q.namespace)
-	c.String(&q.prefix)
-	c.String(&q.after)
-	codeLimit(c, &q.limit, MaxPageItems)
+func (q *listQuery) Arguments(f *codec.Fields) {
+	f.Namespace(&q.namespace)
+	f.Text("prefix", &q.prefix)
+	f.Text("after", &q.after)
+	f.Int("limit", &q.limit, pageLimit)
 }
 
-func (q *listQuery) Results(c *codec.Coder) {
-	codec.List(c, &q.items, codeStats)
-	c.Bool(&q.more)
+func (q *listQuery) Results(f *codec.Fields) {
+	codec.ListOf(f, "queues", &q.items, (*Stats).code)
+	f.Bool("more", &q.more)
 }
 
-func (q *peekQuery) Arguments(c *codec.Coder) {
-	c.String(&q.namespace)
-	c.String(&q.name)
-	q.after.code(c)
-	codeLimit(c, &q.limit, MaxPageItems)
-	codeLimit(c, &q.maxBytes, maxPageBytes)
-	c.Byte((*byte)(&q.state))
-	c.Bool(&q.withoutBody)
-	if q.state > Leased {
-		c.Fail("unknown state")
-	}
+func (q *peekQuery) Arguments(f *codec.Fields) {
+	f.Namespace(&q.namespace)
+	f.Text("name", &q.name)
+	q.after.field(f, "after")
+	f.Int("limit", &q.limit, pageLimit)
+	f.Int("max_bytes", &q.maxBytes, codec.Range{Min: 1, Max: maxPageBytes})
+	codec.Enum(f, "state", &q.state, []string{"all", Ready: "ready", Delayed: "delayed", Leased: "leased"})
+	f.Bool("without_payload", &q.withoutBody)
 }
 
-func (q *peekQuery) Results(c *codec.Coder) {
-	c.Bool(&q.found)
-	codec.List(c, &q.items, codeMessage)
-	q.next.code(c)
-	c.Bool(&q.more)
+func (q *peekQuery) Results(f *codec.Fields) {
+	f.Found(&q.found)
+	codec.ListOf(f, "messages", &q.items, (*Message).code)
+	q.next.field(f, "next")
+	f.Bool("more", &q.more)
 }
 
-func (q *deadQuery) Arguments(c *codec.Coder) {
-	c.String(&q.namespace)
-	c.String(&q.name)
-	c.Uvarint(&q.after)
-	codeLimit(c, &q.limit, MaxPageItems)
-	codeLimit(c, &q.maxBytes, maxPageBytes)
-	c.String(&q.text)
-	c.Bool(&q.withoutBody)
-	if len(q.text) > MaxFilterBytes {
-		c.Fail("text out of range")
-	}
+func (q *deadQuery) Arguments(f *codec.Fields) {
+	f.Namespace(&q.namespace)
+	f.Text("name", &q.name)
+	f.Uvarint("after", &q.after)
+	f.Int("limit", &q.limit, pageLimit)
+	f.Int("max_bytes", &q.maxBytes, codec.Range{Min: 1, Max: maxPageBytes})
+	f.Text("contains", &q.text, codec.Range{Max: MaxFilterBytes})
+	f.Bool("without_payload", &q.withoutBody)
 }
 
-func (q *deadQuery) Results(c *codec.Coder) {
-	c.Bool(&q.found)
-	codec.List(c, &q.items, codeMessage)
-	c.Uvarint(&q.next)
-	c.Bool(&q.more)
+func (q *deadQuery) Results(f *codec.Fields) {
+	f.Found(&q.found)
+	codec.ListOf(f, "messages", &q.items, (*Message).code)
+	f.Uvarint("next", &q.next)
+	f.Bool("more", &q.more)
 }
 
-func (q *messageQuery) Arguments(c *codec.Coder) {
-	c.String(&q.namespace)
-	c.String(&q.name)
-	c.Uvarint(&q.seq)
+func (q *messageQuery) Arguments(f *codec.Fields) {
+	f.Namespace(&q.namespace)
+	f.Text("name", &q.name)
+	f.Uvarint("seq", &q.seq)
 }
 
-func (q *messageQuery) Results(c *codec.Coder) {
-	c.Bool(&q.found)
-	codec.List(c, &q.items, codeMessage)
+func (q *messageQuery) Results(f *codec.Fields) {
+	f.Found(&q.found)
+	codec.ListOf(f, "messages", &q.items, (*Message).code)
 }
 
-// codeLimit codes a limit of a query, which is at least 1.
-func codeLimit(c *codec.Coder, limit *int, most int) {
-	c.Int(limit)
-	if *limit < 1 || *limit > most {
-		c.Fail("limit out of range")
-	}
-}
-
-func codeStats(c *codec.Coder, s *Stats) {
-	c.String(&s.Name)
-	c.Time(&s.CreatedAt)
-	c.Bool(&s.Paused)
-	set := &s.Settings
-	c.Int(&set.MaxAttempts)
-	for _, v := range [...]*int64{
-		&set.MaxLen, &set.MaxBytes, (*int64)(&set.BackoffMin), (*int64)(&set.BackoffMax), (*int64)(&set.DeadRetention), (*int64)(&set.DedupWindow),
-		&s.Ready, &s.Delayed, &s.Inflight, &s.Dead, &s.Bytes, &s.Enqueued, &s.Duplicates, &s.Dequeued, &s.Acked, &s.Expired, &s.Purged, &s.Discarded,
-	} {
-		c.Varint(v)
-	}
-}
-
-func codeMessage(c *codec.Coder, m *Message) {
-	c.String(&m.Queue)
-	c.Uvarint(&m.Seq)
-	c.Int(&m.Priority)
-	c.Bytes(&m.Payload)
-	codeHeaders(c, &m.Headers)
-	c.Byte((*byte)(&m.State))
-	c.Int(&m.Attempts)
-	c.Int(&m.MaxAttempts)
-	c.Time(&m.EnqueuedAt)
-	c.Time(&m.LeaseUntil)
-	c.Time(&m.AvailableAt)
-	c.Time(&m.DiedAt)
-	c.String(&m.LastError)
-	c.Int(&m.Size)
-}
-
-func codeHeaders(c *codec.Coder, headers *map[string]string) {
-	b := engine.AppendHeaders(nil, *headers)
-	if c.Bytes(&b); !c.Reading() {
+// field codes a place among the messages, in JSON as a cursor; see Cursor.
+func (p *place) field(f *codec.Fields, name string) {
+	if c := f.Binary(); c != nil {
+		p.code(c)
 		return
 	}
-	var err error
-	if *headers, err = engine.DecodeHeaders(b); err != nil {
-		c.Fail(err.Error())
+	if f.Checking() || !f.Given(name, *p != place{}) {
+		return
 	}
+	f.Token(name, p.cursor, func(cursor string) error {
+		at, ok := parsePlace(cursor)
+		if !ok {
+			return badCursor(cursor, "priority and Seq of a message, such as 100-17")
+		}
+		*p = at
+		return nil
+	})
+}
+
+func (s *Stats) code(f *codec.Fields) {
+	f.Text("name", &s.Name)
+	f.Time("created_at_ms", &s.CreatedAt)
+	f.Bool("paused", &s.Paused)
+	f.Int("max_attempts", &s.Settings.MaxAttempts)
+	f.Varint("max_len", &s.Settings.MaxLen)
+	f.Varint("max_bytes", &s.Settings.MaxBytes)
+	f.Duration("backoff_min_ms", &s.Settings.BackoffMin)
+	f.Duration("backoff_max_ms", &s.Settings.BackoffMax)
+	f.Duration("dead_retention_ms", &s.Settings.DeadRetention)
+	f.Duration("dedup_window_ms", &s.Settings.DedupWindow)
+	f.Varint("ready", &s.Ready)
+	f.Varint("delayed", &s.Delayed)
+	f.Varint("inflight", &s.Inflight)
+	f.Varint("dead", &s.Dead)
+	f.Varint("bytes", &s.Bytes)
+	f.Varint("enqueued", &s.Enqueued)
+	f.Varint("duplicates", &s.Duplicates)
+	f.Varint("dequeued", &s.Dequeued)
+	f.Varint("acked", &s.Acked)
+	f.Varint("expired", &s.Expired)
+	f.Varint("purged", &s.Purged)
+	f.Varint("discarded", &s.Discarded)
+}
+
+func (m *Message) code(f *codec.Fields) {
+	f.Text("queue", &m.Queue)
+	f.Uvarint("seq", &m.Seq)
+	f.Int("priority", &m.Priority)
+	f.Blob("payload", &m.Payload)
+	engine.CodeHeaderMap(f, &m.Headers)
+	codec.Enum(f, "state", &m.State, stateNames[:])
+	f.Int("attempts", &m.Attempts)
+	f.Int("max_attempts", &m.MaxAttempts)
+	f.Time("enqueued_at_ms", &m.EnqueuedAt)
+	f.Time("leased_until_ms", &m.LeaseUntil)
+	f.Time("available_at_ms", &m.AvailableAt)
+	f.Time("died_at_ms", &m.DiedAt)
+	f.Text("last_error", &m.LastError)
+	f.Int("size", &m.Size)
 }

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/rig"
 	"github.com/floedb/floe/stream"
@@ -168,26 +167,17 @@ func FuzzQuery(f *testing.F) {
 	f.Add(uint8(2), []byte{})
 	p := engine.TableOf(stream.Primitive)
 	for kind := uint8(1); int(kind) <= len(p.Queries); kind++ {
-		q := p.Query(kind)
-		c := codec.NewEncoder(nil)
-		q.Arguments(&c)
-		f.Add(kind, c.Encoded())
+		f.Add(kind, engine.AppendQuery(nil, p.Query(kind))[2:])
 	}
 	for _, id := range []uint64{0, 1, 2} {
 		for _, p := range []int{0, 1, 2, 1023} {
 			q := stream.ReadFrom("n", "log", id, p)
-			c := codec.NewEncoder(nil)
-			q.Arguments(&c)
-			f.Add(q.Kind(), c.Encoded())
+			f.Add(q.Kind(), engine.AppendQuery(nil, q)[2:])
 		}
 	}
 	f.Fuzz(func(t *testing.T, kind uint8, b []byte) {
-		q := p.Query(kind)
-		if q == nil {
-			return
-		}
-		c := codec.NewDecoder(b)
-		if q.Arguments(&c); c.Done() != nil {
+		q, err := engine.NewWire([]engine.Primitive{p}).DecodeQuery(append([]byte{byte(engine.MachineStream), kind}, b...))
+		if err != nil {
 			return
 		}
 		r, _ := newStore(t)
@@ -199,11 +189,8 @@ func FuzzQuery(f *testing.F) {
 		if err := r.Query(done, 0, q); err != nil {
 			return
 		}
-		results := codec.NewEncoder(nil)
-		q.Results(&results)
-		again, d := p.Query(kind), codec.NewDecoder(results.Encoded())
-		if again.Results(&d); d.Done() != nil {
-			t.Errorf("kind %d: the results of %x can not be read: %v", kind, b, d.Done())
+		if err := engine.DecodeResults(p.Query(kind), engine.AppendResults(nil, q)); err != nil {
+			t.Errorf("kind %d: the results of %x can not be read: %v", kind, b, err)
 		}
 	})
 }
@@ -211,11 +198,7 @@ func FuzzQuery(f *testing.F) {
 // TestQueriesNameTheField: a query of another process that is out of bounds is refused by the name of the field.
 func TestQueriesNameTheField(t *testing.T) {
 	for _, partition := range []int{-2, stream.MaxPartitions} {
-		q := stream.ReadOfPartition("n", "log", partition)
-		c := codec.NewEncoder(nil)
-		q.Arguments(&c)
-		p, d := engine.TableOf(stream.Primitive), codec.NewDecoder(c.Encoded())
-		p.Query(q.Kind()).Arguments(&d)
-		wantError(t, "read of a partition that no stream has", d.Done(), codec.ErrCorrupt, "partition out of range")
+		_, err := engine.NewWire([]engine.Primitive{engine.TableOf(stream.Primitive)}).DecodeQuery(engine.AppendQuery(nil, stream.ReadOfPartition("n", "log", partition)))
+		wantError(t, "read of a partition that no stream has", err, stream.ErrInvalid, "partition")
 	}
 }

@@ -35,14 +35,22 @@ func (s *groupSpec) code(c *codec.Coder) {
 	c.Varint(&s.config.backoffMax)
 }
 
-func (q *groupSpecQuery) Arguments(c *codec.Coder) {
+func (q *groupSpecQuery) Arguments(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	c.String(&q.namespace)
 	c.String(&q.stream)
 	c.String(&q.group)
 	c.String(&q.consumer)
 }
 
-func (q *groupSpecQuery) Results(c *codec.Coder) {
+func (q *groupSpecQuery) Results(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	q.spec.code(c)
 	if c.Bool(&q.found); q.found {
 		q.config.code(c)
@@ -52,7 +60,11 @@ func (q *groupSpecQuery) Results(c *codec.Coder) {
 	c.Uvarint(&q.held.epoch)
 }
 
-func (q *groupWaitQuery) Arguments(c *codec.Coder) {
+func (q *groupWaitQuery) Arguments(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	c.String(&q.namespace)
 	c.String(&q.stream)
 	c.String(&q.group)
@@ -63,9 +75,19 @@ func (q *groupWaitQuery) Arguments(c *codec.Coder) {
 	c.Bool(&q.home)
 }
 
-func (q *groupWaitQuery) Results(c *codec.Coder) { c.Varint(&q.since) }
+func (q *groupWaitQuery) Results(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
+	c.Varint(&q.since)
+}
 
-func (q *groupsQuery) Arguments(c *codec.Coder) {
+func (q *groupsQuery) Arguments(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	c.String(&q.namespace)
 	c.String(&q.stream)
 	c.String(&q.name)
@@ -88,7 +110,11 @@ func (q *groupsQuery) Arguments(c *codec.Coder) {
 	}
 }
 
-func (q *groupsQuery) Results(c *codec.Coder) {
+func (q *groupsQuery) Results(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	c.Bool(&q.found)
 	codec.List(c, &q.infos, codeGroupStats)
 	c.Bool(&q.more)
@@ -121,7 +147,11 @@ func codeGroupStats(c *codec.Coder, g *GroupStats) {
 	})
 }
 
-func (q *pendingQuery) Arguments(c *codec.Coder) {
+func (q *pendingQuery) Arguments(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	c.String(&q.namespace)
 	c.String(&q.stream)
 	c.String(&q.group)
@@ -140,7 +170,11 @@ func codeAttempt(c *codec.Coder, r *Ref) {
 	c.Int(&r.Attempt)
 }
 
-func (q *pendingQuery) Results(c *codec.Coder) {
+func (q *pendingQuery) Results(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	c.Bool(&q.found)
 	codec.List(c, &q.records, func(c *codec.Coder, p *PendingRecord) {
 		codeID(c, &p.ID)

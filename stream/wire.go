@@ -66,19 +66,31 @@ func codeRecord(c *codec.Coder, r *Record) {
 	}
 }
 
-func (q *specQuery) Arguments(c *codec.Coder) {
+func (q *specQuery) Arguments(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	c.String(&q.namespace)
 	c.String(&q.stream)
 	c.Bool(&q.wait)
 	c.Uvarint(&q.not)
 }
 
-func (q *specQuery) Results(c *codec.Coder) {
+func (q *specQuery) Results(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	c.Bool(&q.found)
 	q.spec.code(c)
 }
 
-func (q *readQuery) Arguments(c *codec.Coder) {
+func (q *readQuery) Arguments(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	c.String(&q.namespace)
 	c.String(&q.stream)
 	c.Int(&q.partition)
@@ -131,7 +143,11 @@ func (q *readQuery) codeFrom(c *codec.Coder) {
 	}
 }
 
-func (q *readQuery) Results(c *codec.Coder) {
+func (q *readQuery) Results(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	c.Bool(&q.found)
 	c.Uvarint(&q.id)
 	q.codeFrom(c)
@@ -139,13 +155,21 @@ func (q *readQuery) Results(c *codec.Coder) {
 	c.Bool(&q.more)
 }
 
-func (q *statsQuery) Arguments(c *codec.Coder) {
+func (q *statsQuery) Arguments(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	c.String(&q.namespace)
 	c.String(&q.stream)
 	c.Uvarint(&q.id)
 }
 
-func (q *statsQuery) Results(c *codec.Coder) {
+func (q *statsQuery) Results(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	c.Bool(&q.found)
 	codeStats(c, &q.stats)
 }
@@ -174,7 +198,11 @@ func codeStats(c *codec.Coder, i *Stats) {
 	}
 }
 
-func (q *listQuery) Arguments(c *codec.Coder) {
+func (q *listQuery) Arguments(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	c.String(&q.namespace)
 	c.String(&q.prefix)
 	c.String(&q.after)
@@ -184,7 +212,11 @@ func (q *listQuery) Arguments(c *codec.Coder) {
 	}
 }
 
-func (q *listQuery) Results(c *codec.Coder) {
+func (q *listQuery) Results(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	codec.List(c, &q.streams, func(c *codec.Coder, l *listed) {
 		codeStats(c, &l.Stats)
 		c.Uvarint(&l.id)
@@ -197,7 +229,11 @@ func (q *listQuery) Results(c *codec.Coder) {
 	c.Bool(&q.more)
 }
 
-func (q *refsQuery) Arguments(c *codec.Coder) {
+func (q *refsQuery) Arguments(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	c.String(&q.namespace)
 	c.String(&q.stream)
 	c.Uvarint(&q.id)
@@ -207,9 +243,19 @@ func (q *refsQuery) Arguments(c *codec.Coder) {
 	}
 }
 
-func (q *refsQuery) Results(c *codec.Coder) { codec.List(c, &q.refs, codeRef) }
+func (q *refsQuery) Results(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
+	codec.List(c, &q.refs, codeRef)
+}
 
-func (q *recordsQuery) Arguments(c *codec.Coder) {
+func (q *recordsQuery) Arguments(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	c.String(&q.namespace)
 	c.String(&q.stream)
 	codec.List(c, &q.refs, codeRef)
@@ -217,12 +263,20 @@ func (q *recordsQuery) Arguments(c *codec.Coder) {
 	checkBounds(c, len(q.refs), 0, q.maxBytes)
 }
 
-func (q *recordsQuery) Results(c *codec.Coder) {
+func (q *recordsQuery) Results(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	codec.List(c, &q.records, codeRecord)
 	c.Int(&q.done)
 }
 
-func (q *activityQuery) Arguments(c *codec.Coder) {
+func (q *activityQuery) Arguments(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	c.String(&q.namespace)
 	c.String(&q.stream)
 	c.Uvarint(&q.id)
@@ -238,7 +292,11 @@ func (q *activityQuery) Arguments(c *codec.Coder) {
 	}
 }
 
-func (q *activityQuery) Results(c *codec.Coder) {
+func (q *activityQuery) Results(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	codec.List(c, &q.records, (*codec.Coder).Varint)
 	codec.List(c, &q.bytes, (*codec.Coder).Varint)
 	if len(q.records) != len(q.bytes) || len(q.records) > MaxActivityParts {

@@ -29,13 +29,21 @@ func (*measurementQuery) Machine() engine.MachineID { return engine.MachineTS }
 func (*measurementQuery) Kind() uint8 { return queryMeasurement }
 
 // Arguments codes what the query asks for.
-func (q *measurementQuery) Arguments(c *codec.Coder) {
+func (q *measurementQuery) Arguments(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	c.String(&q.namespace)
 	c.String(&q.name)
 }
 
 // Results codes the answer.
-func (q *measurementQuery) Results(c *codec.Coder) {
+func (q *measurementQuery) Results(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	codec.List(c, &q.items, codeMeasurement)
 	if c.More(q.policy > 0 || q.limit > 0) {
 		c.Uvarint(&q.policy)
@@ -249,7 +257,11 @@ func (*measurementsQuery) Machine() engine.MachineID { return engine.MachineTS }
 func (*measurementsQuery) Kind() uint8 { return queryMeasurements }
 
 // Arguments codes what the query asks for.
-func (q *measurementsQuery) Arguments(c *codec.Coder) {
+func (q *measurementsQuery) Arguments(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	c.String(&q.namespace)
 	c.String(&q.prefix)
 	c.String(&q.after)
@@ -264,7 +276,11 @@ func codePageLimit(c *codec.Coder, limit *int) {
 }
 
 // Results codes the answer.
-func (q *measurementsQuery) Results(c *codec.Coder) {
+func (q *measurementsQuery) Results(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	codec.List(c, &q.items, codeMeasurement)
 	c.Bool(&q.more)
 	c.String(&q.next)
@@ -326,7 +342,11 @@ func (*seriesQuery) Machine() engine.MachineID { return engine.MachineTS }
 func (*seriesQuery) Kind() uint8 { return querySeries }
 
 // Arguments codes what the query asks for.
-func (q *seriesQuery) Arguments(c *codec.Coder) {
+func (q *seriesQuery) Arguments(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	c.String(&q.namespace)
 	c.String(&q.name)
 	q.tags.code(c)
@@ -355,7 +375,11 @@ func codeFilter(c *codec.Coder, f *floql.Filter) {
 }
 
 // Results codes the answer.
-func (q *seriesQuery) Results(c *codec.Coder) {
+func (q *seriesQuery) Results(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	c.Uvarint((*uint64)(&q.inc))
 	codec.List(c, &q.items, func(c *codec.Coder, s *foundSeries) {
 		c.Uint32((*uint32)(&s.id))

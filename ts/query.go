@@ -107,7 +107,11 @@ func (*aggregateQuery) Machine() engine.MachineID { return engine.MachineTS }
 func (*aggregateQuery) Kind() uint8 { return queryAggregate }
 
 // Arguments codes what the query asks for.
-func (q *readQuery) Arguments(c *codec.Coder) {
+func (q *readQuery) Arguments(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	c.String(&q.namespace)
 	codeSelection(c, &q.selection)
 	c.Bool(&q.exact)
@@ -126,7 +130,11 @@ func (s *spot) code(c *codec.Coder) {
 }
 
 // Arguments codes what the query asks for.
-func (q *aggregateQuery) Arguments(c *codec.Coder) {
+func (q *aggregateQuery) Arguments(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	c.String(&q.namespace)
 	codeSelection(c, &q.selection)
 	c.Bytes(&q.plan)
@@ -150,7 +158,11 @@ func codeSelection(c *codec.Coder, s *floql.Selection) {
 }
 
 // Results codes the answer.
-func (q *aggregateQuery) Results(c *codec.Coder) {
+func (q *aggregateQuery) Results(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	c.Bytes(&q.partial)
 	q.refused.code(c)
 	failed := q.failed != nil
@@ -165,7 +177,11 @@ func (q *aggregateQuery) Results(c *codec.Coder) {
 }
 
 // Results codes the answer: the points as package points has them, of each field of its own, which a series is here.
-func (q *readQuery) Results(c *codec.Coder) {
+func (q *readQuery) Results(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	codec.List(c, &q.series, func(c *codec.Coder, s *readSeries) {
 		c.Uint32((*uint32)(&s.id))
 		c.String(&s.field)

@@ -44,7 +44,11 @@ func (*lastQuery) Machine() engine.MachineID { return engine.MachineTS }
 func (*lastQuery) Kind() uint8 { return queryLast }
 
 // Arguments codes what the query asks for.
-func (q *lastQuery) Arguments(c *codec.Coder) {
+func (q *lastQuery) Arguments(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	c.String(&q.namespace)
 	codeSelection(c, &q.selection)
 	c.Uvarint((*uint64)(&q.inc))
@@ -52,7 +56,11 @@ func (q *lastQuery) Arguments(c *codec.Coder) {
 }
 
 // Results codes the answer.
-func (q *lastQuery) Results(c *codec.Coder) {
+func (q *lastQuery) Results(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	codec.List(c, &q.points, func(c *codec.Coder, p *lastPoint) {
 		p.tags.code(c)
 		c.Varint(&p.time)

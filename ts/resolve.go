@@ -59,7 +59,11 @@ func (*resolveQuery) Machine() engine.MachineID { return engine.MachineTS }
 func (*resolveQuery) Kind() uint8 { return queryResolve }
 
 // Arguments codes what the query asks for.
-func (q *resolveQuery) Arguments(c *codec.Coder) {
+func (q *resolveQuery) Arguments(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	c.String(&q.namespace)
 	total := 0
 	codec.List(c, &q.wanted, func(c *codec.Coder, w *wanted) {
@@ -76,7 +80,11 @@ func (q *resolveQuery) Arguments(c *codec.Coder) {
 }
 
 // Results codes the answer.
-func (q *resolveQuery) Results(c *codec.Coder) {
+func (q *resolveQuery) Results(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	codec.List(c, &q.found, func(c *codec.Coder, r *resolved) {
 		c.Uvarint((*uint64)(&r.inc))
 		codec.List(c, &r.ids, (*codec.Coder).Uvarint)

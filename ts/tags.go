@@ -75,13 +75,21 @@ func (*tagsQuery) Machine() engine.MachineID { return engine.MachineTS }
 func (*tagsQuery) Kind() uint8 { return queryTags }
 
 // Arguments codes what the query asks for.
-func (q *tagsQuery) Arguments(c *codec.Coder) {
+func (q *tagsQuery) Arguments(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	c.String(&q.namespace)
 	c.String(&q.name)
 }
 
 // Results codes the answer.
-func (q *tagsQuery) Results(c *codec.Coder) {
+func (q *tagsQuery) Results(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	c.Bool(&q.found)
 	codec.List(c, &q.tags, func(c *codec.Coder, t *TagValues) {
 		c.String(&t.Key)

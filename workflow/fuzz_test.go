@@ -217,33 +217,3 @@ var decoderOf = map[byte]uint8{
 	rowWorkflow: 0, rowGrave: 0, rowName: 1, rowVersion: 2, rowVersions: 3, rowKey: 4, rowPlan: 12, rowCache: 13, rowSchedule: 14, rowTrigger: 15,
 	partHeader + 128: 5, partStep + 128: 6, partSignal + 128: 7, partUndo + 128: 8, partEvents + 128: 9, partBranch + 128: 10, partItems + 128: 11,
 }
-
-// FuzzQuery decodes arguments and results of queries.
-func FuzzQuery(f *testing.F) {
-	for kind := range uint8(7) {
-		f.Add(kind, []byte{1, 'n', 1, 'q', 0, 1, 2, 20, 0, 0})
-		f.Add(kind, []byte{})
-	}
-	f.Fuzz(func(t *testing.T, kind uint8, b []byte) {
-		p := table()
-		q := p.Query(kind)
-		if q == nil {
-			return
-		}
-		for _, code := range []func(*codec.Coder){q.Arguments, q.Results} {
-			c := codec.NewDecoder(b)
-			if code(&c); c.Done() != nil {
-				continue
-			}
-			// Of a zero time there are two encodings, so what comes from elsewhere may be encoded as something else, but not once more.
-			e := codec.NewEncoder(nil)
-			code(&e)
-			again := codec.NewDecoder(e.Encoded())
-			code(&again)
-			f := codec.NewEncoder(nil)
-			if code(&f); again.Done() != nil || !bytes.Equal(e.Encoded(), f.Encoded()) {
-				t.Errorf("query %d: %x decodes and encodes as %x, and that as %x: %v", kind, b, e.Encoded(), f.Encoded(), again.Err())
-			}
-		}
-	})
-}

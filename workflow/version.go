@@ -148,12 +148,20 @@ type versionsQuery struct {
 func (*versionsQuery) Kind() uint8               { return queryVersions }
 func (*versionsQuery) Machine() engine.MachineID { return engine.MachineWorkflow }
 
-func (q *versionsQuery) Arguments(c *codec.Coder) {
+func (q *versionsQuery) Arguments(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	c.String(&q.namespace)
 	c.String(&q.name)
 }
 
-func (q *versionsQuery) Results(c *codec.Coder) {
+func (q *versionsQuery) Results(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	c.Bool(&q.found)
 	codec.List(c, &q.items, func(c *codec.Coder, v *VersionInfo) {
 		c.String(&v.Version)

@@ -9,13 +9,21 @@ import (
 	"github.com/floedb/floe/internal/flow"
 )
 
-func (q *infoQuery) Arguments(c *codec.Coder) {
+func (q *infoQuery) Arguments(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	c.String(&q.namespace)
 	c.String(&q.name)
 	c.String(&q.version)
 }
 
-func (q *infoQuery) Results(c *codec.Coder) {
+func (q *infoQuery) Results(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	c.Bool(&q.found)
 	if c.Bool(&q.known); q.known {
 		q.info.code(c)
@@ -26,31 +34,51 @@ func (q *infoQuery) Results(c *codec.Coder) {
 	}
 }
 
-func (q *listQuery) Arguments(c *codec.Coder) {
+func (q *listQuery) Arguments(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	c.String(&q.namespace)
 	c.String(&q.prefix)
 	c.String(&q.after)
 	codeLimit(c, &q.limit, engine.MaxPageItems)
 }
 
-func (q *listQuery) Results(c *codec.Coder) {
+func (q *listQuery) Results(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	codec.List(c, &q.items, func(c *codec.Coder, i *shardInfo) { i.code(c) })
 	c.Bool(&q.more)
 }
 
-func (q *runQuery) Arguments(c *codec.Coder) {
+func (q *runQuery) Arguments(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	c.String(&q.namespace)
 	q.target.code(c)
 	c.Bool(&q.wait)
 }
 
-func (q *runQuery) Results(c *codec.Coder) {
+func (q *runQuery) Results(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	if c.Bool(&q.found); q.found {
 		q.run.code(c)
 	}
 }
 
-func (q *runsQuery) Arguments(c *codec.Coder) {
+func (q *runsQuery) Arguments(fields *codec.Fields) {
+	c := fields.Binary()
+	if c == nil {
+		return
+	}
 	c.String(&q.namespace)
 	f := &q.filter
 	c.String(&f.workflow)
@@ -81,7 +109,11 @@ func (q *runsQuery) Arguments(c *codec.Coder) {
 	}
 }
 
-func (q *runsQuery) Results(c *codec.Coder) {
+func (q *runsQuery) Results(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	codec.List(c, &q.items, func(c *codec.Coder, r *RunInfo) { r.code(c) })
 	codec.List(c, &q.numbers, (*codec.Coder).Uvarint)
 	c.Uvarint(&q.next)
@@ -103,7 +135,11 @@ func (q *runsQuery) Results(c *codec.Coder) {
 	}
 }
 
-func (q *historyQuery) Arguments(c *codec.Coder) {
+func (q *historyQuery) Arguments(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	c.String(&q.namespace)
 	q.target.code(c)
 	c.Uvarint(&q.lsn)
@@ -111,7 +147,11 @@ func (q *historyQuery) Arguments(c *codec.Coder) {
 	codeLimit(c, &q.limit, engine.MaxPageItems)
 }
 
-func (q *historyQuery) Results(c *codec.Coder) {
+func (q *historyQuery) Results(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	c.Bool(&q.found)
 	codec.List(c, &q.items, func(c *codec.Coder, e *Event) {
 		c.Byte((*byte)(&e.Type))

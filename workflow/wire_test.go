@@ -16,14 +16,12 @@ func TestAttributesOfListing(t *testing.T) {
 	ask := func(attributes ...string) []byte {
 		t.Helper()
 		q := runsQuery{namespace: "n", filter: filter{workflow: "w", attributes: attributes, after: 1, before: 2}, before: 3, limit: 4}
-		e := codec.NewEncoder(nil)
-		q.Arguments(&e)
+		b := codec.EncodeFields(nil, &q, (*runsQuery).Arguments)
 		var got runsQuery
-		d := codec.NewDecoder(e.Encoded())
-		if got.Arguments(&d); d.Done() != nil || !reflect.DeepEqual(got, q) {
-			t.Errorf("attributes %q: %+v, want %+v: %v", attributes, got, q, d.Err())
+		if err := codec.DecodeFields(b, &got, (*runsQuery).Arguments); err != nil || !reflect.DeepEqual(got, q) {
+			t.Errorf("attributes %q: %+v, want %+v: %v", attributes, got, q, err)
 		}
-		return e.Encoded()
+		return b
 	}
 	none, one, two := ask(), ask("a"), ask("a", "b")
 	if want := bytes.Replace(none, []byte("\x01w\x00\x00\x00"), []byte("\x01w\x00\x00\x01a"), 1); !bytes.Equal(one, want) || !bytes.HasPrefix(two, one) {
@@ -35,10 +33,7 @@ func TestAttributesOfListing(t *testing.T) {
 	}
 	ask(many...)
 	q := runsQuery{filter: filter{attributes: append(many, "more"), before: math.MaxInt64}, limit: 1}
-	e := codec.NewEncoder(nil)
-	q.Arguments(&e)
-	d := codec.NewDecoder(e.Encoded())
-	if q.Arguments(&d); d.Done() == nil {
+	if b := codec.EncodeFields(nil, &q, (*runsQuery).Arguments); codec.DecodeFields(b, &q, (*runsQuery).Arguments) == nil {
 		t.Errorf("%d attributes are read", len(q.filter.attributes))
 	}
 }

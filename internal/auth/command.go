@@ -66,13 +66,11 @@ func (k *storedKey) fields(f *codec.Fields) {
 		return err
 	})
 	k.Role = role
-	codec.ListOf(f, "namespaces", &k.Namespaces, codeText)
+	codec.ListOf(f, "namespaces", &k.Namespaces, codec.Text)
 	codeHash(f, "secret_hash", &k.proof.hash)
 	codeHash(f, "public_key", &k.proof.public)
 	codeTime(f, "expires_at_ms", &k.Expires)
 }
-
-func codeText(s *string, f *codec.Fields) { f.Text("", s) }
 
 // codeHash codes a hash, which is hexadecimal in JSON.
 func codeHash(f *codec.Fields, name string, hash *[sha256.Size]byte) {
@@ -94,13 +92,11 @@ func codeHash(f *codec.Fields, name string, hash *[sha256.Size]byte) {
 	*hash = own
 }
 
-// codeTime codes a time that may be zero, in which case JSON does not have it.
+// codeTime codes a time that may be zero, of which it refuses a second encoding.
 func codeTime(f *codec.Fields, name string, t *time.Time) {
 	c := f.Binary()
 	if c == nil {
-		if f.Given(name, !t.IsZero()) {
-			f.Moment(name, t)
-		}
+		f.Time(name, t)
 		return
 	}
 	before := c.Left()
@@ -141,7 +137,7 @@ type makeBody struct{ namespaces []string }
 
 func (m *makeBody) code(f *codec.Fields) {
 	codec.ListOf(f, "namespaces", &m.namespaces, func(ns *string, f *codec.Fields) {
-		if codeText(ns, f); f.Checking() {
+		if codec.Text(ns, f); f.Checking() {
 			f.Refuse(engine.CheckWritable(*ns))
 		}
 	}, codec.Range{Max: MaxMade})
@@ -231,14 +227,22 @@ func (*keysQuery) Machine() engine.MachineID { return engine.MachineKeys }
 func (*keysQuery) Kind() uint8 { return queryKeys }
 
 // Arguments codes what the query asks for.
-func (q *keysQuery) Arguments(c *codec.Coder) {
+func (q *keysQuery) Arguments(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	c.Bool(&q.wait)
 	c.Uvarint(&q.not)
 	c.Bool(&q.used)
 }
 
 // Results codes the answer.
-func (q *keysQuery) Results(c *codec.Coder) {
+func (q *keysQuery) Results(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	c.Bool(&q.exists)
 	c.Uvarint(&q.revision)
 	codec.List(c, &q.keys, func(c *codec.Coder, k *storedKey) { k.codeAnswer(c) })

@@ -259,10 +259,9 @@ func List[T any](c *Coder, list *[]T, code func(*Coder, *T)) {
 		*list = make([]T, 0, min(n, listAhead))
 	}
 	for range n {
-		var v T
-		if code(c, &v); c.Err() != nil {
+		*list = append(*list, *new(T))
+		if code(c, &(*list)[len(*list)-1]); c.Err() != nil {
 			return
 		}
-		*list = append(*list, v)
 	}
 }

@@ -3,6 +3,8 @@ package codec
 import (
 	"fmt"
 	"math"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -70,6 +72,7 @@ type form interface {
 	signed(name string, v *int64, unit Unit, r Range)
 	unsigned(name string, v *uint64, unit Unit, r Range)
 	boolean(name string, v *bool)
+	float(name string, v *float64)
 	text(name string, v *string, r Range)
 	bytes(name string, v *[]byte, r Range)
 	instant(name string, v *time.Time)
@@ -256,6 +259,22 @@ func (f *Fields) Bytes(name string, v *[]byte, r ...Range) {
 	*v = b
 }
 
+// Blob codes bytes that may be nil, which are absent in JSON. Decoded ones are a copy.
+func (f *Fields) Blob(name string, v *[]byte, r ...Range) {
+	switch {
+	case f.checking:
+		f.checkLength(name, len(*v), r)
+	case f.form == nil:
+		f.coder.Bytes(v)
+	default:
+		b := *v
+		if f.form.given(name, b != nil) {
+			f.form.bytes(name, &b, rangeOf(r))
+			*v = b
+		}
+	}
+}
+
 // Rest codes bytes that extend to the end of the record.
 func (f *Fields) Rest(name string, v *[]byte, r ...Range) {
 	switch c := &f.coder; {
@@ -285,6 +304,21 @@ func (f *Fields) Moment(name string, v *time.Time) {
 	*v = t
 }
 
+// Time codes a time in milliseconds. The zero time is absent in JSON.
+func (f *Fields) Time(name string, v *time.Time) {
+	switch {
+	case f.checking:
+	case f.form == nil:
+		f.coder.Time(v)
+	default:
+		t := *v
+		if f.form.given(name, !t.IsZero()) {
+			f.form.instant(name, &t)
+			*v = t
+		}
+	}
+}
+
 // Duration codes a duration, which is in milliseconds in JSON.
 func (f *Fields) Duration(name string, v *time.Duration, r ...Range) {
 	switch {
@@ -301,6 +335,89 @@ func (f *Fields) Duration(name string, v *time.Duration, r ...Range) {
 		*v = time.Duration(ms) * time.Millisecond
 	}
 }
+
+// Float codes a float64, bit by bit in binary.
+func (f *Fields) Float(name string, v *float64) {
+	switch {
+	case f.checking:
+	case f.form == nil:
+		f.coder.Float64(v)
+	default:
+		n := *v
+		f.form.float(name, &n)
+		*v = n
+	}
+}
+
+// Namespace codes the namespace of a query. JSON has no field for it: there it comes from the address of the request.
+func (f *Fields) Namespace(v *string) {
+	if c := f.Binary(); c != nil {
+		c.String(v)
+	}
+}
+
+// More reports whether a record goes on with fields that a later layout appended; see Coder.More. JSON has all fields.
+func (f *Fields) More(set bool) bool {
+	if c := f.Binary(); c != nil {
+		return c.More(set)
+	}
+	return true
+}
+
+// Found codes whether a query has found what it asks for, and reports whether the fields of what it found follow.
+func (f *Fields) Found(v *bool) bool {
+	f.Bool("found", v)
+	_, describes := f.form.(*describer)
+	return *v || describes
+}
+
+// Enum codes a value that has a name in JSON. Names has one for each value, "" for a number that is none.
+func Enum[T ~uint8](f *Fields, name string, v *T, names []string) {
+	named := func(t T) bool { return int(t) < len(names) && names[t] != "" }
+	switch {
+	case f.checking:
+		if !named(*v) {
+			f.wrong("unknown %s %d", label(name), *v)
+		}
+		return
+	case f.form == nil:
+		b := byte(*v)
+		f.coder.Byte(&b)
+		*v = T(b)
+		return
+	}
+	t := *v
+	f.Token(name, func() string {
+		if named(t) {
+			return names[t]
+		}
+		return strconv.Itoa(int(t))
+	}, func(text string) error {
+		i := slices.Index(names, text)
+		if i < 0 || text == "" {
+			return fmt.Errorf("unknown %s %q: want one of %s", label(name), text, strings.Join(slices.DeleteFunc(slices.Clone(names), func(s string) bool { return s == "" }), ", "))
+		}
+		t = T(i)
+		return nil
+	})
+	*v = t
+}
+
+// ListOf codes a list behind its length. The binary form of an element takes at least one byte. An empty list decodes as nil.
+func ListOf[T any](f *Fields, name string, list *[]T, code func(*T, *Fields), r ...Range) {
+	switch {
+	case f.checking:
+		checkEach(f, name, *list, code, r)
+		return
+	case f.form != nil:
+		formList(f, name, list, code, rangeOf(r))
+		return
+	}
+	List(&f.coder, list, func(_ *Coder, v *T) { code(v, f) })
+}
+
+// Text codes an element of a list of texts.
+func Text(v *string, f *Fields) { f.Text("", v) }
 
 // Refuse fails a check or the reading of JSON with err, unless err is nil.
 func (f *Fields) Refuse(err error) {
@@ -332,11 +449,7 @@ func (f *Fields) Token(name string, show func() string, parse func(text string) 
 // RestOf codes a list that extends to the end of the record. The binary form of an element takes at least one byte. Decoding reuses the memory of the slice.
 func RestOf[T any](f *Fields, name string, list *[]T, code func(*T, *Fields), r ...Range) {
 	if f.checking {
-		if f.checkCount(name, len(*list), r) {
-			for i := 0; i < len(*list) && f.err == nil; i++ {
-				code(&(*list)[i], f)
-			}
-		}
+		checkEach(f, name, *list, code, r)
 		return
 	}
 	if f.form != nil {
@@ -356,6 +469,15 @@ func RestOf[T any](f *Fields, name string, list *[]T, code func(*T, *Fields), r 
 		code(&all[len(all)-1], f)
 	}
 	*list = all
+}
+
+func checkEach[T any](f *Fields, name string, list []T, code func(*T, *Fields), r []Range) {
+	if !f.checkCount(name, len(list), r) {
+		return
+	}
+	for i := 0; i < len(list) && f.err == nil; i++ {
+		code(&list[i], f)
+	}
 }
 
 func formList[T any](f *Fields, name string, list *[]T, code func(*T, *Fields), r Range) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -66,6 +67,17 @@ func (w *jsonWriter) unsigned(name string, v *uint64, _ Unit, _ Range) {
 func (w *jsonWriter) boolean(name string, v *bool) {
 	w.name(name)
 	w.dst = strconv.AppendBool(w.dst, *v)
+}
+
+// float writes a number, or a string if JSON has no number for it.
+func (w *jsonWriter) float(name string, v *float64) {
+	w.name(name)
+	switch {
+	case math.IsNaN(*v) || math.IsInf(*v, 0):
+		w.dst = rawjson.AppendText(w.dst, strconv.FormatFloat(*v, 'g', -1, 64))
+	default:
+		w.dst = strconv.AppendFloat(w.dst, *v, 'g', -1, 64)
+	}
 }
 
 func (w *jsonWriter) text(name string, v *string, _ Range) {
@@ -219,6 +231,23 @@ func (r *jsonReader) boolean(name string, v *bool) {
 	default:
 		r.fail(name, "want true or false, got %s", excerpt(raw))
 	}
+}
+
+func (r *jsonReader) float(name string, v *float64) {
+	raw := r.field(name)
+	if raw == nil {
+		return
+	}
+	text, quoted := rawjson.Text(raw)
+	if !quoted {
+		text = string(raw)
+	}
+	n, err := strconv.ParseFloat(text, 64)
+	if err != nil || quoted && !math.IsNaN(n) && !math.IsInf(n, 0) {
+		r.fail(name, "want a number, got %s", excerpt(raw))
+		return
+	}
+	*v = n
 }
 
 func (r *jsonReader) text(name string, v *string, _ Range) {

@@ -17,10 +17,12 @@ const (
 	BytesType // a string that holds any bytes
 	ListType
 	ObjectType
+	NumberType
 )
 
 var typeNames = [...]string{
 	IntegerType: "integer", BooleanType: "boolean", StringType: "string", BytesType: "bytes", ListType: "list", ObjectType: "object",
+	NumberType: "number",
 }
 
 func (t Type) String() string { return typeNames[t] }
@@ -53,6 +55,7 @@ func (d *describer) signed(name string, _ *int64, unit Unit, r Range) {
 func (d *describer) unsigned(name string, _ *uint64, unit Unit, r Range) {
 	d.add(name, IntegerType, unit, r)
 }
+func (d *describer) float(name string, _ *float64)         { d.add(name, NumberType, Plain, Range{}) }
 func (d *describer) boolean(name string, _ *bool)          { d.add(name, BooleanType, Plain, Range{}) }
 func (d *describer) text(name string, _ *string, r Range)  { d.add(name, StringType, Plain, r) }
 func (d *describer) bytes(name string, _ *[]byte, r Range) { d.add(name, BytesType, Plain, r) }

@@ -33,13 +33,26 @@ type Counts struct {
 	CompensationsFailed                                                             int64 // of runs of workflows, ever
 }
 
-// all returns the numbers, in the order in which they are sent.
-func (c *Counts) all() []*int64 {
-	return []*int64{
-		&c.Keys, &c.KeyBytes, &c.KeyReads, &c.KeySets, &c.KeyDeletes, &c.DeadKeys, &c.Streams, &c.Queues, &c.Measurements, &c.Series,
-		&c.Points, &c.Actions, &c.Workflows, &c.Jobs,
-		&c.RunsActive, &c.RunsStarted, &c.RunsCompleted, &c.RunsFailed, &c.RunsCancelled, &c.RunsTimedOut, &c.Signals, &c.Timers, &c.Steps, &c.Schedules,
-		&c.CompensationsFailed,
+type countField struct {
+	name string
+	v    *int64
+}
+
+// fields returns the numbers in the order in which they are sent. New ones go to the end.
+func (c *Counts) fields() []countField {
+	return []countField{
+		{"keys", &c.Keys}, {"key_bytes", &c.KeyBytes}, {"key_reads", &c.KeyReads}, {"key_sets", &c.KeySets}, {"key_deletes", &c.KeyDeletes},
+		{"dead_keys", &c.DeadKeys}, {"streams", &c.Streams}, {"queues", &c.Queues}, {"measurements", &c.Measurements}, {"series", &c.Series},
+		{"points", &c.Points}, {"actions", &c.Actions}, {"workflows", &c.Workflows}, {"jobs", &c.Jobs},
+		{"runs_active", &c.RunsActive}, {"runs_started", &c.RunsStarted}, {"runs_completed", &c.RunsCompleted}, {"runs_failed", &c.RunsFailed},
+		{"runs_cancelled", &c.RunsCancelled}, {"runs_timed_out", &c.RunsTimedOut}, {"signals", &c.Signals}, {"timers", &c.Timers}, {"steps", &c.Steps},
+		{"schedules", &c.Schedules}, {"compensations_failed", &c.CompensationsFailed},
+	}
+}
+
+func (c *Counts) code(f *codec.Fields) {
+	for _, n := range c.fields() {
+		f.Varint(n.name, n.v)
 	}
 }
 
@@ -66,16 +79,10 @@ func (c Counts) checkEmpty(namespace string) error {
 	return Errorf(ErrConflict, "namespace %q is not empty: %s", namespace, strings.Join(all, ", "))
 }
 
-func (c *Counts) code(coder *codec.Coder) {
-	for _, n := range c.all() {
-		coder.Varint(n)
-	}
-}
-
 func (c *Counts) add(d Counts) {
-	more := d.all()
-	for i, n := range c.all() {
-		*n += *more[i]
+	more := d.fields()
+	for i, n := range c.fields() {
+		*n.v += *more[i].v
 	}
 }
 

@@ -123,3 +123,28 @@ func codeHeaders(f *codec.Fields, b *[]byte) {
 		},
 	})
 }
+
+// CodeHeaderMap codes headers as a map: in binary form their encoded form, in JSON an object of strings, which is absent if there are none.
+func CodeHeaderMap(f *codec.Fields, headers *map[string]string) {
+	if f.Checking() {
+		return
+	}
+	b := AppendHeaders(nil, *headers)
+	if c := f.Binary(); c != nil {
+		if c.Bytes(&b); !c.Reading() {
+			return
+		}
+		var err error
+		if *headers, err = DecodeHeaders(b); err != nil {
+			c.Fail(err.Error())
+		}
+		return
+	}
+	if f.Given("headers", len(b) > 0) {
+		if codeHeaders(f, &b); f.Parsing() {
+			var err error
+			*headers, err = DecodeHeaders(b)
+			f.Refuse(err)
+		}
+	}
+}

@@ -23,17 +23,13 @@ import (
 //
 // Apply and OnTimer are called from one goroutine at a time and must be functions of the state and their arguments alone: no
 // clock, no randomness, no map order, no other shard. What is in memory may change only in a Memory, or in a Tx.OnCommit hook, because a
-// command inside a transaction may succeed and yet be taken back. Query is called from many goroutines at once, also while Apply runs.
+// command inside a transaction may succeed and yet be taken back. Queries are answered by many goroutines at once, also while Apply runs.
 type Machine interface {
 	// Apply carries out a command of one of the kinds in its Primitive: it checks first and then changes. On error nothing it did remains.
 	// The result is kept by the caller. Errors must be definite refusals (see Errorf); an impossible state panics.
 	Apply(tx *Tx, cmd Command) (result []byte, err error)
 	// OnTimer handles a token that tx.Schedule stored. It must cope with tokens that no longer mean anything.
 	OnTimer(tx *Tx, token []byte)
-	// Query answers q, one of the machine's own query types, by filling its result fields. ErrWait, after
-	// View.WaitOn, asks to be run again when the topic has been notified. One with pages ends its page when the view is Full. What it looks at
-	// through the view ends when its caller is gone or the node closes; it need not tell that from the end of the rows.
-	Query(v *View, q Query) error
 	// Restore rebuilds in-memory indexes from the state, after opening and after a snapshot was installed.
 	Restore(v *View) error
 }
@@ -66,9 +62,9 @@ type Query interface {
 	Machine() MachineID
 	Kind() uint8 // tells it from other ones of its machine; part of the protocol between processes
 	// Arguments codes the arguments. A decoder that reads one out of range has to fail: limits too are arguments.
-	Arguments(c *codec.Coder)
+	Arguments(f *codec.Fields)
 	// Results codes the results.
-	Results(c *codec.Coder)
+	Results(f *codec.Fields)
 }
 
 // LeaderQuery is a Query that tells the leader something, such as that a worker is alive. No other replica can answer it, even to a caller that would be content

@@ -96,8 +96,33 @@ func (s Senders) String() string {
 type QueryType struct {
 	Kind uint8
 	Name string       // such as "list"
-	New  func() Query // returns an empty one: what comes from another process is read into it
+	New  func() Query // returns an empty query, which one from another process is decoded into
+
+	answer func(m Machine, v *View, q Query) error
 }
+
+// QueryRow declares a kind of query by the method that answers it:
+//
+//	engine.QueryRow(queryStats, "stats", (*machine).queryStats)
+//
+// The method sets the results of the query. ErrWait, after View.WaitOn, has it called again when the topic has been notified. A query with pages ends its page when
+// the view is Full. Iteration through the view ends when the caller is gone or the node closes, so the method must not conclude anything from the end of the rows.
+func QueryRow[M Machine, Q any, P interface {
+	*Q
+	Query
+}](kind uint8, name string, answer func(m M, v *View, q P) error) QueryType {
+	return QueryType{
+		Kind: kind, Name: name, New: func() Query { return P(new(Q)) },
+		answer: func(m Machine, v *View, q Query) error {
+			of, _ := m.(M) // the engine's own queries have no machine
+			return answer(of, v, q.(P))
+		},
+	}
+}
+
+// ArgumentFields describes the arguments of the queries, and ResultFields what they return.
+func (t *QueryType) ArgumentFields() []codec.Field { return codec.Describe(t.New().Arguments) }
+func (t *QueryType) ResultFields() []codec.Field   { return codec.Describe(t.New().Results) }
 
 // ErrorType is one kind of errors that arrive with their fields in another process. They have no methods for that, which their users would see.
 type ErrorType struct {
@@ -248,9 +273,12 @@ func enginePrimitive() Primitive {
 			{Kind: kindDeleteNamespace, Name: "delete namespace", From: FromUsers, Shrinks: true, Admit: admitDeletion},
 		},
 		Queries: []QueryType{
-			{queryNamespace, "namespace", NewQuery[NamespaceQuery]},
-			{queryNamespaces, "namespaces", NewQuery[NamespacesQuery]},
-			{queryRemind, "remind", NewQuery[remindQuery]},
+			QueryRow(queryNamespace, "namespace", func(_ Machine, v *View, q *NamespaceQuery) error { return v.queryNamespace(q) }),
+			QueryRow(queryNamespaces, "namespaces", func(_ Machine, v *View, q *NamespacesQuery) error { return v.queryNamespaces(q) }),
+			QueryRow(queryRemind, "remind", func(_ Machine, v *View, _ *remindQuery) error {
+				v.x.hub.remind(1)
+				return nil
+			}),
 		},
 		Errors: []ErrorType{NewErrorType(errorNotLeader, "not leader", codeNotLeader)},
 	}

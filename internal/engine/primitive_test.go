@@ -9,13 +9,13 @@ import (
 // TestCountsAreAll: every number of Counts is sent, and added up.
 func TestCountsAreAll(t *testing.T) {
 	var c Counts
-	all := c.all()
+	all := c.fields()
 	if fields := reflect.TypeFor[Counts]().NumField(); len(all) != fields {
 		t.Fatalf("%d numbers of %d", len(all), fields)
 	}
 	for i := range all {
 		field := reflect.ValueOf(&c).Elem().Field(i).Addr().Interface().(*int64)
-		if *field++; *all[i] != 1 {
+		if *field++; *all[i].v != 1 {
 			t.Errorf("number %d is not the field in that place", i)
 		}
 	}
@@ -48,7 +48,7 @@ func TestTablesThatAreNone(t *testing.T) {
 		"of nobody":    {Primitive{ID: MachineKV, Name: "x", New: make, Commands: []CommandType{{Kind: 1, Name: "a"}}}, "senders 0"},
 		"not admitted": {Primitive{ID: MachineKV, Name: "x", New: make, Commands: []CommandType{{Kind: 1, Name: "a", From: FromUsers}}}, "a function to admit it: false"},
 		"foreign query": {Primitive{ID: MachineKV, Name: "x", New: make, Queries: []QueryType{
-			{1, "a", NewQuery[NamespaceQuery]},
+			QueryRow(1, "a", func(Machine, *View, *NamespaceQuery) error { return nil }),
 		}}, "makes 1 of machine 0"},
 		"error out of turn": {Primitive{ID: MachineKV, Name: "x", New: make, Errors: []ErrorType{
 			NewErrorType(2, "a", codeNotLeader),

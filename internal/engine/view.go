@@ -417,18 +417,17 @@ func (x *Executor) Query(ctx context.Context, q Query, r Replica) error {
 }
 
 func (x *Executor) answer(v *View, q Query) error {
-	switch q := q.(type) {
-	case *NamespaceQuery:
-		return v.queryNamespace(q)
-	case *NamespacesQuery:
-		return v.queryNamespaces(q)
-	case *remindQuery:
-		v.x.hub.remind(1)
-		return nil
-	}
-	m := x.machine(q.Machine())
-	if m == nil {
+	p := x.table.primitive(q.Machine())
+	if p == nil {
 		return Errorf(ErrInvalid, "no machine %d on this node", q.Machine())
 	}
-	return m.Query(v, q)
+	kind := q.Kind()
+	if kind == 0 || int(kind) > len(p.Queries) {
+		return Errorf(ErrInvalid, "%s: unknown query %d", p.Name, kind)
+	}
+	m := x.machine(q.Machine())
+	if answer := p.Queries[kind-1].answer; answer != nil {
+		return answer(m, v, q)
+	}
+	return m.(interface{ Query(*View, Query) error }).Query(v, q)
 }

@@ -52,17 +52,17 @@ const errorNotLeader uint8 = 1
 func (*NamespaceQuery) Kind() uint8 { return queryNamespace }
 
 // Arguments codes what the query asks for.
-func (q *NamespaceQuery) Arguments(c *codec.Coder) {
-	c.String(&q.Name)
-	c.Bool(&q.Wait)
+func (q *NamespaceQuery) Arguments(f *codec.Fields) {
+	f.Text("name", &q.Name)
+	f.Bool("wait", &q.Wait)
 }
 
 // Results codes the answer.
-func (q *NamespaceQuery) Results(c *codec.Coder) {
-	c.Bool(&q.Found)
-	q.Info.code(c)
-	if c.More(q.Gone) {
-		c.Bool(&q.Gone)
+func (q *NamespaceQuery) Results(f *codec.Fields) {
+	f.Bool("found", &q.Found)
+	q.Info.code(f)
+	if f.More(q.Gone) {
+		f.Bool("gone", &q.Gone)
 	}
 }
 
@@ -70,71 +70,66 @@ func (q *NamespaceQuery) Results(c *codec.Coder) {
 func (*NamespacesQuery) Kind() uint8 { return queryNamespaces }
 
 // Arguments codes what the query asks for.
-func (q *NamespacesQuery) Arguments(c *codec.Coder) {
-	c.String(&q.Prefix)
-	c.String(&q.After)
-	c.Int(&q.Limit)
-	if q.Limit < 0 || q.Limit > MaxNamespaces {
-		c.Fail("limit out of range")
-	}
+func (q *NamespacesQuery) Arguments(f *codec.Fields) {
+	f.Text("prefix", &q.Prefix)
+	f.Text("after", &q.After)
+	f.Int("limit", &q.Limit, codec.Range{Max: MaxNamespaces})
 }
 
 // Results codes the answer.
-func (q *NamespacesQuery) Results(c *codec.Coder) {
-	codec.List(c, &q.Infos, func(c *codec.Coder, i *NamespaceInfo) { i.code(c) })
+func (q *NamespacesQuery) Results(f *codec.Fields) {
+	codec.ListOf(f, "namespaces", &q.Infos, (*NamespaceInfo).code)
 }
 
 // Kind tells the query from other ones of the engine.
 func (*remindQuery) Kind() uint8 { return queryRemind }
 
 // Arguments codes what the query asks for.
-func (q *remindQuery) Arguments(c *codec.Coder) { c.String(&q.namespace) }
+func (q *remindQuery) Arguments(f *codec.Fields) { f.Namespace(&q.namespace) }
 
 // Results has nothing.
-func (*remindQuery) Results(*codec.Coder) {}
+func (*remindQuery) Results(*codec.Fields) {}
 
-func (i *NamespaceInfo) code(c *codec.Coder) {
-	c.String(&i.Name)
-	c.Bool(&i.Spread)
-	c.Time(&i.CreatedAt)
-	i.Counts.code(c)
+func (i *NamespaceInfo) code(f *codec.Fields) {
+	f.Text("name", &i.Name)
+	f.Bool("spread", &i.Spread)
+	f.Time("created_at_ms", &i.CreatedAt)
+	i.Counts.code(f)
 }
 
 // AppendQuery appends a query with its arguments: machine u8 | kind u8 | arguments.
 func AppendQuery(dst []byte, q Query) []byte {
-	c := codec.NewEncoder(append(dst, byte(q.Machine()), q.Kind()))
-	q.Arguments(&c)
-	return c.Encoded()
+	return codec.EncodeFields(append(dst, byte(q.Machine()), q.Kind()), &q, codeArguments)
 }
 
-// DecodeQuery reads what AppendQuery wrote. Errors: ErrInvalid.
+func codeArguments(q *Query, f *codec.Fields) { (*q).Arguments(f) }
+func codeResults(q *Query, f *codec.Fields)   { (*q).Results(f) }
+
+// DecodeQuery reads what AppendQuery wrote, and checks the ranges of the arguments. Errors: ErrInvalid.
 func (w *Wire) DecodeQuery(b []byte) (Query, error) {
 	r := codec.NewReader(b)
 	id, kind := MachineID(r.Byte()), r.Byte()
-	q := w.table.primitive(id).Query(kind)
+	p := w.table.primitive(id)
+	q := p.Query(kind)
 	if q == nil || r.Err() != nil {
 		return nil, Errorf(ErrInvalid, "unknown query: machine %d kind %d", id, kind)
 	}
-	c := codec.NewDecoder(r.Rest())
-	q.Arguments(&c)
-	if err := c.Done(); err != nil {
-		return nil, Errorf(ErrInvalid, "query %d of machine %d: %v", kind, id, err)
+	err := codec.DecodeFields(r.Rest(), &q, codeArguments)
+	if err == nil {
+		err = codec.CheckFields(&q, true, codeArguments)
+	}
+	if err != nil {
+		return nil, Errorf(ErrInvalid, "%s: query %s: %v", p.Name, p.Queries[kind-1].Name, err)
 	}
 	return q, nil
 }
 
 // AppendResults appends the results of a query.
-func AppendResults(dst []byte, q Query) []byte {
-	c := codec.NewEncoder(dst)
-	q.Results(&c)
-	return c.Encoded()
-}
+func AppendResults(dst []byte, q Query) []byte { return codec.EncodeFields(dst, &q, codeResults) }
 
-// DecodeResults fills in the results of a query.
+// DecodeResults sets the results of a query. Its byte fields do not alias b.
 func DecodeResults(q Query, b []byte) error {
-	c := codec.NewDecoder(b)
-	q.Results(&c)
-	if err := c.Done(); err != nil {
+	if err := codec.DecodeFields(b, &q, codeResults); err != nil {
 		return fmt.Errorf("results of query %d of machine %d: %w", q.Kind(), q.Machine(), err)
 	}
 	return nil

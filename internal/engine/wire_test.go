@@ -138,24 +138,6 @@ func (s spy) Propose(_ context.Context, _ engine.ShardID, cmd engine.Command) ([
 func (spy) Take(context.Context, engine.ShardID, engine.Take) ([]byte, error) { return nil, nil }
 func (spy) Query(context.Context, engine.ShardID, engine.Query) error         { return nil }
 
-func FuzzDecodeQuery(f *testing.F) {
-	w := newWire()
-	f.Add(engine.AppendQuery(nil, &engine.NamespaceQuery{Name: "a"}))
-	for _, q := range engine.TableOf(kv.Primitive).Queries {
-		f.Add(engine.AppendQuery(nil, q.New()))
-	}
-	f.Fuzz(func(t *testing.T, b []byte) {
-		q, err := w.DecodeQuery(b)
-		if err != nil {
-			return
-		}
-		if got := engine.AppendQuery(nil, q); string(got) != string(b) {
-			t.Errorf("%x is read, and written as %x", b, got)
-		}
-		_ = engine.DecodeResults(q, b)
-	})
-}
-
 func FuzzDecodeError(f *testing.F) {
 	w := newWire()
 	f.Add(w.AppendError(nil, &engine.TxnError{Index: 1, Err: &kv.ConflictError{Key: "k"}}))

@@ -63,8 +63,12 @@ type rawWait struct {
 
 func (*rawWait) Machine() engine.MachineID { return engine.MachineKV }
 func (*rawWait) Kind() uint8               { return 4 }
-func (*rawWait) Results(*codec.Coder)      {}
-func (q *rawWait) Arguments(c *codec.Coder) {
+func (*rawWait) Results(*codec.Fields)     {}
+func (q *rawWait) Arguments(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	c.String(&q.namespace)
 	c.String(&q.key)
 	c.Uvarint(&q.after)

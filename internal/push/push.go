@@ -231,23 +231,29 @@ func (*Query) Machine() engine.MachineID { return engine.MachineStream }
 func (*Query) Kind() uint8 { return QueryInfo }
 
 // Arguments codes the arguments.
-func (q *Query) Arguments(c *codec.Coder) {
-	for _, s := range [...]*string{&q.Namespace, &q.Stream, &q.Key} {
-		c.String(s)
-	}
+func (q *Query) Arguments(f *codec.Fields) {
+	f.Namespace(&q.Namespace)
+	f.Text("stream", &q.Stream)
+	f.Text("key", &q.Key)
 }
 
 // Results codes the results.
-func (q *Query) Results(c *codec.Coder) {
+func (q *Query) Results(f *codec.Fields) {
 	i := &q.Info
-	for _, b := range [...]*bool{&i.Found, &i.Exists, &i.Grouped, &i.Paused, &i.Full} {
-		c.Bool(b)
-	}
-	c.Uvarint(&i.Revision)
-	for _, n := range [...]*int64{&i.Lag, &i.Active, &i.Sent, &i.Taken, &i.Repeated, &i.Refused, &i.Records} {
-		c.Varint(n)
-	}
-	c.String(&i.Note)
+	f.Bool("found", &i.Found)
+	f.Bool("exists", &i.Exists)
+	f.Bool("grouped", &i.Grouped)
+	f.Bool("paused", &i.Paused)
+	f.Bool("full", &i.Full)
+	f.Uvarint("revision", &i.Revision)
+	f.Varint("lag", &i.Lag)
+	f.Varint("active", &i.Active)
+	f.Varint("sent", &i.Sent)
+	f.Varint("taken", &i.Taken)
+	f.Varint("repeated", &i.Repeated)
+	f.Varint("refused", &i.Refused)
+	f.Varint("records", &i.Records)
+	f.Text("note", &i.Note)
 }
 
 // natural codes a number that is not negative.

@@ -28,7 +28,7 @@ var faulty struct {
 
 // fails asks a query that was answered after so many reads again.
 func (r *Rig) fails(ctx context.Context, x *engine.Executor, q engine.Query, asked []byte, reads int) {
-	if _, changes := q.(engine.LeaderQuery); changes || asked == nil || reads == 0 || !mayAsk(q) {
+	if _, changes := q.(engine.LeaderQuery); changes || reads == 0 {
 		return
 	}
 	for i := range min(reads, faultyReads) {
@@ -63,7 +63,17 @@ func code(q engine.Query) (b []byte) {
 	return engine.AppendQuery(nil, q)
 }
 
-func mayAsk(q engine.Query) bool {
+// again decodes a query that decoded before.
+func again(w *engine.Wire, asked []byte) engine.Query {
+	q, err := w.DecodeQuery(asked)
+	if err != nil {
+		panic(err)
+	}
+	return q
+}
+
+// early reports whether a query is one of the first of its kind in the process, which are tried in more ways than one.
+func early(q engine.Query) bool {
 	faulty.Lock()
 	defer faulty.Unlock()
 	if faulty.asked == nil {

@@ -31,3 +31,16 @@ func SameInJSON(t *testing.T, p engine.Primitive, cmd engine.Command) {
 		t.Errorf("%s %s: %x is shown as %s, and that makes %x, %v", p.Name, of.Name, cmd.Body, shown, again.Body, err)
 	}
 }
+
+// ReadsBack converts the arguments or results of a query to JSON and back into again, an empty query of its kind, and compares the JSON of both.
+func ReadsBack(t testing.TB, again, q engine.Query, code func(*engine.Query, *codec.Fields)) {
+	t.Helper()
+	shown, _ := codec.AppendJSON(nil, true, func(f *codec.Fields) { code(&q, f) })
+	if err := codec.ReadJSON(shown, true, func(f *codec.Fields) { code(&again, f) }); err != nil {
+		t.Errorf("%T is shown as %s, which does not parse: %v", q, shown, err)
+		return
+	}
+	if twice, _ := codec.AppendJSON(nil, true, func(f *codec.Fields) { code(&again, f) }); !bytes.Equal(shown, twice) {
+		t.Errorf("%T is shown as %s, and read back as %s", q, shown, twice)
+	}
+}

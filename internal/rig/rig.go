@@ -17,6 +17,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/bloom"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 )
 
@@ -269,9 +270,15 @@ func (r *Rig) Query(ctx context.Context, shard engine.ShardID, q engine.Query) e
 	if err != nil {
 		return r.carry(err)
 	}
-	r.fails(ctx, x, q, asked, reads)
 	if asked == nil {
 		return nil
+	}
+	if early(q) {
+		r.fails(ctx, x, q, asked, reads)
+		arguments := func(q *engine.Query, f *codec.Fields) { (*q).Arguments(f) }
+		results := func(q *engine.Query, f *codec.Fields) { (*q).Results(f) }
+		ReadsBack(r.t, again(r.wire, asked), there, arguments)
+		ReadsBack(r.t, again(r.wire, asked), there, results)
 	}
 	return engine.DecodeResults(q, engine.AppendResults(nil, there))
 }

@@ -98,10 +98,8 @@ func (w *Worker) fields(f *codec.Fields) {
 		})
 		w.Labels = labels
 	}
-	codec.ListOf(f, "handles", &w.Handles, func(name *string, f *codec.Fields) { f.Text("", name) }, codec.Range{Max: MaxHandles})
-	if f.Given("metadata", w.Metadata != nil) {
-		f.Bytes("metadata", &w.Metadata, codec.Range{Max: MaxMetadataBytes})
-	}
+	codec.ListOf(f, "handles", &w.Handles, codec.Text, codec.Range{Max: MaxHandles})
+	f.Blob("metadata", &w.Metadata, codec.Range{Max: MaxMetadataBytes})
 }
 
 // leaveBody removes workers. Who is not there, or has begun another life, is passed over unless the command names only one.

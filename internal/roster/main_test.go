@@ -81,10 +81,16 @@ type other struct {
 	worker string
 }
 
-func (*other) Machine() engine.MachineID  { return engine.MachineAction }
-func (o *other) Kind() uint8              { return o.kind }
-func (o *other) Arguments(c *codec.Coder) { c.String(&o.worker) }
-func (*other) Results(*codec.Coder)       {}
+func (*other) Machine() engine.MachineID { return engine.MachineAction }
+func (o *other) Kind() uint8             { return o.kind }
+func (o *other) Arguments(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
+	c.String(&o.worker)
+}
+func (*other) Results(*codec.Fields) {}
 
 // ground is a rig with a namespace of workers.
 type ground struct {

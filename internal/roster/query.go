@@ -91,7 +91,11 @@ func (*listQuery) Kind() uint8     { return QueryList }
 func (*workerQuery) Kind() uint8   { return QueryWorker }
 func (*handlersQuery) Kind() uint8 { return QueryHandlers }
 
-func (q *reportQuery) Arguments(c *codec.Coder) {
+func (q *reportQuery) Arguments(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	c.String(&q.namespace)
 	codec.List(c, &q.list, func(c *codec.Coder, r *report) {
 		c.String(&r.id)
@@ -107,9 +111,19 @@ func (q *reportQuery) Arguments(c *codec.Coder) {
 	}
 }
 
-func (q *reportQuery) Results(c *codec.Coder) { codec.List(c, &q.unknown, (*codec.Coder).Int) }
+func (q *reportQuery) Results(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
+	codec.List(c, &q.unknown, (*codec.Coder).Int)
+}
 
-func (q *listQuery) Arguments(c *codec.Coder) {
+func (q *listQuery) Arguments(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	c.String(&q.namespace)
 	c.String(&q.after)
 	c.Int(&q.limit)
@@ -120,7 +134,11 @@ func (q *listQuery) Arguments(c *codec.Coder) {
 	}
 }
 
-func (q *listQuery) Results(c *codec.Coder) {
+func (q *listQuery) Results(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	codec.List(c, &q.items, func(c *codec.Coder, i *Info) { i.code(c) })
 	c.Bool(&q.more)
 	c.String(&q.next)
@@ -131,12 +149,20 @@ func (q *listQuery) Results(c *codec.Coder) {
 	}
 }
 
-func (q *workerQuery) Arguments(c *codec.Coder) {
+func (q *workerQuery) Arguments(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	c.String(&q.namespace)
 	c.String(&q.id)
 }
 
-func (q *workerQuery) Results(c *codec.Coder) {
+func (q *workerQuery) Results(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	if c.Bool(&q.found); q.found {
 		q.info.code(c)
 		if c.More(q.info.caller != nil) {
@@ -145,13 +171,21 @@ func (q *workerQuery) Results(c *codec.Coder) {
 	}
 }
 
-func (q *handlersQuery) Arguments(c *codec.Coder) {
+func (q *handlersQuery) Arguments(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	for _, s := range [...]*string{&q.namespace, &q.typ, &q.first, &q.last} {
 		c.String(s)
 	}
 }
 
-func (q *handlersQuery) Results(c *codec.Coder) {
+func (q *handlersQuery) Results(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	codec.List(c, &q.counts, func(c *codec.Coder, h *handlers) {
 		c.String(&h.name)
 		c.Int(&h.n)

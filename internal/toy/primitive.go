@@ -16,8 +16,8 @@ func Primitive() engine.Primitive {
 			{Kind: Clear, Name: "clear", From: engine.FromUsers, Admit: admit},
 		},
 		Queries: []engine.QueryType{
-			{Kind: queryCounter, Name: "counter", New: engine.NewQuery[Counter]},
-			{Kind: querySum, Name: "sum", New: engine.NewQuery[Sum]},
+			engine.QueryRow(queryCounter, "counter", machine.counter),
+			engine.QueryRow(querySum, "sum", machine.sum),
 		},
 		Counters: []engine.CounterType{
 			// Shown where none of the primitives it is tested with shows anything.

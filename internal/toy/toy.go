@@ -141,41 +141,39 @@ type Sum struct {
 // Machine returns engine.MachineTest.
 func (*Sum) Machine() engine.MachineID { return engine.MachineTest }
 
-func (machine) Query(v *engine.View, q engine.Query) error {
-	switch q := q.(type) {
-	case *Counter:
-		if q.Min > 0 {
-			if err := v.WaitOn(engine.TopicOf(engine.MachineTest, q.Namespace, []byte(q.Name))); err != nil {
-				return err
-			}
+func (machine) counter(v *engine.View, q *Counter) error {
+	if q.Min > 0 {
+		if err := v.WaitOn(engine.TopicOf(engine.MachineTest, q.Namespace, []byte(q.Name))); err != nil {
+			return err
 		}
-		if ns, ok := v.Namespace(q.Namespace); ok {
-			b, ok, err := v.Get(row(ns, q.Name))
-			if err != nil {
-				return err
-			}
-			if ok {
-				q.Value = int64(binary.BigEndian.Uint64(b))
-			}
-		}
-		if q.Value < q.Min {
-			return engine.ErrWait
-		}
-		return nil
-	case *Sum:
-		ns, ok := v.Namespace(q.Namespace)
-		if !ok {
-			return nil
-		}
-		it, err := v.Iter(row(ns, ""), row(ns+1, ""))
+	}
+	if ns, ok := v.Namespace(q.Namespace); ok {
+		b, ok, err := v.Get(row(ns, q.Name))
 		if err != nil {
 			return err
 		}
-		for ok := it.First(); ok; ok = it.Next() {
-			q.Sum += int64(binary.BigEndian.Uint64(it.Value()))
-			q.Count++
+		if ok {
+			q.Value = int64(binary.BigEndian.Uint64(b))
 		}
-		return it.Close()
 	}
-	return fmt.Errorf("toy: unknown query %T", q)
+	if q.Value < q.Min {
+		return engine.ErrWait
+	}
+	return nil
+}
+
+func (machine) sum(v *engine.View, q *Sum) error {
+	ns, ok := v.Namespace(q.Namespace)
+	if !ok {
+		return nil
+	}
+	it, err := v.Iter(row(ns, ""), row(ns+1, ""))
+	if err != nil {
+		return err
+	}
+	for ok := it.First(); ok; ok = it.Next() {
+		q.Sum += int64(binary.BigEndian.Uint64(it.Value()))
+		q.Count++
+	}
+	return it.Close()
 }

@@ -53,7 +53,7 @@ func VaultPrimitive() engine.Primitive {
 			{Kind: Empty, Name: "empty", From: engine.FromShards},
 			{Kind: Sweep, Name: "sweep", From: engine.FromLeaders},
 		},
-		Queries: []engine.QueryType{{Kind: queryVaults, Name: "vaults", New: engine.NewQuery[Vaults]}},
+		Queries: []engine.QueryType{engine.QueryRow(queryVaults, "vaults", vaults.sum)},
 		Counters: []engine.CounterType{
 			{Counter: countVaults, Name: "vaults", Field: func(c *engine.Counts) *int64 { return &c.Actions }},
 			{Counter: countShipments, Name: "shipments", Field: func(c *engine.Counts) *int64 { return &c.Jobs }},
@@ -302,18 +302,19 @@ func (*Vaults) Machine() engine.MachineID { return engine.MachineTest2 }
 func (*Vaults) Kind() uint8 { return queryVaults }
 
 // Arguments codes what the query asks for.
-func (q *Vaults) Arguments(c *codec.Coder) { c.String(&q.Namespace) }
-
-// Results codes the answer.
-func (q *Vaults) Results(c *codec.Coder) {
-	c.Varint(&q.Held)
-	c.Varint(&q.Vaults)
-	c.Varint(&q.Shipped)
-	c.Varint(&q.Shipments)
+func (q *Vaults) Arguments(f *codec.Fields) {
+	f.Namespace(&q.Namespace)
 }
 
-func (vaults) Query(v *engine.View, q engine.Query) error {
-	sum := q.(*Vaults)
+// Results codes the answer.
+func (q *Vaults) Results(f *codec.Fields) {
+	f.Varint("held", &q.Held)
+	f.Varint("vaults", &q.Vaults)
+	f.Varint("shipped", &q.Shipped)
+	f.Varint("shipments", &q.Shipments)
+}
+
+func (vaults) sum(v *engine.View, sum *Vaults) error {
 	ns, ok := v.Namespace(sum.Namespace)
 	if !ok {
 		return nil

@@ -13,23 +13,23 @@ const (
 func (*Counter) Kind() uint8 { return queryCounter }
 
 // Arguments codes what the query asks for.
-func (q *Counter) Arguments(c *codec.Coder) {
-	c.String(&q.Namespace)
-	c.String(&q.Name)
-	c.Varint(&q.Min)
+func (q *Counter) Arguments(f *codec.Fields) {
+	f.Namespace(&q.Namespace)
+	f.Text("name", &q.Name)
+	f.Varint("min", &q.Min)
 }
 
 // Results codes the answer.
-func (q *Counter) Results(c *codec.Coder) { c.Varint(&q.Value) }
+func (q *Counter) Results(f *codec.Fields) { f.Varint("value", &q.Value) }
 
 // Kind tells the query from the other one.
 func (*Sum) Kind() uint8 { return querySum }
 
 // Arguments codes what the query asks for.
-func (q *Sum) Arguments(c *codec.Coder) { c.String(&q.Namespace) }
+func (q *Sum) Arguments(f *codec.Fields) { f.Namespace(&q.Namespace) }
 
 // Results codes the answer.
-func (q *Sum) Results(c *codec.Coder) {
-	c.Varint(&q.Sum)
-	c.Varint(&q.Count)
+func (q *Sum) Results(f *codec.Fields) {
+	f.Varint("sum", &q.Sum)
+	f.Varint("count", &q.Count)
 }

@@ -313,7 +313,11 @@ func parseCursor(text string) ([]byte, error) {
 }
 
 // Arguments is of engine.Query.
-func (q *jobQuery) Arguments(c *codec.Coder) {
+func (q *jobQuery) Arguments(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	c.String(&q.namespace)
 	codeRef(c, &q.ref)
 	c.Varint(&q.created)
@@ -321,7 +325,11 @@ func (q *jobQuery) Arguments(c *codec.Coder) {
 }
 
 // Results is of engine.Query.
-func (q *jobQuery) Results(c *codec.Coder) {
+func (q *jobQuery) Results(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	if c.Bool(&q.found); !q.found {
 		return
 	}
@@ -344,7 +352,11 @@ func (q *jobQuery) Results(c *codec.Coder) {
 }
 
 // Arguments is of engine.Query.
-func (q *jobsQuery) Arguments(c *codec.Coder) {
+func (q *jobsQuery) Arguments(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	c.String(&q.namespace)
 	c.String(&q.prefix)
 	c.Bool(&q.exact)
@@ -358,7 +370,11 @@ func (q *jobsQuery) Arguments(c *codec.Coder) {
 }
 
 // Results is of engine.Query.
-func (q *jobsQuery) Results(c *codec.Coder) {
+func (q *jobsQuery) Results(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	codec.List(c, &q.jobs, func(c *codec.Coder, j *Job) { j.code(c) })
 	c.Bytes(&q.last)
 	c.Bool(&q.more)

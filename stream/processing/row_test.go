@@ -26,9 +26,9 @@ func TestFractionsOfLatencies(t *testing.T) {
 		if err != nil || got.task.latencySum != sum || got.task.latencyMax != sum/2 || got.reason != "r" {
 			t.Errorf("%d µs: the tick is %+v, %v", sum, got, err)
 		}
-		answer, answered := partsQuery{jobs: parts.jobs}, codec.NewDecoder(encode(nil, &parts, (*partsQuery).Results))
-		answer.Results(&answered)
-		if err := answered.Done(); err != nil || answer.parts[1].latencySum != sum {
+		answer := partsQuery{jobs: parts.jobs}
+		err = codec.DecodeFields(codec.EncodeFields(nil, &parts, (*partsQuery).Results), &answer, (*partsQuery).Results)
+		if err != nil || answer.parts[1].latencySum != sum {
 			t.Errorf("%d µs: the parts are %+v, %v", sum, answer.parts, err)
 		}
 	}

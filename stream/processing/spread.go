@@ -258,7 +258,11 @@ func (*partsQuery) Machine() engine.MachineID { return engine.MachineProcessing 
 func (*partsQuery) Kind() uint8 { return queryParts }
 
 // Arguments is of engine.Query.
-func (q *partsQuery) Arguments(c *codec.Coder) {
+func (q *partsQuery) Arguments(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	c.String(&q.namespace)
 	codec.List(c, &q.jobs, codeRef)
 	c.Uvarint(&q.heard)
@@ -268,7 +272,11 @@ func (q *partsQuery) Arguments(c *codec.Coder) {
 }
 
 // Results is of engine.Query.
-func (q *partsQuery) Results(c *codec.Coder) {
+func (q *partsQuery) Results(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		return
+	}
 	fractions := make([]int64, len(q.parts)) // of latencySum
 	for i := range fractions {
 		fractions[i] = q.parts[i].latencySum % millisecond
