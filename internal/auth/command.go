@@ -45,31 +45,27 @@ var commands = engine.Declare(engine.MachineKeys, "key", checkID, bootstrap, cre
 
 // fields codes a new key without its ID.
 func (k *storedKey) fields(f *codec.Fields) {
-	if c := f.Binary(); c != nil {
-		switch k.codeParts(c); {
-		case c.More(!k.Expires.IsZero()):
-			if c.Time(&k.Expires); k.Expires.IsZero() {
-				c.Fail("key that expires at no time")
-			}
-		case c.Reading():
-			k.Expires = time.Time{}
+	k.codeFields(f)
+	c := f.Binary()
+	switch {
+	case c == nil:
+		f.Time("expires_at_ms", &k.Expires)
+	case c.More(!k.Expires.IsZero()):
+		if c.Time(&k.Expires); k.Expires.IsZero() {
+			c.Fail("key that expires at no time")
 		}
-		return
+	case c.Reading():
+		k.Expires = time.Time{}
 	}
-	if f.Checking() {
-		return // check does it
-	}
+}
+
+// codeFields codes what every key has beside its ID.
+func (k *storedKey) codeFields(f *codec.Fields) {
 	f.Text("name", &k.Name)
-	role := k.Role
-	f.Token("role", role.String, func(text string) (err error) {
-		role, err = ParseRole(text)
-		return err
-	})
-	k.Role = role
+	codec.Enum(f, "role", &k.Role, roleNames)
 	codec.ListOf(f, "namespaces", &k.Namespaces, codec.Text)
 	codeHash(f, "secret_hash", &k.proof.hash)
 	codeHash(f, "public_key", &k.proof.public)
-	codeTime(f, "expires_at_ms", &k.Expires)
 }
 
 // codeHash codes a hash, which is hexadecimal in JSON.
@@ -159,7 +155,7 @@ func decode(b []byte, code func(*codec.Coder)) error {
 func Primitive() engine.Primitive {
 	return engine.Primitive{
 		ID: engine.MachineKeys, Name: "keys", New: newMachine, Global: true, Commands: commands.Types(),
-		Queries: []engine.QueryType{{Kind: queryKeys, Name: "keys", New: engine.NewQuery[keysQuery]}},
+		Queries: []engine.QueryType{engine.QueryRow(queryKeys, "keys", (*machine).queryKeys)},
 	}
 }
 
@@ -194,17 +190,12 @@ func (k *storedKey) code(c *codec.Coder) {
 
 func (k *storedKey) codeKey(c *codec.Coder) {
 	c.String(&k.ID)
-	k.codeParts(c)
-	c.Time(&k.Created)
-}
-
-// codeParts codes what every key has beside its ID.
-func (k *storedKey) codeParts(c *codec.Coder) {
 	c.String(&k.Name)
 	c.Byte((*uint8)(&k.Role))
 	codec.List(c, &k.Namespaces, (*codec.Coder).String)
 	codeBytes(c, k.proof.hash[:])
 	codeBytes(c, k.proof.public[:])
+	c.Time(&k.Created)
 }
 
 func codeBytes(c *codec.Coder, b []byte) {
@@ -214,10 +205,12 @@ func codeBytes(c *codec.Coder, b []byte) {
 }
 
 // codeAnswer codes a key of an answer.
-func (k *storedKey) codeAnswer(c *codec.Coder) {
-	k.codeKey(c)
-	c.Time(&k.Expires)
-	c.Time(&k.Used)
+func (k *storedKey) codeAnswer(f *codec.Fields) {
+	f.Text("id", &k.ID)
+	k.codeFields(f)
+	f.Time("created_at_ms", &k.Created)
+	f.Time("expires_at_ms", &k.Expires)
+	f.Time("used_at_ms", &k.Used)
 }
 
 // Machine returns engine.MachineKeys.
@@ -228,23 +221,15 @@ func (*keysQuery) Kind() uint8 { return queryKeys }
 
 // Arguments codes what the query asks for.
 func (q *keysQuery) Arguments(f *codec.Fields) {
-	c := f.Binary()
-	if c == nil {
-		return
-	}
-	c.Bool(&q.wait)
-	c.Uvarint(&q.not)
-	c.Bool(&q.used)
+	f.Bool("wait", &q.wait)
+	f.Uvarint("not_revision", &q.not)
+	f.Bool("with_use", &q.used)
 }
 
 // Results codes the answer.
 func (q *keysQuery) Results(f *codec.Fields) {
-	c := f.Binary()
-	if c == nil {
-		return
-	}
-	c.Bool(&q.exists)
-	c.Uvarint(&q.revision)
-	codec.List(c, &q.keys, func(c *codec.Coder, k *storedKey) { k.codeAnswer(c) })
-	codec.List(c, &q.ended, func(c *codec.Coder, hash *[sha256.Size]byte) { codeBytes(c, hash[:]) })
+	f.Bool("exists", &q.exists)
+	f.Uvarint("revision", &q.revision)
+	codec.ListOf(f, "keys", &q.keys, (*storedKey).codeAnswer)
+	codec.ListOf(f, "ended_sessions", &q.ended, func(hash *[sha256.Size]byte, f *codec.Fields) { codeHash(f, "", hash) })
 }

@@ -219,6 +219,9 @@ func TestVerifyReportsKeys(t *testing.T) {
 			if said := strings.Join(r.Problems(0), "\n"); !strings.Contains(said, c.want) {
 				t.Errorf("Verify reports\n%s\nwant %q", said, c.want)
 			}
+			if name == "key that can not be" {
+				return // its role has no name in JSON
+			}
 			var q keysQuery
 			if err := r.Query(t.Context(), 0, &q); strings.HasSuffix(name, "garbage") && (c.kind == rowStore || c.kind == rowKeys) && !isMalformed(err) {
 				t.Errorf("a query of it: %v, want a malformed record", err)

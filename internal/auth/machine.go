@@ -260,12 +260,7 @@ func (c *change) makes(m *makeBody) error {
 	return nil
 }
 
-// Query answers a keysQuery.
-func (machine) Query(v *engine.View, query engine.Query) error {
-	q, ok := query.(*keysQuery)
-	if !ok {
-		return fmt.Errorf("keys: unknown query %T", query)
-	}
+func (*machine) queryKeys(v *engine.View, q *keysQuery) error {
 	if v.Shard() != engine.GlobalShard {
 		return engine.Errorf(engine.ErrInvalid, "keys: they are in shard %d, not %d", engine.GlobalShard, v.Shard())
 	}
