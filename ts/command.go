@@ -2,6 +2,7 @@ package ts
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/points"
+	"github.com/floedb/floe/internal/rawjson"
 )
 
 // Kinds of commands; the numbers are part of the log.
@@ -262,30 +264,66 @@ func (s *span) code(f *codec.Fields, points, oldest, newest string) {
 	f.Varint(newest, &s.newest)
 }
 
-// fields codes a field of a write, whose type checks look at.
+// fields codes a field of a write.
 func (d *field) fields(f *codec.Fields) {
 	f.Text("name", &d.name)
-	if c := f.Binary(); c != nil {
-		c.Byte((*byte)(&d.kind))
-		return
-	}
-	kind := d.kind
-	f.Token("type", func() string { return kind.String() }, func(text string) error {
-		i := slices.Index(fieldTypes[:], text)
-		if kind = FieldType(max(i, 0)); kind == 0 {
-			return fmt.Errorf("unknown type %.40q of a field", text)
-		}
-		return nil
-	})
-	d.kind = kind
+	codec.Enum(f, "type", &d.kind, fieldTypes[:])
 }
 
 // fields codes the tags of a series in a write, whose order checks look at.
 func (l *tagList) fields(f *codec.Fields) {
-	codec.ListOf(f, "", (*[]tag)(l), func(t *tag, f *codec.Fields) {
-		f.Text("name", &t.name)
-		f.Text("value", &t.value)
+	if c := f.Binary(); c != nil {
+		l.list(c)
+		return
+	}
+	l.codeJSON(f, "")
+}
+
+// codeJSON codes tags as an object.
+func (l *tagList) codeJSON(f *codec.Fields, name string) {
+	if f.Checking() {
+		return
+	}
+	own := *l
+	f.Custom(name, codec.Custom{
+		Type: codec.ObjectType,
+		Show: func(dst []byte) []byte {
+			dst = append(dst, '{')
+			for i, t := range own {
+				if i > 0 {
+					dst = append(dst, ',')
+				}
+				dst = rawjson.AppendText(append(rawjson.AppendText(dst, t.name), ':'), t.value)
+			}
+			return append(dst, '}')
+		},
+		Parse: func(value []byte) (err error) {
+			own = nil
+			object := rawjson.EachMember(value, func(key, value []byte) bool {
+				name, _ := rawjson.Text(key)
+				text, ok := rawjson.Text(value)
+				if own = append(own, tag{name, text}); !ok {
+					err = fmt.Errorf("tag %.40q is no string", name)
+				}
+				return ok
+			})
+			if !object {
+				return errors.New("want an object of strings")
+			}
+			slices.SortStableFunc(own, func(a, b tag) int { return cmpString(a.name, b.name) })
+			return err
+		},
 	})
+	*l = own
+}
+
+// codeAs codes tags in order under a name.
+func (l *tagList) codeAs(f *codec.Fields, name string) {
+	if c := f.Binary(); c != nil {
+		l.code(c)
+		return
+	}
+	l.codeJSON(f, name)
 }
 
 func (s *span) check() error {

@@ -339,14 +339,9 @@ type sampleQuery struct {
 
 func (*sampleQuery) Machine() engine.MachineID { return engine.MachineTS }
 
-// sampled is a machine that answers sampleQuery.
-type sampled struct{ *machine }
+func (*sampleQuery) Kind() uint8 { return queryLast + 1 }
 
-func (m sampled) Query(v *engine.View, q engine.Query) error {
-	s, ok := q.(*sampleQuery)
-	if !ok {
-		return m.machine.Query(v, q)
-	}
+func (m *machine) querySample(v *engine.View, s *sampleQuery) error {
 	found, more, err := m.SamplesOf(v, &s.Samples)
 	for _, p := range found {
 		s.found = append(s.found, fmt.Sprintf("%d=%v%s", p.Time-rig.Epoch, p.Value, p.Tags))
@@ -362,8 +357,7 @@ func (m sampled) Query(v *engine.View, q engine.Query) error {
 // TestSamplesForOtherMachines: what other machines read is what a Read would, and points that come late are counted for as long as they are in blocks.
 func TestSamplesForOtherMachines(t *testing.T) {
 	p := table()
-	made := p.New
-	p.New = func() engine.Machine { return sampled{made().(*machine)} }
+	p.Queries = append(p.Queries, engine.QueryRow(queryLast+1, "sample", (*machine).querySample))
 	r := rig.New(t, 1, p)
 	s := engine.StoreOf(Primitive, r.Router(), "n", 0)
 	put := func(host string, at int64, value float64) {
