@@ -140,7 +140,10 @@ func (r *rangeBody) check() error {
 	if r.from >= r.to {
 		return engine.Errorf(ErrInvalid, "ts: the range from %d ms to %d ms is empty", r.from, r.to)
 	}
-	return nil
+	if r.of == "" {
+		return nil
+	}
+	return checkMeasurement(r.of)
 }
 
 // deleteRange hides the points of a range, of all series or of those listed, and returns of how many.

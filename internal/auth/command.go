@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"time"
+	"unicode/utf8"
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
@@ -124,7 +125,9 @@ type use struct {
 func (u *usedBody) code(f *codec.Fields) {
 	codec.ListOf(f, "keys", &u.keys, func(one *use, f *codec.Fields) {
 		f.Text("id", &one.id)
-		codeTime(f, "at_ms", &one.at)
+		if codeTime(f, "at_ms", &one.at); f.Checking() && !utf8.ValidString(one.id) {
+			f.Refuse(engine.Errorf(engine.ErrInvalid, "key: id %.64q is not valid UTF-8", one.id))
+		}
 	}, codec.Range{Max: MaxKeys})
 }
 
