@@ -2,13 +2,16 @@ package ts
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/points"
+	"github.com/floedb/floe/internal/rawjson"
 )
 
 // Kinds of commands; the numbers are part of the log.
@@ -32,6 +35,72 @@ const (
 	kindDeleteRange
 )
 
+// The commands of time series. On a full disk a node accepts those that make room.
+var (
+	write = &engine.CommandRow[*session, writeBody, writeResult]{
+		Kind: kindWrite, Name: "write", From: engine.FromUsers | engine.FromShards | engine.FromMachines, Route: (*writeBody).route,
+		Body: (*writeBody).code, Check: (*writeBody).check, Admit: (*writeBody).checkPoints, Reset: (*writeBody).reset, Size: (*writeBody).size,
+		Apply: (*session).write, Result: (*writeResult).code,
+	}
+	remove = &engine.CommandRow[*session, engine.Nothing, engine.Nothing]{
+		Kind: kindDelete, Name: "delete measurement", From: engine.FromUsers, Shrinks: true,
+		Run: func(s *session, _ *engine.Nothing) error { return s.deleteMeasurement() },
+	}
+	deleteSeries = &engine.CommandRow[*session, seriesBody, int64]{
+		Kind: kindDeleteSeries, Name: "delete series", From: engine.FromUsers, Shrinks: true,
+		Body: (*seriesBody).code, Apply: (*session).deleteSeries, Result: codeSeries,
+	}
+	setRetention = &engine.CommandRow[*session, policy, engine.Nothing]{
+		Kind: kindSetRetention, Name: "set retention", From: engine.FromUsers, Body: (*policy).fields, Check: (*policy).check, Run: (*session).setRetention,
+	}
+	setLimit = &engine.CommandRow[*session, limitRow, engine.Nothing]{
+		Kind: kindSetLimit, Name: "set limit", From: engine.FromUsers, Route: (*limitRow).route, Body: (*limitRow).fields, Run: (*session).setLimit,
+	}
+	adoptRetention = &engine.CommandRow[*session, policy, engine.Nothing]{
+		Kind: kindAdoptRetention, Name: "adopt retention", From: engine.FromShards, Body: (*policy).fields, Run: (*session).adoptRetention,
+	}
+	adoptLimit = &engine.CommandRow[*session, limitRow, engine.Nothing]{
+		Kind: kindAdoptLimit, Name: "adopt limit", From: engine.FromShards, Route: (*limitRow).route, Body: (*limitRow).fields, Run: (*session).adoptLimit,
+	}
+	seal = &engine.CommandRow[*session, sealBody, engine.Nothing]{
+		Kind: kindSeal, Name: "seal", From: engine.FromLeaders, Body: (*sealBody).code, Run: (*session).seal,
+	}
+	rewrite = &engine.CommandRow[*session, rewriteBody, engine.Nothing]{
+		Kind: kindRewrite, Name: "rewrite", From: engine.FromLeaders, Body: (*rewriteBody).code, Run: (*session).rewrite,
+	}
+	forget = &engine.CommandRow[*session, seriesBody, engine.Nothing]{
+		Kind: kindForget, Name: "forget", From: engine.FromLeaders, Shrinks: true, Body: (*seriesBody).code, Run: (*session).forget,
+	}
+	rollup = &engine.CommandRow[*session, rollupBody, engine.Nothing]{
+		Kind: kindRollup, Name: "rollup", From: engine.FromLeaders, Body: (*rollupBody).code, Run: (*session).rollup,
+	}
+	retire = &engine.CommandRow[*session, seriesBody, engine.Nothing]{
+		Kind: kindRetire, Name: "retire", From: engine.FromLeaders, Shrinks: true, Body: (*seriesBody).code, Run: (*session).retire,
+	}
+	settle = &engine.CommandRow[*session, seriesBody, int64]{
+		Kind: kindSettle, Name: "settle", From: engine.FromLeaders, Shrinks: true, Body: (*seriesBody).code, Apply: (*session).settle, Result: codeSeries,
+	}
+	announce = &engine.CommandRow[*session, announcement, engine.Nothing]{
+		Kind: kindAnnounce, Name: "announce", From: engine.FromShards, Body: (*announcement).fields, Run: (*session).announced,
+	}
+	countAgain = &engine.CommandRow[*session, countBody, engine.Nothing]{
+		Kind: kindCount, Name: "count", From: engine.FromLeaders, Shrinks: true, Body: (*countBody).code, Run: (*session).count,
+	}
+	withdraw = &engine.CommandRow[*session, announcement, engine.Nothing]{
+		Kind: kindWithdraw, Name: "withdraw", From: engine.FromShards, Shrinks: true, Body: (*announcement).fields, Run: (*session).withdrawn,
+	}
+	deleteRange = &engine.CommandRow[*session, rangeBody, int64]{
+		Kind: kindDeleteRange, Name: "delete range", From: engine.FromUsers, Shrinks: true,
+		Body: (*rangeBody).code, Check: (*rangeBody).check, Apply: (*session).deleteRange, Result: codeSeries,
+	}
+)
+
+var commands = engine.Declare(engine.MachineTS, "ts", checkMeasurement,
+	write, remove, deleteSeries, setRetention, setLimit, adoptRetention, adoptLimit, seal, rewrite, forget, rollup, retire, settle, announce, countAgain, withdraw, deleteRange)
+
+// codeSeries codes the number of series that a command has deleted.
+func codeSeries(n *int64, f *codec.Fields) { f.Count("series", n) }
+
 // Bounds of what one command holds.
 const (
 	maxSections   = 1000    // measurements of a write
@@ -48,7 +117,7 @@ const (
 // section is what a write holds of one measurement:
 //
 //	name | incarnation uvarint | fields: number uvarint, (name, type u8) ... | known: points | fresh: points
-//	known = present u8 | ids, see readIDs | XXH64 of their fingerprints u64 (uvarint) | span | length uvarint, points
+//	known = present u8 | ids, see codeIDs | XXH64 of their fingerprints u64 (uvarint) | span | length uvarint, points
 //	fresh = number of definitions uvarint | tags ... | span | length uvarint, points
 //
 // Points are encoded by package points; a series is its place in ids or among the definitions, a field its place in fields.
@@ -75,10 +144,10 @@ type fresh struct {
 	points []byte
 }
 
-// writeCommand is the body of a write:
+// writeBody is a batch of points:
 //
 //	flags u8 | number of sections uvarint | sections
-type writeCommand struct {
+type writeBody struct {
 	spread   bool // the points are those that belong into this shard of a spread namespace
 	atomic   bool // all is written or nothing: of a transaction
 	sections []section
@@ -89,7 +158,17 @@ const (
 	flagAtomic
 )
 
-func (w *writeCommand) encode(dst []byte) []byte {
+func (w *writeBody) code(f *codec.Fields) {
+	if c := f.Binary(); c != nil {
+		w.codeFlags(c)
+	} else {
+		f.Bool("spread", &w.spread)
+		f.Bool("atomic", &w.atomic)
+	}
+	codec.ListOf(f, "sections", &w.sections, (*section).code, codec.Range{Min: 1, Max: maxSections})
+}
+
+func (w *writeBody) codeFlags(c *codec.Coder) {
 	flags := byte(0)
 	if w.spread {
 		flags |= flagSpread
@@ -97,128 +176,170 @@ func (w *writeCommand) encode(dst []byte) []byte {
 	if w.atomic {
 		flags |= flagAtomic
 	}
-	dst = codec.AppendUvarint(append(dst, flags), uint64(len(w.sections)))
+	if c.Byte(&flags); c.Reading() {
+		w.spread, w.atomic = flags&flagSpread != 0, flags&flagAtomic != 0
+	}
+	if flags > flagSpread|flagAtomic {
+		c.Fail(fmt.Sprintf("write with flags %#x", flags))
+	}
+}
+
+func (w *writeBody) reset() {
+	clear(w.sections) // or the pool would keep points alive
+	*w = writeBody{sections: w.sections[:0]}
+}
+
+func (w *writeBody) size() int {
+	n := 8
 	for i := range w.sections {
-		dst = w.sections[i].encode(dst)
+		s := &w.sections[i]
+		n += 128 + len(s.name) + 32*len(s.fields) + 2*len(s.known.ids) + len(s.known.points) + len(s.fresh.points)
+		for _, l := range s.fresh.tags {
+			n += 1 + 32*len(l)
+		}
 	}
-	return dst
+	return n
 }
 
-func (s *section) encode(dst []byte) []byte {
-	dst = codec.AppendUvarint(codec.AppendString(dst, s.name), uint64(s.inc))
-	dst = codec.AppendUvarint(dst, uint64(len(s.fields)))
-	for _, f := range s.fields {
-		dst = append(codec.AppendString(dst, f.name), byte(f.kind))
+// route returns what routes the write: its first series, if it defines that.
+func (w *writeBody) route() string {
+	if s := &w.sections[0]; len(s.fresh.tags) > 0 {
+		return routeOf(s.name, s.fresh.tags[0])
 	}
-	dst = codec.AppendBool(dst, len(s.known.ids) > 0)
-	if k := &s.known; len(k.ids) > 0 {
-		dst = appendIDs(dst, k.ids)
-		dst = codec.AppendUvarint(dst, k.prints)
-		dst = codec.AppendBytes(k.span.encode(dst), k.points)
-	}
-	f := &s.fresh
-	dst = codec.AppendUvarint(dst, uint64(len(f.tags)))
-	if len(f.tags) == 0 {
-		return dst
-	}
-	for i := range f.tags {
-		dst = encode(dst, &f.tags[i], (*tagList).code)
-	}
-	return codec.AppendBytes(f.span.encode(dst), f.points)
+	return ""
 }
 
-func appendIDs(dst []byte, ids []seriesID) []byte {
-	dst = codec.AppendUvarint(dst, uint64(len(ids)))
-	last := int64(-1)
-	for _, id := range ids {
-		dst = codec.AppendVarint(dst, int64(id)-last-1)
-		last = int64(id)
+func (w *writeBody) check() error {
+	defined := 0
+	for i := range w.sections {
+		defined += len(w.sections[i].fresh.tags)
 	}
-	return dst
+	if defined > maxNewSeries {
+		return engine.Errorf(ErrInvalid, "ts: a write defines %d series, more than %d", defined, maxNewSeries)
+	}
+	return nil
 }
 
-func (s span) encode(dst []byte) []byte {
-	return codec.AppendVarint(codec.AppendVarint(codec.AppendVarint(dst, s.points), s.oldest), s.newest)
+func (s *section) code(f *codec.Fields) {
+	if f.Checking() {
+		f.Refuse(s.check())
+		return
+	}
+	f.Text("measurement", &s.name)
+	f.Uvarint("incarnation", (*uint64)(&s.inc))
+	codec.ListOf(f, "fields", &s.fields, (*field).fields, codec.Range{Min: 1, Max: MaxFields})
+	knows := len(s.known.ids) > 0
+	if c := f.Binary(); c != nil {
+		c.Bool(&knows)
+	} else {
+		knows = f.Given("known_series", knows)
+	}
+	if knows {
+		s.known.code(f)
+	}
+	codec.ListOf(f, "new_series", &s.fresh.tags, (*tagList).fields, codec.Range{Max: maxNewSeries})
+	if len(s.fresh.tags) > 0 {
+		s.fresh.span.code(f, "new_count", "new_from_ms", "new_to_ms")
+		f.Bytes("new_points", &s.fresh.points)
+	}
 }
 
-func readSpan(r *codec.Reader) span { return span{r.Varint(), r.Varint(), r.Varint()} }
+func (k *known) code(f *codec.Fields) {
+	if c := f.Binary(); c != nil {
+		if codeIDs(c, &k.ids); len(k.ids) == 0 {
+			c.Fail("no known series")
+		}
+	} else {
+		codec.ListOf(f, "known_series", &k.ids, func(id *seriesID, f *codec.Fields) { codec.Narrow(f, "", id) })
+	}
+	f.Uvarint("known_fingerprints", &k.prints)
+	k.span.code(f, "known_count", "known_from_ms", "known_to_ms")
+	f.Bytes("known_points", &k.points)
+}
 
-func (s span) check() error {
+// code codes a span under the given names.
+func (s *span) code(f *codec.Fields, points, oldest, newest string) {
+	f.Varint(points, &s.points)
+	f.Varint(oldest, &s.oldest)
+	f.Varint(newest, &s.newest)
+}
+
+// fields codes a field of a write.
+func (d *field) fields(f *codec.Fields) {
+	f.Text("name", &d.name)
+	codec.Enum(f, "type", &d.kind, fieldTypes[:])
+}
+
+// fields codes the tags of a series in a write, whose order checks look at.
+func (l *tagList) fields(f *codec.Fields) {
+	if c := f.Binary(); c != nil {
+		l.list(c)
+		return
+	}
+	l.codeJSON(f, "")
+}
+
+// codeJSON codes tags as an object.
+func (l *tagList) codeJSON(f *codec.Fields, name string) {
+	if f.Checking() {
+		return
+	}
+	own := *l
+	f.Custom(name, codec.Custom{
+		Type: codec.ObjectType,
+		Show: func(dst []byte) []byte {
+			dst = append(dst, '{')
+			for i, t := range own {
+				if i > 0 {
+					dst = append(dst, ',')
+				}
+				dst = rawjson.AppendText(append(rawjson.AppendText(dst, t.name), ':'), t.value)
+			}
+			return append(dst, '}')
+		},
+		Parse: func(value []byte) (err error) {
+			own = nil
+			object := rawjson.EachMember(value, func(key, value []byte) bool {
+				name, _ := rawjson.Text(key)
+				text, ok := rawjson.Text(value)
+				if own = append(own, tag{name, text}); !ok {
+					err = fmt.Errorf("tag %.40q is no string", name)
+				}
+				return ok
+			})
+			if !object {
+				return errors.New("want an object of strings")
+			}
+			slices.SortStableFunc(own, func(a, b tag) int { return cmpString(a.name, b.name) })
+			return err
+		},
+	})
+	*l = own
+}
+
+// codeAs codes tags in order under a name.
+func (l *tagList) codeAs(f *codec.Fields, name string) {
+	if c := f.Binary(); c != nil {
+		l.code(c)
+		return
+	}
+	l.codeJSON(f, name)
+}
+
+func (s *span) check() error {
 	if s.points < 1 || s.points > maxBatch || s.oldest > s.newest || s.oldest < points.MinTime || s.newest > points.MaxTime {
 		return engine.Errorf(ErrInvalid, "ts: %d points from %d to %d", s.points, s.oldest, s.newest)
 	}
 	return nil
 }
 
-// decodeWrite reads the body of a write, and checks what Apply relies on: sizes, and names. What the points hold is not looked at. Bytes alias body.
-func decodeWrite(body []byte) (w writeCommand, err error) {
-	r := codec.NewReader(body)
-	flags, n := r.Byte(), r.Uvarint()
-	if flags > flagSpread|flagAtomic || n > maxSections || n < 1 {
-		return w, engine.Errorf(ErrInvalid, "ts: write of %d measurements with flags %d", n, flags)
-	}
-	w.spread, w.atomic = flags&flagSpread != 0, flags&flagAtomic != 0
-	w.sections = make([]section, 0, n)
-	defined := 0
-	for range n {
-		s, err := readSection(&r)
-		if err != nil {
-			return w, err
-		}
-		if defined += len(s.fresh.tags); defined > maxNewSeries {
-			return w, engine.Errorf(ErrInvalid, "ts: write defines more than %d series", maxNewSeries)
-		}
-		w.sections = append(w.sections, s)
-	}
-	if err := r.Done(); err != nil {
-		return w, engine.Errorf(engine.ErrMalformed, "ts: write: %v", err)
-	}
-	return w, nil
-}
-
-func readSection(r *codec.Reader) (s section, err error) {
-	s.name, s.inc = r.String(), incarnation(r.Uvarint())
-	n := r.Uvarint()
-	if r.Err() == nil && (n < 1 || n > MaxFields) {
-		return s, engine.Errorf(ErrInvalid, "measurement %q: %d fields, the limits are 1-%d", s.name, n, MaxFields)
-	}
-	for range min(n, uint64(r.Len())) {
-		s.fields = append(s.fields, field{r.String(), FieldType(r.Byte())})
-	}
-	if r.Bool() {
-		if s.known.ids, err = readIDs(r); err != nil {
-			return s, engine.Errorf(engine.ErrMalformed, "ts: write: %v", err)
-		}
-		s.known.prints, s.known.span, s.known.points = r.Uvarint(), readSpan(r), r.Bytes()
-	}
-	if n = r.Uvarint(); n > maxNewSeries {
-		return s, engine.Errorf(ErrInvalid, "ts: write defines more than %d series", maxNewSeries)
-	}
-	for range n {
-		s.fresh.tags = append(s.fresh.tags, readTags(r))
-	}
-	if n > 0 {
-		s.fresh.span, s.fresh.points = readSpan(r), r.Bytes()
-	}
-	if err := r.Err(); err != nil {
-		return s, engine.Errorf(engine.ErrMalformed, "ts: write: %v", err)
-	}
-	return s, s.check()
-}
-
-// readTags reads what tagList.code codes; what it must not be is for check.
-func readTags(r *codec.Reader) (l tagList) {
-	n := r.Uvarint()
-	for range min(n, uint64(r.Len())) {
-		l = append(l, tag{r.String(), r.String()})
-	}
-	return l
-}
-
 // check looks at everything but the points themselves.
 func (s *section) check() error {
 	if err := checkMeasurement(s.name); err != nil {
 		return err
+	}
+	if n := len(s.fields); n < 1 || n > MaxFields {
+		return engine.Errorf(ErrInvalid, "measurement %q: %d fields, the limits are 1-%d", s.name, n, MaxFields)
 	}
 	for i, f := range s.fields {
 		if err := checkField(f.name); err != nil {
@@ -237,7 +358,7 @@ func (s *section) check() error {
 		return engine.Errorf(ErrInvalid, "measurement %q: a write without points", s.name)
 	}
 	if len(s.known.ids) > 0 {
-		if err := checkPart(s.known.span, s.known.points); err != nil {
+		if err := checkPart(&s.known.span, s.known.points); err != nil {
 			return err
 		}
 	}
@@ -249,10 +370,10 @@ func (s *section) check() error {
 			return err
 		}
 	}
-	return checkPart(s.fresh.span, s.fresh.points)
+	return checkPart(&s.fresh.span, s.fresh.points)
 }
 
-func checkPart(s span, encoded []byte) error {
+func checkPart(s *span, encoded []byte) error {
 	if len(encoded) > maxBlockBytes {
 		return engine.Errorf(ErrInvalid, "ts: block of %d bytes exceeds %d", len(encoded), maxBlockBytes)
 	}
@@ -316,7 +437,7 @@ const (
 	maxOutcome    = tooMuch
 )
 
-func (o *outcome) code2(c *codec.Coder) {
+func (o *outcome) record(c *codec.Coder) {
 	c.Byte((*byte)(&o.code))
 	switch o.code {
 	case outOfTime:
@@ -340,25 +461,20 @@ type sectionResult struct {
 	known, fresh outcome // of fresh that was written: the numbers of the series it defines
 }
 
-func (s *sectionResult) code(c *codec.Coder) {
-	c.Uvarint((*uint64)(&s.inc))
-	s.known.code2(c)
-	s.fresh.code2(c)
-}
+// writeResult is what became of the sections of a write.
+type writeResult struct{ sections []sectionResult }
 
-func encodeResults(all []sectionResult) []byte {
-	c := codec.NewEncoder(nil)
-	codec.List(&c, &all, func(c *codec.Coder, s *sectionResult) { s.code(c) })
-	return c.Encoded()
-}
-
-func decodeResults(b []byte) (all []sectionResult, err error) {
-	c := codec.NewDecoder(b)
-	codec.List(&c, &all, func(c *codec.Coder, s *sectionResult) { s.code(c) })
-	if err := c.Done(); err != nil {
-		return nil, fmt.Errorf("ts: result of a write: %w", err)
-	}
-	return all, nil
+func (w *writeResult) code(f *codec.Fields) {
+	codec.ListOf(f, "sections", &w.sections, func(s *sectionResult, f *codec.Fields) {
+		f.Uvarint("incarnation", (*uint64)(&s.inc))
+		if c := f.Binary(); c != nil {
+			s.known.record(c)
+			s.fresh.record(c)
+			return
+		}
+		f.Byte("known", (*byte)(&s.known.code))
+		f.Byte("new", (*byte)(&s.fresh.code))
+	})
 }
 
 const errorLimit uint8 = 1

@@ -120,66 +120,61 @@ func outside(holes []hole, id seriesID, times []int64, values []float64, f func(
 	return f(times, values)
 }
 
-// rangeCommand deletes a time range.
-type rangeCommand struct {
-	name     string
+// rangeBody deletes a time range.
+type rangeBody struct {
 	all      bool // series; the incarnation does not matter then
 	from, to int64
-	list     seriesList
+	of       string // the measurement of the series, "" of none
+	seriesBody
 }
 
-func (r *rangeCommand) code(c *codec.Coder) {
-	c.String(&r.name)
-	c.Bool(&r.all)
-	c.Varint(&r.from)
-	c.Varint(&r.to)
-	r.list.code(c)
-	if r.from < minTime || r.to > maxTime+1 || r.from >= r.to {
-		c.Fail("range out of the limits of times")
-	}
+func (r *rangeBody) code(f *codec.Fields) {
+	f.Bool("all", &r.all)
+	f.Varint("from_ms", &r.from, codec.Range{Min: minTime, Max: maxTime})
+	f.Varint("to_ms", &r.to, codec.Range{Min: minTime, Max: maxTime + 1})
+	f.Text("series_of", &r.of)
+	r.seriesBody.code(f)
 }
 
-func decodeRange(body []byte) (rangeCommand, error) {
-	r, err := decodeBody(body, (*rangeCommand).code)
-	if err == nil {
-		err = checkMeasurement(r.name)
+func (r *rangeBody) check() error {
+	if r.from >= r.to {
+		return engine.Errorf(ErrInvalid, "ts: the range from %d ms to %d ms is empty", r.from, r.to)
 	}
-	return r, err
+	if r.of == "" {
+		return nil
+	}
+	return checkMeasurement(r.of)
 }
 
 // deleteRange hides the points of a range, of all series or of those listed, and returns of how many.
-func (m *machine) deleteRange(tx *engine.Tx, body []byte) ([]byte, error) {
-	r, err := decodeRange(body)
-	if err != nil {
-		return nil, err
-	}
-	o := m.load(tx, r.name)
+func (s *session) deleteRange(r *rangeBody) (n int64, err error) {
+	m, tx := s.machine, s.tx
+	o := m.load(tx, s.name)
 	switch {
 	case o == nil && r.all && tx.Spread():
-		return encodeCount(nil, 0), nil // it is in other shards
+		return 0, nil // it is in other shards
 	case o == nil && r.all:
-		return nil, notFound(r.name)
-	case !r.all && (o == nil || o.inc != r.list.inc):
-		return nil, overtaken(r.name)
+		return 0, notFound(s.name)
+	case !r.all && (o == nil || o.inc != r.inc):
+		return 0, overtaken(s.name)
 	}
 	e := erasure{}
 	if !r.all {
-		for _, p := range r.list.series {
+		for _, p := range r.series {
 			if row, ok := tx.Get(seriesKey(nil, rowSeries, o.inc, p.id)); ok && must(decodeSeries(row)).fingerprint == p.fingerprint {
 				e.ids = append(e.ids, p.id)
 			}
 		}
 		slices.Sort(e.ids)
 	}
-	n := uint64(len(e.ids))
-	if r.all {
-		n = uint64(o.content.series)
+	if n = int64(len(e.ids)); r.all {
+		n = int64(o.content.series)
 	}
 	if n == 0 || r.from > o.content.newest {
-		return encodeCount(nil, n), nil
+		return n, nil
 	}
 	if o.content.erased == maxErasures {
-		return nil, engine.Errorf(ErrBusy, "measurement %q: %d deletions of time ranges are not purged yet, the limit", r.name, maxErasures)
+		return 0, engine.Errorf(ErrBusy, "measurement %q: %d deletions of time ranges are not purged yet, the limit", s.name, maxErasures)
 	}
 	m.touch(tx, o)
 	e.ranges = []erasedRange{{rawTier, r.from, r.to}}
@@ -191,7 +186,7 @@ func (m *machine) deleteRange(tx *engine.Tx, body []byte) ([]byte, error) {
 	o.content.shape = uint64(tx.LSN()) // what a duty has been doing with these points is out of date
 	m.saveContent(tx, o)
 	tx.Notify(tendTopic(), -1)
-	return encodeCount(nil, n), nil
+	return n, nil
 }
 
 // eraseBuckets adds the buckets that a range hides of a tier, and has those computed anew whose points are there.
@@ -239,7 +234,7 @@ func (m *machine) forgetErased(tx *engine.Tx, o *open, lsns []uint64) {
 // Errors: ErrNotFound if there is no such measurement; ErrInvalid for a range that is empty or has no bound at all; ErrBusy if 256 deletions of the measurement
 // have not been purged yet; ErrConflict if it was deleted and made again meanwhile.
 func (s *Store) DeleteRange(ctx context.Context, measurement string, from, to time.Time, tags map[string]string, filters ...floql.Filter) (series int64, err error) {
-	r := rangeCommand{name: measurement, all: len(tags)+len(filters) == 0, from: minTime, to: maxTime + 1}
+	r := rangeBody{all: len(tags)+len(filters) == 0, from: minTime, to: maxTime + 1}
 	if from.IsZero() && to.IsZero() {
 		return 0, engine.Errorf(ErrInvalid, "ts: deleting a range without bounds: delete the measurement or series instead")
 	}
@@ -256,7 +251,7 @@ func (s *Store) DeleteRange(ctx context.Context, measurement string, from, to ti
 		return 0, err
 	}
 	if !r.all {
-		return s.deleteOfSeries(ctx, &r, []ListOption{Limit(maxDeletes), WithTags(tags), Matching(filters...)})
+		return s.deleteOfSeries(ctx, measurement, r, []ListOption{Limit(maxDeletes), WithTags(tags), Matching(filters...)})
 	}
 	spread, err := s.scope.Spread(ctx)
 	if err != nil {
@@ -270,7 +265,7 @@ func (s *Store) DeleteRange(ctx context.Context, measurement string, from, to ti
 		}
 	}
 	for _, route := range routes {
-		n, err := engine.Propose(ctx, &s.scope, tsOp(kindDeleteRange, route, encode(nil, &r, (*rangeCommand).code)), decodeNumber)
+		n, err := engine.Propose(ctx, &s.scope, routed(deleteRange.Op(measurement, r, nil), route), deleteRange.Decode)
 		if series += n; err != nil {
 			return series, err
 		}
@@ -279,17 +274,17 @@ func (s *Store) DeleteRange(ctx context.Context, measurement string, from, to ti
 }
 
 // deleteOfSeries deletes a range of the series that options list.
-func (s *Store) deleteOfSeries(ctx context.Context, r *rangeCommand, opts []ListOption) (series int64, err error) {
+func (s *Store) deleteOfSeries(ctx context.Context, measurement string, r rangeBody, opts []ListOption) (series int64, err error) {
 	o := listOptionsOf(opts)
-	list := s.Series(r.name)
+	list := s.Series(measurement)
 	for {
 		found, err := list.page(ctx, &o)
 		if err != nil {
 			return series, err
 		}
 		if len(found.items) > 0 {
-			r.list = found.list(r.name)
-			n, err := engine.Propose(ctx, &s.scope, tsOp(kindDeleteRange, found.route, encode(nil, r, (*rangeCommand).code)), decodeNumber)
+			r.of, r.seriesBody = measurement, found.body()
+			n, err := engine.Propose(ctx, &s.scope, routed(deleteRange.Op(measurement, r, nil), found.route), deleteRange.Decode)
 			if series += n; err != nil {
 				return series, err
 			}

@@ -28,7 +28,8 @@ func NewCramped(bytes int64) engine.Machine {
 
 // DecodeBody decodes a command's body, and says whether that worked.
 func DecodeBody(kind uint8, b []byte) error {
-	return checkCommand(engine.Command{Machine: engine.MachineTS, Kind: kind, Body: b})
+	_, err := commands.NewCalls().Read(engine.Command{Kind: kind, Body: b})
+	return err
 }
 
 // Recode decodes a row and encodes it again; ok is false if it is none.

@@ -18,7 +18,7 @@ func (m *machine) SamplesOf(v *engine.View, s *samples.Samples) (found []samples
 		return nil, false, err
 	}
 	q := readQuery{namespace: s.Namespace, selection: sel}
-	if err := m.Query(v, &q); err != nil {
+	if err := q.answer(v); err != nil {
 		return nil, false, err
 	}
 	if q.refused != "" {

@@ -63,6 +63,7 @@ func FuzzApplyCommand(f *testing.F) {
 			}
 			return
 		}
+		rig.SameInJSON(t, p, cmd)
 		r := newRig(t, 1)
 		for _, before := range commands[:2] {
 			if out := r.Entry(0, before)[0]; out.Err != nil {

@@ -227,68 +227,68 @@ func TestWriteBodies(t *testing.T) {
 		return all
 	}
 	for name, c := range map[string]struct {
-		change func(w *writeCommand, s *section)
+		change func(w *writeBody, s *section)
 		says   string // "" if it is taken
 	}{
-		"as it is":           {func(*writeCommand, *section) {}, ""},
-		"no section":         {func(w *writeCommand, _ *section) { w.sections = nil }, "write of 0 measurements"},
-		"most sections":      {func(w *writeCommand, s *section) { w.sections = slices.Repeat([]section{*s}, maxSections) }, ""},
-		"a section too many": {func(w *writeCommand, s *section) { w.sections = slices.Repeat([]section{*s}, maxSections+1) }, "write of 1001 measurements"},
-		"no name":            {func(_ *writeCommand, s *section) { s.name = "" }, "name is empty"},
-		"no field":           {func(_ *writeCommand, s *section) { s.fields = nil }, "0 fields, the limits are 1-1024"},
-		"a field too many":   {func(_ *writeCommand, s *section) { s.fields = make([]field, MaxFields+1) }, "1025 fields"},
-		"field without name": {func(_ *writeCommand, s *section) { s.fields[0].name = "" }, "name is empty"},
-		"field of no type":   {func(_ *writeCommand, s *section) { s.fields[0].kind = Boolean + 1 }, `field "f" of unknown type 4`},
-		"boolean field":      {func(_ *writeCommand, s *section) { s.fields[0].kind = Boolean }, ""},
-		"field twice":        {func(_ *writeCommand, s *section) { s.fields = []field{{"f", Float}, {"g", Float}, {"f", Float}} }, `field "f" is there twice`},
-		"no points":          {func(_ *writeCommand, s *section) { s.fresh.tags = nil }, "a write without points"},
-		"known series": {func(_ *writeCommand, s *section) {
+		"as it is":           {func(*writeBody, *section) {}, ""},
+		"no section":         {func(w *writeBody, _ *section) { w.sections = nil }, "0 sections are not 1-1000"},
+		"most sections":      {func(w *writeBody, s *section) { w.sections = slices.Repeat([]section{*s}, maxSections) }, ""},
+		"a section too many": {func(w *writeBody, s *section) { w.sections = slices.Repeat([]section{*s}, maxSections+1) }, "1001 sections are not 1-1000"},
+		"no name":            {func(_ *writeBody, s *section) { s.name = "" }, "name is empty"},
+		"no field":           {func(_ *writeBody, s *section) { s.fields = nil }, "0 fields, the limits are 1-1024"},
+		"a field too many":   {func(_ *writeBody, s *section) { s.fields = make([]field, MaxFields+1) }, "1025 fields"},
+		"field without name": {func(_ *writeBody, s *section) { s.fields[0].name = "" }, "name is empty"},
+		"field of no type":   {func(_ *writeBody, s *section) { s.fields[0].kind = Boolean + 1 }, `field "f" of unknown type 4`},
+		"boolean field":      {func(_ *writeBody, s *section) { s.fields[0].kind = Boolean }, ""},
+		"field twice":        {func(_ *writeBody, s *section) { s.fields = []field{{"f", Float}, {"g", Float}, {"f", Float}} }, `field "f" is there twice`},
+		"no points":          {func(_ *writeBody, s *section) { s.fresh.tags = nil }, "a write without points"},
+		"known series": {func(_ *writeBody, s *section) {
 			s.known, s.fresh = known{[]seriesID{7, 1}, 5, one, []byte{1}}, fresh{}
 		}, ""},
-		"known points missing": {func(_ *writeCommand, s *section) {
+		"known points missing": {func(_ *writeBody, s *section) {
 			s.known = known{[]seriesID{7}, 5, span{}, nil}
 		}, "0 points from 0 to 0"},
-		"too many points":   {func(_ *writeCommand, s *section) { s.fresh.span.points = maxBatch + 1 }, "65537 points"},
-		"most points":       {func(_ *writeCommand, s *section) { s.fresh.span.points = maxBatch }, ""},
-		"backwards":         {func(_ *writeCommand, s *section) { s.fresh.span = span{1, 1, 0} }, "1 points from 1 to 0"},
-		"oldest":            {func(_ *writeCommand, s *section) { s.fresh.span.oldest = points.MinTime }, ""},
-		"too old":           {func(_ *writeCommand, s *section) { s.fresh.span.oldest = points.MinTime - 1 }, "1 points from"},
-		"newest":            {func(_ *writeCommand, s *section) { s.fresh.span.newest = points.MaxTime }, ""},
-		"too new":           {func(_ *writeCommand, s *section) { s.fresh.span.newest = points.MaxTime + 1 }, "1 points from"},
-		"most tags":         {func(_ *writeCommand, s *section) { s.fresh.tags[0] = tags(MaxTags) }, ""},
-		"a tag too many":    {func(_ *writeCommand, s *section) { s.fresh.tags[0] = tags(MaxTags + 1) }, "65 tags exceed 64"},
-		"tags out of order": {func(_ *writeCommand, s *section) { s.fresh.tags[0] = tagList{{"b", "x"}, {"a", "x"}} }, `tag "a" is not in order`},
-		"tag twice":         {func(_ *writeCommand, s *section) { s.fresh.tags[0] = tagList{{"a", "x"}, {"a", "y"}} }, `tag "a" is not in order`},
-		"tag without value": {func(_ *writeCommand, s *section) { s.fresh.tags[0] = tagList{{"a", ""}} }, `tag "a"`},
-		"largest block":     {func(_ *writeCommand, s *section) { s.fresh.points = make([]byte, maxBlockBytes) }, ""},
-		"too large a block": {func(_ *writeCommand, s *section) { s.fresh.points = make([]byte, maxBlockBytes+1) }, "block of 1048577 bytes exceeds 1048576"},
-		"most new series":   {func(_ *writeCommand, s *section) { s.fresh.tags = make([]tagList, maxNewSeries) }, ""},
-		"a series too many": {func(_ *writeCommand, s *section) { s.fresh.tags = make([]tagList, maxNewSeries+1) }, "write defines more than 1000 series"},
-		"too many series of two": {func(w *writeCommand, s *section) {
+		"too many points":   {func(_ *writeBody, s *section) { s.fresh.span.points = maxBatch + 1 }, "65537 points"},
+		"most points":       {func(_ *writeBody, s *section) { s.fresh.span.points = maxBatch }, ""},
+		"backwards":         {func(_ *writeBody, s *section) { s.fresh.span = span{1, 1, 0} }, "1 points from 1 to 0"},
+		"oldest":            {func(_ *writeBody, s *section) { s.fresh.span.oldest = points.MinTime }, ""},
+		"too old":           {func(_ *writeBody, s *section) { s.fresh.span.oldest = points.MinTime - 1 }, "1 points from"},
+		"newest":            {func(_ *writeBody, s *section) { s.fresh.span.newest = points.MaxTime }, ""},
+		"too new":           {func(_ *writeBody, s *section) { s.fresh.span.newest = points.MaxTime + 1 }, "1 points from"},
+		"most tags":         {func(_ *writeBody, s *section) { s.fresh.tags[0] = tags(MaxTags) }, ""},
+		"a tag too many":    {func(_ *writeBody, s *section) { s.fresh.tags[0] = tags(MaxTags + 1) }, "65 tags exceed 64"},
+		"tags out of order": {func(_ *writeBody, s *section) { s.fresh.tags[0] = tagList{{"b", "x"}, {"a", "x"}} }, `tag "a" is not in order`},
+		"tag twice":         {func(_ *writeBody, s *section) { s.fresh.tags[0] = tagList{{"a", "x"}, {"a", "y"}} }, `tag "a" is not in order`},
+		"tag without value": {func(_ *writeBody, s *section) { s.fresh.tags[0] = tagList{{"a", ""}} }, `tag "a"`},
+		"largest block":     {func(_ *writeBody, s *section) { s.fresh.points = make([]byte, maxBlockBytes) }, ""},
+		"too large a block": {func(_ *writeBody, s *section) { s.fresh.points = make([]byte, maxBlockBytes+1) }, "block of 1048577 bytes exceeds 1048576"},
+		"most new series":   {func(_ *writeBody, s *section) { s.fresh.tags = make([]tagList, maxNewSeries) }, ""},
+		"a series too many": {func(_ *writeBody, s *section) { s.fresh.tags = make([]tagList, maxNewSeries+1) }, "a write defines 1001 series, more than 1000"},
+		"too many series of two": {func(w *writeBody, s *section) {
 			s.fresh.tags = make([]tagList, maxNewSeries)
 			w.sections = []section{*s, *s}
-		}, "write defines more than 1000 series"},
-		"spread, in a transaction": {func(w *writeCommand, _ *section) { w.spread, w.atomic = true, true }, ""},
+		}, "a write defines 2000 series, more than 1000"},
+		"spread, in a transaction": {func(w *writeBody, _ *section) { w.spread, w.atomic = true, true }, ""},
 	} {
 		s := section{name: "m", inc: 3, fields: []field{{"f", Float}}, fresh: fresh{[]tagList{{{"a", "b"}}}, one, []byte{1}}}
-		w := writeCommand{}
+		w := writeBody{}
 		c.change(&w, &s)
 		if w.sections == nil && name != "no section" {
 			w.sections = []section{s}
 		}
-		body := w.encode(nil)
-		got, err := decodeWrite(body)
+		body := codec.EncodeFields(nil, &w, (*writeBody).code)
+		_, got, err := write.Read(engine.Command{Body: body})
 		switch {
-		case c.says == "" && (err != nil || !bytes.Equal(got.encode(nil), body)):
+		case c.says == "" && (err != nil || !bytes.Equal(codec.EncodeFields(nil, &got, (*writeBody).code), body)):
 			t.Errorf("%s: %v", name, err)
 		case c.says != "" && (!errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), c.says)):
 			t.Errorf("%s: %v, want ErrInvalid that says %q", name, err, c.says)
 		}
-		if _, err := decodeWrite(append(body, 0)); c.says == "" && !errors.Is(err, engine.ErrMalformed) {
+		if _, _, err := write.Read(engine.Command{Body: append(body, 0)}); c.says == "" && !errors.Is(err, engine.ErrMalformed) {
 			t.Errorf("%s, with a byte behind it: %v", name, err)
 		}
 	}
-	if _, err := decodeWrite([]byte{flagSpread | flagAtomic + 2, 1}); err == nil {
+	if _, _, err := write.Read(engine.Command{Body: []byte{flagSpread | flagAtomic + 2, 1}}); err == nil || !strings.Contains(err.Error(), "write with flags") {
 		t.Error("a write with unknown flags is accepted")
 	}
 	all := []sectionResult{
@@ -296,10 +296,11 @@ func TestWriteBodies(t *testing.T) {
 		{known: outcome{code: noRoom, limit: LimitError{"n", 1, 2, 3, "t", 4, true}}, fresh: outcome{code: tooManyFields, field: "f"}},
 		{known: outcome{code: stale}, fresh: outcome{code: tooMuch}},
 	}
-	if got, err := decodeResults(encodeResults(all)); err != nil || !reflect.DeepEqual(got, all) {
+	if got, err := write.Decode(codec.EncodeFields(nil, &writeResult{all}, (*writeResult).code)); err != nil || !reflect.DeepEqual(got.sections, all) {
 		t.Errorf("results arrive as %+v, %v", got, err)
 	}
-	if _, err := decodeResults(encodeResults([]sectionResult{{known: outcome{code: maxOutcome + 1}}})); err == nil {
+	wrong := writeResult{[]sectionResult{{known: outcome{code: maxOutcome + 1}}}}
+	if _, err := write.Decode(codec.EncodeFields(nil, &wrong, (*writeResult).code)); err == nil {
 		t.Error("an unknown outcome is accepted")
 	}
 }
@@ -338,14 +339,9 @@ type sampleQuery struct {
 
 func (*sampleQuery) Machine() engine.MachineID { return engine.MachineTS }
 
-// sampled is a machine that answers sampleQuery.
-type sampled struct{ *machine }
+func (*sampleQuery) Kind() uint8 { return queryLast + 1 }
 
-func (m sampled) Query(v *engine.View, q engine.Query) error {
-	s, ok := q.(*sampleQuery)
-	if !ok {
-		return m.machine.Query(v, q)
-	}
+func (m *machine) querySample(v *engine.View, s *sampleQuery) error {
 	found, more, err := m.SamplesOf(v, &s.Samples)
 	for _, p := range found {
 		s.found = append(s.found, fmt.Sprintf("%d=%v%s", p.Time-rig.Epoch, p.Value, p.Tags))
@@ -361,8 +357,7 @@ func (m sampled) Query(v *engine.View, q engine.Query) error {
 // TestSamplesForOtherMachines: what other machines read is what a Read would, and points that come late are counted for as long as they are in blocks.
 func TestSamplesForOtherMachines(t *testing.T) {
 	p := table()
-	made := p.New
-	p.New = func() engine.Machine { return sampled{made().(*machine)} }
+	p.Queries = append(p.Queries, engine.QueryRow(queryLast+1, "sample", (*machine).querySample))
 	r := rig.New(t, 1, p)
 	s := engine.StoreOf(Primitive, r.Router(), "n", 0)
 	put := func(host string, at int64, value float64) {

@@ -30,24 +30,16 @@ func (*measurementQuery) Kind() uint8 { return queryMeasurement }
 
 // Arguments codes what the query asks for.
 func (q *measurementQuery) Arguments(f *codec.Fields) {
-	c := f.Binary()
-	if c == nil {
-		return
-	}
-	c.String(&q.namespace)
-	c.String(&q.name)
+	f.Namespace(&q.namespace)
+	f.Text("measurement", &q.name)
 }
 
 // Results codes the answer.
 func (q *measurementQuery) Results(f *codec.Fields) {
-	c := f.Binary()
-	if c == nil {
-		return
-	}
-	codec.List(c, &q.items, codeMeasurement)
-	if c.More(q.policy > 0 || q.limit > 0) {
-		c.Uvarint(&q.policy)
-		c.Uvarint(&q.limit)
+	codec.ListOf(f, "measurements", &q.items, (*Measurement).code)
+	if f.More(q.policy > 0 || q.limit > 0) {
+		f.Uvarint("retention_version", &q.policy)
+		f.Uvarint("limit_version", &q.limit)
 	}
 }
 
@@ -215,29 +207,26 @@ func openView(v *engine.View, ns uint32, name string) (o *open, ok bool, err err
 	return o, true, nil
 }
 
-func codeMeasurement(c *codec.Coder, m *Measurement) {
-	c.String(&m.Name)
-	c.Time(&m.CreatedAt)
-	codec.List(c, &m.Fields, func(c *codec.Coder, f *Field) {
-		c.String(&f.Name)
-		c.Byte((*byte)(&f.Type))
+func (m *Measurement) code(f *codec.Fields) {
+	f.Text("name", &m.Name)
+	f.Time("created_at_ms", &m.CreatedAt)
+	codec.ListOf(f, "fields", &m.Fields, func(d *Field, f *codec.Fields) {
+		f.Text("name", &d.Name)
+		codec.Enum(f, "type", &d.Type, fieldTypes[:])
 	})
-	c.Varint(&m.Series)
-	c.Varint(&m.Points)
-	c.Time(&m.Oldest)
-	c.Time(&m.Newest)
-	c.Varint((*int64)(&m.Retention.RawTTL))
-	codec.List(c, &m.Retention.Downsample, func(c *codec.Coder, d *Downsample) {
-		d.code(c)
+	f.Varint("series", &m.Series)
+	f.Varint("points", &m.Points)
+	f.Time("oldest_ms", &m.Oldest)
+	f.Time("newest_ms", &m.Newest)
+	f.Duration("raw_ttl_ms", &m.Retention.RawTTL)
+	codec.ListOf(f, "downsample", &m.Retention.Downsample, func(d *Downsample, f *codec.Fields) {
+		f.Duration("every_ms", &d.Every)
+		f.Duration("ttl_ms", &d.TTL)
 	})
-	c.Varint(&m.Held)
-	m.HeldBy.code(c)
-	c.Uvarint(&m.version)
-}
-
-func (d *Downsample) code(c *codec.Coder) {
-	c.Varint((*int64)(&d.Every))
-	c.Varint((*int64)(&d.TTL))
+	f.Varint("held_since_ms", &m.Held)
+	f.Duration("held_by_every_ms", &m.HeldBy.Every)
+	f.Duration("held_by_ttl_ms", &m.HeldBy.TTL)
+	f.Uvarint("retention_version", &m.version)
 }
 
 // measurementsQuery asks for a page of the measurements of a shard.
@@ -258,32 +247,19 @@ func (*measurementsQuery) Kind() uint8 { return queryMeasurements }
 
 // Arguments codes what the query asks for.
 func (q *measurementsQuery) Arguments(f *codec.Fields) {
-	c := f.Binary()
-	if c == nil {
-		return
-	}
-	c.String(&q.namespace)
-	c.String(&q.prefix)
-	c.String(&q.after)
-	codePageLimit(c, &q.limit)
+	f.Namespace(&q.namespace)
+	f.Text("prefix", &q.prefix)
+	f.Text("after", &q.after)
+	f.Int("limit", &q.limit, pageLimit)
 }
 
-func codePageLimit(c *codec.Coder, limit *int) {
-	c.Int(limit)
-	if *limit < 1 || *limit > engine.MaxPageItems {
-		c.Fail("limit out of range")
-	}
-}
+var pageLimit = codec.Range{Min: 1, Max: engine.MaxPageItems}
 
 // Results codes the answer.
 func (q *measurementsQuery) Results(f *codec.Fields) {
-	c := f.Binary()
-	if c == nil {
-		return
-	}
-	codec.List(c, &q.items, codeMeasurement)
-	c.Bool(&q.more)
-	c.String(&q.next)
+	codec.ListOf(f, "measurements", &q.items, (*Measurement).code)
+	f.Bool("more", &q.more)
+	f.Text("next", &q.next)
 }
 
 func (q *measurementsQuery) answer(v *engine.View) error {
@@ -343,50 +319,49 @@ func (*seriesQuery) Kind() uint8 { return querySeries }
 
 // Arguments codes what the query asks for.
 func (q *seriesQuery) Arguments(f *codec.Fields) {
-	c := f.Binary()
-	if c == nil {
-		return
-	}
-	c.String(&q.namespace)
-	c.String(&q.name)
-	q.tags.code(c)
-	codec.List(c, &q.filters, codeFilter)
-	c.Uint32(&q.from)
-	codePageLimit(c, &q.limit)
-	if len(q.tags) > MaxTags {
-		c.Fail("too many tags")
-	}
-	if _, err := checkFilters(q.filters); err != nil {
-		c.Fail("filters out of their limits")
+	f.Namespace(&q.namespace)
+	f.Text("measurement", &q.name)
+	q.tags.codeAs(f, "tags")
+	codec.ListOf(f, "filters", &q.filters, codeFilter)
+	codec.Narrow(f, "from_series", &q.from)
+	f.Int("limit", &q.limit, pageLimit)
+	if f.Checking() {
+		_, err := checkFilters(q.filters)
+		f.Refuse(err)
+		f.Refuse(q.tags.check())
 	}
 }
 
-func codeFilter(c *codec.Coder, f *floql.Filter) {
-	c.String(&f.Tag)
-	c.Byte((*byte)(&f.Op))
-	c.String(&f.Value)
-	if !c.Reading() || c.Err() != nil {
+func codeFilter(d *floql.Filter, f *codec.Fields) {
+	f.Text("tag", &d.Tag)
+	codec.Enum(f, "op", &d.Op, []string{"=", "!=", "=~", "!~"})
+	f.Text("value", &d.Value)
+	c := f.Binary()
+	if !f.Parsing() && (c == nil || !c.Reading() || c.Err() != nil) {
 		return
 	}
-	var err error
-	if *f, err = floql.NewFilter(f.Tag, f.Op, f.Value); err != nil {
-		c.Fail(err.Error())
+	made, err := floql.NewFilter(d.Tag, d.Op, d.Value)
+	if *d = made; err != nil {
+		if f.Refuse(err); c != nil {
+			c.Fail(err.Error())
+		}
 	}
 }
 
 // Results codes the answer.
 func (q *seriesQuery) Results(f *codec.Fields) {
-	c := f.Binary()
-	if c == nil {
-		return
-	}
-	c.Uvarint((*uint64)(&q.inc))
-	codec.List(c, &q.items, func(c *codec.Coder, s *foundSeries) {
-		c.Uint32((*uint32)(&s.id))
-		s.row.code(c)
+	f.Uvarint("incarnation", (*uint64)(&q.inc))
+	codec.ListOf(f, "series", &q.items, func(s *foundSeries, f *codec.Fields) {
+		codec.Narrow(f, "id", &s.id)
+		if c := f.Binary(); c != nil {
+			s.row.code(c)
+			return
+		}
+		f.Uvarint("fingerprint", &s.row.fingerprint)
+		s.row.tags.codeJSON(f, "tags")
 	})
-	c.Bool(&q.more)
-	c.Uint32(&q.next)
+	f.Bool("more", &q.more)
+	codec.Narrow(f, "next_series", &q.next)
 }
 
 func (q *seriesQuery) answer(v *engine.View) error {

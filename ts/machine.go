@@ -28,6 +28,8 @@ type machine struct {
 	prints       *engine.Memory[printsPage, *[pageSeries]uint64, struct{}]
 
 	unsealedBound int64 // maxUnsealed, but in tests
+	calls         engine.Calls[*session]
+	session       session
 	buf, row      []byte
 }
 
@@ -55,6 +57,7 @@ func newMachine() engine.Machine {
 		measurements:  engine.NewMemory[measurementName, *open, struct{}](maxMeasurements, nil),
 		prints:        engine.NewMemory[printsPage, *[pageSeries]uint64, struct{}](maxPrints, nil),
 		unsealedBound: maxUnsealed,
+		calls:         commands.NewCalls(),
 	}
 }
 
@@ -68,43 +71,19 @@ func (m *machine) Restore(*engine.View) error { return nil }
 
 // Apply carries out a command.
 func (m *machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
-	switch cmd.Kind {
-	case kindWrite:
-		return m.write(tx, cmd.Body)
-	case kindDelete:
-		return nil, m.deleteMeasurement(tx, cmd.Body)
-	case kindDeleteSeries:
-		return m.deleteSeries(tx, cmd.Body)
-	case kindSetRetention:
-		return nil, m.setRetention(tx, cmd.Body)
-	case kindAdoptRetention:
-		return nil, m.adoptRetention(tx, cmd.Body)
-	case kindSetLimit:
-		return nil, m.setLimit(tx, cmd.Body)
-	case kindAdoptLimit:
-		return nil, m.adoptLimit(tx, cmd.Body)
-	case kindSeal:
-		return nil, m.seal(tx, cmd.Body)
-	case kindRewrite:
-		return nil, m.rewrite(tx, cmd.Body)
-	case kindForget:
-		return nil, m.forget(tx, cmd.Body)
-	case kindRollup:
-		return nil, m.rollup(tx, cmd.Body)
-	case kindRetire:
-		return nil, m.retire(tx, cmd.Body)
-	case kindSettle:
-		return m.settle(tx, cmd.Body)
-	case kindCount:
-		return nil, m.count(tx, cmd.Body)
-	case kindAnnounce:
-		return nil, m.announced(tx, cmd.Body)
-	case kindDeleteRange:
-		return m.deleteRange(tx, cmd.Body)
-	case kindWithdraw:
-		return nil, m.withdrawn(tx, cmd.Body)
+	call, err := m.calls.Read(cmd)
+	if err != nil {
+		return nil, err
 	}
-	panic(fmt.Sprintf("ts: command of kind %d", cmd.Kind))
+	m.session = session{m, tx, string(call.Subject())}
+	return call.Apply(&m.session)
+}
+
+// session is a command that is being applied.
+type session struct {
+	*machine
+	tx   *engine.Tx
+	name string // of the measurement; "" if the command is about no single one
 }
 
 // load returns a measurement, nil if there is none. What is changed of it has to be touched before, and saved.
@@ -145,11 +124,11 @@ func (m *machine) loadPolicy(tx *engine.Tx, name string) policy {
 	return must(decodePolicy(b))
 }
 
-// loadExact is load for a command about one incarnation: if it is not the present one the command is refused.
-func (m *machine) loadExact(tx *engine.Tx, name string, inc incarnation) (*open, error) {
-	o := m.load(tx, name)
+// exactly loads the measurement of a command about one incarnation: if it is not the present one the command is refused.
+func (s *session) exactly(inc incarnation) (*open, error) {
+	o := s.load(s.tx, s.name)
 	if o == nil || o.inc != inc {
-		return nil, overtaken(name)
+		return nil, overtaken(s.name)
 	}
 	return o, nil
 }
@@ -193,20 +172,16 @@ func (m *machine) found(tx *engine.Tx, name string) *open {
 }
 
 // deleteMeasurement removes a measurement with all its rows.
-func (m *machine) deleteMeasurement(tx *engine.Tx, body []byte) error {
-	name, err := decodeName(body)
-	if err != nil {
-		return err
-	}
-	o := m.load(tx, name)
-	tx.Delete(nameKey(nil, rowPolicy, tx.Namespace(), name))
+func (s *session) deleteMeasurement() error {
+	o := s.load(s.tx, s.name)
+	s.tx.Delete(nameKey(nil, rowPolicy, s.tx.Namespace(), s.name))
 	if o == nil {
-		if tx.Spread() {
+		if s.tx.Spread() {
 			return nil // it is, or was, in another shard
 		}
-		return notFound(name)
+		return notFound(s.name)
 	}
-	m.remove(tx, o)
+	s.remove(s.tx, o)
 	return nil
 }
 

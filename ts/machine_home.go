@@ -11,61 +11,46 @@ import (
 // it announces that, and withdraws it when the part is deleted. Both travel in one lane, so that an announcement which arrives when all has been
 // deleted is withdrawn soon, and leaves nothing behind.
 
-// homeCommand is the body of what a shard tells the home of a measurement.
-type homeCommand struct {
-	name string
-	announcement
-}
-
-func (h *homeCommand) code(c *codec.Coder) {
-	c.String(&h.name)
-	h.announcement.code(c)
+// fields codes an announcement, the body of what a shard tells the home of a measurement.
+func (a *announcement) fields(f *codec.Fields) {
+	codec.Narrow(f, "shard", &a.shard)
+	f.Uvarint("incarnation", (*uint64)(&a.inc))
 }
 
 func (m *machine) tellHome(tx *engine.Tx, kind uint8, o *open) {
-	h := homeCommand{o.name, announcement{tx.Shard(), o.inc}}
-	cmd := engine.Command{
-		Machine: engine.MachineTS, Kind: kind, Spread: true, Namespace: tx.NamespaceName(), Body: encode(nil, &h, (*homeCommand).code),
-	}
+	body := codec.EncodeFields(codec.AppendString(nil, o.name), &announcement{tx.Shard(), o.inc}, (*announcement).fields)
+	cmd := engine.Command{Machine: engine.MachineTS, Kind: kind, Spread: true, Namespace: tx.NamespaceName(), Body: body}
 	tx.Send(engine.Message{Command: cmd, Name: o.name})
 }
 
 // announced makes a measurement at its home, unless it is there.
-func (m *machine) announced(tx *engine.Tx, body []byte) error {
-	h, err := decodeBody(body, (*homeCommand).code)
-	if err != nil {
-		return err
-	}
-	o := m.load(tx, h.name)
+func (s *session) announced(a *announcement) error {
+	o := s.load(s.tx, s.name)
 	if o == nil {
-		o = m.found(tx, h.name)
+		o = s.found(s.tx, s.name)
 	}
-	m.touch(tx, o)
-	o.elsewhere = append(o.elsewhere, h.announcement)
-	m.saveMeasurement(tx, o)
+	s.touch(s.tx, o)
+	o.elsewhere = append(o.elsewhere, *a)
+	s.saveMeasurement(s.tx, o)
 	return nil
 }
 
 // withdrawn removes a measurement from its home that is nowhere else any more, and has never been here.
-func (m *machine) withdrawn(tx *engine.Tx, body []byte) error {
-	h, err := decodeBody(body, (*homeCommand).code)
-	if err != nil {
-		return err
-	}
-	o := m.load(tx, h.name)
+func (s *session) withdrawn(a *announcement) error {
+	o := s.load(s.tx, s.name)
 	if o == nil {
 		return nil
 	}
-	i := slices.Index(o.elsewhere, h.announcement)
+	i := slices.Index(o.elsewhere, *a)
 	if i < 0 {
 		return nil // it was made anew since
 	}
-	m.touch(tx, o)
+	s.touch(s.tx, o)
 	if o.elsewhere = slices.Delete(o.elsewhere, i, i+1); len(o.elsewhere) == 0 && o.hollow() {
-		m.remove(tx, o)
+		s.remove(s.tx, o)
 		return nil
 	}
-	m.saveMeasurement(tx, o)
+	s.saveMeasurement(s.tx, o)
 	return nil
 }
 

@@ -14,22 +14,17 @@ import (
 // tokenRetention begins the token of the timer that removes old partitions; the incarnation (u64) follows.
 const tokenRetention = 'r'
 
-// policyCommand is the body of the commands that set a retention, or tell other shards of it.
-type policyCommand struct {
-	name   string
-	policy policy // of those that set it without version and numbers of tiers
-}
-
-func (p *policyCommand) code(c *codec.Coder) {
-	c.String(&p.name)
-	c.Uvarint(&p.policy.version)
-	c.Varint(&p.policy.rawTTL)
-	codec.List(c, &p.policy.tiers, func(c *codec.Coder, t *tier) {
-		c.Uint16((*uint16)(&t.id))
-		c.Varint(&t.every)
-		c.Varint(&t.ttl)
-	})
-	c.Uint16((*uint16)(&p.policy.next))
+// fields codes a policy as the body of the commands that set it, without version and numbers of tiers, or that tell other shards of it.
+func (p *policy) fields(f *codec.Fields) {
+	within := codec.Range{Max: math.MaxInt64 / int64(time.Millisecond)} // what a time.Duration holds
+	f.Uvarint("version", &p.version)
+	f.Varint("raw_ttl_ms", &p.rawTTL, within)
+	codec.ListOf(f, "downsample", &p.tiers, func(t *tier, f *codec.Fields) {
+		codec.Narrow(f, "id", &t.id)
+		f.Varint("every_ms", &t.every, within)
+		f.Varint("ttl_ms", &t.ttl, within)
+	}, codec.Range{Max: MaxTiers})
+	codec.Narrow(f, "next", &p.next)
 }
 
 // retention returns the policy as users see it.
@@ -41,47 +36,28 @@ func (p *policy) retention() Retention {
 	return r
 }
 
-// check returns ErrInvalid for a policy out of its limits. Its times are in ms: what is no time.Duration would come back from there as another one.
-func (p *policy) check() error {
-	const longest = math.MaxInt64 / int64(time.Millisecond)
-	times := []int64{p.rawTTL}
-	for _, t := range p.tiers {
-		times = append(times, t.every, t.ttl)
-	}
-	for _, ms := range times {
-		if ms < 0 || ms > longest {
-			return engine.Errorf(ErrInvalid, "ts: retention of %d ms is not 0-%d", ms, longest)
-		}
-	}
-	return p.retention().check()
-}
+// check returns ErrInvalid for a policy out of its limits.
+func (p *policy) check() error { return p.retention().check() }
 
 // setRetention sets the policy of a measurement at its home, and tells the other shards.
-func (m *machine) setRetention(tx *engine.Tx, body []byte) error {
-	c, err := decodeBody(body, (*policyCommand).code)
-	if err != nil {
+func (s *session) setRetention(p *policy) error {
+	before := s.loadPolicy(s.tx, s.name)
+	if err := s.checkClosings(maxClosings); err != nil {
 		return err
 	}
-	if err := c.policy.check(); err != nil {
-		return err
-	}
-	before := m.loadPolicy(tx, c.name)
-	if err := m.checkClosings(tx, c.name, maxClosings); err != nil {
-		return err
-	}
-	c.policy.version, c.policy.next = uint64(tx.LSN()), before.next
-	for i := range c.policy.tiers {
-		c.policy.tiers[i].id = before.number(c.policy.tiers[i].every)
-		if c.policy.tiers[i].id == rawTier {
-			if c.policy.next == math.MaxUint16 {
-				return engine.Errorf(ErrInvalid, "measurement %q: too many changes of its rollups", c.name)
+	p.version, p.next = uint64(s.tx.LSN()), before.next
+	for i := range p.tiers {
+		p.tiers[i].id = before.number(p.tiers[i].every)
+		if p.tiers[i].id == rawTier {
+			if p.next == math.MaxUint16 {
+				return engine.Errorf(ErrInvalid, "measurement %q: too many changes of its rollups", s.name)
 			}
-			c.policy.tiers[i].id = c.policy.next
-			c.policy.next++
+			p.tiers[i].id = p.next
+			p.next++
 		}
 	}
-	m.usePolicy(tx, c)
-	m.tellShards(tx, kindAdoptRetention, encode(nil, &c, (*policyCommand).code))
+	s.usePolicy(*p)
+	s.tellShards(kindAdoptRetention, codec.EncodeFields(codec.AppendString(nil, s.name), p, (*policy).fields))
 	return nil
 }
 
@@ -106,7 +82,8 @@ func (p *policy) find(id tierID) *tier {
 }
 
 // tellShards sends a command to all other shards of a spread namespace.
-func (m *machine) tellShards(tx *engine.Tx, kind uint8, body []byte) {
+func (s *session) tellShards(kind uint8, body []byte) {
+	tx := s.tx
 	if !tx.Spread() {
 		return
 	}
@@ -119,25 +96,21 @@ func (m *machine) tellShards(tx *engine.Tx, kind uint8, body []byte) {
 }
 
 // adoptRetention takes over what the home of a measurement says, unless something newer is known.
-func (m *machine) adoptRetention(tx *engine.Tx, body []byte) error {
-	c, err := decodeBody(body, (*policyCommand).code)
-	if err != nil {
-		return err
-	}
-	if c.policy.version <= m.loadPolicy(tx, c.name).version {
+func (s *session) adoptRetention(p *policy) error {
+	if p.version <= s.loadPolicy(s.tx, s.name).version {
 		return nil
 	}
-	if err := m.checkClosings(tx, c.name, maxAdopted); err != nil {
+	if err := s.checkClosings(maxAdopted); err != nil {
 		return err
 	}
-	m.usePolicy(tx, c)
+	s.usePolicy(*p)
 	return nil
 }
 
 // checkClosings refuses a retention while too much is being removed that was too old for earlier ones.
-func (m *machine) checkClosings(tx *engine.Tx, name string, most int) error {
-	if o := m.load(tx, name); o != nil && len(o.content.closed) >= most {
-		return engine.Errorf(ErrBusy, "measurement %q: its retention changes faster than points are removed", name)
+func (s *session) checkClosings(most int) error {
+	if o := s.load(s.tx, s.name); o != nil && len(o.content.closed) >= most {
+		return engine.Errorf(ErrBusy, "measurement %q: its retention changes faster than points are removed", s.name)
 	}
 	return nil
 }
@@ -155,23 +128,24 @@ func (o *open) close(tx *engine.Tx, before *policy) {
 }
 
 // usePolicy stores a policy. Tiers that are no more go with their rows; new ones are made from what is there.
-func (m *machine) usePolicy(tx *engine.Tx, c policyCommand) {
-	before := m.loadPolicy(tx, c.name)
-	tx.Set(nameKey(nil, rowPolicy, tx.Namespace(), c.name), c.policy.encode(nil))
-	o := m.load(tx, c.name)
+func (s *session) usePolicy(p policy) {
+	m, tx := s.machine, s.tx
+	before := m.loadPolicy(tx, s.name)
+	tx.Set(nameKey(nil, rowPolicy, tx.Namespace(), s.name), p.encode(nil))
+	o := m.load(tx, s.name)
 	if o == nil {
 		return
 	}
 	m.touch(tx, o)
-	o.policy, o.content.shape = c.policy, uint64(tx.LSN())
+	o.policy, o.content.shape = p, uint64(tx.LSN())
 	o.close(tx, &before)
 	for _, t := range before.tiers {
-		if c.policy.find(t.id) == nil {
+		if p.find(t.id) == nil {
 			m.dropTier(tx, o, t.id)
 		}
 	}
 	o.limitTiers(tx.Now(), &before)
-	for _, t := range c.policy.tiers {
+	for _, t := range p.tiers {
 		if before.find(t.id) == nil && o.content.oldest <= o.content.newest {
 			m.markDirty(tx, o, t.id, bucketOf(o.content.oldest, t.every), bucketOf(o.content.newest, t.every)+t.every)
 		}
@@ -346,38 +320,35 @@ func (m *machine) Leave(tx *engine.Tx) (found bool) {
 	return found
 }
 
-func (m *machine) setLimit(tx *engine.Tx, body []byte) error {
-	l, err := decodeBody(body, (*limitRow).code)
-	if err != nil {
-		return err
+// fields codes a limit as the body of the commands that set it, without version, or that tell other shards of it.
+func (l *limitRow) fields(f *codec.Fields) {
+	if c := f.Binary(); c != nil {
+		l.code(c)
+		return
 	}
-	if err := checkLimit(l.limit); err != nil {
-		return err
-	}
-	l.version = uint64(tx.LSN())
-	tx.Set(limitKey(nil, tx.Namespace()), encode(nil, &l, (*limitRow).code))
-	m.tellShards(tx, kindAdoptLimit, encode(nil, &l, (*limitRow).code))
+	f.Uvarint("version", &l.version)
+	f.Uvarint("series_limit", &l.limit, codec.Range{Min: 1, Max: maxSeriesLimit})
+}
+
+func (*limitRow) route() string { return limitRoute }
+
+func (s *session) setLimit(l *limitRow) error {
+	l.version = uint64(s.tx.LSN())
+	s.tx.Set(limitKey(nil, s.tx.Namespace()), encode(nil, l, (*limitRow).code))
+	s.tellShards(kindAdoptLimit, encode(nil, l, (*limitRow).code))
 	return nil
 }
 
-func checkLimit(n uint64) error {
-	if n < 1 || n > maxSeriesLimit {
-		return engine.Errorf(ErrInvalid, "ts: series limit %d is not 1-%d", n, maxSeriesLimit)
-	}
-	return nil
-}
+// limitRoute leads to where the limit of series of a namespace lives.
+const limitRoute = "series limit"
 
 // maxSeriesLimit is the largest limit of series that a namespace can have.
 const maxSeriesLimit = 1 << 31
 
-func (m *machine) adoptLimit(tx *engine.Tx, body []byte) error {
-	l, err := decodeBody(body, (*limitRow).code)
-	if err != nil {
-		return err
-	}
-	if b, ok := tx.Get(limitKey(nil, tx.Namespace())); ok && must(decodeLimit(b)).version >= l.version {
+func (s *session) adoptLimit(l *limitRow) error {
+	if b, ok := s.tx.Get(limitKey(nil, s.tx.Namespace())); ok && must(decodeLimit(b)).version >= l.version {
 		return nil
 	}
-	tx.Set(limitKey(nil, tx.Namespace()), encode(nil, &l, (*limitRow).code))
+	s.tx.Set(limitKey(nil, s.tx.Namespace()), encode(nil, l, (*limitRow).code))
 	return nil
 }

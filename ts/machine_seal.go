@@ -20,13 +20,17 @@ type newPage struct {
 	row       []byte
 }
 
-func (p *newPage) code(c *codec.Coder) {
-	c.Varint(&p.partition)
-	c.Uint16((*uint16)(&p.field))
-	c.Byte((*byte)(&p.column))
-	c.Uint32((*uint32)(&p.first))
-	c.Varint(&p.time)
-	c.Bytes(&p.row)
+func (p *newPage) code(f *codec.Fields) {
+	f.Varint("partition", &p.partition)
+	codec.Narrow(f, "field", &p.field)
+	f.Byte("column", (*byte)(&p.column))
+	codec.Narrow(f, "first_series", &p.first)
+	f.Varint("first_time_ms", &p.time)
+	if c := f.Binary(); c != nil {
+		c.View(&p.row)
+	} else {
+		f.Bytes("row", &p.row)
+	}
 }
 
 func (p *newPage) key(inc incarnation, tier tierID, generation uint64) []byte {
@@ -36,9 +40,9 @@ func (p *newPage) key(inc incarnation, tier tierID, generation uint64) []byte {
 // counted says how many points a partition gets.
 type counted struct{ partition, points int64 }
 
-func (n *counted) code(c *codec.Coder) {
-	c.Varint(&n.partition)
-	c.Varint(&n.points)
+func (n *counted) code(f *codec.Fields) {
+	f.Varint("partition", &n.partition)
+	f.Varint("points", &n.points)
 }
 
 // dirtyRange are buckets of a tier that are to be computed anew.
@@ -47,15 +51,14 @@ type dirtyRange struct {
 	from, until int64
 }
 
-func (d *dirtyRange) code(c *codec.Coder) {
-	c.Uint16((*uint16)(&d.tier))
-	c.Varint(&d.from)
-	c.Varint(&d.until)
+func (d *dirtyRange) code(f *codec.Fields) {
+	codec.Narrow(f, "tier", &d.tier)
+	f.Varint("from_ms", &d.from)
+	f.Varint("until_ms", &d.until)
 }
 
-// sealCommand turns blocks into pages: those behind one LSN and up to another.
-type sealCommand struct {
-	name    string
+// sealBody turns blocks into pages: those behind one LSN and up to another.
+type sealBody struct {
 	inc     incarnation
 	from    uint64 // what is sealed already
 	upTo    uint64
@@ -67,52 +70,47 @@ type sealCommand struct {
 	shape   uint64 // of the view that it was made from
 }
 
-func (s *sealCommand) code(c *codec.Coder) {
-	c.String(&s.name)
-	c.Uvarint((*uint64)(&s.inc))
-	c.Uvarint(&s.from)
-	c.Uvarint(&s.upTo)
-	c.Varint(&s.written)
-	c.Varint(&s.bytes)
-	codec.List(c, &s.pages, func(c *codec.Coder, p *newPage) { p.code(c) })
-	codec.List(c, &s.points, func(c *codec.Coder, n *counted) { n.code(c) })
-	codec.List(c, &s.dirty, func(c *codec.Coder, d *dirtyRange) { d.code(c) })
-	c.Uvarint(&s.shape)
+func (b *sealBody) code(f *codec.Fields) {
+	f.Uvarint("incarnation", (*uint64)(&b.inc))
+	f.Uvarint("from", &b.from)
+	f.Uvarint("up_to", &b.upTo)
+	f.Varint("written", &b.written)
+	f.Varint("bytes", &b.bytes)
+	codec.ListOf(f, "pages", &b.pages, (*newPage).code)
+	codec.ListOf(f, "points", &b.points, (*counted).code)
+	codec.ListOf(f, "dirty", &b.dirty, (*dirtyRange).code)
+	f.Uvarint("shape", &b.shape)
 }
 
-func (m *machine) seal(tx *engine.Tx, body []byte) error {
-	s, err := decodeBody(body, (*sealCommand).code)
+func (s *session) seal(b *sealBody) error {
+	o, err := s.exactly(b.inc)
 	if err != nil {
 		return err
 	}
-	o, err := m.loadExact(tx, s.name, s.inc)
-	if err != nil {
-		return err
-	}
-	c := &o.content
-	fenced := c.sealed == s.from && s.from < s.upTo && s.upTo <= c.last && c.shape == s.shape
+	m, tx, c := s.machine, s.tx, &o.content
+	fenced := c.sealed == b.from && b.from < b.upTo && b.upTo <= c.last && c.shape == b.shape
 	if !fenced && !plant.On(plant.SealUnfenced) {
 		return overtaken(s.name)
 	}
 	m.touch(tx, o)
-	m.addPages(tx, o, rawTier, s.upTo, s.pages, s.points)
-	tx.DeleteRange(blockKey(nil, o.inc, s.from+1, 0), blockKey(nil, o.inc, s.upTo+1, 0))
+	m.addPages(tx, o, rawTier, b.upTo, b.pages, b.points)
+	tx.DeleteRange(blockKey(nil, o.inc, b.from+1, 0), blockKey(nil, o.inc, b.upTo+1, 0))
 	left := int64(0)
-	for _, n := range s.points {
+	for _, n := range b.points {
 		left += n.points
 	}
-	c.points += left - s.written
-	tx.Count(countPoints, left-s.written)
-	c.sealed = s.upTo
-	c.blocks.points -= s.written
-	c.blocks.bytes -= s.bytes
+	c.points += left - b.written
+	tx.Count(countPoints, left-b.written)
+	c.sealed = b.upTo
+	c.blocks.points -= b.written
+	c.blocks.bytes -= b.bytes
 	c.blocks.since = tx.Now()
-	if s.upTo == c.last {
+	if b.upTo == c.last {
 		c.blocks.since = 0
 	}
-	c.blocks.sealed(s.upTo, c.last)
-	m.addUnsealed(tx, -s.bytes)
-	for _, d := range s.dirty {
+	c.blocks.sealed(b.upTo, c.last)
+	m.addUnsealed(tx, -b.bytes)
+	for _, d := range b.dirty {
 		m.markDirty(tx, o, d.tier, d.from, d.until)
 	}
 	m.expireRaw(tx, o)
@@ -189,13 +187,13 @@ type oldPage struct {
 	bytes      int64
 }
 
-func (p *oldPage) code(c *codec.Coder) {
-	c.Uvarint(&p.generation)
-	c.Uint16((*uint16)(&p.field))
-	c.Byte((*byte)(&p.column))
-	c.Uint32((*uint32)(&p.first))
-	c.Varint(&p.time)
-	c.Varint(&p.bytes)
+func (p *oldPage) code(f *codec.Fields) {
+	f.Uvarint("generation", &p.generation)
+	codec.Narrow(f, "field", &p.field)
+	f.Byte("column", (*byte)(&p.column))
+	codec.Narrow(f, "first_series", &p.first)
+	f.Varint("first_time_ms", &p.time)
+	f.Varint("bytes", &p.bytes)
 }
 
 // placedPage is a new page with its generation: what is left of one page keeps its own.
@@ -204,10 +202,9 @@ type placedPage struct {
 	generation uint64
 }
 
-// rewriteCommand replaces pages of a partition by others that say the same of all series that exist: fewer generations, or without series that have
+// rewriteBody replaces pages of a partition by others that say the same of all series that exist: fewer generations, or without series that have
 // been deleted.
-type rewriteCommand struct {
-	name      string
+type rewriteBody struct {
 	inc       incarnation
 	shape     uint64 // of the view in which the pages were what they were
 	tier      tierID
@@ -217,31 +214,27 @@ type rewriteCommand struct {
 	reduces   bool // some points are not in the new pages
 }
 
-func (r *rewriteCommand) code(c *codec.Coder) {
-	c.String(&r.name)
-	c.Uvarint((*uint64)(&r.inc))
-	c.Uvarint(&r.shape)
-	c.Uint16((*uint16)(&r.tier))
-	c.Varint(&r.partition)
-	codec.List(c, &r.old, func(c *codec.Coder, p *oldPage) { p.code(c) })
-	codec.List(c, &r.pages, func(c *codec.Coder, p *placedPage) {
-		c.Uvarint(&p.generation)
-		p.newPage.code(c)
+func (r *rewriteBody) code(f *codec.Fields) {
+	f.Uvarint("incarnation", (*uint64)(&r.inc))
+	f.Uvarint("shape", &r.shape)
+	codec.Narrow(f, "tier", &r.tier)
+	f.Varint("partition", &r.partition)
+	codec.ListOf(f, "old", &r.old, (*oldPage).code)
+	codec.ListOf(f, "pages", &r.pages, func(p *placedPage, f *codec.Fields) {
+		f.Uvarint("generation", &p.generation)
+		p.newPage.code(f)
 	})
-	c.Bool(&r.reduces)
+	f.Bool("reduces", &r.reduces)
 }
 
-func (m *machine) rewrite(tx *engine.Tx, body []byte) error {
-	r, err := decodeBody(body, (*rewriteCommand).code)
-	if err != nil {
-		return err
-	}
-	o, err := m.loadExact(tx, r.name, r.inc)
+func (s *session) rewrite(r *rewriteBody) error {
+	m, tx := s.machine, s.tx
+	o, err := s.exactly(r.inc)
 	if err != nil {
 		return err
 	}
 	if o.content.shape != r.shape && !plant.On(plant.RewriteUnfenced) {
-		return overtaken(r.name)
+		return overtaken(s.name)
 	}
 	m.touch(tx, o)
 	p := m.partition(tx, o, r.tier, r.partition)
@@ -279,9 +272,8 @@ func (m *machine) recount(tx *engine.Tx, o *open, p *partitionRow, points int64)
 	p.points, p.state = points, exact
 }
 
-// countCommand says how many points a partition has, after some may have been added twice or have been removed.
-type countCommand struct {
-	name      string
+// countBody says how many points a partition has, after some may have been added twice or have been removed.
+type countBody struct {
 	inc       incarnation
 	shape     uint64 // of the view in which they were counted
 	sealed    uint64 // likewise
@@ -289,27 +281,23 @@ type countCommand struct {
 	points    int64
 }
 
-func (n *countCommand) code(c *codec.Coder) {
-	c.String(&n.name)
-	c.Uvarint((*uint64)(&n.inc))
-	c.Uvarint(&n.shape)
-	c.Uvarint(&n.sealed)
-	c.Varint(&n.partition)
-	c.Varint(&n.points)
+func (n *countBody) code(f *codec.Fields) {
+	f.Uvarint("incarnation", (*uint64)(&n.inc))
+	f.Uvarint("shape", &n.shape)
+	f.Uvarint("sealed", &n.sealed)
+	f.Varint("partition", &n.partition)
+	f.Varint("points", &n.points)
 }
 
-func (m *machine) count(tx *engine.Tx, body []byte) error {
-	n, err := decodeBody(body, (*countCommand).code)
-	if err != nil {
-		return err
-	}
-	o, err := m.loadExact(tx, n.name, n.inc)
+func (s *session) count(n *countBody) error {
+	m, tx := s.machine, s.tx
+	o, err := s.exactly(n.inc)
 	if err != nil {
 		return err
 	}
 	p := m.partition(tx, o, rawTier, n.partition)
 	if o.content.shape != n.shape || o.content.sealed != n.sealed || len(p.generations) == 0 {
-		return overtaken(n.name)
+		return overtaken(s.name)
 	}
 	m.touch(tx, o)
 	m.recount(tx, o, &p, n.points)
@@ -318,9 +306,8 @@ func (m *machine) count(tx *engine.Tx, body []byte) error {
 	return nil
 }
 
-// rollupCommand stores buckets of a tier that were computed anew.
-type rollupCommand struct {
-	name  string
+// rollupBody stores buckets of a tier that were computed anew.
+type rollupBody struct {
 	inc   incarnation
 	tier  tierID
 	shape uint64 // of the view that they were computed from
@@ -330,30 +317,38 @@ type rollupCommand struct {
 	pages []newPage
 }
 
-func (r *rollupCommand) code(c *codec.Coder) {
-	c.String(&r.name)
-	c.Uvarint((*uint64)(&r.inc))
-	c.Uint16((*uint16)(&r.tier))
-	c.Uvarint(&r.shape)
-	c.Varint(&r.until)
-	r.was.code(c)
-	r.is.code(c)
-	codec.List(c, &r.pages, func(c *codec.Coder, p *newPage) { p.code(c) })
+func (r *rollupBody) code(f *codec.Fields) {
+	f.Uvarint("incarnation", (*uint64)(&r.inc))
+	codec.Narrow(f, "tier", &r.tier)
+	f.Uvarint("shape", &r.shape)
+	f.Varint("until_ms", &r.until)
+	r.was.fields(f, "was_")
+	r.is.fields(f, "is_")
+	codec.ListOf(f, "pages", &r.pages, (*newPage).code)
 }
 
-func (m *machine) rollup(tx *engine.Tx, body []byte) error {
-	r, err := decodeBody(body, (*rollupCommand).code)
-	if err != nil {
-		return err
+// fields codes a dirty range; in JSON its fields begin with a prefix.
+func (d *dirty) fields(f *codec.Fields, prefix string) {
+	if c := f.Binary(); c != nil {
+		d.code(c)
+		return
 	}
-	o, err := m.loadExact(tx, r.name, r.inc)
+	f.Varint(prefix+"from_ms", &d.from)
+	f.Uvarint(prefix+"lsn", &d.lsn)
+	f.Varint(prefix+"chunk_ms", &d.chunk)
+	codec.Narrow(f, prefix+"series", &d.series)
+}
+
+func (s *session) rollup(r *rollupBody) error {
+	m, tx := s.machine, s.tx
+	o, err := s.exactly(r.inc)
 	if err != nil {
 		return err
 	}
 	k := partKey(nil, rowDirty, o.inc, r.tier, r.until)
 	b, ok := tx.Get(k)
 	if !ok || must(decodeDirty(b)) != r.was || o.content.shape != r.shape {
-		return overtaken(r.name)
+		return overtaken(s.name)
 	}
 	m.touch(tx, o)
 	m.addPages(tx, o, r.tier, uint64(tx.LSN()), r.pages, nil)

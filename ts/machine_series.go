@@ -63,9 +63,8 @@ func (m *machine) addToValue(tx *engine.Tx, inc incarnation, of tag, delta int64
 	return 0
 }
 
-// seriesList is the body of commands about some series of a measurement. Those that are not what the sender took them for are passed over.
-type seriesList struct {
-	name   string
+// seriesBody is the body of commands about some series of a measurement. Those that are not what the sender took them for are passed over.
+type seriesBody struct {
 	inc    incarnation
 	series []printed
 	// of settle
@@ -82,56 +81,36 @@ type printed struct {
 	fingerprint uint64
 }
 
-func (p *printed) code(c *codec.Coder) {
-	c.Uint32((*uint32)(&p.id))
-	c.Uvarint(&p.fingerprint)
+func (p *printed) code(f *codec.Fields) {
+	codec.Narrow(f, "id", &p.id)
+	f.Uvarint("fingerprint", &p.fingerprint)
 }
 
-func (l *seriesList) code(c *codec.Coder) {
-	c.String(&l.name)
-	c.Uvarint((*uint64)(&l.inc))
-	codec.List(c, &l.series, func(c *codec.Coder, p *printed) { p.code(c) })
-	codec.List(c, &l.kept, func(c *codec.Coder, p *printed) { p.code(c) })
-	c.Uvarint(&l.swept)
-	codec.List(c, &l.closed, func(c *codec.Coder, l *closing) { l.code(c) })
-	codec.List(c, &l.erased, (*codec.Coder).Uvarint)
-	if len(l.series)+len(l.kept) > maxDeletes {
-		c.Fail("too many series")
+func (l *seriesBody) code(f *codec.Fields) {
+	within := codec.Range{Max: maxDeletes}
+	f.Uvarint("incarnation", (*uint64)(&l.inc))
+	codec.ListOf(f, "series", &l.series, (*printed).code, within)
+	codec.ListOf(f, "kept", &l.kept, (*printed).code, within)
+	f.Uvarint("swept", &l.swept)
+	codec.ListOf(f, "closed", &l.closed, (*closing).fields)
+	codec.ListOf(f, "erased", &l.erased, func(lsn *uint64, f *codec.Fields) { f.Uvarint("", lsn) })
+	if n := len(l.series) + len(l.kept); f.Checking() && n > maxDeletes {
+		f.Refuse(engine.Errorf(ErrInvalid, "ts: a command for %d series exceeds %d", n, maxDeletes))
 	}
 }
 
-func decodeSeriesList(body []byte) (seriesList, error) {
-	l, err := decodeBody(body, (*seriesList).code)
-	return l, err
-}
-
-// listed reads a list and loads its measurement.
-func (m *machine) listed(tx *engine.Tx, body []byte) (l seriesList, o *open, err error) {
-	if l, err = decodeSeriesList(body); err == nil {
-		o, err = m.loadExact(tx, l.name, l.inc)
-	}
-	return l, o, err
-}
-
-// decodeBody reads the body of a command. Errors: ErrInvalid.
-func decodeBody[T any](body []byte, code func(*T, *codec.Coder)) (v T, err error) {
-	c := codec.NewDecoder(body)
-	code(&v, &c)
-	if err := c.Done(); err != nil {
-		return v, engine.Errorf(engine.ErrMalformed, "ts: command: %v", err)
-	}
-	return v, nil
-}
-
-func decodeName(body []byte) (string, error) {
-	return decodeBody(body, func(name *string, c *codec.Coder) { c.String(name) })
+func (l *closing) fields(f *codec.Fields) {
+	f.Varint("before_ms", &l.before)
+	f.Uvarint("up_to", &l.upTo)
+	codec.Narrow(f, "tiers", &l.tiers)
 }
 
 // deleteSeries removes series from the index: their points are not found any more, and leave later. It returns how many there were (uvarint).
-func (m *machine) deleteSeries(tx *engine.Tx, body []byte) ([]byte, error) {
-	l, o, err := m.listed(tx, body)
+func (s *session) deleteSeries(l *seriesBody) (int64, error) {
+	m, tx := s.machine, s.tx
+	o, err := s.exactly(l.inc)
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
 	r := m.newRemoval(tx, o)
 	for _, p := range l.series {
@@ -147,7 +126,7 @@ func (m *machine) deleteSeries(tx *engine.Tx, body []byte) ([]byte, error) {
 		m.saveContent(tx, o)
 		tx.Notify(tendTopic(), -1)
 	}
-	return codec.AppendUvarint(nil, uint64(r.removed)), nil
+	return int64(r.removed), nil
 }
 
 // removal removes series from the index.
@@ -203,8 +182,9 @@ func (r *removal) end() {
 }
 
 // retire stops writes to series that seem to have no points: those who know their numbers have to define them again, which brings them back.
-func (m *machine) retire(tx *engine.Tx, body []byte) error {
-	l, o, err := m.listed(tx, body)
+func (s *session) retire(l *seriesBody) error {
+	m, tx := s.machine, s.tx
+	o, err := s.exactly(l.inc)
 	if err != nil {
 		return err
 	}
@@ -224,10 +204,11 @@ func (m *machine) retire(tx *engine.Tx, body []byte) error {
 }
 
 // settle ends retirements: of series that had no points when nobody could write them any more, and of those that had some.
-func (m *machine) settle(tx *engine.Tx, body []byte) ([]byte, error) {
-	l, o, err := m.listed(tx, body)
+func (s *session) settle(l *seriesBody) (int64, error) {
+	m, tx := s.machine, s.tx
+	o, err := s.exactly(l.inc)
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
 	r := m.newRemoval(tx, o)
 	retiring := func(p printed) bool {
@@ -248,12 +229,13 @@ func (m *machine) settle(tx *engine.Tx, body []byte) ([]byte, error) {
 	}
 	o.content.swept = max(o.content.swept, l.swept)
 	r.end()
-	return codec.AppendUvarint(nil, uint64(r.removed)), nil
+	return int64(r.removed), nil
 }
 
 // forget ends the deletion of series that no page has points of any more, and of points that were too old.
-func (m *machine) forget(tx *engine.Tx, body []byte) error {
-	l, o, err := m.listed(tx, body)
+func (s *session) forget(l *seriesBody) error {
+	m, tx := s.machine, s.tx
+	o, err := s.exactly(l.inc)
 	if err != nil {
 		return err
 	}

@@ -7,22 +7,18 @@ import (
 )
 
 // write carries out a write. Each section's known and fresh points are written or not for themselves, unless the command is atomic.
-func (m *machine) write(tx *engine.Tx, body []byte) ([]byte, error) {
-	w, err := decodeWrite(body)
-	if err != nil {
-		return nil, err
+func (s *session) write(w *writeBody) (result writeResult, err error) {
+	if !w.atomic && w.spread != s.tx.Spread() { // a transaction is routed as a whole, and each of its series checked
+		return result, engine.Errorf(ErrConflict, "ts: the points were sorted for another placement of the namespace")
 	}
-	if !w.atomic && w.spread != tx.Spread() { // a transaction is routed as a whole, and each of its series checked
-		return nil, engine.Errorf(ErrConflict, "ts: the points were sorted for another placement of the namespace")
-	}
-	results := make([]sectionResult, len(w.sections))
+	result.sections = make([]sectionResult, len(w.sections))
 	for i := range w.sections {
-		s := &sectionWrite{machine: m, tx: tx, section: &w.sections[i], result: &results[i], n: 2 * i}
-		if err := s.run(w.atomic); err != nil {
-			return nil, err
+		one := &sectionWrite{machine: s.machine, tx: s.tx, section: &w.sections[i], result: &result.sections[i], n: 2 * i}
+		if err := one.run(w.atomic); err != nil {
+			return result, err
 		}
 	}
-	return encodeResults(results), nil
+	return result, nil
 }
 
 // sectionWrite is the write of one section: it checks first and then changes.

@@ -1,10 +1,8 @@
 package ts
 
 import (
-	"math"
 	"time"
 
-	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/points"
 )
@@ -27,7 +25,9 @@ func SetRetentionOp(measurement string, r Retention) Op {
 }
 
 // DeleteMeasurementOp is Store.DeleteMeasurement as an operation of a transaction. In a spread namespace it deletes what the shard of the name has of it.
-func DeleteMeasurementOp(name string) Op { return Op{engine.Hide(deleteOp(name, name))} }
+func DeleteMeasurementOp(name string) Op {
+	return Op{engine.Hide(remove.Op(name, engine.Nothing{}, nil))}
+}
 
 func writeOp(all []Point) engine.Op {
 	var result Result
@@ -51,117 +51,45 @@ func writeOp(all []Point) engine.Op {
 				"the limits are %d values, %d series and %d measurements, of each measurement %d days and %d days times fields",
 			len(all), len(b.values), len(b.series), len(b.measurements), p.left, maxBatch, maxNewSeries, maxSections, maxPartitions, maxSpread)}
 	}
+	op := write.Make("", func(w *writeBody) error {
+		w.atomic = true
+		plans[0].command(b, w, new(points.Encoder))
+		return nil
+	})
 	first := &b.series[b.rows[0].series]
-	route := routeOf(b.measurements[first.measurement].name, first.tags)
-	w := writeCommand{atomic: true}
-	plans[0].command(b, &w, new(points.Encoder))
-	return engine.Op{
-		Command: engine.Command{Machine: engine.MachineTS, Kind: kindWrite, Body: w.encode(nil)}, Route: route,
-		Decode: func(b []byte) (any, error) { return nil, nil },
-	}
+	op.Route = routeOf(b.measurements[first.measurement].name, first.tags)
+	op.Decode = func(b []byte) (any, error) { return nil, nil }
+	return op
 }
 
-func tsOp(kind uint8, route string, body []byte) engine.Op {
-	return engine.Op{Command: engine.Command{Machine: engine.MachineTS, Kind: kind, Body: body}, Route: route}
+// routed returns an operation with another route than its name.
+func routed(op engine.Op, route string) engine.Op {
+	op.Route = route
+	return op
 }
 
 func setRetentionOp(measurement string, r Retention) engine.Op {
-	c := policyCommand{name: measurement}
-	err := checkMeasurement(measurement)
-	if err == nil {
-		err = r.check()
-	}
-	c.policy.rawTTL = r.RawTTL.Milliseconds()
+	p := policy{rawTTL: r.RawTTL.Milliseconds()}
 	for _, d := range r.Downsample {
-		c.policy.tiers = append(c.policy.tiers, tier{every: d.Every.Milliseconds(), ttl: d.TTL.Milliseconds()})
+		p.tiers = append(p.tiers, tier{every: d.Every.Milliseconds(), ttl: d.TTL.Milliseconds()})
 	}
-	op := tsOp(kindSetRetention, measurement, encode(nil, &c, (*policyCommand).code))
-	op.Err = err
-	return op
+	return setRetention.Op(measurement, p, r.check())
 }
 
-// limitRoute leads to where the limit of series of a namespace lives.
-const limitRoute = "series limit"
-
-func setLimitOp(series int64) engine.Op {
-	l := limitRow{limit: uint64(series)}
-	op := tsOp(kindSetLimit, limitRoute, encode(nil, &l, (*limitRow).code))
-	if series < 0 {
-		op.Err = checkLimit(math.MaxUint64)
-	} else {
-		op.Err = checkLimit(l.limit)
-	}
-	return op
-}
-
-func deleteOp(name, route string) engine.Op {
-	op := tsOp(kindDelete, route, codec.AppendString(nil, name))
-	op.Err = engine.CheckName("measurement", name)
-	return op
-}
-
-func deleteSeriesOp(measurement string, found *seriesPage) engine.Op {
-	l := found.list(measurement)
-	return tsOp(kindDeleteSeries, found.route, encode(nil, &l, (*seriesList).code))
-}
-
-// list returns the series of a page for a command.
-func (p *seriesPage) list(measurement string) seriesList {
-	l := seriesList{name: measurement, inc: p.inc}
+// body returns the series of a page for a command.
+func (p *seriesPage) body() seriesBody {
+	l := seriesBody{inc: p.inc}
 	for _, s := range p.items {
 		l.series = append(l.series, printed{s.id, s.row.fingerprint})
 	}
 	return l
 }
 
-func decodeNumber(b []byte) (int64, error) {
-	n, err := decodeCount(b)
-	return int64(n), err
-}
-
 // duration is a number of ms as users have it.
 func duration(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
 
-// checkCommand checks a command of a user in another process: whatever Apply relies on, and all of the points.
-func checkCommand(cmd engine.Command) error {
-	switch cmd.Kind {
-	case kindWrite:
-		w, err := decodeWrite(cmd.Body)
-		if err != nil {
-			return err
-		}
-		return w.checkPoints()
-	case kindDelete:
-		name, err := decodeName(cmd.Body)
-		if err != nil {
-			return err
-		}
-		return engine.CheckName("measurement", name)
-	case kindDeleteSeries:
-		_, err := decodeSeriesList(cmd.Body)
-		return err
-	case kindDeleteRange:
-		_, err := decodeRange(cmd.Body)
-		return err
-	case kindSetRetention:
-		c, err := decodeBody(cmd.Body, (*policyCommand).code)
-		if err != nil {
-			return err
-		}
-		if err := checkMeasurement(c.name); err != nil {
-			return err
-		}
-		return c.policy.check()
-	}
-	l, err := decodeBody(cmd.Body, (*limitRow).code)
-	if err != nil {
-		return err
-	}
-	return checkLimit(l.limit)
-}
-
-// checkPoints decodes all points.
-func (w *writeCommand) checkPoints() error {
+// checkPoints decodes all points, which a write that was made here has encoded itself.
+func (w *writeBody) checkPoints() error {
 	var r points.Reader
 	for i := range w.sections {
 		s := &w.sections[i]

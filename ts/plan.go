@@ -149,7 +149,7 @@ func (part *planPart) add(series, row int32, time int64, all int) (first bool) {
 }
 
 // command returns the write.
-func (p *plan) command(b *batch, w *writeCommand, e *points.Encoder) {
+func (p *plan) command(b *batch, w *writeBody, e *points.Encoder) {
 	for _, sec := range p.sections {
 		if len(sec.fields) == 0 {
 			continue // all of it is for the next plan

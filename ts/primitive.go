@@ -22,34 +22,16 @@ func newWiring() wiring { return wiring{engine.NewWiring(table, newStore)} }
 func table() engine.Primitive {
 	return engine.Primitive{
 		ID: engine.MachineTS, Name: "ts", New: newMachine,
-		Commands: []engine.CommandType{
-			{Kind: kindWrite, Name: "write", From: engine.FromUsers | engine.FromShards | engine.FromMachines, Admit: admit},
-			{Kind: kindDelete, Name: "delete measurement", From: engine.FromUsers, Admit: admit, Shrinks: true},
-			{Kind: kindDeleteSeries, Name: "delete series", From: engine.FromUsers, Admit: admit, Shrinks: true},
-			{Kind: kindSetRetention, Name: "set retention", From: engine.FromUsers, Admit: admit},
-			{Kind: kindSetLimit, Name: "set limit", From: engine.FromUsers, Admit: admit},
-			{Kind: kindAdoptRetention, Name: "adopt retention", From: engine.FromShards},
-			{Kind: kindAdoptLimit, Name: "adopt limit", From: engine.FromShards},
-			{Kind: kindSeal, Name: "seal", From: engine.FromLeaders},
-			{Kind: kindRewrite, Name: "rewrite", From: engine.FromLeaders},
-			{Kind: kindForget, Name: "forget", From: engine.FromLeaders, Shrinks: true},
-			{Kind: kindRollup, Name: "rollup", From: engine.FromLeaders},
-			{Kind: kindRetire, Name: "retire", From: engine.FromLeaders, Shrinks: true},
-			{Kind: kindSettle, Name: "settle", From: engine.FromLeaders, Shrinks: true},
-			{Kind: kindAnnounce, Name: "announce", From: engine.FromShards},
-			{Kind: kindCount, Name: "count", From: engine.FromLeaders, Shrinks: true},
-			{Kind: kindWithdraw, Name: "withdraw", From: engine.FromShards, Shrinks: true},
-			{Kind: kindDeleteRange, Name: "delete range", From: engine.FromUsers, Admit: admit, Shrinks: true},
-		},
+		Commands: commands.Types(),
 		Queries: []engine.QueryType{
-			{Kind: queryResolve, Name: "resolve", New: engine.NewQuery[resolveQuery]},
-			{Kind: queryMeasurement, Name: "measurement", New: engine.NewQuery[measurementQuery]},
-			{Kind: queryMeasurements, Name: "measurements", New: engine.NewQuery[measurementsQuery]},
-			{Kind: querySeries, Name: "series", New: engine.NewQuery[seriesQuery]},
-			{Kind: queryRead, Name: "read", New: engine.NewQuery[readQuery]},
-			{Kind: queryAggregate, Name: "aggregate", New: engine.NewQuery[aggregateQuery]},
-			{Kind: queryTags, Name: "tags", New: engine.NewQuery[tagsQuery]},
-			{Kind: queryLast, Name: "last", New: engine.NewQuery[lastQuery]},
+			queryRow[resolveQuery](queryResolve, "resolve"),
+			queryRow[measurementQuery](queryMeasurement, "measurement"),
+			queryRow[measurementsQuery](queryMeasurements, "measurements"),
+			queryRow[seriesQuery](querySeries, "series"),
+			queryRow[readQuery](queryRead, "read"),
+			queryRow[aggregateQuery](queryAggregate, "aggregate"),
+			queryRow[tagsQuery](queryTags, "tags"),
+			queryRow[lastQuery](queryLast, "last"),
 		},
 		Errors: []engine.ErrorType{engine.NewErrorType(errorLimit, "limit", codeLimit)},
 		Counters: []engine.CounterType{
@@ -59,6 +41,3 @@ func table() engine.Primitive {
 		},
 	}
 }
-
-// admit checks a command of a user in another process.
-func admit(cmd engine.Command, maxPayload int) error { return checkCommand(cmd) }

@@ -13,10 +13,10 @@ import (
 
 // proposal is a plan that has been sent.
 type proposal struct {
-	plan    *plan
-	op      engine.Op
-	results []sectionResult
-	err     error
+	plan   *plan
+	op     engine.Op
+	result writeResult
+	err    error
 }
 
 // proposeAll sends the writes of all shards at once, and notes what has become of their points.
@@ -27,7 +27,7 @@ func (b *batch) proposeAll(ctx context.Context, plans []*plan) error {
 	}
 	b.store.scope.Each(len(all), func(i int) {
 		p := &all[i]
-		p.results, p.err = engine.Propose(ctx, &b.store.scope, p.op, decodeResults)
+		p.result, p.err = engine.Propose(ctx, &b.store.scope, p.op, write.Decode)
 	})
 	var err error
 	for i := range all {
@@ -38,10 +38,12 @@ func (b *batch) proposeAll(ctx context.Context, plans []*plan) error {
 
 // op returns the write of a plan.
 func (b *batch) op(p *plan) engine.Op {
-	w := writeCommand{spread: b.shards > 0}
-	p.command(b, &w, &b.encoder)
-	op := engine.Op{Command: engine.Command{Machine: engine.MachineTS, Kind: kindWrite, Body: w.encode(nil)}}
-	if w.spread {
+	op := write.Make("", func(w *writeBody) error {
+		w.spread = b.shards > 0
+		p.command(b, w, &b.encoder)
+		return nil
+	})
+	if b.shards > 0 {
 		op.Route = engine.RouteTo(b.store.Namespace(), p.shard, b.shards)
 	}
 	return op
@@ -63,10 +65,10 @@ func (b *batch) settle(p *proposal) error {
 		if len(sec.fields) == 0 {
 			continue
 		}
-		if n == len(p.results) {
+		if n == len(p.result.sections) {
 			return fmt.Errorf("ts: a write of more than %d measurements has so many results", n)
 		}
-		r := &p.results[n]
+		r := &p.result.sections[n]
 		n++
 		if err := b.settlePart(sec, &sec.known, &r.known); err != nil {
 			return err

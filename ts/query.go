@@ -2,8 +2,11 @@ package ts
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/floedb/floe/floql"
@@ -65,8 +68,6 @@ type aggregateQuery struct {
 // limitRefusal is the limit of a query that was exceeded, "" if none was: as a result, because the caller has the words for it.
 type limitRefusal string
 
-func (l *limitRefusal) code(c *codec.Coder) { c.String((*string)(l)) }
-
 // note keeps an error that is about a limit, and returns any other.
 func (l *limitRefusal) note(err error) error {
 	if e := (*floql.LimitError)(nil); errors.As(err, &e) {
@@ -108,49 +109,49 @@ func (*aggregateQuery) Kind() uint8 { return queryAggregate }
 
 // Arguments codes what the query asks for.
 func (q *readQuery) Arguments(f *codec.Fields) {
-	c := f.Binary()
-	if c == nil {
-		return
-	}
-	c.String(&q.namespace)
-	codeSelection(c, &q.selection)
-	c.Bool(&q.exact)
-	c.Uvarint((*uint64)(&q.inc))
-	q.start.code(c)
+	f.Namespace(&q.namespace)
+	codeSelection(f, &q.selection)
+	f.Bool("exact", &q.exact)
+	f.Uvarint("incarnation", (*uint64)(&q.inc))
+	q.start.code(f)
 }
 
-func (s *spot) code(c *codec.Coder) {
-	c.Varint(&s.partition)
-	c.Int(&s.field)
-	c.Uint32(&s.series)
-	c.Varint(&s.time)
-	if s.field < 0 || s.field > MaxFields {
+func (s *spot) code(f *codec.Fields) {
+	f.Varint("partition", &s.partition)
+	f.Int("field", &s.field, codec.Range{Max: MaxFields})
+	codec.Narrow(f, "from_series", &s.series)
+	f.Varint("from_ms", &s.time)
+	if c := f.Binary(); c != nil && (s.field < 0 || s.field > MaxFields) {
 		c.Fail("field out of range")
 	}
 }
 
 // Arguments codes what the query asks for.
 func (q *aggregateQuery) Arguments(f *codec.Fields) {
-	c := f.Binary()
-	if c == nil {
-		return
-	}
-	c.String(&q.namespace)
-	codeSelection(c, &q.selection)
-	c.Bytes(&q.plan)
+	f.Namespace(&q.namespace)
+	codeSelection(f, &q.selection)
+	f.Blob("plan", &q.plan)
 }
 
-func codeSelection(c *codec.Coder, s *floql.Selection) {
+// codeSelection codes a selection in the form that package floql gives it.
+func codeSelection(f *codec.Fields, s *floql.Selection) {
+	if f.Checking() {
+		return
+	}
 	var b []byte
-	if !c.Reading() {
+	c := f.Binary()
+	decodes := f.Parsing() || c != nil && c.Reading()
+	if !decodes {
 		b = s.Encode(nil)
 	}
-	if c.Bytes(&b); !c.Reading() || c.Err() != nil {
+	if f.Blob("selection", &b); !decodes || b == nil && c == nil || c != nil && c.Err() != nil {
 		return
 	}
 	var err error
 	if *s, err = floql.DecodeSelection(b); err != nil {
-		c.Fail(err.Error())
+		if f.Refuse(err); c != nil {
+			c.Fail(err.Error())
+		}
 	}
 	if l := &s.Limits; l.Bytes < 0 || l.Bytes > maxQueryBytes {
 		l.Bytes = maxQueryBytes
@@ -159,38 +160,40 @@ func codeSelection(c *codec.Coder, s *floql.Selection) {
 
 // Results codes the answer.
 func (q *aggregateQuery) Results(f *codec.Fields) {
-	c := f.Binary()
-	if c == nil {
+	f.Blob("partial", &q.partial)
+	f.Text("limit_exceeded", (*string)(&q.refused))
+	failed, c := q.failed != nil, f.Binary()
+	if c != nil {
+		c.Bool(&failed)
+	} else {
+		failed = f.Given("failed_stage", failed)
+	}
+	if !failed {
 		return
 	}
-	c.Bytes(&q.partial)
-	q.refused.code(c)
-	failed := q.failed != nil
-	if c.Bool(&failed); !failed {
-		return
-	}
-	if c.Reading() {
+	if q.failed == nil {
 		q.failed = new(floql.StageError)
 	}
-	c.Int(&q.failed.Stage)
-	c.String(&q.failed.Message)
+	f.Int("failed_stage", &q.failed.Stage)
+	f.Text("failed_message", &q.failed.Message)
 }
 
 // Results codes the answer: the points as package points has them, of each field of its own, which a series is here.
 func (q *readQuery) Results(f *codec.Fields) {
+	codec.ListOf(f, "series", &q.series, func(s *readSeries, f *codec.Fields) {
+		codec.Narrow(f, "id", &s.id)
+		f.Text("field", &s.field)
+		s.tags.codeAs(f, "tags")
+	})
+	f.Uvarint("incarnation", (*uint64)(&q.inc))
+	q.next.code(f)
+	f.Bool("more", &q.more)
+	f.Text("limit_exceeded", (*string)(&q.refused))
 	c := f.Binary()
 	if c == nil {
+		codec.ListOf(f, "runs", &q.runs, (*readRun).codeJSON)
 		return
 	}
-	codec.List(c, &q.series, func(c *codec.Coder, s *readSeries) {
-		c.Uint32((*uint32)(&s.id))
-		c.String(&s.field)
-		s.tags.code(c)
-	})
-	c.Uvarint((*uint64)(&q.inc))
-	q.next.code(c)
-	c.Bool(&q.more)
-	q.refused.code(c)
 	var b []byte
 	if !c.Reading() && len(q.runs) > 0 {
 		b = q.encodeRuns()
@@ -200,6 +203,49 @@ func (q *readQuery) Results(f *codec.Fields) {
 			c.Fail(err.Error())
 		}
 	}
+}
+
+// codeJSON codes a run as two lists of the same length.
+func (r *readRun) codeJSON(f *codec.Fields) {
+	f.Int("series", &r.series)
+	codec.ListOf(f, "times_ns", &r.times, func(at *int64, f *codec.Fields) { codeNanos(f, "", at) })
+	codec.ListOf(f, "values", &r.values, func(v *float64, f *codec.Fields) { f.Float("", v) })
+	if f.Parsing() && len(r.times) != len(r.values) {
+		f.Refuse(fmt.Errorf("a run of %d times and %d values", len(r.times), len(r.values)))
+	}
+}
+
+// codeNanos codes a time that is kept in ms. In JSON it is in ns, which exceeds an int64 before 1677 and after 2262.
+func codeNanos(f *codec.Fields, name string, ms *int64) {
+	if c := f.Binary(); c != nil {
+		c.Varint(ms)
+		return
+	}
+	if f.Checking() {
+		return
+	}
+	own := *ms
+	f.Custom(name, codec.Custom{
+		Type: codec.IntegerType,
+		Show: func(dst []byte) []byte {
+			if dst = strconv.AppendInt(dst, own, 10); own != 0 {
+				dst = append(dst, "000000"...)
+			}
+			return dst
+		},
+		Parse: func(value []byte) (err error) {
+			if whole, ok := strings.CutSuffix(string(value), "000000"); ok {
+				own, err = strconv.ParseInt(whole, 10, 64)
+			} else if own, err = strconv.ParseInt(string(value), 10, 64); err == nil {
+				own = floorDiv(own, int64(time.Millisecond))
+			}
+			if err != nil {
+				err = fmt.Errorf("want nanoseconds, got %.40s", value)
+			}
+			return err
+		},
+	})
+	*ms = own
 }
 
 func (q *readQuery) encodeRuns() []byte {

@@ -45,31 +45,23 @@ func (*lastQuery) Kind() uint8 { return queryLast }
 
 // Arguments codes what the query asks for.
 func (q *lastQuery) Arguments(f *codec.Fields) {
-	c := f.Binary()
-	if c == nil {
-		return
-	}
-	c.String(&q.namespace)
-	codeSelection(c, &q.selection)
-	c.Uvarint((*uint64)(&q.inc))
-	c.Uint32((*uint32)(&q.first))
+	f.Namespace(&q.namespace)
+	codeSelection(f, &q.selection)
+	f.Uvarint("incarnation", (*uint64)(&q.inc))
+	codec.Narrow(f, "first_series", &q.first)
 }
 
 // Results codes the answer.
 func (q *lastQuery) Results(f *codec.Fields) {
-	c := f.Binary()
-	if c == nil {
-		return
-	}
-	codec.List(c, &q.points, func(c *codec.Coder, p *lastPoint) {
-		p.tags.code(c)
-		c.Varint(&p.time)
-		c.Float64(&p.value)
+	codec.ListOf(f, "points", &q.points, func(p *lastPoint, f *codec.Fields) {
+		p.tags.codeAs(f, "tags")
+		codeNanos(f, "time_ns", &p.time)
+		f.Float("value", &p.value)
 	})
-	c.Uvarint((*uint64)(&q.inc))
-	c.Uint32((*uint32)(&q.next))
-	c.Bool(&q.more)
-	q.refused.code(c)
+	f.Uvarint("incarnation", (*uint64)(&q.inc))
+	codec.Narrow(f, "next_series", &q.next)
+	f.Bool("more", &q.more)
+	f.Text("limit_exceeded", (*string)(&q.refused))
 }
 
 func (q *lastQuery) answer(v *engine.View) error { return q.refused.note(q.find(v)) }

@@ -1,6 +1,9 @@
 package ts
 
 import (
+	"encoding/hex"
+	"fmt"
+
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
@@ -24,8 +27,13 @@ type answerer interface {
 	answer(v *engine.View) error
 }
 
-// Query answers a query.
-func (m *machine) Query(v *engine.View, q engine.Query) error { return q.(answerer).answer(v) }
+// queryRow declares a kind of query.
+func queryRow[Q any, P interface {
+	*Q
+	answerer
+}](kind uint8, name string) engine.QueryType {
+	return engine.QueryRow[*machine, Q, P](kind, name, func(_ *machine, v *engine.View, q P) error { return q.answer(v) })
+}
 
 // maxResolve is how many series one query looks for.
 const maxResolve = 4096
@@ -60,39 +68,55 @@ func (*resolveQuery) Kind() uint8 { return queryResolve }
 
 // Arguments codes what the query asks for.
 func (q *resolveQuery) Arguments(f *codec.Fields) {
-	c := f.Binary()
-	if c == nil {
+	f.Namespace(&q.namespace)
+	total := 0
+	codec.ListOf(f, "wanted", &q.wanted, func(w *wanted, f *codec.Fields) {
+		f.Text("measurement", &w.measurement)
+		codec.ListOf(f, "hashes", &w.hashes, codeHash)
+		if total += len(w.hashes); f.Checking() && total > maxResolve {
+			f.Refuse(engine.Errorf(ErrInvalid, "ts: more than %d series are looked for", maxResolve))
+		}
+	})
+}
+
+// codeHash codes the hash of a series, which is hexadecimal in JSON.
+func codeHash(h *[hashLen]byte, f *codec.Fields) {
+	if c := f.Binary(); c != nil {
+		for i := range h {
+			c.Byte(&h[i])
+		}
 		return
 	}
-	c.String(&q.namespace)
-	total := 0
-	codec.List(c, &q.wanted, func(c *codec.Coder, w *wanted) {
-		c.String(&w.measurement)
-		codec.List(c, &w.hashes, func(c *codec.Coder, h *[hashLen]byte) {
-			for i := range h {
-				c.Byte(&h[i])
-			}
-			if total++; total > maxResolve {
-				c.Fail("too many series")
-			}
-		})
+	if f.Checking() {
+		return
+	}
+	own := *h
+	f.Token("", func() string { return hex.EncodeToString(own[:]) }, func(text string) error {
+		b, err := hex.DecodeString(text)
+		if err != nil || len(b) != hashLen {
+			return fmt.Errorf("want %d hexadecimal digits", 2*hashLen)
+		}
+		copy(own[:], b)
+		return nil
 	})
+	*h = own
 }
 
 // Results codes the answer.
 func (q *resolveQuery) Results(f *codec.Fields) {
-	c := f.Binary()
-	if c == nil {
-		return
-	}
-	codec.List(c, &q.found, func(c *codec.Coder, r *resolved) {
-		c.Uvarint((*uint64)(&r.inc))
-		codec.List(c, &r.ids, (*codec.Coder).Uvarint)
-		codeLimit(c, &r.worst)
+	codec.ListOf(f, "found", &q.found, func(r *resolved, f *codec.Fields) {
+		f.Uvarint("incarnation", (*uint64)(&r.inc))
+		codec.ListOf(f, "ids", &r.ids, func(id *uint64, f *codec.Fields) { f.Uvarint("", id) })
+		if c := f.Binary(); c != nil {
+			codeLimit(c, &r.worst)
+			return
+		}
+		f.Text("worst_tag", &r.worst.Tag)
+		f.Varint("worst_values", &r.worst.Values)
 	})
-	c.Varint(&q.room)
-	c.Varint(&q.limit)
-	c.Bool(&q.spread)
+	f.Varint("room", &q.room)
+	f.Varint("limit", &q.limit)
+	f.Bool("spread", &q.spread)
 }
 
 func (q *resolveQuery) answer(v *engine.View) error {

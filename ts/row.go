@@ -344,12 +344,16 @@ type tagList []tag
 
 type tag struct{ name, value string }
 
-func (l *tagList) code(c *codec.Coder) {
+// list codes tags, whatever their order.
+func (l *tagList) list(c *codec.Coder) {
 	codec.List(c, (*[]tag)(l), func(c *codec.Coder, t *tag) {
 		c.String(&t.name)
 		c.String(&t.value)
 	})
-	if !c.Reading() || c.Err() != nil {
+}
+
+func (l *tagList) code(c *codec.Coder) {
+	if l.list(c); !c.Reading() || c.Err() != nil {
 		return
 	}
 	for i, t := range *l {

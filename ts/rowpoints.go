@@ -25,57 +25,66 @@ type span struct {
 }
 
 func (b *block) encode(dst []byte) []byte {
-	dst = appendIDs(append(dst, rowVersion), b.ids)
-	dst = codec.AppendUvarint(dst, uint64(len(b.fields)))
-	for _, f := range b.fields {
-		dst = codec.AppendUvarint(dst, uint64(f))
-	}
-	return append(b.span.encode(dst), b.points...)
+	c := codec.NewEncoder(append(dst, rowVersion))
+	b.codeHeader(&c)
+	return append(c.Encoded(), b.points...)
 }
 
 // decodeBlock reads the row of a block; its points alias the row.
 func decodeBlock(row []byte) (b block, err error) {
-	r := codec.NewReader(row)
-	version := r.Byte()
-	if b.ids, err = readIDs(&r); err != nil {
-		return b, err
-	}
-	n := r.Uvarint()
-	if n > uint64(min(r.Len(), MaxFields)) {
-		return b, fmt.Errorf("ts block row: %w: %d fields", codec.ErrCorrupt, n)
-	}
-	b.fields = make([]fieldID, 0, n)
-	for range n {
-		f := r.Uvarint()
-		if f >= MaxFields {
-			return b, fmt.Errorf("ts block row: %w: field %d", codec.ErrCorrupt, f)
-		}
-		b.fields = append(b.fields, fieldID(f))
-	}
-	b.span = readSpan(&r)
-	b.points = r.Rest()
-	if err := r.Err(); err != nil || version != rowVersion || b.span.points < 1 || b.span.oldest > b.span.newest {
+	c, version := codec.NewDecoder(row), byte(0)
+	c.Byte(&version)
+	b.codeHeader(&c)
+	b.points = row[len(row)-c.Left():]
+	if err := c.Err(); err != nil || version != rowVersion || b.span.points < 1 || b.span.oldest > b.span.newest {
 		return b, fmt.Errorf("ts block row: %w: %x", codec.ErrCorrupt, row[:min(len(row), 16)])
 	}
 	return b, nil
 }
 
-// readIDs reads series as block.encode writes them: their number, and of each how far it is behind the successor of the one before (varint).
-func readIDs(r *codec.Reader) ([]seriesID, error) {
-	n := r.Uvarint()
-	if n > uint64(r.Len()) {
-		return nil, fmt.Errorf("ts: %w: %d series", codec.ErrCorrupt, n)
-	}
-	ids := make([]seriesID, 0, n)
-	last := int64(-1)
-	for range n {
-		last += 1 + r.Varint()
-		if last < 0 || last > math.MaxUint32 {
-			return nil, fmt.Errorf("ts: %w: series %d", codec.ErrCorrupt, last)
+// codeHeader codes what precedes the points.
+func (b *block) codeHeader(c *codec.Coder) {
+	codeIDs(c, &b.ids)
+	n := uint64(len(b.fields))
+	if c.Uvarint(&n); c.Reading() {
+		if n > uint64(min(c.Left(), MaxFields)) {
+			c.Fail("too many fields")
+			return
 		}
-		ids = append(ids, seriesID(last))
+		b.fields = make([]fieldID, n)
 	}
-	return ids, r.Err()
+	for i := range b.fields {
+		if c.Uint16((*uint16)(&b.fields[i])); b.fields[i] >= MaxFields {
+			c.Fail("field out of range")
+		}
+	}
+	c.Varint(&b.span.points)
+	c.Varint(&b.span.oldest)
+	c.Varint(&b.span.newest)
+}
+
+// codeIDs codes series: their number, and of each how far it is behind the successor of the one before (varint).
+func codeIDs(c *codec.Coder, ids *[]seriesID) {
+	n := uint64(len(*ids))
+	if c.Uvarint(&n); c.Reading() {
+		if n > uint64(c.Left()) {
+			c.Fail("more series than the record has room for")
+			return
+		}
+		*ids = make([]seriesID, n)
+	}
+	last := int64(-1)
+	for i := range *ids {
+		step := int64((*ids)[i]) - last - 1
+		c.Varint(&step)
+		if last += step + 1; c.Reading() {
+			if last < 0 || last > math.MaxUint32 {
+				c.Fail("series out of range")
+				return
+			}
+			(*ids)[i] = seriesID(last)
+		}
+	}
 }
 
 // partitionRow is the row of a partition: its generations, the oldest first. What is in a later one replaces what an earlier one has of the same time.

@@ -146,7 +146,7 @@ func (s *Store) SetRetention(ctx context.Context, measurement string, r Retentio
 
 // tell changes a setting, and waits until all shards of a spread namespace have it.
 func (s *Store) tell(ctx context.Context, measurement string, op engine.Op) error {
-	_, err := engine.Propose(ctx, &s.scope, op, decodeNothing)
+	_, err := engine.Propose(ctx, &s.scope, op, remove.Decode)
 	if err == nil {
 		q := measurementQuery{namespace: s.Namespace(), name: measurement}
 		engine.Agree(ctx, &s.scope, q, func(a, b *measurementQuery) bool { return a.policy == b.policy && a.limit == b.limit })
@@ -159,7 +159,7 @@ func (s *Store) tell(ctx context.Context, measurement string, op engine.Op) erro
 //
 // Errors: ErrInvalid for a limit that is not 1-2^31.
 func (s *Store) SetSeriesLimit(ctx context.Context, series int64) error {
-	return s.tell(ctx, "", setLimitOp(series))
+	return s.tell(ctx, "", setLimit.Op("", limitRow{limit: uint64(series)}, nil))
 }
 
 // DeleteMeasurement removes a measurement with all its points, rollups and settings. Errors: ErrNotFound.
@@ -169,7 +169,7 @@ func (s *Store) DeleteMeasurement(ctx context.Context, name string) error {
 		return err
 	}
 	if !spread {
-		_, err := engine.Propose(ctx, &s.scope, deleteOp(name, ""), decodeNothing)
+		_, err := remove.Do(ctx, &s.scope, name, engine.Nothing{}, nil)
 		return err
 	}
 	if _, err := s.Measurement(ctx, name); err != nil {
@@ -177,8 +177,8 @@ func (s *Store) DeleteMeasurement(ctx context.Context, name string) error {
 	}
 	shards := s.scope.NodeShards()
 	for shard := range engine.ShardID(shards) {
-		op := deleteOp(name, engine.RouteTo(s.Namespace(), shard, shards))
-		if _, err := engine.Propose(ctx, &s.scope, op, decodeNothing); err != nil {
+		op := routed(remove.Op(name, engine.Nothing{}, nil), engine.RouteTo(s.Namespace(), shard, shards))
+		if _, err := engine.Propose(ctx, &s.scope, op, remove.Decode); err != nil {
 			return err
 		}
 	}
@@ -206,7 +206,7 @@ func (s *Store) DeleteSeries(ctx context.Context, measurement string, tags map[s
 			return deleted, err
 		}
 		if len(found.items) > 0 {
-			n, err := engine.Propose(ctx, &s.scope, deleteSeriesOp(measurement, &found), decodeNumber)
+			n, err := engine.Propose(ctx, &s.scope, routed(deleteSeries.Op(measurement, found.body(), nil), found.route), deleteSeries.Decode)
 			if deleted += n; err != nil {
 				return deleted, err
 			}
@@ -376,5 +376,3 @@ func (b *batch) refuseErrors() {
 		}
 	}
 }
-
-func decodeNothing([]byte) (struct{}, error) { return struct{}{}, nil }

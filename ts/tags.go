@@ -76,25 +76,17 @@ func (*tagsQuery) Kind() uint8 { return queryTags }
 
 // Arguments codes what the query asks for.
 func (q *tagsQuery) Arguments(f *codec.Fields) {
-	c := f.Binary()
-	if c == nil {
-		return
-	}
-	c.String(&q.namespace)
-	c.String(&q.name)
+	f.Namespace(&q.namespace)
+	f.Text("measurement", &q.name)
 }
 
 // Results codes the answer.
 func (q *tagsQuery) Results(f *codec.Fields) {
-	c := f.Binary()
-	if c == nil {
-		return
-	}
-	c.Bool(&q.found)
-	codec.List(c, &q.tags, func(c *codec.Coder, t *TagValues) {
-		c.String(&t.Key)
-		codec.List(c, &t.Values, (*codec.Coder).String)
-		c.Bool(&t.Truncated)
+	f.Found(&q.found)
+	codec.ListOf(f, "tags", &q.tags, func(t *TagValues, f *codec.Fields) {
+		f.Text("key", &t.Key)
+		codec.ListOf(f, "values", &t.Values, codec.Text)
+		f.Bool("truncated", &t.Truncated)
 	})
 }
 

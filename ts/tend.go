@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/points"
 )
@@ -30,7 +29,7 @@ func tend(ctx context.Context, lead *engine.Lead) error {
 		if err != nil {
 			return err
 		}
-		if _, err := lead.Propose(ctx, next.command()); errors.Is(err, ErrConflict) {
+		if _, err := lead.Propose(ctx, next.Command); errors.Is(err, ErrConflict) {
 			t.overtaken()
 		} else if err != nil {
 			return err
@@ -39,16 +38,7 @@ func tend(ctx context.Context, lead *engine.Lead) error {
 }
 
 // step is a command that the duty proposes.
-type step struct {
-	kind      uint8
-	namespace string
-	spread    bool
-	body      []byte
-}
-
-func (s *step) command() engine.Command {
-	return engine.Command{Machine: engine.MachineTS, Kind: s.kind, Namespace: s.namespace, Spread: s.spread, Body: s.body}
-}
+type step struct{ engine.Command }
 
 // tender keeps what makes the next step cheaper. Nothing of it matters: a new one begins with nothing.
 type tender struct {
@@ -201,8 +191,11 @@ func (t *tending) others() (*step, error) {
 	return nil, err
 }
 
-func stepOf[T any](t *tending, kind uint8, cmd *T, code func(*T, *codec.Coder)) *step {
-	return &step{kind: kind, namespace: t.ns, spread: t.view.Spread(t.ns), body: encode(nil, cmd, code)}
+// stepOf makes a step of a command about the measurement.
+func stepOf[B, R any](t *tending, row *engine.CommandRow[*session, B, R], b B) (*step, error) {
+	op := row.Op(t.name, b, nil)
+	op.Command.Namespace, op.Command.Spread = t.ns, t.view.Spread(t.ns)
+	return &step{op.Command}, op.Err
 }
 
 // encoder returns the one for a column of a field in a partition.

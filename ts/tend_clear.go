@@ -86,7 +86,7 @@ func (t *tending) purge() (*step, error) {
 		return nil, nil // a block may hold some of it, which is told apart by these rows when it is sealed
 	}
 	n := min(len(p.gone), maxDeletes)
-	l := seriesList{name: t.name, inc: t.inc, series: p.gone[:n]}
+	l := seriesBody{inc: t.inc, series: p.gone[:n]}
 	if p.gone = p.gone[n:]; len(p.gone) == 0 {
 		l.closed = p.closed
 		for _, e := range p.erased {
@@ -94,7 +94,7 @@ func (t *tending) purge() (*step, error) {
 		}
 		delete(t.purges, t.inc)
 	}
-	return stepOf(t, kindForget, &l, (*seriesList).code), nil
+	return stepOf(t, forget, l)
 }
 
 // oldestBlock reports whether there are blocks that were written before something of the walk was gone.
@@ -139,7 +139,7 @@ func (t *tending) purgeSome(p *purge) (*step, error) {
 	if err != nil {
 		return nil, err
 	}
-	var cmd *rewriteCommand
+	var cmd *rewriteBody
 	size := int64(0)
 	for ok := it.First(); ok && err == nil; ok = it.Next() {
 		p.at = append(p.at[:0], it.Key()...)
@@ -155,7 +155,7 @@ func (t *tending) purgeSome(p *purge) (*step, error) {
 		if held, err = t.holds(&page, p); err == nil && (held || page.row.from < p.goneIn(&page)) {
 			if cmd == nil {
 				at := page.group
-				cmd = &rewriteCommand{name: t.name, inc: t.inc, shape: t.content.shape, tier: at.tier, partition: at.partition}
+				cmd = &rewriteBody{inc: t.inc, shape: t.content.shape, tier: at.tier, partition: at.partition}
 			}
 			err = t.rewriteWithout(cmd, &page, p)
 			size += page.bytes
@@ -168,7 +168,7 @@ func (t *tending) purgeSome(p *purge) (*step, error) {
 	if err != nil || cmd == nil {
 		return nil, err
 	}
-	return stepOf(t, kindRewrite, cmd, (*rewriteCommand).code), nil
+	return stepOf(t, rewrite, *cmd)
 }
 
 // holds reports whether a page has points of a series that was deleted, or of a time range that was.
@@ -216,7 +216,7 @@ func (p *purge) goneIn(page *heldPage) int64 {
 }
 
 // rewriteWithout replaces a page by what it has of other series, as far as that is not gone too.
-func (t *tending) rewriteWithout(cmd *rewriteCommand, p *heldPage, of *purge) error {
+func (t *tending) rewriteWithout(cmd *rewriteBody, p *heldPage, of *purge) error {
 	var e points.Encoder
 	gone, holes := of.goneIn(p), of.holesIn(p)
 	err := t.eachRun(p, func(id seriesID, times []int64, values []float64) {
@@ -262,17 +262,17 @@ func (t *tending) retire() (*step, error) {
 		}
 	}
 	r.found = true
-	l := seriesList{name: t.name, inc: t.inc}
+	l := seriesBody{inc: t.inc}
 	if n := min(len(r.candidates), maxDeletes); n > 0 {
 		l.series, r.candidates = r.candidates[:n], r.candidates[n:]
-		return stepOf(t, kindRetire, &l, (*seriesList).code), nil
+		return stepOf(t, retire, l)
 	}
 	if t.content.retiring > 0 {
 		return t.settleRetired(r)
 	}
 	delete(t.retirals, t.inc)
 	l.swept = t.content.expired
-	return stepOf(t, kindSettle, &l, (*seriesList).code), nil
+	return stepOf(t, settle, l)
 }
 
 func (t *tending) withoutPoints() (found []printed, err error) {
@@ -304,7 +304,7 @@ func (t *tending) settleRetired(r *retiral) (*step, error) {
 		}
 		r.seen = true
 	}
-	l := seriesList{name: t.name, inc: t.inc}
+	l := seriesBody{inc: t.inc}
 	for _, p := range retiring[:min(len(retiring), maxDeletes)] {
 		if r.present.has(p.id) && !plant.On(plant.RetireUnseen) {
 			l.kept = append(l.kept, p)
@@ -312,7 +312,7 @@ func (t *tending) settleRetired(r *retiral) (*step, error) {
 			l.series = append(l.series, p)
 		}
 	}
-	return stepOf(t, kindSettle, &l, (*seriesList).code), nil
+	return stepOf(t, settle, l)
 }
 
 // seriesSet are series, a bit each.

@@ -39,8 +39,11 @@ func (t *tending) count() (*step, error) {
 		return nil, err
 	}
 	n, err := t.countPlaces(at)
-	cmd := countCommand{name: t.name, inc: t.inc, shape: t.content.shape, sealed: t.content.sealed, partition: at.number, points: n}
-	return stepOf(t, kindCount, &cmd, (*countCommand).code), err
+	if err != nil {
+		return nil, err
+	}
+	cmd := countBody{inc: t.inc, shape: t.content.shape, sealed: t.content.sealed, partition: at.number, points: n}
+	return stepOf(t, countAgain, cmd)
 }
 
 // place is where a point is.

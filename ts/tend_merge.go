@@ -132,7 +132,7 @@ func readPage(k, value []byte) (p heldPage, err error) {
 // columns while they are small.
 func (t *tending) mergeSome(tier tierID, partition int64, merged []uint64) (*step, error) {
 	defer t.release()
-	cmd := rewriteCommand{name: t.name, inc: t.inc, shape: t.content.shape, tier: tier, partition: partition}
+	cmd := rewriteBody{inc: t.inc, shape: t.content.shape, tier: tier, partition: partition}
 	lower, _ := pagesOf(t.inc, tier, partition)
 	size := int64(0)
 	for {
@@ -164,11 +164,11 @@ func (t *tending) mergeSome(tier tierID, partition int64, merged []uint64) (*ste
 	if len(cmd.old) == 0 {
 		return nil, nil
 	}
-	return stepOf(t, kindRewrite, &cmd, (*rewriteCommand).code), nil
+	return stepOf(t, rewrite, cmd)
 }
 
 // mergeColumn adds the merge of pages, the oldest generation first, of the series before one to a command.
-func (t *tending) mergeColumn(cmd *rewriteCommand, group pageGroup, merged []uint64, inputs []heldPage, bound int64) error {
+func (t *tending) mergeColumn(cmd *rewriteBody, group pageGroup, merged []uint64, inputs []heldPage, bound int64) error {
 	target := merged[len(merged)-1]
 	e := t.encoder(group)
 	rests := make(map[uint64]*points.Encoder)
@@ -208,7 +208,7 @@ func (t *tending) mergeColumn(cmd *rewriteCommand, group pageGroup, merged []uin
 }
 
 // addPages adds what an encoder holds as pages.
-func (r *rewriteCommand) addPages(at pageGroup, generation uint64, e *points.Encoder) {
+func (r *rewriteBody) addPages(at pageGroup, generation uint64, e *points.Encoder) {
 	for p := range e.Pages(pageBytes) {
 		row := pageRow{seriesID(p.Last), p.From, p.To, int64(p.Points), p.Data}
 		n := newPage{at.partition, at.field, at.column, seriesID(p.Series), p.Time, row.encode(nil)}

@@ -46,7 +46,7 @@ type area struct {
 
 // rollupSome computes some buckets of a dirty range, those before a time.
 func (t *tending) rollupSome(tier *tier, until int64, d dirty, over int64) (*step, error) {
-	cmd := rollupCommand{name: t.name, inc: t.inc, tier: tier.id, shape: t.content.shape, until: until, was: d, is: d}
+	cmd := rollupBody{inc: t.inc, tier: tier.id, shape: t.content.shape, until: until, was: d, is: d}
 	// What was computed of points that have been removed since stays, and what the tier does not keep is not made.
 	from := max(d.from, t.content.lostBefore(tier.id), bucketOf(tier.oldest(t.view.Now()), tier.every))
 	if d.series > 0 && from != d.from {
@@ -54,7 +54,7 @@ func (t *tending) rollupSome(tier *tier, until int64, d dirty, over int64) (*ste
 	}
 	if from >= over {
 		cmd.is = dirty{from: over, lsn: d.lsn}
-		return stepOf(t, kindRollup, &cmd, (*rollupCommand).code), nil
+		return stepOf(t, rollup, cmd)
 	}
 	a := area{from: from, until: min(over, from+maxBuckets*tier.every), last: math.MaxInt64}
 	if a.first = 0; d.series > 0 {
@@ -92,7 +92,7 @@ func (t *tending) rollupSome(tier *tier, until int64, d dirty, over int64) (*ste
 	if cmd.is = (dirty{from: a.until, lsn: d.lsn}); a.last < int64(t.content.nextSeries) {
 		cmd.is = dirty{from: a.from, lsn: d.lsn, chunk: a.until, series: uint32(a.last)}
 	}
-	return stepOf(t, kindRollup, &cmd, (*rollupCommand).code), nil
+	return stepOf(t, rollup, cmd)
 }
 
 // narrow returns the series up to which the pages of an area have about rollupInput bytes, math.MaxInt64 if all have.
@@ -142,7 +142,7 @@ func (t *tending) eachPage(a area, f func(p *heldPage) error) error {
 }
 
 // compute makes the pages of an area, and returns their size.
-func (t *tending) compute(tier *tier, a area, cmd *rollupCommand) (size int, err error) {
+func (t *tending) compute(tier *tier, a area, cmd *rollupBody) (size int, err error) {
 	defer t.release()
 	gathered := make(map[fieldID]*points.Encoder)
 	err = t.eachPage(a, func(p *heldPage) error {

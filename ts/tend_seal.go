@@ -38,7 +38,7 @@ func (t *tending) seal() (*step, error) {
 			size += len(cmd.pages[i].row)
 		}
 		if size <= maxSealBytes || blocks == 1 || input == 0 {
-			return stepOf(t, kindSeal, &cmd, (*sealCommand).code), nil
+			return stepOf(t, seal, cmd)
 		}
 	}
 }
@@ -54,9 +54,9 @@ type sealing struct {
 }
 
 // sealUpTo makes pages of about so many bytes of blocks, whole writes, the oldest first. It returns of how many writes.
-func (t *tending) sealUpTo(input int) (cmd sealCommand, writes int, err error) {
+func (t *tending) sealUpTo(input int) (cmd sealBody, writes int, err error) {
 	defer t.release()
-	cmd = sealCommand{name: t.name, inc: t.inc, from: t.content.sealed, shape: t.content.shape}
+	cmd = sealBody{inc: t.inc, from: t.content.sealed, shape: t.content.shape}
 	s := &sealing{tending: t, cut: math.MinInt64}
 	if t.policy.rawTTL > 0 {
 		needed, _, err := t.neededFrom(t.view.Now(), t.view.Iter)

@@ -80,6 +80,14 @@ func (k *Key) expired(now time.Time) error {
 	return engine.Errorf(engine.ErrUnauthorized, "key %s expired at %s", k.ID, k.Expires.UTC().Format(time.RFC3339))
 }
 
+// checkID returns ErrInvalid for what is no ID of a key.
+func checkID(id string) error {
+	if len(id) != 2*idBytes {
+		return engine.Errorf(engine.ErrInvalid, "key: malformed id %.64q", id)
+	}
+	return nil
+}
+
 // check returns ErrInvalid for what no key can be.
 func (k *Key) check() error {
 	switch {
@@ -89,8 +97,6 @@ func (k *Key) check() error {
 		return engine.Errorf(engine.ErrInvalid, "key: an admin key is for all namespaces")
 	case len(k.Namespaces) > MaxNamespaces:
 		return engine.Errorf(engine.ErrInvalid, "key: %d namespaces, the limit is %d", len(k.Namespaces), MaxNamespaces)
-	case len(k.ID) != 2*idBytes:
-		return engine.Errorf(engine.ErrInvalid, "key: malformed id %.64q", k.ID)
 	}
 	if k.Name != "" {
 		if err := engine.CheckName("key", k.Name); err != nil {

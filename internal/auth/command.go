@@ -2,7 +2,9 @@ package auth
 
 import (
 	"crypto/sha256"
+	"encoding/hex"
 	"time"
+	"unicode/utf8"
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
@@ -18,64 +20,101 @@ const (
 	kindMake // notes which namespaces a key is about to create
 )
 
-// createCommand is the body of kindBootstrap and kindCreate.
-type createCommand struct {
-	key   Key // but for Created
-	proof proof
-}
-
-func (c *createCommand) code(e *codec.Coder) {
-	c.codeKey(e)
-	if e.More(!c.key.Expires.IsZero()) {
-		e.Time(&c.key.Expires)
+// The commands of keys. A full disk takes the end of a session: it is a few rows, and as good as a revocation.
+var (
+	bootstrap = &engine.CommandRow[*change, storedKey, engine.Nothing]{
+		Kind: kindBootstrap, Name: "bootstrap", From: engine.FromUsers, Body: (*storedKey).fields, Check: (*storedKey).check, Run: (*change).bootstrap,
 	}
-}
+	create = &engine.CommandRow[*change, storedKey, engine.Nothing]{
+		Kind: kindCreate, Name: "create key", From: engine.FromUsers, Body: (*storedKey).fields, Check: (*storedKey).check, Run: (*change).create,
+	}
+	revoke = &engine.CommandRow[*change, engine.Nothing, engine.Nothing]{
+		Kind: kindRevoke, Name: "revoke key", From: engine.FromUsers, Shrinks: true, Run: (*change).revoke,
+	}
+	end = &engine.CommandRow[*change, endBody, engine.Nothing]{
+		Kind: kindEnd, Name: "end session", From: engine.FromUsers, Shrinks: true, Body: (*endBody).code, Run: (*change).end,
+	}
+	used = &engine.CommandRow[*change, usedBody, engine.Nothing]{
+		Kind: kindUsed, Name: "keys used", From: engine.FromUsers, Route: func(*usedBody) string { return "" }, Body: (*usedBody).code, Run: (*change).used,
+	}
+	makes = &engine.CommandRow[*change, makeBody, engine.Nothing]{
+		Kind: kindMake, Name: "namespaces of a key", From: engine.FromUsers, Body: (*makeBody).code, Run: (*change).makes,
+	}
+)
 
-// codeKey codes what every key has.
-func (c *createCommand) codeKey(e *codec.Coder) {
-	e.String(&c.key.ID)
-	e.String(&c.key.Name)
-	role := uint8(c.key.Role)
-	e.Byte(&role)
-	c.key.Role = Role(role)
-	codec.List(e, &c.key.Namespaces, (*codec.Coder).String)
-	c.proof.code(e)
-}
+var commands = engine.Declare(engine.MachineKeys, "key", checkID, bootstrap, create, revoke, end, used, makes)
 
-func (p *proof) code(c *codec.Coder) {
-	for _, part := range [][]byte{p.hash[:], p.public[:]} {
-		for i := range part {
-			c.Byte(&part[i])
+// fields codes a new key without its ID.
+func (k *storedKey) fields(f *codec.Fields) {
+	k.codeFields(f)
+	c := f.Binary()
+	switch {
+	case c == nil:
+		f.Time("expires_at_ms", &k.Expires)
+	case c.More(!k.Expires.IsZero()):
+		if c.Time(&k.Expires); k.Expires.IsZero() {
+			c.Fail("key that expires at no time")
 		}
+	case c.Reading():
+		k.Expires = time.Time{}
 	}
 }
 
-// revokeCommand is the body of kindRevoke.
-type revokeCommand struct{ id string }
+// codeFields codes what every key has beside its ID.
+func (k *storedKey) codeFields(f *codec.Fields) {
+	f.Text("name", &k.Name)
+	codec.Enum(f, "role", &k.Role, roleNames)
+	codec.ListOf(f, "namespaces", &k.Namespaces, codec.Text)
+	codeHash(f, "secret_hash", &k.proof.hash)
+	codeHash(f, "public_key", &k.proof.public)
+}
 
-func (r *revokeCommand) code(c *codec.Coder) { c.String(&r.id) }
+// codeHash codes a hash, which is hexadecimal in JSON.
+func codeHash(f *codec.Fields, name string, hash *[sha256.Size]byte) {
+	if c := f.Binary(); c != nil {
+		codeBytes(c, hash[:])
+		return
+	}
+	if f.Checking() {
+		return
+	}
+	own := *hash
+	f.Token(name, func() string { return hex.EncodeToString(own[:]) }, func(text string) error {
+		b, err := hex.DecodeString(text)
+		if err != nil || copy(own[:], b) != len(own) || len(b) > len(own) {
+			return engine.Errorf(engine.ErrInvalid, "want %d hexadecimal digits, got %d characters", 2*len(own), len(text))
+		}
+		return nil
+	})
+	*hash = own
+}
 
-// endCommand is the body of kindEnd.
-type endCommand struct {
-	id   string            // of the key
+// codeTime codes a time that may be zero, of which it refuses a second encoding.
+func codeTime(f *codec.Fields, name string, t *time.Time) {
+	c := f.Binary()
+	if c == nil {
+		f.Time(name, t)
+		return
+	}
+	before := c.Left()
+	if c.Time(t); t.IsZero() && before-c.Left() > 1 {
+		c.Fail("zero time with milliseconds")
+	}
+}
+
+// endBody ends a session of a key.
+type endBody struct {
 	hash [sha256.Size]byte // of the token
 	ends time.Time         // when the session would have ended
 }
 
-func (e *endCommand) code(c *codec.Coder) {
-	c.String(&e.id)
-	codeHash(c, &e.hash)
-	c.Time(&e.ends)
+func (e *endBody) code(f *codec.Fields) {
+	codeHash(f, "token_hash", &e.hash)
+	codeTime(f, "ends_at_ms", &e.ends)
 }
 
-func codeHash(c *codec.Coder, hash *[sha256.Size]byte) {
-	for i := range hash {
-		c.Byte(&hash[i])
-	}
-}
-
-// usedCommand is the body of kindUsed.
-type usedCommand struct{ keys []use }
+// usedBody says when keys were used.
+type usedBody struct{ keys []use }
 
 // use says when a key was used.
 type use struct {
@@ -83,22 +122,24 @@ type use struct {
 	at time.Time
 }
 
-func (u *usedCommand) code(c *codec.Coder) {
-	codec.List(c, &u.keys, func(c *codec.Coder, one *use) {
-		c.String(&one.id)
-		c.Time(&one.at)
-	})
+func (u *usedBody) code(f *codec.Fields) {
+	codec.ListOf(f, "keys", &u.keys, func(one *use, f *codec.Fields) {
+		f.Text("id", &one.id)
+		if codeTime(f, "at_ms", &one.at); f.Checking() && !utf8.ValidString(one.id) {
+			f.Refuse(engine.Errorf(engine.ErrInvalid, "key: id %.64q is not valid UTF-8", one.id))
+		}
+	}, codec.Range{Max: MaxKeys})
 }
 
-// makeCommand is the body of kindMake.
-type makeCommand struct {
-	id         string
-	namespaces []string
-}
+// makeBody names the namespaces that a key is about to create.
+type makeBody struct{ namespaces []string }
 
-func (m *makeCommand) code(c *codec.Coder) {
-	c.String(&m.id)
-	codec.List(c, &m.namespaces, (*codec.Coder).String)
+func (m *makeBody) code(f *codec.Fields) {
+	codec.ListOf(f, "namespaces", &m.namespaces, func(ns *string, f *codec.Fields) {
+		if codec.Text(ns, f); f.Checking() {
+			f.Refuse(engine.CheckWritable(*ns))
+		}
+	}, codec.Range{Max: MaxMade})
 }
 
 func encode(code func(*codec.Coder)) []byte {
@@ -113,85 +154,11 @@ func decode(b []byte, code func(*codec.Coder)) error {
 	return c.Done()
 }
 
-func command(kind uint8, code func(*codec.Coder)) engine.Command {
-	return engine.Command{Machine: engine.MachineKeys, Kind: kind, Body: encode(code)}
-}
-
-func decodeCreate(cmd engine.Command) (c createCommand, err error) {
-	if err := decode(cmd.Body, c.code); err != nil {
-		return c, engine.Errorf(engine.ErrMalformed, "key: command: %v", err)
-	}
-	return c, c.key.check()
-}
-
-func decodeRevoke(cmd engine.Command) (r revokeCommand, err error) {
-	if err := decode(cmd.Body, r.code); err != nil {
-		return r, engine.Errorf(engine.ErrMalformed, "key: command: %v", err)
-	}
-	return r, nil
-}
-
-func decodeEnd(cmd engine.Command) (e endCommand, err error) {
-	if err := decode(cmd.Body, e.code); err != nil {
-		return e, engine.Errorf(engine.ErrMalformed, "session: command: %v", err)
-	}
-	return e, nil
-}
-
-func decodeUsed(cmd engine.Command) (u usedCommand, err error) {
-	if err := decode(cmd.Body, u.code); err != nil {
-		return u, engine.Errorf(engine.ErrMalformed, "keys used: command: %v", err)
-	}
-	if len(u.keys) > MaxKeys {
-		return u, engine.Errorf(engine.ErrInvalid, "keys used: %d keys, the limit is %d", len(u.keys), MaxKeys)
-	}
-	return u, nil
-}
-
-func decodeMake(cmd engine.Command) (m makeCommand, err error) {
-	if err := decode(cmd.Body, m.code); err != nil {
-		return m, engine.Errorf(engine.ErrMalformed, "namespaces of a key: command: %v", err)
-	}
-	if len(m.namespaces) > MaxMade {
-		return m, engine.Errorf(engine.ErrInvalid, "namespaces of a key: %d of them, the limit is %d", len(m.namespaces), MaxMade)
-	}
-	for _, ns := range m.namespaces {
-		if err := engine.CheckWritable(ns); err != nil {
-			return m, err
-		}
-	}
-	return m, nil
-}
-
-func admit(cmd engine.Command, _ int) (err error) {
-	switch cmd.Kind {
-	case kindMake:
-		_, err = decodeMake(cmd)
-	case kindRevoke:
-		_, err = decodeRevoke(cmd)
-	case kindEnd:
-		_, err = decodeEnd(cmd)
-	case kindUsed:
-		_, err = decodeUsed(cmd)
-	default:
-		_, err = decodeCreate(cmd)
-	}
-	return err
-}
-
 // Primitive is the table of the machine of keys.
 func Primitive() engine.Primitive {
 	return engine.Primitive{
-		ID: engine.MachineKeys, Name: "keys", New: func() engine.Machine { return machine{} }, Global: true,
-		Commands: []engine.CommandType{
-			{Kind: kindBootstrap, Name: "bootstrap", From: engine.FromUsers, Admit: admit},
-			{Kind: kindCreate, Name: "create key", From: engine.FromUsers, Admit: admit},
-			{Kind: kindRevoke, Name: "revoke key", From: engine.FromUsers, Admit: admit, Shrinks: true},
-			{Kind: kindEnd, Name: "end session", From: engine.FromUsers, Admit: admit, Shrinks: true}, // a few rows, as good as a revocation
-			{Kind: kindUsed, Name: "keys used", From: engine.FromUsers, Admit: admit},
-			{Kind: kindMake, Name: "namespaces of a key", From: engine.FromUsers, Admit: admit},
-		},
-		Queries: []engine.QueryType{{Kind: queryKeys, Name: "keys", New: engine.NewQuery[keysQuery]}},
+		ID: engine.MachineKeys, Name: "keys", New: newMachine, Global: true, Commands: commands.Types(),
+		Queries: []engine.QueryType{engine.QueryRow(queryKeys, "keys", (*machine).queryKeys)},
 	}
 }
 
@@ -225,17 +192,28 @@ func (k *storedKey) code(c *codec.Coder) {
 }
 
 func (k *storedKey) codeKey(c *codec.Coder) {
-	create := createCommand{key: k.Key, proof: k.proof}
-	create.codeKey(c)
-	k.Key, k.proof = create.key, create.proof
+	c.String(&k.ID)
+	c.String(&k.Name)
+	c.Byte((*uint8)(&k.Role))
+	codec.List(c, &k.Namespaces, (*codec.Coder).String)
+	codeBytes(c, k.proof.hash[:])
+	codeBytes(c, k.proof.public[:])
 	c.Time(&k.Created)
 }
 
+func codeBytes(c *codec.Coder, b []byte) {
+	for i := range b {
+		c.Byte(&b[i])
+	}
+}
+
 // codeAnswer codes a key of an answer.
-func (k *storedKey) codeAnswer(c *codec.Coder) {
-	k.codeKey(c)
-	c.Time(&k.Expires)
-	c.Time(&k.Used)
+func (k *storedKey) codeAnswer(f *codec.Fields) {
+	f.Text("id", &k.ID)
+	k.codeFields(f)
+	f.Time("created_at_ms", &k.Created)
+	f.Time("expires_at_ms", &k.Expires)
+	f.Time("used_at_ms", &k.Used)
 }
 
 // Machine returns engine.MachineKeys.
@@ -246,23 +224,15 @@ func (*keysQuery) Kind() uint8 { return queryKeys }
 
 // Arguments codes what the query asks for.
 func (q *keysQuery) Arguments(f *codec.Fields) {
-	c := f.Binary()
-	if c == nil {
-		return
-	}
-	c.Bool(&q.wait)
-	c.Uvarint(&q.not)
-	c.Bool(&q.used)
+	f.Bool("wait", &q.wait)
+	f.Uvarint("not_revision", &q.not)
+	f.Bool("with_use", &q.used)
 }
 
 // Results codes the answer.
 func (q *keysQuery) Results(f *codec.Fields) {
-	c := f.Binary()
-	if c == nil {
-		return
-	}
-	c.Bool(&q.exists)
-	c.Uvarint(&q.revision)
-	codec.List(c, &q.keys, func(c *codec.Coder, k *storedKey) { k.codeAnswer(c) })
-	codec.List(c, &q.ended, codeHash)
+	f.Bool("exists", &q.exists)
+	f.Uvarint("revision", &q.revision)
+	codec.ListOf(f, "keys", &q.keys, (*storedKey).codeAnswer)
+	codec.ListOf(f, "ended_sessions", &q.ended, func(hash *[sha256.Size]byte, f *codec.Fields) { codeHash(f, "", hash) })
 }

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/rig"
 )
@@ -21,19 +20,19 @@ func TestDamages(t *testing.T) {
 		"ended": rig.RowOf(row(rowEnded), (*ms).code),
 	}, func(t *testing.T) *rig.Rig {
 		r := rig.New(t, 1, Primitive())
-		do := func(kind uint8, code func(*codec.Coder)) {
+		do := func(cmd engine.Command) {
 			t.Helper()
-			if _, err := r.Propose(t.Context(), 0, command(kind, code)); err != nil {
+			if _, err := r.Propose(t.Context(), 0, cmd); err != nil {
 				t.Fatal(err)
 			}
 		}
 		const admin, writer = "0123456789abcdef", "fedcba9876543210"
 		now := time.UnixMilli(r.Now())
-		do(kindBootstrap, (&createCommand{key: Key{ID: admin, Name: "root", Role: Admin}}).code)
-		do(kindCreate, (&createCommand{key: Key{ID: writer, Role: Write, Namespaces: []string{"m", "n"}, Expires: now.Add(time.Hour)}}).code)
-		do(kindUsed, (&usedCommand{keys: []use{{admin, now}}}).code)
-		do(kindMake, (&makeCommand{id: admin, namespaces: []string{"m"}}).code)
-		do(kindEnd, (&endCommand{id: admin, hash: [sha256.Size]byte{1}, ends: now.Add(time.Hour)}).code)
+		do(withKey(bootstrap, Key{ID: admin, Name: "root", Role: Admin}))
+		do(withKey(create, Key{ID: writer, Role: Write, Namespaces: []string{"m", "n"}, Expires: now.Add(time.Hour)}))
+		do(commandOf(used, "", usedBody{[]use{{admin, now}}}))
+		do(commandOf(makes, admin, makeBody{[]string{"m"}}))
+		do(commandOf(end, admin, endBody{[sha256.Size]byte{1}, now.Add(time.Hour)}))
 		return r
 	})
 }

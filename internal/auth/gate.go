@@ -367,8 +367,7 @@ func (g *Gate) EndSession(ctx context.Context, s Secret) error {
 	if err != nil || grant.open {
 		return err
 	}
-	e := endCommand{id: grant.key.ID, hash: sha256.Sum256([]byte(s)), ends: ends}
-	return g.change(ctx, command(kindEnd, e.code))
+	return g.change(ctx, end.Op(grant.key.ID, endBody{hash: sha256.Sum256([]byte(s)), ends: ends}, nil))
 }
 
 // NoteUses proposes when keys were used since the last call, at most once every usedEvery for each.
@@ -377,7 +376,7 @@ func (g *Gate) NoteUses(ctx context.Context) error {
 	if s == nil {
 		return nil
 	}
-	var u usedCommand
+	var u usedBody
 	for _, id := range slices.Sorted(maps.Keys(s.grants)) {
 		if grant, now := s.grants[id], g.Now(); grant.active.Load() && now.Sub(grant.noted) >= usedEvery {
 			grant.active.Store(false)
@@ -388,8 +387,7 @@ func (g *Gate) NoteUses(ctx context.Context) error {
 	if len(u.keys) == 0 {
 		return nil
 	}
-	_, err := g.ask.Propose(ctx, engine.GlobalShard, command(kindUsed, u.code))
-	return err
+	return g.propose(ctx, used.Op("", u, nil))
 }
 
 // usedEvery is how often, at most, a node notes that a key was used.
@@ -440,19 +438,20 @@ func (g *Gate) Bootstrap(ctx context.Context, k Key, keep Keep) (Key, Secret, er
 			return k, "", err
 		}
 	}
-	return g.add(ctx, kindBootstrap, k, keep)
+	return g.add(ctx, bootstrap, k, keep)
 }
 
 // Create makes a key. Errors: ErrInvalid; ErrConflict without a key store; ErrBusy if there are too many; keep's.
 func (g *Gate) Create(ctx context.Context, k Key, keep Keep) (Key, Secret, error) {
-	return g.add(ctx, kindCreate, k, keep)
+	return g.add(ctx, create, k, keep)
 }
 
-func (g *Gate) add(ctx context.Context, kind uint8, k Key, keep Keep) (Key, Secret, error) {
+func (g *Gate) add(ctx context.Context, row *engine.CommandRow[*change, storedKey, engine.Nothing], k Key, keep Keep) (Key, Secret, error) {
 	var secret []byte
 	k.ID, secret = newSecret()
-	if err := k.check(); err != nil {
-		return k, "", err
+	op := row.Op(k.ID, storedKey{Key: k, proof: prove(secret)}, nil)
+	if op.Err != nil {
+		return k, "", op.Err
 	}
 	k.Created = g.Now().Truncate(time.Millisecond)
 	if keep != nil {
@@ -460,8 +459,7 @@ func (g *Gate) add(ctx context.Context, kind uint8, k Key, keep Keep) (Key, Secr
 			return k, "", err
 		}
 	}
-	c := createCommand{k, prove(secret)}
-	if err := g.change(ctx, command(kind, c.code)); err != nil {
+	if err := g.change(ctx, op); err != nil {
 		return k, "", err
 	}
 	return k, spell(k.ID, secret), nil
@@ -476,19 +474,26 @@ func (g *Gate) Revoke(ctx context.Context, id string) error {
 	if strings.HasPrefix(id, keyPrefix) {
 		return engine.Errorf(engine.ErrInvalid, "key: that is no id: of floe_sk_<id>_<secret> it is the middle")
 	}
-	r := revokeCommand{id}
-	return g.change(ctx, command(kindRevoke, r.code))
+	return g.change(ctx, revoke.Op(id, engine.Nothing{}, nil))
 }
 
 // change proposes a change. That it cannot be seen here yet is no reason to call it failed.
-func (g *Gate) change(ctx context.Context, cmd engine.Command) error {
-	if _, err := g.ask.Propose(ctx, engine.GlobalShard, cmd); err != nil {
+func (g *Gate) change(ctx context.Context, op engine.Op) error {
+	if err := g.propose(ctx, op); err != nil {
 		return err
 	}
 	if g.Known() {
 		_ = g.Refresh(ctx)
 	}
 	return nil
+}
+
+func (g *Gate) propose(ctx context.Context, op engine.Op) error {
+	if op.Err != nil {
+		return op.Err
+	}
+	_, err := g.ask.Propose(ctx, engine.GlobalShard, op.Command)
+	return err
 }
 
 // List returns all keys, by id. Errors: ErrConflict without a key store.
@@ -514,11 +519,11 @@ func Changes(cmd engine.Command) (what string, ok bool) {
 	}
 	switch cmd.Kind {
 	case kindRevoke:
-		r, _ := decodeRevoke(cmd)
-		return "revoke key " + r.id, true
+		id, _, _ := revoke.Read(cmd)
+		return "revoke key " + string(id), true
 	case kindEnd:
-		e, _ := decodeEnd(cmd)
-		return "end a session of key " + e.id, true
+		id, _, _ := end.Read(cmd)
+		return "end a session of key " + string(id), true
 	case kindUsed, kindMake:
 		return "", false
 	}
@@ -526,6 +531,6 @@ func Changes(cmd engine.Command) (what string, ok bool) {
 	if cmd.Kind == kindBootstrap {
 		verb = "bootstrap with"
 	}
-	c, _ := decodeCreate(cmd)
-	return verb + " key " + c.key.ID + ", " + c.key.Role.String(), true
+	id, k, _ := create.Read(cmd)
+	return verb + " key " + string(id) + ", " + k.Role.String(), true
 }

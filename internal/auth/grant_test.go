@@ -45,10 +45,8 @@ func TestGrants(t *testing.T) {
 	nobody.open = true
 	neighbor := *nobody
 	neighbor.local = true
-	create := createCommand{key: Key{ID: "0123456789abcdef", Role: Read}}
-	bootstrap, createKey := command(kindBootstrap, create.code), command(kindCreate, create.code)
-	revoke := revokeCommand{"0123456789abcdef"}
-	revokeKey := command(kindRevoke, revoke.code)
+	key := Key{ID: "0123456789abcdef", Role: Read}
+	bootstrap, createKey, revokeKey := withKey(bootstrap, key), withKey(create, key), commandOf(revoke, key.ID, engine.Nothing{})
 	write, reach := toy.Command{Kind: toy.Add, Name: "n", Delta: 1}, toy.Command{Kind: toy.Send, Name: "n"}
 	allowed := map[string]func(*Grant) error{
 		"read a":      func(g *Grant) error { return g.Query(&engine.NamespaceQuery{Name: "a"}) },

@@ -2,6 +2,7 @@ package auth
 
 import (
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -30,7 +31,9 @@ const (
 )
 
 // machine is the state machine of keys.
-type machine struct{}
+type machine struct{ calls engine.Calls[*change] }
+
+func newMachine() engine.Machine { return &machine{commands.NewCalls()} }
 
 // Restore does nothing: the machine remembers nothing.
 func (machine) Restore(*engine.View) error { return nil }
@@ -84,45 +87,51 @@ func (s *store) save(tx *engine.Tx) {
 }
 
 // Apply carries out a command.
-func (machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
-	switch cmd.Kind {
-	case kindRevoke:
-		return nil, revoke(tx, cmd)
-	case kindEnd:
-		return nil, end(tx, cmd)
-	case kindUsed:
-		return nil, used(tx, cmd)
-	case kindMake:
-		return nil, makes(tx, cmd)
+func (m *machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
+	call, err := m.calls.Read(cmd)
+	if err != nil {
+		return nil, err
 	}
-	return nil, create(tx, cmd)
+	c := &change{tx, string(call.Subject())}
+	if cmd.Kind != kindUsed {
+		if err := checkID(c.id); err != nil {
+			return nil, err
+		}
+	}
+	return call.Apply(c)
 }
 
-func create(tx *engine.Tx, cmd engine.Command) error {
-	c, err := decodeCreate(cmd)
-	if err != nil {
-		return err
-	}
+// change is a command that is being applied.
+type change struct {
+	tx *engine.Tx
+	id string // of the key
+}
+
+func (c *change) bootstrap(k *storedKey) error { return c.add(k, true) }
+func (c *change) create(k *storedKey) error    { return c.add(k, false) }
+
+// add adds a key, the first one or another one.
+func (c *change) add(k *storedKey, first bool) error {
+	tx := c.tx
 	s, exists := loadStore(tx)
-	switch first := cmd.Kind == kindBootstrap; {
+	switch {
 	case first && exists && !plant.On(plant.SecondStore):
 		return errStore
 	case !first && !exists:
 		return errNoStore
-	case first && c.key.Role != Admin:
+	case first && k.Role != Admin:
 		return engine.Errorf(engine.ErrInvalid, "the first key has to be an admin's")
-	case first && !c.key.Expires.IsZero():
+	case first && !k.Expires.IsZero():
 		return engine.Errorf(engine.ErrInvalid, "the first key can not expire")
-	case !c.key.Expires.IsZero() && c.key.Expires.UnixMilli() <= tx.Now():
-		return engine.Errorf(engine.ErrInvalid, "key: expiry %s is not in the future", c.key.Expires.UTC().Format(time.RFC3339))
+	case !k.Expires.IsZero() && k.Expires.UnixMilli() <= tx.Now():
+		return engine.Errorf(engine.ErrInvalid, "key: expiry %s is not in the future", k.Expires.UTC().Format(time.RFC3339))
 	case s.keys >= MaxKeys:
 		return engine.Errorf(engine.ErrBusy, "there are %d keys, the limit is %d: revoke some", s.keys, MaxKeys)
 	}
-	if _, there := tx.Get(keyRow(c.key.ID)); there {
-		return engine.Errorf(engine.ErrExists, "there is a key %s already", c.key.ID)
+	if _, there := tx.Get(keyRow(c.id)); there {
+		return engine.Errorf(engine.ErrExists, "there is a key %s already", c.id)
 	}
-	k := storedKey{Key: c.key, proof: c.proof}
-	k.Created = time.UnixMilli(tx.Now())
+	k.ID, k.Created = c.id, time.UnixMilli(tx.Now())
 	tx.Set(keyRow(k.ID), encode(k.code))
 	s.keys++
 	if k.lasting() {
@@ -136,18 +145,15 @@ var errStore = engine.Errorf(engine.ErrExists, "there is a key store already: it
 
 var errNoStore = engine.Errorf(engine.ErrConflict, "there is no key store yet: make one with floe server bootstrap")
 
-func revoke(tx *engine.Tx, cmd engine.Command) error {
-	r, err := decodeRevoke(cmd)
-	if err != nil {
-		return err
-	}
+func (c *change) revoke(_ *engine.Nothing) error {
+	tx := c.tx
 	s, exists := loadStore(tx)
 	if !exists {
 		return errNoStore
 	}
-	row, there := tx.Get(keyRow(r.id))
+	row, there := tx.Get(keyRow(c.id))
 	if !there {
-		return engine.Errorf(engine.ErrNotFound, "there is no key %.64q", r.id)
+		return engine.Errorf(engine.ErrNotFound, "there is no key %.64q", c.id)
 	}
 	var k storedKey
 	mustDecode(row, k.code)
@@ -178,16 +184,13 @@ func revoke(tx *engine.Tx, cmd engine.Command) error {
 func (k *Key) lasting() bool { return k.Role == Admin && k.Expires.IsZero() }
 
 // end notes that a session is over. Those whose time has come are forgotten.
-func end(tx *engine.Tx, cmd engine.Command) error {
-	e, err := decodeEnd(cmd)
-	if err != nil {
-		return err
-	}
+func (c *change) end(e *endBody) error {
+	tx := c.tx
 	s, exists := loadStore(tx)
-	if _, there := tx.Get(keyRow(e.id)); !exists || !there || e.ends.UnixMilli() <= tx.Now() {
+	if _, there := tx.Get(keyRow(c.id)); !exists || !there || e.ends.UnixMilli() <= tx.Now() {
 		return nil // it is over
 	}
-	lower, upper := rowsOf(rowEnded, e.id)
+	lower, upper := rowsOf(rowEnded, c.id)
 	row := append(append([]byte(nil), lower...), e.hash[:]...)
 	if _, there := tx.Get(row); there {
 		return nil
@@ -203,7 +206,7 @@ func end(tx *engine.Tx, cmd engine.Command) error {
 	}
 	it.Close()
 	if n-len(over) >= MaxEnded {
-		return engine.Errorf(engine.ErrBusy, "session: %d sessions of key %s were ended, the limit is %d: the first of them are forgotten when their time is over", MaxEnded, e.id, MaxEnded)
+		return engine.Errorf(engine.ErrBusy, "session: %d sessions of key %s were ended, the limit is %d: the first of them are forgotten when their time is over", MaxEnded, c.id, MaxEnded)
 	}
 	for _, row := range over {
 		tx.Delete(row)
@@ -215,11 +218,8 @@ func end(tx *engine.Tx, cmd engine.Command) error {
 }
 
 // used notes when keys were used, each for the latest time. A node whose clock is ahead says no more than now.
-func used(tx *engine.Tx, cmd engine.Command) error {
-	u, err := decodeUsed(cmd)
-	if err != nil {
-		return err
-	}
+func (c *change) used(u *usedBody) error {
+	tx := c.tx
 	for _, one := range u.keys {
 		if _, there := tx.Get(keyRow(one.id)); !there {
 			continue
@@ -236,15 +236,12 @@ func used(tx *engine.Tx, cmd engine.Command) error {
 }
 
 // makes notes namespaces that a key is about to create, all of them or none. One that was noted before counts once, whether it has come to be or not.
-func makes(tx *engine.Tx, cmd engine.Command) error {
-	m, err := decodeMake(cmd)
-	if err != nil {
-		return err
+func (c *change) makes(m *makeBody) error {
+	tx := c.tx
+	if _, there := tx.Get(keyRow(c.id)); !there {
+		return engine.Errorf(engine.ErrUnauthorized, "there is no key %.64q", c.id)
 	}
-	if _, there := tx.Get(keyRow(m.id)); !there {
-		return engine.Errorf(engine.ErrUnauthorized, "there is no key %.64q", m.id)
-	}
-	lower, upper := rowsOf(rowMade, m.id)
+	lower, upper := rowsOf(rowMade, c.id)
 	made := make(map[string]bool)
 	it := tx.Iter(lower, upper)
 	for ok := it.First(); ok; ok = it.Next() {
@@ -256,19 +253,14 @@ func makes(tx *engine.Tx, cmd engine.Command) error {
 			continue
 		}
 		if made[ns] = true; len(made) > MaxMade && !plant.On(plant.MadeUncounted) {
-			return madeAll(m.id, ns)
+			return madeAll(c.id, ns)
 		}
 		tx.Set(append(slices.Clip(lower), ns...), nil)
 	}
 	return nil
 }
 
-// Query answers a keysQuery.
-func (machine) Query(v *engine.View, query engine.Query) error {
-	q, ok := query.(*keysQuery)
-	if !ok {
-		return fmt.Errorf("keys: unknown query %T", query)
-	}
+func (*machine) queryKeys(v *engine.View, q *keysQuery) error {
 	if v.Shard() != engine.GlobalShard {
 		return engine.Errorf(engine.ErrInvalid, "keys: they are in shard %d, not %d", engine.GlobalShard, v.Shard())
 	}
@@ -364,7 +356,7 @@ func (machine) Verify(a *engine.Audit) error {
 			a.Reportf("keys: row %q: %v", row, err)
 			return nil
 		}
-		if err := k.check(); err != nil || string(keyRow(k.ID)) != string(row) {
+		if err := errors.Join(checkID(k.ID), k.check()); err != nil || string(keyRow(k.ID)) != string(row) {
 			a.Reportf("keys: row %q is of key %q: %v", row, k.ID, err)
 		}
 		keys++

@@ -39,7 +39,7 @@ const fullTime = time.Second
 
 // introduce notes in shard 0 which of some namespaces a key is about to create.
 func (g *Gate) introduce(ctx context.Context, grant *Grant, names []string) error {
-	var m makeCommand
+	var m makeBody
 	for _, name := range names {
 		if g.seen.has(name) || grant.made.has(name) || engine.CheckWritable(name) != nil { // what is no name creates nothing
 			continue
@@ -57,11 +57,11 @@ func (g *Gate) introduce(ctx context.Context, grant *Grant, names []string) erro
 	if len(m.namespaces) == 0 {
 		return nil
 	}
-	m.id = grant.key.ID
+	id := grant.key.ID
 	if now := g.Now().UnixMilli(); now-grant.full.Load() < fullTime.Milliseconds() {
-		return madeAll(m.id, m.namespaces[0])
+		return madeAll(id, m.namespaces[0])
 	}
-	_, err := g.ask.Propose(ctx, engine.GlobalShard, command(kindMake, m.code))
+	err := g.propose(ctx, makes.Op(id, m, nil))
 	switch {
 	case err == nil: // each counts towards the limit once, even if it is never created
 		for _, name := range m.namespaces {

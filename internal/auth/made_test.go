@@ -54,11 +54,11 @@ func TestNamespacesOfKeys(t *testing.T) {
 		return err
 	}
 	note := func(from, to int) error {
-		m := makeCommand{id: writer.key.ID}
+		var m makeBody
 		for i := from; i < to; i++ {
 			m.namespaces = append(m.namespaces, fmt.Sprint("n", i))
 		}
-		_, err := r.Propose(ctx, engine.GlobalShard, command(kindMake, m.code))
+		_, err := r.Propose(ctx, engine.GlobalShard, commandOf(makes, writer.key.ID, m))
 		return err
 	}
 	full := fmt.Sprintf("key %s has created 1000 namespaces", writer.key.ID)

@@ -30,7 +30,7 @@ type CommandRow[S, B, R any] struct {
 	Admit func(b *B) error
 	// Named validates the name, also against the body. The default is the function that Declare is given.
 	Named func(b *B, name string) error
-	// Route returns the route of an unnamed command. The default is what Op and the others are given.
+	// Route returns the route of a command that is unnamed because its body says it. The default is the name.
 	Route func(b *B) string
 	// Limit validates commands sent by users. Commands of other machines may exceed it.
 	Limit func(b *B) error
@@ -249,6 +249,7 @@ func (r *CommandRow[S, B, R]) makes(cmd Command) (name []byte, n int) {
 
 func (r *CommandRow[S, B, R]) join(d *declared) CommandType {
 	r.of = d
+	r.Unnamed = r.Unnamed || r.Route != nil
 	r.decodeAny = func(result []byte) (any, error) {
 		decoded, err := r.Decode(result)
 		if r.Result == nil {

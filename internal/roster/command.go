@@ -1,12 +1,51 @@
 package roster
 
 import (
+	"encoding/json"
+
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 )
 
-// joinCommand is the body of KindJoin.
-type joinCommand struct{ list []joining }
+// The commands of the roster. Each is about several workers.
+var (
+	join = &engine.CommandRow[session, joinBody, engine.Nothing]{
+		Kind: KindJoin, Name: "join", From: engine.FromUsers, Route: (*joinBody).route, Body: (*joinBody).code, Admit: (*joinBody).checkMetadata,
+		Run: func(s session, b *joinBody) error { return s.join(s.tx, b) },
+	}
+	leave = &engine.CommandRow[session, leaveBody, engine.Nothing]{
+		Kind: KindLeave, Name: "leave", From: engine.FromUsers, Shrinks: true, Route: (*leaveBody).route, Body: (*leaveBody).code,
+		Run: func(s session, b *leaveBody) error { return s.leave(s.tx, b) },
+	}
+	note = &engine.CommandRow[session, noteBody, engine.Nothing]{
+		Kind: KindNote, Name: "note workers", From: engine.FromLeaders, Shrinks: true, Route: func(*noteBody) string { return "" }, Body: (*noteBody).code,
+		Run: func(s session, b *noteBody) error {
+			s.note(s.tx, b)
+			return nil
+		},
+	}
+)
+
+var commands = engine.Declare(engine.MachineAction, "worker", CheckID, join, leave, note)
+
+// Commands returns the kinds of commands of the roster, for the table of the machine.
+func Commands() []engine.CommandType { return commands.Types() }
+
+// Admit checks a command of a user in another process.
+func Admit(cmd engine.Command) error {
+	for _, t := range commands.Types() {
+		if t.Kind == cmd.Kind && t.Admit != nil {
+			return t.Admit(cmd, 0)
+		}
+	}
+	return engine.Errorf(engine.ErrInvalid, "unknown command: machine %d kind %d", cmd.Machine, cmd.Kind)
+}
+
+// batch bounds the workers of a command.
+var batch = codec.Range{Min: 1, Max: maxBatch}
+
+// joinBody registers workers, or changes what they say of themselves.
+type joinBody struct{ list []joining }
 
 type joining struct {
 	worker   Worker
@@ -14,17 +53,57 @@ type joining struct {
 	draining bool
 }
 
-func (j *joinCommand) code(c *codec.Coder) {
-	codec.List(c, &j.list, func(c *codec.Coder, j *joining) {
-		c.String(&j.worker.ID)
-		j.worker.code(c)
-		c.Uvarint(&j.life)
-		c.Bool(&j.draining)
-	})
+func (j *joinBody) code(f *codec.Fields) { codec.ListInto(f, "workers", &j.list, (*joining).code, batch) }
+func (j *joinBody) route() string        { return j.list[0].worker.ID }
+
+func (j *joining) code(f *codec.Fields) {
+	f.Text("id", &j.worker.ID)
+	j.worker.fields(f)
+	f.Uvarint("life", &j.life)
+	f.Bool("draining", &j.draining)
 }
 
-// leaveCommand is the body of KindLeave. Who is not there, or has begun another life, is passed over unless the command names only one.
-type leaveCommand struct {
+// checkMetadata is the part of the check that takes long.
+func (j *joinBody) checkMetadata() error {
+	for i := range j.list {
+		if err := j.list[i].worker.Check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fields codes everything but the ID.
+func (w *Worker) fields(f *codec.Fields) {
+	if c := f.Binary(); c != nil {
+		w.code(c)
+		return
+	}
+	if f.Checking() {
+		f.Refuse(w.check())
+		return
+	}
+	f.Text("type", &w.Type)
+	f.Text("machine", &w.Machine)
+	f.Int("concurrency", &w.Max, codec.Range{Max: maxConcurrent})
+	if f.Given("labels", len(w.Labels) > 0) {
+		labels := w.Labels
+		f.Custom("labels", codec.Custom{
+			Type: codec.ObjectType,
+			Show: func(dst []byte) []byte {
+				object, _ := json.Marshal(labels) // strings do not fail
+				return append(dst, object...)
+			},
+			Parse: func(value []byte) error { return json.Unmarshal(value, &labels) },
+		})
+		w.Labels = labels
+	}
+	codec.ListInto(f, "handles", &w.Handles, codec.Text, codec.Range{Max: MaxHandles})
+	f.Blob("metadata", &w.Metadata, codec.Range{Max: MaxMetadataBytes})
+}
+
+// leaveBody removes workers. Who is not there, or has begun another life, is passed over unless the command names only one.
+type leaveBody struct {
 	drain bool // they do not leave yet, but take nothing new
 	list  []leaving
 }
@@ -34,16 +113,22 @@ type leaving struct {
 	life uint64 // 0: whichever it is
 }
 
-func (l *leaveCommand) code(c *codec.Coder) {
-	c.Bool(&l.drain)
-	codec.List(c, &l.list, func(c *codec.Coder, l *leaving) {
-		c.String(&l.id)
-		c.Uvarint(&l.life)
-	})
+func (l *leaveBody) code(f *codec.Fields) {
+	f.Bool("drain", &l.drain)
+	codec.ListInto(f, "workers", &l.list, (*leaving).code, batch)
 }
 
-// noteCommand is the body of KindNote. What rests on a row that has changed is passed over.
-type noteCommand struct {
+func (l *leaveBody) route() string { return l.list[0].id }
+
+func (l *leaving) code(f *codec.Fields) {
+	f.Text("id", &l.id)
+	if f.Uvarint("life", &l.life); f.Checking() {
+		f.Refuse(CheckID(l.id))
+	}
+}
+
+// noteBody keeps what the leader has heard of workers. What rests on a row that has changed is passed over.
+type noteBody struct {
 	list []noting
 	gone []going
 }
@@ -65,91 +150,36 @@ type going struct {
 	was int64
 }
 
-func (n *noteCommand) code(c *codec.Coder) {
-	codec.List(c, &n.list, func(c *codec.Coder, n *noting) {
-		c.String(&n.id)
-		c.Uvarint(&n.life)
-		c.Varint(&n.was)
-		c.Bool(&n.silent)
-		c.Varint(&n.seen)
-		c.Int(&n.load)
-		n.present.code(c)
-	})
-	codec.List(c, &n.gone, func(c *codec.Coder, g *going) {
-		c.String(&g.id)
-		c.Varint(&g.was)
+func (n *noteBody) code(f *codec.Fields) {
+	codec.ListInto(f, "workers", &n.list, (*noting).code)
+	codec.ListInto(f, "gone", &n.gone, func(g *going, f *codec.Fields) {
+		f.Text("id", &g.id)
+		f.Varint("was_seen_ms", &g.was)
 	})
 }
 
-// Commands returns the kinds of commands of the roster, for the table of the machine.
-func Commands() []engine.CommandType {
-	return []engine.CommandType{
-		{Kind: KindJoin, Name: "join", From: engine.FromUsers, Admit: admit},
-		{Kind: KindLeave, Name: "leave", From: engine.FromUsers, Admit: admit, Shrinks: true},
-		{Kind: KindNote, Name: "note workers", From: engine.FromLeaders, Shrinks: true},
-	}
+func (n *noting) code(f *codec.Fields) {
+	f.Text("id", &n.id)
+	f.Uvarint("life", &n.life)
+	f.Varint("was_seen_ms", &n.was)
+	f.Bool("silent", &n.silent)
+	f.Varint("seen_ms", &n.seen)
+	f.Int("load", &n.load)
+	n.present.fields(f)
 }
 
-// Admit checks a command of a user in another process.
-func Admit(cmd engine.Command) error {
-	switch cmd.Kind {
-	case KindJoin:
-		j, err := decodeBody(cmd.Body, (*joinCommand).code)
-		if err != nil {
-			return err
-		}
-		for i := range j.list {
-			if err := j.list[i].worker.Check(); err != nil {
-				return err
-			}
-		}
-		return j.check()
-	case KindLeave:
-		l, err := decodeBody(cmd.Body, (*leaveCommand).code)
-		if err != nil {
-			return err
-		}
-		return l.check()
+func (t *tallies) fields(f *codec.Fields) {
+	if c := f.Binary(); c != nil {
+		t.code(c)
+		return
 	}
-	return engine.Errorf(engine.ErrInvalid, "unknown command: machine %d kind %d", cmd.Machine, cmd.Kind)
-}
-
-func admit(cmd engine.Command, _ int) error { return Admit(cmd) }
-
-func decodeBody[T any](b []byte, code func(*T, *codec.Coder)) (T, error) {
-	v, err := decode(b, code)
-	if err != nil {
-		return v, engine.Errorf(engine.ErrMalformed, "worker: command: %v", err)
-	}
-	return v, nil
-}
-
-func (j *joinCommand) check() error {
-	for i := range j.list {
-		if err := j.list[i].worker.check(); err != nil {
-			return err
-		}
-	}
-	return checkBatch(len(j.list))
-}
-
-func (l *leaveCommand) check() error {
-	for i := range l.list {
-		if err := CheckID(l.list[i].id); err != nil {
-			return err
-		}
-	}
-	return checkBatch(len(l.list))
-}
-
-func checkBatch(n int) error {
-	if n < 1 || n > maxBatch {
-		return engine.Errorf(engine.ErrInvalid, "worker: a command for %d workers: 1-%d", n, maxBatch)
-	}
-	return nil
-}
-
-// command makes an operation for workers, id being one.
-func command[T any](kind uint8, id string, body *T, code func(*T, *codec.Coder)) engine.Op {
-	return engine.Op{Command: engine.Command{Machine: engine.MachineAction, Kind: kind, Body: encode(body, code)}, Route: id}
+	codec.ListInto(f, "processes", &t.list, func(t *tally, f *codec.Fields) {
+		f.Text("name", &t.name)
+		f.Text("kind", &t.kind)
+		f.Varint("runs", &t.runs)
+		f.Varint("failures", &t.failures)
+		f.Varint("last_run_ms", &t.lastRun)
+	})
+	f.Varint("completed", &t.completed)
+	f.Varint("failed", &t.failed)
 }

@@ -287,11 +287,11 @@ func chunks(all []*Member) (parts [][]*Member) {
 }
 
 func (c *crew) join(part []*Member) error {
-	var body joinCommand
+	var body joinBody
 	for _, m := range part {
 		body.list = append(body.list, joining{m.worker, m.life, m.status().Draining})
 	}
-	err := c.propose(callTime, command(KindJoin, part[0].worker.ID, &body, (*joinCommand).code))
+	err := c.propose(callTime, join.Op("", body, nil))
 	for i, m := range part {
 		// What may have happened has to be taken back in the end, and comes out with the next report.
 		m.joined = err == nil || errors.Is(err, engine.ErrUnknownOutcome) || errors.Is(err, context.DeadlineExceeded)
@@ -301,7 +301,7 @@ func (c *crew) join(part []*Member) error {
 }
 
 func (c *crew) leave(part []*Member, drain bool) error {
-	body := leaveCommand{drain: drain}
+	body := leaveBody{drain: drain}
 	for _, m := range part {
 		body.list = append(body.list, leaving{m.worker.ID, m.life})
 	}
@@ -309,7 +309,7 @@ func (c *crew) leave(part []*Member, drain bool) error {
 	if !drain {
 		within = leaveTime
 	}
-	err := c.propose(within, command(KindLeave, part[0].worker.ID, &body, (*leaveCommand).code))
+	err := c.propose(within, leave.Op("", body, nil))
 	if errors.Is(err, engine.ErrNotFound) {
 		err = nil
 	}

@@ -45,7 +45,7 @@ func (r *Roster) tend(ctx context.Context, lead *engine.Lead) error {
 		if _, err := lead.Propose(ctx, p.command()); err != nil {
 			return err
 		}
-		p.note, p.bytes = noteCommand{}, 0
+		p.note, p.bytes = noteBody{}, 0
 	}
 }
 
@@ -53,17 +53,17 @@ func (r *Roster) tend(ctx context.Context, lead *engine.Lead) error {
 type pass struct {
 	from   []byte // where it goes on; nil: at the front
 	rows   int
-	note   noteCommand
+	note   noteBody
 	bytes  int
 	ns     uint32
 	name   string // of ns
 	spread bool
 }
 
-func (n *noteCommand) empty() bool { return len(n.list)+len(n.gone) == 0 }
+func (n *noteBody) empty() bool { return len(n.list)+len(n.gone) == 0 }
 
 func (p *pass) command() engine.Command {
-	cmd := command(KindNote, "", &p.note, (*noteCommand).code).Command
+	cmd := note.Op("", p.note, nil).Command
 	cmd.Namespace, cmd.Spread = p.name, p.spread
 	return cmd
 }

@@ -3,6 +3,7 @@ package roster
 import (
 	"time"
 
+	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/rig"
 )
@@ -45,20 +46,25 @@ type Reported struct {
 
 // JoinOp has a worker join in a life, LeaveOp has it leave.
 func JoinOp(life uint64, all ...Worker) engine.Op {
-	var c joinCommand
+	var c joinBody
 	for _, w := range all {
 		c.list = append(c.list, joining{worker: w, life: life})
 	}
-	return command(KindJoin, all[0].ID, &c, (*joinCommand).code)
+	return rawOp(join, all[0].ID, c)
 }
 
 // LeaveOp has workers leave; the first of them routes it.
 func LeaveOp(life uint64, drain bool, ids ...string) engine.Op {
-	c := leaveCommand{drain: drain}
+	c := leaveBody{drain: drain}
 	for _, id := range ids {
 		c.list = append(c.list, leaving{id, life})
 	}
-	return command(KindLeave, ids[0], &c, (*leaveCommand).code)
+	return rawOp(leave, ids[0], c)
+}
+
+// rawOp makes an operation of a body that nobody checks.
+func rawOp[B, R any](row *engine.CommandRow[session, B, R], route string, b B) engine.Op {
+	return engine.Op{Command: engine.Command{Machine: engine.MachineAction, Kind: row.Kind, Body: codec.EncodeFields(nil, &b, row.Body)}, Route: route}
 }
 
 // Recode decodes a row and encodes it again.
@@ -69,28 +75,20 @@ func Recode(b []byte) ([]byte, error) {
 
 // DecodeBody decodes a command's body and says whether that worked.
 func DecodeBody(kind uint8, b []byte) error {
-	var err error
-	switch kind {
-	case KindJoin:
-		_, err = decode(b, (*joinCommand).code)
-	case KindLeave:
-		_, err = decode(b, (*leaveCommand).code)
-	default:
-		_, err = decode(b, (*noteCommand).code)
-	}
+	_, err := commands.NewCalls().Read(engine.Command{Kind: kind - KindJoin + 1, Body: b})
 	return err
 }
 
 // NoteOp has the leader note that workers of a life, who were seen at a time, are silent, and that others are gone.
 func NoteOp(life uint64, was int64, silent, gone []string) engine.Op {
-	var c noteCommand
+	var c noteBody
 	for _, id := range silent {
 		c.list = append(c.list, noting{id: id, life: life, was: was, silent: true, seen: was})
 	}
 	for _, id := range gone {
 		c.gone = append(c.gone, going{id, was})
 	}
-	return command(KindNote, "", &c, (*noteCommand).code)
+	return rawOp(note, "", c)
 }
 
 // RowKinds are the kinds of rows, for rig.RunDamages.

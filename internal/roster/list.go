@@ -118,10 +118,8 @@ func (h callerHandles) with(o callerHandles) callerHandles {
 // Register is Join for a worker that calls by itself, once: it is not reported. Errors: ErrInvalid, ErrBusy.
 func Register(ctx context.Context, s *engine.Scope, w Worker) error {
 	w.normalize()
-	if err := w.Check(); err != nil {
-		return err
-	}
-	return propose(ctx, s, command(KindJoin, w.ID, &joinCommand{[]joining{{worker: w}}}, (*joinCommand).code))
+	_, err := join.Do(ctx, s, "", joinBody{[]joining{{worker: w}}}, w.Check())
+	return err
 }
 
 // Heartbeat says that a worker that calls by itself is there, how much it has, and all it has done since it was registered, but for runs of actions, which the shards
@@ -153,13 +151,6 @@ func Heartbeat(ctx context.Context, s *engine.Scope, id string, load int, proces
 
 // Leave ends that a worker is listed; with drain only that it is active. Errors: ErrNotFound, ErrInvalid.
 func Leave(ctx context.Context, s *engine.Scope, id string, drain bool) error {
-	if err := CheckID(id); err != nil {
-		return err
-	}
-	return propose(ctx, s, command(KindLeave, id, &leaveCommand{drain, []leaving{{id: id}}}, (*leaveCommand).code))
-}
-
-func propose(ctx context.Context, s *engine.Scope, op engine.Op) error {
-	_, err := engine.Propose(ctx, s, op, func([]byte) (struct{}, error) { return struct{}{}, nil })
+	_, err := leave.Do(ctx, s, "", leaveBody{drain, []leaving{{id: id}}}, nil)
 	return err
 }

@@ -13,39 +13,31 @@ type Roster struct {
 	hearsay
 	// Holds says how many runs a worker that calls by itself has in the shard. While it has some it is alive. nil: it has none.
 	Holds func(v *engine.View, ns uint32, id string) (int, error)
+
+	bodies engine.Calls[session]
 }
 
 // Apply carries out KindJoin, KindLeave and KindNote.
 func (r *Roster) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
-	switch cmd.Kind {
-	case KindJoin:
-		c, err := decodeBody(cmd.Body, (*joinCommand).code)
-		if err != nil {
-			return nil, err
-		}
-		return nil, r.join(tx, &c)
-	case KindLeave:
-		c, err := decodeBody(cmd.Body, (*leaveCommand).code)
-		if err != nil {
-			return nil, err
-		}
-		return nil, r.leave(tx, &c)
-	case KindNote:
-		c, err := decodeBody(cmd.Body, (*noteCommand).code)
-		if err != nil {
-			return nil, err
-		}
-		r.note(tx, &c)
-		return nil, nil
+	if r.bodies == nil {
+		r.bodies = commands.NewCalls()
 	}
-	panic(fmt.Sprintf("roster: unknown command kind %d", cmd.Kind))
+	cmd.Kind -= KindJoin - 1 // the rows are counted from 1
+	call, err := r.bodies.Read(cmd)
+	if err != nil {
+		return nil, err
+	}
+	return call.Apply(session{r, tx})
+}
+
+// session is a command that is being applied.
+type session struct {
+	*Roster
+	tx *engine.Tx
 }
 
 // join writes the rows of workers that are there now.
-func (r *Roster) join(tx *engine.Tx, c *joinCommand) error {
-	if err := c.check(); err != nil {
-		return err
-	}
+func (r *Roster) join(tx *engine.Tx, c *joinBody) error {
 	count := countOf(tx)
 	before := count
 	for i := range c.list {
@@ -88,10 +80,7 @@ func checkPlace(tx *engine.Tx, id string) error {
 }
 
 // leave removes the rows of workers, or notes that they drain.
-func (r *Roster) leave(tx *engine.Tx, c *leaveCommand) error {
-	if err := c.check(); err != nil {
-		return err
-	}
+func (r *Roster) leave(tx *engine.Tx, c *leaveBody) error {
 	count := countOf(tx)
 	before := count
 	for _, l := range c.list {
@@ -167,7 +156,7 @@ func drainTopic(namespace, id string) engine.Topic {
 }
 
 // note keeps what the leader has heard.
-func (r *Roster) note(tx *engine.Tx, c *noteCommand) {
+func (r *Roster) note(tx *engine.Tx, c *noteBody) {
 	for i := range c.list {
 		n := &c.list[i]
 		k := workerKey(tx.Namespace(), n.id)

@@ -107,13 +107,13 @@ func TestMerge(t *testing.T) {
 		want := registered
 		c.want(&want)
 		for _, p := range c.parts { // they come over the wire
-			e := codec.NewEncoder(nil)
-			p.code(&e)
-			p.codeCaller(&e)
-			d, got := codec.NewDecoder(e.Encoded()), Info{}
-			got.code(&d)
-			if got.codeCaller(&d); d.Done() != nil || !same(got, p) {
-				t.Errorf("%s: %+v is read as %+v, %v", name, p, got, d.Done())
+			code := func(i *Info, f *codec.Fields) {
+				i.code(f)
+				i.codeCaller(f.Binary())
+			}
+			var got Info
+			if err := codec.DecodeFields(codec.EncodeFields(nil, &p, code), &got, code); err != nil || !same(got, p) {
+				t.Errorf("%s: %+v is read as %+v, %v", name, p, got, err)
 			}
 		}
 		if got := mergeAll(slices.Clone(c.parts)); len(got) != 1 || !same(got[0], want) {
@@ -205,7 +205,7 @@ func TestWorkerBounds(t *testing.T) {
 		if said != c.says {
 			t.Errorf("%s: %q, want %q", name, said, c.says)
 		}
-		cmd := command(KindJoin, "w", &joinCommand{[]joining{{worker: c.w}}}, (*joinCommand).code).Command
+		cmd := rawOp(join, "w", joinBody{[]joining{{worker: c.w}}}).Command
 		if err := Admit(cmd); (err == nil) != (said == "") {
 			t.Errorf("%s: Admit = %v", name, err)
 		}
@@ -215,11 +215,11 @@ func TestWorkerBounds(t *testing.T) {
 		t.Errorf("in order it handles %q", w.Handles)
 	}
 	for n, ok := range map[int]bool{0: false, 1: true, maxBatch: true, maxBatch + 1: false} {
-		join, leave := joinCommand{make([]joining, n)}, leaveCommand{list: make([]leaving, n)}
+		joins, leaves := joinBody{make([]joining, n)}, leaveBody{list: make([]leaving, n)}
 		for i := range n {
-			join.list[i].worker, leave.list[i].id = Worker{ID: fmt.Sprint(i), Type: "t"}, fmt.Sprint(i)
+			joins.list[i].worker, leaves.list[i].id = Worker{ID: fmt.Sprint(i), Type: "t"}, fmt.Sprint(i)
 		}
-		for _, cmd := range []engine.Command{command(KindJoin, "", &join, (*joinCommand).code).Command, command(KindLeave, "", &leave, (*leaveCommand).code).Command} {
+		for _, cmd := range []engine.Command{rawOp(join, "", joins).Command, rawOp(leave, "", leaves).Command} {
 			if err := Admit(cmd); (err == nil) != ok {
 				t.Errorf("a command %d of %d workers: %v", cmd.Kind, n, err)
 			}
@@ -229,7 +229,7 @@ func TestWorkerBounds(t *testing.T) {
 			}
 		}
 	}
-	bad := command(KindLeave, "", &leaveCommand{list: []leaving{{id: ""}}}, (*leaveCommand).code).Command
+	bad := rawOp(leave, "", leaveBody{list: []leaving{{id: ""}}}).Command
 	if err := Admit(bad); !errors.Is(err, engine.ErrInvalid) {
 		t.Errorf("a worker without an id leaves: %v", err)
 	}

@@ -2,6 +2,7 @@ package roster
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -92,57 +93,32 @@ func (*workerQuery) Kind() uint8   { return QueryWorker }
 func (*handlersQuery) Kind() uint8 { return QueryHandlers }
 
 func (q *reportQuery) Arguments(f *codec.Fields) {
-	c := f.Binary()
-	if c == nil {
-		return
-	}
-	c.String(&q.namespace)
-	codec.List(c, &q.list, func(c *codec.Coder, r *report) {
-		c.String(&r.id)
-		c.Uvarint(&r.life)
-		c.Int(&r.load)
-		r.present.code(c)
-		if c.Reading() && r.load < 0 {
-			c.Fail("negative load")
-		}
-	})
-	if c.Reading() && len(q.list) > maxReports {
-		c.Fail("too many workers in a report")
-	}
+	f.Namespace(&q.namespace)
+	codec.ListOf(f, "workers", &q.list, func(r *report, f *codec.Fields) {
+		f.Text("id", &r.id)
+		f.Uvarint("life", &r.life)
+		f.Int("load", &r.load, codec.Range{Max: math.MaxInt64})
+		r.present.fields(f)
+	}, codec.Range{Max: maxReports})
 }
 
 func (q *reportQuery) Results(f *codec.Fields) {
-	c := f.Binary()
-	if c == nil {
-		return
-	}
-	codec.List(c, &q.unknown, (*codec.Coder).Int)
+	codec.ListOf(f, "unknown", &q.unknown, func(i *int, f *codec.Fields) { f.Int("", i) })
 }
 
 func (q *listQuery) Arguments(f *codec.Fields) {
-	c := f.Binary()
-	if c == nil {
-		return
-	}
-	c.String(&q.namespace)
-	c.String(&q.after)
-	c.Int(&q.limit)
-	c.String(&q.typ)
-	c.String(&q.handles)
-	if c.Reading() && c.Err() == nil && engine.CheckLimit("worker", q.limit) != nil {
-		c.Fail("limit out of range")
-	}
+	f.Namespace(&q.namespace)
+	f.Text("after", &q.after)
+	f.Int("limit", &q.limit, codec.Range{Min: 1, Max: engine.MaxPageItems})
+	f.Text("type", &q.typ)
+	f.Text("handles", &q.handles)
 }
 
 func (q *listQuery) Results(f *codec.Fields) {
-	c := f.Binary()
-	if c == nil {
-		return
-	}
-	codec.List(c, &q.items, func(c *codec.Coder, i *Info) { i.code(c) })
-	c.Bool(&q.more)
-	c.String(&q.next)
-	if c.More(slices.ContainsFunc(q.items, func(i Info) bool { return i.caller != nil })) {
+	codec.ListOf(f, "workers", &q.items, (*Info).code)
+	f.Bool("more", &q.more)
+	f.Text("next", &q.next)
+	if c := f.Binary(); c != nil && c.More(slices.ContainsFunc(q.items, func(i Info) bool { return i.caller != nil })) {
 		for i := range q.items {
 			q.items[i].codeCaller(c)
 		}
@@ -150,71 +126,58 @@ func (q *listQuery) Results(f *codec.Fields) {
 }
 
 func (q *workerQuery) Arguments(f *codec.Fields) {
-	c := f.Binary()
-	if c == nil {
-		return
-	}
-	c.String(&q.namespace)
-	c.String(&q.id)
+	f.Namespace(&q.namespace)
+	f.Text("id", &q.id)
 }
 
 func (q *workerQuery) Results(f *codec.Fields) {
-	c := f.Binary()
-	if c == nil {
+	if !f.Found(&q.found) {
 		return
 	}
-	if c.Bool(&q.found); q.found {
-		q.info.code(c)
-		if c.More(q.info.caller != nil) {
-			q.info.codeCaller(c)
-		}
+	q.info.code(f)
+	if c := f.Binary(); c != nil && c.More(q.info.caller != nil) {
+		q.info.codeCaller(c)
 	}
 }
 
 func (q *handlersQuery) Arguments(f *codec.Fields) {
-	c := f.Binary()
-	if c == nil {
-		return
-	}
-	for _, s := range [...]*string{&q.namespace, &q.typ, &q.first, &q.last} {
-		c.String(s)
-	}
+	f.Namespace(&q.namespace)
+	f.Text("type", &q.typ)
+	f.Text("first", &q.first)
+	f.Text("last", &q.last)
 }
 
 func (q *handlersQuery) Results(f *codec.Fields) {
-	c := f.Binary()
-	if c == nil {
+	codec.ListOf(f, "counts", &q.counts, func(h *handlers, f *codec.Fields) {
+		f.Text("name", &h.name)
+		f.Int("workers", &h.n)
+	})
+	if c := f.Binary(); c == nil || !c.More(len(q.callers) > 0) {
 		return
 	}
-	codec.List(c, &q.counts, func(c *codec.Coder, h *handlers) {
-		c.String(&h.name)
-		c.Int(&h.n)
+	codec.ListOf(f, "callers", &q.callers, func(h *callerHandles, f *codec.Fields) {
+		f.Text("id", &h.id)
+		codec.ListOf(f, "names", &h.names, codec.Text)
+		f.Bool("registered", &h.registered)
+		f.Bool("alive", &h.alive)
 	})
-	if c.More(len(q.callers) > 0) {
-		codec.List(c, &q.callers, func(c *codec.Coder, h *callerHandles) {
-			c.String(&h.id)
-			codec.List(c, &h.names, (*codec.Coder).String)
-			c.Bool(&h.registered)
-			c.Bool(&h.alive)
-		})
-	}
 }
 
-func (i *Info) code(c *codec.Coder) {
-	c.String(&i.ID)
-	i.Worker.code(c)
-	c.Byte((*byte)(&i.Status))
-	c.Int(&i.Load)
-	c.Varint(&i.Completed)
-	c.Varint(&i.Failed)
-	c.Time(&i.LastSeen)
-	c.Time(&i.RegisteredAt)
-	codec.List(c, &i.Processes, func(c *codec.Coder, p *Process) {
-		c.String(&p.Name)
-		c.String(&p.Kind)
-		c.Varint(&p.Runs)
-		c.Varint(&p.Failures)
-		c.Time(&p.LastRun)
+func (i *Info) code(f *codec.Fields) {
+	f.Text("id", &i.ID)
+	i.Worker.fields(f)
+	codec.Enum(f, "status", &i.Status, []string{"unknown", Active: "active", Draining: "draining", Unhealthy: "unhealthy"})
+	f.Int("load", &i.Load)
+	f.Varint("completed", &i.Completed)
+	f.Varint("failed", &i.Failed)
+	f.Time("last_seen_ms", &i.LastSeen)
+	f.Time("registered_at_ms", &i.RegisteredAt)
+	codec.ListOf(f, "processes", &i.Processes, func(p *Process, f *codec.Fields) {
+		f.Text("name", &p.Name)
+		f.Text("kind", &p.Kind)
+		f.Varint("runs", &p.Runs)
+		f.Varint("failures", &p.Failures)
+		f.Time("last_run_ms", &p.LastRun)
 	})
 }
 

@@ -364,6 +364,9 @@ func FuzzApplyCommand(f *testing.F) {
 		}
 		p, cmd := primitive(), engine.Command{Machine: engine.MachineAction, Kind: kind, Namespace: "n", Body: body}
 		admitted := p.Admit(cmd, 1<<20)
+		if admitted == nil {
+			rig.SameInJSON(t, p, cmd)
+		}
 		if _, stopped := r.Try(0, cmd); admitted == nil && (stopped || roster.DecodeBody(kind, body) != nil) {
 			t.Error("admitted, and does not decode")
 		}

@@ -183,6 +183,9 @@ func codeLabels(c *codec.Coder, labels *map[string]string) {
 	if !c.Reading() || c.Err() != nil {
 		return
 	}
+	if b != nil && len(b) == 0 {
+		c.Fail("labels without a label")
+	}
 	var err error
 	if *labels, err = engine.DecodeHeaders(b); err != nil {
 		c.Fail(err.Error())
