@@ -31,9 +31,8 @@ func callerTable(timeout int64) engine.Primitive {
 	}
 }
 
-func (caller) Restore(*engine.View) error             { return nil }
-func (caller) OnTimer(*engine.Tx, []byte)             { panic("caller: a timer") }
-func (caller) Query(*engine.View, engine.Query) error { panic("caller: a query") }
+func (caller) Restore(*engine.View) error { return nil }
+func (caller) OnTimer(*engine.Tx, []byte) { panic("caller: a timer") }
 
 func startCause(namespace string) engine.Topic {
 	return engine.TopicOf(engine.MachineTest, namespace, []byte("start"))

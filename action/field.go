@@ -58,6 +58,29 @@ func codeLabels(f *codec.Fields, b *[]byte) {
 	}
 }
 
+// codeLabelMap codes labels of results, which JSON leaves out if there are none.
+func codeLabelMap(f *codec.Fields, labels *map[string]string) {
+	if f.Checking() {
+		return
+	}
+	b := engine.AppendHeaders(nil, *labels)
+	c := f.Binary()
+	if c != nil {
+		c.Bytes(&b)
+	} else if f.Given("labels", len(b) > 0) {
+		engine.CodePairs(f, "labels", &b)
+	}
+	if c != nil && !c.Reading() || c == nil && !f.Parsing() {
+		return
+	}
+	var err error
+	if *labels, err = engine.DecodeHeaders(b); err != nil && c != nil {
+		c.Fail(err.Error())
+	} else {
+		f.Refuse(err)
+	}
+}
+
 // codeRef codes a run. In JSON it is a string, not a RunID: commands do not name the shard.
 func codeRef(ref *call.Ref, f *codec.Fields) {
 	if c := f.Binary(); c != nil {

@@ -116,9 +116,11 @@ const maxAttributes = 16
 // attribute is what runs that are listed have.
 type attribute struct{ name, value string }
 
-func (a *attribute) code(c *codec.Coder) {
-	c.String(&a.name)
-	c.String(&a.value)
+func (a *attribute) code(f *codec.Fields) {
+	f.Text("name", &a.name)
+	if codeBlob(f, "value", &a.value, codec.Range{}); f.Checking() && !a.known() {
+		f.Refuse(engine.Errorf(ErrInvalid, "action: runs have no attribute %q", a.name))
+	}
 }
 
 // known reports whether there is such an attribute.

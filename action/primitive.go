@@ -30,13 +30,13 @@ func table() engine.Primitive {
 		ID: engine.MachineAction, Name: "action", New: newMachine,
 		Commands: commandTypes(),
 		Queries: []engine.QueryType{
-			{Kind: queryInfo, Name: "info", New: engine.NewQuery[infoQuery]},
-			{Kind: queryList, Name: "list", New: engine.NewQuery[listQuery]},
-			{Kind: queryRun, Name: "run", New: engine.NewQuery[runQuery]},
-			{Kind: queryRuns, Name: "runs", New: engine.NewQuery[runsQuery]},
-			{Kind: queryBeat, Name: "beat", New: engine.NewQuery[beatQuery]},
-			{Kind: querySchedule, Name: "schedule", New: engine.NewQuery[scheduleQuery]},
-			{Kind: querySchedules, Name: "schedules", New: engine.NewQuery[schedulesQuery]},
+			engine.QueryRow(queryInfo, "info", (*machine).queryInfo),
+			engine.QueryRow(queryList, "list", (*machine).queryList),
+			engine.QueryRow(queryRun, "run", (*machine).queryRun),
+			engine.QueryRow(queryRuns, "runs", (*machine).queryRuns),
+			engine.QueryRow(queryBeat, "beat", (*machine).queryBeat),
+			engine.QueryRow(querySchedule, "schedule", (*machine).querySchedule),
+			engine.QueryRow(querySchedules, "schedules", (*machine).querySchedules),
 		},
 		Errors: []engine.ErrorType{
 			engine.NewErrorType(errorPlace, "place", func(c *codec.Coder, e *placeError) { e.code(c) }),
@@ -51,7 +51,7 @@ func table() engine.Primitive {
 		},
 	}
 	p.Queries = append(p.Queries, roster.Queries()...)
-	p.Queries = append(p.Queries, engine.QueryType{Kind: queryReady, Name: "ready", New: engine.NewQuery[readyQuery]})
+	p.Queries = append(p.Queries, engine.QueryRow(queryReady, "ready", (*machine).queryReady))
 	return p
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
+	"github.com/floedb/floe/internal/roster"
 )
 
 // The queries of the machine: arguments first, results after the blank line.
@@ -89,31 +90,8 @@ type shardInfo struct {
 	took []int64
 }
 
-// Query answers a query of the store.
-func (m *machine) Query(v *engine.View, q engine.Query) error {
-	switch q := q.(type) {
-	case *infoQuery:
-		return m.queryInfo(v, q)
-	case *listQuery:
-		return m.queryList(v, q)
-	case *runQuery:
-		return m.queryRun(v, q)
-	case *runsQuery:
-		return m.queryRuns(v, q)
-	case *beatQuery:
-		return m.queryBeat(v, q)
-	case *scheduleQuery:
-		return m.querySchedule(v, q)
-	case *schedulesQuery:
-		return m.querySchedules(v, q)
-	case *readyQuery:
-		return m.queryReady(v, q)
-	}
-	if m.roster.Answers(q) {
-		return m.roster.Query(v, q)
-	}
-	return engine.Errorf(ErrInvalid, "action: unknown query %T", q)
-}
+// Registry is of roster.Host.
+func (m *machine) Registry() *roster.Roster { return &m.roster }
 
 // findAction reads the row of an action.
 func findAction(v *engine.View, namespace, name string) (r record, found bool, err error) {

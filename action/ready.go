@@ -29,14 +29,10 @@ func (*readyQuery) Machine() engine.MachineID { return engine.MachineAction }
 func (*readyQuery) Kind() uint8               { return queryReady }
 
 func (q *readyQuery) Arguments(f *codec.Fields) {
-	c := f.Binary()
-	if c == nil {
-		return
-	}
-	c.String(&q.namespace)
-	c.String(&q.worker)
-	if q.group.code(c); c.Reading() && c.Err() == nil && len(q.group.names) > maxNames {
-		c.Fail("too many actions")
+	f.Namespace(&q.namespace)
+	f.Text("worker", &q.worker)
+	if q.group.fields(f); f.Checking() && len(q.group.names) > maxNames {
+		f.Refuse(engine.Errorf(ErrInvalid, "action: %d actions of a worker exceed %d", len(q.group.names), maxNames))
 	}
 }
 

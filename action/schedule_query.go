@@ -36,87 +36,71 @@ func (*scheduleQuery) Kind() uint8                { return querySchedule }
 func (*schedulesQuery) Kind() uint8               { return querySchedules }
 
 func (q *scheduleQuery) Arguments(f *codec.Fields) {
-	c := f.Binary()
-	if c == nil {
-		return
-	}
-	c.String(&q.namespace)
-	c.String(&q.action)
-	c.String(&q.name)
+	f.Namespace(&q.namespace)
+	f.Text("action", &q.action)
+	f.Text("name", &q.name)
 }
 
 func (q *scheduleQuery) Results(f *codec.Fields) {
-	c := f.Binary()
-	if c == nil {
-		return
-	}
-	if c.Bool(&q.found); q.found {
-		codeSchedule(c, &q.schedule)
+	if f.Found(&q.found) {
+		q.schedule.code(f)
 	}
 }
 
 func (q *schedulesQuery) Arguments(f *codec.Fields) {
-	c := f.Binary()
-	if c == nil {
-		return
-	}
-	for _, s := range [...]*string{&q.namespace, &q.action, &q.afterAction, &q.afterName} {
-		c.String(s)
-	}
-	codeLimit(c, &q.limit, engine.MaxPageItems)
+	f.Namespace(&q.namespace)
+	f.Text("action", &q.action)
+	f.Text("after_action", &q.afterAction)
+	f.Text("after", &q.afterName)
+	f.Int("limit", &q.limit, pageLimit)
 }
 
 func (q *schedulesQuery) Results(f *codec.Fields) {
-	c := f.Binary()
-	if c == nil {
-		return
-	}
-	codec.List(c, &q.items, codeSchedule)
-	c.Bool(&q.more)
+	codec.ListOf(f, "schedules", &q.items, (*Schedule).code)
+	f.Bool("more", &q.more)
 }
 
-func codeSchedule(c *codec.Coder, s *Schedule) {
-	c.String(&s.Name)
-	c.String(&s.Action)
-	codeSpec(c, &s.Spec)
-	c.Int(&s.Priority)
-	labels := engine.AppendHeaders(nil, s.Labels)
-	if c.Bytes(&labels); c.Reading() {
-		var err error
-		if s.Labels, err = engine.DecodeHeaders(labels); err != nil {
-			c.Fail(err.Error())
-		}
-	}
-	c.String(&s.ConcurrencyKey)
-	c.Bool(&s.Paused)
-	c.String(&s.Note)
-	for _, t := range [...]*time.Time{&s.CreatedAt, &s.UpdatedAt, &s.Next, &s.Last, &s.Buffered} {
-		c.Time(t)
-	}
-	c.String((*string)(&s.LastRun))
-	for _, n := range [...]*int64{&s.Ran, &s.Skipped, &s.Missed, &s.Refused} {
-		c.Varint(n)
-	}
-	codec.List(c, &s.Ticks, func(c *codec.Coder, t *Tick) {
-		c.Time(&t.At)
-		c.Time(&t.DecidedAt)
-		c.Byte((*byte)(&t.Result))
-		c.String((*string)(&t.Run))
-		c.String(&t.Error)
-		c.Varint(&t.Count)
-	})
+func (s *Schedule) code(f *codec.Fields) {
+	f.Text("name", &s.Name)
+	f.Text("action", &s.Action)
+	s.Spec.code(f)
+	f.Int("priority", &s.Priority)
+	codeLabelMap(f, &s.Labels)
+	codeBlob(f, "concurrency_key", &s.ConcurrencyKey, codec.Range{})
+	f.Bool("paused", &s.Paused)
+	codeBlob(f, "note", &s.Note, codec.Range{})
+	f.Time("created_at_ms", &s.CreatedAt)
+	f.Time("updated_at_ms", &s.UpdatedAt)
+	f.Time("next_ms", &s.Next)
+	f.Time("decided_to_ms", &s.Last)
+	f.Time("buffered_ms", &s.Buffered)
+	f.Text("last_run", (*string)(&s.LastRun))
+	f.Varint("ran", &s.Ran)
+	f.Varint("skipped", &s.Skipped)
+	f.Varint("missed", &s.Missed)
+	f.Varint("refused", &s.Refused)
+	codec.ListOf(f, "ticks", &s.Ticks, (*Tick).code)
 }
 
-func codeSpec(c *codec.Coder, s *ScheduleSpec) {
-	c.String(&s.Cron)
-	c.Varint((*int64)(&s.Every))
-	c.Time(&s.Anchor)
-	c.String(&s.Zone)
-	c.Byte((*byte)(&s.Overlap))
-	c.Byte((*byte)(&s.CatchUp))
-	c.Int(&s.CatchUpLimit)
-	c.Bytes(&s.Input)
-	c.Bool(&s.Paused)
+func (t *Tick) code(f *codec.Fields) {
+	f.Time("at_ms", &t.At)
+	f.Time("decided_at_ms", &t.DecidedAt)
+	codec.Enum(f, "result", &t.Result, tickNames[:])
+	f.Text("run", (*string)(&t.Run))
+	codeBlob(f, "error", &t.Error, codec.Range{})
+	f.Varint("count", &t.Count)
+}
+
+func (s *ScheduleSpec) code(f *codec.Fields) {
+	codeBlob(f, "cron", &s.Cron, codec.Range{})
+	f.Duration("interval_ms", &s.Every)
+	f.Time("anchor_ms", &s.Anchor)
+	codeBlob(f, "timezone", &s.Zone, codec.Range{})
+	codec.Enum(f, "overlap", &s.Overlap, overlapNames[:])
+	codec.Enum(f, "catch_up", &s.CatchUp, catchUpNames[:])
+	f.Int("catch_up_limit", &s.CatchUpLimit)
+	f.Blob("input", &s.Input)
+	f.Bool("starts_paused", &s.Paused)
 }
 
 func (m *machine) querySchedule(v *engine.View, q *scheduleQuery) error {

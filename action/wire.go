@@ -1,9 +1,6 @@
 package action
 
 import (
-	"slices"
-
-	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 )
@@ -28,184 +25,140 @@ func (*runQuery) Kind() uint8  { return queryRun }
 func (*runsQuery) Kind() uint8 { return queryRuns }
 func (*beatQuery) Kind() uint8 { return queryBeat }
 
+var pageLimit = codec.Range{Min: 1, Max: engine.MaxPageItems}
+
 func (q *infoQuery) Arguments(f *codec.Fields) {
-	c := f.Binary()
-	if c == nil {
-		return
-	}
-	c.String(&q.namespace)
-	c.String(&q.name)
+	f.Namespace(&q.namespace)
+	f.Text("name", &q.name)
 }
 
 func (q *infoQuery) Results(f *codec.Fields) {
-	c := f.Binary()
-	if c == nil {
-		return
+	if f.Found(&q.found) {
+		q.info.code(f)
 	}
-	if c.Bool(&q.found); q.found {
-		q.info.code(c)
-	}
-	if c.More(q.revision > 0) {
-		c.Uvarint(&q.revision)
+	if f.More(q.revision > 0) {
+		f.Uvarint("revision", &q.revision)
 	}
 }
 
 func (q *listQuery) Arguments(f *codec.Fields) {
-	c := f.Binary()
-	if c == nil {
-		return
-	}
-	c.String(&q.namespace)
-	c.String(&q.prefix)
-	c.String(&q.after)
-	codeLimit(c, &q.limit, engine.MaxPageItems)
+	f.Namespace(&q.namespace)
+	f.Text("prefix", &q.prefix)
+	f.Text("after", &q.after)
+	f.Int("limit", &q.limit, pageLimit)
 }
 
 func (q *listQuery) Results(f *codec.Fields) {
-	c := f.Binary()
-	if c == nil {
-		return
-	}
-	codec.List(c, &q.items, func(c *codec.Coder, i *shardInfo) { i.code(c) })
-	c.Bool(&q.more)
+	codec.ListOf(f, "actions", &q.items, (*shardInfo).code)
+	f.Bool("more", &q.more)
 }
 
 func (q *runQuery) Arguments(f *codec.Fields) {
-	c := f.Binary()
-	if c == nil {
-		return
-	}
-	c.String(&q.namespace)
-	q.ref.Code(c)
-	c.Bool(&q.wait)
+	f.Namespace(&q.namespace)
+	codeRef(&q.ref, f)
+	f.Bool("wait", &q.wait)
 }
 
 func (q *runQuery) Results(f *codec.Fields) {
-	c := f.Binary()
-	if c == nil {
-		return
-	}
-	if c.Bool(&q.found); q.found {
-		codeRun(c, &q.run)
+	if f.Found(&q.found) {
+		codeRun(&q.run, f)
 	}
 }
 
 func (q *runsQuery) Arguments(f *codec.Fields) {
-	c := f.Binary()
-	if c == nil {
-		return
-	}
-	c.String(&q.namespace)
-	c.String(&q.name)
-	c.Uvarint(&q.before)
-	codeLimit(c, &q.limit, engine.MaxPageItems)
-	codeLimit(c, &q.maxBytes, maxPageBytes)
-	if c.Byte((*byte)(&q.status)); q.status > TimedOut {
-		c.Fail("unknown state")
-	}
-	if c.More(len(q.attributes) > 0 || q.since != 0 || q.until != 0) {
-		codec.List(c, &q.attributes, func(c *codec.Coder, a *attribute) { a.code(c) })
-		c.Varint(&q.since)
-		c.Varint(&q.until)
-	}
-	if len(q.attributes) > maxAttributes || slices.ContainsFunc(q.attributes, func(a attribute) bool { return !a.known() }) {
-		c.Fail("attributes out of range")
+	f.Namespace(&q.namespace)
+	f.Text("name", &q.name)
+	f.Uvarint("before", &q.before)
+	f.Int("limit", &q.limit, pageLimit)
+	f.Int("max_bytes", &q.maxBytes, codec.Range{Min: 1, Max: maxPageBytes})
+	names := statusNames
+	names[0] = "all"
+	codec.Enum(f, "status", &q.status, names[:])
+	if f.More(len(q.attributes) > 0 || q.since != 0 || q.until != 0) {
+		codec.ListOf(f, "attributes", &q.attributes, (*attribute).code, codec.Range{Max: maxAttributes})
+		f.Varint("since_ms", &q.since)
+		f.Varint("until_ms", &q.until)
 	}
 }
 
 func (q *runsQuery) Results(f *codec.Fields) {
-	c := f.Binary()
-	if c == nil {
-		return
-	}
-	c.Bool(&q.found)
-	codec.List(c, &q.items, codeRun)
-	c.Uvarint(&q.next)
-	c.Bool(&q.more)
+	f.Found(&q.found)
+	codec.ListOf(f, "runs", &q.items, codeRun)
+	f.Uvarint("next", &q.next)
+	f.Bool("more", &q.more)
 }
 
 func (q *beatQuery) Arguments(f *codec.Fields) {
-	c := f.Binary()
-	if c == nil {
-		return
-	}
-	c.String(&q.namespace)
-	c.Uvarint(&q.session)
-	codeRefs(c, &q.known)
-	c.Bool(&q.census)
-	if len(q.known) > maxHeld {
-		c.Fail("runs out of range")
-	}
+	f.Namespace(&q.namespace)
+	f.Uvarint("session", &q.session)
+	codec.ListOf(f, "known", &q.known, codeRef, codec.Range{Max: maxHeld})
+	f.Bool("census", &q.census)
 }
 
 func (q *beatQuery) Results(f *codec.Fields) {
-	c := f.Binary()
-	if c == nil {
-		return
-	}
-	codeRefs(c, &q.cancelled)
-	codeRefs(c, &q.held)
-	if c.Varint(&q.lease); q.lease < 0 || q.lease > leaseMillis {
+	codec.ListOf(f, "cancelled", &q.cancelled, codeRef)
+	codec.ListOf(f, "held", &q.held, codeRef)
+	f.SignedMillis("lease_ms", &q.lease)
+	if c := f.Binary(); c != nil && (q.lease < 0 || q.lease > leaseMillis) {
 		c.Fail("lease out of range")
 	}
 }
 
-func codeRefs(c *codec.Coder, refs *[]call.Ref) {
-	codec.List(c, refs, func(c *codec.Coder, r *call.Ref) { r.Code(c) })
+func (i *shardInfo) code(f *codec.Fields) {
+	f.Text("name", &i.Name)
+	f.Text("type", &i.Type)
+	codeBlob(f, "owner", &i.Owner, codec.Range{})
+	codeBlob(f, "description", &i.Description, codec.Range{})
+	f.Int("version", &i.Version)
+	f.Int("max_retries", &i.MaxRetries)
+	f.Int("retained_runs", &i.RetainRuns)
+	f.Int("max_running", &i.MaxRunning)
+	f.Int("max_running_per_key", &i.MaxRunningPerKey)
+	f.Int("rate_limit", &i.Rate.Limit)
+	f.Int("rate_burst", &i.Rate.Burst)
+	f.Int("workers", &i.Workers)
+	f.Bool("enabled", &i.Enabled)
+	f.Time("created_at_ms", &i.CreatedAt)
+	f.Time("updated_at_ms", &i.UpdatedAt)
+	f.Duration("timeout_ms", &i.Timeout)
+	f.Duration("backoff_min_ms", &i.BackoffMin)
+	f.Duration("backoff_max_ms", &i.BackoffMax)
+	f.Duration("retention_ms", &i.RetainFor)
+	f.Duration("rate_window_ms", &i.Rate.Per)
+	f.Varint("total", &i.Runs.Total)
+	f.Varint("pending", &i.Runs.Pending)
+	f.Varint("running", &i.Runs.Running)
+	f.Varint("completed", &i.Runs.Completed)
+	f.Varint("failed", &i.Runs.Failed)
+	f.Varint("cancelled", &i.Runs.Cancelled)
+	f.Varint("timed_out", &i.Runs.TimedOut)
+	f.Varint("latency_count", &i.Latency.Count)
+	f.Duration("latency_average_ms", &i.Latency.Average)
+	f.Duration("latency_p99_ms", &i.Latency.P99)
+	f.Bool("home", &i.home)
+	codec.ListOf(f, "took_ms", &i.took, func(ms *int64, f *codec.Fields) { f.Varint("", ms) })
 }
 
-// codeLimit codes a limit of a query, which is at least 1.
-func codeLimit(c *codec.Coder, limit *int, most int) {
-	c.Int(limit)
-	if *limit < 1 || *limit > most {
-		c.Fail("limit out of range")
-	}
-}
-
-func (i *shardInfo) code(c *codec.Coder) {
-	for _, s := range [...]*string{&i.Name, &i.Type, &i.Owner, &i.Description} {
-		c.String(s)
-	}
-	for _, n := range [...]*int{&i.Version, &i.MaxRetries, &i.RetainRuns, &i.MaxRunning, &i.MaxRunningPerKey, &i.Rate.Limit, &i.Rate.Burst, &i.Workers} {
-		c.Int(n)
-	}
-	c.Bool(&i.Enabled)
-	c.Time(&i.CreatedAt)
-	c.Time(&i.UpdatedAt)
-	n := &i.Runs
-	for _, v := range [...]*int64{
-		(*int64)(&i.Timeout), (*int64)(&i.BackoffMin), (*int64)(&i.BackoffMax), (*int64)(&i.RetainFor), (*int64)(&i.Rate.Per),
-		&n.Total, &n.Pending, &n.Running, &n.Completed, &n.Failed, &n.Cancelled, &n.TimedOut,
-		&i.Latency.Count, (*int64)(&i.Latency.Average), (*int64)(&i.Latency.P99),
-	} {
-		c.Varint(v)
-	}
-	c.Bool(&i.home)
-	codec.List(c, &i.took, func(c *codec.Coder, v *int64) { c.Varint(v) })
-}
-
-func codeRun(c *codec.Coder, r *Run) {
-	for _, s := range [...]*string{
-		(*string)(&r.ID), &r.Action, &r.Outcome, &r.Error, &r.Code, &r.Source, &r.ConcurrencyKey, &r.IdempotencyKey, &r.WorkerID,
-	} {
-		c.String(s)
-	}
-	c.Byte((*byte)(&r.Status))
-	c.Int(&r.Priority)
-	c.Int(&r.Attempt)
-	c.Int(&r.MaxAttempts)
-	c.Bytes(&r.Input)
-	c.Bytes(&r.Output)
-	labels := engine.AppendHeaders(nil, r.Labels)
-	if c.Bytes(&labels); c.Reading() {
-		var err error
-		if r.Labels, err = engine.DecodeHeaders(labels); err != nil {
-			c.Fail(err.Error())
-		}
-	}
-	c.Time(&r.CreatedAt)
-	c.Time(&r.AvailableAt)
-	c.Time(&r.StartedAt)
-	c.Time(&r.CompletedAt)
-	c.Bool(&r.Cancelling)
+func codeRun(r *Run, f *codec.Fields) {
+	f.Text("id", (*string)(&r.ID))
+	f.Text("action", &r.Action)
+	f.Text("outcome", &r.Outcome)
+	codeBlob(f, "error", &r.Error, codec.Range{})
+	f.Text("code", &r.Code)
+	codeBlob(f, "source", &r.Source, codec.Range{})
+	codeBlob(f, "concurrency_key", &r.ConcurrencyKey, codec.Range{})
+	codeBlob(f, "idempotency_key", &r.IdempotencyKey, codec.Range{})
+	f.Text("worker", &r.WorkerID)
+	codec.Enum(f, "status", &r.Status, statusNames[:])
+	f.Int("priority", &r.Priority)
+	f.Int("attempt", &r.Attempt)
+	f.Int("max_attempts", &r.MaxAttempts)
+	f.Blob("input", &r.Input)
+	f.Blob("output", &r.Output)
+	codeLabelMap(f, &r.Labels)
+	f.Time("created_at_ms", &r.CreatedAt)
+	f.Time("available_at_ms", &r.AvailableAt)
+	f.Time("started_at_ms", &r.StartedAt)
+	f.Time("completed_at_ms", &r.CompletedAt)
+	f.Bool("cancelling", &r.Cancelling)
 }

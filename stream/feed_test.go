@@ -19,14 +19,9 @@ type openQuery struct {
 
 func (*openQuery) Machine() engine.MachineID { return engine.MachineStream }
 
-// openMachine is a machine that answers openQuery.
-type openMachine struct{ *machine }
+func (*openQuery) Kind() uint8 { return queryActivity + 1 }
 
-func (m openMachine) Query(v *engine.View, q engine.Query) error {
-	o, ok := q.(*openQuery)
-	if !ok {
-		return m.machine.Query(v, q)
-	}
+func (m *machine) queryOpen(v *engine.View, o *openQuery) error {
 	s, r, err := m.OpenFeed(v, o.namespace, o.stream)
 	if err != nil {
 		return err
@@ -37,8 +32,7 @@ func (m openMachine) Query(v *engine.View, q engine.Query) error {
 // newOpenRig returns a rig that answers openQuery, and takes what machines pour from everybody.
 func newOpenRig(t *testing.T, shards int) *rig.Rig {
 	p := table()
-	made := p.New
-	p.New = func() engine.Machine { return openMachine{made().(*machine)} }
+	p.Queries = append(p.Queries, engine.QueryRow(queryActivity+1, "open", (*machine).queryOpen))
 	for i := range p.Commands {
 		if c := &p.Commands[i]; c.Kind == kindPour {
 			c.From, c.Admit = c.From|engine.FromUsers, func(engine.Command, int) error { return nil }

@@ -163,16 +163,7 @@ func (s settings) in(c, other groupConfig) groupConfig {
 }
 
 // code codes a mode, which is a name in JSON.
-func (m *Mode) code(f *codec.Fields) {
-	if f.Binary() != nil || f.Checking() {
-		f.Byte("mode", (*byte)(m), codec.Range{Max: int64(numModes) - 1})
-		return
-	}
-	f.Token("mode", m.String, func(text string) (err error) {
-		*m, err = ParseMode(text)
-		return err
-	})
-}
+func (m *Mode) code(f *codec.Fields) { codec.Enum(f, "mode", m, modeNames[:]) }
 
 // code codes where a group begins: in JSON it is "beginning", "end" or an ID.
 func (s *start) code(f *codec.Fields, name string) {

@@ -1,17 +1,19 @@
 package stream
 
-import (
-	"time"
-
-	"github.com/floedb/floe/internal/codec"
-)
+import "github.com/floedb/floe/internal/codec"
 
 func (*groupSpecQuery) Kind() uint8 { return queryGroupSpec }
 func (*groupWaitQuery) Kind() uint8 { return queryGroupWait }
 func (*groupsQuery) Kind() uint8    { return queryGroups }
 func (*pendingQuery) Kind() uint8   { return queryPending }
 
-func (s *spec) code(c *codec.Coder) {
+// wire codes a spec as queries have it; see fields for commands.
+func (s *spec) wire(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		s.fields(f)
+		return
+	}
 	c.Uvarint(&s.id)
 	c.Uvarint(&s.version)
 	c.Int(&s.partitions)
@@ -23,7 +25,13 @@ func (s *spec) code(c *codec.Coder) {
 	}
 }
 
-func (s *groupSpec) code(c *codec.Coder) {
+// wire is likewise.
+func (s *groupSpec) wire(f *codec.Fields) {
+	c := f.Binary()
+	if c == nil {
+		s.fields(f)
+		return
+	}
 	c.Uvarint(&s.id)
 	c.Uvarint(&s.version)
 	c.Byte((*byte)(&s.config.mode))
@@ -36,153 +44,108 @@ func (s *groupSpec) code(c *codec.Coder) {
 }
 
 func (q *groupSpecQuery) Arguments(f *codec.Fields) {
-	c := f.Binary()
-	if c == nil {
-		return
-	}
-	c.String(&q.namespace)
-	c.String(&q.stream)
-	c.String(&q.group)
-	c.String(&q.consumer)
+	f.Namespace(&q.namespace)
+	f.Text("stream", &q.stream)
+	f.Text("group", &q.group)
+	f.Text("consumer", &q.consumer)
 }
 
 func (q *groupSpecQuery) Results(f *codec.Fields) {
-	c := f.Binary()
-	if c == nil {
-		return
+	codec.Object(f, "spec", &q.spec, (*spec).wire)
+	if f.Found(&q.found) {
+		codec.Object(f, "group_spec", &q.config, (*groupSpec).wire)
 	}
-	q.spec.code(c)
-	if c.Bool(&q.found); q.found {
-		q.config.code(c)
-	}
-	c.Bool(&q.held.known)
-	c.Bool(&q.held.held)
-	c.Uvarint(&q.held.epoch)
+	f.Bool("known", &q.held.known)
+	f.Bool("held", &q.held.held)
+	f.Uvarint("epoch", &q.held.epoch)
 }
 
 func (q *groupWaitQuery) Arguments(f *codec.Fields) {
-	c := f.Binary()
-	if c == nil {
-		return
-	}
-	c.String(&q.namespace)
-	c.String(&q.stream)
-	c.String(&q.group)
-	c.String(&q.consumer)
-	c.Uvarint(&q.epoch)
-	c.Varint(&q.since)
-	c.Uvarint(&q.id)
-	c.Bool(&q.home)
+	f.Namespace(&q.namespace)
+	f.Text("stream", &q.stream)
+	f.Text("group", &q.group)
+	f.Text("consumer", &q.consumer)
+	f.Uvarint("epoch", &q.epoch)
+	f.Varint("since_ms", &q.since)
+	f.Uvarint("group_id", &q.id)
+	f.Bool("home", &q.home)
 }
 
-func (q *groupWaitQuery) Results(f *codec.Fields) {
-	c := f.Binary()
-	if c == nil {
-		return
-	}
-	c.Varint(&q.since)
-}
+func (q *groupWaitQuery) Results(f *codec.Fields) { f.Varint("since_ms", &q.since) }
 
 func (q *groupsQuery) Arguments(f *codec.Fields) {
-	c := f.Binary()
-	if c == nil {
-		return
-	}
-	c.String(&q.namespace)
-	c.String(&q.stream)
-	c.String(&q.name)
-	c.String(&q.prefix)
-	c.String(&q.after)
-	c.Int(&q.limit)
-	if q.limit < 1 || q.limit > MaxReadLimit {
-		c.Fail("limit out of range")
-	}
-	c.Uvarint(&q.id)
-	there := q.spec != nil
-	if c.Bool(&there); !there {
-		return
-	}
-	if c.Reading() {
-		q.spec = new(groupSpec)
-	}
-	if q.spec.code(c); q.spec.config.check() != nil {
-		c.Fail("group out of range")
-	}
+	f.Namespace(&q.namespace)
+	f.Text("stream", &q.stream)
+	f.Text("name", &q.name)
+	f.Text("prefix", &q.prefix)
+	f.Text("after", &q.after)
+	f.Int("limit", &q.limit, readLimit)
+	f.Uvarint("stream_id", &q.id)
+	codeOptional(f, "group_spec", &q.spec, (*groupSpec).wire)
 }
 
 func (q *groupsQuery) Results(f *codec.Fields) {
-	c := f.Binary()
-	if c == nil {
-		return
-	}
-	c.Bool(&q.found)
-	codec.List(c, &q.infos, codeGroupStats)
-	c.Bool(&q.more)
+	f.Bool("found", &q.found)
+	codec.ListOf(f, "groups", &q.infos, (*GroupStats).code)
+	f.Bool("more", &q.more)
 }
 
-func codeDuration(c *codec.Coder, d *time.Duration) { c.Varint((*int64)(d)) }
+func (g *GroupStats) code(f *codec.Fields) {
+	f.Text("name", &g.Name)
+	g.Mode.code(f)
+	f.Duration("ack_timeout_ms", &g.AckTimeout)
+	f.Int("max_deliver", &g.MaxDeliver)
+	f.Duration("backoff_min_ms", &g.BackoffMin)
+	f.Duration("backoff_max_ms", &g.BackoffMax)
+	f.Time("created_at_ms", &g.CreatedAt)
+	f.Text("holder", &g.Holder)
+	codec.ListOf(f, "members", &g.Members, (*Member).code)
+	codec.ListOf(f, "cursors", &g.Cursors, (*GroupCursor).code)
+}
 
-func codeGroupStats(c *codec.Coder, g *GroupStats) {
-	c.String(&g.Name)
-	c.Byte((*byte)(&g.Mode))
-	codeDuration(c, &g.AckTimeout)
-	c.Int(&g.MaxDeliver)
-	codeDuration(c, &g.BackoffMin)
-	codeDuration(c, &g.BackoffMax)
-	c.Time(&g.CreatedAt)
-	c.String(&g.Holder)
-	codec.List(c, &g.Members, func(c *codec.Coder, m *Member) {
-		c.String(&m.Consumer)
-		c.Int(&m.Pending)
-		c.Time(&m.JoinedAt)
-		c.Time(&m.LastSeen)
-	})
-	codec.List(c, &g.Cursors, func(c *codec.Coder, cur *GroupCursor) {
-		c.Int(&cur.Partition)
-		codeID(c, &cur.LastDelivered)
-		codeID(c, &cur.Acked)
-		c.Int(&cur.Pending)
-		c.Varint(&cur.Lag)
-		codeDuration(c, &cur.LagTime)
-	})
+func (m *Member) code(f *codec.Fields) {
+	f.Text("consumer", &m.Consumer)
+	f.Int("pending", &m.Pending)
+	f.Time("joined_at_ms", &m.JoinedAt)
+	f.Time("last_seen_ms", &m.LastSeen)
+}
+
+func (c *GroupCursor) code(f *codec.Fields) {
+	f.Int("partition", &c.Partition)
+	c.LastDelivered.field(f, "last_delivered")
+	c.Acked.field(f, "acked")
+	f.Int("pending", &c.Pending)
+	f.Varint("lag", &c.Lag)
+	f.Duration("lag_ms", &c.LagTime)
 }
 
 func (q *pendingQuery) Arguments(f *codec.Fields) {
-	c := f.Binary()
-	if c == nil {
-		return
-	}
-	c.String(&q.namespace)
-	c.String(&q.stream)
-	c.String(&q.group)
-	codeAttempt(c, &q.after)
-	c.Int(&q.limit)
-	if q.limit < 1 || q.limit > MaxReadLimit {
-		c.Fail("limit out of range")
-	}
-	c.Uvarint(&q.streamID)
-	c.Uvarint(&q.groupID)
+	f.Namespace(&q.namespace)
+	f.Text("stream", &q.stream)
+	f.Text("group", &q.group)
+	codec.Object(f, "after", &q.after, (*Ref).delivery)
+	f.Int("limit", &q.limit, readLimit)
+	f.Uvarint("stream_id", &q.streamID)
+	f.Uvarint("group_id", &q.groupID)
 }
 
-// codeAttempt codes a ref with its attempt.
-func codeAttempt(c *codec.Coder, r *Ref) {
-	codeRef(c, r)
-	c.Int(&r.Attempt)
+// delivery codes a place with a delivery.
+func (r *Ref) delivery(f *codec.Fields) {
+	r.code(f)
+	f.Int("attempt", &r.Attempt)
 }
 
 func (q *pendingQuery) Results(f *codec.Fields) {
-	c := f.Binary()
-	if c == nil {
-		return
-	}
-	c.Bool(&q.found)
-	codec.List(c, &q.records, func(c *codec.Coder, p *PendingRecord) {
-		codeID(c, &p.ID)
-		codeAttempt(c, &p.Ref)
-		c.String(&p.Consumer)
-		c.Time(&p.DeliveredAt)
-		c.Time(&p.Deadline)
-		c.String(&p.Reason)
-	})
-	c.Bool(&q.more)
+	f.Bool("found", &q.found)
+	codec.ListOf(f, "records", &q.records, (*PendingRecord).code)
+	f.Bool("more", &q.more)
+}
+
+func (p *PendingRecord) code(f *codec.Fields) {
+	p.ID.field(f, "id")
+	codec.Object(f, "ref", &p.Ref, (*Ref).delivery)
+	f.Text("consumer", &p.Consumer)
+	f.Time("delivered_at_ms", &p.DeliveredAt)
+	f.Time("deadline_ms", &p.Deadline)
+	f.Text("reason", &p.Reason)
 }

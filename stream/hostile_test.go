@@ -36,7 +36,7 @@ func TestAdmit(t *testing.T) {
 	}{
 		"no kind":                  {0, nil, "command"},
 		"large payload":            {kind, large, "value of 101 bytes exceeds max_value_size (100 bytes)"},
-		"no message":               {kind, stream.AppendCommandBody("log"), "0 messages are not 1-10000"},
+		"no message":               {kind, stream.AppendCommandBody("log"), "0 messages are not in 1-10000"},
 		"partition":                {kind, slices.Concat(none[:5], []byte{0x81, 8}, none[6:]), "partition 1024 is not in 0-1023"},
 		"headers out of order":     {kind, stream.AppendCommandBody("log", []byte{0, 2, 1, 'b', 0, 1, 'a', 0}), "headers out of order"},
 		"header twice":             {kind, stream.AppendCommandBody("log", []byte{0, 2, 1, 'a', 0, 1, 'a', 0}), "headers out of order"},

@@ -106,7 +106,7 @@ func TestQueriesArriveAsTheyWere(t *testing.T) {
 		{Name: "start of a read", Least: none, Most: int64(numStarts) - 1, Says: []string{"start"}, Try: func(n int64) error { return arrives(&readQuery{limit: 1, start: start{kind: startKind(n)}}) }},
 		{Name: "limit of a read", Least: 1, Most: MaxReadLimit, Says: []string{"limit"}, Try: func(n int64) error { return arrives(&readQuery{limit: int(n)}) }},
 		{Name: "bytes of a read", Least: 0, Most: maxReadBytes, Says: []string{"bytes"}, Try: func(n int64) error { return arrives(&readQuery{limit: 1, maxBytes: int(n)}) }},
-		{Name: "positions of a read", Least: none, Most: MaxPartitions, Says: []string{"partitions"}, Try: func(n int64) error { return arrives(&readQuery{limit: 1, from: positions(n)}) }},
+		{Name: "positions of a read", Least: none, Most: MaxPartitions, Says: []string{"from"}, Try: func(n int64) error { return arrives(&readQuery{limit: 1, from: positions(n)}) }},
 		{Name: "partition of a position", Least: 0, Most: MaxPartitions - 1, Says: []string{"partition"}, Try: func(n int64) error { return arrives(&readQuery{limit: 1, from: []position{{int(n), 1}}}) }},
 		{Name: "offset of a position", Least: 1, Most: math.MaxInt64, Says: []string{"partition"}, Try: func(n int64) error { return arrives(&readQuery{limit: 1, from: []position{{1, uint64(n)}}}) }},
 		{Name: "limit of a list", Least: 1, Most: MaxReadLimit, Says: []string{"limit"}, Try: func(n int64) error { return arrives(&listQuery{limit: int(n)}) }},
@@ -116,11 +116,11 @@ func TestQueriesArriveAsTheyWere(t *testing.T) {
 		}},
 		{Name: "limit of pending records", Least: 1, Most: MaxReadLimit, Says: []string{"limit"}, Try: func(n int64) error { return arrives(&pendingQuery{limit: int(n)}) }},
 		{Name: "ids", Least: none, Most: MaxReadLimit, Says: []string{"ids"}, Try: func(n int64) error { return arrives(&refsQuery{ids: make([]ID, n)}) }},
-		{Name: "refs", Least: none, Most: MaxReadLimit, Says: []string{"limit"}, Try: func(n int64) error { return arrives(&recordsQuery{refs: make([]Ref, n)}) }},
+		{Name: "refs", Least: none, Most: MaxReadLimit, Says: []string{"refs"}, Try: func(n int64) error { return arrives(&recordsQuery{refs: make([]Ref, n)}) }},
 		{Name: "partition of a ref", Least: 0, Most: MaxPartitions - 1, Says: []string{"partition"}, Try: func(n int64) error { return arrives(&recordsQuery{refs: []Ref{{Partition: int(n)}}}) }},
-		{Name: "begin of a span", Least: -maxActivityMillis, Most: maxActivityMillis, Says: []string{"span"}, Try: func(n int64) error { return span(n, 1, 1) }},
-		{Name: "step of a span", Least: 1, Most: maxActivityMillis / MaxActivityParts, Says: []string{"span"}, Try: func(n int64) error { return span(0, n, 1) }},
-		{Name: "parts of a span", Least: 1, Most: MaxActivityParts, Says: []string{"span"}, Try: func(n int64) error { return span(0, 1, int(n)) }},
+		{Name: "begin of a span", Least: -maxActivityMillis, Most: maxActivityMillis, Says: []string{"from"}, Try: func(n int64) error { return span(n, 1, 1) }},
+		{Name: "step of a span", Least: 1, Most: maxActivityMillis / MaxActivityParts, Says: []string{"step"}, Try: func(n int64) error { return span(0, n, 1) }},
+		{Name: "parts of a span", Least: 1, Most: MaxActivityParts, Says: []string{"parts"}, Try: func(n int64) error { return span(0, 1, int(n)) }},
 		{Name: "partitions of a span", Least: none, Most: MaxPartitions, Says: []string{"partitions"}, Try: func(n int64) error {
 			return arrives(&activityQuery{step: 1, count: 1, partitions: make([]int, n)})
 		}},
@@ -135,9 +135,8 @@ func TestQueriesArriveAsTheyWere(t *testing.T) {
 	if err := answers(new(activityQuery), &activityQuery{records: []int64{1}}); err == nil {
 		t.Error("an activity of records without bytes arrives")
 	}
-	asked, c := new(recordsQuery), codec.NewEncoder(nil)
-	codec.List(&c, &[]Record{record}, codeRecord)
-	b := c.Encoded()
+	asked := new(recordsQuery)
+	b := codec.EncodeFields(nil, &[]Record{record}, func(all *[]Record, f *codec.Fields) { codec.ListOf(f, "records", all, (*Record).code) })
 	if err := engine.DecodeResults(asked, append(b[:len(b)-len(message.append(nil))], slices.Repeat([]byte{0xff}, len(message.append(nil))+1)...)); err == nil {
 		t.Error("a record whose message is garbage arrives")
 	}

@@ -96,16 +96,11 @@ func (m *Message) code(f *codec.Fields) {
 	if f.Checking() {
 		return
 	}
-	key, headers := []byte(m.Key), engine.AppendHeaders(nil, m.Headers)
+	key := []byte(m.Key)
 	f.Bytes("key", &key, codec.Range{Max: MaxKeyBytes})
-	engine.CodeHeaders(f, &headers)
+	m.Key = string(key)
+	engine.CodeHeaderMap(f, &m.Headers)
 	f.Bytes("payload", &m.Payload)
-	if f.Parsing() {
-		var err error
-		m.Headers, err = engine.DecodeHeaders(headers)
-		f.Refuse(err)
-		m.Key = string(key)
-	}
 }
 
 func (b *appendBody) size() int {

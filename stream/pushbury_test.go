@@ -38,8 +38,6 @@ func (taker) OnReply(*engine.Tx, engine.Reply) {}
 
 func (taker) OnTimer(*engine.Tx, []byte) {}
 
-func (taker) Query(*engine.View, engine.Query) error { return nil }
-
 // wish is the body of takerSubscribe.
 type wish struct {
 	namespace string // of the stream

@@ -91,7 +91,7 @@ func nextPushes(v *engine.View, c *pushCommand) (namespace string, err error) {
 }
 
 // queryPush answers how a subscription stands.
-func queryPush(v *engine.View, q *push.Query) error {
+func (m *machine) queryPush(v *engine.View, q *push.Query) error {
 	v.Freeze()
 	ns, ok := v.Namespace(q.Namespace)
 	if !ok {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
-	"github.com/floedb/floe/internal/push"
 )
 
 // The queries of the machine: arguments first, results after the blank line.
@@ -108,37 +107,6 @@ func (*statsQuery) Machine() engine.MachineID   { return engine.MachineStream }
 func (*listQuery) Machine() engine.MachineID    { return engine.MachineStream }
 func (*refsQuery) Machine() engine.MachineID    { return engine.MachineStream }
 func (*recordsQuery) Machine() engine.MachineID { return engine.MachineStream }
-
-// Query answers a query of the store.
-func (m *machine) Query(v *engine.View, q engine.Query) error {
-	switch q := q.(type) {
-	case *specQuery:
-		return m.querySpec(v, q)
-	case *readQuery:
-		return m.queryRead(v, q)
-	case *statsQuery:
-		return m.queryStats(v, q)
-	case *listQuery:
-		return m.queryList(v, q)
-	case *refsQuery:
-		return m.queryRefs(v, q)
-	case *recordsQuery:
-		return m.queryRecords(v, q)
-	case *activityQuery:
-		return m.queryActivity(v, q)
-	case *groupSpecQuery:
-		return m.queryGroupSpec(v, q)
-	case *groupWaitQuery:
-		return m.queryGroupWait(v, q)
-	case *groupsQuery:
-		return m.queryGroups(v, q)
-	case *pendingQuery:
-		return m.queryPending(v, q)
-	case *push.Query:
-		return queryPush(v, q)
-	}
-	return engine.Errorf(ErrInvalid, "stream: unknown query %T", q)
-}
 
 // view is a stream as a query sees it.
 type view struct {

@@ -1,9 +1,8 @@
 package stream
 
 import (
-	"time"
-
 	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
 )
 
 // Kinds of queries and errors; the numbers are part of the protocol between processes.
@@ -44,19 +43,36 @@ func codeID(c *codec.Coder, id *ID) {
 	c.Uvarint(&id.Seq)
 }
 
-func codeRef(c *codec.Coder, r *Ref) {
-	c.Int(&r.Partition)
-	c.Uvarint(&r.Offset)
-	if r.Partition < 0 || r.Partition >= MaxPartitions {
-		c.Fail("partition out of range")
+// field codes an ID as queries have it; see ID.code for commands.
+func (id *ID) field(f *codec.Fields, name string) {
+	if c := f.Binary(); c != nil {
+		codeID(c, id)
+		return
 	}
+	id.code(f, name)
 }
 
-func codeRecord(c *codec.Coder, r *Record) {
-	codeID(c, &r.ID)
-	c.Int(&r.Partition)
-	c.Uvarint(&r.Offset)
-	c.Uvarint(&r.LSN)
+var (
+	readLimit      = codec.Range{Min: 1, Max: MaxReadLimit}
+	partitionRange = codec.Range{Max: MaxPartitions - 1}
+)
+
+// code codes a place without a delivery.
+func (r *Ref) code(f *codec.Fields) {
+	f.Int("partition", &r.Partition, partitionRange)
+	f.Uvarint("offset", &r.Offset)
+}
+
+func (r *Record) code(f *codec.Fields) {
+	r.ID.field(f, "id")
+	f.Int("partition", &r.Partition)
+	f.Uvarint("offset", &r.Offset)
+	f.Uvarint("lsn", &r.LSN)
+	c := f.Binary()
+	if c == nil {
+		r.Message.code(f)
+		return
+	}
 	var b []byte
 	if !c.Reading() {
 		b = r.append(nil)
@@ -67,239 +83,155 @@ func codeRecord(c *codec.Coder, r *Record) {
 }
 
 func (q *specQuery) Arguments(f *codec.Fields) {
-	c := f.Binary()
-	if c == nil {
-		return
-	}
-	c.String(&q.namespace)
-	c.String(&q.stream)
-	c.Bool(&q.wait)
-	c.Uvarint(&q.not)
+	f.Namespace(&q.namespace)
+	f.Text("stream", &q.stream)
+	f.Bool("wait", &q.wait)
+	f.Uvarint("not", &q.not)
 }
 
 func (q *specQuery) Results(f *codec.Fields) {
-	c := f.Binary()
-	if c == nil {
-		return
-	}
-	c.Bool(&q.found)
-	q.spec.code(c)
+	f.Bool("found", &q.found)
+	q.spec.wire(f)
 }
 
 func (q *readQuery) Arguments(f *codec.Fields) {
-	c := f.Binary()
-	if c == nil {
-		return
-	}
-	c.String(&q.namespace)
-	c.String(&q.stream)
-	c.Int(&q.partition)
-	c.Byte((*byte)(&q.start.kind))
-	codeID(c, &q.start.id)
-	c.Uvarint(&q.id)
-	c.Bool(&q.strict)
-	q.codeFrom(c)
-	codeID(c, &q.end)
-	c.Int(&q.limit)
-	c.Int(&q.maxBytes)
-	c.Bool(&q.wait)
-	checkBounds(c, q.limit, 1, q.maxBytes)
-	if q.partition < -1 || q.partition >= MaxPartitions {
-		c.Fail("partition out of range")
-	}
-	if q.start.kind >= numStarts {
-		c.Fail("start out of range")
-	}
-}
-
-// checkBounds fails for an answer of more records, or bytes, than one may have.
-func checkBounds(c *codec.Coder, records, least, bytes int) {
-	if records < least || records > MaxReadLimit {
-		c.Fail("limit out of range")
-	}
-	if bytes < 0 || bytes > maxReadBytes {
-		c.Fail("bytes out of range")
-	}
+	f.Namespace(&q.namespace)
+	f.Text("stream", &q.stream)
+	f.Int("partition", &q.partition, codec.Range{Min: -1, Max: MaxPartitions - 1})
+	codec.Enum(f, "start", &q.start.kind, []string{startFirst: "beginning", startAt: "id", startTail: "tail", startEnd: "end"})
+	q.start.id.field(f, "start_id")
+	f.Uvarint("stream_id", &q.id)
+	f.Bool("strict", &q.strict)
+	q.codeFrom(f)
+	q.end.field(f, "end")
+	f.Int("limit", &q.limit, readLimit)
+	f.Int("max_bytes", &q.maxBytes, codec.Range{Max: maxReadBytes})
+	f.Bool("wait", &q.wait)
 }
 
 // codeFrom codes the positions: nil is not the same as none.
-func (q *readQuery) codeFrom(c *codec.Coder) {
+func (q *readQuery) codeFrom(f *codec.Fields) {
 	there := q.from != nil
-	if c.Bool(&there); !there {
+	if c := f.Binary(); c != nil {
+		c.Bool(&there)
+	} else {
+		there = f.Given("from", there)
+	}
+	if !there {
 		return
 	}
-	codec.List(c, &q.from, func(c *codec.Coder, p *position) {
-		c.Int(&p.partition)
-		c.Uvarint(&p.next)
-		if p.partition < 0 || p.partition >= MaxPartitions || p.next == 0 {
-			c.Fail("partition out of range")
-		}
-	})
-	if len(q.from) > MaxPartitions {
-		c.Fail("too many partitions")
-	}
-	if c.Reading() && q.from == nil {
+	codec.ListOf(f, "from", &q.from, (*position).code, codec.Range{Max: MaxPartitions})
+	if q.from == nil {
 		q.from = []position{}
 	}
 }
 
-func (q *readQuery) Results(f *codec.Fields) {
-	c := f.Binary()
-	if c == nil {
-		return
+func (p *position) code(f *codec.Fields) {
+	f.Int("partition", &p.partition, partitionRange)
+	if f.Uvarint("next", &p.next); f.Checking() && p.next == 0 {
+		f.Refuse(engine.Errorf(ErrInvalid, "stream: next offset 0 of partition %d", p.partition))
 	}
-	c.Bool(&q.found)
-	c.Uvarint(&q.id)
-	q.codeFrom(c)
-	codec.List(c, &q.records, codeRecord)
-	c.Bool(&q.more)
+}
+
+func (q *readQuery) Results(f *codec.Fields) {
+	f.Bool("found", &q.found)
+	f.Uvarint("stream_id", &q.id)
+	q.codeFrom(f)
+	codec.ListOf(f, "records", &q.records, (*Record).code)
+	f.Bool("more", &q.more)
 }
 
 func (q *statsQuery) Arguments(f *codec.Fields) {
-	c := f.Binary()
-	if c == nil {
-		return
-	}
-	c.String(&q.namespace)
-	c.String(&q.stream)
-	c.Uvarint(&q.id)
+	f.Namespace(&q.namespace)
+	f.Text("stream", &q.stream)
+	f.Uvarint("stream_id", &q.id)
 }
 
 func (q *statsQuery) Results(f *codec.Fields) {
-	c := f.Binary()
-	if c == nil {
-		return
-	}
-	c.Bool(&q.found)
-	codeStats(c, &q.stats)
+	f.Bool("found", &q.found)
+	q.stats.code(f)
 }
 
-func codeStats(c *codec.Coder, i *Stats) {
-	c.String(&i.Name)
-	age := int64(i.Retention.MaxAge)
-	c.Varint(&age)
-	c.Varint(&i.Retention.MaxLen)
-	c.Varint(&i.Retention.MaxBytes)
-	c.Time(&i.CreatedAt)
-	c.Varint(&i.Appended)
-	c.Varint(&i.Reads)
-	codec.List(c, &i.Partitions, func(c *codec.Coder, p *PartitionStats) {
-		c.Int(&p.Partition)
-		c.Varint(&p.Records)
-		c.Varint(&p.Bytes)
-		c.Uvarint(&p.First)
-		c.Uvarint(&p.Last)
-		codeID(c, &p.FirstID)
-		codeID(c, &p.LastID)
-		c.Int(&p.Shard)
-	})
-	if c.Reading() {
-		i.Retention.MaxAge = time.Duration(age)
-	}
+func (i *Stats) code(f *codec.Fields) {
+	f.Text("name", &i.Name)
+	f.Duration("max_age_ms", &i.Retention.MaxAge)
+	f.Varint("max_len", &i.Retention.MaxLen)
+	f.Varint("max_bytes", &i.Retention.MaxBytes)
+	f.Time("created_at_ms", &i.CreatedAt)
+	f.Varint("appended", &i.Appended)
+	f.Varint("reads", &i.Reads)
+	codec.ListOf(f, "partitions", &i.Partitions, (*PartitionStats).code)
+}
+
+func (p *PartitionStats) code(f *codec.Fields) {
+	f.Int("partition", &p.Partition)
+	f.Varint("records", &p.Records)
+	f.Varint("bytes", &p.Bytes)
+	f.Uvarint("first", &p.First)
+	f.Uvarint("last", &p.Last)
+	p.FirstID.field(f, "first_id")
+	p.LastID.field(f, "last_id")
+	f.Int("shard", &p.Shard)
 }
 
 func (q *listQuery) Arguments(f *codec.Fields) {
-	c := f.Binary()
-	if c == nil {
-		return
-	}
-	c.String(&q.namespace)
-	c.String(&q.prefix)
-	c.String(&q.after)
-	c.Int(&q.limit)
-	if q.limit < 1 || q.limit > MaxReadLimit {
-		c.Fail("limit out of range")
-	}
+	f.Namespace(&q.namespace)
+	f.Text("prefix", &q.prefix)
+	f.Text("after", &q.after)
+	f.Int("limit", &q.limit, readLimit)
 }
 
 func (q *listQuery) Results(f *codec.Fields) {
-	c := f.Binary()
-	if c == nil {
-		return
+	codec.ListOf(f, "streams", &q.streams, (*listed).code)
+	f.Text("last", &q.last)
+	f.Bool("more", &q.more)
+}
+
+func (l *listed) code(f *codec.Fields) {
+	l.Stats.code(f)
+	f.Uvarint("stream_id", &l.id)
+	f.Int("number_of_partitions", &l.partitions)
+	if c := f.Binary(); c != nil && (l.partitions < 1 || l.partitions > MaxPartitions) {
+		c.Fail("partitions out of range")
 	}
-	codec.List(c, &q.streams, func(c *codec.Coder, l *listed) {
-		codeStats(c, &l.Stats)
-		c.Uvarint(&l.id)
-		c.Int(&l.partitions)
-		if l.partitions < 1 || l.partitions > MaxPartitions {
-			c.Fail("partitions out of range")
-		}
-	})
-	c.String(&q.last)
-	c.Bool(&q.more)
 }
 
 func (q *refsQuery) Arguments(f *codec.Fields) {
-	c := f.Binary()
-	if c == nil {
-		return
-	}
-	c.String(&q.namespace)
-	c.String(&q.stream)
-	c.Uvarint(&q.id)
-	codec.List(c, &q.ids, codeID)
-	if len(q.ids) > MaxReadLimit {
-		c.Fail("too many ids")
-	}
+	f.Namespace(&q.namespace)
+	f.Text("stream", &q.stream)
+	f.Uvarint("stream_id", &q.id)
+	codec.ListOf(f, "ids", &q.ids, func(id *ID, f *codec.Fields) { id.field(f, "") }, codec.Range{Max: MaxReadLimit})
 }
 
-func (q *refsQuery) Results(f *codec.Fields) {
-	c := f.Binary()
-	if c == nil {
-		return
-	}
-	codec.List(c, &q.refs, codeRef)
-}
+func (q *refsQuery) Results(f *codec.Fields) { codec.ListOf(f, "refs", &q.refs, (*Ref).code) }
 
 func (q *recordsQuery) Arguments(f *codec.Fields) {
-	c := f.Binary()
-	if c == nil {
-		return
-	}
-	c.String(&q.namespace)
-	c.String(&q.stream)
-	codec.List(c, &q.refs, codeRef)
-	c.Int(&q.maxBytes)
-	checkBounds(c, len(q.refs), 0, q.maxBytes)
+	f.Namespace(&q.namespace)
+	f.Text("stream", &q.stream)
+	codec.ListOf(f, "refs", &q.refs, (*Ref).code, codec.Range{Max: MaxReadLimit})
+	f.Int("max_bytes", &q.maxBytes, codec.Range{Max: maxReadBytes})
 }
 
 func (q *recordsQuery) Results(f *codec.Fields) {
-	c := f.Binary()
-	if c == nil {
-		return
-	}
-	codec.List(c, &q.records, codeRecord)
-	c.Int(&q.done)
+	codec.ListOf(f, "records", &q.records, (*Record).code)
+	f.Int("done", &q.done)
 }
 
 func (q *activityQuery) Arguments(f *codec.Fields) {
-	c := f.Binary()
-	if c == nil {
-		return
-	}
-	c.String(&q.namespace)
-	c.String(&q.stream)
-	c.Uvarint(&q.id)
-	c.Varint(&q.from)
-	c.Varint(&q.step)
-	c.Int(&q.count)
-	codec.List(c, &q.partitions, (*codec.Coder).Int)
-	if q.from < -maxActivityMillis || q.from > maxActivityMillis || q.step < 1 || q.step > maxActivityMillis/MaxActivityParts || q.count < 1 || q.count > MaxActivityParts {
-		c.Fail("span out of range")
-	}
-	if len(q.partitions) > MaxPartitions {
-		c.Fail("too many partitions")
-	}
+	f.Namespace(&q.namespace)
+	f.Text("stream", &q.stream)
+	f.Uvarint("stream_id", &q.id)
+	f.Varint("from_ms", &q.from, codec.Range{Min: -maxActivityMillis, Max: maxActivityMillis})
+	f.Varint("step_ms", &q.step, codec.Range{Min: 1, Max: maxActivityMillis / MaxActivityParts})
+	f.Int("parts", &q.count, codec.Range{Min: 1, Max: MaxActivityParts})
+	codec.ListOf(f, "partitions", &q.partitions, func(p *int, f *codec.Fields) { f.Int("", p) }, codec.Range{Max: MaxPartitions})
 }
 
 func (q *activityQuery) Results(f *codec.Fields) {
-	c := f.Binary()
-	if c == nil {
-		return
-	}
-	codec.List(c, &q.records, (*codec.Coder).Varint)
-	codec.List(c, &q.bytes, (*codec.Coder).Varint)
-	if len(q.records) != len(q.bytes) || len(q.records) > MaxActivityParts {
+	number := func(n *int64, f *codec.Fields) { f.Varint("", n) }
+	codec.ListOf(f, "records", &q.records, number)
+	codec.ListOf(f, "bytes", &q.bytes, number)
+	if c := f.Binary(); c != nil && (len(q.records) != len(q.bytes) || len(q.records) > MaxActivityParts) {
 		c.Fail("parts out of range")
 	}
 }

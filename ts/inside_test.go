@@ -231,9 +231,9 @@ func TestWriteBodies(t *testing.T) {
 		says   string // "" if it is taken
 	}{
 		"as it is":           {func(*writeBody, *section) {}, ""},
-		"no section":         {func(w *writeBody, _ *section) { w.sections = nil }, "0 sections are not 1-1000"},
+		"no section":         {func(w *writeBody, _ *section) { w.sections = nil }, "0 sections are not in 1-1000"},
 		"most sections":      {func(w *writeBody, s *section) { w.sections = slices.Repeat([]section{*s}, maxSections) }, ""},
-		"a section too many": {func(w *writeBody, s *section) { w.sections = slices.Repeat([]section{*s}, maxSections+1) }, "1001 sections are not 1-1000"},
+		"a section too many": {func(w *writeBody, s *section) { w.sections = slices.Repeat([]section{*s}, maxSections+1) }, "1001 sections are not in 1-1000"},
 		"no name":            {func(_ *writeBody, s *section) { s.name = "" }, "name is empty"},
 		"no field":           {func(_ *writeBody, s *section) { s.fields = nil }, "0 fields, the limits are 1-1024"},
 		"a field too many":   {func(_ *writeBody, s *section) { s.fields = make([]field, MaxFields+1) }, "1025 fields"},

@@ -116,7 +116,7 @@ func TestAnswerChecked(t *testing.T) {
 		"note of 5 bytes exceeds 4": func(a *answer) { a.Note = make([]byte, 5) },
 		"unknown mood 2":            func(a *answer) { a.Mood = 2 },
 		"unknown mood 4":            func(a *answer) { a.Mood = 4 },
-		"3 words are not 0-2":       func(a *answer) { a.Words = make([]string, 3) },
+		"3 words are not in 0-2":    func(a *answer) { a.Words = make([]string, 3) },
 	} {
 		a := someAnswer()
 		change(&a)

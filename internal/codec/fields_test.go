@@ -212,8 +212,8 @@ func TestCheckFields(t *testing.T) {
 		{func(l *letter) { l.Delay = 1001 }, "delay of 1001 ms is not in 0-1000"},
 		{func(l *letter) { l.Delay, l.Late = 1001, false }, ""},
 		{func(l *letter) { l.Grace = time.Minute + time.Millisecond }, "grace of 60001 ms is not in 0-60000"},
-		{func(l *letter) { l.Pages = nil }, "0 pages are not 1-3"},
-		{func(l *letter) { l.Pages = make([]page, 4) }, "4 pages are not 1-3"},
+		{func(l *letter) { l.Pages = nil }, "0 pages are not in 1-3"},
+		{func(l *letter) { l.Pages = make([]page, 4) }, "4 pages are not in 1-3"},
 		{func(l *letter) { l.Pages[1].Lines = 61 }, "lines 61 is not in 1-60"},
 		{func(l *letter) { l.Pages[0].Lines, l.Pages[1].Lines = 0, 61 }, "lines 0 is not in 1-60"},
 	} {

@@ -52,7 +52,7 @@ func TestNarrow(t *testing.T) {
 		}
 	}
 	in.small = make([]uint16, 4)
-	if err := codec.CheckFields(&in, false, (*numbered).code); err == nil || !strings.Contains(err.Error(), "4 small are not 0-3") {
+	if err := codec.CheckFields(&in, false, (*numbered).code); err == nil || !strings.Contains(err.Error(), "4 small are not in 0-3") {
 		t.Errorf("check of a long list: %v", err)
 	}
 	fields := codec.Describe(in.code)

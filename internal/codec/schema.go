@@ -93,7 +93,11 @@ func (r Range) holds(n int64) bool {
 func (f *Fields) wrong(format string, args ...any) { f.Refuse(fmt.Errorf(format, args...)) }
 
 func (f *Fields) checkSigned(name string, n int64, of []Range) {
-	if r := rangeOf(of); !r.holds(n) {
+	switch r := rangeOf(of); {
+	case r.holds(n):
+	case r.Min == 0 && r.Max == math.MaxInt64:
+		f.wrong("%s %d is negative", label(name), n)
+	default:
 		f.wrong("%s %d is not in %d-%d", label(name), n, r.Min, r.Max)
 	}
 }
@@ -108,9 +112,12 @@ func (f *Fields) checkCounted(name string, n int64, unit Unit, of []Range) {
 	if f.decoded {
 		shown = uint64(n)
 	}
-	if unit == Millis {
+	switch {
+	case !f.decoded && n < 0 && r.Min == 0 && r.Max == math.MaxInt64:
+		f.wrong("%s %d is negative", label(name), n)
+	case unit == Millis:
 		f.wrong("%s of %d ms is not in %d-%d", label(name), shown, r.Min, r.Max)
-	} else {
+	default:
 		f.wrong("%s %d is not in %d-%d", label(name), shown, r.Min, r.Max)
 	}
 }
@@ -134,7 +141,7 @@ func (f *Fields) checkLength(name string, n int, of []Range) {
 func (f *Fields) checkCount(name string, n int, of []Range) bool {
 	r := rangeOf(of)
 	if !r.holds(int64(n)) {
-		f.wrong("%d %s are not %d-%d", n, label(name), r.Min, r.Max)
+		f.wrong("%d %s are not in %d-%d", n, label(name), r.Min, r.Max)
 		return false
 	}
 	return true

@@ -163,14 +163,6 @@ type CounterType struct {
 	Field func(*Counts) *int64
 }
 
-// NewQuery makes an empty query of a type, for QueryType.
-func NewQuery[T any, P interface {
-	*T
-	Query
-}]() Query {
-	return P(new(T))
-}
-
 // Command returns a kind of commands, nil if there is none of that number.
 func (p *Primitive) Command(kind uint8) *CommandType {
 	if p == nil || kind == 0 || int(kind) > len(p.Commands) {

@@ -425,9 +425,5 @@ func (x *Executor) answer(v *View, q Query) error {
 	if kind == 0 || int(kind) > len(p.Queries) {
 		return Errorf(ErrInvalid, "%s: unknown query %d", p.Name, kind)
 	}
-	m := x.machine(q.Machine())
-	if answer := p.Queries[kind-1].answer; answer != nil {
-		return answer(m, v, q)
-	}
-	return m.(interface{ Query(*View, Query) error }).Query(v, q)
+	return p.Queries[kind-1].answer(x.machine(q.Machine()), v, q)
 }

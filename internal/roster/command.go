@@ -53,8 +53,10 @@ type joining struct {
 	draining bool
 }
 
-func (j *joinBody) code(f *codec.Fields) { codec.ListInto(f, "workers", &j.list, (*joining).code, batch) }
-func (j *joinBody) route() string        { return j.list[0].worker.ID }
+func (j *joinBody) code(f *codec.Fields) {
+	codec.ListInto(f, "workers", &j.list, (*joining).code, batch)
+}
+func (j *joinBody) route() string { return j.list[0].worker.ID }
 
 func (j *joining) code(f *codec.Fields) {
 	f.Text("id", &j.worker.ID)

@@ -45,13 +45,7 @@ func (m *machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 	return nil, nil
 }
 
-// Query answers as a machine does whose takes ask the roster first.
-func (m *machine) Query(v *engine.View, q engine.Query) error {
-	if o, ok := q.(*other); ok {
-		return m.LookTakes(v, "n", o.worker)
-	}
-	return m.Roster.Query(v, q)
-}
+func (m *machine) Registry() *roster.Roster { return &m.Roster }
 
 func (*machine) OnTimer(*engine.Tx, []byte)     {}
 func (*machine) Restore(*engine.View) error     { return nil }
@@ -64,7 +58,9 @@ func primitive() engine.Primitive {
 		ID: engine.MachineAction, Name: "roster", New: func() engine.Machine { return new(machine) },
 	}
 	for kind := uint8(1); kind < roster.QueryReport; kind++ {
-		p.Queries = append(p.Queries, engine.QueryType{Kind: kind, Name: fmt.Sprint("other ", kind), New: func() engine.Query { return &other{kind: kind} }})
+		q := engine.QueryRow(kind, fmt.Sprint("other ", kind), func(m *machine, v *engine.View, o *other) error { return m.LookTakes(v, "n", o.worker) })
+		q.New = func() engine.Query { return &other{kind: kind} }
+		p.Queries = append(p.Queries, q)
 	}
 	p.Queries = append(p.Queries, roster.Queries()...)
 	for kind := uint8(1); kind < roster.KindJoin; kind++ {
@@ -84,11 +80,7 @@ type other struct {
 func (*other) Machine() engine.MachineID { return engine.MachineAction }
 func (o *other) Kind() uint8             { return o.kind }
 func (o *other) Arguments(f *codec.Fields) {
-	c := f.Binary()
-	if c == nil {
-		return
-	}
-	c.String(&o.worker)
+	f.Text("worker", &o.worker)
 }
 func (*other) Results(*codec.Fields) {}
 

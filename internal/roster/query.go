@@ -72,13 +72,19 @@ type handlers struct {
 	n    int
 }
 
-// Queries returns the kinds of queries of the roster, for the table of the machine.
+// Host is a machine that has a roster.
+type Host interface {
+	engine.Machine
+	Registry() *Roster
+}
+
+// Queries returns the kinds of queries of the roster, for the table of its host.
 func Queries() []engine.QueryType {
 	return []engine.QueryType{
-		{Kind: QueryReport, Name: "report workers", New: engine.NewQuery[reportQuery]},
-		{Kind: QueryList, Name: "workers", New: engine.NewQuery[listQuery]},
-		{Kind: QueryWorker, Name: "worker", New: engine.NewQuery[workerQuery]},
-		{Kind: QueryHandlers, Name: "handlers", New: engine.NewQuery[handlersQuery]},
+		engine.QueryRow(QueryReport, "report workers", func(m Host, v *engine.View, q *reportQuery) error { return m.Registry().queryReport(v, q) }),
+		engine.QueryRow(QueryList, "workers", func(m Host, v *engine.View, q *listQuery) error { return m.Registry().queryList(v, q) }),
+		engine.QueryRow(QueryWorker, "worker", func(m Host, v *engine.View, q *workerQuery) error { return m.Registry().queryWorker(v, q) }),
+		engine.QueryRow(QueryHandlers, "handlers", func(m Host, v *engine.View, q *handlersQuery) error { return m.Registry().queryHandlers(v, q) }),
 	}
 }
 
@@ -179,26 +185,6 @@ func (i *Info) code(f *codec.Fields) {
 		f.Varint("failures", &p.Failures)
 		f.Time("last_run_ms", &p.LastRun)
 	})
-}
-
-// Answers reports whether a query is one of the roster.
-func (r *Roster) Answers(q engine.Query) bool {
-	return q.Kind() >= QueryReport && q.Kind() <= QueryHandlers
-}
-
-// Query answers a query of the roster.
-func (r *Roster) Query(v *engine.View, q engine.Query) error {
-	switch q := q.(type) {
-	case *reportQuery:
-		return r.queryReport(v, q)
-	case *listQuery:
-		return r.queryList(v, q)
-	case *workerQuery:
-		return r.queryWorker(v, q)
-	case *handlersQuery:
-		return r.queryHandlers(v, q)
-	}
-	return engine.Errorf(engine.ErrInvalid, "roster: unknown query %T", q)
 }
 
 func (r *Roster) queryReport(v *engine.View, q *reportQuery) error {
