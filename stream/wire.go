@@ -152,15 +152,15 @@ func (q *statsQuery) Results(f *codec.Fields) {
 	q.stats.code(f)
 }
 
-func (i *Stats) code(f *codec.Fields) {
-	f.Text("name", &i.Name)
-	f.Duration("max_age_ms", &i.Retention.MaxAge)
-	f.Varint("max_len", &i.Retention.MaxLen)
-	f.Varint("max_bytes", &i.Retention.MaxBytes)
-	f.Time("created_at_ms", &i.CreatedAt)
-	f.Varint("appended", &i.Appended)
-	f.Varint("reads", &i.Reads)
-	codec.ListOf(f, "partitions", &i.Partitions, (*PartitionStats).code)
+func (s *Stats) code(f *codec.Fields) {
+	f.Text("name", &s.Name)
+	f.Duration("max_age_ms", &s.Retention.MaxAge)
+	f.Varint("max_len", &s.Retention.MaxLen)
+	f.Varint("max_bytes", &s.Retention.MaxBytes)
+	f.Time("created_at_ms", &s.CreatedAt)
+	f.Varint("appended", &s.Appended)
+	f.Varint("reads", &s.Reads)
+	codec.ListOf(f, "partitions", &s.Partitions, (*PartitionStats).code)
 }
 
 func (p *PartitionStats) code(f *codec.Fields) {

@@ -227,7 +227,7 @@ func (s *section) code(f *codec.Fields) {
 	}
 	f.Text("measurement", &s.name)
 	f.Uvarint("incarnation", (*uint64)(&s.inc))
-	codec.ListOf(f, "fields", &s.fields, (*field).fields, codec.Range{Min: 1, Max: MaxFields})
+	codec.ListOf(f, "fields", &s.fields, codeField, codec.Range{Min: 1, Max: MaxFields})
 	knows := len(s.known.ids) > 0
 	if c := f.Binary(); c != nil {
 		c.Bool(&knows)
@@ -264,8 +264,8 @@ func (s *span) code(f *codec.Fields, points, oldest, newest string) {
 	f.Varint(newest, &s.newest)
 }
 
-// fields codes a field of a write.
-func (d *field) fields(f *codec.Fields) {
+// codeField codes a field of a write.
+func codeField(d *field, f *codec.Fields) {
 	f.Text("name", &d.name)
 	codec.Enum(f, "type", &d.kind, fieldTypes[:])
 }

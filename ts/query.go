@@ -245,7 +245,9 @@ func codeNanos(f *codec.Fields, name string, ms *int64) {
 			return err
 		},
 	})
-	*ms = own
+	if f.Parsing() {
+		*ms = own
+	}
 }
 
 func (q *readQuery) encodeRuns() []byte {

@@ -181,9 +181,11 @@ func (s *selector) having(tag string, f *floql.Filter, matches bool) (found []se
 			ok = it.SeekGE(key.PrefixEnd(head))
 			continue
 		}
-		for ; ok && err == nil && bytes.HasPrefix(it.Key(), head); ok = it.Next() {
+		for ; ok && bytes.HasPrefix(it.Key(), head); ok = it.Next() {
 			found = append(found, seriesOf(it.Key()))
-			err = s.checkRoom(len(found))
+			if err = s.checkRoom(len(found)); err != nil {
+				break
+			}
 		}
 	}
 	if closeErr := it.Close(); err == nil {
@@ -203,9 +205,11 @@ func (s *selector) all() error {
 		return err
 	}
 	s.ids, s.narrow = s.ids[:0], true
-	for ok := it.First(); ok && err == nil; ok = it.Next() {
+	for ok := it.First(); ok; ok = it.Next() {
 		s.ids = append(s.ids, seriesOf(it.Key()))
-		err = s.checkRoom(len(s.ids))
+		if err = s.checkRoom(len(s.ids)); err != nil {
+			break
+		}
 	}
 	return cmp.Or(err, it.Close())
 }

@@ -136,7 +136,7 @@ func (f *Fields) Int(name string, v *int, r ...Range) {
 		return
 	}
 	wide := int64(*v)
-	if f.form.signed(name, &wide, Plain, rangeOf(r)); wide >= math.MinInt && wide <= math.MaxInt {
+	if f.form.signed(name, &wide, Plain, rangeOf(r)); f.Parsing() && wide >= math.MinInt && wide <= math.MaxInt {
 		*v = int(wide)
 	}
 }
@@ -163,7 +163,9 @@ func (f *Fields) unsigned(name string, v *int64, unit Unit, r []Range) {
 	}
 	wide := *v
 	f.form.signed(name, &wide, unit, rangeOf(r))
-	*v = wide
+	if f.Parsing() {
+		*v = wide
+	}
 }
 
 // Varint codes a signed integer.
@@ -178,7 +180,9 @@ func (f *Fields) Varint(name string, v *int64, r ...Range) {
 	}
 	wide := *v
 	f.form.signed(name, &wide, Plain, rangeOf(r))
-	*v = wide
+	if f.Parsing() {
+		*v = wide
+	}
 }
 
 // SignedMillis codes a duration in milliseconds whose binary form is signed.
@@ -195,7 +199,9 @@ func (f *Fields) SignedMillis(name string, v *int64, r ...Range) {
 	}
 	wide := *v
 	f.form.signed(name, &wide, Millis, rangeOf(r))
-	*v = wide
+	if f.Parsing() {
+		*v = wide
+	}
 }
 
 // Narrow codes an unsigned integer of less than 64 bits. Its binary form is a uvarint.
@@ -204,7 +210,7 @@ func Narrow[T ~uint16 | ~uint32](f *Fields, name string, v *T) {
 	f.Uvarint(name, &wide, Range{Max: int64(most)})
 	c := f.Binary()
 	switch {
-	case f.checking || c != nil && !c.reading:
+	case c == nil && !f.Parsing() || c != nil && !c.reading:
 	case wide <= most:
 		*v = T(wide)
 	case c != nil:
@@ -226,7 +232,9 @@ func (f *Fields) Uvarint(name string, v *uint64, r ...Range) {
 	}
 	wide := *v
 	f.form.unsigned(name, &wide, Plain, rangeOf(r))
-	*v = wide
+	if f.Parsing() {
+		*v = wide
+	}
 }
 
 // Byte codes a number of one byte.
@@ -244,7 +252,7 @@ func (f *Fields) Byte(name string, v *byte, r ...Range) {
 		within.Max = math.MaxUint8
 	}
 	wide := uint64(*v)
-	if f.form.unsigned(name, &wide, Plain, within); wide <= math.MaxUint8 {
+	if f.form.unsigned(name, &wide, Plain, within); f.Parsing() && wide <= math.MaxUint8 {
 		*v = byte(wide)
 	}
 }
@@ -260,7 +268,9 @@ func (f *Fields) Bool(name string, v *bool) {
 	}
 	is := *v
 	f.form.boolean(name, &is)
-	*v = is
+	if f.Parsing() {
+		*v = is
+	}
 }
 
 // Text codes a text.
@@ -275,7 +285,9 @@ func (f *Fields) Text(name string, v *string, r ...Range) {
 	}
 	text := *v
 	f.form.text(name, &text, rangeOf(r))
-	*v = text
+	if f.Parsing() {
+		*v = text
+	}
 }
 
 // Bytes codes bytes. Decoded ones alias the record.
@@ -290,7 +302,9 @@ func (f *Fields) Bytes(name string, v *[]byte, r ...Range) {
 	}
 	b := *v
 	f.form.bytes(name, &b, rangeOf(r))
-	*v = b
+	if f.Parsing() {
+		*v = b
+	}
 }
 
 // Blob codes bytes that may be nil, which are absent in JSON. Decoded ones are a copy.
@@ -304,7 +318,9 @@ func (f *Fields) Blob(name string, v *[]byte, r ...Range) {
 		b := *v
 		if f.form.given(name, b != nil) {
 			f.form.bytes(name, &b, rangeOf(r))
-			*v = b
+			if f.Parsing() {
+				*v = b
+			}
 		}
 	}
 }
@@ -344,7 +360,9 @@ func (f *Fields) Moment(name string, v *time.Time) {
 	}
 	t := *v
 	f.form.instant(name, &t)
-	*v = t
+	if f.Parsing() {
+		*v = t
+	}
 }
 
 // Time codes a time in milliseconds. The zero time is absent in JSON.
@@ -357,7 +375,9 @@ func (f *Fields) Time(name string, v *time.Time) {
 		t := *v
 		if f.form.given(name, !t.IsZero()) {
 			f.form.instant(name, &t)
-			*v = t
+			if f.Parsing() {
+				*v = t
+			}
 		}
 	}
 }
@@ -388,7 +408,9 @@ func (f *Fields) Float(name string, v *float64) {
 	default:
 		n := *v
 		f.form.float(name, &n)
-		*v = n
+		if f.Parsing() {
+			*v = n
+		}
 	}
 }
 
@@ -444,7 +466,9 @@ func Enum[T ~uint8](f *Fields, name string, v *T, names []string) {
 		t = T(i)
 		return nil
 	})
-	*v = t
+	if f.Parsing() {
+		*v = t
+	}
 }
 
 // Refuse fails a check or the reading of JSON with err, unless err is nil.

@@ -117,5 +117,7 @@ func formList[T any](f *Fields, name string, list *[]T, code func(*T, *Fields), 
 		}
 		code(&all[i], f)
 	})
-	*list = all
+	if f.Parsing() {
+		*list = all
+	}
 }

@@ -171,7 +171,7 @@ func TestCommandRowRefuses(t *testing.T) {
 		{name: "a", body: putBody{nil, 0}, want: "shelf: at 0 is not in 1-9", raw: "\x01a\x00"},
 		{name: "a", body: putBody{nil, 10}, want: "shelf: at 10 is not in 1-9", raw: "\x01a\x0a"},
 		{name: "a", body: putBody{[]string{"123456"}, 1}, want: "of 6 bytes exceeds 5", raw: "\x01a\x01\x06123456"},
-		{name: "a", body: putBody{make([]string, 4), 1}, want: "shelf: 4 books are not 0-3", raw: "\x01a\x01\x00\x00\x00\x00"},
+		{name: "a", body: putBody{make([]string, 4), 1}, want: "shelf: 4 books are not in 0-3", raw: "\x01a\x01\x00\x00\x00\x00"},
 		{name: "a", body: putBody{nil, 8}, want: "8 is taken", raw: "\x01a\x08"},
 		{name: "a", body: putBody{make([]string, 2), 1}, want: "never two", raw: "\x01a\x01\x00\x00", admits: true},
 		{name: "a", body: putBody{[]string{"12345"}, 1}, err: callers, want: "known to be wrong", raw: "\x01a\x01\x0512345", admits: true},

@@ -86,8 +86,9 @@ func CodeHeaders(f *codec.Fields, b *[]byte) {
 		return
 	}
 	own := *b
-	CodePairs(f, "headers", &own)
-	*b = own
+	if CodePairs(f, "headers", &own); f.Parsing() {
+		*b = own
+	}
 }
 
 // CodePairs codes encoded headers or labels as an object of strings in JSON. Callers handle Binary and Checking first.

@@ -3,6 +3,7 @@ package rig
 import (
 	"bytes"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
@@ -16,6 +17,9 @@ func SameInJSON(t *testing.T, p engine.Primitive, cmd engine.Command) {
 	if err != nil {
 		t.Errorf("%s %s: %x can not be shown: %v", p.Name, of.Name, cmd.Body, err)
 		return
+	}
+	if !utf8.Valid(cmd.Body) && bytes.Contains(shown, []byte("\uFFFD")) {
+		return // JSON has no form for a text that is not UTF-8
 	}
 	in := codec.NewReader(cmd.Body)
 	op := of.Parse(in.String(), shown, true)

@@ -508,6 +508,7 @@ func (h *Host) stopBecause(err error, broken bool) {
 	first := h.failure == nil
 	if first {
 		h.failure = err
+		h.closing.Store(true) // before anyone hears of the failure: a call that comes then is refused
 	}
 	if broken && !h.broken {
 		h.broken = true

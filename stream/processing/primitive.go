@@ -107,8 +107,8 @@ func admitRestore(cmd engine.Command, maxPayload int) error {
 }
 
 // check refuses a command that does not say what its definition says. number gives the parts of the definition their numbers.
-func (s *submitBody) check(cmd engine.Command, maxPayload int, number func([]numbered) []numbered) error {
-	p, err := parse(s.source)
+func (b *submitBody) check(cmd engine.Command, maxPayload int, number func([]numbered) []numbered) error {
+	p, err := parse(b.source)
 	if err != nil {
 		return err
 	}
@@ -118,11 +118,11 @@ func (s *submitBody) check(cmd engine.Command, maxPayload int, number func([]num
 	if cmd.Spread {
 		p.spread()
 	}
-	if len(s.numbers) != len(p.parts) {
-		return engine.Errorf(ErrInvalid, "processing: %d numbers for %d parts of a definition", len(s.numbers), len(p.parts))
+	if len(b.numbers) != len(p.parts) {
+		return engine.Errorf(ErrInvalid, "processing: %d numbers for %d parts of a definition", len(b.numbers), len(p.parts))
 	}
-	if s.name != p.job.Name || s.parallelism != p.job.Parallelism || s.batch != p.job.BatchSize || s.maxPayload < 0 || s.maxPayload > maxPayload ||
-		!slices.Equal(number(p.parts), s.numbers) {
+	if b.name != p.job.Name || b.parallelism != p.job.Parallelism || b.batch != p.job.BatchSize || b.maxPayload < 0 || b.maxPayload > maxPayload ||
+		!slices.Equal(number(p.parts), b.numbers) {
 		return engine.Errorf(ErrInvalid, "processing: the command does not say what its definition says")
 	}
 	return nil
