@@ -50,34 +50,11 @@ func codeLabels(f *codec.Fields, b *[]byte) {
 	if f.Checking() {
 		f.Refuse(checkLabels(*b))
 	} else if f.Given("labels", *b != nil) {
-		own := *b
-		if engine.CodePairs(f, "labels", &own); own == nil {
-			own = []byte{}
-		}
-		*b = own
-	}
-}
-
-// codeLabelMap codes labels of results, which JSON leaves out if there are none.
-func codeLabelMap(f *codec.Fields, labels *map[string]string) {
-	if f.Checking() {
-		return
-	}
-	b := engine.AppendHeaders(nil, *labels)
-	c := f.Binary()
-	if c != nil {
-		c.Bytes(&b)
-	} else if f.Given("labels", len(b) > 0) {
-		engine.CodePairs(f, "labels", &b)
-	}
-	if c != nil && !c.Reading() || c == nil && !f.Parsing() {
-		return
-	}
-	var err error
-	if *labels, err = engine.DecodeHeaders(b); err != nil && c != nil {
-		c.Fail(err.Error())
-	} else {
-		f.Refuse(err)
+		codec.OnCopy(f, b, func(b *[]byte) {
+			if engine.CodePairs(f, "labels", b); *b == nil {
+				*b = []byte{}
+			}
+		})
 	}
 }
 
@@ -90,15 +67,15 @@ func codeRef(ref *call.Ref, f *codec.Fields) {
 	if f.Checking() {
 		return
 	}
-	own := *ref
-	show := func() string { return fmt.Sprintf("%d-%d-%d", own.Action, own.Run, own.Tag) }
-	f.Token("run", show, func(text string) error {
-		if _, err := fmt.Sscanf(text, "%d-%d-%d", &own.Action, &own.Run, &own.Tag); err != nil || show() != text {
-			return fmt.Errorf("%q is not a run", text)
-		}
-		return nil
+	codec.OnCopy(f, ref, func(ref *call.Ref) {
+		show := func() string { return fmt.Sprintf("%d-%d-%d", ref.Action, ref.Run, ref.Tag) }
+		f.Token("run", show, func(text string) error {
+			if _, err := fmt.Sscanf(text, "%d-%d-%d", &ref.Action, &ref.Run, &ref.Tag); err != nil || show() != text {
+				return fmt.Errorf("%q is not a run", text)
+			}
+			return nil
+		})
 	})
-	*ref = own
 }
 
 // checkLabels says what is wrong with labels, which are encoded.

@@ -65,7 +65,7 @@ func (s *Schedule) code(f *codec.Fields) {
 	f.Text("action", &s.Action)
 	s.Spec.code(f)
 	f.Int("priority", &s.Priority)
-	codeLabelMap(f, &s.Labels)
+	engine.CodePairMap(f, "labels", &s.Labels)
 	codeBlob(f, "concurrency_key", &s.ConcurrencyKey, codec.Range{})
 	f.Bool("paused", &s.Paused)
 	codeBlob(f, "note", &s.Note, codec.Range{})

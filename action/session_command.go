@@ -41,9 +41,11 @@ func (g *group) fields(f *codec.Fields) {
 		return
 	}
 	if !f.Checking() { // check does it
-		labels := []byte(g.labels)
-		engine.CodePairs(f, "labels", &labels)
-		g.labels = string(labels)
+		codec.OnCopy(f, &g.labels, func(s *string) {
+			labels := []byte(*s)
+			engine.CodePairs(f, "labels", &labels)
+			*s = string(labels)
+		})
 		codec.RestOf(f, "actions", &g.names, func(s *string, f *codec.Fields) { f.Text("", s) })
 	}
 }

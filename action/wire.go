@@ -155,7 +155,7 @@ func codeRun(r *Run, f *codec.Fields) {
 	f.Int("max_attempts", &r.MaxAttempts)
 	f.Blob("input", &r.Input)
 	f.Blob("output", &r.Output)
-	codeLabelMap(f, &r.Labels)
+	engine.CodePairMap(f, "labels", &r.Labels)
 	f.Time("created_at_ms", &r.CreatedAt)
 	f.Time("available_at_ms", &r.AvailableAt)
 	f.Time("started_at_ms", &r.StartedAt)

@@ -233,12 +233,12 @@ func (r *receipt) codeAs(f *codec.Fields, name string) {
 		return
 	}
 	if !f.Checking() {
-		own := *r
-		f.Token(name, func() string { return string(own.public()) }, func(text string) (err error) {
-			own, err = Receipt(text).parse()
-			return err
+		codec.OnCopy(f, r, func(r *receipt) {
+			f.Token(name, func() string { return string(r.public()) }, func(text string) (err error) {
+				*r, err = Receipt(text).parse()
+				return err
+			})
 		})
-		*r = own
 	}
 }
 

@@ -59,7 +59,7 @@ func TestQueriesArriveAsTheyWere(t *testing.T) {
 		}
 	}
 	headers := map[string]string(nil)
-	if err := codec.DecodeFields(codec.AppendBytes([]byte{1}, []byte{0xff}), &headers, func(m *map[string]string, f *codec.Fields) { engine.CodeHeaderMap(f, m) }); err == nil {
+	if err := codec.DecodeFields(codec.AppendBytes([]byte{1}, []byte{0xff}), &headers, func(m *map[string]string, f *codec.Fields) { engine.CodePairMap(f, "headers", m) }); err == nil {
 		t.Errorf("malformed headers are decoded: %v", headers)
 	}
 	arrives := func(q engine.Query) error {

@@ -139,7 +139,7 @@ func (m *Message) code(f *codec.Fields) {
 	f.Uvarint("seq", &m.Seq)
 	f.Int("priority", &m.Priority)
 	f.Blob("payload", &m.Payload)
-	engine.CodeHeaderMap(f, &m.Headers)
+	engine.CodePairMap(f, "headers", &m.Headers)
 	codec.Enum(f, "state", &m.State, stateNames[:])
 	f.Int("attempts", &m.Attempts)
 	f.Int("max_attempts", &m.MaxAttempts)

@@ -96,10 +96,12 @@ func (m *Message) code(f *codec.Fields) {
 	if f.Checking() {
 		return
 	}
-	key := []byte(m.Key)
-	f.Bytes("key", &key, codec.Range{Max: MaxKeyBytes})
-	m.Key = string(key)
-	engine.CodeHeaderMap(f, &m.Headers)
+	codec.OnCopy(f, &m.Key, func(k *string) {
+		key := []byte(*k)
+		f.Bytes("key", &key, codec.Range{Max: MaxKeyBytes})
+		*k = string(key)
+	})
+	engine.CodePairMap(f, "headers", &m.Headers)
 	f.Bytes("payload", &m.Payload)
 }
 

@@ -284,37 +284,37 @@ func (l *tagList) codeJSON(f *codec.Fields, name string) {
 	if f.Checking() {
 		return
 	}
-	own := *l
-	f.Custom(name, codec.Custom{
-		Type: codec.ObjectType,
-		Show: func(dst []byte) []byte {
-			dst = append(dst, '{')
-			for i, t := range own {
-				if i > 0 {
-					dst = append(dst, ',')
+	codec.OnCopy(f, l, func(l *tagList) {
+		f.Custom(name, codec.Custom{
+			Type: codec.ObjectType,
+			Show: func(dst []byte) []byte {
+				dst = append(dst, '{')
+				for i, t := range *l {
+					if i > 0 {
+						dst = append(dst, ',')
+					}
+					dst = rawjson.AppendText(append(rawjson.AppendText(dst, t.name), ':'), t.value)
 				}
-				dst = rawjson.AppendText(append(rawjson.AppendText(dst, t.name), ':'), t.value)
-			}
-			return append(dst, '}')
-		},
-		Parse: func(value []byte) (err error) {
-			own = nil
-			object := rawjson.EachMember(value, func(key, value []byte) bool {
-				name, _ := rawjson.Text(key)
-				text, ok := rawjson.Text(value)
-				if own = append(own, tag{name, text}); !ok {
-					err = fmt.Errorf("tag %.40q is no string", name)
+				return append(dst, '}')
+			},
+			Parse: func(value []byte) (err error) {
+				*l = nil
+				object := rawjson.EachMember(value, func(key, value []byte) bool {
+					name, _ := rawjson.Text(key)
+					text, ok := rawjson.Text(value)
+					if *l = append(*l, tag{name, text}); !ok {
+						err = fmt.Errorf("tag %.40q is no string", name)
+					}
+					return ok
+				})
+				if !object {
+					return errors.New("want an object of strings")
 				}
-				return ok
-			})
-			if !object {
-				return errors.New("want an object of strings")
-			}
-			slices.SortStableFunc(own, func(a, b tag) int { return cmpString(a.name, b.name) })
-			return err
-		},
+				slices.SortStableFunc(*l, func(a, b tag) int { return cmpString(a.name, b.name) })
+				return err
+			},
+		})
 	})
-	*l = own
 }
 
 // codeAs codes tags in order under a name.

@@ -224,30 +224,28 @@ func codeNanos(f *codec.Fields, name string, ms *int64) {
 	if f.Checking() {
 		return
 	}
-	own := *ms
-	f.Custom(name, codec.Custom{
-		Type: codec.IntegerType,
-		Show: func(dst []byte) []byte {
-			if dst = strconv.AppendInt(dst, own, 10); own != 0 {
-				dst = append(dst, "000000"...)
-			}
-			return dst
-		},
-		Parse: func(value []byte) (err error) {
-			if whole, ok := strings.CutSuffix(string(value), "000000"); ok {
-				own, err = strconv.ParseInt(whole, 10, 64)
-			} else if own, err = strconv.ParseInt(string(value), 10, 64); err == nil {
-				own = floorDiv(own, int64(time.Millisecond))
-			}
-			if err != nil {
-				err = fmt.Errorf("want nanoseconds, got %.40s", value)
-			}
-			return err
-		},
+	codec.OnCopy(f, ms, func(ms *int64) {
+		f.Custom(name, codec.Custom{
+			Type: codec.IntegerType,
+			Show: func(dst []byte) []byte {
+				if dst = strconv.AppendInt(dst, *ms, 10); *ms != 0 {
+					dst = append(dst, "000000"...)
+				}
+				return dst
+			},
+			Parse: func(value []byte) (err error) {
+				if whole, ok := strings.CutSuffix(string(value), "000000"); ok {
+					*ms, err = strconv.ParseInt(whole, 10, 64)
+				} else if *ms, err = strconv.ParseInt(string(value), 10, 64); err == nil {
+					*ms = floorDiv(*ms, int64(time.Millisecond))
+				}
+				if err != nil {
+					err = fmt.Errorf("want nanoseconds, got %.40s", value)
+				}
+				return err
+			},
+		})
 	})
-	if f.Parsing() {
-		*ms = own
-	}
 }
 
 func (q *readQuery) encodeRuns() []byte {

@@ -1,8 +1,6 @@
 package ts
 
 import (
-	"encoding/hex"
-	"fmt"
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
@@ -79,28 +77,7 @@ func (q *resolveQuery) Arguments(f *codec.Fields) {
 	})
 }
 
-// codeHash codes the hash of a series, which is hexadecimal in JSON.
-func codeHash(h *[hashLen]byte, f *codec.Fields) {
-	if c := f.Binary(); c != nil {
-		for i := range h {
-			c.Byte(&h[i])
-		}
-		return
-	}
-	if f.Checking() {
-		return
-	}
-	own := *h
-	f.Token("", func() string { return hex.EncodeToString(own[:]) }, func(text string) error {
-		b, err := hex.DecodeString(text)
-		if err != nil || len(b) != hashLen {
-			return fmt.Errorf("want %d hexadecimal digits", 2*hashLen)
-		}
-		copy(own[:], b)
-		return nil
-	})
-	*h = own
-}
+func codeHash(h *[hashLen]byte, f *codec.Fields) { f.Hex("", h[:]) }
 
 // Results codes the answer.
 func (q *resolveQuery) Results(f *codec.Fields) {

@@ -2,7 +2,6 @@ package auth
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
 	"time"
 	"unicode/utf8"
 
@@ -65,31 +64,11 @@ func (k *storedKey) codeFields(f *codec.Fields) {
 	f.Text("name", &k.Name)
 	codec.Enum(f, "role", &k.Role, roleNames)
 	codec.ListOf(f, "namespaces", &k.Namespaces, codec.Text)
-	codeHash(f, "secret_hash", &k.proof.hash)
-	codeHash(f, "public_key", &k.proof.public)
+	f.Hex("secret_hash", k.proof.hash[:])
+	f.Hex("public_key", k.proof.public[:])
 }
 
-// codeHash codes a hash, which is hexadecimal in JSON.
-func codeHash(f *codec.Fields, name string, hash *[sha256.Size]byte) {
-	if c := f.Binary(); c != nil {
-		codeBytes(c, hash[:])
-		return
-	}
-	if f.Checking() {
-		return
-	}
-	own := *hash
-	f.Token(name, func() string { return hex.EncodeToString(own[:]) }, func(text string) error {
-		b, err := hex.DecodeString(text)
-		if err != nil || copy(own[:], b) != len(own) || len(b) > len(own) {
-			return engine.Errorf(engine.ErrInvalid, "want %d hexadecimal digits, got %d characters", 2*len(own), len(text))
-		}
-		return nil
-	})
-	*hash = own
-}
-
-// codeTime codes a time that may be zero, of which it refuses a second encoding.
+// codeTime codes a time that may be zero. It refuses the longer of the two encodings of the zero time.
 func codeTime(f *codec.Fields, name string, t *time.Time) {
 	c := f.Binary()
 	if c == nil {
@@ -109,7 +88,7 @@ type endBody struct {
 }
 
 func (e *endBody) code(f *codec.Fields) {
-	codeHash(f, "token_hash", &e.hash)
+	f.Hex("token_hash", e.hash[:])
 	codeTime(f, "ends_at_ms", &e.ends)
 }
 
@@ -234,5 +213,5 @@ func (q *keysQuery) Results(f *codec.Fields) {
 	f.Bool("exists", &q.exists)
 	f.Uvarint("revision", &q.revision)
 	codec.ListOf(f, "keys", &q.keys, (*storedKey).codeAnswer)
-	codec.ListOf(f, "ended_sessions", &q.ended, func(hash *[sha256.Size]byte, f *codec.Fields) { codeHash(f, "", hash) })
+	codec.ListOf(f, "ended_sessions", &q.ended, func(hash *[sha256.Size]byte, f *codec.Fields) { f.Hex("", hash[:]) })
 }

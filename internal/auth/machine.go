@@ -92,13 +92,7 @@ func (m *machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &change{tx, string(call.Subject())}
-	if cmd.Kind != kindUsed {
-		if err := checkID(c.id); err != nil {
-			return nil, err
-		}
-	}
-	return call.Apply(c)
+	return call.Apply(&change{tx, string(call.Subject())})
 }
 
 // change is a command that is being applied.
@@ -113,6 +107,9 @@ func (c *change) create(k *storedKey) error    { return c.add(k, false) }
 // add adds a key, the first one or another one.
 func (c *change) add(k *storedKey, first bool) error {
 	tx := c.tx
+	if err := checkID(c.id); err != nil {
+		return err
+	}
 	s, exists := loadStore(tx)
 	switch {
 	case first && exists && !plant.On(plant.SecondStore):

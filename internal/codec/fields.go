@@ -1,6 +1,7 @@
 package codec
 
 import (
+	"encoding/hex"
 	"fmt"
 	"math"
 	"slices"
@@ -125,6 +126,15 @@ func (f *Fields) Given(name string, given bool) bool {
 	return f.form.given(name, given)
 }
 
+// OnCopy calls code with a copy of *v, and sets *v to it if fields are being read from JSON. Use it outside the binary form: what closures and interfaces refer to
+// escapes to the heap, so without the copy every body would. Writing JSON must not change *v, which others may be reading.
+func OnCopy[T any](f *Fields, v *T, code func(v *T)) {
+	own := *v
+	if code(&own); f.Parsing() {
+		*v = own
+	}
+}
+
 // Int codes an int.
 func (f *Fields) Int(name string, v *int, r ...Range) {
 	switch {
@@ -161,11 +171,7 @@ func (f *Fields) unsigned(name string, v *int64, unit Unit, r []Range) {
 		}
 		return
 	}
-	wide := *v
-	f.form.signed(name, &wide, unit, rangeOf(r))
-	if f.Parsing() {
-		*v = wide
-	}
+	OnCopy(f, v, func(v *int64) { f.form.signed(name, v, unit, rangeOf(r)) })
 }
 
 // Varint codes a signed integer.
@@ -178,11 +184,7 @@ func (f *Fields) Varint(name string, v *int64, r ...Range) {
 		f.coder.Varint(v)
 		return
 	}
-	wide := *v
-	f.form.signed(name, &wide, Plain, rangeOf(r))
-	if f.Parsing() {
-		*v = wide
-	}
+	OnCopy(f, v, func(v *int64) { f.form.signed(name, v, Plain, rangeOf(r)) })
 }
 
 // SignedMillis codes a duration in milliseconds whose binary form is signed.
@@ -197,11 +199,7 @@ func (f *Fields) SignedMillis(name string, v *int64, r ...Range) {
 		f.coder.Varint(v)
 		return
 	}
-	wide := *v
-	f.form.signed(name, &wide, Millis, rangeOf(r))
-	if f.Parsing() {
-		*v = wide
-	}
+	OnCopy(f, v, func(v *int64) { f.form.signed(name, v, Millis, rangeOf(r)) })
 }
 
 // Narrow codes an unsigned integer of less than 64 bits. Its binary form is a uvarint.
@@ -230,11 +228,7 @@ func (f *Fields) Uvarint(name string, v *uint64, r ...Range) {
 		f.coder.Uvarint(v)
 		return
 	}
-	wide := *v
-	f.form.unsigned(name, &wide, Plain, rangeOf(r))
-	if f.Parsing() {
-		*v = wide
-	}
+	OnCopy(f, v, func(v *uint64) { f.form.unsigned(name, v, Plain, rangeOf(r)) })
 }
 
 // Byte codes a number of one byte.
@@ -266,11 +260,7 @@ func (f *Fields) Bool(name string, v *bool) {
 		f.coder.Bool(v)
 		return
 	}
-	is := *v
-	f.form.boolean(name, &is)
-	if f.Parsing() {
-		*v = is
-	}
+	OnCopy(f, v, func(v *bool) { f.form.boolean(name, v) })
 }
 
 // Text codes a text.
@@ -283,11 +273,7 @@ func (f *Fields) Text(name string, v *string, r ...Range) {
 		f.coder.String(v)
 		return
 	}
-	text := *v
-	f.form.text(name, &text, rangeOf(r))
-	if f.Parsing() {
-		*v = text
-	}
+	OnCopy(f, v, func(v *string) { f.form.text(name, v, rangeOf(r)) })
 }
 
 // Bytes codes bytes. Decoded ones alias the record.
@@ -300,11 +286,7 @@ func (f *Fields) Bytes(name string, v *[]byte, r ...Range) {
 		f.coder.alias(v)
 		return
 	}
-	b := *v
-	f.form.bytes(name, &b, rangeOf(r))
-	if f.Parsing() {
-		*v = b
-	}
+	OnCopy(f, v, func(v *[]byte) { f.form.bytes(name, v, rangeOf(r)) })
 }
 
 // Blob codes bytes that may be nil, which are absent in JSON. Decoded ones are a copy.
@@ -315,12 +297,8 @@ func (f *Fields) Blob(name string, v *[]byte, r ...Range) {
 	case f.form == nil:
 		f.coder.Bytes(v)
 	default:
-		b := *v
-		if f.form.given(name, b != nil) {
-			f.form.bytes(name, &b, rangeOf(r))
-			if f.Parsing() {
-				*v = b
-			}
+		if f.form.given(name, *v != nil) {
+			OnCopy(f, v, func(v *[]byte) { f.form.bytes(name, v, rangeOf(r)) })
 		}
 	}
 }
@@ -358,11 +336,7 @@ func (f *Fields) Moment(name string, v *time.Time) {
 		}
 		return
 	}
-	t := *v
-	f.form.instant(name, &t)
-	if f.Parsing() {
-		*v = t
-	}
+	OnCopy(f, v, func(v *time.Time) { f.form.instant(name, v) })
 }
 
 // Time codes a time in milliseconds. The zero time is absent in JSON.
@@ -372,12 +346,8 @@ func (f *Fields) Time(name string, v *time.Time) {
 	case f.form == nil:
 		f.coder.Time(v)
 	default:
-		t := *v
-		if f.form.given(name, !t.IsZero()) {
-			f.form.instant(name, &t)
-			if f.Parsing() {
-				*v = t
-			}
+		if f.form.given(name, !v.IsZero()) {
+			OnCopy(f, v, func(v *time.Time) { f.form.instant(name, v) })
 		}
 	}
 }
@@ -406,11 +376,7 @@ func (f *Fields) Float(name string, v *float64) {
 	case f.form == nil:
 		f.coder.Float64(v)
 	default:
-		n := *v
-		f.form.float(name, &n)
-		if f.Parsing() {
-			*v = n
-		}
+		OnCopy(f, v, func(v *float64) { f.form.float(name, v) })
 	}
 }
 
@@ -436,6 +402,27 @@ func (f *Fields) Found(v *bool) bool {
 	return *v || describes
 }
 
+// Hex codes bytes whose number is known, such as a hash. They are hexadecimal in JSON.
+func (f *Fields) Hex(name string, b []byte) {
+	switch {
+	case f.checking:
+		return
+	case f.form == nil:
+		for i := range b {
+			f.coder.Byte(&b[i])
+		}
+		return
+	}
+	f.Token(name, func() string { return hex.EncodeToString(b) }, func(text string) error {
+		decoded, err := hex.DecodeString(text)
+		if err != nil || len(decoded) != len(b) {
+			return fmt.Errorf("want %d hexadecimal digits, got %d characters", 2*len(b), len(text))
+		}
+		copy(b, decoded)
+		return nil
+	})
+}
+
 // Enum codes a value that has a name in JSON. Names has one for each value, "" for a number that is none.
 func Enum[T ~uint8](f *Fields, name string, v *T, names []string) {
 	named := func(t T) bool { return int(t) < len(names) && names[t] != "" }
@@ -452,23 +439,22 @@ func Enum[T ~uint8](f *Fields, name string, v *T, names []string) {
 		}
 		return
 	}
-	t := *v
-	f.Token(name, func() string {
-		if named(t) {
-			return names[t]
-		}
-		return strconv.Itoa(int(t))
-	}, func(text string) error {
-		i := slices.Index(names, text)
-		if i < 0 || text == "" {
-			return fmt.Errorf("unknown %s %q: want one of %s", label(name), text, strings.Join(slices.DeleteFunc(slices.Clone(names), func(s string) bool { return s == "" }), ", "))
-		}
-		t = T(i)
-		return nil
+	OnCopy(f, v, func(v *T) {
+		f.Token(name, func() string {
+			if named(*v) {
+				return names[*v]
+			}
+			return strconv.Itoa(int(*v))
+		}, func(text string) error {
+			i := slices.Index(names, text)
+			if i < 0 || text == "" {
+				all := slices.DeleteFunc(slices.Clone(names), func(s string) bool { return s == "" })
+				return fmt.Errorf("unknown %s %q: want one of %s", label(name), text, strings.Join(all, ", "))
+			}
+			*v = T(i)
+			return nil
+		})
 	})
-	if f.Parsing() {
-		*v = t
-	}
 }
 
 // Refuse fails a check or the reading of JSON with err, unless err is nil.

@@ -91,10 +91,16 @@ type Row[S any] interface {
 	makes(cmd Command) (name []byte, n int)
 }
 
-// CommandRows are the commands of a primitive, ordered by kind.
+// CommandRows are commands of a primitive, ordered by kind. Kinds count from that of the first row.
 type CommandRows[S any] struct {
 	rows  []Row[S]
 	types []CommandType
+}
+
+// place returns where the row of a kind is, or false if there is none.
+func (c *CommandRows[S]) place(kind uint8) (i int, ok bool) {
+	i = int(kind) - int(c.types[0].Kind)
+	return i, i >= 0 && i < len(c.rows)
 }
 
 // Declare returns the commands of a primitive. checkName validates the names they are about.
@@ -112,31 +118,35 @@ func (c *CommandRows[S]) Types() []CommandType { return slices.Clone(c.types) }
 
 // Makes returns the name a command is about and the most it can make available to takers there, 0 for a malformed command. The name aliases the body.
 func (c *CommandRows[S]) Makes(cmd Command) (name []byte, n int) {
-	if cmd.Kind == 0 || int(cmd.Kind) > len(c.rows) {
+	i, ok := c.place(cmd.Kind)
+	if !ok {
 		return nil, 0
 	}
-	return c.rows[cmd.Kind-1].makes(cmd)
+	return c.rows[i].makes(cmd)
 }
 
 // Calls decodes the commands that one machine applies, reusing the memory of each kind.
-type Calls[S any] []Call[S]
+type Calls[S any] struct {
+	of    *CommandRows[S]
+	calls []Call[S]
+}
 
 // NewCalls returns the Calls of one machine.
 func (c *CommandRows[S]) NewCalls() Calls[S] {
-	calls := make(Calls[S], len(c.rows))
-	for i, r := range c.rows {
-		calls[i] = r.newCall()
+	calls := Calls[S]{of: c}
+	for _, r := range c.rows {
+		calls.calls = append(calls.calls, r.newCall())
 	}
 	return calls
 }
 
 // Read decodes and validates a command. The call aliases its body and is valid until the next Read.
 func (c Calls[S]) Read(cmd Command) (Call[S], error) {
-	if cmd.Kind == 0 || int(cmd.Kind) > len(c) || c[cmd.Kind-1] == nil {
+	i, ok := c.of.place(cmd.Kind)
+	if !ok || c.calls[i] == nil {
 		return nil, unknownCommand(cmd)
 	}
-	call := c[cmd.Kind-1]
-	return call, call.read(cmd.Body)
+	return c.calls[i], c.calls[i].read(cmd.Body)
 }
 
 // Call is a decoded command.

@@ -85,10 +85,7 @@ func CodeHeaders(f *codec.Fields, b *[]byte) {
 		}
 		return
 	}
-	own := *b
-	if CodePairs(f, "headers", &own); f.Parsing() {
-		*b = own
-	}
+	codec.OnCopy(f, b, func(b *[]byte) { CodePairs(f, "headers", b) })
 }
 
 // CodePairs codes encoded headers or labels as an object of strings in JSON. Callers handle Binary and Checking first.
@@ -126,26 +123,26 @@ func CodePairs(f *codec.Fields, name string, b *[]byte) {
 	})
 }
 
-// CodeHeaderMap codes headers as a map: in binary form their encoded form, in JSON an object of strings, which is absent if there are none.
-func CodeHeaderMap(f *codec.Fields, headers *map[string]string) {
+// CodePairMap codes decoded headers or labels: as encoded ones in a record, as an object of strings in JSON, which omits an empty one.
+func CodePairMap(f *codec.Fields, name string, pairs *map[string]string) {
 	if f.Checking() {
 		return
 	}
-	b := AppendHeaders(nil, *headers)
+	b := AppendHeaders(nil, *pairs)
 	if c := f.Binary(); c != nil {
 		if c.Bytes(&b); !c.Reading() {
 			return
 		}
 		var err error
-		if *headers, err = DecodeHeaders(b); err != nil {
+		if *pairs, err = DecodeHeaders(b); err != nil {
 			c.Fail(err.Error())
 		}
 		return
 	}
-	if f.Given("headers", len(b) > 0) {
-		if CodePairs(f, "headers", &b); f.Parsing() {
+	if f.Given(name, len(b) > 0) {
+		if CodePairs(f, name, &b); f.Parsing() {
 			var err error
-			*headers, err = DecodeHeaders(b)
+			*pairs, err = DecodeHeaders(b)
 			f.Refuse(err)
 		}
 	}

@@ -1,8 +1,6 @@
 package roster
 
 import (
-	"encoding/json"
-
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 )
@@ -30,16 +28,6 @@ var commands = engine.Declare(engine.MachineAction, "worker", CheckID, join, lea
 
 // Commands returns the kinds of commands of the roster, for the table of the machine.
 func Commands() []engine.CommandType { return commands.Types() }
-
-// Admit checks a command of a user in another process.
-func Admit(cmd engine.Command) error {
-	for _, t := range commands.Types() {
-		if t.Kind == cmd.Kind && t.Admit != nil {
-			return t.Admit(cmd, 0)
-		}
-	}
-	return engine.Errorf(engine.ErrInvalid, "unknown command: machine %d kind %d", cmd.Machine, cmd.Kind)
-}
 
 // batch bounds the workers of a command.
 var batch = codec.Range{Min: 1, Max: maxBatch}
@@ -88,18 +76,7 @@ func (w *Worker) fields(f *codec.Fields) {
 	f.Text("type", &w.Type)
 	f.Text("machine", &w.Machine)
 	f.Int("concurrency", &w.Max, codec.Range{Max: maxConcurrent})
-	if f.Given("labels", len(w.Labels) > 0) {
-		labels := w.Labels
-		f.Custom("labels", codec.Custom{
-			Type: codec.ObjectType,
-			Show: func(dst []byte) []byte {
-				object, _ := json.Marshal(labels) // strings do not fail
-				return append(dst, object...)
-			},
-			Parse: func(value []byte) error { return json.Unmarshal(value, &labels) },
-		})
-		w.Labels = labels
-	}
+	engine.CodePairMap(f, "labels", &w.Labels)
 	codec.ListInto(f, "handles", &w.Handles, codec.Text, codec.Range{Max: MaxHandles})
 	f.Blob("metadata", &w.Metadata, codec.Range{Max: MaxMetadataBytes})
 }

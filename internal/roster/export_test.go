@@ -67,6 +67,9 @@ func rawOp[B, R any](row *engine.CommandRow[session, B, R], route string, b B) e
 	return engine.Op{Command: engine.Command{Machine: engine.MachineAction, Kind: row.Kind, Body: codec.EncodeFields(nil, &b, row.Body)}, Route: route}
 }
 
+// Admit validates a command of a user.
+func Admit(cmd engine.Command) error { return Commands()[cmd.Kind-KindJoin].Admit(cmd, 0) }
+
 // Recode decodes a row and encodes it again.
 func Recode(b []byte) ([]byte, error) {
 	r, err := decodeRow(b)
@@ -75,7 +78,7 @@ func Recode(b []byte) ([]byte, error) {
 
 // DecodeBody decodes a command's body and says whether that worked.
 func DecodeBody(kind uint8, b []byte) error {
-	_, err := commands.NewCalls().Read(engine.Command{Kind: kind - KindJoin + 1, Body: b})
+	_, err := commands.NewCalls().Read(engine.Command{Kind: kind, Body: b})
 	return err
 }
 

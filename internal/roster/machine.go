@@ -14,15 +14,15 @@ type Roster struct {
 	// Holds says how many runs a worker that calls by itself has in the shard. While it has some it is alive. nil: it has none.
 	Holds func(v *engine.View, ns uint32, id string) (int, error)
 
-	bodies engine.Calls[session]
+	bodies *engine.Calls[session] // made by the first command
 }
 
 // Apply carries out KindJoin, KindLeave and KindNote.
 func (r *Roster) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 	if r.bodies == nil {
-		r.bodies = commands.NewCalls()
+		bodies := commands.NewCalls()
+		r.bodies = &bodies
 	}
-	cmd.Kind -= KindJoin - 1 // the rows are counted from 1
 	call, err := r.bodies.Read(cmd)
 	if err != nil {
 		return nil, err

@@ -233,9 +233,6 @@ func TestWorkerBounds(t *testing.T) {
 	if err := Admit(bad); !errors.Is(err, engine.ErrInvalid) {
 		t.Errorf("a worker without an id leaves: %v", err)
 	}
-	if err := Admit(engine.Command{Kind: KindNote}); !errors.Is(err, engine.ErrInvalid) {
-		t.Errorf("a note of a user: %v", err)
-	}
 }
 
 // TestChunks: lists of members fit into commands, by number and by bytes.

@@ -184,7 +184,7 @@ func codeLabels(c *codec.Coder, labels *map[string]string) {
 		return
 	}
 	if b != nil && len(b) == 0 {
-		c.Fail("labels without a label")
+		c.Fail("empty labels")
 	}
 	var err error
 	if *labels, err = engine.DecodeHeaders(b); err != nil {
