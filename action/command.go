@@ -41,7 +41,7 @@ const (
 
 const fromAll = engine.FromUsers | engine.FromShards | engine.FromMachines
 
-// The commands of an action, a schedule of one, a session or a run. Those of sessions and runs have no name. On a full disk active runs can end if their outputs
+// The commands of an action, a schedule of one, a session or a run. Commands for sessions and runs have no name. On a full disk active runs can end if their outputs
 // are small, and cancelled runs go. No run is taken: each attempt writes.
 var (
 	invokeRun = &engine.CommandRow[*work, call.Invoke, Invoked]{
@@ -54,8 +54,8 @@ var (
 	register = &engine.CommandRow[*work, spec, int]{
 		Kind: kindRegister, Name: "register", From: engine.FromUsers, Body: (*spec).fields, Check: (*spec).check, Apply: (*work).register, Result: codeVersion,
 	}
-	adopt = &engine.CommandRow[*work, adoptBody, engine.Nothing]{
-		Kind: kindAdopt, Name: "adopt", From: engine.FromShards, Unnamed: true, Body: ofMachines((*adoptBody).code), Run: (*work).adopt,
+	adopt = &engine.MachineRow[*work, adoptBody]{
+		Kind: kindAdopt, Name: "adopt", From: engine.FromShards, Body: (*adoptBody).code, Apply: (*work).adopt,
 	}
 	enable = &engine.CommandRow[*work, bool, engine.Nothing]{
 		Kind: kindEnable, Name: "enable", From: engine.FromUsers, Shrinks: true, Body: codeFlag("enabled"), Run: (*work).enable,
@@ -65,7 +65,8 @@ var (
 	}
 	openSession = &engine.CommandRow[*work, openBody, uint64]{
 		Kind: kindOpen, Name: "open session", From: engine.FromUsers, Unnamed: true,
-		Body: (*openBody).code, Check: (*openBody).check, Apply: (*work).open, Result: codeNumber("session"),
+		Body: (*openBody).code, Check: (*openBody).check, Apply: (*work).open,
+		Result: func(session *uint64, f *codec.Fields) { f.Uvarint("session", session) },
 	}
 	takeRuns = &engine.CommandRow[*work, workBody, worked]{
 		Kind: kindWork, Name: "work", From: engine.FromUsers, Unnamed: true, Body: (*workBody).code, Check: (*workBody).check, Limit: (*workBody).limit,
@@ -99,13 +100,11 @@ var (
 		Kind: kindTrigger, Name: "trigger schedule", From: engine.FromUsers,
 		Body: codeScheduleName(""), Check: (*scheduleName).check, Limit: (*scheduleName).limit, Encoded: (*work).triggerSchedule, Result: (*Invoked).code,
 	}
-	tickSchedules = &engine.CommandRow[*work, tickBody, uint64]{
-		Kind: kindTick, Name: "tick schedules", From: engine.FromLeaders, Unnamed: true,
-		Body: ofMachines((*tickBody).code), Apply: (*work).tick, Result: codeNumber("done"),
+	tickSchedules = &engine.MachineRow[*work, tickBody]{
+		Kind: kindTick, Name: "tick schedules", From: engine.FromLeaders, Body: (*tickBody).code, Apply: (*work).tick,
 	}
-	endScheduled = &engine.CommandRow[*work, call.End, engine.Nothing]{
-		Kind: kindScheduledEnd, Name: "end scheduled run", From: engine.FromMachines, Unnamed: true,
-		Body: ofMachines((*call.End).Encode), Run: (*work).scheduledEnd,
+	endScheduled = &engine.MachineRow[*work, call.End]{
+		Kind: kindScheduledEnd, Name: "end scheduled run", From: engine.FromMachines, Body: (*call.End).Encode, Apply: (*work).scheduledEnd,
 	}
 	settleRuns = &engine.CommandRow[*work, workBody, worked]{
 		Kind: kindSettle, Name: "settle", From: engine.FromUsers, Shrinks: true, Unnamed: true, Body: (*workBody).code, Check: (*workBody).checkSettle,

@@ -8,30 +8,15 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// ofMachines codes a body that only machines and leaders send. It has no JSON form.
-func ofMachines[B any](code func(*B, *codec.Coder)) func(*B, *codec.Fields) {
-	return func(b *B, f *codec.Fields) {
-		if c := f.Binary(); c != nil {
-			if c.Reading() {
-				*b = *new(B)
-			}
-			code(b, c)
-		}
-	}
-}
-
 func codeFlag(name string) func(*bool, *codec.Fields) {
 	return func(b *bool, f *codec.Fields) { f.Bool(name, b) }
 }
 
-func codeNumber(name string) func(*uint64, *codec.Fields) {
-	return func(n *uint64, f *codec.Fields) { f.Uvarint(name, n) }
-}
-
 func codeVersion(v *int, f *codec.Fields) {
 	n := uint64(*v)
-	f.Uvarint("version", &n)
-	*v = int(n)
+	if f.Uvarint("version", &n); int(n) != *v {
+		*v = int(n)
+	}
 }
 
 // codeBlob codes a string that need not be UTF-8: in JSON it is bytes.
@@ -40,9 +25,11 @@ func codeBlob(f *codec.Fields, name string, s *string, r codec.Range) {
 		f.Text(name, s, r)
 		return
 	}
-	b := []byte(*s)
-	f.Bytes(name, &b, r)
-	*s = string(b)
+	codec.OnCopy(f, s, func(s *string) {
+		b := []byte(*s)
+		f.Bytes(name, &b, r)
+		*s = string(b)
+	})
 }
 
 // codeLabels codes encoded labels.
@@ -58,7 +45,7 @@ func codeLabels(f *codec.Fields, b *[]byte) {
 	}
 }
 
-// codeRef codes a run. In JSON it is a string, not a RunID: commands do not name the shard.
+// codeRef codes a run reference. In JSON it is a string but not a RunID, because it omits the shard.
 func codeRef(ref *call.Ref, f *codec.Fields) {
 	if c := f.Binary(); c != nil {
 		ref.Code(c)
@@ -71,14 +58,14 @@ func codeRef(ref *call.Ref, f *codec.Fields) {
 		show := func() string { return fmt.Sprintf("%d-%d-%d", ref.Action, ref.Run, ref.Tag) }
 		f.Token("run", show, func(text string) error {
 			if _, err := fmt.Sscanf(text, "%d-%d-%d", &ref.Action, &ref.Run, &ref.Tag); err != nil || show() != text {
-				return fmt.Errorf("%q is not a run", text)
+				return fmt.Errorf("invalid run reference %q", text)
 			}
 			return nil
 		})
 	})
 }
 
-// checkLabels says what is wrong with labels, which are encoded.
+// checkLabels returns ErrInvalid for malformed or oversized encoded labels.
 func checkLabels(b []byte) error {
 	n := len(b)
 	if n <= 4*MaxLabelBytes { // the lengths that are encoded with them do not count

@@ -9,12 +9,9 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// codeInvoke codes an invocation without its name. JSON has no fields that only machines set.
+// codeInvoke codes an invocation without its name. JSON omits the fields that only machines set.
 func codeInvoke(v *call.Invoke, f *codec.Fields) {
 	if c := f.Binary(); c != nil {
-		if c.Reading() {
-			*v = call.Invoke{}
-		}
 		v.CodeRest(c)
 		return
 	}
@@ -36,7 +33,7 @@ func codeInvoke(v *call.Invoke, f *codec.Fields) {
 	}
 }
 
-// limitInvoke refuses what only machines set, and an input that is not JSON: reading it takes long, so it is not done again when the command is applied.
+// limitInvoke rejects fields reserved for machines and inputs that are not valid JSON. Parsing is slow, so Apply does not repeat it.
 func limitInvoke(v *call.Invoke) error {
 	if v.Notify.Machine != 0 || v.Source != "" || v.Repeated {
 		return engine.Errorf(ErrInvalid, "action: invocation has fields that only machines may set")
@@ -69,7 +66,7 @@ func codeCancel(v *call.Cancel, f *codec.Fields) {
 	codeBlob(f, "reason", &v.Reason, codec.Range{Max: MaxReasonBytes})
 }
 
-// fields codes what is registered: in binary as the row of an action does.
+// fields codes a registration. Its binary form is that of the action's row.
 func (s *spec) fields(f *codec.Fields) {
 	if c := f.Binary(); c != nil {
 		s.code(c)
@@ -103,7 +100,7 @@ func (s *spec) check() error {
 	return nil
 }
 
-// adoptBody is what the home shard of an action tells the others.
+// adoptBody carries an action's definition from its home shard to the other shards.
 type adoptBody struct {
 	name       string
 	gone       bool // it has been deleted

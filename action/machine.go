@@ -112,7 +112,7 @@ func (m *machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 	}
 	w := m.start(tx)
 	w.name = string(call.Subject())
-	if call.Subject() != nil {
+	if call.Subject() != nil { // an empty name is not nil, only none
 		if err := checkAction(w.name); err != nil {
 			return nil, err
 		}

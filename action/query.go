@@ -90,7 +90,7 @@ type shardInfo struct {
 	took []int64
 }
 
-// Registry is of roster.Host.
+// Registry implements roster.Host.
 func (m *machine) Registry() *roster.Roster { return &m.roster }
 
 // findAction reads the row of an action.

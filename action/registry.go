@@ -58,7 +58,7 @@ func (w *work) tell(c *adoptBody) {
 }
 
 // adopt takes over what the home of an action says, unless something newer is known.
-func (w *work) adopt(c *adoptBody) error {
+func (w *work) adopt(c *adoptBody) ([]byte, error) {
 	a := w.action(c.name)
 	switch {
 	case a != nil && a.revision >= c.definition.revision:
@@ -67,7 +67,7 @@ func (w *work) adopt(c *adoptBody) error {
 	case a != nil:
 		a.bury()
 	}
-	return nil
+	return nil, nil
 }
 
 // use makes the shard know an action as it is now.

@@ -166,7 +166,8 @@ func (s *scheduled) dropBuffered() {
 }
 
 // tick decides ticks that the duty has found to be due. Those that were overtaken are left out; if all of them were, it is refused.
-func (w *work) tick(c *tickBody) (done uint64, err error) {
+func (w *work) tick(c *tickBody) ([]byte, error) {
+	done := uint64(0)
 	for i := range c.due {
 		d := &c.due[i]
 		s := w.schedule(d.action, d.name)
@@ -182,9 +183,9 @@ func (w *work) tick(c *tickBody) (done uint64, err error) {
 		s.save()
 	}
 	if done == 0 {
-		return 0, engine.Errorf(ErrConflict, "overtaken: the schedules have been changed, or their ticks decided")
+		return nil, engine.Errorf(ErrConflict, "overtaken: the schedules have been changed, or their ticks decided")
 	}
-	return done, nil
+	return codec.AppendUvarint(nil, done), nil
 }
 
 // comeAll does all ticks of a schedule that are due.
@@ -249,7 +250,7 @@ func (s *scheduled) invoke(idempotencyKey string) (invoked, error) {
 	})
 }
 
-// token names the schedule to the command that ends its run.
+// token identifies the schedule in the End command of its run.
 func (s *scheduled) token() []byte {
 	t := codec.AppendString(codec.AppendString(nil, s.action), s.name)
 	return codec.AppendBool(t, false) // unused
@@ -300,17 +301,17 @@ func (s *scheduled) trigger() ([]byte, error) {
 }
 
 // scheduledEnd begins the tick that waits for the run that has ended. Many runs may end in one command: when it has written much, the duty has it begin.
-func (w *work) scheduledEnd(end *call.End) error {
+func (w *work) scheduledEnd(end *call.End) ([]byte, error) {
 	r := codec.NewReader(end.Token)
 	action, name, _ := r.String(), r.String(), r.Bool()
-	must(name, r.Done())
+	name = must(name, r.Done())
 	s := w.schedule(action, name)
 	if s == nil || s.run != end.Ref || s.buffered == 0 || s.released || plant.On(plant.BufferedLost) {
-		return nil
+		return nil, nil
 	}
 	if s.released = w.tx.Full(); !s.released {
 		s.beginBuffered()
 	}
 	s.save()
-	return nil
+	return nil, nil
 }

@@ -57,7 +57,7 @@ type scheduleName struct {
 	flag bool // whether to pause it; otherwise unused
 }
 
-// codeScheduleName codes the flag under a name, or has no JSON for it.
+// codeScheduleName codes a schedule name and a flag. With an empty flag name JSON omits the flag.
 func codeScheduleName(flag string) func(*scheduleName, *codec.Fields) {
 	return func(s *scheduleName, f *codec.Fields) {
 		if f.Text("name", &s.name); flag != "" || f.Binary() != nil {
@@ -75,7 +75,7 @@ func (s *scheduleName) limit() error {
 	return nil
 }
 
-// tickBody is what the duty has found due. The result is how many of them are done: the others were overtaken.
+// tickBody holds the due ticks. The result is the number applied; the others were stale.
 type tickBody struct{ due []dueTicks }
 
 func (t *tickBody) code(c *codec.Coder) {
@@ -126,7 +126,7 @@ func (d *dueTicks) follows(r *scheduleRow) bool {
 	return d.last >= at && d.next > d.last && d.missed >= 0 && d.release == r.released
 }
 
-// read validates what Apply leaves to others: the times, and the input.
+// read validates the times and the input, which Apply does not check.
 func (s *scheduleBody) read() error {
 	if err := checkInput(s.plan.input); err != nil {
 		return err

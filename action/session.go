@@ -252,7 +252,7 @@ func (w *work) expire(c *sessionBody) (more bool, err error) {
 	return more, nil
 }
 
-// ended removes a session that has nothing left. If there is more the command is to be repeated.
+// ended removes a session that has nothing left. If more is set, the caller repeats the command.
 func (w *work) ended(s *session, more bool) {
 	if !more && !s.dropped {
 		if s.self {

@@ -7,7 +7,7 @@ import (
 	"github.com/floedb/floe/internal/roster"
 )
 
-// openBody begins a session, or changes what one takes.
+// openBody opens a session or changes which actions it takes.
 type openBody struct {
 	session uint64 // 0: a new one
 	process string
@@ -17,7 +17,7 @@ type openBody struct {
 func (o *openBody) code(f *codec.Fields) {
 	f.Uvarint("session", &o.session)
 	f.Text("process", &o.process)
-	codec.ListInto(f, "groups", &o.groups, (*group).fields, codec.Range{Max: maxGroups})
+	codec.ListOf(f, "groups", &o.groups, (*group).fields, codec.Range{Max: maxGroups})
 }
 
 func (o *openBody) check() error {
@@ -34,19 +34,19 @@ func (o *openBody) check() error {
 	return engine.CheckName("process", o.process)
 }
 
-// fields codes a group: in binary as the row of a session does.
+// fields codes a group. Its binary form is that of the session's row.
 func (g *group) fields(f *codec.Fields) {
 	if c := f.Binary(); c != nil {
 		g.code(c)
 		return
 	}
-	if !f.Checking() { // check does it
+	if !f.Checking() { // see check
 		codec.OnCopy(f, &g.labels, func(s *string) {
 			labels := []byte(*s)
 			engine.CodePairs(f, "labels", &labels)
 			*s = string(labels)
 		})
-		codec.RestOf(f, "actions", &g.names, func(s *string, f *codec.Fields) { f.Text("", s) })
+		codec.ListOf(f, "actions", &g.names, codec.Text)
 	}
 }
 
@@ -62,7 +62,7 @@ func (g *group) check() error {
 	return checkLabels([]byte(g.labels))
 }
 
-// codeCaller codes a session, or the id of a worker that calls by itself.
+// codeCaller codes a session, or the ID of a worker without a session.
 func codeCaller(f *codec.Fields, session *uint64, self *string) {
 	c := f.Binary()
 	if c != nil || f.Given("session", *session != 0) {
@@ -70,9 +70,6 @@ func codeCaller(f *codec.Fields, session *uint64, self *string) {
 	}
 	switch {
 	case *session != 0:
-		if c != nil && c.Reading() {
-			*self = ""
-		}
 	case f.Checking():
 		f.Refuse(roster.CheckID(*self))
 	default:
@@ -80,15 +77,12 @@ func codeCaller(f *codec.Fields, session *uint64, self *string) {
 	}
 }
 
-// codeDelivery codes the last field of a record, which is absent if it is 0.
+// codeDelivery codes a trailing delivery number, omitted if 0.
 func codeDelivery(f *codec.Fields, begun *int64) {
 	c := f.Binary()
 	if c == nil {
 		f.Varint("delivery", begun)
 		return
-	}
-	if c.Reading() {
-		*begun = 0
 	}
 	if c.More(*begun != 0) {
 		if c.Varint(begun); *begun == 0 {
@@ -97,7 +91,7 @@ func codeDelivery(f *codec.Fields, begun *int64) {
 	}
 }
 
-// touchBody has an attempt last for a time from now.
+// touchBody extends the deadline of an attempt.
 type touchBody struct {
 	session uint64 // 0: that of self
 	self    string
@@ -115,7 +109,7 @@ func (t *touchBody) code(f *codec.Fields) {
 	codeDelivery(f, &t.begun)
 }
 
-// sessionBody ends a session. Its runs are given back, and their attempts do not count if it is closed.
+// sessionBody ends a session and releases its runs. If the session is closed rather than expired, their attempts do not count.
 type sessionBody struct {
 	session uint64 // 0: that of self
 	self    string

@@ -51,8 +51,8 @@ func (w *work) workOn(c *workBody) ([]byte, error) {
 // Conclude takes runs when whoever was told of ends has done what comes of them.
 func (m *machine) Conclude(tx *engine.Tx, cmd engine.Command, result []byte) ([]byte, error) {
 	_, c, err := takeRuns.Read(cmd)
-	must(c, err)
-	res := must(takeRuns.Decode(result)) // empty if what was due has told somebody, with no end in the command
+	c = must(c, err)
+	res := must(takeRuns.Decode(result)) // empty if only a due timer notified a caller
 	w := m.start(tx)
 	s, err := w.sessionOf(&c)
 	if err == nil {

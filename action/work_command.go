@@ -18,26 +18,21 @@ type workBody struct {
 	group   group  // and what it takes
 	ends    []end
 	wants   []want
-	waiting int // takes that wait for the same, this one included, as the leader knows: it shares what there is with them; 0: it is no take that waited
+	waiting int // number of waiting takes for the same runs, including this one, set by the leader so that it can share them fairly; 0 if this take did not wait
 
-	listed bool // self is listed, and what it has done is counted, from the first run on that it gets
+	listed bool // register the worker and count its results once it gets a run
 }
 
 func (w *workBody) code(f *codec.Fields) {
 	c := f.Binary()
 	if codeCaller(f, &w.session, &w.self); w.session == 0 {
 		w.group.fields(f)
-	} else if c != nil && c.Reading() {
-		w.group = group{}
 	}
-	codec.ListInto(f, "ends", &w.ends, (*end).fields, codec.Range{Max: maxEnds})
-	codec.ListInto(f, "wants", &w.wants, (*want).code, codec.Range{Max: maxTaken})
+	codec.ListOf(f, "ends", &w.ends, (*end).fields, codec.Range{Max: maxEnds})
+	codec.ListOf(f, "wants", &w.wants, (*want).code, codec.Range{Max: maxTaken})
 	if f.Int("waiting", &w.waiting, codec.Range{Max: math.MaxInt64}); c == nil {
 		f.Bool("listed", &w.listed)
 		return
-	}
-	if c.Reading() {
-		w.listed = false
 	}
 	more := c.More(w.listed || w.begun())
 	for i := range w.ends {
@@ -45,15 +40,16 @@ func (w *workBody) code(f *codec.Fields) {
 			c.Varint(&w.ends[i].begun)
 		}
 	}
-	if c.More(w.listed) {
+	last := c.More(w.listed)
+	if last {
 		c.Bool(&w.listed)
 	}
-	if more && !w.listed && !w.begun() {
+	if last && !w.listed || more && !last && !w.begun() {
 		c.Fail("empty fields at the end")
 	}
 }
 
-// begun reports whether the delivery of an end is known.
+// begun reports whether any end has a delivery number.
 func (w *workBody) begun() bool {
 	return slices.ContainsFunc(w.ends, func(e end) bool { return e.begun != 0 })
 }
@@ -274,8 +270,8 @@ func (w *worked) code(f *codec.Fields) {
 	if c != nil && c.Reading() && c.Left() == 0 {
 		return
 	}
-	codec.ListInto(f, "verdicts", &w.verdicts, func(v *verdict, f *codec.Fields) { f.Byte("", (*byte)(v)) })
-	codec.ListInto(f, "runs", &w.taken, (*taken).fields)
+	codec.ListOf(f, "verdicts", &w.verdicts, func(v *verdict, f *codec.Fields) { f.Byte("", (*byte)(v)) })
+	codec.ListOf(f, "runs", &w.taken, (*taken).fields)
 	if c == nil {
 		return
 	}

@@ -96,10 +96,9 @@ var commands = engine.Declare(engine.MachineWorkflow, "workflow", checkWorkflow,
 	removeVersion,
 )
 
-// command returns a command that the machine sends. It does not mention the row: rows refer to the functions that send.
+// command returns a command that the machine sends. It cannot use the row: that would be an initialization cycle.
 func command[B any](kind uint8, name string, b *B, code func(*B, *codec.Fields)) engine.Command {
-	body := codec.AppendString(make([]byte, 0, bodyRoom+len(name)), name)
-	return engine.Command{Machine: engine.MachineWorkflow, Kind: kind, Body: codec.EncodeFields(body, b, code)}
+	return engine.NewCommand(engine.MachineWorkflow, kind, name, b, code, bodyRoom)
 }
 
 // bodyRoom is enough for most bodies without a payload.
@@ -115,7 +114,7 @@ type createBody struct {
 	source   []byte
 	compiled []byte
 
-	// What the definition says, if it was compiled here; these are not sent.
+	// From the definition, if it was compiled here; not encoded.
 	name      string
 	namespace string
 }
@@ -236,7 +235,7 @@ func (v *adoptCommand) code(c *codec.Coder) {
 	v.version.layout(c)
 }
 
-// startBody starts a run. Users set the fields that JSON has.
+// startBody starts a run. JSON has only the fields that users may set.
 type startBody struct {
 	version string // "" is the default one
 	id      string // "" is one of floe's own
@@ -258,9 +257,6 @@ func (b *startBody) code(f *codec.Fields) {
 		c.String(&b.source)
 		c.String(&b.parent)
 		c.Byte(&b.depth)
-		if c.Reading() {
-			b.notify = call.Notify{} // without a machine it has no other fields, and the body may be reused
-		}
 		b.notify.Code(c)
 	}
 	f.Blob("input", &b.input)
@@ -279,7 +275,7 @@ func (b *startBody) check() error {
 
 func (b *startBody) limit() error {
 	if b.notify.Machine != 0 || b.source != "" || b.parent != "" || b.depth != 0 {
-		return engine.Errorf(ErrInvalid, "workflow: a start as machines make it")
+		return engine.Errorf(ErrInvalid, "workflow: start has fields reserved for machines")
 	}
 	if err := checkText("version", b.version); err != nil {
 		return err
@@ -304,24 +300,12 @@ func (v *started) code(f *codec.Fields) {
 		id := string(v.name())
 		f.Text("run_id", &id)
 	}
-	v.status.code(f)
+	codec.Enum(f, "status", &v.status, statusNames[:])
 	f.Bool("duplicate", &v.duplicate)
 	f.Uvarint("lsn", &v.lsn)
 }
 
-// code codes a state, which JSON has by its name.
-func (s *Status) code(f *codec.Fields) {
-	if c := f.Binary(); c != nil {
-		c.Byte((*byte)(s))
-		return
-	}
-	f.Token("status", s.String, func(name string) (err error) {
-		*s, err = ParseStatus(name)
-		return err
-	})
-}
-
-// number is what an id of floe's own says of a run in its shard.
+// number identifies a run within its shard, for IDs that floe assigned.
 type number struct {
 	run uint64
 	tag uint16
@@ -409,7 +393,7 @@ type changed struct {
 }
 
 func (v *changed) code(f *codec.Fields) {
-	v.status.code(f)
+	codec.Enum(f, "status", &v.status, statusNames[:])
 	f.Uvarint("lsn", &v.lsn)
 }
 

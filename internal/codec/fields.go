@@ -27,7 +27,7 @@ type Fields struct {
 	form     form  // nil: binary, or checking
 	checking bool  // fields are compared with their ranges, which is done for every command: nothing is allocated for it
 	decoded  bool  // see CheckFields
-	err      error // of the check
+	err      error // of the check, or of a list that is too long to decode
 }
 
 // Range limits an integer, the length of a string in bytes, or the number of elements of a list. The zero Range sets no limit.
@@ -45,11 +45,15 @@ func EncodeFields[T any](dst []byte, v *T, code func(*T, *Fields)) []byte {
 	return dst
 }
 
-// DecodeFields decodes the binary form into *v, and fails if bytes are left over. Byte fields alias b.
+// DecodeFields decodes the binary form into *v, and fails if bytes are left over. Byte fields alias b. The error matches ErrCorrupt, except for a list that is longer
+// than its range.
 func DecodeFields[T any](b []byte, v *T, code func(*T, *Fields)) error {
 	f := borrow(NewDecoder(b))
 	code(v, f)
-	err := f.coder.Done()
+	err := f.err
+	if err == nil {
+		err = f.coder.Done()
+	}
 	giveBack(f)
 	return err
 }

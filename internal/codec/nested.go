@@ -1,5 +1,7 @@
 package codec
 
+import "fmt"
+
 // Object codes a record within a record. In JSON it is an object of its own. In binary its fields are like any others.
 func Object[T any](f *Fields, name string, v *T, code func(*T, *Fields)) {
 	if f.form == nil {
@@ -34,21 +36,20 @@ func (d *describer) nested(name string, code func()) {
 
 // ListOf codes a list behind its length. The binary form of an element takes at least one byte. An empty list decodes as nil.
 func ListOf[T any](f *Fields, name string, list *[]T, code func(*T, *Fields), r ...Range) {
+	if f.form == nil && f.coder.reading {
+		*list = nil
+	}
+	ListInto(f, name, list, code, r...)
+}
+
+// ListInto is ListOf for the body of a command: decoding reuses the memory of the slice.
+func ListInto[T any](f *Fields, name string, list *[]T, code func(*T, *Fields), r ...Range) {
 	switch {
 	case f.checking:
 		checkEach(f, name, *list, code, r)
 		return
 	case f.form != nil:
 		formList(f, name, list, code, rangeOf(r))
-		return
-	}
-	List(&f.coder, list, func(_ *Coder, v *T) { code(v, f) })
-}
-
-// ListInto is ListOf for the body of a command: decoding reuses the memory of the slice.
-func ListInto[T any](f *Fields, name string, list *[]T, code func(*T, *Fields), r ...Range) {
-	if f.checking || f.form != nil {
-		ListOf(f, name, list, code, r...)
 		return
 	}
 	c, n := &f.coder, uint64(len(*list))
@@ -60,15 +61,33 @@ func ListInto[T any](f *Fields, name string, list *[]T, code func(*T, *Fields), 
 	}
 	if n > uint64(c.src.Len()) {
 		c.Fail("list longer than the record")
+	}
+	f.within(name, n, r)
+	if c.Err() != nil {
 		n = 0
 	}
 	clear(*list) // or its elements would keep the previous record alive
 	all := (*list)[:0]
+	if cap(all) == 0 && n > 0 {
+		all = make([]T, 0, min(n, listAhead))
+	}
 	for ; n > 0 && c.Err() == nil; n-- {
 		all = append(all, *new(T))
 		code(&all[len(all)-1], f)
 	}
 	*list = all
+}
+
+// within ends the decoding of a list that is longer than its range, before there is memory for more elements. The error is that of CheckFields.
+func (f *Fields) within(name string, n uint64, of []Range) {
+	if r := rangeOf(of); r.Max > 0 && n > uint64(r.Max) && f.coder.Err() == nil {
+		f.err = tooMany(n, name, r)
+		f.coder.Fail(f.err.Error())
+	}
+}
+
+func tooMany[N int | uint64](n N, name string, r Range) error {
+	return fmt.Errorf("%d %s are not in %d-%d", n, label(name), r.Min, r.Max)
 }
 
 // RestOf codes a list that extends to the end of the record. The binary form of an element takes at least one byte. Decoding reuses the memory of the slice.
@@ -92,6 +111,7 @@ func RestOf[T any](f *Fields, name string, list *[]T, code func(*T, *Fields), r 
 	for f.coder.Err() == nil && f.coder.src.Len() > 0 {
 		all = append(all, *new(T))
 		code(&all[len(all)-1], f)
+		f.within(name, uint64(len(all)), r)
 	}
 	*list = all
 }

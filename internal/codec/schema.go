@@ -141,7 +141,7 @@ func (f *Fields) checkLength(name string, n int, of []Range) {
 func (f *Fields) checkCount(name string, n int, of []Range) bool {
 	r := rangeOf(of)
 	if !r.holds(int64(n)) {
-		f.wrong("%d %s are not in %d-%d", n, label(name), r.Min, r.Max)
+		f.Refuse(tooMany(n, name, r))
 		return false
 	}
 	return true

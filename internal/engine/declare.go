@@ -169,6 +169,12 @@ type call[S, B, R any] struct {
 func (c *call[S, B, R]) Subject() []byte { return c.name }
 
 func (c *call[S, B, R]) Apply(s S) ([]byte, error) {
+	result, err := c.apply(s)
+	c.row.empty(&c.body) // it aliases the command
+	return result, err
+}
+
+func (c *call[S, B, R]) apply(s S) ([]byte, error) {
 	r := c.row
 	switch {
 	case r.Run != nil:
@@ -185,12 +191,20 @@ func (c *call[S, B, R]) Apply(s S) ([]byte, error) {
 	if c.result = *new(R); !encode {
 		return nil, err
 	}
-	return slices.Clone(c.out), nil
+	result := slices.Clone(c.out)
+	if cap(c.out) > maxKept {
+		c.out = nil
+	}
+	return result, nil
 }
 
+// maxKept bounds the memory that is kept for encoding the results of one kind of command.
+const maxKept = 1 << 20
+
+// read decodes a body into an empty one, so that a field that is coded under a condition does not keep its value of another command.
 func (c *call[S, B, R]) read(b []byte) (err error) {
 	r := c.row
-	r.empty(&c.body) // a field that is coded under a condition must not keep what the command before said
+	r.empty(&c.body)
 	in := codec.NewReader(b)
 	if !r.Unnamed {
 		c.name = in.Bytes()
@@ -200,10 +214,13 @@ func (c *call[S, B, R]) read(b []byte) (err error) {
 	} else {
 		err = codec.DecodeFields(in.Rest(), &c.body, r.Body)
 	}
-	if err != nil {
+	switch {
+	case err == nil:
+		return r.check(&c.body, true)
+	case errors.Is(err, codec.ErrCorrupt):
 		return Errorf(ErrMalformed, "%s: command: %v", r.of.primitive, err)
 	}
-	return r.check(&c.body, true)
+	return r.refusal(err)
 }
 
 // check validates a body that was built here or decoded.
@@ -355,17 +372,27 @@ func (r *CommandRow[S, B, R]) parse(name string, src []byte, decode64 bool) Op {
 
 // Op returns an operation with a body. A non-nil err, from the caller's own validation, becomes the error of the operation.
 func (r *CommandRow[S, B, R]) Op(name string, b B, err error) Op {
-	return r.Make(name, func(body *B) error {
+	c := r.take()
+	kept := c.body // what b refers to belongs to the caller and must not be reused
+	op := r.make(name, &c.body, func(body *B) error {
 		*body = b
 		return err
 	})
+	c.body = kept
+	r.giveBack(c)
+	return op
 }
 
 // Make is Op for a body that fill builds in reused memory. An error of fill becomes that of the operation.
 func (r *CommandRow[S, B, R]) Make(name string, fill func(b *B) error) Op {
-	op := Op{Command: Command{Machine: r.of.machine, Kind: r.Kind}, Route: name, Decode: r.decodeAny}
 	c := r.take()
-	b := &c.body
+	op := r.make(name, &c.body, fill)
+	r.giveBack(c)
+	return op
+}
+
+func (r *CommandRow[S, B, R]) make(name string, b *B, fill func(b *B) error) Op {
+	op := Op{Command: Command{Machine: r.of.machine, Kind: r.Kind}, Route: name, Decode: r.decodeAny}
 	if r.Named == nil {
 		op.Err = r.checkName(b, name)
 	}
@@ -399,7 +426,6 @@ func (r *CommandRow[S, B, R]) Make(name string, fill func(b *B) error) Op {
 	default:
 		op.Command.Body = r.encode(name, b)
 	}
-	r.giveBack(c)
 	return op
 }
 

@@ -43,7 +43,11 @@ func (c *machineCall[S, B]) read(b []byte) error {
 
 func (c *machineCall[S, B]) Subject() []byte { return nil }
 
-func (c *machineCall[S, B]) Apply(s S) ([]byte, error) { return c.row.Apply(s, &c.body) }
+func (c *machineCall[S, B]) Apply(s S) ([]byte, error) {
+	result, err := c.row.Apply(s, &c.body)
+	c.in, c.body = codec.Coder{}, *new(B) // they alias the command
+	return result, err
+}
 
 // NewCommand returns a command that a machine sends, with a body that is not checked; see CommandRow. A machine does not use the row for that: the row refers to
 // the function that sends the command.

@@ -224,8 +224,12 @@ func TestWorkerBounds(t *testing.T) {
 				t.Errorf("a command %d of %d workers: %v", cmd.Kind, n, err)
 			}
 			cmd.Body = append(slices.Clone(cmd.Body), 0)
-			if err := Admit(cmd); !errors.Is(err, engine.ErrMalformed) {
-				t.Errorf("a malformed command %d: %v", cmd.Kind, err)
+			want := engine.ErrMalformed
+			if n > maxBatch { // which is found before the end
+				want = engine.ErrInvalid
+			}
+			if err := Admit(cmd); !errors.Is(err, want) {
+				t.Errorf("a malformed command %d: %v, want %v", cmd.Kind, err, want)
 			}
 		}
 	}
