@@ -93,7 +93,8 @@ test-long: ## randomised suites in their long forms, races in full; for the nigh
 	$(GO) test -count=1 -timeout 180m ./internal/sim -run '^Test(Node|Cluster)$$' -seeds 20000
 	$(GO) test -count=1 -timeout 180m ./internal/sim -run '^TestFive$$' -seeds 7000
 	$(GO) test -count=1 -timeout 60m ./internal/sim -run '^Test(Replay|CrashBetweenSnapshotAndLog|TakesWaitThroughAChangeOfTheLeader)$$' -seeds 80
-	$(GO) test -count=1 -timeout 60m -tags plant ./internal/sim ./internal/engine ./internal/shard ./internal/worker ./internal/roster ./kv ./queue ./stream ./ts ./action ./workflow ./internal/flow ./internal/pipeline ./stream/processing ./internal/auth -run '^TestPlanted$$'
+	$(PLANT)
+	$(GO) test -count=1 -timeout 60m $(PLANTED) ./internal/sim ./internal/engine ./internal/shard ./internal/worker ./internal/roster ./kv ./queue ./stream ./ts ./action ./workflow ./internal/flow ./internal/pipeline ./stream/processing ./internal/auth -run '^TestPlanted$$'
 	$(banner) 'crashes, failures and damage, long'
 	$(GO) test -count=1 -timeout 180m ./internal/sim/faults -clone-acks 50000 -point-workloads 20 -point-step 1 -corrupt-cases 20000
 	$(banner) 'models, long'
@@ -155,10 +156,10 @@ format:
 	$(banner) 'gofmt'
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "run make fmt, these are not formatted:"; echo "$$unformatted"; exit 1; fi
 
-# Beside the binaries of make prove with their tag, so that packages are compiled once for both.
+# Beside the binaries of make prove with their flags, so that packages are compiled once for both.
 vet:
 	$(banner) 'go vet'
-	$(GO) vet $(if $(BIN),-tags plant) ./...
+	$(GO) vet $(if $(BIN),$(PLANTED)) ./...
 
 staticcheck:
 	$(banner) 'staticcheck'
@@ -265,14 +266,20 @@ ifdef BIN
 	@set -- $(suite); cd "$$1"; bin="$(BIN)/$${1##*/}.test"; echo "$$@"; shift; "$$bin" -test.timeout 20m -test.v "$$@" >"$(BIN)/$@.log" 2>&1 \
 	|| { cat "$(BIN)/$@.log"; exit 1; }; grep -E '^ +[a-z0-9_]+\.go:[0-9]+: |^(PASS|ok)' "$(BIN)/$@.log" | grep -v ' largest ' || true
 else
-	$(GO) test -count=1 -v -tags plant ./$(suite)
+	$(PLANT)
+	$(GO) test -count=1 -v $(PLANTED) ./$(suite)
 endif
+
+# Bugs are planted in an overlay of the sources, see internal/plant.
+PLANT   = $(GO) run ./internal/plant/overlay -o .plant
+PLANTED = -tags plant -overlay .plant/overlay.json
 
 # What suites are made of.
 BINARIES = ./kv ./queue ./stream ./ts ./action ./workflow ./internal/flow ./internal/pipeline ./stream/processing ./internal/auth ./internal/worker ./internal/roster ./internal/sim ./internal/sim/faults ./internal/exercise ./internal/ual ./internal/shard ./internal/peer ./internal/engine
 
 binaries:
-	$(GO) test -c -vet=off -tags plant $(LINK) -o "$(BIN)/" $(BINARIES) $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n 1 dirname | sort -u)
+	$(PLANT)
+	$(GO) test -c -vet=off $(PLANTED) $(LINK) -o "$(BIN)/" $(BINARIES) $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n 1 dirname | sort -u)
 
 suites: ## the random and exhaustive suites, as many of each as a change has to pass; suite-<name> runs one
 	$(banner) 'suites'

@@ -6,7 +6,6 @@ import (
 
 	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/plant"
 )
 
 // beatAll says that the session is alive, hears which of its runs are cancelled, and finds those that this process does not know of: the answer that told of them
@@ -61,7 +60,7 @@ func (l *link) census(s *seat) error {
 	p.mu.Lock()
 	strange := make(map[call.Ref]time.Time)
 	for _, ref := range q.held {
-		if s.held[ref] != nil || plant.On(plant.CensusIgnored) {
+		if s.held[ref] != nil {
 			continue
 		}
 		since, known := s.strange[ref]
@@ -122,7 +121,7 @@ func (l *link) cancelRefs(s *seat, refs []call.Ref, census int) {
 	s.cancelled = make(map[call.Ref]bool)
 	for _, ref := range refs {
 		one := s.held[bare(ref)]
-		if one != nil && one.taken.begun > 1 && one.census >= census || plant.On(plant.CancelUntold) {
+		if one != nil && one.taken.begun > 1 && one.census >= census {
 			continue
 		}
 		if s.cancelled[bare(ref)] = true; one != nil && one.cause == nil {

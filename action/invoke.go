@@ -11,7 +11,6 @@ import (
 	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/plant"
 )
 
 // invoked is the result of kindInvoke.
@@ -290,9 +289,9 @@ func (a *act) postpone(ref call.Ref, st *stateRow, due int64) {
 	a.tx.Insert(timedRunKey(nil, rowDelayed, a.id, due, ref.Run), nil)
 	a.delayed++
 	a.nextDelayed, a.changed = min(a.nextDelayed, due), true
-	if !plant.On(plant.DelayForgets) {
-		a.schedule(due)
-	}
+
+	a.schedule(due)
+
 }
 
 // enqueue puts a run into its lane, where st says. A fresh one has no row 's'.
@@ -438,7 +437,7 @@ func (a *act) writeLane(l *lane, slot bool) {
 		a.change(l.set).lanes.remove(l.priority, l.turn)
 		l.eligible = false
 	}
-	if can && !l.eligible && !(plant.On(plant.LaneForgotten) && l.running > 0) {
+	if can && !l.eligible {
 		a.turn++
 		l.eligible, l.priority, l.turn = true, first.priority, a.turn
 		a.tx.Insert(eligibleKey(nil, a.id, l.set, l.priority, l.turn), []byte(l.key))

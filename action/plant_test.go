@@ -10,7 +10,7 @@ import (
 
 // TestPlanted switches on one bug after the other, each in a process of its own. Its test has to fail, and does not without the bug.
 //
-//	go test -tags plant -run '^TestPlanted$' ./action
+//	go test -tags plant -overlay .plant/overlay.json -run '^TestPlanted$' ./action
 func TestPlanted(t *testing.T) {
 	plant.Run(t, []plant.Planted{
 		{plant.TickTwice, "TestScheduleModel"},

@@ -7,7 +7,6 @@ import (
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
-	"github.com/floedb/floe/internal/plant"
 )
 
 func (w *work) deleteSchedule(c *scheduleName) error {
@@ -306,7 +305,7 @@ func (w *work) scheduledEnd(end *call.End) ([]byte, error) {
 	action, name, _ := r.String(), r.String(), r.Bool()
 	name = must(name, r.Done())
 	s := w.schedule(action, name)
-	if s == nil || s.run != end.Ref || s.buffered == 0 || s.released || plant.On(plant.BufferedLost) {
+	if s == nil || s.run != end.Ref || s.buffered == 0 || s.released {
 		return nil, nil
 	}
 	if s.released = w.tx.Full(); !s.released {

@@ -5,7 +5,6 @@ import (
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/plant"
 )
 
 // scheduleBody sets a schedule of an action.
@@ -110,9 +109,6 @@ func (d *dueTicks) code(c *codec.Coder) {
 
 // follows reports whether what a duty has found still holds: it starts where the schedule stands, and goes on from there.
 func (d *dueTicks) follows(r *scheduleRow) bool {
-	if plant.On(plant.TickTwice) {
-		return !r.paused
-	}
 	if d.revision != r.revision || d.after != r.last || r.paused {
 		return false
 	}

@@ -9,7 +9,6 @@ import (
 	"github.com/floedb/floe/internal/cron"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
-	"github.com/floedb/floe/internal/plant"
 )
 
 // dutySchedule is the name of the duty.
@@ -126,9 +125,6 @@ func (p *planner) due(v *engine.View, at []byte, left *room) (d dueTicks, err er
 		return d, nil
 	}
 	rule := cron.CatchUp(r.catchUp)
-	if plant.On(plant.CatchUpIgnored) {
-		rule = cron.CatchUpAll
-	}
 	now := v.Now()
 	if d.release {
 		left.take(r.size)
@@ -137,9 +133,6 @@ func (p *planner) due(v *engine.View, at []byte, left *room) (d dueTicks, err er
 	d.run, d.missed, d.last, d.next = due.Run, due.Missed, due.Last, due.Next
 	for range d.run {
 		left.take(r.size)
-	}
-	if plant.On(plant.TickLost) && due.Last != r.last {
-		d.last, d.next = now, due.After
 	}
 	return d, nil
 }

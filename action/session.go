@@ -11,7 +11,6 @@ import (
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
-	"github.com/floedb/floe/internal/plant"
 )
 
 // A session is a process that takes runs in a shard, on behalf of all its workers in the namespace. While it is heard of, what it has is its own; when it was silent
@@ -139,7 +138,7 @@ func (w *work) dropSession(s *session) {
 
 // scheduleSession makes the timer of a session go off at a time, or before.
 func (w *work) scheduleSession(s *session, at int64) {
-	if at >= s.timer || plant.On(plant.EternalRun) && s.timer != never {
+	if at >= s.timer {
 		return
 	}
 	token := key.AppendUint64([]byte{tokenSession}, s.id)
@@ -242,10 +241,6 @@ func (w *work) expire(c *sessionBody) (more bool, err error) {
 		return false, noSession(c.session)
 	}
 	more = w.eachHeld(s, func(ref call.Ref, _ held) {
-		if plant.On(plant.LostUncounted) {
-			w.settle(s, &end{ref: ref, how: released})
-			return
-		}
 		w.lose(s, ref, CodeWorkerLost, "its worker was silent for 30 s")
 	})
 	w.ended(s, more)
@@ -392,9 +387,6 @@ func (m *machine) silent(v *engine.View) (session uint64, namespace string, err 
 			continue
 		}
 		left := m.silentSince(id, v.Mono()) + m.leaseNow() - v.Mono()
-		if plant.On(plant.SilentForever) {
-			continue
-		}
 		if left > 0 {
 			v.WakeAt(v.Now() + left)
 			if at := v.Mono() + left; next == 0 || at < next {

@@ -10,7 +10,6 @@ import (
 	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/plant"
 )
 
 // settle ends an attempt that a session has.
@@ -36,9 +35,9 @@ func (w *work) settle(s *session, e *end) verdict {
 		w.count(s, a, false)
 		a.finish(e.ref, st, Completed)
 	case released:
-		if !plant.On(plant.ReleaseCounts) {
-			st.attempts--
-		}
+
+		st.attempts--
+
 		if st.flags&flagExpires != 0 && st.attempts == 0 && a.runOf(e.ref).expires <= w.tx.Now() {
 			st.flags &^= flagExpires // it was begun in its time
 		}
@@ -80,7 +79,7 @@ func (w *work) attemptOf(s *session, ref call.Ref, attempt, begun int64) (*act, 
 	}
 	st := must(decode(b, (*stateRow).layout))
 	other := attempt != 0 && attempt != st.attempts || begun != 0 && begun != st.begun
-	if st.flags&flagHeld == 0 || st.session != s.id || other && !plant.On(plant.AnyAttempt) {
+	if st.flags&flagHeld == 0 || st.session != s.id || other {
 		return nil, nil
 	}
 	return a, &st

@@ -8,7 +8,6 @@ import (
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
-	"github.com/floedb/floe/internal/plant"
 	"github.com/floedb/floe/internal/roster"
 )
 
@@ -236,9 +235,6 @@ func (a *act) opens() bool {
 
 // busy returns how many slots are taken up.
 func (a *act) busy() int64 {
-	if plant.On(plant.CancelFrees) {
-		return a.running
-	}
 	return a.running + a.unconfirmed
 }
 
@@ -318,7 +314,7 @@ func (a *act) begin(s *session, c *candidate, worker string) taken {
 	a.share--
 	a.moves++
 	a.served = uint64(a.tx.Step())
-	if a.rate.limit > 0 && !(plant.On(plant.RetryUnrated) && st.attempts > 1) {
+	if a.rate.limit > 0 {
 		a.allowed = max(a.allowed, (now-rateSlackMillis)*microsPerMilli) + a.rate.interval()
 	}
 	t := taken{
@@ -333,7 +329,7 @@ func (a *act) begin(s *session, c *candidate, worker string) taken {
 func (a *act) next(c *candidate) (call.Ref, *stateRow, *runRow) {
 	a.changed = true
 	if set := a.change(c.set); !c.keyed {
-		if a.turn++; !plant.On(plant.KeylessFirst) {
+		if a.turn++; true {
 			set.turn = a.turn
 		}
 		ref, st, row, seq := a.firstIn(uint64(c.set), set.queue.first())

@@ -9,7 +9,6 @@ import (
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
-	"github.com/floedb/floe/internal/plant"
 )
 
 // How long the history of a deleted key stays, and for how many deleted keys of a namespace in one shard.
@@ -74,7 +73,7 @@ func (w *write) allows(g *guard) error {
 	case present:
 		holds = revision != 0
 	case atRevision:
-		holds = revision == g.revision || plant.On(plant.AnyRevision) && revision != 0
+		holds = revision == g.revision
 	}
 	if holds {
 		return nil
@@ -190,9 +189,9 @@ func (w *write) touch(b *touchBody) (Written, error) {
 	if b.ttl > 0 {
 		cur.flags, cur.expiresAt = cur.flags|flagExpires, tx.Now()+b.ttl
 	}
-	if !plant.On(plant.EternalExpiry) {
-		m.scheduleExpiry(tx, w.key, &cur)
-	}
+
+	m.scheduleExpiry(tx, w.key, &cur)
+
 	m.setCurrent(tx, w.key, &cur)
 	return cur.written(), nil
 }
@@ -209,7 +208,7 @@ func (m *machine) replace(tx *engine.Tx, k []byte, cur, next row) Written {
 	next.revision, next.version, next.previous = uint64(tx.LSN()), cur.version+1, cur.revision
 	next.term, next.updatedAt = tx.Term(), tx.Now()
 
-	if cur.exists() && !plant.On(plant.LostVersion) {
+	if cur.exists() {
 		m.buf = historyKey(m.buf[:0], tx.Namespace(), k, cur.version)
 		tx.Insert(m.buf, cur.encoded)
 	}
@@ -394,9 +393,6 @@ func (m *machine) Restore(v *engine.View) error {
 
 // Committed remembers what changed, for watchers, and wakes those who wait.
 func (m *machine) Committed(changes []engine.Change, wake engine.Waker) {
-	if plant.On(plant.MissedChange) && len(changes) > 1 {
-		changes = changes[1:]
-	}
 	m.recent.add(changes)
 	if len(changes) > 0 {
 		defer m.recent.tell(changes[len(changes)-1].LSN)

@@ -6,8 +6,6 @@ import (
 	"github.com/floedb/floe/internal/engine"
 	"math/rand/v2"
 	"time"
-
-	"github.com/floedb/floe/internal/plant"
 )
 
 // What the function of an Update returns instead of a value.
@@ -87,9 +85,9 @@ func (s *Store) tryUpdate(ctx context.Context, key string, f func(e Entry) ([]by
 	value, err := f(e)
 	switch {
 	case err == nil:
-		if !plant.On(plant.UpdateBlindly) {
-			put = append(put[:len(put):len(put)], IfRevision(e.Revision))
-		}
+
+		put = append(put[:len(put):len(put)], IfRevision(e.Revision))
+
 		w, err = s.Put(ctx, key, value, put...)
 		return w, errors.Is(err, ErrConflict), err
 	case errors.Is(err, ErrDelete) && e.Revision > 0:

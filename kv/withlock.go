@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/plant"
 )
 
 type lockKey struct{}
@@ -73,9 +72,6 @@ func (h *holding) end() error {
 // renew renews the lock when a third of its time is over, until the function has returned; then it gives it back.
 func (h *holding) renew(ctx context.Context) {
 	next := h.ttl / 3
-	if plant.On(plant.LockUnrenewed) {
-		next = time.Hour
-	}
 	for {
 		t := time.NewTimer(next)
 		select {

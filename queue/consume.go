@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/plant"
 	"github.com/floedb/floe/internal/worker"
 )
 
@@ -232,7 +231,7 @@ func (c *consumer) Settle(ctx context.Context, m *consumed, r worker.Result) err
 	switch {
 	case m.settled:
 		return nil
-	case r.Err == nil || plant.On(plant.AckFailed):
+	case r.Err == nil:
 		return c.store.Ack(ctx, c.name, m.Receipt)
 	case r.Panic != nil:
 		text := r.Panic.Error()

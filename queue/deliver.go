@@ -7,7 +7,6 @@ import (
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/plant"
 )
 
 // expiredReason is the last error of a message whose lease has ended by itself.
@@ -47,9 +46,9 @@ func (s *session) dequeue(b *dequeueBody) ([]byte, error) {
 
 // scheduleEnd sees to it that leases are looked at when they end.
 func (s *session) scheduleEnd(deadline int64) {
-	if !plant.On(plant.EternalLease) {
-		s.schedule(deadline)
-	}
+
+	s.schedule(deadline)
+
 }
 
 // first returns the message that is to be delivered next, of so many that will be. There is one.
@@ -163,7 +162,7 @@ func (s *session) leaseOf(r receipt) (*lease, error) {
 	switch {
 	case l == nil:
 		reason = "its message is not leased"
-	case l.lsn != r.lsn && !plant.On(plant.AnyReceipt):
+	case l.lsn != r.lsn:
 		reason = "its message is leased by another delivery"
 	case l.deadline <= s.tx.Now():
 		reason = expiredReason

@@ -6,7 +6,6 @@ import (
 
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
-	"github.com/floedb/floe/internal/plant"
 )
 
 // memory is what the applying goroutine remembers of a queue: where its indexes begin. It says what the rows say, those of the batch being
@@ -52,7 +51,7 @@ func (m *machine) undo(q *memory, c change) {
 	case putAgain:
 		q.again.remove(c.item.at)
 	case takenFresh:
-		if q.fresh.wants(c.item.at) && !plant.On(plant.KeepTaken) {
+		if q.fresh.wants(c.item.at) {
 			q.fresh.put(c.item)
 		}
 	case takenAgain:

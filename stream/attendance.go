@@ -9,7 +9,6 @@ import (
 	"sync"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/plant"
 )
 
 // attendance is what the leader of a shard knows of consumers that have asked in vain. Their rows say that they are attended: there, until somebody says that
@@ -146,7 +145,7 @@ func (a *attendance) missing(now int64, awaited func(engine.Topic) bool) (all []
 		if now >= h.look {
 			if awaited(who.topic()) {
 				h.hear(now)
-			} else if now >= h.end() && !plant.On(plant.MissNobody) {
+			} else if now >= h.end() {
 				all = append(all, who)
 				continue
 			} else {

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/plant"
 	"github.com/floedb/floe/internal/worker"
 )
 
@@ -244,7 +243,7 @@ func (c *acking) Settle(ctx context.Context, p *consumed, r worker.Result) error
 	switch {
 	case p.settled:
 		return nil
-	case r.Err == nil || plant.On(plant.AckFailedToo):
+	case r.Err == nil:
 		n, err = c.s.Ack(ctx, c.stream, c.group, refs...)
 	case r.Panic != nil:
 		text := r.Panic.Error()

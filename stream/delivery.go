@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/plant"
 )
 
 // readGroup gives a consumer what is next.
@@ -38,7 +37,7 @@ func (s *session) readGroup(b *readGroupBody) (claims, error) {
 func (s *session) claim(consumer string, epoch uint64) (claims, error) {
 	m, tx, st, g := s.m, s.tx, s.st, s.g
 	out := claims{active: true, more: true, mode: g.mode, ackTimeout: g.ackTimeout}
-	if (g.ending > 0 || g.overdue(tx.Now())) && !plant.On(plant.ReadWhileEnding) {
+	if g.ending > 0 || g.overdue(tx.Now()) {
 		return out, nil
 	}
 	if err := m.join(tx, g, consumer); err != nil {
@@ -50,7 +49,7 @@ func (s *session) claim(consumer string, epoch uint64) (claims, error) {
 		out.active = m.hold(tx, st, g, consumer)
 	}
 	m.takeBack(tx, st, g)
-	out.epoch, out.more = g.epoch, g.ending > 0 && !plant.On(plant.ReadWhileEnding)
+	out.epoch, out.more = g.epoch, g.ending > 0
 	return out, nil
 }
 

@@ -8,7 +8,6 @@ import (
 
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
-	"github.com/floedb/floe/internal/plant"
 )
 
 // tokenGroup is followed by gen, the group's id, and the names of stream and group.
@@ -168,7 +167,7 @@ func (m *machine) readyOne(tx *engine.Tx, g *group, hash uint64) {
 // what is too much for one command.
 func (m *machine) expire(tx *engine.Tx, st *stream, g *group) {
 	ready, inSlot := 0, [slots]int{} // records that are ready now, and how many of those of a KeyShared group are in which slot
-	for done := 0; (done < maxExpire || plant.On(plant.UnboundedExpire)) && len(g.due) > 0 && g.due[0].at <= tx.Now() && !tx.Full(); {
+	for done := 0; (done < maxExpire) && len(g.due) > 0 && g.due[0].at <= tx.Now() && !tx.Full(); {
 		d := g.due[0]
 		if !g.holds(d) {
 			heap.Pop(&g.due)
@@ -225,10 +224,10 @@ func (m *machine) seek(tx *engine.Tx, st *stream, g *group, to start, only int) 
 		}
 	}
 	g.dirty = slices.DeleteFunc(g.dirty, func(b *batch) bool { return moved(b.partition) })
-	if !plant.On(plant.SeekKeepsDue) {
-		g.due = slices.DeleteFunc(g.due, func(d deadline) bool { return moved(d.partition) })
-		heap.Init(&g.due)
-	}
+
+	g.due = slices.DeleteFunc(g.due, func(d deadline) bool { return moved(d.partition) })
+	heap.Init(&g.due)
+
 	g.recalls, g.changed = nil, true
 	m.ready(tx, g, -1)
 }

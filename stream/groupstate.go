@@ -9,7 +9,6 @@ import (
 
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
-	"github.com/floedb/floe/internal/plant"
 )
 
 // Limits of groups.
@@ -255,7 +254,7 @@ func (g *group) announce(p *groupPart, f *failure) {
 		p.again = insert(p.again, f.offset)
 	}
 	g.again++
-	g.changed = g.changed || !plant.On(plant.ForgetAnnounced)
+	g.changed = true
 	g.recount(p, f.hash)
 }
 

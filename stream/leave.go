@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/plant"
 )
 
 // ending says that what a member has is being taken back. That may take several commands, since there may be very much of it; until it is done
@@ -122,7 +121,7 @@ func (m *machine) takeBack(tx *engine.Tx, st *stream, g *group) {
 			if tx.Full() {
 				return
 			}
-			if end := g.members[b.consumer].end; end == leaving || end == expelled && plant.On(plant.ExcuseExpelled) {
+			if end := g.members[b.consumer].end; end == leaving {
 				m.handBack(tx, g, b, b.offsets[0])
 			} else {
 				m.fail(tx, st, g, b, b.offsets[0], 0, end.reason())

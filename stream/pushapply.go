@@ -10,7 +10,6 @@ import (
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
-	"github.com/floedb/floe/internal/plant"
 	"github.com/floedb/floe/internal/push"
 )
 
@@ -168,7 +167,7 @@ func (f *pushing) attach(st *stream, latest bool) {
 	}
 	config := defaultGroup().groupConfig
 	config.mode = Mode(f.Mode)
-	if latest && !plant.On(plant.FromTheFirst) {
+	if latest {
 		config.start = start{kind: startEnd}
 	}
 	f.tx.Step() // a command may make several, and each is called by its LSN
@@ -260,7 +259,7 @@ func (m *machine) noteAppended(tx *engine.Tx, st *stream, p int, from uint64) {
 
 // rests reports whether nothing is handed out whatever there is.
 func (f *pushing) rests() bool {
-	return f.Paused && !plant.On(plant.PausedHands) || f.sent >= maxSent || f.Most > 0 && f.asked && len(f.credits) == 0
+	return f.Paused || f.sent >= maxSent || f.Most > 0 && f.asked && len(f.credits) == 0
 }
 
 // look finds out when there is something to hand out. What only a look at the group's busy keys would tell is taken to be there if busy is set.
@@ -299,9 +298,6 @@ func (f *pushing) dueOf(st *stream, g *group, p int, busy bool) int64 {
 
 // waits returns how long a record waits for others.
 func (f *pushing) waits() int64 {
-	if plant.On(plant.NeverWaits) {
-		return 0
-	}
 	return f.Wait
 }
 
@@ -337,7 +333,7 @@ func (f *pushing) ask() {
 
 // pump gives shards that wait their turn.
 func (f *pushing) pump() {
-	for len(f.waiting) > 0 && (f.Most == 0 || f.active < f.Most || plant.On(plant.OneBatchMore) && f.active == f.Most) {
+	for len(f.waiting) > 0 && (f.Most == 0 || f.active < f.Most) {
 		shard := engine.ShardID(f.waiting[0])
 		f.waiting = f.waiting[1:]
 		f.numbers++
@@ -432,10 +428,6 @@ func (f *pushing) release(right credit) {
 		return
 	}
 	f.tx.Delete(k)
-	if plant.On(plant.EndsUnheard) {
-		f.tx.Insert(k, nil)
-		return
-	}
 	f.active--
 	f.pump()
 }

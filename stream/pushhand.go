@@ -7,7 +7,6 @@ import (
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/plant"
 	"github.com/floedb/floe/internal/push"
 )
 
@@ -183,9 +182,9 @@ func (f *pushing) takeFrom(st *stream, g *group, p int, upTo uint64) (b taken) {
 		return b
 	}
 	next := max(cursor.next, part.first)
-	for o := next; o <= min(part.last, upTo) && (len(b.offsets) < int(f.Batch) || plant.On(plant.OneRecordMore) && len(b.offsets) == int(f.Batch)); o++ {
+	for o := next; o <= min(part.last, upTo) && (len(b.offsets) < int(f.Batch)); o++ {
 		n := len(must(storedAt(getterOf(f.tx), st.gen, p, o)).message)
-		if len(b.offsets) > 0 && b.size+n > push.MaxBatchBytes && !plant.On(plant.BatchUnbounded) {
+		if len(b.offsets) > 0 && b.size+n > push.MaxBatchBytes {
 			break
 		}
 		b.offsets = append(b.offsets, o)
@@ -374,9 +373,6 @@ func (f *pushing) bury(st *stream, t *handedToken, reason string) {
 	}
 	g := &group{groupName: groupName{st.streamName, f.Group}}
 	for _, o := range t.offsets {
-		if plant.On(plant.RefusedUnburied) {
-			break
-		}
 		f.m.bury(f.tx, st, g, t.partition, o, 1, f.note)
 	}
 }

@@ -2,7 +2,6 @@ package stream
 
 import (
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/plant"
 )
 
 // session is a stream, and a group of it, while a command is applied.
@@ -137,7 +136,7 @@ func (t *groupTarget) openGroup(s *session) error {
 			m.configureGroup(tx, g, sp.config, sp.version)
 			m.flush(tx, g)
 		}
-	case home || g != nil && g.home > sp.id || sp.id <= st.dropped && !plant.On(plant.ReviveGroup):
+	case home || g != nil && g.home > sp.id || sp.id <= st.dropped:
 		return groupNotFound(st.name, t.group) // it has been deleted, or made again, since the sender looked
 	default:
 		if g != nil {

@@ -7,7 +7,6 @@ import (
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
-	"github.com/floedb/floe/internal/plant"
 )
 
 // newPage is a page that a duty has made. Its generation is that of the command.
@@ -89,7 +88,7 @@ func (s *session) seal(b *sealBody) error {
 	}
 	m, tx, c := s.machine, s.tx, &o.content
 	fenced := c.sealed == b.from && b.from < b.upTo && b.upTo <= c.last && c.shape == b.shape
-	if !fenced && !plant.On(plant.SealUnfenced) {
+	if !fenced {
 		return overtaken(s.name)
 	}
 	m.touch(tx, o)
@@ -233,7 +232,7 @@ func (s *session) rewrite(r *rewriteBody) error {
 	if err != nil {
 		return err
 	}
-	if o.content.shape != r.shape && !plant.On(plant.RewriteUnfenced) {
+	if o.content.shape != r.shape {
 		return overtaken(s.name)
 	}
 	m.touch(tx, o)

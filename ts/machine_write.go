@@ -3,7 +3,6 @@ package ts
 import (
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
-	"github.com/floedb/floe/internal/plant"
 )
 
 // write carries out a write. Each section's known and fresh points are written or not for themselves, unless the command is atomic.
@@ -123,7 +122,7 @@ func (s *sectionWrite) checkKnown() outcome {
 	if o := s.checkRoom(len(k.points)); o.code != written {
 		return o
 	}
-	if s.open == nil || s.open.inc != s.section.inc || s.printsOf(k.ids) != k.prints && !plant.On(plant.AnyFingerprint) {
+	if s.open == nil || s.open.inc != s.section.inc || s.printsOf(k.ids) != k.prints {
 		return outcome{code: stale}
 	}
 	return s.checkTimes(k.span)
@@ -149,7 +148,7 @@ func (s *sectionWrite) checkFresh() (outcome, error) {
 	if err := s.find(f.tags); err != nil {
 		return outcome{}, err
 	}
-	if room := s.room(s.tx); int64(s.added) > room && !plant.On(plant.RoomUnchecked) {
+	if room := s.room(s.tx); int64(s.added) > room {
 		return s.noRoom(room), nil
 	}
 	return outcome{}, nil

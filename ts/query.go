@@ -12,7 +12,6 @@ import (
 	"github.com/floedb/floe/floql"
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/plant"
 	"github.com/floedb/floe/internal/points"
 )
 
@@ -357,9 +356,9 @@ func (t *target) scan(v *engine.View, sel *floql.Selection) (*scan, *selector, e
 		whole: len(sel.Filters) == 0 && len(t.open.fields) == 1,
 		from:  sel.From - sel.LookBack, to: min(sel.To, points.MaxTime+1),
 	}
-	if !plant.On(plant.ReadExpired) {
-		s.from = max(s.from, t.oldest(v.Now()))
-	}
+
+	s.from = max(s.from, t.oldest(v.Now()))
+
 	// The limit of series is about those that have points of the range, and those are counted as they are found. The numbers of all that
 	// match the filters are part of the memory of the query.
 	found, err := selectSeries(v, t.open.inc, sel.Filters, limits)

@@ -11,7 +11,6 @@ import (
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
-	"github.com/floedb/floe/internal/plant"
 )
 
 func (q *aggregateQuery) answer(v *engine.View) error {
@@ -190,7 +189,7 @@ func (a *aggregation) withRollups(sel *floql.Selection) error {
 	if len(ranges) > 0 {
 		split = ranges[0].to
 	}
-	if split < kept && split < sel.To && !plant.On(plant.PartialAnswer) {
+	if split < kept && split < sel.To {
 		return goneError(sel, kept)
 	}
 	return a.addRanges(ranges, split)

@@ -1,7 +1,6 @@
 package ts
 
 import (
-
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"

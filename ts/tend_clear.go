@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/floedb/floe/internal/key"
-	"github.com/floedb/floe/internal/plant"
 	"github.com/floedb/floe/internal/points"
 )
 
@@ -82,7 +81,7 @@ func (t *tending) purge() (*step, error) {
 		}
 		p.done = true
 	}
-	if t.oldestBlock(p) && !plant.On(plant.DeletionForgotten) {
+	if t.oldestBlock(p) {
 		return nil, nil // a block may hold some of it, which is told apart by these rows when it is sealed
 	}
 	n := min(len(p.gone), maxDeletes)
@@ -306,7 +305,7 @@ func (t *tending) settleRetired(r *retiral) (*step, error) {
 	}
 	l := seriesBody{inc: t.inc}
 	for _, p := range retiring[:min(len(retiring), maxDeletes)] {
-		if r.present.has(p.id) && !plant.On(plant.RetireUnseen) {
+		if r.present.has(p.id) {
 			l.kept = append(l.kept, p)
 		} else {
 			l.series = append(l.series, p)

@@ -7,7 +7,6 @@ import (
 
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
-	"github.com/floedb/floe/internal/plant"
 	"github.com/floedb/floe/internal/points"
 )
 
@@ -172,18 +171,12 @@ func (t *tending) mergeColumn(cmd *rewriteBody, group pageGroup, merged []uint64
 	target := merged[len(merged)-1]
 	e := t.encoder(group)
 	rests := make(map[uint64]*points.Encoder)
-	if plant.On(plant.GenerationsReversed) {
-		slices.Reverse(inputs)
-	}
 	for i := range inputs {
 		p := &inputs[i]
 		cmd.old = append(cmd.old, p.old())
 		err := t.eachRun(p, func(id seriesID, times []int64, values []float64) {
 			if int64(id) < bound {
 				e.Run(uint32(id), uint16(group.field), times, values)
-				return
-			}
-			if plant.On(plant.RestLost) {
 				return
 			}
 			rest := rests[p.generation]

@@ -8,7 +8,6 @@ import (
 
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
-	"github.com/floedb/floe/internal/plant"
 	"github.com/floedb/floe/internal/points"
 )
 
@@ -94,9 +93,9 @@ func (t *tending) sealUpTo(input int) (cmd sealBody, writes int, err error) {
 		if b, err = decodeBlock(row); err == nil {
 			cmd.bytes += int64(len(row))
 			cmd.written += b.span.points
-			if !plant.On(plant.SealDropsNewest) || lsn != t.content.last || lsn == t.content.sealed+1 {
-				err = s.add(&b, lsn)
-			}
+
+			err = s.add(&b, lsn)
+
 		}
 	}
 	if closeErr := it.Close(); err == nil {
@@ -143,7 +142,7 @@ func (s *sealing) add(b *block, lsn uint64) error {
 			if int(place) >= len(b.ids) {
 				return missingPlace(place, b)
 			}
-			if id := b.ids[place]; !s.deleted[id] || plant.On(plant.SealDeleted) {
+			if id := b.ids[place]; !s.deleted[id] {
 				times, values := s.cursor.Read()
 				if err := outside(holes, id, times, values, func(times []int64, values []float64) error {
 					s.addRun(b.fields[local], id, times, values)
@@ -186,9 +185,6 @@ func since(times []int64, values []float64, from int64) ([]int64, []float64) {
 
 // mark notes the buckets that times are in.
 func (s *sealing) mark(times []int64) {
-	if plant.On(plant.LateUnmarked) && times[0] < s.content.newest {
-		return
-	}
 	for i, every := range s.lengths {
 		last := int64(math.MinInt64)
 		for _, at := range times {

@@ -12,7 +12,6 @@ import (
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/flow"
-	"github.com/floedb/floe/internal/plant"
 	"github.com/floedb/floe/internal/rawjson"
 )
 
@@ -103,7 +102,7 @@ func (l *live) slotOf(t *token) *slot {
 	switch {
 	case t.slot >= slotBranch:
 		return l.branchSlot(t)
-	case l.wait != waitCall && l.wait != waitUndo && l.wait != waitChildren || l.call.seq != t.seq && !plant.On(plant.AnyEnd) || l.call.phase == phaseNone:
+	case l.wait != waitCall && l.wait != waitUndo && l.wait != waitChildren || l.call.seq != t.seq || l.call.phase == phaseNone:
 		return nil
 	case l.wait == waitChildren:
 		return &slot{live: l, number: slotStep, state: &l.call}
@@ -139,7 +138,7 @@ func (l *live) keepsSent() bool {
 
 // sent returns the input with which the present step has called.
 func (l *live) sent() []byte {
-	if l.keepsSent() && !plant.On(plant.SentAnew) {
+	if l.keepsSent() {
 		if b, ok := l.tx.Get(partKey(nil, l.run, partSent)); ok {
 			return b
 		}
@@ -297,7 +296,7 @@ func (w *work) called(t token, r engine.Reply) {
 	}
 	if s == nil || s.state.phase != phaseCalled {
 		switch {
-		case r.Err == nil && !plant.On(plant.DisownNobody):
+		case r.Err == nil:
 			w.disown(&t, r.Result)
 		case r.Err != nil && l != nil && l.tag == t.tag: // what was given up had not begun
 			l.returned(t.seq)
@@ -377,7 +376,7 @@ func (s *slot) refused(err error) {
 		s.callElsewhere(misplaced.CallRoute())
 		return
 	}
-	if name := s.present().Name; errors.Is(err, ErrNotFound) && s.tx.Spread() && s.state.shard == s.tx.Shard() && !s.tx.Here(name) && !plant.On(plant.UnheardIsAbsent) {
+	if name := s.present().Name; errors.Is(err, ErrNotFound) && s.tx.Spread() && s.state.shard == s.tx.Shard() && !s.tx.Here(name) {
 		s.callElsewhere(name) // its home may not have told all shards yet
 		return
 	}
@@ -415,9 +414,6 @@ func (s *slot) callElsewhere(name string) {
 // done hears that what a call has had run has ended.
 func (w *work) done(e *call.End, child bool) error {
 	t := must(decode(e.Token, (*token).code))
-	if t.shard != w.tx.Shard() && plant.On(plant.RelayLost) {
-		return nil
-	}
 	if t.shard != w.tx.Shard() {
 		v := relayCommand{child, *e}
 		w.sendTo(t.shard, engine.Command{Machine: engine.MachineWorkflow, Kind: kindRelay, Body: encode(nil, &v, (*relayCommand).code)}, nil)
@@ -467,7 +463,7 @@ func (w *work) done(e *call.End, child bool) error {
 
 // actionResult is what the end of an action's run means for who has called it.
 func actionResult(e *call.End) result {
-	r := result{outcome: e.Outcome, code: e.Code, message: e.Message, refused: e.Refused, ambiguous: e.Doubt && !plant.On(plant.AmbiguousForgotten)}
+	r := result{outcome: e.Outcome, code: e.Code, message: e.Message, refused: e.Refused, ambiguous: e.Doubt}
 	switch action.Status(e.Status) {
 	case action.Completed:
 		r.code, r.message = "", ""
@@ -550,9 +546,9 @@ func (s *slot) settle(r result) {
 	case r.outcome == OutcomePending && c.Poll != nil:
 		s.poll(c.Poll)
 		return
-	case r.bad() && !r.refused && !s.wordy() && (st.attempt < c.Retry.Attempts || st.attempt == c.Retry.Attempts && plant.On(plant.OneAttemptMore)):
+	case r.bad() && !r.refused && !s.wordy() && (st.attempt < c.Retry.Attempts):
 		pause := c.Retry.Backoff.Pause(st.attempt, s.random())
-		if w := c.Retry.Within; w == 0 || s.tx.Now()+pause-st.firstAt <= w || plant.On(plant.WithinIgnored) {
+		if w := c.Retry.Within; w == 0 || s.tx.Now()+pause-st.firstAt <= w {
 			s.note(event{kind: StepRetry, attempt: st.attempt + 1, outcome: r.outcome, detail: r.message})
 			st.phase, st.due, st.polls = phasePause, s.tx.Now()+pause, 0
 			return
@@ -563,7 +559,7 @@ func (s *slot) settle(r result) {
 
 // finished hands the result of the call to whom it belongs to.
 func (s *slot) finished(r result) {
-	r.ambiguous = r.ambiguous || s.state.ambiguous && !plant.On(plant.AmbiguousForgotten)
+	r.ambiguous = r.ambiguous || s.state.ambiguous
 	*s.state = noCall()
 	switch {
 	case s.branch != nil:
@@ -578,7 +574,7 @@ func (s *slot) finished(r result) {
 // poll makes the call again after a pause, or ends it if it was made often enough.
 func (s *slot) poll(p *flow.Poll) {
 	st := s.state
-	if st.polls >= p.Attempts && !(st.polls == p.Attempts && plant.On(plant.OnePollMore)) {
+	if st.polls >= p.Attempts {
 		s.note(event{kind: PollExhausted, attempt: st.attempt})
 		s.finished(result{outcome: OutcomeTimeout, code: "poll_exhausted", message: fmt.Sprintf("pending after %d polls", st.polls), attempt: st.attempt, ambiguous: true})
 		return
@@ -608,11 +604,11 @@ func (s *slot) due() {
 		s.tryPlan()
 	case phaseCalled:
 		c := s.present()
-		if !plant.On(plant.TimedOutRuns) {
-			s.withdrawCall("the step has timed out")
-			st.due = never
-			s.atWork(st.seq)
-		}
+
+		s.withdrawCall("the step has timed out")
+		st.due = never
+		s.atWork(st.seq)
+
 		r := result{outcome: OutcomeTimeout, code: "timeout", message: fmt.Sprintf("no result after %d ms", c.Timeout), ambiguous: true}
 		s.answer(r)
 	}
@@ -650,8 +646,6 @@ const patience = 60_000
 func (s *slot) atWork(seq uint64) {
 	visit := s.visit
 	switch {
-	case plant.On(plant.UndoneBeside):
-		return
 	case s.isChild():
 		if s.undo != nil {
 			visit = s.ending.visit

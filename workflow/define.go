@@ -8,7 +8,6 @@ import (
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/flow"
 	"github.com/floedb/floe/internal/key"
-	"github.com/floedb/floe/internal/plant"
 )
 
 // What is created lives in the home of the workflow, the shard of its name. In a spread namespace the home tells all other shards, so that runs can be in any of
@@ -248,7 +247,7 @@ func (k *kind) forgetOld(most int, keep, until int64) {
 		at := key.Int64(row[partAt:])
 		switch k.nextEnded = at; {
 		case at <= old:
-		case k.kept <= keep || plant.On(plant.KeepAll), at > until && !plant.On(plant.HandoverSkipped):
+		case k.kept <= keep, at > until:
 			return
 		}
 		k.forget(lastOf(row), at)

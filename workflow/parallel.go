@@ -10,7 +10,6 @@ import (
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/flow"
 	"github.com/floedb/floe/internal/key"
-	"github.com/floedb/floe/internal/plant"
 	"github.com/floedb/floe/internal/rawjson"
 )
 
@@ -175,7 +174,7 @@ func (l *live) startBranches(p *flow.Parallel) {
 	defer func() { l.starting = false }()
 	visit := l.visit
 	var items itemsRow
-	for n := 0; l.wait == waitParallel && l.visit == visit && !f.stopping && f.started < f.total && (p.Most == 0 || f.running < p.Most || plant.On(plant.BranchesUnbounded)); n++ {
+	for n := 0; l.wait == waitParallel && l.visit == visit && !f.stopping && f.started < f.total && (p.Most == 0 || f.running < p.Most); n++ {
 		if n == maxStarts || l.crowded() {
 			l.due = l.tx.Now()
 			return
@@ -253,9 +252,9 @@ func (s *slot) saveBranch() {
 func (s *slot) branchDone(r result) {
 	b, f, p := s.branch, &s.fan, &s.at().Parallel
 	b.state, b.bad, b.output, b.item = branchEnded, r.bad(), r.output, nil
-	if !b.bad || !plant.On(plant.FailedCounts) {
-		f.running--
-	}
+
+	f.running--
+
 	if len(b.output) > MaxOutput {
 		r.outcome, r.code, r.message = OutcomeOutputTooLarge, OutcomeOutputTooLarge, fmt.Sprintf("output of %d bytes exceeds %d", len(b.output), MaxOutput)
 		b.output, b.bad, r.ambiguous = nil, true, true
@@ -285,7 +284,7 @@ func (l *live) settleFan(p *flow.Parallel) {
 		if f.running == 0 {
 			l.fanStopped()
 		}
-	case f.succeeded >= need || f.total-f.failed < need && !plant.On(plant.FailureWaits):
+	case f.succeeded >= need || f.total-f.failed < need:
 		l.stopFan()
 	case !l.starting:
 		l.startBranches(p)
@@ -315,7 +314,7 @@ func (l *live) stopSome() {
 		n++
 		s := l.slotIn(b)
 		f.touched = f.touched || s.open()
-		if plant.On(plant.SiblingsRun) || !s.cancel("its parallel step is over") {
+		if !s.cancel("its parallel step is over") {
 			b.state, b.item = branchCancelled, nil
 			f.running--
 		}
@@ -335,9 +334,9 @@ func (s *slot) stopped(e *call.End) {
 	}
 	s.branch.state, s.branch.item = branchCancelled, nil
 	s.branch.call = noCall()
-	if !plant.On(plant.StoppedCounts) {
-		s.fan.running--
-	}
+
+	s.fan.running--
+
 	s.saveBranch()
 	if s.fan.running == 0 {
 		s.fanStopped()
@@ -349,7 +348,7 @@ func (l *live) fanStopped() {
 	l.due = never
 	if l.ending.status != 0 {
 		p := &l.at().Parallel
-		if l.at().Compensate != nil && l.fan.touched && !plant.On(plant.FanForgets) {
+		if l.at().Compensate != nil && l.fan.touched {
 			l.addUndo(&result{outcome: l.ending.status.String(), partial: l.partial(p)})
 		}
 		l.dropBranches()
@@ -415,7 +414,7 @@ func (l *live) join(p *flow.Parallel) {
 		if p.Any > 0 {
 			r.message = fmt.Sprintf("%d of %d branches have failed, %d have to succeed; %s", f.failed, f.total, need, f.first)
 		}
-		if l.at().Compensate != nil && f.touched && !plant.On(plant.FanForgets) {
+		if l.at().Compensate != nil && f.touched {
 			r.ambiguous, r.partial = true, l.partial(p)
 		}
 	} else {

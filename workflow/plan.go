@@ -7,7 +7,6 @@ import (
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/flow"
-	"github.com/floedb/floe/internal/plant"
 )
 
 // planState is where a call of a plan stands. Executors are places in the plan.
@@ -195,7 +194,7 @@ func (s *slot) skipBroken() {
 
 // shares returns among how many shards the rates of executors are divided.
 func (w *work) shares() int64 {
-	if w.tx.Spread() && !plant.On(plant.RateUnshared) {
+	if w.tx.Spread() {
 		return int64(w.tx.Shards())
 	}
 	return 1
@@ -263,7 +262,7 @@ func (s *slot) planDue() bool {
 	case p.deadline <= now:
 		r.message = engine.Text("plan %q: no result after %d ms", s.call.Name, s.call.Timeout)
 		r.ambiguous = called || st.phase == phasePoll || p.ambiguous
-	case p.until <= now && st.phase != phaseRate && !plant.On(plant.TrackForever):
+	case p.until <= now && st.phase != phaseRate:
 		r.message = fmt.Sprintf("no result after %d ms", s.executor().TrackFor)
 	default:
 		return false
@@ -448,7 +447,7 @@ func classify(p *flow.Plan, r *result) class {
 	switch {
 	case r.outcome == OutcomeCancelled:
 		return classCancelled
-	case listed(p.Fatal) && !plant.On(plant.FatalRetried):
+	case listed(p.Fatal):
 		return classFatal
 	case listed(p.Retryable):
 		return classRetryable

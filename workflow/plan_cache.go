@@ -3,7 +3,6 @@ package workflow
 import (
 	"github.com/floedb/floe/internal/flow"
 	"github.com/floedb/floe/internal/key"
-	"github.com/floedb/floe/internal/plant"
 )
 
 // Bounds of what a plan caches in a shard. Beyond them what expires first is removed.
@@ -35,7 +34,7 @@ func (s *slot) takeCached(p *flow.Plan) bool {
 	}
 	known := s.known()
 	if b, ok := s.tx.Get(cacheKey(known.id, known.plan, k)); ok {
-		if row := must(decode(b, (*cacheRow).code)); row.expires > s.tx.Now() || plant.On(plant.CacheEternal) {
+		if row := must(decode(b, (*cacheRow).code)); row.expires > s.tx.Now() {
 			s.note(event{kind: PlanCacheHit, detail: string(k)})
 			s.endPlan(result{outcome: OutcomeSuccess, output: row.output})
 			return true
@@ -48,13 +47,13 @@ func (s *slot) takeCached(p *flow.Plan) bool {
 // cache remembers the output of a success, unless what was cached has become invalid since the plan began.
 func (s *slot) cache(p *flow.Plan, r *result) {
 	st, known := &s.state.plan, s.known()
-	if st.key == nil || st.generation != known.generation && !plant.On(plant.AnyGeneration) || r.outcome != OutcomeSuccess || len(r.output) > MaxOutput {
+	if st.key == nil || st.generation != known.generation || r.outcome != OutcomeSuccess || len(r.output) > MaxOutput {
 		return
 	}
 	known.forgetCached(st.key)
 	size := int64(len(st.key) + len(r.output))
 	full := func() bool {
-		return (known.cached >= s.m.maxCached || known.cachedBytes+size > s.m.maxCachedBytes) && !plant.On(plant.CacheUnbounded)
+		return (known.cached >= s.m.maxCached || known.cachedBytes+size > s.m.maxCachedBytes)
 	}
 	for n := 0; full(); n++ {
 		if n == maxEvicted || !known.evict(never) {
@@ -80,9 +79,9 @@ func (k *known) forgetCached(at []byte) {
 	k.tx.Delete(cacheKey(k.id, k.plan, at))
 	k.tx.Delete(staleKey(k.id, k.plan, row.expires, at))
 	k.cached--
-	if !plant.On(plant.CachedCounts) {
-		k.cachedBytes -= int64(len(at) + len(row.output))
-	}
+
+	k.cachedBytes -= int64(len(at) + len(row.output))
+
 	k.changed = true
 }
 

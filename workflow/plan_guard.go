@@ -2,7 +2,6 @@ package workflow
 
 import (
 	"github.com/floedb/floe/internal/flow"
-	"github.com/floedb/floe/internal/plant"
 )
 
 // breakerState is what a breaker does with calls.
@@ -30,7 +29,7 @@ func (x *executorRow) shut(b *flow.Breaker, now int64) bool {
 	case breakerOpen:
 		return now < x.until
 	case breakerHalfOpen:
-		return (x.probes > b.Probes || x.probes == b.Probes && !plant.On(plant.OneProbeMore)) && now < x.until
+		return (x.probes > b.Probes || x.probes == b.Probes) && now < x.until
 	}
 	return false
 }
@@ -63,7 +62,7 @@ func (k *known) begin(x *executorRow, s breakerState) {
 
 // judge notes the result of a call. It reports whether the breaker has opened.
 func (k *known) judge(x *executorRow, b *flow.Breaker, epoch uint64, v verdict, now int64) (opened bool) {
-	if epoch != x.epoch && !plant.On(plant.AnyEpoch) {
+	if epoch != x.epoch {
 		return false
 	}
 	switch {
@@ -78,7 +77,7 @@ func (k *known) judge(x *executorRow, b *flow.Breaker, epoch uint64, v verdict, 
 	case v == verdictBad:
 		x.failures++
 		k.changed = true
-		if x.state == breakerHalfOpen || x.failures > b.Failures || x.failures == b.Failures && !plant.On(plant.OneFailureMore) {
+		if x.state == breakerHalfOpen || x.failures > b.Failures || x.failures == b.Failures {
 			k.open(x, now+b.Cooldown)
 			return true
 		}
@@ -128,9 +127,7 @@ func (x *executorRow) take(rates []flow.Rate, shares, at int64) {
 	for _, r := range rates {
 		every, _ := interval(r, shares)
 		due := x.rateOf(r)
-		if *due = max(*due, at*1000) + every; plant.On(plant.RateUntaken) && r.Per > 1000 {
-			*due -= every
-		}
+		*due = max(*due, at*1000) + every
 	}
 }
 

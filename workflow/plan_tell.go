@@ -7,7 +7,6 @@ import (
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/flow"
-	"github.com/floedb/floe/internal/plant"
 )
 
 // planBody is about a plan of a workflow: users invalidate it, and a shard of a spread namespace tells the others.
@@ -71,14 +70,14 @@ func (w *work) planNews(c *planBody) error {
 
 // tellPlan tells all other shards of a spread namespace.
 func (w *work) tellPlan(workflow string, c *planBody) {
-	if w.tx.Spread() && !(c.executor == "" && plant.On(plant.InvalidUntold)) {
+	if w.tx.Spread() {
 		w.tellOthers(command(kindPlanNews, workflow, c, (*planBody).code))
 	}
 }
 
 // tellOpen tells the other shards that a breaker has opened.
 func (s *slot) tellOpen(executor string, cooldown int64) {
-	if k := s.byID(s.of); k != nil && !k.deleted && !plant.On(plant.OpenUntold) {
+	if k := s.byID(s.of); k != nil && !k.deleted {
 		s.tellPlan(k.name, &planBody{s.plan().Name, executor, cooldown})
 	}
 }

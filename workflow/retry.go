@@ -6,7 +6,6 @@ import (
 	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/flow"
-	"github.com/floedb/floe/internal/plant"
 	"github.com/floedb/floe/internal/push"
 )
 
@@ -29,7 +28,7 @@ func (w *work) retry(c *retryBody) (res changed, err error) {
 		l.edited = l.visit + 1
 	} else {
 		l.tx.Delete(partKey(nil, l.run, partEdited))
-		if !from.undone || plant.On(plant.RetryKeepsKey) { // what was undone has to be done anew
+		if !from.undone { // what was undone has to be done anew
 			l.edited = from.key
 		}
 	}
@@ -51,7 +50,7 @@ type retried struct {
 func (l *live) retryFrom(c *retryBody) (r retried, err error) {
 	name := c.step
 	if name == "" {
-		if name = l.origin; name == "" || plant.On(plant.RetryLast) {
+		if name = l.origin; name == "" {
 			name = l.failure.step
 		}
 	}
@@ -82,9 +81,6 @@ func (l *live) retryFrom(c *retryBody) (r retried, err error) {
 
 // rests reports whether a visit rests on what was compensated: now, or before the run was retried.
 func (l *live) rests(visit uint64) bool {
-	if plant.On(plant.RetryAnywhere) {
-		return false
-	}
 	return l.ending.undone > 0 && visit > l.ending.undone || slices.ContainsFunc(l.voided, func(s span) bool { return s.undone < visit && visit < s.before })
 }
 
@@ -113,7 +109,7 @@ func (l *live) reopen() {
 	tx.Delete(statusRunKey(nil, ns, l.status, l.run))
 	tx.Insert(statusRunKey(nil, ns, 0, l.run), nil)
 	tx.Delete(partKey(nil, l.run, partOutput))
-	if l.ending.undone > 0 && !plant.On(plant.RetryForgets) {
+	if l.ending.undone > 0 {
 		l.voided = append(l.voided, span{l.ending.undone, l.visit + 1})
 		if len(l.voided) > maxSpans {
 			l.voided[1].undone = l.voided[0].undone

@@ -10,7 +10,6 @@ import (
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/flow"
 	"github.com/floedb/floe/internal/key"
-	"github.com/floedb/floe/internal/plant"
 	"github.com/floedb/floe/internal/rawjson"
 )
 
@@ -88,7 +87,7 @@ func (k *kind) earlier(c *startBody, d *flow.Definition) (res started, found boo
 		k.buf = append(numberKey(k.buf[:0], rowKey, k.id), c.key...)
 		if b, ok := k.tx.Get(k.buf); ok {
 			row := must(decode(b, (*keyRow).code))
-			if !row.isFor(c.input) && !plant.On(plant.AnyInput) {
+			if !row.isFor(c.input) {
 				return res, false, engine.Errorf(ErrConflict, "workflow %q: idempotency key %.64q was used with another input", k.name, c.key)
 			}
 			h := k.headerOf(row.run)
@@ -183,7 +182,7 @@ func (w *work) live(run uint64) *live {
 	}
 	l.def = w.definition(l.of, l.number)
 	w.runs = append(w.runs, l)
-	if l.timer <= w.tx.Now() && !plant.On(plant.DueLater) {
+	if l.timer <= w.tx.Now() {
 		l.catchUp()
 	}
 	return l
@@ -219,9 +218,6 @@ func (l *live) name() RunID {
 
 // event adds something to the run's history.
 func (l *live) event(e event) {
-	if e.kind == StepRetry && plant.On(plant.EventLost) {
-		return
-	}
 	e.detail = engine.Cut(e.detail, maxDetail)
 	l.events = append(l.events, e)
 	l.changed = true
@@ -277,7 +273,7 @@ func (l *live) save() {
 // nextDue returns when there is something to do next.
 func (l *live) nextDue() int64 {
 	next := min(l.due, l.fan.next)
-	if l.ending.status == 0 && !plant.On(plant.RunEternal) {
+	if l.ending.status == 0 {
 		next = min(next, l.deadline)
 	}
 	switch l.wait {
@@ -386,7 +382,7 @@ func (l *live) Root(r flow.Root, name string) []byte {
 
 // ownUndo returns the visit that is being compensated if it was one to a step: paths in its compensation lead to that very visit.
 func (l *live) ownUndo(step string) *undoRow {
-	if l.wait != waitUndo || plant.On(plant.LastVisitUndone) {
+	if l.wait != waitUndo {
 		return nil
 	}
 	u, ok := l.undoRow()

@@ -11,7 +11,6 @@ import (
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/flow"
 	"github.com/floedb/floe/internal/key"
-	"github.com/floedb/floe/internal/plant"
 )
 
 // The schedule of a workflow is that of its default version. It lives in the workflow's home shard, where its runs start too. When ticks are due is
@@ -169,7 +168,7 @@ func (c *calendar) turn(paused, off bool, note string) {
 	}
 	c.paused, c.off, c.note, c.revision = paused, off, note, uint64(c.tx.LSN())
 	if c.ticks() {
-		if c.next = 0; !plant.On(plant.ResumeCatchesUp) {
+		if c.next = 0; true {
 			c.last = c.tx.Now()
 		}
 	}
@@ -223,7 +222,7 @@ func (d *dueTicks) code(c *codec.Coder) {
 // follows reports whether what a duty has found still holds: it starts where the schedule stands, and goes on from there.
 func (d *dueTicks) follows(r *scheduleRow) bool {
 	at := d.after
-	return d.revision == r.revision && (d.after == r.last || plant.On(plant.ScheduleTwice)) && r.ticks() && d.missed >= 0 &&
+	return d.revision == r.revision && (d.after == r.last) && r.ticks() && d.missed >= 0 &&
 		!slices.ContainsFunc(d.run, func(t int64) bool {
 			early := t <= at
 			at = t
@@ -264,7 +263,7 @@ func (w *work) tick(t *tickCommand) ([]byte, error) {
 
 // come does what a tick does: it starts a run, unless too many are active.
 func (c *calendar) come(at int64) {
-	if c.most > 0 && (c.active > c.most || c.active == c.most && !plant.On(plant.OneRunMore)) {
+	if c.most > 0 && (c.active > c.most || c.active == c.most) {
 		c.skipped++
 		return
 	}
@@ -304,7 +303,7 @@ func tickedKey(r *scheduledRun) []byte {
 // scheduledEnd counts a run that has ended. One whose schedule was removed meanwhile is not counted.
 func (w *work) scheduledEnd(e *call.End) ([]byte, error) {
 	run := must(decode(e.Token, (*scheduledRun).code))
-	if _, ok := w.tx.Get(tickedKey(&run)); !ok && !plant.On(plant.EndTwice) {
+	if _, ok := w.tx.Get(tickedKey(&run)); !ok {
 		return nil, nil
 	}
 	k := w.byID(run.id)

@@ -7,7 +7,6 @@ import (
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/flow"
 	"github.com/floedb/floe/internal/key"
-	"github.com/floedb/floe/internal/plant"
 	"github.com/floedb/floe/internal/rawjson"
 )
 
@@ -79,7 +78,7 @@ func (l *live) enter() {
 	l.spins++
 	l.tx.Count(countSteps, 1)
 	step := l.at()
-	if code, message := l.tooMany(); code != "" && !plant.On(plant.EndlessLoop) {
+	if code, message := l.tooMany(); code != "" {
 		l.event(event{kind: StepStarted, step: step.Name})
 		l.fail(failure{step: step.Name, code: code, message: engine.Text("step %q: %s", step.Name, message)})
 		return
@@ -175,7 +174,7 @@ func (l *live) finishStep(r result) {
 	if !r.skipped {
 		l.event(event{kind: StepCompleted, step: step.Name, attempt: r.attempt, outcome: r.outcome, detail: r.message})
 	}
-	if step.Compensate != nil && !r.skipped && (r.ambiguous && !plant.On(plant.AmbiguousStays) || !r.bad() || plant.On(plant.FailureUndone)) {
+	if step.Compensate != nil && !r.skipped && (r.ambiguous || !r.bad()) {
 		l.addUndo(&r)
 	}
 	l.dropSent()
@@ -296,10 +295,10 @@ func (l *live) abandon(status Status) {
 	switch wait {
 	case waitCall:
 		s := l.slot()
-		if s.open() && l.at().Compensate != nil && !plant.On(plant.CancelForgets) {
+		if s.open() && l.at().Compensate != nil {
 			l.addUndo(&result{outcome: status.String()}) // in its compensation, paths do not lead to a visit before
 		}
-		if s.cancel(reason) && !plant.On(plant.ChildUnawaited) {
+		if s.cancel(reason) {
 			l.wait, l.due = waitChildren, l.tx.Now()+patience
 			return
 		}
@@ -326,7 +325,7 @@ func (l *live) close() {
 	output := l.outputAt(status, place)
 	if len(output) > MaxOutput {
 		tooLarge := fmt.Sprintf("the output of the run exceeds %d bytes", MaxOutput)
-		if status == Completed && !plant.On(plant.LargeStays) { // what it has done is of no use
+		if status == Completed { // what it has done is of no use
 			l.failure = failure{step: l.stepName(), code: OutcomeOutputTooLarge, message: tooLarge}
 			l.end(Failed, -1)
 			return
@@ -337,7 +336,7 @@ func (l *live) close() {
 	if status == Completed {
 		l.failure, l.origin, l.onwards = failure{}, "", false
 	}
-	if l.dropExpired(); !l.isChild() || plant.On(plant.HandlersLeft) {
+	if l.dropExpired(); !l.isChild() {
 		l.busy = nil // nobody waits for them
 	}
 	l.dropSent()
@@ -369,7 +368,7 @@ func (l *live) close() {
 // leaves reports whether a run that was cut off, cancelled or out of time, may have done something that it has not compensated. It has undone itself if the steps that it has
 // taken all have compensations, and none of these has failed. A run that comes to its end by itself, at whatever terminal, answers for what it has done.
 func (l *live) leaves() bool {
-	if e := &l.ending; e.place >= 0 || e.status != Cancelled && e.status != TimedOut || plant.On(plant.CutOffAnswers) {
+	if e := &l.ending; e.place >= 0 || e.status != Cancelled && e.status != TimedOut {
 		return false
 	}
 	if l.undid > 0 {

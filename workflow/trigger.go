@@ -11,7 +11,6 @@ import (
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/flow"
-	"github.com/floedb/floe/internal/plant"
 	"github.com/floedb/floe/internal/push"
 	"github.com/floedb/floe/internal/rawjson"
 )
@@ -123,13 +122,13 @@ func (w *work) trigger(b *push.Batch) ([]byte, error) {
 
 // routed reports whether another shard is the one that knows whether a run was started for a batch: if the namespace is spread, and the records are in another one.
 func (w *work) routed(b *push.Batch) bool {
-	return w.tx.Spread() && b.Namespace != w.tx.NamespaceName() && !w.tx.Here(b.Route()) && !plant.On(plant.RestUnrouted)
+	return w.tx.Spread() && b.Namespace != w.tx.NamespaceName() && !w.tx.Here(b.Route())
 }
 
 // hadBefore returns how many of a batch's first records the run has had that was started for the first of them, 0 if there is no such run.
 func (w *work) hadBefore(b *push.Batch) int {
 	k := w.workflow(b.Name)
-	if k == nil || plant.On(plant.BatchConflicts) {
+	if k == nil {
 		return 0
 	}
 	row, ok := w.tx.Get(append(numberKey(nil, rowKey, k.id), b.Key()...))

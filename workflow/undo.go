@@ -5,7 +5,6 @@ import (
 
 	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/flow"
-	"github.com/floedb/floe/internal/plant"
 )
 
 // addUndo notes that the visit that ends has to be compensated if the run does not complete.
@@ -55,9 +54,9 @@ func (l *live) undone(r result) {
 		l.tx.Count(countUndoFailed, 1)
 	}
 	l.event(event{kind: kind, step: step, attempt: r.attempt, outcome: r.outcome, detail: r.message})
-	if !plant.On(plant.UndoneTwice) {
-		l.tx.Delete(undoKey(nil, l.run, l.ending.visit))
-	}
+
+	l.tx.Delete(undoKey(nil, l.run, l.ending.visit))
+
 	l.wait, l.due, l.call = waitTurn, l.tx.Now(), noCall()
 }
 

@@ -11,7 +11,6 @@ import (
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/flow"
 	"github.com/floedb/floe/internal/key"
-	"github.com/floedb/floe/internal/plant"
 	"github.com/floedb/floe/internal/rawjson"
 )
 
@@ -44,9 +43,9 @@ func (l *live) takePending(s *flow.Wait) bool {
 		return false
 	}
 	l.pending--
-	if !plant.On(plant.SignalKept) {
-		l.pended -= int64(len(row.payload))
-	}
+
+	l.pended -= int64(len(row.payload))
+
 	l.take(s, row.payload)
 	return true
 }

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/plant"
 )
 
 // Gate is what a process knows of the keys, and lets in who shows one. It is safe for concurrent use.
@@ -130,7 +129,7 @@ func (g *Gate) learn(q *keysQuery, asked time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	old := g.state.Load()
-	if old != nil && q.revision < old.revision && !plant.On(plant.LateAnswer) {
+	if old != nil && q.revision < old.revision {
 		return
 	}
 	if old != nil && q.revision == old.revision {
@@ -170,7 +169,7 @@ func (g *Gate) learn(q *keysQuery, asked time.Time) {
 		old.nobody.end(errKeysNow)
 	}
 	for id, grant := range old.grants {
-		if s.grants[id] == nil && !plant.On(plant.RevokedStays) {
+		if s.grants[id] == nil {
 			grant.end(engine.Errorf(engine.ErrUnauthorized, "key %s was revoked", id))
 		}
 	}
@@ -298,7 +297,7 @@ func (g *Gate) find(ctx context.Context, id string, wanted time.Time) (*Grant, e
 	}
 	g.refresh.Lock()
 	defer g.refresh.Unlock()
-	if g.state.Load().asked.Before(wanted) && !plant.On(plant.NewKeyUnasked) {
+	if g.state.Load().asked.Before(wanted) {
 		if err := g.Refresh(ctx); err != nil {
 			return nil, err
 		}
@@ -349,10 +348,10 @@ func (g *Gate) Holder(ctx context.Context, s Secret) (*Grant, time.Time, error) 
 		return nil, time.Time{}, err
 	}
 	known := g.state.Load()
-	if _, over := known.ended[hash]; over && !plant.On(plant.EndedGoesOn) {
+	if _, over := known.ended[hash]; over {
 		return nil, time.Time{}, errToken
 	}
-	if grant == nil || !t.signedBy(&grant.key.proof) && !plant.On(plant.AnySignature) {
+	if grant == nil || !t.signedBy(&grant.key.proof) {
 		return nil, time.Time{}, errToken
 	}
 	c := checked{grant, t.ends}
@@ -397,7 +396,7 @@ func (c *checked) valid(now time.Time) error {
 	if err := c.grant.Err(); err != nil {
 		return err
 	}
-	if !now.Before(c.ends) && !plant.On(plant.SessionEternal) {
+	if !now.Before(c.ends) {
 		return errToken
 	}
 	c.grant.use()

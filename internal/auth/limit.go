@@ -9,7 +9,6 @@ import (
 
 	"github.com/floedb/floe/internal/budget"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/plant"
 )
 
 // Bounds of attempts with wrong keys.
@@ -62,9 +61,6 @@ func (f *failures) recentLocked(from string, now time.Time) []time.Time {
 
 // note notes a wrong key, and returns what to tell whoever has shown it: of those who do so at the same time, too, no more than maxFailures hear that it was wrong.
 func (f *failures) note(from string, now time.Time) error {
-	if plant.On(plant.FailuresForgotten) {
-		return errWrongKey
-	}
 	from = source(from)
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -100,7 +96,7 @@ func (f *failures) forgetLocked(now time.Time) {
 // source returns what counts as one address: of IPv6 a network, since one customer has all its addresses.
 func source(from string) string {
 	addr, err := netip.ParseAddr(from)
-	if err != nil || plant.On(plant.EachAddress) {
+	if err != nil {
 		return from
 	}
 	host := budget.Host(addr)

@@ -10,7 +10,6 @@ import (
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
-	"github.com/floedb/floe/internal/plant"
 )
 
 // Rows of the machine, in shard 0:
@@ -112,7 +111,7 @@ func (c *change) add(k *storedKey, first bool) error {
 	}
 	s, exists := loadStore(tx)
 	switch {
-	case first && exists && !plant.On(plant.SecondStore):
+	case first && exists:
 		return errStore
 	case !first && !exists:
 		return errNoStore
@@ -155,12 +154,12 @@ func (c *change) revoke(_ *engine.Nothing) error {
 	var k storedKey
 	mustDecode(row, k.code)
 	if k.lasting() {
-		if s.admins == 1 && !plant.On(plant.LastAdminGoes) {
+		if s.admins == 1 {
 			return engine.Errorf(engine.ErrConflict, "%s is the last admin key that never expires: create another one first", k.ID)
 		}
-		if !plant.On(plant.AdminsStay) {
-			s.admins--
-		}
+
+		s.admins--
+
 	}
 	tx.Delete(keyRow(k.ID))
 	if _, there := tx.Get(usedRow(k.ID)); there {
@@ -249,7 +248,7 @@ func (c *change) makes(m *makeBody) error {
 		if made[ns] {
 			continue
 		}
-		if made[ns] = true; len(made) > MaxMade && !plant.On(plant.MadeUncounted) {
+		if made[ns] = true; len(made) > MaxMade {
 			return madeAll(c.id, ns)
 		}
 		tx.Set(append(slices.Clip(lower), ns...), nil)

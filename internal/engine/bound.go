@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-
-	"github.com/floedb/floe/internal/plant"
 )
 
 // What a command may write and answer, with all that it sets going in its shard: a transaction with its operations, a Fire with its timers, a delivery
@@ -68,9 +66,7 @@ func (tx *Tx) startEntry() { tx.budget = budget{} }
 func (tx *Tx) startCommand(first bool) bool {
 	b := &tx.budget
 	b.limit = work{MaxCommandRows, MaxCommandBytes}
-	if plant.On(plant.EndlessEntry) {
-		b.limit = unlimited
-	} else if !first && (b.overrun || b.spent.exceeds(work{fullEntryRows, fullEntryBytes})) {
+	if !first && (b.overrun || b.spent.exceeds(work{fullEntryRows, fullEntryBytes})) {
 		b.overrun = true // those behind it are put off too
 		return false
 	}
@@ -85,7 +81,7 @@ func (tx *Tx) Full() bool {
 	b := &tx.budget
 	done := b.spent.minus(b.before)
 	done.add(tx.enlisted)
-	return done.exceeds(work{fullRows, fullBytes}) && !plant.On(plant.EndlessFire)
+	return done.exceeds(work{fullRows, fullBytes})
 }
 
 // A step of a machine: what it may write at most, in tests, when its command is Full already.

@@ -6,7 +6,6 @@ import (
 	"math"
 
 	"github.com/floedb/floe/internal/codec"
-	"github.com/floedb/floe/internal/plant"
 )
 
 // Bounds of one delivery: it becomes one command in the target's log, and what became of it one row there and one command in the sender's.
@@ -180,7 +179,7 @@ func (tx *Tx) applyDeliver(body []byte) ([]byte, error) {
 		return nil, Errorf(ErrMalformed, "delivery: %v", err)
 	}
 	r := tx.received(d.sender)
-	if next := d.number == r.number+1; next || d.number > 0 && d.number <= r.number && plant.On(plant.DeliverTwice) {
+	if next := d.number == r.number+1; next {
 		r = receipt{number: d.number}
 		if err := tx.deliver(&d, &r); err != nil {
 			return nil, err

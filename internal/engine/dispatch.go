@@ -8,7 +8,6 @@ import (
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/key"
-	"github.com/floedb/floe/internal/plant"
 )
 
 // Dispatch delivers what a shard has for one target, as a step function for the shard's leader: it says what to propose next, and is told the
@@ -83,9 +82,7 @@ func (d *Dispatch) Next(now int64, durable uint64) (s Step, until int64, ok bool
 	next := delivery{sender: d.x.shard, number: d.number + 1}
 	for again := true; again && len(next.lanes) == 0 && err == nil; {
 		again = len(d.waiting) > 0 // of these there may be nothing left
-		if until = d.gather(now); plant.On(plant.LaneBlocks) && until != NoTimer {
-			return s, until, false, nil
-		}
+		until = d.gather(now)
 		err = d.fill(&next, now, durable)
 	}
 	if err != nil || len(next.lanes) == 0 {

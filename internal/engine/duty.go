@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/floedb/floe/internal/codec"
-	"github.com/floedb/floe/internal/plant"
 )
 
 // Dutiful is a Machine with duties: work of the shard's leader that is too long, too slow or too undeterministic for Apply.
@@ -213,7 +212,7 @@ func (tx *Tx) applyFenced(body []byte) ([]byte, error) {
 	if err := tx.known(cmd, FromLeaders); err != nil {
 		return nil, err
 	}
-	if term != tx.term && !plant.On(plant.UnfencedDuty) {
+	if term != tx.term {
 		return nil, Errorf(ErrConflict, "overtaken: the duty is one of term %d, this is term %d", term, tx.term)
 	}
 	if err := tx.admit(cmd); err != nil {

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -16,7 +15,6 @@ import (
 	"github.com/floedb/floe/internal/arena"
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/key"
-	"github.com/floedb/floe/internal/plant"
 )
 
 // Kinds of the engine's own commands.
@@ -474,9 +472,6 @@ func (x *Executor) Release() error { return errors.Join(x.endBatch(), x.closeTab
 func (x *Executor) endEntry() {
 	x.tx.budget.limit = unlimited
 	x.over.settle()
-	if plant.On(plant.MapOrder) {
-		x.dir.dirty = slices.Collect(maps.Values(maps.Collect(slices.All(x.dir.dirty))))
-	}
 	for _, ns := range x.dir.dirty {
 		ns.dirty = false
 		x.row = x.table.encodeNamespace(x.row[:0], ns)
@@ -486,10 +481,10 @@ func (x *Executor) endEntry() {
 	x.hashWrites()
 	x.applied.Hash = x.digest.Sum64()
 	x.hashes.note(x.applied)
-	if !plant.On(plant.AppliedLate) || x.applied.Index%8 == 0 {
-		x.row = x.applied.encode(x.row[:0])
-		x.tx.setRow(appliedRow(x.tx.rowKey(machineEngine)), x.row)
-	}
+
+	x.row = x.applied.encode(x.row[:0])
+	x.tx.setRow(appliedRow(x.tx.rowKey(machineEngine)), x.row)
+
 	x.over.settle()
 }
 

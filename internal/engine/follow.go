@@ -3,8 +3,6 @@ package engine
 import (
 	"bytes"
 	"fmt"
-
-	"github.com/floedb/floe/internal/plant"
 )
 
 // MaxFollowUps is how many follow-ups one command (a transaction, a message of another shard, a timer) may have, those of follow-ups
@@ -123,7 +121,7 @@ func (tx *Tx) runFollowUp(f followUp) error {
 		tx.runAsked(f)
 		return nil
 	}
-	if _, err := tx.apply(f.cmd); err != nil && !plant.On(plant.FollowRefused) {
+	if _, err := tx.apply(f.cmd); err != nil {
 		return err
 	}
 	return nil

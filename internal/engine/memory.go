@@ -2,8 +2,6 @@ package engine
 
 import (
 	"iter"
-
-	"github.com/floedb/floe/internal/plant"
 )
 
 // Memory is what a machine remembers of its rows for Apply and OnTimer alone, decoded: values by keys, such as a queue with its leases and where its
@@ -198,7 +196,6 @@ func (m *Memory[K, V, C]) revert(to LSN) {
 
 func (m *Memory[K, V, C]) takeBack(c *memoryChange[K, V, C]) {
 	switch {
-	case plant.On(plant.KeepRemembered):
 	case m.undo == nil:
 		m.drop(c.key)
 	case !c.replaced:

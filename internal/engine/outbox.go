@@ -10,7 +10,6 @@ import (
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/key"
-	"github.com/floedb/floe/internal/plant"
 )
 
 // The outbox carries commands from one shard to another with exactly-once effect.
@@ -101,7 +100,7 @@ func (x *Executor) restoreOutbox() error {
 	o.mu.Unlock()
 	return x.scanRows([]byte{'o'}, func(k, value []byte) error {
 		l, number, err := parseOutboxRow(k)
-		if err != nil || plant.On(plant.LoseOutbox) {
+		if err != nil {
 			return err
 		}
 		if int(l.target) >= x.shards {
@@ -295,7 +294,7 @@ func (tx *Tx) delivered(l lane, upTo LSN) (list []deliveredMessage) {
 	it := tx.Iter(outboxRow(nil, l, tx.x.outbox.lanes[l].first), key.PrefixEnd(laneRow(nil, l)))
 	for ok := it.First(); ok; ok = it.Next() {
 		_, n, err := parseOutboxRow(it.Key())
-		if err == nil && n > upTo && !plant.On(plant.ForgetMore) {
+		if err == nil && n > upTo {
 			break
 		}
 		s, storedErr := decodeStored(it.Value())
@@ -330,10 +329,8 @@ func (tx *Tx) settleMessage(l lane, m *deliveredMessage, r *messageOutcome) (err
 // replies returns how often a sender is told of an outcome.
 func replies(r *messageOutcome) int {
 	switch {
-	case r == nil || plant.On(plant.ReplyLost):
+	case r == nil:
 		return 0
-	case plant.On(plant.ReplyTwice):
-		return 2
 	}
 	return 1
 }

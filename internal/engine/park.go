@@ -3,8 +3,6 @@ package engine
 import (
 	"cmp"
 	"slices"
-
-	"github.com/floedb/floe/internal/plant"
 )
 
 // What the hub does for takes. A take is in the lines of its topics while it is parked; while it is under way, what it may take of its first
@@ -38,9 +36,9 @@ func (h *hub) end(k *Taking) wake {
 		return wake{}
 	}
 	k.line = nil
-	if !plant.On(plant.SpokenForever) {
-		l.spoken -= int64(k.most)
-	}
+
+	l.spoken -= int64(k.most)
+
 	w := wake{topic: l.topic, n: maxTakes}
 	if l.takes.first == nil {
 		w = wake{}

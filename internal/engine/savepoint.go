@@ -1,7 +1,5 @@
 package engine
 
-import "github.com/floedb/floe/internal/plant"
-
 // Savepoint is a point within a command to which a Tx can go back: rows, ranges, counts, wakes, hooks, changes, timers, messages to other
 // shards, follow-ups and LSNs are then what they were, and so is what machines remember (see Memory). Savepoints nest: going back to one ends
 // those taken after it, and itself.
@@ -64,7 +62,7 @@ func (tx *Tx) rollback(s Savepoint) {
 	clear(x.hooks[s.hooks:])
 	x.wakes, x.hooks, x.changes = x.wakes[:s.wakes], x.hooks[:s.hooks], x.changes[:s.changes]
 	tx.dropFollowUps(s.follow)
-	if forgotten := plant.On(plant.CountRefused) && !s.nested || plant.On(plant.CountUndone) && s.nested; !forgotten {
+	if forgotten := false; !forgotten {
 		tx.counts = tx.counts[:s.counts]
 	}
 	for _, memories := range x.memories {

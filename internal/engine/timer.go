@@ -8,7 +8,6 @@ import (
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/key"
-	"github.com/floedb/floe/internal/plant"
 )
 
 // NoTimer is the due time of a shard without timers.
@@ -39,7 +38,7 @@ func (x *Executor) restoreTimers() error {
 	if err != nil {
 		return err
 	}
-	if it.First() && !plant.On(plant.LoseTimers) {
+	if it.First() {
 		t, err := parseTimer(it.Key())
 		if err != nil {
 			it.Close()

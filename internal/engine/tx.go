@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/floedb/floe/internal/codec"
-	"github.com/floedb/floe/internal/plant"
 )
 
 // Tx is what Apply and OnTimer see of the world: the machine's rows, the entry's time, and what they may set going. All its
@@ -338,9 +337,6 @@ func (tx *Tx) runTop(encoded []byte) (result []byte, err error) {
 	} else {
 		result, err = tx.dispatch(cmd)
 	}
-	if plant.On(plant.HalfTxn) && cmd.Machine == machineEngine && cmd.Kind == kindTxn {
-		s, tx.onRollback = tx.begin(), nil
-	}
 	if err != nil {
 		tx.rollback(s)
 		return nil, err
@@ -445,9 +441,6 @@ func (tx *Tx) applyTxn(cmd Command) ([]byte, error) {
 	}
 	var result []byte
 	for i, part := range parts {
-		if plant.On(plant.UncountedParts) {
-			tx.budget.spent = work{}
-		}
 		out, err := tx.runPart(part)
 		if err != nil {
 			return nil, partError(i, conditions, err)

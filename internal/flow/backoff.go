@@ -2,7 +2,6 @@ package flow
 
 import (
 	"github.com/floedb/floe/internal/document"
-	"github.com/floedb/floe/internal/plant"
 )
 
 // Pause returns how many ms to wait behind an attempt, counted from 1: Initial, Initial times the attempt, or Initial doubled with each attempt, up to Max. Random,
@@ -11,7 +10,7 @@ import (
 func (b *Backoff) Pause(attempt int64, random uint64) int64 {
 	attempt = max(attempt, 1)
 	limit := int64(document.MaxMillis)
-	if b.Max > 0 && !plant.On(plant.PauseUnbounded) {
+	if b.Max > 0 {
 		limit = min(limit, b.Max)
 	}
 	pause := min(max(b.Initial, 0), limit)

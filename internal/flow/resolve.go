@@ -1,7 +1,6 @@
 package flow
 
 import (
-	"github.com/floedb/floe/internal/plant"
 	"github.com/floedb/floe/internal/rawjson"
 )
 
@@ -119,9 +118,9 @@ func (r *resolver) walkObject(f *fork, raw []byte, i int) int {
 			end = rawjson.SkipValue(raw, i)
 		} else {
 			// Of several members with the same name the last one counts, with all that is in it.
-			if !plant.On(plant.MembersMixed) {
-				r.forget(next)
-			}
+
+			r.forget(next)
+
 			end = r.walk(next, raw, i)
 		}
 		if i = rawjson.SkipSpace(raw, end); raw[i] == ',' {

@@ -11,7 +11,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/floedb/floe/internal/document"
-	"github.com/floedb/floe/internal/plant"
 	"github.com/floedb/floe/internal/rawjson"
 )
 
@@ -179,7 +178,7 @@ func (s *Schema) checkSize(what int, n int64) *violation {
 	switch {
 	case limit == nil:
 		return nil
-	case n < limit.min && !plant.On(plant.SizeUnchecked):
+	case n < limit.min:
 		return violates("has %d %s, expected at least %d", n, sizeNames[what], limit.min)
 	case limit.max >= 0 && n > limit.max:
 		return violates("has %d %s, expected at most %d", n, sizeNames[what], limit.max)
@@ -223,7 +222,7 @@ func (s *Schema) checkObject(raw []byte) (v *violation) {
 		return v == nil
 	})
 	for _, name := range s.required {
-		if v == nil && !seen[name] && !plant.On(plant.RequiredAbsent) {
+		if v == nil && !seen[name] {
 			v = violates("is missing").below(memberAt(name))
 		}
 	}

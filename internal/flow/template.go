@@ -1,7 +1,6 @@
 package flow
 
 import (
-	"github.com/floedb/floe/internal/plant"
 	"github.com/floedb/floe/internal/rawjson"
 )
 
@@ -30,7 +29,7 @@ const maxKey = 1 << 10
 func (t *Template) Append(dst []byte, s Source) []byte {
 	start := len(dst)
 	r := newResolver(s, pathsOf(t.parts))
-	for i, at := 0, 0; i < len(t.parts) && (len(dst)-start <= MaxRendered || plant.On(plant.RenderUnbounded)); i++ {
+	for i, at := 0, 0; i < len(t.parts) && (len(dst)-start <= MaxRendered); i++ {
 		p := &t.parts[i]
 		dst = append(dst, p.literal...)
 		if p.path == nil {
@@ -81,7 +80,7 @@ func (k *KeyTemplate) Append(dst []byte, s Source) (key []byte, whole bool) {
 		} else {
 			dst = append(dst, value...)
 		}
-		missing = missing || value == nil && !plant.On(plant.KeyOfNothing) || string(value) == "null"
+		missing = missing || value == nil || string(value) == "null"
 	}
 	return dst, !missing && len(dst)-start <= maxKey
 }

@@ -59,7 +59,7 @@ func readReviewed(name string) (map[string]string, error) {
 	return reviewed, nil
 }
 
-// mutantsOf returns all mutants of a package, its tests and planted bugs left out.
+// mutantsOf returns all mutants of a package, without its tests.
 func mutantsOf(dir string) ([]mutant, error) {
 	names, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	if err != nil || len(names) == 0 {
@@ -90,8 +90,8 @@ var operators = map[token.Token]token.Token{
 	token.ADD: token.SUB, token.SUB: token.ADD, token.ADD_ASSIGN: token.SUB_ASSIGN, token.SUB_ASSIGN: token.ADD_ASSIGN,
 }
 
-// ignored calls make texts for people, or are planted bugs already.
-var ignored = regexp.MustCompile(`^(.*[eE]rrorf|.*Sprint.*|panic|plant\.On|.*\.(Debug|Info|Warn|Error)(Context)?|.*Grow|make)$`)
+// ignored calls make texts for people.
+var ignored = regexp.MustCompile(`^(.*[eE]rrorf|.*Sprint.*|panic|.*\.(Debug|Info|Warn|Error)(Context)?|.*Grow|make)$`)
 
 func mutantsIn(dir, name string, text []byte) ([]mutant, error) {
 	files := token.NewFileSet()
@@ -124,9 +124,6 @@ func mutantsIn(dir, name string, text []byte) ([]mutant, error) {
 		case *ast.CallExpr:
 			return !ignored.MatchString(source(text, files, n.Fun))
 		case *ast.BinaryExpr:
-			if isPlanted(n) {
-				return false
-			}
 			if !isText(n.X) && !isText(n.Y) { // strings have no difference
 				operator(n.OpPos, n.Op)
 			}
@@ -141,9 +138,6 @@ func mutantsIn(dir, name string, text []byte) ([]mutant, error) {
 				add(n.Pos(), n.End(), "_ = 0")
 			}
 		case *ast.IfStmt:
-			if isPlanted(n.Cond) && n.Else == nil {
-				return false
-			}
 			if _, binary := n.Cond.(*ast.BinaryExpr); !binary {
 				add(n.Cond.Pos(), n.Cond.End(), "!("+source(text, files, n.Cond)+")")
 			}
@@ -194,22 +188,6 @@ func fails(n *ast.ReturnStmt) bool {
 		case *ast.SelectorExpr:
 			return strings.HasSuffix(f.Sel.Name, "rrorf")
 		}
-	}
-	return false
-}
-
-// isPlanted reports whether a condition holds only with a planted bug: what it guards is not in builds without them.
-func isPlanted(e ast.Expr) bool {
-	switch e := e.(type) {
-	case *ast.CallExpr:
-		f, ok := e.Fun.(*ast.SelectorExpr)
-		if !ok || f.Sel.Name != "On" {
-			return false
-		}
-		pkg, ok := f.X.(*ast.Ident)
-		return ok && pkg.Name == "plant"
-	case *ast.BinaryExpr:
-		return e.Op == token.LAND && (isPlanted(e.X) || isPlanted(e.Y))
 	}
 	return false
 }

@@ -18,12 +18,9 @@ func within(n int) (bool, error) {
 	if n < 0 {
 		return false, errorf("%d is less than %d", n, 0+1)
 	}
-	if plant.On(plant.TooMany) && n > 1 {
-		return true, nil
-	}
 	count++
 	note(n)
-	return n <= limit && n != 2 || n > 7 && plant.On(plant.TooMany), err
+	return n <= limit && n != 2, err
 }
 `
 
@@ -43,12 +40,11 @@ func TestMutantsIn(t *testing.T) {
 		"sample.go within: 0 -> 1 in `if n < 0 {`",
 		"sample.go within: count++ -> _ = 0 in `count++`",
 		"sample.go within: note(n) -> _ = 0 in `note(n)`",
-		"sample.go within: err -> nil in `return n <= limit && n != 2 || n > 7 && plant.On(plant.TooMany), err`",
-		"sample.go within: || -> && in `return n <= limit && n != 2 || n > 7 && plant.On(plant.TooMany), err`",
-		"sample.go within: && -> || in `return n <= limit && n != 2 || n > 7 && plant.On(plant.TooMany), err`",
-		"sample.go within: <= -> < in `return n <= limit && n != 2 || n > 7 && plant.On(plant.TooMany), err`",
-		"sample.go within: != -> == in `return n <= limit && n != 2 || n > 7 && plant.On(plant.TooMany), err`",
-		"sample.go within: 2 -> 3 in `return n <= limit && n != 2 || n > 7 && plant.On(plant.TooMany), err`",
+		"sample.go within: err -> nil in `return n <= limit && n != 2, err`",
+		"sample.go within: && -> || in `return n <= limit && n != 2, err`",
+		"sample.go within: <= -> < in `return n <= limit && n != 2, err`",
+		"sample.go within: != -> == in `return n <= limit && n != 2, err`",
+		"sample.go within: 2 -> 3 in `return n <= limit && n != 2, err`",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("mutants:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

@@ -9,7 +9,6 @@ import (
 	"github.com/floedb/floe/internal/agg"
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/formula"
-	"github.com/floedb/floe/internal/plant"
 	"github.com/floedb/floe/internal/rawjson"
 )
 
@@ -136,9 +135,9 @@ func (a *accumulator) merge(m *measure, b *accumulator) {
 			a.each[i].merge(&m.each[i], &b.each[i])
 		}
 	}
-	if !plant.On(plant.MergeUncounted) {
-		a.count += b.count
-	}
+
+	a.count += b.count
+
 	a.from, a.to = min(a.from, b.from), max(a.to, b.to)
 }
 
@@ -216,9 +215,6 @@ func (a *accumulator) appendEach(dst []byte, m *measure) (_ []byte, err error) {
 		if dst = append(rawjson.AppendText(dst, of.name), ':'); one.count == 0 && of.fn != fnCount && of.fn != fnDistinct {
 			dst = append(dst, "null"...)
 			continue
-		}
-		if plant.On(plant.MeasuresTogether) {
-			one.count = a.count
 		}
 		if dst, err = one.appendResult(dst, of); err != nil {
 			return dst, &fieldError{of.name, err}

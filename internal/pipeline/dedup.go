@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/floedb/floe/internal/document"
-	"github.com/floedb/floe/internal/plant"
 )
 
 // dedup drops records whose key has been seen. Time is that of the records' ids: a key is forgotten when its first record is older than the newest one by the ttl.
@@ -60,7 +59,7 @@ func (d *dedup) add(t *Tick, s *stage, in, out []item) ([]item, error) {
 		if err != nil {
 			return nil, err
 		}
-		if len(seen) == 8 && (d.ttl == 0 || timeIn(seen) > at || plant.On(plant.SeenForever)) {
+		if len(seen) == 8 && (d.ttl == 0 || timeIn(seen) > at) {
 			t.counts[s.index].Dropped++
 			continue
 		}

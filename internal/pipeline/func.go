@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/floedb/floe/internal/document"
-	"github.com/floedb/floe/internal/plant"
 )
 
 // Func is a function of the host program that works as an operator. It may keep and change what it is given, and does neither with what it has returned. Of the
@@ -86,7 +85,7 @@ func (c *call) guarded(ctx context.Context, rec Record, tags []string) (made []R
 			}
 		}()
 		defer func() {
-			if v := recover(); v != nil && !plant.On(plant.FuncPanics) {
+			if v := recover(); v != nil {
 				err = fmt.Errorf("panic: %v", v)
 			} else if v != nil {
 				made, err = nil, nil

@@ -7,7 +7,6 @@ import (
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/document"
-	"github.com/floedb/floe/internal/plant"
 )
 
 // join joins records with those of a second source that have the same key, and a time that is not further away than a bound. Each of the two waits in a row of
@@ -149,7 +148,7 @@ func (j *join) match(t *Tick, s *stage, it *item, on string) (made []item, met b
 			left, right, again := it, &item{Record: other.rec}, false
 			if it.Right {
 				left, right = &item{Record: other.rec, from: it.from}, it
-				if again = other.matched; !again && !plant.On(plant.PartnerUnnoted) {
+				if again = other.matched; !again {
 					other.matched = true
 					t.put(row.k, encode(other.code))
 				}
@@ -217,7 +216,7 @@ func (j *join) fire(t *Tick, s *stage, to int64, at []byte) ([]byte, error) {
 		}
 		var made []item
 		for _, row := range rows {
-			due, _, err := timeOfRow(row.k)
+			_, _, err := timeOfRow(row.k)
 			if err != nil || len(row.v) < 19 {
 				return nil, corrupt(row.k)
 			}
@@ -234,9 +233,6 @@ func (j *join) fire(t *Tick, s *stage, to int64, at []byte) ([]byte, error) {
 				}
 				if !w.matched {
 					// It is known from now on that there is no partner. Event time behind a left join is behind by the bound, so that it is not late.
-					if plant.On(plant.JoinPunctual) {
-						w.rec.EventTime = due
-					}
 					made = append(made, item{Record: w.rec, from: -1})
 				}
 			}

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"math"
-
-	"github.com/floedb/floe/internal/plant"
 )
 
 // panes are tumbling and sliding windows. A record is added to one pane, whose length divides that of windows and the time between them; a window is what its
@@ -81,9 +79,6 @@ var errBeyond = fmt.Errorf("the event time is not between %d and %d ms", -beyond
 
 // endOf returns the end of the pane of a time.
 func (p *panes) endOf(t int64) int64 {
-	if plant.On(plant.EndInside) {
-		t--
-	}
 	return floor(t, p.pane) + p.pane
 }
 
@@ -114,9 +109,6 @@ func (p *panes) purged(mark int64) int64 {
 	case mark < -beyond+p.lateness+p.size:
 		return -beyond
 	}
-	if plant.On(plant.PurgeEarly) {
-		return p.windowFrom(mark+1) - p.size
-	}
 	return p.windowFrom(mark-p.lateness+1) - p.size
 }
 
@@ -144,7 +136,7 @@ func (p *panes) add(t *Tick, s *stage, in, out []item) ([]item, error) {
 			return nil, err
 		}
 		acc.add(&p.measure, &one)
-		if block, ok := closed(end); ok && !plant.On(plant.BlockStays) {
+		if block, ok := closed(end); ok {
 			if acc, err = rows.get(t, append(appendTime(s.row(rowBlock), block), it.Key...)); err != nil {
 				return nil, err
 			}
@@ -182,7 +174,7 @@ func (t *Tick) lost(s *stage, it *item, tag TagSet) item {
 
 // dirty notes the windows of a pane that have fired.
 func (p *panes) dirty(t *Tick, s *stage, pane int64, key []byte) error {
-	if t.mark(s) < pane || plant.On(plant.LateUntold) {
+	if t.mark(s) < pane {
 		return nil
 	}
 	// A window of it that is over is not waited for.
@@ -503,9 +495,6 @@ func (c *paneCursor) fill() (err error) {
 	lower := c.prefix
 	if c.from {
 		lower = append(append(append([]byte{}, c.prefix...), c.after...), 0)
-		if plant.On(plant.LastAgain) {
-			lower = lower[:len(lower)-1]
-		}
 	}
 	c.rows, err = scan(c.state, lower, above(c.prefix), perScan)
 	return err

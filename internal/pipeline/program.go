@@ -8,7 +8,6 @@ import (
 
 	"github.com/tidwall/gjson"
 
-	"github.com/floedb/floe/internal/plant"
 	"github.com/floedb/floe/internal/rawjson"
 )
 
@@ -38,7 +37,7 @@ type stage struct {
 
 // lags returns for how long an operator keeps records before it passes them on with the event times that they have. Those are not late behind it.
 func (s *stage) lags() int64 {
-	if j, ok := s.stateful.(*join); ok && j.left && !plant.On(plant.JoinPunctual) {
+	if j, ok := s.stateful.(*join); ok && j.left {
 		return j.within
 	}
 	return 0

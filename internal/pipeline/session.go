@@ -4,7 +4,6 @@ import (
 	"bytes"
 
 	"github.com/floedb/floe/internal/codec"
-	"github.com/floedb/floe/internal/plant"
 )
 
 // sessions are windows that end when a key has had no record for so long. A session goes from its first record to the gap behind its last one.
@@ -88,11 +87,8 @@ func (a *sessions) extend(t *Tick, s *stage, it *item, one *sample) (late bool, 
 		return false, err
 	}
 	touched := len(list)
-	if plant.On(plant.SessionsApart) {
-		touched = min(touched, 1)
-	}
 	list = list[:touched]
-	if touched == 0 && (merged.end+a.lateness <= t.mark(s) || plant.On(plant.SessionLate) && merged.end <= t.mark(s)) {
+	if touched == 0 && (merged.end+a.lateness <= t.mark(s)) {
 		return true, nil
 	}
 	timed := false
@@ -123,7 +119,7 @@ func (a *sessions) extend(t *Tick, s *stage, it *item, one *sample) (late bool, 
 	case merged.fired:
 		t.put(append(appendTime(s.row(rowDirty), merged.end), it.Key...), nil)
 		a.timer(t, s, it.Key, merged.end+a.lateness)
-	case !timed && !plant.On(plant.SessionUntimed):
+	case !timed:
 		a.timer(t, s, it.Key, merged.end)
 	}
 	return false, nil

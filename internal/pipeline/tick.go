@@ -11,7 +11,6 @@ import (
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/formula"
-	"github.com/floedb/floe/internal/plant"
 )
 
 // Times at the ends of all others.
@@ -92,7 +91,7 @@ func (p *Program) Spent(writes []Write) {
 // fails notes a failure, one for each operator, or sink, and record. Sinks take turns, so that those of a record do not stand together.
 func (t *Tick) fails(f failure) {
 	at := failedAt{f.Operator, f.from}
-	if f.from >= 0 && t.failed[at] && !plant.On(plant.FailureEach) {
+	if f.from >= 0 && t.failed[at] {
 		return
 	}
 	if t.failed == nil {
@@ -352,7 +351,7 @@ func (w *worker) fails(i int, err error, it *item) {
 // noted adds a failure to those that there are, unless the operator has failed with a part of the same record: that would say the same of the same bytes.
 func noted(all []failure, f failure) []failure {
 	for i := len(all) - 1; i >= 0 && f.from >= 0 && all[i].from == f.from; i-- {
-		if all[i].Operator == f.Operator && !plant.On(plant.FailureEach) {
+		if all[i].Operator == f.Operator {
 			return all
 		}
 	}
@@ -394,7 +393,7 @@ func (w *worker) room(about int) []byte { return make([]byte, 0, about+64) }
 // fail makes a failure of a record, as it came from its source if that is known.
 func fail(name string, err error, it *item, batch []Record) failure {
 	f := failure{Failure{Operator: name, Reason: err.Error(), Record: it.Record}, it.from}
-	if it.from >= 0 && int(it.from) < len(batch) && !plant.On(plant.FailureCooked) {
+	if it.from >= 0 && int(it.from) < len(batch) {
 		f.Record = batch[it.from]
 	}
 	return f
@@ -417,7 +416,7 @@ func (t *Tick) sink(in []item) error {
 		it := &in[i]
 		for j := range sinks {
 			match := sinks[j].private.match
-			if match&it.Tags != match || it.late && match&t.program.late == 0 && !plant.On(plant.LateEverywhere) {
+			if match&it.Tags != match || it.late && match&t.program.late == 0 {
 				continue
 			}
 			w, err := sinks[j].write(j, it)

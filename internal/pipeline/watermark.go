@@ -1,7 +1,5 @@
 package pipeline
 
-import "github.com/floedb/floe/internal/plant"
-
 // Watermark returns the watermark of some partitions at a time, which is never before the one that was; idle reports whether all are idle.
 //
 // It is the least of what the partitions have come to, idle ones left out: those that have been read to their end, whose last record came
@@ -16,7 +14,7 @@ func Watermark(parts []Part, now, before int64) (mark int64, idle bool) {
 		if p.Seen {
 			greatest, arrived = max(greatest, p.mark()), max(arrived, p.Arrived)
 		}
-		if p.idle(now) && !plant.On(plant.IdleHolds) {
+		if p.idle(now) {
 			continue
 		}
 		idle = false
@@ -27,11 +25,8 @@ func Watermark(parts []Part, now, before int64) (mark int64, idle bool) {
 	}
 	switch {
 	case !idle:
-		if plant.On(plant.MarkFalls) {
-			return least, false
-		}
 		return max(before, min(least, bound)), false
-	case greatest == MinTime || plant.On(plant.IdleStands):
+	case greatest == MinTime:
 		return before, true
 	}
 	return max(before, min(greatest+max(0, now-arrived), bound)), true

@@ -2,8 +2,5 @@
 
 package plant
 
-// Built says whether bugs can be switched on in this program.
-const Built = false
-
-// On reports whether the bug is switched on.
-func On(Bug) bool { return false }
+// BuildFlags returns the flags of go build for a program that a test runs.
+func BuildFlags() []string { return nil }

@@ -1,16 +1,9 @@
-// Package plant holds switches for bugs that are planted on purpose: a checker that has never failed proves nothing. Without
-// the build tag "plant" every switch is the constant false, and what it would turn on is not in the program.
+// Package plant holds bugs that are planted on purpose: a checker that has never failed proves nothing. The product has none of them. The diffs in the directory bugs add
+// a branch for each, which is off until a test sets it; the program overlay makes of them what go build takes:
 //
-//	go test -tags plant ./internal/sim -run '^TestPlanted$'
+//	go run ./internal/plant/overlay
+//	go test -tags plant -overlay .plant/overlay.json ./internal/sim -run '^TestPlanted$'
 package plant
-
-// BuildFlags are those of go build for a program that a test runs. What was compiled for the test serves the program too.
-func BuildFlags() []string {
-	if Built {
-		return []string{"-tags", "plant"}
-	}
-	return nil
-}
 
 // Bug names a planted bug, by what the code does wrong.
 type Bug string

@@ -5,7 +5,6 @@ import (
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/plant"
 )
 
 // Roster is the part of the machine of actions that knows the workers in a shard. The zero value is ready for use.
@@ -52,9 +51,9 @@ func (r *Roster) join(tx *engine.Tx, c *joinBody) error {
 			count++
 		}
 		if j.life == 0 || at.life != j.life {
-			if !plant.On(plant.CountsAnew) {
-				at.before = at.before.plus(at.present)
-			}
+
+			at.before = at.before.plus(at.present)
+
 			at.present, at.load = tallies{}, 0
 		}
 		if known && at.life == 0 && j.life != 0 {

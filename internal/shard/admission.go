@@ -12,7 +12,6 @@ import (
 
 	"github.com/floedb/floe/internal/budget"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/plant"
 )
 
 // maxQueued bounds a shard's proposal queue, beside Config.QueueBytes. A queue is full long before callers would give up waiting.
@@ -127,7 +126,7 @@ func (s *shard) enter(p *proposal) error {
 	limit := s.host.cfg.QueueBytes
 	alone := bytes == size // and may be larger than the limit
 	full := n > maxQueued || bytes > limit && !alone
-	fair := p.namespace == "" || budget.Fair(own-1, 1, n-1, maxQueued) && (alone || budget.Fair(ownBytes-size, size, bytes-size, limit)) || plant.On(plant.FloodFills)
+	fair := p.namespace == "" || budget.Fair(own-1, 1, n-1, maxQueued) && (alone || budget.Fair(ownBytes-size, size, bytes-size, limit))
 	closing := s.host.closing.Load() // since it was entered; else Close waits for what is queued
 	if !full && fair && !closing {
 		return nil

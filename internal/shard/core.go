@@ -13,7 +13,6 @@ import (
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/plant"
 	"github.com/floedb/floe/internal/ual"
 )
 
@@ -293,8 +292,6 @@ func (c *core) observeState(out *output) {
 func (c *core) read(reads []*read, out *output) {
 	switch {
 	case len(reads) == 0:
-	case c.isLeader && plant.On(plant.ReadUnasked):
-		out.readable = append(out.readable, readable{reads: slices.Clone(reads)})
 	case !c.isLeader:
 		out.unread = append(out.unread, reads...)
 	default:

@@ -17,7 +17,6 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/plant"
 	"github.com/floedb/floe/internal/ual"
 )
 
@@ -275,7 +274,7 @@ func (s *shard) confState() *raftpb.ConfState { return &raftpb.ConfState{Voters:
 // lostTail returns the LSN to skip to because LSNs up to it may have been given out in a tail of the log that is gone, else 0. Only
 // a node that ran with Async has reserved any. A clean Close loses nothing, but telling it apart would gain nothing either.
 func (s *shard) lostTail(applied engine.Applied) engine.LSN {
-	if reserved := engine.LSN(s.log.Reserved()); reserved > applied.LSN && !plant.On(plant.ReviseRevisions) {
+	if reserved := engine.LSN(s.log.Reserved()); reserved > applied.LSN {
 		return reserved
 	}
 	return 0

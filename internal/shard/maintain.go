@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/plant"
 )
 
 // maintain truncates the log behind flushes of the state, forces a flush when the log grows without one, prepares files for the
@@ -142,9 +141,6 @@ func (h *Host) truncate() error {
 			return err
 		}
 		index := min(durable.Index, s.acknowledged.Load())
-		if plant.On(plant.TruncateTooFar) {
-			index = s.acknowledged.Load()
-		}
 		if index > keep && index-keep >= s.log.FirstIndex() {
 			upTo[uint16(s.id)] = index - keep
 		}

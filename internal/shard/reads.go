@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/plant"
 )
 
 // query answers from this replica, which has to be the leader's: others may lag.
@@ -111,7 +110,7 @@ func (s *shard) admitVisible() {
 	defer s.readMu.Unlock()
 	visible, stamp := s.exec.Visible(), s.exec.Stamp()
 	s.waiting = slices.DeleteFunc(s.waiting, func(r readable) bool {
-		if r.index > visible && !plant.On(plant.ReadEarly) || r.stamp > stamp {
+		if r.index > visible || r.stamp > stamp {
 			return false
 		}
 		for _, one := range r.reads {

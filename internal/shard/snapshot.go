@@ -22,7 +22,6 @@ import (
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/plant"
 )
 
 // A snapshot of a shard is all rows of its key range, in order:
@@ -339,9 +338,6 @@ func (s *shard) install(t *appendTask) error {
 	}
 	lower, upper := engine.Bounds(s.id)
 	s.exec.Suspend()
-	if plant.On(plant.KeepOldRows) {
-		lower, upper = nil, nil
-	}
 	_, err := s.host.db.IngestAndExcise(context.Background(), []string{name}, nil, nil, pebble.KeyRange{Start: lower, End: upper})
 	if err != nil {
 		return fmt.Errorf("shard %d: install snapshot at %d: %w", s.id, index, err)
@@ -370,9 +366,6 @@ func (s *shard) installKey() []byte {
 
 // announceInstall makes the row durable.
 func (s *shard) announceInstall(index uint64) error {
-	if plant.On(plant.InstallSilently) {
-		return nil
-	}
 	if err := s.host.db.Set(s.installKey(), binary.LittleEndian.AppendUint64(nil, index), pebble.NoSync); err != nil {
 		return err
 	}

@@ -4,8 +4,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-
-	"github.com/floedb/floe/internal/plant"
 )
 
 // Sizes of turns. The bytes of a command count, and commandCost beside them: to carry out a small one takes about as long as to write so many bytes.
@@ -96,9 +94,6 @@ func (t *turns) putOff(all []*proposal) {
 // laneOf returns the lane of a proposal, and remembers it with that.
 func (t *turns) laneOf(p *proposal) *lane {
 	name := p.namespace
-	if plant.On(plant.FirstCome) {
-		name = ""
-	}
 	if p.lane = t.latest; p.lane != nil && p.lane.name == name {
 		return p.lane
 	}
@@ -158,7 +153,7 @@ func (t *turns) next(entry uint64) *proposal {
 
 // most returns how many bytes of a lane may be under way.
 func (t *turns) most(entry uint64) int {
-	if entry < t.until && !plant.On(plant.FloodAhead) {
+	if entry < t.until {
 		return t.shared
 	}
 	return maxFlight

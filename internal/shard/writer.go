@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/meter"
-	"github.com/floedb/floe/internal/plant"
 	"github.com/floedb/floe/internal/ual"
 )
 
@@ -212,7 +211,7 @@ func (w *logWriter) roundLocked() error {
 	w.mu.Unlock()
 	w.waiting.Add(-int64(len(w.batch)))
 	mustSync, err := w.write()
-	if err == nil && mustSync && !plant.On(plant.AckBeforeSync) {
+	if err == nil && mustSync {
 		err = w.sync()
 	}
 	if err != nil {
@@ -243,9 +242,6 @@ func (w *logWriter) write() (mustSync bool, err error) {
 	for _, a := range w.batch {
 		if a.update != nil {
 			w.updates = append(w.updates, *a.update)
-			if plant.On(plant.VoteUnsynced) && len(a.update.Entries) == 0 {
-				continue
-			}
 			mustSync = mustSync || a.mustSync || w.durability == Sync
 		}
 	}

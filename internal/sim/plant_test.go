@@ -83,6 +83,6 @@ func (u suite) find(t *testing.T, b plant.Bug) {
 			return
 		}
 	}
-	t.Errorf("%s not found by %s with the seeds from %d on; the first of them: go test -tags plant ./internal/sim -run '^TestPlanted$/^%s$' -seed %d",
+	t.Errorf("%s not found by %s with the seeds from %d on; the first of them: go test -tags plant -overlay .plant/overlay.json ./internal/sim -run '^TestPlanted$/^%s$' -seed %d",
 		b, u.test, first, b, first)
 }

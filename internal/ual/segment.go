@@ -9,8 +9,6 @@ import (
 	"strings"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
-
-	"github.com/floedb/floe/internal/plant"
 )
 
 const (
@@ -195,9 +193,6 @@ func (l *Log) createSegment(t *tail) error {
 	t.head = int64(len(l.buf))
 	if err := t.file.SyncData(); err != nil {
 		return closeAfter(t.file, l.fail(fmt.Errorf("ual: sync %s: %w", path, err)))
-	}
-	if plant.On(plant.DirUnsynced) {
-		return nil
 	}
 	if err := l.syncNames(); err != nil {
 		return closeAfter(t.file, l.fail(err))

@@ -4,8 +4,6 @@ import (
 	"context"
 	"math/rand/v2"
 	"time"
-
-	"github.com/floedb/floe/internal/plant"
 )
 
 // Pauses after errors that may pass.
@@ -27,9 +25,6 @@ func (b *backoff) reset() { b.pause = 0 }
 
 // wait waits for the next pause to pass, and reports whether it has before ctx has ended.
 func (b *backoff) wait(ctx context.Context) bool {
-	if plant.On(plant.NeverPause) {
-		return ctx.Err() == nil
-	}
 	t := time.NewTimer(b.next())
 	defer t.Stop()
 	select {

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"context"
 	"runtime/debug"
-
-	"github.com/floedb/floe/internal/plant"
 )
 
 // handle runs the handler and fills in the result. A panic is its error. A piece that can be given back is not begun when its context has ended, see Config.Each.
@@ -15,9 +13,6 @@ func (l *Loop[T]) handle(h *held[T], r *Result) {
 		return
 	}
 	defer func() {
-		if plant.On(plant.PanicUncaught) {
-			return
-		}
 		if v := recover(); v != nil {
 			r.Panic = newPanicError(v, stack())
 			r.Err = r.Panic

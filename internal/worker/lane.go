@@ -1,7 +1,5 @@
 package worker
 
-import "github.com/floedb/floe/internal/plant"
-
 // lane is a lane one of whose pieces is running.
 type lane[T any] struct {
 	waiting []*held[T] // behind it, in the order in which they were taken
@@ -37,7 +35,7 @@ func (l *Loop[T]) leaveLocked(h *held[T], failed bool) *held[T] {
 			l.dropLocked(next)
 			continue
 		}
-		if failed && l.renewer != nil && !plant.On(plant.LaneOvertakes) {
+		if failed && l.renewer != nil {
 			next.doubtful = true
 			for _, h := range in.waiting {
 				h.doubtful = true

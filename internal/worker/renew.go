@@ -6,8 +6,6 @@ import (
 	"errors"
 	"slices"
 	"time"
-
-	"github.com/floedb/floe/internal/plant"
 )
 
 // A lease is renewed when a third of it is over; what comes due within a sixth is renewed along with it. A renewal that fails is tried again after a
@@ -35,7 +33,7 @@ func (l *Loop[T]) lease() time.Duration {
 
 // renewAll renews leases until ctx ends.
 func (l *Loop[T]) renewAll(ctx context.Context) {
-	if l.renewer == nil || plant.On(plant.NeverRenew) {
+	if l.renewer == nil {
 		return
 	}
 	var pauses backoff

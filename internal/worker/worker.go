@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/plant"
 )
 
 // Config says what a loop does. Source and Handle are required.
@@ -209,7 +208,7 @@ func (l *Loop[T]) awaitRoom(ctx context.Context) int {
 
 // begin runs pieces that have been taken, or queues them in their lanes.
 func (l *Loop[T]) begin(ctx context.Context, pieces []T) {
-	if ctx.Err() != nil && l.releaser != nil && !plant.On(plant.TakeDraining) {
+	if ctx.Err() != nil && l.releaser != nil {
 		l.giveBack(pieces)
 		return
 	}
@@ -256,7 +255,7 @@ func (l *Loop[T]) conclude(h *held[T], r Result) {
 	h.returned = true
 	signal(l.changed) // a drain waits for handlers to return
 	r.Cause, r.Stopped = context.Cause(h.ctx), h.stopped
-	lost := h.lost && !plant.On(plant.SettleLost)
+	lost := h.lost
 	l.mu.Unlock()
 	if r.Err != nil && !r.GiveBack() {
 		l.report(&h.piece, r.Err)

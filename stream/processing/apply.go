@@ -5,7 +5,6 @@ import (
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/plant"
 )
 
 // A tick is one command: it moves cursors and state, and writes what sinks are to have. Those in the shard write as parts of the same command, and if one of
@@ -15,12 +14,12 @@ import (
 func (w *work) tick(t *tickCommand) ([]byte, error) {
 	w.m.refused = nil
 	j := w.load(t.job)
-	if j == nil || (j.status != Running || j.revision != t.revision) && !plant.On(plant.AnyRevisionOfJob) {
+	if j == nil || (j.status != Running || j.revision != t.revision) {
 		return nil, engine.Errorf(ErrConflict, "overtaken: the job has been changed")
 	}
 	b, _ := w.tx.Get(jobKey(rowTask, j.ref))
 	row := must(decode(b, (*taskRow).code))
-	if row.n+1 != t.task.n && !plant.On(plant.AnyTick) || row.generation != t.task.generation || row.generation != j.generation {
+	if row.n+1 != t.task.n || row.generation != t.task.generation || row.generation != j.generation {
 		return nil, engine.Errorf(ErrConflict, "overtaken: tick %d of generation %d comes after %d of %d", t.task.n, t.task.generation, row.n, row.generation)
 	}
 	if err := w.mayTake(j, &t.taken); err != nil {
@@ -182,7 +181,7 @@ func (m *machine) OnReply(tx *engine.Tx, r engine.Reply) {
 		var i int
 		var tolerant bool
 		c.Int(&i)
-		if c.Bool(&tolerant); r.Err != nil && !tolerant && (len(m.refused) == 0 || !plant.On(plant.FirstRefused)) {
+		if c.Bool(&tolerant); r.Err != nil && !tolerant {
 			m.refused = append(m.refused, refusedOutput{i, r.Err})
 		}
 	case tokenThere:
@@ -202,9 +201,9 @@ func (w *work) answered(s sent, err error) {
 	out := w.out(s.job, s.section)
 	out.messages--
 	out.passes -= s.passes()
-	if !plant.On(plant.BacklogStays) {
-		out.bytes -= s.bytes
-	}
+
+	out.bytes -= s.bytes
+
 	out.records = max(out.records-s.sunk(), 0) // what was sent before records were counted is not in it
 	refused := err != nil && !s.tolerant
 	if refused {
@@ -248,7 +247,7 @@ func (e *refusedError) Unwrap() error { return e.outputs[0].err }
 
 // Conclude refuses a tick whose outputs were refused.
 func (m *machine) Conclude(_ *engine.Tx, _ engine.Command, result []byte) ([]byte, error) {
-	if len(m.refused) > 0 && !plant.On(plant.RefusedStands) {
+	if len(m.refused) > 0 {
 		return nil, &refusedError{m.refused}
 	}
 	return result, nil

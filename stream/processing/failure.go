@@ -8,7 +8,6 @@ import (
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/pipeline"
-	"github.com/floedb/floe/internal/plant"
 	"github.com/floedb/floe/stream"
 )
 
@@ -79,9 +78,6 @@ const (
 )
 
 func errorAge() time.Duration {
-	if plant.On(plant.ErrorsEternal) {
-		return 100 * 365 * 24 * time.Hour
-	}
 	return errorRetention
 }
 

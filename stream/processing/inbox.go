@@ -10,7 +10,6 @@ import (
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
 	"github.com/floedb/floe/internal/pipeline"
-	"github.com/floedb/floe/internal/plant"
 )
 
 // In a spread namespace an operator whose state is by key begins a section (see pipeline.Section), and each shard has the keys that hash to it. What is in front
@@ -71,7 +70,7 @@ func standingOf(p pipeline.Part) standing {
 // heardAt returns a standing as of the clock of the shard that hears of it: the clocks of shards may differ, and what has been idle for a second was idle from a
 // second ago on.
 func (s standing) heardAt(now, told int64) standing {
-	if s.seen && s.idle && !plant.On(plant.ClocksAlike) {
+	if s.seen && s.idle {
 		s.arrived += now - told
 	}
 	return s
@@ -199,13 +198,13 @@ func (w *work) pass(p *passCommand) ([]byte, error) {
 	switch {
 	case j == nil || p.epoch > j.part.epoch:
 		return nil, engine.Errorf(engine.ErrUnavailable, "the shard has not heard yet that the job runs")
-	case j.status == Cancelled || p.epoch < j.part.reset && !plant.On(plant.PassedStays) || p.epoch < j.part.epoch && !w.has(j, p.to):
+	case j.status == Cancelled || p.epoch < j.part.reset || p.epoch < j.part.epoch && !w.has(j, p.to):
 		return nil, nil // nobody needs it any more
 	case j.restore != 0:
 		return nil, engine.Errorf(engine.ErrUnavailable, "the job is being restored")
 	}
 	in := w.inbox(j.ref, p.to)
-	if in.bytes >= maxInboxBytes && j.part.phase == goesOn && !plant.On(plant.InboxEndless) {
+	if in.bytes >= maxInboxBytes && j.part.phase == goesOn {
 		return nil, engine.Errorf(engine.ErrBusy, "%d bytes wait in the inbox", in.bytes)
 	}
 	w.receive(j, &in, p)
@@ -400,13 +399,13 @@ func (m *mail) more() bool { return m.next < m.head.next }
 // has not been heard since the job has begun to run, and any until the grace is over: what came meanwhile it may not have read yet.
 func (m *mail) marks(now int64) []pipeline.Part {
 	all := make([]pipeline.Part, len(m.upstreams))
-	stale := now < m.trustAt() && !plant.On(plant.StaleIdle)
+	stale := now < m.trustAt()
 	for i := range m.upstreams {
 		s := m.upstreams[i].stands
 		if s.done && !m.heardNow(i) {
 			s = standing{} // it had read all there was, and may have more to read in this run
 		}
-		idle := s.idle && (!m.head.waits(m.upstreams[i].from, m.next) || plant.On(plant.UnreadIdle)) && (m.heardNow(i) || plant.On(plant.IdleForever)) && !stale
+		idle := s.idle && !m.head.waits(m.upstreams[i].from, m.next) && m.heardNow(i) && !stale
 		all[i] = pipeline.Part{Seen: s.seen, Newest: s.newest, Arrived: s.arrived, IdleAfter: -1, Idle: idle, Bounded: s.bounded, Bound: s.bound}
 	}
 	return all
@@ -507,9 +506,6 @@ func (m *mail) records(msg *passCommand) ([]pipeline.Record, error) {
 func (m *mail) hear(msg *passCommand) {
 	i := slices.IndexFunc(m.upstreams, func(h heard) bool { return h.from == msg.from })
 	if i < 0 || !msg.says || msg.epoch != m.task.epoch {
-		return
-	}
-	if msg.stands.done && plant.On(plant.EndUnheard) {
 		return
 	}
 	stands := msg.stands

@@ -8,7 +8,6 @@ import (
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/feed"
 	"github.com/floedb/floe/internal/pipeline"
-	"github.com/floedb/floe/internal/plant"
 )
 
 // input is what a task has to read, as of a view.
@@ -114,7 +113,7 @@ func (t *task) lookAt(v *engine.View, in *input, i int, s *pipeline.Source) erro
 			continue
 		}
 		c, known := t.cursors[cursorID{i, p}]
-		if known && c.stream != st.ID && !plant.On(plant.AnyStream) {
+		if known && c.stream != st.ID {
 			in.failure = fmt.Sprintf("source %q: stream %q was deleted and made again: restore the job with the source begun anew (RestartSource, floe processing restore --restart-source)", s.Name, name)
 			return nil
 		}
@@ -135,7 +134,7 @@ func (t *task) lookAt(v *engine.View, in *input, i int, s *pipeline.Source) erro
 
 // end returns the offset behind the last record to be read.
 func (t *task) end(st *feed.Stream, p int) (uint64, error) {
-	if !t.def.StopAtEnd || plant.On(plant.EndMoves) {
+	if !t.def.StopAtEnd {
 		return st.Partitions[p].Last + 1, nil
 	}
 	return st.Find(p, func(rec *feed.Record) bool { return rec.LSN > t.job.since })
@@ -146,10 +145,6 @@ func (t *task) begin(st *feed.Stream, s *pipeline.Source, p int) (c cursor, err 
 	c.stream = st.ID
 	switch s.Stream.Start {
 	case pipeline.StartLatest:
-		if plant.On(plant.LatestLater) {
-			c.next = st.Partitions[p].Last + 1
-			break
-		}
 		c.next, err = st.Find(p, func(rec *feed.Record) bool { return rec.LSN > t.job.since })
 	case pipeline.StartAt:
 		id := feed.ID(s.Stream.StartID)
@@ -316,9 +311,6 @@ func (r *reading) read(t *task, p *part, n int, batch *[]pipeline.Record, failur
 	if p.cursor.next < p.first {
 		gap := p.first - p.cursor.next
 		r.missed += int64(gap)
-		if plant.On(plant.GapUntold) {
-			r.missed -= int64(gap)
-		}
 		r.gaps = append(r.gaps, failure{
 			operator: t.def.Sources[p.id.source].Name, source: t.def.Sources[p.id.source].Name,
 			reason: fmt.Sprintf("%d records of partition %d were trimmed before they were read, from offset %d on", gap, p.id.partition, p.cursor.next),

@@ -8,7 +8,6 @@ import (
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
 	"github.com/floedb/floe/internal/pipeline"
-	"github.com/floedb/floe/internal/plant"
 )
 
 // Timer tokens: 'f' and a job that is forgotten.
@@ -244,9 +243,6 @@ func (w *work) abandon(j *job) {
 		w.save(j)
 	}
 	for gen := range uint32(2) {
-		if plant.On(plant.CancelKeeps) {
-			break
-		}
 		w.dropGeneration(j, j.generation+gen)
 	}
 	if j.part != nil {
@@ -265,9 +261,9 @@ func (w *work) forget(j *job) {
 	for n := range int(j.numbers) + 1 {
 		w.tx.Delete(outKey(j.ref, uint16(n)))
 	}
-	if !plant.On(plant.NameStays) {
-		w.tx.Delete(nameKey(j.ns, j.name, j.ref))
-	}
+
+	w.tx.Delete(nameKey(j.ns, j.name, j.ref))
+
 }
 
 // dropGeneration removes cursors and state of a generation.

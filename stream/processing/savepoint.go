@@ -6,7 +6,6 @@ import (
 
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
-	"github.com/floedb/floe/internal/plant"
 )
 
 // askSavepoint has the leader make a savepoint.
@@ -222,12 +221,12 @@ func (w *work) beginTime(j *job) {
 }
 
 func (t *taskRow) beginTime() {
-	if !plant.On(plant.MarkStays) {
-		t.progress = progress{watermark: noTime, target: noTime}
-		for i := range t.sections {
-			t.sections[i].progress, t.sections[i].upstreams = t.progress, nil
-		}
+
+	t.progress = progress{watermark: noTime, target: noTime}
+	for i := range t.sections {
+		t.sections[i].progress, t.sections[i].upstreams = t.progress, nil
 	}
+
 }
 
 // run has a job go on.
@@ -286,16 +285,13 @@ func (w *work) fill(f *fillCommand) ([]byte, error) {
 func (w *work) switchGeneration(j *job, f *fillCommand) {
 	b, _ := w.tx.Get(jobKey(rowTask, j.ref))
 	row := must(decode(b, (*taskRow).code))
-	if !plant.On(plant.OldGeneration) {
-		w.dropGeneration(j, j.generation)
-	}
+
+	w.dropGeneration(j, j.generation)
+
 	j.generation++
 	j.restore, j.restored = 0, 0
 	row.generation, row.progress = j.generation, f.task.progress
 	row.n++
-	if plant.On(plant.CountersRestored) {
-		row.counts = f.task.counts
-	}
 	row.sections = f.task.sections
 	w.tx.Set(jobKey(rowTask, j.ref), encode(nil, &row, (*taskRow).code))
 	if j.part != nil && j.part.goal != Running {

@@ -9,7 +9,6 @@ import (
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/feed"
 	"github.com/floedb/floe/internal/pipeline"
-	"github.com/floedb/floe/internal/plant"
 )
 
 // A source of time series is read by time: the points from where it has come to up to a moment ago, which is the delay of the source, and not beyond what has been
@@ -46,7 +45,7 @@ func (t *task) lookAtSeries(v *engine.View, in *input, i int, s *pipeline.Source
 	for _, tag := range s.TS.Tags {
 		q.Tags[tag.Name] = tag.Value
 	}
-	if known && c.stream != 0 && !plant.On(plant.LateUncounted) {
+	if known && c.stream != 0 {
 		q.From = int64(c.next)
 		if p.late, err = q.Late(v, c.stream); err != nil {
 			return err

@@ -12,7 +12,6 @@ import (
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/feed"
 	"github.com/floedb/floe/internal/pipeline"
-	"github.com/floedb/floe/internal/plant"
 	"github.com/floedb/floe/kv"
 	"github.com/floedb/floe/queue"
 	"github.com/floedb/floe/stream"
@@ -66,7 +65,7 @@ func (s *step) finish() {
 	for sink := range t.def.Sinks {
 		writes := e.of(sink)
 		for _, at := range writes {
-			if reason, bad := e.refused[at]; bad && !plant.On(plant.RefusedLost) {
+			if reason, bad := e.refused[at]; bad {
 				failures = append(failures, t.refusedWrite(sink, reason, &e.writes[at]))
 			}
 		}
@@ -123,9 +122,9 @@ func (s *step) count(row *taskRow, failures []failure, written int64) {
 		n.in += int64(s.read)
 	}
 	n.out += written
-	if !plant.On(plant.ErrorsUncounted) {
-		n.errors += int64(len(failures))
-	}
+
+	n.errors += int64(len(failures))
+
 	n.missed += e.missed
 	row.ticks, row.latencySum, row.latencyMax = was.ticks, was.latencySum, was.latencyMax
 	if s.section.index == 0 {
@@ -235,7 +234,7 @@ func (t *task) routeOf(def *pipeline.Sink, w *pipeline.Write) string {
 
 // collapse leaves out puts of keys that are put again behind.
 func (e *effects) collapse(def *pipeline.Sink, writes []int) []int {
-	if def.Kind != pipeline.ToKV || def.Mode != pipeline.Upsert || plant.On(plant.PutsAll) {
+	if def.Kind != pipeline.ToKV || def.Mode != pipeline.Upsert {
 		return writes
 	}
 	last := make(map[string]int)

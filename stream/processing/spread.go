@@ -6,7 +6,6 @@ import (
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/plant"
 )
 
 // In a spread namespace a job has a part in every shard, under one ref: rows like those of a job in one shard, whose task reads what the shard has of the sources.
@@ -159,7 +158,7 @@ func (w *work) follow(f *followCommand) ([]byte, error) {
 	}
 	known := j.numbers
 	j.part.heard, j.revision, j.numbers = f.revision, uint64(w.tx.LSN()), f.numbers
-	again := f.epoch != j.part.epoch && !plant.On(plant.PartStays)
+	again := f.epoch != j.part.epoch
 	restores := again && f.restore != 0
 	if f.defined {
 		w.define(j, &f.definition)
@@ -214,7 +213,7 @@ func (w *work) endPart(j *job, s Status, reason string) {
 
 // report hears at home what has become of a part.
 func (w *work) report(r *reportCommand) ([]byte, error) {
-	if j := w.load(r.job); j != nil && j.status == Running && (r.epoch == j.part.epoch || plant.On(plant.AnyEpochOfJob)) {
+	if j := w.load(r.job); j != nil && j.status == Running && (r.epoch == j.part.epoch) {
 		w.partEnded(j, r)
 	}
 	return nil, nil

@@ -12,7 +12,6 @@ import (
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
 	"github.com/floedb/floe/internal/pipeline"
-	"github.com/floedb/floe/internal/plant"
 )
 
 // noTime is a watermark before there was any record.
@@ -316,7 +315,7 @@ func (t *task) overfull(v *engine.View, sec *section) (reason string, err error)
 	}
 	for _, to := range sec.targets {
 		in, err := readInbox(v, t.ref, t.sections[to].number)
-		if err != nil || in.bytes >= maxInboxBytes && !plant.On(plant.InboxEndless) {
+		if err != nil || in.bytes >= maxInboxBytes {
 			return fmt.Sprintf("operator %s: %d bytes wait in its inbox", t.def.Operators[t.sections[to].First()].Name, in.bytes), err
 		}
 	}
@@ -363,7 +362,7 @@ func (t *task) fail(now int64, reason string) *step {
 // compute runs what there is to read through the operators, and fires what is due then. in is nil while earlier firing goes on.
 func (t *task) compute(ctx context.Context, v scene, sec *section, in *input) (*step, error) {
 	most := sec.limit
-	if t.crowd.is && !plant.On(plant.LargeTicks) {
+	if t.crowd.is {
 		most = min(most, t.crowded().records)
 	}
 	spoiled := "" // why the one record that a step reads can not be worked with
@@ -423,7 +422,7 @@ func (t *task) fullQueue(v scene, s *step, least bool) (string, error) {
 		case err != nil:
 			return k.Target, err
 		case n <= room.Messages && size <= room.Bytes:
-		case least && (n > room.MaxMessages || size > room.MaxBytes) && !plant.On(plant.TooManyWait):
+		case least && (n > room.MaxMessages || size > room.MaxBytes):
 			reason := fmt.Sprintf("%d messages of %d bytes are more than queue %q ever holds", n, size, k.Target)
 			for _, at := range places {
 				s.effects.refused = with(s.effects.refused, at, reason)
@@ -520,7 +519,7 @@ func (t *task) try(ctx context.Context, v scene, sec *section, in *input, limit 
 		row.target = s.reached
 	}
 	// That its event time has ended does not say so: the job may have been stopped since, and have more to read now that it has been restored.
-	ended := in != nil && in.done && s.read == 0 && next == nil || in == nil && target == pipeline.EndOfTime && next == nil && plant.On(plant.EndsWithWindows)
+	ended := in != nil && in.done && s.read == 0 && next == nil
 	switch {
 	case ended && len(sec.targets) == 0:
 		s.tick.status = Completed
@@ -607,7 +606,7 @@ func (s *step) readAll(ctx context.Context, tick *pipeline.Tick, in *input, limi
 		return pipeline.EndOfTime, nil, nil
 	}
 	var err error
-	if idle && !plant.On(plant.IdleRuns) {
+	if idle {
 		mark, err = s.runsOn(marks, mark)
 	}
 	return mark, marks, err
