@@ -90,43 +90,43 @@ prove: needs ## everything else: staticcheck, known vulnerabilities, long suites
 
 test-long: ## randomised suites in their long forms, races in full; for the night
 	$(banner) 'simulations, long'
-	$(GO) test -count=1 -timeout 180m ./internal/sim -run '^Test(Node|Cluster)$$' -seeds 20000
-	$(GO) test -count=1 -timeout 180m ./internal/sim -run '^TestFive$$' -seeds 7000
-	$(GO) test -count=1 -timeout 60m ./internal/sim -run '^Test(Replay|CrashBetweenSnapshotAndLog|TakesWaitThroughAChangeOfTheLeader)$$' -seeds 80
+	$(GO) test -count=1 -timeout 180m ./internal/test/sim -run '^Test(Node|Cluster)$$' -seeds 20000
+	$(GO) test -count=1 -timeout 180m ./internal/test/sim -run '^TestFive$$' -seeds 7000
+	$(GO) test -count=1 -timeout 60m ./internal/test/sim -run '^Test(Replay|CrashBetweenSnapshotAndLog|TakesWaitThroughAChangeOfTheLeader)$$' -seeds 80
 	$(PLANT)
-	$(GO) test -count=1 -timeout 60m $(PLANTED) ./internal/sim ./internal/engine ./internal/shard ./internal/worker ./internal/roster ./kv ./queue ./stream ./ts ./action ./workflow ./internal/flow ./internal/pipeline ./stream/processing ./internal/auth -run '^TestPlanted$$'
+	$(GO) test -count=1 -timeout 60m $(PLANTED) ./internal/test/sim ./internal/engine ./internal/shard ./internal/workloop ./internal/workers ./kv ./queue ./stream ./ts ./action ./workflow ./internal/flow ./internal/pipeline ./stream/processing ./internal/auth -run '^TestPlanted$$'
 	$(banner) 'crashes, failures and damage, long'
-	$(GO) test -count=1 -timeout 180m ./internal/sim/faults -clone-acks 50000 -point-workloads 20 -point-step 1 -corrupt-cases 20000
+	$(GO) test -count=1 -timeout 180m ./internal/test/sim/faults -clone-acks 50000 -point-workloads 20 -point-step 1 -corrupt-cases 20000
 	$(banner) 'models, long'
 	$(GO) test -count=1 -timeout 180m -run '^TestModel$$' ./kv -runs 6000
 	$(GO) test -count=1 -timeout 60m -run '^TestModel$$' ./queue -runs 1600
 	$(GO) test -count=1 -timeout 60m -run '^TestModel$$' ./stream -runs 1000
 	$(GO) test -count=1 -timeout 60m -run '^TestModel$$' ./ts -runs 1000
 	$(GO) test -count=1 -timeout 60m -run '^Test(Backfill|LateStorm)$$' ./ts -backfill 200 -storm 3000 -v
-	$(GO) test -count=1 -timeout 60m ./internal/ual ./internal/shard -long
+	$(GO) test -count=1 -timeout 60m ./internal/raftlog ./internal/shard -long
 	$(banner) 'kills, power cuts, histories, pauses, long'
-	$(GO) test -count=1 -timeout 300m -run '^TestKill$$' ./internal/exercise -kills 10000
-	$(GO) test -count=1 -timeout 300m -run '^TestPower$$' ./internal/exercise -cuts 5000
-	$(GO) test -count=1 -timeout 120m -run '^TestLinear$$' ./internal/exercise -operations 5000000 -faults 2000
-	$(GO) test -count=1 -timeout 120m -run '^TestPausedLeader$$' ./internal/exercise -pauses 5000
-	$(GO) test -count=1 -timeout 60m -run '^TestReadsNeverGoBack$$' ./internal/exercise -writes 1000000
-	$(GO) test -count=1 -timeout 120m -run '^TestProcesses$$' ./internal/exercise -failovers 500 -v
-	$(GO) test -count=1 -timeout 120m -run '^TestAudit$$' ./internal/exercise -crashes 200 -v
-	$(GO) test -count=1 -timeout 120m -run '^TestWorks$$' ./internal/exercise -work-kills 300 -v
-	$(GO) test -count=1 -timeout 120m -run '^Test(Pipes|Triggers)$$' ./internal/exercise -pipe-kills 200 -trigger-kills 200 -v
-	$(GO) test -count=1 -timeout 120m -run '^TestWorkers$$' ./internal/exercise -worker-kills 300 -v
-	$(GO) test -count=1 -timeout 120m -run '^TestFlows$$' ./internal/exercise -flow-runs 1000 -flow-kills 100 -v
+	$(GO) test -count=1 -timeout 300m -run '^TestKill$$' ./internal/test/e2e -kills 10000
+	$(GO) test -count=1 -timeout 300m -run '^TestPower$$' ./internal/test/e2e -cuts 5000
+	$(GO) test -count=1 -timeout 120m -run '^TestLinear$$' ./internal/test/e2e -operations 5000000 -faults 2000
+	$(GO) test -count=1 -timeout 120m -run '^TestPausedLeader$$' ./internal/test/e2e -pauses 5000
+	$(GO) test -count=1 -timeout 60m -run '^TestReadsNeverGoBack$$' ./internal/test/e2e -writes 1000000
+	$(GO) test -count=1 -timeout 120m -run '^TestProcesses$$' ./internal/test/e2e -failovers 500 -v
+	$(GO) test -count=1 -timeout 120m -run '^TestAudit$$' ./internal/test/e2e -crashes 200 -v
+	$(GO) test -count=1 -timeout 120m -run '^TestWorks$$' ./internal/test/e2e -work-kills 300 -v
+	$(GO) test -count=1 -timeout 120m -run '^Test(Pipes|Triggers)$$' ./internal/test/e2e -pipe-kills 200 -trigger-kills 200 -v
+	$(GO) test -count=1 -timeout 120m -run '^TestWorkers$$' ./internal/test/e2e -worker-kills 300 -v
+	$(GO) test -count=1 -timeout 120m -run '^TestFlows$$' ./internal/test/e2e -flow-runs 1000 -flow-kills 100 -v
 	$(GO) test -count=1 -timeout 60m -run '^Test(Dispatch|Schedule)Model$$' ./action -for 5m -runs 400
 	$(GO) test -count=1 -timeout 60m -run '^TestLongRun$$' ./workflow -run-steps 10000
 	$(GO) test -count=1 -timeout 60m -run '^TestTakesBesideFullKeys$$' ./action -behind 1000000 -v
 	$(GO) test -count=1 -timeout 60m -run '^Test((Spread)?TickAtEveryPoint|KilledWhileFiring|ManyKeys)$$' ./stream/processing -every 1 -every-spread 5 -windows 1000000 -keys 1000000 -v
 	$(GO) test -count=1 -timeout 60m -run '^TestProcess$$/^(capacity|memory|fairness)$$' ./cmd/internal/cli -overload 16s -v
 	$(banner) 'ten million messages, a million series, a hundred million points, ten thousand idle queues and groups'
-	$(GO) test -count=1 -timeout 60m -run '^TestVolume$$' ./internal/exercise -volume 10000000 -v
-	$(GO) test -count=1 -timeout 60m -run '^TestManySeries$$' ./internal/exercise -many-series 1000000 -v
-	$(GO) test -count=1 -timeout 60m -run '^TestManyPoints$$' ./internal/exercise -many-points 100000000 -v
-	$(GO) test -count=1 -timeout 60m -run '^TestIdle$$' ./internal/exercise -idle 10000 -v
-	$(GO) test -count=1 -timeout 60m -run '^TestWaitingRuns$$' ./internal/exercise -waiting-runs 100000 -v
+	$(GO) test -count=1 -timeout 60m -run '^TestVolume$$' ./internal/test/e2e -volume 10000000 -v
+	$(GO) test -count=1 -timeout 60m -run '^TestManySeries$$' ./internal/test/e2e -many-series 1000000 -v
+	$(GO) test -count=1 -timeout 60m -run '^TestManyPoints$$' ./internal/test/e2e -many-points 100000000 -v
+	$(GO) test -count=1 -timeout 60m -run '^TestIdle$$' ./internal/test/e2e -idle 10000 -v
+	$(GO) test -count=1 -timeout 60m -run '^TestWaitingRuns$$' ./internal/test/e2e -waiting-runs 100000 -v
 	@$(MAKE) --no-print-directory browser FULL=1
 	$(banner) 'go test -race'
 	CGO_ENABLED=1 $(GO) test -count=1 -race -timeout 60m ./...
@@ -135,7 +135,7 @@ test-long: ## randomised suites in their long forms, races in full; for the nigh
 MUTANTS ?= 200
 
 mutants: ## plant MUTANTS random bugs (200), one at a time; at least 95 % must be noticed by the tests of their own package; takes hours
-	$(GO) run ./internal/mutants -n $(MUTANTS)
+	$(GO) run ./internal/test/mutants -n $(MUTANTS)
 
 bench: ## floe beside the limits of this machine, in an hour, with the README's table; or the rows that begin with BENCH, without
 	$(GO) run ./cmd/internal/bench $(if $(BENCH),-only '$(BENCH)',-write README.md)
@@ -191,7 +191,7 @@ unit:
 
 # The packages that start goroutines, without the tests that move megabytes or wait for processes: the race detector makes all of it ten to twenty times
 # slower. Of the machines, which have no goroutines, the tests that use them from many. The simulators have one. make test-long leaves nothing out.
-RACY     = ./internal/exercise ./internal/peer ./internal/auth ./internal/shard ./dashboard ./internal/worker ./internal/roster ./internal/ual ./internal/codec .
+RACY     = ./internal/test/e2e ./internal/transport ./internal/auth ./internal/shard ./dashboard ./internal/workloop ./internal/workers ./internal/raftlog ./internal/codec .
 BULKY    = ^Test(Suite|NodeAndClientAlike|AsyncLoses|CrashKeeps|FailedRead|DamagedSnapshot|OthersFill|HeadTorn|LostBlocks|ShortWrites|RandomCorruption|Entries$$|StatsEverywhere|NoQuorum|QuietShard|Verify|Torn|NoSpaceAtEvery|OpenOn|Quota|FullDisk|OverlayFS|(KV)?ReplicasAreEqual|WorkloadThrough|EveryBitFlip|TruncatedFiles|.*AtEveryIOPoint|LargePayloads|Listings|ManyWaits|CutAtEachByte|LargeEntries|DeletesWithout|Read(Bytes|IsASeek)|Many(Due|Queues|Tombstones|Keys|Streams)|WatchFindsChangesInParts|Disk$$|StopHandsOver|ReadsNeverGoBack|Stops|Audit|Kill|Power|Processes|Works|Consumers|Workers|Flows|WaitingRuns|ActionsOnAFullDisk|Linear|PausedLeader|Volume|Idle|RollingRestart|DueTogether|LeavingWith|LeasesOf|DeletesBeyond|LargeDeletes|LargeAnswers|LargeValues|ExporterIsBounded|ManyChanges|ConsumeTenThousand|AtOnce|Many$$)
 MACHINES = ./kv ./queue ./stream ./ts ./action ./internal/engine
 SHARED   = ^Test(Progress|Callers|Spread|Lock|WithLock|Update|Watch|Wait|Pause|Many|Take|Read|Follow|Query|RowCache|Consume|Worker|Drain|CancelReaches|ScheduleReaches|SessionLost|OtherRuntime)
@@ -208,28 +208,28 @@ race:
 
 # A suite is a package and flags of its tests. Those that have a time (-for) are random: they take new seeds in each run, which they print, so that short
 # runs add up, and go on until they have done the least of it (-least). Of the simulator's planted bugs one is chosen at random.
-suite-sim-node:     suite = internal/sim -test.run '^TestNode$$' -for 6s -least 5
-suite-sim-cluster:  suite = internal/sim -test.run '^TestCluster$$' -for 8s -least 1
-suite-sim-five:     suite = internal/sim -test.run '^TestFive$$' -for 5s -least 1
-suite-sim-rest:     suite = internal/sim -test.run '^Test(Replay|CrashBetweenSnapshotAndLog)$$' -seeds 2
-suite-planted:      suite = internal/sim -test.run '^TestPlanted$$' -plant-rotate 1
+suite-sim-node:     suite = internal/test/sim -test.run '^TestNode$$' -for 6s -least 5
+suite-sim-cluster:  suite = internal/test/sim -test.run '^TestCluster$$' -for 8s -least 1
+suite-sim-five:     suite = internal/test/sim -test.run '^TestFive$$' -for 5s -least 1
+suite-sim-rest:     suite = internal/test/sim -test.run '^Test(Replay|CrashBetweenSnapshotAndLog)$$' -seeds 2
+suite-planted:      suite = internal/test/sim -test.run '^TestPlanted$$' -plant-rotate 1
 suite-planted-rest: suite = internal/engine -test.run '^TestPlanted$$'
 suite-planted-shard: suite = internal/shard -test.run '^TestPlanted$$'
 suite-planted-kv:   suite = kv -test.run '^TestPlanted$$'
 suite-planted-queue: suite = queue -test.run '^TestPlanted$$'
-suite-planted-roster: suite = internal/roster -test.run '^TestPlanted$$'
+suite-planted-roster: suite = internal/workers -test.run '^TestPlanted$$'
 suite-planted-groups: suite = stream -test.run '^TestPlanted$$'
 suite-planted-ts:   suite = ts -test.run '^TestPlanted$$'
-suite-planted-worker: suite = internal/worker -test.run '^TestPlanted$$'
+suite-planted-worker: suite = internal/workloop -test.run '^TestPlanted$$'
 suite-planted-action: suite = action -test.run '^TestPlanted$$'
 suite-planted-workflow: suite = workflow -test.run '^TestPlanted$$'
 suite-planted-flow: suite = internal/flow -test.run '^TestPlanted$$'
 suite-planted-pipeline: suite = internal/pipeline -test.run '^TestPlanted$$'
 suite-planted-auth: suite = internal/auth -test.run '^TestPlanted$$'
 suite-planted-processing: suite = stream/processing -test.run '^TestPlanted$$'
-suite-clones:       suite = internal/sim/faults -test.run '^TestAckClone$$' -clone-acks 200
-suite-points:       suite = internal/sim/faults -test.run 'AtEveryPoint$$' -point-step 12
-suite-corrupt:      suite = internal/sim/faults -test.run '^Test(Trio)?Corrupt$$' -corrupt-cases 200
+suite-clones:       suite = internal/test/sim/faults -test.run '^TestAckClone$$' -clone-acks 200
+suite-points:       suite = internal/test/sim/faults -test.run 'AtEveryPoint$$' -point-step 12
+suite-corrupt:      suite = internal/test/sim/faults -test.run '^Test(Trio)?Corrupt$$' -corrupt-cases 200
 suite-model:        suite = kv -test.run '^TestModel$$' -for 6s -least 5
 suite-queue:        suite = queue -test.run '^TestModel$$' -for 5s -least 3
 suite-ts:           suite = ts -test.run '^TestModel$$' -for 5s -least 2
@@ -237,21 +237,21 @@ suite-stream:       suite = stream -test.run '^TestModel$$' -for 5s -least 2
 suite-dispatch:     suite = action -test.run '^TestDispatchModel$$' -for 3s -least 4
 suite-ticks:        suite = stream/processing -test.run '^Test(Spread)?TickAtEveryPoint$$'
 suite-groups:       suite = stream -test.run '^TestGroupHistories$$' -for 2s -least 3
-suite-ual:          suite = internal/ual -test.run '^Test(EveryBitFlip|CrashAtEveryIOPoint|Model|ManyLives)$$'
+suite-ual:          suite = internal/raftlog -test.run '^Test(EveryBitFlip|CrashAtEveryIOPoint|Model|ManyLives)$$'
 suite-space:        suite = internal/shard -test.run '^TestNoSpaceAtEveryOperation$$'
-suite-kill:         suite = internal/exercise -test.run '^TestKill$$' -kills 48
-suite-power:        suite = internal/exercise -test.run '^TestPower$$' -cuts 24
-suite-linear:       suite = internal/exercise -test.run '^TestLinear$$' -operations 20000 -faults 50
-suite-pause:        suite = internal/exercise -test.run '^TestPausedLeader$$' -pauses 80
-suite-reads:        suite = internal/exercise -test.run '^TestReadsNeverGoBack$$' -writes 8000
-suite-processes:    suite = internal/exercise -test.run '^TestProcesses$$' -failovers 2
-suite-audit:        suite = internal/exercise -test.run '^TestAudit$$' -crashes 2
-suite-consumers:    suite = internal/exercise -test.run '^TestConsumers$$' -consumer-kills 10
-suite-works:        suite = internal/exercise -test.run '^TestWorks$$' -work-kills 6
-suite-pipes:        suite = internal/exercise -test.run '^Test(Pipes|Triggers)$$' -pipe-kills 6
-suite-flows:        suite = internal/exercise -test.run '^TestFlows$$' -flow-runs 200 -flow-kills 8
-suite-workers:      suite = internal/exercise -test.run '^TestWorkers$$' -worker-kills 8
-suite-chaos:        suite = internal/peer -test.run '^TestChaos$$' -chaos 8s
+suite-kill:         suite = internal/test/e2e -test.run '^TestKill$$' -kills 48
+suite-power:        suite = internal/test/e2e -test.run '^TestPower$$' -cuts 24
+suite-linear:       suite = internal/test/e2e -test.run '^TestLinear$$' -operations 20000 -faults 50
+suite-pause:        suite = internal/test/e2e -test.run '^TestPausedLeader$$' -pauses 80
+suite-reads:        suite = internal/test/e2e -test.run '^TestReadsNeverGoBack$$' -writes 8000
+suite-processes:    suite = internal/test/e2e -test.run '^TestProcesses$$' -failovers 2
+suite-audit:        suite = internal/test/e2e -test.run '^TestAudit$$' -crashes 2
+suite-consumers:    suite = internal/test/e2e -test.run '^TestConsumers$$' -consumer-kills 10
+suite-works:        suite = internal/test/e2e -test.run '^TestWorks$$' -work-kills 6
+suite-pipes:        suite = internal/test/e2e -test.run '^Test(Pipes|Triggers)$$' -pipe-kills 6
+suite-flows:        suite = internal/test/e2e -test.run '^TestFlows$$' -flow-runs 200 -flow-kills 8
+suite-workers:      suite = internal/test/e2e -test.run '^TestWorkers$$' -worker-kills 8
+suite-chaos:        suite = internal/transport -test.run '^TestChaos$$' -chaos 8s
 
 # Two pools: suites that compute, and suites that mostly wait for clocks, disks and processes, run side by side, two of each at a time. The longest are
 # first.
@@ -270,12 +270,12 @@ else
 	$(GO) test -count=1 -v $(PLANTED) ./$(suite)
 endif
 
-# Bugs are planted in an overlay of the sources, see internal/plant.
-PLANT   = $(GO) run ./internal/plant/overlay -o .plant
+# Bugs are planted in an overlay of the sources, see internal/test/plant.
+PLANT   = $(GO) run ./internal/test/plant/overlay -o .plant
 PLANTED = -tags plant -overlay .plant/overlay.json
 
 # What suites are made of.
-BINARIES = ./kv ./queue ./stream ./ts ./action ./workflow ./internal/flow ./internal/pipeline ./stream/processing ./internal/auth ./internal/worker ./internal/roster ./internal/sim ./internal/sim/faults ./internal/exercise ./internal/ual ./internal/shard ./internal/peer ./internal/engine
+BINARIES = ./kv ./queue ./stream ./ts ./action ./workflow ./internal/flow ./internal/pipeline ./stream/processing ./internal/auth ./internal/workloop ./internal/workers ./internal/test/sim ./internal/test/sim/faults ./internal/test/e2e ./internal/raftlog ./internal/shard ./internal/transport ./internal/engine
 
 binaries:
 	$(PLANT)

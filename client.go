@@ -8,8 +8,8 @@ import (
 
 	"github.com/floedb/floe/internal/auth"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/peer"
 	"github.com/floedb/floe/internal/primitive"
+	"github.com/floedb/floe/internal/transport"
 )
 
 // Client is a node or a cluster in other processes, with the same stores as a Node. Its methods may be used by many goroutines at once.
@@ -21,7 +21,7 @@ import (
 // which matches none of floe's; a write may have happened then.
 type Client struct {
 	stores
-	door *peer.Client
+	door *transport.Client
 	gate gatekeeper
 }
 
@@ -66,7 +66,7 @@ func Dial(ctx context.Context, addrs []string, opts ...DialOption) (*Client, err
 	if len(o.key) > maxKeyText { // a node would not even read it
 		return nil, engine.Errorf(ErrUnauthorized, "floe: dial: wrong API key: it has %d bytes", len(o.key))
 	}
-	door, err := peer.Dial(ctx, peer.Config{Wire: engine.NewWire(primitive.All()), TLS: o.tls, Key: auth.Secret(o.key)}, addrs)
+	door, err := transport.Dial(ctx, transport.Config{Wire: engine.NewWire(primitive.All()), TLS: o.tls, Key: auth.Secret(o.key)}, addrs)
 	if err != nil {
 		return nil, fmt.Errorf("floe: dial: %w", err)
 	}

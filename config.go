@@ -12,8 +12,8 @@ import (
 
 	"github.com/floedb/floe/internal/budget"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/peer"
 	"github.com/floedb/floe/internal/shard"
+	"github.com/floedb/floe/internal/transport"
 	"github.com/floedb/floe/stream/processing"
 )
 
@@ -156,10 +156,10 @@ type Peer struct {
 	Addr string // where the other nodes and clients reach it, host:port
 }
 
-func members(peers []Peer) []peer.Member {
-	var all []peer.Member
+func members(peers []Peer) []transport.Member {
+	var all []transport.Member
 	for _, p := range peers {
-		all = append(all, peer.Member(p))
+		all = append(all, transport.Member(p))
 	}
 	return all
 }

@@ -14,16 +14,16 @@ import (
 
 	"github.com/floedb/floe/internal/auth"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/peer"
 	"github.com/floedb/floe/internal/primitive"
 	"github.com/floedb/floe/internal/shard"
+	"github.com/floedb/floe/internal/transport"
 )
 
 // Node is an open data node. Its methods may be used by many goroutines at once.
 type Node struct {
 	stores
 	host  *shard.Host
-	peer  *peer.Peer // nil: it does not listen
+	peer  *transport.Peer // nil: it does not listen
 	addr  net.Addr
 	peers []Peer // of the cluster, nil: the node is alone
 	gate  gatekeeper
@@ -77,7 +77,7 @@ func openNode(ctx context.Context, c Config) (*Node, error) {
 	var listener net.Listener
 	if c.Listen != "" {
 		var err error
-		if listener, err = peer.Listen(c.Listen); err != nil {
+		if listener, err = transport.Listen(c.Listen); err != nil {
 			return nil, err
 		}
 		n.addr = listener.Addr()
@@ -111,13 +111,13 @@ func (n *Node) open(ctx context.Context, c Config) error {
 		conf.CacheBytes, conf.MemTableMost = limits.Cache, uint64(limits.MemTable)
 	}
 	n.gate.open(max(c.NodeID, 1), &n.stores, n, cmp.Or(c.Logger, slog.New(slog.DiscardHandler)))
-	var others []peer.Member
+	var others []transport.Member
 	if cluster {
 		others = members(c.Peers)
 	}
 	if c.Listen != "" {
 		n.wire = engine.NewWire(primitive.All())
-		n.peer = peer.New(peer.Config{
+		n.peer = transport.New(transport.Config{
 			Node: max(c.NodeID, 1), Wire: n.wire, Members: others, Secret: c.Secret, TLS: c.TLS, Logger: c.Logger,
 			Gate: n.gate.gate, Changed: n.changed, Limits: limits,
 			Insecure: c.Insecure || c.TLS != nil && c.TLS.ClientAuth == tls.RequireAndVerifyClientCert,
@@ -231,7 +231,7 @@ func decodeStats(b []byte, err error) (s Stats, _ error) {
 // Err returns what made the node fail, or nil. A failed node answers nothing but ErrUnavailable until it is opened again.
 func (n *Node) Err() error { return n.host.Err() }
 
-// What Close waits for others. It is a second more for clients that do not take their answers; see peer.Peer.Close.
+// What Close waits for others. It is a second more for clients that do not take their answers; see transport.Peer.Close.
 const (
 	handOverTime = 2 * time.Second // that they take over what the node leads
 	drainTime    = 4 * time.Second // in all: that, and that writes in flight get their outcome

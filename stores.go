@@ -6,7 +6,7 @@ import (
 	"github.com/floedb/floe/action"
 	"github.com/floedb/floe/floql"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/roster"
+	"github.com/floedb/floe/internal/workers"
 	"github.com/floedb/floe/kv"
 	"github.com/floedb/floe/queue"
 	"github.com/floedb/floe/stream"
@@ -24,7 +24,7 @@ type stores struct {
 
 // attach has the workers of all stores listed.
 func (s *stores) attach() {
-	crews := roster.NewCrews(s.router)
+	crews := workers.NewCrews(s.router)
 	s.router.Attach(crews)
 	s.stale.Attach(crews)
 }

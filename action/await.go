@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/roster"
+	"github.com/floedb/floe/internal/workers"
 )
 
 // What follows is for workers in other runtimes, which call for each step by themselves. A worker in Go is made by Store.Worker.
@@ -35,7 +35,7 @@ func (s *Store) RegisterWorker(ctx context.Context, w NewWorker) error {
 	if w.Type == "" {
 		w.Type = kindOfWorkers
 	}
-	return roster.Register(ctx, &s.scope, roster.Worker{
+	return workers.Register(ctx, &s.scope, workers.Worker{
 		ID: w.ID, Type: w.Type, Machine: w.Machine, Max: w.MaxConcurrent, Labels: w.Labels, Handles: w.Actions, Metadata: w.Metadata,
 	})
 }
@@ -45,22 +45,22 @@ func (s *Store) RegisterWorker(ctx context.Context, w NewWorker) error {
 //
 // Errors: ErrNotFound if the worker is not registered, or not any more, and has to register again.
 func (s *Store) Heartbeat(ctx context.Context, worker string, load int, processes ...Process) error {
-	all := make([]roster.Process, len(processes))
+	all := make([]workers.Process, len(processes))
 	for i, p := range processes {
-		all[i] = roster.Process(p)
+		all[i] = workers.Process(p)
 	}
-	return roster.Heartbeat(ctx, &s.scope, worker, load, all)
+	return workers.Heartbeat(ctx, &s.scope, worker, load, all)
 }
 
 // Drain has a registered worker listed as one that takes nothing new: its Await is refused from now on, also one that waits. It registers again to take more.
 // Errors: ErrNotFound if it is not registered; ErrConflict for a worker that did not register by itself, such as one of Store.Worker: that drains when the ctx of its Run ends.
 func (s *Store) Drain(ctx context.Context, worker string) error {
-	return roster.Leave(ctx, &s.scope, worker, true)
+	return workers.Leave(ctx, &s.scope, worker, true)
 }
 
 // Deregister ends that a worker is listed. Runs that it has are given back; these attempts do not count. Errors: ErrNotFound if it was not listed.
 func (s *Store) Deregister(ctx context.Context, worker string) error {
-	left := roster.Leave(ctx, &s.scope, worker, false)
+	left := workers.Leave(ctx, &s.scope, worker, false)
 	if errors.Is(left, ErrInvalid) {
 		return left
 	}

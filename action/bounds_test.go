@@ -12,7 +12,7 @@ import (
 
 	"github.com/floedb/floe"
 	"github.com/floedb/floe/action"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 )
 
 // TestBounds: every limit that the package documents holds where it is said to: the least and the greatest value are taken, and what is one less or one more is
@@ -66,7 +66,7 @@ func TestBounds(t *testing.T) {
 		return w.Run(ended)
 	}
 	const none, open = math.MinInt, math.MaxInt // no least, and no greatest value
-	var bounds []rig.Bound
+	var bounds []machinetest.Bound
 	for _, c := range []struct {
 		what        string
 		least, most int
@@ -209,7 +209,7 @@ func TestBounds(t *testing.T) {
 		{"priority of a schedule", 0, action.MaxPriority, func(n int) error { return schedule("s", hourly, action.Priority(n)) }},
 		{"concurrency key of a schedule", 1, action.MaxKeyBytes, func(n int) error { return schedule("s", hourly, action.ConcurrencyKey(text(n))) }},
 	} {
-		bounds = append(bounds, rig.Bound{What: c.what, Least: int64(c.least), Most: int64(c.most)})
+		bounds = append(bounds, machinetest.Bound{What: c.what, Least: int64(c.least), Most: int64(c.most)})
 		t.Run(c.what, func(t *testing.T) {
 			values := make(map[int]bool) // and whether each is taken
 			if c.least != none {
@@ -236,5 +236,5 @@ func TestBounds(t *testing.T) {
 			t.Errorf("of an error of %d bytes there are %d, %v", n, len(r.Error), err)
 		}
 	}
-	rig.DocumentLimits(t, "package action", bounds)
+	machinetest.DocumentLimits(t, "package action", bounds)
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 )
 
 // caller is a machine that has actions carried out, as workflows do: a command of a user invokes an action, and the end of the run invokes the next one, in the
@@ -75,7 +75,7 @@ func (c caller) invokeNext(tx *engine.Tx, token []byte) {
 
 // TestCaller: whoever had a run made is told its end behind what ends it, in the same entry: completed, failed, cancelled, out of time, lost.
 func TestCaller(t *testing.T) {
-	w := &world{t: t, r: rig.New(t, 1, table(), callerTable(1000)), of: make(map[call.Ref]uint64)}
+	w := &world{t: t, r: machinetest.New(t, 1, table(), callerTable(1000)), of: make(map[call.Ref]uint64)}
 	w.register("step", defaultSpec)
 	s := w.open(group{"", []string{"step"}})
 	start := func(steps byte) {

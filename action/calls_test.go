@@ -10,13 +10,13 @@ import (
 
 	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 )
 
 // newStores returns the stores of a plain namespace and of a spread one, and their rig.
-func newStores(t *testing.T) (r *rig.Rig, plain, spread *Store) {
+func newStores(t *testing.T) (r *machinetest.Rig, plain, spread *Store) {
 	t.Helper()
-	r = rig.New(t, 3, table())
+	r = machinetest.New(t, 3, table())
 	if err := engine.NewNamespaces(r.Router()).Create(t.Context(), "s", true); err != nil {
 		t.Fatal(err)
 	}
@@ -320,7 +320,7 @@ func TestRetriedCounts(t *testing.T) {
 		"failed":    {func(id RunID) error { return s.Fail(ctx, id, "w", "no") }, RunCounts{Failed: 1}},
 		"timed out": {func(id RunID) error { r.Advance(time.Minute.Milliseconds()); return nil }, RunCounts{TimedOut: 1}},
 		"cancelled": {func(id RunID) error {
-			return errors.Join(s.Cancel(ctx, id, ""), rig.Except(s.Fail(ctx, id, "w", "over"), ErrConflict))
+			return errors.Join(s.Cancel(ctx, id, ""), machinetest.Except(s.Fail(ctx, id, "w", "over"), ErrConflict))
 		}, RunCounts{Cancelled: 1}},
 	} {
 		counts := func() (c RunCounts) {

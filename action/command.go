@@ -7,7 +7,7 @@ import (
 	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/roster"
+	"github.com/floedb/floe/internal/workers"
 )
 
 // Kinds of commands; the numbers are part of the log's format.
@@ -23,9 +23,9 @@ const (
 	kindTouch
 	kindClose
 	kindExpire
-	kindJoin           = roster.KindJoin
-	kindLeave          = roster.KindLeave
-	kindNote           = roster.KindNote
+	kindJoin           = workers.KindJoin
+	kindLeave          = workers.KindLeave
+	kindNote           = workers.KindNote
 	kindSchedule uint8 = iota + 1
 	kindUnschedule
 	kindPause
@@ -133,7 +133,7 @@ var commands = engine.Declare(engine.MachineAction, "action", checkAction,
 // commandTypes returns the commands of the table, those of the roster included.
 func commandTypes() []engine.CommandType {
 	types := commands.Types()
-	for _, t := range roster.Commands() {
+	for _, t := range workers.Commands() {
 		types[t.Kind-1] = t
 	}
 	return types

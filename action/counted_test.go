@@ -11,7 +11,7 @@ import (
 
 	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 )
 
 // counted is a world with the action a, and its store.
@@ -118,7 +118,7 @@ func TestRunsAreCountedWhereTheyEnd(t *testing.T) {
 	w.r.SetTerm(2)
 	w.r.Advance(0)
 	w.is("under another leader", Active, 0, 3, 3)
-	rig.EqualReplicas(t, w.r.Log(0), []engine.Primitive{table()}, rig.Replica{Name: "at once"}, rig.Replica{Name: "one by one", Commit: 1, Restart: 3})
+	machinetest.EqualReplicas(t, w.r.Log(0), []engine.Primitive{table()}, machinetest.Replica{Name: "at once"}, machinetest.Replica{Name: "one by one", Commit: 1, Restart: 3})
 }
 
 // TestEndsOfTransactions are counted too.
@@ -240,7 +240,7 @@ func TestDeregisterOfCallers(t *testing.T) {
 			w.must(w.Cancel(ctx, task.Run, ""))
 		}
 	}
-	if rows := w.r.Rows(0); slices.ContainsFunc(rows, func(r rig.Row) bool {
+	if rows := w.r.Rows(0); slices.ContainsFunc(rows, func(r machinetest.Row) bool {
 		return r.Machine == engine.MachineAction && (r.Key[0] == rowTally || r.Key[0] == rowWorker)
 	}) {
 		t.Error("rows of it are left")

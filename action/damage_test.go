@@ -6,44 +6,44 @@ import (
 
 	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 )
 
 // TestDamages: what Verify reports of each row that is damaged.
 func TestDamages(t *testing.T) {
 	row := func(kind byte) func(k []byte) bool { return func(k []byte) bool { return k[0] == kind } }
-	rig.RunDamages(t, "testdata/damages", engine.MachineAction, map[string]rig.RowKind{
-		"action":   rig.RowOf(row(rowAction), (*record).code),
-		"name":     rig.RowOf(row(rowName), (*nameRow).code),
-		"grave":    rig.RowOf(row(rowGrave), (*record).code),
-		"expiry":   rig.BareRow(row(rowExpiry)),
-		"run":      rig.RowOf(row(rowRun), (*runRow).code),
-		"state":    rig.RowOf(row(rowState), (*stateRow).layout),
-		"waiting":  rig.BareRow(row(rowWaiting)),
-		"delayed":  rig.BareRow(row(rowDelayed)),
-		"labels":   rig.RowOf(func(k []byte) bool { return k[0] == rowSet && len(k) == numberAt }, (*labelsRow).code),
-		"set":      rig.RowOf(func(k []byte) bool { return k[0] == rowSet && len(k) > numberAt }, (*labelSet).code),
-		"held":     rig.RowOf(row(rowHeld), (*held).code),
-		"ended":    rig.RowOf(row(rowEnded), (*endedRow).code),
-		"lane":     rig.RowOf(row(rowLane), (*laneRow).code),
-		"eligible": rig.BareRow(row(rowEligible)),
-		"key":      rig.RowOf(row(rowKey), (*keyRow).code),
-		"key-end":  rig.BareRow(row(rowKeyEnd)),
-		"session":  rig.RowOf(row(rowSession), (*sessionRow).code),
-		"key-sets": rig.BareRow(row(rowKeySets)),
-		"self":     rig.BareRow(row(rowSelf)),
-		"tally":    rig.BareRow(row(rowTally)),
-		"worker":   rig.BareRow(row(rowWorker)),
-		"plan":     rig.RowOf(row(rowPlan), (*plan).code),
-		"due":      rig.BareRow(row(rowDue)),
-		"schedule": rig.RowOf(row(rowSchedule), (*scheduleRow).code),
+	machinetest.RunDamages(t, "testdata/damages", engine.MachineAction, map[string]machinetest.RowKind{
+		"action":   machinetest.RowOf(row(rowAction), (*record).code),
+		"name":     machinetest.RowOf(row(rowName), (*nameRow).code),
+		"grave":    machinetest.RowOf(row(rowGrave), (*record).code),
+		"expiry":   machinetest.BareRow(row(rowExpiry)),
+		"run":      machinetest.RowOf(row(rowRun), (*runRow).code),
+		"state":    machinetest.RowOf(row(rowState), (*stateRow).layout),
+		"waiting":  machinetest.BareRow(row(rowWaiting)),
+		"delayed":  machinetest.BareRow(row(rowDelayed)),
+		"labels":   machinetest.RowOf(func(k []byte) bool { return k[0] == rowSet && len(k) == numberAt }, (*labelsRow).code),
+		"set":      machinetest.RowOf(func(k []byte) bool { return k[0] == rowSet && len(k) > numberAt }, (*labelSet).code),
+		"held":     machinetest.RowOf(row(rowHeld), (*held).code),
+		"ended":    machinetest.RowOf(row(rowEnded), (*endedRow).code),
+		"lane":     machinetest.RowOf(row(rowLane), (*laneRow).code),
+		"eligible": machinetest.BareRow(row(rowEligible)),
+		"key":      machinetest.RowOf(row(rowKey), (*keyRow).code),
+		"key-end":  machinetest.BareRow(row(rowKeyEnd)),
+		"session":  machinetest.RowOf(row(rowSession), (*sessionRow).code),
+		"key-sets": machinetest.BareRow(row(rowKeySets)),
+		"self":     machinetest.BareRow(row(rowSelf)),
+		"tally":    machinetest.BareRow(row(rowTally)),
+		"worker":   machinetest.BareRow(row(rowWorker)),
+		"plan":     machinetest.RowOf(row(rowPlan), (*plan).code),
+		"due":      machinetest.BareRow(row(rowDue)),
+		"schedule": machinetest.RowOf(row(rowSchedule), (*scheduleRow).code),
 	}, newDamageable)
 }
 
 // newDamageable returns a rig with rows of all kinds.
-func newDamageable(t *testing.T) *rig.Rig {
+func newDamageable(t *testing.T) *machinetest.Rig {
 	ctx := t.Context()
-	r := rig.New(t, 1, table())
+	r := machinetest.New(t, 1, table())
 	s := engine.StoreOf(Primitive, r.Router(), "n", 1<<20)
 	must := func(err error) {
 		t.Helper()

@@ -11,8 +11,8 @@ import (
 
 	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/quota"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
+	"github.com/floedb/floe/internal/test/quota"
 )
 
 // TestDispatchModel has the machine and a model carry out the same commands, at random. The model has no index, no queue and no mark: it looks through all runs that
@@ -20,7 +20,7 @@ import (
 //
 //	go test -run TestDispatchModel -seed 7 -for 1m ./action
 func TestDispatchModel(t *testing.T) {
-	seed, runs := rig.Seed(t), 12
+	seed, runs := machinetest.Seed(t), 12
 	taken := 0
 	for q := quota.New(t, runs); q.More(); {
 		one := seed + uint64(q.Rounds()) - 1
@@ -317,7 +317,7 @@ func (m *dispatchModel) workOne() {
 		have = append(have, fmt.Sprintf("%d: %d, attempt %d", t.want, t.ref.Run, t.attempt))
 	}
 	if want := m.take(&c); !slices.Equal(have, want) || !slices.Equal(got.verdicts, verdicts) {
-		m.t.Fatalf("%s at %d: verdicts %v, taken\n\t%s\nwant %v,\n\t%s", m.last, m.r.Now()-rig.Epoch, got.verdicts, strings.Join(have, "\n\t"), verdicts, strings.Join(want, "\n\t"))
+		m.t.Fatalf("%s at %d: verdicts %v, taken\n\t%s\nwant %v,\n\t%s", m.last, m.r.Now()-machinetest.Epoch, got.verdicts, strings.Join(have, "\n\t"), verdicts, strings.Join(want, "\n\t"))
 	}
 }
 
@@ -452,7 +452,7 @@ func (m *dispatchModel) compare() {
 			m.t.Errorf("action %s counts %+v, want %d pending and %d running", name, got, pending, running)
 		}
 	}
-	rig.EqualReplicas(m.t, m.r.Log(0), []engine.Primitive{table()}, rig.Replica{})
+	machinetest.EqualReplicas(m.t, m.r.Log(0), []engine.Primitive{table()}, machinetest.Replica{})
 }
 
 // TestKeysAndNoneInTurn: runs with one key, with another one and without one have turns. Those without a key had none while there were two keys.

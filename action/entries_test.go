@@ -12,8 +12,8 @@ import (
 
 	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
 	"github.com/floedb/floe/internal/shard"
+	"github.com/floedb/floe/internal/test/machinetest"
 )
 
 // hosts are nodes that have actions and callers, in one shard. They are a door to whoever leads it.
@@ -306,7 +306,7 @@ func TestShare(t *testing.T) {
 // TestTakeBehindDue: a take that came when an attempt was overdue whose end somebody is told had no result of its own yet, and stopped the node; it takes what comes of
 // that end.
 func TestTakeBehindDue(t *testing.T) {
-	w := &world{t: t, r: rig.New(t, 1, table(), callerTable(1000)), of: make(map[call.Ref]uint64)}
+	w := &world{t: t, r: machinetest.New(t, 1, table(), callerTable(1000)), of: make(map[call.Ref]uint64)}
 	w.register("step", defaultSpec)
 	s := w.open(group{"", []string{"step"}})
 	if _, err := w.r.Propose(t.Context(), 0, engine.Command{Machine: engine.MachineTest, Kind: callerStart, Namespace: "n", Body: []byte{2}}); err != nil {

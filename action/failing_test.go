@@ -7,13 +7,13 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 )
 
 // TestEachFailure: whatever a call asks of a shard, that it fails is what the call returns.
 func TestEachFailure(t *testing.T) {
 	for _, spread := range []bool{false, true} {
-		r, ctx := rig.New(t, 3, table()), t.Context()
+		r, ctx := machinetest.New(t, 3, table()), t.Context()
 		if err := engine.NewNamespaces(r.Router()).Create(ctx, "n", spread); err != nil {
 			t.Fatal(err)
 		}
@@ -52,11 +52,11 @@ func TestEachFailure(t *testing.T) {
 		call := func(f func(s *Store) error) func(engine.Door) error {
 			return func(d engine.Door) error { return f(engine.StoreOf(Primitive, engine.NewRouter(d), "n", 1<<20)) }
 		}
-		missing := func(err error) error { return rig.Except(err, ErrNotFound) } // what is asked for does not exist, unless the question fails
-		over := func(err error) error { return rig.Except(err, ErrConflict) }    // or has ended
+		missing := func(err error) error { return machinetest.Except(err, ErrNotFound) } // what is asked for does not exist, unless the question fails
+		over := func(err error) error { return machinetest.Except(err, ErrConflict) }    // or has ended
 		r.EachFailure(map[string]func(engine.Door) error{
 			"Action":     call(func(s *Store) error { _, err := s.Action(ctx, "a"); return err }),
-			"All":        call(func(s *Store) error { return rig.LastError(s.All(ctx)) }),
+			"All":        call(func(s *Store) error { return machinetest.LastError(s.All(ctx)) }),
 			"Page":       call(func(s *Store) error { _, err := s.Page(ctx, Limit(2)); return err }),
 			"Await":      call(func(s *Store) error { _, err := s.Await(ctx, "w", []string{"idle"}); return err }),
 			"Await some": call(func(s *Store) error { _, err := s.Await(ctx, "w", []string{"idle", "a"}); return err }),
@@ -78,15 +78,15 @@ func TestEachFailure(t *testing.T) {
 			"Heartbeat":           call(func(s *Store) error { return s.Heartbeat(ctx, "w", 1, Process{Name: "a", Runs: 1}) }),
 			"Drain":               call(func(s *Store) error { return missing(s.Drain(ctx, "none")) }),
 			"Deregister":          call(func(s *Store) error { return missing(s.Deregister(ctx, "none")) }),
-			"Runs.All":            call(func(s *Store) error { return rig.LastError(s.Runs("b").All(ctx)) }),
+			"Runs.All":            call(func(s *Store) error { return machinetest.LastError(s.Runs("b").All(ctx)) }),
 			"Runs.Page":           call(func(s *Store) error { _, err := s.Runs("b").Page(ctx, Limit(2)); return err }),
-			"Workers.All":         call(func(s *Store) error { return rig.LastError(s.Workers().All(ctx)) }),
+			"Workers.All":         call(func(s *Store) error { return machinetest.LastError(s.Workers().All(ctx)) }),
 			"Workers.Page":        call(func(s *Store) error { _, err := s.Workers().Page(ctx); return err }),
 			"Workers.Find":        call(func(s *Store) error { _, err := s.Workers().Find(ctx, "w"); return err }),
 			"Workers.Find no one": call(func(s *Store) error { _, err := s.Workers().Find(ctx, "none"); return missing(err) }),
-			"Schedules.All":       call(func(s *Store) error { return rig.LastError(s.Schedules("b").All(ctx)) }),
+			"Schedules.All":       call(func(s *Store) error { return machinetest.LastError(s.Schedules("b").All(ctx)) }),
 			"Schedules.All of all": call(func(s *Store) error {
-				return rig.LastError(s.Schedules("").All(ctx, Limit(2)))
+				return machinetest.LastError(s.Schedules("").All(ctx, Limit(2)))
 			}),
 			"Schedules.Page":    call(func(s *Store) error { _, err := s.Schedules("b").Page(ctx, Limit(2)); return err }),
 			"Schedules.Get":     call(func(s *Store) error { _, err := s.Schedules("b").Get(ctx, "1"); return err }),
@@ -118,5 +118,5 @@ func TestEachFailure(t *testing.T) {
 
 // TestMalformedBodies: a command whose body does not decode is refused.
 func TestMalformedBodies(t *testing.T) {
-	rig.RefusesMalformed(t, engine.MachineAction, func() *rig.Rig { return rig.New(t, 1, table()) })
+	machinetest.RefusesMalformed(t, engine.MachineAction, func() *machinetest.Rig { return machinetest.New(t, 1, table()) })
 }

@@ -6,7 +6,7 @@ import (
 
 	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 )
 
 // ground is a namespace with a session, a worker that calls by itself, and runs in several states.
@@ -98,7 +98,7 @@ func FuzzApplyCommand(f *testing.F) {
 		}
 		admitted := p.Admit(cmd, 1<<20)
 		if admitted == nil && of.Show != nil {
-			rig.SameInJSON(t, p, cmd)
+			machinetest.SameInJSON(t, p, cmd)
 		}
 		g := newGround(t)
 		for range 2 {

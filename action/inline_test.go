@@ -7,7 +7,7 @@ import (
 	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 )
 
 // TestInlineSets: rows of actions as builds before had them, with all sets of labels in them, are read, and their runs go on. They are written as they are now.
@@ -72,7 +72,7 @@ func TestInlineSets(t *testing.T) {
 // inline writes the row of the action as builds before did.
 func inline(w *world) {
 	w.t.Helper()
-	var actions []rig.Row
+	var actions []machinetest.Row
 	sets, names := make(map[byte]labelSet), labelsRow{}
 	for _, row := range w.r.Rows(0) {
 		switch k := row.Key; {
@@ -87,7 +87,7 @@ func inline(w *world) {
 			continue
 		}
 		if row.Machine == engine.MachineAction {
-			w.r.Tamper(0, rig.Row{Machine: row.Machine, Key: row.Key})
+			w.r.Tamper(0, machinetest.Row{Machine: row.Machine, Key: row.Key})
 		}
 	}
 	for _, row := range actions {
@@ -96,7 +96,7 @@ func inline(w *world) {
 			r.sets[i+1] = sets[byte(i+1)]
 			r.sets[i+1].labels = names.labels[i]
 		}
-		w.r.Tamper(0, rig.Row{Machine: row.Machine, Key: row.Key, Value: encode(nil, &r, codeOld)})
+		w.r.Tamper(0, machinetest.Row{Machine: row.Machine, Key: row.Key, Value: encode(nil, &r, codeOld)})
 	}
 	w.r.Restart()
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 )
 
 // plain returns a world with an action.
@@ -233,7 +233,7 @@ func TestSetsAreUsedAgain(t *testing.T) {
 
 // TestBufferedAfterTimeout: the tick that waits begins also when the run before ends because its worker is silent or too slow, which names the run by less than its end does.
 func TestBufferedAfterTimeout(t *testing.T) {
-	r := rig.New(t, 1, table())
+	r := machinetest.New(t, 1, table())
 	a := newActions(t, r, "n")
 	a.register("a")
 	if err := a.store.Schedules("a").Set(t.Context(), "s", ScheduleSpec{Every: time.Hour, Overlap: OverlapBuffer}); err != nil {
@@ -257,7 +257,7 @@ func TestBufferedAfterTimeout(t *testing.T) {
 
 // TestReplaceBeginsFirst: a tick that replaces a run which goes on, of an action that is disabled, ended it and began none.
 func TestReplaceBeginsFirst(t *testing.T) {
-	r := rig.New(t, 1, table())
+	r := machinetest.New(t, 1, table())
 	a := newActions(t, r, "n")
 	a.register("a")
 	if err := a.store.Schedules("a").Set(t.Context(), "s", ScheduleSpec{Every: time.Hour, Overlap: OverlapReplace}); err != nil {

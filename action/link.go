@@ -10,7 +10,7 @@ import (
 
 	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/worker"
+	"github.com/floedb/floe/internal/workloop"
 )
 
 // Times of a link.
@@ -145,7 +145,7 @@ func (l *link) serve(ctx context.Context, id uint64) {
 
 // leaveSeat cancels what the session had.
 func (l *link) leaveSeat(s *seat) {
-	lost := &worker.LostError{Err: context.Cause(s.ctx)}
+	lost := &workloop.LostError{Err: context.Cause(s.ctx)}
 	p := l.pool
 	p.mu.Lock()
 	l.seat = nil
@@ -196,7 +196,7 @@ func (l *link) noted(s *seat, err error) (lost bool) {
 	case l.pool.failed(err):
 		s.lose(err)
 		return true
-	case worker.Passing(err):
+	case workloop.Passing(err):
 		l.pool.mu.Lock()
 		l.doubtLocked()
 		l.pool.mu.Unlock()
@@ -434,7 +434,7 @@ func (l *link) forget(p *piece) {
 func (l *link) returned(p *piece) {
 	l.pool.mu.Lock()
 	defer l.pool.mu.Unlock()
-	var lost *worker.LostError
+	var lost *workloop.LostError
 	if errors.As(p.cause, &lost) || p.late { // it may have been cancelled before its time was over
 		l.freeLocked(p)
 		if p.late && l.seat == p.seat {
@@ -461,7 +461,7 @@ func (l *link) settle(p *piece, e end) <-chan error {
 	defer l.pool.mu.Unlock()
 	l.freeLocked(p)
 	if p.seat != l.seat {
-		done <- &worker.LostError{Err: context.Cause(p.seat.ctx)}
+		done <- &workloop.LostError{Err: context.Cause(p.seat.ctx)}
 		return done
 	}
 	p.sent = true
@@ -573,7 +573,7 @@ func (l *link) sendBatch(s *seat, batch []*ending, wants []wanted, c *workBody) 
 		err = engine.Errorf(engine.ErrUnknownOutcome, "action: %d verdicts for %d ends", len(got.verdicts), len(batch))
 	}
 	if l.noted(s, err) {
-		err = &worker.LostError{Err: err}
+		err = &workloop.LostError{Err: err}
 	}
 	p.mu.Lock()
 	l.unwantLocked(wants)

@@ -12,12 +12,12 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 )
 
 // lateDoor is the way to a rig, on which answers to ends of one shard are late.
 type lateDoor struct {
-	*rig.Rig
+	*machinetest.Rig
 	shard engine.ShardID
 	late  chan struct{} // closed when they come
 	vain  bool          // ends do not get there at all
@@ -88,7 +88,7 @@ type oneSlot struct {
 
 func newOneSlot(t *testing.T) *oneSlot {
 	w := &oneSlot{
-		lateDoor: &lateDoor{Rig: rig.New(t, 2, table()), late: make(chan struct{})}, t: t, begun: make(chan RunID, 2), done: make(chan struct{}), ended: make(chan error),
+		lateDoor: &lateDoor{Rig: machinetest.New(t, 2, table()), late: make(chan struct{})}, t: t, begun: make(chan RunID, 2), done: make(chan struct{}), ended: make(chan error),
 	}
 	router := engine.NewRouter(w.lateDoor)
 	if err := engine.NewNamespaces(router).Create(t.Context(), "n", true); err != nil {
@@ -176,7 +176,7 @@ func TestGivenBackInVain(t *testing.T) {
 func TestRefusedEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const runs = 20
-		d := &lateDoor{Rig: rig.New(t, 1, table()), shard: 99, most: 100}
+		d := &lateDoor{Rig: machinetest.New(t, 1, table()), shard: 99, most: 100}
 		router := engine.NewRouter(d)
 		if err := engine.NewNamespaces(router).Create(t.Context(), "n", false); err != nil {
 			t.Fatal(err)
@@ -282,7 +282,7 @@ func TestStrangerComesLate(t *testing.T) {
 // lateStore returns the store of a namespace behind a lateDoor, with an action "a" of long attempts.
 func lateStore(t *testing.T) (*lateDoor, *Store) {
 	t.Helper()
-	d := &lateDoor{Rig: rig.New(t, 1, table()), shard: 99}
+	d := &lateDoor{Rig: machinetest.New(t, 1, table()), shard: 99}
 	router := engine.NewRouter(d)
 	if err := engine.NewNamespaces(router).Create(t.Context(), "n", false); err != nil {
 		t.Fatal(err)
@@ -464,7 +464,7 @@ func TestRetriedAfterCancel(t *testing.T) {
 // passed by the clock of the shard first. It was taken for what the process had, and was begun when a census had found that it was not, up to 10 s after that handler returned.
 func TestNextAttemptBesideTheLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &lateDoor{Rig: rig.New(t, 1, table()), shard: 99}
+		d := &lateDoor{Rig: machinetest.New(t, 1, table()), shard: 99}
 		router := engine.NewRouter(d)
 		if err := engine.NewNamespaces(router).Create(t.Context(), "n", false); err != nil {
 			t.Fatal(err)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/roster"
+	"github.com/floedb/floe/internal/workers"
 )
 
 // Page is a part of a listing, in its order, the same type in all packages of floe.
@@ -32,7 +32,7 @@ type ListOption interface{ applyList(*listOptions) }
 type RunOption interface{ applyRuns(*listOptions) }
 
 type listOptions struct {
-	workers roster.Filter
+	workers workers.Filter
 	engine.Listing
 	status     Status
 	attributes []attribute

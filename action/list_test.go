@@ -8,14 +8,14 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 )
 
 // TestLatency: the latency of an action is about the last attempts of completed runs, over all shards: on average of all that ever were, and the P99 of those among the
 // last 1,024 that ended.
 func TestLatency(t *testing.T) {
 	for _, shards := range []int{1, 4} {
-		r := rig.New(t, shards, table())
+		r := machinetest.New(t, shards, table())
 		router := r.Router()
 		if err := engine.NewNamespaces(router).Create(t.Context(), "n", shards > 1); err != nil {
 			t.Fatal(err)
@@ -77,7 +77,7 @@ func TestLatency(t *testing.T) {
 
 // TestRunShows: a run, and the list of runs, show all that the run was invoked with and what has become of it, at each point of its life.
 func TestRunShows(t *testing.T) {
-	r := rig.New(t, 1, table())
+	r := machinetest.New(t, 1, table())
 	router := r.Router()
 	if err := engine.NewNamespaces(router).Create(t.Context(), "n", false); err != nil {
 		t.Fatal(err)

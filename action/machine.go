@@ -10,7 +10,7 @@ import (
 	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
-	"github.com/floedb/floe/internal/roster"
+	"github.com/floedb/floe/internal/workers"
 )
 
 // Timer tokens.
@@ -21,7 +21,7 @@ const (
 
 // machine is the state machine of the actions of one shard. It remembers nothing of its rows.
 type machine struct {
-	roster roster.Roster
+	roster workers.Roster
 	calls  engine.Calls[*work] // this and the next one are of the applying goroutine
 	work   *work
 

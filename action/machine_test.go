@@ -12,14 +12,14 @@ import (
 	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 )
 
 // world drives a machine with commands, as no store does.
 type world struct {
 	t    testing.TB
 	rng  *rand.Rand
-	r    *rig.Rig
+	r    *machinetest.Rig
 	held []taken
 	of   map[call.Ref]uint64 // session
 	live []uint64
@@ -29,7 +29,7 @@ type world struct {
 }
 
 func newWorld(t testing.TB, rng *rand.Rand) *world {
-	return &world{t: t, rng: rng, r: rig.New(t, 1, table()), of: make(map[call.Ref]uint64)}
+	return &world{t: t, rng: rng, r: machinetest.New(t, 1, table()), of: make(map[call.Ref]uint64)}
 }
 
 func (w *world) do(kind uint8, body []byte) ([]byte, error) {
@@ -92,7 +92,7 @@ func TestRandom(t *testing.T) {
 					w.r.Verify()
 				}
 			}
-			rig.EqualReplicas(t, w.r.Log(0), []engine.Primitive{table()}, rig.Replica{}, rig.Replica{})
+			machinetest.EqualReplicas(t, w.r.Log(0), []engine.Primitive{table()}, machinetest.Replica{}, machinetest.Replica{})
 		})
 	}
 }

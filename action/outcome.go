@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/worker"
+	"github.com/floedb/floe/internal/workloop"
 )
 
 // ErrCancelled is the cause (context.Cause) for which the context of a handler ends whose run was cancelled.
@@ -127,7 +127,7 @@ func (e *end) failed(err error) {
 
 // end returns how an attempt ends whose handler has returned, or has not. An error that comes after the process was cut off for too long is taken for a consequence of
 // that, as one that comes after the worker's end is.
-func (p *piece) end(r worker.Result) end {
+func (p *piece) end(r workloop.Result) end {
 	switch {
 	case r.Panic != nil:
 		return end{

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/roster"
-	"github.com/floedb/floe/internal/worker"
+	"github.com/floedb/floe/internal/workers"
+	"github.com/floedb/floe/internal/workloop"
 )
 
 // pools are those of a process that share a router, by namespace.
@@ -55,7 +55,7 @@ type source struct {
 	pool    *pool
 	worker  string
 	group   *poolGroup
-	loop    *worker.Loop[*piece]
+	loop    *workloop.Loop[*piece]
 	report  func(error)
 	telling atomic.Int32  // reports under way
 	ready   chan struct{} // capacity 1: the buffer has pieces
@@ -65,7 +65,7 @@ type source struct {
 	listed bool
 	closed bool
 	buffer []*piece
-	member *roster.Member
+	member *workers.Member
 }
 
 // piece is an attempt that a worker has.
@@ -190,7 +190,7 @@ func (s *source) leave() {
 	}
 }
 
-func (s *source) setMember(m *roster.Member) {
+func (s *source) setMember(m *workers.Member) {
 	s.pool.mu.Lock()
 	defer s.pool.mu.Unlock()
 	s.member = m
@@ -213,7 +213,7 @@ func (s *source) idleLocked() {
 	}
 }
 
-// Take is of worker.Source.
+// Take is of workloop.Source.
 func (s *source) Take(ctx context.Context, most int) ([]*piece, error) {
 	for {
 		s.pool.mu.Lock()
@@ -234,13 +234,13 @@ func (s *source) Take(ctx context.Context, most int) ([]*piece, error) {
 	}
 }
 
-// Settle is of worker.Source.
-func (s *source) Settle(ctx context.Context, p *piece, r worker.Result) error {
+// Settle is of workloop.Source.
+func (s *source) Settle(ctx context.Context, p *piece, r workloop.Result) error {
 	p.stopTimer()
 	return await(ctx, p.link.settle(p, p.end(r)))
 }
 
-// Release is of worker.Releaser.
+// Release is of workloop.Releaser.
 func (s *source) Release(ctx context.Context, pieces []*piece) error {
 	var sent []<-chan error
 	for _, p := range pieces {
@@ -300,7 +300,7 @@ func (p *piece) limitLocked(d time.Duration) {
 		p.src.pool.mu.Lock()
 		p.late = true
 		p.src.pool.mu.Unlock()
-		p.cancel(&worker.LostError{Err: errTimeLimit})
+		p.cancel(&workloop.LostError{Err: errTimeLimit})
 		p.link.forget(p)
 	})
 }
@@ -379,7 +379,7 @@ func (s *source) tell(err error) {
 	go func() {
 		defer close(done)
 		defer s.telling.Add(-1)
-		worker.Callback(func() { s.report(err) })
+		workloop.Callback(func() { s.report(err) })
 	}()
 	select {
 	case <-done:

@@ -12,12 +12,12 @@ import (
 
 	"github.com/floedb/floe/action"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 )
 
 // testDoor is the way to a rig, which counts calls, and loses answers.
 type testDoor struct {
-	*rig.Rig
+	*machinetest.Rig
 	mu      sync.Mutex
 	waiting map[engine.ShardID]int // takes that wait now
 	most    int                    // of those, in one shard
@@ -26,7 +26,7 @@ type testDoor struct {
 
 func newTestDoor(t *testing.T, shards int) (*testDoor, *action.Store) {
 	t.Helper()
-	d := &testDoor{Rig: rig.New(t, shards, engine.TableOf(action.Primitive)), waiting: make(map[engine.ShardID]int)}
+	d := &testDoor{Rig: machinetest.New(t, shards, engine.TableOf(action.Primitive)), waiting: make(map[engine.ShardID]int)}
 	router := engine.NewRouter(d)
 	if err := engine.NewNamespaces(router).Create(t.Context(), "n", shards > 1); err != nil {
 		t.Fatal(err)

@@ -3,7 +3,7 @@ package action
 import (
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/roster"
+	"github.com/floedb/floe/internal/workers"
 )
 
 // countActions is the counter of the machine.
@@ -50,11 +50,11 @@ func table() engine.Primitive {
 			return k[0] == rowAction || k[0] == rowName || k[0] == rowSet || k[0] == rowSession
 		},
 	}
-	p.Queries = append(p.Queries, roster.Queries()...)
+	p.Queries = append(p.Queries, workers.Queries()...)
 	p.Queries = append(p.Queries, engine.QueryRow(queryReady, "ready", (*machine).queryReady))
 	return p
 }
 
 func newMachine() engine.Machine {
-	return &machine{roster: roster.Roster{Holds: heldBy}, calls: commands.NewCalls(), pulses: make(map[uint64]int64)}
+	return &machine{roster: workers.Roster{Holds: heldBy}, calls: commands.NewCalls(), pulses: make(map[uint64]int64)}
 }

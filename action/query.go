@@ -8,7 +8,7 @@ import (
 	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
-	"github.com/floedb/floe/internal/roster"
+	"github.com/floedb/floe/internal/workers"
 )
 
 // The queries of the machine: arguments first, results after the blank line.
@@ -90,8 +90,8 @@ type shardInfo struct {
 	took []int64
 }
 
-// Registry implements roster.Host.
-func (m *machine) Registry() *roster.Roster { return &m.roster }
+// Registry implements workers.Host.
+func (m *machine) Registry() *workers.Roster { return &m.roster }
 
 // findAction reads the row of an action.
 func findAction(v *engine.View, namespace, name string) (r record, found bool, err error) {

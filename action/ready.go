@@ -9,11 +9,11 @@ import (
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/roster"
+	"github.com/floedb/floe/internal/workers"
 )
 
 // queryReady is behind those of the roster.
-const queryReady = roster.QueryHandlers + 1
+const queryReady = workers.QueryHandlers + 1
 
 // readyQuery waits until there is something that a worker can take. Who waits in several shards asks first and takes then: a take that is given up because another one has
 // been answered may have taken something that nobody gets.

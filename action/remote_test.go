@@ -9,7 +9,7 @@ import (
 
 	"github.com/floedb/floe"
 	"github.com/floedb/floe/action"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 )
 
 // trio is a cluster of three nodes in this process.
@@ -17,7 +17,7 @@ func trio(t *testing.T) []*floe.Node {
 	t.Helper()
 	var peers []floe.Peer
 	for i := range 3 {
-		peers = append(peers, floe.Peer{ID: uint64(i + 1), Addr: rig.FreeAddr(t)})
+		peers = append(peers, floe.Peer{ID: uint64(i + 1), Addr: machinetest.FreeAddr(t)})
 	}
 	nodes := make([]*floe.Node, len(peers))
 	errs := make([]error, len(peers))

@@ -34,8 +34,8 @@ import (
 //	'o' | session                    a process that takes runs (see sessionRow)
 //	'm' | id | key                   in which sets of labels but the first a key has lanes -> a bit for each, uvarint
 //	'n' | ns u32 | worker id         the session of a worker that calls Await by itself -> session uvarint
-//	't' | ns u32 | worker id ...     what is counted of the runs of a worker that calls Await by itself (see internal/roster)
-//	'x' | ns u32 | worker id         a worker as it is listed (see internal/roster)
+//	't' | ns u32 | worker id ...     what is counted of the runs of a worker that calls Await by itself (see internal/workers)
+//	'x' | ns u32 | worker id         a worker as it is listed (see internal/workers)
 //
 // Rows 'c', 'p' and 'y' are those of schedules, see rowPlan.
 //

@@ -9,12 +9,12 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 )
 
 // duty is a door for the duty of schedules on any ground. It does some steps.
 type duty struct {
-	ground rig.Ground
+	ground machinetest.Ground
 	shard  engine.ShardID
 	steps  int
 	caught []engine.Command // what it was to propose when there were no steps left
@@ -50,9 +50,9 @@ func (d *duty) do(t testing.TB, term uint64) {
 	var duties []engine.LedDuty
 	door := func() engine.LeadDoor { return d }
 	switch g := d.ground.(type) {
-	case *rig.Rig:
+	case *machinetest.Rig:
 		duties = g.Executor(d.shard).Duties(max(term, 1), door)
-	case *rig.Stepped:
+	case *machinetest.Stepped:
 		duties = g.Node().Duties(d.shard, g.Node().State(d.shard).DutyTerm, door)
 	}
 	for _, led := range duties {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 )
 
 // FuzzScheduleCommand applies bodies that Admit lets through to an action with schedules: each is refused or carried out, nothing panics, neither then nor
@@ -37,7 +37,7 @@ func FuzzScheduleCommand(f *testing.F) {
 			}
 			return
 		}
-		rig.SameInJSON(t, table(), cmd)
+		machinetest.SameInJSON(t, table(), cmd)
 		c := newScheduling(t, 1)
 		c.set("s", ScheduleSpec{Every: time.Hour, Overlap: OverlapBuffer})
 		c.Advance(hours(2))

@@ -7,12 +7,12 @@ import (
 	"testing"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 )
 
 func TestScheduleList(t *testing.T) {
 	for _, shards := range []int{1, 3} {
-		r := rig.New(t, shards, engine.TableOf(Primitive))
+		r := machinetest.New(t, shards, engine.TableOf(Primitive))
 		if _, err := r.Propose(t.Context(), engine.HomeShard("n", shards), engine.CreateNamespace("n", true)); err != nil {
 			t.Fatal(err)
 		}

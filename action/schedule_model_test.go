@@ -11,7 +11,7 @@ import (
 
 	"github.com/floedb/floe/internal/cron"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 )
 
 // TestScheduleModel changes schedules, ends runs and lets time go by at random, with leaders that do their duty or not, or half of it, or late, on nodes
@@ -19,10 +19,10 @@ import (
 //
 //	go test -run TestScheduleModel -seed 7 -runs 400 ./action
 func TestScheduleModel(t *testing.T) {
-	rig.Models{
+	machinetest.Models{
 		Primitives: []engine.Primitive{engine.TableOf(Primitive)}, CacheBytes: 4 << 20,
 		Runs: 12, Steps: 150, ShortRuns: 3, ShortSteps: 100, MaxShards: 3,
-		Begin: func(t *testing.T, rng *rand.Rand, g rig.Ground, spread bool) rig.Model {
+		Begin: func(t *testing.T, rng *rand.Rand, g machinetest.Ground, spread bool) machinetest.Model {
 			m := &scheduleModel{
 				t: t, rng: rng, ground: g, actions: newActions(t, g, "n"), schedules: make(map[string]*modelSchedule), active: make(map[RunID]bool),
 			}
@@ -35,7 +35,7 @@ func TestScheduleModel(t *testing.T) {
 type scheduleModel struct {
 	t      *testing.T
 	rng    *rand.Rand
-	ground rig.Ground
+	ground machinetest.Ground
 	*actions
 	schedules map[string]*modelSchedule
 	active    map[RunID]bool // runs, and whether they have not ended
@@ -112,7 +112,7 @@ func (m *scheduleModel) Step() {
 }
 
 var modelSpecs = []ScheduleSpec{
-	{Every: time.Minute}, {Every: 7 * time.Minute}, {Every: time.Hour, Anchor: time.UnixMilli(rig.Epoch + 1234)},
+	{Every: time.Minute}, {Every: 7 * time.Minute}, {Every: time.Hour, Anchor: time.UnixMilli(machinetest.Epoch + 1234)},
 	{Cron: "*/5 * * * *", Zone: "Europe/Berlin"}, {Cron: "0,30 3 * * *", Zone: "Australia/Lord_Howe"}, {Cron: "@hourly"},
 }
 

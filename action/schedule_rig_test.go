@@ -7,18 +7,18 @@ import (
 
 	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 )
 
 // actions are those of a namespace on any ground, with what tests of schedules need of them.
 type actions struct {
 	t     testing.TB
-	g     rig.Ground
+	g     machinetest.Ground
 	scope engine.Scope
 	store *Store
 }
 
-func newActions(t testing.TB, g rig.Ground, namespace string) *actions {
+func newActions(t testing.TB, g machinetest.Ground, namespace string) *actions {
 	router := g.Router()
 	return &actions{t, g, router.Scope(namespace, 1<<20), engine.StoreOf(Primitive, router, namespace, 0)}
 }

@@ -9,12 +9,12 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 )
 
 // scheduling is an action "job" with schedules, on a rig.
 type scheduling struct {
-	*rig.Rig
+	*machinetest.Rig
 	t testing.TB
 	*actions
 	Schedules
@@ -22,7 +22,7 @@ type scheduling struct {
 
 func newScheduling(t testing.TB, shards int) *scheduling {
 	t.Helper()
-	r := rig.New(t, shards, engine.TableOf(Primitive))
+	r := machinetest.New(t, shards, engine.TableOf(Primitive))
 	a := newActions(t, r, "n")
 	c := &scheduling{r, t, a, a.store.Schedules("job")}
 	c.register("job")
@@ -475,7 +475,7 @@ func TestScheduleReplicas(t *testing.T) {
 			c.must(c.Resume(t.Context(), fmt.Sprint("a", (i-1)%4)))
 		}
 	}
-	rig.EqualReplicas(t, c.Log(0), []engine.Primitive{engine.TableOf(Primitive)}, rig.Replica{Name: "each entry", Commit: 1}, rig.Replica{Name: "restarts", Commit: 7, Restart: 31})
+	machinetest.EqualReplicas(t, c.Log(0), []engine.Primitive{engine.TableOf(Primitive)}, machinetest.Replica{Name: "each entry", Commit: 1}, machinetest.Replica{Name: "restarts", Commit: 7, Restart: 31})
 }
 
 // TestScheduleProblem: a schedule whose times this program can not read, because an older one knew more zones perhaps, is paused with a note.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 )
 
 // TestVerifyFindsDamagedSchedules damages rows one at a time; the check of them says so.
@@ -49,7 +49,7 @@ func TestVerifyFindsDamagedSchedules(t *testing.T) {
 			c.Verify()
 			for _, row := range c.Rows(0) {
 				if row.Machine == engine.MachineAction && row.Key[0] == test.kind {
-					c.Tamper(0, rig.Row{Machine: row.Machine, Key: row.Key, Value: test.damage(bytes.Clone(row.Value))})
+					c.Tamper(0, machinetest.Row{Machine: row.Machine, Key: row.Key, Value: test.damage(bytes.Clone(row.Value))})
 				}
 			}
 			if found := strings.Join(c.Problems(0), "\n"); !strings.Contains(found, test.want) {

@@ -4,7 +4,7 @@ import (
 	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/roster"
+	"github.com/floedb/floe/internal/workers"
 )
 
 // openBody opens a session or changes which actions it takes.
@@ -71,7 +71,7 @@ func codeCaller(f *codec.Fields, session *uint64, self *string) {
 	switch {
 	case *session != 0:
 	case f.Checking():
-		f.Refuse(roster.CheckID(*self))
+		f.Refuse(workers.CheckID(*self))
 	default:
 		f.Text("worker", self)
 	}

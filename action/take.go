@@ -8,13 +8,13 @@ import (
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
-	"github.com/floedb/floe/internal/roster"
+	"github.com/floedb/floe/internal/workers"
 )
 
 // workOn settles attempts, and takes runs: behind what whoever is told of an end invokes.
 func (w *work) workOn(c *workBody) ([]byte, error) {
 	if c.session == 0 && len(c.wants) > 0 {
-		if err := roster.CheckTakes(w.tx, c.self); err != nil {
+		if err := workers.CheckTakes(w.tx, c.self); err != nil {
 			return nil, err
 		}
 	}

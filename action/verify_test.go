@@ -7,29 +7,31 @@ import (
 	"testing"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 )
 
 // TestVerifyReportsCallers: sessions of workers that call by themselves are found by their names, and nothing else is.
 func TestVerifyReportsCallers(t *testing.T) {
 	for name, c := range map[string]struct {
-		damage func(r *rig.Rig, self rig.Row)
+		damage func(r *machinetest.Rig, self machinetest.Row)
 		want   string
 	}{
-		"no row": {func(r *rig.Rig, self rig.Row) { r.Tamper(0, rig.Row{Machine: self.Machine, Key: self.Key}) }, `of worker "w" is not found by its name`},
+		"no row": {func(r *machinetest.Rig, self machinetest.Row) {
+			r.Tamper(0, machinetest.Row{Machine: self.Machine, Key: self.Key})
+		}, `of worker "w" is not found by its name`},
 		"a row of nobody": {
-			func(r *rig.Rig, self rig.Row) {
-				r.Tamper(0, rig.Row{Machine: self.Machine, Key: append(bytes.Clone(self.Key[:nameAt]), "other"...), Value: binary.AppendUvarint(nil, 99)})
+			func(r *machinetest.Rig, self machinetest.Row) {
+				r.Tamper(0, machinetest.Row{Machine: self.Machine, Key: append(bytes.Clone(self.Key[:nameAt]), "other"...), Value: binary.AppendUvarint(nil, 99)})
 			}, "has session 99, which there is not",
 		},
 		"a row of another": {
-			func(r *rig.Rig, self rig.Row) {
-				r.Tamper(0, rig.Row{Machine: self.Machine, Key: append(bytes.Clone(self.Key[:nameAt]), "other"...), Value: self.Value})
+			func(r *machinetest.Rig, self machinetest.Row) {
+				r.Tamper(0, machinetest.Row{Machine: self.Machine, Key: append(bytes.Clone(self.Key[:nameAt]), "other"...), Value: self.Value})
 			}, "which there is not",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, ctx := rig.New(t, 1, table()), t.Context()
+			r, ctx := machinetest.New(t, 1, table()), t.Context()
 			s := engine.StoreOf(Primitive, r.Router(), "n", 1<<20)
 			if _, err := s.Register(ctx, "a"); err != nil {
 				t.Fatal(err)

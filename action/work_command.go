@@ -8,7 +8,7 @@ import (
 	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/roster"
+	"github.com/floedb/floe/internal/workers"
 )
 
 // workBody holds ends of attempts, and what is wanted instead.
@@ -148,7 +148,7 @@ type want struct {
 func (w *want) code(f *codec.Fields) {
 	f.Int("group", &w.group, codec.Range{Max: maxGroups})
 	if f.Text("worker", &w.worker); f.Checking() {
-		f.Refuse(roster.CheckID(w.worker))
+		f.Refuse(workers.CheckID(w.worker))
 	}
 	f.Int("slots", &w.slots, codec.Range{Min: 1, Max: maxTaken})
 }

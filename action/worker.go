@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/roster"
-	"github.com/floedb/floe/internal/worker"
+	"github.com/floedb/floe/internal/workers"
+	"github.com/floedb/floe/internal/workloop"
 )
 
 // Defaults and limits of workers.
@@ -80,7 +80,7 @@ func (s *Store) Worker(c WorkerConfig) *Worker {
 
 // processName makes up a name for something in this process.
 func processName() string {
-	return strings.TrimPrefix(fmt.Sprintf("%s-%08x", roster.Machine(), rand.Uint32()), "-")
+	return strings.TrimPrefix(fmt.Sprintf("%s-%08x", workers.Machine(), rand.Uint32()), "-")
 }
 
 func (w *Worker) fail(err error) {
@@ -108,9 +108,9 @@ func (w *Worker) Handle(action string, f Handler) *Worker {
 }
 
 // listed returns what the list of workers says of it.
-func (w *Worker) listed() (roster.Worker, error) {
-	l := roster.Worker{
-		ID: w.config.ID, Type: kindOfWorkers, Machine: roster.Machine(), Max: w.config.Concurrency, Labels: w.config.Labels, Handles: slices.Sorted(maps.Keys(w.handlers)),
+func (w *Worker) listed() (workers.Worker, error) {
+	l := workers.Worker{
+		ID: w.config.ID, Type: kindOfWorkers, Machine: workers.Machine(), Max: w.config.Concurrency, Labels: w.config.Labels, Handles: slices.Sorted(maps.Keys(w.handlers)),
 	}
 	if w.config.Metadata != nil {
 		var err error
@@ -125,7 +125,7 @@ func (w *Worker) listed() (roster.Worker, error) {
 }
 
 // kindOfWorkers is the type of workers that carry out runs.
-const kindOfWorkers = roster.KindOfRuns
+const kindOfWorkers = workers.KindOfRuns
 
 // Run registers the worker, takes runs of the actions that it has handlers for, in all shards, and carries them out, until ctx ends. All workers of a process in a
 // namespace share one waiting call per shard, whatever their number. Run is to be called once.
@@ -173,10 +173,10 @@ func (w *Worker) Run(ctx context.Context) error {
 			w.config.OnError(nil, err)
 		}
 	}
-	src.loop = worker.New(worker.Config[*piece]{
+	src.loop = workloop.New(workloop.Config[*piece]{
 		Source: src, Handle: w.handle, Each: true, Concurrency: w.config.Concurrency, Grace: w.config.Grace, OnError: w.onError,
 		Observer: &listing{scope: scope, worker: l, src: src},
-		Status:   worker.Status{Kind: kindOfWorkers, Namespace: scope.Namespace(), Name: w.config.ID, Worker: w.config.ID},
+		Status:   workloop.Status{Kind: kindOfWorkers, Namespace: scope.Namespace(), Name: w.config.ID, Worker: w.config.ID},
 		Process:  func(p *piece) string { return p.Action },
 	})
 	src.begin()
@@ -222,13 +222,13 @@ func (w *Worker) onError(p **piece, err error) {
 // listing has a loop listed as a worker while it runs.
 type listing struct {
 	scope  *engine.Scope
-	worker roster.Worker
+	worker workers.Worker
 	src    *source
 }
 
-// Join is of worker.Observer.
-func (l *listing) Join(status func() worker.Status) (leave func()) {
-	m, err := roster.Join(l.scope, l.worker, status)
+// Join is of workloop.Observer.
+func (l *listing) Join(status func() workloop.Status) (leave func()) {
+	m, err := workers.Join(l.scope, l.worker, status)
 	if err != nil {
 		return func() {}
 	}

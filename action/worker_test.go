@@ -15,7 +15,7 @@ import (
 
 	"github.com/floedb/floe"
 	"github.com/floedb/floe/action"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 )
 
 // working runs a worker until the test ends, or stop is called, which returns what Run has.
@@ -149,7 +149,7 @@ func TestHostileResults(t *testing.T) {
 		"Goexit":                  func() (any, error) { return hostileJSON(runtime.Goexit), nil },
 		"MarshalJSON of an error": func() (any, error) { return nil, action.Outcome("o", hostileJSON(func() { panic("hostile") })) },
 	}
-	for name, err := range rig.HostileErrors() {
+	for name, err := range machinetest.HostileErrors() {
 		returns[name] = func() (any, error) { return nil, err }
 		returns["permanent "+name] = func() (any, error) { return nil, action.Permanent(err) }
 		returns["panic "+name] = func() (any, error) { panic(err) }

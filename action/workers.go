@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/roster"
+	"github.com/floedb/floe/internal/workers"
 )
 
 // WorkerStatus is how a worker is.
@@ -61,7 +61,7 @@ type Process struct {
 	LastRun  time.Time
 }
 
-func infoOf(i *roster.Info) WorkerInfo {
+func infoOf(i *workers.Info) WorkerInfo {
 	w := WorkerInfo{
 		ID: i.ID, Type: i.Type, Status: WorkerStatus(i.Status), Machine: i.Machine, Load: i.Load, MaxConcurrent: i.Max, Completed: i.Completed, Failed: i.Failed,
 		LastSeen: i.LastSeen, RegisteredAt: i.RegisteredAt, Labels: i.Labels, Actions: i.Handles, Metadata: i.Metadata,
@@ -77,16 +77,16 @@ type WorkerOption interface{ applyWorkers(*listOptions) }
 
 func (p PageOption) applyWorkers(o *listOptions) { p.set(o) }
 
-type workerFilter func(*roster.Filter)
+type workerFilter func(*workers.Filter)
 
 func (f workerFilter) applyWorkers(o *listOptions) { f(&o.workers) }
 
 // OfType lists only workers of a type, such as "action".
-func OfType(t string) WorkerOption { return workerFilter(func(f *roster.Filter) { f.Type = t }) }
+func OfType(t string) WorkerOption { return workerFilter(func(f *workers.Filter) { f.Type = t }) }
 
 // HandlersOf lists only workers that have a handler for an action.
 func HandlersOf(action string) WorkerOption {
-	return workerFilter(func(f *roster.Filter) { f.Handles = action })
+	return workerFilter(func(f *workers.Filter) { f.Handles = action })
 }
 
 // Workers are the workers of a namespace, of all types.
@@ -107,7 +107,7 @@ func (l Workers) Page(ctx context.Context, opts ...WorkerOption) (page Page[Work
 	if o.err != nil {
 		return page, o.err
 	}
-	found, err := roster.Page(ctx, &l.store.scope, o.Listing, o.workers)
+	found, err := workers.Page(ctx, &l.store.scope, o.Listing, o.workers)
 	for i := range found.Items {
 		page.Items = append(page.Items, infoOf(&found.Items[i]))
 	}
@@ -122,7 +122,7 @@ func (l Workers) All(ctx context.Context, opts ...WorkerOption) iter.Seq2[Worker
 
 // Find returns a worker. Errors: ErrNotFound; ErrInvalid for what is no id.
 func (l Workers) Find(ctx context.Context, id string) (WorkerInfo, error) {
-	i, err := roster.Find(ctx, &l.store.scope, id)
+	i, err := workers.Find(ctx, &l.store.scope, id)
 	if err != nil {
 		return WorkerInfo{}, err
 	}
@@ -134,7 +134,7 @@ func (s *Store) countWorkers(ctx context.Context, infos []Info) error {
 	if len(infos) == 0 {
 		return nil
 	}
-	counts, err := roster.Handlers(ctx, &s.scope, kindOfWorkers, infos[0].Name, infos[len(infos)-1].Name)
+	counts, err := workers.Handlers(ctx, &s.scope, kindOfWorkers, infos[0].Name, infos[len(infos)-1].Name)
 	for i := range infos {
 		infos[i].Workers = counts[infos[i].Name]
 	}

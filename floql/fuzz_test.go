@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// queries are where fuzzing begins; those of internal/floqltest are added by TestParsePrintParse of package floql_test, which may import it.
+// queries are where fuzzing begins; those of internal/test/floqltest are added by TestParsePrintParse of package floql_test, which may import it.
 var queries = []string{
 	`cpu{host=a, region!="x y", h=~web-*, i!~"[a-z]{1,2}"}[1h] | window(5m, 1m) | avg()`,
 	`"a b"[now-1h..now-30m] | where(value > 3 && tags.host in ["a"]) | group_by(*) | rate(1m) | sum() | fill(linear)`,

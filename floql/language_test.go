@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/floedb/floe/floql"
-	"github.com/floedb/floe/internal/floqltest"
+	"github.com/floedb/floe/internal/test/floqltest"
 )
 
 // TestCanonicalForm: what is printed is read as the same query, for all queries of the test language.

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/floedb/floe/internal/floqltest"
+	"github.com/floedb/floe/internal/test/floqltest"
 )
 
 // The naive evaluator: the words of the reference, one after the other, over all points at once, in rational numbers. It shares nothing with the package

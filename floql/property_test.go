@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/floedb/floe/floql"
-	"github.com/floedb/floe/internal/floqltest"
+	"github.com/floedb/floe/internal/test/floqltest"
 )
 
 var (

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/floedb/floe/floql"
-	"github.com/floedb/floe/internal/floqltest"
+	"github.com/floedb/floe/internal/test/floqltest"
 )
 
 // slice is the source in memory that package floql has.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/kv"
 )
 
@@ -85,7 +85,7 @@ func TestKeysThatExpireTogether(t *testing.T) {
 
 // holding is a door that keeps what is proposed.
 type holding struct {
-	*rig.Rig
+	*machinetest.Rig
 	cmds []engine.Command
 }
 
@@ -100,7 +100,7 @@ func TestDeletesBeyondAllTombstones(t *testing.T) {
 	const tombstones, each, transactions = 500, 250, 12
 	p := engine.TableOf(kv.Primitive)
 	p.New = func() engine.Machine { return kv.MachineOf(tombstones) }
-	r := rig.New(t, 1, p)
+	r := machinetest.New(t, 1, p)
 	held := &holding{Rig: r}
 	for n := range transactions {
 		puts, deletes := r.Txn("default"), engine.NewTxn(engine.NewRouter(held), "default", 1<<20)

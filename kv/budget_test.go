@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/kv"
 )
 
@@ -18,7 +18,7 @@ import (
 const manyKeys = 25_000
 
 // putMany puts keys, many with each entry, which expire after a time unless that is 0.
-func putMany(t *testing.T, r *rig.Rig, format string, n int, ttl time.Duration) {
+func putMany(t *testing.T, r *machinetest.Rig, format string, n int, ttl time.Duration) {
 	t.Helper()
 	for at := 0; at < n; at += 1000 {
 		txn := r.Txn("default")
@@ -199,7 +199,7 @@ func TestWritesWakeWhoWatchesThem(t *testing.T) {
 
 // asked is the door to a rig that counts queries of the store, and how often they look.
 type asked struct {
-	*rig.Rig
+	*machinetest.Rig
 	t              *testing.T
 	queries, looks atomic.Int64
 	between        func(n int64) // called before each query

@@ -8,13 +8,13 @@ import (
 
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/kv"
 )
 
 // recounted is a rig whose rows are counted one by one.
 type recounted struct {
-	*rig.Rig
+	*machinetest.Rig
 	t        testing.TB
 	versions map[version]kv.Row // every version ever seen by verify
 }
@@ -28,7 +28,7 @@ type version struct {
 var primitives = []engine.Primitive{engine.TableOf(kv.Primitive)}
 
 func newRig(t testing.TB, shards int) *recounted {
-	return &recounted{rig.New(t, shards, primitives...), t, make(map[version]kv.Row)}
+	return &recounted{machinetest.New(t, shards, primitives...), t, make(map[version]kv.Row)}
 }
 
 func (r *recounted) store(namespace string) *kv.Store {
@@ -72,7 +72,7 @@ func (c *census) of(ns uint32) *engine.Counts {
 
 func expiryTimer(ns uint32, due int64, k string) string { return fmt.Sprintf("e %d %d %q", ns, due, k) }
 
-func takeCensus(all []rig.Row) *census {
+func takeCensus(all []machinetest.Row) *census {
 	c := &census{
 		present: make(map[keyOf]kv.Row), history: make(map[keyOf][]kv.Row), dead: make(map[keyOf]uint64),
 		forget: make(map[uint32]bool), timers: make(map[string]bool), counts: make(map[uint32]*engine.Counts),
@@ -94,7 +94,7 @@ func takeCensus(all []rig.Row) *census {
 	return c
 }
 
-func (c *census) add(r rig.Row) {
+func (c *census) add(r machinetest.Row) {
 	ns := binary.BigEndian.Uint32(r.Key[1:])
 	switch r.Key[0] {
 	case 'c', 'h':

@@ -5,14 +5,14 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/kv"
 )
 
 // TestEachFailure: whatever a call asks of a shard, that it fails is what the call returns.
 func TestEachFailure(t *testing.T) {
 	for _, spread := range []bool{false, true} {
-		r := rig.New(t, 3, engine.TableOf(kv.Primitive))
+		r := machinetest.New(t, 3, engine.TableOf(kv.Primitive))
 		ctx := t.Context()
 		if err := engine.NewNamespaces(r.Router()).Create(ctx, "n", spread); err != nil {
 			t.Fatal(err)
@@ -27,9 +27,12 @@ func TestEachFailure(t *testing.T) {
 			return func(d engine.Door) error { return f(engine.StoreOf(kv.Primitive, engine.NewRouter(d), "n", 0)) }
 		}
 		r.EachFailure(map[string]func(engine.Door) error{
-			"All":     call(func(s *kv.Store) error { return rig.LastError(s.All(ctx)) }),
-			"Page":    call(func(s *kv.Store) error { _, err := s.Page(ctx, kv.Limit(2)); return err }),
-			"Delete":  call(func(s *kv.Store) error { _, err := s.Delete(ctx, "none"); return rig.Except(err, kv.ErrNotFound) }),
+			"All":  call(func(s *kv.Store) error { return machinetest.LastError(s.All(ctx)) }),
+			"Page": call(func(s *kv.Store) error { _, err := s.Page(ctx, kv.Limit(2)); return err }),
+			"Delete": call(func(s *kv.Store) error {
+				_, err := s.Delete(ctx, "none")
+				return machinetest.Except(err, kv.ErrNotFound)
+			}),
 			"Exists":  call(func(s *kv.Store) error { _, err := s.Exists(ctx, "a"); return err }),
 			"Get":     call(func(s *kv.Store) error { _, err := s.Get(ctx, "a"); return err }),
 			"GetMany": call(func(s *kv.Store) error { _, err := s.GetMany(ctx, "a", "b", "c", "d", "none"); return err }),
@@ -48,7 +51,7 @@ func TestEachFailure(t *testing.T) {
 			"TryLock": call(func(s *kv.Store) error {
 				l, err := s.TryLock(ctx, "lock", time.Minute)
 				if err != nil {
-					return rig.Except(err, kv.ErrConflict)
+					return machinetest.Except(err, kv.ErrConflict)
 				}
 				return l.Unlock(ctx)
 			}),
@@ -58,5 +61,5 @@ func TestEachFailure(t *testing.T) {
 
 // TestMalformedBodies: a command whose body does not decode is refused.
 func TestMalformedBodies(t *testing.T) {
-	rig.RefusesMalformed(t, engine.MachineKV, func() *rig.Rig { return newRig(t, 1).Rig })
+	machinetest.RefusesMalformed(t, engine.MachineKV, func() *machinetest.Rig { return newRig(t, 1).Rig })
 }

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/kv"
 )
 
@@ -28,7 +28,7 @@ func TestTombstonesAreKeptForADay(t *testing.T) {
 		t.Helper()
 		r.Fire()
 		if _, err := s.History(t.Context(), k); (err == nil) != want || !want && !errors.Is(err, kv.ErrNotFound) {
-			t.Errorf("history of %s at %d: %v, want it to be known: %v", k, r.Now()-rig.Epoch, err, want)
+			t.Errorf("history of %s at %d: %v, want it to be known: %v", k, r.Now()-machinetest.Epoch, err, want)
 		}
 	}
 	r.Pass(day - 3) // to a millisecond before the end of the first

@@ -13,7 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/kv"
 )
 
@@ -56,7 +56,7 @@ func FuzzApplyCommand(f *testing.F) {
 		p := engine.TableOf(kv.Primitive)
 		admitted := p.Admit(cmd, 1<<20)
 		if admitted == nil {
-			rig.SameInJSON(t, p, cmd)
+			machinetest.SameInJSON(t, p, cmd)
 		}
 		for range 2 {
 			out, stopped := r.Try(0, cmd)
@@ -105,7 +105,7 @@ func FuzzDecodeRow(f *testing.F) {
 	f.Add([]byte{})
 	f.Add([]byte{1})
 	f.Add([]byte{2, 0, 1, 1, 0, 1, 0})
-	f.Add(kv.Row{Revision: 7, Version: 2, Previous: 3, Term: 1, UpdatedAt: rig.Epoch, Value: []byte("v")}.Encode())
+	f.Add(kv.Row{Revision: 7, Version: 2, Previous: 3, Term: 1, UpdatedAt: machinetest.Epoch, Value: []byte("v")}.Encode())
 	f.Add(kv.Row{Flags: 2, Revision: math.MaxUint64, Version: 1, ExpiresAt: -1}.Encode())
 	f.Fuzz(func(t *testing.T, b []byte) {
 		w, err := kv.DecodeRow(b)

@@ -14,7 +14,7 @@ import (
 	"github.com/floedb/floe"
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/kv"
 )
 
@@ -176,7 +176,7 @@ func TestTTLs(t *testing.T) {
 // TestOverflowingTTL is about commands that do not come from this package's options.
 func TestOverflowingTTL(t *testing.T) {
 	r := newRig(t, 1)
-	for _, ttl := range []uint64{math.MaxInt64, math.MaxInt64 - rig.Epoch, math.MaxInt64 - rig.Epoch + 1} {
+	for _, ttl := range []uint64{math.MaxInt64, math.MaxInt64 - machinetest.Epoch, math.MaxInt64 - machinetest.Epoch + 1} {
 		cmd := engine.Command{Machine: engine.MachineKV, Kind: kv.KindPut, Namespace: "n", Body: kv.PutCommandBody("k", ttl)}
 		_, err := r.Propose(within(t), 0, cmd)
 		ok, _ := r.store("n").Exists(within(t), "k")

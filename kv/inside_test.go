@@ -12,7 +12,7 @@ import (
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/feed"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 )
 
 // TestQueriesArriveAsTheyWere: what one process asks and another answers is the same there.
@@ -80,7 +80,7 @@ func TestQueriesArriveAsTheyWere(t *testing.T) {
 		return nil
 	}
 	arrives := func(q engine.Query) error { _, err := wire.DecodeQuery(engine.AppendQuery(nil, q)); return result(err) }
-	rig.TryLimits(t, []rig.Limit{
+	machinetest.TryLimits(t, []machinetest.Limit{
 		{Name: "limit of a listing", Least: 1, Most: MaxPageItems, Try: func(n int64) error { return arrives(&scanQuery{limit: int(n)}) }},
 		{Name: "bytes of a listing", Least: 0, Most: maxPageBytes, Try: func(n int64) error { return arrives(&scanQuery{limit: 1, maxBytes: int(n)}) }},
 		{Name: "limit of changes", Least: 1, Most: watchPage, Try: func(n int64) error { return arrives(&changesQuery{limit: int(n)}) }},
@@ -120,7 +120,7 @@ func TestValuesForOtherMachines(t *testing.T) {
 			c.From, c.Admit = engine.FromUsers, func(engine.Command, int) error { return nil }
 		}
 	}
-	r := rig.New(t, 1, p)
+	r := machinetest.New(t, 1, p)
 	put := func(key, value string, opts ...PutOption) []byte {
 		t.Helper()
 		cmd, err := engine.OpOf(PutOp(key, []byte(value), opts...)).Limit(DefaultMaxValueBytes)
@@ -148,7 +148,7 @@ func TestValuesForOtherMachines(t *testing.T) {
 		}
 		return q.value
 	}
-	if got := valueOf("n", "a", rig.Epoch); got != nil {
+	if got := valueOf("n", "a", machinetest.Epoch); got != nil {
 		t.Errorf("in a namespace that is not there a is %q", got)
 	}
 	if err := putMany(put("a", "1"), put("b", "", TTL(time.Second)), put("a", "2", IfAbsent()), put("c", "3", IfAbsent()), put("a", "4")); err != nil {
@@ -170,10 +170,10 @@ func TestValuesForOtherMachines(t *testing.T) {
 		now  int64
 		want []byte
 	}{
-		{"a", rig.Epoch, []byte("4")}, {"b", rig.Epoch + 999, []byte{}}, {"b", rig.Epoch + 1000, nil}, {"c", rig.Epoch, []byte("3")}, {"d", rig.Epoch, nil},
+		{"a", machinetest.Epoch, []byte("4")}, {"b", machinetest.Epoch + 999, []byte{}}, {"b", machinetest.Epoch + 1000, nil}, {"c", machinetest.Epoch, []byte("3")}, {"d", machinetest.Epoch, nil},
 	} {
 		if got := valueOf("n", c.key, c.now); !bytes.Equal(got, c.want) || (got == nil) != (c.want == nil) {
-			t.Errorf("%s at %d is %#v, want %#v", c.key, c.now-rig.Epoch, got, c.want)
+			t.Errorf("%s at %d is %#v, want %#v", c.key, c.now-machinetest.Epoch, got, c.want)
 		}
 	}
 	remove := engine.OpOf(DeleteOp("a"))
@@ -185,7 +185,7 @@ func TestValuesForOtherMachines(t *testing.T) {
 	if out := r.Entry(0, cmd)[0]; out.Err != nil {
 		t.Fatal(out.Err)
 	}
-	if got := valueOf("n", "a", rig.Epoch); got != nil {
+	if got := valueOf("n", "a", machinetest.Epoch); got != nil {
 		t.Errorf("a deleted key is %q", got)
 	}
 	r.Verify()
@@ -203,7 +203,7 @@ func TestValuesForOtherMachines(t *testing.T) {
 
 // TestTimesToLiveOfOtherProcesses: the limits of a command's numbers.
 func TestTimesToLiveOfOtherProcesses(t *testing.T) {
-	rig.TryLimits(t, []rig.Limit{{Name: "time to live", Least: math.MinInt64, Most: maxTTLMillis, Says: []string{"ttl of", "ms is not in 0-"}, Try: func(n int64) error {
+	machinetest.TryLimits(t, []machinetest.Limit{{Name: "time to live", Least: math.MinInt64, Most: maxTTLMillis, Says: []string{"ttl of", "ms is not in 0-"}, Try: func(n int64) error {
 		return DecodeBody(kindTouch, PutCommandBody("k", uint64(n)))
 	}}})
 }

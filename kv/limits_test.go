@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/kv"
 )
 
@@ -21,7 +21,7 @@ func TestLimits(t *testing.T) {
 	nested := func(n int64) []byte { return []byte(strings.Repeat("[", int(n)) + strings.Repeat("]", int(n))) }
 	list := func(o kv.ListOption) error { _, err := s.Page(ctx, o); return err }
 	const none = math.MinInt64
-	limits := []rig.Limit{
+	limits := []machinetest.Limit{
 		{Name: "bytes of a key", Least: 1, Most: kv.MaxKeyBytes, Says: []string{"key"}, Try: func(n int64) error { _, err := s.Put(ctx, text(n), nil); return err }},
 		{Name: "bytes of a key that is read", Least: 1, Most: kv.MaxKeyBytes, Says: []string{"key"}, Try: func(n int64) error { _, err := s.Get(ctx, text(n)); return err }},
 		{Name: "bytes of a value, with a max_value_size of 5,000", Least: none, Most: most, Says: []string{"5001", "max_value_size", "5000"}, Try: func(n int64) error { _, err := s.Put(ctx, "k", make([]byte, n)); return err }},
@@ -80,8 +80,8 @@ func TestLimits(t *testing.T) {
 			return err
 		}},
 	}
-	rig.TryLimits(t, limits)
-	rig.DocumentLimits(t, "package kv", rig.Bounds(limits))
+	machinetest.TryLimits(t, limits)
+	machinetest.DocumentLimits(t, "package kv", machinetest.Bounds(limits))
 	for n := range kv.MaxVersions + 1 {
 		if _, err := s.Put(ctx, "versions", []byte{byte(n)}); err != nil {
 			t.Fatal(err)

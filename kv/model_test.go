@@ -15,7 +15,7 @@ import (
 
 	"github.com/floedb/floe"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/kv"
 )
 
@@ -24,12 +24,12 @@ import (
 //
 //	go test -run TestModel -seed 7 -runs 6000 ./kv
 func TestModel(t *testing.T) {
-	rig.Models{
+	machinetest.Models{
 		Primitives: primitives, Runs: 24, Steps: 1000, ShortRuns: 12, ShortSteps: 400, MaxShards: 5,
-		Begin: func(t *testing.T, rng *rand.Rand, g rig.Ground, spread bool) rig.Model {
+		Begin: func(t *testing.T, rng *rand.Rand, g machinetest.Ground, spread bool) machinetest.Model {
 			return newGroundModel(t, rng, g, spread)
 		},
-		Others: []rig.OtherModel{{Name: "disk", Begin: newDiskModel}, {Name: "client", Begin: newClientModel}},
+		Others: []machinetest.OtherModel{{Name: "disk", Begin: newDiskModel}, {Name: "client", Begin: newClientModel}},
 	}.Run(t)
 }
 
@@ -70,12 +70,12 @@ func commitThrough(router *engine.Router) commit {
 	}
 }
 
-func newDiskModel(t *testing.T, rng *rand.Rand, shards int, spread bool) rig.Model {
+func newDiskModel(t *testing.T, rng *rand.Rand, shards int, spread bool) machinetest.Model {
 	return newNodeModel(t, rng, shards, spread, false).begin(t, rng)
 }
 
 // newClientModel is a node on disk that is reached through a Client, which stays when the node is restarted.
-func newClientModel(t *testing.T, rng *rand.Rand, shards int, spread bool) rig.Model {
+func newClientModel(t *testing.T, rng *rand.Rand, shards int, spread bool) machinetest.Model {
 	return newNodeModel(t, rng, shards, spread, true).begin(t, rng)
 }
 
@@ -144,9 +144,9 @@ func newNodeModel(t *testing.T, rng *rand.Rand, shards int, spread, remote bool)
 	return m
 }
 
-func newGroundModel(t *testing.T, rng *rand.Rand, g rig.Ground, spread bool) *model {
+func newGroundModel(t *testing.T, rng *rand.Rand, g machinetest.Ground, spread bool) *model {
 	router, verify := g.Router(), g.Verify
-	if r, ok := g.(*rig.Rig); ok {
+	if r, ok := g.(*machinetest.Rig); ok {
 		verify = (&recounted{r, t, make(map[version]kv.Row)}).verify
 	}
 	m := &model{spread: spread, store: engine.StoreOf(kv.Primitive, router, "n", 0), commit: commitThrough(router), now: g.Now, restart: g.Restart}
@@ -164,8 +164,8 @@ func newGroundModel(t *testing.T, rng *rand.Rand, g rig.Ground, spread bool) *mo
 			step = int64(rng.IntN(13)) * 3_600_000
 		}
 		g.Pass(step)
-		verify()                                                         // it has to see every version before it is forgotten
-		if _, stepped := g.(*rig.Stepped); stepped || rng.IntN(2) == 0 { // a node fires with its next step
+		verify()                                                                 // it has to see every version before it is forgotten
+		if _, stepped := g.(*machinetest.Stepped); stepped || rng.IntN(2) == 0 { // a node fires with its next step
 			g.Fire()
 			m.fired(g.Now())
 		}

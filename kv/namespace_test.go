@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/kv"
 )
 
@@ -16,7 +16,7 @@ import (
 func TestDeletedNamespace(t *testing.T) {
 	ctx := t.Context()
 	tables := []engine.Primitive{engine.TableOf(kv.Primitive)}
-	r := rig.New(t, 3, tables...)
+	r := machinetest.New(t, 3, tables...)
 	all, keys := engine.NewNamespaces(r.Router()), engine.StoreOf(kv.Primitive, r.Router(), "n", 1<<20)
 	home := engine.HomeShard("n", 3)
 	put := func() (refused int) {
@@ -109,6 +109,6 @@ func TestDeletedNamespace(t *testing.T) {
 	}
 	r.Verify()
 	for shard := range engine.ShardID(3) {
-		rig.EqualReplicas(t, r.Log(shard), tables, rig.Replica{}, rig.Replica{Name: "crashes behind each entry", Commit: 1, Restart: 1})
+		machinetest.EqualReplicas(t, r.Log(shard), tables, machinetest.Replica{}, machinetest.Replica{Name: "crashes behind each entry", Commit: 1, Restart: 1})
 	}
 }

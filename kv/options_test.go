@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 )
 
 // TestOptions: what options mean together.
@@ -171,7 +171,7 @@ func TestPaths(t *testing.T) {
 
 // TestUpdateDeletes: an Update that comes too late tries again, one that deletes what has gone meanwhile has done its work, and one without a function is refused.
 func TestUpdateDeletes(t *testing.T) {
-	r := rig.New(t, 1, table())
+	r := machinetest.New(t, 1, table())
 	s, ctx := engine.StoreOf(Primitive, r.Router(), "n", 0), t.Context()
 	if _, err := s.Update(ctx, "k", nil); !errors.Is(err, ErrInvalid) {
 		t.Errorf("Update without a function: %v", err)
@@ -220,7 +220,7 @@ func TestUpdateDeletes(t *testing.T) {
 
 // TestBuffers: a value goes to the caller's buffer, also if it comes from the shard, and a page needs a buffer.
 func TestBuffers(t *testing.T) {
-	s, ctx := engine.StoreOf(Primitive, rig.New(t, 1, table()).Router(), "n", 0), t.Context()
+	s, ctx := engine.StoreOf(Primitive, machinetest.New(t, 1, table()).Router(), "n", 0), t.Context()
 	if _, err := s.Put(ctx, "k", []byte("value")); err != nil {
 		t.Fatal(err)
 	}
@@ -238,8 +238,8 @@ func TestBuffers(t *testing.T) {
 
 // TestMistakes: what calls refuse before anything is asked, and that errors of what a view decodes are returned.
 func TestMistakes(t *testing.T) {
-	s, ctx := engine.StoreOf(Primitive, rig.New(t, 1, table()).Router(), "n", 0), t.Context()
-	bad := engine.StoreOf(Primitive, rig.New(t, 1, table()).Router(), "", 0)
+	s, ctx := engine.StoreOf(Primitive, machinetest.New(t, 1, table()).Router(), "n", 0), t.Context()
+	bad := engine.StoreOf(Primitive, machinetest.New(t, 1, table()).Router(), "", 0)
 	if _, err := s.Put(ctx, "text", []byte(`"x"`)); err != nil {
 		t.Fatal(err)
 	}
@@ -257,7 +257,7 @@ func TestMistakes(t *testing.T) {
 		"JSONDelete of a bad path":       second(s.JSONDelete(ctx, "text", "a*")),
 		"Wait in a namespace of no name": second(bad.Wait(ctx, "text")),
 		"WaitChange, likewise":           second(bad.WaitChange(ctx, "text", 0)),
-		"Watch, likewise":                rig.LastError(bad.Watch(ctx, "")),
+		"Watch, likewise":                machinetest.LastError(bad.Watch(ctx, "")),
 		"Wait for a key of no name":      second(s.Wait(ctx, "")),
 		"WaitChange, of such":            second(s.WaitChange(ctx, "", 0)),
 		"GetMany, of such":               second(s.GetMany(ctx, "text", "")),
@@ -271,7 +271,7 @@ func TestMistakes(t *testing.T) {
 	if _, err := JSON[int](s).Update(ctx, "text", func(EntryOf[int]) (int, error) { return 1, nil }); !errors.As(err, &decode) || decode.Key != "text" {
 		t.Errorf("Update of what is no number: %v", err)
 	}
-	if err := rig.LastError(JSON[int](s).Scan(ctx)); !errors.As(err, &decode) {
+	if err := machinetest.LastError(JSON[int](s).Scan(ctx)); !errors.As(err, &decode) {
 		t.Errorf("Scan of what is no number: %v", err)
 	}
 	for e, err := range JSON[int](s).Scan(ctx, WithoutValues()) {

@@ -8,20 +8,20 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/kv"
 )
 
 // TestReplicasAreEqual applies one random log on three replicas that commit at different times, one of which starts anew in
 // the middle: all rows and the state's hash are equal.
 func TestReplicasAreEqual(t *testing.T) {
-	log := randomLog(rand.New(rand.NewPCG(rig.Seed(t), 0)), 2000)
-	rows := rig.EqualReplicas(t, log, primitives,
-		rig.Replica{Name: "commits each", Commit: 1},
-		rig.Replica{Name: "commits 7", Commit: 7},
-		rig.Replica{Name: "commits all", CacheBytes: 1 << 20},
-		rig.Replica{Name: "restarts", Commit: 13, Restart: len(log) / 2},
-		rig.Replica{Name: "restarts often", Commit: 5, Restart: 101, CacheBytes: 1 << 20},
+	log := randomLog(rand.New(rand.NewPCG(machinetest.Seed(t), 0)), 2000)
+	rows := machinetest.EqualReplicas(t, log, primitives,
+		machinetest.Replica{Name: "commits each", Commit: 1},
+		machinetest.Replica{Name: "commits 7", Commit: 7},
+		machinetest.Replica{Name: "commits all", CacheBytes: 1 << 20},
+		machinetest.Replica{Name: "restarts", Commit: 13, Restart: len(log) / 2},
+		machinetest.Replica{Name: "restarts often", Commit: 5, Restart: 101, CacheBytes: 1 << 20},
 	)
 	if c := takeCensus(rows); len(c.errs) > 0 {
 		t.Errorf("the rows do not fit together: %v", c.errs)
@@ -30,8 +30,8 @@ func TestReplicasAreEqual(t *testing.T) {
 
 // randomLog makes entries of 1 to 5 commands: operations in two namespaces, transactions that often fail, and Fire.
 func randomLog(rng *rand.Rand, entries int) (log [][]byte) {
-	m := &model{rng: rng, keys: make(map[string]*modelKey), pass: func() {}, now: func() int64 { return rig.Epoch }}
-	stamp := int64(rig.Epoch)
+	m := &model{rng: rng, keys: make(map[string]*modelKey), pass: func() {}, now: func() int64 { return machinetest.Epoch }}
+	stamp := int64(machinetest.Epoch)
 	for range entries {
 		if stamp += rng.Int64N(200); rng.IntN(50) == 0 {
 			stamp += rng.Int64N(13) * time.Hour.Milliseconds()

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/kv"
 )
 
@@ -24,20 +24,20 @@ import (
 //	fire   restart   counts   timers
 //	repeat 3 incr k 1
 func TestScripts(t *testing.T) {
-	rig.RunScripts(t, "testdata/scripts", func(t *testing.T) *rig.Script {
+	machinetest.RunScripts(t, "testdata/scripts", func(t *testing.T) *machinetest.Script {
 		r := newRig(t, 1)
-		s := &script{&rig.Script{Rig: r.Rig, Limit: kv.DefaultMaxValueBytes, Operation: operation, Condition: condition, Result: value, Verify: r.verify}, r.store("n")}
+		s := &script{&machinetest.Script{Rig: r.Rig, Limit: kv.DefaultMaxValueBytes, Operation: operation, Condition: condition, Result: value, Verify: r.verify}, r.store("n")}
 		s.Other = s.other
 		return s.Script
 	})
 }
 
 type script struct {
-	*rig.Script
+	*machinetest.Script
 	store *kv.Store
 }
 
-func (s *script) other(ctx context.Context, line, verb string, a rig.Args) bool {
+func (s *script) other(ctx context.Context, line, verb string, a machinetest.Args) bool {
 	switch verb {
 	case "json-get":
 		b, err := s.store.JSONGet(ctx, a.Word(0), a.Word(1))
@@ -64,13 +64,13 @@ func (s *script) other(ctx context.Context, line, verb string, a rig.Args) bool 
 	return true
 }
 
-func revision(word string) uint64 { return uint64(rig.Number(word)) }
+func revision(word string) uint64 { return uint64(machinetest.Number(word)) }
 
-func putOptions(a rig.Args) (opts []kv.PutOption) {
+func putOptions(a machinetest.Args) (opts []kv.PutOption) {
 	if ttl, ok := a.Named["ttl"]; ok && ttl == "keep" {
 		opts = append(opts, kv.KeepTTL())
 	} else if ok {
-		opts = append(opts, kv.TTL(rig.Duration(ttl)))
+		opts = append(opts, kv.TTL(machinetest.Duration(ttl)))
 	}
 	switch cond := a.Named["if"]; cond {
 	case "":
@@ -85,7 +85,7 @@ func putOptions(a rig.Args) (opts []kv.PutOption) {
 }
 
 // operation returns what a line writes, as an operation of a transaction.
-func operation(verb string, a rig.Args) (op engine.Operation, ok bool) {
+func operation(verb string, a machinetest.Args) (op engine.Operation, ok bool) {
 	cond, conditional := a.Named["if"]
 	switch verb {
 	case "put":
@@ -101,21 +101,21 @@ func operation(verb string, a rig.Args) (op engine.Operation, ok bool) {
 		if conditional {
 			opts = append(opts, kv.IfRevision(revision(cond)))
 		}
-		return kv.TouchOp(a.Word(0), rig.Duration(a.Word(1)), opts...), true
+		return kv.TouchOp(a.Word(0), machinetest.Duration(a.Word(1)), opts...), true
 	case "persist":
 		return kv.PersistOp(a.Word(0)), true
 	case "incr":
 		var opts []kv.IncrOption
 		if v, ok := a.Named["min"]; ok {
-			opts = append(opts, kv.Min(rig.Number(v)))
+			opts = append(opts, kv.Min(machinetest.Number(v)))
 		}
 		if v, ok := a.Named["max"]; ok {
-			opts = append(opts, kv.Max(rig.Number(v)))
+			opts = append(opts, kv.Max(machinetest.Number(v)))
 		}
 		if v, ok := a.Named["ttl"]; ok {
-			opts = append(opts, kv.TTL(rig.Duration(v)))
+			opts = append(opts, kv.TTL(machinetest.Duration(v)))
 		}
-		return kv.IncrOp(a.Word(0), rig.Number(a.Word(1)), opts...), true
+		return kv.IncrOp(a.Word(0), machinetest.Number(a.Word(1)), opts...), true
 	case "json-set":
 		return kv.JSONSetOp(a.Word(0), a.Word(1), []byte(a.Word(2))), true
 	case "json-delete":
@@ -131,7 +131,7 @@ func value(v any) string {
 	return fmt.Sprint(v)
 }
 
-func condition(verb string, a rig.Args) (c engine.Condition, ok bool) {
+func condition(verb string, a machinetest.Args) (c engine.Condition, ok bool) {
 	switch verb {
 	case "absent":
 		return kv.Absent(a.Word(0)), true
@@ -144,9 +144,9 @@ func condition(verb string, a rig.Args) (c engine.Condition, ok bool) {
 }
 
 func entry(e kv.Entry) string {
-	out := fmt.Sprintf("%q = %q revision %d version %d updated %s", e.Key, e.Value, e.Revision, e.Version, rig.Since(e.UpdatedAt))
+	out := fmt.Sprintf("%q = %q revision %d version %d updated %s", e.Key, e.Value, e.Revision, e.Version, machinetest.Since(e.UpdatedAt))
 	if !e.ExpiresAt.IsZero() {
-		out += " expires " + rig.Since(e.ExpiresAt)
+		out += " expires " + machinetest.Since(e.ExpiresAt)
 	}
 	return out
 }
@@ -195,14 +195,14 @@ func (s *script) history(ctx context.Context, line, k string) {
 		if v.Expired {
 			what = "expired"
 		}
-		s.Printf("  version %d revision %d term %d at %s: %s", v.Version, v.Revision, v.Term, rig.Since(v.Time), what)
+		s.Printf("  version %d revision %d term %d at %s: %s", v.Version, v.Revision, v.Term, machinetest.Since(v.Time), what)
 	}
 }
 
-func (s *script) scan(ctx context.Context, a rig.Args) {
+func (s *script) scan(ctx context.Context, a machinetest.Args) {
 	opts := []kv.ListOption{kv.Prefix(a.Word(0))}
 	if limit, ok := a.Named["limit"]; ok {
-		opts = append(opts, kv.Limit(int(rig.Number(limit))))
+		opts = append(opts, kv.Limit(int(machinetest.Number(limit))))
 	}
 	if a.Word(1) == "keys" {
 		opts = append(opts, kv.WithoutValues())
@@ -224,7 +224,7 @@ func (s *script) scan(ctx context.Context, a rig.Args) {
 	s.Printf("scan: %d pages", pages+1)
 }
 
-func (s *script) watch(ctx context.Context, a rig.Args) {
+func (s *script) watch(ctx context.Context, a machinetest.Args) {
 	var opts []kv.WatchOption
 	if from, ok := a.Named["from"]; ok {
 		opts = append(opts, kv.FromRevision(revision(from)))

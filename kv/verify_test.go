@@ -14,7 +14,7 @@ import (
 
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/kv"
 )
 
@@ -323,7 +323,7 @@ func TestOldTablesGo(t *testing.T) {
 // TestVerifyReportsStaleMemory changes rows that are kept in memory.
 func TestVerifyReportsStaleMemory(t *testing.T) {
 	r := newRig(t, 1)
-	r.Rig = rig.Open(t, rig.Config{Shards: 1, Primitives: primitives, CacheBytes: 16 << 20})
+	r.Rig = machinetest.Open(t, machinetest.Config{Shards: 1, Primitives: primitives, CacheBytes: 16 << 20})
 	s := r.store("n")
 	for _, k := range []string{"changed", "removed"} {
 		for i := range 3 {
@@ -360,7 +360,7 @@ func TestDamageIsReported(t *testing.T) {
 		"History":                   {current("many"), func(ctx context.Context, s *kv.Store) error { return second(s.History(ctx, "many")) }},
 		"earlier versions":          {history("many", 50), func(ctx context.Context, s *kv.Store) error { return second(s.History(ctx, "many")) }},
 		"WaitChange":                {current("one"), func(ctx context.Context, s *kv.Store) error { return second(s.WaitChange(ctx, "one", 0)) }},
-		"Watch":                     {current("many"), func(ctx context.Context, s *kv.Store) error { return rig.LastError(s.Watch(ctx, "many")) }},
+		"Watch":                     {current("many"), func(ctx context.Context, s *kv.Store) error { return machinetest.LastError(s.Watch(ctx, "many")) }},
 		"Watch of earlier versions": {history("many", 50), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -370,7 +370,7 @@ func TestDamageIsReported(t *testing.T) {
 			if c.read == nil {
 				from := w.version(history("many", 45)).Revision
 				c.read = func(ctx context.Context, s *kv.Store) error {
-					return rig.LastError(s.Watch(ctx, "many", kv.FromRevision(from)))
+					return machinetest.LastError(s.Watch(ctx, "many", kv.FromRevision(from)))
 				}
 			}
 			if err := c.read(t.Context(), r.store("n")); err == nil || !strings.Contains(err.Error(), "kv row") {

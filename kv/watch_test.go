@@ -19,7 +19,7 @@ import (
 
 	"github.com/floedb/floe"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/kv"
 )
 
@@ -166,7 +166,7 @@ func TestWatchResume(t *testing.T) {
 }
 
 // impatient is a door whose queries end when they have found nothing and are about to wait.
-type impatient struct{ *rig.Rig }
+type impatient struct{ *machinetest.Rig }
 
 func (d impatient) Query(ctx context.Context, shard engine.ShardID, q engine.Query) error {
 	ctx, cancel := context.WithCancel(ctx)

@@ -9,12 +9,12 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/queue"
 )
 
 // largest returns the most that commands of a kind have taken.
-func largest(t *testing.T, r *rig.Rig, command string) engine.Effort {
+func largest(t *testing.T, r *machinetest.Rig, command string) engine.Effort {
 	t.Helper()
 	return effortOf(t, r.Efforts(), command)
 }
@@ -61,7 +61,7 @@ func TestManyQueuesAreDueTogether(t *testing.T) {
 		name := fmt.Sprint("q", i)
 		must(0, s.Configure(ctx, name, queue.Settings{MaxAttempts: 2, BackoffMin: queue.NoBackoff}))
 		must(s.EnqueueMany(ctx, name, make([]queue.NewMessage, messages)))
-		must(s.Dequeue(ctx, name, queue.Max(messages), queue.Lease(time.Hour-time.Duration(r.Now()-rig.Epoch)*time.Millisecond)))
+		must(s.Dequeue(ctx, name, queue.Max(messages), queue.Lease(time.Hour-time.Duration(r.Now()-machinetest.Epoch)*time.Millisecond)))
 	}
 	r.Advance(3_600_000)
 	for i := range queues {
@@ -132,7 +132,7 @@ func TestTakingReadsAhead(t *testing.T) {
 // TestDeletedQueuesLeaveNoRanges: a range that was deleted costs every later iterator, so queues with few messages are deleted row by row, and an empty one
 // without any.
 func TestDeletedQueuesLeaveNoRanges(t *testing.T) {
-	ranges := func(r *rig.Rig) (n uint64) {
+	ranges := func(r *machinetest.Rig) (n uint64) {
 		must(0, r.DB().Flush())
 		for _, level := range must(r.DB().SSTables(pebble.WithProperties())) {
 			for _, table := range level {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/worker"
+	"github.com/floedb/floe/internal/workloop"
 )
 
 // Limits and defaults of Consume.
@@ -127,12 +127,12 @@ func (s *Store) Consume(ctx context.Context, name string, handle func(ctx contex
 		return engine.Errorf(ErrInvalid, "queue: consume %q: no handler", name)
 	}
 	source := &consumer{store: s, name: name, lease: o.lease, onError: o.onError}
-	c := worker.Config[*consumed]{
+	c := workloop.Config[*consumed]{
 		Source: source, Concurrency: o.concurrency, Grace: o.grace,
-		Status: worker.Status{Kind: "queue", Namespace: s.Namespace(), Name: name},
+		Status: workloop.Status{Kind: "queue", Namespace: s.Namespace(), Name: name},
 		Handle: func(ctx context.Context, c *consumed) error { return c.handled(handle(ctx, c.Message)) },
 	}
-	c.Observer, _ = s.scope.Attached().(worker.Observer)
+	c.Observer, _ = s.scope.Attached().(workloop.Observer)
 	if o.onError != nil {
 		c.OnError = func(c **consumed, err error) {
 			if c == nil {
@@ -143,7 +143,7 @@ func (s *Store) Consume(ctx context.Context, name string, handle func(ctx contex
 			o.onError(&m, err)
 		}
 	}
-	err := worker.New(c).Run(ctx)
+	err := workloop.New(c).Run(ctx)
 	source.takes.Wait()
 	return err
 }
@@ -214,7 +214,7 @@ func (c *consumer) giveBack(ctx context.Context, messages []*consumed) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTime)
 	defer cancel()
 	if err := c.Release(ctx, messages); err != nil && c.onError != nil {
-		worker.Callback(func() { c.onError(nil, err) })
+		workloop.Callback(func() { c.onError(nil, err) })
 	}
 }
 
@@ -227,7 +227,7 @@ func (c *consumer) dequeue(ctx context.Context, n int) ([]*consumed, error) {
 	return all, err
 }
 
-func (c *consumer) Settle(ctx context.Context, m *consumed, r worker.Result) error {
+func (c *consumer) Settle(ctx context.Context, m *consumed, r workloop.Result) error {
 	switch {
 	case m.settled:
 		return nil

@@ -14,8 +14,8 @@ import (
 
 	"github.com/floedb/floe"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
-	"github.com/floedb/floe/internal/worker"
+	"github.com/floedb/floe/internal/test/machinetest"
+	"github.com/floedb/floe/internal/workloop"
 	"github.com/floedb/floe/kv"
 	"github.com/floedb/floe/queue"
 )
@@ -132,7 +132,7 @@ func TestConsumeOutcomes(t *testing.T) {
 // TestConsumeHostileErrors: an error whose methods panic is a failure like another one, and so is an OnError that panics.
 func TestConsumeHostileErrors(t *testing.T) {
 	inBubble(t, func(t *testing.T, node *floe.Node) {
-		jobs, hostile := node.Queue("default"), rig.HostileErrors()
+		jobs, hostile := node.Queue("default"), machinetest.HostileErrors()
 		for name := range hostile {
 			must(jobs.Enqueue(t.Context(), "q", []byte(name), queue.MaxAttempts(1)))
 		}
@@ -334,7 +334,7 @@ func TestConsumeRefuses(t *testing.T) {
 // TestConsumeIsObserved: who looks at the loops of a process sees this one.
 func TestConsumeIsObserved(t *testing.T) {
 	router := newRig(t, 1).Router()
-	seen := &observer{joined: make(chan func() worker.Status, 1)}
+	seen := &observer{joined: make(chan func() workloop.Status, 1)}
 	router.Attach(seen)
 	jobs := engine.StoreOf(queue.Primitive, router, "shop", 0)
 	must(jobs.Enqueue(within(t), "mail", nil))
@@ -353,11 +353,11 @@ func TestConsumeIsObserved(t *testing.T) {
 }
 
 type observer struct {
-	joined chan func() worker.Status
+	joined chan func() workloop.Status
 	left   atomic.Bool
 }
 
-func (o *observer) Join(status func() worker.Status) (leave func()) {
+func (o *observer) Join(status func() workloop.Status) (leave func()) {
 	o.joined <- status
 	return func() { o.left.Store(true) }
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/queue"
 )
 
@@ -25,7 +25,7 @@ func TestEachFailure(t *testing.T) {
 		call := func(f func(s *queue.Store) error) func(engine.Door) error {
 			return func(d engine.Door) error { return f(engine.StoreOf(queue.Primitive, engine.NewRouter(d), "n", 0)) }
 		}
-		missing := func(err error) error { return rig.Except(err, queue.ErrNotFound) } // what is asked for does not exist, unless the question fails
+		missing := func(err error) error { return machinetest.Except(err, queue.ErrNotFound) } // what is asked for does not exist, unless the question fails
 		r.EachFailure(map[string]func(engine.Door) error{
 			"Configure":     call(func(s *queue.Store) error { return s.Configure(ctx, "q", queue.Settings{MaxLen: 1000}) }),
 			"Delete":        call(func(s *queue.Store) error { return missing(s.Delete(ctx, "none")) }),
@@ -44,10 +44,10 @@ func TestEachFailure(t *testing.T) {
 			"Requeue":     call(func(s *queue.Store) error { return missing(s.Requeue(ctx, "q", 99)) }),
 			"RequeueAll":  call(func(s *queue.Store) error { _, err := s.RequeueAll(ctx, "q"); return err }),
 			"Stats":       call(func(s *queue.Store) error { _, err := s.Stats(ctx, "q"); return err }),
-			"All":         call(func(s *queue.Store) error { return rig.LastError(s.All(ctx)) }),
+			"All":         call(func(s *queue.Store) error { return machinetest.LastError(s.All(ctx)) }),
 			"Page":        call(func(s *queue.Store) error { _, err := s.Page(ctx); return err }),
-			"Messages":    call(func(s *queue.Store) error { return rig.LastError(s.Messages("q").All(ctx, queue.Limit(2))) }),
-			"DeadLetters": call(func(s *queue.Store) error { return rig.LastError(s.DeadLetters("q").All(ctx)) }),
+			"Messages":    call(func(s *queue.Store) error { return machinetest.LastError(s.Messages("q").All(ctx, queue.Limit(2))) }),
+			"DeadLetters": call(func(s *queue.Store) error { return machinetest.LastError(s.DeadLetters("q").All(ctx)) }),
 			"Dequeue and end": call(func(s *queue.Store) error {
 				ms, err := s.Dequeue(ctx, "q", queue.Lease(time.Minute))
 				if err != nil || len(ms) == 0 {
@@ -65,5 +65,5 @@ func TestEachFailure(t *testing.T) {
 
 // TestMalformedBodies: a command whose body does not decode is refused.
 func TestMalformedBodies(t *testing.T) {
-	rig.RefusesMalformed(t, engine.MachineQueue, func() *rig.Rig { return newRig(t, 1) })
+	machinetest.RefusesMalformed(t, engine.MachineQueue, func() *machinetest.Rig { return newRig(t, 1) })
 }

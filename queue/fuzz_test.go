@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/queue"
 )
 
@@ -78,7 +78,7 @@ func FuzzApplyCommand(f *testing.F) {
 		p := engine.TableOf(queue.Primitive)
 		admitted := p.Admit(cmd, queue.DefaultMaxPayloadBytes)
 		if admitted == nil {
-			rig.SameInJSON(t, p, cmd)
+			machinetest.SameInJSON(t, p, cmd)
 		}
 		for range 2 {
 			out, stopped := r.Try(0, cmd)

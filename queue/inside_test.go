@@ -13,7 +13,7 @@ import (
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/feed"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 )
 
 // TestQueriesArriveAsTheyWere: what one process asks and another answers is the same there.
@@ -68,7 +68,7 @@ func TestQueriesArriveAsTheyWere(t *testing.T) {
 		}
 		return nil
 	}
-	rig.TryLimits(t, []rig.Limit{
+	machinetest.TryLimits(t, []machinetest.Limit{
 		{Name: "limit of a list", Least: 1, Most: MaxPageItems, Try: func(n int64) error { return arrives(&listQuery{limit: int(n)}) }},
 		{Name: "limit of messages", Least: 1, Most: MaxPageItems, Try: func(n int64) error { return arrives(&peekQuery{limit: int(n), maxBytes: 1}) }},
 		{Name: "bytes of messages", Least: 1, Most: maxPageBytes, Try: func(n int64) error { return arrives(&peekQuery{limit: 1, maxBytes: int(n)}) }},
@@ -99,7 +99,7 @@ func TestLimitsOfOtherProcesses(t *testing.T) {
 		return s.check()
 	}
 	const none = math.MinInt64
-	limits := []rig.Limit{
+	limits := []machinetest.Limit{
 		{Name: "max", Least: 1, Most: MaxBatch, Says: []string{"max", "1-1000"}, Try: func(n int64) error { return dequeue.Op("q", dequeueBody{n, 1}, nil).Err }},
 		{Name: "delay of a nack", Least: 0, Most: maxDurationMillis, Says: []string{"delay"}, Try: func(n int64) error { return nack.Op("q", nackBody{flags: nackDelayed, delay: n}, nil).Err }},
 		{Name: "bytes of a reason", Least: none, Most: MaxReasonBytes, Says: []string{"reason of 1025 bytes", "1024"}, Try: func(n int64) error { return nack.Op("q", nackBody{reason: bytes(n)}, nil).Err }},
@@ -121,18 +121,18 @@ func TestLimitsOfOtherProcesses(t *testing.T) {
 		"extend":  func(ms int64) engine.Op { return extend.Op("q", extendBody{lease: ms}, nil) },
 		"renew":   func(ms int64) engine.Op { return renew.Op("q", renewBody{ms, receiptsBody{receipts(1)}}, nil) },
 	} {
-		limits = append(limits, rig.Limit{Name: "lease of " + name, Least: 1, Most: maxDurationMillis, Says: []string{"lease"}, Try: func(n int64) error { return lease(n).Err }})
+		limits = append(limits, machinetest.Limit{Name: "lease of " + name, Least: 1, Most: maxDurationMillis, Says: []string{"lease"}, Try: func(n int64) error { return lease(n).Err }})
 	}
 	for name, of := range map[string]func(b receiptsBody) engine.Op{
 		"ack":     func(b receiptsBody) engine.Op { return ack.Op("q", b, nil) },
 		"release": func(b receiptsBody) engine.Op { return release.Op("q", b, nil) },
 		"renew":   func(b receiptsBody) engine.Op { return renew.Op("q", renewBody{1, b}, nil) },
 	} {
-		limits = append(limits, rig.Limit{Name: "receipts of " + name, Least: 1, Most: MaxBatch, Says: []string{"receipts", "1-1000"}, Try: func(n int64) error {
+		limits = append(limits, machinetest.Limit{Name: "receipts of " + name, Least: 1, Most: MaxBatch, Says: []string{"receipts", "1-1000"}, Try: func(n int64) error {
 			return of(receiptsBody{receipts(max(n, 0))}).Err
 		}})
 	}
-	rig.TryLimits(t, limits)
+	machinetest.TryLimits(t, limits)
 	if err := messages(1, newMessage{headers: []byte{0xff}}); err == nil {
 		t.Error("headers that can not be are taken")
 	}
@@ -167,12 +167,12 @@ func (m *machine) queryRoom(v *engine.View, room *roomQuery) (err error) {
 }
 
 // newInsideRig returns a rig, the machine in it, and a function that does an operation there.
-func newInsideRig(t *testing.T) (*rig.Rig, *machine, func(...Op)) {
+func newInsideRig(t *testing.T) (*machinetest.Rig, *machine, func(...Op)) {
 	m := newMachine().(*machine)
 	p := table()
 	p.New = func() engine.Machine { return m }
 	p.Queries = append(p.Queries, engine.QueryRow(queryMessage+1, "room", (*machine).queryRoom))
-	r := rig.Open(t, rig.Config{Shards: 1, Primitives: []engine.Primitive{p}})
+	r := machinetest.Open(t, machinetest.Config{Shards: 1, Primitives: []engine.Primitive{p}})
 	return r, m, func(ops ...Op) {
 		t.Helper()
 		for _, op := range ops {
@@ -258,10 +258,10 @@ func TestRoom(t *testing.T) {
 // TestVerifyReportsValues changes one value of a row, or of what is remembered, at a time: Verify has to say so.
 func TestVerifyReportsValues(t *testing.T) {
 	type damage struct {
-		*rig.Rig
+		*machinetest.Rig
 		m *machine
 	}
-	row := func(r damage, kind string) rig.Row {
+	row := func(r damage, kind string) machinetest.Row {
 		for _, row := range r.Rows(0) {
 			if row.Machine == engine.MachineQueue && strings.HasPrefix(string(row.Key), kind) {
 				return row
@@ -270,7 +270,7 @@ func TestVerifyReportsValues(t *testing.T) {
 		panic("there is no row " + kind)
 	}
 	set := func(r damage, k, value []byte) {
-		r.Tamper(0, rig.Row{Machine: engine.MachineQueue, Key: k, Value: value})
+		r.Tamper(0, machinetest.Row{Machine: engine.MachineQueue, Key: k, Value: value})
 	}
 	queue := func(f func(*record)) func(damage) {
 		return func(r damage) {
@@ -370,7 +370,7 @@ func TestVerifyReportsValues(t *testing.T) {
 			old, m := row(r, "x"), row(r, "m")
 			set(r, append(append(slices.Clone(m.Key[:numberAt]), 0), old.Key[numberAt:]...), m.Value)
 		}, "message 1 is dead and alive"},
-		"queues counted wrongly":     {func(r damage) { r.Tamper(0, rig.Row{Machine: engine.MachineQueue, Key: row(r, "q").Key}) }, `its row counts 1 queues, there are 0`},
+		"queues counted wrongly":     {func(r damage) { r.Tamper(0, machinetest.Row{Machine: engine.MachineQueue, Key: row(r, "q").Key}) }, `its row counts 1 queues, there are 0`},
 		"leases of no queue":         {func(r damage) { r.m.leases[1000] = new(leases) }, "memory has leases of generation 1000"},
 		"leases counted in memory":   {func(r damage) { r.m.inflight++ }, "memory counts"},
 		"generation in memory":       {remembered(func(q *memory) { q.gen++ }), "memory at"},

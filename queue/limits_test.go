@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/queue"
 )
 
@@ -41,7 +41,7 @@ func TestLimits(t *testing.T) {
 		}
 		return all
 	}
-	limits := []rig.Limit{
+	limits := []machinetest.Limit{
 		{Name: "bytes of a name", Least: 1, Most: 255, Says: []string{"queue name"}, Try: func(n int64) error { _, err := s.Enqueue(ctx, text(n), nil); return err }},
 		{Name: "bytes of a payload, with a max_value_size of 5,000", Least: none, Most: most, Says: []string{"5001", "max_value_size", "5000"}, Try: func(n int64) error {
 			_, err := s.Enqueue(ctx, "q", make([]byte, n))
@@ -105,8 +105,8 @@ func TestLimits(t *testing.T) {
 			return s.Consume(ended, "none", func(context.Context, queue.Message) error { return nil }, queue.Concurrency(int(n)))
 		}},
 	}
-	rig.TryLimits(t, limits)
-	rig.DocumentLimits(t, "package queue", rig.Bounds(limits))
+	machinetest.TryLimits(t, limits)
+	machinetest.DocumentLimits(t, "package queue", machinetest.Bounds(limits))
 }
 
 // batchOf returns messages that count as so many bytes together, 16 of them for each beside its payload.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/floedb/floe"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/kv"
 	"github.com/floedb/floe/queue"
 )
@@ -35,13 +35,13 @@ func open(t testing.TB, c floe.Config) *floe.Node {
 }
 
 // newRig returns a rig that has key-value too, for transactions over both.
-func newRig(t testing.TB, shards int) *rig.Rig {
+func newRig(t testing.TB, shards int) *machinetest.Rig {
 	return newRigOf(t, shards, engine.TableOf(queue.Primitive).New)
 }
 
 // newRigOf returns one whose queues have a machine of their own.
-func newRigOf(t testing.TB, shards int, machine func() engine.Machine) *rig.Rig {
-	return rig.Open(t, rig.Config{Shards: shards, Primitives: primitives(machine), CacheBytes: 4 << 20})
+func newRigOf(t testing.TB, shards int, machine func() engine.Machine) *machinetest.Rig {
+	return machinetest.Open(t, machinetest.Config{Shards: shards, Primitives: primitives(machine), CacheBytes: 4 << 20})
 }
 
 func primitives(machine func() engine.Machine) []engine.Primitive {
@@ -50,7 +50,7 @@ func primitives(machine func() engine.Machine) []engine.Primitive {
 	return []engine.Primitive{engine.TableOf(kv.Primitive), p}
 }
 
-func storeOf(r *rig.Rig, namespace string) *queue.Store {
+func storeOf(r *machinetest.Rig, namespace string) *queue.Store {
 	return engine.StoreOf(queue.Primitive, r.Router(), namespace, 0)
 }
 

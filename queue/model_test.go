@@ -12,7 +12,7 @@ import (
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/queue"
 )
 
@@ -21,10 +21,10 @@ import (
 //
 //	go test -run TestModel -seed 7 -runs 1600 ./queue
 func TestModel(t *testing.T) {
-	rig.Models{
+	machinetest.Models{
 		Primitives: primitives(engine.TableOf(queue.Primitive).New), Forgetful: primitives(queue.NewForgetful), CacheBytes: 4 << 20,
 		Runs: 16, Steps: 400, ShortRuns: 6, ShortSteps: 400, MaxShards: 3,
-		Begin: func(t *testing.T, rng *rand.Rand, g rig.Ground, spread bool) rig.Model {
+		Begin: func(t *testing.T, rng *rand.Rand, g machinetest.Ground, spread bool) machinetest.Model {
 			return newModel(t, rng, g, spread)
 		},
 	}.Run(t)
@@ -34,7 +34,7 @@ func TestModel(t *testing.T) {
 type model struct {
 	t      *testing.T
 	rng    *rand.Rand
-	ground rig.Ground
+	ground machinetest.Ground
 	router *engine.Router
 	store  *queue.Store
 	spread bool
@@ -62,7 +62,7 @@ type modelKey struct {
 	until int64
 }
 
-func newModel(t *testing.T, rng *rand.Rand, g rig.Ground, spread bool) *model {
+func newModel(t *testing.T, rng *rand.Rand, g machinetest.Ground, spread bool) *model {
 	router := g.Router()
 	return &model{t: t, rng: rng, ground: g, router: router, store: engine.StoreOf(queue.Primitive, router, "n", 0), spread: spread, queues: make(map[string]*modelQueue)}
 }

@@ -5,22 +5,22 @@ import (
 	"testing"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/queue"
 )
 
 // TestReplicasAreEqual applies one random log on replicas that commit at different times, remember different amounts, and start anew in the middle: all rows
 // and the state's hash are equal.
 func TestReplicasAreEqual(t *testing.T) {
-	log := randomLog(t, rand.New(rand.NewPCG(rig.Seed(t), 0)), 2000)
+	log := randomLog(t, rand.New(rand.NewPCG(machinetest.Seed(t), 0)), 2000)
 	forgetful := primitives(queue.NewForgetful)
-	rig.EqualReplicas(t, log, primitives(engine.TableOf(queue.Primitive).New),
-		rig.Replica{Name: "commits each", Commit: 1},
-		rig.Replica{Name: "commits 7", Commit: 7, CacheBytes: 4 << 20},
-		rig.Replica{Name: "commits all"},
-		rig.Replica{Name: "restarts", Commit: 13, Restart: 29},
-		rig.Replica{Name: "small windows", Commit: 1, Primitives: forgetful},
-		rig.Replica{Name: "small windows, and restarts", Commit: 5, Restart: 101, Primitives: forgetful, CacheBytes: 4 << 20},
+	machinetest.EqualReplicas(t, log, primitives(engine.TableOf(queue.Primitive).New),
+		machinetest.Replica{Name: "commits each", Commit: 1},
+		machinetest.Replica{Name: "commits 7", Commit: 7, CacheBytes: 4 << 20},
+		machinetest.Replica{Name: "commits all"},
+		machinetest.Replica{Name: "restarts", Commit: 13, Restart: 29},
+		machinetest.Replica{Name: "small windows", Commit: 1, Primitives: forgetful},
+		machinetest.Replica{Name: "small windows, and restarts", Commit: 5, Restart: 101, Primitives: forgetful, CacheBytes: 4 << 20},
 	)
 }
 

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/queue"
 )
 
@@ -25,20 +25,20 @@ import (
 //	stats q   peek q   dead q   list   timers    fire   restart
 //	txn enqueue q a ; ack q 1-2                  held may be the first
 func TestScripts(t *testing.T) {
-	rig.RunScripts(t, "testdata/scripts", func(t *testing.T) *rig.Script {
+	machinetest.RunScripts(t, "testdata/scripts", func(t *testing.T) *machinetest.Script {
 		r := newRig(t, 1)
-		s := &script{&rig.Script{Rig: r, Limit: queue.DefaultMaxPayloadBytes, Operation: operation, Condition: condition, Result: describeResult, Verify: r.Verify}, storeOf(r, "n")}
+		s := &script{&machinetest.Script{Rig: r, Limit: queue.DefaultMaxPayloadBytes, Operation: operation, Condition: condition, Result: describeResult, Verify: r.Verify}, storeOf(r, "n")}
 		s.Other = s.other
 		return s.Script
 	})
 }
 
 type script struct {
-	*rig.Script
+	*machinetest.Script
 	store *queue.Store
 }
 
-func (s *script) other(ctx context.Context, line, verb string, a rig.Args) bool {
+func (s *script) other(ctx context.Context, line, verb string, a machinetest.Args) bool {
 	switch verb {
 	case "redrive":
 		n, err := s.store.RequeueAll(context.Background(), a.Word(0), queue.Contains(a.Word(1)))
@@ -60,7 +60,7 @@ func (s *script) other(ctx context.Context, line, verb string, a rig.Args) bool 
 	return true
 }
 
-func operation(verb string, a rig.Args) (op engine.Operation, ok bool) {
+func operation(verb string, a machinetest.Args) (op engine.Operation, ok bool) {
 	q, arg := a.Word(0), a.Word(1)
 	switch verb {
 	case "enqueue":
@@ -68,10 +68,10 @@ func operation(verb string, a rig.Args) (op engine.Operation, ok bool) {
 	case "dequeue":
 		var opts []queue.DequeueOption
 		if a.Has("max") {
-			opts = append(opts, queue.Max(int(rig.Number(a.Named["max"]))))
+			opts = append(opts, queue.Max(int(machinetest.Number(a.Named["max"]))))
 		}
 		if a.Has("lease") {
-			opts = append(opts, queue.Lease(rig.Duration(a.Named["lease"])))
+			opts = append(opts, queue.Lease(machinetest.Duration(a.Named["lease"])))
 		}
 		return queue.DequeueOp(q, opts...), true
 	case "ack":
@@ -89,7 +89,7 @@ func operation(verb string, a rig.Args) (op engine.Operation, ok bool) {
 	case "nack":
 		return queue.NackOp(q, queue.Receipt(arg), nackOptions(a)...), true
 	case "extend":
-		return queue.ExtendOp(q, queue.Receipt(arg), rig.Duration(a.Word(2))), true
+		return queue.ExtendOp(q, queue.Receipt(arg), machinetest.Duration(a.Word(2))), true
 	case "configure":
 		return queue.ConfigureOp(q, settings(a)), true
 	case "pause":
@@ -101,32 +101,32 @@ func operation(verb string, a rig.Args) (op engine.Operation, ok bool) {
 	case "delete":
 		return queue.DeleteOp(q), true
 	case "requeue":
-		return queue.RequeueOp(q, uint64(rig.Number(arg))), true
+		return queue.RequeueOp(q, uint64(machinetest.Number(arg))), true
 	case "discard":
-		return queue.DeleteDeadOp(q, uint64(rig.Number(arg))), true
+		return queue.DeleteDeadOp(q, uint64(machinetest.Number(arg))), true
 	}
 	return op, false
 }
 
-func condition(verb string, a rig.Args) (c engine.Condition, ok bool) {
+func condition(verb string, a machinetest.Args) (c engine.Condition, ok bool) {
 	if verb != "held" {
 		return c, false
 	}
 	return queue.Held(a.Word(0), queue.Receipt(a.Word(1))), true
 }
 
-func enqueueOptions(a rig.Args) (opts []queue.EnqueueOption) {
+func enqueueOptions(a machinetest.Args) (opts []queue.EnqueueOption) {
 	if a.Has("prio") {
-		opts = append(opts, queue.Priority(int(rig.Number(a.Named["prio"]))))
+		opts = append(opts, queue.Priority(int(machinetest.Number(a.Named["prio"]))))
 	}
 	if a.Has("delay") {
-		opts = append(opts, queue.Delay(rig.Duration(a.Named["delay"])))
+		opts = append(opts, queue.Delay(machinetest.Duration(a.Named["delay"])))
 	}
 	if a.Has("key") {
 		opts = append(opts, queue.DedupKey(a.Named["key"]))
 	}
 	if a.Has("attempts") {
-		opts = append(opts, queue.MaxAttempts(int(rig.Number(a.Named["attempts"]))))
+		opts = append(opts, queue.MaxAttempts(int(machinetest.Number(a.Named["attempts"]))))
 	}
 	if a.Has("header") {
 		name, value, _ := strings.Cut(a.Named["header"], ":")
@@ -135,9 +135,9 @@ func enqueueOptions(a rig.Args) (opts []queue.EnqueueOption) {
 	return opts
 }
 
-func nackOptions(a rig.Args) (opts []queue.NackOption) {
+func nackOptions(a machinetest.Args) (opts []queue.NackOption) {
 	if a.Has("delay") {
-		opts = append(opts, queue.Delay(rig.Duration(a.Named["delay"])))
+		opts = append(opts, queue.Delay(machinetest.Duration(a.Named["delay"])))
 	}
 	if a.Has("reason") {
 		opts = append(opts, queue.Reason(a.Named["reason"]))
@@ -148,26 +148,26 @@ func nackOptions(a rig.Args) (opts []queue.NackOption) {
 	return opts
 }
 
-func settings(a rig.Args) (s queue.Settings) {
+func settings(a machinetest.Args) (s queue.Settings) {
 	for name, field := range map[string]*int64{"len": &s.MaxLen, "bytes": &s.MaxBytes} {
 		if a.Has(name) {
-			*field = rig.Number(a.Named[name])
+			*field = machinetest.Number(a.Named[name])
 		}
 	}
 	if a.Has("attempts") {
-		s.MaxAttempts = int(rig.Number(a.Named["attempts"]))
+		s.MaxAttempts = int(machinetest.Number(a.Named["attempts"]))
 	}
 	switch low, high, both := strings.Cut(a.Named["backoff"], ","); {
 	case low == "off":
 		s.BackoffMin = queue.NoBackoff
 	case both:
-		s.BackoffMin, s.BackoffMax = rig.Duration(low), rig.Duration(high)
+		s.BackoffMin, s.BackoffMax = machinetest.Duration(low), machinetest.Duration(high)
 	}
 	if a.Has("retention") {
-		s.DeadRetention = rig.Duration(a.Named["retention"])
+		s.DeadRetention = machinetest.Duration(a.Named["retention"])
 	}
 	if a.Has("window") {
-		s.DedupWindow = rig.Duration(a.Named["window"])
+		s.DedupWindow = machinetest.Duration(a.Named["window"])
 	}
 	return s
 }
@@ -182,7 +182,7 @@ func describeResult(v any) string {
 		}
 		return fmt.Sprintf("seq %d", v.Seq)
 	case time.Time:
-		return "until " + rig.Since(v)
+		return "until " + machinetest.Since(v)
 	case []queue.Message:
 		if len(v) == 0 {
 			return "nothing"
@@ -197,13 +197,13 @@ func describeResult(v any) string {
 }
 
 func describeMessage(m queue.Message) string {
-	text := fmt.Sprintf("%d %q prio %d %s, attempt %d of %d, enqueued %s", m.Seq, m.Payload, m.Priority, m.State, m.Attempts, m.MaxAttempts, rig.Since(m.EnqueuedAt))
+	text := fmt.Sprintf("%d %q prio %d %s, attempt %d of %d, enqueued %s", m.Seq, m.Payload, m.Priority, m.State, m.Attempts, m.MaxAttempts, machinetest.Since(m.EnqueuedAt))
 	if len(m.Headers) > 0 {
 		text += fmt.Sprintf(", headers %q", m.Headers)
 	}
 	for name, t := range map[string]time.Time{"leased until": m.LeaseUntil, "available at": m.AvailableAt, "died": m.DiedAt} {
 		if !t.IsZero() {
-			text += ", " + name + " " + rig.Since(t)
+			text += ", " + name + " " + machinetest.Since(t)
 		}
 	}
 	if m.LastError != "" {

@@ -8,12 +8,12 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/queue"
 )
 
 // newFilledRig has queues with messages in every state, dead letters, dedup keys, and one that was deleted and is not forgotten yet.
-func newFilledRig(t *testing.T) *rig.Rig {
+func newFilledRig(t *testing.T) *machinetest.Rig {
 	t.Helper()
 	r := newRig(t, 1)
 	for _, op := range append(someOps(),
@@ -29,10 +29,10 @@ func newFilledRig(t *testing.T) *rig.Rig {
 }
 
 // damaged is a rig whose rows are changed.
-type damaged struct{ *rig.Rig }
+type damaged struct{ *machinetest.Rig }
 
 // find returns a row of the machine by how its key begins.
-func (r damaged) find(prefix string) rig.Row {
+func (r damaged) find(prefix string) machinetest.Row {
 	for _, row := range r.Rows(0) {
 		if row.Machine == engine.MachineQueue && bytes.HasPrefix(row.Key, []byte(prefix)) {
 			return row
@@ -42,12 +42,12 @@ func (r damaged) find(prefix string) rig.Row {
 }
 
 func (r damaged) set(k, value []byte) {
-	r.Tamper(0, rig.Row{Machine: engine.MachineQueue, Key: k, Value: append([]byte{}, value...)})
+	r.Tamper(0, machinetest.Row{Machine: engine.MachineQueue, Key: k, Value: append([]byte{}, value...)})
 }
 
 // remove removes the first row of a kind.
 func (r damaged) remove(prefix string) {
-	r.Tamper(0, rig.Row{Machine: engine.MachineQueue, Key: r.find(prefix).Key})
+	r.Tamper(0, machinetest.Row{Machine: engine.MachineQueue, Key: r.find(prefix).Key})
 }
 
 // change changes the value of the first row of a kind.
@@ -66,7 +66,7 @@ func (r damaged) move(prefix string, f func(k []byte) []byte) {
 // timer sets one, due at once.
 func (r damaged) timer(token string) {
 	k := append([]byte("t\xff\x00\x00\x00\x00\x00\x00\x00\x03\x00\x00\x00\x00"), token...)
-	r.Tamper(0, rig.Row{Key: k, Value: []byte{}})
+	r.Tamper(0, machinetest.Row{Key: k, Value: []byte{}})
 }
 
 // last changes the last byte.

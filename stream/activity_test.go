@@ -6,13 +6,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/stream"
 )
 
 // TestActivity: records and bytes in parts of a time are what a reader would count, whole, cut off, and of one partition.
 func TestActivity(t *testing.T) {
-	eachKind(t, func(t *testing.T, r *rig.Rig, s *stream.Store) {
+	eachKind(t, func(t *testing.T, r *machinetest.Rig, s *stream.Store) {
 		ids := fill(t, r, s, 60, 20)
 		if _, err := s.Trim(t.Context(), "log", stream.MaxLen(8)); err != nil {
 			t.Fatal(err)

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 )
 
 // TestBodiesInJSON: a body that this package does not make, and admits, is the same after its JSON has been read back.
@@ -40,7 +40,7 @@ func TestBodiesInJSON(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		rig.SameInJSON(t, p, cmd)
+		machinetest.SameInJSON(t, p, cmd)
 	}
 }
 

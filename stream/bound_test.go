@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/stream"
 )
 
@@ -16,9 +16,9 @@ import (
 const usedUp, usedUpBytes = 100, 256 << 10
 
 // usedUpRecords leaves records with one consumer, on their last attempt.
-func usedUpRecords(t *testing.T, mode stream.Mode) (*rig.Rig, *stream.Store, []stream.Delivery) {
+func usedUpRecords(t *testing.T, mode stream.Mode) (*machinetest.Rig, *stream.Store, []stream.Delivery) {
 	t.Helper()
-	r := rig.New(t, 1, engine.TableOf(stream.Primitive))
+	r := machinetest.New(t, 1, engine.TableOf(stream.Primitive))
 	s := engine.StoreOf(stream.Primitive, r.Router(), "default", 1<<20)
 	ctx := t.Context()
 	for i := range usedUp {
@@ -46,17 +46,17 @@ func usedUpRecords(t *testing.T, mode stream.Mode) (*rig.Rig, *stream.Store, []s
 func TestUsedUpRecordsAreBuriedInParts(t *testing.T) {
 	// Each end with another mode: map order gives each run other pairs, whose names say what they are.
 	modes := []stream.Mode{stream.Shared, stream.KeyShared, stream.Exclusive}
-	for name, end := range map[string]func(context.Context, *rig.Rig, *stream.Store, []stream.Delivery) error{
-		"gone": func(ctx context.Context, r *rig.Rig, s *stream.Store, ds []stream.Delivery) error {
+	for name, end := range map[string]func(context.Context, *machinetest.Rig, *stream.Store, []stream.Delivery) error{
+		"gone": func(ctx context.Context, r *machinetest.Rig, s *stream.Store, ds []stream.Delivery) error {
 			_, err := s.Extend(ctx, "jobs", "workers", time.Hour, stream.RefsOf(ds)...)
 			r.Advance(600_000)
 			return err
 		},
-		"nack": func(ctx context.Context, _ *rig.Rig, s *stream.Store, ds []stream.Delivery) error {
+		"nack": func(ctx context.Context, _ *machinetest.Rig, s *stream.Store, ds []stream.Delivery) error {
 			_, err := s.Nack(ctx, "jobs", "workers", stream.RefsOf(ds))
 			return err
 		},
-		"silence": func(_ context.Context, r *rig.Rig, _ *stream.Store, _ []stream.Delivery) error {
+		"silence": func(_ context.Context, r *machinetest.Rig, _ *stream.Store, _ []stream.Delivery) error {
 			r.Advance(3_600_000)
 			return nil
 		},

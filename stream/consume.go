@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/worker"
+	"github.com/floedb/floe/internal/workloop"
 )
 
 // Consume works the records of a group off: it runs handle for them, for up to Concurrency of them at once, until ctx ends. A record whose handler returns
@@ -99,22 +99,22 @@ func (c *consumer) run(ctx context.Context, handle func(ctx context.Context, ds 
 	if err = firstError(c.o.err, err); err != nil {
 		return err
 	}
-	if err := worker.Retry(ctx, c.reportOutage, c.open); err != nil {
+	if err := workloop.Retry(ctx, c.reportOutage, c.open); err != nil {
 		if ctx.Err() != nil {
 			return nil
 		}
 		return err
 	}
-	config := worker.Config[*consumed]{
+	config := workloop.Config[*consumed]{
 		Source: c, Concurrency: c.o.concurrency, Grace: c.o.grace, OnError: c.report,
-		Status: worker.Status{Kind: "stream", Namespace: c.s.Namespace(), Name: c.stream + "/" + c.group, Worker: c.o.consumer},
+		Status: workloop.Status{Kind: "stream", Namespace: c.s.Namespace(), Name: c.stream + "/" + c.group, Worker: c.o.consumer},
 		Handle: func(ctx context.Context, p *consumed) error { return p.handled(handle(ctx, p.ds)) },
 	}
 	if !c.o.read.noAck {
 		config.Source = &acking{c}
 	}
-	config.Observer, _ = c.s.scope.Attached().(worker.Observer)
-	err = worker.New(config).Run(ctx)
+	config.Observer, _ = c.s.scope.Attached().(workloop.Observer)
+	err = workloop.New(config).Run(ctx)
 	c.leave(ctx)
 	return err
 }
@@ -144,7 +144,7 @@ func (c *consumer) report(p **consumed, err error) {
 	}
 }
 
-func (c *consumer) reportOutage(err error) { worker.Callback(func() { c.report(nil, err) }) }
+func (c *consumer) reportOutage(err error) { workloop.Callback(func() { c.report(nil, err) }) }
 
 // open finds out what the group is like, or makes it, when there is a stream.
 func (c *consumer) open(ctx context.Context) error {
@@ -209,7 +209,7 @@ func (c *consumer) Take(ctx context.Context, n int) ([]*consumed, error) {
 		c.ackTimeout.Store(int64(r.ackTimeout))
 	}
 	if errors.Is(err, ErrNotFound) {
-		err = worker.Final(err)
+		err = workloop.Final(err)
 	}
 	if c.many && len(ds) > 0 {
 		return []*consumed{{ds: ds}}, err
@@ -231,12 +231,12 @@ func (c *consumer) Lane(p *consumed) string {
 }
 
 // Settle has nothing to say with NoAck.
-func (c *consumer) Settle(context.Context, *consumed, worker.Result) error { return nil }
+func (c *consumer) Settle(context.Context, *consumed, workloop.Result) error { return nil }
 
 // acking is a consumer that acknowledges.
 type acking struct{ *consumer }
 
-func (c *acking) Settle(ctx context.Context, p *consumed, r worker.Result) error {
+func (c *acking) Settle(ctx context.Context, p *consumed, r workloop.Result) error {
 	refs := RefsOf(p.ds)
 	var n int
 	var err error

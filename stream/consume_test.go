@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/kv"
 	"github.com/floedb/floe/stream"
 )
@@ -149,7 +149,7 @@ func TestConsumeOutcomes(t *testing.T) {
 // TestConsumeHostileErrors: an error whose methods panic is a failure like another one, and so is an OnError that panics.
 func TestConsumeHostileErrors(t *testing.T) {
 	inBubbles(t, func(t *testing.T, node *floe.Node, s *stream.Store) {
-		name, hostile := "{log}", rig.HostileErrors()
+		name, hostile := "{log}", machinetest.HostileErrors()
 		for what := range hostile {
 			appendAll(t, s, name, ":"+what)
 		}

@@ -5,14 +5,14 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/stream"
 )
 
 // TestEachFailure: whatever a call asks of a shard, that it fails is what the call returns.
 func TestEachFailure(t *testing.T) {
 	for _, spread := range []bool{false, true} {
-		r, ctx := rig.New(t, 3, engine.TableOf(stream.Primitive)), t.Context()
+		r, ctx := machinetest.New(t, 3, engine.TableOf(stream.Primitive)), t.Context()
 		if err := engine.NewNamespaces(r.Router()).Create(ctx, "n", spread); err != nil {
 			t.Fatal(err)
 		}
@@ -28,13 +28,13 @@ func TestEachFailure(t *testing.T) {
 		call := func(f func(s *stream.Store) error) func(engine.Door) error {
 			return func(d engine.Door) error { return f(engine.StoreOf(stream.Primitive, engine.NewRouter(d), "n", 0)) }
 		}
-		missing := func(err error) error { return rig.Except(err, stream.ErrNotFound) } // what is asked for does not exist, unless the question fails
+		missing := func(err error) error { return machinetest.Except(err, stream.ErrNotFound) } // what is asked for does not exist, unless the question fails
 		r.EachFailure(map[string]func(engine.Door) error{
 			"Activity": call(func(s *stream.Store) error {
 				_, err := s.Activity(ctx, "log", stream.ActivitySpan{From: time.UnixMilli(r.Now()), Step: time.Second, Parts: 10})
 				return err
 			}),
-			"All":    call(func(s *stream.Store) error { return rig.LastError(s.All(ctx)) }),
+			"All":    call(func(s *stream.Store) error { return machinetest.LastError(s.All(ctx)) }),
 			"Append": call(func(s *stream.Store) error { _, err := s.Append(ctx, "log", text("x")); return err }),
 			"AppendMany": call(func(s *stream.Store) error {
 				_, err := s.AppendMany(ctx, "log", []stream.Message{text("x")}, stream.Partition(3))
@@ -44,9 +44,9 @@ func TestEachFailure(t *testing.T) {
 			"Delete":         call(func(s *stream.Store) error { return missing(s.Delete(ctx, "none")) }),
 			"DeleteGroup":    call(func(s *stream.Store) error { return missing(s.DeleteGroup(ctx, "log", "none")) }),
 			"GroupStats":     call(func(s *stream.Store) error { _, err := s.GroupStats(ctx, "log", "g"); return err }),
-			"Groups":         call(func(s *stream.Store) error { return rig.LastError(s.Groups("log").All(ctx)) }),
+			"Groups":         call(func(s *stream.Store) error { return machinetest.LastError(s.Groups("log").All(ctx)) }),
 			"Leave":          call(func(s *stream.Store) error { return missing(s.Leave(ctx, "log", "g", "none")) }),
-			"Pending":        call(func(s *stream.Store) error { return rig.LastError(s.Pending("log", "g").All(ctx)) }),
+			"Pending":        call(func(s *stream.Store) error { return machinetest.LastError(s.Pending("log", "g").All(ctx)) }),
 			"Read":           call(func(s *stream.Store) error { _, err := s.Read(ctx, "log"); return err }),
 			"Read a tail":    call(func(s *stream.Store) error { _, err := s.Read(ctx, "log", stream.Tail()); return err }),
 			"Refs":           call(func(s *stream.Store) error { _, err := s.Refs(ctx, "log", ids...); return err }),
@@ -78,5 +78,5 @@ func TestEachFailure(t *testing.T) {
 
 // TestMalformedBodies: a command whose body does not decode is refused.
 func TestMalformedBodies(t *testing.T) {
-	rig.RefusesMalformed(t, engine.MachineStream, func() *rig.Rig { return rig.New(t, 1, engine.TableOf(stream.Primitive)) })
+	machinetest.RefusesMalformed(t, engine.MachineStream, func() *machinetest.Rig { return machinetest.New(t, 1, engine.TableOf(stream.Primitive)) })
 }

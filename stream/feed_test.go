@@ -7,7 +7,7 @@ import (
 
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/feed"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 )
 
 // openQuery reads a stream as duties of other machines do.
@@ -30,7 +30,7 @@ func (m *machine) queryOpen(v *engine.View, o *openQuery) error {
 }
 
 // newOpenRig returns a rig that answers openQuery, and takes what machines pour from everybody.
-func newOpenRig(t *testing.T, shards int) *rig.Rig {
+func newOpenRig(t *testing.T, shards int) *machinetest.Rig {
 	p := table()
 	p.Queries = append(p.Queries, engine.QueryRow(queryActivity+1, "open", (*machine).queryOpen))
 	for i := range p.Commands {
@@ -38,7 +38,7 @@ func newOpenRig(t *testing.T, shards int) *rig.Rig {
 			c.From, c.Admit = c.From|engine.FromUsers, func(engine.Command, int) error { return nil }
 		}
 	}
-	return rig.New(t, shards, p)
+	return machinetest.New(t, shards, p)
 }
 
 // TestFeed: other machines see of a stream what a Read would, as of one moment.

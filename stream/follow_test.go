@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/stream"
 )
 
@@ -58,7 +58,7 @@ func (f *follower) want(want string) {
 }
 
 // inBubble runs a test with a store in a namespace that does not exist yet, and one in a spread namespace.
-func inBubble(t *testing.T, f func(t *testing.T, r *rig.Rig, s *stream.Store)) {
+func inBubble(t *testing.T, f func(t *testing.T, r *machinetest.Rig, s *stream.Store)) {
 	t.Run("at home", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r, s := newStore(t)
@@ -89,7 +89,7 @@ func remove(t testing.TB, s *stream.Store, name string) {
 
 // appendInTurn appends records to a stream, each at a time of its own and when the one before has been read: whoever follows partitions of several
 // shards gets what comes while he looks in an order that depends on which he looks at first.
-func appendInTurn(t *testing.T, r *rig.Rig, s *stream.Store, payloads ...string) {
+func appendInTurn(t *testing.T, r *machinetest.Rig, s *stream.Store, payloads ...string) {
 	t.Helper()
 	for _, p := range payloads {
 		appendTexts(t, s, "log", p)
@@ -99,7 +99,7 @@ func appendInTurn(t *testing.T, r *rig.Rig, s *stream.Store, payloads ...string)
 }
 
 func TestFollow(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig.Rig, s *stream.Store) {
+	inBubble(t, func(t *testing.T, r *machinetest.Rig, s *stream.Store) {
 		waits := follow(t, s, "log")
 		waits.want("")
 		create(t, s, "log", stream.Partitions(5))
@@ -123,7 +123,7 @@ func TestFollow(t *testing.T) {
 
 // TestFollowFromEndOfNothing: who waits for a stream that does not exist gets its first records, although he wants new ones only.
 func TestFollowFromEndOfNothing(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig.Rig, s *stream.Store) {
+	inBubble(t, func(t *testing.T, r *machinetest.Rig, s *stream.Store) {
 		f := follow(t, s, "log", stream.FromEnd())
 		f.want("")
 		txn := r.Txn(s.Namespace()).Do(stream.CreateOp("log"), stream.AppendOp("log", text("a")), stream.AppendOp("log", text("b")))
@@ -136,11 +136,11 @@ func TestFollowFromEndOfNothing(t *testing.T) {
 
 // TestFollowOverDelete: a stream that is made again is followed from its beginning, wherever its partitions are.
 func TestFollowOverDelete(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig.Rig, s *stream.Store) {
+	inBubble(t, func(t *testing.T, r *machinetest.Rig, s *stream.Store) {
 		create(t, s, "log")
 		appendTexts(t, s, "log", "a", "b")
 		all, end := follow(t, s, "log"), follow(t, s, "log", stream.FromEnd())
-		late := follow(t, s, "log", stream.From(stream.ID{Millis: rig.Epoch * 2}))
+		late := follow(t, s, "log", stream.From(stream.ID{Millis: machinetest.Epoch * 2}))
 		all.want("a b")
 		remove(t, s, "log")
 		all.want("a b")
@@ -164,9 +164,9 @@ func TestFollowOverDelete(t *testing.T) {
 
 // TestFollowFromFuture: a stream that has not come to the ID yet is not followed before it has.
 func TestFollowFromFuture(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig.Rig, s *stream.Store) {
+	inBubble(t, func(t *testing.T, r *machinetest.Rig, s *stream.Store) {
 		create(t, s, "log", stream.Partitions(3))
-		from := stream.ID{Millis: rig.Epoch + 10}
+		from := stream.ID{Millis: machinetest.Epoch + 10}
 		early, never := follow(t, s, "log", stream.From(from)), follow(t, s, "none", stream.After(from))
 		appendTexts(t, s, "log", "a", "b", "c", "d")
 		appendTexts(t, s, "none", "a")
@@ -178,12 +178,12 @@ func TestFollowFromFuture(t *testing.T) {
 		early.want("f g h")
 		later.want("f g h")
 		never.want("")
-		wantRead(t, s, "log", "", stream.From(stream.ID{Millis: rig.Epoch + 13}))
+		wantRead(t, s, "log", "", stream.From(stream.ID{Millis: machinetest.Epoch + 13}))
 	})
 }
 
 func TestReadWaits(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig.Rig, s *stream.Store) {
+	inBubble(t, func(t *testing.T, r *machinetest.Rig, s *stream.Store) {
 		read := func(opts ...stream.ReadOption) chan string {
 			got := make(chan string, 1)
 			go func() {
@@ -220,7 +220,7 @@ func TestReadWaits(t *testing.T) {
 }
 
 // slowDoor lets no query pass that has a deadline.
-type slowDoor struct{ *rig.Rig }
+type slowDoor struct{ *machinetest.Rig }
 
 func (d slowDoor) Query(ctx context.Context, shard engine.ShardID, q engine.Query) error {
 	if _, bounded := ctx.Deadline(); bounded {
@@ -236,5 +236,5 @@ func TestWaitDoesNotBoundTheRead(t *testing.T) {
 	appendTexts(t, s, "log", "a")
 	slow := engine.StoreOf(stream.Primitive, engine.NewRouter(slowDoor{r}), "n", 0)
 	wantRead(t, slow, "log", "a", stream.Wait(time.Millisecond))
-	wantRead(t, slow, "log", "", stream.Wait(time.Millisecond), stream.FromTime(time.UnixMilli(rig.Epoch+1)))
+	wantRead(t, slow, "log", "", stream.Wait(time.Millisecond), stream.FromTime(time.UnixMilli(machinetest.Epoch+1)))
 }

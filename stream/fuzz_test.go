@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/stream"
 )
 
@@ -43,7 +43,7 @@ func someOps() []engine.Operation {
 		stream.AckOp("log", "g", stream.Ref{Partition: 2, Offset: 1, Attempt: 1}),
 		stream.LeaveOp("log", "g", "c"),
 		stream.TrimOp("log", stream.MaxAge(time.Second), stream.DryRun()),
-		stream.TrimOp("log", stream.Before(stream.ID{Millis: rig.Epoch, Seq: 1})),
+		stream.TrimOp("log", stream.Before(stream.ID{Millis: machinetest.Epoch, Seq: 1})),
 		engine.OpOfCondition(stream.LastIDIs("none", 0, stream.ID{})),
 		stream.AppendOp("gone", stream.Message{}),
 		stream.DeleteOp("gone", stream.Force()),
@@ -74,7 +74,7 @@ func FuzzApplyCommand(f *testing.F) {
 		f.Add(kind, stream.AppendCommandBody("log", msg), uint16(1))
 	}
 	f.Fuzz(func(t *testing.T, kind uint8, body []byte, wait uint16) {
-		r := rig.New(t, 2, engine.TableOf(stream.Primitive))
+		r := machinetest.New(t, 2, engine.TableOf(stream.Primitive))
 		s := engine.StoreOf(stream.Primitive, r.Router(), "n", 0)
 		if len(body)%2 == 0 {
 			if err := engine.NewNamespaces(r.Router()).Create(t.Context(), "n", true); err != nil {
@@ -90,7 +90,7 @@ func FuzzApplyCommand(f *testing.F) {
 		p := engine.TableOf(stream.Primitive)
 		admitted := p.Admit(cmd, 1<<20)
 		if admitted == nil {
-			rig.SameInJSON(t, p, cmd)
+			machinetest.SameInJSON(t, p, cmd)
 		}
 		for shard := range engine.ShardID(2) {
 			if !spread && shard != engine.HomeShard("n", 2) {

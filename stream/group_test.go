@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/stream"
 )
 
@@ -479,14 +479,14 @@ func TestIdleGroupsCostNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if due := r.NextDue(); due < rig.Epoch*2 {
+	if due := r.NextDue(); due < machinetest.Epoch*2 {
 		t.Errorf("a timer is due at %d", due)
 	}
 }
 
 // TestOddArguments: what a Node took and a Client refused, or the other way round, is refused by the Store.
 func TestOddArguments(t *testing.T) {
-	eachKind(t, func(t *testing.T, r *rig.Rig, s *stream.Store) {
+	eachKind(t, func(t *testing.T, r *machinetest.Rig, s *stream.Store) {
 		ctx := t.Context()
 		remove(t, s, "log")
 		create(t, s, "log", stream.Partitions(4))

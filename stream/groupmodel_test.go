@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/quota"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
+	"github.com/floedb/floe/internal/test/quota"
 	"github.com/floedb/floe/stream"
 )
 
@@ -47,7 +47,7 @@ type history struct {
 	partitions int
 	t          *testing.T
 	rng        *rand.Rand
-	r          *rig.Rig
+	r          *machinetest.Rig
 	s          *stream.Store
 	mode       stream.Mode
 	opts       []stream.GroupOption
@@ -84,13 +84,13 @@ func runHistory(t *testing.T, mode stream.Mode, seed uint64) {
 	}
 	namespace := "n"
 	if rng.IntN(3) == 0 {
-		h.r = rig.New(t, 3, engine.TableOf(stream.Primitive))
+		h.r = machinetest.New(t, 3, engine.TableOf(stream.Primitive))
 		namespace = "wide"
 		if err := engine.NewNamespaces(h.r.Router()).Create(t.Context(), namespace, true); err != nil {
 			t.Fatal(err)
 		}
 	} else {
-		h.r = rig.New(t, 1, engine.TableOf(stream.Primitive))
+		h.r = machinetest.New(t, 1, engine.TableOf(stream.Primitive))
 	}
 	h.s = engine.StoreOf(stream.Primitive, h.r.Router(), namespace, 0)
 	h.partitions = 1 + rng.IntN(3)

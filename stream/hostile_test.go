@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/stream"
 )
 
@@ -107,7 +107,7 @@ func TestClaimedSpecs(t *testing.T) {
 
 // TestManyStreams has more partitions than a machine remembers.
 func TestManyStreams(t *testing.T) {
-	r := rig.New(t, 1, engine.TableOf(stream.Primitive))
+	r := machinetest.New(t, 1, engine.TableOf(stream.Primitive))
 	s := engine.StoreOf(stream.Primitive, r.Router(), "n", 0)
 	names := make([]string, 80)
 	for i := range names {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 )
 
 // TestQueriesArriveAsTheyWere: what one process asks and another answers is the same there.
@@ -101,7 +101,7 @@ func TestQueriesArriveAsTheyWere(t *testing.T) {
 	span := func(from, step int64, count int) error {
 		return arrives(&activityQuery{from: from, step: step, count: count})
 	}
-	rig.TryLimits(t, []rig.Limit{
+	machinetest.TryLimits(t, []machinetest.Limit{
 		{Name: "partition of a read", Least: -1, Most: MaxPartitions - 1, Says: []string{"partition"}, Try: func(n int64) error { return arrives(&readQuery{limit: 1, partition: int(n)}) }},
 		{Name: "start of a read", Least: none, Most: int64(numStarts) - 1, Says: []string{"start"}, Try: func(n int64) error { return arrives(&readQuery{limit: 1, start: start{kind: startKind(n)}}) }},
 		{Name: "limit of a read", Least: 1, Most: MaxReadLimit, Says: []string{"limit"}, Try: func(n int64) error { return arrives(&readQuery{limit: int(n)}) }},
@@ -147,7 +147,7 @@ type groupRows struct{ tamperer }
 
 func newGroupRows(t *testing.T) groupRows {
 	t.Helper()
-	r := rig.New(t, 1, table())
+	r := machinetest.New(t, 1, table())
 	ctx, s := t.Context(), engine.StoreOf(Primitive, r.Router(), "n", 0)
 	do := func(err error) {
 		t.Helper()

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/stream"
 )
 
@@ -18,7 +18,7 @@ func (c consumer) leave() {
 }
 
 // replayed checks that replicas which forget what they remember after each entry, or never, come to the same state.
-func replayed(r *rig.Rig) {
+func replayed(r *machinetest.Rig) {
 	r.Replay(func() int { return 1 }, func() bool { return true })
 	r.Replay(func() int { return 100 }, func() bool { return false })
 }

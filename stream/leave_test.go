@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/stream"
 )
 
@@ -77,7 +77,7 @@ func TestLeaveHandsBackAtOnce(t *testing.T) {
 }
 
 // manyPending leaves so many records with consumer a of group g, in deliveries of several sizes.
-func manyPending(t *testing.T, mode stream.Mode, pending int) (*rig.Rig, *stream.Store, consumer, consumer) {
+func manyPending(t *testing.T, mode stream.Mode, pending int) (*machinetest.Rig, *stream.Store, consumer, consumer) {
 	t.Helper()
 	r, s := newStore(t)
 	create(t, s, "log", stream.Partitions(2))

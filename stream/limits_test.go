@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/stream"
 )
 
@@ -56,7 +56,7 @@ func TestLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	const none, ever, month = math.MinInt64, math.MaxInt64, int64(30 * 24 * time.Hour)
-	limits := []rig.Limit{
+	limits := []machinetest.Limit{
 		{Name: "bytes of a name", Least: 1, Most: 255, Says: []string{"stream name"}, Try: func(n int64) error { return s.Create(ctx, text(n)) }},
 		{Name: "partitions", Least: 1, Most: stream.MaxPartitions, Says: []string{"partitions", "1-1024"}, Try: func(n int64) error { return create(stream.Partitions(int(n))) }},
 		{Name: "greatest length", Least: 1, Most: ever, Says: []string{"max length 0"}, Try: func(n int64) error { return create(stream.MaxLen(n)) }},
@@ -131,8 +131,8 @@ func TestLimits(t *testing.T) {
 		{Name: "handlers at once", Least: 1, Most: stream.MaxConcurrency, Says: []string{"concurrency", "1-10000"}, Try: func(n int64) error { return consume(stream.Concurrency(int(n))) }},
 		{Name: "grace in ns", Least: 0, Most: ever, Says: []string{"grace -1ns"}, Try: func(n int64) error { return consume(stream.Grace(time.Duration(n))) }},
 	}
-	rig.TryLimits(t, limits)
-	rig.DocumentLimits(t, "package stream", rig.Bounds(limits))
+	machinetest.TryLimits(t, limits)
+	machinetest.DocumentLimits(t, "package stream", machinetest.Bounds(limits))
 }
 
 // TestGroupLimits fills a stream with groups, a group with members, and with records that are not acknowledged: one less than the limit, the limit, and no more.

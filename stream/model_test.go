@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/stream"
 )
 
@@ -21,16 +21,16 @@ import (
 //
 //	go test -run TestModel -seed 7 -runs 1000 ./stream
 func TestModel(t *testing.T) {
-	rig.Models{
+	machinetest.Models{
 		Primitives: []engine.Primitive{engine.TableOf(stream.Primitive)}, CacheBytes: 1 << 20,
 		Runs: 24, Steps: 400, ShortRuns: 6, ShortSteps: 300, MaxShards: 3,
-		Begin: func(t *testing.T, rng *rand.Rand, g rig.Ground, spread bool) rig.Model {
+		Begin: func(t *testing.T, rng *rand.Rand, g machinetest.Ground, spread bool) machinetest.Model {
 			return newModel(t, rng, g, spread)
 		},
 	}.Run(t)
 }
 
-func newModel(t *testing.T, rng *rand.Rand, g rig.Ground, spread bool) *model {
+func newModel(t *testing.T, rng *rand.Rand, g machinetest.Ground, spread bool) *model {
 	return &model{
 		t: t, rng: rng, ground: g, store: engine.StoreOf(stream.Primitive, g.Router(), "n", 0), streams: make(modelState),
 		spread: spread, partitions: []int{1, 5, 5, 3}[rng.IntN(4)],
@@ -41,7 +41,7 @@ func newModel(t *testing.T, rng *rand.Rand, g rig.Ground, spread bool) *model {
 type model struct {
 	t          *testing.T
 	rng        *rand.Rand
-	ground     rig.Ground
+	ground     machinetest.Ground
 	store      *stream.Store
 	spread     bool
 	partitions int

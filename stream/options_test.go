@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/stream"
 )
 
@@ -170,7 +170,7 @@ func TestConsumeReportsOutages(t *testing.T) {
 
 // outage is a door at which every query fails.
 type outage struct {
-	*rig.Rig
+	*machinetest.Rig
 	err error
 }
 

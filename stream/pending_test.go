@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/stream"
 )
 
@@ -18,7 +18,7 @@ func TestPagesOfPendingRecords(t *testing.T) {
 	for _, mode := range []stream.Mode{stream.Shared, stream.KeyShared} {
 		t.Run(mode.String(), func(t *testing.T) {
 			const records = 14_000
-			rng := rand.New(rand.NewPCG(rig.Seed(t), 0))
+			rng := rand.New(rand.NewPCG(machinetest.Seed(t), 0))
 			r, s, a, _ := manyPending(t, mode, records)
 			want := make(map[stream.Ref]bool)
 			var all []stream.Ref

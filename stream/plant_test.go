@@ -5,7 +5,7 @@ package stream_test
 import (
 	"testing"
 
-	"github.com/floedb/floe/internal/plant"
+	"github.com/floedb/floe/internal/test/plant"
 )
 
 // planted says which test has to find a bug in consumer groups, or in the takes on which they stand.

@@ -11,7 +11,7 @@ import (
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/push"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 )
 
 // TestPushScripts runs the scripts in testdata/push. Namespace n has the streams; it is spread over three shards in scripts of that name. Lines besides those
@@ -25,27 +25,27 @@ import (
 //	end 1 ...              what came of the batches with these numbers has ended; again 1: goes on after all
 //	info t in              how the subscription stands in each shard
 func TestPushScripts(t *testing.T) {
-	rig.RunScripts(t, "testdata/push", func(t *testing.T) *rig.Script {
+	machinetest.RunScripts(t, "testdata/push", func(t *testing.T) *machinetest.Script {
 		shards, spread := 1, strings.Contains(t.Name(), "spread")
 		if spread {
 			shards = 3
 		}
-		r := rig.New(t, shards, engine.TableOf(Primitive), takerPrimitive)
+		r := machinetest.New(t, shards, engine.TableOf(Primitive), takerPrimitive)
 		for ns, spread := range map[string]bool{"n": spread, "m": false, "wide": true} {
 			if err := engine.NewNamespaces(r.Router()).Create(t.Context(), ns, spread); err != nil {
 				t.Fatal(err)
 			}
 		}
-		s := &pushScript{Script: &rig.Script{Rig: r, Limit: 1 << 20, Verify: r.Verify}, store: engine.StoreOf(Primitive, r.Router(), "n", 1<<20)}
-		s.Operation = func(string, rig.Args) (engine.Operation, bool) { return nil, false }
-		s.Condition = func(string, rig.Args) (engine.Condition, bool) { return nil, false }
+		s := &pushScript{Script: &machinetest.Script{Rig: r, Limit: 1 << 20, Verify: r.Verify}, store: engine.StoreOf(Primitive, r.Router(), "n", 1<<20)}
+		s.Operation = func(string, machinetest.Args) (engine.Operation, bool) { return nil, false }
+		s.Condition = func(string, machinetest.Args) (engine.Condition, bool) { return nil, false }
 		s.Other = s.other
 		return s.Script
 	})
 }
 
 type pushScript struct {
-	*rig.Script
+	*machinetest.Script
 	store *Store
 	seen  [3]int              // batches of each shard that have been printed
 	ends  map[uint64]takenEnd // by number
@@ -58,7 +58,7 @@ type takenEnd struct {
 	token     []byte
 }
 
-func (s *pushScript) other(_ context.Context, line, verb string, a rig.Args) bool {
+func (s *pushScript) other(_ context.Context, line, verb string, a machinetest.Args) bool {
 	ctx, name, group := context.Background(), a.Word(0), a.Word(1)
 	var result any = "ok"
 	var err error
@@ -69,7 +69,7 @@ func (s *pushScript) other(_ context.Context, line, verb string, a rig.Args) boo
 		var at Appended
 		opts := []AppendOption{}
 		if a.Has("partition") {
-			opts = append(opts, Partition(int(rig.Number(a.Named["partition"]))))
+			opts = append(opts, Partition(int(machinetest.Number(a.Named["partition"]))))
 		}
 		m := Message{Key: a.Named["key"], Payload: []byte(strings.ReplaceAll(group, "large", strings.Repeat("large", 100_000)))}
 		if a.Has("header") {
@@ -78,11 +78,11 @@ func (s *pushScript) other(_ context.Context, line, verb string, a rig.Args) boo
 		at, err = s.store.Append(ctx, name, m, opts...)
 		result = fmt.Sprintf("%d/%d", at.Partition, at.Offset)
 	case "create":
-		err = s.store.Create(ctx, name, Partitions(int(rig.Number(a.Word(1)))))
+		err = s.store.Create(ctx, name, Partitions(int(machinetest.Number(a.Word(1)))))
 	case "delete":
 		err = s.store.Delete(ctx, name, Force())
 	case "trim":
-		_, err = s.store.Trim(ctx, name, MaxLen(rig.Number(a.Word(1))))
+		_, err = s.store.Trim(ctx, name, MaxLen(machinetest.Number(a.Word(1))))
 	case "seek":
 		if a.Word(2) == "end" {
 			err = s.store.Seek(ctx, name, group, FromEnd())
@@ -93,7 +93,7 @@ func (s *pushScript) other(_ context.Context, line, verb string, a rig.Args) boo
 		err = s.store.CreateGroup(ctx, name, group, WithMode(Mode(len(a.Named["mode"]))))
 	case "read", "refuse":
 		var ds []Delivery
-		if ds, err = s.store.ReadGroup(ctx, name, group, a.Word(2), Limit(int(rig.Number(a.Word(3))))); err == nil {
+		if ds, err = s.store.ReadGroup(ctx, name, group, a.Word(2), Limit(int(machinetest.Number(a.Word(3))))); err == nil {
 			result = fmt.Sprint(len(ds))
 		}
 		if verb == "refuse" && err == nil {
@@ -111,7 +111,7 @@ func (s *pushScript) other(_ context.Context, line, verb string, a rig.Args) boo
 		result = s.batches()
 	case "end", "again":
 		for _, w := range a.Words {
-			s.end(uint64(rig.Number(w)), map[string]uint8{"again": push.StatusAgain}[verb])
+			s.end(uint64(machinetest.Number(w)), map[string]uint8{"again": push.StatusAgain}[verb])
 		}
 	case "info":
 		result = s.info(a)
@@ -122,12 +122,12 @@ func (s *pushScript) other(_ context.Context, line, verb string, a rig.Args) boo
 	return true
 }
 
-func (s *pushScript) subscribe(a rig.Args) error {
+func (s *pushScript) subscribe(a machinetest.Args) error {
 	number := func(name string, otherwise int64) int64 {
 		if !a.Has(name) {
 			return otherwise
 		}
-		return rig.Number(a.Named[name])
+		return machinetest.Number(a.Named[name])
 	}
 	from := a.Named["from"]
 	if from == "" {
@@ -139,7 +139,7 @@ func (s *pushScript) subscribe(a rig.Args) error {
 		Latest: a.Has("latest"), Paused: a.Has("paused"), Gone: a.Has("gone"),
 	}}
 	if a.Has("wait") {
-		w.Wait = rig.Duration(a.Named["wait"]).Milliseconds()
+		w.Wait = machinetest.Duration(a.Named["wait"]).Milliseconds()
 	}
 	_, err := s.Rig.Router().Propose(context.Background(), a.Word(0), engine.Command{
 		Machine: engine.MachineWorkflow, Kind: takerSubscribe, Namespace: from, Body: encodeBody(&w, (*wish).code),
@@ -202,7 +202,7 @@ func (s *pushScript) dead(ctx context.Context, name string) (text string, err er
 	return text, err
 }
 
-func (s *pushScript) info(a rig.Args) (text string) {
+func (s *pushScript) info(a machinetest.Args) (text string) {
 	from := a.Named["from"]
 	if from == "" {
 		from = "n"
@@ -237,7 +237,7 @@ func (s *pushScript) info(a rig.Args) (text string) {
 			text += fmt.Sprintf(" %q", i.Note)
 		}
 		if due := s.due(shard, a.Word(1), sub.Key()); due != never {
-			text += " due " + rig.Since(time.UnixMilli(due))
+			text += " due " + machinetest.Since(time.UnixMilli(due))
 		}
 	}
 	return text

@@ -11,7 +11,7 @@ import (
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/push"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 )
 
 // taker is a subscriber that writes what it is handed. The payload of a batch's first record says what it makes of the batch.
@@ -102,8 +102,8 @@ func takerLog(tx *engine.Tx) (n int) {
 }
 
 // newTaker returns a stream of five partitions, to which a taker has subscribed.
-func newTaker(t *testing.T, batch int64) (*rig.Rig, *Store) {
-	r := rig.New(t, 1, engine.TableOf(Primitive), takerPrimitive)
+func newTaker(t *testing.T, batch int64) (*machinetest.Rig, *Store) {
+	r := machinetest.New(t, 1, engine.TableOf(Primitive), takerPrimitive)
 	s := engine.StoreOf(Primitive, r.Router(), "n", 1<<20)
 	if err := s.Create(t.Context(), "in", Partitions(5)); err != nil {
 		t.Fatal(err)
@@ -120,7 +120,7 @@ func newTaker(t *testing.T, batch int64) (*rig.Rig, *Store) {
 
 // leadDoor is the door of a duty that does not sleep.
 type leadDoor struct {
-	*rig.Rig
+	*machinetest.Rig
 	refused func() // what happens when a command has been refused
 }
 
@@ -137,7 +137,7 @@ func (d leadDoor) Propose(_ context.Context, cmd engine.Command) ([]byte, error)
 func (leadDoor) Sleep(context.Context, <-chan struct{}, int64) error { return engine.ErrClosed }
 
 // duties returns those of streams.
-func duties(r *rig.Rig, refused func()) []engine.LedDuty {
+func duties(r *machinetest.Rig, refused func()) []engine.LedDuty {
 	return slices.DeleteFunc(r.Executor(0).Duties(1, func() engine.LeadDoor { return leadDoor{r, refused} }), func(d engine.LedDuty) bool { return d.Machine != "stream" })
 }
 

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/stream"
 )
 
@@ -22,7 +22,7 @@ var kinds = []struct {
 }{{"one", 1, false}, {"five", 5, false}, {"spread", 5, true}, {"spread over few", 2, true}}
 
 // eachKind runs a test with an empty stream "log" of each of the kinds.
-func eachKind(t *testing.T, f func(t *testing.T, r *rig.Rig, s *stream.Store)) {
+func eachKind(t *testing.T, f func(t *testing.T, r *machinetest.Rig, s *stream.Store)) {
 	for _, k := range kinds {
 		t.Run(k.name, func(t *testing.T) {
 			r, s := newStore(t)
@@ -36,7 +36,7 @@ func eachKind(t *testing.T, f func(t *testing.T, r *rig.Rig, s *stream.Store)) {
 }
 
 // fill appends n messages of a size, one by one, a few in each millisecond.
-func fill(t testing.TB, r *rig.Rig, s *stream.Store, n, size int) (ids []stream.ID) {
+func fill(t testing.TB, r *machinetest.Rig, s *stream.Store, n, size int) (ids []stream.ID) {
 	t.Helper()
 	for i := range n {
 		payload := fmt.Appendf(nil, "%d", i)
@@ -61,7 +61,7 @@ func idsOf(recs []stream.Record) (ids []stream.ID) {
 
 // TestPages reads a stream in pages of every size, forward behind the last ID: none is missing and none comes twice.
 func TestPages(t *testing.T) {
-	eachKind(t, func(t *testing.T, r *rig.Rig, s *stream.Store) {
+	eachKind(t, func(t *testing.T, r *machinetest.Rig, s *stream.Store) {
 		want := slices.SortedFunc(slices.Values(fill(t, r, s, 60, 0)), stream.ID.Compare)
 		for _, limit := range []int{1, 2, 7, 59, 60, 61} {
 			var got []stream.ID
@@ -85,7 +85,7 @@ func TestPages(t *testing.T) {
 
 // TestTail compares the tail with the end of the whole, also up to an ID.
 func TestTail(t *testing.T) {
-	eachKind(t, func(t *testing.T, r *rig.Rig, s *stream.Store) {
+	eachKind(t, func(t *testing.T, r *machinetest.Rig, s *stream.Store) {
 		all := slices.SortedFunc(slices.Values(fill(t, r, s, 40, 0)), stream.ID.Compare)
 		if _, err := s.Trim(t.Context(), "log", stream.Before(all[5])); err != nil {
 			t.Fatal(err)
@@ -109,7 +109,7 @@ func TestTail(t *testing.T) {
 
 // TestReadBytes: 4 MiB end a read, wherever it begins; the tail that is cut is the end of the stream.
 func TestReadBytes(t *testing.T) {
-	eachKind(t, func(t *testing.T, r *rig.Rig, s *stream.Store) {
+	eachKind(t, func(t *testing.T, r *machinetest.Rig, s *stream.Store) {
 		const size = 300 << 10
 		all := slices.SortedFunc(slices.Values(fill(t, r, s, 40, size)), stream.ID.Compare)
 		check := func(what string, recs []stream.Record, err error, want []stream.ID) {
@@ -141,7 +141,7 @@ func TestReadBytes(t *testing.T) {
 
 // TestHugePayloads has messages that are each larger than a read.
 func TestHugePayloads(t *testing.T) {
-	r := rig.New(t, 1, engine.TableOf(stream.Primitive))
+	r := machinetest.New(t, 1, engine.TableOf(stream.Primitive))
 	s := engine.StoreOf(stream.Primitive, r.Router(), "n", 16<<20)
 	huge := bytes.Repeat([]byte("x"), 16<<20)
 	for range 2 {
@@ -168,7 +168,7 @@ func TestReadAtTheEndOfIDs(t *testing.T) {
 	appendTexts(t, s, "log", "a")
 	last := stream.ID{Millis: math.MaxInt64, Seq: math.MaxUint64}
 	wantRead(t, s, "log", "", stream.After(last))
-	wantRead(t, s, "log", "", stream.After(stream.ID{Millis: rig.Epoch, Seq: math.MaxUint64}))
+	wantRead(t, s, "log", "", stream.After(stream.ID{Millis: machinetest.Epoch, Seq: math.MaxUint64}))
 	wantRead(t, s, "log", "a", stream.Until(last))
 	wantRead(t, s, "log", "a", stream.From(stream.ID{Millis: -5}))
 	wantRead(t, s, "log", "a", stream.FromTime(time.UnixMilli(-5)))
@@ -176,7 +176,7 @@ func TestReadAtTheEndOfIDs(t *testing.T) {
 }
 
 func TestParseID(t *testing.T) {
-	for _, id := range []stream.ID{{}, {Millis: 1, Seq: 2}, {Millis: math.MaxInt64, Seq: math.MaxUint64}, {Millis: rig.Epoch}} {
+	for _, id := range []stream.ID{{}, {Millis: 1, Seq: 2}, {Millis: math.MaxInt64, Seq: math.MaxUint64}, {Millis: machinetest.Epoch}} {
 		if got, err := stream.ParseID(id.String()); err != nil || got != id {
 			t.Errorf("ParseID(%q) = %v, %v", id, got, err)
 		}
@@ -249,7 +249,7 @@ func TestList(t *testing.T) {
 
 // TestRefs finds records by their IDs.
 func TestRefs(t *testing.T) {
-	eachKind(t, func(t *testing.T, r *rig.Rig, s *stream.Store) {
+	eachKind(t, func(t *testing.T, r *machinetest.Rig, s *stream.Store) {
 		ids := fill(t, r, s, 20, 0)
 		recs, err := s.Read(t.Context(), "log")
 		if err != nil {
@@ -259,7 +259,7 @@ func TestRefs(t *testing.T) {
 		for i := range recs {
 			want[stream.Ref{Partition: recs[i].Partition, Offset: recs[i].Offset}] = true
 		}
-		refs, err := s.Refs(t.Context(), "log", append(ids, stream.ID{}, stream.ID{Millis: 1 << 50}, stream.ID{Millis: rig.Epoch, Seq: 1 << 60})...)
+		refs, err := s.Refs(t.Context(), "log", append(ids, stream.ID{}, stream.ID{Millis: 1 << 50}, stream.ID{Millis: machinetest.Epoch, Seq: 1 << 60})...)
 		if err != nil || len(refs) != len(recs) {
 			t.Errorf("Refs = %v, %v, want %d", refs, err, len(recs))
 		}

@@ -9,21 +9,21 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/stream"
 )
 
 // TestReplicasAreEqual applies one random log on replicas that commit at different times, remember different amounts, and start anew in the middle: all rows and
 // the state's hash are equal.
 func TestReplicasAreEqual(t *testing.T) {
-	log := randomLog(t, rand.New(rand.NewPCG(rig.Seed(t), 0)), 1000)
-	rig.EqualReplicas(t, log, []engine.Primitive{engine.TableOf(stream.Primitive)},
-		rig.Replica{Name: "commits each", Commit: 1, CacheBytes: 1 << 20},
-		rig.Replica{Name: "commits 7", Commit: 7},
-		rig.Replica{Name: "commits all", CacheBytes: 1 << 20},
-		rig.Replica{Name: "restarts", Commit: 13, Restart: 500},
-		rig.Replica{Name: "restarts often", Commit: 1, Restart: 3, CacheBytes: 1 << 20},
-		rig.Replica{Name: "restarts late", Commit: 40, Restart: 777},
+	log := randomLog(t, rand.New(rand.NewPCG(machinetest.Seed(t), 0)), 1000)
+	machinetest.EqualReplicas(t, log, []engine.Primitive{engine.TableOf(stream.Primitive)},
+		machinetest.Replica{Name: "commits each", Commit: 1, CacheBytes: 1 << 20},
+		machinetest.Replica{Name: "commits 7", Commit: 7},
+		machinetest.Replica{Name: "commits all", CacheBytes: 1 << 20},
+		machinetest.Replica{Name: "restarts", Commit: 13, Restart: 500},
+		machinetest.Replica{Name: "restarts often", Commit: 1, Restart: 3, CacheBytes: 1 << 20},
+		machinetest.Replica{Name: "restarts late", Commit: 40, Restart: 777},
 	)
 }
 
@@ -45,7 +45,7 @@ func (c *capture) Propose(_ context.Context, _ engine.ShardID, cmd engine.Comman
 func randomLog(t *testing.T, rng *rand.Rand, entries int) (log [][]byte) {
 	r, s := newStore(t)
 	m := &model{t: t, rng: rng, ground: r, store: s, streams: make(modelState), partitions: 5}
-	stamp := int64(rig.Epoch)
+	stamp := int64(machinetest.Epoch)
 	for range entries {
 		if stamp += rng.Int64N(20); rng.IntN(30) == 0 {
 			stamp += rng.Int64N(5) * 3_600_000

@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/stream"
 )
 
-// TestScripts runs the scripts in testdata, see rig.Script. Each line is an operation or a call of the store; after each line all rows are verified.
+// TestScripts runs the scripts in testdata, see machinetest.Script. Each line is an operation or a call of the store; after each line all rows are verified.
 // A record is written as partition/offset, a delivery of it as partition/offset@attempt.
 //
 //	create s partitions=2 age=1h len=9      append s body key=k partition=1 dedup=producer:1 if=0s-0
@@ -26,20 +26,20 @@ import (
 // IDs are written as the time since the beginning and their number in it.
 func TestScripts(t *testing.T) {
 	stream.StartTurns()
-	rig.RunScripts(t, "testdata/scripts", func(t *testing.T) *rig.Script {
+	machinetest.RunScripts(t, "testdata/scripts", func(t *testing.T) *machinetest.Script {
 		r, store := newStore(t)
-		s := &script{&rig.Script{Rig: r, Limit: stream.DefaultMaxPayloadBytes, Operation: scriptOp, Condition: scriptCondition, Result: scriptResult, Verify: r.Verify}, store}
+		s := &script{&machinetest.Script{Rig: r, Limit: stream.DefaultMaxPayloadBytes, Operation: scriptOp, Condition: scriptCondition, Result: scriptResult, Verify: r.Verify}, store}
 		s.Other = s.other
 		return s.Script
 	})
 }
 
 type script struct {
-	*rig.Script
+	*machinetest.Script
 	store *stream.Store
 }
 
-func scriptOp(verb string, a rig.Args) (op engine.Operation, ok bool) {
+func scriptOp(verb string, a machinetest.Args) (op engine.Operation, ok bool) {
 	s, group := a.Word(0), a.Word(1)
 	switch verb {
 	case "create":
@@ -52,10 +52,10 @@ func scriptOp(verb string, a rig.Args) (op engine.Operation, ok bool) {
 			opts = append(opts, stream.Before(scriptID(a.Named["before"])))
 		}
 		if a.Has("len") {
-			opts = append(opts, stream.MaxLen(rig.Number(a.Named["len"])))
+			opts = append(opts, stream.MaxLen(machinetest.Number(a.Named["len"])))
 		}
 		if a.Has("bytes") {
-			opts = append(opts, stream.MaxBytes(rig.Number(a.Named["bytes"])))
+			opts = append(opts, stream.MaxBytes(machinetest.Number(a.Named["bytes"])))
 		}
 		if a.Has("dry") {
 			opts = append(opts, stream.DryRun())
@@ -75,19 +75,19 @@ func scriptOp(verb string, a rig.Args) (op engine.Operation, ok bool) {
 	case "nack":
 		var opts []stream.NackOption
 		if a.Has("delay") {
-			opts = append(opts, stream.Delay(rig.Duration(a.Named["delay"])))
+			opts = append(opts, stream.Delay(machinetest.Duration(a.Named["delay"])))
 		}
 		if a.Has("dlq") {
 			opts = append(opts, stream.ToDLQ())
 		}
 		return stream.NackOp(s, group, refs(a.Words[2:]), append(opts, stream.Reason(a.Named["reason"]))...), true
 	case "extend":
-		return stream.ExtendOp(s, group, rig.Duration(a.Word(2)), refs(a.Words[3:])...), true
+		return stream.ExtendOp(s, group, machinetest.Duration(a.Word(2)), refs(a.Words[3:])...), true
 	case "leave":
 		return stream.LeaveOp(s, group, a.Word(2)), true
 	case "seek":
 		if a.Has("partition") {
-			return stream.SeekOp(s, group, seekTo(a), stream.Partition(int(rig.Number(a.Named["partition"])))), true
+			return stream.SeekOp(s, group, seekTo(a), stream.Partition(int(machinetest.Number(a.Named["partition"])))), true
 		}
 		return stream.SeekOp(s, group, seekTo(a)), true
 	case "configure":
@@ -98,13 +98,13 @@ func scriptOp(verb string, a rig.Args) (op engine.Operation, ok bool) {
 	return nil, false
 }
 
-func appendOperation(s string, a rig.Args) stream.Op {
+func appendOperation(s string, a machinetest.Args) stream.Op {
 	var opts []stream.AppendOption
 	if a.Has("partition") {
-		opts = append(opts, stream.Partition(int(rig.Number(a.Named["partition"]))))
+		opts = append(opts, stream.Partition(int(machinetest.Number(a.Named["partition"]))))
 	}
 	if producer, sequence, ok := strings.Cut(a.Named["dedup"], ":"); ok {
-		opts = append(opts, stream.Dedup(producer, uint64(rig.Number(sequence))))
+		opts = append(opts, stream.Dedup(producer, uint64(machinetest.Number(sequence))))
 	}
 	if a.Has("if") {
 		opts = append(opts, stream.IfLastID(scriptID(a.Named["if"])))
@@ -112,44 +112,44 @@ func appendOperation(s string, a rig.Args) stream.Op {
 	return stream.AppendOp(s, stream.Message{Key: a.Named["key"], Payload: []byte(a.Word(1))}, opts...)
 }
 
-func scriptCondition(verb string, a rig.Args) (engine.Condition, bool) {
+func scriptCondition(verb string, a machinetest.Args) (engine.Condition, bool) {
 	if verb != "last" {
 		return nil, false
 	}
-	return stream.LastIDIs(a.Word(0), int(rig.Number(a.Word(1))), scriptID(a.Word(2))), true
+	return stream.LastIDIs(a.Word(0), int(machinetest.Number(a.Word(1))), scriptID(a.Word(2))), true
 }
 
-func createOptions(a rig.Args) (opts []stream.CreateOption) {
+func createOptions(a machinetest.Args) (opts []stream.CreateOption) {
 	if a.Has("partitions") {
-		opts = append(opts, stream.Partitions(int(rig.Number(a.Named["partitions"]))))
+		opts = append(opts, stream.Partitions(int(machinetest.Number(a.Named["partitions"]))))
 	}
 	if a.Has("age") {
-		opts = append(opts, stream.MaxAge(rig.Duration(a.Named["age"])))
+		opts = append(opts, stream.MaxAge(machinetest.Duration(a.Named["age"])))
 	}
 	if a.Has("len") {
-		opts = append(opts, stream.MaxLen(rig.Number(a.Named["len"])))
+		opts = append(opts, stream.MaxLen(machinetest.Number(a.Named["len"])))
 	}
 	if a.Has("bytes") {
-		opts = append(opts, stream.MaxBytes(rig.Number(a.Named["bytes"])))
+		opts = append(opts, stream.MaxBytes(machinetest.Number(a.Named["bytes"])))
 	}
 	return opts
 }
 
-func retention(a rig.Args) (r stream.Retention) {
+func retention(a machinetest.Args) (r stream.Retention) {
 	if a.Has("age") {
-		r.MaxAge = rig.Duration(a.Named["age"])
+		r.MaxAge = machinetest.Duration(a.Named["age"])
 	}
 	if a.Has("len") {
-		r.MaxLen = rig.Number(a.Named["len"])
+		r.MaxLen = machinetest.Number(a.Named["len"])
 	}
 	if a.Has("bytes") {
-		r.MaxBytes = rig.Number(a.Named["bytes"])
+		r.MaxBytes = machinetest.Number(a.Named["bytes"])
 	}
 	return r
 }
 
 // config is what a group is like.
-func config(a rig.Args) (opts []stream.ConfigOption) {
+func config(a machinetest.Args) (opts []stream.ConfigOption) {
 	if a.Has("mode") {
 		mode, err := stream.ParseMode(a.Named["mode"])
 		if err != nil {
@@ -164,20 +164,20 @@ func config(a rig.Args) (opts []stream.ConfigOption) {
 }
 
 // settings are those of a group that can be changed.
-func settings(a rig.Args) (opts []stream.SettingOption) {
+func settings(a machinetest.Args) (opts []stream.SettingOption) {
 	if a.Has("timeout") {
-		opts = append(opts, stream.AckTimeout(rig.Duration(a.Named["timeout"])))
+		opts = append(opts, stream.AckTimeout(machinetest.Duration(a.Named["timeout"])))
 	}
 	if a.Has("deliver") {
-		opts = append(opts, stream.MaxDeliver(int(rig.Number(a.Named["deliver"]))))
+		opts = append(opts, stream.MaxDeliver(int(machinetest.Number(a.Named["deliver"]))))
 	}
 	if low, high, ok := strings.Cut(a.Named["backoff"], ","); ok {
-		opts = append(opts, stream.Backoff(rig.Duration(low), rig.Duration(high)))
+		opts = append(opts, stream.Backoff(machinetest.Duration(low), machinetest.Duration(high)))
 	}
 	return opts
 }
 
-func groupOptions(a rig.Args) (opts []stream.GroupOption) {
+func groupOptions(a machinetest.Args) (opts []stream.GroupOption) {
 	for _, o := range config(a) {
 		opts = append(opts, o)
 	}
@@ -187,7 +187,7 @@ func groupOptions(a rig.Args) (opts []stream.GroupOption) {
 	return opts
 }
 
-func seekTo(a rig.Args) stream.SeekOption {
+func seekTo(a machinetest.Args) stream.SeekOption {
 	switch {
 	case a.Has("after"):
 		return stream.After(scriptID(a.Named["after"]))
@@ -200,14 +200,14 @@ func seekTo(a rig.Args) stream.SeekOption {
 // scriptID reads an ID as scripts write it.
 func scriptID(text string) stream.ID {
 	since, seq, _ := strings.Cut(text, "-")
-	return stream.ID{Millis: rig.Epoch + rig.Duration(since).Milliseconds(), Seq: uint64(rig.Number(seq))}
+	return stream.ID{Millis: machinetest.Epoch + machinetest.Duration(since).Milliseconds(), Seq: uint64(machinetest.Number(seq))}
 }
 
 func writeID(id stream.ID) string {
 	if id.IsZero() {
 		return "none"
 	}
-	return fmt.Sprintf("%s-%d", rig.Since(id.Time()), id.Seq)
+	return fmt.Sprintf("%s-%d", machinetest.Since(id.Time()), id.Seq)
 }
 
 func refs(words []string) (all []stream.Ref) {
@@ -237,7 +237,7 @@ func scriptResult(v any) string {
 	return fmt.Sprint(v)
 }
 
-func (s *script) other(ctx context.Context, line, verb string, a rig.Args) bool {
+func (s *script) other(ctx context.Context, line, verb string, a machinetest.Args) bool {
 	name, group := a.Word(0), a.Word(1)
 	switch verb {
 	case "take":
@@ -255,7 +255,7 @@ func (s *script) other(ctx context.Context, line, verb string, a rig.Args) bool 
 		g, err := s.store.GroupStats(ctx, name, group)
 		s.Answer(line, len(g.Members), err)
 		for _, m := range g.Members {
-			s.Printf("  %s: %d pending, joined %s", m.Consumer, m.Pending, rig.Since(m.JoinedAt))
+			s.Printf("  %s: %d pending, joined %s", m.Consumer, m.Pending, machinetest.Since(m.JoinedAt))
 		}
 	case "pending":
 		s.pending(ctx, line, name, group)
@@ -287,13 +287,13 @@ func describeStats(st stream.Stats) string {
 	return text
 }
 
-func (s *script) take(ctx context.Context, line string, a rig.Args) {
+func (s *script) take(ctx context.Context, line string, a machinetest.Args) {
 	var opts []stream.GroupReadOption
 	for _, o := range config(a) {
 		opts = append(opts, o)
 	}
 	if a.Has("limit") {
-		opts = append(opts, stream.Limit(int(rig.Number(a.Named["limit"]))))
+		opts = append(opts, stream.Limit(int(machinetest.Number(a.Named["limit"]))))
 	}
 	if a.Has("noack") {
 		opts = append(opts, stream.NoAck())
@@ -309,22 +309,22 @@ func (s *script) take(ctx context.Context, line string, a rig.Args) {
 			text += fmt.Sprintf(" key %q", d.Key)
 		}
 		if !d.Deadline.IsZero() {
-			text += " until " + rig.Since(d.Deadline)
+			text += " until " + machinetest.Since(d.Deadline)
 		}
 	}
 	s.Answer(line, text, err)
 }
 
-func (s *script) read(ctx context.Context, line string, a rig.Args) {
+func (s *script) read(ctx context.Context, line string, a machinetest.Args) {
 	var opts []stream.ReadOption
 	if a.Has("after") {
 		opts = append(opts, stream.After(scriptID(a.Named["after"])))
 	}
 	if a.Has("limit") {
-		opts = append(opts, stream.Limit(int(rig.Number(a.Named["limit"]))))
+		opts = append(opts, stream.Limit(int(machinetest.Number(a.Named["limit"]))))
 	}
 	if a.Has("partition") {
-		opts = append(opts, stream.Partition(int(rig.Number(a.Named["partition"]))))
+		opts = append(opts, stream.Partition(int(machinetest.Number(a.Named["partition"]))))
 	}
 	recs, err := s.store.Read(ctx, a.Word(0), opts...)
 	text := "nothing"
@@ -366,5 +366,5 @@ func sinceOrNever(t time.Time) string {
 	if t.IsZero() {
 		return "never"
 	}
-	return rig.Since(t)
+	return machinetest.Since(t)
 }

@@ -7,13 +7,13 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/stream"
 )
 
 // betweenDoor calls a function before the next command that is proposed.
 type betweenDoor struct {
-	*rig.Rig
+	*machinetest.Rig
 	before func()
 }
 
@@ -26,7 +26,7 @@ func (d *betweenDoor) Propose(ctx context.Context, shard engine.ShardID, cmd eng
 }
 
 // countStreams wants so many streams to be counted in the namespace, all shards together.
-func countStreams(t *testing.T, r *rig.Rig, namespace string, want int64) {
+func countStreams(t *testing.T, r *machinetest.Rig, namespace string, want int64) {
 	t.Helper()
 	info, err := engine.NewNamespaces(r.Router()).Get(t.Context(), namespace)
 	if err != nil || info.Counts.Streams != want {
@@ -326,7 +326,7 @@ func TestLagBeforeShardsKnowTheGroup(t *testing.T) {
 }
 
 // ctxDoor answers nobody whose ctx is done, as the door of a client.
-type ctxDoor struct{ *rig.Rig }
+type ctxDoor struct{ *machinetest.Rig }
 
 func (d ctxDoor) Query(ctx context.Context, id engine.ShardID, q engine.Query) error {
 	if err := ctx.Err(); err != nil {
@@ -376,7 +376,7 @@ func TestLateCommandForADeletedGroup(t *testing.T) {
 }
 
 // rowsOf returns how many rows of a kind a shard has.
-func rowsOf(r *rig.Rig, shard engine.ShardID, kind byte) (n int) {
+func rowsOf(r *machinetest.Rig, shard engine.ShardID, kind byte) (n int) {
 	for _, row := range r.Rows(shard) {
 		if row.Machine == engine.MachineStream && row.Key[0] == kind {
 			n++

@@ -9,20 +9,20 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/stream"
 )
 
 // newStore returns the streams of a namespace in a rig with one shard.
-func newStore(t testing.TB) (*rig.Rig, *stream.Store) {
-	r := rig.New(t, 1, engine.TableOf(stream.Primitive))
+func newStore(t testing.TB) (*machinetest.Rig, *stream.Store) {
+	r := machinetest.New(t, 1, engine.TableOf(stream.Primitive))
 	return r, engine.StoreOf(stream.Primitive, r.Router(), "n", 0)
 }
 
 // newSpread returns those of a spread namespace over several shards.
-func newSpread(t testing.TB, shards int) (*rig.Rig, *stream.Store) {
+func newSpread(t testing.TB, shards int) (*machinetest.Rig, *stream.Store) {
 	t.Helper()
-	r := rig.New(t, shards, engine.TableOf(stream.Primitive))
+	r := machinetest.New(t, shards, engine.TableOf(stream.Primitive))
 	if err := engine.NewNamespaces(r.Router()).Create(t.Context(), "wide", true); err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func TestAppendAndRead(t *testing.T) {
 	ids := appendTexts(t, s, "log", "a", "b")
 	r.Advance(5)
 	ids = append(ids, appendTexts(t, s, "log", "c")...)
-	want := []stream.ID{{Millis: rig.Epoch}, {Millis: rig.Epoch, Seq: 1}, {Millis: rig.Epoch + 5}}
+	want := []stream.ID{{Millis: machinetest.Epoch}, {Millis: machinetest.Epoch, Seq: 1}, {Millis: machinetest.Epoch + 5}}
 	if !slices.Equal(ids, want) {
 		t.Errorf("ids are %v, want %v", ids, want)
 	}
@@ -93,11 +93,11 @@ func TestAppendAndRead(t *testing.T) {
 	}
 	wantRead(t, s, "log", "b c", stream.From(ids[1]))
 	wantRead(t, s, "log", "c", stream.After(ids[1]))
-	wantRead(t, s, "log", "c", stream.FromTime(time.UnixMilli(rig.Epoch+1)))
+	wantRead(t, s, "log", "c", stream.FromTime(time.UnixMilli(machinetest.Epoch+1)))
 	wantRead(t, s, "log", "b c", stream.Tail(), stream.Limit(2))
 	wantRead(t, s, "log", "a", stream.Limit(1))
 	wantRead(t, s, "log", "a b", stream.Until(ids[1]))
-	wantRead(t, s, "log", "a b", stream.UntilTime(time.UnixMilli(rig.Epoch+4)))
+	wantRead(t, s, "log", "a b", stream.UntilTime(time.UnixMilli(machinetest.Epoch+4)))
 	wantRead(t, s, "log", "", stream.After(ids[2]))
 	_, err := s.Read(t.Context(), "none")
 	wantError(t, "Read of a stream that does not exist", err, stream.ErrNotFound, `stream "none" not found`)
@@ -173,7 +173,7 @@ func TestDedup(t *testing.T) {
 			t.Errorf("append %d = %+v, %v, want %s, duplicate %v", seq, a, err, want, duplicate)
 		}
 	}
-	id := func(ms, seq int) string { return fmt.Sprintf("%d-%d", rig.Epoch+ms, seq) }
+	id := func(ms, seq int) string { return fmt.Sprintf("%d-%d", machinetest.Epoch+ms, seq) }
 	put(5, id(0, 0), false)
 	r.Advance(1)
 	put(5, id(0, 0), true)

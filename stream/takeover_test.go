@@ -9,14 +9,14 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/stream"
 )
 
 const wide = 8 // partitions of a stream that is in several shards
 
 // wideGroup appends a record to each partition of a stream in a spread namespace.
-func wideGroup(t *testing.T) (*rig.Rig, *stream.Store) {
+func wideGroup(t *testing.T) (*machinetest.Rig, *stream.Store) {
 	t.Helper()
 	r, s := newSpread(t, 4)
 	create(t, s, "log", stream.Partitions(wide))
@@ -101,7 +101,7 @@ func TestTakeoverInASpreadNamespace(t *testing.T) {
 
 // failingDoor ends the take in one shard as if its answer had been lost.
 type failingDoor struct {
-	*rig.Rig
+	*machinetest.Rig
 	shard engine.ShardID
 	err   error
 }

@@ -10,13 +10,13 @@ import (
 
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 )
 
 // newFilledRig has streams that were trimmed, that forget by age and by length, of one and of several partitions, deleted ones and producers.
-func newFilledRig(t *testing.T) *rig.Rig {
+func newFilledRig(t *testing.T) *machinetest.Rig {
 	t.Helper()
-	r := rig.New(t, 1, table())
+	r := machinetest.New(t, 1, table())
 	ctx, s, other := t.Context(), engine.StoreOf(Primitive, r.Router(), "n", 0), engine.StoreOf(Primitive, r.Router(), "other", 0)
 	do := func(err error) {
 		t.Helper()
@@ -53,7 +53,7 @@ func newFilledRig(t *testing.T) *rig.Rig {
 // tamperer changes rows behind the machine's back.
 type tamperer struct {
 	t *testing.T
-	*rig.Rig
+	*machinetest.Rig
 }
 
 func (w tamperer) get(machine engine.MachineID, k []byte) []byte {
@@ -68,7 +68,7 @@ func (w tamperer) get(machine engine.MachineID, k []byte) []byte {
 }
 
 func (w tamperer) set(k, value []byte) {
-	w.Tamper(0, rig.Row{Machine: engine.MachineStream, Key: k, Value: value})
+	w.Tamper(0, machinetest.Row{Machine: engine.MachineStream, Key: k, Value: value})
 }
 
 func (w tamperer) delete(k []byte) {
@@ -122,7 +122,7 @@ func (w tamperer) dropTimer(end string) {
 	w.t.Helper()
 	for _, row := range w.Rows(0) {
 		if row.Machine == 0 && row.Key[0] == 't' && strings.HasSuffix(string(row.Key), end) {
-			w.Tamper(0, rig.Row{Key: row.Key})
+			w.Tamper(0, machinetest.Row{Key: row.Key})
 			return
 		}
 	}
@@ -131,7 +131,7 @@ func (w tamperer) dropTimer(end string) {
 
 func (w tamperer) setTimer(token string) {
 	k := append(key.AppendInt64([]byte{'t'}, math.MaxInt64-1), byte(engine.MachineStream), 0, 0, 0, 0)
-	w.Tamper(0, rig.Row{Key: append(k, token...), Value: []byte{}})
+	w.Tamper(0, machinetest.Row{Key: append(k, token...), Value: []byte{}})
 }
 
 func TestVerifyReports(t *testing.T) {

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/line"
 	"github.com/floedb/floe/internal/points"
+	"github.com/floedb/floe/internal/points/line"
 )
 
 // batch is what is written together: points of any measurements and series, in the order in which they came.

@@ -7,12 +7,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/ts"
 )
 
 // counted fails unless the measurement counts so many points.
-func counted(t *testing.T, r *rig.Rig, s *ts.Store, want int64) {
+func counted(t *testing.T, r *machinetest.Rig, s *ts.Store, want int64) {
 	t.Helper()
 	if m, err := s.Measurement(t.Context(), "cpu"); err != nil || m.Points != want {
 		t.Errorf("Measurement = %d points, %v, want %d", m.Points, err, want)
@@ -105,7 +105,7 @@ func TestLongerRetention(t *testing.T) {
 				t.Helper()
 				got := []string{}
 				for sample := range s.Read(t.Context(), "cpu", "value") {
-					got = append(got, fmt.Sprint((sample.Time.UnixMilli()-rig.Epoch)/hour, "=", sample.Value))
+					got = append(got, fmt.Sprint((sample.Time.UnixMilli()-machinetest.Epoch)/hour, "=", sample.Value))
 				}
 				slices.Sort(got)
 				if fmt.Sprint(got) != fmt.Sprint(want) {
@@ -164,7 +164,7 @@ func TestLongerRetentionAgain(t *testing.T) {
 	counted(t, r, s, 1)
 	must(0, set(time.Hour))
 	for ttl := time.Hour; ttl < 40*time.Hour; ttl += time.Hour {
-		write(t, s, point("d", r.Now()-rig.Epoch-ttl.Milliseconds()+1, 1))
+		write(t, s, point("d", r.Now()-machinetest.Epoch-ttl.Milliseconds()+1, 1))
 		r.Pass(1000)
 		if err := set(ttl + time.Hour); errors.Is(err, ts.ErrBusy) {
 			return

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/ts"
 )
 
@@ -148,7 +148,7 @@ func TestRefusals(t *testing.T) {
 
 // TestLateStorm writes points into buckets that have been computed long ago, over and over: all six aggregates are always those of the points.
 func TestLateStorm(t *testing.T) {
-	rng := rand.New(rand.NewPCG(rig.Seed(t), 0))
+	rng := rand.New(rand.NewPCG(machinetest.Seed(t), 0))
 	r := newRig(t, 1)
 	s := storeOf(r, "n")
 	must(0, s.SetRetention(t.Context(), "cpu", ts.Retention{Downsample: []ts.Downsample{{Every: 10 * time.Minute}, {Every: 7 * time.Hour}}}))
@@ -174,7 +174,7 @@ func TestLateStorm(t *testing.T) {
 }
 
 // compareRollup compares a tier with what the points say.
-func compareRollup(t *testing.T, r *rig.Rig, tier uint16, every int64) {
+func compareRollup(t *testing.T, r *machinetest.Rig, tier uint16, every int64) {
 	t.Helper()
 	type bucket struct{ count, least, most, first, last, firstAt, lastAt float64 }
 	want := make(map[ts.At]bucket)
@@ -214,7 +214,7 @@ func compareRollup(t *testing.T, r *rig.Rig, tier uint16, every int64) {
 
 // TestSealedAlike: the same points, in any order and however they were sealed, are the same.
 func TestSealedAlike(t *testing.T) {
-	rng := rand.New(rand.NewPCG(rig.Seed(t), 0))
+	rng := rand.New(rand.NewPCG(machinetest.Seed(t), 0))
 	var all []ts.Point
 	for i := range 600 {
 		all = append(all, point(fmt.Sprintf("h%d", i%7), int64(i/7)*10*minute-2*day, rng.NormFloat64()))
@@ -341,7 +341,7 @@ func TestOneLineOfTooManyFields(t *testing.T) {
 		for f := range fields {
 			fmt.Fprintf(&b, "%s%d=%d,", prefix, f, f)
 		}
-		return fmt.Sprintf("%s %d\n", strings.TrimSuffix(b.String(), ","), rig.Epoch+int64(at))
+		return fmt.Sprintf("%s %d\n", strings.TrimSuffix(b.String(), ","), machinetest.Epoch+int64(at))
 	}
 	r := newRig(t, 1)
 	s := storeOf(r, "n")

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/ts"
 )
 
@@ -23,7 +23,7 @@ func TestDeleteRange(t *testing.T) {
 				s := storeOf(r, "n")
 				must(0, s.SetRetention(t.Context(), "cpu", ts.Retention{Downsample: []ts.Downsample{{Every: time.Minute}}}))
 				r.Deliver()
-				start := minute - rig.Epoch%minute - day
+				start := minute - machinetest.Epoch%minute - day
 				for i := range int64(60) { // two points a minute
 					write(t, s, point("a", start+i*30*second, float64(i)), point("b", start+i*30*second, float64(i)))
 				}
@@ -62,7 +62,7 @@ func TestDeleteRange(t *testing.T) {
 						t.Helper()
 						got := 0
 						for p, err := range s.Read(t.Context(), measurement, "value") {
-							k := fmt.Sprint(must(p, err).Tags[0].Value, p.Time.UnixMilli()-rig.Epoch)
+							k := fmt.Sprint(must(p, err).Tags[0].Value, p.Time.UnixMilli()-machinetest.Epoch)
 							if v, ok := want[k]; !ok || v != p.Value {
 								t.Errorf("%s: %s: %s is %v, want %v, %v", name, measurement, k, p.Value, v, ok)
 							}
@@ -125,7 +125,7 @@ func TestDeleteRangeOfRollups(t *testing.T) {
 		return n
 	}
 	before := hours()
-	begin := at(-30*hour + (hour-rig.Epoch%hour)%hour + 20*minute) // in a bucket
+	begin := at(-30*hour + (hour-machinetest.Epoch%hour)%hour + 20*minute) // in a bucket
 	if _, err := h.s.DeleteRange(t.Context(), "cpu", begin, begin.Add(4*time.Hour), nil); err != nil {
 		t.Fatal(err)
 	}
@@ -167,14 +167,14 @@ func TestDeleteRangeRefused(t *testing.T) {
 func TestExtentAfterDeletions(t *testing.T) {
 	r := newRig(t, 1)
 	s := storeOf(r, "n")
-	day0 := (rig.Epoch/day+1)*day - rig.Epoch - 20*day
+	day0 := (machinetest.Epoch/day+1)*day - machinetest.Epoch - 20*day
 	for i := range int64(10) {
 		write(t, s, point("a", day0+i*day, 1), point("a", day0+i*day+hour, 2))
 	}
 	want := func(state string, points, oldest, newest, slack int64) {
 		t.Helper()
 		m := must(s.Measurement(t.Context(), "cpu"))
-		from, to := m.Oldest.UnixMilli()-rig.Epoch, m.Newest.UnixMilli()-rig.Epoch
+		from, to := m.Oldest.UnixMilli()-machinetest.Epoch, m.Newest.UnixMilli()-machinetest.Epoch
 		if m.Points != points || from > oldest || from < oldest-slack || to < newest || to > newest+slack {
 			t.Errorf("%s: %d points from %v to %v, want %d from %v to %v", state, m.Points, m.Oldest, m.Newest, points, at(oldest), at(newest))
 		}
@@ -188,7 +188,7 @@ func TestExtentAfterDeletions(t *testing.T) {
 	want("deleted", 20, day0+2*day, day0+6*day+hour, day)
 	r.Advance(hour)
 	want("purged", 10, day0+2*day, day0+6*day+hour, day)
-	must(0, s.SetRetention(t.Context(), "cpu", ts.Retention{RawTTL: time.Duration(r.Now()-rig.Epoch-day0-3*day) * time.Millisecond}))
+	must(0, s.SetRetention(t.Context(), "cpu", ts.Retention{RawTTL: time.Duration(r.Now()-machinetest.Epoch-day0-3*day) * time.Millisecond}))
 	want("expired", 8, day0+3*day, day0+6*day+hour, day)
 	r.Advance(hour)
 	want("retired", 8, day0+3*day+hour, day0+6*day+hour, day)

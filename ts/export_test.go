@@ -8,7 +8,7 @@ import (
 
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/points"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 )
 
 // What the tests, which are users of the package, need to see of its inside.
@@ -91,7 +91,7 @@ type At struct {
 
 // Contents reads all values from the rows of a shard, as the layout says what is there: blocks before pages, later generations before earlier ones. It is
 // written apart from what queries do.
-func Contents(r *rig.Rig, shard engine.ShardID, tier uint16, col uint8) map[At]float64 {
+func Contents(r *machinetest.Rig, shard engine.ShardID, tier uint16, col uint8) map[At]float64 {
 	type stored struct {
 		inc        incarnation
 		id         seriesID
@@ -172,7 +172,7 @@ func Contents(r *rig.Rig, shard engine.ShardID, tier uint16, col uint8) map[At]f
 }
 
 // CountRows returns how many rows of a kind a shard has, and their bytes.
-func CountRows(r *rig.Rig, shard engine.ShardID, kind byte) (rows, bytes int) {
+func CountRows(r *machinetest.Rig, shard engine.ShardID, kind byte) (rows, bytes int) {
 	for _, row := range r.Rows(shard) {
 		if row.Machine == engine.MachineTS && row.Key[0] == kind {
 			rows, bytes = rows+1, bytes+len(row.Key)+len(row.Value)
@@ -182,7 +182,7 @@ func CountRows(r *rig.Rig, shard engine.ShardID, kind byte) (rows, bytes int) {
 }
 
 // CountErased returns how many deletions of time ranges a shard has not purged.
-func CountErased(r *rig.Rig, shard int) int {
+func CountErased(r *machinetest.Rig, shard int) int {
 	n, _ := CountRows(r, engine.ShardID(shard), rowErased)
 	return n
 }

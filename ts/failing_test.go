@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/ts"
 )
 
@@ -28,7 +28,7 @@ func TestEachFailure(t *testing.T) {
 		}
 		tags := map[string]string{"host": "a"}
 		r.EachFailure(map[string]func(engine.Door) error{
-			"All":         call(func(s *ts.Store) error { return rig.LastError(s.All(ctx)) }),
+			"All":         call(func(s *ts.Store) error { return machinetest.LastError(s.All(ctx)) }),
 			"Page":        call(func(s *ts.Store) error { _, err := s.Page(ctx); return err }),
 			"Measurement": call(func(s *ts.Store) error { _, err := s.Measurement(ctx, "cpu"); return err }),
 			"DeleteRange": call(func(s *ts.Store) error {
@@ -43,10 +43,10 @@ func TestEachFailure(t *testing.T) {
 				_, err := s.DeleteSeries(ctx, "cpu", map[string]string{"host": "none"})
 				return err
 			}),
-			"Last":      call(func(s *ts.Store) error { return rig.LastError(s.Last(ctx, "cpu", "value")) }),
-			"Read":      call(func(s *ts.Store) error { return rig.LastError(s.Read(ctx, "cpu", "value")) }),
+			"Last":      call(func(s *ts.Store) error { return machinetest.LastError(s.Last(ctx, "cpu", "value")) }),
+			"Read":      call(func(s *ts.Store) error { return machinetest.LastError(s.Read(ctx, "cpu", "value")) }),
 			"Query":     call(func(s *ts.Store) error { _, err := s.Query(ctx, "cpu.value[-1h..now] | avg()"); return err }),
-			"Series":    call(func(s *ts.Store) error { return rig.LastError(s.Series("cpu").All(ctx)) }),
+			"Series":    call(func(s *ts.Store) error { return machinetest.LastError(s.Series("cpu").All(ctx)) }),
 			"TagValues": call(func(s *ts.Store) error { _, err := s.TagValues(ctx, "cpu"); return err }),
 			"Write": call(func(s *ts.Store) error {
 				result, err := s.Write(ctx, point("a", 0, 1), point("b", 0, 1), point("c", 0, 1))
@@ -68,5 +68,5 @@ func TestEachFailure(t *testing.T) {
 
 // TestMalformedBodies: a command whose body does not decode is refused.
 func TestMalformedBodies(t *testing.T) {
-	rig.RefusesMalformed(t, engine.MachineTS, func() *rig.Rig { return newRig(t, 1) })
+	machinetest.RefusesMalformed(t, engine.MachineTS, func() *machinetest.Rig { return newRig(t, 1) })
 }

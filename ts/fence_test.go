@@ -6,13 +6,13 @@ import (
 	"testing"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/ts"
 )
 
 // catcher is a door for a duty that keeps what it proposes.
 type catcher struct {
-	*rig.Rig
+	*machinetest.Rig
 	caught []engine.Command
 }
 
@@ -28,7 +28,7 @@ func (c *catcher) Propose(_ context.Context, cmd engine.Command) ([]byte, error)
 func (c *catcher) Sleep(context.Context, <-chan struct{}, int64) error { return errCaught }
 
 // proposed returns what the duty of the rig's shard would propose now, in a term.
-func proposed(t *testing.T, r *rig.Rig, term uint64) engine.Command {
+func proposed(t *testing.T, r *machinetest.Rig, term uint64) engine.Command {
 	t.Helper()
 	c := &catcher{Rig: r}
 	for _, d := range r.Executor(0).Duties(term, func() engine.LeadDoor { return c }) {
@@ -44,19 +44,19 @@ func proposed(t *testing.T, r *rig.Rig, term uint64) engine.Command {
 
 // TestOvertakenSeal: a seal that was computed from a view is refused once something has changed that it rests on, and changes nothing then.
 func TestOvertakenSeal(t *testing.T) {
-	for name, overtake := range map[string]func(r *rig.Rig, s *ts.Store){
-		"sealed": func(r *rig.Rig, s *ts.Store) { r.Advance(0) },
-		"deleted": func(r *rig.Rig, s *ts.Store) {
+	for name, overtake := range map[string]func(r *machinetest.Rig, s *ts.Store){
+		"sealed": func(r *machinetest.Rig, s *ts.Store) { r.Advance(0) },
+		"deleted": func(r *machinetest.Rig, s *ts.Store) {
 			must(s.DeleteSeries(t.Context(), "cpu", map[string]string{"host": "a"}))
 		},
-		"retention": func(r *rig.Rig, s *ts.Store) {
+		"retention": func(r *machinetest.Rig, s *ts.Store) {
 			must(0, s.SetRetention(t.Context(), "cpu", ts.Retention{RawTTL: 24 * 3600 * 1e9}))
 		},
-		"made again": func(r *rig.Rig, s *ts.Store) {
+		"made again": func(r *machinetest.Rig, s *ts.Store) {
 			must(0, s.DeleteMeasurement(t.Context(), "cpu"))
 			write(t, s, point("c", 0, 1), point("d", 0, 1))
 		},
-		"leader": func(r *rig.Rig, s *ts.Store) { r.SetTerm(2) },
+		"leader": func(r *machinetest.Rig, s *ts.Store) { r.SetTerm(2) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, 1)
@@ -80,13 +80,13 @@ func TestOvertakenSeal(t *testing.T) {
 
 // TestOvertakenMerge: pages that were merged in a view are not put in the place of others, nor where none are any more.
 func TestOvertakenMerge(t *testing.T) {
-	for name, overtake := range map[string]func(r *rig.Rig, s *ts.Store){
-		"merged": func(r *rig.Rig, s *ts.Store) { r.Advance(0) },
-		"removed": func(r *rig.Rig, s *ts.Store) {
+	for name, overtake := range map[string]func(r *machinetest.Rig, s *ts.Store){
+		"merged": func(r *machinetest.Rig, s *ts.Store) { r.Advance(0) },
+		"removed": func(r *machinetest.Rig, s *ts.Store) {
 			must(0, s.SetRetention(t.Context(), "cpu", ts.Retention{RawTTL: 3600 * 1e9}))
 			r.Advance(minute)
 		},
-		"series deleted": func(r *rig.Rig, s *ts.Store) {
+		"series deleted": func(r *machinetest.Rig, s *ts.Store) {
 			must(s.DeleteSeries(t.Context(), "cpu", map[string]string{"host": "a"}))
 			r.Advance(minute)
 		},
@@ -115,12 +115,12 @@ func TestOvertakenMerge(t *testing.T) {
 
 // TestOvertakenCount: points of a partition that were counted in a view are not taken for those that there are when something was sealed, or removed, meanwhile.
 func TestOvertakenCount(t *testing.T) {
-	for name, overtake := range map[string]func(r *rig.Rig, s *ts.Store){
-		"sealed": func(r *rig.Rig, s *ts.Store) {
+	for name, overtake := range map[string]func(r *machinetest.Rig, s *ts.Store){
+		"sealed": func(r *machinetest.Rig, s *ts.Store) {
 			write(t, s, point("c", 0, 1), point("c", second, 1))
 			r.Advance(6 * minute)
 		},
-		"series deleted": func(r *rig.Rig, s *ts.Store) {
+		"series deleted": func(r *machinetest.Rig, s *ts.Store) {
 			must(s.DeleteSeries(t.Context(), "cpu", map[string]string{"host": "b"}))
 			r.Advance(0)
 		},

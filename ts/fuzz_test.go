@@ -8,13 +8,13 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/ts"
 )
 
 // recorder is a door that keeps the commands that users send.
 type recorder struct {
-	*rig.Rig
+	*machinetest.Rig
 	commands []engine.Command
 }
 
@@ -63,7 +63,7 @@ func FuzzApplyCommand(f *testing.F) {
 			}
 			return
 		}
-		rig.SameInJSON(t, p, cmd)
+		machinetest.SameInJSON(t, p, cmd)
 		r := newRig(t, 1)
 		for _, before := range commands[:2] {
 			if out := r.Entry(0, before)[0]; out.Err != nil {

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/line"
+	"github.com/floedb/floe/internal/points/line"
 )
 
 // Precision is the unit of the timestamps of lines. They are kept as ms: finer ones are rounded down.

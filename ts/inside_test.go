@@ -15,7 +15,7 @@ import (
 	"github.com/floedb/floe/internal/engine"
 	samples "github.com/floedb/floe/internal/feed"
 	"github.com/floedb/floe/internal/points"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 )
 
 // recoded returns what a value is encoded and decoded as.
@@ -315,7 +315,7 @@ func TestPrecisions(t *testing.T) {
 	if _, err := ParsePrecision("h"); !errors.Is(err, ErrInvalid) || (Seconds+1).String() != "unknown" {
 		t.Errorf("precision h: %v", err)
 	}
-	s := engine.StoreOf(Primitive, rig.New(t, 1, table()).Router(), "n", 0)
+	s := engine.StoreOf(Primitive, machinetest.New(t, 1, table()).Router(), "n", 0)
 	for name, err := range map[string]error{
 		"unknown precision 4": second(s.WriteLine(t.Context(), strings.NewReader(""), Seconds+1)), "no reader of lines": second(s.Import(t.Context(), nil, Seconds)),
 	} {
@@ -344,7 +344,7 @@ func (*sampleQuery) Kind() uint8 { return queryLast + 1 }
 func (m *machine) querySample(v *engine.View, s *sampleQuery) error {
 	found, more, err := m.SamplesOf(v, &s.Samples)
 	for _, p := range found {
-		s.found = append(s.found, fmt.Sprintf("%d=%v%s", p.Time-rig.Epoch, p.Value, p.Tags))
+		s.found = append(s.found, fmt.Sprintf("%d=%v%s", p.Time-machinetest.Epoch, p.Value, p.Tags))
 	}
 	slices.Sort(s.found)
 	if s.more = more; err != nil {
@@ -358,11 +358,11 @@ func (m *machine) querySample(v *engine.View, s *sampleQuery) error {
 func TestSamplesForOtherMachines(t *testing.T) {
 	p := table()
 	p.Queries = append(p.Queries, engine.QueryRow(queryLast+1, "sample", (*machine).querySample))
-	r := rig.New(t, 1, p)
+	r := machinetest.New(t, 1, p)
 	s := engine.StoreOf(Primitive, r.Router(), "n", 0)
 	put := func(host string, at int64, value float64) {
 		t.Helper()
-		_, err := s.Write(t.Context(), Point{Measurement: "cpu", Tags: map[string]string{"host": host, "dc": "x"}, Fields: map[string]float64{"v": value, "w": -value}, Time: time.UnixMilli(rig.Epoch + at)})
+		_, err := s.Write(t.Context(), Point{Measurement: "cpu", Tags: map[string]string{"host": host, "dc": "x"}, Fields: map[string]float64{"v": value, "w": -value}, Time: time.UnixMilli(machinetest.Epoch + at)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -371,7 +371,7 @@ func TestSamplesForOtherMachines(t *testing.T) {
 	ask := func(q *sampleQuery, want string, late int64) {
 		t.Helper()
 		q.Namespace = "n"
-		q.From, q.To = q.From+rig.Epoch, q.To+rig.Epoch
+		q.From, q.To = q.From+machinetest.Epoch, q.To+machinetest.Epoch
 		if err := r.Query(t.Context(), 0, q); err != nil || strings.Join(q.found, " ") != want || q.late != late || q.more {
 			t.Errorf("%+v since %d: %q, more %v, late %d, %v, want %q, late %d", q.Samples, q.since, q.found, q.more, q.late, err, want, late)
 		}
@@ -408,7 +408,7 @@ func TestSamplesForOtherMachines(t *testing.T) {
 
 // TestNamespaceGoes: with a namespace go its retention and its limit, which are there without any point.
 func TestNamespaceGoes(t *testing.T) {
-	r := rig.New(t, 1, table())
+	r := machinetest.New(t, 1, table())
 	s := engine.StoreOf(Primitive, r.Router(), "n", 0)
 	rows := func() (n int) {
 		for _, row := range r.Rows(0) {
@@ -434,9 +434,9 @@ func TestNamespaceGoes(t *testing.T) {
 
 // TestRetentionTimer: a measurement has a timer for as long as it has a retention.
 func TestRetentionTimer(t *testing.T) {
-	r := rig.New(t, 1, table())
+	r := machinetest.New(t, 1, table())
 	s := engine.StoreOf(Primitive, r.Router(), "n", 0)
-	if _, err := s.Write(t.Context(), Point{Measurement: "cpu", Fields: map[string]float64{"v": 1}, Time: time.UnixMilli(rig.Epoch)}); err != nil {
+	if _, err := s.Write(t.Context(), Point{Measurement: "cpu", Fields: map[string]float64{"v": 1}, Time: time.UnixMilli(machinetest.Epoch)}); err != nil {
 		t.Fatal(err)
 	}
 	for i, c := range []struct {

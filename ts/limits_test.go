@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe/floql"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/ts"
 )
 
@@ -145,10 +145,10 @@ func TestLimits(t *testing.T) {
 			return err
 		}, true},
 	}
-	var bounds []rig.Bound
+	var bounds []machinetest.Bound
 	for _, l := range limits {
 		if l.what != "time of a point, ms" { // it depends on the retention, and on the time
-			bounds = append(bounds, rig.Bound{What: l.what, Least: l.least, Most: l.most})
+			bounds = append(bounds, machinetest.Bound{What: l.what, Least: l.least, Most: l.most})
 		}
 		tried := map[int64]bool{l.least: true, l.least + 1: true, l.most - 1: true, l.most: true}
 		if l.least > 0 || !l.large {
@@ -175,7 +175,7 @@ func TestLimits(t *testing.T) {
 			}
 		}
 	}
-	rig.DocumentLimits(t, "package ts", bounds)
+	machinetest.DocumentLimits(t, "package ts", bounds)
 }
 
 // TestLimitsOfState: limits of what is stored already.
@@ -252,7 +252,7 @@ func TestLimitsOfAnswers(t *testing.T) {
 			{"", floql.Limits{Series: math.MaxInt64, Points: math.MaxInt64, ResultPoints: math.MaxInt64, Bytes: math.MaxInt64, Time: math.MaxInt64}, "cpu[%d..%d] | median()"},
 			{"", floql.Limits{Series: math.MinInt64, Points: math.MinInt64, ResultPoints: math.MinInt64, Bytes: math.MinInt64, Time: math.MinInt64}, "cpu[%d..%d] | max()"},
 		} {
-			_, err := s.Query(t.Context(), fmt.Sprintf(l.query, rig.Epoch, rig.Epoch+1), floql.Options{Limits: l.limits})
+			_, err := s.Query(t.Context(), fmt.Sprintf(l.query, machinetest.Epoch, machinetest.Epoch+1), floql.Options{Limits: l.limits})
 			exceeded, _ := errors.AsType[*floql.LimitError](err)
 			if want := d > 0 && l.what != ""; want != (exceeded != nil) || !want && err != nil || want && exceeded.Limit != l.what {
 				t.Errorf("%d series, %s with a limit of 1000 %s: %v", len(good), l.query, l.what, err)

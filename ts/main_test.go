@@ -12,7 +12,7 @@ import (
 
 	"github.com/floedb/floe"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/kv"
 	"github.com/floedb/floe/ts"
 )
@@ -37,13 +37,13 @@ func open(t testing.TB, c floe.Config) *floe.Node {
 	return node
 }
 
-func newRig(t testing.TB, shards int) *rig.Rig {
+func newRig(t testing.TB, shards int) *machinetest.Rig {
 	return newRigOf(t, shards, engine.TableOf(ts.Primitive).New)
 }
 
 // newRigOf returns one whose time series have a machine of their own.
-func newRigOf(t testing.TB, shards int, machine func() engine.Machine) *rig.Rig {
-	return rig.Open(t, rig.Config{Shards: shards, Primitives: primitives(machine), CacheBytes: 4 << 20})
+func newRigOf(t testing.TB, shards int, machine func() engine.Machine) *machinetest.Rig {
+	return machinetest.Open(t, machinetest.Config{Shards: shards, Primitives: primitives(machine), CacheBytes: 4 << 20})
 }
 
 func primitives(machine func() engine.Machine) []engine.Primitive {
@@ -52,7 +52,7 @@ func primitives(machine func() engine.Machine) []engine.Primitive {
 	return []engine.Primitive{engine.TableOf(kv.Primitive), p}
 }
 
-func storeOf(r *rig.Rig, namespace string) *ts.Store {
+func storeOf(r *machinetest.Rig, namespace string) *ts.Store {
 	return engine.StoreOf(ts.Primitive, r.Router(), namespace, 0)
 }
 
@@ -78,7 +78,7 @@ func collect[T any](all func(func(T, error) bool)) (items []T) {
 }
 
 // at is a time of a rig, which begins in 2001.
-func at(millis int64) time.Time { return time.UnixMilli(rig.Epoch + millis) }
+func at(millis int64) time.Time { return time.UnixMilli(machinetest.Epoch + millis) }
 
 // point is one with a single field "value".
 func point(host string, millis int64, value float64) ts.Point {
@@ -94,11 +94,11 @@ func write(t testing.TB, s *ts.Store, points ...ts.Point) {
 }
 
 // contents lists the values of all shards as lines.
-func contents(r *rig.Rig) string {
+func contents(r *machinetest.Rig) string {
 	var lines []string
 	for shard := range engine.ShardID(r.Shards()) {
 		for k, v := range ts.Contents(r, shard, 0, 0) {
-			lines = append(lines, fmt.Sprintf("%s %s %s %d %v", k.Measurement, k.Tags, k.Field, k.Time-rig.Epoch, v))
+			lines = append(lines, fmt.Sprintf("%s %s %s %d %v", k.Measurement, k.Tags, k.Field, k.Time-machinetest.Epoch, v))
 		}
 	}
 	slices.Sort(lines)
@@ -106,7 +106,7 @@ func contents(r *rig.Rig) string {
 }
 
 // check compares the values of all shards.
-func check(t testing.TB, r *rig.Rig, want ...string) {
+func check(t testing.TB, r *machinetest.Rig, want ...string) {
 	t.Helper()
 	if got := contents(r); got != strings.Join(want, "\n") {
 		t.Errorf("there is\n%s\nwant\n%s", got, strings.Join(want, "\n"))

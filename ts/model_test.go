@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/ts"
 )
 
@@ -23,10 +23,10 @@ import (
 //
 //	go test -run TestModel -seed 7 -runs 400 ./ts
 func TestModel(t *testing.T) {
-	rig.Models{
+	machinetest.Models{
 		Primitives: primitives(engine.TableOf(ts.Primitive).New), CacheBytes: 4 << 20,
 		Runs: 9, Steps: 150, ShortRuns: 3, ShortSteps: 120, MaxShards: 3,
-		Begin: func(t *testing.T, rng *rand.Rand, g rig.Ground, spread bool) rig.Model {
+		Begin: func(t *testing.T, rng *rand.Rand, g machinetest.Ground, spread bool) machinetest.Model {
 			router := engine.NewRouter(&oneByOne{Door: g})
 			return &model{
 				t: t, rng: rng, ground: g, router: router, store: engine.StoreOf(ts.Primitive, router, "n", 0),
@@ -58,7 +58,7 @@ func (d *oneByOne) Query(ctx context.Context, shard engine.ShardID, q engine.Que
 type model struct {
 	t      *testing.T
 	rng    *rand.Rand
-	ground rig.Ground
+	ground machinetest.Ground
 	router *engine.Router
 	store  *ts.Store
 	points map[ts.At]float64
@@ -127,9 +127,9 @@ func (m *model) tendUpTo(steps func() int) {
 		door := &tendDoor{ground: m.ground, shard: shard, steps: steps()}
 		var duties []engine.LedDuty
 		switch g := m.ground.(type) {
-		case *rig.Rig:
+		case *machinetest.Rig:
 			duties = g.Executor(shard).Duties(1, func() engine.LeadDoor { return door })
-		case *rig.Stepped:
+		case *machinetest.Stepped:
 			duties = g.Node().Duties(shard, g.Node().State(shard).DutyTerm, func() engine.LeadDoor { return door })
 		}
 		for _, d := range duties {
@@ -144,7 +144,7 @@ var errEnough = errors.New("the duty has done enough")
 
 // tendDoor is an engine.LeadDoor.
 type tendDoor struct {
-	ground rig.Ground
+	ground machinetest.Ground
 	shard  engine.ShardID
 	steps  int
 }
@@ -332,7 +332,7 @@ func (m *model) settle() {
 
 // deliver hands over the messages between shards.
 func (m *model) deliver() {
-	g, ok := m.ground.(*rig.Stepped)
+	g, ok := m.ground.(*machinetest.Stepped)
 	if !ok {
 		return
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/line"
+	"github.com/floedb/floe/internal/points/line"
 )
 
 // proposal is a plan that has been sent.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/floedb/floe/floql"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 )
 
 // planned is a source that wants to know what it is asked for.
@@ -39,7 +39,7 @@ func (l *looked) Err() error {
 
 // TestQueriesEndSoon: a query over many points in few rows looks at its caller every few milliseconds, and ends the first time that he is gone.
 func TestQueriesEndSoon(t *testing.T) {
-	r := rig.Open(t, rig.Config{Shards: 1, Primitives: []engine.Primitive{table()}, CacheBytes: 4 << 20})
+	r := machinetest.Open(t, machinetest.Config{Shards: 1, Primitives: []engine.Primitive{table()}, CacheBytes: 4 << 20})
 	s := engine.StoreOf(Primitive, r.Router(), "n", 0)
 	const n = 600_000
 	var lines bytes.Buffer
@@ -56,7 +56,7 @@ func TestQueriesEndSoon(t *testing.T) {
 }
 
 // endsSoon asks a query that looks at its caller so many times or more, and ends it at some of them.
-func endsSoon(t *testing.T, r *rig.Rig, query string, want int) {
+func endsSoon(t *testing.T, r *machinetest.Rig, query string, want int) {
 	t.Helper()
 	asks := new(planned)
 	if _, err := floql.Eval(t.Context(), asks, query, floql.Options{}); err != nil {

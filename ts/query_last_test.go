@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/ts"
 )
 
@@ -93,7 +93,7 @@ func TestLastPages(t *testing.T) {
 	write(t, s, batch...)
 	seen := make(map[float64]bool)
 	for p, err := range s.Last(t.Context(), "cpu", "value") {
-		if must(p, err); p.Tags[0].Value != fmt.Sprint(p.Value) || p.Time.UnixMilli()-rig.Epoch != int64(p.Value) || seen[p.Value] {
+		if must(p, err); p.Tags[0].Value != fmt.Sprint(p.Value) || p.Time.UnixMilli()-machinetest.Epoch != int64(p.Value) || seen[p.Value] {
 			t.Fatalf("%v at %v of %v, told before: %t", p.Value, p.Time, p.Tags, seen[p.Value])
 		}
 		seen[p.Value] = true

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe/floql"
-	"github.com/floedb/floe/internal/floqltest"
+	"github.com/floedb/floe/internal/test/floqltest"
 	"github.com/floedb/floe/ts"
 )
 

@@ -12,13 +12,13 @@ import (
 
 	"github.com/floedb/floe/floql"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/ts"
 )
 
 // TestSelect compares what the index selects with what filters say of each series.
 func TestSelect(t *testing.T) {
-	rng := rand.New(rand.NewPCG(rig.Seed(t), 5))
+	rng := rand.New(rand.NewPCG(machinetest.Seed(t), 5))
 	for _, shards := range []int{1, 4} {
 		r := newRig(t, shards)
 		if shards > 1 {
@@ -69,7 +69,7 @@ func TestSelect(t *testing.T) {
 					want = append(want, p.Tags["host"])
 				}
 			}
-			query := fmt.Sprintf("m{%s}[%d..%d] | group_by(*) | count()", strings.Join(text, ","), rig.Epoch, rig.Epoch+10_000)
+			query := fmt.Sprintf("m{%s}[%d..%d] | group_by(*) | count()", strings.Join(text, ","), machinetest.Epoch, machinetest.Epoch+10_000)
 			res, err := s.Query(t.Context(), query)
 			if err != nil {
 				t.Fatalf("%s: %v", query, err)
@@ -186,7 +186,7 @@ func TestLimitsOfQueries(t *testing.T) {
 		}
 		write(t, s, batch...)
 		for _, stages := range []string{"", " | window(1m) | group_by(host) | avg()", " | window(1m) | percentile(50)", " | where(value >= 0)"} {
-			query := fmt.Sprintf("cpu[%d..%d]%s", rig.Epoch, rig.Epoch+hour, stages)
+			query := fmt.Sprintf("cpu[%d..%d]%s", machinetest.Epoch, machinetest.Epoch+hour, stages)
 			for _, l := range []struct {
 				limit string
 				of    func(n int64) floql.Limits
@@ -222,7 +222,7 @@ func TestTooManyPointsAreNotRead(t *testing.T) {
 	write(t, s, batch...)
 	r.Advance(hour)
 	for _, of := range []string{"cpu", "cpu{host=h1}"} {
-		query := fmt.Sprintf("%s[%d..%d] | window(1h) | avg()", of, rig.Epoch-10*day, rig.Epoch)
+		query := fmt.Sprintf("%s[%d..%d] | window(1h) | avg()", of, machinetest.Epoch-10*day, machinetest.Epoch)
 		var exceeded *floql.LimitError
 		if _, err := s.Query(t.Context(), query, floql.Options{Limits: floql.Limits{Points: 999}}); !errors.As(err, &exceeded) || exceeded.Limit != "points" {
 			t.Errorf("%s: %v, want a LimitError", query, err)

@@ -10,8 +10,8 @@ import (
 
 	"github.com/floedb/floe/floql"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/floqltest"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/floqltest"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/ts"
 )
 
@@ -36,7 +36,7 @@ func TestFloQL(t *testing.T) {
 
 // tested is a store for floqltest.
 type tested struct {
-	rig   *rig.Rig
+	rig   *machinetest.Rig
 	store *ts.Store
 	state string
 }
@@ -80,7 +80,7 @@ func (s *tested) Eval(ctx context.Context, query string, opts floql.Options) (*f
 }
 
 // spread creates a namespace that is spread over the shards.
-func spread(t *testing.T, r *rig.Rig, namespace string) {
+func spread(t *testing.T, r *machinetest.Rig, namespace string) {
 	t.Helper()
 	if _, err := r.Propose(t.Context(), engine.HomeShard(namespace, r.Shards()), engine.CreateNamespace(namespace, true)); err != nil {
 		t.Fatal(err)

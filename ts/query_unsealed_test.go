@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe/floql"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/ts"
 )
 
@@ -41,7 +41,7 @@ func TestUnsealedPartitions(t *testing.T) {
 	all := apart(t, s, 20, 40)
 	for _, r := range [][2]int64{{-40 * day, day}, {-7*day - 3, -7*day + 9*second}, {-39 * day, -38 * day}, {0, 1}, {-3 * day, -3*day + 1}} {
 		for _, stages := range []string{"", " | window(1d) | group_by(host) | sum()", " | field(other) | window(7d) | last()", " | count()"} {
-			query := fmt.Sprintf("cpu[%d..%d]%s", rig.Epoch+r[0], rig.Epoch+r[1], stages)
+			query := fmt.Sprintf("cpu[%d..%d]%s", machinetest.Epoch+r[0], machinetest.Epoch+r[1], stages)
 			got, err := s.Query(t.Context(), query)
 			want, wantErr := floql.Eval(t.Context(), all, query, floql.Options{})
 			if err != nil || wantErr != nil {
@@ -95,7 +95,7 @@ func TestReadUnsealedPages(t *testing.T) {
 func BenchmarkQueryUnsealed(b *testing.B) {
 	s := storeOf(newRig(b, 1), "n")
 	apart(b, s, 50, 360)
-	query := fmt.Sprintf("cpu[%d..%d] | window(1d) | sum()", rig.Epoch-360*day, rig.Epoch+day)
+	query := fmt.Sprintf("cpu[%d..%d] | window(1d) | sum()", machinetest.Epoch-360*day, machinetest.Epoch+day)
 	for b.Loop() {
 		if _, err := s.Query(b.Context(), query); err != nil {
 			b.Fatal(err)
@@ -113,7 +113,7 @@ func TestSeriesWithoutPoints(t *testing.T) {
 	}
 	write(t, s, append(batch, point("a", 0, 1), point("b", 0, 2))...)
 	for _, query := range []string{"cpu[%d..%d] | sum()", "cpu{host!=x}[%d..%d]", "cpu{host=~*}[%d..%d] | group_by(host) | max()"} {
-		query = fmt.Sprintf(query, rig.Epoch, rig.Epoch+1)
+		query = fmt.Sprintf(query, machinetest.Epoch, machinetest.Epoch+1)
 		for series, limit := range map[int64]string{2: "", 1: "series"} {
 			_, err := s.Query(t.Context(), query, floql.Options{Limits: floql.Limits{Series: series}})
 			l, _ := errors.AsType[*floql.LimitError](err)

@@ -10,7 +10,7 @@ import (
 	"github.com/floedb/floe/floql"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/points"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 )
 
 func exampleSelection(t testing.TB) floql.Selection {
@@ -99,7 +99,7 @@ func TestRangesOfOtherProcesses(t *testing.T) {
 		}
 		return all
 	}
-	rig.TryLimits(t, []rig.Limit{
+	machinetest.TryLimits(t, []machinetest.Limit{
 		{Name: "limit of measurements", Least: 1, Most: engine.MaxPageItems, Says: []string{"limit"}, Try: func(n int64) error { return arrives(&measurementsQuery{limit: int(n)}) }},
 		{Name: "limit of series", Least: 1, Most: engine.MaxPageItems, Says: []string{"limit"}, Try: func(n int64) error { return arrives(&seriesQuery{limit: int(n)}) }},
 		{Name: "tags of series", Least: none, Most: MaxTags, Says: []string{"tags"}, Try: func(n int64) error { return arrives(&seriesQuery{limit: 1, tags: tags(n)}) }},

@@ -7,14 +7,14 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/ts"
 )
 
 // TestReplicasAreEqual applies one random log, with all that the duty proposes, on replicas that commit at different times and start anew in the middle:
 // all rows and the state's hash are equal.
 func TestReplicasAreEqual(t *testing.T) {
-	rng := rand.New(rand.NewPCG(rig.Seed(t), 0))
+	rng := rand.New(rand.NewPCG(machinetest.Seed(t), 0))
 	r := newRig(t, 1)
 	s := storeOf(r, "n")
 	must(0, s.SetSeriesLimit(t.Context(), 30))
@@ -24,7 +24,7 @@ func TestReplicasAreEqual(t *testing.T) {
 		case n < 12:
 			var batch []ts.Point
 			for range 1 + rng.IntN(10) {
-				p := point(host(), r.Now()-rig.Epoch-rng.Int64N(3*day), float64(rng.IntN(1000))/10)
+				p := point(host(), r.Now()-machinetest.Epoch-rng.Int64N(3*day), float64(rng.IntN(1000))/10)
 				p.Measurement = fmt.Sprintf("m%d", rng.IntN(3))
 				p.Tags["dc"] = fmt.Sprint(rng.IntN(2))
 				batch = append(batch, p)
@@ -35,7 +35,7 @@ func TestReplicasAreEqual(t *testing.T) {
 		case n == 13 && rng.IntN(3) == 0:
 			_ = s.DeleteMeasurement(t.Context(), "m1")
 		case n == 14:
-			_, _ = r.Txn("n").Do(ts.WriteOp(point(host(), r.Now()-rig.Epoch, 1)), ts.WriteOp(point(host(), rng.Int64N(10*day), 1))).Commit(t.Context())
+			_, _ = r.Txn("n").Do(ts.WriteOp(point(host(), r.Now()-machinetest.Epoch, 1)), ts.WriteOp(point(host(), rng.Int64N(10*day), 1))).Commit(t.Context())
 		case n == 15:
 			must(0, s.SetRetention(t.Context(), "m0", ts.Retention{
 				RawTTL:     time.Duration(rng.IntN(3)) * 24 * time.Hour,
@@ -46,10 +46,10 @@ func TestReplicasAreEqual(t *testing.T) {
 		}
 	}
 	all := primitives(engine.TableOf(ts.Primitive).New)
-	rig.EqualReplicas(t, r.Log(0), all,
-		rig.Replica{Name: "commits each", Commit: 1},
-		rig.Replica{Name: "commits 7", Commit: 7, CacheBytes: 4 << 20},
-		rig.Replica{Name: "commits all"},
-		rig.Replica{Name: "restarts", Commit: 13, Restart: 29},
+	machinetest.EqualReplicas(t, r.Log(0), all,
+		machinetest.Replica{Name: "commits each", Commit: 1},
+		machinetest.Replica{Name: "commits 7", Commit: 7, CacheBytes: 4 << 20},
+		machinetest.Replica{Name: "commits all"},
+		machinetest.Replica{Name: "restarts", Commit: 13, Restart: 29},
 	)
 }

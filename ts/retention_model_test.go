@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe/floql"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/ts"
 )
 
@@ -18,7 +18,7 @@ import (
 //
 //	go test -run TestRetentionModel -seed 7 ./ts
 func TestRetentionModel(t *testing.T) {
-	seed := rig.Seed(t)
+	seed := machinetest.Seed(t)
 	for i := range uint64(8) {
 		m := newRetentionModel(t, rand.New(rand.NewPCG(seed, i)))
 		for range 60 {
@@ -41,7 +41,7 @@ func TestRetentionModel(t *testing.T) {
 type retentionModel struct {
 	t         *testing.T
 	rng       *rand.Rand
-	r         *rig.Rig
+	r         *machinetest.Rig
 	s         *ts.Store
 	points    map[hostTime]float64
 	retention ts.Retention
@@ -72,7 +72,7 @@ func newRetentionModel(t *testing.T, rng *rand.Rand) *retentionModel {
 func floor(at, every int64) int64 { return at - at%every }
 
 func (m *retentionModel) note(format string, args ...any) {
-	m.log = append(m.log, fmt.Sprintf("minute %d: ", (m.r.Now()-rig.Epoch)/minute)+fmt.Sprintf(format, args...))
+	m.log = append(m.log, fmt.Sprintf("minute %d: ", (m.r.Now()-machinetest.Epoch)/minute)+fmt.Sprintf(format, args...))
 }
 
 func (m *retentionModel) step() {
@@ -106,7 +106,7 @@ func (m *retentionModel) write() {
 	var batch []ts.Point
 	for range 1 + m.rng.IntN(30) {
 		at := m.r.Now() - m.rng.Int64N([]int64{minute, 3 * hour, 10 * day}[m.rng.IntN(3)])
-		p := point(fmt.Sprint("h", m.rng.IntN(4)), max(at, least)-rig.Epoch, float64(m.rng.IntN(1000))/8)
+		p := point(fmt.Sprint("h", m.rng.IntN(4)), max(at, least)-machinetest.Epoch, float64(m.rng.IntN(1000))/8)
 		batch = append(batch, p)
 		m.points[hostTime{p.Tags["host"], p.Time.UnixMilli()}] = p.Fields["value"]
 	}
@@ -209,7 +209,7 @@ func TestLongerBeforeRolledUp(t *testing.T) {
 	}
 	check := func(when string) {
 		t.Helper()
-		from := floor(rig.Epoch-50*hour, day)
+		from := floor(machinetest.Epoch-50*hour, day)
 		got, err := s.Query(t.Context(), fmt.Sprintf("cpu[%d..%d] | window(4d) | sum()", from-from%(4*day), from-from%(4*day)+8*day))
 		if err != nil || len(got.Series) != 1 || got.Series[0].Points[0].Value != 7 {
 			t.Errorf("%s: %v, %v, want 7", when, got, err)

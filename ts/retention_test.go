@@ -14,14 +14,14 @@ import (
 
 	"github.com/floedb/floe/floql"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/ts"
 )
 
 // history is points of a measurement, and what rollups of them have to say.
 type history struct {
 	t      *testing.T
-	r      *rig.Rig
+	r      *machinetest.Rig
 	s      *ts.Store
 	points map[string]map[int64]float64 // by host and time
 }
@@ -120,7 +120,7 @@ func TestRetentionWithRollups(t *testing.T) {
 					h.r.Advance(6 * minute)
 				}
 				must(0, h.s.SetRetention(t.Context(), "cpu", history3))
-				rng := rand.New(rand.NewPCG(rig.Seed(t), 1))
+				rng := rand.New(rand.NewPCG(machinetest.Seed(t), 1))
 				for range 40 {
 					h.r.Pass(rng.Int64N(2 * hour))
 					h.r.Fire()
@@ -129,7 +129,7 @@ func TestRetentionWithRollups(t *testing.T) {
 						h.r.Restart()
 					}
 					// Points that are as late as they may be.
-					late := h.r.Now() - rig.Epoch - 7*day + rng.Int64N(day)
+					late := h.r.Now() - machinetest.Epoch - 7*day + rng.Int64N(day)
 					h.write(point("late", late, float64(late/second%100)))
 				}
 				h.r.Advance(2 * hour)
@@ -209,7 +209,7 @@ func TestRetentionChangesWhileRollingUp(t *testing.T) {
 	h.check(2, day, -1<<50)
 	h.kept(h.r.Now() - 7*day)
 	// Tier 3 was made of the points that were left: all but those that a longer retention had left out.
-	h.check(3, hour, rig.Epoch-8*day)
+	h.check(3, hour, machinetest.Epoch-8*day)
 	h.r.Verify()
 }
 
@@ -229,9 +229,9 @@ func TestExactSumsOfRollups(t *testing.T) {
 			}
 		}
 	}
-	rng := rand.New(rand.NewPCG(rig.Seed(t), 2))
+	rng := rand.New(rand.NewPCG(machinetest.Seed(t), 2))
 	mixed := []float64{1e300, -1e300, 1e16, 1, 1e-16, -1e16, 1e-300, 5e-324, 0.1, 3}
-	start := -rig.Epoch%minute + minute
+	start := -machinetest.Epoch%minute + minute
 	for i := range int64(200) {
 		var batch []ts.Point
 		for k := range 1 + rng.Int64N(12) {
@@ -249,7 +249,7 @@ func TestExactSumsOfRollups(t *testing.T) {
 			put(point("a", start+10*i*minute+k*second, float64(i)))
 		}
 	}
-	window := fmt.Sprintf("cpu[%d..%d]", rig.Epoch+start, rig.Epoch+start+200*minute)
+	window := fmt.Sprintf("cpu[%d..%d]", machinetest.Epoch+start, machinetest.Epoch+start+200*minute)
 	queries := []string{" | window(1m) | sum()", " | window(1m) | avg()", " | window(20m) | sum()", " | window(20m) | avg()", " | window(200m) | sum()"}
 	for range 4 {
 		r.Advance(12 * hour)
@@ -278,7 +278,7 @@ func TestExactSumsOfRollups(t *testing.T) {
 
 // flaky is a door whose node is away now and then, and seals only after a while.
 type flaky struct {
-	*rig.Rig
+	*machinetest.Rig
 	calls int
 }
 
@@ -302,7 +302,7 @@ func TestImportWaits(t *testing.T) {
 	r := newRigOf(t, 1, func() engine.Machine { return ts.NewCramped(100_000) })
 	var lines strings.Builder
 	for i := range int64(100_000) {
-		fmt.Fprintf(&lines, "cpu,host=a value=%v %d\n", math.Sqrt(float64(i)), rig.Epoch-i*second)
+		fmt.Fprintf(&lines, "cpu,host=a value=%v %d\n", math.Sqrt(float64(i)), machinetest.Epoch-i*second)
 	}
 	synctest.Test(t, func(t *testing.T) {
 		s := engine.StoreOf(ts.Primitive, engine.NewRouter(&flaky{Rig: r}), "n", 0)
@@ -328,7 +328,7 @@ func TestTagsOfTelegraf(t *testing.T) {
 	var lines strings.Builder
 	values := []string{`C:\` + `x`, `C:\\x`, `a\\\b`, `a\,b`, `a\ b`, `a\=b`, `\n`, `a, b=c`, `\"q\"`}
 	for i, v := range values {
-		fmt.Fprintf(&lines, "disk,path=%s value=%d %d\n", escape.Replace(v), i, rig.Epoch)
+		fmt.Fprintf(&lines, "disk,path=%s value=%d %d\n", escape.Replace(v), i, machinetest.Epoch)
 	}
 	lines.WriteString("\x00disk,path=a value=1\n")
 	result, err := s.WriteLine(t.Context(), strings.NewReader(lines.String()), ts.Milliseconds)

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe/floql"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/ts"
 )
 
@@ -38,7 +38,7 @@ func TestQueriesOverRollups(t *testing.T) {
 		write(t, s, batch...)
 	}
 	r.Advance(17*second + 123)
-	now := time.UnixMilli(rig.Epoch + 12*60*minute + 17*second + 123)
+	now := time.UnixMilli(machinetest.Epoch + 12*60*minute + 17*second + 123)
 	for _, query := range []string{
 		"cpu[6h] | window(10m) | avg()", "cpu[8h] | window(1h) | group_by(host) | max()", "cpu[10h] | window(30m, 10m) | count()", "cpu[12h] | window(1d) | sum()",
 		"cpu[12h] | window(1d, tz=Europe/Berlin) | group_by(host) | last()", "cpu[5h] | window(1m) | first()", "cpu[1h] | window(7s) | median()",
@@ -59,7 +59,7 @@ func TestQueriesOverRollups(t *testing.T) {
 	for _, query := range []string{
 		"cpu[6h] | window(10m) | median()", "cpu[6h] | where(value > 3) | window(10m) | max()", "cpu[6h] | window(7s) | avg()", "cpu[6h]",
 		// The end of a range all of which is gone has to be one of a bucket.
-		fmt.Sprintf("cpu[%d..%d] | window(10m) | sum()", rig.Epoch-rig.Epoch%(10*minute), rig.Epoch+90*minute+1),
+		fmt.Sprintf("cpu[%d..%d] | window(10m) | sum()", machinetest.Epoch-machinetest.Epoch%(10*minute), machinetest.Epoch+90*minute+1),
 	} {
 		if _, err := s.Query(t.Context(), query, floql.Options{Now: now}); !errors.Is(err, ts.ErrInvalid) {
 			t.Errorf("%s: %v, want ErrInvalid: points are gone", query, err)

@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/ts"
 )
 
-func newSpread(t *testing.T, shards int) (*rig.Rig, *ts.Store) {
+func newSpread(t *testing.T, shards int) (*machinetest.Rig, *ts.Store) {
 	t.Helper()
 	r := newRig(t, shards)
 	if err := engine.NewNamespaces(r.Router()).Create(t.Context(), "n", true); err != nil {

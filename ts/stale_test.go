@@ -8,18 +8,18 @@ import (
 
 	"github.com/floedb/floe"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/ts"
 )
 
 // turn is a door that leads elsewhere when it is turned: to a node that has lost its tail, was restored, or is another one.
-type turn struct{ *rig.Rig }
+type turn struct{ *machinetest.Rig }
 
 // TestStaleNumbers: a caller that knows series by the numbers of another state never writes to wrong ones.
 func TestStaleNumbers(t *testing.T) {
-	for name, other := range map[string]func(first *rig.Rig, kept int) *rig.Rig{
+	for name, other := range map[string]func(first *machinetest.Rig, kept int) *machinetest.Rig{
 		// The tail with series b and c is lost, and others get their numbers.
-		"tail lost": func(first *rig.Rig, kept int) *rig.Rig {
+		"tail lost": func(first *machinetest.Rig, kept int) *machinetest.Rig {
 			r := newRig(t, 1)
 			for _, e := range first.Log(0)[:kept] {
 				r.Executor(0).Apply(1, r.Executor(0).Applied().Index+1, e, nil)
@@ -28,12 +28,12 @@ func TestStaleNumbers(t *testing.T) {
 			write(t, storeOf(r, "n"), point("x", 0, 1), point("c", 0, 2))
 			return r
 		},
-		"another cluster": func(*rig.Rig, int) *rig.Rig {
+		"another cluster": func(*machinetest.Rig, int) *machinetest.Rig {
 			r := newRig(t, 1)
 			write(t, storeOf(r, "n"), point("c", 0, 1), point("x", 0, 2), point("a", 0, 3))
 			return r
 		},
-		"empty": func(*rig.Rig, int) *rig.Rig { return newRig(t, 1) },
+		"empty": func(*machinetest.Rig, int) *machinetest.Rig { return newRig(t, 1) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			door := &turn{newRig(t, 1)}
@@ -49,7 +49,7 @@ func TestStaleNumbers(t *testing.T) {
 			var batch []ts.Point
 			for i, host := range []string{"a", "b", "c", "d"} {
 				batch = append(batch, point(host, second, float64(10+i)))
-				want[ts.At{Measurement: "cpu", Tags: "host=" + host + ";", Field: "value", Time: rig.Epoch + second}] = float64(10 + i)
+				want[ts.At{Measurement: "cpu", Tags: "host=" + host + ";", Field: "value", Time: machinetest.Epoch + second}] = float64(10 + i)
 			}
 			write(t, s, batch...)
 			compare(t, door.Rig, want)

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/ts"
 )
 
@@ -23,7 +23,7 @@ const (
 )
 
 // rows fails unless there are so many rows of a kind.
-func rows(t testing.TB, r *rig.Rig, kind byte, want int) {
+func rows(t testing.TB, r *machinetest.Rig, kind byte, want int) {
 	t.Helper()
 	if n, _ := ts.CountRows(r, 0, kind); n != want {
 		t.Errorf("there are %d rows %q, want %d", n, kind, want)
@@ -61,7 +61,7 @@ func TestSealAndMerge(t *testing.T) {
 
 // TestManySealsAndMerges writes points in any order, and lets the duty do its work at any time: what is there is always the same.
 func TestManySealsAndMerges(t *testing.T) {
-	rng := rand.New(rand.NewPCG(rig.Seed(t), 0))
+	rng := rand.New(rand.NewPCG(machinetest.Seed(t), 0))
 	r := newRig(t, 1)
 	s := storeOf(r, "n")
 	want := make(map[ts.At]float64)
@@ -94,7 +94,7 @@ func TestManySealsAndMerges(t *testing.T) {
 	}
 }
 
-func compare(t testing.TB, r *rig.Rig, want map[ts.At]float64) {
+func compare(t testing.TB, r *machinetest.Rig, want map[ts.At]float64) {
 	t.Helper()
 	got := make(map[ts.At]float64)
 	for shard := range engine.ShardID(r.Shards()) {
@@ -150,7 +150,7 @@ func TestRollups(t *testing.T) {
 		write(t, s, point("a", i*20*second, float64(i+1)))
 	}
 	r.Advance(20 * minute)
-	start := rig.Epoch % minute
+	start := machinetest.Epoch % minute
 	if start != 40*second {
 		t.Fatalf("the epoch is %d ms behind a minute", start)
 	}
@@ -160,16 +160,16 @@ func TestRollups(t *testing.T) {
 	}
 	for k, v := range ts.Contents(r, 0, 1, 2) {
 		sums := map[int64]float64{-40 * second: 1, 20 * second: 2 + 3 + 4, 80 * second: 5}
-		if want := sums[k.Time-rig.Epoch]; v != want {
-			t.Errorf("sum of the bucket at %d is %v, want %v", k.Time-rig.Epoch, v, want)
+		if want := sums[k.Time-machinetest.Epoch]; v != want {
+			t.Errorf("sum of the bucket at %d is %v, want %v", k.Time-machinetest.Epoch, v, want)
 		}
 	}
 	write(t, s, point("a", 30*second, 100)) // late
 	r.Advance(20 * minute)
 	for k, v := range ts.Contents(r, 0, 1, 5) {
 		most := map[int64]float64{-40 * second: 1, 20 * second: 100, 80 * second: 5}
-		if want := most[k.Time-rig.Epoch]; v != want {
-			t.Errorf("max of the bucket at %d is %v, want %v", k.Time-rig.Epoch, v, want)
+		if want := most[k.Time-machinetest.Epoch]; v != want {
+			t.Errorf("max of the bucket at %d is %v, want %v", k.Time-machinetest.Epoch, v, want)
 		}
 	}
 	r.Verify()
@@ -245,7 +245,7 @@ func TestPurgeRefused(t *testing.T) {
 
 // meddler is the door of a duty, who does something before a command of it is applied.
 type meddler struct {
-	ground *rig.Rig
+	ground *machinetest.Rig
 	before func(engine.Command)
 }
 
@@ -310,7 +310,7 @@ func TestPurgeOfSecondRetention(t *testing.T) {
 
 // patient is the door of one duty that goes on: when it has nothing to do the next step is taken.
 type patient struct {
-	ground *rig.Rig
+	ground *machinetest.Rig
 	steps  []func()
 }
 

@@ -8,12 +8,12 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/ts"
 )
 
 // newFilledRig has blocks, pages of a measurement and of a rollup, deleted series, and dirty buckets.
-func newFilledRig(t *testing.T) *rig.Rig {
+func newFilledRig(t *testing.T) *machinetest.Rig {
 	t.Helper()
 	r := newRig(t, 1)
 	s := storeOf(r, "n")
@@ -30,10 +30,10 @@ func newFilledRig(t *testing.T) *rig.Rig {
 }
 
 // damaged is a rig whose rows are changed.
-type damaged struct{ *rig.Rig }
+type damaged struct{ *machinetest.Rig }
 
 // find returns the first row of a kind.
-func (r damaged) find(kind string) rig.Row {
+func (r damaged) find(kind string) machinetest.Row {
 	for _, row := range r.Rows(0) {
 		if row.Machine == engine.MachineTS && bytes.HasPrefix(row.Key, []byte(kind)) {
 			return row
@@ -43,11 +43,11 @@ func (r damaged) find(kind string) rig.Row {
 }
 
 func (r damaged) set(k, value []byte) {
-	r.Tamper(0, rig.Row{Machine: engine.MachineTS, Key: k, Value: append([]byte{}, value...)})
+	r.Tamper(0, machinetest.Row{Machine: engine.MachineTS, Key: k, Value: append([]byte{}, value...)})
 }
 
 func (r damaged) remove(kind string) {
-	r.Tamper(0, rig.Row{Machine: engine.MachineTS, Key: r.find(kind).Key})
+	r.Tamper(0, machinetest.Row{Machine: engine.MachineTS, Key: r.find(kind).Key})
 }
 
 // change changes the value of the first row of a kind.
@@ -134,12 +134,12 @@ func TestVerifyReports(t *testing.T) {
 		"timer lost": {func(r damaged) {
 			for _, row := range r.Rows(0) {
 				if row.Machine == 0 && row.Key[0] == 't' && engine.MachineID(row.Key[9]) == engine.MachineTS {
-					r.Tamper(0, rig.Row{Key: row.Key})
+					r.Tamper(0, machinetest.Row{Key: row.Key})
 				}
 			}
 		}, "has no timer at"},
 		"timer without reason": {func(r damaged) {
-			r.Tamper(0, rig.Row{Key: []byte("t\xff\x00\x00\x00\x00\x00\x00\x00\x04\x00\x00\x00\x00z"), Value: []byte{}})
+			r.Tamper(0, machinetest.Row{Key: []byte("t\xff\x00\x00\x00\x00\x00\x00\x00\x04\x00\x00\x00\x00z"), Value: []byte{}})
 		}, "which means nothing"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/ts"
 )
 
@@ -20,7 +20,7 @@ import (
 
 // ahead is a door where somebody else is quicker, once.
 type ahead struct {
-	*rig.Rig
+	*machinetest.Rig
 	do func()
 }
 
@@ -113,7 +113,7 @@ func TestChurnAtTheLimit(t *testing.T) {
 
 // TestMergeOfMany merges more than one step takes: pages that go over the end of a step are cut there, and nothing of them is lost.
 func TestMergeOfMany(t *testing.T) {
-	rng := rand.New(rand.NewPCG(rig.Seed(t), 0))
+	rng := rand.New(rand.NewPCG(machinetest.Seed(t), 0))
 	r := newRig(t, 1)
 	s := storeOf(r, "n")
 	type place struct {
@@ -127,7 +127,7 @@ func TestMergeOfMany(t *testing.T) {
 			if i%2 != generation && i%7 > 0 {
 				continue
 			}
-			v, p := math.Ldexp(rng.NormFloat64(), rng.IntN(1000)-500), place{fmt.Sprintf("h%d", i%40), rig.Epoch - 5*day + i/40*20*second} // 8 bytes each
+			v, p := math.Ldexp(rng.NormFloat64(), rng.IntN(1000)-500), place{fmt.Sprintf("h%d", i%40), machinetest.Epoch - 5*day + i/40*20*second} // 8 bytes each
 			fmt.Fprintf(&lines, "cpu,host=%s value=%v %d\n", p.host, v, p.at)
 			want[p] = v
 		}
@@ -184,19 +184,19 @@ func TestReadWhileItChanges(t *testing.T) {
 	hosts := []string{"a", "b", "c"}
 	kept := map[string]int64{"a": minTime, "b": minTime, "c": minTime}
 	for name, change := range map[string]struct {
-		do   func(r *rig.Rig, s *ts.Store)
+		do   func(r *machinetest.Rig, s *ts.Store)
 		kept map[string]int64 // from when on there are points behind the change
 		err  error
 	}{
-		"sealed, restarted and written": {func(r *rig.Rig, s *ts.Store) {
+		"sealed, restarted and written": {func(r *machinetest.Rig, s *ts.Store) {
 			r.Advance(6 * minute)
 			r.Restart()
 			write(t, s, point("a", -40*hour, -40*60*60))
 		}, kept, nil},
-		"series deleted": {func(_ *rig.Rig, s *ts.Store) {
+		"series deleted": {func(_ *machinetest.Rig, s *ts.Store) {
 			must(s.DeleteSeries(t.Context(), "cpu", map[string]string{"host": "b"}))
 		}, map[string]int64{"a": minTime, "c": minTime}, nil},
-		"too old, and removed": {func(r *rig.Rig, s *ts.Store) {
+		"too old, and removed": {func(r *machinetest.Rig, s *ts.Store) {
 			must(0, s.SetRetention(t.Context(), "cpu", ts.Retention{RawTTL: 3 * time.Hour}))
 			for sample := range s.Read(t.Context(), "cpu", "value") {
 				if sample.Time.Before(at(-3 * hour)) {
@@ -205,7 +205,7 @@ func TestReadWhileItChanges(t *testing.T) {
 			}
 			r.Advance(6 * minute)
 		}, map[string]int64{"a": -3*hour + 6*minute, "b": -3*hour + 6*minute, "c": -3*hour + 6*minute}, nil},
-		"made again": {func(_ *rig.Rig, s *ts.Store) {
+		"made again": {func(_ *machinetest.Rig, s *ts.Store) {
 			must(0, s.DeleteMeasurement(t.Context(), "cpu"))
 			write(t, s, point("a", 0, 0))
 		}, map[string]int64{"a": 0}, ts.ErrConflict},
@@ -216,7 +216,7 @@ func TestReadWhileItChanges(t *testing.T) {
 			var lines strings.Builder
 			for i := range int64(paged / 3) {
 				for _, host := range hosts {
-					fmt.Fprintf(&lines, "cpu,host=%s value=%d %d\n", host, -i*6, rig.Epoch-i*6*second)
+					fmt.Fprintf(&lines, "cpu,host=%s value=%d %d\n", host, -i*6, machinetest.Epoch-i*6*second)
 				}
 			}
 			if result := must(s.WriteLine(t.Context(), strings.NewReader(lines.String()), ts.Milliseconds)); result.Refused > 0 {
@@ -229,7 +229,7 @@ func TestReadWhileItChanges(t *testing.T) {
 				if err = e; err != nil {
 					break
 				}
-				host, at := p.Tags[0].Value, p.Time.UnixMilli()-rig.Epoch
+				host, at := p.Tags[0].Value, p.Time.UnixMilli()-machinetest.Epoch
 				if last, ok := latest[host]; ok && at <= last || p.Value != float64(at/second) {
 					t.Fatalf("%s has %v at %d, behind %d", host, p.Value, at, last)
 				}

@@ -9,13 +9,13 @@ import (
 	"github.com/floedb/floe/action"
 	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 )
 
 // TestAdmit: commands of users in other processes are checked as those of users in this one are, and can not say what only machines say.
 func TestAdmit(t *testing.T) {
 	const most = 100
-	r := rig.New(t, 1, engine.TableOf(action.Primitive), table())
+	r := machinetest.New(t, 1, engine.TableOf(action.Primitive), table())
 	run, long := number{run: 1}, strings.Repeat("x", 1<<10+1)
 	large := append(append([]byte{'"'}, bytes.Repeat([]byte{'x'}, most)...), '"')
 	startOf := func(name string, change func(*startBody)) []byte {
@@ -71,7 +71,7 @@ func TestAdmit(t *testing.T) {
 		if err := p.Admit(command(c.good), most); err != nil {
 			t.Errorf("command %d: %v", c.kind, err)
 		}
-		rig.SameInJSON(t, p, command(c.good))
+		machinetest.SameInJSON(t, p, command(c.good))
 		for i, body := range c.wrong {
 			if err := p.Admit(command(body), most); !errors.Is(err, ErrInvalid) {
 				t.Errorf("command %d, wrong in way %d: %v", c.kind, i, err)

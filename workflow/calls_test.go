@@ -12,14 +12,14 @@ import (
 	"github.com/floedb/floe/action"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/flow"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/stream"
 )
 
 // newStores returns the stores of a plain namespace and of a spread one, and their rig.
-func newStores(t *testing.T) (r *rig.Rig, plain, spread *Store) {
+func newStores(t *testing.T) (r *machinetest.Rig, plain, spread *Store) {
 	t.Helper()
-	r = rig.New(t, 3, engine.TableOf(action.Primitive), engine.TableOf(stream.Primitive), engine.TableOf(Primitive))
+	r = machinetest.New(t, 3, engine.TableOf(action.Primitive), engine.TableOf(stream.Primitive), engine.TableOf(Primitive))
 	if err := engine.NewNamespaces(r.Router()).Create(t.Context(), "s", true); err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,7 @@ import (
 
 	"github.com/floedb/floe/action"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 )
 
 // TestDamages: what Verify reports of each row that is damaged.
@@ -14,41 +14,41 @@ func TestDamages(t *testing.T) {
 	part := func(kind byte) func(k []byte) bool {
 		return func(k []byte) bool { return k[0] == rowRun && k[partAt] == kind }
 	}
-	rig.RunDamages(t, "testdata/damages", engine.MachineWorkflow, map[string]rig.RowKind{
-		"workflow":  rig.RowOf(row(rowWorkflow), (*record).code),
-		"name":      rig.RowOf(row(rowName), (*nameRow).code),
-		"grave":     rig.RowOf(row(rowGrave), (*record).code),
-		"graves":    rig.BareRow(row(rowGraves)),
-		"version":   rig.RowOf(row(rowVersion), (*versionRow).code),
-		"versions":  rig.RowOf(row(rowVersions), (*versionIndex).code),
-		"of":        rig.BareRow(row(rowOf)),
-		"in":        rig.BareRow(row(rowIn)),
-		"status":    rig.BareRow(row(rowByStatus)),
-		"ended":     rig.BareRow(row(rowEnded)),
-		"key":       rig.RowOf(row(rowKey), (*keyRow).code),
-		"id":        rig.BareRow(row(rowID)),
-		"attribute": rig.BareRow(row(rowAttribute)),
-		"plan":      rig.RowOf(row(rowPlan), (*planRow).code),
-		"cache":     rig.RowOf(row(rowCache), (*cacheRow).code),
-		"stale":     rig.BareRow(row(rowStale)),
-		"schedule":  rig.RowOf(row(rowSchedule), (*scheduleRow).code),
-		"due":       rig.BareRow(row(rowDue)),
-		"ticked":    rig.BareRow(row(rowTicked)),
-		"trigger":   rig.RowOf(row(rowTrigger), (*triggerRow).code),
-		"header":    rig.RowOf(part(partHeader), (*header).code),
-		"input":     rig.BareRow(part(partInput)),
-		"output":    rig.BareRow(part(partOutput)),
-		"step":      rig.RowOf(part(partStep), (*stepRow).layout),
-		"events":    rig.RowOf(part(partEvents), (*eventRow).code),
-		"signal":    rig.RowOf(part(partSignal), (*signalRow).code),
-		"undo":      rig.RowOf(part(partUndo), (*undoRow).code),
-		"branch":    rig.RowOf(part(partBranch), (*branchRow).layout),
-		"items":     rig.RowOf(part(partItems), (*itemsRow).code),
+	machinetest.RunDamages(t, "testdata/damages", engine.MachineWorkflow, map[string]machinetest.RowKind{
+		"workflow":  machinetest.RowOf(row(rowWorkflow), (*record).code),
+		"name":      machinetest.RowOf(row(rowName), (*nameRow).code),
+		"grave":     machinetest.RowOf(row(rowGrave), (*record).code),
+		"graves":    machinetest.BareRow(row(rowGraves)),
+		"version":   machinetest.RowOf(row(rowVersion), (*versionRow).code),
+		"versions":  machinetest.RowOf(row(rowVersions), (*versionIndex).code),
+		"of":        machinetest.BareRow(row(rowOf)),
+		"in":        machinetest.BareRow(row(rowIn)),
+		"status":    machinetest.BareRow(row(rowByStatus)),
+		"ended":     machinetest.BareRow(row(rowEnded)),
+		"key":       machinetest.RowOf(row(rowKey), (*keyRow).code),
+		"id":        machinetest.BareRow(row(rowID)),
+		"attribute": machinetest.BareRow(row(rowAttribute)),
+		"plan":      machinetest.RowOf(row(rowPlan), (*planRow).code),
+		"cache":     machinetest.RowOf(row(rowCache), (*cacheRow).code),
+		"stale":     machinetest.BareRow(row(rowStale)),
+		"schedule":  machinetest.RowOf(row(rowSchedule), (*scheduleRow).code),
+		"due":       machinetest.BareRow(row(rowDue)),
+		"ticked":    machinetest.BareRow(row(rowTicked)),
+		"trigger":   machinetest.RowOf(row(rowTrigger), (*triggerRow).code),
+		"header":    machinetest.RowOf(part(partHeader), (*header).code),
+		"input":     machinetest.BareRow(part(partInput)),
+		"output":    machinetest.BareRow(part(partOutput)),
+		"step":      machinetest.RowOf(part(partStep), (*stepRow).layout),
+		"events":    machinetest.RowOf(part(partEvents), (*eventRow).code),
+		"signal":    machinetest.RowOf(part(partSignal), (*signalRow).code),
+		"undo":      machinetest.RowOf(part(partUndo), (*undoRow).code),
+		"branch":    machinetest.RowOf(part(partBranch), (*branchRow).layout),
+		"items":     machinetest.RowOf(part(partItems), (*itemsRow).code),
 	}, newDamageable)
 }
 
 // newDamageable returns a rig with rows of all kinds.
-func newDamageable(t *testing.T) *rig.Rig {
+func newDamageable(t *testing.T) *machinetest.Rig {
 	w := newWorked(t)
 	actions := engine.StoreOf(action.Primitive, w.Router(), "n", 1<<20)
 	end := func(code string) {

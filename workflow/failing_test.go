@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/workflow"
 )
 
@@ -53,11 +53,11 @@ start: { waitForSignal: { type: go }, transitions: { success: flo.Completed } }
 				return f(engine.StoreOf(workflow.Primitive, engine.NewRouter(d), "n", 1<<20))
 			}
 		}
-		missing := func(err error) error { return rig.Except(err, workflow.ErrNotFound) } // what is asked for does not exist, unless the question fails
-		over := func(err error) error { return rig.Except(err, workflow.ErrConflict) }    // or has ended
+		missing := func(err error) error { return machinetest.Except(err, workflow.ErrNotFound) } // what is asked for does not exist, unless the question fails
+		over := func(err error) error { return machinetest.Except(err, workflow.ErrConflict) }    // or has ended
 		r.EachFailure(map[string]func(engine.Door) error{
 			"Workflow":        call(func(s *workflow.Store) error { _, err := s.Workflow(ctx, "w"); return err }),
-			"All":             call(func(s *workflow.Store) error { return rig.LastError(s.All(ctx)) }),
+			"All":             call(func(s *workflow.Store) error { return machinetest.LastError(s.All(ctx)) }),
 			"Page":            call(func(s *workflow.Store) error { _, err := s.Page(ctx, workflow.Limit(1)); return err }),
 			"Definition":      call(func(s *workflow.Store) error { _, err := s.Definition(ctx, "w", ""); return err }),
 			"Definition of 1": call(func(s *workflow.Store) error { _, err := s.Definition(ctx, "w", "1"); return err }),
@@ -70,9 +70,9 @@ start: { waitForSignal: { type: go }, transitions: { success: flo.Completed } }
 			"Signal too late": call(func(s *workflow.Store) error { _, err := s.Signal(ctx, ended, "go", nil); return over(err) }),
 			"Run":             call(func(s *workflow.Store) error { _, err := s.Run(ctx, waiting); return err }),
 			"Wait":            call(func(s *workflow.Store) error { _, err := s.Wait(ctx, ended); return err }),
-			"Runs.All":        call(func(s *workflow.Store) error { return rig.LastError(s.Runs().All(ctx, workflow.Limit(2))) }),
+			"Runs.All":        call(func(s *workflow.Store) error { return machinetest.LastError(s.Runs().All(ctx, workflow.Limit(2))) }),
 			"Runs.Page":       call(func(s *workflow.Store) error { _, err := s.Runs().Page(ctx, workflow.Of("w")); return err }),
-			"History.All":     call(func(s *workflow.Store) error { return rig.LastError(s.History(waiting).All(ctx)) }),
+			"History.All":     call(func(s *workflow.Store) error { return machinetest.LastError(s.History(waiting).All(ctx)) }),
 			"History.Page":    call(func(s *workflow.Store) error { _, err := s.History(waiting).Page(ctx, workflow.Limit(1)); return err }),
 			"StartAndWait": call(func(s *workflow.Store) error {
 				_, err := s.StartAndWait(ctx, "w", nil, workflow.IdempotencyKey("ended"))
@@ -100,5 +100,5 @@ start: { waitForSignal: { type: go }, transitions: { success: flo.Completed } }
 
 // TestMalformedBodies: a command whose body does not decode is refused.
 func TestMalformedBodies(t *testing.T) {
-	rig.RefusesMalformed(t, engine.MachineWorkflow, func() *rig.Rig { return newRig(t, 1) })
+	machinetest.RefusesMalformed(t, engine.MachineWorkflow, func() *machinetest.Rig { return newRig(t, 1) })
 }

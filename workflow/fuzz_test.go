@@ -8,7 +8,7 @@ import (
 	"github.com/floedb/floe/action"
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/stream"
 )
 
@@ -47,14 +47,14 @@ start: { waitForSignal: { type: leave, timeoutMs: 60000 }, transitions: { succes
 
 // worked is a namespace with runs of many that stand at each of its steps, and the store of it.
 type worked struct {
-	*rig.Rig
+	*machinetest.Rig
 	t     testing.TB
 	flows *Store
 	runs  []RunID
 }
 
 func newWorked(t testing.TB) *worked {
-	r := rig.New(t, 1, engine.TableOf(action.Primitive), engine.TableOf(stream.Primitive), engine.TableOf(Primitive))
+	r := machinetest.New(t, 1, engine.TableOf(action.Primitive), engine.TableOf(stream.Primitive), engine.TableOf(Primitive))
 	w := &worked{Rig: r, t: t, flows: engine.StoreOf(Primitive, r.Router(), "n", 1<<20)}
 	actions := engine.StoreOf(action.Primitive, r.Router(), "n", 1<<20)
 	for _, name := range []string{"one", "undo"} {
@@ -129,7 +129,7 @@ func FuzzCommand(f *testing.F) {
 			}
 			return
 		}
-		rig.SameInJSON(t, p, cmd)
+		machinetest.SameInJSON(t, p, cmd)
 		for range 1 + how&1 {
 			_, err := w.Propose(t.Context(), 0, cmd)
 			var refused *engine.Error

@@ -11,7 +11,7 @@ import (
 
 	"github.com/floedb/floe/action"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/workflow"
 	"github.com/floedb/floe/workflow/workflowtest"
 )
@@ -136,7 +136,7 @@ func TestMaxSteps(t *testing.T) {
 func TestMaxEvents(t *testing.T) {
 	const before = 5 // events when the third step is to begin
 	for limit, want := range map[int64]string{before - 1: "too_many_events", before: "too_many_events", before + 1: ""} {
-		r := rig.New(t, 1, engine.TableOf(action.Primitive), workflow.TableLimitedTo(limit))
+		r := machinetest.New(t, 1, engine.TableOf(action.Primitive), workflow.TableLimitedTo(limit))
 		flows := flowsOf(r, "n")
 		step := func(to string) *workflow.Step { return workflow.Sleep(0).To("success", to) }
 		create(t, flows, workflow.New("w").Start(step("second")).Step("second", step("third")).Step("third", step("flo.Completed")).Definition())
@@ -384,7 +384,7 @@ func TestLimits(t *testing.T) {
 		return err
 	}
 	const none, started = math.MinInt64, `"start": { "sleep": "1h", "transitions": { "success": "flo.Completed" } }`
-	limits := []rig.Limit{
+	limits := []machinetest.Limit{
 		{Name: "bytes of a workflow's name", Least: 1, Most: 255, Try: func(n int64) error { return create(text(n), started) }},
 		{Name: "bytes of a definition", Least: none, Most: workflow.MaxDefinition, Says: []string{"definition"}, Try: func(n int64) error {
 			definition := `{ "name": "large", "version": "1", ` + started + `, "description": ""}`
@@ -422,6 +422,6 @@ func TestLimits(t *testing.T) {
 			return err
 		}},
 	}
-	rig.TryLimits(t, limits)
-	rig.DocumentLimits(t, "package workflow", rig.Bounds(limits))
+	machinetest.TryLimits(t, limits)
+	machinetest.DocumentLimits(t, "package workflow", machinetest.Bounds(limits))
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/floedb/floe/action"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/workflow"
 )
 
@@ -17,7 +17,7 @@ import (
 func cachedOf(t *testing.T, keys, outputBytes int, maxCached, maxBytes int64) (hits []int) {
 	t.Helper()
 	ctx := context.Background()
-	r := rig.New(t, 1, engine.TableOf(action.Primitive), workflow.TableOf(maxCached, maxBytes))
+	r := machinetest.New(t, 1, engine.TableOf(action.Primitive), workflow.TableOf(maxCached, maxBytes))
 	flows, actions := flowsOf(r, "n"), actionsOf(r, "n")
 	if _, err := actions.Register(ctx, "a"); err != nil {
 		t.Fatal(err)

@@ -8,14 +8,14 @@ import (
 
 	"github.com/floedb/floe/action"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/workflow"
 )
 
 // spreadPlans are plans in a namespace that is spread over four shards, each with runs of its own.
 type spreadPlans struct {
 	t       *testing.T
-	r       *rig.Rig
+	r       *machinetest.Rig
 	flows   *workflow.Store
 	actions *action.Store
 	next    int

@@ -6,13 +6,13 @@ import (
 
 	"github.com/floedb/floe/action"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 )
 
 // TestVerifyPlans: Verify reports a run whose plan stands at executors that there are not, whichever of them it is.
 func TestVerifyPlans(t *testing.T) {
 	ctx := t.Context()
-	r := rig.New(t, 1, engine.TableOf(action.Primitive), table())
+	r := machinetest.New(t, 1, engine.TableOf(action.Primitive), table())
 	flows, actions := engine.StoreOf(Primitive, r.Router(), "n", 1<<20), engine.StoreOf(action.Primitive, r.Router(), "n", 1<<20)
 	if _, err := actions.Register(ctx, "a"); err != nil {
 		t.Fatal(err)
@@ -29,7 +29,7 @@ plans: { p: { executors: [{ name: one, run: "@actions/a" }, { name: two, run: "@
 	}
 	r.Verify()
 	rows := r.Rows(0)
-	at := slices.IndexFunc(rows, func(row rig.Row) bool {
+	at := slices.IndexFunc(rows, func(row machinetest.Row) bool {
 		return row.Machine == engine.MachineWorkflow && row.Key[0] == rowRun && len(row.Key) == partAt+1 && row.Key[partAt] == partHeader
 	})
 	row := rows[at]
@@ -44,7 +44,7 @@ plans: { p: { executors: [{ name: one, run: "@actions/a" }, { name: two, run: "@
 			t.Fatalf("the call is in phase %d", h.call.phase)
 		}
 		change(&h.call.plan)
-		r.Tamper(0, rig.Row{Machine: row.Machine, Key: row.Key, Value: encode(nil, &h, (*header).code)})
+		r.Tamper(0, machinetest.Row{Machine: row.Machine, Key: row.Key, Value: encode(nil, &h, (*header).code)})
 		if len(r.Problems(0)) == 0 {
 			t.Errorf("Verify says nothing about %s", name)
 		}

@@ -11,8 +11,8 @@ import (
 
 	"github.com/floedb/floe/action"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/quota"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
+	"github.com/floedb/floe/internal/test/quota"
 	"github.com/floedb/floe/workflow"
 )
 
@@ -20,7 +20,7 @@ import (
 type play struct {
 	*scenario
 	t       *testing.T
-	r       *rig.Rig
+	r       *machinetest.Rig
 	flows   *workflow.Store
 	actions *action.Store
 	called  map[string]int
@@ -37,7 +37,7 @@ type dueGen struct {
 }
 
 // startPlay makes what a scenario needs.
-func (s *scenario) startPlay(t *testing.T, r *rig.Rig, namespace string, opts ...action.RegisterOption) *play {
+func (s *scenario) startPlay(t *testing.T, r *machinetest.Rig, namespace string, opts ...action.RegisterOption) *play {
 	p := &play{
 		scenario: s, t: t, r: r, flows: flowsOf(r, namespace), actions: actionsOf(r, namespace), called: make(map[string]int), undone: make(map[workflow.RunID][]string),
 		work: make(map[workflow.RunID]int), silent: make(map[workflow.RunID]bool),
@@ -231,7 +231,7 @@ func (p *play) text(id workflow.RunID) string {
 // TestDefinitions plays random scenarios, in plain namespaces and in spread ones: what becomes of their runs, by which steps, and what is compensated with what has to
 // be what the documentation says.
 func TestDefinitions(t *testing.T) {
-	seed := rig.Seed(t)
+	seed := machinetest.Seed(t)
 	told := 0
 	q := quota.New(t, 60)
 	for q.More() {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/floedb/floe/action"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/workflow"
 	"github.com/floedb/floe/workflow/workflowtest"
 )
@@ -210,7 +210,7 @@ steps: { wait: { waitForSignal: { type: go }, transitions: { success: _start, en
 }
 
 // effortOf returns the most that commands of a kind have taken.
-func effortOf(t *testing.T, r *rig.Rig, command string) engine.Toil {
+func effortOf(t *testing.T, r *machinetest.Rig, command string) engine.Toil {
 	t.Helper()
 	for _, e := range r.Executor(0).Efforts() {
 		if e.Command == command {
@@ -557,7 +557,7 @@ func TestCallOverBeforeItWasMade(t *testing.T) {
 }
 
 // fires hands out timers of the first shard a few times, however many are due then.
-func fires(r *rig.Rig, times int) {
+func fires(r *machinetest.Rig, times int) {
 	for range times {
 		r.Entry(0, engine.Fire())
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/floedb/floe/action"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/flow"
-	"github.com/floedb/floe/internal/quota"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
+	"github.com/floedb/floe/internal/test/quota"
 	"github.com/floedb/floe/stream"
 	"github.com/floedb/floe/workflow"
 )
@@ -25,7 +25,7 @@ import (
 type world struct {
 	t       *testing.T
 	rng     *rand.Rand
-	r       *rig.Rig
+	r       *machinetest.Rig
 	flows   *workflow.Store
 	actions *action.Store
 	defs    map[string]*flow.Definition
@@ -40,7 +40,7 @@ var (
 	flowNames   = []string{"mail", "order", "saga", "signals", "fan"}
 )
 
-func newWorld(t *testing.T, rng *rand.Rand, r *rig.Rig, namespace string) *world {
+func newWorld(t *testing.T, rng *rand.Rand, r *machinetest.Rig, namespace string) *world {
 	w := &world{t: t, rng: rng, r: r, flows: flowsOf(r, namespace), actions: actionsOf(r, namespace), defs: make(map[string]*flow.Definition), calls: newCalls()}
 	for _, name := range actionNames {
 		if _, err := w.actions.Register(t.Context(), name, action.MaxRetries(1), action.Backoff(time.Second, time.Second)); err != nil {
@@ -63,7 +63,7 @@ func newWorld(t *testing.T, rng *rand.Rand, r *rig.Rig, namespace string) *world
 // TestRandom does random things, and has all rows verified again and again. Then all is well for a while, and all runs have to end. What they have compensated
 // has to be what their histories ask for.
 func TestRandom(t *testing.T) {
-	seed := rig.Seed(t)
+	seed := machinetest.Seed(t)
 	for q := quota.New(t, 4); q.More(); {
 		r := newRig(t, 1)
 		w := newWorld(t, rand.New(rand.NewPCG(seed, uint64(q.Rounds()))), r, "n")
@@ -77,13 +77,13 @@ func TestRandom(t *testing.T) {
 		w.heal()
 		w.audit()
 		tables := []engine.Primitive{engine.TableOf(action.Primitive), engine.TableOf(stream.Primitive), engine.TableOf(workflow.Primitive)}
-		rig.EqualReplicas(t, r.Log(0), tables, rig.Replica{}, rig.Replica{Name: "restarts", Commit: 3, Restart: 40})
+		machinetest.EqualReplicas(t, r.Log(0), tables, machinetest.Replica{}, machinetest.Replica{Name: "restarts", Commit: 3, Restart: 40})
 	}
 }
 
 // TestRandomSpread: likewise, in a namespace that is spread over shards.
 func TestRandomSpread(t *testing.T) {
-	seed := rig.Seed(t)
+	seed := machinetest.Seed(t)
 	for q := quota.New(t, 2); q.More(); {
 		r := newRig(t, 3)
 		if err := engine.NewNamespaces(r.Router()).Create(t.Context(), "s", true); err != nil {

@@ -15,20 +15,20 @@ import (
 
 	"github.com/floedb/floe/action"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/stream"
 	"github.com/floedb/floe/workflow"
 )
 
-func newRig(t testing.TB, shards int) *rig.Rig {
-	return rig.New(t, shards, engine.TableOf(action.Primitive), engine.TableOf(stream.Primitive), engine.TableOf(workflow.Primitive))
+func newRig(t testing.TB, shards int) *machinetest.Rig {
+	return machinetest.New(t, shards, engine.TableOf(action.Primitive), engine.TableOf(stream.Primitive), engine.TableOf(workflow.Primitive))
 }
 
-func flowsOf(r *rig.Rig, namespace string) *workflow.Store {
+func flowsOf(r *machinetest.Rig, namespace string) *workflow.Store {
 	return engine.StoreOf(workflow.Primitive, r.Router(), namespace, 1<<20)
 }
 
-func actionsOf(r *rig.Rig, namespace string) *action.Store {
+func actionsOf(r *machinetest.Rig, namespace string) *action.Store {
 	return engine.StoreOf(action.Primitive, r.Router(), namespace, 1<<20)
 }
 
@@ -49,14 +49,14 @@ func actionsOf(r *rig.Rig, namespace string) *action.Store {
 //	invalidate w plan
 //	drop r1                                      somebody cancels the action's run of a task
 func TestScripts(t *testing.T) {
-	rig.RunScripts(t, "testdata/scripts", func(t *testing.T) *rig.Script {
+	machinetest.RunScripts(t, "testdata/scripts", func(t *testing.T) *machinetest.Script {
 		r := newRig(t, 1)
 		t.Cleanup(func() { // a crash at every position of the log changes nothing
 			tables := []engine.Primitive{engine.TableOf(action.Primitive), engine.TableOf(stream.Primitive), engine.TableOf(workflow.Primitive)}
-			rig.EqualReplicas(t, r.Log(0), tables, rig.Replica{}, rig.Replica{Name: "crashes behind each entry", Commit: 1, Restart: 1})
+			machinetest.EqualReplicas(t, r.Log(0), tables, machinetest.Replica{}, machinetest.Replica{Name: "crashes behind each entry", Commit: 1, Restart: 1})
 		})
 		s := &script{
-			Script: &rig.Script{Rig: r, Limit: 1 << 20, Verify: r.Verify}, flows: flowsOf(r, "n"), actions: actionsOf(r, "n"), t: t,
+			Script: &machinetest.Script{Rig: r, Limit: 1 << 20, Verify: r.Verify}, flows: flowsOf(r, "n"), actions: actionsOf(r, "n"), t: t,
 			short: make(map[string]string), long: make(map[string]string), seen: make(map[string]int),
 		}
 		s.Operation, s.Condition, s.Result, s.Other = s.operation, noCondition, s.result, s.other
@@ -65,7 +65,7 @@ func TestScripts(t *testing.T) {
 }
 
 type script struct {
-	*rig.Script
+	*machinetest.Script
 	t       *testing.T
 	flows   *workflow.Store
 	actions *action.Store
@@ -74,7 +74,7 @@ type script struct {
 	seen    map[string]int
 }
 
-func noCondition(string, rig.Args) (c engine.Condition, ok bool) { return c, false }
+func noCondition(string, machinetest.Args) (c engine.Condition, ok bool) { return c, false }
 
 var ids = regexp.MustCompile(`(wfr|run)-[0-9a-v]+`)
 
@@ -99,7 +99,7 @@ func (s *script) id(name string) string {
 	return name
 }
 
-func (s *script) operation(verb string, a rig.Args) (op engine.Operation, ok bool) {
+func (s *script) operation(verb string, a machinetest.Args) (op engine.Operation, ok bool) {
 	name, arg := a.Word(0), a.Word(1)
 	run := workflow.RunID(s.id(name))
 	switch verb {
@@ -121,10 +121,10 @@ func (s *script) operation(verb string, a rig.Args) (op engine.Operation, ok boo
 	case "register":
 		var opts []action.RegisterOption
 		if a.Has("retries") {
-			opts = append(opts, action.MaxRetries(int(rig.Number(a.Named["retries"]))))
+			opts = append(opts, action.MaxRetries(int(machinetest.Number(a.Named["retries"]))))
 		}
 		if a.Has("timeout") {
-			opts = append(opts, action.Timeout(rig.Duration(a.Named["timeout"])))
+			opts = append(opts, action.Timeout(machinetest.Duration(a.Named["timeout"])))
 		}
 		return action.RegisterOp(name, opts...), true
 	case "unregister":
@@ -152,7 +152,7 @@ func (s *script) operation(verb string, a rig.Args) (op engine.Operation, ok boo
 	return op, false
 }
 
-func startOptions(a rig.Args) (opts []workflow.StartOption) {
+func startOptions(a machinetest.Args) (opts []workflow.StartOption) {
 	if a.Has("key") {
 		opts = append(opts, workflow.IdempotencyKey(a.Named["key"]))
 	}
@@ -184,7 +184,7 @@ func (s *script) result(v any) string {
 	return s.name(fmt.Sprint(v))
 }
 
-func (s *script) other(ctx context.Context, line, verb string, a rig.Args) bool {
+func (s *script) other(ctx context.Context, line, verb string, a machinetest.Args) bool {
 	background := context.Background()
 	name := a.Word(0)
 	run := workflow.RunID(s.id(name))
@@ -220,7 +220,7 @@ func (s *script) other(ctx context.Context, line, verb string, a rig.Args) bool 
 		i, err := s.flows.Workflow(background, name)
 		s.Answer(line, fmt.Sprintf("%s enabled=%t %s", i.Version, i.Enabled, strings.Trim(fmt.Sprintf("%+v", i.Runs), "{}")), s.plain(err))
 	case "pass":
-		s.Rig.Advance(rig.Duration(name).Milliseconds())
+		s.Rig.Advance(machinetest.Duration(name).Milliseconds())
 		s.Printf("%s", line)
 	case "pause":
 		s.Answer(line, "ok", s.plain(s.flows.PauseSchedule(background, name)))
@@ -233,7 +233,7 @@ func (s *script) other(ctx context.Context, line, verb string, a rig.Args) bool 
 			break
 		}
 		c := i.Schedule
-		s.Answer(line, fmt.Sprintf("last %s next %s paused=%t active=%d started=%d skipped=%d missed=%d refused=%d %s", rig.Since(c.Last), sinceOrNone(c.Next),
+		s.Answer(line, fmt.Sprintf("last %s next %s paused=%t active=%d started=%d skipped=%d missed=%d refused=%d %s", machinetest.Since(c.Last), sinceOrNone(c.Next),
 			c.Paused, c.Active, c.Started, c.Skipped, c.Missed, c.Refused, c.Note), s.plain(err))
 	case "invalidate":
 		s.Answer(line, "ok", s.plain(s.flows.InvalidatePlan(background, name, a.Word(1))))
@@ -251,7 +251,7 @@ func sinceOrNone(t time.Time) string {
 	if t.IsZero() {
 		return "none"
 	}
-	return rig.Since(t)
+	return machinetest.Since(t)
 }
 
 func (s *script) plain(err error) error {
@@ -265,7 +265,7 @@ func (s *script) plain(err error) error {
 	return err
 }
 
-func (s *script) take(ctx context.Context, line string, a rig.Args) {
+func (s *script) take(ctx context.Context, line string, a machinetest.Args) {
 	tasks, err := s.actions.Await(ctx, "worker", a.Words, action.Max(100))
 	if err != nil || len(tasks) == 0 {
 		s.Answer(line, "nothing", err)
@@ -277,7 +277,7 @@ func (s *script) take(ctx context.Context, line string, a rig.Args) {
 	}
 }
 
-func (s *script) end(ctx context.Context, verb string, a rig.Args) error {
+func (s *script) end(ctx context.Context, verb string, a machinetest.Args) error {
 	run := action.RunID(s.id(a.Word(0)))
 	if verb == "done" {
 		var opts []action.EndOption
@@ -306,7 +306,7 @@ func (s *script) describe(r *workflow.Run) string {
 		}
 	}
 	if !r.Due.IsZero() {
-		parts = append(parts, "until "+rig.Since(r.Due))
+		parts = append(parts, "until "+machinetest.Since(r.Due))
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Attributes)) {
 		parts = append(parts, fmt.Sprintf("%s=%v", name, r.Attributes[name]))
@@ -315,7 +315,7 @@ func (s *script) describe(r *workflow.Run) string {
 }
 
 func event(e *workflow.Event) string {
-	text := rig.Since(e.At) + " " + e.Type.String()
+	text := machinetest.Since(e.At) + " " + e.Type.String()
 	if e.Step != "" {
 		text += " " + e.Step
 	}
@@ -331,7 +331,7 @@ func event(e *workflow.Event) string {
 	return text
 }
 
-func (s *script) runs(ctx context.Context, line string, a rig.Args) {
+func (s *script) runs(ctx context.Context, line string, a machinetest.Args) {
 	opts := []workflow.RunOption{workflow.Limit(2)}
 	if a.Has("of") {
 		opts = append(opts, workflow.Of(a.Named["of"]))

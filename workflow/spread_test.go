@@ -8,12 +8,12 @@ import (
 
 	"github.com/floedb/floe/action"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/workflow"
 )
 
 // spread returns the stores of a namespace that is spread over four shards.
-func spread(t *testing.T) (*rig.Rig, *workflow.Store, *action.Store) {
+func spread(t *testing.T) (*machinetest.Rig, *workflow.Store, *action.Store) {
 	t.Helper()
 	r := newRig(t, 4)
 	if err := engine.NewNamespaces(r.Router()).Create(t.Context(), "n", true); err != nil {

@@ -7,13 +7,13 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/workflow"
 )
 
 // catcher is a door for duties that proposes nothing, and remembers what it was to propose.
 type catcher struct {
-	r      *rig.Rig
+	r      *machinetest.Rig
 	caught []engine.Command
 }
 
@@ -35,18 +35,18 @@ func TestStaleTick(t *testing.T) {
 	definition := func(version, schedule string) []byte {
 		return []byte("name: w\nversion: \"" + version + "\"\nschedule: { " + schedule + ", max_concurrent: 0 }\nstart: { sleep: { ms: 0 }, transitions: { success: flo.Completed } }\n")
 	}
-	for name, overtake := range map[string]func(r *rig.Rig, flows *workflow.Store) error{
-		"decided": func(r *rig.Rig, _ *workflow.Store) error { r.Advance(0); return nil },
-		"changed": func(_ *rig.Rig, flows *workflow.Store) error {
+	for name, overtake := range map[string]func(r *machinetest.Rig, flows *workflow.Store) error{
+		"decided": func(r *machinetest.Rig, _ *workflow.Store) error { r.Advance(0); return nil },
+		"changed": func(_ *machinetest.Rig, flows *workflow.Store) error {
 			_, err := flows.Create(ctx, definition("2", "interval: 90000"))
 			return err
 		},
-		"paused":   func(_ *rig.Rig, flows *workflow.Store) error { return flows.PauseSchedule(ctx, "w") },
-		"disabled": func(_ *rig.Rig, flows *workflow.Store) error { return flows.Disable(ctx, "w") },
-		"resumed": func(_ *rig.Rig, flows *workflow.Store) error {
+		"paused":   func(_ *machinetest.Rig, flows *workflow.Store) error { return flows.PauseSchedule(ctx, "w") },
+		"disabled": func(_ *machinetest.Rig, flows *workflow.Store) error { return flows.Disable(ctx, "w") },
+		"resumed": func(_ *machinetest.Rig, flows *workflow.Store) error {
 			return errors.Join(flows.PauseSchedule(ctx, "w"), flows.ResumeSchedule(ctx, "w"))
 		},
-		"deleted": func(_ *rig.Rig, flows *workflow.Store) error { return flows.Delete(ctx, "w", workflow.Force()) },
+		"deleted": func(_ *machinetest.Rig, flows *workflow.Store) error { return flows.Delete(ctx, "w", workflow.Force()) },
 	} {
 		r := newRig(t, 1)
 		flows := flowsOf(r, "n")

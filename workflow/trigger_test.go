@@ -10,12 +10,12 @@ import (
 
 	"github.com/floedb/floe/action"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/stream"
 	"github.com/floedb/floe/workflow"
 )
 
-func streamsOf(r *rig.Rig, namespace string) *stream.Store {
+func streamsOf(r *machinetest.Rig, namespace string) *stream.Store {
 	return engine.StoreOf(stream.Primitive, r.Router(), namespace, 1<<20)
 }
 
@@ -128,8 +128,8 @@ func TestTrigger(t *testing.T) {
 	if g, err := streams.GroupStats(ctx, "orders", "wf-order"); err == nil {
 		t.Errorf("the group of a trigger that is gone: %+v", g)
 	}
-	rig.EqualReplicas(t, r.Log(0), []engine.Primitive{engine.TableOf(action.Primitive), engine.TableOf(stream.Primitive), engine.TableOf(workflow.Primitive)},
-		rig.Replica{}, rig.Replica{Name: "crashes behind each entry", Commit: 1, Restart: 1}, rig.Replica{Name: "forgets", Forgetful: true})
+	machinetest.EqualReplicas(t, r.Log(0), []engine.Primitive{engine.TableOf(action.Primitive), engine.TableOf(stream.Primitive), engine.TableOf(workflow.Primitive)},
+		machinetest.Replica{}, machinetest.Replica{Name: "crashes behind each entry", Commit: 1, Restart: 1}, machinetest.Replica{Name: "forgets", Forgetful: true})
 }
 
 // TestTriggersOfOneStream: a stream that is made gets the groups of several triggers at once, each of its own.

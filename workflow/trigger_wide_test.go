@@ -10,7 +10,7 @@ import (
 
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/push"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/stream"
 	"github.com/floedb/floe/workflow"
 )
@@ -47,7 +47,7 @@ func eachPlace(t *testing.T, f func(t *testing.T, p *placed)) {
 }
 
 type placed struct {
-	r          *rig.Rig
+	r          *machinetest.Rig
 	flows      *workflow.Store
 	streams    *stream.Store
 	namespace  string // of the stream

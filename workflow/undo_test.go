@@ -10,14 +10,14 @@ import (
 
 	"github.com/floedb/floe/action"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/workflow"
 )
 
 // undoing is a run whose compensations a test looks at.
 type undoing struct {
 	t       *testing.T
-	r       *rig.Rig
+	r       *machinetest.Rig
 	flows   *workflow.Store
 	actions *action.Store
 	run     workflow.RunID

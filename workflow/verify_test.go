@@ -8,7 +8,7 @@ import (
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 )
 
 // TestVerifyComparesHistories damages a row at a time: the check says that the run is not what its history comes to.
@@ -44,7 +44,7 @@ func TestVerifyComparesHistories(t *testing.T) {
 			w := newWorked(t)
 			for _, row := range w.Rows(0) {
 				if row.Machine == engine.MachineWorkflow && row.Key[0] == rowRun && row.Key[partAt] == test.part {
-					w.Tamper(0, rig.Row{Machine: row.Machine, Key: row.Key, Value: test.damage(bytes.Clone(row.Value))})
+					w.Tamper(0, machinetest.Row{Machine: row.Machine, Key: row.Key, Value: test.damage(bytes.Clone(row.Value))})
 				}
 			}
 			if found := strings.Join(w.Problems(0), "\n"); !strings.Contains(found, test.want) {

@@ -6,20 +6,20 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 )
 
 // TestDamages: what Verify reports of each row that is damaged.
 func TestDamages(t *testing.T) {
 	row := func(kind byte) func(k []byte) bool { return func(k []byte) bool { return k[0] == kind } }
-	rig.RunDamages(t, "testdata/damages", engine.MachineKeys, map[string]rig.RowKind{
-		"store": rig.RowOf(row(rowStore), (*store).code),
-		"key":   rig.RowOf(row(rowKeys), (*storedKey).code),
-		"used":  rig.RowOf(row(rowUsed), (*ms).code),
-		"made":  rig.BareRow(row(rowMade)),
-		"ended": rig.RowOf(row(rowEnded), (*ms).code),
-	}, func(t *testing.T) *rig.Rig {
-		r := rig.New(t, 1, Primitive())
+	machinetest.RunDamages(t, "testdata/damages", engine.MachineKeys, map[string]machinetest.RowKind{
+		"store": machinetest.RowOf(row(rowStore), (*store).code),
+		"key":   machinetest.RowOf(row(rowKeys), (*storedKey).code),
+		"used":  machinetest.RowOf(row(rowUsed), (*ms).code),
+		"made":  machinetest.BareRow(row(rowMade)),
+		"ended": machinetest.RowOf(row(rowEnded), (*ms).code),
+	}, func(t *testing.T) *machinetest.Rig {
+		r := machinetest.New(t, 1, Primitive())
 		do := func(cmd engine.Command) {
 			t.Helper()
 			if _, err := r.Propose(t.Context(), 0, cmd); err != nil {

@@ -15,8 +15,8 @@ import (
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
-	"github.com/floedb/floe/internal/toy"
+	"github.com/floedb/floe/internal/test/machinetest"
+	"github.com/floedb/floe/internal/test/toy"
 )
 
 // TestQueryArrivesAsItWas: what one process asks and another answers is the same there.
@@ -87,7 +87,7 @@ func TestChanges(t *testing.T) {
 // TestCommandsThatCanNotBe: what no Gate sends is refused, before it gets into the log and when it is there.
 func TestCommandsThatCanNotBe(t *testing.T) {
 	const id, other = "0123456789abcdef", "0123456789abcdff"
-	now := time.UnixMilli(rig.Epoch)
+	now := time.UnixMilli(machinetest.Epoch)
 	uses := func(n int) engine.Command { return commandOf(used, "", usedBody{make([]use, n)}) }
 	made := func(n int) engine.Command {
 		var m makeBody
@@ -134,7 +134,7 @@ func TestCommandsThatCanNotBe(t *testing.T) {
 		"a revocation of no key at all": {true, commandOf(revoke, other, engine.Nothing{}), engine.ErrNotFound, other, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := rig.New(t, 1, Primitive())
+			r := machinetest.New(t, 1, Primitive())
 			if c.exists {
 				r.Entry(0, withKey(bootstrap, Key{ID: id, Role: Admin}))
 			}
@@ -167,41 +167,43 @@ func TestVerifyReportsKeys(t *testing.T) {
 	const id = "0123456789abcdef"
 	for name, c := range map[string]struct {
 		kind   byte // of the row
-		change func(row rig.Row) (k, value []byte)
+		change func(row machinetest.Row) (k, value []byte)
 		want   string
 	}{
-		"store garbage":          {rowStore, func(row rig.Row) ([]byte, []byte) { return row.Key, row.Value[:1] }, "store row"},
-		"store lost":             {rowStore, func(row rig.Row) ([]byte, []byte) { return row.Key, nil }, "2 keys, 1 of admins; the store counts 0 and 0"},
-		"keys counted wrongly":   {rowStore, func(row rig.Row) ([]byte, []byte) { return row.Key, encode((&store{9, 3, 1}).code) }, "the store counts 3 and 1"},
-		"admins counted wrongly": {rowStore, func(row rig.Row) ([]byte, []byte) { return row.Key, encode((&store{9, 2, 2}).code) }, "the store counts 2 and 2"},
-		"key lost":               {rowKeys, func(row rig.Row) ([]byte, []byte) { return row.Key, nil }, "1 keys, 0 of admins"},
-		"key garbage":            {rowKeys, func(row rig.Row) ([]byte, []byte) { return row.Key, row.Value[:9] }, "malformed"},
-		"key of another id":      {rowKeys, func(row rig.Row) ([]byte, []byte) { return append([]byte{rowKeys}, "f123456789abcdef"...), row.Value }, `row "kf123456789abcdef" is of key "` + id},
-		"key that can not be": {rowKeys, func(row rig.Row) ([]byte, []byte) {
+		"store garbage":          {rowStore, func(row machinetest.Row) ([]byte, []byte) { return row.Key, row.Value[:1] }, "store row"},
+		"store lost":             {rowStore, func(row machinetest.Row) ([]byte, []byte) { return row.Key, nil }, "2 keys, 1 of admins; the store counts 0 and 0"},
+		"keys counted wrongly":   {rowStore, func(row machinetest.Row) ([]byte, []byte) { return row.Key, encode((&store{9, 3, 1}).code) }, "the store counts 3 and 1"},
+		"admins counted wrongly": {rowStore, func(row machinetest.Row) ([]byte, []byte) { return row.Key, encode((&store{9, 2, 2}).code) }, "the store counts 2 and 2"},
+		"key lost":               {rowKeys, func(row machinetest.Row) ([]byte, []byte) { return row.Key, nil }, "1 keys, 0 of admins"},
+		"key garbage":            {rowKeys, func(row machinetest.Row) ([]byte, []byte) { return row.Key, row.Value[:9] }, "malformed"},
+		"key of another id": {rowKeys, func(row machinetest.Row) ([]byte, []byte) {
+			return append([]byte{rowKeys}, "f123456789abcdef"...), row.Value
+		}, `row "kf123456789abcdef" is of key "` + id},
+		"key that can not be": {rowKeys, func(row machinetest.Row) ([]byte, []byte) {
 			var k storedKey
 			mustDecode(row.Value, k.code)
 			k.Role = 9
 			return row.Key, encode(k.code)
 		}, "role 9"},
-		"use garbage":   {rowUsed, func(row rig.Row) ([]byte, []byte) { return row.Key, []byte{0xff} }, "row of a use"},
-		"use with more": {rowUsed, func(row rig.Row) ([]byte, []byte) { return append(row.Key, 0), row.Value }, "18 bytes, want 17"},
-		"use of no key": {rowUsed, func(row rig.Row) ([]byte, []byte) { return usedRow("f123456789abcdef"), row.Value }, "there is no such key"},
-		"made of no key": {rowMade, func(row rig.Row) ([]byte, []byte) {
+		"use garbage":   {rowUsed, func(row machinetest.Row) ([]byte, []byte) { return row.Key, []byte{0xff} }, "row of a use"},
+		"use with more": {rowUsed, func(row machinetest.Row) ([]byte, []byte) { return append(row.Key, 0), row.Value }, "18 bytes, want 17"},
+		"use of no key": {rowUsed, func(row machinetest.Row) ([]byte, []byte) { return usedRow("f123456789abcdef"), row.Value }, "there is no such key"},
+		"made of no key": {rowMade, func(row machinetest.Row) ([]byte, []byte) {
 			return slices.Concat(row.Key[:1], []byte("f123456789abcdef"), row.Key[17:]), []byte{}
 		}, "there is no such key"},
-		"made of no name":    {rowMade, func(row rig.Row) ([]byte, []byte) { return row.Key[:17], []byte{} }, "row of a namespace"},
-		"made with a value":  {rowMade, func(row rig.Row) ([]byte, []byte) { return row.Key, []byte{1} }, "value of 1 bytes"},
-		"end garbage":        {rowEnded, func(row rig.Row) ([]byte, []byte) { return row.Key, []byte{0xff} }, "row of a ended session"},
-		"end without a hash": {rowEnded, func(row rig.Row) ([]byte, []byte) { return row.Key[:17], row.Value }, "17 bytes, want 49"},
-		"end of no key": {rowEnded, func(row rig.Row) ([]byte, []byte) {
+		"made of no name":    {rowMade, func(row machinetest.Row) ([]byte, []byte) { return row.Key[:17], []byte{} }, "row of a namespace"},
+		"made with a value":  {rowMade, func(row machinetest.Row) ([]byte, []byte) { return row.Key, []byte{1} }, "value of 1 bytes"},
+		"end garbage":        {rowEnded, func(row machinetest.Row) ([]byte, []byte) { return row.Key, []byte{0xff} }, "row of a ended session"},
+		"end without a hash": {rowEnded, func(row machinetest.Row) ([]byte, []byte) { return row.Key[:17], row.Value }, "17 bytes, want 49"},
+		"end of no key": {rowEnded, func(row machinetest.Row) ([]byte, []byte) {
 			return slices.Concat(row.Key[:1], []byte("f123456789abcdef"), row.Key[17:]), row.Value
 		}, "there is no such key"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := rig.New(t, 1, Primitive())
+			r := machinetest.New(t, 1, Primitive())
 			for _, cmd := range []engine.Command{
-				withKey(bootstrap, Key{ID: id, Role: Admin}), withKey(create, Key{ID: "1123456789abcdef", Role: Read, Expires: time.UnixMilli(rig.Epoch + 1)}),
-				commandOf(end, id, endBody{[32]byte{7}, time.UnixMilli(rig.Epoch + 1000)}), commandOf(used, "", usedBody{[]use{{id, time.UnixMilli(rig.Epoch)}}}),
+				withKey(bootstrap, Key{ID: id, Role: Admin}), withKey(create, Key{ID: "1123456789abcdef", Role: Read, Expires: time.UnixMilli(machinetest.Epoch + 1)}),
+				commandOf(end, id, endBody{[32]byte{7}, time.UnixMilli(machinetest.Epoch + 1000)}), commandOf(used, "", usedBody{[]use{{id, time.UnixMilli(machinetest.Epoch)}}}),
 				commandOf(makes, id, makeBody{[]string{"n"}}),
 			} {
 				if out := r.Entry(0, cmd)[0]; out.Err != nil {
@@ -211,8 +213,8 @@ func TestVerifyReportsKeys(t *testing.T) {
 			r.Verify()
 			for _, row := range r.Rows(0) {
 				if row.Machine == engine.MachineKeys && row.Key[0] == c.kind {
-					k, value := c.change(rig.Row{Key: bytes.Clone(row.Key), Value: bytes.Clone(row.Value)})
-					r.Tamper(0, rig.Row{Machine: engine.MachineKeys, Key: k, Value: value})
+					k, value := c.change(machinetest.Row{Key: bytes.Clone(row.Key), Value: bytes.Clone(row.Value)})
+					r.Tamper(0, machinetest.Row{Machine: engine.MachineKeys, Key: k, Value: value})
 					break
 				}
 			}
@@ -242,7 +244,7 @@ func isMalformed(err error) bool {
 // TestQueryWaits: a query is answered at once, or when the keys have changed since the revision it knows; and in shard 0 only.
 func TestQueryWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := rig.New(t, 2, Primitive())
+		r := machinetest.New(t, 2, Primitive())
 		if err := r.Query(t.Context(), 1, new(keysQuery)); !errors.Is(err, engine.ErrInvalid) || !strings.Contains(err.Error(), "shard 0, not 1") {
 			t.Errorf("in shard 1: %v", err)
 		}
@@ -253,7 +255,7 @@ func TestQueryWaits(t *testing.T) {
 		}
 		for _, cmd := range []engine.Command{
 			withKey(create, Key{ID: "1123456789abcdef", Role: Read}),
-			commandOf(end, "1123456789abcdef", endBody{ends: time.UnixMilli(rig.Epoch + 1)}),
+			commandOf(end, "1123456789abcdef", endBody{ends: time.UnixMilli(machinetest.Epoch + 1)}),
 			commandOf(revoke, "1123456789abcdef", engine.Nothing{}),
 		} {
 			ctx, cancel := context.WithCancel(t.Context())

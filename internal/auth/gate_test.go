@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 )
 
 // door is shard 0 as a Gate sees it, with keys that a test makes.
@@ -166,8 +166,8 @@ func TestExpiryEndsGrants(t *testing.T) {
 
 // TestEndSession: a session that is ended is over at once at the node that was asked, and at others when they hear of it. Other sessions of the key go on.
 func TestEndSession(t *testing.T) {
-	r, ctx := rig.New(t, 1, Primitive()), t.Context()
-	now := time.UnixMilli(rig.Epoch)
+	r, ctx := machinetest.New(t, 1, Primitive()), t.Context()
+	now := time.UnixMilli(machinetest.Epoch)
 	var gates [2]*Gate
 	for i := range gates {
 		gates[i] = NewGate(uint64(i + 1))
@@ -218,7 +218,7 @@ func TestEndSession(t *testing.T) {
 		t.Errorf("end one more than %d: %v, want ErrBusy", MaxEnded, err)
 	}
 	// The others have ended when that one still has a millisecond.
-	r.Pass(now.UnixMilli() - rig.Epoch + SessionTime.Milliseconds() - 1)
+	r.Pass(now.UnixMilli() - machinetest.Epoch + SessionTime.Milliseconds() - 1)
 	now = now.Add(SessionTime - time.Millisecond)
 	if err := g.EndSession(ctx, last); err != nil || good(g, last) {
 		t.Errorf("end a session when others have been forgotten: %v", err)
@@ -232,8 +232,8 @@ func TestEndSession(t *testing.T) {
 
 // TestUses: when a key was used is noted, at most every five minutes, and is not a change that anybody hears of.
 func TestUses(t *testing.T) {
-	r, ctx := rig.New(t, 1, Primitive()), t.Context()
-	now := time.UnixMilli(rig.Epoch)
+	r, ctx := machinetest.New(t, 1, Primitive()), t.Context()
+	now := time.UnixMilli(machinetest.Epoch)
 	g := NewGate(1)
 	g.Attach(r, r)
 	g.Now = func() time.Time { return now }
@@ -438,7 +438,7 @@ func FuzzCommand(f *testing.F) {
 	f.Fuzz(func(t *testing.T, kind uint8, body []byte) {
 		cmd := engine.Command{Machine: engine.MachineKeys, Kind: kind, Body: body}
 		if p.Admit(cmd, 0) == nil {
-			rig.SameInJSON(t, p, cmd)
+			machinetest.SameInJSON(t, p, cmd)
 		}
 	})
 }
@@ -518,7 +518,7 @@ func TestUnknownForGood(t *testing.T) {
 
 // TestEndedSessions: an end counts once, for sessions of keys that there are and that go on.
 func TestEndedSessions(t *testing.T) {
-	r := rig.New(t, 1, Primitive())
+	r := machinetest.New(t, 1, Primitive())
 	revision := func() uint64 {
 		t.Helper()
 		var q keysQuery

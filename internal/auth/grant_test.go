@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
-	"github.com/floedb/floe/internal/toy"
+	"github.com/floedb/floe/internal/test/machinetest"
+	"github.com/floedb/floe/internal/test/toy"
 )
 
 // grantOf returns what the holder of a key may do.
@@ -229,7 +229,7 @@ func TestOneAddress(t *testing.T) {
 
 // TestTooManyKeys: there are no more keys than MaxKeys, and when one goes there is room again.
 func TestTooManyKeys(t *testing.T) {
-	r, g, ctx := rig.New(t, 1, Primitive()), NewGate(1), context.Background()
+	r, g, ctx := machinetest.New(t, 1, Primitive()), NewGate(1), context.Background()
 	g.Attach(r, r)
 	if _, _, err := g.Bootstrap(ctx, Key{}, nil); err != nil {
 		t.Fatal(err)

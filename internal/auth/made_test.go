@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
-	"github.com/floedb/floe/internal/toy"
+	"github.com/floedb/floe/internal/test/machinetest"
+	"github.com/floedb/floe/internal/test/toy"
 )
 
 // TestNamespacesOfKeys: a key creates as many namespaces as documented, by commands, by parts of transactions that reach into others, and whatever it tried before;
@@ -22,11 +22,11 @@ func TestNamespacesOfKeys(t *testing.T) {
 			p.Commands[i].Reaches = func(engine.Command) []string { return []string{"other1", "other2"} }
 		}
 	}
-	r := rig.New(t, 3, p, Primitive())
+	r := machinetest.New(t, 3, p, Primitive())
 	wire := engine.NewWire([]engine.Primitive{p, Primitive()})
 	g, ctx := NewGate(1), t.Context()
 	g.Attach(r, r)
-	now := time.UnixMilli(rig.Epoch)
+	now := time.UnixMilli(machinetest.Epoch)
 	g.Now = func() time.Time { return now }
 	if err := g.Refresh(ctx); err != nil {
 		t.Fatal(err)

@@ -10,15 +10,15 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 )
 
 // TestKeysModel makes and revokes keys at random, beside a map that says who may come in: with keys, with sessions, and with neither. Replicas that crash behind each entry have the same
 // rows.
 func TestKeysModel(t *testing.T) {
-	rng := rand.New(rand.NewPCG(rig.Seed(t), 0))
-	r := rig.New(t, 1, Primitive())
-	now := time.UnixMilli(rig.Epoch)
+	rng := rand.New(rand.NewPCG(machinetest.Seed(t), 0))
+	r := machinetest.New(t, 1, Primitive())
+	now := time.UnixMilli(machinetest.Epoch)
 	gates := make([]*Gate, 2) // the second one hears of keys in the end
 	for i := range gates {
 		gates[i] = NewGate(uint64(i + 1))
@@ -150,5 +150,5 @@ func TestKeysModel(t *testing.T) {
 			delete(there, id)
 		}
 	}
-	rig.EqualReplicas(t, r.Log(0), []engine.Primitive{Primitive()}, rig.Replica{}, rig.Replica{Name: "crashes behind each entry", Commit: 1, Restart: 1})
+	machinetest.EqualReplicas(t, r.Log(0), []engine.Primitive{Primitive()}, machinetest.Replica{}, machinetest.Replica{Name: "crashes behind each entry", Commit: 1, Restart: 1})
 }

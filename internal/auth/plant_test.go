@@ -5,7 +5,7 @@ package auth
 import (
 	"testing"
 
-	"github.com/floedb/floe/internal/plant"
+	"github.com/floedb/floe/internal/test/plant"
 )
 
 // TestPlanted switches on one bug after the other, each in a process of its own. Its test has to fail, and does not without the bug.

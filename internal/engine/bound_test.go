@@ -12,7 +12,7 @@ import (
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/toy"
+	"github.com/floedb/floe/internal/test/toy"
 )
 
 // hoarder is a machine that writes as much as it is told to: Kind Clear answers Delta bytes, Kind Add writes Delta rows of Delay bytes each, Kind Later sets Delta timers for now, of

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/toy"
+	"github.com/floedb/floe/internal/test/toy"
 )
 
 // leadDoor is an engine.LeadDoor that does what the test says.

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/toy"
+	"github.com/floedb/floe/internal/test/toy"
 )
 
 // greedy is the toy with a command that looks at rows, as many as it is told, in one of three ways.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/toy"
+	"github.com/floedb/floe/internal/test/toy"
 )
 
 // TestOutboxDeliversOnce repeats, overlaps and reorders deliveries, with outcomes that get lost and restarts of both sides in between: every

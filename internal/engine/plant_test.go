@@ -5,7 +5,7 @@ package engine_test
 import (
 	"testing"
 
-	"github.com/floedb/floe/internal/plant"
+	"github.com/floedb/floe/internal/test/plant"
 )
 
 // planted says which test of the engine has to find a bug that no simulation would, because it takes megabytes or a time.

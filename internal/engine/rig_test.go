@@ -12,7 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/toy"
+	"github.com/floedb/floe/internal/test/toy"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

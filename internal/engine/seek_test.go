@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/toy"
+	"github.com/floedb/floe/internal/test/toy"
 )
 
 // TestSeek: an iterator of a view goes to the first row from a key on, and to the last one before it, within its bounds.

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/toy"
+	"github.com/floedb/floe/internal/test/toy"
 	"github.com/floedb/floe/kv"
 )
 

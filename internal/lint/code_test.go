@@ -32,15 +32,15 @@ func TestNothingUnfinished(t *testing.T) {
 
 // longSuites are the packages whose tests may be shortened or left out with -short, and what takes them so long.
 var longSuites = map[string]string{
-	"action":              "runs random commands against models",
-	"examples/gosrc":      "loads over 100 MB",
-	"kv":                  "runs random histories against a model",
-	"internal/exercise":   "kills processes and cuts the power many times, runs clusters",
-	"internal/rig":        "runs random histories of all models",
-	"internal/sim":        "runs many seeds",
-	"internal/sim/faults": "tries every file operation",
-	"internal/shard":      "simulates a cluster",
-	"internal/ual":        "crashes at every file operation",
+	"action":                    "runs random commands against models",
+	"examples/gosrc":            "loads over 100 MB",
+	"kv":                        "runs random histories against a model",
+	"internal/test/e2e":         "kills processes and cuts the power many times, runs clusters",
+	"internal/test/machinetest": "runs random histories of all models",
+	"internal/test/sim":         "runs many seeds",
+	"internal/test/sim/faults":  "tries every file operation",
+	"internal/shard":            "simulates a cluster",
+	"internal/raftlog":          "crashes at every file operation",
 }
 
 func TestNoSleepAndNoSkip(t *testing.T) {

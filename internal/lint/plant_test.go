@@ -28,7 +28,7 @@ func TestPlantedBugsAreLookedFor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plants, err := os.ReadFile("../plant/plant.go")
+	plants, err := os.ReadFile("../test/plant/plant.go")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 
 	"github.com/floedb/floe"
 	"github.com/floedb/floe/dashboard"
-	"github.com/floedb/floe/internal/plant"
+	"github.com/floedb/floe/internal/test/plant"
 )
 
 // blocks returns the code blocks of a language in a file below root.

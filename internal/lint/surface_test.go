@@ -14,7 +14,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/floedb/floe/internal/plant"
+	"github.com/floedb/floe/internal/test/plant"
 )
 
 // TestSurface looks at everything that the packages for users export: nothing of it may mention a type of an internal package, also not by an alias,

@@ -6,7 +6,7 @@ import (
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 )
 
 // FuzzQuery decodes the arguments and results of every kind of query. What decodes has one encoding after the first, and one JSON form that reads back.
@@ -38,7 +38,7 @@ func FuzzQuery(f *testing.F) {
 				t.Errorf("%s of %s %d: %x decodes and encodes as %x, and that as %x: %v", what, p.Name, kind, b, once, twice, err)
 			}
 			if codec.CheckFields(&q, true, coded) == nil {
-				rig.ReadsBack(t, p.Query(kind), q, coded)
+				machinetest.ReadsBack(t, p.Query(kind), q, coded)
 			}
 		}
 	})

@@ -10,7 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/toy"
+	"github.com/floedb/floe/internal/test/toy"
 )
 
 // TestClocks: a clock may be a second ahead of the median, and is off beyond it; a jump is held back at once; of two that differ nobody knows which is right.

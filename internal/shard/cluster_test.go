@@ -16,7 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/toy"
+	"github.com/floedb/floe/internal/test/toy"
 )
 
 // noLeaks fails the test if it leaves goroutines behind. Tests whose disks fail can not use it: Pebble's goroutines are

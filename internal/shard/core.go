@@ -13,7 +13,7 @@ import (
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/ual"
+	"github.com/floedb/floe/internal/raftlog"
 )
 
 // Sizes of the core.
@@ -109,7 +109,7 @@ type readable struct {
 
 // appendTask is for the log. The responses are delivered to their targets once the update is as durable as it must be.
 type appendTask struct {
-	update    ual.Update
+	update    raftlog.Update
 	snapshot  *raftpb.Snapshot // to be installed first, by the applying side
 	mustSync  bool             // term or vote changed: durable before any response, whatever the durability
 	entries   bool
@@ -461,7 +461,7 @@ func (c *core) take(rd raft.Ready, out *output) {
 
 func (c *core) takeAppend(m *raftpb.Message, out *output) {
 	if out.append == nil {
-		out.append = &appendTask{update: ual.Update{Shard: uint16(c.shard)}}
+		out.append = &appendTask{update: raftlog.Update{Shard: uint16(c.shard)}}
 	}
 	t := out.append
 	// A changed commit index alone is not written: raft finds it out again, and apply remembers how far it came.
@@ -472,7 +472,7 @@ func (c *core) takeAppend(m *raftpb.Message, out *output) {
 	}
 	if s := m.GetSnapshot(); !raft.IsEmptySnap(s) {
 		t.snapshot = s
-		t.update.Reset = &ual.Position{Index: s.GetMetadata().GetIndex(), Term: s.GetMetadata().GetTerm()}
+		t.update.Reset = &raftlog.Position{Index: s.GetMetadata().GetIndex(), Term: s.GetMetadata().GetTerm()}
 		t.update.Entries = nil
 	}
 	if es := m.GetEntries(); len(es) > 0 {

@@ -13,15 +13,15 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/toy"
-	"github.com/floedb/floe/internal/ual"
+	"github.com/floedb/floe/internal/raftlog"
+	"github.com/floedb/floe/internal/test/toy"
 )
 
 // stepper drives a core by hand, in one goroutine, against a real log in memory: what a simulator does.
 type stepper struct {
 	t     *testing.T
 	core  *core
-	log   *ual.Log
+	log   *raftlog.Log
 	clock *fakeClock
 
 	appends  []*appendTask // not done yet
@@ -40,7 +40,7 @@ func newStepper(t *testing.T) *stepper {
 // newVoter returns one of some voters; the second is to lead first.
 func newVoter(t *testing.T, id uint64, voters ...uint64) *stepper {
 	t.Helper()
-	log, err := ual.Open(ual.Options{FS: vfs.NewMem(), Dir: "log"})
+	log, err := raftlog.Open(raftlog.Options{FS: vfs.NewMem(), Dir: "log"})
 	must(t, err)
 	t.Cleanup(func() { must(t, log.Close()) })
 	s := &stepper{t: t, log: log, clock: &fakeClock{wall: 1000}, due: engine.NoTimer}
@@ -90,7 +90,7 @@ func (s *stepper) finish() {
 	s.t.Helper()
 	a := s.appends[0]
 	s.appends = s.appends[1:]
-	must(s.t, s.log.Write([]ual.Update{a.update}))
+	must(s.t, s.log.Write([]raftlog.Update{a.update}))
 	must(s.t, s.log.Sync())
 	var in input
 	for _, m := range a.responses {
@@ -319,7 +319,7 @@ func TestAbandonedProposalIsNotProposed(t *testing.T) {
 // TestCandidateAsksWhenItsTermIsDurable: with the votes of others a candidate could lead in a term that was not on its own disk yet, lose its
 // power, and lead in that term once more, with other entries.
 func TestCandidateAsksWhenItsTermIsDurable(t *testing.T) {
-	log, err := ual.Open(ual.Options{FS: vfs.NewMem(), Dir: "log"})
+	log, err := raftlog.Open(raftlog.Options{FS: vfs.NewMem(), Dir: "log"})
 	must(t, err)
 	defer func() { must(t, log.Close()) }()
 	c, err := newCore(coreConfig{

@@ -18,8 +18,8 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// FormatVersion is the layout of a data directory: FORMAT, LOCK, COUNTS, log/ (internal/ual) and state/ (Pebble), and of the commands and rows in them. It is raised with
-// every change of a layout that a build of an earlier version could have written; internal/golden has data of each, and fails when it is forgotten.
+// FormatVersion is the layout of a data directory: FORMAT, LOCK, COUNTS, log/ (internal/raftlog) and state/ (Pebble), and of the commands and rows in them. It is raised with
+// every change of a layout that a build of an earlier version could have written; internal/test/golden has data of each, and fails when it is forgotten.
 //
 // Directories back to oldestFormat are opened, and have the present format from then on, so that no older build opens them again: records gain fields only
 // behind codec.Coder.More.

@@ -17,7 +17,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/ual"
+	"github.com/floedb/floe/internal/raftlog"
 )
 
 // Host is all shards of a node with what they share: the data directory, the log and its writer, the state database. It is
@@ -29,7 +29,7 @@ type Host struct {
 	held     heldRemovals
 	log      *slog.Logger
 	lock     io.Closer
-	ual      *ual.Log
+	ual      *raftlog.Log
 	db       *pebble.DB
 	writer   *logWriter
 	launched bool // the goroutines have been started
@@ -192,7 +192,7 @@ func (h *Host) openStores(created bool) error {
 	fsys, dir := h.fs, h.cfg.Dir
 	h.stateDir = fsys.PathJoin(dir, "state")
 	var err error
-	h.ual, err = ual.Open(ual.Options{
+	h.ual, err = raftlog.Open(raftlog.Options{
 		FS: fsys, Dir: fsys.PathJoin(dir, "log"), SegmentSize: h.cfg.SegmentBytes, Spares: h.cfg.logSpares,
 		Random: h.cfg.Random, Logger: h.log, CacheBytes: h.cfg.LogCacheBytes,
 	})
@@ -233,15 +233,15 @@ func (h *Host) hasEntries() bool {
 
 // createLog leaves a trace of every shard, so that a log that gets lost later is missed.
 func (h *Host) createLog() error {
-	updates := make([]ual.Update, h.cfg.Shards)
+	updates := make([]raftlog.Update, h.cfg.Shards)
 	for i := range updates {
-		updates[i] = ual.Update{Shard: uint16(i), HardState: &raftpb.HardState{Term: new(uint64(bornTerm)), Vote: new(uint64(0)), Commit: new(uint64(0))}}
+		updates[i] = raftlog.Update{Shard: uint16(i), HardState: &raftpb.HardState{Term: new(uint64(bornTerm)), Vote: new(uint64(0)), Commit: new(uint64(0))}}
 	}
 	return h.writeLog(updates...)
 }
 
 // writeLog writes to the log while there is no logWriter.
-func (h *Host) writeLog(updates ...ual.Update) error {
+func (h *Host) writeLog(updates ...raftlog.Update) error {
 	if err := h.space.retry(func() error { return h.ual.Write(updates) }); err != nil {
 		return err
 	}

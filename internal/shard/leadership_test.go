@@ -9,7 +9,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"github.com/floedb/floe/internal/toy"
+	"github.com/floedb/floe/internal/test/toy"
 )
 
 // TestSuccessorsAtQuorumCheck: a leader forgets with each check of its quorum who was active lately. A node that was stopped at that moment found nobody to

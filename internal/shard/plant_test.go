@@ -5,7 +5,7 @@ package shard
 import (
 	"testing"
 
-	"github.com/floedb/floe/internal/plant"
+	"github.com/floedb/floe/internal/test/plant"
 )
 
 // planted says which test of a shard has to find a bug that no simulation would: everybody gets on, only some of them slowly.

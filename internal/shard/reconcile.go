@@ -4,13 +4,13 @@ import (
 	"fmt"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/ual"
+	"github.com/floedb/floe/internal/raftlog"
 )
 
 // reconcile makes log and state of all shards fit. It writes nothing before it has looked at all of them: a node that is refused leaves the
 // log as it was found.
 func (h *Host) reconcile() error {
-	var updates []ual.Update
+	var updates []raftlog.Update
 	for _, s := range h.shards {
 		u, err := s.reconcile(s.exec.Applied())
 		if err != nil {
@@ -32,7 +32,7 @@ func (h *Host) reconcile() error {
 // reconcile returns what has to be written to make log and state fit, if anything. The state may be ahead of the log: with Async, if a flush
 // has made it durable beyond what survived of the log, and after a crash in the middle of installing a snapshot. The log then goes on behind
 // the state. Any other gap means that something durable has been lost.
-func (s *shard) reconcile(applied engine.Applied) (*ual.Update, error) {
+func (s *shard) reconcile(applied engine.Applied) (*raftlog.Update, error) {
 	first, last := s.log.FirstIndex(), s.log.LastIndex()
 	if applied.Index+1 < first {
 		return nil, fmt.Errorf("shard %d: the state in %s ends at index %d, but the log begins at %d: part of the state has been lost",
@@ -54,5 +54,5 @@ func (s *shard) reconcile(applied engine.Applied) (*ual.Update, error) {
 	hs := s.log.HardState()
 	hs.Term = new(max(hs.GetTerm(), applied.Term))
 	hs.Commit = new(applied.Index)
-	return &ual.Update{Shard: uint16(s.id), Reset: &ual.Position{Index: applied.Index, Term: applied.Term}, HardState: hs}, nil
+	return &raftlog.Update{Shard: uint16(s.id), Reset: &raftlog.Position{Index: applied.Index, Term: applied.Term}, HardState: hs}, nil
 }

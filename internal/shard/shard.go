@@ -20,14 +20,14 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/ual"
+	"github.com/floedb/floe/internal/raftlog"
 )
 
 // shard is one replica: the goroutines around a core and an executor.
 type shard struct {
 	host  *Host
 	id    engine.ShardID
-	log   *ual.Shard
+	log   *raftlog.Shard
 	core  *core // guarded by stepMu
 	exec  *engine.Executor
 	clock shardClock
@@ -434,7 +434,7 @@ func (s *shard) queuedAppend(t *appendTask) queuedAppend {
 const reserveAhead = 1 << 24
 
 // reserve keeps the durable high-water mark ahead of the LSNs given out, so that those of a lost tail are never used again.
-func (s *shard) reserve(u *ual.Update, a *queuedAppend) {
+func (s *shard) reserve(u *raftlog.Update, a *queuedAppend) {
 	if s.host.cfg.Durability != Async || a.update == nil {
 		return
 	}

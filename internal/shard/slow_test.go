@@ -12,7 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/toy"
+	"github.com/floedb/floe/internal/test/toy"
 )
 
 // slowFS takes its time for every write to the log and every fsync.

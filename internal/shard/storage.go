@@ -4,12 +4,12 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
-	"github.com/floedb/floe/internal/ual"
+	"github.com/floedb/floe/internal/raftlog"
 )
 
 // storage is what raft reads of a shard: entries from the log, membership and snapshots from the state.
 type storage struct {
-	*ual.Shard
+	*raftlog.Shard
 	conf    *raftpb.ConfState
 	applied uint64 // when the shard was opened
 	export  func() (*raftpb.Snapshot, error)

@@ -17,7 +17,7 @@ import (
 
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/overlayfs"
-	"github.com/floedb/floe/internal/ual"
+	"github.com/floedb/floe/internal/raftlog"
 )
 
 // VerifyConfig says what to verify.
@@ -212,8 +212,8 @@ func (v *verification) verifyTallies() {
 }
 
 func (v *verification) verifyLog() error {
-	o := ual.Options{FS: overlayfs.New(v.base), Dir: v.path("log")}
-	sum, err := ual.Verify(o, func(damage *ual.CorruptionError) { v.problemf("%v", damage) })
+	o := raftlog.Options{FS: overlayfs.New(v.base), Dir: v.path("log")}
+	sum, err := raftlog.Verify(o, func(damage *raftlog.CorruptionError) { v.problemf("%v", damage) })
 	v.report.Segments, v.report.LogBytes = sum.Segments, sum.Bytes
 	if errors.Is(err, fs.ErrNotExist) {
 		if v.format != nil {
@@ -221,7 +221,7 @@ func (v *verification) verifyLog() error {
 		}
 		return nil
 	}
-	if errors.Is(err, ual.ErrNewer) {
+	if errors.Is(err, raftlog.ErrNewer) {
 		v.problemf("%v", err)
 		return nil
 	}

@@ -18,7 +18,7 @@ import (
 
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/overlayfs"
-	"github.com/floedb/floe/internal/ual"
+	"github.com/floedb/floe/internal/raftlog"
 	"github.com/floedb/floe/kv"
 )
 
@@ -343,36 +343,36 @@ func TestVerifyReportsEntries(t *testing.T) {
 	closeHost(t, load(t, kvConfig(fsys, Sync), rand.New(rand.NewPCG(seed(t), 0)), 50))
 	whole := take(t, fsys)
 	unknown := engine.Entry{Commands: [][]byte{engine.Command{Machine: engine.MachineQueue, Kind: 1, Namespace: "n"}.AppendTo(nil)}}
-	entry := func(e *raftpb.Entry) func(last, term uint64) ual.Update {
-		return func(last, term uint64) ual.Update {
+	entry := func(e *raftpb.Entry) func(last, term uint64) raftlog.Update {
+		return func(last, term uint64) raftlog.Update {
 			e.Index, e.Term = new(last+1), new(term)
-			return ual.Update{Entries: []*raftpb.Entry{e}}
+			return raftlog.Update{Entries: []*raftpb.Entry{e}}
 		}
 	}
 	for name, c := range map[string]struct {
-		update func(last, term uint64) ual.Update
+		update func(last, term uint64) raftlog.Update
 		want   string
 	}{
 		"garbage":         {entry(&raftpb.Entry{Data: []byte("garbage")}), "entry version 103"},
 		"unknown machine": {entry(&raftpb.Entry{Data: unknown.AppendTo(nil)}), "unknown command: machine 3 kind 1"},
 		"membership":      {entry(&raftpb.Entry{Type: raftpb.EntryConfChange.Enum()}), "change of membership"},
-		"vote for a stranger": {func(last, term uint64) ual.Update {
-			return ual.Update{HardState: &raftpb.HardState{Term: new(term + 9), Vote: new(uint64(7)), Commit: new(last)}}
+		"vote for a stranger": {func(last, term uint64) raftlog.Update {
+			return raftlog.Update{HardState: &raftpb.HardState{Term: new(term + 9), Vote: new(uint64(7)), Commit: new(last)}}
 		}, "voted for node 7, which is not among the voters [1]"},
-		"term goes back": {func(last, term uint64) ual.Update {
-			return ual.Update{Entries: []*raftpb.Entry{{Index: new(last + 1), Term: new(term + 1)}, {Index: new(last + 2), Term: new(term)}}}
+		"term goes back": {func(last, term uint64) raftlog.Update {
+			return raftlog.Update{Entries: []*raftpb.Entry{{Index: new(last + 1), Term: new(term + 1)}, {Index: new(last + 2), Term: new(term)}}}
 		}, "the one before of term"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			changed := whole.put(t)
-			log, err := ual.Open(ual.Options{FS: changed, Dir: "node/log"})
+			log, err := raftlog.Open(raftlog.Options{FS: changed, Dir: "node/log"})
 			must(t, err)
 			last := log.Shard(1).LastIndex()
 			term, err := log.Shard(1).Term(last)
 			must(t, err)
 			u := c.update(last, term)
 			u.Shard = 1
-			must(t, log.Write([]ual.Update{u}))
+			must(t, log.Write([]raftlog.Update{u}))
 			must(t, log.Close())
 			if all := strings.Join(verify(t, changed).Problems, "\n"); !strings.Contains(all, c.want) {
 				t.Errorf("reported\n%s\nwant %q", all, c.want)

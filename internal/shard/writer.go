@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/meter"
-	"github.com/floedb/floe/internal/ual"
+	"github.com/floedb/floe/internal/raftlog"
 )
 
 // logWriter appends to the log, for all shards of the host. While it writes and syncs, appends gather; the next round takes them
@@ -15,7 +15,7 @@ import (
 // goroutine. After each it lets the shards propose what has been queued meanwhile, itself: another goroutine would have to wait
 // behind all the callers that have their answers. A shard that has nothing else to do may run a round instead.
 type logWriter struct {
-	log        *ual.Log
+	log        *raftlog.Log
 	durability Durability
 	interval   time.Duration
 	failed     func(error)
@@ -38,7 +38,7 @@ type logWriter struct {
 
 	roundMu sync.Mutex // guards the fields below, and rounds against each other
 	batch   []queuedAppend
-	updates []ual.Update
+	updates []raftlog.Update
 	dirty   bool          // something is written and not synced
 	took    time.Duration // the last sync
 	armed   bool          // the goroutine knows that it has to sync
@@ -49,12 +49,12 @@ type logWriter struct {
 
 // queuedAppend is an update and what to do when it is as durable as asked.
 type queuedAppend struct {
-	update   *ual.Update // nil: only wait for what was queued before
+	update   *raftlog.Update // nil: only wait for what was queued before
 	mustSync bool
 	done     func()
 }
 
-func newLogWriter(log *ual.Log, c *Config, failed func(error), synced func()) *logWriter {
+func newLogWriter(log *raftlog.Log, c *Config, failed func(error), synced func()) *logWriter {
 	w := &logWriter{
 		log: log, durability: c.Durability, interval: c.SyncInterval, failed: failed, synced: synced,
 		wake: make(chan struct{}, 1), done: make(chan struct{}),

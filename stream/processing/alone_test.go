@@ -6,12 +6,12 @@ import (
 	"testing"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/stream/processing"
 )
 
 // rowOf returns the first row of jobs whose key begins with a letter.
-func (s *stage) rowOf(kind byte) rig.Row {
+func (s *stage) rowOf(kind byte) machinetest.Row {
 	s.t.Helper()
 	for _, row := range s.Rows(0) {
 		if row.Machine == engine.MachineProcessing && row.Key[0] == kind {
@@ -19,7 +19,7 @@ func (s *stage) rowOf(kind byte) rig.Row {
 		}
 	}
 	s.t.Fatalf("there is no row %c", kind)
-	return rig.Row{}
+	return machinetest.Row{}
 }
 
 // inLaneOf submits jobs until one is in the lane of another; its sink is the stream out.
@@ -48,7 +48,7 @@ func TestBrokenJobIsHeldAlone(t *testing.T) {
 			s.run()
 			row := s.rowOf(kind)
 			other := s.inLaneOf(broken, filtered)
-			s.Tamper(0, rig.Row{Machine: row.Machine, Key: row.Key, Value: []byte{0xff}})
+			s.Tamper(0, machinetest.Row{Machine: row.Machine, Key: row.Key, Value: []byte{0xff}})
 			s.Restart()
 			s.append("in", `{"k":"a","n":2}`)
 			s.append("orders", amount(200))
@@ -86,7 +86,7 @@ func TestBrokenSavepointIsHeldAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	row := s.rowOf('k')
-	s.Tamper(0, rig.Row{Machine: row.Machine, Key: row.Key, Value: []byte{0xff}})
+	s.Tamper(0, machinetest.Row{Machine: row.Machine, Key: row.Key, Value: []byte{0xff}})
 	if _, err := s.jobs.Restore(ctx, broken, processing.FromSavepoint(sp)); err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/stream"
 	"github.com/floedb/floe/stream/processing"
 	"github.com/floedb/floe/ts"
@@ -79,7 +79,7 @@ func TestStoppedWhileItEnds(t *testing.T) {
 //
 //	go test -run '^TestSpreadStoppedAndRestored$' -endings 10000 ./stream/processing
 func TestSpreadStoppedAndRestored(t *testing.T) {
-	seed := rig.Seed(t)
+	seed := machinetest.Seed(t)
 	for i := range *endingsFlag {
 		if !t.Run(fmt.Sprint(i), func(t *testing.T) { endings(t, rand.New(rand.NewPCG(seed, uint64(i)))) }) {
 			return

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 )
 
 // flaky is the door of duties that lose what they have proposed, or hear nothing of it.
@@ -57,7 +57,7 @@ func (d *flaky) Sleep(_ context.Context, wake <-chan struct{}, until int64) erro
 // TestExactlyOnce: commands of ticks get lost, come twice, and are applied without an answer, leaders change at any moment, and executors restart: each record has its
 // effects once.
 func TestExactlyOnce(t *testing.T) {
-	rng := rand.New(rand.NewPCG(rig.Seed(t), 0))
+	rng := rand.New(rand.NewPCG(machinetest.Seed(t), 0))
 	s, ctx := newStage(t, 1), context.Background()
 	s.submit(strings.Replace(fanned, "name: fan\n", "name: fan\nbatch_size: 2\n", 1))
 	var want []string
@@ -88,7 +88,7 @@ func TestExactlyOnce(t *testing.T) {
 	if m, err := s.series.Measurement(ctx, "cpu"); err != nil || m.Points != int64(len(want)) {
 		t.Errorf("the series hold %+v, %v, want %d", m, err, len(want))
 	}
-	rig.EqualReplicas(t, s.Log(0), tables(), rig.Replica{}, rig.Replica{Name: "crashes behind each entry", Commit: 1, Restart: 1})
+	machinetest.EqualReplicas(t, s.Log(0), tables(), machinetest.Replica{}, machinetest.Replica{Name: "crashes behind each entry", Commit: 1, Restart: 1})
 }
 
 // TestOvertaken: a tick that is proposed again, at any later time, is refused and changes nothing.

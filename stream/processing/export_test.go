@@ -5,7 +5,7 @@ import (
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 )
 
 // KindSubmit is the kind of the command of Submit.
@@ -18,7 +18,7 @@ const MaxOutBytes = maxOutBytes
 const MaxInboxBytes = maxInboxBytes
 
 // MessageOf returns the inbox of a row that is a message in one.
-func MessageOf(row rig.Row) (inbox string, ok bool) {
+func MessageOf(row machinetest.Row) (inbox string, ok bool) {
 	if row.Machine != engine.MachineProcessing || row.Key[0] != rowMessage {
 		return "", false
 	}
@@ -115,21 +115,21 @@ func damage[T any](code func(*T, *codec.Coder), f func(*T)) func([]byte) []byte 
 	}
 }
 
-// RowKinds are the kinds of rows, for rig.RunDamages.
-var RowKinds = map[string]rig.RowKind{
-	"job":        rig.RowOf(isRow(rowJob), (*jobRow).code),
-	"definition": rig.RowOf(isRow(rowDefinition), (*definitionRow).code),
-	"task":       rig.RowOf(isRow(rowTask), (*taskRow).code),
-	"out":        rig.RowOf(isRow(rowOut), (*outRow).code),
-	"part":       rig.RowOf(isRow(rowPart), (*partRow).code),
-	"inbox":      rig.RowOf(isRow(rowInbox), (*inboxRow).code),
-	"message":    rig.RowOf(isRow(rowMessage), (*passCommand).code),
-	"name":       rig.BareRow(isRow(rowName)),
-	"active":     rig.BareRow(isRow(rowActive)),
-	"cursor":     rig.RowOf(isRow(rowCursor), (*cursor).code),
-	"state":      rig.BareRow(isRow(rowState)),
-	"savepoint":  rig.RowOf(isRow(rowSavepoint), (*savepointRow).code),
-	"chunk":      rig.BareRow(isRow(rowChunk)),
+// RowKinds are the kinds of rows, for machinetest.RunDamages.
+var RowKinds = map[string]machinetest.RowKind{
+	"job":        machinetest.RowOf(isRow(rowJob), (*jobRow).code),
+	"definition": machinetest.RowOf(isRow(rowDefinition), (*definitionRow).code),
+	"task":       machinetest.RowOf(isRow(rowTask), (*taskRow).code),
+	"out":        machinetest.RowOf(isRow(rowOut), (*outRow).code),
+	"part":       machinetest.RowOf(isRow(rowPart), (*partRow).code),
+	"inbox":      machinetest.RowOf(isRow(rowInbox), (*inboxRow).code),
+	"message":    machinetest.RowOf(isRow(rowMessage), (*passCommand).code),
+	"name":       machinetest.BareRow(isRow(rowName)),
+	"active":     machinetest.BareRow(isRow(rowActive)),
+	"cursor":     machinetest.RowOf(isRow(rowCursor), (*cursor).code),
+	"state":      machinetest.BareRow(isRow(rowState)),
+	"savepoint":  machinetest.RowOf(isRow(rowSavepoint), (*savepointRow).code),
+	"chunk":      machinetest.BareRow(isRow(rowChunk)),
 }
 
 func isRow(kind byte) func(k []byte) bool { return func(k []byte) bool { return k[0] == kind } }

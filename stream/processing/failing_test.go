@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/stream/processing"
 )
 
@@ -48,10 +48,10 @@ func TestEachFailure(t *testing.T) {
 				return f(engine.StoreOf(processing.Primitive, engine.NewRouter(d), "n", 1<<20))
 			}
 		}
-		missing := func(err error) error { return rig.Except(err, processing.ErrNotFound) } // what is asked for does not exist, unless the question fails
-		over := func(err error) error { return rig.Except(err, processing.ErrConflict) }    // or has ended, or is being done
+		missing := func(err error) error { return machinetest.Except(err, processing.ErrNotFound) } // what is asked for does not exist, unless the question fails
+		over := func(err error) error { return machinetest.Except(err, processing.ErrConflict) }    // or has ended, or is being done
 		s.EachFailure(map[string]func(engine.Door) error{
-			"All":            call(func(s *processing.Store) error { return rig.LastError(s.All(ctx, processing.Limit(2))) }),
+			"All":            call(func(s *processing.Store) error { return machinetest.LastError(s.All(ctx, processing.Limit(2))) }),
 			"Page":           call(func(s *processing.Store) error { _, err := s.Page(ctx, processing.Limit(2)); return err }),
 			"Job":            call(func(s *processing.Store) error { _, err := s.Job(ctx, running); return err }),
 			"Detail":         call(func(s *processing.Store) error { _, err := s.Detail(ctx, running); return err }),
@@ -67,7 +67,7 @@ func TestEachFailure(t *testing.T) {
 			}),
 			"Savepoint": call(func(s *processing.Store) error {
 				_, err := s.Savepoint(ctx, running)
-				return rig.Except(err, engine.ErrBusy)
+				return machinetest.Except(err, engine.ErrBusy)
 			}),
 			"Rescale": call(func(s *processing.Store) error { return over(s.Rescale(ctx, ended, 2)) }),
 			"Restore": call(func(s *processing.Store) error { _, err := s.Restore(ctx, ended); return over(err) }),
@@ -88,5 +88,5 @@ func TestEachFailure(t *testing.T) {
 
 // TestMalformedBodies: a command whose body does not decode is refused.
 func TestMalformedBodies(t *testing.T) {
-	rig.RefusesMalformed(t, engine.MachineProcessing, func() *rig.Rig { return newStage(t, 1).Rig })
+	machinetest.RefusesMalformed(t, engine.MachineProcessing, func() *machinetest.Rig { return newStage(t, 1).Rig })
 }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 )
 
 const smallest = `{"kind":"Processing","name":"j","sources":[{"stream":{"name":"a","partitions":"all"}}],"sinks":[{"stream":{"name":"b"}}]}`
@@ -23,7 +23,7 @@ func TestAdmit(t *testing.T) {
 		of := table()
 		err := of.Admit(cmd, 1000)
 		if err == nil && !cmd.Spread {
-			rig.SameInJSON(t, of, cmd)
+			machinetest.SameInJSON(t, of, cmd)
 		}
 		return err
 	}
@@ -133,7 +133,7 @@ func FuzzCommands(f *testing.F) {
 	f.Fuzz(func(t *testing.T, kind uint8, body []byte) {
 		p := table()
 		if cmd := (engine.Command{Machine: engine.MachineProcessing, Kind: kind, Body: body}); p.Admit(cmd, 1<<20) == nil {
-			rig.SameInJSON(t, p, cmd)
+			machinetest.SameInJSON(t, p, cmd)
 		}
 		switch kind {
 		case kindSubmit:

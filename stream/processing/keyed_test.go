@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/kv"
 	"github.com/floedb/floe/queue"
 	"github.com/floedb/floe/stream"
@@ -172,7 +172,7 @@ func (s *stage) end() {
 
 // TestSpreadWindowsExactlyOnce: windows over keys of all shards are as if nothing had happened, whatever happens to leaders and messages.
 func TestSpreadWindowsExactlyOnce(t *testing.T) {
-	rng := rand.New(rand.NewPCG(rig.Seed(t), 1))
+	rng := rand.New(rand.NewPCG(machinetest.Seed(t), 1))
 	s := newSpread(t, 3)
 	if err := s.streams.Create(t.Context(), "visits", stream.Partitions(8)); err != nil {
 		t.Fatal(err)
@@ -241,7 +241,7 @@ func TestSpreadAsOneShard(t *testing.T) {
   - { name: met, type: join, source: visits, on: $.who, within_ms: 700 }`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			rng := rand.New(rand.NewPCG(rig.Seed(t), 2))
+			rng := rand.New(rand.NewPCG(machinetest.Seed(t), 2))
 			definition := fmt.Sprintf(keyedChain, test.sources, test.operators)
 			s, ctx := newSpread(t, 3), context.Background()
 			if err := s.streams.Create(ctx, "visits", stream.Partitions(8)); err != nil {
@@ -440,7 +440,7 @@ func canceled() context.Context {
 func TestSpreadSavepoint(t *testing.T) {
 	for name, more := range map[string]string{"one section": "", "two": "  - { name: longer, type: aggregate, function: sum, field: value, window: tumbling, window_size: 20 }\n"} {
 		t.Run(name, func(t *testing.T) {
-			rng := rand.New(rand.NewPCG(rig.Seed(t), 3))
+			rng := rand.New(rand.NewPCG(machinetest.Seed(t), 3))
 			s, ctx := newSpread(t, 3), context.Background()
 			definition := strings.Replace(keyedSums, "sinks:", more+"sinks:", 1)
 			id, base := s.submit(definition), s.Now()/20_000*20_000

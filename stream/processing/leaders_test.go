@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/stream"
 	"github.com/floedb/floe/stream/processing"
 )
@@ -181,7 +181,7 @@ sinks: [{name: out, stream: {name: out}}]
 
 // TestSavepointUnderLoad: savepoints are made of some MiB while records come and leaders change. A job that is restored from one makes of the records behind it what it made of them before.
 func TestSavepointUnderLoad(t *testing.T) {
-	s, ctx, rng := newStage(t, 1), context.Background(), rand.New(rand.NewPCG(rig.Seed(t), 0))
+	s, ctx, rng := newStage(t, 1), context.Background(), rand.New(rand.NewPCG(machinetest.Seed(t), 0))
 	id := s.submit(summing)
 	n := 0
 	feed := func(count int, long string) {

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/kv"
 	"github.com/floedb/floe/stream/processing"
 )
@@ -30,7 +30,7 @@ func TestLimitsOfDefinitions(t *testing.T) {
 	}
 	operator := func(text string) string { return sources + sinks + "operators: [" + text + "]\n" }
 	kvSink := func(text string) string { return sources + "sinks: [{name: out, " + text + "}]\n" }
-	var bounds []rig.Bound
+	var bounds []machinetest.Bound
 	for name, test := range map[string]struct {
 		most, least int // -1: there is no least
 		say         string
@@ -83,7 +83,7 @@ func TestLimitsOfDefinitions(t *testing.T) {
 		if least < 0 {
 			least = math.MinInt64
 		}
-		bounds = append(bounds, rig.Bound{What: name, Least: least, Most: int64(test.most)})
+		bounds = append(bounds, machinetest.Bound{What: name, Least: least, Most: int64(test.most)})
 		for _, n := range []int{test.least - 1, test.least, test.most - 1, test.most, test.most + 1} {
 			if n < 0 && test.least < 0 {
 				continue
@@ -104,8 +104,8 @@ func TestLimitsOfDefinitions(t *testing.T) {
 			}
 		}
 	}
-	slices.SortFunc(bounds, func(a, b rig.Bound) int { return strings.Compare(a.What, b.What) })
-	rig.DocumentLimits(t, "job definitions", bounds)
+	slices.SortFunc(bounds, func(a, b machinetest.Bound) int { return strings.Compare(a.What, b.What) })
+	machinetest.DocumentLimits(t, "job definitions", bounds)
 }
 
 // TestLimitOfNames: the name of a job has up to 248 bytes, so that its stream of errors has a name.

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/kv"
 	"github.com/floedb/floe/queue"
 	"github.com/floedb/floe/stream"
@@ -27,7 +27,7 @@ func tablesOf(jobs engine.Primitive) []engine.Primitive {
 
 // stage is a node of shards in memory, with the stores of one namespace.
 type stage struct {
-	*rig.Rig
+	*machinetest.Rig
 	t       testing.TB
 	jobs    *processing.Store
 	streams *stream.Store
@@ -43,7 +43,7 @@ func newStage(t testing.TB, shards int) *stage {
 // newStageOf is newStage with another table of jobs.
 func newStageOf(t testing.TB, shards int, jobs engine.Primitive) *stage {
 	t.Helper()
-	r := rig.New(t, shards, tablesOf(jobs)...)
+	r := machinetest.New(t, shards, tablesOf(jobs)...)
 	s := &stage{Rig: r, t: t}
 	s.jobs = engine.StoreOf(processing.Primitive, r.Router(), "n", 1<<20)
 	s.streams = engine.StoreOf(stream.Primitive, r.Router(), "n", 1<<20)

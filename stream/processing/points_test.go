@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/kv"
 	"github.com/floedb/floe/stream"
 	"github.com/floedb/floe/stream/processing"
@@ -168,7 +168,7 @@ func TestTickAtEveryPoint(t *testing.T) {
 // atEveryPoint goes on a journey again and again, with each mishap of each so many-th proposal. All come to the same.
 func atEveryPoint(t *testing.T, every int, journeyOf func(t *testing.T, seed uint64, at int, what mishap) (map[string]string, int)) {
 	t.Helper()
-	seed := rig.Seed(t)
+	seed := machinetest.Seed(t)
 	want, points := journeyOf(t, seed, 0, none)
 	if len(want) < 8 || points < 40 {
 		t.Fatalf("there are %d sinks after %d proposals: %v", len(want), points, want)

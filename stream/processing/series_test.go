@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/ts"
 )
 
@@ -15,7 +15,7 @@ func TestSeriesAsSource(t *testing.T) {
 	s, ctx := newStage(t, 1), context.Background()
 	write := func(host string, at int64, v float64) {
 		t.Helper()
-		p := ts.Point{Measurement: "cpu", Tags: map[string]string{"host": host}, Fields: map[string]float64{"load": v}, Time: time.UnixMilli(rig.Epoch + at)}
+		p := ts.Point{Measurement: "cpu", Tags: map[string]string{"host": host}, Fields: map[string]float64{"load": v}, Time: time.UnixMilli(machinetest.Epoch + at)}
 		if _, err := s.series.Write(ctx, p); err != nil {
 			t.Fatal(err)
 		}
@@ -57,7 +57,7 @@ func TestLatePoints(t *testing.T) {
 	s, ctx := newStage(t, 1), context.Background()
 	write := func(host, field string, at int64) {
 		t.Helper()
-		p := ts.Point{Measurement: "cpu", Tags: map[string]string{"host": host}, Fields: map[string]float64{field: float64(at)}, Time: time.UnixMilli(rig.Epoch + at)}
+		p := ts.Point{Measurement: "cpu", Tags: map[string]string{"host": host}, Fields: map[string]float64{field: float64(at)}, Time: time.UnixMilli(machinetest.Epoch + at)}
 		if _, err := s.series.Write(ctx, p); err != nil {
 			t.Fatal(err)
 		}
@@ -102,7 +102,7 @@ func TestLatePointsOfAPause(t *testing.T) {
 		s, ctx := newStage(t, 1), context.Background()
 		write := func(at int64) {
 			t.Helper()
-			if _, err := s.series.Write(ctx, ts.Point{Measurement: "cpu", Fields: map[string]float64{"load": float64(at)}, Time: time.UnixMilli(rig.Epoch + at)}); err != nil {
+			if _, err := s.series.Write(ctx, ts.Point{Measurement: "cpu", Fields: map[string]float64{"load": float64(at)}, Time: time.UnixMilli(machinetest.Epoch + at)}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/queue"
 	"github.com/floedb/floe/stream"
 	"github.com/floedb/floe/stream/processing"
@@ -148,7 +148,7 @@ func TestSpread(t *testing.T) {
 
 // TestSpreadExactlyOnce: leaders of all shards lose commands, hear no answers and change, while messages between the shards are late: each record has its effects once.
 func TestSpreadExactlyOnce(t *testing.T) {
-	rng := rand.New(rand.NewPCG(rig.Seed(t), 1))
+	rng := rand.New(rand.NewPCG(machinetest.Seed(t), 1))
 	s, ctx := newSpread(t, 3), context.Background()
 	s.submit(strings.Replace(fanned, "name: fan\n", "name: fan\nbatch_size: 2\n", 1))
 	n := 0

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/kv"
 	"github.com/floedb/floe/stream"
 	"github.com/floedb/floe/stream/processing"
@@ -27,7 +27,7 @@ var trialsFlag = flag.Int("trials", 60, "random pipelines of TestTestIsAJob")
 //
 //	go test -run '^TestTestIsAJob$' -trials 10000 ./stream/processing
 func TestTestIsAJob(t *testing.T) {
-	seed := rig.Seed(t)
+	seed := machinetest.Seed(t)
 	kinds := make(map[string]int)
 	for i := range *trialsFlag {
 		g := &pipes{Rand: rand.New(rand.NewPCG(seed, uint64(i)))}

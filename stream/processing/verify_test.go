@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/stream/processing"
 )
 
@@ -42,7 +42,7 @@ func newVerified(t *testing.T) (*stage, engine.ShardID) {
 }
 
 // rowIn returns a row of a kind, and its shard: the first one if it has any.
-func (s *stage) rowIn(kind byte, first engine.ShardID) (shard engine.ShardID, row rig.Row) {
+func (s *stage) rowIn(kind byte, first engine.ShardID) (shard engine.ShardID, row machinetest.Row) {
 	s.t.Helper()
 	for _, shard := range []engine.ShardID{first, first ^ 1} {
 		for _, row := range s.Rows(shard) {
@@ -71,42 +71,42 @@ func TestBrokenDefinition(t *testing.T) {
 func TestVerifyReports(t *testing.T) {
 	type damaged struct {
 		kind   byte
-		damage func(row rig.Row) rig.Row
+		damage func(row machinetest.Row) machinetest.Row
 		want   string
 	}
 	all := make(map[string]damaged)
 	for name, d := range processing.Damages {
-		all[name] = damaged{d.Kind, func(row rig.Row) rig.Row {
+		all[name] = damaged{d.Kind, func(row machinetest.Row) machinetest.Row {
 			row.Value = d.Change(row.Value)
 			return row
 		}, d.Want}
 	}
 	for _, kind := range "jdtbhip" {
-		all[fmt.Sprintf("garbage in %c", kind)] = damaged{byte(kind), func(row rig.Row) rig.Row {
+		all[fmt.Sprintf("garbage in %c", kind)] = damaged{byte(kind), func(row machinetest.Row) machinetest.Row {
 			row.Value = []byte{0xff}
 			return row
 		}, fmt.Sprintf("%x", kind)}
 	}
 	for _, kind := range "ack" {
-		all[fmt.Sprintf("garbage in %c", kind)] = damaged{byte(kind), func(row rig.Row) rig.Row {
+		all[fmt.Sprintf("garbage in %c", kind)] = damaged{byte(kind), func(row machinetest.Row) machinetest.Row {
 			row.Value = []byte{0xff}
 			return row
 		}, fmt.Sprintf("%x", kind)}
 	}
 	for _, kind := range "jdtqbhilacpk" { // beside the row, so that nothing is lost
-		all[fmt.Sprintf("a longer key of %c", kind)] = damaged{byte(kind), func(row rig.Row) rig.Row {
+		all[fmt.Sprintf("a longer key of %c", kind)] = damaged{byte(kind), func(row machinetest.Row) machinetest.Row {
 			row.Key = append(slices.Clone(row.Key), 1)
 			return row
 		}, "processing: "}
 	}
 	for kind, cut := range map[rune]int{'l': len("sums") + 1, 'a': 1, 'c': 1, 's': 20} {
-		all[fmt.Sprintf("a short key of %c", kind)] = damaged{byte(kind), func(row rig.Row) rig.Row {
+		all[fmt.Sprintf("a short key of %c", kind)] = damaged{byte(kind), func(row machinetest.Row) machinetest.Row {
 			row.Key = row.Key[:len(row.Key)-cut]
 			return row
 		}, fmt.Sprintf("processing: row %x", kind)}
 	}
 	for _, kind := range "jdtqbhilacsp" { // of a job that there is not
-		all[fmt.Sprintf("%c of no job", kind)] = damaged{byte(kind), func(row rig.Row) rig.Row {
+		all[fmt.Sprintf("%c of no job", kind)] = damaged{byte(kind), func(row machinetest.Row) machinetest.Row {
 			row.Key = slices.Clone(row.Key)
 			at := 3
 			if kind == 'l' {
@@ -117,7 +117,7 @@ func TestVerifyReports(t *testing.T) {
 		}, "processing: "}
 	}
 	for _, kind := range "jdtblapkhi" {
-		all[fmt.Sprintf("%c is lost", kind)] = damaged{byte(kind), func(row rig.Row) rig.Row {
+		all[fmt.Sprintf("%c is lost", kind)] = damaged{byte(kind), func(row machinetest.Row) machinetest.Row {
 			row.Value = nil
 			return row
 		}, "processing: "}
@@ -136,7 +136,7 @@ func TestVerifyReports(t *testing.T) {
 
 // TestDamages: what Verify reports of each row that is damaged, as a script says.
 func TestDamages(t *testing.T) {
-	rig.RunDamages(t, "testdata/damages", engine.MachineProcessing, processing.RowKinds, func(t *testing.T) *rig.Rig {
+	machinetest.RunDamages(t, "testdata/damages", engine.MachineProcessing, processing.RowKinds, func(t *testing.T) *machinetest.Rig {
 		s, _ := newVerified(t)
 		return s.Rig
 	})

@@ -16,7 +16,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 )
 
 func TestMain(m *testing.M) {
@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	rig.AtOnce(6)
+	machinetest.AtOnce(6)
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		if binDir != "" {
 			os.RemoveAll(binDir)

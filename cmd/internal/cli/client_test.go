@@ -17,7 +17,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	"github.com/floedb/floe"
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/queue"
 )
 
@@ -179,7 +179,7 @@ func oneDocument(text string) error {
 
 func TestNoServer(t *testing.T) {
 	t.Parallel()
-	free, other := rig.FreeAddr(t), rig.FreeAddr(t)
+	free, other := machinetest.FreeAddr(t), machinetest.FreeAddr(t)
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -216,7 +216,7 @@ func TestNoServer(t *testing.T) {
 
 // TestPayload has what stdin may be besides text.
 func TestPayload(t *testing.T) {
-	env := map[string]string{"FLOE_ADDR": rig.FreeAddr(t)}
+	env := map[string]string{"FLOE_ADDR": machinetest.FreeAddr(t)}
 	null, err := os.Open(os.DevNull)
 	if err != nil {
 		t.Fatal(err)
@@ -264,29 +264,29 @@ func TestCompletionOfNames(t *testing.T) {
 	c.typed("queue dequeue bills -o raw")
 	c.typed(fmt.Sprintf("queue nack bills ID%d --to-dlq", len(c.names)))
 	for line, want := range map[string]string{
-		"stream read ":                                  "orders\n:4\n",
-		"stream read o":                                 "orders\n:4\n",
-		"stream read m":                                 ":4\n",
-		"stream read orders ":                           ":4\n",
-		"stream read -n second ":                        "other\n:4\n",
-		"stream append orders ":                         ":4\n",
-		"stream create ":                                ":4\n",
-		"stream group read orders ":                     "billing\n:4\n",
-		"stream group read orders billing ":             "ann\n:4\n",
-		"stream group read nobody ":                     ":4\n",
-		"stream group seek orders billing ":             "beginning\nend\n:4\n",
-		"stream group create orders x --mode ":          "shared\nexclusive\nkey_shared\n:4\n",
-		"queue dequeue ":                                "bills\nmail\n:4\n",
-		"queue dlq requeue bills ":                      "1\n:4\n",
-		"workflow start ":                               "order\n:4\n",
-		"workflow delete x":                             ":4\n",
-		"workflow history ":                             "o-1\n:4\n",
-		"workflow signal o-1 ":                          ":4\n",
-		"workflow runs --workflow ":                     "order\n:4\n",
-		"workflow runs --status ":                       "pending\nrunning\nwaiting\ncompleted\nfailed\ncancelled\ntimed_out\n:4\n",
-		"workflow create -f ":                           ":0\n",
-		"queue peek mail --state ":                      "ready\ndelayed\nleased\n:4\n",
-		"queue dequeue --addr " + rig.FreeAddr(t) + " ": ":4\n",
+		"stream read ":                                          "orders\n:4\n",
+		"stream read o":                                         "orders\n:4\n",
+		"stream read m":                                         ":4\n",
+		"stream read orders ":                                   ":4\n",
+		"stream read -n second ":                                "other\n:4\n",
+		"stream append orders ":                                 ":4\n",
+		"stream create ":                                        ":4\n",
+		"stream group read orders ":                             "billing\n:4\n",
+		"stream group read orders billing ":                     "ann\n:4\n",
+		"stream group read nobody ":                             ":4\n",
+		"stream group seek orders billing ":                     "beginning\nend\n:4\n",
+		"stream group create orders x --mode ":                  "shared\nexclusive\nkey_shared\n:4\n",
+		"queue dequeue ":                                        "bills\nmail\n:4\n",
+		"queue dlq requeue bills ":                              "1\n:4\n",
+		"workflow start ":                                       "order\n:4\n",
+		"workflow delete x":                                     ":4\n",
+		"workflow history ":                                     "o-1\n:4\n",
+		"workflow signal o-1 ":                                  ":4\n",
+		"workflow runs --workflow ":                             "order\n:4\n",
+		"workflow runs --status ":                               "pending\nrunning\nwaiting\ncompleted\nfailed\ncancelled\ntimed_out\n:4\n",
+		"workflow create -f ":                                   ":0\n",
+		"queue peek mail --state ":                              "ready\ndelayed\nleased\n:4\n",
+		"queue dequeue --addr " + machinetest.FreeAddr(t) + " ": ":4\n",
 	} {
 		args := append([]string{"__complete"}, strings.Split(line, " ")...)
 		if code, stdout, _ := run(t, c.env, args...); code != 0 || stdout != want {

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floedb/floe/internal/plant"
+	"github.com/floedb/floe/internal/test/plant"
 )
 
 // patience is how long tests wait for what must happen.

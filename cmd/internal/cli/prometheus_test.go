@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 )
 
 const monitoring = "../../../examples/monitoring"
@@ -150,7 +150,7 @@ func startPrometheus(t *testing.T, target string, flags ...string) *prometheus {
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	addr := rig.FreeAddr(t)
+	addr := machinetest.FreeAddr(t)
 	cmd := exec.Command(program(t, "prometheus"), append(flags, "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+addr,
 		"--log.level=warn")...)
 	var log lockedBuffer

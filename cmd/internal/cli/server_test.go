@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 )
 
 func TestStart(t *testing.T) {
@@ -191,7 +191,7 @@ func testStuckCluster(t *testing.T, path string) {
 	if most := graceTime + cutTime + closeTime; most >= stopTime {
 		t.Errorf("the drain may take %v, the promise is %v", most, stopTime)
 	}
-	addrs := []string{rig.FreeAddr(t), rig.FreeAddr(t), rig.FreeAddr(t)}
+	addrs := []string{machinetest.FreeAddr(t), machinetest.FreeAddr(t), machinetest.FreeAddr(t)}
 	peers := fmt.Sprintf("1=%s,2=%s,3=%s", addrs[0], addrs[1], addrs[2])
 	secret := secretFile(t)
 	var nodes []*running

@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/floedb/floe/internal/peer"
+	"github.com/floedb/floe/internal/transport"
 )
 
 // The limits of an HTTP server. The drain, graceTime and cutTime, and closeTime stay together under stopTime.
@@ -49,7 +49,7 @@ type site struct {
 
 // listen starts a site. The caller has to drain or close it.
 func listen(addr string, encryption *tls.Config, log *slog.Logger) (*site, error) {
-	listener, err := peer.Listen(addr)
+	listener, err := transport.Listen(addr)
 	if err != nil {
 		return nil, err
 	}

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 )
 
 func TestServerStatus(t *testing.T) {
@@ -53,10 +53,10 @@ func mustDecode(t *testing.T, env map[string]string, into any, args ...string) {
 // TestNoQuorum asks a node that is left alone: it says how it is, and why it can do nothing.
 func TestNoQuorum(t *testing.T) {
 	t.Parallel()
-	addr := rig.FreeAddr(t)
+	addr := machinetest.FreeAddr(t)
 	_, port, _ := net.SplitHostPort(addr)
 	s := start(t, "--data-dir", t.TempDir(), "--shards", "1", "--port", port, "--node-id", "1",
-		"--peers", fmt.Sprintf("1=%s,2=%s,3=%s", addr, rig.FreeAddr(t), rig.FreeAddr(t)), "--secret-file", secretFile(t))
+		"--peers", fmt.Sprintf("1=%s,2=%s,3=%s", addr, machinetest.FreeAddr(t), machinetest.FreeAddr(t)), "--secret-file", secretFile(t))
 	env := map[string]string{"FLOE_ADDR": addr}
 	if strings.Contains(s.stdout, "ready") || !strings.Contains(s.stdout, "waits for other nodes") {
 		t.Errorf("it says, alone:\n%s", s.stdout)
@@ -100,7 +100,7 @@ func secretFile(t *testing.T) string {
 func TestClusterCommands(t *testing.T) {
 	t.Parallel()
 	secret := secretFile(t)
-	addrs := []string{rig.FreeAddr(t), rig.FreeAddr(t), rig.FreeAddr(t)}
+	addrs := []string{machinetest.FreeAddr(t), machinetest.FreeAddr(t), machinetest.FreeAddr(t)}
 	peers := fmt.Sprintf("1=%s,2=%s,3=%s", addrs[0], addrs[1], addrs[2])
 	var nodes []*running
 	for i, addr := range addrs {
@@ -121,7 +121,7 @@ func TestClusterCommands(t *testing.T) {
 	}
 	for i := range addrs {
 		key := strconv.Itoa(i)
-		code, stdout, stderr := run(t, nil, "kv", "get", key, "--addr", rig.FreeAddr(t)+","+addrs[2-i])
+		code, stdout, stderr := run(t, nil, "kv", "get", key, "--addr", machinetest.FreeAddr(t)+","+addrs[2-i])
 		if code != 0 || stdout != "v"+key {
 			t.Errorf("get %s at node %d: exit code %d, %q, stderr\n%s", key, 3-i, code, stdout, stderr)
 		}
@@ -168,7 +168,7 @@ func TestClusterCommands(t *testing.T) {
 		}
 	}
 	// With one address that answers nothing, and one of a node that is not there, the third one is asked.
-	awaitHealthy(t, map[string]string{"FLOE_ADDR": rig.FreeAddr(t) + "," + addrs[2] + "," + addrs[1]}, 2)
+	awaitHealthy(t, map[string]string{"FLOE_ADDR": machinetest.FreeAddr(t) + "," + addrs[2] + "," + addrs[1]}, 2)
 }
 
 // awaitHealthy asks for the status of a cluster until that many nodes are healthy and all shards have leaders.

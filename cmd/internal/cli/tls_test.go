@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/test/machinetest"
 )
 
 // authority signs the certificates of a test. Its own is in ca.pem of dir.
@@ -146,7 +146,7 @@ func TestTLSCluster(t *testing.T) {
 	a := newAuthority(t)
 	a.certify("node")
 	secret := secretFile(t)
-	addrs := []string{rig.FreeAddr(t), rig.FreeAddr(t), rig.FreeAddr(t)}
+	addrs := []string{machinetest.FreeAddr(t), machinetest.FreeAddr(t), machinetest.FreeAddr(t)}
 	for i, addr := range addrs {
 		_, port, _ := net.SplitHostPort(addr)
 		s := start(t, "--data-dir", t.TempDir(), "--shards", "1", "--port", port, "--node-id", strconv.Itoa(i+1), "--secret-file", secret,

@@ -1,0 +1,32 @@
+package raftlog
+
+import (
+	"errors"
+	"fmt"
+)
+
+var (
+	// ErrClosed is returned by every write to a log that was closed.
+	ErrClosed = errors.New("ual: log is closed")
+
+	// ErrCorrupt matches every *CorruptionError: bytes that were once durable are damaged or gone.
+	ErrCorrupt = errors.New("ual: log is corrupt")
+
+	// ErrNewer is returned by Open for a log that a newer version of floe has written. Nothing was changed.
+	ErrNewer = errors.New("written by a newer version")
+)
+
+// CorruptionError says where the log is damaged. It is ErrCorrupt. The log never repairs or removes what it
+// reports this way.
+type CorruptionError struct {
+	File   string // path of the segment
+	Offset int64  // of the record in question
+	Reason string
+}
+
+func (e *CorruptionError) Error() string {
+	return fmt.Sprintf("ual: %s: offset %d: %s", e.File, e.Offset, e.Reason)
+}
+
+// Unwrap makes the error match ErrCorrupt.
+func (e *CorruptionError) Unwrap() error { return ErrCorrupt }

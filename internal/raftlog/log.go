@@ -1,0 +1,394 @@
+// Package raftlog is the unified append log of one node: one sequence of segment files shared by all its shards (raft
+// groups), the storage under raft.
+//
+// A Log is passive: it has no goroutine and no clock. One caller at a time writes, with Write, what several shards
+// want appended, and makes it durable with Sync; anyone reads through a Shard:
+//
+//	l, err := raftlog.Open(raftlog.Options{FS: vfs.Default, Dir: "data/ual"})
+//	err = l.Write([]raftlog.Update{{Shard: 3, HardState: rd.HardState, Entries: rd.Entries}})
+//	err = l.Sync()
+//	es, err := l.Shard(3).Entries(1, 10, math.MaxUint64)
+//
+// # Files
+//
+// Segments are named <dir>/<%08d>.ual, numbered from 1 without gaps. A segment is a sequence of records (see header)
+// and begins with a start record and a checkpoint: for every shard its hard state, compacted position, reserved mark and
+// last index. So a segment is only kept for the entries in it. Start and checkpoint are durable, and so is all of the
+// previous segment, before the first record is added behind them.
+//
+// Files are never cut. When the valid records of a segment end early (a failed or short write, a torn tail after a crash), the log
+// goes on in a new segment whose start record says where the previous one ends; what lies beyond is ignored for ever. Open therefore
+// never appends to a segment it found: the first Write starts the next one.
+//
+// # Blocks that exist
+//
+// A sync of a file that grows has to make its metadata durable too, which takes up to three times as long as one of blocks that
+// were written before. So the length of a file says nothing about where its records end. Write fills its last block up with
+// zeros, and where the file ends it writes zeros ahead. Prepare writes a whole spare file, and Truncate makes spare files (%08d.spare)
+// of segments that are no longer needed. A spare file becomes a segment by being renamed. What then lies behind the records are
+// zeros or records of an earlier life of the file. They read as the end, whatever a crash has mixed: the checksum of a record covers
+// the number of its segment and its offset, a number is never used twice in the same file, and the mark that every record
+// bears is a secret of the log, so that no entry can contain a record. Each state that a crash leaves is one that was there before:
+//
+//   - Dropped segment, renamed or not: its number is below the oldest live one, which was durable before the renaming, or it is
+//     a spare file. Open removes both, whatever they contain.
+//   - Spare file renamed to a segment, its start not written or torn: a newest segment without a complete head was never used. Its
+//     number is used again, in another file.
+//   - Start durable, name not: no record behind the start counts before the directory was synced.
+//
+// # Torn or corrupt
+//
+// Every record carries the offset that was known durable when it was written. Open meets a bad record in the last segment:
+// if a valid record behind it was written when the bad one was already durable, the disk has lost durable data, and that
+// is an error. If there is none, the bad record is the beginning of a tail that was never promised to anybody, and is
+// left behind. Valid records behind a bad one alone prove nothing: after a power cut blocks survive in any order. In every
+// other segment any bad record is corruption.
+//
+// Two records help this along. Close writes an end record, so that damage to the last records of a cleanly closed log is seen.
+// And once a segment is in use, its predecessor gets a next record, so that the loss of the newest file is seen as well.
+package raftlog
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"sync"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+const (
+	defaultSegmentSize = 64 << 20
+	defaultCacheBytes  = 32 << 20
+)
+
+// Options configure a Log. FS and Dir are required.
+type Options struct {
+	// FS is where the log lives. Its files must allow SyncData concurrently with Write.
+	FS vfs.FS
+
+	// Dir holds the segments and is created when missing. It must be used by one Log at a time; the caller locks it.
+	Dir string
+
+	// SegmentSize is the number of bytes after which a new segment is started; 0 means 64 MiB. A segment holds at least
+	// one Write whatever its size. Negative is an error.
+	SegmentSize int64
+
+	// Spares is how many files of dropped segments are kept to be used again; 0 means 3, negative none. With none the log
+	// does not write ahead either, which only a file system in memory does not need.
+	Spares int
+
+	// CacheBytes is the budget of recent entries kept in memory, over all shards; 0 means 32 MiB, negative none.
+	CacheBytes int64
+
+	// Random gives a log that begins the mark of its records; nil means crypto/rand.
+	Random io.Reader
+
+	// Logger gets a line when a torn tail is cut; nil discards it.
+	Logger *slog.Logger
+}
+
+func (o Options) withDefaults() (Options, error) {
+	if o.SegmentSize == 0 {
+		o.SegmentSize = defaultSegmentSize
+	}
+	if o.CacheBytes == 0 {
+		o.CacheBytes = defaultCacheBytes
+	}
+	if o.Spares == 0 {
+		o.Spares = defaultSpares
+	}
+	if o.Random == nil {
+		o.Random = rand.Reader
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	var errs []error
+	if o.FS == nil {
+		errs = append(errs, errors.New("ual: Options.FS is nil"))
+	}
+	if o.Dir == "" {
+		errs = append(errs, errors.New("ual: Options.Dir is empty"))
+	}
+	if o.SegmentSize < 0 {
+		errs = append(errs, fmt.Errorf("ual: Options.SegmentSize is %d, must not be negative", o.SegmentSize))
+	}
+	return o, errors.Join(errs...)
+}
+
+// Log is the append log of a node. See the package comment for its files.
+//
+// What is in memory is the state of each shard and, for each entry, where it lies (24 bytes); the data of recent entries is
+// cached within a budget, other entries are read back from their segment and verified.
+//
+// Write, Truncate and Close exclude each other. Sync may run while a Write does, Prepare beside everything but Close, and reads never wait for the disk unless
+// they need an entry that is not cached.
+type Log struct {
+	fs          vfs.FS
+	dir         string
+	folder      vfs.File // the directory, open to make the names in it durable
+	segmentSize int64
+	cacheBytes  int64
+	maxSpares   int
+	random      io.Reader
+	logger      *slog.Logger
+
+	// prepareMu makes its holder the only one who writes spare files. It is taken before writeMu.
+	prepareMu sync.Mutex
+
+	// writeMu makes its holder the only one who appends; files are written under it. It is taken before syncMu, and syncMu
+	// before mu. Fields of shards that change only under writeMu and mu together may be read under either.
+	writeMu sync.Mutex
+	buf     []byte   // records of the Write in hand
+	stamp   uint64   // the offset they carry as known durable
+	slots   []slot   // where its entries will lie
+	targets []*Shard // the shards of its updates
+	epoch   uint64   // its number, see Shard.plan
+	mark    uint32   // of all records; 0 until the first segment is begun, never changed then
+
+	spares    []spare  // files that may become segments
+	lastSpare uint32   // number in the last name given to a spare file
+	released  bool     // ReleaseSpare was called, and Prepare not since
+	garbage   []string // files to remove
+
+	// syncMu makes its holder the only one who calls SyncData and replaces or closes the tail's file.
+	syncMu  sync.Mutex
+	syncing []*Shard // shards with records that the SyncData in flight covers
+
+	// mu guards what follows and the state of every Shard. No I/O under it.
+	mu       sync.RWMutex
+	err      error // why the log is broken for good
+	closed   bool
+	shards   map[uint16]*Shard
+	tail     tail
+	oldest   uint32    // oldest live segment
+	segments []segment // from oldest on
+	dirty    []*Shard  // shards with records that no SyncData covers yet
+	inCache  int64     // bytes of cached entries over all shards
+}
+
+// segment is a live segment.
+type segment struct {
+	size    int64 // of its valid records
+	written int64 // how far its file was ever written; 0 for one of an earlier life of the log, and for the tail
+}
+
+// tail is the segment that records are appended to.
+type tail struct {
+	number  uint32
+	file    vfs.File // nil until the first Write after Open: number is then a segment of an earlier life
+	head    int64    // end of start record and checkpoint
+	end     int64    // of the valid records
+	synced  int64    // what is known durable
+	written int64    // how far the file was ever written, in this life or before
+	sealed  bool     // nothing may be appended any more: a write has failed, or a successor was begun
+}
+
+// Open opens the log in o.Dir, or begins an empty one. It reads all live segments, in bounded memory, and returns when
+// everything it found is durable. Leftovers of segments that were dropped before and spare files are removed; else no file is changed.
+//
+// Errors: ErrCorrupt (a *CorruptionError naming file and offset) if something durable is damaged or missing, ErrNewer if a newer
+// version has written the log: neither touches a file. Else an error of FS.
+func Open(o Options) (*Log, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	l := &Log{
+		fs:          o.FS,
+		dir:         o.Dir,
+		segmentSize: o.SegmentSize,
+		cacheBytes:  o.CacheBytes,
+		maxSpares:   max(0, o.Spares),
+		random:      o.Random,
+		logger:      o.Logger,
+		shards:      make(map[uint16]*Shard),
+		oldest:      1,
+	}
+	if err := l.makeDir(); err != nil {
+		return nil, err
+	}
+	if l.folder, err = l.fs.OpenDir(l.dir); err != nil {
+		return nil, fmt.Errorf("ual: open %s: %w", l.dir, err)
+	}
+	if err := l.recover(); err != nil {
+		return nil, closeAfter(l.folder, err)
+	}
+	return l, nil
+}
+
+// Shard returns the log of one shard; always the same pointer for the same id. It can not fail and needs no Close: a shard
+// nobody has written to is an empty log that starts behind Position{0, 0}.
+func (l *Log) Shard(id uint16) *Shard {
+	l.mu.RLock()
+	s := l.shards[id]
+	l.mu.RUnlock()
+	if s != nil {
+		return s
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.shardLocked(id)
+}
+
+func (l *Log) shardLocked(id uint16) *Shard {
+	s := l.shards[id]
+	if s == nil {
+		s = &Shard{log: l, id: id, first: 1}
+		l.shards[id] = s
+	}
+	return s
+}
+
+// Shards returns the ids of the shards that have any record, ascending.
+func (l *Log) Shards() []uint16 {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	ids := make([]uint16, 0, len(l.shards))
+	for id, s := range l.shards {
+		if s.known {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// Size returns the number of bytes of valid records in all live segments. What is written ahead and spare files are not counted.
+func (l *Log) Size() int64 {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	var n int64
+	for _, s := range l.segments {
+		n += s.size
+	}
+	return n
+}
+
+// Sync makes everything durable that was written before the call. It may run concurrently with Write and with reads;
+// with nothing new to make durable it does nothing.
+//
+// After an error the log is broken for good: nobody can say what the disk has kept, so every later Write and Sync returns
+// that first error. Errors: those of FS, ErrClosed.
+func (l *Log) Sync() error {
+	l.syncMu.Lock()
+	defer l.syncMu.Unlock()
+	return l.syncTail()
+}
+
+// syncTail is Sync for a caller that holds syncMu.
+func (l *Log) syncTail() error {
+	l.mu.Lock()
+	if err := l.usableLocked(); err != nil || l.tail.end == l.tail.synced {
+		l.mu.Unlock()
+		return err
+	}
+	number, file, end := l.tail.number, l.tail.file, l.tail.end
+	l.syncing, l.dirty = l.dirty, l.syncing[:0]
+	for _, s := range l.syncing {
+		s.dirty = false
+		s.pending = s.lastIndex()
+	}
+	l.mu.Unlock()
+
+	if err := file.SyncData(); err != nil {
+		return l.fail(fmt.Errorf("ual: sync %s: %w", l.path(number), err))
+	}
+
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.tail.synced = end
+	for _, s := range l.syncing {
+		s.durable = s.pending
+	}
+	return nil
+}
+
+// fail marks the log as broken for good and returns the error that did it first.
+func (l *Log) fail(err error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err == nil {
+		l.err = err
+	}
+	return l.err
+}
+
+func (l *Log) usable() error {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.usableLocked()
+}
+
+func (l *Log) usableLocked() error {
+	if l.closed {
+		return ErrClosed
+	}
+	return l.err
+}
+
+// Close makes everything durable, marks the log as cleanly closed, removes spare files and closes it. It waits for a Prepare to end. A
+// second Close returns nil. Reads still work afterwards.
+func (l *Log) Close() error {
+	l.prepareMu.Lock()
+	defer l.prepareMu.Unlock()
+	l.writeMu.Lock()
+	defer l.writeMu.Unlock()
+	if l.usable() == ErrClosed {
+		return nil
+	}
+	err := l.writeEnd()
+	if err == nil {
+		err = l.removeSpares()
+	}
+
+	l.syncMu.Lock()
+	defer l.syncMu.Unlock()
+	l.mu.Lock()
+	l.closed = true
+	file := l.tail.file
+	l.tail.file = nil
+	l.mu.Unlock()
+	err = closeAfter(l.folder, err)
+	if file == nil {
+		return err
+	}
+	return closeAfter(file, err)
+}
+
+// closeAfter closes file and returns err as it is, unless closing fails too.
+func closeAfter(file vfs.File, err error) error {
+	if closeErr := file.Close(); closeErr != nil {
+		return errors.Join(err, closeErr)
+	}
+	return err
+}
+
+// writeEnd appends the end record. It is written when all before it is durable and says so; then it is made durable itself.
+// A log that was not written to since Open is left as it was found.
+func (l *Log) writeEnd() error {
+	if err := l.usable(); err != nil || l.tail.file == nil {
+		return err
+	}
+	if err := l.Sync(); err != nil {
+		return err
+	}
+	if l.tail.sealed {
+		if err := l.startSegment(); err != nil {
+			return err
+		}
+	}
+	l.beginRecords()
+	l.addRecord(header{kind: kindEnd}, nil)
+	if err := l.flushRecords(); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	l.advanceLocked()
+	l.mu.Unlock()
+	return l.Sync()
+}

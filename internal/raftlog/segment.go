@@ -1,0 +1,297 @@
+package raftlog
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+const (
+	fileSuffix = ".ual"
+
+	// writeCategory is the label under which the disk writes are counted by file systems that do so.
+	writeCategory = vfs.DiskWriteCategory("floe-ual")
+)
+
+func fileName(number uint32) string {
+	return fmt.Sprintf("%08d%s", number, fileSuffix)
+}
+
+func (l *Log) path(number uint32) string {
+	return l.fs.PathJoin(l.dir, fileName(number))
+}
+
+// listFiles returns the numbers of the segment files in the directory, ascending, and the names of the spare files. Other files
+// are not ours.
+func (l *Log) listFiles() (numbers []uint32, spares []string, err error) {
+	names, err := l.fs.List(l.dir)
+	if err != nil {
+		return nil, nil, fmt.Errorf("ual: list %s: %w", l.dir, err)
+	}
+	for _, name := range names {
+		if n, ok := parseFileName(name); ok {
+			numbers = append(numbers, n)
+		} else if strings.HasSuffix(name, spareSuffix) {
+			spares = append(spares, name)
+		}
+	}
+	slices.Sort(numbers)
+	slices.Sort(spares)
+	return numbers, spares, nil
+}
+
+func parseFileName(name string) (number uint32, ok bool) {
+	digits, ok := strings.CutSuffix(name, fileSuffix)
+	if !ok {
+		return 0, false
+	}
+	if _, err := fmt.Sscanf(digits, "%d", &number); err != nil {
+		return 0, false
+	}
+	return number, number > 0 && fileName(number) == name
+}
+
+// makeDir creates the directory, durably.
+func (l *Log) makeDir() error {
+	var parents []string
+	for dir := l.dir; ; dir = l.fs.PathDir(dir) {
+		parent := l.fs.PathDir(dir)
+		parents = append(parents, parent)
+		if _, err := l.fs.Stat(parent); err == nil || parent == dir {
+			break
+		}
+	}
+	if err := l.fs.MkdirAll(l.dir, 0o700); err != nil {
+		return fmt.Errorf("ual: create %s: %w", l.dir, err)
+	}
+	for _, dir := range parents {
+		if err := l.syncDir(dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *Log) syncDir(name string) error {
+	dir, err := l.fs.OpenDir(name)
+	if err != nil {
+		return fmt.Errorf("ual: open %s: %w", name, err)
+	}
+	if err := closeAfter(dir, dir.Sync()); err != nil {
+		return fmt.Errorf("ual: sync %s: %w", name, err)
+	}
+	return nil
+}
+
+// syncNames makes the names of the files durable. The directory stays open: a process that has no file descriptor left could not open it.
+func (l *Log) syncNames() error {
+	if err := l.folder.Sync(); err != nil {
+		return fmt.Errorf("ual: sync %s: %w", l.dir, err)
+	}
+	return nil
+}
+
+// makeRoom prepares the tail for n more bytes, in a new segment if they do not fit. Called with writeMu held.
+func (l *Log) makeRoom(n int64) error {
+	t := &l.tail
+	if t.file != nil && !t.sealed && (t.end+n <= l.segmentSize || t.end == t.head) {
+		return nil
+	}
+	return l.startSegment()
+}
+
+// startSegment makes a new segment the tail. When it fails the old one stays sealed: a start record that names its end may
+// already be in the file of the new one, so nothing can be added there any more. The next attempt begins the new one afresh.
+func (l *Log) startSegment() error {
+	l.syncMu.Lock()
+	defer l.syncMu.Unlock()
+	old := l.tail
+	if old.file != nil {
+		l.tail.sealed = true
+		if err := l.syncTail(); err != nil {
+			return err
+		}
+	}
+	t := tail{number: old.number + 1}
+	if err := l.encodeHead(t.number); err != nil {
+		return err
+	}
+	if err := l.createSegment(&t); err != nil {
+		return err
+	}
+	l.setTail(t)
+	if old.number == 0 {
+		return nil
+	}
+	return l.retire(old)
+}
+
+// encodeHead fills l.buf with the start record and the checkpoint of a segment.
+func (l *Log) encodeHead(number uint32) error {
+	if err := l.drawMark(); err != nil {
+		return err
+	}
+	l.beginRecords()
+	states := l.knownShards()
+	info := startInfo{
+		version: formatVersion,
+		oldest:  l.oldest,
+		prevEnd: l.tail.end,
+		head:    recordSize(startSize) + int64(len(states))*recordSize(checkpointSize),
+	}
+	l.buf = appendHeader(l.buf, header{mark: l.mark, kind: kindStart})
+	l.buf = appendStart(l.buf, info)
+	l.buf = sealRecord(l.buf, 0, place(number, 0))
+	for _, s := range states {
+		begin := len(l.buf)
+		h := header{mark: l.mark, shard: s.id, kind: kindState, term: s.compacted.Term, index: s.compacted.Index}
+		l.buf = appendHeader(l.buf, h)
+		l.buf = appendCheckpoint(l.buf, checkpoint{hard: s.hard, reserved: s.reserved, last: s.lastIndex()})
+		l.buf = sealRecord(l.buf, begin, place(number, int64(begin)))
+	}
+	return nil
+}
+
+// drawMark gives a log that begins its mark.
+func (l *Log) drawMark() error {
+	for l.mark == 0 {
+		var b [4]byte
+		if _, err := io.ReadFull(l.random, b[:]); err != nil {
+			return fmt.Errorf("ual: draw the mark of the log: %w", err)
+		}
+		l.mark = le.Uint32(b[:])
+	}
+	return nil
+}
+
+// knownShards returns the shards that have any record, ordered by id.
+func (l *Log) knownShards() []*Shard {
+	ids := l.Shards()
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	states := make([]*Shard, len(ids))
+	for i, id := range ids {
+		states[i] = l.shards[id]
+	}
+	return states
+}
+
+// createSegment makes t a new segment that holds l.buf, and makes it and its name durable.
+func (l *Log) createSegment(t *tail) error {
+	path := l.path(t.number)
+	if err := l.openNew(t); err != nil {
+		return err
+	}
+	if err := l.writeBlocks(t); err != nil {
+		return closeAfter(t.file, fmt.Errorf("ual: write start of %s: %w", path, err))
+	}
+	t.head = int64(len(l.buf))
+	if err := t.file.SyncData(); err != nil {
+		return closeAfter(t.file, l.fail(fmt.Errorf("ual: sync %s: %w", path, err)))
+	}
+	if err := l.syncNames(); err != nil {
+		return closeAfter(t.file, l.fail(err))
+	}
+	return nil
+}
+
+// openNew opens a file for segment t: a spare one if there is any. Either replaces what a failed attempt at the same segment has
+// left, whose records would be of the right place.
+func (l *Log) openNew(t *tail) (err error) {
+	path := l.path(t.number)
+	if n := len(l.spares); n > 0 {
+		sp := l.spares[n-1]
+		l.spares = l.spares[:n-1]
+		t.written = sp.size
+		if t.file, err = l.fs.ReuseForWrite(l.fs.PathJoin(l.dir, sp.name), path, writeCategory); err != nil {
+			l.garbage = append(l.garbage, sp.name)
+			return fmt.Errorf("ual: rename %s to %s: %w", sp.name, path, err)
+		}
+		return nil
+	}
+	if t.file, err = l.fs.Create(path, writeCategory); err != nil {
+		return fmt.Errorf("ual: create %s: %w", path, err)
+	}
+	return nil
+}
+
+// setTail makes t, a durable head, the tail.
+func (l *Log) setTail(t tail) {
+	t.end, t.synced = t.head, t.head
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n := len(l.segments); n > 0 {
+		l.segments[n-1].written = l.tail.written
+	}
+	l.tail = t
+	l.segments = append(l.segments, segment{size: t.head})
+}
+
+// retire closes the segment before the tail and adds the next record to it, which makes the loss of the tail's file
+// visible. The record lies at the end that the tail's start record gives, so it changes nothing else, and a log without it
+// is complete: it is not synced, and failing to write it is no error.
+func (l *Log) retire(old tail) error {
+	file := old.file
+	if file == nil {
+		var err error
+		if file, err = l.fs.OpenReadWrite(l.path(old.number), writeCategory); err != nil {
+			return nil
+		}
+	}
+	b := appendHeader(nil, header{mark: l.mark, kind: kindNext, index: uint64(old.number + 1), synced: uint64(old.end)})
+	_, _ = file.WriteAt(sealRecord(b, 0, place(old.number, old.end)), old.end)
+	if err := file.Close(); err != nil {
+		return fmt.Errorf("ual: close %s: %w", l.path(old.number), err)
+	}
+	return nil
+}
+
+// removeSegments drops the segments below oldest, which is durably recorded, from memory, and removes their files or keeps
+// them as spare ones. Files that can not be removed are tried again the next time.
+func (l *Log) removeSegments(oldest uint32) error {
+	var errs []error
+	dropped := l.dropSegments(oldest)
+	for i, s := range dropped {
+		name := fileName(oldest - uint32(len(dropped)-i))
+		if err := l.recycle(name, s); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if len(dropped)+len(l.garbage) == 0 {
+		return nil
+	}
+	errs = append(errs, l.sweep()...)
+	if err := l.syncNames(); err != nil {
+		errs = append(errs, l.fail(err))
+	}
+	return joined(errs)
+}
+
+// dropSegments takes the segments below oldest out of memory and returns them.
+func (l *Log) dropSegments(oldest uint32) []segment {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := oldest - l.oldest
+	dropped := l.segments[:n]
+	l.segments, l.oldest = l.segments[n:], oldest
+	return dropped
+}
+
+// sweep removes the files that nobody needs.
+func (l *Log) sweep() (errs []error) {
+	l.garbage = slices.DeleteFunc(l.garbage, func(name string) bool {
+		path := l.fs.PathJoin(l.dir, name)
+		err := l.fs.Remove(path)
+		if err == nil || errors.Is(err, fs.ErrNotExist) {
+			return true
+		}
+		errs = append(errs, fmt.Errorf("ual: remove %s: %w", path, err))
+		return false
+	})
+	return errs
+}

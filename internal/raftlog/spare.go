@@ -1,0 +1,182 @@
+package raftlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+const (
+	spareSuffix = ".spare"
+
+	// defaultSpares is as many segments as one flush of the state frees at once, when the log runs at full speed.
+	defaultSpares = 3
+
+	// blockSize is the unit in which the kernel keeps files in memory.
+	blockSize = 4096
+
+	// ahead is how far the log writes zeros ahead of its records. With larger steps the mean of what a Sync takes is no better,
+	// and its worst case is worse.
+	ahead = 256 << 10
+
+	// prepareChunk is how much of a spare file is written between two syncs. Smaller is slower, larger lets the log's own syncs
+	// wait.
+	prepareChunk = 64 << 10
+)
+
+// zeros is what is written where there is no record yet.
+var zeros [ahead]byte
+
+func alignBlock(n int64) int64 {
+	return (n + blockSize - 1) &^ (blockSize - 1)
+}
+
+// spare is a file that may become a segment: one of zeros, or a segment that nobody needs any more. It does not outlast the Log: on a
+// file system that may have kept both names of a renamed file after a crash, it could be a segment too.
+type spare struct {
+	name string
+	size int64
+}
+
+// writeAhead writes zeros behind the blocks of t, which are all in use, so that the next records lie in blocks that exist. It
+// does without when that fails, as it does on a full disk.
+func (l *Log) writeAhead(t *tail) {
+	limit := alignBlock(l.segmentSize)
+	if l.lean() || t.written >= limit {
+		return
+	}
+	b := zeros[:min(ahead, limit-t.written)]
+	if err := writeAt(t.file, b, t.written); err == nil {
+		t.written += int64(len(b))
+	}
+}
+
+// lean reports whether the log takes no more room than its records need.
+func (l *Log) lean() bool {
+	return l.maxSpares == 0 || l.released
+}
+
+// Prepare writes a spare file for the next segment, unless there is one or the current segment will do for long. It may
+// take as long as writing a segment takes, and runs beside all other calls: whoever owns the log calls it from time to
+// time, in the background. A log that nobody prepares is slower, and else the same.
+//
+// After an error, also that of a done ctx, there is no spare file. Errors: those of FS, among them that of a full disk; the first error
+// of a failed Sync, ErrClosed.
+func (l *Log) Prepare(ctx context.Context) error {
+	l.prepareMu.Lock()
+	defer l.prepareMu.Unlock()
+	name, err := l.planSpare()
+	if err != nil || name == "" {
+		return err
+	}
+	err = l.writeSpare(ctx, name)
+	l.writeMu.Lock()
+	defer l.writeMu.Unlock()
+	if err != nil {
+		l.garbage = append(l.garbage, name)
+		return joined(append(l.sweep(), err))
+	}
+	l.spares = append(l.spares, spare{name, alignBlock(l.segmentSize)})
+	return nil
+}
+
+// planSpare returns the name of a spare file to write, or none.
+func (l *Log) planSpare() (name string, err error) {
+	l.writeMu.Lock()
+	defer l.writeMu.Unlock()
+	if err := l.usable(); err != nil {
+		return "", err
+	}
+	l.released = false
+	if l.maxSpares == 0 || len(l.spares) > 0 || l.tail.file == nil || l.tail.end < l.segmentSize/4 {
+		return "", nil
+	}
+	return l.spareName(), nil
+}
+
+// spareName returns a name that no file has.
+func (l *Log) spareName() string {
+	l.lastSpare++
+	return fmt.Sprintf("%08d%s", l.lastSpare, spareSuffix)
+}
+
+func (l *Log) writeSpare(ctx context.Context, name string) error {
+	path := l.fs.PathJoin(l.dir, name)
+	file, err := l.fs.Create(path, writeCategory)
+	if err != nil {
+		return fmt.Errorf("ual: create %s: %w", path, err)
+	}
+	if err := closeAfter(file, l.writeZeros(ctx, file)); err != nil {
+		return fmt.Errorf("ual: write zeros to %s: %w", path, err)
+	}
+	return nil
+}
+
+// writeZeros fills file, syncing as it goes: the log's own syncs would wait for what has gathered.
+func (l *Log) writeZeros(ctx context.Context, file vfs.File) error {
+	size := alignBlock(l.segmentSize)
+	for off := int64(0); off < size; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		b := zeros[:min(prepareChunk, size-off)]
+		if err := writeAt(file, b, off); err != nil {
+			return err
+		}
+		if err := file.SyncData(); err != nil {
+			return err
+		}
+		off += int64(len(b))
+	}
+	return nil
+}
+
+// recycle makes the file of a dropped segment a spare one, or garbage if there are enough or it is not of the usual size. One of an
+// earlier life of the log is garbage too: its size is not known.
+func (l *Log) recycle(name string, s segment) error {
+	usual := alignBlock(l.segmentSize)
+	if l.lean() || len(l.spares) >= l.maxSpares || s.written < usual || s.written > 2*usual {
+		l.garbage = append(l.garbage, name)
+		return nil
+	}
+	sp := spare{l.spareName(), s.written}
+	if err := l.fs.Rename(l.fs.PathJoin(l.dir, name), l.fs.PathJoin(l.dir, sp.name)); err != nil {
+		l.garbage = append(l.garbage, name, sp.name)
+		return fmt.Errorf("ual: rename %s to %s: %w", name, sp.name, err)
+	}
+	l.spares = append(l.spares, sp)
+	return nil
+}
+
+// ReleaseSpare removes all spare files, to give their space to others; it waits for a Prepare to end. Until the next Prepare no file becomes spare, and nothing is
+// written ahead. Errors: those of FS, the first error of a failed Sync, ErrClosed; files that could not be removed are tried again later.
+func (l *Log) ReleaseSpare() error {
+	l.prepareMu.Lock()
+	defer l.prepareMu.Unlock()
+	l.writeMu.Lock()
+	defer l.writeMu.Unlock()
+	l.released = true
+	return l.removeSpares()
+}
+
+// removeSpares removes all spare files, unless the log is broken.
+func (l *Log) removeSpares() error {
+	if err := l.usable(); err != nil {
+		return err
+	}
+	for _, sp := range l.spares {
+		l.garbage = append(l.garbage, sp.name)
+	}
+	l.spares = nil
+	return joined(l.sweep())
+}
+
+// joined is errors.Join, but leaves one error as it is.
+func joined(errs []error) error {
+	if len(errs) == 1 {
+		return errs[0]
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,166 @@
+package machinetest
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"reflect"
+	"slices"
+	"sync"
+
+	"github.com/floedb/floe/internal/engine"
+)
+
+// errFault is what reads fail with.
+var errFault = errors.New("rig: a read fails")
+
+// Queries that have been answered are asked again with a read that fails, first one, then the next: the answer has to be the error, and not what the query makes of the rows
+// that it got. Of each kind of query so many are asked again that each way through it is likely to be among them.
+const (
+	faultyQueries = 60 // of a kind, in a process
+	faultyReads   = 12 // of a query
+)
+
+var faulty struct {
+	sync.Mutex
+	asked map[reflect.Type]int
+}
+
+// fails asks a query that was answered after so many reads again.
+func (r *Rig) fails(ctx context.Context, x *engine.Executor, q engine.Query, asked []byte, reads int) {
+	if _, changes := q.(engine.LeaderQuery); changes || reads == 0 {
+		return
+	}
+	for i := range min(reads, faultyReads) {
+		if reads > faultyReads && i >= faultyReads/2 {
+			i = reads - faultyReads + i // the first and the last
+		}
+		again, err := r.wire.DecodeQuery(asked)
+		if err != nil {
+			r.t.Errorf("%T does not decode: %v", q, err)
+			return
+		}
+		n, failed := 0, false
+		fault := func() error {
+			if n++; n != i+1 {
+				return nil
+			}
+			failed = true
+			return errFault
+		}
+		if err := x.Query(context.WithoutCancel(ctx), again, engine.Replica{Now: r.Now, Mono: r.Mono, NoWait: true, Fault: fault}); failed && !errors.Is(err, errFault) {
+			r.t.Errorf("%T: read %d of %d fails, and the answer is %v: %+v", q, i+1, reads, err, q)
+			return
+		}
+	}
+}
+
+// code encodes a query; nil for one that only a test has, which does not go over the wire.
+func code(q engine.Query) (b []byte) {
+	if f := reflect.ValueOf(q).Elem().FieldByName("Query"); f.IsValid() {
+		return nil
+	}
+	return engine.AppendQuery(nil, q)
+}
+
+// again decodes a query that decoded before.
+func again(w *engine.Wire, asked []byte) engine.Query {
+	q, err := w.DecodeQuery(asked)
+	if err != nil {
+		panic(err)
+	}
+	return q
+}
+
+// early reports whether a query is one of the first of its kind in the process, which are tried in more ways than one.
+func early(q engine.Query) bool {
+	faulty.Lock()
+	defer faulty.Unlock()
+	if faulty.asked == nil {
+		faulty.asked = make(map[reflect.Type]int)
+	}
+	t := reflect.TypeOf(q)
+	faulty.asked[t]++
+	return faulty.asked[t] <= faultyQueries
+}
+
+// Failing is a door to a rig at which one call fails.
+type Failing struct {
+	*Rig
+	at, calls int
+	written   bool // something has been proposed
+	late      bool // the call that failed was a query after that
+}
+
+func (f *Failing) fails() error {
+	if f.calls++; f.calls == f.at {
+		return errFault
+	}
+	return nil
+}
+
+// Propose is of engine.Door.
+func (f *Failing) Propose(ctx context.Context, shard engine.ShardID, cmd engine.Command) ([]byte, error) {
+	if err := f.fails(); err != nil {
+		return nil, err
+	}
+	f.written = true
+	return f.Rig.Propose(ctx, shard, cmd)
+}
+
+// Take is of engine.Door.
+func (f *Failing) Take(ctx context.Context, shard engine.ShardID, t engine.Take) ([]byte, error) {
+	if err := f.fails(); err != nil {
+		return nil, err
+	}
+	return f.Rig.Take(ctx, shard, t)
+}
+
+// Query is of engine.Door.
+func (f *Failing) Query(ctx context.Context, shard engine.ShardID, q engine.Query) error {
+	if err := f.fails(); err != nil {
+		f.late = f.written
+		return err
+	}
+	return f.Rig.Query(ctx, shard, q)
+}
+
+// Serial is of engine.SerialDoor.
+func (*Failing) Serial() {}
+
+// LastError reads a listing to its end and returns the last error, or nil.
+func LastError[T any](seq iter.Seq2[T, error]) (err error) {
+	for _, e := range seq {
+		err = e
+	}
+	return err
+}
+
+// Except returns err, or nil if it is the expected error.
+func Except(err, expected error) error {
+	if errors.Is(err, expected) {
+		return nil
+	}
+	return err
+}
+
+// EachFailure has each question that a call asks fail once, the first, then the second and so on: the call has to return that error. Calls are repeated, so each has to succeed
+// any number of times. The calls named in waiting poll other shards after their write; they may ignore a failed poll.
+func (r *Rig) EachFailure(calls map[string]func(engine.Door) error, waiting ...string) {
+	r.t.Helper()
+	for name, call := range calls {
+		for at := 1; ; at++ {
+			f := &Failing{Rig: r, at: at}
+			err := call(f)
+			if f.calls < at {
+				if err != nil {
+					r.t.Errorf("%s: %v", name, err)
+				}
+				break
+			}
+			if !errors.Is(err, errFault) && !(err == nil && f.late && slices.Contains(waiting, name)) {
+				r.t.Errorf("%s: question %d fails, and the call returns %v", name, at, err)
+			}
+		}
+	}
+}

@@ -1,0 +1,163 @@
+package machinetest
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/test/quota"
+)
+
+var (
+	seedFlag = flag.Uint64("seed", 0, "seed of the random tests; 0 draws one")
+	runsFlag = flag.Int("runs", 0, "how many runs each model has; 0: its default")
+)
+
+// GivenSeed returns the seed that the random tests have been given, or 0.
+func GivenSeed() uint64 { return *seedFlag }
+
+// Seed returns the seed of a test, and logs it.
+func Seed(t testing.TB) uint64 {
+	t.Helper()
+	seed := *seedFlag
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	t.Logf("repeat with -run '^%s$' -seed %d", t.Name(), seed)
+	return seed
+}
+
+// Ground is where a model does its operations: shards at a time that only it moves.
+type Ground interface {
+	engine.Door
+	Router() *engine.Router
+	Now() int64        // ms
+	Pass(millis int64) // moves the time, and nothing more
+	Fire() (fired int) // lets all timers fire that are due
+	Restart()          // closes and opens, or crashes
+	Verify()           // reports what is wrong with the state
+}
+
+var _, _ Ground = (*Rig)(nil), (*Stepped)(nil)
+
+// Model is what a primitive should be like, as maps and slices.
+type Model interface {
+	// Step does something random, to the primitive and to the model, and compares the outcomes.
+	Step()
+	// Compare compares all that can be asked for.
+	Compare()
+}
+
+// Models says how the model of a primitive is run.
+type Models struct {
+	Primitives []engine.Primitive
+	Forgetful  []engine.Primitive // the same, of machines that remember next to nothing; nil: there are none
+	CacheBytes int64              // of a Rig
+
+	Runs, Steps           int // by default
+	ShortRuns, ShortSteps int // in a short test
+	MaxShards             int
+
+	// Begin returns a model of namespace "n", which exists if it is spread.
+	Begin func(t *testing.T, rng *rand.Rand, g Ground, spread bool) Model
+	// Others stand elsewhere, on a real disk perhaps: there are few of them, so that they may take long.
+	Others []OtherModel
+}
+
+// OtherModel is a model that makes its own ground.
+type OtherModel struct {
+	Name  string
+	Begin func(t *testing.T, rng *rand.Rand, shards int, spread bool) Model
+}
+
+// maxOthers is how many runs stand elsewhere.
+const maxOthers = 12
+
+// Run does the runs of a test. Grounds take turns, with random configurations.
+func (ms Models) Run(t *testing.T) {
+	seed := Seed(t)
+	runs, steps := ms.Runs, ms.Steps
+	if testing.Short() {
+		runs, steps = ms.ShortRuns, ms.ShortSteps
+	}
+	if *runsFlag > 0 {
+		runs = *runsFlag
+	}
+	var total tally
+	q := quota.New(t, runs)
+	for q.More() {
+		i := q.Rounds() - 1
+		config := rand.New(rand.NewPCG(seed+uint64(i), 1))
+		shards, spread := 1+config.IntN(ms.MaxShards), config.IntN(2) == 0
+		name, begin := ms.turn(i, &total)
+		ok := t.Run(fmt.Sprintf("%d/on=%s/shards=%d/spread=%v", i, name, shards, spread), func(t *testing.T) {
+			m := begin(t, config, rand.New(rand.NewPCG(seed+uint64(i), 0)), shards, spread)
+			for n := 0; n < steps && !t.Failed(); n++ {
+				m.Step()
+			}
+			if !t.Failed() {
+				m.Compare()
+			}
+		})
+		if !ok {
+			t.Fatalf("repeat it with -run '^%s$/^%d$' -seed %d", t.Name(), i, seed)
+		}
+	}
+	t.Logf("%d runs of %d steps: nodes restarted %d times, %d of them in crashes; %d nodes async", q.Rounds(), steps, total.restarts, total.crashes, total.async)
+	// How often is a matter of chance: only many rounds have their share for sure.
+	n := q.Rounds()
+	few := total.restarts == 0 || n >= 20 && (total.restarts < n || total.crashes < n/3 || total.async == 0)
+	if few && !testing.Short() && !t.Failed() {
+		t.Error("too few restarts or crashes: the test has not tested what it should")
+	}
+}
+
+// tally counts what all runs did.
+type tally struct{ others, restarts, crashes, async int }
+
+type beginning func(t *testing.T, config, rng *rand.Rand, shards int, spread bool) Model
+
+// turn says where a run stands.
+func (ms Models) turn(i int, total *tally) (name string, begin beginning) {
+	if n := len(ms.Others); n > 0 && i%3 == 0 && total.others < maxOthers {
+		o := ms.Others[total.others%n]
+		total.others++
+		return o.Name, func(t *testing.T, _, rng *rand.Rand, shards int, spread bool) Model {
+			return o.Begin(t, rng, shards, spread)
+		}
+	}
+	switch {
+	case i%3 == 1:
+		return "rig", ms.onRig(ms.Primitives)
+	case i%6 == 2 && ms.Forgetful != nil:
+		return "forgetful", ms.onRig(ms.Forgetful)
+	}
+	return "steps", func(t *testing.T, config, rng *rand.Rand, shards int, spread bool) Model {
+		d := NewStepped(t, config, shards, ms.Primitives...)
+		t.Cleanup(func() {
+			total.restarts += d.Restarts()
+			total.crashes += d.Crashes()
+			if d.Async() {
+				total.async++
+			}
+		})
+		return ms.begin(t, rng, d, spread)
+	}
+}
+
+func (ms Models) onRig(primitives []engine.Primitive) beginning {
+	return func(t *testing.T, _, rng *rand.Rand, shards int, spread bool) Model {
+		return ms.begin(t, rng, Open(t, Config{Shards: shards, Primitives: primitives, CacheBytes: ms.CacheBytes}), spread)
+	}
+}
+
+func (ms Models) begin(t *testing.T, rng *rand.Rand, g Ground, spread bool) Model {
+	if spread {
+		if err := engine.NewNamespaces(g.Router()).Create(t.Context(), "n", true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return ms.Begin(t, rng, g, spread)
+}

@@ -1,0 +1,148 @@
+// Mutants plants random bugs in the product, one at a time, and runs the tests of the package that has the bug: their short form, and if that notices nothing, all of
+// them. A bug that no test notices is a survivor: either the tests lack a case, or the change makes no difference. survivors.txt lists the second kind with the
+// reason, and those are not drawn again.
+//
+//	go run ./internal/test/mutants -n 200 ./kv ./queue
+//
+// A bug is a changed operator, condition, constant, return value or a removed statement. It is compiled by go test -overlay, so that the tree stays as
+// it is. The exit status is 1 if fewer than -noticed percent are noticed.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+func main() {
+	var (
+		n       = flag.Int("n", 20, "number of bugs")
+		seed    = flag.Uint64("seed", uint64(time.Now().UnixNano()), "seed of the draw")
+		jobs    = flag.Int("jobs", 2, "number of test runs at a time")
+		limit   = flag.Duration("timeout", 5*time.Minute, "time limit of one test run, which counts as noticed")
+		noticed = flag.Int("noticed", 95, "percentage of bugs that must be noticed")
+		list    = flag.Bool("list", false, "list the sites of all packages and exit")
+		known   = flag.String("known", "internal/test/mutants/survivors.txt", "file that lists reviewed survivors, each with the reason")
+	)
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, config{*n, *seed, *jobs, *limit, *noticed, *list, *known}, flag.Args()); err != nil {
+		fmt.Fprintln(os.Stderr, "mutants:", err)
+		os.Exit(1)
+	}
+}
+
+// config holds the flags of main.
+type config struct {
+	n       int
+	seed    uint64
+	jobs    int
+	limit   time.Duration
+	noticed int
+	list    bool
+	known   string
+}
+
+// packages are those whose own tests have to notice a bug.
+var packages = []string{
+	"./kv", "./stream", "./stream/processing", "./queue", "./ts", "./floql", "./action", "./workflow",
+	"./internal/engine", "./internal/shard", "./internal/auth", "./internal/workloop", "./internal/workers", "./internal/cron",
+}
+
+func run(ctx context.Context, c config, dirs []string) error {
+	if len(dirs) == 0 {
+		dirs = packages
+	}
+	reviewed, err := readReviewed(c.known)
+	if err != nil {
+		return err
+	}
+	var all []mutant
+	for _, dir := range dirs {
+		found, err := mutantsOf(dir)
+		if err != nil {
+			return err
+		}
+		for _, m := range found {
+			if reviewed[m.id()] == "" {
+				all = append(all, m)
+			}
+		}
+	}
+	if c.list {
+		for _, m := range all {
+			fmt.Println(m)
+		}
+		return nil
+	}
+	fmt.Printf("%d places in %d packages, %d reviewed survivors, seed %d\n", len(all), len(dirs), len(reviewed), c.seed)
+	rng := rand.New(rand.NewPCG(c.seed, 0))
+	rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	return trial(ctx, c, all)
+}
+
+// trial plants the mutants in turn until n of them compiled, and reports.
+func trial(ctx context.Context, c config, all []mutant) error {
+	dir, err := os.MkdirTemp("", "mutants-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	var (
+		mu        sync.Mutex
+		next      int // index in all
+		pending   int // runs under way
+		done      int // runs that ended with a verdict
+		survivors []mutant
+		wg        sync.WaitGroup
+	)
+	for range max(c.jobs, 1) {
+		wg.Go(func() {
+			for {
+				mu.Lock()
+				if ctx.Err() != nil || next == len(all) || done+pending >= c.n {
+					mu.Unlock()
+					return
+				}
+				m, i := all[next], next
+				next++
+				pending++
+				mu.Unlock()
+				start := time.Now()
+				verdict, by := m.try(ctx, filepath.Join(dir, fmt.Sprint(i)), c.limit)
+				mu.Lock()
+				pending--
+				if verdict != invalid {
+					done++
+					fmt.Printf("%-8s %s  %s (%.0f s)\n", verdict, m, by, time.Since(start).Seconds())
+				}
+				if verdict == survived {
+					survivors = append(survivors, m)
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if done == 0 {
+		return fmt.Errorf("no bug compiled")
+	}
+	fmt.Printf("noticed: %d of %d\n", done-len(survivors), done)
+	for _, m := range survivors {
+		fmt.Println(m.id())
+	}
+	if percent := 100 * (done - len(survivors)) / done; percent < c.noticed {
+		return fmt.Errorf("%d %% noticed, want %d %%", percent, c.noticed)
+	}
+	return nil
+}

@@ -1,0 +1,345 @@
+package workload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/floedb/floe/action"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/workflow"
+)
+
+// What the runs of workflows call.
+const (
+	stepping = "stepping"
+	undoing  = "undoing"
+)
+
+// trip has all kinds of steps; those that call are undone when a run does not come to its end.
+func trip() []byte {
+	call := func() *workflow.Step {
+		return workflow.Call("@actions/" + stepping).Retry(workflow.RetryPolicy{Attempts: 3, Initial: 20 * time.Millisecond})
+	}
+	undo := workflow.Call("@actions/" + undoing).Retry(workflow.RetryPolicy{Attempts: 100, Initial: 20 * time.Millisecond})
+	return workflow.New("trip").Retain(1000*time.Hour, 1_000_000).
+		Start(call().Compensate(undo).To("success", "wait")).
+		Step("wait", workflow.WaitFor("go", 2*time.Second).To("success", "fan").To("timeout", "rest")).
+		Step("fan", workflow.Each("$.input", call(), 2).Compensate(undo).To("success", "rest")).
+		Step("rest", workflow.Sleep(30*time.Millisecond).To("success", "child")).
+		Step("child", workflow.Call("@workflow/leg").To("success", "flo.Completed")).Definition()
+}
+
+func leg() []byte {
+	return workflow.New("leg").Retain(1000*time.Hour, 1_000_000).Start(workflow.Call("@actions/"+stepping).To("success", "flo.Completed")).Definition()
+}
+
+// flowJob is runs of workflows in both namespaces, with the workers of what they call.
+type flowJob struct {
+	mu    sync.Mutex // guards what follows
+	known [2]map[workflow.RunID]workflow.Status
+	done  map[string]bool // idempotency keys of calls that a worker has completed for sure
+}
+
+func newFlowJob() Job {
+	j := &flowJob{done: make(map[string]bool)}
+	for i := range j.known {
+		j.known[i] = make(map[workflow.RunID]workflow.Status)
+	}
+	return j
+}
+
+// flowClient starts runs, signals and cancels them, and works for them.
+type flowClient struct {
+	World
+	*flowJob
+	flows   [2]*workflow.Store
+	actions [2]*action.Store
+	mine    [2][]workflow.RunID
+	made    int
+}
+
+func (j *flowJob) client(w World) *flowClient {
+	c := &flowClient{World: w, flowJob: j}
+	for i, ns := range []string{Plain, Spread} {
+		c.flows[i] = engine.StoreOf(workflow.Primitive, w.Router(), ns, MaxValue)
+		c.actions[i] = engine.StoreOf(action.Primitive, w.Router(), ns, MaxValue)
+	}
+	return c
+}
+
+func (j *flowJob) Open(w World) bool {
+	c := j.client(w)
+	for i := range c.flows {
+		for _, call := range []func() error{
+			func() error { return register(c.actions[i], stepping) },
+			func() error { return register(c.actions[i], undoing) },
+			func() error { return c.create(i, leg()) },
+			func() error { return c.create(i, trip()) },
+		} {
+			if !insist(w, call) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (c *flowClient) create(which int, definition []byte) error {
+	_, err := c.flows[which].Create(context.Background(), definition)
+	return err
+}
+
+func (j *flowJob) Do(w World) {
+	c := j.client(w)
+	for w.Working() {
+		w.Note(c.act(w.Rand().IntN(2)))
+	}
+}
+
+func (c *flowClient) act(which int) error {
+	ctx := context.Background()
+	switch n := c.Rand().IntN(16); {
+	case n < 4 || len(c.mine[which]) == 0:
+		return c.start(which)
+	case n < 11:
+		return c.work(which, false)
+	case n < 13:
+		_, err := c.flows[which].Signal(ctx, c.one(which), "go", []byte(`1`))
+		return err
+	case n < 14:
+		_, err := c.flows[which].Cancel(ctx, c.one(which), "by chance")
+		return err
+	}
+	return c.look(which, c.one(which))
+}
+
+func (c *flowClient) one(which int) workflow.RunID {
+	return c.mine[which][c.Rand().IntN(len(c.mine[which]))]
+}
+
+// start starts a run, again and again with its idempotency key until the outcome is known.
+func (c *flowClient) start(which int) error {
+	c.made++
+	key := fmt.Sprintf("%d.%d", c.Client(), c.made)
+	input := []byte(`[1,2,3]`)
+	for {
+		s, err := c.flows[which].Start(context.Background(), "trip", input, workflow.IdempotencyKey(key))
+		switch {
+		case err == nil:
+			c.mine[which] = append(c.mine[which], s.Run)
+			c.note(which, s.Run, s.Status)
+			return nil
+		case errors.Is(err, engine.ErrUnknownOutcome) && !c.Async() && c.Sleep(10*time.Millisecond):
+			continue
+		}
+		return err
+	}
+}
+
+// note remembers the state of a run. One that has ended stays as it is.
+func (c *flowClient) note(which int, id workflow.RunID, status workflow.Status) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if was := c.known[which][id]; was.Final() && was != status && !c.Lossy() {
+		c.Failf("workflows: run %s was %s, and is %s", id, was, status)
+	}
+	c.known[which][id] = status
+}
+
+// look looks at a run.
+func (c *flowClient) look(which int, id workflow.RunID) error {
+	c.mu.Lock()
+	before := c.known[which][id]
+	c.mu.Unlock()
+	run, err := c.flows[which].Run(context.Background(), id)
+	switch {
+	case err == nil && (run.Status.Final() || !before.Final()):
+		if run.Status.Final() {
+			c.note(which, id, run.Status)
+		}
+	case err == nil || errors.Is(err, engine.ErrNotFound):
+		if !c.Lossy() {
+			c.Failf("workflows: run %s was %s, and is %s: %w", id, before, run.Status, errors.Join(err))
+		}
+	}
+	return err
+}
+
+// work carries out some of what runs call, or leaves it until its time is over; all of it well when nobody works any more.
+func (c *flowClient) work(which int, well bool) error {
+	ctx, rng, worker := context.Background(), c.Rand(), fmt.Sprintf("worker %d", c.Client())
+	tasks, err := c.actions[which].Await(ctx, worker, []string{stepping, undoing}, action.Max(1+rng.IntN(4)))
+	if err != nil {
+		return err
+	}
+	for i := range tasks {
+		t := &tasks[i]
+		var end error
+		switch n := rng.IntN(10); {
+		case well || n < 6:
+			if end = c.actions[which].Complete(ctx, t.Run, worker, []byte(`{"n":1}`), action.OfDelivery(t.Delivery)); end == nil {
+				c.completed(t)
+			}
+		case n < 8:
+			end = c.actions[which].Fail(ctx, t.Run, worker, "by chance", action.OfDelivery(t.Delivery), action.Retry())
+		case n < 9:
+			end = c.actions[which].Fail(ctx, t.Run, worker, "for good", action.OfDelivery(t.Delivery))
+		}
+		if end != nil && !errors.Is(end, engine.ErrConflict) {
+			err = end
+		}
+	}
+	return err
+}
+
+// completed notes that a call was completed for sure: once and never again.
+func (c *flowClient) completed(t *action.Task) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.done[t.IdempotencyKey] && !c.Lossy() {
+		c.Failf("workflows: %s was completed twice", t.IdempotencyKey)
+	}
+	c.done[t.IdempotencyKey] = true
+}
+
+// Audit works off what is left: all runs end, and what they have done is undone unless they have completed.
+func (j *flowJob) Audit(w World) {
+	c := j.client(w)
+	for which := range c.flows {
+		left := c.runs(which)
+		for len(left) > 0 {
+			w.Note(c.work(which, true))
+			left = slices.DeleteFunc(left, func(id workflow.RunID) bool { return c.rests(which, id) })
+			if len(left) > 0 && !w.Sleep(20*time.Millisecond) {
+				return
+			}
+		}
+		if which == 0 && !c.count() {
+			return
+		}
+	}
+}
+
+// runs returns the runs that are known.
+func (c *flowClient) runs(which int) (ids []workflow.RunID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for id := range c.known[which] {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// rests looks at a run, and at its history if it has ended.
+func (c *flowClient) rests(which int, id workflow.RunID) bool {
+	ctx := context.Background()
+	run, err := c.flows[which].Run(ctx, id)
+	if errors.Is(err, engine.ErrNotFound) {
+		if !c.Lossy() {
+			c.Failf("workflows: run %s is lost", id)
+		}
+		return true
+	}
+	if err != nil || !run.Status.Final() {
+		c.Note(err)
+		return false
+	}
+	c.note(which, id, run.Status)
+	var events []workflow.Event
+	for e, err := range c.flows[which].History(id).All(ctx, workflow.Limit(workflow.MaxPageItems)) {
+		if err != nil {
+			c.Note(err)
+			return false
+		}
+		events = append(events, e)
+	}
+	if problem := foldTrip(&run, events); problem != "" {
+		for _, e := range events {
+			problem += fmt.Sprintf("\n%s %s #%d %s: %s", e.Type, e.Step, e.Attempt, e.Outcome, e.Detail)
+		}
+		c.Failf("workflows: run %s (%s): %s", id, run.Status, problem)
+	}
+	return true
+}
+
+// foldTrip returns what does not fit together in the history of a run, or with the run.
+func foldTrip(run *workflow.Run, events []workflow.Event) string {
+	if int64(len(events)) != run.Events || len(events) == 0 || events[0].Type != workflow.WorkflowStarted {
+		return fmt.Sprintf("its history has %d events, of %d", len(events), run.Events)
+	}
+	undo, open := []string(nil), ""
+	failed := "" // the step that has failed last: what its calls have done before has to be undone, if there is anything
+	for _, e := range events {
+		compensated := e.Step == "_start" || e.Step == "fan"
+		switch e.Type {
+		case workflow.StepStarted:
+			open = e.Step
+		case workflow.StepCompleted:
+			if open != e.Step {
+				return fmt.Sprintf("step %s ends, and %q is taken", e.Step, open)
+			}
+			if open, failed = "", ""; compensated && e.Outcome != workflow.OutcomeFailure {
+				undo = append(undo, e.Step)
+			} else if compensated {
+				failed = e.Step
+			}
+		case workflow.CompensationStarted:
+			if e.Step == open || e.Step == failed { // it was cancelled, or nobody knows what it has done
+				undo = append(undo, e.Step)
+			}
+			if open, failed = "", ""; len(undo) == 0 || undo[len(undo)-1] != e.Step {
+				return fmt.Sprintf("step %s is undone, and %v are to be", e.Step, undo)
+			}
+			undo = undo[:len(undo)-1]
+		}
+	}
+	last := map[workflow.EventType]workflow.Status{
+		workflow.WorkflowCompleted: workflow.Completed, workflow.WorkflowFailed: workflow.Failed, workflow.WorkflowCancelled: workflow.Cancelled,
+	}[events[len(events)-1].Type]
+	if last != run.Status || last != workflow.Completed && len(undo) > 0 {
+		return fmt.Sprintf("its history says that it is %s, and that %v are not undone", last, undo)
+	}
+	return ""
+}
+
+// count compares what the plain namespace lists with what it counts.
+func (c *flowClient) count() bool {
+	ctx, store := context.Background(), c.flows[0]
+	return insist(c, func() error {
+		info, err := store.Workflow(ctx, "trip")
+		if err = unlessAbsent(err); err != nil {
+			return err
+		}
+		listed := int64(0)
+		for run, err := range store.Runs().All(ctx, workflow.Of("trip"), workflow.Limit(workflow.MaxPageItems)) {
+			if err != nil {
+				return err
+			}
+			listed++
+			if !run.Status.Final() {
+				info.Runs.Active--
+			}
+		}
+		if listed != info.Runs.Total || info.Runs.Active != 0 {
+			c.Failf("workflows: %d runs are listed, %+v are counted", listed, info.Runs)
+		}
+		return nil
+	})
+}
+
+// flowTally creates a workflow and starts it.
+func flowTally(_ *rand.Rand, tag string, payload []byte) []engine.Operation {
+	nap := workflow.New(tag + "flow").Start(workflow.Sleep(time.Millisecond).To("success", "flo.Completed")).Definition()
+	return []engine.Operation{workflow.CreateOp(nap), workflow.StartOp(tag+"flow", fmt.Appendf(nil, `"%x"`, payload))}
+}
+
+func countFlow(ctx context.Context, r *engine.Router, namespace, tag string) (int64, error) {
+	info, err := engine.StoreOf(workflow.Primitive, r, namespace, 0).Workflow(ctx, tag+"flow")
+	return info.Runs.Total, unlessAbsent(err)
+}

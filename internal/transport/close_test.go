@@ -1,0 +1,133 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+	"go.uber.org/goleak"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/kv"
+)
+
+// TestClientsLeaveNothing closes clients with calls under way: net/http kept a connection whose stream had ended a moment ago.
+func TestClientsLeaveNothing(t *testing.T) {
+	r := newRig(t)
+	r.well(r.dial())
+	before := goleak.IgnoreCurrent()
+	for range 100 {
+		c, err := Dial(t.Context(), Config{Wire: testWire()}, []string{r.addr})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var calls sync.WaitGroup
+		for range 4 {
+			calls.Go(func() {
+				if _, err := engine.StoreOf(kv.Primitive, engine.NewRouter(c), "well", 0).Wait(t.Context(), "never"); !errors.Is(err, engine.ErrClosed) {
+					t.Errorf("wait while the client is closed: %v, want ErrClosed", err)
+				}
+			})
+		}
+		_, _ = c.Stats(t.Context())
+		c.Close()
+		calls.Wait()
+	}
+	if err := goleak.Find(before); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestCloseWhileOthersArrive closes a node while doors are opened: under the race detector it shows whether all of them are waited for.
+func TestCloseWhileOthersArrive(t *testing.T) {
+	for range 20 {
+		r := newRig(t)
+		var clients sync.WaitGroup
+		for range 8 {
+			clients.Go(func() {
+				p := New(Config{Wire: testWire()})
+				defer p.Close()
+				l := &link{peer: p, client: newClient(nil, nil, p.opened), addr: r.addr, role: roleClient}
+				_, _ = l.call(t.Context(), request{kind: askStats})
+			})
+		}
+		r.close()
+		clients.Wait()
+	}
+}
+
+// TestCloseWithHalfASnapshot closes a node that is being sent a snapshot which does not go on.
+func TestCloseWithHalfASnapshot(t *testing.T) {
+	r := newRig(t)
+	s := r.stream(r.http(), pathSnapshot)
+	s.open(roleNode)
+	m, err := proto.Marshal(&raftpb.Message{
+		Type: raftpb.MsgSnap.Enum(), From: new(uint64(2)), To: new(uint64(1)), Term: new(uint64(1)),
+		Snapshot: &raftpb.Snapshot{Metadata: &raftpb.SnapshotMetadata{Index: new(uint64(99)), Term: new(uint64(1))}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.write(append(codec.AppendUvarint(nil, 0), m...)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.w.Write([]byte("floesnp1")); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the spool", func() bool {
+		names, err := r.fs.List("node/state")
+		return err != nil || strings.Contains(strings.Join(names, " "), "snapshot-")
+	})
+	r.close() // does not wait for the rest
+}
+
+// TestSomethingElseAnswers dials a server that is none of floe's: the answer made the opener of a stream call nil.
+func TestSomethingElseAnswers(t *testing.T) {
+	t.Parallel()
+	addr := serveHTTP2(t, http.NotFound)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if _, err := Dial(ctx, Config{Wire: testWire()}, []string{addr}); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, engine.ErrUnavailable) || !strings.Contains(err.Error(), "404") {
+		t.Errorf("dial: %v, want that its time is over, with what is answered", err)
+	}
+}
+
+// TestCallsCountUntilTheyEnd: a cancel asks a call to end, which a command may not do before it is committed.
+func TestCallsCountUntilTheyEnd(t *testing.T) {
+	v := &visitor{peer: New(Config{Wire: testWire()}), tally: newTally("this connection", 2, 1), calls: make(map[uint64]context.CancelFunc)}
+	ctx, err := v.begin(t.Context(), &request{id: 1}, maxTaken-10, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v.cancel(1)
+	if ctx.Err() == nil {
+		t.Error("the call is not cancelled")
+	}
+	if _, err := v.begin(t.Context(), &request{id: 2}, 20, false); !errors.Is(err, engine.ErrBusy) {
+		t.Errorf("a call beyond the bytes of all: %v, want ErrBusy", err)
+	}
+	v.end(&request{id: 1}, maxTaken-10, false)
+	if _, err := v.begin(t.Context(), &request{id: 3}, 20, false); err != nil {
+		t.Errorf("a call when the large one has ended: %v", err)
+	}
+	v.end(&request{id: 3}, 20, false)
+}
+
+// TestRequestOverTheLimit is refused before it leaves: the node would end the stream, with all calls on it.
+func TestRequestOverTheLimit(t *testing.T) {
+	r := newRig(t)
+	c := r.dial()
+	cmd := engine.CreateNamespace("large", false)
+	cmd.Body = make([]byte, 64<<10+maxRequest)
+	if _, err := c.Propose(t.Context(), 0, cmd); !errors.Is(err, engine.ErrInvalid) {
+		t.Errorf("propose: %v, want ErrInvalid", err)
+	}
+	r.well(c)
+}

@@ -1,0 +1,139 @@
+package transport
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// At a door two lanes share each direction: small frames, and one large message after another, in parts of smallFrame bytes (the last has the rest):
+//
+//	length of the message u32 | message
+//
+// A small frame passes between two parts, so it never waits for a large message. Within a lane the order is kept. The receiver confirms each part with a
+// gotFrame. The sender has only as many parts on their way as the connection carries without queueing for long: beyond that they would fill the buffers of the
+// operating system and of routers, and small frames would queue there behind them.
+const (
+	minWindow   = 2 // parts
+	firstWindow = 4
+	maxWindow   = 128
+	// queueTime is by how much the parts on their way may delay each other.
+	queueTime = 250 * time.Millisecond
+)
+
+// window is the parts on their way. Its size grows while the way takes them without delay, and shrinks when they begin to queue.
+type window struct {
+	size int
+	sent []time.Time   // parts that were not confirmed yet, in order
+	base time.Duration // the least time from sending a part to its confirmation; 0: none was confirmed yet
+}
+
+func (w *window) full() bool { return len(w.sent) >= w.size }
+
+// confirmed notes that the first part on its way has arrived. It reports whether there was one.
+func (w *window) confirmed(now time.Time) bool {
+	if len(w.sent) == 0 {
+		return false
+	}
+	took, full := now.Sub(w.sent[0]), w.full()
+	w.sent = slices.Delete(w.sent, 0, 1)
+	if w.base == 0 || took < w.base {
+		w.base = took
+	}
+	switch {
+	case took > w.base+queueTime:
+		w.size = max(minWindow, w.size*3/4)
+	case full:
+		w.size = min(maxWindow, w.size+1)
+	}
+	return true
+}
+
+// isLarge reports whether a request or answer with a body of so many bytes travels in parts.
+func isLarge(body int) bool { return body+maxHead > smallFrame }
+
+// sizeBytes is what a large message has before it.
+const sizeBytes = 4
+
+// inbox reads one direction of a door.
+type inbox struct {
+	wire  *wire
+	out   *outbox // the other direction
+	limit int     // bytes of a message
+	// admit waits for the memory of a large message, which release gives back; nil: it takes what it needs.
+	admit func(n int) (release func(), err error)
+
+	part    []byte // buffer
+	large   []byte // what has come of a large message
+	size    int    // of it; 0: there is none
+	release func()
+}
+
+// next returns the next message, which is the caller's to keep, and for a large one what gives its memory back.
+func (i *inbox) next() (b []byte, large bool, release func(), err error) {
+	for {
+		var buf []byte
+		if head, err := i.wire.r.Peek(1); err == nil && head[0] == partFrame {
+			buf = i.part // it is copied
+		}
+		kind, b, err := i.wire.readFrame(buf, smallFrame+sizeBytes)
+		switch {
+		case err != nil:
+			return nil, false, nil, err
+		case kind == wholeFrame:
+			return b, false, func() {}, nil
+		case kind == gotFrame && len(b) == 0 && i.out.confirmed():
+			continue
+		case kind != partFrame:
+			return nil, false, nil, fmt.Errorf("%w: of kind %d, %d bytes", errFrame, kind, len(b))
+		}
+		i.part = b
+		if b, err = i.begin(b); err != nil {
+			return nil, false, nil, err
+		}
+		if want := min(i.size-len(i.large), smallFrame); len(b) != want {
+			return nil, false, nil, fmt.Errorf("%w: part of %d bytes, want %d", errFrame, len(b), want)
+		}
+		at := len(i.large)
+		i.large = grow(i.large, len(b), i.size)
+		copy(i.large[at:], b)
+		i.out.sendConfirmation()
+		if len(i.large) == i.size {
+			b, release = i.large, i.release
+			i.large, i.size, i.release = nil, 0, nil
+			return b, true, release, nil
+		}
+	}
+}
+
+// begin takes the length off the first part of a message.
+func (i *inbox) begin(part []byte) ([]byte, error) {
+	if i.size > 0 {
+		return part, nil
+	}
+	if len(part) < sizeBytes {
+		return nil, fmt.Errorf("%w: large message without a length", errFrame)
+	}
+	n := int(binary.LittleEndian.Uint32(part))
+	if n < 1 || n > i.limit {
+		return nil, fmt.Errorf("%w: large message of %d bytes, the limit is %d", errFrame, n, i.limit)
+	}
+	i.release = func() {}
+	if i.admit != nil {
+		release, err := i.admit(n)
+		if err != nil {
+			return nil, err
+		}
+		i.release = release
+	}
+	i.size = n
+	return part[sizeBytes:], nil
+}
+
+// end gives back the memory of a message that did not come to its end.
+func (i *inbox) end() {
+	if i.release != nil {
+		i.release()
+	}
+}

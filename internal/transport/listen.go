@@ -1,0 +1,42 @@
+package transport
+
+import (
+	"net"
+	"sync/atomic"
+	"syscall"
+)
+
+// Listen listens on a TCP address. When the listener is closed, the address is free at once: a node may be opened again in the same process.
+//
+// Closing the socket alone does not free it while a child process starts, which holds copies of all open files until it executes. So the socket is
+// shut down first, which ends listening for all copies.
+func Listen(addr string) (net.Listener, error) {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	return &listener{TCPListener: l.(*net.TCPListener)}, nil
+}
+
+type listener struct {
+	*net.TCPListener
+	closed atomic.Bool
+}
+
+func (l *listener) Accept() (net.Conn, error) {
+	conn, err := l.TCPListener.Accept()
+	if err != nil && l.closed.Load() {
+		err = net.ErrClosed
+	}
+	return conn, err
+}
+
+func (l *listener) Close() error {
+	if l.closed.CompareAndSwap(false, true) {
+		if raw, err := l.SyscallConn(); err == nil {
+			// A failure leaves the address to the child for the moment that it needs to execute.
+			_ = raw.Control(func(fd uintptr) { _ = syscall.Shutdown(int(fd), syscall.SHUT_RDWR) })
+		}
+	}
+	return l.TCPListener.Close()
+}

@@ -1,0 +1,126 @@
+package transport
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+
+	"github.com/floedb/floe/internal/engine"
+)
+
+// versionError says that a node has another version of the protocol.
+type versionError struct{ theirs string }
+
+func (e *versionError) Error() string {
+	return fmt.Sprintf("it speaks protocol version %.20q, this end speaks %d", e.theirs, Version)
+}
+
+// The first byte of a connection tells TLS from HTTP/2 in clear text, which begins with "P" and is answered by a length below 65,536.
+const (
+	tlsAlert     = 0x15
+	tlsHandshake = 0x16
+)
+
+// errClearText and errTLS are why two ends do not understand each other.
+var (
+	errClearText = errors.New("it speaks clear text, TLS is expected")
+	errTLS       = errors.New("it speaks TLS, clear text is expected")
+)
+
+// sniffer fails the first read of a connection whose other end speaks TLS where clear text is expected, or the reverse.
+type sniffer struct {
+	net.Conn
+	secure bool // TLS is expected
+	heard  bool // something; by the one goroutine that reads
+}
+
+func (s *sniffer) Read(b []byte) (int, error) {
+	n, err := s.Conn.Read(b)
+	if n == 0 || s.heard {
+		return n, err
+	}
+	s.heard = true
+	secure := b[0] == tlsAlert || b[0] == tlsHandshake
+	switch {
+	case secure == s.secure:
+		return n, err
+	case secure:
+		return 0, errTLS
+	}
+	return 0, errClearText
+}
+
+// dialFunc opens a connection, like net.Dialer.
+type dialFunc func(ctx context.Context, network, addr string) (net.Conn, error)
+
+// dialer opens connections to nodes, which are a crowd. dial is nil for the operating system's.
+func dialer(secure bool, dial dialFunc, conns *crowd) dialFunc {
+	if dial == nil {
+		dial = (&net.Dialer{Timeout: dialTimeout}).DialContext
+	}
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := dial(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		g := conns.admit(c)
+		if g == nil {
+			return nil, errEnded
+		}
+		if conns.met != nil {
+			conns.met(c.RemoteAddr().String())
+		}
+		return &sniffer{Conn: g, secure: secure}, nil
+	}
+}
+
+// What is said to who begins in another way than a port expects, so that its sniffer hears it.
+const (
+	plainRefusal  = "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\nfloe: this port is in clear text\n"
+	secureRefusal = "\x15\x03\x03\x00\x02\x02\x46" // a fatal alert, protocol_version
+)
+
+// doorman is a sniffer at the door of a node.
+type doorman struct{ sniffer }
+
+func (d *doorman) Read(b []byte) (int, error) {
+	n, err := d.sniffer.Read(b)
+	switch {
+	case errors.Is(err, errTLS):
+		_, _ = io.WriteString(d.Conn, plainRefusal)
+	case errors.Is(err, errClearText):
+		_, _ = io.WriteString(d.Conn, secureRefusal)
+	}
+	return n, err
+}
+
+// plain returns why a connection could not be made, without where to, which is known.
+func plain(err error) error {
+	var asked *url.Error
+	if errors.As(err, &asked) {
+		err = asked.Err
+	}
+	var dial *net.OpError
+	if errors.As(err, &dial) && dial.Op == "dial" {
+		err = dial.Err
+	}
+	return err
+}
+
+// isFinal reports whether there will be no connection until one of the ends is configured in another way.
+func isFinal(err error) bool {
+	var untrusted *tls.CertificateVerificationError
+	var alert *net.OpError
+	var version *versionError
+	return errors.As(err, &version) || errors.Is(err, errTLS) || errors.Is(err, errClearText) || errors.As(err, &untrusted) || errors.As(err, &alert) && alert.Op == "remote error"
+}
+
+// finalError is a notSentError that trying again will not change.
+type finalError struct{ reason error }
+
+func (e *finalError) Error() string   { return fmt.Sprintf("no connection: %v", e.reason) }
+func (e *finalError) Unwrap() []error { return []error{engine.ErrUnavailable, e.reason} }

@@ -1,0 +1,133 @@
+package transport
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/floedb/floe/internal/engine"
+)
+
+// TestMismatchedEnds dials nodes with TLS where they speak clear text, the reverse, and without trust: the error says so, at once.
+func TestMismatchedEnds(t *testing.T) {
+	clear := newRig(t)
+	conf := testTLS(t)
+	secure := New(Config{Node: 1, Wire: testWire(), TLS: conf})
+	t.Cleanup(secure.Close)
+	secure.Attach(clear.host, nil)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	secure.Serve(l)
+	for name, c := range map[string]struct {
+		addrs []string
+		conf  *tls.Config
+		want  string
+	}{
+		"TLS to clear text":   {[]string{clear.addr}, conf, "it speaks clear text, TLS is expected"},
+		"clear text to TLS":   {[]string{l.Addr().String()}, nil, "it speaks TLS, clear text is expected"},
+		"to two":              {[]string{l.Addr().String(), l.Addr().String()}, nil, "it speaks TLS, clear text is expected; "},
+		"without trust":       {[]string{l.Addr().String()}, &tls.Config{Certificates: conf.Certificates}, "certificate signed by unknown authority"},
+		"without certificate": {[]string{l.Addr().String()}, &tls.Config{RootCAs: conf.RootCAs}, "certificate required"},
+	} {
+		d, err := Dial(t.Context(), Config{Wire: testWire(), TLS: c.conf}, c.addrs)
+		if err == nil {
+			d.Close()
+		}
+		if !errors.Is(err, engine.ErrUnavailable) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want ErrUnavailable with %q", name, err, c.want)
+		}
+	}
+	clear.well(clear.dial())
+	d, err := Dial(t.Context(), Config{Wire: testWire(), TLS: conf}, []string{clear.addr, l.Addr().String()})
+	if err != nil {
+		t.Fatalf("dial with one address that fits: %v", err)
+	}
+	defer d.Close()
+	clear.well(d)
+}
+
+// TestOtherVersion: two ends with different versions of the protocol say so by name, at once, and read no frame of each other.
+func TestOtherVersion(t *testing.T) {
+	r := newRig(t)
+	resp, err := r.http().Post("http://"+r.addr+"/floe/99/door", "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if v := resp.Header.Get(versionHeader); resp.StatusCode != http.StatusNotFound || v != strconv.Itoa(Version) {
+		t.Errorf("a stream of version 99 is answered with %s, version %q", resp.Status, v)
+	}
+	addr := serveHTTP2(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set(versionHeader, "99")
+		http.NotFound(w, nil)
+	})
+	const want = `it speaks protocol version "99", this end speaks`
+	if _, err := Dial(t.Context(), Config{Wire: testWire()}, []string{addr}); !errors.Is(err, engine.ErrUnavailable) || !strings.Contains(err.Error(), want) {
+		t.Errorf("dial: %v, want ErrUnavailable with %q", err, want)
+	}
+}
+
+// serveHTTP2 serves HTTP/2 in clear text and returns where.
+func serveHTTP2(t *testing.T, h http.HandlerFunc) (addr string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var protocols http.Protocols
+	protocols.SetUnencryptedHTTP2(true)
+	server := &http.Server{Handler: h, Protocols: &protocols}
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = server.Serve(l) })
+	t.Cleanup(func() {
+		server.Close()
+		serving.Wait()
+	})
+	return l.Addr().String()
+}
+
+// TestDialNobody dials addresses that refuse connections, or take them and say nothing: the error names each, once.
+func TestDialNobody(t *testing.T) {
+	t.Parallel()
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed.Close()
+	_, err = Dial(t.Context(), Config{Wire: testWire()}, []string{silent.Addr().String(), closed.Addr().String()})
+	want := "no connection: " + silent.Addr().String() + ": it does not answer; " + closed.Addr().String() + ": connect: connection refused"
+	if !errors.Is(err, engine.ErrUnavailable) || err.Error() != want {
+		t.Errorf("dial: %v, want %q", err, want)
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("dial: %v is a deadline that the caller has not set", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := Dial(ctx, Config{Wire: testWire()}, []string{silent.Addr().String()}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("dial with a deadline: %v", err)
+	}
+
+	// Those that are silent do not keep a client from one that answers.
+	r := newRig(t)
+	c, err := Dial(t.Context(), Config{Wire: testWire()}, []string{silent.Addr().String(), silent.Addr().String(), r.addr})
+	if err != nil {
+		t.Fatalf("dial: %v", err)
+	}
+	defer c.Close()
+	r.well(c)
+}

@@ -1,0 +1,410 @@
+package transport
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/floedb/floe/internal/auth"
+	"github.com/floedb/floe/internal/budget"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/shard"
+)
+
+// Host is the node's own shards.
+type Host interface {
+	engine.Door
+	shard.Receiver
+	// QueryStale answers from the replica as it is.
+	QueryStale(ctx context.Context, id engine.ShardID, q engine.Query) error
+	// Leader returns the node that leads the shard, 0 if none is known.
+	Leader(id engine.ShardID) uint64
+	// Leads reports whether this node does.
+	Leads(id engine.ShardID) bool
+	// MaxValue returns the largest value or payload.
+	MaxValue() int
+	// Identity returns who this node is.
+	Identity() shard.Identity
+	// Introduce returns what this node says of itself to another one; Confirmed notes that the other one remembers it.
+	Introduce(to uint64) (shard.Introduction, error)
+	Confirmed(node uint64)
+	// ReadOnly reports whether the node's disk is full.
+	ReadOnly() bool
+	// Wall returns what the node's clock shows, ms since the epoch; ObserveClock notes what that of another node shows now, give or take.
+	Wall() int64
+	ObserveClock(node uint64, wall, uncertain int64)
+	// Meet judges a node that knows the secret, ErrConflict if it is another one than before, ErrInvalid if the two do not belong together.
+	Meet(other shard.Introduction) error
+	// Fail stops the node for good.
+	Fail(err error)
+	// Err returns why the node has failed, or nil.
+	Err() error
+}
+
+// Config says how to make a Peer.
+type Config struct {
+	Node    uint64 // this one; 0: a client
+	Wire    *engine.Wire
+	Members []Member // the nodes of the cluster, this one too; nil: a node alone, or a client
+	Secret  []byte   // that all nodes know
+	TLS     *tls.Config
+	Logger  *slog.Logger // nil: none
+	Gate    *auth.Gate   // of a node: whom it lets in and what they may do; nil: everybody and everything
+	// Changed hears what clients with a key have tried to change; nil: nobody does. It must not wait, unless the command is about keys.
+	Changed func(ctx context.Context, g *auth.Grant, from string, cmd engine.Command, err error)
+	// Insecure lets clients of other machines in while there is no key store.
+	Insecure bool
+	Key      auth.Secret    // of a client: what it shows; "": nothing
+	Limits   *budget.Limits // of what others may take here; nil: those without a budget
+
+	dial dialFunc // nil: the operating system's
+}
+
+// Peer is one end of all that is said between nodes and clients: for a node the transport of its shards, the door to those that other
+// nodes lead, and the handler of its port; for a client the door.
+type Peer struct {
+	cfg   Config
+	log   *slog.Logger
+	host  Host
+	stats func(context.Context) ([]byte, error)
+	ready chan struct{} // closed when there is a host
+
+	ctx        context.Context
+	cancel     context.CancelFunc
+	mu         sync.Mutex // guards what follows; no I/O under it
+	closed     bool
+	disconnect func() // ends what Serve has accepted; nil: it does not serve
+	running    sync.WaitGroup
+	opened     *crowd       // connections to others
+	shareTold  atomic.Int64 // when it was logged last that an address has its share, in ns
+	strangers  struct {     // log lines about streams of others than the cluster's nodes
+		sync.Mutex
+		lines
+	}
+	accepted *crowd // connections that Serve has accepted
+
+	began time.Time // what it tells others of its own time counts from here
+
+	draining context.Context // done when no further calls are taken
+	drain    context.CancelFunc
+	doors    sync.WaitGroup // streams of calls; none is added once it drains
+
+	limits   budget.Limits
+	tally    *tally  // calls of all who are connected
+	greeting *memory // for those that have not been welcomed
+	frames   *memory // for their requests that are large
+	requests room    // for all requests of clients
+	large    shares  // of it, for the large ones of each client
+	readers  *engine.Readers
+	answers  room // for what was not sent yet
+
+	nodes map[uint64]*node // the others
+}
+
+// New returns a Peer that is not connected to anything yet.
+func New(c Config) *Peer {
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	p := &Peer{
+		cfg: c, log: c.Logger, began: time.Now(), ready: make(chan struct{}), limits: budget.Default(), nodes: make(map[uint64]*node),
+	}
+	if c.Limits != nil {
+		p.limits = *c.Limits
+	}
+	l := &p.limits
+	p.opened, p.accepted = newCrowd(maxConnections, 2*pingAfter), newCrowd(l.Connections+latecomers(l.Connections), 4*pingAfter)
+	p.accepted.share, p.accepted.strange, p.accepted.crowds = budget.AddressShare(l.Connections), greetTimeout, p.tellShare
+	p.opened.met = p.accepted.learn
+	greeted := int64(min(max(l.Connections, 64), maxGreeted)) * maxHello
+	p.greeting = newMemory(greeted, greeted/shareOf)
+	p.tally, p.frames = newTally("this node", l.Calls, min(l.Waits, maxAllWaits)), newMemory(l.Requests, min(l.Requests/shareOf, l.Proposals/2))
+	p.large.limit = l.Requests / 2
+	p.requests.limit, p.answers.limit, p.readers = l.Requests, l.Answers, engine.NewReaders(l.Answers)
+	p.ctx, p.cancel = context.WithCancel(context.Background())
+	p.draining, p.drain = context.WithCancel(context.Background())
+	for _, m := range c.Members {
+		if m.ID != c.Node {
+			p.nodes[m.ID] = p.newNode(m)
+			p.accepted.learn(m.Addr)
+			p.accepted.reserved += placesOfNode
+		}
+	}
+	return p
+}
+
+// Attach gives the Peer the shards of its node, and what encodes the answer to Client.Stats. Before, whatever it is asked waits, and what it
+// is to send is lost.
+func (p *Peer) Attach(h Host, stats func(context.Context) ([]byte, error)) {
+	p.host, p.stats = h, stats
+	close(p.ready)
+	for _, n := range p.nodes {
+		p.spawn(n.pulse.run)
+		p.spawn(n.raft.run)
+	}
+	if len(p.nodes) > 0 {
+		p.spawn(p.beat)
+	}
+}
+
+// StatsOf returns what a node, 0 being this one, says about itself, encoded. Errors: ErrNotFound if there is none with this id; ErrUnavailable if
+// it does not answer.
+func (p *Peer) StatsOf(ctx context.Context, id uint64) ([]byte, error) {
+	if id == 0 || id == p.cfg.Node {
+		return p.stats(ctx)
+	}
+	n := p.nodes[id]
+	if n == nil {
+		return nil, engine.Errorf(engine.ErrNotFound, "the cluster has no node %d", id)
+	}
+	b, err := n.link.call(ctx, request{kind: askStats, shard: id})
+	if err != nil {
+		return nil, fmt.Errorf("node %d: %w", id, repeatable(err))
+	}
+	return b, nil
+}
+
+// Traffic returns what goes over the connections that others have opened.
+func (p *Peer) Traffic() shard.Traffic { return p.accepted.traffic() }
+
+// Drain makes the Peer take no further calls of others, who learn which have not been taken.
+func (p *Peer) Drain() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.drain()
+}
+
+// enter admits a stream of calls, which ends with doors.Done, unless it is too late for that.
+func (p *Peer) enter() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.draining.Err() != nil {
+		return false
+	}
+	p.doors.Add(1)
+	return true
+}
+
+// farewell is how long Close waits for the answers to calls that have been taken to be sent.
+const farewell = time.Second
+
+// Close ends all streams and returns when all goroutines have ended. The host has to be closed before, so that all calls have ended.
+func (p *Peer) Close() {
+	p.Drain()
+	done := make(chan struct{})
+	go func() {
+		p.doors.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(farewell):
+	}
+	p.mu.Lock()
+	p.closed = true
+	disconnect := p.disconnect
+	p.mu.Unlock()
+	p.cancel()
+	p.opened.closeAll()
+	if disconnect != nil {
+		disconnect()
+	}
+	p.running.Wait()
+	<-done
+}
+
+// spawn runs f, unless the Peer is closing.
+func (p *Peer) spawn(f func()) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return false
+	}
+	p.running.Add(1)
+	go func() {
+		defer p.running.Done()
+		f()
+	}()
+	return true
+}
+
+func (p *Peer) nonce() []byte {
+	b := make([]byte, nonceBytes)
+	_, _ = rand.Read(b) // never fails
+	return b
+}
+
+func (p *Peer) member(id uint64) *Member {
+	i := slices.IndexFunc(p.cfg.Members, func(m Member) bool { return m.ID == id })
+	if i < 0 {
+		return nil
+	}
+	return &p.cfg.Members[i]
+}
+
+// disowned fails the node if the error of a stream to another one says that it is not wanted in its cluster, or if so many others are in a cluster of other
+// nodes that there is no quorum without them.
+func (p *Peer) disowned(n *node, err error) {
+	var refused *refusedError
+	if errors.As(err, &refused) && errors.Is(err, engine.ErrConflict) {
+		p.host.Fail(err)
+	}
+	var foreign *foreignError
+	if !errors.As(err, &foreign) {
+		return
+	}
+	n.foreign.Store(true)
+	others := 0
+	for _, n := range p.nodes {
+		if n.foreign.Load() {
+			others++
+		}
+	}
+	if most := len(p.cfg.Members); others > most-(most/2+1) {
+		p.host.Fail(fmt.Errorf("%d of the other nodes have been started with other --peers: %w", others, err))
+	}
+}
+
+// node is another node of the cluster, as this one reaches it.
+type node struct {
+	peer   *Peer
+	member Member
+	link   link
+	raft   raftStream // entries
+	pulse  raftStream // all else
+
+	foreign   atomic.Bool // it was last seen in a cluster of other nodes
+	snapshots *http.Client
+	sending   chan struct{} // capacity: snapshots that are sent at once
+
+	mu    sync.Mutex     // guards what follows; no I/O under it
+	heard time.Time      // last sign of life
+	here  map[string]int // streams of raft messages that are open, by run
+	left  bool           // it has said that it leaves, and has not come again
+	full  bool           // it has said that its disk is
+	reach reach
+
+	transfer transfer
+}
+
+// snapshotsAtOnce bounds the snapshots on their way to one node: each takes disk and memory there.
+const snapshotsAtOnce = 2
+
+func (p *Peer) newNode(m Member) *node {
+	n := &node{peer: p, member: m, here: make(map[string]int), snapshots: newClient(p.cfg.TLS, p.cfg.dial, p.opened), sending: make(chan struct{}, snapshotsAtOnce)}
+	n.link = link{peer: p, client: newClient(p.cfg.TLS, p.cfg.dial, p.opened), addr: m.Addr, role: roleNode, node: m.ID}
+	n.raft = raftStream{node: n, path: pathRaft, client: newClient(p.cfg.TLS, p.cfg.dial, p.opened), out: newOutbox(maxRaftWaiting)}
+	n.pulse = raftStream{node: n, path: pathPulse, client: newClient(p.cfg.TLS, p.cfg.dial, p.opened), out: newOutbox(maxRaftWaiting)}
+	n.transfer.underWay = make(map[uint16]largeAppend)
+	return n
+}
+
+// enter notes a stream that has been opened by a run of the node, until it leaves.
+func (n *node) enter(run string) (leave func()) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.here[run]++
+	n.left, n.reach.refused = false, ""
+	return func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		if n.here[run]--; n.here[run] == 0 {
+			delete(n.here, run)
+		}
+	}
+}
+
+// isElsewhere reports whether another run of the node is connected, and not just the rest of one.
+func (n *node) isElsewhere(run string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	others := len(n.here)
+	if n.here[run] > 0 {
+		others--
+	}
+	return others > 0 && time.Since(n.heard) < aliveTime
+}
+
+func (n *node) seen() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.heard = time.Now()
+	if n.reach.told == silent {
+		n.reach.told = ""
+	}
+}
+
+// aliveTime is how long a node counts as alive after a sign of life: it may miss one of its beats.
+const aliveTime = 3 * time.Second
+
+// beatInterval is how often a node tells the others that it is alive, besides what raft says: two followers have nothing to tell each other.
+const beatInterval = time.Second
+
+// beat tells the other nodes that this one is alive, until it has failed or the Peer is closed.
+func (p *Peer) beat() {
+	t := time.NewTicker(beatInterval)
+	defer t.Stop()
+	for p.host.Err() == nil {
+		for _, n := range p.nodes {
+			n.pulse.beat()
+			n.listen()
+		}
+		select {
+		case <-t.C:
+		case <-p.ctx.Done():
+			return
+		}
+	}
+}
+
+// Alive reports whether another node has been heard of a moment ago.
+func (p *Peer) Alive(id uint64) bool {
+	n := p.nodes[id]
+	if n == nil {
+		return false
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return time.Since(n.heard) < aliveTime && !n.left
+}
+
+// Full reports whether another node has said that its disk is full.
+func (p *Peer) Full(id uint64) bool {
+	n := p.nodes[id]
+	if n == nil {
+		return false
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.full
+}
+
+// lives notes a sign of life, and whether the node's disk is full.
+func (n *node) lives(full bool) {
+	n.seen()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.full = full
+}
+
+// leaves notes that the node has said so.
+func (n *node) leaves() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.left = true
+}
+
+// Leave tells the other nodes that this one is about to stop, so that they give it nothing to lead.
+func (p *Peer) Leave() {
+	for _, n := range p.nodes {
+		_ = n.pulse.current().sendSmall(func(dst []byte) []byte { return append(dst, frameLeaving) })
+	}
+}

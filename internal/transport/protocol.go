@@ -1,0 +1,241 @@
+// Package transport carries what nodes and clients say to each other, over HTTP/2: clear text or TLS.
+//
+// Everything goes through streams of frames: an HTTP/2 request whose body is the one direction and whose response the other, open
+// for as long as both sides want it.
+//
+//	POST /floe/3/door      what goes through an engine.Door: many calls at once, answered in any order
+//	POST /floe/3/raft      entries of raft, one way
+//	POST /floe/3/pulse     heartbeats and all other messages of raft, one way
+//	POST /floe/3/snapshot  one snapshot of a shard, then one answer
+//
+// A stream begins with a handshake, see handshake.go. Doors are open to clients, the others to nodes alone. Each node has a connection
+// of its own to every other one for each of the four, so neither a snapshot nor entries ever delay a heartbeat.
+//
+// The port faces the network: whatever is read is bounded before memory is taken for it, and checked before it is believed.
+package transport
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/floedb/floe/internal/codec"
+)
+
+// Version is the version of the protocol.
+const Version = 3
+
+// versionHeader has the version of a node in each of its responses. The paths have it too, so that no version reads the frames of another one.
+const versionHeader = "Floe-Protocol"
+
+// Paths of the streams.
+const (
+	pathDoor     = "/floe/3/door"
+	pathRaft     = "/floe/3/raft"
+	pathPulse    = "/floe/3/pulse"
+	pathSnapshot = "/floe/3/snapshot"
+)
+
+// A frame is
+//
+//	kind u8 | length u32 | CRC-32C of the payload u32 | CRC-32C of the head up to here u32 | payload
+//
+// with integers in little-endian. The checksum of TCP misses about one in ten thousand damaged packets, and raft relies on every bit of a message. The head
+// has a checksum of its own: with a damaged length the receiver would wait for bytes that do not come.
+//
+// At a door a message of more than smallFrame bytes travels in parts, between which small frames pass; see lane.go.
+const (
+	frameHead = 13
+
+	// maxRequest is what a frame has beside a value or a transaction, at most: key, namespace, conditions.
+	maxRequest = 8 << 20
+	// maxAnswer bounds an answer: a page is 4 MiB of values and one more, what has no pages is within engine.MaxAnswerBytes, the result of a
+	// command within engine.MaxCommandBytes.
+	maxAnswer = 160 << 20
+	// maxHello is a handshake with many members.
+	maxHello = 64 << 10
+	// maxRaft is what raft puts into one message, and one large command.
+	maxRaft = 64 << 20
+)
+
+// Kinds of frames.
+const (
+	wholeFrame byte = iota + 1
+	partFrame       // a part of a large message
+	gotFrame        // a part has arrived; no payload
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// errFrame is matched by every defect of a stream's frames.
+var errFrame = errors.New("malformed frame")
+
+// readFrame reads a whole frame of up to limit bytes into buf[:0], which is replaced by a larger one as more comes in.
+func readFrame(r *bufio.Reader, buf []byte, limit int) ([]byte, error) {
+	kind, b, err := (&wire{r: r}).readFrame(buf, limit)
+	if err == nil && kind != wholeFrame {
+		return nil, fmt.Errorf("%w: of kind %d", errFrame, kind)
+	}
+	return b, err
+}
+
+// readFrame waits for a frame of up to limit bytes and reads it into buf[:0], which is replaced by a larger one as more comes in. Once the frame has begun,
+// the stream is aborted if less than readStep of it comes within writeTimeout.
+func (s *wire) readFrame(buf []byte, limit int) (kind byte, b []byte, err error) {
+	if _, err := s.r.Peek(1); err != nil {
+		return 0, nil, err
+	}
+	s.hurry()
+	defer s.rest()
+	head, err := s.r.Peek(frameHead)
+	if err != nil {
+		return 0, nil, err
+	}
+	if got, want := crc32.Checksum(head[:9], castagnoli), binary.LittleEndian.Uint32(head[9:]); got != want {
+		return 0, nil, fmt.Errorf("%w: checksum %08x of its head is not %08x: damaged on the way", errFrame, got, want)
+	}
+	kind = head[0]
+	n, sum := int(binary.LittleEndian.Uint32(head[1:])), binary.LittleEndian.Uint32(head[5:])
+	if n > limit {
+		return 0, nil, fmt.Errorf("%w: %d bytes, the limit is %d", errFrame, n, limit)
+	}
+	if _, err := s.r.Discard(frameHead); err != nil {
+		return 0, nil, err
+	}
+	b = buf[:0]
+	for len(b) < n {
+		at := len(b)
+		b = grow(b, min(n-at, readStep), n)
+		if _, err := io.ReadFull(s.r, b[at:]); err != nil {
+			return 0, nil, fmt.Errorf("%w: cut after %d of %d bytes: %w", errFrame, at, n, err)
+		}
+		s.hurry()
+	}
+	if got := crc32.Checksum(b, castagnoli); got != sum {
+		return 0, nil, fmt.Errorf("%w: checksum %08x of %d bytes is not %08x: damaged on the way", errFrame, got, n, sum)
+	}
+	return kind, b, nil
+}
+
+// readStep is how much of a frame memory is taken for at a time.
+const readStep = 64 << 10
+
+// grow makes b longer by more bytes. Its capacity grows with its length up to n, the length that it will have: n is not believed before it has come.
+func grow(b []byte, more, n int) []byte {
+	if cap(b)-len(b) < more {
+		b = append(make([]byte, 0, min(max(2*cap(b), len(b)+more), n)), b...)
+	}
+	return b[:len(b)+more]
+}
+
+// appendFrame appends a frame whose payload is what payload appends.
+func appendFrame(dst []byte, kind byte, payload func([]byte) []byte) []byte {
+	at := len(dst)
+	dst = payload(append(dst, make([]byte, frameHead)...))
+	head, sent := dst[at:at+frameHead], dst[at+frameHead:]
+	head[0] = kind
+	binary.LittleEndian.PutUint32(head[1:], uint32(len(sent)))
+	binary.LittleEndian.PutUint32(head[5:], crc32.Checksum(sent, castagnoli))
+	binary.LittleEndian.PutUint32(head[9:], crc32.Checksum(head[:9], castagnoli))
+	return dst
+}
+
+// Kinds of requests at a door.
+const (
+	askPropose uint8 = iota + 1
+	askQuery
+	askCancel // of an earlier request, which is answered all the same; not answered itself
+	askStats
+	askTake
+)
+
+// Flags of a request.
+const (
+	flagDirect  = 1 << iota // only if the node leads the shard; else it passes the request on, once
+	flagStale               // a query that any replica may answer
+	flagLasting             // it goes on until something happens, see engine.Lasting
+	flagLingers             // a take whose outcome is answered also when it is cancelled, see engine.Lingering
+)
+
+// request is a frame to a door:
+//
+//	kind u8 | id uvarint | flags u8 | shard uvarint | command, query or take
+//
+// That for stats has a node instead of a shard, 0 being the one that is asked.
+type request struct {
+	kind  uint8
+	id    uint64
+	flags uint8
+	shard uint64
+	body  []byte // aliases the frame
+
+	space uint64 // does not go there: see namespace
+	trip  *trip  // does not go there; nil: one that nobody asks about
+}
+
+func (q *request) appendTo(dst []byte) []byte {
+	dst = codec.AppendUvarint(append(dst, q.kind), q.id)
+	return append(codec.AppendUvarint(append(dst, q.flags), q.shard), q.body...)
+}
+
+func decodeRequest(b []byte) (q request, err error) {
+	r := codec.NewReader(b)
+	q = request{kind: r.Byte(), id: r.Uvarint(), flags: r.Byte(), shard: r.Uvarint(), body: r.Rest()}
+	if err := r.Err(); err != nil {
+		return q, fmt.Errorf("%w: request: %w", errFrame, err)
+	}
+	if q.kind < askPropose || q.kind > askTake {
+		return q, fmt.Errorf("%w: request of kind %d", errFrame, q.kind)
+	}
+	return q, nil
+}
+
+// namespace returns the hash of the name of the namespace that a request is about, as far as that can be told before it is decoded: most queries begin with it.
+func (q *request) namespace() uint64 {
+	r := codec.NewReader(q.body)
+	head := 4 // of a command, before the name
+	switch q.kind {
+	case askQuery:
+		head = 2
+	case askTake:
+		r.Uvarint()
+		r.Uvarint()
+	case askPropose:
+	default:
+		return 0
+	}
+	for range head {
+		r.Byte()
+	}
+	return xxhash.Sum64(r.Bytes())
+}
+
+// answer is a frame from a door:
+//
+//	id uvarint | refused u8 | result, or error as of engine.Wire
+//
+// The one with id 0 is the good-bye: ids (uvarints) of the last small and the last large request that is answered.
+type answer struct {
+	id      uint64
+	refused bool
+	body    []byte // aliases the frame
+	untaken bool   // does not come from there: the request was not read
+}
+
+func (a *answer) appendTo(dst []byte) []byte {
+	return append(codec.AppendBool(codec.AppendUvarint(dst, a.id), a.refused), a.body...)
+}
+
+func decodeAnswer(b []byte) (a answer, err error) {
+	r := codec.NewReader(b)
+	a = answer{id: r.Uvarint(), refused: r.Bool(), body: r.Rest()}
+	if err := r.Err(); err != nil {
+		return a, fmt.Errorf("%w: answer: %w", errFrame, err)
+	}
+	return a, nil
+}

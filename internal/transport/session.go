@@ -1,0 +1,339 @@
+package transport
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+)
+
+// session is a door that has been opened: many calls share it, and each gets its answer whenever it comes.
+type session struct {
+	peer    *Peer
+	welcome *welcome
+	out     *outbox
+	cancel  context.CancelFunc
+	room    *memory // for large commands under way
+
+	mu    sync.Mutex // guards what follows; nothing is called under it but out
+	calls map[uint64]call
+	next  uint64
+	err   error         // why it has ended
+	ended chan struct{} // closed with err
+
+	leaving bool // the other side takes no calls any more, or none can be sent
+}
+
+// call is one that waits for its answer.
+type call struct {
+	answer chan answer
+	large  bool // its request
+}
+
+// maxWaiting bounds what waits to be sent on a stream. Large commands wait for their turn before they are copied there, when half of it is under way: what is refused
+// has cost as much as what is carried out, and comes back.
+const maxWaiting = 64 << 20
+
+// open opens a stream of a path, shakes hands, and returns both directions. ctx bounds the handshake only; the stream ends with end.
+func (p *Peer) open(ctx context.Context, client *http.Client, url string, role uint8, to uint64) (s *wire, w *welcome, end context.CancelFunc, err error) {
+	life, cancel := context.WithCancel(p.ctx)
+	stop := context.AfterFunc(ctx, cancel)
+	defer func() {
+		if !stop() && err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			cancel()
+			if ctx.Err() != nil {
+				err = ctx.Err()
+			}
+		}
+	}()
+	in, out := io.Pipe()
+	// While it waits for more to send, the transport does not look at the context.
+	context.AfterFunc(life, func() { out.CloseWithError(errEnded) })
+	req, err := http.NewRequestWithContext(life, http.MethodPost, url, in)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	hangUp := func() {
+		out.CloseWithError(errEnded)
+		cancel()
+		resp.Body.Close()
+	}
+	defer func() {
+		if err != nil {
+			hangUp()
+		}
+	}()
+	if v := resp.Header.Get(versionHeader); v != "" && v != strconv.Itoa(Version) {
+		return nil, nil, nil, &versionError{theirs: v}
+	}
+	if resp.StatusCode != http.StatusOK {
+		return nil, nil, nil, fmt.Errorf("no node answers there, but %s", resp.Status)
+	}
+	s = &wire{r: newReader(resp.Body), w: out, flush: func() error { return nil }, abort: hangUp}
+	w, err = p.greet(s, role, to)
+	return s, w, hangUp, err
+}
+
+// newSession opens a door.
+func (p *Peer) newSession(ctx context.Context, client *http.Client, url string, role uint8, to uint64) (*session, error) {
+	stream, w, end, err := p.open(ctx, client, url+pathDoor, role, to)
+	if err != nil {
+		return nil, err
+	}
+	s := &session{
+		peer: p, welcome: w, out: newOutbox(maxWaiting), cancel: end, room: newMemory(maxWaiting/2, maxWaiting/2), calls: make(map[uint64]call), ended: make(chan struct{}),
+	}
+	if !p.spawn(func() { _ = s.out.run(stream); s.mute() }) || !p.spawn(func() { s.fail(s.receive(stream)) }) {
+		err := p.closedError()
+		s.fail(err)
+		return nil, err
+	}
+	return s, nil
+}
+
+// receive hands answers to those who wait for them.
+func (s *session) receive(stream *wire) error {
+	in := inbox{wire: stream, out: s.out, limit: maxAnswer}
+	for {
+		b, _, _, err := in.next()
+		if err != nil {
+			return err
+		}
+		a, err := decodeAnswer(b)
+		if err != nil {
+			return err
+		}
+		if a.id == 0 {
+			if over, err := s.goodBye(a.body); over || err != nil {
+				return cmp.Or(err, errStops)
+			}
+			continue
+		}
+		s.mu.Lock()
+		c, waits := s.calls[a.id]
+		delete(s.calls, a.id)
+		over := s.leaving && len(s.calls) == 0
+		s.mu.Unlock()
+		if waits {
+			c.answer <- a
+		}
+		if over {
+			return errStops
+		}
+	}
+}
+
+// errStops is why calls were not taken by a node that said good-bye.
+var errStops = errors.New("the node stops")
+
+// goodBye notes that no calls are taken any more behind those that were the last of each lane. The answers to those before are still to come, unless it is
+// over.
+func (s *session) goodBye(b []byte) (over bool, err error) {
+	r := codec.NewReader(b)
+	small, large := r.Uvarint(), r.Uvarint()
+	if err := r.Done(); err != nil {
+		return false, fmt.Errorf("%w: good-bye: %w", errFrame, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.leaving = true
+	for id, c := range s.calls {
+		if !c.large && id > small || c.large && id > large {
+			delete(s.calls, id)
+			c.answer <- answer{untaken: true}
+		}
+	}
+	return len(s.calls) == 0, nil
+}
+
+// mute notes that no further calls can be sent. What there is to be read, such as a good-bye that says which have not been taken, comes before
+// the end.
+func (s *session) mute() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.leaving = true
+}
+
+// fail ends the session.
+func (s *session) fail(err error) {
+	if err == nil || isContextual(err) {
+		err = errEnded // it is not the ctx of a call that has ended
+	}
+	s.mu.Lock()
+	first := s.err == nil
+	if first {
+		s.err = err
+		close(s.ended)
+	}
+	s.mu.Unlock()
+	if first {
+		s.out.end(err)
+		s.cancel()
+	}
+}
+
+// lostError says that the session ended while a call was under way: whether it was carried out is not known.
+type lostError struct{ reason error }
+
+func (e *lostError) Error() string   { return fmt.Sprintf("no answer: %v", e.reason) }
+func (e *lostError) Unwrap() []error { return []error{engine.ErrUnavailable, e.reason} }
+
+// notSentError says that a call did not leave, or was refused by a node for reasons of its own: it was certainly not carried out.
+type notSentError struct {
+	reason   error
+	answered bool // a node has refused it
+}
+
+func (e *notSentError) Error() string   { return fmt.Sprintf("no connection: %v", e.reason) }
+func (e *notSentError) Unwrap() []error { return []error{engine.ErrUnavailable, e.reason} }
+
+// call sends a request and waits for its answer. Errors: *notSentError, *lostError; ctx's, and then it may be carried out; ErrBusy if too much waits to
+// be sent; what the other side refuses with.
+func (s *session) call(ctx context.Context, q request) ([]byte, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	// The other side would end the stream, with all other calls on it.
+	if limit := int(s.welcome.maxValue) + maxRequest - maxHead; len(q.body) > limit {
+		return nil, engine.Errorf(engine.ErrInvalid, "a request of %d bytes exceeds %d", len(q.body), limit)
+	}
+	if engine.IsLasting(ctx) {
+		q.flags |= flagLasting
+	}
+	lingers := q.kind == askTake && engine.Lingers(ctx)
+	if lingers {
+		q.flags |= flagLingers
+	}
+	c := call{make(chan answer, 1), isLarge(len(q.body))}
+	if c.large && q.kind == askPropose {
+		n := int64(len(q.body))
+		if err := s.room.take(ctx, "", n); err != nil {
+			return nil, err
+		}
+		defer s.room.giveBack("", n)
+	}
+	s.mu.Lock()
+	if err := s.err; err != nil || s.leaving {
+		s.mu.Unlock()
+		return nil, &notSentError{reason: cmp.Or(err, errStops)}
+	}
+	s.next++
+	q.id = s.next
+	err := s.send(&q, c.large) // in the order of the ids
+	if err == nil {
+		s.calls[q.id] = c
+	}
+	s.mu.Unlock()
+	switch {
+	case errors.Is(err, engine.ErrBusy):
+		return nil, err
+	case err != nil:
+		return nil, &notSentError{reason: err}
+	}
+	if q.trip != nil {
+		q.trip.left = time.Now()
+	}
+	select {
+	case a := <-c.answer:
+		return s.open(a)
+	case <-ctx.Done():
+		if lingers {
+			defer s.forget(q.id)
+			s.sendCancel(q.id, c.large)
+			return s.linger(ctx, c)
+		}
+		s.forget(q.id)
+		s.sendCancel(q.id, c.large)
+		return nil, ctx.Err()
+	case <-s.ended:
+	}
+	select {
+	case a := <-c.answer: // it came just before
+		return s.open(a)
+	default:
+		return nil, &lostError{s.err}
+	}
+}
+
+// linger waits for the answer to a take that has been cancelled: it may have taken something before.
+func (s *session) linger(ctx context.Context, c call) ([]byte, error) {
+	t := time.NewTimer(engine.LingerTime)
+	defer t.Stop()
+	select {
+	case a := <-c.answer:
+		if result, err := s.open(a); err == nil {
+			return result, nil
+		}
+	case <-s.ended:
+	case <-t.C:
+	}
+	return nil, ctx.Err()
+}
+
+func (s *session) send(q *request, large bool) error {
+	if large {
+		return s.out.sendLarge(len(q.body)+maxHead, q.appendTo)
+	}
+	return s.out.send(q.appendTo)
+}
+
+// sendCancel cancels a call, in the lane of its request: it would have no effect before that has arrived.
+func (s *session) sendCancel(id uint64, large bool) {
+	cancel := (&request{kind: askCancel, id: id}).appendTo
+	// An error means that the stream has ended, and the call with it.
+	if large {
+		_ = s.out.putLarge(maxHead, cancel, math.MaxInt)
+	} else {
+		_ = s.out.sendSmall(cancel)
+	}
+}
+
+func (s *session) open(a answer) ([]byte, error) {
+	if a.untaken {
+		return nil, &notSentError{reason: errStops}
+	}
+	if a.refused {
+		err := s.peer.cfg.Wire.DecodeError(a.body)
+		if isContextual(err) {
+			err = &lostError{errInterrupted} // a ctx of the other side: that of this call goes on
+		}
+		return nil, err
+	}
+	return a.body, nil
+}
+
+// errInterrupted is why a call has no result whose ctx has not ended here.
+var errInterrupted = errors.New("the node interrupted the call")
+
+// isContextual reports whether an error is, or wraps, that of a ctx.
+func isContextual(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
+
+func (s *session) forget(id uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.calls, id)
+}
+
+func (s *session) alive() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err == nil && !s.leaving
+}

@@ -1,5 +1,0 @@
-//go:build !race
-
-package ual
-
-const raceEnabled = false

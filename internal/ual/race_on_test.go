@@ -1,7 +1,0 @@
-//go:build race
-
-package ual
-
-// raceEnabled makes tests that search at random search less: the race detector slows them down tenfold and has other tests to
-// look at.
-const raceEnabled = true

@@ -1,0 +1,405 @@
+package workers
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/workloop"
+)
+
+// Crews keep the workers of a process listed, those of each namespace together. It is a workloop.Observer, for loops whose sources know nothing of the list: whoever
+// makes routers attaches it to them (engine.Router.Attach).
+type Crews struct {
+	router *engine.Router
+	every  time.Duration // between reports of all members
+	soon   time.Duration // after something has changed that is to be seen soon; and until what failed is tried again the first time
+
+	mu  sync.Mutex // guards all below, and what is guarded in each crew; no call is made under it
+	all map[string]*crew
+}
+
+// callTime is how long a call may take.
+const callTime = 5 * time.Second
+
+// leaveTime is how long it may take to have a worker listed no more: its program waits for that in order to end, and it is forgotten anyway.
+const leaveTime = 2 * time.Second
+
+// NewCrews returns what keeps workers listed through a router.
+func NewCrews(r *engine.Router) *Crews {
+	return &Crews{router: r, every: reportMillis * time.Millisecond, soon: time.Second, all: make(map[string]*crew)}
+}
+
+// crew keeps the workers of a process in a namespace listed. One goroutine makes all its calls, one after the other per shard; it is there as long as the crew has
+// members.
+type crew struct {
+	crews *Crews
+	scope engine.Scope
+
+	wake    chan struct{} // capacity 1
+	members map[*Member]struct{}
+}
+
+// Member is a worker of this process that is listed. A nil one does nothing.
+type Member struct {
+	crew   *crew
+	worker Worker
+	life   uint64
+	status func() workloop.Status
+	gone   chan struct{} // closed when it is listed no more, or cannot be reached
+
+	changed atomic.Bool // since it was reported last
+	leaving bool        // guarded by crews.mu
+
+	// Of the crew's goroutine.
+	joined  bool
+	drained bool // the shard knows it
+}
+
+// Join has a worker listed until Leave, by the Crews that are attached to the scope; without any it does nothing. It returns at once, and goes on trying for as long
+// as that takes. status says how the worker is; it is called by other goroutines. Errors: ErrInvalid for what no worker can be.
+func Join(s *engine.Scope, w Worker, status func() workloop.Status) (*Member, error) {
+	w.normalize()
+	if err := w.Check(); err != nil {
+		return nil, err
+	}
+	all, ok := s.Attached().(*Crews)
+	if !ok {
+		return nil, nil
+	}
+	return all.join(s.Namespace(), w, status), nil
+}
+
+func (all *Crews) join(namespace string, w Worker, status func() workloop.Status) *Member {
+	m := &Member{worker: w, life: rand.Uint64() | 1, status: status, gone: make(chan struct{})}
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	m.crew = all.all[namespace]
+	if m.crew == nil {
+		m.crew = &crew{
+			crews: all, scope: all.router.Scope(namespace, engine.DefaultMaxPayload), wake: make(chan struct{}, 1), members: make(map[*Member]struct{}),
+		}
+		all.all[namespace] = m.crew
+		go m.crew.run()
+	}
+	m.crew.members[m] = struct{}{}
+	m.crew.signal()
+	return m
+}
+
+// Join is of workloop.Observer: it lists a loop while it runs. Its id is that of what it takes its work from, with the name by which the source knows it.
+func (all *Crews) Join(status func() workloop.Status) (leave func()) {
+	s := status()
+	w := Worker{Type: s.Kind, Machine: Machine(), Max: min(s.Max, maxConcurrent)}
+	if s.Worker == "" {
+		s.Worker = fmt.Sprintf("%s-%08x", w.Machine, rand.Uint32())
+	}
+	if w.ID = s.Name + "/" + s.Worker; len(w.ID) > engine.MaxNameBytes {
+		w.ID = fmt.Sprintf("%s-%016x", s.Kind, xxhash.Sum64String(w.ID))
+	}
+	if w.Check() != nil {
+		return func() {}
+	}
+	return all.join(s.Namespace, w, status).Leave
+}
+
+// Machine returns what the workers of this process call the machine that they run on, "" if it has no name.
+func Machine() string {
+	name, err := os.Hostname()
+	if err != nil || engine.CheckName("machine", name) != nil {
+		return ""
+	}
+	return name
+}
+
+// Changed has the worker reported soon: its tallies, its load, or that it drains.
+func (m *Member) Changed() {
+	if m != nil && !m.changed.Load() && !m.changed.Swap(true) {
+		m.crew.signal()
+	}
+}
+
+// Leave ends that the worker is listed, and returns when it is not any more, or when that has failed. Another call does nothing.
+func (m *Member) Leave() {
+	if m == nil {
+		return
+	}
+	m.crew.crews.mu.Lock()
+	m.leaving = true
+	m.crew.signal()
+	m.crew.crews.mu.Unlock()
+	<-m.gone
+}
+
+func (c *crew) signal() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run keeps the members listed until there are none.
+func (c *crew) run() {
+	all, pause := time.Now().Add(c.crews.every), c.crews.soon // when all are reported; before what has failed is tried again
+	for {
+		r := c.round(!time.Now().Before(all))
+		if r.full {
+			all = time.Now().Add(c.crews.every)
+		}
+		failed := c.do(&r)
+		if c.release(r.leave) {
+			return
+		}
+		if failed {
+			pause = min(2*pause, c.crews.every)
+			c.await(all, pause, true)
+		} else {
+			pause = c.crews.soon
+			c.await(all, pause, false)
+		}
+	}
+}
+
+// round is what is to be done at once.
+type round struct {
+	full                       bool
+	join, drain, report, leave []*Member
+}
+
+// round collects what is to be done: for all members, or for those that are new or have changed.
+func (c *crew) round(full bool) (r round) {
+	c.crews.mu.Lock()
+	r.full = full
+	var look []*Member
+	for m := range c.members {
+		switch {
+		case m.leaving:
+			r.leave = append(r.leave, m)
+		case !m.joined:
+			r.join = append(r.join, m)
+			m.changed.Store(false)
+		case full || m.changed.Load():
+			look = append(look, m)
+			m.changed.Store(false)
+		}
+	}
+	c.crews.mu.Unlock()
+	r.report = look
+	for _, m := range look {
+		if !m.drained && m.status().Draining {
+			r.drain = append(r.drain, m)
+		}
+	}
+	for _, list := range [][]*Member{r.join, r.drain, r.report, r.leave} {
+		slices.SortFunc(list, func(a, b *Member) int { return cmp.Compare(a.worker.ID, b.worker.ID) })
+	}
+	return r
+}
+
+// do makes the calls of a round, and reports whether one of them has failed.
+func (c *crew) do(r *round) (failed bool) {
+	shards := make(map[engine.ShardID]*round)
+	spread, err := c.spread()
+	at := func(m *Member) *round {
+		shard := engine.HomeShard(c.scope.Namespace(), c.scope.NodeShards())
+		if spread {
+			shard = c.scope.SpreadShard(m.worker.ID)
+		}
+		if shards[shard] == nil {
+			shards[shard] = new(round)
+		}
+		return shards[shard]
+	}
+	if err != nil {
+		return true
+	}
+	for _, m := range r.join {
+		at(m).join = append(at(m).join, m)
+	}
+	for _, m := range r.drain {
+		at(m).drain = append(at(m).drain, m)
+	}
+	for _, m := range r.report {
+		at(m).report = append(at(m).report, m)
+	}
+	for _, m := range r.leave {
+		if m.joined {
+			at(m).leave = append(at(m).leave, m)
+		}
+	}
+	errs := make(chan error, len(shards))
+	for shard, part := range shards {
+		go func() { errs <- c.call(shard, part) }()
+	}
+	for range shards {
+		failed = <-errs != nil || failed
+	}
+	return failed
+}
+
+func (c *crew) spread() (bool, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), callTime)
+	defer cancel()
+	return c.scope.Spread(ctx)
+}
+
+// call does what is to be done in a shard.
+func (c *crew) call(shard engine.ShardID, r *round) error {
+	var errs []error
+	for part := range slices.Chunk(r.report, maxReports) {
+		unknown, err := c.report(shard, part)
+		errs = append(errs, err)
+		r.join = append(r.join, unknown...)
+	}
+	for _, part := range chunks(r.join) {
+		errs = append(errs, c.join(part))
+	}
+	for part := range slices.Chunk(r.drain, maxBatch) {
+		errs = append(errs, c.leave(part, true))
+	}
+	for part := range slices.Chunk(r.leave, maxBatch) {
+		errs = append(errs, c.leave(part, false))
+	}
+	return errors.Join(errs...)
+}
+
+// chunks splits members into lists that commands have room for.
+func chunks(all []*Member) (parts [][]*Member) {
+	bytes := maxBatchBytes + 1
+	for _, m := range all {
+		size := 64 + len(encode(&m.worker, (*Worker).code))
+		if bytes += size; bytes > maxBatchBytes || len(parts[len(parts)-1]) == maxBatch {
+			parts, bytes = append(parts, nil), size
+		}
+		parts[len(parts)-1] = append(parts[len(parts)-1], m)
+	}
+	return parts
+}
+
+func (c *crew) join(part []*Member) error {
+	var body joinBody
+	for _, m := range part {
+		body.list = append(body.list, joining{m.worker, m.life, m.status().Draining})
+	}
+	err := c.propose(callTime, join.Op("", body, nil))
+	for i, m := range part {
+		// What may have happened has to be taken back in the end, and comes out with the next report.
+		m.joined = err == nil || errors.Is(err, engine.ErrUnknownOutcome) || errors.Is(err, context.DeadlineExceeded)
+		m.drained = body.list[i].draining
+	}
+	return err
+}
+
+func (c *crew) leave(part []*Member, drain bool) error {
+	body := leaveBody{drain: drain}
+	for _, m := range part {
+		body.list = append(body.list, leaving{m.worker.ID, m.life})
+	}
+	within := callTime
+	if !drain {
+		within = leaveTime
+	}
+	err := c.propose(within, leave.Op("", body, nil))
+	if errors.Is(err, engine.ErrNotFound) {
+		err = nil
+	}
+	for _, m := range part {
+		m.drained = m.drained || drain && err == nil
+	}
+	return err
+}
+
+func (c *crew) propose(within time.Duration, op engine.Op) error {
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	_, err := engine.Propose(ctx, &c.scope, op, func([]byte) (struct{}, error) { return struct{}{}, nil })
+	return err
+}
+
+// report tells how members are, and returns those that the shard does not know.
+func (c *crew) report(shard engine.ShardID, part []*Member) (unknown []*Member, err error) {
+	q := reportQuery{namespace: c.scope.Namespace()}
+	for _, m := range part {
+		q.list = append(q.list, m.report())
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), callTime)
+	defer cancel()
+	if err := c.scope.QueryShard(ctx, shard, &q); err != nil {
+		return nil, err
+	}
+	for _, i := range q.unknown {
+		if i < 0 || i >= len(part) {
+			continue
+		}
+		part[i].joined = false
+		unknown = append(unknown, part[i])
+	}
+	return unknown, nil
+}
+
+func (m *Member) report() report {
+	s := m.status()
+	var all []Process
+	for _, p := range s.Processes {
+		all = append(all, Process{p.Name, s.Kind, p.Runs, p.Failures, p.LastRun})
+	}
+	return report{m.worker.ID, m.life, s.Load, talliesOf(all)}
+}
+
+// release lets go of members that have left. If there are no others it ends the crew, and reports that.
+func (c *crew) release(left []*Member) (ended bool) {
+	c.crews.mu.Lock()
+	for _, m := range left {
+		delete(c.members, m)
+	}
+	if ended = len(c.members) == 0; ended {
+		delete(c.crews.all, c.scope.Namespace())
+	}
+	c.crews.mu.Unlock()
+	for _, m := range left {
+		close(m.gone)
+	}
+	return ended
+}
+
+// await waits until all are to be reported or, for a pause, until something that has changed is, or what has failed is tried again.
+func (c *crew) await(all time.Time, pause time.Duration, failed bool) {
+	t := time.NewTimer(time.Until(all))
+	defer t.Stop()
+	if !failed {
+		select {
+		case <-t.C:
+			return
+		case <-c.wake:
+		}
+	}
+	for t.Reset(pause); !c.urgent(); {
+		select {
+		case <-t.C:
+			return
+		case <-c.wake:
+		}
+	}
+}
+
+// urgent reports whether a member leaves: somebody waits for that.
+func (c *crew) urgent() bool {
+	c.crews.mu.Lock()
+	defer c.crews.mu.Unlock()
+	for m := range c.members {
+		if m.leaving {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,146 @@
+package workers
+
+import (
+	"context"
+	"encoding/binary"
+
+	"github.com/floedb/floe/internal/engine"
+)
+
+// Duty returns what the leader of a shard does for its workers.
+func (r *Roster) Duty() engine.Duty { return engine.Duty{Name: "workers", Run: r.tend} }
+
+// tend walks over the rows every 10 s, as long as there are any, and keeps in them what has been heard.
+func (r *Roster) tend(ctx context.Context, lead *engine.Lead) error {
+	r.lead(lead.Term(), moment{lead.Now(), lead.Mono()})
+	defer func() {
+		if ctx.Err() != nil { // else this replica leads on
+			r.rest()
+		}
+	}()
+	next := int64(0) // when a pass begins
+	var p pass
+	for {
+		err := lead.View(ctx, func(v *engine.View) error {
+			if err := v.WaitOn(topic()); err != nil {
+				return err
+			}
+			if v.Now() < next {
+				v.WakeAt(next)
+				return engine.ErrWait
+			}
+			if err := r.walk(v, &p); err != nil || !p.note.empty() {
+				return err
+			}
+			if p.rows > 0 {
+				next = v.Now() + lead.Patience(reportMillis)
+				v.WakeAt(next)
+			}
+			p = pass{}
+			return engine.ErrWait
+		})
+		if err != nil {
+			return err
+		}
+		if _, err := lead.Propose(ctx, p.command()); err != nil {
+			return err
+		}
+		p.note, p.bytes = noteBody{}, 0
+	}
+}
+
+// pass is a walk over the rows, and the command that it has come to.
+type pass struct {
+	from   []byte // where it goes on; nil: at the front
+	rows   int
+	note   noteBody
+	bytes  int
+	ns     uint32
+	name   string // of ns
+	spread bool
+}
+
+func (n *noteBody) empty() bool { return len(n.list)+len(n.gone) == 0 }
+
+func (p *pass) command() engine.Command {
+	cmd := note.Op("", p.note, nil).Command
+	cmd.Namespace, cmd.Spread = p.name, p.spread
+	return cmd
+}
+
+// walk goes on until a command is full or has all that is to be noted of a namespace, or to the end.
+func (r *Roster) walk(v *engine.View, p *pass) error {
+	lower := p.from
+	if lower == nil {
+		lower = []byte{rowWorker}
+	}
+	return scanRows(v, lower, []byte{rowWorker + 1}, func(w who, value []byte) (more bool, err error) {
+		if full := len(p.note.list)+len(p.note.gone) >= maxBatch || p.bytes >= maxBatchBytes; full || w.ns != p.ns && !p.note.empty() {
+			p.from = workerKey(w.ns, w.id)
+			return false, nil
+		}
+		if p.rows == 0 || w.ns != p.ns {
+			p.ns, p.spread = w.ns, false
+			if p.name, _ = v.NamespaceName(w.ns); p.name != "" {
+				p.spread = v.Spread(p.name)
+			}
+		}
+		p.from = append(workerKey(w.ns, w.id), 0)
+		if p.rows++; p.name == "" {
+			return true, nil
+		}
+		return true, r.look(v, p, w, value)
+	})
+}
+
+// look adds to the command what there is to note of a worker.
+func (r *Roster) look(v *engine.View, p *pass, w who, value []byte) error {
+	kept, err := decodeRow(value)
+	if err != nil {
+		return err
+	}
+	at, now := kept, present(v)
+	age := r.overlay(w, &at, now)
+	if kept.silent && at.silent {
+		if age >= goneMillis && r.settled(now) {
+			p.note.gone = append(p.note.gone, going{w.id, kept.seen})
+			p.bytes += len(w.id)
+		}
+		return nil
+	}
+	if at.silent = age >= silentMillis; at.silent {
+		held, err := r.held(v, w, &at)
+		if err != nil {
+			return err
+		}
+		at.silent = held == 0
+	}
+	if at.silent == kept.silent && (!at.silent || at.seen == kept.seen) && at.present.equal(&kept.present) {
+		return nil
+	}
+	p.note.list = append(p.note.list, noting{w.id, kept.life, kept.seen, at.silent, at.seen, at.load, at.present})
+	p.bytes += len(value)
+	return nil
+}
+
+// scanRows calls f for the workers with lower <= key < upper while it returns true.
+func scanRows(v *engine.View, lower, upper []byte, f func(w who, value []byte) (more bool, err error)) error {
+	it, err := v.Iter(lower, upper)
+	if err != nil {
+		return err
+	}
+	for ok := it.First(); ok && err == nil; {
+		if k := it.Key(); len(k) > idAt {
+			ok, err = f(whoOf(k), it.Value())
+		}
+		if ok {
+			ok = it.Next()
+		}
+	}
+	if closeErr := it.Close(); err == nil {
+		err = closeErr
+	}
+	return err
+}
+
+func whoOf(k []byte) who { return who{binary.BigEndian.Uint32(k[1:]), string(k[idAt:])} }

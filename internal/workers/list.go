@@ -1,0 +1,156 @@
+package workers
+
+import (
+	"context"
+	"slices"
+
+	"github.com/floedb/floe/internal/engine"
+)
+
+// Filter says which workers are listed: "" takes any.
+type Filter struct {
+	Type    string
+	Handles string // the name of something that they handle
+}
+
+// Page returns a page of the workers of a namespace by their ids, over all shards. l has no prefix. Errors: ErrInvalid.
+func Page(ctx context.Context, s *engine.Scope, l engine.Listing, f Filter) (page engine.Page[Info], err error) {
+	if err := l.Check("worker"); err != nil {
+		return page, err
+	}
+	q := listQuery{namespace: s.Namespace(), after: l.Cursor, limit: l.Limit}
+	spread, err := s.Spread(ctx)
+	if err != nil {
+		return page, err
+	}
+	if !spread { // else a shard may know only a part of what is filtered by
+		q.typ, q.handles = f.Type, f.Handles
+	}
+	parts, _, err := engine.AskAll(ctx, s, q)
+	if err != nil {
+		return page, err
+	}
+	more, end := false, ""
+	for _, p := range parts {
+		page.Items = append(page.Items, p.items...)
+		// Of what comes behind the last one that such a shard has looked at, it has told nothing.
+		if p.more && (!more || p.next < end) {
+			more, end = true, p.next
+		}
+	}
+	page.Items = mergeAll(page.Items)
+	if more {
+		page.Items = slices.DeleteFunc(page.Items, func(i Info) bool { return i.ID > end })
+	}
+	if len(page.Items) > l.Limit {
+		page.Items, more = page.Items[:l.Limit], true
+		end = page.Items[l.Limit-1].ID
+	}
+	if more {
+		page.Cursor = end
+	}
+	if spread {
+		page.Items = slices.DeleteFunc(page.Items, func(i Info) bool {
+			return f.Type != "" && i.Type != f.Type || f.Handles != "" && !slices.Contains(i.Handles, f.Handles)
+		})
+	}
+	return page, nil
+}
+
+// Find returns a worker. Errors: ErrNotFound, ErrInvalid.
+func Find(ctx context.Context, s *engine.Scope, id string) (Info, error) {
+	if err := CheckID(id); err != nil {
+		return Info{}, err
+	}
+	parts, _, err := engine.AskAll(ctx, s, workerQuery{namespace: s.Namespace(), id: id})
+	if err != nil {
+		return Info{}, err
+	}
+	var found []Info
+	for _, p := range parts {
+		if p.found {
+			found = append(found, p.info)
+		}
+	}
+	if len(found) == 0 {
+		return Info{}, notFound(id)
+	}
+	return merge(found), nil
+}
+
+// Handlers counts the workers of a type that are not Unhealthy, by what they handle, of names from first to last.
+func Handlers(ctx context.Context, s *engine.Scope, typ, first, last string) (map[string]int, error) {
+	parts, _, err := engine.AskAll(ctx, s, handlersQuery{namespace: s.Namespace(), typ: typ, first: first, last: last})
+	if err != nil {
+		return nil, err
+	}
+	counts, callers := make(map[string]int), make(map[string]callerHandles)
+	for _, p := range parts {
+		for _, h := range p.counts {
+			counts[h.name] += h.n
+		}
+		for _, h := range p.callers {
+			callers[h.id] = h.with(callers[h.id])
+		}
+	}
+	for _, h := range callers {
+		for _, name := range h.names {
+			if h.alive {
+				counts[name]++
+			}
+		}
+	}
+	return counts, nil
+}
+
+// with puts together what two shards know of a worker.
+func (h callerHandles) with(o callerHandles) callerHandles {
+	switch {
+	case o.registered:
+		h.names = o.names
+	case !h.registered:
+		h.names = slices.Compact(slices.Sorted(slices.Values(slices.Concat(h.names, o.names))))
+	}
+	h.registered, h.alive = h.registered || o.registered, h.alive || o.alive
+	return h
+}
+
+// Register is Join for a worker that calls by itself, once: it is not reported. Errors: ErrInvalid, ErrBusy.
+func Register(ctx context.Context, s *engine.Scope, w Worker) error {
+	w.normalize()
+	_, err := join.Do(ctx, s, "", joinBody{[]joining{{worker: w}}}, w.Check())
+	return err
+}
+
+// Heartbeat says that a worker that calls by itself is there, how much it has, and all it has done since it was registered, but for runs of actions, which the shards
+// count: processes of KindOfRuns are passed over. Errors: ErrNotFound if it is to register again; ErrInvalid for negative figures, and for a process that is given twice.
+func Heartbeat(ctx context.Context, s *engine.Scope, id string, load int, processes []Process) error {
+	if err := CheckID(id); err != nil {
+		return err
+	}
+	if load < 0 {
+		return engine.Errorf(engine.ErrInvalid, "worker %q: negative load %d", id, load)
+	}
+	present := talliesOf(processes)
+	if err := present.check(); err != nil {
+		return engine.Errorf(engine.ErrInvalid, "worker %q: %v", id, err)
+	}
+	shard, err := s.Shard(ctx, id)
+	if err != nil {
+		return err
+	}
+	q := reportQuery{namespace: s.Namespace(), list: []report{{id: id, load: load, present: present}}}
+	if err := s.QueryShard(ctx, shard, &q); err != nil {
+		return err
+	}
+	if len(q.unknown) > 0 {
+		return notRegistered(id)
+	}
+	return nil
+}
+
+// Leave ends that a worker is listed; with drain only that it is active. Errors: ErrNotFound, ErrInvalid.
+func Leave(ctx context.Context, s *engine.Scope, id string, drain bool) error {
+	_, err := leave.Do(ctx, s, "", leaveBody{drain, []leaving{{id: id}}}, nil)
+	return err
+}

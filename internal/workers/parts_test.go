@@ -1,0 +1,267 @@
+package workers
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+)
+
+// TestTallies: sums of tallies, what is kept of many, and what none can be.
+func TestTallies(t *testing.T) {
+	a := tallies{list: []tally{{"a", "x", 3, 1, 50}, {"b", "x", 2, 0, 40}}, completed: 4, failed: 1}
+	b := tallies{list: []tally{{"a", "w", 1, 1, 10}, {"b", "x", 5, 2, 30}, {"c", "", 1, 0, 60}}, completed: 4, failed: 3}
+	want := tallies{list: []tally{{"a", "w", 1, 1, 10}, {"a", "x", 3, 1, 50}, {"b", "x", 7, 2, 40}, {"c", "", 1, 0, 60}}, completed: 8, failed: 4}
+	for _, sum := range []tallies{a.plus(b), b.plus(a), talliesOf(want.processes())} {
+		if !sum.equal(&want) || sum.check() != nil {
+			t.Errorf("the sum is %+v, %v; want %+v", sum, sum.check(), want)
+		}
+	}
+	for name, o := range map[string]tallies{"completed": {want.list, 7, 4}, "failed": {want.list, 8, 3}, "list": {want.list[:3], 8, 4}} {
+		if want.equal(&o) {
+			t.Errorf("another %s is the same", name)
+		}
+	}
+	var many []Process // the last ones ran longest ago, but for one
+	for i := range maxProcesses + 2 {
+		many = append(many, Process{Name: fmt.Sprintf("p%04d", i), Runs: 2, Failures: 1, LastRun: time.UnixMilli(int64(-i))})
+	}
+	many[maxProcesses+1].LastRun = time.UnixMilli(1)
+	kept := talliesOf(many)
+	if n := len(kept.list); n != maxProcesses || kept.list[n-2].name != "p0998" || kept.list[n-1].name != "p1001" || kept.completed != int64(n)+2 || kept.failed != int64(n)+2 {
+		t.Errorf("%d are kept, the last ones %+v, and %d and %d counted", n, kept.list[n-2:], kept.completed, kept.failed)
+	}
+	full := talliesOf(many[:maxProcesses])
+	for name, c := range map[string]struct {
+		t    tallies
+		says string
+	}{
+		"full":            {full, ""},
+		"too many":        {tallies{list: append(slices.Clone(full.list), tally{name: "q"})}, "1001 processes exceed 1000"},
+		"all failed":      {tallies{list: []tally{{"a", "", 1, 1, 0}}}, ""},
+		"more failed":     {tallies{list: []tally{{"a", "", 1, 2, 0}}}, `process "a": 2 failures of 1 runs`},
+		"fewer than none": {tallies{list: []tally{{"a", "", 1, -1, 0}}}, `process "a": -1 failures of 1 runs`},
+		"twice":           {tallies{list: []tally{{"a", "", 1, 0, 0}, {"a", "", 1, 0, 0}}}, `process "a" is given twice, or out of order`},
+		"out of order":    {tallies{list: []tally{{"a", "b", 1, 0, 0}, {"a", "a", 1, 0, 0}}}, `process "a" is given twice, or out of order`},
+		"completed":       {tallies{completed: -1}, "-1 completed and 0 failed runs"},
+		"failed":          {tallies{failed: -1}, "0 completed and -1 failed runs"},
+	} {
+		said := ""
+		if err := c.t.check(); err != nil {
+			said = err.Error()
+		}
+		e := codec.NewEncoder(nil)
+		c.t.code(&e)
+		d, got := codec.NewDecoder(e.Encoded()), tallies{}
+		if got.code(&d); said != c.says || (d.Done() == nil) != (said == "") || said == "" && !got.equal(&c.t) {
+			t.Errorf("%s: %q, want %q; it decodes: %v", name, said, c.says, d.Done())
+		}
+	}
+}
+
+// TestMerge: what several shards know of a worker.
+func TestMerge(t *testing.T) {
+	at := func(ms int64) time.Time { return time.UnixMilli(ms) }
+	counted := func(name string, runs, failures int64) tallies {
+		return tallies{list: []tally{{name, KindOfRuns, runs, failures, 7}}, completed: runs - failures, failed: failures}
+	}
+	run := func(name string, runs, failures int64) Process {
+		return Process{name, KindOfRuns, runs, failures, at(7)}
+	}
+	registered := Info{Worker: Worker{ID: "w", Type: "t", Handles: []string{"a"}}, Status: Active, Load: 2, Completed: 5, Failed: 1, LastSeen: at(20), RegisteredAt: at(10),
+		Processes: []Process{{"own", "job", 6, 1, at(3)}}}
+	with := func(i Info, c caller, change func(*Info)) Info {
+		i.caller = &c
+		if change != nil {
+			change(&i)
+		}
+		return i
+	}
+	stray := Info{Worker: Worker{ID: "w", Type: "t"}, Status: Active, LastSeen: at(30), RegisteredAt: at(5)}
+	for name, c := range map[string]struct {
+		parts []Info
+		want  func(*Info)
+	}{
+		"registered, of one shard": {[]Info{registered}, func(*Info) {}},
+		"registered, and elsewhere": {[]Info{with(stray, caller{true, 3, counted("a", 4, 1)}, nil), with(registered, caller{false, 1, counted("a", 2, 0)}, nil)}, func(i *Info) {
+			i.LastSeen, i.Load, i.Completed, i.Failed, i.Processes = at(30), 4, 10, 2, []Process{run("a", 6, 1), registered.Processes[0]}
+		}},
+		"more load than runs": {[]Info{with(registered, caller{false, 1, tallies{}}, nil)}, func(*Info) {}},
+		"silent there": {[]Info{with(registered, caller{}, func(i *Info) { i.Status = Unhealthy }), with(stray, caller{unregistered: true}, nil)}, func(i *Info) {
+			i.LastSeen = at(30)
+		}},
+		"drains there": {[]Info{with(registered, caller{}, func(i *Info) { i.Status = Draining }), with(stray, caller{unregistered: true}, nil)}, func(i *Info) {
+			i.Status, i.LastSeen = Draining, at(30)
+		}},
+		"of no shard": {[]Info{with(stray, caller{true, 1, counted("b", 1, 1)}, func(i *Info) { i.RegisteredAt = at(8) }), with(stray, caller{true, 2, counted("a", 2, 0)}, nil)}, func(i *Info) {
+			*i = stray
+			i.Load, i.Completed, i.Failed, i.Processes, i.Handles = 3, 2, 1, []Process{run("a", 2, 0), run("b", 1, 1)}, []string{"a", "b"}
+		}},
+	} {
+		want := registered
+		c.want(&want)
+		for _, p := range c.parts { // they come over the wire
+			code := func(i *Info, f *codec.Fields) {
+				i.code(f)
+				i.codeCaller(f.Binary())
+			}
+			var got Info
+			if err := codec.DecodeFields(codec.EncodeFields(nil, &p, code), &got, code); err != nil || !same(got, p) {
+				t.Errorf("%s: %+v is read as %+v, %v", name, p, got, err)
+			}
+		}
+		if got := mergeAll(slices.Clone(c.parts)); len(got) != 1 || !same(got[0], want) {
+			t.Errorf("%s:\n got %+v\nwant %+v", name, got, want)
+		}
+	}
+	if all := mergeAll([]Info{{Worker: Worker{ID: "b"}}, {Worker: Worker{ID: "a"}}, {Worker: Worker{ID: "c"}}}); len(all) != 3 || all[0].ID != "a" || all[2].ID != "c" {
+		t.Errorf("three workers are %+v", all)
+	}
+	for name, c := range map[string]struct{ a, b, want callerHandles }{
+		"two shards":        {callerHandles{names: []string{"a", "c"}, alive: true}, callerHandles{names: []string{"b", "c"}}, callerHandles{names: []string{"a", "b", "c"}, alive: true}},
+		"registered in one": {callerHandles{names: []string{"a"}, registered: true}, callerHandles{names: []string{"b"}, alive: true}, callerHandles{names: []string{"a"}, registered: true, alive: true}},
+		"silent":            {callerHandles{names: []string{"a"}}, callerHandles{}, callerHandles{names: []string{"a"}}},
+	} {
+		for _, got := range []callerHandles{c.a.with(c.b), c.b.with(c.a)} {
+			if !reflect.DeepEqual(got, c.want) {
+				t.Errorf("%s: %+v, want %+v", name, got, c.want)
+			}
+		}
+	}
+}
+
+// same compares what workers are, with their processes and what callers have.
+func same(a, b Info) bool {
+	return fmt.Sprintf("%+v", values(a)) == fmt.Sprintf("%+v", values(b))
+}
+
+func values(i Info) []any {
+	c := i.caller
+	i.caller = nil
+	if c == nil {
+		return []any{i}
+	}
+	return []any{i, *c}
+}
+
+// TestWorkerBounds: workers at each limit, and one beyond it.
+func TestWorkerBounds(t *testing.T) {
+	base := func(change func(*Worker)) Worker {
+		w := Worker{ID: "w", Type: "action"}
+		change(&w)
+		return w
+	}
+	names := func(n int) (all []string) {
+		for i := range n {
+			all = append(all, fmt.Sprintf("a%04d", i))
+		}
+		return all
+	}
+	metadata := func(n int) []byte { return []byte(`{"a":"` + strings.Repeat("x", n-8) + `"}`) }
+	labels := func(n int) map[string]string {
+		m := map[string]string{"l": ""}
+		m["l"] = strings.Repeat("v", n-engine.HeaderBytes(m))
+		for engine.HeaderBytes(m) > n {
+			m["l"] = m["l"][1:]
+		}
+		return m
+	}
+	for name, c := range map[string]struct {
+		w    Worker
+		says string
+	}{
+		"bare":             {base(func(*Worker) {}), ""},
+		"none at a time":   {base(func(w *Worker) { w.Max = 0 }), ""},
+		"many at a time":   {base(func(w *Worker) { w.Max = 1_000_000 }), ""},
+		"too many":         {base(func(w *Worker) { w.Max = 1_000_001 }), `worker "w": 1000001 at a time is not in 0-1000000`},
+		"fewer than none":  {base(func(w *Worker) { w.Max = -1 }), `worker "w": -1 at a time is not in 0-1000000`},
+		"metadata":         {base(func(w *Worker) { w.Metadata = metadata(4096) }), ""},
+		"much metadata":    {base(func(w *Worker) { w.Metadata = metadata(4097) }), `worker "w": metadata of 4097 bytes exceeds 4096`},
+		"metadata of none": {base(func(w *Worker) { w.Metadata = []byte{} }), `worker "w": metadata is no JSON object: ""`},
+		"space":            {base(func(w *Worker) { w.Metadata = []byte(" \t\r\n{} ") }), ""},
+		"no object":        {base(func(w *Worker) { w.Metadata = []byte("[]") }), `worker "w": metadata is no JSON object: "[]"`},
+		"no JSON":          {base(func(w *Worker) { w.Metadata = []byte("{") }), `worker "w": metadata is no JSON object: "{"`},
+		"1000 names":       {base(func(w *Worker) { w.Handles = names(1000) }), ""},
+		"1001 names":       {base(func(w *Worker) { w.Handles = names(1001) }), `worker "w": 1001 names of what it handles exceed 1000`},
+		"no name":          {base(func(w *Worker) { w.Handles = []string{""} }), "worker: what it handles: the name is empty"},
+		"out of order":     {base(func(w *Worker) { w.Handles = []string{"b", "a"} }), `worker "w": "a" is there twice, or out of order`},
+		"twice":            {base(func(w *Worker) { w.Handles = []string{"a", "a"} }), `worker "w": "a" is there twice, or out of order`},
+		"labels":           {base(func(w *Worker) { w.Labels = labels(1024) }), ""},
+		"many labels":      {base(func(w *Worker) { w.Labels = labels(1025) }), `worker "w": labels of 1025 bytes exceed 1024`},
+	} {
+		said := ""
+		if err := c.w.Check(); err != nil {
+			said = err.Error()
+			if !errors.Is(err, engine.ErrInvalid) {
+				t.Errorf("%s: %v is not ErrInvalid", name, err)
+			}
+		}
+		if said != c.says {
+			t.Errorf("%s: %q, want %q", name, said, c.says)
+		}
+		cmd := rawOp(join, "w", joinBody{[]joining{{worker: c.w}}}).Command
+		if err := Admit(cmd); (err == nil) != (said == "") {
+			t.Errorf("%s: Admit = %v", name, err)
+		}
+	}
+	w := base(func(w *Worker) { w.Handles = []string{"b", "a", "b"} })
+	if w.normalize(); !slices.Equal(w.Handles, []string{"a", "b"}) {
+		t.Errorf("in order it handles %q", w.Handles)
+	}
+	for n, ok := range map[int]bool{0: false, 1: true, maxBatch: true, maxBatch + 1: false} {
+		joins, leaves := joinBody{make([]joining, n)}, leaveBody{list: make([]leaving, n)}
+		for i := range n {
+			joins.list[i].worker, leaves.list[i].id = Worker{ID: fmt.Sprint(i), Type: "t"}, fmt.Sprint(i)
+		}
+		for _, cmd := range []engine.Command{rawOp(join, "", joins).Command, rawOp(leave, "", leaves).Command} {
+			if err := Admit(cmd); (err == nil) != ok {
+				t.Errorf("a command %d of %d workers: %v", cmd.Kind, n, err)
+			}
+			cmd.Body = append(slices.Clone(cmd.Body), 0)
+			want := engine.ErrMalformed
+			if n > maxBatch { // which is found before the end
+				want = engine.ErrInvalid
+			}
+			if err := Admit(cmd); !errors.Is(err, want) {
+				t.Errorf("a malformed command %d: %v, want %v", cmd.Kind, err, want)
+			}
+		}
+	}
+	bad := rawOp(leave, "", leaveBody{list: []leaving{{id: ""}}}).Command
+	if err := Admit(bad); !errors.Is(err, engine.ErrInvalid) {
+		t.Errorf("a worker without an id leaves: %v", err)
+	}
+}
+
+// TestChunks: lists of members fit into commands, by number and by bytes.
+func TestChunks(t *testing.T) {
+	members := func(n, bytes int) (all []*Member) {
+		for range n {
+			all = append(all, &Member{worker: Worker{ID: "w", Metadata: make([]byte, bytes)}})
+		}
+		return all
+	}
+	each := 64 + len(encode(&members(1, 4000)[0].worker, (*Worker).code))
+	for _, c := range []struct {
+		members []*Member
+		want    []int
+	}{
+		{nil, nil}, {members(1, 0), []int{1}}, {members(maxBatch, 0), []int{maxBatch}}, {members(maxBatch+1, 0), []int{maxBatch, 1}},
+		{members(maxBatchBytes/each, 4000), []int{maxBatchBytes / each}}, {members(maxBatchBytes/each+1, 4000), []int{maxBatchBytes / each, 1}},
+		{members(2, maxBatchBytes), []int{1, 1}},
+	} {
+		var got []int
+		for _, part := range chunks(c.members) {
+			got = append(got, len(part))
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%d members are %v, want %v", len(c.members), got, c.want)
+		}
+	}
+}

@@ -1,0 +1,447 @@
+package workers_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/test/machinetest"
+	"github.com/floedb/floe/internal/workers"
+)
+
+func TestWorkerIsListedAsItIs(t *testing.T) {
+	g := newGround(t, 1, false)
+	w := named("w")
+	w.Labels, w.Metadata = map[string]string{"zone": "b"}, []byte(` {"version": 3}`)
+	g.mustPropose(workers.JoinOp(7, w))
+	g.Pass(5000)
+	g.Advance(0)
+	if unknown := g.report(workers.Reported{"w", 7, 3, ran(5, 2, machinetest.Epoch+4000)}, workers.Reported{ID: "x", Life: 7}, workers.Reported{ID: "w", Life: 8}); !reflect.DeepEqual(unknown, []int{1, 2}) {
+		t.Errorf("unknown are %v, want the second, which never joined, and the third, of another life", unknown)
+	}
+	want := workers.Info{
+		Worker: w, Status: workers.Active, Load: 3, Completed: 3, Failed: 2, LastSeen: time.UnixMilli(machinetest.Epoch + 5000), RegisteredAt: time.UnixMilli(machinetest.Epoch),
+		Processes: ran(5, 2, machinetest.Epoch+4000),
+	}
+	if got := g.find("w"); !reflect.DeepEqual(got, want) {
+		t.Errorf("the worker is %+v, want %+v", got, want)
+	}
+	g.mustPropose(workers.LeaveOp(7, true, "w"))
+	if got := g.find("w").Status; got != workers.Draining {
+		t.Errorf("it drains, and is %v", got)
+	}
+	g.mustPropose(workers.LeaveOp(7, false, "w"))
+	if _, err := workers.Find(t.Context(), &g.scope, "w"); !errors.Is(err, engine.ErrNotFound) {
+		t.Errorf("it has left, and is found with %v", err)
+	}
+	if unknown := g.report(workers.Reported{ID: "w", Life: 7}); len(unknown) != 1 {
+		t.Errorf("unknown are %v, want it", unknown)
+	}
+}
+
+// TestIdleWorkersWriteNothing: neither reports nor passes of the duty do, until one has something to keep.
+func TestIdleWorkersWriteNothing(t *testing.T) {
+	g := newGround(t, 1, false)
+	g.mustPropose(workers.JoinOp(7, named("w")))
+	g.Advance(0)
+	before := g.entries()
+	for range 100 {
+		g.report(workers.Reported{ID: "w", Life: 7})
+		g.Advance(workers.ReportMillis)
+	}
+	if n := g.entries() - before; n != 0 {
+		t.Errorf("an idle worker has made %d entries", n)
+	}
+	g.report(workers.Reported{"w", 7, 0, ran(1, 0, machinetest.Epoch)})
+	g.Advance(workers.ReportMillis)
+	g.Advance(workers.ReportMillis)
+	if n := g.entries() - before; n != 1 {
+		t.Errorf("a worker that has run once has made %d entries, want 1", n)
+	}
+}
+
+// TestSilence: a worker is unhealthy after 90 s, and no more when it reports, and forgotten after 24 h.
+func TestSilence(t *testing.T) {
+	g := newGround(t, 1, false)
+	g.mustPropose(workers.JoinOp(7, named("w")))
+	g.Advance(0)
+	g.Advance(workers.SilentMillis - 1)
+	if got := g.find("w").Status; got != workers.Active {
+		t.Errorf("89 s after it was heard of it is %v", got)
+	}
+	g.Advance(1)
+	if got := g.find("w").Status; got != workers.Unhealthy {
+		t.Errorf("90 s after it was heard of it is %v", got)
+	}
+	g.report(workers.Reported{ID: "w", Life: 7})
+	if got := g.find("w").Status; got != workers.Active {
+		t.Errorf("it has reported, and is %v", got)
+	}
+	g.Advance(workers.SilentMillis)
+	seen := g.find("w").LastSeen
+	g.Advance(workers.GoneMillis - workers.SilentMillis - 1)
+	if got := g.find("w"); got.Status != workers.Unhealthy || got.LastSeen != seen {
+		t.Errorf("before 24 h it is %v, last seen %v, want unhealthy, %v", got.Status, got.LastSeen, seen)
+	}
+	g.Advance(1)
+	if _, err := workers.Find(t.Context(), &g.scope, "w"); !errors.Is(err, engine.ErrNotFound) {
+		t.Errorf("after 24 h it is found with %v", err)
+	}
+}
+
+// TestFailover: the next leader has heard of nobody, and neither calls those unhealthy that are not, nor the other way round.
+func TestFailover(t *testing.T) {
+	g := newGround(t, 1, false)
+	g.mustPropose(workers.JoinOp(7, named("idle"), named("silent")))
+	g.Advance(0)
+	for range 100 {
+		g.Pass(workers.ReportMillis)
+		g.report(workers.Reported{ID: "idle", Life: 7, Processes: ran(9, 1, machinetest.Epoch)})
+		g.Advance(0)
+	}
+	g.failOver(2)
+	if got := g.find("idle"); got.Status != workers.Active || got.Completed != 8 || got.LastSeen.UnixMilli() != g.Now() {
+		t.Errorf("the idle one is %v, last seen %v, with %d completed; want active, now, and 8", got.Status, got.LastSeen, got.Completed)
+	}
+	if got := g.find("silent"); got.Status != workers.Unhealthy || got.LastSeen.UnixMilli() != machinetest.Epoch {
+		t.Errorf("the silent one is %v, last seen %v; want unhealthy, %v", got.Status, got.LastSeen, time.UnixMilli(machinetest.Epoch))
+	}
+	g.Advance(workers.SilentMillis - 1)
+	if got := g.find("idle").Status; got != workers.Active {
+		t.Errorf("89 s after the failover it is %v", got)
+	}
+	g.Advance(1)
+	if got := g.find("idle").Status; got != workers.Unhealthy {
+		t.Errorf("90 s after the failover it is %v", got)
+	}
+}
+
+// TestNobodyIsForgottenAtOnce by a new leader: who has not found it yet may be about to.
+func TestNobodyIsForgottenAtOnce(t *testing.T) {
+	g := newGround(t, 1, false)
+	g.mustPropose(workers.JoinOp(7, named("w")))
+	g.Advance(0)
+	g.Advance(workers.SilentMillis)
+	g.Pass(workers.GoneMillis)
+	g.failOver(2)
+	g.Advance(workers.SettleMillis - 1)
+	g.find("w")
+	g.report(workers.Reported{ID: "w", Life: 7})
+	g.Advance(workers.SettleMillis)
+	if got := g.find("w").Status; got != workers.Unhealthy {
+		t.Errorf("it is %v", got)
+	}
+}
+
+// TestNotesOfTheOvertaken: a pass has looked at rows that have changed since. What it found of them is passed over.
+func TestNotesOfTheOvertaken(t *testing.T) {
+	g := newGround(t, 1, false)
+	g.mustPropose(workers.JoinOp(7, named("a"), named("b"), named("c")))
+	g.Advance(0)
+	before := g.find("a").LastSeen
+	note := workers.NoteOp(7, g.Now()-1, []string{"a"}, []string{"b"})
+	g.note(note)
+	if got := g.find("a"); got.LastSeen != before || got.Status != workers.Active {
+		t.Errorf("it was noted as %v, seen %v, although it was seen since", got.Status, got.LastSeen)
+	}
+	g.find("b")
+	g.note(workers.NoteOp(8, g.Now(), []string{"a"}, []string{"c"}))
+	if got := g.find("a"); got.Status != workers.Active {
+		t.Errorf("another life was noted: %v", got.Status)
+	}
+	g.find("c") // it is not silent
+}
+
+// TestLives: what the lives of a worker have done adds up.
+func TestLives(t *testing.T) {
+	g := newGround(t, 1, false)
+	first := g.Now()
+	for life := uint64(1); life <= 3; life++ {
+		g.mustPropose(workers.JoinOp(life, named("w")))
+		g.Advance(0)
+		g.report(workers.Reported{"w", life, 1, ran(10, 1, g.Now())})
+		g.Advance(workers.ReportMillis)
+	}
+	got := g.find("w")
+	if got.Completed != 27 || got.Failed != 3 || len(got.Processes) != 1 || got.Processes[0].Runs != 30 || got.RegisteredAt.UnixMilli() != first {
+		t.Errorf("the worker is %+v", got)
+	}
+	// A worker that joins again in its life, since a shard has forgotten it, keeps its tallies.
+	g.failOver(9)
+	g.mustPropose(workers.JoinOp(3, named("w")))
+	if again := g.find("w"); again.Completed != 27 {
+		t.Errorf("it has joined again, and has completed %d, want 27", again.Completed)
+	}
+}
+
+// TestPages: over the shards of a spread namespace, by ids, with filters.
+func TestPages(t *testing.T) {
+	for _, spread := range []bool{false, true} {
+		g := newGround(t, 3, spread)
+		want := []string{}
+		for i := range 50 {
+			w := named(fmt.Sprintf("w%02d", i))
+			if i%3 == 0 {
+				w.Type, w.Handles = "stream", []string{"s"}
+			} else {
+				want = append(want, w.ID)
+			}
+			g.mustPropose(workers.JoinOp(7, w))
+		}
+		for _, f := range []workers.Filter{{Type: "action"}, {Handles: "b"}, {Type: "action", Handles: "a"}} {
+			var got []string
+			for l := (engine.Listing{Limit: 7}); ; {
+				page, err := workers.Page(t.Context(), &g.scope, l, f)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, i := range page.Items {
+					got = append(got, i.ID)
+				}
+				if l.Cursor = page.Cursor; l.Cursor == "" {
+					break
+				}
+			}
+			if !reflect.DeepEqual(got, want) {
+				t.Errorf("spread=%v: %+v lists %v, want %v", spread, f, got, want)
+			}
+		}
+		counts, err := workers.Handlers(t.Context(), &g.scope, "action", "b", "c")
+		if want := map[string]int{"b": len(want)}; err != nil || !maps.Equal(counts, want) {
+			t.Errorf("spread=%v: handlers are %v, %v; want %v", spread, counts, err, want)
+		}
+	}
+}
+
+// TestMisplaced: workers of several shards do not get into one together.
+func TestMisplaced(t *testing.T) {
+	g := newGround(t, 3, true)
+	var all []workers.Worker
+	for i := range 10 {
+		all = append(all, named(fmt.Sprint("w", i)))
+	}
+	if err := g.propose(workers.JoinOp(7, all...)); !errors.Is(err, engine.ErrConflict) {
+		t.Errorf("joining all in one shard = %v, want ErrConflict", err)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	g := newGround(t, 1, false)
+	change := func(f func(w *workers.Worker)) workers.Worker {
+		w := named("w")
+		f(&w)
+		return w
+	}
+	for name, w := range map[string]workers.Worker{
+		"no id":    {Type: "action"},
+		"no type":  {ID: "w"},
+		"metadata": change(func(w *workers.Worker) { w.Metadata = []byte("[1]") }),
+		"no JSON":  change(func(w *workers.Worker) { w.Metadata = []byte("{") }),
+		"much": change(func(w *workers.Worker) {
+			w.Metadata = append([]byte(`{"a":"`), append(bytes.Repeat([]byte("x"), 5000), `"}`...)...)
+		}),
+		"max":         change(func(w *workers.Worker) { w.Max = -1 }),
+		"twice":       change(func(w *workers.Worker) { w.Handles = []string{"a", "a"} }),
+		"bad label":   change(func(w *workers.Worker) { w.Labels = map[string]string{"": "x"} }),
+		"bad machine": change(func(w *workers.Worker) { w.Machine = "a\nb" }),
+	} {
+		if err := w.Check(); !errors.Is(err, engine.ErrInvalid) {
+			t.Errorf("%s: Check = %v, want ErrInvalid", name, err)
+		}
+		cmd, err := workers.JoinOp(7, w).Limit(1 << 20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := primitive()
+		if err := p.Admit(cmd, 1<<20); !errors.Is(err, engine.ErrInvalid) {
+			t.Errorf("%s: Admit = %v, want ErrInvalid", name, err)
+		}
+	}
+	if err := g.propose(workers.LeaveOp(0, false, "w")); !errors.Is(err, engine.ErrNotFound) {
+		t.Errorf("one who is not there leaves with %v, want ErrNotFound", err)
+	}
+	many := make([]workers.Worker, workers.MaxBatch+1)
+	for i := range many {
+		many[i] = named(fmt.Sprintf("w%04d", i))
+	}
+	if err := g.propose(workers.JoinOp(7, many...)); !errors.Is(err, engine.ErrInvalid) {
+		t.Errorf("%d workers join with %v, want ErrInvalid", len(many), err)
+	}
+}
+
+// TestReplicas: rows and state are the same, whoever leads.
+func TestReplicas(t *testing.T) {
+	g := newGround(t, 1, false)
+	for i := range 20 {
+		g.mustPropose(workers.JoinOp(uint64(1+i/15), named(fmt.Sprint("w", i%15)), named(fmt.Sprintf("v%d", i))))
+		g.Advance(workers.ReportMillis)
+		g.report(workers.Reported{fmt.Sprint("w", i%15), uint64(1 + i/15), i, ran(int64(i), 0, g.Now())})
+	}
+	g.mustPropose(workers.LeaveOp(0, false, "v1", "nobody", "v2"))
+	g.mustPropose(workers.LeaveOp(1, true, "v3", "v4"))
+	g.Advance(workers.GoneMillis)
+	g.Advance(workers.GoneMillis)
+	g.Replay(func() int { return 3 }, func() bool { return true })
+	machinetest.EqualReplicas(t, g.Log(0), []engine.Primitive{primitive()}, machinetest.Replica{Name: "at once"}, machinetest.Replica{Name: "one by one", Commit: 1, Restart: 7})
+}
+
+// TestVerifyNotices what is wrong with rows.
+func TestVerifyNotices(t *testing.T) {
+	for name, tamper := range map[string]func(rows []machinetest.Row) machinetest.Row{
+		"count": func(rows []machinetest.Row) machinetest.Row {
+			return machinetest.Row{Machine: rows[0].Machine, Key: rows[0].Key, Value: []byte{9}}
+		},
+		"missing": func(rows []machinetest.Row) machinetest.Row {
+			return machinetest.Row{Machine: rows[1].Machine, Key: rows[1].Key}
+		},
+		"damaged": func(rows []machinetest.Row) machinetest.Row {
+			return machinetest.Row{Machine: rows[1].Machine, Key: rows[1].Key, Value: []byte{1, 2}}
+		},
+		"nobody's": func(rows []machinetest.Row) machinetest.Row {
+			return machinetest.Row{Machine: rows[1].Machine, Key: append([]byte{'x', 0, 0, 9, 9}, "w"...), Value: rows[1].Value}
+		},
+	} {
+		g := newGround(t, 1, false)
+		g.mustPropose(workers.JoinOp(7, named("w")))
+		var rows []machinetest.Row
+		for _, row := range g.Rows(0) {
+			if row.Machine == engine.MachineAction {
+				rows = append(rows, row)
+			}
+		}
+		g.Tamper(0, tamper(rows))
+		if len(g.Problems(0)) == 0 {
+			t.Errorf("%s: nothing is noticed", name)
+		}
+	}
+}
+
+// FuzzRow decodes rows that nobody encoded: what is one is encoded again as it was.
+func FuzzRow(f *testing.F) {
+	r := machinetest.New(f, 1, primitive())
+	scope := r.Router().Scope("n", 1<<20)
+	w := named("w")
+	w.Labels, w.Metadata = map[string]string{"a": "b"}, []byte("{}")
+	if err := workers.Register(f.Context(), &scope, w); err != nil {
+		f.Fatal(err)
+	}
+	for _, row := range r.Rows(0) {
+		if row.Machine == engine.MachineAction {
+			f.Add(row.Value)
+		}
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		again, err := workers.Recode(b)
+		if err != nil {
+			return
+		}
+		if once, err := workers.Recode(again); err != nil || !bytes.Equal(once, again) {
+			t.Errorf("%x is encoded as %x, and then as %x, %v", b, again, once, err)
+		}
+	})
+}
+
+// FuzzApplyCommand applies bodies that nobody encoded: each is refused or carried out, nothing panics but for a body that does not decode and is not admitted, and all rows still make
+// sense.
+func FuzzApplyCommand(f *testing.F) {
+	for _, op := range []engine.Op{
+		workers.JoinOp(7, named("a"), named("c")), workers.LeaveOp(7, false, "a", "b"), workers.LeaveOp(0, true, "a"), workers.NoteOp(7, machinetest.Epoch, []string{"a"}, []string{"a"}),
+	} {
+		f.Add(op.Command.Kind, op.Command.Body)
+	}
+	f.Fuzz(func(t *testing.T, kind uint8, body []byte) {
+		r := machinetest.New(t, 1, primitive())
+		cmd, _ := workers.JoinOp(7, named("a"), named("b")).Limit(1 << 20)
+		cmd.Namespace = "n"
+		if out := r.Entry(0, cmd)[0]; out.Err != nil {
+			t.Fatal(out.Err)
+		}
+		if kind < workers.KindJoin || kind > workers.KindNote {
+			return
+		}
+		p, cmd := primitive(), engine.Command{Machine: engine.MachineAction, Kind: kind, Namespace: "n", Body: body}
+		admitted := p.Admit(cmd, 1<<20)
+		if admitted == nil {
+			machinetest.SameInJSON(t, p, cmd)
+		}
+		if _, stopped := r.Try(0, cmd); admitted == nil && (stopped || workers.DecodeBody(kind, body) != nil) {
+			t.Error("admitted, and does not decode")
+		}
+	})
+}
+
+// TestClockLeap: that somebody sets the clock forward makes no worker silent.
+func TestClockLeap(t *testing.T) {
+	g := newGround(t, 1, false)
+	g.mustPropose(workers.JoinOp(7, named("w")))
+	g.Advance(0)
+	for _, leap := range []int64{workers.SilentMillis, 400 * 24 * 3600_000} {
+		g.Leap(leap)
+		g.Advance(0)
+		if got := g.find("w").Status; got != workers.Active {
+			t.Errorf("the clock leapt %d ms: it is %v", leap, got)
+		}
+		g.Advance(workers.ReportMillis)
+		g.report(workers.Reported{ID: "w", Life: 7})
+	}
+	g.Advance(workers.SilentMillis)
+	if got := g.find("w").Status; got != workers.Unhealthy {
+		t.Errorf("90 s after it was heard of it is %v", got)
+	}
+}
+
+// TestCallsRefused: what calls of a worker that calls by itself refuse, and how they say so.
+func TestCallsRefused(t *testing.T) {
+	g, ctx := newGround(t, 1, false), t.Context()
+	g.mustPropose(workers.JoinOp(7, named("program")))
+	if err := workers.Register(ctx, &g.scope, workers.Worker{ID: "w", Type: "action", Handles: []string{"b", "a"}}); err != nil {
+		t.Fatal(err)
+	}
+	beat := func(id string, load int, p ...workers.Process) error {
+		return workers.Heartbeat(ctx, &g.scope, id, load, p)
+	}
+	leave := func(id string, drain bool) error { return workers.Leave(ctx, &g.scope, id, drain) }
+	find := func(id string) error { _, err := workers.Find(ctx, &g.scope, id); return err }
+	page := func(limit int) error {
+		_, err := workers.Page(ctx, &g.scope, engine.Listing{Limit: limit}, workers.Filter{})
+		return err
+	}
+	for name, c := range map[string]struct {
+		err  error
+		is   error
+		says string
+	}{
+		"beat of no id":      {beat("", 1), engine.ErrInvalid, ""},
+		"beat of no one":     {beat("x", 1), engine.ErrNotFound, `worker "x" is not registered`},
+		"negative load":      {beat("w", -1), engine.ErrInvalid, `worker "w": negative load -1`},
+		"no load":            {beat("w", 0), nil, ""},
+		"negative figures":   {beat("w", 1, workers.Process{Name: "p", Failures: 1}), engine.ErrInvalid, `worker "w": process "p": 1 failures of 0 runs`},
+		"a process":          {beat("w", 1, workers.Process{Name: "p", Runs: 2, Failures: 1}), nil, ""},
+		"leave of no id":     {leave("", false), engine.ErrInvalid, ""},
+		"leave of no one":    {leave("x", false), engine.ErrNotFound, `worker "x" not found`},
+		"drain of no one":    {leave("x", true), engine.ErrNotFound, `worker "x" is not registered`},
+		"drain of a program": {leave("program", true), engine.ErrConflict, `worker "program" does not call for each run by itself: it drains when its program ends it`},
+		"drain":              {leave("w", true), nil, ""},
+		"drain again":        {leave("w", true), nil, ""},
+		"find no id":         {find(""), engine.ErrInvalid, ""},
+		"find no one":        {find("x"), engine.ErrNotFound, `worker "x" not found`},
+		"find":               {find("w"), nil, ""},
+		"a page of none":     {page(0), engine.ErrInvalid, ""},
+		"a page of 1":        {page(1), nil, ""},
+		"a page of 1000":     {page(1000), nil, ""},
+		"a page of 1001":     {page(1001), engine.ErrInvalid, ""},
+		"register no type":   {workers.Register(ctx, &g.scope, workers.Worker{ID: "v"}), engine.ErrInvalid, ""},
+	} {
+		if !errors.Is(c.err, c.is) || c.says != "" && c.err.Error() != c.says {
+			t.Errorf("%s: %v\nwant %v %s", name, c.err, c.is, c.says)
+		}
+	}
+	if i := g.find("w"); i.Status != workers.Draining || i.Load != 1 || i.Completed != 1 || i.Failed != 1 || fmt.Sprint(i.Handles) != "[a b]" {
+		t.Errorf("it is listed as %+v", i)
+	}
+}
