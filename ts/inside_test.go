@@ -263,7 +263,7 @@ func TestWriteBodies(t *testing.T) {
 		"largest block":     {func(_ *writeBody, s *section) { s.fresh.points = make([]byte, maxBlockBytes) }, ""},
 		"too large a block": {func(_ *writeBody, s *section) { s.fresh.points = make([]byte, maxBlockBytes+1) }, "block of 1048577 bytes exceeds 1048576"},
 		"most new series":   {func(_ *writeBody, s *section) { s.fresh.tags = make([]tagList, maxNewSeries) }, ""},
-		"a series too many": {func(_ *writeBody, s *section) { s.fresh.tags = make([]tagList, maxNewSeries+1) }, "a write defines 1001 series, more than 1000"},
+		"a series too many": {func(_ *writeBody, s *section) { s.fresh.tags = make([]tagList, maxNewSeries+1) }, "1001 new series are not in 0-1000"},
 		"too many series of two": {func(w *writeBody, s *section) {
 			s.fresh.tags = make([]tagList, maxNewSeries)
 			w.sections = []section{*s, *s}
