@@ -217,10 +217,10 @@ suite-planted-rest: suite = internal/engine -test.run '^TestPlanted$$'
 suite-planted-shard: suite = internal/shard -test.run '^TestPlanted$$'
 suite-planted-kv:   suite = kv -test.run '^TestPlanted$$'
 suite-planted-queue: suite = queue -test.run '^TestPlanted$$'
-suite-planted-roster: suite = internal/workers -test.run '^TestPlanted$$'
+suite-planted-workers:suite = internal/workers -test.run '^TestPlanted$$'
 suite-planted-groups: suite = stream -test.run '^TestPlanted$$'
 suite-planted-ts:   suite = ts -test.run '^TestPlanted$$'
-suite-planted-worker: suite = internal/workloop -test.run '^TestPlanted$$'
+suite-planted-workloop:suite = internal/workloop -test.run '^TestPlanted$$'
 suite-planted-action: suite = action -test.run '^TestPlanted$$'
 suite-planted-workflow: suite = workflow -test.run '^TestPlanted$$'
 suite-planted-flow: suite = internal/flow -test.run '^TestPlanted$$'
@@ -237,7 +237,7 @@ suite-stream:       suite = stream -test.run '^TestModel$$' -for 5s -least 2
 suite-dispatch:     suite = action -test.run '^TestDispatchModel$$' -for 3s -least 4
 suite-ticks:        suite = stream/processing -test.run '^Test(Spread)?TickAtEveryPoint$$'
 suite-groups:       suite = stream -test.run '^TestGroupHistories$$' -for 2s -least 3
-suite-ual:          suite = internal/raftlog -test.run '^Test(EveryBitFlip|CrashAtEveryIOPoint|Model|ManyLives)$$'
+suite-raftlog:      suite = internal/raftlog -test.run '^Test(EveryBitFlip|CrashAtEveryIOPoint|Model|ManyLives)$$'
 suite-space:        suite = internal/shard -test.run '^TestNoSpaceAtEveryOperation$$'
 suite-kill:         suite = internal/test/e2e -test.run '^TestKill$$' -kills 48
 suite-power:        suite = internal/test/e2e -test.run '^TestPower$$' -cuts 24
@@ -255,7 +255,7 @@ suite-chaos:        suite = internal/transport -test.run '^TestChaos$$' -chaos 8
 
 # Two pools: suites that compute, and suites that mostly wait for clocks, disks and processes, run side by side, two of each at a time. The longest are
 # first.
-COMPUTING = sim-cluster sim-five points planted planted-rest planted-shard planted-kv planted-queue planted-roster planted-groups planted-ts planted-worker planted-action planted-workflow planted-flow planted-pipeline planted-processing planted-auth sim-node model queue stream ts dispatch ticks groups clones corrupt ual space sim-rest
+COMPUTING = sim-cluster sim-five points planted planted-rest planted-shard planted-kv planted-queue planted-workers planted-groups planted-ts planted-workloop planted-action planted-workflow planted-flow planted-pipeline planted-processing planted-auth sim-node model queue stream ts dispatch ticks groups clones corrupt raftlog space sim-rest
 WAITING   = audit works flows pipes consumers workers processes kill pause linear chaos power reads
 
 .PHONY: binaries $(COMPUTING:%=suite-%) $(WAITING:%=suite-%)

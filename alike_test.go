@@ -397,7 +397,7 @@ var (
 )
 
 // panicked finds the line of floe's that panics.
-var panicked = regexp.MustCompile(`floe/(\w+/)*\w+\.go:\d+|peer/(\w+/)*\w+\.go:\d+`)
+var panicked = regexp.MustCompile(`floe/(\w+/)*\w+\.go:\d+|transport/(\w+/)*\w+\.go:\d+`)
 
 const longestMessage = 900
 

@@ -73,7 +73,7 @@ func sources(t *testing.T) []*source {
 
 // topLevel is all that the top level of the repository may hold, besides files that start with a dot and Go files of package floe.
 const topLevel = "kv stream queue ts floql action workflow dashboard cmd examples docs internal " +
-	"go.mod go.sum README.md LICENSE CHANGELOG.md SECURITY.md Makefile"
+	"go.mod go.sum README.md ARCHITECTURE.md CONTRIBUTING.md LICENSE CHANGELOG.md SECURITY.md Makefile"
 
 func TestTopLevel(t *testing.T) {
 	allowed := make(map[string]bool)

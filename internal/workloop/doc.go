@@ -1,6 +1,6 @@
 // Package workloop is the loop of everybody who works something off: consumers of queues, consumers of streams, workers of actions.
 //
-//	loop := worker.New(worker.Config[message]{Source: source, Handle: handle, Concurrency: 10})
+//	loop := workloop.New(workloop.Config[message]{Source: source, Handle: handle, Concurrency: 10})
 //	err := loop.Run(ctx) // until ctx ends and what was under way is done
 //
 // # The loop
