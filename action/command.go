@@ -41,8 +41,9 @@ const (
 
 const fromAll = engine.FromUsers | engine.FromShards | engine.FromMachines
 
-// The commands of an action, a schedule of one, a session or a run. Commands for sessions and runs have no name. On a full disk active runs can end if their outputs
-// are small, and cancelled runs go. No run is taken: each attempt writes.
+// The commands of actions, schedules, sessions and runs. Commands for sessions and runs have no name. On a
+// full disk active runs with small outputs can end, and cancelled runs are removed. No run is taken, because
+// each attempt writes.
 var (
 	invokeRun = &engine.CommandRow[*work, call.Invoke, Invoked]{
 		Kind: kindInvoke, Name: "invoke", From: fromAll, Body: codeInvoke, Limit: limitInvoke, Payload: func(v *call.Invoke) int { return len(v.Input) },
@@ -130,7 +131,7 @@ var commands = engine.Declare(engine.MachineAction, "action", checkAction,
 	engine.RawRow[*work]{Kind: kindJoin}, engine.RawRow[*work]{Kind: kindLeave}, engine.RawRow[*work]{Kind: kindNote},
 	setSchedule, deleteSchedule, pauseSchedule, triggerSchedule, tickSchedules, endScheduled, settleRuns, endRun, checkHeld, retryRun, hurryRun)
 
-// commandTypes returns the commands of the table, those of the roster included.
+// commandTypes returns all commands, including those of the roster.
 func commandTypes() []engine.CommandType {
 	types := commands.Types()
 	for _, t := range workers.Commands() {
@@ -139,15 +140,15 @@ func commandTypes() []engine.CommandType {
 	return types
 }
 
-// Limits of what commands hold.
+// Limits of commands and sessions.
 const (
-	maxEnds       = 64  // ends of attempts in a command: each may have follow-ups
+	maxEnds       = 64  // attempts that a command ends; each end may have follow-ups
 	maxTaken      = 100 // runs that a command takes
 	maxTakenBytes = 4 << 20
-	maxGroups     = 100                          // of a session
-	maxNames      = 1000                         // of a session, in all its groups
-	maxHeld       = 1000                         // runs that a session has at a time
-	maxMillis     = math.MaxInt64/int64(1e6) + 1 // what the longest time.Duration is when it is rounded up, see duration
+	maxGroups     = 100                          // per session
+	maxNames      = 1000                         // per session, in all its groups
+	maxHeld       = 1000                         // runs that a session holds at a time
+	maxMillis     = math.MaxInt64/int64(1e6) + 1 // the longest time.Duration, rounded up; see duration
 )
 
 // at routes an operation to a shard.

@@ -44,7 +44,7 @@ func limitInvoke(v *call.Invoke) error {
 // checkInput says what is wrong with an input, which has to be JSON in UTF-8 or nothing.
 func checkInput(input []byte) error {
 	if len(input) > 0 && !(utf8.Valid(input) && json.Valid(input)) {
-		return engine.Errorf(ErrInvalid, "action: the input is no JSON: %.40q", input)
+		return engine.Errorf(ErrInvalid, "action: input is not valid JSON: %.40q", input)
 	}
 	return nil
 }

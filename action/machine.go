@@ -19,32 +19,32 @@ const (
 	tokenSession = 's' // followed by the session (u64)
 )
 
-// machine is the state machine of the actions of one shard. It remembers nothing of its rows.
+// machine is the state machine of the actions of one shard. It caches no rows.
 type machine struct {
 	roster workers.Roster
-	calls  engine.Calls[*work] // this and the next one are of the applying goroutine
+	calls  engine.Calls[*work] // calls and work belong to the goroutine that applies
 	work   *work
 
-	mu     sync.Mutex       // guards what follows, which is of the shard's leader, for its duty alone
-	pulses map[uint64]int64 // when each session was last heard of, ms by engine.View.Mono
-	term   uint64           // in which the duty was begun last
-	lease  int64            // ms for which a process may be silent; 0: leaseMillis
-	next   int64            // when the duty means to look at the sessions, or has looked last, as pulses; 0: it is not known
+	mu     sync.Mutex       // guards the fields below, which only the leader's duty uses
+	pulses map[uint64]int64 // last heartbeat of each session, ms by engine.View.Mono
+	term   uint64           // in which the duty last started
+	lease  int64            // session lease in ms; 0: leaseMillis
+	next   int64            // next check of the sessions, or the last one, ms as in pulses; 0: unknown
 }
 
-// work is what one command, timer or reply is about: the actions and sessions that it has read, and maybe changed.
+// work holds the actions and sessions that a command, timer or reply has read and may have changed.
 type work struct {
 	m        *machine
 	tx       *engine.Tx
-	name     string // of the action that the command names, "" if it names none
+	name     string // of the action in the command, or ""
 	actions  []*act
-	byName   map[string]*act // the same by name: those that were buried are replaced
+	byName   map[string]*act // actions by name; a deleted action is replaced by a new one
 	byNumber map[uint64]*act
 	sessions []*session
-	told     bool   // somebody is told the end of a run
-	waiting  int64  // takes that wait for the same as the one that is carried out
-	buf      []byte // of keys
-	row      []byte // of values
+	told     bool   // a notification of a run's end was sent
+	waiting  int64  // takes waiting on the same topics as the current one
+	buf      []byte // for keys
+	row      []byte // for values
 }
 
 // act is an action while a command changes it.
@@ -52,21 +52,21 @@ type act struct {
 	record
 	*work
 	name    string
-	deleted bool // it is a grave
+	deleted bool // only its grave is left
 	changed bool
-	dropped bool    // its rows are gone
-	woken   []int64 // by set: runs that can be begun now
-	ended   int     // runs that the command has ended
-	share   int64   // how many more of its runs this command may take
-	shared  bool    // share is known
-	match   []match // by what workers have: which sets they may take
-	moves   int     // counts changes of what is next
+	dropped bool    // its rows are removed
+	woken   []int64 // by label set: number of runs that became ready
+	ended   int     // number of runs that the command ended
+	share   int64   // number of runs that this command may still take
+	shared  bool    // share is set
+	match   []match // by worker labels: the label sets they may take
+	moves   int     // number of changes of the next run
 
-	read, touched        uint64 // sets of labels that have been read, and that have changed, as bits
-	labelled, relabelled bool   // their labels have been read, and have changed
+	read, touched        uint64 // label sets read and changed, as bits
+	labelled, relabelled bool   // the labels of the sets were read, and changed
 }
 
-// session is a process that takes runs while a command changes it.
+// session is a worker's session while a command changes it.
 type session struct {
 	sessionRow
 	id      uint64
@@ -74,7 +74,7 @@ type session struct {
 	dropped bool
 }
 
-// fewActions is how many actions the maps of a work have room for from one command to the next.
+// fewActions is the maximum size of the maps that a work keeps for the next command.
 const fewActions = 32
 
 func (m *machine) start(tx *engine.Tx) *work {
@@ -84,7 +84,7 @@ func (m *machine) start(tx *engine.Tx) *work {
 		m.work = w
 	}
 	if len(w.actions) > fewActions {
-		w.byName, w.byNumber = nil, nil // to clear large ones again and again would take longer
+		w.byName, w.byNumber = nil, nil // clearing large maps for each command would be slow
 	}
 	clear(w.byName)
 	clear(w.byNumber)
@@ -94,13 +94,13 @@ func (m *machine) start(tx *engine.Tx) *work {
 	return w
 }
 
-// Leave forgets the workers of which the namespace had nothing but their runs.
+// Leave removes workers that the namespace no longer needs.
 func (m *machine) Leave(tx *engine.Tx) (found bool) { return m.roster.Clear(tx) }
 
-// Restore has nothing to read: actions are read when they are used.
+// Restore does nothing: actions are read on use.
 func (m *machine) Restore(*engine.View) error { return nil }
 
-// Apply carries out a command.
+// Apply executes a command.
 func (m *machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 	switch cmd.Kind {
 	case kindJoin, kindLeave, kindNote:
@@ -112,7 +112,7 @@ func (m *machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 	}
 	w := m.start(tx)
 	w.name = string(call.Subject())
-	if call.Subject() != nil { // an empty name is not nil, only none
+	if call.Subject() != nil { // nil for a command without a name; an empty name is not nil
 		if err := checkAction(w.name); err != nil {
 			return nil, err
 		}
@@ -125,13 +125,13 @@ func (m *machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 	return result, nil
 }
 
-// OnTimer does what is due.
+// OnTimer processes due runs and sessions.
 func (m *machine) OnTimer(tx *engine.Tx, token []byte) {
 	w := m.start(tx)
 	number := binary.BigEndian.Uint64(token[1:])
 	switch token[0] {
 	case tokenAction:
-		w.byID(number) // which does what is due
+		w.byID(number) // opening the action processes what is due
 	case tokenSession:
 		if s := w.session(number); s != nil {
 			w.timeOut(s)
@@ -142,14 +142,14 @@ func (m *machine) OnTimer(tx *engine.Tx, token []byte) {
 	w.save()
 }
 
-// OnReply hears what became of what the home of an action told other shards: they can not refuse it.
+// OnReply receives the replies of other shards to updates from an action's home. They cannot refuse those.
 func (m *machine) OnReply(_ *engine.Tx, r engine.Reply) {
 	if r.Err != nil {
 		panic(fmt.Sprintf("action: another shard refused: %v", r.Err))
 	}
 }
 
-// action returns an action, nil if there is none.
+// action returns an action, or nil if it does not exist.
 func (w *work) action(name string) *act {
 	if a := w.byName[name]; a != nil && !a.deleted && !a.dropped {
 		return a
@@ -162,7 +162,7 @@ func (w *work) action(name string) *act {
 	return w.opened(&act{record: must(decode(b, (*record).code)), work: w, name: name})
 }
 
-// byID returns the action that is known by a number, also one that is deleted; nil if there is none.
+// byID returns the action with a number, even a deleted one, or nil if it does not exist.
 func (w *work) byID(id uint64) *act {
 	if a := w.byNumber[id]; a != nil && !a.dropped {
 		return a
@@ -187,7 +187,7 @@ func (w *work) byID(id uint64) *act {
 	return w.opened(&act{record: must(decode(b, (*record).code)), work: w, name: n.name, deleted: true})
 }
 
-// opened is told of an action that has been read. What is due happens first, as its timer would have done it.
+// opened is called after an action was read. It first processes what is due, as the action's timer would.
 func (w *work) opened(a *act) *act {
 	if a.read = 1; a.inline {
 		a.read, a.touched, a.labelled, a.relabelled, a.inline = ^uint64(0), ^uint64(0), true, true, false
@@ -195,12 +195,12 @@ func (w *work) opened(a *act) *act {
 	w.add(a)
 	if a.timer <= w.tx.Now() {
 		a.catchUp()
-		w.tx.Step() // runs that were due have numbers in their lanes: one that the command makes gets another
+		w.tx.Step() // due runs used numbers in their lanes, so a new run needs another one
 	}
 	return a
 }
 
-// add adds an action to those that the command is about.
+// add adds an action to the work.
 func (w *work) add(a *act) {
 	if w.byName == nil {
 		w.byName, w.byNumber = make(map[string]*act), make(map[uint64]*act)
@@ -211,7 +211,7 @@ func (w *work) add(a *act) {
 	}
 }
 
-// save writes what has changed, and wakes who can have what is to be had.
+// save writes the changes and wakes waiters that can now proceed.
 func (w *work) save() {
 	for _, s := range w.sessions {
 		if s.changed && !s.dropped {
@@ -234,7 +234,7 @@ func (a *act) save() {
 	}
 	if a.ended > 0 {
 		if slack := int(a.slack()); a.kept > a.retainRuns+int64(slack) && a.handover <= a.tx.Now() {
-			a.forgetEnded(slack + a.ended + 1) // one more than have come: there may be too many since the number was lowered
+			a.forgetEnded(slack + a.ended + 1) // more than were added, because the limit may have been lowered
 		}
 		a.schedule(a.nextDue())
 	}
@@ -252,7 +252,7 @@ func (a *act) save() {
 	}
 }
 
-// wake notes that n runs with a set of labels can be begun.
+// wake notes that n runs with a label set are ready.
 func (a *act) wake(set uint8, n int64) {
 	for len(a.woken) <= int(set) {
 		a.woken = append(a.woken, 0)
@@ -260,7 +260,7 @@ func (a *act) wake(set uint8, n int64) {
 	a.woken[set] += n
 }
 
-// schedule makes the action's timer go off at a time, or before.
+// schedule sets the action's timer to fire at a time or earlier.
 func (a *act) schedule(at int64) {
 	if at >= a.timer {
 		return
@@ -282,32 +282,32 @@ func (a *act) unschedule() {
 	}
 }
 
-// setTopic is what waits for runs of an action that ask for a set of labels.
+// setTopic is the topic for ready runs of an action with a label set.
 func setTopic(namespace, name, labels string) engine.Topic {
 	return engine.TopicOf(engine.MachineAction, namespace, []byte("s"+name+"\x00"+labels))
 }
 
-// setsTopic is what waits for an action to have another set of labels.
+// setsTopic is the topic for new label sets of an action.
 func setsTopic(namespace, name string) engine.Topic {
 	return engine.TopicOf(engine.MachineAction, namespace, []byte("l"+name))
 }
 
-// endCause is the cause of what comes of the ends of an action's runs.
+// endCause is the cause of commands that follow the end of an action's run.
 func endCause(namespace string, id uint64) engine.Topic {
 	return engine.TopicOf(engine.MachineAction, namespace, key.AppendUint64([]byte{'e'}, id))
 }
 
-// runTopic is what waits for the end of a run.
+// runTopic is the topic for the end of a run.
 func runTopic(namespace string, ref call.Ref) engine.Topic {
 	return engine.TopicOf(engine.MachineAction, namespace, runKey([]byte{'r'}, 0, ref.Action, ref.Run))
 }
 
-// sessionTopic is what waits for news of what a session has.
+// sessionTopic is the topic for changes of a session's runs.
 func sessionTopic(namespace string, session uint64) engine.Topic {
 	return engine.TopicOf(engine.MachineAction, namespace, key.AppendUint64([]byte{'o'}, session))
 }
 
-// tagOf tells runs apart to which the same numbers are given, one after the other, because the end of the log was lost in between.
+// tagOf returns a tag that tells apart runs with the same number. A number is reused if the log lost its tail.
 func tagOf(tx *engine.Tx) uint16 {
 	var b [16]byte
 	binary.BigEndian.PutUint64(b[:], uint64(tx.Now()))
@@ -315,7 +315,7 @@ func tagOf(tx *engine.Tx) uint16 {
 	return uint16(xxhash.Sum64(b[:]))
 }
 
-// must returns the value of a row that only the machine itself can have written.
+// must returns v. It panics on an error, since only the machine itself writes its rows.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(fmt.Sprintf("action: %v", err))

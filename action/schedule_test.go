@@ -377,7 +377,7 @@ func TestScheduleErrors(t *testing.T) {
 		{"s", ScheduleSpec{Every: time.Millisecond}, "action: schedule: an interval of 1ms is below 1s"},
 		{"s", ScheduleSpec{Every: -time.Hour}, "action: interval of -3600000 ms is not in 0-9223372036855"},
 		{"s", ScheduleSpec{Every: time.Hour, CatchUpLimit: 1001}, "action: catch up limit 1001 is not in 1-1000"},
-		{"s", ScheduleSpec{Every: time.Hour, Input: []byte("{")}, `action: the input is no JSON: "{"`},
+		{"s", ScheduleSpec{Every: time.Hour, Input: []byte("{")}, `action: input is not valid JSON: "{"`},
 		{"s", ScheduleSpec{Every: time.Hour, Overlap: 9}, "action: unknown overlap 9"},
 	} {
 		if err := c.Set(t.Context(), test.name, test.spec); !errors.Is(err, ErrInvalid) || err.Error() != test.want {

@@ -372,7 +372,7 @@ func TestAllMistakes(t *testing.T) {
 	}
 }
 
-// TestTooManySignals: signals that nobody takes are kept up to a number.
+// TestTooManySignals checks the limit of pending signals.
 func TestTooManySignals(t *testing.T) {
 	node := openNode(t)
 	seedWorkflows(t, node)

@@ -17,11 +17,12 @@ const (
 	kindJSONSet
 	kindJSONDelete
 	kindCheck
-	kindPutMany // of machines, see feed.KindPutMany
+	kindPutMany // from machines; see feed.KindPutMany
 )
 
-// The commands of a key. On a full disk a delete is accepted: it frees space only when the tombstone is dropped, but needs next to none, and a deleted key cannot
-// be deleted again. So is a touch, which rewrites a row, because locks would expire without it. Deleting part of a JSON value is not: it writes a whole new version.
+// The commands of a key. On a full disk a delete is accepted: its tombstone is small, and a key can be deleted
+// only once. A touch is accepted too, because locks would expire without it. Deleting part of a JSON value is
+// refused, because it writes a new version of the value.
 var (
 	put = &engine.CommandRow[*write, putBody, Written]{
 		Kind: kindPut, Name: "put", From: engine.FromUsers, Body: (*putBody).code, Size: func(b *putBody) int { return len(b.value) + 16 },
@@ -53,15 +54,15 @@ var (
 
 var commands = engine.Declare(engine.MachineKV, "kv", checkKey, put, remove, touch, incr, jsonSet, jsonDelete, check, putMany)
 
-// maxTTLMillis is what a time.Duration can hold, rounded up: added to any time of this age it does not overflow.
+// maxTTLMillis is the longest time.Duration, rounded up. Added to a present-day time it does not overflow.
 const maxTTLMillis = math.MaxInt64/int64(time.Millisecond) + 1
 
-// keepTTL is the time to live of a put that leaves the expiry as it is.
+// keepTTL is the TTL of a put that keeps the key's expiry.
 const keepTTL = maxTTLMillis + 1
 
 func codeTTL(f *codec.Fields, ms *int64) { f.Millis("ttl_ms", ms, codec.Range{Max: maxTTLMillis}) }
 
-// guard is the condition on the key under which a command takes effect.
+// guard is a command's precondition on its key.
 type guard struct {
 	cond     condition
 	revision uint64
@@ -74,7 +75,7 @@ func (g *guard) code(f *codec.Fields) {
 		c.Uvarint(&g.revision)
 	case f.Checking():
 		if g.cond >= numConditions || g.cond != atRevision && g.revision != 0 {
-			f.Refuse(engine.Errorf(ErrInvalid, "kv: condition %d is not in 0-%d, or has a revision (%d)", g.cond, numConditions-1, g.revision))
+			f.Refuse(engine.Errorf(ErrInvalid, "kv: condition %d is not in 0-%d or has an unexpected revision %d", g.cond, numConditions-1, g.revision))
 		}
 	default:
 		g.codeJSON(f)
@@ -212,7 +213,8 @@ func incrOp(key string, delta int64, opts []IncrOption) engine.Op {
 	return incr.Op(key, incrBody{o.guard, delta, o.minV, o.maxV, o.ttlMillis}, o.err)
 }
 
-// jsonSetBody sets part of a document. It carries the limit for the result, since Apply must not depend on the configuration of a node.
+// jsonSetBody sets part of a document. It carries the size limit of the result, because Apply must not depend
+// on a node's configuration.
 type jsonSetBody struct {
 	guard
 	maxBytes  int64
@@ -226,7 +228,7 @@ func (b *jsonSetBody) code(f *codec.Fields) {
 		f.Count("max_bytes", &b.maxBytes)
 	case f.Checking():
 		if b.maxBytes < 0 {
-			f.Refuse(engine.Errorf(ErrInvalid, "kv: a document limit of %d bytes exceeds %d", uint64(b.maxBytes), math.MaxInt))
+			f.Refuse(engine.Errorf(ErrInvalid, "kv: document limit of %d bytes exceeds %d", uint64(b.maxBytes), math.MaxInt))
 		}
 	}
 	f.Bytes("path", &b.path)
@@ -269,12 +271,12 @@ func (w *Written) code(f *codec.Fields) {
 	f.Uvarint("version", &w.Version)
 }
 
-// PutOp is Put as an operation of a transaction; its value in the result is a Written.
+// PutOp is Put as an operation of a transaction. Its result is a Written.
 func PutOp(key string, value []byte, opts ...PutOption) Op {
 	return Op{engine.Hide(putOp(key, value, opts))}
 }
 
-// DeleteOp is Delete as an operation of a transaction; its value in the result is a Written.
+// DeleteOp is Delete as an operation of a transaction. Its result is a Written.
 func DeleteOp(key string, opts ...DeleteOption) Op { return Op{engine.Hide(deleteOp(key, opts))} }
 
 // TouchOp is Touch as an operation of a transaction.
@@ -285,12 +287,12 @@ func TouchOp(key string, ttl time.Duration, opts ...TouchOption) Op {
 // PersistOp is Persist as an operation of a transaction.
 func PersistOp(key string) Op { return Op{engine.Hide(persistOp(key))} }
 
-// IncrOp is Incr as an operation of a transaction; its value in the result is an int64.
+// IncrOp is Incr as an operation of a transaction. Its result is an int64.
 func IncrOp(key string, delta int64, opts ...IncrOption) Op {
 	return Op{engine.Hide(incrOp(key, delta, opts))}
 }
 
-// RevisionIs holds if the key's present revision is r; 0 means that it does not exist.
+// RevisionIs holds if r is the key's current revision; 0 means that the key does not exist.
 func RevisionIs(key string, r uint64) Condition {
 	if r == 0 {
 		return Absent(key)

@@ -27,7 +27,8 @@ const (
 	kindRemove
 )
 
-// The commands of a queue. On a full disk deliveries, extensions, releases and nacks are refused: they rewrite rows, although they need next to no space.
+// The commands of a queue. On a full disk deliveries, extensions, releases and nacks are refused, since they
+// rewrite rows, even if that takes little space.
 var (
 	enqueue = &engine.CommandRow[*session, enqueueBody, enqueued]{
 		Kind: kindEnqueue, Name: "enqueue", From: engine.FromUsers | engine.FromShards | engine.FromMachines,
@@ -113,7 +114,7 @@ func (b *enqueueBody) code(f *codec.Fields) {
 }
 
 func (b *enqueueBody) reset() {
-	clear(b.messages) // or the pool would keep payloads alive
+	clear(b.messages) // so that the pool does not retain payloads
 	b.messages = b.messages[:0]
 }
 
@@ -126,7 +127,7 @@ func (b *enqueueBody) limit() error {
 		size += int(b.messages[i].bytes()) + messageOverhead
 	}
 	if size > MaxBatchBytes && len(b.messages) > 1 {
-		return engine.Errorf(ErrInvalid, "queue: messages exceed %d bytes together, counting %d for each beside payload and headers", MaxBatchBytes, messageOverhead)
+		return engine.Errorf(ErrInvalid, "queue: batch exceeds %d bytes, including %d bytes of overhead per message", MaxBatchBytes, messageOverhead)
 	}
 	return nil
 }
@@ -205,7 +206,7 @@ func enqueueMany(name string, messages []NewMessage) engine.Op {
 	return op
 }
 
-// dequeueBody asks for messages.
+// dequeueBody requests messages.
 type dequeueBody struct {
 	max   int64
 	lease int64 // ms
@@ -242,7 +243,7 @@ func (r *receipt) codeAs(f *codec.Fields, name string) {
 	}
 }
 
-// receiptsBody names several deliveries.
+// receiptsBody lists deliveries.
 type receiptsBody struct{ receipts []receipt }
 
 func (b *receiptsBody) code(f *codec.Fields) {
@@ -262,14 +263,14 @@ func (b *receiptsBody) checkDistinct() error {
 	seen := make(map[receipt]bool, len(b.receipts))
 	for _, r := range b.receipts {
 		if seen[r] {
-			return engine.Errorf(ErrInvalid, "queue: receipt %s is given twice", r.public())
+			return engine.Errorf(ErrInvalid, "queue: duplicate receipt %s", r.public())
 		}
 		seen[r] = true
 	}
 	return nil
 }
 
-// parse parses receipts. It leaves a list that is too long to the check.
+// parse parses receipts. The check reports a list that is too long.
 func (b *receiptsBody) parse(receipts []Receipt) (err error) {
 	for _, r := range receipts {
 		parsed, parseErr := r.parse()
@@ -300,7 +301,7 @@ func renewOp(name string, lease time.Duration, receipts []Receipt) engine.Op {
 	})
 }
 
-// renewed is the result of a renewal: which leases were still held, and when they end now.
+// renewed is the result of a renewal: which leases were still held, and their new end.
 type renewed struct {
 	until time.Time
 	held  []bool
@@ -319,7 +320,7 @@ const (
 	nackBury
 )
 
-// nackBody ends a delivery without success.
+// nackBody reports a failed delivery.
 type nackBody struct {
 	receipt receipt
 	flags   byte
@@ -351,14 +352,14 @@ func (b *nackBody) has(flag byte) bool { return b.flags&flag != 0 }
 func (b *nackBody) check() error {
 	switch {
 	case b.has(nackBury) && b.has(nackDelayed):
-		return engine.Errorf(ErrInvalid, "queue: delay and dead letter contradict each other")
+		return engine.Errorf(ErrInvalid, "queue: delay and dead letter are mutually exclusive")
 	case b.flags >= nackBury<<1 || !b.has(nackDelayed) && b.delay != 0:
-		return engine.Errorf(ErrInvalid, "queue: nack with flags %#x and a delay of %d ms", b.flags, b.delay)
+		return engine.Errorf(ErrInvalid, "queue: invalid nack: flags %#x, delay %d ms", b.flags, b.delay)
 	}
 	return nil
 }
 
-// makes returns 1 for a nack that may make its message ready at once: the back-off of the queue is not known here.
+// makes returns 1 if the nack may make its message ready at once; it cannot see the queue's back-off.
 func (b *nackBody) makes() int {
 	if b.has(nackBury) || b.delay != 0 {
 		return 0
@@ -401,14 +402,14 @@ func configureOp(name string, s Settings) engine.Op {
 	return configure.Op(name, kept, err)
 }
 
-// fields codes settings: in binary as the row of a queue does, in JSON like Settings.
+// fields codes settings: in binary like a queue's row, in JSON like Settings.
 func (s *settings) fields(f *codec.Fields) {
 	if c := f.Binary(); c != nil {
 		s.code(c)
 		return
 	}
 	if f.Checking() {
-		return // check does it
+		return // see check
 	}
 	var public Settings
 	if !f.Parsing() {
@@ -444,12 +445,12 @@ func (b *pauseBody) makes() int {
 	return MaxBatch
 }
 
-// seqBody names a message.
+// seqBody identifies a message.
 type seqBody struct{ seq uint64 }
 
 func (b *seqBody) code(f *codec.Fields) { f.Uvarint("seq", &b.seq) }
 
-// redriveBody requeues the dead letters after one seq, up to another (0: the last), that contain a text.
+// redriveBody requeues the dead letters that contain filter, after one seq and up to another (0: the last).
 type redriveBody struct {
 	after, until uint64
 	filter       []byte
@@ -464,7 +465,7 @@ func (b *redriveBody) code(f *codec.Fields) {
 // redriven is the result of a redrive.
 type redriven struct {
 	requeued    int64
-	seen, until uint64 // the last seq examined, and the one to stop at
+	seen, until uint64 // the last seq examined, and the last one to examine
 	more        bool
 }
 

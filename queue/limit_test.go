@@ -61,7 +61,7 @@ func TestInvalid(t *testing.T) {
 		}, []string{"can not wait 1s"}},
 		{"receipt", func() error { return jobs.Ack(ctx, "q", "1") }, []string{`"1"`}},
 		{"no receipts", func() error { return jobs.Ack(ctx, "q") }, []string{"0 receipts"}},
-		{"receipt twice", func() error { return jobs.Ack(ctx, "q", "1-1", "2-1", "1-1") }, []string{"receipt 1-1 is given twice"}},
+		{"receipt twice", func() error { return jobs.Ack(ctx, "q", "1-1", "2-1", "1-1") }, []string{"duplicate receipt 1-1"}},
 		{"receipts", func() error { return jobs.Ack(ctx, "q", make([]queue.Receipt, 1001)...) }, []string{"1001 receipts", "1000"}},
 		{"nack delay", nack(queue.Delay(-1)), []string{"delay -1ns"}},
 		{"nack both", nack(queue.Delay(1), queue.ToDLQ()), []string{"contradict"}},

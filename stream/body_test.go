@@ -2,6 +2,7 @@ package stream
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -84,26 +85,27 @@ func TestJSONOfBodies(t *testing.T) {
 		{"ack", `{"group":"g","refs":["0-1-2","1-5-0-3"]}`, `{"group":"g","strict":false,"refs":["0-1-2","1-5-0-3"]}`},
 		{"ack", `{"group":"g","refs":["0-1"]}`, `ref "0-1" is not of the form <partition>-<offset>-<attempt>`},
 		{"ack", `{"group":"g","refs":["1024-1-1"]}`, "stream: partition 1024 is not in 0-1023"},
-		{"ack", `{"group":"g","refs":["0-0-1"]}`, "stream: no 1 records can be at offset 0"},
+		{"ack", `{"group":"g","refs":["0-0-1"]}`, "stream: invalid run of 1 records at offset 0"},
 		{"ack", `{"group":"g","refs":["0-1-1-9999","1-1-1-2"]}`, "stream: 10001 records are not in 1-10000"},
 		{"nack", `{"group":"g","refs":["0-1-1"],"delay_ms":0}`, `{"group":"g","delay_ms":0,"to_dlq":false,"reason":"","refs":["0-1-1"]}`},
 		{"nack", `{"group":"g","refs":["0-1-1"],"to_dlq":true}`, `{"group":"g","to_dlq":true,"reason":"","refs":["0-1-1"]}`},
-		{"nack", `{"group":"g","refs":["0-1-1"],"to_dlq":true,"delay_ms":1}`, "delay and dead letter contradict each other"},
+		{"nack", `{"group":"g","refs":["0-1-1"],"to_dlq":true,"delay_ms":1}`, "delay and dead letter are mutually exclusive"},
 		{"nack", `{"group":"g","refs":["0-1-1"],"delay_ms":-1}`, "stream: delay of -1 ms is not in 0-2592000000"},
 		{"seek", `{"group":"g","to":"end","partition":3}`, `{"group":"g","to":"end","partition":3}`},
 	} {
-		for _, c := range p.Commands {
-			if c.Name != tt.command {
-				continue
-			}
-			cmd, err := c.Parse("s", []byte(tt.body), false).Limit(engine.DefaultMaxPayload)
-			var got []byte
-			if err == nil {
-				got, err = c.Show(nil, cmd, false)
-			}
-			if err != nil && !strings.Contains(err.Error(), tt.want) || err == nil && string(got) != tt.want {
-				t.Errorf("%s %s is %s, %v, want %s", tt.command, tt.body, got, err, tt.want)
-			}
+		at := slices.IndexFunc(p.Commands, func(c engine.CommandType) bool { return c.Name == tt.command })
+		if at < 0 {
+			t.Errorf("no command %q", tt.command)
+			continue
+		}
+		c := p.Commands[at]
+		cmd, err := c.Parse("s", []byte(tt.body), false).Limit(engine.DefaultMaxPayload)
+		var got []byte
+		if err == nil {
+			got, err = c.Show(nil, cmd, false)
+		}
+		if err != nil && !strings.Contains(err.Error(), tt.want) || err == nil && string(got) != tt.want {
+			t.Errorf("%s %s is %s, %v, want %s", tt.command, tt.body, got, err, tt.want)
 		}
 	}
 }

@@ -21,8 +21,8 @@ const (
 	kindTrim
 	kindDelete
 	kindCheckLast
-	kindAdopt // sent by a stream's home to other shards: what the record says now
-	kindDrop  // likewise: the stream has been deleted
+	kindAdopt // from a stream's home to other shards: the current record
+	kindDrop  // from a stream's home to other shards: the stream was deleted
 	kindCreateGroup
 	kindDeleteGroup
 	kindReadGroup
@@ -31,25 +31,25 @@ const (
 	kindExtend
 	kindLeave
 	kindSeek
-	kindHold       // asks for the right to consume an exclusive group
-	kindAdoptGroup // sent by a stream's home to other shards
-	kindDropGroup  // likewise
-	kindFollow     // likewise: who has become the consumer of an exclusive group
-	kindMiss       // of the leader: consumers that are there no more, see attendance
+	kindHold       // requests the right to consume an exclusive group
+	kindAdoptGroup // from a stream's home to other shards
+	kindDropGroup  // from a stream's home to other shards
+	kindFollow     // from a stream's home to other shards: the active consumer of an exclusive group
+	kindMiss       // from the leader: consumers that stopped sending heartbeats; see attendance
 
-	kindRelay     = push.KindRelay // of pushes: see there
+	kindRelay     = push.KindRelay
 	kindSubscribe = push.KindSubscribe
-	kindPush      = kindSubscribe + 1 // of the leader: what is due of pushes
+	kindPush      = kindSubscribe + 1 // from the leader: deliver due batches
 	kindEnd       = push.KindEnd
-	kindWant      = kindEnd + 1 // sent to the stream's home: a shard wants to hand out a batch, of a limited number
-	kindGrant     = kindEnd + 2 // its answer
+	kindWant      = kindEnd + 1 // to the stream's home: request permission to deliver a batch
+	kindGrant     = kindEnd + 2 // the home's answer to kindWant
 
-	kindPour = feed.KindPour // the body is that of append: of other machines, for all partitions
+	kindPour = feed.KindPour // append from another machine, to all partitions
 
 	kindConfigureGroup = kindPour + 1
 )
 
-// The commands of streams. Those of groups are in another file.
+// The commands of streams; those of groups are in groupcommand.go.
 var (
 	createStream = &engine.CommandRow[*session, createBody, engine.Nothing]{
 		Kind: kindCreate, Name: "create", From: engine.FromUsers | engine.FromShards | engine.FromMachines,
@@ -84,33 +84,34 @@ var (
 		Kind: kindDrop, Name: "drop", From: engine.FromShards, Shrinks: true,
 		Body: (*target).code, Run: (*session).drop,
 	}
-	relay     = engine.RawRow[*session]{Kind: kindRelay, Name: "relay subscription", From: engine.FromShards, AtHome: true, Shrinks: true}
-	subscribe = engine.RawRow[*session]{Kind: kindSubscribe, Name: "subscribe", From: engine.FromShards | engine.FromMachines, Shrinks: true}
-	pushDue   = engine.RawRow[*session]{Kind: kindPush, Name: "push", From: engine.FromLeaders}
-	end       = engine.RawRow[*session]{Kind: kindEnd, Name: "end of a batch", From: engine.FromShards | engine.FromMachines, Shrinks: true}
-	want      = engine.RawRow[*session]{Kind: kindWant, Name: "want a batch", From: engine.FromShards, Shrinks: true}
-	grant     = engine.RawRow[*session]{Kind: kindGrant, Name: "grant a batch", From: engine.FromShards, Shrinks: true}
-	pour      = &engine.CommandRow[*session, appendBody, engine.Nothing]{
+	pour = &engine.CommandRow[*session, appendBody, engine.Nothing]{
 		Kind: kindPour, Name: "pour", From: engine.FromShards | engine.FromMachines,
 		Body: (*appendBody).code, Encoded: (*session).pour,
 	}
 )
 
 var commands = engine.Declare(engine.MachineStream, "stream", checkName,
-	createStream, setRetention, appendMessages, trimStream, deleteStream, checkLast, adopt, drop, createGroup, deleteGroup, readGroup, ack, nack, extend, leave, seek, hold,
-	adoptGroup, dropGroup, follow, miss, relay, subscribe, pushDue, end, want, grant, pour, configureGroup)
+	createStream, setRetention, appendMessages, trimStream, deleteStream, checkLast, adopt, drop,
+	createGroup, deleteGroup, readGroup, ack, nack, extend, leave, seek, hold, adoptGroup, dropGroup, follow, miss,
+	engine.RawRow[*session]{Kind: kindRelay, Name: "relay subscription", From: engine.FromShards, AtHome: true, Shrinks: true},
+	engine.RawRow[*session]{Kind: kindSubscribe, Name: "subscribe", From: engine.FromShards | engine.FromMachines, Shrinks: true},
+	engine.RawRow[*session]{Kind: kindPush, Name: "push", From: engine.FromLeaders},
+	engine.RawRow[*session]{Kind: kindEnd, Name: "end of a batch", From: engine.FromShards | engine.FromMachines, Shrinks: true},
+	engine.RawRow[*session]{Kind: kindWant, Name: "want a batch", From: engine.FromShards, Shrinks: true},
+	engine.RawRow[*session]{Kind: kindGrant, Name: "grant a batch", From: engine.FromShards, Shrinks: true},
+	pour, configureGroup)
 
 func checkName(name string) error { return engine.CheckName("stream", name) }
 
-// turn spreads messages without a key over the partitions where the sender has to choose one.
+// turn spreads messages without a key over the partitions if the sender has to choose one.
 var turn atomic.Uint64
 
-// target is the front of every body: u8, 0 in the shard that has the stream's record, else 1 and the spec.
+// target starts every body: a byte that is 0 in the stream's home, otherwise 1 and the spec.
 type target struct{ spec *spec }
 
-// spec is what the record of a stream says, for shards that do not have it.
+// spec is the record of a stream, for shards other than its home.
 type spec struct {
-	id         uint64 // LSN of its creation at home: of two streams of one name the later has the greater one
+	id         uint64 // LSN of its creation at home; a later stream of the same name has a greater one
 	version    uint64 // of the policy
 	partitions int
 	policy     policy
@@ -149,7 +150,7 @@ func codeOptional[T any](f *codec.Fields, name string, v **T, code func(*T, *cod
 	}
 }
 
-// codeCount codes a non-negative integer of another type than an int64.
+// codeCount is Count for other integer types.
 func codeCount[T int | uint64](f *codec.Fields, name string, v *T, within ...codec.Range) {
 	n := int64(*v)
 	if f.Count(name, &n, within...); T(n) != *v {
@@ -157,7 +158,7 @@ func codeCount[T int | uint64](f *codec.Fields, name string, v *T, within ...cod
 	}
 }
 
-// policy is a Retention as it is stored.
+// policy is the stored form of a Retention.
 type policy struct {
 	maxAge   int64 // ms
 	maxLen   uint64
@@ -184,13 +185,13 @@ func (p policy) append(b []byte) []byte {
 
 func readPolicy(r *codec.Reader) policy { return policy{int64(r.Uvarint()), r.Uvarint(), r.Uvarint()} }
 
-// check refuses bounds that can not be calculated with.
+// check returns an error for a bound that would overflow.
 func (p policy) check() error { return codec.CheckFields(&p, true, (*policy).code) }
 
-// maxAgeMillis is what a time.Duration can hold, rounded up.
+// maxAgeMillis is the longest time.Duration in ms, rounded up.
 const maxAgeMillis = math.MaxInt64/int64(time.Millisecond) + 1
 
-// saturated returns a duration of so many ms, or the longest one.
+// saturated converts milliseconds to a duration, up to the longest one.
 func saturated(millis int64) time.Duration {
 	if millis > math.MaxInt64/int64(time.Millisecond) {
 		return math.MaxInt64
@@ -216,7 +217,7 @@ func (id *ID) code(f *codec.Fields, name string) {
 	}
 }
 
-// token is String for IDs that may be of no record: negative milliseconds are shown as an unsigned number, as in a command.
+// token is String for any ID: it formats negative milliseconds as an unsigned number, as a command encodes them.
 func (id ID) token() string {
 	return strconv.FormatUint(uint64(id.Millis), 10) + "-" + strconv.FormatUint(id.Seq, 10)
 }
@@ -230,7 +231,7 @@ func parseToken(text string) (ID, error) {
 	return ParseID(text)
 }
 
-// at returns the operation for another shard than that of the stream's name.
+// at routes an operation to another shard than that of the stream's name.
 func at(op engine.Op, route string) engine.Op {
 	op.Route = route
 	return op
@@ -243,7 +244,7 @@ func sent[B any](tx *engine.Tx, kind uint8, name string, b *B, code func(*B, *co
 	return cmd
 }
 
-// createBody makes a stream.
+// createBody creates a stream.
 type createBody struct {
 	target
 	partitions int
@@ -265,7 +266,7 @@ func CreateOp(name string, opts ...CreateOption) Op {
 	return Op{engine.Hide(createStream.Op(name, createBody{partitions: o.partitions, retention: o.retention.policy()}, o.err))}
 }
 
-// retentionBody changes what a stream keeps.
+// retentionBody changes a stream's retention.
 type retentionBody struct {
 	target
 	retention policy
@@ -281,7 +282,7 @@ func SetRetentionOp(name string, r Retention) Op {
 	return Op{engine.Hide(setRetention.Op(name, retentionBody{retention: r.policy()}, checkRetention(r)))}
 }
 
-// trimBody removes records from the front of a stream.
+// trimBody removes a stream's oldest records.
 type trimBody struct {
 	target
 	bound  trimBound
@@ -310,7 +311,7 @@ func (b *trimBody) code(f *codec.Fields) {
 		b.codeBound(f)
 	case f.Checking():
 		if b.bound >= numTrimBounds {
-			f.Refuse(engine.Errorf(ErrInvalid, "stream: kind of bound %d is not in 0-%d", b.bound, numTrimBounds-1))
+			f.Refuse(engine.Errorf(ErrInvalid, "stream: trim bound %d is not in 0-%d", b.bound, numTrimBounds-1))
 			return
 		}
 		b.codeBound(f)
@@ -360,7 +361,7 @@ func trimOp(name string, o trimOptions, sp *spec) engine.Op {
 	})
 }
 
-// TrimOp is Trim as an operation of a transaction; its value in the result is the int64 number of records removed.
+// TrimOp is Trim as an operation of a transaction. Its result is the number of records removed, an int64.
 func TrimOp(name string, opts ...TrimOption) Op {
 	return Op{engine.Hide(trimOp(name, trimOptionsOf(opts), nil))}
 }
@@ -382,7 +383,7 @@ func DeleteOp(name string, opts ...DeleteOption) Op {
 	return Op{engine.Hide(deleteStream.Op(name, deleteBody{force: o.force}, o.err))}
 }
 
-// lastBody compares the last ID of a partition.
+// lastBody checks the last ID of a partition.
 type lastBody struct {
 	target
 	partition int
@@ -395,8 +396,8 @@ func (b *lastBody) code(f *codec.Fields) {
 	b.id.code(f, "id")
 }
 
-// LastIDIs holds if the last record that the partition has ever had is the one with this ID; the zero ID means that there never was one, or that the stream does
-// not exist.
+// LastIDIs holds if id is the ID of the last record appended to the partition. The zero ID means that no
+// record was appended or the stream does not exist.
 func LastIDIs(name string, partition int, id ID) Condition {
 	return Condition{engine.HideCondition(checkLast.Op(name, lastBody{partition: partition, id: id}, nil))}
 }

@@ -43,15 +43,6 @@ func strangeGroup(group string) groupTarget {
 	return groupTarget{strangeTarget(), group, &groupSpec{2, 3, defaultGroup().groupConfig}}
 }
 
-// DecodeBody decodes a command's body and says whether that worked.
-func DecodeBody(kind uint8, b []byte) error {
-	if isPushKind(kind) {
-		return nil
-	}
-	_, err := commands.NewCalls().Read(engine.Command{Kind: kind, Body: b})
-	return err
-}
-
 // ReadFrom is a query that claims to have come to a partition of a stream.
 func ReadFrom(namespace, name string, id uint64, partition int) engine.Query {
 	return &readQuery{

@@ -72,8 +72,8 @@ var (
 	}
 )
 
-// groupTarget is the front of every body of a group: behind that of its stream the name of the group (uvarint length, bytes) and a group spec: u8, 0 in the shard
-// that has the stream's record, else 1 and the spec.
+// groupTarget starts the body of every group command: the stream's target, the name of the group
+// (uvarint length, bytes), and a byte that is 0 in the stream's home, otherwise 1 and the group's spec.
 type groupTarget struct {
 	target
 	group     string
@@ -86,7 +86,7 @@ func (t *groupTarget) code(f *codec.Fields) {
 	codeOptional(f, "group_spec", &t.groupSpec, (*groupSpec).fields)
 }
 
-// codeName codes a name; what says whose it is in an error.
+// codeName codes a name. Errors call it what.
 func codeName(f *codec.Fields, field, what string, name *string) {
 	if f.Checking() {
 		f.Refuse(engine.CheckName(what, *name))
@@ -95,7 +95,7 @@ func codeName(f *codec.Fields, field, what string, name *string) {
 	f.Text(field, name)
 }
 
-// groupSpec is what the record of a group says, for shards that do not have the stream's.
+// groupSpec is the record of a group, for shards other than the stream's home.
 type groupSpec struct {
 	id      uint64 // LSN of its creation at home
 	version uint64 // of the config
@@ -148,7 +148,7 @@ var settingTypes = [...]struct {
 	}},
 }
 
-// in returns a config with the settings of the set that another one has.
+// in returns c with the settings of the set taken from other.
 func (s settings) in(c, other groupConfig) groupConfig {
 	if s&setAckTimeout != 0 {
 		c.ackTimeout = other.ackTimeout
@@ -165,14 +165,14 @@ func (s settings) in(c, other groupConfig) groupConfig {
 // code codes a mode, which is a name in JSON.
 func (m *Mode) code(f *codec.Fields) { codec.Enum(f, "mode", m, modeNames[:]) }
 
-// code codes where a group begins: in JSON it is "beginning", "end" or an ID.
+// code codes a group's start position: in JSON "beginning", "end" or an ID.
 func (s *start) code(f *codec.Fields, name string) {
 	switch c := f.Binary(); {
 	case c != nil:
 		c.Embed(s.append, func(r *codec.Reader) { *s = readStart(r) })
 	case f.Checking():
 		if s.kind >= numStarts || s.kind == startTail {
-			f.Refuse(engine.Errorf(ErrInvalid, "stream: a group can not begin with kind %d of start", s.kind))
+			f.Refuse(engine.Errorf(ErrInvalid, "stream: unknown start %d of a consumer group", s.kind))
 		}
 	default:
 		f.Token(name, s.token, func(text string) (err error) {
@@ -184,7 +184,7 @@ func (s *start) code(f *codec.Fields, name string) {
 
 var startNames = [...]string{startFirst: "beginning", startEnd: "end"}
 
-// token returns a start as JSON has it. An ID without a meaning follows its kind.
+// token returns the JSON form of a start. An ID that the kind does not use follows it.
 func (s start) token() string {
 	switch {
 	case s.kind == startAt:
@@ -227,7 +227,7 @@ func readGroupConfig(r *codec.Reader) groupConfig {
 
 func (c *groupConfig) check() error { return codec.CheckFields(c, true, (*groupConfig).code) }
 
-// place is where a group is: for shards without the stream's record with what they need to know.
+// place identifies a group, with the specs that shards other than the stream's home need.
 type place struct {
 	stream string
 	groupTarget
@@ -235,7 +235,7 @@ type place struct {
 
 func placeOf(stream, group string) place { return place{stream, groupTarget{group: group}} }
 
-// createGroupBody makes a group.
+// createGroupBody creates a group.
 type createGroupBody struct {
 	groupTarget
 	config groupConfig
@@ -249,8 +249,8 @@ func (b *createGroupBody) code(f *codec.Fields) {
 	b.config.code(f)
 }
 
-// CreateGroupOp is CreateGroup as an operation of a transaction. In a spread namespace a group that begins at the end of a stream without a {tag} does so, in the
-// partitions of other shards, only when these learn of it.
+// CreateGroupOp is CreateGroup as an operation of a transaction. In a spread namespace, a group that starts
+// at the end of a stream without a {tag} skips records of other shards until they receive the group.
 func CreateGroupOp(stream, group string, opts ...GroupOption) Op {
 	return Op{engine.Hide(createGroupOp(stream, group, groupOptionsOf(opts)))}
 }
@@ -259,7 +259,7 @@ func createGroupOp(stream, group string, o groupOptions) engine.Op {
 	return createGroup.Op(stream, createGroupBody{groupTarget{group: group}, o.groupConfig}, o.err)
 }
 
-// configureBody changes settings of a group. The others of config count for nothing.
+// configureBody changes the settings in set. The other settings of config are ignored.
 type configureBody struct {
 	groupTarget
 	set    settings
@@ -276,7 +276,8 @@ func (b *configureBody) code(f *codec.Fields) {
 	b.codeJSON(f)
 }
 
-// codeJSON codes the settings that change. The others are shown as "unused" if they are not the usual ones, which this package never sends.
+// codeJSON codes the settings that change. Others appear as "unused" unless they have their defaults; this
+// package sends none.
 func (b *configureBody) codeJSON(f *codec.Fields) {
 	usual := defaultGroup().groupConfig
 	if f.Parsing() {
@@ -322,14 +323,14 @@ func DeleteGroupOp(stream, group string) Op {
 	return Op{engine.Hide(deleteGroup.Op(stream, groupTarget{group: group}, nil))}
 }
 
-// readGroupBody gives a consumer records.
+// readGroupBody delivers records to a consumer.
 type readGroupBody struct {
 	groupTarget
 	consumer string
 	limit    int
 	noAck    bool
-	create   bool        // the group, if there is none
-	config   groupConfig // of the group to create
+	create   bool        // create the group if it does not exist
+	config   groupConfig // for create
 	epoch    uint64
 }
 
@@ -355,12 +356,12 @@ func readGroupOp(at place, consumer string, o *groupReadOptions, epoch uint64) e
 	})
 }
 
-// ReadGroupOp is ReadGroup as an operation of a transaction, without Wait; its value in the result is the []Ref of the records that the consumer has been
-// given, which Store.Records reads.
+// ReadGroupOp is ReadGroup as an operation of a transaction, without Wait. Its result is a []Ref of the
+// records delivered; Store.Records reads them.
 func ReadGroupOp(stream, group, consumer string, opts ...GroupReadOption) Op {
 	o := groupReadOptionsOf(opts)
 	if o.wait > 0 {
-		o.err = firstError(o.err, engine.Errorf(ErrInvalid, "stream: a transaction does not wait for records"))
+		o.err = firstError(o.err, engine.Errorf(ErrInvalid, "stream: a transaction cannot wait for records"))
 	}
 	op := readGroupOp(placeOf(stream, group), consumer, &o, 0)
 	op.Decode = func(b []byte) (any, error) {
@@ -379,19 +380,19 @@ func ReadGroupOp(stream, group, consumer string, opts ...GroupReadOption) Op {
 	return Op{engine.Hide(op)}
 }
 
-// refsBody names deliveries.
+// refsBody lists deliveries.
 type refsBody struct {
 	groupTarget
 	runs []refRun
 }
 
-// refRun is a number of records one behind the other.
+// refRun is a run of n consecutive records.
 type refRun struct {
 	Ref
 	n uint64
 }
 
-// maxRefs is how many records an acknowledgement can name.
+// maxRefs is the maximum number of records in a command.
 const maxRefs = 10_000
 
 func (b *refsBody) codeRefs(f *codec.Fields) {
@@ -411,7 +412,7 @@ func (b *refsBody) check() error {
 
 func (b *refsBody) size() int { return len(b.group) + 16*len(b.runs) + 128 }
 
-// code codes a run: partition, first offset, number, attempt (uvarints; attempt 0: any).
+// code codes a run: partition, first offset, number of records, attempt (uvarints; attempt 0 matches any).
 func (r *refRun) code(f *codec.Fields) {
 	if f.Binary() == nil && !f.Checking() {
 		f.Token("", r.token, func(text string) (err error) {
@@ -425,11 +426,11 @@ func (r *refRun) code(f *codec.Fields) {
 	f.Uvarint("records", &r.n)
 	codeCount(f, "attempt", &r.Attempt, codec.Range{Max: 1 << 40})
 	if f.Checking() && (r.n == 0 || r.Offset == 0 || r.Offset > math.MaxUint64-r.n) {
-		f.Refuse(engine.Errorf(ErrInvalid, "stream: no %d records can be at offset %d", r.n, r.Offset))
+		f.Refuse(engine.Errorf(ErrInvalid, "stream: invalid run of %d records at offset %d", r.n, r.Offset))
 	}
 }
 
-// token returns a run as JSON has it: partition-offset-attempt, and the number of records if it is not 1.
+// token returns the JSON form of a run: partition-offset-attempt, then the number of records unless it is 1.
 func (r *refRun) token() string {
 	text := strconv.Itoa(r.Partition) + "-" + strconv.FormatUint(r.Offset, 10) + "-" + strconv.Itoa(r.Attempt)
 	if r.n != 1 {
@@ -470,7 +471,8 @@ func (b *refsBody) name(refs []Ref) error {
 	return nil
 }
 
-// checkOnce checks that no delivery is named twice. Two of one record may be: one of them came too late. Most refs are in order, which shows it.
+// checkOnce returns an error for a duplicate delivery. Two deliveries of one record are allowed: one of
+// them is late. Refs are usually sorted, so that is checked first.
 func checkOnce(refs []Ref) error {
 	order := func(a, b Ref) int { return cmp.Or(a.compare(b), cmp.Compare(a.Attempt, b.Attempt)) }
 	if slices.IsSortedFunc(refs, func(a, b Ref) int { return cmp.Or(order(a, b), -1) }) {
@@ -479,7 +481,7 @@ func checkOnce(refs []Ref) error {
 	sorted := slices.SortedFunc(slices.Values(refs), order)
 	for i := 1; i < len(sorted); i++ {
 		if r := sorted[i]; r == sorted[i-1] {
-			return engine.Errorf(ErrInvalid, "stream: record %d of partition %d is named twice, as attempt %d", r.Offset, r.Partition, r.Attempt)
+			return engine.Errorf(ErrInvalid, "stream: duplicate ref: record %d of partition %d, attempt %d", r.Offset, r.Partition, r.Attempt)
 		}
 	}
 	return nil
@@ -506,13 +508,14 @@ func ackOp(at place, refs []Ref, strict bool) engine.Op {
 	})
 }
 
-// AckOp acknowledges records as an operation of a transaction. Unlike Ack it is refused, and the transaction with it, with a *ConflictError if one of
-// them is not pending as the delivery that its Ref is of: so what else the transaction does is done once for each record.
+// AckOp is Ack as an operation of a transaction. Unlike Ack it fails with a *ConflictError, and aborts the
+// transaction, if a Ref is not the current delivery of a pending record. So the transaction takes effect
+// once for each record.
 func AckOp(stream, group string, refs ...Ref) Op {
 	return Op{engine.Hide(ackOp(placeOf(stream, group), refs, true))}
 }
 
-// nackBody gives records back.
+// nackBody returns records to the group.
 type nackBody struct {
 	refsBody
 	delay  int64 // ms, byBackoff or toDLQ
@@ -529,7 +532,7 @@ func (b *nackBody) code(f *codec.Fields) {
 	b.codeRefs(f)
 }
 
-// codeDelay codes the delay: in a command it is the difference to toDLQ.
+// codeDelay codes the delay. A command has its difference to toDLQ, which is not negative.
 func (b *nackBody) codeDelay(f *codec.Fields) {
 	wrong := func() {
 		f.Refuse(engine.Errorf(ErrInvalid, "stream: delay of %d ms is not in 0-%d", b.delay, maxGroupMillis))
@@ -564,12 +567,12 @@ func nackOp(at place, refs []Ref, o nackOptions) engine.Op {
 	})
 }
 
-// NackOp is Nack as an operation of a transaction; its value in the result is the int number of records.
+// NackOp is Nack as an operation of a transaction. Its result is the number of records, an int.
 func NackOp(stream, group string, refs []Ref, opts ...NackOption) Op {
 	return Op{engine.Hide(nackOp(placeOf(stream, group), refs, nackOptionsOf(opts)))}
 }
 
-// extendBody gives records more time.
+// extendBody extends leases.
 type extendBody struct {
 	refsBody
 	lease int64 // ms
@@ -591,12 +594,12 @@ func extendOp(at place, d time.Duration, refs []Ref) engine.Op {
 	})
 }
 
-// ExtendOp is Extend as an operation of a transaction; its value in the result is the int number of records.
+// ExtendOp is Extend as an operation of a transaction. Its result is the number of records, an int.
 func ExtendOp(stream, group string, d time.Duration, refs ...Ref) Op {
 	return Op{engine.Hide(extendOp(placeOf(stream, group), d, refs))}
 }
 
-// codeRecords codes the number of records that a command was about.
+// codeRecords codes the number of records that a command affected.
 func codeRecords(n *int, f *codec.Fields) { f.Int("records", n) }
 
 // consumerBody names a consumer.
@@ -619,7 +622,7 @@ func leaveOp(at place, consumer string) engine.Op {
 	return leave.Op(at.stream, consumerBody{at.groupTarget, consumer}, nil)
 }
 
-// seekBody moves a group.
+// seekBody moves a group's cursors.
 type seekBody struct {
 	groupTarget
 	to        start
@@ -632,8 +635,8 @@ func (b *seekBody) code(f *codec.Fields) {
 	codePartition(f, &b.partition)
 }
 
-// SeekOp is Seek as an operation of a transaction. In a spread namespace it moves the group in the partitions of the stream's own shard alone, so give the
-// name of the stream a {tag}.
+// SeekOp is Seek as an operation of a transaction. In a spread namespace it affects only the partitions in
+// the stream's home shard, so use a stream with a {tag}.
 func SeekOp(stream, group string, to SeekOption, opts ...SeekPartOption) Op {
 	return Op{engine.Hide(seekOp(placeOf(stream, group), to, seekOptionsOf(opts)))}
 }
@@ -647,20 +650,20 @@ func seekOp(at place, to SeekOption, part seekOptions) engine.Op {
 	return seek.Op(at.stream, seekBody{at.groupTarget, o.start, part.partition}, cmp.Or(err, part.err))
 }
 
-// dropGroupBody removes a group that has been deleted.
+// dropGroupBody removes a deleted group from another shard.
 type dropGroupBody struct {
 	groupTarget
-	dropped uint64 // LSN of the deletion in the stream's home
+	dropped uint64 // LSN of the deletion at the stream's home
 }
 
 func (b *dropGroupBody) code(f *codec.Fields) {
 	b.groupTarget.code(f)
 	if f.Uvarint("dropped", &b.dropped); f.Checking() && b.groupSpec == nil {
-		f.Refuse(engine.Errorf(ErrInvalid, "stream: the group to drop has no settings"))
+		f.Refuse(engine.Errorf(ErrInvalid, "stream: drop group without a group spec"))
 	}
 }
 
-// followBody says who has become the consumer of an exclusive group.
+// followBody is the active consumer of an exclusive group, and its epoch.
 type followBody struct {
 	groupTarget
 	consumer string
@@ -673,16 +676,16 @@ func (b *followBody) code(f *codec.Fields) {
 	f.Uvarint("epoch", &b.epoch)
 }
 
-// missBody names consumers that are there no more.
+// missBody lists consumers that stopped sending heartbeats.
 type missBody struct {
 	groupTarget
 	missed []missed
 }
 
-// missed is a consumer that has not been heard of since a time, ms.
+// missed is a consumer that stopped sending heartbeats.
 type missed struct {
 	consumer string
-	since    int64
+	since    int64 // ms
 }
 
 func (b *missBody) code(f *codec.Fields) {
@@ -693,19 +696,19 @@ func (b *missBody) code(f *codec.Fields) {
 	}, codec.Range{Min: 1, Max: MaxMembers})
 }
 
-// claims is what a consumer has been given.
+// claims are records delivered to a consumer.
 //
 //	active u8 | epoch uvarint | more u8 | mode u8 | ack timeout ms uvarint | number uvarint | claim ...
 //	claim: partition | attempt | deadline ms | offsets
 //	offsets: number of runs uvarint | distance from the end of the one before, length (uvarints) ...
 type claims struct {
-	active bool // the consumer may get records: always, but in an exclusive group, where it is one of them
+	active bool // the consumer may receive records; in an exclusive group only one may
 	epoch  uint64
-	more   bool // there are more records to look at
+	more   bool // more records may be available
 	claims []claim
 
 	mode       Mode  // of the group
-	ackTimeout int64 // likewise, ms
+	ackTimeout int64 // of the group, ms
 }
 
 type claim struct {
@@ -715,7 +718,7 @@ type claim struct {
 	offsets   []uint64
 }
 
-// code codes claims. A result without any bytes means that a take has found nothing.
+// code codes claims. An empty result means that a take found no records.
 func (c *claims) code(f *codec.Fields) {
 	if b := f.Binary(); b != nil && b.Reading() && b.Left() == 0 {
 		return
@@ -761,7 +764,7 @@ func appendOffsets(b []byte, offsets []uint64) []byte {
 	return b
 }
 
-// readOffsets reads at most MaxReadLimit of them.
+// readOffsets reads at most MaxReadLimit offsets.
 func readOffsets(r *codec.Reader) (offsets []uint64) {
 	end := uint64(0)
 	for range readCount(r, MaxReadLimit) {

@@ -283,7 +283,7 @@ func Reason(text string) NackOption {
 	return nackOption(func(o *nackOptions) { o.reason = text[:min(len(text), maxReasonBytes)] })
 }
 
-var errDelayAndDLQ = engine.Errorf(ErrInvalid, "stream: delay and dead letter contradict each other")
+var errDelayAndDLQ = engine.Errorf(ErrInvalid, "stream: delay and dead letter are mutually exclusive")
 
 const maxReasonBytes = 1024
 

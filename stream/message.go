@@ -10,14 +10,15 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// appendBody appends messages. Behind the options it has the number of messages (uvarint) and each with its length (uvarint).
+// appendBody appends messages. The options are followed by the number of messages (uvarint), then each
+// message behind its length (uvarint).
 //
-//	message: key (length, bytes) | headers uvarint | name, value (length, bytes) ... in order of names | payload
+//	message: key (length, bytes) | headers uvarint | name, value (length, bytes) ... sorted by name | payload
 type appendBody struct {
 	target
 	options  appendOptions
-	added    []Message // of a body that is built
-	messages [][]byte  // of others, encoded
+	added    []Message // if the body was built here
+	messages [][]byte  // if it was decoded: encoded messages
 }
 
 func (b *appendBody) code(f *codec.Fields) {
@@ -42,7 +43,7 @@ func (b *appendBody) code(f *codec.Fields) {
 	b.codeMessages(f)
 }
 
-// codePartition codes a partition that may be absent: v is 0 then, and else one more.
+// codePartition codes an optional partition: *v is 0 if it is absent, otherwise the partition plus 1.
 func codePartition(f *codec.Fields, v *int) {
 	switch {
 	case f.Binary() != nil:
@@ -74,7 +75,7 @@ func (b *appendBody) codeMessages(f *codec.Fields) {
 		all := b.added
 		for _, msg := range b.messages {
 			var m Message
-			_ = m.read(msg) // it has been checked
+			_ = m.read(msg) // already checked
 			all = append(all, m)
 		}
 		if codec.ListInto(f, "messages", &all, (*Message).code, number); f.Parsing() {
@@ -87,7 +88,7 @@ func (b *appendBody) codeMessages(f *codec.Fields) {
 	}
 }
 
-// code codes a message of a body that is built, or of JSON.
+// code codes a message in JSON, or encodes one for a body that is built.
 func (m *Message) code(f *codec.Fields) {
 	if c := f.Binary(); c != nil {
 		c.Embed(func(b []byte) []byte { return m.append(codec.AppendUvarint(b, uint64(m.encodedSize()))) }, nil)
@@ -128,7 +129,7 @@ func (b *appendBody) payload() (largest int) {
 	return largest
 }
 
-// limit refuses messages that the store would not have sent.
+// limit returns an error for messages that the store would not send.
 func (b *appendBody) limit() error {
 	msgs := b.added
 	for _, encoded := range b.messages {
@@ -137,7 +138,7 @@ func (b *appendBody) limit() error {
 			return engine.Errorf(ErrInvalid, "stream: message: %v", err)
 		}
 		if string(m.append(nil)) != string(encoded) {
-			return engine.Errorf(ErrInvalid, "stream: message with headers out of order")
+			return engine.Errorf(ErrInvalid, "stream: message headers are not sorted by name")
 		}
 		msgs = append(msgs, m)
 	}
@@ -146,10 +147,6 @@ func (b *appendBody) limit() error {
 			return err
 		}
 	}
-	return checkMessages(msgs)
-}
-
-func checkMessages(msgs []Message) error {
 	size := 0
 	for i := range msgs {
 		m := &msgs[i]
@@ -174,8 +171,8 @@ func appendOp(name string, msgs []Message, o appendOptions, sp *spec) engine.Op 
 	})
 }
 
-// AppendOp is Append as an operation of a transaction; its value in the result is an Appended. In a spread namespace the stream has to have a {tag} or one
-// partition.
+// AppendOp is Append as an operation of a transaction. Its result is an Appended. In a spread namespace the
+// stream must have a {tag} or a single partition.
 func AppendOp(name string, msg Message, opts ...AppendOption) Op {
 	op := appendOp(name, []Message{msg}, appendOptionsOf(opts), nil)
 	op.Decode = func(b []byte) (any, error) {
@@ -188,12 +185,12 @@ func AppendOp(name string, msg Message, opts ...AppendOption) Op {
 	return Op{engine.Hide(op)}
 }
 
-// AppendManyOp is AppendMany as an operation of a transaction; its value in the result is an []Appended.
+// AppendManyOp is AppendMany as an operation of a transaction. Its result is an []Appended.
 func AppendManyOp(name string, msgs []Message, opts ...AppendOption) Op {
 	return Op{engine.Hide(appendOp(name, msgs, appendOptionsOf(opts), nil))}
 }
 
-// size returns the bytes of key, headers and payload.
+// size returns the size of key, headers and payload in bytes.
 func (m *Message) size() int {
 	n := len(m.Key) + len(m.Payload)
 	for name, value := range m.Headers {
@@ -202,7 +199,7 @@ func (m *Message) size() int {
 	return n
 }
 
-// encodedSize returns how many bytes append appends.
+// encodedSize returns the number of bytes that append adds.
 func (m *Message) encodedSize() int {
 	n := sizeOf(len(m.Key)) + sizeOf(len(m.Headers)) + m.size()
 	for name, value := range m.Headers {
@@ -211,7 +208,7 @@ func (m *Message) encodedSize() int {
 	return n
 }
 
-// sizeOf returns how many bytes a length takes.
+// sizeOf returns the size of n as a uvarint.
 func sizeOf(n int) int { return (bits.Len(uint(n)|1) + 6) / 7 }
 
 func (m *Message) append(b []byte) []byte {
@@ -225,7 +222,7 @@ func (m *Message) append(b []byte) []byte {
 	return append(b, m.Payload...)
 }
 
-// read fills in the message, whose payload aliases b.
+// read decodes the message. Its payload aliases b.
 func (m *Message) read(b []byte) error {
 	r := codec.NewReader(b)
 	m.Key = r.String()
@@ -245,7 +242,7 @@ func (m *Message) read(b []byte) error {
 	return r.Err()
 }
 
-// split returns the key and the payload of an encoded message, having checked that it is one.
+// split returns the key and the payload of an encoded message, or an error if it is malformed.
 func split(msg []byte) (k, payload []byte, err error) {
 	r := codec.NewReader(msg)
 	k = r.Bytes()
@@ -255,12 +252,12 @@ func split(msg []byte) (k, payload []byte, err error) {
 		r.Bytes()
 	}
 	if err := r.Err(); err != nil || n < 0 {
-		return nil, nil, engine.Errorf(ErrInvalid, "stream: message of %d bytes is none: %v", len(msg), err)
+		return nil, nil, engine.Errorf(ErrInvalid, "stream: malformed message of %d bytes: %v", len(msg), err)
 	}
 	return k, r.Rest(), nil
 }
 
-// readCount reads an integer up to limit; others are read as -1.
+// readCount reads an integer up to limit. It returns -1 for a larger one.
 func readCount(r *codec.Reader, limit uint64) int {
 	n := r.Uvarint()
 	if n > limit {
@@ -269,9 +266,11 @@ func readCount(r *codec.Reader, limit uint64) int {
 	return int(n)
 }
 
-// codeAppended codes the result of an append: LSN uvarint | duplicate u8 | number uvarint | partition, id, offset (uvarints) ... The rows of producers hold it too.
+// codeAppended codes the result of an append, which the rows of producers store too:
+//
+//	LSN uvarint | duplicate u8 | number uvarint | partition, id, offset (uvarints) ...
 func codeAppended(all *[]Appended, f *codec.Fields) {
-	var of Appended // what they have in common
+	var of Appended // LSN and Duplicate are the same for all
 	if len(*all) > 0 {
 		of = (*all)[0]
 	}
@@ -281,7 +280,7 @@ func codeAppended(all *[]Appended, f *codec.Fields) {
 	if c := f.Binary(); c == nil || !c.Reading() {
 		return
 	} else if len(*all) < 1 || len(*all) > MaxBatch {
-		c.Fail("an append of no messages, or of too many")
+		c.Fail("number of appended messages out of range")
 	}
 	for i := range *all {
 		(*all)[i].LSN, (*all)[i].Duplicate = of.LSN, of.Duplicate

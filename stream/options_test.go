@@ -28,8 +28,8 @@ func TestRefusals(t *testing.T) {
 	}
 	for want, err := range map[string]error{
 		`stream: group mode "fair" is not shared, exclusive or key_shared`:                              second(stream.ParseMode("fair")),
-		`stream: delay and dead letter contradict each other`:                                           nack(stream.Delay(0), stream.ToDLQ()),
-		`stream: delay and dead letter contradict each other, in the other order`:                       nack(stream.ToDLQ(), stream.Delay(time.Second)),
+		`stream: delay and dead letter are mutually exclusive`:                                          nack(stream.Delay(0), stream.ToDLQ()),
+		`stream: delay and dead letter are mutually exclusive, in the other order`:                      nack(stream.ToDLQ(), stream.Delay(time.Second)),
 		`stream: delay -1ns is not in 0s-720h0m0s`:                                                      nack(stream.Delay(-1)),
 		`stream: cursor "x" is not one of this listing: partition and Offset of a record, such as 3-17`: second(s.Pending("log", "g").Page(ctx, stream.Cursor("x"))),
 		`stream: cursor "3" is not one of this listing`:                                                 second(s.Pending("log", "g").Page(ctx, stream.Cursor("3"))),

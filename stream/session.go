@@ -4,18 +4,18 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// session is a stream, and a group of it, while a command is applied.
+// session is the stream and the group of the command that is being applied.
 type session struct {
 	m    *machine
 	tx   *engine.Tx
 	kind uint8
 	name string
-	st   *stream // nil if there is none
-	g    *group  // likewise
+	st   *stream // nil if it does not exist
+	g    *group  // nil if it does not exist
 }
 
-// open opens the stream. If the command carries a spec, what the shard knows of the stream is brought up to it; its home knows it best, so there the spec only says
-// which stream is meant.
+// open opens the stream. If the command carries a spec, open first updates this shard's copy of the stream
+// to it. At the stream's home the spec only identifies the stream.
 func (s *session) open(t *target) error {
 	m, tx, sp := s.m, s.tx, t.spec
 	st, home := m.load(tx, s.name), here(tx, s.name, 0)
@@ -24,9 +24,9 @@ func (s *session) open(t *target) error {
 		return notFound(s.name)
 	case home:
 	case sp == nil:
-		return engine.Errorf(ErrInvalid, "stream %q: the command is for another shard", s.name)
+		return engine.Errorf(ErrInvalid, "stream %q: command sent to the wrong shard", s.name)
 	case st != nil && st.id > sp.id:
-		return notFound(s.name) // it has been deleted, or made again, since the sender looked
+		return notFound(s.name) // it was deleted or recreated after the sender read the spec
 	case st != nil && st.id == sp.id && st.deleted():
 		return notFound(s.name)
 	case st != nil && st.id == sp.id && st.version < sp.version:
@@ -48,7 +48,7 @@ func (s *session) open(t *target) error {
 	return nil
 }
 
-// find is open for a stream that has to exist.
+// find is open for a stream that must exist.
 func (s *session) find(t *target) error {
 	if err := s.open(t); err != nil {
 		return err
@@ -101,13 +101,13 @@ func (s *session) delete(b *deleteBody) error {
 	return nil
 }
 
-// adopt takes over what the record says, which opening does, unless what is known is newer.
+// adopt updates the shard's copy of the stream, which open does, unless it is newer.
 func (s *session) adopt(t *target) error {
 	_ = s.open(t)
 	return nil
 }
 
-// drop removes what the shard has of a stream that has been deleted.
+// drop removes the shard's part of a deleted stream.
 func (s *session) drop(t *target) error {
 	if s.open(t) == nil && !here(s.tx, s.name, 0) {
 		s.m.drop(s.tx, s.st, true)
@@ -115,8 +115,8 @@ func (s *session) drop(t *target) error {
 	return nil
 }
 
-// open opens the group, whose stream has to exist. If the command carries a spec, the group is made, replaced or configured as it says, but in the stream's home,
-// which knows best.
+// open opens the group. Its stream must exist. If the command carries a spec, open creates, replaces or
+// configures the group to match it, except at the stream's home.
 func (t *groupTarget) open(s *session) error {
 	if err := s.find(&t.target); err != nil {
 		return err
@@ -137,7 +137,7 @@ func (t *groupTarget) openGroup(s *session) error {
 			m.flush(tx, g)
 		}
 	case home || g != nil && g.home > sp.id || sp.id <= st.dropped:
-		return groupNotFound(st.name, t.group) // it has been deleted, or made again, since the sender looked
+		return groupNotFound(st.name, t.group) // it was deleted or recreated after the sender read the spec
 	default:
 		if g != nil {
 			m.dropGroup(tx, st, g)
@@ -149,7 +149,7 @@ func (t *groupTarget) openGroup(s *session) error {
 	return st.refuseFed(s.kind, t.group)
 }
 
-// find is open for a group that has to exist.
+// find is open for a group that must exist.
 func (t *groupTarget) find(s *session) error {
 	if err := t.open(s); err != nil {
 		return err
@@ -160,7 +160,7 @@ func (t *groupTarget) find(s *session) error {
 	return nil
 }
 
-// find makes the group if there is none.
+// find opens the group, and creates it if b.create is set and it does not exist.
 func (b *readGroupBody) find(s *session) (err error) {
 	if err := b.open(s); err != nil {
 		return err
@@ -175,7 +175,7 @@ func (b *readGroupBody) find(s *session) (err error) {
 	return err
 }
 
-// find expects no spec, since the leader knows consumers by rows of its shard.
+// find opens the group without a spec: the leader finds missing consumers in the rows of its own shard.
 func (b *missBody) find(s *session) error {
 	if s.st = s.m.present(s.tx, s.name); s.st == nil {
 		return notFound(s.name)
@@ -189,8 +189,8 @@ func (b *missBody) find(s *session) error {
 	return nil
 }
 
-// inGroup returns the Apply of a command of a group: apply runs after what is due has been done, and the group is saved whether it fails or not. It changes nothing
-// when it returns an error.
+// inGroup returns the Apply of a group command. It expires due deliveries before apply and saves the group
+// after it, even if apply fails. An apply that fails must not change anything.
 func inGroup[B, R any, P interface {
 	*B
 	find(s *session) error
@@ -204,7 +204,7 @@ func inGroup[B, R any, P interface {
 		m.expire(tx, st, g)
 		m.takeBack(tx, st, g)
 		result, err = apply(s, b)
-		m.expire(tx, st, g) // what was handed back for now is ready
+		m.expire(tx, st, g) // records returned without a delay are ready
 		m.flush(tx, g)
 		m.noteFed(tx, st, g.group)
 		return result, err
@@ -225,7 +225,7 @@ func (s *session) createGroup(b *createGroupBody) error {
 	return nil
 }
 
-// deleteGroup removes a group in the home of its stream, which tells the other shards.
+// deleteGroup removes a group at its stream's home, which notifies the other shards.
 func (s *session) deleteGroup(t *groupTarget) error {
 	if err := t.find(s); err != nil {
 		return err
@@ -234,7 +234,7 @@ func (s *session) deleteGroup(t *groupTarget) error {
 	return nil
 }
 
-// adoptGroup takes over what the record of a group says, which opening does.
+// adoptGroup updates the shard's copy of the group, which open does.
 func (s *session) adoptGroup(t *groupTarget) error {
 	if err := s.open(&t.target); err != nil || s.st == nil {
 		return err
@@ -242,7 +242,8 @@ func (s *session) adoptGroup(t *groupTarget) error {
 	return t.openGroup(s)
 }
 
-// dropGroup removes a group that has been deleted at home, and keeps commands for it that come later from bringing it back.
+// dropGroup removes a group that was deleted at its stream's home. It notes the deletion, so that late
+// commands do not recreate the group.
 func (s *session) dropGroup(b *dropGroupBody) error {
 	if err := s.open(&b.target); err != nil || s.st == nil || here(s.tx, s.name, 0) {
 		return err
@@ -280,7 +281,7 @@ func (s *session) configureGroup(b *configureBody) (engine.Nothing, error) {
 func (s *session) hold(b *consumerBody) (claims, error) {
 	out, err := s.claim(b.consumer, 0)
 	if err == nil && !out.more {
-		s.m.asked(s.tx, s.g, b.consumer, false) // what it gets in other shards is not told here
+		s.m.asked(s.tx, s.g, b.consumer, false) // this shard does not see deliveries of other shards
 	}
 	return out, err
 }

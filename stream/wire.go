@@ -91,7 +91,7 @@ func (q *specQuery) Arguments(f *codec.Fields) {
 
 func (q *specQuery) Results(f *codec.Fields) {
 	f.Bool("found", &q.found)
-	q.spec.wire(f)
+	codec.Object(f, "spec", &q.spec, (*spec).wire)
 }
 
 func (q *readQuery) Arguments(f *codec.Fields) {

@@ -3,6 +3,7 @@ package workflow
 import (
 	"bytes"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,10 +13,24 @@ import (
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
-// TestAdmit: commands of users in other processes are checked as those of users in this one are, and can not say what only machines say.
+// TestAdmit checks commands of users in other processes. The machine also refuses a malformed body. It
+// accepts what only Admit rejects: a user may not send it, but another machine may.
 func TestAdmit(t *testing.T) {
 	const most = 100
 	r := machinetest.New(t, 1, engine.TableOf(action.Primitive), table())
+	definition := `{"kind":"Workflow","name":"w","version":"1","start":{"run":"@actions/a","transitions":{"success":"flo.Completed","failure":"flo.Failed"}}}`
+	created, err := compile([]byte(definition))
+	if err != nil {
+		t.Fatal(err)
+	}
+	setUp := []engine.Op{create.Op("w", created, nil), start.Op("w", startBody{id: "mine", input: []byte("1")}, nil)}
+	for _, op := range setUp {
+		cmd := op.Command
+		cmd.Namespace = "n"
+		if _, err := r.Propose(t.Context(), 0, cmd); err != nil {
+			t.Fatal(err)
+		}
+	}
 	run, long := number{run: 1}, strings.Repeat("x", 1<<10+1)
 	large := append(append([]byte{'"'}, bytes.Repeat([]byte{'x'}, most)...), '"')
 	startOf := func(name string, change func(*startBody)) []byte {
@@ -34,36 +49,38 @@ func TestAdmit(t *testing.T) {
 	flag := func(name string) []byte { return command(kindEnable, name, new(bool), codeFlag("")).Body }
 	p, noText := table(), "\xff"
 	for _, c := range []struct {
-		kind  uint8
-		good  []byte
-		wrong [][]byte
+		kind      uint8
+		good      []byte
+		malformed [][]byte
+		forbidden [][]byte // only Admit rejects them
 	}{
 		{kindStart, start(func(*startBody) {}), [][]byte{
+			start(func(v *startBody) { v.key = []byte(long) }), start(func(v *startBody) { v.id = long }), start(func(v *startBody) { v.version = long }),
+		}, [][]byte{
 			startOf("", func(*startBody) {}), start(func(v *startBody) { v.input = large }), start(func(v *startBody) { v.input = []byte("no JSON") }),
 			start(func(v *startBody) { v.source = "s" }), start(func(v *startBody) { v.parent = "p" }), start(func(v *startBody) { v.depth = 1 }),
-			start(func(v *startBody) { v.notify = call.Notify{Machine: engine.MachineWorkflow} }), start(func(v *startBody) { v.key = []byte(long) }),
-			start(func(v *startBody) { v.id = long }), start(func(v *startBody) { v.version = long }), start(func(v *startBody) { v.version = noText }),
+			start(func(v *startBody) { v.notify = call.Notify{Machine: engine.MachineWorkflow} }), start(func(v *startBody) { v.version = noText }),
 		}},
 		{kindSignal, signal("", signalBody{run, "go", []byte("1")}), [][]byte{
-			signal("", signalBody{run, "", nil}), signal("", signalBody{run, long, nil}), signal("", signalBody{run, "go", large}), signal("", signalBody{run, "go", []byte("no JSON")}),
+			signal("mine", signalBody{run, "", nil}), signal("mine", signalBody{run, long, nil}),
+		}, [][]byte{
+			signal("", signalBody{run, "go", large}), signal("", signalBody{run, "go", []byte("no JSON")}),
 			signal(long, signalBody{run, "go", nil}), signal("", signalBody{run, noText, nil}),
 		}},
-		{kindStart, start(func(v *startBody) { v.id, v.key, v.version, v.input = "mine", []byte{0xff}, "1", []byte{} }), nil},
-		{kindSignal, signal("mine", signalBody{run, "go", nil}), nil},
-		{kindCancel, cancel("", cancelBody{number{1 << 63, 1<<16 - 1}, []byte(noText)}), nil},
-		{kindCancel, cancel("", cancelBody{run, []byte("why")}), [][]byte{cancel("", cancelBody{run, []byte(long)}), cancel(long, cancelBody{})}},
-		{kindRetry, retry("", retryBody{run, "s", []byte("1")}), [][]byte{
-			retry("", retryBody{run, long, nil}), retry("", retryBody{run, "s", large}), retry("", retryBody{run, "s", []byte("no JSON")}), retry(long, retryBody{}),
-			retry("", retryBody{run, noText, nil}),
+		{kindStart, start(func(v *startBody) { v.id, v.key, v.version, v.input = "mine", []byte{0xff}, "1", []byte{} }), nil, nil},
+		{kindSignal, signal("mine", signalBody{run, "go", nil}), nil, nil},
+		{kindCancel, cancel("", cancelBody{number{1 << 63, 1<<16 - 1}, []byte(noText)}), nil, nil},
+		{kindCancel, cancel("", cancelBody{run, []byte("why")}), [][]byte{cancel("mine", cancelBody{run, []byte(long)})}, [][]byte{cancel(long, cancelBody{})}},
+		{kindRetry, retry("", retryBody{run, "s", []byte("1")}), [][]byte{retry("mine", retryBody{run, long, nil})}, [][]byte{
+			retry("", retryBody{run, "s", large}), retry("", retryBody{run, "s", []byte("no JSON")}), retry(long, retryBody{}), retry("", retryBody{run, noText, nil}),
 		}},
-		{kindRemoveVersion, remove("w", versionBody{version: "1"}), [][]byte{
-			remove("", versionBody{version: "1"}), remove("w", versionBody{}), remove("w", versionBody{version: long}),
-			remove("w", versionBody{version: "1", revision: 1}), remove("w", versionBody{version: noText}),
+		{kindRemoveVersion, remove("w", versionBody{version: "1"}), [][]byte{remove("w", versionBody{}), remove("w", versionBody{version: long})}, [][]byte{
+			remove("", versionBody{version: "1"}), remove("w", versionBody{version: "1", revision: 1}), remove("w", versionBody{version: noText}),
 		}},
-		{kindInvalidate, plan("w", planBody{plan: "p"}), [][]byte{plan("", planBody{plan: "p"}), plan("w", planBody{})}},
-		{kindEnable, flag("w"), [][]byte{flag("")}},
-		{kindDelete, flag("w"), [][]byte{flag("")}},
-		{kindPauseSchedule, flag("w"), [][]byte{flag("")}},
+		{kindInvalidate, plan("w", planBody{plan: "p"}), [][]byte{plan("w", planBody{}), plan("w", planBody{plan: "p", executor: "e"})}, [][]byte{plan("", planBody{plan: "p"})}},
+		{kindEnable, flag("w"), nil, [][]byte{flag("")}},
+		{kindDelete, flag("w"), nil, [][]byte{flag("")}},
+		{kindPauseSchedule, flag("w"), nil, [][]byte{flag("")}},
 	} {
 		command := func(body []byte) engine.Command {
 			return engine.Command{Machine: engine.MachineWorkflow, Kind: c.kind, Namespace: "n", Body: body}
@@ -72,12 +89,14 @@ func TestAdmit(t *testing.T) {
 			t.Errorf("command %d: %v", c.kind, err)
 		}
 		machinetest.SameInJSON(t, p, command(c.good))
-		for i, body := range c.wrong {
+		for i, body := range slices.Concat(c.malformed, c.forbidden) {
 			if err := p.Admit(command(body), most); !errors.Is(err, ErrInvalid) {
-				t.Errorf("command %d, wrong in way %d: %v", c.kind, i, err)
+				t.Errorf("command %d, wrong body %d: Admit returned %v, want ErrInvalid", c.kind, i, err)
 			}
-			if _, err := r.Propose(t.Context(), 0, command(body)); err == nil && c.kind != kindRemoveVersion { // what a home tells is not refused
-				t.Errorf("command %d, wrong in way %d, is carried out", c.kind, i)
+		}
+		for i, body := range c.malformed {
+			if _, err := r.Propose(t.Context(), 0, command(body)); !errors.Is(err, ErrInvalid) {
+				t.Errorf("command %d, malformed body %d: Propose returned %v, want ErrInvalid", c.kind, i, err)
 			}
 		}
 		if err := p.Admit(command(c.good[:len(c.good)-1]), most); !errors.Is(err, engine.ErrMalformed) {

@@ -33,8 +33,8 @@ const (
 	kindRemoveVersion
 )
 
-// The commands. Those about a run name its id, or "" if floe has given the id: then the body has what it
-// stands for. On a full disk runs that are active are carried on, and can be cancelled.
+// The commands. The name of a command for a run is the run's ID. If floe assigned the ID, the name is "" and
+// the body has its parts. On a full disk active runs continue and can be cancelled.
 var (
 	create = &engine.CommandRow[*work, createBody, created]{
 		Kind: kindCreate, Name: "create", From: engine.FromUsers,
@@ -108,13 +108,13 @@ func codeFlag(name string) func(*bool, *codec.Fields) {
 	return func(flag *bool, f *codec.Fields) { f.Bool(name, flag) }
 }
 
-// createBody is a version of a workflow. In JSON it is the definition alone.
+// createBody is a version of a workflow. Its JSON has only the definition.
 type createBody struct {
 	version  string
 	source   []byte
 	compiled []byte
 
-	// From the definition, if it was compiled here; not encoded.
+	// From the definition if it was compiled here; not encoded.
 	name      string
 	namespace string
 }
@@ -139,14 +139,14 @@ func (b *createBody) layout(c *codec.Coder) {
 
 func (b *createBody) named(name string) error {
 	if b.name != "" && b.name != name {
-		return engine.Errorf(ErrInvalid, "workflow %q: the definition is of workflow %q", name, b.name)
+		return engine.Errorf(ErrInvalid, "workflow %q: the definition names workflow %q", name, b.name)
 	}
 	return checkWorkflow(name)
 }
 
 func (b *createBody) size() int { return bodyRoom + len(b.version) + len(b.source) + len(b.compiled) }
 
-// compile reads a definition, and returns the body that creates it. Errors: ErrInvalid with what is wrong first.
+// compile parses a definition and returns the body that creates it. Errors: ErrInvalid with the first problem.
 func compile(source []byte) (b createBody, err error) {
 	if len(source) > MaxDefinition {
 		return b, engine.Errorf(ErrInvalid, "workflow: definition of %d bytes exceeds %d", len(source), MaxDefinition)
@@ -163,8 +163,8 @@ func compile(source []byte) (b createBody, err error) {
 	return createBody{d.Version, source, encode(nil, d, (*flow.Definition).Code), d.Name, d.Namespace}, nil
 }
 
-// admitCreate validates a creation that a user sent from another process. It compiles the definition anew:
-// the machine never runs what somebody else has made of it.
+// admitCreate validates a create command from another process. It recompiles the definition, because the
+// machine runs the compiled form and must not trust a client's.
 func admitCreate(cmd engine.Command, _ int) error {
 	name, b, err := create.Read(cmd)
 	if err != nil {
@@ -180,7 +180,7 @@ func admitCreate(cmd engine.Command, _ int) error {
 	return own.isFor(cmd.Namespace)
 }
 
-// isFor returns ErrInvalid if the definition names another namespace than the one it is created in.
+// isFor returns ErrInvalid if the definition names another namespace.
 func (b *createBody) isFor(namespace string) error {
 	if b.namespace != "" && b.namespace != namespace {
 		return engine.Errorf(ErrInvalid, "workflow %q is for namespace %q, not %q", b.name, b.namespace, namespace)
@@ -188,7 +188,8 @@ func (b *createBody) isFor(namespace string) error {
 	return nil
 }
 
-// reaches returns the namespace of a trigger's stream, in which its consumer group is created.
+// reaches returns the namespace of the trigger's stream if it is another one: the trigger's consumer group
+// is created there.
 func reaches(cmd engine.Command) []string {
 	_, b, err := create.Read(cmd)
 	if err != nil {
@@ -214,10 +215,10 @@ func (v *created) code(f *codec.Fields) {
 	f.Uvarint("lsn", &v.lsn)
 }
 
-// adoptCommand is what the home shard of a workflow tells the others. With the name of a version it is a new one.
+// adoptCommand sends a change of a workflow from its home to the other shards. It has a version if that is new.
 type adoptCommand struct {
 	name     string
-	gone     bool // it has been deleted
+	gone     bool // the workflow was deleted
 	force    bool
 	enabled  bool
 	revision uint64
@@ -237,16 +238,16 @@ func (v *adoptCommand) code(c *codec.Coder) {
 
 // startBody starts a run. JSON has only the fields that users may set.
 type startBody struct {
-	version string // "" is the default one
-	id      string // "" is one of floe's own
-	key     []byte // for idempotency
+	version string // "": the default version
+	id      string // "": floe assigns it
+	key     []byte // idempotency key
 	source  string
 	parent  string
 	depth   uint8
 	notify  call.Notify
 	input   []byte
 
-	taken bool // it is due though the workflow may be disabled by now; it is not sent
+	taken bool // start even if the workflow is disabled by now; not encoded
 }
 
 func (b *startBody) code(f *codec.Fields) {
@@ -286,7 +287,7 @@ func (b *startBody) limit() error {
 // started is the result of a start.
 type started struct {
 	place
-	id        string // if it is not one of floe's own
+	id        string // "" if floe assigned the ID
 	status    Status
 	duplicate bool
 	lsn       uint64
@@ -305,7 +306,7 @@ func (v *started) code(f *codec.Fields) {
 	f.Uvarint("lsn", &v.lsn)
 }
 
-// number identifies a run within its shard, for IDs that floe assigned.
+// number identifies a run within its shard if floe assigned the run's ID.
 type number struct {
 	run uint64
 	tag uint16
@@ -316,7 +317,7 @@ func (n *number) code(f *codec.Fields) {
 	codec.Narrow(f, "tag", &n.tag)
 }
 
-// named validates the id of a run that a command is about, "" if floe has given it.
+// named validates the ID of a command's run, which is "" if floe assigned it.
 func (n *number) named(id string) error {
 	if id == "" {
 		return nil
@@ -324,7 +325,7 @@ func (n *number) named(id string) error {
 	return checkRunID(id)
 }
 
-// target names a run: by its id, or by the number that one of floe's own says.
+// target identifies a run by its ID, or by its number if floe assigned the ID.
 type target struct {
 	id string
 	number
@@ -335,7 +336,7 @@ func (t *target) code(f *codec.Fields) {
 	t.number.code(f)
 }
 
-// signalBody is a signal for a run.
+// signalBody sends a signal to a run.
 type signalBody struct {
 	number
 	kind    string
@@ -366,11 +367,11 @@ func (b *cancelBody) code(f *codec.Fields) {
 	f.Bytes("reason", &b.reason, codec.Range{Max: MaxReason})
 }
 
-// retryBody has a run go on.
+// retryBody resumes a failed run.
 type retryBody struct {
 	number
-	step  string // "" is the one that has failed
-	input []byte // of the step; nil is what the definition says
+	step  string // "": the failed step
+	input []byte // of the step; nil: as defined
 }
 
 func (b *retryBody) code(f *codec.Fields) {
@@ -386,7 +387,7 @@ func (b *retryBody) limit() error {
 	return checkJSON("input", b.input)
 }
 
-// changed is the result of commands about a run: its state after them.
+// changed is a run's status after a command.
 type changed struct {
 	status Status
 	lsn    uint64
@@ -397,7 +398,7 @@ func (v *changed) code(f *codec.Fields) {
 	f.Uvarint("lsn", &v.lsn)
 }
 
-// relayCommand tells another shard that an action's run, or a child, has ended.
+// relayCommand notifies another shard that a run of an action or a child workflow ended.
 type relayCommand struct {
 	child bool
 	end   call.End
@@ -433,15 +434,15 @@ func notFound(name string) error { return engine.Errorf(ErrNotFound, "workflow %
 
 func noRun(id RunID) error { return engine.Errorf(ErrNotFound, "run %s not found", id) }
 
-// checkJSON says what is wrong with bytes that have to be JSON, or nothing.
+// checkJSON returns ErrInvalid if b is neither empty nor valid JSON.
 func checkJSON(what string, b []byte) error {
 	if len(b) > 0 && !rawjson.Valid(b) {
-		return engine.Errorf(ErrInvalid, "workflow: the %s is no JSON: %.40q", what, b)
+		return engine.Errorf(ErrInvalid, "workflow: %s is not valid JSON: %.40q", what, b)
 	}
 	return nil
 }
 
-// checkText returns ErrInvalid for text that JSON can not have.
+// checkText returns ErrInvalid for text that JSON cannot represent.
 func checkText(what, text string) error {
 	if !utf8.ValidString(text) {
 		return engine.Errorf(ErrInvalid, "workflow: %s %.64q is not valid UTF-8", what, text)

@@ -137,7 +137,7 @@ func (w *work) tellOthers(cmd engine.Command) {
 	}
 }
 
-// sendTo sends a command to a shard of a spread namespace. With a token the machine is told what became of it.
+// sendTo sends a command to a shard of a spread namespace. With a token, OnReply receives the outcome.
 func (w *work) sendTo(shard engine.ShardID, cmd engine.Command, token []byte) {
 	cmd.Spread, cmd.Namespace = true, w.tx.NamespaceName()
 	name := engine.RouteTo(cmd.Namespace, shard, w.tx.Shards())

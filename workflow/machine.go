@@ -54,7 +54,7 @@ func (m *machine) Memories() []engine.Remembered { return []engine.Remembered{m.
 type work struct {
 	m         *machine
 	tx        *engine.Tx
-	subject   string // of the command: the name of a workflow, or the id of a run
+	subject   string // of the command: the name of a workflow or the ID of a run; "" without a command
 	workflows []*kind
 	runs      []*live
 	plans     []*known
@@ -81,7 +81,7 @@ func (m *machine) start(tx *engine.Tx) *work {
 	clear(w.workflows)
 	clear(w.runs)
 	clear(w.plans)
-	w.tx, w.workflows, w.runs, w.plans = tx, w.workflows[:0], w.runs[:0], w.plans[:0]
+	w.tx, w.subject, w.workflows, w.runs, w.plans = tx, "", w.workflows[:0], w.runs[:0], w.plans[:0]
 	return w
 }
 

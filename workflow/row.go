@@ -41,7 +41,7 @@ import (
 //	'o'                              its output
 //	's' | step                       the last visit to a step (see stepRow)
 //	'e' | lsn                        what a command has added to its history (see eventRow)
-//	'p' | lsn                        a signal that nobody has taken yet (see signalRow)
+//	'p' | lsn                        a pending signal (see signalRow)
 //	'g' | type                       the payload of the signal of a type that was taken last
 //	'c' | ^visit u64                 a visit that may have to be compensated, the last one first (see undoRow)
 //	'x' | index u32                  a branch of the parallel step (see branchRow)
@@ -234,7 +234,7 @@ type header struct {
 	spins   int64  // steps since the last durable wait
 	steps   int64  // all
 	events  int64  // of its history
-	pending int64  // signals that nobody has taken
+	pending int64  // pending signals
 	pended  int64  // and their bytes
 	failure failure
 	ending  ending

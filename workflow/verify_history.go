@@ -154,7 +154,7 @@ func (r *auditedRun) checkHistory(d *flow.Definition) error {
 	case f.visits != h.visit:
 		return fmt.Errorf("%d visits to steps, not %d", f.visits, h.visit)
 	case f.received-f.matched != h.pending:
-		return fmt.Errorf("%d signals that nobody has taken, not %d", f.received-f.matched, h.pending)
+		return fmt.Errorf("%d pending signals, not %d", f.received-f.matched, h.pending)
 	case f.undid != h.undid:
 		return fmt.Errorf("%d compensations have failed, not %d", f.undid, h.undid)
 	case len(f.last) > 0:

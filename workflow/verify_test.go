@@ -20,7 +20,7 @@ func TestVerifyComparesHistories(t *testing.T) {
 	}{
 		"at another step":     {partHeader, change((*header).code, func(h *header) { h.step = 1 }), `it is at step "_start", not "pay"`},
 		"one visit more":      {partHeader, change((*header).code, func(h *header) { h.visit++ }), "visits to steps, not"},
-		"a signal more":       {partHeader, change((*header).code, func(h *header) { h.pending++ }), "signals that nobody has taken"},
+		"a signal more":       {partHeader, change((*header).code, func(h *header) { h.pending++ }), "pending signals, not"},
 		"it has ended":        {partHeader, change((*header).code, func(h *header) { h.status, h.wait = Completed, waitNothing }), "it ends as unknown"},
 		"another outcome":     {partStep, change((*stepRow).layout, func(s *stepRow) { s.outcome = "failure" }), `has come to "failure" at attempt 1`},
 		"another attempt":     {partStep, change((*stepRow).layout, func(s *stepRow) { s.attempts++ }), "at attempt 2"},

@@ -65,7 +65,7 @@ func (w *work) signal(c *signalBody) (res changed, err error) {
 	}
 	waited := l.waitsForSignal(c.kind)
 	if !waited && (l.pending >= MaxSignals || l.pended+int64(len(c.payload)) > MaxSignalBytes) {
-		return res, engine.Errorf(ErrBusy, "run %s has %d signals of %d bytes that nobody has taken: the limits are %d and %d",
+		return res, engine.Errorf(ErrBusy, "run %s: %d pending signals of %d bytes: limits are %d signals and %d bytes",
 			l.name(), l.pending, l.pended, MaxSignals, MaxSignalBytes)
 	}
 	l.changed = true

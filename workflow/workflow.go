@@ -77,7 +77,7 @@ const (
 const (
 	MaxDefinition     = flow.MaxSource
 	MaxOutput         = 1 << 20 // bytes of a step's output
-	MaxSignals        = 1000    // of a run that nobody has taken
+	MaxSignals        = 1000    // pending signals of a run
 	MaxSignalBytes    = 1 << 20 // their payloads together
 	MaxSignalType     = 255     // bytes
 	MaxIdempotencyKey = 1024    // bytes
@@ -155,7 +155,7 @@ type Run struct {
 	Waits   string // for what, in words; "" if it has ended
 	Due     time.Time
 	Steps   []StepResult    // in the order in which they ended first
-	Signals []PendingSignal // that nobody has taken yet, the oldest first
+	Signals []PendingSignal // not yet consumed, oldest first
 }
 
 // StepResult is the last visit to a step.

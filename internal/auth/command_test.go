@@ -5,7 +5,7 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// commandOf returns a command with any body, which nobody checks.
+// commandOf returns a command with an arbitrary body.
 func commandOf[B, R any](row *engine.CommandRow[*change, B, R], id string, b B) engine.Command {
 	var body []byte
 	if row.Route == nil {

@@ -1,7 +1,7 @@
 // Package codec reads and writes the small binary records of floe: commands, results and state rows.
 //
 // Integers are varints (encoding/binary), byte strings are a length and the bytes. Writing is done with append functions;
-// reading goes through a Reader whose first error sticks, so a decoder reads all fields and checks once at the end.
+// a Reader keeps its first error, so a decoder reads all fields and checks for an error once at the end.
 package codec
 
 import (
@@ -51,7 +51,7 @@ func (r *Reader) fail(what string) {
 	r.b = nil
 }
 
-// Uvarint reads an unsigned varint. An encoding longer than needed is refused, so every value has one encoding.
+// Uvarint reads an unsigned varint. It must have the shortest encoding, so every value has only one.
 func (r *Reader) Uvarint() uint64 {
 	v, n := binary.Uvarint(r.b)
 	if n <= 0 || (n > 1 && r.b[n-1] == 0) {
@@ -111,17 +111,17 @@ func (r *Reader) Bytes() []byte {
 	return b
 }
 
-// String reads a length and that many bytes as a string of its own.
+// String reads a length and that many bytes, which it copies.
 func (r *Reader) String() string { return string(r.Bytes()) }
 
-// Rest returns everything not read yet.
+// Rest returns the unread bytes.
 func (r *Reader) Rest() []byte {
 	b := r.b
 	r.b = nil
 	return b
 }
 
-// Len returns how many bytes are left.
+// Len returns the number of unread bytes.
 func (r *Reader) Len() int { return len(r.b) }
 
 // Err returns the first error.

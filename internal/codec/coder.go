@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Coder writes a record or reads one, by the same function, so that the two can not differ:
+// Coder encodes and decodes records. One function does both, so the two cannot differ:
 //
 //	func (p *point) code(c *codec.Coder) {
 //		c.Varint(&p.x)
@@ -15,7 +15,8 @@ import (
 //		codec.List(c, &p.tags, (*codec.Coder).String)
 //	}
 //
-// An encoder appends what the pointers point to, and changes nothing there; a decoder fills it in, and its first error sticks.
+// An encoder appends the values that the pointers refer to, and does not modify them. A decoder sets them, and
+// keeps its first error.
 type Coder struct {
 	dst     []byte
 	src     Reader
@@ -25,13 +26,13 @@ type Coder struct {
 // NewEncoder returns a Coder that appends to dst.
 func NewEncoder(dst []byte) Coder { return Coder{dst: dst} }
 
-// NewDecoder returns a Coder that reads src, which it keeps no part of.
+// NewDecoder returns a Coder that reads src.
 func NewDecoder(src []byte) Coder { return Coder{src: NewReader(src), reading: true} }
 
-// coders are those of Encode and Decode: what is coded is called through a function, so that each would be allocated.
+// coders pools the Coders of Encode and Decode. They are passed to a function value, so each would escape to the heap.
 var coders = sync.Pool{New: func() any { return new(Coder) }}
 
-// Encode appends a record that is coded field by field.
+// Encode appends the encoding of a record.
 func Encode[T any](dst []byte, v *T, code func(*T, *Coder)) []byte {
 	const usual = 64
 	if dst == nil {
@@ -46,7 +47,7 @@ func Encode[T any](dst []byte, v *T, code func(*T, *Coder)) []byte {
 	return dst
 }
 
-// Decode reads what Encode wrote, all of it.
+// Decode decodes a record. It fails if bytes are left over.
 func Decode[T any](b []byte, code func(*T, *Coder)) (v T, err error) {
 	c := coders.Get().(*Coder)
 	*c = NewDecoder(b)
@@ -57,13 +58,13 @@ func Decode[T any](b []byte, code func(*T, *Coder)) (v T, err error) {
 	return v, err
 }
 
-// Encoded returns what has been appended.
+// Encoded returns dst with the record appended.
 func (c *Coder) Encoded() []byte { return c.dst }
 
 // Reading reports whether the Coder decodes.
 func (c *Coder) Reading() bool { return c.reading }
 
-// Left returns the number of bytes that a decoder has yet to read.
+// Left returns the number of bytes that a decoder has not read.
 func (c *Coder) Left() int { return c.src.Len() }
 
 // Err returns the first error of a decoder.
@@ -72,7 +73,7 @@ func (c *Coder) Err() error { return c.src.Err() }
 // Done returns the first error of a decoder, or one if bytes are left.
 func (c *Coder) Done() error { return c.src.Done() }
 
-// Fail makes a decoder fail because a value that it has read makes no sense; what says which.
+// Fail makes a decoder fail because of an invalid value, which what describes.
 func (c *Coder) Fail(what string) { c.src.fail(what) }
 
 // Uvarint codes an unsigned integer.
@@ -93,7 +94,7 @@ func (c *Coder) Varint(v *int64) {
 	c.dst = AppendVarint(c.dst, *v)
 }
 
-// Int codes an integer that this machine has to be able to hold.
+// Int codes an int. Decoding fails if the value does not fit.
 func (c *Coder) Int(v *int) {
 	wide := int64(*v)
 	c.Varint(&wide)
@@ -105,13 +106,13 @@ func (c *Coder) Int(v *int) {
 	}
 }
 
-// Uint16 codes an unsigned integer of two bytes at most.
+// Uint16 codes a uint16 as a uvarint.
 func (c *Coder) Uint16(v *uint16) { narrow(c, v, math.MaxUint16) }
 
-// Uint32 codes an unsigned integer of four bytes at most.
+// Uint32 codes a uint32 as a uvarint.
 func (c *Coder) Uint32(v *uint32) { narrow(c, v, math.MaxUint32) }
 
-// narrow leaves what it encodes untouched, as others may be encoding it too.
+// narrow does not write to v when encoding: v may be encoded concurrently.
 func narrow[T uint16 | uint32](c *Coder, v *T, most uint64) {
 	wide := uint64(*v)
 	c.Uvarint(&wide)
@@ -132,7 +133,7 @@ func (c *Coder) Byte(v *byte) {
 	c.dst = append(c.dst, *v)
 }
 
-// Fixed64 codes 8 bytes, little endian: for integers that are rarely small, and bits of floats.
+// Fixed64 codes 8 bytes, little endian. Use it for the bits of floats and for integers that are rarely small.
 func (c *Coder) Fixed64(v *uint64) {
 	if c.reading {
 		*v = c.src.Fixed64()
@@ -141,7 +142,7 @@ func (c *Coder) Fixed64(v *uint64) {
 	c.dst = binary.LittleEndian.AppendUint64(c.dst, *v)
 }
 
-// Float64 codes a float64 by its bits, so that every value, also -0, comes back as it was.
+// Float64 codes the bits of a float64, so that every value, including -0, survives.
 func (c *Coder) Float64(v *float64) {
 	b := math.Float64bits(*v)
 	if c.Fixed64(&b); c.reading {
@@ -149,17 +150,17 @@ func (c *Coder) Float64(v *float64) {
 	}
 }
 
-// Len returns how many bytes a decoder has left.
+// Len returns the number of bytes that a decoder has left.
 func (c *Coder) Len() int { return c.src.Len() }
 
-// More reports whether a record goes on with fields that a later layout appended:
+// More reports whether fields that a later layout added at the end of a record follow:
 //
 //	if c.More(p.color != 0) {
 //		c.Varint(&p.color)
 //	}
 //
-// An encoder goes on if set, which says that one of them is not zero, so that records without them stay as they were. A decoder goes on if anything is left.
-// That holds for the last fields of a record, and not for the elements of a list.
+// An encoder continues if set is true. Pass whether one of the fields is not zero, so that records without them
+// keep their encoding. A decoder continues if bytes are left, so the elements of a list cannot use More.
 func (c *Coder) More(set bool) bool {
 	if c.reading {
 		return c.src.Len() > 0
@@ -185,7 +186,7 @@ func (c *Coder) String(v *string) {
 	c.dst = AppendString(c.dst, *v)
 }
 
-// Bytes codes a slice that may be nil, and is a copy when it is read.
+// Bytes codes a slice that may be nil. A decoder copies it.
 func (c *Coder) Bytes(v *[]byte) {
 	there := *v != nil
 	c.Bool(&there)
@@ -199,7 +200,7 @@ func (c *Coder) Bytes(v *[]byte) {
 	}
 }
 
-// View codes what Bytes codes, for who is done with it before the source changes: what is read is a part of that.
+// View is Bytes without the copy: a decoded slice aliases the record.
 func (c *Coder) View(v *[]byte) {
 	if !c.reading {
 		c.Bytes(v)
@@ -229,7 +230,7 @@ func (c *Coder) alias(v *[]byte) {
 	c.dst = AppendBytes(c.dst, *v)
 }
 
-// Time codes a time, in ms since the epoch; the zero time stays what it is.
+// Time codes a time in ms since the epoch. The zero time is preserved.
 func (c *Coder) Time(v *time.Time) {
 	there, ms := !v.IsZero(), int64(0)
 	if c.Bool(&there); there {
@@ -245,10 +246,10 @@ func (c *Coder) Time(v *time.Time) {
 	}
 }
 
-// listAhead is for how many elements List takes memory before they are there.
+// listAhead is the maximum number of elements that List allocates before decoding any.
 const listAhead = 1024
 
-// List codes a slice, each of its elements with code, which has to use at least a byte. An empty one is read as nil.
+// List codes a slice. code codes an element, which must take at least one byte. An empty slice decodes as nil.
 func List[T any](c *Coder, list *[]T, code func(*Coder, *T)) {
 	if !c.reading {
 		c.dst = AppendUvarint(c.dst, uint64(len(*list)))
@@ -258,7 +259,7 @@ func List[T any](c *Coder, list *[]T, code func(*Coder, *T)) {
 		return
 	}
 	n := c.src.Uvarint()
-	// What the length claims is not believed before the elements are there.
+	// The length may be corrupt, so do not allocate for it before decoding elements.
 	if n > uint64(c.src.Len()) {
 		c.Fail("list longer than the record")
 		return

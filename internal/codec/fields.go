@@ -25,9 +25,9 @@ import (
 type Fields struct {
 	coder    Coder
 	form     form  // nil: binary, or checking
-	checking bool  // fields are compared with their ranges, which is done for every command: nothing is allocated for it
+	checking bool  // ranges are being checked; this happens for every command and must not allocate
 	decoded  bool  // see CheckFields
-	err      error // of the check, or of a list that is too long to decode
+	err      error // of the check, or for a list that is too long to decode
 }
 
 // Range limits an integer, the length of a string in bytes, or the number of elements of a list. The zero Range sets no limit.
@@ -72,7 +72,8 @@ func giveBack(f *Fields) {
 	borrowed.Put(f)
 }
 
-// form codes fields in any representation but the binary one. A field without a name is the record itself: a list element that is not an object.
+// form codes fields in a representation other than the binary one. A field without a name is the record itself:
+// a list element that is not an object.
 type form interface {
 	signed(name string, v *int64, unit Unit, r Range)
 	unsigned(name string, v *uint64, unit Unit, r Range)
@@ -121,8 +122,8 @@ func (f *Fields) Parsing() bool {
 	return parses
 }
 
-// Given reports whether an optional field is present, in the JSON that is read or else, as given says, in the record. Records have binary forms of their own for
-// that, so callers handle Binary first.
+// Given reports whether an optional field is present: in the JSON that is being read, otherwise in the record,
+// which given reports. Binary forms of optional fields differ, so callers handle Binary first.
 func (f *Fields) Given(name string, given bool) bool {
 	if f.checking {
 		return given
@@ -130,8 +131,9 @@ func (f *Fields) Given(name string, given bool) bool {
 	return f.form.given(name, given)
 }
 
-// OnCopy calls code with a copy of *v, and sets *v to it if fields are being read from JSON. Use it outside the binary form: what closures and interfaces refer to
-// escapes to the heap, so without the copy every body would. Writing JSON must not change *v, which others may be reading.
+// OnCopy calls code with a copy of *v, and stores the copy in *v if fields are being read from JSON. Use it
+// outside the binary form: variables that closures and interfaces refer to escape to the heap, so without the
+// copy every body would. Writing JSON must not change *v, since it may be read concurrently.
 func OnCopy[T any](f *Fields, v *T, code func(v *T)) {
 	own := *v
 	if code(&own); f.Parsing() {
@@ -267,7 +269,7 @@ func (f *Fields) Bool(name string, v *bool) {
 	OnCopy(f, v, func(v *bool) { f.form.boolean(name, v) })
 }
 
-// Text codes a text.
+// Text codes a string.
 func (f *Fields) Text(name string, v *string, r ...Range) {
 	switch {
 	case f.checking:
@@ -280,7 +282,7 @@ func (f *Fields) Text(name string, v *string, r ...Range) {
 	OnCopy(f, v, func(v *string) { f.form.text(name, v, rangeOf(r)) })
 }
 
-// Bytes codes bytes. Decoded ones alias the record.
+// Bytes codes bytes. Decoded bytes alias the record.
 func (f *Fields) Bytes(name string, v *[]byte, r ...Range) {
 	switch {
 	case f.checking:
@@ -293,7 +295,7 @@ func (f *Fields) Bytes(name string, v *[]byte, r ...Range) {
 	OnCopy(f, v, func(v *[]byte) { f.form.bytes(name, v, rangeOf(r)) })
 }
 
-// Blob codes bytes that may be nil, which are absent in JSON. Decoded ones are a copy.
+// Blob codes bytes that may be nil. JSON omits nil. Decoded bytes are a copy.
 func (f *Fields) Blob(name string, v *[]byte, r ...Range) {
 	switch {
 	case f.checking:
@@ -307,7 +309,7 @@ func (f *Fields) Blob(name string, v *[]byte, r ...Range) {
 	}
 }
 
-// OptionalBytes is Blob for bytes that alias the record when they are decoded.
+// OptionalBytes is Blob without the copy: decoded bytes alias the record.
 func (f *Fields) OptionalBytes(name string, v *[]byte, r ...Range) {
 	if c := f.Binary(); c != nil {
 		c.View(v)
@@ -373,7 +375,7 @@ func (f *Fields) Duration(name string, v *time.Duration, r ...Range) {
 	}
 }
 
-// Float codes a float64, bit by bit in binary.
+// Float codes a float64; its binary form has the exact bits.
 func (f *Fields) Float(name string, v *float64) {
 	switch {
 	case f.checking:
@@ -384,14 +386,14 @@ func (f *Fields) Float(name string, v *float64) {
 	}
 }
 
-// Namespace codes the namespace of a query. JSON has no field for it: there it comes from the address of the request.
+// Namespace codes the namespace of a query. JSON has no field for it, because the URL of the request has it.
 func (f *Fields) Namespace(v *string) {
 	if c := f.Binary(); c != nil {
 		c.String(v)
 	}
 }
 
-// More reports whether a record goes on with fields that a later layout appended; see Coder.More. JSON has all fields.
+// More reports whether fields that a later layout added follow; see Coder.More. JSON has all fields.
 func (f *Fields) More(set bool) bool {
 	if c := f.Binary(); c != nil {
 		return c.More(set)
@@ -399,14 +401,14 @@ func (f *Fields) More(set bool) bool {
 	return true
 }
 
-// Found codes whether a query has found what it asks for, and reports whether the fields of what it found follow.
+// Found codes whether a query found its object, and reports whether the object's fields follow.
 func (f *Fields) Found(v *bool) bool {
 	f.Bool("found", v)
 	_, describes := f.form.(*describer)
 	return *v || describes
 }
 
-// Hex codes bytes whose number is known, such as a hash. They are hexadecimal in JSON.
+// Hex codes a fixed number of bytes, such as a hash. They are hexadecimal in JSON.
 func (f *Fields) Hex(name string, b []byte) {
 	switch {
 	case f.checking:
@@ -427,7 +429,7 @@ func (f *Fields) Hex(name string, b []byte) {
 	})
 }
 
-// Enum codes a value that has a name in JSON. Names has one for each value, "" for a number that is none.
+// Enum codes a value that has a name in JSON. Names is indexed by value; "" marks a number that is not a value.
 func Enum[T ~uint8](f *Fields, name string, v *T, names []string) {
 	named := func(t T) bool { return int(t) < len(names) && names[t] != "" }
 	switch {
@@ -495,7 +497,7 @@ func rangeOf(r []Range) Range {
 	return r[0]
 }
 
-// bounds reports whether the Range bounds anything.
+// bounds reports whether the Range sets a limit.
 func (r Range) bounds() bool { return r.Min != 0 || r.Max != 0 }
 
 // label returns the name of a field for error messages, "lease" for "lease_ms".

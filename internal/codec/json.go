@@ -14,8 +14,8 @@ import (
 	"github.com/floedb/floe/internal/rawjson"
 )
 
-// AppendJSON appends a record as a JSON object. Bytes become strings: base64 with encode64, otherwise text in which U+FFFD replaces invalid UTF-8; lossy reports
-// whether it replaced any.
+// AppendJSON appends a record as a JSON object. Bytes become strings: base64 with encode64, otherwise text in
+// which U+FFFD replaces invalid UTF-8. lossy reports whether anything was replaced.
 func AppendJSON(dst []byte, encode64 bool, code func(*Fields)) (_ []byte, lossy bool) {
 	w := &jsonWriter{dst: dst, encode64: encode64}
 	w.record(func() { code(&Fields{form: w}) }, true)
@@ -26,10 +26,10 @@ type jsonWriter struct {
 	dst      []byte
 	encode64 bool
 	lossy    bool
-	object   bool // the current record is an object, whose brace is open
+	object   bool // the current record is an object; its brace is open
 }
 
-// record writes an object, or a bare value if code gives no field a name. A record that always is an object may be empty.
+// record writes an object, or a bare value if code names no field. A record that is always an object may be empty.
 func (w *jsonWriter) record(code func(), always bool) {
 	outer := w.object
 	if w.object = always; always {
@@ -69,7 +69,7 @@ func (w *jsonWriter) boolean(name string, v *bool) {
 	w.dst = strconv.AppendBool(w.dst, *v)
 }
 
-// float writes a number, or a string if JSON has no number for it.
+// float writes a number, or a string if JSON cannot represent the number.
 func (w *jsonWriter) float(name string, v *float64) {
 	w.name(name)
 	switch {
@@ -117,8 +117,9 @@ func (w *jsonWriter) list(name string, n int, _ Range, _ func(int), each func(in
 	w.dst = append(w.dst, ']')
 }
 
-// ReadJSON reads a record from a JSON object. Absent fields keep their values. A field that is null, repeated, unknown or of the wrong type is an error that
-// names it. Bytes are strings, base64 with decode64. ReadJSON does not check ranges; see CheckFields.
+// ReadJSON reads a record from a JSON object. Absent fields keep their values. A field that is null, repeated,
+// unknown or of the wrong type is an error, which names the field. Bytes are strings, base64 with decode64.
+// ReadJSON does not check ranges; see CheckFields.
 func ReadJSON(src []byte, decode64 bool, code func(*Fields)) error {
 	if !rawjson.Valid(src) {
 		return errors.New("the body is not valid JSON")
@@ -142,7 +143,7 @@ func (r *jsonReader) fail(name, format string, args ...any) {
 	}
 }
 
-// record reads an object, all of whose members code must read, or a bare value if code gives no field a name.
+// record reads an object, or a bare value if code names no field. code must read all members.
 func (r *jsonReader) record(src []byte, code func()) {
 	src0, members0 := r.src, r.members
 	r.src, r.members = src, nil

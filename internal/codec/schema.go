@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Type is what a field is in JSON.
+// Type is the JSON type of a field.
 type Type uint8
 
 // The types of fields.
@@ -29,11 +29,11 @@ func (t Type) String() string { return typeNames[t] }
 
 // Field describes a field of a record.
 type Field struct {
-	Name   string // "" of an element
+	Name   string // "" for a list element
 	Type   Type
 	Unit   Unit
 	Range  Range
-	Fields []Field // of an object; of a list its element, which is one Field without a name
+	Fields []Field // of an object; for a list, one Field without a name: its element
 }
 
 // Describe returns the fields that code codes.
@@ -75,8 +75,8 @@ func (d *describer) list(name string, _ int, r Range, _ func(int), each func(int
 
 func (d *describer) given(string, bool) bool { return true }
 
-// CheckFields returns an error for the first field that is outside its range. In a decoded record a negative Count or Millis stands for a value beyond an int64,
-// and the error shows that.
+// CheckFields returns an error for the first field that is out of range. In a decoded record a negative Count or
+// Millis is a value that exceeds an int64, and the error shows the unsigned value.
 func CheckFields[T any](v *T, decoded bool, code func(*T, *Fields)) error {
 	f := borrow(Coder{})
 	f.checking, f.decoded = true, decoded

@@ -9,8 +9,9 @@ import (
 	"github.com/floedb/floe/internal/codec"
 )
 
-// CommandRow declares one kind of command of a primitive. B is its body, R its result, and S the object that the machine opens by name before it applies the
-// command. In the log a body is the name (uvarint length, bytes) followed by the fields of B; a result is the fields of R. Declare makes rows usable.
+// CommandRow declares one kind of command of a primitive. B is its body, R its result, and S the object that the
+// machine opens by name before it applies the command. In the log a body is the name (uvarint length, bytes)
+// followed by the fields of B. A result is the fields of R. A row must be passed to Declare before use.
 //
 //	var pause = &engine.CommandRow[*session, pauseBody, engine.Nothing]{
 //		Kind: kindPause, Name: "pause", From: engine.FromUsers, Body: (*pauseBody).code, Run: (*session).pause,
@@ -22,15 +23,15 @@ type CommandRow[S, B, R any] struct {
 	Shrinks bool // see CommandType
 	Unnamed bool // bodies have no name in front; Op, Make, Do and Send take a route instead
 
-	// Body codes the fields of the body; nil means it has none. Their ranges are checked whenever a body is built or decoded.
+	// Body codes the fields of the body; nil means it has none. Ranges are checked when a body is built or decoded.
 	Body func(b *B, f *codec.Fields)
 	// Check validates what ranges cannot express. Optional, like everything below except one of Apply, Run and Encoded.
 	Check func(b *B) error
-	// Admit validates what a body from outside this process can get wrong and one that is built here cannot.
+	// Admit validates a body from another process, beyond what the functions that build bodies here ensure.
 	Admit func(b *B) error
 	// Named validates the name, also against the body. The default is the function that Declare is given.
 	Named func(b *B, name string) error
-	// Route returns the route of a command that is unnamed because its body says it. The default is the name.
+	// Route returns the route of an unnamed command, from its body. The default is the name.
 	Route func(b *B) string
 	// Limit validates commands sent by users. Commands of other machines may exceed it.
 	Limit func(b *B) error
@@ -48,7 +49,7 @@ type CommandRow[S, B, R any] struct {
 	Apply func(s S, b *B) (R, error)
 	// Run is Apply for a command that returns nothing.
 	Run func(s S, b *B) error
-	// Encoded is Apply for a command that encodes its result as it goes.
+	// Encoded is Apply for a command that encodes its own result.
 	Encoded func(s S, b *B) ([]byte, error)
 	// Result codes the fields of the result; nil means it has none.
 	Result func(r *R, f *codec.Fields)
@@ -68,7 +69,7 @@ type declared struct {
 	checkName func(string) error
 }
 
-// RawRow declares a kind of command that only other machines send. The machine decodes its body.
+// RawRow declares a kind of command that only other machines send and whose body the machine decodes itself.
 type RawRow[S any] struct {
 	Kind    uint8
 	Name    string
@@ -97,13 +98,13 @@ type CommandRows[S any] struct {
 	types []CommandType
 }
 
-// place returns where the row of a kind is, or false if there is none.
+// place returns the index of a kind's row, or false if the kind is unknown.
 func (c *CommandRows[S]) place(kind uint8) (i int, ok bool) {
 	i = int(kind) - int(c.types[0].Kind)
 	return i, i >= 0 && i < len(c.rows)
 }
 
-// Declare returns the commands of a primitive. checkName validates the names they are about.
+// Declare returns the commands of a primitive. checkName validates their names.
 func Declare[S any](m MachineID, primitive string, checkName func(string) error, rows ...Row[S]) *CommandRows[S] {
 	d := &declared{m, primitive, checkName}
 	c := &CommandRows[S]{rows: rows}
@@ -116,7 +117,8 @@ func Declare[S any](m MachineID, primitive string, checkName func(string) error,
 // Types returns the commands for the primitive's table. The caller may modify the slice.
 func (c *CommandRows[S]) Types() []CommandType { return slices.Clone(c.types) }
 
-// Makes returns the name a command is about and the most it can make available to takers there, 0 for a malformed command. The name aliases the body.
+// Makes returns a command's name and the most it can make available to takers waiting on that name, 0 if it is
+// malformed. The name aliases the body.
 func (c *CommandRows[S]) Makes(cmd Command) (name []byte, n int) {
 	i, ok := c.place(cmd.Kind)
 	if !ok {
@@ -152,7 +154,7 @@ func (c Calls[S]) Read(cmd Command) (Call[S], error) {
 // Call is a decoded command.
 type Call[S any] interface {
 	read(body []byte) error
-	// Subject returns the name the command is about. It aliases the body.
+	// Subject returns the command's name, which aliases the body.
 	Subject() []byte
 	// Apply executes the command and returns its encoded result.
 	Apply(s S) ([]byte, error)
@@ -198,10 +200,10 @@ func (c *call[S, B, R]) apply(s S) ([]byte, error) {
 	return result, nil
 }
 
-// maxKept bounds the memory that is kept for encoding the results of one kind of command.
+// maxKept bounds the buffer that is kept for encoding results of one kind of command, in bytes.
 const maxKept = 1 << 20
 
-// read decodes a body into an empty one, so that a field that is coded under a condition does not keep its value of another command.
+// read decodes a body. It empties the previous one first, since optional fields would keep their values.
 func (c *call[S, B, R]) read(b []byte) (err error) {
 	r := c.row
 	r.empty(&c.body)
@@ -236,7 +238,7 @@ func (r *CommandRow[S, B, R]) check(b *B, decoded bool) error {
 	return nil
 }
 
-// refusal turns the error of a field into one of the primitive.
+// refusal wraps the error of a field as ErrInvalid of the primitive.
 func (r *CommandRow[S, B, R]) refusal(err error) error {
 	if refused := (*Error)(nil); errors.As(err, &refused) {
 		return err
@@ -370,7 +372,7 @@ func (r *CommandRow[S, B, R]) parse(name string, src []byte, decode64 bool) Op {
 	})
 }
 
-// Op returns an operation with a body. A non-nil err, from the caller's own validation, becomes the error of the operation.
+// Op returns an operation with a body. A non-nil err, from the caller's validation, becomes the operation's error.
 func (r *CommandRow[S, B, R]) Op(name string, b B, err error) Op {
 	c := r.take()
 	kept := c.body // what b refers to belongs to the caller and must not be reused
@@ -383,7 +385,7 @@ func (r *CommandRow[S, B, R]) Op(name string, b B, err error) Op {
 	return op
 }
 
-// Make is Op for a body that fill builds in reused memory. An error of fill becomes that of the operation.
+// Make is Op for a body that fill builds in reused memory. An error of fill becomes the operation's error.
 func (r *CommandRow[S, B, R]) Make(name string, fill func(b *B) error) Op {
 	c := r.take()
 	op := r.make(name, &c.body, fill)

@@ -2,8 +2,8 @@ package engine
 
 import "github.com/floedb/floe/internal/codec"
 
-// MachineRow declares a kind of command that only other machines send. Its body B need not start with a
-// name: often it is a record of another package, so a Coder codes it.
+// MachineRow declares a kind of command that only other machines send. Its body B has no name in front.
+// A Coder codes it, because it is often a record of another package.
 type MachineRow[S, B any] struct {
 	Kind    uint8
 	Name    string
@@ -45,12 +45,12 @@ func (c *machineCall[S, B]) Subject() []byte { return nil }
 
 func (c *machineCall[S, B]) Apply(s S) ([]byte, error) {
 	result, err := c.row.Apply(s, &c.body)
-	c.in, c.body = codec.Coder{}, *new(B) // they alias the command
+	c.in, c.body = codec.Coder{}, *new(B) // do not retain the command
 	return result, err
 }
 
-// NewCommand returns a command that a machine sends, with a body that is not checked; see CommandRow. A machine does not use the row for that: the row refers to
-// the function that sends the command.
+// NewCommand returns a command that a machine sends, with an unchecked body; see CommandRow. A machine cannot
+// use the row: the row refers to the function that sends the command, an initialization cycle.
 func NewCommand[B any](m MachineID, kind uint8, name string, b *B, code func(*B, *codec.Fields), size int) Command {
 	body := codec.AppendString(make([]byte, 0, len(name)+3+size), name)
 	return Command{Machine: m, Kind: kind, Body: codec.EncodeFields(body, b, code)}

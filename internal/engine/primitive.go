@@ -60,22 +60,22 @@ type CommandType struct {
 	// in it is to be trusted. maxPayload is the largest value or payload. Errors: ErrInvalid. nil if users do not send it.
 	Admit func(cmd Command, maxPayload int) error
 
-	// Fields describes the body without the name, Show appends the body as JSON, and Parse makes an operation of JSON. They are nil for a body that is not declared
-	// field by field.
+	// Fields describes the body without the name, Show appends the body as JSON, and Parse returns the operation
+	// that JSON describes. They are nil for a body that is not declared field by field.
 	Fields func() []codec.Field
 	Show   func(dst []byte, cmd Command, encode64 bool) ([]byte, error)
 	Parse  func(name string, src []byte, decode64 bool) Op
 }
 
-// Senders says where commands of a kind come from. From anywhere else they are refused.
+// Senders is the set of senders that may send a kind of command. Others are refused.
 type Senders uint8
 
 // The senders of commands.
 const (
 	FromUsers    Senders = 1 << iota // through the door, alone or in a transaction
-	FromShards                       // through the outbox, see Tx.Send
-	FromLeaders                      // proposed by the shard's leader by itself; of a machine by its duty, see Lead.Propose
-	FromMachines                     // behind another command in the shard, see Tx.Then and Tx.Ask
+	FromShards                       // through the outbox; see Tx.Send
+	FromLeaders                      // proposed by the shard's leader or a machine's duty; see Lead.Propose
+	FromMachines                     // following another command in the shard; see Tx.Then and Tx.Ask
 )
 
 func (s Senders) String() string {
@@ -96,17 +96,18 @@ func (s Senders) String() string {
 type QueryType struct {
 	Kind uint8
 	Name string       // such as "list"
-	New  func() Query // returns an empty query, which one from another process is decoded into
+	New  func() Query // returns an empty query, for decoding one from another process
 
 	answer func(m Machine, v *View, q Query) error
 }
 
-// QueryRow declares a kind of query by the method that answers it:
+// QueryRow declares a kind of query with the method that answers it:
 //
 //	engine.QueryRow(queryStats, "stats", (*machine).queryStats)
 //
-// The method sets the results of the query. ErrWait, after View.WaitOn, has it called again when the topic has been notified. A query with pages ends its page when
-// the view is Full. Iteration through the view ends when the caller is gone or the node closes, so the method must not conclude anything from the end of the rows.
+// The method sets the results of the query. If it returns ErrWait after View.WaitOn, it is called again when the
+// topic is notified. A paged query ends its page when the view is Full. Iteration through the view also ends
+// when the caller cancels or the node closes, so the method must not draw conclusions from the end of the rows.
 func QueryRow[M Machine, Q any, P interface {
 	*Q
 	Query
@@ -124,7 +125,8 @@ func QueryRow[M Machine, Q any, P interface {
 func (t *QueryType) ArgumentFields() []codec.Field { return codec.Describe(t.New().Arguments) }
 func (t *QueryType) ResultFields() []codec.Field   { return codec.Describe(t.New().Results) }
 
-// ErrorType is one kind of errors that arrive with their fields in another process. They have no methods for that, which their users would see.
+// ErrorType is one kind of error that keeps its fields between processes. Error types have no methods for this,
+// because those would be part of the public API.
 type ErrorType struct {
 	Kind uint8
 	Name string

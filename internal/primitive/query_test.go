@@ -31,7 +31,7 @@ func FuzzQuery(f *testing.F) {
 			if codec.DecodeFields(b, &q, coded) != nil {
 				continue
 			}
-			// A zero time has two encodings, of which a decoder accepts both and an encoder uses one.
+			// A decoder accepts two encodings of the zero time, but an encoder uses only one.
 			once, again := codec.EncodeFields(nil, &q, coded), p.Query(kind)
 			err := codec.DecodeFields(once, &again, coded)
 			if twice := codec.EncodeFields(nil, &again, coded); err != nil || !bytes.Equal(once, twice) {

@@ -32,7 +32,7 @@ type Host struct {
 	ual      *raftlog.Log
 	db       *pebble.DB
 	writer   *logWriter
-	launched bool // the goroutines have been started
+	launched bool // the goroutines are running
 	shards   []*shard
 	rows     *engine.RowCache // of all shards
 	started  time.Time
@@ -52,12 +52,12 @@ type Host struct {
 	cancel   context.CancelFunc
 	running  sync.WaitGroup
 	flushed  chan struct{} // capacity 1
-	claims   chan claimed  // comparisons of replicas to be proposed
-	complete atomic.Bool   // shards holds all
+	claims   chan claimed  // replica comparisons to propose
+	complete atomic.Bool   // shards has all shards
 	spooled  atomic.Int64  // numbers received snapshots
 
-	// Of *proposal, not in use. Not a part of the host: the runtime holds a pool, with all it is a part of, for up to two
-	// collections after its last use, and so a process that opens hosts one after the other would take more and more memory.
+	// Unused *proposal values. It is a pointer because the runtime keeps a pool, and the object that contains it,
+	// for up to two collections after its last use. So a process that reopens hosts would leak them.
 	proposals *sync.Pool
 
 	users   atomic.Int64  // calls that may be reading the state
@@ -159,9 +159,9 @@ func (h *Host) open(ctx context.Context) error {
 	if why := h.inFuture(); why != "" {
 		h.log.Warn("the time of this node is in the future: " + why)
 	}
-	// Compactions may have ended while there was nobody yet to tell.
+	// Compactions may have ended before the executors existed.
 	h.tellExecutors((*engine.Executor).Merged)
-	// Only now it is clear that nothing is missing which what is left over could help to mend.
+	// Leftovers could help to repair missing data, so remove them only now, when nothing is missing.
 	if err := errors.Join(h.removeSpools(spoolPrefix), h.held.release(h.fs)); err != nil {
 		return err
 	}
@@ -187,7 +187,7 @@ func (h *Host) open(ctx context.Context) error {
 	return nil
 }
 
-// openStores opens log and state. A directory that was created has a trace of every shard in its log.
+// openStores opens the log and the state. The log of a complete directory has an entry for every shard.
 func (h *Host) openStores(created bool) error {
 	fsys, dir := h.fs, h.cfg.Dir
 	h.stateDir = fsys.PathJoin(dir, "state")
@@ -197,7 +197,7 @@ func (h *Host) openStores(created bool) error {
 		Random: h.cfg.Random, Logger: h.log, CacheBytes: h.cfg.LogCacheBytes,
 	})
 	if err == nil && h.space.readOnly() {
-		err = h.ual.ReleaseSpare() // nothing is written ahead
+		err = h.ual.ReleaseSpare() // no space is preallocated
 	}
 	if err != nil {
 		return fmt.Errorf("open log: %w", err)
@@ -231,7 +231,7 @@ func (h *Host) hasEntries() bool {
 	return false
 }
 
-// createLog leaves a trace of every shard, so that a log that gets lost later is missed.
+// createLog writes an entry for every shard, so that Open detects a lost log.
 func (h *Host) createLog() error {
 	updates := make([]raftlog.Update, h.cfg.Shards)
 	for i := range updates {
@@ -240,7 +240,7 @@ func (h *Host) createLog() error {
 	return h.writeLog(updates...)
 }
 
-// writeLog writes to the log while there is no logWriter.
+// writeLog writes to the log before the logWriter runs.
 func (h *Host) writeLog(updates ...raftlog.Update) error {
 	if err := h.space.retry(func() error { return h.ual.Write(updates) }); err != nil {
 		return err
@@ -248,7 +248,7 @@ func (h *Host) writeLog(updates ...raftlog.Update) error {
 	return h.ual.Sync()
 }
 
-// open starts raft on log and state, which fit.
+// open starts raft on a log and a state that match.
 func (s *shard) open() error {
 	h, applied := s.host, s.exec.Applied()
 	s.visibleLSN.Store(uint64(applied.LSN))
@@ -271,8 +271,9 @@ func (s *shard) open() error {
 
 func (s *shard) confState() *raftpb.ConfState { return &raftpb.ConfState{Voters: s.host.cfg.Voters} }
 
-// lostTail returns the LSN to skip to because LSNs up to it may have been given out in a tail of the log that is gone, else 0. Only
-// a node that ran with Async has reserved any. A clean Close loses nothing, but telling it apart would gain nothing either.
+// lostTail returns the LSN to skip to if LSNs up to it may have been assigned in a lost tail of the log,
+// otherwise 0. Only a node that ran with Async reserves LSNs. A clean Close loses none, but skipping does
+// no harm.
 func (s *shard) lostTail(applied engine.Applied) engine.LSN {
 	if reserved := engine.LSN(s.log.Reserved()); reserved > applied.LSN {
 		return reserved
@@ -311,7 +312,7 @@ func (h *Host) start() {
 	}
 }
 
-// goOn lets all shards take a step after a round of the log.
+// goOn resumes all shards after a log write.
 func (h *Host) goOn() {
 	for _, s := range h.shards {
 		s.goOn()
@@ -324,7 +325,7 @@ func (h *Host) pokeCouriers() {
 	}
 }
 
-// awaitLeaders makes a node that is alone lead its shards and waits until they have caught up with the log.
+// awaitLeaders makes a single node lead its shards and waits until they have applied the log.
 func (h *Host) awaitLeaders(ctx context.Context) error {
 	if len(h.cfg.Voters) > 1 {
 		return nil
@@ -340,7 +341,7 @@ func (h *Host) awaitLeaders(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		// A command behind everything in the log has seen all of it applied.
+		// The outcome of a new command arrives after the whole log is applied.
 		if _, err := s.propose(ctx, engine.Skip(0)); err != nil {
 			return err
 		}
@@ -348,11 +349,11 @@ func (h *Host) awaitLeaders(ctx context.Context) error {
 	return h.createDefault(ctx)
 }
 
-// errNotLed says that a node does not lead the shard that something is for.
+// errNotLed is returned by a node that does not lead the shard.
 var errNotLed = errors.New("this node does not lead the shard")
 
-// createDefault makes the namespace that always exists, if this node leads the shard it belongs to. Error: errNotLed if another one is to do it, and has not
-// yet.
+// createDefault creates the default namespace if this node leads its shard. It returns errNotLed if another
+// node leads the shard and has not created the namespace yet.
 func (h *Host) createDefault(ctx context.Context) error {
 	home := engine.HomeShard(engine.DefaultNamespace, h.Shards())
 	q := engine.NamespaceQuery{Name: engine.DefaultNamespace}
@@ -375,16 +376,16 @@ func (h *Host) Shards() int { return h.cfg.Shards }
 // MaxValue returns the limit for values and payloads.
 func (h *Host) MaxValue() int { return h.cfg.MaxValue }
 
-// Leader returns the node that leads the shard as far as this one knows, 0 if it knows of none.
+// Leader returns the shard's leader according to this node, or 0 if it is unknown.
 func (h *Host) Leader(id engine.ShardID) uint64 { return h.shards[id].leader.Load() }
 
 // Leads reports whether this node leads the shard.
 func (h *Host) Leads(id engine.ShardID) bool { return h.shards[id].leading.Load() }
 
-// Applied returns the raft index up to which this node's replica of a shard has come.
+// Applied returns the applied raft index of this node's replica of a shard.
 func (h *Host) Applied(id engine.ShardID) uint64 { return h.shards[id].exec.Visible() }
 
-// Propose makes the shard apply a command; see engine.Door.
+// Propose proposes a command to the shard; see engine.Door.
 func (h *Host) Propose(ctx context.Context, id engine.ShardID, cmd engine.Command) ([]byte, error) {
 	if err := h.enter(); err != nil {
 		return nil, err
@@ -401,7 +402,7 @@ func (h *Host) Propose(ctx context.Context, id engine.ShardID, cmd engine.Comman
 	return result, err
 }
 
-// Take makes the shard apply a command when there is something to take; see engine.Door.
+// Take proposes a command when there is something to take; see engine.Door.
 func (h *Host) Take(ctx context.Context, id engine.ShardID, t engine.Take) ([]byte, error) {
 	if err := h.enter(); err != nil {
 		return nil, err
@@ -418,12 +419,12 @@ func (h *Host) Take(ctx context.Context, id engine.ShardID, t engine.Take) ([]by
 	return result, err
 }
 
-// Query answers from the shard's state; see engine.Door.
+// Query reads the shard's state; see engine.Door.
 func (h *Host) Query(ctx context.Context, id engine.ShardID, q engine.Query) error {
 	return h.answer(ctx, id, q, (*shard).query)
 }
 
-// QueryStale answers from this node's replica of the shard, whoever leads it and however far it is behind.
+// QueryStale reads this node's replica of the shard, even if it does not lead and however far it lags.
 func (h *Host) QueryStale(ctx context.Context, id engine.ShardID, q engine.Query) error {
 	return h.answer(ctx, id, q, (*shard).queryStale)
 }
@@ -446,7 +447,7 @@ func (h *Host) answer(ctx context.Context, id engine.ShardID, q engine.Query, qu
 	return err
 }
 
-// Cached answers some reads from memory; see engine.CachingDoor. With several voters a read has to ask whether this node still leads.
+// Cached answers some reads from memory; see engine.CachingDoor. With several voters a read must confirm the leadership.
 func (h *Host) Cached(id engine.ShardID, p *engine.Place, m engine.MachineID, kind byte, name string, hash uint64) (row []byte, ok bool) {
 	if h.closing.Load() || len(h.cfg.Voters) > 1 {
 		return nil, false
@@ -458,21 +459,21 @@ func (h *Host) Cached(id engine.ShardID, p *engine.Place, m engine.MachineID, ki
 	return s.exec.Cached(p, m, kind, name, hash)
 }
 
-// Receive takes raft messages of other nodes.
+// Receive processes raft messages from other nodes.
 func (h *Host) Receive(id uint16, msgs []*raftpb.Message) {
 	if int(id) >= len(h.shards) || h.closing.Load() {
 		return
 	}
 	h.shards[id].mail.put(func(in *input) {
 		for _, m := range msgs {
-			if m.GetType() != raftpb.MsgSnap { // those come with their rows, by ReceiveSnapshot
+			if m.GetType() != raftpb.MsgSnap { // ReceiveSnapshot receives snapshots with their rows
 				in.messages = append(in.messages, m)
 			}
 		}
 	})
 }
 
-// enter admits a call that may read the state, which stays open until it leaves.
+// enter admits a call that may read the state. The state stays open until the call leaves.
 func (h *Host) enter() error {
 	h.users.Add(1)
 	if !h.closing.Load() {
@@ -491,11 +492,11 @@ func (h *Host) leave() {
 	}
 }
 
-// Fail stops the node for good because of what its owner has found out. Its files are sound.
+// Fail stops the node permanently because of an error of its owner. Its files are intact.
 func (h *Host) Fail(err error) { h.stopBecause(err, false) }
 
-// fail stops the node for good: nothing is acknowledged any more and nothing more is written. It may be called from
-// anywhere, also from inside a file operation.
+// fail stops the node permanently: it acknowledges and writes nothing more. fail may be called from
+// anywhere, even within a file operation.
 func (h *Host) fail(err error) {
 	if !errors.Is(err, errStopping) {
 		h.stopBecause(err, true)
@@ -507,7 +508,7 @@ func (h *Host) stopBecause(err error, broken bool) {
 	first := h.failure == nil
 	if first {
 		h.failure = err
-		h.closing.Store(true) // before anyone hears of the failure: a call that comes then is refused
+		h.closing.Store(true) // reject new calls before reporting the failure
 	}
 	if broken && !h.broken {
 		h.broken = true
@@ -520,14 +521,14 @@ func (h *Host) stopBecause(err error, broken bool) {
 	}
 }
 
-// Err returns what made the host fail, or nil.
+// Err returns the error that made the host fail, or nil.
 func (h *Host) Err() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.failure
 }
 
-// isBroken reports whether what the host has on disk may not be touched any more.
+// isBroken reports whether the host must not access its files any more.
 func (h *Host) isBroken() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -539,7 +540,7 @@ func (h *Host) stopOnce() {
 	h.cancel()
 }
 
-// stopError is what calls get once the host is closing or has failed.
+// stopError is the error of calls after the host began to close or failed.
 func (h *Host) stopError() error {
 	if err := h.Err(); err != nil {
 		return engine.Errorf(engine.ErrUnavailable, "node has failed: %v", err)
@@ -547,13 +548,14 @@ func (h *Host) stopError() error {
 	return engine.Errorf(engine.ErrClosed, "node is closed")
 }
 
-// drainTime is how long Close waits for proposals in flight; without a quorum they may never end.
+// drainTime bounds Close's wait for proposals in flight, which may never complete without a quorum.
 const drainTime = 5 * time.Second
 
-// Close ends the host: calls that wait get ErrClosed, what was acknowledged is flushed, so that the next Open replays nothing.
+// Close closes the host. Waiting calls return ErrClosed. Close flushes acknowledged writes, so that the next
+// Open replays nothing.
 func (h *Host) Close() error { return h.CloseWithin(drainTime) }
 
-// CloseWithin is Close with a time of its own for proposals in flight.
+// CloseWithin is Close with a timeout for proposals in flight.
 func (h *Host) CloseWithin(drain time.Duration) error {
 	h.closeOnce.Do(func() { h.closeErr = h.close(drain) })
 	return h.closeErr
@@ -580,9 +582,9 @@ func (h *Host) close(drain time.Duration) error {
 	return errors.Join(h.hadFailed(), h.closeLog(), h.lock.Close())
 }
 
-// awaitGoroutines returns when all goroutines and callers have ended, or an error if the node has failed. Pebble may then be
-// stuck in the operation that failed, and with it the applier, so they are given some time, not all time; the directory is left as
-// it is, and locked until the process ends.
+// awaitGoroutines waits until all goroutines and calls have ended. It returns an error if the node failed.
+// Pebble and the applier may then be stuck in the failed operation, so the wait is bounded. The directory
+// stays locked until the process exits.
 func (h *Host) awaitGoroutines() error {
 	done := make(chan struct{})
 	go func() {
@@ -616,12 +618,12 @@ func (h *Host) hadFailed() error {
 	return nil
 }
 
-// inFlight reports whether commands have been taken in that have no outcome yet.
+// inFlight reports whether any accepted command has no outcome yet.
 func (h *Host) inFlight() bool {
 	return slices.ContainsFunc(h.shards, func(s *shard) bool { return s.queued.Load() > 0 })
 }
 
-// drain waits until the proposals in flight have their outcome, or time is over.
+// drain waits for the outcome of proposals in flight, or until the timeout.
 func (h *Host) drain(within time.Duration) {
 	deadline := time.NewTimer(within)
 	defer deadline.Stop()
@@ -647,7 +649,8 @@ func (h *Host) awaitUsers() {
 	}
 }
 
-// unlessFailed runs f, which may never come back if the disk fails meanwhile, because Pebble's goroutines are parked then.
+// unlessFailed runs f, or returns an error once the host fails. If the disk fails, Pebble's goroutines are
+// parked and f may never return.
 func (h *Host) unlessFailed(f func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- f() }()
@@ -667,6 +670,6 @@ func (h *Host) releaseAfterFailedOpen() error {
 	if h.db != nil {
 		errs = append(errs, h.unlessFailed(func() error { return errors.Join(h.release(), h.closeState()) }))
 	}
-	// Not the log's Close: that would mark as clean what could not be opened.
+	// The log's Close would mark the directory as clean.
 	return errors.Join(append(errs, h.lock.Close())...)
 }

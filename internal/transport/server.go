@@ -450,7 +450,7 @@ func (v *visitor) roomFor(q *request, size int) error {
 	return nil
 }
 
-// bound returns the context of a call. What waits, or reads, ends with the grant; what has been proposed is told what became of it.
+// bound returns the context of a call. Waits and reads end with the grant; proposals still get their outcome.
 func (v *visitor) bound(ctx context.Context, q *request) (context.Context, context.CancelFunc) {
 	if v.grant == nil || q.kind == askPropose {
 		return context.WithCancel(ctx)

@@ -106,24 +106,24 @@ func (l *leaving) code(f *codec.Fields) {
 	}
 }
 
-// noteBody keeps what the leader has heard of workers. What rests on a row that has changed is passed over.
+// noteBody stores workers' heartbeats. An entry is skipped if its row has changed since the leader read it.
 type noteBody struct {
 	list []noting
 	gone []going
 }
 
-// noting is what a worker's row is to say, if its life and when the worker was seen are still what they were.
+// noting is an update of a worker's row. It applies if the worker's life and last heartbeat are unchanged.
 type noting struct {
 	id      string
 	life    uint64
-	was     int64 // when it was seen, ms
+	was     int64 // previous heartbeat, ms
 	silent  bool
 	seen    int64
 	load    int
 	present tallies
 }
 
-// going is a silent worker that is to be forgotten, if it was seen when it was.
+// going is a silent worker to be removed. It applies if the worker's last heartbeat is unchanged.
 type going struct {
 	id  string
 	was int64

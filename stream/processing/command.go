@@ -27,8 +27,8 @@ const (
 	kindPhase
 )
 
-// The commands. Those of leaders carry a task on, and make and restore savepoints; those of shards are told in spread.go, inbox.go and phase.go. On a full disk jobs
-// are held, and can be ended.
+// The commands. Leaders advance tasks and write and restore savepoints. For the commands of other shards see
+// spread.go, inbox.go and phase.go. On a full disk jobs make no progress, but can be stopped and cancelled.
 var (
 	submit = &engine.CommandRow[*work, submitBody, submitted]{
 		Kind: kindSubmit, Name: "submit", From: engine.FromUsers,
@@ -60,7 +60,7 @@ var (
 	}
 )
 
-var commands = engine.Declare(engine.MachineProcessing, "processing", func(string) error { return nil }, // a definition says the name
+var commands = engine.Declare(engine.MachineProcessing, "processing", func(string) error { return nil }, // parsing the definition validates the name
 	submit, stop, cancel, rescale, savepoint, restore,
 	&engine.MachineRow[*work, tickCommand]{Kind: kindTick, Name: "tick", From: engine.FromLeaders, Body: (*tickCommand).code, Apply: (*work).tick},
 	&engine.MachineRow[*work, saveCommand]{Kind: kindBeginSave, Name: "begin savepoint", From: engine.FromLeaders, Body: (*saveCommand).code, Apply: (*work).beginSave},
@@ -73,24 +73,21 @@ var commands = engine.Declare(engine.MachineProcessing, "processing", func(strin
 	&engine.MachineRow[*work, phaseCommand]{Kind: kindPhase, Name: "phase", From: engine.FromShards, Shrinks: true, Body: (*phaseCommand).code, Apply: (*work).phase},
 )
 
-// submitBody is the definition of a job. The fields beside source are what the definition says, see check.
+// submitBody is the definition of a job. The other fields are derived from source; see check.
 type submitBody struct {
 	parallelism int
 	batch       int
 	maxPayload  int
 	source      []byte
 	numbers     []numbered
-	only        bool // of a submission: there must be no other job of the name, cancelled ones left out
+	only        bool // fail if another job has the name, unless it is cancelled
 
-	name string // as the definition says; a submission has it in front
+	name string // from the definition; a submit command has it before the body
 }
 
 func (b *submitBody) code(f *codec.Fields) {
 	if c := f.Binary(); c != nil {
 		b.layout(c)
-		if c.Reading() {
-			b.only = false
-		}
 		if c.More(b.only) {
 			c.Bool(&b.only)
 		}
@@ -131,7 +128,7 @@ func (b *submitBody) codeParts(f *codec.Fields) {
 
 func (b *submitBody) named(name string) error {
 	if b.name != "" && b.name != name {
-		return engine.Errorf(ErrInvalid, "job %q: the definition is of job %q", name, b.name)
+		return engine.Errorf(ErrInvalid, "job %q: the definition names job %q", name, b.name)
 	}
 	return nil
 }
@@ -140,10 +137,10 @@ func (b *submitBody) limited(maxPayload int) { b.maxPayload = maxPayload }
 
 func (b *submitBody) size() int { return 64 + len(b.source) + 64*len(b.numbers) }
 
-// target names the job of a command.
+// target identifies the job of a command.
 type target struct {
 	job     ref
-	created int64 // tells it from another one whose number it had been, before the log has lost its end
+	created int64 // tells apart jobs that got the same number because the log lost its tail
 }
 
 func (t *target) code(f *codec.Fields) {
@@ -152,8 +149,8 @@ func (t *target) code(f *codec.Fields) {
 		codeRef(c, &t.job)
 		c.Varint(&t.created)
 	case f.Checking():
-		if t.created>>48 != 0 { // ids have 48 bits for it
-			f.Refuse(engine.Errorf(ErrInvalid, "processing: no job was created at %d ms", t.created))
+		if t.created>>48 != 0 { // an ID has 48 bits for it
+			f.Refuse(engine.Errorf(ErrInvalid, "processing: creation time %d ms of a job is out of range", t.created))
 		}
 	default:
 		f.Token("job", func() string { return string(jobID(t.created, t.job)) }, func(text string) (err error) {
@@ -168,7 +165,7 @@ func codeRef(c *codec.Coder, r *ref) {
 	c.Uvarint(&r.number)
 }
 
-// jobBody is about a job: n is its new parallelism, the number of a savepoint, or 0.
+// jobBody identifies a job. n is its new parallelism, the number of a savepoint, or 0.
 type jobBody struct {
 	target
 	n int64
@@ -182,7 +179,7 @@ func (b *jobBody) code(f *codec.Fields) {
 
 func (b *jobBody) limit() error {
 	if b.n != 0 {
-		return engine.Errorf(ErrInvalid, "processing: a command with a number, which is %d", b.n)
+		return engine.Errorf(ErrInvalid, "processing: unexpected number %d in the command", b.n)
 	}
 	return nil
 }
@@ -194,14 +191,14 @@ func codeJob(n string, r codec.Range) func(*jobBody, *codec.Fields) {
 	}
 }
 
-// restoreBody restores a job. It rests on the revision of the job.
+// restoreBody restores a job if its revision is unchanged.
 type restoreBody struct {
 	target
 	revision  uint64
-	savepoint uint64 // 0: none, what there is goes on
+	savepoint uint64 // 0: keep the current state
 	edited    bool   // submitBody is the new definition
 	submitBody
-	last uint16 // the greatest number that is given now
+	last uint16 // the greatest part number assigned
 }
 
 func (b *restoreBody) code(f *codec.Fields) {
@@ -229,27 +226,27 @@ func (b *restoreBody) limited(maxPayload int) {
 
 func (b *restoreBody) limit() error {
 	if !b.edited && (b.name != "" || b.source != nil || b.parallelism != 0 || b.batch != 0 || b.maxPayload != 0) {
-		return engine.Errorf(ErrInvalid, "processing: a restore without a definition that says what one would say")
+		return engine.Errorf(ErrInvalid, "processing: restore without a definition sets fields of one")
 	}
 	for i := range b.numbers {
 		if n := &b.numbers[i]; !utf8.ValidString(n.name) || !utf8.ValidString(n.shape) {
-			return engine.Errorf(ErrInvalid, "processing: the name %.64q of a part, or its shape, is not valid UTF-8", n.name)
+			return engine.Errorf(ErrInvalid, "processing: name or shape of part %.64q is not valid UTF-8", n.name)
 		}
 	}
 	return nil
 }
 
-// tickCommand is a step of a task, computed from the state that the one before has left.
+// tickCommand is a step of a task, computed from the state after the previous step.
 type tickCommand struct {
 	job      ref
 	revision uint64 // of the job
 	task     taskRow
 	cursors  []cursorChange
 	state    []stateChange // ranges first, then by key
-	section  uint16        // whose step it is
-	taken    takenOut      // of its inbox
+	section  uint16        // that takes the step
+	taken    takenOut      // from its inbox
 	outputs  []output
-	status   Status // Running, or what the job comes to
+	status   Status // Running, or the job's final status
 	reason   string
 }
 
@@ -258,11 +255,12 @@ type cursorChange struct {
 	cursor
 }
 
-// stateChange is a change of keyed state; its keys begin with the number of the operator. As of outputs, what is decoded is a part of the command.
+// stateChange is a change of keyed state. A key begins with the number of its operator. Decoded changes and
+// outputs alias the command.
 type stateChange struct {
 	op    byte
 	key   []byte
-	value []byte // of a range: where it ends
+	value []byte // of a range: its end
 }
 
 const (
@@ -271,20 +269,20 @@ const (
 	stateRange
 )
 
-// output is a command that a tick gives to another machine.
+// output is a command that a tick sends to another machine.
 type output struct {
-	sink     int    // in the definition; -1: the stream of errors
-	records  int64  // that are in it
-	tolerant bool   // it matters not whether it is refused
+	sink     int    // index in the definition; -1: the error stream
+	records  int64  // number of records in the command
+	tolerant bool   // a refusal is ignored
 	where    string // another namespace; "": that of the job
-	spread   bool   // of where
-	route    string // what routes it in a spread namespace
+	spread   bool   // the namespace is spread
+	route    string // routing key in a spread namespace
 	machine  engine.MachineID
 	kind     uint8
 	body     []byte
-	lost     []byte // of one for another namespace: its records as failures, in case it is refused
+	lost     []byte // for another namespace: the records as failures, written if the command is refused
 
-	at []int // of the leader alone: which writes of the tick are in it
+	at []int // only at the leader: indexes of the tick's writes in this command
 }
 
 func (t *tickCommand) code(c *codec.Coder) {
@@ -330,14 +328,14 @@ func (v *output) code(c *codec.Coder) {
 	c.View(&v.lost)
 }
 
-// saveCommand begins a savepoint, or adds a part to it.
+// saveCommand begins a savepoint or adds a chunk to it.
 type saveCommand struct {
 	job       ref
 	savepoint uint64
-	attempt   uint64 // 0: it begins
+	attempt   uint64 // 0: begin
 	chunk     uint32
 	data      []byte
-	last      *savepointRow // nil: there are more
+	last      *savepointRow // nil unless this is the last chunk
 }
 
 func (s *saveCommand) code(c *codec.Coder) {
@@ -356,7 +354,7 @@ func (s *saveCommand) code(c *codec.Coder) {
 	s.last.code(c)
 }
 
-// fillCommand has the rows of a chunk, as far as they are kept. With the last one the job goes on.
+// fillCommand restores the rows of a savepoint's chunk that the job keeps. The last one resumes the job.
 type fillCommand struct {
 	job       ref
 	revision  uint64
@@ -369,10 +367,10 @@ type fillCommand struct {
 	task      taskRow
 }
 
-// inboxChange is a row of an inbox, or a message in it, with its key behind the job.
+// inboxChange is the row of an inbox or of a message in it.
 type inboxChange struct {
 	kind  byte
-	key   []byte
+	key   []byte // without the job
 	value []byte
 }
 
@@ -412,7 +410,7 @@ func (s *submitted) code(f *codec.Fields) {
 	f.Uvarint("lsn", &s.lsn)
 }
 
-// changed is the result of a change of a job; of a savepoint with its number and its time.
+// changed is the result of a change to a job. number and created are those of a savepoint.
 type changed struct {
 	status  Status
 	number  uint64
@@ -425,7 +423,7 @@ func (r *changed) code(f *codec.Fields) {
 	f.Varint("created_at_ms", &r.created)
 }
 
-// atJob returns an operation on a job, which is proposed where that is.
+// atJob returns an operation that is routed to the job's shard.
 func atJob[B any](row *engine.CommandRow[*work, B, changed], at target, b B) engine.Op {
 	op := row.Op("", b, nil)
 	op.RouteTo = func(namespace string, shards int) string {

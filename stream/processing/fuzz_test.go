@@ -2,6 +2,7 @@ package processing
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
 
@@ -139,7 +140,7 @@ func FuzzCommands(f *testing.F) {
 		case kindSubmit:
 			in := codec.NewReader(body)
 			if name := in.String(); in.Err() == nil {
-				onceMore(t, codec.AppendString(nil, name), in.Rest(), (*submitBody).code)
+				onceMore(t, codec.AppendString(nil, name), in.Rest(), (*submitBody).code, 0)
 			}
 		case kindRestore:
 			onceMore(t, nil, body, (*restoreBody).code)
@@ -163,14 +164,15 @@ func FuzzCommands(f *testing.F) {
 	})
 }
 
-// onceMore is again for what is declared field by field.
-func onceMore[T any](t *testing.T, head, body []byte, code func(*T, *codec.Fields)) {
+// onceMore is again for bodies that are declared field by field. A body may also end with the default of
+// an optional last field, which is encoded as nothing.
+func onceMore[T any](t *testing.T, head, body []byte, code func(*T, *codec.Fields), optional ...byte) {
 	var v T
 	if codec.DecodeFields(body, &v, code) != nil {
 		return
 	}
 	b := codec.EncodeFields(nil, &v, code)
-	if !bytes.HasPrefix(body, b) { // a field that a later layout appended is left out where it has its default
+	if !bytes.Equal(body, b) && !bytes.Equal(body, append(slices.Clip(b), optional...)) {
 		t.Errorf("%x %x is read as %+v, which is written as %x", head, body, v, b)
 	}
 }

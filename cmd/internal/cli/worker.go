@@ -168,7 +168,7 @@ attempt that is with --attempt: else it may end a later one, if its own was too 
 				return err
 			}
 			if !json.Valid(output) {
-				return &usageError{fmt.Errorf("--result is no JSON: %.40q", output), "a text is given in double quotes, such as --result '\"done\"'"}
+				return &usageError{fmt.Errorf("--result is not valid JSON: %.40q", output), "a text is given in double quotes, such as --result '\"done\"'"}
 			}
 		}
 		return f.call(cmd, func(ctx context.Context, s *session) error {

@@ -207,7 +207,7 @@ func workflowStatus(f *frame) *cobra.Command {
 	}, flowIDs)
 }
 
-// flowTables shows a run: what it is, what its steps have done, and the signals that nobody has taken.
+// flowTables shows a run, its steps and its pending signals.
 func (s *session) flowTables(r *workflow.Run) []table {
 	steps := table{name: "step", head: []string{"STEP", "OUTCOME", "ATTEMPTS", "STARTED", "COMPLETED", "ERROR", "OUTPUT"}}
 	for _, st := range r.Steps {

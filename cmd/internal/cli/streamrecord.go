@@ -1,0 +1,411 @@
+package cli
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/floedb/floe"
+	"github.com/floedb/floe/stream"
+)
+
+// appendedList is what an append has made.
+type appendedList struct {
+	OK        bool           `json:"ok"`
+	Stream    string         `json:"stream"`
+	Namespace string         `json:"namespace"`
+	Records   []appendedText `json:"records"`
+}
+
+type appendedText struct {
+	idText
+	Partition int    `json:"partition"`
+	Offset    uint64 `json:"offset"`
+	LSN       uint64 `json:"lsn"`
+	Duplicate bool   `json:"duplicate"` // it had been appended before
+}
+
+// producerSequence is a --dedup.
+type producerSequence struct {
+	producer string
+	sequence uint64
+}
+
+func parseProducer(v string) (p producerSequence, err error) {
+	at := strings.LastIndexByte(v, ':')
+	if at > 0 {
+		p.producer = v[:at]
+		p.sequence, err = strconv.ParseUint(v[at+1:], 10, 64)
+	}
+	if at <= 0 || err != nil {
+		return p, errors.New("not a producer and a number that increases, such as till-7:42")
+	}
+	return p, nil
+}
+
+func streamAppend(f *frame) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "append NAME [PAYLOAD]...",
+		Short: "Append messages: all of them or none",
+		Long: `Append messages to a stream, which is created if there is none: each PAYLOAD as it stands,
+the content of a file as @FILE, or stdin as - and when it is left out. One that begins with
+a dash goes behind --.
+
+Messages with the same key are in one partition, in order. Without --key and --partition the
+partitions take turns.`,
+		Example: `  floe stream append orders '{"id":1}' '{"id":2}' --key ann --header source=web
+  floe stream append logs @today.log
+  floe stream append sales 12.50 --dedup till-7:42`,
+		Args: atLeast("NAME"),
+	}
+	var message stream.Message
+	partition, lastID, producer := 0, stream.ID{}, producerSequence{}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringVar(&message.Key, "key", "", "key of the messages")
+	addHeader := func(v string) (map[string]string, error) { return withHeader(message.Headers, v) }
+	flags.Var(newFlag(&message.Headers, "k=v", addHeader), "header", "a header of the messages; several with --header again")
+	flags.Var(newFlag(&partition, "n", within(0, stream.MaxPartitions-1)), "partition", "append to this partition, counted from 0")
+	flags.Var(newFlag(&producer, "producer:n", parseProducer), "dedup", "append only once, however often it is tried: the number increases with each append of the producer")
+	flags.Var(newFlag(&lastID, "id", recordID), "if-last", "only if this is the last record that the partition has ever had; 0-0: if there never was one")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		var opts []stream.AppendOption
+		if flags.Changed("partition") {
+			opts = append(opts, stream.Partition(partition))
+		}
+		if flags.Changed("dedup") {
+			opts = append(opts, stream.Dedup(producer.producer, producer.sequence))
+		}
+		if flags.Changed("if-last") {
+			opts = append(opts, stream.IfLastID(lastID))
+		}
+		messages, err := f.messages(cmd, message, args[1:])
+		if err != nil {
+			return err
+		}
+		return f.call(cmd, func(ctx context.Context, s *session) error {
+			appended, err := s.Stream(s.namespace).AppendMany(ctx, args[0], messages, opts...)
+			if errors.Is(err, floe.ErrConflict) {
+				return &hintedError{err, "nothing was appended; floe stream info NAME shows the last record of each partition"}
+			}
+			if err != nil {
+				return err
+			}
+			return s.printAppended(args[0], appended)
+		})
+	}
+	return f.completing(cmd, streamNames, nil)
+}
+
+func withHeader(headers map[string]string, v string) (map[string]string, error) {
+	name, value, found := strings.Cut(v, "=")
+	if !found || name == "" {
+		return nil, errors.New("not name=value")
+	}
+	all := map[string]string{name: value}
+	for k, v := range headers {
+		if k != name {
+			all[k] = v
+		}
+	}
+	return all, nil
+}
+
+// messages returns a message like the given one for each payload.
+func (f *frame) messages(cmd *cobra.Command, like stream.Message, payloads []string) (all []stream.Message, err error) {
+	if len(payloads) > stream.MaxBatch {
+		return nil, &usageError{fmt.Errorf("%d payloads are more than the %d that go into one append", len(payloads), stream.MaxBatch), helpHint(cmd)}
+	}
+	stdins := 0
+	for i := range max(1, len(payloads)) {
+		rest := payloads[min(i, len(payloads)):]
+		if len(rest) > 0 && rest[0] == "-" {
+			stdins++
+		}
+		if stdins > 1 {
+			return nil, &usageError{errors.New("PAYLOAD: - is there twice, and stdin can be read once"), helpHint(cmd)}
+		}
+		if like.Payload, err = f.payload(cmd, "PAYLOAD", rest); err != nil {
+			return nil, err
+		}
+		all = append(all, like)
+	}
+	return all, nil
+}
+
+func (s *session) printAppended(name string, all []stream.Appended) error {
+	list := appendedList{OK: true, Stream: name, Namespace: s.namespace, Records: []appendedText{}}
+	t := table{head: []string{"ID", "PARTITION", "OFFSET", "DUPLICATE"}}
+	for _, a := range all {
+		list.Records = append(list.Records, appendedText{newIDText(a.ID), a.Partition, a.Offset, a.LSN, a.Duplicate})
+		t.rows = append(t.rows, []string{a.ID.String(), decimal(a.Partition), decimal(a.Offset), strconv.FormatBool(a.Duplicate)})
+	}
+	return s.print(list, t)
+}
+
+// recordList is what a read has found.
+type recordList struct {
+	Stream    string       `json:"stream"`
+	Namespace string       `json:"namespace"`
+	Records   []recordText `json:"records"`
+	Count     int          `json:"count"`
+}
+
+// recordText is a record in JSON.
+type recordText struct {
+	idText
+	Partition int    `json:"partition"`
+	Offset    uint64 `json:"offset"`
+	LSN       uint64 `json:"lsn"`
+	keyText
+	headersText
+	payloadText
+	Size int `json:"size"` // bytes of the payload
+}
+
+// payloadText is a payload in JSON.
+type payloadText struct {
+	Payload         string `json:"payload"`
+	PayloadEncoding string `json:"payload_encoding,omitempty"` // "base64" if the payload is not text
+}
+
+func newPayloadText(payload []byte) payloadText {
+	text, encoding := jsonText(string(payload))
+	return payloadText{text, encoding}
+}
+
+// headersText is headers in JSON.
+type headersText struct {
+	Headers         map[string]string `json:"headers"`
+	HeadersEncoding string            `json:"headers_encoding,omitempty"` // "base64" if a value is not text: all values are in it then
+}
+
+func newHeadersText(headers map[string]string) headersText {
+	t := headersText{Headers: map[string]string{}}
+	for name, value := range headers {
+		t.Headers[name] = value
+		if !utf8.ValidString(value) {
+			t.HeadersEncoding = "base64"
+		}
+	}
+	if t.HeadersEncoding != "" {
+		for name, value := range headers {
+			t.Headers[name] = base64.StdEncoding.EncodeToString([]byte(value))
+		}
+	}
+	return t
+}
+
+func newRecordText(r stream.Record) recordText {
+	return recordText{
+		idText: newIDText(r.ID), Partition: r.Partition, Offset: r.Offset, LSN: r.LSN, keyText: newKeyText(r.Key), headersText: newHeadersText(r.Headers),
+		payloadText: newPayloadText(r.Payload), Size: len(r.Payload),
+	}
+}
+
+// shownHeaders is headers as tables have them.
+func shownHeaders(headers map[string]string) string {
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		all = append(all, name+"="+headers[name])
+	}
+	return strings.Join(all, ",")
+}
+
+// reading is what stream read is told.
+type reading struct {
+	start     stream.SeekOption // nil: the beginning
+	after     stream.ID
+	until     stream.ReadOption // nil: the end
+	tail      bool
+	partition int
+	limit     int64
+	wait      time.Duration
+	follow    bool
+
+	hasAfter, hasPartition, hasLimit bool
+}
+
+// defaultRecords is how many records are read by default.
+const defaultRecords = 100
+
+func streamRead(f *frame) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "read NAME",
+		Short: "Print the records of a stream",
+		Long: `Print the records of a stream in the order of their IDs, by default
+the oldest 100. With --follow they are printed as they come, all from where reading begins, until
+SIGINT, SIGTERM or --limit; --tail --follow begins with the last ones.
+
+A table has the beginning of each payload, -o raw all of it. With -o json, --follow prints a
+document for each record.`,
+		Example: `  floe stream read orders --tail --limit 10
+  floe stream read orders --from 1763740800000-0 --limit 1000 -o json
+  floe stream read orders --from 2025-11-21T16:00:00Z --until 2025-11-21T17:00:00Z
+  floe stream read orders --from end --follow`,
+		Args: takes("NAME"),
+	}
+	r := reading{limit: defaultRecords}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.Var(newFlag(&r.start, "where", parseStart), "from", "begin with this ID, or at this time; beginning; end, to follow what comes (default beginning)")
+	flags.Var(newFlag(&r.after, "id", recordID), "after", "begin behind this ID")
+	flags.Var(newFlag(&r.until, "where", parseEnd), "until", "end with this ID, or at this time")
+	flags.BoolVar(&r.tail, "tail", false, "the last records, oldest first")
+	flags.Var(newFlag(&r.limit, "n", count(1)), "limit", "how many records at most (default 100; with --follow no limit)")
+	flags.Var(newFlag(&r.partition, "n", within(0, stream.MaxPartitions-1)), "partition", "only records of this partition")
+	flags.Var(newFlag(&r.wait, "duration", durationOrNone), "wait", "how long to wait for a record if there is none (default 0s)")
+	flags.BoolVar(&r.follow, "follow", false, "go on until stopped")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		r.hasAfter, r.hasPartition, r.hasLimit = flags.Changed("after"), flags.Changed("partition"), flags.Changed("limit")
+		for _, names := range [][]string{{"from", "after", "tail"}, {"follow", "until"}, {"follow", "wait"}} {
+			if err := exclusive(cmd, names...); err != nil {
+				return err
+			}
+		}
+		if r.tail && r.limit > stream.MaxReadLimit {
+			return &usageError{fmt.Errorf("--limit=%d: with --tail the most is %d", r.limit, stream.MaxReadLimit), helpHint(cmd)}
+		}
+		if _, fromEnd := r.start.(stream.NewOption); fromEnd && !r.follow {
+			return &usageError{errors.New("--from=end: there is nothing behind the end, except with --follow"), helpHint(cmd)}
+		}
+		if r.follow {
+			return f.follow(cmd, func(ctx context.Context, s *session) error { return s.followRecords(ctx, args[0], &r) })
+		}
+		f.wait = r.wait
+		return f.call(cmd, func(ctx context.Context, s *session) error { return s.readRecords(ctx, args[0], &r) })
+	}
+	return f.completing(cmd, streamNames)
+}
+
+func (s *session) readRecords(ctx context.Context, name string, r *reading) error {
+	row := func(rec stream.Record) []string {
+		return []string{rec.ID.String(), decimal(rec.Partition), rec.Key, shownHeaders(rec.Headers), s.cell(rec.Payload)}
+	}
+	head := []string{"ID", "PARTITION", "KEY", "HEADERS", "PAYLOAD"}
+	all, err := printEach(s.output, s.records(ctx, name, r), head, newRecordText, row)
+	if err != nil || s.format != formatJSON {
+		return err
+	}
+	return s.print(recordList{name, s.namespace, all, len(all)})
+}
+
+// records reads as many records as asked for, in several calls if need be.
+func (s *session) records(ctx context.Context, name string, r *reading) iter.Seq2[stream.Record, error] {
+	return func(yield func(stream.Record, error) bool) {
+		start := stream.FromBeginning()
+		switch o := r.start.(type) {
+		case stream.StartOption:
+			start = o
+		case nil:
+			if r.hasAfter {
+				start = stream.After(r.after)
+			}
+		}
+		wait := r.wait
+		for left := r.limit; left > 0; {
+			opts := []stream.ReadOption{start, stream.Limit(int(min(left, stream.MaxReadLimit))), stream.Wait(wait)}
+			if r.tail {
+				opts[0] = stream.Tail()
+			}
+			if r.until != nil {
+				opts = append(opts, r.until)
+			}
+			if r.hasPartition {
+				opts = append(opts, stream.Partition(r.partition))
+			}
+			page, err := s.Stream(s.namespace).Read(ctx, name, opts...)
+			if err != nil {
+				yield(stream.Record{}, err)
+				return
+			}
+			for _, rec := range page {
+				if !yield(rec, nil) {
+					return
+				}
+			}
+			if len(page) == 0 || r.tail {
+				return
+			}
+			left -= int64(len(page))
+			start, wait = stream.After(page[len(page)-1].ID), 0
+		}
+	}
+}
+
+func (s *session) followRecords(ctx context.Context, name string, r *reading) error {
+	opts := []stream.FollowOption{stream.FromBeginning()}
+	left := int64(math.MaxInt64)
+	switch {
+	case r.tail:
+		after, err := s.printTail(ctx, name, r)
+		if err != nil {
+			return err
+		}
+		opts[0] = after
+	case r.hasAfter:
+		opts[0] = stream.After(r.after)
+	case r.start != nil:
+		opts[0] = r.start.(stream.FollowOption)
+	}
+	if r.hasLimit && !r.tail {
+		left = r.limit
+	}
+	if r.hasPartition {
+		opts = append(opts, stream.Partition(r.partition))
+	}
+	for rec, err := range s.Stream(s.namespace).Follow(ctx, name, opts...) {
+		if err == nil {
+			err = s.printRecord(rec)
+		}
+		if err != nil {
+			return err
+		}
+		if left--; left == 0 {
+			break
+		}
+	}
+	return nil
+}
+
+// printTail prints the last records, if there are any, and returns where it goes on.
+func (s *session) printTail(ctx context.Context, name string, r *reading) (stream.FollowOption, error) {
+	after := stream.FromBeginning()
+	for rec, err := range s.records(ctx, name, r) {
+		if errors.Is(err, floe.ErrNotFound) {
+			break // it is waited for
+		}
+		if err == nil {
+			err = s.printRecord(rec)
+		}
+		if err != nil {
+			return nil, err
+		}
+		after = stream.After(rec.ID)
+	}
+	return after, nil
+}
+
+// printRecord prints a record that has just come.
+func (s *session) printRecord(r stream.Record) (err error) {
+	switch s.format {
+	case formatJSON:
+		return s.encode(newRecordText(r), "")
+	case formatRaw:
+		_, err = fmt.Fprintf(s.w, "%v\t%d\t%s\t%s\t%s\n", r.ID, r.Partition, r.Key, shownHeaders(r.Headers), r.Payload)
+	default:
+		_, err = fmt.Fprintf(s.w, "%-17v  %4d  %s  %s  %s\n", r.ID, r.Partition, printable(r.Key), printable(shownHeaders(r.Headers)), printable(shortened(r.Payload)))
+	}
+	return err
+}
