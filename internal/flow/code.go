@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/expression"
 	"github.com/floedb/floe/internal/rawjson"
 )
 
@@ -241,52 +242,14 @@ func codePart(c *codec.Coder, p *part) {
 func codePath(c *codec.Coder, p *Path) {
 	enum(c, &p.root, RootInput, RootStepInput)
 	c.String(&p.name)
-	list(c, &p.hops, maxHops, codeHop)
+	list(c, &p.hops, expression.MaxHops, codeHop)
 }
 
-func codeHop(c *codec.Coder, h *hop) {
-	if c.Bool(&h.index); h.index {
-		naturals(c, &h.at)
+func codeHop(c *codec.Coder, h *expression.Hop) {
+	if c.Bool(&h.Index); h.Index {
+		naturals(c, &h.At)
 	} else {
-		c.String(&h.key)
-	}
-}
-
-func codeExpr(c *codec.Coder, e *Expr) {
-	left := maxTerms
-	codeTerm(c, &e.top, &left)
-}
-
-// codeTerm codes a term; no more than so many are left.
-func codeTerm(c *codec.Coder, t *term, left *int) {
-	*left--
-	if enum(c, &t.op, opNull, opCount-1); c.Err() != nil {
-		return
-	}
-	if *left < 0 {
-		c.Fail("expression of too many terms")
-		return
-	}
-	switch t.op {
-	case opInt:
-		c.Varint(&t.whole)
-	case opFloat:
-		codeFinite(c, &t.float)
-	case opString:
-		c.String(&t.text)
-	case opPath:
-		need(c, &t.path, codePath)
-	}
-	args := opNames[t.op].args
-	if args < 0 {
-		list(c, &t.args, maxTerms, func(c *codec.Coder, t *term) { codeTerm(c, t, left) })
-		return
-	}
-	if c.Reading() && args > 0 {
-		t.args = make([]term, args)
-	}
-	for i := range t.args {
-		codeTerm(c, &t.args[i], left)
+		c.String(&h.Key)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/document"
+	"github.com/floedb/floe/internal/expression"
 )
 
 // samples are definitions that use every key.
@@ -99,10 +100,10 @@ func TestLimits(t *testing.T) {
 			return minimal + "plans: { p: { executors: [{ name: e, run: '@actions/e' }], cache: { key: '" + strings.Repeat("{input}", n) + "' } } }", maxKey / len("{input}")
 		},
 		"members of a path": func(n int) (string, int) {
-			return minimal + "output: $.steps._start.output" + strings.Repeat(".a", n), maxHops
+			return minimal + "output: $.steps._start.output" + strings.Repeat(".a", n), expression.MaxHops
 		},
 		"members of a path in a condition": func(n int) (string, int) {
-			return strings.Replace(minimal, "run:", "when: 'signals.a"+strings.Repeat(".a", n)+"', run:", 1), maxHops
+			return strings.Replace(minimal, "run:", "when: 'signals.a"+strings.Repeat(".a", n)+"', run:", 1), expression.MaxHops
 		},
 		"terms": func(n int) (string, int) {
 			return strings.Replace(minimal, "run:", "when: '1 in 1..2"+strings.Repeat("|| 1 in 1..2", n-1)+"', run:", 1), 1000 / 6

@@ -3,11 +3,9 @@ package flow
 import (
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
-	"unicode/utf8"
 
-	"github.com/floedb/floe/internal/document"
+	"github.com/floedb/floe/internal/expression"
 	"github.com/floedb/floe/internal/rawjson"
 )
 
@@ -15,21 +13,11 @@ import (
 type Path struct {
 	root Root
 	name string // of the step or signal
-	hops []hop
+	hops []expression.Hop
 }
 
 // Root returns where the path begins.
 func (p *Path) Root() Root { return p.root }
-
-// hop goes from a value to a part of it: a member of an object, or an element of an array.
-type hop struct {
-	key   string
-	at    int64 // of an element
-	index bool
-}
-
-// maxHops is how long paths are at most. Each hop goes over what is left of the value once.
-const maxHops = 64
 
 // Append appends the value that the path leads to, as it is written there. It appends nothing if there is none.
 func (p *Path) Append(dst []byte, s Source) []byte { return append(dst, p.value(s)...) }
@@ -41,22 +29,22 @@ func (p *Path) value(s Source) []byte {
 		return nil
 	}
 	for i := range p.hops {
-		if raw = p.hops[i].from(raw); raw == nil {
+		if raw = partOf(raw, &p.hops[i]); raw == nil {
 			return nil
 		}
 	}
 	return raw
 }
 
-// from returns the part of a valid value.
-func (h *hop) from(raw []byte) []byte {
-	if !h.index {
-		return rawjson.FindMember(raw, h.key)
+// partOf returns the part of a valid value that a hop leads to.
+func partOf(raw []byte, h *expression.Hop) []byte {
+	if !h.Index {
+		return rawjson.FindMember(raw, h.Key)
 	}
 	var found []byte
 	n := int64(0)
 	rawjson.EachElement(raw, func(element []byte) bool {
-		if n == h.at {
+		if n == h.At {
 			found = element
 		}
 		n++
@@ -86,7 +74,7 @@ func parsePath(text string, rules pathRules) (Path, error) {
 		}
 		rest = "." + text
 	}
-	hops, err := parseHops(rest)
+	hops, err := expression.ParseHops(rest)
 	if err != nil {
 		return Path{}, err
 	}
@@ -94,14 +82,14 @@ func parsePath(text string, rules pathRules) (Path, error) {
 }
 
 // rootPath takes the first hops for the root.
-func rootPath(hops []hop, rules pathRules) (Path, error) {
-	if len(hops) == 0 || hops[0].index {
+func rootPath(hops []expression.Hop, rules pathRules) (Path, error) {
+	if len(hops) == 0 || hops[0].Index {
 		return Path{}, errors.New("expected $.input, $.steps, $.signals, $.flo, $.item or $.index")
 	}
-	first := hops[0].key
+	first := hops[0].Key
 	name := func(i int) string {
-		if i < len(hops) && !hops[i].index {
-			return hops[i].key
+		if i < len(hops) && !hops[i].Index {
+			return hops[i].Key
 		}
 		return ""
 	}
@@ -152,8 +140,8 @@ func rootPath(hops []hop, rules pathRules) (Path, error) {
 	switch p.hops = hops[used:]; {
 	case len(p.hops) == 0:
 		p.hops = nil
-	case len(p.hops) > maxHops:
-		return p, fmt.Errorf("a path goes through at most %d members", maxHops)
+	case len(p.hops) > expression.MaxHops:
+		return p, fmt.Errorf("a path goes through at most %d members", expression.MaxHops)
 	}
 	return p, nil
 }
@@ -166,66 +154,4 @@ func (r *pathRules) items() string {
 		return ", item, " + r.as + " or index"
 	}
 	return ", item or index"
-}
-
-// parseHops reads .name, [0] and ["name"], in any order.
-func parseHops(rest string) ([]hop, error) {
-	var hops []hop
-	for rest != "" {
-		if len(hops) == maxHops+3 {
-			return nil, fmt.Errorf("a path goes through at most %d members", maxHops)
-		}
-		h, n, err := parseHop(rest)
-		if err != nil {
-			return nil, err
-		}
-		hops = append(hops, h)
-		rest = rest[n:]
-	}
-	return hops, nil
-}
-
-// parseHop reads one and says how long it is.
-func parseHop(rest string) (hop, int, error) {
-	switch {
-	case rest[0] == '.':
-		n := 1 + document.NameLen(rest[1:])
-		if n == 1 {
-			return hop{}, 0, errors.New("expected a name after a dot")
-		}
-		return hop{key: rest[1:n]}, n, nil
-	case rest[0] != '[':
-		r, _ := utf8.DecodeRuneInString(rest)
-		return hop{}, 0, fmt.Errorf("found %q, expected a dot or [", r)
-	case len(rest) > 1 && (rest[1] == '"' || rest[1] == '\''):
-		return parseQuotedHop(rest)
-	}
-	end := strings.IndexByte(rest, ']')
-	if end < 0 {
-		return hop{}, 0, errors.New("expected ] at the end of an index")
-	}
-	at, err := strconv.ParseUint(rest[1:end], 10, 31)
-	if err != nil {
-		return hop{}, 0, fmt.Errorf("found [%s], expected an index from 0 or a name in quotes", rest[1:end])
-	}
-	return hop{at: int64(at), index: true}, end + 1, nil
-}
-
-// parseQuotedHop reads ["name"] or ['name'], with backslashes in front of quotes and backslashes.
-func parseQuotedHop(rest string) (hop, int, error) {
-	var key []byte
-	for i := 2; i+1 < len(rest); i++ {
-		switch c := rest[i]; {
-		case c == '\\':
-			i++
-			key = append(key, rest[i])
-		case c == rest[1] && rest[i+1] == ']':
-			return hop{key: string(key)}, i + 2, nil
-		case c == rest[1]:
-			return hop{}, 0, errors.New("expected ] after a name in quotes")
-		default:
-			key = append(key, c)
-		}
-	}
-	return hop{}, 0, errors.New("a name in quotes has no end")
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/floedb/floe/internal/document"
+	"github.com/floedb/floe/internal/expression"
 	"github.com/floedb/floe/internal/rawjson"
 )
 
@@ -70,7 +71,7 @@ func TestBadPaths(t *testing.T) {
 		{`$.flo`, "expected $.flo.run_id or $.flo.timestamp"},
 		{`$.item.x`, "$.item is there only in a parallel step with each"},
 		{`$.inputs.x`, `unknown root "inputs", expected input, steps, signals, flo`},
-		{`$.input` + strings.Repeat(".a", maxHops+3), "a path goes through at most 64 members"},
+		{`$.input` + strings.Repeat(".a", expression.MaxHops+3), "a path goes through at most 64 members"},
 	} {
 		if _, err := parsePath(test.path, pathRules{}); err == nil || err.Error() != test.want {
 			t.Errorf("%s: %v, want %s", document.Clip(test.path), err, test.want)

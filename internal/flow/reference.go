@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/floedb/floe/internal/document"
+	"github.com/floedb/floe/internal/expression"
 )
 
 // everything is a definition that has every table there is, so that reading it goes by all keys.
@@ -119,11 +120,11 @@ func Reference(limits, outcomes [][2]string) []byte {
 	b.WriteString("\n# Outcomes\n\nA transition of a step leads from an outcome to a step or terminal. Actions and signals may name other outcomes. An outcome without a transition leads where\n" +
 		"its fallback leads; without either the run fails.\n")
 	rows(&b, "outcome | fallback", outcomes)
-	b.WriteString("\n# Paths\n\nA path is a root with members behind it: `.name`, `[\"any name\"]` or `[0]`, " + fmt.Sprintf("at most %d of them. A path to a missing value is null.\n", maxHops))
+	b.WriteString("\n# Paths\n\nA path is a root with members behind it: `.name`, `[\"any name\"]` or `[0]`, " + fmt.Sprintf("at most %d of them. A path to a missing value is null.\n", expression.MaxHops))
 	rows(&b, "root | value", rootDocs)
 	b.WriteString("\n# Expressions\n\nThe conditions of `when`. An expression consists of literals (`1`, `2.5`, `\"text\"`, `true`, `null`, `[1, 2]`), paths with or without `$.`, and operators.\n" +
 		"Integers have 64 bits, and an overflow is an error; other numbers are float64. Strings are compared by their bytes. A type error fails the step.\n" +
-		fmt.Sprintf("An expression has at most %d bytes, %d terms and %d paths, and reads at most %d MiB of values.\n", MaxExpression, maxTerms, maxPaths, maxTouched>>20))
+		fmt.Sprintf("An expression has at most %d bytes, %d terms and %d paths; what it costs to evaluate is bounded.\n", MaxExpression, expression.MaxTerms, maxPaths))
 	b.WriteString("\n| operator | example | meaning |\n|---|---|---|\n")
 	for _, o := range operatorDocs {
 		fmt.Fprintf(&b, "| %s | `%s` | %s |\n", escaped(quoted(strings.Split(o[0], ","))), escaped(o[1]), escaped(o[2]))

@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"github.com/floedb/floe/internal/expression"
 	"github.com/floedb/floe/internal/rawjson"
 )
 
@@ -68,18 +69,18 @@ type fork struct {
 	elements map[int64]*fork
 }
 
-func (f *fork) add(hops []hop, path int) {
+func (f *fork) add(hops []expression.Hop, path int) {
 	for i := range hops {
 		f = f.next(&hops[i])
 	}
 	f.ends = append(f.ends, path)
 }
 
-func (f *fork) next(h *hop) *fork {
-	if h.index {
-		return child(&f.elements, h.at)
+func (f *fork) next(h *expression.Hop) *fork {
+	if h.Index {
+		return child(&f.elements, h.At)
 	}
-	return child(&f.members, h.key)
+	return child(&f.members, h.Key)
 }
 
 func child[K comparable](m *map[K]*fork, key K) *fork {

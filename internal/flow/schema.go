@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/floedb/floe/internal/document"
+	"github.com/floedb/floe/internal/expression"
 	"github.com/floedb/floe/internal/rawjson"
 )
 
@@ -93,7 +94,7 @@ func (s *Schema) check(raw []byte) *violation {
 	if got := typeOf(raw); s.types != 0 && s.types&got == 0 {
 		return violates("is %s, expected %s", show(raw), typeNames(s.types))
 	}
-	if s.enum != nil && !slices.ContainsFunc(s.enum, func(e []byte) bool { return equalJSON(e, raw) }) {
+	if s.enum != nil && !slices.ContainsFunc(s.enum, func(e []byte) bool { return expression.EqualJSON(e, raw) }) {
 		return violates("is %s, expected %s", show(raw), s.allowed())
 	}
 	switch raw[0] {

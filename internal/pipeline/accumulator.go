@@ -8,7 +8,7 @@ import (
 
 	"github.com/floedb/floe/internal/agg"
 	"github.com/floedb/floe/internal/codec"
-	"github.com/floedb/floe/internal/formula"
+	"github.com/floedb/floe/internal/expression"
 	"github.com/floedb/floe/internal/rawjson"
 )
 
@@ -32,7 +32,7 @@ const (
 type measure struct {
 	name     string
 	fn       function
-	field    *formula.Path
+	field    *expression.Path
 	quantile float64
 	each     []measure
 }
@@ -186,17 +186,17 @@ func (a *accumulator) code(c *codec.Coder, m *measure) {
 func (a *accumulator) appendResult(dst []byte, m *measure) ([]byte, error) {
 	switch m.fn {
 	case fnSum:
-		return formula.AppendFloat(dst, a.sum.Float())
+		return expression.AppendFloat(dst, a.sum.Float())
 	case fnAvg:
-		return formula.AppendFloat(dst, a.sum.Mean(a.count))
+		return expression.AppendFloat(dst, a.sum.Mean(a.count))
 	case fnMin, fnMax:
-		return formula.AppendFloat(dst, a.number)
+		return expression.AppendFloat(dst, a.number)
 	case fnFirst, fnLast:
 		return append(dst, a.raw...), nil
 	case fnDistinct:
 		return strconv.AppendUint(dst, a.distinct.size(), 10), nil
 	case fnPercentile:
-		return formula.AppendFloat(dst, a.sketch.quantile(m.quantile))
+		return expression.AppendFloat(dst, a.sketch.quantile(m.quantile))
 	case fnEach:
 		return a.appendEach(dst, m)
 	}

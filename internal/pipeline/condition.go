@@ -10,11 +10,11 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/floedb/floe/internal/document"
-	"github.com/floedb/floe/internal/formula"
+	"github.com/floedb/floe/internal/expression"
 )
 
 // condition is what a filter keeps and a classifier tags. Short forms hold or do not, whatever the record is; expressions may fail.
-type condition func(it *item, m *formula.Meter) (bool, error)
+type condition func(it *item, m *expression.Meter) (bool, error)
 
 // shortForms are conditions that are no expressions, by what stands in front of the colon.
 var shortForms = map[string]func(text string) (condition, error){
@@ -28,7 +28,7 @@ var shortForms = map[string]func(text string) (condition, error){
 		if err != nil {
 			return nil, fmt.Errorf("min_length is %s, expected a number of bytes", document.Quote(text))
 		}
-		return func(it *item, _ *formula.Meter) (bool, error) { return len(it.Value) >= int(n), nil }, nil
+		return func(it *item, _ *expression.Meter) (bool, error) { return len(it.Value) >= int(n), nil }, nil
 	},
 	"json": jsonCondition,
 	"expr": exprCondition,
@@ -44,7 +44,7 @@ func about(holds func(it *item, s string) bool) func(string) (condition, error) 
 		if text == "" {
 			return nil, errors.New("expected text behind the colon")
 		}
-		return func(it *item, _ *formula.Meter) (bool, error) { return holds(it, text), nil }, nil
+		return func(it *item, _ *expression.Meter) (bool, error) { return holds(it, text), nil }, nil
 	}
 }
 
@@ -61,9 +61,9 @@ func parseCondition(text string) (condition, error) {
 	text = strings.TrimSpace(text)
 	switch text {
 	case "not_empty":
-		return func(it *item, _ *formula.Meter) (bool, error) { return len(it.Value) > 0, nil }, nil
+		return func(it *item, _ *expression.Meter) (bool, error) { return len(it.Value) > 0, nil }, nil
 	case "key_not_empty":
-		return func(it *item, _ *formula.Meter) (bool, error) { return len(it.Key) > 0, nil }, nil
+		return func(it *item, _ *expression.Meter) (bool, error) { return len(it.Key) > 0, nil }, nil
 	}
 	name, rest, colon := strings.Cut(text, ":")
 	parse := shortForms[name]
@@ -77,11 +77,11 @@ func parseCondition(text string) (condition, error) {
 }
 
 func exprCondition(text string) (condition, error) {
-	f, err := formula.Condition(strings.TrimSpace(text))
+	f, err := expression.Condition(strings.TrimSpace(text))
 	if err != nil {
 		return nil, err
 	}
-	return func(it *item, m *formula.Meter) (bool, error) { return f.Bool(it, m) }, nil
+	return func(it *item, m *expression.Meter) (bool, error) { return f.Bool(it, m) }, nil
 }
 
 // comparisons are the operators of json:, those that others begin with behind them.
@@ -94,7 +94,7 @@ func jsonCondition(text string) (condition, error) {
 	if op == "" {
 		return nil, errors.New("expected <path><op><value>, with one of = != ^= *= !^= !*= > >= < <=")
 	}
-	path, err := formula.ParsePath(strings.TrimSpace(text[:at]))
+	path, err := expression.ParsePath(strings.TrimSpace(text[:at]))
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +117,7 @@ func jsonCondition(text string) (condition, error) {
 			return (ok && strings.Contains(s, literal)) != negated
 		}
 	}
-	return func(it *item, m *formula.Meter) (bool, error) {
+	return func(it *item, m *expression.Meter) (bool, error) {
 		r, err := it.paidAt(&path, m)
 		return err == nil && holds(r), err
 	}, nil

@@ -10,7 +10,7 @@ import (
 // dedup drops records whose key has been seen. Time is that of the records' ids: a key is forgotten when its first record is older than the newest one by the ttl.
 // Behind an operator that makes records, which have no ids, it is the event time of all of them.
 type dedup struct {
-	key    *expression
+	key    *valueExpr
 	ttl    int64 // ms; 0: for ever
 	events bool  // by event time
 }

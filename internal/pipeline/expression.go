@@ -7,23 +7,23 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/floedb/floe/internal/document"
-	"github.com/floedb/floe/internal/formula"
+	"github.com/floedb/floe/internal/expression"
 	"github.com/floedb/floe/internal/rawjson"
 )
 
-// expression is a value that is made of a record: what a path leads to, an expression, text with paths in it, a constant, or an object or array of such.
-type expression struct {
+// valueExpr is a value that is made of a record: what a path leads to, an expression, text with paths in it, a constant, or an object or array of such.
+type valueExpr struct {
 	constant []byte // JSON
-	path     *formula.Path
-	formula  *formula.Formula
+	path     *expression.Path
+	compiled *expression.Expr
 	template *template
 	keys     []string // of an object, whose values are parts
-	parts    []*expression
+	parts    []*valueExpr
 	list     bool
 }
 
 // append appends the value as JSON. What a path does not lead to is null. m bounds what it costs.
-func (e *expression) append(dst []byte, it *item, m *formula.Meter) ([]byte, error) {
+func (e *valueExpr) append(dst []byte, it *item, m *expression.Meter) ([]byte, error) {
 	switch {
 	case e.path != nil:
 		if _, err := it.JSON(); err != nil {
@@ -37,8 +37,8 @@ func (e *expression) append(dst []byte, it *item, m *formula.Meter) ([]byte, err
 			return append(dst, r.Raw...), nil
 		}
 		return append(dst, "null"...), nil
-	case e.formula != nil:
-		return e.formula.AppendJSON(dst, it, m)
+	case e.compiled != nil:
+		return e.compiled.AppendJSON(dst, it, m)
 	case e.template != nil:
 		s, ok, err := e.template.of(it, m)
 		if err != nil {
@@ -56,7 +56,7 @@ func (e *expression) append(dst []byte, it *item, m *formula.Meter) ([]byte, err
 	return append(dst, e.constant...), nil
 }
 
-func (e *expression) appendList(dst []byte, it *item, m *formula.Meter) (_ []byte, err error) {
+func (e *valueExpr) appendList(dst []byte, it *item, m *expression.Meter) (_ []byte, err error) {
 	dst = append(dst, '[')
 	for i, part := range e.parts {
 		if i > 0 {
@@ -72,7 +72,7 @@ func (e *expression) appendList(dst []byte, it *item, m *formula.Meter) (_ []byt
 	return append(dst, ']'), nil
 }
 
-func (e *expression) appendObject(dst []byte, it *item, m *formula.Meter) (_ []byte, err error) {
+func (e *valueExpr) appendObject(dst []byte, it *item, m *expression.Meter) (_ []byte, err error) {
 	dst = append(dst, '{')
 	for i, part := range e.parts {
 		if i > 0 {
@@ -89,7 +89,7 @@ func (e *expression) appendObject(dst []byte, it *item, m *formula.Meter) (_ []b
 }
 
 // text returns the value as text, if there is one.
-func (e *expression) text(it *item, m *formula.Meter) (string, bool, error) {
+func (e *valueExpr) text(it *item, m *expression.Meter) (string, bool, error) {
 	switch {
 	case e.path != nil:
 		s, ok := textOf(it.at(e.path))
@@ -106,7 +106,7 @@ func (e *expression) text(it *item, m *formula.Meter) (string, bool, error) {
 }
 
 // keyExpression reads what a key is made of: a path, with or without $., text with ${paths}, or expr:.
-func (r *reader) keyExpression(v **expression) func(*document.Node, string) {
+func (r *reader) keyExpression(v **valueExpr) func(*document.Node, string) {
 	return func(n *document.Node, at string) {
 		if rest, ok := strings.CutPrefix(n.Text, "expr:"); ok && n.Kind == document.Text {
 			*v = r.formula(n, at, rest)
@@ -114,34 +114,34 @@ func (r *reader) keyExpression(v **expression) func(*document.Node, string) {
 		}
 		var t *template
 		if r.templateOf(&t)(n, at); t != nil {
-			*v = &expression{template: t}
+			*v = &valueExpr{template: t}
 			if len(t.parts) == 1 && t.parts[0].path != nil && t.parts[0].text == "" {
-				*v = &expression{path: t.parts[0].path}
+				*v = &valueExpr{path: t.parts[0].path}
 			}
 		}
 	}
 }
 
-func (r *reader) formula(n *document.Node, at, text string) *expression {
-	f, err := formula.Compile(strings.TrimSpace(text))
+func (r *reader) formula(n *document.Node, at, text string) *valueExpr {
+	f, err := expression.Compile(strings.TrimSpace(text))
 	if err != nil {
 		r.Fail(n.Line, "bad-expression", "%s is %s: %v", at, document.Quote(n.Text), err)
 		return nil
 	}
-	return &expression{formula: f}
+	return &valueExpr{compiled: f}
 }
 
 // value reads a value of a map: $.path, expr:, text with ${paths}, or a constant.
-func (r *reader) value(n *document.Node, at string) *expression {
+func (r *reader) value(n *document.Node, at string) *valueExpr {
 	switch n.Kind {
 	case document.Null:
-		return &expression{constant: []byte("null")}
+		return &valueExpr{constant: []byte("null")}
 	case document.Bool:
-		return &expression{constant: []byte(strings.ToLower(n.Text))}
+		return &valueExpr{constant: []byte(strings.ToLower(n.Text))}
 	case document.Number:
-		return &expression{constant: []byte(n.Text)}
+		return &valueExpr{constant: []byte(n.Text)}
 	case document.List:
-		e := &expression{list: true}
+		e := &valueExpr{list: true}
 		for i, item := range n.Items {
 			e.parts = append(e.parts, r.value(item, fmt.Sprintf("%s[%d]", at, i)))
 		}
@@ -155,20 +155,20 @@ func (r *reader) value(n *document.Node, at string) *expression {
 	case strings.HasPrefix(n.Text, "expr:"):
 		return r.formula(n, at, n.Text[len("expr:"):])
 	case n.Text == "$" || strings.HasPrefix(n.Text, "$.") || strings.HasPrefix(n.Text, "$["):
-		e := &expression{}
+		e := &valueExpr{}
 		r.path(&e.path)(n, at)
 		return e
 	case strings.Contains(n.Text, "${"):
-		e := &expression{}
+		e := &valueExpr{}
 		r.templateOf(&e.template)(n, at)
 		return e
 	}
-	return &expression{constant: rawjson.AppendText(nil, n.Text)}
+	return &valueExpr{constant: rawjson.AppendText(nil, n.Text)}
 }
 
 // object reads the members of an object.
-func (r *reader) object(pairs []document.Pair, at string, value func(n *document.Node, at string) *expression) *expression {
-	e := &expression{keys: []string{}}
+func (r *reader) object(pairs []document.Pair, at string, value func(n *document.Node, at string) *valueExpr) *valueExpr {
+	e := &valueExpr{keys: []string{}}
 	for i := range pairs {
 		p := &pairs[i]
 		if i == maxFields {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/floedb/floe/internal/document"
-	"github.com/floedb/floe/internal/formula"
+	"github.com/floedb/floe/internal/expression"
 )
 
 // filter keeps records for which a condition holds.
@@ -42,7 +42,7 @@ func (passthrough) apply(w *worker, i int, it *item) error {
 
 // keyBy sets the key. A record that lacks what the key is made of keeps the one it has.
 type keyBy struct {
-	key  *expression
+	key  *valueExpr
 	text string
 }
 
@@ -114,7 +114,7 @@ func (c *classifier) apply(w *worker, i int, it *item) error {
 	var dear error
 	for j := range c.rules {
 		switch yes, err := c.rules[j].holds(it, &w.meter); {
-		case errors.Is(err, formula.ErrCost) && dear == nil:
+		case errors.Is(err, expression.ErrCost) && dear == nil:
 			dear = fmt.Errorf("rule %d: %w", j+1, err)
 		case yes && err == nil:
 			it.Tags |= c.rules[j].tag

@@ -4,13 +4,13 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/floedb/floe/internal/document"
-	"github.com/floedb/floe/internal/formula"
+	"github.com/floedb/floe/internal/expression"
 )
 
 // flatMap makes a record of each element of an array.
 type flatMap struct {
-	array *formula.Path
-	key   *formula.Path // in the element
+	array *expression.Path
+	key   *expression.Path // in the element
 }
 
 func readFlatMap(r *reader, o *Operator, n *document.Node, at string) {

@@ -6,7 +6,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
-	"github.com/floedb/floe/internal/formula"
+	"github.com/floedb/floe/internal/expression"
 	"github.com/floedb/floe/internal/rawjson"
 )
 
@@ -59,7 +59,7 @@ func (it *item) Header(name string) (string, bool) {
 }
 
 // at returns what a path leads to; nothing if the value is no JSON.
-func (it *item) at(p *formula.Path) gjson.Result {
+func (it *item) at(p *expression.Path) gjson.Result {
 	json, err := it.JSON()
 	if err != nil {
 		return gjson.Result{}
@@ -68,7 +68,7 @@ func (it *item) at(p *formula.Path) gjson.Result {
 }
 
 // paidAt is at for what a definition may have a thousand of. Errors: all that was done with the record takes too long.
-func (it *item) paidAt(p *formula.Path, m *formula.Meter) (gjson.Result, error) {
+func (it *item) paidAt(p *expression.Path, m *expression.Meter) (gjson.Result, error) {
 	if err := m.Pay(len(it.Value)); err != nil {
 		return gjson.Result{}, err
 	}

@@ -12,7 +12,7 @@ import (
 // join joins records with those of a second source that have the same key, and a time that is not further away than a bound. Each of the two waits in a row of
 // its side until the watermark has passed the bound; a left one without partner is emitted then, if the join says so.
 type join struct {
-	on     *expression
+	on     *valueExpr
 	within int64
 	left   bool // emit left records that find no partner
 	field  string

@@ -9,7 +9,7 @@ import (
 )
 
 // mapper makes a new object of each record.
-type mapper struct{ object *expression }
+type mapper struct{ object *valueExpr }
 
 func readMap(r *reader, o *Operator, n *document.Node, at string) {
 	pairs := r.others(o, n, at, "fields")
@@ -43,7 +43,7 @@ func (m *mapper) apply(w *worker, i int, it *item) error {
 // setter adds and replaces members of the object that a record is.
 type setter struct {
 	names  []string
-	values []*expression
+	values []*valueExpr
 }
 
 func readSet(r *reader, o *Operator, n *document.Node, at string) {
@@ -52,7 +52,7 @@ func readSet(r *reader, o *Operator, n *document.Node, at string) {
 		r.Fail(n.Line, "missing", "%s has no fields: say what is set", at)
 	}
 	r.unique(pairs, at)
-	e := r.object(pairs, at, func(n *document.Node, at string) *expression {
+	e := r.object(pairs, at, func(n *document.Node, at string) *valueExpr {
 		if n.Kind != document.Text {
 			return r.value(n, at)
 		}

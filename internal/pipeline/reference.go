@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/floedb/floe/internal/document"
-	"github.com/floedb/floe/internal/formula"
+	"github.com/floedb/floe/internal/expression"
 )
 
 // everything is a definition that has every table there is, so that reading it goes by all keys.
@@ -95,13 +95,13 @@ func Reference() []byte {
 	b.WriteString("\n# Expressions\n\nWhat stands behind `expr:` is an expression about one record: members of its JSON value by their names (`amount`, `customer.id`, `items[0]`), `$` for the value as a\n" +
 		"whole, `key`, `event_time` (ms) and `headers.name`. Nothing in it reads a clock. What does not go together is an error of the record; members that are not there are null.\n" +
 		fmt.Sprintf("An expression has up to %d bytes. What it may cost is bounded, by the sizes of the values that it goes over: an evaluation ends within some 10 ms. All expressions, paths and\n"+
-			"conditions that operators without state, one behind the other, evaluate for one record and for what becomes of it, may cost %d times as much; beyond that the record is an error.\n", formula.MaxText, maxEffort/formula.Budget))
+			"conditions that operators without state, one behind the other, evaluate for one record and for what becomes of it, may cost %d times as much; beyond that the record is an error.\n", expression.MaxText, maxEffort/expression.Budget))
 	b.WriteString("\n| operators | meaning |\n|---|---|\n")
-	for _, o := range formula.OperatorDocs {
+	for _, o := range expression.OperatorDocs {
 		fmt.Fprintf(&b, "| `%s` | %s |\n", escaped(o[0]), escaped(o[1]))
 	}
 	b.WriteString("\n| function | meaning |\n|---|---|\n")
-	for _, f := range formula.Functions() {
+	for _, f := range expression.Functions() {
 		fmt.Fprintf(&b, "| `%s` | %s |\n", f.Call, escaped(f.Doc))
 	}
 	return b.Bytes()

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/floedb/floe/internal/formula"
+	"github.com/floedb/floe/internal/expression"
 )
 
 // TestReference: every table, key, condition and function that the parsers take is documented, and nothing else.
@@ -60,7 +60,7 @@ func TestReference(t *testing.T) {
 	if len(forms) > 0 {
 		t.Errorf("conditions without documentation: %v", forms)
 	}
-	for _, f := range formula.Functions() {
+	for _, f := range expression.Functions() {
 		if f.Doc == "" {
 			t.Errorf("function %s is not documented", f.Call)
 		}

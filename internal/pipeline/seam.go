@@ -4,7 +4,7 @@ import (
 	"context"
 	"slices"
 
-	"github.com/floedb/floe/internal/formula"
+	"github.com/floedb/floe/internal/expression"
 )
 
 // Problem is something that is wrong with a definition, or worth knowing.
@@ -45,7 +45,7 @@ type Source struct {
 
 // source is what package pipeline keeps of a Source.
 type source struct {
-	time *formula.Path
+	time *expression.Path
 }
 
 // StreamSource is a stream of the job's namespace.

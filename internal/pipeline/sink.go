@@ -11,7 +11,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/floedb/floe/internal/document"
-	"github.com/floedb/floe/internal/formula"
+	"github.com/floedb/floe/internal/expression"
 )
 
 // sink is what package pipeline keeps of a Sink.
@@ -23,13 +23,13 @@ type sink struct {
 	prefix string // of keys, with the separator
 	tags   []named
 	fields []named
-	time   *formula.Path
+	time   *expression.Path
 }
 
 // named is a tag or field of a point, and where in the record it is.
 type named struct {
 	name string
-	path formula.Path
+	path expression.Path
 }
 
 // sink reads a sink.
@@ -147,7 +147,7 @@ func (r *reader) queueSink(s *Sink) func(*document.Node, string) {
 func (r *reader) tsSink(s *Sink) func(*document.Node, string) {
 	return func(n *document.Node, at string) {
 		r.is(s, ToTS, n, at)
-		var value *formula.Path
+		var value *expression.Path
 		r.Table(n, at,
 			document.Field{Names: "measurement name", Read: r.Name(&s.Target)},
 			document.Field{Names: "tags", Read: r.paths(&s.private.tags)},
@@ -174,7 +174,7 @@ func (r *reader) tsSink(s *Sink) func(*document.Node, string) {
 // paths reads a table of names and paths, in order of names.
 func (r *reader) paths(v *[]named) func(*document.Node, string) {
 	return r.Named(maxFields, func(name string, p *document.Pair, at string) {
-		var path *formula.Path
+		var path *expression.Path
 		if r.path(&path)(p.Value, at); path == nil {
 			return
 		}

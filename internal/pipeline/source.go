@@ -6,13 +6,13 @@ import (
 	"strings"
 
 	"github.com/floedb/floe/internal/document"
-	"github.com/floedb/floe/internal/formula"
+	"github.com/floedb/floe/internal/expression"
 )
 
 // source reads a source.
 func (r *reader) source(n *document.Node, at string) {
 	s := Source{IdleAfter: defaultIdle, Disorder: -1}
-	var time *formula.Path
+	var time *expression.Path
 	r.Table(n, at,
 		document.Field{Names: "name", Read: r.Name(&s.Name)},
 		document.Field{Names: "stream", Read: r.streamSource(&s)},

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/floedb/floe/internal/document"
-	"github.com/floedb/floe/internal/formula"
+	"github.com/floedb/floe/internal/expression"
 )
 
 // template is text with parts of the record in it: user:${$.id}. One that is only a path is $.id, or id.
@@ -18,7 +18,7 @@ type template struct {
 // part is text, followed by what a path leads to.
 type part struct {
 	text string
-	path *formula.Path
+	path *expression.Path
 	key  bool // the record's key in place of a path
 }
 
@@ -26,7 +26,7 @@ type part struct {
 func parseTemplate(text string) (*template, error) {
 	t := &template{text: text}
 	if !strings.Contains(text, "${") {
-		p, err := formula.ParsePath(text)
+		p, err := expression.ParsePath(text)
 		t.parts = []part{{path: &p}}
 		return t, err
 	}
@@ -45,7 +45,7 @@ func parseTemplate(text string) (*template, error) {
 			rest = after
 			continue
 		}
-		p, err := formula.ParsePath(path)
+		p, err := expression.ParsePath(path)
 		if err != nil {
 			return nil, fmt.Errorf("${%s}: %w", document.Clip(path), err)
 		}
@@ -79,17 +79,17 @@ const maxTemplateKey = 64 << 10
 var errTemplateKey = fmt.Errorf("the key is longer than %d bytes", maxTemplateKey)
 
 // of returns the text for a record, and whether all parts of it are there. Errors: it is made of several parts, and becomes larger than a record may.
-func (t *template) of(it *item, m *formula.Meter) (string, bool, error) {
+func (t *template) of(it *item, m *expression.Meter) (string, bool, error) {
 	return t.upTo(it, m, maxGrowth, errGrowth)
 }
 
 // keyOf is of, of a key.
-func (t *template) keyOf(it *item, m *formula.Meter) (string, bool, error) {
+func (t *template) keyOf(it *item, m *expression.Meter) (string, bool, error) {
 	return t.upTo(it, m, maxTemplateKey, errTemplateKey)
 }
 
 // upTo returns text of up to so many bytes. Each part may be as large as the record, and a definition has room for thousands of parts.
-func (t *template) upTo(it *item, m *formula.Meter, most int, larger error) (string, bool, error) {
+func (t *template) upTo(it *item, m *expression.Meter, most int, larger error) (string, bool, error) {
 	if len(t.parts) == 1 && t.parts[0].text == "" {
 		return t.parts[0].of(it, m)
 	}
@@ -109,7 +109,7 @@ func (t *template) upTo(it *item, m *formula.Meter, most int, larger error) (str
 }
 
 // of returns what the path of a part leads to.
-func (p *part) of(it *item, m *formula.Meter) (string, bool, error) {
+func (p *part) of(it *item, m *expression.Meter) (string, bool, error) {
 	switch {
 	case p.key:
 		return stringOf(it.Key), true, nil
@@ -141,13 +141,13 @@ func (r *reader) templateOf(v **template) func(*document.Node, string) {
 }
 
 // path reads a path of a definition.
-func (r *reader) path(v **formula.Path) func(*document.Node, string) {
+func (r *reader) path(v **expression.Path) func(*document.Node, string) {
 	return func(n *document.Node, at string) {
 		text := ""
 		if r.Text(&text)(n, at); n.Kind != document.Text {
 			return
 		}
-		p, err := formula.ParsePath(text)
+		p, err := expression.ParsePath(text)
 		if err != nil {
 			r.Fail(n.Line, "bad-path", "%s is %s: %v", at, document.Quote(text), err)
 			return

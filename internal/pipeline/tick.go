@@ -10,7 +10,7 @@ import (
 	"sync"
 
 	"github.com/floedb/floe/internal/codec"
-	"github.com/floedb/floe/internal/formula"
+	"github.com/floedb/floe/internal/expression"
 )
 
 // Times at the ends of all others.
@@ -25,7 +25,7 @@ const (
 	// maxBatch is what a batch of several records may become.
 	maxBatch = 24 << 20
 	// maxEffort is how many steps the expressions of a record may take together, and those of a batch of several records: some 80 ms.
-	maxEffort = 8 * formula.Budget
+	maxEffort = 8 * expression.Budget
 	// perWorker is how many records are worth a goroutine.
 	perWorker = 64
 )
@@ -253,11 +253,11 @@ type worker struct {
 	failures []failure
 	counts   []Counts
 	batch    []Record
-	growth   int           // of the record that is at work
-	over     error         // it has become too large
-	grown    int           // of all
-	meter    formula.Meter // of the record that is at work
-	effort   int           // of all
+	growth   int              // of the record that is at work
+	over     error            // it has become too large
+	grown    int              // of all
+	meter    expression.Meter // of the record that is at work
+	effort   int              // of all
 }
 
 // stateless runs operators from one to another over records. Several goroutines take parts of them; what comes out does not depend on their number.
@@ -313,7 +313,7 @@ func (w *worker) all(from int, in []item) {
 			continue
 		}
 		before := len(w.out)
-		w.growth, w.over, w.meter = 0, nil, formula.Meter{Most: maxEffort}
+		w.growth, w.over, w.meter = 0, nil, expression.Meter{Most: maxEffort}
 		w.enter(from, &in[i])
 		if w.over != nil {
 			w.out = w.out[:before]

@@ -1,6 +1,7 @@
-package formula
+package expression
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"maps"
@@ -56,9 +57,12 @@ func (r *run) members(v *value) (map[string]gjson.Result, error) {
 	all := make(map[string]gjson.Result)
 	var failed error
 	gjson.Parse(v.text).ForEach(func(k, member gjson.Result) bool {
-		if _, there := all[k.Str]; !there {
-			all[k.Str] = member
+		_, there := all[k.Str]
+		if !there {
 			failed = r.make(memberBytes)
+		}
+		if !there || r.last {
+			all[k.Str] = member
 		}
 		return failed == nil
 	})
@@ -81,23 +85,37 @@ func (r *run) equalObjects(a, b *value) (bool, error) {
 		if !there {
 			return false, nil
 		}
-		xv, err := fromJSON(x)
-		if err != nil {
-			return false, nil
-		}
-		yv, err := fromJSON(y)
-		if err != nil {
-			return false, nil
-		}
-		same, err := r.equal(&xv, &yv)
-		switch {
-		case errors.Is(err, ErrCost) || errors.Is(err, errMade):
+		same, err := r.equalJSON(x, y)
+		if err != nil || !same {
 			return false, err
-		case err != nil || !same:
-			return false, nil
 		}
 	}
 	return true, nil
+}
+
+// equalJSON compares two values of JSON, of which numbers that are out of range differ from all.
+func (r *run) equalJSON(x, y gjson.Result) (bool, error) {
+	a, err := fromJSON(x)
+	if err != nil {
+		return false, nil
+	}
+	b, err := fromJSON(y)
+	if err != nil {
+		return false, nil
+	}
+	same, err := r.equal(&a, &b)
+	if errors.Is(err, ErrCost) || errors.Is(err, errMade) {
+		return false, err
+	}
+	return err == nil && same, nil
+}
+
+// EqualJSON compares two values, which are valid JSON: numbers by value, arrays and objects by what they hold. Of several members with the same name the last one
+// counts. Numbers out of range are equal if they are written alike.
+func EqualJSON(x, y []byte) bool {
+	r := run{left: math.MaxInt, room: math.MaxInt, last: true}
+	same, _ := r.equalJSON(gjson.ParseBytes(x), gjson.ParseBytes(y))
+	return same || bytes.Equal(x, y)
 }
 
 // compareNumbers orders two numbers by their value, exactly also where one of them is an integer that a float64 does not hold.

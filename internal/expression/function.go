@@ -1,4 +1,4 @@
-package formula
+package expression
 
 import (
 	"errors"
@@ -22,7 +22,11 @@ type function struct {
 
 // functions are all of them but those with predicates, which are loops. None reads a clock, or the order of anything but arrays and objects as they are written.
 var functions = []function{
-	{"len", 1, 1, isInt, "x", func(_ *run, a []value) (value, error) {
+	{"len", 1, 1, isInt, "x", func(r *run, a []value) (value, error) {
+		if a[0].kind == isObject && r.last {
+			all, err := r.members(&a[0])
+			return integer(int64(len(all))), err
+		}
 		n, ok := a[0].size()
 		if !ok {
 			return value{}, wrong(a[0], "a string, array or object")

@@ -1,4 +1,4 @@
-package formula
+package expression
 
 import (
 	"errors"
@@ -16,30 +16,39 @@ import (
 	"github.com/floedb/floe/internal/document"
 )
 
-// Compile compiles an expression. Errors name a column, from 1.
-func Compile(text string) (*Formula, error) {
-	top, _, err := compile(text)
-	if err != nil {
-		return nil, err
-	}
-	return &Formula{top, text}, nil
+// Compile compiles an expression over records. Errors name a column, from 1.
+func Compile(text string) (*Expr, error) {
+	e, _, err := compile(text, nil)
+	return e, err
 }
 
-// Condition compiles an expression that is true or false.
-func Condition(text string) (*Formula, error) {
-	top, is, err := compile(text)
-	if err != nil {
-		return nil, err
-	}
-	if is&set(isBool) == 0 {
+// Condition compiles an expression over records that is true or false.
+func Condition(text string) (*Expr, error) { return condition(text, nil) }
+
+// A Hop leads from a value to a part of it: a member of an object, or an element of an array.
+type Hop struct {
+	Key   string
+	At    int64 // of an element, from 0
+	Index bool  // At counts, Key does not
+}
+
+// Variables compiles a condition whose paths begin with variables instead of members of a record. variable is called with each path, whose first hop is the variable,
+// and returns the number by which Holds asks for its value. Of operators and functions the condition has those that Code can code.
+func Variables(text string, variable func(path []Hop) (int, error)) (*Expr, error) {
+	return condition(text, variable)
+}
+
+func condition(text string, variable func([]Hop) (int, error)) (*Expr, error) {
+	e, is, err := compile(text, variable)
+	if err == nil && is&set(isBool) == 0 {
 		return nil, fmt.Errorf("the expression is %s, expected true or false", is)
 	}
-	return &Formula{top, text}, nil
+	return e, err
 }
 
-func compile(text string) (term, types, error) {
+func compile(text string, variable func([]Hop) (int, error)) (*Expr, types, error) {
 	if len(text) > MaxText {
-		return term{}, 0, fmt.Errorf("the expression has %d bytes, at most %d are allowed", len(text), MaxText)
+		return nil, 0, fmt.Errorf("the expression has %d bytes, at most %d are allowed", len(text), MaxText)
 	}
 	node, err := parse(text)
 	if err != nil {
@@ -47,10 +56,17 @@ func compile(text string) (term, types, error) {
 		if errors.As(err, &at) {
 			err = fmt.Errorf("column %d: %s", at.Column+1, strings.TrimSuffix(at.Message, "\n"))
 		}
-		return term{}, 0, err
+		return nil, 0, err
 	}
-	var c compiler
-	return c.compile(node)
+	c := compiler{variable: variable}
+	top, is, err := c.compile(node)
+	if err != nil {
+		return nil, 0, err
+	}
+	if variable != nil {
+		text = "" // the coded form has none
+	}
+	return &Expr{top: top, text: text}, is, nil
 }
 
 // parse keeps what a parser that is not ours may do with hostile text from ending the process.
@@ -85,6 +101,9 @@ var (
 )
 
 func (t types) String() string {
+	if t&^set(isList) == anything&^set(isList) {
+		return "anything"
+	}
 	var all []string
 	for k := range kinds {
 		if name := article(k); t&(1<<k) != 0 && !slices.Contains(all, name) {
@@ -96,9 +115,10 @@ func (t types) String() string {
 
 // compiler makes terms of what the parser returns, and says what they may come to.
 type compiler struct {
-	terms   int
-	depth   int // of predicates
-	pattern int // instructions of the patterns so far
+	variable func([]Hop) (int, error) // nil: paths lead into a record
+	terms    int
+	depth    int // of predicates
+	pattern  int // instructions of the patterns so far
 }
 
 // refuse says what an expression must not have, and where.
@@ -110,8 +130,8 @@ func refuse(n ast.Node, format string, args ...any) error {
 func constant(v value) (term, types, error) { return term{op: opConst, value: v}, set(v.kind), nil }
 
 func (c *compiler) compile(n ast.Node) (term, types, error) {
-	if c.terms++; c.terms > maxTerms {
-		return term{}, 0, fmt.Errorf("the expression has more than %d terms", maxTerms)
+	if c.terms++; c.terms > MaxTerms {
+		return term{}, 0, fmt.Errorf("the expression has more than %d terms", MaxTerms)
 	}
 	switch n := n.(type) {
 	case *ast.NilNode:
@@ -136,83 +156,104 @@ func (c *compiler) compile(n ast.Node) (term, types, error) {
 		return c.binary(n)
 	case *ast.ConditionalNode:
 		return c.conditional(n)
-	case *ast.SliceNode:
-		return c.slice(n)
 	case *ast.ArrayNode:
 		return c.array(n)
+	case *ast.SliceNode:
+		if c.variable == nil {
+			return c.slice(n)
+		}
 	case *ast.MapNode:
-		return c.object(n)
+		if c.variable == nil {
+			return c.object(n)
+		}
 	case *ast.BuiltinNode:
 		return c.call(n, n.Name, n.Arguments)
 	case *ast.CallNode:
 		return c.call(n, n.Callee.String(), n.Arguments)
 	}
-	what := strings.ToLower(strings.TrimSuffix(reflect.TypeOf(n).Elem().Name(), "Node"))
-	return term{}, 0, refuse(n, "%s does not go here", what)
+	return term{}, 0, c.misplaced(n, strings.ToLower(strings.TrimSuffix(reflect.TypeOf(n).Elem().Name(), "Node")))
+}
+
+// misplaced refuses what an expression is not made of.
+func (c *compiler) misplaced(n ast.Node, what string) error {
+	if c.variable != nil {
+		return refuse(n, "%s, expected literals, paths, comparison, arithmetic, and, or, not, in, contains, startsWith, endsWith, ?:, ?? and len", what)
+	}
+	return refuse(n, "%s does not go here", what)
 }
 
 // name compiles a path, or what a record has beside its value.
 func (c *compiler) name(n ast.Node) (term, types, error) {
-	path, root, static := hops(n)
+	hops, static := hopsOf(n)
 	if !static {
 		m := n.(*ast.MemberNode)
 		return c.op(n, opMember, anything, m.Node, m.Property)
 	}
+	root, hops := hops[0].Key, hops[1:]
 	switch {
+	case root == "null" && len(hops) == 0:
+		return constant(value{})
+	case c.variable != nil:
+		return c.path(n, root, hops)
 	case root == "headers":
-		return c.header(n, path)
-	case root == "key" && path == "":
+		if len(hops) != 1 || hops[0].Index {
+			return term{}, 0, refuse(n, `headers stands alone, expected headers.name, headers["name"] or "name" in headers`)
+		}
+		return term{op: opHeader, name: hops[0].Key}, set(isString, isNull), nil
+	case root == "key" && len(hops) == 0:
 		return term{op: opKey}, set(isString), nil
-	case root == "event_time" && path == "":
+	case root == "event_time" && len(hops) == 0:
 		return term{op: opTime}, set(isInt), nil
 	case root == "key" || root == "event_time":
 		return term{}, 0, refuse(n, "%s has no members; for the member of the value write $.%[1]s", root)
-	case root == "null" && path == "":
-		return constant(value{})
 	case root == "$env":
 		return term{}, 0, refuse(n, "$env, expected $ for the value of the record")
-	case root == "$":
-		root = ""
-	default:
-		root = `["` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(root) + `"]`
+	case root != "$":
+		hops = slices.Insert(hops, 0, Hop{Key: root})
 	}
-	p, err := ParsePath("$" + root + path)
+	p, err := pathOf(hops)
 	if err != nil {
 		return term{}, 0, refuse(n, "%w", err)
 	}
 	return term{op: opPath, path: p}, anything &^ set(isList), nil
 }
 
-func (c *compiler) header(n ast.Node, path string) (term, types, error) {
-	member, ok := n.(*ast.MemberNode)
-	if chain, isChain := n.(*ast.ChainNode); isChain {
-		member, ok = chain.Node.(*ast.MemberNode)
+// path compiles a path of a variable, with or without $ in front.
+func (c *compiler) path(n ast.Node, root string, hops []Hop) (term, types, error) {
+	if root != "$" {
+		hops = slices.Insert(hops, 0, Hop{Key: root})
 	}
-	if ok {
-		if name, isText := member.Property.(*ast.StringNode); isText && strings.Count(path, "[") == 1 {
-			return term{op: opHeader, name: name.Value}, set(isString, isNull), nil
-		}
+	at, err := c.variable(hops)
+	if err != nil {
+		return term{}, 0, refuse(n, "%w", err)
 	}
-	return term{}, 0, refuse(n, `headers stands alone, expected headers.name, headers["name"] or "name" in headers`)
+	return term{op: opVariable, at: at}, anything &^ set(isList), nil
 }
 
-// hops returns the name that a path begins with and the members behind it, if none of them has to be computed.
-func hops(n ast.Node) (path, root string, static bool) {
-	switch n := n.(type) {
-	case *ast.IdentifierNode:
-		return "", n.Value, true
-	case *ast.ChainNode:
-		return hops(n.Node)
-	case *ast.MemberNode:
-		path, root, static = hops(n.Node)
-		switch key := n.Property.(type) {
-		case *ast.StringNode:
-			return path + `["` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(key.Value) + `"]`, root, static
-		case *ast.IntegerNode:
-			return fmt.Sprintf("%s[%d]", path, key.Value), root, static && key.Value >= 0
+// hopsOf returns a name and the members behind it, if none of them has to be computed.
+func hopsOf(n ast.Node) (hops []Hop, static bool) {
+	for {
+		switch at := n.(type) {
+		case *ast.IdentifierNode:
+			hops = append(hops, Hop{Key: at.Value})
+			slices.Reverse(hops)
+			return hops, true
+		case *ast.ChainNode:
+			n = at.Node
+		case *ast.MemberNode:
+			switch key := at.Property.(type) {
+			case *ast.StringNode:
+				hops = append(hops, Hop{Key: key.Value})
+			case *ast.IntegerNode:
+				hops = append(hops, Hop{At: int64(key.Value), Index: true})
+			default:
+				return nil, false
+			}
+			n = at.Node
+		default:
+			return nil, false
 		}
 	}
-	return "", "", false
 }
 
 // pointer compiles #, .member of it, or #index.
@@ -307,7 +348,7 @@ func (c *compiler) unary(n *ast.UnaryNode) (term, types, error) {
 		}
 		return c.op(n, opNegate, 0, n.Node)
 	}
-	return term{}, 0, refuse(n, "operator %s does not go here", n.Operator)
+	return term{}, 0, c.misplaced(n, "operator "+n.Operator)
 }
 
 // operators are those with two sides.
@@ -318,12 +359,13 @@ var operators = map[string]op{
 }
 
 func (c *compiler) binary(n *ast.BinaryNode) (term, types, error) {
-	switch n.Operator {
-	case "in":
+	o, known := operators[n.Operator]
+	switch {
+	case n.Operator == "in":
 		return c.in(n)
-	case "matches":
+	case n.Operator == "matches" && c.variable == nil:
 		return c.matches(n)
-	case "??":
+	case n.Operator == "??":
 		left, a, err := c.compile(n.Left)
 		if err != nil {
 			return term{}, 0, err
@@ -331,15 +373,14 @@ func (c *compiler) binary(n *ast.BinaryNode) (term, types, error) {
 		right, b, err := c.compile(n.Right)
 		return term{op: opElse, args: []term{left, right}}, a&^set(isNull) | b, err
 	}
-	o, known := operators[n.Operator]
-	if !known {
-		return term{}, 0, refuse(n, "operator %s does not go here", n.Operator)
+	if !known || c.variable != nil && !o.coded() {
+		return term{}, 0, c.misplaced(n, "operator "+n.Operator)
 	}
 	return c.op(n, o, 0, n.Left, n.Right)
 }
 
 func (c *compiler) in(n *ast.BinaryNode) (term, types, error) {
-	if id, ok := n.Right.(*ast.IdentifierNode); ok && id.Value == "headers" {
+	if id, ok := n.Right.(*ast.IdentifierNode); ok && id.Value == "headers" && c.variable == nil {
 		name, ok := n.Left.(*ast.StringNode)
 		if !ok {
 			return term{}, 0, refuse(n, `expected the name of a header in quotes in front of "in headers"`)
@@ -347,6 +388,7 @@ func (c *compiler) in(n *ast.BinaryNode) (term, types, error) {
 		return term{op: opHasHeader, name: name.Value}, set(isBool), nil
 	}
 	if inside, ok := n.Right.(*ast.BinaryNode); ok && inside.Operator == ".." {
+		c.terms++ // as it is coded
 		return c.op(n, opBetween, 0, n.Left, inside.Left, inside.Right)
 	}
 	return c.op(n, opIn, 0, n.Left, n.Right)
@@ -444,14 +486,20 @@ func (c *compiler) array(n *ast.ArrayNode) (term, types, error) {
 	if err != nil {
 		return term{}, 0, err
 	}
+	t.fold()
+	return t, set(isList), nil
+}
+
+// fold makes a constant of an array of constants.
+func (t *term) fold() {
 	list := make([]value, len(t.args))
 	for i := range t.args {
 		if t.args[i].op != opConst {
-			return t, set(isList), nil
+			return
 		}
 		list[i] = t.args[i].value
 	}
-	return constant(value{kind: isList, list: list})
+	*t = term{op: opConst, value: value{kind: isList, list: list}}
 }
 
 func (c *compiler) object(n *ast.MapNode) (term, types, error) {
@@ -467,6 +515,9 @@ func (c *compiler) object(n *ast.MapNode) (term, types, error) {
 }
 
 func (c *compiler) call(n ast.Node, name string, args []ast.Node) (term, types, error) {
+	if c.variable != nil && name != "len" {
+		return term{}, 0, c.misplaced(n, "function "+document.Clip(name))
+	}
 	if slices.Contains(loops, name) && len(args) == 2 || name == "count" || name == "map" || name == "filter" {
 		return c.loop(n, name, args)
 	}

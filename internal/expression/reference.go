@@ -1,4 +1,4 @@
-package formula
+package expression
 
 import (
 	"slices"

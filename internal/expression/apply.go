@@ -1,4 +1,4 @@
-package formula
+package expression
 
 import (
 	"errors"
@@ -9,7 +9,7 @@ import (
 )
 
 var (
-	errRange = errors.New("the outcome is out of the range of integers")
+	errRange = errors.New("the number is out of the range of integers")
 	errZero  = errors.New("division by zero")
 )
 
@@ -50,7 +50,7 @@ func (r *run) apply(t *term) (value, error) {
 	case opBetween:
 		return between(args)
 	case opMember:
-		return memberOf(x, y)
+		return r.memberOf(x, y)
 	case opSlice:
 		return r.slice(args)
 	}
@@ -73,7 +73,7 @@ func unary(o op, v *value) (value, error) {
 		return float(-v.float()), nil
 	case o == opNegate && v.kind == isInt:
 		if v.whole() == math.MinInt64 {
-			return value{}, errRange
+			return value{}, errors.New("- of the smallest integer is out of range")
 		}
 		return integer(-v.whole()), nil
 	}
@@ -110,47 +110,55 @@ func arithmetic(o op, x, y *value) (value, error) {
 	case o == opModulo && x.kind == isInt && y.kind == isInt:
 		return integer(x.whole() % y.whole()), nil
 	case o == opModulo:
-		return value{}, errors.New("% goes only with integers")
+		return value{}, errors.New("% needs integers")
 	case o == opDivide || o == opPower || x.kind == isFloat || y.kind == isFloat:
 		return floats(o, x.float(), y.float())
 	}
 	return integers(o, x.whole(), y.whole())
 }
 
+// floats computes with conversions around each result, so that no processor fuses two operations.
 func floats(o op, x, y float64) (value, error) {
+	var n float64
 	switch o {
 	case opAdd:
-		return float(x + y), nil
+		n = float64(x + y)
 	case opSubtract:
-		return float(x - y), nil
+		n = float64(x - y)
 	case opMultiply:
-		return float(x * y), nil
+		n = float64(x * y)
 	case opPower:
-		return float(math.Pow(x, y)), nil
+		n = math.Pow(x, y)
+	default:
+		if y == 0 {
+			return value{}, errZero
+		}
+		n = float64(x / y)
 	}
-	if y == 0 {
-		return value{}, errZero
+	if math.IsInf(n, 0) || math.IsNaN(n) {
+		return value{}, fmt.Errorf("the result of %s is out of range", names[o])
 	}
-	return float(x / y), nil
+	return float(n), nil
 }
 
 func integers(o op, x, y int64) (value, error) {
+	var n int64
+	fits := false
 	switch o {
 	case opAdd:
-		if sum := x + y; (sum > x) == (y > 0) {
-			return integer(sum), nil
-		}
+		n = x + y
+		fits = (n > x) == (y > 0)
 	case opSubtract:
-		if difference := x - y; (difference < x) == (y > 0) {
-			return integer(difference), nil
-		}
+		n = x - y
+		fits = (n < x) == (y > 0)
 	case opMultiply:
-		product := x * y
-		if x == 0 || product/x == y && !(x == -1 && y == math.MinInt64) {
-			return integer(product), nil
-		}
+		n = x * y
+		fits = x == 0 || n/x == y && !(x == -1 && y == math.MinInt64)
 	}
-	return value{}, errRange
+	if !fits {
+		return value{}, fmt.Errorf("%d %s %d is out of range", x, names[o], y)
+	}
+	return integer(n), nil
 }
 
 // in looks for an element of an array or a member of an object.
@@ -160,7 +168,7 @@ func (r *run) in(x, y *value) (value, error) {
 		if x.kind != isString {
 			return value{}, mismatch("in", *x, *y)
 		}
-		_, there := y.member(x.text)
+		_, there := r.member(y, x.text)
 		return boolean(there), nil
 	case isArray, isList:
 		found := false
@@ -193,12 +201,12 @@ func between(args [3]value) (value, error) {
 }
 
 // memberOf returns a part of a value, null if there is no such part. An index below zero counts from the end.
-func memberOf(x, y *value) (value, error) {
+func (r *run) memberOf(x, y *value) (value, error) {
 	switch {
 	case x.kind == isNull && (y.kind == isString || y.kind == isInt):
 		return value{}, nil
 	case x.kind == isObject && y.kind == isString:
-		found, _ := x.member(y.text)
+		found, _ := r.member(x, y.text)
 		return fromJSON(found)
 	case x.array() && y.kind == isInt:
 		return element(x, y.whole())

@@ -1,4 +1,4 @@
-package formula
+package expression
 
 import (
 	"errors"
@@ -95,7 +95,7 @@ func TestLimits(t *testing.T) {
 		make func(n int) string
 	}{
 		{"bytes", MaxText, "at most 4096", func(n int) string { return `"` + strings.Repeat("x", n-2) + `"` }},
-		{"terms", maxTerms, "more than 1000 terms", func(n int) string { return "[" + strings.TrimSuffix(strings.Repeat("1,", n-1), ",") + "]" }},
+		{"terms", MaxTerms, "more than 1000 terms", func(n int) string { return "[" + strings.TrimSuffix(strings.Repeat("1,", n-1), ",") + "]" }},
 		{"members of a path", MaxHops, "at most 64 members", func(n int) string { return "$" + strings.Repeat(".a", n) }},
 		{"instructions", maxPattern, "more than 100000 instructions", func(n int) string { // one for each character, group, repetition and sequence
 			return `$.s matches "(` + strings.Repeat("a", 999) + `){98}` + strings.Repeat("b", n-99*(1+1+999)-1) + `"`

@@ -1,4 +1,4 @@
-package formula
+package expression
 
 import (
 	"errors"
@@ -138,7 +138,7 @@ func AppendFloat(dst []byte, f float64) ([]byte, error) {
 	return strconv.AppendFloat(dst, f, 'e', -1, 64), nil
 }
 
-// size is what len returns.
+// size is what len returns, in characters, elements or members.
 func (v *value) size() (int64, bool) {
 	n := int64(0)
 	switch v.kind {
@@ -205,13 +205,13 @@ func (r *run) elements(v *value) (list []value, err error) {
 	return list, err
 }
 
-// member returns a member of an object, null if there is none; the first one of several counts, as in paths.
-func (v *value) member(name string) (found gjson.Result, ok bool) {
-	gjson.Parse(v.text).ForEach(func(k, r gjson.Result) bool {
+// member returns a member of an object, null if there is none. Of several with the same name the first or the last one counts, as in the paths of the language.
+func (r *run) member(v *value, name string) (found gjson.Result, ok bool) {
+	gjson.Parse(v.text).ForEach(func(k, m gjson.Result) bool {
 		if k.Str == name {
-			found, ok = r, true
+			found, ok = m, true
 		}
-		return !ok
+		return !ok || r.last
 	})
 	return found, ok
 }

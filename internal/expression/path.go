@@ -1,8 +1,9 @@
-package formula
+package expression
 
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -35,68 +36,94 @@ func ParsePath(text string) (Path, error) {
 	case text[0] != '[':
 		rest = "." + text
 	}
-	var p Path
-	for hops := 0; rest != ""; hops++ {
-		if hops == MaxHops {
-			return Path{}, fmt.Errorf("a path goes through at most %d members", MaxHops)
+	hops, err := ParseHops(rest)
+	if err != nil {
+		return Path{}, err
+	}
+	return pathOf(hops)
+}
+
+func pathOf(hops []Hop) (p Path, err error) {
+	if len(hops) > MaxHops {
+		return Path{}, errHops
+	}
+	for _, h := range hops {
+		switch {
+		case h.Index && h.At > math.MaxInt32:
+			return Path{}, fmt.Errorf("index %d, expected at most %d", h.At, math.MaxInt32)
+		case h.Index:
+			p.index(h.At)
+		case h.Key == "":
+			return Path{}, errors.New("a name in quotes is empty")
+		default:
+			p.name(h.Key)
 		}
-		n, err := p.hop(rest)
-		if err != nil {
-			return Path{}, err
-		}
-		rest = rest[n:]
 	}
 	return p, nil
 }
 
-// hop adds what the text begins with and says how long that is.
-func (p *Path) hop(rest string) (int, error) {
+var errHops = fmt.Errorf("a path goes through at most %d members", MaxHops)
+
+// ParseHops reads .name, [0] and ["name"], in any order. Three more than MaxHops are allowed, for the root of a path.
+func ParseHops(rest string) ([]Hop, error) {
+	var hops []Hop
+	for rest != "" {
+		if len(hops) == MaxHops+3 {
+			return nil, errHops
+		}
+		h, n, err := parseHop(rest)
+		if err != nil {
+			return nil, err
+		}
+		hops = append(hops, h)
+		rest = rest[n:]
+	}
+	return hops, nil
+}
+
+// parseHop reads one and returns its length.
+func parseHop(rest string) (Hop, int, error) {
 	switch {
 	case rest[0] == '.':
 		n := 1 + document.NameLen(rest[1:])
 		if n == 1 {
-			return 0, errors.New("expected a name after a dot")
+			return Hop{}, 0, errors.New("expected a name after a dot")
 		}
-		p.name(rest[1:n])
-		return n, nil
+		return Hop{Key: rest[1:n]}, n, nil
 	case rest[0] != '[':
 		r, _ := utf8.DecodeRuneInString(rest)
-		return 0, fmt.Errorf("found %q, expected a dot or [", r)
+		return Hop{}, 0, fmt.Errorf("found %q, expected a dot or [", r)
 	case len(rest) > 1 && (rest[1] == '"' || rest[1] == '\''):
-		return p.quoted(rest)
+		return parseQuotedHop(rest)
 	}
 	end := strings.IndexByte(rest, ']')
 	if end < 0 {
-		return 0, errors.New("expected ] at the end of an index")
+		return Hop{}, 0, errors.New("expected ] at the end of an index")
 	}
 	at, err := strconv.ParseUint(rest[1:end], 10, 31)
 	if err != nil {
-		return 0, fmt.Errorf("found [%s], expected an index from 0 or a name in quotes", document.Clip(rest[1:end]))
+		return Hop{}, 0, fmt.Errorf("found [%s], expected an index from 0 or a name in quotes", document.Clip(rest[1:end]))
 	}
-	p.index(int64(at))
-	return end + 1, nil
+	return Hop{At: int64(at), Index: true}, end + 1, nil
 }
 
-// quoted adds ["name"] or ['name'], with backslashes in front of quotes and backslashes.
-func (p *Path) quoted(rest string) (int, error) {
-	var name []byte
+// parseQuotedHop reads ["name"] or ['name'], with backslashes in front of quotes and backslashes.
+func parseQuotedHop(rest string) (Hop, int, error) {
+	var key []byte
 	for i := 2; i+1 < len(rest); i++ {
 		switch c := rest[i]; {
 		case c == '\\':
 			i++
-			name = append(name, rest[i])
-		case c == rest[1] && rest[i+1] == ']' && len(name) == 0:
-			return 0, errors.New("a name in quotes is empty")
+			key = append(key, rest[i])
 		case c == rest[1] && rest[i+1] == ']':
-			p.name(string(name))
-			return i + 2, nil
+			return Hop{Key: string(key)}, i + 2, nil
 		case c == rest[1]:
-			return 0, errors.New("expected ] after a name in quotes")
+			return Hop{}, 0, errors.New("expected ] after a name in quotes")
 		default:
-			name = append(name, c)
+			key = append(key, c)
 		}
 	}
-	return 0, errors.New("a name in quotes has no end")
+	return Hop{}, 0, errors.New("a name in quotes has no end")
 }
 
 // name adds a member. All that gjson takes for more than a letter is escaped.

@@ -1,4 +1,4 @@
-package formula
+package expression
 
 import (
 	"errors"
@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+
+	"github.com/tidwall/gjson"
 )
 
 // Env is a record that an expression is about.
@@ -31,8 +33,8 @@ func (m *Meter) Pay(bytes int) error {
 	return nil
 }
 
-// Formula is a compiled expression. It is safe for concurrent use.
-type Formula struct {
+// Expr is a compiled expression. It is safe for concurrent use. The zero Expr is null.
+type Expr struct {
 	top  term
 	text string
 }
@@ -41,22 +43,32 @@ type Formula struct {
 const MaxText = 4 << 10
 
 const (
-	maxTerms = 1000 // of an expression
+	// MaxTerms is how many terms an expression has at most.
+	MaxTerms = 1000
 	// Budget is how many steps an evaluation may take: terms, and pieces of text and JSON that they go over. It is some 10 ms.
 	Budget     = 1 << 20
 	pieceBytes = 16
 	// maxMade is how many bytes of values an evaluation may make.
 	maxMade = 16 << 20
+	// Conditions with variables are about whole inputs and outputs, which are larger than records.
+	variablesBudget = 4 * Budget
+	variablesRoom   = 4 * maxMade
 )
 
 // String returns the expression as it was written.
-func (f *Formula) String() string { return f.text }
+func (e *Expr) String() string { return e.text }
 
-// Bool says whether a condition holds; m bounds the cost of this evaluation and of others together, nil: it is bounded by itself. Errors: ErrCost, it is not true or false, or one of its operators does not go with what it is about.
-func (f *Formula) Bool(env Env, m *Meter) (bool, error) {
-	r := begin(env, m)
+// Holds says whether a condition with variables holds. value returns the value of a variable, which is valid JSON or empty for null; it is not used after the next call.
+// Errors: ErrCost, it is not true or false, or one of its operators does not go with what it is about.
+func (e *Expr) Holds(value func(variable int) []byte) (bool, error) {
+	r := begin(nil, nil)
 	defer r.end()
-	v, err := r.eval(&f.top)
+	r.value, r.last, r.left, r.room = value, true, variablesBudget, variablesRoom
+	return r.holds(e)
+}
+
+func (r *run) holds(e *Expr) (bool, error) {
+	v, err := r.eval(&e.top)
 	if err != nil {
 		return false, err
 	}
@@ -66,11 +78,18 @@ func (f *Formula) Bool(env Env, m *Meter) (bool, error) {
 	return v.yes(), nil
 }
 
-// AppendJSON appends what the expression comes to; m as for Bool.
-func (f *Formula) AppendJSON(dst []byte, env Env, m *Meter) ([]byte, error) {
+// Bool says whether a condition holds; m bounds the cost of this evaluation and of others together, nil: it is bounded by itself. Errors: ErrCost, it is not true or false, or one of its operators does not go with what it is about.
+func (e *Expr) Bool(env Env, m *Meter) (bool, error) {
 	r := begin(env, m)
 	defer r.end()
-	v, err := r.eval(&f.top)
+	return r.holds(e)
+}
+
+// AppendJSON appends what the expression comes to; m as for Bool.
+func (e *Expr) AppendJSON(dst []byte, env Env, m *Meter) ([]byte, error) {
+	r := begin(env, m)
+	defer r.end()
+	v, err := r.eval(&e.top)
 	if err != nil {
 		return dst, err
 	}
@@ -97,7 +116,7 @@ type term struct {
 	match *regexp.Regexp
 	steps int // of the pattern, for each byte that it is matched against; 0: it is plain text
 	call  *function
-	at    int // of the variable that a predicate reads
+	at    int // of what a predicate is about, or the number of a variable
 }
 
 // op is an operation.
@@ -110,6 +129,7 @@ const (
 	opTime
 	opHeader
 	opHasHeader
+	opVariable
 	opItem // the element that a predicate is about
 	opIndex
 	opNot
@@ -153,7 +173,7 @@ var names = map[op]string{opNot: "not", opNegate: "-", opPlus: "+", opAnd: "and"
 var (
 	// ErrCost is the error of an evaluation that is too expensive, by itself or after others that had the same Meter.
 	ErrCost = errors.New("the expression takes too long")
-	errMade = fmt.Errorf("the expression makes more than %d MiB", maxMade>>20)
+	errMade = errors.New("the expression makes too much")
 )
 
 // run is one evaluation.
@@ -162,7 +182,9 @@ type run struct {
 	meter *Meter
 	most  int // what it may cost
 	left  int // of that
-	made  int
+	room  int // for what it makes, in bytes
+	value func(variable int) []byte
+	last  bool    // of several members with the same name the last one counts
 	items []value // what predicates are about, the innermost last
 	index []int64
 }
@@ -176,7 +198,7 @@ func begin(env Env, m *Meter) *run {
 	if m != nil {
 		r.most = max(min(Budget, m.Most-m.Spent), 0)
 	}
-	r.left = r.most
+	r.left, r.room = r.most, maxMade
 	return r
 }
 
@@ -198,7 +220,7 @@ func (r *run) pay(bytes int) error {
 
 // make counts bytes of a value that is made.
 func (r *run) make(bytes int) error {
-	if r.made += bytes; r.made > maxMade {
+	if r.room -= bytes; r.room < 0 {
 		return errMade
 	}
 	return r.pay(bytes)
@@ -213,6 +235,8 @@ func (r *run) eval(t *term) (value, error) {
 		return t.value, nil
 	case opPath:
 		return r.path(t)
+	case opVariable:
+		return r.variable(t)
 	case opKey:
 		return text(r.env.RecordKey()), nil
 	case opTime:
@@ -264,6 +288,17 @@ func (r *run) path(t *term) (value, error) {
 		return value{}, err
 	}
 	return fromJSON(t.path.Of(json))
+}
+
+func (r *run) variable(t *term) (value, error) {
+	raw := r.value(t.at)
+	if len(raw) == 0 {
+		return value{}, nil
+	}
+	if err := r.pay(len(raw)); err != nil {
+		return value{}, err
+	}
+	return fromJSON(gjson.Parse(string(raw)))
 }
 
 // logic is and and or, which leave the second term alone when the first decides.
