@@ -59,10 +59,10 @@ var (
 		Kind: kindAdopt, Name: "adopt", From: engine.FromShards, Body: (*adoptBody).code, Apply: (*work).adopt,
 	}
 	enable = &engine.CommandRow[*work, bool, engine.Nothing]{
-		Kind: kindEnable, Name: "enable", From: engine.FromUsers, Shrinks: true, Body: codeFlag("enabled"), Run: (*work).enable,
+		Kind: kindEnable, Name: "enable", From: engine.FromUsers, Shrinks: true, Body: codec.Flag("enabled"), Run: (*work).enable,
 	}
 	remove = &engine.CommandRow[*work, bool, engine.Nothing]{
-		Kind: kindDelete, Name: "delete", From: engine.FromUsers, Shrinks: true, Body: codeFlag("force"), Run: (*work).delete,
+		Kind: kindDelete, Name: "delete", From: engine.FromUsers, Shrinks: true, Body: codec.Flag("force"), Run: (*work).delete,
 	}
 	openSession = &engine.CommandRow[*work, openBody, uint64]{
 		Kind: kindOpen, Name: "open session", From: engine.FromUsers, Unnamed: true,
@@ -79,11 +79,11 @@ var (
 	}
 	closeSession = &engine.CommandRow[*work, sessionBody, bool]{
 		Kind: kindClose, Name: "close session", From: engine.FromUsers, Shrinks: true, Unnamed: true,
-		Body: (*sessionBody).code, Apply: (*work).close, Result: codeFlag("more"),
+		Body: (*sessionBody).code, Apply: (*work).close, Result: codec.Flag("more"),
 	}
 	expireSession = &engine.CommandRow[*work, sessionBody, bool]{
 		Kind: kindExpire, Name: "expire session", From: engine.FromLeaders, Shrinks: true, Unnamed: true,
-		Body: (*sessionBody).code, Apply: (*work).expire, Result: codeFlag("more"),
+		Body: (*sessionBody).code, Apply: (*work).expire, Result: codec.Flag("more"),
 	}
 	setSchedule = &engine.CommandRow[*work, scheduleBody, engine.Nothing]{
 		Kind: kindSchedule, Name: "schedule", From: engine.FromUsers, Body: (*scheduleBody).code, Check: (*scheduleBody).check, Limit: (*scheduleBody).read,

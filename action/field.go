@@ -8,10 +8,6 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-func codeFlag(name string) func(*bool, *codec.Fields) {
-	return func(b *bool, f *codec.Fields) { f.Bool(name, b) }
-}
-
 func codeVersion(v *int, f *codec.Fields) {
 	n := uint64(*v)
 	if f.Uvarint("version", &n); int(n) != *v {

@@ -3,9 +3,7 @@ package action
 import (
 	"cmp"
 	"context"
-	"encoding/base32"
 	"iter"
-	"math"
 	"math/bits"
 	"slices"
 	"strings"
@@ -38,13 +36,6 @@ type listOptions struct {
 	attributes []attribute
 	since      int64 // ms; 0: no bound
 	until      int64 // likewise
-	err        error
-}
-
-func (o *listOptions) fail(err error) {
-	if o.err == nil {
-		o.err = err
-	}
 }
 
 // PageOption is an option of every listing.
@@ -55,7 +46,7 @@ func (p PageOption) applyRuns(o *listOptions) { p.apply(o) }
 
 func (p PageOption) apply(o *listOptions) {
 	if p.set == nil {
-		o.err = engine.Errorf(ErrInvalid, "action: an option that no function of the package made")
+		o.Err = engine.Errorf(ErrInvalid, "action: an option that no function of the package made")
 		return
 	}
 	p.set(o)
@@ -63,11 +54,7 @@ func (p PageOption) apply(o *listOptions) {
 
 // Limit sets how many items a page holds at most, 1 to 1000; the default is 100. Iterators read pages of this size.
 func Limit(n int) PageOption {
-	return PageOption{func(o *listOptions) {
-		if o.Limit = n; engine.CheckLimit("action", n) != nil {
-			o.fail(engine.CheckLimit("action", n))
-		}
-	}}
+	return PageOption{func(o *listOptions) { o.Limit = n; o.Fail(engine.CheckLimit("action", n)) }}
 }
 
 // Cursor continues a listing behind an earlier page, with its Cursor; behind a run with its id, unless the namespace is spread. What has come or gone meanwhile shows or not, depending on where it is; all
@@ -85,7 +72,7 @@ type statusOption Status
 
 func (s statusOption) applyRuns(o *listOptions) {
 	if o.status = Status(s); o.status < Pending || o.status > TimedOut {
-		o.fail(engine.Errorf(ErrInvalid, "action: no runs are in state %d", o.status))
+		o.Fail(engine.Errorf(ErrInvalid, "action: no runs are in state %d", o.status))
 	}
 }
 
@@ -165,10 +152,10 @@ func With(name Attribute, value string) RunOption {
 	return runOption(func(o *listOptions) {
 		a := attribute{string(name), value}
 		if !a.known() {
-			o.fail(engine.Errorf(ErrInvalid, "action: runs have no attribute %q: source, concurrency_key, idempotency_key, worker, outcome, code or label.<name>", a.name))
+			o.Fail(engine.Errorf(ErrInvalid, "action: runs have no attribute %q: source, concurrency_key, idempotency_key, worker, outcome, code or label.<name>", a.name))
 		}
 		if o.attributes = append(o.attributes, a); len(o.attributes) > maxAttributes {
-			o.fail(engine.Errorf(ErrInvalid, "action: %d attributes of a listing exceed %d", len(o.attributes), maxAttributes))
+			o.Fail(engine.Errorf(ErrInvalid, "action: %d attributes of a listing exceed %d", len(o.attributes), maxAttributes))
 		}
 	})
 }
@@ -202,11 +189,13 @@ func (s *Store) Action(ctx context.Context, name string) (Info, error) {
 			all = append(all, p.info)
 		}
 	}
-	infos := merge(all)
-	if len(infos) == 0 {
+	info, ok := merge(all)
+	if !ok {
 		return Info{}, notFound(name)
 	}
-	return infos[0], s.countWorkers(ctx, infos)
+	infos := []Info{info}
+	err = s.countWorkers(ctx, infos)
+	return infos[0], err
 }
 
 // Page returns a page of the actions of the namespace, in order of their names.
@@ -215,32 +204,16 @@ func (s *Store) Action(ctx context.Context, name string) (Info, error) {
 // the prefix.
 func (s *Store) Page(ctx context.Context, opts ...ListOption) (page Page[Info], err error) {
 	o := listOptions{Listing: engine.NewListing()}
-	opts, o.err = engine.Given(opts)
-	for _, opt := range opts {
-		opt.applyList(&o)
-	}
-	if err := cmp.Or(o.err, o.Check("action")); err != nil {
+	engine.Apply(&o, opts, ListOption.applyList)
+	if err := o.Check("action"); err != nil {
 		return page, err
 	}
 	parts, _, err := engine.AskAll(ctx, &s.scope, listQuery{namespace: s.Namespace(), prefix: o.Prefix, after: o.Cursor, limit: o.Limit})
 	if err != nil {
 		return page, err
 	}
-	// What a shard that has more has not told is behind the last one that it has.
-	var all []shardInfo
-	last := ""
-	for i, p := range parts {
-		all = append(all, p.items...)
-		if p.more && (last == "" || p.items[len(p.items)-1].Name < last) {
-			last = parts[i].items[len(p.items)-1].Name
-		}
-	}
-	all = slices.DeleteFunc(all, func(i shardInfo) bool { return last != "" && i.Name > last })
-	page.Items = merge(all)
-	if page.Cursor = last; len(page.Items) > o.Limit {
-		page.Items = page.Items[:o.Limit]
-		page.Cursor = page.Items[o.Limit-1].Name
-	}
+	found := func(q *listQuery) ([]shardInfo, bool, string) { return q.items, q.more, "" }
+	page = engine.Merge(parts, o.Limit, found, func(i shardInfo) string { return i.Name }, merge)
 	return page, s.countWorkers(ctx, page.Items)
 }
 
@@ -252,20 +225,13 @@ func (s *Store) All(ctx context.Context, opts ...ListOption) iter.Seq2[Info, err
 	return engine.All(ctx, s.Page, opts, func(c string) ListOption { return Cursor(c) })
 }
 
-// merge puts together what shards have of actions, in order of their names. What only others than its home know has been deleted there.
-func merge(parts []shardInfo) (infos []Info) {
-	slices.SortFunc(parts, func(a, b shardInfo) int { return cmp.Compare(a.Name, b.Name) })
-	for len(parts) > 0 {
-		n := 1
-		for n < len(parts) && parts[n].Name == parts[0].Name {
-			n++
-		}
-		if i := slices.IndexFunc(parts[:n], func(p shardInfo) bool { return p.home }); i >= 0 {
-			infos = append(infos, sum(parts[i].Info, parts[:n]))
-		}
-		parts = parts[n:]
+// merge puts together what shards have of an action. One that its home does not have has been deleted there.
+func merge(parts []shardInfo) (Info, bool) {
+	home := slices.IndexFunc(parts, func(p shardInfo) bool { return p.home })
+	if home < 0 {
+		return Info{}, false
 	}
-	return infos
+	return sum(parts[home].Info, parts), true
 }
 
 // sum adds up what shards have of the runs of an action.
@@ -314,11 +280,8 @@ func (s *Store) Runs(action string) Runs { return Runs{s, action} }
 // Options: Limit, Cursor, InState, With, InvokedBetween. Errors: ErrNotFound if the action does not exist; ErrInvalid for options out of their limits and for what is no cursor.
 func (l Runs) Page(ctx context.Context, opts ...RunOption) (page Page[Run], err error) {
 	o := listOptions{Listing: engine.NewListing()}
-	opts, o.err = engine.Given(opts)
-	for _, opt := range opts {
-		opt.applyRuns(&o)
-	}
-	if err := cmp.Or(o.err, checkAction(l.action)); err != nil {
+	engine.Apply(&o, opts, RunOption.applyRuns)
+	if err := cmp.Or(o.Err, checkAction(l.action)); err != nil {
 		return page, err
 	}
 	scope := &l.store.scope
@@ -326,13 +289,16 @@ func (l Runs) Page(ctx context.Context, opts ...RunOption) (page Page[Run], err 
 	if err != nil {
 		return page, err
 	}
-	at, err := parseCursor(o.Cursor, shards)
+	from, err := engine.ParsePositions("action", o.Cursor, shards, func(id string) (engine.ShardID, uint64, error) {
+		p, err := RunID(id).parse()
+		return p.shard, p.Run, err
+	})
 	if err != nil {
 		return page, err
 	}
 	parts := make([]*runsQuery, len(shards))
 	for i := range shards {
-		parts[i] = &runsQuery{namespace: l.store.Namespace(), name: l.action, before: at.before[i], status: o.status, limit: o.Limit, maxBytes: maxPageBytes,
+		parts[i] = &runsQuery{namespace: l.store.Namespace(), name: l.action, before: from[i], status: o.status, limit: o.Limit, maxBytes: maxPageBytes,
 			attributes: o.attributes, since: o.since, until: o.until}
 	}
 	if err := engine.FanOut(ctx, scope, shards, parts); err != nil {
@@ -341,80 +307,15 @@ func (l Runs) Page(ctx context.Context, opts ...RunOption) (page Page[Run], err 
 	if !slices.ContainsFunc(parts, func(q *runsQuery) bool { return q.found }) {
 		return page, notFound(l.action)
 	}
-	page.Items, page.Cursor = mergeRuns(parts, at, o.Limit)
-	return page, nil
+	found := func(q *runsQuery) ([]Run, uint64, bool) { return q.items, q.next, q.more }
+	number := func(q *runsQuery, i int) uint64 {
+		p, _ := q.items[i].ID.parse()
+		return p.Run
+	}
+	return engine.MergeNewest(parts, from, o.Limit, found, func(r *Run) time.Time { return r.CreatedAt }, number), nil
 }
 
 // All iterates over the runs, in the order of Page and by the contract of Store.All. Options and errors are those of Page.
 func (l Runs) All(ctx context.Context, opts ...RunOption) iter.Seq2[Run, error] {
 	return engine.All(ctx, l.Page, opts, func(c string) RunOption { return Cursor(c) })
-}
-
-// runsCursor says before which run each shard goes on.
-type runsCursor struct{ before []uint64 }
-
-func (r *runsCursor) code(c *codec.Coder) {
-	codec.List(c, &r.before, func(c *codec.Coder, n *uint64) { c.Uvarint(n) })
-}
-
-// parseCursor reads a cursor. Where all runs are in one shard the id of the last run that was listed is one too.
-func parseCursor(cursor string, shards []engine.ShardID) (at runsCursor, err error) {
-	if cursor == "" {
-		for range shards {
-			at.before = append(at.before, math.MaxUint64)
-		}
-		return at, nil
-	}
-	if p, err := RunID(cursor).parse(); err == nil && len(shards) == 1 && p.shard == shards[0] {
-		return runsCursor{[]uint64{p.Run}}, nil
-	}
-	b, err := cursorEncoding.DecodeString(cursor)
-	if err == nil {
-		at, err = decode(b, (*runsCursor).code)
-	}
-	if err != nil || len(at.before) != len(shards) {
-		return at, engine.Errorf(ErrInvalid, "action: cursor %.64q is not one of this listing", cursor)
-	}
-	return at, nil
-}
-
-var cursorEncoding = base32.HexEncoding.WithPadding(base32.NoPadding)
-
-// mergeRuns puts pages of shards together, up to a limit, and says where the next one begins, "" if there is none.
-func mergeRuns(parts []*runsQuery, at runsCursor, limit int) (runs []Run, cursor string) {
-	next := make([]int, len(parts))
-	done := true
-	for len(runs) < limit {
-		best := -1
-		for i, p := range parts {
-			if next[i] == len(p.items) {
-				if p.more {
-					best = -1
-					break // what it has more may be newer than what others have
-				}
-				continue
-			}
-			if best < 0 || p.items[next[i]].CreatedAt.After(parts[best].items[next[best]].CreatedAt) {
-				best = i
-			}
-		}
-		if best < 0 {
-			break
-		}
-		run := parts[best].items[next[best]]
-		next[best]++
-		runs = append(runs, run)
-		p, _ := run.ID.parse()
-		at.before[best] = p.Run
-	}
-	for i, p := range parts {
-		if next[i] == len(p.items) && p.next != 0 {
-			at.before[i] = p.next // what was looked at and not shown has another state
-		}
-		done = done && next[i] == len(p.items) && !p.more
-	}
-	if done {
-		return runs, ""
-	}
-	return runs, cursorEncoding.EncodeToString(encode(nil, &at, (*runsCursor).code))
 }

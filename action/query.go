@@ -192,26 +192,16 @@ func (m *machine) queryList(v *engine.View, q *listQuery) error {
 		return nil
 	}
 	v.Freeze()
-	lower, upper, ok := key.Behind(namedKey(nil, rowAction, ns, q.prefix), namedKey(nil, rowAction, ns, q.after))
-	if !ok {
-		return nil
-	}
-	it, err := v.Iter(lower, upper)
-	if err != nil {
-		return err
-	}
-	for ok := it.First(); ok && err == nil; ok = it.Next() {
-		if q.more = len(q.items) == q.limit || len(q.items) > 0 && v.Full(); q.more {
-			break
+	read := func(k, value []byte) (i shardInfo, ok bool, err error) {
+		r, err := decode(value, (*record).code)
+		if err == nil {
+			i, err = r.info(v, q.namespace, string(k[nameAt:]))
 		}
-		var r record
-		if r, err = decode(it.Value(), (*record).code); err == nil {
-			var i shardInfo
-			i, err = r.info(v, q.namespace, string(it.Key()[nameAt:]))
-			q.items = append(q.items, i)
-		}
+		return i, true, err
 	}
-	return errors.Join(err, it.Close())
+	var err error
+	q.items, q.more, err = engine.ListRows(v, namedKey(nil, rowAction, ns, q.prefix), namedKey(nil, rowAction, ns, q.after), q.limit, read)
+	return err
 }
 
 func (m *machine) queryRun(v *engine.View, q *runQuery) error {

@@ -1,11 +1,9 @@
 package action
 
 import (
-	"cmp"
 	"context"
 	"iter"
 	"net/url"
-	"slices"
 	"strings"
 
 	"github.com/floedb/floe/internal/engine"
@@ -16,12 +14,9 @@ import (
 // Options: Limit, Cursor. Errors: ErrInvalid for a limit that is not 1-1000, and for what is no cursor.
 func (s Schedules) Page(ctx context.Context, opts ...PageOption) (page Page[Schedule], err error) {
 	o := listOptions{Listing: engine.NewListing()}
-	opts, o.err = engine.Given(opts)
-	for _, opt := range opts {
-		opt.apply(&o)
-	}
-	if o.err != nil {
-		return page, o.err
+	engine.Apply(&o, opts, PageOption.apply)
+	if o.Err != nil {
+		return page, o.Err
 	}
 	q := schedulesQuery{namespace: s.store.scope.Namespace(), action: s.action, limit: o.Limit}
 	if q.afterAction, q.afterName, err = s.parseCursor(o.Cursor); err != nil {
@@ -31,34 +26,13 @@ func (s Schedules) Page(ctx context.Context, opts ...PageOption) (page Page[Sche
 	if err != nil {
 		return page, err
 	}
-	return mergeSchedules(parts, o.Limit), nil
-}
-
-// mergeSchedules makes a page of those of all shards. None of it is behind what a shard has told that has more.
-func mergeSchedules(parts []*schedulesQuery, limit int) (page Page[Schedule]) {
-	compare := func(a, b Schedule) int { return cmp.Or(cmp.Compare(a.Action, b.Action), cmp.Compare(a.Name, b.Name)) }
-	more := false
-	for _, p := range parts {
-		page.Items = append(page.Items, p.items...)
+	found := func(q *schedulesQuery) ([]Schedule, bool, string) { return q.items, q.more, "" }
+	// No name of an action contains a NUL, so that the order of these strings is that of actions and names.
+	page = engine.Merge(parts, o.Limit, found, func(s Schedule) string { return s.Action + "\x00" + s.Name }, engine.First)
+	if action, name, ok := strings.Cut(page.Cursor, "\x00"); ok {
+		page.Cursor = url.PathEscape(action) + "/" + name
 	}
-	slices.SortFunc(page.Items, compare)
-	for _, p := range parts {
-		if !p.more {
-			continue
-		}
-		more = true
-		last := p.items[len(p.items)-1]
-		end, _ := slices.BinarySearchFunc(page.Items, last, compare)
-		page.Items = page.Items[:end+1]
-	}
-	if len(page.Items) > limit {
-		page.Items, more = page.Items[:limit], true
-	}
-	if more {
-		last := page.Items[len(page.Items)-1]
-		page.Cursor = url.PathEscape(last.Action) + "/" + last.Name
-	}
-	return page
+	return page, nil
 }
 
 func (s Schedules) parseCursor(cursor string) (action, name string, err error) {
@@ -70,7 +44,7 @@ func (s Schedules) parseCursor(cursor string) (action, name string, err error) {
 	}
 	escaped, name, ok := strings.Cut(cursor, "/")
 	if action, err = url.PathUnescape(escaped); !ok || err != nil || checkSchedule(action, name) != nil || s.action != "" && s.action != action {
-		return "", "", engine.Errorf(ErrInvalid, "action: cursor %.64q is not one of this listing: action/schedule", cursor)
+		return "", "", engine.BadCursor("action", cursor, ": action/schedule")
 	}
 	return action, name, nil
 }

@@ -52,7 +52,7 @@ func (q *schedulesQuery) Arguments(f *codec.Fields) {
 	f.Text("action", &q.action)
 	f.Text("after_action", &q.afterAction)
 	f.Text("after", &q.afterName)
-	f.Int("limit", &q.limit, pageLimit)
+	f.Int("limit", &q.limit, engine.PageLimit)
 }
 
 func (q *schedulesQuery) Results(f *codec.Fields) {

@@ -25,8 +25,6 @@ func (*runQuery) Kind() uint8  { return queryRun }
 func (*runsQuery) Kind() uint8 { return queryRuns }
 func (*beatQuery) Kind() uint8 { return queryBeat }
 
-var pageLimit = codec.Range{Min: 1, Max: engine.MaxPageItems}
-
 func (q *infoQuery) Arguments(f *codec.Fields) {
 	f.Namespace(&q.namespace)
 	f.Text("name", &q.name)
@@ -45,7 +43,7 @@ func (q *listQuery) Arguments(f *codec.Fields) {
 	f.Namespace(&q.namespace)
 	f.Text("prefix", &q.prefix)
 	f.Text("after", &q.after)
-	f.Int("limit", &q.limit, pageLimit)
+	f.Int("limit", &q.limit, engine.PageLimit)
 }
 
 func (q *listQuery) Results(f *codec.Fields) {
@@ -69,7 +67,7 @@ func (q *runsQuery) Arguments(f *codec.Fields) {
 	f.Namespace(&q.namespace)
 	f.Text("name", &q.name)
 	f.Uvarint("before", &q.before)
-	f.Int("limit", &q.limit, pageLimit)
+	f.Int("limit", &q.limit, engine.PageLimit)
 	f.Int("max_bytes", &q.maxBytes, codec.Range{Min: 1, Max: maxPageBytes})
 	names := statusNames
 	names[0] = "all"

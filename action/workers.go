@@ -100,12 +100,9 @@ func (s *Store) Workers() Workers { return Workers{s} }
 // Options: Limit, Cursor, OfType, HandlersOf. Errors: ErrInvalid for a limit that is not 1-1000, and for what is no cursor.
 func (l Workers) Page(ctx context.Context, opts ...WorkerOption) (page Page[WorkerInfo], err error) {
 	o := listOptions{Listing: engine.NewListing()}
-	opts, o.err = engine.Given(opts)
-	for _, opt := range opts {
-		opt.applyWorkers(&o)
-	}
-	if o.err != nil {
-		return page, o.err
+	engine.Apply(&o, opts, WorkerOption.applyWorkers)
+	if o.Err != nil {
+		return page, o.Err
 	}
 	found, err := workers.Page(ctx, &l.store.scope, o.Listing, o.workers)
 	for i := range found.Items {

@@ -95,13 +95,7 @@ func (s *Store) PageInto(ctx context.Context, buf *PageBuffer, opts ...ListOptio
 		return Page[Item]{}, engine.Errorf(ErrInvalid, "kv: no page buffer")
 	}
 	o := listOptions{Listing: engine.NewListing()}
-	opts, err := engine.Given(opts)
-	if err != nil {
-		return Page[Item]{}, err
-	}
-	for _, opt := range opts {
-		opt.applyList(&o)
-	}
+	engine.Apply(&o, opts, ListOption.applyList)
 	if err := o.check(); err != nil {
 		return Page[Item]{}, err
 	}
@@ -126,7 +120,7 @@ func (s *Store) PageInto(ctx context.Context, buf *PageBuffer, opts ...ListOptio
 }
 
 func (o *listOptions) check() error {
-	if err := engine.CheckLimit("kv", o.Limit); err != nil {
+	if err := cmp.Or(o.Err, engine.CheckLimit("kv", o.Limit)); err != nil {
 		return err
 	}
 	if len(o.after) > MaxKeyBytes {
@@ -222,5 +216,5 @@ func (s *Store) decodeCursor(prefix, cursor string) (after string, err error) {
 			return k, nil
 		}
 	}
-	return "", engine.Errorf(ErrInvalid, "kv: cursor %.64q is not one of this listing: it takes that of a page of the same namespace and prefix", cursor)
+	return "", engine.BadCursor("kv", cursor, ": it takes that of a page of the same namespace and prefix")
 }

@@ -309,7 +309,7 @@ type renewed struct {
 
 func (r *renewed) code(f *codec.Fields) {
 	codeUntil(&r.until, f)
-	codec.RestOf(f, "held", &r.held, func(held *bool, f *codec.Fields) { f.Bool("", held) })
+	codec.RestOf(f, "held", &r.held, codec.Flag(""))
 }
 
 func codeUntil(t *time.Time, f *codec.Fields) { f.Moment("leased_until_ms", t) }

@@ -1,10 +1,8 @@
 package queue
 
 import (
-	"cmp"
 	"context"
 	"iter"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -41,16 +39,9 @@ type listOptions struct {
 	state          State
 	text           string
 	withoutPayload bool
-	err            error
 }
 
 func newListOptions() listOptions { return listOptions{Listing: engine.NewListing()} }
-
-func (o *listOptions) fail(err error) {
-	if o.err == nil {
-		o.err = err
-	}
-}
 
 // PageOption is an option of every listing.
 type PageOption struct{ set func(*listOptions) }
@@ -61,11 +52,7 @@ func (p PageOption) applyDead(o *listOptions)     { p.set(o) }
 
 // Limit sets how many items a page holds at most, 1 to 1000; the default is 100. Iterators read pages of this size.
 func Limit(n int) PageOption {
-	return PageOption{func(o *listOptions) {
-		if o.Limit = n; engine.CheckLimit("queue", n) != nil {
-			o.fail(engine.CheckLimit("queue", n))
-		}
-	}}
+	return PageOption{func(o *listOptions) { o.Limit = n; o.Fail(engine.CheckLimit("queue", n)) }}
 }
 
 // Cursor continues a listing behind an earlier page, with its Cursor. What has come or gone meanwhile shows or not, depending on where it is; all
@@ -93,7 +80,7 @@ type stateOption State
 
 func (s stateOption) applyMessages(o *listOptions) {
 	if o.state = State(s); o.state < Ready || o.state > Leased {
-		o.fail(engine.Errorf(ErrInvalid, "queue: no messages are in state %s: ready, delayed or leased", o.state))
+		o.Fail(engine.Errorf(ErrInvalid, "queue: no messages are in state %s: ready, delayed or leased", o.state))
 	}
 }
 
@@ -108,9 +95,7 @@ func Contains(text string) ContainsOption { return ContainsOption{text} }
 
 func (f ContainsOption) apply(o *listOptions) {
 	o.text = f.text
-	if err := checkFilter(f.text); err != nil {
-		o.fail(err)
-	}
+	o.Fail(checkFilter(f.text))
 }
 
 func (f ContainsOption) applyDead(o *listOptions)   { f.apply(o) }
@@ -144,31 +129,16 @@ func (s *Store) Stats(ctx context.Context, name string) (Stats, error) {
 // the prefix.
 func (s *Store) Page(ctx context.Context, opts ...ListOption) (page Page[Stats], err error) {
 	o := newListOptions()
-	opts, o.err = engine.Given(opts)
-	for _, opt := range opts {
-		opt.applyList(&o)
-	}
-	if err := cmp.Or(o.err, o.Check("queue")); err != nil {
+	engine.Apply(&o, opts, ListOption.applyList)
+	if err := o.Check("queue"); err != nil {
 		return page, err
 	}
 	parts, _, err := engine.AskAll(ctx, &s.scope, listQuery{namespace: s.scope.Namespace(), prefix: o.Prefix, after: o.Cursor, limit: o.Limit})
 	if err != nil {
 		return page, err
 	}
-	more := false
-	for i := range parts {
-		page.Items = append(page.Items, parts[i].items...)
-		more = more || parts[i].more
-	}
-	// A shard that has more has told limit of them, and nobody else has more that come before the last of those.
-	slices.SortFunc(page.Items, func(a, b Stats) int { return cmp.Compare(a.Name, b.Name) })
-	if len(page.Items) > o.Limit {
-		page.Items, more = page.Items[:o.Limit], true
-	}
-	if more {
-		page.Cursor = page.Items[len(page.Items)-1].Name
-	}
-	return page, nil
+	found := func(q *listQuery) ([]Stats, bool, string) { return q.items, q.more, "" }
+	return engine.Merge(parts, o.Limit, found, func(s Stats) string { return s.Name }, engine.First), nil
 }
 
 // All iterates over the queues of the namespace, in order of their names. Each pair is a queue and nil, or a zero Stats and an error, after which
@@ -195,19 +165,16 @@ func (s *Store) Messages(name string) Messages { return Messages{s, name} }
 // for what is no cursor.
 func (l Messages) Page(ctx context.Context, opts ...MessageOption) (page Page[Message], err error) {
 	o := newListOptions()
-	opts, o.err = engine.Given(opts)
-	for _, opt := range opts {
-		opt.applyMessages(&o)
-	}
+	engine.Apply(&o, opts, MessageOption.applyMessages)
 	s := l.store
 	q := peekQuery{namespace: s.scope.Namespace(), name: l.queue, limit: o.Limit, maxBytes: maxPageBytes, state: o.state, withoutBody: o.withoutPayload}
 	if o.Cursor != "" {
 		var ok bool
 		if q.after, ok = parsePlace(o.Cursor); !ok {
-			o.fail(badCursor(o.Cursor, "priority and Seq of a message, such as 100-17"))
+			o.Fail(badCursor(o.Cursor, "priority and Seq of a message, such as 100-17"))
 		}
 	}
-	if err := s.look(ctx, l.queue, o.err, &q); err != nil {
+	if err := s.look(ctx, l.queue, o.Err, &q); err != nil {
 		return page, err
 	}
 	if !q.found {
@@ -235,9 +202,7 @@ func (s *Store) look(ctx context.Context, name string, err error, q engine.Query
 	return s.scope.Query(ctx, name, q)
 }
 
-func badCursor(cursor, want string) error {
-	return engine.Errorf(ErrInvalid, "queue: cursor %.64q is not one of this listing: %s", cursor, want)
-}
+func badCursor(cursor, want string) error { return engine.BadCursor("queue", cursor, ": "+want) }
 
 // cursor writes a place as "100-17".
 func (p place) cursor() string {
@@ -299,18 +264,15 @@ func (s *Store) DeadLetters(name string) DeadLetters { return DeadLetters{s, nam
 // for what is no cursor.
 func (l DeadLetters) Page(ctx context.Context, opts ...DeadOption) (page Page[Message], err error) {
 	o := newListOptions()
-	opts, o.err = engine.Given(opts)
-	for _, opt := range opts {
-		opt.applyDead(&o)
-	}
+	engine.Apply(&o, opts, DeadOption.applyDead)
 	s := l.store
 	q := deadQuery{namespace: s.scope.Namespace(), name: l.queue, limit: o.Limit, maxBytes: maxPageBytes, text: o.text, withoutBody: o.withoutPayload}
 	if o.Cursor != "" {
 		if q.after, err = strconv.ParseUint(o.Cursor, 10, 64); err != nil || strconv.FormatUint(q.after, 10) != o.Cursor {
-			o.fail(badCursor(o.Cursor, "the Seq of a dead letter, such as 17"))
+			o.Fail(badCursor(o.Cursor, "the Seq of a dead letter, such as 17"))
 		}
 	}
-	if err := s.look(ctx, l.queue, o.err, &q); err != nil {
+	if err := s.look(ctx, l.queue, o.Err, &q); err != nil {
 		return page, err
 	}
 	if !q.found {
@@ -341,12 +303,9 @@ func (s *Store) Requeue(ctx context.Context, name string, seq uint64) error {
 // Options: Contains. Errors: ErrNotFound; ErrInvalid for a filter over its limit; ErrBusy if the queue is bounded and becomes full.
 func (s *Store) RequeueAll(ctx context.Context, name string, opts ...FilterOption) (requeued int64, err error) {
 	var o listOptions
-	opts, o.err = engine.Given(opts)
-	for _, opt := range opts {
-		opt.applyFilter(&o)
-	}
-	if o.err != nil {
-		return 0, o.err
+	engine.Apply(&o, opts, FilterOption.applyFilter)
+	if o.Err != nil {
+		return 0, o.Err
 	}
 	for d := (redriven{more: true}); d.more; {
 		if d, err = redrive.Do(ctx, &s.scope, name, redriveBody{d.seen, d.until, []byte(o.text)}, nil); err != nil {

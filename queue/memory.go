@@ -117,7 +117,7 @@ func (m *machine) load(r *record) *memory {
 // decode is left to load, which misses it, and to Verify.
 func (m *machine) restoreLeases(v *engine.View) error {
 	m.leases = make(map[uint64]*leases)
-	return scan(v, []byte{'l'}, []byte{'l' + 1}, func(k, value []byte) (more bool, err error) {
+	return v.Scan([]byte{'l'}, []byte{'l' + 1}, func(k, value []byte) (more bool, err error) {
 		w, bad := decodeLease(value)
 		p, ok := placeAt(k, numberAt)
 		if bad != nil || !ok {

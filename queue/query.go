@@ -114,38 +114,12 @@ func (m *machine) queryList(v *engine.View, q *listQuery) error {
 	if !ok {
 		return nil
 	}
-	lower, upper, ok := key.Behind(queueKey(nil, ns, []byte(q.prefix)), queueKey(nil, ns, []byte(q.after)))
-	if !ok {
-		return nil
-	}
-	return scan(v, lower, upper, func(k, value []byte) (more bool, err error) {
-		if len(q.items) == q.limit {
-			q.more = true
-			return false, nil
-		}
+	read := func(k, value []byte) (Stats, bool, error) {
 		r, err := decodeRecord(value)
-		q.items = append(q.items, r.public(string(k[nameAt:])))
-		return true, err
-	})
-}
-
-// scan calls f for the rows with lower <= key < upper while it returns true.
-func scan(v *engine.View, lower, upper []byte, f func(k, value []byte) (more bool, err error)) error {
-	if bytes.Compare(lower, upper) >= 0 {
-		return nil
+		return r.public(string(k[nameAt:])), true, err
 	}
-	it, err := v.Iter(lower, upper)
-	if err != nil {
-		return err
-	}
-	for ok := it.First(); ok && err == nil; {
-		if ok, err = f(it.Key(), it.Value()); ok {
-			ok = it.Next()
-		}
-	}
-	if closeErr := it.Close(); err == nil {
-		err = closeErr
-	}
+	var err error
+	q.items, q.more, err = engine.ListRows(v, queueKey(nil, ns, []byte(q.prefix)), queueKey(nil, ns, []byte(q.after)), q.limit, read)
 	return err
 }
 
@@ -353,7 +327,7 @@ func (m *machine) queryDead(v *engine.View, q *deadQuery) error {
 		return err
 	}
 	payloads := 0
-	return scan(v, append(deadKey(nil, r.id, q.after), 0), key.PrefixEnd(numberKey(nil, 'x', r.id)), func(k, value []byte) (bool, error) {
+	return v.Scan(append(deadKey(nil, r.id, q.after), 0), key.PrefixEnd(numberKey(nil, 'x', r.id)), func(k, value []byte) (bool, error) {
 		if len(q.items) == q.limit || payloads > q.maxBytes || q.next != 0 && v.Full() {
 			q.more = true
 			return false, nil

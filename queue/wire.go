@@ -20,8 +20,6 @@ func (*peekQuery) Kind() uint8    { return queryPeek }
 func (*deadQuery) Kind() uint8    { return queryDead }
 func (*messageQuery) Kind() uint8 { return queryMessage }
 
-var pageLimit = codec.Range{Min: 1, Max: MaxPageItems}
-
 func (q *statsQuery) Arguments(f *codec.Fields) {
 	f.Namespace(&q.namespace)
 	f.Text("name", &q.name)
@@ -37,7 +35,7 @@ func (q *listQuery) Arguments(f *codec.Fields) {
 	f.Namespace(&q.namespace)
 	f.Text("prefix", &q.prefix)
 	f.Text("after", &q.after)
-	f.Int("limit", &q.limit, pageLimit)
+	f.Int("limit", &q.limit, engine.PageLimit)
 }
 
 func (q *listQuery) Results(f *codec.Fields) {
@@ -49,7 +47,7 @@ func (q *peekQuery) Arguments(f *codec.Fields) {
 	f.Namespace(&q.namespace)
 	f.Text("name", &q.name)
 	q.after.field(f, "after")
-	f.Int("limit", &q.limit, pageLimit)
+	f.Int("limit", &q.limit, engine.PageLimit)
 	f.Int("max_bytes", &q.maxBytes, codec.Range{Min: 1, Max: maxPageBytes})
 	codec.Enum(f, "state", &q.state, []string{"all", Ready: "ready", Delayed: "delayed", Leased: "leased"})
 	f.Bool("without_payload", &q.withoutBody)
@@ -66,7 +64,7 @@ func (q *deadQuery) Arguments(f *codec.Fields) {
 	f.Namespace(&q.namespace)
 	f.Text("name", &q.name)
 	f.Uvarint("after", &q.after)
-	f.Int("limit", &q.limit, pageLimit)
+	f.Int("limit", &q.limit, engine.PageLimit)
 	f.Int("max_bytes", &q.maxBytes, codec.Range{Min: 1, Max: maxPageBytes})
 	f.Text("contains", &q.text, codec.Range{Max: MaxFilterBytes})
 	f.Bool("without_payload", &q.withoutBody)

@@ -167,30 +167,15 @@ func (m *machine) queryGroups(v *engine.View, q *groupsQuery) error {
 		q.infos = append(q.infos, info)
 		return err
 	}
-	lower, upper, ok := key.Behind(groupKey(nil, w.gen, q.prefix), groupKey(nil, w.gen, q.after))
-	if !ok {
-		return nil
-	}
-	it, err := v.Iter(lower, upper)
-	if err != nil {
-		return err
-	}
-	for ok := it.First(); ok; ok = it.Next() {
-		if q.more = len(q.infos) == q.limit || len(q.infos) > 0 && v.Full(); q.more {
-			break
-		}
-		g, err := decodeGroup(it.Value())
+	read := func(k, value []byte) (info GroupStats, ok bool, err error) {
+		g, err := decodeGroup(value)
 		if err == nil {
-			var info GroupStats
-			info, err = w.describeGroup(string(it.Key()[9:]), &g)
-			q.infos = append(q.infos, info)
+			info, err = w.describeGroup(string(k[9:]), &g)
 		}
-		if err != nil {
-			it.Close()
-			return err
-		}
+		return info, true, err
 	}
-	return it.Close()
+	q.infos, q.more, err = engine.ListRows(v, groupKey(nil, w.gen, q.prefix), groupKey(nil, w.gen, q.after), q.limit, read)
+	return err
 }
 
 // rows calls f for the group's rows of a kind.

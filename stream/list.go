@@ -34,11 +34,8 @@ type listOptions struct{ engine.Listing }
 
 func listOptionsOf(opts []ListOption) (listOptions, error) {
 	o := listOptions{engine.NewListing()}
-	opts, err := engine.Given(opts)
-	for _, opt := range opts {
-		opt.applyList(&o)
-	}
-	return o, firstError(err, o.Check("stream"))
+	engine.Apply(&o, opts, ListOption.applyList)
+	return o, o.Check("stream")
 }
 
 func (l LimitOption) applyList(o *listOptions)    { o.Limit = l.n }
@@ -93,66 +90,38 @@ type listed struct {
 	home       bool
 }
 
-// page asks each shard for a page and puts together what they say. One that has more ends the page: what it does not tell is left out of what the
-// others do. Nothing may be left, and the page still not be the last.
+// page asks each shard for a page and puts together what they say. Nothing may be left, and the page still not be the last.
 func (s *Store) page(ctx context.Context, l engine.Listing) (page Page[Stats], err error) {
 	parts, shards, err := engine.AskAll(ctx, &s.scope, listQuery{namespace: s.scope.Namespace(), prefix: l.Prefix, after: l.Cursor, limit: l.Limit})
 	if err != nil {
 		return page, err
 	}
-	var all []listed
 	for at, q := range parts {
 		for i := range q.streams {
 			l := &q.streams[i]
 			l.home = len(shards) == 1 || s.shardOf(l.Name, 0) == shards[at]
 		}
-		all = append(all, q.streams...)
-		if q.more && (page.Cursor == "" || q.last < page.Cursor) {
-			page.Cursor = q.last
-		}
 	}
-	if page.Cursor != "" {
-		all = slices.DeleteFunc(all, func(l listed) bool { return l.Name > page.Cursor })
-	}
-	for _, l := range s.joined(all) {
-		page.Items = append(page.Items, l.Stats)
-	}
-	if len(page.Items) > l.Limit {
-		page.Items = page.Items[:l.Limit]
-		page.Cursor = page.Items[l.Limit-1].Name
-	}
-	return page, nil
+	found := func(q *listQuery) ([]listed, bool, string) { return q.streams, q.more, q.last }
+	return engine.Merge(parts, l.Limit, found, func(l listed) string { return l.Name }, s.joined), nil
 }
 
-// joined returns the streams of a listing in order of their names, with what all shards say about each. The home of a stream is who knows which one of that
-// name there is.
-func (s *Store) joined(all []listed) []listed {
-	homeFirst := func(l listed) int {
-		if l.home {
-			return 0
-		}
-		return 1
+// joined puts together what shards say about a stream. Its home knows which stream has that name.
+func (s *Store) joined(parts []listed) (Stats, bool) {
+	home := slices.IndexFunc(parts, func(l listed) bool { return l.home })
+	if home < 0 {
+		return Stats{}, false
 	}
-	slices.SortFunc(all, func(a, b listed) int {
-		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(homeFirst(a), homeFirst(b)))
-	})
-	var streams []listed
-	for _, l := range all {
-		n := len(streams)
-		switch {
-		case l.home:
-			streams = append(streams, l)
-		case n > 0 && streams[n-1].Name == l.Name && streams[n-1].id == l.id:
-			known := &streams[n-1]
-			known.Appended += l.Appended
-			known.Reads += l.Reads
-			known.Partitions = append(known.Partitions, l.Partitions...)
+	l := parts[home]
+	for i, p := range parts {
+		if i != home && p.id == l.id {
+			l.Appended += p.Appended
+			l.Reads += p.Reads
+			l.Partitions = append(l.Partitions, p.Partitions...)
 		}
 	}
-	for i := range streams {
-		s.complete(&streams[i])
-	}
-	return streams
+	s.complete(&l)
+	return l.Stats, true
 }
 
 // complete adds the partitions of shards that have had no record yet, and know nothing.
@@ -286,18 +255,9 @@ func (s *Store) Pending(stream, group string) Pending { return Pending{s, stream
 // Options: Limit, Cursor. Errors: ErrNotFound if there is no such stream or group; ErrInvalid for a limit that is not 1-1000 and for what is no cursor.
 func (l Pending) Page(ctx context.Context, opts ...PendingOption) (page Page[PendingRecord], err error) {
 	o := listOptions{engine.NewListing()}
-	opts, err = engine.Given(opts)
-	if err != nil {
-		return page, err
-	}
-	for _, opt := range opts {
-		opt.applyPending(&o)
-	}
+	engine.Apply(&o, opts, PendingOption.applyPending)
 	after, err := parseCursor(o.Cursor)
-	if limitErr := engine.CheckLimit("stream", o.Limit); limitErr != nil {
-		err = limitErr
-	}
-	if err != nil {
+	if err := cmp.Or(o.Err, engine.CheckLimit("stream", o.Limit), err); err != nil {
 		return page, err
 	}
 	s := l.store
@@ -349,7 +309,7 @@ func parseCursor(cursor string) (Ref, error) {
 	n, err2 := strconv.ParseUint(offset, 10, 64)
 	at := Ref{Partition: int(p), Offset: n}
 	if err1 != nil || err2 != nil || p >= MaxPartitions || at.cursor() != cursor {
-		return Ref{}, engine.Errorf(ErrInvalid, "stream: cursor %.64q is not one of this listing: partition and Offset of a record, such as 3-17", cursor)
+		return Ref{}, engine.BadCursor("stream", cursor, ": partition and Offset of a record, such as 3-17")
 	}
 	return at, nil
 }

@@ -29,7 +29,6 @@ type listOptions struct {
 	engine.Listing
 	tags    map[string]string
 	filters []floql.Filter
-	err     error
 }
 
 // Limit sets how many items a page holds at most, 1 to 1000; the default is 100. Iterators read pages of this size.
@@ -94,10 +93,7 @@ func checkTags(tags map[string]string) error {
 
 func listOptionsOf(opts []ListOption) listOptions {
 	o := listOptions{Listing: engine.NewListing()}
-	opts, o.err = engine.Given(opts)
-	for _, opt := range opts {
-		opt.applyList(&o)
-	}
+	engine.Apply(&o, opts, ListOption.applyList)
 	return o
 }
 
@@ -114,11 +110,11 @@ func (s *Store) Measurement(ctx context.Context, name string) (Measurement, erro
 	for _, p := range parts {
 		found = append(found, p.items...)
 	}
-	found = slices.DeleteFunc(joinMeasurements(found), Measurement.hollow)
-	if len(found) == 0 {
+	m, ok := joinMeasurements(found)
+	if !ok {
 		return Measurement{}, notFound(name)
 	}
-	return found[0], nil
+	return m, nil
 }
 
 // Page returns a page of the measurements of the namespace, in order of their names, over all shards.
@@ -127,7 +123,7 @@ func (s *Store) Measurement(ctx context.Context, name string) (Measurement, erro
 // with the prefix.
 func (s *Store) Page(ctx context.Context, opts ...ListOption) (page Page[Measurement], err error) {
 	o := listOptionsOf(opts)
-	if err := cmp.Or(o.err, o.Check("ts")); err != nil {
+	if err := o.Check("ts"); err != nil {
 		return page, err
 	}
 	q := measurementsQuery{namespace: s.scope.Namespace(), prefix: o.Prefix, after: o.Cursor, limit: o.Limit}
@@ -135,27 +131,8 @@ func (s *Store) Page(ctx context.Context, opts ...ListOption) (page Page[Measure
 	if err != nil {
 		return page, err
 	}
-	more, end := false, ""
-	for _, p := range parts {
-		page.Items = append(page.Items, p.items...)
-		// Of what comes behind the last one that such a shard has told of, it may have told nothing.
-		if last := p.next; p.more && (!more || last < end) {
-			more, end = true, last
-		}
-	}
-	page.Items = joinMeasurements(page.Items)
-	if more {
-		page.Items = slices.DeleteFunc(page.Items, func(m Measurement) bool { return m.Name > end })
-	}
-	page.Items = slices.DeleteFunc(page.Items, Measurement.hollow)
-	if len(page.Items) > o.Limit {
-		page.Items, more = page.Items[:o.Limit], true
-		end = page.Items[o.Limit-1].Name
-	}
-	if more {
-		page.Cursor = end
-	}
-	return page, nil
+	found := func(q *measurementsQuery) ([]Measurement, bool, string) { return q.items, q.more, q.next }
+	return engine.Merge(parts, o.Limit, found, func(m Measurement) string { return m.Name }, joinMeasurements), nil
 }
 
 // All iterates over the measurements of the namespace, in order of their names. Each pair is a measurement and nil, or a zero Measurement and an
@@ -166,22 +143,17 @@ func (s *Store) All(ctx context.Context, opts ...ListOption) iter.Seq2[Measureme
 	return engine.All(ctx, s.Page, opts, Cursor)
 }
 
-// joinMeasurements sorts by name, and makes one of what several shards have of a measurement.
-func joinMeasurements(parts []Measurement) []Measurement {
-	slices.SortStableFunc(parts, func(a, b Measurement) int { return cmp.Compare(a.Name, b.Name) })
-	joined := parts[:0]
-	for _, p := range parts {
-		if n := len(joined); n > 0 && joined[n-1].Name == p.Name {
-			joined[n-1].join(p)
-			continue
+// joinMeasurements makes one of what shards have of a measurement. One without fields was deleted, and its home will hear of that.
+func joinMeasurements(parts []Measurement) (m Measurement, ok bool) {
+	for i, p := range parts {
+		if i == 0 {
+			m = p
+		} else {
+			m.join(p)
 		}
-		joined = append(joined, p)
 	}
-	return joined
+	return m, len(m.Fields) > 0
 }
-
-// hollow reports whether no shard has anything of the measurement: it was deleted, and its home will hear of that.
-func (m Measurement) hollow() bool { return len(m.Fields) == 0 }
 
 func (m *Measurement) join(p Measurement) {
 	m.Series, m.Points = m.Series+p.Series, m.Points+p.Points
@@ -256,7 +228,7 @@ func (l SeriesList) page(ctx context.Context, o *listOptions) (p seriesPage, err
 	if err := engine.CheckName("measurement", l.name); err != nil {
 		return p, err
 	}
-	if err := cmp.Or(o.err, engine.CheckLimit("ts", o.Limit)); err != nil {
+	if err := cmp.Or(o.Err, engine.CheckLimit("ts", o.Limit)); err != nil {
 		return p, err
 	}
 	if err := checkTags(o.tags); err != nil {
@@ -313,7 +285,7 @@ func parseSeriesCursor(cursor string, shards int) (shard int, from uint32, inc i
 	}
 	shard, from, inc = int(numbers[0]), uint32(numbers[1]), incarnation(numbers[2])
 	if err != nil || shard >= shards || formatSeriesCursor(shard, from, inc) != cursor {
-		return 0, 0, 0, engine.Errorf(ErrInvalid, "ts: cursor %.64q is not one of this listing", cursor)
+		return 0, 0, 0, engine.BadCursor("ts", cursor, "")
 	}
 	return shard, from, inc, nil
 }

@@ -250,10 +250,8 @@ func (q *measurementsQuery) Arguments(f *codec.Fields) {
 	f.Namespace(&q.namespace)
 	f.Text("prefix", &q.prefix)
 	f.Text("after", &q.after)
-	f.Int("limit", &q.limit, pageLimit)
+	f.Int("limit", &q.limit, engine.PageLimit)
 }
-
-var pageLimit = codec.Range{Min: 1, Max: engine.MaxPageItems}
 
 // Results codes the answer.
 func (q *measurementsQuery) Results(f *codec.Fields) {
@@ -268,26 +266,10 @@ func (q *measurementsQuery) answer(v *engine.View) error {
 		return nil
 	}
 	v.Freeze()
-	lower, upper, ok := key.Behind(nameKey(nil, rowName, ns, q.prefix), nameKey(nil, rowName, ns, q.after))
-	if !ok {
-		return nil
-	}
-	it, err := v.Iter(lower, upper)
-	if err != nil {
-		return err
-	}
-	for ok := it.First(); ok && err == nil; ok = it.Next() {
-		if len(q.items) == q.limit || len(q.items) > 0 && v.Full() {
-			q.more, q.next = true, q.items[len(q.items)-1].Name
-			break
-		}
-		var m Measurement
-		if m, ok, err = measurementNow(v, ns, string(it.Key()[nameAt:])); ok {
-			q.items = append(q.items, m)
-		}
-	}
-	if closeErr := it.Close(); err == nil {
-		err = closeErr
+	read := func(k, _ []byte) (Measurement, bool, error) { return measurementNow(v, ns, string(k[nameAt:])) }
+	var err error
+	if q.items, q.more, err = engine.ListRows(v, nameKey(nil, rowName, ns, q.prefix), nameKey(nil, rowName, ns, q.after), q.limit, read); q.more {
+		q.next = q.items[len(q.items)-1].Name
 	}
 	return err
 }
@@ -324,7 +306,7 @@ func (q *seriesQuery) Arguments(f *codec.Fields) {
 	q.tags.codeAs(f, "tags")
 	codec.ListOf(f, "filters", &q.filters, codeFilter)
 	codec.Narrow(f, "from_series", &q.from)
-	f.Int("limit", &q.limit, pageLimit)
+	f.Int("limit", &q.limit, engine.PageLimit)
 	if f.Checking() {
 		_, err := checkFilters(q.filters)
 		f.Refuse(err)

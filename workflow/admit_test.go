@@ -9,6 +9,7 @@ import (
 
 	"github.com/floedb/floe/action"
 	"github.com/floedb/floe/internal/call"
+	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/test/machinetest"
 )
@@ -46,7 +47,7 @@ func TestAdmit(t *testing.T) {
 		return command(kindRemoveVersion, name, &v, (*versionBody).code).Body
 	}
 	plan := func(name string, v planBody) []byte { return command(kindInvalidate, name, &v, (*planBody).code).Body }
-	flag := func(name string) []byte { return command(kindEnable, name, new(bool), codeFlag("")).Body }
+	flag := func(name string) []byte { return command(kindEnable, name, new(bool), codec.Flag("")).Body }
 	p, noText := table(), "\xff"
 	for _, c := range []struct {
 		kind      uint8

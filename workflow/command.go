@@ -41,10 +41,10 @@ var (
 		Body: (*createBody).code, Named: (*createBody).named, Size: (*createBody).size, Apply: (*work).create, Result: (*created).code,
 	}
 	enable = &engine.CommandRow[*work, bool, engine.Nothing]{
-		Kind: kindEnable, Name: "enable", From: engine.FromUsers, Shrinks: true, Body: codeFlag("enabled"), Run: (*work).enable,
+		Kind: kindEnable, Name: "enable", From: engine.FromUsers, Shrinks: true, Body: codec.Flag("enabled"), Run: (*work).enable,
 	}
 	remove = &engine.CommandRow[*work, bool, engine.Nothing]{
-		Kind: kindDelete, Name: "delete", From: engine.FromUsers, Shrinks: true, Body: codeFlag("force"), Run: (*work).delete,
+		Kind: kindDelete, Name: "delete", From: engine.FromUsers, Shrinks: true, Body: codec.Flag("force"), Run: (*work).delete,
 	}
 	start = &engine.CommandRow[*work, startBody, started]{
 		Kind: kindStart, Name: "start", From: engine.FromUsers | engine.FromShards | engine.FromMachines,
@@ -73,7 +73,7 @@ var (
 		Kind: kindPlanNews, Name: "plan news", From: engine.FromShards, Body: (*planBody).code, Run: (*work).planNews,
 	}
 	pauseSchedule = &engine.CommandRow[*work, bool, engine.Nothing]{
-		Kind: kindPauseSchedule, Name: "pause schedule", From: engine.FromUsers, Shrinks: true, Body: codeFlag("paused"), Run: (*work).pauseSchedule,
+		Kind: kindPauseSchedule, Name: "pause schedule", From: engine.FromUsers, Shrinks: true, Body: codec.Flag("paused"), Run: (*work).pauseSchedule,
 	}
 	removeVersion = &engine.CommandRow[*work, versionBody, engine.Nothing]{
 		Kind: kindRemoveVersion, Name: "remove version", From: engine.FromUsers | engine.FromShards, Shrinks: true,
@@ -103,10 +103,6 @@ func command[B any](kind uint8, name string, b *B, code func(*B, *codec.Fields))
 
 // bodyRoom is enough for most bodies without a payload.
 const bodyRoom = 64
-
-func codeFlag(name string) func(*bool, *codec.Fields) {
-	return func(flag *bool, f *codec.Fields) { f.Bool(name, flag) }
-}
 
 // createBody is a version of a workflow. Its JSON has only the definition.
 type createBody struct {

@@ -165,7 +165,7 @@ var decoders = []func(t *testing.T, b []byte){
 	fuzzed((*header).code), fuzzed((*stepRow).layout), fuzzed((*signalRow).code), fuzzed((*undoRow).code), fuzzed((*eventRow).code),
 	fuzzed((*branchRow).layout), fuzzed((*itemsRow).code), fuzzed((*planRow).code), fuzzed((*cacheRow).code), fuzzed((*scheduleRow).code),
 	fuzzed((*triggerRow).code), fuzzed((*token).code), fuzzed((*place).code), fuzzedFields((*createBody).code), fuzzed((*adoptCommand).code),
-	fuzzedFields(codeFlag("on")), fuzzedFields((*startBody).code), fuzzedFields((*signalBody).code), fuzzedFields((*cancelBody).code),
+	fuzzedFields(codec.Flag("on")), fuzzedFields((*startBody).code), fuzzedFields((*signalBody).code), fuzzedFields((*cancelBody).code),
 	fuzzedFields((*retryBody).code), fuzzed((*relayCommand).code), fuzzedFields((*planBody).code), fuzzed((*tickCommand).code),
 	fuzzed((*scheduledRun).code), fuzzedFields((*created).code), fuzzedFields((*started).code), fuzzedFields((*changed).code),
 }

@@ -1,9 +1,7 @@
 package workflow
 
 import (
-	"cmp"
 	"context"
-	"encoding/base32"
 	"iter"
 	"math"
 	"slices"
@@ -36,13 +34,6 @@ type HistoryOption interface{ applyHistory(*listOptions) }
 type listOptions struct {
 	engine.Listing
 	filter filter
-	err    error
-}
-
-func (o *listOptions) fail(err error) {
-	if o.err == nil {
-		o.err = err
-	}
 }
 
 // PageOption is an option of every listing.
@@ -54,11 +45,7 @@ func (p PageOption) applyHistory(o *listOptions) { p.set(o) }
 
 // Limit sets how many items a page holds at most, 1 to 1000; the default is 100. Iterators read pages of this size.
 func Limit(n int) PageOption {
-	return PageOption{func(o *listOptions) {
-		if o.Limit = n; engine.CheckLimit("workflow", n) != nil {
-			o.fail(engine.CheckLimit("workflow", n))
-		}
-	}}
+	return PageOption{func(o *listOptions) { o.Limit = n; o.Fail(engine.CheckLimit("workflow", n)) }}
 }
 
 // Cursor continues a listing behind an earlier page, with its Cursor; behind a run with an id of floe's own, unless the namespace is spread. What has come or gone meanwhile shows or not, depending on where it is; all
@@ -81,7 +68,7 @@ func Of(workflow string) RunOption {
 	return runOption(func(o *listOptions) {
 		o.filter.workflow = workflow
 		if err := checkWorkflow(workflow); err != nil {
-			o.fail(err)
+			o.Fail(err)
 		}
 	})
 }
@@ -90,7 +77,7 @@ func Of(workflow string) RunOption {
 func InState(s Status) RunOption {
 	return runOption(func(o *listOptions) {
 		if o.filter.status = s; s < Pending || s > TimedOut {
-			o.fail(engine.Errorf(ErrInvalid, "workflow: no runs are in state %d", s))
+			o.Fail(engine.Errorf(ErrInvalid, "workflow: no runs are in state %d", s))
 		}
 	})
 }
@@ -109,11 +96,11 @@ func With(attribute string, value any) RunOption {
 			value = float64(v)
 		case time.Time:
 		default:
-			o.fail(engine.Errorf(ErrInvalid, "workflow: search attribute %q: a %T is no string, number or time", attribute, value))
+			o.Fail(engine.Errorf(ErrInvalid, "workflow: search attribute %q: a %T is no string, number or time", attribute, value))
 			return
 		}
 		if o.filter.attributes = append(o.filter.attributes, string(appendAttribute(nil, attribute, value))); len(o.filter.attributes) > flow.MaxAttributes {
-			o.fail(engine.Errorf(ErrInvalid, "workflow: %d attributes of a listing exceed %d", len(o.filter.attributes), flow.MaxAttributes))
+			o.Fail(engine.Errorf(ErrInvalid, "workflow: %d attributes of a listing exceed %d", len(o.filter.attributes), flow.MaxAttributes))
 		}
 	})
 }
@@ -160,11 +147,10 @@ func (s *Store) Workflow(ctx context.Context, name string) (Info, error) {
 			all = append(all, p.info)
 		}
 	}
-	infos := merge(all)
-	if len(infos) == 0 {
+	info, ok := merge(all)
+	if !ok {
 		return Info{}, notFound(name)
 	}
-	info := infos[0]
 	if info.Trigger != nil {
 		home := slices.IndexFunc(all, func(i shardInfo) bool { return i.home })
 		err = s.standing(ctx, name, info.Trigger, all[home].triggered)
@@ -178,33 +164,16 @@ func (s *Store) Workflow(ctx context.Context, name string) (Info, error) {
 // the prefix.
 func (s *Store) Page(ctx context.Context, opts ...ListOption) (page Page[Info], err error) {
 	o := listOptions{Listing: engine.NewListing()}
-	opts, o.err = engine.Given(opts)
-	for _, opt := range opts {
-		opt.applyList(&o)
-	}
-	if err := cmp.Or(o.err, o.Check("workflow")); err != nil {
+	engine.Apply(&o, opts, ListOption.applyList)
+	if err := o.Check("workflow"); err != nil {
 		return page, err
 	}
 	parts, _, err := engine.AskAll(ctx, &s.scope, listQuery{namespace: s.Namespace(), prefix: o.Prefix, after: o.Cursor, limit: o.Limit})
 	if err != nil {
 		return page, err
 	}
-	// What a shard that has more has not told is behind the last one that it has.
-	var all []shardInfo
-	last := ""
-	for _, p := range parts {
-		all = append(all, p.items...)
-		if p.more && (last == "" || p.items[len(p.items)-1].Name < last) {
-			last = p.items[len(p.items)-1].Name
-		}
-	}
-	all = slices.DeleteFunc(all, func(i shardInfo) bool { return last != "" && i.Name > last })
-	page.Items = merge(all)
-	if page.Cursor = last; len(page.Items) > o.Limit {
-		page.Items = page.Items[:o.Limit]
-		page.Cursor = page.Items[o.Limit-1].Name
-	}
-	return page, nil
+	found := func(q *listQuery) ([]shardInfo, bool, string) { return q.items, q.more, "" }
+	return engine.Merge(parts, o.Limit, found, func(i shardInfo) string { return i.Name }, merge), nil
 }
 
 // All iterates over the workflows of the namespace, in order of their names. Each pair is a workflow and nil, or a zero Info and an error, after which
@@ -215,20 +184,13 @@ func (s *Store) All(ctx context.Context, opts ...ListOption) iter.Seq2[Info, err
 	return engine.All(ctx, s.Page, opts, func(c string) ListOption { return Cursor(c) })
 }
 
-// merge puts together what shards have of workflows, in order of their names. What only others than its home know has been deleted there.
-func merge(parts []shardInfo) (infos []Info) {
-	slices.SortFunc(parts, func(a, b shardInfo) int { return cmp.Compare(a.Name, b.Name) })
-	for len(parts) > 0 {
-		n := 1
-		for n < len(parts) && parts[n].Name == parts[0].Name {
-			n++
-		}
-		if i := slices.IndexFunc(parts[:n], func(p shardInfo) bool { return p.home }); i >= 0 {
-			infos = append(infos, sum(parts[i].Info, parts[:n]))
-		}
-		parts = parts[n:]
+// merge puts together what shards have of a workflow. One that its home does not have has been deleted there.
+func merge(parts []shardInfo) (Info, bool) {
+	home := slices.IndexFunc(parts, func(p shardInfo) bool { return p.home })
+	if home < 0 {
+		return Info{}, false
 	}
-	return infos
+	return sum(parts[home].Info, parts), true
 }
 
 // sum adds up what shards have of the runs of a workflow.
@@ -257,107 +219,37 @@ func (s *Store) Runs() Runs { return Runs{s} }
 // Options: Limit, Cursor, Of, InState, Active, With, StartedBetween. Errors: ErrInvalid for options out of their limits and for what is no cursor.
 func (l Runs) Page(ctx context.Context, opts ...RunOption) (page Page[RunInfo], err error) {
 	o := listOptions{Listing: engine.NewListing(), filter: filter{before: math.MaxInt64}}
-	opts, o.err = engine.Given(opts)
-	for _, opt := range opts {
-		opt.applyRuns(&o)
-	}
-	if o.err != nil {
-		return page, o.err
+	engine.Apply(&o, opts, RunOption.applyRuns)
+	if o.Err != nil {
+		return page, o.Err
 	}
 	scope := &l.store.scope
 	shards, err := scope.Shards(ctx)
 	if err != nil {
 		return page, err
 	}
-	at, err := parseCursor(o.Cursor, shards)
+	from, err := engine.ParsePositions("workflow", o.Cursor, shards, func(id string) (engine.ShardID, uint64, error) {
+		p, err := RunID(id).parse()
+		return p.shard, p.run, err
+	})
 	if err != nil {
 		return page, err
 	}
 	parts := make([]*runsQuery, len(shards))
 	for i := range shards {
-		parts[i] = &runsQuery{namespace: l.store.Namespace(), filter: o.filter, before: at.before[i], limit: o.Limit}
+		parts[i] = &runsQuery{namespace: l.store.Namespace(), filter: o.filter, before: from[i], limit: o.Limit}
 	}
 	if err := engine.FanOut(ctx, scope, shards, parts); err != nil {
 		return page, err
 	}
-	page.Items, page.Cursor = mergeRuns(parts, at, o.Limit)
-	return page, nil
+	found := func(q *runsQuery) ([]RunInfo, uint64, bool) { return q.items, q.next, q.more }
+	number := func(q *runsQuery, i int) uint64 { return q.numbers[i] }
+	return engine.MergeNewest(parts, from, o.Limit, found, func(r *RunInfo) time.Time { return r.StartedAt }, number), nil
 }
 
 // All iterates over the runs, in the order of Page and by the contract of Store.All. Options and errors are those of Page.
 func (l Runs) All(ctx context.Context, opts ...RunOption) iter.Seq2[RunInfo, error] {
 	return engine.All(ctx, l.Page, opts, func(c string) RunOption { return Cursor(c) })
-}
-
-// runsCursor says before which run each shard goes on.
-type runsCursor struct{ before []uint64 }
-
-func (r *runsCursor) code(c *codec.Coder) {
-	codec.List(c, &r.before, (*codec.Coder).Uvarint)
-}
-
-// parseCursor reads a cursor. Where all runs are in one shard the id of the last run that was listed is one too.
-func parseCursor(cursor string, shards []engine.ShardID) (at runsCursor, err error) {
-	if cursor == "" {
-		for range shards {
-			at.before = append(at.before, math.MaxUint64)
-		}
-		return at, nil
-	}
-	if p, err := RunID(cursor).parse(); err == nil && len(shards) == 1 && p.shard == shards[0] {
-		return runsCursor{[]uint64{p.run}}, nil
-	}
-	b, err := cursorEncoding.DecodeString(cursor)
-	if err == nil {
-		at, err = decode(b, (*runsCursor).code)
-	}
-	if err != nil || len(at.before) != len(shards) {
-		return at, engine.Errorf(ErrInvalid, "workflow: cursor %.64q is not one of this listing", cursor)
-	}
-	return at, nil
-}
-
-var cursorEncoding = base32.HexEncoding.WithPadding(base32.NoPadding)
-
-// mergeRuns puts pages of shards together, up to a limit, and says where the next one begins, "" if there is none.
-func mergeRuns(parts []*runsQuery, at runsCursor, limit int) (runs []RunInfo, cursor string) {
-	next := make([]int, len(parts))
-	for len(runs) < limit {
-		best := newest(parts, next)
-		if best < 0 {
-			break
-		}
-		runs = append(runs, parts[best].items[next[best]])
-		at.before[best] = parts[best].numbers[next[best]]
-		next[best]++
-	}
-	done := true
-	for i, p := range parts {
-		if next[i] == len(p.items) && p.next != 0 {
-			at.before[i] = p.next // what was looked at and not shown does not match
-		}
-		done = done && next[i] == len(p.items) && !p.more
-	}
-	if done {
-		return runs, ""
-	}
-	return runs, cursorEncoding.EncodeToString(encode(nil, &at, (*runsCursor).code))
-}
-
-// newest returns the part whose next run was started last; -1 if there is none, or it is not known.
-func newest(parts []*runsQuery, next []int) int {
-	best := -1
-	for i, p := range parts {
-		switch {
-		case next[i] < len(p.items):
-			if best < 0 || p.items[next[i]].StartedAt.After(parts[best].items[next[best]].StartedAt) {
-				best = i
-			}
-		case p.more:
-			return -1 // what it has more may be newer than what others have
-		}
-	}
-	return best
 }
 
 // History is the history of a run.
@@ -385,12 +277,9 @@ func (h *historyCursor) code(c *codec.Coder) {
 // Options: Limit, Cursor. Errors: ErrNotFound if there is no such run; ErrInvalid for a limit that is not 1-1000, for what is no cursor and for what is no id.
 func (h History) Page(ctx context.Context, opts ...HistoryOption) (page Page[Event], err error) {
 	o := listOptions{Listing: engine.NewListing()}
-	opts, o.err = engine.Given(opts)
-	for _, opt := range opts {
-		opt.applyHistory(&o)
-	}
-	if o.err != nil {
-		return page, o.err
+	engine.Apply(&o, opts, HistoryOption.applyHistory)
+	if o.Err != nil {
+		return page, o.Err
 	}
 	t, err := h.store.aim(h.run)
 	if err != nil {
@@ -398,12 +287,8 @@ func (h History) Page(ctx context.Context, opts ...HistoryOption) (page Page[Eve
 	}
 	var at historyCursor
 	if o.Cursor != "" {
-		b, err := cursorEncoding.DecodeString(o.Cursor)
-		if err == nil {
-			at, err = decode(b, (*historyCursor).code)
-		}
-		if err != nil {
-			return page, engine.Errorf(ErrInvalid, "workflow: cursor %.64q is not one of this listing", o.Cursor)
+		if at, err = engine.DecodeCursor("workflow", o.Cursor, (*historyCursor).code); err != nil {
+			return page, err
 		}
 	}
 	q := historyQuery{namespace: h.store.Namespace(), target: t, lsn: at.lsn, skip: at.skip, limit: o.Limit}
@@ -414,7 +299,7 @@ func (h History) Page(ctx context.Context, opts ...HistoryOption) (page Page[Eve
 		return page, noRun(h.run)
 	}
 	if page.Items = q.items; q.more {
-		page.Cursor = cursorEncoding.EncodeToString(encode(nil, &historyCursor{q.next, q.nextSkip}, (*historyCursor).code))
+		page.Cursor = engine.EncodeCursor(historyCursor{q.next, q.nextSkip}, (*historyCursor).code)
 	}
 	return page, nil
 }

@@ -200,26 +200,16 @@ func (s *seen) list(v *engine.View, q *listQuery) error {
 		return nil
 	}
 	v.Freeze()
-	lower, upper, ok := key.Behind(namedKey(nil, rowWorkflow, ns, q.prefix), namedKey(nil, rowWorkflow, ns, q.after))
-	if !ok {
-		return nil
-	}
-	it, err := v.Iter(lower, upper)
-	if err != nil {
-		return err
-	}
-	for ok := it.First(); ok && err == nil; ok = it.Next() {
-		if q.more = len(q.items) == q.limit || len(q.items) > 0 && v.Full(); q.more {
-			break
+	read := func(k, value []byte) (i shardInfo, ok bool, err error) {
+		r, err := decode(value, (*record).code)
+		if err == nil {
+			i, err = s.workflow(v, &r, q.namespace, string(k[len(namespaceKey(nil, rowWorkflow, ns)):]), r.current)
 		}
-		var r record
-		if r, err = decode(it.Value(), (*record).code); err == nil {
-			var i shardInfo
-			i, err = s.workflow(v, &r, q.namespace, string(it.Key()[len(namespaceKey(nil, rowWorkflow, ns)):]), r.current)
-			q.items = append(q.items, i)
-		}
+		return i, true, err
 	}
-	return errors.Join(err, it.Close())
+	var err error
+	q.items, q.more, err = engine.ListRows(v, namedKey(nil, rowWorkflow, ns, q.prefix), namedKey(nil, rowWorkflow, ns, q.after), q.limit, read)
+	return err
 }
 
 // findRun returns where a run stands that a query is about.

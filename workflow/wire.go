@@ -9,8 +9,6 @@ import (
 	"github.com/floedb/floe/internal/flow"
 )
 
-var pageLimit = codec.Range{Min: 1, Max: engine.MaxPageItems}
-
 func (q *infoQuery) Arguments(f *codec.Fields) {
 	f.Namespace(&q.namespace)
 	f.Text("name", &q.name)
@@ -36,7 +34,7 @@ func (q *listQuery) Arguments(f *codec.Fields) {
 	f.Namespace(&q.namespace)
 	f.Text("prefix", &q.prefix)
 	f.Text("after", &q.after)
-	f.Int("limit", &q.limit, pageLimit)
+	f.Int("limit", &q.limit, engine.PageLimit)
 }
 
 func (q *listQuery) Results(f *codec.Fields) {
@@ -132,7 +130,7 @@ func (q *historyQuery) Arguments(f *codec.Fields) {
 	q.target.code(f)
 	f.Uvarint("lsn", &q.lsn)
 	f.Int("skip", &q.skip)
-	f.Int("limit", &q.limit, pageLimit)
+	f.Int("limit", &q.limit, engine.PageLimit)
 }
 
 func (q *historyQuery) Results(f *codec.Fields) {

@@ -269,6 +269,11 @@ func (f *Fields) Bool(name string, v *bool) {
 	OnCopy(f, v, func(v *bool) { f.form.boolean(name, v) })
 }
 
+// Flag returns the code of a record that is one boolean.
+func Flag(name string) func(*bool, *Fields) {
+	return func(v *bool, f *Fields) { f.Bool(name, v) }
+}
+
 // Text codes a string.
 func (f *Fields) Text(name string, v *string, r ...Range) {
 	switch {

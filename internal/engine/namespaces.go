@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"slices"
-	"strings"
 )
 
 // Namespaces creates and lists the namespaces of a node.
@@ -135,27 +133,26 @@ func (n *Namespaces) Page(ctx context.Context, l Listing) (page Page[NamespaceIn
 	if err := l.Check("namespaces"); err != nil {
 		return page, err
 	}
-	byName := make(map[string]*NamespaceInfo)
+	type part struct {
+		NamespaceInfo
+		home bool
+	}
+	var parts []part
 	shards := n.router.Door().Shards()
 	for shard := range shards {
 		q := NamespacesQuery{Prefix: l.Prefix, After: l.Cursor, Limit: l.Limit + 1}
 		if err := n.router.Door().Query(ctx, ShardID(shard), &q); err != nil {
 			return page, err
 		}
-		for _, part := range q.Infos {
-			if byName[part.Name] == nil {
-				byName[part.Name] = new(NamespaceInfo)
-			}
-			merge(byName[part.Name], part, HomeShard(part.Name, shards) == ShardID(shard))
+		for _, info := range q.Infos {
+			parts = append(parts, part{info, HomeShard(info.Name, shards) == ShardID(shard)})
 		}
 	}
-	for _, info := range byName {
-		page.Items = append(page.Items, *info)
-	}
-	slices.SortFunc(page.Items, func(a, b NamespaceInfo) int { return strings.Compare(a.Name, b.Name) })
-	if len(page.Items) > l.Limit {
-		page.Items = page.Items[:l.Limit]
-		page.Cursor = page.Items[l.Limit-1].Name
-	}
-	return page, nil
+	all := func(parts []part) ([]part, bool, string) { return parts, false, "" }
+	return Merge([][]part{parts}, l.Limit, all, func(p part) string { return p.Name }, func(same []part) (info NamespaceInfo, ok bool) {
+		for _, p := range same {
+			merge(&info, p.NamespaceInfo, p.home)
+		}
+		return info, true
+	}), nil
 }

@@ -1,12 +1,16 @@
 package engine
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"iter"
 	"math"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/floedb/floe/internal/codec"
 )
 
 // Limits of the pages of all listings.
@@ -14,6 +18,9 @@ const (
 	MaxPageItems     = 1000
 	DefaultPageItems = 100
 )
+
+// PageLimit is the range of the limit in a query.
+var PageLimit = codec.Range{Min: 1, Max: MaxPageItems}
 
 // Page is a part of a listing, in its order. Public packages name the same type for their users: an alias of a named type of this
 // package would show them no fields.
@@ -27,10 +34,23 @@ type Listing struct {
 	Limit  int    // items of a page, at most
 	Cursor string // of the page before; "" begins at the front
 	Prefix string // what all names begin with
+	Err    error  // of the first option that is invalid
 }
 
 // NewListing returns what a listing shows without options.
 func NewListing() Listing { return Listing{Limit: DefaultPageItems} }
+
+// Fail records the first error of the options. A nil error changes nothing.
+func (l *Listing) Fail(err error) { l.Err = cmp.Or(l.Err, err) }
+
+// Apply applies options in their order. A nil option is an error of the listing.
+func Apply[O any, L interface{ Fail(error) }](to L, opts []O, apply func(O, L)) {
+	opts, err := Given(opts)
+	to.Fail(err)
+	for _, opt := range opts {
+		apply(opt, to)
+	}
+}
 
 // FloorMillis returns the last ms that is not behind a time, or the nearest that an int64 has with room for another one.
 func FloorMillis(t time.Time) int64 {
@@ -64,9 +84,12 @@ func CheckPrefix(who, prefix string, most int) error {
 	return nil
 }
 
-// Check returns ErrInvalid for what a listing of names can not take: a limit out of range, a prefix that is too long, and a cursor at which no page of it
-// ends. The message begins with who says so, such as "queue".
+// Check returns the first error of the options, or ErrInvalid for what a listing of names can not take: a limit out of range, a prefix that is too long, and a
+// cursor at which no page of it ends. The message begins with who says so, such as "queue".
 func (l Listing) Check(who string) error {
+	if l.Err != nil {
+		return l.Err
+	}
 	if err := CheckLimit(who, l.Limit); err != nil {
 		return err
 	}
@@ -80,9 +103,14 @@ func (l Listing) Check(who string) error {
 		return err
 	}
 	if !strings.HasPrefix(l.Cursor, l.Prefix) {
-		return Errorf(ErrInvalid, "%s: cursor %.64q is not one of this listing: names that begin with %.64q", who, l.Cursor, l.Prefix)
+		return BadCursor(who, l.Cursor, fmt.Sprintf(": names that begin with %.64q", l.Prefix))
 	}
 	return nil
+}
+
+// BadCursor is the error of a cursor that no page of a listing returned. want describes one that the listing takes, after a colon, or is "".
+func BadCursor(who, cursor, want string) error {
+	return Errorf(ErrInvalid, "%s: cursor %.64q is not one of this listing%s", who, cursor, want)
 }
 
 // All turns a listing by pages into an iterator over all that follows, by the contract of all iterators of floe. The first page is that of opts,

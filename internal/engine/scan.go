@@ -1,6 +1,12 @@
 package engine
 
-import "context"
+import (
+	"bytes"
+	"cmp"
+	"context"
+
+	"github.com/floedb/floe/internal/key"
+)
 
 // What a query may look at before it is Full, and how much it may look at all the same if it has no pages. A row takes about a third of a microsecond:
 // a page comes at once, and nothing keeps a processor for much longer than a second.
@@ -81,4 +87,41 @@ func (v *View) checkScan() {
 	default:
 		s.err = s.ctx.Err()
 	}
+}
+
+// Scan calls f for the rows with lower <= key < upper while it returns true.
+func (v *View) Scan(lower, upper []byte, f func(k, value []byte) (more bool, err error)) error {
+	if bytes.Compare(lower, upper) >= 0 {
+		return nil
+	}
+	it, err := v.Iter(lower, upper)
+	if err != nil {
+		return err
+	}
+	for ok := it.First(); ok && err == nil; {
+		if ok, err = f(it.Key(), it.Value()); ok {
+			ok = it.Next()
+		}
+	}
+	return cmp.Or(err, it.Close())
+}
+
+// ListRows returns up to limit items, read from the rows whose keys begin with prefix and come after another key. It returns fewer if the view is Full, and
+// reports whether there are more. A row for which read returns false is left out.
+func ListRows[T any](v *View, prefix, after []byte, limit int, read func(k, value []byte) (item T, ok bool, err error)) (items []T, more bool, err error) {
+	lower, upper, ok := key.Behind(prefix, after)
+	if !ok {
+		return nil, false, nil
+	}
+	err = v.Scan(lower, upper, func(k, value []byte) (bool, error) {
+		if more = len(items) == limit || len(items) > 0 && v.Full(); more {
+			return false, nil
+		}
+		item, ok, err := read(k, value)
+		if ok {
+			items = append(items, item)
+		}
+		return true, err
+	})
+	return items, more, err
 }

@@ -125,22 +125,12 @@ func (r *Roster) look(v *engine.View, p *pass, w who, value []byte) error {
 
 // scanRows calls f for the workers with lower <= key < upper while it returns true.
 func scanRows(v *engine.View, lower, upper []byte, f func(w who, value []byte) (more bool, err error)) error {
-	it, err := v.Iter(lower, upper)
-	if err != nil {
-		return err
-	}
-	for ok := it.First(); ok && err == nil; {
-		if k := it.Key(); len(k) > idAt {
-			ok, err = f(whoOf(k), it.Value())
+	return v.Scan(lower, upper, func(k, value []byte) (bool, error) {
+		if len(k) <= idAt {
+			return true, nil
 		}
-		if ok {
-			ok = it.Next()
-		}
-	}
-	if closeErr := it.Close(); err == nil {
-		err = closeErr
-	}
-	return err
+		return f(whoOf(k), value)
+	})
 }
 
 func whoOf(k []byte) who { return who{binary.BigEndian.Uint32(k[1:]), string(k[idAt:])} }

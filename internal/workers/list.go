@@ -30,25 +30,8 @@ func Page(ctx context.Context, s *engine.Scope, l engine.Listing, f Filter) (pag
 	if err != nil {
 		return page, err
 	}
-	more, end := false, ""
-	for _, p := range parts {
-		page.Items = append(page.Items, p.items...)
-		// Of what comes behind the last one that such a shard has looked at, it has told nothing.
-		if p.more && (!more || p.next < end) {
-			more, end = true, p.next
-		}
-	}
-	page.Items = mergeAll(page.Items)
-	if more {
-		page.Items = slices.DeleteFunc(page.Items, func(i Info) bool { return i.ID > end })
-	}
-	if len(page.Items) > l.Limit {
-		page.Items, more = page.Items[:l.Limit], true
-		end = page.Items[l.Limit-1].ID
-	}
-	if more {
-		page.Cursor = end
-	}
+	found := func(q *listQuery) ([]Info, bool, string) { return q.items, q.more, q.next }
+	page = engine.Merge(parts, l.Limit, found, func(i Info) string { return i.ID }, func(same []Info) (Info, bool) { return merge(same), true })
 	if spread {
 		page.Items = slices.DeleteFunc(page.Items, func(i Info) bool {
 			return f.Type != "" && i.Type != f.Type || f.Handles != "" && !slices.Contains(i.Handles, f.Handles)

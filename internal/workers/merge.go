@@ -26,18 +26,6 @@ func (i *Info) codeCaller(c *codec.Coder) {
 	i.caller.counted.code(c)
 }
 
-// mergeAll returns workers by their ids, each once.
-func mergeAll(parts []Info) (all []Info) {
-	slices.SortStableFunc(parts, compareInfos)
-	for n := 0; n < len(parts); {
-		first := n
-		for n++; n < len(parts) && parts[n].ID == parts[first].ID; n++ {
-		}
-		all = append(all, merge(parts[first:n]))
-	}
-	return all
-}
-
 // merge puts together what shards have of a worker: what it says of itself is where it is registered, and what it has done is counted where that was.
 func merge(parts []Info) Info {
 	i := parts[max(slices.IndexFunc(parts, func(i Info) bool { return i.caller == nil || !i.caller.unregistered }), 0)]

@@ -116,12 +116,9 @@ func TestMerge(t *testing.T) {
 				t.Errorf("%s: %+v is read as %+v, %v", name, p, got, err)
 			}
 		}
-		if got := mergeAll(slices.Clone(c.parts)); len(got) != 1 || !same(got[0], want) {
+		if got := merge(slices.Clone(c.parts)); !same(got, want) {
 			t.Errorf("%s:\n got %+v\nwant %+v", name, got, want)
 		}
-	}
-	if all := mergeAll([]Info{{Worker: Worker{ID: "b"}}, {Worker: Worker{ID: "a"}}, {Worker: Worker{ID: "c"}}}); len(all) != 3 || all[0].ID != "a" || all[2].ID != "c" {
-		t.Errorf("three workers are %+v", all)
 	}
 	for name, c := range map[string]struct{ a, b, want callerHandles }{
 		"two shards":        {callerHandles{names: []string{"a", "c"}, alive: true}, callerHandles{names: []string{"b", "c"}}, callerHandles{names: []string{"a", "b", "c"}, alive: true}},

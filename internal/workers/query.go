@@ -1,7 +1,6 @@
 package workers
 
 import (
-	"cmp"
 	"math"
 	"slices"
 	"strings"
@@ -115,7 +114,7 @@ func (q *reportQuery) Results(f *codec.Fields) {
 func (q *listQuery) Arguments(f *codec.Fields) {
 	f.Namespace(&q.namespace)
 	f.Text("after", &q.after)
-	f.Int("limit", &q.limit, codec.Range{Min: 1, Max: engine.MaxPageItems})
+	f.Int("limit", &q.limit, engine.PageLimit)
 	f.Text("type", &q.typ)
 	f.Text("handles", &q.handles)
 }
@@ -348,5 +347,3 @@ func (r *Roster) info(v *engine.View, w who, at *row) (Info, error) {
 	}
 	return i, err
 }
-
-func compareInfos(a, b Info) int { return cmp.Compare(a.ID, b.ID) }

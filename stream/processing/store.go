@@ -1,7 +1,6 @@
 package processing
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"iter"
@@ -207,7 +206,6 @@ type listOptions struct {
 	engine.Listing
 	status Status
 	name   string
-	err    error
 }
 
 type listOption func(*listOptions)
@@ -232,7 +230,7 @@ func Named(name string) ListOption {
 func InState(status Status) ListOption {
 	return listOption(func(o *listOptions) {
 		if o.status = status; status > Completed {
-			o.err = engine.Errorf(ErrInvalid, "processing: unknown state %d", status)
+			o.Fail(engine.Errorf(ErrInvalid, "processing: unknown state %d", status))
 		}
 	})
 }
@@ -243,11 +241,8 @@ func InState(status Status) ListOption {
 // Options: Limit, Cursor, Prefix, Named, InState. Errors: ErrInvalid for options out of their limits and for what is no cursor.
 func (s *Store) Page(ctx context.Context, opts ...ListOption) (page Page[Job], err error) {
 	o := listOptions{Listing: engine.NewListing()}
-	opts, o.err = engine.Given(opts)
-	for _, opt := range opts {
-		opt.applyList(&o)
-	}
-	if err := errors.Join(o.err, engine.CheckLimit("processing", o.Limit), engine.CheckPrefix("processing", o.Prefix, engine.MaxNameBytes)); err != nil {
+	engine.Apply(&o, opts, ListOption.applyList)
+	if err := errors.Join(o.Err, engine.CheckLimit("processing", o.Limit), engine.CheckPrefix("processing", o.Prefix, engine.MaxNameBytes)); err != nil {
 		return page, err
 	}
 	q := jobsQuery{namespace: s.Namespace(), prefix: o.Prefix, exact: o.name != "", status: o.status, limit: o.Limit}
@@ -258,38 +253,14 @@ func (s *Store) Page(ctx context.Context, opts ...ListOption) (page Page[Job], e
 	if err != nil {
 		return page, err
 	}
-	var end []byte // where the first of the shards that have more has come to
-	for _, p := range parts {
-		page.Items = append(page.Items, p.jobs...)
-		if p.more && (end == nil || bytes.Compare(p.last, end) < 0) {
-			end = p.last
-		}
-	}
-	if len(parts) > 1 {
-		page.Items, end = inOrder(page.Items, end, o.Limit)
-	}
-	if end != nil {
-		page.Cursor = formatCursor(end)
-	}
-	return page, s.gather(ctx, page.Items)
-}
-
-// inOrder returns the first jobs, up to limit, of those that several shards have found, as far as all of these have looked: up to end, if that is not nil. It also
-// returns where the next page begins, nil if there is none.
-func inOrder(jobs []Job, end []byte, limit int) ([]Job, []byte) {
-	place := func(j *Job) []byte {
+	found := func(q *jobsQuery) ([]Job, bool, string) { return q.jobs, q.more, string(q.last) }
+	place := func(j Job) string { // as in the rows of names
 		_, r, _ := j.ID.parse()
-		return r.append(append([]byte(j.Name), 0))
+		return string(r.append(append([]byte(j.Name), 0)))
 	}
-	slices.SortFunc(jobs, func(a, b Job) int { return bytes.Compare(place(&a), place(&b)) })
-	if end != nil {
-		jobs = jobs[:slices.IndexFunc(append(jobs, Job{}), func(j Job) bool { return j.ID == "" || bytes.Compare(place(&j), end) > 0 })]
-	}
-	if len(jobs) > limit {
-		jobs = jobs[:limit]
-		end = place(&jobs[limit-1])
-	}
-	return jobs, end
+	page = engine.Merge(parts, o.Limit, found, place, engine.First)
+	page.Cursor = formatCursor([]byte(page.Cursor))
+	return page, s.gather(ctx, page.Items)
 }
 
 // All iterates over the jobs of the namespace in the order of Page. Each pair is a job and nil, or a zero Job and an error, after which iteration ends; nothing
