@@ -64,7 +64,7 @@ func TestInvalid(t *testing.T) {
 		{"receipt twice", func() error { return jobs.Ack(ctx, "q", "1-1", "2-1", "1-1") }, []string{"duplicate receipt 1-1"}},
 		{"receipts", func() error { return jobs.Ack(ctx, "q", make([]queue.Receipt, 1001)...) }, []string{"1001 receipts", "1000"}},
 		{"nack delay", nack(queue.Delay(-1)), []string{"delay -1ns"}},
-		{"nack both", nack(queue.Delay(1), queue.ToDLQ()), []string{"contradict"}},
+		{"nack both", nack(queue.Delay(1), queue.ToDLQ()), []string{"mutually exclusive"}},
 		{"reason", nack(queue.Reason(long)), []string{"1025", "1024"}},
 		{"extend", func() error { _, err := jobs.Extend(ctx, "q", "1-1", 0); return err }, []string{"lease 0s"}},
 		{"max length", configure(queue.Settings{MaxLen: -1}), []string{"max length -1"}},
