@@ -289,9 +289,7 @@ func (a *act) postpone(ref call.Ref, st *stateRow, due int64) {
 	a.tx.Insert(timedRunKey(nil, rowDelayed, a.id, due, ref.Run), nil)
 	a.delayed++
 	a.nextDelayed, a.changed = min(a.nextDelayed, due), true
-
 	a.schedule(due)
-
 }
 
 // enqueue puts a run into its lane, where st says. A fresh one has no row 's'.

@@ -35,9 +35,7 @@ func (w *work) settle(s *session, e *end) verdict {
 		w.count(s, a, false)
 		a.finish(e.ref, st, Completed)
 	case released:
-
 		st.attempts--
-
 		if st.flags&flagExpires != 0 && st.attempts == 0 && a.runOf(e.ref).expires <= w.tx.Now() {
 			st.flags &^= flagExpires // it was begun in its time
 		}

@@ -329,9 +329,8 @@ func (a *act) begin(s *session, c *candidate, worker string) taken {
 func (a *act) next(c *candidate) (call.Ref, *stateRow, *runRow) {
 	a.changed = true
 	if set := a.change(c.set); !c.keyed {
-		if a.turn++; true {
-			set.turn = a.turn
-		}
+		a.turn++
+		set.turn = a.turn
 		ref, st, row, seq := a.firstIn(uint64(c.set), set.queue.first())
 		set.queue.pop(c.priority, seq)
 		return ref, st, row

@@ -189,9 +189,7 @@ func (w *write) touch(b *touchBody) (Written, error) {
 	if b.ttl > 0 {
 		cur.flags, cur.expiresAt = cur.flags|flagExpires, tx.Now()+b.ttl
 	}
-
 	m.scheduleExpiry(tx, w.key, &cur)
-
 	m.setCurrent(tx, w.key, &cur)
 	return cur.written(), nil
 }

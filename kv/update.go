@@ -85,9 +85,7 @@ func (s *Store) tryUpdate(ctx context.Context, key string, f func(e Entry) ([]by
 	value, err := f(e)
 	switch {
 	case err == nil:
-
 		put = append(put[:len(put):len(put)], IfRevision(e.Revision))
-
 		w, err = s.Put(ctx, key, value, put...)
 		return w, errors.Is(err, ErrConflict), err
 	case errors.Is(err, ErrDelete) && e.Revision > 0:

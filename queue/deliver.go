@@ -46,9 +46,7 @@ func (s *session) dequeue(b *dequeueBody) ([]byte, error) {
 
 // scheduleEnd sees to it that leases are looked at when they end.
 func (s *session) scheduleEnd(deadline int64) {
-
 	s.schedule(deadline)
-
 }
 
 // first returns the message that is to be delivered next, of so many that will be. There is one.

@@ -224,10 +224,8 @@ func (m *machine) seek(tx *engine.Tx, st *stream, g *group, to start, only int) 
 		}
 	}
 	g.dirty = slices.DeleteFunc(g.dirty, func(b *batch) bool { return moved(b.partition) })
-
 	g.due = slices.DeleteFunc(g.due, func(d deadline) bool { return moved(d.partition) })
 	heap.Init(&g.due)
-
 	g.recalls, g.changed = nil, true
 	m.ready(tx, g, -1)
 }

@@ -356,9 +356,7 @@ func (t *target) scan(v *engine.View, sel *floql.Selection) (*scan, *selector, e
 		whole: len(sel.Filters) == 0 && len(t.open.fields) == 1,
 		from:  sel.From - sel.LookBack, to: min(sel.To, points.MaxTime+1),
 	}
-
 	s.from = max(s.from, t.oldest(v.Now()))
-
 	// The limit of series is about those that have points of the range, and those are counted as they are found. The numbers of all that
 	// match the filters are part of the memory of the query.
 	found, err := selectSeries(v, t.open.inc, sel.Filters, limits)

@@ -93,9 +93,7 @@ func (t *tending) sealUpTo(input int) (cmd sealBody, writes int, err error) {
 		if b, err = decodeBlock(row); err == nil {
 			cmd.bytes += int64(len(row))
 			cmd.written += b.span.points
-
 			err = s.add(&b, lsn)
-
 		}
 	}
 	if closeErr := it.Close(); err == nil {

@@ -604,11 +604,9 @@ func (s *slot) due() {
 		s.tryPlan()
 	case phaseCalled:
 		c := s.present()
-
 		s.withdrawCall("the step has timed out")
 		st.due = never
 		s.atWork(st.seq)
-
 		r := result{outcome: OutcomeTimeout, code: "timeout", message: fmt.Sprintf("no result after %d ms", c.Timeout), ambiguous: true}
 		s.answer(r)
 	}

@@ -252,9 +252,7 @@ func (s *slot) saveBranch() {
 func (s *slot) branchDone(r result) {
 	b, f, p := s.branch, &s.fan, &s.at().Parallel
 	b.state, b.bad, b.output, b.item = branchEnded, r.bad(), r.output, nil
-
 	f.running--
-
 	if len(b.output) > MaxOutput {
 		r.outcome, r.code, r.message = OutcomeOutputTooLarge, OutcomeOutputTooLarge, fmt.Sprintf("output of %d bytes exceeds %d", len(b.output), MaxOutput)
 		b.output, b.bad, r.ambiguous = nil, true, true
@@ -334,9 +332,7 @@ func (s *slot) stopped(e *call.End) {
 	}
 	s.branch.state, s.branch.item = branchCancelled, nil
 	s.branch.call = noCall()
-
 	s.fan.running--
-
 	s.saveBranch()
 	if s.fan.running == 0 {
 		s.fanStopped()

@@ -79,9 +79,7 @@ func (k *known) forgetCached(at []byte) {
 	k.tx.Delete(cacheKey(k.id, k.plan, at))
 	k.tx.Delete(staleKey(k.id, k.plan, row.expires, at))
 	k.cached--
-
 	k.cachedBytes -= int64(len(at) + len(row.output))
-
 	k.changed = true
 }
 

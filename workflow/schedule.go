@@ -168,9 +168,8 @@ func (c *calendar) turn(paused, off bool, note string) {
 	}
 	c.paused, c.off, c.note, c.revision = paused, off, note, uint64(c.tx.LSN())
 	if c.ticks() {
-		if c.next = 0; true {
-			c.last = c.tx.Now()
-		}
+		c.next = 0
+		c.last = c.tx.Now()
 	}
 	c.save()
 }

@@ -54,9 +54,7 @@ func (l *live) undone(r result) {
 		l.tx.Count(countUndoFailed, 1)
 	}
 	l.event(event{kind: kind, step: step, attempt: r.attempt, outcome: r.outcome, detail: r.message})
-
 	l.tx.Delete(undoKey(nil, l.run, l.ending.visit))
-
 	l.wait, l.due, l.call = waitTurn, l.tx.Now(), noCall()
 }
 

@@ -43,9 +43,7 @@ func (l *live) takePending(s *flow.Wait) bool {
 		return false
 	}
 	l.pending--
-
 	l.pended -= int64(len(row.payload))
-
 	l.take(s, row.payload)
 	return true
 }

@@ -157,9 +157,7 @@ func (c *change) revoke(_ *engine.Nothing) error {
 		if s.admins == 1 {
 			return engine.Errorf(engine.ErrConflict, "%s is the last admin key that never expires: create another one first", k.ID)
 		}
-
 		s.admins--
-
 	}
 	tx.Delete(keyRow(k.ID))
 	if _, there := tx.Get(usedRow(k.ID)); there {

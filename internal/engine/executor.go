@@ -481,10 +481,8 @@ func (x *Executor) endEntry() {
 	x.hashWrites()
 	x.applied.Hash = x.digest.Sum64()
 	x.hashes.note(x.applied)
-
 	x.row = x.applied.encode(x.row[:0])
 	x.tx.setRow(appliedRow(x.tx.rowKey(machineEngine)), x.row)
-
 	x.over.settle()
 }
 

@@ -36,9 +36,7 @@ func (h *hub) end(k *Taking) wake {
 		return wake{}
 	}
 	k.line = nil
-
 	l.spoken -= int64(k.most)
-
 	w := wake{topic: l.topic, n: maxTakes}
 	if l.takes.first == nil {
 		w = wake{}

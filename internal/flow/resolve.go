@@ -119,9 +119,7 @@ func (r *resolver) walkObject(f *fork, raw []byte, i int) int {
 			end = rawjson.SkipValue(raw, i)
 		} else {
 			// Of several members with the same name the last one counts, with all that is in it.
-
 			r.forget(next)
-
 			end = r.walk(next, raw, i)
 		}
 		if i = rawjson.SkipSpace(raw, end); raw[i] == ',' {

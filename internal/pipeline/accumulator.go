@@ -135,9 +135,7 @@ func (a *accumulator) merge(m *measure, b *accumulator) {
 			a.each[i].merge(&m.each[i], &b.each[i])
 		}
 	}
-
 	a.count += b.count
-
 	a.from, a.to = min(a.from, b.from), max(a.to, b.to)
 }
 

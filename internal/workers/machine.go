@@ -51,9 +51,7 @@ func (r *Roster) join(tx *engine.Tx, c *joinBody) error {
 			count++
 		}
 		if j.life == 0 || at.life != j.life {
-
 			at.before = at.before.plus(at.present)
-
 			at.present, at.load = tallies{}, 0
 		}
 		if known && at.life == 0 && j.life != 0 {

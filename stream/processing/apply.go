@@ -201,9 +201,7 @@ func (w *work) answered(s sent, err error) {
 	out := w.out(s.job, s.section)
 	out.messages--
 	out.passes -= s.passes()
-
 	out.bytes -= s.bytes
-
 	out.records = max(out.records-s.sunk(), 0) // what was sent before records were counted is not in it
 	refused := err != nil && !s.tolerant
 	if refused {

@@ -261,9 +261,7 @@ func (w *work) forget(j *job) {
 	for n := range int(j.numbers) + 1 {
 		w.tx.Delete(outKey(j.ref, uint16(n)))
 	}
-
 	w.tx.Delete(nameKey(j.ns, j.name, j.ref))
-
 }
 
 // dropGeneration removes cursors and state of a generation.

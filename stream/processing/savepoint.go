@@ -221,12 +221,10 @@ func (w *work) beginTime(j *job) {
 }
 
 func (t *taskRow) beginTime() {
-
 	t.progress = progress{watermark: noTime, target: noTime}
 	for i := range t.sections {
 		t.sections[i].progress, t.sections[i].upstreams = t.progress, nil
 	}
-
 }
 
 // run has a job go on.
@@ -285,9 +283,7 @@ func (w *work) fill(f *fillCommand) ([]byte, error) {
 func (w *work) switchGeneration(j *job, f *fillCommand) {
 	b, _ := w.tx.Get(jobKey(rowTask, j.ref))
 	row := must(decode(b, (*taskRow).code))
-
 	w.dropGeneration(j, j.generation)
-
 	j.generation++
 	j.restore, j.restored = 0, 0
 	row.generation, row.progress = j.generation, f.task.progress

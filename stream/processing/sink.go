@@ -122,9 +122,7 @@ func (s *step) count(row *taskRow, failures []failure, written int64) {
 		n.in += int64(s.read)
 	}
 	n.out += written
-
 	n.errors += int64(len(failures))
-
 	n.missed += e.missed
 	row.ticks, row.latencySum, row.latencyMax = was.ticks, was.latencySum, was.latencyMax
 	if s.section.index == 0 {
