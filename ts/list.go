@@ -143,7 +143,7 @@ func (s *Store) All(ctx context.Context, opts ...ListOption) iter.Seq2[Measureme
 	return engine.All(ctx, s.Page, opts, Cursor)
 }
 
-// joinMeasurements makes one of what shards have of a measurement. One without fields was deleted, and its home will hear of that.
+// joinMeasurements combines what shards know of a measurement. One without fields was deleted; its home shard has yet to learn of it.
 func joinMeasurements(parts []Measurement) (m Measurement, ok bool) {
 	for i, p := range parts {
 		if i == 0 {

@@ -29,7 +29,7 @@ func (x *executorRow) shut(b *flow.Breaker, now int64) bool {
 	case breakerOpen:
 		return now < x.until
 	case breakerHalfOpen:
-		return (x.probes > b.Probes || x.probes == b.Probes) && now < x.until
+		return x.probes >= b.Probes && now < x.until
 	}
 	return false
 }

@@ -221,7 +221,7 @@ func (d *dueTicks) code(c *codec.Coder) {
 // follows reports whether what a duty has found still holds: it starts where the schedule stands, and goes on from there.
 func (d *dueTicks) follows(r *scheduleRow) bool {
 	at := d.after
-	return d.revision == r.revision && (d.after == r.last) && r.ticks() && d.missed >= 0 &&
+	return d.revision == r.revision && d.after == r.last && r.ticks() && d.missed >= 0 &&
 		!slices.ContainsFunc(d.run, func(t int64) bool {
 			early := t <= at
 			at = t
@@ -262,7 +262,7 @@ func (w *work) tick(t *tickCommand) ([]byte, error) {
 
 // come does what a tick does: it starts a run, unless too many are active.
 func (c *calendar) come(at int64) {
-	if c.most > 0 && (c.active > c.most || c.active == c.most) {
+	if c.most > 0 && c.active >= c.most {
 		c.skipped++
 		return
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/floedb/floe/internal/codec"
 )
 
-// Merge makes a page, in order of names, of what shards have returned. found returns the items of a shard, whether it has more, and the name that it has come to,
-// "" for that of its last item. join makes one item of those with the same name, or returns false to leave them out.
+// Merge merges the answers of shards into a page ordered by name. found returns a shard's items, whether it has more, and the last name it read ("" if that is the
+// name of its last item). join combines the items with one name, or returns false to omit them.
 func Merge[Q, T, U any](parts []Q, limit int, found func(Q) (items []T, more bool, end string), name func(T) string, join func(same []T) (U, bool)) (page Page[U]) {
 	var all []T
 	for _, q := range parts {
@@ -91,8 +91,8 @@ func ParsePositions(who, cursor string, shards []ShardID, id func(string) (shard
 	return p, err
 }
 
-// MergeNewest makes a page of what shards have returned from positions on, newest first. found returns the items of a shard, the number of the last row that it has
-// looked at, 0 if there is none, and whether it has more; number returns that of an item.
+// MergeNewest merges the answers of shards into a page, newest first, and advances from. found returns a shard's items, the number of the last row it read (0 if it
+// read none), and whether it has more; number returns the number of an item.
 func MergeNewest[Q, T any](parts []Q, from Positions, limit int, found func(Q) (items []T, next uint64, more bool), at func(*T) time.Time, number func(q Q, i int) uint64) (page Page[T]) {
 	shown := make([]int, len(parts))
 	newest := func() int {

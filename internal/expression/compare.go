@@ -93,7 +93,7 @@ func (r *run) equalObjects(a, b *value) (bool, error) {
 	return true, nil
 }
 
-// equalJSON compares two values of JSON, of which numbers that are out of range differ from all.
+// equalJSON compares two JSON values. A number out of range equals nothing.
 func (r *run) equalJSON(x, y gjson.Result) (bool, error) {
 	a, err := fromJSON(x)
 	if err != nil {

@@ -205,7 +205,7 @@ func (r *run) elements(v *value) (list []value, err error) {
 	return list, err
 }
 
-// member returns a member of an object, null if there is none. Of several with the same name the first or the last one counts, as in the paths of the language.
+// member looks up a member of an object. If the name is repeated, it returns the member that a path would: the last one if r.last is set, otherwise the first.
 func (r *run) member(v *value, name string) (found gjson.Result, ok bool) {
 	gjson.Parse(v.text).ForEach(func(k, m gjson.Result) bool {
 		if k.Str == name {

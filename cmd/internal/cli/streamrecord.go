@@ -223,7 +223,7 @@ func shownHeaders(headers map[string]string) string {
 	return strings.Join(all, ",")
 }
 
-// reading is what stream read is told.
+// reading holds the flags of stream read.
 type reading struct {
 	start     stream.SeekOption // nil: the beginning
 	after     stream.ID
