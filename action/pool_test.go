@@ -111,7 +111,8 @@ func testSessionLost(t *testing.T) {
 	if n := <-attempts; n != 1 {
 		t.Fatalf("attempt %d", n)
 	}
-	d.Advance(0) // the leader's term begins
+	synctest.Wait() // the session has been heard of, and hears nothing more before the time passes
+	d.Advance(0)    // the leader's term begins
 	d.Advance(31_000)
 	select {
 	case cause := <-causes:
