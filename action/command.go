@@ -101,8 +101,8 @@ var (
 		Kind: kindTrigger, Name: "trigger schedule", From: engine.FromUsers,
 		Body: codeScheduleName(""), Check: (*scheduleName).check, Limit: (*scheduleName).limit, Encoded: (*work).triggerSchedule, Result: (*Invoked).code,
 	}
-	tickSchedules = &engine.MachineRow[*work, tickBody]{
-		Kind: kindTick, Name: "tick schedules", From: engine.FromLeaders, Body: (*tickBody).code, Apply: (*work).tick,
+	tickSchedules = &engine.MachineRow[*work, []dueTicks]{
+		Kind: kindTick, Name: "tick schedules", From: engine.FromLeaders, Body: schedules.CodeAll, Apply: (*work).tick,
 	}
 	endScheduled = &engine.MachineRow[*work, call.End]{
 		Kind: kindScheduledEnd, Name: "end scheduled run", From: engine.FromMachines, Body: (*call.End).Encode, Apply: (*work).scheduledEnd,

@@ -115,7 +115,7 @@ func codeOld(r *record, c *codec.Coder) {
 	c.Uvarint(&r.turn)
 	c.Uvarint(&r.served)
 	for _, v := range [...]*int64{&r.nextDelayed, &r.nextEnded, &r.nextKey, &r.timer} {
-		codeTime(c, v)
+		c.Deadline(v)
 	}
 	c.Bool(&r.sweep)
 	c.String(&r.sweepKey)
@@ -128,6 +128,6 @@ func codeOld(r *record, c *codec.Coder) {
 	for i := range r.sets {
 		c.Varint(&r.sets[i].runs)
 	}
-	codeTime(c, &r.handover)
-	codeTime(c, &r.nextExpiry)
+	c.Deadline(&r.handover)
+	c.Deadline(&r.nextExpiry)
 }

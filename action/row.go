@@ -261,7 +261,7 @@ func (r *record) code(c *codec.Coder) {
 	c.Uvarint(&r.turn)
 	c.Uvarint(&r.served)
 	for _, v := range [...]*int64{&r.nextDelayed, &r.nextEnded, &r.nextKey, &r.timer} {
-		codeTime(c, v)
+		c.Deadline(v)
 	}
 	c.Bool(&r.sweep)
 	c.String(&r.sweepKey)
@@ -283,8 +283,8 @@ func (r *record) code(c *codec.Coder) {
 		c.Uvarint(&r.readySets)
 		c.Uvarint(&r.usedSets)
 		c.Bool(&r.mapped)
-		codeTime(c, &r.handover)
-		codeTime(c, &r.nextExpiry)
+		c.Deadline(&r.handover)
+		c.Deadline(&r.nextExpiry)
 	}
 }
 
@@ -304,8 +304,8 @@ func (r *record) codeInline(c *codec.Coder) {
 		for i := range r.sets {
 			c.Varint(&r.sets[i].runs)
 		}
-		codeTime(c, &r.handover)
-		codeTime(c, &r.nextExpiry)
+		c.Deadline(&r.handover)
+		c.Deadline(&r.nextExpiry)
 	}
 }
 
@@ -482,7 +482,7 @@ func (s *sessionRow) code(c *codec.Coder) {
 	c.String(&s.process)
 	c.Bool(&s.self)
 	c.Varint(&s.held)
-	codeTime(c, &s.timer)
+	c.Deadline(&s.timer)
 	c.Varint(&s.openedAt)
 	codec.List(c, &s.groups, func(c *codec.Coder, g *group) { g.code(c) })
 }
@@ -492,22 +492,6 @@ func version(c *codec.Coder, what string) {
 	v := byte(1)
 	if c.Byte(&v); v != 1 {
 		c.Fail(fmt.Sprintf("%s row of version %d", what, v))
-	}
-}
-
-// codeTime codes a time in ms that may be never, which takes a byte.
-func codeTime(c *codec.Coder, t *int64) {
-	v := uint64(*t) + 1
-	if *t == never {
-		v = 0
-	}
-	if c.Uvarint(&v); !c.Reading() {
-		return
-	}
-	if *t = int64(v - 1); v == 0 {
-		*t = never
-	} else if v > never {
-		c.Fail("time out of range")
 	}
 }
 

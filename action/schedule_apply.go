@@ -165,17 +165,17 @@ func (s *scheduled) dropBuffered() {
 }
 
 // tick decides ticks that the duty has found to be due. Those that were overtaken are left out; if all of them were, it is refused.
-func (w *work) tick(c *tickBody) ([]byte, error) {
+func (w *work) tick(due *[]dueTicks) ([]byte, error) {
 	done := uint64(0)
-	for i := range c.due {
-		d := &c.due[i]
+	for i := range *due {
+		d := &(*due)[i]
 		s := w.schedule(d.action, d.name)
 		if s == nil || !d.follows(&s.scheduleRow) {
 			continue // it has been changed, or the tick is decided
 		}
 		done++
-		if d.problem != "" {
-			s.pause(true, d.problem)
+		if d.Problem != "" {
+			s.pause(true, d.Problem)
 			continue
 		}
 		s.comeAll(d)
@@ -192,13 +192,13 @@ func (s *scheduled) comeAll(d *dueTicks) {
 	if s.released {
 		s.beginBuffered()
 	}
-	if d.missed > 0 {
-		s.decide(tick{result: TickMissed, count: d.missed})
+	if d.Missed > 0 {
+		s.decide(tick{result: TickMissed, count: d.Missed})
 	}
-	for _, at := range d.run {
+	for _, at := range d.Run {
 		s.come(at)
 	}
-	s.last, s.next = d.last, d.next
+	s.last, s.next = d.Last, d.Next
 }
 
 // come does what a tick does: run, or what its schedule says if the run before is active.

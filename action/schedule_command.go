@@ -5,6 +5,7 @@ import (
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/schedule"
 )
 
 // scheduleBody sets a schedule of an action.
@@ -74,52 +75,21 @@ func (s *scheduleName) limit() error {
 	return nil
 }
 
-// tickBody holds the due ticks. The result is the number applied; the others were stale.
-type tickBody struct{ due []dueTicks }
-
-func (t *tickBody) code(c *codec.Coder) {
-	codec.List(c, &t.due, func(c *codec.Coder, d *dueTicks) { d.code(c) })
-}
-
-// dueTicks are ticks of a schedule. They rest on its revision, and on until when its ticks had been decided.
+// dueTicks are ticks of a schedule that the duty found to be due. The result of their command is the number of schedules that were carried out; the others were stale.
 type dueTicks struct {
 	action, name string
-	revision     uint64
-	after        int64   // ms, as all times
-	run          []int64 // ascending
-	missed       int64
-	last         int64 // until when ticks are decided with these
-	next         int64 // or never
-	release      bool  // the tick that waits for a run to end can run
-	problem      string
+	schedule.Due
 }
 
 func (d *dueTicks) code(c *codec.Coder) {
 	c.String(&d.action)
 	c.String(&d.name)
-	c.Uvarint(&d.revision)
-	c.Varint(&d.after)
-	codec.List(c, &d.run, (*codec.Coder).Varint)
-	c.Varint(&d.missed)
-	c.Varint(&d.last)
-	codeTime(c, &d.next)
-	c.Bool(&d.release)
-	c.String(&d.problem)
+	d.Due.Code(c, true)
 }
 
-// follows reports whether what a duty has found still holds: it starts where the schedule stands, and goes on from there.
+// follows reports whether the ticks still continue the schedule.
 func (d *dueTicks) follows(r *scheduleRow) bool {
-	if d.revision != r.revision || d.after != r.last || r.paused {
-		return false
-	}
-	at := d.after
-	for _, t := range d.run {
-		if t <= at {
-			return false
-		}
-		at = t
-	}
-	return d.last >= at && d.next > d.last && d.missed >= 0 && d.release == r.released
+	return !r.paused && d.Follows(r.revision, r.last) && d.Release == r.released
 }
 
 // read validates the times and the input, which Apply does not check.

@@ -146,27 +146,3 @@ func TestStaleTickAmongOthers(t *testing.T) {
 		}
 	}
 }
-
-// TestTicksThatMakeNoSense: a command of the duty goes forward from where its schedule stands, or not at all.
-func TestTicksThatMakeNoSense(t *testing.T) {
-	r := scheduleRow{last: 1000, revision: 7}
-	for name, test := range map[string]struct {
-		d    dueTicks
-		want bool
-	}{
-		"one":              {dueTicks{revision: 7, after: 1000, run: []int64{1500}, last: 1500, next: 2000}, true},
-		"none":             {dueTicks{revision: 7, after: 1000, last: 1000, next: 1001}, true},
-		"the last":         {dueTicks{revision: 7, after: 1000, run: []int64{1500}, last: 1500, next: never}, true},
-		"another revision": {dueTicks{revision: 6, after: 1000, run: []int64{1500}, last: 1500, next: 2000}, false},
-		"from elsewhere":   {dueTicks{revision: 7, after: 999, run: []int64{1500}, last: 1500, next: 2000}, false},
-		"back":             {dueTicks{revision: 7, after: 1000, run: []int64{1000}, last: 1500, next: 2000}, false},
-		"twice":            {dueTicks{revision: 7, after: 1000, run: []int64{1500, 1500}, last: 1500, next: 2000}, false},
-		"again":            {dueTicks{revision: 7, after: 1000, run: []int64{1500}, last: 1499, next: 2000}, false},
-		"next is decided":  {dueTicks{revision: 7, after: 1000, run: []int64{1500}, last: 1500, next: 1500}, false},
-		"fewer than none":  {dueTicks{revision: 7, after: 1000, missed: -1, last: 1500, next: 2000}, false},
-	} {
-		if got := test.d.follows(&r); got != test.want {
-			t.Errorf("%s: %v", name, got)
-		}
-	}
-}

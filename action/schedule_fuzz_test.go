@@ -8,6 +8,7 @@ import (
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/schedule"
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
@@ -55,10 +56,10 @@ func FuzzScheduleRows(f *testing.F) {
 		times: times{cron: "@daily", zone: "UTC", every: 7, anchor: -3, overlap: OverlapReplace, catchUp: CatchUpAll, limit: 9}, id: 1, revision: 2, note: "x",
 		last: 5, next: never, begun: true, buffered: 4, released: true, ticks: []tick{{at: 1, result: TickRan}, {result: TickMissed, count: 8, message: "m"}},
 	}
-	due := tickBody{[]dueTicks{{action: "a", name: "n", revision: 3, after: 4, run: []int64{5, 6}, missed: 7, last: 8, next: never, release: true, problem: "p"}}}
+	due := []dueTicks{{"a", "n", schedule.Due{Revision: 3, After: 4, Run: []int64{5, 6}, Missed: 7, Last: 8, Next: never, Release: true, Problem: "p"}}}
 	f.Add(uint8(0), encode(nil, &row, (*scheduleRow).code))
 	f.Add(uint8(1), encode(nil, &plan{3, []byte("l"), "k", nil}, (*plan).code))
-	f.Add(uint8(2), encode(nil, &due, (*tickBody).code))
+	f.Add(uint8(2), encode(nil, &due, schedules.CodeAll))
 	f.Fuzz(func(t *testing.T, kind uint8, b []byte) {
 		switch kind % 3 {
 		case 0:
@@ -66,7 +67,7 @@ func FuzzScheduleRows(f *testing.F) {
 		case 1:
 			fuzzRow(t, b, (*plan).code)
 		case 2:
-			fuzzRow(t, b, (*tickBody).code)
+			fuzzRow(t, b, schedules.CodeAll)
 		}
 	})
 }

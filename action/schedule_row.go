@@ -142,7 +142,7 @@ func (r *scheduleRow) code(c *codec.Coder) {
 	c.Varint(&r.createdAt)
 	c.Varint(&r.updatedAt)
 	c.Varint(&r.last)
-	codeTime(c, &r.next)
+	c.Deadline(&r.next)
 	r.run.Code(c)
 	c.Bool(&r.begun)
 	for _, v := range [...]*int64{&r.size, &r.buffered, &r.ran, &r.skipped, &r.missed, &r.refused} {

@@ -340,7 +340,7 @@ func (m *machine) forgetPulses(sessions map[uint64]bool) {
 
 // Duties returns what the leader does for the machine.
 func (m *machine) Duties() []engine.Duty {
-	return []engine.Duty{{Name: "sessions", Run: m.watchSessions}, {Name: dutySchedule, Run: watchSchedules}, m.roster.Duty()}
+	return []engine.Duty{{Name: "sessions", Run: m.watchSessions}, {Name: dutySchedule, Run: schedules.Watch}, m.roster.Duty()}
 }
 
 // watchSessions ends sessions that are silent for too long.

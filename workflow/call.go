@@ -55,7 +55,7 @@ func (s *callState) code(c *codec.Coder) {
 	for _, v := range [...]*int64{&s.attempt, &s.polls, &s.firstAt} {
 		c.Varint(v)
 	}
-	codeTime(c, &s.due)
+	c.Deadline(&s.due)
 	c.Uint16((*uint16)(&s.shard))
 	s.ref.Code(c)
 	c.Uvarint(&s.child)

@@ -8,6 +8,7 @@ import (
 	"github.com/floedb/floe/action"
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/schedule"
 	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/stream"
 )
@@ -166,7 +167,7 @@ var decoders = []func(t *testing.T, b []byte){
 	fuzzed((*branchRow).layout), fuzzed((*itemsRow).code), fuzzed((*planRow).code), fuzzed((*cacheRow).code), fuzzed((*scheduleRow).code),
 	fuzzed((*triggerRow).code), fuzzed((*token).code), fuzzed((*place).code), fuzzedFields((*createBody).code), fuzzed((*adoptCommand).code),
 	fuzzedFields(codec.Flag("on")), fuzzedFields((*startBody).code), fuzzedFields((*signalBody).code), fuzzedFields((*cancelBody).code),
-	fuzzedFields((*retryBody).code), fuzzed((*relayCommand).code), fuzzedFields((*planBody).code), fuzzed((*tickCommand).code),
+	fuzzedFields((*retryBody).code), fuzzed((*relayCommand).code), fuzzedFields((*planBody).code), fuzzed(schedules.CodeAll),
 	fuzzed((*scheduledRun).code), fuzzedFields((*created).code), fuzzedFields((*started).code), fuzzedFields((*changed).code),
 }
 
@@ -220,7 +221,7 @@ func FuzzRows(f *testing.F) {
 	}
 	f.Add(uint8(16), encode(nil, &token{shard: 3, run: 7, tag: 9, child: true, slot: 2, seq: 4}, (*token).code))
 	f.Add(uint8(21), codec.EncodeFields(nil, &startBody{version: "1", id: "i", key: []byte("k"), source: "s", parent: "p", depth: 3, input: []byte("1")}, (*startBody).code))
-	f.Add(uint8(27), encode(nil, &tickCommand{[]dueTicks{{id: 1, revision: 2, after: 3, run: []int64{4, 5}, missed: 6, last: 7, next: never, problem: "p"}}}, (*tickCommand).code))
+	f.Add(uint8(27), encode(nil, &[]dueTicks{{1, schedule.Due{Revision: 2, After: 3, Run: []int64{4, 5}, Missed: 6, Last: 7, Next: never, Problem: "p"}}}, schedules.CodeAll))
 	f.Fuzz(func(t *testing.T, kind uint8, b []byte) { decoders[int(kind)%len(decoders)](t, b) })
 }
 

@@ -42,8 +42,8 @@ func (f *fanState) layout(c *codec.Coder) {
 	for _, v := range [...]*int64{&f.started, &f.running, &f.succeeded, &f.failed, &f.scan} {
 		c.Varint(v)
 	}
-	codeTime(c, &f.next)
-	codeTime(c, &f.until)
+	c.Deadline(&f.next)
+	c.Deadline(&f.until)
 	c.Bool(&f.stopping)
 	c.String(&f.first)
 	c.String(&f.code)

@@ -49,8 +49,8 @@ func (p *planState) code(c *codec.Coder) {
 	for _, v := range [...]*int64{&p.tries, &p.polls, &p.triedAt, &p.failed} {
 		c.Varint(v)
 	}
-	codeTime(c, &p.until)
-	codeTime(c, &p.deadline)
+	c.Deadline(&p.until)
+	c.Deadline(&p.deadline)
 	c.Uvarint(&p.epoch)
 	c.Bytes(&p.key)
 	c.Uvarint(&p.generation)

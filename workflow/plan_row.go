@@ -49,8 +49,8 @@ func (p *planRow) code(c *codec.Coder) {
 	}
 	c.Varint(&p.cached)
 	c.Varint(&p.cachedBytes)
-	codeTime(c, &p.oldest)
-	codeTime(c, &p.timer)
+	c.Deadline(&p.oldest)
+	c.Deadline(&p.timer)
 	codec.List(c, &p.executors, func(c *codec.Coder, x **executorRow) {
 		if *x == nil {
 			*x = new(executorRow)

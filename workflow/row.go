@@ -124,8 +124,8 @@ func (r *record) code(c *codec.Coder) {
 	} {
 		c.Varint(v)
 	}
-	codeTime(c, &r.nextEnded)
-	codeTime(c, &r.timer)
+	c.Deadline(&r.nextEnded)
+	c.Deadline(&r.timer)
 }
 
 // ended returns where runs in a final state are counted.
@@ -323,15 +323,15 @@ func (h *header) code(c *codec.Coder) {
 	h.notify.Code(c)
 	c.Varint(&h.startedAt)
 	c.Varint(&h.endedAt)
-	codeTime(c, &h.deadline)
-	codeTime(c, &h.timer)
+	c.Deadline(&h.deadline)
+	c.Deadline(&h.timer)
 	c.Byte((*byte)(&h.status))
 	c.Int(&h.step)
 	c.Uvarint(&h.visit)
 	c.Uvarint(&h.token)
 	c.Varint(&h.stepAt)
 	c.Byte((*byte)(&h.wait))
-	codeTime(c, &h.due)
+	c.Deadline(&h.due)
 	h.call.code(c)
 	h.fan.layout(c)
 	c.Uvarint(&h.edited)
@@ -451,22 +451,6 @@ func version(c *codec.Coder, what string) {
 	v := byte(1)
 	if c.Byte(&v); v != 1 {
 		c.Fail(fmt.Sprintf("%s row of version %d", what, v))
-	}
-}
-
-// codeTime codes a time in ms that may be never, which takes a byte.
-func codeTime(c *codec.Coder, t *int64) {
-	v := uint64(*t) + 1
-	if *t == never {
-		v = 0
-	}
-	if c.Uvarint(&v); !c.Reading() {
-		return
-	}
-	if *t = int64(v - 1); v == 0 {
-		*t = never
-	} else if v > never {
-		c.Fail("time out of range")
 	}
 }
 

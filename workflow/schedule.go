@@ -2,7 +2,6 @@ package workflow
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/floedb/floe/internal/call"
@@ -11,10 +10,11 @@ import (
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/flow"
 	"github.com/floedb/floe/internal/key"
+	"github.com/floedb/floe/internal/schedule"
 )
 
 // The schedule of a workflow is that of its default version. It lives in the workflow's home shard, where its runs start too. When ticks are due is
-// computed by a duty, see watchSchedules, as time zones are none of Apply's business; it proposes them with where the schedule stood, so that each is decided once.
+// computed by a duty, see package schedule.
 
 // scheduleRow is the value of a row 'j'. All times are ms.
 type scheduleRow struct {
@@ -56,7 +56,7 @@ func (r *scheduleRow) code(c *codec.Coder) {
 	c.Bool(&r.off)
 	c.String(&r.note)
 	c.Varint(&r.last)
-	codeTime(c, &r.next)
+	c.Deadline(&r.next)
 	for _, v := range [...]*int64{&r.active, &r.started, &r.skipped, &r.missed, &r.refused} {
 		c.Varint(v)
 	}
@@ -188,70 +188,40 @@ func (w *work) pauseSchedule(paused *bool) error {
 	return nil
 }
 
-// tickCommand has what the duty has found due.
-type tickCommand struct{ due []dueTicks }
-
-func (t *tickCommand) code(c *codec.Coder) {
-	codec.List(c, &t.due, func(c *codec.Coder, d *dueTicks) { d.code(c) })
-}
-
-// dueTicks are ticks of a schedule. They rest on its revision, and on until when its ticks had been decided.
+// dueTicks are ticks of a schedule that the duty found to be due.
 type dueTicks struct {
-	id       uint64
-	revision uint64
-	after    int64
-	run      []int64 // ascending
-	missed   int64
-	last     int64
-	next     int64 // or never
-	problem  string
+	id uint64
+	schedule.Due
 }
 
 func (d *dueTicks) code(c *codec.Coder) {
 	c.Uvarint(&d.id)
-	c.Uvarint(&d.revision)
-	c.Varint(&d.after)
-	codec.List(c, &d.run, (*codec.Coder).Varint)
-	c.Varint(&d.missed)
-	c.Varint(&d.last)
-	codeTime(c, &d.next)
-	c.String(&d.problem)
-}
-
-// follows reports whether what a duty has found still holds: it starts where the schedule stands, and goes on from there.
-func (d *dueTicks) follows(r *scheduleRow) bool {
-	at := d.after
-	return d.revision == r.revision && d.after == r.last && r.ticks() && d.missed >= 0 &&
-		!slices.ContainsFunc(d.run, func(t int64) bool {
-			early := t <= at
-			at = t
-			return early
-		}) && d.last >= at && d.next > d.last
+	d.Due.Code(c, false)
 }
 
 // tick decides ticks that the duty has found to be due. Those that were overtaken are left out; if all of them were, it is refused.
-func (w *work) tick(t *tickCommand) ([]byte, error) {
+func (w *work) tick(due *[]dueTicks) ([]byte, error) {
 	done := false
-	for i := range t.due {
-		d := &t.due[i]
+	for i := range *due {
+		d := &(*due)[i]
 		k := w.byID(d.id)
 		if k == nil || k.deleted {
 			continue
 		}
 		c := k.calendar()
-		if c == nil || !d.follows(&c.scheduleRow) {
+		if c == nil || !c.ticks() || !d.Follows(c.revision, c.last) {
 			continue
 		}
 		done = true
-		if d.problem != "" {
-			c.turn(true, c.off, d.problem)
+		if d.Problem != "" {
+			c.turn(true, c.off, d.Problem)
 			continue
 		}
-		for _, at := range d.run {
+		for _, at := range d.Run {
 			c.come(at)
 		}
-		c.missed += d.missed
-		c.last, c.next = d.last, d.next
+		c.missed += d.Missed
+		c.last, c.next = d.Last, d.Next
 		c.save()
 	}
 	if !done {

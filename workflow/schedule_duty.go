@@ -1,7 +1,6 @@
 package workflow
 
 import (
-	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -9,79 +8,31 @@ import (
 	"github.com/floedb/floe/internal/cron"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
+	"github.com/floedb/floe/internal/schedule"
 )
 
 // Duties returns what the leader does: it looks when schedules are due.
 func (m *machine) Duties() []engine.Duty {
-	return []engine.Duty{{Name: "schedule", Run: watchSchedules}}
+	return []engine.Duty{{Name: "schedule", Run: schedules.Watch}}
 }
 
-// What a command of the duty starts at most. A run's first steps may write much, and what one command writes is bounded.
-const (
-	maxDueRuns   = 32
-	maxDueInputs = 8 << 20
-)
-
-// watchSchedules is the duty that says when ticks are due.
-func watchSchedules(ctx context.Context, lead *engine.Lead) error {
-	var p cron.Parser
-	for {
-		var cmd engine.Command
-		err := lead.View(ctx, func(v *engine.View) error {
-			if err := v.WaitOn(dueTopic()); err != nil {
-				return err
-			}
-			found, err := nextTicks(v, &p, &cmd)
-			if err == nil && !found {
-				err = engine.ErrWait
-			}
-			return err
-		})
-		if err != nil {
-			return err
-		}
-		if _, err := lead.Propose(ctx, cmd); err != nil && !errors.Is(err, ErrConflict) {
-			return err
-		}
-	}
+var schedules = schedule.Machine[dueTicks]{
+	ID: engine.MachineWorkflow, Topic: dueTopic(), Row: rowDue, Kind: kindTick, Code: (*dueTicks).code,
+	Most:    32, // the first steps of a run may write much
+	Read:    readDue,
+	Due:     func(d *dueTicks) *schedule.Due { return &d.Due },
+	Problem: func(err error) string { return engine.Cut(err.Error(), maxDetail) },
 }
 
-// nextTicks makes a command for what is due now: schedules of one namespace, as many as a command has room for.
-func nextTicks(v *engine.View, p *cron.Parser, cmd *engine.Command) (found bool, err error) {
-	it, err := v.Iter([]byte{rowDue}, []byte{rowDue + 1})
-	if err != nil {
-		return false, err
+// readDue reads the schedule of a workflow, whose id its row in the index ends with.
+func readDue(v *engine.View, rest []byte) (s schedule.State, d dueTicks, err error) {
+	d.id = lastOf(rest)
+	ns, r, err := scheduleOf(v, d.id)
+	s = schedule.State{
+		Namespace: ns, Spec: r.times.spec(), CatchUp: cron.CatchUp(r.times.catchUp), Limit: int(max(r.times.limit, 1)), Revision: r.revision, Last: r.last,
+		Input: int64(len(r.input)) + 1,
 	}
-	defer func() { err = errors.Join(err, it.Close()) }()
-	var c tickCommand
-	runs, inputs, of := maxDueRuns, int64(maxDueInputs), uint32(0)
-	for ok := it.First(); ok && len(c.due) < maxDueRuns && runs > 0 && inputs > 0; ok = it.Next() {
-		if at := key.Int64(it.Key()[1:]); at > v.Now() {
-			v.WakeAt(at)
-			break
-		}
-		id := lastOf(it.Key())
-		ns, r, err := scheduleOf(v, id)
-		if err != nil {
-			return false, err
-		}
-		if len(c.due) > 0 && ns != of {
-			break
-		}
-		d := r.ticksOf(id, v.Now(), p, min(runs, int(inputs/int64(len(r.input)+1))+1))
-		runs -= len(d.run)
-		inputs -= int64(len(d.run) * len(r.input))
-		c.due, of = append(c.due, d), ns
-	}
-	if len(c.due) == 0 {
-		return false, nil
-	}
-	name, ok := v.NamespaceName(of)
-	if !ok {
-		return false, fmt.Errorf("workflow: schedules of namespace %d, which is not known", of)
-	}
-	*cmd = engine.Command{Machine: engine.MachineWorkflow, Kind: kindTick, Namespace: name, Spread: v.Spread(name), Body: encode(nil, &c, (*tickCommand).code)}
-	return true, nil
+	return s, d, err
 }
 
 // scheduleOf reads the schedule of a workflow, and the number of its namespace.
@@ -100,19 +51,6 @@ func scheduleOf(v *engine.View, id uint64) (ns uint32, r scheduleRow, err error)
 	}
 	r, err = decode(b, (*scheduleRow).code)
 	return n.ns, r, err
-}
-
-// ticksOf returns the ticks of a schedule until now, as many as there is room for.
-func (r *scheduleRow) ticksOf(id uint64, now int64, p *cron.Parser, room int) dueTicks {
-	d := dueTicks{id: id, revision: r.revision, after: r.last, last: r.last, next: never}
-	s, err := p.Parse(r.times.spec())
-	if err != nil {
-		d.problem = engine.Cut(err.Error(), maxDetail)
-		return d
-	}
-	t := s.Ticks(r.last, now, cron.CatchUp(r.times.catchUp), int(max(r.times.limit, 1)), room)
-	d.run, d.missed, d.last, d.next = t.Run, t.Missed, t.Last, t.Next
-	return d
 }
 
 // verifySchedules checks that a schedule has a place in the index of what is due exactly if it has a tick to come, and counts its runs.

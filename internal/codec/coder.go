@@ -168,6 +168,22 @@ func (c *Coder) More(set bool) bool {
 	return set
 }
 
+// Deadline codes a time in ms, 0 or later, that may be math.MaxInt64 for never, which takes a byte.
+func (c *Coder) Deadline(t *int64) {
+	v := uint64(*t) + 1
+	if *t == math.MaxInt64 {
+		v = 0
+	}
+	if c.Uvarint(&v); !c.reading {
+		return
+	}
+	if *t = int64(v - 1); v == 0 {
+		*t = math.MaxInt64
+	} else if v > math.MaxInt64 {
+		c.Fail("time out of range")
+	}
+}
+
 // Bool codes a boolean.
 func (c *Coder) Bool(v *bool) {
 	if c.reading {
