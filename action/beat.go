@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/protocol"
 )
 
 // beatAll says that the session is alive, hears which of its runs are cancelled, and finds those that this process does not know of: the answer that told of them
@@ -58,7 +58,7 @@ func (l *link) census(s *seat) error {
 		s.lease = min(s.lease, d)
 	}
 	p.mu.Lock()
-	strange := make(map[call.Ref]time.Time)
+	strange := make(map[protocol.Ref]time.Time)
 	for _, ref := range q.held {
 		if s.held[ref] != nil {
 			continue
@@ -115,10 +115,10 @@ func (l *link) listen(s *seat) error {
 
 // cancelRefs cancels the handlers of the runs that a census has named as cancelled. A run that was begun before may have come back by Retry while the answer was on its
 // way, which then is about the attempt before. If it is not, listen returns at once, and the next census names it again.
-func (l *link) cancelRefs(s *seat, refs []call.Ref, census int) {
+func (l *link) cancelRefs(s *seat, refs []protocol.Ref, census int) {
 	l.pool.mu.Lock()
 	var pieces []*piece
-	s.cancelled = make(map[call.Ref]bool)
+	s.cancelled = make(map[protocol.Ref]bool)
 	for _, ref := range refs {
 		one := s.held[bare(ref)]
 		if one != nil && one.taken.begun > 1 && one.census >= census {

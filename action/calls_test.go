@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/protocol"
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
@@ -364,7 +364,7 @@ func TestRetriedCounts(t *testing.T) {
 
 // TestSettle: on a full disk ends of attempts are taken, with small outputs, and nothing is handed out.
 func TestSettle(t *testing.T) {
-	ref := call.Ref{Run: 5, Tag: 1}
+	ref := protocol.Ref{Run: 5, Tag: 1}
 	ended := func(n int) []end {
 		return []end{{ref: ref, how: completed, output: []byte(`"` + strings.Repeat("x", n-2) + `"`)}}
 	}

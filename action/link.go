@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/protocol"
 	"github.com/floedb/floe/internal/workloop"
 )
 
@@ -52,10 +52,10 @@ type seat struct {
 	lose  context.CancelCauseFunc
 	lease time.Duration // for which the process may be silent, as the leader has said; of beatAll
 
-	held      map[call.Ref]*piece    // by the ref without its tag
-	cancelled map[call.Ref]bool      // those that are, as the last census has said
-	censuses  int                    // counts them
-	strange   map[call.Ref]time.Time // those that the shard had in the last census, and this process does not know of, and since when
+	held      map[protocol.Ref]*piece    // by the ref without its tag
+	cancelled map[protocol.Ref]bool      // those that are, as the last census has said
+	censuses  int                        // counts them
+	strange   map[protocol.Ref]time.Time // those that the shard had in the last census, and this process does not know of, and since when
 }
 
 // ending is an end that is to be sent.
@@ -73,7 +73,7 @@ func newLink(p *pool, shard engine.ShardID) *link {
 	}
 }
 
-func bare(r call.Ref) call.Ref {
+func bare(r protocol.Ref) protocol.Ref {
 	r.Tag = 0
 	return r
 }
@@ -125,7 +125,7 @@ func (l *link) open(ctx context.Context, session uint64) (id uint64, err error) 
 
 // serve works with a session until ctx ends, when it is closed, or the session is lost.
 func (l *link) serve(ctx context.Context, id uint64) {
-	s := &seat{id: id, lease: leaseMillis * time.Millisecond, held: make(map[call.Ref]*piece), cancelled: make(map[call.Ref]bool), strange: make(map[call.Ref]time.Time)}
+	s := &seat{id: id, lease: leaseMillis * time.Millisecond, held: make(map[protocol.Ref]*piece), cancelled: make(map[protocol.Ref]bool), strange: make(map[protocol.Ref]time.Time)}
 	s.ctx, s.lose = context.WithCancelCause(context.Background())
 	stop := context.AfterFunc(ctx, func() { s.lose(ctx.Err()) })
 	defer stop()
@@ -395,7 +395,7 @@ func (l *link) cancelledBeforeLocked(s *seat, p *piece) {
 }
 
 // keepLocked takes back that a stranger is about to be given back: the answer by which the process has it was only late.
-func (l *link) keepLocked(ref call.Ref) {
+func (l *link) keepLocked(ref protocol.Ref) {
 	l.ends = slices.DeleteFunc(l.ends, func(e *ending) bool { return e.src == nobody && bare(e.end.ref) == ref })
 }
 
@@ -446,7 +446,7 @@ func (l *link) returned(p *piece) {
 	}
 }
 
-func (l *link) dropLocked(s *seat, ref call.Ref, p *piece) {
+func (l *link) dropLocked(s *seat, ref protocol.Ref, p *piece) {
 	ref = bare(ref)
 	if one := s.held[ref]; one == p {
 		delete(s.held, ref)

@@ -17,7 +17,7 @@ const (
 	kindJSONSet
 	kindJSONDelete
 	kindCheck
-	kindPutMany // from machines; see feed.KindPutMany
+	kindPutMany // from machines; see protocol.KindPutMany
 )
 
 // The commands of a key. On a full disk a delete is accepted: its tombstone is small, and a key can be deleted

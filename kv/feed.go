@@ -5,8 +5,8 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// ValueOf is of feed.Valuer: other machines look keys up in duties of theirs.
-func (m *machine) ValueOf(v *engine.View, namespace string, k []byte, now int64) ([]byte, error) {
+// ReadValue implements protocol.ValueReader.
+func (m *machine) ReadValue(v *engine.View, namespace string, k []byte, now int64) ([]byte, error) {
 	ns, ok := v.Namespace(namespace)
 	if !ok {
 		return nil, nil

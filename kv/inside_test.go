@@ -11,7 +11,7 @@ import (
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/feed"
+	"github.com/floedb/floe/internal/protocol"
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
@@ -107,7 +107,7 @@ func (*valueQuery) Machine() engine.MachineID { return engine.MachineKV }
 func (*valueQuery) Kind() uint8 { return queryChanges + 1 }
 
 func (m *machine) queryValue(v *engine.View, q *valueQuery) (err error) {
-	q.value, err = m.ValueOf(v, q.namespace, []byte(q.key), q.now)
+	q.value, err = m.ReadValue(v, q.namespace, []byte(q.key), q.now)
 	return err
 }
 
@@ -134,7 +134,7 @@ func TestValuesForOtherMachines(t *testing.T) {
 		for _, b := range bodies {
 			all = codec.AppendBytes(all, b)
 		}
-		out, stopped := r.Try(0, engine.Command{Machine: engine.MachineKV, Kind: feed.KindPutMany, Namespace: "n", Body: all})
+		out, stopped := r.Try(0, engine.Command{Machine: engine.MachineKV, Kind: protocol.KindPutMany, Namespace: "n", Body: all})
 		if stopped {
 			return engine.ErrMalformed
 		}

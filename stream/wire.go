@@ -17,7 +17,7 @@ const (
 	queryGroupWait
 	queryGroups
 	queryPending
-	_ // push.QueryInfo
+	_ // protocol.QuerySubscription
 	queryActivity
 )
 

@@ -13,8 +13,8 @@ import (
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
-	samples "github.com/floedb/floe/internal/feed"
 	"github.com/floedb/floe/internal/points"
+	"github.com/floedb/floe/internal/protocol"
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
@@ -330,7 +330,7 @@ func second[T any](_ T, err error) error { return err }
 // sampleQuery reads points as duties of other machines do.
 type sampleQuery struct {
 	engine.Query
-	samples.Samples
+	protocol.Samples
 	since uint64
 	found []string
 	more  bool
@@ -342,7 +342,7 @@ func (*sampleQuery) Machine() engine.MachineID { return engine.MachineTS }
 func (*sampleQuery) Kind() uint8 { return queryLast + 1 }
 
 func (m *machine) querySample(v *engine.View, s *sampleQuery) error {
-	found, more, err := m.SamplesOf(v, &s.Samples)
+	found, more, err := m.ReadSamples(v, &s.Samples)
 	for _, p := range found {
 		s.found = append(s.found, fmt.Sprintf("%d=%v%s", p.Time-machinetest.Epoch, p.Value, p.Tags))
 	}
@@ -350,7 +350,7 @@ func (m *machine) querySample(v *engine.View, s *sampleQuery) error {
 	if s.more = more; err != nil {
 		return err
 	}
-	s.late, err = m.LateOf(v, &s.Samples, s.since)
+	s.late, err = m.CountLate(v, &s.Samples, s.since)
 	return err
 }
 
@@ -376,12 +376,12 @@ func TestSamplesForOtherMachines(t *testing.T) {
 			t.Errorf("%+v since %d: %q, more %v, late %d, %v, want %q, late %d", q.Samples, q.since, q.found, q.more, q.late, err, want, late)
 		}
 	}
-	samplesOf := func(measurement, field, host string, from, to int64) samples.Samples {
+	samplesOf := func(measurement, field, host string, from, to int64) protocol.Samples {
 		tags := map[string]string{}
 		if host != "" {
 			tags["host"] = host
 		}
-		return samples.Samples{Measurement: measurement, Field: field, Tags: tags, From: from, To: to}
+		return protocol.Samples{Measurement: measurement, Field: field, Tags: tags, From: from, To: to}
 	}
 	put("a", 0, 1)
 	put("a", 10, 2)

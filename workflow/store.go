@@ -7,7 +7,7 @@ import (
 
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/flow"
-	"github.com/floedb/floe/internal/push"
+	"github.com/floedb/floe/internal/protocol"
 )
 
 // Store holds the workflows of one namespace. It is cheap to make, safe for concurrent use and needs no Close.
@@ -324,7 +324,7 @@ func startOp(name string, input []byte, opts []StartOption) engine.Op {
 			opt(b)
 		}
 		if route = b.id; b.id == "" && len(b.key) > 0 {
-			route = push.RouteOf(name, string(b.key))
+			route = protocol.BatchRoute(name, string(b.key))
 		}
 		return err
 	})

@@ -10,7 +10,7 @@ import (
 )
 
 // replicated are the folders whose code decides what every replica of a shard has to decide alike.
-var replicated = []string{"floql", "internal/auth", "internal/codec", "internal/engine", "internal/key", "internal/push", "internal/test/toy", "kv", "queue", "stream", "stream/processing", "ts", "action", "workflow"}
+var replicated = []string{"floql", "internal/auth", "internal/codec", "internal/engine", "internal/key", "internal/protocol", "internal/test/toy", "kv", "queue", "stream", "stream/processing", "ts", "action", "workflow"}
 
 // TestReplicasComputeAlike: a processor may compute x*y + z with one rounding less than another (the language allows it, arm64 does it), unless the product
 // is converted explicitly; and what a time zone says depends on the files of the machine.
