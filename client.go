@@ -26,18 +26,22 @@ type Client struct {
 }
 
 // DialOption changes how Dial connects.
-type DialOption func(*dialOptions)
+type DialOption interface{ applyDial(*dialOptions) }
+
+type dialOption func(*dialOptions)
+
+func (f dialOption) applyDial(o *dialOptions) { f(o) }
 
 type dialOptions struct {
 	tls *tls.Config
 	key string
 }
 
-// WithTLS encrypts the connections.
-func WithTLS(c *tls.Config) DialOption { return func(o *dialOptions) { o.tls = c } }
+// TLS encrypts the connections.
+func TLS(c *tls.Config) DialOption { return dialOption(func(o *dialOptions) { o.tls = c }) }
 
-// WithAPIKey shows a key, as Keys.Create returns it, to the nodes. Those without a key store let everybody in, whatever he shows.
-func WithAPIKey(key string) DialOption { return func(o *dialOptions) { o.key = key } }
+// APIKey authenticates the client with a key that Keys.Create returned. Nodes without a key store accept any client.
+func APIKey(key string) DialOption { return dialOption(func(o *dialOptions) { o.key = key }) }
 
 // maxKeyText is more than any key has.
 const maxKeyText = 1024
@@ -61,7 +65,7 @@ func Dial(ctx context.Context, addrs []string, opts ...DialOption) (*Client, err
 	}
 	var o dialOptions
 	for _, opt := range opts {
-		opt(&o)
+		opt.applyDial(&o)
 	}
 	if len(o.key) > maxKeyText { // a node would not even read it
 		return nil, engine.Errorf(ErrUnauthorized, "floe: dial: wrong API key: it has %d bytes", len(o.key))

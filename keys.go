@@ -56,8 +56,22 @@ func (k *Keys) allowed() error {
 	return k.grant.Require(auth.Admin)
 }
 
-// KeyOption describes a key that is created.
-type KeyOption func(*keyOptions)
+// KeyOption describes a new key.
+type KeyOption interface{ applyKey(*keyOptions) }
+
+// BootstrapOption describes the first key. Each one is a KeyOption too.
+type BootstrapOption interface {
+	KeyOption
+	applyFirst(*keyOptions)
+}
+
+type keyOption func(*keyOptions)
+
+func (f keyOption) applyKey(o *keyOptions) { f(o) }
+
+type firstOption struct{ keyOption }
+
+func (f firstOption) applyFirst(o *keyOptions) { f.applyKey(o) }
 
 type keyOptions struct {
 	name       string
@@ -66,33 +80,35 @@ type keyOptions struct {
 	keep       func(Key, string) error
 }
 
-// KeyName gives a key a name, for people, of at most 255 bytes without control characters.
-func KeyName(name string) KeyOption { return func(o *keyOptions) { o.name = name } }
+// KeyName sets the display name of a key, at most 255 bytes without control characters.
+func KeyName(name string) BootstrapOption {
+	return firstOption{func(o *keyOptions) { o.name = name }}
+}
 
 // ForNamespaces makes a key good for these namespaces only, 1 to 64. An admin key is for all. With such a key no workflows can be created and no jobs of
 // stream processing submitted or restored: their definitions can reach into other namespaces.
 func ForNamespaces(names ...string) KeyOption {
-	return func(o *keyOptions) {
+	return keyOption(func(o *keyOptions) {
 		o.namespaces = slices.Clone(names)
 		slices.Sort(o.namespaces)
-	}
+	})
 }
 
 // KeyExpires makes a key good until a time, in steps of a millisecond, which has to be in the future. Connections and sessions that were begun with it end then. It stays
 // in the list until it is revoked.
-func KeyExpires(at time.Time) KeyOption { return func(o *keyOptions) { o.expires = &at } }
+func KeyExpires(at time.Time) KeyOption { return keyOption(func(o *keyOptions) { o.expires = &at }) }
 
 // KeepKey has keep called with a key, and as its holder shows it, before there is the key: it is not made if keep fails, and what keep has stored is of no use if
 // it could not be made. So no key is lost because the program ends, or can not write, when it has just been made: of the first one that would lock everybody out.
-func KeepKey(keep func(k Key, key string) error) KeyOption {
-	return func(o *keyOptions) { o.keep = keep }
+func KeepKey(keep func(k Key, key string) error) BootstrapOption {
+	return firstOption{func(o *keyOptions) { o.keep = keep }}
 }
 
 // Bootstrap makes the key store, with a first key, an admin's. It returns the key as its holder shows it, which nobody can ever read again. Through a
 // Client that works from the machine of the node only.
 //
-// Options: KeyName, KeepKey. Errors: ErrExists if there is a key store; ErrInvalid with KeyExpires; that of KeepKey.
-func (k *Keys) Bootstrap(ctx context.Context, opts ...KeyOption) (Key, string, error) {
+// Options: KeyName, KeepKey. Errors: ErrExists if there is a key store; ErrInvalid for malformed options; that of KeepKey.
+func (k *Keys) Bootstrap(ctx context.Context, opts ...BootstrapOption) (Key, string, error) {
 	if err := k.allowed(); err != nil {
 		return Key{}, "", err
 	}
@@ -123,14 +139,14 @@ func (k *Keys) Create(ctx context.Context, role Role, opts ...KeyOption) (Key, s
 	return k.created(ctx, "create")(k.gate.gate.Create(ctx, key, keep))
 }
 
-func described(role auth.Role, opts []KeyOption) (auth.Key, auth.Keep, error) {
+func described[O KeyOption](role auth.Role, opts []O) (auth.Key, auth.Keep, error) {
 	opts, err := engine.Given(opts)
 	if err != nil {
 		return auth.Key{}, nil, err
 	}
 	var o keyOptions
 	for _, opt := range opts {
-		opt(&o)
+		opt.applyKey(&o)
 	}
 	key := auth.Key{Name: o.name, Role: role, Namespaces: o.namespaces}
 	if o.expires != nil {

@@ -13,13 +13,17 @@ import (
 type Namespaces struct{ all engine.Namespaces }
 
 // NamespaceOption changes what Create makes.
-type NamespaceOption func(*namespaceOptions)
+type NamespaceOption interface{ applyNamespace(*namespaceOptions) }
+
+type spreadOption struct{}
+
+func (spreadOption) applyNamespace(o *namespaceOptions) { o.spread = true }
 
 type namespaceOptions struct{ spread bool }
 
 // Spread makes the namespace spread over all shards by key, stream partition, queue and run: for data that outgrows one core or one leader.
 // Transactions in it need names with a common {tag}.
-func Spread() NamespaceOption { return func(o *namespaceOptions) { o.spread = true } }
+func Spread() NamespaceOption { return spreadOption{} }
 
 // NamespaceStats describe a namespace. Nothing is counted for them.
 type NamespaceStats struct {
@@ -66,7 +70,7 @@ func (n *Namespaces) Create(ctx context.Context, name string, opts ...NamespaceO
 		return err
 	}
 	for _, opt := range opts {
-		opt(&o)
+		opt.applyNamespace(&o)
 	}
 	return n.all.Create(ctx, name, o.spread)
 }
@@ -94,15 +98,15 @@ func (n *Namespaces) Stats(ctx context.Context, name string) (NamespaceStats, er
 // Options: Limit, Cursor, Prefix. Errors: ErrInvalid for a limit that is not 1-1000, a prefix of more than 255 bytes, and a cursor that
 // is no name with the prefix.
 func (n *Namespaces) Page(ctx context.Context, opts ...ListOption) (page Page[NamespaceStats], err error) {
-	l := listing(engine.NewListing())
+	l := engine.NewListing()
 	opts, err = engine.Given(opts)
 	if err != nil {
 		return page, err
 	}
 	for _, opt := range opts {
-		opt(&l)
+		opt.applyList(&l)
 	}
-	infos, err := n.all.Page(ctx, engine.Listing(l))
+	infos, err := n.all.Page(ctx, l)
 	if err != nil {
 		return page, err
 	}

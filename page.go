@@ -9,16 +9,18 @@ type Page[T any] = struct {
 }
 
 // ListOption says which namespaces are listed.
-type ListOption func(*listing)
+type ListOption interface{ applyList(*engine.Listing) }
 
-type listing engine.Listing
+type listOption func(*engine.Listing)
+
+func (f listOption) applyList(l *engine.Listing) { f(l) }
 
 // Limit sets how many items a page holds at most, 1 to 1000; the default is 100. Iterators read pages of this size.
-func Limit(n int) ListOption { return func(l *listing) { l.Limit = n } }
+func Limit(n int) ListOption { return listOption(func(l *engine.Listing) { l.Limit = n }) }
 
 // Cursor continues a listing behind an earlier page, with its Cursor. What has come or gone meanwhile shows or not, depending on where it is; all
 // else is neither skipped nor repeated. The cursor of namespaces is the name of the last one; any other name with the same Prefix will do.
-func Cursor(c string) ListOption { return func(l *listing) { l.Cursor = c } }
+func Cursor(c string) ListOption { return listOption(func(l *engine.Listing) { l.Cursor = c }) }
 
 // Prefix lists only namespaces whose names begin with p.
-func Prefix(p string) ListOption { return func(l *listing) { l.Prefix = p } }
+func Prefix(p string) ListOption { return listOption(func(l *engine.Listing) { l.Prefix = p }) }

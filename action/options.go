@@ -133,10 +133,14 @@ func RateLimit(r Rate) RegisterOption {
 }
 
 // DeleteOption changes what Delete does.
-type DeleteOption func(force *bool)
+type DeleteOption interface{ applyDelete(force *bool) }
+
+type forceOption struct{}
+
+func (forceOption) applyDelete(force *bool) { *force = true }
 
 // Force deletes an action also if it has runs that have not ended: they are cancelled.
-func Force() DeleteOption { return func(force *bool) { *force = true } }
+func Force() DeleteOption { return forceOption{} }
 
 // InvokeOption changes what Invoke does.
 type InvokeOption interface{ applyInvoke(*invokeOptions) }

@@ -187,7 +187,7 @@ func registerOp(name string, opts []RegisterOption) engine.Op {
 func deleteOp(name string, opts []DeleteOption) (op engine.Op, force bool) {
 	opts, err := engine.Given(opts)
 	for _, opt := range opts {
-		opt(&force)
+		opt.applyDelete(&force)
 	}
 	return remove.Op(name, force, err), force
 }

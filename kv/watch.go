@@ -50,7 +50,11 @@ type Event struct {
 }
 
 // WatchOption changes where Watch begins.
-type WatchOption func(*watchOptions)
+type WatchOption interface{ applyWatch(*watchOptions) }
+
+type watchOption func(*watchOptions)
+
+func (f watchOption) applyWatch(o *watchOptions) { f(o) }
 
 type watchOptions struct {
 	from     uint64
@@ -61,14 +65,14 @@ type watchOptions struct {
 // FromRevision makes Watch begin with the first change after revision r instead of a snapshot. It needs a namespace that
 // is not spread: revisions of different shards have nothing to do with each other.
 func FromRevision(r uint64) WatchOption {
-	return func(o *watchOptions) { o.from, o.resumed = r, true }
+	return watchOption(func(o *watchOptions) { o.from, o.resumed = r, true })
 }
 
 // Progress adds EventProgress events: after the snapshot, whenever the watch has told all it found, and about every 10 s while other keys of the shard
 // change and none with the prefix does. A watch that is
 // resumed from the revision of one misses nothing and repeats nothing; the revision of a snapshot's event would not do,
 // because a snapshot comes in the order of keys. In a spread namespace they come per shard and are of no use.
-func Progress() WatchOption { return func(o *watchOptions) { o.progress = true } }
+func Progress() WatchOption { return watchOption(func(o *watchOptions) { o.progress = true }) }
 
 // How long a watch waits for changes, in ms, before it asks how far the shard has come: with Progress, and without, where only a watch that is resumed
 // after its node is gone profits.
@@ -91,7 +95,7 @@ func (s *Store) Watch(ctx context.Context, prefix string, opts ...WatchOption) i
 	var o watchOptions
 	opts, bad := engine.Given(opts)
 	for _, opt := range opts {
-		opt(&o)
+		opt.applyWatch(&o)
 	}
 	return func(yield func(Event, error) bool) {
 		ctx := engine.Lasting(ctx)

@@ -135,11 +135,6 @@ type readOptions struct {
 	from, to time.Time
 }
 
-// Tags selects only series that carry all of the tags, whatever others they have.
-func Tags(tags map[string]string) ReadOption {
-	return readOption(func(o *readOptions) { o.tags = tags })
-}
-
 // Between selects only points from a time up to another one, which is excluded. A zero time is no bound.
 func Between(from, to time.Time) ReadOption {
 	return readOption(func(o *readOptions) { o.from, o.to = from, to })

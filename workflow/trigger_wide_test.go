@@ -475,7 +475,7 @@ func TestTriggerTakesOver(t *testing.T) {
 			if _, err := streams.AppendMany(ctx, "orders", msgs); err != nil {
 				t.Fatal(err)
 			}
-			ds, err := streams.ReadGroup(ctx, "orders", "g", "c", stream.Limit(6), stream.WithMode(mode))
+			ds, err := streams.ReadGroup(ctx, "orders", "g", "c", stream.Limit(6), stream.InMode(mode))
 			if err != nil || len(ds) != 6 {
 				t.Fatal(len(ds), err)
 			}

@@ -361,7 +361,11 @@ func (s *Store) change(ctx context.Context, row *engine.CommandRow[*work, jobBod
 }
 
 // RestoreOption changes what Restore does.
-type RestoreOption func(*restoreOptions)
+type RestoreOption interface{ applyRestore(*restoreOptions) }
+
+type restoreOption func(*restoreOptions)
+
+func (f restoreOption) applyRestore(o *restoreOptions) { f(o) }
 
 type restoreOptions struct {
 	err        error
@@ -373,27 +377,27 @@ type restoreOptions struct {
 
 // FromSavepoint restores the state of a savepoint: what was written after it is written again. Without it a job goes on where it was.
 func FromSavepoint(id SavepointID) RestoreOption {
-	return func(o *restoreOptions) { o.savepoint = id }
+	return restoreOption(func(o *restoreOptions) { o.savepoint = id })
 }
 
-// WithDefinition gives the job another definition. Sources and operators whose name and shape are unchanged keep their state, see Plan.
-func WithDefinition(definition []byte) RestoreOption {
-	return func(o *restoreOptions) { o.definition = definition }
+// ReplaceDefinition gives the job another definition. Sources and operators whose name and shape are unchanged keep their state, see Plan.
+func ReplaceDefinition(definition []byte) RestoreOption {
+	return restoreOption(func(o *restoreOptions) { o.definition = definition })
 }
 
 // DropState allows a definition for which state is lost.
-func DropState() RestoreOption { return func(o *restoreOptions) { o.drop = true } }
+func DropState() RestoreOption { return restoreOption(func(o *restoreOptions) { o.drop = true }) }
 
 // RestartSource has a source, by its name, begin anew, where its definition says: its cursors are dropped, and the state of operators stays. It is for a
 // source whose stream was deleted and made again. It does not go with FromSavepoint: restore the savepoint first.
 func RestartSource(name string) RestoreOption {
-	return func(o *restoreOptions) { o.anew = append(o.anew, name) }
+	return restoreOption(func(o *restoreOptions) { o.anew = append(o.anew, name) })
 }
 
 // Restore has a job that does not run go on. With a savepoint its state is that of then; it takes a moment until it runs. If none of its sources goes on where
 // it was, event time begins anew.
 //
-// Options: FromSavepoint, WithDefinition, DropState, RestartSource. Errors: ErrNotFound for job and savepoint; ErrConflict if the job runs or is cancelled, or if state would be
+// Options: FromSavepoint, ReplaceDefinition, DropState, RestartSource. Errors: ErrNotFound for job and savepoint; ErrConflict if the job runs or is cancelled, or if state would be
 // lost that DropState does not allow to lose; ErrBusy while a savepoint is being made in a namespace that is spread over all shards; those of Submit.
 func (s *Store) Restore(ctx context.Context, id JobID, opts ...RestoreOption) (Status, error) {
 	for try := 0; ; try++ {
@@ -426,7 +430,7 @@ func (s *Store) Plan(ctx context.Context, id JobID, opts ...RestoreOption) (Plan
 func restoreOptionsOf(opts []RestoreOption) (o restoreOptions) {
 	opts, o.err = engine.Given(opts)
 	for _, opt := range opts {
-		opt(&o)
+		opt.applyRestore(&o)
 	}
 	return o
 }

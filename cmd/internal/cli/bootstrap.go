@@ -112,7 +112,7 @@ func explainBootstrap(err error, shown bool) (explained error, useless bool) {
 
 // bootstrap creates the key store in the data directory, or through the node that has the directory open. Without a directory, named or present, it asks the node that
 // runs with these settings: a key store in a new directory would be of no use to that node.
-func (c *config) bootstrap(ctx context.Context, keep floe.KeyOption) (floe.Key, error) {
+func (c *config) bootstrap(ctx context.Context, keep floe.BootstrapOption) (floe.Key, error) {
 	if c.peers == nil && (c.named("data-dir") || c.hasData() || !c.named("port") && !c.answers()) {
 		if err := c.checkDataDir(); err != nil {
 			return floe.Key{}, err
@@ -158,7 +158,7 @@ func (c *config) selfAddr() string {
 }
 
 // bootstrapRunning asks the node that runs with these settings on this machine.
-func (c *config) bootstrapRunning(ctx context.Context, keep floe.KeyOption) (floe.Key, error) {
+func (c *config) bootstrapRunning(ctx context.Context, keep floe.BootstrapOption) (floe.Key, error) {
 	opts, err := c.dialSelf()
 	if err != nil {
 		return floe.Key{}, err
@@ -186,7 +186,7 @@ func (c *config) dialSelf() ([]floe.DialOption, error) {
 		return nil, err
 	}
 	own := certs[0].Certificate[0]
-	return []floe.DialOption{floe.WithTLS(&tls.Config{
+	return []floe.DialOption{floe.TLS(&tls.Config{
 		Certificates:       certs,
 		InsecureSkipVerify: true, // by names and authorities; it has to be the very certificate that is in the file
 		VerifyConnection: func(s tls.ConnectionState) error {
