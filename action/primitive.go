@@ -56,5 +56,5 @@ func table() engine.Primitive {
 }
 
 func newMachine() engine.Machine {
-	return &machine{roster: workers.Roster{Holds: heldBy}, calls: commands.NewCalls(), pulses: make(map[uint64]int64)}
+	return &machine{workers: workers.Registry{Holds: heldBy}, calls: commands.NewCalls(), pulses: make(map[uint64]int64)}
 }

@@ -90,8 +90,8 @@ type shardInfo struct {
 	took []int64
 }
 
-// Registry implements workers.Host.
-func (m *machine) Registry() *workers.Roster { return &m.roster }
+// Workers implements workers.Host.
+func (m *machine) Workers() *workers.Registry { return &m.workers }
 
 // findAction reads the row of an action.
 func findAction(v *engine.View, namespace, name string) (r record, found bool, err error) {

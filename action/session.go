@@ -219,7 +219,7 @@ func (w *work) lose(s *session, ref call.Ref, code, message string) {
 // close ends a session. What it has is given back, and the attempts do not count.
 func (w *work) close(c *sessionBody) (more bool, err error) {
 	s, err := w.named(c.session, c.self)
-	if c.session == 0 && w.m.roster.Forget(w.tx, c.self) && err != nil {
+	if c.session == 0 && w.m.workers.Forget(w.tx, c.self) && err != nil {
 		return false, nil
 	}
 	if err != nil {
@@ -340,7 +340,7 @@ func (m *machine) forgetPulses(sessions map[uint64]bool) {
 
 // Duties returns what the leader does for the machine.
 func (m *machine) Duties() []engine.Duty {
-	return []engine.Duty{{Name: "sessions", Run: m.watchSessions}, {Name: dutySchedule, Run: schedules.Watch}, m.roster.Duty()}
+	return []engine.Duty{{Name: "sessions", Run: m.watchSessions}, {Name: dutySchedule, Run: schedules.Watch}, m.workers.Duty()}
 }
 
 // watchSessions ends sessions that are silent for too long.

@@ -120,7 +120,7 @@ type noting struct {
 	silent  bool
 	seen    int64
 	load    int
-	present tallies
+	present workerStats
 }
 
 // going is a silent worker to be removed. It applies if the worker's last heartbeat is unchanged.
@@ -147,12 +147,12 @@ func (n *noting) code(f *codec.Fields) {
 	n.present.fields(f)
 }
 
-func (t *tallies) fields(f *codec.Fields) {
+func (t *workerStats) fields(f *codec.Fields) {
 	if c := f.Binary(); c != nil {
 		t.code(c)
 		return
 	}
-	codec.ListInto(f, "processes", &t.list, func(t *tally, f *codec.Fields) {
+	codec.ListInto(f, "processes", &t.list, func(t *processStats, f *codec.Fields) {
 		f.Text("name", &t.name)
 		f.Text("kind", &t.kind)
 		f.Varint("runs", &t.runs)

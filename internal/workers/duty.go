@@ -8,14 +8,14 @@ import (
 )
 
 // Duty returns what the leader of a shard does for its workers.
-func (r *Roster) Duty() engine.Duty { return engine.Duty{Name: "workers", Run: r.tend} }
+func (r *Registry) Duty() engine.Duty { return engine.Duty{Name: "workers", Run: r.watch} }
 
-// tend walks over the rows every 10 s, as long as there are any, and keeps in them what has been heard.
-func (r *Roster) tend(ctx context.Context, lead *engine.Lead) error {
+// watch walks over the rows every 10 s, as long as there are any, and keeps in them what has been heard.
+func (r *Registry) watch(ctx context.Context, lead *engine.Lead) error {
 	r.lead(lead.Term(), moment{lead.Now(), lead.Mono()})
 	defer func() {
 		if ctx.Err() != nil { // else this replica leads on
-			r.rest()
+			r.stepDown()
 		}
 	}()
 	next := int64(0) // when a pass begins
@@ -69,12 +69,12 @@ func (p *pass) command() engine.Command {
 }
 
 // walk goes on until a command is full or has all that is to be noted of a namespace, or to the end.
-func (r *Roster) walk(v *engine.View, p *pass) error {
+func (r *Registry) walk(v *engine.View, p *pass) error {
 	lower := p.from
 	if lower == nil {
 		lower = []byte{rowWorker}
 	}
-	return scanRows(v, lower, []byte{rowWorker + 1}, func(w who, value []byte) (more bool, err error) {
+	return scanRows(v, lower, []byte{rowWorker + 1}, func(w workerRef, value []byte) (more bool, err error) {
 		if full := len(p.note.list)+len(p.note.gone) >= maxBatch || p.bytes >= maxBatchBytes; full || w.ns != p.ns && !p.note.empty() {
 			p.from = workerKey(w.ns, w.id)
 			return false, nil
@@ -89,12 +89,12 @@ func (r *Roster) walk(v *engine.View, p *pass) error {
 		if p.rows++; p.name == "" {
 			return true, nil
 		}
-		return true, r.look(v, p, w, value)
+		return true, r.examine(v, p, w, value)
 	})
 }
 
-// look adds to the command what there is to note of a worker.
-func (r *Roster) look(v *engine.View, p *pass, w who, value []byte) error {
+// examine adds to the command what there is to note of a worker.
+func (r *Registry) examine(v *engine.View, p *pass, w workerRef, value []byte) error {
 	kept, err := decodeRow(value)
 	if err != nil {
 		return err
@@ -124,13 +124,13 @@ func (r *Roster) look(v *engine.View, p *pass, w who, value []byte) error {
 }
 
 // scanRows calls f for the workers with lower <= key < upper while it returns true.
-func scanRows(v *engine.View, lower, upper []byte, f func(w who, value []byte) (more bool, err error)) error {
+func scanRows(v *engine.View, lower, upper []byte, f func(w workerRef, value []byte) (more bool, err error)) error {
 	return v.Scan(lower, upper, func(k, value []byte) (bool, error) {
 		if len(k) <= idAt {
 			return true, nil
 		}
-		return f(whoOf(k), value)
+		return f(refOf(k), value)
 	})
 }
 
-func whoOf(k []byte) who { return who{binary.BigEndian.Uint32(k[1:]), string(k[idAt:])} }
+func refOf(k []byte) workerRef { return workerRef{binary.BigEndian.Uint32(k[1:]), string(k[idAt:])} }

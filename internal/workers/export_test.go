@@ -20,9 +20,9 @@ const (
 	MaxProcesses = maxProcesses
 )
 
-// NewHastyCrews returns Crews that wait for less.
-func NewHastyCrews(r *engine.Router) *Crews {
-	c := NewCrews(r)
+// NewFastRegistrar returns Registrar that wait for less.
+func NewFastRegistrar(r *engine.Router) *Registrar {
+	c := NewRegistrar(r)
 	c.every, c.soon = 20*time.Millisecond, 2*time.Millisecond
 	return c
 }
@@ -31,7 +31,7 @@ func NewHastyCrews(r *engine.Router) *Crews {
 func Report(namespace string, list ...Reported) (q engine.Query, unknown func() []int) {
 	r := &reportQuery{namespace: namespace}
 	for _, one := range list {
-		r.list = append(r.list, report{one.ID, one.Life, one.Load, talliesOf(one.Processes)})
+		r.list = append(r.list, report{one.ID, one.Life, one.Load, statsOf(one.Processes)})
 	}
 	return r, func() []int { return r.unknown }
 }
@@ -98,5 +98,5 @@ func NoteOp(life uint64, was int64, silent, gone []string) engine.Op {
 var RowKinds = map[string]machinetest.RowKind{
 	"count":  machinetest.BareRow(func(k []byte) bool { return k[0] == rowWorker && len(k) == idAt }),
 	"worker": machinetest.RowOf(func(k []byte) bool { return k[0] == rowWorker && len(k) > idAt }, (*row).code),
-	"tally":  machinetest.RowOf(func(k []byte) bool { return k[0] == rowTally }, (*counted).code),
+	"stats":  machinetest.RowOf(func(k []byte) bool { return k[0] == rowStats }, (*runStats).code),
 }

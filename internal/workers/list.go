@@ -114,7 +114,7 @@ func Heartbeat(ctx context.Context, s *engine.Scope, id string, load int, proces
 	if load < 0 {
 		return engine.Errorf(engine.ErrInvalid, "worker %q: negative load %d", id, load)
 	}
-	present := talliesOf(processes)
+	present := statsOf(processes)
 	if err := present.check(); err != nil {
 		return engine.Errorf(engine.ErrInvalid, "worker %q: %v", id, err)
 	}

@@ -18,14 +18,14 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // machine is one that has workers, and what their calls come to, but no runs.
-type machine struct{ workers.Roster }
+type machine struct{ workers.Registry }
 
 // kindCall is a command that does to the roster what calls of a worker do: "took", "completed", "failed", "called" or "forget", its id, and names of actions.
 const kindCall = 1
 
 func (m *machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 	if cmd.Kind != kindCall {
-		return m.Roster.Apply(tx, cmd)
+		return m.Registry.Apply(tx, cmd)
 	}
 	words := strings.Split(string(cmd.Body), " ")
 	what, id, actions := words[0], words[1], words[2:]
@@ -45,20 +45,20 @@ func (m *machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 	return nil, nil
 }
 
-func (m *machine) Registry() *workers.Roster { return &m.Roster }
+func (m *machine) Workers() *workers.Registry { return &m.Registry }
 
 func (*machine) OnTimer(*engine.Tx, []byte)     {}
 func (*machine) Restore(*engine.View) error     { return nil }
 func (m *machine) Duties() []engine.Duty        { return []engine.Duty{m.Duty()} }
-func (m *machine) Verify(a *engine.Audit) error { return m.Roster.Verify(a) }
+func (m *machine) Verify(a *engine.Audit) error { return m.Registry.Verify(a) }
 
 // primitive is the table of the machine, with other commands before its own.
 func primitive() engine.Primitive {
 	p := engine.Primitive{
-		ID: engine.MachineAction, Name: "roster", New: func() engine.Machine { return new(machine) },
+		ID: engine.MachineAction, Name: "workers", New: func() engine.Machine { return new(machine) },
 	}
 	for kind := uint8(1); kind < workers.QueryReport; kind++ {
-		q := engine.QueryRow(kind, fmt.Sprint("other ", kind), func(m *machine, v *engine.View, o *other) error { return m.LookTakes(v, "n", o.worker) })
+		q := engine.QueryRow(kind, fmt.Sprint("other ", kind), func(m *machine, v *engine.View, o *other) error { return m.WatchTakes(v, "n", o.worker) })
 		q.New = func() engine.Query { return &other{kind: kind} }
 		p.Queries = append(p.Queries, q)
 	}
@@ -100,7 +100,7 @@ func newGround(t *testing.T, shards int, spread bool) *ground {
 			t.Fatal(err)
 		}
 	}
-	router.Attach(workers.NewHastyCrews(router))
+	router.Attach(workers.NewFastRegistrar(router))
 	return &ground{r, t, router.Scope("n", 1<<20)}
 }
 

@@ -23,7 +23,7 @@ type report struct {
 	id      string
 	life    uint64
 	load    int
-	present tallies
+	present workerStats
 }
 
 // OfLeader makes the leader answer: who is elsewhere is told nothing.
@@ -74,16 +74,16 @@ type handlers struct {
 // Host is a machine that has a roster.
 type Host interface {
 	engine.Machine
-	Registry() *Roster
+	Workers() *Registry
 }
 
 // Queries returns the kinds of queries of the roster, for the table of its host.
 func Queries() []engine.QueryType {
 	return []engine.QueryType{
-		engine.QueryRow(QueryReport, "report workers", func(m Host, v *engine.View, q *reportQuery) error { return m.Registry().queryReport(v, q) }),
-		engine.QueryRow(QueryList, "workers", func(m Host, v *engine.View, q *listQuery) error { return m.Registry().queryList(v, q) }),
-		engine.QueryRow(QueryWorker, "worker", func(m Host, v *engine.View, q *workerQuery) error { return m.Registry().queryWorker(v, q) }),
-		engine.QueryRow(QueryHandlers, "handlers", func(m Host, v *engine.View, q *handlersQuery) error { return m.Registry().queryHandlers(v, q) }),
+		engine.QueryRow(QueryReport, "report workers", func(m Host, v *engine.View, q *reportQuery) error { return m.Workers().queryReport(v, q) }),
+		engine.QueryRow(QueryList, "workers", func(m Host, v *engine.View, q *listQuery) error { return m.Workers().queryList(v, q) }),
+		engine.QueryRow(QueryWorker, "worker", func(m Host, v *engine.View, q *workerQuery) error { return m.Workers().queryWorker(v, q) }),
+		engine.QueryRow(QueryHandlers, "handlers", func(m Host, v *engine.View, q *handlersQuery) error { return m.Workers().queryHandlers(v, q) }),
 	}
 }
 
@@ -186,14 +186,14 @@ func (i *Info) code(f *codec.Fields) {
 	})
 }
 
-func (r *Roster) queryReport(v *engine.View, q *reportQuery) error {
+func (r *Registry) queryReport(v *engine.View, q *reportQuery) error {
 	ns, ok := v.Namespace(q.namespace)
 	for i := range q.list {
 		one := &q.list[i]
 		if one.life == 0 {
 			one.present = one.present.withoutRuns()
 		}
-		w := who{ns, one.id}
+		w := workerRef{ns, one.id}
 		if ok && r.update(w, one, present(v)) {
 			continue
 		}
@@ -210,7 +210,7 @@ func (r *Roster) queryReport(v *engine.View, q *reportQuery) error {
 	return nil
 }
 
-func viewRow(v *engine.View, w who) (at row, found bool, err error) {
+func viewRow(v *engine.View, w workerRef) (at row, found bool, err error) {
 	if w.id == "" {
 		return at, false, nil // it would be the count
 	}
@@ -222,13 +222,13 @@ func viewRow(v *engine.View, w who) (at row, found bool, err error) {
 	return at, err == nil, err
 }
 
-func (r *Roster) queryList(v *engine.View, q *listQuery) error {
+func (r *Registry) queryList(v *engine.View, q *listQuery) error {
 	ns, ok := v.Namespace(q.namespace)
 	if !ok {
 		return nil
 	}
 	prefix := workerKey(ns, "")
-	return scanRows(v, append(workerKey(ns, q.after), 0), key.PrefixEnd(prefix), func(w who, value []byte) (more bool, err error) {
+	return scanRows(v, append(workerKey(ns, q.after), 0), key.PrefixEnd(prefix), func(w workerRef, value []byte) (more bool, err error) {
 		if len(q.items) == q.limit || q.next != "" && v.Full() {
 			q.more = true
 			return false, nil
@@ -239,7 +239,7 @@ func (r *Roster) queryList(v *engine.View, q *listQuery) error {
 		}
 		handles := q.handles == "" || slices.Contains(at.worker.Handles, q.handles)
 		if !handles && at.unregistered {
-			_, handles, err = v.Get(tallyKey(w.ns, w.id, q.handles))
+			_, handles, err = v.Get(statsKey(w.ns, w.id, q.handles))
 		}
 		if err != nil || !handles {
 			return true, err
@@ -250,12 +250,12 @@ func (r *Roster) queryList(v *engine.View, q *listQuery) error {
 	})
 }
 
-func (r *Roster) queryWorker(v *engine.View, q *workerQuery) error {
+func (r *Registry) queryWorker(v *engine.View, q *workerQuery) error {
 	ns, ok := v.Namespace(q.namespace)
 	if !ok {
 		return nil
 	}
-	w := who{ns, q.id}
+	w := workerRef{ns, q.id}
 	at, found, err := viewRow(v, w)
 	if found {
 		q.found = true
@@ -264,14 +264,14 @@ func (r *Roster) queryWorker(v *engine.View, q *workerQuery) error {
 	return err
 }
 
-func (r *Roster) queryHandlers(v *engine.View, q *handlersQuery) error {
+func (r *Registry) queryHandlers(v *engine.View, q *handlersQuery) error {
 	ns, ok := v.Namespace(q.namespace)
 	if !ok {
 		return nil
 	}
 	counts, spread := make(map[string]int), v.Spread(q.namespace)
 	prefix := workerKey(ns, "")
-	err := scanRows(v, prefix, key.PrefixEnd(prefix), func(w who, value []byte) (more bool, err error) {
+	err := scanRows(v, prefix, key.PrefixEnd(prefix), func(w workerRef, value []byte) (more bool, err error) {
 		at, err := decodeRow(value)
 		apart := err == nil && spread && at.life == 0
 		if err != nil || at.worker.Type != q.typ && !apart {
@@ -311,15 +311,15 @@ func (r *Roster) queryHandlers(v *engine.View, q *handlersQuery) error {
 }
 
 // held returns how many runs a worker has that calls by itself.
-func (r *Roster) held(v *engine.View, w who, at *row) (int, error) {
+func (r *Registry) held(v *engine.View, w workerRef, at *row) (int, error) {
 	if at.life != 0 || r.Holds == nil {
 		return 0, nil
 	}
 	return r.Holds(v, w.ns, w.id)
 }
 
-// status puts what was heard of a worker over its row, and says how it is. held is how many runs it has, see Roster.held.
-func (r *Roster) status(v *engine.View, w who, at *row, held int) Status {
+// status puts what was heard of a worker over its row, and says how it is. held is how many runs it has, see Registry.held.
+func (r *Registry) status(v *engine.View, w workerRef, at *row, held int) Status {
 	switch age := r.overlay(w, at, present(v)); {
 	case held == 0 && (at.silent || age >= silentMillis):
 		return Unhealthy
@@ -329,7 +329,7 @@ func (r *Roster) status(v *engine.View, w who, at *row, held int) Status {
 	return Active
 }
 
-func (r *Roster) info(v *engine.View, w who, at *row) (Info, error) {
+func (r *Registry) info(v *engine.View, w workerRef, at *row) (Info, error) {
 	held, err := r.held(v, w, at)
 	if err != nil {
 		return Info{}, err
@@ -343,7 +343,7 @@ func (r *Roster) info(v *engine.View, w who, at *row) (Info, error) {
 	i.ID = w.id
 	if at.life == 0 {
 		i.caller = &caller{unregistered: at.unregistered, held: held}
-		i.caller.counted, err = viewCounted(v, w)
+		i.caller.stats, err = viewStats(v, w)
 	}
 	return i, err
 }

@@ -17,7 +17,7 @@ import (
 //	'x' | ns u32               how many workers follow -> uvarint; none if there are none
 //	'x' | ns u32 | worker id   a worker (see row)
 //
-// Rows 't' are in tally.go.
+// Rows 't' are in stats.go.
 const (
 	rowWorker = 'x'
 	idAt      = 5 // where the id begins in keys
@@ -32,24 +32,24 @@ type row struct {
 	registeredAt int64 // ms, the first time
 	seen         int64 // ms: when it was heard of, as far as that was kept
 	load         int   // when it was heard of
-	before       tallies
-	present      tallies // what this life has done, the lives before are in before
-	unregistered bool    // it has not joined, but got runs of the shard: it may be in others too, see tally.go
+	before       workerStats
+	present      workerStats // what this life has done, the lives before are in before
+	unregistered bool        // it has not joined, but got runs of the shard: it may be in others too, see stats.go
 }
 
-// tallies are the counts of a worker's processes, in the order of their names and kinds, and what comes to more than is kept.
-type tallies struct {
-	list              []tally
+// workerStats are the counts of a worker's processes, in the order of their names and kinds, and what comes to more than is kept.
+type workerStats struct {
+	list              []processStats
 	completed, failed int64 // of all that ever were in the list
 }
 
-type tally struct {
+type processStats struct {
 	name, kind     string
 	runs, failures int64
 	lastRun        int64 // ms
 }
 
-func (t *tally) code(c *codec.Coder) {
+func (t *processStats) code(c *codec.Coder) {
 	c.String(&t.name)
 	c.String(&t.kind)
 	c.Varint(&t.runs)
@@ -57,12 +57,12 @@ func (t *tally) code(c *codec.Coder) {
 	c.Varint(&t.lastRun)
 }
 
-func (t *tally) compare(o *tally) int {
+func (t *processStats) compare(o *processStats) int {
 	return cmp.Or(cmp.Compare(t.name, o.name), cmp.Compare(t.kind, o.kind))
 }
 
-func (t *tallies) code(c *codec.Coder) {
-	codec.List(c, &t.list, func(c *codec.Coder, t *tally) { t.code(c) })
+func (t *workerStats) code(c *codec.Coder) {
+	codec.List(c, &t.list, func(c *codec.Coder, t *processStats) { t.code(c) })
 	c.Varint(&t.completed)
 	c.Varint(&t.failed)
 	if !c.Reading() || c.Err() != nil {
@@ -73,8 +73,8 @@ func (t *tallies) code(c *codec.Coder) {
 	}
 }
 
-// check returns what is wrong with the tallies.
-func (t *tallies) check() error {
+// check returns what is wrong with the workerStats.
+func (t *workerStats) check() error {
 	if len(t.list) > maxProcesses {
 		return fmt.Errorf("%d processes exceed %d", len(t.list), maxProcesses)
 	}
@@ -92,26 +92,26 @@ func (t *tallies) check() error {
 	return nil
 }
 
-// talliesOf returns the tallies that processes have.
-func talliesOf(processes []Process) (t tallies) {
+// statsOf returns the workerStats that processes have.
+func statsOf(processes []Process) (t workerStats) {
 	for _, p := range processes {
-		t.list = append(t.list, tally{p.Name, p.Kind, p.Runs, p.Failures, p.LastRun.UnixMilli()})
+		t.list = append(t.list, processStats{p.Name, p.Kind, p.Runs, p.Failures, p.LastRun.UnixMilli()})
 		t.completed, t.failed = t.completed+p.Runs-p.Failures, t.failed+p.Failures
 	}
-	slices.SortFunc(t.list, func(a, b tally) int { return a.compare(&b) })
+	slices.SortFunc(t.list, func(a, b processStats) int { return a.compare(&b) })
 	t.trim()
 	return t
 }
 
-func (t *tallies) equal(o *tallies) bool {
+func (t *workerStats) equal(o *workerStats) bool {
 	return t.completed == o.completed && t.failed == o.failed && slices.Equal(t.list, o.list)
 }
 
 // plus returns the sums of both.
-func (t tallies) plus(o tallies) (sum tallies) {
+func (t workerStats) plus(o workerStats) (sum workerStats) {
 	sum.completed, sum.failed = t.completed+o.completed, t.failed+o.failed
 	sum.list = slices.Concat(t.list, o.list)
-	slices.SortStableFunc(sum.list, func(a, b tally) int { return a.compare(&b) })
+	slices.SortStableFunc(sum.list, func(a, b processStats) int { return a.compare(&b) })
 	n := 0
 	for _, next := range sum.list {
 		if n == 0 || sum.list[n-1].compare(&next) != 0 {
@@ -128,16 +128,16 @@ func (t tallies) plus(o tallies) (sum tallies) {
 }
 
 // trim leaves out the processes that ran longest ago, if there are too many.
-func (t *tallies) trim() {
+func (t *workerStats) trim() {
 	if len(t.list) <= maxProcesses {
 		return
 	}
-	slices.SortStableFunc(t.list, func(a, b tally) int { return cmp.Compare(b.lastRun, a.lastRun) })
+	slices.SortStableFunc(t.list, func(a, b processStats) int { return cmp.Compare(b.lastRun, a.lastRun) })
 	t.list = t.list[:maxProcesses]
-	slices.SortFunc(t.list, func(a, b tally) int { return a.compare(&b) })
+	slices.SortFunc(t.list, func(a, b processStats) int { return a.compare(&b) })
 }
 
-func (t *tallies) processes() (all []Process) {
+func (t *workerStats) processes() (all []Process) {
 	for _, p := range t.list {
 		all = append(all, Process{p.name, p.kind, p.runs, p.failures, time.UnixMilli(p.lastRun)})
 	}

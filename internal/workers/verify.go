@@ -7,8 +7,8 @@ import (
 )
 
 // Verify reports what is wrong with the rows of workers.
-func (r *Roster) Verify(a *engine.Audit) error {
-	if err := verifyCounted(a); err != nil {
+func (r *Registry) Verify(a *engine.Audit) error {
+	if err := verifyStats(a); err != nil {
 		return err
 	}
 	names := a.Names()
@@ -18,7 +18,7 @@ func (r *Roster) Verify(a *engine.Audit) error {
 			a.Reportf("row %x of workers is too short", k)
 			return nil
 		}
-		w := whoOf(k)
+		w := refOf(k)
 		if int(w.ns) >= len(names) {
 			a.Reportf("row %x: worker %q of namespace %d, but there are only %d", k, w.id, w.ns, len(names))
 			return nil
@@ -42,8 +42,8 @@ func (r *Roster) Verify(a *engine.Audit) error {
 	return err
 }
 
-// verifyCounted reports what is wrong with what is counted of workers.
-func verifyCounted(a *engine.Audit) error {
+// verifyStats reports what is wrong with what is counted of workers.
+func verifyStats(a *engine.Audit) error {
 	var of []byte // what the keys of the last first row begin with
 	actions, found := 0, 0
 	end := func() {
@@ -51,8 +51,8 @@ func verifyCounted(a *engine.Audit) error {
 			a.Reportf("row %x counts %d actions, there are %d", of, actions, found)
 		}
 	}
-	err := a.Scan([]byte{rowTally}, []byte{rowTally + 1}, func(k, value []byte) error {
-		n, err := decodeCounted(value)
+	err := a.Scan([]byte{rowStats}, []byte{rowStats + 1}, func(k, value []byte) error {
+		n, err := decodeRunStats(value)
 		zero := bytes.IndexByte(k[min(idAt, len(k)):], 0)
 		switch {
 		case err != nil:
@@ -88,7 +88,7 @@ func verifyCounted(a *engine.Audit) error {
 	return err
 }
 
-func verifyRow(a *engine.Audit, w who, namespace string, value []byte) {
+func verifyRow(a *engine.Audit, w workerRef, namespace string, value []byte) {
 	at, err := decodeRow(value)
 	at.worker.ID = w.id
 	if err == nil {

@@ -6,18 +6,18 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// hearsay is what the leader of a shard has heard of workers in its term. Who joins is heard of, and so is who reports, also between the election and the begin of the
+// heartbeats is what the leader of a shard has heard of workers in its term. Who joins is heard of, and so is who reports, also between the election and the begin of the
 // duty, which is when a process that has just been answered by the leader would otherwise be told that all is well and be forgotten.
-type hearsay struct {
+type heartbeats struct {
 	mu    sync.Mutex // guards all below
 	term  uint64     // in which this replica leads or has led last
 	leads bool       // the duty does its work
 	since moment     // when the term began here
-	heard map[who]*hearing
+	last  map[workerRef]*heartbeat
 }
 
 // who is a worker among all of a shard.
-type who struct {
+type workerRef struct {
 	ns uint32
 	id string
 }
@@ -28,93 +28,93 @@ type moment struct{ at, mono int64 }
 // unmeasured is the mono of something that a command has told, which has no clock. It is measured from the next look on.
 const unmeasured = -1 << 63
 
-// hearing is what was heard of a life of a worker last.
-type hearing struct {
+// heartbeat is what was heard of a life of a worker last.
+type heartbeat struct {
 	life uint64
 	moment
 	load    int
-	present tallies
+	present workerStats
 	early   bool // it was heard before the duty of the term has begun
 	bare    bool // only that it has called: how it is, the row says
 }
 
 // lead begins a term. What was heard in others is forgotten, but for who has reported to this replica a moment ago.
-func (h *hearsay) lead(term uint64, now moment) {
+func (h *heartbeats) lead(term uint64, now moment) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.leads = true; h.term == term {
 		return
 	}
 	h.term, h.since = term, now
-	for w, at := range h.heard {
+	for w, at := range h.last {
 		if !at.early || at.mono != unmeasured && now.mono-at.mono >= silentMillis {
-			delete(h.heard, w)
+			delete(h.last, w)
 		}
 		at.early = false
 	}
 }
 
-// rest ends that.
-func (h *hearsay) rest() {
+// stepDown ends that.
+func (h *heartbeats) stepDown() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.leads = false
 }
 
 // joined notes, when the command is done, that a worker is there.
-func (h *hearsay) joined(tx *engine.Tx, id string, r *row) {
-	w, heard := who{tx.Namespace(), id}, &hearing{
+func (h *heartbeats) joined(tx *engine.Tx, id string, r *row) {
+	w, heard := workerRef{tx.Namespace(), id}, &heartbeat{
 		life: r.life, moment: moment{r.seen, unmeasured}, load: r.load, present: r.present, bare: r.unregistered,
 	}
 	tx.OnCommit(func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		switch at := h.heard[w]; {
+		switch at := h.last[w]; {
 		case at != nil && at.life == heard.life && heard.life != 0:
 			at.at, at.mono = max(at.at, heard.at), unmeasured
 		case h.leads:
 			h.set(w, heard)
 		default:
-			delete(h.heard, w) // the row has it all
+			delete(h.last, w) // the row has it all
 		}
 	})
 	tx.Notify(topic(), -1)
 }
 
 // called notes, when the command is done, that a worker that calls by itself has done so. It has a row.
-func (h *hearsay) called(tx *engine.Tx, id string) {
-	w, at := who{tx.Namespace(), id}, tx.Now()
+func (h *heartbeats) called(tx *engine.Tx, id string) {
+	w, at := workerRef{tx.Namespace(), id}, tx.Now()
 	tx.OnCommit(func() { h.calls(w, at) })
 }
 
 // calls notes that a worker that calls by itself, and has a row, has done so at a time.
-func (h *hearsay) calls(w who, at int64) {
+func (h *heartbeats) calls(w workerRef, at int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	switch heard := h.heard[w]; {
+	switch heard := h.last[w]; {
 	case !h.leads:
 	case heard == nil:
-		h.set(w, &hearing{moment: moment{at, unmeasured}, bare: true})
+		h.set(w, &heartbeat{moment: moment{at, unmeasured}, bare: true})
 	case heard.life == 0:
 		heard.at, heard.mono = max(heard.at, at), unmeasured
 	}
 }
 
 // left forgets a worker when the command is done.
-func (h *hearsay) left(tx *engine.Tx, id string) {
-	w := who{tx.Namespace(), id}
+func (h *heartbeats) left(tx *engine.Tx, id string) {
+	w := workerRef{tx.Namespace(), id}
 	tx.OnCommit(func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		delete(h.heard, w)
+		delete(h.last, w)
 	})
 }
 
 // update notes the report of a worker, if that has been heard of before in this life.
-func (h *hearsay) update(w who, r *report, now moment) (known bool) {
+func (h *heartbeats) update(w workerRef, r *report, now moment) (known bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	at := h.heard[w]
+	at := h.last[w]
 	if at == nil || at.life != r.life || at.bare || !h.leads && !at.early {
 		return false
 	}
@@ -123,27 +123,27 @@ func (h *hearsay) update(w who, r *report, now moment) (known bool) {
 }
 
 // begin notes the first report of a worker whose row was read.
-func (h *hearsay) begin(w who, r *report, now moment) {
+func (h *heartbeats) begin(w workerRef, r *report, now moment) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.set(w, &hearing{life: r.life, moment: now, load: r.load, present: r.present, early: !h.leads})
+	h.set(w, &heartbeat{life: r.life, moment: now, load: r.load, present: r.present, early: !h.leads})
 }
 
 // set is called with mu held.
-func (h *hearsay) set(w who, at *hearing) {
-	if h.heard == nil {
-		h.heard = make(map[who]*hearing)
+func (h *heartbeats) set(w workerRef, at *heartbeat) {
+	if h.last == nil {
+		h.last = make(map[workerRef]*heartbeat)
 	}
-	h.heard[w] = at
+	h.last[w] = at
 }
 
 // overlay puts what has been heard over what a row says. age is for how long the worker has been silent, ms; one that the row does not call silent was heard of
 // when the term began. Where nobody leads only the row says who is silent.
-func (h *hearsay) overlay(w who, at *row, now moment) (age int64) {
+func (h *heartbeats) overlay(w workerRef, at *row, now moment) (age int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	age = now.at - at.seen // of one that was silent before the term: it may have been in another process
-	if heard := h.heard[w]; heard != nil && heard.life == at.life && heard.at >= at.seen {
+	if heard := h.last[w]; heard != nil && heard.life == at.life && heard.at >= at.seen {
 		if heard.mono == unmeasured {
 			heard.mono = now.mono
 		}
@@ -163,7 +163,7 @@ func (h *hearsay) overlay(w who, at *row, now moment) (age int64) {
 }
 
 // settled reports whether the term has lasted for so long that who is silent now has not merely not found the leader yet.
-func (h *hearsay) settled(now moment) bool {
+func (h *heartbeats) settled(now moment) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return now.mono-h.since.mono >= settleMillis

@@ -24,19 +24,19 @@ const KindOfRuns = "action"
 //
 //	't' | ns u32 | worker id | 0            how many rows of actions follow, and what is counted of other actions (see counted)
 //	't' | ns u32 | worker id | 0 | action   what the shard has counted of the worker's runs of an action (see counted)
-const rowTally = 't'
+const rowStats = 't'
 
 // counted is what a shard counts of the runs of a worker that calls by itself.
-type counted struct {
+type runStats struct {
 	completed, failed int64
 	lastRun           int64 // ms: when one ended last; 0: none has
 	actions           int   // of the first row: how many others there are, maxProcesses at most
 }
 
-func (n *counted) code(c *codec.Coder) {
+func (n *runStats) code(c *codec.Coder) {
 	v := byte(1)
 	if c.Byte(&v); v != 1 {
-		c.Fail(fmt.Sprintf("tally row of version %d", v))
+		c.Fail(fmt.Sprintf("stats row of version %d", v))
 	}
 	c.Varint(&n.completed)
 	c.Varint(&n.failed)
@@ -47,14 +47,14 @@ func (n *counted) code(c *codec.Coder) {
 	}
 }
 
-// tallyKey is the key of what is counted of an action, or with "" that of the first row of a worker, which those of all others begin with. No id holds a zero.
-func tallyKey(ns uint32, id, action string) []byte {
-	return append(append(append(key.AppendUint32([]byte{rowTally}, ns), id...), 0), action...)
+// statsKey is the key of what is counted of an action, or with "" that of the first row of a worker, which those of all others begin with. No id holds a zero.
+func statsKey(ns uint32, id, action string) []byte {
+	return append(append(append(key.AppendUint32([]byte{rowStats}, ns), id...), 0), action...)
 }
 
 // Took notes that a worker that calls by itself has got runs of actions, which may be named several times. One that is not listed yet is from now on, unless there are
 // too many workers.
-func (r *Roster) Took(tx *engine.Tx, id string, actions []string) {
+func (r *Registry) Took(tx *engine.Tx, id string, actions []string) {
 	k := workerKey(tx.Namespace(), id)
 	at, known := rowOf(tx, k)
 	switch {
@@ -77,31 +77,31 @@ func (r *Roster) Took(tx *engine.Tx, id string, actions []string) {
 		r.called(tx, id)
 	}
 	for i, action := range actions {
-		k := tallyKey(tx.Namespace(), id, action)
+		k := statsKey(tx.Namespace(), id, action)
 		if slices.Contains(actions[:i], action) {
 			continue
 		}
 		if _, counts := tx.Get(k); counts {
 			continue
 		}
-		firstKey := tallyKey(tx.Namespace(), id, "")
-		first, _ := countedOf(tx, firstKey)
+		firstKey := statsKey(tx.Namespace(), id, "")
+		first, _ := runStatsOf(tx, firstKey)
 		if first.actions >= maxProcesses {
 			continue
 		}
 		first.actions++
-		tx.Set(firstKey, encode(&first, (*counted).code))
-		tx.Set(k, encode(&counted{}, (*counted).code))
+		tx.Set(firstKey, encode(&first, (*runStats).code))
+		tx.Set(k, encode(&runStats{}, (*runStats).code))
 	}
 }
 
 // Ended counts an attempt of a worker that calls by itself: one that is completed, or has failed. Without rows, of a worker that is not listed, it does nothing.
-func (r *Roster) Ended(tx *engine.Tx, id, action string, failed bool) {
-	k := tallyKey(tx.Namespace(), id, action)
-	n, ok := countedOf(tx, k)
+func (r *Registry) Ended(tx *engine.Tx, id, action string, failed bool) {
+	k := statsKey(tx.Namespace(), id, action)
+	n, ok := runStatsOf(tx, k)
 	if !ok {
-		k = tallyKey(tx.Namespace(), id, "")
-		if n, ok = countedOf(tx, k); !ok {
+		k = statsKey(tx.Namespace(), id, "")
+		if n, ok = runStatsOf(tx, k); !ok {
 			return
 		}
 	}
@@ -110,18 +110,18 @@ func (r *Roster) Ended(tx *engine.Tx, id, action string, failed bool) {
 	} else {
 		n.completed++
 	}
-	tx.Set(k, encode(&n, (*counted).code))
+	tx.Set(k, encode(&n, (*runStats).code))
 }
 
 // Called notes that a worker that calls by itself has done so.
-func (r *Roster) Called(tx *engine.Tx, id string) {
+func (r *Registry) Called(tx *engine.Tx, id string) {
 	if _, known := tx.Get(workerKey(tx.Namespace(), id)); known {
 		r.called(tx, id)
 	}
 }
 
 // Forget has a worker listed no more that the shard only knows by the runs that it gave to it, and reports whether there was one.
-func (r *Roster) Forget(tx *engine.Tx, id string) bool {
+func (r *Registry) Forget(tx *engine.Tx, id string) bool {
 	k := workerKey(tx.Namespace(), id)
 	at, known := rowOf(tx, k)
 	if !known || !at.unregistered {
@@ -135,8 +135,8 @@ func (r *Roster) Forget(tx *engine.Tx, id string) bool {
 
 // Clear removes what the shard has counted in a namespace that is being deleted, with the workers that it only knows by that, until the command is Full, and reports
 // whether there was something.
-func (r *Roster) Clear(tx *engine.Tx) (found bool) {
-	prefix := key.AppendUint32([]byte{rowTally}, tx.Namespace())
+func (r *Registry) Clear(tx *engine.Tx) (found bool) {
+	prefix := key.AppendUint32([]byte{rowStats}, tx.Namespace())
 	for !found || !tx.Full() {
 		k, _, ok := tx.First(prefix, key.PrefixEnd(prefix))
 		if !ok {
@@ -145,65 +145,65 @@ func (r *Roster) Clear(tx *engine.Tx) (found bool) {
 		found = true
 		rest := k[idAt:]
 		if id := string(rest[:bytes.IndexByte(rest, 0)]); !r.Forget(tx, id) {
-			dropCounted(tx, id)
+			dropStats(tx, id)
 		}
 	}
 	return found
 }
 
 // remove removes the rows of a worker, but does not count it out.
-func (r *Roster) remove(tx *engine.Tx, id string, at *row) {
+func (r *Registry) remove(tx *engine.Tx, id string, at *row) {
 	tx.Delete(workerKey(tx.Namespace(), id))
 	if at.life == 0 {
-		dropCounted(tx, id)
+		dropStats(tx, id)
 	}
 	r.left(tx, id)
 }
 
-// takeCounted returns what the shard has counted of a worker that a process reports of from now on, and removes it.
-func takeCounted(tx *engine.Tx, id string) tallies {
-	prefix := tallyKey(tx.Namespace(), id, "")
-	t, err := sumCounted(tx.Iter(prefix, key.PrefixEnd(prefix)), len(prefix))
+// takeStats returns what the shard has counted of a worker that a process reports of from now on, and removes it.
+func takeStats(tx *engine.Tx, id string) workerStats {
+	prefix := statsKey(tx.Namespace(), id, "")
+	t, err := sumStats(tx.Iter(prefix, key.PrefixEnd(prefix)), len(prefix))
 	if err != nil {
-		panic(fmt.Sprintf("tallies of worker %q: %v", id, err))
+		panic(fmt.Sprintf("stats of worker %q: %v", id, err))
 	}
-	dropCounted(tx, id)
+	dropStats(tx, id)
 	return t
 }
 
-func dropCounted(tx *engine.Tx, id string) {
-	prefix := tallyKey(tx.Namespace(), id, "")
+func dropStats(tx *engine.Tx, id string) {
+	prefix := statsKey(tx.Namespace(), id, "")
 	tx.DeleteRange(prefix, key.PrefixEnd(prefix))
 }
 
-func countedOf(tx *engine.Tx, k []byte) (counted, bool) {
+func runStatsOf(tx *engine.Tx, k []byte) (runStats, bool) {
 	b, ok := tx.Get(k)
 	if !ok {
-		return counted{}, false
+		return runStats{}, false
 	}
-	n, err := decodeCounted(b)
+	n, err := decodeRunStats(b)
 	if err != nil {
 		panic(fmt.Sprintf("row %x: %v", k, err))
 	}
 	return n, true
 }
 
-func decodeCounted(b []byte) (counted, error) { return decode(b, (*counted).code) }
+func decodeRunStats(b []byte) (runStats, error) { return decode(b, (*runStats).code) }
 
-// viewCounted returns what the shard has counted of a worker.
-func viewCounted(v *engine.View, w who) (tallies, error) {
-	prefix := tallyKey(w.ns, w.id, "")
+// viewStats returns what the shard has counted of a worker.
+func viewStats(v *engine.View, w workerRef) (workerStats, error) {
+	prefix := statsKey(w.ns, w.id, "")
 	it, err := v.Iter(prefix, key.PrefixEnd(prefix))
 	if err != nil {
-		return tallies{}, err
+		return workerStats{}, err
 	}
-	return sumCounted(it, len(prefix))
+	return sumStats(it, len(prefix))
 }
 
 // viewNames returns the actions, of names from first to last, of which the shard has given runs to a worker.
-func viewNames(v *engine.View, w who, first, last string) (names []string, err error) {
-	nameAt := len(tallyKey(w.ns, w.id, ""))
-	it, err := v.Iter(tallyKey(w.ns, w.id, first), append(tallyKey(w.ns, w.id, last), 0))
+func viewNames(v *engine.View, w workerRef, first, last string) (names []string, err error) {
+	nameAt := len(statsKey(w.ns, w.id, ""))
+	it, err := v.Iter(statsKey(w.ns, w.id, first), append(statsKey(w.ns, w.id, last), 0))
 	if err != nil {
 		return nil, err
 	}
@@ -215,11 +215,11 @@ func viewNames(v *engine.View, w who, first, last string) (names []string, err e
 	return names, it.Close()
 }
 
-// sumCounted reads the rows of a worker, whose keys have the names of actions from nameAt on, and closes the iterator.
-func sumCounted(it *engine.Iter, nameAt int) (t tallies, err error) {
+// sumStats reads the rows of a worker, whose keys have the names of actions from nameAt on, and closes the iterator.
+func sumStats(it *engine.Iter, nameAt int) (t workerStats, err error) {
 	for ok := it.First(); ok && err == nil; ok = it.Next() {
-		var n counted
-		if n, err = decodeCounted(it.Value()); err != nil {
+		var n runStats
+		if n, err = decodeRunStats(it.Value()); err != nil {
 			break
 		}
 		t.completed, t.failed = t.completed+n.completed, t.failed+n.failed
@@ -228,7 +228,7 @@ func sumCounted(it *engine.Iter, nameAt int) (t tallies, err error) {
 			if last == 0 {
 				last = time.Time{}.UnixMilli()
 			}
-			t.list = append(t.list, tally{string(name), KindOfRuns, n.completed + n.failed, n.failed, last})
+			t.list = append(t.list, processStats{string(name), KindOfRuns, n.completed + n.failed, n.failed, last})
 		}
 	}
 	if closeErr := it.Close(); err == nil {
@@ -237,9 +237,9 @@ func sumCounted(it *engine.Iter, nameAt int) (t tallies, err error) {
 	return t, err
 }
 
-// withoutRuns returns the tallies of all but the runs of actions, which the shards count.
-func (t tallies) withoutRuns() tallies {
-	var other []tally
+// withoutRuns returns the workerStats of all but the runs of actions, which the shards count.
+func (t workerStats) withoutRuns() workerStats {
+	var other []processStats
 	for _, one := range t.list {
 		if one.kind == KindOfRuns {
 			t.completed, t.failed = t.completed-(one.runs-one.failures), t.failed-one.failures

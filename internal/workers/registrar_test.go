@@ -49,8 +49,8 @@ func (g *ground) await(what string, ok func([]workers.Info) bool) {
 	}
 }
 
-// TestCrew: the workers of a process are listed while they are there, as they are, and joined again when the shards have lost them.
-func TestCrew(t *testing.T) {
+// TestRegistrar: the workers of a process are listed while they are there, as they are, and joined again when the shards have lost them.
+func TestRegistrar(t *testing.T) {
 	for _, spread := range []bool{false, true} {
 		t.Run(fmt.Sprint("spread=", spread), func(t *testing.T) {
 			g := newGround(t, 3, spread)
@@ -158,7 +158,7 @@ func TestCallsByItself(t *testing.T) {
 	if got := g.find("w"); got.Load != 2 || got.Completed != 2 {
 		t.Errorf("the worker is %+v", got)
 	}
-	g.Advance(workers.ReportMillis) // its tallies are kept
+	g.Advance(workers.ReportMillis) // its counts are kept
 	must(g.take("w"))
 	must(g.take("nobody"))
 	must(workers.Leave(ctx, &g.scope, "w", true))

@@ -4,8 +4,8 @@
 // # Where it is
 //
 // A worker is in the shard of its id: at the home of the namespace, or anywhere if that is spread. It joins and leaves by commands. In between its process
-// reports every 10 s how it is, by a query that the leader of the shard keeps in memory (hearing): who is idle writes nothing. A duty of the leader (tend) keeps in
-// the rows what a next one needs, each time a pass over them is due: tallies that have changed, and who has fallen silent.
+// reports every 10 s how it is, by a query that the leader of the shard keeps in memory (heartbeat): who is idle writes nothing. A duty of the leader (watch) keeps in
+// the rows what a next one needs, each time a pass over them is due: workerStats that have changed, and who has fallen silent.
 //
 // # Silence
 //

@@ -7,9 +7,9 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// Roster is the part of the machine of actions that knows the workers in a shard. The zero value is ready for use.
-type Roster struct {
-	hearsay
+// Registry is the part of the machine of actions that knows the workers in a shard. The zero value is ready for use.
+type Registry struct {
+	heartbeats
 	// Holds says how many runs a worker that calls by itself has in the shard. While it has some it is alive. nil: it has none.
 	Holds func(v *engine.View, ns uint32, id string) (int, error)
 
@@ -17,7 +17,7 @@ type Roster struct {
 }
 
 // Apply carries out KindJoin, KindLeave and KindNote.
-func (r *Roster) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
+func (r *Registry) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 	if r.bodies == nil {
 		bodies := commands.NewCalls()
 		r.bodies = &bodies
@@ -31,12 +31,12 @@ func (r *Roster) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 
 // session is a command that is being applied.
 type session struct {
-	*Roster
+	*Registry
 	tx *engine.Tx
 }
 
 // join writes the rows of workers that are there now.
-func (r *Roster) join(tx *engine.Tx, c *joinBody) error {
+func (r *Registry) join(tx *engine.Tx, c *joinBody) error {
 	count := countOf(tx)
 	before := count
 	for i := range c.list {
@@ -52,10 +52,10 @@ func (r *Roster) join(tx *engine.Tx, c *joinBody) error {
 		}
 		if j.life == 0 || at.life != j.life {
 			at.before = at.before.plus(at.present)
-			at.present, at.load = tallies{}, 0
+			at.present, at.load = workerStats{}, 0
 		}
 		if known && at.life == 0 && j.life != 0 {
-			at.before = at.before.plus(takeCounted(tx, j.worker.ID))
+			at.before = at.before.plus(takeStats(tx, j.worker.ID))
 		}
 		at.worker, at.life, at.draining, at.silent, at.unregistered, at.seen = j.worker, j.life, j.draining, false, false, tx.Now()
 		tx.Set(k, encode(&at, (*row).code))
@@ -77,7 +77,7 @@ func checkPlace(tx *engine.Tx, id string) error {
 }
 
 // leave removes the rows of workers, or notes that they drain.
-func (r *Roster) leave(tx *engine.Tx, c *leaveBody) error {
+func (r *Registry) leave(tx *engine.Tx, c *leaveBody) error {
 	count := countOf(tx)
 	before := count
 	for _, l := range c.list {
@@ -115,9 +115,9 @@ func CheckTakes(tx *engine.Tx, id string) error {
 	return nil
 }
 
-// LookTakes is CheckTakes on behalf of a take, which waits on what would change the answer. Of a worker that is listed and calls by itself the leader notes that it has:
+// WatchTakes is CheckTakes on behalf of a take, which waits on what would change the answer. Of a worker that is listed and calls by itself the leader notes that it has:
 // one that waits for a long time looks again before it would be taken for silent.
-func (r *Roster) LookTakes(v *engine.View, namespace, id string) error {
+func (r *Registry) WatchTakes(v *engine.View, namespace, id string) error {
 	if err := v.WaitOn(drainTopic(namespace, id)); err != nil {
 		return err
 	}
@@ -136,7 +136,7 @@ func (r *Roster) LookTakes(v *engine.View, namespace, id string) error {
 	case at.draining:
 		return drains(id)
 	case at.life == 0:
-		r.calls(who{ns, id}, v.Now())
+		r.calls(workerRef{ns, id}, v.Now())
 		v.WakeAt(v.Now() + waitMillis)
 		v.LookAgainAt(v.Now() + waitMillis)
 	}
@@ -153,7 +153,7 @@ func drainTopic(namespace, id string) engine.Topic {
 }
 
 // note keeps what the leader has heard.
-func (r *Roster) note(tx *engine.Tx, c *noteBody) {
+func (r *Registry) note(tx *engine.Tx, c *noteBody) {
 	for i := range c.list {
 		n := &c.list[i]
 		k := workerKey(tx.Namespace(), n.id)

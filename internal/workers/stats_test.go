@@ -315,8 +315,8 @@ func TestCallerOfSeveralShards(t *testing.T) {
 	}
 }
 
-// TestVerifyNoticesTallies that nobody has, or that are not as many as their first row says.
-func TestVerifyNoticesTallies(t *testing.T) {
+// TestVerifyNoticesStats that nobody has, or that are not as many as their first row says.
+func TestVerifyNoticesStats(t *testing.T) {
 	key := func(id, action string) []byte { return append([]byte{'t', 0, 0, 0, 1}, id+"\x00"+action...) }
 	for name, change := range map[string]func(k, value []byte) (newKey, newValue []byte){
 		"damaged":     func(k, _ []byte) ([]byte, []byte) { return k, []byte{1, 2} },

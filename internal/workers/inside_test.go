@@ -13,17 +13,17 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// TestTallies: sums of tallies, what is kept of many, and what none can be.
-func TestTallies(t *testing.T) {
-	a := tallies{list: []tally{{"a", "x", 3, 1, 50}, {"b", "x", 2, 0, 40}}, completed: 4, failed: 1}
-	b := tallies{list: []tally{{"a", "w", 1, 1, 10}, {"b", "x", 5, 2, 30}, {"c", "", 1, 0, 60}}, completed: 4, failed: 3}
-	want := tallies{list: []tally{{"a", "w", 1, 1, 10}, {"a", "x", 3, 1, 50}, {"b", "x", 7, 2, 40}, {"c", "", 1, 0, 60}}, completed: 8, failed: 4}
-	for _, sum := range []tallies{a.plus(b), b.plus(a), talliesOf(want.processes())} {
+// TestStats: sums of counts, what is kept of many, and what none can be.
+func TestStats(t *testing.T) {
+	a := workerStats{list: []processStats{{"a", "x", 3, 1, 50}, {"b", "x", 2, 0, 40}}, completed: 4, failed: 1}
+	b := workerStats{list: []processStats{{"a", "w", 1, 1, 10}, {"b", "x", 5, 2, 30}, {"c", "", 1, 0, 60}}, completed: 4, failed: 3}
+	want := workerStats{list: []processStats{{"a", "w", 1, 1, 10}, {"a", "x", 3, 1, 50}, {"b", "x", 7, 2, 40}, {"c", "", 1, 0, 60}}, completed: 8, failed: 4}
+	for _, sum := range []workerStats{a.plus(b), b.plus(a), statsOf(want.processes())} {
 		if !sum.equal(&want) || sum.check() != nil {
 			t.Errorf("the sum is %+v, %v; want %+v", sum, sum.check(), want)
 		}
 	}
-	for name, o := range map[string]tallies{"completed": {want.list, 7, 4}, "failed": {want.list, 8, 3}, "list": {want.list[:3], 8, 4}} {
+	for name, o := range map[string]workerStats{"completed": {want.list, 7, 4}, "failed": {want.list, 8, 3}, "list": {want.list[:3], 8, 4}} {
 		if want.equal(&o) {
 			t.Errorf("another %s is the same", name)
 		}
@@ -33,24 +33,24 @@ func TestTallies(t *testing.T) {
 		many = append(many, Process{Name: fmt.Sprintf("p%04d", i), Runs: 2, Failures: 1, LastRun: time.UnixMilli(int64(-i))})
 	}
 	many[maxProcesses+1].LastRun = time.UnixMilli(1)
-	kept := talliesOf(many)
+	kept := statsOf(many)
 	if n := len(kept.list); n != maxProcesses || kept.list[n-2].name != "p0998" || kept.list[n-1].name != "p1001" || kept.completed != int64(n)+2 || kept.failed != int64(n)+2 {
 		t.Errorf("%d are kept, the last ones %+v, and %d and %d counted", n, kept.list[n-2:], kept.completed, kept.failed)
 	}
-	full := talliesOf(many[:maxProcesses])
+	full := statsOf(many[:maxProcesses])
 	for name, c := range map[string]struct {
-		t    tallies
+		t    workerStats
 		says string
 	}{
 		"full":            {full, ""},
-		"too many":        {tallies{list: append(slices.Clone(full.list), tally{name: "q"})}, "1001 processes exceed 1000"},
-		"all failed":      {tallies{list: []tally{{"a", "", 1, 1, 0}}}, ""},
-		"more failed":     {tallies{list: []tally{{"a", "", 1, 2, 0}}}, `process "a": 2 failures of 1 runs`},
-		"fewer than none": {tallies{list: []tally{{"a", "", 1, -1, 0}}}, `process "a": -1 failures of 1 runs`},
-		"twice":           {tallies{list: []tally{{"a", "", 1, 0, 0}, {"a", "", 1, 0, 0}}}, `process "a" is given twice, or out of order`},
-		"out of order":    {tallies{list: []tally{{"a", "b", 1, 0, 0}, {"a", "a", 1, 0, 0}}}, `process "a" is given twice, or out of order`},
-		"completed":       {tallies{completed: -1}, "-1 completed and 0 failed runs"},
-		"failed":          {tallies{failed: -1}, "0 completed and -1 failed runs"},
+		"too many":        {workerStats{list: append(slices.Clone(full.list), processStats{name: "q"})}, "1001 processes exceed 1000"},
+		"all failed":      {workerStats{list: []processStats{{"a", "", 1, 1, 0}}}, ""},
+		"more failed":     {workerStats{list: []processStats{{"a", "", 1, 2, 0}}}, `process "a": 2 failures of 1 runs`},
+		"fewer than none": {workerStats{list: []processStats{{"a", "", 1, -1, 0}}}, `process "a": -1 failures of 1 runs`},
+		"twice":           {workerStats{list: []processStats{{"a", "", 1, 0, 0}, {"a", "", 1, 0, 0}}}, `process "a" is given twice, or out of order`},
+		"out of order":    {workerStats{list: []processStats{{"a", "b", 1, 0, 0}, {"a", "a", 1, 0, 0}}}, `process "a" is given twice, or out of order`},
+		"completed":       {workerStats{completed: -1}, "-1 completed and 0 failed runs"},
+		"failed":          {workerStats{failed: -1}, "0 completed and -1 failed runs"},
 	} {
 		said := ""
 		if err := c.t.check(); err != nil {
@@ -58,7 +58,7 @@ func TestTallies(t *testing.T) {
 		}
 		e := codec.NewEncoder(nil)
 		c.t.code(&e)
-		d, got := codec.NewDecoder(e.Encoded()), tallies{}
+		d, got := codec.NewDecoder(e.Encoded()), workerStats{}
 		if got.code(&d); said != c.says || (d.Done() == nil) != (said == "") || said == "" && !got.equal(&c.t) {
 			t.Errorf("%s: %q, want %q; it decodes: %v", name, said, c.says, d.Done())
 		}
@@ -68,8 +68,8 @@ func TestTallies(t *testing.T) {
 // TestMerge: what several shards know of a worker.
 func TestMerge(t *testing.T) {
 	at := func(ms int64) time.Time { return time.UnixMilli(ms) }
-	counted := func(name string, runs, failures int64) tallies {
-		return tallies{list: []tally{{name, KindOfRuns, runs, failures, 7}}, completed: runs - failures, failed: failures}
+	counted := func(name string, runs, failures int64) workerStats {
+		return workerStats{list: []processStats{{name, KindOfRuns, runs, failures, 7}}, completed: runs - failures, failed: failures}
 	}
 	run := func(name string, runs, failures int64) Process {
 		return Process{name, KindOfRuns, runs, failures, at(7)}
@@ -92,7 +92,7 @@ func TestMerge(t *testing.T) {
 		"registered, and elsewhere": {[]Info{with(stray, caller{true, 3, counted("a", 4, 1)}, nil), with(registered, caller{false, 1, counted("a", 2, 0)}, nil)}, func(i *Info) {
 			i.LastSeen, i.Load, i.Completed, i.Failed, i.Processes = at(30), 4, 10, 2, []Process{run("a", 6, 1), registered.Processes[0]}
 		}},
-		"more load than runs": {[]Info{with(registered, caller{false, 1, tallies{}}, nil)}, func(*Info) {}},
+		"more load than runs": {[]Info{with(registered, caller{false, 1, workerStats{}}, nil)}, func(*Info) {}},
 		"silent there": {[]Info{with(registered, caller{}, func(i *Info) { i.Status = Unhealthy }), with(stray, caller{unregistered: true}, nil)}, func(i *Info) {
 			i.LastSeen = at(30)
 		}},

@@ -171,7 +171,7 @@ func TestLives(t *testing.T) {
 	if got.Completed != 27 || got.Failed != 3 || len(got.Processes) != 1 || got.Processes[0].Runs != 30 || got.RegisteredAt.UnixMilli() != first {
 		t.Errorf("the worker is %+v", got)
 	}
-	// A worker that joins again in its life, since a shard has forgotten it, keeps its tallies.
+	// A worker that joins again in its life, since a shard has forgotten it, keeps its counts.
 	g.failOver(9)
 	g.mustPropose(workers.JoinOp(3, named("w")))
 	if again := g.find("w"); again.Completed != 27 {
