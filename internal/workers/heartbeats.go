@@ -6,39 +6,41 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// heartbeats is what the leader of a shard has heard of workers in its term. Who joins is heard of, and so is who reports, also between the election and the begin of the
-// duty, which is when a process that has just been answered by the leader would otherwise be told that all is well and be forgotten.
+// heartbeats holds the latest heartbeat of each worker that the shard's leader received in its term.
+// Joins and reports count as heartbeats. Reports are also recorded between the election and the start
+// of the duty: the process received an answer and would not send the report again.
 type heartbeats struct {
 	mu    sync.Mutex // guards all below
-	term  uint64     // in which this replica leads or has led last
-	leads bool       // the duty does its work
-	since moment     // when the term began here
+	term  uint64     // latest term in which this replica led
+	leads bool       // the duty is running
+	since moment     // start of the term on this replica
 	last  map[workerRef]*heartbeat
 }
 
-// who is a worker among all of a shard.
+// workerRef identifies a worker within a shard.
 type workerRef struct {
 	ns uint32
 	id string
 }
 
-// moment is a time by the shard's clock, which is kept and shown, and by one that nobody sets: silence is measured with that. Both in ms.
+// moment is a time in ms by two clocks. at is the shard's clock, which is stored and shown. mono is a
+// monotonic clock, which measures silence.
 type moment struct{ at, mono int64 }
 
-// unmeasured is the mono of something that a command has told, which has no clock. It is measured from the next look on.
+// unmeasured is the mono of a heartbeat recorded by Apply, which has no clock. The next read sets it.
 const unmeasured = -1 << 63
 
-// heartbeat is what was heard of a life of a worker last.
+// heartbeat is the latest heartbeat of a worker's life.
 type heartbeat struct {
 	life uint64
 	moment
 	load    int
 	present workerStats
-	early   bool // it was heard before the duty of the term has begun
-	bare    bool // only that it has called: how it is, the row says
+	early   bool // received before the duty of the term started
+	bare    bool // without load and stats: those of the row apply
 }
 
-// lead begins a term. What was heard in others is forgotten, but for who has reported to this replica a moment ago.
+// lead starts a term. It drops the heartbeats of earlier terms, except early ones less than 90 s old.
 func (h *heartbeats) lead(term uint64, now moment) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -54,14 +56,14 @@ func (h *heartbeats) lead(term uint64, now moment) {
 	}
 }
 
-// stepDown ends that.
+// stepDown records that the duty has stopped.
 func (h *heartbeats) stepDown() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.leads = false
 }
 
-// joined notes, when the command is done, that a worker is there.
+// joined records a heartbeat for a worker that joined, when the command commits.
 func (h *heartbeats) joined(tx *engine.Tx, id string, r *row) {
 	w, heard := workerRef{tx.Namespace(), id}, &heartbeat{
 		life: r.life, moment: moment{r.seen, unmeasured}, load: r.load, present: r.present, bare: r.unregistered,
@@ -75,19 +77,19 @@ func (h *heartbeats) joined(tx *engine.Tx, id string, r *row) {
 		case h.leads:
 			h.set(w, heard)
 		default:
-			delete(h.last, w) // the row has it all
+			delete(h.last, w) // the row is complete
 		}
 	})
 	tx.Notify(topic(), -1)
 }
 
-// called notes, when the command is done, that a worker that calls by itself has done so. It has a row.
+// called records a heartbeat for a polling worker that has a row, when the command commits.
 func (h *heartbeats) called(tx *engine.Tx, id string) {
 	w, at := workerRef{tx.Namespace(), id}, tx.Now()
 	tx.OnCommit(func() { h.calls(w, at) })
 }
 
-// calls notes that a worker that calls by itself, and has a row, has done so at a time.
+// calls records a heartbeat at the given time for a polling worker that has a row.
 func (h *heartbeats) calls(w workerRef, at int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -100,7 +102,7 @@ func (h *heartbeats) calls(w workerRef, at int64) {
 	}
 }
 
-// left forgets a worker when the command is done.
+// left drops a worker's heartbeat when the command commits.
 func (h *heartbeats) left(tx *engine.Tx, id string) {
 	w := workerRef{tx.Namespace(), id}
 	tx.OnCommit(func() {
@@ -110,7 +112,8 @@ func (h *heartbeats) left(tx *engine.Tx, id string) {
 	})
 }
 
-// update notes the report of a worker, if that has been heard of before in this life.
+// update records a worker's report and returns true. It returns false if there is no heartbeat of
+// that life to update: the caller must read the row.
 func (h *heartbeats) update(w workerRef, r *report, now moment) (known bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -122,14 +125,14 @@ func (h *heartbeats) update(w workerRef, r *report, now moment) (known bool) {
 	return true
 }
 
-// begin notes the first report of a worker whose row was read.
+// begin records the first report of a worker whose row the caller has read.
 func (h *heartbeats) begin(w workerRef, r *report, now moment) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.set(w, &heartbeat{life: r.life, moment: now, load: r.load, present: r.present, early: !h.leads})
 }
 
-// set is called with mu held.
+// set stores a heartbeat. The caller holds mu.
 func (h *heartbeats) set(w workerRef, at *heartbeat) {
 	if h.last == nil {
 		h.last = make(map[workerRef]*heartbeat)
@@ -137,12 +140,13 @@ func (h *heartbeats) set(w workerRef, at *heartbeat) {
 	h.last[w] = at
 }
 
-// overlay puts what has been heard over what a row says. age is for how long the worker has been silent, ms; one that the row does not call silent was heard of
-// when the term began. Where nobody leads only the row says who is silent.
+// overlay applies the worker's heartbeat to its row and returns the worker's silence in ms. A worker
+// without a heartbeat whose row is not silent counts as seen when the term began. On a replica that
+// does not lead, age is 0 and only the row says whether the worker is silent.
 func (h *heartbeats) overlay(w workerRef, at *row, now moment) (age int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	age = now.at - at.seen // of one that was silent before the term: it may have been in another process
+	age = now.at - at.seen // a worker silent since before the term has no monotonic time here
 	if heard := h.last[w]; heard != nil && heard.life == at.life && heard.at >= at.seen {
 		if heard.mono == unmeasured {
 			heard.mono = now.mono
@@ -162,15 +166,15 @@ func (h *heartbeats) overlay(w workerRef, at *row, now moment) (age int64) {
 	return age
 }
 
-// settled reports whether the term has lasted for so long that who is silent now has not merely not found the leader yet.
+// settled reports whether the term has lasted long enough for every live worker to find the leader.
 func (h *heartbeats) settled(now moment) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return now.mono-h.since.mono >= settleMillis
 }
 
-// present returns the time of a look.
+// present returns the view's current time.
 func present(v *engine.View) moment { return moment{v.Now(), v.Mono()} }
 
-// topic is notified when the duty may have somebody more to look after.
+// topic is notified when a worker is added, so that the duty scans the rows.
 func topic() engine.Topic { return engine.TopicOf(engine.MachineAction, "", []byte{rowWorker}) }

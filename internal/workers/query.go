@@ -11,7 +11,8 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// reportQuery tells the leader how workers of a process are. It answers with those that the shard does not know, by their places in the list.
+// reportQuery sends the heartbeats of a process's workers to the leader. The answer is the indexes of
+// the workers in list that the shard does not know.
 type reportQuery struct {
 	namespace string
 	list      []report
@@ -26,23 +27,23 @@ type report struct {
 	present workerStats
 }
 
-// OfLeader makes the leader answer: who is elsewhere is told nothing.
+// OfLeader directs the query to the leader: heartbeats are in its memory.
 func (*reportQuery) OfLeader() {}
 
-// listQuery lists workers by their ids.
+// listQuery lists workers ordered by ID.
 type listQuery struct {
 	namespace string
 	after     string
 	limit     int
-	typ       string // of all of them, "" any
-	handles   string // what all handle, "" anything
+	typ       string // "": any
+	handles   string // a name that the workers handle; "": any
 
 	items []Info
 	more  bool
-	next  string // where the next page begins
+	next  string // cursor of the next page
 }
 
-// workerQuery asks for one worker.
+// workerQuery returns one worker.
 type workerQuery struct {
 	namespace, id string
 
@@ -50,16 +51,17 @@ type workerQuery struct {
 	info  Info
 }
 
-// handlersQuery counts the workers of a type that are alive, by what they handle: names from first to last.
+// handlersQuery counts the live workers of a type per handled name, for names from first to last.
 type handlersQuery struct {
 	namespace, typ, first, last string
 
 	counts  []handlers
-	callers []callerHandles // of a spread namespace: workers that call by themselves, which may be in several shards, are not counted
+	pollers []pollerHandles // polling workers of a spread namespace, which are not in counts: several shards may have the same one
 }
 
-// callerHandles says which names a worker handles that calls by itself, as far as the shard knows. Where it is registered that is all; nothing, if it is of another type.
-type callerHandles struct {
+// pollerHandles is the names that a polling worker handles according to one shard. The shard where the
+// worker is registered has all of them, or none if the worker is of another type.
+type pollerHandles struct {
 	id         string
 	names      []string
 	registered bool
@@ -71,13 +73,13 @@ type handlers struct {
 	n    int
 }
 
-// Host is a machine that has a roster.
+// Host is a machine that has a worker registry.
 type Host interface {
 	engine.Machine
 	Workers() *Registry
 }
 
-// Queries returns the kinds of queries of the roster, for the table of its host.
+// Queries returns the query types of the registry, for its host's query table.
 func Queries() []engine.QueryType {
 	return []engine.QueryType{
 		engine.QueryRow(QueryReport, "report workers", func(m Host, v *engine.View, q *reportQuery) error { return m.Workers().queryReport(v, q) }),
@@ -123,9 +125,9 @@ func (q *listQuery) Results(f *codec.Fields) {
 	codec.ListOf(f, "workers", &q.items, (*Info).code)
 	f.Bool("more", &q.more)
 	f.Text("next", &q.next)
-	if c := f.Binary(); c != nil && c.More(slices.ContainsFunc(q.items, func(i Info) bool { return i.caller != nil })) {
+	if c := f.Binary(); c != nil && c.More(slices.ContainsFunc(q.items, func(i Info) bool { return i.poller != nil })) {
 		for i := range q.items {
-			q.items[i].codeCaller(c)
+			q.items[i].codePoller(c)
 		}
 	}
 }
@@ -140,8 +142,8 @@ func (q *workerQuery) Results(f *codec.Fields) {
 		return
 	}
 	q.info.code(f)
-	if c := f.Binary(); c != nil && c.More(q.info.caller != nil) {
-		q.info.codeCaller(c)
+	if c := f.Binary(); c != nil && c.More(q.info.poller != nil) {
+		q.info.codePoller(c)
 	}
 }
 
@@ -157,10 +159,10 @@ func (q *handlersQuery) Results(f *codec.Fields) {
 		f.Text("name", &h.name)
 		f.Int("workers", &h.n)
 	})
-	if c := f.Binary(); c == nil || !c.More(len(q.callers) > 0) {
+	if c := f.Binary(); c == nil || !c.More(len(q.pollers) > 0) {
 		return
 	}
-	codec.ListOf(f, "callers", &q.callers, func(h *callerHandles, f *codec.Fields) {
+	codec.ListOf(f, "callers", &q.pollers, func(h *pollerHandles, f *codec.Fields) {
 		f.Text("id", &h.id)
 		codec.ListOf(f, "names", &h.names, codec.Text)
 		f.Bool("registered", &h.registered)
@@ -212,7 +214,7 @@ func (r *Registry) queryReport(v *engine.View, q *reportQuery) error {
 
 func viewRow(v *engine.View, w workerRef) (at row, found bool, err error) {
 	if w.id == "" {
-		return at, false, nil // it would be the count
+		return at, false, nil // the key is that of the count
 	}
 	b, found, err := v.Get(workerKey(w.ns, w.id))
 	if err != nil || !found {
@@ -293,7 +295,7 @@ func (r *Registry) queryHandlers(v *engine.View, q *handlersQuery) error {
 		}
 		names = slices.DeleteFunc(names, func(name string) bool { return name < q.first || name > q.last })
 		if apart {
-			q.callers = append(q.callers, callerHandles{w.id, names, !at.unregistered, alive})
+			q.pollers = append(q.pollers, pollerHandles{w.id, names, !at.unregistered, alive})
 		}
 		if apart || !alive {
 			return true, nil
@@ -310,7 +312,7 @@ func (r *Registry) queryHandlers(v *engine.View, q *handlersQuery) error {
 	return err
 }
 
-// held returns how many runs a worker has that calls by itself.
+// held returns the number of runs that a polling worker holds.
 func (r *Registry) held(v *engine.View, w workerRef, at *row) (int, error) {
 	if at.life != 0 || r.Holds == nil {
 		return 0, nil
@@ -318,7 +320,8 @@ func (r *Registry) held(v *engine.View, w workerRef, at *row) (int, error) {
 	return r.Holds(v, w.ns, w.id)
 }
 
-// status puts what was heard of a worker over its row, and says how it is. held is how many runs it has, see Registry.held.
+// status applies the worker's heartbeat to its row and returns its state. held is the result of
+// Registry.held.
 func (r *Registry) status(v *engine.View, w workerRef, at *row, held int) Status {
 	switch age := r.overlay(w, at, present(v)); {
 	case held == 0 && (at.silent || age >= silentMillis):
@@ -342,8 +345,8 @@ func (r *Registry) info(v *engine.View, w workerRef, at *row) (Info, error) {
 	}
 	i.ID = w.id
 	if at.life == 0 {
-		i.caller = &caller{unregistered: at.unregistered, held: held}
-		i.caller.stats, err = viewStats(v, w)
+		i.poller = &poller{unregistered: at.unregistered, held: held}
+		i.poller.stats, err = viewStats(v, w)
 	}
 	return i, err
 }

@@ -18,30 +18,32 @@ import (
 	"github.com/floedb/floe/internal/workloop"
 )
 
-// Registrar keep the workers of a process listed, those of each namespace together. It is a workloop.Observer, for loops whose sources know nothing of the list: whoever
-// makes routers attaches it to them (engine.Router.Attach).
+// Registrar registers the workers of a process and reports their heartbeats, with one reporter per
+// namespace. It is a workloop.Observer, so that queue and stream consumers are registered too. The
+// owner of a router attaches it (engine.Router.Attach).
 type Registrar struct {
 	router *engine.Router
 	every  time.Duration // between reports of all members
-	soon   time.Duration // after something has changed that is to be seen soon; and until what failed is tried again the first time
+	soon   time.Duration // between a change and its report; also the first pause before a retry
 
-	mu        sync.Mutex // guards all below, and what is guarded in each crew; no call is made under it
+	mu        sync.Mutex // guards reporters, reporter.members and Member.leaving; held during no call
 	reporters map[string]*reporter
 }
 
-// callTime is how long a call may take.
+// callTime is the timeout of a call.
 const callTime = 5 * time.Second
 
-// leaveTime is how long it may take to have a worker listed no more: its program waits for that in order to end, and it is forgotten anyway.
+// leaveTime is the timeout for removing a worker. It is short because the program waits for it before
+// it exits; the shard removes a silent worker anyway.
 const leaveTime = 2 * time.Second
 
-// NewRegistrar returns what keeps workers listed through a router.
+// NewRegistrar returns a Registrar that sends its calls through the router.
 func NewRegistrar(r *engine.Router) *Registrar {
 	return &Registrar{router: r, every: reportMillis * time.Millisecond, soon: time.Second, reporters: make(map[string]*reporter)}
 }
 
-// crew keeps the workers of a process in a namespace listed. One goroutine makes all its calls, one after the other per shard; it is there as long as the crew has
-// members.
+// reporter registers the process's workers in a namespace and reports their heartbeats. Its goroutine
+// makes the calls in rounds, one call at a time per shard, and exits with the last member.
 type reporter struct {
 	registrar *Registrar
 	scope     engine.Scope
@@ -50,24 +52,27 @@ type reporter struct {
 	members map[*Member]struct{}
 }
 
-// Member is a worker of this process that is listed. A nil one does nothing.
+// Member is a registered worker of this process. The methods of a nil Member do nothing.
 type Member struct {
 	reporter *reporter
 	worker   Worker
 	life     uint64
 	status   func() workloop.Status
-	gone     chan struct{} // closed when it is listed no more, or cannot be reached
+	gone     chan struct{} // closed when the worker is removed, or the attempt has failed
 
-	changed atomic.Bool // since it was reported last
+	changed atomic.Bool // since the last report
 	leaving bool        // guarded by registrar.mu
 
-	// Of the crew's goroutine.
+	// Used by the reporter's goroutine only.
 	joined  bool
-	drained bool // the shard knows it
+	drained bool // the shard knows that the worker drains
 }
 
-// Join has a worker listed until Leave, by the Registrar that are attached to the scope; without any it does nothing. It returns at once, and goes on trying for as long
-// as that takes. status says how the worker is; it is called by other goroutines. Errors: ErrInvalid for what no worker can be.
+// Join registers a worker with the Registrar attached to the scope, until Leave. It returns a nil
+// Member if there is no Registrar. Join does not wait: the reporter retries in the background until
+// it succeeds. status returns the worker's state and is called by other goroutines.
+//
+// Errors: ErrInvalid for an invalid worker.
 func Join(s *engine.Scope, w Worker, status func() workloop.Status) (*Member, error) {
 	w.normalize()
 	if err := w.Check(); err != nil {
@@ -97,7 +102,8 @@ func (all *Registrar) join(namespace string, w Worker, status func() workloop.St
 	return m
 }
 
-// Join is of workloop.Observer: it lists a loop while it runs. Its id is that of what it takes its work from, with the name by which the source knows it.
+// Join implements workloop.Observer: it registers a loop until leave is called. The worker's ID is the
+// name of the queue or group and the name by which the source knows the consumer.
 func (all *Registrar) Join(status func() workloop.Status) (leave func()) {
 	s := status()
 	w := Worker{Type: s.Kind, Machine: Machine(), Max: min(s.Max, maxConcurrent)}
@@ -113,7 +119,7 @@ func (all *Registrar) Join(status func() workloop.Status) (leave func()) {
 	return all.join(s.Namespace, w, status).Leave
 }
 
-// Machine returns what the workers of this process call the machine that they run on, "" if it has no name.
+// Machine returns the host name, which the workers of this process report, or "" if it is not a valid name.
 func Machine() string {
 	name, err := os.Hostname()
 	if err != nil || engine.CheckName("machine", name) != nil {
@@ -122,14 +128,15 @@ func Machine() string {
 	return name
 }
 
-// Changed has the worker reported soon: its counts, its load, or that it drains.
+// Changed schedules a report of the worker's counts, load and draining state within about 1 s.
 func (m *Member) Changed() {
 	if m != nil && !m.changed.Load() && !m.changed.Swap(true) {
 		m.reporter.signal()
 	}
 }
 
-// Leave ends that the worker is listed, and returns when it is not any more, or when that has failed. Another call does nothing.
+// Leave removes the worker from the registry and returns when it is removed or the attempt has failed.
+// Further calls have no effect.
 func (m *Member) Leave() {
 	if m == nil {
 		return
@@ -148,9 +155,9 @@ func (c *reporter) signal() {
 	}
 }
 
-// run keeps the members listed until there are none.
+// run makes rounds of calls until there are no members.
 func (c *reporter) run() {
-	all, pause := time.Now().Add(c.registrar.every), c.registrar.soon // when all are reported; before what has failed is tried again
+	all, pause := time.Now().Add(c.registrar.every), c.registrar.soon // time of the next full round; pause before a retry
 	for {
 		r := c.round(!time.Now().Before(all))
 		if r.full {
@@ -170,13 +177,13 @@ func (c *reporter) run() {
 	}
 }
 
-// round is what is to be done at once.
+// round lists the members for each kind of call.
 type round struct {
 	full                       bool
 	join, drain, report, leave []*Member
 }
 
-// round collects what is to be done: for all members, or for those that are new or have changed.
+// round returns the next round: with full it reports all members, otherwise those that changed.
 func (c *reporter) round(full bool) (r round) {
 	c.registrar.mu.Lock()
 	r.full = full
@@ -206,7 +213,7 @@ func (c *reporter) round(full bool) (r round) {
 	return r
 }
 
-// do makes the calls of a round, and reports whether one of them has failed.
+// do makes the calls of a round and reports whether one of them failed.
 func (c *reporter) do(r *round) (failed bool) {
 	shards := make(map[engine.ShardID]*round)
 	spread, err := c.spread()
@@ -253,7 +260,7 @@ func (c *reporter) spread() (bool, error) {
 	return c.scope.Spread(ctx)
 }
 
-// call does what is to be done in a shard.
+// call makes the calls of a round to one shard.
 func (c *reporter) call(shard engine.ShardID, r *round) error {
 	var errs []error
 	for part := range slices.Chunk(r.report, maxReports) {
@@ -273,7 +280,7 @@ func (c *reporter) call(shard engine.ShardID, r *round) error {
 	return errors.Join(errs...)
 }
 
-// chunks splits members into lists that commands have room for.
+// chunks splits members into lists that fit into a command.
 func chunks(all []*Member) (parts [][]*Member) {
 	bytes := maxBatchBytes + 1
 	for _, m := range all {
@@ -293,7 +300,8 @@ func (c *reporter) join(part []*Member) error {
 	}
 	err := c.propose(callTime, join.Op("", body, nil))
 	for i, m := range part {
-		// What may have happened has to be taken back in the end, and comes out with the next report.
+		// A join with an unknown outcome counts as done, so that the member leaves later. If it
+		// did not happen, the next report finds that out.
 		m.joined = err == nil || errors.Is(err, engine.ErrUnknownOutcome) || errors.Is(err, context.DeadlineExceeded)
 		m.drained = body.list[i].draining
 	}
@@ -326,7 +334,7 @@ func (c *reporter) propose(within time.Duration, op engine.Op) error {
 	return err
 }
 
-// report tells how members are, and returns those that the shard does not know.
+// report sends the members' heartbeats and returns the members that the shard does not know.
 func (c *reporter) report(shard engine.ShardID, part []*Member) (unknown []*Member, err error) {
 	q := reportQuery{namespace: c.scope.Namespace()}
 	for _, m := range part {
@@ -356,7 +364,7 @@ func (m *Member) report() report {
 	return report{m.worker.ID, m.life, s.Load, statsOf(all)}
 }
 
-// release lets go of members that have left. If there are no others it ends the crew, and reports that.
+// release removes members that left. It reports whether there are no others: then the reporter ends.
 func (c *reporter) release(left []*Member) (ended bool) {
 	c.registrar.mu.Lock()
 	for _, m := range left {
@@ -372,7 +380,8 @@ func (c *reporter) release(left []*Member) (ended bool) {
 	return ended
 }
 
-// await waits until all are to be reported or, for a pause, until something that has changed is, or what has failed is tried again.
+// await waits until the next round: at the time all, or one pause after a change or a failure. A
+// member that leaves ends the pause.
 func (c *reporter) await(all time.Time, pause time.Duration, failed bool) {
 	t := time.NewTimer(time.Until(all))
 	defer t.Stop()
@@ -392,7 +401,7 @@ func (c *reporter) await(all time.Time, pause time.Duration, failed bool) {
 	}
 }
 
-// urgent reports whether a member leaves: somebody waits for that.
+// urgent reports whether a member leaves: its Leave is waiting.
 func (c *reporter) urgent() bool {
 	c.registrar.mu.Lock()
 	defer c.registrar.mu.Unlock()

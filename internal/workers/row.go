@@ -12,35 +12,35 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// The rows, of the machine of actions:
+// The rows, in the key space of the action machine:
 //
-//	'x' | ns u32               how many workers follow -> uvarint; none if there are none
+//	'x' | ns u32               number of the namespace's workers -> uvarint; no row for 0
 //	'x' | ns u32 | worker id   a worker (see row)
 //
 // Rows 't' are in stats.go.
 const (
 	rowWorker = 'x'
-	idAt      = 5 // where the id begins in keys
+	idAt      = 5 // offset of the ID in keys
 )
 
-// row is what is kept of a worker.
+// row is the stored state of a worker.
 type row struct {
 	worker       Worker // without the ID, which is in the key
-	life         uint64 // 0: it calls by itself, and nobody has drawn a number
+	life         uint64 // 0: a polling worker
 	draining     bool
-	silent       bool  // it has not been heard of since seen
-	registeredAt int64 // ms, the first time
-	seen         int64 // ms: when it was heard of, as far as that was kept
-	load         int   // when it was heard of
+	silent       bool  // no heartbeat since seen
+	registeredAt int64 // ms; first registration
+	seen         int64 // ms; latest heartbeat that was stored
+	load         int   // of that heartbeat
 	before       workerStats
-	present      workerStats // what this life has done, the lives before are in before
-	unregistered bool        // it has not joined, but got runs of the shard: it may be in others too, see stats.go
+	present      workerStats // of the current life; earlier lives are in before
+	unregistered bool        // a polling worker that got runs without joining; it may be in several shards, see stats.go
 }
 
-// workerStats are the counts of a worker's processes, in the order of their names and kinds, and what comes to more than is kept.
+// workerStats are the counts of a worker's processes, ordered by name and kind, and the totals.
 type workerStats struct {
 	list              []processStats
-	completed, failed int64 // of all that ever were in the list
+	completed, failed int64 // totals, including processes that were trimmed from the list
 }
 
 type processStats struct {
@@ -73,7 +73,7 @@ func (t *workerStats) code(c *codec.Coder) {
 	}
 }
 
-// check returns what is wrong with the workerStats.
+// check returns an error if the stats are invalid.
 func (t *workerStats) check() error {
 	if len(t.list) > maxProcesses {
 		return fmt.Errorf("%d processes exceed %d", len(t.list), maxProcesses)
@@ -92,7 +92,7 @@ func (t *workerStats) check() error {
 	return nil
 }
 
-// statsOf returns the workerStats that processes have.
+// statsOf converts processes to stats.
 func statsOf(processes []Process) (t workerStats) {
 	for _, p := range processes {
 		t.list = append(t.list, processStats{p.Name, p.Kind, p.Runs, p.Failures, p.LastRun.UnixMilli()})
@@ -107,7 +107,7 @@ func (t *workerStats) equal(o *workerStats) bool {
 	return t.completed == o.completed && t.failed == o.failed && slices.Equal(t.list, o.list)
 }
 
-// plus returns the sums of both.
+// plus returns the sum of both.
 func (t workerStats) plus(o workerStats) (sum workerStats) {
 	sum.completed, sum.failed = t.completed+o.completed, t.failed+o.failed
 	sum.list = slices.Concat(t.list, o.list)
@@ -127,7 +127,7 @@ func (t workerStats) plus(o workerStats) (sum workerStats) {
 	return sum
 }
 
-// trim leaves out the processes that ran longest ago, if there are too many.
+// trim removes the processes with the oldest last runs, beyond maxProcesses.
 func (t *workerStats) trim() {
 	if len(t.list) <= maxProcesses {
 		return
@@ -144,7 +144,7 @@ func (t *workerStats) processes() (all []Process) {
 	return all
 }
 
-// code lays a row out: version u8 | all fields in order, times as varints.
+// code codes a row: version u8 | all fields in order, times as varints.
 func (r *row) code(c *codec.Coder) {
 	v := byte(1)
 	if c.Byte(&v); v != 1 {
@@ -164,7 +164,7 @@ func (r *row) code(c *codec.Coder) {
 	}
 }
 
-// code codes everything but the ID.
+// code codes all fields except the ID.
 func (w *Worker) code(c *codec.Coder) {
 	c.String(&w.Type)
 	c.String(&w.Machine)

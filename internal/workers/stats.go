@@ -11,26 +11,28 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// A worker that calls by itself is one of another runtime, or a script: no process of it counts. The shards that give it runs, and in which these end, do so, in rows of
-// their own: one for each action, so that an end writes a few bytes, whatever the worker has done before. They hold the same at all replicas, and after any crash.
+// A polling worker has no process that counts its runs, so each shard counts the runs that it gave
+// to the worker. There is one row per action: the end of a run rewrites a few bytes, however many
+// actions the worker handles. The counts are replicated state, so they survive crashes and failovers.
 //
-// Such a worker need not register. The first run that a shard gives it makes it a row there, as one that is not registered: in a spread namespace, in which a worker is
-// registered in the shard of its id alone, there may be several. Listings put together what the shards have of one id.
+// A polling worker need not register. The first run that a shard gives it creates an unregistered row
+// there. In a spread namespace there may be one such row per shard, because only the shard of the ID
+// registers workers. Listings merge the rows of an ID.
 
-// KindOfRuns is the kind of processes that count runs of actions, and the type of workers that carry them out.
+// KindOfRuns is the kind of a process that counts runs of an action, and the type of action workers.
 const KindOfRuns = "action"
 
 // The rows:
 //
-//	't' | ns u32 | worker id | 0            how many rows of actions follow, and what is counted of other actions (see counted)
-//	't' | ns u32 | worker id | 0 | action   what the shard has counted of the worker's runs of an action (see counted)
+//	't' | ns u32 | worker id | 0            header: number of action rows, counts of all other actions (see runStats)
+//	't' | ns u32 | worker id | 0 | action   counts of the worker's runs of an action (see runStats)
 const rowStats = 't'
 
-// counted is what a shard counts of the runs of a worker that calls by itself.
+// runStats are a shard's counts of the runs of a polling worker.
 type runStats struct {
 	completed, failed int64
-	lastRun           int64 // ms: when one ended last; 0: none has
-	actions           int   // of the first row: how many others there are, maxProcesses at most
+	lastRun           int64 // ms; end of the latest run, 0: none
+	actions           int   // header only: number of action rows, at most maxProcesses
 }
 
 func (n *runStats) code(c *codec.Coder) {
@@ -47,18 +49,19 @@ func (n *runStats) code(c *codec.Coder) {
 	}
 }
 
-// statsKey is the key of what is counted of an action, or with "" that of the first row of a worker, which those of all others begin with. No id holds a zero.
+// statsKey returns the key of an action's counts. With an empty action it is the key of the header,
+// which is the prefix of the worker's other keys. IDs contain no zero byte.
 func statsKey(ns uint32, id, action string) []byte {
 	return append(append(append(key.AppendUint32([]byte{rowStats}, ns), id...), 0), action...)
 }
 
-// Took notes that a worker that calls by itself has got runs of actions, which may be named several times. One that is not listed yet is from now on, unless there are
-// too many workers.
+// Took records that a worker took runs of actions; actions may repeat. It ignores workers that have a
+// process. A polling worker without a row gets one, unless the shard has MaxWorkers.
 func (r *Registry) Took(tx *engine.Tx, id string, actions []string) {
 	k := workerKey(tx.Namespace(), id)
 	at, known := rowOf(tx, k)
 	switch {
-	case known && at.life != 0: // its process counts
+	case known && at.life != 0: // the worker's process counts
 		return
 	case !known:
 		count := countOf(tx)
@@ -69,7 +72,7 @@ func (r *Registry) Took(tx *engine.Tx, id string, actions []string) {
 		tx.Set(k, encode(&at, (*row).code))
 		setCount(tx, count, count+1)
 		r.joined(tx, id, &at)
-	case at.silent: // a new leader, which has not heard from any worker yet, does not count a silent one as alive
+	case at.silent: // a new leader without heartbeats would still treat the worker as silent
 		at.silent, at.seen = false, tx.Now()
 		tx.Set(k, encode(&at, (*row).code))
 		fallthrough
@@ -95,7 +98,8 @@ func (r *Registry) Took(tx *engine.Tx, id string, actions []string) {
 	}
 }
 
-// Ended counts an attempt of a worker that calls by itself: one that is completed, or has failed. Without rows, of a worker that is not listed, it does nothing.
+// Ended counts an attempt of a polling worker that completed or failed. It has no effect if the worker
+// has no rows.
 func (r *Registry) Ended(tx *engine.Tx, id, action string, failed bool) {
 	k := statsKey(tx.Namespace(), id, action)
 	n, ok := runStatsOf(tx, k)
@@ -113,14 +117,14 @@ func (r *Registry) Ended(tx *engine.Tx, id, action string, failed bool) {
 	tx.Set(k, encode(&n, (*runStats).code))
 }
 
-// Called notes that a worker that calls by itself has done so.
+// Called records a heartbeat for a polling worker that made a call.
 func (r *Registry) Called(tx *engine.Tx, id string) {
 	if _, known := tx.Get(workerKey(tx.Namespace(), id)); known {
 		r.called(tx, id)
 	}
 }
 
-// Forget has a worker listed no more that the shard only knows by the runs that it gave to it, and reports whether there was one.
+// Forget removes an unregistered polling worker from the shard and reports whether there was one.
 func (r *Registry) Forget(tx *engine.Tx, id string) bool {
 	k := workerKey(tx.Namespace(), id)
 	at, known := rowOf(tx, k)
@@ -133,8 +137,8 @@ func (r *Registry) Forget(tx *engine.Tx, id string) bool {
 	return true
 }
 
-// Clear removes what the shard has counted in a namespace that is being deleted, with the workers that it only knows by that, until the command is Full, and reports
-// whether there was something.
+// Clear removes the run counts and unregistered polling workers of a namespace that is being deleted,
+// until the command is full. It reports whether it found any.
 func (r *Registry) Clear(tx *engine.Tx) (found bool) {
 	prefix := key.AppendUint32([]byte{rowStats}, tx.Namespace())
 	for !found || !tx.Full() {
@@ -151,7 +155,7 @@ func (r *Registry) Clear(tx *engine.Tx) (found bool) {
 	return found
 }
 
-// remove removes the rows of a worker, but does not count it out.
+// remove deletes the rows of a worker. The caller updates the count of workers.
 func (r *Registry) remove(tx *engine.Tx, id string, at *row) {
 	tx.Delete(workerKey(tx.Namespace(), id))
 	if at.life == 0 {
@@ -160,7 +164,7 @@ func (r *Registry) remove(tx *engine.Tx, id string, at *row) {
 	r.left(tx, id)
 }
 
-// takeStats returns what the shard has counted of a worker that a process reports of from now on, and removes it.
+// takeStats removes and returns the shard's counts of a polling worker, which has joined from a process.
 func takeStats(tx *engine.Tx, id string) workerStats {
 	prefix := statsKey(tx.Namespace(), id, "")
 	t, err := sumStats(tx.Iter(prefix, key.PrefixEnd(prefix)), len(prefix))
@@ -190,7 +194,7 @@ func runStatsOf(tx *engine.Tx, k []byte) (runStats, bool) {
 
 func decodeRunStats(b []byte) (runStats, error) { return decode(b, (*runStats).code) }
 
-// viewStats returns what the shard has counted of a worker.
+// viewStats returns the shard's counts of a polling worker.
 func viewStats(v *engine.View, w workerRef) (workerStats, error) {
 	prefix := statsKey(w.ns, w.id, "")
 	it, err := v.Iter(prefix, key.PrefixEnd(prefix))
@@ -200,7 +204,7 @@ func viewStats(v *engine.View, w workerRef) (workerStats, error) {
 	return sumStats(it, len(prefix))
 }
 
-// viewNames returns the actions, of names from first to last, of which the shard has given runs to a worker.
+// viewNames returns the actions, with names from first to last, of which a polling worker took runs.
 func viewNames(v *engine.View, w workerRef, first, last string) (names []string, err error) {
 	nameAt := len(statsKey(w.ns, w.id, ""))
 	it, err := v.Iter(statsKey(w.ns, w.id, first), append(statsKey(w.ns, w.id, last), 0))
@@ -215,7 +219,8 @@ func viewNames(v *engine.View, w workerRef, first, last string) (names []string,
 	return names, it.Close()
 }
 
-// sumStats reads the rows of a worker, whose keys have the names of actions from nameAt on, and closes the iterator.
+// sumStats adds up the rows of a worker and closes the iterator. The action's name starts at nameAt in
+// the keys.
 func sumStats(it *engine.Iter, nameAt int) (t workerStats, err error) {
 	for ok := it.First(); ok && err == nil; ok = it.Next() {
 		var n runStats
@@ -237,7 +242,7 @@ func sumStats(it *engine.Iter, nameAt int) (t workerStats, err error) {
 	return t, err
 }
 
-// withoutRuns returns the workerStats of all but the runs of actions, which the shards count.
+// withoutRuns returns the stats without processes of KindOfRuns, which the shards count themselves.
 func (t workerStats) withoutRuns() workerStats {
 	var other []processStats
 	for _, one := range t.list {

@@ -6,7 +6,7 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// Verify reports what is wrong with the rows of workers.
+// Verify reports invalid rows of workers.
 func (r *Registry) Verify(a *engine.Audit) error {
 	if err := verifyStats(a); err != nil {
 		return err
@@ -42,13 +42,13 @@ func (r *Registry) Verify(a *engine.Audit) error {
 	return err
 }
 
-// verifyStats reports what is wrong with what is counted of workers.
+// verifyStats reports invalid rows of run counts.
 func verifyStats(a *engine.Audit) error {
-	var of []byte // what the keys of the last first row begin with
+	var header []byte // key of the latest header row
 	actions, found := 0, 0
 	end := func() {
 		if actions != found {
-			a.Reportf("row %x counts %d actions, there are %d", of, actions, found)
+			a.Reportf("row %x counts %d actions, there are %d", header, actions, found)
 		}
 	}
 	err := a.Scan([]byte{rowStats}, []byte{rowStats + 1}, func(k, value []byte) error {
@@ -59,28 +59,28 @@ func verifyStats(a *engine.Audit) error {
 			a.Reportf("row %x: %v", k, err)
 			return nil
 		case zero <= 0:
-			a.Reportf("row %x is of no worker", k)
+			a.Reportf("row %x has no worker ID", k)
 			return nil
 		case n.lastRun > a.Applied.Stamp:
 			a.Reportf("row %x: a run has ended at %d, all ends at %d", k, n.lastRun, a.Applied.Stamp)
 		}
 		id := k[idAt : idAt+zero]
 		if len(k) > idAt+zero+1 {
-			if !bytes.HasPrefix(k, of) || of == nil {
-				a.Reportf("row %x has no first one", k)
+			if !bytes.HasPrefix(k, header) || header == nil {
+				a.Reportf("row %x has no header row", k)
 				return nil
 			}
 			found++
 			return nil
 		}
 		end()
-		of, actions, found = bytes.Clone(k), n.actions, 0
+		header, actions, found = bytes.Clone(k), n.actions, 0
 		b, there, err := a.Get(append(append([]byte{rowWorker}, k[1:idAt]...), id...))
 		if err != nil {
 			return err
 		}
 		if at, err := decodeRow(b); !there || err == nil && at.life != 0 {
-			a.Reportf("row %x: worker %q is not one that calls by itself", k, id)
+			a.Reportf("row %x: worker %q is not a polling worker", k, id)
 		}
 		return nil
 	})

@@ -1,26 +1,34 @@
-// Package workers is the list of workers of a namespace, whatever they work on: who they are, whether they are alive, how much they have, and what has become of it.
-// Its rows and commands are of engine.MachineAction; package action hands over to it what is about workers.
+// Package workers is the registry of a namespace's workers: their descriptions, whether they are
+// alive, their load and their run counts. The registry holds workers of every kind: action workers,
+// stream consumers and queue consumers. Its rows and commands belong to engine.MachineAction;
+// package action embeds a Registry and delegates to it.
 //
-// # Where it is
+// # Placement and heartbeats
 //
-// A worker is in the shard of its id: at the home of the namespace, or anywhere if that is spread. It joins and leaves by commands. In between its process
-// reports every 10 s how it is, by a query that the leader of the shard keeps in memory (heartbeat): who is idle writes nothing. A duty of the leader (watch) keeps in
-// the rows what a next one needs, each time a pass over them is due: workerStats that have changed, and who has fallen silent.
+// A worker is stored in the shard of its ID: the namespace's home shard, or any shard if the
+// namespace is spread. It joins and leaves by commands. In between, its process sends a report every
+// 10 s. A report is a query, and the shard's leader keeps the latest one of each worker in memory
+// (heartbeat), so idle workers cause no writes. A duty of the leader (watch) scans the rows
+// periodically and writes what the next leader needs: changed counts, and workers that became silent.
 //
 // # Silence
 //
-// A worker that was not heard of for 90 s is unhealthy, and forgotten after 24 h. A new leader has heard of nobody yet, and takes all for heard of when its term
-// began, but for those whose rows say that they are silent: so a failover makes nobody unhealthy, and nobody healthy.
+// A worker without a heartbeat for 90 s is unhealthy; after 24 h it is removed. A new leader has no
+// heartbeats yet. It assumes that every worker was seen when its term began, except workers whose
+// rows say that they are silent. A failover therefore changes no worker's health.
 //
 // # Lives
 //
-// Each worker draws a number when it begins, its life. A report of another life than the row's is of a worker that the shard does not know, which joins (again). What
-// the lives before have done counts on, as long as the row is there: until the worker leaves.
+// A worker draws a random number each time it starts: its life. A report with another life than the
+// row's is a report of an unknown worker, and its process joins again. The counts of earlier lives
+// are added to those of the current one until the worker leaves.
 //
-// # Workers that call by themselves
+// # Polling workers
 //
-// A worker of another runtime calls for each run: it has life 0, and may register, and report as others do. Whether it does or not, each shard counts the runs that it
-// gives to it and that end (see Took and Ended), and takes all of its calls for reports; while it has a run it is not silent.
+// A polling worker has no process that uses this library: it is a program in another language, or a
+// script, that polls for each run. Its life is 0. It may register and send heartbeats. Whether or
+// not it does, each shard counts the runs that it gave to the worker and that ended (Took, Ended),
+// and treats every call of the worker as a heartbeat. A polling worker that holds a run is alive.
 package workers
 
 import (
@@ -34,9 +42,9 @@ import (
 
 // Kinds of commands of engine.MachineAction.
 const (
-	KindJoin  uint8 = 12 // workers register, or say something else of themselves
-	KindLeave uint8 = 13 // workers are gone, or take nothing new
-	KindNote  uint8 = 14 // the leader keeps what workers have reported to it
+	KindJoin  uint8 = 12 // registers workers or updates their descriptions
+	KindLeave uint8 = 13 // removes workers or marks them as draining
+	KindNote  uint8 = 14 // stores heartbeats and removes silent workers; proposed by the leader
 )
 
 // Kinds of queries of engine.MachineAction.
@@ -49,48 +57,48 @@ const (
 
 // Limits.
 const (
-	MaxWorkers       = 100_000 // of a namespace in a shard: each takes some hundred bytes of its leader's memory
+	MaxWorkers       = 100_000 // workers of a namespace per shard; each takes a few hundred bytes of the leader's memory
 	MaxMetadataBytes = 4 << 10
 	MaxLabelBytes    = 1024
-	MaxHandles       = 1000      // names of what a worker handles
-	maxProcesses     = 1000      // of a worker
-	maxConcurrent    = 1_000_000 // pieces of work that a worker has at a time
-	maxBatch         = 256       // workers in a command
-	maxBatchBytes    = 256 << 10 // which it ends behind
-	maxReports       = 2000      // workers in a report
+	MaxHandles       = 1000      // names in Worker.Handles
+	maxProcesses     = 1000      // processes per worker
+	maxConcurrent    = 1_000_000 // Worker.Max
+	maxBatch         = 256       // workers per command
+	maxBatchBytes    = 256 << 10 // a command with this many bytes of workers takes no more
+	maxReports       = 2000      // workers per report
 )
 
 // Times, in ms.
 const (
-	reportMillis = 10_000       // between reports, and between passes over the rows
-	silentMillis = 90_000       // after which a worker is unhealthy
-	waitMillis   = 60_000       // how often a waiting worker without a process counts as heard from
-	goneMillis   = 24 * 3600e3  // after which it is forgotten
-	settleMillis = 5 * 60 * 1e3 // of a term, in which nobody is
+	reportMillis = 10_000       // between reports, and between scans of the rows
+	silentMillis = 90_000       // without a heartbeat, until a worker is unhealthy
+	waitMillis   = 60_000       // between heartbeats recorded for a polling worker while its take waits
+	goneMillis   = 24 * 3600e3  // without a heartbeat, until a worker is removed
+	settleMillis = 5 * 60 * 1e3 // after the begin of a term, while no worker is removed
 )
 
-// Worker is what a worker says of itself when it joins.
+// Worker is the description that a worker sends when it joins.
 type Worker struct {
 	ID       string
 	Type     string // such as "action", "stream" or "queue"
-	Machine  string // where it runs, "" if nobody has said
-	Max      int    // how much it works on at a time
+	Machine  string // host name, "" if unknown
+	Max      int    // concurrency limit
 	Labels   map[string]string
-	Handles  []string // names of what it works on, in order
-	Metadata []byte   // a JSON object, nil: none
+	Handles  []string // names of the actions, queues or streams that it handles, sorted
+	Metadata []byte   // a JSON object or nil
 }
 
-// Status is how a worker is.
+// Status is the state of a worker.
 type Status uint8
 
-// How workers are.
+// The states of a worker.
 const (
 	Active    Status = iota + 1
-	Draining         // it takes nothing new
-	Unhealthy        // it has been silent for 90 s
+	Draining         // takes no new work
+	Unhealthy        // no heartbeat for 90 s
 )
 
-// Process counts the runs of one kind of what a worker does.
+// Process counts the runs of one kind of work of a worker.
 type Process struct {
 	Name     string
 	Kind     string
@@ -99,7 +107,7 @@ type Process struct {
 	LastRun  time.Time
 }
 
-// Info is a worker as it is listed.
+// Info is a worker in a listing.
 type Info struct {
 	Worker
 	Status       Status
@@ -110,16 +118,16 @@ type Info struct {
 	RegisteredAt time.Time
 	Processes    []Process
 
-	caller *caller // of what a shard answers about a worker that calls by itself, see merge
+	poller *poller // set in a shard's answer about a polling worker; see merge
 }
 
-// CheckID returns ErrInvalid for what is no id of a worker.
+// CheckID returns ErrInvalid if id is not a valid worker ID.
 func CheckID(id string) error { return engine.CheckName("worker", id) }
 
-// normalize puts what the worker handles in order.
+// normalize sorts the worker's Handles and removes duplicates.
 func (w *Worker) normalize() { w.Handles = slices.Compact(slices.Sorted(slices.Values(w.Handles))) }
 
-// Check returns ErrInvalid for what no worker can be.
+// Check returns ErrInvalid if a field of the worker is invalid.
 func (w *Worker) Check() error {
 	if w.Metadata != nil && !isObject(w.Metadata) {
 		return engine.Errorf(engine.ErrInvalid, "worker %q: metadata is no JSON object: %.40q", w.ID, w.Metadata)
@@ -127,7 +135,7 @@ func (w *Worker) Check() error {
 	return w.check()
 }
 
-// check leaves out what takes long.
+// check is Check without parsing the metadata.
 func (w *Worker) check() error {
 	if err := CheckID(w.ID); err != nil {
 		return err
