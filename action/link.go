@@ -15,12 +15,12 @@ import (
 
 // Times of a link.
 const (
-	takeWait   = time.Hour        // of a take; what it gets while it is given up is found by the next census
-	doubtAfter = time.Second / 4  // until the census when something that was taken may have been lost on its way
-	callTime   = 10 * time.Second // for calls that do not wait
-	closeTime  = 2 * time.Second  // to give everything back
-	maxSending = 4                // batches of ends under way
-	maxEndSize = 4 << 20          // of the outputs in a batch
+	takeWait     = time.Hour        // of a take; what it gets while it is given up is found by the next census
+	suspectAfter = time.Second / 4  // until the census when something that was taken may have been lost on its way
+	callTime     = 10 * time.Second // for calls that do not wait
+	closeTime    = 2 * time.Second  // to give everything back
+	maxSending   = 4                // batches of ends under way
+	maxEndSize   = 4 << 20          // of the outputs in a batch
 )
 
 // link is what a pool has in a shard. What is not said otherwise is guarded by the pool's mu.
@@ -29,33 +29,33 @@ type link struct {
 	shard engine.ShardID
 	route string
 
-	seat     *seat
-	groups   []*poolGroup // as the session has them
-	epoch    int          // of the groups
-	changing bool         // the session is about to have others: nothing is wanted
-	reserved map[*source]int
-	covered  map[*poolGroup]bool // by the take that waits
-	giveUp   context.CancelFunc  // ends that take; nil if there is none
-	ends     []*ending
-	wanting  int         // batches under way that want something
-	doubt    *time.Timer // until the next census, nil: there is no hurry
-	urgent   bool        // that time is over
-	endBeat  context.CancelFunc
-	take     chan struct{} // capacity 1: there may be something to take for
-	send     chan struct{} // capacity 1: there are ends
+	session      *clientSession
+	groups       []*poolGroup // as the session has them
+	epoch        int          // of the groups
+	changing     bool         // the session is about to have others: nothing is wanted
+	reserved     map[*source]int
+	covered      map[*poolGroup]bool // by the take that waits
+	giveUp       context.CancelFunc  // ends that take; nil if there is none
+	ends         []*ending
+	wanting      int         // batches under way that want something
+	suspect      *time.Timer // until the next census, nil: there is no hurry
+	urgent       bool        // that time is over
+	endHeartbeat context.CancelFunc
+	take         chan struct{} // capacity 1: there may be something to take for
+	send         chan struct{} // capacity 1: there are ends
 }
 
 // seat is a session as the process has it.
-type seat struct {
+type clientSession struct {
 	id    uint64
 	ctx   context.Context // ends with the session
 	lose  context.CancelCauseFunc
-	lease time.Duration // for which the process may be silent, as the leader has said; of beatAll
+	lease time.Duration // for which the process may be silent, as the leader has said; of sendHeartbeats
 
-	held      map[call.Ref]*piece    // by the ref without its tag
-	cancelled map[call.Ref]bool      // those that are, as the last census has said
-	censuses  int                    // counts them
-	strange   map[call.Ref]time.Time // those that the shard had in the last census, and this process does not know of, and since when
+	held            map[call.Ref]*piece    // by the ref without its tag
+	cancelled       map[call.Ref]bool      // those that are, as the last census has said
+	reconciliations int                    // counts them
+	unknown         map[call.Ref]time.Time // those that the shard had in the last census, and this process does not know of, and since when
 }
 
 // ending is an end that is to be sent.
@@ -95,7 +95,7 @@ func (l *link) run(ctx context.Context) {
 			return
 		}
 		if ctx.Err() == nil {
-			l.pool.tell(err)
+			l.pool.reportError(err)
 			pauses.wait(ctx)
 		}
 	}
@@ -125,38 +125,38 @@ func (l *link) open(ctx context.Context, session uint64) (id uint64, err error) 
 
 // serve works with a session until ctx ends, when it is closed, or the session is lost.
 func (l *link) serve(ctx context.Context, id uint64) {
-	s := &seat{id: id, lease: leaseMillis * time.Millisecond, held: make(map[call.Ref]*piece), cancelled: make(map[call.Ref]bool), strange: make(map[call.Ref]time.Time)}
+	s := &clientSession{id: id, lease: leaseMillis * time.Millisecond, held: make(map[call.Ref]*piece), cancelled: make(map[call.Ref]bool), unknown: make(map[call.Ref]time.Time)}
 	s.ctx, s.lose = context.WithCancelCause(context.Background())
 	stop := context.AfterFunc(ctx, func() { s.lose(ctx.Err()) })
 	defer stop()
 	l.pool.mu.Lock()
-	l.seat = s
+	l.session = s
 	l.pool.mu.Unlock()
 	var all sync.WaitGroup
-	for _, work := range []func(*seat){l.takeAll, l.sendAll, l.beatAll} {
+	for _, work := range []func(*clientSession){l.takeAll, l.sendAll, l.sendHeartbeats} {
 		all.Go(func() { work(s) })
 	}
 	all.Wait()
-	l.leaveSeat(s)
+	l.endSession(s)
 	if ctx.Err() != nil {
 		l.close(s)
 	}
 }
 
-// leaveSeat cancels what the session had.
-func (l *link) leaveSeat(s *seat) {
+// endSession cancels what the session had.
+func (l *link) endSession(s *clientSession) {
 	lost := &workloop.LostError{Err: context.Cause(s.ctx)}
 	p := l.pool
 	p.mu.Lock()
-	l.seat = nil
+	l.session = nil
 	clear(l.reserved)
 	for _, e := range l.ends {
 		e.reply(lost)
 	}
 	l.ends = nil
-	if l.doubt != nil {
-		l.doubt.Stop()
-		l.doubt = nil
+	if l.suspect != nil {
+		l.suspect.Stop()
+		l.suspect = nil
 	}
 	l.urgent = false
 	var pieces []*piece
@@ -172,7 +172,7 @@ func (l *link) leaveSeat(s *seat) {
 }
 
 // close ends a session: what it has is given back.
-func (l *link) close(s *seat) {
+func (l *link) close(s *clientSession) {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
 	defer cancel()
 	for more := true; more; {
@@ -184,7 +184,7 @@ func (l *link) close(s *seat) {
 }
 
 // noted looks at the error of a call: the session may be lost, or something on its way. It reports whether the session is.
-func (l *link) noted(s *seat, err error) (lost bool) {
+func (l *link) handleError(s *clientSession, err error) (lost bool) {
 	var unknown *sessionError
 	switch {
 	case err == nil:
@@ -198,14 +198,14 @@ func (l *link) noted(s *seat, err error) (lost bool) {
 		return true
 	case workloop.Passing(err):
 		l.pool.mu.Lock()
-		l.doubtLocked()
+		l.suspectLocked()
 		l.pool.mu.Unlock()
 	}
 	return false
 }
 
 // takeAll waits for runs, on behalf of all workers that are free.
-func (l *link) takeAll(s *seat) {
+func (l *link) takeAll(s *clientSession) {
 	p := l.pool
 	var pauses pause
 	for s.ctx.Err() == nil {
@@ -240,8 +240,8 @@ func (l *link) takeAll(s *seat) {
 			l.accept(s, wants, got.taken)
 			continue
 		}
-		if !l.noted(s, err) && !interrupted {
-			p.tell(err)
+		if !l.handleError(s, err) && !interrupted {
+			p.reportError(err)
 			pauses.wait(s.ctx)
 		}
 	}
@@ -264,7 +264,7 @@ func (l *link) unreserveLocked(wants []wanted) {
 }
 
 // current makes the session have the groups of now. It reports whether it has.
-func (l *link) current(s *seat) bool {
+func (l *link) current(s *clientSession) bool {
 	p := l.pool
 	p.mu.Lock()
 	if l.changing = l.epoch != p.epoch; !l.changing {
@@ -277,15 +277,15 @@ func (l *link) current(s *seat) bool {
 		l.awaitWanted(s)
 		return false
 	}
-	if _, err := l.open(s.ctx, s.id); err != nil && !l.noted(s, err) {
-		p.tell(err)
+	if _, err := l.open(s.ctx, s.id); err != nil && !l.handleError(s, err) {
+		p.reportError(err)
 		var pauses pause
 		pauses.wait(s.ctx)
 	}
 	return false
 }
 
-func (l *link) awaitWanted(s *seat) {
+func (l *link) awaitWanted(s *clientSession) {
 	select {
 	case <-l.take:
 	case <-s.ctx.Done():
@@ -315,7 +315,7 @@ func signal(c chan struct{}) {
 }
 
 // workLocked returns the command with ends and wants.
-func (l *link) workLocked(s *seat, ends []*ending, wants []wanted) *workBody {
+func (l *link) workLocked(s *clientSession, ends []*ending, wants []wanted) *workBody {
 	c := &workBody{session: s.id}
 	for _, e := range ends {
 		c.ends = append(c.ends, e.end)
@@ -347,7 +347,7 @@ func proposeWork(ctx context.Context, s *engine.Scope, op engine.Op, c *workBody
 }
 
 // accept hands runs that were taken to the workers that wanted them.
-func (l *link) accept(s *seat, wants []wanted, all []taken) {
+func (l *link) accept(s *clientSession, wants []wanted, all []taken) {
 	p := l.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -359,11 +359,11 @@ func (l *link) accept(s *seat, wants []wanted, all []taken) {
 		if t.want < 0 || t.want >= len(wants) || known || s.ctx.Err() != nil {
 			continue // the census finds it, if it is the session's
 		}
-		one := &piece{Task: taskOf(l.shard, t), taken: *t, link: l, seat: s, src: wants[t.want].src, census: s.censuses}
+		one := &piece{Task: taskOf(l.shard, t), taken: *t, link: l, owner: s, src: wants[t.want].src, reconciliation: s.reconciliations}
 		one.Task.touch, one.Task.session, one.Task.settled = one.extend, s.id, new(atomic.Bool)
 		one.concluded = one.back() // unless its handler is called
 		s.held[ref] = one
-		delete(s.strange, ref)
+		delete(s.unknown, ref)
 		l.keepLocked(ref)
 		if s.cancelled[ref] {
 			l.cancelledBeforeLocked(s, one)
@@ -383,20 +383,20 @@ func (l *link) accept(s *seat, wants []wanted, all []taken) {
 
 // cancelledBeforeLocked is told of a run that has come when it was known to be cancelled. If it was begun before, that may have been said of the attempt before: the run
 // was retried, and has to be asked about again.
-func (l *link) cancelledBeforeLocked(s *seat, p *piece) {
+func (l *link) cancelledBeforeLocked(s *clientSession, p *piece) {
 	if p.taken.begun == 1 {
 		p.cause = ErrCancelled
 		return
 	}
 	delete(s.cancelled, bare(p.taken.ref))
-	if l.endBeat != nil {
-		l.endBeat()
+	if l.endHeartbeat != nil {
+		l.endHeartbeat()
 	}
 }
 
 // keepLocked takes back that a stranger is about to be given back: the answer by which the process has it was only late.
 func (l *link) keepLocked(ref call.Ref) {
-	l.ends = slices.DeleteFunc(l.ends, func(e *ending) bool { return e.src == nobody && bare(e.end.ref) == ref })
+	l.ends = slices.DeleteFunc(l.ends, func(e *ending) bool { return e.src == noWorker && bare(e.end.ref) == ref })
 }
 
 // giveBackLocked gives a piece back that was not begun. Nobody waits for that.
@@ -404,7 +404,7 @@ func (l *link) giveBackLocked(p *piece) {
 	if p.timer != nil {
 		p.timer.Stop()
 	}
-	if l.seat != p.seat {
+	if l.session != p.owner {
 		return
 	}
 	p.sent = true
@@ -426,7 +426,7 @@ func (l *link) freeLocked(p *piece) {
 func (l *link) forget(p *piece) {
 	l.pool.mu.Lock()
 	defer l.pool.mu.Unlock()
-	l.dropLocked(p.seat, p.taken.ref, p)
+	l.dropLocked(p.owner, p.taken.ref, p)
 }
 
 // returned is told that a handler has returned. If its piece was lost nobody settles it. The shard hears of one whose time was over all the same: its clock has ended the
@@ -437,7 +437,7 @@ func (l *link) returned(p *piece) {
 	var lost *workloop.LostError
 	if errors.As(p.cause, &lost) || p.late { // it may have been cancelled before its time was over
 		l.freeLocked(p)
-		if p.late && l.seat == p.seat {
+		if p.late && l.session == p.owner {
 			late := end{ref: p.taken.ref, attempt: p.taken.attempt, begun: p.taken.begun, how: failed, code: CodeTimeout, message: errTimeLimit.Error(), delay: -1}
 			l.ends = append(l.ends, &ending{end: late, piece: p, src: p.src})
 			signal(l.send)
@@ -446,11 +446,11 @@ func (l *link) returned(p *piece) {
 	}
 }
 
-func (l *link) dropLocked(s *seat, ref call.Ref, p *piece) {
+func (l *link) dropLocked(s *clientSession, ref call.Ref, p *piece) {
 	ref = bare(ref)
 	if one := s.held[ref]; one == p {
 		delete(s.held, ref)
-		delete(s.strange, ref)
+		delete(s.unknown, ref)
 	}
 }
 
@@ -460,8 +460,8 @@ func (l *link) settle(p *piece, e end) <-chan error {
 	l.pool.mu.Lock()
 	defer l.pool.mu.Unlock()
 	l.freeLocked(p)
-	if p.seat != l.seat {
-		done <- &workloop.LostError{Err: context.Cause(p.seat.ctx)}
+	if p.owner != l.session {
+		done <- &workloop.LostError{Err: context.Cause(p.owner.ctx)}
 		return done
 	}
 	p.sent = true
@@ -487,7 +487,7 @@ func (e *ending) reply(err error) {
 }
 
 // sendAll sends ends, together with what the workers want whose slots are free by them.
-func (l *link) sendAll(s *seat) {
+func (l *link) sendAll(s *clientSession) {
 	slots := make(chan struct{}, maxSending)
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -517,7 +517,7 @@ func (l *link) sendAll(s *seat) {
 }
 
 // batch takes ends that are sent together.
-func (l *link) batch(s *seat) (batch []*ending, wants []wanted, c *workBody) {
+func (l *link) batch(s *clientSession) (batch []*ending, wants []wanted, c *workBody) {
 	p := l.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -560,7 +560,7 @@ func (l *link) wantsAfterLocked(batch []*ending) (wants []wanted) {
 
 var errOver = engine.Errorf(ErrConflict, "the attempt was over: its result came too late")
 
-func (l *link) sendBatch(s *seat, batch []*ending, wants []wanted, c *workBody) {
+func (l *link) sendBatch(s *clientSession, batch []*ending, wants []wanted, c *workBody) {
 	p := l.pool
 	ctx, cancel := context.WithTimeout(s.ctx, callTime)
 	defer cancel()
@@ -572,7 +572,7 @@ func (l *link) sendBatch(s *seat, batch []*ending, wants []wanted, c *workBody) 
 	if err == nil && len(got.verdicts) != len(batch) {
 		err = engine.Errorf(engine.ErrUnknownOutcome, "action: %d verdicts for %d ends", len(got.verdicts), len(batch))
 	}
-	if l.noted(s, err) {
+	if l.handleError(s, err) {
 		err = &workloop.LostError{Err: err}
 	}
 	p.mu.Lock()
@@ -616,7 +616,7 @@ func (l *link) unwantLocked(wants []wanted) {
 
 // sendOnes sends the ends of a refused batch one by one, because one of them is the reason: the limits of the node may be smaller than when the handler returned. A
 // result that is refused alone fails its run.
-func (l *link) sendOnes(s *seat, batch []*ending, wants []wanted, refusal error) {
+func (l *link) sendOnes(s *clientSession, batch []*ending, wants []wanted, refusal error) {
 	l.pool.mu.Lock()
 	defer l.pool.mu.Unlock()
 	l.unwantLocked(wants)
@@ -639,7 +639,7 @@ func (l *link) sendOnes(s *seat, batch []*ending, wants []wanted, refusal error)
 
 // extend is Task.Touch.
 func (p *piece) extend(ctx context.Context, d time.Duration) error {
-	c := touchBody{session: p.seat.id, ref: p.taken.ref, attempt: p.taken.attempt, begun: p.taken.begun, extend: millis(d)}
+	c := touchBody{session: p.owner.id, ref: p.taken.ref, attempt: p.taken.attempt, begun: p.taken.begun, extend: millis(d)}
 	pool := p.link.pool
 	if _, err := touchRun.Do(ctx, &pool.scope, p.link.route, c, nil); err != nil {
 		return err

@@ -25,7 +25,7 @@ type lateDoor struct {
 	hold  chan struct{} // nil, or closed when answers to takes come
 	away  atomic.Bool   // nothing gets there
 
-	beats atomic.Pointer[chan struct{}] // nil, or closed when answers to beats come
+	heartbeats atomic.Pointer[chan struct{}] // nil, or closed when answers to beats come
 }
 
 var errAway = engine.Errorf(engine.ErrUnavailable, "the node is away")
@@ -35,8 +35,8 @@ func (d *lateDoor) Query(ctx context.Context, shard engine.ShardID, q engine.Que
 		return errAway
 	}
 	err := d.Rig.Query(ctx, shard, q)
-	if _, ok := q.(*beatQuery); ok {
-		if late := d.beats.Load(); late != nil {
+	if _, ok := q.(*heartbeatQuery); ok {
+		if late := d.heartbeats.Load(); late != nil {
 			<-*late
 		}
 	}
@@ -222,9 +222,9 @@ func TestRefusedEnd(t *testing.T) {
 	})
 }
 
-// TestTwoCensusesAtOnce: what a take has got is not given back because two censuses, one right after the other, do not find it in this process: the answer of the take
+// TestTwoReconciliationsAtOnce: what a take has got is not given back because two censuses, one right after the other, do not find it in this process: the answer of the take
 // is on its way.
-func TestTwoCensusesAtOnce(t *testing.T) {
+func TestTwoReconciliationsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newOneSlot(t)
 		w.shard, w.hold = 99, make(chan struct{})
@@ -233,9 +233,9 @@ func TestTwoCensusesAtOnce(t *testing.T) {
 		for range 3 {
 			all.mu.Lock()
 			l := all.links[0]
-			s := l.seat
+			s := l.session
 			all.mu.Unlock()
-			if err := l.census(s); err != nil {
+			if err := l.reconcile(s); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -251,8 +251,8 @@ func TestTwoCensusesAtOnce(t *testing.T) {
 	})
 }
 
-// TestStrangerComesLate: a run that a census has found to be unknown here, and that is about to be given back, is kept when the answer comes by which the process has it.
-func TestStrangerComesLate(t *testing.T) {
+// TestUnknownRunComesLate: a run that a census has found to be unknown here, and that is about to be given back, is kept when the answer comes by which the process has it.
+func TestUnknownRunComesLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newOneSlot(t)
 		w.shard, w.hold = 99, make(chan struct{})
@@ -264,7 +264,7 @@ func TestStrangerComesLate(t *testing.T) {
 		}
 		all.mu.Lock()
 		l := all.links[0]
-		l.ends = append(l.ends, &ending{end: end{ref: at.Ref, how: released}, src: nobody})
+		l.ends = append(l.ends, &ending{end: end{ref: at.Ref, how: released}, src: noWorker})
 		all.mu.Unlock()
 		close(w.hold)
 		synctest.Wait()
@@ -416,7 +416,7 @@ func TestRetriedAfterCancel(t *testing.T) {
 				synctest.Wait()
 				answers := make(chan struct{})
 				if c.late {
-					d.beats.Store(&answers)
+					d.heartbeats.Store(&answers)
 				}
 				if err := store.Cancel(ctx, i.Run, ""); err != nil {
 					t.Fatal(err)
@@ -431,7 +431,7 @@ func TestRetriedAfterCancel(t *testing.T) {
 					t.Fatal(err)
 				}
 				synctest.Wait()
-				d.beats.Store(nil)
+				d.heartbeats.Store(nil)
 				close(answers)
 				<-time.After(time.Second)
 				if n := len(begun); n != 2 {

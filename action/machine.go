@@ -25,11 +25,11 @@ type machine struct {
 	calls   engine.Calls[*work] // calls and work belong to the goroutine that applies
 	work    *work
 
-	mu     sync.Mutex       // guards the fields below, which only the leader's duty uses
-	pulses map[uint64]int64 // last heartbeat of each session, ms by engine.View.Mono
-	term   uint64           // in which the duty last started
-	lease  int64            // session lease in ms; 0: leaseMillis
-	next   int64            // next check of the sessions, or the last one, ms as in pulses; 0: unknown
+	mu         sync.Mutex       // guards the fields below, which only the leader's duty uses
+	heartbeats map[uint64]int64 // last heartbeat of each session, ms by engine.View.Mono
+	term       uint64           // in which the duty last started
+	lease      int64            // session lease in ms; 0: leaseMillis
+	next       int64            // next check of the sessions, or the last one, ms as in heartbeats; 0: unknown
 }
 
 // work holds the actions and sessions that a command, timer or reply has read and may have changed.

@@ -52,13 +52,13 @@ type poolGroup struct {
 
 // source is a worker in the pool: the source of its loop. Guarded by the pool's mu, but for what Run sets before it begins.
 type source struct {
-	pool    *pool
-	worker  string
-	group   *poolGroup
-	loop    *workloop.Loop[*piece]
-	report  func(error)
-	telling atomic.Int32  // reports under way
-	ready   chan struct{} // capacity 1: the buffer has pieces
+	pool      *pool
+	worker    string
+	group     *poolGroup
+	loop      *workloop.Loop[*piece]
+	report    func(error)
+	reporting atomic.Int32  // reports under way
+	ready     chan struct{} // capacity 1: the buffer has pieces
 
 	slots  int
 	free   int // slots whose runs nobody has, or is being told the end of
@@ -73,11 +73,11 @@ type piece struct {
 	Task
 	taken taken
 	link  *link
-	seat  *seat
+	owner *clientSession
 	src   *source
 	timer *time.Timer // of the time limit
 
-	census int // the last one of the session that had been sent when it came
+	reconciliation int // the last one of the session that had been sent when it came
 
 	concluded end // by what the handler has returned
 
@@ -349,7 +349,7 @@ func (p *pool) failed(err error) bool {
 }
 
 // tell tells workers what keeps the pool from working: all of them, as all suffer from it.
-func (p *pool) tell(err error) {
+func (p *pool) reportError(err error) {
 	p.mu.Lock()
 	var all []*source
 	for _, g := range p.groups {
@@ -358,32 +358,32 @@ func (p *pool) tell(err error) {
 	p.mu.Unlock()
 	for _, s := range all {
 		if s.report != nil {
-			s.tell(err)
+			s.callOnError(err)
 		}
 	}
 }
 
 // What a pool bears of an OnError that does not return: it is called for all workers of the process, and the sessions of the others must go on.
 const (
-	tellTime   = time.Second / 2
-	maxTelling = 4 // calls of one worker; what goes wrong while they are under way is not reported
+	onErrorTime  = time.Second / 2
+	maxReporting = 4 // calls of one worker; what goes wrong while they are under way is not reported
 )
 
 // tell calls OnError, and waits for it for a while.
-func (s *source) tell(err error) {
-	if s.telling.Add(1) > maxTelling {
-		s.telling.Add(-1)
+func (s *source) callOnError(err error) {
+	if s.reporting.Add(1) > maxReporting {
+		s.reporting.Add(-1)
 		return
 	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		defer s.telling.Add(-1)
+		defer s.reporting.Add(-1)
 		workloop.Callback(func() { s.report(err) })
 	}()
 	select {
 	case <-done:
-	case <-time.After(tellTime):
+	case <-time.After(onErrorTime):
 	}
 }
 

@@ -62,12 +62,12 @@ type runsQuery struct {
 	more  bool
 }
 
-// beatQuery says that a session is alive, and waits for runs of it that are cancelled.
-type beatQuery struct {
+// heartbeatQuery says that a session is alive, and waits for runs of it that are cancelled.
+type heartbeatQuery struct {
 	namespace string
 	session   uint64
 	known     []call.Ref // cancelled runs that the process knows of
-	census    bool       // it is answered at once, also with what the session has
+	reconcile bool       // it is answered at once, also with what the session has
 
 	cancelled []call.Ref // others
 	held      []call.Ref
@@ -75,13 +75,13 @@ type beatQuery struct {
 }
 
 // OfLeader makes the leader hear that the session is alive.
-func (*beatQuery) OfLeader() {}
+func (*heartbeatQuery) OfLeader() {}
 
-func (*infoQuery) Machine() engine.MachineID { return engine.MachineAction }
-func (*listQuery) Machine() engine.MachineID { return engine.MachineAction }
-func (*runQuery) Machine() engine.MachineID  { return engine.MachineAction }
-func (*runsQuery) Machine() engine.MachineID { return engine.MachineAction }
-func (*beatQuery) Machine() engine.MachineID { return engine.MachineAction }
+func (*infoQuery) Machine() engine.MachineID      { return engine.MachineAction }
+func (*listQuery) Machine() engine.MachineID      { return engine.MachineAction }
+func (*runQuery) Machine() engine.MachineID       { return engine.MachineAction }
+func (*runsQuery) Machine() engine.MachineID      { return engine.MachineAction }
+func (*heartbeatQuery) Machine() engine.MachineID { return engine.MachineAction }
 
 // shardInfo is what a shard has of an action. Workers are not counted in it, nor is P99 known: took says how long completed runs took last.
 type shardInfo struct {
@@ -405,7 +405,7 @@ func (l *runLook) readLabels() error {
 	return l.of.readLabels(l.v)
 }
 
-func (m *machine) queryBeat(v *engine.View, q *beatQuery) error {
+func (m *machine) queryHeartbeat(v *engine.View, q *heartbeatQuery) error {
 	if err := v.WaitOn(sessionTopic(q.namespace, q.session)); err != nil {
 		return err
 	}
@@ -416,7 +416,7 @@ func (m *machine) queryBeat(v *engine.View, q *beatQuery) error {
 	case !found:
 		return noSession(q.session)
 	}
-	m.heard(q.session, v.Mono())
+	m.recordHeartbeat(q.session, v.Mono())
 	q.lease = m.leaseNow()
 	known := make(map[call.Ref]bool)
 	for _, ref := range q.known {
@@ -433,11 +433,11 @@ func (m *machine) queryBeat(v *engine.View, q *beatQuery) error {
 		if h, err = decode(it.Value(), (*held).code); err == nil && h.cancelled && !known[ref] {
 			q.cancelled = append(q.cancelled, ref)
 		}
-		if q.census {
+		if q.reconcile {
 			q.held = append(q.held, ref)
 		}
 	}
-	if err = errors.Join(err, it.Close()); err == nil && len(q.cancelled) == 0 && !q.census {
+	if err = errors.Join(err, it.Close()); err == nil && len(q.cancelled) == 0 && !q.reconcile {
 		return engine.ErrWait
 	}
 	return err

@@ -275,36 +275,36 @@ func sessionsTopic() engine.Topic {
 }
 
 // heard notes that a session is alive, by a clock that nobody sets. It is for queries, where the shard is led.
-func (m *machine) heard(session uint64, mono int64) {
+func (m *machine) recordHeartbeat(session uint64, mono int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.pulses[session] = mono
+	m.heartbeats[session] = mono
 }
 
 // led begins a term here, in which processes have a lease. Nobody was heard of before.
-func (m *machine) led(term uint64, lease int64) {
+func (m *machine) startTerm(term uint64, lease int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.lease = lease
 	if m.term != term {
 		m.term, m.next = term, 0
-		clear(m.pulses)
+		clear(m.heartbeats)
 	}
 }
 
 // looks notes that the duty looks at the sessions. If it does so much later than it meant to, the node itself has stood still, as that of a machine that was halted does, and
 // heard from no process meanwhile: every session gets a fresh lease, as at the beginning of a term.
-func (m *machine) looks(mono int64) {
+func (m *machine) startCheck(mono int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.next > 0 && mono-m.next > haltMillis {
-		clear(m.pulses)
+		clear(m.heartbeats)
 	}
 	m.next = mono
 }
 
 // sleeps notes that the duty means to look again at a time; 0: when a session begins.
-func (m *machine) sleeps(until int64) {
+func (m *machine) planCheck(until int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.next = until
@@ -314,10 +314,10 @@ func (m *machine) sleeps(until int64) {
 func (m *machine) silentSince(session uint64, mono int64) int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if _, known := m.pulses[session]; !known {
-		m.pulses[session] = mono
+	if _, known := m.heartbeats[session]; !known {
+		m.heartbeats[session] = mono
 	}
-	return m.pulses[session]
+	return m.heartbeats[session]
 }
 
 // leaseNow returns for how long a process may be silent, ms.
@@ -327,13 +327,13 @@ func (m *machine) leaseNow() int64 {
 	return cmp.Or(m.lease, leaseMillis)
 }
 
-// forgetPulses forgets sessions that there are no more.
-func (m *machine) forgetPulses(sessions map[uint64]bool) {
+// dropHeartbeats forgets sessions that there are no more.
+func (m *machine) dropHeartbeats(sessions map[uint64]bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for id := range m.pulses {
+	for id := range m.heartbeats {
 		if !sessions[id] {
-			delete(m.pulses, id)
+			delete(m.heartbeats, id)
 		}
 	}
 }
@@ -345,7 +345,7 @@ func (m *machine) Duties() []engine.Duty {
 
 // watchSessions ends sessions that are silent for too long.
 func (m *machine) watchSessions(ctx context.Context, lead *engine.Lead) error {
-	m.led(lead.Term(), max(lead.Patience(leaseMillis), leastLease))
+	m.startTerm(lead.Term(), max(lead.Patience(leaseMillis), leastLease))
 	for {
 		var silent uint64
 		var namespace string
@@ -374,7 +374,7 @@ func (m *machine) silent(v *engine.View) (session uint64, namespace string, err 
 	if err != nil {
 		return 0, "", err
 	}
-	m.looks(v.Mono())
+	m.startCheck(v.Mono())
 	all, next := make(map[uint64]bool), int64(0)
 	for ok := it.First(); ok; ok = it.Next() {
 		s, err := decode(it.Value(), (*sessionRow).code)
@@ -400,7 +400,7 @@ func (m *machine) silent(v *engine.View) (session uint64, namespace string, err 
 		}
 		return id, name, it.Close()
 	}
-	m.forgetPulses(all)
-	m.sleeps(next)
+	m.dropHeartbeats(all)
+	m.planCheck(next)
 	return 0, "", errors.Join(it.Close(), engine.ErrWait)
 }

@@ -8,49 +8,49 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// beatAll says that the session is alive, hears which of its runs are cancelled, and finds those that this process does not know of: the answer that told of them
+// sendHeartbeats says that the session is alive, hears which of its runs are cancelled, and finds those that this process does not know of: the answer that told of them
 // was lost.
-func (l *link) beatAll(s *seat) {
-	heard, told := time.Now(), false
+func (l *link) sendHeartbeats(s *clientSession) {
+	answered, reported := time.Now(), false
 	var pauses pause
 	for s.ctx.Err() == nil {
 		began := time.Now()
-		err := l.census(s)
+		err := l.reconcile(s)
 		if err == nil {
-			heard, told, pauses = began, false, pause{}
-			err = l.listen(s)
+			answered, reported, pauses = began, false, pause{}
+			err = l.awaitCancelled(s)
 		}
-		if err == nil || l.noted(s, err) {
+		if err == nil || l.handleError(s, err) {
 			continue
 		}
-		if time.Since(heard) > s.lease && !told {
-			told = true
+		if time.Since(answered) > s.lease && !reported {
+			reported = true
 			l.cancelAll(s, errSilent)
 		}
-		l.pool.tell(err)
+		l.pool.reportError(err)
 		pauses.wait(s.ctx)
 	}
 }
 
-// beatEvery returns how often the session is heard of: three times in a lease.
-func (s *seat) beatEvery() time.Duration { return s.lease / 3 }
+// heartbeatEvery returns how often the session is heard of: three times in a lease.
+func (s *clientSession) heartbeatEvery() time.Duration { return s.lease / 3 }
 
 // census asks what the session has.
-func (l *link) census(s *seat) error {
+func (l *link) reconcile(s *clientSession) error {
 	p := l.pool
 	p.mu.Lock()
-	if l.doubt != nil {
-		l.doubt.Stop()
-		l.doubt = nil
+	if l.suspect != nil {
+		l.suspect.Stop()
+		l.suspect = nil
 	}
 	l.urgent = false
-	s.censuses++
-	serial := s.censuses
+	s.reconciliations++
+	serial := s.reconciliations
 	p.mu.Unlock()
-	ctx, cancel := context.WithTimeout(s.ctx, s.beatEvery())
+	ctx, cancel := context.WithTimeout(s.ctx, s.heartbeatEvery())
 	defer cancel()
 	began := time.Now()
-	q := beatQuery{namespace: p.scope.Namespace(), session: s.id, census: true}
+	q := heartbeatQuery{namespace: p.scope.Namespace(), session: s.id, reconcile: true}
 	if err := p.scope.QueryShard(ctx, l.shard, &q); err != nil {
 		return err
 	}
@@ -58,24 +58,24 @@ func (l *link) census(s *seat) error {
 		s.lease = min(s.lease, d)
 	}
 	p.mu.Lock()
-	strange := make(map[call.Ref]time.Time)
+	unknown := make(map[call.Ref]time.Time)
 	for _, ref := range q.held {
 		if s.held[ref] != nil {
 			continue
 		}
-		since, known := s.strange[ref]
+		since, known := s.unknown[ref]
 		if !known {
 			since = began
 		}
-		if began.Sub(since) < doubtAfter { // its answer may be on its way: another census may have been taken just before
-			strange[ref] = since
+		if began.Sub(since) < suspectAfter { // its answer may be on its way: another census may have been taken just before
+			unknown[ref] = since
 			continue
 		}
-		l.ends = append(l.ends, &ending{end: end{ref: ref, how: released}, src: nobody})
+		l.ends = append(l.ends, &ending{end: end{ref: ref, how: released}, src: noWorker})
 		signal(l.send)
 	}
-	if s.strange = strange; len(strange) > 0 {
-		l.doubtLocked()
+	if s.unknown = unknown; len(unknown) > 0 {
+		l.suspectLocked()
 	}
 	p.mu.Unlock()
 	l.cancelRefs(s, q.cancelled, serial)
@@ -83,20 +83,20 @@ func (l *link) census(s *seat) error {
 }
 
 // nobody is the worker of runs that no worker has.
-var nobody = &source{closed: true}
+var noWorker = &source{closed: true}
 
 // listen waits until there are runs that are cancelled, which the next census names, or it is time for that.
-func (l *link) listen(s *seat) error {
+func (l *link) awaitCancelled(s *clientSession) error {
 	p := l.pool
-	ctx, cancel := context.WithTimeout(engine.Lasting(s.ctx), s.beatEvery())
+	ctx, cancel := context.WithTimeout(engine.Lasting(s.ctx), s.heartbeatEvery())
 	defer cancel()
-	q := beatQuery{namespace: p.scope.Namespace(), session: s.id}
+	q := heartbeatQuery{namespace: p.scope.Namespace(), session: s.id}
 	p.mu.Lock()
 	if l.urgent { // nobody listened when it was said
 		p.mu.Unlock()
 		return nil
 	}
-	l.endBeat = cancel
+	l.endHeartbeat = cancel
 	for ref := range s.cancelled {
 		if len(q.known) < maxHeld {
 			q.known = append(q.known, ref)
@@ -105,7 +105,7 @@ func (l *link) listen(s *seat) error {
 	p.mu.Unlock()
 	err := p.scope.QueryShard(ctx, l.shard, &q)
 	p.mu.Lock()
-	l.endBeat = nil
+	l.endHeartbeat = nil
 	p.mu.Unlock()
 	if ctx.Err() != nil {
 		return s.ctx.Err()
@@ -115,13 +115,13 @@ func (l *link) listen(s *seat) error {
 
 // cancelRefs cancels the handlers of the runs that a census has named as cancelled. A run that was begun before may have come back by Retry while the answer was on its
 // way, which then is about the attempt before. If it is not, listen returns at once, and the next census names it again.
-func (l *link) cancelRefs(s *seat, refs []call.Ref, census int) {
+func (l *link) cancelRefs(s *clientSession, refs []call.Ref, serial int) {
 	l.pool.mu.Lock()
 	var pieces []*piece
 	s.cancelled = make(map[call.Ref]bool)
 	for _, ref := range refs {
 		one := s.held[bare(ref)]
-		if one != nil && one.taken.begun > 1 && one.census >= census {
+		if one != nil && one.taken.begun > 1 && one.reconciliation >= serial {
 			continue
 		}
 		if s.cancelled[bare(ref)] = true; one != nil && one.cause == nil {
@@ -135,7 +135,7 @@ func (l *link) cancelRefs(s *seat, refs []call.Ref, census int) {
 }
 
 // cancelAll cancels all handlers of a session.
-func (l *link) cancelAll(s *seat, cause error) {
+func (l *link) cancelAll(s *clientSession, cause error) {
 	l.pool.mu.Lock()
 	var pieces []*piece
 	for _, one := range s.held {
@@ -147,16 +147,16 @@ func (l *link) cancelAll(s *seat, cause error) {
 	}
 }
 
-// doubtLocked has a census taken soon.
-func (l *link) doubtLocked() {
-	if l.doubt != nil || l.seat == nil {
+// suspectLocked has a census taken soon.
+func (l *link) suspectLocked() {
+	if l.suspect != nil || l.session == nil {
 		return
 	}
-	l.doubt = time.AfterFunc(doubtAfter, func() {
+	l.suspect = time.AfterFunc(suspectAfter, func() {
 		l.pool.mu.Lock()
 		defer l.pool.mu.Unlock()
-		if l.urgent = true; l.endBeat != nil {
-			l.endBeat()
+		if l.urgent = true; l.endHeartbeat != nil {
+			l.endHeartbeat()
 		}
 	})
 }
