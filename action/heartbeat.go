@@ -8,8 +8,9 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// sendHeartbeats says that the session is alive, hears which of its runs are cancelled, and finds those that this process does not know of: the answer that told of them
-// was lost.
+// sendHeartbeats keeps the session alive until it ends. Each turn is a reconciliation followed by a wait
+// for cancelled runs; both are heartbeats. If the shard does not answer for a lease, sendHeartbeats
+// cancels all handlers.
 func (l *link) sendHeartbeats(s *clientSession) {
 	answered, reported := time.Now(), false
 	var pauses pause
@@ -32,10 +33,12 @@ func (l *link) sendHeartbeats(s *clientSession) {
 	}
 }
 
-// heartbeatEvery returns how often the session is heard of: three times in a lease.
+// heartbeatEvery returns the interval between heartbeats: a third of the lease.
 func (s *clientSession) heartbeatEvery() time.Duration { return s.lease / 3 }
 
-// census asks what the session has.
+// reconcile compares the runs that the session holds in the shard with those of this process. It cancels
+// the handlers of cancelled runs. A run that is unknown here was in an answer that was lost, and
+// reconcile releases it when it has been unknown for suspectAfter.
 func (l *link) reconcile(s *clientSession) error {
 	p := l.pool
 	p.mu.Lock()
@@ -67,7 +70,7 @@ func (l *link) reconcile(s *clientSession) error {
 		if !known {
 			since = began
 		}
-		if began.Sub(since) < suspectAfter { // its answer may be on its way: another census may have been taken just before
+		if began.Sub(since) < suspectAfter { // the answer with the run may still arrive
 			unknown[ref] = since
 			continue
 		}
@@ -82,17 +85,18 @@ func (l *link) reconcile(s *clientSession) error {
 	return nil
 }
 
-// nobody is the worker of runs that no worker has.
+// noWorker is the source of ends of runs that are unknown to this process.
 var noWorker = &source{closed: true}
 
-// listen waits until there are runs that are cancelled, which the next census names, or it is time for that.
+// awaitCancelled waits until runs of the session are cancelled, or until the next reconciliation is due. The
+// reconciliation names the runs.
 func (l *link) awaitCancelled(s *clientSession) error {
 	p := l.pool
 	ctx, cancel := context.WithTimeout(engine.Lasting(s.ctx), s.heartbeatEvery())
 	defer cancel()
 	q := heartbeatQuery{namespace: p.scope.Namespace(), session: s.id}
 	p.mu.Lock()
-	if l.urgent { // nobody listened when it was said
+	if l.urgent { // it became due when there was no wait to cancel
 		p.mu.Unlock()
 		return nil
 	}
@@ -113,8 +117,9 @@ func (l *link) awaitCancelled(s *clientSession) error {
 	return err
 }
 
-// cancelRefs cancels the handlers of the runs that a census has named as cancelled. A run that was begun before may have come back by Retry while the answer was on its
-// way, which then is about the attempt before. If it is not, listen returns at once, and the next census names it again.
+// cancelRefs cancels the handlers of the runs that a reconciliation named as cancelled. It skips a run
+// that was retried and accepted after the reconciliation was sent: the answer may be about the earlier
+// attempt. If it is not, awaitCancelled returns at once and the next reconciliation names the run again.
 func (l *link) cancelRefs(s *clientSession, refs []call.Ref, serial int) {
 	l.pool.mu.Lock()
 	var pieces []*piece
@@ -134,7 +139,7 @@ func (l *link) cancelRefs(s *clientSession, refs []call.Ref, serial int) {
 	}
 }
 
-// cancelAll cancels all handlers of a session.
+// cancelAll cancels all handlers of the session.
 func (l *link) cancelAll(s *clientSession, cause error) {
 	l.pool.mu.Lock()
 	var pieces []*piece
@@ -147,7 +152,7 @@ func (l *link) cancelAll(s *clientSession, cause error) {
 	}
 }
 
-// suspectLocked has a census taken soon.
+// suspectLocked plans an early reconciliation, because a call or its answer may have been lost.
 func (l *link) suspectLocked() {
 	if l.suspect != nil || l.session == nil {
 		return

@@ -25,7 +25,7 @@ type lateDoor struct {
 	hold  chan struct{} // nil, or closed when answers to takes come
 	away  atomic.Bool   // nothing gets there
 
-	heartbeats atomic.Pointer[chan struct{}] // nil, or closed when answers to beats come
+	heartbeats atomic.Pointer[chan struct{}] // nil, or closed when answers to heartbeats arrive
 }
 
 var errAway = engine.Errorf(engine.ErrUnavailable, "the node is away")
@@ -142,7 +142,7 @@ func (w *oneSlot) check(first, second RunID) {
 }
 
 // TestReleasedRunComesBackBeforeItsAnswer: a worker with one slot is free for two shards. What comes from the second one while it is busy is given back, and is the worker's again by the next take
-// before the process has the answer to that. It was thrown away then, as what the process had, until a census 10 s later.
+// before the process has the answer to that. It was thrown away then, as what the process had, until a reconciliation 10 s later.
 func TestReleasedRunComesBackBeforeItsAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newOneSlot(t)
@@ -156,7 +156,7 @@ func TestReleasedRunComesBackBeforeItsAnswer(t *testing.T) {
 }
 
 // TestGivenBackInVain: likewise, but nobody hears that the second run is given back, as the node is killed. The process was said to have it until the attempt's time
-// was over, an hour later; now the census finds it.
+// was over, an hour later; now a reconciliation finds it.
 func TestGivenBackInVain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newOneSlot(t)
@@ -164,7 +164,7 @@ func TestGivenBackInVain(t *testing.T) {
 		first := w.invoke(0)
 		second := w.invoke(1) // too much
 		w.shard, w.vain = 99, false
-		<-time.After(time.Minute) // of censuses
+		<-time.After(time.Minute) // for reconciliations
 		w.done <- struct{}{}
 		<-time.After(time.Minute)
 		w.check(first, second)
@@ -222,7 +222,7 @@ func TestRefusedEnd(t *testing.T) {
 	})
 }
 
-// TestTwoReconciliationsAtOnce: what a take has got is not given back because two censuses, one right after the other, do not find it in this process: the answer of the take
+// TestTwoReconciliationsAtOnce: what a take has got is not given back because two reconciliations, one right after the other, do not find it in this process: the answer of the take
 // is on its way.
 func TestTwoReconciliationsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -251,7 +251,7 @@ func TestTwoReconciliationsAtOnce(t *testing.T) {
 	})
 }
 
-// TestUnknownRunComesLate: a run that a census has found to be unknown here, and that is about to be given back, is kept when the answer comes by which the process has it.
+// TestUnknownRunComesLate: a run that a reconciliation found to be unknown here, and that is about to be given back, is kept when the answer comes by which the process has it.
 func TestUnknownRunComesLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newOneSlot(t)
@@ -386,7 +386,7 @@ func TestErrorBeforeOutage(t *testing.T) {
 }
 
 // TestRetriedAfterCancel: a run that was cancelled and retried is another attempt, also when the same process gets it. It was taken for the one that was cancelled when the process
-// learned late of that, and that it was cancelled again was said only by the next census, 10 s later.
+// learned late of that, and that it was cancelled again was said only by the next reconciliation, 10 s later.
 func TestRetriedAfterCancel(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -461,7 +461,7 @@ func TestRetriedAfterCancel(t *testing.T) {
 }
 
 // TestNextAttemptBesideTheLast: the next attempt of a run may come to the process whose handler of the last one has not returned: a transaction has ended that, or its time has
-// passed by the clock of the shard first. It was taken for what the process had, and was begun when a census had found that it was not, up to 10 s after that handler returned.
+// passed by the clock of the shard first. It was taken for what the process had, and was begun when a reconciliation had found that it was not, up to 10 s after that handler returned.
 func TestNextAttemptBesideTheLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &lateDoor{Rig: machinetest.New(t, 1, table()), shard: 99}

@@ -62,19 +62,19 @@ type runsQuery struct {
 	more  bool
 }
 
-// heartbeatQuery says that a session is alive, and waits for runs of it that are cancelled.
+// heartbeatQuery renews the lease of a session and waits for cancelled runs of it.
 type heartbeatQuery struct {
 	namespace string
 	session   uint64
-	known     []call.Ref // cancelled runs that the process knows of
-	reconcile bool       // it is answered at once, also with what the session has
+	known     []call.Ref // cancelled runs that the process knows
+	reconcile bool       // do not wait, and return the runs that the session holds too
 
-	cancelled []call.Ref // others
+	cancelled []call.Ref // other cancelled runs
 	held      []call.Ref
-	lease     int64 // ms for which the process may be silent
+	lease     int64 // ms
 }
 
-// OfLeader makes the leader hear that the session is alive.
+// OfLeader directs the query to the leader, which keeps the time of the last heartbeat.
 func (*heartbeatQuery) OfLeader() {}
 
 func (*infoQuery) Machine() engine.MachineID      { return engine.MachineAction }
