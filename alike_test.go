@@ -37,11 +37,11 @@ var exported = map[string][]any{
 	".": {floe.Stale, floe.Spread, floe.Prefix, floe.Limit, floe.Cursor, floe.KeyName, floe.ForNamespaces, floe.KeyExpires, floe.KeepKey},
 	"kv": {
 		kv.Absent, kv.Present, kv.RevisionIs, kv.Max, kv.Min, kv.After, kv.Cursor, kv.Limit, kv.Prefix, kv.LockOf, kv.DeleteOp, kv.IncrOp, kv.JSONDeleteOp,
-		kv.JSONSetOp, kv.PersistOp, kv.PutOp, kv.TouchOp, kv.IfAbsent, kv.IfPresent, kv.KeepTTL, kv.IfRevision, kv.TTL, kv.WithoutValues, kv.FromRevision, kv.Progress,
+		kv.JSONSetOp, kv.PersistOp, kv.PutOp, kv.TouchOp, kv.IfAbsent, kv.IfPresent, kv.KeepTTL, kv.IfRevision, kv.TTL, kv.NoValues, kv.FromRevision, kv.Progress,
 	},
 	"stream": {
 		stream.DeadLetters, stream.Permanent, stream.MaxAge, stream.Dedup, stream.IfLastID, stream.LastIDIs, stream.AckTimeout, stream.Backoff, stream.MaxDeliver,
-		stream.WithMode, stream.Concurrency, stream.Consumer, stream.Grace, stream.OnError, stream.Partitions, stream.Cursor, stream.Force, stream.ParseID,
+		stream.InMode, stream.Concurrency, stream.Consumer, stream.Grace, stream.OnError, stream.Partitions, stream.Cursor, stream.Force, stream.ParseID,
 		stream.MaxLen, stream.MaxBytes, stream.Limit, stream.Prefix, stream.ParseMode, stream.Delay, stream.Reason, stream.ToDLQ, stream.FromEnd, stream.NoAck, stream.AckOp,
 		stream.AppendManyOp, stream.AppendOp, stream.ConfigureGroupOp, stream.CreateGroupOp, stream.CreateOp, stream.DeleteGroupOp, stream.DeleteOp, stream.ExtendOp, stream.LeaveOp,
 		stream.NackOp, stream.ReadGroupOp, stream.SeekOp, stream.SetRetentionOp, stream.TrimOp, stream.Partition, stream.Tail, stream.Until, stream.UntilTime,
@@ -51,36 +51,36 @@ var exported = map[string][]any{
 		queue.Permanent, queue.Held, queue.Concurrency, queue.Grace, queue.OnError, queue.Contains, queue.Delay, queue.Max, queue.Wait, queue.DedupKey,
 		queue.Headers, queue.MaxAttempts, queue.Priority, queue.Lease, queue.Prefix, queue.InState, queue.Reason, queue.ToDLQ, queue.AckOp, queue.ConfigureOp,
 		queue.DeleteDeadOp, queue.DeleteMessageOp, queue.DeleteOp, queue.DequeueOp, queue.EnqueueManyOp, queue.EnqueueOp, queue.ExtendOp, queue.NackOp, queue.PauseOp, queue.PurgeOp,
-		queue.ReleaseOp, queue.RequeueOp, queue.ResumeOp, queue.Cursor, queue.Limit, queue.WithoutPayload,
+		queue.ReleaseOp, queue.RequeueOp, queue.ResumeOp, queue.Cursor, queue.Limit, queue.NoPayload,
 	},
 	"ts": {
-		ts.Matching, ts.Cursor, ts.Limit, ts.Prefix, ts.WithTags, ts.DeleteMeasurementOp, ts.SetRetentionOp, ts.WriteOp, ts.ParsePrecision, ts.Between, ts.Tags,
+		ts.Matching, ts.Cursor, ts.Limit, ts.Prefix, ts.Tags, ts.DeleteMeasurementOp, ts.SetRetentionOp, ts.WriteOp, ts.ParsePrecision, ts.Between, ts.Tags,
 	},
 	"floql": {floql.NewFilter, floql.ParseFilters, floql.NewPartial, floql.Parse, floql.Eval, floql.DecodeSelection, floql.Stages},
 	"action": {
 		action.Code, action.Outcome, action.Permanent, action.Snooze, action.Max, action.Wait, action.ParseCatchUp, action.Force, action.OfAttempt, action.OfDelivery, action.Retry,
-		action.WithCode, action.WithOutcome, action.Delay, action.IdempotencyKey, action.Labels, action.Prefix, action.CancelOp, action.DeleteOp,
+		action.ErrorCode, action.OutcomeName, action.Delay, action.IdempotencyKey, action.Labels, action.Prefix, action.CancelOp, action.DeleteOp,
 		action.DeleteScheduleOp, action.DisableOp, action.EnableOp, action.InvokeOp, action.PauseScheduleOp, action.RegisterOp, action.ResumeScheduleOp,
 		action.SetScheduleOp, action.TriggerOp, action.ParseOverlap, action.Cursor, action.Limit, action.Backoff, action.Description, action.MaxRetries,
 		action.MaxRunning, action.MaxRunningPerKey, action.Owner, action.RateLimit, action.Retain, action.Timeout, action.InState, action.ConcurrencyKey,
 		action.Priority, action.ParseStatus, action.TaskOf, action.HandlersOf, action.OfType, action.Expire, action.CompleteOp, action.FailOp, action.Held,
-		action.RetryOp, action.RunNowOp, action.With, action.InvokedBetween, action.Label,
+		action.RetryOp, action.RunNowOp, action.Has, action.InvokedBetween, action.Label,
 	},
 	"workflow": {
 		workflow.New, workflow.Force, workflow.Prefix, workflow.CancelOp, workflow.DefinitionNamespace, workflow.CreateOp, workflow.DeleteOp, workflow.DisableOp, workflow.EnableOp,
-		workflow.RemoveVersionOp, workflow.RetryOp, workflow.SignalOp, workflow.StartOp, workflow.Cursor, workflow.Limit, workflow.Validate, workflow.FromStep, workflow.WithInput,
-		workflow.Active, workflow.AttributeValue, workflow.InState, workflow.Of, workflow.StartedBetween, workflow.With, workflow.IdempotencyKey, workflow.Version, workflow.WithRunID,
+		workflow.RemoveVersionOp, workflow.RetryOp, workflow.SignalOp, workflow.StartOp, workflow.Cursor, workflow.Limit, workflow.Validate, workflow.FromStep, workflow.ReplaceInput,
+		workflow.Active, workflow.AttributeValue, workflow.InState, workflow.Of, workflow.StartedBetween, workflow.Has, workflow.IdempotencyKey, workflow.Version, workflow.UseID,
 		workflow.DefinitionNamespace, workflow.ParseStatus, workflow.Call, workflow.Each, workflow.Parallel, workflow.Sleep, workflow.SleepUntil, workflow.WaitFor,
 	},
 	"stream/processing": {
 		processing.DefinitionNamespace, processing.ErrorStream, processing.Cursor, processing.InState, processing.Limit, processing.Named, processing.Prefix,
-		processing.Validate, processing.Test, processing.DropState, processing.FromSavepoint, processing.RestartSource, processing.WithDefinition, processing.ParseStatus, processing.Records,
+		processing.Validate, processing.Test, processing.DropState, processing.FromSavepoint, processing.RestartSource, processing.ReplaceDefinition, processing.ParseStatus, processing.Records,
 		processing.Session, processing.Sliding, processing.Tumbling,
 	},
 }
 
 // without are exported functions that make no argument of a call to a store.
-var without = []string{"Open", "OpenContext", "OpenMemory", "Dial", "Verify", "WithTLS", "WithAPIKey"}
+var without = []string{"Open", "OpenContext", "OpenMemory", "Dial", "Verify", "TLS", "APIKey"}
 
 // TestAlikeIsComplete: whoever adds an option or an operation adds it to the calls of TestNodeAndClientAlike.
 func TestAlikeIsComplete(t *testing.T) {

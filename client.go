@@ -33,11 +33,11 @@ type dialOptions struct {
 	key string
 }
 
-// WithTLS encrypts the connections.
-func WithTLS(c *tls.Config) DialOption { return func(o *dialOptions) { o.tls = c } }
+// TLS encrypts the connections.
+func TLS(c *tls.Config) DialOption { return func(o *dialOptions) { o.tls = c } }
 
-// WithAPIKey shows a key, as Keys.Create returns it, to the nodes. Those without a key store let everybody in, whatever he shows.
-func WithAPIKey(key string) DialOption { return func(o *dialOptions) { o.key = key } }
+// APIKey shows a key, as Keys.Create returns it, to the nodes. Those without a key store let everybody in, whatever he shows.
+func APIKey(key string) DialOption { return func(o *dialOptions) { o.key = key } }
 
 // maxKeyText is more than any key has.
 const maxKeyText = 1024

@@ -3,8 +3,8 @@ package action
 import (
 	"context"
 
-	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/protocol"
 )
 
 // Retry has a run that has failed, timed out or was cancelled carried out again: it waits, behind those that wait already, and gets as many attempts as it was invoked
@@ -26,13 +26,13 @@ func (s *Store) RunNow(ctx context.Context, id RunID) error {
 	return err
 }
 
-func refOp(row *engine.CommandRow[*work, call.Ref, engine.Nothing], id RunID) engine.Op {
+func refOp(row *engine.CommandRow[*work, protocol.Ref, engine.Nothing], id RunID) engine.Op {
 	p, err := id.parse()
 	return at(p.shard, row.Op("", p.Ref, err))
 }
 
 // find returns a run that is there.
-func (w *work) find(ref call.Ref) (*act, *stateRow, error) {
+func (w *work) find(ref protocol.Ref) (*act, *stateRow, error) {
 	a := w.byID(ref.Action)
 	if a == nil {
 		return nil, nil, noRun(ref, w.tx.Shard())
@@ -45,7 +45,7 @@ func (w *work) find(ref call.Ref) (*act, *stateRow, error) {
 }
 
 // again carries out a run that has ended once more.
-func (w *work) again(ref *call.Ref) error {
+func (w *work) again(ref *protocol.Ref) error {
 	a, st, err := w.find(*ref)
 	if err != nil {
 		return err
@@ -83,7 +83,7 @@ func (w *work) again(ref *call.Ref) error {
 }
 
 // hurry ends that a run waits for a time.
-func (w *work) hurry(ref *call.Ref) error {
+func (w *work) hurry(ref *protocol.Ref) error {
 	a, st, err := w.find(*ref)
 	switch {
 	case err != nil:
@@ -102,7 +102,7 @@ func (w *work) hurry(ref *call.Ref) error {
 }
 
 // endDelay notes that a run may begin before its delay is over.
-func (a *act) endDelay(ref call.Ref, row *runRow) {
+func (a *act) endDelay(ref protocol.Ref, row *runRow) {
 	if row.due > a.tx.Now() {
 		row.due = a.tx.Now()
 		a.tx.Set(runKey(nil, rowRun, a.id, ref.Run), encode(nil, row, (*runRow).code))

@@ -166,7 +166,7 @@ func TestEndInATransaction(t *testing.T) {
 			return err
 		}
 		if task.Attempt == 1 {
-			if err := txn(action.FailOp(task, "once more", action.WithCode("again"), action.Retry())); err != nil {
+			if err := txn(action.FailOp(task, "once more", action.ErrorCode("again"), action.Retry())); err != nil {
 				return nil, err
 			}
 			if err := txn(action.CompleteOp(task, nil)); !errors.Is(err, floe.ErrConflict) {
@@ -177,7 +177,7 @@ func TestEndInATransaction(t *testing.T) {
 		if task.LastCode != "again" {
 			t.Errorf("the second attempt is %+v", task)
 		}
-		return nil, txn(action.CompleteOp(task, []byte(`"done"`), action.WithOutcome("paid")))
+		return nil, txn(action.CompleteOp(task, []byte(`"done"`), action.OutcomeName("paid")))
 	}))
 	for n := 1; n <= 3; n++ {
 		run, err := s.InvokeAndWait(ctx, "a", nil)
@@ -272,13 +272,13 @@ func TestRunsWith(t *testing.T) {
 				opts []action.RunOption
 			}{
 				{12, nil},
-				{4, []action.RunOption{action.With(action.AttributeConcurrencyKey, "1")}},
-				{6, []action.RunOption{action.With(action.Label("gpu"), "yes")}},
-				{2, []action.RunOption{action.With(action.Label("gpu"), "yes"), action.With(action.AttributeConcurrencyKey, "1"), action.InState(action.Pending)}},
-				{1, []action.RunOption{action.With(action.AttributeIdempotencyKey, "7")}},
-				{12, []action.RunOption{action.With(action.AttributeSource, "api")}},
-				{0, []action.RunOption{action.With(action.AttributeWorker, "w")}},
-				{0, []action.RunOption{action.With(action.AttributeCode, "c"), action.With(action.AttributeOutcome, "o")}},
+				{4, []action.RunOption{action.Has(action.AttributeConcurrencyKey, "1")}},
+				{6, []action.RunOption{action.Has(action.Label("gpu"), "yes")}},
+				{2, []action.RunOption{action.Has(action.Label("gpu"), "yes"), action.Has(action.AttributeConcurrencyKey, "1"), action.InState(action.Pending)}},
+				{1, []action.RunOption{action.Has(action.AttributeIdempotencyKey, "7")}},
+				{12, []action.RunOption{action.Has(action.AttributeSource, "api")}},
+				{0, []action.RunOption{action.Has(action.AttributeWorker, "w")}},
+				{0, []action.RunOption{action.Has(action.AttributeCode, "c"), action.Has(action.AttributeOutcome, "o")}},
 				{12 - before, []action.RunOption{action.InvokedBetween(middle, time.Time{})}},
 				{before, []action.RunOption{action.InvokedBetween(time.Time{}, middle)}},
 				{0, []action.RunOption{action.InvokedBetween(middle, middle)}},
@@ -300,7 +300,7 @@ func TestRunsWith(t *testing.T) {
 				}
 			}
 			for _, unknown := range []action.Attribute{"color", action.Label("")} {
-				if _, err := s.Runs("a").Page(ctx, action.With(unknown, "red")); !errors.Is(err, action.ErrInvalid) {
+				if _, err := s.Runs("a").Page(ctx, action.Has(unknown, "red")); !errors.Is(err, action.ErrInvalid) {
 					t.Errorf("Page with %q = %v", unknown, err)
 				}
 			}

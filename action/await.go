@@ -186,25 +186,25 @@ func OfAttempt(n int) EndOption { return endOption(func(e *end) { e.attempt = in
 // OfDelivery names the attempt that has ended by its Task.Delivery, which no other attempt of the run has.
 func OfDelivery(n int) EndOption { return endOption(func(e *end) { e.begun = int64(n) }) }
 
-// WithOutcome names the outcome of a run that is completed, in up to 255 bytes. The default is "success".
-func WithOutcome(name string) EndOption { return endOption(func(e *end) { e.outcome = name }) }
+// OutcomeName names the outcome of a run that is completed, in up to 255 bytes. The default is "success".
+func OutcomeName(name string) EndOption { return endOption(func(e *end) { e.outcome = name }) }
 
-// WithCode gives the error of a failed attempt a code, see Code.
-func WithCode(code string) EndOption { return endOption(func(e *end) { e.code = code }) }
+// ErrorCode gives the error of a failed attempt a code, see Code.
+func ErrorCode(code string) EndOption { return endOption(func(e *end) { e.code = code }) }
 
 // Retry has another attempt follow a failed one, after the action's back-off, if any are left.
 func Retry() EndOption { return endOption(func(e *end) { e.how = failed }) }
 
 // Complete ends a run that a worker got from Await, with its output: JSON, or other bytes; nil is none.
 //
-// Options: OfAttempt, OfDelivery, WithOutcome. Errors: ErrConflict if the worker does not have the run any more, or it was cancelled; ErrInvalid for an output that is too large.
+// Options: OfAttempt, OfDelivery, OutcomeName. Errors: ErrConflict if the worker does not have the run any more, or it was cancelled; ErrInvalid for an output that is too large.
 func (s *Store) Complete(ctx context.Context, run RunID, worker string, output []byte, opts ...EndOption) error {
 	return s.ended(ctx, run, worker, end{how: completed, output: output}, opts)
 }
 
 // Fail ends an attempt that a worker got from Await, with the error. Without Retry the run has failed.
 //
-// Options: OfAttempt, OfDelivery, WithCode, Retry. Errors: ErrConflict if the worker does not have the run any more, or it was cancelled.
+// Options: OfAttempt, OfDelivery, ErrorCode, Retry. Errors: ErrConflict if the worker does not have the run any more, or it was cancelled.
 func (s *Store) Fail(ctx context.Context, run RunID, worker string, message string, opts ...EndOption) error {
 	return s.ended(ctx, run, worker, end{how: refused, message: shorten(message, MaxErrorBytes), delay: -1}, opts)
 }

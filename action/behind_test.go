@@ -7,8 +7,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/protocol"
 )
 
 var behindFlag = flag.Int("behind", 3000, "how many runs wait behind a key in TestTakesBesideFullKeys")
@@ -37,8 +37,8 @@ func takesBeside(t *testing.T, behind int) map[string]engine.Toil {
 	session := w.open(group{"", []string{"a"}})
 	invoke := func(key string, n int) {
 		t.Helper()
-		v := call.Invoke{Name: "a", ConcurrencyKey: key}
-		cmd := engine.Command{Machine: engine.MachineAction, Kind: kindInvoke, Namespace: "n", Body: encode(nil, &v, (*call.Invoke).Code)}
+		v := protocol.Invoke{Name: "a", ConcurrencyKey: key}
+		cmd := engine.Command{Machine: engine.MachineAction, Kind: kindInvoke, Namespace: "n", Body: encode(nil, &v, (*protocol.Invoke).Code)}
 		for ; n > 0; n -= 500 {
 			for _, out := range w.r.Entry(0, slices.Repeat([]engine.Command{cmd}, min(n, 500))...) {
 				if out.Err != nil {

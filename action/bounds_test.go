@@ -137,11 +137,11 @@ func TestBounds(t *testing.T) {
 		}},
 		{"outcome", none, action.MaxOutcomeBytes, func(n int) error {
 			task := taken()
-			return s.Complete(ctx, task.Run, "w", nil, action.WithOutcome(text(n)))
+			return s.Complete(ctx, task.Run, "w", nil, action.OutcomeName(text(n)))
 		}},
 		{"code", none, action.MaxOutcomeBytes, func(n int) error {
 			task := taken()
-			return s.Fail(ctx, task.Run, "w", "x", action.WithCode(text(n)))
+			return s.Fail(ctx, task.Run, "w", "x", action.ErrorCode(text(n)))
 		}},
 		{"output", none, 1 << 20, func(n int) error { task := taken(); return s.Complete(ctx, task.Run, "w", []byte(text(n))) }},
 		{"touch", 1, open, func(n int) error {
@@ -166,7 +166,7 @@ func TestBounds(t *testing.T) {
 			return schedule("s", action.ScheduleSpec{Cron: "0" + strings.Repeat(" ", n-len("00***")-3) + "0 * * *"})
 		}},
 		{"attributes of a listing", none, 16, func(n int) error {
-			_, err := s.Runs("a").Page(ctx, slices.Repeat([]action.RunOption{action.With(action.AttributeSource, "api")}, n)...)
+			_, err := s.Runs("a").Page(ctx, slices.Repeat([]action.RunOption{action.Has(action.AttributeSource, "api")}, n)...)
 			return err
 		}},
 		{"prefix", none, 255, func(n int) error { _, err := s.Page(ctx, action.Prefix(text(n))); return err }},

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/protocol"
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
@@ -40,7 +40,7 @@ func startCause(namespace string) engine.Topic {
 
 func (caller) Makes(cmd engine.Command, made func(engine.Made)) {
 	if cmd.Kind == callerStart {
-		made(engine.Made{Topic: call.Takers(cmd.Namespace), N: 1, Cause: startCause(cmd.Namespace)})
+		made(engine.Made{Topic: protocol.Takers(cmd.Namespace), N: 1, Cause: startCause(cmd.Namespace)})
 	}
 }
 
@@ -50,7 +50,7 @@ func (c caller) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 		c.invokeNext(tx, cmd.Body)
 		return nil, nil
 	}
-	end, err := decode(cmd.Body, (*call.End).Encode)
+	end, err := decode(cmd.Body, (*protocol.End).Encode)
 	if err != nil {
 		return nil, err
 	}
@@ -66,16 +66,16 @@ func (c caller) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 }
 
 func (c caller) invokeNext(tx *engine.Tx, token []byte) {
-	v := call.Invoke{
+	v := protocol.Invoke{
 		Name: "step", Input: []byte("1"), Priority: 100, Source: "caller", MaxAttempts: 2, Timeout: c.timeout,
-		Notify: call.Notify{Machine: engine.MachineTest, Command: callerTold, Token: token},
+		Notify: protocol.Notify{Machine: engine.MachineTest, Command: callerTold, Token: token},
 	}
-	tx.Then(engine.Command{Machine: engine.MachineAction, Kind: kindInvoke, Body: encode(nil, &v, (*call.Invoke).Code)})
+	tx.Then(engine.Command{Machine: engine.MachineAction, Kind: kindInvoke, Body: encode(nil, &v, (*protocol.Invoke).Code)})
 }
 
 // TestCaller: whoever had a run made is told its end behind what ends it, in the same entry: completed, failed, cancelled, out of time, lost.
 func TestCaller(t *testing.T) {
-	w := &world{t: t, r: machinetest.New(t, 1, table(), callerTable(1000)), of: make(map[call.Ref]uint64)}
+	w := &world{t: t, r: machinetest.New(t, 1, table(), callerTable(1000)), of: make(map[protocol.Ref]uint64)}
 	w.register("step", defaultSpec)
 	s := w.open(group{"", []string{"step"}})
 	start := func(steps byte) {
@@ -137,7 +137,7 @@ func TestCaller(t *testing.T) {
 
 	start(1)
 	step := take()
-	if _, err := w.do(kindCancel, encode(nil, &call.Cancel{Ref: step.ref}, (*call.Cancel).Code)); err != nil {
+	if _, err := w.do(kindCancel, encode(nil, &protocol.Cancel{Ref: step.ref}, (*protocol.Cancel).Code)); err != nil {
 		t.Fatal(err)
 	}
 	expect(1, "cancelled cancelled  , attempt 1")

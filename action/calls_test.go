@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/protocol"
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
@@ -61,7 +61,7 @@ func TestRefusals(t *testing.T) {
 	page := func(opts ...RunOption) error { _, err := s.Runs("a").Page(ctx, opts...); return err }
 	with := func(n int) (opts []RunOption) {
 		for range n {
-			opts = append(opts, With(AttributeSource, "api"))
+			opts = append(opts, Has(AttributeSource, "api"))
 		}
 		return opts
 	}
@@ -82,8 +82,8 @@ func TestRefusals(t *testing.T) {
 		"state 0":               {page(InState(0)), ErrInvalid, "action: no runs are in state 0"},
 		"the last state":        {page(InState(TimedOut)), nil, ""},
 		"the first state":       {page(InState(Pending)), nil, ""},
-		"no attribute":          {page(With("size", "1")), ErrInvalid, `action: runs have no attribute "size": source, concurrency_key, idempotency_key, worker, outcome, code or label.<name>`},
-		"no label":              {page(With(Label(""), "1")), ErrInvalid, `action: runs have no attribute "label.": source, concurrency_key, idempotency_key, worker, outcome, code or label.<name>`},
+		"no attribute":          {page(Has("size", "1")), ErrInvalid, `action: runs have no attribute "size": source, concurrency_key, idempotency_key, worker, outcome, code or label.<name>`},
+		"no label":              {page(Has(Label(""), "1")), ErrInvalid, `action: runs have no attribute "label.": source, concurrency_key, idempotency_key, worker, outcome, code or label.<name>`},
 		"16 attributes":         {page(with(16)...), nil, ""},
 		"17 attributes":         {page(with(17)...), ErrInvalid, "action: 17 attributes of a listing exceed 16"},
 		"limit 0":               {page(Limit(0)), ErrInvalid, ""},
@@ -103,11 +103,11 @@ func TestRefusals(t *testing.T) {
 		"retry of a deleted one":    {s.Retry(ctx, gone), ErrNotFound, ""},
 		"RunNow of one that runs":   {s.RunNow(ctx, running), ErrConflict, fmt.Sprintf("run %s does not wait: it is running", running)},
 		"invoke of a disabled one":  {errOf(s.Invoke(ctx, "off", nil)), ErrConflict, `action "off" is disabled`},
-		"complete with a code": {s.Complete(ctx, running, "w", nil, WithCode("c")), ErrInvalid,
+		"complete with a code": {s.Complete(ctx, running, "w", nil, ErrorCode("c")), ErrInvalid,
 			"action: an option of Fail for Complete, or the other way round"},
 		"complete to retry":     {s.Complete(ctx, running, "w", nil, Retry()), ErrInvalid, "action: an option of Fail for Complete, or the other way round"},
-		"fail with an outcome":  {s.Fail(ctx, running, "w", "no", WithOutcome("o")), ErrInvalid, "action: an option of Fail for Complete, or the other way round"},
-		"no UTF-8":              {s.Complete(ctx, running, "w", nil, WithOutcome("\xff")), ErrInvalid, `action: outcome "\xff" or code "" is not UTF-8`},
+		"fail with an outcome":  {s.Fail(ctx, running, "w", "no", OutcomeName("o")), ErrInvalid, "action: an option of Fail for Complete, or the other way round"},
+		"no UTF-8":              {s.Complete(ctx, running, "w", nil, OutcomeName("\xff")), ErrInvalid, `action: outcome "\xff" or code "" is not UTF-8`},
 		"another attempt":       {s.Complete(ctx, running, "w", nil, OfAttempt(2)), ErrConflict, ""},
 		"another worker":        {s.Complete(ctx, running, "v", nil), ErrConflict, ""},
 		"finish of no task":     {s.Finish(ctx, "w", nil, nil, nil), ErrInvalid, "action: finish: no task"},
@@ -228,16 +228,16 @@ func TestListings(t *testing.T) {
 		}{
 			"a state":            {[]RunOption{InState(Cancelled)}, runs[4:5]},
 			"another state":      {[]RunOption{InState(Running)}, nil},
-			"a source":           {[]RunOption{With(AttributeSource, "api")}, runs},
-			"a concurrency key":  {[]RunOption{With(AttributeConcurrencyKey, "k0")}, []RunID{runs[2], runs[5], runs[8]}},
-			"an idempotency key": {[]RunOption{With(AttributeIdempotencyKey, "i8")}, runs[:1]},
-			"an outcome":         {[]RunOption{With(AttributeOutcome, "cancelled")}, runs[4:5]},
-			"a code":             {[]RunOption{With(AttributeCode, "")}, runs},
-			"another code":       {[]RunOption{With(AttributeCode, "x")}, nil},
-			"a worker":           {[]RunOption{With(AttributeWorker, "w")}, nil},
-			"a label":            {[]RunOption{With(Label("n"), "1")}, runs[7:8]},
-			"another label":      {[]RunOption{With(Label("m"), "")}, nil},
-			"two attributes":     {[]RunOption{With(Label("n"), "1"), With(AttributeConcurrencyKey, "k0")}, nil},
+			"a source":           {[]RunOption{Has(AttributeSource, "api")}, runs},
+			"a concurrency key":  {[]RunOption{Has(AttributeConcurrencyKey, "k0")}, []RunID{runs[2], runs[5], runs[8]}},
+			"an idempotency key": {[]RunOption{Has(AttributeIdempotencyKey, "i8")}, runs[:1]},
+			"an outcome":         {[]RunOption{Has(AttributeOutcome, "cancelled")}, runs[4:5]},
+			"a code":             {[]RunOption{Has(AttributeCode, "")}, runs},
+			"another code":       {[]RunOption{Has(AttributeCode, "x")}, nil},
+			"a worker":           {[]RunOption{Has(AttributeWorker, "w")}, nil},
+			"a label":            {[]RunOption{Has(Label("n"), "1")}, runs[7:8]},
+			"another label":      {[]RunOption{Has(Label("m"), "")}, nil},
+			"two attributes":     {[]RunOption{Has(Label("n"), "1"), Has(AttributeConcurrencyKey, "k0")}, nil},
 			"since":              {[]RunOption{InvokedBetween(at(2), time.Time{})}, runs[:3]},
 			"until":              {[]RunOption{InvokedBetween(time.Time{}, at(2))}, runs[3:]},
 			"between":            {[]RunOption{InvokedBetween(at(4), at(2))}, runs[3:5]},
@@ -364,7 +364,7 @@ func TestRetriedCounts(t *testing.T) {
 
 // TestSettle: on a full disk ends of attempts are taken, with small outputs, and nothing is handed out.
 func TestSettle(t *testing.T) {
-	ref := call.Ref{Run: 5, Tag: 1}
+	ref := protocol.Ref{Run: 5, Tag: 1}
 	ended := func(n int) []end {
 		return []end{{ref: ref, how: completed, output: []byte(`"` + strings.Repeat("x", n-2) + `"`)}}
 	}

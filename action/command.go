@@ -4,16 +4,16 @@ import (
 	"math"
 	"time"
 
-	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/protocol"
 	"github.com/floedb/floe/internal/workers"
 )
 
 // Kinds of commands; the numbers are part of the log's format.
 const (
-	kindInvoke         = call.KindInvoke
-	kindCancel         = call.KindCancel
+	kindInvoke         = protocol.KindInvoke
+	kindCancel         = protocol.KindCancel
 	kindRegister uint8 = iota + 1
 	kindAdopt
 	kindEnable
@@ -45,11 +45,11 @@ const fromAll = engine.FromUsers | engine.FromShards | engine.FromMachines
 // full disk active runs with small outputs can end, and cancelled runs are removed. No run is taken, because
 // each attempt writes.
 var (
-	invokeRun = &engine.CommandRow[*work, call.Invoke, Invoked]{
-		Kind: kindInvoke, Name: "invoke", From: fromAll, Body: codeInvoke, Limit: limitInvoke, Payload: func(v *call.Invoke) int { return len(v.Input) },
-		Size: func(v *call.Invoke) int { return len(v.Input) + len(v.Labels) + 64 }, Encoded: (*work).invoke, Result: (*Invoked).code,
+	invokeRun = &engine.CommandRow[*work, protocol.Invoke, Invoked]{
+		Kind: kindInvoke, Name: "invoke", From: fromAll, Body: codeInvoke, Limit: limitInvoke, Payload: func(v *protocol.Invoke) int { return len(v.Input) },
+		Size: func(v *protocol.Invoke) int { return len(v.Input) + len(v.Labels) + 64 }, Encoded: (*work).invoke, Result: (*Invoked).code,
 	}
-	cancelRun = &engine.CommandRow[*work, call.Cancel, engine.Nothing]{
+	cancelRun = &engine.CommandRow[*work, protocol.Cancel, engine.Nothing]{
 		Kind: kindCancel, Name: "cancel", From: fromAll, Shrinks: true, Unnamed: true, Body: codeCancel, Run: (*work).cancel,
 	}
 	register = &engine.CommandRow[*work, spec, int]{
@@ -104,8 +104,8 @@ var (
 	tickSchedules = &engine.MachineRow[*work, []dueTicks]{
 		Kind: kindTick, Name: "tick schedules", From: engine.FromLeaders, Body: schedules.CodeAll, Apply: (*work).tick,
 	}
-	endScheduled = &engine.MachineRow[*work, call.End]{
-		Kind: kindScheduledEnd, Name: "end scheduled run", From: engine.FromMachines, Body: (*call.End).Encode, Apply: (*work).scheduledEnd,
+	endScheduled = &engine.MachineRow[*work, protocol.End]{
+		Kind: kindScheduledEnd, Name: "end scheduled run", From: engine.FromMachines, Body: (*protocol.End).Encode, Apply: (*work).scheduledEnd,
 	}
 	settleRuns = &engine.CommandRow[*work, workBody, worked]{
 		Kind: kindSettle, Name: "settle", From: engine.FromUsers, Shrinks: true, Unnamed: true, Body: (*workBody).code, Check: (*workBody).checkSettle,
@@ -118,10 +118,10 @@ var (
 	checkHeld = &engine.CommandRow[*work, touchBody, engine.Nothing]{
 		Kind: kindHeld, Name: "held", From: engine.FromUsers, Unnamed: true, Body: (*touchBody).code, Run: (*work).held,
 	}
-	retryRun = &engine.CommandRow[*work, call.Ref, engine.Nothing]{
+	retryRun = &engine.CommandRow[*work, protocol.Ref, engine.Nothing]{
 		Kind: kindRetry, Name: "retry", From: engine.FromUsers, Unnamed: true, Body: codeRef, Run: (*work).again,
 	}
-	hurryRun = &engine.CommandRow[*work, call.Ref, engine.Nothing]{
+	hurryRun = &engine.CommandRow[*work, protocol.Ref, engine.Nothing]{
 		Kind: kindRunNow, Name: "run now", From: engine.FromUsers, Unnamed: true, Body: codeRef, Run: (*work).hurry,
 	}
 )
@@ -161,6 +161,6 @@ func checkAction(name string) error { return engine.CheckName("action", name) }
 
 func notFound(name string) error { return engine.Errorf(ErrNotFound, "action %q not found", name) }
 
-func noRun(ref call.Ref, shard engine.ShardID) error {
+func noRun(ref protocol.Ref, shard engine.ShardID) error {
 	return engine.Errorf(ErrNotFound, "run %s not found", place{shard, ref}.id())
 }

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/protocol"
 )
 
 // TestCommandsOutOfLimits: what a client of another make sends is checked as what the store sends, field by field: by admit, which looks at it first, and by Apply. What the
@@ -15,11 +15,11 @@ import (
 func TestCommandsOutOfLimits(t *testing.T) {
 	const most = 1 << 20
 	text := func(n int) string { return strings.Repeat("x", n) }
-	invoke := func(change func(v *call.Invoke, n int64)) func(n int64) (uint8, []byte) {
+	invoke := func(change func(v *protocol.Invoke, n int64)) func(n int64) (uint8, []byte) {
 		return func(n int64) (uint8, []byte) {
-			v := call.Invoke{Name: "a"}
+			v := protocol.Invoke{Name: "a"}
 			change(&v, n)
-			return kindInvoke, encode(nil, &v, (*call.Invoke).Code)
+			return kindInvoke, encode(nil, &v, (*protocol.Invoke).Code)
 		}
 	}
 	register := func(change func(s *spec, n int64)) func(n int64) (uint8, []byte) {
@@ -63,14 +63,14 @@ func TestCommandsOutOfLimits(t *testing.T) {
 		least, most int64
 		command     func(n int64) (kind uint8, body []byte)
 	}{
-		{"delay", 0, maxMillis, invoke(func(v *call.Invoke, n int64) { v.Delay = n })},
-		{"timeout of a run", 0, maxMillis, invoke(func(v *call.Invoke, n int64) { v.Timeout = n })},
-		{"expiry", 0, maxMillis, invoke(func(v *call.Invoke, n int64) { v.Expires = n })},
-		{"attempts of a run", 0, MaxRetriesLimit + 1, invoke(func(v *call.Invoke, n int64) { v.MaxAttempts = n })},
-		{"concurrency key", none, MaxKeyBytes, invoke(func(v *call.Invoke, n int64) { v.ConcurrencyKey = text(int(n)) })},
-		{"idempotency key", none, MaxKeyBytes, invoke(func(v *call.Invoke, n int64) { v.IdempotencyKey = text(int(n)) })},
-		{"labels", none, MaxLabelBytes, invoke(func(v *call.Invoke, n int64) { v.Labels = []byte(labels(map[string]string{"l": text(int(n) - 1)})) })},
-		{"name", 1, 255, invoke(func(v *call.Invoke, n int64) { v.Name = text(int(n)) })},
+		{"delay", 0, maxMillis, invoke(func(v *protocol.Invoke, n int64) { v.Delay = n })},
+		{"timeout of a run", 0, maxMillis, invoke(func(v *protocol.Invoke, n int64) { v.Timeout = n })},
+		{"expiry", 0, maxMillis, invoke(func(v *protocol.Invoke, n int64) { v.Expires = n })},
+		{"attempts of a run", 0, MaxRetriesLimit + 1, invoke(func(v *protocol.Invoke, n int64) { v.MaxAttempts = n })},
+		{"concurrency key", none, MaxKeyBytes, invoke(func(v *protocol.Invoke, n int64) { v.ConcurrencyKey = text(int(n)) })},
+		{"idempotency key", none, MaxKeyBytes, invoke(func(v *protocol.Invoke, n int64) { v.IdempotencyKey = text(int(n)) })},
+		{"labels", none, MaxLabelBytes, invoke(func(v *protocol.Invoke, n int64) { v.Labels = []byte(labels(map[string]string{"l": text(int(n) - 1)})) })},
+		{"name", 1, 255, invoke(func(v *protocol.Invoke, n int64) { v.Name = text(int(n)) })},
 		{"timeout", 1, maxMillis, register(func(s *spec, n int64) { s.timeout = n })},
 		{"retries", 0, MaxRetriesLimit, register(func(s *spec, n int64) { s.maxRetries = n })},
 		{"shortest back-off", 0, maxMillis, register(func(s *spec, n int64) { s.backoffMin, s.backoffMax = n, max(n, 0) })},
@@ -110,7 +110,7 @@ func TestCommandsOutOfLimits(t *testing.T) {
 			return kindTouch, body(touchRun, "", touchBody{session: 1, extend: n})
 		}},
 		{"reason", none, MaxReasonBytes, func(n int64) (uint8, []byte) {
-			return kindCancel, encode(nil, &call.Cancel{Reason: text(int(n))}, (*call.Cancel).Code)
+			return kindCancel, encode(nil, &protocol.Cancel{Reason: text(int(n))}, (*protocol.Cancel).Code)
 		}},
 		{"caught up", 1, MaxCatchUp, schedule(func(c *scheduleBody, n int64) { c.times.limit = n })},
 		{"overlap", int64(OverlapSkip), int64(OverlapReplace), schedule(func(c *scheduleBody, n int64) { c.times.overlap = Overlap(n) })},
@@ -144,15 +144,15 @@ func TestCommandsOutOfLimits(t *testing.T) {
 	}
 
 	// What only machines say, and payloads, are for admit.
-	for what, v := range map[string]call.Invoke{
-		"a machine is told the end": {Name: "a", Notify: call.Notify{Machine: engine.MachineWorkflow}},
+	for what, v := range map[string]protocol.Invoke{
+		"a machine is told the end": {Name: "a", Notify: protocol.Notify{Machine: engine.MachineWorkflow}},
 		"a source":                  {Name: "a", Source: "api"},
 		"a key that may be another": {Name: "a", IdempotencyKey: "k", Repeated: true},
 		"no JSON":                   {Name: "a", Input: []byte("{")},
 		"no UTF-8":                  {Name: "a", Input: []byte("\"\xff\"")},
 		"a large input":             {Name: "a", Input: []byte(`"` + text(most) + `"`)},
 	} {
-		if err := admit(engine.Command{Kind: kindInvoke, Body: encode(nil, &v, (*call.Invoke).Code)}, most); !errors.Is(err, ErrInvalid) {
+		if err := admit(engine.Command{Kind: kindInvoke, Body: encode(nil, &v, (*protocol.Invoke).Code)}, most); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

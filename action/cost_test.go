@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/protocol"
 )
 
 var costsFlag = flag.Int("costs", 2000, "beside how many of each TestCosts looks at a run")
@@ -25,53 +25,53 @@ func TestCosts(t *testing.T) {
 		least  int
 		most   int
 		before func(w *world, n int)
-		invoke func(i, n int) call.Invoke // of run i beside n of something
+		invoke func(i, n int) protocol.Invoke // of run i beside n of something
 	}{
 		{"keys at once", 250, *costsFlag, func(w *world, n int) {
 			for i := range n {
-				w.mustInvoke(call.Invoke{ConcurrencyKey: fmt.Sprint(i), Priority: 100})
+				w.mustInvoke(protocol.Invoke{ConcurrencyKey: fmt.Sprint(i), Priority: 100})
 			}
-		}, func(i, n int) call.Invoke { return call.Invoke{ConcurrencyKey: fmt.Sprint("other", i)} }},
+		}, func(i, n int) protocol.Invoke { return protocol.Invoke{ConcurrencyKey: fmt.Sprint("other", i)} }},
 		{"keys one after the other", 250, *costsFlag, func(w *world, n int) {
 			for i := range n {
-				w.carryOut(call.Invoke{ConcurrencyKey: fmt.Sprint(i)})
+				w.carryOut(protocol.Invoke{ConcurrencyKey: fmt.Sprint(i)})
 			}
-		}, func(i, n int) call.Invoke { return call.Invoke{ConcurrencyKey: fmt.Sprint("other", i)} }},
+		}, func(i, n int) protocol.Invoke { return protocol.Invoke{ConcurrencyKey: fmt.Sprint("other", i)} }},
 		{"keys one after the other, in one entry", 250, *costsFlag, func(w *world, n int) {
 			for i := range n {
-				w.carryOut(call.Invoke{ConcurrencyKey: fmt.Sprint(i)})
+				w.carryOut(protocol.Invoke{ConcurrencyKey: fmt.Sprint(i)})
 			}
 			w.together = true
-		}, func(i, n int) call.Invoke { return call.Invoke{ConcurrencyKey: fmt.Sprint("other", i)} }},
+		}, func(i, n int) protocol.Invoke { return protocol.Invoke{ConcurrencyKey: fmt.Sprint("other", i)} }},
 		{"waiting", 250, *costsFlag, func(w *world, n int) {
 			for range n {
-				w.mustInvoke(call.Invoke{Priority: 100})
+				w.mustInvoke(protocol.Invoke{Priority: 100})
 			}
-		}, func(i, n int) call.Invoke { return call.Invoke{Priority: uint8(10 + i%2)} }},
+		}, func(i, n int) protocol.Invoke { return protocol.Invoke{Priority: uint8(10 + i%2)} }},
 		{"delayed", 250, *costsFlag, func(w *world, n int) {
 			for i := range n {
-				w.mustInvoke(call.Invoke{Delay: 1_000_000 + int64(i)})
+				w.mustInvoke(protocol.Invoke{Delay: 1_000_000 + int64(i)})
 			}
-		}, func(int, int) call.Invoke { return call.Invoke{} }},
+		}, func(int, int) protocol.Invoke { return protocol.Invoke{} }},
 		{"forgotten", 250, *costsFlag, func(w *world, n int) {
 			for i := range n {
-				w.carryOut(call.Invoke{IdempotencyKey: fmt.Sprint("before", i)})
+				w.carryOut(protocol.Invoke{IdempotencyKey: fmt.Sprint("before", i)})
 			}
-		}, func(i, n int) call.Invoke { return call.Invoke{IdempotencyKey: fmt.Sprint(i)} }},
+		}, func(i, n int) protocol.Invoke { return protocol.Invoke{IdempotencyKey: fmt.Sprint(i)} }},
 		{"sets of labels", 15, 60, func(w *world, n int) {
 			for i := range n {
-				w.mustInvoke(call.Invoke{Labels: set(i), ConcurrencyKey: fmt.Sprint(i)})
+				w.mustInvoke(protocol.Invoke{Labels: set(i), ConcurrencyKey: fmt.Sprint(i)})
 			}
-		}, func(i, n int) call.Invoke { return call.Invoke{ConcurrencyKey: fmt.Sprint(i)} }},
+		}, func(i, n int) protocol.Invoke { return protocol.Invoke{ConcurrencyKey: fmt.Sprint(i)} }},
 		{"sets one after the other", 250, *costsFlag, func(w *world, n int) {
 			for i := range n {
-				ref := w.mustInvoke(call.Invoke{Labels: set(i)})
-				if _, err := w.do(kindCancel, encode(nil, &call.Cancel{Ref: ref}, (*call.Cancel).Code)); err != nil {
+				ref := w.mustInvoke(protocol.Invoke{Labels: set(i)})
+				if _, err := w.do(kindCancel, encode(nil, &protocol.Cancel{Ref: ref}, (*protocol.Cancel).Code)); err != nil {
 					w.t.Fatal(err)
 				}
 				w.r.Pass(1)
 			}
-		}, func(i, n int) call.Invoke { return call.Invoke{Labels: set(-1 - i)} }},
+		}, func(i, n int) protocol.Invoke { return protocol.Invoke{Labels: set(-1 - i)} }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -110,7 +110,7 @@ func TestCostOfNames(t *testing.T) {
 				name := fmt.Sprint(i)
 				w.register(name, defaultSpec)
 				g.names = append(g.names, name)
-				if _, err := w.invoke(call.Invoke{Name: name}); err != nil {
+				if _, err := w.invoke(protocol.Invoke{Name: name}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -146,7 +146,7 @@ func (w *world) toil() (n int) {
 }
 
 // carryOut has a run made, taken and ended, by a worker that has its labels.
-func (w *world) carryOut(v call.Invoke) {
+func (w *world) carryOut(v protocol.Invoke) {
 	w.t.Helper()
 	w.r.Pass(1)
 	self := "w"
@@ -156,7 +156,7 @@ func (w *world) carryOut(v call.Invoke) {
 	if w.together {
 		v.Name = "a"
 		out := w.r.Entry(0,
-			engine.Command{Machine: engine.MachineAction, Kind: kindInvoke, Namespace: "n", Body: encode(nil, &v, (*call.Invoke).Code)},
+			engine.Command{Machine: engine.MachineAction, Kind: kindInvoke, Namespace: "n", Body: encode(nil, &v, (*protocol.Invoke).Code)},
 			engine.Command{Machine: engine.MachineAction, Kind: kindWork, Namespace: "n", Body: body(takeRuns, "", take)})
 		got, err = takeRuns.Decode(out[1].Result)
 	} else {
@@ -188,7 +188,7 @@ func TestBytesOfSets(t *testing.T) {
 		for i := range sets {
 			for p := range priorities {
 				for _, key := range []string{"", fmt.Sprint("k", p)} {
-					w.mustInvoke(call.Invoke{Labels: set(i), Priority: uint8(200 - p), ConcurrencyKey: key})
+					w.mustInvoke(protocol.Invoke{Labels: set(i), Priority: uint8(200 - p), ConcurrencyKey: key})
 				}
 			}
 		}
@@ -202,7 +202,7 @@ func TestBytesOfSets(t *testing.T) {
 		}
 		before := bytes()
 		for i := range runs {
-			w.carryOut(call.Invoke{Labels: set(i % min(2, sets)), Priority: 10})
+			w.carryOut(protocol.Invoke{Labels: set(i % min(2, sets)), Priority: 10})
 		}
 		return (bytes() - before) / runs
 	}

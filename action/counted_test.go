@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/protocol"
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
@@ -30,7 +30,7 @@ func newCounted(t *testing.T, s spec) countedWorld {
 // get has a run made, and a worker take it.
 func (w countedWorld) get(worker string) Task {
 	w.t.Helper()
-	w.mustInvoke(call.Invoke{Name: "a"})
+	w.mustInvoke(protocol.Invoke{Name: "a"})
 	return w.await(worker)
 }
 
@@ -274,7 +274,7 @@ func TestDeletedNamespaceForgetsCallers(t *testing.T) {
 // TestTakesOfEarlierBuilds list nobody: replayed, they leave what they left.
 func TestTakesOfEarlierBuilds(t *testing.T) {
 	w := newCounted(t, defaultSpec)
-	ref := w.mustInvoke(call.Invoke{Name: "a"})
+	ref := w.mustInvoke(protocol.Invoke{Name: "a"})
 	c := workBody{self: "w", group: group{names: []string{"a"}}, wants: []want{{0, "w", 1}}}
 	if got, err := w.work(c); err != nil || len(got.taken) != 1 {
 		t.Fatalf("%+v, %v", got, err)
@@ -304,7 +304,7 @@ func TestBytesOfCounts(t *testing.T) {
 		for i := range others {
 			name := fmt.Sprint("other", i)
 			w.register(name, defaultSpec)
-			_, err := w.world.invoke(call.Invoke{Name: name})
+			_, err := w.world.invoke(protocol.Invoke{Name: name})
 			w.must(err)
 			c.group.names = []string{name}
 			got, err := w.work(c)
@@ -326,7 +326,7 @@ func TestBytesOfCounts(t *testing.T) {
 			if i == 1 {
 				before = bytes()
 			}
-			w.mustInvoke(call.Invoke{Name: "a"})
+			w.mustInvoke(protocol.Invoke{Name: "a"})
 			got, err := w.work(c)
 			w.must(err)
 			_, err = w.work(workBody{self: "w", ends: []end{{ref: got.taken[0].ref, how: completed}}})

@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/protocol"
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
@@ -71,7 +71,7 @@ func newDamageable(t *testing.T) *machinetest.Rig {
 		}
 		return tasks
 	}
-	w := &world{t: t, r: r, of: make(map[call.Ref]uint64)}
+	w := &world{t: t, r: r, of: make(map[protocol.Ref]uint64)}
 	session := w.open(group{"", []string{"a", "limited"}}, group{labels(map[string]string{"gpu": "yes"}), []string{"a"}})
 
 	invoke("a", IdempotencyKey("k"))

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/protocol"
 	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/internal/test/quota"
 )
@@ -73,7 +73,7 @@ type modelLane struct {
 type modelRun struct {
 	of        *modelAction
 	lane      *modelLane
-	ref       call.Ref
+	ref       protocol.Ref
 	priority  uint8
 	place     int
 	waits     bool  // in its lane
@@ -148,7 +148,7 @@ func (m *dispatchModel) limit(name string) {
 
 func (m *dispatchModel) invokeOne() {
 	a := m.actions[m.name()]
-	v := call.Invoke{Name: a.name, Priority: uint8(m.rng.IntN(2))}
+	v := protocol.Invoke{Name: a.name, Priority: uint8(m.rng.IntN(2))}
 	if m.rng.IntN(4) == 0 {
 		v.Delay = m.rng.Int64N(500)
 	}
@@ -267,7 +267,7 @@ func (m *dispatchModel) cancelOne() {
 	}
 	r := m.runs[m.rng.IntN(len(m.runs))]
 	m.last = fmt.Sprintf("cancel %v", r.ref)
-	_, err := m.do(kindCancel, encode(nil, &call.Cancel{Ref: r.ref}, (*call.Cancel).Code))
+	_, err := m.do(kindCancel, encode(nil, &protocol.Cancel{Ref: r.ref}, (*protocol.Cancel).Code))
 	m.passTime()
 	if (err != nil) != r.cancelled {
 		m.t.Fatalf("%s: %v, cancelled before: %v", m.last, err, r.cancelled)
@@ -462,7 +462,7 @@ func TestKeysAndNoneInTurn(t *testing.T) {
 	session := w.open(group{"", []string{"a"}})
 	for _, key := range []string{"one", "other", ""} {
 		for range 10 {
-			if _, err := w.invoke(call.Invoke{Name: "a", ConcurrencyKey: key}); err != nil {
+			if _, err := w.invoke(protocol.Invoke{Name: "a", ConcurrencyKey: key}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -1,8 +1,8 @@
 package action
 
 import (
-	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/key"
+	"github.com/floedb/floe/internal/protocol"
 )
 
 // maxDue bounds what is done at once of what is due, as engine.Tx.Full does.
@@ -49,7 +49,7 @@ func (a *act) endDelays(left int) int {
 		return left
 	}
 	a.nextDelayed, left = a.scan(rowDelayed, a.nextDelayed, a.tx.Now(), left, func(k, _ []byte) {
-		ref := call.Ref{Action: a.id, Run: lastOf(k)}
+		ref := protocol.Ref{Action: a.id, Run: lastOf(k)}
 		a.tx.Delete(k)
 		a.delayed--
 		st := a.stateOf(ref)
@@ -65,7 +65,7 @@ func (a *act) expireRuns(left int) int {
 		return left
 	}
 	a.nextExpiry, left = a.scan(rowExpiry, a.nextExpiry, a.tx.Now(), left, func(k, _ []byte) {
-		ref := call.Ref{Action: a.id, Run: lastOf(k)}
+		ref := protocol.Ref{Action: a.id, Run: lastOf(k)}
 		st := a.stateOf(ref)
 		a.withdraw(ref, st)
 		a.failed++

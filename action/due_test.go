@@ -4,7 +4,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/floedb/floe/internal/call"
+	"github.com/floedb/floe/internal/protocol"
 )
 
 // TestLateResult: what an attempt says is refused when it is over, also if the same process has the next one.
@@ -14,7 +14,7 @@ func TestLateResult(t *testing.T) {
 	s.timeout, s.backoffMin, s.backoffMax = 1000, 0, 0
 	w.register("a", s)
 	session := w.open(group{"", []string{"a"}})
-	if _, err := w.invoke(call.Invoke{Name: "a"}); err != nil {
+	if _, err := w.invoke(protocol.Invoke{Name: "a"}); err != nil {
 		t.Fatal(err)
 	}
 	take := []want{{0, "w", 1}}
@@ -42,9 +42,9 @@ func TestInvokeBehindDelayed(t *testing.T) {
 		w := newWorld(t, rand.New(rand.NewPCG(1, 1)))
 		w.register("a", defaultSpec)
 		session := w.open(group{"", []string{"a"}})
-		var all []call.Ref
+		var all []protocol.Ref
 		for _, delay := range []int64{10, 10, 0, 0} {
-			i, err := w.invoke(call.Invoke{Name: "a", Delay: delay, ConcurrencyKey: key})
+			i, err := w.invoke(protocol.Invoke{Name: "a", Delay: delay, ConcurrencyKey: key})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -17,12 +17,12 @@ import (
 // It is refused with ErrConflict if the attempt is over, or the run was cancelled. In a spread namespace the other parts have to live in the shard of the run: their
 // {tag} must be that of the action's name, or else of the run's IdempotencyKey.
 //
-// Options: WithOutcome.
+// Options: OutcomeName.
 func CompleteOp(t *Task, output []byte, opts ...EndOption) Op {
 	return Op{engine.Hide(endTaskOp(t, end{how: completed, output: output}, opts))}
 }
 
-// FailOp is CompleteOp for an attempt that has failed, with the error. Without Retry the run has failed. Options: WithCode, Retry.
+// FailOp is CompleteOp for an attempt that has failed, with the error. Without Retry the run has failed. Options: ErrorCode, Retry.
 func FailOp(t *Task, message string, opts ...EndOption) Op {
 	return Op{engine.Hide(endTaskOp(t, end{how: refused, message: shorten(message, MaxErrorBytes), delay: -1}, opts))}
 }

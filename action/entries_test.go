@@ -10,8 +10,8 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/protocol"
 	"github.com/floedb/floe/internal/shard"
 	"github.com/floedb/floe/internal/test/machinetest"
 )
@@ -285,8 +285,8 @@ func TestShare(t *testing.T) {
 	}
 	txn := engine.NewTxn(engine.NewRouter(h.all[1]), "n", 1<<20)
 	for range 8 {
-		v := call.Invoke{Name: "step", Priority: 100}
-		txn.Do(command(kindInvoke, "", encode(nil, &v, (*call.Invoke).Code)))
+		v := protocol.Invoke{Name: "step", Priority: 100}
+		txn.Do(command(kindInvoke, "", encode(nil, &v, (*protocol.Invoke).Code)))
 	}
 	n := h.entries(func() {
 		if _, err := txn.Commit(h.ctx); err != nil {
@@ -306,7 +306,7 @@ func TestShare(t *testing.T) {
 // TestTakeBehindDue: a take that came when an attempt was overdue whose end somebody is told had no result of its own yet, and stopped the node; it takes what comes of
 // that end.
 func TestTakeBehindDue(t *testing.T) {
-	w := &world{t: t, r: machinetest.New(t, 1, table(), callerTable(1000)), of: make(map[call.Ref]uint64)}
+	w := &world{t: t, r: machinetest.New(t, 1, table(), callerTable(1000)), of: make(map[protocol.Ref]uint64)}
 	w.register("step", defaultSpec)
 	s := w.open(group{"", []string{"step"}})
 	if _, err := w.r.Propose(t.Context(), 0, engine.Command{Machine: engine.MachineTest, Kind: callerStart, Namespace: "n", Body: []byte{2}}); err != nil {

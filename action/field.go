@@ -3,9 +3,9 @@ package action
 import (
 	"fmt"
 
-	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/protocol"
 )
 
 func codeVersion(v *int, f *codec.Fields) {
@@ -42,7 +42,7 @@ func codeLabels(f *codec.Fields, b *[]byte) {
 }
 
 // codeRef codes a run reference. In JSON it is a string but not a RunID, because it omits the shard.
-func codeRef(ref *call.Ref, f *codec.Fields) {
+func codeRef(ref *protocol.Ref, f *codec.Fields) {
 	if c := f.Binary(); c != nil {
 		ref.Code(c)
 		return
@@ -50,7 +50,7 @@ func codeRef(ref *call.Ref, f *codec.Fields) {
 	if f.Checking() {
 		return
 	}
-	codec.OnCopy(f, ref, func(ref *call.Ref) {
+	codec.OnCopy(f, ref, func(ref *protocol.Ref) {
 		show := func() string { return fmt.Sprintf("%d-%d-%d", ref.Action, ref.Run, ref.Tag) }
 		f.Token("run", show, func(text string) error {
 			if _, err := fmt.Sscanf(text, "%d-%d-%d", &ref.Action, &ref.Run, &ref.Tag); err != nil || show() != text {

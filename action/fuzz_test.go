@@ -4,8 +4,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/protocol"
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
@@ -13,15 +13,15 @@ import (
 type ground struct {
 	*world
 	session                uint64
-	running, alone, waited call.Ref // with the session, with the worker "w", with nobody
+	running, alone, waited protocol.Ref // with the session, with the worker "w", with nobody
 }
 
 func newGround(t testing.TB) *ground {
 	w := newWorld(t, rand.New(rand.NewPCG(1, 1)))
 	w.register("a", defaultSpec)
 	g := &ground{world: w, session: w.open(group{"", []string{"a"}})}
-	take := func(c workBody) call.Ref {
-		i, err := w.invoke(call.Invoke{Name: "a", Input: []byte("1")})
+	take := func(c workBody) protocol.Ref {
+		i, err := w.invoke(protocol.Invoke{Name: "a", Input: []byte("1")})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -53,13 +53,13 @@ func (g *ground) bodies() []engine.Op {
 	bare := workBody{self: "w", group: group{string(labels), []string{"a", "b"}}, wants: []want{{0, "w", 2}}, listed: true}
 	full := bare
 	full.ends, full.waiting = ends, 3
-	invocation := call.Invoke{
+	invocation := protocol.Invoke{
 		Input: []byte(" [1]\n"), Priority: 3, Delay: 5, Timeout: 7, MaxAttempts: 2, Labels: labels, ConcurrencyKey: odd, IdempotencyKey: odd, Awaited: true, Expires: 9,
 	}
 	plan := plan{3, labels, odd, []byte("{}")}
 	return []engine.Op{
-		invokeRun.Op("a", invocation, nil), invokeRun.Op("a", call.Invoke{}, nil), invokeRun.Op("a", call.Invoke{Labels: []byte{}}, nil),
-		cancelRun.Op("", call.Cancel{Ref: g.waited, Reason: odd}, nil), cancelRun.Op("", call.Cancel{Ref: g.running}, nil),
+		invokeRun.Op("a", invocation, nil), invokeRun.Op("a", protocol.Invoke{}, nil), invokeRun.Op("a", protocol.Invoke{Labels: []byte{}}, nil),
+		cancelRun.Op("", protocol.Cancel{Ref: g.waited, Reason: odd}, nil), cancelRun.Op("", protocol.Cancel{Ref: g.running}, nil),
 		register.Op("b", s, nil), register.Op("a", defaultSpec, nil), enable.Op("a", false, nil), remove.Op("a", true, nil), remove.Op("a", false, nil),
 		openSession.Op("", openBody{process: "p", groups: []group{{"", []string{"a"}}, {string(labels), []string{"a", "b"}}}}, nil),
 		openSession.Op("", openBody{session: g.session, process: "q"}, nil),

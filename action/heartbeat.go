@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/protocol"
 )
 
 // sendHeartbeats keeps the session alive until it ends. Each turn is a reconciliation followed by a wait
@@ -61,7 +61,7 @@ func (l *link) reconcile(s *clientSession) error {
 		s.lease = min(s.lease, d)
 	}
 	p.mu.Lock()
-	unknown := make(map[call.Ref]time.Time)
+	unknown := make(map[protocol.Ref]time.Time)
 	for _, ref := range q.held {
 		if s.held[ref] != nil {
 			continue
@@ -120,10 +120,10 @@ func (l *link) awaitCancelled(s *clientSession) error {
 // cancelRefs cancels the handlers of the runs that a reconciliation named as cancelled. It skips a run
 // that was retried and accepted after the reconciliation was sent: the answer may be about the earlier
 // attempt. If it is not, awaitCancelled returns at once and the next reconciliation names the run again.
-func (l *link) cancelRefs(s *clientSession, refs []call.Ref, serial int) {
+func (l *link) cancelRefs(s *clientSession, refs []protocol.Ref, serial int) {
 	l.pool.mu.Lock()
 	var pieces []*piece
-	s.cancelled = make(map[call.Ref]bool)
+	s.cancelled = make(map[protocol.Ref]bool)
 	for _, ref := range refs {
 		one := s.held[bare(ref)]
 		if one != nil && one.taken.begun > 1 && one.reconciliation >= serial {

@@ -5,9 +5,9 @@ import (
 	"encoding/binary"
 	"strings"
 
-	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/protocol"
 )
 
 const idPrefix = "run-"
@@ -18,7 +18,7 @@ var idEncoding = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadd
 // place is what a RunID says: shard | action | run | tag (uvarints). The shard knows the namespace of the action.
 type place struct {
 	shard engine.ShardID
-	call.Ref
+	protocol.Ref
 }
 
 func (p *place) code(c *codec.Coder) {

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/protocol"
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
@@ -25,8 +25,8 @@ func TestInlineSets(t *testing.T) {
 			}
 			invoke := func() {
 				for i := range n {
-					w.mustInvoke(call.Invoke{Labels: set(i), Priority: uint8(i % 3)})
-					w.mustInvoke(call.Invoke{Labels: set(i), Priority: uint8(i % 2), ConcurrencyKey: fmt.Sprint(i % 4)})
+					w.mustInvoke(protocol.Invoke{Labels: set(i), Priority: uint8(i % 3)})
+					w.mustInvoke(protocol.Invoke{Labels: set(i), Priority: uint8(i % 2), ConcurrencyKey: fmt.Sprint(i % 4)})
 				}
 			}
 			carryOut := func(i, want int) {
@@ -60,7 +60,7 @@ func TestInlineSets(t *testing.T) {
 			for i := range n { // workers with labels take those without too
 				carryOut(i, 2)
 			}
-			w.mustInvoke(call.Invoke{Labels: set(1)})
+			w.mustInvoke(protocol.Invoke{Labels: set(1)})
 			carryOut(1, 1)
 			if found := w.r.Problems(0); len(found) > 0 {
 				t.Fatalf("Verify: %q", found)

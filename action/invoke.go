@@ -8,9 +8,9 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
-	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/protocol"
 )
 
 // invoked is the result of kindInvoke.
@@ -27,7 +27,7 @@ func (i *invoked) code(c *codec.Coder) {
 }
 
 // invoke makes a run.
-func (w *work) invoke(v *call.Invoke) ([]byte, error) {
+func (w *work) invoke(v *protocol.Invoke) ([]byte, error) {
 	v.Name = w.name
 	res, err := w.begin(v)
 	if err != nil {
@@ -37,7 +37,7 @@ func (w *work) invoke(v *call.Invoke) ([]byte, error) {
 }
 
 // begin makes a run. On error nothing has changed, so that a command may go on.
-func (w *work) begin(v *call.Invoke) (res invoked, err error) {
+func (w *work) begin(v *protocol.Invoke) (res invoked, err error) {
 	a := w.action(v.Name)
 	switch {
 	case a == nil:
@@ -45,7 +45,7 @@ func (w *work) begin(v *call.Invoke) (res invoked, err error) {
 	case !a.enabled:
 		return res, engine.Errorf(ErrConflict, "action %q is disabled", v.Name)
 	}
-	ref := call.Ref{Action: a.id, Run: uint64(w.tx.LSN()), Tag: tagOf(w.tx)}
+	ref := protocol.Ref{Action: a.id, Run: uint64(w.tx.LSN()), Tag: tagOf(w.tx)}
 	res = invoked{place: place{w.tx.Shard(), ref}, lsn: uint64(w.tx.LSN())}
 	keyed := v.IdempotencyKey != "" && !v.Repeated
 	if keyed {
@@ -71,7 +71,7 @@ func (w *work) begin(v *call.Invoke) (res invoked, err error) {
 }
 
 // place refuses a run that has to be in another shard of a spread namespace.
-func (a *act) place(v *call.Invoke) error {
+func (a *act) place(v *protocol.Invoke) error {
 	if route := a.route(v); a.tx.Spread() && route != "" && !a.tx.Here(route) {
 		return &placeError{a.name, route}
 	}
@@ -84,7 +84,7 @@ func (a *act) place(v *call.Invoke) error {
 // A run with an idempotency key is in the shard of that key, where a repeat looks for it. Once the action has had limits it is at the home: a repeat still looks in the
 // shard of the key first, where there may be one that was made before, and makes none there any more. So no change of limits makes two of one run.
 // Machines look for what they have invoked where they are.
-func (a *act) route(v *call.Invoke) string {
+func (a *act) route(v *protocol.Invoke) string {
 	keyed := v.IdempotencyKey != "" && v.Notify.Machine == 0
 	switch {
 	case a.limited(v.ConcurrencyKey), keyed && a.homed, engine.Tagged(a.name):
@@ -118,7 +118,7 @@ func (e *placeError) code(c *codec.Coder) {
 
 // keyRow is the value of a row 'k'.
 type keyRow struct {
-	ref   call.Ref
+	ref   protocol.Ref
 	hash  uint64
 	until int64
 	over  bool // its 24 h have passed: it means something only as long as the run has not ended
@@ -134,7 +134,7 @@ func (k *keyRow) code(c *codec.Coder) {
 }
 
 // recall returns the run that has an idempotency key, if there is one.
-func (a *act) recall(v *call.Invoke) (earlier call.Ref, found bool, err error) {
+func (a *act) recall(v *protocol.Invoke) (earlier protocol.Ref, found bool, err error) {
 	b, ok := a.tx.Get(append(numberKey(nil, rowKey, a.id), v.IdempotencyKey...))
 	if !ok {
 		return earlier, false, nil
@@ -150,7 +150,7 @@ func (a *act) recall(v *call.Invoke) (earlier call.Ref, found bool, err error) {
 }
 
 // remember remembers the idempotency key of a run. It may belong to one that nobody has to know of any more.
-func (a *act) remember(ref call.Ref, v *call.Invoke) {
+func (a *act) remember(ref protocol.Ref, v *protocol.Invoke) {
 	if b, ok := a.tx.Get(append(numberKey(nil, rowKey, a.id), v.IdempotencyKey...)); ok {
 		row := must(decode(b, (*keyRow).code))
 		a.tx.Delete(append(timeKey(nil, rowKeyEnd, a.id, row.until), v.IdempotencyKey...))
@@ -167,7 +167,7 @@ func (a *act) setKey(name string, row keyRow) {
 }
 
 // active reports whether a run has not ended.
-func (w *work) active(ref call.Ref) bool {
+func (w *work) active(ref protocol.Ref) bool {
 	b, ok := w.tx.Get(runKey(nil, rowState, ref.Action, ref.Run))
 	if ok {
 		return !must(decode(b, (*stateRow).layout)).status.Final()
@@ -177,7 +177,7 @@ func (w *work) active(ref call.Ref) bool {
 }
 
 // insert writes a run, which waits from now on.
-func (a *act) insert(ref call.Ref, v *call.Invoke, set uint8) {
+func (a *act) insert(ref protocol.Ref, v *protocol.Invoke, set uint8) {
 	now := a.tx.Now()
 	row := runRow{
 		tag: ref.Tag, set: set, priority: v.Priority, createdAt: now, due: now + v.Delay, timeout: a.timeout, maxAttempts: 1 + a.maxRetries,
@@ -209,7 +209,7 @@ func (a *act) insert(ref call.Ref, v *call.Invoke, set uint8) {
 }
 
 // state returns what becomes of a fresh run first: its row 's' is written when there is more to say.
-func (r *runRow) state(ref call.Ref) *stateRow {
+func (r *runRow) state(ref protocol.Ref) *stateRow {
 	st := &stateRow{status: Pending, set: r.set, priority: r.priority, key: r.key, maxAttempts: r.maxAttempts, seq: ref.Run}
 	if r.notify.Machine != 0 {
 		st.flags |= flagNotify
@@ -224,7 +224,7 @@ func (r *runRow) state(ref call.Ref) *stateRow {
 }
 
 // expect has a run fail when its time is over, if it has one and no attempt counts.
-func (a *act) expect(ref call.Ref, st *stateRow) {
+func (a *act) expect(ref protocol.Ref, st *stateRow) {
 	if st.flags&flagExpires == 0 || st.attempts > 0 {
 		return
 	}
@@ -235,14 +235,14 @@ func (a *act) expect(ref call.Ref, st *stateRow) {
 }
 
 // unexpect ends that: the run is begun, or ends.
-func (a *act) unexpect(ref call.Ref, st *stateRow) {
+func (a *act) unexpect(ref protocol.Ref, st *stateRow) {
 	if st.flags&flagExpires != 0 && st.attempts == 0 {
 		a.tx.Delete(timedRunKey(nil, rowExpiry, a.id, a.runOf(ref).expires, ref.Run))
 	}
 }
 
 // await notes that somebody waits for the end of a run that was made before.
-func (a *act) await(ref call.Ref) {
+func (a *act) await(ref protocol.Ref) {
 	row := a.runOf(ref)
 	if row.awaited {
 		return
@@ -257,7 +257,7 @@ func (a *act) await(ref call.Ref) {
 }
 
 // stateOf returns the state of a run that is there.
-func (a *act) stateOf(ref call.Ref) *stateRow {
+func (a *act) stateOf(ref protocol.Ref) *stateRow {
 	a.buf = runKey(a.buf[:0], rowState, ref.Action, ref.Run)
 	if b, ok := a.tx.Get(a.buf); ok {
 		st := must(decode(b, (*stateRow).layout))
@@ -267,7 +267,7 @@ func (a *act) stateOf(ref call.Ref) *stateRow {
 }
 
 // runOf returns a run that is there, as it was invoked.
-func (a *act) runOf(ref call.Ref) *runRow {
+func (a *act) runOf(ref protocol.Ref) *runRow {
 	a.buf = runKey(a.buf[:0], rowRun, ref.Action, ref.Run)
 	b, ok := a.tx.Get(a.buf)
 	if !ok {
@@ -277,13 +277,13 @@ func (a *act) runOf(ref call.Ref) *runRow {
 	return &r
 }
 
-func (a *act) setState(ref call.Ref, st *stateRow) {
+func (a *act) setState(ref protocol.Ref, st *stateRow) {
 	a.buf, a.row = runKey(a.buf[:0], rowState, ref.Action, ref.Run), encode(a.row[:0], st, (*stateRow).layout)
 	a.tx.Set(a.buf, a.row)
 }
 
 // postpone makes a run wait for a time.
-func (a *act) postpone(ref call.Ref, st *stateRow, due int64) {
+func (a *act) postpone(ref protocol.Ref, st *stateRow, due int64) {
 	st.status, st.due = Pending, due
 	a.setState(ref, st)
 	a.tx.Insert(timedRunKey(nil, rowDelayed, a.id, due, ref.Run), nil)
@@ -293,7 +293,7 @@ func (a *act) postpone(ref call.Ref, st *stateRow, due int64) {
 }
 
 // enqueue puts a run into its lane, where st says. A fresh one has no row 's'.
-func (a *act) enqueue(ref call.Ref, st *stateRow, fresh bool) {
+func (a *act) enqueue(ref protocol.Ref, st *stateRow, fresh bool) {
 	a.changed = true
 	if st.status, st.due = Pending, 0; !fresh {
 		a.setState(ref, st)

@@ -4,13 +4,13 @@ import (
 	"encoding/json"
 	"unicode/utf8"
 
-	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/protocol"
 )
 
 // codeInvoke codes an invocation without its name. JSON omits the fields that only machines set.
-func codeInvoke(v *call.Invoke, f *codec.Fields) {
+func codeInvoke(v *protocol.Invoke, f *codec.Fields) {
 	if c := f.Binary(); c != nil {
 		v.CodeRest(c)
 		return
@@ -34,7 +34,7 @@ func codeInvoke(v *call.Invoke, f *codec.Fields) {
 }
 
 // limitInvoke rejects fields reserved for machines and inputs that are not valid JSON. Parsing is slow, so Apply does not repeat it.
-func limitInvoke(v *call.Invoke) error {
+func limitInvoke(v *protocol.Invoke) error {
 	if v.Notify.Machine != 0 || v.Source != "" || v.Repeated {
 		return engine.Errorf(ErrInvalid, "action: invocation has fields that only machines may set")
 	}
@@ -61,7 +61,7 @@ func (i *Invoked) code(f *codec.Fields) {
 	f.Uvarint("lsn", &i.LSN)
 }
 
-func codeCancel(v *call.Cancel, f *codec.Fields) {
+func codeCancel(v *protocol.Cancel, f *codec.Fields) {
 	codeRef(&v.Ref, f)
 	codeBlob(f, "reason", &v.Reason, codec.Range{Max: MaxReasonBytes})
 }

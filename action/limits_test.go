@@ -9,8 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/protocol"
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
@@ -22,7 +22,7 @@ func plain(t testing.TB, s spec, names ...string) (w *world, session uint64) {
 	return w, w.open(group{labels(map[string]string{"gpu": "a"}), append([]string{"a"}, names...)})
 }
 
-func (w *world) mustInvoke(v call.Invoke) call.Ref {
+func (w *world) mustInvoke(v protocol.Invoke) protocol.Ref {
 	w.t.Helper()
 	v.Name = "a"
 	i, err := w.invoke(v)
@@ -58,7 +58,7 @@ func TestKeyAcrossSets(t *testing.T) {
 	sets := [][]byte{nil, []byte(labels(map[string]string{"gpu": "a"}))}
 	for range 6 {
 		for _, set := range sets {
-			w.mustInvoke(call.Invoke{ConcurrencyKey: "k", Labels: set})
+			w.mustInvoke(protocol.Invoke{ConcurrencyKey: "k", Labels: set})
 		}
 	}
 	counts := make(map[string]int)
@@ -69,7 +69,7 @@ func TestKeyAcrossSets(t *testing.T) {
 		}
 		counts[string(got[0].labels)]++
 		for _, set := range sets { // come while one is under way
-			w.mustInvoke(call.Invoke{ConcurrencyKey: "k", Labels: set})
+			w.mustInvoke(protocol.Invoke{ConcurrencyKey: "k", Labels: set})
 		}
 		if more := w.take(session, 10); len(more) > 0 {
 			t.Fatalf("%d runs of the key are begun beside one", len(more))
@@ -85,7 +85,7 @@ func TestKeyAcrossSets(t *testing.T) {
 func TestLateResultOfSnoozed(t *testing.T) {
 	for _, how := range []how{snoozed, released} {
 		w, session := plain(t, defaultSpec)
-		w.mustInvoke(call.Invoke{})
+		w.mustInvoke(protocol.Invoke{})
 		first := w.take(session, 1)[0]
 		if v := w.end(session, end{ref: first.ref, attempt: first.attempt, begun: first.begun, how: how}); v != accepted {
 			t.Fatal(v)
@@ -117,24 +117,24 @@ func TestKeyAfterItsDay(t *testing.T) {
 	s := defaultSpec
 	s.timeout = maxMillis
 	w, session := plain(t, s)
-	first := w.mustInvoke(call.Invoke{IdempotencyKey: "k", Input: []byte("1")})
+	first := w.mustInvoke(protocol.Invoke{IdempotencyKey: "k", Input: []byte("1")})
 	run := w.take(session, 1)[0]
 	w.r.Advance(idempotencyMillis + 1000)
-	if again := w.mustInvoke(call.Invoke{IdempotencyKey: "k", Input: []byte("1")}); again != first {
+	if again := w.mustInvoke(protocol.Invoke{IdempotencyKey: "k", Input: []byte("1")}); again != first {
 		t.Errorf("the key of a run that has not ended made another one")
 	}
 	w.end(session, end{ref: run.ref, attempt: 1, how: completed})
-	second := w.mustInvoke(call.Invoke{IdempotencyKey: "k", Input: []byte("2")})
+	second := w.mustInvoke(protocol.Invoke{IdempotencyKey: "k", Input: []byte("2")})
 	if second == first {
 		t.Errorf("the key of a run that has ended, made a day ago, made none")
 	}
-	if third := w.mustInvoke(call.Invoke{IdempotencyKey: "k", Input: []byte("2")}); third != second {
+	if third := w.mustInvoke(protocol.Invoke{IdempotencyKey: "k", Input: []byte("2")}); third != second {
 		t.Errorf("the key of the second run made another one")
 	}
 	w.r.Pass(idempotencyMillis) // and the timer has not told yet
 	run = w.take(session, 1)[0]
 	w.end(session, end{ref: run.ref, attempt: 1, how: completed})
-	if third := w.mustInvoke(call.Invoke{IdempotencyKey: "k", Input: []byte("3")}); third == second {
+	if third := w.mustInvoke(protocol.Invoke{IdempotencyKey: "k", Input: []byte("3")}); third == second {
 		t.Errorf("the key of the second run made none after a day")
 	}
 }
@@ -145,8 +145,8 @@ func TestLongestTimes(t *testing.T) {
 		t.Errorf("the longest time is %v", got)
 	}
 	w, session := plain(t, spec{timeout: maxMillis, maxRetries: 5, backoffMin: maxMillis, backoffMax: maxMillis, retainFor: maxMillis, retainRuns: 10})
-	w.mustInvoke(call.Invoke{})
-	w.mustInvoke(call.Invoke{Delay: maxMillis})
+	w.mustInvoke(protocol.Invoke{})
+	w.mustInvoke(protocol.Invoke{Delay: maxMillis})
 	got := w.take(session, 10)
 	if len(got) != 1 || duration(got[0].timeout) != math.MaxInt64 {
 		t.Fatalf("%+v", got)
@@ -171,7 +171,7 @@ func TestRateOfOne(t *testing.T) {
 		s.rate = rate{c.limit, 1000, 1}
 		w, session := plain(t, s)
 		for range c.limit + c.limit/10 + 100 {
-			w.mustInvoke(call.Invoke{MaxAttempts: 1})
+			w.mustInvoke(protocol.Invoke{MaxAttempts: 1})
 		}
 		begun := int64(0)
 		for at := int64(0); at < 1000; at += c.every {
@@ -198,14 +198,14 @@ func TestSetsAreUsedAgain(t *testing.T) {
 	w, _ := plain(t, s)
 	set := func(n int) []byte { return []byte(labels(map[string]string{"n": fmt.Sprint(n)})) }
 	for n := range 5 * maxSets {
-		ref := w.mustInvoke(call.Invoke{Labels: set(n), ConcurrencyKey: "k"})
+		ref := w.mustInvoke(protocol.Invoke{Labels: set(n), ConcurrencyKey: "k"})
 		session := w.open(group{labels(map[string]string{"n": fmt.Sprint(n)}), []string{"a"}})
 		if got := w.take(session, 10); len(got) != 1 || got[0].ref != ref || string(got[0].labels) != string(set(n)) {
 			t.Fatalf("set %d: %+v", n, got)
 		}
 		how := completed
 		if n%3 == 0 {
-			if _, err := w.do(kindCancel, encode(nil, &call.Cancel{Ref: ref}, (*call.Cancel).Code)); err != nil {
+			if _, err := w.do(kindCancel, encode(nil, &protocol.Cancel{Ref: ref}, (*protocol.Cancel).Code)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -214,7 +214,7 @@ func TestSetsAreUsedAgain(t *testing.T) {
 	}
 	var last error
 	for n := range maxSets + 1 {
-		_, last = w.invoke(call.Invoke{Name: "a", Labels: set(1000 + n)})
+		_, last = w.invoke(protocol.Invoke{Name: "a", Labels: set(1000 + n)})
 	}
 	if !errors.Is(last, ErrInvalid) {
 		t.Errorf("a set more than %d that runs have: %v", maxSets, last)
@@ -284,7 +284,7 @@ func TestClockLeap(t *testing.T) {
 	s.timeout = maxMillis
 	w, session := plain(t, s)
 	w.r.Advance(0)
-	w.mustInvoke(call.Invoke{})
+	w.mustInvoke(protocol.Invoke{})
 	run := w.take(session, 1)[0]
 	for _, leap := range []int64{60_000, 400 * 24 * 3600_000} {
 		for range 5 {
@@ -315,7 +315,7 @@ func TestHalt(t *testing.T) {
 	s := defaultSpec
 	s.timeout = maxMillis
 	w, session := plain(t, s)
-	w.mustInvoke(call.Invoke{})
+	w.mustInvoke(protocol.Invoke{})
 	w.take(session, 1)
 	w.r.Advance(0)
 	heartbeat := func() error {
@@ -368,7 +368,7 @@ func TestLimitsOfAProcess(t *testing.T) {
 	}
 	w, session := plain(t, defaultSpec)
 	for range maxHeld + 2 {
-		w.mustInvoke(call.Invoke{})
+		w.mustInvoke(protocol.Invoke{})
 	}
 	var got []taken
 	for range maxHeld/maxTaken + 1 {
@@ -389,7 +389,7 @@ func TestTakeOfFullProcess(t *testing.T) {
 		w, session := plain(t, defaultSpec)
 		var got []taken
 		for range maxHeld + 1 {
-			w.mustInvoke(call.Invoke{})
+			w.mustInvoke(protocol.Invoke{})
 		}
 		for len(got) < maxHeld {
 			got = append(got, w.take(session, maxTaken)...)
@@ -426,12 +426,12 @@ func TestTakeOfFullProcess(t *testing.T) {
 func TestAvailableAt(t *testing.T) {
 	for _, cancelled := range []bool{false, true} {
 		w, session := plain(t, defaultSpec)
-		ref := w.mustInvoke(call.Invoke{Delay: 3600_000})
+		ref := w.mustInvoke(protocol.Invoke{Delay: 3600_000})
 		w.r.Advance(1000)
 		kind := kindRunNow
 		if cancelled {
 			kind = kindRetry
-			if _, err := w.do(kindCancel, encode(nil, &call.Cancel{Ref: ref}, (*call.Cancel).Code)); err != nil {
+			if _, err := w.do(kindCancel, encode(nil, &protocol.Cancel{Ref: ref}, (*protocol.Cancel).Code)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -466,7 +466,7 @@ func TestExpireOfGivenBack(t *testing.T) {
 	for name, back := range give {
 		for _, late := range []bool{false, true} {
 			w, session := plain(t, defaultSpec)
-			ref := w.mustInvoke(call.Invoke{Expires: 10_000})
+			ref := w.mustInvoke(protocol.Invoke{Expires: 10_000})
 			w.r.Advance(1000)
 			got := w.take(session, 1)[0]
 			if w.r.Advance(1000); late {

@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/protocol"
 	"github.com/floedb/floe/internal/workloop"
 )
 
@@ -54,10 +54,10 @@ type clientSession struct {
 	lose  context.CancelCauseFunc
 	lease time.Duration // silence after which the shard ends the session; used by sendHeartbeats only
 
-	held            map[call.Ref]*piece    // attempts of this process, by ref without tag
-	cancelled       map[call.Ref]bool      // cancelled runs, as of the latest reconciliation
-	reconciliations int                    // number of reconciliations started
-	unknown         map[call.Ref]time.Time // runs that the shard has in the session and this process does not, and since when
+	held            map[protocol.Ref]*piece    // attempts of this process, by ref without tag
+	cancelled       map[protocol.Ref]bool      // cancelled runs, as of the latest reconciliation
+	reconciliations int                        // number of reconciliations started
+	unknown         map[protocol.Ref]time.Time // runs that the shard has in the session and this process does not, and since when
 }
 
 // ending is an end to be sent.
@@ -75,7 +75,7 @@ func newLink(p *pool, shard engine.ShardID) *link {
 	}
 }
 
-func bare(r call.Ref) call.Ref {
+func bare(r protocol.Ref) protocol.Ref {
 	r.Tag = 0
 	return r
 }
@@ -128,7 +128,7 @@ func (l *link) open(ctx context.Context, session uint64) (id uint64, err error) 
 
 // serve runs the loops of a session until the session is lost, or until ctx ends: then serve closes it.
 func (l *link) serve(ctx context.Context, id uint64) {
-	s := &clientSession{id: id, lease: leaseMillis * time.Millisecond, held: make(map[call.Ref]*piece), cancelled: make(map[call.Ref]bool), unknown: make(map[call.Ref]time.Time)}
+	s := &clientSession{id: id, lease: leaseMillis * time.Millisecond, held: make(map[protocol.Ref]*piece), cancelled: make(map[protocol.Ref]bool), unknown: make(map[protocol.Ref]time.Time)}
 	s.ctx, s.lose = context.WithCancelCause(context.Background())
 	stop := context.AfterFunc(ctx, func() { s.lose(ctx.Err()) })
 	defer stop()
@@ -402,7 +402,7 @@ func (l *link) cancelledBeforeLocked(s *clientSession, p *piece) {
 
 // keepLocked drops the release of a run that was unknown to this process: the answer of its take was
 // only late.
-func (l *link) keepLocked(ref call.Ref) {
+func (l *link) keepLocked(ref protocol.Ref) {
 	l.ends = slices.DeleteFunc(l.ends, func(e *ending) bool { return e.src == noWorker && bare(e.end.ref) == ref })
 }
 
@@ -454,7 +454,7 @@ func (l *link) returned(p *piece) {
 	}
 }
 
-func (l *link) dropLocked(s *clientSession, ref call.Ref, p *piece) {
+func (l *link) dropLocked(s *clientSession, ref protocol.Ref, p *piece) {
 	ref = bare(ref)
 	if one := s.held[ref]; one == p {
 		delete(s.held, ref)

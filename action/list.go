@@ -147,8 +147,8 @@ type runOption func(*listOptions)
 
 func (f runOption) applyRuns(o *listOptions) { f(o) }
 
-// With lists only runs whose attribute has a value; given several times, those that have all of them, up to 16.
-func With(name Attribute, value string) RunOption {
+// Has lists only runs whose attribute has a value; given several times, those that have all of them, up to 16.
+func Has(name Attribute, value string) RunOption {
 	return runOption(func(o *listOptions) {
 		a := attribute{string(name), value}
 		if !a.known() {

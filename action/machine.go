@@ -7,9 +7,9 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
-	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
+	"github.com/floedb/floe/internal/protocol"
 	"github.com/floedb/floe/internal/workers"
 )
 
@@ -298,7 +298,7 @@ func endCause(namespace string, id uint64) engine.Topic {
 }
 
 // runTopic is the topic for the end of a run.
-func runTopic(namespace string, ref call.Ref) engine.Topic {
+func runTopic(namespace string, ref protocol.Ref) engine.Topic {
 	return engine.TopicOf(engine.MachineAction, namespace, runKey([]byte{'r'}, 0, ref.Action, ref.Run))
 }
 

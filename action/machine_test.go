@@ -9,9 +9,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/protocol"
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
@@ -21,15 +21,15 @@ type world struct {
 	rng  *rand.Rand
 	r    *machinetest.Rig
 	held []taken
-	of   map[call.Ref]uint64 // session
+	of   map[protocol.Ref]uint64 // session
 	live []uint64
-	all  []call.Ref
+	all  []protocol.Ref
 
 	together bool // runs are made and taken in one entry
 }
 
 func newWorld(t testing.TB, rng *rand.Rand) *world {
-	return &world{t: t, rng: rng, r: machinetest.New(t, 1, table()), of: make(map[call.Ref]uint64)}
+	return &world{t: t, rng: rng, r: machinetest.New(t, 1, table()), of: make(map[protocol.Ref]uint64)}
 }
 
 func (w *world) do(kind uint8, body []byte) ([]byte, error) {
@@ -44,8 +44,8 @@ func (w *world) register(name string, s spec) {
 	}
 }
 
-func (w *world) invoke(v call.Invoke) (invoked, error) {
-	b, err := w.do(kindInvoke, encode(nil, &v, (*call.Invoke).Code))
+func (w *world) invoke(v protocol.Invoke) (invoked, error) {
+	b, err := w.do(kindInvoke, encode(nil, &v, (*protocol.Invoke).Code))
 	if err != nil {
 		return invoked{}, err
 	}
@@ -114,7 +114,7 @@ func (w *world) step() {
 		w.register(w.name(), s)
 		w.open(group{labels(map[string]string{"gpu": "a"}), []string{"a", "b"}}, group{"", []string{w.name(), "c"}})
 	case n < 45:
-		v := call.Invoke{Name: w.name(), Input: []byte(`{"n":1}`), Priority: uint8(rng.IntN(3))}
+		v := protocol.Invoke{Name: w.name(), Input: []byte(`{"n":1}`), Priority: uint8(rng.IntN(3))}
 		if rng.IntN(3) == 0 {
 			v.Delay = int64(rng.IntN(3000))
 		}
@@ -135,7 +135,7 @@ func (w *world) step() {
 	case n < 75:
 		w.turn()
 	case n < 80 && len(w.all) > 0:
-		_, err := w.do(kindCancel, encode(nil, &call.Cancel{Ref: w.all[rng.IntN(len(w.all))]}, (*call.Cancel).Code))
+		_, err := w.do(kindCancel, encode(nil, &protocol.Cancel{Ref: w.all[rng.IntN(len(w.all))]}, (*protocol.Cancel).Code))
 		w.definite(err)
 	case n < 81 && len(w.all) > 0:
 		kind := uint8(kindRetry)
@@ -219,7 +219,7 @@ func TestRetainedRuns(t *testing.T) {
 		session := w.open(group{"", []string{"a"}})
 		least, most := c.retained, 0
 		for i := range 2*c.retained + 10 {
-			if _, err := w.invoke(call.Invoke{Name: "a", MaxAttempts: 1}); err != nil {
+			if _, err := w.invoke(protocol.Invoke{Name: "a", MaxAttempts: 1}); err != nil {
 				t.Fatal(err)
 			}
 			res, err := w.work(workBody{session: session, wants: []want{{0, "w", 1}}})

@@ -3,8 +3,8 @@ package action
 import (
 	"time"
 
-	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/protocol"
 )
 
 // RegisterOption says something of an action that is registered.
@@ -142,7 +142,7 @@ func Force() DeleteOption { return func(force *bool) { *force = true } }
 type InvokeOption interface{ applyInvoke(*invokeOptions) }
 
 type invokeOptions struct {
-	call.Invoke
+	protocol.Invoke
 	err error
 }
 

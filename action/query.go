@@ -5,9 +5,9 @@ import (
 	"math"
 	"time"
 
-	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
+	"github.com/floedb/floe/internal/protocol"
 	"github.com/floedb/floe/internal/workers"
 )
 
@@ -37,7 +37,7 @@ type listQuery struct {
 // runQuery asks for a run, or waits for its end.
 type runQuery struct {
 	namespace string
-	ref       call.Ref
+	ref       protocol.Ref
 	wait      bool
 
 	found bool
@@ -66,11 +66,11 @@ type runsQuery struct {
 type heartbeatQuery struct {
 	namespace string
 	session   uint64
-	known     []call.Ref // cancelled runs that the process knows
-	reconcile bool       // do not wait, and return the runs that the session holds too
+	known     []protocol.Ref // cancelled runs that the process knows
+	reconcile bool           // do not wait, and return the runs that the session holds too
 
-	cancelled []call.Ref // other cancelled runs
-	held      []call.Ref
+	cancelled []protocol.Ref // other cancelled runs
+	held      []protocol.Ref
 	lease     int64 // ms
 }
 
@@ -328,7 +328,7 @@ func (l *runLook) run(number uint64, row *runRow) (r Run, err error) {
 func (l *runLook) runIn(number uint64, row *runRow, state []byte) (r Run, err error) {
 	v := l.v
 	r = Run{
-		ID: place{v.Shard(), call.Ref{Action: l.id, Run: number, Tag: row.tag}}.id(), Action: l.name, Status: Pending, Priority: int(row.priority),
+		ID: place{v.Shard(), protocol.Ref{Action: l.id, Run: number, Tag: row.tag}}.id(), Action: l.name, Status: Pending, Priority: int(row.priority),
 		MaxAttempts: int(row.maxAttempts), Input: row.input, Source: row.source, ConcurrencyKey: row.key, IdempotencyKey: row.idempotencyKey,
 		CreatedAt: time.UnixMilli(row.createdAt), AvailableAt: time.UnixMilli(row.due),
 	}
@@ -418,7 +418,7 @@ func (m *machine) queryHeartbeat(v *engine.View, q *heartbeatQuery) error {
 	}
 	m.recordHeartbeat(q.session, v.Mono())
 	q.lease = m.leaseNow()
-	known := make(map[call.Ref]bool)
+	known := make(map[protocol.Ref]bool)
 	for _, ref := range q.known {
 		known[ref] = true
 	}
@@ -429,7 +429,7 @@ func (m *machine) queryHeartbeat(v *engine.View, q *heartbeatQuery) error {
 	}
 	for ok := it.First(); ok && err == nil; ok = it.Next() {
 		var h held
-		ref := call.Ref{Action: numberOf(it.Key()), Run: lastOf(it.Key())}
+		ref := protocol.Ref{Action: numberOf(it.Key()), Run: lastOf(it.Key())}
 		if h, err = decode(it.Value(), (*held).code); err == nil && h.cancelled && !known[ref] {
 			q.cancelled = append(q.cancelled, ref)
 		}

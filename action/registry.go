@@ -3,9 +3,9 @@ package action
 import (
 	"bytes"
 
-	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
+	"github.com/floedb/floe/internal/protocol"
 )
 
 // What is registered lives in the home of the action, the shard of its name. In a spread namespace the home tells all other shards, so that runs can be in any
@@ -162,7 +162,7 @@ func (a *act) cancelAll() (more bool) {
 	const reason = "the action was deleted"
 	prefix := numberKey(nil, rowWaiting, a.id)
 	more = a.each(prefix, prefix, func(k, value []byte) {
-		ref := call.Ref{Action: a.id, Run: runAt(k, value)}
+		ref := protocol.Ref{Action: a.id, Run: runAt(k, value)}
 		a.cancelRun(ref, a.stateOf(ref), reason)
 	})
 	if more {
@@ -170,7 +170,7 @@ func (a *act) cancelAll() (more bool) {
 	}
 	prefix = numberKey(nil, rowState, a.id)
 	return a.each(runKey(nil, rowState, a.id, a.cancelFrom), prefix, func(k, value []byte) {
-		ref := call.Ref{Action: a.id, Run: lastOf(k)}
+		ref := protocol.Ref{Action: a.id, Run: lastOf(k)}
 		a.cancelFrom, a.changed = ref.Run+1, true
 		if st := must(decode(value, (*stateRow).layout)); !st.status.Final() {
 			a.cancelRun(ref, &st, reason)

@@ -7,9 +7,9 @@ import (
 	"math"
 	"slices"
 
-	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/key"
+	"github.com/floedb/floe/internal/protocol"
 )
 
 // The rows of the machine. All integers in keys are big-endian. id is the LSN of the command that made the action known in the shard, so that one that
@@ -321,7 +321,7 @@ type runRow struct {
 	key            string // concurrency key, "" without one
 	idempotencyKey string
 	source         string
-	notify         call.Notify
+	notify         protocol.Notify
 	input          []byte
 	awaited        bool  // somebody waits for its end
 	expires        int64 // when it fails if nobody has begun it; 0: never

@@ -3,10 +3,10 @@ package action
 import (
 	"time"
 
-	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
+	"github.com/floedb/floe/internal/protocol"
 )
 
 func (w *work) deleteSchedule(c *scheduleName) error {
@@ -242,10 +242,10 @@ func (s *scheduled) invoke(idempotencyKey string) (invoked, error) {
 	b, _ := s.tx.Get(s.key(rowPlan))
 	p := must(decode(b, (*plan).code))
 	s.tx.Step() // a command may begin many runs, and each is called by its LSN
-	return s.work.begin(&call.Invoke{
+	return s.work.begin(&protocol.Invoke{
 		Name: s.action, Input: p.input, Priority: p.priority, Labels: p.labels, ConcurrencyKey: p.key, IdempotencyKey: idempotencyKey,
 		Source: sourceSchedule + s.name,
-		Notify: call.Notify{Machine: engine.MachineAction, Command: kindScheduledEnd, Token: s.token()},
+		Notify: protocol.Notify{Machine: engine.MachineAction, Command: kindScheduledEnd, Token: s.token()},
 	})
 }
 
@@ -275,7 +275,7 @@ func (s *scheduled) decide(t tick) {
 func (s *scheduled) busy() bool { return s.begun && s.active(s.run) }
 
 // cancelBefore cancels the run before the one that has been begun.
-func (s *scheduled) cancelBefore(before call.Ref, reason string) {
+func (s *scheduled) cancelBefore(before protocol.Ref, reason string) {
 	a := s.byID(before.Action)
 	a.cancelRun(before, a.stateOf(before), reason)
 }
@@ -300,7 +300,7 @@ func (s *scheduled) trigger() ([]byte, error) {
 }
 
 // scheduledEnd begins the tick that waits for the run that has ended. Many runs may end in one command: when it has written much, the duty has it begin.
-func (w *work) scheduledEnd(end *call.End) ([]byte, error) {
+func (w *work) scheduledEnd(end *protocol.End) ([]byte, error) {
 	r := codec.NewReader(end.Token)
 	action, name, _ := r.String(), r.String(), r.Bool()
 	name = must(name, r.Done())

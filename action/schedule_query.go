@@ -3,11 +3,11 @@ package action
 import (
 	"time"
 
-	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/cron"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
+	"github.com/floedb/floe/internal/protocol"
 )
 
 // scheduleQuery asks for a schedule.
@@ -185,14 +185,14 @@ func readSchedule(v *engine.View, ns uint32, action, name string, row []byte) (s
 			s.Next = c.Next(s.Last)
 		}
 	}
-	id := func(ref call.Ref) RunID { return place{v.Shard(), ref}.id() }
+	id := func(ref protocol.Ref) RunID { return place{v.Shard(), ref}.id() }
 	if r.begun {
 		s.LastRun = id(r.run)
 	}
 	for i := len(r.ticks) - 1; i >= 0; i-- {
 		t := &r.ticks[i]
 		tick := Tick{At: timeUnless(t.at, 0), DecidedAt: time.UnixMilli(t.decided), Result: t.result, Error: t.message, Count: t.count}
-		if t.run != (call.Ref{}) {
+		if t.run != (protocol.Ref{}) {
 			tick.Run = id(t.run)
 		}
 		s.Ticks = append(s.Ticks, tick)

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/protocol"
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
@@ -54,7 +54,7 @@ func (a *actions) cancel(id RunID) {
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	body := encode(nil, &call.Cancel{Ref: p.Ref}, (*call.Cancel).Code)
+	body := encode(nil, &protocol.Cancel{Ref: p.Ref}, (*protocol.Cancel).Code)
 	cmd := engine.Command{Machine: engine.MachineAction, Kind: kindCancel, Namespace: a.scope.Namespace(), Spread: spread, Body: body}
 	if _, err := a.g.Propose(context.Background(), p.shard, cmd); err != nil {
 		a.t.Fatalf("cancel %s: %v", id, err)

@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/cron"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
+	"github.com/floedb/floe/internal/protocol"
 )
 
 // The rows of schedules. They are in the home shard of their action, and end with it; action is the name of one, as key.AppendString.
@@ -97,7 +97,7 @@ type scheduleRow struct {
 	updatedAt int64
 	last      int64
 	next      int64 // 0: the duty has not planned yet; never: there is none
-	run       call.Ref
+	run       protocol.Ref
 	begun     bool  // there is a run
 	size      int64 // bytes of the plan
 	buffered  int64 // the tick that waits for the end of run; 0: none
@@ -116,7 +116,7 @@ type tick struct {
 	decided int64
 	result  TickResult
 	count   int64 // of missed ones
-	run     call.Ref
+	run     protocol.Ref
 	message string
 }
 

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/protocol"
 )
 
 // Schedules are the schedules of an action, see Store.Schedules.
@@ -74,7 +74,7 @@ func (s Schedules) Get(ctx context.Context, name string) (Schedule, error) {
 }
 
 func setScheduleOp(action, name string, spec ScheduleSpec, opts []ScheduleOption) engine.Op {
-	o := invokeOptions{Invoke: call.Invoke{Priority: DefaultPriority}}
+	o := invokeOptions{Invoke: protocol.Invoke{Priority: DefaultPriority}}
 	opts, o.err = engine.Given(opts)
 	for _, opt := range opts {
 		opt.applySchedule(&o)

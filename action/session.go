@@ -7,10 +7,10 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
+	"github.com/floedb/floe/internal/protocol"
 )
 
 // A session is a process that takes runs in a shard for all its workers in a namespace. It holds its
@@ -160,7 +160,7 @@ func (w *work) timeOut(s *session) {
 	}
 	s.changed = true
 	next := int64(never)
-	more := w.eachHeld(s, func(ref call.Ref, h held) {
+	more := w.eachHeld(s, func(ref protocol.Ref, h held) {
 		if h.deadline > w.tx.Now() {
 			next = min(next, h.deadline)
 			return
@@ -181,7 +181,7 @@ func (w *work) timeOut(s *session) {
 }
 
 // eachHeld calls f for the runs of a session until the command is full. It reports whether there are more.
-func (w *work) eachHeld(s *session, f func(ref call.Ref, h held)) (more bool) {
+func (w *work) eachHeld(s *session, f func(ref protocol.Ref, h held)) (more bool) {
 	prefix := numberKey(nil, rowHeld, s.id)
 	it := w.tx.Iter(prefix, key.PrefixEnd(prefix))
 	defer func() { mustClose(it) }()
@@ -190,14 +190,14 @@ func (w *work) eachHeld(s *session, f func(ref call.Ref, h held)) (more bool) {
 			return true
 		}
 		k := it.Key()
-		ref := call.Ref{Action: numberOf(k), Run: lastOf(k)}
+		ref := protocol.Ref{Action: numberOf(k), Run: lastOf(k)}
 		f(ref, must(decode(it.Value(), (*held).code)))
 	}
 	return false
 }
 
 // lose ends an attempt without a result from its worker: it timed out, or its session was lost.
-func (w *work) lose(s *session, ref call.Ref, code, message string) {
+func (w *work) lose(s *session, ref protocol.Ref, code, message string) {
 	a, st := w.attemptOf(s, ref, 0, 0)
 	switch {
 	case st == nil:
@@ -228,7 +228,7 @@ func (w *work) close(c *sessionBody) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	more = w.eachHeld(s, func(ref call.Ref, _ held) {
+	more = w.eachHeld(s, func(ref protocol.Ref, _ held) {
 		if w.settle(s, &end{ref: ref, how: released}) == overtaken {
 			panic("action: a session has a run that is not its own")
 		}
@@ -243,7 +243,7 @@ func (w *work) expire(c *sessionBody) (more bool, err error) {
 	if s == nil {
 		return false, noSession(c.session)
 	}
-	more = w.eachHeld(s, func(ref call.Ref, _ held) {
+	more = w.eachHeld(s, func(ref protocol.Ref, _ held) {
 		w.lose(s, ref, CodeWorkerLost, "its worker was silent for 30 s")
 	})
 	w.ended(s, more)

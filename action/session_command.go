@@ -1,9 +1,9 @@
 package action
 
 import (
-	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/protocol"
 	"github.com/floedb/floe/internal/workers"
 )
 
@@ -95,7 +95,7 @@ func codeDelivery(f *codec.Fields, begun *int64) {
 type touchBody struct {
 	session uint64 // 0: that of self
 	self    string
-	ref     call.Ref
+	ref     protocol.Ref
 	attempt int64 // 0: the present one
 	extend  int64 // ms
 	begun   int64 // as that of an end

@@ -7,9 +7,9 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
-	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/protocol"
 )
 
 // settle ends an attempt that a session has.
@@ -66,7 +66,7 @@ func (w *work) count(s *session, a *act, failed bool) {
 
 // attemptOf returns an attempt that a session has, a nil state if it is over. One that was cancelled is one that it has until that is confirmed. Who knows how
 // often the run had been begun says that, because an attempt that does not count has the number of the next one.
-func (w *work) attemptOf(s *session, ref call.Ref, attempt, begun int64) (*act, *stateRow) {
+func (w *work) attemptOf(s *session, ref protocol.Ref, attempt, begun int64) (*act, *stateRow) {
 	a := w.byID(ref.Action)
 	if a == nil {
 		return nil, nil
@@ -104,7 +104,7 @@ func (w *work) returnedLate(e *end) bool {
 
 // confirm frees the slots of a run that was cancelled. If it is not kept any more, its state was only kept for this. returned says that its handler has returned, or
 // never will: of one whose time is over nobody knows.
-func (a *act) confirm(s *session, ref call.Ref, st *stateRow, returned bool) {
+func (a *act) confirm(s *session, ref protocol.Ref, st *stateRow, returned bool) {
 	a.letGo(s, ref, st)
 	if _, kept := a.tx.Get(timedRunKey(nil, rowEnded, a.id, st.endedAt, ref.Run)); !kept {
 		a.tx.Delete(runKey(nil, rowState, a.id, ref.Run))
@@ -118,7 +118,7 @@ func (a *act) confirm(s *session, ref call.Ref, st *stateRow, returned bool) {
 }
 
 // letGo takes a run from its session, and gives its slots back. Its state is yet to be written.
-func (a *act) letGo(s *session, ref call.Ref, st *stateRow) {
+func (a *act) letGo(s *session, ref protocol.Ref, st *stateRow) {
 	a.tx.Delete(heldKey(nil, s.id, a.id, ref.Run))
 	s.held--
 	s.changed, a.changed = true, true
@@ -143,7 +143,7 @@ func (a *act) letGo(s *session, ref call.Ref, st *stateRow) {
 }
 
 // fail ends an attempt without success: another one follows, if one is left and may, or the run ends with a status.
-func (a *act) fail(ref call.Ref, st *stateRow, again bool, delay int64, status Status) {
+func (a *act) fail(ref protocol.Ref, st *stateRow, again bool, delay int64, status Status) {
 	if again && st.attempts < st.maxAttempts && !a.deleted {
 		if delay < 0 {
 			delay = a.backoff(a.runOf(ref).maxAttempts - (st.maxAttempts - st.attempts)) // since it was retried
@@ -162,7 +162,7 @@ func (a *act) fail(ref call.Ref, st *stateRow, again bool, delay int64, status S
 }
 
 // retry makes a run wait for its next attempt: behind those that wait already.
-func (a *act) retry(ref call.Ref, st *stateRow, delay int64) {
+func (a *act) retry(ref protocol.Ref, st *stateRow, delay int64) {
 	a.pending++
 	if delay > 0 {
 		a.postpone(ref, st, a.tx.Now()+delay)
@@ -186,7 +186,7 @@ func (a *act) backoff(attempt int64) int64 {
 }
 
 // finish ends a run, and tells who waits for that.
-func (a *act) finish(ref call.Ref, st *stateRow, status Status) {
+func (a *act) finish(ref protocol.Ref, st *stateRow, status Status) {
 	now := a.tx.Now()
 	st.status, st.endedAt, st.due = status, now, 0
 	a.setState(ref, st)
@@ -206,16 +206,16 @@ func (a *act) finish(ref call.Ref, st *stateRow, status Status) {
 }
 
 // tellEnd tells the machine that had the run made. atWork says whether the handler may be at work still.
-func (a *act) tellEnd(ref call.Ref, st *stateRow, atWork bool) {
+func (a *act) tellEnd(ref protocol.Ref, st *stateRow, atWork bool) {
 	row := a.runOf(ref)
 	n := row.notify
 	ref.Tag = row.tag
-	end := call.End{
+	end := protocol.End{
 		Token: n.Token, Ref: ref, Status: uint8(st.status), Refused: st.flags&flagRefused != 0, Attempt: st.attempts, Outcome: st.outcome,
 		Code: st.code, Message: st.message, Output: st.output, Held: atWork,
 		Doubt: st.flags&flagDoubt != 0,
 	}
-	a.tx.Then(engine.Command{Machine: n.Machine, Kind: n.Command, Body: encode(nil, &end, (*call.End).Encode)})
+	a.tx.Then(engine.Command{Machine: n.Machine, Kind: n.Command, Body: encode(nil, &end, (*protocol.End).Encode)})
 	a.tx.Cause(endCause(a.tx.NamespaceName(), a.id))
 	a.told = true
 }
@@ -239,7 +239,7 @@ func (e *endedRow) code(c *codec.Coder) {
 }
 
 // cancel ends a run before its handler does.
-func (w *work) cancel(c *call.Cancel) error {
+func (w *work) cancel(c *protocol.Cancel) error {
 	a, st, err := w.find(c.Ref)
 	if err != nil {
 		return err
@@ -252,7 +252,7 @@ func (w *work) cancel(c *call.Cancel) error {
 }
 
 // cancelRun cancels a run that has not ended. Its worker is told and, until it confirms or its session ends, keeps the slots.
-func (a *act) cancelRun(ref call.Ref, st *stateRow, reason string) {
+func (a *act) cancelRun(ref protocol.Ref, st *stateRow, reason string) {
 	switch {
 	case st.status == Running:
 		a.running--
@@ -275,7 +275,7 @@ func (a *act) cancelRun(ref call.Ref, st *stateRow, reason string) {
 }
 
 // withdraw takes a run that waits out of where it does.
-func (a *act) withdraw(ref call.Ref, st *stateRow) {
+func (a *act) withdraw(ref protocol.Ref, st *stateRow) {
 	a.unexpect(ref, st)
 	a.pending--
 	a.changed = true

@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/protocol"
 )
 
 // Store holds the actions of one namespace. It is cheap to make, safe for concurrent use and needs no Close.
@@ -193,7 +193,7 @@ func deleteOp(name string, opts []DeleteOption) (op engine.Op, force bool) {
 }
 
 func invokeOp(name string, input []byte, opts []InvokeOption) engine.Op {
-	o := invokeOptions{Invoke: call.Invoke{Input: input, Priority: DefaultPriority}}
+	o := invokeOptions{Invoke: protocol.Invoke{Input: input, Priority: DefaultPriority}}
 	opts, o.err = engine.Given(opts)
 	for _, opt := range opts {
 		opt.applyInvoke(&o)
@@ -210,7 +210,7 @@ func invokeOp(name string, input []byte, opts []InvokeOption) engine.Op {
 
 func cancelOp(id RunID, reason string) engine.Op {
 	p, err := id.parse()
-	return at(p.shard, cancelRun.Op("", call.Cancel{Ref: p.Ref, Reason: reason}, err))
+	return at(p.shard, cancelRun.Op("", protocol.Cancel{Ref: p.Ref, Reason: reason}, err))
 }
 
 // routeTo routes what is about something in a shard.

@@ -4,10 +4,10 @@ import (
 	"bytes"
 	"fmt"
 
-	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
+	"github.com/floedb/floe/internal/protocol"
 	"github.com/floedb/floe/internal/workers"
 )
 
@@ -326,7 +326,7 @@ func (a *act) begin(s *session, c *candidate, worker string) taken {
 }
 
 // next takes the run that was chosen out of its lane, whose turn has passed.
-func (a *act) next(c *candidate) (call.Ref, *stateRow, *runRow) {
+func (a *act) next(c *candidate) (protocol.Ref, *stateRow, *runRow) {
 	a.changed = true
 	if set := a.change(c.set); !c.keyed {
 		a.turn++
@@ -381,14 +381,14 @@ func (a *act) pass(l *lane) {
 }
 
 // firstIn returns the first run of a lane, whose row 'w' it deletes, with the seq that it had there.
-func (a *act) firstIn(number uint64, h *head) (ref call.Ref, st *stateRow, row *runRow, seq uint64) {
+func (a *act) firstIn(number uint64, h *head) (ref protocol.Ref, st *stateRow, row *runRow, seq uint64) {
 	prefix := append(laneKey(nil, a.id, number), h.priority)
 	k, value, ok := a.tx.First(key.AppendUint64(bytes.Clone(prefix), h.seq), key.PrefixEnd(prefix))
 	if !ok {
 		panic(fmt.Sprintf("action %q: %d runs wait in lane %d, none is found", a.name, h.n, number))
 	}
 	seq = lastOf(k)
-	ref = call.Ref{Action: a.id, Run: runAt(k, value)}
+	ref = protocol.Ref{Action: a.id, Run: runAt(k, value)}
 	fresh := len(value) == 0
 	a.tx.Delete(k)
 	row = a.runOf(ref)
@@ -521,7 +521,7 @@ func (l *look) at(g *group) error {
 
 // wait waits on what was looked at.
 func (l *look) wait() error {
-	within, now := call.Takers(l.namespace), l.v.Now()
+	within, now := protocol.Takers(l.namespace), l.v.Now()
 	for _, topics := range [...][]engine.Topic{l.busy, l.idle, l.sets} {
 		for _, t := range topics {
 			if err := l.v.WaitTurnWithin(within, t, now); err != nil {
@@ -562,5 +562,5 @@ func (m *machine) Makes(cmd engine.Command, made func(engine.Made)) {
 }
 
 func madeByEnds(namespace string, id uint64, n int) engine.Made {
-	return engine.Made{Topic: call.Takers(namespace), N: n, Cause: endCause(namespace, id)}
+	return engine.Made{Topic: protocol.Takers(namespace), N: n, Cause: endCause(namespace, id)}
 }

@@ -7,10 +7,10 @@ import (
 	"math/bits"
 	"slices"
 
-	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
+	"github.com/floedb/floe/internal/protocol"
 )
 
 var _ engine.Verifier = (*machine)(nil)
@@ -254,7 +254,7 @@ func (a *auditedAction) labelSets() error {
 
 func (a *auditedAction) runs() error {
 	err := each(a.verifier, numberKey(nil, rowRun, a.r.id), numberAt+8, (*runRow).code, func(k []byte, row *runRow) error {
-		ref := call.Ref{Action: a.r.id, Run: lastOf(k), Tag: row.tag}
+		ref := protocol.Ref{Action: a.r.id, Run: lastOf(k), Tag: row.tag}
 		b, ok, err := a.Get(runKey(nil, rowState, a.r.id, ref.Run))
 		if err != nil {
 			return err
@@ -288,12 +288,12 @@ func (a *auditedAction) runs() error {
 		}
 		a.want[rowState]++
 		a.sets[st.set]++
-		return a.held(call.Ref{Action: a.r.id, Run: lastOf(k)}, st)
+		return a.held(protocol.Ref{Action: a.r.id, Run: lastOf(k)}, st)
 	})
 }
 
 // run checks that a run has the rows that its state asks for.
-func (a *auditedAction) run(ref call.Ref, st *stateRow, expires int64, fresh bool) error {
+func (a *auditedAction) run(ref protocol.Ref, st *stateRow, expires int64, fresh bool) error {
 	a.want[rowRun]++
 	a.want[rowState]++
 	a.sets[st.set]++
@@ -351,7 +351,7 @@ func (a *auditedAction) run(ref call.Ref, st *stateRow, expires int64, fresh boo
 }
 
 // wants reports a run that lacks a row.
-func (a *auditedAction) wants(kind byte, k []byte, ref call.Ref, st *stateRow) error {
+func (a *auditedAction) wants(kind byte, k []byte, ref protocol.Ref, st *stateRow) error {
 	a.want[kind]++
 	_, ok, err := a.Get(k)
 	if err == nil && !ok {
@@ -360,7 +360,7 @@ func (a *auditedAction) wants(kind byte, k []byte, ref call.Ref, st *stateRow) e
 	return err
 }
 
-func (a *auditedAction) finished(ref call.Ref, st *stateRow) error {
+func (a *auditedAction) finished(ref protocol.Ref, st *stateRow) error {
 	k := timedRunKey(nil, rowEnded, a.r.id, st.endedAt, ref.Run)
 	if err := a.wants(rowEnded, k, ref, st); err != nil {
 		return err
@@ -380,7 +380,7 @@ func (a *auditedAction) finished(ref call.Ref, st *stateRow) error {
 }
 
 // held checks that a session has the run.
-func (a *auditedAction) held(ref call.Ref, st *stateRow) error {
+func (a *auditedAction) held(ref protocol.Ref, st *stateRow) error {
 	if st.status != Running {
 		a.unconfirmed++
 	}

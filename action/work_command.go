@@ -5,9 +5,9 @@ import (
 	"slices"
 	"unicode/utf8"
 
-	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/protocol"
 	"github.com/floedb/floe/internal/workers"
 )
 
@@ -155,7 +155,7 @@ func (w *want) code(f *codec.Fields) {
 
 // end is how an attempt ended.
 type end struct {
-	ref     call.Ref
+	ref     protocol.Ref
 	attempt int64 // 0: the present one
 	begun   int64 // how often the run had been begun then; 0: it is not known
 	how     how
@@ -218,7 +218,7 @@ const (
 
 // taken is a run that a worker has got, in the result of kindWork.
 type taken struct {
-	ref            call.Ref
+	ref            protocol.Ref
 	action         string
 	want           int // of the command, which it answers
 	attempt        int64

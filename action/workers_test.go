@@ -139,7 +139,7 @@ func TestOtherRuntime(t *testing.T) {
 		if must(err); time.Until(until) < 50*time.Minute {
 			t.Errorf("touched until %v", until)
 		}
-		must(s.Complete(ctx, task.Run, "py", []byte(`"done"`), action.WithOutcome("fine")))
+		must(s.Complete(ctx, task.Run, "py", []byte(`"done"`), action.OutcomeName("fine")))
 		if r, err := s.Run(ctx, task.Run); err != nil || r.Status != action.Completed || r.Outcome != "fine" || string(r.Output) != `"done"` || r.WorkerID != "py" {
 			t.Errorf("the run is %+v, %v", r, err)
 		}
@@ -147,7 +147,7 @@ func TestOtherRuntime(t *testing.T) {
 			t.Errorf("a second Complete = %v, want ErrConflict", err)
 		}
 		id := invoke()
-		must(s.Fail(ctx, await().Run, "py", "no luck", action.Retry(), action.WithCode("c")))
+		must(s.Fail(ctx, await().Run, "py", "no luck", action.Retry(), action.ErrorCode("c")))
 		task = await()
 		if task.Run != id || task.Attempt != 2 || task.LastError != "no luck" || task.LastCode != "c" {
 			t.Errorf("the second attempt is %+v", task)

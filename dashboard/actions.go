@@ -186,7 +186,7 @@ func (q *runsRequest) parse(in *input) {
 	}
 	for _, name := range runAttributes {
 		if value, given := in.param(string(name)); given {
-			q.with = append(q.with, action.With(name, value))
+			q.with = append(q.with, action.Has(name, value))
 		}
 	}
 	q.with = append(q.with, action.InvokedBetween(givenTime(in.optional("from", anyMillis)), givenTime(in.optional("to", anyMillis))))

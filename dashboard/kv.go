@@ -106,7 +106,7 @@ func (e encoding) item(item kv.Item) scanItem {
 }
 
 func (h *handler) keys(ctx context.Context, q keysRequest) (keyPage, error) {
-	page, err := h.backend.KV(q.namespace).Page(ctx, kv.Prefix(q.prefix), kv.WithoutValues(), kv.Limit(q.limit), q.place)
+	page, err := h.backend.KV(q.namespace).Page(ctx, kv.Prefix(q.prefix), kv.NoValues(), kv.Limit(q.limit), q.place)
 	if err != nil {
 		return keyPage{}, err
 	}
@@ -320,7 +320,7 @@ type keyVersion struct {
 }
 
 func (h *handler) keyHistory(ctx context.Context, q keyRequest) (keyHistory, error) {
-	history, err := h.backend.KV(q.namespace).History(ctx, q.key, kv.WithoutValues())
+	history, err := h.backend.KV(q.namespace).History(ctx, q.key, kv.NoValues())
 	if err != nil {
 		return keyHistory{}, err
 	}

@@ -148,7 +148,7 @@ func (h *handler) namespaceKeys(ctx context.Context, q namespaceKeysRequest) (li
 		return listing[scanItem]{}, err
 	}
 	page := func(after string, n int) ([]kv.Item, string, error) {
-		page, err := h.backend.KV(q.namespace).Page(ctx, kv.WithoutValues(), kv.Limit(n), kv.After(after))
+		page, err := h.backend.KV(q.namespace).Page(ctx, kv.NoValues(), kv.Limit(n), kv.After(after))
 		if err != nil || page.Cursor == "" {
 			return page.Items, "", err
 		}

@@ -337,7 +337,7 @@ func (h *handler) queueState(ctx context.Context, q queueRequest) (queueState, e
 	if s.Dead == 0 {
 		return state, nil
 	}
-	page, err := store.DeadLetters(q.name).Page(ctx, queue.Limit(queue.MaxPageItems), queue.WithoutPayload())
+	page, err := store.DeadLetters(q.name).Page(ctx, queue.Limit(queue.MaxPageItems), queue.NoPayload())
 	if err != nil {
 		return queueState{}, err
 	}

@@ -40,7 +40,7 @@ func seedStreams(t *testing.T, node *floe.Node) {
 	for p := range 8 {
 		put(wide, "w", p, stream.Message{Payload: []byte("x")})
 	}
-	if err := shop.CreateGroup(ctx, "orders", "idle", stream.FromEnd(), stream.WithMode(stream.Exclusive)); err != nil {
+	if err := shop.CreateGroup(ctx, "orders", "idle", stream.FromEnd(), stream.InMode(stream.Exclusive)); err != nil {
 		t.Fatal(err)
 	}
 	got, err := shop.ReadGroup(ctx, "orders", "mailers", "ada", stream.Limit(2), stream.AckTimeout(time.Hour))

@@ -72,7 +72,7 @@ func (q *flowRunsRequest) parse(in *input) {
 		if !ok || name == "" {
 			in.invalid("parameter attribute is %.64q, it takes NAME=VALUE", is)
 		}
-		q.filters = append(q.filters, workflow.With(name, workflow.AttributeValue(value)))
+		q.filters = append(q.filters, workflow.Has(name, workflow.AttributeValue(value)))
 	}
 	if from, to := in.optional("started_from", startTimes), in.optional("started_before", startTimes); from != nil || to != nil {
 		q.filters = append(q.filters, workflow.StartedBetween(millisTime(from), millisTime(to)))
@@ -123,7 +123,7 @@ func (q *startFlowRequest) parse(in *input) {
 		if id == "" {
 			in.invalid("parameter run_id is empty")
 		}
-		q.opts = append(q.opts, workflow.WithRunID(workflow.RunID(id)))
+		q.opts = append(q.opts, workflow.UseID(workflow.RunID(id)))
 	}
 	q.input = in.jsonPayload()
 }

@@ -41,7 +41,7 @@ func seedWorkflows(t *testing.T, node *floe.Node) {
 		id              workflow.RunID
 		signal, payload string
 	}{{"one/é", "approval", `{"by":"ada"}`}, {"two", "approval", `{"outcome":"rejected","by":"bob"}`}, {"three", "other", `"<x>"`}} {
-		if _, err := shop.Start(ctx, "order", []byte(`{"id":1}`), workflow.WithRunID(r.id)); err != nil {
+		if _, err := shop.Start(ctx, "order", []byte(`{"id":1}`), workflow.UseID(r.id)); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := shop.Signal(ctx, r.id, r.signal, []byte(r.payload)); err != nil {
@@ -446,7 +446,7 @@ func TestRunIsFound(t *testing.T) {
 		if _, err := store.Create(t.Context(), []byte(definition)); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := store.Start(t.Context(), "w", nil, workflow.WithRunID("mine")); err != nil {
+		if _, err := store.Start(t.Context(), "w", nil, workflow.UseID("mine")); err != nil {
 			t.Fatal(err)
 		}
 	}

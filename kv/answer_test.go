@@ -26,7 +26,7 @@ func TestAnswersAreBounded(t *testing.T) {
 	if _, err := store.History(t.Context(), "k"); !errors.Is(err, kv.ErrInvalid) || !strings.Contains(err.Error(), limit) {
 		t.Errorf("History above the limit: %v, want ErrInvalid with %s", err, limit)
 	}
-	if got, err := store.History(t.Context(), "k", kv.WithoutValues()); err != nil || len(got) != engine.MaxAnswerBytes/size+1 {
+	if got, err := store.History(t.Context(), "k", kv.NoValues()); err != nil || len(got) != engine.MaxAnswerBytes/size+1 {
 		t.Errorf("History without values = %d versions, %v", len(got), err)
 	}
 }

@@ -23,7 +23,7 @@ func ExampleStore_Page() {
 		}
 	}
 
-	for item, err := range store.All(ctx, kv.Prefix("user:"), kv.WithoutValues()) {
+	for item, err := range store.All(ctx, kv.Prefix("user:"), kv.NoValues()) {
 		if err != nil {
 			log.Fatal(err)
 		}

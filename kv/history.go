@@ -15,7 +15,7 @@ type Version struct {
 	Size      int // bytes of the value
 	Tombstone bool
 	Expired   bool   // a tombstone left by expiry, not by Delete
-	Value     []byte // nil for a tombstone, and with WithoutValues
+	Value     []byte // nil for a tombstone, and with NoValues
 }
 
 // HistoryOption changes what History returns.
@@ -24,7 +24,7 @@ type HistoryOption interface{ applyHistory(*historyQuery) }
 // History returns the versions of key that are kept, newest first, tombstones included: at most 64. The tombstone of an
 // expired key is made when its timer fires, soon after it has become invisible.
 //
-// Options: WithoutValues. Errors: ErrNotFound if the key never existed or was deleted long ago (see the package comment); ErrInvalid if the values
+// Options: NoValues. Errors: ErrNotFound if the key never existed or was deleted long ago (see the package comment); ErrInvalid if the values
 // exceed 128 MiB together.
 func (s *Store) History(ctx context.Context, key string, opts ...HistoryOption) ([]Version, error) {
 	if err := checkKey(key); err != nil {

@@ -355,9 +355,9 @@ func TestPageBytes(t *testing.T) {
 		if got := len(scanKeys(t, s, "")); got != keys {
 			t.Errorf("namespace %s: All yields %d keys, want %d", ns, got, keys)
 		}
-		keysOnly := must(s.Page(ctx, kv.WithoutValues()))
+		keysOnly := must(s.Page(ctx, kv.NoValues()))
 		if len(keysOnly.Items) != keys || keysOnly.Items[3].Value != nil || keysOnly.Items[3].Size != len(value) {
-			t.Errorf("namespace %s: Page with WithoutValues has %d items, the fourth with %d bytes and size %d", ns,
+			t.Errorf("namespace %s: Page with NoValues has %d items, the fourth with %d bytes and size %d", ns,
 				len(keysOnly.Items), len(keysOnly.Items[3].Value), keysOnly.Items[3].Size)
 		}
 	}

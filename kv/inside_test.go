@@ -11,7 +11,7 @@ import (
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/feed"
+	"github.com/floedb/floe/internal/protocol"
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
@@ -134,7 +134,7 @@ func TestValuesForOtherMachines(t *testing.T) {
 		for _, b := range bodies {
 			all = codec.AppendBytes(all, b)
 		}
-		out, stopped := r.Try(0, engine.Command{Machine: engine.MachineKV, Kind: feed.KindPutMany, Namespace: "n", Body: all})
+		out, stopped := r.Try(0, engine.Command{Machine: engine.MachineKV, Kind: protocol.KindPutMany, Namespace: "n", Body: all})
 		if stopped {
 			return engine.ErrMalformed
 		}

@@ -281,7 +281,7 @@ func (m *model) compareScan() {
 	opts := []kv.ListOption{kv.Prefix(prefix), kv.Limit(limit)}
 	keysOnly := m.rng.IntN(2) == 0
 	if keysOnly {
-		opts = append(opts, kv.WithoutValues())
+		opts = append(opts, kv.NoValues())
 	}
 	quietly := m.rng.IntN(2) == 0
 	var want []string

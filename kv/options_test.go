@@ -274,7 +274,7 @@ func TestMistakes(t *testing.T) {
 	if err := machinetest.LastError(JSON[int](s).Scan(ctx)); !errors.As(err, &decode) {
 		t.Errorf("Scan of what is no number: %v", err)
 	}
-	for e, err := range JSON[int](s).Scan(ctx, WithoutValues()) {
+	for e, err := range JSON[int](s).Scan(ctx, NoValues()) {
 		if err != nil || e.Key != "text" || e.Version != 1 || e.Value != 0 {
 			t.Errorf("Scan without values: %+v, %v", e, err)
 		}

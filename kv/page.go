@@ -16,7 +16,7 @@ import (
 // MaxPageItems is the largest Limit of a page.
 const MaxPageItems = 1000
 
-// Item is an entry of a listing. Value is nil with WithoutValues; Size is its length all the same.
+// Item is an entry of a listing. Value is nil with NoValues; Size is its length all the same.
 type Item struct {
 	Entry
 	Size int
@@ -54,11 +54,11 @@ func Prefix(p string) ListOption { return listOption(func(o *listOptions) { o.Pr
 // After begins behind a key, which need not exist. A Cursor goes before it.
 func After(key string) ListOption { return listOption(func(o *listOptions) { o.after = key }) }
 
-// ValuesOption is the option of WithoutValues; Page, All and History take it.
+// ValuesOption is the option of NoValues; Page, All and History take it.
 type ValuesOption struct{}
 
-// WithoutValues leaves the values out, but not their Size.
-func WithoutValues() ValuesOption { return ValuesOption{} }
+// NoValues leaves the values out, but not their Size.
+func NoValues() ValuesOption { return ValuesOption{} }
 
 func (ValuesOption) applyList(o *listOptions)     { o.withoutValues = true }
 func (ValuesOption) applyHistory(q *historyQuery) { q.withoutValues = true }
@@ -67,7 +67,7 @@ func (ValuesOption) applyHistory(q *historyQuery) { q.withoutValues = true }
 // 4 MiB, those that are left out 16 MiB; what it shows is one consistent state of each shard. Small keys and values share memory, up to 4 KiB of it: copy a few that are kept
 // when the page is not.
 //
-// Options: Limit, Cursor, Prefix, After, WithoutValues. Errors: ErrInvalid for a limit out of range, for a prefix or a
+// Options: Limit, Cursor, Prefix, After, NoValues. Errors: ErrInvalid for a limit out of range, for a prefix or a
 // key of After of more than 4096 bytes, and for a cursor that is damaged or not of this listing.
 func (s *Store) Page(ctx context.Context, opts ...ListOption) (Page[Item], error) {
 	return s.PageInto(ctx, new(PageBuffer), opts...)

@@ -27,7 +27,7 @@ func TestPageInto(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			for _, opts := range [][]kv.ListOption{{kv.Limit(1)}, {kv.Limit(299)}, {kv.WithoutValues(), kv.Limit(150)}, {kv.Limit(1000)}, {kv.After("299")}} {
+			for _, opts := range [][]kv.ListOption{{kv.Limit(1)}, {kv.Limit(299)}, {kv.NoValues(), kv.Limit(150)}, {kv.Limit(1000)}, {kv.After("299")}} {
 				want, err := store.Page(t.Context(), opts...)
 				if err != nil {
 					t.Fatal(err)

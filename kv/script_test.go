@@ -205,7 +205,7 @@ func (s *script) scan(ctx context.Context, a machinetest.Args) {
 		opts = append(opts, kv.Limit(int(machinetest.Number(limit))))
 	}
 	if a.Word(1) == "keys" {
-		opts = append(opts, kv.WithoutValues())
+		opts = append(opts, kv.NoValues())
 	}
 	pages := 0
 	for cursor := ""; ; pages++ {

@@ -157,7 +157,7 @@ func TestView(t *testing.T) {
 	if got := fmt.Sprint(seen); got != "[{Ada 37} {Eve 20}]" {
 		t.Errorf("Scan: %s", got)
 	}
-	for e, err := range users.Scan(ctx, kv.WithoutValues()) {
+	for e, err := range users.Scan(ctx, kv.NoValues()) {
 		if err != nil || e.Value != (user{}) || e.Revision == 0 {
 			t.Errorf("Scan without values: %+v, %v", e, err)
 		}

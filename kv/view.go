@@ -118,7 +118,7 @@ func (v View[T]) Scan(ctx context.Context, opts ...ListOption) iter.Seq2[EntryOf
 			var e EntryOf[T]
 			switch {
 			case err != nil:
-			case item.Value == nil: // WithoutValues
+			case item.Value == nil: // NoValues
 				e = EntryOf[T]{Key: item.Key, Revision: item.Revision, Version: item.Version, UpdatedAt: item.UpdatedAt, ExpiresAt: item.ExpiresAt}
 			default:
 				e, err = entryOf[T](item.Entry)

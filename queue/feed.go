@@ -4,12 +4,12 @@ import (
 	"math"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/feed"
+	"github.com/floedb/floe/internal/protocol"
 )
 
-// RoomOf is of feed.Roomer: duties of other machines enqueue messages, and wait while a queue is full.
-func (m *machine) RoomOf(v *engine.View, namespace, name string) (feed.Room, error) {
-	room := feed.Room{Messages: math.MaxInt64, Bytes: math.MaxInt64, MaxMessages: math.MaxInt64, MaxBytes: math.MaxInt64}
+// ReadRoom is of feed.Roomer: duties of other machines enqueue messages, and wait while a queue is full.
+func (m *machine) ReadRoom(v *engine.View, namespace, name string) (protocol.QueueRoom, error) {
+	room := protocol.QueueRoom{Messages: math.MaxInt64, Bytes: math.MaxInt64, MaxMessages: math.MaxInt64, MaxBytes: math.MaxInt64}
 	ns, ok := v.Namespace(namespace)
 	if !ok {
 		return room, nil
@@ -20,7 +20,7 @@ func (m *machine) RoomOf(v *engine.View, namespace, name string) (feed.Room, err
 	}
 	r, err := decodeRecord(b)
 	if err != nil {
-		return feed.Room{}, err
+		return protocol.QueueRoom{}, err
 	}
 	if limit := r.settings.maxLen; limit > 0 {
 		room.Messages, room.MaxMessages = max(limit-r.held(), 0), limit
@@ -33,5 +33,5 @@ func (m *machine) RoomOf(v *engine.View, namespace, name string) (feed.Room, err
 
 // tellRoom wakes who waits for room in a queue.
 func (s *session) tellRoom() {
-	s.tx.Notify(feed.RoomTopic(s.tx.NamespaceName(), string(s.name)), -1)
+	s.tx.Notify(protocol.QueueRoomTopic(s.tx.NamespaceName(), string(s.name)), -1)
 }

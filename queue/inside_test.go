@@ -12,7 +12,7 @@ import (
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/feed"
+	"github.com/floedb/floe/internal/protocol"
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
@@ -143,7 +143,7 @@ type roomQuery struct {
 	engine.Query
 	name  string
 	asked chan struct{} // nil: it does not wait
-	room  feed.Room
+	room  protocol.QueueRoom
 }
 
 func (*roomQuery) Machine() engine.MachineID { return engine.MachineQueue }
@@ -152,11 +152,11 @@ func (*roomQuery) Kind() uint8 { return queryMessage + 1 }
 
 func (m *machine) queryRoom(v *engine.View, room *roomQuery) (err error) {
 	if room.asked != nil {
-		if err := v.WaitOn(feed.RoomTopic("n", room.name)); err != nil {
+		if err := v.WaitOn(protocol.QueueRoomTopic("n", room.name)); err != nil {
 			return err
 		}
 	}
-	if room.room, err = m.RoomOf(v, "n", room.name); err == nil && room.asked != nil && (room.room.Messages == 0 || room.room.Bytes == 0) {
+	if room.room, err = m.ReadRoom(v, "n", room.name); err == nil && room.asked != nil && (room.room.Messages == 0 || room.room.Bytes == 0) {
 		select {
 		case room.asked <- struct{}{}:
 		default:
@@ -191,7 +191,7 @@ func newInsideRig(t *testing.T) (*machinetest.Rig, *machine, func(...Op)) {
 // TestRoom: how much a queue takes is what its bounds leave, and whoever waits for some hears of all that makes room.
 func TestRoom(t *testing.T) {
 	r, _, do := newInsideRig(t)
-	roomOf := func(name string) feed.Room {
+	roomOf := func(name string) protocol.QueueRoom {
 		t.Helper()
 		q := &roomQuery{name: name}
 		if err := r.Query(t.Context(), 0, q); err != nil {
@@ -200,25 +200,25 @@ func TestRoom(t *testing.T) {
 		return q.room
 	}
 	const ever = math.MaxInt64
-	want := func(name string, room feed.Room) {
+	want := func(name string, room protocol.QueueRoom) {
 		t.Helper()
 		if got := roomOf(name); got != room {
 			t.Errorf("the room of %s is %+v, want %+v", name, got, room)
 		}
 	}
-	want("none", feed.Room{Messages: ever, Bytes: ever, MaxMessages: ever, MaxBytes: ever})
+	want("none", protocol.QueueRoom{Messages: ever, Bytes: ever, MaxMessages: ever, MaxBytes: ever})
 	do(ConfigureOp("long", Settings{MaxLen: 2}), ConfigureOp("large", Settings{MaxBytes: 9}), EnqueueOp("open", nil))
-	want("none", feed.Room{Messages: ever, Bytes: ever, MaxMessages: ever, MaxBytes: ever})
-	want("open", feed.Room{Messages: ever, Bytes: ever, MaxMessages: ever, MaxBytes: ever})
+	want("none", protocol.QueueRoom{Messages: ever, Bytes: ever, MaxMessages: ever, MaxBytes: ever})
+	want("open", protocol.QueueRoom{Messages: ever, Bytes: ever, MaxMessages: ever, MaxBytes: ever})
 	do(EnqueueOp("long", []byte("abc"), Delay(time.Hour)), EnqueueOp("large", []byte("abc")))
-	want("long", feed.Room{Messages: 1, Bytes: ever, MaxMessages: 2, MaxBytes: ever})
-	want("large", feed.Room{Messages: ever, Bytes: 6, MaxMessages: ever, MaxBytes: 9})
+	want("long", protocol.QueueRoom{Messages: 1, Bytes: ever, MaxMessages: 2, MaxBytes: ever})
+	want("large", protocol.QueueRoom{Messages: ever, Bytes: 6, MaxMessages: ever, MaxBytes: 9})
 	do(EnqueueOp("long", nil), EnqueueOp("large", []byte("abcdef")))
-	want("long", feed.Room{Messages: 0, Bytes: ever, MaxMessages: 2, MaxBytes: ever})
-	want("large", feed.Room{Messages: ever, Bytes: 0, MaxMessages: ever, MaxBytes: 9})
+	want("long", protocol.QueueRoom{Messages: 0, Bytes: ever, MaxMessages: 2, MaxBytes: ever})
+	want("large", protocol.QueueRoom{Messages: ever, Bytes: 0, MaxMessages: ever, MaxBytes: 9})
 	do(ConfigureOp("long", Settings{MaxLen: 1}), ConfigureOp("large", Settings{MaxBytes: 5}))
-	want("long", feed.Room{Messages: 0, Bytes: ever, MaxMessages: 1, MaxBytes: ever})
-	want("large", feed.Room{Messages: ever, Bytes: 0, MaxMessages: ever, MaxBytes: 5})
+	want("long", protocol.QueueRoom{Messages: 0, Bytes: ever, MaxMessages: 1, MaxBytes: ever})
+	want("large", protocol.QueueRoom{Messages: ever, Bytes: 0, MaxMessages: ever, MaxBytes: 5})
 
 	for name, op := range map[string]func(lsn int) Op{
 		"an ack":          func(lsn int) Op { return AckOp("q", Receipt(fmt.Sprintf("1-%d", lsn))) },

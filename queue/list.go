@@ -67,11 +67,11 @@ func (p prefixOption) applyList(o *listOptions) { o.Prefix = string(p) }
 // Prefix lists only queues whose names begin with p.
 func Prefix(p string) ListOption { return prefixOption(p) }
 
-// PayloadOption is the option of WithoutPayload; the listings of messages and of dead letters take it.
+// PayloadOption is the option of NoPayload; the listings of messages and of dead letters take it.
 type PayloadOption struct{}
 
-// WithoutPayload leaves the payloads out, but not the headers; Size says how long they are.
-func WithoutPayload() PayloadOption { return PayloadOption{} }
+// NoPayload leaves the payloads out, but not the headers; Size says how long they are.
+func NoPayload() PayloadOption { return PayloadOption{} }
 
 func (PayloadOption) applyMessages(o *listOptions) { o.withoutPayload = true }
 func (PayloadOption) applyDead(o *listOptions)     { o.withoutPayload = true }
@@ -161,7 +161,7 @@ func (s *Store) Messages(name string) Messages { return Messages{s, name} }
 // Page returns a page of the messages, in the order in which they would be delivered if all were ready. A page ends early when its payloads
 // exceed 4 MiB; with InState it may be empty and not the last.
 //
-// Options: Limit, Cursor, InState, WithoutPayload. Errors: ErrNotFound if the queue does not exist; ErrInvalid for options out of their limits and
+// Options: Limit, Cursor, InState, NoPayload. Errors: ErrNotFound if the queue does not exist; ErrInvalid for options out of their limits and
 // for what is no cursor.
 func (l Messages) Page(ctx context.Context, opts ...MessageOption) (page Page[Message], err error) {
 	o := newListOptions()
@@ -260,7 +260,7 @@ func (s *Store) DeadLetters(name string) DeadLetters { return DeadLetters{s, nam
 // Page returns a page of the dead letters, in order of their Seq. A page ends early when its payloads exceed 4 MiB; with Contains it may be empty
 // and not the last.
 //
-// Options: Limit, Cursor, Contains, WithoutPayload. Errors: ErrNotFound if the queue does not exist; ErrInvalid for options out of their limits and
+// Options: Limit, Cursor, Contains, NoPayload. Errors: ErrNotFound if the queue does not exist; ErrInvalid for options out of their limits and
 // for what is no cursor.
 func (l DeadLetters) Page(ctx context.Context, opts ...DeadOption) (page Page[Message], err error) {
 	o := newListOptions()

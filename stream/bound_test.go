@@ -27,7 +27,7 @@ func usedUpRecords(t *testing.T, mode stream.Mode) (*machinetest.Rig, *stream.St
 			t.Fatal(err)
 		}
 	}
-	if err := s.CreateGroup(ctx, "jobs", "workers", stream.MaxDeliver(1), stream.WithMode(mode)); err != nil {
+	if err := s.CreateGroup(ctx, "jobs", "workers", stream.MaxDeliver(1), stream.InMode(mode)); err != nil {
 		t.Fatal(err)
 	}
 	var all []stream.Delivery

@@ -9,8 +9,7 @@ import (
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/feed"
-	"github.com/floedb/floe/internal/push"
+	"github.com/floedb/floe/internal/protocol"
 )
 
 // Kinds of commands; the numbers are part of the log's format.
@@ -37,14 +36,14 @@ const (
 	kindFollow     // from a stream's home to other shards: the active consumer of an exclusive group
 	kindMiss       // from the leader: consumers that stopped sending heartbeats; see attendance
 
-	kindRelay     = push.KindRelay
-	kindSubscribe = push.KindSubscribe
+	kindRelay     = protocol.KindRelaySubscription
+	kindSubscribe = protocol.KindSubscribe
 	kindPush      = kindSubscribe + 1 // from the leader: deliver due batches
-	kindEnd       = push.KindEnd
+	kindEnd       = protocol.KindBatchEnd
 	kindWant      = kindEnd + 1 // to the stream's home: request permission to deliver a batch
 	kindGrant     = kindEnd + 2 // the home's answer to kindWant
 
-	kindPour = feed.KindPour // append from another machine, to all partitions
+	kindPour = protocol.KindAppendMany // append from another machine, to all partitions
 
 	kindConfigureGroup = kindPour + 1
 )

@@ -241,7 +241,7 @@ func TestConsumeKeepsKeysInOrder(t *testing.T) {
 		var all []*consuming
 		for range 2 {
 			all = append(all, begin(t, func(ctx context.Context) error {
-				return s.Consume(ctx, "log", "g", handle, stream.Concurrency(5), stream.WithMode(stream.KeyShared), stream.MaxDeliver(0))
+				return s.Consume(ctx, "log", "g", handle, stream.Concurrency(5), stream.InMode(stream.KeyShared), stream.MaxDeliver(0))
 			}))
 		}
 		pass(10 * time.Minute)
@@ -306,7 +306,7 @@ func TestConsumeNoAck(t *testing.T) {
 		}
 		var mu sync.Mutex
 		once, acked := make(map[string]int), make(map[string]int)
-		opts := []stream.ConsumeOption{stream.Concurrency(8), stream.WithMode(stream.KeyShared), stream.Consumer("once")}
+		opts := []stream.ConsumeOption{stream.Concurrency(8), stream.InMode(stream.KeyShared), stream.Consumer("once")}
 		loose := begin(t, func(ctx context.Context) error {
 			return s.Consume(ctx, "log", "g", func(ctx context.Context, d stream.Delivery) error {
 				mu.Lock()
@@ -419,7 +419,7 @@ func TestConsumeRefuses(t *testing.T) {
 	s, none := node.Stream("n"), func(context.Context, stream.Delivery) error { return nil }
 	for _, opts := range [][]stream.ConsumeOption{
 		{stream.Concurrency(0)}, {stream.Concurrency(stream.MaxConcurrency + 1)}, {stream.Grace(-1)}, {stream.Consumer("\n")}, {stream.AckTimeout(0)},
-		{stream.MaxDeliver(-1)}, {stream.WithMode(9)},
+		{stream.MaxDeliver(-1)}, {stream.InMode(9)},
 	} {
 		if err := s.Consume(t.Context(), "log", "g", none, opts...); !errors.Is(err, stream.ErrInvalid) {
 			t.Errorf("Consume = %v, want ErrInvalid", err)
@@ -487,7 +487,7 @@ func TestConfiguringKeepsNobody(t *testing.T) {
 		for mode := stream.Shared; mode <= stream.Exclusive; mode++ {
 			name := mode.String()
 			create(t, s, name, stream.Partitions(4))
-			must(t, s.CreateGroup(t.Context(), name, "g", stream.WithMode(mode), stream.AckTimeout(10*time.Second)))
+			must(t, s.CreateGroup(t.Context(), name, "g", stream.InMode(mode), stream.AckTimeout(10*time.Second)))
 			if _, err := s.ReadGroup(t.Context(), name, "g", "silent", stream.Wait(time.Second)); err != nil {
 				t.Fatal(err)
 			}
@@ -519,7 +519,7 @@ func TestConfiguringTakesNothingAway(t *testing.T) {
 		t.Run(mode.String(), func(t *testing.T) {
 			inBubbles(t, func(t *testing.T, _ *floe.Node, s *stream.Store) {
 				must(t, s.Create(t.Context(), "log", stream.Partitions(3)))
-				must(t, s.CreateGroup(t.Context(), "log", "g", stream.WithMode(mode), stream.AckTimeout(5*time.Minute)))
+				must(t, s.CreateGroup(t.Context(), "log", "g", stream.InMode(mode), stream.AckTimeout(5*time.Minute)))
 				var handled notes
 				consume := func(ctx context.Context) error {
 					return s.Consume(ctx, "log", "g", func(ctx context.Context, d stream.Delivery) error {

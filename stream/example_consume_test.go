@@ -28,7 +28,7 @@ func ExampleStore_Consume() {
 			stop()
 		}
 		return nil // the record is acknowledged
-	}, stream.Concurrency(8), stream.WithMode(stream.KeyShared))
+	}, stream.Concurrency(8), stream.InMode(stream.KeyShared))
 	fmt.Println("ended:", err)
 	// Output:
 	// ada was in Berlin

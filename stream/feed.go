@@ -2,11 +2,11 @@ package stream
 
 import (
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/feed"
+	"github.com/floedb/floe/internal/protocol"
 )
 
-// OpenFeed is of feed.Opener: other machines read records of streams in duties of theirs.
-func (m *machine) OpenFeed(v *engine.View, namespace, name string) (*feed.Stream, feed.Reader, error) {
+// OpenStream is of feed.Opener: other machines read records of streams in duties of theirs.
+func (m *machine) OpenStream(v *engine.View, namespace, name string) (*protocol.Stream, protocol.RecordReader, error) {
 	w, err := viewOf(v, namespace, name)
 	if err != nil || w == nil {
 		return nil, nil, err
@@ -15,10 +15,10 @@ func (m *machine) OpenFeed(v *engine.View, namespace, name string) (*feed.Stream
 	if err != nil {
 		return nil, nil, err
 	}
-	s := &feed.Stream{ID: w.id, Partitions: make([]feed.Partition, len(parts))}
+	s := &protocol.Stream{ID: w.id, Partitions: make([]protocol.Partition, len(parts))}
 	for i := range parts {
 		p := &parts[i]
-		s.Partitions[i] = feed.Partition{Here: w.here(i), First: p.first, Last: p.last, LastID: feed.ID(p.lastID)}
+		s.Partitions[i] = protocol.Partition{Here: w.here(i), First: p.first, Last: p.last, LastID: protocol.RecordID(p.lastID)}
 	}
 	return s, &feedReader{m, w, parts}, nil
 }
@@ -31,7 +31,7 @@ type feedReader struct {
 }
 
 // Read is of feed.Reader.
-func (r *feedReader) Read(partition int, from uint64, f func(*feed.Record) bool) (err error) {
+func (r *feedReader) Read(partition int, from uint64, f func(*protocol.Record) bool) (err error) {
 	p := &r.parts[partition]
 	if from = max(from, p.first); from > p.last {
 		return nil
@@ -47,7 +47,7 @@ func (r *feedReader) Read(partition int, from uint64, f func(*feed.Record) bool)
 	}()
 	read := 0
 	var copies chunks
-	var out feed.Record
+	var out protocol.Record
 	for ok := it.First(); ok; ok = it.Next() {
 		s, err := decodeStored(it.Value())
 		if err != nil {
@@ -59,7 +59,7 @@ func (r *feedReader) Read(partition int, from uint64, f func(*feed.Record) bool)
 			return err
 		}
 		read++
-		out = feed.Record{ID: feed.ID(rec.ID), Offset: rec.Offset, LSN: rec.LSN, Key: rec.Key, Headers: rec.Headers, Payload: rec.Payload}
+		out = protocol.Record{ID: protocol.RecordID(rec.ID), Offset: rec.Offset, LSN: rec.LSN, Key: rec.Key, Headers: rec.Headers, Payload: rec.Payload}
 		if !f(&out) {
 			break
 		}
@@ -92,7 +92,7 @@ func (c *chunks) copy(b []byte) []byte {
 }
 
 // Find is of feed.Reader.
-func (r *feedReader) Find(partition int, behind func(*feed.Record) bool) (uint64, error) {
+func (r *feedReader) Find(partition int, behind func(*protocol.Record) bool) (uint64, error) {
 	p := &r.parts[partition]
 	lo, hi := p.first, p.last+1
 	for lo < hi {
@@ -101,7 +101,7 @@ func (r *feedReader) Find(partition int, behind func(*feed.Record) bool) (uint64
 		if err != nil {
 			return 0, err
 		}
-		if behind(&feed.Record{ID: feed.ID(s.id), Offset: mid, LSN: s.lsn}) {
+		if behind(&protocol.Record{ID: protocol.RecordID(s.id), Offset: mid, LSN: s.lsn}) {
 			hi = mid
 		} else {
 			lo = mid + 1

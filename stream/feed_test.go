@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/feed"
+	"github.com/floedb/floe/internal/protocol"
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
@@ -14,7 +14,7 @@ import (
 type openQuery struct {
 	engine.Query
 	namespace, stream string
-	use               func(*feed.Stream, feed.Reader) error
+	use               func(*protocol.Stream, protocol.RecordReader) error
 }
 
 func (*openQuery) Machine() engine.MachineID { return engine.MachineStream }
@@ -22,7 +22,7 @@ func (*openQuery) Machine() engine.MachineID { return engine.MachineStream }
 func (*openQuery) Kind() uint8 { return queryActivity + 1 }
 
 func (m *machine) queryOpen(v *engine.View, o *openQuery) error {
-	s, r, err := m.OpenFeed(v, o.namespace, o.stream)
+	s, r, err := m.OpenStream(v, o.namespace, o.stream)
 	if err != nil {
 		return err
 	}
@@ -45,13 +45,13 @@ func newOpenRig(t *testing.T, shards int) *machinetest.Rig {
 func TestFeed(t *testing.T) {
 	r, ctx := newOpenRig(t, 1), t.Context()
 	s := engine.StoreOf(Primitive, r.Router(), "n", 0)
-	open := func(namespace, name string, use func(*feed.Stream, feed.Reader) error) {
+	open := func(namespace, name string, use func(*protocol.Stream, protocol.RecordReader) error) {
 		t.Helper()
 		if err := r.Query(ctx, 0, &openQuery{namespace: namespace, stream: name, use: use}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	absent := func(s *feed.Stream, _ feed.Reader) error {
+	absent := func(s *protocol.Stream, _ protocol.RecordReader) error {
 		if s != nil {
 			t.Errorf("a stream that there is not is %+v", s)
 		}
@@ -78,15 +78,15 @@ func TestFeed(t *testing.T) {
 	if _, err := s.Trim(ctx, "log", MaxLen(4)); err != nil { // 3 to 6 are left
 		t.Fatal(err)
 	}
-	open("n", "log", func(s *feed.Stream, reader feed.Reader) error {
-		parts := []feed.Partition{{Here: true, First: 3, Last: 6, LastID: feed.ID(want[5].ID)}, {Here: true, First: 1}}
+	open("n", "log", func(s *protocol.Stream, reader protocol.RecordReader) error {
+		parts := []protocol.Partition{{Here: true, First: 3, Last: 6, LastID: protocol.RecordID(want[5].ID)}, {Here: true, First: 1}}
 		if s.ID == 0 || !slices.Equal(s.Partitions, parts) {
 			t.Errorf("stream %d: %+v, want %+v", s.ID, s.Partitions, parts)
 		}
 		for from := range uint64(9) {
 			for most := 1; most <= 5; most++ {
-				var got []feed.Record
-				err := reader.Read(0, from, func(rec *feed.Record) bool {
+				var got []protocol.Record
+				err := reader.Read(0, from, func(rec *protocol.Record) bool {
 					got = append(got, *rec)
 					return len(got) < most
 				})
@@ -95,16 +95,16 @@ func TestFeed(t *testing.T) {
 				}
 				at := int(min(max(from, 3), 7)) - 1
 				wanted := want[at:min(at+most, 6)]
-				same := slices.EqualFunc(got, wanted, func(g feed.Record, w Record) bool {
-					return g.ID == feed.ID(w.ID) && g.Offset == w.Offset && g.LSN == w.LSN && g.Key == w.Key && g.Headers["h"] == w.Headers["h"] && string(g.Payload) == string(w.Payload)
+				same := slices.EqualFunc(got, wanted, func(g protocol.Record, w Record) bool {
+					return g.ID == protocol.RecordID(w.ID) && g.Offset == w.Offset && g.LSN == w.LSN && g.Key == w.Key && g.Headers["h"] == w.Headers["h"] && string(g.Payload) == string(w.Payload)
 				})
 				if !same {
 					t.Errorf("%d records from %d on: %d, want %d", most, from, len(got), len(wanted))
 				}
 			}
-			found, err := reader.Find(0, func(rec *feed.Record) bool {
+			found, err := reader.Find(0, func(rec *protocol.Record) bool {
 				w := want[rec.Offset-1]
-				if rec.ID != feed.ID(w.ID) || rec.LSN != w.LSN {
+				if rec.ID != protocol.RecordID(w.ID) || rec.LSN != w.LSN {
 					t.Errorf("at %d is %+v", rec.Offset, *rec)
 				}
 				return rec.Offset >= from
@@ -113,10 +113,10 @@ func TestFeed(t *testing.T) {
 				t.Errorf("the first one from %d on is %d, %v", from, found, err)
 			}
 		}
-		if found, err := reader.Find(1, func(*feed.Record) bool { return true }); err != nil || found != 1 {
+		if found, err := reader.Find(1, func(*protocol.Record) bool { return true }); err != nil || found != 1 {
 			t.Errorf("in a partition without records %d is found, %v", found, err)
 		}
-		return reader.Read(1, 1, func(*feed.Record) bool { t.Error("a partition without records has one"); return true })
+		return reader.Read(1, 1, func(*protocol.Record) bool { t.Error("a partition without records has one"); return true })
 	})
 	// Three starts see all four, and the others 3, 2, 1 and none, each up to 1, 2, 3, 4 and 5 of them.
 	reads := int64(0)
@@ -186,7 +186,7 @@ func TestPour(t *testing.T) {
 	}
 	here := 0
 	for shard := range shards {
-		err := r.Query(ctx, engine.ShardID(shard), &openQuery{namespace: "wide", stream: "log", use: func(s *feed.Stream, _ feed.Reader) error {
+		err := r.Query(ctx, engine.ShardID(shard), &openQuery{namespace: "wide", stream: "log", use: func(s *protocol.Stream, _ protocol.RecordReader) error {
 			for p := range s.Partitions {
 				if s.Partitions[p].Here {
 					here++

@@ -33,7 +33,7 @@ func RefsOf(ds []Delivery) []Ref {
 // CreateGroup makes a consumer group of a stream. ReadGroup makes one too. When it returns nil, the group has its place in every partition: with
 // FromEnd, all records appended from now on are delivered.
 //
-// Options: WithMode, AckTimeout, MaxDeliver, Backoff, and where it begins: From, After, FromTime, FromEnd, FromBeginning (the default). Errors: ErrExists; ErrNotFound if
+// Options: InMode, AckTimeout, MaxDeliver, Backoff, and where it begins: From, After, FromTime, FromEnd, FromBeginning (the default). Errors: ErrExists; ErrNotFound if
 // there is no such stream; ErrInvalid. In a spread namespace other errors, such as ErrUnavailable, may come after the group was created: with FromEnd it
 // then begins in the partitions of some shards only when these learn of it.
 func (s *Store) CreateGroup(ctx context.Context, stream, group string, opts ...GroupOption) error {

@@ -68,7 +68,7 @@ func (c consumer) nack(ds []stream.Delivery, opts ...stream.NackOption) {
 
 func consumers(t testing.TB, s *stream.Store, mode stream.Mode, opts ...stream.GroupOption) (a, b consumer) {
 	t.Helper()
-	if err := s.CreateGroup(t.Context(), "log", "g", append(opts, stream.WithMode(mode))...); err != nil {
+	if err := s.CreateGroup(t.Context(), "log", "g", append(opts, stream.InMode(mode))...); err != nil {
 		t.Fatal(err)
 	}
 	return consumer{t, s, "log", "g", "a"}, consumer{t, s, "log", "g", "b"}
@@ -409,7 +409,7 @@ func TestGroupOverPartitions(t *testing.T) {
 			}
 			for mode := stream.Shared; mode <= stream.KeyShared; mode++ {
 				name := mode.String()
-				if err := s.CreateGroup(t.Context(), "log", name, stream.WithMode(mode), stream.Backoff(0, 0)); err != nil {
+				if err := s.CreateGroup(t.Context(), "log", name, stream.InMode(mode), stream.Backoff(0, 0)); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -96,7 +96,7 @@ func runHistory(t *testing.T, mode stream.Mode, seed uint64) {
 	h.partitions = 1 + rng.IntN(3)
 	must(t, h.s.Create(t.Context(), "log", stream.Partitions(h.partitions)))
 	h.opts = []stream.GroupOption{
-		stream.WithMode(mode), stream.AckTimeout(historyAckTimeout * time.Millisecond), stream.MaxDeliver(h.most),
+		stream.InMode(mode), stream.AckTimeout(historyAckTimeout * time.Millisecond), stream.MaxDeliver(h.most),
 		stream.Backoff(time.Duration(rng.IntN(3))*50*time.Millisecond, 200*time.Millisecond),
 	}
 	must(t, h.s.CreateGroup(t.Context(), "log", "g", h.opts...))

@@ -95,8 +95,8 @@ func setting(which settings, f func(*groupOptions)) SettingOption {
 	}}
 }
 
-// WithMode gives the group a mode other than Shared.
-func WithMode(m Mode) ConfigOption {
+// InMode gives the group a mode other than Shared.
+func InMode(m Mode) ConfigOption {
 	return groupOption(func(o *groupOptions) { o.mode = m })
 }
 

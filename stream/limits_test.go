@@ -106,7 +106,7 @@ func TestLimits(t *testing.T) {
 			return err
 		}},
 		{Name: "bytes of a group's name", Least: 1, Most: 255, Says: []string{"group"}, Try: func(n int64) error { return s.CreateGroup(ctx, "s", text(n)) }},
-		{Name: "mode", Least: none, Most: int64(stream.KeyShared), Says: []string{"mode 3"}, Try: func(n int64) error { return group(stream.WithMode(stream.Mode(n))) }},
+		{Name: "mode", Least: none, Most: int64(stream.KeyShared), Says: []string{"mode 3"}, Try: func(n int64) error { return group(stream.InMode(stream.Mode(n))) }},
 		{Name: "ack timeout in ns", Least: int64(time.Millisecond), Most: month, Says: []string{"ack timeout", "1ms-720h0m0s"}, Try: func(n int64) error { return group(stream.AckTimeout(time.Duration(n))) }},
 		{Name: "max deliver", Least: 0, Most: 1_000_000, Says: []string{"max deliver", "0-1000000"}, Try: func(n int64) error { return group(stream.MaxDeliver(int(n))) }},
 		{Name: "shortest back-off in ns", Least: 0, Most: month, Says: []string{"min back-off"}, Try: func(n int64) error { return group(stream.Backoff(time.Duration(n), time.Duration(month))) }},

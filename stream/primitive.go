@@ -2,7 +2,7 @@ package stream
 
 import (
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/push"
+	"github.com/floedb/floe/internal/protocol"
 )
 
 // countStreams is the counter of the machine.
@@ -35,7 +35,7 @@ func table() engine.Primitive {
 			engine.QueryRow(queryGroupWait, "group wait", (*machine).queryGroupWait),
 			engine.QueryRow(queryGroups, "groups", (*machine).queryGroups),
 			engine.QueryRow(queryPending, "pending", (*machine).queryPending),
-			engine.QueryRow(push.QueryInfo, "push", (*machine).queryPush),
+			engine.QueryRow(protocol.QuerySubscription, "push", (*machine).queryPush),
 			engine.QueryRow(queryActivity, "activity", (*machine).queryActivity),
 		},
 		Errors: []engine.ErrorType{engine.NewErrorType(errorConflict, "conflict", codeConflict)},

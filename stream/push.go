@@ -7,7 +7,7 @@ import (
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
-	"github.com/floedb/floe/internal/push"
+	"github.com/floedb/floe/internal/protocol"
 )
 
 // A push is a subscription of another machine to a stream, see package push: in place of consumers that ask, the records of its group are handed to the
@@ -38,7 +38,7 @@ const never = engine.NoTimer
 
 // pushRow is the value of a row 'w'.
 type pushRow struct {
-	push.Subscription
+	protocol.Subscription
 	id     uint64 // LSN at which the shard got to know it
 	stream uint64 // id of the stream whose group it has, 0: there is none
 	made   bool   // the group was made for it, and goes with it

@@ -7,10 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/push"
+	"github.com/floedb/floe/internal/protocol"
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
@@ -90,7 +89,7 @@ func (s *pushScript) other(_ context.Context, line, verb string, a machinetest.A
 			err = s.store.Seek(ctx, name, group, FromBeginning())
 		}
 	case "group":
-		err = s.store.CreateGroup(ctx, name, group, WithMode(Mode(len(a.Named["mode"]))))
+		err = s.store.CreateGroup(ctx, name, group, InMode(Mode(len(a.Named["mode"]))))
 	case "read", "refuse":
 		var ds []Delivery
 		if ds, err = s.store.ReadGroup(ctx, name, group, a.Word(2), Limit(int(machinetest.Number(a.Word(3))))); err == nil {
@@ -111,7 +110,7 @@ func (s *pushScript) other(_ context.Context, line, verb string, a machinetest.A
 		result = s.batches()
 	case "end", "again":
 		for _, w := range a.Words {
-			s.end(uint64(machinetest.Number(w)), map[string]uint8{"again": push.StatusAgain}[verb])
+			s.end(uint64(machinetest.Number(w)), map[string]uint8{"again": protocol.StatusAgain}[verb])
 		}
 	case "info":
 		result = s.info(a)
@@ -133,8 +132,8 @@ func (s *pushScript) subscribe(a machinetest.Args) error {
 	if from == "" {
 		from = "n"
 	}
-	w := wish{"n", push.Subscription{
-		Subscriber: push.Subscriber{Machine: engine.MachineWorkflow, Command: takerBatch, Namespace: from, Spread: s.Rig.Shards() > 1 && from != "m", Name: a.Word(0)},
+	w := wish{"n", protocol.Subscription{
+		Subscriber: protocol.Subscriber{Machine: engine.MachineWorkflow, Command: takerBatch, Namespace: from, Spread: s.Rig.Shards() > 1 && from != "m", Name: a.Word(0)},
 		Revision:   uint64(number("revision", 1)), Stream: a.Word(1), Group: a.Word(2), Batch: number("batch", 10), Most: number("most", 0), Mode: uint8(number("mode", 0)),
 		Latest: a.Has("latest"), Paused: a.Has("paused"), Gone: a.Has("gone"),
 	}}
@@ -163,7 +162,7 @@ func (s *pushScript) batches() (text string) {
 				continue
 			}
 			s.seen[shard] = n
-			b := must(codec.Decode(row.Value, (*push.Batch).Code))
+			b := must(codec.Decode(row.Value, (*protocol.Batch).Code))
 			text += fmt.Sprintf("\n  %d: %s %s/%d", shard, b.Name, b.Stream, b.Partition)
 			for _, r := range b.Records {
 				text += " " + strings.ReplaceAll(string(r.Payload), strings.Repeat("large", 100_000), "large")
@@ -172,7 +171,7 @@ func (s *pushScript) batches() (text string) {
 				}
 			}
 			if b.End != nil {
-				token := must(codec.Decode(b.End, (*push.EndToken).Code))
+				token := must(codec.Decode(b.End, (*protocol.BatchToken).Code))
 				text += fmt.Sprintf(", end %d", token.Number)
 				s.ends[token.Number] = takenEnd{b.Namespace, shard, b.End}
 			}
@@ -186,8 +185,8 @@ func (s *pushScript) batches() (text string) {
 
 func (s *pushScript) end(number uint64, status uint8) {
 	e := s.ends[number]
-	end := call.End{Token: e.token, Status: status}
-	out := s.Rig.Entry(e.shard, engine.Command{Machine: engine.MachineWorkflow, Kind: takerEnd, Namespace: e.namespace, Spread: s.Rig.Shards() > 1, Body: encodeBody(&end, (*call.End).Encode)})
+	end := protocol.End{Token: e.token, Status: status}
+	out := s.Rig.Entry(e.shard, engine.Command{Machine: engine.MachineWorkflow, Kind: takerEnd, Namespace: e.namespace, Spread: s.Rig.Shards() > 1, Body: encodeBody(&end, (*protocol.End).Encode)})
 	if out[0].Err != nil {
 		s.Printf("end %d: %v", number, out[0].Err)
 	}
@@ -207,9 +206,9 @@ func (s *pushScript) info(a machinetest.Args) (text string) {
 	if from == "" {
 		from = "n"
 	}
-	sub := push.Subscriber{Machine: engine.MachineWorkflow, Namespace: from, Name: a.Word(0)}
+	sub := protocol.Subscriber{Machine: engine.MachineWorkflow, Namespace: from, Name: a.Word(0)}
 	for shard := range engine.ShardID(s.Rig.Shards()) {
-		q := push.Query{Namespace: "n", Stream: a.Word(1), Key: sub.Key()}
+		q := protocol.SubscriptionQuery{Namespace: "n", Stream: a.Word(1), Key: sub.Key()}
 		if err := s.Rig.Query(context.Background(), shard, &q); err != nil {
 			return err.Error()
 		}

@@ -6,11 +6,10 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
-	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
-	"github.com/floedb/floe/internal/push"
+	"github.com/floedb/floe/internal/protocol"
 )
 
 // isPushKind reports whether the command is for pushes.
@@ -20,7 +19,7 @@ func isPushKind(kind uint8) bool { return kind >= kindRelay && kind <= kindGrant
 func (m *machine) applyPush(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 	switch cmd.Kind {
 	case kindRelay, kindSubscribe:
-		s, err := decodeBody(cmd.Body, (*push.Subscription).Code)
+		s, err := decodeBody(cmd.Body, (*protocol.Subscription).Code)
 		if err != nil {
 			return nil, err
 		}
@@ -32,11 +31,11 @@ func (m *machine) applyPush(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 		}
 		return nil, m.handOut(tx, &c)
 	case kindEnd:
-		e, err := decodeBody(cmd.Body, (*call.End).Encode)
+		e, err := decodeBody(cmd.Body, (*protocol.End).Encode)
 		if err != nil {
 			return nil, err
 		}
-		t, err := decodeBody(e.Token, (*push.EndToken).Code)
+		t, err := decodeBody(e.Token, (*protocol.BatchToken).Code)
 		if err != nil {
 			return nil, err
 		}
@@ -77,7 +76,7 @@ func encodeBody[T any](v *T, code func(*T, *codec.Coder)) []byte {
 
 // creditCommand is the body of kindWant and kindGrant.
 type creditCommand struct {
-	token push.EndToken
+	token protocol.BatchToken
 	shard uint64
 }
 
@@ -87,13 +86,13 @@ func (v *creditCommand) code(c *codec.Coder) {
 }
 
 // subscribe notes what a subscriber wants from now on.
-func (m *machine) subscribe(tx *engine.Tx, s *push.Subscription, relayed bool) error {
+func (m *machine) subscribe(tx *engine.Tx, s *protocol.Subscription, relayed bool) error {
 	if err := errors.Join(engine.CheckName("stream", s.Stream), engine.CheckName("consumer group", s.Group)); err != nil && !s.Gone {
 		return engine.Errorf(ErrInvalid, "%v", err)
 	}
 	home := here(tx, s.Stream, 0)
 	if relayed && !home {
-		m.send(tx, s.Stream, s.Stream, push.KindSubscribe, encodeBody(s, (*push.Subscription).Code))
+		m.send(tx, s.Stream, s.Stream, protocol.KindSubscribe, encodeBody(s, (*protocol.Subscription).Code))
 		return nil
 	}
 	key := s.Subscriber.Key()
@@ -104,7 +103,7 @@ func (m *machine) subscribe(tx *engine.Tx, s *push.Subscription, relayed bool) e
 	if home && tx.Spread() && !engine.Tagged(s.Stream) {
 		for shard := range engine.ShardID(tx.Shards()) {
 			if shard != tx.Shard() {
-				m.send(tx, engine.RouteTo(tx.NamespaceName(), shard, tx.Shards()), s.Stream, push.KindSubscribe, encodeBody(s, (*push.Subscription).Code))
+				m.send(tx, engine.RouteTo(tx.NamespaceName(), shard, tx.Shards()), s.Stream, protocol.KindSubscribe, encodeBody(s, (*protocol.Subscription).Code))
 			}
 		}
 	}
@@ -349,8 +348,8 @@ func (f *pushing) pump() {
 	}
 }
 
-func (f *pushing) token(c credit) push.EndToken {
-	return push.EndToken{Namespace: f.tx.NamespaceName(), Spread: f.tx.Spread(), Stream: f.name, Key: f.key, ID: c.id, Number: c.number}
+func (f *pushing) token(c credit) protocol.BatchToken {
+	return protocol.BatchToken{Namespace: f.tx.NamespaceName(), Spread: f.tx.Spread(), Stream: f.name, Key: f.key, ID: c.id, Number: c.number}
 }
 
 // granted notes that the shard may hand out a batch.
@@ -386,22 +385,22 @@ func (f *pushing) over(right credit) {
 	}
 }
 
-func (m *machine) sendEnd(tx *engine.Tx, t *push.EndToken, status uint8) {
-	e := call.End{Token: encodeBody(t, (*push.EndToken).Code), Status: status}
+func (m *machine) sendEnd(tx *engine.Tx, t *protocol.BatchToken, status uint8) {
+	e := protocol.End{Token: encodeBody(t, (*protocol.BatchToken).Code), Status: status}
 	tx.Send(engine.Message{
-		Command: engine.Command{Machine: engine.MachineStream, Kind: push.KindEnd, Namespace: t.Namespace, Spread: t.Spread, Body: encodeBody(&e, (*call.End).Encode)},
+		Command: engine.Command{Machine: engine.MachineStream, Kind: protocol.KindBatchEnd, Namespace: t.Namespace, Spread: t.Spread, Body: encodeBody(&e, (*protocol.End).Encode)},
 		Name:    t.Stream, Lane: laneOf(t.Stream),
 	})
 }
 
 // ended is told that what came of a batch has ended, or goes on again.
-func (m *machine) ended(tx *engine.Tx, t *push.EndToken, status uint8) {
+func (m *machine) ended(tx *engine.Tx, t *protocol.BatchToken, status uint8) {
 	if t.Namespace != tx.NamespaceName() || !here(tx, t.Stream, 0) {
 		m.sendEnd(tx, t, status)
 		return
 	}
 	if f := m.push(tx, t.Stream, t.Key); f != nil {
-		if right := (credit{t.ID, t.Number}); status == push.StatusAgain {
+		if right := (credit{t.ID, t.Number}); status == protocol.StatusAgain {
 			f.resume(right)
 		} else {
 			f.release(right)

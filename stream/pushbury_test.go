@@ -10,7 +10,7 @@ import (
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/push"
+	"github.com/floedb/floe/internal/protocol"
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
@@ -41,7 +41,7 @@ func (taker) OnTimer(*engine.Tx, []byte) {}
 // wish is the body of takerSubscribe.
 type wish struct {
 	namespace string // of the stream
-	push.Subscription
+	protocol.Subscription
 }
 
 func (w *wish) code(c *codec.Coder) {
@@ -53,10 +53,10 @@ func (taker) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 	switch cmd.Kind {
 	case takerSubscribe:
 		w := must(codec.Decode(cmd.Body, (*wish).code))
-		c := engine.Command{Machine: engine.MachineStream, Kind: push.KindSubscribe, Namespace: w.namespace, Spread: tx.Spread(), Body: encodeBody(&w.Subscription, (*push.Subscription).Code)}
+		c := engine.Command{Machine: engine.MachineStream, Kind: protocol.KindSubscribe, Namespace: w.namespace, Spread: tx.Spread(), Body: encodeBody(&w.Subscription, (*protocol.Subscription).Code)}
 		switch {
 		case w.namespace != tx.NamespaceName():
-			c.Kind, c.Spread = push.KindRelay, false
+			c.Kind, c.Spread = protocol.KindRelaySubscription, false
 		case tx.Here(w.Stream):
 			tx.Then(c)
 			return nil, nil
@@ -64,11 +64,11 @@ func (taker) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 		tx.Send(engine.Message{Command: c, Name: w.Stream})
 		return nil, nil
 	case takerEnd:
-		tx.Then(engine.Command{Machine: engine.MachineStream, Kind: push.KindEnd, Body: cmd.Body})
+		tx.Then(engine.Command{Machine: engine.MachineStream, Kind: protocol.KindBatchEnd, Body: cmd.Body})
 		return nil, nil
 	}
-	b := must(codec.Decode(cmd.Body, (*push.Batch).Code))
-	taken, err := push.Taken{}, error(nil)
+	b := must(codec.Decode(cmd.Body, (*protocol.Batch).Code))
+	taken, err := protocol.BatchResult{}, error(nil)
 	switch first := string(b.Records[0].Payload); {
 	case first == "refuse":
 		err = engine.Errorf(ErrInvalid, "the batch is refused")
@@ -80,7 +80,7 @@ func (taker) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 		taken.Had = 1
 	}
 	if err == nil {
-		tx.Set(fmt.Appendf(nil, "log%06d", takerLog(tx)), encodeBody(&b, (*push.Batch).Code))
+		tx.Set(fmt.Appendf(nil, "log%06d", takerLog(tx)), encodeBody(&b, (*protocol.Batch).Code))
 	}
 	for _, r := range b.Records {
 		if string(r.Payload) == "poison" {
@@ -88,7 +88,7 @@ func (taker) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 		}
 		tx.Set(append([]byte("taken"), r.Payload...), nil)
 	}
-	return encodeBody(&taken, (*push.Taken).Code), err
+	return encodeBody(&taken, (*protocol.BatchResult).Code), err
 }
 
 // takerLog returns the number of the next batch that a shard takes.
@@ -108,8 +108,8 @@ func newTaker(t *testing.T, batch int64) (*machinetest.Rig, *Store) {
 	if err := s.Create(t.Context(), "in", Partitions(5)); err != nil {
 		t.Fatal(err)
 	}
-	sub := push.Subscription{
-		Subscriber: push.Subscriber{Machine: engine.MachineWorkflow, Command: takerBatch, Namespace: "n", Name: "t"}, Revision: 1, Stream: "in", Group: "g", Batch: batch,
+	sub := protocol.Subscription{
+		Subscriber: protocol.Subscriber{Machine: engine.MachineWorkflow, Command: takerBatch, Namespace: "n", Name: "t"}, Revision: 1, Stream: "in", Group: "g", Batch: batch,
 	}
 	out := r.Entry(0, engine.Command{Machine: engine.MachineWorkflow, Kind: takerSubscribe, Namespace: "n", Body: encodeBody(&wish{"n", sub}, (*wish).code)})
 	if out[0].Err != nil {
@@ -207,7 +207,7 @@ func TestBuriesTheNamedBatch(t *testing.T) {
 			gen = f.stream
 		}
 	}
-	key := (&push.Subscriber{Machine: engine.MachineWorkflow, Namespace: "n", Name: "t"}).Key()
+	key := (&protocol.Subscriber{Machine: engine.MachineWorkflow, Namespace: "n", Name: "t"}).Key()
 	for _, c := range []struct {
 		batch named
 		want  error

@@ -8,7 +8,7 @@ import (
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
-	"github.com/floedb/floe/internal/push"
+	"github.com/floedb/floe/internal/protocol"
 )
 
 // push is the duty that says when pushes are due. What they have is for Apply to find out.
@@ -91,7 +91,7 @@ func nextPushes(v *engine.View, c *pushCommand) (namespace string, err error) {
 }
 
 // queryPush answers how a subscription stands.
-func (m *machine) queryPush(v *engine.View, q *push.Query) error {
+func (m *machine) queryPush(v *engine.View, q *protocol.SubscriptionQuery) error {
 	v.Freeze()
 	ns, ok := v.Namespace(q.Namespace)
 	if !ok {
@@ -105,7 +105,7 @@ func (m *machine) queryPush(v *engine.View, q *push.Query) error {
 	if err != nil {
 		return err
 	}
-	q.Info = push.Info{
+	q.Info = protocol.SubscriptionInfo{
 		Found: true, Revision: f.Revision, Paused: f.Paused, Full: f.Most > 0 && f.asked && len(f.credits) == 0, Active: f.active, Sent: f.sent,
 		Taken: f.taken, Repeated: f.repeated, Refused: f.refused, Records: f.records, Note: f.note,
 	}

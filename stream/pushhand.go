@@ -7,7 +7,7 @@ import (
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/push"
+	"github.com/floedb/floe/internal/protocol"
 )
 
 // What one command hands out at most. What comes of a batch, in the same command, may write much.
@@ -184,7 +184,7 @@ func (f *pushing) takeFrom(st *stream, g *group, p int, upTo uint64) (b taken) {
 	next := max(cursor.next, part.first)
 	for o := next; o <= min(part.last, upTo) && (len(b.offsets) < int(f.Batch)); o++ {
 		n := len(must(storedAt(getterOf(f.tx), st.gen, p, o)).message)
-		if len(b.offsets) > 0 && b.size+n > push.MaxBatchBytes {
+		if len(b.offsets) > 0 && b.size+n > protocol.MaxBatchBytes {
 			break
 		}
 		b.offsets = append(b.offsets, o)
@@ -245,16 +245,16 @@ const (
 
 // give has the subscriber's command run.
 func (f *pushing) give(st *stream, t *handedToken) {
-	b := push.Batch{Name: f.Subscriber.Name, Namespace: f.tx.NamespaceName(), Stream: f.name, Partition: t.partition}
+	b := protocol.Batch{Name: f.Subscriber.Name, Namespace: f.tx.NamespaceName(), Stream: f.name, Partition: t.partition}
 	for _, o := range t.offsets {
 		s := must(storedAt(getterOf(f.tx), st.gen, t.partition, o))
 		b.Records = append(b.Records, must(fedRecord(s)))
 	}
 	if t.right != (credit{}) {
 		end := f.token(t.right)
-		b.End = encodeBody(&end, (*push.EndToken).Code)
+		b.End = encodeBody(&end, (*protocol.BatchToken).Code)
 	}
-	cmd := engine.Command{Machine: f.Subscriber.Machine, Kind: f.Subscriber.Command, Body: encodeBody(&b, (*push.Batch).Code)}
+	cmd := engine.Command{Machine: f.Subscriber.Machine, Kind: f.Subscriber.Command, Body: encodeBody(&b, (*protocol.Batch).Code)}
 	f.sent++
 	token := encodeBody(t, (*handedToken).code)
 	route := f.Subscriber.Name
@@ -270,11 +270,11 @@ func (f *pushing) give(st *stream, t *handedToken) {
 }
 
 // fedRecord returns a record as subscribers get it.
-func fedRecord(s stored) (push.Record, error) {
+func fedRecord(s stored) (protocol.BatchRecord, error) {
 	r := codec.NewReader(s.message)
-	rec := push.Record{Millis: s.id.Millis, Seq: s.id.Seq, Key: r.String()}
+	rec := protocol.BatchRecord{Millis: s.id.Millis, Seq: s.id.Seq, Key: r.String()}
 	for range readCount(&r, MaxHeaderBytes) {
-		rec.Headers = append(rec.Headers, push.Header{Name: r.String(), Value: r.String()})
+		rec.Headers = append(rec.Headers, protocol.Header{Name: r.String(), Value: r.String()})
 	}
 	rec.Payload = r.Rest()
 	return rec, r.Err()
@@ -325,7 +325,7 @@ func (m *machine) OnReply(tx *engine.Tx, r engine.Reply) {
 	elsewhere := t.to == toRoute || t.to == toHere && tx.Spread() && !tx.Here(f.Subscriber.Name)
 	switch {
 	case r.Err == nil:
-		f.accepted(st, &t, must(decodeBody(r.Result, (*push.Taken).Code)))
+		f.accepted(st, &t, must(decodeBody(r.Result, (*protocol.BatchResult).Code)))
 	case elsewhere && errors.Is(r.Err, ErrNotFound) && st != nil:
 		t.to = toHome // that shard may not have heard of the subscriber yet
 		f.giveAgain(st, &t)
@@ -337,7 +337,7 @@ func (m *machine) OnReply(tx *engine.Tx, r engine.Reply) {
 }
 
 // accepted counts a batch that the subscriber has taken. What it leaves of one goes to the shard that knows whether that was taken before.
-func (f *pushing) accepted(st *stream, t *handedToken, r push.Taken) {
+func (f *pushing) accepted(st *stream, t *handedToken, r protocol.BatchResult) {
 	switch {
 	case r.Had > 0 && st != nil:
 		t.to, t.offsets = toRoute, t.offsets[min(r.Had, len(t.offsets)):]

@@ -100,7 +100,7 @@ func randomOp(m *model) engine.Operation {
 	switch n := rng.IntN(43); {
 	case n < 18:
 		opts := []stream.GroupReadOption{
-			stream.Limit(1 + rng.IntN(12)), stream.WithMode(mode), stream.AckTimeout(time.Duration(1+rng.IntN(200)) * time.Millisecond),
+			stream.Limit(1 + rng.IntN(12)), stream.InMode(mode), stream.AckTimeout(time.Duration(1+rng.IntN(200)) * time.Millisecond),
 			stream.MaxDeliver(rng.IntN(4)), stream.Backoff(time.Duration(rng.IntN(2)*20)*time.Millisecond, 100*time.Millisecond),
 		}
 		if rng.IntN(4) == 0 {

@@ -155,7 +155,7 @@ func config(a machinetest.Args) (opts []stream.ConfigOption) {
 		if err != nil {
 			panic(err)
 		}
-		opts = append(opts, stream.WithMode(mode))
+		opts = append(opts, stream.InMode(mode))
 	}
 	for _, o := range settings(a) {
 		opts = append(opts, o)

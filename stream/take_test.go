@@ -40,7 +40,7 @@ func TestEmptyPollsOfGroupsWriteNothing(t *testing.T) {
 			must(t, node.Stream("default").Create(ctx, name, stream.Partitions(5)))
 			poll := func(s *stream.Store) {
 				t.Helper()
-				if ds, err := s.ReadGroup(ctx, name, "g", "a", stream.WithMode(mode)); len(ds) > 0 || err != nil {
+				if ds, err := s.ReadGroup(ctx, name, "g", "a", stream.InMode(mode)); len(ds) > 0 || err != nil {
 					t.Fatalf("ReadGroup = %v, %v", ds, err)
 				}
 			}
@@ -70,7 +70,7 @@ func TestRareEmptyPollsWriteNothing(t *testing.T) {
 			if i == 10 {
 				before = entries(t, node)
 			}
-			ds, err := s.ReadGroup(t.Context(), "log", "g", "a", stream.WithMode(mode), stream.AckTimeout(10*time.Second))
+			ds, err := s.ReadGroup(t.Context(), "log", "g", "a", stream.InMode(mode), stream.AckTimeout(10*time.Second))
 			if len(ds) > 0 || err != nil {
 				t.Fatalf("ReadGroup = %v, %v", ds, err)
 			}
@@ -133,7 +133,7 @@ func TestIdleConsumersOfGroupsWriteNothing(t *testing.T) {
 	inNodes(t, func(t *testing.T, node *floe.Node, s *stream.Store, mode stream.Mode) {
 		var all []*waiter
 		for i := range 3 {
-			all = append(all, startWaiter(t, s, fmt.Sprint("c", i), stream.WithMode(mode), stream.AckTimeout(10*time.Second)))
+			all = append(all, startWaiter(t, s, fmt.Sprint("c", i), stream.InMode(mode), stream.AckTimeout(10*time.Second)))
 			<-time.After(time.Second)
 		}
 		<-time.After(time.Minute)
@@ -170,7 +170,7 @@ func firstOf(all []*waiter) <-chan []stream.Delivery {
 // TestAWaitingConsumerThatIsLostIsMissed: one that has gone while it waited leaves its place to others, and the group after a time.
 func TestAWaitingConsumerThatIsLostIsMissed(t *testing.T) {
 	inNodes(t, func(t *testing.T, _ *floe.Node, s *stream.Store, mode stream.Mode) {
-		opts := []stream.GroupReadOption{stream.WithMode(mode), stream.AckTimeout(10 * time.Second)}
+		opts := []stream.GroupReadOption{stream.InMode(mode), stream.AckTimeout(10 * time.Second)}
 		lost := startWaiter(t, s, "lost", opts...)
 		<-time.After(time.Second)
 		other := startWaiter(t, s, "other", opts...)
@@ -242,7 +242,7 @@ func TestReadGroupWhoseGroupGoes(t *testing.T) {
 			wait := func() chan error {
 				ended := make(chan error, 1)
 				go func() {
-					ds, err := s.ReadGroup(ctx, name, "g", "c", stream.WithMode(mode), stream.Wait(100*time.Hour))
+					ds, err := s.ReadGroup(ctx, name, "g", "c", stream.InMode(mode), stream.Wait(100*time.Hour))
 					if err == nil && (len(ds) != 1 || string(ds[0].Payload) != "new") {
 						err = fmt.Errorf("got %s", deliveries(ds))
 					}
@@ -266,8 +266,8 @@ func TestReadGroupWhoseGroupGoes(t *testing.T) {
 				}
 			}
 			for what, again := range map[string][]floe.Op{
-				"the group":  {stream.DeleteGroupOp(name, "g"), stream.CreateGroupOp(name, "g", stream.WithMode(mode))},
-				"the stream": {stream.DeleteOp(name, stream.Force()), stream.CreateOp(name, stream.Partitions(5)), stream.CreateGroupOp(name, "g", stream.WithMode(mode))},
+				"the group":  {stream.DeleteGroupOp(name, "g"), stream.CreateGroupOp(name, "g", stream.InMode(mode))},
+				"the stream": {stream.DeleteOp(name, stream.Force()), stream.CreateOp(name, stream.Partitions(5)), stream.CreateGroupOp(name, "g", stream.InMode(mode))},
 			} {
 				ended := wait()
 				_, err := node.Txn(s.Namespace()).Do(again...).Commit(ctx)

@@ -251,7 +251,7 @@ func (s *Store) DeleteRange(ctx context.Context, measurement string, from, to ti
 		return 0, err
 	}
 	if !r.all {
-		return s.deleteOfSeries(ctx, measurement, r, []ListOption{Limit(maxDeletes), WithTags(tags), Matching(filters...)})
+		return s.deleteOfSeries(ctx, measurement, r, []ListOption{Limit(maxDeletes), Tags(tags), Matching(filters...)})
 	}
 	spread, err := s.scope.Spread(ctx)
 	if err != nil {

@@ -36,7 +36,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	fmt.Println(m.Name, m.Fields[0].Name, m.Series, m.Points, m.Newest.Sub(m.Oldest))
-	for s, err := range series.Series("cpu").All(ctx, ts.WithTags(map[string]string{"host": "web-01"})) {
+	for s, err := range series.Series("cpu").All(ctx, ts.Tags(map[string]string{"host": "web-01"})) {
 		fmt.Println(s.Tags, err)
 	}
 	// Output:

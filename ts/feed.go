@@ -6,12 +6,12 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
-	samples "github.com/floedb/floe/internal/feed"
 	"github.com/floedb/floe/internal/key"
+	"github.com/floedb/floe/internal/protocol"
 )
 
-// SamplesOf is of feed.Sampler: other machines read points in duties of theirs.
-func (m *machine) SamplesOf(v *engine.View, s *samples.Samples) (found []samples.Sample, more bool, err error) {
+// ReadSamples is of feed.Sampler: other machines read points in duties of theirs.
+func (m *machine) ReadSamples(v *engine.View, s *samples.Samples) (found []samples.Sample, more bool, err error) {
 	o := readOptions{tags: s.Tags, from: time.UnixMilli(s.From), to: time.UnixMilli(s.To)}
 	sel, err := o.selection(s.Measurement, s.Field)
 	if err != nil {
@@ -38,8 +38,8 @@ func (m *machine) SamplesOf(v *engine.View, s *samples.Samples) (found []samples
 	return found, q.more, nil
 }
 
-// LateOf is of feed.Sampler. Blocks say from when their points are, so that most are not looked into.
-func (m *machine) LateOf(v *engine.View, s *samples.Samples, since uint64) (n int64, err error) {
+// CountLate is of feed.Sampler. Blocks say from when their points are, so that most are not looked into.
+func (m *machine) CountLate(v *engine.View, s *samples.Samples, since uint64) (n int64, err error) {
 	v.Freeze()
 	t, ok, err := find(v, s.Namespace, s.Measurement)
 	if err != nil || !ok || t.tier != nil {

@@ -37,7 +37,7 @@ func TestFilters(t *testing.T) {
 			t.Errorf("%s: %d series are listed, %d read, want %d", text, len(listed), len(read), want)
 		}
 	}
-	one := collect(s.Series("cpu").All(t.Context(), ts.WithTags(map[string]string{"zone": "z1"}), ts.Matching(must(floql.ParseFilters("host=~*1"))...)))
+	one := collect(s.Series("cpu").All(t.Context(), ts.Tags(map[string]string{"zone": "z1"}), ts.Matching(must(floql.ParseFilters("host=~*1"))...)))
 	if len(one) != 2 { // 1 and 31 would be, were there as many; 11 and 21 are of other zones
 		hosts := []string{}
 		for _, m := range one {

@@ -13,8 +13,8 @@ import (
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
-	samples "github.com/floedb/floe/internal/feed"
 	"github.com/floedb/floe/internal/points"
+	"github.com/floedb/floe/internal/protocol"
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
@@ -342,7 +342,7 @@ func (*sampleQuery) Machine() engine.MachineID { return engine.MachineTS }
 func (*sampleQuery) Kind() uint8 { return queryLast + 1 }
 
 func (m *machine) querySample(v *engine.View, s *sampleQuery) error {
-	found, more, err := m.SamplesOf(v, &s.Samples)
+	found, more, err := m.ReadSamples(v, &s.Samples)
 	for _, p := range found {
 		s.found = append(s.found, fmt.Sprintf("%d=%v%s", p.Time-machinetest.Epoch, p.Value, p.Tags))
 	}
@@ -350,7 +350,7 @@ func (m *machine) querySample(v *engine.View, s *sampleQuery) error {
 	if s.more = more; err != nil {
 		return err
 	}
-	s.late, err = m.LateOf(v, &s.Samples, s.since)
+	s.late, err = m.CountLate(v, &s.Samples, s.since)
 	return err
 }
 

@@ -122,7 +122,7 @@ func TestLimits(t *testing.T) {
 		{"measurements of a page", 1, 1000, "1000", func(n int64) error { return list(ts.Limit(int(n))) }, false},
 		{"series of a page", 1, 1000, "1000", func(n int64) error { return series(ts.Limit(int(n))) }, false},
 		{"bytes of a prefix", 0, 255, "255", func(n int64) error { return list(ts.Prefix(text(n))) }, true},
-		{"tags of a listing", 0, ts.MaxTags, "64", func(n int64) error { return series(ts.WithTags(tags(n))) }, true},
+		{"tags of a listing", 0, ts.MaxTags, "64", func(n int64) error { return series(ts.Tags(tags(n))) }, true},
 		{"tags of a read", 0, ts.MaxTags, "64", func(n int64) error { return read(ts.Tags(tags(n))) }, true},
 		{"filters of a listing", 0, 100, "100", func(n int64) error { return series(ts.Matching(filters(n)...)) }, true},
 		{"filters of a read", 0, 100, "100", func(n int64) error { return read(ts.Matching(filters(n)...)) }, true},

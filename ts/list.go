@@ -40,8 +40,8 @@ func Cursor(c string) ListOption { return listOption(func(o *listOptions) { o.Cu
 // Prefix lists only measurements whose names begin with p.
 func Prefix(p string) ListOption { return listOption(func(o *listOptions) { o.Prefix = p }) }
 
-// WithTags lists only series that carry all of the tags, whatever others they have.
-func WithTags(tags map[string]string) ListOption {
+// Tags lists only series that carry all of the tags, whatever others they have.
+func Tags(tags map[string]string) ListOption {
 	return listOption(func(o *listOptions) { o.tags = tags })
 }
 
@@ -191,7 +191,7 @@ func (s *Store) Series(measurement string) SeriesList { return SeriesList{s, mea
 
 // Page returns a page of the series, by shards and, within a shard, in the order in which they were made. A page may be empty and not the last.
 //
-// Options: Limit, Cursor, WithTags, Matching. Errors: ErrInvalid for options out of their limits and for what is no cursor; ErrConflict if the measurement
+// Options: Limit, Cursor, Tags, Matching. Errors: ErrInvalid for options out of their limits and for what is no cursor; ErrConflict if the measurement
 // was deleted and made again since the page before.
 func (l SeriesList) Page(ctx context.Context, opts ...ListOption) (page Page[Series], err error) {
 	o := listOptionsOf(opts)

@@ -34,7 +34,7 @@ func TestOptionsOutOfLimits(t *testing.T) {
 	}
 	unknown := floql.Filter{Tag: "host", Op: 9, Value: "a"}
 	for want, errs := range map[string][]error{
-		"1001 tags exceed 64":                 {list(ts.WithTags(tags)), read(ts.Tags(tags))},
+		"1001 tags exceed 64":                 {list(ts.Tags(tags)), read(ts.Tags(tags))},
 		"unknown operator 9":                  {list(ts.Matching(unknown)), read(ts.Matching(unknown))},
 		"101 filters exceed 100":              {list(ts.Matching(make([]floql.Filter, 101)...)), read(ts.Matching(make([]floql.Filter, 101)...))},
 		"names of 1-255 and values of 0-1024": {list(ts.Matching(floql.Filter{Tag: string(make([]byte, 1<<20))})), read(ts.Matching(floql.Filter{}))},

@@ -8,9 +8,9 @@ import (
 	"testing"
 
 	"github.com/floedb/floe/action"
-	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/protocol"
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
@@ -60,7 +60,7 @@ func TestAdmit(t *testing.T) {
 		}, [][]byte{
 			startOf("", func(*startBody) {}), start(func(v *startBody) { v.input = large }), start(func(v *startBody) { v.input = []byte("no JSON") }),
 			start(func(v *startBody) { v.source = "s" }), start(func(v *startBody) { v.parent = "p" }), start(func(v *startBody) { v.depth = 1 }),
-			start(func(v *startBody) { v.notify = call.Notify{Machine: engine.MachineWorkflow} }), start(func(v *startBody) { v.version = noText }),
+			start(func(v *startBody) { v.notify = protocol.Notify{Machine: engine.MachineWorkflow} }), start(func(v *startBody) { v.version = noText }),
 		}},
 		{kindSignal, signal("", signalBody{run, "go", []byte("1")}), [][]byte{
 			signal("mine", signalBody{run, "", nil}), signal("mine", signalBody{run, long, nil}),

@@ -8,10 +8,10 @@ import (
 	"strings"
 
 	"github.com/floedb/floe/action"
-	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/flow"
+	"github.com/floedb/floe/internal/protocol"
 	"github.com/floedb/floe/internal/rawjson"
 )
 
@@ -24,7 +24,7 @@ type callState struct {
 	firstAt int64          // when the first attempt began
 	due     int64          // when the attempt has taken too long, or the pause is over
 	shard   engine.ShardID // in which what was called is
-	ref     call.Ref       // the action's run, once it is known
+	ref     protocol.Ref   // the action's run, once it is known
 	child   uint64         // or the child, with its tag in ref
 	plan    planState
 
@@ -170,7 +170,7 @@ func (s *slot) try() {
 func (s *slot) invoke(c *flow.Call, input []byte) {
 	st := s.state
 	s.token++
-	st.phase, st.seq, st.due, st.ref, st.child, st.shard = phaseCalled, s.token, never, call.Ref{}, 0, s.tx.Shard()
+	st.phase, st.seq, st.due, st.ref, st.child, st.shard = phaseCalled, s.token, never, protocol.Ref{}, 0, s.tx.Shard()
 	if c.Timeout > 0 {
 		st.due = s.tx.Now() + c.Timeout
 	}
@@ -198,14 +198,14 @@ func (s *slot) tokenOf(c *flow.Call) []byte {
 
 // invocation is the command that invokes an action.
 func (s *slot) invocation(c *flow.Call, input, tok []byte) engine.Command {
-	v := call.Invoke{
+	v := protocol.Invoke{
 		Name: c.Name, Input: input, Priority: action.DefaultPriority, Timeout: c.Timeout, IdempotencyKey: s.key(), Repeated: true,
-		Source: "workflow:" + string(s.name()), Notify: call.Notify{Machine: engine.MachineWorkflow, Command: kindDone, Token: tok},
+		Source: "workflow:" + string(s.name()), Notify: protocol.Notify{Machine: engine.MachineWorkflow, Command: kindDone, Token: tok},
 	}
 	if c.Retry.Attempts > 0 || c.Poll != nil || s.planned() {
 		v.MaxAttempts = 1
 	}
-	return engine.Command{Machine: engine.MachineAction, Kind: call.KindInvoke, Body: encode(nil, &v, (*call.Invoke).Code)}
+	return engine.Command{Machine: engine.MachineAction, Kind: protocol.KindInvoke, Body: encode(nil, &v, (*protocol.Invoke).Code)}
 }
 
 // key is the idempotency key of what is called, the same for all attempts.
@@ -244,7 +244,7 @@ func (s *slot) startChild(c *flow.Call, input, tok []byte) {
 func (s *slot) childStart(c *flow.Call, input, tok []byte) engine.Command {
 	v := startBody{
 		version: c.Version, source: "workflow:" + string(s.name()), parent: string(s.name()), depth: s.depth + 1, input: input,
-		notify: call.Notify{Machine: engine.MachineWorkflow, Command: kindChildDone, Token: tok},
+		notify: protocol.Notify{Machine: engine.MachineWorkflow, Command: kindChildDone, Token: tok},
 	}
 	return command(kindStart, c.Name, &v, (*startBody).code)
 }
@@ -322,7 +322,7 @@ func (w *work) disown(t *token, result []byte) {
 		w.cancelChild(res.shard, res.run, res.tag, reason)
 		return
 	}
-	shard, ref, err := call.PlaceOf(result)
+	shard, ref, err := protocol.InvokedRun(result)
 	w.cancelRun(engine.ShardID(shard), must(ref, err), reason)
 }
 
@@ -331,9 +331,9 @@ func (w *work) cancelChild(shard engine.ShardID, run uint64, tag uint16, reason 
 	w.withdraw(shard, command(kindCancel, "", &v, (*cancelBody).code))
 }
 
-func (w *work) cancelRun(shard engine.ShardID, ref call.Ref, reason string) {
-	v := call.Cancel{Ref: ref, Reason: reason}
-	w.withdraw(shard, engine.Command{Machine: engine.MachineAction, Kind: call.KindCancel, Body: encode(nil, &v, (*call.Cancel).Code)})
+func (w *work) cancelRun(shard engine.ShardID, ref protocol.Ref, reason string) {
+	v := protocol.Cancel{Ref: ref, Reason: reason}
+	w.withdraw(shard, engine.Command{Machine: engine.MachineAction, Kind: protocol.KindCancel, Body: encode(nil, &v, (*protocol.Cancel).Code)})
 }
 
 // withdraw has something cancelled. That it can not be, because it has ended just now, does not matter.
@@ -357,7 +357,7 @@ func (s *slot) reached(result []byte) {
 		return
 	}
 	s.spins = 0
-	_, ref, err := call.PlaceOf(result)
+	_, ref, err := protocol.InvokedRun(result)
 	s.state.ref = must(ref, err)
 }
 
@@ -412,7 +412,7 @@ func (s *slot) callElsewhere(name string) {
 }
 
 // done hears that what a call has had run has ended.
-func (w *work) done(e *call.End, child bool) error {
+func (w *work) done(e *protocol.End, child bool) error {
 	t := must(decode(e.Token, (*token).code))
 	if t.shard != w.tx.Shard() {
 		v := relayCommand{child, *e}
@@ -462,7 +462,7 @@ func (w *work) done(e *call.End, child bool) error {
 }
 
 // actionResult is what the end of an action's run means for who has called it.
-func actionResult(e *call.End) result {
+func actionResult(e *protocol.End) result {
 	r := result{outcome: e.Outcome, code: e.Code, message: e.Message, refused: e.Refused, ambiguous: e.Doubt}
 	switch action.Status(e.Status) {
 	case action.Completed:
@@ -501,7 +501,7 @@ func resultLost(code string) bool {
 }
 
 // childResult is what the end of a child means for its parent.
-func childResult(e *call.End) result {
+func childResult(e *protocol.End) result {
 	if Status(e.Status) == Completed {
 		return result{outcome: OutcomeSuccess, output: asJSON(e.Output)}
 	}
@@ -761,8 +761,8 @@ func (l *live) tellEnd(output []byte, doubt bool) {
 	if n.Machine == 0 {
 		return
 	}
-	e := call.End{
+	e := protocol.End{
 		Token: n.Token, Status: uint8(l.status), Code: l.failure.code, Message: l.failure.message, Output: output, Held: len(l.busy) > 0, Doubt: doubt,
 	}
-	l.tx.Then(engine.Command{Machine: n.Machine, Kind: n.Command, Body: encode(nil, &e, (*call.End).Encode)})
+	l.tx.Then(engine.Command{Machine: n.Machine, Kind: n.Command, Body: encode(nil, &e, (*protocol.End).Encode)})
 }

@@ -48,7 +48,7 @@ func TestRefusals(t *testing.T) {
 	page := func(opts ...RunOption) error { return errOf(s.Runs().Page(ctx, opts...)) }
 	with := func(n int) (opts []RunOption) {
 		for range n {
-			opts = append(opts, With("a", 1))
+			opts = append(opts, Has("a", 1))
 		}
 		return opts
 	}
@@ -68,7 +68,7 @@ func TestRefusals(t *testing.T) {
 		"a version just so":        {errOf(s.Start(ctx, "w", nil, Version(long))), ErrNotFound, ""},
 		"a key that is missing":    {errOf(s.Start(ctx, "keyed", nil)), ErrInvalid, `workflow "keyed": a start needs an idempotency key or a run id`},
 		"a key":                    {errOf(s.Start(ctx, "keyed", nil, IdempotencyKey("k"))), nil, ""},
-		"an id":                    {errOf(s.Start(ctx, "keyed", nil, WithRunID("mine"))), nil, ""},
+		"an id":                    {errOf(s.Start(ctx, "keyed", nil, UseID("mine"))), nil, ""},
 		"a key that is not taken":  {errOf(s.Start(ctx, "keyless", nil, IdempotencyKey("k"))), ErrInvalid, `workflow "keyless" takes no idempotency keys`},
 		"no key":                   {errOf(s.Start(ctx, "keyless", nil)), nil, ""},
 		"state 0":                  {page(InState(0)), ErrInvalid, "workflow: no runs are in state 0"},
@@ -76,7 +76,7 @@ func TestRefusals(t *testing.T) {
 		"the last state":           {page(InState(TimedOut)), nil, ""},
 		"no state":                 {page(InState(TimedOut + 1)), ErrInvalid, fmt.Sprintf("workflow: no runs are in state %d", TimedOut+1)},
 		"runs of no name":          {page(Of("")), ErrInvalid, ""},
-		"no attribute":             {page(With("a", true)), ErrInvalid, `workflow: search attribute "a": a bool is no string, number or time`},
+		"no attribute":             {page(Has("a", true)), ErrInvalid, `workflow: search attribute "a": a bool is no string, number or time`},
 		"32 attributes":            {page(with(32)...), nil, ""},
 		"33 attributes":            {page(with(33)...), ErrInvalid, "workflow: 33 attributes of a listing exceed 32"},
 		"limit 0":                  {page(Limit(0)), ErrInvalid, ""},
@@ -182,13 +182,13 @@ func TestListingPages(t *testing.T) {
 			"active":              {[]RunOption{Active()}, rest},
 			"of a workflow":       {[]RunOption{Of("a2")}, []RunID{runs[1], runs[3], runs[5], runs[7]}},
 			"of one without runs": {[]RunOption{Of("a3")}, nil},
-			"a number":            {[]RunOption{With("n", -4)}, runs[8:]},
-			"zero":                {[]RunOption{With("n", math.Copysign(0, -1))}, runs[4:5]},
-			"a long number":       {[]RunOption{With("n", int64(4))}, runs[:1]},
-			"no such number":      {[]RunOption{With("n", 4.5)}, nil},
-			"a string":            {[]RunOption{With("n", "4")}, nil},
-			"a time":              {[]RunOption{With("t", time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))}, runs},
-			"two":                 {[]RunOption{With("t", time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)), With("n", 1)}, runs[3:4]},
+			"a number":            {[]RunOption{Has("n", -4)}, runs[8:]},
+			"zero":                {[]RunOption{Has("n", math.Copysign(0, -1))}, runs[4:5]},
+			"a long number":       {[]RunOption{Has("n", int64(4))}, runs[:1]},
+			"no such number":      {[]RunOption{Has("n", 4.5)}, nil},
+			"a string":            {[]RunOption{Has("n", "4")}, nil},
+			"a time":              {[]RunOption{Has("t", time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))}, runs},
+			"two":                 {[]RunOption{Has("t", time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)), Has("n", 1)}, runs[3:4]},
 			"since":               {[]RunOption{StartedBetween(at(2), time.Time{})}, runs[:3]},
 			"until":               {[]RunOption{StartedBetween(time.Time{}, at(2))}, runs[3:]},
 			"between":             {[]RunOption{StartedBetween(at(4), at(2))}, runs[3:5]},

@@ -3,11 +3,10 @@ package workflow
 import (
 	"unicode/utf8"
 
-	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/flow"
-	"github.com/floedb/floe/internal/push"
+	"github.com/floedb/floe/internal/protocol"
 	"github.com/floedb/floe/internal/rawjson"
 )
 
@@ -85,14 +84,14 @@ var commands = engine.Declare(engine.MachineWorkflow, "workflow", checkWorkflow,
 	create,
 	&engine.MachineRow[*work, adoptCommand]{Kind: kindAdopt, Name: "adopt", From: engine.FromShards, Body: (*adoptCommand).code, Apply: (*work).adopt},
 	enable, remove, start, signal, cancel, retry,
-	&engine.MachineRow[*work, call.End]{Kind: kindDone, Name: "end action", From: engine.FromMachines, Body: (*call.End).Encode, Apply: func(w *work, e *call.End) ([]byte, error) { return nil, w.done(e, false) }},
-	&engine.MachineRow[*work, call.End]{Kind: kindChildDone, Name: "end child", From: engine.FromMachines, Body: (*call.End).Encode, Apply: func(w *work, e *call.End) ([]byte, error) { return nil, w.done(e, true) }},
+	&engine.MachineRow[*work, protocol.End]{Kind: kindDone, Name: "end action", From: engine.FromMachines, Body: (*protocol.End).Encode, Apply: func(w *work, e *protocol.End) ([]byte, error) { return nil, w.done(e, false) }},
+	&engine.MachineRow[*work, protocol.End]{Kind: kindChildDone, Name: "end child", From: engine.FromMachines, Body: (*protocol.End).Encode, Apply: func(w *work, e *protocol.End) ([]byte, error) { return nil, w.done(e, true) }},
 	&engine.MachineRow[*work, relayCommand]{Kind: kindRelay, Name: "relay end", From: engine.FromShards, Body: (*relayCommand).code, Apply: func(w *work, v *relayCommand) ([]byte, error) { return nil, w.done(&v.end, v.child) }},
 	invalidate, planNews,
 	&engine.MachineRow[*work, []dueTicks]{Kind: kindTick, Name: "tick schedules", From: engine.FromLeaders, Body: schedules.CodeAll, Apply: (*work).tick},
-	&engine.MachineRow[*work, call.End]{Kind: kindScheduledEnd, Name: "end scheduled run", From: engine.FromMachines, Body: (*call.End).Encode, Apply: (*work).scheduledEnd},
+	&engine.MachineRow[*work, protocol.End]{Kind: kindScheduledEnd, Name: "end scheduled run", From: engine.FromMachines, Body: (*protocol.End).Encode, Apply: (*work).scheduledEnd},
 	pauseSchedule,
-	&engine.MachineRow[*work, push.Batch]{Kind: kindTrigger, Name: "trigger", From: engine.FromShards | engine.FromMachines, Body: (*push.Batch).Code, Apply: (*work).trigger},
+	&engine.MachineRow[*work, protocol.Batch]{Kind: kindTrigger, Name: "trigger", From: engine.FromShards | engine.FromMachines, Body: (*protocol.Batch).Code, Apply: (*work).trigger},
 	removeVersion,
 )
 
@@ -240,7 +239,7 @@ type startBody struct {
 	source  string
 	parent  string
 	depth   uint8
-	notify  call.Notify
+	notify  protocol.Notify
 	input   []byte
 
 	taken bool // start even if the workflow is disabled by now; not encoded
@@ -397,7 +396,7 @@ func (v *changed) code(f *codec.Fields) {
 // relayCommand notifies another shard that a run of an action or a child workflow ended.
 type relayCommand struct {
 	child bool
-	end   call.End
+	end   protocol.End
 }
 
 func (v *relayCommand) code(c *codec.Coder) {

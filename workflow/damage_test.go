@@ -58,7 +58,7 @@ func newDamageable(t *testing.T) *machinetest.Rig {
 			if code == "" {
 				w.must(actions.Complete(t.Context(), tasks[i].Run, "w", []byte("2")))
 			} else {
-				w.must(actions.Fail(t.Context(), tasks[i].Run, "w", "no", action.WithCode(code)))
+				w.must(actions.Fail(t.Context(), tasks[i].Run, "w", "no", action.ErrorCode(code)))
 			}
 		}
 	}
@@ -74,7 +74,7 @@ func newDamageable(t *testing.T) *machinetest.Rig {
 		_, err := w.flows.Create(t.Context(), []byte(definition))
 		w.must(err)
 	}
-	_, err = w.flows.Start(t.Context(), "gone", nil, WithRunID("mine"))
+	_, err = w.flows.Start(t.Context(), "gone", nil, UseID("mine"))
 	w.must(err)
 	end("")
 	w.must(w.flows.Delete(t.Context(), "gone", Force()))

@@ -103,7 +103,7 @@ func ExampleStartOp() {
 	}
 	place := func() error {
 		_, err := node.Txn("shop").If(kv.Absent("order:42")).
-			Do(kv.PutOp("order:42", []byte("three socks")), workflow.StartOp("remind", []byte(`42`), workflow.WithRunID("remind-42"))).
+			Do(kv.PutOp("order:42", []byte("three socks")), workflow.StartOp("remind", []byte(`42`), workflow.UseID("remind-42"))).
 			Commit(ctx)
 		return err
 	}

@@ -85,7 +85,7 @@ start: { waitForSignal: { type: go }, transitions: { success: flo.Completed } }
 			"Start":            call(func(s *workflow.Store) error { _, err := s.Start(ctx, "w", nil); return err }),
 			"Start of version": call(func(s *workflow.Store) error { _, err := s.Start(ctx, "w", nil, workflow.Version("1")); return err }),
 			"Start as": call(func(s *workflow.Store) error {
-				_, err := s.Start(ctx, "w", nil, workflow.WithRunID("chosen"))
+				_, err := s.Start(ctx, "w", nil, workflow.UseID("chosen"))
 				return over(err)
 			}),
 			"Create":         call(func(s *workflow.Store) error { _, err := s.Create(ctx, definition("w", "2")); return err }),

@@ -98,8 +98,8 @@ func (w *worked) must(err error) {
 func FuzzCommand(f *testing.F) {
 	for _, op := range []engine.Operation{
 		CreateOp([]byte(leaf)), EnableOp("many"), DisableOp("many"), DeleteOp("many"), DeleteOp("leaf", Force()),
-		StartOp("many", []byte(`{"ids":[1]}`), IdempotencyKey("k"), Version("1")), StartOp("leaf", nil, WithRunID("mine")),
-		SignalOp("mine", "leave", []byte(`{"outcome":"x"}`)), CancelOp("mine", "why"), RetryOp("mine", FromStep("fan"), WithInput([]byte(`1`))),
+		StartOp("many", []byte(`{"ids":[1]}`), IdempotencyKey("k"), Version("1")), StartOp("leaf", nil, UseID("mine")),
+		SignalOp("mine", "leave", []byte(`{"outcome":"x"}`)), CancelOp("mine", "why"), RetryOp("mine", FromStep("fan"), ReplaceInput([]byte(`1`))),
 		pauseSchedule.Op("many", true, nil), pauseSchedule.Op("many", false, nil), invalidate.Op("many", planBody{plan: "pay"}, nil), RemoveVersionOp("many", "1"),
 	} {
 		cmd, err := engine.OpOf(op).Limit(1 << 20)

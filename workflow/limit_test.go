@@ -171,7 +171,7 @@ func TestSkippedOutcome(t *testing.T) {
 		if err != nil || len(tasks) != 1 {
 			t.Fatalf("%d tasks of %s, %v", len(tasks), name, err)
 		}
-		if err := actions.Complete(t.Context(), tasks[0].Run, "w", nil, action.WithOutcome("skipped")); err != nil {
+		if err := actions.Complete(t.Context(), tasks[0].Run, "w", nil, action.OutcomeName("skipped")); err != nil {
 			t.Fatal(err)
 		}
 		r.Verify()
@@ -400,7 +400,7 @@ func TestLimits(t *testing.T) {
 		{Name: "terminals of a definition", Least: none, Most: 100, Says: []string{"100"}, Try: func(n int64) error {
 			return create("terminals", started+`, "terminals": {`+list(n, `"t#": { "status": "completed" }`)+`}`)
 		}},
-		{Name: "bytes of a run's id", Least: none, Most: workflow.MaxRunID, Try: func(n int64) error { return start(workflow.WithRunID(workflow.RunID(text(n)))) }},
+		{Name: "bytes of a run's id", Least: none, Most: workflow.MaxRunID, Try: func(n int64) error { return start(workflow.UseID(workflow.RunID(text(n)))) }},
 		{Name: "bytes of an idempotency key", Least: none, Most: workflow.MaxIdempotencyKey, Try: func(n int64) error { return start(workflow.IdempotencyKey(text(n))) }},
 		{Name: "bytes of an input, with a max_value_size of 16 MiB", Least: none, Most: 16 << 20, Try: func(n int64) error { _, err := s.Start(ctx, "w", quoted(n)); return err }},
 		{Name: "bytes of a signal's type", Least: 1, Most: workflow.MaxSignalType, Try: func(n int64) error {

@@ -85,8 +85,8 @@ func InState(s Status) RunOption {
 // Active lists only runs that have not ended.
 func Active() RunOption { return runOption(func(o *listOptions) { o.filter.active = true }) }
 
-// With lists only runs whose search attribute has a value, a string, a number or a time.Time; given several times, those that have all of them, up to 32.
-func With(attribute string, value any) RunOption {
+// Has lists only runs whose search attribute has a value, a string, a number or a time.Time; given several times, those that have all of them, up to 32.
+func Has(attribute string, value any) RunOption {
 	return runOption(func(o *listOptions) {
 		switch v := value.(type) {
 		case string, float64:

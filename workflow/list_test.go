@@ -76,15 +76,15 @@ start: { waitForSignal: { type: go }, transitions: { success: flo.Completed } }
 				} {
 					for _, attribute := range []filter{
 						none,
-						{"who ann", workflow.With("who", workflow.AttributeValue("ann")), func(s *started) bool { return s.who == "ann" }},
-						{`who "ann"`, workflow.With("who", workflow.AttributeValue(`"ann"`)), func(s *started) bool { return s.who == "ann" }},
-						{`who "7"`, workflow.With("who", workflow.AttributeValue(`"7"`)), func(s *started) bool { return s.who == "7" }},
-						{"who 7", workflow.With("who", workflow.AttributeValue("7")), func(s *started) bool { return false }},
-						{`who "2026"`, workflow.With("who", workflow.AttributeValue(`"2026-01-01T00:00:00Z"`)), func(s *started) bool { return s.who[0] == '2' }},
-						{"size 1", workflow.With("size", workflow.AttributeValue("1.0")), func(s *started) bool { return s.size == 1 }},
-						{"size 2", workflow.With("size", 2), func(s *started) bool { return s.size == 2 }},
-						{"at", workflow.With("at", workflow.AttributeValue("2026-01-01T23:00:00Z")), func(s *started) bool { return s.size == 1 }},
-						{"other", workflow.With("other", 1), func(s *started) bool { return false }},
+						{"who ann", workflow.Has("who", workflow.AttributeValue("ann")), func(s *started) bool { return s.who == "ann" }},
+						{`who "ann"`, workflow.Has("who", workflow.AttributeValue(`"ann"`)), func(s *started) bool { return s.who == "ann" }},
+						{`who "7"`, workflow.Has("who", workflow.AttributeValue(`"7"`)), func(s *started) bool { return s.who == "7" }},
+						{"who 7", workflow.Has("who", workflow.AttributeValue("7")), func(s *started) bool { return false }},
+						{`who "2026"`, workflow.Has("who", workflow.AttributeValue(`"2026-01-01T00:00:00Z"`)), func(s *started) bool { return s.who[0] == '2' }},
+						{"size 1", workflow.Has("size", workflow.AttributeValue("1.0")), func(s *started) bool { return s.size == 1 }},
+						{"size 2", workflow.Has("size", 2), func(s *started) bool { return s.size == 2 }},
+						{"at", workflow.Has("at", workflow.AttributeValue("2026-01-01T23:00:00Z")), func(s *started) bool { return s.size == 1 }},
+						{"other", workflow.Has("other", 1), func(s *started) bool { return false }},
 					} {
 						for _, between := range []filter{
 							none,
@@ -147,13 +147,13 @@ start: { waitForSignal: { type: go }, transitions: { success: flo.Completed } }
 					t.Fatal(err)
 				}
 			}
-			a, b, one := workflow.With("who", "a"), workflow.With("who", "b"), workflow.With("size", 1)
+			a, b, one := workflow.Has("who", "a"), workflow.Has("who", "b"), workflow.Has("size", 1)
 			for _, c := range []struct {
 				opts []workflow.RunOption
 				want int
 			}{
 				{[]workflow.RunOption{a}, 15}, {[]workflow.RunOption{one}, 10}, {[]workflow.RunOption{a, one}, 5}, {[]workflow.RunOption{one, a}, 5},
-				{[]workflow.RunOption{one, b, one}, 5}, {[]workflow.RunOption{a, b}, 0}, {[]workflow.RunOption{a, one, workflow.With("other", 1)}, 0},
+				{[]workflow.RunOption{one, b, one}, 5}, {[]workflow.RunOption{a, b}, 0}, {[]workflow.RunOption{a, one, workflow.Has("other", 1)}, 0},
 			} {
 				n := 0
 				for run, err := range flows.Runs().All(ctx, append(c.opts, workflow.Limit(2))...) {

@@ -1,8 +1,8 @@
 package workflow
 
 import (
-	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/protocol"
 )
 
 var _ engine.Maker = (*machine)(nil)
@@ -27,7 +27,7 @@ func (m *machine) Makes(cmd engine.Command, made func(engine.Made)) {
 	default:
 		return
 	}
-	made(engine.Made{Topic: call.Takers(cmd.Namespace), N: 1, Cause: cause})
+	made(engine.Made{Topic: protocol.Takers(cmd.Namespace), N: 1, Cause: cause})
 }
 
 // startCause is the cause of what comes of starts of a workflow, signalCause that of what comes of signals of a type.

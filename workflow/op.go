@@ -9,7 +9,7 @@ type hiddenOp = engine.HiddenOp
 type Op struct{ hiddenOp }
 
 // StartOp is Start as an operation of a transaction; its value in the result is a Started. In a spread namespace it is in the shard of the other parts; one with
-// an IdempotencyKey or WithRunID needs their {tag} in the key, the id, or the workflow's name.
+// an IdempotencyKey or UseID needs their {tag} in the key, the id, or the workflow's name.
 func StartOp(name string, input []byte, opts ...StartOption) Op {
 	return Op{engine.Hide(startOp(name, input, opts))}
 }

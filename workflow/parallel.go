@@ -5,11 +5,11 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/flow"
 	"github.com/floedb/floe/internal/key"
+	"github.com/floedb/floe/internal/protocol"
 	"github.com/floedb/floe/internal/rawjson"
 )
 
@@ -326,7 +326,7 @@ func (l *live) stopSome() {
 }
 
 // stopped ends a branch whose child was cancelled, and has ended.
-func (s *slot) stopped(e *call.End) {
+func (s *slot) stopped(e *protocol.End) {
 	if Status(e.Status) == Completed {
 		s.branch.output = asJSON(e.Output)
 	}

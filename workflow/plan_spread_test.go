@@ -43,7 +43,7 @@ func (s *spreadPlans) start(shard int, input string) workflow.RunID {
 		if engine.NameShard("n", string(id), 4) != engine.ShardID(shard) {
 			continue
 		}
-		if _, err := s.flows.Start(s.t.Context(), "w", []byte(input), workflow.WithRunID(id)); err != nil {
+		if _, err := s.flows.Start(s.t.Context(), "w", []byte(input), workflow.UseID(id)); err != nil {
 			s.t.Fatal(err)
 		}
 		return id

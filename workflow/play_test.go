@@ -140,7 +140,7 @@ func (p *play) begin(task *action.Task) {
 	f := p.fate(key, n)
 	done := func(outcome, output string) func() error {
 		return func() error {
-			return p.actions.Complete(ctx, task.Run, "w", []byte(output), action.WithOutcome(outcome))
+			return p.actions.Complete(ctx, task.Run, "w", []byte(output), action.OutcomeName(outcome))
 		}
 	}
 	if visit, ok := strings.CutSuffix(key, undoOf); ok {
@@ -154,9 +154,11 @@ func (p *play) begin(task *action.Task) {
 	case "odd", "pending", "failure":
 		do = done(f.kind, outputGen(key, n))
 	case "refuse":
-		do = func() error { return p.actions.Fail(ctx, task.Run, "w", "no", action.WithCode("bad")) }
+		do = func() error { return p.actions.Fail(ctx, task.Run, "w", "no", action.ErrorCode("bad")) }
 	case "fail":
-		do = func() error { return p.actions.Fail(ctx, task.Run, "w", "no", action.WithCode("busy"), action.Retry()) }
+		do = func() error {
+			return p.actions.Fail(ctx, task.Run, "w", "no", action.ErrorCode("busy"), action.Retry())
+		}
 	case "silent":
 		p.silent[run] = true
 		return

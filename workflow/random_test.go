@@ -123,7 +123,7 @@ func (w *world) step() {
 			opts = append(opts, workflow.FromStep([]string{"_start", "charge", "two", "any"}[w.rng.IntN(4)]))
 		}
 		if w.rng.IntN(3) == 0 {
-			opts = append(opts, workflow.WithInput([]byte(`{"edited":true}`)))
+			opts = append(opts, workflow.ReplaceInput([]byte(`{"edited":true}`)))
 		}
 		_, err = w.flows.Retry(ctx, w.any(), opts...)
 	case n < 88:
@@ -165,7 +165,7 @@ func (w *world) start(ctx context.Context) error {
 		opts = append(opts, workflow.IdempotencyKey(fmt.Sprint(w.rng.IntN(5))))
 	}
 	if w.rng.IntN(5) == 0 {
-		opts = append(opts[:0], workflow.WithRunID(workflow.RunID(fmt.Sprint("own-", w.rng.IntN(50)))))
+		opts = append(opts[:0], workflow.UseID(workflow.RunID(fmt.Sprint("own-", w.rng.IntN(50)))))
 	}
 	s, err := w.flows.Start(ctx, flowNames[w.rng.IntN(len(flowNames))], []byte(input), opts...)
 	if err == nil && !s.Duplicate {
@@ -215,9 +215,9 @@ func (w *world) end(ctx context.Context) error {
 	case 0:
 		return w.fail(ctx, &task, "by chance", action.Retry())
 	case 1:
-		return w.fail(ctx, &task, "for good", action.WithCode("bad"))
+		return w.fail(ctx, &task, "for good", action.ErrorCode("bad"))
 	case 2:
-		return w.complete(ctx, &task, nil, action.WithOutcome([]string{"failure", "again", "declined", "pending", "odd"}[w.rng.IntN(5)]))
+		return w.complete(ctx, &task, nil, action.OutcomeName([]string{"failure", "again", "declined", "pending", "odd"}[w.rng.IntN(5)]))
 	case 3:
 		return nil
 	case 4:

@@ -3,10 +3,9 @@ package workflow
 import (
 	"slices"
 
-	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/flow"
-	"github.com/floedb/floe/internal/push"
+	"github.com/floedb/floe/internal/protocol"
 )
 
 // retry makes a run that has failed go on from a step.
@@ -126,8 +125,8 @@ func (l *live) reopen() {
 	case n.Machine == engine.MachineWorkflow && n.Command == kindScheduledEnd:
 		l.countScheduled(n.Token)
 	case n.Machine == engine.MachineStream:
-		e := call.End{Token: n.Token, Status: push.StatusAgain}
-		tx.Then(engine.Command{Machine: n.Machine, Kind: n.Command, Body: encode(nil, &e, (*call.End).Encode)})
+		e := protocol.End{Token: n.Token, Status: protocol.StatusAgain}
+		tx.Then(engine.Command{Machine: n.Machine, Kind: n.Command, Body: encode(nil, &e, (*protocol.End).Encode)})
 	}
 	l.changed = true
 }

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/key"
+	"github.com/floedb/floe/internal/protocol"
 )
 
 // The rows of the machine. All integers in keys are big-endian. id and run are LSNs (u64): of the command that made the workflow known in the shard, and of the
@@ -212,7 +212,7 @@ type header struct {
 	idempotencyKey string
 	parent         string // id of the run that it is a child of, or ""
 	depth          uint8  // children of children
-	notify         call.Notify
+	notify         protocol.Notify
 	startedAt      int64
 	endedAt        int64
 	deadline       int64 // of the run, or never

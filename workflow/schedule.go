@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/cron"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/flow"
 	"github.com/floedb/floe/internal/key"
+	"github.com/floedb/floe/internal/protocol"
 	"github.com/floedb/floe/internal/schedule"
 )
 
@@ -240,7 +240,7 @@ func (c *calendar) come(at int64) {
 	token := scheduledRun{c.id, uint64(lsn)}
 	_, err := c.startRun(c.name, &startBody{
 		source: sourceSchedule, key: time.UnixMilli(at).UTC().AppendFormat([]byte(sourceSchedule+":"), tickLayout), input: c.input,
-		notify: call.Notify{Machine: engine.MachineWorkflow, Command: kindScheduledEnd, Token: encode(nil, &token, (*scheduledRun).code)},
+		notify: protocol.Notify{Machine: engine.MachineWorkflow, Command: kindScheduledEnd, Token: encode(nil, &token, (*scheduledRun).code)},
 	})
 	if err != nil {
 		c.refused++
@@ -270,7 +270,7 @@ func tickedKey(r *scheduledRun) []byte {
 }
 
 // scheduledEnd counts a run that has ended. One whose schedule was removed meanwhile is not counted.
-func (w *work) scheduledEnd(e *call.End) ([]byte, error) {
+func (w *work) scheduledEnd(e *protocol.End) ([]byte, error) {
 	run := must(decode(e.Token, (*scheduledRun).code))
 	if _, ok := w.tx.Get(tickedKey(&run)); !ok {
 		return nil, nil

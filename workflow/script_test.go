@@ -145,7 +145,7 @@ func (s *script) operation(verb string, a machinetest.Args) (op engine.Operation
 			opts = append(opts, workflow.FromStep(a.Named["from"]))
 		}
 		if a.Has("input") {
-			opts = append(opts, workflow.WithInput([]byte(a.Named["input"])))
+			opts = append(opts, workflow.ReplaceInput([]byte(a.Named["input"])))
 		}
 		return workflow.RetryOp(run, opts...), true
 	}
@@ -157,7 +157,7 @@ func startOptions(a machinetest.Args) (opts []workflow.StartOption) {
 		opts = append(opts, workflow.IdempotencyKey(a.Named["key"]))
 	}
 	if a.Has("id") {
-		opts = append(opts, workflow.WithRunID(workflow.RunID(a.Named["id"])))
+		opts = append(opts, workflow.UseID(workflow.RunID(a.Named["id"])))
 	}
 	if a.Has("version") {
 		opts = append(opts, workflow.Version(a.Named["version"]))
@@ -282,13 +282,13 @@ func (s *script) end(ctx context.Context, verb string, a machinetest.Args) error
 	if verb == "done" {
 		var opts []action.EndOption
 		if a.Has("outcome") {
-			opts = append(opts, action.WithOutcome(a.Named["outcome"]))
+			opts = append(opts, action.OutcomeName(a.Named["outcome"]))
 		}
 		return s.plain(s.actions.Complete(ctx, run, "worker", []byte(a.Word(1)), opts...))
 	}
 	var opts []action.EndOption
 	if a.Has("code") {
-		opts = append(opts, action.WithCode(a.Named["code"]))
+		opts = append(opts, action.ErrorCode(a.Named["code"]))
 	}
 	if a.Has("retry") {
 		opts = append(opts, action.Retry())
@@ -345,7 +345,7 @@ func (s *script) runs(ctx context.Context, line string, a machinetest.Args) {
 	}
 	if a.Has("with") {
 		name, value, _ := strings.Cut(a.Named["with"], ":")
-		opts = append(opts, workflow.With(name, value))
+		opts = append(opts, workflow.Has(name, value))
 	}
 	var found []string
 	for r, err := range s.flows.Runs().All(ctx, opts...) {

@@ -67,7 +67,7 @@ func TestSpread(t *testing.T) {
 		if i%3 == 1 {
 			opts = append(opts, workflow.IdempotencyKey(fmt.Sprint(i)))
 		} else if i%3 == 2 {
-			opts = append(opts, workflow.WithRunID(workflow.RunID(fmt.Sprint("own-", i))))
+			opts = append(opts, workflow.UseID(workflow.RunID(fmt.Sprint("own-", i))))
 		}
 		s, err := flows.Start(ctx, "parent", []byte(`{"n":1}`), opts...)
 		if err != nil {
@@ -82,7 +82,7 @@ func TestSpread(t *testing.T) {
 			runs = append(runs, again.Run)
 		}
 	}
-	if _, err := flows.Start(ctx, "parent", nil, workflow.IdempotencyKey("a"), workflow.WithRunID("b")); !errors.Is(err, workflow.ErrInvalid) {
+	if _, err := flows.Start(ctx, "parent", nil, workflow.IdempotencyKey("a"), workflow.UseID("b")); !errors.Is(err, workflow.ErrInvalid) {
 		t.Errorf("a start with a key and an id: %v", err)
 	}
 	// One is cancelled while its action waits in another shard, one while nobody has had it yet.

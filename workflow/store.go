@@ -7,7 +7,7 @@ import (
 
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/flow"
-	"github.com/floedb/floe/internal/push"
+	"github.com/floedb/floe/internal/protocol"
 )
 
 // Store holds the workflows of one namespace. It is cheap to make, safe for concurrent use and needs no Close.
@@ -135,13 +135,13 @@ type StartOption func(*startBody)
 func Version(v string) StartOption { return func(b *startBody) { b.version = v } }
 
 // IdempotencyKey makes repeated starts one: a start with a key that was used before, and the same input, returns the run of then, for as long as that is kept.
-// The key has up to 1,024 bytes. Inputs are compared byte by byte, so different whitespace makes a different input. In a spread namespace a start takes a key or WithRunID, not
+// The key has up to 1,024 bytes. Inputs are compared byte by byte, so different whitespace makes a different input. In a spread namespace a start takes a key or UseID, not
 // both: each says in which shard the run is.
 func IdempotencyKey(key string) StartOption { return func(b *startBody) { b.key = []byte(key) } }
 
-// WithRunID sets the id of the run: 1-255 bytes of UTF-8 that do not begin with "wfr-". Another run may not have it, for as long as one is kept. In a spread namespace a
+// UseID sets the id of the run: 1-255 bytes of UTF-8 that do not begin with "wfr-". Another run may not have it, for as long as one is kept. In a spread namespace a
 // start takes an id or IdempotencyKey, not both.
-func WithRunID(id RunID) StartOption { return func(b *startBody) { b.id = string(id) } }
+func UseID(id RunID) StartOption { return func(b *startBody) { b.id = string(id) } }
 
 // Started says which run a start has made.
 type Started struct {
@@ -153,11 +153,11 @@ type Started struct {
 
 // Start starts a run of a workflow. input is JSON, nil means null; it may be reused on return. When Start returns nil the run is committed (see
 // floe.Config.Durability), and its first step is under way. After a ctx error or ErrUnknownOutcome there may or may not be one: with an IdempotencyKey or
-// WithRunID the call can be repeated without harm.
+// UseID the call can be repeated without harm.
 //
-// Options: Version, IdempotencyKey, WithRunID. Errors: ErrNotFound if there is no such workflow or version; ErrConflict if it is disabled, or the idempotency key
+// Options: Version, IdempotencyKey, UseID. Errors: ErrNotFound if there is no such workflow or version; ErrConflict if it is disabled, or the idempotency key
 // was used with another input; ErrExists if a run has the id; ErrInvalid for an input that is no JSON, too long, or not as the definition's input_schema says,
-// and for both IdempotencyKey and WithRunID in a spread namespace.
+// and for both IdempotencyKey and UseID in a spread namespace.
 func (s *Store) Start(ctx context.Context, name string, input []byte, opts ...StartOption) (Started, error) {
 	op := startOp(name, input, opts)
 	res, err := engine.Propose(ctx, &s.scope, op, decodeStarted)
@@ -280,14 +280,14 @@ type RetryOption func(*retryBody)
 // FromStep sets the step from which the run goes on; the default is the one that has failed.
 func FromStep(step string) RetryOption { return func(b *retryBody) { b.step = step } }
 
-// WithInput sets the input of the step, as JSON; the default is what the definition says.
-func WithInput(input []byte) RetryOption { return func(b *retryBody) { b.input = orNull(input) } }
+// ReplaceInput sets the input of the step, as JSON; the default is what the definition says.
+func ReplaceInput(input []byte) RetryOption { return func(b *retryBody) { b.input = orNull(input) } }
 
 // Retry makes a run that has failed or timed out go on from the step that has failed: its history goes on too. What the step calls sees the idempotency key of
 // its last visit, unless it gets another input, or what that visit has done was compensated: then it has to be done anew, under the key of the new visit. It returns the
 // state of the run after it.
 //
-// Options: FromStep, WithInput. Errors: ErrNotFound; ErrConflict if the run has not failed, was never at the step, or what steps before it have done was
+// Options: FromStep, ReplaceInput. Errors: ErrNotFound; ErrConflict if the run has not failed, was never at the step, or what steps before it have done was
 // compensated; ErrInvalid for a step that the definition does not have, and for an input that is no JSON.
 func (s *Store) Retry(ctx context.Context, id RunID, opts ...RetryOption) (Status, error) {
 	return s.change(ctx, retryOp(id, opts), id)
@@ -324,7 +324,7 @@ func startOp(name string, input []byte, opts []StartOption) engine.Op {
 			opt(b)
 		}
 		if route = b.id; b.id == "" && len(b.key) > 0 {
-			route = push.RouteOf(name, string(b.key))
+			route = protocol.BatchRoute(name, string(b.key))
 		}
 		return err
 	})

@@ -7,11 +7,10 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
-	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/flow"
-	"github.com/floedb/floe/internal/push"
+	"github.com/floedb/floe/internal/protocol"
 	"github.com/floedb/floe/internal/rawjson"
 )
 
@@ -59,13 +58,13 @@ func (k *kind) retrigger(t *flow.Trigger) {
 		return
 	}
 	k.tx.Set(numberKey(nil, rowTrigger, k.id), encode(nil, &now, (*triggerRow).code))
-	k.subscribe(now.namespace, &push.Subscription{
+	k.subscribe(now.namespace, &protocol.Subscription{
 		Revision: now.revision, Stream: t.Stream, Group: t.Group, Mode: groupModes[t.Mode], Latest: t.Start == "latest", Batch: t.Batch, Wait: t.Wait, Most: t.Most,
 		Paused: !k.enabled,
 	})
 }
 
-var groupModes = map[string]uint8{"shared": push.ModeShared, "exclusive": push.ModeExclusive, "key_shared": push.ModeKeyShared}
+var groupModes = map[string]uint8{"shared": protocol.ModeShared, "exclusive": protocol.ModeExclusive, "key_shared": protocol.ModeKeyShared}
 
 // untrigger ends the subscription of the workflow, if it has one.
 func (k *kind) untrigger() {
@@ -75,18 +74,18 @@ func (k *kind) untrigger() {
 }
 
 func (k *kind) unsubscribe(from *triggerRow) {
-	k.subscribe(from.namespace, &push.Subscription{Revision: uint64(k.tx.LSN()), Stream: from.stream, Gone: true})
+	k.subscribe(from.namespace, &protocol.Subscription{Revision: uint64(k.tx.LSN()), Stream: from.stream, Gone: true})
 	k.tx.Delete(numberKey(nil, rowTrigger, k.id))
 }
 
 // subscribe tells the home of a stream what the workflow wants.
-func (k *kind) subscribe(namespace string, s *push.Subscription) {
+func (k *kind) subscribe(namespace string, s *protocol.Subscription) {
 	tx := k.tx
 	s.Subscriber = k.subscriber()
-	cmd := engine.Command{Machine: engine.MachineStream, Kind: push.KindSubscribe, Namespace: namespace, Spread: tx.Spread(), Body: encode(nil, s, (*push.Subscription).Code)}
+	cmd := engine.Command{Machine: engine.MachineStream, Kind: protocol.KindSubscribe, Namespace: namespace, Spread: tx.Spread(), Body: encode(nil, s, (*protocol.Subscription).Code)}
 	switch {
 	case namespace != tx.NamespaceName():
-		cmd.Kind, cmd.Spread = push.KindRelay, false
+		cmd.Kind, cmd.Spread = protocol.KindRelaySubscription, false
 	case tx.Here(s.Stream):
 		tx.Then(cmd)
 		return
@@ -94,8 +93,8 @@ func (k *kind) subscribe(namespace string, s *push.Subscription) {
 	tx.Send(engine.Message{Command: cmd, Name: s.Stream, Lane: xxhash.Sum64String(k.name)})
 }
 
-func (k *kind) subscriber() push.Subscriber {
-	return push.Subscriber{Machine: engine.MachineWorkflow, Command: kindTrigger, Namespace: k.tx.NamespaceName(), Spread: k.tx.Spread(), Name: k.name}
+func (k *kind) subscriber() protocol.Subscriber {
+	return protocol.Subscriber{Machine: engine.MachineWorkflow, Command: kindTrigger, Namespace: k.tx.NamespaceName(), Spread: k.tx.Spread(), Name: k.name}
 }
 
 // trigger starts a run for a batch of records, also of a workflow that has been disabled since they were taken. It is refused if no run can be started: the
@@ -105,28 +104,28 @@ func (k *kind) subscriber() push.Subscriber {
 //
 // When the group is moved back, batches are made anew and may have other ends: records that a run has already had are left out of the next one. That works for batches
 // that begin where an earlier one did. One that begins in the middle of an earlier batch starts a run for records that have had one.
-func (w *work) trigger(b *push.Batch) ([]byte, error) {
+func (w *work) trigger(b *protocol.Batch) ([]byte, error) {
 	left := *b
 	for len(left.Records) > 0 {
 		had := w.hadBefore(&left)
 		if n := len(b.Records) - len(left.Records); had == 0 && n > 0 && w.routed(&left) {
-			return encode(nil, &push.Taken{Had: n}, (*push.Taken).Code), nil
+			return encode(nil, &protocol.BatchResult{Had: n}, (*protocol.BatchResult).Code), nil
 		}
 		if had == 0 {
 			return w.triggerRun(&left)
 		}
 		left.Records = left.Records[min(had, len(left.Records)):]
 	}
-	return encode(nil, &push.Taken{Repeated: true}, (*push.Taken).Code), nil
+	return encode(nil, &protocol.BatchResult{Repeated: true}, (*protocol.BatchResult).Code), nil
 }
 
 // routed reports whether another shard is the one that knows whether a run was started for a batch: if the namespace is spread, and the records are in another one.
-func (w *work) routed(b *push.Batch) bool {
+func (w *work) routed(b *protocol.Batch) bool {
 	return w.tx.Spread() && b.Namespace != w.tx.NamespaceName() && !w.tx.Here(b.Route())
 }
 
 // hadBefore returns how many of a batch's first records the run has had that was started for the first of them, 0 if there is no such run.
-func (w *work) hadBefore(b *push.Batch) int {
+func (w *work) hadBefore(b *protocol.Batch) int {
 	k := w.workflow(b.Name)
 	if k == nil {
 		return 0
@@ -149,19 +148,19 @@ func (w *work) hadBefore(b *push.Batch) int {
 }
 
 // triggerRun starts a run for a batch.
-func (w *work) triggerRun(b *push.Batch) ([]byte, error) {
+func (w *work) triggerRun(b *protocol.Batch) ([]byte, error) {
 	c := startBody{source: "trigger:" + b.Stream, key: []byte(b.Key()), taken: true}
 	if k := w.workflow(b.Name); k != nil {
 		c.input = batchInput(b, w.definition(k.id, k.current).Trigger)
 	}
 	if b.End != nil {
-		c.notify = call.Notify{Machine: engine.MachineStream, Command: push.KindEnd, Token: b.End}
+		c.notify = protocol.Notify{Machine: engine.MachineStream, Command: protocol.KindBatchEnd, Token: b.End}
 	}
 	res, err := w.startRun(b.Name, &c)
 	if err != nil {
 		return nil, err
 	}
-	return encode(nil, &push.Taken{Repeated: res.duplicate}, (*push.Taken).Code), nil
+	return encode(nil, &protocol.BatchResult{Repeated: res.duplicate}, (*protocol.BatchResult).Code), nil
 }
 
 // batchInput is the input of the run that a batch starts: an array of
@@ -170,7 +169,7 @@ func (w *work) triggerRun(b *push.Batch) ([]byte, error) {
 //
 // A payload that is JSON stands there as it is, text as a string, and anything else as a string in base64, with "encoding": "base64" behind it. With a batch size of 1
 // the input is the payload alone, in the same way.
-func batchInput(b *push.Batch, t *flow.Trigger) []byte {
+func batchInput(b *protocol.Batch, t *flow.Trigger) []byte {
 	if t != nil && t.Batch == 1 && len(b.Records) == 1 {
 		in, _ := appendPayload(nil, b.Records[0].Payload)
 		return in

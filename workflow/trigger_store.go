@@ -9,7 +9,7 @@ import (
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/flow"
-	"github.com/floedb/floe/internal/push"
+	"github.com/floedb/floe/internal/protocol"
 )
 
 // TriggerInfo is the trigger of a workflow, as its default version says, and how it stands.
@@ -84,13 +84,13 @@ func triggerInfo(t *flow.Trigger, namespace string) *TriggerInfo {
 // standing asks the shards of the stream how the trigger of a workflow stands.
 func (s *Store) standing(ctx context.Context, workflow string, t *TriggerInfo, revision uint64) error {
 	of := s.scope.Other(t.Namespace)
-	subscriber := push.Subscriber{Machine: engine.MachineWorkflow, Namespace: s.Namespace(), Name: workflow}
-	q := push.Query{Namespace: t.Namespace, Stream: t.Stream, Key: subscriber.Key()}
+	subscriber := protocol.Subscriber{Machine: engine.MachineWorkflow, Namespace: s.Namespace(), Name: workflow}
+	q := protocol.SubscriptionQuery{Namespace: t.Namespace, Stream: t.Stream, Key: subscriber.Key()}
 	spread, err := of.Spread(ctx)
 	if err != nil {
 		return err
 	}
-	parts := []*push.Query{&q}
+	parts := []*protocol.SubscriptionQuery{&q}
 	if !spread || engine.Tagged(t.Stream) {
 		err = of.Query(ctx, t.Stream, &q)
 	} else {
@@ -118,7 +118,7 @@ func (s *Store) standing(ctx context.Context, workflow string, t *TriggerInfo, r
 	}
 	t.Active = q.Info.Active
 	// Each shard of the stream is told of the trigger first, and of the group after that. Only then does the group start there, at the end of the shard's records.
-	unheard := func(p *push.Query) bool {
+	unheard := func(p *protocol.SubscriptionQuery) bool {
 		i := &p.Info
 		return !i.Found || i.Revision < revision || q.Info.Grouped && i.Exists && !i.Grouped
 	}

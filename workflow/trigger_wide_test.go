@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/push"
+	"github.com/floedb/floe/internal/protocol"
 	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/stream"
 	"github.com/floedb/floe/workflow"
@@ -389,7 +389,7 @@ func TestTriggerBatches(t *testing.T) {
 		t.Fatalf("batches of %d", got)
 	}
 	// A record has its key, its headers and their lengths beside the payload: two bytes, here.
-	half := strings.Repeat("x", push.MaxBatchBytes/2-2)
+	half := strings.Repeat("x", protocol.MaxBatchBytes/2-2)
 	appendAll(t, streams, "orders", half, half, half)
 	r.Advance(0)
 	r.Advance(5000)
@@ -402,7 +402,7 @@ func TestTriggerBatches(t *testing.T) {
 	if got := sizes()[6:]; !slices.Equal(got, []int{1, 1, 1}) && !slices.Equal(got, []int{1, 2}) {
 		t.Fatalf("batches of %d behind the limit", got)
 	}
-	appendAll(t, streams, "orders", strings.Repeat("x", push.MaxBatchBytes), "1", "2")
+	appendAll(t, streams, "orders", strings.Repeat("x", protocol.MaxBatchBytes), "1", "2")
 	r.Advance(0)
 	r.Advance(5000)
 	if got := sizes(); !slices.Equal(got[len(got)-2:], []int{1, 2}) {
@@ -475,7 +475,7 @@ func TestTriggerTakesOver(t *testing.T) {
 			if _, err := streams.AppendMany(ctx, "orders", msgs); err != nil {
 				t.Fatal(err)
 			}
-			ds, err := streams.ReadGroup(ctx, "orders", "g", "c", stream.Limit(6), stream.WithMode(mode))
+			ds, err := streams.ReadGroup(ctx, "orders", "g", "c", stream.Limit(6), stream.InMode(mode))
 			if err != nil || len(ds) != 6 {
 				t.Fatal(len(ds), err)
 			}

@@ -3,8 +3,8 @@ package workflow
 import (
 	"math"
 
-	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/flow"
+	"github.com/floedb/floe/internal/protocol"
 )
 
 // addUndo notes that the visit that ends has to be compensated if the run does not complete.
@@ -59,7 +59,7 @@ func (l *live) undone(r result) {
 }
 
 // childEnded notes what a child has come to that the run has waited for before it compensates: one that has completed has an output.
-func (l *live) childEnded(e *call.End) {
+func (l *live) childEnded(e *protocol.End) {
 	b, ok := l.tx.Get(undoKey(nil, l.run, l.visit))
 	if !ok || Status(e.Status) != Completed {
 		return

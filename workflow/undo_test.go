@@ -222,10 +222,10 @@ func TestUndone(t *testing.T) {
 		{"cancel in a pause after a timeout", call + retry, func(u *undoing) { u.take("do"); u.pass(5000); u.cancel(); u.pass(60_000) }, []string{data("null")}},
 		{"cancel in a pause after a failure", call + retry, func(u *undoing) { u.fail("do", action.Retry()); u.cancel() }, nil},
 		{"cancel before a worker has it", call, func(u *undoing) { u.cancel() }, []string{data("null")}},
-		{"cancel between polls", call + poll, func(u *undoing) { u.done("do", "1", action.WithOutcome("pending")); u.cancel() }, []string{data("null")}},
-		{"failure after a poll", call + poll, func(u *undoing) { u.done("do", "1", action.WithOutcome("pending")); u.pass(1000); u.fail("do") }, nil},
+		{"cancel between polls", call + poll, func(u *undoing) { u.done("do", "1", action.OutcomeName("pending")); u.cancel() }, []string{data("null")}},
+		{"failure after a poll", call + poll, func(u *undoing) { u.done("do", "1", action.OutcomeName("pending")); u.pass(1000); u.fail("do") }, nil},
 		{"the run's timeout between polls", "timeout_ms: 5500\n" + strings.Replace(call+poll, "initialDelayMs: 1000", "initialDelayMs: 9000", 1),
-			func(u *undoing) { u.done("do", "1", action.WithOutcome("pending")); u.pass(6000) }, []string{data("null")}},
+			func(u *undoing) { u.done("do", "1", action.OutcomeName("pending")); u.pass(6000) }, []string{data("null")}},
 		{"a parallel step that fails", fan, func(u *undoing) { u.done("do", `{"id":1}`); u.fail("other") }, []string{data(`{"a":{"id":1},"b":null}`)}},
 		{"a parallel step whose branches all fail", fan, func(u *undoing) { u.fail("other") }, []string{data(`{"a":null,"b":null}`)}},
 		{"a parallel step of which one fails first", each, func(u *undoing) { u.fail("do") }, nil},
@@ -240,13 +240,13 @@ func TestUndone(t *testing.T) {
 		}, []string{`{"input":{"n":[1,2],"at":null},"output":7}`}},
 		{"a child that is missing", lost, nil, nil},
 		{"success after a failure", call + retry, func(u *undoing) { u.fail("do", action.Retry()); u.pass(1000); u.done("do", "8") }, []string{data("8")}},
-		{"success after a poll", call + poll, func(u *undoing) { u.done("do", "1", action.WithOutcome("pending")); u.pass(1000); u.done("do", "2") }, []string{data("2")}},
+		{"success after a poll", call + poll, func(u *undoing) { u.done("do", "1", action.OutcomeName("pending")); u.pass(1000); u.done("do", "2") }, []string{data("2")}},
 		{"the last poll is pending", strings.Replace(call+poll, "maxAttempts: 5", "maxAttempts: 1", 1), func(u *undoing) {
-			u.done("do", "1", action.WithOutcome("pending"))
+			u.done("do", "1", action.OutcomeName("pending"))
 			u.pass(1000)
-			u.done("do", "2", action.WithOutcome("pending"))
+			u.done("do", "2", action.OutcomeName("pending"))
 		}, []string{data(`{"error":"pending after 1 polls","code":"poll_exhausted"}`)}},
-		{"an outcome without a transition", call, func(u *undoing) { u.done("do", "3", action.WithOutcome("odd")) }, []string{data("3")}},
+		{"an outcome without a transition", call, func(u *undoing) { u.done("do", "3", action.OutcomeName("odd")) }, []string{data("3")}},
 		{"cancelled by a user", call, func(u *undoing) {
 			if err := u.actions.Cancel(u.t.Context(), u.take("do").Run, "by chance"); err != nil {
 				u.t.Fatal(err)
@@ -376,7 +376,7 @@ func TestUndoneInALoop(t *testing.T) {
   transitions: { success: _start, odd: _start, failure: flo.Failed }
 `)
 	u.done("do", `{"id":1}`)
-	u.done("do", `{"id":2}`, action.WithOutcome("odd"))
+	u.done("do", `{"id":2}`, action.OutcomeName("odd"))
 	u.done("do", `{"id":3}`)
 	u.fail("do")
 	want := []string{`{"id":3,"as":"success"}`, `{"id":2,"as":"odd"}`, `{"id":1,"as":"success"}`}
@@ -422,7 +422,7 @@ func TestUndoneWithWhatWasSent(t *testing.T) {
 					case 0, 2:
 						err = u.actions.Fail(t.Context(), task.Run, "w", "no", action.Retry())
 					case 1:
-						err = u.actions.Complete(t.Context(), task.Run, "w", nil, action.WithOutcome("pending"))
+						err = u.actions.Complete(t.Context(), task.Run, "w", nil, action.OutcomeName("pending"))
 					default:
 						err = u.actions.Complete(t.Context(), task.Run, "w", []byte("7"))
 					}
@@ -503,7 +503,7 @@ func TestLongNames(t *testing.T) {
 		if _, err := flows.Create(t.Context(), workflow.New("w").Start(workflow.Call("@actions/do").To("success", step)).Step(step, fan.To("success", "flo.Failed")).Definition()); err != nil {
 			t.Fatal(err)
 		}
-		for _, opts := range [][]workflow.StartOption{nil, {workflow.WithRunID(workflow.RunID(id))}} {
+		for _, opts := range [][]workflow.StartOption{nil, {workflow.UseID(workflow.RunID(id))}} {
 			s, err := flows.Start(t.Context(), "w", []byte("[1,2]"), opts...)
 			if err != nil {
 				t.Fatal(err)

@@ -82,7 +82,7 @@ func goSource() (string, error) {
 func list(ctx context.Context, store *kv.Store, prefix string, stdout io.Writer) error {
 	const shown = 5
 	files, size := 0, 0
-	for item, err := range store.All(ctx, kv.Prefix(prefix), kv.WithoutValues(), kv.Limit(kv.MaxPageItems)) {
+	for item, err := range store.All(ctx, kv.Prefix(prefix), kv.NoValues(), kv.Limit(kv.MaxPageItems)) {
 		if err != nil {
 			return err
 		}

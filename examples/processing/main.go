@@ -86,7 +86,7 @@ func run(ctx context.Context, src fs.FS, out io.Writer) (err error) {
 	if err := tell(ctx, node, job, out); err != nil {
 		return err
 	}
-	plan, err := jobs.Plan(ctx, made.Job, processing.WithDefinition(twoHours))
+	plan, err := jobs.Plan(ctx, made.Job, processing.ReplaceDefinition(twoHours))
 	fmt.Fprintf(out, "windows of two hours: keeps %v, drops %v\n", plan.Kept, plan.Dropped)
 	return err
 }

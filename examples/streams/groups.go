@@ -11,7 +11,7 @@ import (
 
 // keyShared deals the keys out to the consumers: the orders of a customer go to one of them, in order.
 func (s *shop) keyShared(ctx context.Context) error {
-	mode := stream.WithMode(stream.KeyShared)
+	mode := stream.InMode(stream.KeyShared)
 	if err := s.consume(ctx, "stock", "left", mode, stream.Limit(1)); err != nil {
 		return err
 	}

@@ -111,7 +111,7 @@ func (s *shop) shared(ctx context.Context) error {
 
 // exclusive has one consumer at a time. When it leaves, the next one takes over what it had not done.
 func (s *shop) exclusive(ctx context.Context) error {
-	mode := stream.WithMode(stream.Exclusive)
+	mode := stream.InMode(stream.Exclusive)
 	taken, err := s.ReadGroup(ctx, "orders", "ledger", "first", mode)
 	if err != nil {
 		return err

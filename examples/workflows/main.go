@@ -214,7 +214,7 @@ func (s *shop) figures(ctx context.Context) error {
 		}
 		s.say("%s %s: %d completed, %d failed", info.Name, info.Version, info.Runs.Completed, info.Runs.Failed)
 	}
-	for r, err := range s.flows.Runs().All(ctx, workflow.With("customer", "bob")) {
+	for r, err := range s.flows.Runs().All(ctx, workflow.Has("customer", "bob")) {
 		if err != nil {
 			return err
 		}

@@ -83,7 +83,7 @@ func (s *Shop) place(ctx context.Context, n int) error {
 		errs = append(errs, err)
 		messages = append(messages, stream.Message{Key: o.Customer, Payload: body, Headers: map[string]string{"type": "order", "source": []string{"web", "app"}[o.ID%2]}})
 		if hasRun(o.ID) {
-			_, err := s.db.Workflow(Main).Start(ctx, "order", body, workflow.WithRunID(runOf(o.ID)))
+			_, err := s.db.Workflow(Main).Start(ctx, "order", body, workflow.UseID(runOf(o.ID)))
 			errs = append(errs, err)
 		}
 	}

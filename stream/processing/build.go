@@ -11,7 +11,7 @@ import (
 	"github.com/floedb/floe/internal/yaml"
 )
 
-// Definition is the definition of a job as a value. YAML returns it as text, for Submit, Validate, WithDefinition and Plan, which check it as they check what
+// Definition is the definition of a job as a value. YAML returns it as text, for Submit, Validate, ReplaceDefinition and Plan, which check it as they check what
 // was written by hand: what a field may hold is said by them, and zero stands for the default. Of durations, a part of a millisecond counts as a whole one.
 //
 //	orders := processing.Definition{

@@ -57,7 +57,7 @@ func (s *Store) apply(ctx context.Context, name string, definition []byte, opts 
 	if bytes.Equal(d.Definition, definition) && (d.Status == Running || d.Status == Completed) {
 		return done, false, nil
 	}
-	opts = append(opts[:len(opts):len(opts)], WithDefinition(definition))
+	opts = append(opts[:len(opts):len(opts)], ReplaceDefinition(definition))
 	if done.Plan, err = s.Plan(ctx, id, opts...); err != nil {
 		return done, false, err
 	}

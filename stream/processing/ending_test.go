@@ -128,7 +128,7 @@ func endings(t *testing.T, rng *rand.Rand) {
 		}
 		var opts []processing.RestoreOption
 		if rng.IntN(4) == 0 {
-			opts = append(opts, processing.WithDefinition([]byte("description: again\n"+definition)))
+			opts = append(opts, processing.ReplaceDefinition([]byte("description: again\n"+definition)))
 		}
 		if _, err := s.jobs.Restore(canceled(), id, opts...); err != nil && !errors.Is(err, context.Canceled) {
 			t.Fatal(err)
@@ -256,7 +256,7 @@ func TestSeriesEnd(t *testing.T) {
 			write()
 			s.Pass(100)
 			latest := strings.Replace(text, "measurement: cpu", "measurement: cpu, start: latest", 1)
-			if _, err := s.jobs.Restore(ctx, id, processing.WithDefinition([]byte(latest)), processing.RestartSource("cpu"), processing.DropState()); err != nil {
+			if _, err := s.jobs.Restore(ctx, id, processing.ReplaceDefinition([]byte(latest)), processing.RestartSource("cpu"), processing.DropState()); err != nil {
 				t.Fatal(err)
 			}
 			s.Pass(6000)
@@ -299,7 +299,7 @@ func TestEndKeepsEventTime(t *testing.T) {
 			if _, err := s.jobs.Stop(ctx, id); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := s.jobs.Restore(ctx, id, processing.WithDefinition([]byte("stop_at: latest\n"+definition))); err != nil {
+			if _, err := s.jobs.Restore(ctx, id, processing.ReplaceDefinition([]byte("stop_at: latest\n"+definition))); err != nil {
 				t.Fatal(err)
 			}
 			s.pass()

@@ -62,7 +62,7 @@ func TestEachFailure(t *testing.T) {
 			"DropSavepoint":  call(func(s *processing.Store) error { return missing(s.DropSavepoint(ctx, running, gone)) }),
 			"Plan":           call(func(s *processing.Store) error { _, err := s.Plan(ctx, running); return err }),
 			"Plan of change": call(func(s *processing.Store) error {
-				_, err := s.Plan(ctx, running, processing.WithDefinition(definition("j0")), processing.FromSavepoint(savepoint))
+				_, err := s.Plan(ctx, running, processing.ReplaceDefinition(definition("j0")), processing.FromSavepoint(savepoint))
 				return err
 			}),
 			"Savepoint": call(func(s *processing.Store) error {

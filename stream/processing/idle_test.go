@@ -42,7 +42,7 @@ func TestEdited(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.append("orders", amount(30), amount(5))
-	edited := processing.WithDefinition([]byte(strings.Replace(filtered, "amount>100", "amount>10", 1)))
+	edited := processing.ReplaceDefinition([]byte(strings.Replace(filtered, "amount>100", "amount>10", 1)))
 	if p, err := s.jobs.Plan(ctx, id, edited); err != nil || p.Drops() || fmt.Sprint(p.Kept) != "[source orders]" {
 		t.Errorf("Plan = %+v, %v", p, err)
 	}
@@ -57,11 +57,11 @@ func TestEdited(t *testing.T) {
 	if _, err := s.jobs.Stop(ctx, id); err != nil {
 		t.Fatal(err)
 	}
-	renamed := processing.WithDefinition([]byte(strings.Replace(filtered, "- name: orders", "- name: others", 1)))
+	renamed := processing.ReplaceDefinition([]byte(strings.Replace(filtered, "- name: orders", "- name: others", 1)))
 	if _, err := s.jobs.Restore(ctx, id, renamed); !errors.Is(err, processing.ErrConflict) {
 		t.Errorf("a restore that loses state: %v", err)
 	}
-	other := processing.WithDefinition([]byte(strings.Replace(filtered, "name: big", "name: small", 1)))
+	other := processing.ReplaceDefinition([]byte(strings.Replace(filtered, "name: big", "name: small", 1)))
 	if _, err := s.jobs.Restore(ctx, id, other); !errors.Is(err, processing.ErrInvalid) {
 		t.Errorf("a restore with the definition of another job: %v", err)
 	}
@@ -82,7 +82,7 @@ func TestOtherSource(t *testing.T) {
 			s.keyed(1, 50_000)
 			s.run()
 			opts := []processing.RestoreOption{
-				processing.WithDefinition([]byte(strings.Replace(countedOnce, "{name: in, stream", "{name: other, stream", 1))), processing.DropState(),
+				processing.ReplaceDefinition([]byte(strings.Replace(countedOnce, "{name: in, stream", "{name: other, stream", 1))), processing.DropState(),
 			}
 			if from == "savepoint" {
 				sp, err := s.jobs.Savepoint(ctx, id)
@@ -233,11 +233,11 @@ func TestPlanNotes(t *testing.T) {
 	s, ctx := newStage(t, 1), context.Background()
 	id := s.submit(filtered)
 	timed := strings.Replace(filtered, "stream: { name: orders }", "stream: { name: orders }\n    event_time: $.at", 1)
-	p, err := s.jobs.Plan(ctx, id, processing.WithDefinition([]byte(timed)))
+	p, err := s.jobs.Plan(ctx, id, processing.ReplaceDefinition([]byte(timed)))
 	if err != nil || len(p.Notes) != 1 || !strings.Contains(p.Notes[0], "source orders: event_time was the time of the append and is $.at") {
 		t.Errorf("Plan = %+v, %v", p, err)
 	}
-	if p, err = s.jobs.Plan(ctx, id, processing.WithDefinition([]byte(filtered))); err != nil || len(p.Notes) != 0 {
+	if p, err = s.jobs.Plan(ctx, id, processing.ReplaceDefinition([]byte(filtered))); err != nil || len(p.Notes) != 0 {
 		t.Errorf("Plan = %+v, %v", p, err)
 	}
 }

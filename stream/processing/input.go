@@ -6,8 +6,8 @@ import (
 	"slices"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/feed"
 	"github.com/floedb/floe/internal/pipeline"
+	"github.com/floedb/floe/internal/protocol"
 )
 
 // input is what a task has to read, as of a view.
@@ -23,14 +23,14 @@ type input struct {
 // part is a partition of a source.
 type part struct {
 	id     cursorID
-	stream *feed.Stream
+	stream *protocol.Stream
 	cursor cursor
 	first  uint64
 	end    uint64 // offset behind the last record to be read, or the time
 	open   bool   // the end will be later
 	part   pipeline.Part
 
-	samples []feed.Sample     // of a measurement: those before upTo
+	samples []protocol.Sample // of a measurement: those before upTo
 	given   []pipeline.Record // by Test, in place of both
 	upTo    uint64
 	late    int64 // points that have been written before the cursor since the last look
@@ -84,10 +84,10 @@ func (t *task) lookBehind(v *engine.View) error {
 // lookAt adds the partitions of a stream.
 func (t *task) lookAt(v *engine.View, in *input, i int, s *pipeline.Source) error {
 	name := s.Stream.Stream
-	if err := v.WaitOn(feed.Topic(t.namespace, name)); err != nil {
+	if err := v.WaitOn(protocol.StreamTopic(t.namespace, name)); err != nil {
 		return err
 	}
-	st, err := feed.Open(v, t.namespace, name)
+	st, err := protocol.OpenStream(v, t.namespace, name)
 	if err != nil {
 		return err
 	}
@@ -133,22 +133,22 @@ func (t *task) lookAt(v *engine.View, in *input, i int, s *pipeline.Source) erro
 }
 
 // end returns the offset behind the last record to be read.
-func (t *task) end(st *feed.Stream, p int) (uint64, error) {
+func (t *task) end(st *protocol.Stream, p int) (uint64, error) {
 	if !t.def.StopAtEnd {
 		return st.Partitions[p].Last + 1, nil
 	}
-	return st.Find(p, func(rec *feed.Record) bool { return rec.LSN > t.job.since })
+	return st.Find(p, func(rec *protocol.Record) bool { return rec.LSN > t.job.since })
 }
 
 // begin returns where reading of a partition begins.
-func (t *task) begin(st *feed.Stream, s *pipeline.Source, p int) (c cursor, err error) {
+func (t *task) begin(st *protocol.Stream, s *pipeline.Source, p int) (c cursor, err error) {
 	c.stream = st.ID
 	switch s.Stream.Start {
 	case pipeline.StartLatest:
-		c.next, err = st.Find(p, func(rec *feed.Record) bool { return rec.LSN > t.job.since })
+		c.next, err = st.Find(p, func(rec *protocol.Record) bool { return rec.LSN > t.job.since })
 	case pipeline.StartAt:
-		id := feed.ID(s.Stream.StartID)
-		c.next, err = st.Find(p, func(rec *feed.Record) bool { return rec.ID.Compare(id) > 0 })
+		id := protocol.RecordID(s.Stream.StartID)
+		c.next, err = st.Find(p, func(rec *protocol.Record) bool { return rec.ID.Compare(id) > 0 })
 	default:
 		c.next = st.Partitions[p].First
 	}
@@ -318,7 +318,7 @@ func (r *reading) read(t *task, p *part, n int, batch *[]pipeline.Record, failur
 		})
 		p.cursor.next = p.first
 	}
-	err := p.stream.Read(p.id.partition, p.cursor.next, func(rec *feed.Record) bool {
+	err := p.stream.Read(p.id.partition, p.cursor.next, func(rec *protocol.Record) bool {
 		if rec.Offset >= p.end {
 			return false
 		}
@@ -334,7 +334,7 @@ func (r *reading) read(t *task, p *part, n int, batch *[]pipeline.Record, failur
 }
 
 // record is a record of a stream as the operators see it.
-func (t *task) record(p *part, rec *feed.Record) pipeline.Record {
+func (t *task) record(p *part, rec *protocol.Record) pipeline.Record {
 	got := pipeline.Record{
 		Key: []byte(rec.Key), Value: rec.Payload,
 		Origin: pipeline.Origin{Source: p.id.source, Partition: p.id.partition, Offset: rec.Offset, ID: pipeline.ID(rec.ID)},

@@ -408,7 +408,7 @@ func TestSpreadEdited(t *testing.T) {
 	}
 	s.Hold(false)
 	edited := strings.Replace(keyedSums, "  - { name: total", "  - { type: filter, condition: \"json:$.n>=0\" }\n  - { name: total", 1)
-	if _, err := s.jobs.Restore(ctx, id, processing.WithDefinition([]byte(edited)), processing.DropState()); err != nil {
+	if _, err := s.jobs.Restore(ctx, id, processing.ReplaceDefinition([]byte(edited)), processing.DropState()); err != nil {
 		t.Fatal(err)
 	}
 	s.sell("in", sales[60:]...)
@@ -481,7 +481,7 @@ func TestSpreadSavepoint(t *testing.T) {
 			}
 			_, _ = s.jobs.Stop(canceled(), id)
 			edited := strings.Replace(definition, "  - { name: total", "  - { type: filter, condition: \"json:$.n>=0\" }\n  - { name: total", 1)
-			_, _ = s.jobs.Restore(canceled(), id, processing.FromSavepoint(sp.ID), processing.WithDefinition([]byte(edited)))
+			_, _ = s.jobs.Restore(canceled(), id, processing.FromSavepoint(sp.ID), processing.ReplaceDefinition([]byte(edited)))
 			s.Hold(false)
 			for range 20 {
 				s.disturb(rng, 3)

@@ -132,7 +132,7 @@ func TestEditedWhileFiring(t *testing.T) {
 				if fired == 0 || fired >= keys {
 					t.Fatalf("%d windows have fired", fired)
 				}
-				opts := []processing.RestoreOption{processing.WithDefinition([]byte(definition)), processing.DropState()}
+				opts := []processing.RestoreOption{processing.ReplaceDefinition([]byte(definition)), processing.DropState()}
 				if _, err := s.jobs.Stop(ctx, id); err != nil {
 					t.Fatal(err)
 				}

@@ -11,8 +11,8 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/feed"
 	"github.com/floedb/floe/internal/pipeline"
+	"github.com/floedb/floe/internal/protocol"
 )
 
 // MaxSamples is how many records Test takes at most.
@@ -345,8 +345,8 @@ func (r *trial) values(namespace string, keys []string) ([][]byte, error) {
 	return all, nil
 }
 
-func (r *trial) room(string, string) (feed.Room, error) {
-	return feed.Room{Messages: math.MaxInt64, Bytes: math.MaxInt64}, nil
+func (r *trial) room(string, string) (protocol.QueueRoom, error) {
+	return protocol.QueueRoom{Messages: math.MaxInt64, Bytes: math.MaxInt64}, nil
 }
 
 func (r *trial) awaitRoom(string, string) error { return nil }

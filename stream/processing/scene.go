@@ -2,7 +2,7 @@ package processing
 
 import (
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/feed"
+	"github.com/floedb/floe/internal/protocol"
 )
 
 // scene is where a task computes a step: a view of the shard, or what Test has in its place.
@@ -12,7 +12,7 @@ type scene interface {
 	Get(k []byte) (v []byte, ok bool, err error)
 	iter(lower, upper []byte) (rows, error)
 	values(namespace string, keys []string) ([][]byte, error)
-	room(namespace, queue string) (feed.Room, error)
+	room(namespace, queue string) (protocol.QueueRoom, error)
 	awaitRoom(namespace, queue string) error
 }
 
@@ -31,13 +31,13 @@ type shown struct{ *engine.View }
 func (s shown) iter(lower, upper []byte) (rows, error) { return s.Iter(lower, upper) }
 
 func (s shown) values(namespace string, keys []string) ([][]byte, error) {
-	return feed.Values(s.View, namespace, keys)
+	return protocol.ReadValues(s.View, namespace, keys)
 }
 
-func (s shown) room(namespace, queue string) (feed.Room, error) {
-	return feed.RoomOf(s.View, namespace, queue)
+func (s shown) room(namespace, queue string) (protocol.QueueRoom, error) {
+	return protocol.ReadRoom(s.View, namespace, queue)
 }
 
 func (s shown) awaitRoom(namespace, queue string) error {
-	return s.WaitOn(feed.RoomTopic(namespace, queue))
+	return s.WaitOn(protocol.QueueRoomTopic(namespace, queue))
 }

@@ -7,8 +7,8 @@ import (
 	"slices"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/feed"
 	"github.com/floedb/floe/internal/pipeline"
+	"github.com/floedb/floe/internal/protocol"
 )
 
 // A source of time series is read by time: the points from where it has come to up to a moment ago, which is the delay of the source, and not beyond what has been
@@ -41,7 +41,7 @@ func (t *task) lookAtSeries(v *engine.View, in *input, i int, s *pipeline.Source
 		end, open = min(end, last), end < last
 	}
 	p := &part{id: id, cursor: c, end: uint64(max(end, int64(c.next))), open: open}
-	q := feed.Samples{Namespace: t.namespace, Measurement: s.TS.Measurement, Field: s.TS.Field, Tags: make(map[string]string)}
+	q := protocol.Samples{Namespace: t.namespace, Measurement: s.TS.Measurement, Field: s.TS.Field, Tags: make(map[string]string)}
 	for _, tag := range s.TS.Tags {
 		q.Tags[tag.Name] = tag.Value
 	}
@@ -73,7 +73,7 @@ func (t *task) lookAtSeries(v *engine.View, in *input, i int, s *pipeline.Source
 }
 
 // load reads points from the cursor on, as many as there is room for, and all of a millisecond.
-func (p *part) load(v *engine.View, q *feed.Samples, limit int) error {
+func (p *part) load(v *engine.View, q *protocol.Samples, limit int) error {
 	from := int64(p.cursor.next)
 	for span := firstSpan; ; span /= 2 {
 		q.From, q.To = from, min(from+max(span, 1), int64(p.end))
@@ -92,7 +92,7 @@ func (p *part) load(v *engine.View, q *feed.Samples, limit int) error {
 		if more {
 			return fmt.Errorf("processing: measurement %q has too many points at %d ms", q.Measurement, q.From)
 		}
-		slices.SortFunc(found, func(a, b feed.Sample) int {
+		slices.SortFunc(found, func(a, b protocol.Sample) int {
 			return cmp.Or(cmp.Compare(a.Time, b.Time), slices.CompareFunc(a.Tags, b.Tags, func(a, b [2]string) int {
 				return cmp.Or(cmp.Compare(a[0], b[0]), cmp.Compare(a[1], b[1]))
 			}))

@@ -10,8 +10,8 @@ import (
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/feed"
 	"github.com/floedb/floe/internal/pipeline"
+	"github.com/floedb/floe/internal/protocol"
 	"github.com/floedb/floe/kv"
 	"github.com/floedb/floe/queue"
 	"github.com/floedb/floe/stream"
@@ -341,7 +341,7 @@ func (m *maker) flush() {
 	case pipeline.ToStream:
 		op = pourOp(m.def.Target, m.messages)
 	case pipeline.ToKV:
-		op = engine.Op{Command: engine.Command{Machine: engine.MachineKV, Kind: feed.KindPutMany, Body: m.puts}, Route: m.route}
+		op = engine.Op{Command: engine.Command{Machine: engine.MachineKV, Kind: protocol.KindPutMany, Body: m.puts}, Route: m.route}
 	case pipeline.ToQueue:
 		op = engine.OpOf(queue.EnqueueManyOp(m.def.Target, m.enqueued))
 	case pipeline.ToTS:
@@ -362,7 +362,7 @@ func (m *maker) flush() {
 // pourOp appends to a stream, wherever its partitions are.
 func pourOp(name string, messages []stream.Message) engine.Op {
 	op := engine.OpOf(stream.AppendManyOp(name, messages))
-	op.Command.Kind = feed.KindPour
+	op.Command.Kind = protocol.KindAppendMany
 	return op
 }
 

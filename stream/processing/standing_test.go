@@ -109,7 +109,7 @@ func TestTagsOfAnotherDefinition(t *testing.T) {
 					t.Fatal(err)
 				}
 				edited := fmt.Sprintf(taggedPairs, `{condition: "json:$.n<4", tag: small}, {condition: "json:$.n>=4", tag: large}`)
-				if _, err := s.jobs.Restore(ctx, id, append(opts, processing.WithDefinition([]byte(edited)))...); err != nil {
+				if _, err := s.jobs.Restore(ctx, id, append(opts, processing.ReplaceDefinition([]byte(edited)))...); err != nil {
 					t.Fatal(err)
 				}
 				for i := range int64(8) {

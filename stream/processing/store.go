@@ -376,8 +376,8 @@ func FromSavepoint(id SavepointID) RestoreOption {
 	return func(o *restoreOptions) { o.savepoint = id }
 }
 
-// WithDefinition gives the job another definition. Sources and operators whose name and shape are unchanged keep their state, see Plan.
-func WithDefinition(definition []byte) RestoreOption {
+// ReplaceDefinition gives the job another definition. Sources and operators whose name and shape are unchanged keep their state, see Plan.
+func ReplaceDefinition(definition []byte) RestoreOption {
 	return func(o *restoreOptions) { o.definition = definition }
 }
 
@@ -393,7 +393,7 @@ func RestartSource(name string) RestoreOption {
 // Restore has a job that does not run go on. With a savepoint its state is that of then; it takes a moment until it runs. If none of its sources goes on where
 // it was, event time begins anew.
 //
-// Options: FromSavepoint, WithDefinition, DropState, RestartSource. Errors: ErrNotFound for job and savepoint; ErrConflict if the job runs or is cancelled, or if state would be
+// Options: FromSavepoint, ReplaceDefinition, DropState, RestartSource. Errors: ErrNotFound for job and savepoint; ErrConflict if the job runs or is cancelled, or if state would be
 // lost that DropState does not allow to lose; ErrBusy while a savepoint is being made in a namespace that is spread over all shards; those of Submit.
 func (s *Store) Restore(ctx context.Context, id JobID, opts ...RestoreOption) (Status, error) {
 	for try := 0; ; try++ {

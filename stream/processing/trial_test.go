@@ -173,7 +173,7 @@ func (g *pipes) compare(t *testing.T, definition string, kinds map[string]int) b
 			t.Fatal(err)
 		}
 		ends := "stop_at: latest\n" + strings.Replace(definition, "measurement: cpu }", "measurement: cpu, delay_ms: 0 }", 1) // it has no more points to wait for
-		if _, err := s.jobs.Restore(ctx, id, processing.WithDefinition([]byte(ends))); err != nil {
+		if _, err := s.jobs.Restore(ctx, id, processing.ReplaceDefinition([]byte(ends))); err != nil {
 			t.Fatal(err)
 		}
 		s.run()

@@ -298,7 +298,7 @@ func actionRuns(f *frame) *cobra.Command {
 			opts = append(opts, action.InState(status))
 		}
 		for _, name := range slices.Sorted(maps.Keys(with)) {
-			opts = append(opts, action.With(action.Attribute(name), with[name]))
+			opts = append(opts, action.Has(action.Attribute(name), with[name]))
 		}
 		return f.call(cmd, func(ctx context.Context, s *session) error {
 			row := func(r action.Run) []string {

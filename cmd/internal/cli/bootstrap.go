@@ -186,7 +186,7 @@ func (c *config) dialSelf() ([]floe.DialOption, error) {
 		return nil, err
 	}
 	own := certs[0].Certificate[0]
-	return []floe.DialOption{floe.WithTLS(&tls.Config{
+	return []floe.DialOption{floe.TLS(&tls.Config{
 		Certificates:       certs,
 		InsecureSkipVerify: true, // by names and authorities; it has to be the very certificate that is in the file
 		VerifyConnection: func(s tls.ConnectionState) error {

@@ -124,14 +124,14 @@ func (f *frame) connect(ctx context.Context, cmd *cobra.Command) (*session, erro
 	}
 	var opts []floe.DialOption
 	if encryption != nil {
-		opts = append(opts, floe.WithTLS(encryption))
+		opts = append(opts, floe.TLS(encryption))
 	}
 	key, err := f.key(cmd)
 	if err != nil {
 		return nil, err
 	}
 	if key != "" {
-		opts = append(opts, floe.WithAPIKey(key))
+		opts = append(opts, floe.APIKey(key))
 	}
 	client, err := floe.Dial(ctx, addrs, opts...)
 	if errors.Is(err, floe.ErrUnauthorized) {

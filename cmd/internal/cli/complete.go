@@ -99,7 +99,7 @@ func queueNames(ctx context.Context, s *session, _ []string, begun string) (name
 
 // deadSeqs lists the dead letters of the queue in front.
 func deadSeqs(ctx context.Context, s *session, before []string, _ string) (seqs []string, err error) {
-	page, err := s.Queue(s.namespace).DeadLetters(before[0]).Page(ctx, queue.WithoutPayload())
+	page, err := s.Queue(s.namespace).DeadLetters(before[0]).Page(ctx, queue.NoPayload())
 	for _, m := range page.Items {
 		seqs = append(seqs, decimal(m.Seq))
 	}

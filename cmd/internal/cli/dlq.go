@@ -185,7 +185,7 @@ as many as there are.`,
 
 // deleteAll deletes dead letters page by page.
 func (s *session) deleteAll(ctx context.Context, name string, which *selection) (n int64, err error) {
-	opts := []queue.DeadOption{queue.WithoutPayload(), queue.Limit(queue.MaxPageItems), nil}
+	opts := []queue.DeadOption{queue.NoPayload(), queue.Limit(queue.MaxPageItems), nil}
 	if which.contains != "" {
 		opts = append(opts, queue.Contains(which.contains))
 	}

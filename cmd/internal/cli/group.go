@@ -61,7 +61,7 @@ in a key_shared one the records of a key go to one consumer at a time, in order.
 		}
 		return f.call(cmd, func(ctx context.Context, s *session) error {
 			err := s.Stream(s.namespace).CreateGroup(ctx, args[0], args[1], from,
-				stream.WithMode(mode), stream.AckTimeout(ackTimeout), stream.MaxDeliver(maxDeliver), stream.Backoff(shortest, longest))
+				stream.InMode(mode), stream.AckTimeout(ackTimeout), stream.MaxDeliver(maxDeliver), stream.Backoff(shortest, longest))
 			if errors.Is(err, floe.ErrExists) {
 				return &hintedError{err, "floe stream group info STREAM GROUP shows it, floe stream group seek moves it"}
 			}

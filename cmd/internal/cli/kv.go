@@ -218,7 +218,7 @@ func kvList(f *frame) *cobra.Command {
 func (s *session) listKeys(ctx context.Context, store *kv.Store, prefix string) error {
 	row := func(item kv.Item) []string { return []string{item.Key, decimal(item.Size), decimal(item.Revision)} }
 	document := func(item kv.Item) scanItem { return scanItem{newKeyText(item.Key), item.Size, item.Revision} }
-	items := store.All(ctx, kv.Prefix(prefix), kv.WithoutValues(), kv.Limit(kv.MaxPageItems))
+	items := store.All(ctx, kv.Prefix(prefix), kv.NoValues(), kv.Limit(kv.MaxPageItems))
 	keys, err := printEach(s.output, items, []string{"KEY", "SIZE", "REVISION"}, document, row)
 	if err != nil || s.format != formatJSON {
 		return err
@@ -251,7 +251,7 @@ func kvHistory(f *frame) *cobra.Command {
 		Args:  takes("KEY"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.call(cmd, func(ctx context.Context, s *session) error {
-				versions, err := s.KV(s.namespace).History(ctx, args[0], kv.WithoutValues())
+				versions, err := s.KV(s.namespace).History(ctx, args[0], kv.NoValues())
 				if err != nil {
 					return err
 				}

@@ -358,7 +358,7 @@ func (f *frame) restoreFlags(cmd *cobra.Command) func(args []string) ([]processi
 			if err != nil {
 				return nil, err
 			}
-			opts = append(opts, processing.WithDefinition(definition))
+			opts = append(opts, processing.ReplaceDefinition(definition))
 		}
 		return opts, nil
 	}

@@ -335,7 +335,7 @@ func tsSeries(f *frame) *cobra.Command {
 			}
 			document := func(one ts.Series) seriesText { return seriesText{one.Measurement, one.Tags} }
 			row := func(one ts.Series) []string { return []string{one.Measurement, shownTags(one.Tags)} }
-			all := s.TS(s.namespace).Series(args[0]).All(ctx, ts.Limit(1000), ts.WithTags(tags), ts.Matching(match...))
+			all := s.TS(s.namespace).Series(args[0]).All(ctx, ts.Limit(1000), ts.Tags(tags), ts.Matching(match...))
 			list, err := printEach(s.output, all, []string{"MEASUREMENT", "TAGS"}, document, row)
 			if err != nil || s.format != formatJSON {
 				return err

@@ -159,7 +159,7 @@ attempt that is with --attempt: else it may end a later one, if its own was too 
 		}
 		opts := which()
 		if *outcome != "" {
-			opts = append(opts, action.WithOutcome(*outcome))
+			opts = append(opts, action.OutcomeName(*outcome))
 		}
 		var output []byte
 		if flags.Changed("result") {
@@ -214,7 +214,7 @@ too slow.`,
 		}
 		opts := which()
 		if *code != "" {
-			opts = append(opts, action.WithCode(*code))
+			opts = append(opts, action.ErrorCode(*code))
 		}
 		if *retry {
 			opts = append(opts, action.Retry())

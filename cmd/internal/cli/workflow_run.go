@@ -62,7 +62,7 @@ run is completed.`,
 			opts = append(opts, workflow.IdempotencyKey(*key))
 		}
 		if flags.Changed("run-id") {
-			opts = append(opts, workflow.WithRunID(workflow.RunID(*id)))
+			opts = append(opts, workflow.UseID(workflow.RunID(*id)))
 		}
 		input, err := f.optionalPayload(cmd, "JSON", args[1:])
 		if err != nil {
@@ -373,7 +373,7 @@ another input.`,
 			if err != nil {
 				return err
 			}
-			opts = append(opts, workflow.WithInput(b))
+			opts = append(opts, workflow.ReplaceInput(b))
 		}
 		return f.flowChange(cmd, args[0], func(ctx context.Context, flows *workflow.Store) (workflow.Status, error) {
 			return flows.Retry(ctx, workflow.RunID(args[0]), opts...)
@@ -424,7 +424,7 @@ steps whose compensation failed: what they have done is still there.`,
 			opts = append(opts, workflow.InState(status))
 		}
 		for _, a := range attributes {
-			opts = append(opts, workflow.With(a.name, a.value))
+			opts = append(opts, workflow.Has(a.name, a.value))
 		}
 		if !since.IsZero() || !until.IsZero() {
 			opts = append(opts, workflow.StartedBetween(since, until))

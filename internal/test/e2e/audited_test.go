@@ -164,7 +164,7 @@ func (g *auditedGroup) open(ctx context.Context) error {
 		return err
 	}
 	return g.CreateGroup(ctx, auditName, auditGroup,
-		stream.WithMode(g.mode), stream.AckTimeout(auditLease), stream.MaxDeliver(auditAttempts), stream.Backoff(auditBackoff, 2*auditBackoff))
+		stream.InMode(g.mode), stream.AckTimeout(auditLease), stream.MaxDeliver(auditAttempts), stream.Backoff(auditBackoff, 2*auditBackoff))
 }
 
 func (g *auditedGroup) send(ctx context.Context, once string, items []check.Item) ([]check.Item, error) {

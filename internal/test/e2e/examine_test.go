@@ -302,7 +302,7 @@ func (x *examiner) checkCounts(node *floe.Node) {
 
 func recount(t *testing.T, node *floe.Node) (keys, bytes int64) {
 	t.Helper()
-	for it, err := range node.KV(space).All(t.Context(), kv.WithoutValues(), kv.Limit(kv.MaxPageItems)) {
+	for it, err := range node.KV(space).All(t.Context(), kv.NoValues(), kv.Limit(kv.MaxPageItems)) {
 		if err != nil {
 			t.Fatal(err)
 		}

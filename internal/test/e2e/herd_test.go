@@ -162,7 +162,7 @@ func appendMany(ctx context.Context, n *floe.Node, count int) error {
 
 func readOne(mode stream.Mode) func(ctx context.Context, n *floe.Node, consumer int) (bool, error) {
 	return func(ctx context.Context, n *floe.Node, consumer int) (bool, error) {
-		got, err := n.Stream("default").ReadGroup(ctx, "s", "g", strconv.Itoa(consumer), stream.WithMode(mode), stream.Limit(1), stream.Wait(time.Minute))
+		got, err := n.Stream("default").ReadGroup(ctx, "s", "g", strconv.Itoa(consumer), stream.InMode(mode), stream.Limit(1), stream.Wait(time.Minute))
 		return len(got) > 0, err
 	}
 }

@@ -33,7 +33,7 @@ func TestKeysEverywhere(t *testing.T) {
 	}
 	ended := make(chan error, 3)
 	for _, n := range c.nodes {
-		client, err := floe.Dial(ctx, []string{n.Addr().String()}, floe.WithAPIKey(secret))
+		client, err := floe.Dial(ctx, []string{n.Addr().String()}, floe.APIKey(secret))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -66,7 +66,7 @@ func TestKeysEverywhere(t *testing.T) {
 		}
 		return errors.Is(holder.Err(), floe.ErrUnauthorized)
 	})
-	client, err := floe.Dial(ctx, []string{c.nodes[2].Addr().String()}, floe.WithAPIKey(admin))
+	client, err := floe.Dial(ctx, []string{c.nodes[2].Addr().String()}, floe.APIKey(admin))
 	if err != nil {
 		t.Fatalf("the admin's key: %v", err)
 	}
@@ -92,7 +92,7 @@ func TestNamespacesOfAKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := floe.Dial(ctx, []string{node.Addr().String()}, floe.WithAPIKey(secret))
+	client, err := floe.Dial(ctx, []string{node.Addr().String()}, floe.APIKey(secret))
 	if err != nil {
 		t.Fatal(err)
 	}

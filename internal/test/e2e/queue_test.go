@@ -133,7 +133,7 @@ func suiteQueueListings(t *testing.T, db database) {
 			last = m
 			n++
 		}
-		page := ok[queue.Page[queue.Message]](t)(s.DeadLetters("dead").Page(ctx, queue.Contains("reason 1"), queue.Limit(4), queue.WithoutPayload()))
+		page := ok[queue.Page[queue.Message]](t)(s.DeadLetters("dead").Page(ctx, queue.Contains("reason 1"), queue.Limit(4), queue.NoPayload()))
 		if n != 5 || len(page.Items) != 4 || page.Cursor == "" || page.Items[0].LastError != "reason 1" || page.Items[0].Payload != nil || page.Items[0].Size != 6 || page.Items[0].DiedAt.IsZero() {
 			t.Errorf("%s: %d messages are left, DeadLetters = %+v", ns, n, page)
 		}
@@ -199,7 +199,7 @@ func suiteQueueHeaders(t *testing.T, db database) {
 	}
 	ok[*floe.TxnResult](t)(db.Txn("queue headers").Do(queue.EnqueueOp("q", []byte("x"), queue.Headers(headers))).Commit(ctx))
 	check("messages", ok[queue.Page[queue.Message]](t)(s.Messages("q").Page(ctx)).Items)
-	check("messages without payload", ok[queue.Page[queue.Message]](t)(s.Messages("q").Page(ctx, queue.WithoutPayload())).Items)
+	check("messages without payload", ok[queue.Page[queue.Message]](t)(s.Messages("q").Page(ctx, queue.NoPayload())).Items)
 	m := check("dequeue", ok[[]queue.Message](t)(s.Dequeue(ctx, "q")))
 	if err := s.Nack(ctx, "q", m.Receipt, queue.ToDLQ()); err != nil {
 		t.Fatal(err)

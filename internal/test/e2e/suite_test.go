@@ -173,7 +173,7 @@ func suitePages(t *testing.T, db database) {
 		if !slices.Equal(got, want) {
 			t.Errorf("%s: All returns %d keys, want %d", ns, len(got), len(want))
 		}
-		p := ok[kv.Page[kv.Item]](t)(s.Page(ctx, kv.Prefix("key/"), kv.WithoutValues(), kv.Limit(3), kv.After("key/100")))
+		p := ok[kv.Page[kv.Item]](t)(s.Page(ctx, kv.Prefix("key/"), kv.NoValues(), kv.Limit(3), kv.After("key/100")))
 		if len(p.Items) != 3 || p.Items[0].Key != "key/101" || p.Items[0].Value != nil || p.Items[0].Size != 101 || p.Cursor == "" {
 			t.Errorf("%s: Page = %+v", ns, p)
 		}

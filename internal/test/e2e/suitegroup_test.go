@@ -24,7 +24,7 @@ func suiteGroups(t *testing.T, db database) {
 		}
 		for mode := stream.Shared; mode <= stream.KeyShared; mode++ {
 			name := mode.String()
-			if err := s.CreateGroup(ctx, "log", name, stream.WithMode(mode), stream.Backoff(0, 0)); err != nil {
+			if err := s.CreateGroup(ctx, "log", name, stream.InMode(mode), stream.Backoff(0, 0)); err != nil {
 				t.Fatal(err)
 			}
 			if err := s.CreateGroup(ctx, "log", name); !errors.Is(err, floe.ErrExists) {
@@ -95,7 +95,7 @@ func suiteGroupErrors(t *testing.T, s *stream.Store) {
 	for what, err := range map[string]error{
 		"limit 0":       third(s.ReadGroup(ctx, "log", "g", "a", stream.Limit(0))),
 		"no consumer":   third(s.ReadGroup(ctx, "log", "g", "")),
-		"unknown mode":  s.CreateGroup(ctx, "log", "g", stream.WithMode(9)),
+		"unknown mode":  s.CreateGroup(ctx, "log", "g", stream.InMode(9)),
 		"ack timeout 0": s.CreateGroup(ctx, "log", "g", stream.AckTimeout(0)),
 	} {
 		if !errors.Is(err, floe.ErrInvalid) {
@@ -115,7 +115,7 @@ func suiteGroupWait(t *testing.T, db database) {
 		got := make(chan string, 3)
 		for mode := stream.Shared; mode <= stream.KeyShared; mode++ {
 			go func() {
-				ds, err := s.ReadGroup(ctx, "log", mode.String(), "a", stream.Wait(time.Minute), stream.WithMode(mode))
+				ds, err := s.ReadGroup(ctx, "log", mode.String(), "a", stream.Wait(time.Minute), stream.InMode(mode))
 				if err != nil || len(ds) != 1 {
 					got <- fmt.Sprintf("%v: %v, %v", mode, ds, err)
 					return
@@ -145,7 +145,7 @@ func suiteGroupStops(t *testing.T, db database) {
 		}
 		for mode := stream.Shared; mode <= stream.KeyShared; mode++ {
 			name := mode.String()
-			if err := s.CreateGroup(ctx, "log", name, stream.WithMode(mode), stream.MaxDeliver(2), stream.Backoff(0, 0)); err != nil {
+			if err := s.CreateGroup(ctx, "log", name, stream.InMode(mode), stream.MaxDeliver(2), stream.Backoff(0, 0)); err != nil {
 				t.Fatal(err)
 			}
 			read := func(consumer string, opts ...stream.GroupReadOption) []stream.Delivery {

@@ -64,7 +64,7 @@ func listings(db database, namespace string) map[string]listing {
 			}),
 		"keys": listingOf(keys.Page, keys.All, func(it kv.Item) string { return it.Key },
 			func(limit int, cursor, prefix string) []kv.ListOption {
-				return []kv.ListOption{kv.Limit(limit), kv.Cursor(cursor), kv.Prefix(prefix), kv.WithoutValues()}
+				return []kv.ListOption{kv.Limit(limit), kv.Cursor(cursor), kv.Prefix(prefix), kv.NoValues()}
 			}),
 		"streams": listingOf(streams.Page, streams.All, func(s stream.Stats) string { return s.Name }, streamOptions),
 		"groups": listingOf(streams.Groups("s/0").Page, streams.Groups("s/0").All, func(g stream.GroupStats) string { return g.Name },
@@ -79,11 +79,11 @@ func listings(db database, namespace string) map[string]listing {
 			}),
 		"messages": listingOf(messages.Page, messages.All, func(m queue.Message) string { return fmt.Sprint(m.Seq) },
 			func(limit int, cursor, _ string) []queue.MessageOption {
-				return []queue.MessageOption{queue.Limit(limit), queue.Cursor(cursor), queue.WithoutPayload()}
+				return []queue.MessageOption{queue.Limit(limit), queue.Cursor(cursor), queue.NoPayload()}
 			}),
 		"dead letters": listingOf(dead.Page, dead.All, func(m queue.Message) string { return fmt.Sprint(m.Seq) },
 			func(limit int, cursor, _ string) []queue.DeadOption {
-				return []queue.DeadOption{queue.Limit(limit), queue.Cursor(cursor), queue.WithoutPayload()}
+				return []queue.DeadOption{queue.Limit(limit), queue.Cursor(cursor), queue.NoPayload()}
 			}),
 	}
 	for name, more := range map[string]listing{

@@ -408,9 +408,9 @@ func TestNoQuorumWithKeys(t *testing.T) {
 		c.stop(i)
 	}
 	c.start(0)
-	c.staleAlone(floe.WithAPIKey(key))
+	c.staleAlone(floe.APIKey(key))
 	c.staleOverHTTP(key)
-	for name, opts := range map[string][]floe.DialOption{"no key": nil, "a wrong key": {floe.WithAPIKey(key[:len(key)-8] + "00000000")}} {
+	for name, opts := range map[string][]floe.DialOption{"no key": nil, "a wrong key": {floe.APIKey(key[:len(key)-8] + "00000000")}} {
 		client, err := floe.Dial(t.Context(), []string{c.peers[0].Addr}, opts...)
 		if err == nil {
 			_, err = client.KV("ns1", floe.Stale()).Get(t.Context(), "k")

@@ -51,7 +51,7 @@ func TestTLS(t *testing.T) {
 	c := &three{t: t, nodes: make([]*floe.Node, 3), tls: newTLS(t)}
 	c.open()
 	addr := c.peers[1].Addr
-	client, err := floe.Dial(t.Context(), []string{addr}, floe.WithTLS(c.tls))
+	client, err := floe.Dial(t.Context(), []string{addr}, floe.TLS(c.tls))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func TestTLS(t *testing.T) {
 	} {
 		var opts []floe.DialOption
 		if conf != nil {
-			opts = append(opts, floe.WithTLS(conf))
+			opts = append(opts, floe.TLS(conf))
 		}
 		dials.Go(func() {
 			if client, err := floe.Dial(t.Context(), []string{addr}, opts...); !errors.Is(err, floe.ErrUnavailable) {

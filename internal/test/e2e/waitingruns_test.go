@@ -33,7 +33,7 @@ func TestWaitingRuns(t *testing.T) {
 			for i := left.Add(-1); i >= 0 && !t.Failed(); i = left.Add(-1) {
 				var err error
 				if i%2 == 0 {
-					_, err = flows.Start(ctx, "signal", []byte(`{"order":1}`), workflow.WithRunID(workflow.RunID(fmt.Sprint("s", i))))
+					_, err = flows.Start(ctx, "signal", []byte(`{"order":1}`), workflow.UseID(workflow.RunID(fmt.Sprint("s", i))))
 				} else {
 					_, err = flows.Start(ctx, "nap", []byte(`{"order":1}`))
 				}

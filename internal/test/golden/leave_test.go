@@ -73,7 +73,7 @@ func (w *world) leaveStreams(ns string) {
 	ctx, s := w.t.Context(), engine.StoreOf(stream.Primitive, w.router, ns, workload.MaxValue)
 	const name = "left"
 	w.must(s.Create(ctx, name, stream.Partitions(2)))
-	w.must(s.CreateGroup(ctx, name, "keys", stream.WithMode(stream.KeyShared), stream.AckTimeout(24*time.Hour)))
+	w.must(s.CreateGroup(ctx, name, "keys", stream.InMode(stream.KeyShared), stream.AckTimeout(24*time.Hour)))
 	for n := range 12 {
 		ok[stream.Appended](w)(s.Append(ctx, name, stream.Message{Key: fmt.Sprint("k", n%3), Payload: []byte("p")}))
 	}
@@ -123,7 +123,7 @@ func (w *world) leaveWorkflows(ns string) {
 		"searchAttributes: [{ name: who, type: string, from: $.input.who }]\n")))
 	ok[workflow.Created](w)(s.Create(ctx, []byte(strings.Replace(ticking, "name: tick", "name: leftTick", 1))))
 	w.sleep(2 * time.Minute)
-	ok[workflow.Started](w)(s.Start(ctx, "left", []byte(`{"who":"x"}`), workflow.WithRunID("left-x")))
+	ok[workflow.Started](w)(s.Start(ctx, "left", []byte(`{"who":"x"}`), workflow.UseID("left-x")))
 	ok[workflow.Started](w)(s.Start(ctx, "left", []byte(`{"who":"y"}`), workflow.IdempotencyKey("key")))
 	w.sleep(time.Second)
 	for _, task := range ok[[]action.Task](w)(acts.Await(ctx, "left", []string{"a", "b"})) {

@@ -84,7 +84,7 @@ func (w *world) restOfStreams(ns string) {
 	w.must(s.Leave(ctx, name, group, "one"))
 	w.must(s.Seek(ctx, name, group, stream.FromBeginning()))
 	ok[int64](w)(s.Trim(ctx, name, stream.MaxLen(4)))
-	w.must(s.CreateGroup(ctx, name, "alone", stream.WithMode(stream.Exclusive)))
+	w.must(s.CreateGroup(ctx, name, "alone", stream.InMode(stream.Exclusive)))
 	ok[[]stream.Delivery](w)(s.ReadGroup(ctx, name, "alone", "one"))
 	w.must(s.DeleteGroup(ctx, name, group))
 	_, err := w.txn(ns).If(stream.LastIDIs(name, last.Partition, stream.ID{})).Do(stream.AppendOp(name, stream.Message{})).Commit(ctx)

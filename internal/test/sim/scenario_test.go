@@ -107,7 +107,7 @@ func (s *sim) takeThroughChange(cut bool) {
 	})
 	for mode := stream.Shared; mode <= stream.KeyShared; mode++ {
 		until(func(c *client) (bool, error) {
-			got, err := streams(c).ReadGroup(ctx, "s", mode.String(), "c", stream.Wait(long), stream.WithMode(mode), stream.AckTimeout(time.Second))
+			got, err := streams(c).ReadGroup(ctx, "s", mode.String(), "c", stream.Wait(long), stream.InMode(mode), stream.AckTimeout(time.Second))
 			return len(got) > 0, err
 		})
 	}

@@ -230,7 +230,7 @@ func (c *actionClient) settle(which int, t *action.Task, e check.RunEnd) error {
 		case check.Completes:
 			return store.Complete(ctx, e.Run, e.Worker, []byte(e.Text), action.OfDelivery(t.Delivery))
 		case check.Fails:
-			return store.Fail(ctx, e.Run, e.Worker, e.Text, action.OfDelivery(t.Delivery), action.WithCode("code"))
+			return store.Fail(ctx, e.Run, e.Worker, e.Text, action.OfDelivery(t.Delivery), action.ErrorCode("code"))
 		}
 		return store.Fail(ctx, e.Run, e.Worker, e.Text, action.OfDelivery(t.Delivery), action.Retry())
 	}

@@ -54,7 +54,7 @@ func (j *groupJob) Do(w World) {
 // read takes records, with noAck for good.
 func (g *groupClient) read(mode stream.Mode, consumer string, noAck bool) error {
 	opts := []stream.GroupReadOption{
-		stream.Limit(1 + g.Rand().IntN(5)), stream.WithMode(mode),
+		stream.Limit(1 + g.Rand().IntN(5)), stream.InMode(mode),
 		stream.AckTimeout(300 * time.Millisecond), stream.MaxDeliver(3), stream.Backoff(20*time.Millisecond, 100*time.Millisecond),
 	}
 	if noAck {

@@ -206,7 +206,7 @@ func (p *statePipes) rewind(ctx context.Context, definition []byte) error {
 	if err != nil {
 		return err
 	}
-	opts := []processing.RestoreOption{processing.WithDefinition(definition)}
+	opts := []processing.RestoreOption{processing.ReplaceDefinition(definition)}
 	saved = slices.DeleteFunc(saved, func(s processing.Savepoint) bool { return !s.Complete })
 	if len(saved) > 0 {
 		opts = append(opts, processing.FromSavepoint(saved[p.Rand().IntN(len(saved))].ID))
