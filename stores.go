@@ -24,9 +24,9 @@ type stores struct {
 
 // attach has the workers of all stores listed.
 func (s *stores) attach() {
-	crews := workers.NewCrews(s.router)
-	s.router.Attach(crews)
-	s.stale.Attach(crews)
+	registrar := workers.NewRegistrar(s.router)
+	s.router.Attach(registrar)
+	s.stale.Attach(registrar)
 }
 
 // AccessOption changes how the store that an accessor returns reaches its data.

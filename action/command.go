@@ -131,7 +131,7 @@ var commands = engine.Declare(engine.MachineAction, "action", checkAction,
 	engine.RawRow[*work]{Kind: kindJoin}, engine.RawRow[*work]{Kind: kindLeave}, engine.RawRow[*work]{Kind: kindNote},
 	setSchedule, deleteSchedule, pauseSchedule, triggerSchedule, tickSchedules, endScheduled, settleRuns, endRun, checkHeld, retryRun, hurryRun)
 
-// commandTypes returns all commands, including those of the roster.
+// commandTypes returns all commands, including those of the worker registry.
 func commandTypes() []engine.CommandType {
 	types := commands.Types()
 	for _, t := range workers.Commands() {

@@ -241,7 +241,7 @@ func TestDeregisterOfCallers(t *testing.T) {
 		}
 	}
 	if rows := w.r.Rows(0); slices.ContainsFunc(rows, func(r machinetest.Row) bool {
-		return r.Machine == engine.MachineAction && (r.Key[0] == rowTally || r.Key[0] == rowWorker)
+		return r.Machine == engine.MachineAction && (r.Key[0] == rowStats || r.Key[0] == rowWorker)
 	}) {
 		t.Error("rows of it are left")
 	}
@@ -266,7 +266,7 @@ func TestDeletedNamespaceForgetsCallers(t *testing.T) {
 			kinds[row.Key[0]]++
 		}
 	}
-	if kinds[rowTally] != 0 || kinds[rowWorker] != 10+1 {
+	if kinds[rowStats] != 0 || kinds[rowWorker] != 10+1 {
 		t.Errorf("the namespace is deleted, and the rows of workers are %v", kinds)
 	}
 }

@@ -32,7 +32,7 @@ func TestDamages(t *testing.T) {
 		"session":  machinetest.RowOf(row(rowSession), (*sessionRow).code),
 		"key-sets": machinetest.BareRow(row(rowKeySets)),
 		"self":     machinetest.BareRow(row(rowSelf)),
-		"tally":    machinetest.BareRow(row(rowTally)),
+		"stats":    machinetest.BareRow(row(rowStats)),
 		"worker":   machinetest.BareRow(row(rowWorker)),
 		"plan":     machinetest.RowOf(row(rowPlan), (*plan).code),
 		"due":      machinetest.BareRow(row(rowDue)),

@@ -71,7 +71,7 @@ func (w *work) endHeld(c *workBody) error {
 		panic(fmt.Sprintf("action: an attempt that goes on ends with verdict %d", v))
 	}
 	if c.session == 0 {
-		w.m.roster.Called(w.tx, c.self)
+		w.m.workers.Called(w.tx, c.self)
 		w.keepSelf(s)
 	}
 	return nil

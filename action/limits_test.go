@@ -288,7 +288,7 @@ func TestClockLeap(t *testing.T) {
 	run := w.take(session, 1)[0]
 	for _, leap := range []int64{60_000, 400 * 24 * 3600_000} {
 		for range 5 {
-			q := beatQuery{namespace: "n", session: session, census: true}
+			q := heartbeatQuery{namespace: "n", session: session, reconcile: true}
 			if err := w.r.Query(t.Context(), 0, &q); err != nil {
 				t.Fatalf("it is heard of: %v", err)
 			}
@@ -303,7 +303,7 @@ func TestClockLeap(t *testing.T) {
 	for range 3 {
 		w.r.Advance(leaseMillis / 3)
 	}
-	q := beatQuery{namespace: "n", session: session, census: true}
+	q := heartbeatQuery{namespace: "n", session: session, reconcile: true}
 	if err := w.r.Query(t.Context(), 0, &q); !errors.Is(err, ErrConflict) {
 		t.Errorf("a silent session: %v", err)
 	}
@@ -318,19 +318,19 @@ func TestHalt(t *testing.T) {
 	w.mustInvoke(protocol.Invoke{})
 	w.take(session, 1)
 	w.r.Advance(0)
-	beat := func() error {
-		return w.r.Query(t.Context(), 0, &beatQuery{namespace: "n", session: session, census: true})
+	heartbeat := func() error {
+		return w.r.Query(t.Context(), 0, &heartbeatQuery{namespace: "n", session: session, reconcile: true})
 	}
 	for range 3 {
 		w.r.Advance(10_000)
-		if err := beat(); err != nil {
+		if err := heartbeat(); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, halt := range []int64{45_000, 3600_000} {
 		w.r.Advance(halt)
 		w.r.Advance(leaseMillis - 1)
-		if err := beat(); err != nil {
+		if err := heartbeat(); err != nil {
 			t.Fatalf("%d ms after a halt of %d: %v", leaseMillis-1, halt, err)
 		}
 		w.r.Advance(0)
@@ -338,7 +338,7 @@ func TestHalt(t *testing.T) {
 	for range 3 {
 		w.r.Advance(leaseMillis / 3)
 	}
-	if err := beat(); !errors.Is(err, ErrConflict) {
+	if err := heartbeat(); !errors.Is(err, ErrConflict) {
 		t.Errorf("a silent session: %v", err)
 	}
 }

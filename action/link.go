@@ -15,55 +15,57 @@ import (
 
 // Times of a link.
 const (
-	takeWait   = time.Hour        // of a take; what it gets while it is given up is found by the next census
-	doubtAfter = time.Second / 4  // until the census when something that was taken may have been lost on its way
-	callTime   = 10 * time.Second // for calls that do not wait
-	closeTime  = 2 * time.Second  // to give everything back
-	maxSending = 4                // batches of ends under way
-	maxEndSize = 4 << 20          // of the outputs in a batch
+	takeWait     = time.Hour        // maximum wait of a take; a reconciliation finds the runs of an interrupted one
+	suspectAfter = time.Second / 4  // from the suspicion that a call or an answer was lost to the reconciliation
+	callTime     = 10 * time.Second // timeout of calls that do not wait
+	closeTime    = 2 * time.Second  // timeout of closing a session
+	maxSending   = 4                // concurrent batches of ends
+	maxEndSize   = 4 << 20          // bytes of outputs at which a batch is full
 )
 
-// link is what a pool has in a shard. What is not said otherwise is guarded by the pool's mu.
+// link connects a pool to a shard. It keeps a session open there and runs three loops on it: takeAll
+// takes runs for free workers, sendAll sends the ends of attempts, and sendHeartbeats keeps the
+// session alive. Fields are guarded by the pool's mu unless stated otherwise.
 type link struct {
 	pool  *pool
 	shard engine.ShardID
 	route string
 
-	seat     *seat
-	groups   []*poolGroup // as the session has them
-	epoch    int          // of the groups
-	changing bool         // the session is about to have others: nothing is wanted
-	reserved map[*source]int
-	covered  map[*poolGroup]bool // by the take that waits
-	giveUp   context.CancelFunc  // ends that take; nil if there is none
-	ends     []*ending
-	wanting  int         // batches under way that want something
-	doubt    *time.Timer // until the next census, nil: there is no hurry
-	urgent   bool        // that time is over
-	endBeat  context.CancelFunc
-	take     chan struct{} // capacity 1: there may be something to take for
-	send     chan struct{} // capacity 1: there are ends
+	session      *clientSession
+	groups       []*poolGroup        // in the session
+	epoch        int                 // pool.epoch of groups
+	changing     bool                // the session's groups are about to change: batches want no runs
+	reserved     map[*source]int     // slots that pending takes and batches may fill
+	covered      map[*poolGroup]bool // groups in the pending take
+	giveUp       context.CancelFunc  // cancels the pending take; nil: none
+	ends         []*ending           // not sent yet
+	wanting      int                 // batches in progress that want runs
+	suspect      *time.Timer         // until an early reconciliation; nil: none is planned
+	urgent       bool                // the early reconciliation is due
+	endHeartbeat context.CancelFunc  // cancels awaitCancelled; nil: it is not waiting
+	take         chan struct{}       // capacity 1: takeAll has something to do
+	send         chan struct{}       // capacity 1: sendAll has something to do
 }
 
-// seat is a session as the process has it.
-type seat struct {
+// clientSession is the process's view of its session in a shard.
+type clientSession struct {
 	id    uint64
 	ctx   context.Context // ends with the session
 	lose  context.CancelCauseFunc
-	lease time.Duration // for which the process may be silent, as the leader has said; of beatAll
+	lease time.Duration // silence after which the shard ends the session; used by sendHeartbeats only
 
-	held      map[protocol.Ref]*piece    // by the ref without its tag
-	cancelled map[protocol.Ref]bool      // those that are, as the last census has said
-	censuses  int                        // counts them
-	strange   map[protocol.Ref]time.Time // those that the shard had in the last census, and this process does not know of, and since when
+	held            map[protocol.Ref]*piece    // attempts of this process, by ref without tag
+	cancelled       map[protocol.Ref]bool      // cancelled runs, as of the latest reconciliation
+	reconciliations int                        // number of reconciliations started
+	unknown         map[protocol.Ref]time.Time // runs that the shard has in the session and this process does not, and since when
 }
 
-// ending is an end that is to be sent.
+// ending is an end to be sent.
 type ending struct {
 	end   end
-	piece *piece // nil: of a run that this process did not know of
+	piece *piece // nil: the run was unknown to this process
 	src   *source
-	done  chan error // capacity 1; nil: nobody waits
+	done  chan error // capacity 1; nil: no caller waits
 }
 
 func newLink(p *pool, shard engine.ShardID) *link {
@@ -78,10 +80,11 @@ func bare(r protocol.Ref) protocol.Ref {
 	return r
 }
 
-// errSilent is why handlers are cancelled whose process could not reach the shard for so long that their runs are retried elsewhere.
+// errSilent is the cause of cancelling handlers when the shard was unreachable for a lease: their runs
+// are retried by other workers.
 var errSilent = engine.Errorf(ErrConflict, "the shard could not be reached for 30 s")
 
-// run has a session in the shard until ctx ends.
+// run keeps a session open in the shard until ctx ends.
 func (l *link) run(ctx context.Context) {
 	var pauses pause
 	for ctx.Err() == nil {
@@ -95,13 +98,13 @@ func (l *link) run(ctx context.Context) {
 			return
 		}
 		if ctx.Err() == nil {
-			l.pool.tell(err)
+			l.pool.reportError(err)
 			pauses.wait(ctx)
 		}
 	}
 }
 
-// open begins a session with the groups of now, or changes those of one.
+// open opens a session with the pool's current groups, or updates the groups of the given session.
 func (l *link) open(ctx context.Context, session uint64) (id uint64, err error) {
 	p := l.pool
 	p.mu.Lock()
@@ -123,40 +126,40 @@ func (l *link) open(ctx context.Context, session uint64) (id uint64, err error) 
 	return id, nil
 }
 
-// serve works with a session until ctx ends, when it is closed, or the session is lost.
+// serve runs the loops of a session until the session is lost, or until ctx ends: then serve closes it.
 func (l *link) serve(ctx context.Context, id uint64) {
-	s := &seat{id: id, lease: leaseMillis * time.Millisecond, held: make(map[protocol.Ref]*piece), cancelled: make(map[protocol.Ref]bool), strange: make(map[protocol.Ref]time.Time)}
+	s := &clientSession{id: id, lease: leaseMillis * time.Millisecond, held: make(map[protocol.Ref]*piece), cancelled: make(map[protocol.Ref]bool), unknown: make(map[protocol.Ref]time.Time)}
 	s.ctx, s.lose = context.WithCancelCause(context.Background())
 	stop := context.AfterFunc(ctx, func() { s.lose(ctx.Err()) })
 	defer stop()
 	l.pool.mu.Lock()
-	l.seat = s
+	l.session = s
 	l.pool.mu.Unlock()
 	var all sync.WaitGroup
-	for _, work := range []func(*seat){l.takeAll, l.sendAll, l.beatAll} {
+	for _, work := range []func(*clientSession){l.takeAll, l.sendAll, l.sendHeartbeats} {
 		all.Go(func() { work(s) })
 	}
 	all.Wait()
-	l.leaveSeat(s)
+	l.endSession(s)
 	if ctx.Err() != nil {
 		l.close(s)
 	}
 }
 
-// leaveSeat cancels what the session had.
-func (l *link) leaveSeat(s *seat) {
+// endSession detaches the session from the link and cancels its handlers.
+func (l *link) endSession(s *clientSession) {
 	lost := &workloop.LostError{Err: context.Cause(s.ctx)}
 	p := l.pool
 	p.mu.Lock()
-	l.seat = nil
+	l.session = nil
 	clear(l.reserved)
 	for _, e := range l.ends {
 		e.reply(lost)
 	}
 	l.ends = nil
-	if l.doubt != nil {
-		l.doubt.Stop()
-		l.doubt = nil
+	if l.suspect != nil {
+		l.suspect.Stop()
+		l.suspect = nil
 	}
 	l.urgent = false
 	var pieces []*piece
@@ -171,20 +174,21 @@ func (l *link) leaveSeat(s *seat) {
 	}
 }
 
-// close ends a session: what it has is given back.
-func (l *link) close(s *seat) {
+// close closes the session in the shard, which releases its runs.
+func (l *link) close(s *clientSession) {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
 	defer cancel()
 	for more := true; more; {
 		var err error
 		if more, err = closeSession.Do(ctx, &l.pool.scope, l.route, sessionBody{session: s.id}, nil); err != nil {
-			return // it ends by itself, when nobody hears of it
+			return // the shard ends the session when its lease is over
 		}
 	}
 }
 
-// noted looks at the error of a call: the session may be lost, or something on its way. It reports whether the session is.
-func (l *link) noted(s *seat, err error) (lost bool) {
+// handleError handles the error of a call and reports whether the session is lost. An error that may
+// pass leads to an early reconciliation: the call, or its answer, may have been lost.
+func (l *link) handleError(s *clientSession, err error) (lost bool) {
 	var unknown *sessionError
 	switch {
 	case err == nil:
@@ -198,14 +202,14 @@ func (l *link) noted(s *seat, err error) (lost bool) {
 		return true
 	case workloop.Passing(err):
 		l.pool.mu.Lock()
-		l.doubtLocked()
+		l.suspectLocked()
 		l.pool.mu.Unlock()
 	}
 	return false
 }
 
-// takeAll waits for runs, on behalf of all workers that are free.
-func (l *link) takeAll(s *seat) {
+// takeAll takes runs for all free workers, with one pending take at a time.
+func (l *link) takeAll(s *clientSession) {
 	p := l.pool
 	var pauses pause
 	for s.ctx.Err() == nil {
@@ -213,7 +217,7 @@ func (l *link) takeAll(s *seat) {
 			continue
 		}
 		p.mu.Lock()
-		if l.epoch != p.epoch { // who has changed that had no take to interrupt
+		if l.epoch != p.epoch { // the groups changed while no take was pending
 			p.mu.Unlock()
 			continue
 		}
@@ -240,14 +244,14 @@ func (l *link) takeAll(s *seat) {
 			l.accept(s, wants, got.taken)
 			continue
 		}
-		if !l.noted(s, err) && !interrupted {
-			p.tell(err)
+		if !l.handleError(s, err) && !interrupted {
+			p.reportError(err)
 			pauses.wait(s.ctx)
 		}
 	}
 }
 
-// settleTake notes that no take waits any more.
+// settleTake records the end of the pending take and releases its reservations.
 func (l *link) settleTake(wants []wanted) {
 	l.pool.mu.Lock()
 	defer l.pool.mu.Unlock()
@@ -263,8 +267,8 @@ func (l *link) unreserveLocked(wants []wanted) {
 	}
 }
 
-// current makes the session have the groups of now. It reports whether it has.
-func (l *link) current(s *seat) bool {
+// current updates the session's groups if the pool's changed. It reports whether they were up to date.
+func (l *link) current(s *clientSession) bool {
 	p := l.pool
 	p.mu.Lock()
 	if l.changing = l.epoch != p.epoch; !l.changing {
@@ -273,33 +277,33 @@ func (l *link) current(s *seat) bool {
 	}
 	busy := l.wanting > 0
 	p.mu.Unlock()
-	if busy { // they have the numbers that groups had before
+	if busy { // batches in progress refer to groups by their old numbers
 		l.awaitWanted(s)
 		return false
 	}
-	if _, err := l.open(s.ctx, s.id); err != nil && !l.noted(s, err) {
-		p.tell(err)
+	if _, err := l.open(s.ctx, s.id); err != nil && !l.handleError(s, err) {
+		p.reportError(err)
 		var pauses pause
 		pauses.wait(s.ctx)
 	}
 	return false
 }
 
-func (l *link) awaitWanted(s *seat) {
+func (l *link) awaitWanted(s *clientSession) {
 	select {
 	case <-l.take:
 	case <-s.ctx.Done():
 	}
 }
 
-// wantedLocked notes that a worker of a group is free.
+// wantedLocked renews the pending take if it does not cover the group of a worker that became free.
 func (l *link) wantedLocked(g *poolGroup) {
 	if !l.covered[g] {
 		l.interruptLocked()
 	}
 }
 
-// interruptLocked has the take that waits be another one.
+// interruptLocked cancels the pending take, so that takeAll starts another one.
 func (l *link) interruptLocked() {
 	if l.giveUp != nil {
 		l.giveUp()
@@ -314,8 +318,8 @@ func signal(c chan struct{}) {
 	}
 }
 
-// workLocked returns the command with ends and wants.
-func (l *link) workLocked(s *seat, ends []*ending, wants []wanted) *workBody {
+// workLocked returns the body of a command with ends and wants.
+func (l *link) workLocked(s *clientSession, ends []*ending, wants []wanted) *workBody {
 	c := &workBody{session: s.id}
 	for _, e := range ends {
 		c.ends = append(c.ends, e.end)
@@ -335,7 +339,8 @@ func (l *link) indexOf(g *poolGroup) int {
 	return -1
 }
 
-// proposeWork proposes a command with ends. A node whose disk is full takes those alone, if they are small.
+// proposeWork proposes a command with ends. If the disk is full, it proposes the ends alone, which the
+// node accepts if they are small.
 func proposeWork(ctx context.Context, s *engine.Scope, op engine.Op, c *workBody) (worked, error) {
 	got, err := engine.Propose(ctx, s, op, takeRuns.Decode)
 	if errors.Is(err, engine.ErrReadOnly) {
@@ -346,8 +351,8 @@ func proposeWork(ctx context.Context, s *engine.Scope, op engine.Op, c *workBody
 	return got, err
 }
 
-// accept hands runs that were taken to the workers that wanted them.
-func (l *link) accept(s *seat, wants []wanted, all []taken) {
+// accept gives taken runs to the workers that wanted them.
+func (l *link) accept(s *clientSession, wants []wanted, all []taken) {
 	p := l.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -355,15 +360,15 @@ func (l *link) accept(s *seat, wants []wanted, all []taken) {
 		t := &all[i]
 		ref := bare(t.ref)
 		before := s.held[ref]
-		known := before != nil && !before.sent && before.taken.begun == t.begun // else the attempt before is over, and its handler has not returned
+		known := before != nil && !before.sent && before.taken.begun == t.begun // otherwise the previous attempt is over, but its handler has not returned
 		if t.want < 0 || t.want >= len(wants) || known || s.ctx.Err() != nil {
-			continue // the census finds it, if it is the session's
+			continue // a reconciliation finds the run if the session holds it
 		}
-		one := &piece{Task: taskOf(l.shard, t), taken: *t, link: l, seat: s, src: wants[t.want].src, census: s.censuses}
+		one := &piece{Task: taskOf(l.shard, t), taken: *t, link: l, owner: s, src: wants[t.want].src, reconciliation: s.reconciliations}
 		one.Task.touch, one.Task.session, one.Task.settled = one.extend, s.id, new(atomic.Bool)
 		one.concluded = one.back() // unless its handler is called
 		s.held[ref] = one
-		delete(s.strange, ref)
+		delete(s.unknown, ref)
 		l.keepLocked(ref)
 		if s.cancelled[ref] {
 			l.cancelledBeforeLocked(s, one)
@@ -381,30 +386,32 @@ func (l *link) accept(s *seat, wants []wanted, all []taken) {
 	}
 }
 
-// cancelledBeforeLocked is told of a run that has come when it was known to be cancelled. If it was begun before, that may have been said of the attempt before: the run
-// was retried, and has to be asked about again.
-func (l *link) cancelledBeforeLocked(s *seat, p *piece) {
+// cancelledBeforeLocked handles a run that was known as cancelled before it was accepted. If this is
+// not its first attempt, the cancellation may belong to an earlier one and the run was retried, so a
+// reconciliation asks the shard again.
+func (l *link) cancelledBeforeLocked(s *clientSession, p *piece) {
 	if p.taken.begun == 1 {
 		p.cause = ErrCancelled
 		return
 	}
 	delete(s.cancelled, bare(p.taken.ref))
-	if l.endBeat != nil {
-		l.endBeat()
+	if l.endHeartbeat != nil {
+		l.endHeartbeat()
 	}
 }
 
-// keepLocked takes back that a stranger is about to be given back: the answer by which the process has it was only late.
+// keepLocked drops the release of a run that was unknown to this process: the answer of its take was
+// only late.
 func (l *link) keepLocked(ref protocol.Ref) {
-	l.ends = slices.DeleteFunc(l.ends, func(e *ending) bool { return e.src == nobody && bare(e.end.ref) == ref })
+	l.ends = slices.DeleteFunc(l.ends, func(e *ending) bool { return e.src == noWorker && bare(e.end.ref) == ref })
 }
 
-// giveBackLocked gives a piece back that was not begun. Nobody waits for that.
+// giveBackLocked releases a piece that was not started, without waiting for the result.
 func (l *link) giveBackLocked(p *piece) {
 	if p.timer != nil {
 		p.timer.Stop()
 	}
-	if l.seat != p.seat {
+	if l.session != p.owner {
 		return
 	}
 	p.sent = true
@@ -412,7 +419,7 @@ func (l *link) giveBackLocked(p *piece) {
 	signal(l.send)
 }
 
-// freeLocked notes that a slot is free again.
+// freeLocked frees the slot of a piece.
 func (l *link) freeLocked(p *piece) {
 	if !p.freed {
 		p.freed = true
@@ -422,22 +429,23 @@ func (l *link) freeLocked(p *piece) {
 	}
 }
 
-// forget ends what the process has of a piece: the shard has it no more.
+// forget removes a piece from the session, because the shard does not assign it to the session any more.
 func (l *link) forget(p *piece) {
 	l.pool.mu.Lock()
 	defer l.pool.mu.Unlock()
-	l.dropLocked(p.seat, p.taken.ref, p)
+	l.dropLocked(p.owner, p.taken.ref, p)
 }
 
-// returned is told that a handler has returned. If its piece was lost nobody settles it. The shard hears of one whose time was over all the same: its clock has ended the
-// attempt by then, and the workflow that has invoked the run may wait for the handler before it compensates that.
+// returned handles the return of a handler whose piece is not settled, because it was lost or late. The
+// end of a late one is sent all the same. The shard's clock has ended the attempt by then, but a
+// workflow that invoked the run may wait for the handler before it compensates the run.
 func (l *link) returned(p *piece) {
 	l.pool.mu.Lock()
 	defer l.pool.mu.Unlock()
 	var lost *workloop.LostError
-	if errors.As(p.cause, &lost) || p.late { // it may have been cancelled before its time was over
+	if errors.As(p.cause, &lost) || p.late { // a late piece may have another cause: an earlier cancellation
 		l.freeLocked(p)
-		if p.late && l.seat == p.seat {
+		if p.late && l.session == p.owner {
 			late := end{ref: p.taken.ref, attempt: p.taken.attempt, begun: p.taken.begun, how: failed, code: CodeTimeout, message: errTimeLimit.Error(), delay: -1}
 			l.ends = append(l.ends, &ending{end: late, piece: p, src: p.src})
 			signal(l.send)
@@ -446,22 +454,22 @@ func (l *link) returned(p *piece) {
 	}
 }
 
-func (l *link) dropLocked(s *seat, ref protocol.Ref, p *piece) {
+func (l *link) dropLocked(s *clientSession, ref protocol.Ref, p *piece) {
 	ref = bare(ref)
 	if one := s.held[ref]; one == p {
 		delete(s.held, ref)
-		delete(s.strange, ref)
+		delete(s.unknown, ref)
 	}
 }
 
-// settle sends how a piece has ended. What the shard says to that, or why it could not be asked, comes through the channel.
+// settle queues the end of a piece. The channel receives the shard's verdict or the error of the call.
 func (l *link) settle(p *piece, e end) <-chan error {
 	done := make(chan error, 1)
 	l.pool.mu.Lock()
 	defer l.pool.mu.Unlock()
 	l.freeLocked(p)
-	if p.seat != l.seat {
-		done <- &workloop.LostError{Err: context.Cause(p.seat.ctx)}
+	if p.owner != l.session {
+		done <- &workloop.LostError{Err: context.Cause(p.owner.ctx)}
 		return done
 	}
 	p.sent = true
@@ -486,8 +494,8 @@ func (e *ending) reply(err error) {
 	}
 }
 
-// sendAll sends ends, together with what the workers want whose slots are free by them.
-func (l *link) sendAll(s *seat) {
+// sendAll sends ends in batches. A batch also wants runs for the slots that its ends free.
+func (l *link) sendAll(s *clientSession) {
 	slots := make(chan struct{}, maxSending)
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -516,8 +524,8 @@ func (l *link) sendAll(s *seat) {
 	}
 }
 
-// batch takes ends that are sent together.
-func (l *link) batch(s *seat) (batch []*ending, wants []wanted, c *workBody) {
+// batch removes the next ends from the queue and returns them with the command that sends them.
+func (l *link) batch(s *clientSession) (batch []*ending, wants []wanted, c *workBody) {
 	p := l.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -539,7 +547,7 @@ func (l *link) batch(s *seat) (batch []*ending, wants []wanted, c *workBody) {
 	return batch, wants, l.workLocked(s, batch, wants)
 }
 
-// wantsAfterLocked reserves what workers want instead of what they have ended.
+// wantsAfterLocked reserves the slots that the batch's ends free and returns wants for them.
 func (l *link) wantsAfterLocked(batch []*ending) (wants []wanted) {
 	at := make(map[*source]int)
 	for _, e := range batch {
@@ -560,7 +568,7 @@ func (l *link) wantsAfterLocked(batch []*ending) (wants []wanted) {
 
 var errOver = engine.Errorf(ErrConflict, "the attempt was over: its result came too late")
 
-func (l *link) sendBatch(s *seat, batch []*ending, wants []wanted, c *workBody) {
+func (l *link) sendBatch(s *clientSession, batch []*ending, wants []wanted, c *workBody) {
 	p := l.pool
 	ctx, cancel := context.WithTimeout(s.ctx, callTime)
 	defer cancel()
@@ -572,21 +580,21 @@ func (l *link) sendBatch(s *seat, batch []*ending, wants []wanted, c *workBody) 
 	if err == nil && len(got.verdicts) != len(batch) {
 		err = engine.Errorf(engine.ErrUnknownOutcome, "action: %d verdicts for %d ends", len(got.verdicts), len(batch))
 	}
-	if l.noted(s, err) {
+	if l.handleError(s, err) {
 		err = &workloop.LostError{Err: err}
 	}
 	p.mu.Lock()
 	l.unwantLocked(wants)
 	for i, e := range batch {
 		if err != nil {
-			if e.done == nil { // nobody tries it again: the census does, which finds what this process does not have
+			if e.done == nil { // no caller retries: a reconciliation finds the run and releases it
 				l.dropLocked(s, e.end.ref, e.piece)
 			}
 			e.reply(err)
 			continue
 		}
 		l.dropLocked(s, e.end.ref, e.piece)
-		if got.verdicts[i] == overtaken && (e.piece == nil || !e.piece.settled.Load()) { // else a transaction may have ended it
+		if got.verdicts[i] == overtaken && (e.piece == nil || !e.piece.settled.Load()) { // otherwise a transaction may have ended the attempt
 			e.reply(errOver)
 		} else {
 			e.reply(nil)
@@ -603,7 +611,7 @@ func (l *link) sendBatch(s *seat, batch []*ending, wants []wanted, c *workBody) 
 	}
 }
 
-// unwantLocked takes back what a batch wanted.
+// unwantLocked withdraws the wants of a batch.
 func (l *link) unwantLocked(wants []wanted) {
 	l.unreserveLocked(wants)
 	if len(wants) == 0 {
@@ -614,9 +622,9 @@ func (l *link) unwantLocked(wants []wanted) {
 	}
 }
 
-// sendOnes sends the ends of a refused batch one by one, because one of them is the reason: the limits of the node may be smaller than when the handler returned. A
-// result that is refused alone fails its run.
-func (l *link) sendOnes(s *seat, batch []*ending, wants []wanted, refusal error) {
+// sendOnes sends the ends of a rejected batch one by one, because one of them is invalid: the node's
+// limits may be lower than when its handler returned. An output that is rejected alone fails its run.
+func (l *link) sendOnes(s *clientSession, batch []*ending, wants []wanted, refusal error) {
 	l.pool.mu.Lock()
 	defer l.pool.mu.Unlock()
 	l.unwantLocked(wants)
@@ -637,9 +645,9 @@ func (l *link) sendOnes(s *seat, batch []*ending, wants []wanted, refusal error)
 	}
 }
 
-// extend is Task.Touch.
+// extend implements Task.Touch.
 func (p *piece) extend(ctx context.Context, d time.Duration) error {
-	c := touchBody{session: p.seat.id, ref: p.taken.ref, attempt: p.taken.attempt, begun: p.taken.begun, extend: millis(d)}
+	c := touchBody{session: p.owner.id, ref: p.taken.ref, attempt: p.taken.attempt, begun: p.taken.begun, extend: millis(d)}
 	pool := p.link.pool
 	if _, err := touchRun.Do(ctx, &pool.scope, p.link.route, c, nil); err != nil {
 		return err

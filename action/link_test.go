@@ -25,7 +25,7 @@ type lateDoor struct {
 	hold  chan struct{} // nil, or closed when answers to takes come
 	away  atomic.Bool   // nothing gets there
 
-	beats atomic.Pointer[chan struct{}] // nil, or closed when answers to beats come
+	heartbeats atomic.Pointer[chan struct{}] // nil, or closed when answers to heartbeats arrive
 }
 
 var errAway = engine.Errorf(engine.ErrUnavailable, "the node is away")
@@ -35,8 +35,8 @@ func (d *lateDoor) Query(ctx context.Context, shard engine.ShardID, q engine.Que
 		return errAway
 	}
 	err := d.Rig.Query(ctx, shard, q)
-	if _, ok := q.(*beatQuery); ok {
-		if late := d.beats.Load(); late != nil {
+	if _, ok := q.(*heartbeatQuery); ok {
+		if late := d.heartbeats.Load(); late != nil {
 			<-*late
 		}
 	}
@@ -142,7 +142,7 @@ func (w *oneSlot) check(first, second RunID) {
 }
 
 // TestReleasedRunComesBackBeforeItsAnswer: a worker with one slot is free for two shards. What comes from the second one while it is busy is given back, and is the worker's again by the next take
-// before the process has the answer to that. It was thrown away then, as what the process had, until a census 10 s later.
+// before the process has the answer to that. It was thrown away then, as what the process had, until a reconciliation 10 s later.
 func TestReleasedRunComesBackBeforeItsAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newOneSlot(t)
@@ -156,7 +156,7 @@ func TestReleasedRunComesBackBeforeItsAnswer(t *testing.T) {
 }
 
 // TestGivenBackInVain: likewise, but nobody hears that the second run is given back, as the node is killed. The process was said to have it until the attempt's time
-// was over, an hour later; now the census finds it.
+// was over, an hour later; now a reconciliation finds it.
 func TestGivenBackInVain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newOneSlot(t)
@@ -164,7 +164,7 @@ func TestGivenBackInVain(t *testing.T) {
 		first := w.invoke(0)
 		second := w.invoke(1) // too much
 		w.shard, w.vain = 99, false
-		<-time.After(time.Minute) // of censuses
+		<-time.After(time.Minute) // for reconciliations
 		w.done <- struct{}{}
 		<-time.After(time.Minute)
 		w.check(first, second)
@@ -222,9 +222,9 @@ func TestRefusedEnd(t *testing.T) {
 	})
 }
 
-// TestTwoCensusesAtOnce: what a take has got is not given back because two censuses, one right after the other, do not find it in this process: the answer of the take
+// TestTwoReconciliationsAtOnce: what a take has got is not given back because two reconciliations, one right after the other, do not find it in this process: the answer of the take
 // is on its way.
-func TestTwoCensusesAtOnce(t *testing.T) {
+func TestTwoReconciliationsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newOneSlot(t)
 		w.shard, w.hold = 99, make(chan struct{})
@@ -233,9 +233,9 @@ func TestTwoCensusesAtOnce(t *testing.T) {
 		for range 3 {
 			all.mu.Lock()
 			l := all.links[0]
-			s := l.seat
+			s := l.session
 			all.mu.Unlock()
-			if err := l.census(s); err != nil {
+			if err := l.reconcile(s); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -251,8 +251,8 @@ func TestTwoCensusesAtOnce(t *testing.T) {
 	})
 }
 
-// TestStrangerComesLate: a run that a census has found to be unknown here, and that is about to be given back, is kept when the answer comes by which the process has it.
-func TestStrangerComesLate(t *testing.T) {
+// TestUnknownRunComesLate: a run that a reconciliation found to be unknown here, and that is about to be given back, is kept when the answer comes by which the process has it.
+func TestUnknownRunComesLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newOneSlot(t)
 		w.shard, w.hold = 99, make(chan struct{})
@@ -264,7 +264,7 @@ func TestStrangerComesLate(t *testing.T) {
 		}
 		all.mu.Lock()
 		l := all.links[0]
-		l.ends = append(l.ends, &ending{end: end{ref: at.Ref, how: released}, src: nobody})
+		l.ends = append(l.ends, &ending{end: end{ref: at.Ref, how: released}, src: noWorker})
 		all.mu.Unlock()
 		close(w.hold)
 		synctest.Wait()
@@ -386,7 +386,7 @@ func TestErrorBeforeOutage(t *testing.T) {
 }
 
 // TestRetriedAfterCancel: a run that was cancelled and retried is another attempt, also when the same process gets it. It was taken for the one that was cancelled when the process
-// learned late of that, and that it was cancelled again was said only by the next census, 10 s later.
+// learned late of that, and that it was cancelled again was said only by the next reconciliation, 10 s later.
 func TestRetriedAfterCancel(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -416,7 +416,7 @@ func TestRetriedAfterCancel(t *testing.T) {
 				synctest.Wait()
 				answers := make(chan struct{})
 				if c.late {
-					d.beats.Store(&answers)
+					d.heartbeats.Store(&answers)
 				}
 				if err := store.Cancel(ctx, i.Run, ""); err != nil {
 					t.Fatal(err)
@@ -431,7 +431,7 @@ func TestRetriedAfterCancel(t *testing.T) {
 					t.Fatal(err)
 				}
 				synctest.Wait()
-				d.beats.Store(nil)
+				d.heartbeats.Store(nil)
 				close(answers)
 				<-time.After(time.Second)
 				if n := len(begun); n != 2 {
@@ -461,7 +461,7 @@ func TestRetriedAfterCancel(t *testing.T) {
 }
 
 // TestNextAttemptBesideTheLast: the next attempt of a run may come to the process whose handler of the last one has not returned: a transaction has ended that, or its time has
-// passed by the clock of the shard first. It was taken for what the process had, and was begun when a census had found that it was not, up to 10 s after that handler returned.
+// passed by the clock of the shard first. It was taken for what the process had, and was begun when a reconciliation had found that it was not, up to 10 s after that handler returned.
 func TestNextAttemptBesideTheLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &lateDoor{Rig: machinetest.New(t, 1, table()), shard: 99}

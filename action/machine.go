@@ -21,15 +21,15 @@ const (
 
 // machine is the state machine of the actions of one shard. It caches no rows.
 type machine struct {
-	roster workers.Roster
-	calls  engine.Calls[*work] // calls and work belong to the goroutine that applies
-	work   *work
+	workers workers.Registry
+	calls   engine.Calls[*work] // calls and work belong to the goroutine that applies
+	work    *work
 
-	mu     sync.Mutex       // guards the fields below, which only the leader's duty uses
-	pulses map[uint64]int64 // last heartbeat of each session, ms by engine.View.Mono
-	term   uint64           // in which the duty last started
-	lease  int64            // session lease in ms; 0: leaseMillis
-	next   int64            // next check of the sessions, or the last one, ms as in pulses; 0: unknown
+	mu         sync.Mutex       // guards the fields below, which only the leader's duty uses
+	heartbeats map[uint64]int64 // last heartbeat of each session, ms by engine.View.Mono
+	term       uint64           // in which the duty last started
+	lease      int64            // session lease in ms; 0: leaseMillis
+	next       int64            // next check of the sessions, or the last one, ms as in heartbeats; 0: unknown
 }
 
 // work holds the actions and sessions that a command, timer or reply has read and may have changed.
@@ -95,7 +95,7 @@ func (m *machine) start(tx *engine.Tx) *work {
 }
 
 // Leave removes workers that the namespace no longer needs.
-func (m *machine) Leave(tx *engine.Tx) (found bool) { return m.roster.Clear(tx) }
+func (m *machine) Leave(tx *engine.Tx) (found bool) { return m.workers.Clear(tx) }
 
 // Restore does nothing: actions are read on use.
 func (m *machine) Restore(*engine.View) error { return nil }
@@ -104,7 +104,7 @@ func (m *machine) Restore(*engine.View) error { return nil }
 func (m *machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 	switch cmd.Kind {
 	case kindJoin, kindLeave, kindNote:
-		return m.roster.Apply(tx, cmd)
+		return m.workers.Apply(tx, cmd)
 	}
 	call, err := m.calls.Read(cmd)
 	if err != nil {

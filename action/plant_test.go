@@ -30,7 +30,7 @@ func TestPlanted(t *testing.T) {
 		{plant.AnyAttempt, "TestLateResult"},
 		{plant.SilentForever, "TestSessionLost"},
 		{plant.LostUncounted, "TestSessionLost"},
-		{plant.CensusIgnored, "TestLostAnswers"},
+		{plant.ReconciliationIgnored, "TestLostAnswers"},
 		{plant.CancelUntold, "TestCancelReachesTheHandler"},
 	})
 }

@@ -14,19 +14,21 @@ import (
 	"github.com/floedb/floe/internal/workloop"
 )
 
-// pools are those of a process that share a router, by namespace.
+// pools holds the pools of a process that share a router, by namespace.
 type pools struct {
-	mu  sync.Mutex // guards all, and members of each pool; nothing is called under it
+	mu  sync.Mutex // guards all and pool.members; held during no call
 	all map[string]*pool
 }
 
-// pool takes runs for all workers of a process in a namespace. It has a link to each shard, which has a session there: one take of it waits, on behalf of all
-// workers that are free, and what their handlers return is sent in batches, together with what they want instead.
+// pool takes runs for all workers of a process in a namespace. It has a link with a session to each
+// shard. A link has one pending take for all free workers, and sends the results of handlers in
+// batches, which also take new runs for the freed slots.
 //
 //	source.Take ◄── buffer ◄── link ◄── take that waits, or answer to ends
 //	source.Settle ──► link ──► ends, with wants
 //
-// A worker that is free is free for every shard: where runs come from several at once, those that are too many are given back.
+// A free worker is offered to every shard. If several shards assign runs to the same slot, the extra
+// runs are released.
 type pool struct {
 	owner   *pools
 	scope   engine.Scope
@@ -35,57 +37,58 @@ type pool struct {
 	stop    context.CancelFunc
 	ended   chan struct{}
 
-	mu     sync.Mutex // guards what follows, and what is said so elsewhere; nothing is called under it
+	mu     sync.Mutex // guards what follows, and fields elsewhere that say so; held during no call
 	links  []*link
-	groups []*poolGroup  // in the order in which sessions have them
+	groups []*poolGroup  // in the order of their numbers in sessions
 	epoch  int           // counts changes of groups
-	err    error         // that ended it before its time
-	dead   chan struct{} // closed when there is one
+	err    error         // final error of the pool
+	dead   chan struct{} // closed when err is set
 }
 
-// poolGroup is workers that take the same: they have the same labels and handlers.
+// poolGroup is a set of workers with the same labels and handlers.
 type poolGroup struct {
 	group
 	sources int
-	idle    []*source // those that are free, in turn; some may be no more
+	idle    []*source // free workers, in round-robin order; some may be busy again
 }
 
-// source is a worker in the pool: the source of its loop. Guarded by the pool's mu, but for what Run sets before it begins.
+// source is a worker in the pool and the source of its loop. Its fields are guarded by the pool's mu,
+// except those that Run sets before it starts.
 type source struct {
-	pool    *pool
-	worker  string
-	group   *poolGroup
-	loop    *workloop.Loop[*piece]
-	report  func(error)
-	telling atomic.Int32  // reports under way
-	ready   chan struct{} // capacity 1: the buffer has pieces
+	pool      *pool
+	worker    string
+	group     *poolGroup
+	loop      *workloop.Loop[*piece]
+	report    func(error)
+	reporting atomic.Int32  // concurrent calls of report
+	ready     chan struct{} // capacity 1: the buffer has pieces
 
 	slots  int
-	free   int // slots whose runs nobody has, or is being told the end of
+	free   int // slots without a run, or whose end is being sent
 	listed bool
 	closed bool
 	buffer []*piece
 	member *workers.Member
 }
 
-// piece is an attempt that a worker has.
+// piece is an attempt that is assigned to a worker.
 type piece struct {
 	Task
 	taken taken
 	link  *link
-	seat  *seat
+	owner *clientSession
 	src   *source
-	timer *time.Timer // of the time limit
+	timer *time.Timer // for the time limit
 
-	census int // the last one of the session that had been sent when it came
+	reconciliation int // number of reconciliations that the session had started when the piece arrived
 
-	concluded end // by what the handler has returned
+	concluded end // from the handler's result
 
 	// Guarded by the pool's mu.
-	freed bool  // its slot is
-	sent  bool  // its end is, or is about to be: the run may come back as another piece before the answer does
-	cause error // why it is over before its handler has returned
-	late  bool  // its time is over
+	freed bool  // its slot is free
+	sent  bool  // its end is sent or queued: the run may come back as another piece before the answer does
+	cause error // why it ended before its handler returned
+	late  bool  // it exceeded its time limit
 }
 
 // enroll adds a worker to the pool of its namespace.
@@ -110,7 +113,7 @@ func enroll(s *engine.Scope, worker string, g group, slots int) (*source, error)
 	return src, nil
 }
 
-// join gives a worker its group.
+// join adds a worker to the group with its labels and handlers.
 func (p *pool) join(src *source, g group) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -132,7 +135,7 @@ func (p *pool) join(src *source, g group) error {
 	return nil
 }
 
-// changedLocked has all sessions take what the groups are now.
+// changedLocked makes all links update the groups of their sessions.
 func (p *pool) changedLocked() {
 	p.epoch++
 	for _, l := range p.links {
@@ -140,7 +143,7 @@ func (p *pool) changedLocked() {
 	}
 }
 
-// begin makes the worker take runs.
+// begin makes all slots of the worker free to take runs.
 func (s *source) begin() {
 	s.pool.mu.Lock()
 	defer s.pool.mu.Unlock()
@@ -150,7 +153,7 @@ func (s *source) begin() {
 	}
 }
 
-// close ends that. What it has got and not begun is given back.
+// close stops taking runs and releases the buffered ones.
 func (s *source) close() {
 	s.pool.mu.Lock()
 	defer s.pool.mu.Unlock()
@@ -165,7 +168,7 @@ func (s *source) close() {
 	s.changedLocked()
 }
 
-// leave takes the worker out of the pool, whose end it waits for if it is the last one.
+// leave removes the worker from the pool. If it is the last one, leave stops the pool and waits for it.
 func (s *source) leave() {
 	s.close()
 	p := s.pool
@@ -196,10 +199,10 @@ func (s *source) setMember(m *workers.Member) {
 	s.member = m
 }
 
-// changedLocked has the list of workers show how it is now.
+// changedLocked schedules a report to the worker registry.
 func (s *source) changedLocked() { s.member.Changed() }
 
-// idleLocked notes that the worker is free, if it is.
+// idleLocked offers the worker's free slots to all links.
 func (s *source) idleLocked() {
 	if s.free <= 0 || s.closed {
 		return
@@ -213,7 +216,7 @@ func (s *source) idleLocked() {
 	}
 }
 
-// Take is of workloop.Source.
+// Take implements workloop.Source.
 func (s *source) Take(ctx context.Context, most int) ([]*piece, error) {
 	for {
 		s.pool.mu.Lock()
@@ -234,13 +237,13 @@ func (s *source) Take(ctx context.Context, most int) ([]*piece, error) {
 	}
 }
 
-// Settle is of workloop.Source.
+// Settle implements workloop.Source.
 func (s *source) Settle(ctx context.Context, p *piece, r workloop.Result) error {
 	p.stopTimer()
 	return await(ctx, p.link.settle(p, p.end(r)))
 }
 
-// Release is of workloop.Releaser.
+// Release implements workloop.Releaser.
 func (s *source) Release(ctx context.Context, pieces []*piece) error {
 	var sent []<-chan error
 	for _, p := range pieces {
@@ -251,19 +254,19 @@ func (s *source) Release(ctx context.Context, pieces []*piece) error {
 	for i, done := range sent {
 		err := await(ctx, done)
 		if err != nil {
-			pieces[i].link.forget(pieces[i]) // the census gives it back
+			pieces[i].link.forget(pieces[i]) // a reconciliation releases the run
 		}
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }
 
-// back is the end of an attempt that does not count.
+// back returns the end that releases the attempt, which then does not count.
 func (p *piece) back() end {
 	return end{ref: p.taken.ref, attempt: p.taken.attempt, begun: p.taken.begun, how: released}
 }
 
-// over returns why the piece is over before its handler has begun, nil if it is not.
+// over returns the cause if the piece ended before its handler started, else nil.
 func (p *piece) over() error {
 	p.src.pool.mu.Lock()
 	defer p.src.pool.mu.Unlock()
@@ -278,7 +281,7 @@ func (p *piece) stopTimer() {
 	}
 }
 
-// cancel cancels the handler of a piece. It is not called under the pool's mu.
+// cancel cancels the handler of a piece. The caller does not hold the pool's mu.
 func (p *piece) cancel(cause error) {
 	p.src.pool.mu.Lock()
 	if p.cause == nil {
@@ -291,7 +294,8 @@ func (p *piece) cancel(cause error) {
 
 var errTimeLimit = errors.New("the attempt has exceeded its time limit")
 
-// limitLocked ends a piece when its time limit has passed: the shard, whose clock decides, has the run retried, or timed out.
+// limitLocked ends a piece after its time limit. The shard's clock decides whether the run is retried or
+// has timed out.
 func (p *piece) limitLocked(d time.Duration) {
 	if p.timer != nil {
 		p.timer.Stop()
@@ -305,7 +309,7 @@ func (p *piece) limitLocked(d time.Duration) {
 	})
 }
 
-// run keeps the links until ctx ends.
+// run opens the links and serves them until ctx ends.
 func (p *pool) run(ctx context.Context) {
 	defer close(p.ended)
 	var pauses pause
@@ -334,7 +338,7 @@ func (p *pool) open(shards []engine.ShardID) {
 	}
 }
 
-// failed reports whether an error ends the pool: none that comes to an end by itself.
+// failed reports whether an error ends the pool: retries would not help.
 func (p *pool) failed(err error) bool {
 	if !errors.Is(err, engine.ErrClosed) && !errors.Is(err, engine.ErrUnauthorized) && !errors.Is(err, ErrInvalid) {
 		return false
@@ -348,8 +352,8 @@ func (p *pool) failed(err error) bool {
 	return true
 }
 
-// tell tells workers what keeps the pool from working: all of them, as all suffer from it.
-func (p *pool) tell(err error) {
+// reportError reports an error of the pool to all its idle workers.
+func (p *pool) reportError(err error) {
 	p.mu.Lock()
 	var all []*source
 	for _, g := range p.groups {
@@ -358,42 +362,44 @@ func (p *pool) tell(err error) {
 	p.mu.Unlock()
 	for _, s := range all {
 		if s.report != nil {
-			s.tell(err)
+			s.callOnError(err)
 		}
 	}
 }
 
-// What a pool bears of an OnError that does not return: it is called for all workers of the process, and the sessions of the others must go on.
+// Limits for an OnError that does not return. The pool calls the OnError of every worker, and must go on
+// serving the others.
 const (
-	tellTime   = time.Second / 2
-	maxTelling = 4 // calls of one worker; what goes wrong while they are under way is not reported
+	onErrorTime  = time.Second / 2
+	maxReporting = 4 // concurrent calls per worker; further errors are not reported
 )
 
-// tell calls OnError, and waits for it for a while.
-func (s *source) tell(err error) {
-	if s.telling.Add(1) > maxTelling {
-		s.telling.Add(-1)
+// callOnError calls the worker's OnError and waits up to onErrorTime for it.
+func (s *source) callOnError(err error) {
+	if s.reporting.Add(1) > maxReporting {
+		s.reporting.Add(-1)
 		return
 	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		defer s.telling.Add(-1)
+		defer s.reporting.Add(-1)
 		workloop.Callback(func() { s.report(err) })
 	}()
 	select {
 	case <-done:
-	case <-time.After(tellTime):
+	case <-time.After(onErrorTime):
 	}
 }
 
-// wanted is what a worker wants of a shard.
+// wanted is the number of runs that a worker wants from a shard.
 type wanted struct {
 	src   *source
 	slots int
 }
 
-// wantsLocked returns what workers want of a shard, up to some slots, and reserves it there. It goes through the groups in turn, and in each through the workers.
+// wantsLocked reserves up to slots free slots for a link and returns them by worker. Groups share the
+// slots, and the workers of a group take turns.
 func (p *pool) wantsLocked(l *link, slots int) (all []wanted) {
 	perGroup := max(1, slots/max(1, len(l.groups)))
 	for _, g := range l.groups {
@@ -416,7 +422,7 @@ func (p *pool) wantsLocked(l *link, slots int) (all []wanted) {
 	return all
 }
 
-// pause waits between attempts: up to twice as long as before each time.
+// pause is an exponential back-off: each wait is twice as long as the one before, up to 5 s.
 type pause struct{ d time.Duration }
 
 func (p *pause) wait(ctx context.Context) bool {

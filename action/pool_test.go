@@ -128,7 +128,7 @@ func testSessionLost(t *testing.T) {
 	}
 }
 
-// TestLostAnswers: a take has got runs, and nobody has heard of it. The census finds them, and their attempts do not count.
+// TestLostAnswers: a take has got runs, and the answer was lost. A reconciliation finds them, and their attempts do not count.
 func TestLostAnswers(t *testing.T) { synctest.Test(t, testLostAnswers) }
 
 func testLostAnswers(t *testing.T) {

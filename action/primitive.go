@@ -34,7 +34,7 @@ func table() engine.Primitive {
 			engine.QueryRow(queryList, "list", (*machine).queryList),
 			engine.QueryRow(queryRun, "run", (*machine).queryRun),
 			engine.QueryRow(queryRuns, "runs", (*machine).queryRuns),
-			engine.QueryRow(queryBeat, "beat", (*machine).queryBeat),
+			engine.QueryRow(queryHeartbeat, "beat", (*machine).queryHeartbeat),
 			engine.QueryRow(querySchedule, "schedule", (*machine).querySchedule),
 			engine.QueryRow(querySchedules, "schedules", (*machine).querySchedules),
 		},
@@ -56,5 +56,5 @@ func table() engine.Primitive {
 }
 
 func newMachine() engine.Machine {
-	return &machine{roster: workers.Roster{Holds: heldBy}, calls: commands.NewCalls(), pulses: make(map[uint64]int64)}
+	return &machine{workers: workers.Registry{Holds: heldBy}, calls: commands.NewCalls(), heartbeats: make(map[uint64]int64)}
 }

@@ -62,26 +62,26 @@ type runsQuery struct {
 	more  bool
 }
 
-// beatQuery says that a session is alive, and waits for runs of it that are cancelled.
-type beatQuery struct {
+// heartbeatQuery renews the lease of a session and waits for cancelled runs of it.
+type heartbeatQuery struct {
 	namespace string
 	session   uint64
-	known     []protocol.Ref // cancelled runs that the process knows of
-	census    bool           // it is answered at once, also with what the session has
+	known     []protocol.Ref // cancelled runs that the process knows
+	reconcile bool           // do not wait, and return the runs that the session holds too
 
-	cancelled []protocol.Ref // others
+	cancelled []protocol.Ref // other cancelled runs
 	held      []protocol.Ref
-	lease     int64 // ms for which the process may be silent
+	lease     int64 // ms
 }
 
-// OfLeader makes the leader hear that the session is alive.
-func (*beatQuery) OfLeader() {}
+// OfLeader directs the query to the leader, which keeps the time of the last heartbeat.
+func (*heartbeatQuery) OfLeader() {}
 
-func (*infoQuery) Machine() engine.MachineID { return engine.MachineAction }
-func (*listQuery) Machine() engine.MachineID { return engine.MachineAction }
-func (*runQuery) Machine() engine.MachineID  { return engine.MachineAction }
-func (*runsQuery) Machine() engine.MachineID { return engine.MachineAction }
-func (*beatQuery) Machine() engine.MachineID { return engine.MachineAction }
+func (*infoQuery) Machine() engine.MachineID      { return engine.MachineAction }
+func (*listQuery) Machine() engine.MachineID      { return engine.MachineAction }
+func (*runQuery) Machine() engine.MachineID       { return engine.MachineAction }
+func (*runsQuery) Machine() engine.MachineID      { return engine.MachineAction }
+func (*heartbeatQuery) Machine() engine.MachineID { return engine.MachineAction }
 
 // shardInfo is what a shard has of an action. Workers are not counted in it, nor is P99 known: took says how long completed runs took last.
 type shardInfo struct {
@@ -90,8 +90,8 @@ type shardInfo struct {
 	took []int64
 }
 
-// Registry implements workers.Host.
-func (m *machine) Registry() *workers.Roster { return &m.roster }
+// Workers implements workers.Host.
+func (m *machine) Workers() *workers.Registry { return &m.workers }
 
 // findAction reads the row of an action.
 func findAction(v *engine.View, namespace, name string) (r record, found bool, err error) {
@@ -405,7 +405,7 @@ func (l *runLook) readLabels() error {
 	return l.of.readLabels(l.v)
 }
 
-func (m *machine) queryBeat(v *engine.View, q *beatQuery) error {
+func (m *machine) queryHeartbeat(v *engine.View, q *heartbeatQuery) error {
 	if err := v.WaitOn(sessionTopic(q.namespace, q.session)); err != nil {
 		return err
 	}
@@ -416,7 +416,7 @@ func (m *machine) queryBeat(v *engine.View, q *beatQuery) error {
 	case !found:
 		return noSession(q.session)
 	}
-	m.heard(q.session, v.Mono())
+	m.recordHeartbeat(q.session, v.Mono())
 	q.lease = m.leaseNow()
 	known := make(map[protocol.Ref]bool)
 	for _, ref := range q.known {
@@ -433,11 +433,11 @@ func (m *machine) queryBeat(v *engine.View, q *beatQuery) error {
 		if h, err = decode(it.Value(), (*held).code); err == nil && h.cancelled && !known[ref] {
 			q.cancelled = append(q.cancelled, ref)
 		}
-		if q.census {
+		if q.reconcile {
 			q.held = append(q.held, ref)
 		}
 	}
-	if err = errors.Join(err, it.Close()); err == nil && len(q.cancelled) == 0 && !q.census {
+	if err = errors.Join(err, it.Close()); err == nil && len(q.cancelled) == 0 && !q.reconcile {
 		return engine.ErrWait
 	}
 	return err

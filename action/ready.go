@@ -12,7 +12,7 @@ import (
 	"github.com/floedb/floe/internal/workers"
 )
 
-// queryReady is behind those of the roster.
+// queryReady is behind those of the worker registry.
 const queryReady = workers.QueryHandlers + 1
 
 // readyQuery waits until there is something that a worker can take. Who waits in several shards asks first and takes then: a take that is given up because another one has
@@ -43,7 +43,7 @@ func (m *machine) queryReady(v *engine.View, q *readyQuery) error {
 	if err := q.group.check(); err != nil {
 		return err
 	}
-	if err := m.roster.LookTakes(v, q.namespace, q.worker); err != nil {
+	if err := m.workers.WatchTakes(v, q.namespace, q.worker); err != nil {
 		return err
 	}
 	l := look{v: v, namespace: q.namespace, again: math.MaxInt64}

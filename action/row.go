@@ -63,7 +63,7 @@ const (
 	rowSession   = 'o'
 	rowHeld      = 'r'
 	rowState     = 's'
-	rowTally     = 't'
+	rowStats     = 't'
 	rowWaiting   = 'w'
 	rowWorker    = 'x'
 	nameAt       = 5 // where the name begins in keys with a namespace

@@ -13,14 +13,15 @@ import (
 	"github.com/floedb/floe/internal/protocol"
 )
 
-// A session is a process that takes runs in a shard, on behalf of all its workers in the namespace. While it is heard of, what it has is its own; when it was silent
-// for 30 s, by a clock that nobody sets, its attempts have failed and its runs are for others. Whether it was is known to the shard's leader alone, which does not write down that it was not:
-// so neither idle nor busy workers write anything for being alive, and a new leader begins to count anew.
+// A session is a process that takes runs in a shard for all its workers in a namespace. It holds its
+// runs as long as it sends heartbeats. After 30 s of silence, by a monotonic clock, its attempts fail
+// and its runs are retried by other workers. Heartbeats are in the memory of the shard's leader only.
+// They cause no writes, and a new leader gives every session a fresh lease.
 //
-// A worker that calls by itself, without a process that goes on between its calls, has a session of its own, for as long as it has a run. Nobody expects to
-// hear of it: its attempts end by their time limits.
+// A polling worker (see internal/workers) has a session of its own for as long as it holds a run. It
+// sends no heartbeats: its attempts end by their time limits.
 
-// open begins a session, or changes what one takes.
+// open opens a session or replaces the groups of an open one.
 func (w *work) open(c *openBody) (uint64, error) {
 	tx := w.tx
 	var s *session
@@ -37,7 +38,8 @@ func (w *work) open(c *openBody) (uint64, error) {
 	return s.id, nil
 }
 
-// session returns a session of the namespace, nil if there is none. Attempts that are out of time end first.
+// session returns a session of the namespace, or nil if there is none. It first ends attempts that have
+// exceeded their time limits.
 func (w *work) session(id uint64) *session {
 	for _, s := range w.sessions {
 		if s.id == id {
@@ -59,7 +61,7 @@ func (w *work) session(id uint64) *session {
 	return s
 }
 
-// sessionOf returns the session that works. A worker that calls by itself gets one.
+// sessionOf returns the session of a command. A polling worker that wants runs gets a new one if needed.
 func (w *work) sessionOf(c *workBody) (*session, error) {
 	s, err := w.named(c.session, c.self)
 	if err != nil && (c.session != 0 || len(c.wants) == 0) {
@@ -77,7 +79,7 @@ func (w *work) sessionOf(c *workBody) (*session, error) {
 	return s, nil
 }
 
-// named returns the session of a number, or that of a worker that calls by itself.
+// named returns the session with the given number, or that of a polling worker.
 func (w *work) named(id uint64, self string) (*session, error) {
 	if id != 0 {
 		if s := w.session(id); s != nil && !s.self {
@@ -95,7 +97,7 @@ func (w *work) named(id uint64, self string) (*session, error) {
 	return nil, engine.Errorf(ErrConflict, "worker %q has no run", self)
 }
 
-// keepSelf keeps the session of a worker that calls by itself as long as it has runs.
+// keepSelf stores the session of a polling worker that holds runs, and drops one that holds none.
 func (w *work) keepSelf(s *session) {
 	k := namedKey(nil, rowSelf, w.tx.Namespace(), s.process)
 	known := slices.Contains(w.sessions, s)
@@ -110,7 +112,7 @@ func (w *work) keepSelf(s *session) {
 	}
 }
 
-// heldBy returns how many runs a worker has that calls by itself.
+// heldBy returns the number of runs that a polling worker holds.
 func heldBy(v *engine.View, ns uint32, worker string) (int, error) {
 	b, ok, err := v.Get(namedKey(nil, rowSelf, ns, worker))
 	if err != nil || !ok {
@@ -124,7 +126,7 @@ func heldBy(v *engine.View, ns uint32, worker string) (int, error) {
 	return int(s.held), err
 }
 
-// dropSession removes a session that has nothing.
+// dropSession removes a session that holds no runs.
 func (w *work) dropSession(s *session) {
 	w.tx.Delete(numberKey(nil, rowSession, s.id))
 	if s.timer != never {
@@ -136,7 +138,7 @@ func (w *work) dropSession(s *session) {
 	s.dropped = true
 }
 
-// scheduleSession makes the timer of a session go off at a time, or before.
+// scheduleSession sets the session's timer to at, unless it is due earlier.
 func (w *work) scheduleSession(s *session, at int64) {
 	if at >= s.timer {
 		return
@@ -149,7 +151,8 @@ func (w *work) scheduleSession(s *session, at int64) {
 	s.timer, s.changed = at, true
 }
 
-// timeOut ends the attempts of a session that are out of time, and sets its timer for the next one. It has 1,000 runs at most.
+// timeOut ends the session's attempts that exceeded their time limits, and sets its timer for the next
+// one. A session holds at most 1,000 runs.
 func (w *work) timeOut(s *session) {
 	if s.timer != never {
 		w.tx.Unschedule(s.timer, key.AppendUint64([]byte{tokenSession}, s.id))
@@ -177,7 +180,7 @@ func (w *work) timeOut(s *session) {
 	}
 }
 
-// eachHeld calls f for the runs of a session, until the command is crowded. It reports whether there are more.
+// eachHeld calls f for the runs of a session until the command is full. It reports whether there are more.
 func (w *work) eachHeld(s *session, f func(ref protocol.Ref, h held)) (more bool) {
 	prefix := numberKey(nil, rowHeld, s.id)
 	it := w.tx.Iter(prefix, key.PrefixEnd(prefix))
@@ -193,7 +196,7 @@ func (w *work) eachHeld(s *session, f func(ref protocol.Ref, h held)) (more bool
 	return false
 }
 
-// lose ends an attempt that its worker does not end.
+// lose ends an attempt without a result from its worker: it timed out, or its session was lost.
 func (w *work) lose(s *session, ref protocol.Ref, code, message string) {
 	a, st := w.attemptOf(s, ref, 0, 0)
 	switch {
@@ -207,7 +210,7 @@ func (w *work) lose(s *session, ref protocol.Ref, code, message string) {
 	w.count(s, a, true)
 	st.code, st.message = code, message
 	if st.flags&flagNotify != 0 && st.attempts < st.maxAttempts {
-		st.flags |= flagDoubt // the next attempt may end with an error that says nothing about this one
+		st.flags |= flagDoubt // this attempt may have had effects, whatever the error of the next one says
 	}
 	status := Failed
 	if code == CodeTimeout {
@@ -216,10 +219,10 @@ func (w *work) lose(s *session, ref protocol.Ref, code, message string) {
 	a.fail(ref, st, true, -1, status)
 }
 
-// close ends a session. What it has is given back, and the attempts do not count.
+// close ends a session and releases its runs; their attempts do not count.
 func (w *work) close(c *sessionBody) (more bool, err error) {
 	s, err := w.named(c.session, c.self)
-	if c.session == 0 && w.m.roster.Forget(w.tx, c.self) && err != nil {
+	if c.session == 0 && w.m.workers.Forget(w.tx, c.self) && err != nil {
 		return false, nil
 	}
 	if err != nil {
@@ -234,7 +237,7 @@ func (w *work) close(c *sessionBody) (more bool, err error) {
 	return more, nil
 }
 
-// expire ends a session that was silent for too long. Its attempts have failed.
+// expire ends a session that sent no heartbeat within its lease. Its attempts fail.
 func (w *work) expire(c *sessionBody) (more bool, err error) {
 	s := w.session(c.session)
 	if s == nil {
@@ -247,7 +250,7 @@ func (w *work) expire(c *sessionBody) (more bool, err error) {
 	return more, nil
 }
 
-// ended removes a session that has nothing left. If more is set, the caller repeats the command.
+// ended removes a session that holds no more runs. If more is set, the caller repeats the command.
 func (w *work) ended(s *session, more bool) {
 	if !more && !s.dropped {
 		if s.self {
@@ -257,7 +260,7 @@ func (w *work) ended(s *session, more bool) {
 	}
 }
 
-// sessionError is the ErrConflict of a session that there is not, or not any more. It gets to no user.
+// sessionError is the ErrConflict of a session that does not exist or has ended. Users never see it.
 type sessionError struct{ session uint64 }
 
 func noSession(id uint64) error { return &sessionError{id} }
@@ -269,83 +272,85 @@ func (e *sessionError) Unwrap() error { return ErrConflict }
 
 func (e *sessionError) code(c *codec.Coder) { c.Uvarint(&e.session) }
 
-// sessionsTopic wakes the duty when a session begins.
+// sessionsTopic is notified when a session is opened.
 func sessionsTopic() engine.Topic {
 	return engine.TopicOf(engine.MachineAction, "", []byte("sessions"))
 }
 
-// heard notes that a session is alive, by a clock that nobody sets. It is for queries, where the shard is led.
-func (m *machine) heard(session uint64, mono int64) {
+// recordHeartbeat records the monotonic time of a session's heartbeat. Queries call it on the leader.
+func (m *machine) recordHeartbeat(session uint64, mono int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.pulses[session] = mono
+	m.heartbeats[session] = mono
 }
 
-// led begins a term here, in which processes have a lease. Nobody was heard of before.
-func (m *machine) led(term uint64, lease int64) {
+// startTerm sets the lease for a term of this replica. It drops the heartbeats of earlier terms.
+func (m *machine) startTerm(term uint64, lease int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.lease = lease
 	if m.term != term {
 		m.term, m.next = term, 0
-		clear(m.pulses)
+		clear(m.heartbeats)
 	}
 }
 
-// looks notes that the duty looks at the sessions. If it does so much later than it meant to, the node itself has stood still, as that of a machine that was halted does, and
-// heard from no process meanwhile: every session gets a fresh lease, as at the beginning of a term.
-func (m *machine) looks(mono int64) {
+// startCheck records that the duty checks the sessions. If the check is much later than planned, the
+// node itself was suspended and received no heartbeats. Every session then gets a fresh lease, as at
+// the start of a term.
+func (m *machine) startCheck(mono int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.next > 0 && mono-m.next > haltMillis {
-		clear(m.pulses)
+		clear(m.heartbeats)
 	}
 	m.next = mono
 }
 
-// sleeps notes that the duty means to look again at a time; 0: when a session begins.
-func (m *machine) sleeps(until int64) {
+// planCheck records the time of the duty's next check; 0: when a session is opened.
+func (m *machine) planCheck(until int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.next = until
 }
 
-// silentSince returns when a session was last heard of, now if it is the first time in the term that anybody looks.
+// silentSince returns the time of a session's last heartbeat. Without one in this term, it is the first
+// check.
 func (m *machine) silentSince(session uint64, mono int64) int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if _, known := m.pulses[session]; !known {
-		m.pulses[session] = mono
+	if _, known := m.heartbeats[session]; !known {
+		m.heartbeats[session] = mono
 	}
-	return m.pulses[session]
+	return m.heartbeats[session]
 }
 
-// leaseNow returns for how long a process may be silent, ms.
+// leaseNow returns the current lease of sessions in ms.
 func (m *machine) leaseNow() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return cmp.Or(m.lease, leaseMillis)
 }
 
-// forgetPulses forgets sessions that there are no more.
-func (m *machine) forgetPulses(sessions map[uint64]bool) {
+// dropHeartbeats removes the heartbeats of sessions that no longer exist.
+func (m *machine) dropHeartbeats(sessions map[uint64]bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for id := range m.pulses {
+	for id := range m.heartbeats {
 		if !sessions[id] {
-			delete(m.pulses, id)
+			delete(m.heartbeats, id)
 		}
 	}
 }
 
-// Duties returns what the leader does for the machine.
+// Duties returns the leader's duties for the machine.
 func (m *machine) Duties() []engine.Duty {
-	return []engine.Duty{{Name: "sessions", Run: m.watchSessions}, {Name: dutySchedule, Run: schedules.Watch}, m.roster.Duty()}
+	return []engine.Duty{{Name: "sessions", Run: m.watchSessions}, {Name: dutySchedule, Run: schedules.Watch}, m.workers.Duty()}
 }
 
-// watchSessions ends sessions that are silent for too long.
+// watchSessions is the duty that ends sessions whose lease is over.
 func (m *machine) watchSessions(ctx context.Context, lead *engine.Lead) error {
-	m.led(lead.Term(), max(lead.Patience(leaseMillis), leastLease))
+	m.startTerm(lead.Term(), max(lead.Patience(leaseMillis), leastLease))
 	for {
 		var silent uint64
 		var namespace string
@@ -365,7 +370,7 @@ func (m *machine) watchSessions(ctx context.Context, lead *engine.Lead) error {
 	}
 }
 
-// silent returns a session that was silent for too long. Without one it waits until the first one would be.
+// silent returns a session whose lease is over, or waits for the first lease to end.
 func (m *machine) silent(v *engine.View) (session uint64, namespace string, err error) {
 	if err := v.WaitOn(sessionsTopic()); err != nil {
 		return 0, "", err
@@ -374,7 +379,7 @@ func (m *machine) silent(v *engine.View) (session uint64, namespace string, err 
 	if err != nil {
 		return 0, "", err
 	}
-	m.looks(v.Mono())
+	m.startCheck(v.Mono())
 	all, next := make(map[uint64]bool), int64(0)
 	for ok := it.First(); ok; ok = it.Next() {
 		s, err := decode(it.Value(), (*sessionRow).code)
@@ -400,7 +405,7 @@ func (m *machine) silent(v *engine.View) (session uint64, namespace string, err 
 		}
 		return id, name, it.Close()
 	}
-	m.forgetPulses(all)
-	m.sleeps(next)
+	m.dropHeartbeats(all)
+	m.planCheck(next)
 	return 0, "", errors.Join(it.Close(), engine.ErrWait)
 }

@@ -60,7 +60,7 @@ func (w *work) settle(s *session, e *end) verdict {
 // count counts an attempt that has ended for its worker, if that calls by itself. What processes do they report.
 func (w *work) count(s *session, a *act, failed bool) {
 	if s.self {
-		w.m.roster.Ended(w.tx, s.process, a.name, failed)
+		w.m.workers.Ended(w.tx, s.process, a.name, failed)
 	}
 }
 
@@ -298,7 +298,7 @@ func (w *work) touch(c *touchBody) (until time.Time, err error) {
 		return until, engine.Errorf(ErrConflict, "run %s is not the worker's any more", place{w.tx.Shard(), c.ref}.id())
 	}
 	if s.self {
-		w.m.roster.Called(w.tx, s.process)
+		w.m.workers.Called(w.tx, s.process)
 	}
 	h := held{deadline: w.tx.Now() + c.extend}
 	w.tx.Set(heldKey(nil, s.id, a.id, c.ref.Run), encode(nil, &h, (*held).code))

@@ -35,7 +35,7 @@ func (w *work) workOn(c *workBody) ([]byte, error) {
 		res.verdicts = append(res.verdicts, w.settle(s, &c.ends[i]))
 	}
 	if c.session == 0 && len(c.ends) > 0 {
-		w.m.roster.Called(w.tx, c.self)
+		w.m.workers.Called(w.tx, c.self)
 	}
 	if w.told && len(c.wants) > 0 {
 		w.tx.Conclude()
@@ -97,7 +97,7 @@ func (w *work) given(c *workBody, all []taken) {
 	for i := range all {
 		actions = append(actions, all[i].action)
 	}
-	w.m.roster.Took(w.tx, c.self, actions)
+	w.m.workers.Took(w.tx, c.self, actions)
 }
 
 // takeFor takes runs for a worker.
@@ -438,7 +438,7 @@ func (m *machine) Takeable(v *engine.View, cmd engine.Command, _ bool) (n, most 
 		return 0, 0, err
 	}
 	if c.session == 0 && len(c.wants) > 0 {
-		if err := m.roster.LookTakes(v, cmd.Namespace, c.self); err != nil {
+		if err := m.workers.WatchTakes(v, cmd.Namespace, c.self); err != nil {
 			return 0, 0, err
 		}
 	}

@@ -25,7 +25,7 @@ func (m *machine) Verify(a *engine.Audit) error {
 		Audit: a, names: a.Names(), ids: make(map[uint64]bool), known: make(map[uint32]int64), sessions: make(map[uint64]*audited),
 		found: make(map[byte]int64), want: make(map[byte]int64),
 	}
-	workers := func() error { return m.roster.Verify(a) }
+	workers := func() error { return m.workers.Verify(a) }
 	for _, step := range []func() error{v.unknownRows, v.allSessions, v.allActions, v.orphans, v.timers, v.schedules, workers} {
 		if err := step(); err != nil {
 			return err

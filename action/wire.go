@@ -11,7 +11,7 @@ const (
 	queryList
 	queryRun
 	queryRuns
-	queryBeat
+	queryHeartbeat
 	querySchedule
 	querySchedules
 )
@@ -19,11 +19,11 @@ const (
 // maxPageBytes bounds the inputs and outputs of a page of runs.
 const maxPageBytes = 4 << 20
 
-func (*infoQuery) Kind() uint8 { return queryInfo }
-func (*listQuery) Kind() uint8 { return queryList }
-func (*runQuery) Kind() uint8  { return queryRun }
-func (*runsQuery) Kind() uint8 { return queryRuns }
-func (*beatQuery) Kind() uint8 { return queryBeat }
+func (*infoQuery) Kind() uint8      { return queryInfo }
+func (*listQuery) Kind() uint8      { return queryList }
+func (*runQuery) Kind() uint8       { return queryRun }
+func (*runsQuery) Kind() uint8      { return queryRuns }
+func (*heartbeatQuery) Kind() uint8 { return queryHeartbeat }
 
 func (q *infoQuery) Arguments(f *codec.Fields) {
 	f.Namespace(&q.namespace)
@@ -86,14 +86,14 @@ func (q *runsQuery) Results(f *codec.Fields) {
 	f.Bool("more", &q.more)
 }
 
-func (q *beatQuery) Arguments(f *codec.Fields) {
+func (q *heartbeatQuery) Arguments(f *codec.Fields) {
 	f.Namespace(&q.namespace)
 	f.Uvarint("session", &q.session)
 	codec.ListOf(f, "known", &q.known, codeRef, codec.Range{Max: maxHeld})
-	f.Bool("census", &q.census)
+	f.Bool("census", &q.reconcile)
 }
 
-func (q *beatQuery) Results(f *codec.Fields) {
+func (q *heartbeatQuery) Results(f *codec.Fields) {
 	codec.ListOf(f, "cancelled", &q.cancelled, codeRef)
 	codec.ListOf(f, "held", &q.held, codeRef)
 	f.SignedMillis("lease_ms", &q.lease)

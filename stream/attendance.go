@@ -280,7 +280,7 @@ func (m *machine) asked(tx *engine.Tx, g *group, consumer string, fed bool) {
 		return
 	}
 	m.saveMember(tx, g, consumer, mem)
-	m.rosterChanged(tx, g)
+	m.markMembersChanged(tx, g)
 }
 
 // adaptAttendance applies a group's new ack timeout to its consumers that are attended. They stay as silent as they have been: settings that are made again and

@@ -67,7 +67,7 @@ func (m *machine) foundGroup(tx *engine.Tx, st *stream, name string, config grou
 // makeGroup adds a group to the shard.
 func (m *machine) makeGroup(tx *engine.Tx, st *stream, name string, sp *groupSpec) *group {
 	g := newGroup(groupName{st.streamName, name}, st, groupHeader{
-		groupConfig: sp.config, id: uint64(tx.LSN()), home: sp.id, version: sp.version, createdAt: tx.Now(), roster: uint64(tx.LSN()),
+		groupConfig: sp.config, id: uint64(tx.LSN()), home: sp.id, version: sp.version, createdAt: tx.Now(), membersChangedAt: uint64(tx.LSN()),
 	})
 	m.groups.Replace(tx, g.groupName, g, g.weight())
 	m.touch(tx, st)

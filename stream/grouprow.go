@@ -64,18 +64,18 @@ func memberKey(dst []byte, gen, id uint64, consumer string) []byte {
 // groupHeader is the row of a group.
 type groupHeader struct {
 	groupConfig
-	id        uint64 // of the rows
-	home      uint64 // LSN of its creation in the stream's home
-	version   uint64 // of the config
-	createdAt int64
-	timer     int64   // when the group's timer is due, 0: none is set
-	announced mark    // failures due by then are ready for delivery again, but for those that are spent
-	again     uint64  // how many these are
-	heads     slotSet // of a KeyShared group: slots with a key whose first record under way is one of them
-	recalling bool    // records of members are being taken back
-	roster    uint64  // LSN at which it last changed who is a member and heard of
-	holder    string  // the one consumer, in an exclusive group; "": none
-	epoch     uint64  // how often it has changed
+	id               uint64 // of the rows
+	home             uint64 // LSN of its creation in the stream's home
+	version          uint64 // of the config
+	createdAt        int64
+	timer            int64   // when the group's timer is due, 0: none is set
+	announced        mark    // failures due by then are ready for delivery again, but for those that are spent
+	again            uint64  // how many these are
+	heads            slotSet // of a KeyShared group: slots with a key whose first record under way is one of them
+	recalling        bool    // records of members are being taken back
+	membersChangedAt uint64  // LSN of the last change of the active members
+	holder           string  // the one consumer, in an exclusive group; "": none
+	epoch            uint64  // how often it has changed
 }
 
 // mark is a place in the order in which failures are due.
@@ -127,7 +127,7 @@ func (g *groupHeader) encode(b []byte) []byte {
 	b = codec.AppendVarint(codec.AppendVarint(b, g.createdAt), g.timer)
 	b = codec.AppendUvarint(codec.AppendVarint(b, g.announced.at), uint64(g.announced.partition))
 	b = codec.AppendUvarint(codec.AppendUvarint(b, g.announced.offset), g.again)
-	b = codec.AppendUvarint(codec.AppendBool(g.heads.append(b), g.recalling), g.roster)
+	b = codec.AppendUvarint(codec.AppendBool(g.heads.append(b), g.recalling), g.membersChangedAt)
 	return codec.AppendUvarint(codec.AppendString(b, g.holder), g.epoch)
 }
 
@@ -138,7 +138,7 @@ func decodeGroup(b []byte) (g groupHeader, err error) {
 	g.id, g.home, g.version = r.Uvarint(), r.Uvarint(), r.Uvarint()
 	g.createdAt, g.timer = r.Varint(), r.Varint()
 	g.announced = mark{r.Varint(), readCount(&r, MaxPartitions-1), r.Uvarint()}
-	g.again, g.heads, g.recalling, g.roster = r.Uvarint(), readSlotSet(&r), r.Bool(), r.Uvarint()
+	g.again, g.heads, g.recalling, g.membersChangedAt = r.Uvarint(), readSlotSet(&r), r.Bool(), r.Uvarint()
 	g.holder, g.epoch = r.String(), r.Uvarint()
 	if err := r.Done(); err != nil || version != rowVersion || g.groupConfig.check() != nil || g.announced.partition < 0 {
 		return g, fmt.Errorf("stream group row: %w: %x", codec.ErrCorrupt, b[:min(len(b), 16)])

@@ -259,7 +259,7 @@ func TestVerifyReportsGroups(t *testing.T) {
 		"group twice":            {func(w groupRows) { g := w.header("shared"); w.set(groupKey(nil, w.gen(), "twin"), g.encode(nil)) }, "has the id of another group"},
 		"group without an id":    {func(w groupRows) { w.group("shared", func(g *groupHeader) { g.id = 0 }) }, "was made at LSN 0"},
 		"group made ahead":       {func(w groupRows) { w.group("shared", func(g *groupHeader) { g.id = 1 << 40 }) }, "was made at LSN 1099511627776"},
-		"roster ahead":           {func(w groupRows) { w.group("shared", func(g *groupHeader) { g.roster = 1 << 40 }) }, "has other members since 1099511627776"},
+		"members ahead":          {func(w groupRows) { w.group("shared", func(g *groupHeader) { g.membersChangedAt = 1 << 40 }) }, "has other members since 1099511627776"},
 		"announced ahead":        {func(w groupRows) { w.group("shared", func(g *groupHeader) { g.announced.at = 1 << 60 }) }, "announced what was due at 1152921504606846976"},
 		"announced count":        {func(w groupRows) { w.group("shared", func(g *groupHeader) { g.again++ }) }, `consumer group "shared": `},
 		"slots announced":        {func(w groupRows) { w.group("keyed", func(g *groupHeader) { g.heads.set(3, true) }) }, `consumer group "keyed": `},

@@ -343,10 +343,10 @@ type deals struct {
 	of map[uint64]deal
 }
 
-// deal is who owns the keys of a group since its roster has changed last.
+// deal is who owns the keys of a group since its members changed last.
 type deal struct {
 	owners
-	gen, roster uint64
+	gen, membersChangedAt uint64
 }
 
 // maxDeals bounds what is remembered: four kilobytes for each group.
@@ -362,7 +362,7 @@ func (d *deals) owners(w *view, g *groupHeader, now int64) (owners, error) {
 	d.mu.Lock()
 	known, ok := d.of[g.id]
 	d.mu.Unlock()
-	if ok && known.gen == w.gen && known.roster == g.roster && now < known.until {
+	if ok && known.gen == w.gen && known.membersChangedAt == g.membersChangedAt && now < known.until {
 		return known.owners, nil
 	}
 	members, err := w.members(g)
@@ -375,6 +375,6 @@ func (d *deals) owners(w *view, g *groupHeader, now int64) (owners, error) {
 	if len(d.of) >= maxDeals || d.of == nil {
 		d.of = make(map[uint64]deal)
 	}
-	d.of[g.id] = deal{all, w.gen, g.roster}
+	d.of[g.id] = deal{all, w.gen, g.membersChangedAt}
 	return all, nil
 }

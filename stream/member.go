@@ -61,15 +61,15 @@ func (m member) silent(g *groupHeader, now int64) bool { return !m.attended && n
 // gone reports whether the member has left the group by its silence.
 func (m member) gone(g *groupHeader, now int64) bool { return !m.attended && now >= m.goneAt(g) }
 
-// rosterChanged notes that others may be members, or count as such.
-func (m *machine) rosterChanged(tx *engine.Tx, g *group) {
+// markMembersChanged records that the members of the group, or which of them are active, may have changed.
+func (m *machine) markMembersChanged(tx *engine.Tx, g *group) {
 	g.owners = owners{}
-	g.roster, g.changed = uint64(tx.LSN()), true
+	g.membersChangedAt, g.changed = uint64(tx.LSN()), true
 }
 
-// membersChanged makes those who wait look whether they have got something to do.
+// membersChanged calls markMembersChanged and notifies waiting consumers that may have got work.
 func (m *machine) membersChanged(tx *engine.Tx, g *group) {
-	m.rosterChanged(tx, g)
+	m.markMembersChanged(tx, g)
 	switch group := groupTopic(tx.NamespaceName(), g.name, g.group); g.mode {
 	case Shared:
 	case Exclusive:

@@ -97,9 +97,9 @@ func (g *groupAudit) check() error {
 	g.busy, g.first = make(map[keyAt]bool), make(map[keyAt]keyed)
 	g.waits, g.out = make(map[keyAt]bool), make(map[keyAt]bool)
 	g.counts, g.has = make([]uint64, g.partitions), make(map[string]uint64)
-	if last := uint64(g.Applied.LSN); g.groupHeader.id == 0 || g.groupHeader.id > last || g.roster > last || g.announced.at > g.Applied.Stamp {
+	if last := uint64(g.Applied.LSN); g.groupHeader.id == 0 || g.groupHeader.id > last || g.membersChangedAt > last || g.announced.at > g.Applied.Stamp {
 		g.problem("was made at LSN %d, has other members since %d and announced what was due at %d; the shard's last LSN is %d, its stamp %d",
-			g.groupHeader.id, g.roster, g.announced.at, last, g.Applied.Stamp)
+			g.groupHeader.id, g.membersChangedAt, g.announced.at, last, g.Applied.Stamp)
 	}
 	for _, step := range []struct {
 		kind byte

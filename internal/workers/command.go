@@ -5,7 +5,7 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// The commands of the roster. Each is about several workers.
+// The commands of the registry. Each command names one or more workers.
 var (
 	join = &engine.CommandRow[session, joinBody, engine.Nothing]{
 		Kind: KindJoin, Name: "join", From: engine.FromUsers, Route: (*joinBody).route, Body: (*joinBody).code, Admit: (*joinBody).checkMetadata,
@@ -26,13 +26,13 @@ var (
 
 var commands = engine.Declare(engine.MachineAction, "worker", CheckID, join, leave, note)
 
-// Commands returns the kinds of commands of the roster, for the table of the machine.
+// Commands returns the command types of the registry, for the machine's command table.
 func Commands() []engine.CommandType { return commands.Types() }
 
-// batch bounds the workers of a command.
+// batch bounds the number of workers in a command.
 var batch = codec.Range{Min: 1, Max: maxBatch}
 
-// joinBody registers workers, or changes what they say of themselves.
+// joinBody registers workers or updates their descriptions.
 type joinBody struct{ list []joining }
 
 type joining struct {
@@ -53,7 +53,8 @@ func (j *joining) code(f *codec.Fields) {
 	f.Bool("draining", &j.draining)
 }
 
-// checkMetadata is the part of the check that takes long.
+// checkMetadata checks whole workers, including their metadata, which is parsed as JSON. It runs
+// only when a command is admitted.
 func (j *joinBody) checkMetadata() error {
 	for i := range j.list {
 		if err := j.list[i].worker.Check(); err != nil {
@@ -63,7 +64,7 @@ func (j *joinBody) checkMetadata() error {
 	return nil
 }
 
-// fields codes everything but the ID.
+// fields codes all fields except the ID.
 func (w *Worker) fields(f *codec.Fields) {
 	if c := f.Binary(); c != nil {
 		w.code(c)
@@ -81,15 +82,16 @@ func (w *Worker) fields(f *codec.Fields) {
 	f.Blob("metadata", &w.Metadata, codec.Range{Max: MaxMetadataBytes})
 }
 
-// leaveBody removes workers. Who is not there, or has begun another life, is passed over unless the command names only one.
+// leaveBody removes workers or marks them as draining. A worker that is not registered, or has
+// started another life, is skipped. If it is the only worker of the command, the command fails.
 type leaveBody struct {
-	drain bool // they do not leave yet, but take nothing new
+	drain bool // mark the workers as draining instead of removing them
 	list  []leaving
 }
 
 type leaving struct {
 	id   string
-	life uint64 // 0: whichever it is
+	life uint64 // 0: any
 }
 
 func (l *leaveBody) code(f *codec.Fields) {
@@ -120,7 +122,7 @@ type noting struct {
 	silent  bool
 	seen    int64
 	load    int
-	present tallies
+	present workerStats
 }
 
 // going is a silent worker to be removed. It applies if the worker's last heartbeat is unchanged.
@@ -147,12 +149,12 @@ func (n *noting) code(f *codec.Fields) {
 	n.present.fields(f)
 }
 
-func (t *tallies) fields(f *codec.Fields) {
+func (t *workerStats) fields(f *codec.Fields) {
 	if c := f.Binary(); c != nil {
 		t.code(c)
 		return
 	}
-	codec.ListInto(f, "processes", &t.list, func(t *tally, f *codec.Fields) {
+	codec.ListInto(f, "processes", &t.list, func(t *processStats, f *codec.Fields) {
 		f.Text("name", &t.name)
 		f.Text("kind", &t.kind)
 		f.Varint("runs", &t.runs)

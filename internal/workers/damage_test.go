@@ -8,7 +8,7 @@ import (
 	"github.com/floedb/floe/internal/workers"
 )
 
-// TestDamages: what Verify reports of each row that is damaged, where all workers belong to the shard and where one of two shards has each.
+// TestDamages: the problems that Verify reports for each damaged row, with one shard and with two.
 func TestDamages(t *testing.T) {
 	for path, shards := range map[string]int{"testdata/damages": 1, "testdata/damages_spread": 2} {
 		machinetest.RunDamages(t, path, engine.MachineAction, workers.RowKinds, func(t *testing.T) *machinetest.Rig {

@@ -7,18 +7,18 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// Duty returns what the leader of a shard does for its workers.
-func (r *Roster) Duty() engine.Duty { return engine.Duty{Name: "workers", Run: r.tend} }
+// Duty returns the duty of a shard's leader for its workers.
+func (r *Registry) Duty() engine.Duty { return engine.Duty{Name: "workers", Run: r.watch} }
 
-// tend walks over the rows every 10 s, as long as there are any, and keeps in them what has been heard.
-func (r *Roster) tend(ctx context.Context, lead *engine.Lead) error {
+// watch scans the rows every 10 s, while there are any, and writes changed heartbeats to them.
+func (r *Registry) watch(ctx context.Context, lead *engine.Lead) error {
 	r.lead(lead.Term(), moment{lead.Now(), lead.Mono()})
 	defer func() {
-		if ctx.Err() != nil { // else this replica leads on
-			r.rest()
+		if ctx.Err() != nil { // otherwise this replica still leads
+			r.stepDown()
 		}
 	}()
-	next := int64(0) // when a pass begins
+	next := int64(0) // start of the next pass
 	var p pass
 	for {
 		err := lead.View(ctx, func(v *engine.View) error {
@@ -49,13 +49,13 @@ func (r *Roster) tend(ctx context.Context, lead *engine.Lead) error {
 	}
 }
 
-// pass is a walk over the rows, and the command that it has come to.
+// pass is a scan of the rows and the next command that it will propose.
 type pass struct {
-	from   []byte // where it goes on; nil: at the front
+	from   []byte // first key not scanned yet; nil: all
 	rows   int
 	note   noteBody
 	bytes  int
-	ns     uint32
+	ns     uint32 // namespace of the command
 	name   string // of ns
 	spread bool
 }
@@ -68,13 +68,14 @@ func (p *pass) command() engine.Command {
 	return cmd
 }
 
-// walk goes on until a command is full or has all that is to be noted of a namespace, or to the end.
-func (r *Roster) walk(v *engine.View, p *pass) error {
+// walk continues the scan until the command is full, the namespace ends and the command is not
+// empty, or there are no more rows.
+func (r *Registry) walk(v *engine.View, p *pass) error {
 	lower := p.from
 	if lower == nil {
 		lower = []byte{rowWorker}
 	}
-	return scanRows(v, lower, []byte{rowWorker + 1}, func(w who, value []byte) (more bool, err error) {
+	return scanRows(v, lower, []byte{rowWorker + 1}, func(w workerRef, value []byte) (more bool, err error) {
 		if full := len(p.note.list)+len(p.note.gone) >= maxBatch || p.bytes >= maxBatchBytes; full || w.ns != p.ns && !p.note.empty() {
 			p.from = workerKey(w.ns, w.id)
 			return false, nil
@@ -89,12 +90,12 @@ func (r *Roster) walk(v *engine.View, p *pass) error {
 		if p.rows++; p.name == "" {
 			return true, nil
 		}
-		return true, r.look(v, p, w, value)
+		return true, r.examine(v, p, w, value)
 	})
 }
 
-// look adds to the command what there is to note of a worker.
-func (r *Roster) look(v *engine.View, p *pass, w who, value []byte) error {
+// examine adds a worker's update or removal to the command, if its row is out of date.
+func (r *Registry) examine(v *engine.View, p *pass, w workerRef, value []byte) error {
 	kept, err := decodeRow(value)
 	if err != nil {
 		return err
@@ -123,14 +124,14 @@ func (r *Roster) look(v *engine.View, p *pass, w who, value []byte) error {
 	return nil
 }
 
-// scanRows calls f for the workers with lower <= key < upper while it returns true.
-func scanRows(v *engine.View, lower, upper []byte, f func(w who, value []byte) (more bool, err error)) error {
+// scanRows calls f for the workers with lower <= key < upper until f returns false.
+func scanRows(v *engine.View, lower, upper []byte, f func(w workerRef, value []byte) (more bool, err error)) error {
 	return v.Scan(lower, upper, func(k, value []byte) (bool, error) {
 		if len(k) <= idAt {
 			return true, nil
 		}
-		return f(whoOf(k), value)
+		return f(refOf(k), value)
 	})
 }
 
-func whoOf(k []byte) who { return who{binary.BigEndian.Uint32(k[1:]), string(k[idAt:])} }
+func refOf(k []byte) workerRef { return workerRef{binary.BigEndian.Uint32(k[1:]), string(k[idAt:])} }

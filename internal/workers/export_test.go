@@ -8,7 +8,7 @@ import (
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
-// What the tests need to see of the inside.
+// Unexported parts of the package for its tests.
 
 const (
 	SilentMillis = silentMillis
@@ -20,23 +20,23 @@ const (
 	MaxProcesses = maxProcesses
 )
 
-// NewHastyCrews returns Crews that wait for less.
-func NewHastyCrews(r *engine.Router) *Crews {
-	c := NewCrews(r)
+// NewFastRegistrar returns a Registrar with short intervals.
+func NewFastRegistrar(r *engine.Router) *Registrar {
+	c := NewRegistrar(r)
 	c.every, c.soon = 20*time.Millisecond, 2*time.Millisecond
 	return c
 }
 
-// Report is what a process says of workers. It returns the places of those that the shard does not know.
+// Report returns a report of workers and the indexes of those that the shard does not know.
 func Report(namespace string, list ...Reported) (q engine.Query, unknown func() []int) {
 	r := &reportQuery{namespace: namespace}
 	for _, one := range list {
-		r.list = append(r.list, report{one.ID, one.Life, one.Load, talliesOf(one.Processes)})
+		r.list = append(r.list, report{one.ID, one.Life, one.Load, statsOf(one.Processes)})
 	}
 	return r, func() []int { return r.unknown }
 }
 
-// Reported is one of them.
+// Reported is a worker in a report.
 type Reported struct {
 	ID        string
 	Life      uint64
@@ -44,7 +44,7 @@ type Reported struct {
 	Processes []Process
 }
 
-// JoinOp has a worker join in a life, LeaveOp has it leave.
+// JoinOp registers workers with a life; the first of them routes it.
 func JoinOp(life uint64, all ...Worker) engine.Op {
 	var c joinBody
 	for _, w := range all {
@@ -53,7 +53,7 @@ func JoinOp(life uint64, all ...Worker) engine.Op {
 	return rawOp(join, all[0].ID, c)
 }
 
-// LeaveOp has workers leave; the first of them routes it.
+// LeaveOp removes workers or marks them as draining; the first of them routes it.
 func LeaveOp(life uint64, drain bool, ids ...string) engine.Op {
 	c := leaveBody{drain: drain}
 	for _, id := range ids {
@@ -62,12 +62,12 @@ func LeaveOp(life uint64, drain bool, ids ...string) engine.Op {
 	return rawOp(leave, ids[0], c)
 }
 
-// rawOp makes an operation of a body that nobody checks.
+// rawOp returns an operation with an unchecked body.
 func rawOp[B, R any](row *engine.CommandRow[session, B, R], route string, b B) engine.Op {
 	return engine.Op{Command: engine.Command{Machine: engine.MachineAction, Kind: row.Kind, Body: codec.EncodeFields(nil, &b, row.Body)}, Route: route}
 }
 
-// Admit validates a command of a user.
+// Admit validates a user's command.
 func Admit(cmd engine.Command) error { return Commands()[cmd.Kind-KindJoin].Admit(cmd, 0) }
 
 // Recode decodes a row and encodes it again.
@@ -76,13 +76,13 @@ func Recode(b []byte) ([]byte, error) {
 	return encode(&r, (*row).code), err
 }
 
-// DecodeBody decodes a command's body and says whether that worked.
+// DecodeBody returns an error if a command's body does not decode.
 func DecodeBody(kind uint8, b []byte) error {
 	_, err := commands.NewCalls().Read(engine.Command{Kind: kind, Body: b})
 	return err
 }
 
-// NoteOp has the leader note that workers of a life, who were seen at a time, are silent, and that others are gone.
+// NoteOp is the leader's command that marks workers as silent and removes others, if they were last seen at was.
 func NoteOp(life uint64, was int64, silent, gone []string) engine.Op {
 	var c noteBody
 	for _, id := range silent {
@@ -98,5 +98,5 @@ func NoteOp(life uint64, was int64, silent, gone []string) engine.Op {
 var RowKinds = map[string]machinetest.RowKind{
 	"count":  machinetest.BareRow(func(k []byte) bool { return k[0] == rowWorker && len(k) == idAt }),
 	"worker": machinetest.RowOf(func(k []byte) bool { return k[0] == rowWorker && len(k) > idAt }, (*row).code),
-	"tally":  machinetest.RowOf(func(k []byte) bool { return k[0] == rowTally }, (*counted).code),
+	"stats":  machinetest.RowOf(func(k []byte) bool { return k[0] == rowStats }, (*runStats).code),
 }

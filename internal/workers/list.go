@@ -7,13 +7,14 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// Filter says which workers are listed: "" takes any.
+// Filter selects workers. An empty field matches all workers.
 type Filter struct {
 	Type    string
-	Handles string // the name of something that they handle
+	Handles string // a name in the worker's Handles
 }
 
-// Page returns a page of the workers of a namespace by their ids, over all shards. l has no prefix. Errors: ErrInvalid.
+// Page returns a page of the namespace's workers over all shards, ordered by ID. l has no prefix.
+// Errors: ErrInvalid.
 func Page(ctx context.Context, s *engine.Scope, l engine.Listing, f Filter) (page engine.Page[Info], err error) {
 	if err := l.Check("worker"); err != nil {
 		return page, err
@@ -23,7 +24,7 @@ func Page(ctx context.Context, s *engine.Scope, l engine.Listing, f Filter) (pag
 	if err != nil {
 		return page, err
 	}
-	if !spread { // else a shard may know only a part of what is filtered by
+	if !spread { // in a spread namespace one shard may have only part of a polling worker
 		q.typ, q.handles = f.Type, f.Handles
 	}
 	parts, _, err := engine.AskAll(ctx, s, q)
@@ -61,22 +62,23 @@ func Find(ctx context.Context, s *engine.Scope, id string) (Info, error) {
 	return merge(found), nil
 }
 
-// Handlers counts the workers of a type that are not Unhealthy, by what they handle, of names from first to last.
+// Handlers returns the number of workers per handled name, for names from first to last. It counts
+// workers of the given type that are not Unhealthy.
 func Handlers(ctx context.Context, s *engine.Scope, typ, first, last string) (map[string]int, error) {
 	parts, _, err := engine.AskAll(ctx, s, handlersQuery{namespace: s.Namespace(), typ: typ, first: first, last: last})
 	if err != nil {
 		return nil, err
 	}
-	counts, callers := make(map[string]int), make(map[string]callerHandles)
+	counts, pollers := make(map[string]int), make(map[string]pollerHandles)
 	for _, p := range parts {
 		for _, h := range p.counts {
 			counts[h.name] += h.n
 		}
-		for _, h := range p.callers {
-			callers[h.id] = h.with(callers[h.id])
+		for _, h := range p.pollers {
+			pollers[h.id] = h.with(pollers[h.id])
 		}
 	}
-	for _, h := range callers {
+	for _, h := range pollers {
 		for _, name := range h.names {
 			if h.alive {
 				counts[name]++
@@ -86,8 +88,8 @@ func Handlers(ctx context.Context, s *engine.Scope, typ, first, last string) (ma
 	return counts, nil
 }
 
-// with puts together what two shards know of a worker.
-func (h callerHandles) with(o callerHandles) callerHandles {
+// with merges the records that two shards have of a worker.
+func (h pollerHandles) with(o pollerHandles) pollerHandles {
 	switch {
 	case o.registered:
 		h.names = o.names
@@ -98,15 +100,19 @@ func (h callerHandles) with(o callerHandles) callerHandles {
 	return h
 }
 
-// Register is Join for a worker that calls by itself, once: it is not reported. Errors: ErrInvalid, ErrBusy.
+// Register registers a polling worker. Unlike Join it sends no reports later.
+// Errors: ErrInvalid, ErrBusy.
 func Register(ctx context.Context, s *engine.Scope, w Worker) error {
 	w.normalize()
 	_, err := join.Do(ctx, s, "", joinBody{[]joining{{worker: w}}}, w.Check())
 	return err
 }
 
-// Heartbeat says that a worker that calls by itself is there, how much it has, and all it has done since it was registered, but for runs of actions, which the shards
-// count: processes of KindOfRuns are passed over. Errors: ErrNotFound if it is to register again; ErrInvalid for negative figures, and for a process that is given twice.
+// Heartbeat reports that a polling worker is alive, its load, and its totals since it registered.
+// Processes of KindOfRuns are ignored, because the shards count runs of actions themselves.
+//
+// Errors: ErrNotFound if the worker must register again; ErrInvalid for negative numbers and for
+// duplicate processes.
 func Heartbeat(ctx context.Context, s *engine.Scope, id string, load int, processes []Process) error {
 	if err := CheckID(id); err != nil {
 		return err
@@ -114,7 +120,7 @@ func Heartbeat(ctx context.Context, s *engine.Scope, id string, load int, proces
 	if load < 0 {
 		return engine.Errorf(engine.ErrInvalid, "worker %q: negative load %d", id, load)
 	}
-	present := talliesOf(processes)
+	present := statsOf(processes)
 	if err := present.check(); err != nil {
 		return engine.Errorf(engine.ErrInvalid, "worker %q: %v", id, err)
 	}
@@ -132,7 +138,8 @@ func Heartbeat(ctx context.Context, s *engine.Scope, id string, load int, proces
 	return nil
 }
 
-// Leave ends that a worker is listed; with drain only that it is active. Errors: ErrNotFound, ErrInvalid.
+// Leave removes a worker from the registry, or with drain marks it as draining.
+// Errors: ErrNotFound, ErrInvalid.
 func Leave(ctx context.Context, s *engine.Scope, id string, drain bool) error {
 	_, err := leave.Do(ctx, s, "", leaveBody{drain, []leaving{{id: id}}}, nil)
 	return err

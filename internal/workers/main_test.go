@@ -17,15 +17,16 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// machine is one that has workers, and what their calls come to, but no runs.
-type machine struct{ workers.Roster }
+// machine is a machine with a worker registry and no runs.
+type machine struct{ workers.Registry }
 
-// kindCall is a command that does to the roster what calls of a worker do: "took", "completed", "failed", "called" or "forget", its id, and names of actions.
+// kindCall is a command that changes the registry like a polling worker's call. Its body is "took",
+// "completed", "failed", "called" or "forget", the worker's ID and names of actions.
 const kindCall = 1
 
 func (m *machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 	if cmd.Kind != kindCall {
-		return m.Roster.Apply(tx, cmd)
+		return m.Registry.Apply(tx, cmd)
 	}
 	words := strings.Split(string(cmd.Body), " ")
 	what, id, actions := words[0], words[1], words[2:]
@@ -45,20 +46,20 @@ func (m *machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 	return nil, nil
 }
 
-func (m *machine) Registry() *workers.Roster { return &m.Roster }
+func (m *machine) Workers() *workers.Registry { return &m.Registry }
 
 func (*machine) OnTimer(*engine.Tx, []byte)     {}
 func (*machine) Restore(*engine.View) error     { return nil }
 func (m *machine) Duties() []engine.Duty        { return []engine.Duty{m.Duty()} }
-func (m *machine) Verify(a *engine.Audit) error { return m.Roster.Verify(a) }
+func (m *machine) Verify(a *engine.Audit) error { return m.Registry.Verify(a) }
 
-// primitive is the table of the machine, with other commands before its own.
+// primitive returns the machine's table, with other commands before those of the registry.
 func primitive() engine.Primitive {
 	p := engine.Primitive{
-		ID: engine.MachineAction, Name: "roster", New: func() engine.Machine { return new(machine) },
+		ID: engine.MachineAction, Name: "workers", New: func() engine.Machine { return new(machine) },
 	}
 	for kind := uint8(1); kind < workers.QueryReport; kind++ {
-		q := engine.QueryRow(kind, fmt.Sprint("other ", kind), func(m *machine, v *engine.View, o *other) error { return m.LookTakes(v, "n", o.worker) })
+		q := engine.QueryRow(kind, fmt.Sprint("other ", kind), func(m *machine, v *engine.View, o *other) error { return m.WatchTakes(v, "n", o.worker) })
 		q.New = func() engine.Query { return &other{kind: kind} }
 		p.Queries = append(p.Queries, q)
 	}
@@ -71,7 +72,7 @@ func primitive() engine.Primitive {
 	return p
 }
 
-// other stands for the queries of the machine around the roster. It asks whether a worker may take runs.
+// other stands for the host's own queries. It checks whether a worker may take runs.
 type other struct {
 	kind   uint8
 	worker string
@@ -100,7 +101,7 @@ func newGround(t *testing.T, shards int, spread bool) *ground {
 			t.Fatal(err)
 		}
 	}
-	router.Attach(workers.NewHastyCrews(router))
+	router.Attach(workers.NewFastRegistrar(router))
 	return &ground{r, t, router.Scope("n", 1<<20)}
 }
 
@@ -117,12 +118,12 @@ func (g *ground) mustPropose(op engine.Op) {
 	}
 }
 
-// take asks whether a worker may take anything.
+// take returns the error of a worker that may not take runs.
 func (g *ground) take(id string) error {
 	return g.Query(g.t.Context(), 0, &other{kind: 1, worker: id})
 }
 
-// report tells how workers of one shard are, and returns who is unknown.
+// report sends heartbeats to one shard and returns the indexes of unknown workers.
 func (g *ground) report(list ...workers.Reported) []int {
 	g.t.Helper()
 	q, unknown := workers.Report("n", list...)
@@ -132,7 +133,7 @@ func (g *ground) report(list ...workers.Reported) []int {
 	return unknown()
 }
 
-// call does to a shard's roster what a call of a worker does.
+// call applies kindCall in a shard.
 func (g *ground) call(shard engine.ShardID, words string) string {
 	g.t.Helper()
 	cmd := engine.Command{Machine: engine.MachineAction, Kind: kindCall, Namespace: "n", Body: []byte(words)}
@@ -144,7 +145,7 @@ func (g *ground) call(shard engine.ShardID, words string) string {
 	return string(out.Result)
 }
 
-// rows counts what the machine has in a shard, by the first bytes of the keys.
+// rows counts the machine's rows in a shard by the first byte of their keys.
 func (g *ground) rows(shard engine.ShardID) map[string]int {
 	n := make(map[string]int)
 	for _, row := range g.Rows(shard) {
@@ -164,14 +165,14 @@ func (g *ground) find(id string) workers.Info {
 	return i
 }
 
-// failOver gives all shards another leader, which has heard of nobody.
+// failOver gives all shards a new leader, which has no heartbeats.
 func (g *ground) failOver(term uint64) {
 	g.Restart()
 	g.SetTerm(term)
 	g.Advance(0)
 }
 
-// entries returns how many entries there were.
+// entries returns the number of log entries.
 func (g *ground) entries() uint64 { return g.Executor(0).Applied().Index }
 
 func named(id string) workers.Worker {
@@ -188,7 +189,7 @@ func within(t testing.TB) context.Context {
 	return ctx
 }
 
-// note has the leader of shard 0 note something.
+// note proposes a command as the leader of shard 0.
 func (g *ground) note(op engine.Op) {
 	g.t.Helper()
 	cmd := op.Command

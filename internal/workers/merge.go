@@ -6,52 +6,53 @@ import (
 	"github.com/floedb/floe/internal/codec"
 )
 
-// caller is what a shard answers of a worker that calls by itself, beside what its row says: other shards may have more of it.
-type caller struct {
+// poller is the part of a shard's answer about a polling worker that merge adds up over all shards.
+type poller struct {
 	unregistered bool
-	held         int     // runs that it has of the shard
-	counted      tallies // of its runs that the shard has seen end
+	held         int         // runs of the shard that the worker holds
+	stats        workerStats // runs of the shard that ended
 }
 
-func (i *Info) codeCaller(c *codec.Coder) {
-	there := i.caller != nil
+func (i *Info) codePoller(c *codec.Coder) {
+	there := i.poller != nil
 	if c.Bool(&there); !there {
 		return
 	}
 	if c.Reading() {
-		i.caller = new(caller)
+		i.poller = new(poller)
 	}
-	c.Bool(&i.caller.unregistered)
-	c.Int(&i.caller.held)
-	i.caller.counted.code(c)
+	c.Bool(&i.poller.unregistered)
+	c.Int(&i.poller.held)
+	i.poller.stats.code(c)
 }
 
-// merge puts together what shards have of a worker: what it says of itself is where it is registered, and what it has done is counted where that was.
-func merge(parts []Info) Info {
-	i := parts[max(slices.IndexFunc(parts, func(i Info) bool { return i.caller == nil || !i.caller.unregistered }), 0)]
-	registered := i.caller == nil || !i.caller.unregistered
-	var counted tallies
+// merge combines the answers of all shards about a worker. The description comes from the shard where
+// the worker is registered; each shard adds the runs that it counted.
+func merge(answers []Info) Info {
+	i := answers[max(slices.IndexFunc(answers, func(i Info) bool { return i.poller == nil || !i.poller.unregistered }), 0)]
+	registered := i.poller == nil || !i.poller.unregistered
+	var counted workerStats
 	held := 0
-	for _, p := range parts {
-		if p.caller == nil {
+	for _, p := range answers {
+		if p.poller == nil {
 			continue
 		}
-		held += p.caller.held
-		counted = counted.plus(p.caller.counted)
+		held += p.poller.held
+		counted = counted.plus(p.poller.stats)
 		if i.LastSeen.Before(p.LastSeen) {
 			i.LastSeen = p.LastSeen
 		}
 		if !registered && p.RegisteredAt.Before(i.RegisteredAt) {
 			i.RegisteredAt = p.RegisteredAt
 		}
-		if i.Status == Unhealthy { // it has not been heard of in one shard, but in another
+		if i.Status == Unhealthy { // another shard may have received a heartbeat
 			i.Status = p.Status
 		}
 	}
-	said := talliesOf(i.Processes)
-	said.completed, said.failed = i.Completed, i.Failed // some of its processes may not be listed
-	all := said.plus(counted)
-	i.Load, i.Completed, i.Failed, i.Processes, i.caller = max(i.Load, held), all.completed, all.failed, all.processes(), nil
+	reported := statsOf(i.Processes)
+	reported.completed, reported.failed = i.Completed, i.Failed // the list may leave out processes
+	all := reported.plus(counted)
+	i.Load, i.Completed, i.Failed, i.Processes, i.poller = max(i.Load, held), all.completed, all.failed, all.processes(), nil
 	if !registered {
 		for _, p := range i.Processes {
 			i.Handles = append(i.Handles, p.Name)

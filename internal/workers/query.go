@@ -11,7 +11,8 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// reportQuery tells the leader how workers of a process are. It answers with those that the shard does not know, by their places in the list.
+// reportQuery sends the heartbeats of a process's workers to the leader. The answer is the indexes of
+// the workers in list that the shard does not know.
 type reportQuery struct {
 	namespace string
 	list      []report
@@ -23,26 +24,26 @@ type report struct {
 	id      string
 	life    uint64
 	load    int
-	present tallies
+	present workerStats
 }
 
-// OfLeader makes the leader answer: who is elsewhere is told nothing.
+// OfLeader directs the query to the leader: heartbeats are in its memory.
 func (*reportQuery) OfLeader() {}
 
-// listQuery lists workers by their ids.
+// listQuery lists workers ordered by ID.
 type listQuery struct {
 	namespace string
 	after     string
 	limit     int
-	typ       string // of all of them, "" any
-	handles   string // what all handle, "" anything
+	typ       string // "": any
+	handles   string // a name that the workers handle; "": any
 
 	items []Info
 	more  bool
-	next  string // where the next page begins
+	next  string // cursor of the next page
 }
 
-// workerQuery asks for one worker.
+// workerQuery returns one worker.
 type workerQuery struct {
 	namespace, id string
 
@@ -50,16 +51,17 @@ type workerQuery struct {
 	info  Info
 }
 
-// handlersQuery counts the workers of a type that are alive, by what they handle: names from first to last.
+// handlersQuery counts the live workers of a type per handled name, for names from first to last.
 type handlersQuery struct {
 	namespace, typ, first, last string
 
 	counts  []handlers
-	callers []callerHandles // of a spread namespace: workers that call by themselves, which may be in several shards, are not counted
+	pollers []pollerHandles // polling workers of a spread namespace, which are not in counts: several shards may have the same one
 }
 
-// callerHandles says which names a worker handles that calls by itself, as far as the shard knows. Where it is registered that is all; nothing, if it is of another type.
-type callerHandles struct {
+// pollerHandles is the names that a polling worker handles according to one shard. The shard where the
+// worker is registered has all of them, or none if the worker is of another type.
+type pollerHandles struct {
 	id         string
 	names      []string
 	registered bool
@@ -71,19 +73,19 @@ type handlers struct {
 	n    int
 }
 
-// Host is a machine that has a roster.
+// Host is a machine that has a worker registry.
 type Host interface {
 	engine.Machine
-	Registry() *Roster
+	Workers() *Registry
 }
 
-// Queries returns the kinds of queries of the roster, for the table of its host.
+// Queries returns the query types of the registry, for its host's query table.
 func Queries() []engine.QueryType {
 	return []engine.QueryType{
-		engine.QueryRow(QueryReport, "report workers", func(m Host, v *engine.View, q *reportQuery) error { return m.Registry().queryReport(v, q) }),
-		engine.QueryRow(QueryList, "workers", func(m Host, v *engine.View, q *listQuery) error { return m.Registry().queryList(v, q) }),
-		engine.QueryRow(QueryWorker, "worker", func(m Host, v *engine.View, q *workerQuery) error { return m.Registry().queryWorker(v, q) }),
-		engine.QueryRow(QueryHandlers, "handlers", func(m Host, v *engine.View, q *handlersQuery) error { return m.Registry().queryHandlers(v, q) }),
+		engine.QueryRow(QueryReport, "report workers", func(m Host, v *engine.View, q *reportQuery) error { return m.Workers().queryReport(v, q) }),
+		engine.QueryRow(QueryList, "workers", func(m Host, v *engine.View, q *listQuery) error { return m.Workers().queryList(v, q) }),
+		engine.QueryRow(QueryWorker, "worker", func(m Host, v *engine.View, q *workerQuery) error { return m.Workers().queryWorker(v, q) }),
+		engine.QueryRow(QueryHandlers, "handlers", func(m Host, v *engine.View, q *handlersQuery) error { return m.Workers().queryHandlers(v, q) }),
 	}
 }
 
@@ -123,9 +125,9 @@ func (q *listQuery) Results(f *codec.Fields) {
 	codec.ListOf(f, "workers", &q.items, (*Info).code)
 	f.Bool("more", &q.more)
 	f.Text("next", &q.next)
-	if c := f.Binary(); c != nil && c.More(slices.ContainsFunc(q.items, func(i Info) bool { return i.caller != nil })) {
+	if c := f.Binary(); c != nil && c.More(slices.ContainsFunc(q.items, func(i Info) bool { return i.poller != nil })) {
 		for i := range q.items {
-			q.items[i].codeCaller(c)
+			q.items[i].codePoller(c)
 		}
 	}
 }
@@ -140,8 +142,8 @@ func (q *workerQuery) Results(f *codec.Fields) {
 		return
 	}
 	q.info.code(f)
-	if c := f.Binary(); c != nil && c.More(q.info.caller != nil) {
-		q.info.codeCaller(c)
+	if c := f.Binary(); c != nil && c.More(q.info.poller != nil) {
+		q.info.codePoller(c)
 	}
 }
 
@@ -157,10 +159,10 @@ func (q *handlersQuery) Results(f *codec.Fields) {
 		f.Text("name", &h.name)
 		f.Int("workers", &h.n)
 	})
-	if c := f.Binary(); c == nil || !c.More(len(q.callers) > 0) {
+	if c := f.Binary(); c == nil || !c.More(len(q.pollers) > 0) {
 		return
 	}
-	codec.ListOf(f, "callers", &q.callers, func(h *callerHandles, f *codec.Fields) {
+	codec.ListOf(f, "callers", &q.pollers, func(h *pollerHandles, f *codec.Fields) {
 		f.Text("id", &h.id)
 		codec.ListOf(f, "names", &h.names, codec.Text)
 		f.Bool("registered", &h.registered)
@@ -186,14 +188,14 @@ func (i *Info) code(f *codec.Fields) {
 	})
 }
 
-func (r *Roster) queryReport(v *engine.View, q *reportQuery) error {
+func (r *Registry) queryReport(v *engine.View, q *reportQuery) error {
 	ns, ok := v.Namespace(q.namespace)
 	for i := range q.list {
 		one := &q.list[i]
 		if one.life == 0 {
 			one.present = one.present.withoutRuns()
 		}
-		w := who{ns, one.id}
+		w := workerRef{ns, one.id}
 		if ok && r.update(w, one, present(v)) {
 			continue
 		}
@@ -210,9 +212,9 @@ func (r *Roster) queryReport(v *engine.View, q *reportQuery) error {
 	return nil
 }
 
-func viewRow(v *engine.View, w who) (at row, found bool, err error) {
+func viewRow(v *engine.View, w workerRef) (at row, found bool, err error) {
 	if w.id == "" {
-		return at, false, nil // it would be the count
+		return at, false, nil // the key is that of the count
 	}
 	b, found, err := v.Get(workerKey(w.ns, w.id))
 	if err != nil || !found {
@@ -222,13 +224,13 @@ func viewRow(v *engine.View, w who) (at row, found bool, err error) {
 	return at, err == nil, err
 }
 
-func (r *Roster) queryList(v *engine.View, q *listQuery) error {
+func (r *Registry) queryList(v *engine.View, q *listQuery) error {
 	ns, ok := v.Namespace(q.namespace)
 	if !ok {
 		return nil
 	}
 	prefix := workerKey(ns, "")
-	return scanRows(v, append(workerKey(ns, q.after), 0), key.PrefixEnd(prefix), func(w who, value []byte) (more bool, err error) {
+	return scanRows(v, append(workerKey(ns, q.after), 0), key.PrefixEnd(prefix), func(w workerRef, value []byte) (more bool, err error) {
 		if len(q.items) == q.limit || q.next != "" && v.Full() {
 			q.more = true
 			return false, nil
@@ -239,7 +241,7 @@ func (r *Roster) queryList(v *engine.View, q *listQuery) error {
 		}
 		handles := q.handles == "" || slices.Contains(at.worker.Handles, q.handles)
 		if !handles && at.unregistered {
-			_, handles, err = v.Get(tallyKey(w.ns, w.id, q.handles))
+			_, handles, err = v.Get(statsKey(w.ns, w.id, q.handles))
 		}
 		if err != nil || !handles {
 			return true, err
@@ -250,12 +252,12 @@ func (r *Roster) queryList(v *engine.View, q *listQuery) error {
 	})
 }
 
-func (r *Roster) queryWorker(v *engine.View, q *workerQuery) error {
+func (r *Registry) queryWorker(v *engine.View, q *workerQuery) error {
 	ns, ok := v.Namespace(q.namespace)
 	if !ok {
 		return nil
 	}
-	w := who{ns, q.id}
+	w := workerRef{ns, q.id}
 	at, found, err := viewRow(v, w)
 	if found {
 		q.found = true
@@ -264,14 +266,14 @@ func (r *Roster) queryWorker(v *engine.View, q *workerQuery) error {
 	return err
 }
 
-func (r *Roster) queryHandlers(v *engine.View, q *handlersQuery) error {
+func (r *Registry) queryHandlers(v *engine.View, q *handlersQuery) error {
 	ns, ok := v.Namespace(q.namespace)
 	if !ok {
 		return nil
 	}
 	counts, spread := make(map[string]int), v.Spread(q.namespace)
 	prefix := workerKey(ns, "")
-	err := scanRows(v, prefix, key.PrefixEnd(prefix), func(w who, value []byte) (more bool, err error) {
+	err := scanRows(v, prefix, key.PrefixEnd(prefix), func(w workerRef, value []byte) (more bool, err error) {
 		at, err := decodeRow(value)
 		apart := err == nil && spread && at.life == 0
 		if err != nil || at.worker.Type != q.typ && !apart {
@@ -293,7 +295,7 @@ func (r *Roster) queryHandlers(v *engine.View, q *handlersQuery) error {
 		}
 		names = slices.DeleteFunc(names, func(name string) bool { return name < q.first || name > q.last })
 		if apart {
-			q.callers = append(q.callers, callerHandles{w.id, names, !at.unregistered, alive})
+			q.pollers = append(q.pollers, pollerHandles{w.id, names, !at.unregistered, alive})
 		}
 		if apart || !alive {
 			return true, nil
@@ -310,16 +312,17 @@ func (r *Roster) queryHandlers(v *engine.View, q *handlersQuery) error {
 	return err
 }
 
-// held returns how many runs a worker has that calls by itself.
-func (r *Roster) held(v *engine.View, w who, at *row) (int, error) {
+// held returns the number of runs that a polling worker holds.
+func (r *Registry) held(v *engine.View, w workerRef, at *row) (int, error) {
 	if at.life != 0 || r.Holds == nil {
 		return 0, nil
 	}
 	return r.Holds(v, w.ns, w.id)
 }
 
-// status puts what was heard of a worker over its row, and says how it is. held is how many runs it has, see Roster.held.
-func (r *Roster) status(v *engine.View, w who, at *row, held int) Status {
+// status applies the worker's heartbeat to its row and returns its state. held is the result of
+// Registry.held.
+func (r *Registry) status(v *engine.View, w workerRef, at *row, held int) Status {
 	switch age := r.overlay(w, at, present(v)); {
 	case held == 0 && (at.silent || age >= silentMillis):
 		return Unhealthy
@@ -329,7 +332,7 @@ func (r *Roster) status(v *engine.View, w who, at *row, held int) Status {
 	return Active
 }
 
-func (r *Roster) info(v *engine.View, w who, at *row) (Info, error) {
+func (r *Registry) info(v *engine.View, w workerRef, at *row) (Info, error) {
 	held, err := r.held(v, w, at)
 	if err != nil {
 		return Info{}, err
@@ -342,8 +345,8 @@ func (r *Roster) info(v *engine.View, w who, at *row) (Info, error) {
 	}
 	i.ID = w.id
 	if at.life == 0 {
-		i.caller = &caller{unregistered: at.unregistered, held: held}
-		i.caller.counted, err = viewCounted(v, w)
+		i.poller = &poller{unregistered: at.unregistered, held: held}
+		i.poller.stats, err = viewStats(v, w)
 	}
 	return i, err
 }

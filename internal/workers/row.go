@@ -12,44 +12,44 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// The rows, of the machine of actions:
+// The rows, in the key space of the action machine:
 //
-//	'x' | ns u32               how many workers follow -> uvarint; none if there are none
+//	'x' | ns u32               number of the namespace's workers -> uvarint; no row for 0
 //	'x' | ns u32 | worker id   a worker (see row)
 //
-// Rows 't' are in tally.go.
+// Rows 't' are in stats.go.
 const (
 	rowWorker = 'x'
-	idAt      = 5 // where the id begins in keys
+	idAt      = 5 // offset of the ID in keys
 )
 
-// row is what is kept of a worker.
+// row is the stored state of a worker.
 type row struct {
 	worker       Worker // without the ID, which is in the key
-	life         uint64 // 0: it calls by itself, and nobody has drawn a number
+	life         uint64 // 0: a polling worker
 	draining     bool
-	silent       bool  // it has not been heard of since seen
-	registeredAt int64 // ms, the first time
-	seen         int64 // ms: when it was heard of, as far as that was kept
-	load         int   // when it was heard of
-	before       tallies
-	present      tallies // what this life has done, the lives before are in before
-	unregistered bool    // it has not joined, but got runs of the shard: it may be in others too, see tally.go
+	silent       bool  // no heartbeat since seen
+	registeredAt int64 // ms; first registration
+	seen         int64 // ms; latest heartbeat that was stored
+	load         int   // of that heartbeat
+	before       workerStats
+	present      workerStats // of the current life; earlier lives are in before
+	unregistered bool        // a polling worker that got runs without joining; it may be in several shards, see stats.go
 }
 
-// tallies are the counts of a worker's processes, in the order of their names and kinds, and what comes to more than is kept.
-type tallies struct {
-	list              []tally
-	completed, failed int64 // of all that ever were in the list
+// workerStats are the counts of a worker's processes, ordered by name and kind, and the totals.
+type workerStats struct {
+	list              []processStats
+	completed, failed int64 // totals, including processes that were trimmed from the list
 }
 
-type tally struct {
+type processStats struct {
 	name, kind     string
 	runs, failures int64
 	lastRun        int64 // ms
 }
 
-func (t *tally) code(c *codec.Coder) {
+func (t *processStats) code(c *codec.Coder) {
 	c.String(&t.name)
 	c.String(&t.kind)
 	c.Varint(&t.runs)
@@ -57,12 +57,12 @@ func (t *tally) code(c *codec.Coder) {
 	c.Varint(&t.lastRun)
 }
 
-func (t *tally) compare(o *tally) int {
+func (t *processStats) compare(o *processStats) int {
 	return cmp.Or(cmp.Compare(t.name, o.name), cmp.Compare(t.kind, o.kind))
 }
 
-func (t *tallies) code(c *codec.Coder) {
-	codec.List(c, &t.list, func(c *codec.Coder, t *tally) { t.code(c) })
+func (t *workerStats) code(c *codec.Coder) {
+	codec.List(c, &t.list, func(c *codec.Coder, t *processStats) { t.code(c) })
 	c.Varint(&t.completed)
 	c.Varint(&t.failed)
 	if !c.Reading() || c.Err() != nil {
@@ -73,8 +73,8 @@ func (t *tallies) code(c *codec.Coder) {
 	}
 }
 
-// check returns what is wrong with the tallies.
-func (t *tallies) check() error {
+// check returns an error if the stats are invalid.
+func (t *workerStats) check() error {
 	if len(t.list) > maxProcesses {
 		return fmt.Errorf("%d processes exceed %d", len(t.list), maxProcesses)
 	}
@@ -92,26 +92,26 @@ func (t *tallies) check() error {
 	return nil
 }
 
-// talliesOf returns the tallies that processes have.
-func talliesOf(processes []Process) (t tallies) {
+// statsOf converts processes to stats.
+func statsOf(processes []Process) (t workerStats) {
 	for _, p := range processes {
-		t.list = append(t.list, tally{p.Name, p.Kind, p.Runs, p.Failures, p.LastRun.UnixMilli()})
+		t.list = append(t.list, processStats{p.Name, p.Kind, p.Runs, p.Failures, p.LastRun.UnixMilli()})
 		t.completed, t.failed = t.completed+p.Runs-p.Failures, t.failed+p.Failures
 	}
-	slices.SortFunc(t.list, func(a, b tally) int { return a.compare(&b) })
+	slices.SortFunc(t.list, func(a, b processStats) int { return a.compare(&b) })
 	t.trim()
 	return t
 }
 
-func (t *tallies) equal(o *tallies) bool {
+func (t *workerStats) equal(o *workerStats) bool {
 	return t.completed == o.completed && t.failed == o.failed && slices.Equal(t.list, o.list)
 }
 
-// plus returns the sums of both.
-func (t tallies) plus(o tallies) (sum tallies) {
+// plus returns the sum of both.
+func (t workerStats) plus(o workerStats) (sum workerStats) {
 	sum.completed, sum.failed = t.completed+o.completed, t.failed+o.failed
 	sum.list = slices.Concat(t.list, o.list)
-	slices.SortStableFunc(sum.list, func(a, b tally) int { return a.compare(&b) })
+	slices.SortStableFunc(sum.list, func(a, b processStats) int { return a.compare(&b) })
 	n := 0
 	for _, next := range sum.list {
 		if n == 0 || sum.list[n-1].compare(&next) != 0 {
@@ -127,24 +127,24 @@ func (t tallies) plus(o tallies) (sum tallies) {
 	return sum
 }
 
-// trim leaves out the processes that ran longest ago, if there are too many.
-func (t *tallies) trim() {
+// trim removes the processes with the oldest last runs, beyond maxProcesses.
+func (t *workerStats) trim() {
 	if len(t.list) <= maxProcesses {
 		return
 	}
-	slices.SortStableFunc(t.list, func(a, b tally) int { return cmp.Compare(b.lastRun, a.lastRun) })
+	slices.SortStableFunc(t.list, func(a, b processStats) int { return cmp.Compare(b.lastRun, a.lastRun) })
 	t.list = t.list[:maxProcesses]
-	slices.SortFunc(t.list, func(a, b tally) int { return a.compare(&b) })
+	slices.SortFunc(t.list, func(a, b processStats) int { return a.compare(&b) })
 }
 
-func (t *tallies) processes() (all []Process) {
+func (t *workerStats) processes() (all []Process) {
 	for _, p := range t.list {
 		all = append(all, Process{p.name, p.kind, p.runs, p.failures, time.UnixMilli(p.lastRun)})
 	}
 	return all
 }
 
-// code lays a row out: version u8 | all fields in order, times as varints.
+// code codes a row: version u8 | all fields in order, times as varints.
 func (r *row) code(c *codec.Coder) {
 	v := byte(1)
 	if c.Byte(&v); v != 1 {
@@ -164,7 +164,7 @@ func (r *row) code(c *codec.Coder) {
 	}
 }
 
-// code codes everything but the ID.
+// code codes all fields except the ID.
 func (w *Worker) code(c *codec.Coder) {
 	c.String(&w.Type)
 	c.String(&w.Machine)

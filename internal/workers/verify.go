@@ -6,9 +6,9 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// Verify reports what is wrong with the rows of workers.
-func (r *Roster) Verify(a *engine.Audit) error {
-	if err := verifyCounted(a); err != nil {
+// Verify reports invalid rows of workers.
+func (r *Registry) Verify(a *engine.Audit) error {
+	if err := verifyStats(a); err != nil {
 		return err
 	}
 	names := a.Names()
@@ -18,7 +18,7 @@ func (r *Roster) Verify(a *engine.Audit) error {
 			a.Reportf("row %x of workers is too short", k)
 			return nil
 		}
-		w := whoOf(k)
+		w := refOf(k)
 		if int(w.ns) >= len(names) {
 			a.Reportf("row %x: worker %q of namespace %d, but there are only %d", k, w.id, w.ns, len(names))
 			return nil
@@ -42,45 +42,45 @@ func (r *Roster) Verify(a *engine.Audit) error {
 	return err
 }
 
-// verifyCounted reports what is wrong with what is counted of workers.
-func verifyCounted(a *engine.Audit) error {
-	var of []byte // what the keys of the last first row begin with
+// verifyStats reports invalid rows of run counts.
+func verifyStats(a *engine.Audit) error {
+	var header []byte // key of the latest header row
 	actions, found := 0, 0
 	end := func() {
 		if actions != found {
-			a.Reportf("row %x counts %d actions, there are %d", of, actions, found)
+			a.Reportf("row %x counts %d actions, there are %d", header, actions, found)
 		}
 	}
-	err := a.Scan([]byte{rowTally}, []byte{rowTally + 1}, func(k, value []byte) error {
-		n, err := decodeCounted(value)
+	err := a.Scan([]byte{rowStats}, []byte{rowStats + 1}, func(k, value []byte) error {
+		n, err := decodeRunStats(value)
 		zero := bytes.IndexByte(k[min(idAt, len(k)):], 0)
 		switch {
 		case err != nil:
 			a.Reportf("row %x: %v", k, err)
 			return nil
 		case zero <= 0:
-			a.Reportf("row %x is of no worker", k)
+			a.Reportf("row %x has no worker ID", k)
 			return nil
 		case n.lastRun > a.Applied.Stamp:
 			a.Reportf("row %x: a run has ended at %d, all ends at %d", k, n.lastRun, a.Applied.Stamp)
 		}
 		id := k[idAt : idAt+zero]
 		if len(k) > idAt+zero+1 {
-			if !bytes.HasPrefix(k, of) || of == nil {
-				a.Reportf("row %x has no first one", k)
+			if !bytes.HasPrefix(k, header) || header == nil {
+				a.Reportf("row %x has no header row", k)
 				return nil
 			}
 			found++
 			return nil
 		}
 		end()
-		of, actions, found = bytes.Clone(k), n.actions, 0
+		header, actions, found = bytes.Clone(k), n.actions, 0
 		b, there, err := a.Get(append(append([]byte{rowWorker}, k[1:idAt]...), id...))
 		if err != nil {
 			return err
 		}
 		if at, err := decodeRow(b); !there || err == nil && at.life != 0 {
-			a.Reportf("row %x: worker %q is not one that calls by itself", k, id)
+			a.Reportf("row %x: worker %q is not a polling worker", k, id)
 		}
 		return nil
 	})
@@ -88,7 +88,7 @@ func verifyCounted(a *engine.Audit) error {
 	return err
 }
 
-func verifyRow(a *engine.Audit, w who, namespace string, value []byte) {
+func verifyRow(a *engine.Audit, w workerRef, namespace string, value []byte) {
 	at, err := decodeRow(value)
 	at.worker.ID = w.id
 	if err == nil {

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// Pauses after errors that may pass.
+// Bounds of the pause after a transient error.
 const (
 	minPause = 50 * time.Millisecond
 	maxPause = 5 * time.Second
 )
 
-// backoff returns the pauses between attempts: each is up to twice as long as the one before, and they differ from one process to the next, so that those
-// who were cut off together do not come back together.
+// backoff computes the pauses between attempts. A pause is up to twice as long as the one before. It is
+// random, so that processes that lost a connection together do not retry together.
 type backoff struct{ pause time.Duration }
 
 func (b *backoff) next() time.Duration {
@@ -23,7 +23,7 @@ func (b *backoff) next() time.Duration {
 
 func (b *backoff) reset() { b.pause = 0 }
 
-// wait waits for the next pause to pass, and reports whether it has before ctx has ended.
+// wait waits for the next pause. It returns false if ctx ends first.
 func (b *backoff) wait(ctx context.Context) bool {
 	t := time.NewTimer(b.next())
 	defer t.Stop()
@@ -35,7 +35,8 @@ func (b *backoff) wait(ctx context.Context) bool {
 	}
 }
 
-// Retry calls f until it succeeds, with pauses, as long as its errors may pass; what does not exist may come to be. They are reported.
+// Retry calls f until it succeeds, with back-off, and reports its errors. It stops at a permanent error
+// or when ctx ends. Errors such as ErrNotFound are not permanent: the thing may be created.
 func Retry(ctx context.Context, report func(error), f func(context.Context) error) error {
 	var pauses backoff
 	for {

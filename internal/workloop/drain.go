@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// drain waits until what is under way has ended: for the Grace, then, when the handlers have been cancelled, for lastWords until they have returned. What has become of
-// pieces is sent while they do, and for lastCalls at most behind that. cause is why.
+// drain ends the loop. It waits for handlers for the Grace, cancels the rest with the cause, and waits
+// up to lastWords for them to return. Results are sent meanwhile, and for up to lastCalls after that.
 func (l *Loop[T]) drain(cause error) error {
 	grace := time.Now().Add(l.cfg.Grace)
 	l.giveBack(l.close())
@@ -15,13 +15,13 @@ func (l *Loop[T]) drain(cause error) error {
 	}
 	l.stop(cause)
 	if !l.await(lastWords, l.returned) || !l.await(lastCalls, l.idle) {
-		l.giveUp() // Settle, and what waits to be settled
+		l.giveUp() // ends calls of Settle and their retries
 		l.await(lastCalls, l.onlyBlocked)
 	}
 	return errors.Join(l.abandon(), l.unsettled())
 }
 
-// unsettled returns the error of results that could not be handed over.
+// unsettled returns an error if results could not be sent.
 func (l *Loop[T]) unsettled() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -31,7 +31,8 @@ func (l *Loop[T]) unsettled() error {
 	return &UnsettledError{l.missed, l.why}
 }
 
-// close notes that nothing new is taken, and returns what waits in lanes, if it can be given back.
+// close marks the loop as draining. It returns the pieces that wait in lanes, if the source takes
+// pieces back.
 func (l *Loop[T]) close() []T {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -55,7 +56,7 @@ func (l *Loop[T]) stop(cause error) {
 	}
 }
 
-// abandon gives up handlers that have not returned. What becomes of them later is nobody's concern: their pieces are given back.
+// abandon releases the pieces of handlers that have not returned. Their later results are ignored.
 func (l *Loop[T]) abandon() error {
 	l.mu.Lock()
 	var pieces []T
@@ -76,7 +77,7 @@ func (l *Loop[T]) abandon() error {
 
 func (l *Loop[T]) idle() bool { return len(l.held) == 0 }
 
-// returned reports whether no handler is at work.
+// returned reports whether all handlers have returned. The caller holds mu.
 func (l *Loop[T]) returned() bool {
 	for h := range l.held {
 		if h.running && !h.returned {
@@ -86,7 +87,8 @@ func (l *Loop[T]) returned() bool {
 	return true
 }
 
-// onlyBlocked reports whether nothing is held but by handlers that have not returned.
+// onlyBlocked reports whether all held pieces are those of handlers that have not returned. The caller
+// holds mu.
 func (l *Loop[T]) onlyBlocked() bool {
 	for h := range l.held {
 		if h.returned || !h.running {
@@ -96,7 +98,8 @@ func (l *Loop[T]) onlyBlocked() bool {
 	return true
 }
 
-// await waits until something holds, and reports whether that has happened within a time.
+// await waits until holds returns true and reports whether that happened within d. It calls holds with
+// mu held.
 func (l *Loop[T]) await(d time.Duration, holds func() bool) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

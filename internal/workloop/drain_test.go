@@ -111,7 +111,7 @@ func TestGrace(t *testing.T) {
 	})
 }
 
-// TestBlocked: a handler that never returns does not keep the loop, and its result, if it ever comes, is nobody's.
+// TestBlocked: the loop ends without a handler that never returns, and ignores its later result.
 func TestBlocked(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		b := newBoard(t, 30*time.Second, jobs(2)...)

@@ -21,7 +21,7 @@ type job struct {
 	delivery int
 }
 
-// board is a source in memory: it leases jobs, delivers again those whose leases end, and notes what nobody may do.
+// board is a source in memory: it leases jobs, redelivers them when leases end, and records violations.
 type board struct {
 	t       *testing.T
 	period  time.Duration // of leases, 0: none

@@ -6,7 +6,8 @@ import (
 	"runtime/debug"
 )
 
-// handle runs the handler and fills in the result. A panic is its error. A piece that can be given back is not begun when its context has ended, see Config.Each.
+// handle runs the handler and fills in the result. A panic is an error. If the piece's context has
+// ended and the source takes pieces back, the handler is not called, except with Config.Each.
 func (l *Loop[T]) handle(h *held[T], r *Result) {
 	if h.ctx.Err() != nil && l.releaser != nil && !l.cfg.Each {
 		r.Err, r.Panic = context.Cause(h.ctx), nil
@@ -27,8 +28,8 @@ func (l *Loop[T]) report(piece *T, err error) {
 	}
 }
 
-// Callback calls f, a function of the user's, in a goroutine of its own and waits for it. If f panics or calls runtime.Goexit, that harms neither the process nor the
-// caller; the panic is dropped.
+// Callback calls a user's function in a goroutine of its own and waits for it. A panic of f is dropped,
+// and runtime.Goexit ends only that goroutine.
 func Callback(f func()) {
 	done := make(chan struct{})
 	go func() {
@@ -39,11 +40,12 @@ func Callback(f func()) {
 	<-done
 }
 
-// stack returns the stack of a panic, from where it was on: what is above that is the same each time, and reasons are short.
+// stack returns the stack of a panic from the panicking function on. The frames above are the same for
+// every panic, and the room for an error text is short.
 func stack() []byte {
 	all := debug.Stack()
 	_, below, found := bytes.Cut(all, []byte("\npanic("))
-	for range 2 { // the call of panic, and where that is
+	for range 2 { // the two lines of the frame of panic
 		_, rest, more := bytes.Cut(below, []byte("\n"))
 		below, found = rest, found && more
 	}

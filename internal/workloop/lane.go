@@ -1,11 +1,11 @@
 package workloop
 
-// lane is a lane one of whose pieces is running.
+// lane is a lane with a running piece.
 type lane[T any] struct {
-	waiting []*held[T] // behind it, in the order in which they were taken
+	waiting []*held[T] // pieces behind it, in the order in which they were taken
 }
 
-// enterLocked gives a piece its place in its lane, and reports whether it may run now.
+// enterLocked adds a piece to its lane and reports whether it may run now.
 func (l *Loop[T]) enterLocked(h *held[T]) bool {
 	if l.laner != nil {
 		h.lane = l.laner.Lane(h.piece)
@@ -21,8 +21,9 @@ func (l *Loop[T]) enterLocked(h *held[T]) bool {
 	return true
 }
 
-// leaveLocked returns the piece that may run now that one has ended, nil if there is none. When that one failed, or was not run, those behind it are
-// doubtful.
+// leaveLocked removes an ended piece from its lane and returns the next one to run, or nil. If the ended
+// piece failed or did not run, the source may have taken back the pieces behind it: they are marked
+// as doubtful.
 func (l *Loop[T]) leaveLocked(h *held[T], failed bool) *held[T] {
 	in := l.lanes[h.lane]
 	if in == nil {
@@ -47,13 +48,13 @@ func (l *Loop[T]) leaveLocked(h *held[T], failed bool) *held[T] {
 	return nil
 }
 
-// dropLocked forgets a piece that has not run.
+// dropLocked removes a piece that has not run.
 func (l *Loop[T]) dropLocked(h *held[T]) {
 	h.cancel(nil)
 	delete(l.held, h)
 }
 
-// emptyLanesLocked takes all pieces out of their lanes that have not run.
+// emptyLanesLocked removes the waiting pieces from all lanes and returns those that are not lost.
 func (l *Loop[T]) emptyLanesLocked() (pieces []T) {
 	for _, in := range l.lanes {
 		for _, h := range in.waiting {

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// A lease is renewed when a third of it is over; what comes due within a sixth is renewed along with it. A renewal that fails is tried again after a
-// pause, as long as the lease has not ended.
+// A lease is renewed after a third of its duration, together with leases that come due within another
+// sixth. A failed renewal is retried after a pause while the lease lasts.
 
-// leaseLocked notes that a lease begins, or began, at a time.
+// leaseLocked records the start of a piece's lease.
 func (l *Loop[T]) leaseLocked(h *held[T], from time.Time, lease time.Duration) {
 	if l.renewer == nil {
 		return
@@ -23,7 +23,7 @@ func (l *Loop[T]) leaseLocked(h *held[T], from time.Time, lease time.Duration) {
 	}
 }
 
-// lease returns for how long pieces are leased now, 0 if they are not.
+// lease returns the current duration of leases, 0 if the source has none.
 func (l *Loop[T]) lease() time.Duration {
 	if l.renewer == nil {
 		return 0
@@ -52,8 +52,9 @@ func (l *Loop[T]) renewAll(ctx context.Context) {
 	}
 }
 
-// due returns the pieces that are to be renewed, in the order in which they were taken; else next is when some are, zero if there are none. ends is when the
-// first lease ends, of any piece. Leases that have ended are lost.
+// due returns the pieces to renew, in the order in which they were taken. If there are none, next is the
+// time when some come due, or zero. ends is the end of the first lease. Pieces whose leases have ended
+// are cancelled.
 func (l *Loop[T]) due(now time.Time) (due []*held[T], next, ends time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -81,7 +82,7 @@ func (l *Loop[T]) due(now time.Time) (due []*held[T], next, ends time.Time) {
 	return due, next, ends
 }
 
-// earlier returns the earlier of two times; zero is none.
+// earlier returns the earlier of two times. A zero time is later than any other.
 func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
@@ -103,7 +104,7 @@ func (l *Loop[T]) awaitDue(ctx context.Context, next time.Time) {
 	}
 }
 
-// renew renews the leases of pieces. It takes no longer than until the first lease ends.
+// renew renews the leases of pieces. It returns before the first lease ends.
 func (l *Loop[T]) renew(ctx context.Context, due []*held[T], ends time.Time) error {
 	began := time.Now()
 	pieces := make([]T, len(due))
@@ -114,7 +115,7 @@ func (l *Loop[T]) renew(ctx context.Context, due []*held[T], ends time.Time) err
 	bounded, cancel := context.WithDeadline(ctx, earlier(began.Add(lease/3), ends))
 	defer cancel()
 	lost, err := l.renewer.Renew(bounded, pieces)
-	lease = min(lease, l.lease()) // which of them the source went by is not known
+	lease = min(lease, l.lease()) // the source may have used either
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i, h := range due {
@@ -129,7 +130,8 @@ func (l *Loop[T]) renew(ctx context.Context, due []*held[T], ends time.Time) err
 	return err
 }
 
-// confirm renews the lease of a doubtful piece and reports whether it is the loop's. It is not for one whose context has ended before that is known.
+// confirm renews the lease of a doubtful piece and reports whether the loop still holds it. It returns
+// false if the piece's context ends first.
 func (l *Loop[T]) confirm(h *held[T]) bool {
 	var pauses backoff
 	for {
@@ -151,7 +153,7 @@ func (l *Loop[T]) confirm(h *held[T]) bool {
 	}
 }
 
-// postpone makes pieces that could not be renewed be renewed after a pause.
+// postpone schedules the renewal of pieces after a pause.
 func (l *Loop[T]) postpone(pieces []*held[T], pause time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -161,12 +163,13 @@ func (l *Loop[T]) postpone(pieces []*held[T], pause time.Duration) {
 	}
 }
 
-// loseLocked notes that a piece is not the loop's any more. Those behind it in its lane are not either, but that comes out when it ends.
+// loseLocked marks a piece as lost. The pieces behind it in its lane may be lost too; confirm finds out.
 func (l *Loop[T]) loseLocked(h *held[T]) { h.lost = true }
 
 var errExpired = errors.New("it could not be renewed in time")
 
-// expireLocked cancels a handler whose lease has ended by the clock of this process. A piece that waits has nobody to tell, and is dropped.
+// expireLocked cancels the handler of a piece whose lease has ended by this process's clock. A waiting
+// piece has no handler and is lost.
 func (l *Loop[T]) expireLocked(h *held[T]) {
 	h.expired, h.lost = true, !h.running
 	h.cancel(&LostError{Err: errExpired})

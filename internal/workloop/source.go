@@ -9,59 +9,64 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// Source is where pieces of work come from, and where it is told what has become of them. Its methods are called by several goroutines at once, Take by
-// one at a time.
+// Source supplies pieces of work and receives their outcomes. Its methods are called concurrently, but
+// Take by one goroutine at a time.
 type Source[T any] interface {
-	// Take waits for work and returns up to n pieces of it. It may return none, for example when it has waited for long enough: then it is called again.
-	// When ctx ends it returns soon; what it returns all the same is not run but given back.
+	// Take waits for work and returns up to n pieces. It may return none, for example after a
+	// timeout, and is then called again. It returns soon after ctx ends; pieces that it returns then
+	// are released instead of run.
 	Take(ctx context.Context, n int) ([]T, error)
-	// Settle says how a piece has ended. It is called once more if it fails with an error that may pass.
+	// Settle reports the outcome of a piece. It is called again after a transient error.
 	Settle(ctx context.Context, piece T, r Result) error
 }
 
 // Renewer is a Source whose pieces are leased.
 type Renewer[T any] interface {
-	// Lease returns for how long a piece is leased, when it is taken and when it is renewed. 0 means for ever, and it does not change from or to that;
-	// otherwise it may change with a Take.
+	// Lease returns the duration of leases, from a Take or a renewal on. It may change with a Take,
+	// but not from or to 0, which means no limit.
 	Lease() time.Duration
-	// Renew makes leases last for Lease from now on. lost is nil, or has an error for each piece whose lease has ended and nil for the others. With an
-	// err nothing has become of the others, as far as is known, and Renew is called again.
+	// Renew extends leases to Lease from now. lost is nil, or has an error for each piece whose lease
+	// is lost and nil for the others. If err is not nil, the others may not be renewed, and Renew is
+	// called again.
 	Renew(ctx context.Context, pieces []T) (lost []error, err error)
 }
 
-// Releaser is a Source to which pieces can be given back that were not run, or not to their end. Errors are only reported.
+// Releaser is a Source that takes back pieces that did not run, or not to their end. The loop reports
+// errors of Release and does not retry.
 type Releaser[T any] interface {
 	Release(ctx context.Context, pieces []T) error
 }
 
-// Laner is a Source some of whose pieces have to run one after the other: those with the same lane, if it is not "".
+// Laner is a Source with lanes: pieces with the same non-empty lane run one after the other.
 type Laner[T any] interface {
 	Lane(piece T) string
 }
 
-// Result is how the handler has ended.
+// Result is the outcome of a handler.
 type Result struct {
-	// Err is what the handler returned, or Panic. It is a user's value, whose methods may panic: a Source compares it with nil, and no more.
+	// Err is what the handler returned, or Panic. It is a user's value and its methods may panic: a
+	// Source only compares it with nil.
 	Err error
 	// Panic is set if the handler did not return.
 	Panic *PanicError
-	// Cause says why its context was cancelled meanwhile, nil if it was not.
+	// Cause is the cause of the handler's cancelled context, nil if it was not cancelled.
 	Cause error
-	// Stopped means that the loop has ended before the handler, and cancelled it: an Err is not to be taken for a failure.
+	// Stopped means that the loop ended and cancelled the handler: an Err does not count as a failure.
 	Stopped bool
 }
 
-// GiveBack reports whether the piece should be given back, instead of having failed: it was stopped, and has not panicked.
+// GiveBack reports whether to release the piece instead of failing it: the handler was stopped and did
+// not panic.
 func (r Result) GiveBack() bool { return r.Stopped && r.Err != nil && r.Panic == nil }
 
 // PanicError is the error of a handler that did not return.
 type PanicError struct {
-	Value any    // of the panic; nil if the handler called runtime.Goexit
-	Stack []byte // where it was, nil for Goexit
+	Value any    // value of the panic; nil if the handler called runtime.Goexit
+	Stack []byte // nil for Goexit
 	text  string
 }
 
-// newPanicError formats the value at once, where a panic of its methods is still recovered.
+// newPanicError formats the value at once, while a panic of its methods is still recovered.
 func newPanicError(value any, stack []byte) *PanicError {
 	e := &PanicError{Value: value, Stack: stack, text: "handler called runtime.Goexit"}
 	if stack != nil {
@@ -78,9 +83,9 @@ func (e *PanicError) Unwrap() error {
 	return err
 }
 
-// LostError is why the context of a handler was cancelled whose piece is not the loop's any more. It matches engine.ErrConflict.
+// LostError is the cause of a cancelled handler whose piece was lost. It matches engine.ErrConflict.
 type LostError struct {
-	Err error // how that is known
+	Err error // the reason
 }
 
 func (e *LostError) Error() string { return fmt.Sprintf("lease lost: %v", e.Err) }
@@ -88,7 +93,8 @@ func (e *LostError) Error() string { return fmt.Sprintf("lease lost: %v", e.Err)
 // Unwrap returns ErrConflict and Err.
 func (e *LostError) Unwrap() []error { return []error{engine.ErrConflict, e.Err} }
 
-// BlockedError says that handlers have not returned though their contexts were cancelled. They are still running.
+// BlockedError reports handlers that did not return after their contexts were cancelled. They are still
+// running.
 type BlockedError struct {
 	Handlers int
 }
@@ -97,8 +103,8 @@ func (e *BlockedError) Error() string {
 	return fmt.Sprintf("%d handlers have not returned, %v after their contexts were cancelled", e.Handlers, lastWords)
 }
 
-// UnsettledError says that results could not be handed over until the loop had to end: what they are about is done again, when its leases end. It matches
-// engine.ErrUnknownOutcome.
+// UnsettledError reports results that could not be sent before the loop ended. Their pieces are delivered
+// again when their leases end. It matches engine.ErrUnknownOutcome.
 type UnsettledError struct {
 	Results int
 	Err     error // of the last one
@@ -111,7 +117,8 @@ func (e *UnsettledError) Error() string {
 // Unwrap returns ErrUnknownOutcome and Err.
 func (e *UnsettledError) Unwrap() []error { return []error{engine.ErrUnknownOutcome, e.Err} }
 
-// Passing reports whether a call that failed with err may succeed when it is made again. Only what is known to be definite is not.
+// Passing reports whether a retry may succeed after err: all errors are transient, except those known
+// to be definite.
 func Passing(err error) bool {
 	for _, definite := range []error{
 		engine.ErrConflict, engine.ErrNotFound, engine.ErrExists, engine.ErrInvalid, engine.ErrUnauthorized, engine.ErrClosed,
@@ -123,7 +130,7 @@ func Passing(err error) bool {
 	return true
 }
 
-// Final marks the error of a Take after which it is of no use to take again, of a kind that would pass otherwise.
+// Final marks an error of Take as permanent, so that the loop ends instead of retrying.
 func Final(err error) error { return &finalError{err} }
 
 type finalError struct{ err error }
@@ -131,7 +138,7 @@ type finalError struct{ err error }
 func (e *finalError) Error() string { return e.err.Error() }
 func (e *finalError) Unwrap() error { return e.err }
 
-// final reports whether it is of no use to take again after err. What does not exist, or is in conflict, may change.
+// final reports whether err ends the loop. ErrNotFound and ErrConflict do not: the state may change.
 func final(err error) bool {
 	var marked *finalError
 	if errors.As(err, &marked) {

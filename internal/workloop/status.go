@@ -7,38 +7,39 @@ import (
 	"time"
 )
 
-// Observer is told of the loops of a process, to show them.
+// Observer lists the loops of a process.
 type Observer interface {
-	// Join is called when a loop begins, and the function it returns when it has ended. status may be called by any goroutine, at any time.
+	// Join is called when a loop starts, and leave when it has ended. status may be called by any
+	// goroutine at any time.
 	Join(status func() Status) (leave func())
 }
 
-// Status is what a loop is about and what it has done.
+// Status describes a loop and its work.
 type Status struct {
 	Kind      string // "action", "stream" or "queue"
 	Namespace string
-	Name      string // of what it takes its work from, such as the queue
-	Worker    string // the name by which the source knows the loop, "" if it has none
+	Name      string // of the source, such as the queue
+	Worker    string // name of the consumer at the source, "" if it has none
 	Began     time.Time
-	Draining  bool // it takes nothing new
-	Load      int  // handlers that run
-	Max       int  // and how many may
+	Draining  bool // takes no new pieces
+	Load      int  // running handlers
+	Max       int  // maximum of Load
 	Processes []Process
 }
 
 // Process counts the runs of one kind of work.
 type Process struct {
 	Name     string
-	Runs     int64     // handlers that have returned
-	Failures int64     // those of them that failed, or whose piece was lost
-	LastRun  time.Time // when one returned last
+	Runs     int64     // finished handlers
+	Failures int64     // failed or lost ones
+	LastRun  time.Time // when the latest one returned
 }
 
-// tallies are the counts of a loop, by process.
-type tallies map[string]*Process
+// counters are the counts of a loop, by process name.
+type counters map[string]*Process
 
-// count notes a run that has ended.
-func (t tallies) count(name string, failed bool) {
+// count counts a finished run.
+func (t counters) count(name string, failed bool) {
 	p := t[name]
 	if p == nil {
 		p = &Process{Name: name}
@@ -52,7 +53,7 @@ func (t tallies) count(name string, failed bool) {
 }
 
 // list returns copies, sorted by name.
-func (t tallies) list() []Process {
+func (t counters) list() []Process {
 	all := make([]Process, 0, len(t))
 	for p := range maps.Values(t) {
 		all = append(all, *p)

@@ -10,66 +10,69 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// Config says what a loop does. Source and Handle are required.
+// Config configures a loop. Source and Handle are required.
 type Config[T any] struct {
 	Source Source[T]
-	// Handle works a piece off. Its ctx has the values of Run's, but ends only when the piece is lost or cancelled, or the Grace is over: context.Cause says why.
+	// Handle processes a piece. Its ctx has the values of Run's. It ends only when the piece is lost
+	// or cancelled, or after the Grace: context.Cause returns the reason.
 	//
-	// Handle is where methods of a user's values may be called, such as Error, As and MarshalJSON, because it may panic: what Settle needs to know of them, Handle
-	// keeps in the piece.
+	// Methods of a user's values, such as Error, As and MarshalJSON, may panic and are called in
+	// Handle only. Handle stores in the piece what Settle needs of them.
 	Handle func(ctx context.Context, piece T) error
-	// Each says that Handle is called for every piece that was begun, and looks itself whether its context has ended by then. Else Handle is not called for a piece that can
-	// be given back when its context has ended.
+	// Each makes the loop call Handle for every piece, even if its context has ended already. Without
+	// it, a piece whose context has ended is released without a call of Handle, if the source is a
+	// Releaser.
 	Each bool
-	// Concurrency is how many pieces are run at once. 0 means 1.
+	// Concurrency is the maximum number of pieces that run at once. 0 means 1.
 	Concurrency int
-	// Hold bounds how many pieces the loop has, those that wait in lanes included. 0 means four times the Concurrency.
+	// Hold is the maximum number of pieces held, including those that wait in lanes. 0 means four
+	// times the Concurrency.
 	Hold int
-	// Grace is how long handlers may go on when the loop ends, before they are cancelled. 0 means not at all.
+	// Grace is how long handlers may continue after the loop ends, before they are cancelled.
 	Grace time.Duration
-	// OnError is called with every failure, unless it is nil: of handlers and Settles with their piece, all else with nil. Several goroutines may call it at
-	// once. A panic of OnError is recovered and dropped.
+	// OnError is called with every error: of handlers and Settle with the piece, of other calls with
+	// nil. It may be nil. It is called concurrently, and its panics are dropped.
 	OnError func(piece *T, err error)
 
 	Observer Observer                    // nil: none
-	Status   Status                      // Kind, Namespace, Name and Worker are what the Observer is told
-	Process  func(piece T) (name string) // under which name the runs of a piece are counted; nil: Status.Name
+	Status   Status                      // Kind, Namespace, Name and Worker, for the Observer
+	Process  func(piece T) (name string) // name under which a piece is counted; nil: Status.Name
 }
 
-// lastWords is how long handlers may take to return when their context has been cancelled because the loop ends.
+// lastWords is the time that handlers have to return after the end of the loop cancelled them.
 const lastWords = 5 * time.Second
 
-// lastCalls is how long calls may take by which the loop hands over what it has when all else is over.
+// lastCalls is the time for the final calls of Settle and Release.
 const lastCalls = 2 * time.Second
 
-// Loop is a loop that works pieces off. It is run once.
+// Loop takes pieces and processes them. It runs once.
 type Loop[T any] struct {
 	cfg      Config[T]
 	source   Source[T]
-	renewer  Renewer[T]  // source, if it is one, else nil; likewise:
-	releaser Releaser[T] //
-	laner    Laner[T]
+	renewer  Renewer[T]  // the source, if it implements the interface, else nil
+	releaser Releaser[T] // likewise
+	laner    Laner[T]    // likewise
 
-	values    context.Context // of handlers
-	settling  context.Context // of Settles: ends when all is over
+	values    context.Context // parent of the handlers' contexts
+	settling  context.Context // of calls of Settle: ends with the loop
 	giveUp    context.CancelFunc
-	changed   chan struct{} // capacity 1: slots or room have become free
-	renewSoon chan struct{} // capacity 1: something is to be renewed earlier than was known
+	changed   chan struct{} // capacity 1: a slot became free, or a handler returned
+	renewSoon chan struct{} // capacity 1: a lease is due before nextDue
 
-	mu      sync.Mutex // guards what follows; no call of the source or of a user under it
-	status  Status
-	held    map[*held[T]]struct{}
-	lanes   map[string]*lane[T]
-	serial  uint64 // pieces taken
-	load    int    // slots in use
-	nextDue time.Time
-	tallies tallies
-	missed  int   // results that could not be handed over
-	why     error // of the last of them
-	stopped error // why the handlers have been cancelled, those that begin from now on too; nil: they have not
+	mu       sync.Mutex // guards what follows; held during no call of the source or of the user
+	status   Status
+	held     map[*held[T]]struct{}
+	lanes    map[string]*lane[T]
+	serial   uint64 // pieces taken
+	load     int    // slots in use
+	nextDue  time.Time
+	counters counters
+	missed   int   // results that could not be sent
+	why      error // of the last of them
+	stopped  error // cause with which drain cancelled all handlers, also later ones; nil: it has not
 }
 
-// held is a piece that the loop has.
+// held is a piece that the loop holds.
 type held[T any] struct {
 	piece  T
 	lane   string
@@ -79,17 +82,17 @@ type held[T any] struct {
 
 	// Guarded by the loop's mu.
 	running  bool
-	doubtful bool // one before it in its lane has failed: it may have been taken back
-	returned bool // its handler has
+	doubtful bool // an earlier piece of its lane failed: the source may have taken it back
+	returned bool // its handler returned
 	lease    time.Duration
-	until    time.Time // when its lease ends, as far as this process can tell; zero: never
+	until    time.Time // end of its lease by this process's clock; zero: never
 	renewAt  time.Time
-	expired  bool // until has passed
-	lost     bool // the source has said that it is not the loop's any more, or it has been given back
-	stopped  bool // cancelled because the loop has ended
+	expired  bool // its lease ended by this process's clock
+	lost     bool // the source reported it as lost, or it was released
+	stopped  bool // cancelled because the loop ended
 }
 
-// New returns a loop that does nothing yet.
+// New returns a loop that has not started.
 func New[T any](cfg Config[T]) *Loop[T] {
 	cfg.Concurrency = max(cfg.Concurrency, 1)
 	if cfg.Hold <= 0 {
@@ -98,7 +101,7 @@ func New[T any](cfg Config[T]) *Loop[T] {
 	cfg.Hold = max(cfg.Hold, cfg.Concurrency)
 	l := &Loop[T]{
 		cfg: cfg, source: cfg.Source, changed: make(chan struct{}, 1), renewSoon: make(chan struct{}, 1), status: cfg.Status,
-		held: make(map[*held[T]]struct{}), lanes: make(map[string]*lane[T]), tallies: make(tallies),
+		held: make(map[*held[T]]struct{}), lanes: make(map[string]*lane[T]), counters: make(counters),
 	}
 	l.status.Began, l.status.Max = time.Now(), cfg.Concurrency
 	l.releaser, _ = cfg.Source.(Releaser[T])
@@ -111,8 +114,10 @@ func New[T any](cfg Config[T]) *Loop[T] {
 	return l
 }
 
-// Run takes pieces and works them off until ctx ends, and returns when all handlers have returned, or have been given up. Errors: a *BlockedError; an
-// *UnsettledError; that of a Take that can not succeed. That ctx has ended is none.
+// Run takes and processes pieces until ctx ends. It returns when all handlers have returned or were
+// abandoned. The end of ctx is no error.
+//
+// Errors: a *BlockedError, an *UnsettledError, or a permanent error of Take.
 func (l *Loop[T]) Run(ctx context.Context) error {
 	l.values = context.WithoutCancel(ctx)
 	l.settling, l.giveUp = context.WithCancel(l.values)
@@ -131,18 +136,19 @@ func (l *Loop[T]) Run(ctx context.Context) error {
 	return errors.Join(failed, blocked)
 }
 
-// Status says how the loop is doing.
+// Status returns the loop's current load and counts.
 func (l *Loop[T]) Status() Status {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.status
-	s.Load, s.Processes = l.load, l.tallies.list()
+	s.Load, s.Processes = l.load, l.counters.list()
 	return s
 }
 
-// Cancel cancels the contexts of the handlers of some pieces with a cause, and returns how many there were. With a cause that is a *LostError they are not
-// settled. A piece that a Take is about to return is not among them: who has learned that it is cancelled has to say so again, or to say so with the Take.
-// which is called under a lock: it must not call the loop.
+// Cancel cancels the contexts of the held pieces for which which returns true, with the given cause,
+// and returns their number. If the cause is a *LostError, the pieces are not settled. Cancel does not
+// find a piece that a Take is about to return: the source must cancel it again later, or not return
+// it. which is called under a lock and must not call the loop.
 func (l *Loop[T]) Cancel(which func(piece T) bool, cause error) (found int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -159,7 +165,7 @@ func (l *Loop[T]) Cancel(which func(piece T) bool, cause error) (found int) {
 	return found
 }
 
-// takeAll takes until ctx ends, or it is of no use.
+// takeAll takes pieces until ctx ends or a Take fails permanently.
 func (l *Loop[T]) takeAll(ctx context.Context) error {
 	var pauses backoff
 	for {
@@ -189,7 +195,7 @@ func (l *Loop[T]) takeAll(ctx context.Context) error {
 	}
 }
 
-// awaitRoom waits until slots are free, and returns how many pieces may be taken; 0 when ctx has ended.
+// awaitRoom waits for free slots and returns the number of pieces to take; 0 if ctx has ended.
 func (l *Loop[T]) awaitRoom(ctx context.Context) int {
 	for ctx.Err() == nil {
 		l.mu.Lock()
@@ -206,7 +212,7 @@ func (l *Loop[T]) awaitRoom(ctx context.Context) int {
 	return 0
 }
 
-// begin runs pieces that have been taken, or queues them in their lanes.
+// begin starts taken pieces or queues them in their lanes.
 func (l *Loop[T]) begin(ctx context.Context, pieces []T) {
 	if ctx.Err() != nil && l.releaser != nil {
 		l.giveBack(pieces)
@@ -237,13 +243,13 @@ func (l *Loop[T]) runLocked(h *held[T]) {
 	go l.run(h)
 }
 
-// run runs the handler of a piece and all that comes behind it.
+// run runs the handler of a piece and settles it.
 func (l *Loop[T]) run(h *held[T]) {
 	if h.doubtful && !l.confirm(h) {
 		l.drop(h)
 		return
 	}
-	exited := newPanicError(nil, nil) // unless the handler returns or panics, it has ended this goroutine
+	exited := newPanicError(nil, nil) // if the handler neither returns nor panics, it called runtime.Goexit
 	r := Result{Err: exited, Panic: exited}
 	defer func() { l.conclude(h, r) }()
 	l.handle(h, &r)
@@ -276,14 +282,14 @@ func (l *Loop[T]) conclude(h *held[T], r Result) {
 	l.finish(h, r.Err != nil || err != nil)
 }
 
-// settle tells the source, until it has heard, or the piece is lost.
+// settle calls Settle, with retries, until it succeeds or the piece is lost.
 func (l *Loop[T]) settle(h *held[T], r Result) error {
 	var pauses backoff
 	for unknown := false; ; {
 		err := l.source.Settle(l.settling, h.piece, r)
 		switch {
 		case unknown && errors.Is(err, engine.ErrConflict):
-			return nil // it is settled already, as far as anybody can tell
+			return nil // an earlier attempt has probably settled it
 		case err == nil || !Passing(err) || l.isLost(h):
 			return err
 		}
@@ -295,7 +301,7 @@ func (l *Loop[T]) settle(h *held[T], r Result) error {
 	}
 }
 
-// finish lets go of a piece that has been run.
+// finish removes a piece that has run.
 func (l *Loop[T]) finish(h *held[T], failed bool) {
 	name := l.cfg.Status.Name
 	if l.cfg.Process != nil {
@@ -305,11 +311,11 @@ func (l *Loop[T]) finish(h *held[T], failed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.held, h)
-	l.tallies.count(name, failed)
+	l.counters.count(name, failed)
 	l.nextLocked(h, failed)
 }
 
-// drop lets go of a piece that was not run.
+// drop removes a piece that has not run.
 func (l *Loop[T]) drop(h *held[T]) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -317,7 +323,7 @@ func (l *Loop[T]) drop(h *held[T]) {
 	l.nextLocked(h, true)
 }
 
-// nextLocked frees the slot of a piece, and runs the one behind it.
+// nextLocked frees the slot of a piece and starts the next one of its lane.
 func (l *Loop[T]) nextLocked(h *held[T], failed bool) {
 	l.load--
 	if next := l.leaveLocked(h, failed); next != nil {
@@ -332,7 +338,8 @@ func (l *Loop[T]) isLost(h *held[T]) bool {
 	return h.lost
 }
 
-// giveBack gives pieces back that were not run to their end. Those that can not be come back by themselves, when their leases end.
+// giveBack releases pieces that did not run to their end. If that fails, the source delivers them again
+// when their leases end.
 func (l *Loop[T]) giveBack(pieces []T) {
 	if len(pieces) == 0 || l.releaser == nil {
 		return
@@ -344,7 +351,7 @@ func (l *Loop[T]) giveBack(pieces []T) {
 	}
 }
 
-// signal sends to a channel of capacity 1, unless it holds a signal already.
+// signal sends to a channel of capacity 1 unless the channel is full.
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

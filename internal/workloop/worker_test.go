@@ -185,7 +185,7 @@ func TestLostLease(t *testing.T) {
 	})
 }
 
-// TestLostIsNotSettled: a source that would believe it, as one whose receipts are not of one delivery, is not told.
+// TestLostIsNotSettled: Settle is not called for a lost piece; a source without a receipt per delivery would accept it.
 func TestLostIsNotSettled(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		b := newBoard(t, 0, jobs(1)...)

@@ -70,11 +70,11 @@ const (
 
 // The bugs in the sessions of workers' processes, and in their list.
 const (
-	SilentForever Bug = "silent-forever" // a session that is silent does not end
-	LostUncounted Bug = "lost-uncounted" // the attempts of a session that has ended are given back
-	CensusIgnored Bug = "census-ignored" // what a session has and its process does not know of stays with it
-	CancelUntold  Bug = "cancel-untold"  // the process does not hear of runs that are cancelled
-	CountsAnew    Bug = "counts-anew"    // the counts of a worker that comes back begin anew
+	SilentForever         Bug = "silent-forever"         // a session that is silent does not end
+	LostUncounted         Bug = "lost-uncounted"         // the attempts of a session that has ended are given back
+	ReconciliationIgnored Bug = "reconciliation-ignored" // runs that a session holds and its process does not have stay with it
+	CancelUntold          Bug = "cancel-untold"          // the process does not hear of runs that are cancelled
+	CountsAnew            Bug = "counts-anew"            // the counts of a worker that comes back begin anew
 )
 
 // The bugs in the loops that take something and settle it.

@@ -44,7 +44,7 @@ func TestWorkerIsListedAsItIs(t *testing.T) {
 	}
 }
 
-// TestIdleWorkersWriteNothing: neither reports nor passes of the duty do, until one has something to keep.
+// TestIdleWorkersWriteNothing: reports and scans of the duty write nothing until a count changes.
 func TestIdleWorkersWriteNothing(t *testing.T) {
 	g := newGround(t, 1, false)
 	g.mustPropose(workers.JoinOp(7, named("w")))
@@ -65,18 +65,18 @@ func TestIdleWorkersWriteNothing(t *testing.T) {
 	}
 }
 
-// TestSilence: a worker is unhealthy after 90 s, and no more when it reports, and forgotten after 24 h.
+// TestSilence: a worker is unhealthy after 90 s of silence, until it reports, and removed after 24 h.
 func TestSilence(t *testing.T) {
 	g := newGround(t, 1, false)
 	g.mustPropose(workers.JoinOp(7, named("w")))
 	g.Advance(0)
 	g.Advance(workers.SilentMillis - 1)
 	if got := g.find("w").Status; got != workers.Active {
-		t.Errorf("89 s after it was heard of it is %v", got)
+		t.Errorf("89 s after its last heartbeat it is %v", got)
 	}
 	g.Advance(1)
 	if got := g.find("w").Status; got != workers.Unhealthy {
-		t.Errorf("90 s after it was heard of it is %v", got)
+		t.Errorf("90 s after its last heartbeat it is %v", got)
 	}
 	g.report(workers.Reported{ID: "w", Life: 7})
 	if got := g.find("w").Status; got != workers.Active {
@@ -94,7 +94,7 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// TestFailover: the next leader has heard of nobody, and neither calls those unhealthy that are not, nor the other way round.
+// TestFailover: a new leader has no heartbeats, and changes no worker's health.
 func TestFailover(t *testing.T) {
 	g := newGround(t, 1, false)
 	g.mustPropose(workers.JoinOp(7, named("idle"), named("silent")))
@@ -121,8 +121,8 @@ func TestFailover(t *testing.T) {
 	}
 }
 
-// TestNobodyIsForgottenAtOnce by a new leader: who has not found it yet may be about to.
-func TestNobodyIsForgottenAtOnce(t *testing.T) {
+// TestNewLeaderRemovesNoWorkerAtOnce: a new leader gives silent workers time to find it before it removes them.
+func TestNewLeaderRemovesNoWorkerAtOnce(t *testing.T) {
 	g := newGround(t, 1, false)
 	g.mustPropose(workers.JoinOp(7, named("w")))
 	g.Advance(0)
@@ -138,7 +138,7 @@ func TestNobodyIsForgottenAtOnce(t *testing.T) {
 	}
 }
 
-// TestNotesOfTheOvertaken: a pass has looked at rows that have changed since. What it found of them is passed over.
+// TestNotesOfTheOvertaken: updates and removals of rows that changed since the scan are skipped.
 func TestNotesOfTheOvertaken(t *testing.T) {
 	g := newGround(t, 1, false)
 	g.mustPropose(workers.JoinOp(7, named("a"), named("b"), named("c")))
@@ -157,7 +157,7 @@ func TestNotesOfTheOvertaken(t *testing.T) {
 	g.find("c") // it is not silent
 }
 
-// TestLives: what the lives of a worker have done adds up.
+// TestLives: the counts of a worker's lives add up.
 func TestLives(t *testing.T) {
 	g := newGround(t, 1, false)
 	first := g.Now()
@@ -171,7 +171,7 @@ func TestLives(t *testing.T) {
 	if got.Completed != 27 || got.Failed != 3 || len(got.Processes) != 1 || got.Processes[0].Runs != 30 || got.RegisteredAt.UnixMilli() != first {
 		t.Errorf("the worker is %+v", got)
 	}
-	// A worker that joins again in its life, since a shard has forgotten it, keeps its tallies.
+	// A worker that joins again in its life, since a shard has forgotten it, keeps its counts.
 	g.failOver(9)
 	g.mustPropose(workers.JoinOp(3, named("w")))
 	if again := g.find("w"); again.Completed != 27 {
@@ -179,7 +179,7 @@ func TestLives(t *testing.T) {
 	}
 }
 
-// TestPages: over the shards of a spread namespace, by ids, with filters.
+// TestPages: pages over all shards are ordered by ID, with filters.
 func TestPages(t *testing.T) {
 	for _, spread := range []bool{false, true} {
 		g := newGround(t, 3, spread)
@@ -218,7 +218,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// TestMisplaced: workers of several shards do not get into one together.
+// TestMisplaced: a shard refuses workers of other shards.
 func TestMisplaced(t *testing.T) {
 	g := newGround(t, 3, true)
 	var all []workers.Worker
@@ -263,7 +263,7 @@ func TestRefusals(t *testing.T) {
 		}
 	}
 	if err := g.propose(workers.LeaveOp(0, false, "w")); !errors.Is(err, engine.ErrNotFound) {
-		t.Errorf("one who is not there leaves with %v, want ErrNotFound", err)
+		t.Errorf("an unknown worker leaves with %v, want ErrNotFound", err)
 	}
 	many := make([]workers.Worker, workers.MaxBatch+1)
 	for i := range many {
@@ -274,7 +274,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestReplicas: rows and state are the same, whoever leads.
+// TestReplicas: replicas have equal rows and state.
 func TestReplicas(t *testing.T) {
 	g := newGround(t, 1, false)
 	for i := range 20 {
@@ -282,7 +282,7 @@ func TestReplicas(t *testing.T) {
 		g.Advance(workers.ReportMillis)
 		g.report(workers.Reported{fmt.Sprint("w", i%15), uint64(1 + i/15), i, ran(int64(i), 0, g.Now())})
 	}
-	g.mustPropose(workers.LeaveOp(0, false, "v1", "nobody", "v2"))
+	g.mustPropose(workers.LeaveOp(0, false, "v1", "missing", "v2"))
 	g.mustPropose(workers.LeaveOp(1, true, "v3", "v4"))
 	g.Advance(workers.GoneMillis)
 	g.Advance(workers.GoneMillis)
@@ -290,7 +290,7 @@ func TestReplicas(t *testing.T) {
 	machinetest.EqualReplicas(t, g.Log(0), []engine.Primitive{primitive()}, machinetest.Replica{Name: "at once"}, machinetest.Replica{Name: "one by one", Commit: 1, Restart: 7})
 }
 
-// TestVerifyNotices what is wrong with rows.
+// TestVerifyNotices: Verify reports damaged rows.
 func TestVerifyNotices(t *testing.T) {
 	for name, tamper := range map[string]func(rows []machinetest.Row) machinetest.Row{
 		"count": func(rows []machinetest.Row) machinetest.Row {
@@ -302,7 +302,7 @@ func TestVerifyNotices(t *testing.T) {
 		"damaged": func(rows []machinetest.Row) machinetest.Row {
 			return machinetest.Row{Machine: rows[1].Machine, Key: rows[1].Key, Value: []byte{1, 2}}
 		},
-		"nobody's": func(rows []machinetest.Row) machinetest.Row {
+		"no namespace": func(rows []machinetest.Row) machinetest.Row {
 			return machinetest.Row{Machine: rows[1].Machine, Key: append([]byte{'x', 0, 0, 9, 9}, "w"...), Value: rows[1].Value}
 		},
 	} {
@@ -321,7 +321,7 @@ func TestVerifyNotices(t *testing.T) {
 	}
 }
 
-// FuzzRow decodes rows that nobody encoded: what is one is encoded again as it was.
+// FuzzRow decodes arbitrary rows. A valid row encodes to itself.
 func FuzzRow(f *testing.F) {
 	r := machinetest.New(f, 1, primitive())
 	scope := r.Router().Scope("n", 1<<20)
@@ -346,8 +346,8 @@ func FuzzRow(f *testing.F) {
 	})
 }
 
-// FuzzApplyCommand applies bodies that nobody encoded: each is refused or carried out, nothing panics but for a body that does not decode and is not admitted, and all rows still make
-// sense.
+// FuzzApplyCommand applies arbitrary bodies. Admitted bodies decode, apply without a panic and leave
+// valid rows.
 func FuzzApplyCommand(f *testing.F) {
 	for _, op := range []engine.Op{
 		workers.JoinOp(7, named("a"), named("c")), workers.LeaveOp(7, false, "a", "b"), workers.LeaveOp(0, true, "a"), workers.NoteOp(7, machinetest.Epoch, []string{"a"}, []string{"a"}),
@@ -375,7 +375,7 @@ func FuzzApplyCommand(f *testing.F) {
 	})
 }
 
-// TestClockLeap: that somebody sets the clock forward makes no worker silent.
+// TestClockLeap: setting the clock forward makes no worker silent.
 func TestClockLeap(t *testing.T) {
 	g := newGround(t, 1, false)
 	g.mustPropose(workers.JoinOp(7, named("w")))
@@ -391,11 +391,11 @@ func TestClockLeap(t *testing.T) {
 	}
 	g.Advance(workers.SilentMillis)
 	if got := g.find("w").Status; got != workers.Unhealthy {
-		t.Errorf("90 s after it was heard of it is %v", got)
+		t.Errorf("90 s after its last heartbeat it is %v", got)
 	}
 }
 
-// TestCallsRefused: what calls of a worker that calls by itself refuse, and how they say so.
+// TestCallsRefused: the errors of a polling worker's calls.
 func TestCallsRefused(t *testing.T) {
 	g, ctx := newGround(t, 1, false), t.Context()
 	g.mustPropose(workers.JoinOp(7, named("program")))
@@ -425,7 +425,7 @@ func TestCallsRefused(t *testing.T) {
 		"leave of no id":     {leave("", false), engine.ErrInvalid, ""},
 		"leave of no one":    {leave("x", false), engine.ErrNotFound, `worker "x" not found`},
 		"drain of no one":    {leave("x", true), engine.ErrNotFound, `worker "x" is not registered`},
-		"drain of a program": {leave("program", true), engine.ErrConflict, `worker "program" does not call for each run by itself: it drains when its program ends it`},
+		"drain of a program": {leave("program", true), engine.ErrConflict, `worker "program" cannot be drained by a command: it drains when its program stops it`},
 		"drain":              {leave("w", true), nil, ""},
 		"drain again":        {leave("w", true), nil, ""},
 		"find no id":         {find(""), engine.ErrInvalid, ""},

@@ -15,13 +15,13 @@ import (
 	"github.com/floedb/floe/internal/workers"
 )
 
-// runs is a process of a worker that has ended runs of an action.
+// runs returns the process of an action's runs.
 func runs(action string, all, failures int64, last time.Time) workers.Process {
 	return workers.Process{Name: action, Kind: workers.KindOfRuns, Runs: all, Failures: failures, LastRun: last}
 }
 
-// TestCallerIsListed by the runs that it has got, and what has become of them is counted.
-func TestCallerIsListed(t *testing.T) {
+// TestPollerIsListed: a polling worker that took runs is listed, with counts of how they ended.
+func TestPollerIsListed(t *testing.T) {
 	g := newGround(t, 1, false)
 	g.call(0, "called w")
 	g.call(0, "completed w a")
@@ -70,8 +70,8 @@ func TestCallerIsListed(t *testing.T) {
 	}
 }
 
-// TestSilenceOfCallers: each call ends it, and after 24 h nothing is left of the worker.
-func TestSilenceOfCallers(t *testing.T) {
+// TestSilenceOfPollers: each call of a polling worker is a heartbeat; after 24 h of silence no row is left.
+func TestSilenceOfPollers(t *testing.T) {
 	g := newGround(t, 1, false)
 	is := func(want workers.Status) {
 		t.Helper()
@@ -109,8 +109,8 @@ func TestSilenceOfCallers(t *testing.T) {
 	}
 }
 
-// TestSilentCallerUnderAnotherLeader: one whose row says that it is silent is not when it has got a run, whoever leads.
-func TestSilentCallerUnderAnotherLeader(t *testing.T) {
+// TestSilentPollerUnderAnotherLeader: a silent polling worker that takes a run is active, also after a failover.
+func TestSilentPollerUnderAnotherLeader(t *testing.T) {
 	g := newGround(t, 1, false)
 	g.call(0, "took w a")
 	g.Advance(0)
@@ -123,7 +123,7 @@ func TestSilentCallerUnderAnotherLeader(t *testing.T) {
 	}
 }
 
-// TestLimitOfActions: one after which a worker's runs are counted, but no longer by their action.
+// TestLimitOfActions: beyond maxProcesses actions, runs are counted in the totals only.
 func TestLimitOfActions(t *testing.T) {
 	for _, n := range []int{workers.MaxProcesses - 1, workers.MaxProcesses, workers.MaxProcesses + 1} {
 		g := newGround(t, 1, false)
@@ -139,7 +139,7 @@ func TestLimitOfActions(t *testing.T) {
 	}
 }
 
-// TestLimitOfWorkers: those that come when there are too many get runs, but are not listed.
+// TestLimitOfWorkers: polling workers beyond MaxWorkers get runs, but are not listed.
 func TestLimitOfWorkers(t *testing.T) {
 	for _, n := range []uint64{workers.MaxWorkers - 1, workers.MaxWorkers} {
 		g := newGround(t, 1, false)
@@ -164,8 +164,9 @@ func TestLimitOfWorkers(t *testing.T) {
 	}
 }
 
-// TestCallerRegisters: what was counted before counts on, also when a process reports of it, until it leaves. Runs that it says it has had are not counted twice.
-func TestCallerRegisters(t *testing.T) {
+// TestPollerRegisters: a polling worker's counts continue when it registers, and when a process joins
+// with its ID, until it leaves. Reported runs of actions are not counted twice.
+func TestPollerRegisters(t *testing.T) {
 	ctx := t.Context()
 	g := newGround(t, 1, false)
 	must := func(err error) {
@@ -187,7 +188,7 @@ func TestCallerRegisters(t *testing.T) {
 		if err := workers.Heartbeat(ctx, &g.scope, "w", 1, nil); !errors.Is(err, engine.ErrNotFound) {
 			t.Errorf("it has not registered, and its heartbeat = %v, want ErrNotFound", err)
 		}
-		g.failOver(2) // which has heard of it in another way
+		g.failOver(2)
 		g.call(0, "called w")
 	}
 	if err := workers.Leave(ctx, &g.scope, "w", true); !errors.Is(err, engine.ErrNotFound) {
@@ -202,7 +203,7 @@ func TestCallerRegisters(t *testing.T) {
 	if w := g.find("w"); w.Load != 1 || w.Machine != "host" || !slices.Equal(w.Handles, []string{"a", "b"}) || len(w.Processes) != 2 || w.RegisteredAt.UnixMilli() != machinetest.Epoch {
 		t.Errorf("it is %+v", w)
 	}
-	g.Advance(workers.ReportMillis) // what it has said is kept
+	g.Advance(workers.ReportMillis) // stores the heartbeat
 	must(workers.Register(ctx, &g.scope, named("w")))
 	counts("registered again", 4, 3)
 	g.mustPropose(workers.JoinOp(7, named("w")))
@@ -222,7 +223,7 @@ func TestCallerRegisters(t *testing.T) {
 	must(workers.Register(ctx, &g.scope, named("w")))
 	g.call(0, "took w a")
 	g.call(0, "completed w a")
-	counts("by itself again", 6, 3)
+	counts("polling again", 6, 3)
 	must(workers.Leave(ctx, &g.scope, "w", false))
 	if n := g.rows(0); len(n) != 0 {
 		t.Errorf("it has left; the rows are %v", n)
@@ -233,12 +234,12 @@ func TestCallerRegisters(t *testing.T) {
 		t.Errorf("forget = %s; the rows are %v", got, g.rows(0))
 	}
 	if got := g.call(0, "forget w"); got != "false" {
-		t.Errorf("forget = %s, of nobody", got)
+		t.Errorf("forget = %s, want false for an unknown worker", got)
 	}
 }
 
-// TestCallerOfSeveralShards is listed once, with all that the shards of a spread namespace have of it.
-func TestCallerOfSeveralShards(t *testing.T) {
+// TestPollerOfSeveralShards: a polling worker with rows in several shards is listed once, with the sums.
+func TestPollerOfSeveralShards(t *testing.T) {
 	for _, registered := range []bool{false, true} {
 		ctx := t.Context()
 		g := newGround(t, 3, true)
@@ -310,13 +311,13 @@ func TestCallerOfSeveralShards(t *testing.T) {
 		g.find("w00")
 		g.Advance(workers.SilentMillis - 1)
 		if got := g.find("w00").Status; got != workers.Active {
-			t.Errorf("heard of in one shard it is %v", got)
+			t.Errorf("after a heartbeat in one shard it is %v", got)
 		}
 	}
 }
 
-// TestVerifyNoticesTallies that nobody has, or that are not as many as their first row says.
-func TestVerifyNoticesTallies(t *testing.T) {
+// TestVerifyNoticesStats: Verify reports run counts without a worker or a header, and wrong numbers of them.
+func TestVerifyNoticesStats(t *testing.T) {
 	key := func(id, action string) []byte { return append([]byte{'t', 0, 0, 0, 1}, id+"\x00"+action...) }
 	for name, change := range map[string]func(k, value []byte) (newKey, newValue []byte){
 		"damaged":     func(k, _ []byte) ([]byte, []byte) { return k, []byte{1, 2} },
@@ -324,7 +325,7 @@ func TestVerifyNoticesTallies(t *testing.T) {
 		"too many":    func(_, v []byte) ([]byte, []byte) { return key("w", "b"), v },
 		"no worker's": func(_, v []byte) ([]byte, []byte) { return key("x", ""), v },
 		"without a":   func(_, v []byte) ([]byte, []byte) { return key("v", "a"), v },
-		"of nobody":   func(_, v []byte) ([]byte, []byte) { return key("", "a"), v },
+		"no worker":   func(_, v []byte) ([]byte, []byte) { return key("", "a"), v },
 		"short":       func(_, v []byte) ([]byte, []byte) { return []byte{'t', 0, 0}, v },
 		"in the future": func(k, _ []byte) ([]byte, []byte) {
 			return k, append(codec.AppendVarint([]byte{1, 0, 0}, machinetest.Epoch*2), 0)

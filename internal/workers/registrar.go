@@ -18,87 +18,93 @@ import (
 	"github.com/floedb/floe/internal/workloop"
 )
 
-// Crews keep the workers of a process listed, those of each namespace together. It is a workloop.Observer, for loops whose sources know nothing of the list: whoever
-// makes routers attaches it to them (engine.Router.Attach).
-type Crews struct {
+// Registrar registers the workers of a process and reports their heartbeats, with one reporter per
+// namespace. It is a workloop.Observer, so that queue and stream consumers are registered too. The
+// owner of a router attaches it (engine.Router.Attach).
+type Registrar struct {
 	router *engine.Router
 	every  time.Duration // between reports of all members
-	soon   time.Duration // after something has changed that is to be seen soon; and until what failed is tried again the first time
+	soon   time.Duration // between a change and its report; also the first pause before a retry
 
-	mu  sync.Mutex // guards all below, and what is guarded in each crew; no call is made under it
-	all map[string]*crew
+	mu        sync.Mutex // guards reporters, reporter.members and Member.leaving; held during no call
+	reporters map[string]*reporter
 }
 
-// callTime is how long a call may take.
+// callTime is the timeout of a call.
 const callTime = 5 * time.Second
 
-// leaveTime is how long it may take to have a worker listed no more: its program waits for that in order to end, and it is forgotten anyway.
+// leaveTime is the timeout for removing a worker. It is short because the program waits for it before
+// it exits; the shard removes a silent worker anyway.
 const leaveTime = 2 * time.Second
 
-// NewCrews returns what keeps workers listed through a router.
-func NewCrews(r *engine.Router) *Crews {
-	return &Crews{router: r, every: reportMillis * time.Millisecond, soon: time.Second, all: make(map[string]*crew)}
+// NewRegistrar returns a Registrar that sends its calls through the router.
+func NewRegistrar(r *engine.Router) *Registrar {
+	return &Registrar{router: r, every: reportMillis * time.Millisecond, soon: time.Second, reporters: make(map[string]*reporter)}
 }
 
-// crew keeps the workers of a process in a namespace listed. One goroutine makes all its calls, one after the other per shard; it is there as long as the crew has
-// members.
-type crew struct {
-	crews *Crews
-	scope engine.Scope
+// reporter registers the process's workers in a namespace and reports their heartbeats. Its goroutine
+// makes the calls in rounds, one call at a time per shard, and exits with the last member.
+type reporter struct {
+	registrar *Registrar
+	scope     engine.Scope
 
 	wake    chan struct{} // capacity 1
 	members map[*Member]struct{}
 }
 
-// Member is a worker of this process that is listed. A nil one does nothing.
+// Member is a registered worker of this process. The methods of a nil Member do nothing.
 type Member struct {
-	crew   *crew
-	worker Worker
-	life   uint64
-	status func() workloop.Status
-	gone   chan struct{} // closed when it is listed no more, or cannot be reached
+	reporter *reporter
+	worker   Worker
+	life     uint64
+	status   func() workloop.Status
+	gone     chan struct{} // closed when the worker is removed, or the attempt has failed
 
-	changed atomic.Bool // since it was reported last
-	leaving bool        // guarded by crews.mu
+	changed atomic.Bool // since the last report
+	leaving bool        // guarded by registrar.mu
 
-	// Of the crew's goroutine.
+	// Used by the reporter's goroutine only.
 	joined  bool
-	drained bool // the shard knows it
+	drained bool // the shard knows that the worker drains
 }
 
-// Join has a worker listed until Leave, by the Crews that are attached to the scope; without any it does nothing. It returns at once, and goes on trying for as long
-// as that takes. status says how the worker is; it is called by other goroutines. Errors: ErrInvalid for what no worker can be.
+// Join registers a worker with the Registrar attached to the scope, until Leave. It returns a nil
+// Member if there is no Registrar. Join does not wait: the reporter retries in the background until
+// it succeeds. status returns the worker's state and is called by other goroutines.
+//
+// Errors: ErrInvalid for an invalid worker.
 func Join(s *engine.Scope, w Worker, status func() workloop.Status) (*Member, error) {
 	w.normalize()
 	if err := w.Check(); err != nil {
 		return nil, err
 	}
-	all, ok := s.Attached().(*Crews)
+	all, ok := s.Attached().(*Registrar)
 	if !ok {
 		return nil, nil
 	}
 	return all.join(s.Namespace(), w, status), nil
 }
 
-func (all *Crews) join(namespace string, w Worker, status func() workloop.Status) *Member {
+func (all *Registrar) join(namespace string, w Worker, status func() workloop.Status) *Member {
 	m := &Member{worker: w, life: rand.Uint64() | 1, status: status, gone: make(chan struct{})}
 	all.mu.Lock()
 	defer all.mu.Unlock()
-	m.crew = all.all[namespace]
-	if m.crew == nil {
-		m.crew = &crew{
-			crews: all, scope: all.router.Scope(namespace, engine.DefaultMaxPayload), wake: make(chan struct{}, 1), members: make(map[*Member]struct{}),
+	m.reporter = all.reporters[namespace]
+	if m.reporter == nil {
+		m.reporter = &reporter{
+			registrar: all, scope: all.router.Scope(namespace, engine.DefaultMaxPayload), wake: make(chan struct{}, 1), members: make(map[*Member]struct{}),
 		}
-		all.all[namespace] = m.crew
-		go m.crew.run()
+		all.reporters[namespace] = m.reporter
+		go m.reporter.run()
 	}
-	m.crew.members[m] = struct{}{}
-	m.crew.signal()
+	m.reporter.members[m] = struct{}{}
+	m.reporter.signal()
 	return m
 }
 
-// Join is of workloop.Observer: it lists a loop while it runs. Its id is that of what it takes its work from, with the name by which the source knows it.
-func (all *Crews) Join(status func() workloop.Status) (leave func()) {
+// Join implements workloop.Observer: it registers a loop until leave is called. The worker's ID is the
+// name of the queue or group and the name by which the source knows the consumer.
+func (all *Registrar) Join(status func() workloop.Status) (leave func()) {
 	s := status()
 	w := Worker{Type: s.Kind, Machine: Machine(), Max: min(s.Max, maxConcurrent)}
 	if s.Worker == "" {
@@ -113,7 +119,7 @@ func (all *Crews) Join(status func() workloop.Status) (leave func()) {
 	return all.join(s.Namespace, w, status).Leave
 }
 
-// Machine returns what the workers of this process call the machine that they run on, "" if it has no name.
+// Machine returns the host name, which the workers of this process report, or "" if it is not a valid name.
 func Machine() string {
 	name, err := os.Hostname()
 	if err != nil || engine.CheckName("machine", name) != nil {
@@ -122,63 +128,64 @@ func Machine() string {
 	return name
 }
 
-// Changed has the worker reported soon: its tallies, its load, or that it drains.
+// Changed schedules a report of the worker's counts, load and draining state within about 1 s.
 func (m *Member) Changed() {
 	if m != nil && !m.changed.Load() && !m.changed.Swap(true) {
-		m.crew.signal()
+		m.reporter.signal()
 	}
 }
 
-// Leave ends that the worker is listed, and returns when it is not any more, or when that has failed. Another call does nothing.
+// Leave removes the worker from the registry and returns when it is removed or the attempt has failed.
+// Further calls have no effect.
 func (m *Member) Leave() {
 	if m == nil {
 		return
 	}
-	m.crew.crews.mu.Lock()
+	m.reporter.registrar.mu.Lock()
 	m.leaving = true
-	m.crew.signal()
-	m.crew.crews.mu.Unlock()
+	m.reporter.signal()
+	m.reporter.registrar.mu.Unlock()
 	<-m.gone
 }
 
-func (c *crew) signal() {
+func (c *reporter) signal() {
 	select {
 	case c.wake <- struct{}{}:
 	default:
 	}
 }
 
-// run keeps the members listed until there are none.
-func (c *crew) run() {
-	all, pause := time.Now().Add(c.crews.every), c.crews.soon // when all are reported; before what has failed is tried again
+// run makes rounds of calls until there are no members.
+func (c *reporter) run() {
+	all, pause := time.Now().Add(c.registrar.every), c.registrar.soon // time of the next full round; pause before a retry
 	for {
 		r := c.round(!time.Now().Before(all))
 		if r.full {
-			all = time.Now().Add(c.crews.every)
+			all = time.Now().Add(c.registrar.every)
 		}
 		failed := c.do(&r)
 		if c.release(r.leave) {
 			return
 		}
 		if failed {
-			pause = min(2*pause, c.crews.every)
+			pause = min(2*pause, c.registrar.every)
 			c.await(all, pause, true)
 		} else {
-			pause = c.crews.soon
+			pause = c.registrar.soon
 			c.await(all, pause, false)
 		}
 	}
 }
 
-// round is what is to be done at once.
+// round lists the members for each kind of call.
 type round struct {
 	full                       bool
 	join, drain, report, leave []*Member
 }
 
-// round collects what is to be done: for all members, or for those that are new or have changed.
-func (c *crew) round(full bool) (r round) {
-	c.crews.mu.Lock()
+// round returns the next round: with full it reports all members, otherwise those that changed.
+func (c *reporter) round(full bool) (r round) {
+	c.registrar.mu.Lock()
 	r.full = full
 	var look []*Member
 	for m := range c.members {
@@ -193,7 +200,7 @@ func (c *crew) round(full bool) (r round) {
 			m.changed.Store(false)
 		}
 	}
-	c.crews.mu.Unlock()
+	c.registrar.mu.Unlock()
 	r.report = look
 	for _, m := range look {
 		if !m.drained && m.status().Draining {
@@ -206,8 +213,8 @@ func (c *crew) round(full bool) (r round) {
 	return r
 }
 
-// do makes the calls of a round, and reports whether one of them has failed.
-func (c *crew) do(r *round) (failed bool) {
+// do makes the calls of a round and reports whether one of them failed.
+func (c *reporter) do(r *round) (failed bool) {
 	shards := make(map[engine.ShardID]*round)
 	spread, err := c.spread()
 	at := func(m *Member) *round {
@@ -247,14 +254,14 @@ func (c *crew) do(r *round) (failed bool) {
 	return failed
 }
 
-func (c *crew) spread() (bool, error) {
+func (c *reporter) spread() (bool, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), callTime)
 	defer cancel()
 	return c.scope.Spread(ctx)
 }
 
-// call does what is to be done in a shard.
-func (c *crew) call(shard engine.ShardID, r *round) error {
+// call makes the calls of a round to one shard.
+func (c *reporter) call(shard engine.ShardID, r *round) error {
 	var errs []error
 	for part := range slices.Chunk(r.report, maxReports) {
 		unknown, err := c.report(shard, part)
@@ -273,7 +280,7 @@ func (c *crew) call(shard engine.ShardID, r *round) error {
 	return errors.Join(errs...)
 }
 
-// chunks splits members into lists that commands have room for.
+// chunks splits members into lists that fit into a command.
 func chunks(all []*Member) (parts [][]*Member) {
 	bytes := maxBatchBytes + 1
 	for _, m := range all {
@@ -286,21 +293,22 @@ func chunks(all []*Member) (parts [][]*Member) {
 	return parts
 }
 
-func (c *crew) join(part []*Member) error {
+func (c *reporter) join(part []*Member) error {
 	var body joinBody
 	for _, m := range part {
 		body.list = append(body.list, joining{m.worker, m.life, m.status().Draining})
 	}
 	err := c.propose(callTime, join.Op("", body, nil))
 	for i, m := range part {
-		// What may have happened has to be taken back in the end, and comes out with the next report.
+		// A join with an unknown outcome counts as done, so that the member leaves later. If it
+		// did not happen, the next report finds that out.
 		m.joined = err == nil || errors.Is(err, engine.ErrUnknownOutcome) || errors.Is(err, context.DeadlineExceeded)
 		m.drained = body.list[i].draining
 	}
 	return err
 }
 
-func (c *crew) leave(part []*Member, drain bool) error {
+func (c *reporter) leave(part []*Member, drain bool) error {
 	body := leaveBody{drain: drain}
 	for _, m := range part {
 		body.list = append(body.list, leaving{m.worker.ID, m.life})
@@ -319,15 +327,15 @@ func (c *crew) leave(part []*Member, drain bool) error {
 	return err
 }
 
-func (c *crew) propose(within time.Duration, op engine.Op) error {
+func (c *reporter) propose(within time.Duration, op engine.Op) error {
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
 	_, err := engine.Propose(ctx, &c.scope, op, func([]byte) (struct{}, error) { return struct{}{}, nil })
 	return err
 }
 
-// report tells how members are, and returns those that the shard does not know.
-func (c *crew) report(shard engine.ShardID, part []*Member) (unknown []*Member, err error) {
+// report sends the members' heartbeats and returns the members that the shard does not know.
+func (c *reporter) report(shard engine.ShardID, part []*Member) (unknown []*Member, err error) {
 	q := reportQuery{namespace: c.scope.Namespace()}
 	for _, m := range part {
 		q.list = append(q.list, m.report())
@@ -353,27 +361,28 @@ func (m *Member) report() report {
 	for _, p := range s.Processes {
 		all = append(all, Process{p.Name, s.Kind, p.Runs, p.Failures, p.LastRun})
 	}
-	return report{m.worker.ID, m.life, s.Load, talliesOf(all)}
+	return report{m.worker.ID, m.life, s.Load, statsOf(all)}
 }
 
-// release lets go of members that have left. If there are no others it ends the crew, and reports that.
-func (c *crew) release(left []*Member) (ended bool) {
-	c.crews.mu.Lock()
+// release removes members that left. It reports whether there are no others: then the reporter ends.
+func (c *reporter) release(left []*Member) (ended bool) {
+	c.registrar.mu.Lock()
 	for _, m := range left {
 		delete(c.members, m)
 	}
 	if ended = len(c.members) == 0; ended {
-		delete(c.crews.all, c.scope.Namespace())
+		delete(c.registrar.reporters, c.scope.Namespace())
 	}
-	c.crews.mu.Unlock()
+	c.registrar.mu.Unlock()
 	for _, m := range left {
 		close(m.gone)
 	}
 	return ended
 }
 
-// await waits until all are to be reported or, for a pause, until something that has changed is, or what has failed is tried again.
-func (c *crew) await(all time.Time, pause time.Duration, failed bool) {
+// await waits until the next round: at the time all, or one pause after a change or a failure. A
+// member that leaves ends the pause.
+func (c *reporter) await(all time.Time, pause time.Duration, failed bool) {
 	t := time.NewTimer(time.Until(all))
 	defer t.Stop()
 	if !failed {
@@ -392,10 +401,10 @@ func (c *crew) await(all time.Time, pause time.Duration, failed bool) {
 	}
 }
 
-// urgent reports whether a member leaves: somebody waits for that.
-func (c *crew) urgent() bool {
-	c.crews.mu.Lock()
-	defer c.crews.mu.Unlock()
+// urgent reports whether a member leaves: its Leave is waiting.
+func (c *reporter) urgent() bool {
+	c.registrar.mu.Lock()
+	defer c.registrar.mu.Unlock()
 	for m := range c.members {
 		if m.leaving {
 			return true

@@ -13,7 +13,7 @@ import (
 	"github.com/floedb/floe/internal/workloop"
 )
 
-// state is how a worker is.
+// state is a worker's status that a test changes.
 type state struct {
 	mu sync.Mutex
 	workloop.Status
@@ -31,7 +31,7 @@ func (s *state) set(f func(*workloop.Status)) {
 	f(&s.Status)
 }
 
-// await waits until the list of workers is as it should be.
+// await waits until ok returns true for the listed workers.
 func (g *ground) await(what string, ok func([]workers.Info) bool) {
 	g.t.Helper()
 	ctx, tick := within(g.t), time.NewTicker(2*time.Millisecond)
@@ -49,8 +49,8 @@ func (g *ground) await(what string, ok func([]workers.Info) bool) {
 	}
 }
 
-// TestCrew: the workers of a process are listed while they are there, as they are, and joined again when the shards have lost them.
-func TestCrew(t *testing.T) {
+// TestRegistrar: a process's workers are listed with their state, and join again after a shard lost them.
+func TestRegistrar(t *testing.T) {
 	for _, spread := range []bool{false, true} {
 		t.Run(fmt.Sprint("spread=", spread), func(t *testing.T) {
 			g := newGround(t, 3, spread)
@@ -65,7 +65,7 @@ func TestCrew(t *testing.T) {
 				defer m.Leave()
 			}
 			g.await("all are listed", func(all []workers.Info) bool { return len(all) == 300 })
-			g.Advance(0) // somebody leads
+			g.Advance(0) // a leader is elected
 			s.set(func(s *workloop.Status) {
 				s.Load, s.Processes = 4, []workloop.Process{{Name: "a", Runs: 3, Failures: 1, LastRun: time.Now()}}
 			})
@@ -90,7 +90,7 @@ func TestCrew(t *testing.T) {
 	}
 }
 
-// TestObserver lists a loop while it runs.
+// TestObserver: a loop is listed while it runs.
 func TestObserver(t *testing.T) {
 	g := newGround(t, 1, false)
 	s := &state{Status: workloop.Status{Kind: "stream", Namespace: "n", Name: "orders/billing", Worker: "c", Max: 5}}
@@ -102,7 +102,7 @@ func TestObserver(t *testing.T) {
 	g.await("it is not", func(all []workers.Info) bool { return len(all) == 0 })
 }
 
-// TestReportBeforeTheDuty: what a worker says to a leader whose duty has not begun yet is not forgotten. Once the answer was that all is well, and nothing was noted.
+// TestReportBeforeTheDuty: a leader keeps reports that arrive before its duty starts. They were lost once.
 func TestReportBeforeTheDuty(t *testing.T) {
 	g := newGround(t, 1, false)
 	ctx := t.Context()
@@ -136,14 +136,14 @@ func TestReportBeforeTheDuty(t *testing.T) {
 	g.SetTerm(3)
 	say(7, 8)
 	g.Pass(2 * workers.SilentMillis)
-	g.Advance(0) // this long ago it says nothing of who is alive now, as the row does not
+	g.Advance(0) // the report is too old to count, and the row has none
 	if got := g.find("w"); got.Load == 7 {
 		t.Errorf("what was said long before the term is %+v", got)
 	}
 }
 
-// TestCallsByItself is about a worker of another runtime.
-func TestCallsByItself(t *testing.T) {
+// TestPoller: a polling worker registers, sends heartbeats, drains and leaves.
+func TestPoller(t *testing.T) {
 	g := newGround(t, 1, false)
 	ctx := t.Context()
 	must := func(err error) {
@@ -158,9 +158,9 @@ func TestCallsByItself(t *testing.T) {
 	if got := g.find("w"); got.Load != 2 || got.Completed != 2 {
 		t.Errorf("the worker is %+v", got)
 	}
-	g.Advance(workers.ReportMillis) // its tallies are kept
+	g.Advance(workers.ReportMillis) // its counts are kept
 	must(g.take("w"))
-	must(g.take("nobody"))
+	must(g.take("missing"))
 	must(workers.Leave(ctx, &g.scope, "w", true))
 	if got := g.find("w").Status; got != workers.Draining {
 		t.Errorf("it is %v", got)

@@ -13,44 +13,44 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// TestTallies: sums of tallies, what is kept of many, and what none can be.
-func TestTallies(t *testing.T) {
-	a := tallies{list: []tally{{"a", "x", 3, 1, 50}, {"b", "x", 2, 0, 40}}, completed: 4, failed: 1}
-	b := tallies{list: []tally{{"a", "w", 1, 1, 10}, {"b", "x", 5, 2, 30}, {"c", "", 1, 0, 60}}, completed: 4, failed: 3}
-	want := tallies{list: []tally{{"a", "w", 1, 1, 10}, {"a", "x", 3, 1, 50}, {"b", "x", 7, 2, 40}, {"c", "", 1, 0, 60}}, completed: 8, failed: 4}
-	for _, sum := range []tallies{a.plus(b), b.plus(a), talliesOf(want.processes())} {
+// TestStats: sums, trimming and invalid values of stats.
+func TestStats(t *testing.T) {
+	a := workerStats{list: []processStats{{"a", "x", 3, 1, 50}, {"b", "x", 2, 0, 40}}, completed: 4, failed: 1}
+	b := workerStats{list: []processStats{{"a", "w", 1, 1, 10}, {"b", "x", 5, 2, 30}, {"c", "", 1, 0, 60}}, completed: 4, failed: 3}
+	want := workerStats{list: []processStats{{"a", "w", 1, 1, 10}, {"a", "x", 3, 1, 50}, {"b", "x", 7, 2, 40}, {"c", "", 1, 0, 60}}, completed: 8, failed: 4}
+	for _, sum := range []workerStats{a.plus(b), b.plus(a), statsOf(want.processes())} {
 		if !sum.equal(&want) || sum.check() != nil {
 			t.Errorf("the sum is %+v, %v; want %+v", sum, sum.check(), want)
 		}
 	}
-	for name, o := range map[string]tallies{"completed": {want.list, 7, 4}, "failed": {want.list, 8, 3}, "list": {want.list[:3], 8, 4}} {
+	for name, o := range map[string]workerStats{"completed": {want.list, 7, 4}, "failed": {want.list, 8, 3}, "list": {want.list[:3], 8, 4}} {
 		if want.equal(&o) {
 			t.Errorf("another %s is the same", name)
 		}
 	}
-	var many []Process // the last ones ran longest ago, but for one
+	var many []Process // later ones ran longer ago, except the last
 	for i := range maxProcesses + 2 {
 		many = append(many, Process{Name: fmt.Sprintf("p%04d", i), Runs: 2, Failures: 1, LastRun: time.UnixMilli(int64(-i))})
 	}
 	many[maxProcesses+1].LastRun = time.UnixMilli(1)
-	kept := talliesOf(many)
+	kept := statsOf(many)
 	if n := len(kept.list); n != maxProcesses || kept.list[n-2].name != "p0998" || kept.list[n-1].name != "p1001" || kept.completed != int64(n)+2 || kept.failed != int64(n)+2 {
 		t.Errorf("%d are kept, the last ones %+v, and %d and %d counted", n, kept.list[n-2:], kept.completed, kept.failed)
 	}
-	full := talliesOf(many[:maxProcesses])
+	full := statsOf(many[:maxProcesses])
 	for name, c := range map[string]struct {
-		t    tallies
+		t    workerStats
 		says string
 	}{
 		"full":            {full, ""},
-		"too many":        {tallies{list: append(slices.Clone(full.list), tally{name: "q"})}, "1001 processes exceed 1000"},
-		"all failed":      {tallies{list: []tally{{"a", "", 1, 1, 0}}}, ""},
-		"more failed":     {tallies{list: []tally{{"a", "", 1, 2, 0}}}, `process "a": 2 failures of 1 runs`},
-		"fewer than none": {tallies{list: []tally{{"a", "", 1, -1, 0}}}, `process "a": -1 failures of 1 runs`},
-		"twice":           {tallies{list: []tally{{"a", "", 1, 0, 0}, {"a", "", 1, 0, 0}}}, `process "a" is given twice, or out of order`},
-		"out of order":    {tallies{list: []tally{{"a", "b", 1, 0, 0}, {"a", "a", 1, 0, 0}}}, `process "a" is given twice, or out of order`},
-		"completed":       {tallies{completed: -1}, "-1 completed and 0 failed runs"},
-		"failed":          {tallies{failed: -1}, "0 completed and -1 failed runs"},
+		"too many":        {workerStats{list: append(slices.Clone(full.list), processStats{name: "q"})}, "1001 processes exceed 1000"},
+		"all failed":      {workerStats{list: []processStats{{"a", "", 1, 1, 0}}}, ""},
+		"more failed":     {workerStats{list: []processStats{{"a", "", 1, 2, 0}}}, `process "a": 2 failures of 1 runs`},
+		"fewer than none": {workerStats{list: []processStats{{"a", "", 1, -1, 0}}}, `process "a": -1 failures of 1 runs`},
+		"twice":           {workerStats{list: []processStats{{"a", "", 1, 0, 0}, {"a", "", 1, 0, 0}}}, `process "a" is given twice, or out of order`},
+		"out of order":    {workerStats{list: []processStats{{"a", "b", 1, 0, 0}, {"a", "a", 1, 0, 0}}}, `process "a" is given twice, or out of order`},
+		"completed":       {workerStats{completed: -1}, "-1 completed and 0 failed runs"},
+		"failed":          {workerStats{failed: -1}, "0 completed and -1 failed runs"},
 	} {
 		said := ""
 		if err := c.t.check(); err != nil {
@@ -58,26 +58,26 @@ func TestTallies(t *testing.T) {
 		}
 		e := codec.NewEncoder(nil)
 		c.t.code(&e)
-		d, got := codec.NewDecoder(e.Encoded()), tallies{}
+		d, got := codec.NewDecoder(e.Encoded()), workerStats{}
 		if got.code(&d); said != c.says || (d.Done() == nil) != (said == "") || said == "" && !got.equal(&c.t) {
 			t.Errorf("%s: %q, want %q; it decodes: %v", name, said, c.says, d.Done())
 		}
 	}
 }
 
-// TestMerge: what several shards know of a worker.
+// TestMerge: merging the answers of several shards.
 func TestMerge(t *testing.T) {
 	at := func(ms int64) time.Time { return time.UnixMilli(ms) }
-	counted := func(name string, runs, failures int64) tallies {
-		return tallies{list: []tally{{name, KindOfRuns, runs, failures, 7}}, completed: runs - failures, failed: failures}
+	counted := func(name string, runs, failures int64) workerStats {
+		return workerStats{list: []processStats{{name, KindOfRuns, runs, failures, 7}}, completed: runs - failures, failed: failures}
 	}
 	run := func(name string, runs, failures int64) Process {
 		return Process{name, KindOfRuns, runs, failures, at(7)}
 	}
 	registered := Info{Worker: Worker{ID: "w", Type: "t", Handles: []string{"a"}}, Status: Active, Load: 2, Completed: 5, Failed: 1, LastSeen: at(20), RegisteredAt: at(10),
 		Processes: []Process{{"own", "job", 6, 1, at(3)}}}
-	with := func(i Info, c caller, change func(*Info)) Info {
-		i.caller = &c
+	with := func(i Info, c poller, change func(*Info)) Info {
+		i.poller = &c
 		if change != nil {
 			change(&i)
 		}
@@ -85,47 +85,47 @@ func TestMerge(t *testing.T) {
 	}
 	stray := Info{Worker: Worker{ID: "w", Type: "t"}, Status: Active, LastSeen: at(30), RegisteredAt: at(5)}
 	for name, c := range map[string]struct {
-		parts []Info
-		want  func(*Info)
+		answers []Info
+		want    func(*Info)
 	}{
 		"registered, of one shard": {[]Info{registered}, func(*Info) {}},
-		"registered, and elsewhere": {[]Info{with(stray, caller{true, 3, counted("a", 4, 1)}, nil), with(registered, caller{false, 1, counted("a", 2, 0)}, nil)}, func(i *Info) {
+		"registered, and elsewhere": {[]Info{with(stray, poller{true, 3, counted("a", 4, 1)}, nil), with(registered, poller{false, 1, counted("a", 2, 0)}, nil)}, func(i *Info) {
 			i.LastSeen, i.Load, i.Completed, i.Failed, i.Processes = at(30), 4, 10, 2, []Process{run("a", 6, 1), registered.Processes[0]}
 		}},
-		"more load than runs": {[]Info{with(registered, caller{false, 1, tallies{}}, nil)}, func(*Info) {}},
-		"silent there": {[]Info{with(registered, caller{}, func(i *Info) { i.Status = Unhealthy }), with(stray, caller{unregistered: true}, nil)}, func(i *Info) {
+		"more load than runs": {[]Info{with(registered, poller{false, 1, workerStats{}}, nil)}, func(*Info) {}},
+		"silent there": {[]Info{with(registered, poller{}, func(i *Info) { i.Status = Unhealthy }), with(stray, poller{unregistered: true}, nil)}, func(i *Info) {
 			i.LastSeen = at(30)
 		}},
-		"drains there": {[]Info{with(registered, caller{}, func(i *Info) { i.Status = Draining }), with(stray, caller{unregistered: true}, nil)}, func(i *Info) {
+		"drains there": {[]Info{with(registered, poller{}, func(i *Info) { i.Status = Draining }), with(stray, poller{unregistered: true}, nil)}, func(i *Info) {
 			i.Status, i.LastSeen = Draining, at(30)
 		}},
-		"of no shard": {[]Info{with(stray, caller{true, 1, counted("b", 1, 1)}, func(i *Info) { i.RegisteredAt = at(8) }), with(stray, caller{true, 2, counted("a", 2, 0)}, nil)}, func(i *Info) {
+		"of no shard": {[]Info{with(stray, poller{true, 1, counted("b", 1, 1)}, func(i *Info) { i.RegisteredAt = at(8) }), with(stray, poller{true, 2, counted("a", 2, 0)}, nil)}, func(i *Info) {
 			*i = stray
 			i.Load, i.Completed, i.Failed, i.Processes, i.Handles = 3, 2, 1, []Process{run("a", 2, 0), run("b", 1, 1)}, []string{"a", "b"}
 		}},
 	} {
 		want := registered
 		c.want(&want)
-		for _, p := range c.parts { // they come over the wire
+		for _, p := range c.answers { // they are coded in query results
 			code := func(i *Info, f *codec.Fields) {
 				i.code(f)
-				i.codeCaller(f.Binary())
+				i.codePoller(f.Binary())
 			}
 			var got Info
 			if err := codec.DecodeFields(codec.EncodeFields(nil, &p, code), &got, code); err != nil || !same(got, p) {
 				t.Errorf("%s: %+v is read as %+v, %v", name, p, got, err)
 			}
 		}
-		if got := merge(slices.Clone(c.parts)); !same(got, want) {
+		if got := merge(slices.Clone(c.answers)); !same(got, want) {
 			t.Errorf("%s:\n got %+v\nwant %+v", name, got, want)
 		}
 	}
-	for name, c := range map[string]struct{ a, b, want callerHandles }{
-		"two shards":        {callerHandles{names: []string{"a", "c"}, alive: true}, callerHandles{names: []string{"b", "c"}}, callerHandles{names: []string{"a", "b", "c"}, alive: true}},
-		"registered in one": {callerHandles{names: []string{"a"}, registered: true}, callerHandles{names: []string{"b"}, alive: true}, callerHandles{names: []string{"a"}, registered: true, alive: true}},
-		"silent":            {callerHandles{names: []string{"a"}}, callerHandles{}, callerHandles{names: []string{"a"}}},
+	for name, c := range map[string]struct{ a, b, want pollerHandles }{
+		"two shards":        {pollerHandles{names: []string{"a", "c"}, alive: true}, pollerHandles{names: []string{"b", "c"}}, pollerHandles{names: []string{"a", "b", "c"}, alive: true}},
+		"registered in one": {pollerHandles{names: []string{"a"}, registered: true}, pollerHandles{names: []string{"b"}, alive: true}, pollerHandles{names: []string{"a"}, registered: true, alive: true}},
+		"silent":            {pollerHandles{names: []string{"a"}}, pollerHandles{}, pollerHandles{names: []string{"a"}}},
 	} {
-		for _, got := range []callerHandles{c.a.with(c.b), c.b.with(c.a)} {
+		for _, got := range []pollerHandles{c.a.with(c.b), c.b.with(c.a)} {
 			if !reflect.DeepEqual(got, c.want) {
 				t.Errorf("%s: %+v, want %+v", name, got, c.want)
 			}
@@ -133,21 +133,21 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-// same compares what workers are, with their processes and what callers have.
+// same reports whether two Infos are equal, including what poller points to.
 func same(a, b Info) bool {
 	return fmt.Sprintf("%+v", values(a)) == fmt.Sprintf("%+v", values(b))
 }
 
 func values(i Info) []any {
-	c := i.caller
-	i.caller = nil
+	c := i.poller
+	i.poller = nil
 	if c == nil {
 		return []any{i}
 	}
 	return []any{i, *c}
 }
 
-// TestWorkerBounds: workers at each limit, and one beyond it.
+// TestWorkerBounds: workers at each limit and just beyond it.
 func TestWorkerBounds(t *testing.T) {
 	base := func(change func(*Worker)) Worker {
 		w := Worker{ID: "w", Type: "action"}
@@ -222,7 +222,7 @@ func TestWorkerBounds(t *testing.T) {
 			}
 			cmd.Body = append(slices.Clone(cmd.Body), 0)
 			want := engine.ErrMalformed
-			if n > maxBatch { // which is found before the end
+			if n > maxBatch { // checked before the end of the body
 				want = engine.ErrInvalid
 			}
 			if err := Admit(cmd); !errors.Is(err, want) {
@@ -236,7 +236,7 @@ func TestWorkerBounds(t *testing.T) {
 	}
 }
 
-// TestChunks: lists of members fit into commands, by number and by bytes.
+// TestChunks: chunks respect the limits of members and bytes per command.
 func TestChunks(t *testing.T) {
 	members := func(n, bytes int) (all []*Member) {
 		for range n {

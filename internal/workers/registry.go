@@ -7,17 +7,19 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// Roster is the part of the machine of actions that knows the workers in a shard. The zero value is ready for use.
-type Roster struct {
-	hearsay
-	// Holds says how many runs a worker that calls by itself has in the shard. While it has some it is alive. nil: it has none.
+// Registry is the part of the action machine that stores a shard's workers. The zero value is ready
+// for use.
+type Registry struct {
+	heartbeats
+	// Holds returns the number of the shard's runs that a polling worker holds. A worker that holds
+	// runs is alive. nil: always 0.
 	Holds func(v *engine.View, ns uint32, id string) (int, error)
 
-	bodies *engine.Calls[session] // made by the first command
+	bodies *engine.Calls[session] // nil before the first command
 }
 
-// Apply carries out KindJoin, KindLeave and KindNote.
-func (r *Roster) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
+// Apply applies a command of kind KindJoin, KindLeave or KindNote.
+func (r *Registry) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 	if r.bodies == nil {
 		bodies := commands.NewCalls()
 		r.bodies = &bodies
@@ -29,14 +31,14 @@ func (r *Roster) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 	return call.Apply(session{r, tx})
 }
 
-// session is a command that is being applied.
+// session is the context of a command that is being applied.
 type session struct {
-	*Roster
+	*Registry
 	tx *engine.Tx
 }
 
-// join writes the rows of workers that are there now.
-func (r *Roster) join(tx *engine.Tx, c *joinBody) error {
+// join writes the rows of workers that join.
+func (r *Registry) join(tx *engine.Tx, c *joinBody) error {
 	count := countOf(tx)
 	before := count
 	for i := range c.list {
@@ -52,10 +54,10 @@ func (r *Roster) join(tx *engine.Tx, c *joinBody) error {
 		}
 		if j.life == 0 || at.life != j.life {
 			at.before = at.before.plus(at.present)
-			at.present, at.load = tallies{}, 0
+			at.present, at.load = workerStats{}, 0
 		}
 		if known && at.life == 0 && j.life != 0 {
-			at.before = at.before.plus(takeCounted(tx, j.worker.ID))
+			at.before = at.before.plus(takeStats(tx, j.worker.ID))
 		}
 		at.worker, at.life, at.draining, at.silent, at.unregistered, at.seen = j.worker, j.life, j.draining, false, false, tx.Now()
 		tx.Set(k, encode(&at, (*row).code))
@@ -68,7 +70,8 @@ func (r *Roster) join(tx *engine.Tx, c *joinBody) error {
 	return nil
 }
 
-// checkPlace refuses workers that were routed when the namespace was thought to be another one, all to the shard of the first of them.
+// checkPlace returns ErrConflict for a worker of another shard. A client with outdated information
+// about the namespace routes all workers of a command by the first one.
 func checkPlace(tx *engine.Tx, id string) error {
 	if tx.Spread() && engine.NameShard(tx.NamespaceName(), id, tx.Shards()) != tx.Shard() {
 		return engine.Errorf(engine.ErrConflict, "worker %q is not of shard %d: the namespace is spread", id, tx.Shard())
@@ -76,8 +79,8 @@ func checkPlace(tx *engine.Tx, id string) error {
 	return nil
 }
 
-// leave removes the rows of workers, or notes that they drain.
-func (r *Roster) leave(tx *engine.Tx, c *leaveBody) error {
+// leave removes the rows of workers or marks them as draining.
+func (r *Registry) leave(tx *engine.Tx, c *leaveBody) error {
 	count := countOf(tx)
 	before := count
 	for _, l := range c.list {
@@ -93,7 +96,7 @@ func (r *Roster) leave(tx *engine.Tx, c *leaveBody) error {
 				return notFound(l.id)
 			}
 		case c.drain && l.life == 0 && at.life != 0:
-			return engine.Errorf(engine.ErrConflict, "worker %q does not call for each run by itself: it drains when its program ends it", l.id)
+			return engine.Errorf(engine.ErrConflict, "worker %q cannot be drained by a command: it drains when its program stops it", l.id)
 		case !c.drain:
 			r.remove(tx, l.id, &at)
 			count--
@@ -107,7 +110,7 @@ func (r *Roster) leave(tx *engine.Tx, c *leaveBody) error {
 	return nil
 }
 
-// CheckTakes refuses, with ErrConflict, what a worker takes that drains. It knows of those that are listed in this shard.
+// CheckTakes returns ErrConflict if the worker drains, according to its row in this shard.
 func CheckTakes(tx *engine.Tx, id string) error {
 	if at, _ := rowOf(tx, workerKey(tx.Namespace(), id)); at.draining {
 		return drains(id)
@@ -115,9 +118,10 @@ func CheckTakes(tx *engine.Tx, id string) error {
 	return nil
 }
 
-// LookTakes is CheckTakes on behalf of a take, which waits on what would change the answer. Of a worker that is listed and calls by itself the leader notes that it has:
-// one that waits for a long time looks again before it would be taken for silent.
-func (r *Roster) LookTakes(v *engine.View, namespace, id string) error {
+// WatchTakes is CheckTakes for a take that waits: it subscribes to changes of the answer. For a
+// polling worker with a row it also records a heartbeat, and makes the query run again before the
+// worker would count as silent.
+func (r *Registry) WatchTakes(v *engine.View, namespace, id string) error {
 	if err := v.WaitOn(drainTopic(namespace, id)); err != nil {
 		return err
 	}
@@ -136,7 +140,7 @@ func (r *Roster) LookTakes(v *engine.View, namespace, id string) error {
 	case at.draining:
 		return drains(id)
 	case at.life == 0:
-		r.calls(who{ns, id}, v.Now())
+		r.calls(workerRef{ns, id}, v.Now())
 		v.WakeAt(v.Now() + waitMillis)
 		v.LookAgainAt(v.Now() + waitMillis)
 	}
@@ -147,13 +151,13 @@ func drains(id string) error {
 	return engine.Errorf(engine.ErrConflict, "worker %q drains: it takes nothing new", id)
 }
 
-// drainTopic is what waits for a worker to drain.
+// drainTopic is notified when a worker starts to drain.
 func drainTopic(namespace, id string) engine.Topic {
 	return engine.TopicOf(engine.MachineAction, namespace, []byte("x"+id))
 }
 
-// note keeps what the leader has heard.
-func (r *Roster) note(tx *engine.Tx, c *noteBody) {
+// note stores heartbeats and removes silent workers, unless their rows changed since the leader read them.
+func (r *Registry) note(tx *engine.Tx, c *noteBody) {
 	for i := range c.list {
 		n := &c.list[i]
 		k := workerKey(tx.Namespace(), n.id)
@@ -188,7 +192,7 @@ func rowOf(tx *engine.Tx, k []byte) (row, bool) {
 	return at, true
 }
 
-// countOf returns how many workers the namespace has in the shard.
+// countOf returns the number of the namespace's workers in the shard.
 func countOf(tx *engine.Tx) uint64 {
 	b, ok := tx.Get(workerKey(tx.Namespace(), ""))
 	if !ok {
