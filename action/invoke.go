@@ -45,7 +45,7 @@ func (w *work) begin(v *protocol.Invoke) (res invoked, err error) {
 	case !a.enabled:
 		return res, engine.Errorf(ErrConflict, "action %q is disabled", v.Name)
 	}
-	ref := protocol.Ref{Action: a.id, Run: uint64(w.tx.LSN()), Tag: tagOf(w.tx)}
+	ref := protocol.Ref{Action: a.id, Run: uint64(w.tx.LSN()), Tag: w.tx.Tag()}
 	res = invoked{place: place{w.tx.Shard(), ref}, lsn: uint64(w.tx.LSN())}
 	keyed := v.IdempotencyKey != "" && !v.Repeated
 	if keyed {

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/cespare/xxhash/v2"
-
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
 	"github.com/floedb/floe/internal/protocol"
@@ -262,25 +260,11 @@ func (a *act) wake(set uint8, n int64) {
 
 // schedule sets the action's timer to fire at a time or earlier.
 func (a *act) schedule(at int64) {
-	if at >= a.timer {
-		return
-	}
-	a.changed = true
-	token := key.AppendUint64([]byte{tokenAction}, a.id)
-	if a.timer != never {
-		a.tx.Unschedule(a.timer, token)
-	}
-	a.tx.ScheduleNew(at, token)
-	a.timer = at
+	a.changed = a.tx.Advance(&a.timer, at, tokenAction, a.id) || a.changed
 }
 
 // unschedule removes the action's timer.
-func (a *act) unschedule() {
-	if a.timer != never {
-		a.tx.Unschedule(a.timer, key.AppendUint64([]byte{tokenAction}, a.id))
-		a.timer = never
-	}
-}
+func (a *act) unschedule() { a.tx.Halt(&a.timer, tokenAction, a.id) }
 
 // setTopic is the topic for ready runs of an action with a label set.
 func setTopic(namespace, name, labels string) engine.Topic {
@@ -305,14 +289,6 @@ func runTopic(namespace string, ref protocol.Ref) engine.Topic {
 // sessionTopic is the topic for changes of a session's runs.
 func sessionTopic(namespace string, session uint64) engine.Topic {
 	return engine.TopicOf(engine.MachineAction, namespace, key.AppendUint64([]byte{'o'}, session))
-}
-
-// tagOf returns a tag that tells apart runs with the same number. A number is reused if the log lost its tail.
-func tagOf(tx *engine.Tx) uint16 {
-	var b [16]byte
-	binary.BigEndian.PutUint64(b[:], uint64(tx.Now()))
-	binary.BigEndian.PutUint64(b[8:], tx.Term())
-	return uint16(xxhash.Sum64(b[:]))
 }
 
 // must returns v. It panics on an error, since only the machine itself writes its rows.

@@ -148,7 +148,7 @@ func (r *record) info(v *engine.View, namespace, name string) (i shardInfo, err 
 	if r.completed > 0 {
 		i.Latency.Average = duration(r.took/r.completed) + duration(r.took%r.completed)/time.Duration(r.completed)
 	}
-	i.home = !v.Spread(namespace) || engine.NameShard(namespace, name, v.Shards()) == v.Shard()
+	i.home = v.Here(namespace, name)
 	i.took, err = r.sample(v)
 	return i, err
 }

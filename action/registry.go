@@ -44,17 +44,7 @@ func (w *work) define(name string, d definition) {
 
 // tell sends what the home of an action says to all other shards of a spread namespace.
 func (w *work) tell(c *adoptBody) {
-	tx := w.tx
-	if !tx.Spread() {
-		return
-	}
-	body := encode(nil, c, (*adoptBody).code)
-	for shard := range engine.ShardID(tx.Shards()) {
-		if shard != tx.Shard() {
-			cmd := engine.Command{Machine: engine.MachineAction, Kind: kindAdopt, Spread: true, Namespace: tx.NamespaceName(), Body: body}
-			tx.Send(engine.Message{Command: cmd, Name: engine.RouteTo(tx.NamespaceName(), shard, tx.Shards())})
-		}
-	}
+	w.tx.SendOthers(engine.Command{Machine: engine.MachineAction, Kind: kindAdopt, Body: encode(nil, c, (*adoptBody).code)})
 }
 
 // adopt takes over what the home of an action says, unless something newer is known.

@@ -129,9 +129,7 @@ func heldBy(v *engine.View, ns uint32, worker string) (int, error) {
 // dropSession removes a session that holds no runs.
 func (w *work) dropSession(s *session) {
 	w.tx.Delete(numberKey(nil, rowSession, s.id))
-	if s.timer != never {
-		w.tx.Unschedule(s.timer, key.AppendUint64([]byte{tokenSession}, s.id))
-	}
+	w.tx.Halt(&s.timer, tokenSession, s.id)
 	if !s.self {
 		w.tx.Notify(sessionTopic(w.tx.NamespaceName(), s.id), -1)
 	}
@@ -140,24 +138,13 @@ func (w *work) dropSession(s *session) {
 
 // scheduleSession sets the session's timer to at, unless it is due earlier.
 func (w *work) scheduleSession(s *session, at int64) {
-	if at >= s.timer {
-		return
-	}
-	token := key.AppendUint64([]byte{tokenSession}, s.id)
-	if s.timer != never {
-		w.tx.Unschedule(s.timer, token)
-	}
-	w.tx.ScheduleNew(at, token)
-	s.timer, s.changed = at, true
+	s.changed = w.tx.Advance(&s.timer, at, tokenSession, s.id) || s.changed
 }
 
 // timeOut ends the session's attempts that exceeded their time limits, and sets its timer for the next
 // one. A session holds at most 1,000 runs.
 func (w *work) timeOut(s *session) {
-	if s.timer != never {
-		w.tx.Unschedule(s.timer, key.AppendUint64([]byte{tokenSession}, s.id))
-		s.timer = never
-	}
+	w.tx.Halt(&s.timer, tokenSession, s.id)
 	s.changed = true
 	next := int64(never)
 	more := w.eachHeld(s, func(ref protocol.Ref, h held) {

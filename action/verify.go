@@ -56,25 +56,7 @@ type audited struct {
 }
 
 // unknownRows reports rows that are of no kind.
-func (v *verifier) unknownRows() error {
-	lower := []byte(nil)
-	for i := 0; i <= len(allKinds); i++ {
-		var upper []byte
-		if i < len(allKinds) {
-			upper = []byte{allKinds[i]}
-		}
-		if err := v.Scan(lower, upper, func(k, _ []byte) error {
-			v.Reportf("action: row %x is of no known kind", k)
-			return nil
-		}); err != nil {
-			return err
-		}
-		if i < len(allKinds) {
-			lower = []byte{allKinds[i] + 1}
-		}
-	}
-	return nil
-}
+func (v *verifier) unknownRows() error { return v.UnknownRows("action", allKinds) }
 
 // each calls f for the rows of a kind, whose keys have to have a length (0: any) and whose values have to be what decodes them.
 func each[T any](v *verifier, prefix []byte, length int, code func(*T, *codec.Coder), f func(k []byte, row *T) error) error {
@@ -126,7 +108,7 @@ func (v *verifier) allActions() error {
 			return nil
 		}
 		ns, name := binary.BigEndian.Uint32(k[1:]), string(k[nameAt:])
-		if int(ns) < len(v.names) && (!v.Spread(v.names[ns]) || engine.NameShard(v.names[ns], name, v.Shards()) == v.Shard()) {
+		if int(ns) < len(v.names) && v.Here(v.names[ns], name) {
 			v.known[ns]++
 		}
 		return v.action(r, &nameRow{ns: ns, name: name})

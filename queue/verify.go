@@ -53,26 +53,7 @@ func (v *verifier) name(ns uint32) string {
 }
 
 // unknownRows reports rows that are of no kind.
-func (v *verifier) unknownRows() error {
-	unknown := func(k, _ []byte) error {
-		v.Reportf("queue: row %x is of no known kind", k)
-		return nil
-	}
-	const kinds = "dgijklmnoqrxy"
-	if err := v.Scan(nil, []byte{kinds[0]}, unknown); err != nil {
-		return err
-	}
-	for i := range kinds {
-		var next []byte
-		if i+1 < len(kinds) {
-			next = []byte{kinds[i+1]}
-		}
-		if err := v.Scan([]byte{kinds[i] + 1}, next, unknown); err != nil {
-			return err
-		}
-	}
-	return nil
-}
+func (v *verifier) unknownRows() error { return v.UnknownRows("queue", "dgijklmnoqrxy") }
 
 // graves notes the queues that were deleted and have dedup keys left.
 func (v *verifier) graves() error {

@@ -46,18 +46,7 @@ func (v *verifier) name(ns uint32) string {
 
 // unknownRows reports rows that are of no kind.
 func (v *verifier) unknownRows() error {
-	unknown := func(k, _ []byte) error {
-		v.Reportf("stream: row %x is of no known kind", k)
-		return nil
-	}
-	var from []byte
-	for _, kind := range slices.Sorted(slices.Values(append(append([]byte{rowStream}, genKinds[:]...), pushKinds[:]...))) {
-		if err := v.Scan(from, []byte{kind}, unknown); err != nil {
-			return err
-		}
-		from = []byte{kind + 1}
-	}
-	return v.Scan(from, nil, unknown)
+	return v.UnknownRows("stream", string(slices.Sorted(slices.Values(append(append([]byte{rowStream}, genKinds[:]...), pushKinds[:]...)))))
 }
 
 // streams looks at each stream.

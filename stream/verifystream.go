@@ -33,7 +33,7 @@ func (s *streamAudit) row() {
 	if err := engine.CheckName("stream", s.name); err != nil {
 		s.problem("%v", err)
 	}
-	home := !s.Spread(namespace) || engine.NameShard(namespace, s.name, s.Shards()) == s.Shard()
+	home := s.Here(namespace, s.name)
 	if home && int(s.ns) < len(s.counted) {
 		s.counted[s.ns]++
 	}

@@ -83,16 +83,7 @@ func (p *policy) find(id tierID) *tier {
 
 // tellShards sends a command to all other shards of a spread namespace.
 func (s *session) tellShards(kind uint8, body []byte) {
-	tx := s.tx
-	if !tx.Spread() {
-		return
-	}
-	for shard := range engine.ShardID(tx.Shards()) {
-		if shard != tx.Shard() {
-			cmd := engine.Command{Machine: engine.MachineTS, Kind: kind, Spread: true, Namespace: tx.NamespaceName(), Body: body}
-			tx.Send(engine.Message{Command: cmd, Name: engine.RouteTo(tx.NamespaceName(), shard, tx.Shards())})
-		}
-	}
+	s.tx.SendOthers(engine.Command{Machine: engine.MachineTS, Kind: kind, Body: body})
 }
 
 // adoptRetention takes over what the home of a measurement says, unless something newer is known.

@@ -34,25 +34,7 @@ type verifier struct {
 type nsCounts struct{ measurements, series, points int64 }
 
 // unknownRows reports rows that are of no kind.
-func (v *verifier) unknownRows() error {
-	unknown := func(k, _ []byte) error {
-		v.Reportf("ts: row %x is of no known kind", k)
-		return nil
-	}
-	if err := v.Scan(nil, []byte{allKinds[0]}, unknown); err != nil {
-		return err
-	}
-	for i := range allKinds {
-		var next []byte
-		if i+1 < len(allKinds) {
-			next = []byte{allKinds[i+1]}
-		}
-		if err := v.Scan([]byte{allKinds[i] + 1}, next, unknown); err != nil {
-			return err
-		}
-	}
-	return nil
-}
+func (v *verifier) unknownRows() error { return v.UnknownRows("ts", allKinds) }
 
 func (v *verifier) measurements() error {
 	return v.Scan([]byte{rowMeasurement}, []byte{rowMeasurement + 1}, func(k, value []byte) error {
@@ -85,7 +67,7 @@ func (v *verifier) measurements() error {
 
 // isHome reports whether the shard is the one that counts a measurement.
 func (v *verifier) isHome(ns uint32, name string) bool {
-	return int(ns) >= len(v.names) || !v.Spread(v.names[ns]) || engine.NameShard(v.names[ns], name, v.Shards()) == v.Shard()
+	return int(ns) >= len(v.names) || v.Here(v.names[ns], name)
 }
 
 // nameRows checks the rows that are found by the name of a measurement, or of a namespace.

@@ -339,7 +339,7 @@ func (w *work) cancelRun(shard engine.ShardID, ref protocol.Ref, reason string) 
 // withdraw has something cancelled. That it can not be, because it has ended just now, does not matter.
 func (w *work) withdraw(shard engine.ShardID, cancel engine.Command) {
 	if shard != w.tx.Shard() {
-		w.sendTo(shard, cancel, nil)
+		w.tx.SendTo(shard, cancel, nil)
 		return
 	}
 	w.tx.Ask(cancel, nil)
@@ -408,7 +408,7 @@ func (s *slot) callElsewhere(name string) {
 	if c.Target == flow.TargetWorkflow {
 		make = s.childStart
 	}
-	s.sendTo(shard, make(c, s.inputOf(c), tok), tok)
+	s.tx.SendTo(shard, make(c, s.inputOf(c), tok), tok)
 }
 
 // done hears that what a call has had run has ended.
@@ -416,7 +416,7 @@ func (w *work) done(e *protocol.End, child bool) error {
 	t := must(decode(e.Token, (*token).code))
 	if t.shard != w.tx.Shard() {
 		v := relayCommand{child, *e}
-		w.sendTo(t.shard, engine.Command{Machine: engine.MachineWorkflow, Kind: kindRelay, Body: encode(nil, &v, (*relayCommand).code)}, nil)
+		w.tx.SendTo(t.shard, engine.Command{Machine: engine.MachineWorkflow, Kind: kindRelay, Body: encode(nil, &v, (*relayCommand).code)}, nil)
 		return nil
 	}
 	l := w.live(t.run)

@@ -123,25 +123,7 @@ func (k *kind) add(c *createBody) {
 
 // tell sends what the home of a workflow says to all other shards of a spread namespace.
 func (w *work) tell(c *adoptCommand) {
-	if w.tx.Spread() {
-		w.tellOthers(engine.Command{Machine: engine.MachineWorkflow, Kind: kindAdopt, Body: encode(nil, c, (*adoptCommand).code)})
-	}
-}
-
-// tellOthers sends a command of the machine to all other shards of a spread namespace.
-func (w *work) tellOthers(cmd engine.Command) {
-	for shard := range engine.ShardID(w.tx.Shards()) {
-		if shard != w.tx.Shard() {
-			w.sendTo(shard, cmd, nil)
-		}
-	}
-}
-
-// sendTo sends a command to a shard of a spread namespace. With a token, OnReply receives the outcome.
-func (w *work) sendTo(shard engine.ShardID, cmd engine.Command, token []byte) {
-	cmd.Spread, cmd.Namespace = true, w.tx.NamespaceName()
-	name := engine.RouteTo(cmd.Namespace, shard, w.tx.Shards())
-	w.tx.Send(engine.Message{Command: cmd, Name: name, Token: token, Reply: token != nil})
+	w.tx.SendOthers(engine.Command{Machine: engine.MachineWorkflow, Kind: kindAdopt, Body: encode(nil, c, (*adoptCommand).code)})
 }
 
 // adopt takes over what the home of a workflow says, unless something newer is known.

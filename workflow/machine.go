@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/cespare/xxhash/v2"
-
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/flow"
 	"github.com/floedb/floe/internal/key"
@@ -243,37 +241,14 @@ func (k *kind) save() {
 }
 
 // schedule makes the workflow's timer go off at a time, or before.
-func (k *kind) schedule(at int64) {
-	if at >= k.timer {
-		return
-	}
-	token := key.AppendUint64([]byte{tokenWorkflow}, k.id)
-	if k.timer != never {
-		k.tx.Unschedule(k.timer, token)
-	}
-	k.tx.ScheduleNew(at, token)
-	k.timer = at
-}
+func (k *kind) schedule(at int64) { k.tx.Advance(&k.timer, at, tokenWorkflow, k.id) }
 
 // unschedule removes the workflow's timer.
-func (k *kind) unschedule() {
-	if k.timer != never {
-		k.tx.Unschedule(k.timer, key.AppendUint64([]byte{tokenWorkflow}, k.id))
-		k.timer = never
-	}
-}
+func (k *kind) unschedule() { k.tx.Halt(&k.timer, tokenWorkflow, k.id) }
 
 // runTopic is what waits for the end of a run.
 func runTopic(namespace string, run uint64) engine.Topic {
 	return engine.TopicOf(engine.MachineWorkflow, namespace, key.AppendUint64([]byte{'r'}, run))
-}
-
-// tagOf tells runs apart to which the same number is given, one after the other, because the end of the log was lost in between.
-func tagOf(tx *engine.Tx) uint16 {
-	var b [16]byte
-	binary.BigEndian.PutUint64(b[:], uint64(tx.Now()))
-	binary.BigEndian.PutUint64(b[8:], tx.Term())
-	return uint16(xxhash.Sum64(b[:]))
 }
 
 func mustClose(it *engine.Iter) {

@@ -71,7 +71,7 @@ func (w *work) planNews(c *planBody) error {
 // tellPlan tells all other shards of a spread namespace.
 func (w *work) tellPlan(workflow string, c *planBody) {
 	if w.tx.Spread() {
-		w.tellOthers(command(kindPlanNews, workflow, c, (*planBody).code))
+		w.tx.SendOthers(command(kindPlanNews, workflow, c, (*planBody).code))
 	}
 }
 

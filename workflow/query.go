@@ -190,7 +190,7 @@ func (s *seen) workflow(v *engine.View, r *record, namespace, name string, numbe
 	if err != nil {
 		return i, fmt.Errorf("workflow %q: trigger: %w", name, err)
 	}
-	i.home = !v.Spread(namespace) || engine.NameShard(namespace, name, v.Shards()) == v.Shard()
+	i.home = v.Here(namespace, name)
 	return i, nil
 }
 

@@ -9,7 +9,6 @@ import (
 
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/flow"
-	"github.com/floedb/floe/internal/key"
 	"github.com/floedb/floe/internal/rawjson"
 )
 
@@ -127,7 +126,7 @@ func (k *kind) newRun(c *startBody, d *flow.Definition, number uint32) *live {
 	now := k.tx.Now()
 	l := &live{work: k.work, run: uint64(k.tx.LSN()), def: d, changed: true, input: orNull(c.input), hasRead: true}
 	l.header = header{
-		tag: tagOf(k.tx), of: k.id, number: number, id: c.id, source: c.source, idempotencyKey: string(c.key), parent: c.parent, depth: c.depth,
+		tag: k.tx.Tag(), of: k.id, number: number, id: c.id, source: c.source, idempotencyKey: string(c.key), parent: c.parent, depth: c.depth,
 		notify: c.notify, startedAt: now, deadline: never, timer: never, status: Pending, due: never, call: noCall(),
 	}
 	l.fan.next = never
@@ -283,25 +282,10 @@ func (l *live) nextDue() int64 {
 	return next
 }
 
-// schedule makes the run's timer go off at a time, or before: one that is set earlier stays, as most deadlines are never reached.
-func (l *live) schedule(at int64) {
-	if at >= l.timer {
-		return
-	}
-	token := key.AppendUint64([]byte{tokenRun}, l.run)
-	if l.timer != never {
-		l.tx.Unschedule(l.timer, token)
-	}
-	l.tx.ScheduleNew(at, token)
-	l.timer = at
-}
+// schedule makes the run's timer go off at a time, or before.
+func (l *live) schedule(at int64) { l.tx.Advance(&l.timer, at, tokenRun, l.run) }
 
-func (l *live) unschedule() {
-	if l.timer != never {
-		l.tx.Unschedule(l.timer, key.AppendUint64([]byte{tokenRun}, l.run))
-		l.timer = never
-	}
-}
+func (l *live) unschedule() { l.tx.Halt(&l.timer, tokenRun, l.run) }
 
 // catchUp does what is due.
 func (l *live) catchUp() {

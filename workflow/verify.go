@@ -52,25 +52,7 @@ type audited struct {
 }
 
 // unknownRows reports rows that are of no kind.
-func (v *verifier) unknownRows() error {
-	lower := []byte(nil)
-	for i := 0; i <= len(allKinds); i++ {
-		var upper []byte
-		if i < len(allKinds) {
-			upper = []byte{allKinds[i]}
-		}
-		if err := v.Scan(lower, upper, func(k, _ []byte) error {
-			v.Reportf("workflow: row %x is of no known kind", k)
-			return nil
-		}); err != nil {
-			return err
-		}
-		if i < len(allKinds) {
-			lower = []byte{allKinds[i] + 1}
-		}
-	}
-	return nil
-}
+func (v *verifier) unknownRows() error { return v.UnknownRows("workflow", allKinds) }
 
 // each calls f for the rows of a kind, whose keys have to have a length (0: any) and whose values have to be what decodes them.
 func each[T any](v *verifier, prefix []byte, length int, code func(*T, *codec.Coder), f func(k []byte, row *T) error) error {
@@ -102,7 +84,7 @@ func (v *verifier) allWorkflows() error {
 			v.Reportf("workflow: row %q has number %d, which is that of another one or of none", k, r.id)
 			return nil
 		}
-		if !v.Spread(v.names[w.ns]) || engine.NameShard(v.names[w.ns], w.name, v.Shards()) == v.Shard() {
+		if v.Here(v.names[w.ns], w.name) {
 			v.known[w.ns]++
 		}
 		return v.workflow(w, r)
@@ -201,7 +183,7 @@ func (v *verifier) verifyTriggers() error {
 		return nil
 	})
 	for id, w := range v.workflows {
-		home := int(w.ns) < len(v.names) && (!v.Spread(v.names[w.ns]) || engine.NameShard(v.names[w.ns], w.name, v.Shards()) == v.Shard())
+		home := int(w.ns) < len(v.names) && v.Here(v.names[w.ns], w.name)
 		if d := w.definitions[w.current]; home && !w.deleted && d != nil && d.Trigger != nil && !found[id] {
 			v.Reportf("workflow %q: has not subscribed to the stream of its trigger", w.name)
 		}

@@ -90,9 +90,7 @@ func (w *work) removeVersion(c *versionBody) error {
 	}
 	if !told {
 		c.revision = uint64(w.tx.LSN())
-		if w.tx.Spread() {
-			w.tellOthers(command(kindRemoveVersion, k.name, c, (*versionBody).code))
-		}
+		w.tx.SendOthers(command(kindRemoveVersion, k.name, c, (*versionBody).code))
 	}
 	k.revision, k.updatedAt, k.changed = c.revision, w.tx.Now(), true
 	if ok {

@@ -202,6 +202,24 @@ func (tx *Tx) Send(m Message) {
 	tx.onRollback = append(tx.onRollback, func() { x.outbox.set(l, before) })
 }
 
+// SendTo sends a command to a shard of the namespace, which is spread. With a token, OnReply receives the outcome.
+func (tx *Tx) SendTo(shard ShardID, cmd Command, token []byte) {
+	cmd.Spread, cmd.Namespace = true, tx.ns.name
+	tx.Send(Message{Command: cmd, Name: RouteTo(cmd.Namespace, shard, tx.x.shards), Token: token, Reply: token != nil})
+}
+
+// SendOthers sends a command to all other shards if the namespace is spread.
+func (tx *Tx) SendOthers(cmd Command) {
+	if !tx.ns.spread {
+		return
+	}
+	for shard := range ShardID(tx.x.shards) {
+		if shard != tx.x.shard {
+			tx.SendTo(shard, cmd, nil)
+		}
+	}
+}
+
 // Backlog returns how many messages of the machine wait for a shard in a lane of the command's namespace, and their bytes. Whoever wants to wait
 // for fewer waits for OutboxTopic.
 func (tx *Tx) Backlog(target ShardID, laneID uint64) (count int, bytes int64) {

@@ -70,6 +70,29 @@ func (tx *Tx) ScheduleNew(due int64, token []byte) {
 // Unschedule removes a timer; it need not exist.
 func (tx *Tx) Unschedule(due int64, token []byte) { tx.deleteRow(tx.timerRow(due, token)) }
 
+// Advance makes the one timer of something fire at a time or earlier. due is where its row says when that timer fires, NoTimer without one; the token is a kind and
+// the number of the thing. It reports whether due has changed: a timer that fires earlier stays, since most deadlines are never reached.
+func (tx *Tx) Advance(due *int64, at int64, kind byte, number uint64) bool {
+	if at >= *due {
+		return false
+	}
+	tx.Halt(due, kind, number)
+	tx.ScheduleNew(at, NumberToken(kind, number))
+	*due = at
+	return true
+}
+
+// Halt removes the timer of Advance, if there is one.
+func (tx *Tx) Halt(due *int64, kind byte, number uint64) {
+	if *due != NoTimer {
+		tx.Unschedule(*due, NumberToken(kind, number))
+		*due = NoTimer
+	}
+}
+
+// NumberToken returns the token of the timer of Advance.
+func NumberToken(kind byte, number uint64) []byte { return key.AppendUint64([]byte{kind}, number) }
+
 func (tx *Tx) timerRow(due int64, token []byte) []byte {
 	return timerRow(tx.rowKey(machineEngine), timer{due, tx.machine, tx.ns.id, token})
 }

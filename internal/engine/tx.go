@@ -2,9 +2,12 @@ package engine
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/cespare/xxhash/v2"
 
 	"github.com/floedb/floe/internal/codec"
 )
@@ -59,6 +62,14 @@ func (tx *Tx) Step() LSN {
 
 // Term returns the raft term of the entry.
 func (tx *Tx) Term() uint64 { return tx.term }
+
+// Tag returns a tag that tells apart things with the same number. A number is reused if the log lost its tail.
+func (tx *Tx) Tag() uint16 {
+	var b [16]byte
+	binary.BigEndian.PutUint64(b[:], uint64(tx.now))
+	binary.BigEndian.PutUint64(b[8:], tx.term)
+	return uint16(xxhash.Sum64(b[:]))
+}
 
 // Shard returns the shard the command is applied in.
 func (tx *Tx) Shard() ShardID { return tx.x.shard }

@@ -95,6 +95,27 @@ func (a *Audit) Scan(lower, upper []byte, f func(k, value []byte) error) error {
 	return a.scan(lo, hi, func(k, value []byte) error { return f(k[rowPrefix:], value) })
 }
 
+// UnknownRows reports the machine's rows that are of none of its kinds, which are in ascending order.
+func (a *Audit) UnknownRows(machine, kinds string) error {
+	lower := []byte(nil)
+	for i := 0; i <= len(kinds); i++ {
+		var upper []byte
+		if i < len(kinds) {
+			upper = []byte{kinds[i]}
+		}
+		if err := a.Scan(lower, upper, func(k, _ []byte) error {
+			a.Reportf("%s: row %x is of no known kind", machine, k)
+			return nil
+		}); err != nil {
+			return err
+		}
+		if i < len(kinds) {
+			lower = []byte{kinds[i] + 1}
+		}
+	}
+	return nil
+}
+
 // Tick returns the error of the context, now and then. Loops over rows that do not use Scan call it for each.
 func (a *Audit) Tick() error {
 	const every = 1024

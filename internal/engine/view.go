@@ -94,6 +94,11 @@ func (v *View) Spread(name string) bool {
 	return ns != nil && ns.spread
 }
 
+// Here reports whether a name of a namespace lives in this shard, its home.
+func (v *View) Here(namespace, name string) bool {
+	return !v.Spread(namespace) || NameShard(namespace, name, v.x.shards) == v.x.shard
+}
+
 // Namespace returns the number that stands for the namespace in the shard's row keys, or false if the shard holds
 // nothing of it.
 func (v *View) Namespace(name string) (id uint32, ok bool) {
