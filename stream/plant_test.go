@@ -11,7 +11,7 @@ import (
 // planted says which test has to find a bug in consumer groups, or in the takes on which they stand.
 var planted = []plant.Planted{
 	{plant.AckFailedToo, "TestConsumeOutcomes"},
-	{plant.SpokenForever, "TestConsumeIsServedOverAndOver"},
+	{plant.ReservedForever, "TestConsumeIsServedOverAndOver"},
 	{plant.ReadWhileEnding, "TestNothingOvertakesWhatIsTakenBack"},
 	{plant.SeekKeepsDue, "TestSeekForgetsWhatWasDue"},
 	{plant.ExcuseExpelled, "TestUsedUpRecordsAreBuriedInParts"},

@@ -118,7 +118,7 @@ func (l *Lead) Calls() int64 {
 func (l *Lead) Patience(ms int64) int64 { return ms / l.x.haste }
 
 // Awaited reports whether somebody waits for a topic now: a query or a take.
-func (l *Lead) Awaited(t Topic) bool { return l.x.hub.awaited(t) }
+func (l *Lead) Awaited(t Topic) bool { return l.x.hub.Awaited(t) }
 
 // View calls f with a view of the state that does not change meanwhile; f must not keep it. As a Machine's Query does, f returns ErrWait when there is
 // nothing to do yet, after it has said what it waits for: View.WaitOn for topics, View.WakeAt for a time. Then it is called again, with a new view, when
@@ -127,7 +127,7 @@ func (l *Lead) View(ctx context.Context, f func(v *View) error) error {
 	v := View{x: l.x, machine: l.machine, now: l.door.Now, mono: l.mono(), scan: scan{ctx: ctx, endless: true}, duty: true}
 	defer func() {
 		if v.waiter != nil {
-			l.x.hub.unsubscribe(v.waiter)
+			l.x.hub.Unsubscribe(v.waiter)
 		}
 	}()
 	for {
@@ -160,7 +160,7 @@ func (l *Lead) View(ctx context.Context, f func(v *View) error) error {
 func (l *Lead) sleep(ctx context.Context, v *View) error {
 	var wake <-chan struct{}
 	if v.waiter != nil {
-		wake = v.waiter.c
+		wake = v.waiter.Woken()
 	} else if v.wakeAt == NoTimer {
 		panic(fmt.Sprintf("shard %d: a duty of machine %d waits for nothing", l.x.shard, l.machine))
 	}
@@ -172,7 +172,7 @@ func (v *View) topics() int {
 	if v.waiter == nil {
 		return 0
 	}
-	return len(v.waiter.places)
+	return v.waiter.Topics()
 }
 
 // Propose makes the shard apply a command of the machine, one that leaders may send, provided that this replica still leads in the same term. It

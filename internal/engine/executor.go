@@ -15,6 +15,7 @@ import (
 	"github.com/floedb/floe/internal/arena"
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/key"
+	"github.com/floedb/floe/internal/wait"
 )
 
 // Kinds of the engine's own commands.
@@ -74,9 +75,9 @@ type Executor struct {
 	digest   xxhash.Digest
 	tx       Tx
 	entry    Entry
-	wakes    []wake
-	due      []wake      // whose takes are to be looked at
-	ready    []ReadyTake // of what has been settled
+	wakes    []wait.Wakeup
+	due      []wait.Wakeup // whose takes are to be looked at
+	ready    []ReadyTake   // of what has been settled
 	hooks    []func()
 	changes  []pendingChange // in order; those of one machine are handed over together
 	hashes   hashes
@@ -90,8 +91,8 @@ type Executor struct {
 	row      []byte             // of the engine's own, being encoded
 
 	dir         directory
-	hub         *hub
-	foresight   foresight
+	hub         *wait.Hub
+	predictor   wait.Predictor
 	timers      timerIndex
 	outbox      outboxIndex
 	visible     atomic.Uint64 // applied index that queries see
@@ -120,7 +121,7 @@ type Config struct {
 // NewExecutor returns an executor whose state still has to be read with Restore.
 func NewExecutor(c Config) *Executor {
 	x := &Executor{
-		shard: c.Shard, shards: c.Shards, db: c.DB, table: newTable(c.Primitives), over: newOverlay(), hub: newHub(), rows: c.RowCache.of(c.Shard),
+		shard: c.Shard, shards: c.Shards, db: c.DB, table: newTable(c.Primitives), over: newOverlay(), hub: wait.NewHub(), rows: c.RowCache.of(c.Shard),
 		strict: c.Strict, forgetful: c.Forgetful, haste: max(c.Haste, 1), stopwatch: c.Watch,
 	}
 	for _, p := range c.Primitives {
@@ -547,10 +548,10 @@ func (x *Executor) Commit() error {
 	x.hooks = x.hooks[:0]
 	for _, w := range x.wakes {
 		x.noteDue(w)
-		if w.within {
-			x.hub.notifyWithin(w.topic, w.n)
+		if w.Within {
+			x.hub.NotifyWithin(w.Topic, w.N)
 		} else {
-			x.hub.notify(w.topic, w.n)
+			x.hub.Notify(w.Topic, w.N)
 		}
 	}
 	x.wakes = x.wakes[:0]
@@ -610,7 +611,7 @@ func (x *Executor) Visible() uint64 { return x.visible.Load() }
 func (x *Executor) Refused() int64 { return x.refused.Load() }
 
 // Waiting returns how many queries wait for topics.
-func (x *Executor) Waiting() int { return int(x.hub.count.Load()) }
+func (x *Executor) Waiting() int { return x.hub.Waiting() }
 
 // Check refuses a command that no machine of this node knows, or that is not for who has sent it, before it gets into the log.
 func (x *Executor) Check(cmd Command) error { return x.table.check(cmd) }

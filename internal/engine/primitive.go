@@ -270,7 +270,7 @@ func enginePrimitive() Primitive {
 			QueryRow(queryNamespace, "namespace", func(_ Machine, v *View, q *NamespaceQuery) error { return v.queryNamespace(q) }),
 			QueryRow(queryNamespaces, "namespaces", func(_ Machine, v *View, q *NamespacesQuery) error { return v.queryNamespaces(q) }),
 			QueryRow(queryRemind, "remind", func(_ Machine, v *View, _ *remindQuery) error {
-				v.x.hub.remind(1)
+				v.x.hub.Renotify(1)
 				return nil
 			}),
 		},

@@ -1,31 +1,35 @@
 package engine
 
-import "context"
+import (
+	"context"
+
+	"github.com/floedb/floe/internal/wait"
+)
 
 // TakeAlone carries out a take where nobody leads: for doors of tests that apply commands one by one, with propose. It knows nothing of turns.
 func (x *Executor) TakeAlone(ctx context.Context, t Take, now func() int64, propose func(Command) ([]byte, error)) ([]byte, error) {
 	waiting, cancel := context.WithTimeout(ctx, t.Wait)
 	defer cancel()
-	w := &waiter{c: make(chan struct{}, 1)}
-	defer x.hub.unsubscribe(w)
+	w := wait.NewWaiter(0)
+	defer x.hub.Unsubscribe(w)
 	for k := NewTaking(ctx, t, now); ; {
 		l, err := x.look(k)
 		if err != nil {
 			return nil, err
 		}
-		if w.parent != l.parent {
-			x.hub.unsubscribe(w)
-			w.parent = l.parent
+		if w.Parent != l.Parent {
+			x.hub.Unsubscribe(w)
+			w.Parent = l.Parent
 		}
-		for _, topic := range l.topics {
-			if err := x.hub.subscribe(w, topic); err != nil {
+		for _, topic := range l.Topics {
+			if err := subscribed(x.hub.Subscribe(w, topic)); err != nil {
 				return nil, err
 			}
 		}
 		if l, err = x.look(k); err != nil {
 			return nil, err
 		}
-		if l.n != 0 {
+		if l.N != 0 {
 			result, err := propose(t.Command)
 			if t.Wait == 0 || x.machine(t.Command.Machine).(Taker).Took(t.Command.Kind, result, err) {
 				return result, err
@@ -36,7 +40,7 @@ func (x *Executor) TakeAlone(ctx context.Context, t Take, now func() int64, prop
 			return nil, nil
 		}
 		select {
-		case <-w.c:
+		case <-w.Woken():
 		case <-waiting.Done():
 			return nil, ctx.Err()
 		}

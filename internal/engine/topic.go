@@ -1,12 +1,24 @@
 package engine
 
-import "github.com/cespare/xxhash/v2"
+import (
+	"github.com/cespare/xxhash/v2"
 
-// Topic is what a query or a take waits for and Apply notifies: a hash of machine, namespace and name. Two names with one hash wake
-// each other's waiters, which then find nothing and wait again.
-type Topic uint64
+	"github.com/floedb/floe/internal/wait"
+)
 
-// TopicOf returns the topic of a name within a machine and namespace.
+// Topic is what a query or a take waits for and Apply notifies; see TopicOf.
+type Topic = wait.Topic
+
+// Slots is a set of 256 kinds of items. The zero value contains all kinds.
+type Slots = wait.Slots
+
+// NoSlots returns the empty set.
+func NoSlots() Slots { return wait.NoSlots() }
+
+// MaxWaiters is how many queries and takes may wait in one shard.
+const MaxWaiters = wait.MaxWaiters
+
+// TopicOf returns the topic of a name within a machine and namespace, a hash of the three.
 func TopicOf(machine MachineID, namespace string, name []byte) Topic {
 	var d xxhash.Digest
 	d.ResetWithSeed(uint64(machine))
@@ -16,5 +28,10 @@ func TopicOf(machine MachineID, namespace string, name []byte) Topic {
 	return Topic(d.Sum64())
 }
 
-// MaxWaiters is how many queries and takes may wait in one shard; each costs about a kilobyte with its goroutine's wait.
-const MaxWaiters = 100_000
+// subscribed returns the error of a Subscribe of the hub as one that callers can match.
+func subscribed(err error) error {
+	if err != nil {
+		return Errorf(ErrBusy, "%v", err)
+	}
+	return nil
+}

@@ -10,6 +10,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/wait"
 )
 
 // Tx is what Apply and OnTimer see of the world: the machine's rows, the entry's time, and what they may set going. All its
@@ -213,23 +214,16 @@ type pendingChange struct {
 }
 
 // Notify wakes up to n queries that wait for the topic once the change is visible; n < 0 wakes all.
-func (tx *Tx) Notify(t Topic, n int) { tx.x.wakes = append(tx.x.wakes, wake{topic: t, n: n}) }
+func (tx *Tx) Notify(t Topic, n int) { tx.x.wakes = append(tx.x.wakes, wait.Wakeup{Topic: t, N: n}) }
 
 // NotifyWithin is Notify for each of the topics within another that somebody waits for. Takes are passed over that do not want what is of the
 // kinds (see View.Only).
 func (tx *Tx) NotifyWithin(parent Topic, n int, of Slots) {
-	tx.x.wakes = append(tx.x.wakes, wake{parent, n, true, of})
+	tx.x.wakes = append(tx.x.wakes, wait.Wakeup{Topic: parent, N: n, Within: true, Of: of})
 }
 
 // OnCommit runs f after the change has become visible. f may change in-memory indexes of the machine and nothing else.
 func (tx *Tx) OnCommit(f func()) { tx.x.hooks = append(tx.x.hooks, f) }
-
-type wake struct {
-	topic  Topic
-	n      int
-	within bool // topics within topic are meant
-	of     Slots
-}
 
 // storageFailure is the panic of a Tx whose reads fail: there is no way to go on, and Apply has no errors of this kind.
 type storageFailure struct{ err error }
@@ -327,7 +321,7 @@ func (tx *Tx) commit() {
 	tx.counts = tx.counts[:0]
 	x.hashWrites()
 	if len(tx.causes) > 0 {
-		x.foresight.note(tx.causes, x.wakes[tx.firstWake:])
+		x.predictor.Note(tx.causes, x.wakes[tx.firstWake:])
 	}
 }
 

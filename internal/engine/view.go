@@ -8,6 +8,8 @@ import (
 	"math"
 
 	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/floedb/floe/internal/wait"
 )
 
 // ErrWait is returned by a machine's Query that has nothing to answer yet, after it called View.WaitOn.
@@ -22,8 +24,8 @@ type View struct {
 	frozen  *frozen
 	counted string // namespace, see CountRead
 	scratch []byte
-	waiter  *waiter
-	looked  *looked // of a look on behalf of a take
+	waiter  *wait.Waiter
+	looked  *wait.Look // of a look on behalf of a take
 	claims  []Topic
 	duty    bool  // it is that of one
 	wakeAt  int64 // of a duty
@@ -170,36 +172,38 @@ func (v *View) WaitTurnWithin(parent, t Topic, since int64) error { return v.wai
 // WaitApart is WaitOn for a wait of floe's own, which goes on all the time: it is not counted among those of users, and takes no place of theirs.
 func (v *View) WaitApart(t Topic) error {
 	if v.waiter == nil {
-		v.waiter = &waiter{c: make(chan struct{}, 1), since: v.Now(), duty: true}
+		v.waiter = wait.NewWaiter(v.Now())
+		v.waiter.Background = true
 	}
-	return v.x.hub.subscribe(v.waiter, t)
+	return subscribed(v.x.hub.Subscribe(v.waiter, t))
 }
 
 func (v *View) wait(parent, t Topic, since int64) error {
 	if v.looked != nil {
-		if len(v.looked.topics) == 0 {
-			v.looked.parent = parent
+		if len(v.looked.Topics) == 0 {
+			v.looked.Parent = parent
 		}
-		v.looked.waitFor(t)
+		v.looked.WaitFor(t)
 		return nil
 	}
 	if v.waiter == nil {
-		v.waiter = &waiter{c: make(chan struct{}, 1), since: since, parent: parent, duty: v.duty}
+		v.waiter = wait.NewWaiter(since)
+		v.waiter.Parent, v.waiter.Background = parent, v.duty
 	}
-	return v.x.hub.subscribe(v.waiter, t)
+	return subscribed(v.x.hub.Subscribe(v.waiter, t))
 }
 
 // Only says which kinds of what is made on its topics a take wants, if not all. All takes that have the same first topic have to want the same.
 func (v *View) Only(s Slots) {
 	if v.looked != nil {
-		v.looked.only = s
+		v.looked.Only = s
 	}
 }
 
 // WakeAt makes a take that waits (see Taker) or a duty (see Lead.View) look again at a time, ms.
 func (v *View) WakeAt(at int64) {
 	if v.looked != nil {
-		v.looked.wakeAt = min(v.looked.wakeAt, at)
+		v.looked.WakeAt = min(v.looked.WakeAt, at)
 	}
 	v.wakeAt = min(v.wakeAt, at)
 }
@@ -336,10 +340,10 @@ func (v *View) release() {
 }
 
 // Remind makes good for claims that were not used, see View.Claim; it has to be called from time to time.
-func (x *Executor) Remind() { x.hub.remind(math.MaxInt) }
+func (x *Executor) Remind() { x.hub.Renotify(math.MaxInt) }
 
 // WakeAll makes all queries that wait look again.
-func (x *Executor) WakeAll() { x.hub.notifyAll() }
+func (x *Executor) WakeAll() { x.hub.NotifyAll() }
 
 // Replica is what a query needs to know of the replica that answers it.
 type Replica struct {
@@ -362,7 +366,7 @@ func (x *Executor) Query(ctx context.Context, q Query, r Replica) error {
 	v := View{x: x, machine: q.Machine(), now: r.Now, mono: r.Mono, stale: r.Stale, scan: scan{ctx: ctx, stop: r.Stop, fault: r.Fault}}
 	defer func() {
 		if v.waiter != nil {
-			x.hub.unsubscribe(v.waiter)
+			x.hub.Unsubscribe(v.waiter)
 		}
 	}()
 	for {
@@ -390,7 +394,7 @@ func (x *Executor) Query(ctx context.Context, q Query, r Replica) error {
 			continue
 		}
 		for _, t := range v.claims {
-			x.hub.claim(t)
+			x.hub.Offer(t)
 		}
 		if !errors.Is(err, ErrWait) {
 			if err == nil && v.counted != "" {
@@ -409,7 +413,7 @@ func (x *Executor) Query(ctx context.Context, q Query, r Replica) error {
 			return context.Canceled
 		}
 		select {
-		case <-v.waiter.c:
+		case <-v.waiter.Woken():
 			v.asked = 0
 		case <-v.untilAgain():
 			v.asked = 0

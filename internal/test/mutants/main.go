@@ -53,7 +53,7 @@ type config struct {
 // packages are those whose own tests have to notice a bug.
 var packages = []string{
 	"./kv", "./stream", "./stream/processing", "./queue", "./ts", "./floql", "./action", "./workflow",
-	"./internal/engine", "./internal/shard", "./internal/auth", "./internal/workloop", "./internal/workers", "./internal/cron",
+	"./internal/engine", "./internal/wait", "./internal/shard", "./internal/auth", "./internal/workloop", "./internal/workers", "./internal/cron",
 }
 
 func run(ctx context.Context, c config, dirs []string) error {

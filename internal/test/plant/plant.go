@@ -267,7 +267,7 @@ const (
 
 // The bugs in takes, and in consumer groups.
 const (
-	SpokenForever   Bug = "spoken-forever"    // what a take may take stays spoken for when it has ended
+	ReservedForever Bug = "reserved-forever"  // the reservation of a take stays when the take has ended
 	ReadWhileEnding Bug = "read-while-ending" // records are delivered while older ones are being taken back
 	SeekKeepsDue    Bug = "seek-keeps-due"    // a group that has moved remembers what was due
 	ExcuseExpelled  Bug = "excuse-expelled"   // a delivery to one who was silent for too long does not count

@@ -1,19 +1,19 @@
-package engine
+package wait
 
-// Slots is a set of 256 kinds. A take that wants only what is of some of them (View.Only) is passed over by what is made of others. The zero value
-// stands for all.
+// Slots is a set of 256 kinds of items. A claim for items of some kinds is passed over by items of
+// other kinds. The zero value contains all kinds.
 type Slots struct {
 	of   [4]uint64
-	some bool // only those of of are meant
+	some bool // only the kinds in of are in the set
 }
 
 // NoSlots returns the empty set.
 func NoSlots() Slots { return Slots{some: true} }
 
-// Add adds one of the 256 kinds to a set that is not that of all.
+// Add adds a kind to a set made by NoSlots.
 func (s *Slots) Add(slot uint8) { s.of[slot/64] |= 1 << (slot % 64) }
 
-// Has reports whether one of the kinds is in the set.
+// Has reports whether a kind is in the set.
 func (s *Slots) Has(slot uint8) bool { return !s.some || s.of[slot/64]>>(slot%64)&1 == 1 }
 
 func (s *Slots) meets(o *Slots) bool {
@@ -28,7 +28,7 @@ func (s *Slots) meets(o *Slots) bool {
 	return false
 }
 
-// with returns the kinds of both.
+// with returns the union of two sets.
 func (s Slots) with(o *Slots) Slots {
 	if !s.some || !o.some {
 		return Slots{}
