@@ -30,13 +30,16 @@ func (s *stores) attach() {
 }
 
 // AccessOption changes how the store that an accessor returns reaches its data.
-type AccessOption interface{ applyAccess(*access) }
+type AccessOption interface{ applyAccess(access) access } // by value, so that taking a store allocates nothing
 
 type access struct{ stale bool }
 
 type staleOption struct{}
 
-func (staleOption) applyAccess(a *access) { a.stale = true }
+func (staleOption) applyAccess(a access) access {
+	a.stale = true
+	return a
+}
 
 // Stale makes reads answer from whichever replica is at hand, without asking the shard's leader: it may be behind, for as long as it is cut off,
 // but it answers also when there is no leader. Watches and waits follow that replica. Writes are the same.
@@ -46,7 +49,7 @@ func (s *stores) pick(opts []AccessOption) *engine.Router {
 	var a access
 	opts, _ = engine.Given(opts) // a nil one changes nothing: there is no error to say so
 	for _, opt := range opts {
-		opt.applyAccess(&a)
+		a = opt.applyAccess(a)
 	}
 	if a.stale {
 		return s.stale
