@@ -59,8 +59,10 @@ func TestClaimStates(t *testing.T) {
 		h.End(c)
 	}
 	h.Park(c, lookAt(1, 0))
-	if !h.Abandon(c) || !h.Abandon(c) || h.Pull(c) {
-		t.Fatal("Abandon of a parked claim")
+	for range 2 {
+		if !h.Abandon(c) || h.Pull(c) {
+			t.Fatal("Abandon of a parked claim")
+		}
 	}
 	expect(c, answered, 0)
 
