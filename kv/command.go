@@ -74,7 +74,7 @@ func (g *guard) code(f *codec.Fields) {
 		c.Byte((*byte)(&g.cond))
 		c.Uvarint(&g.revision)
 	case f.Checking():
-		if g.cond >= numConditions || g.cond != atRevision && g.revision != 0 {
+		if g.cond >= numConditions || (g.cond == atRevision) != (g.revision != 0) { // revision 0 is the condition absent
 			f.Refuse(engine.Errorf(ErrInvalid, "kv: condition %d is not in 0-%d or has an unexpected revision %d", g.cond, numConditions-1, g.revision))
 		}
 	default:

@@ -42,6 +42,7 @@ func FuzzApplyCommand(f *testing.F) {
 	f.Add(kv.KindPut, kv.PutCommandBody("k", math.MaxInt64), uint16(1))
 	f.Add(kv.KindPut, kv.PutCommandBody("k", math.MaxUint64), uint16(1))
 	f.Add(kv.KindJSONSet, []byte("\x01k\x02\x00\x00\x00\x01"), uint16(1)) // limit 0
+	f.Add(kv.KindPut, []byte("\x01k\x03\x00\x00v"), uint16(1))            // at revision 0, which is the condition absent
 	f.Add(uint8(0), []byte{}, uint16(0))
 	once := command(f, kv.IncrOp("once", 24, kv.Min(24), kv.Max(24)))
 	f.Add(once.Kind, once.Body, uint16(1))
