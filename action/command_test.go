@@ -145,7 +145,7 @@ func TestCommandsOutOfLimits(t *testing.T) {
 
 	// What only machines say, and payloads, are for admit.
 	for what, v := range map[string]protocol.Invoke{
-		"a machine is told the end": {Name: "a", Notify: protocol.Notify{Machine: engine.MachineWorkflow}},
+		"notifies a machine":        {Name: "a", Notify: protocol.Notify{Machine: engine.MachineWorkflow}},
 		"a source":                  {Name: "a", Source: "api"},
 		"a key that may be another": {Name: "a", IdempotencyKey: "k", Repeated: true},
 		"no JSON":                   {Name: "a", Input: []byte("{")},

@@ -13,7 +13,7 @@ import (
 type ground struct {
 	*world
 	session                uint64
-	running, alone, waited protocol.Ref // with the session, with the worker "w", with nobody
+	running, alone, waited protocol.Ref // assigned to the session, to worker "w", to no worker
 }
 
 func newGround(t testing.TB) *ground {

@@ -111,7 +111,7 @@ func testSessionLost(t *testing.T) {
 	if n := <-attempts; n != 1 {
 		t.Fatalf("attempt %d", n)
 	}
-	synctest.Wait() // the session has been heard of, and hears nothing more before the time passes
+	synctest.Wait() // the first heartbeat has arrived, and no other one before the time passes
 	d.Advance(0)    // the leader's term begins
 	d.Advance(31_000)
 	select {

@@ -38,8 +38,8 @@ func (w *work) open(c *openBody) (uint64, error) {
 	return s.id, nil
 }
 
-// session returns a session of the namespace, or nil if there is none. It first ends attempts that have
-// exceeded their time limits.
+// session returns a session of the namespace, nil if it does not exist. On the first call of a command
+// for a session it ends the attempts that have exceeded their time limits.
 func (w *work) session(id uint64) *session {
 	for _, s := range w.sessions {
 		if s.id == id {

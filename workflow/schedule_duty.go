@@ -24,8 +24,11 @@ var schedules = schedule.Machine[dueTicks]{
 	Problem: func(err error) string { return engine.Cut(err.Error(), maxDetail) },
 }
 
-// readDue reads the schedule of a workflow, whose id its row in the index ends with.
+// readDue reads the schedule of a workflow. Its row in the index goes on with the workflow's id.
 func readDue(v *engine.View, rest []byte) (s schedule.State, d dueTicks, err error) {
+	if len(rest) != 8 {
+		return s, d, fmt.Errorf("workflow: %x is no schedule", rest)
+	}
 	d.id = lastOf(rest)
 	ns, r, err := scheduleOf(v, d.id)
 	s = schedule.State{

@@ -64,7 +64,7 @@ func (v *Invoke) CodeRest(c *codec.Coder) {
 	}
 }
 
-// Code codes who is told.
+// Code codes the receiver.
 func (n *Notify) Code(c *codec.Coder) {
 	if c.Byte((*byte)(&n.Machine)); n.Machine != 0 {
 		c.Byte(&n.Command)

@@ -64,11 +64,11 @@ type Subscription struct {
 	Latest     bool  // a new group starts after the existing records
 	Batch      int64 // records
 	Wait       int64 // ms that a record waits for others
-	Most       int64 // batches whose end is not known; 0: no limit, and no end is told
+	Most       int64 // maximum number of batches that have not ended; 0: no limit, and no KindBatchEnd is sent
 	Paused     bool
 }
 
-// Code codes the body.
+// Code codes the subscription.
 func (s *Subscription) Code(c *codec.Coder) {
 	s.Subscriber.code(c)
 	c.Uvarint(&s.Revision)

@@ -67,8 +67,9 @@ func (c *Claim) reserve(l *line) {
 	l.reserved += int64(c.most)
 }
 
-// End releases the reservation of a claim that was under way. The wake-up is for the other claims of
-// its line, as it may have left something; its Topic is 0 if there are none.
+// End releases the reservation of a claim that was under way. It returns a wake-up for the other
+// claims of the line, which may be able to take what this one left. Its Topic is 0 if no other claim
+// waits.
 func (h *Hub) End(c *Claim) Wakeup {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -121,7 +122,7 @@ func (c *Claim) setWakeAt(at int64) {
 	}
 }
 
-// WakeAt returns the time at which to look again on behalf of a claim, Never if there is none.
+// WakeAt returns the time at which the state has to be checked again for a claim, or Never.
 func (h *Hub) WakeAt(c *Claim) int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()

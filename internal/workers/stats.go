@@ -204,7 +204,8 @@ func viewStats(v *engine.View, w workerRef) (workerStats, error) {
 	return sumStats(it, len(prefix))
 }
 
-// viewNames returns the actions, with names from first to last, of which a polling worker took runs.
+// viewNames returns the names of the actions that a polling worker has taken runs of, from first to
+// last.
 func viewNames(v *engine.View, w workerRef, first, last string) (names []string, err error) {
 	nameAt := len(statsKey(w.ns, w.id, ""))
 	it, err := v.Iter(statsKey(w.ns, w.id, first), append(statsKey(w.ns, w.id, last), 0))

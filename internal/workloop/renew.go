@@ -52,9 +52,9 @@ func (l *Loop[T]) renewAll(ctx context.Context) {
 	}
 }
 
-// due returns the pieces to renew, in the order in which they were taken. If there are none, next is the
-// time when some come due, or zero. ends is the end of the first lease. Pieces whose leases have ended
-// are cancelled.
+// due returns the pieces whose leases need renewal, oldest first. Without any, next is the time of the
+// next renewal, zero if no piece has a lease. ends is the earliest expiry of a lease. Pieces whose
+// leases have expired are cancelled.
 func (l *Loop[T]) due(now time.Time) (due []*held[T], next, ends time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

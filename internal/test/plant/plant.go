@@ -73,7 +73,7 @@ const (
 	SilentForever         Bug = "silent-forever"         // a session that is silent does not end
 	LostUncounted         Bug = "lost-uncounted"         // the attempts of a session that has ended are given back
 	ReconciliationIgnored Bug = "reconciliation-ignored" // runs that a session holds and its process does not have stay with it
-	CancelUntold          Bug = "cancel-untold"          // the process does not hear of runs that are cancelled
+	CancelUntold          Bug = "cancel-untold"          // the process is not notified of cancelled runs
 	CountsAnew            Bug = "counts-anew"            // the counts of a worker that comes back begin anew
 )
 
