@@ -12,7 +12,7 @@ import (
 
 // What follows is for workers in other runtimes, which call for each step by themselves. A worker in Go is made by Store.Worker.
 //
-// A run that such a worker has is its own until the action's timeout is over, however long it was not heard of; Touch puts that off.
+// A run that such a worker has is its own until the action's timeout is over, however long it was not heard of; Extend prolongs it.
 //
 // Such a worker need not register. It is listed from its first run on; it is active while it has a run, and for 90 s after each of its calls, an Await that waits included.
 // The shards count its runs where they end: completed ones, and attempts that fail or exceed their time limit.
@@ -256,9 +256,9 @@ func errNotHeld(p place, worker string) error {
 	return engine.Errorf(ErrConflict, "run %s is not worker %q's any more", p.id(), worker)
 }
 
-// Touch has an attempt that a worker got from Await last for d from now on, and returns until when. Errors: ErrConflict if the worker does not have the run any more, or it
-// was cancelled; ErrInvalid for a time that is not positive.
-func (s *Store) Touch(ctx context.Context, run RunID, worker string, d time.Duration) (time.Time, error) {
+// Extend makes an attempt that a worker got from Await time out d from now, and returns the new deadline. Errors: ErrConflict if the run is no longer assigned to
+// the worker or was cancelled; ErrInvalid if d is not positive.
+func (s *Store) Extend(ctx context.Context, run RunID, worker string, d time.Duration) (time.Time, error) {
 	p, err := run.parse()
 	if err != nil {
 		return time.Time{}, err

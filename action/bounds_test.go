@@ -146,7 +146,7 @@ func TestBounds(t *testing.T) {
 		{"output", none, 1 << 20, func(n int) error { task := taken(); return s.Complete(ctx, task.Run, "w", []byte(text(n))) }},
 		{"touch", 1, open, func(n int) error {
 			task := taken()
-			_, err := s.Touch(ctx, task.Run, "w", time.Duration(n))
+			_, err := s.Extend(ctx, task.Run, "w", time.Duration(n))
 			return err
 		}},
 		{"page", 1, 1000, func(n int) error { _, err := s.Page(ctx, action.Limit(n)); return err }},

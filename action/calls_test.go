@@ -111,7 +111,7 @@ func TestRefusals(t *testing.T) {
 		"another attempt":       {s.Complete(ctx, running, "w", nil, OfAttempt(2)), ErrConflict, ""},
 		"another worker":        {s.Complete(ctx, running, "v", nil), ErrConflict, ""},
 		"finish of no task":     {s.Finish(ctx, "w", nil, nil, nil), ErrInvalid, "action: finish: no task"},
-		"touch of no run":       {errOf(s.Touch(ctx, "x", "w", time.Minute)), ErrInvalid, ""},
+		"touch of no run":       {errOf(s.Extend(ctx, "x", "w", time.Minute)), ErrInvalid, ""},
 		"await of no worker":    {await(""), ErrInvalid, ""},
 		"await none":            {await("w", Max(0)), ErrInvalid, ""},
 		"deregister of no id":   {s.Deregister(ctx, ""), ErrInvalid, ""},

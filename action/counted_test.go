@@ -166,7 +166,7 @@ func callerIsAlive(t *testing.T, registered bool) {
 		w.r.Advance(5 * silent)
 		w.seen("while it has a run", 5*silent)
 		w.is("while it has a run", Active, 1, 0, 0)
-		until, err := w.Touch(ctx, task.Run, "w", 10*silent*time.Millisecond)
+		until, err := w.Extend(ctx, task.Run, "w", 10*silent*time.Millisecond)
 		w.must(err)
 		w.seen("which it touches", 0)
 		if left := until.UnixMilli() - w.r.Now(); left != 10*silent {

@@ -18,12 +18,12 @@
 // worker with a handler for the action is free, and the labels that the run asks for. Among runs the most urgent priority goes first, among equals each action, and each
 // ConcurrencyKey of one, in turn. MaxRunning, MaxRunningPerKey and RateLimit bound what is begun; what waits for a limit is in nobody's way.
 //
-// An attempt begins when a worker takes the run. It ends with what the handler returns, see Handler; when it has lasted longer than the timeout, unless Task.Touch
+// An attempt begins when a worker takes the run. It ends with what the handler returns, see Handler; when it has lasted longer than the timeout, unless Task.Extend
 // has put that off; or when the worker's process was not heard of for 30 s. Unless it was successful, another one follows after the back-off, until 1 + MaxRetries have begun.
 // The run is Completed, Failed, TimedOut or Cancelled then. Attempts of workers that drain, or snooze, do not count.
 //
 // A worker is listed with what it does, as are the consumers of queues and streams: see Store.Workers. Workers in other runtimes call RegisterWorker, Await, Complete,
-// Fail, Touch, Heartbeat, Drain and Deregister. A schedule invokes an action by the clock: see Store.Schedules.
+// Fail, Extend, Heartbeat, Drain and Deregister. A schedule invokes an action by the clock: see Store.Schedules.
 //
 // # Guarantees
 //

@@ -63,7 +63,7 @@ func TestEachFailure(t *testing.T) {
 			"Cancel":     call(func(s *Store) error { return over(s.Cancel(ctx, ended, "")) }),
 			"Complete":   call(func(s *Store) error { return over(s.Complete(ctx, ended, "w", nil)) }),
 			"Fail":       call(func(s *Store) error { return over(s.Fail(ctx, ended, "w", "it failed")) }),
-			"Touch":      call(func(s *Store) error { _, err := s.Touch(ctx, held, "w", time.Minute); return err }),
+			"Extend":     call(func(s *Store) error { _, err := s.Extend(ctx, held, "w", time.Minute); return err }),
 			"Retry":      call(func(s *Store) error { return over(s.Retry(ctx, held)) }),
 			"RunNow":     call(func(s *Store) error { return over(s.RunNow(ctx, ended)) }),
 			"Run":        call(func(s *Store) error { _, err := s.Run(ctx, ended); return err }),

@@ -101,7 +101,7 @@ func TestLateResultOfSnoozed(t *testing.T) {
 				}
 				_, err := w.do(kindTouch, body(touchRun, "", touchBody{session: session, ref: one.ref, attempt: one.attempt, begun: one.begun, extend: 1000}))
 				if !errors.Is(err, ErrConflict) {
-					t.Errorf("Touch of the first attempt: %v", err)
+					t.Errorf("Extend of the first attempt: %v", err)
 				}
 			}
 		}
@@ -245,7 +245,7 @@ func TestBufferedAfterTimeout(t *testing.T) {
 		if got, err := a.store.Await(t.Context(), "w", []string{"a"}); err != nil || len(got) != 1 {
 			t.Fatalf("Await = %v, %v", got, err)
 		}
-		if _, err := a.store.Touch(t.Context(), a.runsOf("a")[0].ID, "w", 10*time.Minute); err != nil {
+		if _, err := a.store.Extend(t.Context(), a.runsOf("a")[0].ID, "w", 10*time.Minute); err != nil {
 			t.Fatal(err)
 		}
 		r.Advance(600_000) // from 02:46:40 to 03:46:40 in all, so that one tick comes meanwhile

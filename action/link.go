@@ -645,7 +645,7 @@ func (l *link) sendOnes(s *clientSession, batch []*ending, wants []wanted, refus
 	}
 }
 
-// extend implements Task.Touch.
+// extend implements Task.Extend.
 func (p *piece) extend(ctx context.Context, d time.Duration) error {
 	c := touchBody{session: p.owner.id, ref: p.taken.ref, attempt: p.taken.attempt, begun: p.taken.begun, extend: millis(d)}
 	pool := p.link.pool

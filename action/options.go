@@ -57,7 +57,7 @@ func Description(text string) RegisterOption {
 	return registerOption(func(o *registerOptions) { o.spec.description = text })
 }
 
-// Timeout bounds an attempt; the default is 30 s, and for a run what its action says. A handler that needs longer at times can ask for it, see Task.Touch.
+// Timeout bounds an attempt; the default is 30 s, and for a run what its action says. A handler that needs longer at times can ask for it, see Task.Extend.
 // The time goes on while no node can be reached: a result that can not be handed over before it has passed does not count.
 func Timeout(d time.Duration) AttemptOption {
 	fail := func(fail func(error)) {

@@ -15,18 +15,9 @@ import (
 // ErrCancelled is the cause (context.Cause) for which the context of a handler ends whose run was cancelled.
 var ErrCancelled = errors.New("the run was cancelled")
 
-// Permanent marks the error of a handler as one that another attempt would not mend: the run has failed. Permanent(nil) is nil.
-func Permanent(err error) error {
-	if err == nil {
-		return nil
-	}
-	return &permanentError{err}
-}
-
-type permanentError struct{ err error }
-
-func (e *permanentError) Error() string { return e.err.Error() }
-func (e *permanentError) Unwrap() error { return e.err }
+// Permanent marks the error of a handler as one that another attempt cannot repair: the run fails.
+// Permanent(nil) is nil. Permanent of queue and stream is the same.
+func Permanent(err error) error { return workloop.Permanent(err) }
 
 // Code gives the error of a handler a code of up to 255 bytes, by which programs tell it from others: see Run.Code. Code(code, nil) is nil.
 func Code(code string, err error) error {
@@ -66,7 +57,7 @@ func (o *outcome) Error() string { return engine.Text("outcome %q", o.name) }
 func (p *piece) conclude(result any, err error, maxPayload int) (end, error) {
 	e := end{ref: p.taken.ref, attempt: p.taken.attempt, begun: p.taken.begun, how: completed, delay: -1}
 	switch result.(type) { // meant as the error
-	case *snoozeError, *permanentError, *codeError:
+	case *snoozeError, *workloop.PermanentError, *codeError:
 		if err == nil {
 			result, err = nil, result.(error)
 		}
@@ -108,9 +99,8 @@ func (e *end) refuse(code, message string) {
 // failed sets how an attempt ends whose handler has returned an error.
 func (e *end) failed(err error) {
 	var (
-		snoozed_  *snoozeError
-		coded     *codeError
-		permanent *permanentError
+		snoozed_ *snoozeError
+		coded    *codeError
 	)
 	if errors.As(err, &snoozed_) {
 		e.how, e.delay = snoozed, min(snoozed_.d.Milliseconds(), maxMillis)
@@ -120,7 +110,7 @@ func (e *end) failed(err error) {
 	if errors.As(err, &coded) {
 		e.code = shorten(coded.code, MaxOutcomeBytes)
 	}
-	if errors.As(err, &permanent) {
+	if workloop.IsPermanent(err) {
 		e.how = refused
 	}
 }

@@ -43,9 +43,9 @@ func (t *Task) Decode(v any) error {
 	return nil
 }
 
-// Touch has the attempt last for d from now on, instead of the action's timeout: for a handler that takes long and knows it. Errors: ErrConflict if the attempt is
-// over, or the run was cancelled; ErrInvalid for a time that is not positive.
-func (t *Task) Touch(ctx context.Context, d time.Duration) error {
+// Extend makes the attempt time out d from now, instead of after the action's timeout. Errors: ErrConflict if the attempt is over or the run was cancelled;
+// ErrInvalid if d is not positive.
+func (t *Task) Extend(ctx context.Context, d time.Duration) error {
 	if t.touch == nil {
 		return engine.Errorf(ErrInvalid, "action: task %s is of no worker of this process", t.Run)
 	}

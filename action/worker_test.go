@@ -264,14 +264,14 @@ func TestTimeLimit(t *testing.T) {
 	}
 }
 
-// TestTouch: an attempt lasts longer than the time limit.
-func TestTouch(t *testing.T) {
+// TestExtend: an attempt lasts longer than the time limit.
+func TestExtend(t *testing.T) {
 	s := floe.OpenMemory(t).Action("default")
 	if _, err := s.Register(short(t), "a", action.Timeout(200*time.Millisecond), action.MaxRetries(0)); err != nil {
 		t.Fatal(err)
 	}
 	working(t, s.Worker(action.WorkerConfig{}).Handle("a", func(ctx context.Context, task *action.Task) (any, error) {
-		if err := task.Touch(ctx, time.Minute); err != nil {
+		if err := task.Extend(ctx, time.Minute); err != nil {
 			return nil, err
 		}
 		select {

@@ -135,7 +135,7 @@ func TestOtherRuntime(t *testing.T) {
 		}
 		time.AfterFunc(20*time.Millisecond, func() { invoke() })
 		task := await()
-		until, err := s.Touch(ctx, task.Run, "py", time.Hour)
+		until, err := s.Extend(ctx, task.Run, "py", time.Hour)
 		if must(err); time.Until(until) < 50*time.Minute {
 			t.Errorf("touched until %v", until)
 		}

@@ -193,7 +193,7 @@ var actionContract = []contractRow{
 func TestInvokeAgain(t *testing.T) {
 	node := openNode(t)
 	seedActions(t, node)
-	h := New(node)
+	h := New(node, Options{})
 	invoke := func(body string) answer {
 		r := httptest.NewRequest("POST", "/api/v1/actions/charge/invoke?namespace=shop", strings.NewReader(body))
 		r.Header.Set("Idempotency-Key", "order 7")
@@ -221,7 +221,7 @@ func TestInvokeAgain(t *testing.T) {
 func TestRunAgain(t *testing.T) {
 	node := openNode(t)
 	seedActions(t, node)
-	base := serve(t, New(node)) + "/api/v1/actions/"
+	base := serve(t, New(node, Options{})) + "/api/v1/actions/"
 	delayed, err := node.Action("shop").Invoke(t.Context(), "a/b é", nil, action.Delay(time.Hour))
 	if err != nil {
 		t.Fatal(err)
@@ -262,7 +262,7 @@ func TestRunAgain(t *testing.T) {
 func TestRunsGoOn(t *testing.T) {
 	node := openNode(t)
 	seedActions(t, node)
-	base := serve(t, New(node)) + "/api/v1/actions/charge/runs"
+	base := serve(t, New(node, Options{})) + "/api/v1/actions/charge/runs"
 	seen := make(map[string]bool)
 	query := "?namespace=shop&limit=2"
 	for range 3 {
@@ -298,7 +298,7 @@ func TestWorkerThatCounts(t *testing.T) {
 		action.Process{Name: "mails", Kind: "thread", Runs: 5, Failures: 2}); err != nil {
 		t.Fatal(err)
 	}
-	got := send(t, "GET "+serve(t, New(node))+"/api/v1/workers/w%2F1?namespace=shop", "")
+	got := send(t, "GET "+serve(t, New(node, Options{}))+"/api/v1/workers/w%2F1?namespace=shop", "")
 	want := with(seededWorker, fields{
 		"current_load": is{2}, "tasks_completed": is{4}, "tasks_failed": is{3},
 		"processes": items{processOf("charge", "action", 2, 1, integer), processOf("mails", "thread", 5, 2, is{0})},
@@ -316,7 +316,7 @@ func TestContractD1(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { node.Close() })
-		ctx, store, base := t.Context(), node.Action("shop"), serve(t, New(node))
+		ctx, store, base := t.Context(), node.Action("shop"), serve(t, New(node, Options{}))
 		must := func(err error) {
 			t.Helper()
 			if err != nil {

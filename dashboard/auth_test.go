@@ -86,7 +86,7 @@ var openContract = []contractRow{
 func TestRoles(t *testing.T) {
 	wanted := readRolesOf(t, "testdata/roles.txt")
 	node := openNode(t)
-	h := New(node)
+	h := New(node, Options{})
 	bootstrap(t, node)
 	tokens := map[string]string{"none": ""}
 	for _, role := range []floe.Role{floe.RoleRead, floe.RoleWrite, floe.RoleAdmin} {
@@ -162,7 +162,7 @@ func readRolesOf(t *testing.T, name string) map[string]string {
 func TestNamespacesOfKeys(t *testing.T) {
 	node := openNode(t)
 	seed(t, node)
-	h := New(node)
+	h := New(node, Options{})
 	bootstrap(t, node)
 	_, key := newKey(t, node, floe.RoleWrite, floe.ForNamespaces("mine"))
 	token := login(t, h, key)
@@ -239,9 +239,9 @@ func TestNamespacesOfKeys(t *testing.T) {
 // a request that is under way too.
 func TestSessions(t *testing.T) {
 	node, other := openNode(t), openNode(t)
-	h := New(node)
+	h := New(node, Options{})
 	admin := login(t, h, bootstrap(t, node))
-	foreign := login(t, New(other), bootstrap(t, other))
+	foreign := login(t, New(other, Options{}), bootstrap(t, other))
 	id, key := newKey(t, node, floe.RoleRead)
 	token := login(t, h, key)
 	if got := record(h, request("GET", "/api/v1/namespaces", "", token)); got.status != 200 {
@@ -297,7 +297,7 @@ func TestSignOut(t *testing.T) {
 // TestBruteForce: after ten wrong keys within a minute the eleventh from an address is 429; a right one never is.
 func TestBruteForce(t *testing.T) {
 	node := openNode(t)
-	h := New(node)
+	h := New(node, Options{})
 	key := bootstrap(t, node)
 	attempt := func(from, key string) answer {
 		r := httptest.NewRequest("POST", "/api/v1/auth/session", strings.NewReader(`{"api_key":"`+key+`"}`))
@@ -375,7 +375,7 @@ func TestSlowSessions(t *testing.T) {
 // TestAuditOfRequests: what keys are used to change is noted, with who, what, when and what came of it; what they read is not.
 func TestAuditOfRequests(t *testing.T) {
 	node := openNode(t)
-	h := New(node)
+	h := New(node, Options{})
 	admin := login(t, h, bootstrap(t, node))
 	id, key := newKey(t, node, floe.RoleRead, floe.KeyName("reader"))
 	reader := login(t, h, key)

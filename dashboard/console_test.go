@@ -112,7 +112,7 @@ var consoleWrites = []contractRow{
 func TestConsole(t *testing.T) {
 	node := openNode(t)
 	for _, m := range mounts {
-		base := serve(t, m.mount(New(node))) + m.prefix
+		base := serve(t, m.mount(New(node, Options{}))) + m.prefix
 		got := send(t, "GET "+base+"/", "")
 		if got.status != 200 || got.header.Get("Content-Type") != "text/html; charset=utf-8" || !strings.Contains(got.header.Get("Content-Security-Policy"), "script-src 'self'") {
 			t.Errorf("GET %s/ = %v, %v", m.prefix, got.status, got.header)
@@ -123,7 +123,7 @@ func TestConsole(t *testing.T) {
 		checkError(t, "POST /", send(t, "POST "+base+"/", ""), 405, "method POST")
 		checkError(t, "GET /assets/none.js", send(t, "GET "+base+"/assets/none.js", ""), 404, "no endpoint")
 	}
-	bare := send(t, "GET "+serve(t, mounts[1].mount(New(node)))+mounts[1].prefix, "")
+	bare := send(t, "GET "+serve(t, mounts[1].mount(New(node, Options{})))+mounts[1].prefix, "")
 	if bare.status != 308 || bare.header.Get("Location") != "./floe/" {
 		t.Errorf("GET %s = %v, Location %q", mounts[1].prefix, bare, bare.header.Get("Location"))
 	}

@@ -151,7 +151,7 @@ func TestContract(t *testing.T) {
 			if i > 0 {
 				backend = dial(t, node)
 			}
-			base := serve(t, m.mount(New(backend))) + m.prefix
+			base := serve(t, m.mount(New(backend, Options{}))) + m.prefix
 			rows := contract()
 			check := func(row contractRow) {
 				method, _, _ := strings.Cut(row.route, " ")

@@ -3,7 +3,7 @@
 //	node, err := floe.Open(floe.Config{DataDir: "data"})
 //	...
 //	mux := http.NewServeMux()
-//	mux.Handle("/admin/floe/", http.StripPrefix("/admin/floe", dashboard.New(node)))
+//	mux.Handle("/admin/floe/", http.StripPrefix("/admin/floe", dashboard.New(node, dashboard.Options{})))
 //
 // The handler works at "/" and under any prefix, opens no listener, starts no goroutine and needs no Close. Its paths are /health and /api/v1/..., where
 // whatever it answers is JSON and errors are {"error": "..."}, and / with the web console, which calls them. It redirects nothing but the prefix without its
@@ -89,15 +89,5 @@ type Options struct {
 	TrustedProxies []netip.Prefix
 }
 
-// New returns the handler of a node's dashboard. At most one Options may be given; New panics if there are more.
-func New(backend Backend, opts ...Options) http.Handler {
-	var o Options
-	switch len(opts) {
-	case 0:
-	case 1:
-		o = opts[0]
-	default:
-		panic("dashboard: New takes at most one Options")
-	}
-	return newHandler(backend, o)
-}
+// New returns the handler of a node's dashboard. It panics if an option is malformed.
+func New(backend Backend, opts Options) http.Handler { return newHandler(backend, opts) }

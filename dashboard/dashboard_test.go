@@ -167,7 +167,7 @@ func TestErrorToStatus(t *testing.T) {
 	}
 	node := openNode(t)
 	for _, tt := range tests {
-		h := New(backend{node, func(context.Context) (floe.Stats, error) { return floe.Stats{}, tt.err }})
+		h := New(backend{node, func(context.Context) (floe.Stats, error) { return floe.Stats{}, tt.err }}, Options{})
 		got := get(h, "/api/v1/cluster/stats")
 		checkError(t, fmt.Sprintf("error %q", tt.err), got, tt.status, tt.text)
 		if wait := got.header.Get("Retry-After"); (wait != "") != (tt.status == 429 || tt.status == 503) {
@@ -189,7 +189,7 @@ func TestErrorsNameNoAddresses(t *testing.T) {
 	} {
 		h := New(backend{node, func(context.Context) (floe.Stats, error) {
 			return floe.Stats{}, engine.Errorf(engine.ErrUnavailable, "%s", text)
-		}})
+		}}, Options{})
 		var body struct{ Error string }
 		got := get(h, "/api/v1/cluster/stats")
 		if err := json.Unmarshal(got.body, &body); err != nil || got.status != 503 || body.Error != want {
@@ -241,7 +241,7 @@ func TestHealth(t *testing.T) {
 	}
 	node := openNode(t)
 	for _, tt := range tests {
-		h := New(backend{node, func(context.Context) (floe.Stats, error) { return floe.Stats{State: tt.state}, tt.err }})
+		h := New(backend{node, func(context.Context) (floe.Stats, error) { return floe.Stats{State: tt.state}, tt.err }}, Options{})
 		got := get(h, "/health")
 		if got.status != tt.status || string(bytes.TrimSpace(got.body)) != tt.want {
 			t.Errorf("state %q, error %v: GET /health = %v, want %d %s", tt.state, tt.err, got, tt.status, tt.want)
@@ -256,7 +256,7 @@ func TestHealthNamesProblem(t *testing.T) {
 		"replicas differ": `{"status":"replicas differ","problem":"own"}`, "ok": `{"status":"ok","problem":"own"}`, "failed": `{"status":"failed"}`,
 	} {
 		stats := floe.Stats{Node: 2, State: state, Nodes: []floe.NodeStats{{ID: "1", Problem: "of another one"}, {ID: "2", Problem: "own"}}}
-		h := New(backend{openNode(t), func(context.Context) (floe.Stats, error) { return stats, nil }})
+		h := New(backend{openNode(t), func(context.Context) (floe.Stats, error) { return stats, nil }}, Options{})
 		if got := get(h, "/health"); string(bytes.TrimSpace(got.body)) != want {
 			t.Errorf("GET /health = %v, want %s", got, want)
 		}
@@ -265,7 +265,7 @@ func TestHealthNamesProblem(t *testing.T) {
 
 func TestHealthOnFullDisk(t *testing.T) {
 	full := floe.Stats{State: "ok", Disk: floe.DiskStats{ReadOnly: true}}
-	h := New(backend{openNode(t), func(context.Context) (floe.Stats, error) { return full, nil }})
+	h := New(backend{openNode(t), func(context.Context) (floe.Stats, error) { return full, nil }}, Options{})
 	const want = `{"status":"ok","read_only":true}`
 	if got := get(h, "/health"); got.status != 200 || string(bytes.TrimSpace(got.body)) != want {
 		t.Errorf("GET /health = %v, want 200 %s: a restart would not help", got, want)
@@ -274,7 +274,7 @@ func TestHealthOnFullDisk(t *testing.T) {
 
 func TestClosedNode(t *testing.T) {
 	node := openNode(t)
-	h := New(node)
+	h := New(node, Options{})
 	if err := node.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -292,7 +292,7 @@ func TestClosedNode(t *testing.T) {
 }
 
 func TestCanceledRequestIs503(t *testing.T) {
-	h := New(openNode(t))
+	h := New(openNode(t), Options{})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	put := httptest.NewRequest("PUT", "/api/v1/kv/namespaces/default/keys/a", strings.NewReader(`{"value":"x"}`))
@@ -349,7 +349,7 @@ func TestBodiesInMemoryAreBounded(t *testing.T) {
 }
 
 func TestTraffic(t *testing.T) {
-	base := serve(t, New(openNode(t)))
+	base := serve(t, New(openNode(t), Options{}))
 	body := `{"value":"x"}`
 	sent := len(send(t, "PUT "+base+"/api/v1/kv/namespaces/default/keys/a", body).body)
 	send(t, "HEAD "+base+"/api/v1/namespaces", "")
@@ -365,7 +365,7 @@ func TestTraffic(t *testing.T) {
 // TestTrafficOfThePort: what goes over the node's own port is traffic too.
 func TestTrafficOfThePort(t *testing.T) {
 	node := openNode(t)
-	h := New(node)
+	h := New(node, Options{})
 	look := func() (got clusterStats, counters serverMetrics) {
 		t.Helper()
 		var all metrics
@@ -419,7 +419,7 @@ func TestUptime(t *testing.T) {
 }
 
 func TestMethods(t *testing.T) {
-	h := New(openNode(t))
+	h := New(openNode(t), Options{})
 	tests := []struct {
 		request string
 		status  int
@@ -468,7 +468,7 @@ func TestEscapedPath(t *testing.T) {
 }
 
 func TestCrossOrigin(t *testing.T) {
-	h := New(openNode(t))
+	h := New(openNode(t), Options{})
 	tests := []struct {
 		name, method string
 		header       http.Header
@@ -530,7 +530,7 @@ func TestHost(t *testing.T) {
 	}
 	r := httptest.NewRequest("GET", "/health", nil)
 	r.Host = "evil.example"
-	if got := record(New(openNode(t)), r); got.status != 200 {
+	if got := record(New(openNode(t), Options{}), r); got.status != 200 {
 		t.Errorf("without LoopbackOnly: %v, want 200", got)
 	}
 }
@@ -544,7 +544,7 @@ func (failingBody) Read([]byte) (int, error) {
 
 // TestBodyErrorNamesNoAddress: what is answered when a body does not come says why, and not between which addresses.
 func TestBodyErrorNamesNoAddress(t *testing.T) {
-	h := New(openNode(t))
+	h := New(openNode(t), Options{})
 	out := httptest.NewRecorder()
 	h.ServeHTTP(out, httptest.NewRequest("POST", "/api/v1/queues/q?namespace=default", failingBody{}))
 	if body := out.Body.String(); out.Code != http.StatusBadRequest || !strings.Contains(body, "read body: i/o timeout") || strings.Contains(body, "10.1.2.3") {

@@ -30,7 +30,7 @@ type asker struct {
 func newAsker(t *testing.T) *asker {
 	node := openNode(t)
 	seed(t, node)
-	return &asker{t, node, New(node)}
+	return &asker{t, node, New(node, Options{})}
 }
 
 // ask sends a request, such as "GET /queues", and returns the JSON of the answer, whose status must be as given.
@@ -161,7 +161,7 @@ func ownNamespace(a *asker) {
 
 func noAddresses(a *asker) {
 	failed := engine.Errorf(engine.ErrUnavailable, "no connection: dial tcp 10.1.2.3:9000: connect: connection refused")
-	h := New(backend{a.node, func(context.Context) (floe.Stats, error) { return floe.Stats{}, failed }})
+	h := New(backend{a.node, func(context.Context) (floe.Stats, error) { return floe.Stats{}, failed }}, Options{})
 	if got := get(h, "/api/v1/metrics"); got.status != 503 || strings.Contains(string(got.body), "10.1.2.3") {
 		a.Errorf("%v", got)
 	}
@@ -324,7 +324,7 @@ func countersStay(a *asker) {
 		if err != nil {
 			a.Fatal(err)
 		}
-		a.h, a.node = New(node), node
+		a.h, a.node = New(node, Options{}), node
 		return node
 	}
 	closed := func() {

@@ -22,7 +22,7 @@ func Example() {
 	defer node.Close()
 
 	mux := http.NewServeMux()
-	mux.Handle("/admin/floe/", http.StripPrefix("/admin/floe", dashboard.New(node)))
+	mux.Handle("/admin/floe/", http.StripPrefix("/admin/floe", dashboard.New(node, dashboard.Options{})))
 	server := httptest.NewServer(mux)
 	defer server.Close()
 

@@ -48,11 +48,7 @@ type exporter struct {
 //
 // Once there is a key store, /metrics takes a key that is for all namespaces, or a session token of one, as "Authorization: Bearer ...". Of the Options,
 // Logger, LoopbackOnly, Hosts and MetricsObjects count.
-func NewExporter(node Measured, opts ...Options) http.Handler {
-	var o Options
-	if len(opts) > 0 {
-		o = opts[0]
-	}
+func NewExporter(node Measured, o Options) http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(node.Collector(o.MetricsObjects), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return &exporter{handler: newHandler(node, o), scrapes: make(chan struct{}, maxScrapes), metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{

@@ -81,7 +81,7 @@ func TestExporter(t *testing.T) {
 	if _, err := node.KV("shop").Get(ctx, "none"); err == nil {
 		t.Fatal("a key that there is not")
 	}
-	h := NewExporter(node)
+	h := NewExporter(node, Options{})
 	all := scraped(t, h, "")
 	for series, want := range map[string]float64{
 		`floe_ready`: 1,
@@ -168,7 +168,7 @@ func TestExporterShowsTheBudget(t *testing.T) {
 	}
 	defer node.Close()
 	limits := budget.Divide(budget.Least, 1)
-	if got := scraped(t, NewExporter(node), "")["floe_state_cache_limit_bytes"]; got != float64(limits.State) {
+	if got := scraped(t, NewExporter(node, Options{}), "")["floe_state_cache_limit_bytes"]; got != float64(limits.State) {
 		t.Errorf("jobs may remember %v bytes, want %d", got, limits.State)
 	}
 }
@@ -176,7 +176,7 @@ func TestExporterShowsTheBudget(t *testing.T) {
 // TestExporterRoles: testdata/exporter_roles.txt says who may see what of the exporter, generated from its routes.
 func TestExporterRoles(t *testing.T) {
 	node := openNode(t)
-	h, api := NewExporter(node), New(node)
+	h, api := NewExporter(node, Options{}), New(node, Options{})
 	checkError(t, "an unknown path", record(h, request("GET", "/api/v1/namespaces", "", "")), 404, "no endpoint")
 	checkError(t, "a write", record(h, request("POST", "/metrics", "", "")), 405, "not allowed")
 	admin := bootstrap(t, node)
@@ -229,7 +229,7 @@ func TestExporterOfClosedNode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := NewExporter(node)
+	h := NewExporter(node, Options{})
 	if err := node.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -266,7 +266,7 @@ sinks: [{ name: out, stream: { name: sums } }]
 	labels := func(operator string) string {
 		return fmt.Sprintf(`{job=%q,name="sums",namespace="shop",operator=%q}`, made.Job, operator)
 	}
-	all := scraped(t, NewExporter(node), "")
+	all := scraped(t, NewExporter(node, Options{}), "")
 	for series, want := range map[string]float64{
 		`floe_job_operator_records_in_total` + labels("all"):                                 4,
 		`floe_job_operator_records_out_total` + labels("all"):                                4,
@@ -300,7 +300,7 @@ func hasSeries(all map[string]float64, labels string) bool {
 
 // TestExporterAtCapacity: one scrape too many is told to come again.
 func TestExporterAtCapacity(t *testing.T) {
-	e := NewExporter(openNode(t)).(*exporter)
+	e := NewExporter(openNode(t), Options{}).(*exporter)
 	for range maxScrapes {
 		e.scrapes <- struct{}{}
 	}

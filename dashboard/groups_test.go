@@ -89,7 +89,7 @@ func TestPendingContinues(t *testing.T) {
 			}
 			n += len(got)
 		}
-		h := New(node)
+		h := New(node, Options{})
 		base := "/api/v1/streams/s/groups/g/pending?limit=7&namespace=" + namespace
 		var got []int
 		for next := ""; ; {
@@ -129,7 +129,7 @@ func TestMessageToBeDeliveredAgain(t *testing.T) {
 	if err != nil || len(got) != 1 {
 		t.Fatalf("ReadGroup = %v, %v", got, err)
 	}
-	h := New(node)
+	h := New(node, Options{})
 	const path = "/api/v1/streams/s/groups/g/pending"
 	delivered := listed[pendingMessage](t, "pending", get(h, path))[0].DeliveredAtMillis
 	if delivered == 0 {
@@ -158,7 +158,7 @@ func TestGroupMembersContinue(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	h := New(node)
+	h := New(node, Options{})
 	for after := ""; ; after = got[len(got)-1] {
 		page := listed[groupMember](t, "members", get(h, "/api/v1/streams/s/groups/g/members?limit=10&after="+after))
 		if len(page) == 0 {

@@ -267,7 +267,7 @@ var hostileQueues = []hostileRow{
 func TestRefusedRemovalsRemoveNothing(t *testing.T) {
 	node := openNode(t)
 	seedHostile(t, node)
-	h := New(node)
+	h := New(node, Options{})
 	for _, rows := range [][]hostileRow{hostileStreams, hostileQueues} {
 		for _, row := range rows {
 			if method, target, _ := strings.Cut(row.request, " "); method != "GET" && row.text != byNetHTTP {

@@ -182,7 +182,7 @@ func TestHostileRequests(t *testing.T) {
 		t.Run("mount="+m.prefix+"/", func(t *testing.T) {
 			node := openNode(t)
 			seedHostile(t, node)
-			server := serve(t, m.mount(New(node)))
+			server := serve(t, m.mount(New(node, Options{})))
 			for _, rows := range hostileRows {
 				for _, row := range rows {
 					method, target, _ := strings.Cut(row.request, " ")
@@ -287,7 +287,7 @@ func manyMembers(n int) string {
 
 func TestHostileBodies(t *testing.T) {
 	node := openNode(t)
-	server := serve(t, New(node))
+	server := serve(t, New(node, Options{}))
 	for _, row := range hostileBodies {
 		key := url.PathEscape(fmt.Sprintf("%.100s", row.body))
 		request := "PUT /api/v1/kv/namespaces/bodies/keys/k" + key
@@ -388,7 +388,7 @@ func FuzzRequestTarget(f *testing.F) {
 	f.Add("http://localhost:9002", "")
 	node := openNode(f)
 	seedHostile(f, node)
-	h := New(node)
+	h := New(node, Options{})
 	f.Fuzz(func(t *testing.T, path, query string) {
 		u, err := url.ParseRequestURI(path)
 		if err != nil || len(path)+len(query) > 64<<10 {
@@ -477,5 +477,5 @@ func TestLargeReadsWaitForMemory(t *testing.T) {
 func TestConnect(t *testing.T) {
 	r := httptest.NewRequest("CONNECT", "/", nil)
 	r.URL = &url.URL{Host: "example.com:443"}
-	checkError(t, "CONNECT", record(New(openNode(t)), r), 405, "no proxy")
+	checkError(t, "CONNECT", record(New(openNode(t), Options{}), r), 405, "no proxy")
 }

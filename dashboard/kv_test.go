@@ -175,7 +175,7 @@ func TestKeysAreAnyBytes(t *testing.T) {
 	}{"/m", mux}) {
 		t.Run("mount="+m.prefix+"/", func(t *testing.T) {
 			node := openNode(t)
-			base := serve(t, m.mount(New(node))) + m.prefix + "/api/v1/kv/namespaces/default/keys"
+			base := serve(t, m.mount(New(node, Options{}))) + m.prefix + "/api/v1/kv/namespaces/default/keys"
 			for _, key := range keys {
 				// Dots would be folded by a ServeMux, as by browsers.
 				path := base + "/" + strings.ReplaceAll(url.PathEscape(key), ".", "%2E")
@@ -240,7 +240,7 @@ func TestReplacedBytesAreTold(t *testing.T) {
 	if _, err := node.Stream("text").Append(t.Context(), "s", stream.Message{Headers: map[string]string{"h": "\xff"}}); err != nil {
 		t.Fatal(err)
 	}
-	h := New(node)
+	h := New(node, Options{})
 	for path, lossy := range map[string]bool{
 		"/kv/namespaces/text/keys/real": false, "/kv/namespaces/text/keys/spelt": false, "/kv/namespaces/text/keys/slash": false,
 		"/kv/namespaces/text/keys/bad": true, "/kv/namespaces/text/keys/half": true, "/kv/namespaces/text/keys/half?encoding=base64": false,
@@ -261,7 +261,7 @@ func TestReplacedBytesAreTold(t *testing.T) {
 // TestRawPathBytes: clients such as curl send what they should escape.
 func TestRawPathBytes(t *testing.T) {
 	node := openNode(t)
-	server := serve(t, New(node))
+	server := serve(t, New(node, Options{}))
 	for i, key := range []string{"a/é", "a/\xff", `a/"b"`, "a/|^`{}"} {
 		value := fmt.Sprint(i)
 		if _, err := node.KV("default").Put(t.Context(), key, []byte(value)); err != nil {
@@ -303,7 +303,7 @@ func TestTTLCountsDown(t *testing.T) {
 
 func TestLargestValueInItsLongestSpelling(t *testing.T) {
 	node := openNode(t)
-	base := serve(t, New(node)) + "/api/v1/kv/namespaces/default/keys/a"
+	base := serve(t, New(node, Options{})) + "/api/v1/kv/namespaces/default/keys/a"
 	limit := node.MaxValueSize()
 	tests := []struct {
 		name, query, value string

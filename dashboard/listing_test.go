@@ -99,7 +99,7 @@ func TestListingsGoOn(t *testing.T) {
 		h := newHandler(node, Options{})
 		h.maxListed = 7
 		base := serve(t, m.mount(h)) + m.prefix + "/api/v1"
-		whole := serve(t, m.mount(New(node))) + m.prefix + "/api/v1"
+		whole := serve(t, m.mount(New(node, Options{}))) + m.prefix + "/api/v1"
 		for _, l := range manyOf {
 			want := follow(t, whole+l.path, l.id)
 			if len(want.items) != many+l.more || want.pages != 1 {
@@ -181,7 +181,7 @@ func TestListingsAreWhole(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	base := serve(t, New(node)) + "/api/v1/namespaces/default/kv"
+	base := serve(t, New(node, Options{})) + "/api/v1/namespaces/default/kv"
 	got := send(t, "GET "+base, "")
 	if n := len(listed[scanItem](t, base, got)); n != 10_000 || got.header.Get("Link") != `<?after=key-09999>; rel="next"` {
 		t.Errorf("of 10,001 keys %d are listed, with Link %q", n, got.header.Get("Link"))
@@ -211,7 +211,7 @@ func TestLargePayloadsGoOn(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	base := serve(t, New(node)) + "/api/v1"
+	base := serve(t, New(node, Options{})) + "/api/v1"
 	check := func(path string) {
 		t.Helper()
 		if got := follow(t, base+path, nil); len(got.items) != n || got.pages < 2 {
@@ -246,7 +246,7 @@ func TestTailEndsAListing(t *testing.T) {
 		}
 	}
 	for _, query := range []string{"?tail&limit=2", "?limit=5", "?limit=5&partition=0", ""} {
-		if got := get(New(node), "/api/v1/streams/s/messages"+query); got.status != 200 || got.header.Get("Link") != "" {
+		if got := get(New(node, Options{}), "/api/v1/streams/s/messages"+query); got.status != 200 || got.header.Get("Link") != "" {
 			t.Errorf("messages%s has Link %q", query, got.header.Get("Link"))
 		}
 	}

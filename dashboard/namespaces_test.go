@@ -56,7 +56,7 @@ var namespaceContract = []contractRow{
 // TestNamespaceKeysContinue pages through the keys of a namespace with the last key of each page.
 func TestNamespaceKeysContinue(t *testing.T) {
 	node := openNode(t)
-	base := serve(t, New(node))
+	base := serve(t, New(node, Options{}))
 	var want, got []string
 	for i := range 25 {
 		key := fmt.Sprintf("key-%02d", i)

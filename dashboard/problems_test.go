@@ -17,7 +17,7 @@ import (
 func problemsOf(t *testing.T, node *floe.Node, ns string) string {
 	t.Helper()
 	var list problemList
-	got := get(New(node), "/api/v1/console/problems?namespace="+ns)
+	got := get(New(node, Options{}), "/api/v1/console/problems?namespace="+ns)
 	if err := json.Unmarshal(got.body, &list); err != nil || got.status != 200 || len(list.Partial) > 0 || list.Truncated {
 		t.Fatalf("GET console/problems = %v, %v", got, err)
 	}
@@ -132,7 +132,7 @@ func TestShardsWithoutLeader(t *testing.T) {
 		s, err := node.Stats(ctx)
 		s.Shards[2].Leader, s.Shards[2].Commit, s.Shards[2].Applied = 0, 9, 7
 		return s, err
-	}})
+	}}, Options{})
 	var shards []shardState
 	if err := json.Unmarshal(get(h, "/api/v1/console/shards").body, &shards); err != nil || len(shards) != 4 {
 		t.Fatalf("GET console/shards: %v, %v", shards, err)
@@ -188,6 +188,6 @@ func TestProblemsWaitTogether(t *testing.T) {
 
 // TestProblemsPanic: a bug in one part is an answer like any other, not the end of the program.
 func TestProblemsPanic(t *testing.T) {
-	h := New(backend{openNode(t), func(context.Context) (floe.Stats, error) { panic("a bug in floe") }})
+	h := New(backend{openNode(t), func(context.Context) (floe.Stats, error) { panic("a bug in floe") }}, Options{})
 	checkError(t, "GET console/problems", get(h, "/api/v1/console/problems"), 500, "internal error")
 }

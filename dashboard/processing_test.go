@@ -192,7 +192,7 @@ func TestSpreadJob(t *testing.T) {
 	if err := node.Stream("broad").Create(ctx, "orders", stream.Partitions(8)); err != nil {
 		t.Fatal(err)
 	}
-	base := serve(t, New(node)) + "/api/v1/processing/jobs"
+	base := serve(t, New(node, Options{})) + "/api/v1/processing/jobs"
 	pipeline := strings.Replace(largePipeline, "namespace: pipes", "namespace: broad", 1)
 	if err := node.Namespaces().Create(ctx, "wide", floe.Spread()); err != nil {
 		t.Fatal(err)

@@ -62,7 +62,7 @@ func TestLocalUntilKeys(t *testing.T) {
 		return record(h, r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, addr))).status
 	}
 	closed := Options{LocalUntilKeys: true, TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}}
-	handlers := map[string]http.Handler{"open": New(node), "closed": New(node, closed), "metrics": NewExporter(node, closed)}
+	handlers := map[string]http.Handler{"open": New(node, Options{}), "closed": New(node, closed), "metrics": NewExporter(node, closed)}
 	for _, c := range []struct {
 		handler, path, from, local, forwarded string
 		want                                  int

@@ -195,7 +195,7 @@ func listed[T any](t testing.TB, what string, got answer) (items []T) {
 func TestPurgeKeepsDeadLetters(t *testing.T) {
 	node := openNode(t)
 	seedQueues(t, node)
-	base := serve(t, New(node)) + mailPath
+	base := serve(t, New(node, Options{})) + mailPath
 	if got, want := send(t, "POST "+base+"/purge?namespace=shop", "").String(), `200 {"ok":true,"purged":3}`; got != want {
 		t.Errorf("purge = %s, want %s", got, want)
 	}
@@ -238,7 +238,7 @@ func TestQueueMessagesContinue(t *testing.T) {
 	if _, err := node.Queue("default").Dequeue(t.Context(), "q", queue.Max(7)); err != nil {
 		t.Fatal(err)
 	}
-	base := serve(t, New(node)) + "/api/v1/queues/q/messages?limit=10"
+	base := serve(t, New(node, Options{})) + "/api/v1/queues/q/messages?limit=10"
 	var got []string
 	for next := ""; ; next = "&after=" + got[len(got)-1] {
 		page := listed[queueMessage](t, base+next, send(t, "GET "+base+next, ""))
@@ -278,7 +278,7 @@ func TestRemainingCountsDown(t *testing.T) {
 // TestPayloadsAreAnyBytes: section 4, "body is the raw message payload".
 func TestPayloadsAreAnyBytes(t *testing.T) {
 	node := openNode(t)
-	base := serve(t, New(node)) + "/api/v1/queues/q"
+	base := serve(t, New(node, Options{})) + "/api/v1/queues/q"
 	limit := node.MaxValueSize()
 	largest := bytes.Repeat([]byte("\xff\x00"), limit/2)
 	wrapped := slices.Clone(base64.StdEncoding.AppendEncode(nil, []byte("wrapped by a tool")))
@@ -318,7 +318,7 @@ func TestPayloadsAreAnyBytes(t *testing.T) {
 // TestEnqueueParameters: the default priority is 100, a delay makes the message wait.
 func TestEnqueueParameters(t *testing.T) {
 	node := openNode(t)
-	h := New(node)
+	h := New(node, Options{})
 	for _, query := range []string{"", "?priority=0", "?priority=255", "?delay_ms=3600000", "?delay_ms=3153600000000"} {
 		if got := record(h, httptest.NewRequest("POST", "/api/v1/queues/q"+query, strings.NewReader("x"))); got.status != 200 {
 			t.Fatalf("POST %s = %v", query, got)
@@ -351,7 +351,7 @@ var awkwardNames = []string{
 // TestQueueNames: names in the path are percent-decoded.
 func TestQueueNames(t *testing.T) {
 	node := openNode(t)
-	base := serve(t, New(node)) + "/api/v1/queues"
+	base := serve(t, New(node, Options{})) + "/api/v1/queues"
 	for _, name := range awkwardNames {
 		path := base + "/" + strings.ReplaceAll(url.PathEscape(name), ".", "%2E")
 		for _, request := range []string{"POST " + path, "GET " + path, "GET " + path + "/messages", "GET " + path + "/dlq"} {

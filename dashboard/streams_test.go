@@ -191,7 +191,7 @@ func TestStreamMessages(t *testing.T) {
 		}
 		ids = append(ids, added.ID.String())
 	}
-	h := New(node)
+	h := New(node, Options{})
 	for query, want := range map[string]string{
 		"":                               "0 1 2 3 4 5",
 		"?limit=2":                       "0 1",
@@ -252,7 +252,7 @@ func TestTrim(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		h := New(node)
+		h := New(node, Options{})
 		got := record(h, httptest.NewRequest("POST", "/api/v1/streams/s/trim"+tt.query, nil))
 		if got.status != tt.status || !strings.Contains(string(got.body), tt.text) || got.header.Get("X-Floe-Trimmed") != tt.removed {
 			t.Errorf("trim%s = %v, X-Floe-Trimmed %q, want %d %q, %q", tt.query, got, got.header.Get("X-Floe-Trimmed"), tt.status, tt.text, tt.removed)
@@ -279,7 +279,7 @@ func TestTrimToLength(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	h := New(node)
+	h := New(node, Options{})
 	held := 320
 	for _, n := range []int{500, 320, 319, 200, 77, 1} {
 		for _, dry := range []string{"true", "false"} {
@@ -310,7 +310,7 @@ func TestDeleteStream(t *testing.T) {
 	if _, err := node.Stream("default").Append(t.Context(), "s", stream.Message{Payload: []byte("x")}); err != nil {
 		t.Fatal(err)
 	}
-	h := New(node)
+	h := New(node, Options{})
 	remove := func(query string) answer {
 		return record(h, httptest.NewRequest("DELETE", "/api/v1/streams/s"+query, nil))
 	}
@@ -332,7 +332,7 @@ func TestDeleteStream(t *testing.T) {
 // TestStreamCountsAreCumulative: section 2, ingest_rate and reads are cumulative record counts, "derive a rate by sampling across polls".
 func TestStreamCountsAreCumulative(t *testing.T) {
 	node := openNode(t)
-	h := New(node)
+	h := New(node, Options{})
 	var got []string
 	look := func() {
 		s := listed[streamSummary](t, "streams", get(h, "/api/v1/streams"))
@@ -358,7 +358,7 @@ func TestStreamCountsAreCumulative(t *testing.T) {
 // TestStreamRetention: section 2, "rendered from the persisted policy, or the single character ∞ when no policy is set".
 func TestStreamRetention(t *testing.T) {
 	node := openNode(t)
-	h := New(node)
+	h := New(node, Options{})
 	for want, r := range map[string]stream.Retention{
 		"∞": {}, "7d": {MaxAge: 7 * 24 * time.Hour}, "36h": {MaxAge: 36 * time.Hour}, "10000 records": {MaxLen: 10_000},
 		"7d, 10000 records": {MaxAge: 7 * 24 * time.Hour, MaxLen: 10_000}, "90m": {MaxAge: 90 * time.Minute},
@@ -380,7 +380,7 @@ func TestStreamRetention(t *testing.T) {
 // TestStreamNames: names in the path are percent-decoded.
 func TestStreamNames(t *testing.T) {
 	node := openNode(t)
-	base := serve(t, New(node)) + "/api/v1/streams"
+	base := serve(t, New(node, Options{})) + "/api/v1/streams"
 	escape := func(name string) string { return strings.ReplaceAll(url.PathEscape(name), ".", "%2E") }
 	for _, name := range awkwardNames {
 		if err := node.Stream("default").Create(t.Context(), name); err != nil {

@@ -180,7 +180,7 @@ var timeseriesContract = []contractRow{
 func TestHint(t *testing.T) {
 	node := openNode(t)
 	seedTimeseries(t, node)
-	base := serve(t, New(node))
+	base := serve(t, New(node, Options{}))
 	got := send(t, "GET "+base+floqlSend(`cpu{host=~"web.*"}[1700000000000..1700000600000]`), "")
 	if hint := got.header.Get("X-Floe-Hint"); got.status != 200 || !strings.Contains(hint, "glob") {
 		t.Errorf("status %d, X-Floe-Hint: %q", got.status, hint)
@@ -211,7 +211,7 @@ func TestDataInParts(t *testing.T) {
 	if result, err := node.TS("default").Write(t.Context(), points...); err != nil || result.Written != n {
 		t.Fatalf("Write = %+v, %v", result.Written, err)
 	}
-	base := serve(t, New(node))
+	base := serve(t, New(node, Options{}))
 	var all []dataPoint
 	pages := 0
 	for next := "/api/v1/timeseries/m/data?field=f"; next != ""; pages++ {

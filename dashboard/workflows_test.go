@@ -295,7 +295,7 @@ func aliasesOf(rows []contractRow) (aliases []contractRow) {
 func TestRunWithoutNamespace(t *testing.T) {
 	node := openNode(t)
 	seedWorkflows(t, node)
-	base := serve(t, New(node)) + "/api/v1/workflow/runs"
+	base := serve(t, New(node, Options{})) + "/api/v1/workflow/runs"
 	var run flowStarted
 	if got := send(t, "POST "+base+"?namespace=shop&workflow=order", `{}`); got.status != 200 || json.Unmarshal(got.body, &run) != nil {
 		t.Fatal(got)
@@ -326,7 +326,7 @@ func TestSpreadRuns(t *testing.T) {
 	if err := node.Namespaces().Create(t.Context(), "broad", floe.Spread()); err != nil {
 		t.Fatal(err)
 	}
-	base := serve(t, New(node)) + "/api/v1"
+	base := serve(t, New(node, Options{})) + "/api/v1"
 	if got := send(t, "POST "+base+"/workflows?namespace=broad", orderFlow); got.status != 200 {
 		t.Fatal(got)
 	}
@@ -365,7 +365,7 @@ func TestAllMistakes(t *testing.T) {
 	for i := range 20 {
 		fmt.Fprintf(&definition, "  s%d: { run: \"@actions/a\", wrong: 1, transitions: { success: flo.Completed } }\n", i)
 	}
-	got := record(New(openNode(t)), httptest.NewRequest("POST", "/api/v1/workflow/definitions", strings.NewReader(definition.String())))
+	got := record(New(openNode(t), Options{}), httptest.NewRequest("POST", "/api/v1/workflow/definitions", strings.NewReader(definition.String())))
 	checkError(t, "20 mistakes", got, 400, "line 5: ")
 	for i := range 20 {
 		checkError(t, "20 mistakes", got, 400, fmt.Sprintf("line %d: unknown key", i+5))
@@ -384,7 +384,7 @@ func TestTooManySignals(t *testing.T) {
 	}
 	target := "/api/v1/workflow/runs/three/signal?namespace=shop&signal=other"
 	for range 20 {
-		got := record(New(node), httptest.NewRequest("POST", target, strings.NewReader(`"`+strings.Repeat("x", 60<<10)+`"`)))
+		got := record(New(node, Options{}), httptest.NewRequest("POST", target, strings.NewReader(`"`+strings.Repeat("x", 60<<10)+`"`)))
 		if got.status == 200 {
 			continue
 		}
@@ -400,7 +400,7 @@ func TestTooManySignals(t *testing.T) {
 func TestFlowHistory(t *testing.T) {
 	node := openNode(t)
 	seedWorkflows(t, node)
-	base := serve(t, New(node))
+	base := serve(t, New(node, Options{}))
 	var types, ids []string
 	for _, e := range everyPage[flowEvent](t, base+"/api/v1/workflow/runs/two/history", "?namespace=shop&limit=1") {
 		types = append(types, e.EventType+" "+e.StepName)
@@ -438,7 +438,7 @@ func everyPage[T any](t *testing.T, target, query string) (all []T) {
 // TestRunIsFound: a run with an id that was chosen is found without its namespace while there is one of the id, first in the default one.
 func TestRunIsFound(t *testing.T) {
 	node := openNode(t)
-	h := New(node)
+	h := New(node, Options{})
 	const definition = `{"name":"w","version":"1","start":{"waitForSignal":{"type":"a"},"transitions":{"success":"flo.Completed"}}}`
 	start := func(namespace string) {
 		t.Helper()

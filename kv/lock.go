@@ -16,7 +16,7 @@ type Lock struct {
 	token uint64
 }
 
-// Lock takes the lock key for ttl, waiting within ctx while somebody else holds it. Holders that do not Renew lose it when
+// Lock takes the lock key for ttl, waiting within ctx while somebody else holds it. Holders that do not Extend it lose it when
 // ttl is over.
 //
 // Errors: ErrInvalid for a ttl that is not positive; ctx's error. After ErrUnknownOutcome the lock may be taken until ttl ends.
@@ -59,8 +59,8 @@ func (l *Lock) Token() uint64 { return l.token }
 // Held is the condition that the lock is still held, for a transaction in the same namespace.
 func (l *Lock) Held() Condition { return RevisionIs(l.key, l.token) }
 
-// Renew makes the lock end ttl from now. ErrConflict if it has been lost.
-func (l *Lock) Renew(ctx context.Context, ttl time.Duration) error {
+// Extend makes the lock expire ttl from now. ErrConflict if it has been lost.
+func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 	return l.store.Touch(ctx, l.key, ttl, IfRevision(l.token))
 }
 

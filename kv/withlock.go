@@ -82,7 +82,7 @@ func (h *holding) renew(ctx context.Context) {
 		case <-t.C:
 		}
 		began := time.Now()
-		switch err := h.attempt(ctx, func(ctx context.Context) error { return h.lock.Renew(ctx, h.ttl) }); {
+		switch err := h.attempt(ctx, func(ctx context.Context) error { return h.lock.Extend(ctx, h.ttl) }); {
 		case err == nil:
 			h.until, next = began.Add(h.ttl), h.ttl/3
 		case isLost(err) || !time.Now().Before(h.until):
@@ -127,5 +127,5 @@ func (h *holding) unlock(ctx context.Context) error {
 	}
 }
 
-// isLost reports whether an error of Renew or Unlock says that the lock is another's, or nobody's.
+// isLost reports whether an error of Extend or Unlock says that the lock is another's, or nobody's.
 func isLost(err error) bool { return errors.Is(err, ErrConflict) || errors.Is(err, ErrNotFound) }

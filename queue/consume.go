@@ -71,27 +71,13 @@ func (l LeaseOption) applyConsume(o *consumeOptions) {
 	o.lease = l.d
 }
 
-// ErrSettled is what a handler returns that has acked, nacked or released its message itself, such as with an AckOp in the transaction that does what the message asks
-// for.
-var ErrSettled = errors.New("settled by the handler")
+// ErrSettled is returned by a handler that has acked, nacked or released its message itself, for
+// example with an AckOp in its transaction. It is the same value as stream.ErrSettled.
+var ErrSettled = workloop.ErrSettled
 
-// Permanent marks the error of a handler as one that another attempt would not mend: the message is a dead letter at once. Permanent(nil) is nil.
-func Permanent(err error) error {
-	if err == nil {
-		return nil
-	}
-	return &permanentError{err}
-}
-
-type permanentError struct{ err error }
-
-func (e *permanentError) Error() string { return e.err.Error() }
-func (e *permanentError) Unwrap() error { return e.err }
-
-func isPermanent(err error) bool {
-	var p *permanentError
-	return errors.As(err, &p)
-}
+// Permanent marks the error of a handler as one that another attempt cannot repair: the message
+// becomes a dead letter at once. Permanent(nil) is nil. Permanent of stream and action is the same.
+func Permanent(err error) error { return workloop.Permanent(err) }
 
 // Consume works a queue off: it runs handle for its messages, for up to Concurrency of them at once, until ctx ends. A message whose handler returns
 //
@@ -167,7 +153,7 @@ func (c *consumed) handled(err error) error {
 		return nil
 	}
 	text := err.Error()
-	c.permanent, c.reason = isPermanent(err), text[:min(len(text), MaxReasonBytes)]
+	c.permanent, c.reason = workloop.IsPermanent(err), text[:min(len(text), MaxReasonBytes)]
 	return err
 }
 

@@ -129,7 +129,7 @@ func (p *consumed) handled(err error) error {
 		return nil
 	}
 	text := err.Error()
-	p.permanent, p.reason = isPermanent(err), text[:min(len(text), maxReasonBytes)]
+	p.permanent, p.reason = workloop.IsPermanent(err), text[:min(len(text), maxReasonBytes)]
 	return err
 }
 

@@ -1,10 +1,10 @@
 package stream
 
 import (
-	"errors"
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/workloop"
 )
 
 // Limits and defaults of Consume.
@@ -79,23 +79,10 @@ func consumeOptionsOf(opts []ConsumeOption) consumeOptions {
 	return o
 }
 
-// ErrSettled is what a handler returns that has acknowledged or refused its records itself, such as with an AckOp in the transaction that does what they ask for.
-var ErrSettled = errors.New("settled by the handler")
+// ErrSettled is returned by a handler that has acked or nacked its records itself, for example with
+// an AckOp in its transaction. It is the same value as queue.ErrSettled.
+var ErrSettled = workloop.ErrSettled
 
-// Permanent marks the error of a handler as one that another attempt would not mend: the record goes to the dead letters at once. Permanent(nil) is nil.
-func Permanent(err error) error {
-	if err == nil {
-		return nil
-	}
-	return &permanentError{err}
-}
-
-type permanentError struct{ err error }
-
-func (e *permanentError) Error() string { return e.err.Error() }
-func (e *permanentError) Unwrap() error { return e.err }
-
-func isPermanent(err error) bool {
-	var p *permanentError
-	return errors.As(err, &p)
-}
+// Permanent marks the error of a handler as one that another attempt cannot repair: the record
+// becomes a dead letter at once. Permanent(nil) is nil. Permanent of queue and action is the same.
+func Permanent(err error) error { return workloop.Permanent(err) }

@@ -37,11 +37,11 @@ func TestBrowser(t *testing.T) {
 		t.Fatal(err)
 	}
 	prefixed := http.NewServeMux()
-	prefixed.Handle("/admin/floe/", http.StripPrefix("/admin/floe", dashboard.New(node)))
+	prefixed.Handle("/admin/floe/", http.StripPrefix("/admin/floe", dashboard.New(node, dashboard.Options{})))
 	host := serve(t, prefixed)
 	proxy := serve(t, rename(t, host, "/admin/floe/", "/ops/console/"))
 	addresses := map[string]string{
-		"root": serve(t, dashboard.New(node)) + "/", "prefix": host + "/admin/floe/", "proxy": proxy + "/ops/console/",
+		"root": serve(t, dashboard.New(node, dashboard.Options{})) + "/", "prefix": host + "/admin/floe/", "proxy": proxy + "/ops/console/",
 		"reading": serve(t, dashboard.New(node, dashboard.Options{ReadOnly: true})) + "/",
 	}
 	addFlood(t, node, addresses)
@@ -159,7 +159,7 @@ func addKeys(t *testing.T, node *floe.Node, addresses map[string]string) {
 		}
 	})
 	for name, value := range map[string]string{
-		"guarded": serve(t, dashboard.New(node)) + "/", "revoke": serve(t, revoke) + "/", "admin": admin, "reader": reader, "narrow": narrow, "guest": guest,
+		"guarded": serve(t, dashboard.New(node, dashboard.Options{})) + "/", "revoke": serve(t, revoke) + "/", "admin": admin, "reader": reader, "narrow": narrow, "guest": guest,
 	} {
 		addresses[name] = value
 	}

@@ -68,7 +68,7 @@ func TestReadmeCalls(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer node.Close()
-	server := httptest.NewServer(dashboard.New(node))
+	server := httptest.NewServer(dashboard.New(node, dashboard.Options{}))
 	defer server.Close()
 	calls := 0
 	for _, block := range blocks(t, "README.md", "sh") {

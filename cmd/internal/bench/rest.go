@@ -136,7 +136,7 @@ func serve(n *floe.Node, callers int) (*site, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &site{server: &http.Server{Handler: dashboard.New(n), ReadHeaderTimeout: time.Minute}, failed: make(chan error, 1)}
+	s := &site{server: &http.Server{Handler: dashboard.New(n, dashboard.Options{}), ReadHeaderTimeout: time.Minute}, failed: make(chan error, 1)}
 	go func() { s.failed <- s.server.Serve(l) }()
 	for range callers {
 		conn, err := net.Dial("tcp", l.Addr().String())

@@ -256,7 +256,7 @@ func workerTouch(f *frame) *cobra.Command {
 			return err
 		}
 		return f.call(cmd, func(ctx context.Context, s *session) error {
-			until, err := s.Action(s.namespace).Touch(ctx, action.RunID(args[0]), *id, d)
+			until, err := s.Action(s.namespace).Extend(ctx, action.RunID(args[0]), *id, d)
 			if err != nil {
 				return lost(err, args[0])
 			}

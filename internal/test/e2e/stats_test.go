@@ -132,7 +132,7 @@ func shownStatus(s floe.Stats) string {
 // dashboardShows checks what a dashboard in front of a node or a client says of the same.
 func (c *three) dashboardShows(name string, backend dashboard.Backend, state, status string) {
 	c.t.Helper()
-	server := httptest.NewServer(dashboard.New(backend))
+	server := httptest.NewServer(dashboard.New(backend, dashboard.Options{}))
 	defer server.Close()
 	wantStatus := http.StatusOK
 	if state != "ok" {

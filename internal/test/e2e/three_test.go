@@ -349,7 +349,7 @@ func (c *three) staleAlone(opts ...floe.DialOption) {
 // staleOverHTTP has the dashboard of the first node, which has begun without the others, answer reads with stale=true.
 func (c *three) staleOverHTTP(key string) {
 	c.t.Helper()
-	h, token := dashboard.New(c.nodes[0]), ""
+	h, token := dashboard.New(c.nodes[0], dashboard.Options{}), ""
 	ask := func(method, target, body string) *httptest.ResponseRecorder {
 		r, w := httptest.NewRequest(method, "/api/v1"+target, strings.NewReader(body)), httptest.NewRecorder()
 		if token != "" {

@@ -171,7 +171,7 @@ func (w *world) restOfActions(ns string) {
 	ok[action.Invoked](w)(s.Schedules("rest").Trigger(ctx, "s"))
 	w.sleep(2 * time.Minute)
 	for _, task := range ok[[]action.Task](w)(s.Await(ctx, "worker", []string{"rest"})) {
-		ok[time.Time](w)(s.Touch(ctx, task.Run, "worker", time.Minute))
+		ok[time.Time](w)(s.Extend(ctx, task.Run, "worker", time.Minute))
 		w.must(s.Complete(ctx, task.Run, "worker", []byte(`1`)))
 	}
 	for _, fails := range []bool{true, false} {

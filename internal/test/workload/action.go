@@ -211,7 +211,7 @@ func (c *actionClient) end(which int) error {
 	e := check.RunEnd{Run: h.Run, Attempt: h.Attempt, Last: h.Attempt == h.MaxAttempts, Worker: h.worker, Text: c.text()}
 	switch rng.IntN(8) {
 	case 0:
-		_, err := c.stores[which].Touch(ctx, h.Run, h.worker, upTo(c, time.Second)+time.Millisecond)
+		_, err := c.stores[which].Extend(ctx, h.Run, h.worker, upTo(c, time.Second)+time.Millisecond)
 		return err
 	case 1:
 		e.How = check.Fails
