@@ -125,15 +125,6 @@ func checkError(t testing.TB, what string, got answer, status int, text string) 
 	}
 }
 
-func TestNewRefusesTwoOptions(t *testing.T) {
-	defer func() {
-		if recover() == nil {
-			t.Error("New with two Options did not panic")
-		}
-	}()
-	New(openNode(t), Options{}, Options{})
-}
-
 // backend is a node whose Stats do what a test wants.
 type backend struct {
 	Backend
