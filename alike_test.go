@@ -40,7 +40,7 @@ var exported = map[string][]any{
 		kv.JSONSetOp, kv.PersistOp, kv.PutOp, kv.TouchOp, kv.IfAbsent, kv.IfPresent, kv.KeepTTL, kv.IfRevision, kv.TTL, kv.NoValues, kv.FromRevision, kv.Progress,
 	},
 	"stream": {
-		stream.DeadLetters, stream.Permanent, stream.MaxAge, stream.Dedup, stream.IfLastID, stream.LastIDIs, stream.AckTimeout, stream.Backoff, stream.MaxDeliver,
+		stream.DeadLetters, stream.Permanent, stream.MaxAge, stream.Dedup, stream.IfLastID, stream.LastIDIs, stream.AckTimeout, stream.Backoff, stream.MaxAttempts,
 		stream.InMode, stream.Concurrency, stream.Consumer, stream.Grace, stream.OnError, stream.Partitions, stream.Cursor, stream.Force, stream.ParseID,
 		stream.MaxLen, stream.MaxBytes, stream.Limit, stream.Prefix, stream.ParseMode, stream.Delay, stream.Reason, stream.ToDLQ, stream.FromEnd, stream.NoAck, stream.AckOp,
 		stream.AppendManyOp, stream.AppendOp, stream.ConfigureGroupOp, stream.CreateGroupOp, stream.CreateOp, stream.DeleteGroupOp, stream.DeleteOp, stream.ExtendOp, stream.LeaveOp,
@@ -61,7 +61,7 @@ var exported = map[string][]any{
 		action.Code, action.Outcome, action.Permanent, action.Snooze, action.Max, action.Wait, action.ParseCatchUp, action.Force, action.OfAttempt, action.OfDelivery, action.Retry,
 		action.ErrorCode, action.OutcomeName, action.Delay, action.IdempotencyKey, action.Labels, action.Prefix, action.CancelOp, action.DeleteOp,
 		action.DeleteScheduleOp, action.DisableOp, action.EnableOp, action.InvokeOp, action.PauseScheduleOp, action.RegisterOp, action.ResumeScheduleOp,
-		action.SetScheduleOp, action.TriggerOp, action.ParseOverlap, action.Cursor, action.Limit, action.Backoff, action.Description, action.MaxRetries,
+		action.SetScheduleOp, action.TriggerOp, action.ParseOverlap, action.Cursor, action.Limit, action.Backoff, action.Description, action.MaxAttempts,
 		action.MaxRunning, action.MaxRunningPerKey, action.Owner, action.RateLimit, action.Retain, action.Timeout, action.InState, action.ConcurrencyKey,
 		action.Priority, action.ParseStatus, action.TaskOf, action.HandlersOf, action.OfType, action.Expire, action.CompleteOp, action.FailOp, action.Held,
 		action.RetryOp, action.RunNowOp, action.Has, action.InvokedBetween, action.Label,

@@ -90,7 +90,7 @@ type Info struct {
 	UpdatedAt   time.Time // of the last registration, Enable or Disable
 
 	Timeout          time.Duration // of an attempt
-	MaxRetries       int           // attempts after the first one
+	MaxAttempts      int           // attempts of a run in all
 	BackoffMin       time.Duration // see Backoff
 	BackoffMax       time.Duration
 	RetainFor        time.Duration // how long ended runs are kept

@@ -56,7 +56,7 @@ func TestRetryRuns(t *testing.T) {
 	for name, s := range map[string]*action.Store{"plain": openWith(t), "spread": openSpread(t)} {
 		t.Run(name, func(t *testing.T) {
 			ctx := short(t)
-			if _, err := s.Register(ctx, "a", action.MaxRetries(1), action.Backoff(time.Hour, time.Hour)); err != nil {
+			if _, err := s.Register(ctx, "a", action.MaxAttempts(2), action.Backoff(time.Hour, time.Hour)); err != nil {
 				t.Fatal(err)
 			}
 			i, err := s.Invoke(ctx, "a", []byte(`1`), action.Delay(time.Hour))
@@ -116,7 +116,7 @@ func TestRetryRuns(t *testing.T) {
 // TestOptionsOfARun: a run may have another timeout, other attempts, and a time in which it has to be begun.
 func TestOptionsOfARun(t *testing.T) {
 	s, ctx := openWith(t, "a"), short(t)
-	i, err := s.Invoke(ctx, "a", nil, action.MaxRetries(0), action.Timeout(50*time.Millisecond))
+	i, err := s.Invoke(ctx, "a", nil, action.MaxAttempts(1), action.Timeout(50*time.Millisecond))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +142,7 @@ func TestOptionsOfARun(t *testing.T) {
 	if err := s.Complete(ctx, i.Run, "w", nil); err != nil {
 		t.Error(err)
 	}
-	for _, bad := range []action.InvokeOption{action.Expire(0), action.Timeout(-1), action.MaxRetries(-1), action.MaxRetries(action.MaxRetriesLimit + 1), action.AttemptOption{}} {
+	for _, bad := range []action.InvokeOption{action.Expire(0), action.Timeout(-1), action.MaxAttempts(0), action.MaxAttempts(action.MaxAttemptsLimit + 1), action.AttemptOption{}} {
 		if _, err := s.Invoke(ctx, "a", nil, bad); !errors.Is(err, action.ErrInvalid) {
 			t.Errorf("Invoke = %v", err)
 		}

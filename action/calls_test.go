@@ -282,7 +282,7 @@ func TestOps(t *testing.T) {
 			t.Errorf("enabled: %t, %+v, %v; want %t, %+v", i.Enabled, i.Runs, err, enabled, c)
 		}
 	}
-	do(nil, RegisterOp("a", MaxRetries(0)), InvokeOp("a", nil, Delay(time.Hour)))
+	do(nil, RegisterOp("a", MaxAttempts(1)), InvokeOp("a", nil, Delay(time.Hour)))
 	state(true, RunCounts{Total: 1, Pending: 1})
 	var id RunID
 	for run := range s.Runs("a").All(ctx) {
@@ -310,7 +310,7 @@ func TestOps(t *testing.T) {
 func TestRetriedCounts(t *testing.T) {
 	r, s, _ := newStores(t)
 	ctx := t.Context()
-	if _, err := s.Register(ctx, "a", MaxRetries(0), Timeout(time.Minute)); err != nil {
+	if _, err := s.Register(ctx, "a", MaxAttempts(1), Timeout(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct {

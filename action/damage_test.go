@@ -51,7 +51,7 @@ func newDamageable(t *testing.T) *machinetest.Rig {
 			t.Fatal(err)
 		}
 	}
-	_, err := s.Register(ctx, "a", MaxRetries(2), Backoff(time.Minute, time.Hour))
+	_, err := s.Register(ctx, "a", MaxAttempts(3), Backoff(time.Minute, time.Hour))
 	must(err)
 	_, err = s.Register(ctx, "gone")
 	must(err)

@@ -2,7 +2,7 @@
 //
 //	node, _ := floe.Open(floe.Config{DataDir: "data"})
 //	actions := node.Action("default")
-//	_, err := actions.Register(ctx, "add", action.Timeout(10*time.Second), action.MaxRetries(5))
+//	_, err := actions.Register(ctx, "add", action.Timeout(10*time.Second), action.MaxAttempts(6))
 //
 //	w := actions.Worker(action.WorkerConfig{Concurrency: 20}) // in this process, or in any other one through floe.Dial
 //	action.Handle(w, "add", func(ctx context.Context, in Numbers) (int, error) { return in.A + in.B, nil })
@@ -14,12 +14,12 @@
 //
 // # Concepts
 //
-// An action is a name with what holds for its runs: Timeout, MaxRetries, Backoff, limits, and for how long they are kept. An invocation makes a run, which waits until a
+// An action is a name with what holds for its runs: Timeout, MaxAttempts, Backoff, limits, and for how long they are kept. An invocation makes a run, which waits until a
 // worker with a handler for the action is free, and the labels that the run asks for. Among runs the most urgent priority goes first, among equals each action, and each
 // ConcurrencyKey of one, in turn. MaxRunning, MaxRunningPerKey and RateLimit bound what is begun; what waits for a limit is in nobody's way.
 //
 // An attempt begins when a worker takes the run. It ends with what the handler returns, see Handler; when it has lasted longer than the timeout, unless Task.Extend
-// has put that off; or when the worker's process was not heard of for 30 s. Unless it was successful, another one follows after the back-off, until 1 + MaxRetries have begun.
+// has put that off; or when the worker's process was not heard of for 30 s. Unless it was successful, another one follows after the back-off, up to MaxAttempts in all.
 // The run is Completed, Failed, TimedOut or Cancelled then. Attempts of workers that drain, or snooze, do not count.
 //
 // A worker is listed with what it does, as are the consumers of queues and streams: see Store.Workers. Workers in other runtimes call RegisterWorker, Await, Complete,

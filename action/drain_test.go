@@ -77,7 +77,7 @@ func TestDrainOfAnother(t *testing.T) {
 // TestAwaitLosesNothing: an Await that waited in several shards, and got a run in one of them, left those that it had just got in others to time out.
 func TestAwaitLosesNothing(t *testing.T) {
 	s := openSpread(t)
-	if _, err := s.Register(short(t), "a", action.MaxRetries(0), action.Timeout(time.Minute)); err != nil {
+	if _, err := s.Register(short(t), "a", action.MaxAttempts(1), action.Timeout(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	const rounds, each = 20, 6

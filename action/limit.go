@@ -10,7 +10,7 @@ const (
 	MaxOutcomeBytes   = 255      // of outcomes and codes
 	MaxErrorBytes     = 16 << 10 // of the message of an error; what is longer is cut
 	MaxReasonBytes    = 1024
-	MaxRetriesLimit   = 1_000_000
+	MaxAttemptsLimit  = 1_000_001 // of MaxAttempts: the first one and a million retries
 	MaxRetainedRuns   = 100_000_000
 	MaxRunningLimit   = 1_000_000
 	MaxRateLimit      = 1_000_000

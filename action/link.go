@@ -646,16 +646,16 @@ func (l *link) sendOnes(s *clientSession, batch []*ending, wants []wanted, refus
 }
 
 // extend implements Task.Extend.
-func (p *piece) extend(ctx context.Context, d time.Duration) error {
+func (p *piece) extend(ctx context.Context, d time.Duration) (until time.Time, err error) {
 	c := touchBody{session: p.owner.id, ref: p.taken.ref, attempt: p.taken.attempt, begun: p.taken.begun, extend: millis(d)}
 	pool := p.link.pool
-	if _, err := touchRun.Do(ctx, &pool.scope, p.link.route, c, nil); err != nil {
-		return err
+	if until, err = touchRun.Do(ctx, &pool.scope, p.link.route, c, nil); err != nil {
+		return until, err
 	}
 	pool.mu.Lock()
 	defer pool.mu.Unlock()
 	if p.cause == nil && !p.freed {
 		p.limitLocked(d)
 	}
-	return nil
+	return until, nil
 }

@@ -83,12 +83,12 @@ func TestRunShows(t *testing.T) {
 		t.Fatal(err)
 	}
 	s, ctx := engine.StoreOf(Primitive, router, "n", 1<<20), t.Context()
-	if _, err := s.Register(ctx, "a", Backoff(0, 0), MaxRetries(7)); err != nil {
+	if _, err := s.Register(ctx, "a", Backoff(0, 0), MaxAttempts(8)); err != nil {
 		t.Fatal(err)
 	}
 	now := func() time.Time { return time.UnixMilli(r.Now()) }
 	i, err := s.Invoke(ctx, "a", []byte(`{"n":1}`), Priority(7), Delay(time.Hour), Labels(map[string]string{"gpu": "a"}), ConcurrencyKey("c"), IdempotencyKey("i"),
-		Expire(10*time.Hour), MaxRetries(1))
+		Expire(10*time.Hour), MaxAttempts(2))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -71,16 +71,16 @@ func Timeout(d time.Duration) AttemptOption {
 	}
 }
 
-// MaxRetries sets how many attempts may follow the first one, 0 to 1,000,000; the default is 3, and for a run what its action says.
-func MaxRetries(n int) AttemptOption {
+// MaxAttempts sets how many attempts a run has in all, 1 to 1,000,001. The default is 4; a run's default is its action's setting.
+func MaxAttempts(n int) AttemptOption {
+	check := func(fail func(error)) {
+		if n < 1 || n > MaxAttemptsLimit {
+			fail(engine.Errorf(ErrInvalid, "action: max attempts of %d is not in 1-%d", n, MaxAttemptsLimit))
+		}
+	}
 	return AttemptOption{
-		func(o *registerOptions) { o.spec.maxRetries = int64(n) },
-		func(o *invokeOptions) {
-			if n < 0 || n > MaxRetriesLimit {
-				o.fail(engine.Errorf(ErrInvalid, "action: max retries of %d is not in 0-%d", n, MaxRetriesLimit))
-			}
-			o.MaxAttempts = int64(n) + 1
-		},
+		func(o *registerOptions) { check(o.fail); o.spec.maxRetries = int64(n) - 1 },
+		func(o *invokeOptions) { check(o.fail); o.MaxAttempts = int64(n) },
 	}
 }
 

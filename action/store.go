@@ -28,7 +28,7 @@ func (s *Store) Namespace() string { return s.scope.Namespace() }
 // In a spread namespace Register, Enable, Disable and Delete return when all shards know what has changed, or after about a second if one of them can not be reached:
 // it hears of that later. Operations in transactions do not wait.
 //
-// Options: Owner, Description, Timeout (30 s), MaxRetries (3), Backoff (1 s to 5 min), Retain (7 days, 10,000 runs), MaxRunning, MaxRunningPerKey,
+// Options: Owner, Description, Timeout (30 s), MaxAttempts (4), Backoff (1 s to 5 min), Retain (7 days, 10,000 runs), MaxRunning, MaxRunningPerKey,
 // RateLimit (none). Errors: ErrInvalid for a name that is not 1-255 bytes of UTF-8 without control characters, and for options out of their limits.
 func (s *Store) Register(ctx context.Context, name string, opts ...RegisterOption) (version int, err error) {
 	return tell(ctx, s, name, registerOp(name, opts), register.Decode)
@@ -102,7 +102,7 @@ func checkActive(name string, n int64) error {
 // returns nil, the run is committed (see floe.Config.Durability). After a ctx error or ErrUnknownOutcome there may or may not be one: with an
 // IdempotencyKey the call can be repeated without harm.
 //
-// Options: Priority, Delay, Expire, IdempotencyKey, Labels, ConcurrencyKey, and Timeout and MaxRetries in place of those of the action. Errors: ErrNotFound if the
+// Options: Priority, Delay, Expire, IdempotencyKey, Labels, ConcurrencyKey, and Timeout and MaxAttempts in place of those of the action. Errors: ErrNotFound if the
 // action was not registered; ErrConflict if it is disabled, or the idempotency key was used with another input, of other bytes; ErrInvalid for an input that is no JSON
 // or too long, and for options out of their limits.
 func (s *Store) Invoke(ctx context.Context, name string, input []byte, opts ...InvokeOption) (Invoked, error) {

@@ -20,7 +20,7 @@ func TestStore(t *testing.T) {
 			}
 		}
 		s := node.Action("n")
-		if v, err := s.Register(ctx, "mail", action.Owner("ops"), action.MaxRetries(1)); v != 1 || err != nil {
+		if v, err := s.Register(ctx, "mail", action.Owner("ops"), action.MaxAttempts(2)); v != 1 || err != nil {
 			t.Fatalf("Register = %d, %v", v, err)
 		}
 		var ids []action.RunID

@@ -29,7 +29,7 @@ type Task struct {
 	session uint64       // that has it, 0: that of
 	self    string       // a worker that calls by itself
 	settled *atomic.Bool // an operation was made that ends it; nil: nobody looks
-	touch   func(ctx context.Context, d time.Duration) error
+	touch   func(ctx context.Context, d time.Duration) (time.Time, error)
 }
 
 // Decode reads the input into v, as json.Unmarshal does. Errors: permanent ones, with the code bad_input, so that a handler can return them.
@@ -43,11 +43,12 @@ func (t *Task) Decode(v any) error {
 	return nil
 }
 
-// Extend makes the attempt time out d from now, instead of after the action's timeout. Errors: ErrConflict if the attempt is over or the run was cancelled;
-// ErrInvalid if d is not positive.
-func (t *Task) Extend(ctx context.Context, d time.Duration) error {
+// Extend makes the attempt time out d from now, instead of after the action's timeout, and returns
+// the new deadline. Errors: ErrConflict if the attempt is over or the run was cancelled; ErrInvalid
+// if d is not positive.
+func (t *Task) Extend(ctx context.Context, d time.Duration) (until time.Time, err error) {
 	if t.touch == nil {
-		return engine.Errorf(ErrInvalid, "action: task %s is of no worker of this process", t.Run)
+		return until, engine.Errorf(ErrInvalid, "action: task %s is of no worker of this process", t.Run)
 	}
 	return t.touch(ctx, d)
 }

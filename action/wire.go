@@ -108,7 +108,7 @@ func (i *shardInfo) code(f *codec.Fields) {
 	codeBlob(f, "owner", &i.Owner, codec.Range{})
 	codeBlob(f, "description", &i.Description, codec.Range{})
 	f.Int("version", &i.Version)
-	f.Int("max_retries", &i.MaxRetries)
+	f.Int("max_attempts", &i.MaxAttempts)
 	f.Int("retained_runs", &i.RetainRuns)
 	f.Int("max_running", &i.MaxRunning)
 	f.Int("max_running_per_key", &i.MaxRunningPerKey)

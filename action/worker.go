@@ -18,22 +18,22 @@ import (
 
 // Defaults and limits of workers.
 const (
-	DefaultConcurrency = 10
+	DefaultConcurrency = workloop.DefaultConcurrency
 	MaxConcurrency     = 1000
-	DefaultGrace       = 30 * time.Second
+	DefaultGrace       = workloop.DefaultGrace
 )
 
 // WorkerConfig says how a worker works. The zero value is good.
 type WorkerConfig struct {
 	// ID names the worker among all of the namespace. Two workers with one id are taken for one. "" makes one up, of the machine and a random number.
 	ID string
-	// Concurrency is how many runs are carried out at once, 1 to 1,000. 0 means 10. All workers of a process have up to 1,000 runs in a shard.
+	// Concurrency is how many runs are carried out at once, 1 to 1,000. 0 means 1. All workers of a process have up to 1,000 runs in a shard.
 	Concurrency int
 	// Labels are what the worker has, for runs that ask for some of them (see Labels): up to 1,024 bytes. nil: none.
 	Labels map[string]string
 	// Metadata is shown in the list of workers: whatever json.Marshal makes an object of, up to 4 KiB. nil: null.
 	Metadata any
-	// Grace is how long handlers may go on when Run ends, before they are cancelled. 0 means 30 s, negative not at all.
+	// Grace is how long handlers may go on when Run ends, before they are cancelled. 0 means 10 s, negative not at all.
 	Grace time.Duration
 	// OnError is told what goes wrong while the worker goes on, by several goroutines at once: what handlers return, and that a result could not be handed
 	// over, with the task; with nil that a shard could not be reached. nil is nobody.

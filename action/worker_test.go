@@ -41,7 +41,7 @@ func openWith(t *testing.T, names ...string) *action.Store {
 	t.Helper()
 	s := floe.OpenMemory(t).Action("default")
 	for _, name := range names {
-		if _, err := s.Register(t.Context(), name, action.Backoff(0, 0), action.MaxRetries(1)); err != nil {
+		if _, err := s.Register(t.Context(), name, action.Backoff(0, 0), action.MaxAttempts(2)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -246,7 +246,7 @@ func TestCancelReachesTheHandler(t *testing.T) {
 // TestTimeLimit: a handler that ignores it is overtaken, one that heeds it ends.
 func TestTimeLimit(t *testing.T) {
 	s := floe.OpenMemory(t).Action("default")
-	if _, err := s.Register(short(t), "a", action.Timeout(50*time.Millisecond), action.MaxRetries(0)); err != nil {
+	if _, err := s.Register(short(t), "a", action.Timeout(50*time.Millisecond), action.MaxAttempts(1)); err != nil {
 		t.Fatal(err)
 	}
 	causes := make(chan error, 1)
@@ -267,11 +267,11 @@ func TestTimeLimit(t *testing.T) {
 // TestExtend: an attempt lasts longer than the time limit.
 func TestExtend(t *testing.T) {
 	s := floe.OpenMemory(t).Action("default")
-	if _, err := s.Register(short(t), "a", action.Timeout(200*time.Millisecond), action.MaxRetries(0)); err != nil {
+	if _, err := s.Register(short(t), "a", action.Timeout(200*time.Millisecond), action.MaxAttempts(1)); err != nil {
 		t.Fatal(err)
 	}
 	working(t, s.Worker(action.WorkerConfig{}).Handle("a", func(ctx context.Context, task *action.Task) (any, error) {
-		if err := task.Extend(ctx, time.Minute); err != nil {
+		if _, err := task.Extend(ctx, time.Minute); err != nil {
 			return nil, err
 		}
 		select {

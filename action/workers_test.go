@@ -113,7 +113,7 @@ func TestOtherRuntime(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		_, err = s.Register(ctx, "a", action.Backoff(0, 0), action.MaxRetries(1))
+		_, err = s.Register(ctx, "a", action.Backoff(0, 0), action.MaxAttempts(2))
 		must(err)
 		must(s.RegisterWorker(ctx, action.NewWorker{ID: "py", Machine: "m", MaxConcurrent: 2, Actions: []string{"a"}, Metadata: []byte(`{}`)}))
 		if tasks, err := s.Await(ctx, "py", []string{"a"}); err != nil || len(tasks) != 0 {

@@ -60,7 +60,7 @@ type actionCounts struct {
 func summarizeAction(namespace string, i action.Info) actionSummary {
 	return actionSummary{
 		Name: i.Name, Namespace: namespace, Type: i.Type, Owner: i.Owner, Version: i.Version, Enabled: i.Enabled, TimeoutMillis: i.Timeout.Milliseconds(),
-		MaxRetries: i.MaxRetries, WorkerCount: i.Workers,
+		MaxRetries: i.MaxAttempts - 1, WorkerCount: i.Workers,
 		Latency: actionLatency{i.Latency.Count, fractionalMillis(i.Latency.Average), fractionalMillis(i.Latency.P99)},
 		Runs:    actionCounts(i.Runs),
 	}
@@ -283,8 +283,11 @@ func (q *invokeRequest) parse(in *input) {
 	if ms := in.optional("timeout_ms", attemptMillis); ms != nil {
 		q.opts = append(q.opts, action.Timeout(time.Duration(*ms)*time.Millisecond))
 	}
-	if n := in.optional("max_retries", span{min: 0, max: action.MaxRetriesLimit}); n != nil {
-		q.opts = append(q.opts, action.MaxRetries(int(*n)))
+	if n := in.optional("max_attempts", span{min: 1, max: action.MaxAttemptsLimit}); n != nil {
+		q.opts = append(q.opts, action.MaxAttempts(int(*n)))
+	}
+	if n := in.optional("max_retries", span{min: 0, max: action.MaxAttemptsLimit - 1}); n != nil {
+		q.opts = append(q.opts, action.MaxAttempts(1+int(*n)))
 	}
 	q.key = in.idempotencyKey()
 	q.input = in.jsonPayload()

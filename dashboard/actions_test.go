@@ -19,7 +19,7 @@ func seedActions(t *testing.T, node *floe.Node) {
 	ctx := t.Context()
 	shop := node.Action("shop")
 	for name, opts := range map[string][]action.RegisterOption{
-		"charge": {action.Owner("billing"), action.Timeout(5 * time.Second), action.MaxRetries(0)},
+		"charge": {action.Owner("billing"), action.Timeout(5 * time.Second), action.MaxAttempts(1)},
 		"a/b é":  nil,
 	} {
 		if _, err := shop.Register(ctx, name, opts...); err != nil {
@@ -326,7 +326,7 @@ func TestContractD1(t *testing.T) {
 		if spread {
 			must(node.Namespaces().Create(ctx, "shop", floe.Spread()))
 		}
-		_, err = store.Register(ctx, "charge", action.MaxRetries(0))
+		_, err = store.Register(ctx, "charge", action.MaxAttempts(1))
 		must(err)
 		take := func() action.RunID {
 			t.Helper()

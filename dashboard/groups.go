@@ -37,7 +37,7 @@ type groupDetail struct {
 	Pending          int           `json:"pending"`
 	Lag              int64         `json:"lag"`
 	AckTimeoutMillis int64         `json:"ack_timeout_ms"`
-	MaxDeliver       int           `json:"max_deliver"` // 0: no limit
+	MaxAttempts      int           `json:"max_deliver"` // 0: no limit
 	Cursors          []groupCursor `json:"cursors"`
 }
 
@@ -69,7 +69,7 @@ func (h *handler) group(ctx context.Context, q groupRequest) (groupDetail, error
 		Pending:          g.Pending(),
 		Lag:              g.Lag(),
 		AckTimeoutMillis: g.AckTimeout.Milliseconds(),
-		MaxDeliver:       g.MaxDeliver,
+		MaxAttempts:      g.MaxAttempts,
 		Cursors:          cursors,
 	}, nil
 }

@@ -50,7 +50,7 @@ func seedMany(t *testing.T, node *floe.Node) {
 		dead, err := queues.Dequeue(ctx, "letters", queue.Max(many))
 		check(nil, err)
 		for _, m := range dead {
-			check(nil, queues.Nack(ctx, "letters", m.Receipt, queue.ToDLQ()))
+			check(queues.Nack(ctx, "letters", []queue.Receipt{m.Receipt}, queue.ToDLQ()))
 		}
 	}
 	for i := range many - 2 {
@@ -229,7 +229,7 @@ func TestLargePayloadsGoOn(t *testing.T) {
 			break
 		}
 		for _, m := range messages {
-			if err := node.Queue("default").Nack(t.Context(), "q", m.Receipt, queue.ToDLQ()); err != nil {
+			if _, err := node.Queue("default").Nack(t.Context(), "q", []queue.Receipt{m.Receipt}, queue.ToDLQ()); err != nil {
 				t.Fatal(err)
 			}
 		}

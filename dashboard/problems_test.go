@@ -50,7 +50,8 @@ func TestProblems(t *testing.T) {
 	dead, err := queues.Dequeue(ctx, "mail", queue.Max(2))
 	must(err)
 	for _, m := range dead {
-		must(queues.Nack(ctx, "mail", m.Receipt, queue.ToDLQ()))
+		_, err := queues.Nack(ctx, "mail", []queue.Receipt{m.Receipt}, queue.ToDLQ())
+		must(err)
 	}
 	must(queues.Configure(ctx, "small", queue.Settings{MaxLen: 1}))
 	enqueue("small")

@@ -39,7 +39,7 @@ func seedQueues(t *testing.T, node *floe.Node) {
 	enqueue("bad")
 	enqueue("worse\xff")
 	for _, m := range dequeue(2) {
-		if err := shop.Nack(ctx, "mail", m.Receipt, queue.ToDLQ(), queue.Reason("no such address")); err != nil {
+		if _, err := shop.Nack(ctx, "mail", []queue.Receipt{m.Receipt}, queue.ToDLQ(), queue.Reason("no such address")); err != nil {
 			t.Fatal(err)
 		}
 	}

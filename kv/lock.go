@@ -59,9 +59,14 @@ func (l *Lock) Token() uint64 { return l.token }
 // Held is the condition that the lock is still held, for a transaction in the same namespace.
 func (l *Lock) Held() Condition { return RevisionIs(l.key, l.token) }
 
-// Extend makes the lock expire ttl from now. ErrConflict if it has been lost.
-func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
-	return l.store.Touch(ctx, l.key, ttl, IfRevision(l.token))
+// Extend makes the lock expire ttl from now, and returns the time until which it is held for certain
+// by the clock of this process. ErrConflict if it has been lost.
+func (l *Lock) Extend(ctx context.Context, ttl time.Duration) (until time.Time, err error) {
+	until = time.Now().Add(ttl)
+	if err := l.store.Touch(ctx, l.key, ttl, IfRevision(l.token)); err != nil {
+		return time.Time{}, err
+	}
+	return until, nil
 }
 
 // Unlock gives the lock back. ErrConflict if it had been lost.

@@ -82,7 +82,7 @@ func (h *holding) renew(ctx context.Context) {
 		case <-t.C:
 		}
 		began := time.Now()
-		switch err := h.attempt(ctx, func(ctx context.Context) error { return h.lock.Extend(ctx, h.ttl) }); {
+		switch err := h.attempt(ctx, func(ctx context.Context) error { _, err := h.lock.Extend(ctx, h.ttl); return err }); {
 		case err == nil:
 			h.until, next = began.Add(h.ttl), h.ttl/3
 		case isLost(err) || !time.Now().Before(h.until):

@@ -71,7 +71,7 @@ func TestWithLockLost(t *testing.T) {
 			if cause := context.Cause(ctx); !errors.Is(cause, kv.ErrConflict) {
 				t.Errorf("the cause is %v, want ErrConflict", cause)
 			}
-			if err := other.Extend(t.Context(), time.Hour); err != nil {
+			if _, err := other.Extend(t.Context(), time.Hour); err != nil {
 				t.Errorf("the other's lock: %v", err)
 			}
 			return ctx.Err()

@@ -33,21 +33,21 @@ func TestLife(t *testing.T) {
 	if fmt.Sprint(order) != "[4 2 1 3]" {
 		t.Fatalf("order = %v, want [4 2 1 3]", order)
 	}
-	if err := jobs.Ack(ctx, "mail", got[0].Receipt, got[1].Receipt); err != nil {
+	if _, err := jobs.Ack(ctx, "mail", got[0].Receipt, got[1].Receipt); err != nil {
 		t.Fatal(err)
 	}
 	var stale *queue.ReceiptError
-	if err := jobs.Ack(ctx, "mail", got[2].Receipt, got[1].Receipt); !errors.As(err, &stale) || !errors.Is(err, floe.ErrConflict) || stale.Receipt != got[1].Receipt {
+	if _, err := jobs.Ack(ctx, "mail", got[2].Receipt, got[1].Receipt); !errors.As(err, &stale) || !errors.Is(err, floe.ErrConflict) || stale.Receipt != got[1].Receipt {
 		t.Fatalf("Ack of an acked one = %v, want a ReceiptError of %s", err, got[1].Receipt)
 	}
-	if err := jobs.Nack(ctx, "mail", got[2].Receipt, queue.Delay(0), queue.Reason("no")); err != nil {
+	if _, err := jobs.Nack(ctx, "mail", []queue.Receipt{got[2].Receipt}, queue.Delay(0), queue.Reason("no")); err != nil {
 		t.Fatal(err)
 	}
 	again := must(jobs.Dequeue(ctx, "mail"))
 	if len(again) != 1 || again[0].Seq != 1 || again[0].Attempts != 2 || again[0].LastError != "no" {
 		t.Fatalf("Dequeue after Nack = %+v", again)
 	}
-	if err := jobs.Nack(ctx, "mail", again[0].Receipt, queue.ToDLQ(), queue.Reason("never")); err != nil {
+	if _, err := jobs.Nack(ctx, "mail", []queue.Receipt{again[0].Receipt}, queue.ToDLQ(), queue.Reason("never")); err != nil {
 		t.Fatal(err)
 	}
 	dead := must(jobs.DeadLetters("mail").Page(ctx)).Items
@@ -97,7 +97,7 @@ func TestWaitAndLeaseEnd(t *testing.T) {
 		if waited := time.Since(start); waited < 71*time.Second || waited > 73*time.Second || again.Attempts != 2 || again.LastError != "lease expired" {
 			t.Fatalf("after a lease of 1m and a back-off of 1s it came after %v: %+v", waited, again)
 		}
-		if err := jobs.Ack(ctx, "q", m.Receipt); !errors.Is(err, floe.ErrConflict) {
+		if _, err := jobs.Ack(ctx, "q", m.Receipt); !errors.Is(err, floe.ErrConflict) {
 			t.Fatalf("Ack with the old receipt: %v", err)
 		}
 	})

@@ -68,7 +68,8 @@ func BenchmarkRoundTrip(b *testing.B) {
 				if err != nil || len(got) == 0 {
 					return fmt.Errorf("got %d messages: %w", len(got), err)
 				}
-				return jobs.Ack(b.Context(), "q", got[0].Receipt)
+				_, err = jobs.Ack(b.Context(), "q", got[0].Receipt)
+				return err
 			})
 		})
 	}
@@ -93,7 +94,8 @@ func BenchmarkBatches(b *testing.B) {
 		for i, m := range got {
 			receipts[i] = m.Receipt
 		}
-		return jobs.Ack(b.Context(), "q", receipts...)
+		_, err = jobs.Ack(b.Context(), "q", receipts...)
+		return err
 	})
 }
 

@@ -179,9 +179,9 @@ func TestLeasesAreNotLoadedByCommands(t *testing.T) {
 			leased = append(leased, must(s.Dequeue(ctx, "q", queue.Max(min(n-len(leased), queue.MaxBatch)), queue.Lease(time.Hour)))...)
 		}
 		for _, first := range []func(s *queue.Store){
-			func(s *queue.Store) { must(0, s.Ack(ctx, "q", leased[0].Receipt)) },
+			func(s *queue.Store) { must(s.Ack(ctx, "q", leased[0].Receipt)) },
 			func(s *queue.Store) { must(s.Extend(ctx, "q", leased[1].Receipt, 2*time.Hour)) },
-			func(s *queue.Store) { must(0, s.Nack(ctx, "q", leased[2].Receipt)) },
+			func(s *queue.Store) { must(s.Nack(ctx, "q", []queue.Receipt{leased[2].Receipt})) },
 			func(s *queue.Store) { takeBatch(t, s, 1) },
 		} {
 			r.Restart()

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/floedb/floe/internal/codec"
@@ -243,11 +244,14 @@ func (r *receipt) codeAs(f *codec.Fields, name string) {
 	}
 }
 
+// codeUnnamed codes a receipt of a list.
+func (r *receipt) codeUnnamed(f *codec.Fields) { r.codeAs(f, "") }
+
 // receiptsBody lists deliveries.
 type receiptsBody struct{ receipts []receipt }
 
 func (b *receiptsBody) code(f *codec.Fields) {
-	codec.RestOf(f, "receipts", &b.receipts, func(r *receipt, f *codec.Fields) { r.codeAs(f, "") }, codec.Range{Min: 1, Max: MaxBatch})
+	codec.RestOf(f, "receipts", &b.receipts, (*receipt).codeUnnamed, codec.Range{Min: 1, Max: MaxBatch})
 }
 
 func (b *receiptsBody) reset() { b.receipts = b.receipts[:0] }
@@ -256,12 +260,14 @@ func (b *receiptsBody) size() int  { return 16 * len(b.receipts) }
 func (b *receiptsBody) makes() int { return len(b.receipts) }
 
 // checkDistinct returns an error for a duplicate receipt.
-func (b *receiptsBody) checkDistinct() error {
-	if len(b.receipts) < 2 {
+func (b *receiptsBody) checkDistinct() error { return checkDistinct(b.receipts) }
+
+func checkDistinct(receipts []receipt) error {
+	if len(receipts) < 2 {
 		return nil
 	}
-	seen := make(map[receipt]bool, len(b.receipts))
-	for _, r := range b.receipts {
+	seen := make(map[receipt]bool, len(receipts))
+	for _, r := range receipts {
 		if seen[r] {
 			return engine.Errorf(ErrInvalid, "queue: duplicate receipt %s", r.public())
 		}
@@ -318,11 +324,13 @@ func codeUntil(t *time.Time, f *codec.Fields) { f.Moment("leased_until_ms", t) }
 const (
 	nackDelayed = 1 << iota // delay is given
 	nackBury
+	nackFurther // further receipts follow
 )
 
-// nackBody reports a failed delivery.
+// nackBody reports failed deliveries.
 type nackBody struct {
-	receipt receipt
+	receipt receipt // the first one
+	further []receipt
 	flags   byte
 	delay   int64 // ms
 	reason  []byte
@@ -334,7 +342,14 @@ func (b *nackBody) code(f *codec.Fields) {
 	if c := f.Binary(); c != nil {
 		c.Byte(&b.flags)
 		f.Millis("delay_ms", &b.delay, within)
+		if b.has(nackFurther) {
+			codec.ListOf(f, "further", &b.further, (*receipt).codeUnnamed, codec.Range{Min: 1, Max: MaxBatch - 1})
+		}
 	} else {
+		if f.Given("further", b.has(nackFurther)) {
+			b.flags |= nackFurther
+			codec.ListOf(f, "further", &b.further, (*receipt).codeUnnamed, codec.Range{Min: 1, Max: MaxBatch - 1})
+		}
 		if f.Given("delay_ms", b.has(nackDelayed)) {
 			b.flags |= nackDelayed
 			f.Millis("delay_ms", &b.delay, within)
@@ -353,27 +368,38 @@ func (b *nackBody) check() error {
 	switch {
 	case b.has(nackBury) && b.has(nackDelayed):
 		return engine.Errorf(ErrInvalid, "queue: delay and dead letter are mutually exclusive")
-	case b.flags >= nackBury<<1 || !b.has(nackDelayed) && b.delay != 0:
+	case b.flags >= nackFurther<<1 || !b.has(nackDelayed) && b.delay != 0:
 		return engine.Errorf(ErrInvalid, "queue: invalid nack: flags %#x, delay %d ms", b.flags, b.delay)
+	case b.has(nackFurther):
+		return checkDistinct(b.receipts())
 	}
 	return nil
 }
 
-// makes returns 1 if the nack may make its message ready at once; it cannot see the queue's back-off.
+// receipts returns all receipts of the body.
+func (b *nackBody) receipts() []receipt { return append([]receipt{b.receipt}, b.further...) }
+
+// makes returns how many messages the nack may make ready at once; it cannot see the queue's back-off.
 func (b *nackBody) makes() int {
 	if b.has(nackBury) || b.delay != 0 {
 		return 0
 	}
-	return 1
+	return 1 + len(b.further)
 }
 
-func nackOp(name string, r Receipt, opts []NackOption) engine.Op {
-	parsed, err := r.parse()
+func nackOp(name string, receipts []Receipt, opts []NackOption) engine.Op {
 	o := newNackOptions(opts)
-	if err == nil {
-		err = o.err
+	var list receiptsBody
+	err := list.parse(receipts)
+	switch n := len(receipts); {
+	case n == 0 || n > MaxBatch:
+		err = engine.Errorf(ErrInvalid, "queue: %d receipts are not in 1-%d", n, MaxBatch)
+	default:
+		if o.body.receipt = list.receipts[0]; n > 1 {
+			o.body.further, o.body.flags = list.receipts[1:], o.body.flags|nackFurther
+		}
+		err = cmp.Or(err, o.err)
 	}
-	o.body.receipt = parsed
 	return nack.Op(name, o.body, err)
 }
 

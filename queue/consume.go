@@ -13,8 +13,9 @@ import (
 
 // Limits and defaults of Consume.
 const (
-	MaxConcurrency = 10_000
-	DefaultGrace   = 10 * time.Second
+	DefaultConcurrency = workloop.DefaultConcurrency
+	MaxConcurrency     = 10_000
+	DefaultGrace       = workloop.DefaultGrace
 )
 
 // ConsumeOption changes what Consume does.
@@ -98,7 +99,7 @@ func Permanent(err error) error { return workloop.Permanent(err) }
 // Consume returns nil when ctx has ended and all messages are settled or released. Options: Concurrency (1), Lease (30 s), Grace (10 s), OnError. Errors: ErrInvalid for a name or
 // options out of their limits; ErrClosed, ErrUnauthorized; ones that say how many handlers have not returned, and how many results could not be handed over (ErrUnknownOutcome).
 func (s *Store) Consume(ctx context.Context, name string, handle func(ctx context.Context, m Message) error, opts ...ConsumeOption) error {
-	o := consumeOptions{concurrency: 1, lease: DefaultLease, grace: DefaultGrace}
+	o := consumeOptions{concurrency: DefaultConcurrency, lease: DefaultLease, grace: DefaultGrace}
 	opts, o.err = engine.Given(opts)
 	for _, opt := range opts {
 		opt.applyConsume(&o)
@@ -214,20 +215,25 @@ func (c *consumer) dequeue(ctx context.Context, n int) ([]*consumed, error) {
 }
 
 func (c *consumer) Settle(ctx context.Context, m *consumed, r workloop.Result) error {
+	nack := func(opts ...NackOption) error {
+		_, err := c.store.Nack(ctx, c.name, []Receipt{m.Receipt}, opts...)
+		return err
+	}
 	switch {
 	case m.settled:
 		return nil
 	case r.Err == nil:
-		return c.store.Ack(ctx, c.name, m.Receipt)
+		_, err := c.store.Ack(ctx, c.name, m.Receipt)
+		return err
 	case r.Panic != nil:
 		text := r.Panic.Error()
-		return c.store.Nack(ctx, c.name, m.Receipt, reason(text[:min(len(text), MaxReasonBytes)]))
+		return nack(reason(text[:min(len(text), MaxReasonBytes)]))
 	case m.permanent:
-		return c.store.Nack(ctx, c.name, m.Receipt, ToDLQ(), reason(m.reason))
+		return nack(ToDLQ(), reason(m.reason))
 	case r.GiveBack():
 		return c.Release(ctx, []*consumed{m})
 	}
-	return c.store.Nack(ctx, c.name, m.Receipt, reason(m.reason))
+	return nack(reason(m.reason))
 }
 
 // reason returns the option for a text that may have been cut within a character.

@@ -199,9 +199,21 @@ func (s *session) removeMessage(l *lease) {
 	s.deleteMessageRow('l', l.at)
 }
 
-// nack ends a lease without success.
+// nack ends leases without success.
 func (s *session) nack(b *nackBody) error {
-	l, err := s.leaseOf(b.receipt)
+	if err := s.nackOne(b, b.receipt); err != nil {
+		return err
+	}
+	for _, r := range b.further {
+		if err := s.nackOne(b, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *session) nackOne(b *nackBody, r receipt) error {
+	l, err := s.leaseOf(r)
 	if err != nil {
 		return err
 	}

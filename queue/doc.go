@@ -11,7 +11,7 @@
 //
 //	messages, err := jobs.Dequeue(ctx, "mail", queue.Max(10), queue.Wait(20*time.Second))
 //	for _, m := range messages {
-//		err = jobs.Ack(ctx, "mail", m.Receipt) // a *ReceiptError: the lease had ended, the message is delivered again
+//		_, err = jobs.Ack(ctx, "mail", m.Receipt) // a *ReceiptError: the lease had ended, the message is delivered again
 //	}
 //
 // # Concepts

@@ -41,15 +41,15 @@ func TestAckExactlyAtTheEnd(t *testing.T) {
 	leased := leaseMany(t, s, queue.Settings{})
 	last, other := leased[manyDue-1], leased[manyDue-2]
 	r.Pass(999)
-	if err := s.Ack(ctx, "q", other.Receipt); err != nil {
+	if _, err := s.Ack(ctx, "q", other.Receipt); err != nil {
 		t.Errorf("Ack a millisecond before the end: %v", err)
 	}
 	r.Pass(1)
 	var refused *queue.ReceiptError
-	if err := s.Ack(ctx, "q", last.Receipt); !errors.As(err, &refused) || refused.Reason != "lease expired" {
+	if _, err := s.Ack(ctx, "q", last.Receipt); !errors.As(err, &refused) || refused.Reason != "lease expired" {
 		t.Errorf("Ack at the end: %v, want that the lease has expired", err)
 	}
-	if err := s.Nack(ctx, "q", last.Receipt); !errors.As(err, &refused) {
+	if _, err := s.Nack(ctx, "q", []queue.Receipt{last.Receipt}); !errors.As(err, &refused) {
 		t.Errorf("Nack at the end: %v, want that the lease has expired", err)
 	}
 	if _, err := s.Extend(ctx, "q", last.Receipt, time.Hour); !errors.As(err, &refused) {
@@ -118,7 +118,7 @@ func TestRedriveStopsWhereTheQueueIsFull(t *testing.T) {
 		if err != nil || len(got) != 1 {
 			t.Fatalf("Dequeue = %v, %v", got, err)
 		}
-		if err := s.Nack(ctx, "q", got[0].Receipt, queue.ToDLQ()); err != nil {
+		if _, err := s.Nack(ctx, "q", []queue.Receipt{got[0].Receipt}, queue.ToDLQ()); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -28,7 +28,7 @@ func Example() {
 	}
 	for _, m := range messages {
 		fmt.Printf("%d: %s\n", m.Seq, m.Payload)
-		if err := jobs.Ack(ctx, "mail", m.Receipt); err != nil {
+		if _, err := jobs.Ack(ctx, "mail", m.Receipt); err != nil {
 			log.Fatal(err)
 		}
 	}
@@ -85,7 +85,7 @@ func Example_deadLetters() {
 		messages, _ := jobs.Dequeue(ctx, "mail")
 		m := messages[0]
 		fmt.Printf("attempt %d of %d\n", m.Attempts, m.MaxAttempts)
-		jobs.Nack(ctx, "mail", m.Receipt, queue.Reason("no such address"))
+		jobs.Nack(ctx, "mail", []queue.Receipt{m.Receipt}, queue.Reason("no such address"))
 	}
 	for m, err := range jobs.DeadLetters("mail").All(ctx) {
 		if err != nil {

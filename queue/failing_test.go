@@ -57,7 +57,8 @@ func TestEachFailure(t *testing.T) {
 				if _, err := s.Extend(ctx, "q", receipt, time.Minute); err != nil {
 					return err
 				}
-				return s.Nack(ctx, "q", receipt)
+				_, err = s.Nack(ctx, "q", []queue.Receipt{receipt})
+				return err
 			}),
 		})
 	}

@@ -35,7 +35,7 @@ func takeBatch(t testing.TB, jobs *queue.Store, n int) {
 	for i, m := range got {
 		receipts[i] = m.Receipt
 	}
-	must(0, jobs.Ack(t.Context(), "q", receipts...))
+	must(jobs.Ack(t.Context(), "q", receipts...))
 }
 
 // TestIdleQueues has more queues than are remembered: memory stays bounded, and after a restart only those that are used are read.

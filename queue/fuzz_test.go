@@ -29,7 +29,7 @@ func someOps() []engine.Operation {
 		queue.EnqueueOp("q", []byte("dead"), queue.Priority(0), queue.DedupKey("k"), queue.Headers(map[string]string{"a": "1", "b": ""})),
 		queue.EnqueueOp("q", []byte("leased"), queue.MaxAttempts(1)),
 		queue.DequeueOp("q", queue.Max(2), queue.Lease(time.Second)),
-		queue.NackOp("q", "1-4", queue.ToDLQ(), queue.Reason("why")),
+		queue.NackOp("q", []queue.Receipt{"1-4"}, queue.ToDLQ(), queue.Reason("why")),
 		engine.OpOfCondition(queue.Held("q", "2-4")),
 		queue.ExtendOp("q", "2-4", 1500*time.Millisecond),
 		queue.EnqueueManyOp("q", []queue.NewMessage{
@@ -38,7 +38,7 @@ func someOps() []engine.Operation {
 		queue.PauseOp("q"),
 		queue.ResumeOp("q"),
 		queue.DequeueOp("q", queue.Max(10)),
-		queue.NackOp("q", "5-11", queue.Delay(0)),
+		queue.NackOp("q", []queue.Receipt{"5-11"}, queue.Delay(0)),
 		queue.AckOp("q", "6-11", "3-11"),
 		queue.EnqueueOp("fresh", []byte("f")),
 	}
@@ -50,6 +50,7 @@ func otherOps() []engine.Operation {
 		queue.PurgeOp("q"), queue.DeleteOp("q"), queue.RequeueOp("q", 1), queue.DeleteDeadOp("q", 1), queue.RedriveOp("q", 0, 0, "d"),
 		queue.RedriveOp("q", 1<<64-1, 1<<64-1, ""), queue.RenewOp("q", time.Second, "7-11", "2-4"), queue.ReleaseOp("q", "7-11", "2-4"),
 		queue.DeleteMessageOp("q", 1), queue.DeleteMessageOp("q", 4), queue.DeleteMessageOp("q", 5),
+		queue.NackOp("q", []queue.Receipt{"7-11", "2-4"}, queue.Delay(time.Second), queue.Reason("all")),
 	}
 }
 

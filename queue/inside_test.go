@@ -222,7 +222,7 @@ func TestRoom(t *testing.T) {
 
 	for name, op := range map[string]func(lsn int) Op{
 		"an ack":          func(lsn int) Op { return AckOp("q", Receipt(fmt.Sprintf("1-%d", lsn))) },
-		"a death":         func(lsn int) Op { return NackOp("q", Receipt(fmt.Sprintf("1-%d", lsn)), ToDLQ()) },
+		"a death":         func(lsn int) Op { return NackOp("q", []Receipt{Receipt(fmt.Sprintf("1-%d", lsn))}, ToDLQ()) },
 		"a purge":         func(int) Op { return PurgeOp("q") },
 		"a delete":        func(int) Op { return DeleteOp("q") },
 		"a removal":       func(int) Op { return DeleteMessageOp("q", 2) },
@@ -389,12 +389,12 @@ func TestVerifyReportsValues(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			do(NackOp("q", receipt{1, lease.lsn}.public(), ToDLQ()), EnqueueOp("q", []byte("again")), DequeueOp("q", Lease(time.Hour)))
+			do(NackOp("q", []Receipt{receipt{1, lease.lsn}.public()}, ToDLQ()), EnqueueOp("q", []byte("again")), DequeueOp("q", Lease(time.Hour)))
 			if lease, err = decodeLease(row(damage{r, m}, "l").Value); err != nil {
 				t.Fatal(err)
 			}
 			do(
-				NackOp("q", receipt{2, lease.lsn}.public(), Delay(0)), EnqueueOp("q", []byte("leased"), Priority(1)), DequeueOp("q", Lease(time.Hour)),
+				NackOp("q", []Receipt{receipt{2, lease.lsn}.public()}, Delay(0)), EnqueueOp("q", []byte("leased"), Priority(1)), DequeueOp("q", Lease(time.Hour)),
 				EnqueueOp("q", []byte("fresh")), EnqueueOp("q", nil, Delay(time.Hour)),
 			)
 			r.Verify()

@@ -26,7 +26,7 @@ func TestInvalid(t *testing.T) {
 		return func() error { _, err := jobs.Dequeue(ctx, "q", opts...); return err }
 	}
 	nack := func(opts ...queue.NackOption) func() error {
-		return func() error { return jobs.Nack(ctx, "q", "1-1", opts...) }
+		return func() error { _, err := jobs.Nack(ctx, "q", []queue.Receipt{"1-1"}, opts...); return err }
 	}
 	configure := func(s queue.Settings) func() error {
 		return func() error { return jobs.Configure(ctx, "q", s) }
@@ -59,10 +59,13 @@ func TestInvalid(t *testing.T) {
 			_, err := node.Txn("default").Do(queue.DequeueOp("q", queue.Wait(time.Second))).Commit(ctx)
 			return err
 		}, []string{"can not wait 1s"}},
-		{"receipt", func() error { return jobs.Ack(ctx, "q", "1") }, []string{`"1"`}},
-		{"no receipts", func() error { return jobs.Ack(ctx, "q") }, []string{"0 receipts"}},
-		{"receipt twice", func() error { return jobs.Ack(ctx, "q", "1-1", "2-1", "1-1") }, []string{"duplicate receipt 1-1"}},
-		{"receipts", func() error { return jobs.Ack(ctx, "q", make([]queue.Receipt, 1001)...) }, []string{"1001 receipts", "1000"}},
+		{"receipt", func() error { _, err := jobs.Ack(ctx, "q", "1"); return err }, []string{`"1"`}},
+		{"no receipts", func() error { _, err := jobs.Ack(ctx, "q"); return err }, []string{"0 receipts"}},
+		{"receipt twice", func() error { _, err := jobs.Ack(ctx, "q", "1-1", "2-1", "1-1"); return err }, []string{"duplicate receipt 1-1"}},
+		{"nack of no receipts", func() error { _, err := jobs.Nack(ctx, "q", nil); return err }, []string{"0 receipts", "1-1000"}},
+		{"nack of a receipt twice", func() error { _, err := jobs.Nack(ctx, "q", []queue.Receipt{"1-1", "2-1", "1-1"}); return err }, []string{"duplicate receipt 1-1"}},
+		{"nack of a bad receipt", func() error { _, err := jobs.Nack(ctx, "q", []queue.Receipt{"1-1", "2"}); return err }, []string{`"2"`}},
+		{"receipts", func() error { _, err := jobs.Ack(ctx, "q", make([]queue.Receipt, 1001)...); return err }, []string{"1001 receipts", "1000"}},
 		{"nack delay", nack(queue.Delay(-1)), []string{"delay -1ns"}},
 		{"nack both", nack(queue.Delay(1), queue.ToDLQ()), []string{"mutually exclusive"}},
 		{"reason", nack(queue.Reason(long)), []string{"1025", "1024"}},
@@ -94,7 +97,7 @@ func TestInvalid(t *testing.T) {
 		for call, f := range map[string]func() error{
 			"Enqueue":     func() error { _, err := jobs.Enqueue(ctx, name, nil); return err },
 			"Dequeue":     func() error { _, err := jobs.Dequeue(ctx, name); return err },
-			"Ack":         func() error { return jobs.Ack(ctx, name, "1-1") },
+			"Ack":         func() error { _, err := jobs.Ack(ctx, name, "1-1"); return err },
 			"Purge":       func() error { _, err := jobs.Purge(ctx, name); return err },
 			"Delete":      func() error { return jobs.Delete(ctx, name) },
 			"Stats":       func() error { _, err := jobs.Stats(ctx, name); return err },
@@ -136,7 +139,7 @@ func TestManyDue(t *testing.T) {
 	must(0, jobs.Configure(ctx, "q", queue.Settings{MaxLen: 2005}))
 	got := must(jobs.Dequeue(ctx, "q", queue.Max(100)))
 	for _, m := range got {
-		must(0, jobs.Nack(ctx, "q", m.Receipt, queue.ToDLQ()))
+		must(jobs.Nack(ctx, "q", []queue.Receipt{m.Receipt}, queue.ToDLQ()))
 	}
 	if n, err := jobs.RequeueAll(ctx, "q"); n != 95 || !errors.Is(err, queue.ErrBusy) {
 		t.Errorf("RequeueAll into a bounded queue = %d, %v; want 95 and ErrBusy", n, err)
@@ -162,7 +165,7 @@ func TestMaxInflight(t *testing.T) {
 		r.Verify()
 		r.Restart()
 	}
-	must(0, jobs.Ack(ctx, "q", first[0].Receipt))
+	must(jobs.Ack(ctx, "q", first[0].Receipt))
 	must(other.Purge(ctx, "q"))
 	r.Verify()
 	if got := must(jobs.Dequeue(ctx, "q", queue.Max(5))); len(got) != 3 {

@@ -32,7 +32,7 @@ func TestLimits(t *testing.T) {
 		}
 		return ms[0].Receipt
 	}
-	nack := func(o ...queue.NackOption) error { return s.Nack(ctx, "leased", leased(), o...) }
+	nack := func(o ...queue.NackOption) error { _, err := s.Nack(ctx, "leased", []queue.Receipt{leased()}, o...); return err }
 	set := func(c queue.Settings) error { return s.Configure(ctx, "set", c) }
 	const none, ever = math.MinInt64, math.MaxInt64
 	receipts := func(n int64) (all []queue.Receipt) {
@@ -72,7 +72,8 @@ func TestLimits(t *testing.T) {
 		}},
 		{Name: "delay of a nack in ns", Least: 0, Most: ever, Says: []string{"delay -1ns"}, Try: func(n int64) error { return nack(queue.Delay(time.Duration(n))) }},
 		{Name: "bytes of a reason", Least: none, Most: queue.MaxReasonBytes, Says: []string{"reason", "1025", "1024"}, Try: func(n int64) error { return nack(queue.ToDLQ(), queue.Reason(text(n))) }},
-		{Name: "receipts of an ack", Least: 1, Most: queue.MaxBatch, Says: []string{"receipts", "1000"}, Try: func(n int64) error { return s.Ack(ctx, "leased", receipts(n)...) }},
+		{Name: "receipts of an ack", Least: 1, Most: queue.MaxBatch, Says: []string{"receipts", "1000"}, Try: func(n int64) error { _, err := s.Ack(ctx, "leased", receipts(n)...); return err }},
+		{Name: "receipts of a nack", Least: 1, Most: queue.MaxBatch, Says: []string{"receipts", "1000"}, Try: func(n int64) error { _, err := s.Nack(ctx, "leased", receipts(n)); return err }},
 		{Name: "released receipts", Least: 1, Most: queue.MaxBatch, Says: []string{"receipts", "1000"}, Try: func(n int64) error { _, err := s.Release(ctx, "leased", receipts(n)...); return err }},
 		{Name: "settings: max length", Least: 0, Most: ever, Says: []string{"max length -1"}, Try: func(n int64) error { return set(queue.Settings{MaxLen: n}) }},
 		{Name: "settings: max bytes", Least: 0, Most: ever, Says: []string{"max bytes -1"}, Try: func(n int64) error { return set(queue.Settings{MaxBytes: n}) }},

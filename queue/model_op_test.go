@@ -351,7 +351,7 @@ func (m *model) drawNack(name string) modelOp {
 		reason = strings.Repeat("r", 1+m.rng.IntN(5))
 		opts = append(opts, queue.Reason(reason))
 	}
-	return modelOp{name: fmt.Sprintf("nack %s %s delay %d bury %v", name, r, delay, bury), op: queue.NackOp(name, r, opts...), apply: func() (any, error) {
+	return modelOp{name: fmt.Sprintf("nack %s %s delay %d bury %v", name, r, delay, bury), op: queue.NackOp(name, []queue.Receipt{r}, opts...), apply: func() (any, error) {
 		q, msg := m.queues[name], find()
 		if q == nil {
 			return nil, queue.ErrNotFound

@@ -42,8 +42,8 @@ func DequeueOp(name string, opts ...DequeueOption) Op {
 func AckOp(name string, receipts ...Receipt) Op { return receiptsOp(ack, name, receipts) }
 
 // NackOp is Nack as an operation of a transaction.
-func NackOp(name string, receipt Receipt, opts ...NackOption) Op {
-	return Op{engine.Hide(nackOp(name, receipt, opts))}
+func NackOp(name string, receipts []Receipt, opts ...NackOption) Op {
+	return Op{engine.Hide(nackOp(name, receipts, opts))}
 }
 
 // ExtendOp is Extend as an operation of a transaction; its value in the result is a time.Time.

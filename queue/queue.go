@@ -167,22 +167,34 @@ func (s *Store) Dequeue(ctx context.Context, name string, opts ...DequeueOption)
 	return s.dequeue(ctx, name, opts)
 }
 
-// Ack ends leases and removes their messages: all of them, up to 1,000, or none.
+// Ack acknowledges up to 1,000 messages: it removes all of them, or none, and returns how many it
+// removed.
 //
-// Errors: *ReceiptError, which is ErrConflict, for the first receipt whose lease has ended; ErrNotFound if the queue does not exist; ErrInvalid
-// for no receipts or more than 1,000, what is no receipt, and one that is given twice.
-func (s *Store) Ack(ctx context.Context, name string, receipts ...Receipt) error {
-	_, err := ack.Send(ctx, &s.scope, name, func(b *receiptsBody) error { return b.parse(receipts) })
-	return err
+// Errors: *ReceiptError, which is ErrConflict, for the first receipt whose lease has ended;
+// ErrNotFound if the queue does not exist; ErrInvalid for no receipts or more than 1,000, an invalid
+// receipt, or a duplicate.
+func (s *Store) Ack(ctx context.Context, name string, receipts ...Receipt) (acked int, err error) {
+	_, err = ack.Send(ctx, &s.scope, name, func(b *receiptsBody) error { return b.parse(receipts) })
+	return counted(receipts, err)
 }
 
-// Nack ends a lease: the message is delivered again, in its old place, after a back-off, or is a dead letter if that was its last attempt.
+// Nack returns up to 1,000 messages to the queue: all of them, or none. Each is delivered again, in
+// its old place, after a back-off, or becomes a dead letter if that was its last attempt. Nack
+// returns the number of messages.
 //
-// Options: Delay, instead of the back-off; ToDLQ; Reason. Errors: *ReceiptError, which is ErrConflict, if the lease has ended; ErrNotFound if the queue does not
-// exist; ErrInvalid for options out of their limits.
-func (s *Store) Nack(ctx context.Context, name string, receipt Receipt, opts ...NackOption) error {
-	_, err := engine.Propose(ctx, &s.scope, nackOp(name, receipt, opts), nack.Decode)
-	return err
+// Options: Delay, instead of the back-off; ToDLQ; Reason. Errors: those of Ack; ErrInvalid for
+// options out of their limits.
+func (s *Store) Nack(ctx context.Context, name string, receipts []Receipt, opts ...NackOption) (nacked int, err error) {
+	_, err = engine.Propose(ctx, &s.scope, nackOp(name, receipts, opts), nack.Decode)
+	return counted(receipts, err)
+}
+
+// counted returns the result of an operation on all receipts or none.
+func counted(receipts []Receipt, err error) (int, error) {
+	if err != nil {
+		return 0, err
+	}
+	return len(receipts), nil
 }
 
 // Extend makes a lease end the given time from now, and returns when that is. The receipt stays valid.

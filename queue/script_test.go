@@ -87,7 +87,7 @@ func operation(verb string, a machinetest.Args) (op engine.Operation, ok bool) {
 		}
 		return queue.ReleaseOp(q, receipts...), true
 	case "nack":
-		return queue.NackOp(q, queue.Receipt(arg), nackOptions(a)...), true
+		return queue.NackOp(q, []queue.Receipt{queue.Receipt(arg)}, nackOptions(a)...), true
 	case "extend":
 		return queue.ExtendOp(q, queue.Receipt(arg), machinetest.Duration(a.Word(2))), true
 	case "configure":

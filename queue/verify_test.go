@@ -135,7 +135,7 @@ func TestVerifyReports(t *testing.T) {
 // TestRequeueIntoEmptyQueue: a queue that became empty has forgotten its priorities, and knows that of a dead letter again when it is requeued.
 func TestRequeueIntoEmptyQueue(t *testing.T) {
 	r := newRig(t, 1)
-	for _, op := range []engine.Operation{queue.EnqueueOp("q", nil, queue.Priority(7)), queue.DequeueOp("q"), queue.NackOp("q", "1-2", queue.ToDLQ()), queue.RequeueOp("q", 1)} {
+	for _, op := range []engine.Operation{queue.EnqueueOp("q", nil, queue.Priority(7)), queue.DequeueOp("q"), queue.NackOp("q", []queue.Receipt{"1-2"}, queue.ToDLQ()), queue.RequeueOp("q", 1)} {
 		if out := r.Entry(0, command(t, op))[0]; out.Err != nil {
 			t.Fatal(out.Err)
 		}

@@ -15,7 +15,7 @@ func TestBodiesInJSON(t *testing.T) {
 	group := groupTarget{group: "g"}
 	known := groupTarget{target{&spec{id: 1, version: 2, partitions: 3, policy: policy{4, 5, 6}}}, "g", &groupSpec{7, 8, groupConfig{mode: KeyShared, ackTimeout: 9}}}
 	config := defaultGroup().groupConfig
-	config.mode, config.start, config.maxDeliver, config.backoffMin = Exclusive, start{startEnd, ID{5, 6}}, 7, 8
+	config.mode, config.start, config.maxAttempts, config.backoffMin = Exclusive, start{startEnd, ID{5, 6}}, 7, 8
 	p := table()
 	for name, op := range map[string]engine.Op{
 		"IDs that no record has": checkLast.Op("s", lastBody{partition: 1, id: ID{math.MinInt64, math.MaxUint64}}, nil),
@@ -65,8 +65,8 @@ func TestJSONOfBodies(t *testing.T) {
 		{"trim", `{"max_len":-1}`, "stream: max len -1 is negative"},
 		{"trim", `{"before":"5"}`, `{"before":"5-0","dry_run":false}`},
 		{
-			"create group", `{"group":"g","max_deliver":1}`,
-			`{"group":"g","mode":"shared","start":"beginning","ack_timeout_ms":30000,"max_deliver":1,"backoff_min_ms":1000,"backoff_max_ms":300000}`,
+			"create group", `{"group":"g","max_attempts":1}`,
+			`{"group":"g","mode":"shared","start":"beginning","ack_timeout_ms":30000,"max_attempts":1,"backoff_min_ms":1000,"backoff_max_ms":300000}`,
 		},
 		{"create group", `{"group":"g","start":"later"}`, `id "later" is not of the form`},
 		{"create group", `{"group":"g","mode":"fair"}`, `unknown mode "fair"`},
@@ -77,7 +77,7 @@ func TestJSONOfBodies(t *testing.T) {
 		{"configure group", `{"group":"g","backoff_min_ms":5}`, `{"group":"g","backoff_min_ms":5,"backoff_max_ms":300000}`},
 		{
 			"read group", `{"group":"g","consumer":"c"}`,
-			`{"group":"g","consumer":"c","limit":100,"no_ack":false,"create":true,"settings":{"mode":"shared","start":"beginning","ack_timeout_ms":30000,"max_deliver":5,` +
+			`{"group":"g","consumer":"c","limit":100,"no_ack":false,"create":true,"settings":{"mode":"shared","start":"beginning","ack_timeout_ms":30000,"max_attempts":5,` +
 				`"backoff_min_ms":1000,"backoff_max_ms":300000},"epoch":0}`,
 		},
 		{"read group", `{"group":"g"}`, "consumer name is empty"},

@@ -27,7 +27,7 @@ func usedUpRecords(t *testing.T, mode stream.Mode) (*machinetest.Rig, *stream.St
 			t.Fatal(err)
 		}
 	}
-	if err := s.CreateGroup(ctx, "jobs", "workers", stream.MaxDeliver(1), stream.InMode(mode)); err != nil {
+	if err := s.CreateGroup(ctx, "jobs", "workers", stream.MaxAttempts(1), stream.InMode(mode)); err != nil {
 		t.Fatal(err)
 	}
 	var all []stream.Delivery
@@ -48,7 +48,7 @@ func TestUsedUpRecordsAreBuriedInParts(t *testing.T) {
 	modes := []stream.Mode{stream.Shared, stream.KeyShared, stream.Exclusive}
 	for name, end := range map[string]func(context.Context, *machinetest.Rig, *stream.Store, []stream.Delivery) error{
 		"gone": func(ctx context.Context, r *machinetest.Rig, s *stream.Store, ds []stream.Delivery) error {
-			_, err := s.Extend(ctx, "jobs", "workers", time.Hour, stream.RefsOf(ds)...)
+			_, err := s.ExtendMany(ctx, "jobs", "workers", stream.RefsOf(ds), time.Hour)
 			r.Advance(600_000)
 			return err
 		},

@@ -300,8 +300,8 @@ func (c *acking) renew(ctx context.Context, pieces []*consumed, lost []error) er
 	}
 	n := 0
 	if len(refs) <= maxRefs || len(pieces) == 1 {
-		var err error
-		n, err = c.s.Extend(ctx, c.stream, c.group, c.Lease(), refs...)
+		e, err := c.s.ExtendMany(ctx, c.stream, c.group, refs, c.Lease())
+		n = e.Records
 		if err != nil && !errors.Is(err, ErrNotFound) {
 			return err
 		}

@@ -115,7 +115,7 @@ func TestConsumeOutcomes(t *testing.T) {
 					return errors.Join(err, stream.ErrSettled)
 				}
 				return nil
-			}, stream.MaxDeliver(3), stream.OnError(func(d *stream.Delivery, err error) { reported.add("%s", d.Payload) }))
+			}, stream.MaxAttempts(3), stream.OnError(func(d *stream.Delivery, err error) { reported.add("%s", d.Payload) }))
 		})
 		pass(time.Minute)
 		appendAll(t, s, name, ":fine", ":fails", ":never works", ":hopeless", ":panics", ":in a transaction")
@@ -155,7 +155,7 @@ func TestConsumeHostileErrors(t *testing.T) {
 		}
 		c := begin(t, func(ctx context.Context) error {
 			return s.Consume(ctx, name, "g", func(_ context.Context, d stream.Delivery) error { return hostile[string(d.Payload)] },
-				stream.MaxDeliver(1), stream.OnError(func(*stream.Delivery, error) { panic("in OnError") }))
+				stream.MaxAttempts(1), stream.OnError(func(*stream.Delivery, error) { panic("in OnError") }))
 		})
 		pass(time.Minute)
 		c.end(t)
@@ -241,7 +241,7 @@ func TestConsumeKeepsKeysInOrder(t *testing.T) {
 		var all []*consuming
 		for range 2 {
 			all = append(all, begin(t, func(ctx context.Context) error {
-				return s.Consume(ctx, "log", "g", handle, stream.Concurrency(5), stream.InMode(stream.KeyShared), stream.MaxDeliver(0))
+				return s.Consume(ctx, "log", "g", handle, stream.Concurrency(5), stream.InMode(stream.KeyShared), stream.MaxAttempts(0))
 			}))
 		}
 		pass(10 * time.Minute)
@@ -358,7 +358,7 @@ func TestConsumeDrains(t *testing.T) {
 					t.Errorf("the cause is %v, want that of the context of Consume", context.Cause(ctx))
 				}
 				return ctx.Err()
-			}, stream.Concurrency(4), stream.MaxDeliver(1))
+			}, stream.Concurrency(4), stream.MaxAttempts(1))
 		})
 		pass(time.Second)
 		c.end(t)
@@ -419,7 +419,7 @@ func TestConsumeRefuses(t *testing.T) {
 	s, none := node.Stream("n"), func(context.Context, stream.Delivery) error { return nil }
 	for _, opts := range [][]stream.ConsumeOption{
 		{stream.Concurrency(0)}, {stream.Concurrency(stream.MaxConcurrency + 1)}, {stream.Grace(-1)}, {stream.Consumer("\n")}, {stream.AckTimeout(0)},
-		{stream.MaxDeliver(-1)}, {stream.InMode(9)},
+		{stream.MaxAttempts(-1)}, {stream.InMode(9)},
 	} {
 		if err := s.Consume(t.Context(), "log", "g", none, opts...); !errors.Is(err, stream.ErrInvalid) {
 			t.Errorf("Consume = %v, want ErrInvalid", err)

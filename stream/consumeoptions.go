@@ -9,8 +9,9 @@ import (
 
 // Limits and defaults of Consume.
 const (
-	MaxConcurrency = 10_000
-	DefaultGrace   = 10 * time.Second
+	DefaultConcurrency = workloop.DefaultConcurrency
+	MaxConcurrency     = 10_000
+	DefaultGrace       = workloop.DefaultGrace
 )
 
 // ConsumeOption changes what Consume and ConsumeMany do.
@@ -67,7 +68,7 @@ func OnError(f func(d *Delivery, err error)) ConsumeOption {
 }
 
 func consumeOptionsOf(opts []ConsumeOption) consumeOptions {
-	o := consumeOptions{read: groupReadOptionsOf(nil), concurrency: 1, grace: DefaultGrace}
+	o := consumeOptions{read: groupReadOptionsOf(nil), concurrency: DefaultConcurrency, grace: DefaultGrace}
 	opts, o.err = engine.Given(opts)
 	for _, opt := range opts {
 		opt.applyConsume(&o)

@@ -74,7 +74,7 @@ func (u *underWay) add(offset uint64) {
 
 func (w *view) describeGroup(name string, g *groupHeader) (GroupStats, error) {
 	info := GroupStats{
-		Name: name, Mode: g.mode, AckTimeout: duration(g.ackTimeout), MaxDeliver: int(g.maxDeliver), BackoffMin: duration(g.backoffMin),
+		Name: name, Mode: g.mode, AckTimeout: duration(g.ackTimeout), MaxAttempts: int(g.maxAttempts), BackoffMin: duration(g.backoffMin),
 		BackoffMax: duration(g.backoffMax), CreatedAt: time.UnixMilli(g.createdAt), Holder: g.holder,
 	}
 	parts, err := w.all()

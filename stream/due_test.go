@@ -47,7 +47,7 @@ func TestSeekForgetsWhatWasDue(t *testing.T) {
 		t.Run(mode.String(), func(t *testing.T) {
 			r, s := newStore(t)
 			keyed(t, s, "x:1", "x:2", "y:1", "x:3")
-			a, _ := consumers(t, s, mode, stream.AckTimeout(time.Minute), stream.Backoff(0, 0), stream.MaxDeliver(2))
+			a, _ := consumers(t, s, mode, stream.AckTimeout(time.Minute), stream.Backoff(0, 0), stream.MaxAttempts(2))
 			a.want("x:1 x:2 y:1 x:3")
 			must(t, s.Seek(t.Context(), "log", "g", stream.FromBeginning()))
 			r.Advance(30_000)

@@ -66,7 +66,7 @@ func TestEachFailure(t *testing.T) {
 				if err != nil || len(ds) == 0 {
 					return err
 				}
-				if _, err := s.Extend(ctx, "log", "g", time.Minute, ds[0].Ref()); err != nil {
+				if _, err := s.Extend(ctx, "log", "g", ds[0].Ref(), time.Minute); err != nil {
 					return err
 				}
 				_, err = s.Nack(ctx, "log", "g", stream.RefsOf(ds))

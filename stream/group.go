@@ -14,7 +14,7 @@ import (
 // Delivery is a record that a consumer has been given.
 type Delivery struct {
 	Record
-	Attempt  int       // 1: for the first time; it tells deliveries of a record apart, also those that do not count against MaxDeliver
+	Attempt  int       // 1: for the first time; it tells deliveries of a record apart, also those that do not count against MaxAttempts
 	Deadline time.Time // until when it has to be acknowledged; zero with NoAck
 }
 
@@ -33,7 +33,7 @@ func RefsOf(ds []Delivery) []Ref {
 // CreateGroup makes a consumer group of a stream. ReadGroup makes one too. When it returns nil, the group has its place in every partition: with
 // FromEnd, all records appended from now on are delivered.
 //
-// Options: InMode, AckTimeout, MaxDeliver, Backoff, and where it begins: From, After, FromTime, FromEnd, FromBeginning (the default). Errors: ErrExists; ErrNotFound if
+// Options: InMode, AckTimeout, MaxAttempts, Backoff, and where it begins: From, After, FromTime, FromEnd, FromBeginning (the default). Errors: ErrExists; ErrNotFound if
 // there is no such stream; ErrInvalid. In a spread namespace other errors, such as ErrUnavailable, may come after the group was created: with FromEnd it
 // then begins in the partitions of some shards only when these learn of it.
 func (s *Store) CreateGroup(ctx context.Context, stream, group string, opts ...GroupOption) error {
@@ -65,7 +65,7 @@ func (s *Store) createGroup(ctx context.Context, stream, group string, o groupOp
 // changes at once; but consumers that are busy when it becomes shorter keep the time that they had, until they are heard of again. Consume takes a new ack
 // timeout over when it next receives or renews records.
 //
-// Options: AckTimeout, MaxDeliver, Backoff. Errors: ErrNotFound; ErrInvalid, also if there is no option.
+// Options: AckTimeout, MaxAttempts, Backoff. Errors: ErrNotFound; ErrInvalid, also if there is no option.
 func (s *Store) ConfigureGroup(ctx context.Context, stream, group string, opts ...SettingOption) error {
 	_, err := s.propose(ctx, engine.OpOf(ConfigureGroupOp(stream, group, opts...)))
 	return err
@@ -78,7 +78,7 @@ func (s *Store) DeleteGroup(ctx context.Context, stream, group string) error {
 }
 
 // ReadGroup gives a consumer records that no other one of the group has: those that have to be delivered again first, then new ones. Each has to be acknowledged
-// (Ack) before its Deadline, or it is delivered again, to whoever asks; after MaxDeliver times in vain it goes to the stream of dead letters (DeadLetters). Within a partition
+// (Ack) before its Deadline, or it is delivered again, to whoever asks; after MaxAttempts times in vain it goes to the stream of dead letters (DeadLetters). Within a partition
 // the order is that of the stream. A consumer that neither reads nor acknowledges, refuses or
 // extends anything for three times the ack timeout leaves the group; one that waits does not. Asking in vain writes nothing.
 //
@@ -441,7 +441,7 @@ func (s *Store) placesOf(ctx context.Context, q *groupSpecQuery) ([]groupPlace, 
 //
 // Errors: ErrNotFound if there is no such stream or group; ErrInvalid for more than 10,000 records, and for a Ref named twice.
 func (s *Store) Ack(ctx context.Context, stream, group string, refs ...Ref) (int, error) {
-	return s.forRefs(ctx, stream, group, refs, func(at place, refs []Ref) engine.Op { return ackOp(at, refs, false) })
+	return s.countRefs(ctx, stream, group, refs, func(at place, refs []Ref) engine.Op { return ackOp(at, refs, false) })
 }
 
 // Nack gives records back: they are delivered again after the group's back-off, or the Delay given, or go to the dead letters if that was the last attempt. It
@@ -450,32 +450,51 @@ func (s *Store) Ack(ctx context.Context, stream, group string, refs ...Ref) (int
 // Options: Delay, Reason. Errors: those of Ack.
 func (s *Store) Nack(ctx context.Context, stream, group string, refs []Ref, opts ...NackOption) (int, error) {
 	o := nackOptionsOf(opts)
-	return s.forRefs(ctx, stream, group, refs, func(at place, refs []Ref) engine.Op { return nackOp(at, refs, o) })
+	return s.countRefs(ctx, stream, group, refs, func(at place, refs []Ref) engine.Op { return nackOp(at, refs, o) })
 }
 
-// Extend moves the deadlines of records to d from now. It returns how many were with a consumer. Errors: those of Ack.
-func (s *Store) Extend(ctx context.Context, stream, group string, d time.Duration, refs ...Ref) (int, error) {
-	return s.forRefs(ctx, stream, group, refs, func(at place, refs []Ref) engine.Op { return extendOp(at, d, refs) })
+// Extend moves a record's deadline to d from now, and returns the new deadline.
+//
+// Errors: *ConflictError, which is ErrConflict, if the delivery is over: the record is acknowledged,
+// or its deadline has passed; ErrInvalid for a d that is not in 1 ms to 30 days; else those of Ack.
+func (s *Store) Extend(ctx context.Context, stream, group string, ref Ref, d time.Duration) (until time.Time, err error) {
+	e, err := s.ExtendMany(ctx, stream, group, []Ref{ref}, d)
+	if err == nil && e.Records == 0 {
+		reason := fmt.Sprintf("record %d of partition %d is not pending in consumer group %q", ref.Offset, ref.Partition, group)
+		err = &ConflictError{Stream: stream, Partition: ref.Partition, Reason: reason}
+	}
+	return e.Until, err
 }
 
-// forRefs proposes an operation on records to the shards that have them.
-func (s *Store) forRefs(ctx context.Context, stream, group string, refs []Ref, op func(place, []Ref) engine.Op) (n int, err error) {
+// ExtendMany moves the deadlines of records to d from now. It skips those whose delivery is over.
+// Errors: those of Ack; ErrInvalid for a d that is not in 1 ms to 30 days.
+func (s *Store) ExtendMany(ctx context.Context, stream, group string, refs []Ref, d time.Duration) (Extended, error) {
+	return forRefs(ctx, s, stream, group, refs, func(at place, refs []Ref) engine.Op { return extendOp(at, d, refs) }, Extended.add)
+}
+
+// countRefs is forRefs for operations that return a number of records.
+func (s *Store) countRefs(ctx context.Context, stream, group string, refs []Ref, op func(place, []Ref) engine.Op) (int, error) {
+	return forRefs(ctx, s, stream, group, refs, op, func(a, b int) int { return a + b })
+}
+
+// forRefs proposes an operation on records to the shards that have them, and adds up the results.
+func forRefs[R any](ctx context.Context, s *Store, stream, group string, refs []Ref, op func(place, []Ref) engine.Op, add func(R, R) R) (sum R, err error) {
 	if len(refs) == 0 {
-		return 0, nil
+		return sum, nil
 	}
 	if err := op(placeOf(stream, group), refs).Err; err != nil {
-		return 0, err
+		return sum, err
 	}
 	places, err := s.places(ctx, stream, group)
 	if err != nil {
-		return 0, err
+		return sum, err
 	}
 	if len(places) == 1 {
 		out, err := s.propose(ctx, at(op(places[0].place, refs), places[0].route))
 		if err != nil {
-			return 0, err
+			return sum, err
 		}
-		return out.(int), nil
+		return out.(R), nil
 	}
 	byShard := make(map[engine.ShardID][]Ref)
 	for _, ref := range refs {
@@ -492,13 +511,13 @@ func (s *Store) forRefs(ctx context.Context, stream, group string, refs []Ref, o
 			err = errors.Join(err, e)
 			continue
 		}
-		n += out.(int)
+		sum = add(sum, out.(R))
 	}
-	return n, err
+	return sum, err
 }
 
 // Leave takes a consumer out of the group, as it should before it stops. What it has neither acknowledged nor refused is delivered to others at once, and that the
-// consumer had it does not count against MaxDeliver. Errors: ErrNotFound if there is no such stream or group; that the group has no such member is none.
+// consumer had it does not count against MaxAttempts. Errors: ErrNotFound if there is no such stream or group; that the group has no such member is none.
 func (s *Store) Leave(ctx context.Context, stream, group, consumer string) error {
 	places, err := s.places(ctx, stream, group)
 	// The home comes last: once it has let an exclusive consumer go, the next one takes what the other shards have not been told to hand back.

@@ -106,10 +106,10 @@ func TestSharedGroup(t *testing.T) {
 	}
 }
 
-func TestMaxDeliver(t *testing.T) {
+func TestMaxAttempts(t *testing.T) {
 	r, s := newStore(t)
 	appendTexts(t, s, "log", "poison", "fine")
-	a, _ := consumers(t, s, stream.Shared, stream.MaxDeliver(2), stream.Backoff(0, 0))
+	a, _ := consumers(t, s, stream.Shared, stream.MaxAttempts(2), stream.Backoff(0, 0))
 	ds := a.want("poison fine")
 	a.ack(1, ds[1])
 	a.nack(ds[:1], stream.Reason("first"))
@@ -132,8 +132,18 @@ func TestExtendAndNoAck(t *testing.T) {
 	a, b := consumers(t, s, stream.Shared, stream.Backoff(0, 0))
 	a.want("1", stream.Limit(1), stream.NoAck())
 	ds := a.want("2 3")
-	if n, err := s.Extend(t.Context(), "log", "g", time.Minute, ds[1].Ref()); n != 1 || err != nil {
-		t.Errorf("Extend = %d, %v", n, err)
+	now := r.Now()
+	if until, err := s.Extend(t.Context(), "log", "g", ds[1].Ref(), time.Minute); until.UnixMilli() != now+60_000 || err != nil {
+		t.Errorf("Extend = %v, %v, want a minute from %d", until, err, now)
+	}
+	gone := stream.Ref{Partition: 0, Offset: 1}
+	var conflict *stream.ConflictError
+	if until, err := s.Extend(t.Context(), "log", "g", gone, time.Minute); !until.IsZero() || !errors.As(err, &conflict) || !errors.Is(err, stream.ErrConflict) {
+		t.Errorf("Extend of a record that is done = %v, %v", until, err)
+	}
+	e, err := s.ExtendMany(t.Context(), "log", "g", []stream.Ref{gone, ds[1].Ref()}, time.Minute)
+	if e.Records != 1 || e.Until.UnixMilli() != now+60_000 || err != nil {
+		t.Errorf("ExtendMany = %+v, %v", e, err)
 	}
 	r.Advance(30_000)
 	b.want("2#2")
@@ -201,8 +211,8 @@ func TestWhoExtendsIsThere(t *testing.T) {
 	ds := a.want("1")
 	for range 10 {
 		r.Advance(20_000)
-		if n, err := s.Extend(t.Context(), "log", "g", 30*time.Second, ds[0].Ref()); n != 1 || err != nil {
-			t.Fatalf("Extend = %d, %v", n, err)
+		if _, err := s.Extend(t.Context(), "log", "g", ds[0].Ref(), 30*time.Second); err != nil {
+			t.Fatal(err)
 		}
 		b.want("")
 	}
@@ -260,7 +270,7 @@ func TestKeySharedTakesLaterOnesBack(t *testing.T) {
 func TestExcusedAttempts(t *testing.T) {
 	r, s := newStore(t)
 	keyed(t, s, "x:1", "x:2")
-	a, _ := consumers(t, s, stream.KeyShared, stream.Backoff(0, 0), stream.MaxDeliver(3))
+	a, _ := consumers(t, s, stream.KeyShared, stream.Backoff(0, 0), stream.MaxAttempts(3))
 	for i := range 3 {
 		want := "x:1 x:2"
 		if i > 0 {
@@ -505,9 +515,9 @@ func TestOddArguments(t *testing.T) {
 			"records of a partition 5,000": second(s.Records(ctx, "log", stream.Ref{Partition: 5000, Offset: 1})),
 			"ack of a record twice":        second(s.Ack(ctx, "log", "g", once, stream.Ref{Partition: 2, Offset: 1}, once)),
 			"nack of a record twice":       second(s.Nack(ctx, "log", "g", []stream.Ref{once, once})),
-			"extend of a record twice":     second(s.Extend(ctx, "log", "g", time.Second, once, stream.Ref{Partition: 1, Offset: 7, Attempt: 1}, once)),
+			"extend of a record twice":     second(s.ExtendMany(ctx, "log", "g", []stream.Ref{once, {Partition: 1, Offset: 7, Attempt: 1}, once}, time.Second)),
 			"ack in a partition -1":        second(s.Ack(ctx, "log", "g", stream.Ref{Partition: -1, Offset: 7})),
-			"extend for too long":          second(s.Extend(ctx, "none", "g", math.MaxInt64, once)),
+			"extend for too long":          second(s.Extend(ctx, "none", "g", once, math.MaxInt64)),
 			"a delay that is too long":     second(s.Nack(ctx, "none", "g", []stream.Ref{once}, stream.Delay(math.MaxInt64))),
 			"ack timeout too long":         s.CreateGroup(ctx, "log", "h", stream.AckTimeout(math.MaxInt64)),
 			"seek in a partition 4":        s.Seek(ctx, "log", "g", stream.FromEnd(), stream.Partition(4)),

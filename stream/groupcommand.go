@@ -34,9 +34,9 @@ var (
 		Kind: kindNack, Name: "nack", From: engine.FromUsers,
 		Body: (*nackBody).code, Check: (*nackBody).check, Size: (*nackBody).size, Apply: inGroup((*session).nack), Result: codeRecords,
 	}
-	extend = &engine.CommandRow[*session, extendBody, int]{
+	extend = &engine.CommandRow[*session, extendBody, Extended]{
 		Kind: kindExtend, Name: "extend", From: engine.FromUsers, Shrinks: true,
-		Body: (*extendBody).code, Check: (*extendBody).check, Size: (*extendBody).size, Apply: inGroup((*session).extend), Result: codeRecords,
+		Body: (*extendBody).code, Check: (*extendBody).check, Size: (*extendBody).size, Apply: inGroup((*session).extend), Result: (*Extended).code,
 	}
 	leave = &engine.CommandRow[*session, consumerBody, engine.Nothing]{
 		Kind: kindLeave, Name: "leave", From: engine.FromUsers, Shrinks: true,
@@ -126,7 +126,7 @@ type settings uint8
 
 const (
 	setAckTimeout settings = 1 << iota
-	setMaxDeliver
+	setMaxAttempts
 	setBackoff
 	allSettings = 1<<iota - 1
 )
@@ -139,8 +139,8 @@ var settingTypes = [...]struct {
 	{[]string{"ack_timeout_ms"}, func(c *groupConfig, f *codec.Fields) {
 		f.Millis("ack_timeout_ms", &c.ackTimeout, codec.Range{Min: 1, Max: maxGroupMillis})
 	}},
-	{[]string{"max_deliver"}, func(c *groupConfig, f *codec.Fields) {
-		codeCount(f, "max_deliver", &c.maxDeliver, codec.Range{Max: maxDeliverLimit})
+	{[]string{"max_attempts"}, func(c *groupConfig, f *codec.Fields) {
+		codeCount(f, "max_attempts", &c.maxAttempts, codec.Range{Max: MaxAttemptsLimit})
 	}},
 	{[]string{"backoff_min_ms", "backoff_max_ms"}, func(c *groupConfig, f *codec.Fields) {
 		f.Millis("backoff_min_ms", &c.backoffMin, codec.Range{Max: maxGroupMillis})
@@ -153,8 +153,8 @@ func (s settings) in(c, other groupConfig) groupConfig {
 	if s&setAckTimeout != 0 {
 		c.ackTimeout = other.ackTimeout
 	}
-	if s&setMaxDeliver != 0 {
-		c.maxDeliver = other.maxDeliver
+	if s&setMaxAttempts != 0 {
+		c.maxAttempts = other.maxAttempts
 	}
 	if s&setBackoff != 0 {
 		c.backoffMin, c.backoffMax = other.backoffMin, other.backoffMax
@@ -210,7 +210,7 @@ func parseStart(text string) (s start, err error) {
 
 func (c *groupConfig) append(b []byte) []byte {
 	b = c.start.append(append(b, byte(c.mode)))
-	b = codec.AppendUvarint(codec.AppendUvarint(b, uint64(c.ackTimeout)), c.maxDeliver)
+	b = codec.AppendUvarint(codec.AppendUvarint(b, uint64(c.ackTimeout)), c.maxAttempts)
 	return codec.AppendUvarint(codec.AppendUvarint(b, uint64(c.backoffMin)), uint64(c.backoffMax))
 }
 
@@ -220,7 +220,7 @@ func readStart(r *codec.Reader) start { return start{startKind(r.Byte()), readID
 
 func readGroupConfig(r *codec.Reader) groupConfig {
 	c := groupConfig{mode: Mode(r.Byte()), start: readStart(r)}
-	c.ackTimeout, c.maxDeliver = int64(r.Uvarint()), r.Uvarint()
+	c.ackTimeout, c.maxAttempts = int64(r.Uvarint()), r.Uvarint()
 	c.backoffMin, c.backoffMax = int64(r.Uvarint()), int64(r.Uvarint())
 	return c
 }
@@ -572,6 +572,28 @@ func NackOp(stream, group string, refs []Ref, opts ...NackOption) Op {
 	return Op{engine.Hide(nackOp(placeOf(stream, group), refs, nackOptionsOf(opts)))}
 }
 
+// Extended is the result of ExtendMany.
+type Extended struct {
+	Records int       // how many were pending at a consumer
+	Until   time.Time // their new deadline; in a spread namespace the earliest of those of several shards
+}
+
+func (e *Extended) code(f *codec.Fields) {
+	codeRecords(&e.Records, f)
+	if f.More(!e.Until.IsZero()) {
+		f.Moment("until_ms", &e.Until)
+	}
+}
+
+// add returns the sum of the results of two shards.
+func (e Extended) add(o Extended) Extended {
+	e.Records += o.Records
+	if e.Until.IsZero() || !o.Until.IsZero() && o.Until.Before(e.Until) {
+		e.Until = o.Until
+	}
+	return e
+}
+
 // extendBody extends leases.
 type extendBody struct {
 	refsBody
@@ -594,8 +616,8 @@ func extendOp(at place, d time.Duration, refs []Ref) engine.Op {
 	})
 }
 
-// ExtendOp is Extend as an operation of a transaction. Its result is the number of records, an int.
-func ExtendOp(stream, group string, d time.Duration, refs ...Ref) Op {
+// ExtendOp is ExtendMany as an operation of a transaction. Its result is an Extended.
+func ExtendOp(stream, group string, refs []Ref, d time.Duration) Op {
 	return Op{engine.Hide(extendOp(placeOf(stream, group), d, refs))}
 }
 

@@ -96,7 +96,7 @@ func runHistory(t *testing.T, mode stream.Mode, seed uint64) {
 	h.partitions = 1 + rng.IntN(3)
 	must(t, h.s.Create(t.Context(), "log", stream.Partitions(h.partitions)))
 	h.opts = []stream.GroupOption{
-		stream.InMode(mode), stream.AckTimeout(historyAckTimeout * time.Millisecond), stream.MaxDeliver(h.most),
+		stream.InMode(mode), stream.AckTimeout(historyAckTimeout * time.Millisecond), stream.MaxAttempts(h.most),
 		stream.Backoff(time.Duration(rng.IntN(3))*50*time.Millisecond, 200*time.Millisecond),
 	}
 	must(t, h.s.CreateGroup(t.Context(), "log", "g", h.opts...))
@@ -286,7 +286,7 @@ func (h *history) deadLetters() map[string]int {
 func (h *history) configure() {
 	low := time.Duration(h.rng.IntN(3)) * 50 * time.Millisecond
 	must(h.t, h.s.ConfigureGroup(h.t.Context(), "log", "g", stream.Backoff(low, 200*time.Millisecond)))
-	if g, err := h.s.GroupStats(h.t.Context(), "log", "g"); err != nil || g.BackoffMin != low || g.MaxDeliver != h.most || g.AckTimeout != historyAckTimeout*time.Millisecond {
+	if g, err := h.s.GroupStats(h.t.Context(), "log", "g"); err != nil || g.BackoffMin != low || g.MaxAttempts != h.most || g.AckTimeout != historyAckTimeout*time.Millisecond {
 		h.t.Errorf("after the back-off was changed to %v: GroupStats = %+v, %v", low, g, err)
 	}
 }
@@ -407,7 +407,7 @@ func (h *history) settle(c string) {
 			h.release(c, d)
 		}
 	case 1:
-		if _, err := h.s.Extend(h.t.Context(), "log", "g", 2*historyAckTimeout*time.Millisecond, stream.RefsOf(some)...); err != nil {
+		if _, err := h.s.ExtendMany(h.t.Context(), "log", "g", stream.RefsOf(some), 2*historyAckTimeout*time.Millisecond); err != nil {
 			h.t.Fatal(err)
 		}
 		h.held[c] = append(some, h.held[c]...)

@@ -38,22 +38,23 @@ func ParseMode(name string) (Mode, error) {
 	return 0, engine.Errorf(ErrInvalid, "stream: group mode %q is not shared, exclusive or key_shared", name)
 }
 
-// What a group does by default.
+// Defaults and limits of a group.
 const (
-	DefaultAckTimeout = 30 * time.Second
-	DefaultMaxDeliver = 5
-	DefaultBackoffMin = time.Second
-	DefaultBackoffMax = 5 * time.Minute
+	DefaultAckTimeout  = 30 * time.Second
+	DefaultMaxAttempts = 5
+	DefaultBackoffMin  = time.Second
+	DefaultBackoffMax  = 5 * time.Minute
+	MaxAttemptsLimit   = 1_000_000 // of MaxAttempts
 )
 
 // groupConfig is what CreateGroup is told.
 type groupConfig struct {
-	mode       Mode
-	start      start
-	ackTimeout int64 // ms
-	maxDeliver uint64
-	backoffMin int64 // ms, 0: no pause
-	backoffMax int64
+	mode        Mode
+	start       start
+	ackTimeout  int64 // ms
+	maxAttempts uint64
+	backoffMin  int64 // ms, 0: no pause
+	backoffMax  int64
 }
 
 // GroupOption says what a group is like; CreateGroup takes it, and ReadGroup and Consume for when they create the group.
@@ -110,10 +111,10 @@ func AckTimeout(d time.Duration) SettingOption {
 	})
 }
 
-// MaxDeliver makes a record that has been delivered n times in vain go to the stream of dead letters. The default is 5, the most 1,000,000; 0 means never. A
+// MaxAttempts makes a record that has been delivered n times in vain go to the stream of dead letters. The default is 5, the most 1,000,000; 0 means never. A
 // delivery that ended because the consumer left (Leave) does not count, nor, in a KeyShared group, one that was taken back because an earlier record of the key failed.
-func MaxDeliver(n int) SettingOption {
-	return setting(setMaxDeliver, func(o *groupOptions) { o.maxDeliver = uint64(n) })
+func MaxAttempts(n int) SettingOption {
+	return setting(setMaxAttempts, func(o *groupOptions) { o.maxAttempts = uint64(n) })
 }
 
 // Backoff is the pause before a record is delivered again: minimum after the first time, then twice as long each time, up to maximum. The default is 1 s to
@@ -169,9 +170,8 @@ func seekOptionsOf(opts []SeekPartOption) (o seekOptions) {
 
 // Limits of a group's figures.
 const (
-	maxGroupTime    = 30 * 24 * time.Hour
-	maxGroupMillis  = int64(maxGroupTime / time.Millisecond)
-	maxDeliverLimit = 1_000_000
+	maxGroupTime   = 30 * 24 * time.Hour
+	maxGroupMillis = int64(maxGroupTime / time.Millisecond)
 )
 
 // millis returns a duration in ms, rounded up.
@@ -185,7 +185,7 @@ func millis(d time.Duration) int64 {
 
 func defaultGroup() groupOptions {
 	return groupOptions{groupConfig: groupConfig{
-		ackTimeout: millis(DefaultAckTimeout), maxDeliver: DefaultMaxDeliver,
+		ackTimeout: millis(DefaultAckTimeout), maxAttempts: DefaultMaxAttempts,
 		backoffMin: millis(DefaultBackoffMin), backoffMax: millis(DefaultBackoffMax),
 	}}
 }

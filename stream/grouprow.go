@@ -154,7 +154,7 @@ type batch struct {
 	first     uint64 // offset in the row's key; none is less, and none is batchSpan more
 	lsn       uint64 // likewise
 	attempt   uint64
-	excused   uint64 // how many of the attempts before do not count against MaxDeliver: something else failed
+	excused   uint64 // how many of the attempts before do not count against MaxAttempts: something else failed
 	delivered int64
 	deadline  int64
 	consumer  string
@@ -204,8 +204,8 @@ func decodeBatch(k, v []byte) (*batch, error) {
 type failure struct {
 	offset    uint64
 	attempts  uint64 // how often it has been delivered
-	excused   uint64 // how many of them do not count against MaxDeliver
-	spent     bool   // it waits for the dead letters: MaxDeliver was reached when it failed
+	excused   uint64 // how many of them do not count against MaxAttempts
+	spent     bool   // it waits for the dead letters: MaxAttempts was reached when it failed
 	delivered int64  // when it was the last time
 	due       int64
 	hash      uint64 // of the key, 0 unless KeyShared

@@ -9,16 +9,16 @@ import (
 
 // GroupStats say where a consumer group has come to, and who is in it.
 type GroupStats struct {
-	Name       string
-	Mode       Mode
-	AckTimeout time.Duration
-	MaxDeliver int // 0: no limit
-	BackoffMin time.Duration
-	BackoffMax time.Duration
-	CreatedAt  time.Time
-	Holder     string // the one consumer of an exclusive group
-	Members    []Member
-	Cursors    []GroupCursor // by partition
+	Name        string
+	Mode        Mode
+	AckTimeout  time.Duration
+	MaxAttempts int // 0: no limit
+	BackoffMin  time.Duration
+	BackoffMax  time.Duration
+	CreatedAt   time.Time
+	Holder      string // the one consumer of an exclusive group
+	Members     []Member
+	Cursors     []GroupCursor // by partition
 }
 
 // Member is a consumer of a group.

@@ -38,7 +38,7 @@ func (s *groupSpec) wire(f *codec.Fields) {
 	c.Byte((*byte)(&s.config.start.kind))
 	codeID(c, &s.config.start.id)
 	c.Varint(&s.config.ackTimeout)
-	c.Uvarint(&s.config.maxDeliver)
+	c.Uvarint(&s.config.maxAttempts)
 	c.Varint(&s.config.backoffMin)
 	c.Varint(&s.config.backoffMax)
 }
@@ -94,7 +94,7 @@ func (g *GroupStats) code(f *codec.Fields) {
 	f.Text("name", &g.Name)
 	g.Mode.code(f)
 	f.Duration("ack_timeout_ms", &g.AckTimeout)
-	f.Int("max_deliver", &g.MaxDeliver)
+	f.Int("max_attempts", &g.MaxAttempts)
 	f.Duration("backoff_min_ms", &g.BackoffMin)
 	f.Duration("backoff_max_ms", &g.BackoffMax)
 	f.Time("created_at_ms", &g.CreatedAt)

@@ -24,9 +24,9 @@ func TestQueriesArriveAsTheyWere(t *testing.T) {
 		Partitions: []PartitionStats{{Partition: 1, Records: 2, Bytes: 3, First: 4, Last: 5, FirstID: ID{6, 7}, LastID: ID{8, 9}, Shard: 10}},
 	}
 	sp := spec{id: 1, version: 2, partitions: 3, policy: policy{4, 5, 6}}
-	config := groupSpec{1, 2, groupConfig{mode: KeyShared, start: start{startAt, ID{3, 4}}, ackTimeout: 5, maxDeliver: 6, backoffMin: 7, backoffMax: 8}}
+	config := groupSpec{1, 2, groupConfig{mode: KeyShared, start: start{startAt, ID{3, 4}}, ackTimeout: 5, maxAttempts: 6, backoffMin: 7, backoffMax: 8}}
 	group := GroupStats{
-		Name: "g", Mode: Exclusive, AckTimeout: 2, MaxDeliver: 3, BackoffMin: 4, BackoffMax: 5, CreatedAt: at(6), Holder: "h",
+		Name: "g", Mode: Exclusive, AckTimeout: 2, MaxAttempts: 3, BackoffMin: 4, BackoffMax: 5, CreatedAt: at(6), Holder: "h",
 		Members: []Member{{"c", 1, at(2), at(3)}}, Cursors: []GroupCursor{{1, ID{2, 3}, ID{4, 5}, 6, 7, 8}},
 	}
 	pending := PendingRecord{ID: ID{1, 2}, Ref: Ref{3, 4, 5}, Consumer: "c", DeliveredAt: at(6), Deadline: at(7), Reason: "why"}
@@ -168,7 +168,7 @@ func newGroupRows(t *testing.T) groupRows {
 	}
 	do(s.Create(ctx, "log", Partitions(1)))
 	for name, mode := range map[string]Mode{"shared": Shared, "alone": Exclusive, "keyed": KeyShared} {
-		do(s.CreateGroup(ctx, "log", name, InMode(mode), AckTimeout(time.Minute), MaxDeliver(3)))
+		do(s.CreateGroup(ctx, "log", name, InMode(mode), AckTimeout(time.Minute), MaxAttempts(3)))
 	}
 	for _, k := range []string{"x", "y", "x", "x", "z"} {
 		_, err := s.Append(ctx, "log", Message{Key: k, Payload: []byte("p")})

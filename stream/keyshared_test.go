@@ -106,7 +106,7 @@ func TestKeySharedKeepsOrderWhateverTheDelay(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			r, s := newStore(t)
 			keyed(t, s, "x:1", "x:2")
-			a, b := consumers(t, s, stream.KeyShared, stream.Backoff(0, 0), stream.MaxDeliver(0))
+			a, b := consumers(t, s, stream.KeyShared, stream.Backoff(0, 0), stream.MaxAttempts(0))
 			ds := a.want("x:1 x:2")
 			a.nack(ds[1:], stream.Delay(10*time.Minute))
 			reader := a

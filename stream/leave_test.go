@@ -23,7 +23,7 @@ func TestLeaveDoesNotCount(t *testing.T) {
 				for i := range 6 {
 					keyed(t, s, fmt.Sprintf("k%d:1", i))
 				}
-				a, b := consumers(t, s, mode, stream.Backoff(time.Second, time.Hour), stream.MaxDeliver(2))
+				a, b := consumers(t, s, mode, stream.Backoff(time.Second, time.Hour), stream.MaxAttempts(2))
 				for i := range 8 {
 					c := []consumer{a, b}[i%2]
 					ds, got := c.read()
@@ -134,9 +134,9 @@ func TestLeaveWithVeryMuchIsDoneInParts(t *testing.T) {
 			last := stream.Ref{Partition: 1, Offset: pending/2 - 3}
 			rows := len(r.Rows(0))
 			res, err := r.Txn("n").Do(
-				stream.LeaveOp("log", "g", "a"), stream.NackOp("log", "g", []stream.Ref{last}), stream.ExtendOp("log", "g", time.Hour, last), stream.LeaveOp("log", "g", "b"),
+				stream.LeaveOp("log", "g", "a"), stream.NackOp("log", "g", []stream.Ref{last}), stream.ExtendOp("log", "g", []stream.Ref{last}, time.Hour), stream.LeaveOp("log", "g", "b"),
 			).Commit(t.Context())
-			if err != nil || res.Values[1] != 0 || res.Values[2] != 0 {
+			if err != nil || res.Values[1] != 0 || res.Values[2] != (stream.Extended{}) {
 				t.Fatalf("who has left nacks or extends: %+v, %v", res, err)
 			}
 			if written := len(r.Rows(0)) - rows; written > 4200 {

@@ -108,7 +108,7 @@ func TestLimits(t *testing.T) {
 		{Name: "bytes of a group's name", Least: 1, Most: 255, Says: []string{"group"}, Try: func(n int64) error { return s.CreateGroup(ctx, "s", text(n)) }},
 		{Name: "mode", Least: none, Most: int64(stream.KeyShared), Says: []string{"mode 3"}, Try: func(n int64) error { return group(stream.InMode(stream.Mode(n))) }},
 		{Name: "ack timeout in ns", Least: int64(time.Millisecond), Most: month, Says: []string{"ack timeout", "1ms-720h0m0s"}, Try: func(n int64) error { return group(stream.AckTimeout(time.Duration(n))) }},
-		{Name: "max deliver", Least: 0, Most: 1_000_000, Says: []string{"max deliver", "0-1000000"}, Try: func(n int64) error { return group(stream.MaxDeliver(int(n))) }},
+		{Name: "max attempts", Least: 0, Most: 1_000_000, Says: []string{"max attempts", "0-1000000"}, Try: func(n int64) error { return group(stream.MaxAttempts(int(n))) }},
 		{Name: "shortest back-off in ns", Least: 0, Most: month, Says: []string{"min back-off"}, Try: func(n int64) error { return group(stream.Backoff(time.Duration(n), time.Duration(month))) }},
 		{Name: "longest back-off in ns", Least: 0, Most: month, Says: []string{"max back-off"}, Try: func(n int64) error { return group(stream.Backoff(0, time.Duration(n))) }},
 		{Name: "shortest back-off in s beside one of 7 s", Least: none, Most: 7, Says: []string{"min back-off 8s exceeds max back-off 7s"}, Try: func(n int64) error {
@@ -122,7 +122,7 @@ func TestLimits(t *testing.T) {
 		{Name: "acknowledged records", Least: none, Most: 10_000, Says: []string{"10001 records"}, Try: func(n int64) error { _, err := s.Ack(ctx, "s", "read", refs(n)...); return err }},
 		{Name: "delay of a nack in ns", Least: 0, Most: month, Says: []string{"delay"}, Try: func(n int64) error { return nack(stream.Delay(time.Duration(n))) }},
 		{Name: "extension in ns", Least: int64(time.Millisecond), Most: month, Says: []string{"extension", "1ms-720h0m0s"}, Try: func(n int64) error {
-			_, err := s.Extend(ctx, "s", "read", time.Duration(n), refs(1)...)
+			_, err := s.Extend(ctx, "s", "read", refs(1)[0], time.Duration(n))
 			return err
 		}},
 		{Name: "partition of a seek", Least: 0, Most: 1, Says: []string{"partition"}, Try: func(n int64) error {

@@ -47,7 +47,7 @@ func TestPagesOfPendingRecords(t *testing.T) {
 					delete(want, ref)
 				}
 			}
-			_, err = s.Extend(t.Context(), "log", "g", 2*time.Hour, some()...)
+			_, err = s.ExtendMany(t.Context(), "log", "g", some(), 2*time.Hour)
 			must(t, err)
 			_, err = s.Nack(t.Context(), "log", "g", some())
 			must(t, err)

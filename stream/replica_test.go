@@ -101,7 +101,7 @@ func randomOp(m *model) engine.Operation {
 	case n < 18:
 		opts := []stream.GroupReadOption{
 			stream.Limit(1 + rng.IntN(12)), stream.InMode(mode), stream.AckTimeout(time.Duration(1+rng.IntN(200)) * time.Millisecond),
-			stream.MaxDeliver(rng.IntN(4)), stream.Backoff(time.Duration(rng.IntN(2)*20)*time.Millisecond, 100*time.Millisecond),
+			stream.MaxAttempts(rng.IntN(4)), stream.Backoff(time.Duration(rng.IntN(2)*20)*time.Millisecond, 100*time.Millisecond),
 		}
 		if rng.IntN(4) == 0 {
 			opts = append(opts, stream.NoAck())
@@ -115,7 +115,7 @@ func randomOp(m *model) engine.Operation {
 	case n < 33:
 		return stream.NackOp(name, group, refs)
 	case n < 35:
-		return stream.ExtendOp(name, group, time.Duration(1+rng.IntN(300))*time.Millisecond, refs...)
+		return stream.ExtendOp(name, group, refs, time.Duration(1+rng.IntN(300))*time.Millisecond)
 	case n < 38:
 		return stream.LeaveOp(name, group, consumer)
 	case n < 39:
@@ -123,7 +123,7 @@ func randomOp(m *model) engine.Operation {
 	case n < 40:
 		return stream.SeekOp(name, group, stream.FromEnd(), stream.Partition(rng.IntN(m.partitions)))
 	case n < 42:
-		opts := []stream.SettingOption{stream.MaxDeliver(rng.IntN(4)), stream.AckTimeout(time.Duration(1+rng.IntN(200)) * time.Millisecond), stream.Backoff(0, time.Second)}
+		opts := []stream.SettingOption{stream.MaxAttempts(rng.IntN(4)), stream.AckTimeout(time.Duration(1+rng.IntN(200)) * time.Millisecond), stream.Backoff(0, time.Second)}
 		return stream.ConfigureGroupOp(name, group, opts[rng.IntN(3)])
 	}
 	return stream.DeleteGroupOp(name, group)

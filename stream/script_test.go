@@ -82,7 +82,7 @@ func scriptOp(verb string, a machinetest.Args) (op engine.Operation, ok bool) {
 		}
 		return stream.NackOp(s, group, refs(a.Words[2:]), append(opts, stream.Reason(a.Named["reason"]))...), true
 	case "extend":
-		return stream.ExtendOp(s, group, machinetest.Duration(a.Word(2)), refs(a.Words[3:])...), true
+		return stream.ExtendOp(s, group, refs(a.Words[3:]), machinetest.Duration(a.Word(2))), true
 	case "leave":
 		return stream.LeaveOp(s, group, a.Word(2)), true
 	case "seek":
@@ -169,7 +169,7 @@ func settings(a machinetest.Args) (opts []stream.SettingOption) {
 		opts = append(opts, stream.AckTimeout(machinetest.Duration(a.Named["timeout"])))
 	}
 	if a.Has("deliver") {
-		opts = append(opts, stream.MaxDeliver(int(machinetest.Number(a.Named["deliver"]))))
+		opts = append(opts, stream.MaxAttempts(int(machinetest.Number(a.Named["deliver"]))))
 	}
 	if low, high, ok := strings.Cut(a.Named["backoff"], ","); ok {
 		opts = append(opts, stream.Backoff(machinetest.Duration(low), machinetest.Duration(high)))
@@ -233,6 +233,11 @@ func scriptResult(v any) string {
 			text += ", a duplicate"
 		}
 		return text
+	case stream.Extended:
+		if v.Records == 0 {
+			return "0"
+		}
+		return fmt.Sprintf("%d until %s", v.Records, machinetest.Since(v.Until))
 	}
 	return fmt.Sprint(v)
 }

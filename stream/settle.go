@@ -3,6 +3,7 @@ package stream
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/floedb/floe/internal/engine"
 )
@@ -112,8 +113,8 @@ func (s *session) nack(c *nackBody) (n int, err error) {
 	return n, err
 }
 
-// extend gives records more time. Its result is how many were with a consumer.
-func (s *session) extend(c *extendBody) (n int, err error) {
+// extend moves the deadlines of records that are at a consumer.
+func (s *session) extend(c *extendBody) (e Extended, err error) {
 	tx, g := s.tx, s.g
 	s.m.heard(tx, g, c.runs)
 	moved, made := make(map[*batch]*batch), make(map[*batch]bool)
@@ -123,7 +124,8 @@ func (s *session) extend(c *extendBody) (n int, err error) {
 		if b == nil || made[b] {
 			return nil
 		}
-		n++
+		e.Records++
+		e.Until = time.UnixMilli(tx.Now() + c.lease)
 		to := moved[b]
 		if to == nil {
 			to = &batch{
@@ -135,7 +137,7 @@ func (s *session) extend(c *extendBody) (n int, err error) {
 		g.move(ref.Offset, b, to)
 		return nil
 	})
-	return n, err
+	return e, err
 }
 
 // move takes a record from one batch into another.
@@ -188,7 +190,7 @@ func (m *machine) handBack(tx *engine.Tx, g *group, b *batch, offset uint64) {
 
 // spent reports whether a record that failed at an attempt is not delivered again.
 func (g *groupHeader) spent(attempt, excused uint64) bool {
-	return g.maxDeliver > 0 && attempt-excused >= g.maxDeliver
+	return g.maxAttempts > 0 && attempt-excused >= g.maxAttempts
 }
 
 // buryWaiting appends a record that waits for it to the dead letters.

@@ -56,7 +56,7 @@ func TestTakeoverInASpreadNamespace(t *testing.T) {
 				ds, _ := a.read(stream.Limit(3))
 				had = append(had, ds...)
 			}
-			_, err := s.Extend(t.Context(), "log", "g", time.Hour, stream.RefsOf(had)...) // so that nothing comes back by itself
+			_, err := s.ExtendMany(t.Context(), "log", "g", stream.RefsOf(had), time.Hour) // so that nothing comes back by itself
 			must(t, err)
 			b.want("")
 			r.Advance(11_249)

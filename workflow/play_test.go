@@ -43,7 +43,7 @@ func (s *scenario) startPlay(t *testing.T, r *machinetest.Rig, namespace string,
 		work: make(map[workflow.RunID]int), silent: make(map[workflow.RunID]bool),
 	}
 	for _, name := range []string{"a", "b", "off", "undo"} {
-		opts := append(slices.Clone(opts), action.MaxRetries(ownRetries["@actions/"+name]), action.Timeout(ownTimeout*time.Millisecond), action.Backoff(0, 0))
+		opts := append(slices.Clone(opts), action.MaxAttempts(1+ownRetries["@actions/"+name]), action.Timeout(ownTimeout*time.Millisecond), action.Backoff(0, 0))
 		if _, err := p.actions.Register(t.Context(), name, opts...); err != nil {
 			t.Fatal(err)
 		}

@@ -406,7 +406,7 @@ func TestScheduledRunRetried(t *testing.T) {
 	ctx := context.Background()
 	r := newRig(t, 1)
 	flows, actions := flowsOf(r, "n"), actionsOf(r, "n")
-	if _, err := actions.Register(ctx, "a", action.MaxRetries(0), action.Timeout(24*time.Hour)); err != nil {
+	if _, err := actions.Register(ctx, "a", action.MaxAttempts(1), action.Timeout(24*time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 	const source = "name: w\nschedule: { interval: 60000, max_concurrent: 1 }\nstart: { run: \"@actions/a\", transitions: { success: flo.Completed, failure: flo.Failed } }\n"

@@ -43,7 +43,7 @@ var (
 func newWorld(t *testing.T, rng *rand.Rand, r *machinetest.Rig, namespace string) *world {
 	w := &world{t: t, rng: rng, r: r, flows: flowsOf(r, namespace), actions: actionsOf(r, namespace), defs: make(map[string]*flow.Definition), calls: newCalls()}
 	for _, name := range actionNames {
-		if _, err := w.actions.Register(t.Context(), name, action.MaxRetries(1), action.Backoff(time.Second, time.Second)); err != nil {
+		if _, err := w.actions.Register(t.Context(), name, action.MaxAttempts(2), action.Backoff(time.Second, time.Second)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -121,7 +121,7 @@ func (s *script) operation(verb string, a machinetest.Args) (op engine.Operation
 	case "register":
 		var opts []action.RegisterOption
 		if a.Has("retries") {
-			opts = append(opts, action.MaxRetries(int(machinetest.Number(a.Named["retries"]))))
+			opts = append(opts, action.MaxAttempts(1+int(machinetest.Number(a.Named["retries"]))))
 		}
 		if a.Has("timeout") {
 			opts = append(opts, action.Timeout(machinetest.Duration(a.Named["timeout"])))

@@ -57,7 +57,7 @@ func startUndoing(t *testing.T, at where, definition string, opts ...workflow.St
 	}
 	u := &undoing{t: t, r: r, flows: flowsOf(r, "n"), actions: actionsOf(r, "n")}
 	for _, name := range []string{"do", "other", "undo"} {
-		if _, err := u.actions.Register(t.Context(), name, append(at.opts, action.MaxRetries(0))...); err != nil {
+		if _, err := u.actions.Register(t.Context(), name, append(at.opts, action.MaxAttempts(1))...); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -351,7 +351,7 @@ steps: { do: { run: "@actions/do", compensate: "@actions/undo", transitions: { s
 		for _, at := range spaces {
 			t.Run(c.name+"/"+at.name, func(t *testing.T) {
 				u := startUndoing(t, at, definition)
-				opts := append(slices.Clone(at.opts), action.MaxRetries(2), action.Timeout(5*time.Second), action.Backoff(time.Second, time.Second))
+				opts := append(slices.Clone(at.opts), action.MaxAttempts(3), action.Timeout(5*time.Second), action.Backoff(time.Second, time.Second))
 				if _, err := u.actions.Register(t.Context(), "do", opts...); err != nil {
 					t.Fatal(err)
 				}

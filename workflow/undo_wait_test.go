@@ -57,7 +57,7 @@ func TestUndoWaitsForHandler(t *testing.T) {
 			for _, at := range spaces {
 				t.Run(name+"/"+at.name, func(t *testing.T) {
 					u := startUndoing(t, at, "start: { sleep: 1s, transitions: { success: do } }\nsteps:\n  "+strings.ReplaceAll(strings.Replace(definition, "start", "do", 1), "\n", "\n  "))
-					if _, err := u.actions.Register(t.Context(), "do", append(slices.Clone(at.opts), action.MaxRetries(0), action.Timeout(5*time.Second))...); err != nil {
+					if _, err := u.actions.Register(t.Context(), "do", append(slices.Clone(at.opts), action.MaxAttempts(1), action.Timeout(5*time.Second))...); err != nil {
 						t.Fatal(err)
 					}
 					u.pass(1000)
@@ -85,7 +85,7 @@ func TestUndoWaitsForHandler(t *testing.T) {
 		for _, at := range spaces { // another attempt is to follow when the call ends
 			t.Run("an attempt before the one that is cancelled, "+name+"/"+at.name, func(t *testing.T) {
 				u := startUndoing(t, at, "start: { sleep: 1s, transitions: { success: do } }\nsteps:\n  "+strings.ReplaceAll(strings.Replace(c.definition, "start", "do", 1), "\n", "\n  "))
-				if _, err := u.actions.Register(t.Context(), "do", append(slices.Clone(at.opts), action.MaxRetries(2), action.Backoff(time.Second, time.Second), action.Timeout(4*time.Second))...); err != nil {
+				if _, err := u.actions.Register(t.Context(), "do", append(slices.Clone(at.opts), action.MaxAttempts(3), action.Backoff(time.Second, time.Second), action.Timeout(4*time.Second))...); err != nil {
 					t.Fatal(err)
 				}
 				u.pass(1000)
@@ -319,7 +319,7 @@ func hearsOfLateHandler(t *testing.T, timeout int, status workflow.Status) {
 	defer stop()
 	actions, flows := node.Action("n"), node.Workflow("n")
 	for _, name := range []string{"do", "undo"} {
-		if _, err := actions.Register(ctx, name, action.MaxRetries(0)); err != nil {
+		if _, err := actions.Register(ctx, name, action.MaxAttempts(1)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -56,7 +56,7 @@ func run(ctx context.Context, out io.Writer) error {
 	}
 	defer node.Close()
 	s := &shop{Store: node.Action("shop"), out: out}
-	if _, err := s.Register(ctx, "charge", action.Timeout(10*time.Second), action.MaxRetries(2),
+	if _, err := s.Register(ctx, "charge", action.Timeout(10*time.Second), action.MaxAttempts(3),
 		action.Backoff(20*time.Millisecond, time.Second), action.MaxRunningPerKey(1)); err != nil {
 		return err
 	}

@@ -113,7 +113,7 @@ func sell(ctx context.Context, node *floe.Node, order queue.Message) error {
 func refuse(ctx context.Context, node *floe.Node, order queue.Message) error {
 	_, err := node.Txn("shop").
 		Do(
-			queue.NackOp("orders", order.Receipt, queue.ToDLQ(), queue.Reason("sold out")),
+			queue.NackOp("orders", []queue.Receipt{order.Receipt}, queue.ToDLQ(), queue.Reason("sold out")),
 			stream.AppendOp("refused", stream.Message{Payload: order.Payload}),
 		).
 		Commit(ctx)

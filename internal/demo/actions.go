@@ -36,7 +36,7 @@ func (s *Shop) loadActions(ctx context.Context) error {
 	store := s.db.Action(Main)
 	var errs []error
 	for _, a := range actions {
-		_, err := store.Register(ctx, a.name, action.Owner(a.owner), action.Description(a.does), action.Timeout(a.timeout), action.MaxRetries(a.retries),
+		_, err := store.Register(ctx, a.name, action.Owner(a.owner), action.Description(a.does), action.Timeout(a.timeout), action.MaxAttempts(1+a.retries),
 			action.Backoff(500*time.Millisecond, 5*time.Second), action.Retain(2*time.Hour, 2000))
 		errs = append(errs, err)
 	}

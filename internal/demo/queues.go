@@ -43,7 +43,8 @@ func (s *Shop) loadNewsletter(ctx context.Context) error {
 		if i%4 == 3 {
 			reason = "552 the mailbox is full"
 		}
-		errs = append(errs, store.Nack(ctx, "newsletter", m.Receipt, queue.ToDLQ(), queue.Reason(reason)))
+		_, err := store.Nack(ctx, "newsletter", []queue.Receipt{m.Receipt}, queue.ToDLQ(), queue.Reason(reason))
+		errs = append(errs, err)
 	}
 	for i := range 60 {
 		add(fmt.Sprintf(`{"to":"user%d@example.com","issue":32,"lang":%q}`, i, pick(r, "de", "fr", "en")), queue.Priority([]int{100, 100, 10, 200}[i%4]))

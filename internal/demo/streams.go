@@ -36,7 +36,7 @@ func (s *Shop) loadStreams(ctx context.Context) error {
 	for _, group := range []string{"billing", "mail", "search"} {
 		errs = append(errs, store.CreateGroup(ctx, "orders", group, stream.FromBeginning(), stream.AckTimeout(30*time.Second)))
 	}
-	errs = append(errs, store.CreateGroup(ctx, "orders", "fraud", stream.FromBeginning(), stream.InMode(stream.KeyShared), stream.MaxDeliver(3), stream.Backoff(400*time.Millisecond, 2*time.Second)), s.loadImports(ctx))
+	errs = append(errs, store.CreateGroup(ctx, "orders", "fraud", stream.FromBeginning(), stream.InMode(stream.KeyShared), stream.MaxAttempts(3), stream.Backoff(400*time.Millisecond, 2*time.Second)), s.loadImports(ctx))
 	return errors.Join(errs...)
 }
 

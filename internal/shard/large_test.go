@@ -74,7 +74,7 @@ func (n *toilNode) usedUp(count int) {
 		return err
 	})
 	for got := 0; got < count; {
-		ds, err := n.logs.ReadGroup(n.t.Context(), "jobs", "g", "c", stream.Limit(1000), stream.MaxDeliver(1), stream.AckTimeout(time.Hour), stream.Backoff(0, 0))
+		ds, err := n.logs.ReadGroup(n.t.Context(), "jobs", "g", "c", stream.Limit(1000), stream.MaxAttempts(1), stream.AckTimeout(time.Hour), stream.Backoff(0, 0))
 		n.must(err)
 		got += len(ds)
 	}

@@ -145,7 +145,8 @@ func TestWaitForRoom(t *testing.T) {
 			if err != nil || len(all) != 1 {
 				return fmt.Errorf("%d messages, %v", len(all), err)
 			}
-			return s.queues.Ack(ctx, "work", all[0].Receipt)
+			_, err = s.queues.Ack(ctx, "work", all[0].Receipt)
+			return err
 		}},
 		{"purge", func() error { _, err := s.queues.Purge(ctx, "work"); return err }},
 		{"configure", func() error { return s.queues.Configure(ctx, "work", queue.Settings{MaxLen: 5}) }},

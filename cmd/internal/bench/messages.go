@@ -124,7 +124,8 @@ func takeFrom(n *node, count int) error {
 	for i, m := range got {
 		receipts[i] = m.Receipt
 	}
-	return n.queues.Ack(ctx, topic, receipts...)
+	_, err = n.queues.Ack(ctx, topic, receipts...)
+	return err
 }
 
 // batchCycles is the same, with a hundred messages in each call.

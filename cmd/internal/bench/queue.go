@@ -67,7 +67,8 @@ func (b *bench) deliveries(s setup) side {
 				if err != nil {
 					return err
 				}
-				return n.queues.Ack(ctx, name, got[0].Receipt)
+				_, err = n.queues.Ack(ctx, name, got[0].Receipt)
+				return err
 			},
 		}, nil
 	}

@@ -40,18 +40,18 @@ func actionRegister(f *frame) *cobra.Command {
 		Long: `Make an action known, so that it can be invoked. Registering it again changes all of it:
 what no flag says has its default. Runs that were invoked before keep the timeout and the
 number of attempts that they were invoked with.`,
-		Example: `  floe action register send-email --timeout 30s --max-retries 3 --owner team-growth
+		Example: `  floe action register send-email --timeout 30s --max-attempts 4 --owner team-growth
   floe action register charge --max-running-per-key 1 --rate 100/1s`,
 		Args: takes("NAME"),
 	}
 	var opts []action.RegisterOption
 	var timeout, shortest, longest time.Duration
-	var retries, running, perKey int
+	var attempts, running, perKey int
 	var rate action.Rate
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.Var(newFlag(&timeout, "duration", positiveDuration), "timeout", "how long an attempt may take (default 30s)")
-	flags.Var(newFlag(&retries, "n", within(0, action.MaxRetriesLimit)), "max-retries", "how many attempts may follow the first one (default 3)")
+	maxAttempts(cmd, &attempts, "4")
 	owner := flags.String("owner", "", "whose action it is")
 	description := flags.String("description", "", "what it does")
 	flags.Var(newFlag(&shortest, "duration", durationOrNone), "backoff", "wait before the second attempt; twice as long before each further one (default 1s)")
@@ -63,8 +63,8 @@ number of attempts that they were invoked with.`,
 		if flags.Changed("timeout") {
 			opts = append(opts, action.Timeout(timeout))
 		}
-		if flags.Changed("max-retries") {
-			opts = append(opts, action.MaxRetries(retries))
+		if attempts > 0 {
+			opts = append(opts, action.MaxAttempts(attempts))
 		}
 		if flags.Changed("backoff") || flags.Changed("backoff-max") {
 			if !flags.Changed("backoff") {
@@ -127,7 +127,7 @@ run is completed.`,
 	}
 	priority := action.DefaultPriority
 	var delay, expire, timeout time.Duration
-	var retries int
+	var attempts int
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	wait := flags.Bool("wait", false, "wait for the end of the run, and print its output")
@@ -135,7 +135,7 @@ run is completed.`,
 	flags.Var(newFlag(&delay, "duration", durationOrNone), "delay", "how long it waits before it can be begun (default 0s)")
 	flags.Var(newFlag(&expire, "duration", positiveDuration), "expire", "fail it if no worker has begun it in this time (default never)")
 	flags.Var(newFlag(&timeout, "duration", positiveDuration), "attempt-timeout", "how long an attempt may take (default what the action says)")
-	flags.Var(newFlag(&retries, "n", within(0, action.MaxRetriesLimit)), "max-retries", "how many attempts may follow the first one (default what the action says)")
+	maxAttempts(cmd, &attempts, "the action's setting")
 	key := flags.String("key", "", "make a run only if none was made with the same key in the last 24 hours")
 	concurrency := flags.String("concurrency-key", "", "whose run it is, for --max-running-per-key and turns")
 	var labels map[string]string
@@ -152,8 +152,8 @@ run is completed.`,
 		if flags.Changed("attempt-timeout") {
 			opts = append(opts, action.Timeout(timeout))
 		}
-		if flags.Changed("max-retries") {
-			opts = append(opts, action.MaxRetries(retries))
+		if attempts > 0 {
+			opts = append(opts, action.MaxAttempts(attempts))
 		}
 		if flags.Changed("concurrency-key") {
 			opts = append(opts, action.ConcurrencyKey(*concurrency))
@@ -336,13 +336,27 @@ type actionText struct {
 	Version          int     `json:"version"`
 	Enabled          bool    `json:"enabled"`
 	TimeoutMillis    int64   `json:"timeout_ms"`
-	MaxRetries       int     `json:"max_retries"`
+	MaxRetries       int     `json:"max_retries"` // as in REST: attempts after the first one
+	MaxAttempts      int     `json:"max_attempts"`
 	MaxRunning       int     `json:"max_running"`         // 0: any number
 	MaxRunningPerKey int     `json:"max_running_per_key"` // 0: any number
 	WorkerCount      int     `json:"worker_count"`
 	Runs             runsOf  `json:"runs"`
 	AverageMillis    float64 `json:"avg_ms"`
 	P99Millis        float64 `json:"p99_ms"`
+}
+
+// maxAttempts gives a command the flag --max-attempts, which fills n. The older --max-retries still works: it counts the attempts after the first one.
+func maxAttempts(cmd *cobra.Command, n *int, absent string) {
+	flags := cmd.Flags()
+	flags.Var(newFlag(n, "n", within(1, action.MaxAttemptsLimit)), "max-attempts", "maximum number of attempts, the first one included (default "+absent+")")
+	retries := func(v string) (int, error) {
+		n, err := within(0, action.MaxAttemptsLimit-1)(v)
+		return n + 1, err
+	}
+	flags.Var(newFlag(n, "n", retries), "max-retries", "")
+	_ = flags.MarkHidden("max-retries")
+	cmd.MarkFlagsMutuallyExclusive("max-attempts", "max-retries")
 }
 
 // runsOf counts runs by what has become of them.
@@ -375,14 +389,14 @@ func actionList(f *frame) *cobra.Command {
 			document := func(i action.Info) actionText {
 				return actionText{
 					Name: i.Name, Namespace: s.namespace, Type: i.Type, Owner: i.Owner, Description: i.Description, Version: i.Version, Enabled: i.Enabled,
-					TimeoutMillis: i.Timeout.Milliseconds(), MaxRetries: i.MaxRetries, MaxRunning: i.MaxRunning, MaxRunningPerKey: i.MaxRunningPerKey,
+					TimeoutMillis: i.Timeout.Milliseconds(), MaxRetries: i.MaxAttempts - 1, MaxAttempts: i.MaxAttempts, MaxRunning: i.MaxRunning, MaxRunningPerKey: i.MaxRunningPerKey,
 					WorkerCount: i.Workers, Runs: runsOf(i.Runs), AverageMillis: millisOf(i.Latency.Average), P99Millis: millisOf(i.Latency.P99),
 				}
 			}
 			row := func(i action.Info) []string {
 				r := i.Runs
 				return []string{
-					i.Name, strconv.Itoa(i.Version), strconv.FormatBool(i.Enabled), i.Owner, shownDuration(i.Timeout), strconv.Itoa(i.MaxRetries),
+					i.Name, strconv.Itoa(i.Version), strconv.FormatBool(i.Enabled), i.Owner, shownDuration(i.Timeout), strconv.Itoa(i.MaxAttempts - 1),
 					strconv.Itoa(i.Workers), decimal(r.Pending), decimal(r.Running), decimal(r.Completed), decimal(r.Failed + r.TimedOut),
 				}
 			}

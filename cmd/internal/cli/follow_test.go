@@ -128,7 +128,7 @@ func TestManyPages(t *testing.T) {
 		}
 		txn := client.Txn("default")
 		for _, m := range ms {
-			txn.Do(queue.NackOp("q", m.Receipt, queue.ToDLQ()))
+			txn.Do(queue.NackOp("q", []queue.Receipt{m.Receipt}, queue.ToDLQ()))
 		}
 		if _, err := txn.Commit(t.Context()); err != nil {
 			t.Fatal(err)

@@ -39,18 +39,18 @@ func groupCreate(f *frame) *cobra.Command {
 gets any record, in an exclusive one a single consumer gets all until it leaves or is silent,
 in a key_shared one the records of a key go to one consumer at a time, in order.`,
 		Example: `  floe stream group create orders billing --mode key_shared
-  floe stream group create orders audit --from end --ack-timeout 5m --max-deliver 0`,
+  floe stream group create orders audit --from end --ack-timeout 5m --max-attempts 0`,
 		Args: takes("STREAM", "GROUP"),
 	}
 	mode, from := stream.Shared, stream.SeekOption(stream.FromBeginning())
-	ackTimeout, maxDeliver := stream.DefaultAckTimeout, stream.DefaultMaxDeliver
+	ackTimeout, attempts := stream.DefaultAckTimeout, stream.DefaultMaxAttempts
 	backoffMin, backoffMax := stream.DefaultBackoffMin, stream.DefaultBackoffMax
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.Var(newFlag(&mode, "mode", groupMode), "mode", "shared, exclusive or key_shared (default shared)")
 	flags.Var(newFlag(&from, "where", parseStart), "from", "begin with this ID, or at this time, or at the beginning or end (default beginning)")
 	flags.Var(newFlag(&ackTimeout, "duration", positiveDuration), "ack-timeout", "when a record that is not acknowledged is delivered again (default 30s)")
-	flags.Var(newFlag(&maxDeliver, "n", within(0, maxDeliveries)), "max-deliver", "how often a record is delivered before it is a dead letter; 0: no limit (default 5)")
+	maxDeliveries(cmd, &attempts, " (default 5)")
 	flags.Var(newFlag(&backoffMin, "duration", durationOrNone), "backoff-min", "pause before the second delivery; before each further one twice as long (default 1s)")
 	flags.Var(newFlag(&backoffMax, "duration", durationOrNone), "backoff-max", "longest pause (default 5m)")
 	_ = cmd.RegisterFlagCompletionFunc("mode", cobra.FixedCompletions([]string{"shared", "exclusive", "key_shared"}, cobra.ShellCompDirectiveNoFileComp))
@@ -61,7 +61,7 @@ in a key_shared one the records of a key go to one consumer at a time, in order.
 		}
 		return f.call(cmd, func(ctx context.Context, s *session) error {
 			err := s.Stream(s.namespace).CreateGroup(ctx, args[0], args[1], from,
-				stream.InMode(mode), stream.AckTimeout(ackTimeout), stream.MaxDeliver(maxDeliver), stream.Backoff(shortest, longest))
+				stream.InMode(mode), stream.AckTimeout(ackTimeout), stream.MaxAttempts(attempts), stream.Backoff(shortest, longest))
 			if errors.Is(err, floe.ErrExists) {
 				return &hintedError{err, "floe stream group info STREAM GROUP shows it, floe stream group seek moves it"}
 			}
@@ -79,8 +79,15 @@ func groupMode(v string) (m stream.Mode, err error) {
 	return m, err
 }
 
-// maxDeliveries is the limit of a group's maximum.
-const maxDeliveries = 1_000_000
+// maxDeliveries gives a command the flag --max-attempts, which fills n, and its older name --max-deliver.
+func maxDeliveries(cmd *cobra.Command, n *int, absent string) {
+	flags := cmd.Flags()
+	flag := newFlag(n, "n", within(0, stream.MaxAttemptsLimit))
+	flags.Var(flag, "max-attempts", "maximum number of deliveries before the dead-letter stream; 0: no limit"+absent)
+	flags.Var(flag, "max-deliver", "")
+	_ = flags.MarkHidden("max-deliver")
+	cmd.MarkFlagsMutuallyExclusive("max-attempts", "max-deliver")
+}
 
 // backoff returns the pauses that the flags say. One that is given moves the default of the other, if need be.
 func backoff(cmd *cobra.Command, shortest, longest time.Duration) (_, _ time.Duration, err error) {
@@ -352,7 +359,8 @@ func groupExtend(f *frame) *cobra.Command {
 	d := stream.DefaultAckTimeout
 	cmd.Flags().Var(newFlag(&d, "duration", positiveDuration), "for", "how long from now (default 30s)")
 	return f.onRecords(cmd, "EXTENDED", func(ctx context.Context, s *stream.Store, name, group string, refs []stream.Ref) (int, error) {
-		return s.Extend(ctx, name, group, d, refs...)
+		e, err := s.ExtendMany(ctx, name, group, refs, d)
+		return e.Records, err
 	})
 }
 
@@ -466,15 +474,15 @@ func groupConfigure(f *frame) *cobra.Command {
 		Long: `Change settings of a group; others stay. They hold from the next delivery or failure of a
 record on. Its mode is for ever.`,
 		Example: `  floe stream group configure orders billing --ack-timeout 5m
-  floe stream group configure orders billing --max-deliver 0 --backoff-max 1h`,
+  floe stream group configure orders billing --max-attempts 0 --backoff-max 1h`,
 		Args: takes("STREAM", "GROUP"),
 	}
 	var ackTimeout, backoffMin, backoffMax time.Duration
-	var maxDeliver int
+	var attempts int
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.Var(newFlag(&ackTimeout, "duration", positiveDuration), "ack-timeout", "when a record that is not acknowledged is delivered again")
-	flags.Var(newFlag(&maxDeliver, "n", within(0, maxDeliveries)), "max-deliver", "how often a record is delivered before it is a dead letter; 0: no limit")
+	maxDeliveries(cmd, &attempts, "")
 	flags.Var(newFlag(&backoffMin, "duration", durationOrNone), "backoff-min", "pause before the second delivery; before each further one twice as long")
 	flags.Var(newFlag(&backoffMax, "duration", durationOrNone), "backoff-max", "longest pause")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -482,12 +490,12 @@ record on. Its mode is for ever.`,
 		if flags.Changed("ack-timeout") {
 			opts = append(opts, stream.AckTimeout(ackTimeout))
 		}
-		if flags.Changed("max-deliver") {
-			opts = append(opts, stream.MaxDeliver(maxDeliver))
+		if flags.Changed("max-attempts") || flags.Changed("max-deliver") {
+			opts = append(opts, stream.MaxAttempts(attempts))
 		}
 		pauses := flags.Changed("backoff-min") || flags.Changed("backoff-max")
 		if len(opts) == 0 && !pauses {
-			return &usageError{errors.New("there is nothing to change: none of --ack-timeout, --max-deliver, --backoff-min, --backoff-max"), helpHint(cmd)}
+			return &usageError{errors.New("there is nothing to change: none of --ack-timeout, --max-attempts, --backoff-min, --backoff-max"), helpHint(cmd)}
 		}
 		return f.call(cmd, func(ctx context.Context, s *session) error {
 			if pauses {
@@ -585,7 +593,7 @@ type groupDetail struct {
 	Pending          int          `json:"pending"`
 	Lag              int64        `json:"lag"`
 	AckTimeoutMillis int64        `json:"ack_timeout_ms"`
-	MaxDeliver       int          `json:"max_deliver"` // 0: no limit
+	MaxAttempts      int          `json:"max_deliver"` // 0: no limit; the name that REST has, too
 	BackoffMinMillis int64        `json:"backoff_min_ms"`
 	BackoffMaxMillis int64        `json:"backoff_max_ms"`
 	CreatedAt        int64        `json:"created_at"`
@@ -622,11 +630,11 @@ func (s *session) printGroup(name string, g *stream.GroupStats) error {
 	members, of := membersOf(g)
 	d := groupDetail{
 		Stream: name, Group: g.Name, Namespace: s.namespace, Mode: g.Mode.String(), Members: members, Pending: g.Pending(), Lag: g.Lag(),
-		AckTimeoutMillis: g.AckTimeout.Milliseconds(), MaxDeliver: g.MaxDeliver, BackoffMinMillis: g.BackoffMin.Milliseconds(),
+		AckTimeoutMillis: g.AckTimeout.Milliseconds(), MaxAttempts: g.MaxAttempts, BackoffMinMillis: g.BackoffMin.Milliseconds(),
 		BackoffMaxMillis: g.BackoffMax.Milliseconds(), CreatedAt: g.CreatedAt.UnixMilli(),
 	}
 	about := table{name: "group", rows: [][]string{
-		{"name", g.Name}, {"mode", d.Mode}, {"ack timeout", shownDuration(g.AckTimeout)}, {"max deliver", decimal(g.MaxDeliver)},
+		{"name", g.Name}, {"mode", d.Mode}, {"ack timeout", shownDuration(g.AckTimeout)}, {"max attempts", decimal(g.MaxAttempts)},
 		{"back-off", shownDuration(g.BackoffMin) + " to " + shownDuration(g.BackoffMax)}, {"created", shownTime(g.CreatedAt)},
 	}}
 	cursors := table{name: "partition", head: []string{"PARTITION", "LAST DELIVERED", "ACKED", "PENDING", "LAG"}}

@@ -208,7 +208,8 @@ func (s *session) ackLeased(ctx context.Context, w *work, ms []queue.Message) er
 	for _, m := range ms {
 		receipts = append(receipts, m.Receipt)
 	}
-	return s.Queue(s.namespace).Ack(ctx, w.queue, receipts...)
+	_, err := s.Queue(s.namespace).Ack(ctx, w.queue, receipts...)
+	return err
 }
 
 func (s *session) printLeased(w *work, ms []queue.Message) error {
@@ -281,7 +282,7 @@ func queueAck(f *frame) *cobra.Command {
 				receipts = append(receipts, queue.Receipt(arg))
 			}
 			return f.call(cmd, func(ctx context.Context, s *session) error {
-				if err := s.Queue(s.namespace).Ack(ctx, args[0], receipts...); err != nil {
+				if _, err := s.Queue(s.namespace).Ack(ctx, args[0], receipts...); err != nil {
 					return leaseEnded(err)
 				}
 				return s.printReceipts("ACKED", args[0], args[1:])
@@ -314,7 +315,7 @@ func queueNack(f *frame) *cobra.Command {
 			opts = append(opts, queue.ToDLQ())
 		}
 		return f.call(cmd, func(ctx context.Context, s *session) error {
-			if err := s.Queue(s.namespace).Nack(ctx, args[0], queue.Receipt(args[1]), opts...); err != nil {
+			if _, err := s.Queue(s.namespace).Nack(ctx, args[0], []queue.Receipt{queue.Receipt(args[1])}, opts...); err != nil {
 				return leaseEnded(err)
 			}
 			return s.printReceipts("NACKED", args[0], args[1:])

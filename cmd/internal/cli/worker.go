@@ -185,7 +185,7 @@ attempt that is with --attempt: else it may end a later one, if its own was too 
 func attemptFlags(cmd *cobra.Command) (options func() []action.EndOption) {
 	var attempt, delivery int
 	flags := cmd.Flags()
-	flags.Var(newFlag(&attempt, "n", within(1, action.MaxRetriesLimit+1)), "attempt", "the ATTEMPT that has ended (default the present one)")
+	flags.Var(newFlag(&attempt, "n", within(1, action.MaxAttemptsLimit)), "attempt", "the ATTEMPT that has ended (default the present one)")
 	flags.Var(newFlag(&delivery, "n", within(1, math.MaxInt32)), "delivery", "its DELIVERY, which no other attempt has")
 	return func() []action.EndOption {
 		return []action.EndOption{action.OfAttempt(attempt), action.OfDelivery(delivery)}

@@ -112,7 +112,8 @@ var Workloads = []Workload{
 			if err != nil || len(got) == 0 {
 				return err
 			}
-			return store.Ack(ctx, queueName, got[0].Receipt)
+			_, err = store.Ack(ctx, queueName, got[0].Receipt)
+			return err
 		}, nil, nil
 	}},
 	{"stream-append", "append a record", func(ctx context.Context, t *Target) (func(context.Context, *caller) error, func() error, error) {

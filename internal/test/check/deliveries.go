@@ -18,7 +18,7 @@ import (
 //	one := check.Delivery{Body: "a", At: "17", Attempt: 1, LSN: 2041}
 //	r.Done(now(), one) // or r.Unknown()
 //	s := d.Settle(now(), one, check.Acked)
-//	err = jobs.Ack(ctx, "q", messages[0].Receipt)
+//	_, err = jobs.Ack(ctx, "q", messages[0].Receipt)
 //	s.Done(now()) // or s.Stale(now()), or s.Never(), or nothing
 //
 // Calls whose outcome is not known may have had any, at any time behind their begin. Times only order calls, so any unit will do. It is

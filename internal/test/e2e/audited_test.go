@@ -118,15 +118,15 @@ func (q *auditedQueue) ack(ctx context.Context, of []check.Delivery) (int, error
 	for _, d := range of {
 		receipts = append(receipts, receiptOf(d))
 	}
-	return len(of), q.Ack(ctx, auditName, receipts...)
+	return q.Ack(ctx, auditName, receipts...)
 }
 
 func (q *auditedQueue) nack(ctx context.Context, of check.Delivery) (int, error) {
-	return 1, q.Nack(ctx, auditName, receiptOf(of), queue.Reason("nacked"))
+	return q.Nack(ctx, auditName, []queue.Receipt{receiptOf(of)}, queue.Reason("nacked"))
 }
 
 func (q *auditedQueue) bury(ctx context.Context, of check.Delivery) (int, error) {
-	return 1, q.Nack(ctx, auditName, receiptOf(of), queue.ToDLQ())
+	return q.Nack(ctx, auditName, []queue.Receipt{receiptOf(of)}, queue.ToDLQ())
 }
 
 func (q *auditedQueue) extend(ctx context.Context, of check.Delivery) (int, error) {
@@ -164,7 +164,7 @@ func (g *auditedGroup) open(ctx context.Context) error {
 		return err
 	}
 	return g.CreateGroup(ctx, auditName, auditGroup,
-		stream.InMode(g.mode), stream.AckTimeout(auditLease), stream.MaxDeliver(auditAttempts), stream.Backoff(auditBackoff, 2*auditBackoff))
+		stream.InMode(g.mode), stream.AckTimeout(auditLease), stream.MaxAttempts(auditAttempts), stream.Backoff(auditBackoff, 2*auditBackoff))
 }
 
 func (g *auditedGroup) send(ctx context.Context, once string, items []check.Item) ([]check.Item, error) {
@@ -228,7 +228,8 @@ func (g *auditedGroup) bury(ctx context.Context, of check.Delivery) (int, error)
 }
 
 func (g *auditedGroup) extend(ctx context.Context, of check.Delivery) (int, error) {
-	return g.Extend(ctx, auditName, auditGroup, auditLease, refsOf([]check.Delivery{of})...)
+	e, err := g.ExtendMany(ctx, auditName, auditGroup, refsOf([]check.Delivery{of}), auditLease)
+	return e.Records, err
 }
 
 func (g *auditedGroup) leave(ctx context.Context, consumer string) error {

@@ -171,7 +171,7 @@ func (c *consumers) fill(ctx context.Context, db *floe.Client) {
 	if err := log.Create(ctx, consumedPlace, stream.Partitions(3)); err != nil {
 		t.Fatal(err)
 	}
-	opts := []stream.GroupOption{stream.InMode(stream.KeyShared), stream.AckTimeout(time.Second), stream.MaxDeliver(0), stream.Backoff(0, 0)}
+	opts := []stream.GroupOption{stream.InMode(stream.KeyShared), stream.AckTimeout(time.Second), stream.MaxAttempts(0), stream.Backoff(0, 0)}
 	if err := log.CreateGroup(ctx, consumedPlace, consumedPlace, opts...); err != nil {
 		t.Fatal(err)
 	}

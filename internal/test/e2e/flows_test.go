@@ -226,7 +226,7 @@ func (f *flows) define() {
 			}
 		}
 		for name := range flowWork { // so many retries that no run fails by those who are killed
-			ok[int](f.t)(f.db.Action(place).Register(ctx, name, action.Timeout(time.Hour), action.MaxRetries(1000), action.Backoff(0, 0)))
+			ok[int](f.t)(f.db.Action(place).Register(ctx, name, action.Timeout(time.Hour), action.MaxAttempts(1001), action.Backoff(0, 0)))
 		}
 		for _, source := range []string{leg, journey} {
 			ok[workflow.Created](f.t)(f.db.Workflow(place).Create(ctx, []byte(source)))

@@ -43,16 +43,16 @@ func suiteQueue(t *testing.T, db database) {
 		t.Errorf("Extend = %v", until)
 	}
 	var stale *queue.ReceiptError
-	do(s.Ack(ctx, "q", got[0].Receipt))
-	if err := s.Ack(ctx, "q", got[1].Receipt, got[0].Receipt); !errors.As(err, &stale) || stale.Receipt != got[0].Receipt || stale.Queue != "q" || !errors.Is(err, floe.ErrConflict) {
+	ok[int](t)(s.Ack(ctx, "q", got[0].Receipt))
+	if _, err := s.Ack(ctx, "q", got[1].Receipt, got[0].Receipt); !errors.As(err, &stale) || stale.Receipt != got[0].Receipt || stale.Queue != "q" || !errors.Is(err, floe.ErrConflict) {
 		t.Errorf("Ack of what was acked: %#v", err)
 	}
-	do(s.Nack(ctx, "q", got[1].Receipt, queue.Reason("once")))
+	ok[int](t)(s.Nack(ctx, "q", []queue.Receipt{got[1].Receipt}, queue.Reason("once")))
 	second := ok[[]queue.Message](t)(s.Dequeue(ctx, "q"))
 	if len(second) != 1 || second[0].Attempts != 2 || second[0].LastError != "once" || second[0].Receipt == got[1].Receipt {
 		t.Fatalf("Dequeue after Nack = %+v", second)
 	}
-	do(s.Nack(ctx, "q", second[0].Receipt, queue.Reason("twice")))
+	ok[int](t)(s.Nack(ctx, "q", []queue.Receipt{second[0].Receipt}, queue.Reason("twice")))
 	do(s.Requeue(ctx, "q", 1))
 	if err := s.DeleteDead(ctx, "q", 1); !errors.Is(err, floe.ErrNotFound) {
 		t.Errorf("DeleteDead of what was requeued: %v", err)
@@ -121,7 +121,7 @@ func suiteQueueListings(t *testing.T, db database) {
 			ok[queue.Enqueued](t)(s.Enqueue(ctx, "dead", fmt.Appendf(nil, "body %d", i), queue.Priority(i%3)))
 		}
 		for _, m := range ok[[]queue.Message](t)(s.Dequeue(ctx, "dead", queue.Max(15))) {
-			if err := s.Nack(ctx, "dead", m.Receipt, queue.ToDLQ(), queue.Reason(fmt.Sprintf("reason %d", m.Seq%2))); err != nil {
+			if _, err := s.Nack(ctx, "dead", []queue.Receipt{m.Receipt}, queue.ToDLQ(), queue.Reason(fmt.Sprintf("reason %d", m.Seq%2))); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -163,7 +163,7 @@ func suiteQueueWait(t *testing.T, db database) {
 					got <- batch[0]
 					return
 				}
-				if err := s.Ack(ctx, "q", batch[0].Receipt); err != nil {
+				if _, err := s.Ack(ctx, "q", batch[0].Receipt); err != nil {
 					t.Errorf("Ack: %v", err)
 				}
 				got <- batch[0]
@@ -201,7 +201,7 @@ func suiteQueueHeaders(t *testing.T, db database) {
 	check("messages", ok[queue.Page[queue.Message]](t)(s.Messages("q").Page(ctx)).Items)
 	check("messages without payload", ok[queue.Page[queue.Message]](t)(s.Messages("q").Page(ctx, queue.NoPayload())).Items)
 	m := check("dequeue", ok[[]queue.Message](t)(s.Dequeue(ctx, "q")))
-	if err := s.Nack(ctx, "q", m.Receipt, queue.ToDLQ()); err != nil {
+	if _, err := s.Nack(ctx, "q", []queue.Receipt{m.Receipt}, queue.ToDLQ()); err != nil {
 		t.Fatal(err)
 	}
 	check("dead letters", ok[queue.Page[queue.Message]](t)(s.DeadLetters("q").Page(ctx)).Items)

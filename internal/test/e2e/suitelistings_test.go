@@ -147,7 +147,7 @@ func fill(t *testing.T, db database, namespace string) {
 	}
 	ok[[]stream.Delivery](t)(streams.ReadGroup(ctx, "s/0", "g/0", "c", stream.Limit(12)))
 	for _, m := range ok[[]queue.Message](t)(queues.Dequeue(ctx, "q/0", queue.Max(12))) {
-		if err := queues.Nack(ctx, "q/0", m.Receipt, queue.ToDLQ()); err != nil {
+		if _, err := queues.Nack(ctx, "q/0", []queue.Receipt{m.Receipt}, queue.ToDLQ()); err != nil {
 			t.Fatal(err)
 		}
 	}

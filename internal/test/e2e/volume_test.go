@@ -114,7 +114,8 @@ func (v *volume) taken(n int) error {
 	for i, m := range got {
 		receipts[i] = m.Receipt
 	}
-	return q.Ack(v.t.Context(), "q", receipts...)
+	_, err = q.Ack(v.t.Context(), "q", receipts...)
+	return err
 }
 
 func (v *volume) take(n int) {
@@ -222,7 +223,7 @@ func useOnce(ctx context.Context, client *floe.Client, name string) error {
 	if err != nil || len(got) != 1 {
 		return fmt.Errorf("%d messages: %w", len(got), err)
 	}
-	if err := q.Ack(ctx, name, got[0].Receipt); err != nil {
+	if _, err := q.Ack(ctx, name, got[0].Receipt); err != nil {
 		return err
 	}
 	return client.Stream("default").CreateGroup(ctx, "s", name)

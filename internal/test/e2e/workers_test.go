@@ -155,7 +155,7 @@ func (w *workers) register(db *floe.Client) {
 			}
 		}
 		ok[int](w.t)(db.Action(place).Register(ctx, workName,
-			action.Timeout(time.Hour), action.MaxRetries(workedRetries), action.Backoff(0, 0), action.MaxRunningPerKey(1)))
+			action.Timeout(time.Hour), action.MaxAttempts(1+workedRetries), action.Backoff(0, 0), action.MaxRunningPerKey(1)))
 	}
 }
 

@@ -89,7 +89,7 @@ func (w *world) leaveQueues(ns string) {
 		ok[queue.Enqueued](w)(s.Enqueue(ctx, "left", []byte("p"), queue.DedupKey(fmt.Sprint("key", n))))
 	}
 	for _, m := range ok[[]queue.Message](w)(s.Dequeue(ctx, "left", queue.Max(2), queue.Lease(24*time.Hour)))[1:] {
-		w.must(s.Nack(ctx, "left", m.Receipt, queue.ToDLQ(), queue.Reason("no")))
+		ok[int](w)(s.Nack(ctx, "left", []queue.Receipt{m.Receipt}, queue.ToDLQ(), queue.Reason("no")))
 	}
 	ok[queue.Enqueued](w)(s.Enqueue(ctx, "deleted", nil, queue.DedupKey("key")))
 	w.must(s.Delete(ctx, "deleted"))

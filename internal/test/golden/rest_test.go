@@ -66,8 +66,8 @@ func (w *world) restOfStreams(ns string) {
 	const name, group = "rest", "readers"
 	w.must(s.Create(ctx, name, stream.Partitions(3)))
 	w.must(s.SetRetention(ctx, name, stream.Retention{MaxLen: 1000, MaxAge: 24 * time.Hour, MaxBytes: 1 << 20}))
-	w.must(s.CreateGroup(ctx, name, group, stream.AckTimeout(time.Minute), stream.MaxDeliver(2), stream.Backoff(0, time.Second)))
-	w.must(s.ConfigureGroup(ctx, name, group, stream.MaxDeliver(3)))
+	w.must(s.CreateGroup(ctx, name, group, stream.AckTimeout(time.Minute), stream.MaxAttempts(2), stream.Backoff(0, time.Second)))
+	w.must(s.ConfigureGroup(ctx, name, group, stream.MaxAttempts(3)))
 	var last stream.Appended
 	for n := range 9 {
 		last = ok[stream.Appended](w)(s.Append(ctx, name, stream.Message{Payload: []byte("p"), Headers: map[string]string{"h": "v"}}, stream.Dedup("producer", uint64(n+1))))
@@ -77,7 +77,7 @@ func (w *world) restOfStreams(ns string) {
 		w.t.Fatalf("a group reads %d records", len(ds))
 	}
 	refs := stream.RefsOf(ds)
-	ok[int](w)(s.Extend(ctx, name, group, time.Hour, refs[:1]...))
+	ok[stream.Extended](w)(s.ExtendMany(ctx, name, group, refs[:1], time.Hour))
 	ok[int](w)(s.Nack(ctx, name, group, refs[:1], stream.Reason("no")))
 	ok[int](w)(s.Nack(ctx, name, group, refs[1:2], stream.ToDLQ()))
 	ok[int](w)(s.Ack(ctx, name, group, refs[2:]...))
@@ -108,9 +108,9 @@ func (w *world) restOfQueues(ns string) {
 	ms := ok[[]queue.Message](w)(s.Dequeue(ctx, name, queue.Max(6), queue.Lease(time.Minute)))
 	ok[*engine.TxnResult](w)(w.txn(ns).If(queue.Held(name, ms[0].Receipt)).Do(queue.AckOp(name, ms[0].Receipt)).Commit(ctx))
 	ok[time.Time](w)(s.Extend(ctx, name, ms[1].Receipt, time.Hour))
-	w.must(s.Nack(ctx, name, ms[2].Receipt, queue.ToDLQ(), queue.Reason("no")))
-	w.must(s.Nack(ctx, name, ms[3].Receipt, queue.ToDLQ()))
-	w.must(s.Nack(ctx, name, ms[4].Receipt))
+	ok[int](w)(s.Nack(ctx, name, []queue.Receipt{ms[2].Receipt}, queue.ToDLQ(), queue.Reason("no")))
+	ok[int](w)(s.Nack(ctx, name, []queue.Receipt{ms[3].Receipt}, queue.ToDLQ()))
+	ok[int](w)(s.Nack(ctx, name, []queue.Receipt{ms[4].Receipt}))
 	ok[int64](w)(s.Release(ctx, name, ms[5].Receipt))
 	w.must(s.DeleteDead(ctx, name, ms[3].Seq))
 	w.must(s.Requeue(ctx, name, ms[2].Seq))
@@ -175,7 +175,7 @@ func (w *world) restOfActions(ns string) {
 		w.must(s.Complete(ctx, task.Run, "worker", []byte(`1`)))
 	}
 	for _, fails := range []bool{true, false} {
-		run := ok[action.Invoked](w)(s.Invoke(ctx, "rest", nil, action.Delay(time.Hour), action.MaxRetries(1), action.Timeout(time.Minute), action.Expire(2*time.Hour))).Run
+		run := ok[action.Invoked](w)(s.Invoke(ctx, "rest", nil, action.Delay(time.Hour), action.MaxAttempts(2), action.Timeout(time.Minute), action.Expire(2*time.Hour))).Run
 		if fails {
 			w.must(s.Cancel(ctx, run, "no"))
 			w.must(s.Retry(ctx, run))
@@ -207,7 +207,7 @@ func (w *world) restOfWorkflows(ns string) {
 	ctx, s := w.t.Context(), engine.StoreOf(workflow.Primitive, w.router, ns, workload.MaxValue)
 	acts := engine.StoreOf(action.Primitive, w.router, ns, workload.MaxValue)
 	for _, name := range []string{"a", "b"} {
-		ok[int](w)(acts.Register(ctx, name, action.MaxRetries(0)))
+		ok[int](w)(acts.Register(ctx, name, action.MaxAttempts(1)))
 	}
 	ok[workflow.Created](w)(s.Create(ctx, []byte(lookup)))
 	ok[workflow.Created](w)(s.Create(ctx, []byte(ticking)))

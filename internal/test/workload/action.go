@@ -59,7 +59,7 @@ func (j *actionJob) client(w World) *actionClient {
 // register registers an action whose runs fail soon, or are done.
 func register(store *action.Store, name string, opts ...action.RegisterOption) error {
 	_, err := store.Register(context.Background(), name, append(opts,
-		action.Timeout(time.Second), action.MaxRetries(2), action.Backoff(20*time.Millisecond, 100*time.Millisecond), action.Retain(1000*time.Hour, 1_000_000))...)
+		action.Timeout(time.Second), action.MaxAttempts(3), action.Backoff(20*time.Millisecond, 100*time.Millisecond), action.Retain(1000*time.Hour, 1_000_000))...)
 	return err
 }
 

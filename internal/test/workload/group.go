@@ -55,7 +55,7 @@ func (j *groupJob) Do(w World) {
 func (g *groupClient) read(mode stream.Mode, consumer string, noAck bool) error {
 	opts := []stream.GroupReadOption{
 		stream.Limit(1 + g.Rand().IntN(5)), stream.InMode(mode),
-		stream.AckTimeout(300 * time.Millisecond), stream.MaxDeliver(3), stream.Backoff(20*time.Millisecond, 100*time.Millisecond),
+		stream.AckTimeout(300 * time.Millisecond), stream.MaxAttempts(3), stream.Backoff(20*time.Millisecond, 100*time.Millisecond),
 	}
 	if noAck {
 		opts = append(opts, stream.NoAck())
@@ -117,7 +117,7 @@ func (g *groupClient) settle(mode stream.Mode, consumer string) error {
 	d := g.held[key][i]
 	switch g.Rand().IntN(8) {
 	case 0:
-		_, err := g.store.Extend(context.Background(), kept, group, time.Second, d.Ref())
+		_, err := g.store.ExtendMany(context.Background(), kept, group, []stream.Ref{d.Ref()}, time.Second)
 		return err
 	case 1:
 		g.held[key] = slices.Delete(g.held[key], i, i+1)

@@ -131,13 +131,15 @@ func (q *queueClient) end() error {
 		_, err := q.store.Extend(ctx, jobs, m.Receipt, upTo(q, time.Second)+time.Millisecond)
 		return err
 	case 1:
-		return q.store.Nack(ctx, jobs, m.Receipt, queue.Reason("no"))
+		_, err := q.store.Nack(ctx, jobs, []queue.Receipt{m.Receipt}, queue.Reason("no"))
+		return err
 	case 2:
-		return q.store.Nack(ctx, jobs, m.Receipt, queue.Delay(upTo(q, 100*time.Millisecond)))
+		_, err := q.store.Nack(ctx, jobs, []queue.Receipt{m.Receipt}, queue.Delay(upTo(q, 100*time.Millisecond)))
+		return err
 	}
 	q.leased = append(q.leased[:i], q.leased[i+1:]...)
 	asked := q.ledger.Ack(m)
-	err := q.store.Ack(ctx, jobs, m.Receipt)
+	_, err := q.store.Ack(ctx, jobs, m.Receipt)
 	if err == nil {
 		q.told(asked.Acked(m))
 	}

@@ -54,7 +54,7 @@ func streamTally(rng *rand.Rand, tag string, payload []byte) []engine.Operation 
 	mode := stream.Mode(rng.IntN(3))
 	return []engine.Operation{
 		stream.AppendOp(tag+"log", stream.Message{Key: strconv.Itoa(rng.IntN(3)), Payload: payload}),
-		stream.ReadGroupOp(tag+"log", mode.String(), "c", stream.InMode(mode), stream.AckTimeout(shortly(rng)), stream.Limit(2), stream.MaxDeliver(2)),
+		stream.ReadGroupOp(tag+"log", mode.String(), "c", stream.InMode(mode), stream.AckTimeout(shortly(rng)), stream.Limit(2), stream.MaxAttempts(2)),
 	}
 }
 
