@@ -25,8 +25,9 @@ const (
 	ScalarNode   = yaml.ScalarNode
 	AliasNode    = yaml.AliasNode
 
-	TaggedStyle = yaml.TaggedStyle
-	FlowStyle   = yaml.FlowStyle
+	TaggedStyle       = yaml.TaggedStyle
+	DoubleQuotedStyle = yaml.DoubleQuotedStyle
+	FlowStyle         = yaml.FlowStyle
 )
 
 // NewDecoder returns a decoder of what r reads.

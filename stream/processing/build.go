@@ -1,14 +1,9 @@
 package processing
 
 import (
-	"bytes"
-	"fmt"
-	"maps"
-	"slices"
-	"strings"
 	"time"
 
-	"github.com/floedb/floe/internal/yaml"
+	"github.com/floedb/floe/internal/document"
 )
 
 // Definition is the definition of a job as a value. YAML returns it as text, for Submit, Validate, ReplaceDefinition and Plan, which check it as they check what
@@ -231,23 +226,26 @@ type ToSeries struct {
 	Namespace   string            // "" for the job's own
 }
 
+// doc is a table of a definition.
+type doc = document.Mapping
+
 // YAML returns the definition as text. What is wrong with it is told by who reads it, with the lines of this text.
 func (d Definition) YAML() []byte {
 	all := doc{}
-	all.set("kind", "Processing")
-	all.set("name", d.Name)
-	all.opt("namespace", d.Namespace)
-	all.opt("description", d.Description)
-	all.opt("parallelism", d.Parallelism)
-	all.opt("batch_size", d.BatchSize)
+	all.Set("kind", "Processing")
+	all.Set("name", d.Name)
+	all.Opt("namespace", d.Namespace)
+	all.Opt("description", d.Description)
+	all.Opt("parallelism", d.Parallelism)
+	all.Opt("batch_size", d.BatchSize)
 	if d.FailOnError {
-		all.set("on_error", "fail")
+		all.Set("on_error", "fail")
 	}
 	if d.StopAtEnd {
-		all.set("stop_at", "latest")
+		all.Set("stop_at", "latest")
 	}
-	all.opt("max_future_ms", ms(d.MaxFuture))
-	var sources, operators, sinks list
+	all.Opt("max_future_ms", d.MaxFuture)
+	var sources, operators, sinks []doc
 	for i := range d.Sources {
 		sources = append(sources, d.Sources[i].doc())
 	}
@@ -257,324 +255,204 @@ func (d Definition) YAML() []byte {
 	for i := range d.Sinks {
 		sinks = append(sinks, d.Sinks[i].doc())
 	}
-	all.set("sources", sources)
-	if len(operators) > 0 {
-		all.set("operators", operators)
-	}
-	all.set("sinks", sinks)
-	return all.text()
+	all.Set("sources", sources)
+	all.Opt("operators", operators)
+	all.Set("sinks", sinks)
+	return all.YAML()
 }
 
 func (s *Source) doc() doc {
 	var all doc
-	all.opt("name", s.Name)
+	all.Opt("name", s.Name)
 	if s.From != nil {
-		all.set(s.From.input())
+		all.Set(s.From.input())
 	}
-	all.opt("event_time", s.EventTime)
+	all.Opt("event_time", s.EventTime)
 	var mark doc
-	mark.orNone("max_out_of_orderness_ms", s.Disorder)
-	mark.orNone("idle_timeout_ms", s.IdleAfter)
-	if len(mark) > 0 {
-		all.set("watermark", mark)
-	}
+	mark.OptOrNone("max_out_of_orderness_ms", document.Millis(s.Disorder))
+	mark.OptOrNone("idle_timeout_ms", document.Millis(s.IdleAfter))
+	all.Opt("watermark", mark)
 	return all
 }
 
 func (s FromStream) input() (string, doc) {
 	var all doc
-	all.set("name", s.Name)
+	all.Set("name", s.Name)
 	if s.Partitions == nil {
-		all.set("partitions", "all")
+		all.Set("partitions", "all")
 	} else {
-		all.set("partitions", s.Partitions)
+		all.Set("partitions", s.Partitions)
 	}
-	all.opt("start", s.Start)
+	all.Opt("start", s.Start)
 	return "stream", all
 }
 
 func (s FromSeries) input() (string, doc) {
 	var all doc
-	all.set("measurement", s.Measurement)
-	all.opt("field", s.Field)
-	all.pairs("tags", s.Tags)
-	all.opt("poll_interval_ms", ms(s.Poll))
-	all.orNone("delay_ms", s.Delay)
-	all.opt("start", s.Start)
+	all.Set("measurement", s.Measurement)
+	all.Opt("field", s.Field)
+	all.OptPairs("tags", s.Tags)
+	all.Opt("poll_interval_ms", s.Poll)
+	all.OptOrNone("delay_ms", document.Millis(s.Delay))
+	all.Opt("start", s.Start)
 	return "ts", all
 }
 
 func (o *Operator) doc() doc {
 	var all doc
-	all.opt("name", o.Name)
+	all.Opt("name", o.Name)
 	if o.Do != nil {
 		typ, fields := o.Do.work()
-		all.set("type", typ)
-		all.opt("description", o.Description)
+		all.Set("type", typ)
+		all.Opt("description", o.Description)
 		all = append(all, fields...)
 	}
 	return all
 }
 
-func (f Filter) work() (string, doc) { return "filter", doc{{"condition", f.Condition}} }
+func (f Filter) work() (string, doc) { return "filter", document.With("condition", f.Condition) }
 
-func (m Map) work() (string, doc) { return "map", doc{{"fields", fieldsOf(m.Fields)}} }
+func (m Map) work() (string, doc) { return "map", document.With("fields", fieldsOf(m.Fields)) }
 
-func (s Set) work() (string, doc) { return "set", doc{{"fields", fieldsOf(s.Fields)}} }
+func (s Set) work() (string, doc) { return "set", document.With("fields", fieldsOf(s.Fields)) }
 
 func fieldsOf(fields []Field) doc {
 	all := doc{}
 	for _, f := range fields {
-		all.set(f.Name, f.Value)
+		all.Set(f.Name, f.Value)
 	}
 	return all
 }
 
 func (f FlatMap) work() (string, doc) {
-	all := doc{{"array_field", f.Array}}
-	all.opt("element_key", f.Key)
+	all := document.With("array_field", f.Array)
+	all.Opt("element_key", f.Key)
 	return "flatmap", all
 }
 
-func (k KeyBy) work() (string, doc) { return "keyby", doc{{"key_expression", k.Key}} }
+func (k KeyBy) work() (string, doc) { return "keyby", document.With("key_expression", k.Key) }
 
 func (a Aggregate) work() (string, doc) {
-	var each list
+	var each []doc
 	for _, m := range a.Each {
-		each = append(each, append(doc{{"name", m.Name}}, measureOf(m.Function, m.Field, m.Percentile)...))
+		each = append(each, append(document.With("name", m.Name), measureOf(m.Function, m.Field, m.Percentile)...))
 	}
-	all := doc{{"aggregates", each}}
+	all := document.With("aggregates", each)
 	if each == nil {
 		all = measureOf(a.Function, a.Field, a.Percentile)
 	}
-	all.opt("window", a.Window.kind)
+	all.Opt("window", a.Window.kind)
 	switch a.Window.kind {
 	case "tumbling":
-		all.set("window_size_ms", ms(a.Window.size))
+		all.Set("window_size_ms", a.Window.size)
 	case "sliding":
-		all.set("window_size_ms", ms(a.Window.size))
-		all.set("slide_ms", ms(a.Window.slide))
+		all.Set("window_size_ms", a.Window.size)
+		all.Set("slide_ms", a.Window.slide)
 	case "session":
-		all.set("gap_ms", ms(a.Window.gap))
+		all.Set("gap_ms", a.Window.gap)
 	case "count":
-		all.set("window_size", a.Window.records)
+		all.Set("window_size", a.Window.records)
 	}
-	all.opt("allowed_lateness_ms", ms(a.Lateness))
-	all.opt("late_tag", a.LateTag)
+	all.Opt("allowed_lateness_ms", a.Lateness)
+	all.Opt("late_tag", a.LateTag)
 	return "aggregate", all
 }
 
 func measureOf(function, field string, percentile float64) doc {
-	all := doc{{"function", function}}
-	all.opt("field", field)
-	all.opt("percentile", percentile)
+	all := document.With("function", function)
+	all.Opt("field", field)
+	all.Opt("percentile", percentile)
 	return all
 }
 
 func (l Lookup) work() (string, doc) {
-	all := doc{{"lookup_key", l.Key}}
-	all.opt("namespace", l.Namespace)
+	all := document.With("lookup_key", l.Key)
+	all.Opt("namespace", l.Namespace)
 	mode := "enrich"
 	if l.Filter {
 		mode = "filter"
 	}
-	all.set("mode", mode)
-	all.opt("enrich_field", l.Field)
-	all.opt("on_missing", l.OnMissing)
+	all.Set("mode", mode)
+	all.Opt("enrich_field", l.Field)
+	all.Opt("on_missing", l.OnMissing)
 	return "kv_lookup", all
 }
 
 func (c Classify) work() (string, doc) {
-	rules := list{}
+	rules := []doc{}
 	for _, r := range c.Rules {
-		rules = append(rules, doc{{"condition", r.Condition}, {"tag", r.Tag}})
+		rule := document.With("condition", r.Condition)
+		rule.Set("tag", r.Tag)
+		rules = append(rules, rule)
 	}
-	all := doc{{"rules", rules}}
-	all.opt("default_tag", c.Default)
+	all := document.With("rules", rules)
+	all.Opt("default_tag", c.Default)
 	return "classify", all
 }
 
 func (d Dedup) work() (string, doc) {
 	var all doc
-	all.opt("key", d.Key)
-	all.opt("ttl_ms", ms(d.TTL))
+	all.Opt("key", d.Key)
+	all.Opt("ttl_ms", d.TTL)
 	return "dedup", all
 }
 
 func (j Join) work() (string, doc) {
-	all := doc{{"source", j.Source}, {"on", j.On}, {"within_ms", ms(j.Within)}}
+	all := document.With("source", j.Source)
+	all.Set("on", j.On)
+	all.Set("within_ms", j.Within)
 	if j.Left {
-		all.set("mode", "left")
+		all.Set("mode", "left")
 	}
-	all.opt("enrich_field", j.Field)
+	all.Opt("enrich_field", j.Field)
 	return "join", all
 }
 
-func (c Call) work() (string, doc) { return "func", doc{{"function", c.Func}} }
+func (c Call) work() (string, doc) { return "func", document.With("function", c.Func) }
 
 func (Passthrough) work() (string, doc) { return "passthrough", nil }
 
 func (s *Sink) doc() doc {
 	var all doc
-	all.opt("name", s.Name)
+	all.Opt("name", s.Name)
 	if s.To != nil {
-		all.set(s.To.output())
+		all.Set(s.To.output())
 	}
-	if len(s.Match) > 0 {
-		all.set("match", s.Match)
-	}
+	all.Opt("match", s.Match)
 	return all
 }
 
 func (s ToStream) output() (string, doc) {
-	all := doc{{"name", s.Name}}
-	all.opt("key", s.Key)
-	all.opt("namespace", s.Namespace)
+	all := document.With("name", s.Name)
+	all.Opt("key", s.Key)
+	all.Opt("namespace", s.Namespace)
 	return "stream", all
 }
 
 func (k ToKV) output() (string, doc) {
 	all := doc{}
-	all.opt("key", k.Key)
-	all.opt("key_prefix", k.Prefix)
-	all.opt("separator", k.Separator)
-	all.opt("write_mode", k.Mode)
-	all.opt("ttl_ms", ms(k.TTL))
-	all.opt("namespace", k.Namespace)
+	all.Opt("key", k.Key)
+	all.Opt("key_prefix", k.Prefix)
+	all.Opt("separator", k.Separator)
+	all.Opt("write_mode", k.Mode)
+	all.Opt("ttl_ms", k.TTL)
+	all.Opt("namespace", k.Namespace)
 	return "kv", all
 }
 
 func (q ToQueue) output() (string, doc) {
-	all := doc{{"name", q.Name}}
-	all.opt("priority", q.Priority)
-	all.opt("delay_ms", ms(q.Delay))
-	all.opt("namespace", q.Namespace)
+	all := document.With("name", q.Name)
+	all.Opt("priority", q.Priority)
+	all.Opt("delay_ms", q.Delay)
+	all.Opt("namespace", q.Namespace)
 	return "queue", all
 }
 
 func (s ToSeries) output() (string, doc) {
-	all := doc{{"measurement", s.Measurement}}
-	all.pairs("tags", s.Tags)
-	all.pairs("fields", s.Fields)
-	all.opt("timestamp", s.Time)
-	all.opt("namespace", s.Namespace)
+	all := document.With("measurement", s.Measurement)
+	all.OptPairs("tags", s.Tags)
+	all.OptPairs("fields", s.Fields)
+	all.Opt("timestamp", s.Time)
+	all.Opt("namespace", s.Namespace)
 	return "ts", all
-}
-
-// ms returns a duration in ms, rounded away from zero.
-func ms(d time.Duration) int64 {
-	n, rest := int64(d/time.Millisecond), d%time.Millisecond
-	switch {
-	case rest > 0:
-		n++
-	case rest < 0:
-		n--
-	}
-	return n
-}
-
-// doc is a mapping of a definition, in the order in which it is written.
-type doc []member
-
-type member struct {
-	key   string
-	value any
-}
-
-// list is a list of a definition.
-type list []doc
-
-func (d *doc) set(key string, value any) { *d = append(*d, member{key, value}) }
-
-// opt sets what is not zero.
-func (d *doc) opt(key string, value any) {
-	switch value {
-	case "", 0, int64(0), 0.0:
-		return
-	}
-	d.set(key, value)
-}
-
-// orNone sets a duration; a negative one means none.
-func (d *doc) orNone(key string, value time.Duration) {
-	if value != 0 {
-		d.set(key, max(ms(value), 0))
-	}
-}
-
-func (d *doc) pairs(key string, values map[string]string) {
-	if len(values) == 0 {
-		return
-	}
-	all := doc{}
-	for _, name := range slices.Sorted(maps.Keys(values)) {
-		all.set(name, values[name])
-	}
-	d.set(key, all)
-}
-
-// text returns the document.
-func (d doc) text() []byte {
-	node, err := nodeOf(d)
-	if err != nil {
-		return comment(err)
-	}
-	var b bytes.Buffer
-	e := yaml.NewEncoder(&b)
-	e.SetIndent(2)
-	if err := e.Encode(node); err != nil {
-		return comment(err)
-	}
-	return b.Bytes()
-}
-
-// comment is no definition, and says why.
-func comment(err error) []byte {
-	return []byte("# " + strings.ReplaceAll(err.Error(), "\n", " ") + "\n")
-}
-
-// nodeOf returns a value as YAML has it. What a host program made of types of its own may be none.
-func nodeOf(value any) (node *yaml.Node, err error) {
-	node = new(yaml.Node)
-	switch v := value.(type) {
-	case doc:
-		node.Kind = yaml.MappingNode
-		if len(v) == 0 {
-			node.Style = yaml.FlowStyle
-		}
-		for i := range v {
-			key, value := new(yaml.Node), (*yaml.Node)(nil)
-			key.SetString(v[i].key)
-			if value, err = nodeOf(v[i].value); err != nil {
-				return nil, err
-			}
-			node.Content = append(node.Content, key, value)
-		}
-		return node, nil
-	case list:
-		node.Kind = yaml.SequenceNode
-		for i := range v {
-			one, err := nodeOf(v[i])
-			if err != nil {
-				return nil, err
-			}
-			node.Content = append(node.Content, one)
-		}
-		return node, nil
-	case []int, []string:
-		err = node.Encode(v)
-		node.Style = yaml.FlowStyle
-		return node, err
-	}
-	return node, encodeNode(node, value)
-}
-
-// encodeNode is Encode, which panics about what can not be written.
-func encodeNode(node *yaml.Node, value any) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("%v", p)
-		}
-	}()
-	return node.Encode(value)
 }
