@@ -67,10 +67,10 @@ var exported = map[string][]any{
 		action.RetryOp, action.RunNowOp, action.Has, action.InvokedBetween, action.Label,
 	},
 	"workflow": {
-		workflow.New, workflow.Force, workflow.Prefix, workflow.CancelOp, workflow.DefinitionNamespace, workflow.CreateOp, workflow.DeleteOp, workflow.DisableOp, workflow.EnableOp,
+		workflow.Force, workflow.Prefix, workflow.CancelOp, workflow.DefinitionNamespace, workflow.CreateOp, workflow.DeleteOp, workflow.DisableOp, workflow.EnableOp,
 		workflow.RemoveVersionOp, workflow.RetryOp, workflow.SignalOp, workflow.StartOp, workflow.Cursor, workflow.Limit, workflow.Validate, workflow.FromStep, workflow.ReplaceInput,
 		workflow.Active, workflow.AttributeValue, workflow.InState, workflow.Of, workflow.StartedBetween, workflow.Has, workflow.IdempotencyKey, workflow.Version, workflow.UseID,
-		workflow.DefinitionNamespace, workflow.ParseStatus, workflow.Call, workflow.Each, workflow.Parallel, workflow.Sleep, workflow.SleepUntil, workflow.WaitFor,
+		workflow.DefinitionNamespace, workflow.ParseStatus,
 	},
 	"stream/processing": {
 		processing.DefinitionNamespace, processing.ErrorStream, processing.Cursor, processing.InState, processing.Limit, processing.Named, processing.Prefix,

@@ -158,7 +158,10 @@ func TestTagPlacesRuns(t *testing.T) {
 	if _, err := s.Register(short(t), "pay{o42}"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := flows.Create(short(t), workflow.New("order").Start(workflow.Call("@actions/pay{o42}").To("success", "flo.Completed")).Definition()); err != nil {
+	order := workflow.Definition{Name: "order", Start: workflow.Step{
+		Do: workflow.Call{Target: "@actions/pay{o42}"}, Transitions: []workflow.Transition{{On: "success", To: "flo.Completed"}},
+	}}
+	if _, err := flows.Create(short(t), order.YAML()); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Schedules("pay{o42}").Set(short(t), "hourly", action.ScheduleSpec{Every: time.Hour, Overlap: action.OverlapAllow}); err != nil {

@@ -1,317 +1,505 @@
 package workflow
 
 import (
-	"bytes"
-	"encoding/json"
 	"time"
+
+	"github.com/floedb/floe/internal/document"
 )
 
-// Builder makes a definition in Go instead of YAML: a value whose methods say what keys of the same name say there, see the package's documentation. What is wrong with it
-// Create tells, as of any definition.
+// Definition is the definition of a workflow as a value. YAML returns it as text, for Create and
+// Validate, which check it like one written by hand. REFERENCE.md describes the keys that the
+// fields stand for, and what they may hold.
 //
-//	order := workflow.New("order").
-//		Start(workflow.Call("@actions/charge").Retry(workflow.RetryPolicy{Attempts: 3}).Compensate(workflow.Call("@actions/refund")).
-//			To("success", "approve").To("failure", "flo.Failed")).
-//		Step("approve", workflow.WaitFor("approval", time.Hour).To("success", "flo.Completed").To("timeout", "flo.Failed"))
-//	_, err := flows.Create(ctx, order.Definition())
-type Builder struct{ doc, steps, terminals, plans, signals object }
-
-// object is a JSON object whose members keep their order.
-type object []member
-
-type member struct {
-	name  string
-	value any
+// A zero field stands for the default. A part of a millisecond counts as a whole one. Templates and
+// schemas are free-form JSON: any value that encoding/json can write, or a json.RawMessage. Nil is
+// no template; json.RawMessage("null") is one that renders null.
+//
+//	order := workflow.Definition{
+//		Name: "order",
+//		Start: workflow.Step{
+//			Do:         workflow.Call{Target: "@actions/charge", Timeout: time.Minute},
+//			Compensate: &workflow.Call{Target: "@actions/refund"},
+//			Transitions: []workflow.Transition{
+//				{On: "success", To: "approve"}, {On: "failure", To: "flo.Failed"},
+//			},
+//		},
+//		Steps: []workflow.Step{{
+//			Name:        "approve",
+//			Do:          workflow.WaitFor{Signal: "approval", Timeout: time.Hour},
+//			Transitions: []workflow.Transition{{On: "success", To: "flo.Completed"}},
+//		}},
+//	}
+//	_, err := flows.Create(ctx, order.YAML())
+type Definition struct {
+	Name        string
+	Version     string // "" means 1
+	Description string
+	Namespace   string        // the only one that takes the workflow; "" means any
+	Idempotency string        // optional, none or required; "" means optional
+	Timeout     time.Duration // of a run; 0 means none
+	MaxSteps    int           // step visits of a run; 0 means 100,000
+	Retention   Retention
+	InputSchema any      // that inputs of runs must match; nil means any input
+	Signals     []Signal // with the schemas of their payloads; other signals are accepted too
+	Attributes  []Attribute
+	Schedule    *Schedule
+	Trigger     *Trigger
+	Output      any    // template of a completed run; nil means the output of its last step
+	Start       Step   // the first step, which has no Name: paths call it _start
+	Steps       []Step // the other steps
+	Terminals   []Terminal
+	Plans       []Plan
 }
 
-func (o *object) set(name string, value any) { *o = append(*o, member{name, value}) }
-
-// MarshalJSON writes the members in their order.
-func (o object) MarshalJSON() ([]byte, error) {
-	var b bytes.Buffer
-	b.WriteByte('{')
-	for i, m := range o {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		name, err := json.Marshal(m.name)
-		if err != nil {
-			return nil, err
-		}
-		value, err := json.Marshal(m.value)
-		if err != nil {
-			return nil, err
-		}
-		b.Write(append(append(name, ':'), value...))
-	}
-	b.WriteByte('}')
-	return b.Bytes(), nil
+// Retention says how long ended runs are kept, which is at least 10 s.
+type Retention struct {
+	For  time.Duration // 0 means 30 days, negative no time
+	Runs int           // maximum number of ended runs; 0 means 10,000, negative none
 }
 
-// ms returns the duration in milliseconds, rounded up.
-func ms(d time.Duration) int64 {
-	n := d.Milliseconds()
-	if d%time.Millisecond > 0 {
-		n++
-	}
-	return n
+// Signal declares a signal.
+type Signal struct {
+	Type        string
+	Description string
+	Schema      any // that payloads must match; nil means any payload
 }
 
-// New begins the definition of a workflow.
-func New(name string) *Builder {
-	b := &Builder{}
-	b.doc.set("name", name)
-	return b
+// Attribute is a search attribute of runs, taken from their input.
+type Attribute struct {
+	Name string
+	Type string // string, number or timestamp; "" means string
+	From string // path, such as $.input.customer_id
 }
 
-// with sets a key of the definition.
-func (b *Builder) with(key string, value any) *Builder {
-	b.doc.set(key, value)
-	return b
+// Schedule starts runs at times.
+type Schedule struct {
+	Cron          string        // five or six fields, or @hourly and the like
+	Every         time.Duration // in place of Cron: an interval of at least 1 s
+	Zone          string        // time zone of Cron, such as Europe/Berlin; "" means UTC
+	MaxConcurrent int           // maximum number of active runs; 0 means 1, negative no limit
+	Input         []byte        // of the runs, JSON; nil means {}
+	Paused        bool          // the schedule of a new workflow starts paused
+	CatchUp       string        // which missed ticks run: one, none or all; "" means one
+	CatchUpLimit  int           // maximum number of ticks of all; 0 means 100
 }
 
-// Version sets the version; the default is "1".
-func (b *Builder) Version(v string) *Builder { return b.with("version", v) }
-
-// Description says what the workflow does.
-func (b *Builder) Description(text string) *Builder { return b.with("description", text) }
-
-// Timeout bounds how long a run takes.
-func (b *Builder) Timeout(d time.Duration) *Builder { return b.with("timeout_ms", ms(d)) }
-
-// Retain sets how long ended runs are kept, and how many of them; each stays for 10 s at least.
-func (b *Builder) Retain(d time.Duration, runs int) *Builder {
-	return b.with("retention", object{{"ms", ms(d)}, {"runs", runs}})
+// Trigger starts runs for records of a stream.
+type Trigger struct {
+	Stream        string
+	Namespace     string        // of the stream; "" means that of the workflow
+	Group         string        // consumer group; "" means wf-<name of the workflow>
+	Mode          string        // of the group: shared, exclusive or key_shared; "" means shared
+	BatchSize     int           // records of a run, 1-1,000; 0 means 1
+	BatchTimeout  time.Duration // wait for a full batch; 0 means 5 s, negative none
+	Start         string        // of a new group: latest or earliest; "" means latest
+	MaxConcurrent int           // maximum number of active runs; 0 means no limit
 }
 
-// Idempotency says whether starts need an idempotency key: "optional", which is the default, "required" or "none".
-func (b *Builder) Idempotency(rule string) *Builder { return b.with("idempotency", rule) }
-
-// InputSchema sets what inputs have to be like: a JSON Schema, as a value that encoding/json can write.
-func (b *Builder) InputSchema(schema any) *Builder { return b.with("input_schema", schema) }
-
-// Output sets the output of runs that complete, with paths in it; the default is that of the last step.
-func (b *Builder) Output(template any) *Builder { return b.with("output", template) }
-
-// Attribute adds a search attribute: its type is "string", "number" or "timestamp", and path, such as
-// "$.input.customer_id", says where in the input its value is.
-func (b *Builder) Attribute(name, kind, path string) *Builder {
-	for i := range b.doc {
-		if b.doc[i].name == "search_attributes" {
-			b.doc[i].value = append(b.doc[i].value.([]object), attributeOf(name, kind, path))
-			return b
-		}
-	}
-	return b.with("search_attributes", []object{attributeOf(name, kind, path)})
-}
-
-func attributeOf(name, kind, path string) object {
-	return object{{"name", name}, {"type", kind}, {"from", path}}
-}
-
-// Signal declares a type of signals, with what their payloads have to be like.
-func (b *Builder) Signal(kind string, schema any) *Builder {
-	b.signals.set(kind, object{{"schema", schema}})
-	return b
-}
-
-// Schedule has runs started at times: times is a mapping of the keys of schedule, such as {"cron": "0 6 * * *", "timezone": "Europe/Berlin"}.
-func (b *Builder) Schedule(times map[string]any) *Builder { return b.with("schedule", times) }
-
-// Trigger has runs started for records of a stream: from is a mapping of the keys of trigger, such as {"stream": "orders", "consumer_group": "flows"}.
-func (b *Builder) Trigger(from map[string]any) *Builder { return b.with("trigger", from) }
-
-// Start sets the first step.
-func (b *Builder) Start(s *Step) *Builder { return b.with("start", s.doc()) }
-
-// Step adds a step.
-func (b *Builder) Step(name string, s *Step) *Builder {
-	b.steps.set(name, s.doc())
-	return b
-}
-
-// Terminal adds an end, with the state of runs that come to it, and their output, which may be nil.
-func (b *Builder) Terminal(name string, status Status, output any) *Builder {
-	t := object{{"status", status.String()}}
-	if output != nil {
-		t.set("output", output)
-	}
-	b.terminals.set(name, t)
-	return b
-}
-
-// Plan adds a plan: a mapping of the keys of one.
-func (b *Builder) Plan(name string, plan map[string]any) *Builder {
-	b.plans.set(name, plan)
-	return b
-}
-
-// Definition returns the definition, as JSON for Create and Validate.
-func (b *Builder) Definition() []byte {
-	doc := b.doc
-	for _, part := range []struct {
-		key string
-		of  object
-	}{{"signals", b.signals}, {"steps", b.steps}, {"terminals", b.terminals}, {"plans", b.plans}} {
-		if len(part.of) > 0 {
-			doc = append(doc, member{part.key, part.of})
-		}
-	}
-	text, err := json.Marshal(doc)
-	if err != nil {
-		return []byte("# " + err.Error()) // which is no definition, and says why
-	}
-	return text
-}
-
-// Step is a step, a branch of one or what compensates one, of a Builder.
+// Step is a step of a workflow.
 type Step struct {
-	keys        object
-	inner       string // the key that call goes into, of Each
-	call        object
-	transitions object
+	Name        string // for transitions and paths
+	Description string
+	When        string // condition: the step is skipped if it is false
+	Do          Work   // Call, WaitFor, Sleep, Parallel or Each
+	Compensate  *Call  // undoes the step if the run fails, times out or is cancelled
+	Transitions []Transition
 }
 
-// Call runs a target: "@actions/x", "@plan/x" or "@workflow/x", maybe with ":version" behind it.
-func Call(target string) *Step {
-	s := &Step{}
-	s.call.set("run", target)
-	return s
+// Transition leads from an outcome of a step to a step or terminal, such as flo.Completed.
+type Transition struct{ On, To string }
+
+// Work is what a step does: Call, WaitFor, Sleep, Parallel or Each.
+type Work interface {
+	work() mapping
 }
 
-// WaitFor waits for a signal of a type; timeout 0 waits for ever.
-func WaitFor(signal string, timeout time.Duration) *Step {
-	w := object{{"type", signal}}
-	if timeout > 0 {
-		w.set("timeout_ms", ms(timeout))
-	}
-	return &Step{keys: object{{"wait_for_signal", w}}}
+// Call calls an action, plan or workflow.
+type Call struct {
+	Target  string        // @actions/<name>, @plan/<name> or @workflow/<name>[:<version>]
+	Input   any           // template; nil means the input of the run, in Each the element
+	Retry   *RetryPolicy  // in place of the retries of the action
+	Poll    *PollPolicy   // of the outcome pending; nil means that it is an outcome like any other
+	Timeout time.Duration // of an attempt; 0 means that of the action
 }
 
-// Sleep waits for a time.
-func Sleep(d time.Duration) *Step {
-	return &Step{keys: object{{"sleep", object{{"ms", ms(d)}}}}}
-}
-
-// SleepUntil waits until a time to which a path leads: milliseconds since 1970, or RFC 3339.
-func SleepUntil(path string) *Step {
-	return &Step{keys: object{{"sleep", object{{"until", path}}}}}
-}
-
-// Each runs a call for each element of the array to which a path leads, most of them at the same time (0: all). $.item and $.index lead to the element.
-func Each(path string, call *Step, most int) *Step {
-	p := append(object{{"each", path}}, call.call...)
-	if most > 0 {
-		p.set("max_concurrency", most)
-	}
-	return &Step{keys: object{{"parallel", p}}}
-}
-
-// Parallel runs calls at the same time. Branch adds them; with any, so many successes are enough, 0 means all.
-func Parallel(any int) *Step {
-	s := &Step{inner: "parallel"}
-	if any > 0 {
-		s.keys.set("any", any)
-	}
-	return s
-}
-
-// Branch adds a branch to a step of Parallel.
-func (s *Step) Branch(name string, call *Step) *Step {
-	s.call.set(name, call.call)
-	return s
-}
-
-// with sets a key of the call.
-func (s *Step) with(key string, value any) *Step {
-	s.call.set(key, value)
-	return s
-}
-
-// Input sets what is called gets: a value that encoding/json can write, whose strings that are paths stand for what they lead to. The default is the run's input.
-func (s *Step) Input(template any) *Step { return s.with("input", template) }
-
-// Timeout bounds an attempt.
-func (s *Step) Timeout(d time.Duration) *Step { return s.with("timeout_ms", ms(d)) }
-
-// RetryPolicy says how often a call is tried.
+// RetryPolicy says how often a failed call is repeated.
 type RetryPolicy struct {
-	Attempts int
-	Backoff  string        // fixed, linear, exponential or exponential-jitter; "" is exponential
-	Initial  time.Duration // the first pause; 0: a second
-	Max      time.Duration // the longest pause; 0: 30 s
-	Within   time.Duration // no attempt begins later after the first one; 0: no limit
+	Attempts int           // in all, 1-1,000; 0 means 3
+	Backoff  string        // constant, linear, exponential or exponential-jitter; "" means exponential
+	Initial  time.Duration // before the second attempt; 0 means 1 s, negative none
+	Max      time.Duration // the longest delay; 0 means 30 s
+	Jitter   time.Duration // up to this is added to a delay or taken away
+	Within   time.Duration // no attempt begins later than this after the first; 0 means no limit
 }
 
-// Retry sets how often the call is tried, instead of what its action says.
-func (s *Step) Retry(p RetryPolicy) *Step {
-	o := object{{"max_attempts", p.Attempts}}
-	if p.Backoff != "" {
-		o.set("backoff", p.Backoff)
+// PollPolicy says how often a call whose outcome is pending is repeated.
+type PollPolicy struct {
+	Attempts int           // polls per attempt, 1-1,000; 0 means 10
+	Backoff  string        // as of RetryPolicy
+	First    time.Duration // before the first poll; 0 means Initial, negative none
+	Initial  time.Duration // before the second poll; 0 means 1 s, negative none
+	Max      time.Duration // the longest delay; 0 means 1 m
+	Jitter   time.Duration // as of RetryPolicy
+}
+
+// WaitFor waits for a signal, whose payload is the output.
+type WaitFor struct {
+	Signal    string
+	Timeout   time.Duration // 0 means none
+	OnTimeout string        // outcome, step or terminal; "" means the outcome timeout
+	Schema    any           // that payloads must match; nil means any payload
+}
+
+// Sleep waits for a duration, or until a time.
+type Sleep struct {
+	For   time.Duration
+	Until string // in place of For: path to a time in ms or as of RFC 3339
+}
+
+// Parallel makes several calls at the same time.
+type Parallel struct {
+	Branches       []Branch
+	Any            int // successes that end the step; 0 means all branches
+	MaxConcurrency int // branches at the same time; 0 means no limit
+}
+
+// Branch is a call of Parallel.
+type Branch struct {
+	Name string
+	Call Call
+}
+
+// Each makes a call for each element of an array at the same time.
+type Each struct {
+	Array          string // path
+	As             string // another name for $.item
+	Call           Call
+	Any            int // successes that end the step; 0 means all calls
+	MaxConcurrency int // calls at the same time; 0 means no limit
+}
+
+// Terminal is an end of runs.
+type Terminal struct {
+	Name        string
+	Description string
+	Status      Status // Completed, Failed, Cancelled or TimedOut; 0 means Failed
+	Output      any    // template; nil means as of the workflow
+}
+
+// Plan is a choice between executors, see the documentation of the package.
+type Plan struct {
+	Name        string
+	Description string
+	Selection   string // static-order, round-robin, random or health-weighted; "" means static-order
+	Executors   []Executor
+	Health      Health
+	Cache       *Cache
+	Fallback    *Fallback
+	Retryable   []string // the only errors that are retried with the same executor; nil means all
+	Fatal       []string // errors after which the next executor is tried at once
+}
+
+// Executor is an executor of a Plan.
+type Executor struct {
+	Name        string
+	Description string
+	Call        Call     // of an action or workflow
+	Priority    *int     // higher is tried first; nil means 100
+	Breaker     *Breaker // nil means none
+	RateLimit   RateLimit
+	Async       bool          // the outcome pending is waited for
+	AsyncFor    time.Duration // maximum wait of Async; 0 means no limit
+}
+
+// Breaker keeps calls away from an executor that fails.
+type Breaker struct {
+	Failures int           // in a row that open it; 0 means 5
+	Cooldown time.Duration // how long it stays open; 0 means 1 m
+	Probes   int           // calls at the same time after Cooldown; 0 means 2
+}
+
+// RateLimit limits the calls of an executor. All limits apply; 0 means no limit.
+type RateLimit struct{ PerSecond, PerMinute, PerHour int }
+
+// Health says how the health of executors is measured.
+type Health struct {
+	Window     time.Duration // after which both counts are multiplied by Decay; 0 means 5 m
+	Decay      float64       // above 0, up to 1; 0 means 0.9
+	MinSamples int           // an executor with fewer counts as healthy; 0 means 50
+}
+
+// Cache remembers outputs of the outcome success.
+type Cache struct {
+	Key          string        // text with paths in braces, such as charge:{input.customer_id}
+	TTL          time.Duration // 0 means 5 m
+	InvalidateOn []string      // types of signals
+}
+
+// Fallback is the output of a plan in place of a failure.
+type Fallback struct {
+	Value    any  // template; text that is JSON is read as such
+	AnyError bool // after the first error, rather than when all executors have failed
+}
+
+// mapping is a table of a definition.
+type mapping = document.Mapping
+
+// YAML returns the definition as text, whose lines the problems name that Create and Validate find.
+// They refuse the text if encoding/json cannot write a template or schema.
+func (d Definition) YAML() []byte {
+	all := document.With("kind", "Workflow")
+	all.Set("name", d.Name)
+	all.Opt("version", d.Version)
+	all.Opt("description", d.Description)
+	all.Opt("namespace", d.Namespace)
+	all.Opt("idempotency", d.Idempotency)
+	all.Opt("timeout_ms", d.Timeout)
+	all.Opt("max_steps", d.MaxSteps)
+	all.Opt("retention", d.Retention.doc())
+	all.OptJSON("input_schema", d.InputSchema)
+	all.Opt("signals", list(d.Signals, Signal.doc))
+	all.Opt("search_attributes", list(d.Attributes, Attribute.doc))
+	if d.Schedule != nil {
+		all.Set("schedule", d.Schedule.doc())
 	}
-	for _, d := range []struct {
-		key string
-		is  time.Duration
-	}{{"initial_delay_ms", p.Initial}, {"max_delay_ms", p.Max}, {"within_ms", p.Within}} {
-		if d.is > 0 {
-			o.set(d.key, ms(d.is))
-		}
+	if d.Trigger != nil {
+		all.Set("trigger", d.Trigger.doc())
 	}
-	return s.with("retry", o)
+	all.OptJSON("output", d.Output)
+	start := d.Start.doc()
+	start.Opt("name", d.Start.Name) // which no step has as a key
+	all.Set("start", start)
+	all.Opt("steps", named(d.Steps, func(s Step) (string, mapping) { return s.Name, s.doc() }))
+	all.Opt("terminals", named(d.Terminals, func(t Terminal) (string, mapping) { return t.Name, t.doc() }))
+	all.Opt("plans", named(d.Plans, func(p Plan) (string, mapping) { return p.Name, p.doc() }))
+	return all.YAML()
 }
 
-// Poll has a call with the outcome "pending" made again, up to so many times: after a pause first, and then after growing ones from base to most.
-func (s *Step) Poll(attempts int, first, base, most time.Duration) *Step {
-	return s.with("poll", object{
-		{"max_attempts", attempts}, {"initial_delay_ms", ms(first)}, {"backoff", "exponential"}, {"base_delay_ms", ms(base)}, {"max_delay_ms", ms(most)},
-	})
-}
-
-// When sets a condition: if it is false the step is skipped.
-func (s *Step) When(condition string) *Step {
-	s.keys.set("when", condition)
-	return s
-}
-
-// Compensate sets what undoes the step.
-func (s *Step) Compensate(call *Step) *Step {
-	s.keys.set("compensate", call.call)
-	return s
-}
-
-// OnTimeout sets the outcome of a step of WaitFor to which no signal has come; the default is "timeout". A step or terminal that it names is where it leads.
-func (s *Step) OnTimeout(outcome string) *Step {
-	for i := range s.keys {
-		if w, ok := s.keys[i].value.(object); ok && s.keys[i].name == "wait_for_signal" {
-			w.set("on_timeout", outcome)
-			s.keys[i].value = w
-		}
+func list[T any](all []T, doc func(T) mapping) (docs []mapping) {
+	for _, one := range all {
+		docs = append(docs, doc(one))
 	}
-	return s
+	return docs
 }
 
-// To says where an outcome leads: to a step, or to a terminal such as "flo.Completed".
-func (s *Step) To(outcome, place string) *Step {
-	s.transitions.set(outcome, place)
-	return s
-}
-
-// doc returns the step as it stands in a definition.
-func (s *Step) doc() object {
-	var o object
-	if s.inner == "" {
-		o = append(append(o, s.call...), s.keys...)
-	} else {
-		p := object{{"branches", s.call}}
-		for _, k := range s.keys {
-			if k.name == "any" {
-				p.set(k.name, k.value)
-			} else {
-				o.set(k.name, k.value)
-			}
-		}
-		o.set(s.inner, p)
+func named[T any](all []T, doc func(T) (string, mapping)) (docs mapping) {
+	for _, one := range all {
+		name, members := doc(one)
+		docs.Set(name, members)
 	}
-	o.set("transitions", s.transitions)
-	return o
+	return docs
+}
+
+func (r Retention) doc() (all mapping) {
+	all.OptOrNone("ms", document.Millis(r.For))
+	all.OptOrNone("runs", int64(r.Runs))
+	return all
+}
+
+func (s Signal) doc() mapping {
+	all := document.With("type", s.Type)
+	all.Opt("description", s.Description)
+	all.OptJSON("schema", s.Schema)
+	return all
+}
+
+func (a Attribute) doc() mapping {
+	all := document.With("name", a.Name)
+	all.Opt("type", a.Type)
+	all.Set("from", a.From)
+	return all
+}
+
+func (s *Schedule) doc() (all mapping) {
+	all.Opt("cron", s.Cron)
+	all.Opt("interval", s.Every)
+	all.Opt("timezone", s.Zone)
+	all.OptOrNone("max_concurrent", int64(s.MaxConcurrent))
+	all.Opt("input", string(s.Input))
+	all.Opt("paused", s.Paused)
+	all.Opt("catch_up", s.CatchUp)
+	all.Opt("catch_up_limit", s.CatchUpLimit)
+	return all
+}
+
+func (t *Trigger) doc() mapping {
+	all := document.With("stream", t.Stream)
+	all.Opt("namespace", t.Namespace)
+	all.Opt("consumer_group", t.Group)
+	all.Opt("mode", t.Mode)
+	all.Opt("batch_size", t.BatchSize)
+	all.OptOrNone("batch_timeout_ms", document.Millis(t.BatchTimeout))
+	all.Opt("start", t.Start)
+	all.Opt("max_concurrent", t.MaxConcurrent)
+	return all
+}
+
+func (s Step) doc() (all mapping) {
+	all.Opt("description", s.Description)
+	all.Opt("when", s.When)
+	if s.Do != nil {
+		all = append(all, s.Do.work()...)
+	}
+	if s.Compensate != nil {
+		all.Set("compensate", s.Compensate.work())
+	}
+	transitions := mapping{}
+	for _, t := range s.Transitions {
+		transitions.Set(t.On, t.To)
+	}
+	all.Set("transitions", transitions)
+	return all
+}
+
+func (c Call) work() mapping {
+	all := document.With("run", c.Target)
+	all.OptJSON("input", c.Input)
+	if c.Retry != nil {
+		all.Set("retry", c.Retry.doc())
+	}
+	if c.Poll != nil {
+		all.Set("poll", c.Poll.doc())
+	}
+	all.Opt("timeout_ms", c.Timeout)
+	return all
+}
+
+func (r *RetryPolicy) doc() (all mapping) {
+	all.Opt("max_attempts", r.Attempts)
+	all.Opt("backoff", r.Backoff)
+	all.OptOrNone("initial_delay_ms", document.Millis(r.Initial))
+	all.Opt("max_delay_ms", r.Max)
+	all.Opt("jitter_ms", r.Jitter)
+	all.Opt("within_ms", r.Within)
+	return all
+}
+
+func (p *PollPolicy) doc() (all mapping) {
+	all.Opt("max_attempts", p.Attempts)
+	all.Opt("backoff", p.Backoff)
+	all.OptOrNone("initial_delay_ms", document.Millis(p.First))
+	all.OptOrNone("base_delay_ms", document.Millis(p.Initial))
+	all.Opt("max_delay_ms", p.Max)
+	all.Opt("jitter_ms", p.Jitter)
+	return all
+}
+
+func (w WaitFor) work() mapping {
+	all := document.With("type", w.Signal)
+	all.Opt("timeout_ms", w.Timeout)
+	all.Opt("on_timeout", w.OnTimeout)
+	all.OptJSON("schema", w.Schema)
+	return document.With("wait_for_signal", all)
+}
+
+func (s Sleep) work() (all mapping) {
+	if s.For != 0 || s.Until == "" {
+		all.Set("ms", s.For)
+	}
+	all.Opt("until", s.Until)
+	return document.With("sleep", all)
+}
+
+func (p Parallel) work() mapping {
+	branches := mapping{}
+	for _, b := range p.Branches {
+		branches.Set(b.Name, b.Call.work())
+	}
+	all := document.With("branches", branches)
+	all.Opt("any", p.Any)
+	all.Opt("max_concurrency", p.MaxConcurrency)
+	return document.With("parallel", all)
+}
+
+func (e Each) work() mapping {
+	all := document.With("each", e.Array)
+	all.Opt("as", e.As)
+	all = append(all, e.Call.work()...)
+	all.Opt("any", e.Any)
+	all.Opt("max_concurrency", e.MaxConcurrency)
+	return document.With("parallel", all)
+}
+
+func (t Terminal) doc() mapping {
+	all := mapping{}
+	all.Opt("description", t.Description)
+	if t.Status != 0 {
+		all.Set("status", t.Status.String())
+	}
+	all.OptJSON("output", t.Output)
+	return all
+}
+
+func (p Plan) doc() (all mapping) {
+	all.Opt("description", p.Description)
+	all.Opt("selection", p.Selection)
+	all.Set("executors", list(p.Executors, Executor.doc))
+	all.Opt("health", p.Health.doc())
+	if p.Cache != nil {
+		all.Set("cache", p.Cache.doc())
+	}
+	if p.Fallback != nil {
+		all.Set("fallback", p.Fallback.doc())
+	}
+	var errors mapping
+	errors.Opt("retryable", p.Retryable)
+	errors.Opt("fatal", p.Fatal)
+	all.Opt("errors", errors)
+	return all
+}
+
+func (e Executor) doc() mapping {
+	all := document.With("name", e.Name)
+	all.Opt("description", e.Description)
+	all = append(all, e.Call.work()...)
+	if e.Priority != nil {
+		all.Set("priority", *e.Priority)
+	}
+	if e.Breaker != nil {
+		all.Set("breaker", e.Breaker.doc())
+	}
+	all.Opt("rate_limit", e.RateLimit.doc())
+	var tracking mapping
+	if e.Async {
+		tracking.Set("mode", "async")
+	}
+	tracking.Opt("timeout_ms", e.AsyncFor)
+	all.Opt("tracking", tracking)
+	return all
+}
+
+func (b *Breaker) doc() (all mapping) {
+	all.Opt("failure_threshold", b.Failures)
+	all.Opt("cooldown_ms", b.Cooldown)
+	all.Opt("half_open_max_calls", b.Probes)
+	return all
+}
+
+func (r RateLimit) doc() (all mapping) {
+	all.Opt("max_per_second", r.PerSecond)
+	all.Opt("max_per_minute", r.PerMinute)
+	all.Opt("max_per_hour", r.PerHour)
+	return all
+}
+
+func (h Health) doc() (all mapping) {
+	all.Opt("window_ms", h.Window)
+	all.Opt("decay", h.Decay)
+	all.Opt("min_samples", h.MinSamples)
+	return all
+}
+
+func (c *Cache) doc() mapping {
+	all := document.With("key", c.Key)
+	all.Opt("ttl_ms", c.TTL)
+	all.Opt("invalidate_on", c.InvalidateOn)
+	return all
+}
+
+func (f *Fallback) doc() mapping {
+	all := document.With("value", f.Value)
+	if f.AnyError {
+		all.Set("condition", "any_error")
+	}
+	return all
 }

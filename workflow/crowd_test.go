@@ -18,11 +18,11 @@ func TestLargeFanBehindTimer(t *testing.T) {
 	w := workflowtest.New(t)
 	done := 0
 	w.Handle("big", func(context.Context, *action.Task) (any, error) { done++; return nil, nil })
-	fan := workflow.Parallel(0)
+	fan := workflow.Parallel{}
 	for i := range branches {
-		fan = fan.Branch(fmt.Sprint("b", i), workflow.Call("@actions/big"))
+		fan.Branches = append(fan.Branches, workflow.Branch{Name: fmt.Sprint("b", i), Call: calling("@actions/big")})
 	}
-	w.Create(workflow.New("fan").Start(workflow.Sleep(1000).To("success", "all")).Step("all", fan.To("success", "flo.Completed")).Definition())
+	w.Create(startsWith("fan", does(workflow.Sleep{For: 1000}, "success", "all"), named("all", does(fan, "success", "flo.Completed"))))
 	if run := w.Run("fan", `"`+strings.Repeat("x", 1<<20-100)+`"`); run.Status != workflow.Completed || done != branches {
 		t.Errorf("%s: %s, %d branches done, want %d", run.Status, run.Error, done, branches)
 	}

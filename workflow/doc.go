@@ -3,7 +3,7 @@
 // so that a run goes on after any crash where it stood, and no step is taken twice.
 //
 //	flows := node.Workflow("default")
-//	_, err := flows.Create(ctx, definition) // YAML or JSON, or made with New
+//	_, err := flows.Create(ctx, definition) // YAML or JSON, or Definition.YAML
 //	started, err := flows.Start(ctx, "order", []byte(`{"amount":12}`))
 //	run, err := flows.Wait(ctx, started.Run)
 //
@@ -31,7 +31,8 @@
 // What a step has done is undone by its compensate, the last one first, when the run fails, is cancelled or times out: of steps that were successful, and of those
 // that nobody knows of.
 //
-// REFERENCE.md, beside this package, lists all keys with their types, defaults and limits, and describes paths and conditions. New builds a definition in Go.
+// REFERENCE.md, beside this package, lists all keys with their types, defaults and limits, and describes paths and conditions.
+// Definition is a definition as a Go value.
 //
 // # Plans
 //

@@ -61,9 +61,11 @@ func ExampleStore_Signal() {
 	}
 	defer node.Close()
 	ctx, flows := context.Background(), node.Workflow("default")
-	release := workflow.New("release").Version("1").
-		Start(workflow.WaitFor("approval", time.Hour).To("success", "flo.Completed").To("rejected", "flo.Failed"))
-	if _, err := flows.Create(ctx, release.Definition()); err != nil {
+	release := workflow.Definition{Name: "release", Start: workflow.Step{
+		Do:          workflow.WaitFor{Signal: "approval", Timeout: time.Hour},
+		Transitions: []workflow.Transition{{On: "success", To: "flo.Completed"}, {On: "rejected", To: "flo.Failed"}},
+	}}
+	if _, err := flows.Create(ctx, release.YAML()); err != nil {
 		log.Fatal(err)
 	}
 	started, err := flows.Start(ctx, "release", nil)
@@ -97,8 +99,10 @@ func ExampleStartOp() {
 	}
 	defer node.Close()
 	ctx := context.Background()
-	later := workflow.New("remind").Version("1").Start(workflow.Sleep(24*time.Hour).To("success", "flo.Completed"))
-	if _, err := node.Workflow("shop").Create(ctx, later.Definition()); err != nil {
+	later := workflow.Definition{Name: "remind", Start: workflow.Step{
+		Do: workflow.Sleep{For: 24 * time.Hour}, Transitions: []workflow.Transition{{On: "success", To: "flo.Completed"}},
+	}}
+	if _, err := node.Workflow("shop").Create(ctx, later.YAML()); err != nil {
 		log.Fatal(err)
 	}
 	place := func() error {

@@ -20,8 +20,10 @@ import (
 func TestWideJoin(t *testing.T) {
 	w := workflowtest.New(t)
 	w.Create(
-		workflow.New("wide").Start(workflow.Each("$.input", workflow.Call("@workflow/one").Input("$.item"), 0).To("success", "flo.Completed")).Definition(),
-		workflow.New("one").Start(workflow.Sleep(time.Second).To("success", "flo.Completed")).Output("$.input").Retain(time.Hour, 10).Definition(),
+		startsWith("wide", does(workflow.Each{Array: "$.input", Call: calling("@workflow/one")}, "success", "flo.Completed")),
+		workflow.Definition{
+			Name: "one", Output: "$.input", Retention: workflow.Retention{For: time.Hour, Runs: 10}, Start: does(workflow.Sleep{For: time.Second}, "success", "flo.Completed"),
+		}.YAML(),
 	)
 	array := func(n int) string { return "[" + strings.Repeat("7,", n-1) + "8]" }
 	if run := w.Run("wide", array(10_000)); run.Status != workflow.Completed || string(run.Output) != array(10_000) {
@@ -38,11 +40,11 @@ func TestWideJoin(t *testing.T) {
 // TestEndlessLoop: steps that wait for nothing are stopped; those that wait may go on for as long as they like, and their history has pages.
 func TestEndlessLoop(t *testing.T) {
 	w := workflowtest.New(t)
-	w.Create(
-		workflow.New("spin").Start(workflow.Call("@actions/x").When("false").To("success", "_start")).Definition(),
-		workflow.New("turn").Start(workflow.Sleep(time.Millisecond).To("success", "again")).
-			Step("again", workflow.Call("@actions/x").When("flo.timestamp < 1000000001500").To("success", "_start").To("failure", "flo.Completed").To("skipped", "flo.Completed")).Definition(),
-	)
+	spin := does(calling("@actions/x"), "success", "_start")
+	spin.When = "false"
+	again := named("again", does(calling("@actions/x"), "success", "_start", "failure", "flo.Completed", "skipped", "flo.Completed"))
+	again.When = "flo.timestamp < 1000000001500"
+	w.Create(startsWith("spin", spin), startsWith("turn", does(workflow.Sleep{For: time.Millisecond}, "success", "again"), again))
 	w.Return("x", nil, nil)
 	run := w.Run("turn", "1")
 	if run.Status != workflow.Completed || run.Events < 10_000 {
@@ -66,24 +68,22 @@ func TestEndlessLoop(t *testing.T) {
 // TestLoopOverRefusals: steps that come back at once are stopped, whatever they are; those that have something begin are counted too. Meanwhile the shard is there
 // for others.
 func TestLoopOverRefusals(t *testing.T) {
-	back := func(s *workflow.Step) []byte {
-		return workflow.New("loop").Start(s.To("success", "_start").To("failure", "_start")).Definition()
-	}
-	for name, step := range map[string]*workflow.Step{
-		"a missing action":             workflow.Call("@actions/none"),
-		"a disabled action":            workflow.Call("@actions/off"),
-		"a missing workflow":           workflow.Call("@workflow/none"),
-		"a child that ends at once":    workflow.Call("@workflow/blink"),
-		"a branch that can not begin":  workflow.Parallel(0).Branch("a", workflow.Call("@actions/none")),
-		"a branch that ends at once":   workflow.Parallel(0).Branch("a", workflow.Call("@workflow/blink")),
-		"a branch and too few of them": workflow.Parallel(1).Branch("a", workflow.Call("@actions/none")).Branch("b", workflow.Call("@actions/off")),
-		"no branch":                    workflow.Each("$.input", workflow.Call("@actions/none"), 0),
-		"a sleep that is over":         workflow.Sleep(0),
+	for name, do := range map[string]workflow.Work{
+		"a missing action":             calling("@actions/none"),
+		"a disabled action":            calling("@actions/off"),
+		"a missing workflow":           calling("@workflow/none"),
+		"a child that ends at once":    calling("@workflow/blink"),
+		"a branch that can not begin":  workflow.Parallel{Branches: []workflow.Branch{{"a", calling("@actions/none")}}},
+		"a branch that ends at once":   workflow.Parallel{Branches: []workflow.Branch{{"a", calling("@workflow/blink")}}},
+		"a branch and too few of them": workflow.Parallel{Branches: []workflow.Branch{{"a", calling("@actions/none")}, {"b", calling("@actions/off")}}, Any: 1},
+		"no branch":                    workflow.Each{Array: "$.input", Call: calling("@actions/none")},
+		"a sleep that is over":         workflow.Sleep{},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := workflowtest.New(t)
-			w.Create(workflow.New("blink").Start(workflow.Sleep(0).To("success", "flo.Completed")).Retain(time.Hour, 1).Definition(), back(step))
+			blink := workflow.Definition{Name: "blink", Retention: workflow.Retention{For: time.Hour, Runs: 1}, Start: does(workflow.Sleep{}, "success", "flo.Completed")}
+			w.Create(blink.YAML(), startsWith("loop", does(do, "success", "_start", "failure", "_start")))
 			w.Return("off", nil, nil)
 			if err := w.Actions().Disable(t.Context(), "off"); err != nil {
 				t.Fatal(err)
@@ -138,8 +138,8 @@ func TestMaxEvents(t *testing.T) {
 	for limit, want := range map[int64]string{before - 1: "too_many_events", before: "too_many_events", before + 1: ""} {
 		r := machinetest.New(t, 1, engine.TableOf(action.Primitive), workflow.TableLimitedTo(limit))
 		flows := flowsOf(r, "n")
-		step := func(to string) *workflow.Step { return workflow.Sleep(0).To("success", to) }
-		create(t, flows, workflow.New("w").Start(step("second")).Step("second", step("third")).Step("third", step("flo.Completed")).Definition())
+		step := func(name, to string) workflow.Step { return named(name, does(workflow.Sleep{}, "success", to)) }
+		create(t, flows, startsWith("w", step("", "second"), step("second", "third"), step("third", "flo.Completed")))
 		s, err := flows.Start(t.Context(), "w", nil)
 		if err != nil {
 			t.Fatal(err)
@@ -161,7 +161,9 @@ func TestSkippedOutcome(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	create(t, flows, workflow.New("w").Start(workflow.Call("@actions/a").Compensate(workflow.Call("@actions/undo")).To("success", "flo.Failed")).Definition())
+	start := does(calling("@actions/a"), "success", "flo.Failed")
+	start.Compensate = &workflow.Call{Target: "@actions/undo"}
+	create(t, flows, startsWith("w", start))
 	s, err := flows.Start(t.Context(), "w", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -184,7 +186,7 @@ func TestSkippedOutcome(t *testing.T) {
 // TestSignalLimits: the last signal that is kept, and one more; what nobody waits for is not lost.
 func TestSignalLimits(t *testing.T) {
 	w := workflowtest.New(t)
-	w.Create(workflow.New("wait").Start(workflow.WaitFor("end", 0).To("success", "flo.Completed")).Definition())
+	w.Create(startsWith("wait", does(workflow.WaitFor{Signal: "end"}, "success", "flo.Completed")))
 	ctx := t.Context()
 	id := w.Start("wait", "1")
 	for i := range workflow.MaxSignals {
@@ -300,7 +302,7 @@ output: [ $.steps.a.output, $.steps.b.output ]
 // TestDepth: children have children, but not without end.
 func TestDepth(t *testing.T) {
 	w := workflowtest.New(t)
-	w.Create(workflow.New("deep").Start(workflow.Call("@workflow/deep").To("success", "flo.Completed").To("failure", "flo.Failed")).Definition())
+	w.Create(startsWith("deep", does(calling("@workflow/deep"), "success", "flo.Completed", "failure", "flo.Failed")))
 	run := w.Run("deep", "1")
 	info, err := w.Workflows().Workflow(t.Context(), "deep")
 	if err != nil || run.Status != workflow.Failed || run.Code != "too_deep" || info.Runs.Failed != workflow.MaxDepth+1 {
@@ -311,7 +313,10 @@ func TestDepth(t *testing.T) {
 // TestManyDue: 3,000 runs have something to do at the same time.
 func TestManyDue(t *testing.T) {
 	w := workflowtest.New(t)
-	w.Create(workflow.New("nap").Start(workflow.Sleep(time.Minute).To("success", "flo.Completed")).Retain(time.Hour, 1500).Definition())
+	nap := workflow.Definition{
+		Name: "nap", Retention: workflow.Retention{For: time.Hour, Runs: 1500}, Start: does(workflow.Sleep{For: time.Minute}, "success", "flo.Completed"),
+	}
+	w.Create(nap.YAML())
 	for range 3000 {
 		w.Start("nap", "1")
 	}
@@ -342,16 +347,13 @@ func TestTooLarge(t *testing.T) {
 	large := strings.Repeat("x", workflow.MaxOutput/2)
 	w.Return("half", large, nil)
 	w.Return("all", large+large, nil)
-	step := workflow.Call("@actions/half").To("success", "flo.Completed")
+	half, twice := calling("@actions/half"), []string{"$.steps._start.output", "$.steps._start.output"}
 	w.Create(
-		workflow.New("step").Start(workflow.Call("@actions/all").To("success", "flo.Completed").To("output_too_large", "small")).
-			Step("small", workflow.Sleep(0).To("success", "flo.Completed")).Definition(),
-		workflow.New("fan").Start(workflow.Parallel(0).Branch("a", workflow.Call("@actions/half")).Branch("b", workflow.Call("@actions/half")).
-			To("success", "flo.Completed")).Definition(),
-		workflow.New("run").Start(step).Output([]string{"$.steps._start.output", "$.steps._start.output"}).Definition(),
+		startsWith("step", does(calling("@actions/all"), "success", "flo.Completed", "output_too_large", "small"), named("small", does(workflow.Sleep{}, "success", "flo.Completed"))),
+		startsWith("fan", does(workflow.Parallel{Branches: []workflow.Branch{{"a", half}, {"b", half}}}, "success", "flo.Completed")),
+		workflow.Definition{Name: "run", Start: does(half, "success", "flo.Completed"), Output: twice}.YAML(),
+		startsWith("input", does(half, "success", "twice"), named("twice", does(workflow.Call{Target: "@actions/half", Input: twice}, "success", "flo.Completed"))),
 	)
-	w.Create(workflow.New("input").Start(workflow.Call("@actions/half").To("success", "twice")).
-		Step("twice", workflow.Call("@actions/half").Input([]string{"$.steps._start.output", "$.steps._start.output"}).To("success", "flo.Completed")).Definition())
 	if run := w.Run("input", "1"); run.Status != workflow.Failed || run.Code != "input_too_large" || !strings.Contains(run.Error, `step "twice"`) {
 		t.Errorf("input: %s, %s, %s", run.Status, run.Code, run.Error)
 	}

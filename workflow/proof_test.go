@@ -20,10 +20,9 @@ import (
 // TestSignalAtDeadline: a signal in the last millisecond is in time. One with the stamp of the deadline, or behind it, comes too late even if the timer has not gone off
 // yet: the step has timed out, and the signal is kept for the next one that waits for it.
 func TestSignalAtDeadline(t *testing.T) {
-	definition := workflow.New("w").
-		Start(workflow.WaitFor("go", 10*time.Second).To("success", "flo.Completed").To("timeout", "pause")).
-		Step("pause", workflow.Sleep(time.Second).To("success", "again")).
-		Step("again", workflow.WaitFor("go", 10*time.Second).To("success", "flo.Completed")).Definition()
+	wait := workflow.WaitFor{Signal: "go", Timeout: 10 * time.Second}
+	definition := startsWith("w", does(wait, "success", "flo.Completed", "timeout", "pause"),
+		named("pause", does(workflow.Sleep{For: time.Second}, "success", "again")), named("again", does(wait, "success", "flo.Completed")))
 	for _, at := range []struct {
 		ms   int64
 		path []string
@@ -223,32 +222,32 @@ func effortOf(t *testing.T, r *machinetest.Rig, command string) engine.Toil {
 
 // TestLimitsOfTries: attempts, polls and the time within which another one may begin, at their last value and one behind.
 func TestLimitsOfTries(t *testing.T) {
-	calls := func(step *workflow.Step, result any, err error) (n int, run workflow.Run) {
+	calls := func(call workflow.Call, result any, err error) (n int, run workflow.Run) {
 		w := workflowtest.New(t)
 		w.Handle("a", func(context.Context, *action.Task) (any, error) {
 			n++
 			return result, err
 		})
-		w.Create(workflow.New("w").Start(step.To("success", "flo.Completed").To("failure", "flo.Failed")).Definition())
+		call.Target = "@actions/a"
+		w.Create(startsWith("w", does(call, "success", "flo.Completed", "failure", "flo.Failed")))
 		run = w.Run("w", "1")
 		return n, run
 	}
-	call := func() *workflow.Step { return workflow.Call("@actions/a") }
 	down := errors.New("down")
 	for _, c := range []struct {
 		what   string
-		step   *workflow.Step
+		call   workflow.Call
 		result any
 		err    error
 		want   int
 		code   string
 	}{
-		{"three attempts", call().Retry(workflow.RetryPolicy{Attempts: 3, Initial: time.Second}), nil, down, 3, ""},
-		{"within three pauses", call().Retry(workflow.RetryPolicy{Attempts: 10, Backoff: "fixed", Initial: time.Second, Within: 3 * time.Second}), nil, down, 4, ""},
-		{"within a bit less", call().Retry(workflow.RetryPolicy{Attempts: 10, Backoff: "fixed", Initial: time.Second, Within: 2999 * time.Millisecond}), nil, down, 3, ""},
-		{"two polls", call().Poll(2, time.Second, time.Second, time.Second), action.Outcome("pending", nil), nil, 3, "poll_exhausted"},
+		{"three attempts", workflow.Call{Retry: &workflow.RetryPolicy{}}, nil, down, 3, ""},
+		{"within three pauses", workflow.Call{Retry: &workflow.RetryPolicy{Attempts: 10, Backoff: "fixed", Within: 3 * time.Second}}, nil, down, 4, ""},
+		{"within a bit less", workflow.Call{Retry: &workflow.RetryPolicy{Attempts: 10, Backoff: "fixed", Within: 2999 * time.Millisecond}}, nil, down, 3, ""},
+		{"two polls", workflow.Call{Poll: &workflow.PollPolicy{Attempts: 2, Max: time.Second}}, action.Outcome("pending", nil), nil, 3, "poll_exhausted"},
 	} {
-		n, run := calls(c.step, c.result, c.err)
+		n, run := calls(c.call, c.result, c.err)
 		if run.Status != workflow.Failed || run.Steps[0].Attempts == 0 || c.code != "" && run.Code != c.code {
 			t.Errorf("%s: the run is %s, %s, %s", c.what, run.Status, run.Code, run.Error)
 		}
@@ -268,8 +267,8 @@ func TestPollsOfAttempts(t *testing.T) {
 		}
 		return action.Outcome("pending", nil), nil
 	})
-	step := workflow.Call("@actions/a").Poll(2, time.Second, time.Second, time.Second).Retry(workflow.RetryPolicy{Attempts: 3, Initial: time.Second})
-	w.Create(workflow.New("w").Start(step.To("success", "flo.Completed").To("failure", "flo.Failed")).Definition())
+	call := workflow.Call{Target: "@actions/a", Poll: &workflow.PollPolicy{Attempts: 2, Max: time.Second}, Retry: &workflow.RetryPolicy{}}
+	w.Create(startsWith("w", does(call, "success", "flo.Completed", "failure", "flo.Failed")))
 	if run := w.Run("w", "1"); n != 9 || run.Steps[0].Outcome != workflow.OutcomeFailure || run.Steps[0].Attempts != 3 {
 		t.Errorf("%d calls in %d attempts, want 9 in 3: %s", n, run.Steps[0].Attempts, run.Error)
 	}
@@ -356,17 +355,13 @@ func TestChildIsAwaited(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		call := func(undo string) *workflow.Step {
-			return workflow.Call("@actions/do").Compensate(workflow.Call("@actions/" + undo))
+		start := func(undo, to string) workflow.Step {
+			s := does(calling("@actions/do"), "success", to)
+			s.Compensate = &workflow.Call{Target: "@actions/" + undo}
+			return s
 		}
-		for _, d := range [][]byte{
-			workflow.New("child").Start(call("undo-child").To("success", "wait")).Step("wait", workflow.WaitFor("go", 0).To("success", "flo.Completed")).Definition(),
-			workflow.New("w").Start(call("undo").To("success", "child")).Step("child", workflow.Call("@workflow/child").To("success", "flo.Completed")).Definition(),
-		} {
-			if _, err := flows.Create(ctx, d); err != nil {
-				t.Fatal(err)
-			}
-		}
+		create(t, flows, startsWith("child", start("undo-child", "wait"), named("wait", does(workflow.WaitFor{Signal: "go"}, "success", "flo.Completed"))))
+		create(t, flows, startsWith("w", start("undo", "child"), named("child", does(calling("@workflow/child"), "success", "flo.Completed"))))
 		s, err := flows.Start(ctx, "w", nil)
 		if err != nil {
 			t.Fatal(err)
@@ -468,10 +463,10 @@ func TestScheduledRunRetried(t *testing.T) {
 func TestChildRetried(t *testing.T) {
 	w := workflowtest.New(t)
 	w.Return("a", nil, action.Permanent(errors.New("no")))
-	w.Create(
-		workflow.New("child").Start(workflow.Call("@actions/a").To("success", "flo.Completed").To("failure", "flo.Failed")).Definition(),
-		workflow.New("w").Schedule(map[string]any{"cron": "0 0 1 1 *"}).Start(workflow.Call("@workflow/child").To("success", "flo.Completed").To("failure", "flo.Failed")).Definition(),
-	)
+	parents := workflow.Definition{
+		Name: "w", Schedule: &workflow.Schedule{Cron: "0 0 1 1 *"}, Start: does(calling("@workflow/child"), "success", "flo.Completed", "failure", "flo.Failed"),
+	}
+	w.Create(startsWith("child", does(calling("@actions/a"), "success", "flo.Completed", "failure", "flo.Failed")), parents.YAML())
 	parent := w.Run("w", "1")
 	w.Return("a", 1, nil)
 	for run, err := range w.Workflows().Runs().All(t.Context(), workflow.Of("child")) {
@@ -498,10 +493,8 @@ func TestTimedOutStepIsWithdrawn(t *testing.T) {
 	if _, err := actions.Register(ctx, "a"); err != nil {
 		t.Fatal(err)
 	}
-	step := workflow.Call("@actions/a").Timeout(10*time.Second).To("success", "flo.Completed").To("timeout", "wait")
-	if _, err := flows.Create(ctx, workflow.New("w").Start(step).Step("wait", workflow.WaitFor("go", 0).To("success", "flo.Completed")).Definition()); err != nil {
-		t.Fatal(err)
-	}
+	start := does(workflow.Call{Target: "@actions/a", Timeout: 10 * time.Second}, "success", "flo.Completed", "timeout", "wait")
+	create(t, flows, startsWith("w", start, named("wait", does(workflow.WaitFor{Signal: "go"}, "success", "flo.Completed"))))
 	s, err := flows.Start(ctx, "w", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -523,15 +516,10 @@ func TestCallOverBeforeItWasMade(t *testing.T) {
 	if _, err := actions.Register(ctx, "limited", action.MaxRunning(1)); err != nil {
 		t.Fatal(err)
 	}
-	parent := workflow.New("parent").Start(workflow.Parallel(0).Branch("a", workflow.Call("@actions/limited")).Branch("b", workflow.Call("@workflow/child")).
-		To("success", "flo.Completed")).Definition()
-	if _, err := flows.Create(ctx, parent); err != nil {
-		t.Fatal(err)
-	}
+	fan := workflow.Parallel{Branches: []workflow.Branch{{"a", calling("@actions/limited")}, {"b", calling("@workflow/child")}}}
+	create(t, flows, startsWith("parent", does(fan, "success", "flo.Completed")))
 	r.Hold(true)
-	if _, err := flows.Create(ctx, workflow.New("child").Start(workflow.WaitFor("go", 0).To("success", "flo.Completed")).Definition()); err != nil {
-		t.Fatal(err)
-	}
+	create(t, flows, startsWith("child", does(workflow.WaitFor{Signal: "go"}, "success", "flo.Completed")))
 	var runs []workflow.RunID
 	for range 8 {
 		s, err := flows.Start(ctx, "parent", nil)
@@ -660,16 +648,10 @@ func TestStoppedBranches(t *testing.T) {
 	if _, err := actions.Register(ctx, "a"); err != nil {
 		t.Fatal(err)
 	}
-	call := func(target string) *workflow.Step { return workflow.Call(target) }
-	for _, d := range [][]byte{
-		workflow.New("child").Start(workflow.WaitFor("go", 0).To("success", "flo.Completed")).Definition(),
-		workflow.New("w").Start(workflow.Parallel(0).Branch("a", call("@actions/a")).Branch("b", call("@workflow/child")).Branch("c", call("@workflow/child")).
-			To("success", "flo.Completed").To("failure", "flo.Failed")).Definition(),
-	} {
-		if _, err := flows.Create(ctx, d); err != nil {
-			t.Fatal(err)
-		}
-	}
+	child := calling("@workflow/child")
+	fan := workflow.Parallel{Branches: []workflow.Branch{{"a", calling("@actions/a")}, {"b", child}, {"c", child}}}
+	create(t, flows, startsWith("child", does(workflow.WaitFor{Signal: "go"}, "success", "flo.Completed")))
+	create(t, flows, startsWith("w", does(fan, "success", "flo.Completed", "failure", "flo.Failed")))
 	s, err := flows.Start(ctx, "w", nil)
 	if err != nil {
 		t.Fatal(err)

@@ -51,11 +51,11 @@ func TestSpread(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	child := workflow.New("child").Start(workflow.Call("@actions/limited").To("success", "flo.Completed")).Definition()
-	parent := workflow.New("parent").
-		Start(workflow.Call("@actions/limited").Compensate(workflow.Call("@actions/undo")).To("success", "next")).
-		Step("next", workflow.Parallel(0).Branch("a", workflow.Call("@actions/free")).Branch("b", workflow.Call("@workflow/child")).To("success", "go")).
-		Step("go", workflow.WaitFor("go", 0).To("success", "flo.Completed")).Definition()
+	child := startsWith("child", does(calling("@actions/limited"), "success", "flo.Completed"))
+	start := does(calling("@actions/limited"), "success", "next")
+	start.Compensate = &workflow.Call{Target: "@actions/undo"}
+	fan := workflow.Parallel{Branches: []workflow.Branch{{"a", calling("@actions/free")}, {"b", calling("@workflow/child")}}}
+	parent := startsWith("parent", start, named("next", does(fan, "success", "go")), named("go", does(workflow.WaitFor{Signal: "go"}, "success", "flo.Completed")))
 	for _, d := range [][]byte{child, parent} {
 		if _, err := flows.Create(ctx, d); err != nil {
 			t.Fatal(err)
@@ -161,8 +161,9 @@ func TestSpread(t *testing.T) {
 func TestCallsBeforeShardsHaveHeard(t *testing.T) {
 	ctx := t.Context()
 	r, flows, actions := spread(t)
-	parent := workflow.New("parent").Start(workflow.Call("@actions/new").To("success", "child")).
-		Step("child", workflow.Call("@workflow/new").Compensate(workflow.Call("@actions/new")).To("success", "flo.Completed")).Definition()
+	step := named("child", does(calling("@workflow/new"), "success", "flo.Completed"))
+	step.Compensate = &workflow.Call{Target: "@actions/new"}
+	parent := startsWith("parent", does(calling("@actions/new"), "success", "child"), step)
 	if _, err := flows.Create(ctx, parent); err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +171,7 @@ func TestCallsBeforeShardsHaveHeard(t *testing.T) {
 	if _, err := actions.Register(ctx, "new"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := flows.Create(ctx, workflow.New("new").Start(workflow.WaitFor("go", 0).To("success", "flo.Completed")).Definition()); err != nil {
+	if _, err := flows.Create(ctx, startsWith("new", does(workflow.WaitFor{Signal: "go"}, "success", "flo.Completed"))); err != nil {
 		t.Fatal(err)
 	}
 	var runs []workflow.RunID
@@ -217,7 +218,7 @@ func TestStartsBeforeShardsHaveHeard(t *testing.T) {
 	ctx := t.Context()
 	r, flows, _ := spread(t)
 	r.Hold(true)
-	if _, err := flows.Create(ctx, workflow.New("new").Start(workflow.WaitFor("go", 0).To("success", "flo.Completed")).Definition()); err != nil {
+	if _, err := flows.Create(ctx, startsWith("new", does(workflow.WaitFor{Signal: "go"}, "success", "flo.Completed"))); err != nil {
 		t.Fatal(err)
 	}
 	shards := make(map[int]bool)
@@ -250,7 +251,7 @@ func TestStartsBeforeShardsHaveHeard(t *testing.T) {
 func TestUnheard(t *testing.T) {
 	r, flows, _ := spread(t)
 	r.Hold(true)
-	create(t, flows, workflow.New("new").Start(workflow.Sleep(0).To("success", "flo.Completed")).Definition())
+	create(t, flows, startsWith("new", does(workflow.Sleep{}, "success", "flo.Completed")))
 	if !flows.Unheard(t.Context(), "new") {
 		t.Error("a workflow that its home knows passes for one that there is not")
 	}
@@ -263,7 +264,7 @@ func TestUnheard(t *testing.T) {
 		t.Error("a start whose caller has left is tried again")
 	}
 	alone := flowsOf(newRig(t, 1), "n")
-	create(t, alone, workflow.New("new").Start(workflow.Sleep(0).To("success", "flo.Completed")).Definition())
+	create(t, alone, startsWith("new", does(workflow.Sleep{}, "success", "flo.Completed")))
 	if alone.Unheard(t.Context(), "new") {
 		t.Error("a start in a namespace that is not spread is tried again")
 	}

@@ -417,11 +417,12 @@ func TestTriggerTooMuch(t *testing.T) {
 	if _, err := actions.Register(t.Context(), "a"); err != nil {
 		t.Fatal(err)
 	}
-	all := workflow.Parallel(0)
+	all := workflow.Parallel{}
 	for i := range 64 {
-		all.Branch(fmt.Sprint("b", i), workflow.Call("@actions/a"))
+		all.Branches = append(all.Branches, workflow.Branch{Name: fmt.Sprint("b", i), Call: calling("@actions/a")})
 	}
-	create(t, flows, workflow.New("order").Trigger(map[string]any{"stream": "orders"}).Start(all.To("success", "flo.Completed")).Definition())
+	order := workflow.Definition{Name: "order", Trigger: &workflow.Trigger{Stream: "orders"}, Start: does(all, "success", "flo.Completed")}
+	create(t, flows, order.YAML())
 	large := strings.Repeat("x", 1<<20-2)
 	appendAll(t, streams, "orders", `1`, `"`+large+`"`, `2`)
 	for range 40 {

@@ -61,8 +61,9 @@ func startUndoing(t *testing.T, at where, definition string, opts ...workflow.St
 			t.Fatal(err)
 		}
 	}
-	kid := workflow.New("child").Start(workflow.Call("@actions/other").Compensate(workflow.Call("@actions/undo").Input("$.flo.run_id")).To("success", "wait").To("failure", "flo.Failed")).
-		Step("wait", workflow.WaitFor("go", 0).To("success", "flo.Completed").To("fail", "flo.Failed")).Definition()
+	start := does(calling("@actions/other"), "success", "wait", "failure", "flo.Failed")
+	start.Compensate = &workflow.Call{Target: "@actions/undo", Input: "$.flo.run_id"}
+	kid := startsWith("child", start, named("wait", does(workflow.WaitFor{Signal: "go"}, "success", "flo.Completed", "fail", "flo.Failed")))
 	for _, d := range [][]byte{kid, []byte(bareKid), []byte(briefKid), []byte(midKid), []byte(overKid), []byte("name: w\n" + definition)} {
 		if _, err := u.flows.Create(t.Context(), d); err != nil {
 			t.Fatal(err)
@@ -499,10 +500,10 @@ func TestLongNames(t *testing.T) {
 		if _, err := actions.Register(t.Context(), "do"); err != nil {
 			t.Fatal(err)
 		}
-		fan := workflow.Each("$.input", workflow.Call("@actions/do"), 0).Compensate(workflow.Call("@actions/do"))
-		if _, err := flows.Create(t.Context(), workflow.New("w").Start(workflow.Call("@actions/do").To("success", step)).Step(step, fan.To("success", "flo.Failed")).Definition()); err != nil {
-			t.Fatal(err)
-		}
+		do := calling("@actions/do")
+		fan := named(step, does(workflow.Each{Array: "$.input", Call: do}, "success", "flo.Failed"))
+		fan.Compensate = &do
+		create(t, flows, startsWith("w", does(do, "success", step), fan))
 		for _, opts := range [][]workflow.StartOption{nil, {workflow.UseID(workflow.RunID(id))}} {
 			s, err := flows.Start(t.Context(), "w", []byte("[1,2]"), opts...)
 			if err != nil {

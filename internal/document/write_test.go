@@ -28,7 +28,7 @@ func TestWrittenText(t *testing.T) {
 	}
 }
 
-// TestWrittenValues: numbers keep their digits, durations are milliseconds, and members their order.
+// TestWrittenValues: numbers keep their digits, durations are milliseconds, members stay in order.
 func TestWrittenValues(t *testing.T) {
 	doc := With("number", json.RawMessage("1.50e+400"))
 	doc.Set("large", json.RawMessage("12345678901234567890123"))

@@ -15,12 +15,24 @@ import (
 )
 
 func order() []byte {
-	return workflow.New("order").
-		Start(workflow.Call("@actions/charge").Retry(workflow.RetryPolicy{Attempts: 3, Initial: time.Hour}).Compensate(workflow.Call("@actions/refund")).
-			To("success", "approve").To("failure", "flo.Failed")).
-		Step("approve", workflow.WaitFor("approval", 24*time.Hour).To("success", "ship").To("timeout", "flo.Failed")).
-		Step("ship", workflow.Call("@actions/ship").To("success", "flo.Completed")).Definition()
+	return workflow.Definition{
+		Name: "order",
+		Start: workflow.Step{
+			Do:          workflow.Call{Target: "@actions/charge", Retry: &workflow.RetryPolicy{Attempts: 3, Initial: time.Hour}},
+			Compensate:  &workflow.Call{Target: "@actions/refund"},
+			Transitions: []workflow.Transition{{On: "success", To: "approve"}, {On: "failure", To: "flo.Failed"}},
+		},
+		Steps: []workflow.Step{
+			{
+				Name: "approve", Do: workflow.WaitFor{Signal: "approval", Timeout: 24 * time.Hour},
+				Transitions: []workflow.Transition{{On: "success", To: "ship"}, {On: "timeout", To: "flo.Failed"}},
+			},
+			{Name: "ship", Do: workflow.Call{Target: "@actions/ship"}, Transitions: done},
+		},
+	}.YAML()
 }
+
+var done = []workflow.Transition{{On: "success", To: "flo.Completed"}}
 
 // TestOrder: a charge that works at the third attempt, two hours later, and an approval.
 func TestOrder(t *testing.T) {
@@ -77,7 +89,7 @@ func (f *failing) Errorf(format string, args ...any) {
 func TestStuck(t *testing.T) {
 	f := &failing{T: t}
 	w := workflowtest.New(f)
-	w.Create(workflow.New("wait").Start(workflow.WaitFor("go", 0).To("success", "flo.Completed")).Definition())
+	w.Create(workflow.Definition{Name: "wait", Start: workflow.Step{Do: workflow.WaitFor{Signal: "go"}, Transitions: done}}.YAML())
 	id := w.Start("wait", "1")
 	if w.ExpectPath(id, "_start: success"); len(f.said) != 1 {
 		t.Errorf("a wrong path: %q", f.said)
@@ -92,9 +104,9 @@ func TestStuck(t *testing.T) {
 
 // TestOtherNamespaces: what a Test could not do is said at once.
 func TestOtherNamespaces(t *testing.T) {
-	nap := func() *workflow.Step { return workflow.Sleep(0).To("success", "flo.Completed") }
+	nap := workflow.Step{Do: workflow.Sleep{}, Transitions: done}
 	for want, definition := range map[string][]byte{
-		"namespace \"shop\"":  workflow.New("w").Trigger(map[string]any{"stream": "orders", "namespace": "shop"}).Start(nap()).Definition(),
+		"namespace \"shop\"":  workflow.Definition{Name: "w", Trigger: &workflow.Trigger{Stream: "orders", Namespace: "shop"}, Start: nap}.YAML(),
 		"namespace \"other\"": []byte("name: w\nnamespace: other\nstart: { sleep: 0, transitions: { success: flo.Completed } }\n"),
 	} {
 		func() {
@@ -106,16 +118,16 @@ func TestOtherNamespaces(t *testing.T) {
 			workflowtest.New(&failing{T: t}).Create(definition)
 		}()
 	}
-	workflowtest.New(t).Create(workflow.New("w").Trigger(map[string]any{"stream": "orders", "namespace": "test"}).Start(nap()).Definition())
+	workflowtest.New(t).Create(workflow.Definition{Name: "w", Trigger: &workflow.Trigger{Stream: "orders", Namespace: "test"}, Start: nap}.YAML())
 }
 
 // TestStarters: schedules tick and triggers start runs as time passes.
 func TestStarters(t *testing.T) {
 	w := workflowtest.New(t)
-	nap := func() *workflow.Step { return workflow.Sleep(time.Second).To("success", "flo.Completed") }
+	nap := workflow.Step{Do: workflow.Sleep{For: time.Second}, Transitions: done}
 	w.Create(
-		workflow.New("hourly").Schedule(map[string]any{"cron": "0 * * * *"}).Start(nap()).Definition(),
-		workflow.New("order").Trigger(map[string]any{"stream": "orders", "batch_size": 2, "batch_timeout_ms": 1000}).Start(nap()).Definition(),
+		workflow.Definition{Name: "hourly", Schedule: &workflow.Schedule{Cron: "0 * * * *"}, Start: nap}.YAML(),
+		workflow.Definition{Name: "order", Trigger: &workflow.Trigger{Stream: "orders", BatchSize: 2, BatchTimeout: time.Second}, Start: nap}.YAML(),
 	)
 	w.Pass(3 * time.Hour)
 	if _, err := w.Streams().AppendMany(t.Context(), "orders", []stream.Message{{Payload: []byte("1")}, {Payload: []byte("2")}, {Payload: []byte("3")}}); err != nil {

@@ -57,8 +57,10 @@ func (b *bench) flows(s setup) side {
 }
 
 func threeSteps() []byte {
-	step := func(next string) *workflow.Step { return workflow.Call("@actions/"+task).To("success", next) }
-	return workflow.New(flow).Start(step("second")).Step("second", step("third")).Step("third", step("flo.Completed")).Definition()
+	step := func(name, next string) workflow.Step {
+		return workflow.Step{Name: name, Do: workflow.Call{Target: "@actions/" + task}, Transitions: []workflow.Transition{{On: "success", To: next}}}
+	}
+	return workflow.Definition{Name: flow, Start: step("", "second"), Steps: []workflow.Step{step("second", "third"), step("third", "flo.Completed")}}.YAML()
 }
 
 // stepAlone runs one workflow after the other: from the return of a step's handler until that of the next step is called.

@@ -75,7 +75,10 @@ sinks: [{ name: work, queue: { name: %s } }]
 		w := actions.Worker(action.WorkerConfig{Concurrency: 3})
 		ended <- w.Handle("pay", func(context.Context, *action.Task) (any, error) { return nil, nil }).Run(worker)
 	}()
-	if _, err := flows.Create(ctx, workflow.New("order").Start(workflow.Call("@actions/pay").To("success", "flo.Completed")).Definition()); err != nil {
+	order := workflow.Definition{Name: "order", Start: workflow.Step{
+		Do: workflow.Call{Target: "@actions/pay"}, Transitions: []workflow.Transition{{On: "success", To: "flo.Completed"}},
+	}}
+	if _, err := flows.Create(ctx, order.YAML()); err != nil {
 		t.Fatal(err)
 	}
 	for range 20 {

@@ -30,12 +30,14 @@ const mostTriggered = 4
 
 // triggered is a version of a workflow that records start, two or three at a time.
 func triggered(name, streams string, version int) []byte {
-	return workflow.New(name).Version(fmt.Sprint(version)).Retain(1000*time.Hour, 1_000_000).
-		Trigger(map[string]any{
-			"stream": signals, "namespace": streams, "consumer_group": name, "batch_size": 2 + version%2, "batch_timeout_ms": 20, "start": "earliest",
-			"max_concurrent": mostTriggered,
-		}).
-		Start(workflow.Sleep(5*time.Millisecond).To("success", "flo.Completed")).Definition()
+	return workflow.Definition{
+		Name: name, Version: fmt.Sprint(version), Retention: keepsRuns,
+		Trigger: &workflow.Trigger{
+			Stream: signals, Namespace: streams, Group: name, BatchSize: 2 + version%2, BatchTimeout: 20 * time.Millisecond, Start: "earliest",
+			MaxConcurrent: mostTriggered,
+		},
+		Start: workflow.Step{Do: workflow.Sleep{For: 5 * time.Millisecond}, Transitions: onSuccess("flo.Completed")},
+	}.YAML()
 }
 
 // triggerJob is records that start runs.

@@ -22,20 +22,35 @@ const (
 
 // trip has all kinds of steps; those that call are undone when a run does not come to its end.
 func trip() []byte {
-	call := func() *workflow.Step {
-		return workflow.Call("@actions/" + stepping).Retry(workflow.RetryPolicy{Attempts: 3, Initial: 20 * time.Millisecond})
-	}
-	undo := workflow.Call("@actions/" + undoing).Retry(workflow.RetryPolicy{Attempts: 100, Initial: 20 * time.Millisecond})
-	return workflow.New("trip").Retain(1000*time.Hour, 1_000_000).
-		Start(call().Compensate(undo).To("success", "wait")).
-		Step("wait", workflow.WaitFor("go", 2*time.Second).To("success", "fan").To("timeout", "rest")).
-		Step("fan", workflow.Each("$.input", call(), 2).Compensate(undo).To("success", "rest")).
-		Step("rest", workflow.Sleep(30*time.Millisecond).To("success", "child")).
-		Step("child", workflow.Call("@workflow/leg").To("success", "flo.Completed")).Definition()
+	call := workflow.Call{Target: "@actions/" + stepping, Retry: &workflow.RetryPolicy{Attempts: 3, Initial: 20 * time.Millisecond}}
+	undo := &workflow.Call{Target: "@actions/" + undoing, Retry: &workflow.RetryPolicy{Attempts: 100, Initial: 20 * time.Millisecond}}
+	return workflow.Definition{
+		Name: "trip", Retention: keepsRuns,
+		Start: workflow.Step{Do: call, Compensate: undo, Transitions: onSuccess("wait")},
+		Steps: []workflow.Step{
+			{
+				Name: "wait", Do: workflow.WaitFor{Signal: "go", Timeout: 2 * time.Second},
+				Transitions: append(onSuccess("fan"), workflow.Transition{On: "timeout", To: "rest"}),
+			},
+			{Name: "fan", Do: workflow.Each{Array: "$.input", Call: call, MaxConcurrency: 2}, Compensate: undo, Transitions: onSuccess("rest")},
+			{Name: "rest", Do: workflow.Sleep{For: 30 * time.Millisecond}, Transitions: onSuccess("child")},
+			{Name: "child", Do: workflow.Call{Target: "@workflow/leg"}, Transitions: onSuccess("flo.Completed")},
+		},
+	}.YAML()
 }
 
 func leg() []byte {
-	return workflow.New("leg").Retain(1000*time.Hour, 1_000_000).Start(workflow.Call("@actions/"+stepping).To("success", "flo.Completed")).Definition()
+	return workflow.Definition{
+		Name: "leg", Retention: keepsRuns,
+		Start: workflow.Step{Do: workflow.Call{Target: "@actions/" + stepping}, Transitions: onSuccess("flo.Completed")},
+	}.YAML()
+}
+
+// keepsRuns keeps all ended runs, which are counted at the end.
+var keepsRuns = workflow.Retention{For: 1000 * time.Hour, Runs: 1_000_000}
+
+func onSuccess(to string) []workflow.Transition {
+	return []workflow.Transition{{On: "success", To: to}}
 }
 
 // flowJob is runs of workflows in both namespaces, with the workers of what they call.
@@ -335,8 +350,8 @@ func (c *flowClient) count() bool {
 
 // flowTally creates a workflow and starts it.
 func flowTally(_ *rand.Rand, tag string, payload []byte) []engine.Operation {
-	nap := workflow.New(tag + "flow").Start(workflow.Sleep(time.Millisecond).To("success", "flo.Completed")).Definition()
-	return []engine.Operation{workflow.CreateOp(nap), workflow.StartOp(tag+"flow", fmt.Appendf(nil, `"%x"`, payload))}
+	nap := workflow.Definition{Name: tag + "flow", Start: workflow.Step{Do: workflow.Sleep{For: time.Millisecond}, Transitions: onSuccess("flo.Completed")}}
+	return []engine.Operation{workflow.CreateOp(nap.YAML()), workflow.StartOp(tag+"flow", fmt.Appendf(nil, `"%x"`, payload))}
 }
 
 func countFlow(ctx context.Context, r *engine.Router, namespace, tag string) (int64, error) {
