@@ -372,8 +372,19 @@ var roots = map[string]func(s side) any{
 // txn commits a part of a transaction.
 type txn struct{ s side }
 
-func (x txn) Do(ctx context.Context, op floe.Op) (*floe.TxnResult, error) {
-	return x.s.stores.Txn(x.s.name).Do(op).Commit(ctx)
+// Do returns what the operation has returned, if it is one that returns something.
+func (x txn) Do(ctx context.Context, op floe.Op) (any, error) {
+	res, err := x.s.stores.Txn(x.s.name).Do(op).Commit(ctx)
+	if err != nil {
+		return nil, err
+	}
+	read := reflect.ValueOf(op).MethodByName("Result")
+	if !read.IsValid() {
+		return nil, nil
+	}
+	out := read.Call([]reflect.Value{reflect.ValueOf(res)})
+	err, _ = out[1].Interface().(error)
+	return out[0].Interface(), err
 }
 
 func (x txn) If(ctx context.Context, c floe.Condition) (*floe.TxnResult, error) {

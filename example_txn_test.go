@@ -20,25 +20,37 @@ func ExampleTxn() {
 	}
 	defer node.Close()
 
-	place := func(id, body string) (*floe.TxnResult, error) {
-		return node.Txn("shop").
+	place := func(id, body string) error {
+		count := kv.IncrOp("orders", 1)
+		mail := queue.EnqueueOp("mail", []byte("thank you for "+body))
+		res, err := node.Txn("shop").
 			If(kv.Absent("order:"+id)).
 			Do(
 				kv.PutOp("order:"+id, []byte(body)),
-				kv.IncrOp("orders", 1),
-				queue.EnqueueOp("mail", []byte("thank you for "+body)),
+				count,
+				mail,
 				stream.AppendOp("orders", stream.Message{Key: id, Payload: []byte(body)}),
 			).
 			Commit(context.Background())
+		if err != nil {
+			return err
+		}
+		orders, err := count.Result(res)
+		if err != nil {
+			return err
+		}
+		enqueued, err := mail.Result(res)
+		if err != nil {
+			return err
+		}
+		fmt.Println("orders:", orders, "mail:", enqueued.Seq)
+		return nil
 	}
 
-	res, err := place("42", "three socks")
-	if err != nil {
+	if err := place("42", "three socks"); err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println("orders:", res.Values[1].(int64), "mail:", res.Values[2].(queue.Enqueued).Seq)
-
-	_, err = place("42", "three socks")
+	err = place("42", "three socks")
 	var refused *floe.TxnError
 	if errors.As(err, &refused) && refused.Condition {
 		fmt.Println("condition", refused.Index, "does not hold:", refused.Err)

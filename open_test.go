@@ -123,17 +123,6 @@ func TestDialAddresses(t *testing.T) {
 	}
 }
 
-// TestResultOfNothing: a Commit that fails returns a nil result, which ResultOf panicked on.
-func TestResultOfNothing(t *testing.T) {
-	res, err := floe.OpenMemory(t).Txn("default").Commit(t.Context())
-	if err == nil {
-		t.Fatal("an empty transaction succeeds")
-	}
-	if _, err := floe.ResultOf[int64](res, 0); !errors.Is(err, floe.ErrInvalid) {
-		t.Errorf("ResultOf = %v, want ErrInvalid", err)
-	}
-}
-
 // TestOpenOnePeer: a cluster of one node is a node alone, for its users and for clients.
 func TestOpenOnePeer(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")

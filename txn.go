@@ -9,12 +9,13 @@ import (
 )
 
 type (
-	operation = engine.Operation
-	condition = engine.Condition
+	operation    = engine.Operation
+	condition    = engine.Condition
+	hiddenResult = engine.HiddenResult
 )
 
 // Op is an operation of a transaction: a kv.Op, stream.Op, queue.Op, ts.Op, action.Op or workflow.Op, made by kv.PutOp, workflow.StartOp and their siblings.
-// It is good for any number of transactions.
+// One that returns something is a kv.OpOf, queue.OpOf and so on, whose Result reads it. It is good for any number of transactions.
 type Op interface{ operation }
 
 // Condition is a condition of a transaction: a kv.Condition, queue.Condition or stream.Condition, made by kv.RevisionIs, queue.Held,
@@ -23,10 +24,13 @@ type Condition interface{ condition }
 
 // Txn collects the parts of a transaction over the primitives of one namespace, up to 1,000 of them and 4 MiB.
 //
+//	incr := kv.IncrOp("orders", 1)
 //	res, err := node.Txn("shop").
 //		If(kv.RevisionIs("order:42", rev)).
-//		Do(kv.PutOp("order:42", v), queue.EnqueueOp("mail", body), kv.IncrOp("orders", 1)).
+//		Do(kv.PutOp("order:42", v), queue.EnqueueOp("mail", body), incr).
 //		Commit(ctx)
+//	...
+//	orders, err := incr.Result(res) // an int64
 //
 // All conditions hold and all operations succeed, in order and in one log entry, or nothing happens. In a spread namespace every part has to
 // live in one shard, that is, their names must have a common {tag}. A Txn is for one goroutine.
@@ -54,21 +58,18 @@ func (t *Txn) Do(ops ...Op) *Txn {
 // Errors: *TxnError naming the condition or operation that was refused, which unwraps to its reason (ErrConflict, ErrNotFound, ...); ErrInvalid
 // if it is empty, exceeds 1,000 parts or 4 MiB, or has names of several shards.
 func (t *Txn) Commit(ctx context.Context) (*TxnResult, error) {
-	res, err := t.txn.Commit(ctx)
+	res, err := engine.CommitHidden(ctx, &t.txn)
 	if refused := (*engine.TxnError)(nil); errors.As(err, &refused) {
 		return nil, (*TxnError)(refused)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return (*TxnResult)(res), nil
+	return &TxnResult{res}, nil
 }
 
-// TxnResult holds what a transaction's operations returned.
-type TxnResult struct {
-	// Values has one value per operation of Do, in order. The documentation of an operation names the type of its value; nil if it has none.
-	Values []any
-}
+// TxnResult holds what the operations of a committed transaction returned. The Result method of an operation reads it: kv.OpOf.Result and its siblings.
+type TxnResult struct{ hiddenResult }
 
 // TxnError says which part of a transaction was refused, and why: nothing of the transaction has happened.
 type TxnError struct {

@@ -2,19 +2,36 @@ package action
 
 import "github.com/floedb/floe/internal/engine"
 
-type hiddenOp = engine.HiddenOp
+type (
+	hiddenOp  = engine.HiddenOp
+	txnResult = engine.Result
+)
 
 // Op is an operation of a transaction, made by InvokeOp and its siblings; see floe.Txn. It is good for any number of transactions. The zero Op is
 // refused with ErrInvalid.
 type Op struct{ hiddenOp }
 
-// InvokeOp is Invoke as an operation of a transaction; its value in the result is an Invoked.
+// OpOf is an Op that returns a T. It is good for any number of transactions, each of which has its own result.
+type OpOf[T any] struct{ Op }
+
+func opOf[T any](op engine.Op) OpOf[T] { return OpOf[T]{Op{engine.Hide(op)}} }
+
+// Result returns what the operation returned in the transaction that res is the result of.
+//
+// Errors: ErrInvalid if res is nil because Commit failed, if the operation is not part of the transaction, or if it is
+// part of it more than once: make an operation for each result.
+func (op OpOf[T]) Result(res TxnResult) (T, error) { return engine.ResultOf[T](op.hiddenOp, res) }
+
+// TxnResult is the result of a transaction: a *floe.TxnResult.
+type TxnResult interface{ txnResult }
+
+// InvokeOp is Invoke as an operation of a transaction.
 //
 // In a spread namespace the runs of an action whose name has a {tag} live in the shard of that tag, which must be the tag of the other parts. Without one, the
 // run is made in the shard of the other parts; an IdempotencyKey then needs their {tag}, and a limit of the action may ask for another shard, in which case
 // the transaction is refused with ErrConflict.
-func InvokeOp(name string, input []byte, opts ...InvokeOption) Op {
-	return Op{engine.Hide(invokeOp(name, input, opts))}
+func InvokeOp(name string, input []byte, opts ...InvokeOption) OpOf[Invoked] {
+	return opOf[Invoked](invokeOp(name, input, opts))
 }
 
 // CancelOp is Cancel as an operation of a transaction.
@@ -26,9 +43,9 @@ func RetryOp(id RunID) Op { return Op{engine.Hide(refOp(retryRun, id))} }
 // RunNowOp is RunNow as an operation of a transaction.
 func RunNowOp(id RunID) Op { return Op{engine.Hide(refOp(hurryRun, id))} }
 
-// RegisterOp is Register as an operation of a transaction; its value in the result is an int, the version.
-func RegisterOp(name string, opts ...RegisterOption) Op {
-	return Op{engine.Hide(registerOp(name, opts))}
+// RegisterOp is Register as an operation of a transaction.
+func RegisterOp(name string, opts ...RegisterOption) OpOf[int] {
+	return opOf[int](registerOp(name, opts))
 }
 
 // EnableOp is Enable as an operation of a transaction.
@@ -59,9 +76,9 @@ func ResumeScheduleOp(action, name string) Op {
 	return Op{engine.Hide(pauseSchedule.Op(action, scheduleName{name, false}, nil))}
 }
 
-// TriggerOp is Schedules.Trigger as an operation of a transaction; its value in the result is an Invoked.
-func TriggerOp(action, name string) Op {
-	return Op{engine.Hide(triggerSchedule.Op(action, scheduleName{name: name}, nil))}
+// TriggerOp is Schedules.Trigger as an operation of a transaction.
+func TriggerOp(action, name string) OpOf[Invoked] {
+	return opOf[Invoked](triggerSchedule.Op(action, scheduleName{name: name}, nil))
 }
 
 // DeleteScheduleOp is Schedules.Delete as an operation of a transaction.

@@ -271,13 +271,15 @@ func (w *Written) code(f *codec.Fields) {
 	f.Uvarint("version", &w.Version)
 }
 
-// PutOp is Put as an operation of a transaction. Its result is a Written.
-func PutOp(key string, value []byte, opts ...PutOption) Op {
-	return Op{engine.Hide(putOp(key, value, opts))}
+// PutOp is Put as an operation of a transaction.
+func PutOp(key string, value []byte, opts ...PutOption) OpOf[Written] {
+	return opOf[Written](putOp(key, value, opts))
 }
 
-// DeleteOp is Delete as an operation of a transaction. Its result is a Written.
-func DeleteOp(key string, opts ...DeleteOption) Op { return Op{engine.Hide(deleteOp(key, opts))} }
+// DeleteOp is Delete as an operation of a transaction.
+func DeleteOp(key string, opts ...DeleteOption) OpOf[Written] {
+	return opOf[Written](deleteOp(key, opts))
+}
 
 // TouchOp is Touch as an operation of a transaction.
 func TouchOp(key string, ttl time.Duration, opts ...TouchOption) Op {
@@ -287,9 +289,9 @@ func TouchOp(key string, ttl time.Duration, opts ...TouchOption) Op {
 // PersistOp is Persist as an operation of a transaction.
 func PersistOp(key string) Op { return Op{engine.Hide(persistOp(key))} }
 
-// IncrOp is Incr as an operation of a transaction. Its result is an int64.
-func IncrOp(key string, delta int64, opts ...IncrOption) Op {
-	return Op{engine.Hide(incrOp(key, delta, opts))}
+// IncrOp is Incr as an operation of a transaction.
+func IncrOp(key string, delta int64, opts ...IncrOption) OpOf[int64] {
+	return opOf[int64](incrOp(key, delta, opts))
 }
 
 // RevisionIs holds if r is the key's current revision; 0 means that the key does not exist.

@@ -59,13 +59,13 @@ func (s *Store) JSONDelete(ctx context.Context, key, path string) (Written, erro
 	return engine.Propose(ctx, &s.scope, jsonDeleteOp(key, path), jsonDelete.Decode)
 }
 
-// JSONSetOp is JSONSet as an operation of a transaction; its value in the result is a Written.
-func JSONSetOp(key, path string, raw []byte) Op {
-	return Op{engine.Hide(jsonSetOp(key, path, raw))}
+// JSONSetOp is JSONSet as an operation of a transaction.
+func JSONSetOp(key, path string, raw []byte) OpOf[Written] {
+	return opOf[Written](jsonSetOp(key, path, raw))
 }
 
-// JSONDeleteOp is JSONDelete as an operation of a transaction; its value in the result is a Written.
-func JSONDeleteOp(key, path string) Op { return Op{engine.Hide(jsonDeleteOp(key, path))} }
+// JSONDeleteOp is JSONDelete as an operation of a transaction.
+func JSONDeleteOp(key, path string) OpOf[Written] { return opOf[Written](jsonDeleteOp(key, path)) }
 
 func (w *write) jsonSet(b *jsonSetBody) (none Written, err error) {
 	if err := w.allows(&b.guard); err != nil {

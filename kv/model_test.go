@@ -70,6 +70,24 @@ func commitThrough(router *engine.Router) commit {
 	}
 }
 
+// results reads what operations returned, as a user does.
+func results(res *floe.TxnResult, ops []engine.Operation) ([]any, error) {
+	values := make([]any, len(ops))
+	for i, op := range ops {
+		var err error
+		switch op := op.(type) {
+		case kv.OpOf[kv.Written]:
+			values[i], err = op.Result(res)
+		case kv.OpOf[int64]:
+			values[i], err = op.Result(res)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return values, nil
+}
+
 func newDiskModel(t *testing.T, rng *rand.Rand, shards int, spread bool) machinetest.Model {
 	return newNodeModel(t, rng, shards, spread, false).begin(t, rng)
 }
@@ -119,7 +137,7 @@ func newNodeModel(t *testing.T, rng *rand.Rand, shards int, spread, remote bool)
 		if err != nil {
 			return nil, err
 		}
-		return res.Values, nil
+		return results(res, ops)
 	}
 	m.now = func() int64 { return 0 }
 	m.counts = func() engine.Counts {

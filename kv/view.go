@@ -80,11 +80,11 @@ func (v View[T]) Put(ctx context.Context, key string, value T, opts ...PutOption
 	return v.store.Put(ctx, key, b, opts...)
 }
 
-// PutOp is Put as an operation of a transaction; its value in the result is a Written.
-func (v View[T]) PutOp(key string, value T, opts ...PutOption) Op {
+// PutOp is Put as an operation of a transaction.
+func (v View[T]) PutOp(key string, value T, opts ...PutOption) OpOf[Written] {
 	b, err := encode(key, value)
 	if err != nil {
-		return Op{engine.Hide(engine.Op{Err: err})}
+		return opOf[Written](engine.Op{Err: err})
 	}
 	return PutOp(key, b, opts...)
 }

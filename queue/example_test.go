@@ -111,11 +111,16 @@ func Example_transaction() {
 	defer node.Close()
 	ctx, jobs := context.Background(), node.Queue("shop")
 
-	res, err := node.Txn("shop").Do(kv.PutOp("order:42", []byte("new")), queue.EnqueueOp("ship", []byte("order:42"))).Commit(ctx)
+	enqueue := queue.EnqueueOp("ship", []byte("order:42"))
+	res, err := node.Txn("shop").Do(kv.PutOp("order:42", []byte("new")), enqueue).Commit(ctx)
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println("job", res.Values[1].(queue.Enqueued).Seq)
+	job, err := enqueue.Result(res)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("job", job.Seq)
 
 	messages, _ := jobs.Dequeue(ctx, "ship")
 	ship := node.Txn("shop").Do(queue.AckOp("ship", messages[0].Receipt), kv.PutOp("order:42", []byte("shipped")))

@@ -167,13 +167,13 @@ func (m *machine) queryRoom(v *engine.View, room *roomQuery) (err error) {
 }
 
 // newInsideRig returns a rig, the machine in it, and a function that does an operation there.
-func newInsideRig(t *testing.T) (*machinetest.Rig, *machine, func(...Op)) {
+func newInsideRig(t *testing.T) (*machinetest.Rig, *machine, func(...engine.Operation)) {
 	m := newMachine().(*machine)
 	p := table()
 	p.New = func() engine.Machine { return m }
 	p.Queries = append(p.Queries, engine.QueryRow(queryMessage+1, "room", (*machine).queryRoom))
 	r := machinetest.Open(t, machinetest.Config{Shards: 1, Primitives: []engine.Primitive{p}})
-	return r, m, func(ops ...Op) {
+	return r, m, func(ops ...engine.Operation) {
 		t.Helper()
 		for _, op := range ops {
 			cmd, err := engine.OpOf(op).Limit(DefaultMaxPayloadBytes)
@@ -220,14 +220,14 @@ func TestRoom(t *testing.T) {
 	want("long", protocol.QueueRoom{Messages: 0, Bytes: ever, MaxMessages: 1, MaxBytes: ever})
 	want("large", protocol.QueueRoom{Messages: ever, Bytes: 0, MaxMessages: ever, MaxBytes: 5})
 
-	for name, op := range map[string]func(lsn int) Op{
-		"an ack":          func(lsn int) Op { return AckOp("q", Receipt(fmt.Sprintf("1-%d", lsn))) },
-		"a death":         func(lsn int) Op { return NackOp("q", []Receipt{Receipt(fmt.Sprintf("1-%d", lsn))}, ToDLQ()) },
-		"a purge":         func(int) Op { return PurgeOp("q") },
-		"a delete":        func(int) Op { return DeleteOp("q") },
-		"a removal":       func(int) Op { return DeleteMessageOp("q", 2) },
-		"a larger bound":  func(int) Op { return ConfigureOp("q", Settings{MaxLen: 3}) },
-		"no bound at all": func(int) Op { return ConfigureOp("q", Settings{}) },
+	for name, op := range map[string]func(lsn int) engine.Operation{
+		"an ack":          func(lsn int) engine.Operation { return AckOp("q", Receipt(fmt.Sprintf("1-%d", lsn))) },
+		"a death":         func(lsn int) engine.Operation { return NackOp("q", []Receipt{Receipt(fmt.Sprintf("1-%d", lsn))}, ToDLQ()) },
+		"a purge":         func(int) engine.Operation { return PurgeOp("q") },
+		"a delete":        func(int) engine.Operation { return DeleteOp("q") },
+		"a removal":       func(int) engine.Operation { return DeleteMessageOp("q", 2) },
+		"a larger bound":  func(int) engine.Operation { return ConfigureOp("q", Settings{MaxLen: 3}) },
+		"no bound at all": func(int) engine.Operation { return ConfigureOp("q", Settings{}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, _, do := newInsideRig(t)

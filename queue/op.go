@@ -8,6 +8,7 @@ import (
 
 type (
 	hiddenOp        = engine.HiddenOp
+	txnResult       = engine.Result
 	hiddenCondition = engine.HiddenCondition
 )
 
@@ -15,27 +16,41 @@ type (
 // refused with ErrInvalid.
 type Op struct{ hiddenOp }
 
+// OpOf is an Op that returns a T. It is good for any number of transactions, each of which has its own result.
+type OpOf[T any] struct{ Op }
+
+func opOf[T any](op engine.Op) OpOf[T] { return OpOf[T]{Op{engine.Hide(op)}} }
+
+// Result returns what the operation returned in the transaction that res is the result of.
+//
+// Errors: ErrInvalid if res is nil because Commit failed, if the operation is not part of the transaction, or if it is
+// part of it more than once: make an operation for each result.
+func (op OpOf[T]) Result(res TxnResult) (T, error) { return engine.ResultOf[T](op.hiddenOp, res) }
+
+// TxnResult is the result of a transaction: a *floe.TxnResult.
+type TxnResult interface{ txnResult }
+
 // Condition is a condition of a transaction, made by Held; see floe.Txn. It is good for any number of transactions. The zero Condition is
 // refused with ErrInvalid.
 type Condition struct{ hiddenCondition }
 
-// EnqueueOp is Enqueue as an operation of a transaction; its value in the result is an Enqueued.
-func EnqueueOp(name string, payload []byte, opts ...EnqueueOption) Op {
-	return Op{engine.Hide(enqueueOne(name, payload, opts))}
+// EnqueueOp is Enqueue as an operation of a transaction.
+func EnqueueOp(name string, payload []byte, opts ...EnqueueOption) OpOf[Enqueued] {
+	return opOf[Enqueued](enqueueOne(name, payload, opts))
 }
 
-// EnqueueManyOp is EnqueueMany as an operation of a transaction; its value in the result is a []Enqueued.
-func EnqueueManyOp(name string, messages []NewMessage) Op {
-	return Op{engine.Hide(enqueueMany(name, messages))}
+// EnqueueManyOp is EnqueueMany as an operation of a transaction.
+func EnqueueManyOp(name string, messages []NewMessage) OpOf[[]Enqueued] {
+	return opOf[[]Enqueued](enqueueMany(name, messages))
 }
 
-// DequeueOp is Dequeue as an operation of a transaction, which can not Wait; its value in the result is a []Message, which may be empty.
-func DequeueOp(name string, opts ...DequeueOption) Op {
+// DequeueOp is Dequeue as an operation of a transaction, which can not Wait.
+func DequeueOp(name string, opts ...DequeueOption) OpOf[[]Message] {
 	op, wait := dequeueOp(name, opts)
 	if wait != 0 && op.Err == nil {
 		op.Err = engine.Errorf(ErrInvalid, "queue: a transaction can not wait %v for messages", wait)
 	}
-	return Op{engine.Hide(op)}
+	return opOf[[]Message](op)
 }
 
 // AckOp is Ack as an operation of a transaction.
@@ -46,14 +61,14 @@ func NackOp(name string, receipts []Receipt, opts ...NackOption) Op {
 	return Op{engine.Hide(nackOp(name, receipts, opts))}
 }
 
-// ExtendOp is Extend as an operation of a transaction; its value in the result is a time.Time.
-func ExtendOp(name string, receipt Receipt, lease time.Duration) Op {
-	return Op{engine.Hide(extendOp(name, receipt, lease))}
+// ExtendOp is Extend as an operation of a transaction.
+func ExtendOp(name string, receipt Receipt, lease time.Duration) OpOf[time.Time] {
+	return opOf[time.Time](extendOp(name, receipt, lease))
 }
 
-// ReleaseOp is Release as an operation of a transaction; its value in the result is an int64.
-func ReleaseOp(name string, receipts ...Receipt) Op {
-	return receiptsOp(release, name, receipts)
+// ReleaseOp is Release as an operation of a transaction.
+func ReleaseOp(name string, receipts ...Receipt) OpOf[int64] {
+	return OpOf[int64]{receiptsOp(release, name, receipts)}
 }
 
 // ConfigureOp is Configure as an operation of a transaction.
@@ -67,8 +82,8 @@ func PauseOp(name string) Op { return Op{engine.Hide(pause.Op(name, pauseBody{tr
 // ResumeOp is Resume as an operation of a transaction.
 func ResumeOp(name string) Op { return Op{engine.Hide(pause.Op(name, pauseBody{false}, nil))} }
 
-// PurgeOp is Purge as an operation of a transaction; its value in the result is an int64.
-func PurgeOp(name string) Op { return Op{engine.Hide(purge.Op(name, engine.Nothing{}, nil))} }
+// PurgeOp is Purge as an operation of a transaction.
+func PurgeOp(name string) OpOf[int64] { return opOf[int64](purge.Op(name, engine.Nothing{}, nil)) }
 
 // DeleteOp is Delete as an operation of a transaction.
 func DeleteOp(name string) Op { return Op{engine.Hide(remove.Op(name, engine.Nothing{}, nil))} }

@@ -48,11 +48,11 @@ func (v View[T]) Enqueue(ctx context.Context, name string, value T, opts ...Enqu
 	return v.store.Enqueue(ctx, name, b, opts...)
 }
 
-// EnqueueOp is Enqueue as an operation of a transaction; its value in the result is an Enqueued.
-func (v View[T]) EnqueueOp(name string, value T, opts ...EnqueueOption) Op {
+// EnqueueOp is Enqueue as an operation of a transaction.
+func (v View[T]) EnqueueOp(name string, value T, opts ...EnqueueOption) OpOf[Enqueued] {
 	b, err := encode(name, value)
 	if err != nil {
-		return Op{engine.Hide(engine.Op{Err: err})}
+		return opOf[Enqueued](engine.Op{Err: err})
 	}
 	return EnqueueOp(name, b, opts...)
 }

@@ -360,9 +360,9 @@ func trimOp(name string, o trimOptions, sp *spec) engine.Op {
 	})
 }
 
-// TrimOp is Trim as an operation of a transaction. Its result is the number of records removed, an int64.
-func TrimOp(name string, opts ...TrimOption) Op {
-	return Op{engine.Hide(trimOp(name, trimOptionsOf(opts), nil))}
+// TrimOp is Trim as an operation of a transaction. It returns the number of records removed.
+func TrimOp(name string, opts ...TrimOption) OpOf[int64] {
+	return opOf[int64](trimOp(name, trimOptionsOf(opts), nil))
 }
 
 // deleteBody removes a stream.

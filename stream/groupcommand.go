@@ -356,9 +356,9 @@ func readGroupOp(at place, consumer string, o *groupReadOptions, epoch uint64) e
 	})
 }
 
-// ReadGroupOp is ReadGroup as an operation of a transaction, without Wait. Its result is a []Ref of the
+// ReadGroupOp is ReadGroup as an operation of a transaction, without Wait. It returns the Refs of the
 // records delivered; Store.Records reads them.
-func ReadGroupOp(stream, group, consumer string, opts ...GroupReadOption) Op {
+func ReadGroupOp(stream, group, consumer string, opts ...GroupReadOption) OpOf[[]Ref] {
 	o := groupReadOptionsOf(opts)
 	if o.wait > 0 {
 		o.err = firstError(o.err, engine.Errorf(ErrInvalid, "stream: a transaction cannot wait for records"))
@@ -377,7 +377,7 @@ func ReadGroupOp(stream, group, consumer string, opts ...GroupReadOption) Op {
 		}
 		return refs, nil
 	}
-	return Op{engine.Hide(op)}
+	return opOf[[]Ref](op)
 }
 
 // refsBody lists deliveries.
@@ -511,8 +511,8 @@ func ackOp(at place, refs []Ref, strict bool) engine.Op {
 // AckOp is Ack as an operation of a transaction. Unlike Ack it fails with a *ConflictError, and aborts the
 // transaction, if a Ref is not the current delivery of a pending record. So the transaction takes effect
 // once for each record.
-func AckOp(stream, group string, refs ...Ref) Op {
-	return Op{engine.Hide(ackOp(placeOf(stream, group), refs, true))}
+func AckOp(stream, group string, refs ...Ref) OpOf[int] {
+	return opOf[int](ackOp(placeOf(stream, group), refs, true))
 }
 
 // nackBody returns records to the group.
@@ -567,9 +567,9 @@ func nackOp(at place, refs []Ref, o nackOptions) engine.Op {
 	})
 }
 
-// NackOp is Nack as an operation of a transaction. Its result is the number of records, an int.
-func NackOp(stream, group string, refs []Ref, opts ...NackOption) Op {
-	return Op{engine.Hide(nackOp(placeOf(stream, group), refs, nackOptionsOf(opts)))}
+// NackOp is Nack as an operation of a transaction. It returns the number of records.
+func NackOp(stream, group string, refs []Ref, opts ...NackOption) OpOf[int] {
+	return opOf[int](nackOp(placeOf(stream, group), refs, nackOptionsOf(opts)))
 }
 
 // Extended is the result of ExtendMany.
@@ -616,9 +616,9 @@ func extendOp(at place, d time.Duration, refs []Ref) engine.Op {
 	})
 }
 
-// ExtendOp is ExtendMany as an operation of a transaction. Its result is an Extended.
-func ExtendOp(stream, group string, refs []Ref, d time.Duration) Op {
-	return Op{engine.Hide(extendOp(placeOf(stream, group), d, refs))}
+// ExtendOp is ExtendMany as an operation of a transaction.
+func ExtendOp(stream, group string, refs []Ref, d time.Duration) OpOf[Extended] {
+	return opOf[Extended](extendOp(placeOf(stream, group), d, refs))
 }
 
 // codeRecords codes the number of records that a command affected.

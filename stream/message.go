@@ -171,9 +171,9 @@ func appendOp(name string, msgs []Message, o appendOptions, sp *spec) engine.Op 
 	})
 }
 
-// AppendOp is Append as an operation of a transaction. Its result is an Appended. In a spread namespace the
+// AppendOp is Append as an operation of a transaction. In a spread namespace the
 // stream must have a {tag} or a single partition.
-func AppendOp(name string, msg Message, opts ...AppendOption) Op {
+func AppendOp(name string, msg Message, opts ...AppendOption) OpOf[Appended] {
 	op := appendOp(name, []Message{msg}, appendOptionsOf(opts), nil)
 	op.Decode = func(b []byte) (any, error) {
 		all, err := appendMessages.Decode(b)
@@ -182,12 +182,12 @@ func AppendOp(name string, msg Message, opts ...AppendOption) Op {
 		}
 		return all[0], nil
 	}
-	return Op{engine.Hide(op)}
+	return opOf[Appended](op)
 }
 
-// AppendManyOp is AppendMany as an operation of a transaction. Its result is an []Appended.
-func AppendManyOp(name string, msgs []Message, opts ...AppendOption) Op {
-	return Op{engine.Hide(appendOp(name, msgs, appendOptionsOf(opts), nil))}
+// AppendManyOp is AppendMany as an operation of a transaction.
+func AppendManyOp(name string, msgs []Message, opts ...AppendOption) OpOf[[]Appended] {
+	return opOf[[]Appended](appendOp(name, msgs, appendOptionsOf(opts), nil))
 }
 
 // size returns the size of key, headers and payload in bytes.

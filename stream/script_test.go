@@ -98,7 +98,7 @@ func scriptOp(verb string, a machinetest.Args) (op engine.Operation, ok bool) {
 	return nil, false
 }
 
-func appendOperation(s string, a machinetest.Args) stream.Op {
+func appendOperation(s string, a machinetest.Args) engine.Operation {
 	var opts []stream.AppendOption
 	if a.Has("partition") {
 		opts = append(opts, stream.Partition(int(machinetest.Number(a.Named["partition"]))))

@@ -56,11 +56,11 @@ func (v View[T]) Append(ctx context.Context, name, key string, value T, opts ...
 	return v.store.Append(ctx, name, Message{Key: key, Payload: b}, opts...)
 }
 
-// AppendOp is Append as an operation of a transaction; its value in the result is an Appended.
-func (v View[T]) AppendOp(name, key string, value T, opts ...AppendOption) Op {
+// AppendOp is Append as an operation of a transaction.
+func (v View[T]) AppendOp(name, key string, value T, opts ...AppendOption) OpOf[Appended] {
 	b, err := encode(name, value)
 	if err != nil {
-		return Op{engine.Hide(engine.Op{Err: err})}
+		return opOf[Appended](engine.Op{Err: err})
 	}
 	return AppendOp(name, Message{Key: key, Payload: b}, opts...)
 }

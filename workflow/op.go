@@ -2,38 +2,55 @@ package workflow
 
 import "github.com/floedb/floe/internal/engine"
 
-type hiddenOp = engine.HiddenOp
+type (
+	hiddenOp  = engine.HiddenOp
+	txnResult = engine.Result
+)
 
 // Op is an operation of a transaction, made by StartOp and its siblings; see floe.Txn. It is good for any number of transactions. The zero Op is
 // refused with ErrInvalid.
 type Op struct{ hiddenOp }
 
-// StartOp is Start as an operation of a transaction; its value in the result is a Started. In a spread namespace it is in the shard of the other parts; one with
+// OpOf is an Op that returns a T. It is good for any number of transactions, each of which has its own result.
+type OpOf[T any] struct{ Op }
+
+func opOf[T any](op engine.Op) OpOf[T] { return OpOf[T]{Op{engine.Hide(op)}} }
+
+// Result returns what the operation returned in the transaction that res is the result of.
+//
+// Errors: ErrInvalid if res is nil because Commit failed, if the operation is not part of the transaction, or if it is
+// part of it more than once: make an operation for each result.
+func (op OpOf[T]) Result(res TxnResult) (T, error) { return engine.ResultOf[T](op.hiddenOp, res) }
+
+// TxnResult is the result of a transaction: a *floe.TxnResult.
+type TxnResult interface{ txnResult }
+
+// StartOp is Start as an operation of a transaction. In a spread namespace it is in the shard of the other parts; one with
 // an IdempotencyKey or UseID needs their {tag} in the key, the id, or the workflow's name.
-func StartOp(name string, input []byte, opts ...StartOption) Op {
-	return Op{engine.Hide(startOp(name, input, opts))}
+func StartOp(name string, input []byte, opts ...StartOption) OpOf[Started] {
+	return opOf[Started](startOp(name, input, opts))
 }
 
-// SignalOp is Signal as an operation of a transaction; its value in the result is a Status.
-func SignalOp(id RunID, signal string, payload []byte) Op {
-	return Op{engine.Hide(signalOp(id, signal, payload))}
+// SignalOp is Signal as an operation of a transaction.
+func SignalOp(id RunID, signal string, payload []byte) OpOf[Status] {
+	return opOf[Status](signalOp(id, signal, payload))
 }
 
-// CancelOp is Cancel as an operation of a transaction; its value in the result is a Status.
-func CancelOp(id RunID, reason string) Op { return Op{engine.Hide(cancelOp(id, reason))} }
+// CancelOp is Cancel as an operation of a transaction.
+func CancelOp(id RunID, reason string) OpOf[Status] { return opOf[Status](cancelOp(id, reason)) }
 
-// RetryOp is Retry as an operation of a transaction; its value in the result is a Status.
-func RetryOp(id RunID, opts ...RetryOption) Op { return Op{engine.Hide(retryOp(id, opts))} }
+// RetryOp is Retry as an operation of a transaction.
+func RetryOp(id RunID, opts ...RetryOption) OpOf[Status] { return opOf[Status](retryOp(id, opts)) }
 
-// CreateOp is Create as an operation of a transaction; its value in the result is a Created.
-func CreateOp(definition []byte) Op {
+// CreateOp is Create as an operation of a transaction.
+func CreateOp(definition []byte) OpOf[Created] {
 	c, err := compile(definition)
 	op := create.Op(c.name, c, err)
 	op.Decode = func(b []byte) (any, error) {
 		v, err := create.Decode(b)
 		return v.of(&c), err
 	}
-	return Op{engine.Hide(op)}
+	return opOf[Created](op)
 }
 
 // EnableOp is Enable as an operation of a transaction.

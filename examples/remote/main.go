@@ -84,14 +84,19 @@ func work(ctx context.Context, out io.Writer, addr, name string, turns int) erro
 			return err
 		}
 		// Held makes the sale depend on the lock: a worker that was paused for so long that it has lost it sells nothing.
+		sold := kv.IncrOp("sold", 1)
 		result, err := client.Txn("shop").
 			If(lock.Held()).
-			Do(kv.IncrOp("sold", 1)).
+			Do(sold).
 			Commit(ctx)
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(out, "%s sold number %d\n", name, result.Values[0])
+		number, err := sold.Result(result)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(out, "%s sold number %d\n", name, number)
 		if err := lock.Unlock(ctx); err != nil {
 			return err
 		}

@@ -1,5 +1,11 @@
 package engine
 
+import (
+	"context"
+	"reflect"
+	"slices"
+)
+
 // What the package of a primitive shows its users has no exported fields or methods of the engine: it embeds one of the types below, by an unexported
 // alias, and only their unexported methods get through, which the engine alone can call.
 //
@@ -9,13 +15,18 @@ package engine
 //	type Op struct{ hiddenOp }
 
 // Operation is what a transaction does: an Op, or one that hides in the type of a primitive.
-type Operation interface{ operation() Op }
+type Operation interface{ operation() *Op }
 
 // Condition is what a transaction asks for: an operation that changes nothing and is refused when it does not hold.
-type Condition interface{ condition() Op }
+type Condition interface{ condition() *Op }
 
-func (op Op) operation() Op { return op }
-func (op Op) condition() Op { return op }
+// Result is the result of a transaction: a *TxnResult, or a pointer to a struct that embeds a HiddenResult.
+type Result interface{ result() *TxnResult }
+
+func (op Op) operation() *Op { return &op }
+func (op Op) condition() *Op { return &op }
+
+func (r *TxnResult) result() *TxnResult { return r }
 
 // HiddenOp is an Op that users are given. The zero value is refused.
 type HiddenOp struct{ op *Op }
@@ -23,7 +34,7 @@ type HiddenOp struct{ op *Op }
 // Hide returns op for a user.
 func Hide(op Op) HiddenOp { return HiddenOp{&op} }
 
-func (h HiddenOp) operation() Op { return seen(h.op, "operation") }
+func (h HiddenOp) operation() *Op { return seen(h.op, "operation") }
 
 // HiddenCondition is a condition that users are given. The zero value is refused.
 type HiddenCondition struct{ op *Op }
@@ -31,17 +42,55 @@ type HiddenCondition struct{ op *Op }
 // HideCondition returns op, which changes nothing, for a user.
 func HideCondition(op Op) HiddenCondition { return HiddenCondition{&op} }
 
-func (h HiddenCondition) condition() Op { return seen(h.op, "condition") }
+func (h HiddenCondition) condition() *Op { return seen(h.op, "condition") }
 
-func seen(op *Op, what string) Op {
-	if op == nil {
-		return Op{Err: Errorf(ErrInvalid, "%s was not made by a function of floe", what)}
+// HiddenResult is a TxnResult that users are given.
+type HiddenResult struct{ res TxnResult }
+
+// CommitHidden commits t, with a result for a user.
+func CommitHidden(ctx context.Context, t *Txn) (HiddenResult, error) {
+	res, err := t.commit(ctx)
+	return HiddenResult{res}, err
+}
+
+func (h *HiddenResult) result() *TxnResult { return &h.res }
+
+// ResultOf returns what an operation returned in a transaction. Operations are told apart by identity: all copies of a HiddenOp are one operation.
+//
+// Errors: ErrInvalid if there is no result, or the transaction has the operation not at all or more than once.
+func ResultOf[T any](h HiddenOp, r Result) (none T, err error) {
+	if h.op == nil {
+		return none, seen(nil, "operation").Err
 	}
-	return *op
+	if v := reflect.ValueOf(r); r == nil || v.Kind() == reflect.Pointer && v.IsNil() {
+		return none, Errorf(ErrInvalid, "transaction: no result: it was not committed")
+	}
+	res := r.result()
+	i := slices.Index(res.ops, h.op)
+	if i < 0 {
+		return none, Errorf(ErrInvalid, "transaction: the operation is not part of it")
+	}
+	if more := slices.Index(res.ops[i+1:], h.op); more >= 0 {
+		return none, Errorf(ErrInvalid, "transaction: operations %d and %d are the same one: make an operation for each result", i, i+1+more)
+	}
+	v, ok := res.Values[i].(T)
+	if !ok {
+		return none, Errorf(ErrInvalid, "transaction: operation %d returned a %T, not a %v", i, res.Values[i], reflect.TypeFor[T]())
+	}
+	return v, nil
+}
+
+func seen(op *Op, what string) *Op {
+	if op == nil {
+		return &Op{Err: Errorf(ErrInvalid, "%s was not made by a function of floe", what)}
+	}
+	return op
 }
 
 // OpOf returns what is behind an operation. One that is none has an Err.
-func OpOf(o Operation) Op {
+func OpOf(o Operation) Op { return *operationOf(o) }
+
+func operationOf(o Operation) *Op {
 	if o == nil {
 		return seen(nil, "operation")
 	}
@@ -49,7 +98,9 @@ func OpOf(o Operation) Op {
 }
 
 // OpOfCondition returns what is behind a condition. One that is none has an Err.
-func OpOfCondition(c Condition) Op {
+func OpOfCondition(c Condition) Op { return *conditionOf(c) }
+
+func conditionOf(c Condition) *Op {
 	if c == nil {
 		return seen(nil, "condition")
 	}

@@ -25,8 +25,8 @@ type Txn struct {
 	router     *Router
 	namespace  string
 	maxPayload int
-	conditions []Op
-	ops        []Op
+	conditions []*Op
+	ops        []*Op
 }
 
 // NewTxn starts a transaction in a namespace whose values and payloads are at most maxPayload bytes; hosts call
@@ -38,7 +38,7 @@ func NewTxn(router *Router, namespace string, maxPayload int) *Txn {
 // If adds conditions; they are checked before the first operation.
 func (t *Txn) If(conditions ...Condition) *Txn {
 	for _, c := range conditions {
-		t.conditions = append(t.conditions, OpOfCondition(c))
+		t.conditions = append(t.conditions, conditionOf(c))
 	}
 	return t
 }
@@ -46,15 +46,16 @@ func (t *Txn) If(conditions ...Condition) *Txn {
 // Do adds operations. Each sees what the ones before it did.
 func (t *Txn) Do(ops ...Operation) *Txn {
 	for _, op := range ops {
-		t.ops = append(t.ops, OpOf(op))
+		t.ops = append(t.ops, operationOf(op))
 	}
 	return t
 }
 
 // TxnResult holds what a transaction's operations returned.
 type TxnResult struct {
-	// Values has one value per operation of Do, in order; each operation's documentation names its type.
-	Values []any
+	Values []any // one per operation of Do, in order; nil if it returns nothing
+
+	ops []*Op
 }
 
 // Commit carries the transaction out. When it returns nil, all of it is committed (see floe.Config.Durability) and visible.
@@ -63,13 +64,21 @@ type TxnResult struct {
 // Errors: *TxnError naming the condition or operation that was refused, which unwraps to its reason (ErrConflict,
 // ErrNotFound, ...); ErrInvalid if it is empty, exceeds 1,000 parts or 4 MiB, or has names of several shards.
 func (t *Txn) Commit(ctx context.Context) (*TxnResult, error) {
-	cmd, err := t.command()
+	res, err := t.commit(ctx)
 	if err != nil {
 		return nil, err
 	}
+	return &res, nil
+}
+
+func (t *Txn) commit(ctx context.Context) (none TxnResult, err error) {
+	cmd, err := t.command()
+	if err != nil {
+		return none, err
+	}
 	result, err := t.router.propose(ctx, cmd, t.route)
 	if err != nil {
-		return nil, err
+		return none, err
 	}
 	return t.decode(result)
 }
@@ -97,7 +106,7 @@ func (t *Txn) command() (Command, error) {
 	return Command{Machine: machineEngine, Kind: kindTxn, Namespace: t.namespace, Body: body}, nil
 }
 
-func (t *Txn) appendParts(body []byte, ops []Op, conditions bool) ([]byte, error) {
+func (t *Txn) appendParts(body []byte, ops []*Op, conditions bool) ([]byte, error) {
 	var part []byte
 	for i, op := range ops {
 		cmd, err := op.Limit(t.maxPayload)
@@ -134,9 +143,9 @@ func (t *Txn) route(spread bool) (string, error) {
 	return first, nil
 }
 
-func (t *Txn) decode(result []byte) (*TxnResult, error) {
+func (t *Txn) decode(result []byte) (TxnResult, error) {
 	r := codec.NewReader(result)
-	res := &TxnResult{Values: make([]any, len(t.ops))}
+	res := TxnResult{Values: make([]any, len(t.ops)), ops: t.ops}
 	for i, op := range t.ops {
 		part := r.Bytes()
 		if r.Err() != nil || op.Decode == nil {
@@ -144,7 +153,7 @@ func (t *Txn) decode(result []byte) (*TxnResult, error) {
 		}
 		var err error
 		if res.Values[i], err = op.Decode(part); err != nil {
-			return nil, err
+			return TxnResult{}, err
 		}
 	}
 	return res, r.Done()

@@ -42,17 +42,18 @@ func TestLargeAnswersAreRefused(t *testing.T) {
 			t.Errorf("%s: after the refusal %+v, %v", name, st, err)
 		}
 	}
-	txn := client.Txn("default")
-	for range fit {
-		txn.Do(queue.DequeueOp("q", queue.Lease(time.Hour)))
+	txn, dequeues := client.Txn("default"), make([]queue.OpOf[[]queue.Message], fit)
+	for i := range dequeues {
+		dequeues[i] = queue.DequeueOp("q", queue.Lease(time.Hour))
+		txn.Do(dequeues[i])
 	}
 	res, err := txn.Commit(t.Context())
-	if err != nil || len(res.Values) != fit {
+	if err != nil {
 		t.Fatalf("%d dequeues: %v", fit, err)
 	}
-	for i, v := range res.Values {
-		if got := v.([]queue.Message); len(got) != 1 || len(got[0].Payload) != size {
-			t.Errorf("dequeue %d has %d messages", i, len(got))
+	for i, dequeue := range dequeues {
+		if got, err := dequeue.Result(res); err != nil || len(got) != 1 || len(got[0].Payload) != size {
+			t.Errorf("dequeue %d has %d messages, %v", i, len(got), err)
 		}
 	}
 }

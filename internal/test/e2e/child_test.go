@@ -57,7 +57,7 @@ const tickTime = 5 * time.Millisecond
 type child struct {
 	order
 	store   *kv.Store
-	commit  func(ctx context.Context, ops ...floe.Op) (values []any, err error)
+	commit  func(ctx context.Context, ops ...floe.Op) (kv.TxnResult, error)
 	create  func(ctx context.Context, name string, spread bool) error
 	close   func() error
 	closing atomic.Bool
@@ -132,12 +132,8 @@ func (c *child) open() error {
 			return err
 		}
 		c.store, c.create, c.close = node.KV(space), creator(node), node.Close
-		c.commit = func(ctx context.Context, ops ...floe.Op) ([]any, error) {
-			res, err := node.Txn(space).Do(ops...).Commit(ctx)
-			if err != nil {
-				return nil, err
-			}
-			return res.Values, nil
+		c.commit = func(ctx context.Context, ops ...floe.Op) (kv.TxnResult, error) {
+			return node.Txn(space).Do(ops...).Commit(ctx)
 		}
 		return nil
 	}
@@ -154,16 +150,12 @@ func (c *child) open() error {
 	}
 	router := engine.NewRouter(host)
 	c.store, c.create, c.close = engine.StoreOf(kv.Primitive, router, space, host.MaxValue()), engine.NewNamespaces(router).Create, host.Close
-	c.commit = func(ctx context.Context, ops ...floe.Op) ([]any, error) {
+	c.commit = func(ctx context.Context, ops ...floe.Op) (kv.TxnResult, error) {
 		txn := engine.NewTxn(router, space, host.MaxValue())
 		for _, op := range ops {
 			txn.Do(op)
 		}
-		res, err := txn.Commit(ctx)
-		if err != nil {
-			return nil, err
-		}
-		return res.Values, nil
+		return txn.Commit(ctx)
 	}
 	return nil
 }
@@ -199,11 +191,16 @@ func (c *child) write(ctx context.Context, w int) error {
 		if err != nil {
 			return err
 		}
-		values, err := c.commit(ctx, step(w, n, exists), kv.PutOp(positionKey(w), []byte(strconv.Itoa(n))))
+		position := kv.PutOp(positionKey(w), []byte(strconv.Itoa(n)))
+		res, err := c.commit(ctx, step(w, n, exists), position)
 		if err != nil {
 			return err
 		}
-		c.say(saysAck, w, n, values[1].(kv.Written).Revision)
+		written, err := position.Result(res)
+		if err != nil {
+			return err
+		}
+		c.say(saysAck, w, n, written.Revision)
 	}
 }
 

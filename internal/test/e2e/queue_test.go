@@ -57,12 +57,13 @@ func suiteQueue(t *testing.T, db database) {
 	if err := s.DeleteDead(ctx, "q", 1); !errors.Is(err, floe.ErrNotFound) {
 		t.Errorf("DeleteDead of what was requeued: %v", err)
 	}
+	enqueue, dequeue := queue.EnqueueOp("next", []byte("x")), queue.DequeueOp("q")
 	res := ok[*floe.TxnResult](t)(db.Txn("suite").If(queue.Held("q", got[2].Receipt)).Do(
-		queue.AckOp("q", got[2].Receipt), queue.EnqueueOp("next", []byte("x")), kv.PutOp("done", nil), queue.DequeueOp("q"),
+		queue.AckOp("q", got[2].Receipt), enqueue, kv.PutOp("done", nil), dequeue,
 	).Commit(ctx))
-	taken, isMessages := res.Values[3].([]queue.Message)
-	if e, isEnqueued := res.Values[1].(queue.Enqueued); !isEnqueued || e.Seq != 1 || !isMessages || len(taken) != 1 || taken[0].Seq != 1 || taken[0].Attempts != 1 {
-		t.Errorf("Commit = %+v", res.Values)
+	added, taken := ok[queue.Enqueued](t)(enqueue.Result(res)), ok[[]queue.Message](t)(dequeue.Result(res))
+	if added.Seq != 1 || len(taken) != 1 || taken[0].Seq != 1 || taken[0].Attempts != 1 {
+		t.Errorf("Commit has enqueued %+v and dequeued %+v", added, taken)
 	}
 	if _, err := db.Txn("suite").If(queue.Held("q", got[2].Receipt)).Do(queue.EnqueueOp("next", nil)).Commit(ctx); !errors.Is(err, floe.ErrConflict) {
 		t.Errorf("Commit with a receipt that was acked: %v", err)

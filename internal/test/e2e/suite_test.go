@@ -283,9 +283,13 @@ func suiteLock(t *testing.T, db database) {
 
 func suiteTxn(t *testing.T, db database) {
 	ctx, s := t.Context(), db.KV("txn")
-	res, err := db.Txn("txn").If(kv.Absent("a")).Do(kv.PutOp("a", []byte("1")), kv.IncrOp("n", 2)).Commit(ctx)
-	if err != nil || len(res.Values) != 2 || res.Values[1] != int64(2) {
-		t.Fatalf("Commit = %+v, %v", res, err)
+	incr := kv.IncrOp("n", 2)
+	res, err := db.Txn("txn").If(kv.Absent("a")).Do(kv.PutOp("a", []byte("1")), incr).Commit(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := incr.Result(res); err != nil || n != 2 {
+		t.Errorf("Result = %d, %v", n, err)
 	}
 	var bound *kv.BoundError
 	if _, err = db.Txn("txn").Do(kv.IncrOp("n", 1, kv.Max(2))).Commit(ctx); !errors.As(err, &bound) || bound.Value != 2 || bound.Max != 2 || !errors.Is(err, floe.ErrConflict) {
