@@ -38,7 +38,7 @@ func Example_timeSeries() {
 	}
 	for _, s := range result.Series {
 		for _, p := range s.Points {
-			fmt.Println(s.Tags[0].Value, time.UnixMilli(p.Timestamp).UTC().Format("15:04"), p.Value)
+			fmt.Println(s.Tags[0].Value, p.Time.Format("15:04"), p.Value)
 		}
 	}
 

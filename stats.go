@@ -12,16 +12,27 @@ type Stats struct {
 	Node       uint64    // that says this
 	Now        time.Time // by its clock
 	Started    time.Time
-	State      string // "ok", "no quorum" if there is a shard to which the node can not write, itself or through its leader, "replicas differ" if one is stopped for that, "failed"
-	Durability string // "sync" or "async"; a node of a cluster is always the former
-	Commands   int64  // reads and writes, those before restarts too: see Traffic
-	Rate       int64  // reads and writes a second, over the last 10 s
-	Waiting    int    // queries that wait: long polls and watches
+	State      NodeState
+	Durability Durability // a node of a cluster is always Sync
+	Commands   int64      // reads and writes, those before restarts too: see Traffic
+	Rate       int64      // reads and writes a second, over the last 10 s
+	Waiting    int        // queries that wait: long polls and watches
 	Port       Traffic
 	Disk       DiskStats
 	Nodes      []NodeStats
 	Shards     []ShardStats
 }
+
+// NodeState is the state of a node, as the node sees it.
+type NodeState string
+
+// The states of a node.
+const (
+	StateOK             NodeState = "ok"
+	StateNoQuorum       NodeState = "no quorum"       // there is a shard to which the node can not write, itself or through its leader
+	StateReplicasDiffer NodeState = "replicas differ" // a shard is stopped on the node because its replica differs from the others
+	StateFailed         NodeState = "failed"
+)
 
 // Traffic is what goes over the port for clients and other nodes, and over the dashboards of the node (there the bodies of requests and answers). Counts go on after a
 // restart; a node that is killed may lose those of its last five minutes, and one in memory begins at zero.
@@ -44,10 +55,26 @@ type DiskStats struct {
 type NodeStats struct {
 	ID      string
 	Addr    string // where clients and the other nodes reach it, "" if it does not listen
-	Status  string // "healthy", "read-only", "unhealthy"
-	Role    string // "active"
+	Status  NodeStatus
+	Role    NodeRole
 	Problem string // what is wrong with it, or keeps it and the node that was asked from reaching each other; "" if nothing
 }
+
+// NodeStatus is the status of a node, as the node that was asked sees it.
+type NodeStatus string
+
+// The statuses of a node.
+const (
+	StatusHealthy   NodeStatus = "healthy"
+	StatusReadOnly  NodeStatus = "read-only" // its disk is full
+	StatusUnhealthy NodeStatus = "unhealthy"
+)
+
+// NodeRole is the role of a node in its cluster.
+type NodeRole string
+
+// NodeActive is the role of a node that has a replica of each shard.
+const NodeActive NodeRole = "active"
 
 // ShardStats describe the node's replica of a shard.
 type ShardStats struct {
@@ -80,11 +107,14 @@ func (n *Node) Rates() Rates {
 
 func newStats(s shard.Stats) Stats {
 	all := Stats{
-		Version: s.Version, Node: s.Node, Now: s.Now, Started: s.Started, State: s.State, Durability: s.Durability, Commands: s.Commands, Rate: s.Rate, Waiting: s.Waiting,
+		Version: s.Version, Node: s.Node, Now: s.Now, Started: s.Started, State: NodeState(s.State), Commands: s.Commands, Rate: s.Rate, Waiting: s.Waiting,
 		Port: Traffic(s.Port), Disk: DiskStats(s.Disk),
 	}
+	if s.Durability == Async.String() {
+		all.Durability = Async
+	}
 	for _, n := range s.Nodes {
-		all.Nodes = append(all.Nodes, NodeStats(n))
+		all.Nodes = append(all.Nodes, NodeStats{ID: n.ID, Addr: n.Addr, Status: NodeStatus(n.Status), Role: NodeRole(n.Role), Problem: n.Problem})
 	}
 	for _, sh := range s.Shards {
 		all.Shards = append(all.Shards, ShardStats(sh))

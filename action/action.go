@@ -78,10 +78,16 @@ type Rate struct {
 	Burst int // 0 means Limit
 }
 
+// Type is the type of an action.
+type Type string
+
+// TypeUser is the type of an action that was registered.
+const TypeUser Type = "user"
+
 // Info is an action with what has become of its runs.
 type Info struct {
 	Name        string
-	Type        string // "user"
+	Type        Type
 	Owner       string
 	Description string
 	Version     int // counts registrations

@@ -135,7 +135,7 @@ func (m *machine) queryInfo(v *engine.View, q *infoQuery) error {
 // info returns what the shard has of an action.
 func (r *record) info(v *engine.View, namespace, name string) (i shardInfo, err error) {
 	i.Info = Info{
-		Name: name, Type: "user", Owner: r.owner, Description: r.description, Version: int(r.version), Enabled: r.enabled,
+		Name: name, Type: TypeUser, Owner: r.owner, Description: r.description, Version: int(r.version), Enabled: r.enabled,
 		CreatedAt: time.UnixMilli(r.createdAt), UpdatedAt: time.UnixMilli(r.updatedAt), Timeout: duration(r.timeout), MaxAttempts: 1 + int(r.maxRetries),
 		BackoffMin: duration(r.backoffMin), BackoffMax: duration(r.backoffMax), RetainFor: duration(r.retainFor), RetainRuns: int(r.retainRuns),
 		MaxRunning: int(r.maxRunning), MaxRunningPerKey: int(r.maxPerKey), Rate: Rate{int(r.rate.limit), duration(r.rate.per), int(r.rate.burst)},

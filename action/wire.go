@@ -104,7 +104,7 @@ func (q *heartbeatQuery) Results(f *codec.Fields) {
 
 func (i *shardInfo) code(f *codec.Fields) {
 	f.Text("name", &i.Name)
-	f.Text("type", &i.Type)
+	f.Text("type", (*string)(&i.Type))
 	codeBlob(f, "owner", &i.Owner, codec.Range{})
 	codeBlob(f, "description", &i.Description, codec.Range{})
 	f.Int("version", &i.Version)

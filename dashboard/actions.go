@@ -59,7 +59,7 @@ type actionCounts struct {
 
 func summarizeAction(namespace string, i action.Info) actionSummary {
 	return actionSummary{
-		Name: i.Name, Namespace: namespace, Type: i.Type, Owner: i.Owner, Version: i.Version, Enabled: i.Enabled, TimeoutMillis: i.Timeout.Milliseconds(),
+		Name: i.Name, Namespace: namespace, Type: string(i.Type), Owner: i.Owner, Version: i.Version, Enabled: i.Enabled, TimeoutMillis: i.Timeout.Milliseconds(),
 		MaxRetries: i.MaxAttempts - 1, WorkerCount: i.Workers,
 		Latency: actionLatency{i.Latency.Count, fractionalMillis(i.Latency.Average), fractionalMillis(i.Latency.P99)},
 		Runs:    actionCounts(i.Runs),

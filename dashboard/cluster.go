@@ -41,7 +41,7 @@ func (h *handler) clusterStats(ctx context.Context, _ nothing) (clusterStats, er
 	}
 	nodes := make([]nodeStats, 0, len(s.Nodes))
 	for _, n := range s.Nodes {
-		nodes = append(nodes, nodeStats{ID: n.ID, Status: n.Status, Role: n.Role})
+		nodes = append(nodes, nodeStats{ID: n.ID, Status: string(n.Status), Role: string(n.Role)})
 	}
 	return clusterStats{
 		RPS:               s.Rate,

@@ -232,7 +232,7 @@ func TestHealth(t *testing.T) {
 	}
 	node := openNode(t)
 	for _, tt := range tests {
-		h := New(backend{node, func(context.Context) (floe.Stats, error) { return floe.Stats{State: tt.state}, tt.err }}, Options{})
+		h := New(backend{node, func(context.Context) (floe.Stats, error) { return floe.Stats{State: floe.NodeState(tt.state)}, tt.err }}, Options{})
 		got := get(h, "/health")
 		if got.status != tt.status || string(bytes.TrimSpace(got.body)) != tt.want {
 			t.Errorf("state %q, error %v: GET /health = %v, want %d %s", tt.state, tt.err, got, tt.status, tt.want)
@@ -246,7 +246,7 @@ func TestHealthNamesProblem(t *testing.T) {
 	for state, want := range map[string]string{
 		"replicas differ": `{"status":"replicas differ","problem":"own"}`, "ok": `{"status":"ok","problem":"own"}`, "failed": `{"status":"failed"}`,
 	} {
-		stats := floe.Stats{Node: 2, State: state, Nodes: []floe.NodeStats{{ID: "1", Problem: "of another one"}, {ID: "2", Problem: "own"}}}
+		stats := floe.Stats{Node: 2, State: floe.NodeState(state), Nodes: []floe.NodeStats{{ID: "1", Problem: "of another one"}, {ID: "2", Problem: "own"}}}
 		h := New(backend{openNode(t), func(context.Context) (floe.Stats, error) { return stats, nil }}, Options{})
 		if got := get(h, "/health"); string(bytes.TrimSpace(got.body)) != want {
 			t.Errorf("GET /health = %v, want %s", got, want)

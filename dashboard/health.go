@@ -12,9 +12,6 @@ import (
 
 const healthPath = "/health"
 
-// stateOK is the State of a node that serves.
-const stateOK = "ok"
-
 var healthRoutes = []route{
 	endpoint("GET "+healthPath, (*handler).health, "Whether the node serves: 200 and status ok, or 503 and why not."),
 }
@@ -49,19 +46,16 @@ func (h *handler) health(ctx context.Context, _ nothing) (healthState, error) {
 		return healthState{}, &notReady{status: "stopping"}
 	case err != nil:
 		return healthState{}, &notReady{status: "unavailable"}
-	case stats.State != stateOK:
-		return healthState{}, &notReady{stats.State, problemOf(&stats)}
+	case stats.State != floe.StateOK:
+		return healthState{}, &notReady{string(stats.State), problemOf(&stats)}
 	}
-	return healthState{Status: stats.State, ReadOnly: stats.Disk.ReadOnly, Problem: problemOf(&stats)}, nil
+	return healthState{Status: string(stats.State), ReadOnly: stats.Disk.ReadOnly, Problem: problemOf(&stats)}, nil
 }
 
-// stateFailed is the State of a node that has failed. Why, with the names of its files, is not for all who can ask how it is.
-const stateFailed = "failed"
-
-// problemOf returns what a node says is wrong with itself.
+// problemOf returns what a node says is wrong with itself. Why it has failed, with the names of its files, is not for all who can ask how it is.
 func problemOf(s *floe.Stats) string {
 	for _, n := range s.Nodes {
-		if n.ID == strconv.FormatUint(s.Node, 10) && s.State != stateFailed {
+		if n.ID == strconv.FormatUint(s.Node, 10) && s.State != floe.StateFailed {
 			return n.Problem
 		}
 	}

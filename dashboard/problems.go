@@ -125,7 +125,7 @@ func (h *handler) checkNodes(ctx context.Context, _ string, add func(finding)) (
 	s, err := h.backend.Stats(ctx)
 	for _, n := range s.Nodes {
 		if n.Status != "healthy" || n.Problem != "" {
-			add(finding{Kind: "node", Name: n.ID, Severity: "crit", Count: 1, Text: "is " + n.Status + suffix(": ", n.Problem)})
+			add(finding{Kind: "node", Name: n.ID, Severity: "crit", Count: 1, Text: "is " + string(n.Status) + suffix(": ", n.Problem)})
 		}
 	}
 	var unled []string

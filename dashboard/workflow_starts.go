@@ -78,7 +78,7 @@ func newFlowStarts(q definitionRequest, i *workflow.Info) flowStarts {
 	}
 	if t := i.Trigger; t != nil {
 		s.Trigger = &flowTrigger{
-			t.Stream, t.Namespace, t.Group, t.Mode, t.Batch, t.Wait.Milliseconds(), t.Start, t.Most, t.State.String(), t.Reason, t.Lag, t.Active, t.Started, t.Records,
+			t.Stream, t.Namespace, t.Group, string(t.Mode), t.Batch, t.Wait.Milliseconds(), string(t.Start), t.Most, t.State.String(), t.Reason, t.Lag, t.Active, t.Started, t.Records,
 			t.Repeated, t.Refused, t.Note,
 		}
 	}

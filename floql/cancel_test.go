@@ -26,7 +26,7 @@ func (p *patience) Err() error {
 func long(t *testing.T) *floql.Slice {
 	s := new(floql.Slice)
 	for i := range int64(70_000) {
-		if err := s.Add("m", map[string]string{"k": string(rune('a' + i%2))}, "v", i*1000, float64(i*7919%10007)); err != nil {
+		if err := s.Add("m", map[string]string{"k": string(rune('a' + i%2))}, "v", time.UnixMilli(i*1000), float64(i*7919%10007)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/floedb/floe/internal/agg"
 )
@@ -224,9 +225,10 @@ func TestSelects(t *testing.T) {
 // TestResultJSON: a result is written as encoding/json would.
 func TestResultJSON(t *testing.T) {
 	text := "a\"\\\n\t\r\x00\x01\x0f\x10\x1f\x7f\u00e9\U0001f600"
+	at := func(millis int64) time.Time { return time.UnixMilli(millis) }
 	r := Result{Query: text, Series: []ResultSeries{
 		{Key: "k", Field: text, Tags: []Tag{{"a", text}, {"b", "c"}, {"d", ""}}},
-		{Points: []Point{{-1, 0}, {0, math.NaN()}, {1, -1e-6}, {2, 9.99e-07}, {3, 1e21}, {4, 999999999999999900000}, {5, -0.1}, {6, 1.0 / 3}}},
+		{Points: []Point{{at(-1), 0}, {at(0), math.NaN()}, {at(1), -1e-6}, {at(2), 9.99e-07}, {at(3), 1e21}, {at(4), 999999999999999900000}, {at(5), -0.1}, {at(6), 1.0 / 3}}},
 	}}
 	b, err := json.Marshal(&r)
 	if err != nil {
@@ -351,7 +353,7 @@ func TestCosts(t *testing.T) {
 func TestResultLimits(t *testing.T) {
 	var source Slice
 	for i := range int64(200) {
-		if err := source.Add("m", map[string]string{"k": strconv.FormatInt(i, 10)}, "v", i%3, float64(i)); err != nil {
+		if err := source.Add("m", map[string]string{"k": strconv.FormatInt(i, 10)}, "v", time.UnixMilli(i%3), float64(i)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -18,7 +18,7 @@ var noon = time.Date(2024, 5, 1, 12, 0, 0, 0, time.UTC)
 func requests() *floql.Slice {
 	points := new(floql.Slice)
 	for i := range 15 {
-		at := noon.Add(time.Duration(i-15) * 20 * time.Second).UnixMilli()
+		at := noon.Add(time.Duration(i-15) * 20 * time.Second)
 		for host, perPoint := range map[string]float64{"a": 20, "b": 50} {
 			if err := points.Add("requests", map[string]string{"host": host}, "count", at, float64(i)*perPoint); err != nil {
 				panic(err)
@@ -37,7 +37,7 @@ func ExampleEval() {
 	for _, s := range result.Series {
 		fmt.Println(s.Key, s.Field, s.Tags)
 		for _, p := range s.Points {
-			fmt.Println(" ", time.UnixMilli(p.Timestamp).UTC().Format(time.TimeOnly), p.Value)
+			fmt.Println(" ", p.Time.Format(time.TimeOnly), p.Value)
 		}
 	}
 	// Output:
@@ -116,7 +116,7 @@ func ExampleSource() {
 		return
 	}
 	for _, p := range result.Series[0].Points {
-		fmt.Println(time.UnixMilli(p.Timestamp).UTC().Format(time.TimeOnly), p.Value)
+		fmt.Println(p.Time.Format(time.TimeOnly), p.Value)
 	}
 	// Output:
 	// 11:00:00 0.995

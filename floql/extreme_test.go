@@ -69,7 +69,7 @@ func wide(t *testing.T) *floql.Slice {
 	t.Helper()
 	s := new(floql.Slice)
 	add := func(name string, tags map[string]string, ms int64, v float64) {
-		if err := s.Add(name, tags, "v", ms, v); err != nil {
+		if err := s.Add(name, tags, "v", time.UnixMilli(ms), v); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -71,7 +71,7 @@ func few(tb testing.TB) *Slice {
 	for i := range int64(40) {
 		for _, tags := range []map[string]string{{"host": "a"}, {"host": "b", "region": "x"}, {}} {
 			for _, base := range []int64{0, 1711753200000} {
-				if err := s.Add("m", tags, "v", base+i*i*1000, float64(i*7%11)-3.5); err != nil {
+				if err := s.Add("m", tags, "v", time.UnixMilli(base+i*i*1000), float64(i*7%11)-3.5); err != nil {
 					tb.Fatal(err)
 				}
 			}
@@ -105,7 +105,7 @@ func FuzzEval(f *testing.F) {
 		for _, s := range res.Series {
 			points += len(s.Points)
 			for i, p := range s.Points {
-				if i > 0 && p.Timestamp <= s.Points[i-1].Timestamp || !isFinite(p.Value) && !p.IsNull() {
+				if i > 0 && !p.Time.After(s.Points[i-1].Time) || !isFinite(p.Value) && !p.IsNull() {
 					t.Fatalf("%q: points %v", text, s.Points)
 				}
 			}
@@ -205,7 +205,7 @@ func FuzzNewPartial(f *testing.F) {
 			t.Fatal(err)
 		}
 		p.Split(5)
-		p.TakesRollups(60_000)
+		p.TakesRollups(time.Minute)
 	})
 }
 

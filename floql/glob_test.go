@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 )
 
@@ -121,6 +122,6 @@ type rollupSource struct {
 }
 
 func (s *rollupSource) Aggregate(_ context.Context, _ Selection, p *Partial) error {
-	s.asked, s.takes = true, p.TakesRollups(60_000)
+	s.asked, s.takes = true, p.TakesRollups(time.Minute)
 	return nil
 }

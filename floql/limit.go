@@ -41,33 +41,45 @@ func (l Limits) WithDefaults() Limits {
 
 // CheckSeries returns a *LimitError if n series are too many.
 func (l Limits) CheckSeries(n int64) error {
-	return exceeded("series", "series", n, l.WithDefaults().Series)
+	return exceeded(LimitSeries, "series", n, l.WithDefaults().Series)
 }
 
 // CheckPoints returns a *LimitError if n points are too many to read.
 func (l Limits) CheckPoints(n int64) error {
-	return exceeded("points", "points", n, l.WithDefaults().Points)
+	return exceeded(LimitPoints, "points", n, l.WithDefaults().Points)
 }
 
 func (l Limits) checkResult(n int64) error {
-	return exceeded("result points", "points or buckets in the result", n, l.WithDefaults().ResultPoints)
+	return exceeded(LimitResultPoints, "points or buckets in the result", n, l.WithDefaults().ResultPoints)
 }
 
 // CheckBytes returns a *LimitError if n bytes of memory are too many.
 func (l Limits) CheckBytes(n int64) error {
-	return exceeded("bytes", "bytes of memory", n, l.WithDefaults().Bytes)
+	return exceeded(LimitBytes, "bytes of memory", n, l.WithDefaults().Bytes)
 }
 
-func exceeded(limit, unit string, n, max int64) error {
+func exceeded(limit Limit, unit string, n, max int64) error {
 	if max < 0 || n <= max {
 		return nil
 	}
 	return &LimitError{Limit: limit, message: fmt.Sprintf("the query exceeds the limit of %d %s", max, unit)}
 }
 
+// Limit is one of the Limits of a query.
+type Limit string
+
+// The limits of queries.
+const (
+	LimitPoints       Limit = "points"
+	LimitSeries       Limit = "series"
+	LimitResultPoints Limit = "result points"
+	LimitBytes        Limit = "bytes"
+	LimitTime         Limit = "time"
+)
+
 // LimitError says which limit a query has exceeded.
 type LimitError struct {
-	Limit   string // points, series, result points, bytes or time
+	Limit   Limit
 	message string
 }
 

@@ -6,6 +6,7 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/floedb/floe/floql"
 )
@@ -15,7 +16,7 @@ func TestLimits(t *testing.T) {
 	repeat := func(s string, n int64) string { return strings.Repeat(s, int(n)) }
 	source := new(floql.Slice)
 	for i := range int64(10) {
-		if err := source.Add("m", map[string]string{"k": "a"}, "v", i, float64(i)); err != nil {
+		if err := source.Add("m", map[string]string{"k": "a"}, "v", time.UnixMilli(i), float64(i)); err != nil {
 			t.Fatal(err)
 		}
 	}

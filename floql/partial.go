@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/floedb/floe/internal/agg"
 	"github.com/floedb/floe/internal/codec"
@@ -197,8 +198,8 @@ type Rollup struct {
 // TakesRollups reports whether rollups of buckets of so many ms can be added instead of points, as far as they end within the range of the query: the range
 // and all its buckets begin at multiples of that, and the function can be computed from them. The range may end anywhere, as now does: what is left
 // behind the last rollup comes as points.
-func (p *Partial) TakesRollups(everyMillis int64) bool {
-	return !p.Computes() && p.plan.agg.TakesRollups(everyMillis)
+func (p *Partial) TakesRollups(every time.Duration) bool {
+	return !p.Computes() && p.plan.agg.TakesRollups(every.Milliseconds())
 }
 
 // AddRollup adds what a rollup stands for, as one point. See Partial.TakesRollups.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // planOf returns an empty Partial of the plan that a query pushes down, and what it selects.
@@ -154,7 +155,7 @@ func TestMovingAverageTakesMemory(t *testing.T) {
 	}
 	var all Slice
 	for _, at := range times {
-		if err := all.Add("m", nil, "v", at, 1); err != nil {
+		if err := all.Add("m", nil, "v", time.UnixMilli(at), 1); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/floedb/floe/floql"
 	"github.com/floedb/floe/internal/test/floqltest"
@@ -31,7 +32,7 @@ func TestAgainstNaive(t *testing.T) {
 		parts := floqltest.NewShards(*seed + uint64(i))
 		parts.Load(t, q.all)
 		for _, p := range q.all {
-			if err := whole.Add(p.Measurement, p.Tags, p.Field, p.Timestamp, p.Value); err != nil {
+			if err := whole.Add(p.Measurement, p.Tags, p.Field, time.UnixMilli(p.Timestamp), p.Value); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -61,9 +62,9 @@ func format(res *floql.Result) string {
 		line := fmt.Sprintf("%s %q", s.Field, key(tags))
 		for _, p := range s.Points {
 			if p.IsNull() {
-				line += fmt.Sprintf(" %d=null", p.Timestamp)
+				line += fmt.Sprintf(" %d=null", p.Time.UnixMilli())
 			} else {
-				line += fmt.Sprintf(" %d=%v", p.Timestamp, p.Value)
+				line += fmt.Sprintf(" %d=%v", p.Time.UnixMilli(), p.Value)
 			}
 		}
 		lines = append(lines, line)

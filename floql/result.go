@@ -10,8 +10,8 @@ import (
 
 // Point is a point of a result.
 type Point struct {
-	Timestamp int64   // ms since the epoch
-	Value     float64 // NaN for a null, as fill(null) puts into empty buckets; no other value is not finite
+	Time  time.Time // in whole milliseconds
+	Value float64   // NaN for a null, as fill(null) puts into empty buckets; no other value is not finite
 }
 
 // IsNull reports whether the point has no value.
@@ -63,7 +63,7 @@ func (r *run) result(q *Query, f *frame) (*Result, error) {
 		}
 		s := ResultSeries{Key: f.key, Field: fs.Field, Tags: slices.Clone(fs.Tags), Points: make([]Point, len(fs.times))}
 		for i, t := range fs.times {
-			if s.Points[i] = (Point{t, fs.values[i]}); fs.values[i] == 0 {
+			if s.Points[i] = (Point{time.UnixMilli(t).UTC(), fs.values[i]}); fs.values[i] == 0 {
 				s.Points[i].Value = 0 // nobody wants to see -0
 			}
 		}
@@ -105,7 +105,7 @@ func (s *ResultSeries) appendJSON(dst []byte) []byte {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = strconv.AppendInt(append(dst, `{"timestamp":`...), p.Timestamp, 10)
+		dst = strconv.AppendInt(append(dst, `{"timestamp":`...), p.Time.UnixMilli(), 10)
 		dst = append(appendNumber(append(dst, `,"value":`...), p.Value), '}')
 	}
 	return append(dst, "]}"...)

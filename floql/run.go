@@ -39,7 +39,7 @@ func (q *Query) Eval(ctx context.Context, src Source, opts Options) (*Result, er
 		opts.Now = start
 	}
 	limits := opts.Limits.WithDefaults()
-	late := &LimitError{Limit: "time", message: fmt.Sprintf("the query exceeds the limit of %v", limits.Time)}
+	late := &LimitError{Limit: LimitTime, message: fmt.Sprintf("the query exceeds the limit of %v", limits.Time)}
 	if limits.Time > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, limits.Time, late)

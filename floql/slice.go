@@ -7,6 +7,7 @@ import (
 	"iter"
 	"math"
 	"slices"
+	"time"
 )
 
 // Slice is a Source of points in memory. Build it with Add, then ask; it must not change while it is asked. The zero value has no series.
@@ -21,20 +22,20 @@ type points struct {
 	values []float64
 }
 
-// Add adds a point, in any order. A second value at the same time replaces the first. Tags with an empty value are as if they were not there.
+// Add adds a point, in any order. Its time is rounded down to ms. A second value at the same time replaces the first. Tags with an empty value are as if they were not there.
 //
 // Errors: if the value is not finite.
-func (s *Slice) Add(measurement string, tags map[string]string, field string, timestampMillis int64, value float64) error {
+func (s *Slice) Add(measurement string, tags map[string]string, field string, t time.Time, value float64) error {
 	if math.IsNaN(value) || math.IsInf(value, 0) {
 		return fmt.Errorf("value %v is not finite", value)
 	}
-	p := s.points(measurement, field, sortTags(tags))
-	i, found := slices.BinarySearch(p.times, timestampMillis)
+	p, millis := s.points(measurement, field, sortTags(tags)), t.UnixMilli()
+	i, found := slices.BinarySearch(p.times, millis)
 	if found {
 		p.values[i] = value
 		return nil
 	}
-	p.times = slices.Insert(p.times, i, timestampMillis)
+	p.times = slices.Insert(p.times, i, millis)
 	p.values = slices.Insert(p.values, i, value)
 	return nil
 }

@@ -3,6 +3,7 @@ package floql_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/floedb/floe/floql"
 	"github.com/floedb/floe/internal/test/floqltest"
@@ -13,7 +14,7 @@ type slice struct{ source floql.Slice }
 
 func (s *slice) Load(t *testing.T, points []floqltest.Point) {
 	for _, p := range points {
-		if err := s.source.Add(p.Measurement, p.Tags, p.Field, p.Timestamp, p.Value); err != nil {
+		if err := s.source.Add(p.Measurement, p.Tags, p.Field, time.UnixMilli(p.Timestamp), p.Value); err != nil {
 			t.Fatal(err)
 		}
 	}

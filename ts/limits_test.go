@@ -239,7 +239,7 @@ func TestLimitsOfAnswers(t *testing.T) {
 		}
 		// Of a query: series, points, and points of the result.
 		for _, l := range []struct {
-			what   string
+			what   floql.Limit
 			limits floql.Limits
 			query  string
 		}{

@@ -165,7 +165,7 @@ func (a *aggregation) withRollups(sel *floql.Selection) error {
 	kept := a.open.keptFrom(now)
 	var usable []*tier
 	for i := range policy.tiers {
-		if t := &policy.tiers[i]; a.partial.TakesRollups(t.every) {
+		if t := &policy.tiers[i]; a.partial.TakesRollups(duration(t.every)) {
 			usable = append(usable, t)
 		}
 	}

@@ -166,7 +166,7 @@ func TestTiersThatCameLater(t *testing.T) {
 				var sums []string
 				for _, series := range got.Series {
 					for _, p := range series.Points {
-						sums = append(sums, fmt.Sprintf("%d %v", p.Timestamp, p.Value))
+						sums = append(sums, fmt.Sprintf("%d %v", p.Time.UnixMilli(), p.Value))
 					}
 				}
 				if !slices.Equal(sums, want) {

@@ -188,7 +188,7 @@ func TestLimitsOfQueries(t *testing.T) {
 		for _, stages := range []string{"", " | window(1m) | group_by(host) | avg()", " | window(1m) | percentile(50)", " | where(value >= 0)"} {
 			query := fmt.Sprintf("cpu[%d..%d]%s", machinetest.Epoch, machinetest.Epoch+hour, stages)
 			for _, l := range []struct {
-				limit string
+				limit floql.Limit
 				of    func(n int64) floql.Limits
 				n     int64
 			}{

@@ -92,7 +92,7 @@ func TestFailingExpression(t *testing.T) {
 	s := storeOf(newRig(t, 1), "n")
 	write(t, s, point("a", 0, 1))
 	var all floql.Slice
-	if err := all.Add("cpu", map[string]string{"host": "a"}, "value", at(0).UnixMilli(), 1); err != nil {
+	if err := all.Add("cpu", map[string]string{"host": "a"}, "value", at(0), 1); err != nil {
 		t.Fatal(err)
 	}
 	for _, query := range []string{

@@ -24,7 +24,7 @@ func apart(t testing.TB, s *ts.Store, writes, days int) *floql.Slice {
 				p.Fields["other"] = float64(h)
 				batch = append(batch, p)
 				for field, v := range p.Fields {
-					if err := all.Add("cpu", p.Tags, field, p.Time.UnixMilli(), v); err != nil {
+					if err := all.Add("cpu", p.Tags, field, p.Time, v); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -114,7 +114,7 @@ func TestSeriesWithoutPoints(t *testing.T) {
 	write(t, s, append(batch, point("a", 0, 1), point("b", 0, 2))...)
 	for _, query := range []string{"cpu[%d..%d] | sum()", "cpu{host!=x}[%d..%d]", "cpu{host=~*}[%d..%d] | group_by(host) | max()"} {
 		query = fmt.Sprintf(query, machinetest.Epoch, machinetest.Epoch+1)
-		for series, limit := range map[int64]string{2: "", 1: "series"} {
+		for series, limit := range map[int64]floql.Limit{2: "", 1: floql.LimitSeries} {
 			_, err := s.Query(t.Context(), query, floql.Options{Limits: floql.Limits{Series: series}})
 			l, _ := errors.AsType[*floql.LimitError](err)
 			if limit == "" && err != nil || limit != "" && (l == nil || l.Limit != limit) {
@@ -144,7 +144,7 @@ func TestRollupsNotComputed(t *testing.T) {
 			p := point(fmt.Sprint("h", h), 0, float64(i*7%31))
 			p.Time = time.UnixMilli(r.Now() + h)
 			write(t, s, p)
-			if err := all.Add("cpu", p.Tags, "value", p.Time.UnixMilli(), p.Fields["value"]); err != nil {
+			if err := all.Add("cpu", p.Tags, "value", p.Time, p.Fields["value"]); err != nil {
 				t.Fatal(err)
 			}
 		}

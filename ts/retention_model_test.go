@@ -180,7 +180,7 @@ func (m *retentionModel) ask(settled bool) {
 		[]string{"", " | group_by(host)"}[m.rng.IntN(2)], []string{"sum", "count", "min", "max", "avg", "first", "last"}[m.rng.IntN(7)])
 	var all floql.Slice
 	for k, v := range m.points {
-		if err := all.Add("cpu", map[string]string{"host": k.host}, "value", k.at, v); err != nil {
+		if err := all.Add("cpu", map[string]string{"host": k.host}, "value", time.UnixMilli(k.at), v); err != nil {
 			m.t.Fatal(err)
 		}
 	}

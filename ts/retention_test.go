@@ -225,7 +225,7 @@ func TestExactSumsOfRollups(t *testing.T) {
 		write(t, s, batch...)
 		for _, p := range batch {
 			for field, v := range p.Fields {
-				must(0, all.Add(p.Measurement, p.Tags, field, p.Time.UnixMilli(), v))
+				must(0, all.Add(p.Measurement, p.Tags, field, p.Time, v))
 			}
 		}
 	}
@@ -270,8 +270,8 @@ func TestExactSumsOfRollups(t *testing.T) {
 	}
 	want := must(floql.Eval(t.Context(), &all, window+queries[0], floql.Options{Now: time.UnixMilli(r.Now())}))
 	for _, p := range want.Series[0].Points {
-		if got, ok := sums[p.Timestamp]; !ok || got != p.Value {
-			t.Errorf("cpu:1m:sum at %d is %v, want %v", p.Timestamp, got, p.Value)
+		if got, ok := sums[p.Time.UnixMilli()]; !ok || got != p.Value {
+			t.Errorf("cpu:1m:sum at %d is %v, want %v", p.Time.UnixMilli(), got, p.Value)
 		}
 	}
 }

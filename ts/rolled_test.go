@@ -28,7 +28,7 @@ func TestQueriesOverRollups(t *testing.T) {
 				p := point(host, (10*i+k)*minute+int64(j)*7*second, float64((10*i+k)*i%97)/4)
 				batch = append(batch, p)
 				for field, v := range p.Fields {
-					if err := all.Add(p.Measurement, p.Tags, field, p.Time.UnixMilli(), v); err != nil {
+					if err := all.Add(p.Measurement, p.Tags, field, p.Time, v); err != nil {
 						t.Fatal(err)
 					}
 				}

@@ -35,7 +35,7 @@ type Definition struct {
 	Version     string // "" means 1
 	Description string
 	Namespace   string        // the only one that takes the workflow; "" means any
-	Idempotency string        // optional, none or required; "" means optional
+	Idempotency Idempotency   // of starts; "" means IdempotencyOptional
 	Timeout     time.Duration // of a run; 0 means none
 	MaxSteps    int           // step visits of a run; 0 means 100,000
 	Retention   Retention
@@ -50,6 +50,36 @@ type Definition struct {
 	Terminals   []Terminal
 	Plans       []Plan
 }
+
+// Idempotency says whether a start needs an idempotency key.
+type Idempotency string
+
+// The values of Idempotency.
+const (
+	IdempotencyOptional Idempotency = "optional"
+	IdempotencyRequired Idempotency = "required"
+	IdempotencyNone     Idempotency = "none" // starts with a key are refused
+)
+
+// AttributeType is the type of a search attribute.
+type AttributeType string
+
+// The types of attributes.
+const (
+	AttributeString    AttributeType = "string"
+	AttributeNumber    AttributeType = "number"
+	AttributeTimestamp AttributeType = "timestamp"
+)
+
+// CatchUp says which of the ticks run that came due while no node could start runs.
+type CatchUp string
+
+// The values of CatchUp.
+const (
+	CatchUpOne  CatchUp = "one" // the latest
+	CatchUpNone CatchUp = "none"
+	CatchUpAll  CatchUp = "all" // up to CatchUpLimit
+)
 
 // Retention says how long ended runs are kept, which is at least 10 s.
 type Retention struct {
@@ -67,8 +97,8 @@ type Signal struct {
 // Attribute is a search attribute of runs, taken from their input.
 type Attribute struct {
 	Name string
-	Type string // string, number or timestamp; "" means string
-	From string // path, such as $.input.customer_id
+	Type AttributeType // "" means AttributeString
+	From string        // path, such as $.input.customer_id
 }
 
 // Schedule starts runs at times.
@@ -79,7 +109,7 @@ type Schedule struct {
 	MaxConcurrent int           // maximum number of active runs; 0 means 1, negative no limit
 	Input         []byte        // of the runs, JSON; nil means {}
 	Paused        bool          // the schedule of a new workflow starts paused
-	CatchUp       string        // which missed ticks run: one, none or all; "" means one
+	CatchUp       CatchUp       // which missed ticks run; "" means CatchUpOne
 	CatchUpLimit  int           // maximum number of ticks of all; 0 means 100
 }
 
@@ -88,10 +118,10 @@ type Trigger struct {
 	Stream        string
 	Namespace     string        // of the stream; "" means that of the workflow
 	Group         string        // consumer group; "" means wf-<name of the workflow>
-	Mode          string        // of the group: shared, exclusive or key_shared; "" means shared
+	Mode          TriggerMode   // of the group; "" means TriggerShared
 	BatchSize     int           // records of a run, 1-1,000; 0 means 1
 	BatchTimeout  time.Duration // wait for a full batch; 0 means 5 s, negative none
-	Start         string        // of a new group: latest or earliest; "" means latest
+	Start         TriggerStart  // of a new group; "" means TriggerLatest
 	MaxConcurrent int           // maximum number of active runs; 0 means no limit
 }
 
@@ -124,22 +154,33 @@ type Call struct {
 
 // RetryPolicy says how often a failed call is repeated.
 type RetryPolicy struct {
-	Attempts int           // in all, 1-1,000; 0 means 3
-	Backoff  string        // constant, linear, exponential or exponential-jitter; "" means exponential
-	Initial  time.Duration // before the second attempt; 0 means 1 s, negative none
-	Max      time.Duration // the longest delay; 0 means 30 s
-	Jitter   time.Duration // up to this is added to a delay or taken away
-	Within   time.Duration // no attempt begins later than this after the first; 0 means no limit
+	MaxAttempts int           // in all, 1-1,000; 0 means 3
+	Backoff     Backoff       // "" means BackoffExponential
+	Initial     time.Duration // before the second attempt; 0 means 1 s, negative none
+	Max         time.Duration // the longest delay; 0 means 30 s
+	Jitter      time.Duration // up to this is added to a delay or taken away
+	Within      time.Duration // no attempt begins later than this after the first; 0 means no limit
 }
+
+// Backoff is how the delays between the attempts of a call grow.
+type Backoff string
+
+// The back-offs.
+const (
+	BackoffConstant          Backoff = "constant"
+	BackoffLinear            Backoff = "linear"
+	BackoffExponential       Backoff = "exponential"
+	BackoffExponentialJitter Backoff = "exponential-jitter"
+)
 
 // PollPolicy says how often a call whose outcome is pending is repeated.
 type PollPolicy struct {
-	Attempts int           // polls per attempt, 1-1,000; 0 means 10
-	Backoff  string        // as of RetryPolicy
-	First    time.Duration // before the first poll; 0 means Initial, negative none
-	Initial  time.Duration // before the second poll; 0 means 1 s, negative none
-	Max      time.Duration // the longest delay; 0 means 1 m
-	Jitter   time.Duration // as of RetryPolicy
+	MaxAttempts int           // polls per attempt, 1-1,000; 0 means 10
+	Backoff     Backoff       // "" means BackoffExponential
+	First       time.Duration // before the first poll; 0 means Initial, negative none
+	Initial     time.Duration // before the second poll; 0 means 1 s, negative none
+	Max         time.Duration // the longest delay; 0 means 1 m
+	Jitter      time.Duration // as of RetryPolicy
 }
 
 // WaitFor waits for a signal, whose payload is the output.
@@ -252,7 +293,7 @@ func (d Definition) YAML() []byte {
 	all.Opt("version", d.Version)
 	all.Opt("description", d.Description)
 	all.Opt("namespace", d.Namespace)
-	all.Opt("idempotency", d.Idempotency)
+	all.Opt("idempotency", string(d.Idempotency))
 	all.Opt("timeout_ms", d.Timeout)
 	all.Opt("max_steps", d.MaxSteps)
 	all.Opt("retention", d.Retention.doc())
@@ -305,7 +346,7 @@ func (s Signal) doc() mapping {
 
 func (a Attribute) doc() mapping {
 	all := document.With("name", a.Name)
-	all.Opt("type", a.Type)
+	all.Opt("type", string(a.Type))
 	all.Set("from", a.From)
 	return all
 }
@@ -317,7 +358,7 @@ func (s *Schedule) doc() (all mapping) {
 	all.OptOrNone("max_concurrent", int64(s.MaxConcurrent))
 	all.Opt("input", string(s.Input))
 	all.Opt("paused", s.Paused)
-	all.Opt("catch_up", s.CatchUp)
+	all.Opt("catch_up", string(s.CatchUp))
 	all.Opt("catch_up_limit", s.CatchUpLimit)
 	return all
 }
@@ -326,10 +367,10 @@ func (t *Trigger) doc() mapping {
 	all := document.With("stream", t.Stream)
 	all.Opt("namespace", t.Namespace)
 	all.Opt("consumer_group", t.Group)
-	all.Opt("mode", t.Mode)
+	all.Opt("mode", string(t.Mode))
 	all.Opt("batch_size", t.BatchSize)
 	all.OptOrNone("batch_timeout_ms", document.Millis(t.BatchTimeout))
-	all.Opt("start", t.Start)
+	all.Opt("start", string(t.Start))
 	all.Opt("max_concurrent", t.MaxConcurrent)
 	return all
 }
@@ -365,8 +406,8 @@ func (c Call) work() mapping {
 }
 
 func (r *RetryPolicy) doc() (all mapping) {
-	all.Opt("max_attempts", r.Attempts)
-	all.Opt("backoff", r.Backoff)
+	all.Opt("max_attempts", r.MaxAttempts)
+	all.Opt("backoff", string(r.Backoff))
 	all.OptOrNone("initial_delay_ms", document.Millis(r.Initial))
 	all.Opt("max_delay_ms", r.Max)
 	all.Opt("jitter_ms", r.Jitter)
@@ -375,8 +416,8 @@ func (r *RetryPolicy) doc() (all mapping) {
 }
 
 func (p *PollPolicy) doc() (all mapping) {
-	all.Opt("max_attempts", p.Attempts)
-	all.Opt("backoff", p.Backoff)
+	all.Opt("max_attempts", p.MaxAttempts)
+	all.Opt("backoff", string(p.Backoff))
 	all.OptOrNone("initial_delay_ms", document.Millis(p.First))
 	all.OptOrNone("base_delay_ms", document.Millis(p.Initial))
 	all.Opt("max_delay_ms", p.Max)

@@ -47,10 +47,10 @@ var built = workflow.Definition{
 		Do: workflow.Call{
 			Target: "@actions/one", Input: object{"n": "$.input.n"}, Timeout: 1500 * time.Microsecond,
 			Retry: &workflow.RetryPolicy{
-				Attempts: 5, Backoff: "linear", Initial: 2 * time.Second, Max: time.Minute, Jitter: time.Millisecond, Within: time.Hour,
+				MaxAttempts: 5, Backoff: "linear", Initial: 2 * time.Second, Max: time.Minute, Jitter: time.Millisecond, Within: time.Hour,
 			},
 			Poll: &workflow.PollPolicy{
-				Attempts: 4, Backoff: "constant", First: time.Second, Initial: 2 * time.Second, Max: time.Hour, Jitter: time.Millisecond,
+				MaxAttempts: 4, Backoff: "constant", First: time.Second, Initial: 2 * time.Second, Max: time.Hour, Jitter: time.Millisecond,
 			},
 		},
 		Compensate:  &workflow.Call{Target: "@actions/undo", Retry: &workflow.RetryPolicy{}},

@@ -243,9 +243,9 @@ func TestLimitsOfTries(t *testing.T) {
 		code   string
 	}{
 		{"three attempts", workflow.Call{Retry: &workflow.RetryPolicy{}}, nil, down, 3, ""},
-		{"within three pauses", workflow.Call{Retry: &workflow.RetryPolicy{Attempts: 10, Backoff: "fixed", Within: 3 * time.Second}}, nil, down, 4, ""},
-		{"within a bit less", workflow.Call{Retry: &workflow.RetryPolicy{Attempts: 10, Backoff: "fixed", Within: 2999 * time.Millisecond}}, nil, down, 3, ""},
-		{"two polls", workflow.Call{Poll: &workflow.PollPolicy{Attempts: 2, Max: time.Second}}, action.Outcome("pending", nil), nil, 3, "poll_exhausted"},
+		{"within three pauses", workflow.Call{Retry: &workflow.RetryPolicy{MaxAttempts: 10, Backoff: "fixed", Within: 3 * time.Second}}, nil, down, 4, ""},
+		{"within a bit less", workflow.Call{Retry: &workflow.RetryPolicy{MaxAttempts: 10, Backoff: "fixed", Within: 2999 * time.Millisecond}}, nil, down, 3, ""},
+		{"two polls", workflow.Call{Poll: &workflow.PollPolicy{MaxAttempts: 2, Max: time.Second}}, action.Outcome("pending", nil), nil, 3, "poll_exhausted"},
 	} {
 		n, run := calls(c.call, c.result, c.err)
 		if run.Status != workflow.Failed || run.Steps[0].Attempts == 0 || c.code != "" && run.Code != c.code {
@@ -267,7 +267,7 @@ func TestPollsOfAttempts(t *testing.T) {
 		}
 		return action.Outcome("pending", nil), nil
 	})
-	call := workflow.Call{Target: "@actions/a", Poll: &workflow.PollPolicy{Attempts: 2, Max: time.Second}, Retry: &workflow.RetryPolicy{}}
+	call := workflow.Call{Target: "@actions/a", Poll: &workflow.PollPolicy{MaxAttempts: 2, Max: time.Second}, Retry: &workflow.RetryPolicy{}}
 	w.Create(startsWith("w", does(call, "success", "flo.Completed", "failure", "flo.Failed")))
 	if run := w.Run("w", "1"); n != 9 || run.Steps[0].Outcome != workflow.OutcomeFailure || run.Steps[0].Attempts != 3 {
 		t.Errorf("%d calls in %d attempts, want 9 in 3: %s", n, run.Steps[0].Attempts, run.Error)

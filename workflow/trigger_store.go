@@ -17,11 +17,11 @@ type TriggerInfo struct {
 	Stream    string
 	Namespace string // of the stream
 	Group     string // whose lag is that of the trigger; package stream shows it too
-	Mode      string // shared, exclusive or key_shared, of a group that is made for the trigger
-	Batch     int    // records of a run at most
+	Mode      TriggerMode
+	Batch     int // records of a run at most
 	Wait      time.Duration
-	Start     string // latest or earliest: where a group begins that is made for the trigger
-	Most      int    // runs that are active at a time; 0: no limit
+	Start     TriggerStart
+	Most      int // runs that are active at a time; 0: no limit
 
 	// How it stands; listings do not say.
 
@@ -35,6 +35,25 @@ type TriggerInfo struct {
 	Refused  int64  // batches whose records went to the dead letters, because no run could be started with them
 	Note     string // why that was, the last time
 }
+
+// TriggerMode is how the consumers of a group that is made for a trigger share a stream.
+type TriggerMode string
+
+// The modes of groups of triggers.
+const (
+	TriggerShared    TriggerMode = "shared"
+	TriggerExclusive TriggerMode = "exclusive"
+	TriggerKeyShared TriggerMode = "key_shared"
+)
+
+// TriggerStart is where a group that is made for a trigger begins.
+type TriggerStart string
+
+// The starts of groups of triggers.
+const (
+	TriggerLatest   TriggerStart = "latest"
+	TriggerEarliest TriggerStart = "earliest"
+)
 
 // TriggerState says what a trigger does.
 type TriggerState uint8
@@ -58,7 +77,7 @@ func (s TriggerState) String() string {
 }
 
 func (t *TriggerInfo) code(c *codec.Coder) {
-	for _, s := range [...]*string{&t.Stream, &t.Namespace, &t.Group, &t.Mode, &t.Start} {
+	for _, s := range [...]*string{&t.Stream, &t.Namespace, &t.Group, (*string)(&t.Mode), (*string)(&t.Start)} {
 		c.String(s)
 	}
 	c.Int(&t.Batch)
@@ -72,7 +91,7 @@ func triggerInfo(t *flow.Trigger, namespace string) *TriggerInfo {
 		return nil
 	}
 	i := &TriggerInfo{
-		Stream: t.Stream, Namespace: t.Namespace, Group: t.Group, Mode: t.Mode, Batch: int(t.Batch), Wait: time.Duration(t.Wait) * time.Millisecond, Start: t.Start,
+		Stream: t.Stream, Namespace: t.Namespace, Group: t.Group, Mode: TriggerMode(t.Mode), Batch: int(t.Batch), Wait: time.Duration(t.Wait) * time.Millisecond, Start: TriggerStart(t.Start),
 		Most: int(t.Most),
 	}
 	if i.Namespace == "" {

@@ -75,7 +75,7 @@ func line(s floql.ResultSeries) string {
 	}
 	b.WriteByte(':')
 	for _, p := range s.Points {
-		fmt.Fprintf(&b, "  %s %s", time.UnixMilli(p.Timestamp).UTC().Format("15:04"), strconv.FormatFloat(p.Value, 'f', -1, 64))
+		fmt.Fprintf(&b, "  %s %s", p.Time.Format("15:04"), strconv.FormatFloat(p.Value, 'f', -1, 64))
 	}
 	return b.String()
 }
@@ -85,7 +85,7 @@ func day() (*floql.Slice, error) {
 	points := new(floql.Slice)
 	var failed error
 	add := func(measurement, key, value, field string, at time.Time, v float64) {
-		failed = errors.Join(failed, points.Add(measurement, map[string]string{key: value}, field, at.UnixMilli(), v))
+		failed = errors.Join(failed, points.Add(measurement, map[string]string{key: value}, field, at, v))
 	}
 	for i := range 24 * 6 {
 		at := now.Add(time.Duration(i-24*6) * 10 * time.Minute)

@@ -14,7 +14,7 @@ import (
 //		Sources:   []processing.Source{{Name: "orders", From: processing.FromStream{Name: "orders"}, EventTime: "$.at"}},
 //		Operators: []processing.Operator{
 //			{Name: "customer", Do: processing.KeyBy{Key: "$.customer"}},
-//			{Name: "hourly", Do: processing.Aggregate{Function: "sum", Field: "$.amount", Window: processing.Tumbling(time.Hour)}},
+//			{Name: "hourly", Do: processing.Aggregate{Function: processing.Sum, Field: "$.amount", Window: processing.Tumbling(time.Hour)}},
 //		},
 //		Sinks: []processing.Sink{{Name: "out", To: processing.ToStream{Name: "totals"}}},
 //	}
@@ -50,9 +50,18 @@ type Input interface {
 // FromStream reads a stream of the job's namespace.
 type FromStream struct {
 	Name       string
-	Partitions []int  // nil means all
-	Start      string // earliest, latest, or the id of a record behind which reading begins; "" means earliest
+	Partitions []int // nil means all
+	Start      Start // Earliest, Latest, or the id of a record behind which reading begins; "" means Earliest
 }
+
+// Start is where the reading of a source begins: Earliest, Latest, or for a stream the id of a record.
+type Start string
+
+// The starts of sources.
+const (
+	Earliest Start = "earliest"
+	Latest   Start = "latest"
+)
 
 // FromSeries reads the points of a field of a measurement, as records of the form {"measurement", "value", "timestamp_ms", "tags"}.
 type FromSeries struct {
@@ -61,7 +70,7 @@ type FromSeries struct {
 	Tags        map[string]string // that a series has to have
 	Poll        time.Duration     // how often is looked for points; 0 means a second
 	Delay       time.Duration     // how old a point has to be to be read; 0 means 5 s, negative none. Points that come later are missed, and counted
-	Start       string            // earliest or latest; "" means earliest
+	Start       Start             // Earliest or Latest; "" means Earliest
 }
 
 // Operator is a step of a job.
@@ -103,21 +112,37 @@ type KeyBy struct{ Key string }
 
 // Aggregate computes one value of all records with the same key, or several by their names.
 type Aggregate struct {
-	Function   string    // sum, count, avg, min, max, first, last, distinct or percentile; "" with Each
-	Field      string    // path; "" only with count
-	Percentile float64   // of percentile, 0-100; 0 means 95
+	Function   Function  // "" with Each
+	Field      string    // path; "" only with Count
+	Percentile float64   // of Percentile, 0-100; 0 means 95
 	Each       []Measure // up to 32, in place of Function and Field: the value is an object of them
 	Window     Window    // zero: the aggregate of all records so far, told with each
 	Lateness   time.Duration
 	LateTag    string // that records behind Lateness get, for sinks that match it; "" means late
 }
 
+// Function is what an Aggregate computes.
+type Function string
+
+// The functions of Aggregate.
+const (
+	Sum        Function = "sum"
+	Count      Function = "count"
+	Avg        Function = "avg"
+	Min        Function = "min"
+	Max        Function = "max"
+	First      Function = "first"
+	Last       Function = "last"
+	Distinct   Function = "distinct" // the number of different values
+	Percentile Function = "percentile"
+)
+
 // Measure is one of several values of an Aggregate. A record without the field does not change it; before the first record it is null, and 0 of count and distinct.
 type Measure struct {
-	Name       string  // of the member of the value
-	Function   string  // as of Aggregate
-	Field      string  // path; "" only with count
-	Percentile float64 // of percentile, 0-100; 0 means 95
+	Name       string // of the member of the value
+	Function   Function
+	Field      string  // path; "" only with Count
+	Percentile float64 // of Percentile, 0-100; 0 means 95
 }
 
 // Window says which records of a key are aggregated together: Tumbling, Sliding, Session or Records, or the zero value for all.
@@ -147,8 +172,19 @@ type Lookup struct {
 	Namespace string // "" for the job's own
 	Filter    bool   // keep the records for which there is a value, and change nothing
 	Field     string // that takes the value; "" means lookup
-	OnMissing string // pass, drop, null or fail; "" means pass, and drop with Filter
+	OnMissing OnMissing
 }
+
+// OnMissing is what a Lookup does with a record whose key is not in KV. The default, "", is MissingPass, and with Filter MissingDrop.
+type OnMissing string
+
+// What a Lookup does with records whose key is not in KV.
+const (
+	MissingPass OnMissing = "pass" // leave the record as it is
+	MissingDrop OnMissing = "drop"
+	MissingNull OnMissing = "null" // the field is null
+	MissingFail OnMissing = "fail" // the record is one that the operator can not work with
+)
 
 // Classify gives records the tags of all rules that hold. None is dropped.
 type Classify struct {
@@ -204,10 +240,20 @@ type ToKV struct {
 	Key       string // a path, or text with ${paths}; "" for that of the record
 	Prefix    string // in front of the key
 	Separator string // between the two; "" means :
-	Mode      string // upsert, if_absent or versioned; "" means upsert
+	Mode      KVMode // "" means Upsert
 	TTL       time.Duration
 	Namespace string // "" for the job's own
 }
+
+// KVMode is how ToKV writes.
+type KVMode string
+
+// The modes of ToKV.
+const (
+	Upsert    KVMode = "upsert"
+	IfAbsent  KVMode = "if_absent" // keys that exist stay as they are
+	Versioned KVMode = "versioned"
+)
 
 // ToQueue enqueues records.
 type ToQueue struct {
@@ -283,7 +329,7 @@ func (s FromStream) input() (string, doc) {
 	} else {
 		all.Set("partitions", s.Partitions)
 	}
-	all.Opt("start", s.Start)
+	all.Opt("start", string(s.Start))
 	return "stream", all
 }
 
@@ -294,7 +340,7 @@ func (s FromSeries) input() (string, doc) {
 	all.OptPairs("tags", s.Tags)
 	all.Opt("poll_interval_ms", s.Poll)
 	all.OptOrNone("delay_ms", document.Millis(s.Delay))
-	all.Opt("start", s.Start)
+	all.Opt("start", string(s.Start))
 	return "ts", all
 }
 
@@ -358,8 +404,8 @@ func (a Aggregate) work() (string, doc) {
 	return "aggregate", all
 }
 
-func measureOf(function, field string, percentile float64) doc {
-	all := document.With("function", function)
+func measureOf(function Function, field string, percentile float64) doc {
+	all := document.With("function", string(function))
 	all.Opt("field", field)
 	all.Opt("percentile", percentile)
 	return all
@@ -374,7 +420,7 @@ func (l Lookup) work() (string, doc) {
 	}
 	all.Set("mode", mode)
 	all.Opt("enrich_field", l.Field)
-	all.Opt("on_missing", l.OnMissing)
+	all.Opt("on_missing", string(l.OnMissing))
 	return "kv_lookup", all
 }
 
@@ -434,7 +480,7 @@ func (k ToKV) output() (string, doc) {
 	all.Opt("key", k.Key)
 	all.Opt("key_prefix", k.Prefix)
 	all.Opt("separator", k.Separator)
-	all.Opt("write_mode", k.Mode)
+	all.Opt("write_mode", string(k.Mode))
 	all.Opt("ttl_ms", k.TTL)
 	all.Opt("namespace", k.Namespace)
 	return "kv", all

@@ -18,7 +18,7 @@ func order() []byte {
 	return workflow.Definition{
 		Name: "order",
 		Start: workflow.Step{
-			Do:          workflow.Call{Target: "@actions/charge", Retry: &workflow.RetryPolicy{Attempts: 3, Initial: time.Hour}},
+			Do:          workflow.Call{Target: "@actions/charge", Retry: &workflow.RetryPolicy{MaxAttempts: 3, Initial: time.Hour}},
 			Compensate:  &workflow.Call{Target: "@actions/refund"},
 			Transitions: []workflow.Transition{{On: "success", To: "approve"}, {On: "failure", To: "flo.Failed"}},
 		},

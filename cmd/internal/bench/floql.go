@@ -150,13 +150,13 @@ func (q windowQuery) check(got *floql.Result, n int64) error {
 		at := int64(0)
 		for _, p := range points {
 			sum, count := new(big.Float).SetPrec(2200), int64(0)
-			for ; at < n && queryFrom+at*queryStep < p.Timestamp+window; at++ {
+			for ; at < n && queryFrom+at*queryStep < p.Time.UnixMilli()+window; at++ {
 				sum.Add(sum, big.NewFloat(float64(usage(host, at))/100))
 				count++
 			}
 			total, _ := sum.Float64()
 			if want := total / float64(count); p.Value != want {
-				return fmt.Errorf("host %d at %d is %v, want %v", host, p.Timestamp, p.Value, want)
+				return fmt.Errorf("host %d at %d is %v, want %v", host, p.Time.UnixMilli(), p.Value, want)
 			}
 		}
 		if at != n {

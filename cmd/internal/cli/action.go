@@ -388,7 +388,7 @@ func actionList(f *frame) *cobra.Command {
 		return f.call(cmd, func(ctx context.Context, s *session) error {
 			document := func(i action.Info) actionText {
 				return actionText{
-					Name: i.Name, Namespace: s.namespace, Type: i.Type, Owner: i.Owner, Description: i.Description, Version: i.Version, Enabled: i.Enabled,
+					Name: i.Name, Namespace: s.namespace, Type: string(i.Type), Owner: i.Owner, Description: i.Description, Version: i.Version, Enabled: i.Enabled,
 					TimeoutMillis: i.Timeout.Milliseconds(), MaxRetries: i.MaxAttempts - 1, MaxAttempts: i.MaxAttempts, MaxRunning: i.MaxRunning, MaxRunningPerKey: i.MaxRunningPerKey,
 					WorkerCount: i.Workers, Runs: runsOf(i.Runs), AverageMillis: millisOf(i.Latency.Average), P99Millis: millisOf(i.Latency.P99),
 				}

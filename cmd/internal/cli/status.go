@@ -146,7 +146,7 @@ func (s *session) askNodes(ctx context.Context, first floe.Stats) []*floe.Stats 
 // newClusterStats puts together what the first node says, and the answers of all that it lists, nil for one that has not answered.
 func newClusterStats(first floe.Stats, answers []*floe.Stats) clusterStats {
 	c := clusterStats{
-		Version: first.Version, Node: first.Node, State: first.State, Uptime: uptime(first.Now.Sub(first.Started)), RPS: first.Rate,
+		Version: first.Version, Node: first.Node, State: string(first.State), Uptime: uptime(first.Now.Sub(first.Started)), RPS: first.Rate,
 		CommandsTotal: first.Commands, Subscriptions: first.Waiting, NumShards: len(first.Shards),
 	}
 	leads := make(map[string]int)
@@ -156,12 +156,12 @@ func newClusterStats(first floe.Stats, answers []*floe.Stats) clusterStats {
 		c.Shards = append(c.Shards, sh)
 	}
 	for i, n := range first.Nodes {
-		node := nodeStats{ID: n.ID, Addr: n.Addr, Status: "unhealthy", Role: n.Role, Leads: leads[n.ID]}
+		node := nodeStats{ID: n.ID, Addr: n.Addr, Status: string(floe.StatusUnhealthy), Role: string(n.Role), Leads: leads[n.ID]}
 		if own := answers[i]; own != nil {
-			node.Status = ownStatus(own)
-			node.State, node.Version, node.RPS = own.State, own.Version, own.Rate
+			node.Status = string(ownStatus(own))
+			node.State, node.Version, node.RPS = string(own.State), own.Version, own.Rate
 			node.UptimeSeconds = int64(own.Now.Sub(own.Started) / time.Second)
-			node.Durability = own.Durability
+			node.Durability = own.Durability.String()
 		}
 		node.Problems = problemsOf(n.ID, answers)
 		c.Nodes = append(c.Nodes, node)
@@ -186,13 +186,13 @@ func problemsOf(id string, answers []*floe.Stats) []problemStats {
 }
 
 // ownStatus is what a node says of itself in its list of nodes.
-func ownStatus(s *floe.Stats) string {
+func ownStatus(s *floe.Stats) floe.NodeStatus {
 	for _, n := range s.Nodes {
 		if n.ID == decimal(s.Node) {
 			return n.Status
 		}
 	}
-	return "unhealthy"
+	return floe.StatusUnhealthy
 }
 
 // newShardStats takes the word of whoever has seen the latest term for who leads.
@@ -303,12 +303,12 @@ func (s *session) printServer(stats floe.Stats) error {
 	up := max(0, stats.Now.Sub(stats.Started).Truncate(time.Second))
 	disk := diskStats(stats.Disk)
 	return s.print(serverStats{
-		Version: stats.Version, Node: stats.Node, State: stats.State, StartedAt: stats.Started.UnixMilli(), Uptime: uptime(up), UptimeSeconds: int64(up / time.Second),
+		Version: stats.Version, Node: stats.Node, State: string(stats.State), StartedAt: stats.Started.UnixMilli(), Uptime: uptime(up), UptimeSeconds: int64(up / time.Second),
 		CommandsTotal: stats.Commands, RPS: stats.Rate, Subscriptions: stats.Waiting, NumShards: len(stats.Shards), Disk: disk,
 	}, table{rows: [][]string{
 		{"version", stats.Version},
 		{"node", decimal(stats.Node)},
-		{"state", stats.State},
+		{"state", string(stats.State)},
 		{"started", shownTime(stats.Started)},
 		{"uptime", up.String()},
 		{"shards", decimal(len(stats.Shards))},

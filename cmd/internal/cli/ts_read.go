@@ -58,7 +58,7 @@ func resultTable(result *floql.Result, format string) table {
 			if p.IsNull() {
 				value = "null"
 			}
-			t.rows = append(t.rows, []string{pointTime(p.Timestamp, format), seriesName(one), value})
+			t.rows = append(t.rows, []string{pointTime(p.Time.UnixMilli(), format), seriesName(one), value})
 		}
 	}
 	return t

@@ -73,7 +73,7 @@ func newWorkflowDetail(namespace string, i workflow.Info) workflowDetail {
 	}
 	if t := i.Trigger; t != nil {
 		d.Trigger = &workflowTrigger{
-			t.Stream, t.Namespace, t.Group, t.Mode, t.Batch, t.Wait.Milliseconds(), t.Start, t.Most, t.State.String(), t.Reason, t.Lag, t.Active, t.Started, t.Records,
+			t.Stream, t.Namespace, t.Group, string(t.Mode), t.Batch, t.Wait.Milliseconds(), string(t.Start), t.Most, t.State.String(), t.Reason, t.Lag, t.Active, t.Started, t.Records,
 			t.Repeated, t.Refused, t.Note,
 		}
 	}
@@ -117,7 +117,7 @@ func workflowTables(i *workflow.Info) []table {
 	}
 	if t := i.Trigger; t != nil {
 		tables = append(tables, table{name: "trigger", head: []string{"TRIGGER", "stream " + t.Stream + " of namespace " + t.Namespace}, rows: [][]string{
-			{"group", t.Group}, {"mode", t.Mode}, {"batch", batchOf(t)}, {"begins", t.Start},
+			{"group", t.Group}, {"mode", string(t.Mode)}, {"batch", batchOf(t)}, {"begins", string(t.Start)},
 			{"state", t.State.String()}, {"reason", t.Reason}, {"lag", decimal(t.Lag)}, {"active runs", ofMost(t.Active, t.Most)}, {"started", decimal(t.Started)},
 			{"records", decimal(t.Records)}, {"repeated", decimal(t.Repeated)}, {"refused", decimal(t.Refused)}, {"note", t.Note},
 		}})

@@ -74,7 +74,7 @@ func TestMisconfiguredNode(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				return s.State, s.Nodes[of].Problem
+				return string(s.State), s.Nodes[of].Problem
 			}
 			await(t, "what is wrong to be told", func() bool {
 				state, here := problem(2, 0)

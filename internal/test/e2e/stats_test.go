@@ -85,7 +85,7 @@ func (c *three) awaitShown(name string, db database, state, status string) {
 	await(c.t, name+" shows "+status+", "+state, func() bool {
 		var err error
 		s, err = db.Stats(c.t.Context())
-		return err == nil && s.State == state && shownStatus(s) == status
+		return err == nil && string(s.State) == state && shownStatus(s) == status
 	})
 	for i, n := range s.Nodes {
 		if n.Addr != c.peers[i].Addr {
@@ -124,7 +124,7 @@ func (c *three) keepsShowing(status string) {
 func shownStatus(s floe.Stats) string {
 	var all []string
 	for _, n := range s.Nodes {
-		all = append(all, n.Status)
+		all = append(all, string(n.Status))
 	}
 	return strings.Join(all, " ")
 }

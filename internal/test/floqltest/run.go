@@ -248,7 +248,7 @@ func Format(s floql.ResultSeries) string {
 	}
 	b.WriteByte(':')
 	for _, p := range s.Points {
-		fmt.Fprintf(&b, " %d=%s", p.Timestamp, formatValue(p.Value))
+		fmt.Fprintf(&b, " %d=%s", p.Time.UnixMilli(), formatValue(p.Value))
 	}
 	return b.String()
 }

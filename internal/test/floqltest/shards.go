@@ -5,6 +5,7 @@ import (
 	"iter"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/floedb/floe/floql"
 )
@@ -28,7 +29,7 @@ func (s *Shards) Load(t *testing.T, points []Point) {
 				h += int(c)
 			}
 		}
-		if err := s.sources[h%len(s.sources)].Add(p.Measurement, p.Tags, p.Field, p.Timestamp, p.Value); err != nil {
+		if err := s.sources[h%len(s.sources)].Add(p.Measurement, p.Tags, p.Field, time.UnixMilli(p.Timestamp), p.Value); err != nil {
 			t.Fatal(err)
 		}
 	}

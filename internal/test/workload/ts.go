@@ -192,7 +192,7 @@ func querySeries(store *ts.Store, tags map[string]string, rng *rand.Rand) (map[i
 	got := make(map[int64]float64)
 	for _, s := range answer.Series {
 		for _, p := range s.Points {
-			got[p.Timestamp] = p.Value
+			got[p.Time.UnixMilli()] = p.Value
 		}
 	}
 	return got, nil

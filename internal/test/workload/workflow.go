@@ -22,8 +22,8 @@ const (
 
 // trip has all kinds of steps; those that call are undone when a run does not come to its end.
 func trip() []byte {
-	call := workflow.Call{Target: "@actions/" + stepping, Retry: &workflow.RetryPolicy{Attempts: 3, Initial: 20 * time.Millisecond}}
-	undo := &workflow.Call{Target: "@actions/" + undoing, Retry: &workflow.RetryPolicy{Attempts: 100, Initial: 20 * time.Millisecond}}
+	call := workflow.Call{Target: "@actions/" + stepping, Retry: &workflow.RetryPolicy{MaxAttempts: 3, Initial: 20 * time.Millisecond}}
+	undo := &workflow.Call{Target: "@actions/" + undoing, Retry: &workflow.RetryPolicy{MaxAttempts: 100, Initial: 20 * time.Millisecond}}
 	return workflow.Definition{
 		Name: "trip", Retention: keepsRuns,
 		Start: workflow.Step{Do: call, Compensate: undo, Transitions: onSuccess("wait")},
