@@ -98,13 +98,9 @@ func (n *Namespaces) Stats(ctx context.Context, name string) (NamespaceStats, er
 // Options: Limit, Cursor, Prefix. Errors: ErrInvalid for a limit that is not 1-1000, a prefix of more than 255 bytes, and a cursor that
 // is no name with the prefix.
 func (n *Namespaces) Page(ctx context.Context, opts ...ListOption) (page Page[NamespaceStats], err error) {
-	l := engine.NewListing()
-	opts, err = engine.Given(opts)
+	l, err := engine.ListingOf(opts)
 	if err != nil {
 		return page, err
-	}
-	for _, opt := range opts {
-		opt.applyList(&l)
 	}
 	infos, err := n.all.Page(ctx, l)
 	if err != nil {
@@ -122,7 +118,7 @@ func (n *Namespaces) Page(ctx context.Context, opts ...ListOption) (page Page[Na
 //
 // Options and errors are those of Page.
 func (n *Namespaces) All(ctx context.Context, opts ...ListOption) iter.Seq2[NamespaceStats, error] {
-	return engine.All(ctx, n.Page, opts, Cursor)
+	return engine.All(ctx, n.Page, opts)
 }
 
 func newNamespaceStats(info engine.NamespaceInfo) NamespaceStats {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/workers"
 )
 
 // Page is a part of a listing, in its order, the same type in all packages of floe.
@@ -23,14 +22,23 @@ type Page[T any] = struct {
 // MaxPageItems is how many items a page may hold.
 const MaxPageItems = engine.MaxPageItems
 
-// ListOption says which actions a Store lists.
-type ListOption interface{ applyList(*listOptions) }
+// ListOption says which actions a Store lists: Limit, Cursor or Prefix.
+type ListOption interface{ listOption }
+
+// PageOption is an option of every listing of floe: Limit or Cursor.
+type PageOption interface{ pageOption }
 
 // RunOption says which runs of an action are listed.
-type RunOption interface{ applyRuns(*listOptions) }
+type RunOption interface{ runOption }
+
+type (
+	listOption   = engine.ListOption
+	pageOption   = engine.PageOption
+	runOption    = engine.ActionRunOption
+	workerOption = engine.WorkerOption
+)
 
 type listOptions struct {
-	workers workers.Filter
 	engine.Listing
 	status     Status
 	attributes []attribute
@@ -38,46 +46,31 @@ type listOptions struct {
 	until      int64 // likewise
 }
 
-// PageOption is an option of every listing.
-type PageOption struct{ set func(*listOptions) }
-
-func (p PageOption) applyList(o *listOptions) { p.apply(o) }
-func (p PageOption) applyRuns(o *listOptions) { p.apply(o) }
-
-func (p PageOption) apply(o *listOptions) {
-	if p.set == nil {
-		o.Err = engine.Errorf(ErrInvalid, "action: an option that no function of the package made")
-		return
-	}
-	p.set(o)
-}
-
 // Limit sets how many items a page holds at most, 1 to 1000; the default is 100. Iterators read pages of this size.
-func Limit(n int) PageOption {
-	return PageOption{func(o *listOptions) { o.Limit = n; o.Fail(engine.CheckLimit("action", n)) }}
-}
+func Limit(n int) PageOption { return engine.Limit(n) }
 
 // Cursor continues a listing behind an earlier page, with its Cursor; behind a run with its id, unless the namespace is spread. What has come or gone meanwhile shows or not, depending on where it is; all
 // else is neither skipped nor repeated.
-func Cursor(c string) PageOption { return PageOption{func(o *listOptions) { o.Cursor = c }} }
-
-type prefixOption string
-
-func (p prefixOption) applyList(o *listOptions) { o.Prefix = string(p) }
+func Cursor(c string) PageOption { return engine.Cursor(c) }
 
 // Prefix lists only actions whose names begin with p.
-func Prefix(p string) ListOption { return prefixOption(p) }
+func Prefix(p string) ListOption { return engine.Prefix(p) }
 
-type statusOption Status
-
-func (s statusOption) applyRuns(o *listOptions) {
-	if o.status = Status(s); o.status < Pending || o.status > TimedOut {
-		o.Fail(engine.Errorf(ErrInvalid, "action: no runs are in state %d", o.status))
-	}
+func filterOf(f func(*listOptions)) RunOption {
+	return struct {
+		engine.Filter
+		engine.OfActionRuns
+	}{Filter: engine.FilterOf(f)}
 }
 
 // InState lists only runs in a state.
-func InState(s Status) RunOption { return statusOption(s) }
+func InState(s Status) RunOption {
+	return filterOf(func(o *listOptions) {
+		if o.status = s; s < Pending || s > TimedOut {
+			o.Fail(engine.Errorf(ErrInvalid, "action: no runs are in state %d", s))
+		}
+	})
+}
 
 // Attribute is something of runs by which they are listed, see With.
 type Attribute string
@@ -143,13 +136,9 @@ func (a *attribute) of(r *Run) bool {
 	return r.Code == a.value
 }
 
-type runOption func(*listOptions)
-
-func (f runOption) applyRuns(o *listOptions) { f(o) }
-
 // Has lists only runs whose attribute has a value; given several times, those that have all of them, up to 16.
 func Has(name Attribute, value string) RunOption {
-	return runOption(func(o *listOptions) {
+	return filterOf(func(o *listOptions) {
 		a := attribute{string(name), value}
 		if !a.known() {
 			o.Fail(engine.Errorf(ErrInvalid, "action: runs have no attribute %q: source, concurrency_key, idempotency_key, worker, outcome, code or label.<name>", a.name))
@@ -163,7 +152,7 @@ func Has(name Attribute, value string) RunOption {
 // InvokedBetween lists only runs that were invoked at a time or after, and before another one; the zero time.Time is no bound. Runs are known by the ms of their
 // invocation: those of the ms of a bound that is within one are listed.
 func InvokedBetween(from, to time.Time) RunOption {
-	return runOption(func(o *listOptions) {
+	return filterOf(func(o *listOptions) {
 		o.since, o.until = 0, 0
 		if !from.IsZero() {
 			o.since = engine.FloorMillis(from)
@@ -203,9 +192,8 @@ func (s *Store) Action(ctx context.Context, name string) (Info, error) {
 // Options: Limit, Cursor, Prefix. Errors: ErrInvalid for a limit that is not 1-1000, a prefix of more than 255 bytes, and a cursor that is no name with
 // the prefix.
 func (s *Store) Page(ctx context.Context, opts ...ListOption) (page Page[Info], err error) {
-	o := listOptions{Listing: engine.NewListing()}
-	engine.Apply(&o, opts, ListOption.applyList)
-	if err := o.Check("action"); err != nil {
+	o, err := engine.ListingOf(opts)
+	if err != nil {
 		return page, err
 	}
 	parts, _, err := engine.AskAll(ctx, &s.scope, listQuery{namespace: s.Namespace(), prefix: o.Prefix, after: o.Cursor, limit: o.Limit})
@@ -222,7 +210,7 @@ func (s *Store) Page(ctx context.Context, opts ...ListOption) (page Page[Info], 
 //
 // Options and errors are those of Page.
 func (s *Store) All(ctx context.Context, opts ...ListOption) iter.Seq2[Info, error] {
-	return engine.All(ctx, s.Page, opts, func(c string) ListOption { return Cursor(c) })
+	return engine.All(ctx, s.Page, opts)
 }
 
 // merge puts together what shards have of an action. One that its home does not have has been deleted there.
@@ -280,7 +268,7 @@ func (s *Store) Runs(action string) Runs { return Runs{s, action} }
 // Options: Limit, Cursor, InState, With, InvokedBetween. Errors: ErrNotFound if the action does not exist; ErrInvalid for options out of their limits and for what is no cursor.
 func (l Runs) Page(ctx context.Context, opts ...RunOption) (page Page[Run], err error) {
 	o := listOptions{Listing: engine.NewListing()}
-	engine.Apply(&o, opts, RunOption.applyRuns)
+	engine.Apply(&o, opts)
 	if err := cmp.Or(o.Err, checkAction(l.action)); err != nil {
 		return page, err
 	}
@@ -289,7 +277,7 @@ func (l Runs) Page(ctx context.Context, opts ...RunOption) (page Page[Run], err 
 	if err != nil {
 		return page, err
 	}
-	from, err := engine.ParsePositions("action", o.Cursor, shards, func(id string) (engine.ShardID, uint64, error) {
+	from, err := engine.ParsePositions(o.Cursor, shards, func(id string) (engine.ShardID, uint64, error) {
 		p, err := RunID(id).parse()
 		return p.shard, p.Run, err
 	})
@@ -317,5 +305,5 @@ func (l Runs) Page(ctx context.Context, opts ...RunOption) (page Page[Run], err 
 
 // All iterates over the runs, in the order of Page and by the contract of Store.All. Options and errors are those of Page.
 func (l Runs) All(ctx context.Context, opts ...RunOption) iter.Seq2[Run, error] {
-	return engine.All(ctx, l.Page, opts, func(c string) RunOption { return Cursor(c) })
+	return engine.All(ctx, l.Page, opts)
 }

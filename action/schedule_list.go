@@ -13,10 +13,9 @@ import (
 //
 // Options: Limit, Cursor. Errors: ErrInvalid for a limit that is not 1-1000, and for what is no cursor.
 func (s Schedules) Page(ctx context.Context, opts ...PageOption) (page Page[Schedule], err error) {
-	o := listOptions{Listing: engine.NewListing()}
-	engine.Apply(&o, opts, PageOption.apply)
-	if o.Err != nil {
-		return page, o.Err
+	o, err := engine.PageOf(opts)
+	if err != nil {
+		return page, err
 	}
 	q := schedulesQuery{namespace: s.store.scope.Namespace(), action: s.action, limit: o.Limit}
 	if q.afterAction, q.afterName, err = s.parseCursor(o.Cursor); err != nil {
@@ -44,7 +43,7 @@ func (s Schedules) parseCursor(cursor string) (action, name string, err error) {
 	}
 	escaped, name, ok := strings.Cut(cursor, "/")
 	if action, err = url.PathUnescape(escaped); !ok || err != nil || checkSchedule(action, name) != nil || s.action != "" && s.action != action {
-		return "", "", engine.BadCursor("action", cursor, ": action/schedule")
+		return "", "", engine.BadCursor(cursor)
 	}
 	return action, name, nil
 }
@@ -54,5 +53,5 @@ func (s Schedules) parseCursor(cursor string) (action, name string, err error) {
 //
 // Options and errors are those of Page.
 func (s Schedules) All(ctx context.Context, opts ...PageOption) iter.Seq2[Schedule, error] {
-	return engine.All(ctx, s.Page, opts, Cursor)
+	return engine.All(ctx, s.Page, opts)
 }

@@ -73,20 +73,26 @@ func infoOf(i *workers.Info) WorkerInfo {
 }
 
 // WorkerOption says which workers are listed.
-type WorkerOption interface{ applyWorkers(*listOptions) }
+type WorkerOption interface{ workerOption }
 
-func (p PageOption) applyWorkers(o *listOptions) { p.set(o) }
+type workerOptions struct {
+	engine.Listing
+	filter workers.Filter
+}
 
-type workerFilter func(*workers.Filter)
-
-func (f workerFilter) applyWorkers(o *listOptions) { f(&o.workers) }
+func workerFilter(f func(*workerOptions)) WorkerOption {
+	return struct {
+		engine.Filter
+		engine.OfWorkers
+	}{Filter: engine.FilterOf(f)}
+}
 
 // OfType lists only workers of a type, such as "action".
-func OfType(t string) WorkerOption { return workerFilter(func(f *workers.Filter) { f.Type = t }) }
+func OfType(t string) WorkerOption { return workerFilter(func(o *workerOptions) { o.filter.Type = t }) }
 
 // HandlersOf lists only workers that have a handler for an action.
 func HandlersOf(action string) WorkerOption {
-	return workerFilter(func(f *workers.Filter) { f.Handles = action })
+	return workerFilter(func(o *workerOptions) { o.filter.Handles = action })
 }
 
 // Workers are the workers of a namespace, of all types.
@@ -99,12 +105,12 @@ func (s *Store) Workers() Workers { return Workers{s} }
 //
 // Options: Limit, Cursor, OfType, HandlersOf. Errors: ErrInvalid for a limit that is not 1-1000, and for what is no cursor.
 func (l Workers) Page(ctx context.Context, opts ...WorkerOption) (page Page[WorkerInfo], err error) {
-	o := listOptions{Listing: engine.NewListing()}
-	engine.Apply(&o, opts, WorkerOption.applyWorkers)
+	o := workerOptions{Listing: engine.NewListing()}
+	engine.Apply(&o, opts)
 	if o.Err != nil {
 		return page, o.Err
 	}
-	found, err := workers.Page(ctx, &l.store.scope, o.Listing, o.workers)
+	found, err := workers.Page(ctx, &l.store.scope, o.Listing, o.filter)
 	for i := range found.Items {
 		page.Items = append(page.Items, infoOf(&found.Items[i]))
 	}
@@ -114,7 +120,7 @@ func (l Workers) Page(ctx context.Context, opts ...WorkerOption) (page Page[Work
 
 // All iterates over the workers, in order of their ids, by the contract of Store.All. Options and errors are those of Page.
 func (l Workers) All(ctx context.Context, opts ...WorkerOption) iter.Seq2[WorkerInfo, error] {
-	return engine.All(ctx, l.Page, opts, func(c string) WorkerOption { return Cursor(c) })
+	return engine.All(ctx, l.Page, opts)
 }
 
 // Find returns a worker. Errors: ErrNotFound; ErrInvalid for what is no id.

@@ -14,7 +14,7 @@ import (
 )
 
 // MaxPageItems is the largest Limit of a page.
-const MaxPageItems = 1000
+const MaxPageItems = engine.MaxPageItems
 
 // Item is an entry of a listing. Value is nil with NoValues; Size is its length all the same.
 type Item struct {
@@ -29,7 +29,17 @@ type Page[T any] = struct {
 }
 
 // ListOption says what Page and All list.
-type ListOption interface{ applyList(*listOptions) }
+type ListOption interface{ keyOption }
+
+// PageOption is an option of every listing of floe: Limit or Cursor.
+type PageOption interface{ pageOption }
+
+type (
+	keyOption  = engine.KeyOption
+	pageOption = engine.PageOption
+	filter     = engine.Filter
+	ofKeys     = engine.OfKeys
+)
 
 type listOptions struct {
 	engine.Listing
@@ -37,30 +47,35 @@ type listOptions struct {
 	after         string
 }
 
-type listOption func(*listOptions)
-
-func (f listOption) applyList(o *listOptions) { f(o) }
-
 // Limit sets how many items a page holds at most, 1 to 1000; the default is 100. All reads pages of this size.
-func Limit(n int) ListOption { return listOption(func(o *listOptions) { o.Limit = n }) }
+func Limit(n int) PageOption { return engine.Limit(n) }
 
 // Cursor continues a listing of the same namespace and Prefix behind an earlier page, with its Cursor. What has come or gone meanwhile shows
 // or not, depending on where it is; all else is neither skipped nor repeated.
-func Cursor(c string) ListOption { return listOption(func(o *listOptions) { o.Cursor = c }) }
+func Cursor(c string) PageOption { return engine.Cursor(c) }
 
 // Prefix lists only what begins with p.
-func Prefix(p string) ListOption { return listOption(func(o *listOptions) { o.Prefix = p }) }
+func Prefix(p string) ListOption { return engine.Prefix(p) }
 
 // After begins behind a key, which need not exist. A Cursor goes before it.
-func After(key string) ListOption { return listOption(func(o *listOptions) { o.after = key }) }
+func After(key string) ListOption {
+	return struct {
+		filter
+		ofKeys
+	}{filter: engine.FilterOf(func(o *listOptions) { o.after = key })}
+}
 
 // ValuesOption is the option of NoValues; Page, All and History take it.
-type ValuesOption struct{}
+type ValuesOption struct {
+	filter
+	ofKeys
+}
 
 // NoValues leaves the values out, but not their Size.
-func NoValues() ValuesOption { return ValuesOption{} }
+func NoValues() ValuesOption { return noValues }
 
-func (ValuesOption) applyList(o *listOptions)     { o.withoutValues = true }
+var noValues = ValuesOption{filter: engine.FilterOf(func(o *listOptions) { o.withoutValues = true })}
+
 func (ValuesOption) applyHistory(q *historyQuery) { q.withoutValues = true }
 
 // Page returns a page of the entries of the namespace, in order of their keys, over all shards. A page ends early when its values exceed
@@ -79,7 +94,7 @@ func (s *Store) Page(ctx context.Context, opts ...ListOption) (Page[Item], error
 //
 // Options and errors are those of Page.
 func (s *Store) All(ctx context.Context, opts ...ListOption) iter.Seq2[Item, error] {
-	return engine.All(ctx, s.Page, opts, Cursor)
+	return engine.All(ctx, s.Page, opts)
 }
 
 // PageBuffer is memory for PageInto. Its zero value is an empty one.
@@ -95,7 +110,7 @@ func (s *Store) PageInto(ctx context.Context, buf *PageBuffer, opts ...ListOptio
 		return Page[Item]{}, engine.Errorf(ErrInvalid, "kv: no page buffer")
 	}
 	o := listOptions{Listing: engine.NewListing()}
-	engine.Apply(&o, opts, ListOption.applyList)
+	engine.Apply(&o, opts)
 	if err := o.check(); err != nil {
 		return Page[Item]{}, err
 	}
@@ -120,13 +135,13 @@ func (s *Store) PageInto(ctx context.Context, buf *PageBuffer, opts ...ListOptio
 }
 
 func (o *listOptions) check() error {
-	if err := cmp.Or(o.Err, engine.CheckLimit("kv", o.Limit)); err != nil {
-		return err
+	if o.Err != nil {
+		return o.Err
 	}
 	if len(o.after) > MaxKeyBytes {
 		return engine.Errorf(ErrInvalid, "kv: after: key of %d bytes exceeds %d", len(o.after), MaxKeyBytes)
 	}
-	return engine.CheckPrefix("kv", o.Prefix, MaxKeyBytes)
+	return engine.CheckPrefix(o.Prefix, MaxKeyBytes)
 }
 
 // pageChunk bounds the memory that a small key or value keeps when it is kept and its page is not.
@@ -216,5 +231,5 @@ func (s *Store) decodeCursor(prefix, cursor string) (after string, err error) {
 			return k, nil
 		}
 	}
-	return "", engine.BadCursor("kv", cursor, ": it takes that of a page of the same namespace and prefix")
+	return "", engine.BadCursor(cursor)
 }

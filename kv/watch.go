@@ -99,7 +99,7 @@ func (s *Store) Watch(ctx context.Context, prefix string, opts ...WatchOption) i
 	}
 	return func(yield func(Event, error) bool) {
 		ctx := engine.Lasting(ctx)
-		if err := cmp.Or(bad, engine.CheckPrefix("kv", prefix, MaxKeyBytes)); err != nil {
+		if err := cmp.Or(bad, engine.CheckPrefix(prefix, MaxKeyBytes)); err != nil {
 			yield(Event{}, err)
 			return
 		}

@@ -11,7 +11,7 @@ import (
 
 // Limits of listings.
 const (
-	MaxPageItems   = 1000
+	MaxPageItems   = engine.MaxPageItems
 	MaxFilterBytes = 1024
 	maxPageBytes   = 4 << 20
 )
@@ -22,17 +22,30 @@ type Page[T any] = struct {
 	Cursor string // where the next page begins, for the option Cursor; "" if this is the last one
 }
 
-// ListOption says which queues a Store lists.
-type ListOption interface{ applyList(*listOptions) }
+// ListOption says which queues a Store lists: Limit, Cursor or Prefix.
+type ListOption interface{ listOption }
+
+// PageOption is an option of every listing of floe: Limit or Cursor.
+type PageOption interface{ pageOption }
 
 // MessageOption says which messages of a queue are listed, and how.
-type MessageOption interface{ applyMessages(*listOptions) }
+type MessageOption interface{ messageOption }
 
 // DeadOption says which dead letters of a queue are listed, and how.
-type DeadOption interface{ applyDead(*listOptions) }
+type DeadOption interface{ deadOption }
 
 // FilterOption says which dead letters RequeueAll takes.
 type FilterOption interface{ applyFilter(*listOptions) }
+
+type (
+	listOption    = engine.ListOption
+	pageOption    = engine.PageOption
+	messageOption = engine.MessageOption
+	deadOption    = engine.DeadOption
+	filter        = engine.Filter
+	ofMessages    = engine.OfMessages
+	ofDeadLetters = engine.OfDeadLetters
+)
 
 type listOptions struct {
 	engine.Listing
@@ -43,63 +56,59 @@ type listOptions struct {
 
 func newListOptions() listOptions { return listOptions{Listing: engine.NewListing()} }
 
-// PageOption is an option of every listing.
-type PageOption struct{ set func(*listOptions) }
-
-func (p PageOption) applyList(o *listOptions)     { p.set(o) }
-func (p PageOption) applyMessages(o *listOptions) { p.set(o) }
-func (p PageOption) applyDead(o *listOptions)     { p.set(o) }
-
 // Limit sets how many items a page holds at most, 1 to 1000; the default is 100. Iterators read pages of this size.
-func Limit(n int) PageOption {
-	return PageOption{func(o *listOptions) { o.Limit = n; o.Fail(engine.CheckLimit("queue", n)) }}
-}
+func Limit(n int) PageOption { return engine.Limit(n) }
 
 // Cursor continues a listing behind an earlier page, with its Cursor. What has come or gone meanwhile shows or not, depending on where it is; all
 // else is neither skipped nor repeated. A cursor says what stands last on its page: of queues the name, of dead letters the Seq, of messages
 // priority and Seq, as "100-17".
-func Cursor(c string) PageOption { return PageOption{func(o *listOptions) { o.Cursor = c }} }
-
-type prefixOption string
-
-func (p prefixOption) applyList(o *listOptions) { o.Prefix = string(p) }
+func Cursor(c string) PageOption { return engine.Cursor(c) }
 
 // Prefix lists only queues whose names begin with p.
-func Prefix(p string) ListOption { return prefixOption(p) }
+func Prefix(p string) ListOption { return engine.Prefix(p) }
 
 // PayloadOption is the option of NoPayload; the listings of messages and of dead letters take it.
-type PayloadOption struct{}
+type PayloadOption struct {
+	filter
+	ofMessages
+	ofDeadLetters
+}
 
 // NoPayload leaves the payloads out, but not the headers; Size says how long they are.
-func NoPayload() PayloadOption { return PayloadOption{} }
-
-func (PayloadOption) applyMessages(o *listOptions) { o.withoutPayload = true }
-func (PayloadOption) applyDead(o *listOptions)     { o.withoutPayload = true }
-
-type stateOption State
-
-func (s stateOption) applyMessages(o *listOptions) {
-	if o.state = State(s); o.state < Ready || o.state > Leased {
-		o.Fail(engine.Errorf(ErrInvalid, "queue: no messages are in state %s: ready, delayed or leased", o.state))
-	}
+func NoPayload() PayloadOption {
+	return PayloadOption{filter: engine.FilterOf(func(o *listOptions) { o.withoutPayload = true })}
 }
 
 // InState lists only messages that are Ready, Delayed or Leased.
-func InState(s State) MessageOption { return stateOption(s) }
-
-// ContainsOption is the option of Contains; the listing of dead letters and RequeueAll take it.
-type ContainsOption struct{ text string }
-
-// Contains takes only dead letters with the text, of up to 1024 bytes, in their payload or last error.
-func Contains(text string) ContainsOption { return ContainsOption{text} }
-
-func (f ContainsOption) apply(o *listOptions) {
-	o.text = f.text
-	o.Fail(checkFilter(f.text))
+func InState(s State) MessageOption {
+	return struct {
+		filter
+		ofMessages
+	}{filter: engine.FilterOf(func(o *listOptions) {
+		if o.state = s; s < Ready || s > Leased {
+			o.Fail(engine.Errorf(ErrInvalid, "queue: no messages are in state %s: ready, delayed or leased", s))
+		}
+	})}
 }
 
-func (f ContainsOption) applyDead(o *listOptions)   { f.apply(o) }
-func (f ContainsOption) applyFilter(o *listOptions) { f.apply(o) }
+// ContainsOption is the option of Contains; the listing of dead letters and RequeueAll take it.
+type ContainsOption struct {
+	filter
+	ofDeadLetters
+	text string
+}
+
+// Contains takes only dead letters with the text, of up to 1024 bytes, in their payload or last error.
+func Contains(text string) ContainsOption {
+	c := ContainsOption{text: text}
+	c.filter = engine.FilterOf(c.applyFilter)
+	return c
+}
+
+func (c ContainsOption) applyFilter(o *listOptions) {
+	o.text = c.text
+	o.Fail(checkFilter(c.text))
+}
 
 func checkFilter(text string) error {
 	if len(text) > MaxFilterBytes {
@@ -128,9 +137,8 @@ func (s *Store) Stats(ctx context.Context, name string) (Stats, error) {
 // Options: Limit, Cursor, Prefix. Errors: ErrInvalid for a limit that is not 1-1000, a prefix of more than 255 bytes, and a cursor that is no name with
 // the prefix.
 func (s *Store) Page(ctx context.Context, opts ...ListOption) (page Page[Stats], err error) {
-	o := newListOptions()
-	engine.Apply(&o, opts, ListOption.applyList)
-	if err := o.Check("queue"); err != nil {
+	o, err := engine.ListingOf(opts)
+	if err != nil {
 		return page, err
 	}
 	parts, _, err := engine.AskAll(ctx, &s.scope, listQuery{namespace: s.scope.Namespace(), prefix: o.Prefix, after: o.Cursor, limit: o.Limit})
@@ -146,7 +154,7 @@ func (s *Store) Page(ctx context.Context, opts ...ListOption) (page Page[Stats],
 //
 // Options and errors are those of Page.
 func (s *Store) All(ctx context.Context, opts ...ListOption) iter.Seq2[Stats, error] {
-	return engine.All(ctx, s.Page, opts, func(c string) ListOption { return Cursor(c) })
+	return engine.All(ctx, s.Page, opts)
 }
 
 // Messages are the messages of a queue, those that are leased or delayed too, but not its dead letters. Looking at them changes nothing.
@@ -165,13 +173,13 @@ func (s *Store) Messages(name string) Messages { return Messages{s, name} }
 // for what is no cursor.
 func (l Messages) Page(ctx context.Context, opts ...MessageOption) (page Page[Message], err error) {
 	o := newListOptions()
-	engine.Apply(&o, opts, MessageOption.applyMessages)
+	engine.Apply(&o, opts)
 	s := l.store
 	q := peekQuery{namespace: s.scope.Namespace(), name: l.queue, limit: o.Limit, maxBytes: maxPageBytes, state: o.state, withoutBody: o.withoutPayload}
 	if o.Cursor != "" {
 		var ok bool
 		if q.after, ok = parsePlace(o.Cursor); !ok {
-			o.Fail(badCursor(o.Cursor, "priority and Seq of a message, such as 100-17"))
+			o.Fail(engine.BadCursor(o.Cursor))
 		}
 	}
 	if err := s.look(ctx, l.queue, o.Err, &q); err != nil {
@@ -189,7 +197,7 @@ func (l Messages) Page(ctx context.Context, opts ...MessageOption) (page Page[Me
 
 // All iterates over the messages, in the order of Page and by the contract of Store.All. Options and errors are those of Page.
 func (l Messages) All(ctx context.Context, opts ...MessageOption) iter.Seq2[Message, error] {
-	return engine.All(ctx, l.Page, opts, func(c string) MessageOption { return Cursor(c) })
+	return engine.All(ctx, l.Page, opts)
 }
 
 func (s *Store) look(ctx context.Context, name string, err error, q engine.Query) error {
@@ -201,8 +209,6 @@ func (s *Store) look(ctx context.Context, name string, err error, q engine.Query
 	}
 	return s.scope.Query(ctx, name, q)
 }
-
-func badCursor(cursor, want string) error { return engine.BadCursor("queue", cursor, ": "+want) }
 
 // cursor writes a place as "100-17".
 func (p place) cursor() string {
@@ -264,12 +270,12 @@ func (s *Store) DeadLetters(name string) DeadLetters { return DeadLetters{s, nam
 // for what is no cursor.
 func (l DeadLetters) Page(ctx context.Context, opts ...DeadOption) (page Page[Message], err error) {
 	o := newListOptions()
-	engine.Apply(&o, opts, DeadOption.applyDead)
+	engine.Apply(&o, opts)
 	s := l.store
 	q := deadQuery{namespace: s.scope.Namespace(), name: l.queue, limit: o.Limit, maxBytes: maxPageBytes, text: o.text, withoutBody: o.withoutPayload}
 	if o.Cursor != "" {
 		if q.after, err = strconv.ParseUint(o.Cursor, 10, 64); err != nil || strconv.FormatUint(q.after, 10) != o.Cursor {
-			o.Fail(badCursor(o.Cursor, "the Seq of a dead letter, such as 17"))
+			o.Fail(engine.BadCursor(o.Cursor))
 		}
 	}
 	if err := s.look(ctx, l.queue, o.Err, &q); err != nil {
@@ -287,7 +293,7 @@ func (l DeadLetters) Page(ctx context.Context, opts ...DeadOption) (page Page[Me
 
 // All iterates over the dead letters, in the order of Page and by the contract of Store.All. Options and errors are those of Page.
 func (l DeadLetters) All(ctx context.Context, opts ...DeadOption) iter.Seq2[Message, error] {
-	return engine.All(ctx, l.Page, opts, func(c string) DeadOption { return Cursor(c) })
+	return engine.All(ctx, l.Page, opts)
 }
 
 // Requeue makes a dead letter ready, in its old place, as if it had never been delivered.
@@ -303,7 +309,10 @@ func (s *Store) Requeue(ctx context.Context, name string, seq uint64) error {
 // Options: Contains. Errors: ErrNotFound; ErrInvalid for a filter over its limit; ErrBusy if the queue is bounded and becomes full.
 func (s *Store) RequeueAll(ctx context.Context, name string, opts ...FilterOption) (requeued int64, err error) {
 	var o listOptions
-	engine.Apply(&o, opts, FilterOption.applyFilter)
+	opts, o.Err = engine.Given(opts)
+	for _, opt := range opts {
+		opt.applyFilter(&o)
+	}
 	if o.Err != nil {
 		return 0, o.Err
 	}

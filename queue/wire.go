@@ -100,7 +100,7 @@ func (p *place) field(f *codec.Fields, name string) {
 	f.Token(name, p.cursor, func(cursor string) error {
 		at, ok := parsePlace(cursor)
 		if !ok {
-			return badCursor(cursor, "priority and Seq of a message, such as 100-17")
+			return engine.BadCursor(cursor)
 		}
 		*p = at
 		return nil

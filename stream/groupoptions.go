@@ -220,7 +220,7 @@ func NoAck() NoAckOption { return NoAckOption{} }
 
 func (NoAckOption) applyGroupRead(o *groupReadOptions) { o.noAck = true }
 
-func (l LimitOption) applyGroupRead(o *groupReadOptions) { o.limit = l.n }
+func (l LimitOption) applyGroupRead(o *groupReadOptions) { o.limit = engine.LimitIn(l.limitOption) }
 
 func (w WaitOption) applyGroupRead(o *groupReadOptions) {
 	o.wait, o.err = w.d, firstError(o.err, w.check())

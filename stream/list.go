@@ -16,7 +16,7 @@ import (
 )
 
 // MaxPageItems is the largest Limit of a page.
-const MaxPageItems = 1000
+const MaxPageItems = engine.MaxPageItems
 
 // Page is a part of a listing, in its order, the same type in all packages of floe.
 type Page[T any] = struct {
@@ -24,48 +24,33 @@ type Page[T any] = struct {
 	Cursor string // where the next page begins, for the option Cursor; "" if this is the last one
 }
 
-// ListOption says which streams, or groups of a stream, are listed.
-type ListOption interface{ applyList(*listOptions) }
+// ListOption says which streams, or groups of a stream, are listed: Limit, Cursor or Prefix.
+type ListOption interface{ listOption }
 
-// PendingOption says which pending records of a group are listed.
-type PendingOption interface{ applyPending(*listOptions) }
+// PageOption is an option of every listing of floe: Limit or Cursor.
+type PageOption interface{ pageOption }
 
-type listOptions struct{ engine.Listing }
-
-func listOptionsOf(opts []ListOption) (listOptions, error) {
-	o := listOptions{engine.NewListing()}
-	engine.Apply(&o, opts, ListOption.applyList)
-	return o, o.Check("stream")
-}
-
-func (l LimitOption) applyList(o *listOptions)    { o.Limit = l.n }
-func (l LimitOption) applyPending(o *listOptions) { o.Limit = l.n }
-
-// CursorOption is the option of Cursor; all listings take it.
-type CursorOption struct{ cursor string }
+type (
+	listOption  = engine.ListOption
+	pageOption  = engine.PageOption
+	limitOption = engine.LimitOption
+)
 
 // Cursor continues a listing behind an earlier page, with its Cursor. What has come or gone meanwhile shows or not, depending on where it is; all
 // else is neither skipped nor repeated. A cursor says where a page ends: of streams and groups it is a name, of pending records partition and
 // Offset, as "3-17".
-func Cursor(c string) CursorOption { return CursorOption{c} }
-
-func (c CursorOption) applyList(o *listOptions)    { o.Cursor = c.cursor }
-func (c CursorOption) applyPending(o *listOptions) { o.Cursor = c.cursor }
-
-type prefixOption string
-
-func (p prefixOption) applyList(o *listOptions) { o.Prefix = string(p) }
+func Cursor(c string) PageOption { return engine.Cursor(c) }
 
 // Prefix lists only streams, or groups, whose names begin with p.
-func Prefix(p string) ListOption { return prefixOption(p) }
+func Prefix(p string) ListOption { return engine.Prefix(p) }
 
 // Page returns a page of the streams of the namespace, in order of their names, over all shards. It ends early if they have many partitions.
 //
 // Options: Limit, Cursor, Prefix. Errors: ErrInvalid for a limit that is not 1-1000, a prefix of more than 255 bytes, and a cursor that is no name with
 // the prefix.
 func (s *Store) Page(ctx context.Context, opts ...ListOption) (page Page[Stats], err error) {
-	o, err := listOptionsOf(opts)
-	for at := o.Listing; err == nil; at.Cursor = page.Cursor {
+	at, err := engine.ListingOf(opts)
+	for ; err == nil; at.Cursor = page.Cursor {
 		if page, err = s.page(ctx, at); len(page.Items) > 0 || page.Cursor == "" {
 			break
 		}
@@ -79,7 +64,7 @@ func (s *Store) Page(ctx context.Context, opts ...ListOption) (page Page[Stats],
 //
 // Options and errors are those of Page.
 func (s *Store) All(ctx context.Context, opts ...ListOption) iter.Seq2[Stats, error] {
-	return engine.All(ctx, s.Page, opts, func(c string) ListOption { return Cursor(c) })
+	return engine.All(ctx, s.Page, opts)
 }
 
 // listed is a stream as a shard tells it in a listing.
@@ -192,7 +177,7 @@ func (s *Store) Groups(stream string) Groups { return Groups{s, stream} }
 // Options: Limit, Cursor, Prefix. Errors: ErrNotFound if there is no such stream; ErrInvalid as Store.Page.
 func (l Groups) Page(ctx context.Context, opts ...ListOption) (page Page[GroupStats], err error) {
 	s := l.store
-	o, err := listOptionsOf(opts)
+	o, err := engine.ListingOf(opts)
 	if err != nil {
 		return page, err
 	}
@@ -228,7 +213,7 @@ func (l Groups) Page(ctx context.Context, opts ...ListOption) (page Page[GroupSt
 
 // All iterates over the groups, in order of their names and by the contract of Store.All. Options and errors are those of Page.
 func (l Groups) All(ctx context.Context, opts ...ListOption) iter.Seq2[GroupStats, error] {
-	return engine.All(ctx, l.Page, opts, func(c string) ListOption { return Cursor(c) })
+	return engine.All(ctx, l.Page, opts)
 }
 
 // PendingRecord is a record of a group that is not done.
@@ -253,11 +238,10 @@ func (s *Store) Pending(stream, group string) Pending { return Pending{s, stream
 // Page returns a page of the records, in order of partition and offset.
 //
 // Options: Limit, Cursor. Errors: ErrNotFound if there is no such stream or group; ErrInvalid for a limit that is not 1-1000 and for what is no cursor.
-func (l Pending) Page(ctx context.Context, opts ...PendingOption) (page Page[PendingRecord], err error) {
-	o := listOptions{engine.NewListing()}
-	engine.Apply(&o, opts, PendingOption.applyPending)
-	after, err := parseCursor(o.Cursor)
-	if err := cmp.Or(o.Err, engine.CheckLimit("stream", o.Limit), err); err != nil {
+func (l Pending) Page(ctx context.Context, opts ...PageOption) (page Page[PendingRecord], err error) {
+	o, err := engine.PageOf(opts)
+	after, bad := parseCursor(o.Cursor)
+	if err := cmp.Or(err, bad); err != nil {
 		return page, err
 	}
 	s := l.store
@@ -292,8 +276,8 @@ func (l Pending) Page(ctx context.Context, opts ...PendingOption) (page Page[Pen
 }
 
 // All iterates over the records, in the order of Page and by the contract of Store.All. Options and errors are those of Page.
-func (l Pending) All(ctx context.Context, opts ...PendingOption) iter.Seq2[PendingRecord, error] {
-	return engine.All(ctx, l.Page, opts, func(c string) PendingOption { return Cursor(c) })
+func (l Pending) All(ctx context.Context, opts ...PageOption) iter.Seq2[PendingRecord, error] {
+	return engine.All(ctx, l.Page, opts)
 }
 
 // cursor writes a place as "3-17".
@@ -309,7 +293,7 @@ func parseCursor(cursor string) (Ref, error) {
 	n, err2 := strconv.ParseUint(offset, 10, 64)
 	at := Ref{Partition: int(p), Offset: n}
 	if err1 != nil || err2 != nil || p >= MaxPartitions || at.cursor() != cursor {
-		return Ref{}, engine.BadCursor("stream", cursor, ": partition and Offset of a record, such as 3-17")
+		return Ref{}, engine.BadCursor(cursor)
 	}
 	return at, nil
 }

@@ -327,20 +327,16 @@ func FromEnd() NewOption { return NewOption{} }
 
 func (NewOption) applyFollow(o *readOptions) { o.start = start{kind: startEnd} }
 
-// LimitOption is the option of Limit; Read and ReadGroup take it.
-type LimitOption struct{ n int }
+// LimitOption is the option of Limit; all reads and all listings take it.
+type LimitOption struct{ limitOption }
 
-// Limit reads at most n records, 1 to 1000; the default is 100.
-func Limit(n int) LimitOption { return LimitOption{n} }
+// Limit reads, or lists on a page, at most n records or items, 1 to 1000; the default is 100. Iterators over listings read pages of this size.
+func Limit(n int) LimitOption { return LimitOption{engine.Limit(n)} }
 
-func (l LimitOption) check() error {
-	if l.n < 1 || l.n > MaxReadLimit {
-		return engine.Errorf(ErrInvalid, "stream: limit %d is not in 1-%d", l.n, MaxReadLimit)
-	}
-	return nil
+func (l LimitOption) applyRead(o *readOptions) {
+	o.limit = engine.LimitIn(l.limitOption)
+	o.err = firstError(o.err, engine.CheckLimit(o.limit))
 }
-
-func (l LimitOption) applyRead(o *readOptions) { o.limit, o.err = l.n, firstError(o.err, l.check()) }
 
 // WaitOption is the option of Wait; Read and ReadGroup take it.
 type WaitOption struct{ d time.Duration }

@@ -18,7 +18,7 @@ func (m *machine) queryPending(v *engine.View, q *pendingQuery) error {
 	}
 	q.found = true
 	if p := q.after.Partition; p >= w.partitions {
-		return engine.Errorf(ErrInvalid, "stream: cursor %q is not one of this listing: stream %q has %d partitions", q.after.cursor(), q.stream, w.partitions)
+		return engine.BadCursor(q.after.cursor())
 	}
 	now := v.Now()
 	parts, err := w.all()

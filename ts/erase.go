@@ -251,7 +251,7 @@ func (s *Store) DeleteRange(ctx context.Context, measurement string, from, to ti
 		return 0, err
 	}
 	if !r.all {
-		return s.deleteOfSeries(ctx, measurement, r, []ListOption{Limit(maxDeletes), Tags(tags), Matching(filters...)})
+		return s.deleteOfSeries(ctx, measurement, r, []SeriesOption{Limit(maxDeletes), Tags(tags), Matching(filters...)})
 	}
 	spread, err := s.scope.Spread(ctx)
 	if err != nil {
@@ -274,8 +274,8 @@ func (s *Store) DeleteRange(ctx context.Context, measurement string, from, to ti
 }
 
 // deleteOfSeries deletes a range of the series that options list.
-func (s *Store) deleteOfSeries(ctx context.Context, measurement string, r rangeBody, opts []ListOption) (series int64, err error) {
-	o := listOptionsOf(opts)
+func (s *Store) deleteOfSeries(ctx context.Context, measurement string, r rangeBody, opts []SeriesOption) (series int64, err error) {
+	o := seriesOptionsOf(opts)
 	list := s.Series(measurement)
 	for {
 		found, err := list.page(ctx, &o)

@@ -70,7 +70,7 @@ func TestLimits(t *testing.T) {
 		return all
 	}
 	list := func(opts ...ts.ListOption) error { _, err := s.Page(t.Context(), opts...); return err }
-	series := func(opts ...ts.ListOption) error { _, err := s.Series("cpu").Page(t.Context(), opts...); return err }
+	series := func(opts ...ts.SeriesOption) error { _, err := s.Series("cpu").Page(t.Context(), opts...); return err }
 	filters := func(n int64) []floql.Filter {
 		all := make([]floql.Filter, n)
 		for i := range all {

@@ -18,46 +18,66 @@ type Page[T any] = struct {
 	Cursor string // where the next page begins, for the option Cursor; "" if this is the last one
 }
 
-// ListOption says which measurements a Store lists, or which series of one.
-type ListOption interface{ applyList(*listOptions) }
+// ListOption says which measurements a Store lists: Limit, Cursor or Prefix.
+type ListOption interface{ listOption }
 
-type listOption func(*listOptions)
+// PageOption is an option of every listing of floe: Limit or Cursor.
+type PageOption interface{ pageOption }
 
-func (f listOption) applyList(o *listOptions) { f(o) }
+// SeriesOption says which series of a measurement are listed.
+type SeriesOption interface{ seriesOption }
 
-type listOptions struct {
+type (
+	listOption   = engine.ListOption
+	pageOption   = engine.PageOption
+	seriesOption = engine.SeriesOption
+	filter       = engine.Filter
+	ofSeries     = engine.OfSeries
+)
+
+type seriesOptions struct {
 	engine.Listing
 	tags    map[string]string
 	filters []floql.Filter
 }
 
 // Limit sets how many items a page holds at most, 1 to 1000; the default is 100. Iterators read pages of this size.
-func Limit(n int) ListOption { return listOption(func(o *listOptions) { o.Limit = n }) }
+func Limit(n int) PageOption { return engine.Limit(n) }
 
 // Cursor continues a listing behind an earlier page, with its Cursor.
-func Cursor(c string) ListOption { return listOption(func(o *listOptions) { o.Cursor = c }) }
+func Cursor(c string) PageOption { return engine.Cursor(c) }
 
 // Prefix lists only measurements whose names begin with p.
-func Prefix(p string) ListOption { return listOption(func(o *listOptions) { o.Prefix = p }) }
+func Prefix(p string) ListOption { return engine.Prefix(p) }
 
 // TagsOption is the option Tags, of listings of series, Store.Read and Store.Last.
-type TagsOption struct{ tags map[string]string }
+type TagsOption struct {
+	filter
+	ofSeries
+	tags map[string]string
+}
 
 // Tags selects only series that have all of the tags, and maybe others.
-func Tags(tags map[string]string) TagsOption { return TagsOption{tags} }
+func Tags(tags map[string]string) TagsOption {
+	return TagsOption{filter: engine.FilterOf(func(o *seriesOptions) { o.tags = tags }), tags: tags}
+}
 
-func (t TagsOption) applyList(o *listOptions) { o.tags = t.tags }
 func (t TagsOption) applyRead(o *readOptions) { o.tags = t.tags }
 
-// Filters are the option Matching: for listings of series, and for Store.Read.
-type Filters []floql.Filter
+// MatchingOption is the option Matching, of listings of series and Store.Read.
+type MatchingOption struct {
+	filter
+	ofSeries
+	filters []floql.Filter
+}
 
 // Matching selects only series for which all filters hold: values of tags, globs, and their opposites, as queries have them. They come from
 // floql.ParseFilters(`host=~web-*, region!=eu`), or floql.NewFilter.
-func Matching(filters ...floql.Filter) Filters { return filters }
+func Matching(filters ...floql.Filter) MatchingOption {
+	return MatchingOption{filter: engine.FilterOf(func(o *seriesOptions) { o.filters = filters }), filters: filters}
+}
 
-func (f Filters) applyList(o *listOptions) { o.filters = f }
-func (f Filters) applyRead(o *readOptions) { o.filters = f }
+func (m MatchingOption) applyRead(o *readOptions) { o.filters = m.filters }
 
 // maxFilters is how many filters a call may have.
 const maxFilters = 100
@@ -95,9 +115,9 @@ func checkTags(tags map[string]string) error {
 	return nil
 }
 
-func listOptionsOf(opts []ListOption) listOptions {
-	o := listOptions{Listing: engine.NewListing()}
-	engine.Apply(&o, opts, ListOption.applyList)
+func seriesOptionsOf(opts []SeriesOption) seriesOptions {
+	o := seriesOptions{Listing: engine.NewListing()}
+	engine.Apply(&o, opts)
 	return o
 }
 
@@ -126,8 +146,8 @@ func (s *Store) Measurement(ctx context.Context, name string) (Measurement, erro
 // Options: Limit, Cursor, Prefix. Errors: ErrInvalid for a limit that is not 1-1000, a prefix of more than 255 bytes, and a cursor that is no name
 // with the prefix.
 func (s *Store) Page(ctx context.Context, opts ...ListOption) (page Page[Measurement], err error) {
-	o := listOptionsOf(opts)
-	if err := o.Check("ts"); err != nil {
+	o, err := engine.ListingOf(opts)
+	if err != nil {
 		return page, err
 	}
 	q := measurementsQuery{namespace: s.scope.Namespace(), prefix: o.Prefix, after: o.Cursor, limit: o.Limit}
@@ -144,7 +164,7 @@ func (s *Store) Page(ctx context.Context, opts ...ListOption) (page Page[Measure
 //
 // Options and errors are those of Page.
 func (s *Store) All(ctx context.Context, opts ...ListOption) iter.Seq2[Measurement, error] {
-	return engine.All(ctx, s.Page, opts, Cursor)
+	return engine.All(ctx, s.Page, opts)
 }
 
 // joinMeasurements combines what shards know of a measurement. One without fields was deleted; its home shard has yet to learn of it.
@@ -197,8 +217,8 @@ func (s *Store) Series(measurement string) SeriesList { return SeriesList{s, mea
 //
 // Options: Limit, Cursor, Tags, Matching. Errors: ErrInvalid for options out of their limits and for what is no cursor; ErrConflict if the measurement
 // was deleted and made again since the page before.
-func (l SeriesList) Page(ctx context.Context, opts ...ListOption) (page Page[Series], err error) {
-	o := listOptionsOf(opts)
+func (l SeriesList) Page(ctx context.Context, opts ...SeriesOption) (page Page[Series], err error) {
+	o := seriesOptionsOf(opts)
 	found, err := l.page(ctx, &o)
 	for _, s := range found.items {
 		page.Items = append(page.Items, Series{Measurement: l.name, Tags: s.row.tags.asMap()})
@@ -208,8 +228,8 @@ func (l SeriesList) Page(ctx context.Context, opts ...ListOption) (page Page[Ser
 }
 
 // All iterates over the series, in the order of Page and by the contract of Store.All. Options and errors are those of Page.
-func (l SeriesList) All(ctx context.Context, opts ...ListOption) iter.Seq2[Series, error] {
-	return engine.All(ctx, l.Page, opts, Cursor)
+func (l SeriesList) All(ctx context.Context, opts ...SeriesOption) iter.Seq2[Series, error] {
+	return engine.All(ctx, l.Page, opts)
 }
 
 func (l tagList) asMap() map[string]string {
@@ -228,11 +248,11 @@ type seriesPage struct {
 	next  string // the cursor of the next page
 }
 
-func (l SeriesList) page(ctx context.Context, o *listOptions) (p seriesPage, err error) {
+func (l SeriesList) page(ctx context.Context, o *seriesOptions) (p seriesPage, err error) {
 	if err := engine.CheckName("measurement", l.name); err != nil {
 		return p, err
 	}
-	if err := cmp.Or(o.Err, engine.CheckLimit("ts", o.Limit)); err != nil {
+	if err := o.Err; err != nil {
 		return p, err
 	}
 	if err := checkTags(o.tags); err != nil {
@@ -289,7 +309,7 @@ func parseSeriesCursor(cursor string, shards int) (shard int, from uint32, inc i
 	}
 	shard, from, inc = int(numbers[0]), uint32(numbers[1]), incarnation(numbers[2])
 	if err != nil || shard >= shards || formatSeriesCursor(shard, from, inc) != cursor {
-		return 0, 0, 0, engine.BadCursor("ts", cursor, "")
+		return 0, 0, 0, engine.BadCursor(cursor)
 	}
 	return shard, from, inc, nil
 }

@@ -20,7 +20,7 @@ func TestOptionsOutOfLimits(t *testing.T) {
 	for i := range 1001 {
 		tags[fmt.Sprint(i)] = "x"
 	}
-	list := func(opts ...ts.ListOption) error {
+	list := func(opts ...ts.SeriesOption) error {
 		_, err := s.Series("cpu").Page(t.Context(), opts...)
 		return err
 	}

@@ -198,7 +198,7 @@ func (s *Store) DeleteSeries(ctx context.Context, measurement string, tags map[s
 	if _, err := s.Measurement(ctx, measurement); err != nil {
 		return 0, err
 	}
-	o := listOptionsOf([]ListOption{Limit(maxDeletes), Tags(tags), Matching(filters...)})
+	o := seriesOptionsOf([]SeriesOption{Limit(maxDeletes), Tags(tags), Matching(filters...)})
 	list := s.Series(measurement)
 	for {
 		found, err := list.page(ctx, &o)

@@ -22,50 +22,46 @@ type Page[T any] = struct {
 // MaxPageItems is how many items a page may hold.
 const MaxPageItems = engine.MaxPageItems
 
-// ListOption says which workflows a Store lists.
-type ListOption interface{ applyList(*listOptions) }
+// ListOption says which workflows a Store lists: Limit, Cursor or Prefix.
+type ListOption interface{ listOption }
+
+// PageOption is an option of every listing of floe: Limit or Cursor.
+type PageOption interface{ pageOption }
 
 // RunOption says which runs are listed.
-type RunOption interface{ applyRuns(*listOptions) }
+type RunOption interface{ runOption }
 
-// HistoryOption says which events of a run are listed.
-type HistoryOption interface{ applyHistory(*listOptions) }
+type (
+	listOption = engine.ListOption
+	pageOption = engine.PageOption
+	runOption  = engine.WorkflowRunOption
+)
 
 type listOptions struct {
 	engine.Listing
 	filter filter
 }
 
-// PageOption is an option of every listing.
-type PageOption struct{ set func(*listOptions) }
-
-func (p PageOption) applyList(o *listOptions)    { p.set(o) }
-func (p PageOption) applyRuns(o *listOptions)    { p.set(o) }
-func (p PageOption) applyHistory(o *listOptions) { p.set(o) }
-
 // Limit sets how many items a page holds at most, 1 to 1000; the default is 100. Iterators read pages of this size.
-func Limit(n int) PageOption {
-	return PageOption{func(o *listOptions) { o.Limit = n; o.Fail(engine.CheckLimit("workflow", n)) }}
-}
+func Limit(n int) PageOption { return engine.Limit(n) }
 
 // Cursor continues a listing behind an earlier page, with its Cursor; behind a run with an id of floe's own, unless the namespace is spread. What has come or gone meanwhile shows or not, depending on where it is; all
 // else is neither skipped nor repeated.
-func Cursor(c string) PageOption { return PageOption{func(o *listOptions) { o.Cursor = c }} }
-
-type prefixOption string
-
-func (p prefixOption) applyList(o *listOptions) { o.Prefix = string(p) }
+func Cursor(c string) PageOption { return engine.Cursor(c) }
 
 // Prefix lists only workflows whose names begin with p.
-func Prefix(p string) ListOption { return prefixOption(p) }
+func Prefix(p string) ListOption { return engine.Prefix(p) }
 
-type runOption func(*listOptions)
-
-func (f runOption) applyRuns(o *listOptions) { f(o) }
+func filterOf(f func(*listOptions)) RunOption {
+	return struct {
+		engine.Filter
+		engine.OfWorkflowRuns
+	}{Filter: engine.FilterOf(f)}
+}
 
 // Of lists only runs of a workflow, and of those that had its name before and were deleted.
 func Of(workflow string) RunOption {
-	return runOption(func(o *listOptions) {
+	return filterOf(func(o *listOptions) {
 		o.filter.workflow = workflow
 		if err := checkWorkflow(workflow); err != nil {
 			o.Fail(err)
@@ -75,7 +71,7 @@ func Of(workflow string) RunOption {
 
 // InState lists only runs in a state.
 func InState(s Status) RunOption {
-	return runOption(func(o *listOptions) {
+	return filterOf(func(o *listOptions) {
 		if o.filter.status = s; s < Pending || s > TimedOut {
 			o.Fail(engine.Errorf(ErrInvalid, "workflow: no runs are in state %d", s))
 		}
@@ -83,11 +79,11 @@ func InState(s Status) RunOption {
 }
 
 // Active lists only runs that have not ended.
-func Active() RunOption { return runOption(func(o *listOptions) { o.filter.active = true }) }
+func Active() RunOption { return filterOf(func(o *listOptions) { o.filter.active = true }) }
 
 // Has lists only runs whose search attribute has a value, a string, a number or a time.Time; given several times, those that have all of them, up to 32.
 func Has(attribute string, value any) RunOption {
-	return runOption(func(o *listOptions) {
+	return filterOf(func(o *listOptions) {
 		switch v := value.(type) {
 		case string, float64:
 		case int:
@@ -122,7 +118,7 @@ func AttributeValue(text string) any {
 // StartedBetween lists only runs that were started at a time or after, and before another one; the zero time.Time is no bound. Runs are known by the ms of their start:
 // those of the ms of a bound that is within one are listed.
 func StartedBetween(from, to time.Time) RunOption {
-	return runOption(func(o *listOptions) {
+	return filterOf(func(o *listOptions) {
 		if !from.IsZero() {
 			o.filter.after = engine.FloorMillis(from)
 		}
@@ -163,9 +159,8 @@ func (s *Store) Workflow(ctx context.Context, name string) (Info, error) {
 // Options: Limit, Cursor, Prefix. Errors: ErrInvalid for a limit that is not 1-1000, a prefix of more than 255 bytes, and a cursor that is no name with
 // the prefix.
 func (s *Store) Page(ctx context.Context, opts ...ListOption) (page Page[Info], err error) {
-	o := listOptions{Listing: engine.NewListing()}
-	engine.Apply(&o, opts, ListOption.applyList)
-	if err := o.Check("workflow"); err != nil {
+	o, err := engine.ListingOf(opts)
+	if err != nil {
 		return page, err
 	}
 	parts, _, err := engine.AskAll(ctx, &s.scope, listQuery{namespace: s.Namespace(), prefix: o.Prefix, after: o.Cursor, limit: o.Limit})
@@ -181,7 +176,7 @@ func (s *Store) Page(ctx context.Context, opts ...ListOption) (page Page[Info], 
 //
 // Options and errors are those of Page.
 func (s *Store) All(ctx context.Context, opts ...ListOption) iter.Seq2[Info, error] {
-	return engine.All(ctx, s.Page, opts, func(c string) ListOption { return Cursor(c) })
+	return engine.All(ctx, s.Page, opts)
 }
 
 // merge puts together what shards have of a workflow. One that its home does not have has been deleted there.
@@ -219,7 +214,7 @@ func (s *Store) Runs() Runs { return Runs{s} }
 // Options: Limit, Cursor, Of, InState, Active, With, StartedBetween. Errors: ErrInvalid for options out of their limits and for what is no cursor.
 func (l Runs) Page(ctx context.Context, opts ...RunOption) (page Page[RunInfo], err error) {
 	o := listOptions{Listing: engine.NewListing(), filter: filter{before: math.MaxInt64}}
-	engine.Apply(&o, opts, RunOption.applyRuns)
+	engine.Apply(&o, opts)
 	if o.Err != nil {
 		return page, o.Err
 	}
@@ -228,7 +223,7 @@ func (l Runs) Page(ctx context.Context, opts ...RunOption) (page Page[RunInfo], 
 	if err != nil {
 		return page, err
 	}
-	from, err := engine.ParsePositions("workflow", o.Cursor, shards, func(id string) (engine.ShardID, uint64, error) {
+	from, err := engine.ParsePositions(o.Cursor, shards, func(id string) (engine.ShardID, uint64, error) {
 		p, err := RunID(id).parse()
 		return p.shard, p.run, err
 	})
@@ -249,7 +244,7 @@ func (l Runs) Page(ctx context.Context, opts ...RunOption) (page Page[RunInfo], 
 
 // All iterates over the runs, in the order of Page and by the contract of Store.All. Options and errors are those of Page.
 func (l Runs) All(ctx context.Context, opts ...RunOption) iter.Seq2[RunInfo, error] {
-	return engine.All(ctx, l.Page, opts, func(c string) RunOption { return Cursor(c) })
+	return engine.All(ctx, l.Page, opts)
 }
 
 // History is the history of a run.
@@ -275,11 +270,10 @@ func (h *historyCursor) code(c *codec.Coder) {
 // Page returns a page of the events of the run, the oldest first.
 //
 // Options: Limit, Cursor. Errors: ErrNotFound if there is no such run; ErrInvalid for a limit that is not 1-1000, for what is no cursor and for what is no id.
-func (h History) Page(ctx context.Context, opts ...HistoryOption) (page Page[Event], err error) {
-	o := listOptions{Listing: engine.NewListing()}
-	engine.Apply(&o, opts, HistoryOption.applyHistory)
-	if o.Err != nil {
-		return page, o.Err
+func (h History) Page(ctx context.Context, opts ...PageOption) (page Page[Event], err error) {
+	o, err := engine.PageOf(opts)
+	if err != nil {
+		return page, err
 	}
 	t, err := h.store.aim(h.run)
 	if err != nil {
@@ -287,7 +281,7 @@ func (h History) Page(ctx context.Context, opts ...HistoryOption) (page Page[Eve
 	}
 	var at historyCursor
 	if o.Cursor != "" {
-		if at, err = engine.DecodeCursor("workflow", o.Cursor, (*historyCursor).code); err != nil {
+		if at, err = engine.DecodeCursor(o.Cursor, (*historyCursor).code); err != nil {
 			return page, err
 		}
 	}
@@ -305,6 +299,6 @@ func (h History) Page(ctx context.Context, opts ...HistoryOption) (page Page[Eve
 }
 
 // All iterates over the events of the run, in the order of Page and by the contract of Store.All. Options and errors are those of Page.
-func (h History) All(ctx context.Context, opts ...HistoryOption) iter.Seq2[Event, error] {
-	return engine.All(ctx, h.Page, opts, func(c string) HistoryOption { return Cursor(c) })
+func (h History) All(ctx context.Context, opts ...PageOption) iter.Seq2[Event, error] {
+	return engine.All(ctx, h.Page, opts)
 }

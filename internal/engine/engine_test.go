@@ -598,20 +598,21 @@ func TestEntriesLeaveNoGap(t *testing.T) {
 
 func TestAll(t *testing.T) {
 	fail := errors.New("no more")
-	pages := func(_ context.Context, opts ...int) (engine.Page[int], error) {
-		after := opts[len(opts)-1]
-		if len(opts) > 2 {
-			t.Errorf("a page is asked for with the options %v, want those given and one cursor", opts)
+	pages := func(_ context.Context, opts ...engine.PageOption) (engine.Page[int], error) {
+		l, err := engine.PageOf(opts)
+		after, _ := strconv.Atoi(l.Cursor)
+		if err != nil || l.Limit != 3 || len(opts) > 2 {
+			t.Errorf("a page is asked for with the options %v, want those given and one cursor: %v", opts, err)
 		}
 		if after == 6 {
 			return engine.Page[int]{Items: []int{9}}, fail
 		}
 		return engine.Page[int]{Items: []int{after + 1, after + 2, after + 3}, Cursor: strconv.Itoa(after + 3)}, nil
 	}
-	cursor := func(c string) int { after, _ := strconv.Atoi(c); return after }
+	given := []engine.PageOption{engine.Limit(3)}
 	var got []int
 	var last error
-	for v, err := range engine.All(t.Context(), pages, []int{0}, cursor) {
+	for v, err := range engine.All(t.Context(), pages, given) {
 		if last = err; err == nil {
 			got = append(got, v)
 		} else if v != 0 {
@@ -621,7 +622,7 @@ func TestAll(t *testing.T) {
 	if !slices.Equal(got, []int{1, 2, 3, 4, 5, 6}) || last != fail {
 		t.Errorf("All = %v, %v; want 1 to 6 and then the error", got, last)
 	}
-	for v := range engine.All(t.Context(), pages, []int{0}, cursor) {
+	for v := range engine.All(t.Context(), pages, given) {
 		if v == 2 {
 			break
 		}

@@ -60,13 +60,13 @@ func EncodeCursor[T any](v T, code func(*T, *codec.Coder)) string {
 }
 
 // DecodeCursor reads a cursor that EncodeCursor made. Errors: ErrInvalid.
-func DecodeCursor[T any](who, cursor string, code func(*T, *codec.Coder)) (v T, err error) {
+func DecodeCursor[T any](cursor string, code func(*T, *codec.Coder)) (v T, err error) {
 	b, err := cursorEncoding.DecodeString(cursor)
 	if err == nil {
 		v, err = codec.Decode(b, code)
 	}
 	if err != nil {
-		return v, BadCursor(who, cursor, "")
+		return v, BadCursor(cursor)
 	}
 	return v, nil
 }
@@ -77,16 +77,16 @@ type Positions []uint64
 func (p *Positions) code(c *codec.Coder) { codec.List(c, (*[]uint64)(p), (*codec.Coder).Uvarint) }
 
 // ParsePositions reads a cursor. If all items are in one shard, the id of the last item that was listed is a cursor too. Errors: ErrInvalid.
-func ParsePositions(who, cursor string, shards []ShardID, id func(string) (shard ShardID, number uint64, err error)) (Positions, error) {
+func ParsePositions(cursor string, shards []ShardID, id func(string) (shard ShardID, number uint64, err error)) (Positions, error) {
 	if cursor == "" {
 		return slices.Repeat(Positions{math.MaxUint64}, len(shards)), nil
 	}
 	if shard, number, err := id(cursor); err == nil && len(shards) == 1 && shard == shards[0] {
 		return Positions{number}, nil
 	}
-	p, err := DecodeCursor(who, cursor, (*Positions).code)
+	p, err := DecodeCursor(cursor, (*Positions).code)
 	if err == nil && len(p) != len(shards) {
-		err = BadCursor(who, cursor, "")
+		err = BadCursor(cursor)
 	}
 	return p, err
 }

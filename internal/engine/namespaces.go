@@ -130,7 +130,7 @@ func merge(into *NamespaceInfo, part NamespaceInfo, home bool) {
 
 // Page returns a page of the namespaces, in order of their names, which are its cursors.
 func (n *Namespaces) Page(ctx context.Context, l Listing) (page Page[NamespaceInfo], err error) {
-	if err := l.Check("namespaces"); err != nil {
+	if err := l.Check(); err != nil {
 		return page, err
 	}
 	type part struct {

@@ -3,7 +3,6 @@ package engine
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"iter"
 	"math"
 	"slices"
@@ -29,7 +28,7 @@ type Page[T any] = struct {
 	Cursor string // where the next page begins; "" if this is the last one
 }
 
-// Listing is what the options that all listings share say: which part of it to show. Where it is in the order of names any name is a cursor.
+// Listing is which part of a listing to show, as its options say. The listings of names take any name with the prefix as a cursor.
 type Listing struct {
 	Limit  int    // items of a page, at most
 	Cursor string // of the page before; "" begins at the front
@@ -43,13 +42,182 @@ func NewListing() Listing { return Listing{Limit: DefaultPageItems} }
 // Fail records the first error of the options. A nil error changes nothing.
 func (l *Listing) Fail(err error) { l.Err = cmp.Or(l.Err, err) }
 
-// Apply applies options in their order. A nil option is an error of the listing.
-func Apply[O any, L interface{ Fail(error) }](to L, opts []O, apply func(O, L)) {
-	opts, err := Given(opts)
-	to.Fail(err)
-	for _, opt := range opts {
-		apply(opt, to)
+func (l *Listing) listing() *Listing { return l }
+
+// Lister is what the options of a listing fill in: a *Listing, or a pointer to a package's struct that embeds a Listing.
+type Lister interface{ listing() *Listing }
+
+// option is an option of listings. It has a method for each kind of listing that takes it, so that the compiler refuses it for all others.
+// The methods are unexported: the packages of the primitives embed these types (see hidden.go).
+type option interface{ fill(Lister) }
+
+// The options of each kind of listing. A PageOption is one of all kinds, and of the listings that have no others.
+type (
+	ListOption interface {
+		option
+		names()
 	}
+	KeyOption interface {
+		option
+		keys()
+	}
+	VersionOption interface {
+		option
+		versions()
+	}
+	MessageOption interface {
+		option
+		messages()
+	}
+	DeadOption interface {
+		option
+		deadLetters()
+	}
+	ActionRunOption interface {
+		option
+		actionRuns()
+	}
+	WorkerOption interface {
+		option
+		workers()
+	}
+	WorkflowRunOption interface {
+		option
+		workflowRuns()
+	}
+	JobOption interface {
+		option
+		jobs()
+	}
+	SeriesOption interface {
+		option
+		series()
+	}
+	PageOption interface {
+		ListOption
+		KeyOption
+		VersionOption
+		MessageOption
+		DeadOption
+		ActionRunOption
+		WorkerOption
+		WorkflowRunOption
+		JobOption
+		SeriesOption
+	}
+)
+
+// The kinds of listings. An option embeds those that take it.
+type (
+	OfNames        struct{}
+	OfKeys         struct{}
+	OfVersions     struct{}
+	OfMessages     struct{}
+	OfDeadLetters  struct{}
+	OfActionRuns   struct{}
+	OfWorkers      struct{}
+	OfWorkflowRuns struct{}
+	OfJobs         struct{}
+	OfSeries       struct{}
+	ofAll          struct {
+		OfNames
+		OfKeys
+		OfVersions
+		OfMessages
+		OfDeadLetters
+		OfActionRuns
+		OfWorkers
+		OfWorkflowRuns
+		OfJobs
+		OfSeries
+	}
+)
+
+func (OfNames) names()               {}
+func (OfKeys) keys()                 {}
+func (OfVersions) versions()         {}
+func (OfMessages) messages()         {}
+func (OfDeadLetters) deadLetters()   {}
+func (OfActionRuns) actionRuns()     {}
+func (OfWorkers) workers()           {}
+func (OfWorkflowRuns) workflowRuns() {}
+func (OfJobs) jobs()                 {}
+func (OfSeries) series()             {}
+
+// LimitOption is the type of Limit.
+type LimitOption struct {
+	ofAll
+	n int
+}
+
+type cursorOption struct {
+	ofAll
+	cursor string
+}
+
+// PrefixOption is the type of Prefix.
+type PrefixOption struct {
+	OfNames
+	OfKeys
+	OfJobs
+	prefix string
+}
+
+// Limit sets the maximum number of items of a page.
+func Limit(n int) LimitOption { return LimitOption{n: n} }
+
+// LimitIn returns the number of a LimitOption.
+func LimitIn(o LimitOption) int { return o.n }
+
+// Cursor continues a listing behind the page that returned c.
+func Cursor(c string) PageOption { return cursorOption{cursor: c} }
+
+// Prefix lists only names that begin with p.
+func Prefix(p string) PrefixOption { return PrefixOption{prefix: p} }
+
+func (o LimitOption) fill(l Lister) {
+	l.listing().Limit = o.n
+	l.listing().Fail(CheckLimit(o.n))
+}
+
+func (o cursorOption) fill(l Lister) { l.listing().Cursor = o.cursor }
+func (o PrefixOption) fill(l Lister) { l.listing().Prefix = o.prefix }
+
+// Filter is an option of a package's own listings, whose options are a struct of the package. The zero value is refused.
+type Filter struct{ f func(Lister) }
+
+// FilterOf returns an option that f fills in.
+func FilterOf[L Lister](f func(L)) Filter { return Filter{func(l Lister) { f(l.(L)) }} }
+
+func (f Filter) fill(l Lister) {
+	if f.f == nil {
+		l.listing().Fail(Errorf(ErrInvalid, "option was not made by a function of floe"))
+		return
+	}
+	f.f(l)
+}
+
+// Apply applies options in their order. A nil option is an error of the listing.
+func Apply[O option](to Lister, opts []O) {
+	opts, err := Given(opts)
+	to.listing().Fail(err)
+	for _, opt := range opts {
+		opt.fill(to)
+	}
+}
+
+// ListingOf returns the listing of names that options describe. Errors: ErrInvalid.
+func ListingOf[O option](opts []O) (Listing, error) {
+	l := NewListing()
+	Apply(&l, opts)
+	return l, l.Check()
+}
+
+// PageOf returns the listing that options describe. Errors: ErrInvalid.
+func PageOf[O option](opts []O) (Listing, error) {
+	l := NewListing()
+	Apply(&l, opts)
+	return l, l.Err
 }
 
 // FloorMillis returns the last ms that is not behind a time, or the nearest that an int64 has with room for another one.
@@ -68,54 +236,42 @@ func CeilMillis(t time.Time) int64 {
 	return ms
 }
 
-// CheckLimit returns ErrInvalid unless a page may hold limit items. The message begins with who says so, such as "kv".
-func CheckLimit(who string, limit int) error {
+// CheckLimit returns ErrInvalid unless a page may hold limit items.
+func CheckLimit(limit int) error {
 	if limit < 1 || limit > MaxPageItems {
-		return Errorf(ErrInvalid, "%s: limit %d is not in 1-%d", who, limit, MaxPageItems)
+		return Errorf(ErrInvalid, "limit %d is not in 1-%d", limit, MaxPageItems)
 	}
 	return nil
 }
 
-// CheckPrefix returns ErrInvalid for a prefix that is longer than what it would be a prefix of. The message begins with who says so, such as "kv".
-func CheckPrefix(who, prefix string, most int) error {
+// CheckPrefix returns ErrInvalid for a prefix that is longer than what it would be a prefix of.
+func CheckPrefix(prefix string, most int) error {
 	if len(prefix) > most {
-		return Errorf(ErrInvalid, "%s: prefix of %d bytes exceeds %d", who, len(prefix), most)
+		return Errorf(ErrInvalid, "prefix of %d bytes exceeds %d", len(prefix), most)
 	}
 	return nil
 }
 
 // Check returns the first error of the options, or ErrInvalid for what a listing of names can not take: a limit out of range, a prefix that is too long, and a
-// cursor at which no page of it ends. The message begins with who says so, such as "queue".
-func (l Listing) Check(who string) error {
-	if l.Err != nil {
-		return l.Err
-	}
-	if err := CheckLimit(who, l.Limit); err != nil {
+// cursor that is no name with the prefix.
+func (l Listing) Check() error {
+	if err := cmp.Or(l.Err, CheckLimit(l.Limit), CheckPrefix(l.Prefix, MaxNameBytes)); err != nil || l.Cursor == "" {
 		return err
 	}
-	if err := CheckPrefix(who, l.Prefix, MaxNameBytes); err != nil {
-		return err
-	}
-	if l.Cursor == "" {
-		return nil
-	}
-	if err := CheckName(who+": cursor: the", l.Cursor); err != nil {
-		return err
-	}
-	if !strings.HasPrefix(l.Cursor, l.Prefix) {
-		return BadCursor(who, l.Cursor, fmt.Sprintf(": names that begin with %.64q", l.Prefix))
+	if CheckName("the", l.Cursor) != nil || !strings.HasPrefix(l.Cursor, l.Prefix) {
+		return BadCursor(l.Cursor)
 	}
 	return nil
 }
 
-// BadCursor is the error of a cursor that no page of a listing returned. want describes one that the listing takes, after a colon, or is "".
-func BadCursor(who, cursor, want string) error {
-	return Errorf(ErrInvalid, "%s: cursor %.64q is not one of this listing%s", who, cursor, want)
+// BadCursor is the error of a cursor that no page of a listing returned.
+func BadCursor(cursor string) error {
+	return Errorf(ErrInvalid, "cursor %.64q is not one of this listing", cursor)
 }
 
 // All turns a listing by pages into an iterator over all that follows, by the contract of all iterators of floe. The first page is that of opts,
-// each further one begins where the option that cursor makes says.
-func All[T, O any](ctx context.Context, page func(context.Context, ...O) (Page[T], error), opts []O, cursor func(string) O) iter.Seq2[T, error] {
+// each further one begins where the one before ended. O is the interface of the options of a listing, which Cursor implements.
+func All[T, O any](ctx context.Context, page func(context.Context, ...O) (Page[T], error), opts []O) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for next := opts; ; {
 			p, err := page(ctx, next...)
@@ -132,7 +288,7 @@ func All[T, O any](ctx context.Context, page func(context.Context, ...O) (Page[T
 			if p.Cursor == "" {
 				return
 			}
-			next = append(slices.Clip(opts), cursor(p.Cursor))
+			next = append(slices.Clip(opts), any(Cursor(p.Cursor)).(O))
 		}
 	}
 }

@@ -102,15 +102,14 @@ func (s *scrape) contents(ctx context.Context) {
 	queues, streams, groups := s.kind("queue", queueMetrics), s.kind("stream", streamMetrics), s.kind("group", groupMetrics)
 	jobs, operators, workflows, actions := s.kind("job", jobMetrics), s.kind("operator", operatorMetrics), s.kind("workflow", workflowMetrics), s.kind("action", actionMetrics)
 	all := engine.NewNamespaces(s.source.Replica)
-	page := func(ctx context.Context, opts ...string) (engine.Page[engine.NamespaceInfo], error) {
-		l := engine.NewListing()
-		l.Limit = pageOf
-		if len(opts) > 0 {
-			l.Cursor = opts[len(opts)-1]
+	page := func(ctx context.Context, opts ...engine.PageOption) (p engine.Page[engine.NamespaceInfo], err error) {
+		l, err := engine.ListingOf(opts)
+		if err != nil {
+			return p, err
 		}
 		return all.Page(ctx, l)
 	}
-	for info := range read(s, namespaces, engine.All(ctx, page, nil, func(c string) string { return c })) {
+	for info := range read(s, namespaces, engine.All(ctx, page, []engine.PageOption{engine.Limit(pageOf)})) {
 		if engine.IsSystem(info.Name) {
 			continue
 		}

@@ -16,7 +16,7 @@ type Filter struct {
 // Page returns a page of the namespace's workers over all shards, ordered by ID. l has no prefix.
 // Errors: ErrInvalid.
 func Page(ctx context.Context, s *engine.Scope, l engine.Listing, f Filter) (page engine.Page[Info], err error) {
-	if err := l.Check("worker"); err != nil {
+	if err := l.Check(); err != nil {
 		return page, err
 	}
 	q := listQuery{namespace: s.Namespace(), after: l.Cursor, limit: l.Limit}

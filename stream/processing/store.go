@@ -1,6 +1,7 @@
 package processing
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -200,7 +201,15 @@ type Page[T any] = struct {
 }
 
 // ListOption says which jobs are listed.
-type ListOption interface{ applyList(*listOptions) }
+type ListOption interface{ jobOption }
+
+// PageOption is an option of every listing of floe: Limit or Cursor.
+type PageOption interface{ pageOption }
+
+type (
+	jobOption  = engine.JobOption
+	pageOption = engine.PageOption
+)
 
 type listOptions struct {
 	engine.Listing
@@ -208,27 +217,30 @@ type listOptions struct {
 	name   string
 }
 
-type listOption func(*listOptions)
-
-func (f listOption) applyList(o *listOptions) { f(o) }
+func filterOf(f func(*listOptions)) ListOption {
+	return struct {
+		engine.Filter
+		engine.OfJobs
+	}{Filter: engine.FilterOf(f)}
+}
 
 // Limit sets how many jobs a page holds at most, 1 to 1000; the default is 100. Iterators read pages of this size.
-func Limit(n int) ListOption { return listOption(func(o *listOptions) { o.Limit = n }) }
+func Limit(n int) PageOption { return engine.Limit(n) }
 
 // Cursor continues a listing behind an earlier page, with its Cursor.
-func Cursor(c string) ListOption { return listOption(func(o *listOptions) { o.Cursor = c }) }
+func Cursor(c string) PageOption { return engine.Cursor(c) }
 
 // Prefix lists only jobs whose names begin with p.
-func Prefix(p string) ListOption { return listOption(func(o *listOptions) { o.Prefix = p }) }
+func Prefix(p string) ListOption { return engine.Prefix(p) }
 
 // Named lists only jobs with a name.
 func Named(name string) ListOption {
-	return listOption(func(o *listOptions) { o.name, o.Prefix = name, name })
+	return filterOf(func(o *listOptions) { o.name, o.Prefix = name, name })
 }
 
 // InState lists only jobs in a state.
 func InState(status Status) ListOption {
-	return listOption(func(o *listOptions) {
+	return filterOf(func(o *listOptions) {
 		if o.status = status; status > Completed {
 			o.Fail(engine.Errorf(ErrInvalid, "processing: unknown state %d", status))
 		}
@@ -241,8 +253,8 @@ func InState(status Status) ListOption {
 // Options: Limit, Cursor, Prefix, Named, InState. Errors: ErrInvalid for options out of their limits and for what is no cursor.
 func (s *Store) Page(ctx context.Context, opts ...ListOption) (page Page[Job], err error) {
 	o := listOptions{Listing: engine.NewListing()}
-	engine.Apply(&o, opts, ListOption.applyList)
-	if err := errors.Join(o.Err, engine.CheckLimit("processing", o.Limit), engine.CheckPrefix("processing", o.Prefix, engine.MaxNameBytes)); err != nil {
+	engine.Apply(&o, opts)
+	if err := cmp.Or(o.Err, engine.CheckPrefix(o.Prefix, engine.MaxNameBytes)); err != nil {
 		return page, err
 	}
 	q := jobsQuery{namespace: s.Namespace(), prefix: o.Prefix, exact: o.name != "", status: o.status, limit: o.Limit}
@@ -268,7 +280,7 @@ func (s *Store) Page(ctx context.Context, opts ...ListOption) (page Page[Job], e
 //
 // Options and errors are those of Page.
 func (s *Store) All(ctx context.Context, opts ...ListOption) iter.Seq2[Job, error] {
-	return engine.All(ctx, s.Page, opts, Cursor)
+	return engine.All(ctx, s.Page, opts)
 }
 
 // Stop ends a job, which can be restored: nothing of a record is done that was not done when Stop returns, or all of it. A job that is stopped already is left as it is.

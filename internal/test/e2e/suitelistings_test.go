@@ -31,8 +31,15 @@ type listing struct {
 
 func listingOf[T, O any](
 	page func(context.Context, ...O) (floe.Page[T], error), all func(context.Context, ...O) iter.Seq2[T, error],
-	name func(T) string, options func(limit int, cursor, prefix string) []O,
+	name func(T) string, more ...O,
 ) listing {
+	options := func(limit int, cursor, prefix string) []O {
+		opts := append(slices.Clone(more), any(floe.Limit(limit)).(O), any(floe.Cursor(cursor)).(O)) // those of floe do for all listings
+		if byName, ok := any(floe.Prefix(prefix)).(O); ok {
+			opts = append(opts, byName)
+		}
+		return opts
+	}
 	return listing{
 		page: func(limit int, cursor, prefix string) (names []string, next string, err error) {
 			p, err := page(context.Background(), options(limit, cursor, prefix)...)
@@ -58,33 +65,14 @@ func listings(db database, namespace string) map[string]listing {
 	keys, streams, queues := db.KV(namespace), db.Stream(namespace), db.Queue(namespace)
 	pending, messages, dead := streams.Pending("s/0", "g/0"), queues.Messages("q/0"), queues.DeadLetters("q/0")
 	list := map[string]listing{
-		"namespaces": listingOf(db.Namespaces().Page, db.Namespaces().All, func(s floe.NamespaceStats) string { return s.Name },
-			func(limit int, cursor, prefix string) []floe.ListOption {
-				return []floe.ListOption{floe.Limit(limit), floe.Cursor(cursor), floe.Prefix(prefix)}
-			}),
-		"keys": listingOf(keys.Page, keys.All, func(it kv.Item) string { return it.Key },
-			func(limit int, cursor, prefix string) []kv.ListOption {
-				return []kv.ListOption{kv.Limit(limit), kv.Cursor(cursor), kv.Prefix(prefix), kv.NoValues()}
-			}),
-		"streams": listingOf(streams.Page, streams.All, func(s stream.Stats) string { return s.Name }, streamOptions),
-		"groups": listingOf(streams.Groups("s/0").Page, streams.Groups("s/0").All, func(g stream.GroupStats) string { return g.Name },
-			streamOptions),
-		"pending": listingOf(pending.Page, pending.All, func(r stream.PendingRecord) string { return r.ID.String() },
-			func(limit int, cursor, _ string) []stream.PendingOption {
-				return []stream.PendingOption{stream.Limit(limit), stream.Cursor(cursor)}
-			}),
-		"queues": listingOf(queues.Page, queues.All, func(s queue.Stats) string { return s.Name },
-			func(limit int, cursor, prefix string) []queue.ListOption {
-				return []queue.ListOption{queue.Limit(limit), queue.Cursor(cursor), queue.Prefix(prefix)}
-			}),
-		"messages": listingOf(messages.Page, messages.All, func(m queue.Message) string { return fmt.Sprint(m.Seq) },
-			func(limit int, cursor, _ string) []queue.MessageOption {
-				return []queue.MessageOption{queue.Limit(limit), queue.Cursor(cursor), queue.NoPayload()}
-			}),
-		"dead letters": listingOf(dead.Page, dead.All, func(m queue.Message) string { return fmt.Sprint(m.Seq) },
-			func(limit int, cursor, _ string) []queue.DeadOption {
-				return []queue.DeadOption{queue.Limit(limit), queue.Cursor(cursor), queue.NoPayload()}
-			}),
+		"namespaces":   listingOf(db.Namespaces().Page, db.Namespaces().All, func(s floe.NamespaceStats) string { return s.Name }),
+		"keys":         listingOf(keys.Page, keys.All, func(it kv.Item) string { return it.Key }, kv.ListOption(kv.NoValues())),
+		"streams":      listingOf(streams.Page, streams.All, func(s stream.Stats) string { return s.Name }),
+		"groups":       listingOf(streams.Groups("s/0").Page, streams.Groups("s/0").All, func(g stream.GroupStats) string { return g.Name }),
+		"pending":      listingOf(pending.Page, pending.All, func(r stream.PendingRecord) string { return r.ID.String() }),
+		"queues":       listingOf(queues.Page, queues.All, func(s queue.Stats) string { return s.Name }),
+		"messages":     listingOf(messages.Page, messages.All, func(m queue.Message) string { return fmt.Sprint(m.Seq) }, queue.MessageOption(queue.NoPayload())),
+		"dead letters": listingOf(dead.Page, dead.All, func(m queue.Message) string { return fmt.Sprint(m.Seq) }, queue.DeadOption(queue.NoPayload())),
 	}
 	for name, more := range map[string]listing{
 		"namespaces":   {prefix: listed},
@@ -101,10 +89,6 @@ func listings(db database, namespace string) map[string]listing {
 		list[name] = l
 	}
 	return list
-}
-
-func streamOptions(limit int, cursor, prefix string) []stream.ListOption {
-	return []stream.ListOption{stream.Limit(limit), stream.Cursor(cursor), stream.Prefix(prefix)}
 }
 
 // suiteListings is the one convention of all listings: pages of any size say the same as the iterator, a cursor goes on where it was, and what is out of
@@ -241,8 +225,8 @@ func (l *listing) limits(t *testing.T) {
 		return
 	}
 	// The cursors of names are names.
-	refused(100, strings.Repeat("n", most+1), "", "cursor", fmt.Sprint(most+1), fmt.Sprint(most))
-	refused(100, "two\nlines", "", "cursor", "two\\nlines")
-	refused(100, "\xff", "", "cursor")
-	refused(100, "other", l.prefix, "cursor", "other", l.prefix)
+	refused(100, strings.Repeat("n", most+1), "", "is not one of this listing")
+	refused(100, "two\nlines", "", `cursor "two\nlines" is not one of this listing`)
+	refused(100, "\xff", "", "is not one of this listing")
+	refused(100, "other", l.prefix, `cursor "other" is not one of this listing`)
 }
