@@ -63,7 +63,7 @@ var exported = map[string][]any{
 		action.DeleteScheduleOp, action.DisableOp, action.EnableOp, action.InvokeOp, action.PauseScheduleOp, action.RegisterOp, action.ResumeScheduleOp,
 		action.SetScheduleOp, action.TriggerOp, action.ParseOverlap, action.Cursor, action.Limit, action.Backoff, action.Description, action.MaxAttempts,
 		action.MaxRunning, action.MaxRunningPerKey, action.Owner, action.RateLimit, action.Retain, action.Timeout, action.InState, action.ConcurrencyKey,
-		action.Priority, action.ParseStatus, action.TaskOf, action.HandlersOf, action.OfType, action.Expire, action.CompleteOp, action.FailOp, action.Held,
+		action.Of, action.Priority, action.ParseStatus, action.TaskOf, action.HandlersOf, action.OfType, action.Expire, action.CompleteOp, action.FailOp, action.Held,
 		action.RetryOp, action.RunNowOp, action.Has, action.InvokedBetween, action.Label,
 	},
 	"workflow": {
@@ -261,6 +261,7 @@ func made(t reflect.Type, depth int) (all []arg) {
 	if depth > 3 {
 		return nil
 	}
+	options := make(map[string]bool)
 	for _, funcs := range exported {
 		for _, f := range funcs {
 			v := reflect.ValueOf(f)
@@ -269,6 +270,12 @@ func made(t reflect.Type, depth int) (all []arg) {
 			}
 			name := runtime.FuncForPC(v.Pointer()).Name()
 			name = name[strings.LastIndex(name, "/")+1:]
+			if shared := name[strings.LastIndex(name, ".")+1:]; slices.Contains([]string{"Limit", "Cursor", "Prefix"}, shared) {
+				if options[shared] {
+					continue // all packages have the same
+				}
+				options[shared] = true
+			}
 			for _, args := range variations(v.Type(), 0, depth+1) {
 				all = append(all, arg{name: name + named(args), make: func() reflect.Value { return call(v, args)[0] }})
 			}
@@ -640,7 +647,7 @@ func (a *alike) prepare() {
 		_, enqueued := s.stores.Queue(s.name).Enqueue(ctx, "x", []byte("v"))
 		_, registered := s.stores.Action(s.name).Register(ctx, "x")
 		_, written := s.stores.TS(s.name).WriteLine(ctx, strings.NewReader("x,a=b v=1\n"), ts.Milliseconds)
-		if err := errors.Join(put, appended, s.stores.Stream(s.name).CreateGroup(ctx, "x", "x"), enqueued, registered, written); err != nil {
+		if err := errors.Join(put, appended, s.stores.Stream(s.name).Groups("x").Create(ctx, "x"), enqueued, registered, written); err != nil {
 			a.t.Fatal(err)
 		}
 	}

@@ -86,7 +86,7 @@ func TestAuditIsNotFlooded(t *testing.T) {
 	if got := len(auditOf(t, n, AuditKeysStream)); got != 3 {
 		t.Errorf("%d changes of keys, want the three that were made", got)
 	}
-	info, err := n.Stream(engine.SystemNamespace).Stats(ctx, AuditKeysStream)
+	info, err := n.Stream(engine.SystemNamespace).Get(ctx, AuditKeysStream)
 	if err != nil || info.Retention != (stream.Retention{}) {
 		t.Errorf("retention of the changes of keys: %+v, %v, want none", info.Retention, err)
 	}

@@ -2,6 +2,7 @@ package floe
 
 import (
 	"context"
+	"iter"
 	"log/slog"
 	"slices"
 	"sync"
@@ -183,8 +184,40 @@ func (k *Keys) audit(ctx context.Context, what string, err error) {
 	k.gate.note(ctx, AuditKeysStream, k.grant, AuditEntry{Action: what}, err)
 }
 
-// List returns all keys, by id. Errors: ErrConflict if there is no key store; ErrUnauthorized without the role admin.
-func (k *Keys) List(ctx context.Context) ([]Key, error) {
+// Get returns a key by its id. Errors: ErrNotFound; ErrConflict if there is no key store; ErrUnauthorized without the role admin.
+func (k *Keys) Get(ctx context.Context, id string) (Key, error) {
+	keys, err := k.list(ctx)
+	if err != nil {
+		return Key{}, err
+	}
+	if i := slices.IndexFunc(keys, func(key Key) bool { return key.ID == id }); i >= 0 {
+		return keys[i], nil
+	}
+	return Key{}, engine.Errorf(ErrNotFound, "there is no key %.64q", id)
+}
+
+// Page returns a page of the keys, in order of their ids.
+//
+// Options: Limit, Cursor. Errors: ErrInvalid for a limit that is not 1-1000 and for what is no cursor; ErrConflict if there is no key store;
+// ErrUnauthorized without the role admin.
+func (k *Keys) Page(ctx context.Context, opts ...PageOption) (page Page[Key], err error) {
+	l, err := engine.ListingOf(opts)
+	if err != nil {
+		return page, err
+	}
+	keys, err := k.list(ctx)
+	if err != nil {
+		return page, err
+	}
+	return engine.PageIn(keys, l, func(key Key) string { return key.ID }), nil
+}
+
+// All iterates over the keys, in the order of Page and by the contract of Namespaces.All. Options and errors are those of Page.
+func (k *Keys) All(ctx context.Context, opts ...PageOption) iter.Seq2[Key, error] {
+	return engine.All(ctx, k.Page, opts)
+}
+
+func (k *Keys) list(ctx context.Context) ([]Key, error) {
 	if err := k.allowed(); err != nil {
 		return nil, err
 	}

@@ -86,9 +86,9 @@ func (n *Namespaces) Create(ctx context.Context, name string, opts ...NamespaceO
 // Errors: ErrNotFound; ErrConflict, which says what the namespace holds; ErrInvalid for "default", which always exists, and for names that begin with "_".
 func (n *Namespaces) Delete(ctx context.Context, name string) error { return n.all.Delete(ctx, name) }
 
-// Stats returns what is known of a namespace, its counts summed over its shards. Errors: ErrNotFound; ErrInvalid for a name that no namespace can
+// Get returns what is known of a namespace, its counts summed over its shards. Errors: ErrNotFound; ErrInvalid for a name that no namespace can
 // have.
-func (n *Namespaces) Stats(ctx context.Context, name string) (NamespaceStats, error) {
+func (n *Namespaces) Get(ctx context.Context, name string) (NamespaceStats, error) {
 	info, err := n.all.Get(ctx, name)
 	return newNamespaceStats(info), err
 }

@@ -261,11 +261,11 @@ func TestCountsSurviveRestarts(t *testing.T) {
 	}
 	check := func(when string, want int64) {
 		t.Helper()
-		ns, err := node.Namespaces().Stats(ctx, "a")
+		ns, err := node.Namespaces().Get(ctx, "a")
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := node.Stream("b").Stats(ctx, "s")
+		s, err := node.Stream("b").Get(ctx, "s")
 		if err != nil {
 			t.Fatal(err)
 		}

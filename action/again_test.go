@@ -37,7 +37,7 @@ func TestHandOver(t *testing.T) {
 		}()
 	}
 	for pending := int64(0); pending < callers/2; {
-		i, err := s.Action(short(t), "a")
+		i, err := s.Get(short(t), "a")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -85,7 +85,7 @@ func TestRetryRuns(t *testing.T) {
 			fail := func(id action.RunID) error { return s.Fail(ctx, id, "w", "no luck", action.Retry()) }
 			step(1, 2, fail)
 			step(2, 2, fail)
-			if run, err := s.Run(ctx, i.Run); err != nil || run.Status != action.Failed {
+			if run, err := s.Runs().Get(ctx, i.Run); err != nil || run.Status != action.Failed {
 				t.Fatalf("%+v, %v", run, err)
 			}
 			if err := s.Retry(ctx, i.Run); err != nil {
@@ -102,7 +102,7 @@ func TestRetryRuns(t *testing.T) {
 			if err := s.Retry(ctx, i.Run); !errors.Is(err, action.ErrConflict) {
 				t.Errorf("Retry of a completed run = %v", err)
 			}
-			info, err := s.Action(ctx, "a")
+			info, err := s.Get(ctx, "a")
 			if want := (action.RunCounts{Total: 1, Completed: 1}); err != nil || info.Runs != want {
 				t.Errorf("%+v, %v", info.Runs, err)
 			}
@@ -253,7 +253,7 @@ func TestRunsWith(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				run, err := s.Run(ctx, made.Run)
+				run, err := s.Runs().Get(ctx, made.Run)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -289,7 +289,7 @@ func TestRunsWith(t *testing.T) {
 				{0, []action.RunOption{action.InvokedBetween(time.Unix(1<<60, 0), time.Time{})}},
 			} {
 				n := 0
-				for _, err := range s.Runs("a").All(ctx, append(c.opts, action.Limit(2))...) {
+				for _, err := range s.Runs().All(ctx, append([]action.RunOption{action.Of("a")}, append(c.opts, action.Limit(2))...)...) {
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -300,7 +300,7 @@ func TestRunsWith(t *testing.T) {
 				}
 			}
 			for _, unknown := range []action.Attribute{"color", action.Label("")} {
-				if _, err := s.Runs("a").Page(ctx, action.Has(unknown, "red")); !errors.Is(err, action.ErrInvalid) {
+				if _, err := s.Runs().Page(ctx, action.Of("a"), action.Has(unknown, "red")); !errors.Is(err, action.ErrInvalid) {
 					t.Errorf("Page with %q = %v", unknown, err)
 				}
 			}

@@ -150,7 +150,7 @@ func TestBounds(t *testing.T) {
 			return err
 		}},
 		{"page", 1, 1000, func(n int) error { _, err := s.Page(ctx, action.Limit(n)); return err }},
-		{"page of runs", 1, 1000, func(n int) error { _, err := s.Runs("a").Page(ctx, action.Limit(n)); return err }},
+		{"page of runs", 1, 1000, func(n int) error { _, err := s.Runs().Page(ctx, action.Of("a"), action.Limit(n)); return err }},
 		{"name of a schedule", 1, action.MaxScheduleName, func(n int) error { return schedule(text(n), hourly) }},
 		{"interval", 1000, open, func(n int) error {
 			return schedule("s", action.ScheduleSpec{Every: time.Duration(min(n, math.MaxInt64/1_000_000)) * time.Millisecond})
@@ -166,7 +166,7 @@ func TestBounds(t *testing.T) {
 			return schedule("s", action.ScheduleSpec{Cron: "0" + strings.Repeat(" ", n-len("00***")-3) + "0 * * *"})
 		}},
 		{"attributes of a listing", none, 16, func(n int) error {
-			_, err := s.Runs("a").Page(ctx, slices.Repeat([]action.RunOption{action.Has(action.AttributeSource, "api")}, n)...)
+			_, err := s.Runs().Page(ctx, append([]action.RunOption{action.Of("a")}, slices.Repeat([]action.RunOption{action.Has(action.AttributeSource, "api")}, n)...)...)
 			return err
 		}},
 		{"prefix", none, 255, func(n int) error { _, err := s.Page(ctx, action.Prefix(text(n))); return err }},
@@ -232,7 +232,7 @@ func TestBounds(t *testing.T) {
 		if err := s.Fail(ctx, task.Run, "w", text(n)); err != nil {
 			t.Error(err)
 		}
-		if r, err := s.Run(ctx, task.Run); err != nil || len(r.Error) != min(n, action.MaxErrorBytes) {
+		if r, err := s.Runs().Get(ctx, task.Run); err != nil || len(r.Error) != min(n, action.MaxErrorBytes) {
 			t.Errorf("of an error of %d bytes there are %d, %v", n, len(r.Error), err)
 		}
 	}

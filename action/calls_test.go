@@ -58,7 +58,10 @@ func TestRefusals(t *testing.T) {
 	must(s.Delete(ctx, "gone"))
 	_, err := spread.Register(ctx, "a")
 	must(err)
-	page := func(opts ...RunOption) error { _, err := s.Runs("a").Page(ctx, opts...); return err }
+	page := func(opts ...RunOption) error {
+		_, err := s.Runs().Page(ctx, append([]RunOption{Of("a")}, opts...)...)
+		return err
+	}
 	with := func(n int) (opts []RunOption) {
 		for range n {
 			opts = append(opts, Has(AttributeSource, "api"))
@@ -74,10 +77,10 @@ func TestRefusals(t *testing.T) {
 		is   error
 		says string
 	}{
-		"no action":             {errOf(s.Action(ctx, "none")), ErrNotFound, `action "none" not found`},
-		"no name":               {errOf(s.Action(ctx, "")), ErrInvalid, ""},
-		"runs of no action":     {errOf(s.Runs("none").Page(ctx)), ErrNotFound, `action "none" not found`},
-		"runs of no name":       {errOf(s.Runs("").Page(ctx)), ErrInvalid, ""},
+		"no action":             {errOf(s.Get(ctx, "none")), ErrNotFound, `action "none" not found`},
+		"no name":               {errOf(s.Get(ctx, "")), ErrInvalid, ""},
+		"runs of no action":     {errOf(s.Runs().Page(ctx, Of("none"))), ErrNotFound, `action "none" not found`},
+		"runs of no name":       {errOf(s.Runs().Page(ctx, Of(""))), ErrInvalid, ""},
 		"no state":              {page(InState(TimedOut + 1)), ErrInvalid, "action: no runs are in state 7"},
 		"state 0":               {page(InState(0)), ErrInvalid, "action: no runs are in state 0"},
 		"the last state":        {page(InState(TimedOut)), nil, ""},
@@ -91,9 +94,9 @@ func TestRefusals(t *testing.T) {
 		"no invoke option":      {errOf(s.Invoke(ctx, "a", nil, AttemptOption{})), ErrInvalid, "action: an option that no function of the package made"},
 		"no cursor":             {page(Cursor("x")), ErrInvalid, `cursor "x" is not one of this listing`},
 		"an id as a cursor":     {page(Cursor(string(completed))), nil, ""},
-		"of a spread namespace": {errOf(spread.Runs("a").Page(ctx, Cursor(string(completed)))), ErrInvalid, fmt.Sprintf("cursor %q is not one of this listing", completed)},
-		"no id":                 {errOf(s.Run(ctx, "x")), ErrInvalid, ""},
-		"no run":                {errOf(spread.Run(ctx, completed)), ErrNotFound, ""},
+		"of a spread namespace": {errOf(spread.Runs().Page(ctx, Of("a"), Cursor(string(completed)))), ErrInvalid, fmt.Sprintf("cursor %q is not one of this listing", completed)},
+		"no id":                 {errOf(s.Runs().Get(ctx, "x")), ErrInvalid, ""},
+		"no run":                {errOf(spread.Runs().Get(ctx, completed)), ErrNotFound, ""},
 		"retry of one that is completed": {s.Retry(ctx, completed), ErrConflict,
 			fmt.Sprintf("run %s is completed: only one that has failed, timed out or was cancelled is retried", completed)},
 		"retry of one that runs":    {s.Retry(ctx, running), ErrConflict, fmt.Sprintf("run %s is running: only one that has failed, timed out or was cancelled is retried", running)},
@@ -202,7 +205,7 @@ func TestListings(t *testing.T) {
 			}
 			var ids []RunID
 			for cursor, more := "", true; more; more = cursor != "" {
-				page, err := s.Runs("a1").Page(ctx, Limit(limit), Cursor(cursor))
+				page, err := s.Runs().Page(ctx, Of("a1"), Limit(limit), Cursor(cursor))
 				must(err)
 				if len(page.Items) > limit {
 					t.Fatalf("a page of at most %d has %d runs", limit, len(page.Items))
@@ -217,7 +220,7 @@ func TestListings(t *testing.T) {
 			}
 		}
 		at := func(i int) time.Time { // when runs[i] was invoked
-			run, err := s.Run(ctx, runs[i])
+			run, err := s.Runs().Get(ctx, runs[i])
 			must(err)
 			return run.CreatedAt
 		}
@@ -244,7 +247,7 @@ func TestListings(t *testing.T) {
 			"within a ms":        {[]RunOption{InvokedBetween(at(4).Add(1), at(4).Add(1))}, runs[4:5]},
 		} {
 			var got []RunID
-			for run, err := range s.Runs("a1").All(ctx, append(c.opts, Limit(2))...) {
+			for run, err := range s.Runs().All(ctx, append([]RunOption{Of("a1")}, append(c.opts, Limit(2))...)...) {
 				must(err)
 				got = append(got, run.ID)
 			}
@@ -253,7 +256,7 @@ func TestListings(t *testing.T) {
 			}
 		}
 		for name, ok := range map[string]bool{"a1": true, "none": false, "": false} {
-			if _, err := s.Runs(name).Page(ctx); (err == nil) != ok {
+			if _, err := s.Runs().Page(ctx, Of(name)); (err == nil) != ok {
 				t.Errorf("runs of %q: %v", name, err)
 			}
 		}
@@ -276,7 +279,7 @@ func TestOps(t *testing.T) {
 	}
 	state := func(enabled bool, c RunCounts) {
 		t.Helper()
-		i, err := s.Action(ctx, "a")
+		i, err := s.Get(ctx, "a")
 		if err != nil || i.Enabled != enabled || i.Runs != c {
 			t.Errorf("enabled: %t, %+v, %v; want %t, %+v", i.Enabled, i.Runs, err, enabled, c)
 		}
@@ -284,14 +287,14 @@ func TestOps(t *testing.T) {
 	do(nil, RegisterOp("a", MaxAttempts(1)), InvokeOp("a", nil, Delay(time.Hour)))
 	state(true, RunCounts{Total: 1, Pending: 1})
 	var id RunID
-	for run := range s.Runs("a").All(ctx) {
+	for run := range s.Runs().All(ctx, Of("a")) {
 		id = run.ID
 	}
 	do(nil, DisableOp("a"))
 	state(false, RunCounts{Total: 1, Pending: 1})
 	do(nil, EnableOp("a"), RunNowOp(id))
 	state(true, RunCounts{Total: 1, Pending: 1})
-	if run, err := s.Run(ctx, id); err != nil || run.AvailableAt.UnixMilli() != r.Now() {
+	if run, err := s.Runs().Get(ctx, id); err != nil || run.AvailableAt.UnixMilli() != r.Now() {
 		t.Errorf("it can be begun at %v, %v", run.AvailableAt, err)
 	}
 	do(nil, CancelOp(id, "why"))
@@ -300,7 +303,7 @@ func TestOps(t *testing.T) {
 	state(true, RunCounts{Total: 1, Pending: 1})
 	do(ErrConflict, DeleteOp("a"))
 	do(nil, DeleteOp("a", Force()))
-	if _, err := s.Action(ctx, "a"); !errors.Is(err, ErrNotFound) {
+	if _, err := s.Get(ctx, "a"); !errors.Is(err, ErrNotFound) {
 		t.Errorf("a deleted action: %v", err)
 	}
 }
@@ -324,7 +327,7 @@ func TestRetriedCounts(t *testing.T) {
 	} {
 		counts := func() (c RunCounts) {
 			t.Helper()
-			i, err := s.Action(ctx, "a")
+			i, err := s.Get(ctx, "a")
 			if err != nil {
 				t.Fatal(err)
 			}

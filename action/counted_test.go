@@ -53,7 +53,7 @@ func (w countedWorld) must(err error) {
 // is checks how the worker w is listed.
 func (w countedWorld) is(what string, status WorkerStatus, load int, completed, failed int64) {
 	w.t.Helper()
-	got, err := w.Workers().Find(context.Background(), "w")
+	got, err := w.Workers().Get(context.Background(), "w")
 	if err != nil || got.Status != status || got.Load != load || got.Completed != completed || got.Failed != failed {
 		w.t.Errorf("%s it is %+v, %v; want %v with %d runs, %d completed, %d failed", what, got, err, status, load, completed, failed)
 	}
@@ -62,7 +62,7 @@ func (w countedWorld) is(what string, status WorkerStatus, load int, completed, 
 // seen checks when the worker w was seen last, in ms before now.
 func (w countedWorld) seen(what string, before int64) {
 	w.t.Helper()
-	got, err := w.Workers().Find(context.Background(), "w")
+	got, err := w.Workers().Get(context.Background(), "w")
 	if is := w.r.Now() - got.LastSeen.UnixMilli(); err != nil || is != before {
 		w.t.Errorf("%s it was seen %d ms ago, %v, want %d", what, is, err, before)
 	}
@@ -77,7 +77,7 @@ func TestRunsAreCountedWhereTheyEnd(t *testing.T) {
 	if all, err := w.Await(ctx, "w", []string{"a"}); err != nil || len(all) != 0 {
 		t.Fatalf("Await = %+v, %v", all, err)
 	}
-	if _, err := w.Workers().Find(ctx, "w"); !errors.Is(err, ErrNotFound) {
+	if _, err := w.Workers().Get(ctx, "w"); !errors.Is(err, ErrNotFound) {
 		t.Errorf("it has got nothing, and is found with %v", err)
 	}
 	task := w.get("w")
@@ -230,7 +230,7 @@ func TestDeregisterOfCallers(t *testing.T) {
 			w.must(w.Complete(ctx, task.Run, "w", nil))
 		}
 		w.must(w.Deregister(ctx, "w"))
-		if _, err := w.Workers().Find(ctx, "w"); !errors.Is(err, ErrNotFound) {
+		if _, err := w.Workers().Get(ctx, "w"); !errors.Is(err, ErrNotFound) {
 			t.Errorf("it has left, and is found with %v", err)
 		}
 		if err := w.Deregister(ctx, "w"); !errors.Is(err, ErrNotFound) {
@@ -282,7 +282,7 @@ func TestTakesOfEarlierBuilds(t *testing.T) {
 	if _, err := w.work(workBody{self: "w", ends: []end{{ref: ref, how: completed}}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.Workers().Find(t.Context(), "w"); !errors.Is(err, ErrNotFound) {
+	if _, err := w.Workers().Get(t.Context(), "w"); !errors.Is(err, ErrNotFound) {
 		t.Errorf("it is found with %v", err)
 	}
 	for _, ends := range [][]end{nil, {{ref: ref, how: completed}}, {{ref: ref, how: completed, begun: 3}}} {

@@ -69,7 +69,7 @@ func TestDrainOfAnother(t *testing.T) {
 	if err := s.Drain(short(t), "w"); !errors.Is(err, floe.ErrConflict) {
 		t.Errorf("Drain = %v", err)
 	}
-	if w, err := s.Workers().Find(short(t), "w"); err != nil || w.Status != action.Active {
+	if w, err := s.Workers().Get(short(t), "w"); err != nil || w.Status != action.Active {
 		t.Errorf("the worker is %+v, %v", w, err)
 	}
 }

@@ -104,7 +104,7 @@ func ExampleStore_Await() {
 		if err := actions.Complete(ctx, t.Run, "python-1", []byte(`"done"`)); err != nil {
 			log.Fatal(err)
 		}
-		run, _ := actions.Run(ctx, t.Run)
+		run, _ := actions.Runs().Get(ctx, t.Run)
 		fmt.Printf("%s by %s: %s\n", run.Status, run.WorkerID, run.Output)
 	}
 	// Output:

@@ -55,7 +55,7 @@ func TestEachFailure(t *testing.T) {
 		missing := func(err error) error { return machinetest.Except(err, ErrNotFound) } // what is asked for does not exist, unless the question fails
 		over := func(err error) error { return machinetest.Except(err, ErrConflict) }    // or has ended
 		r.EachFailure(map[string]func(engine.Door) error{
-			"Action":     call(func(s *Store) error { _, err := s.Action(ctx, "a"); return err }),
+			"Action":     call(func(s *Store) error { _, err := s.Get(ctx, "a"); return err }),
 			"All":        call(func(s *Store) error { return machinetest.LastError(s.All(ctx)) }),
 			"Page":       call(func(s *Store) error { _, err := s.Page(ctx, Limit(2)); return err }),
 			"Await":      call(func(s *Store) error { _, err := s.Await(ctx, "w", []string{"idle"}); return err }),
@@ -66,7 +66,7 @@ func TestEachFailure(t *testing.T) {
 			"Extend":     call(func(s *Store) error { _, err := s.Extend(ctx, held, "w", time.Minute); return err }),
 			"Retry":      call(func(s *Store) error { return over(s.Retry(ctx, held)) }),
 			"RunNow":     call(func(s *Store) error { return over(s.RunNow(ctx, ended)) }),
-			"Run":        call(func(s *Store) error { _, err := s.Run(ctx, ended); return err }),
+			"Run":        call(func(s *Store) error { _, err := s.Runs().Get(ctx, ended); return err }),
 			"Wait":       call(func(s *Store) error { _, err := s.Wait(ctx, ended); return err }),
 			"Delete":     call(func(s *Store) error { return missing(s.Delete(ctx, "none")) }),
 			"Invoke":     call(func(s *Store) error { _, err := s.Invoke(ctx, "a", nil); return err }),
@@ -78,12 +78,12 @@ func TestEachFailure(t *testing.T) {
 			"Heartbeat":           call(func(s *Store) error { return s.Heartbeat(ctx, "w", 1, Process{Name: "a", Runs: 1}) }),
 			"Drain":               call(func(s *Store) error { return missing(s.Drain(ctx, "none")) }),
 			"Deregister":          call(func(s *Store) error { return missing(s.Deregister(ctx, "none")) }),
-			"Runs.All":            call(func(s *Store) error { return machinetest.LastError(s.Runs("b").All(ctx)) }),
-			"Runs.Page":           call(func(s *Store) error { _, err := s.Runs("b").Page(ctx, Limit(2)); return err }),
+			"Runs.All":            call(func(s *Store) error { return machinetest.LastError(s.Runs().All(ctx, Of("b"))) }),
+			"Runs.Page":           call(func(s *Store) error { _, err := s.Runs().Page(ctx, Of("b"), Limit(2)); return err }),
 			"Workers.All":         call(func(s *Store) error { return machinetest.LastError(s.Workers().All(ctx)) }),
 			"Workers.Page":        call(func(s *Store) error { _, err := s.Workers().Page(ctx); return err }),
-			"Workers.Find":        call(func(s *Store) error { _, err := s.Workers().Find(ctx, "w"); return err }),
-			"Workers.Find no one": call(func(s *Store) error { _, err := s.Workers().Find(ctx, "none"); return missing(err) }),
+			"Workers.Find":        call(func(s *Store) error { _, err := s.Workers().Get(ctx, "w"); return err }),
+			"Workers.Find no one": call(func(s *Store) error { _, err := s.Workers().Get(ctx, "none"); return missing(err) }),
 			"Schedules.All":       call(func(s *Store) error { return machinetest.LastError(s.Schedules("b").All(ctx)) }),
 			"Schedules.All of all": call(func(s *Store) error {
 				return machinetest.LastError(s.Schedules("").All(ctx, Limit(2)))

@@ -242,7 +242,7 @@ func TestTwoReconciliationsAtOnce(t *testing.T) {
 		synctest.Wait()
 		close(w.hold)
 		synctest.Wait()
-		if r, err := w.store.Run(t.Context(), first); err != nil || r.Status != Running {
+		if r, err := w.store.Runs().Get(t.Context(), first); err != nil || r.Status != Running {
 			t.Errorf("the run is %+v, %v; want it to be running", r, err)
 		}
 		w.done <- struct{}{}
@@ -270,7 +270,7 @@ func TestUnknownRunComesLate(t *testing.T) {
 		synctest.Wait()
 		signal(l.send)
 		synctest.Wait()
-		if r, err := w.store.Run(t.Context(), first); err != nil || r.Status != Running {
+		if r, err := w.store.Runs().Get(t.Context(), first); err != nil || r.Status != Running {
 			t.Errorf("the run is %+v, %v; want it to be running", r, err)
 		}
 		w.done <- struct{}{}
@@ -324,7 +324,7 @@ func TestOutage(t *testing.T) {
 		<-time.After(50 * time.Second)
 		d.away.Store(false)
 		<-time.After(20 * time.Second)
-		if r, err := store.Run(ctx, i.Run); err != nil || r.Status != Running || r.Attempt != 1 || r.Error != "" {
+		if r, err := store.Runs().Get(ctx, i.Run); err != nil || r.Status != Running || r.Attempt != 1 || r.Error != "" {
 			t.Errorf("behind the outage: %+v, %v; want the first attempt again", r, err)
 		}
 		if cause := <-causes; !errors.Is(cause, errSilent) {
@@ -375,7 +375,7 @@ func TestErrorBeforeOutage(t *testing.T) {
 		<-time.After(50 * time.Second)
 		d.away.Store(false)
 		<-time.After(20 * time.Second)
-		if r, err := store.Run(ctx, i.Run); err != nil || r.Status != Failed || r.Attempt != 1 || r.Error != "it is broken" || calls.Load() != 1 {
+		if r, err := store.Runs().Get(ctx, i.Run); err != nil || r.Status != Failed || r.Attempt != 1 || r.Error != "it is broken" || calls.Load() != 1 {
 			t.Errorf("behind the outage: %+v, %v, and the handler was called %d times", r, err, calls.Load())
 		}
 		stop()
@@ -504,7 +504,7 @@ func TestNextAttemptBesideTheLast(t *testing.T) {
 		}
 		close(end)
 		synctest.Wait()
-		if r, err := store.Run(ctx, i.Run); err != nil || r.Status != Completed || string(r.Output) != "3" {
+		if r, err := store.Runs().Get(ctx, i.Run); err != nil || r.Status != Completed || string(r.Output) != "3" {
 			t.Errorf("%+v, %v", r, err)
 		}
 		stop()

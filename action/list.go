@@ -3,8 +3,10 @@ package action
 import (
 	"cmp"
 	"context"
+	"errors"
 	"iter"
 	"math/bits"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -40,6 +42,7 @@ type (
 
 type listOptions struct {
 	engine.Listing
+	action     string
 	status     Status
 	attributes []attribute
 	since      int64 // ms; 0: no bound
@@ -61,6 +64,14 @@ func filterOf(f func(*listOptions)) RunOption {
 		engine.Filter
 		engine.OfActionRuns
 	}{Filter: engine.FilterOf(f)}
+}
+
+// Of lists only runs of an action.
+func Of(action string) RunOption {
+	return filterOf(func(o *listOptions) {
+		o.action = action
+		o.Fail(checkAction(action))
+	})
 }
 
 // InState lists only runs in a state.
@@ -163,8 +174,8 @@ func InvokedBetween(from, to time.Time) RunOption {
 	})
 }
 
-// Action returns an action with what has become of its runs. Errors: ErrNotFound.
-func (s *Store) Action(ctx context.Context, name string) (Info, error) {
+// Get returns an action with what has become of its runs. Errors: ErrNotFound.
+func (s *Store) Get(ctx context.Context, name string) (Info, error) {
 	if err := checkAction(name); err != nil {
 		return Info{}, err
 	}
@@ -253,25 +264,57 @@ func sum(info Info, parts []shardInfo) Info {
 	return info
 }
 
-// Runs are the runs of an action.
-type Runs struct {
-	store  *Store
-	action string
-}
+// Runs are the runs of a namespace.
+type Runs struct{ store *Store }
 
-// Runs returns what lists the runs of an action.
-func (s *Store) Runs(action string) Runs { return Runs{s, action} }
+// Runs returns what reads and lists the runs of the namespace.
+func (s *Store) Runs() Runs { return Runs{s} }
 
-// Page returns a page of the runs, the newest first. A page ends early when its inputs and outputs exceed 4 MiB; with InState, With and InvokedBetween it may be empty
-// and not the last.
+// Page returns a page of the runs of an action, the newest first. Without the option Of it lists the runs of all actions, in order of the actions'
+// names; a page has those of one action. A page ends early when its inputs and outputs exceed 4 MiB; without Of, and with InState, Has and
+// InvokedBetween, it may be empty and not the last.
 //
-// Options: Limit, Cursor, InState, With, InvokedBetween. Errors: ErrNotFound if the action does not exist; ErrInvalid for options out of their limits and for what is no cursor.
+// Options: Limit, Cursor, Of, InState, Has, InvokedBetween. Errors: ErrNotFound if the action of Of does not exist; ErrInvalid for options out of
+// their limits and for what is no cursor.
 func (l Runs) Page(ctx context.Context, opts ...RunOption) (page Page[Run], err error) {
 	o := listOptions{Listing: engine.NewListing()}
 	engine.Apply(&o, opts)
-	if err := cmp.Or(o.Err, checkAction(l.action)); err != nil {
-		return page, err
+	if o.Err != nil {
+		return page, o.Err
 	}
+	if o.action == "" {
+		return l.pageOfAll(ctx, &o)
+	}
+	return l.page(ctx, &o)
+}
+
+// pageOfAll returns a page of the runs of all actions. Its cursor is the escaped name of an action, a slash, and the cursor of a page of
+// that action, or "" behind its last page.
+func (l Runs) pageOfAll(ctx context.Context, o *listOptions) (page Page[Run], err error) {
+	escaped, within, ok := strings.Cut(o.Cursor, "/")
+	after, err := url.PathUnescape(escaped)
+	if err != nil || ok && checkAction(after) != nil || !ok && o.Cursor != "" {
+		return page, engine.BadCursor(o.Cursor)
+	}
+	more := true
+	if o.action, o.Cursor = after, within; within == "" {
+		next, err := l.store.Page(ctx, Limit(1), Cursor(after))
+		if err != nil || len(next.Items) == 0 {
+			return page, err
+		}
+		o.action, more = next.Items[0].Name, next.Cursor != ""
+	}
+	page, err = l.page(ctx, o)
+	if errors.Is(err, ErrNotFound) { // deleted since
+		page, err = Page[Run]{}, nil
+	}
+	if err == nil && (page.Cursor != "" || more) {
+		page.Cursor = url.PathEscape(o.action) + "/" + page.Cursor
+	}
+	return page, err
+}
+
+func (l Runs) page(ctx context.Context, o *listOptions) (page Page[Run], err error) {
 	scope := &l.store.scope
 	shards, err := scope.Shards(ctx)
 	if err != nil {
@@ -286,14 +329,14 @@ func (l Runs) Page(ctx context.Context, opts ...RunOption) (page Page[Run], err 
 	}
 	parts := make([]*runsQuery, len(shards))
 	for i := range shards {
-		parts[i] = &runsQuery{namespace: l.store.Namespace(), name: l.action, before: from[i], status: o.status, limit: o.Limit, maxBytes: maxPageBytes,
+		parts[i] = &runsQuery{namespace: l.store.Namespace(), name: o.action, before: from[i], status: o.status, limit: o.Limit, maxBytes: maxPageBytes,
 			attributes: o.attributes, since: o.since, until: o.until}
 	}
 	if err := engine.FanOut(ctx, scope, shards, parts); err != nil {
 		return page, err
 	}
 	if !slices.ContainsFunc(parts, func(q *runsQuery) bool { return q.found }) {
-		return page, notFound(l.action)
+		return page, notFound(o.action)
 	}
 	found := func(q *runsQuery) ([]Run, uint64, bool) { return q.items, q.next, q.more }
 	number := func(q *runsQuery, i int) uint64 {

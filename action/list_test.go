@@ -44,7 +44,7 @@ func TestLatency(t *testing.T) {
 		complete := func(id RunID) error { return s.Complete(ctx, id, "w", nil) }
 		want := func(l Latency) {
 			t.Helper()
-			i, err := s.Action(ctx, "a")
+			i, err := s.Get(ctx, "a")
 			i.Latency.Average, l.Average = i.Latency.Average.Round(time.Microsecond), l.Average.Round(time.Microsecond) // each shard has one of its own
 			if err != nil || i.Latency != l {
 				t.Errorf("%d shards: the latency is %+v, %v; want %+v", shards, i.Latency, err, l)
@@ -98,11 +98,11 @@ func TestRunShows(t *testing.T) {
 	}
 	shows := func(what string) {
 		t.Helper()
-		got, err := s.Run(ctx, i.Run)
+		got, err := s.Runs().Get(ctx, i.Run)
 		if err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s:\n got %+v, %v\nwant %+v", what, got, err, want)
 		}
-		page, err := s.Runs("a").Page(ctx)
+		page, err := s.Runs().Page(ctx, Of("a"))
 		if err != nil || len(page.Items) != 1 || !reflect.DeepEqual(page.Items[0], got) {
 			t.Errorf("%s: the list has %+v, %v", what, page.Items, err)
 		}

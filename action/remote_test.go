@@ -88,7 +88,7 @@ func TestClusterOfWorkers(t *testing.T) {
 		})
 	}
 	all.Wait()
-	info, err := s.Action(short(t), "a")
+	info, err := s.Get(short(t), "a")
 	if err != nil || info.Runs.Completed != 100 || info.Runs.Total != 100 {
 		t.Errorf("the action is %+v, %v", info, err)
 	}

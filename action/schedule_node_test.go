@@ -76,7 +76,7 @@ func ExampleSchedules_Set() {
 	if err != nil {
 		panic(err)
 	}
-	run, err := actions.Run(ctx, made.Run)
+	run, err := actions.Runs().Get(ctx, made.Run)
 	fmt.Println(run.Action, run.Status, run.Source, string(run.Input), err)
 	// Output: report pending schedule:nightly {"full":true} <nil>
 }

@@ -68,7 +68,7 @@ func TestLimitsKeepKeys(t *testing.T) {
 			t.Errorf("Invoke with another input = %v", err)
 		}
 	}
-	if info, err := s.Action(short(t), "a"); err != nil || info.Runs.Pending != int64(len(made)) {
+	if info, err := s.Get(short(t), "a"); err != nil || info.Runs.Pending != int64(len(made)) {
 		t.Errorf("%d runs are pending, %v; want %d", info.Runs.Pending, err, len(made))
 	}
 }

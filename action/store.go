@@ -140,8 +140,8 @@ func (s *Store) InvokeAndWait(ctx context.Context, name string, input []byte, op
 // awaited is the option of InvokeAndWait.
 var awaited = invokeOption(func(o *invokeOptions) { o.Awaited = true })
 
-// Run returns a run. Errors: ErrNotFound if there is none, or none any more; ErrInvalid for what is no id.
-func (s *Store) Run(ctx context.Context, id RunID) (Run, error) { return s.run(ctx, id, false) }
+// Get returns a run. Errors: ErrNotFound if there is none, or none any more; ErrInvalid for what is no id.
+func (l Runs) Get(ctx context.Context, id RunID) (Run, error) { return l.store.run(ctx, id, false) }
 
 // Wait returns a run when it has ended. Errors: those of Run, and ctx's; ErrNotFound also if its action is deleted meanwhile.
 func (s *Store) Wait(ctx context.Context, id RunID) (Run, error) {

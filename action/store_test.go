@@ -32,7 +32,7 @@ func TestStore(t *testing.T) {
 			ids = append(ids, i.Run)
 		}
 		seen := make(map[action.RunID]bool)
-		for run, err := range s.Runs("mail").All(ctx, action.Limit(3)) {
+		for run, err := range s.Runs().All(ctx, action.Of("mail"), action.Limit(3)) {
 			if err != nil || seen[run.ID] || run.Status != action.Pending || string(run.Input) != `{"to":"ada"}` || run.Source != "api" {
 				t.Fatalf("run %+v, %v", run, err)
 			}
@@ -51,7 +51,7 @@ func TestStore(t *testing.T) {
 		if err != nil || run.Status != action.Cancelled || run.Error != "enough" || run.Outcome != action.OutcomeCancelled {
 			t.Errorf("cancelled run: %+v, %v", run, err)
 		}
-		info, err := s.Action(ctx, "mail")
+		info, err := s.Get(ctx, "mail")
 		if want := (action.RunCounts{Total: 10, Pending: 9, Cancelled: 1}); err != nil || info.Runs != want || info.Owner != "ops" || !info.Enabled {
 			t.Errorf("Action = %+v, %v", info, err)
 		}

@@ -237,7 +237,7 @@ func TestCancelReachesTheHandler(t *testing.T) {
 	if _, err := s.InvokeAndWait(short(t), "a", []byte("2")); err != nil {
 		t.Fatal(err)
 	}
-	r, err := s.Run(short(t), i.Run)
+	r, err := s.Runs().Get(short(t), i.Run)
 	if err != nil || r.Status != action.Cancelled || r.Error != "enough" || r.Cancelling {
 		t.Errorf("the run is %+v, %v", r, err)
 	}
@@ -311,7 +311,7 @@ func TestDrain(t *testing.T) {
 		if err := stop(); err != nil {
 			t.Fatal(err)
 		}
-		r, err := s.Run(short(t), i.Run)
+		r, err := s.Runs().Get(short(t), i.Run)
 		switch {
 		case err != nil:
 			t.Error(err)

@@ -123,8 +123,8 @@ func (l Workers) All(ctx context.Context, opts ...WorkerOption) iter.Seq2[Worker
 	return engine.All(ctx, l.Page, opts)
 }
 
-// Find returns a worker. Errors: ErrNotFound; ErrInvalid for what is no id.
-func (l Workers) Find(ctx context.Context, id string) (WorkerInfo, error) {
+// Get returns a worker. Errors: ErrNotFound; ErrInvalid for what is no id.
+func (l Workers) Get(ctx context.Context, id string) (WorkerInfo, error) {
 	i, err := workers.Find(ctx, &l.store.scope, id)
 	if err != nil {
 		return WorkerInfo{}, err

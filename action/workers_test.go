@@ -56,7 +56,7 @@ func TestWorkersAreListed(t *testing.T) {
 		string(w.Metadata) != `{"build":7}` || !slices.Equal(w.Actions, []string{"a"}) || len(w.Processes) != 1 || w.Processes[0].Runs != 5 || w.Processes[0].Name != "a" {
 		t.Errorf("the worker is %+v", w)
 	}
-	if i, err := s.Action(t.Context(), "a"); err != nil || i.Workers != 1 {
+	if i, err := s.Get(t.Context(), "a"); err != nil || i.Workers != 1 {
 		t.Errorf("the action has %d workers, %v; want 1", i.Workers, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -140,7 +140,7 @@ func TestOtherRuntime(t *testing.T) {
 			t.Errorf("touched until %v", until)
 		}
 		must(s.Complete(ctx, task.Run, "py", []byte(`"done"`), action.OutcomeName("fine")))
-		if r, err := s.Run(ctx, task.Run); err != nil || r.Status != action.Completed || r.Outcome != "fine" || string(r.Output) != `"done"` || r.WorkerID != "py" {
+		if r, err := s.Runs().Get(ctx, task.Run); err != nil || r.Status != action.Completed || r.Outcome != "fine" || string(r.Output) != `"done"` || r.WorkerID != "py" {
 			t.Errorf("the run is %+v, %v", r, err)
 		}
 		if err := s.Complete(ctx, task.Run, "py", nil); !errors.Is(err, action.ErrConflict) {
@@ -161,7 +161,7 @@ func TestOtherRuntime(t *testing.T) {
 		}
 		rest := action.Process{Name: "mails", Kind: "thread", Runs: 30, Failures: 20, LastRun: time.UnixMilli(1e12)}
 		must(s.Heartbeat(ctx, "py", 1, action.Process{Name: "a", Kind: "action", Runs: 4, Failures: 4}, rest)) // runs are counted where they end
-		w, err := s.Workers().Find(ctx, "py")
+		w, err := s.Workers().Get(ctx, "py")
 		if err != nil || w.Load != 1 || w.Completed != 11 || w.Failed != 22 || len(w.Processes) != 2 || w.Processes[1] != rest {
 			t.Fatalf("the worker is %+v, %v", w, err)
 		}
@@ -171,14 +171,14 @@ func TestOtherRuntime(t *testing.T) {
 		id = invoke()
 		await()
 		must(s.Drain(ctx, "py"))
-		if w, err := s.Workers().Find(ctx, "py"); err != nil || w.Status != action.Draining {
+		if w, err := s.Workers().Get(ctx, "py"); err != nil || w.Status != action.Draining {
 			t.Errorf("the worker is %+v, %v", w, err)
 		}
 		must(s.Deregister(ctx, "py"))
-		if r, err := s.Run(ctx, id); err != nil || r.Status != action.Pending || r.Attempt != 0 {
+		if r, err := s.Runs().Get(ctx, id); err != nil || r.Status != action.Pending || r.Attempt != 0 {
 			t.Errorf("its worker has left, and the run is %+v, %v", r, err)
 		}
-		if _, err := s.Workers().Find(ctx, "py"); !errors.Is(err, action.ErrNotFound) {
+		if _, err := s.Workers().Get(ctx, "py"); !errors.Is(err, action.ErrNotFound) {
 			t.Errorf("it has left, and is found with %v", err)
 		}
 	}

@@ -93,12 +93,12 @@ type actionDetail struct {
 
 func (h *handler) action(ctx context.Context, q actionRequest) (actionDetail, error) {
 	store := h.backend.Action(q.namespace)
-	info, err := store.Action(ctx, q.name)
+	info, err := store.Get(ctx, q.name)
 	if err != nil {
 		return actionDetail{}, err
 	}
 	d := actionDetail{actionSummary: summarizeAction(q.namespace, info), RecentRuns: []actionRun{}, Workers: []workerRecord{}}
-	runs, err := store.Runs(q.name).Page(ctx, action.Limit(recentRuns))
+	runs, err := store.Runs().Page(ctx, action.Of(q.name), action.Limit(recentRuns))
 	if err != nil {
 		return actionDetail{}, err
 	}
@@ -209,7 +209,7 @@ func (h *handler) actionRuns(ctx context.Context, q runsRequest) (listing[action
 		if q.status != 0 {
 			opts = append(opts, action.InState(q.status))
 		}
-		page, err := h.backend.Action(q.namespace).Runs(q.name).Page(ctx, opts...)
+		page, err := h.backend.Action(q.namespace).Runs().Page(ctx, append([]action.RunOption{action.Of(q.name)}, opts...)...)
 		return page.Items, page.Cursor, err
 	}
 	return collect(q.after, q.limit, page, showRun, func(r action.Run) int { return len(r.Input) + len(r.Output) })
@@ -246,7 +246,7 @@ func (h *handler) runNow(ctx context.Context, q runRequest) (runChanged, error) 
 
 func (h *handler) changeRun(ctx context.Context, q runRequest, change func(*action.Store, context.Context, action.RunID) error) (runChanged, error) {
 	namespace, err := h.locate(ctx, q.located, engine.Text("run %q", q.id), func(ctx context.Context, namespace string) error {
-		run, err := h.backend.Action(namespace).Run(ctx, q.id)
+		run, err := h.backend.Action(namespace).Runs().Get(ctx, q.id)
 		if err == nil && run.Action != q.name {
 			err = engine.Errorf(engine.ErrNotFound, "action %q has no run %s", q.name, q.id)
 		}
@@ -259,7 +259,7 @@ func (h *handler) changeRun(ctx context.Context, q runRequest, change func(*acti
 	if err := change(store, ctx, q.id); err != nil {
 		return runChanged{}, err
 	}
-	run, err := store.Run(ctx, q.id)
+	run, err := store.Runs().Get(ctx, q.id)
 	return runChanged{err == nil, string(q.id), namespace, run.Status.String()}, err
 }
 
@@ -344,7 +344,7 @@ func (h *handler) invoke(ctx context.Context, q invokeRequest) (invocation, erro
 	}
 	status := action.Pending
 	if made.Duplicate { // it may be further by now, or not kept any more
-		run, err := store.Run(ctx, made.Run)
+		run, err := store.Runs().Get(ctx, made.Run)
 		switch {
 		case err == nil:
 			status = run.Status
@@ -420,14 +420,14 @@ func (q *workerRequest) parse(in *input) {
 
 func (h *handler) worker(ctx context.Context, q workerRequest) (workerRecord, error) {
 	find := func(ctx context.Context, namespace string) error {
-		_, err := h.backend.Action(namespace).Workers().Find(ctx, q.id)
+		_, err := h.backend.Action(namespace).Workers().Get(ctx, q.id)
 		return err
 	}
 	namespace, err := h.locate(ctx, q.located, engine.Text("worker %q", q.id), find)
 	if err != nil {
 		return workerRecord{}, err
 	}
-	w, err := h.backend.Action(namespace).Workers().Find(ctx, q.id)
+	w, err := h.backend.Action(namespace).Workers().Get(ctx, q.id)
 	if err != nil {
 		return workerRecord{}, err
 	}

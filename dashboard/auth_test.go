@@ -191,7 +191,7 @@ func TestNamespacesOfKeys(t *testing.T) {
 			t.Errorf("%s without a namespace: %v", own, got)
 		}
 	}
-	if s, err := node.Queue("mine").Stats(t.Context(), "q"); err != nil || s.Ready != 1 {
+	if s, err := node.Queue("mine").Get(t.Context(), "q"); err != nil || s.Ready != 1 {
 		t.Errorf("the queue of the key's namespace: %+v, %v, want a message", s, err)
 	}
 	for _, target := range []string{"GET /api/v1/workers/w%2F1", "GET /api/v1/workflow/runs/three", "DELETE /api/v1/workflow/runs/three", "POST /api/v1/workflow/runs/three/signal?signal=other"} {

@@ -75,7 +75,7 @@ func TestExporter(t *testing.T) {
 	if _, err := jobs.Dequeue(ctx, "mail"); err != nil {
 		t.Fatal(err)
 	}
-	if err := events.CreateGroup(ctx, "orders", "bills", stream.FromBeginning()); err != nil {
+	if err := events.Groups("orders").Create(ctx, "bills", stream.FromBeginning()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := node.KV("shop").Get(ctx, "none"); err == nil {

@@ -50,7 +50,7 @@ type groupCursor struct {
 }
 
 func (h *handler) group(ctx context.Context, q groupRequest) (groupDetail, error) {
-	g, err := h.backend.Stream(q.namespace).GroupStats(ctx, q.name, q.group)
+	g, err := h.backend.Stream(q.namespace).Groups(q.name).Get(ctx, q.group)
 	if err != nil {
 		return groupDetail{}, err
 	}
@@ -145,7 +145,7 @@ func pendingCursor(ctx context.Context, store *stream.Store, name, after string)
 	if len(refs) == 1 {
 		return fmt.Sprintf("%d-%d", refs[0].Partition, refs[0].Offset), nil
 	}
-	stats, err := store.Stats(ctx, name)
+	stats, err := store.Get(ctx, name)
 	if err != nil {
 		return "", err
 	}
@@ -182,7 +182,7 @@ type groupMember struct {
 }
 
 func (h *handler) groupMembers(ctx context.Context, q groupMembersRequest) (listing[groupMember], error) {
-	g, err := h.backend.Stream(q.namespace).GroupStats(ctx, q.name, q.group)
+	g, err := h.backend.Stream(q.namespace).Groups(q.name).Get(ctx, q.group)
 	if err != nil {
 		return listing[groupMember]{}, err
 	}
@@ -206,7 +206,7 @@ type groupDeleted struct {
 }
 
 func (h *handler) deleteGroup(ctx context.Context, q groupRequest) (groupDeleted, error) {
-	if err := h.backend.Stream(q.namespace).DeleteGroup(ctx, q.name, q.group); err != nil {
+	if err := h.backend.Stream(q.namespace).Groups(q.name).Delete(ctx, q.group); err != nil {
 		return groupDeleted{}, err
 	}
 	return groupDeleted{OK: true, Stream: q.name, Group: q.group}, nil

@@ -111,7 +111,7 @@ func (h *handler) keys(ctx context.Context, q keysRequest) (keyPage, error) {
 		return keyPage{}, err
 	}
 	if len(page.Items) == 0 && page.Cursor == "" { // the listing is below a namespace, and not there without it
-		if _, err := h.backend.Namespaces().Stats(ctx, q.namespace); err != nil {
+		if _, err := h.backend.Namespaces().Get(ctx, q.namespace); err != nil {
 			return keyPage{}, err
 		}
 	}
@@ -205,7 +205,7 @@ func (h *handler) key(ctx context.Context, q keyDetailRequest) (keyDetail, error
 
 // oldKey is a version of a key as it was: without what was left of its time.
 func (h *handler) oldKey(ctx context.Context, q keyDetailRequest) (keyDetail, error) {
-	history, err := h.backend.KV(q.namespace).History(ctx, q.key)
+	history, err := engine.Collect(h.backend.KV(q.namespace).History(q.key).All(ctx))
 	if err != nil && !errors.Is(err, kv.ErrNotFound) {
 		return keyDetail{}, err
 	}
@@ -320,7 +320,7 @@ type keyVersion struct {
 }
 
 func (h *handler) keyHistory(ctx context.Context, q keyRequest) (keyHistory, error) {
-	history, err := h.backend.KV(q.namespace).History(ctx, q.key, kv.NoValues())
+	history, err := engine.Collect(h.backend.KV(q.namespace).History(q.key).All(ctx, kv.NoValues()))
 	if err != nil {
 		return keyHistory{}, err
 	}

@@ -95,7 +95,7 @@ type namespaceDetail struct {
 }
 
 func (h *handler) namespace(ctx context.Context, q namespaceRequest) (namespaceDetail, error) {
-	stats, err := h.backend.Namespaces().Stats(ctx, q.namespace)
+	stats, err := h.backend.Namespaces().Get(ctx, q.namespace)
 	if err != nil {
 		return namespaceDetail{}, err
 	}
@@ -122,7 +122,7 @@ func (q *listRequest) exists(ctx context.Context, h *handler) error {
 	if !q.below {
 		return nil
 	}
-	_, err := h.backend.Namespaces().Stats(ctx, q.namespace)
+	_, err := h.backend.Namespaces().Get(ctx, q.namespace)
 	return err
 }
 
@@ -144,7 +144,7 @@ func (q *namespaceKeysRequest) parse(in *input) {
 }
 
 func (h *handler) namespaceKeys(ctx context.Context, q namespaceKeysRequest) (listing[scanItem], error) {
-	if _, err := h.backend.Namespaces().Stats(ctx, q.namespace); err != nil {
+	if _, err := h.backend.Namespaces().Get(ctx, q.namespace); err != nil {
 		return listing[scanItem]{}, err
 	}
 	page := func(after string, n int) ([]kv.Item, string, error) {

@@ -58,7 +58,7 @@ func TestProblems(t *testing.T) {
 	enqueue("news")
 	must(queues.Pause(ctx, "news"))
 	must(streams.Create(ctx, "orders"))
-	must(streams.CreateGroup(ctx, "orders", "search", stream.FromBeginning()))
+	must(streams.Groups("orders").Create(ctx, "search", stream.FromBeginning()))
 	_, err = streams.Append(ctx, "orders", stream.Message{Payload: []byte("x")})
 	must(err)
 	_, err = actions.Register(ctx, "scan")
@@ -92,7 +92,7 @@ func TestProblems(t *testing.T) {
 
 	must(queues.Resume(ctx, "news"))
 	for _, m := range dead {
-		must(queues.Requeue(ctx, "mail", m.Seq))
+		must(queues.DeadLetters("mail").Requeue(ctx, m.Seq))
 	}
 	_, err = streams.ReadGroup(ctx, "orders", "search", "one")
 	must(err)

@@ -214,7 +214,7 @@ func (h *handler) job(ctx context.Context, q jobDetailRequest) (jobDetail, error
 	if err != nil {
 		return jobDetail{}, err
 	}
-	d, err := store.Detail(ctx, q.id)
+	d, err := store.Get(ctx, q.id)
 	if err != nil {
 		return jobDetail{}, noSuchJob(q.id, err)
 	}
@@ -276,7 +276,7 @@ func (h *handler) jobWork(ctx context.Context, q jobRequest) (jobWork, error) {
 	if err != nil {
 		return jobWork{}, err
 	}
-	j, err := store.Job(ctx, q.id)
+	j, err := store.Get(ctx, q.id)
 	if err != nil {
 		return jobWork{}, noSuchJob(q.id, err)
 	}

@@ -78,7 +78,7 @@ func awaitJob(t *testing.T, jobs *processing.Store, id processing.JobID, n int64
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	for {
-		j, err := jobs.Job(ctx, id)
+		j, err := jobs.Get(ctx, id)
 		if err != nil {
 			t.Fatalf("job %+v: %v", j, err)
 		}

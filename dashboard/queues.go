@@ -73,7 +73,7 @@ func (q *queueRequest) parse(in *input) {
 }
 
 func (h *handler) queue(ctx context.Context, q queueRequest) (queueSummary, error) {
-	s, err := h.backend.Queue(q.namespace).Stats(ctx, q.name)
+	s, err := h.backend.Queue(q.namespace).Get(ctx, q.name)
 	if err != nil {
 		return queueSummary{}, err
 	}
@@ -275,7 +275,7 @@ func (q *queueMessageRequest) parse(in *input) {
 }
 
 func (h *handler) queueMessage(ctx context.Context, q queueMessageRequest) (queueMessage, error) {
-	m, err := h.backend.Queue(q.namespace).Message(ctx, q.name, q.seq)
+	m, err := h.backend.Queue(q.namespace).Messages(q.name).Get(ctx, q.seq)
 	if err != nil {
 		return queueMessage{}, err
 	}
@@ -283,21 +283,21 @@ func (h *handler) queueMessage(ctx context.Context, q queueMessageRequest) (queu
 }
 
 func (h *handler) deleteMessage(ctx context.Context, q seqRequest) (queueSeq, error) {
-	if err := h.backend.Queue(q.namespace).DeleteMessage(ctx, q.name, q.seq); err != nil {
+	if err := h.backend.Queue(q.namespace).Messages(q.name).Delete(ctx, q.seq); err != nil {
 		return queueSeq{}, err
 	}
 	return queueSeq{OK: true, Queue: q.name, Seq: q.seq}, nil
 }
 
 func (h *handler) requeueDead(ctx context.Context, q seqRequest) (queueSeq, error) {
-	if err := h.backend.Queue(q.namespace).Requeue(ctx, q.name, q.seq); err != nil {
+	if err := h.backend.Queue(q.namespace).DeadLetters(q.name).Requeue(ctx, q.seq); err != nil {
 		return queueSeq{}, err
 	}
 	return queueSeq{OK: true, Queue: q.name, Seq: q.seq}, nil
 }
 
 func (h *handler) deleteDead(ctx context.Context, q seqRequest) (queueSeq, error) {
-	if err := h.backend.Queue(q.namespace).DeleteDead(ctx, q.name, q.seq); err != nil {
+	if err := h.backend.Queue(q.namespace).DeadLetters(q.name).Delete(ctx, q.seq); err != nil {
 		return queueSeq{}, err
 	}
 	return queueSeq{OK: true, Queue: q.name, Seq: q.seq}, nil
@@ -329,7 +329,7 @@ type deadReason struct {
 
 func (h *handler) queueState(ctx context.Context, q queueRequest) (queueState, error) {
 	store := h.backend.Queue(q.namespace)
-	s, err := store.Stats(ctx, q.name)
+	s, err := store.Get(ctx, q.name)
 	if err != nil {
 		return queueState{}, err
 	}

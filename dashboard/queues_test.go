@@ -359,7 +359,7 @@ func TestQueueNames(t *testing.T) {
 				t.Errorf("%s = %v", request, got)
 			}
 		}
-		if s, err := node.Queue("default").Stats(t.Context(), name); err != nil || s.Ready != 1 {
+		if s, err := node.Queue("default").Get(t.Context(), name); err != nil || s.Ready != 1 {
 			t.Errorf("queue %q has %+v, %v", name, s, err)
 		}
 	}

@@ -90,7 +90,7 @@ type consumerGroup struct {
 
 func (h *handler) stream(ctx context.Context, q streamRequest) (streamDetail, error) {
 	store := h.backend.Stream(q.namespace)
-	stats, err := store.Stats(ctx, q.name)
+	stats, err := store.Get(ctx, q.name)
 	if err != nil {
 		return streamDetail{}, err
 	}
@@ -216,7 +216,7 @@ func (h *handler) streamMessages(ctx context.Context, q streamMessagesRequest) (
 		return messages, nil
 	}
 	last := records[len(records)-1].ID
-	stats, err := store.Stats(ctx, q.name)
+	stats, err := store.Get(ctx, q.name)
 	if errors.Is(err, stream.ErrNotFound) { // by now
 		return messages, nil
 	}
@@ -346,7 +346,7 @@ func (h *handler) trim(ctx context.Context, q trimRequest) (streamTrimmed, error
 // lengthBound returns what leaves the newest n records of a stream as it is now, whichever partitions they are in: the store's own length is of each partition.
 // Of several partitions it looks for the ID before which as many records are as have to go, by trims that remove nothing.
 func lengthBound(ctx context.Context, store *stream.Store, name string, n int64) (stream.TrimOption, error) {
-	stats, err := store.Stats(ctx, name)
+	stats, err := store.Get(ctx, name)
 	if err != nil {
 		return nil, err
 	}

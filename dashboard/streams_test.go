@@ -40,7 +40,7 @@ func seedStreams(t *testing.T, node *floe.Node) {
 	for p := range 8 {
 		put(wide, "w", p, stream.Message{Payload: []byte("x")})
 	}
-	if err := shop.CreateGroup(ctx, "orders", "idle", stream.FromEnd(), stream.InMode(stream.Exclusive)); err != nil {
+	if err := shop.Groups("orders").Create(ctx, "idle", stream.FromEnd(), stream.InMode(stream.Exclusive)); err != nil {
 		t.Fatal(err)
 	}
 	got, err := shop.ReadGroup(ctx, "orders", "mailers", "ada", stream.Limit(2), stream.AckTimeout(time.Hour))
@@ -386,7 +386,7 @@ func TestStreamNames(t *testing.T) {
 		if err := node.Stream("default").Create(t.Context(), name); err != nil {
 			t.Fatal(err)
 		}
-		if err := node.Stream("default").CreateGroup(t.Context(), name, name); err != nil {
+		if err := node.Stream("default").Groups(name).Create(t.Context(), name); err != nil {
 			t.Fatal(err)
 		}
 		path := base + "/" + escape(name)

@@ -75,7 +75,7 @@ type measurementDetail struct {
 }
 
 func (h *handler) measurement(ctx context.Context, q measurementRequest) (measurementDetail, error) {
-	m, err := h.backend.TS(q.namespace).Measurement(ctx, q.name)
+	m, err := h.backend.TS(q.namespace).Get(ctx, q.name)
 	if err != nil {
 		return measurementDetail{}, err
 	}
@@ -105,7 +105,7 @@ type rollup struct {
 }
 
 func (h *handler) measurementState(ctx context.Context, q measurementRequest) (measurementState, error) {
-	m, err := h.backend.TS(q.namespace).Measurement(ctx, q.name)
+	m, err := h.backend.TS(q.namespace).Get(ctx, q.name)
 	if err != nil {
 		return measurementState{}, err
 	}
@@ -243,7 +243,7 @@ func (d measurementData) next() (name, value string) {
 
 func (h *handler) measurementData(ctx context.Context, q dataRequest) (measurementData, error) {
 	store := h.backend.TS(q.namespace)
-	m, err := store.Measurement(ctx, q.name)
+	m, err := store.Get(ctx, q.name)
 	isRollup := errors.Is(err, floe.ErrNotFound) && strings.Contains(q.name, ":")
 	if isRollup {
 		m, err = rollupOf(ctx, store, q.name)
@@ -280,7 +280,7 @@ func (h *handler) measurementData(ctx context.Context, q dataRequest) (measureme
 func rollupOf(ctx context.Context, store *ts.Store, name string) (ts.Measurement, error) {
 	parts := strings.Split(name, ":")
 	if n := len(parts); n > 2 {
-		if m, err := store.Measurement(ctx, strings.Join(parts[:n-2], ":")); err == nil {
+		if m, err := store.Get(ctx, strings.Join(parts[:n-2], ":")); err == nil {
 			for _, d := range m.Retention.Downsample {
 				if d.Is(parts[n-2]) {
 					return m, nil

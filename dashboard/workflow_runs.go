@@ -165,7 +165,7 @@ func (q *flowRunRequest) parse(in *input) {
 // runStore returns the store of the run's namespace.
 func (h *handler) runStore(ctx context.Context, q flowRunRequest) (*workflow.Store, error) {
 	namespace, err := h.locate(ctx, q.located, engine.Text("run %q", q.id), func(ctx context.Context, namespace string) error {
-		_, err := h.backend.Workflow(namespace).Run(ctx, q.id)
+		_, err := h.backend.Workflow(namespace).Runs().Get(ctx, q.id)
 		return err
 	})
 	if err != nil {
@@ -215,7 +215,7 @@ func (h *handler) flowRun(ctx context.Context, q flowDetailRequest) (flowRunDeta
 	if err != nil {
 		return flowRunDetail{}, err
 	}
-	r, err := store.Run(ctx, q.id)
+	r, err := store.Runs().Get(ctx, q.id)
 	if err != nil {
 		return flowRunDetail{}, err
 	}

@@ -62,7 +62,7 @@ type flowTrigger struct {
 }
 
 func (h *handler) flowStarts(ctx context.Context, q definitionRequest) (flowStarts, error) {
-	i, err := h.backend.Workflow(q.namespace).Workflow(ctx, q.name)
+	i, err := h.backend.Workflow(q.namespace).Get(ctx, q.name)
 	if err != nil {
 		return flowStarts{}, err
 	}
@@ -86,16 +86,16 @@ func newFlowStarts(q definitionRequest, i *workflow.Info) flowStarts {
 }
 
 func (h *handler) pauseFlow(ctx context.Context, q definitionRequest) (flowStarts, error) {
-	return h.turnFlow(ctx, q, h.backend.Workflow(q.namespace).PauseSchedule)
+	return h.turnFlow(ctx, q, workflow.ScheduleOf.Pause)
 }
 
 func (h *handler) resumeFlow(ctx context.Context, q definitionRequest) (flowStarts, error) {
-	return h.turnFlow(ctx, q, h.backend.Workflow(q.namespace).ResumeSchedule)
+	return h.turnFlow(ctx, q, workflow.ScheduleOf.Resume)
 }
 
 // turnFlow pauses a schedule, or has it go on, and answers how it stands then.
-func (h *handler) turnFlow(ctx context.Context, q definitionRequest, turn func(context.Context, string) error) (flowStarts, error) {
-	if err := turn(ctx, q.name); err != nil {
+func (h *handler) turnFlow(ctx context.Context, q definitionRequest, turn func(workflow.ScheduleOf, context.Context) error) (flowStarts, error) {
+	if err := turn(h.backend.Workflow(q.namespace).Schedule(q.name), ctx); err != nil {
 		return flowStarts{}, err
 	}
 	return h.flowStarts(ctx, q)

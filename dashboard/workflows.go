@@ -163,11 +163,11 @@ type definitionDetail struct {
 
 func (h *handler) definition(ctx context.Context, q definitionRequest) (definitionDetail, error) {
 	store := h.backend.Workflow(q.namespace)
-	info, err := store.Workflow(ctx, q.name)
+	info, err := store.Get(ctx, q.name)
 	if err != nil {
 		return definitionDetail{}, err
 	}
-	source, err := store.Definition(ctx, q.name, info.Version)
+	version, err := store.Versions(q.name).Get(ctx, info.Version)
 	if err != nil {
 		return definitionDetail{}, err
 	}
@@ -175,7 +175,7 @@ func (h *handler) definition(ctx context.Context, q definitionRequest) (definiti
 	if !info.Enabled {
 		status = "disabled"
 	}
-	return definitionDetail{summarizeDefinition(info), string(source), status, info.Runs.Total}, nil
+	return definitionDetail{summarizeDefinition(info), string(version.Definition), status, info.Runs.Total}, nil
 }
 
 // definitionVersion is a version of a workflow.
@@ -192,7 +192,7 @@ type definitionVersionList struct {
 }
 
 func (h *handler) definitionVersions(ctx context.Context, q definitionRequest) (definitionVersionList, error) {
-	all, err := h.backend.Workflow(q.namespace).Versions(ctx, q.name)
+	all, err := engine.Collect(h.backend.Workflow(q.namespace).Versions(q.name).All(ctx))
 	list := definitionVersionList{q.name, []definitionVersion{}}
 	for _, v := range all {
 		list.Versions = append(list.Versions, definitionVersion{v.Version, v.Default, v.CreatedAt.UnixMilli()})
@@ -216,7 +216,7 @@ type versionRemoved struct {
 }
 
 func (h *handler) removeDefinitionVersion(ctx context.Context, q versionRequest) (versionRemoved, error) {
-	if err := h.backend.Workflow(q.namespace).RemoveVersion(ctx, q.name, q.version); err != nil {
+	if err := h.backend.Workflow(q.namespace).Versions(q.name).Delete(ctx, q.version); err != nil {
 		return versionRemoved{}, err
 	}
 	return versionRemoved{true, q.name, q.version}, nil

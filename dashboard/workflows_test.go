@@ -460,7 +460,7 @@ func TestRunIsFound(t *testing.T) {
 		}
 	}
 	for namespace, want := range map[string]workflow.Status{"default": workflow.Cancelled, "one": workflow.Waiting, "three": workflow.Waiting} {
-		if r, err := node.Workflow(namespace).Run(t.Context(), "mine"); err != nil || r.Status != want {
+		if r, err := node.Workflow(namespace).Runs().Get(t.Context(), "mine"); err != nil || r.Status != want {
 			t.Errorf("the run in %s is %v, %v, want %v", namespace, r.Status, err, want)
 		}
 	}

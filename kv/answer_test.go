@@ -23,10 +23,10 @@ func TestAnswersAreBounded(t *testing.T) {
 		}
 	}
 	limit := fmt.Sprint(engine.MaxAnswerBytes)
-	if _, err := store.History(t.Context(), "k"); !errors.Is(err, kv.ErrInvalid) || !strings.Contains(err.Error(), limit) {
+	if _, err := engine.Collect(store.History("k").All(t.Context())); !errors.Is(err, kv.ErrInvalid) || !strings.Contains(err.Error(), limit) {
 		t.Errorf("History above the limit: %v, want ErrInvalid with %s", err, limit)
 	}
-	if got, err := store.History(t.Context(), "k", kv.NoValues()); err != nil || len(got) != engine.MaxAnswerBytes/size+1 {
+	if got, err := engine.Collect(store.History("k").All(t.Context(), kv.NoValues())); err != nil || len(got) != engine.MaxAnswerBytes/size+1 {
 		t.Errorf("History without values = %d versions, %v", len(got), err)
 	}
 }

@@ -36,7 +36,7 @@ func TestEachFailure(t *testing.T) {
 			"Exists":  call(func(s *kv.Store) error { _, err := s.Exists(ctx, "a"); return err }),
 			"Get":     call(func(s *kv.Store) error { _, err := s.Get(ctx, "a"); return err }),
 			"GetMany": call(func(s *kv.Store) error { _, err := s.GetMany(ctx, "a", "b", "c", "d", "none"); return err }),
-			"History": call(func(s *kv.Store) error { _, err := s.History(ctx, "a"); return err }),
+			"History": call(func(s *kv.Store) error { _, err := engine.Collect(s.History("a").All(ctx)); return err }),
 			"Incr":    call(func(s *kv.Store) error { _, err := s.Incr(ctx, "counter", 1); return err }),
 			"JSONGet": call(func(s *kv.Store) error { _, err := s.JSONGet(ctx, "a", "$.n"); return err }),
 			"JSONSet": call(func(s *kv.Store) error { _, err := s.JSONSet(ctx, "a", "$.n", []byte("2")); return err }),

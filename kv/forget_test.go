@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/kv"
 )
@@ -27,7 +28,7 @@ func TestTombstonesAreKeptForADay(t *testing.T) {
 	known := func(k string, want bool) {
 		t.Helper()
 		r.Fire()
-		if _, err := s.History(t.Context(), k); (err == nil) != want || !want && !errors.Is(err, kv.ErrNotFound) {
+		if _, err := engine.Collect(s.History(k).All(t.Context())); (err == nil) != want || !want && !errors.Is(err, kv.ErrNotFound) {
 			t.Errorf("history of %s at %d: %v, want it to be known: %v", k, r.Now()-machinetest.Epoch, err, want)
 		}
 	}

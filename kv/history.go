@@ -1,9 +1,13 @@
 package kv
 
 import (
+	"cmp"
 	"context"
-	"github.com/floedb/floe/internal/engine"
+	"iter"
+	"strconv"
 	"time"
+
+	"github.com/floedb/floe/internal/engine"
 )
 
 // Version is one version of a key.
@@ -18,31 +22,48 @@ type Version struct {
 	Value     []byte // nil for a tombstone, and with NoValues
 }
 
-// HistoryOption changes what History returns.
-type HistoryOption interface{ applyHistory(*historyQuery) }
+// HistoryOption says which versions of a key are listed, and how.
+type HistoryOption interface{ versionOption }
 
-// History returns the versions of key that are kept, newest first, tombstones included: at most 64. The tombstone of an
-// expired key is made when its timer fires, soon after it has become invisible.
+// History is the history of a key: its versions that are kept, at most 64, tombstones included.
+type History struct {
+	store *Store
+	key   string
+}
+
+// History returns what lists the versions of a key.
+func (s *Store) History(key string) History { return History{s, key} }
+
+// Page returns a page of the versions, the newest first. A page ends early when its values exceed 4 MiB. The tombstone of an expired key is made when its timer
+// fires, soon after it has become invisible.
 //
-// Options: NoValues. Errors: ErrNotFound if the key never existed or was deleted long ago (see the package comment); ErrInvalid if the values
-// exceed 128 MiB together.
-func (s *Store) History(ctx context.Context, key string, opts ...HistoryOption) ([]Version, error) {
-	if err := checkKey(key); err != nil {
-		return nil, err
+// Options: Limit, Cursor, NoValues. Errors: ErrNotFound if the key never existed or was deleted long ago (see the package comment); ErrInvalid for a limit that
+// is not 1-1000 and for what is no cursor.
+func (h History) Page(ctx context.Context, opts ...HistoryOption) (page Page[Version], err error) {
+	o := listOptions{Listing: engine.NewListing()}
+	engine.Apply(&o, opts)
+	q := historyQuery{namespace: h.store.scope.Namespace(), key: h.key, withoutValues: o.withoutValues, limit: o.Limit}
+	if o.Cursor != "" {
+		if q.before, err = strconv.ParseUint(o.Cursor, 10, 64); err != nil || q.before == 0 || strconv.FormatUint(q.before, 10) != o.Cursor {
+			o.Fail(engine.BadCursor(o.Cursor))
+		}
 	}
-	q := historyQuery{namespace: s.scope.Namespace(), key: key}
-	opts, err := engine.Given(opts)
-	if err != nil {
-		return nil, err
+	if err := cmp.Or(o.Err, checkKey(h.key)); err != nil {
+		return page, err
 	}
-	for _, opt := range opts {
-		opt.applyHistory(&q)
+	if err := h.store.scope.Query(ctx, h.key, &q); err != nil {
+		return page, err
 	}
-	if err := s.scope.Query(ctx, key, &q); err != nil {
-		return nil, err
+	if !q.found {
+		return page, notFound(h.key)
 	}
-	if len(q.versions) == 0 {
-		return nil, notFound(key)
+	if page.Items = q.versions; q.more {
+		page.Cursor = strconv.FormatUint(q.versions[len(q.versions)-1].Version, 10)
 	}
-	return q.versions, nil
+	return page, nil
+}
+
+// All iterates over the versions, in the order of Page and by the contract of Store.All. Options and errors are those of Page.
+func (h History) All(ctx context.Context, opts ...HistoryOption) iter.Seq2[Version, error] {
+	return engine.All(ctx, h.Page, opts)
 }

@@ -35,7 +35,7 @@ func TestKeyLengths(t *testing.T) {
 		if err != nil || e.Key != k || string(e.Value) != "v" {
 			t.Errorf("Get(key of %d bytes) = key of %d bytes, %q, %v", len(k), len(e.Key), e.Value, err)
 		}
-		if h, err := s.History(ctx, k); err != nil || len(h) != 1 {
+		if h, err := engine.Collect(s.History(k).All(ctx)); err != nil || len(h) != 1 {
 			t.Errorf("History(key of %d bytes) = %d versions, %v, want 1", len(k), len(h), err)
 		}
 	}
@@ -52,7 +52,7 @@ func TestKeyLengths(t *testing.T) {
 			"JSONGet":    func() error { _, err := s.JSONGet(ctx, k, "a"); return err },
 			"JSONSet":    func() error { _, err := s.JSONSet(ctx, k, "a", []byte("1")); return err },
 			"JSONDelete": func() error { _, err := s.JSONDelete(ctx, k, "a"); return err },
-			"History":    func() error { _, err := s.History(ctx, k); return err },
+			"History":    func() error { _, err := engine.Collect(s.History(k).All(ctx)); return err },
 			"Wait":       func() error { _, err := s.Wait(ctx, k); return err },
 			"WaitChange": func() error { _, err := s.WaitChange(ctx, k, 0); return err },
 			"Lock":       func() error { _, err := s.Lock(ctx, k, time.Second); return err },
@@ -84,7 +84,7 @@ func TestPrefixKeys(t *testing.T) {
 		}
 	}
 	for _, k := range keys {
-		versions, err := s.History(ctx, k)
+		versions, err := engine.Collect(s.History(k).All(ctx))
 		if err != nil || len(versions) != 3 {
 			t.Errorf("History(%q) = %d versions, %v, want 3", k, len(versions), err)
 		}
@@ -423,7 +423,7 @@ func TestManyTombstones(t *testing.T) {
 	}
 	for _, i := range []int{0, 1, 499, 500, 501, total - 1} {
 		forgotten := i < total-kept
-		if _, err := s.History(ctx, k(i)); errors.Is(err, kv.ErrNotFound) != forgotten {
+		if _, err := engine.Collect(s.History(k(i)).All(ctx)); errors.Is(err, kv.ErrNotFound) != forgotten {
 			t.Errorf("History of deleted key %d: got error %v, want it to be forgotten: %v", i, err, forgotten)
 		}
 	}

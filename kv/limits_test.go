@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe"
+	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/test/machinetest"
 	"github.com/floedb/floe/kv"
 )
@@ -87,7 +88,7 @@ func TestLimits(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := min(n+1, kv.MaxVersions)
-		if h, err := s.History(ctx, "versions"); err != nil || len(h) != want || h[0].Version != uint64(n+1) {
+		if h, err := engine.Collect(s.History("versions").All(ctx)); err != nil || len(h) != want || h[0].Version != uint64(n+1) {
 			t.Fatalf("after %d writes the history has %d versions, %v, want %d", n+1, len(h), err, want)
 		}
 	}

@@ -149,7 +149,7 @@ func (m *model) adopt(keys ...string) {
 		if key == nil {
 			continue
 		}
-		versions, err := m.store.History(m.t.Context(), k)
+		versions, err := engine.Collect(m.store.History(k).All(m.t.Context()))
 		if err != nil {
 			m.errorf("History(%q): %v", k, err)
 			return
@@ -209,7 +209,7 @@ func (m *model) compareEntry(e kv.Entry, k string) {
 
 func (m *model) compareHistory(k string) {
 	m.t.Helper()
-	versions, err := m.store.History(m.t.Context(), k)
+	versions, err := engine.Collect(m.store.History(k).All(m.t.Context()))
 	key := m.keys[k]
 	if key == nil {
 		if !errors.Is(err, kv.ErrNotFound) {

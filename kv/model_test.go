@@ -141,7 +141,7 @@ func newNodeModel(t *testing.T, rng *rand.Rand, shards int, spread, remote bool)
 	}
 	m.now = func() int64 { return 0 }
 	m.counts = func() engine.Counts {
-		info, err := db().Namespaces().Stats(t.Context(), "n")
+		info, err := db().Namespaces().Get(t.Context(), "n")
 		if err != nil {
 			t.Fatalf("Get namespace: %v", err)
 		}

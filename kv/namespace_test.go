@@ -51,7 +51,7 @@ func TestDeletedNamespace(t *testing.T) {
 		t.Errorf("Delete of a namespace with a key: %v", err)
 	}
 	for i := range 30 {
-		if versions, err := keys.History(ctx, fmt.Sprint("k", i)); err != nil || len(versions) != 2 {
+		if versions, err := engine.Collect(keys.History(fmt.Sprint("k", i)).All(ctx)); err != nil || len(versions) != 2 {
 			t.Errorf("after a deletion that was refused k%d has the versions %+v, %v", i, versions, err)
 		}
 	}

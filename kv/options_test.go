@@ -246,7 +246,7 @@ func TestMistakes(t *testing.T) {
 	second := func(_ any, err error) error { return err }
 	unchanged := func(Entry) ([]byte, error) { return nil, ErrUnchanged }
 	for name, err := range map[string]error{
-		"History with a nil option":      second(s.History(ctx, "text", nil)),
+		"History with a nil option":      second(engine.Collect(s.History("text").All(ctx, nil))),
 		"PageInto with a nil option":     second(s.PageInto(ctx, new(PageBuffer), nil)),
 		"Update with a nil option":       second(s.Update(ctx, "text", unchanged, nil)),
 		"Update with a ttl of 0":         second(s.Update(ctx, "text", unchanged, TTL(0))),

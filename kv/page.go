@@ -35,10 +35,12 @@ type ListOption interface{ keyOption }
 type PageOption interface{ pageOption }
 
 type (
-	keyOption  = engine.KeyOption
-	pageOption = engine.PageOption
-	filter     = engine.Filter
-	ofKeys     = engine.OfKeys
+	keyOption     = engine.KeyOption
+	versionOption = engine.VersionOption
+	pageOption    = engine.PageOption
+	filter        = engine.Filter
+	ofKeys        = engine.OfKeys
+	ofVersions    = engine.OfVersions
 )
 
 type listOptions struct {
@@ -65,18 +67,17 @@ func After(key string) ListOption {
 	}{filter: engine.FilterOf(func(o *listOptions) { o.after = key })}
 }
 
-// ValuesOption is the option of NoValues; Page, All and History take it.
+// ValuesOption is the option of NoValues; the listings of keys and of versions take it.
 type ValuesOption struct {
 	filter
 	ofKeys
+	ofVersions
 }
 
 // NoValues leaves the values out, but not their Size.
 func NoValues() ValuesOption { return noValues }
 
 var noValues = ValuesOption{filter: engine.FilterOf(func(o *listOptions) { o.withoutValues = true })}
-
-func (ValuesOption) applyHistory(q *historyQuery) { q.withoutValues = true }
 
 // Page returns a page of the entries of the namespace, in order of their keys, over all shards. A page ends early when its values exceed
 // 4 MiB, those that are left out 16 MiB; what it shows is one consistent state of each shard. Small keys and values share memory, up to 4 KiB of it: copy a few that are kept

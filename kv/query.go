@@ -47,9 +47,13 @@ type historyQuery struct {
 	namespace     string
 	key           string
 	withoutValues bool
+	before        uint64 // a version; 0: from the newest one on
+	limit         int
 
+	found    bool
 	versions []Version
 	size     int // of their values
+	more     bool
 }
 
 // waitQuery waits until the key exists (after 0) or its latest change is later than the revision after.
@@ -221,37 +225,41 @@ func (m *machine) queryHistory(v *engine.View, q *historyQuery) error {
 	if err != nil || !cur.exists() {
 		return err
 	}
-	if err := q.add(cur); err != nil {
-		return err
+	q.found = true
+	if q.before == 0 || cur.version < q.before {
+		q.add(cur)
 	}
 	prefix := historyPrefix(nil, ns, []byte(q.key))
-	it, err := v.Iter(prefix, key.PrefixEnd(prefix))
+	lower := prefix
+	if q.before > 0 {
+		lower = historyKey(nil, ns, []byte(q.key), q.before-1)
+	}
+	it, err := v.Iter(lower, key.PrefixEnd(prefix))
 	if err != nil {
 		return err
 	}
 	for ok := it.First(); ok; ok = it.Next() {
-		w, err := decodeRow(it.Value())
-		if err == nil {
-			err = q.add(w)
+		if q.more = len(q.versions) == q.limit || q.size > maxPageBytes; q.more {
+			break
 		}
+		w, err := decodeRow(it.Value())
 		if err != nil {
 			it.Close()
 			return err
 		}
+		q.add(w)
 	}
 	return it.Close()
 }
 
-func (q *historyQuery) add(w row) error {
+func (q *historyQuery) add(w row) {
 	v := w.describe()
 	if q.withoutValues {
 		v.Value = nil
-	} else if q.size += len(v.Value); q.size > engine.MaxAnswerBytes {
-		return engine.Errorf(ErrInvalid, "kv: the values in the history of a key exceed %d bytes together: ask for it without them", engine.MaxAnswerBytes)
 	}
+	q.size += len(v.Value)
 	v.Value = bytes.Clone(v.Value)
 	q.versions = append(q.versions, v)
-	return nil
 }
 
 func (w *row) describe() Version {

@@ -178,7 +178,7 @@ func (s *script) get(ctx context.Context, keys []string) {
 }
 
 func (s *script) history(ctx context.Context, line, k string) {
-	versions, err := s.store.History(ctx, k)
+	versions, err := engine.Collect(s.store.History(k).All(ctx))
 	if err != nil {
 		s.Answer(line, "", err)
 		return

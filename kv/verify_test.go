@@ -353,12 +353,16 @@ func TestDamageIsReported(t *testing.T) {
 		row  string
 		read func(ctx context.Context, s *kv.Store) error
 	}{
-		"Get":                       {current("one"), func(ctx context.Context, s *kv.Store) error { return second(s.Get(ctx, "one")) }},
-		"GetMany":                   {current("one"), func(ctx context.Context, s *kv.Store) error { return second(s.GetMany(ctx, "one")) }},
-		"Exists":                    {current("one"), func(ctx context.Context, s *kv.Store) error { return second(s.Exists(ctx, "one")) }},
-		"Page":                      {current("one"), func(ctx context.Context, s *kv.Store) error { return second(s.Page(ctx)) }},
-		"History":                   {current("many"), func(ctx context.Context, s *kv.Store) error { return second(s.History(ctx, "many")) }},
-		"earlier versions":          {history("many", 50), func(ctx context.Context, s *kv.Store) error { return second(s.History(ctx, "many")) }},
+		"Get":     {current("one"), func(ctx context.Context, s *kv.Store) error { return second(s.Get(ctx, "one")) }},
+		"GetMany": {current("one"), func(ctx context.Context, s *kv.Store) error { return second(s.GetMany(ctx, "one")) }},
+		"Exists":  {current("one"), func(ctx context.Context, s *kv.Store) error { return second(s.Exists(ctx, "one")) }},
+		"Page":    {current("one"), func(ctx context.Context, s *kv.Store) error { return second(s.Page(ctx)) }},
+		"History": {current("many"), func(ctx context.Context, s *kv.Store) error {
+			return second(engine.Collect(s.History("many").All(ctx)))
+		}},
+		"earlier versions": {history("many", 50), func(ctx context.Context, s *kv.Store) error {
+			return second(engine.Collect(s.History("many").All(ctx)))
+		}},
 		"WaitChange":                {current("one"), func(ctx context.Context, s *kv.Store) error { return second(s.WaitChange(ctx, "one", 0)) }},
 		"Watch":                     {current("many"), func(ctx context.Context, s *kv.Store) error { return machinetest.LastError(s.Watch(ctx, "many")) }},
 		"Watch of earlier versions": {history("many", 50), nil},

@@ -122,7 +122,7 @@ func TestWatchResume(t *testing.T) {
 		return events
 	}
 	for k := range 20 {
-		versions, err := s.History(t.Context(), strconv.Itoa(k))
+		versions, err := engine.Collect(s.History(strconv.Itoa(k)).All(t.Context()))
 		if err != nil || versions[len(versions)-1].Version != 1 {
 			t.Fatalf("History(%d) = %d versions, %v; the test needs all", k, len(versions), err)
 		}

@@ -60,10 +60,14 @@ func (q *historyQuery) Arguments(f *codec.Fields) {
 	f.Namespace(&q.namespace)
 	f.Text("key", &q.key)
 	f.Bool("without_values", &q.withoutValues)
+	f.Uvarint("before", &q.before)
+	f.Int("limit", &q.limit, codec.Range{Min: 1, Max: MaxPageItems})
 }
 
 func (q *historyQuery) Results(f *codec.Fields) {
+	f.Found(&q.found)
 	codec.ListOf(f, "versions", &q.versions, (*Version).code)
+	f.Bool("more", &q.more)
 }
 
 func (v *Version) code(f *codec.Fields) {

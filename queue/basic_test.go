@@ -54,11 +54,11 @@ func TestLife(t *testing.T) {
 	if len(dead) != 1 || dead[0].Seq != 1 || dead[0].LastError != "never" || string(dead[0].Payload) != "body 0" {
 		t.Fatalf("DeadLetters = %+v", dead)
 	}
-	s := must(jobs.Stats(ctx, "mail"))
+	s := must(jobs.Get(ctx, "mail"))
 	if s.Ready != 0 || s.Inflight != 1 || s.Dead != 1 || s.Acked != 2 || s.Enqueued != 4 || s.Dequeued != 5 {
 		t.Fatalf("Stats = %+v", s)
 	}
-	if err := jobs.Requeue(ctx, "mail", 1); err != nil {
+	if err := jobs.DeadLetters("mail").Requeue(ctx, 1); err != nil {
 		t.Fatal(err)
 	}
 	if n, err := jobs.Purge(ctx, "mail"); n != 2 || err != nil {
@@ -67,7 +67,7 @@ func TestLife(t *testing.T) {
 	if err := jobs.Delete(ctx, "mail"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := jobs.Stats(ctx, "mail"); !errors.Is(err, floe.ErrNotFound) {
+	if _, err := jobs.Get(ctx, "mail"); !errors.Is(err, floe.ErrNotFound) {
 		t.Fatalf("Stats of a deleted queue: %v", err)
 	}
 }

@@ -43,7 +43,7 @@ func TestLargeLeasesThatEndTogether(t *testing.T) {
 		left -= len(must(s.Dequeue(ctx, "q", queue.Max(n), queue.Lease(time.Second))))
 	}
 	r.Advance(1000)
-	if st := must(s.Stats(ctx, "q")); st.Dead != n || st.Inflight != 0 {
+	if st := must(s.Get(ctx, "q")); st.Dead != n || st.Inflight != 0 {
 		t.Errorf("%d dead letters, %d leased, want %d dead", st.Dead, st.Inflight, n)
 	}
 	if e := largest(t, r, "engine fire"); e.Bytes > 6*size || e.Count < n/6 {
@@ -65,7 +65,7 @@ func TestManyQueuesAreDueTogether(t *testing.T) {
 	}
 	r.Advance(3_600_000)
 	for i := range queues {
-		if st := must(s.Stats(ctx, fmt.Sprint("q", i))); st.Ready != messages || st.Expired != messages {
+		if st := must(s.Get(ctx, fmt.Sprint("q", i))); st.Ready != messages || st.Expired != messages {
 			t.Fatalf("queue %d: %+v, want %d messages ready again", i, st, messages)
 		}
 	}

@@ -120,7 +120,7 @@ func TestConsumeOutcomes(t *testing.T) {
 		if !slices.Equal(dead, want) {
 			t.Errorf("dead letters %q, want %q", dead, want)
 		}
-		if s := must(jobs.Stats(ctx, "q")); s.Acked != 3 || s.Dead != 3 || s.Ready+s.Inflight+s.Delayed != 0 {
+		if s := must(jobs.Get(ctx, "q")); s.Acked != 3 || s.Dead != 3 || s.Ready+s.Inflight+s.Delayed != 0 {
 			t.Errorf("Stats = %+v", s)
 		}
 		if len(reported) != 9 {
@@ -174,7 +174,7 @@ func TestConsumeHoldsLeases(t *testing.T) {
 		pass(10 * time.Minute)
 		c.end(t)
 		other.end(t)
-		if s := must(jobs.Stats(ctx, "q")); runs.Load() != 20 || s.Acked != 20 || s.Expired != 0 {
+		if s := must(jobs.Get(ctx, "q")); runs.Load() != 20 || s.Acked != 20 || s.Expired != 0 {
 			t.Errorf("%d runs, %+v", runs.Load(), s)
 		}
 	})
@@ -238,7 +238,7 @@ func TestConsumeDrains(t *testing.T) {
 		if d := time.Since(began); d < 10*time.Second || d > 11*time.Second {
 			t.Errorf("the end took %v, want the grace of 10s", d)
 		}
-		if s := must(jobs.Stats(ctx, "q")); s.Acked != 1 || s.Ready != 4 || s.Dead != 0 {
+		if s := must(jobs.Get(ctx, "q")); s.Acked != 1 || s.Ready != 4 || s.Dead != 0 {
 			t.Errorf("Stats = %+v, want 1 acked and 4 ready", s)
 		}
 		for m, err := range jobs.Messages("q").All(ctx) {
@@ -303,7 +303,7 @@ func TestConsumeTenThousand(t *testing.T) {
 				for _, c := range all {
 					c.end(t)
 				}
-				if s := must(jobs.Stats(ctx, "q")); len(runs) != 10_000 || s.Acked != 10_000 || s.Dequeued != 10_000 {
+				if s := must(jobs.Get(ctx, "q")); len(runs) != 10_000 || s.Acked != 10_000 || s.Dequeued != 10_000 {
 					t.Errorf("%d messages were handled: %+v", len(runs), s)
 				}
 			})

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"fmt"
 
-	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
 )
 
@@ -35,7 +34,7 @@ func (s *session) deadLetter(seq uint64) (w deadRow, err error) {
 	s.m.buf = deadKey(s.m.buf[:0], s.id, seq)
 	b, ok := s.tx.Get(s.m.buf)
 	if !ok {
-		return w, engine.Errorf(ErrNotFound, "queue %q: dead letter %d not found", s.name, seq)
+		return w, noDeadLetter(string(s.name), seq)
 	}
 	return must(decodeDead(b)), nil
 }

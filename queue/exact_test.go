@@ -125,7 +125,7 @@ func TestRedriveStopsWhereTheQueueIsFull(t *testing.T) {
 	if err := s.Configure(ctx, "q", queue.Settings{MaxBytes: 50}); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := s.RequeueAll(ctx, "q"); n != 1 || !errors.Is(err, queue.ErrBusy) {
+	if n, err := s.DeadLetters("q").RequeueAll(ctx); n != 1 || !errors.Is(err, queue.ErrBusy) {
 		t.Errorf("RequeueAll into a queue with room for the first one = %d, %v, want 1 and ErrBusy", n, err)
 	}
 	dead, err := s.DeadLetters("q").Page(ctx)
@@ -135,7 +135,7 @@ func TestRedriveStopsWhereTheQueueIsFull(t *testing.T) {
 	if err := s.Configure(ctx, "q", queue.Settings{}); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := s.RequeueAll(ctx, "q"); n != 2 || err != nil {
+	if n, err := s.DeadLetters("q").RequeueAll(ctx); n != 2 || err != nil {
 		t.Errorf("RequeueAll with room = %d, %v, want 2", n, err)
 	}
 	r.Verify()

@@ -61,7 +61,7 @@ func ExampleStore_Consume() {
 		return nil
 	})
 	fmt.Println("ended:", err)
-	s, _ := jobs.Stats(context.Background(), "mail")
+	s, _ := jobs.Get(context.Background(), "mail")
 	fmt.Printf("%d acked, %d dead\n", s.Acked, s.Dead)
 	// Output:
 	// a letter to ada
@@ -93,7 +93,7 @@ func Example_deadLetters() {
 		}
 		fmt.Printf("dead: %s (%s)\n", m.Payload, m.LastError)
 	}
-	n, _ := jobs.RequeueAll(ctx, "mail", queue.Contains("address"))
+	n, _ := jobs.DeadLetters("mail").RequeueAll(ctx, queue.Contains("address"))
 	fmt.Println("requeued:", n)
 	// Output:
 	// attempt 1 of 2

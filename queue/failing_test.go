@@ -29,21 +29,21 @@ func TestEachFailure(t *testing.T) {
 		r.EachFailure(map[string]func(engine.Door) error{
 			"Configure":     call(func(s *queue.Store) error { return s.Configure(ctx, "q", queue.Settings{MaxLen: 1000}) }),
 			"Delete":        call(func(s *queue.Store) error { return missing(s.Delete(ctx, "none")) }),
-			"DeleteDead":    call(func(s *queue.Store) error { return missing(s.DeleteDead(ctx, "q", 99)) }),
-			"DeleteMessage": call(func(s *queue.Store) error { return missing(s.DeleteMessage(ctx, "q", 99)) }),
+			"DeleteDead":    call(func(s *queue.Store) error { return missing(s.DeadLetters("q").Delete(ctx, 99)) }),
+			"DeleteMessage": call(func(s *queue.Store) error { return missing(s.Messages("q").Delete(ctx, 99)) }),
 			"Dequeue":       call(func(s *queue.Store) error { _, err := s.Dequeue(ctx, "empty"); return err }),
 			"Enqueue":       call(func(s *queue.Store) error { _, err := s.Enqueue(ctx, "q", []byte("p")); return err }),
 			"EnqueueMany": call(func(s *queue.Store) error {
 				_, err := s.EnqueueMany(ctx, "q", []queue.NewMessage{{Payload: []byte("p")}})
 				return err
 			}),
-			"Message":     call(func(s *queue.Store) error { _, err := s.Message(ctx, "q", 1); return err }),
+			"Message":     call(func(s *queue.Store) error { _, err := s.Messages("q").Get(ctx, 1); return err }),
 			"Pause":       call(func(s *queue.Store) error { return s.Pause(ctx, "q") }),
 			"Purge":       call(func(s *queue.Store) error { _, err := s.Purge(ctx, "empty"); return missing(err) }),
 			"Resume":      call(func(s *queue.Store) error { return s.Resume(ctx, "q") }),
-			"Requeue":     call(func(s *queue.Store) error { return missing(s.Requeue(ctx, "q", 99)) }),
-			"RequeueAll":  call(func(s *queue.Store) error { _, err := s.RequeueAll(ctx, "q"); return err }),
-			"Stats":       call(func(s *queue.Store) error { _, err := s.Stats(ctx, "q"); return err }),
+			"Requeue":     call(func(s *queue.Store) error { return missing(s.DeadLetters("q").Requeue(ctx, 99)) }),
+			"RequeueAll":  call(func(s *queue.Store) error { _, err := s.DeadLetters("q").RequeueAll(ctx); return err }),
+			"Stats":       call(func(s *queue.Store) error { _, err := s.Get(ctx, "q"); return err }),
 			"All":         call(func(s *queue.Store) error { return machinetest.LastError(s.All(ctx)) }),
 			"Page":        call(func(s *queue.Store) error { _, err := s.Page(ctx); return err }),
 			"Messages":    call(func(s *queue.Store) error { return machinetest.LastError(s.Messages("q").All(ctx, queue.Limit(2))) }),

@@ -79,7 +79,7 @@ func TestInvalid(t *testing.T) {
 		{"cursor", func() error { _, err := jobs.Messages("q").Page(ctx, queue.Cursor("256-1")); return err }, []string{`"256-1"`}},
 		{"dead cursor", func() error { _, err := jobs.DeadLetters("q").Page(ctx, queue.Cursor("x")); return err }, []string{`"x"`}},
 		{"state", func() error { _, err := jobs.Messages("q").Page(ctx, queue.InState(queue.Dead)); return err }, []string{"state dead"}},
-		{"filter", func() error { _, err := jobs.RequeueAll(ctx, "q", queue.Contains(long)); return err }, []string{"1025", "1024"}},
+		{"filter", func() error { _, err := jobs.DeadLetters("q").RequeueAll(ctx, queue.Contains(long)); return err }, []string{"1025", "1024"}},
 		{"system namespace", func() error { _, err := node.Queue("_x").Enqueue(ctx, "q", nil); return err }, []string{"_x"}},
 	} {
 		err := c.f()
@@ -100,10 +100,10 @@ func TestInvalid(t *testing.T) {
 			"Ack":         func() error { _, err := jobs.Ack(ctx, name, "1-1"); return err },
 			"Purge":       func() error { _, err := jobs.Purge(ctx, name); return err },
 			"Delete":      func() error { return jobs.Delete(ctx, name) },
-			"Stats":       func() error { _, err := jobs.Stats(ctx, name); return err },
+			"Stats":       func() error { _, err := jobs.Get(ctx, name); return err },
 			"Messages":    func() error { _, err := jobs.Messages(name).Page(ctx); return err },
 			"DeadLetters": func() error { _, err := jobs.DeadLetters(name).Page(ctx); return err },
-			"Requeue":     func() error { return jobs.Requeue(ctx, name, 1) },
+			"Requeue":     func() error { return jobs.DeadLetters(name).Requeue(ctx, 1) },
 		} {
 			if err := f(); !errors.Is(err, queue.ErrInvalid) {
 				t.Errorf("%s(%q): %v, want ErrInvalid", call, name, err)
@@ -128,10 +128,10 @@ func TestManyDue(t *testing.T) {
 		t.Errorf("%d timers fired, want 3 for %d leases", fired, n)
 	}
 	r.Verify()
-	if s := must(jobs.Stats(ctx, "q")); s.Dead != n || s.Expired != n || s.Inflight != 0 {
+	if s := must(jobs.Get(ctx, "q")); s.Dead != n || s.Expired != n || s.Inflight != 0 {
 		t.Errorf("Stats = %+v, want %d dead letters", s, n)
 	}
-	if n, err := jobs.RequeueAll(ctx, "q", queue.Contains("0123")); n != 2*queue.MaxDue+10 || err != nil {
+	if n, err := jobs.DeadLetters("q").RequeueAll(ctx, queue.Contains("0123")); n != 2*queue.MaxDue+10 || err != nil {
 		t.Errorf("RequeueAll = %d, %v", n, err)
 	}
 	r.Restart()
@@ -141,7 +141,7 @@ func TestManyDue(t *testing.T) {
 	for _, m := range got {
 		must(jobs.Nack(ctx, "q", []queue.Receipt{m.Receipt}, queue.ToDLQ()))
 	}
-	if n, err := jobs.RequeueAll(ctx, "q"); n != 95 || !errors.Is(err, queue.ErrBusy) {
+	if n, err := jobs.DeadLetters("q").RequeueAll(ctx); n != 95 || !errors.Is(err, queue.ErrBusy) {
 		t.Errorf("RequeueAll into a bounded queue = %d, %v; want 95 and ErrBusy", n, err)
 	}
 	must(0, jobs.Delete(ctx, "q"))
@@ -300,7 +300,7 @@ func TestPauseAndResume(t *testing.T) {
 func TestShortMaxBackoff(t *testing.T) {
 	jobs, ctx := openStore(t), within(t)
 	must(0, jobs.Configure(ctx, "q", queue.Settings{BackoffMax: 500 * time.Millisecond}))
-	if s := must(jobs.Stats(ctx, "q")).Settings; s.BackoffMin != 500*time.Millisecond || s.BackoffMax != 500*time.Millisecond {
+	if s := must(jobs.Get(ctx, "q")).Settings; s.BackoffMin != 500*time.Millisecond || s.BackoffMax != 500*time.Millisecond {
 		t.Errorf("back-off of %v to %v, want 500ms", s.BackoffMin, s.BackoffMax)
 	}
 }

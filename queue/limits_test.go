@@ -91,7 +91,7 @@ func TestLimits(t *testing.T) {
 		}},
 		{Name: "bytes of a prefix", Least: none, Most: 255, Says: []string{"prefix", "256", "255"}, Try: func(n int64) error { _, err := s.Page(ctx, queue.Prefix(text(n))); return err }},
 		{Name: "bytes of a filter", Least: none, Most: queue.MaxFilterBytes, Says: []string{"1025", "1024"}, Try: func(n int64) error {
-			_, err := s.RequeueAll(ctx, "q", queue.Contains(text(n)))
+			_, err := s.DeadLetters("q").RequeueAll(ctx, queue.Contains(text(n)))
 			return err
 		}},
 		{Name: "messages of a bounded queue", Least: none, Most: 3, Beyond: queue.ErrBusy, Says: []string{"3"}, Try: func(n int64) error {

@@ -117,8 +117,8 @@ func checkFilter(text string) error {
 	return nil
 }
 
-// Stats returns what is in a queue, and what has become of all that ever was. Nothing is counted for it. Errors: ErrNotFound.
-func (s *Store) Stats(ctx context.Context, name string) (Stats, error) {
+// Get returns what is in a queue, and what has become of all that ever was. Nothing is counted for it. Errors: ErrNotFound.
+func (s *Store) Get(ctx context.Context, name string) (Stats, error) {
 	if err := checkName(name); err != nil {
 		return Stats{}, err
 	}
@@ -163,7 +163,7 @@ type Messages struct {
 	queue string
 }
 
-// Messages returns what lists the messages of a queue.
+// Messages returns what reads, deletes and lists the messages of a queue.
 func (s *Store) Messages(name string) Messages { return Messages{s, name} }
 
 // Page returns a page of the messages, in the order in which they would be delivered if all were ready. A page ends early when its payloads
@@ -223,30 +223,30 @@ func parsePlace(cursor string) (place, bool) {
 	return at, err1 == nil && err2 == nil && at.cursor() == cursor
 }
 
-// Message returns a message by its Seq, in whichever state it is: ready, delayed, leased or dead. Looking at it changes nothing. It takes a look or two
+// Get returns a message by its Seq, in whichever state it is: ready, delayed, leased or dead. Looking at it changes nothing. It takes a look or two
 // for each priority that messages of the queue have, however many messages there are. Receipt is empty.
 //
 // Errors: ErrNotFound if the queue does not exist, or no message of it has this Seq: it was acked, purged or deleted, or never existed.
-func (s *Store) Message(ctx context.Context, name string, seq uint64) (Message, error) {
-	q := messageQuery{namespace: s.scope.Namespace(), name: name, seq: seq}
-	if err := s.look(ctx, name, nil, &q); err != nil {
+func (l Messages) Get(ctx context.Context, seq uint64) (Message, error) {
+	q := messageQuery{namespace: l.store.scope.Namespace(), name: l.queue, seq: seq}
+	if err := l.store.look(ctx, l.queue, nil, &q); err != nil {
 		return Message{}, err
 	}
 	switch {
 	case !q.found:
-		return Message{}, notFound(name)
+		return Message{}, notFound(l.queue)
 	case len(q.items) == 0:
-		return Message{}, noMessage(name, seq)
+		return Message{}, noMessage(l.queue, seq)
 	}
 	return q.items[0], nil
 }
 
-// DeleteMessage deletes a message by its Seq if it is ready, delayed or a dead letter; its DedupKey stays remembered. A message that is leased is
+// Delete deletes a message by its Seq if it is ready, delayed or a dead letter; its DedupKey stays remembered. A message that is leased is
 // its consumer's to settle.
 //
 // Errors: ErrConflict if the message is leased; ErrNotFound if the queue does not exist, or no message of it has this Seq.
-func (s *Store) DeleteMessage(ctx context.Context, name string, seq uint64) error {
-	_, err := removeMessage.Do(ctx, &s.scope, name, seqBody{seq}, nil)
+func (l Messages) Delete(ctx context.Context, seq uint64) error {
+	_, err := removeMessage.Do(ctx, &l.store.scope, l.queue, seqBody{seq}, nil)
 	return err
 }
 
@@ -260,7 +260,7 @@ type DeadLetters struct {
 	queue string
 }
 
-// DeadLetters returns what lists the dead letters of a queue.
+// DeadLetters returns what requeues, deletes and lists the dead letters of a queue.
 func (s *Store) DeadLetters(name string) DeadLetters { return DeadLetters{s, name} }
 
 // Page returns a page of the dead letters, in order of their Seq. A page ends early when its payloads exceed 4 MiB; with Contains it may be empty
@@ -296,18 +296,27 @@ func (l DeadLetters) All(ctx context.Context, opts ...DeadOption) iter.Seq2[Mess
 	return engine.All(ctx, l.Page, opts)
 }
 
+// Get returns a dead letter by its Seq. Errors: ErrNotFound if the queue or the dead letter does not exist.
+func (l DeadLetters) Get(ctx context.Context, seq uint64) (Message, error) {
+	m, err := Messages(l).Get(ctx, seq)
+	if err == nil && m.State != Dead {
+		return Message{}, noDeadLetter(l.queue, seq)
+	}
+	return m, err
+}
+
 // Requeue makes a dead letter ready, in its old place, as if it had never been delivered.
 //
 // Errors: ErrNotFound if the queue or the dead letter does not exist; ErrBusy if the queue is bounded and full.
-func (s *Store) Requeue(ctx context.Context, name string, seq uint64) error {
-	_, err := requeue.Do(ctx, &s.scope, name, seqBody{seq}, nil)
+func (l DeadLetters) Requeue(ctx context.Context, seq uint64) error {
+	_, err := requeue.Do(ctx, &l.store.scope, l.queue, seqBody{seq}, nil)
 	return err
 }
 
 // RequeueAll makes all dead letters ready, or those that hold a text, and returns how many, also beside an error. It goes in steps of up to 1,000.
 //
 // Options: Contains. Errors: ErrNotFound; ErrInvalid for a filter over its limit; ErrBusy if the queue is bounded and becomes full.
-func (s *Store) RequeueAll(ctx context.Context, name string, opts ...FilterOption) (requeued int64, err error) {
+func (l DeadLetters) RequeueAll(ctx context.Context, opts ...FilterOption) (requeued int64, err error) {
 	var o listOptions
 	opts, o.Err = engine.Given(opts)
 	for _, opt := range opts {
@@ -317,7 +326,7 @@ func (s *Store) RequeueAll(ctx context.Context, name string, opts ...FilterOptio
 		return 0, o.Err
 	}
 	for d := (redriven{more: true}); d.more; {
-		if d, err = redrive.Do(ctx, &s.scope, name, redriveBody{d.seen, d.until, []byte(o.text)}, nil); err != nil {
+		if d, err = redrive.Do(ctx, &l.store.scope, l.queue, redriveBody{d.seen, d.until, []byte(o.text)}, nil); err != nil {
 			return requeued, err
 		}
 		requeued += d.requeued
@@ -325,8 +334,12 @@ func (s *Store) RequeueAll(ctx context.Context, name string, opts ...FilterOptio
 	return requeued, nil
 }
 
-// DeleteDead deletes a dead letter. Errors: ErrNotFound if the queue or the dead letter does not exist.
-func (s *Store) DeleteDead(ctx context.Context, name string, seq uint64) error {
-	_, err := discard.Do(ctx, &s.scope, name, seqBody{seq}, nil)
+// Delete deletes a dead letter. Errors: ErrNotFound if the queue or the dead letter does not exist.
+func (l DeadLetters) Delete(ctx context.Context, seq uint64) error {
+	_, err := discard.Do(ctx, &l.store.scope, l.queue, seqBody{seq}, nil)
 	return err
+}
+
+func noDeadLetter(name string, seq uint64) error {
+	return engine.Errorf(ErrNotFound, "queue %q: dead letter %d not found", name, seq)
 }

@@ -249,7 +249,7 @@ func (m *model) Compare() {
 func (m *model) compareBySeq(name string, q *modelQueue) {
 	for range 3 {
 		seq := uint64(m.rng.IntN(int(q.seq) + 2))
-		got, err := m.store.Message(m.t.Context(), name, seq)
+		got, err := m.store.Messages(name).Get(m.t.Context(), seq)
 		want := q.messages[seq]
 		switch {
 		case want != nil && err == nil:

@@ -41,10 +41,10 @@ type script struct {
 func (s *script) other(ctx context.Context, line, verb string, a machinetest.Args) bool {
 	switch verb {
 	case "redrive":
-		n, err := s.store.RequeueAll(context.Background(), a.Word(0), queue.Contains(a.Word(1)))
+		n, err := s.store.DeadLetters(a.Word(0)).RequeueAll(context.Background(), queue.Contains(a.Word(1)))
 		s.Answer(line, n, err)
 	case "stats":
-		q, err := s.store.Stats(ctx, a.Word(0))
+		q, err := s.store.Get(ctx, a.Word(0))
 		s.Answer(line, describeStats(q), err)
 	case "list":
 		for q, err := range s.store.All(ctx) {

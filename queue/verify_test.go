@@ -141,7 +141,7 @@ func TestRequeueIntoEmptyQueue(t *testing.T) {
 		}
 	}
 	r.Verify()
-	if got, err := storeOf(r, "n").Message(t.Context(), "q", 1); err != nil || got.State != queue.Ready {
+	if got, err := storeOf(r, "n").Messages("q").Get(t.Context(), 1); err != nil || got.State != queue.Ready {
 		t.Errorf("Message = %+v, %v, want it ready", got, err)
 	}
 }

@@ -45,7 +45,7 @@ func TestView(t *testing.T) {
 				t.Errorf("dead letter %+v, %v", m, err)
 			}
 		}
-		if s := must(store.Stats(ctx, "q")); s.Dead != 1 || s.Acked != 2 {
+		if s := must(store.Get(ctx, "q")); s.Dead != 1 || s.Acked != 2 {
 			t.Errorf("Stats = %+v", s)
 		}
 		_, err := queue.JSON[func()](store).Enqueue(ctx, "q", func() {})

@@ -45,7 +45,7 @@ func (s *Store) Activity(ctx context.Context, name string, span ActivitySpan) (A
 	if n := len(span.Partitions); n > MaxPartitions {
 		return Activity{}, engine.Errorf(ErrInvalid, "stream: activity of %d partitions, the limit is %d", n, MaxPartitions)
 	}
-	stats, err := s.Stats(ctx, name)
+	stats, err := s.Get(ctx, name)
 	if err != nil {
 		return Activity{}, err
 	}

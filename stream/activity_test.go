@@ -46,7 +46,7 @@ func TestActivity(t *testing.T) {
 				}
 			}
 		}
-		stats, err := s.Stats(t.Context(), "log")
+		stats, err := s.Get(t.Context(), "log")
 		if err != nil {
 			t.Fatal(err)
 		}

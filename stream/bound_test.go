@@ -27,7 +27,7 @@ func usedUpRecords(t *testing.T, mode stream.Mode) (*machinetest.Rig, *stream.St
 			t.Fatal(err)
 		}
 	}
-	if err := s.CreateGroup(ctx, "jobs", "workers", stream.MaxAttempts(1), stream.InMode(mode)); err != nil {
+	if err := s.Groups("jobs").Create(ctx, "workers", stream.MaxAttempts(1), stream.InMode(mode)); err != nil {
 		t.Fatal(err)
 	}
 	var all []stream.Delivery
@@ -69,7 +69,7 @@ func TestUsedUpRecordsAreBuriedInParts(t *testing.T) {
 				t.Fatal(err)
 			}
 			if name == "nack" {
-				first, err := s.Stats(t.Context(), stream.DeadLetters("jobs"))
+				first, err := s.Get(t.Context(), stream.DeadLetters("jobs"))
 				if err != nil || first.Records() == 0 || first.Records() > 20 {
 					t.Errorf("%d records were moved at once, %v", first.Records(), err)
 				}
@@ -77,11 +77,11 @@ func TestUsedUpRecordsAreBuriedInParts(t *testing.T) {
 			if fires := r.Fire(); name == "nack" && fires < 4 {
 				t.Errorf("%d timers moved the others", fires)
 			}
-			last, err := s.Stats(t.Context(), stream.DeadLetters("jobs"))
+			last, err := s.Get(t.Context(), stream.DeadLetters("jobs"))
 			if err != nil || last.Records() != usedUp {
 				t.Errorf("%d dead letters, %v, want %d", last.Records(), err, usedUp)
 			}
-			pending, err := s.GroupStats(t.Context(), "jobs", "workers")
+			pending, err := s.Groups("jobs").Get(t.Context(), "workers")
 			if err != nil || pending.Pending() != 0 {
 				t.Errorf("%d records are pending, %v", pending.Pending(), err)
 			}

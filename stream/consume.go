@@ -149,7 +149,7 @@ func (c *consumer) reportOutage(err error) { workloop.Callback(func() { c.report
 // open finds out what the group is like, or makes it, when there is a stream.
 func (c *consumer) open(ctx context.Context) error {
 	for {
-		info, err := c.s.GroupStats(ctx, c.stream, c.group)
+		info, err := c.s.Groups(c.stream).Get(ctx, c.group)
 		if err == nil {
 			c.mode = info.Mode
 			c.ackTimeout.Store(int64(info.AckTimeout))

@@ -135,7 +135,7 @@ func TestConsumeOutcomes(t *testing.T) {
 		if got := dead.sorted(); got != "hopeless: handle: no such address, never works: attempt 3 failed, panics: handler panicked: boom" {
 			t.Errorf("dead letters: %s; headers %v", got, recs[0].Headers)
 		}
-		info, err := s.GroupStats(t.Context(), name, "g")
+		info, err := s.Groups(name).Get(t.Context(), "g")
 		must(t, err)
 		if info.Pending() != 0 || info.Lag() != 0 || len(info.Members) != 0 {
 			t.Errorf("GroupStats = %+v, want nothing left", info)
@@ -195,7 +195,7 @@ func TestConsumeHoldsRecords(t *testing.T) {
 		pass(10 * time.Minute)
 		c.end(t)
 		other.end(t)
-		if info, err := s.GroupStats(t.Context(), "log", "g"); err != nil || runs.Load() != 20 || info.Pending() != 0 {
+		if info, err := s.Groups("log").Get(t.Context(), "g"); err != nil || runs.Load() != 20 || info.Pending() != 0 {
 			t.Errorf("%d runs, %+v, %v", runs.Load(), info, err)
 		}
 	})
@@ -256,7 +256,7 @@ func TestConsumeKeepsKeysInOrder(t *testing.T) {
 				t.Errorf("%d records of key %s are done, want %d", n, k, each)
 			}
 		}
-		if info, err := s.GroupStats(t.Context(), "log", "g"); err != nil || info.Pending() != 0 || info.Lag() != 0 {
+		if info, err := s.Groups("log").Get(t.Context(), "g"); err != nil || info.Pending() != 0 || info.Lag() != 0 {
 			t.Errorf("GroupStats = %+v, %v", info, err)
 		}
 	})
@@ -292,7 +292,7 @@ func TestConsumeMany(t *testing.T) {
 		if got := sizes.sorted(); got != "100, 100, 300, 300, 300" || len(handled) != 1000 {
 			t.Errorf("batches of %s, %d records", got, len(handled))
 		}
-		if info, err := s.GroupStats(t.Context(), "log", "g"); err != nil || info.Pending() != 0 {
+		if info, err := s.Groups("log").Get(t.Context(), "g"); err != nil || info.Pending() != 0 {
 			t.Errorf("%+v, %v; want none pending", info, err)
 		}
 	})
@@ -381,7 +381,7 @@ func TestConsumeDrains(t *testing.T) {
 func TestConsumeLosesRecords(t *testing.T) {
 	for name, lose := range map[string]func(ctx context.Context, s *stream.Store) error{
 		"seek":   func(ctx context.Context, s *stream.Store) error { return s.Seek(ctx, "log", "g", stream.FromEnd()) },
-		"group":  func(ctx context.Context, s *stream.Store) error { return s.DeleteGroup(ctx, "log", "g") },
+		"group":  func(ctx context.Context, s *stream.Store) error { return s.Groups("log").Delete(ctx, "g") },
 		"stream": func(ctx context.Context, s *stream.Store) error { return s.Delete(ctx, "log", stream.Force()) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -442,7 +442,7 @@ func TestConsumeRefuses(t *testing.T) {
 func TestConsumeTakesOnNewSettings(t *testing.T) {
 	for name, change := range map[string]func(ctx context.Context, node *floe.Node, s *stream.Store) error{
 		"configured": func(ctx context.Context, _ *floe.Node, s *stream.Store) error {
-			return s.ConfigureGroup(ctx, "log", "g", stream.AckTimeout(10*time.Second))
+			return s.Groups("log").Configure(ctx, "g", stream.AckTimeout(10*time.Second))
 		},
 		"created again": func(ctx context.Context, node *floe.Node, s *stream.Store) error {
 			_, err := node.Txn("n").Do(stream.DeleteGroupOp("log", "g"), stream.CreateGroupOp("log", "g", stream.AckTimeout(10*time.Second))).Commit(ctx)
@@ -452,7 +452,7 @@ func TestConsumeTakesOnNewSettings(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubbles(t, func(t *testing.T, node *floe.Node, s *stream.Store) {
 				must(t, s.Create(t.Context(), "log", stream.Partitions(4)))
-				must(t, s.CreateGroup(t.Context(), "log", "g", stream.AckTimeout(time.Hour)))
+				must(t, s.Groups("log").Create(t.Context(), "g", stream.AckTimeout(time.Hour)))
 				var handled notes
 				c := begin(t, func(ctx context.Context) error {
 					return s.Consume(ctx, "log", "g", func(ctx context.Context, d stream.Delivery) error {
@@ -487,14 +487,14 @@ func TestConfiguringKeepsNobody(t *testing.T) {
 		for mode := stream.Shared; mode <= stream.Exclusive; mode++ {
 			name := mode.String()
 			create(t, s, name, stream.Partitions(4))
-			must(t, s.CreateGroup(t.Context(), name, "g", stream.InMode(mode), stream.AckTimeout(10*time.Second)))
+			must(t, s.Groups(name).Create(t.Context(), "g", stream.InMode(mode), stream.AckTimeout(10*time.Second)))
 			if _, err := s.ReadGroup(t.Context(), name, "g", "silent", stream.Wait(time.Second)); err != nil {
 				t.Fatal(err)
 			}
 			appendAll(t, s, name, "a", "b", "c", "d", "e", "f", "g", "h")
 			got := 0
 			for range 40 {
-				must(t, s.ConfigureGroup(t.Context(), name, "g", stream.AckTimeout(10*time.Second)))
+				must(t, s.Groups(name).Configure(t.Context(), "g", stream.AckTimeout(10*time.Second)))
 				ds, err := s.ReadGroup(t.Context(), name, "g", "b", stream.Limit(100))
 				if err != nil {
 					t.Fatal(err)
@@ -505,7 +505,7 @@ func TestConfiguringKeepsNobody(t *testing.T) {
 				}
 				pass(time.Second)
 			}
-			if info, err := s.GroupStats(t.Context(), name, "g"); err != nil || got != 8 || len(info.Members) != 1 {
+			if info, err := s.Groups(name).Get(t.Context(), "g"); err != nil || got != 8 || len(info.Members) != 1 {
 				t.Errorf("%s: b got %d of 8 records; %+v, %v: want b as the only member", name, got, info, err)
 			}
 		}
@@ -519,7 +519,7 @@ func TestConfiguringTakesNothingAway(t *testing.T) {
 		t.Run(mode.String(), func(t *testing.T) {
 			inBubbles(t, func(t *testing.T, _ *floe.Node, s *stream.Store) {
 				must(t, s.Create(t.Context(), "log", stream.Partitions(3)))
-				must(t, s.CreateGroup(t.Context(), "log", "g", stream.InMode(mode), stream.AckTimeout(5*time.Minute)))
+				must(t, s.Groups("log").Create(t.Context(), "g", stream.InMode(mode), stream.AckTimeout(5*time.Minute)))
 				var handled notes
 				consume := func(ctx context.Context) error {
 					return s.Consume(ctx, "log", "g", func(ctx context.Context, d stream.Delivery) error {
@@ -542,7 +542,7 @@ func TestConfiguringTakesNothingAway(t *testing.T) {
 				idle := begin(t, consume)
 				pass(80 * time.Second) // the busy one renews each 100 s
 				for range 3 {
-					must(t, s.ConfigureGroup(t.Context(), "log", "g", stream.AckTimeout(2*time.Second)))
+					must(t, s.Groups("log").Configure(t.Context(), "g", stream.AckTimeout(2*time.Second)))
 					pass(5 * time.Second)
 				}
 				pass(10 * time.Minute)

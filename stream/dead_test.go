@@ -27,7 +27,7 @@ func TestDeadLettersWithManyHeaders(t *testing.T) {
 			if _, err := s.Append(t.Context(), name, stream.Message{Payload: []byte("x"), Headers: map[string]string{"h": value, key: ""}}); err != nil {
 				t.Fatal(err)
 			}
-			must(t, s.CreateGroup(t.Context(), name, "g", stream.MaxAttempts(1)))
+			must(t, s.Groups(name).Create(t.Context(), "g", stream.MaxAttempts(1)))
 			c := consumer{t, s, name, "g", "a"}
 			c.nack(c.want("x"), stream.Reason(strings.Repeat("r", 2000)))
 			r.Fire()

@@ -53,7 +53,7 @@ func TestSeekForgetsWhatWasDue(t *testing.T) {
 			r.Advance(30_000)
 			again := a.want("x:1 x:2 y:1 x:3")
 			r.Advance(40_000)
-			info, err := s.GroupStats(t.Context(), "log", "g")
+			info, err := s.Groups("log").Get(t.Context(), "g")
 			if err != nil || info.Pending() != 4 {
 				t.Errorf("%d records are pending, %v, want the 4 that were delivered last", info.Pending(), err)
 			}

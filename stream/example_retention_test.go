@@ -29,7 +29,7 @@ func ExampleStore_Trim() {
 	if _, err := store.AppendMany(ctx, "readings", readings); err != nil {
 		log.Fatal(err)
 	}
-	info, err := store.Stats(ctx, "readings")
+	info, err := store.Get(ctx, "readings")
 	if err != nil {
 		log.Fatal(err)
 	}

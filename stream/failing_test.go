@@ -24,7 +24,7 @@ func TestEachFailure(t *testing.T) {
 			must(t, err)
 			ids = append(ids, a.ID)
 		}
-		must(t, s.CreateGroup(ctx, "log", "g"))
+		must(t, s.Groups("log").Create(ctx, "g"))
 		call := func(f func(s *stream.Store) error) func(engine.Door) error {
 			return func(d engine.Door) error { return f(engine.StoreOf(stream.Primitive, engine.NewRouter(d), "n", 0)) }
 		}
@@ -40,23 +40,25 @@ func TestEachFailure(t *testing.T) {
 				_, err := s.AppendMany(ctx, "log", []stream.Message{text("x")}, stream.Partition(3))
 				return err
 			}),
-			"ConfigureGroup": call(func(s *stream.Store) error { return s.ConfigureGroup(ctx, "log", "g", stream.AckTimeout(time.Minute)) }),
-			"Delete":         call(func(s *stream.Store) error { return missing(s.Delete(ctx, "none")) }),
-			"DeleteGroup":    call(func(s *stream.Store) error { return missing(s.DeleteGroup(ctx, "log", "none")) }),
-			"GroupStats":     call(func(s *stream.Store) error { _, err := s.GroupStats(ctx, "log", "g"); return err }),
-			"Groups":         call(func(s *stream.Store) error { return machinetest.LastError(s.Groups("log").All(ctx)) }),
-			"Leave":          call(func(s *stream.Store) error { return missing(s.Leave(ctx, "log", "g", "none")) }),
-			"Pending":        call(func(s *stream.Store) error { return machinetest.LastError(s.Pending("log", "g").All(ctx)) }),
-			"Read":           call(func(s *stream.Store) error { _, err := s.Read(ctx, "log"); return err }),
-			"Read a tail":    call(func(s *stream.Store) error { _, err := s.Read(ctx, "log", stream.Tail()); return err }),
-			"Refs":           call(func(s *stream.Store) error { _, err := s.Refs(ctx, "log", ids...); return err }),
+			"ConfigureGroup": call(func(s *stream.Store) error {
+				return s.Groups("log").Configure(ctx, "g", stream.AckTimeout(time.Minute))
+			}),
+			"Delete":      call(func(s *stream.Store) error { return missing(s.Delete(ctx, "none")) }),
+			"DeleteGroup": call(func(s *stream.Store) error { return missing(s.Groups("log").Delete(ctx, "none")) }),
+			"GroupStats":  call(func(s *stream.Store) error { _, err := s.Groups("log").Get(ctx, "g"); return err }),
+			"Groups":      call(func(s *stream.Store) error { return machinetest.LastError(s.Groups("log").All(ctx)) }),
+			"Leave":       call(func(s *stream.Store) error { return missing(s.Leave(ctx, "log", "g", "none")) }),
+			"Pending":     call(func(s *stream.Store) error { return machinetest.LastError(s.Pending("log", "g").All(ctx)) }),
+			"Read":        call(func(s *stream.Store) error { _, err := s.Read(ctx, "log"); return err }),
+			"Read a tail": call(func(s *stream.Store) error { _, err := s.Read(ctx, "log", stream.Tail()); return err }),
+			"Refs":        call(func(s *stream.Store) error { _, err := s.Refs(ctx, "log", ids...); return err }),
 			"Records": call(func(s *stream.Store) error {
 				_, err := s.Records(ctx, "log", stream.Ref{Partition: 1, Offset: 1}, stream.Ref{Partition: 4, Offset: 1})
 				return err
 			}),
 			"Seek":         call(func(s *stream.Store) error { return s.Seek(ctx, "log", "g", stream.FromBeginning()) }),
 			"SetRetention": call(func(s *stream.Store) error { return s.SetRetention(ctx, "log", stream.Retention{MaxAge: time.Hour}) }),
-			"Stats":        call(func(s *stream.Store) error { _, err := s.Stats(ctx, "log"); return err }),
+			"Stats":        call(func(s *stream.Store) error { _, err := s.Get(ctx, "log"); return err }),
 			"Trim": call(func(s *stream.Store) error {
 				_, err := s.Trim(ctx, "log", stream.Before(stream.ID{Millis: 1}))
 				return err

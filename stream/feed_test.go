@@ -125,7 +125,7 @@ func TestFeed(t *testing.T) {
 			reads += int64(min(left, most))
 		}
 	}
-	if st, err := s.Stats(ctx, "log"); err != nil || st.Reads != reads {
+	if st, err := s.Get(ctx, "log"); err != nil || st.Reads != reads {
 		t.Errorf("%d reads are counted, %v, want %d", st.Reads, err, reads)
 	}
 }

@@ -36,8 +36,8 @@ func RefsOf(ds []Delivery) []Ref {
 // Options: InMode, AckTimeout, MaxAttempts, Backoff, and where it begins: From, After, FromTime, FromEnd, FromBeginning (the default). Errors: ErrExists; ErrNotFound if
 // there is no such stream; ErrInvalid. In a spread namespace other errors, such as ErrUnavailable, may come after the group was created: with FromEnd it
 // then begins in the partitions of some shards only when these learn of it.
-func (s *Store) CreateGroup(ctx context.Context, stream, group string, opts ...GroupOption) error {
-	return s.createGroup(ctx, stream, group, groupOptionsOf(opts))
+func (l Groups) Create(ctx context.Context, group string, opts ...GroupOption) error {
+	return l.store.createGroup(ctx, l.stream, group, groupOptionsOf(opts))
 }
 
 // createGroup creates a group at home. If it begins at the end, that is where the end is in each shard now, and not when the message of the home arrives
@@ -60,20 +60,20 @@ func (s *Store) createGroup(ctx context.Context, stream, group string, o groupOp
 	return cmp.Or(placesErr, err)
 }
 
-// ConfigureGroup changes settings of a consumer group; those for which there is no option stay as they are. They hold from the next delivery or
+// Configure changes settings of a consumer group; those for which there is no option stay as they are. They hold from the next delivery or
 // failure of a record on: deadlines and pauses that have begun do not change. What counts as silence of a consumer, a multiple of the ack timeout,
 // changes at once; but consumers that are busy when it becomes shorter keep the time that they had, until they are heard of again. Consume takes a new ack
 // timeout over when it next receives or renews records.
 //
 // Options: AckTimeout, MaxAttempts, Backoff. Errors: ErrNotFound; ErrInvalid, also if there is no option.
-func (s *Store) ConfigureGroup(ctx context.Context, stream, group string, opts ...SettingOption) error {
-	_, err := s.propose(ctx, engine.OpOf(ConfigureGroupOp(stream, group, opts...)))
+func (l Groups) Configure(ctx context.Context, group string, opts ...SettingOption) error {
+	_, err := l.store.propose(ctx, engine.OpOf(ConfigureGroupOp(l.stream, group, opts...)))
 	return err
 }
 
-// DeleteGroup removes a consumer group. Errors: ErrNotFound.
-func (s *Store) DeleteGroup(ctx context.Context, stream, group string) error {
-	_, err := s.propose(ctx, engine.OpOf(DeleteGroupOp(stream, group)))
+// Delete removes a consumer group. Errors: ErrNotFound.
+func (l Groups) Delete(ctx context.Context, group string) error {
+	_, err := l.store.propose(ctx, engine.OpOf(DeleteGroupOp(l.stream, group)))
 	return err
 }
 

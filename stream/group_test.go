@@ -68,7 +68,7 @@ func (c consumer) nack(ds []stream.Delivery, opts ...stream.NackOption) {
 
 func consumers(t testing.TB, s *stream.Store, mode stream.Mode, opts ...stream.GroupOption) (a, b consumer) {
 	t.Helper()
-	if err := s.CreateGroup(t.Context(), "log", "g", append(opts, stream.InMode(mode))...); err != nil {
+	if err := s.Groups("log").Create(t.Context(), "g", append(opts, stream.InMode(mode))...); err != nil {
 		t.Fatal(err)
 	}
 	return consumer{t, s, "log", "g", "a"}, consumer{t, s, "log", "g", "b"}
@@ -97,7 +97,7 @@ func TestSharedGroup(t *testing.T) {
 	b.ack(1, two[1])  // late, but nobody else has it yet
 	r.Advance(1000)
 	a.want("5#2")
-	info, err := s.GroupStats(t.Context(), "log", "g")
+	info, err := s.Groups("log").Get(t.Context(), "g")
 	if err != nil || info.Pending() != 1 || info.Lag() != 0 || len(info.Members) != 2 {
 		t.Errorf("Group = %+v, %v", info, err)
 	}
@@ -121,7 +121,7 @@ func TestMaxAttempts(t *testing.T) {
 	if h[stream.HeaderGroup] != "g" || h[stream.HeaderAttempts] != "2" || h[stream.HeaderError] != "ack timeout" || h[stream.HeaderID] != ds[0].ID.String() {
 		t.Errorf("headers of the dead letter: %v", h)
 	}
-	if info, err := s.GroupStats(t.Context(), "log", "g"); err != nil || info.Pending() != 0 {
+	if info, err := s.Groups("log").Get(t.Context(), "g"); err != nil || info.Pending() != 0 {
 		t.Errorf("Group = %+v, %v", info, err)
 	}
 }
@@ -194,11 +194,11 @@ func TestMembersLeaveBySilence(t *testing.T) {
 	a, _ := consumers(t, s, stream.Shared)
 	a.want("1")
 	r.Advance(89_999)
-	if info, err := s.GroupStats(t.Context(), "log", "g"); err != nil || len(info.Members) != 1 {
+	if info, err := s.Groups("log").Get(t.Context(), "g"); err != nil || len(info.Members) != 1 {
 		t.Errorf("members before the time: %+v, %v", info.Members, err)
 	}
 	r.Advance(1)
-	if info, err := s.GroupStats(t.Context(), "log", "g"); err != nil || len(info.Members) != 0 {
+	if info, err := s.Groups("log").Get(t.Context(), "g"); err != nil || len(info.Members) != 0 {
 		t.Errorf("members after three times the ack timeout: %+v, %v", info.Members, err)
 	}
 }
@@ -419,7 +419,7 @@ func TestGroupOverPartitions(t *testing.T) {
 			}
 			for mode := stream.Shared; mode <= stream.KeyShared; mode++ {
 				name := mode.String()
-				if err := s.CreateGroup(t.Context(), "log", name, stream.InMode(mode), stream.Backoff(0, 0)); err != nil {
+				if err := s.Groups("log").Create(t.Context(), name, stream.InMode(mode), stream.Backoff(0, 0)); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -444,7 +444,7 @@ func TestGroupOverPartitions(t *testing.T) {
 				if len(seen) != 200 {
 					t.Errorf("%v: %d of 200 records were delivered", mode, len(seen))
 				}
-				info, err := s.GroupStats(t.Context(), "log", mode.String())
+				info, err := s.Groups("log").Get(t.Context(), mode.String())
 				if err != nil || info.Lag() != 0 || info.Pending() != 0 || len(info.Cursors) != 8 {
 					t.Errorf("%v: Group = %+v, %v", mode, info, err)
 				}
@@ -453,7 +453,7 @@ func TestGroupOverPartitions(t *testing.T) {
 			if err != nil || len(groups.Items) != 3 || groups.Cursor != "" {
 				t.Errorf("Groups = %+v, %v", groups, err)
 			}
-			if err := s.DeleteGroup(t.Context(), "log", "shared"); err != nil {
+			if err := s.Groups("log").Delete(t.Context(), "shared"); err != nil {
 				t.Error(err)
 			}
 			if err := s.Delete(t.Context(), "log", stream.Force()); err != nil {
@@ -485,7 +485,7 @@ func TestIdleGroupsCostNothing(t *testing.T) {
 	r, s := newStore(t)
 	appendTexts(t, s, "log", "1")
 	for i := range 100 {
-		if err := s.CreateGroup(t.Context(), "log", fmt.Sprint(i)); err != nil {
+		if err := s.Groups("log").Create(t.Context(), fmt.Sprint(i)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -505,7 +505,7 @@ func TestOddArguments(t *testing.T) {
 			ids = append(ids, appendTexts(t, s, "log", payload)...)
 			r.Pass(1) // shards give ids by the time
 		}
-		must(t, s.CreateGroup(ctx, "log", "g"))
+		must(t, s.Groups("log").Create(ctx, "g"))
 		far := time.Unix(math.MaxInt64/4, 0)
 		once := stream.Ref{Partition: 1, Offset: 7}
 		for what, err := range map[string]error{
@@ -519,10 +519,10 @@ func TestOddArguments(t *testing.T) {
 			"ack in a partition -1":        second(s.Ack(ctx, "log", "g", stream.Ref{Partition: -1, Offset: 7})),
 			"extend for too long":          second(s.Extend(ctx, "none", "g", once, math.MaxInt64)),
 			"a delay that is too long":     second(s.Nack(ctx, "none", "g", []stream.Ref{once}, stream.Delay(math.MaxInt64))),
-			"ack timeout too long":         s.CreateGroup(ctx, "log", "h", stream.AckTimeout(math.MaxInt64)),
+			"ack timeout too long":         s.Groups("log").Create(ctx, "h", stream.AckTimeout(math.MaxInt64)),
 			"seek in a partition 4":        s.Seek(ctx, "log", "g", stream.FromEnd(), stream.Partition(4)),
 			"seek in a partition -1":       s.Seek(ctx, "log", "g", stream.FromEnd(), stream.Partition(-1)),
-			"no setting":                   s.ConfigureGroup(ctx, "log", "g"),
+			"no setting":                   s.Groups("log").Configure(ctx, "g"),
 			"negative bytes":               s.SetRetention(ctx, "log", stream.Retention{MaxBytes: -1}),
 		} {
 			if !errors.Is(err, stream.ErrInvalid) {
@@ -539,7 +539,7 @@ func TestOddArguments(t *testing.T) {
 		wantRead(t, s, "log", "", stream.Until(stream.ID{}), stream.Tail())
 		wantRead(t, s, "log", "1", stream.Until(ids[0]))
 		must(t, s.SetRetention(ctx, "log", stream.Retention{MaxAge: math.MaxInt64}))
-		if info, err := s.Stats(ctx, "log"); err != nil || info.Retention.MaxAge != math.MaxInt64 || info.Records() != 3 {
+		if info, err := s.Get(ctx, "log"); err != nil || info.Retention.MaxAge != math.MaxInt64 || info.Records() != 3 {
 			t.Errorf("Stats = %+v, %v, want the longest MaxAge", info, err)
 		}
 	})

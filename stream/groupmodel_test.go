@@ -99,7 +99,7 @@ func runHistory(t *testing.T, mode stream.Mode, seed uint64) {
 		stream.InMode(mode), stream.AckTimeout(historyAckTimeout * time.Millisecond), stream.MaxAttempts(h.most),
 		stream.Backoff(time.Duration(rng.IntN(3))*50*time.Millisecond, 200*time.Millisecond),
 	}
-	must(t, h.s.CreateGroup(t.Context(), "log", "g", h.opts...))
+	must(t, h.s.Groups("log").Create(t.Context(), "g", h.opts...))
 	for range 300 {
 		if h.step(); rng.IntN(20) == 0 {
 			h.r.Verify()
@@ -285,8 +285,8 @@ func (h *history) deadLetters() map[string]int {
 // configure changes the pauses. Other settings would change what is expected of each record.
 func (h *history) configure() {
 	low := time.Duration(h.rng.IntN(3)) * 50 * time.Millisecond
-	must(h.t, h.s.ConfigureGroup(h.t.Context(), "log", "g", stream.Backoff(low, 200*time.Millisecond)))
-	if g, err := h.s.GroupStats(h.t.Context(), "log", "g"); err != nil || g.BackoffMin != low || g.MaxAttempts != h.most || g.AckTimeout != historyAckTimeout*time.Millisecond {
+	must(h.t, h.s.Groups("log").Configure(h.t.Context(), "g", stream.Backoff(low, 200*time.Millisecond)))
+	if g, err := h.s.Groups("log").Get(h.t.Context(), "g"); err != nil || g.BackoffMin != low || g.MaxAttempts != h.most || g.AckTimeout != historyAckTimeout*time.Millisecond {
 		h.t.Errorf("after the back-off was changed to %v: GroupStats = %+v, %v", low, g, err)
 	}
 }
@@ -493,7 +493,7 @@ func (h *history) drain() {
 			}
 		}
 	}
-	info, err := h.s.GroupStats(h.t.Context(), "log", "g")
+	info, err := h.s.Groups("log").Get(h.t.Context(), "g")
 	must(h.t, err)
 	if info.Lag() != 0 || info.Pending() != 0 {
 		h.t.Errorf("after everything was read and acknowledged: %+v", info)

@@ -55,8 +55,9 @@ func (g *GroupStats) Lag() (n int64) {
 	return n
 }
 
-// GroupStats returns where a consumer group has come to, and who is in it. Errors: ErrNotFound.
-func (s *Store) GroupStats(ctx context.Context, stream, group string) (GroupStats, error) {
+// Get returns a consumer group's offsets, lag and members. Errors: ErrNotFound.
+func (l Groups) Get(ctx context.Context, group string) (GroupStats, error) {
+	s, stream := l.store, l.stream
 	places, err := s.places(ctx, stream, group)
 	if err != nil {
 		return GroupStats{}, err

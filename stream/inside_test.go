@@ -168,7 +168,7 @@ func newGroupRows(t *testing.T) groupRows {
 	}
 	do(s.Create(ctx, "log", Partitions(1)))
 	for name, mode := range map[string]Mode{"shared": Shared, "alone": Exclusive, "keyed": KeyShared} {
-		do(s.CreateGroup(ctx, "log", name, InMode(mode), AckTimeout(time.Minute), MaxAttempts(3)))
+		do(s.Groups("log").Create(ctx, name, InMode(mode), AckTimeout(time.Minute), MaxAttempts(3)))
 	}
 	for _, k := range []string{"x", "y", "x", "x", "z"} {
 		_, err := s.Append(ctx, "log", Message{Key: k, Payload: []byte("p")})

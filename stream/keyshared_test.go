@@ -155,7 +155,7 @@ func TestKeySharedOrderWithNoAck(t *testing.T) {
 	a.want("", stream.NoAck())
 	r.Advance(10_000)
 	a.want("x:2#2 x:3#2 x:4", stream.NoAck())
-	if info, err := s.GroupStats(t.Context(), "log", "g"); err != nil || info.Pending() != 0 || info.Lag() != 0 {
+	if info, err := s.Groups("log").Get(t.Context(), "g"); err != nil || info.Pending() != 0 || info.Lag() != 0 {
 		t.Errorf("Group = %+v, %v", info, err)
 	}
 	replayed(r)
@@ -216,7 +216,7 @@ func TestLagOfTrimmedHeldRecords(t *testing.T) {
 		b.want("") // looks at the others, which are held
 		lag := func() int64 {
 			t.Helper()
-			info, err := s.GroupStats(t.Context(), "log", "g")
+			info, err := s.Groups("log").Get(t.Context(), "g")
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -46,7 +46,7 @@ func TestLeaveDoesNotCount(t *testing.T) {
 				}
 				a.ack(1, ds[0])
 				r.Advance(90_000)
-				dead, err := s.Stats(t.Context(), "log.dlq")
+				dead, err := s.Get(t.Context(), "log.dlq")
 				if err != nil || dead.Records() != 5 {
 					t.Errorf("%d dead letters, %v, want 5", dead.Records(), err)
 				}
@@ -144,7 +144,7 @@ func TestLeaveWithVeryMuchIsDoneInParts(t *testing.T) {
 			}
 			r.Verify()
 			r.Restart()
-			info, err := s.GroupStats(t.Context(), "log", "g")
+			info, err := s.Groups("log").Get(t.Context(), "g")
 			if err != nil || len(info.Members) != 0 || info.Pending() != pending+more || heldBy(t, s) != 0 {
 				t.Errorf("after Leave: %d members, %d pending, %d of them with consumers, %v", len(info.Members), info.Pending(), heldBy(t, s), err)
 			}

@@ -34,7 +34,7 @@ func TestLimits(t *testing.T) {
 	create := func(o stream.CreateOption) error { created++; return s.Create(ctx, fmt.Sprint("created", created), o) }
 	group := func(o stream.GroupOption) error {
 		created++
-		return s.CreateGroup(ctx, "s", fmt.Sprint("group", created), o)
+		return s.Groups("s").Create(ctx, fmt.Sprint("group", created), o)
 	}
 	readGroup := func(o stream.GroupReadOption) error { _, err := s.ReadGroup(ctx, "s", "read", "c", o); return err }
 	refs := func(n int64) (all []stream.Ref) {
@@ -105,7 +105,7 @@ func TestLimits(t *testing.T) {
 			_, err := s.Activity(ctx, "s", stream.ActivitySpan{From: time.Now(), Step: time.Duration(n) * time.Millisecond, Parts: 1})
 			return err
 		}},
-		{Name: "bytes of a group's name", Least: 1, Most: 255, Says: []string{"group"}, Try: func(n int64) error { return s.CreateGroup(ctx, "s", text(n)) }},
+		{Name: "bytes of a group's name", Least: 1, Most: 255, Says: []string{"group"}, Try: func(n int64) error { return s.Groups("s").Create(ctx, text(n)) }},
 		{Name: "mode", Least: none, Most: int64(stream.KeyShared), Says: []string{"mode 3"}, Try: func(n int64) error { return group(stream.InMode(stream.Mode(n))) }},
 		{Name: "ack timeout in ns", Least: int64(time.Millisecond), Most: month, Says: []string{"ack timeout", "1ms-720h0m0s"}, Try: func(n int64) error { return group(stream.AckTimeout(time.Duration(n))) }},
 		{Name: "max attempts", Least: 0, Most: 1_000_000, Says: []string{"max attempts", "0-1000000"}, Try: func(n int64) error { return group(stream.MaxAttempts(int(n))) }},
@@ -115,7 +115,7 @@ func TestLimits(t *testing.T) {
 			return group(stream.Backoff(time.Duration(n)*time.Second, 7*time.Second))
 		}},
 		{Name: "changed ack timeout in ns", Least: int64(time.Millisecond), Most: month, Says: []string{"ack timeout", "1ms-720h0m0s"}, Try: func(n int64) error {
-			return s.ConfigureGroup(ctx, "s", "read", stream.AckTimeout(time.Duration(n)))
+			return s.Groups("s").Configure(ctx, "read", stream.AckTimeout(time.Duration(n)))
 		}},
 		{Name: "limit of a group's read", Least: 1, Most: stream.MaxReadLimit, Says: []string{"limit", "1-1000"}, Try: func(n int64) error { return readGroup(stream.Limit(int(n))) }},
 		{Name: "bytes of a consumer's name", Least: 1, Most: 255, Says: []string{"consumer"}, Try: func(n int64) error { _, err := s.ReadGroup(ctx, "s", "read", text(n)); return err }},
@@ -187,17 +187,17 @@ func TestGroupLimits(t *testing.T) {
 	take("members", "one more", 1)
 
 	for n := range stream.MaxGroups - 2 { // beside the two
-		if err := s.CreateGroup(ctx, "s", fmt.Sprint("g", n)); err != nil {
+		if err := s.Groups("s").Create(ctx, fmt.Sprint("g", n)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := s.CreateGroup(ctx, "s", "one more"); !errors.Is(err, stream.ErrBusy) || !strings.Contains(err.Error(), "10000 consumer groups") {
+	if err := s.Groups("s").Create(ctx, "one more"); !errors.Is(err, stream.ErrBusy) || !strings.Contains(err.Error(), "10000 consumer groups") {
 		t.Errorf("CreateGroup beyond the limit: %v, want ErrBusy", err)
 	}
-	if err := s.DeleteGroup(ctx, "s", "g0"); err != nil {
+	if err := s.Groups("s").Delete(ctx, "g0"); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.CreateGroup(ctx, "s", "one more"); err != nil {
+	if err := s.Groups("s").Create(ctx, "one more"); err != nil {
 		t.Error(err)
 	}
 }

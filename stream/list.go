@@ -169,7 +169,7 @@ type Groups struct {
 	stream string
 }
 
-// Groups returns what lists the consumer groups of a stream.
+// Groups returns what creates, configures, deletes and lists the consumer groups of a stream.
 func (s *Store) Groups(stream string) Groups { return Groups{s, stream} }
 
 // Page returns a page of the groups, in order of their names.
@@ -198,7 +198,7 @@ func (l Groups) Page(ctx context.Context, opts ...ListOption) (page Page[GroupSt
 	for _, g := range q.infos {
 		if len(parts) > 1 {
 			name := g.Name
-			if g, err = s.GroupStats(ctx, l.stream, name); errors.Is(err, ErrNotFound) {
+			if g, err = s.Groups(l.stream).Get(ctx, name); errors.Is(err, ErrNotFound) {
 				continue // deleted since
 			}
 			if err != nil {

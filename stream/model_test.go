@@ -411,7 +411,7 @@ func (m *model) pass() {
 		if age == 0 {
 			continue
 		}
-		info, err := m.store.Stats(m.t.Context(), name)
+		info, err := m.store.Get(m.t.Context(), name)
 		if err != nil || len(info.Partitions) != len(st.parts) {
 			m.errorf("Stats(%s) = %+v, %v", name, info, err)
 			return
@@ -441,7 +441,7 @@ func (m *model) compareCount() {
 func (m *model) compare(name string) {
 	m.last = "compare " + name
 	ctx, st := m.t.Context(), m.streams[name]
-	info, err := m.store.Stats(ctx, name)
+	info, err := m.store.Get(ctx, name)
 	if st == nil {
 		m.outcome(err, stream.ErrNotFound)
 		_, err := m.store.Read(ctx, name)

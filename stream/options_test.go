@@ -20,7 +20,7 @@ func TestRefusals(t *testing.T) {
 	ctx := t.Context()
 	for _, s := range []*stream.Store{s, wide} {
 		create(t, s, "log", stream.Partitions(4))
-		must(t, s.CreateGroup(ctx, "log", "g"))
+		must(t, s.Groups("log").Create(ctx, "g"))
 	}
 	handler := func(context.Context, stream.Delivery) error { return nil }
 	nack := func(opts ...stream.NackOption) error {
@@ -131,7 +131,7 @@ func TestReadsAreCounted(t *testing.T) {
 	appendTexts(t, s, "log", "1", "2", "3")
 	reads := func(want int64) {
 		t.Helper()
-		if st, err := s.Stats(t.Context(), "log"); err != nil || st.Reads != want {
+		if st, err := s.Get(t.Context(), "log"); err != nil || st.Reads != want {
 			t.Errorf("%d reads, %v, want %d", st.Reads, err, want)
 		}
 	}

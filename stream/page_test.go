@@ -55,7 +55,7 @@ func TestPageOfSpreadNamespace(t *testing.T) {
 			}
 			for _, stats := range page.Items {
 				got = append(got, stats.Name)
-				if want, err := s.Stats(ctx, stats.Name); err != nil || fmt.Sprint(stats) != fmt.Sprint(want) {
+				if want, err := s.Get(ctx, stats.Name); err != nil || fmt.Sprint(stats) != fmt.Sprint(want) {
 					t.Errorf("Page behind %q of %d says %+v, Stats says %+v, %v", cursor, limit, stats, want, err)
 				}
 			}
@@ -108,7 +108,7 @@ func TestGroupsAll(t *testing.T) {
 	for i := range 250 {
 		name := fmt.Sprintf("g%03d", i)
 		want = append(want, name)
-		if err := s.CreateGroup(ctx, "log", name); err != nil {
+		if err := s.Groups("log").Create(ctx, name); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -135,10 +135,10 @@ func TestGroupHasAllCursors(t *testing.T) {
 	if err := s.Create(ctx, "log", stream.Partitions(16)); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.CreateGroup(ctx, "log", "g"); err != nil {
+	if err := s.Groups("log").Create(ctx, "g"); err != nil {
 		t.Fatal(err)
 	}
-	info, err := s.GroupStats(ctx, "log", "g")
+	info, err := s.Groups("log").Get(ctx, "g")
 	if err != nil {
 		t.Fatal(err)
 	}

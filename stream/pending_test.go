@@ -62,7 +62,7 @@ func TestPagesOfPendingRecords(t *testing.T) {
 
 			x := r.Executor(0)
 			before := x.Scanned()
-			info, err := s.GroupStats(t.Context(), "log", "g")
+			info, err := s.Groups("log").Get(t.Context(), "g")
 			if looked := x.Scanned() - before; err != nil || info.Pending() != len(want) || looked > 100 {
 				t.Errorf("GroupStats looked at %d rows and counts %d records under way, %v, want %d", looked, info.Pending(), err, len(want))
 			}
@@ -124,7 +124,7 @@ func TestStatsOfManyHeldRecords(t *testing.T) {
 		first = append(first, ds...)
 	}
 	before := r.Executor(0).Scanned()
-	info, err := s.GroupStats(t.Context(), "log", "g")
+	info, err := s.Groups("log").Get(t.Context(), "g")
 	must(t, err)
 	c := info.Cursors[0]
 	if looked := r.Executor(0).Scanned() - before; c.Lag < 2000 || looked > 1500 {
@@ -132,7 +132,7 @@ func TestStatsOfManyHeldRecords(t *testing.T) {
 	}
 	// The one that nobody has is one of the first: what is done ends before it.
 	a.ack(len(first), first...)
-	if info, err = s.GroupStats(t.Context(), "log", "g"); err != nil || info.Cursors[0].Acked.Seq > 700 {
+	if info, err = s.Groups("log").Get(t.Context(), "g"); err != nil || info.Cursors[0].Acked.Seq > 700 {
 		t.Errorf("done up to %v, although others have not read: %v", info.Cursors[0].Acked, err)
 	}
 	ds, _ := b.read(stream.Limit(1000))
@@ -150,7 +150,7 @@ func TestStatsLeaveOutWhatWasTrimmed(t *testing.T) {
 		a.nack([]stream.Delivery{ds[1], ds[6]}, stream.Delay(time.Minute))
 		check := func(when string, pending, has int) {
 			t.Helper()
-			info, err := s.GroupStats(t.Context(), "log", "g")
+			info, err := s.Groups("log").Get(t.Context(), "g")
 			if err != nil || info.Pending() != pending || info.Members[0].Pending != has {
 				t.Errorf("%v, %s: %d records under way, %d with a, %v, want %d and %d", mode, when, info.Pending(), info.Members[0].Pending, err, pending, has)
 			}
@@ -184,7 +184,7 @@ func TestPendingOfGroupMadeAgain(t *testing.T) {
 		t.Fatal("nothing was delivered")
 	}
 	r.Hold(true)
-	must(t, s.DeleteGroup(t.Context(), "log", "g"))
+	must(t, s.Groups("log").Delete(t.Context(), "g"))
 	_, err = s.ReadGroup(t.Context(), "log", "g", "new", stream.Limit(1))
 	must(t, err)
 	for p, err := range s.Pending("log", "g").All(t.Context()) {

@@ -89,7 +89,7 @@ func (s *pushScript) other(_ context.Context, line, verb string, a machinetest.A
 			err = s.store.Seek(ctx, name, group, FromBeginning())
 		}
 	case "group":
-		err = s.store.CreateGroup(ctx, name, group, InMode(Mode(len(a.Named["mode"]))))
+		err = s.store.Groups(name).Create(ctx, group, InMode(Mode(len(a.Named["mode"]))))
 	case "read", "refuse":
 		var ds []Delivery
 		if ds, err = s.store.ReadGroup(ctx, name, group, a.Word(2), Limit(int(machinetest.Number(a.Word(3))))); err == nil {
@@ -101,7 +101,7 @@ func (s *pushScript) other(_ context.Context, line, verb string, a machinetest.A
 	case "leave":
 		err = s.store.Leave(ctx, name, group, a.Word(2))
 	case "drop":
-		err = s.store.DeleteGroup(ctx, name, group)
+		err = s.store.Groups(name).Delete(ctx, group)
 	case "dead":
 		result, err = s.dead(ctx, name)
 	case "push":

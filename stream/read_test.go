@@ -241,7 +241,7 @@ func TestList(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Errorf("spread %v: All = %v, want %v", spread, got, want)
 		}
-		if info, err := s.Stats(t.Context(), "s00"); err != nil || len(info.Partitions) != stream.MaxPartitions || info.Partitions[5].Partition != 5 {
+		if info, err := s.Get(t.Context(), "s00"); err != nil || len(info.Partitions) != stream.MaxPartitions || info.Partitions[5].Partition != 5 {
 			t.Errorf("Stats = %d partitions, %v", len(info.Partitions), err)
 		}
 	}
@@ -280,7 +280,7 @@ func TestNames(t *testing.T) {
 			ctx := t.Context()
 			_, appendErr := s.Append(ctx, name, text("x"))
 			_, readErr := s.Read(ctx, name)
-			_, infoErr := s.Stats(ctx, name)
+			_, infoErr := s.Get(ctx, name)
 			_, trimErr := s.Trim(ctx, name, stream.MaxLen(0))
 			_, refsErr := s.Refs(ctx, name, stream.ID{})
 			for call, err := range map[string]error{
@@ -338,7 +338,7 @@ func TestOptions(t *testing.T) {
 			t.Errorf("a transaction with %+v is accepted", op)
 		}
 	}
-	if info, err := s.Stats(ctx, "log"); err != nil || info.Records() != 0 {
+	if info, err := s.Get(ctx, "log"); err != nil || info.Records() != 0 {
 		t.Errorf("Stats = %+v, %v, want no record", info, err)
 	}
 }

@@ -250,14 +250,14 @@ func (s *script) other(ctx context.Context, line, verb string, a machinetest.Arg
 	case "read":
 		s.read(ctx, line, a)
 	case "stats":
-		st, err := s.store.Stats(ctx, name)
+		st, err := s.store.Get(ctx, name)
 		s.Answer(line, describeStats(st), err)
 	case "groups":
 		for g, err := range s.store.Groups(name).All(ctx) {
 			s.Answer("group", fmt.Sprintf("%s %v, lag %d, pending %d%s", g.Name, g.Mode, g.Lag(), g.Pending(), describeHolder(g)), err)
 		}
 	case "members":
-		g, err := s.store.GroupStats(ctx, name, group)
+		g, err := s.store.Groups(name).Get(ctx, group)
 		s.Answer(line, len(g.Members), err)
 		for _, m := range g.Members {
 			s.Printf("  %s: %d pending, joined %s", m.Consumer, m.Pending, machinetest.Since(m.JoinedAt))

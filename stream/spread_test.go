@@ -78,7 +78,7 @@ func TestAppendWhileDeleted(t *testing.T) {
 					t.Errorf("partition %d, held %v, made again with %d: Append = %+v, %v", p, hold, again, a, err)
 				}
 				wantRead(t, s, "log", want)
-				info, err := s.Stats(t.Context(), "log")
+				info, err := s.Get(t.Context(), "log")
 				if err != nil || len(info.Partitions) != partitions || int(info.Records()) != len(want)/4 {
 					t.Errorf("Stats = %+v, %v", info, err)
 				}
@@ -105,7 +105,7 @@ func TestReadBeforeTheDropArrives(t *testing.T) {
 	create(t, s, "log", stream.Partitions(8))
 	wantRead(t, s, "log", "")
 	wantRead(t, s, "log", "", stream.Tail())
-	if info, err := s.Stats(t.Context(), "log"); err != nil || info.Records() != 0 || info.Appended != 0 {
+	if info, err := s.Get(t.Context(), "log"); err != nil || info.Records() != 0 || info.Appended != 0 {
 		t.Errorf("Stats = %+v, %v", info, err)
 	}
 	for p := range 8 {
@@ -142,7 +142,7 @@ func TestSpreadRetention(t *testing.T) {
 	}
 	r.Hold(false)
 	r.Deliver()
-	info, err := s.Stats(t.Context(), "log")
+	info, err := s.Get(t.Context(), "log")
 	if err != nil || info.Records() != 12 || info.Retention.MaxLen != 2 || info.Appended != 28 {
 		t.Errorf("Stats = %+v, %v", info, err)
 	}
@@ -153,7 +153,7 @@ func TestSpreadRetention(t *testing.T) {
 	}
 	r.Restart()
 	r.Advance(time.Hour.Milliseconds() - 1)
-	if info, err := s.Stats(t.Context(), "log"); err != nil || info.Records() != 12 {
+	if info, err := s.Get(t.Context(), "log"); err != nil || info.Records() != 12 {
 		t.Errorf("a millisecond before an hour: Stats = %+v, %v", info, err)
 	}
 	r.Advance(1)
@@ -167,7 +167,7 @@ func TestSpreadRetention(t *testing.T) {
 func TestSpreadInfo(t *testing.T) {
 	_, s := newSpread(t, 4)
 	create(t, s, "log", stream.Partitions(8))
-	info, err := s.Stats(t.Context(), "log")
+	info, err := s.Get(t.Context(), "log")
 	shards := make(map[int]bool)
 	for _, p := range info.Partitions {
 		shards[p.Shard] = true
@@ -197,7 +197,7 @@ func TestSpreadDedup(t *testing.T) {
 	}
 	_, err := s.AppendMany(t.Context(), "log", []stream.Message{{Key: "a"}, {Key: "b"}, {Key: "c"}, {Key: "d"}}, stream.Dedup("p", 1))
 	wantError(t, "AppendMany with Dedup to several partitions", err, stream.ErrInvalid, "take one in a spread namespace")
-	info, err := s.Stats(t.Context(), "log")
+	info, err := s.Get(t.Context(), "log")
 	if err != nil || info.Records() != 20 {
 		t.Errorf("Stats = %+v, %v", info, err)
 	}
@@ -263,7 +263,7 @@ func TestTagged(t *testing.T) {
 func TestFromEndInASpreadNamespace(t *testing.T) {
 	ctx := context.Background()
 	for name, begin := range map[string]func(s *stream.Store) error{
-		"create": func(s *stream.Store) error { return s.CreateGroup(ctx, "log", "g", stream.FromEnd()) },
+		"create": func(s *stream.Store) error { return s.Groups("log").Create(ctx, "g", stream.FromEnd()) },
 		"read": func(s *stream.Store) error {
 			ds, err := s.ReadGroup(ctx, "log", "g", "a", stream.FromEnd(), stream.Limit(1))
 			if len(ds) > 0 {
@@ -272,13 +272,13 @@ func TestFromEndInASpreadNamespace(t *testing.T) {
 			return err
 		},
 		"create again": func(s *stream.Store) error {
-			if err := s.CreateGroup(ctx, "log", "g"); err != nil {
+			if err := s.Groups("log").Create(ctx, "g"); err != nil {
 				return err
 			}
-			if err := s.DeleteGroup(ctx, "log", "g"); err != nil {
+			if err := s.Groups("log").Delete(ctx, "g"); err != nil {
 				return err
 			}
-			return s.CreateGroup(ctx, "log", "g", stream.FromEnd())
+			return s.Groups("log").Create(ctx, "g", stream.FromEnd())
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -289,7 +289,7 @@ func TestFromEndInASpreadNamespace(t *testing.T) {
 				_, err := s.Append(ctx, "log", text("new %d", p), stream.Partition(p))
 				must(t, err)
 			}
-			info, err := s.GroupStats(ctx, "log", "g")
+			info, err := s.Groups("log").Get(ctx, "g")
 			if err != nil || info.Lag() != wide {
 				t.Errorf("GroupStats: lag %d, %v, want %d", info.Lag(), err, wide)
 			}
@@ -315,10 +315,10 @@ func TestLagBeforeShardsKnowTheGroup(t *testing.T) {
 	mid, err := s.Append(t.Context(), "log", text("new"), stream.Partition(wide-1))
 	must(t, err)
 	r.Hold(true)
-	must(t, s.CreateGroup(t.Context(), "log", "all"))
-	must(t, s.CreateGroup(t.Context(), "log", "some", stream.From(mid.ID)))
+	must(t, s.Groups("log").Create(t.Context(), "all"))
+	must(t, s.Groups("log").Create(t.Context(), "some", stream.From(mid.ID)))
 	for group, want := range map[string]int64{"all": wide + 1, "some": 1} {
-		info, err := s.GroupStats(t.Context(), "log", group)
+		info, err := s.Groups("log").Get(t.Context(), group)
 		if err != nil || info.Lag() != want || len(info.Cursors) != wide {
 			t.Errorf("GroupStats of %s = %+v, %v, want a lag of %d", group, info, err, want)
 		}
@@ -338,7 +338,7 @@ func (d ctxDoor) Query(ctx context.Context, id engine.ShardID, q engine.Query) e
 // TestShortestWaitLooks: a wait that is over before anything is known of the namespace still looks once for what is there.
 func TestShortestWaitLooks(t *testing.T) {
 	r, s := wideGroup(t)
-	must(t, s.CreateGroup(t.Context(), "log", "g"))
+	must(t, s.Groups("log").Create(t.Context(), "g"))
 	late := engine.StoreOf(stream.Primitive, engine.NewRouter(ctxDoor{r}), "wide", 0)
 	if ds, err := late.ReadGroup(t.Context(), "log", "g", "a", stream.Wait(1)); err != nil || len(ds) != wide {
 		t.Errorf("ReadGroup with a wait of 1 ns = %s, %v, want %d records", deliveries(ds), err, wide)
@@ -353,11 +353,11 @@ func TestShortestWaitLooks(t *testing.T) {
 func TestLateCommandForADeletedGroup(t *testing.T) {
 	for p := range wide {
 		r, s := wideGroup(t)
-		must(t, s.CreateGroup(t.Context(), "log", "other"))
-		must(t, s.CreateGroup(t.Context(), "log", "g"))
+		must(t, s.Groups("log").Create(t.Context(), "other"))
+		must(t, s.Groups("log").Create(t.Context(), "g"))
 		d := &betweenDoor{Rig: r}
 		late := engine.StoreOf(stream.Primitive, engine.NewRouter(d), "wide", 0)
-		d.before = func() { must(t, s.DeleteGroup(t.Context(), "log", "g")) }
+		d.before = func() { must(t, s.Groups("log").Delete(t.Context(), "g")) }
 		n, err := late.Ack(t.Context(), "log", "g", stream.Ref{Partition: p, Offset: 1})
 		wantError(t, fmt.Sprintf("Ack of a record of partition %d = %d", p, n), err, stream.ErrNotFound, `consumer group "g" not found`)
 		for shard := range 4 {
@@ -366,7 +366,7 @@ func TestLateCommandForADeletedGroup(t *testing.T) {
 			}
 		}
 		// What was created before the deletion, and what is created after it, is not concerned.
-		must(t, s.CreateGroup(t.Context(), "log", "g"))
+		must(t, s.Groups("log").Create(t.Context(), "g"))
 		for _, name := range []string{"g", "other"} {
 			if ds, err := s.ReadGroup(t.Context(), "log", name, "a"); err != nil || len(ds) != wide {
 				t.Errorf("ReadGroup of %s = %s, %v", name, deliveries(ds), err)

@@ -37,8 +37,8 @@ func (s *Stats) Records() (n int64) {
 	return n
 }
 
-// Stats returns what is in a stream; nothing is counted for it. Errors: ErrNotFound.
-func (s *Store) Stats(ctx context.Context, name string) (Stats, error) {
+// Get returns what is in a stream; nothing is counted for it. Errors: ErrNotFound.
+func (s *Store) Get(ctx context.Context, name string) (Stats, error) {
 	if err := engine.CheckName("stream", name); err != nil {
 		return Stats{}, err
 	}

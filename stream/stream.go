@@ -148,7 +148,7 @@ func (s *Store) Delete(ctx context.Context, name string, opts ...DeleteOption) e
 	if spread, err := s.scattered(ctx, name); err != nil {
 		return err
 	} else if spread && !o.force {
-		info, err := s.Stats(ctx, name)
+		info, err := s.Get(ctx, name)
 		if err != nil {
 			return err
 		}

@@ -158,7 +158,7 @@ func TestPartitions(t *testing.T) {
 	_, err := s.Append(t.Context(), "log", text("x"), stream.Partition(4))
 	wantError(t, "Append to partition 4", err, stream.ErrInvalid, "4 partitions, no partition 4")
 	r.Restart()
-	info, err := s.Stats(t.Context(), "log")
+	info, err := s.Get(t.Context(), "log")
 	if err != nil || len(info.Partitions) != 4 || info.Records() != 109 || info.Appended != 109 {
 		t.Errorf("Stats = %+v, %v", info, err)
 	}
@@ -245,7 +245,7 @@ func TestTrim(t *testing.T) {
 	if a := appendTexts(t, s, "log", "x")[0]; a.Compare(ids[9]) <= 0 {
 		t.Errorf("id %v after a trim is not behind %v", a, ids[9])
 	}
-	info, err := s.Stats(t.Context(), "log")
+	info, err := s.Get(t.Context(), "log")
 	if err != nil || info.Records() != 1 || info.Partitions[0].First != 11 || info.Partitions[0].Bytes != 3 {
 		t.Errorf("Stats = %+v, %v", info, err)
 	}
@@ -278,7 +278,7 @@ func TestRetention(t *testing.T) {
 	wantRead(t, s, "log", "g h")
 	r.Advance(120_000)
 	wantRead(t, s, "log", "g h")
-	info, err := s.Stats(t.Context(), "log")
+	info, err := s.Get(t.Context(), "log")
 	if err != nil || info.Retention.String() != "2 records" {
 		t.Errorf("Stats = %+v, %v", info, err)
 	}
@@ -318,7 +318,7 @@ func TestSpread(t *testing.T) {
 	if err != nil || len(recs) != 40 {
 		t.Fatalf("Read = %d records, %v", len(recs), err)
 	}
-	info, err := s.Stats(t.Context(), "log")
+	info, err := s.Get(t.Context(), "log")
 	if err != nil || info.Records() != 40 || len(info.Partitions) != 8 {
 		t.Errorf("Stats = %+v, %v", info, err)
 	}

@@ -79,7 +79,7 @@ func TestRareEmptyPollsWriteNothing(t *testing.T) {
 		if wrote := entries(t, node) - before; wrote != 0 {
 			t.Errorf("90 empty polls wrote %d entries", wrote)
 		}
-		if info, err := s.GroupStats(t.Context(), "log", "g"); err != nil || len(info.Members) != 1 {
+		if info, err := s.Groups("log").Get(t.Context(), "g"); err != nil || len(info.Members) != 1 {
 			t.Errorf("members: %+v, %v", info.Members, err)
 		}
 	})
@@ -142,7 +142,7 @@ func TestIdleConsumersOfGroupsWriteNothing(t *testing.T) {
 		if wrote := entries(t, node) - before; wrote != 0 {
 			t.Errorf("three consumers that wait for %v wrote %d entries", idleTime, wrote)
 		}
-		info, err := s.GroupStats(t.Context(), "log", "g")
+		info, err := s.Groups("log").Get(t.Context(), "g")
 		if err != nil || len(info.Members) != 3 {
 			t.Errorf("members: %+v, %v", info.Members, err)
 		}
@@ -185,7 +185,7 @@ func TestAWaitingConsumerThatIsLostIsMissed(t *testing.T) {
 			t.Error("nobody got the records")
 		}
 		<-time.After(20 * time.Second)
-		info, err := s.GroupStats(t.Context(), "log", "g")
+		info, err := s.Groups("log").Get(t.Context(), "g")
 		if err != nil || len(info.Members) != 1 || info.Members[0].Consumer != "other" {
 			t.Errorf("members: %+v, %v", info.Members, err)
 		}
@@ -252,7 +252,7 @@ func TestReadGroupWhoseGroupGoes(t *testing.T) {
 				return ended
 			}
 			for what, end := range map[string]func() error{
-				"the group":  func() error { return s.DeleteGroup(ctx, name, "g") },
+				"the group":  func() error { return s.Groups(name).Delete(ctx, "g") },
 				"the stream": func() error { return errors.Join(s.Delete(ctx, name), s.Create(ctx, name, stream.Partitions(5))) },
 			} {
 				ended := wait()
@@ -261,7 +261,7 @@ func TestReadGroupWhoseGroupGoes(t *testing.T) {
 				if err := <-ended; !errors.Is(err, stream.ErrNotFound) {
 					t.Errorf("%s: %s is deleted: ReadGroup = %v, want ErrNotFound", name, what, err)
 				}
-				if _, err := s.GroupStats(ctx, name, "g"); !errors.Is(err, stream.ErrNotFound) {
+				if _, err := s.Groups(name).Get(ctx, "g"); !errors.Is(err, stream.ErrNotFound) {
 					t.Errorf("%s: %s is deleted: GroupStats = %v, want ErrNotFound", name, what, err)
 				}
 			}
@@ -284,7 +284,7 @@ func TestReadGroupWhoseGroupGoes(t *testing.T) {
 				default:
 					t.Fatalf("%s: %s was created again, and ReadGroup waits for the old one", name, what)
 				}
-				must(t, s.DeleteGroup(ctx, name, "g"))
+				must(t, s.Groups(name).Delete(ctx, "g"))
 				_, err = s.Trim(ctx, name, stream.MaxLen(0))
 				must(t, err)
 			}
@@ -333,7 +333,7 @@ func testReadGroupTogether(t *testing.T, readers, rounds int) {
 		must(t, node.Namespaces().Create(ctx, "wide", floe.Spread()))
 		s := node.Stream("wide")
 		must(t, s.Create(ctx, "log", stream.Partitions(6)))
-		must(t, s.CreateGroup(ctx, "log", "g"))
+		must(t, s.Groups("log").Create(ctx, "g"))
 		for round := range rounds {
 			var read, came sync.WaitGroup
 			began := time.Now().Add(time.Second)

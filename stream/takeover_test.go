@@ -80,7 +80,7 @@ func TestTakeoverInASpreadNamespace(t *testing.T) {
 			r.Deliver()
 			a.want("")
 			got := readAll(b)
-			info, err := s.GroupStats(t.Context(), "log", "g")
+			info, err := s.Groups("log").Get(t.Context(), "g")
 			if err != nil || info.Pending() != wide || info.Holder != "b" {
 				t.Errorf("%+v, %v", info, err)
 			}
@@ -124,12 +124,12 @@ func TestALaterShardWithAnUnknownOutcome(t *testing.T) {
 		t.Run(fmt.Sprint(c.err, " ", c.noAck), func(t *testing.T) {
 			r, s := wideGroup(t)
 			in := make(map[engine.ShardID][]int)
-			info, err := s.Stats(t.Context(), "log")
+			info, err := s.Get(t.Context(), "log")
 			must(t, err)
 			for _, p := range info.Partitions {
 				in[engine.ShardID(p.Shard)] = append(in[engine.ShardID(p.Shard)], p.Partition)
 			}
-			must(t, s.CreateGroup(t.Context(), "log", "g", stream.Backoff(0, 0), stream.AckTimeout(10*time.Second)))
+			must(t, s.Groups("log").Create(t.Context(), "g", stream.Backoff(0, 0), stream.AckTimeout(10*time.Second)))
 			late := engine.NameShard("wide", "log/3", 4)
 			d := &failingDoor{r, late, engine.Errorf(c.err, "lost")}
 			opts := []stream.GroupReadOption{stream.Limit(100)}

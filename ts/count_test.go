@@ -14,7 +14,7 @@ import (
 // counted fails unless the measurement counts so many points.
 func counted(t *testing.T, r *machinetest.Rig, s *ts.Store, want int64) {
 	t.Helper()
-	if m, err := s.Measurement(t.Context(), "cpu"); err != nil || m.Points != want {
+	if m, err := s.Get(t.Context(), "cpu"); err != nil || m.Points != want {
 		t.Errorf("Measurement = %d points, %v, want %d", m.Points, err, want)
 	}
 	r.Verify()
@@ -66,7 +66,7 @@ func TestCountOfDeletedSeries(t *testing.T) {
 		}
 		r.Advance(5 * minute)
 		counted(t, r, s, 4)
-		must(s.DeleteSeries(t.Context(), "cpu", map[string]string{"host": "a"}))
+		must(s.Series("cpu").Delete(t.Context(), map[string]string{"host": "a"}))
 		r.Advance(minute)
 		counted(t, r, s, 2)
 	}

@@ -247,7 +247,7 @@ func (s *Store) DeleteRange(ctx context.Context, measurement string, from, to ti
 	if r.from >= r.to {
 		return 0, engine.Errorf(ErrInvalid, "ts: the range from %s to %s is empty", from.UTC().Format(time.RFC3339Nano), to.UTC().Format(time.RFC3339Nano))
 	}
-	if _, err := s.Measurement(ctx, measurement); err != nil {
+	if _, err := s.Get(ctx, measurement); err != nil {
 		return 0, err
 	}
 	if !r.all {

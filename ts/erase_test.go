@@ -93,7 +93,7 @@ func TestDeleteRange(t *testing.T) {
 						t.Errorf("%d rows of deletions are left", n)
 					}
 				}
-				counted := must(s.Measurement(t.Context(), "cpu"))
+				counted := must(s.Get(t.Context(), "cpu"))
 				if want := int64(50 + 50 - 29 + 1); counted.Points != want {
 					t.Errorf("%d points are counted, want %d", counted.Points, want)
 				}
@@ -173,7 +173,7 @@ func TestExtentAfterDeletions(t *testing.T) {
 	}
 	want := func(state string, points, oldest, newest, slack int64) {
 		t.Helper()
-		m := must(s.Measurement(t.Context(), "cpu"))
+		m := must(s.Get(t.Context(), "cpu"))
 		from, to := m.Oldest.UnixMilli()-machinetest.Epoch, m.Newest.UnixMilli()-machinetest.Epoch
 		if m.Points != points || from > oldest || from < oldest-slack || to < newest || to > newest+slack {
 			t.Errorf("%s: %d points from %v to %v, want %d from %v to %v", state, m.Points, m.Oldest, m.Newest, points, at(oldest), at(newest))
@@ -194,7 +194,7 @@ func TestExtentAfterDeletions(t *testing.T) {
 	want("retired", 8, day0+3*day+hour, day0+6*day+hour, day)
 	must(s.DeleteRange(t.Context(), "cpu", time.Time{}, at(day0+30*day), nil))
 	for _, state := range []string{"emptied", "empty"} {
-		if m, err := s.Measurement(t.Context(), "cpu"); err == nil && (!m.Oldest.IsZero() || !m.Newest.IsZero()) {
+		if m, err := s.Get(t.Context(), "cpu"); err == nil && (!m.Oldest.IsZero() || !m.Newest.IsZero()) {
 			t.Errorf("%s: from %v to %v", state, m.Oldest, m.Newest)
 		}
 		r.Advance(hour)

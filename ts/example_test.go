@@ -31,7 +31,7 @@ func Example() {
 			log.Fatal(err)
 		}
 	}
-	m, err := series.Measurement(ctx, "cpu")
+	m, err := series.Get(ctx, "cpu")
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -30,7 +30,7 @@ func TestEachFailure(t *testing.T) {
 		r.EachFailure(map[string]func(engine.Door) error{
 			"All":         call(func(s *ts.Store) error { return machinetest.LastError(s.All(ctx)) }),
 			"Page":        call(func(s *ts.Store) error { _, err := s.Page(ctx); return err }),
-			"Measurement": call(func(s *ts.Store) error { _, err := s.Measurement(ctx, "cpu"); return err }),
+			"Measurement": call(func(s *ts.Store) error { _, err := s.Get(ctx, "cpu"); return err }),
 			"DeleteRange": call(func(s *ts.Store) error {
 				_, err := s.DeleteRange(ctx, "cpu", now.Add(-time.Hour), now.Add(-59*time.Minute), nil)
 				return err
@@ -40,7 +40,7 @@ func TestEachFailure(t *testing.T) {
 				return err
 			}),
 			"DeleteSeries": call(func(s *ts.Store) error {
-				_, err := s.DeleteSeries(ctx, "cpu", map[string]string{"host": "none"})
+				_, err := s.Series("cpu").Delete(ctx, map[string]string{"host": "none"})
 				return err
 			}),
 			"Last":      call(func(s *ts.Store) error { return machinetest.LastError(s.Last(ctx, "cpu", "value")) }),

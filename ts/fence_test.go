@@ -47,13 +47,13 @@ func TestOvertakenSeal(t *testing.T) {
 	for name, overtake := range map[string]func(r *machinetest.Rig, s *ts.Store){
 		"sealed": func(r *machinetest.Rig, s *ts.Store) { r.Advance(0) },
 		"deleted": func(r *machinetest.Rig, s *ts.Store) {
-			must(s.DeleteSeries(t.Context(), "cpu", map[string]string{"host": "a"}))
+			must(s.Series("cpu").Delete(t.Context(), map[string]string{"host": "a"}))
 		},
 		"retention": func(r *machinetest.Rig, s *ts.Store) {
 			must(0, s.SetRetention(t.Context(), "cpu", ts.Retention{RawTTL: 24 * 3600 * 1e9}))
 		},
 		"made again": func(r *machinetest.Rig, s *ts.Store) {
-			must(0, s.DeleteMeasurement(t.Context(), "cpu"))
+			must(0, s.Delete(t.Context(), "cpu"))
 			write(t, s, point("c", 0, 1), point("d", 0, 1))
 		},
 		"leader": func(r *machinetest.Rig, s *ts.Store) { r.SetTerm(2) },
@@ -87,7 +87,7 @@ func TestOvertakenMerge(t *testing.T) {
 			r.Advance(minute)
 		},
 		"series deleted": func(r *machinetest.Rig, s *ts.Store) {
-			must(s.DeleteSeries(t.Context(), "cpu", map[string]string{"host": "a"}))
+			must(s.Series("cpu").Delete(t.Context(), map[string]string{"host": "a"}))
 			r.Advance(minute)
 		},
 	} {
@@ -121,7 +121,7 @@ func TestOvertakenCount(t *testing.T) {
 			r.Advance(6 * minute)
 		},
 		"series deleted": func(r *machinetest.Rig, s *ts.Store) {
-			must(s.DeleteSeries(t.Context(), "cpu", map[string]string{"host": "b"}))
+			must(s.Series("cpu").Delete(t.Context(), map[string]string{"host": "b"}))
 			r.Advance(0)
 		},
 	} {
@@ -135,7 +135,7 @@ func TestOvertakenCount(t *testing.T) {
 			r.Pass(11 * minute)
 			cmd := proposed(t, r, 1)
 			overtake(r, s)
-			before := must(s.Measurement(t.Context(), "cpu")).Points
+			before := must(s.Get(t.Context(), "cpu")).Points
 			if out := r.Entry(0, cmd)[0]; !errors.Is(out.Err, engine.ErrConflict) {
 				t.Errorf("the count is carried out: %v", out.Err)
 			}

@@ -55,18 +55,18 @@ func TestFilters(t *testing.T) {
 	}{
 		{nil, "host=~web-1*, zone=~*", 10}, {map[string]string{"zone": "z2"}, "host!=web-02", 5}, {nil, `zone=""`, 2}, {nil, `zone=""`, 0},
 	} {
-		n, err := s.DeleteSeries(t.Context(), "cpu", del.tags, must(floql.ParseFilters(del.filters))...)
+		n, err := s.Series("cpu").Delete(t.Context(), del.tags, must(floql.ParseFilters(del.filters))...)
 		if n != del.want || err != nil {
 			t.Errorf("DeleteSeries(%v, %s) = %d, %v, want %d", del.tags, del.filters, n, err, del.want)
 		}
 	}
-	if m := must(s.Measurement(t.Context(), "cpu")); m.Series != 13 {
+	if m := must(s.Get(t.Context(), "cpu")); m.Series != 13 {
 		t.Errorf("%d series are left, want 13", m.Series)
 	}
-	if _, err := s.DeleteSeries(t.Context(), "cpu", nil); !errors.Is(err, ts.ErrInvalid) {
+	if _, err := s.Series("cpu").Delete(t.Context(), nil); !errors.Is(err, ts.ErrInvalid) {
 		t.Errorf("DeleteSeries without filters = %v", err)
 	}
-	if _, err := s.DeleteSeries(t.Context(), "cpu", nil, slices.Repeat(must(floql.ParseFilters("a=b")), 101)...); !errors.Is(err, ts.ErrInvalid) {
+	if _, err := s.Series("cpu").Delete(t.Context(), nil, slices.Repeat(must(floql.ParseFilters("a=b")), 101)...); !errors.Is(err, ts.ErrInvalid) {
 		t.Errorf("DeleteSeries with 101 filters = %v", err)
 	}
 	for _, err := range s.Read(t.Context(), "cpu", "value", ts.Matching(floql.Filter{Value: strings.Repeat("x", 5)})) {
@@ -87,7 +87,7 @@ func TestDeletedBetweenPages(t *testing.T) {
 	if second, err := list.Page(t.Context(), ts.Limit(1), ts.Cursor(first.Cursor)); err != nil || second.Items[0].Tags["host"] != "b" {
 		t.Errorf("the second page = %+v, %v", second, err)
 	}
-	must(0, s.DeleteMeasurement(t.Context(), "cpu"))
+	must(0, s.Delete(t.Context(), "cpu"))
 	for range 2 {
 		if page, err := list.Page(t.Context(), ts.Limit(1), ts.Cursor(first.Cursor)); !errors.Is(err, ts.ErrConflict) {
 			t.Errorf("a page of a measurement that was deleted = %+v, %v", page, err)
@@ -114,10 +114,10 @@ func TestLateAnnouncement(t *testing.T) {
 	}
 	r.Hold(true)
 	write(t, s, away)
-	must(0, s.DeleteMeasurement(t.Context(), "cpu"))
+	must(0, s.Delete(t.Context(), "cpu"))
 	r.Hold(false)
 	r.Deliver()
-	if _, err := s.Measurement(t.Context(), "cpu"); !errors.Is(err, ts.ErrNotFound) || count() != 0 {
+	if _, err := s.Get(t.Context(), "cpu"); !errors.Is(err, ts.ErrNotFound) || count() != 0 {
 		t.Errorf("Measurement = %v, %d are counted: the announcement has left something", err, count())
 	}
 	r.Verify()
@@ -125,11 +125,11 @@ func TestLateAnnouncement(t *testing.T) {
 	// One that was made anew since is not taken away.
 	write(t, s, away)
 	r.Hold(true)
-	must(0, s.DeleteMeasurement(t.Context(), "cpu"))
+	must(0, s.Delete(t.Context(), "cpu"))
 	write(t, s, away)
 	r.Hold(false)
 	r.Deliver()
-	if m, err := s.Measurement(t.Context(), "cpu"); err != nil || m.Series != 1 || count() != 1 {
+	if m, err := s.Get(t.Context(), "cpu"); err != nil || m.Series != 1 || count() != 1 {
 		t.Errorf("Measurement = %+v, %v, %d are counted", m, err, count())
 	}
 	r.Verify()

@@ -32,7 +32,7 @@ func someCommands(tb testing.TB) []engine.Command {
 	write(tb, s, point("a", 2*second, 3), point("c", -day, 4))
 	must(0, s.SetRetention(tb.Context(), "cpu", ts.Retention{RawTTL: 72 * time.Hour, Downsample: []ts.Downsample{{Every: time.Minute, TTL: 96 * time.Hour}}}))
 	must(0, s.SetSeriesLimit(tb.Context(), 10))
-	must(s.DeleteSeries(tb.Context(), "cpu", map[string]string{"host": "b"}))
+	must(s.Series("cpu").Delete(tb.Context(), map[string]string{"host": "b"}))
 	must(s.DeleteRange(tb.Context(), "cpu", at(0), at(second), map[string]string{"host": "a"}))
 	must(s.DeleteRange(tb.Context(), "cpu", at(-2*day), at(-day), nil))
 	for _, op := range []engine.Operation{ts.WriteOp(point("d", 0, 1), point("a", second, 2)), ts.DeleteMeasurementOp("cpu")} {

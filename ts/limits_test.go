@@ -127,7 +127,7 @@ func TestLimits(t *testing.T) {
 		{"filters of a listing", 0, 100, "100", func(n int64) error { return series(ts.Matching(filters(n)...)) }, true},
 		{"filters of a read", 0, 100, "100", func(n int64) error { return read(ts.Matching(filters(n)...)) }, true},
 		{"filters of a deletion", 1, 100, "100", func(n int64) error {
-			_, err := s.DeleteSeries(t.Context(), "cpu", nil, filters(n)...)
+			_, err := s.Series("cpu").Delete(t.Context(), nil, filters(n)...)
 			return err
 		}, true},
 		{"tags of a deletion", 0, ts.MaxTags, "64", func(n int64) error {

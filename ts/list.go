@@ -121,8 +121,8 @@ func seriesOptionsOf(opts []SeriesOption) seriesOptions {
 	return o
 }
 
-// Measurement returns what there is of a measurement, summed over all shards. Nothing is counted for it. Errors: ErrNotFound.
-func (s *Store) Measurement(ctx context.Context, name string) (Measurement, error) {
+// Get returns what there is of a measurement, summed over all shards. Nothing is counted for it. Errors: ErrNotFound.
+func (s *Store) Get(ctx context.Context, name string) (Measurement, error) {
 	if err := engine.CheckName("measurement", name); err != nil {
 		return Measurement{}, err
 	}

@@ -259,7 +259,7 @@ func (m *model) txn() {
 func (m *model) deleteSeries() {
 	name, host := measurements[m.rng.IntN(2)], fmt.Sprintf("{x}%d", m.rng.IntN(5))
 	m.last = "delete series of " + host
-	_, err := m.store.DeleteSeries(m.t.Context(), name, map[string]string{"host": host})
+	_, err := m.store.Series(name).Delete(m.t.Context(), map[string]string{"host": host})
 	if err != nil && !errors.Is(err, ts.ErrNotFound) {
 		m.errorf("DeleteSeries: %v", err)
 	}
@@ -271,7 +271,7 @@ func (m *model) deleteSeries() {
 func (m *model) deleteMeasurement() {
 	name := measurements[m.rng.IntN(2)]
 	m.last = "delete " + name
-	if err := m.store.DeleteMeasurement(m.t.Context(), name); err != nil && !errors.Is(err, ts.ErrNotFound) {
+	if err := m.store.Delete(m.t.Context(), name); err != nil && !errors.Is(err, ts.ErrNotFound) {
 		m.errorf("DeleteMeasurement: %v", err)
 	} else if err == nil {
 		delete(m.ttl, name)
@@ -397,7 +397,7 @@ func (m *model) count() {
 				want[k] = true
 			}
 		}
-		got, err := m.store.Measurement(m.t.Context(), name)
+		got, err := m.store.Get(m.t.Context(), name)
 		if m.ttl[name] != 0 || errors.Is(err, ts.ErrNotFound) && len(want) == 0 {
 			continue
 		}

@@ -105,7 +105,7 @@ func TestLastPages(t *testing.T) {
 	var last error
 	for _, err := range s.Last(t.Context(), "cpu", "value") {
 		if last = err; told == 0 {
-			must(0, s.DeleteMeasurement(t.Context(), "cpu"))
+			must(0, s.Delete(t.Context(), "cpu"))
 			write(t, s, batch[0])
 		}
 		told++

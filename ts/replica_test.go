@@ -31,9 +31,9 @@ func TestReplicasAreEqual(t *testing.T) {
 			}
 			_, _ = s.Write(t.Context(), batch...) // some are refused
 		case n == 12:
-			_, _ = s.DeleteSeries(t.Context(), "m0", map[string]string{"host": host()})
+			_, _ = s.Series("m0").Delete(t.Context(), map[string]string{"host": host()})
 		case n == 13 && rng.IntN(3) == 0:
-			_ = s.DeleteMeasurement(t.Context(), "m1")
+			_ = s.Delete(t.Context(), "m1")
 		case n == 14:
 			_, _ = r.Txn("n").Do(ts.WriteOp(point(host(), r.Now()-machinetest.Epoch, 1)), ts.WriteOp(point(host(), rng.Int64N(10*day), 1))).Commit(t.Context())
 		case n == 15:

@@ -158,7 +158,7 @@ func (m *retentionModel) delete() {
 	var err error
 	if host != "" && m.rng.IntN(4) == 0 {
 		from, to = m.first-day, m.r.Now()+day
-		_, err = m.s.DeleteSeries(m.t.Context(), "cpu", tags)
+		_, err = m.s.Series("cpu").Delete(m.t.Context(), tags)
 	} else {
 		_, err = m.s.DeleteRange(m.t.Context(), "cpu", time.UnixMilli(from), time.UnixMilli(to), tags)
 	}

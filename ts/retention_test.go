@@ -165,7 +165,7 @@ func TestHeldBack(t *testing.T) {
 		r.Advance(6 * minute)
 		check := func(when string, points, held int64, by ts.Downsample) {
 			t.Helper()
-			m := must(s.Measurement(t.Context(), "cpu"))
+			m := must(s.Get(t.Context(), "cpu"))
 			listed := collect(s.All(t.Context()))
 			if m.Points != points || m.Held != held || m.HeldBy != by || len(listed) != 1 || !reflect.DeepEqual(listed[0], m) {
 				t.Errorf("%d shards, %s: %d points, %d held by %v, want %d, %d by %v; listed as %+v", shards, when, m.Points, m.Held, m.HeldBy, points, held, by, listed)

@@ -34,7 +34,7 @@ func TestSpread(t *testing.T) {
 			t.Errorf("shard %d has %d of 100 points", shard, n)
 		}
 	}
-	m := must(s.Measurement(t.Context(), "cpu"))
+	m := must(s.Get(t.Context(), "cpu"))
 	if m.Series != 100 || m.Points != 100 || len(m.Fields) != 1 {
 		t.Errorf("Measurement = %+v", m)
 	}
@@ -50,12 +50,12 @@ func TestSpread(t *testing.T) {
 		t.Errorf("Write of points that are too old = %+v, %v: the shards have not been told", result, err)
 	}
 	for i, n := range []int64{1, 0} {
-		if got, err := s.DeleteSeries(t.Context(), "cpu", map[string]string{"host": "h7"}); got != n || err != nil {
+		if got, err := s.Series("cpu").Delete(t.Context(), map[string]string{"host": "h7"}); got != n || err != nil {
 			t.Errorf("DeleteSeries the %dth time = %d, %v", i+1, got, err)
 		}
 	}
 	r.Advance(6 * minute)
-	if m := must(s.Measurement(t.Context(), "cpu")); m.Series != 99 || m.Points != 99 || m.Retention.RawTTL != 2*time.Hour {
+	if m := must(s.Get(t.Context(), "cpu")); m.Series != 99 || m.Points != 99 || m.Retention.RawTTL != 2*time.Hour {
 		t.Errorf("Measurement = %+v", m)
 	}
 	counted := func() int64 {
@@ -64,11 +64,11 @@ func TestSpread(t *testing.T) {
 	if n := counted(); n != 1 {
 		t.Errorf("%d measurements are counted, want 1", n)
 	}
-	must(0, s.DeleteMeasurement(t.Context(), "cpu"))
+	must(0, s.Delete(t.Context(), "cpu"))
 	if n := counted(); n != 0 {
 		t.Errorf("%d measurements are counted, want none", n)
 	}
-	if _, err := s.Measurement(t.Context(), "cpu"); !errors.Is(err, ts.ErrNotFound) {
+	if _, err := s.Get(t.Context(), "cpu"); !errors.Is(err, ts.ErrNotFound) {
 		t.Errorf("Measurement = %v, want ErrNotFound", err)
 	}
 	r.Verify()
@@ -111,7 +111,7 @@ func TestSpreadTransaction(t *testing.T) {
 func TestNamespaceBecomesSpread(t *testing.T) {
 	r := newRig(t, 4)
 	s := storeOf(r, "n")
-	if _, err := s.Measurement(t.Context(), "cpu"); !errors.Is(err, ts.ErrNotFound) {
+	if _, err := s.Get(t.Context(), "cpu"); !errors.Is(err, ts.ErrNotFound) {
 		t.Fatal(err)
 	}
 	must(0, engine.NewNamespaces(r.Router()).Create(t.Context(), "n", true))

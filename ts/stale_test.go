@@ -65,11 +65,11 @@ func TestDeletedAndMadeAgain(t *testing.T) {
 	r := newRig(t, 1)
 	one, two := engine.StoreOf(ts.Primitive, r.Router(), "n", 0), engine.StoreOf(ts.Primitive, r.Router(), "n", 0)
 	write(t, one, point("a", 0, 1), point("b", 0, 1))
-	must(two.DeleteSeries(t.Context(), "cpu", map[string]string{"host": "a"}))
+	must(two.Series("cpu").Delete(t.Context(), map[string]string{"host": "a"}))
 	write(t, two, point("c", 0, 2), point("a", 0, 2))
 	write(t, one, point("a", second, 3), point("b", second, 3))
 	check(t, r, "cpu host=a; value 0 2", "cpu host=a; value 1000 3", "cpu host=b; value 0 1", "cpu host=b; value 1000 3", "cpu host=c; value 0 2")
-	must(0, two.DeleteMeasurement(t.Context(), "cpu"))
+	must(0, two.Delete(t.Context(), "cpu"))
 	write(t, two, point("z", 0, 4))
 	write(t, one, point("a", second, 5))
 	check(t, r, "cpu host=a; value 1000 5", "cpu host=z; value 0 4")
@@ -82,7 +82,7 @@ func TestSameNumberOfTwoIncarnations(t *testing.T) {
 	r := newRig(t, 1)
 	s := storeOf(r, "n")
 	write(t, s, point("a", 0, 1))
-	must(0, s.DeleteMeasurement(t.Context(), "cpu"))
+	must(0, s.Delete(t.Context(), "cpu"))
 	write(t, s, point("b", 0, 2))
 	write(t, s, point("b", second, 3), point("a", second, 4))
 	check(t, r, "cpu host=a; value 1000 4", "cpu host=b; value 0 2", "cpu host=b; value 1000 3")
@@ -106,7 +106,7 @@ func TestCallersDefineTheSame(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if m, err := node.TS("default").Measurement(t.Context(), "cpu"); err != nil || m.Series != hosts || m.Points != callers*hosts {
+	if m, err := node.TS("default").Get(t.Context(), "cpu"); err != nil || m.Series != hosts || m.Points != callers*hosts {
 		t.Errorf("Measurement = %+v, %v", m, err)
 	}
 }
@@ -152,7 +152,7 @@ func TestSeriesLimit(t *testing.T) {
 		t.Errorf("%d entries of the log for series without room, want none", n-entries)
 	}
 	write(t, fresh, point("h1", second, 5), flood[0]) // they exist
-	must(s.DeleteSeries(t.Context(), "cpu", map[string]string{"host": "h0"}))
+	must(s.Series("cpu").Delete(t.Context(), map[string]string{"host": "h0"}))
 	write(t, fresh, point("new", 0, 1))
 	r.Verify()
 }
@@ -171,7 +171,7 @@ func TestChurn(t *testing.T) {
 		r.Advance(day)
 		r.Advance(hour)
 	}
-	m := must(s.Measurement(t.Context(), "cpu"))
+	m := must(s.Get(t.Context(), "cpu"))
 	if m.Series > 41 {
 		t.Errorf("%d series: those without points have not left", m.Series)
 	}

@@ -162,8 +162,8 @@ func (s *Store) SetSeriesLimit(ctx context.Context, series int64) error {
 	return s.tell(ctx, "", setLimit.Op("", limitRow{limit: uint64(series)}, nil))
 }
 
-// DeleteMeasurement removes a measurement with all its points, rollups and settings. Errors: ErrNotFound.
-func (s *Store) DeleteMeasurement(ctx context.Context, name string) error {
+// Delete removes a measurement with all its points, rollups and settings. Errors: ErrNotFound.
+func (s *Store) Delete(ctx context.Context, name string) error {
 	spread, err := s.scope.Spread(ctx)
 	if err != nil {
 		return err
@@ -172,7 +172,7 @@ func (s *Store) DeleteMeasurement(ctx context.Context, name string) error {
 		_, err := remove.Do(ctx, &s.scope, name, engine.Nothing{}, nil)
 		return err
 	}
-	if _, err := s.Measurement(ctx, name); err != nil {
+	if _, err := s.Get(ctx, name); err != nil {
 		return err
 	}
 	shards := s.scope.NodeShards()
@@ -185,28 +185,28 @@ func (s *Store) DeleteMeasurement(ctx context.Context, name string) error {
 	return nil
 }
 
-// DeleteSeries removes the series of a measurement that carry all of the tags, whatever others they have, and for which all filters hold (see Matching),
+// Delete removes the series of a measurement that carry all of the tags, whatever others they have, and for which all filters hold (see Matching),
 // with their points, and returns how many, also beside an error. No query finds them any more when it returns; their room on disk comes back later. It goes
 // in steps of up to 1,000.
 //
-// Errors: ErrNotFound if there is no such measurement; ErrInvalid without tags and filters, which would be DeleteMeasurement; ErrConflict if it was deleted
+// Errors: ErrNotFound if there is no such measurement; ErrInvalid without tags and filters, which would be Store.Delete; ErrConflict if it was deleted
 // and made again meanwhile.
-func (s *Store) DeleteSeries(ctx context.Context, measurement string, tags map[string]string, filters ...floql.Filter) (deleted int64, err error) {
+func (l SeriesList) Delete(ctx context.Context, tags map[string]string, filters ...floql.Filter) (deleted int64, err error) {
+	s := l.store
 	if len(tags)+len(filters) == 0 {
 		return 0, engine.Errorf(ErrInvalid, "ts: deleting series without tags or filters is deleting the measurement")
 	}
-	if _, err := s.Measurement(ctx, measurement); err != nil {
+	if _, err := s.Get(ctx, l.name); err != nil {
 		return 0, err
 	}
 	o := seriesOptionsOf([]SeriesOption{Limit(maxDeletes), Tags(tags), Matching(filters...)})
-	list := s.Series(measurement)
 	for {
-		found, err := list.page(ctx, &o)
+		found, err := l.page(ctx, &o)
 		if err != nil {
 			return deleted, err
 		}
 		if len(found.items) > 0 {
-			n, err := engine.Propose(ctx, &s.scope, routed(deleteSeries.Op(measurement, found.body(), nil), found.route), deleteSeries.Decode)
+			n, err := engine.Propose(ctx, &s.scope, routed(deleteSeries.Op(l.name, found.body(), nil), found.route), deleteSeries.Decode)
 			if deleted += n; err != nil {
 				return deleted, err
 			}

@@ -47,13 +47,13 @@ func TestSealAndMerge(t *testing.T) {
 	r.Advance(5 * minute)
 	rows(t, r, ts.RowPage, 2)
 	check(t, r, before)
-	if m := must(s.Measurement(t.Context(), "cpu")); m.Points != 8 || m.Series != 3 {
+	if m := must(s.Get(t.Context(), "cpu")); m.Points != 8 || m.Series != 3 {
 		t.Errorf("Measurement = %+v, want 8 points before the merge", m)
 	}
 	r.Advance(2 * day) // the partition is over
 	rows(t, r, ts.RowPage, 1)
 	check(t, r, before)
-	if m := must(s.Measurement(t.Context(), "cpu")); m.Points != 7 {
+	if m := must(s.Get(t.Context(), "cpu")); m.Points != 7 {
 		t.Errorf("Measurement = %+v, want 7 points behind the merge: one was replaced", m)
 	}
 	r.Verify()
@@ -128,7 +128,7 @@ func TestRetention(t *testing.T) {
 	if n, _ := ts.CountRows(r, 0, ts.RowPage); n != 1 {
 		t.Errorf("%d pages, want the one that is not old enough", n)
 	}
-	m := must(s.Measurement(t.Context(), "cpu"))
+	m := must(s.Get(t.Context(), "cpu"))
 	if m.Series != 1 || m.Retention.RawTTL != 36*time.Hour {
 		t.Errorf("Measurement = %+v, want one series: the other has no points any more", m)
 	}
@@ -181,7 +181,7 @@ func TestDeleteSeries(t *testing.T) {
 	write(t, s, point("a", 0, 1), point("b", 0, 2))
 	r.Advance(6 * minute)
 	write(t, s, point("a", second, 3), point("b", second, 4))
-	n, err := s.DeleteSeries(t.Context(), "cpu", map[string]string{"host": "a"})
+	n, err := s.Series("cpu").Delete(t.Context(), map[string]string{"host": "a"})
 	if err != nil || n != 1 {
 		t.Errorf("DeleteSeries = %d, %v", n, err)
 	}
@@ -191,7 +191,7 @@ func TestDeleteSeries(t *testing.T) {
 	r.Advance(6 * minute)
 	check(t, r, "cpu host=a; value 2000 5", "cpu host=b; value 0 2", "cpu host=b; value 1000 4")
 	rows(t, r, 't', 0)
-	if m := must(s.Measurement(t.Context(), "cpu")); m.Points != 3 || m.Series != 2 {
+	if m := must(s.Get(t.Context(), "cpu")); m.Points != 3 || m.Series != 2 {
 		t.Errorf("Measurement = %+v, want 3 points of 2 series", m)
 	}
 	r.Verify()
@@ -203,10 +203,10 @@ func TestDeleteMeasurement(t *testing.T) {
 	write(t, s, point("a", 0, 1))
 	r.Advance(6 * minute)
 	write(t, s, point("b", 0, 1))
-	if err := s.DeleteMeasurement(t.Context(), "cpu"); err != nil {
+	if err := s.Delete(t.Context(), "cpu"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Measurement(t.Context(), "cpu"); err == nil {
+	if _, err := s.Get(t.Context(), "cpu"); err == nil {
 		t.Error("the measurement is still there")
 	}
 	for _, kind := range []byte("bcdefghmnpqrstvxy") {
@@ -224,11 +224,11 @@ func TestPurgeRefused(t *testing.T) {
 	s := storeOf(r, "n")
 	write(t, s, point("a", 0, 1), point("b", 0, 2), point("c", 0, 3))
 	r.Advance(5 * minute)
-	must(s.DeleteSeries(t.Context(), "cpu", map[string]string{"host": "a"}))
+	must(s.Series("cpu").Delete(t.Context(), map[string]string{"host": "a"}))
 	conflicts := 0
 	door := &meddler{ground: r, before: func(cmd engine.Command) {
 		if conflicts++; conflicts == 1 {
-			must(s.DeleteSeries(t.Context(), "cpu", map[string]string{"host": "b"}))
+			must(s.Series("cpu").Delete(t.Context(), map[string]string{"host": "b"}))
 		}
 	}}
 	for _, d := range r.Executor(0).Duties(1, func() engine.LeadDoor { return door }) {

@@ -23,7 +23,7 @@ func newFilledRig(t *testing.T) *machinetest.Rig {
 	r.Advance(10 * minute)
 	write(t, s, point("a", 9*minute, 4), point("c", 14*minute, 5))
 	r.Advance(6 * minute)
-	must(s.DeleteSeries(t.Context(), "cpu", map[string]string{"host": "b"}))
+	must(s.Series("cpu").Delete(t.Context(), map[string]string{"host": "b"}))
 	write(t, s, point("a", 15*minute, 6))
 	r.Verify()
 	return r

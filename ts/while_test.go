@@ -46,7 +46,7 @@ func TestCallersAtTheLimit(t *testing.T) {
 	if !errors.As(err, &full) || full.Room != 0 || result.Written != 1 || result.Refused != 1 {
 		t.Errorf("Write = %+v, %v, want the point of the series that exists written", result, err)
 	}
-	if m := must(s.Measurement(t.Context(), "cpu")); m.Series != 3 {
+	if m := must(s.Get(t.Context(), "cpu")); m.Series != 3 {
 		t.Errorf("%d series, want 3", m.Series)
 	}
 }
@@ -75,7 +75,7 @@ func TestWrittenWhileRetired(t *testing.T) {
 			}
 		}
 		check(t, r, fmt.Sprintf("cpu host=a; value %d 3", 2*day))
-		if m := must(s.Measurement(t.Context(), "cpu")); m.Series != 1 {
+		if m := must(s.Get(t.Context(), "cpu")); m.Series != 1 {
 			t.Errorf("late: %t: %d series, want one: the other has no points", late, m.Series)
 		}
 		write(t, s, point("a", 2*day+second, 4), point("b", 2*day, 5))
@@ -101,7 +101,7 @@ func TestChurnAtTheLimit(t *testing.T) {
 			}
 			refused, made = refused+result.Refused, made+result.Written-1
 		}
-		if m := must(s.Measurement(t.Context(), "cpu")); m.Series > limit {
+		if m := must(s.Get(t.Context(), "cpu")); m.Series > limit {
 			t.Errorf("day %d: %d series, want up to %d", d, m.Series, limit)
 		}
 		r.Advance(day)
@@ -160,7 +160,7 @@ func TestDeletedInBlock(t *testing.T) {
 	write(t, s, point("a", 0, 1), point("b", 0, 2))
 	r.Advance(6 * minute)
 	write(t, s, point("a", second, 3), point("b", second, 4))
-	must(s.DeleteSeries(t.Context(), "cpu", map[string]string{"host": "a"}))
+	must(s.Series("cpu").Delete(t.Context(), map[string]string{"host": "a"}))
 	door := &patient{ground: r, steps: []func(){func() { r.Pass(6 * minute) }}}
 	for _, d := range r.Executor(0).Duties(1, func() engine.LeadDoor { return door }) {
 		if err := d.Run(t.Context(), d.Lead); !errors.Is(err, errEnough) {
@@ -194,7 +194,7 @@ func TestReadWhileItChanges(t *testing.T) {
 			write(t, s, point("a", -40*hour, -40*60*60))
 		}, kept, nil},
 		"series deleted": {func(_ *machinetest.Rig, s *ts.Store) {
-			must(s.DeleteSeries(t.Context(), "cpu", map[string]string{"host": "b"}))
+			must(s.Series("cpu").Delete(t.Context(), map[string]string{"host": "b"}))
 		}, map[string]int64{"a": minTime, "c": minTime}, nil},
 		"too old, and removed": {func(r *machinetest.Rig, s *ts.Store) {
 			must(0, s.SetRetention(t.Context(), "cpu", ts.Retention{RawTTL: 3 * time.Hour}))
@@ -206,7 +206,7 @@ func TestReadWhileItChanges(t *testing.T) {
 			r.Advance(6 * minute)
 		}, map[string]int64{"a": -3*hour + 6*minute, "b": -3*hour + 6*minute, "c": -3*hour + 6*minute}, nil},
 		"made again": {func(_ *machinetest.Rig, s *ts.Store) {
-			must(0, s.DeleteMeasurement(t.Context(), "cpu"))
+			must(0, s.Delete(t.Context(), "cpu"))
 			write(t, s, point("a", 0, 0))
 		}, map[string]int64{"a": 0}, ts.ErrConflict},
 	} {

@@ -58,11 +58,11 @@ func TestRefusals(t *testing.T) {
 		is   error
 		says string
 	}{
-		"no workflow":              {errOf(s.Workflow(ctx, "none")), ErrNotFound, `workflow "none" not found`},
-		"no name":                  {errOf(s.Workflow(ctx, "")), ErrInvalid, ""},
-		"definition of none":       {errOf(s.Definition(ctx, "none", "")), ErrNotFound, `workflow "none" not found`},
-		"definition of no name":    {errOf(s.Definition(ctx, "", "")), ErrInvalid, ""},
-		"definition of no version": {errOf(s.Definition(ctx, "w", "7")), ErrNotFound, ""},
+		"no workflow":              {errOf(s.Get(ctx, "none")), ErrNotFound, `workflow "none" not found`},
+		"no name":                  {errOf(s.Get(ctx, "")), ErrInvalid, ""},
+		"definition of none":       {errOf(s.Versions("none").Get(ctx, "")), ErrNotFound, `workflow "none" not found`},
+		"definition of no name":    {errOf(s.Versions("").Get(ctx, "")), ErrInvalid, ""},
+		"definition of no version": {errOf(s.Versions("w").Get(ctx, "7")), ErrNotFound, ""},
 		"start of no version":      {errOf(s.Start(ctx, "w", nil, Version("7"))), ErrNotFound, ""},
 		"a version too long":       {errOf(s.Start(ctx, "w", nil, Version(long+"v"))), ErrInvalid, "workflow: version of 256 bytes exceeds 255"},
 		"a version just so":        {errOf(s.Start(ctx, "w", nil, Version(long))), ErrNotFound, ""},
@@ -88,9 +88,9 @@ func TestRefusals(t *testing.T) {
 		"history of no id":         {errOf(s.History("").Page(ctx)), ErrInvalid, ""},
 		"history from nowhere":     {errOf(s.History(run).Page(ctx, Cursor("!"))), ErrInvalid, `cursor "!" is not one of this listing`},
 		"history by 0":             {errOf(s.History(run).Page(ctx, Limit(0))), ErrInvalid, ""},
-		"no run":                   {errOf(s.Run(ctx, "mine2")), ErrNotFound, "run mine2 not found"},
-		"no run id":                {errOf(s.Run(ctx, "")), ErrInvalid, ""},
-		"of another namespace":     {errOf(spread.Run(ctx, run)), ErrNotFound, fmt.Sprintf("run %s not found", run)},
+		"no run":                   {errOf(s.Runs().Get(ctx, "mine2")), ErrNotFound, "run mine2 not found"},
+		"no run id":                {errOf(s.Runs().Get(ctx, "")), ErrInvalid, ""},
+		"of another namespace":     {errOf(spread.Runs().Get(ctx, run)), ErrNotFound, fmt.Sprintf("run %s not found", run)},
 		"cancel likewise":          {errOf(spread.Cancel(ctx, run, "")), ErrNotFound, fmt.Sprintf("run %s not found", run)},
 		"signal likewise":          {errOf(spread.Signal(ctx, run, "go", nil)), ErrNotFound, fmt.Sprintf("run %s not found", run)},
 		"retry of one that waits":  {errOf(s.Retry(ctx, run)), ErrConflict, ""},
@@ -167,7 +167,7 @@ func TestListingPages(t *testing.T) {
 			}
 		}
 		at := func(i int) time.Time { // when runs[i] was started
-			run, err := s.Run(ctx, runs[i])
+			run, err := s.Runs().Get(ctx, runs[i])
 			must(err)
 			return run.StartedAt
 		}
@@ -412,11 +412,11 @@ output: $.steps._start.output
 			for i := range tasks {
 				must(actions.Complete(ctx, tasks[i].Run, "w", tasks[i].Input))
 			}
-			if run, err := s.Run(ctx, v.Run); err != nil || run.Status.Final() {
+			if run, err := s.Runs().Get(ctx, v.Run); err != nil || run.Status.Final() {
 				break
 			}
 		}
-		run, err := s.Run(ctx, v.Run)
+		run, err := s.Runs().Get(ctx, v.Run)
 		var got []string
 		if text := strings.Trim(string(run.Output), "[]"); text != "" {
 			for _, e := range strings.SplitAfter(text, "},") {
@@ -436,7 +436,7 @@ output: $.steps._start.output
 	} {
 		v, err := s.Start(ctx, "fan", []byte(`{"items":`+items+`}`))
 		must(err)
-		if run, err := s.Run(ctx, v.Run); err != nil || run.Status != Failed || !strings.Contains(run.Error, says) || run.Code != "bad_items" {
+		if run, err := s.Runs().Get(ctx, v.Run); err != nil || run.Status != Failed || !strings.Contains(run.Error, says) || run.Code != "bad_items" {
 			t.Errorf("%.20s: %s, %v, %s: %s", items, run.Status, err, run.Code, run.Error)
 		}
 	}

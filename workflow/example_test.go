@@ -113,7 +113,7 @@ func ExampleStartOp() {
 	}
 	fmt.Println(place())
 	fmt.Println(place())
-	run, err := node.Workflow("shop").Run(ctx, "remind-42")
+	run, err := node.Workflow("shop").Runs().Get(ctx, "remind-42")
 	fmt.Println(run.Status, run.Waits, err)
 	// Output:
 	// <nil>

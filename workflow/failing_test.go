@@ -56,19 +56,19 @@ start: { waitForSignal: { type: go }, transitions: { success: flo.Completed } }
 		missing := func(err error) error { return machinetest.Except(err, workflow.ErrNotFound) } // what is asked for does not exist, unless the question fails
 		over := func(err error) error { return machinetest.Except(err, workflow.ErrConflict) }    // or has ended
 		r.EachFailure(map[string]func(engine.Door) error{
-			"Workflow":        call(func(s *workflow.Store) error { _, err := s.Workflow(ctx, "w"); return err }),
+			"Workflow":        call(func(s *workflow.Store) error { _, err := s.Get(ctx, "w"); return err }),
 			"All":             call(func(s *workflow.Store) error { return machinetest.LastError(s.All(ctx)) }),
 			"Page":            call(func(s *workflow.Store) error { _, err := s.Page(ctx, workflow.Limit(1)); return err }),
-			"Definition":      call(func(s *workflow.Store) error { _, err := s.Definition(ctx, "w", ""); return err }),
-			"Definition of 1": call(func(s *workflow.Store) error { _, err := s.Definition(ctx, "w", "1"); return err }),
-			"Versions":        call(func(s *workflow.Store) error { _, err := s.Versions(ctx, "w"); return err }),
-			"RemoveVersion":   call(func(s *workflow.Store) error { return missing(s.RemoveVersion(ctx, "w", "none")) }),
+			"Definition":      call(func(s *workflow.Store) error { _, err := s.Versions("w").Get(ctx, ""); return err }),
+			"Definition of 1": call(func(s *workflow.Store) error { _, err := s.Versions("w").Get(ctx, "1"); return err }),
+			"Versions":        call(func(s *workflow.Store) error { _, err := s.Versions("w").Page(ctx); return err }),
+			"RemoveVersion":   call(func(s *workflow.Store) error { return missing(s.Versions("w").Delete(ctx, "none")) }),
 			"Delete":          call(func(s *workflow.Store) error { return missing(s.Delete(ctx, "none")) }),
 			"Cancel":          call(func(s *workflow.Store) error { _, err := s.Cancel(ctx, ended, ""); return over(err) }),
 			"Retry":           call(func(s *workflow.Store) error { _, err := s.Retry(ctx, waiting); return over(err) }),
 			"Signal":          call(func(s *workflow.Store) error { _, err := s.Signal(ctx, waiting, "other", nil); return err }),
 			"Signal too late": call(func(s *workflow.Store) error { _, err := s.Signal(ctx, ended, "go", nil); return over(err) }),
-			"Run":             call(func(s *workflow.Store) error { _, err := s.Run(ctx, waiting); return err }),
+			"Run":             call(func(s *workflow.Store) error { _, err := s.Runs().Get(ctx, waiting); return err }),
 			"Wait":            call(func(s *workflow.Store) error { _, err := s.Wait(ctx, ended); return err }),
 			"Runs.All":        call(func(s *workflow.Store) error { return machinetest.LastError(s.Runs().All(ctx, workflow.Limit(2))) }),
 			"Runs.Page":       call(func(s *workflow.Store) error { _, err := s.Runs().Page(ctx, workflow.Of("w")); return err }),
@@ -92,8 +92,8 @@ start: { waitForSignal: { type: go }, transitions: { success: flo.Completed } }
 			"Disable":        call(func(s *workflow.Store) error { return s.Disable(ctx, "idle") }),
 			"Enable":         call(func(s *workflow.Store) error { return s.Enable(ctx, "idle") }),
 			"InvalidatePlan": call(func(s *workflow.Store) error { return missing(s.InvalidatePlan(ctx, "w", "none")) }),
-			"PauseSchedule":  call(func(s *workflow.Store) error { return s.PauseSchedule(ctx, "idle") }),
-			"ResumeSchedule": call(func(s *workflow.Store) error { return s.ResumeSchedule(ctx, "idle") }),
+			"PauseSchedule":  call(func(s *workflow.Store) error { return s.Schedule("idle").Pause(ctx) }),
+			"ResumeSchedule": call(func(s *workflow.Store) error { return s.Schedule("idle").Resume(ctx) }),
 		}, "Create", "Disable", "Enable")
 	}
 }

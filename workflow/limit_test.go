@@ -144,7 +144,7 @@ func TestMaxEvents(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		run, err := flows.Run(t.Context(), s.Run)
+		run, err := flows.Runs().Get(t.Context(), s.Run)
 		if err != nil || run.Code != want || want != "" && !strings.Contains(run.Error, fmt.Sprint(limit)) {
 			t.Errorf("%d events are allowed: %s, %s (%s), want %q, %v", limit, run.Status, run.Error, run.Code, want, err)
 		}
@@ -178,7 +178,7 @@ func TestSkippedOutcome(t *testing.T) {
 		}
 		r.Verify()
 	}
-	if run, err := flows.Run(t.Context(), s.Run); err != nil || run.Status != workflow.Failed || run.CompensationsFailed > 0 {
+	if run, err := flows.Runs().Get(t.Context(), s.Run); err != nil || run.Status != workflow.Failed || run.CompensationsFailed > 0 {
 		t.Errorf("%+v, %v", run, err)
 	}
 }
@@ -304,7 +304,7 @@ func TestDepth(t *testing.T) {
 	w := workflowtest.New(t)
 	w.Create(startsWith("deep", does(calling("@workflow/deep"), "success", "flo.Completed", "failure", "flo.Failed")))
 	run := w.Run("deep", "1")
-	info, err := w.Workflows().Workflow(t.Context(), "deep")
+	info, err := w.Workflows().Get(t.Context(), "deep")
 	if err != nil || run.Status != workflow.Failed || run.Code != "too_deep" || info.Runs.Failed != workflow.MaxDepth+1 {
 		t.Errorf("the run is %s (%s) after %d runs: %s, %v", run.Status, run.Code, info.Runs.Failed, run.Error, err)
 	}
@@ -321,7 +321,7 @@ func TestManyDue(t *testing.T) {
 		w.Start("nap", "1")
 	}
 	w.Pass(time.Minute)
-	info, err := w.Workflows().Workflow(t.Context(), "nap")
+	info, err := w.Workflows().Get(t.Context(), "nap")
 	if want := (workflow.RunCounts{Total: 3000, Completed: 3000}); err != nil || info.Runs != want {
 		t.Errorf("the workflow: %+v, %v", info.Runs, err)
 	}

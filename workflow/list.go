@@ -128,8 +128,8 @@ func StartedBetween(from, to time.Time) RunOption {
 	})
 }
 
-// Workflow returns a workflow with what has become of its runs, and how its trigger stands. Errors: ErrNotFound.
-func (s *Store) Workflow(ctx context.Context, name string) (Info, error) {
+// Get returns a workflow with what has become of its runs, and how its trigger stands. Errors: ErrNotFound.
+func (s *Store) Get(ctx context.Context, name string) (Info, error) {
 	if err := checkWorkflow(name); err != nil {
 		return Info{}, err
 	}
@@ -206,7 +206,7 @@ func sum(info Info, parts []shardInfo) Info {
 // Runs are the runs of a namespace.
 type Runs struct{ store *Store }
 
-// Runs returns what lists the runs of the namespace.
+// Runs returns what reads and lists the runs of the namespace.
 func (s *Store) Runs() Runs { return Runs{s} }
 
 // Page returns a page of the runs, the newest first. A page with filters may be empty and not the last.

@@ -192,7 +192,7 @@ plans: { p: { executors: [{ name: one, run: "@actions/a" }], cache: { ttl_ms: 60
 		t.Fatal(err)
 	}
 	ids = round(4)
-	run, err := s.flows.Run(t.Context(), ids[0])
+	run, err := s.flows.Runs().Get(t.Context(), ids[0])
 	if err != nil || run.Status != workflow.Waiting || !strings.Contains(run.Waits, "go") {
 		t.Errorf("the run is %s and waits for %s, %v", run.Status, run.Waits, err)
 	}

@@ -194,7 +194,7 @@ func (p *play) undoes(run workflow.RunID, visit string) {
 			if visits != at {
 				continue
 			}
-			kid, err := p.flows.Run(p.t.Context(), workflow.RunID(e.Detail))
+			kid, err := p.flows.Runs().Get(p.t.Context(), workflow.RunID(e.Detail))
 			if err != nil {
 				p.t.Fatal(err)
 			}
@@ -207,7 +207,7 @@ func (p *play) undoes(run workflow.RunID, visit string) {
 
 // text says what has become of a run, as the model does.
 func (p *play) text(id workflow.RunID) string {
-	run, err := p.flows.Run(p.t.Context(), id)
+	run, err := p.flows.Runs().Get(p.t.Context(), id)
 	if err != nil {
 		p.t.Fatal(err)
 	}

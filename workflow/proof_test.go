@@ -49,7 +49,7 @@ func TestSignalAtDeadline(t *testing.T) {
 			r.Pass(1000)
 			r.Fire()
 		}
-		run, err := flows.Run(t.Context(), s.Run)
+		run, err := flows.Runs().Get(t.Context(), s.Run)
 		if err != nil || run.Status != workflow.Completed || string(run.Output) != "7" {
 			t.Errorf("a signal at %d ms: the run is %s with %s: %s, %v", at.ms, run.Status, run.Output, run.Error, err)
 		}
@@ -133,7 +133,7 @@ func TestCrashBetweenCompensations(t *testing.T) {
 	if path := pathOf(t, flows, s.Run); !slices.Equal(path, want) {
 		t.Errorf("the run has gone %v, want %v", path, want)
 	}
-	if run, err := flows.Run(ctx, s.Run); err != nil || run.Status != workflow.Failed {
+	if run, err := flows.Runs().Get(ctx, s.Run); err != nil || run.Status != workflow.Failed {
 		t.Errorf("the run is %s, %v", run.Status, err)
 	}
 }
@@ -203,7 +203,7 @@ steps: { wait: { waitForSignal: { type: go }, transitions: { success: _start, en
 		cursor, looked = page(flows.History(s.Run), cursor)
 		pages, most = pages+1, max(most, looked)
 	}
-	if run, err := flows.Run(ctx, s.Run); err != nil || pages < int(run.Events)/50 || most > first+2 {
+	if run, err := flows.Runs().Get(ctx, s.Run); err != nil || pages < int(run.Events)/50 || most > first+2 {
 		t.Errorf("%d pages of %d events; the first one took a look at %d rows, another one at %d, %v", pages, run.Events, first, most, err)
 	}
 }
@@ -329,13 +329,13 @@ start: { parallel: { each: "$.input", run: "@actions/a", max_concurrency: 2 }, t
 	if err := actions.Finish(ctx, "w", &five[0], 1, nil); !errors.Is(err, action.ErrConflict) {
 		t.Errorf("a branch whose step is over ends: %v, want ErrConflict", err)
 	}
-	if run, err := flows.Run(ctx, id); err != nil || run.Status != workflow.Completed || string(run.Output) != "[null,null,1,1,null]" {
+	if run, err := flows.Runs().Get(ctx, id); err != nil || run.Status != workflow.Completed || string(run.Output) != "[null,null,1,1,null]" {
 		t.Errorf("two of five: the run is %s with %s, %v", run.Status, run.Output, err)
 	}
 	id = start("all")
 	two = take(2)
 	end(&two[0], no)
-	if run, err := flows.Run(ctx, id); err != nil || run.Status != workflow.Failed || !strings.Contains(run.Error, "branch 0") {
+	if run, err := flows.Runs().Get(ctx, id); err != nil || run.Status != workflow.Failed || !strings.Contains(run.Error, "branch 0") {
 		t.Errorf("one has failed: the run is %s: %s, %v", run.Status, run.Error, err)
 	}
 	if err := actions.Finish(ctx, "w", &two[1], 1, nil); !errors.Is(err, action.ErrConflict) {
@@ -388,7 +388,7 @@ func TestChildIsAwaited(t *testing.T) {
 		if n := work(t, actions, "undo"); n != 1 {
 			t.Errorf("ends %t: the run has compensated %d steps, want 1", ends, n)
 		}
-		if run, err := flows.Run(ctx, s.Run); err != nil || run.Status != workflow.Cancelled {
+		if run, err := flows.Runs().Get(ctx, s.Run); err != nil || run.Status != workflow.Cancelled {
 			t.Errorf("ends %t: the run is %s, %v", ends, run.Status, err)
 		}
 		work(t, actions, "undo-child")
@@ -420,7 +420,7 @@ func TestScheduledRunRetried(t *testing.T) {
 	}
 	active := func(want int64) {
 		t.Helper()
-		if i, err := flows.Workflow(ctx, "w"); err != nil || i.Schedule.Active != want {
+		if i, err := flows.Get(ctx, "w"); err != nil || i.Schedule.Active != want {
 			t.Errorf("%d runs are active, want %d, %v", i.Schedule.Active, want, err)
 		}
 	}
@@ -504,7 +504,7 @@ func TestTimedOutStepIsWithdrawn(t *testing.T) {
 	if n := work(t, actions, "a"); n != 0 {
 		t.Errorf("%d calls are begun whose step has timed out", n)
 	}
-	if run, err := flows.Run(ctx, s.Run); err != nil || run.CurrentStep != "wait" {
+	if run, err := flows.Runs().Get(ctx, s.Run); err != nil || run.CurrentStep != "wait" {
 		t.Errorf("the run is at %q, %v", run.CurrentStep, err)
 	}
 }
@@ -566,7 +566,7 @@ func TestLoopIsStopped(t *testing.T) {
 		r.Pass(10)
 		r.Fire()
 	}
-	run, err := flows.Run(t.Context(), s.Run)
+	run, err := flows.Runs().Get(t.Context(), s.Run)
 	if err != nil || run.Status != workflow.Failed || run.Code != "too_many_steps" {
 		t.Fatalf("the run is %s, %s: %v", run.Status, run.Code, err)
 	}
@@ -663,10 +663,10 @@ func TestStoppedBranches(t *testing.T) {
 	if err := actions.Fail(ctx, tasks[0].Run, "w", "no"); err != nil {
 		t.Fatal(err)
 	}
-	if run, err := flows.Run(ctx, s.Run); err != nil || run.Status != workflow.Failed {
+	if run, err := flows.Runs().Get(ctx, s.Run); err != nil || run.Status != workflow.Failed {
 		t.Errorf("the run is %s and waits for %s, %v", run.Status, run.Waits, err)
 	}
-	if i, err := flows.Workflow(ctx, "child"); err != nil || i.Runs.Cancelled != 2 {
+	if i, err := flows.Get(ctx, "child"); err != nil || i.Runs.Cancelled != 2 {
 		t.Errorf("the children are %+v, %v", i.Runs, err)
 	}
 }

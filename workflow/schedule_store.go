@@ -69,16 +69,22 @@ func scheduleInfo(v *engine.View, id uint64) (*ScheduleInfo, error) {
 	return s, nil
 }
 
-// PauseSchedule pauses the schedule of a workflow: no tick starts a run until ResumeSchedule. What it has started goes on, and other starts are not
-// concerned. Errors: ErrNotFound if there is no such workflow, or it has no schedule.
-func (s *Store) PauseSchedule(ctx context.Context, workflow string) error {
-	return s.turn(ctx, workflow, true)
+// ScheduleOf is the schedule of a workflow, which its definition describes. Info.Schedule shows how it stands.
+type ScheduleOf struct {
+	store    *Store
+	workflow string
 }
 
-// ResumeSchedule has the schedule of a workflow go on with the first tick from now. What it has missed is not caught up. Errors are as those of PauseSchedule.
-func (s *Store) ResumeSchedule(ctx context.Context, workflow string) error {
-	return s.turn(ctx, workflow, false)
-}
+// Schedule returns what pauses and resumes the schedule of a workflow.
+func (s *Store) Schedule(workflow string) ScheduleOf { return ScheduleOf{s, workflow} }
+
+// Pause pauses the schedule: no tick starts a run until Resume. What it has started goes on, and other starts are not concerned.
+//
+// Errors: ErrNotFound if there is no such workflow, or it has no schedule.
+func (o ScheduleOf) Pause(ctx context.Context) error { return o.store.turn(ctx, o.workflow, true) }
+
+// Resume continues the schedule with the first tick from now. What it has missed is not caught up. Errors are as those of Pause.
+func (o ScheduleOf) Resume(ctx context.Context) error { return o.store.turn(ctx, o.workflow, false) }
 
 func (s *Store) turn(ctx context.Context, workflow string, paused bool) error {
 	_, err := pauseSchedule.Do(ctx, &s.scope, workflow, paused, nil)

@@ -29,7 +29,7 @@ func TestScheduleOnce(t *testing.T) {
 		if _, err := flows.Create(ctx, bytes.ReplaceAll(source, []byte("max_concurrent: 2"), []byte("max_concurrent: 0"))); err != nil {
 			t.Fatal(err)
 		}
-		if i, err := flows.Workflow(ctx, "tick"); err != nil || i.Schedule.Next.Sub(i.Schedule.Last) <= 0 || i.Schedule.Next.Sub(i.Schedule.Last) > time.Minute {
+		if i, err := flows.Get(ctx, "tick"); err != nil || i.Schedule.Next.Sub(i.Schedule.Last) <= 0 || i.Schedule.Next.Sub(i.Schedule.Last) > time.Minute {
 			t.Errorf("just created: %+v, %v; want the next tick within a minute", i.Schedule, err)
 		}
 		const ticks = 12
@@ -52,7 +52,7 @@ func TestScheduleOnce(t *testing.T) {
 			}
 			seen[run.IdempotencyKey] = true
 		}
-		i, err := flows.Workflow(ctx, "tick")
+		i, err := flows.Get(ctx, "tick")
 		if err != nil || len(seen) != ticks || i.Schedule.Started != ticks || i.Schedule.Skipped+i.Schedule.Missed != 0 {
 			t.Errorf("spread %t: %d runs, %+v, %v; want %d", spread, len(seen), i.Schedule, err, ticks)
 		}

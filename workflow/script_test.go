@@ -194,10 +194,10 @@ func (s *script) other(ctx context.Context, line, verb string, a machinetest.Arg
 	case "done", "fail":
 		s.Answer(line, "ok", s.end(background, verb, a))
 	case "run":
-		r, err := s.flows.Run(background, run)
+		r, err := s.flows.Runs().Get(background, run)
 		s.Answer(line, s.describe(&r), s.plain(err))
 	case "steps":
-		r, err := s.flows.Run(background, run)
+		r, err := s.flows.Runs().Get(background, run)
 		s.Answer(line, "", s.plain(err))
 		for _, step := range r.Steps {
 			s.Printf("  %s", s.name(strings.TrimSpace(fmt.Sprintf("%s %s #%d %s %s", step.Step, step.Outcome, step.Attempts, step.Output, step.Error))))
@@ -217,17 +217,17 @@ func (s *script) other(ctx context.Context, line, verb string, a machinetest.Arg
 	case "runs":
 		s.runs(background, line, a)
 	case "workflow":
-		i, err := s.flows.Workflow(background, name)
+		i, err := s.flows.Get(background, name)
 		s.Answer(line, fmt.Sprintf("%s enabled=%t %s", i.Version, i.Enabled, strings.Trim(fmt.Sprintf("%+v", i.Runs), "{}")), s.plain(err))
 	case "pass":
 		s.Rig.Advance(machinetest.Duration(name).Milliseconds())
 		s.Printf("%s", line)
 	case "pause":
-		s.Answer(line, "ok", s.plain(s.flows.PauseSchedule(background, name)))
+		s.Answer(line, "ok", s.plain(s.flows.Schedule(name).Pause(background)))
 	case "resume":
-		s.Answer(line, "ok", s.plain(s.flows.ResumeSchedule(background, name)))
+		s.Answer(line, "ok", s.plain(s.flows.Schedule(name).Resume(background)))
 	case "schedule":
-		i, err := s.flows.Workflow(background, name)
+		i, err := s.flows.Get(background, name)
 		if i.Schedule == nil {
 			s.Answer(line, "none", s.plain(err))
 			break

@@ -95,7 +95,7 @@ func TestSpread(t *testing.T) {
 	work(t, actions, "free", "limited", "undo")
 	shards := make(map[int]bool)
 	for i, id := range runs {
-		run, err := flows.Run(ctx, id)
+		run, err := flows.Runs().Get(ctx, id)
 		want := workflow.Waiting
 		if i < 2 {
 			want = workflow.Cancelled
@@ -116,7 +116,7 @@ func TestSpread(t *testing.T) {
 		t.Errorf("the runs are in %d shards", len(shards))
 	}
 	r.Verify()
-	info, err := flows.Workflow(ctx, "parent")
+	info, err := flows.Get(ctx, "parent")
 	if want := (workflow.RunCounts{Total: 32, Completed: 30, Cancelled: 2}); err != nil || info.Runs != want {
 		t.Errorf("the workflow: %+v, %v", info.Runs, err)
 	}
@@ -147,7 +147,7 @@ func TestSpread(t *testing.T) {
 			t.Errorf("a start of a deleted workflow: %v", err)
 		}
 	}
-	if _, err := flows.Workflow(ctx, "parent"); !errors.Is(err, workflow.ErrNotFound) {
+	if _, err := flows.Get(ctx, "parent"); !errors.Is(err, workflow.ErrNotFound) {
 		t.Errorf("a deleted workflow: %v", err)
 	}
 	r.Pass(40 * 24 * 3600_000)
@@ -205,10 +205,10 @@ func TestCallsBeforeShardsHaveHeard(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if info, err := flows.Workflow(ctx, "parent"); err != nil || info.Runs != (workflow.RunCounts{Total: 8, Completed: 5, Cancelled: 3}) {
+	if info, err := flows.Get(ctx, "parent"); err != nil || info.Runs != (workflow.RunCounts{Total: 8, Completed: 5, Cancelled: 3}) {
 		t.Errorf("parents: %+v, %v", info.Runs, err)
 	}
-	if info, err := flows.Workflow(ctx, "new"); err != nil || info.Runs != (workflow.RunCounts{Total: 8, Completed: 5, Cancelled: 3}) {
+	if info, err := flows.Get(ctx, "new"); err != nil || info.Runs != (workflow.RunCounts{Total: 8, Completed: 5, Cancelled: 3}) {
 		t.Errorf("children: %+v, %v", info.Runs, err)
 	}
 }
@@ -291,7 +291,7 @@ func TestSpreadIsHeard(t *testing.T) {
 			if want != nil {
 				continue
 			}
-			if run, err := flows.Run(ctx, s.Run); err != nil || run.Version != version {
+			if run, err := flows.Runs().Get(ctx, s.Run); err != nil || run.Version != version {
 				t.Fatalf("start %d runs version %q, want %q: %v", i, run.Version, version, err)
 			}
 		}

@@ -41,10 +41,10 @@ func TestStaleTick(t *testing.T) {
 			_, err := flows.Create(ctx, definition("2", "interval: 90000"))
 			return err
 		},
-		"paused":   func(_ *machinetest.Rig, flows *workflow.Store) error { return flows.PauseSchedule(ctx, "w") },
+		"paused":   func(_ *machinetest.Rig, flows *workflow.Store) error { return flows.Schedule("w").Pause(ctx) },
 		"disabled": func(_ *machinetest.Rig, flows *workflow.Store) error { return flows.Disable(ctx, "w") },
 		"resumed": func(_ *machinetest.Rig, flows *workflow.Store) error {
-			return errors.Join(flows.PauseSchedule(ctx, "w"), flows.ResumeSchedule(ctx, "w"))
+			return errors.Join(flows.Schedule("w").Pause(ctx), flows.Schedule("w").Resume(ctx))
 		},
 		"deleted": func(_ *machinetest.Rig, flows *workflow.Store) error { return flows.Delete(ctx, "w", workflow.Force()) },
 	} {

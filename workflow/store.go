@@ -55,7 +55,7 @@ func (s *Store) Create(ctx context.Context, definition []byte) (Created, error) 
 func (s *Store) heard(ctx context.Context, name string) {
 	engine.Agree(ctx, &s.scope, infoQuery{namespace: s.Namespace(), name: name}, func(a, b *infoQuery) bool { return a.found == b.found && a.revision == b.revision })
 	engine.Settled(ctx, func() bool {
-		info, err := s.Workflow(ctx, name)
+		info, err := s.Get(ctx, name)
 		return err != nil || info.Trigger == nil || info.Trigger.State != TriggerStarting
 	})
 }
@@ -122,7 +122,7 @@ func (s *Store) checkIdle(ctx context.Context, name string) error {
 	if spread, err := s.scope.Spread(ctx); err != nil || !spread {
 		return err
 	}
-	info, err := s.Workflow(ctx, name)
+	info, err := s.Get(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -218,8 +218,8 @@ func (s *Store) StartAndWait(ctx context.Context, name string, input []byte, opt
 	return s.Wait(ctx, r.Run)
 }
 
-// Run returns a run. Errors: ErrNotFound if there is none in the namespace, or none any more; ErrInvalid for what is no id.
-func (s *Store) Run(ctx context.Context, id RunID) (Run, error) { return s.run(ctx, id, false) }
+// Get returns a run. Errors: ErrNotFound if there is none in the namespace, or none any more; ErrInvalid for what is no id.
+func (l Runs) Get(ctx context.Context, id RunID) (Run, error) { return l.store.run(ctx, id, false) }
 
 // Wait returns a run when it has ended. However little its workflow retains, it is kept for 10 s at least. Errors: those of Run, and ctx's.
 func (s *Store) Wait(ctx context.Context, id RunID) (Run, error) {
@@ -407,24 +407,6 @@ func routeTo(shard engine.ShardID) func(string, int) string {
 		}
 		return engine.RouteTo(namespace, shard, shards)
 	}
-}
-
-// Definition returns the source of a version of a workflow, as it was created; "" is the default version. Errors: ErrNotFound.
-func (s *Store) Definition(ctx context.Context, name, version string) ([]byte, error) {
-	if err := checkWorkflow(name); err != nil {
-		return nil, err
-	}
-	q := infoQuery{namespace: s.Namespace(), name: name, version: version}
-	if err := s.scope.Query(ctx, name, &q); err != nil {
-		return nil, err
-	}
-	switch {
-	case !q.found:
-		return nil, notFound(name)
-	case !q.known:
-		return nil, engine.Errorf(ErrNotFound, "workflow %q has no version %q", name, version)
-	}
-	return q.source, nil
 }
 
 // Problem is something that is wrong with a definition.

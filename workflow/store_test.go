@@ -109,7 +109,7 @@ start: { waitForSignal: { type: go, timeoutMs: 60000 }, transitions: { success: 
 			t.Errorf("start with %q: %v", input, err)
 			continue
 		}
-		if r, err := flows.Run(t.Context(), s.Run); err != nil || !maps.Equal(r.Attributes, want) {
+		if r, err := flows.Runs().Get(t.Context(), s.Run); err != nil || !maps.Equal(r.Attributes, want) {
 			t.Errorf("attributes of %q: %v, %v, want %v", input, r.Attributes, err, want)
 		}
 	}

@@ -32,7 +32,7 @@ func inputs(t *testing.T, flows *workflow.Store) (all [][]map[string]any) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		run, err := flows.Run(ctx, r.ID)
+		run, err := flows.Runs().Get(ctx, r.ID)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -83,7 +83,7 @@ func create(t *testing.T, flows *workflow.Store, definition []byte) {
 
 func trigger(t *testing.T, flows *workflow.Store, name string) workflow.TriggerInfo {
 	t.Helper()
-	i, err := flows.Workflow(context.Background(), name)
+	i, err := flows.Get(context.Background(), name)
 	if err != nil || i.Trigger == nil {
 		t.Fatalf("Workflow: %+v, %v", i, err)
 	}
@@ -105,7 +105,7 @@ func TestTrigger(t *testing.T) {
 	if i := trigger(t, flows, "order"); i.State != workflow.TriggerActive || i.Lag != 1 || i.Started != 1 || i.Records != 2 || i.Group != "wf-order" {
 		t.Fatalf("%+v", i)
 	}
-	g, err := streams.GroupStats(ctx, "orders", "wf-order")
+	g, err := streams.Groups("orders").Get(ctx, "wf-order")
 	if err != nil || g.Lag() != 1 || g.Pending() != 0 {
 		t.Fatalf("group %+v, %v", g, err)
 	}
@@ -125,7 +125,7 @@ func TestTrigger(t *testing.T) {
 	if err := flows.Delete(ctx, "order", workflow.Force()); err != nil {
 		t.Fatal(err)
 	}
-	if g, err := streams.GroupStats(ctx, "orders", "wf-order"); err == nil {
+	if g, err := streams.Groups("orders").Get(ctx, "wf-order"); err == nil {
 		t.Errorf("the group of a trigger that is gone: %+v", g)
 	}
 	machinetest.EqualReplicas(t, r.Log(0), []engine.Primitive{engine.TableOf(action.Primitive), engine.TableOf(stream.Primitive), engine.TableOf(workflow.Primitive)},

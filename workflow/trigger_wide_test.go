@@ -168,7 +168,7 @@ func TestTriggerPlaces(t *testing.T) {
 		p.append(t, 50, 60)
 		p.settle()
 		p.wantRecords(t, 0, 50)
-		if _, err := p.streams.GroupStats(t.Context(), "orders", "wf-order"); !errors.Is(err, stream.ErrNotFound) {
+		if _, err := p.streams.Groups("orders").Get(t.Context(), "wf-order"); !errors.Is(err, stream.ErrNotFound) {
 			t.Fatalf("the group of a trigger that is gone: %v", err)
 		}
 		// The group of the next one begins behind all that is there.
@@ -212,7 +212,7 @@ func TestTriggerSpreads(t *testing.T) {
 					t.Fatalf("run %s", listed.ID)
 				}
 				in[shard]++
-				run, err := p.flows.Run(t.Context(), listed.ID)
+				run, err := p.flows.Runs().Get(t.Context(), listed.ID)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -434,7 +434,7 @@ func TestTriggerTooMuch(t *testing.T) {
 	if i := trigger(t, flows, "order"); i.Refused != 0 || i.Lag != 0 {
 		t.Fatalf("%+v", i)
 	}
-	if info, err := actions.Action(t.Context(), "a"); err != nil || info.Runs.Pending != 3*64 {
+	if info, err := actions.Get(t.Context(), "a"); err != nil || info.Runs.Pending != 3*64 {
 		t.Fatalf("%d runs of branches, %v; want 3 times 64", info.Runs.Pending, err)
 	}
 }
@@ -504,7 +504,7 @@ func TestTriggerTakesOver(t *testing.T) {
 			if err := flows.Delete(ctx, "order", workflow.Force()); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := streams.GroupStats(ctx, "orders", "g"); err != nil {
+			if _, err := streams.Groups("orders").Get(ctx, "g"); err != nil {
 				t.Errorf("a group that was there before has gone with the trigger: %v", err)
 			}
 		})

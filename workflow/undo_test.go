@@ -90,7 +90,7 @@ func (u *undoing) take(name string) action.Task {
 // waits returns how many tasks of an action wait for a worker, which none takes.
 func (u *undoing) waits(name string) int64 {
 	u.t.Helper()
-	i, err := u.actions.Action(u.t.Context(), name)
+	i, err := u.actions.Get(u.t.Context(), name)
 	if err != nil {
 		u.t.Fatal(err)
 	}
@@ -173,7 +173,7 @@ func (u *undoing) undone() (inputs []string) {
 			}
 		}
 	}
-	run, err := u.flows.Run(u.t.Context(), u.run)
+	run, err := u.flows.Runs().Get(u.t.Context(), u.run)
 	if err != nil || !run.Status.Final() {
 		u.t.Errorf("the run is %s at %q, %v", run.Status, run.CurrentStep, err)
 	}
@@ -454,7 +454,7 @@ output: { a: "$.steps._start.output", b: "$.steps._start.output" }
 	if got := u.undone(); len(got) != 0 {
 		t.Errorf("compensated with %s, again", got)
 	}
-	run, err := u.flows.Run(t.Context(), u.run)
+	run, err := u.flows.Runs().Get(t.Context(), u.run)
 	if err != nil || run.Status != workflow.Failed || run.Code != workflow.OutcomeOutputTooLarge || run.CompensationsFailed != 1 {
 		t.Errorf("the run is %s (%s), %d compensations have failed, %v", run.Status, run.Code, run.CompensationsFailed, err)
 	}
@@ -485,7 +485,7 @@ steps:
 			t.Fatal(err)
 		}
 		u.done("do", "1")
-		if run, err := u.flows.Run(t.Context(), u.run); err != nil || run.Status != workflow.Completed {
+		if run, err := u.flows.Runs().Get(t.Context(), u.run); err != nil || run.Status != workflow.Completed {
 			t.Errorf("the run is %s at %q, %v", run.Status, run.CurrentStep, err)
 		}
 	}
@@ -523,7 +523,7 @@ func TestLongNames(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if run, err := flows.Run(t.Context(), s.Run); err != nil || run.Status != workflow.Failed || run.CompensationsFailed > 0 {
+			if run, err := flows.Runs().Get(t.Context(), s.Run); err != nil || run.Status != workflow.Failed || run.CompensationsFailed > 0 {
 				t.Errorf("the run is %s: %s, %v", run.Status, run.Error, err)
 			}
 		}

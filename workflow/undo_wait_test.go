@@ -40,7 +40,7 @@ func TestUndoWaitsForHandler(t *testing.T) {
 			if u.r.Verify(); taken(u) != 0 {
 				t.Error("the step is compensated while its handler is at work")
 			}
-			if run, err := u.flows.Run(t.Context(), u.run); err != nil || run.Status != workflow.Running || run.Waits != "the handler or the child of a call that was ended" {
+			if run, err := u.flows.Runs().Get(t.Context(), u.run); err != nil || run.Status != workflow.Running || run.Waits != "the handler or the child of a call that was ended" {
 				t.Errorf("the run is %s and waits for %q, %v", run.Status, run.Waits, err)
 			}
 			over(u, task)
@@ -289,7 +289,7 @@ func TestFanWaitsForChild(t *testing.T) {
 `)
 			u.done("other", "1")
 			u.fail("do")
-			if run, err := u.flows.Run(t.Context(), u.run); err != nil || run.Status.Final() {
+			if run, err := u.flows.Runs().Get(t.Context(), u.run); err != nil || run.Status.Final() {
 				t.Errorf("the run is %s before its child has ended, %v", run.Status, err)
 			}
 			if got := u.undone(); len(got) != 1 {

@@ -3,7 +3,11 @@ package workflow
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"iter"
+	"math"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/floedb/floe/internal/codec"
@@ -16,37 +20,103 @@ type VersionInfo struct {
 	Version   string
 	Default   bool // it is the one that runs have if their start names no other
 	CreatedAt time.Time
+
+	Definition []byte // its source, as it was created; only Get returns it
+	number     uint32
 }
 
-// Versions returns the versions of a workflow, the newest first: at most MaxVersions. Definition returns what one of them says, and the option Version starts it.
-// Errors: ErrNotFound.
-func (s *Store) Versions(ctx context.Context, name string) ([]VersionInfo, error) {
-	if err := checkWorkflow(name); err != nil {
+// Versions are the versions of a workflow that can be started.
+type Versions struct {
+	store    *Store
+	workflow string
+}
+
+// Versions returns what reads, deletes and lists the versions of a workflow. The option Version starts one of them.
+func (s *Store) Versions(workflow string) Versions { return Versions{s, workflow} }
+
+// Page returns a page of the versions, the newest first.
+//
+// Options: Limit, Cursor. Errors: ErrNotFound if there is no such workflow; ErrInvalid for a limit that is not 1-1000 and for what is no cursor.
+func (l Versions) Page(ctx context.Context, opts ...PageOption) (page Page[VersionInfo], err error) {
+	o, err := engine.PageOf(opts)
+	if err != nil {
+		return page, err
+	}
+	if o.Cursor != "" {
+		n, err := strconv.ParseUint(o.Cursor, 10, 32)
+		if err != nil || versionCursor(VersionInfo{number: math.MaxUint32 - uint32(n)}) != o.Cursor {
+			return page, engine.BadCursor(o.Cursor)
+		}
+	}
+	all, err := l.list(ctx)
+	if err != nil {
+		return page, err
+	}
+	return engine.PageIn(all, o, versionCursor), nil
+}
+
+// versionCursor returns the cursor of a version, in the order of the listing.
+func versionCursor(v VersionInfo) string { return fmt.Sprintf("%010d", math.MaxUint32-v.number) }
+
+// All iterates over the versions, in the order of Page and by the contract of Store.All. Options and errors are those of Page.
+func (l Versions) All(ctx context.Context, opts ...PageOption) iter.Seq2[VersionInfo, error] {
+	return engine.All(ctx, l.Page, opts)
+}
+
+// Get returns a version with its definition; "" is the default version. Errors: ErrNotFound.
+func (l Versions) Get(ctx context.Context, version string) (VersionInfo, error) {
+	if err := checkWorkflow(l.workflow); err != nil {
+		return VersionInfo{}, err
+	}
+	q := infoQuery{namespace: l.store.Namespace(), name: l.workflow, version: version}
+	if err := l.store.scope.Query(ctx, l.workflow, &q); err != nil {
+		return VersionInfo{}, err
+	}
+	if !q.found {
+		return VersionInfo{}, notFound(l.workflow)
+	}
+	if q.known {
+		all, err := l.list(ctx)
+		if err != nil {
+			return VersionInfo{}, err
+		}
+		for _, v := range all {
+			if v.Version == q.info.Version {
+				v.Definition = q.source
+				return v, nil
+			}
+		}
+	}
+	return VersionInfo{}, engine.Errorf(ErrNotFound, "workflow %q has no version %q", l.workflow, version)
+}
+
+func (l Versions) list(ctx context.Context) ([]VersionInfo, error) {
+	if err := checkWorkflow(l.workflow); err != nil {
 		return nil, err
 	}
-	q := versionsQuery{namespace: s.Namespace(), name: name}
-	if err := s.scope.Query(ctx, name, &q); err != nil {
+	q := versionsQuery{namespace: l.store.Namespace(), name: l.workflow}
+	if err := l.store.scope.Query(ctx, l.workflow, &q); err != nil {
 		return nil, err
 	}
 	if !q.found {
-		return nil, notFound(name)
+		return nil, notFound(l.workflow)
 	}
 	return q.items, nil
 }
 
-// RemoveVersion removes a version of a workflow: it can not be started any more, and a later Create may give its name to another definition. Runs of it go on, and can
+// Delete removes a version of the workflow: it can not be started any more, and a later Create may give its name to another definition. Runs of it go on, and can
 // be retried; what they run stays until the workflow is deleted. In a spread namespace it returns as Create does.
 //
 // Errors: ErrNotFound if there is no such workflow or version; ErrConflict for the default version.
-func (s *Store) RemoveVersion(ctx context.Context, name, version string) error {
-	_, err := removeVersion.Do(ctx, &s.scope, name, versionBody{version: version}, nil)
+func (l Versions) Delete(ctx context.Context, version string) error {
+	_, err := removeVersion.Do(ctx, &l.store.scope, l.workflow, versionBody{version: version}, nil)
 	if err == nil {
-		s.heard(ctx, name)
+		l.store.heard(ctx, l.workflow)
 	}
 	return err
 }
 
-// RemoveVersionOp is RemoveVersion as an operation of a transaction.
+// RemoveVersionOp is Versions.Delete as an operation of a transaction.
 func RemoveVersionOp(name, version string) Op {
 	return Op{engine.Hide(removeVersion.Op(name, versionBody{version: version}, nil))}
 }
@@ -136,6 +206,9 @@ func (q *versionsQuery) Results(f *codec.Fields) {
 		f.Text("version", &v.Version)
 		f.Bool("default", &v.Default)
 		f.Time("created_at_ms", &v.CreatedAt)
+		number := uint64(v.number)
+		f.Uvarint("number", &number, codec.Range{Max: math.MaxUint32})
+		v.number = uint32(number)
 	})
 }
 
@@ -155,7 +228,6 @@ func versions(v *engine.View, q *versionsQuery) error {
 	if err != nil {
 		return err
 	}
-	numbers := make(map[string]uint32)
 	for ok := it.First(); ok; ok = it.Next() {
 		i, err := decode(it.Value(), (*versionIndex).code)
 		if err != nil {
@@ -164,10 +236,10 @@ func versions(v *engine.View, q *versionsQuery) error {
 		if i.gone {
 			continue
 		}
-		name := string(it.Key()[len(prefix):])
-		numbers[name] = i.number
-		q.items = append(q.items, VersionInfo{name, i.number == r.current, time.UnixMilli(i.createdAt)})
+		q.items = append(q.items, VersionInfo{
+			Version: string(it.Key()[len(prefix):]), Default: i.number == r.current, CreatedAt: time.UnixMilli(i.createdAt), number: i.number,
+		})
 	}
-	slices.SortFunc(q.items, func(a, b VersionInfo) int { return cmp.Compare(numbers[b.Version], numbers[a.Version]) })
+	slices.SortFunc(q.items, func(a, b VersionInfo) int { return cmp.Compare(b.number, a.number) })
 	return it.Close()
 }

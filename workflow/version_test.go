@@ -27,7 +27,7 @@ func TestVersions(t *testing.T) {
 			list := func(want string) {
 				t.Helper()
 				got := ""
-				all, err := flows.Versions(ctx, "w")
+				all, err := engine.Collect(flows.Versions("w").All(ctx, workflow.Limit(2)))
 				for _, v := range all {
 					got += v.Version
 					if v.Default {
@@ -49,7 +49,7 @@ func TestVersions(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := flows.RemoveVersion(ctx, "w", "1"); err != nil {
+			if err := flows.Versions("w").Delete(ctx, "1"); err != nil {
 				t.Fatal(err)
 			}
 			for range 6 {
@@ -57,12 +57,12 @@ func TestVersions(t *testing.T) {
 					t.Errorf("a start of a version that was removed: %v", err)
 				}
 			}
-			if _, err := flows.Definition(ctx, "w", "1"); !errors.Is(err, workflow.ErrNotFound) {
+			if _, err := flows.Versions("w").Get(ctx, "1"); !errors.Is(err, workflow.ErrNotFound) {
 				t.Errorf("the definition of a version that was removed: %v", err)
 			}
 			list("3* 2 ")
 			for version, want := range map[string]error{"3": workflow.ErrConflict, "1": workflow.ErrNotFound, "": workflow.ErrInvalid} {
-				if err := flows.RemoveVersion(ctx, "w", version); !errors.Is(err, want) {
+				if err := flows.Versions("w").Delete(ctx, version); !errors.Is(err, want) {
 					t.Errorf("RemoveVersion of %q: %v, want %v", version, err, want)
 				}
 			}
@@ -70,7 +70,7 @@ func TestVersions(t *testing.T) {
 				t.Errorf("Create of a version that is known with another definition: %v", err)
 			}
 			list("3* 2 ")
-			if _, err := flows.Versions(ctx, "x"); !errors.Is(err, workflow.ErrNotFound) {
+			if _, err := flows.Versions("x").Page(ctx); !errors.Is(err, workflow.ErrNotFound) {
 				t.Errorf("Versions of no workflow: %v", err)
 			}
 			create(t, flows, definition("1", "another"))
@@ -78,7 +78,7 @@ func TestVersions(t *testing.T) {
 			if _, err := flows.Signal(ctx, old.Run, "go", nil); err != nil {
 				t.Fatal(err)
 			}
-			if run, err := flows.Run(ctx, old.Run); err != nil || run.Version != "1" || string(run.Output) != `{"is":"1"}` {
+			if run, err := flows.Runs().Get(ctx, old.Run); err != nil || run.Version != "1" || string(run.Output) != `{"is":"1"}` {
 				t.Errorf("the run of a version that was removed is of %q and came to %s, %v", run.Version, run.Output, err)
 			}
 			r.Verify()
@@ -109,7 +109,7 @@ func TestRemovedVersionsDoNotCount(t *testing.T) {
 			}
 			remove := func(version string) {
 				t.Helper()
-				if err := flows.RemoveVersion(ctx, "w", version); err != nil {
+				if err := flows.Versions("w").Delete(ctx, version); err != nil {
 					t.Error(err)
 				}
 			}
@@ -126,7 +126,7 @@ func TestRemovedVersionsDoNotCount(t *testing.T) {
 			remove("1")
 			add("1", 3, nil)
 			add("2", 0, workflow.ErrInvalid)
-			if all, err := flows.Versions(ctx, "w"); err != nil || len(all) != 3 {
+			if all, err := engine.Collect(flows.Versions("w").All(ctx, workflow.Limit(2))); err != nil || len(all) != 3 {
 				t.Errorf("%d versions are listed, %v", len(all), err)
 			}
 			for range 6 {

@@ -71,7 +71,7 @@ func TestLeadersOfDifferentZones(t *testing.T) {
 			day := at[len("schedule:"):len("schedule:2001-10-01")]
 			byDay[day] = append(byDay[day], at)
 		}
-		i, err := flows.Workflow(t.Context(), "daily")
+		i, err := flows.Get(t.Context(), "daily")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -129,7 +129,7 @@ func (s *shop) trade(ctx context.Context) error {
 
 // figures prints what has become of all runs.
 func (s *shop) figures(ctx context.Context) error {
-	info, err := s.Action(ctx, "charge")
+	info, err := s.Get(ctx, "charge")
 	if err != nil {
 		return err
 	}

@@ -107,11 +107,13 @@ func edit(ctx context.Context, store *kv.Store, key string, stdout io.Writer) er
 	}
 	_, err = store.Put(ctx, key, nil, kv.IfRevision(file.Revision)) // too late: this revision is gone
 	fmt.Fprintf(stdout, "a second edit of the same revision: %v\n", cmp.Or(err, errors.New("went through")))
-	history, err := store.History(ctx, key)
-	for _, v := range history {
+	for v, err := range store.History(key).All(ctx) {
+		if err != nil {
+			return err
+		}
 		fmt.Fprintf(stdout, "version %d: %d bytes, %s\n", v.Version, v.Size, v.Time.Format(time.DateTime))
 	}
-	return err
+	return nil
 }
 
 func serve(ctx context.Context, node *floe.Node, addr string, stdout io.Writer) error {

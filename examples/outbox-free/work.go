@@ -88,7 +88,7 @@ func look(ctx context.Context, out io.Writer, node *floe.Node) error {
 	if err != nil {
 		return err
 	}
-	stats, err := node.Queue("shop").Stats(ctx, "orders")
+	stats, err := node.Queue("shop").Get(ctx, "orders")
 	if err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func look(ctx context.Context, out io.Writer, node *floe.Node) error {
 
 // told returns how many events are in a stream.
 func told(ctx context.Context, node *floe.Node, name string) (int64, error) {
-	stats, err := node.Stream("shop").Stats(ctx, name)
+	stats, err := node.Stream("shop").Get(ctx, name)
 	if errors.Is(err, stream.ErrNotFound) {
 		return 0, nil
 	}

@@ -135,11 +135,11 @@ func write(ctx context.Context, files *stream.Store, src fs.FS, out io.Writer) e
 }
 
 // ended returns a job that runs no more.
-func ended(ctx context.Context, jobs *processing.Store, id processing.JobID) (processing.Job, error) {
+func ended(ctx context.Context, jobs *processing.Store, id processing.JobID) (processing.Detail, error) {
 	poll := time.NewTicker(10 * time.Millisecond)
 	defer poll.Stop()
 	for {
-		job, err := jobs.Job(ctx, id)
+		job, err := jobs.Get(ctx, id)
 		if err != nil || job.Status != processing.Running {
 			return job, err
 		}
@@ -152,7 +152,7 @@ func ended(ctx context.Context, jobs *processing.Store, id processing.JobID) (pr
 }
 
 // tell prints what the job has written.
-func tell(ctx context.Context, node *floe.Node, job processing.Job, out io.Writer) error {
+func tell(ctx context.Context, node *floe.Node, job processing.Detail, out io.Writer) error {
 	m := job.Metrics
 	fmt.Fprintf(out, "%v: %d records in, %d out, %d errors\n", job.Status, m.RecordsIn, m.RecordsOut, m.Errors)
 	for _, o := range m.Operators {
@@ -165,7 +165,7 @@ func tell(ctx context.Context, node *floe.Node, job processing.Job, out io.Write
 	for _, r := range recs {
 		fmt.Fprintf(out, "%s\n", r.Payload)
 	}
-	review, err := node.Queue("code").Stats(ctx, "review")
+	review, err := node.Queue("code").Get(ctx, "review")
 	if err != nil {
 		return err
 	}
@@ -175,7 +175,7 @@ func tell(ctx context.Context, node *floe.Node, job processing.Job, out io.Write
 		return err
 	}
 	fmt.Fprintf(out, "network, last: %s\n", latest.Value)
-	history, err := node.TS("code").Measurement(ctx, "lines")
+	history, err := node.TS("code").Get(ctx, "lines")
 	fmt.Fprintf(out, "%d points of %d teams\n", history.Points, history.Series)
 	return err
 }

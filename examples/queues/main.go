@@ -118,7 +118,7 @@ func (o *office) awaitEnd(ctx context.Context) error {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		stats, err := o.Stats(ctx, "jobs")
+		stats, err := o.Get(ctx, "jobs")
 		if err != nil || stats.Ready+stats.Delayed+stats.Inflight == 0 {
 			return err
 		}
@@ -151,13 +151,13 @@ func (o *office) lookAtDead(ctx context.Context) error {
 // redrive makes those ready again that failed for a reason that is gone.
 func (o *office) redrive(ctx context.Context) error {
 	o.mended.Store(true)
-	n, err := o.RequeueAll(ctx, "jobs", queue.Contains("printer"))
+	n, err := o.DeadLetters("jobs").RequeueAll(ctx, queue.Contains("printer"))
 	o.say("the printer is mended: %d requeued", n)
 	return err
 }
 
 func (o *office) figures(ctx context.Context) error {
-	s, err := o.Stats(ctx, "jobs")
+	s, err := o.Get(ctx, "jobs")
 	o.say("%d enqueued, %d delivered, %d done, %d dead", s.Enqueued, s.Dequeued, s.Acked, s.Dead)
 	return err
 }

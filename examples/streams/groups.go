@@ -28,7 +28,7 @@ func (s *shop) keyShared(ctx context.Context) error {
 // fail can not deal with one of the records: it is delivered twice, and then goes to the dead letters. Consume is the loop of a consumer: it acknowledges what its handler
 // has done, and refuses what that returns an error for.
 func (s *shop) fail(ctx context.Context) error {
-	if err := s.CreateGroup(ctx, "orders", "invoices", stream.MaxAttempts(2), stream.Backoff(0, 0)); err != nil {
+	if err := s.Groups("orders").Create(ctx, "invoices", stream.MaxAttempts(2), stream.Backoff(0, 0)); err != nil {
 		return err
 	}
 	ctx, stop := context.WithCancel(ctx)

@@ -60,7 +60,7 @@ func (s *shop) actions() map[string]func(context.Context, task) (any, error) {
 		},
 		"restock": func(_ context.Context, t task) (any, error) { return t.Item + " of order " + t.Order, nil },
 		"report": func(ctx context.Context, t task) (any, error) {
-			info, err := s.flows.Workflow(ctx, t.Of)
+			info, err := s.flows.Get(ctx, t.Of)
 			return map[string]int64{"sold": info.Runs.Completed}, err
 		},
 	}

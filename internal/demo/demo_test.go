@@ -118,16 +118,16 @@ func TestEverythingMoves(t *testing.T) {
 			see("revenue", j.Name == "revenue" && j.Metrics.RecordsIn > 0, err) // windows fire seconds later
 		}
 		for at, name := range map[string]string{Main + " mail": "mail", Main + " review": "review", Warehouse + " picks": "picks"} {
-			q, err := node.Queue(strings.Fields(at)[0]).Stats(ctx, name)
+			q, err := node.Queue(strings.Fields(at)[0]).Get(ctx, name)
 			see(name+" dead", q.Dead > 0, err)
 			see(name+" acked", q.Acked > 0, err)
 		}
-		search, err := node.Stream(Main).GroupStats(ctx, "orders", "search")
+		search, err := node.Stream(Main).Groups("orders").Get(ctx, "search")
 		see("group search lags", search.Lag() > 20, err)
-		billing, err := node.Stream(Main).GroupStats(ctx, "orders", "billing")
+		billing, err := node.Stream(Main).Groups("orders").Get(ctx, "billing")
 		see("group billing acks", billing.Lag() == 0, err)
 		for name, what := range map[string]string{"huge-orders": "large orders", "enriched-orders": "enriched orders", stream.DeadLetters("orders"): "orders dead"} {
-			st, err := node.Stream(Main).Stats(ctx, name)
+			st, err := node.Stream(Main).Get(ctx, name)
 			see(what, st.Records() > 0, err)
 		}
 		returned, err := node.Workflow(Main).Runs().Page(ctx, workflow.Of("returns"), workflow.InState(workflow.Completed))
@@ -251,18 +251,18 @@ func TestVisitors(t *testing.T) {
 	node, s := opened(t, 3)
 	ctx := t.Context()
 	for _, err := range []error{
-		node.Workflow(Main).Disable(ctx, "order"), node.Stream(Main).Delete(ctx, "clicks", stream.Force()), node.Queue(Main).Pause(ctx, "mail"), node.TS(Main).DeleteMeasurement(ctx, "cpu"),
+		node.Workflow(Main).Disable(ctx, "order"), node.Stream(Main).Delete(ctx, "clicks", stream.Force()), node.Queue(Main).Pause(ctx, "mail"), node.TS(Main).Delete(ctx, "cpu"),
 	} {
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	before, err := node.Stream(Main).Stats(ctx, "orders")
+	before, err := node.Stream(Main).Get(ctx, "orders")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_ = s.tick(ctx, 0) // which says what it could not do
-	if after, err := node.Stream(Main).Stats(ctx, "orders"); err != nil || after.Records() <= before.Records() {
+	if after, err := node.Stream(Main).Get(ctx, "orders"); err != nil || after.Records() <= before.Records() {
 		t.Errorf("a tick with the workflow disabled: %d orders after %d, %v", after.Records(), before.Records(), err)
 	}
 	running, cancel := context.WithCancel(ctx)

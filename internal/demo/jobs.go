@@ -19,7 +19,7 @@ func (s *Shop) loadJobs(ctx context.Context) error {
 	if err := errors.Join(err, err2); err != nil {
 		return err
 	}
-	point, err := store.Savepoint(ctx, old.Job)
+	point, err := store.Savepoints(old.Job).Create(ctx)
 	if err == nil {
 		_, err = store.AwaitSavepoint(ctx, old.Job, point)
 	}

@@ -113,7 +113,7 @@ func (s *Shop) tickApprovals(ctx context.Context, r *rand.Rand, _ int) error {
 		if id < firstOrder+loaded || !hasRun(id) || s.newOrder(id).Cents < approvedFrom || id%7 == 0 {
 			continue
 		}
-		run, err := s.db.Workflow(Main).Run(ctx, runOf(id))
+		run, err := s.db.Workflow(Main).Runs().Get(ctx, runOf(id))
 		if err != nil || run.Status != workflow.Waiting {
 			continue
 		}

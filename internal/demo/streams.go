@@ -34,9 +34,9 @@ func (s *Shop) loadStreams(ctx context.Context) error {
 		errs = append(errs, store.Create(ctx, name, stream.MaxAge(keptFor), stream.MaxLen(20_000)))
 	}
 	for _, group := range []string{"billing", "mail", "search"} {
-		errs = append(errs, store.CreateGroup(ctx, "orders", group, stream.FromBeginning(), stream.AckTimeout(30*time.Second)))
+		errs = append(errs, store.Groups("orders").Create(ctx, group, stream.FromBeginning(), stream.AckTimeout(30*time.Second)))
 	}
-	errs = append(errs, store.CreateGroup(ctx, "orders", "fraud", stream.FromBeginning(), stream.InMode(stream.KeyShared), stream.MaxAttempts(3), stream.Backoff(400*time.Millisecond, 2*time.Second)), s.loadImports(ctx))
+	errs = append(errs, store.Groups("orders").Create(ctx, "fraud", stream.FromBeginning(), stream.InMode(stream.KeyShared), stream.MaxAttempts(3), stream.Backoff(400*time.Millisecond, 2*time.Second)), s.loadImports(ctx))
 	return errors.Join(errs...)
 }
 
@@ -52,7 +52,7 @@ func (s *Shop) loadImports(ctx context.Context) error {
 		messages = append(messages, stream.Message{Key: fmt.Sprintf("s-%d", i%17), Payload: body, Headers: map[string]string{"type": "product", "file": "products.csv"}})
 	}
 	_, err := store.AppendMany(ctx, "imports", messages)
-	errs = append(errs, err, store.CreateGroup(ctx, "imports", "catalogue", stream.FromBeginning(), stream.AckTimeout(12*time.Hour)))
+	errs = append(errs, err, store.Groups("imports").Create(ctx, "catalogue", stream.FromBeginning(), stream.AckTimeout(12*time.Hour)))
 	for range 3 {
 		got, err := store.ReadGroup(ctx, "imports", "catalogue", "catalogue-1", stream.Limit(100))
 		errs = append(errs, err)

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"math"
 	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -291,4 +292,27 @@ func All[T, O any](ctx context.Context, page func(context.Context, ...O) (Page[T
 			next = append(slices.Clip(opts), any(Cursor(p.Cursor)).(O))
 		}
 	}
+}
+
+// PageIn returns the page of a listing of which all items are known, in order of their cursors.
+func PageIn[T any](items []T, l Listing, cursor func(T) string) (page Page[T]) {
+	if l.Cursor != "" {
+		items = items[sort.Search(len(items), func(i int) bool { return cursor(items[i]) > l.Cursor }):]
+	}
+	page.Items = items[:min(len(items), l.Limit)]
+	if len(page.Items) < len(items) {
+		page.Cursor = cursor(page.Items[l.Limit-1])
+	}
+	return page
+}
+
+// Collect reads an iterator to its end, or to the first error.
+func Collect[T any](all iter.Seq2[T, error]) (items []T, err error) {
+	for item, err := range all {
+		if err != nil {
+			return nil, err
+		}
+		items = append(items, item)
+	}
+	return items, nil
 }

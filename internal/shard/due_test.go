@@ -163,7 +163,7 @@ var dueCases = []dueCase{
 		},
 		check: func(n *toilNode, count int) {
 			n.each(count, func(ctx context.Context, i int) error {
-				st, err := n.queue.Stats(ctx, fmt.Sprint("q", i))
+				st, err := n.queue.Get(ctx, fmt.Sprint("q", i))
 				if err == nil && (st.Ready != dueEach || st.Expired != dueEach) {
 					err = fmt.Errorf("%+v", st)
 				}
@@ -185,7 +185,7 @@ var dueCases = []dueCase{
 		},
 		check: func(n *toilNode, count int) {
 			n.each(count, func(ctx context.Context, i int) error {
-				st, err := n.queue.Stats(ctx, fmt.Sprint("q", i))
+				st, err := n.queue.Get(ctx, fmt.Sprint("q", i))
 				if err == nil && st.Ready != dueEach {
 					err = fmt.Errorf("%+v", st)
 				}
@@ -207,7 +207,7 @@ var dueCases = []dueCase{
 		},
 		check: func(n *toilNode, count int) {
 			n.each(count, func(ctx context.Context, i int) error {
-				st, err := n.logs.GroupStats(ctx, "log", fmt.Sprint("g", i))
+				st, err := n.logs.Groups("log").Get(ctx, fmt.Sprint("g", i))
 				if err == nil && (st.Pending() != dueEach || st.Members[0].Pending != 0) {
 					err = fmt.Errorf("%+v", st)
 				}

@@ -96,9 +96,9 @@ func TestLeavingWithGigabytes(t *testing.T) {
 				}
 			})
 			checkEntries(t, all)
-			st, err := n.logs.GroupStats(t.Context(), "jobs", "g")
+			st, err := n.logs.Groups("jobs").Get(t.Context(), "g")
 			n.must(err)
-			dead, err := n.logs.Stats(t.Context(), "jobs.dlq")
+			dead, err := n.logs.Get(t.Context(), "jobs.dlq")
 			if left && (st.Pending() != count || !errors.Is(err, stream.ErrNotFound)) || !left && (st.Pending() != 0 || dead.Records() != int64(count)) {
 				t.Errorf("%d pending, %d dead letters, %v", st.Pending(), dead.Records(), err)
 			}
@@ -129,7 +129,7 @@ func TestLeasesOfMegabytesEndTogether(t *testing.T) {
 	if fire := all["engine fire"]; fire.Bytes > 6<<20 {
 		t.Errorf("too much at once: %v", fire)
 	}
-	if st, err := n.queue.Stats(t.Context(), "q"); err != nil || st.Dead != int64(count) {
+	if st, err := n.queue.Get(t.Context(), "q"); err != nil || st.Dead != int64(count) {
 		t.Errorf("%+v, %v", st, err)
 	}
 }

@@ -148,7 +148,7 @@ func (c lastTake) test(t *testing.T, from string) {
 	if c.want < c.disk { // nothing was taken, or the outcome is unknown
 		return
 	}
-	s, err := others.Stats(t.Context(), "q")
+	s, err := others.Get(t.Context(), "q")
 	if err != nil || s.Inflight != 0 || s.Ready != 1 {
 		t.Errorf("Stats = %+v, %v; want the message to be ready", s, err)
 	}

@@ -77,7 +77,7 @@ func TestBrokenSavepointIsHeldAlone(t *testing.T) {
 	broken := s.submit(summing)
 	s.append("in", `{"k":"a","n":1}`)
 	s.run()
-	sp, err := s.jobs.Savepoint(ctx, broken)
+	sp, err := s.jobs.Savepoints(broken).Create(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func TestBrokenSavepointIsHeldAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	other := s.submit(filtered)
-	made, err := s.jobs.Savepoint(ctx, other)
+	made, err := s.jobs.Savepoints(other).Create(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func TestBrokenSavepointIsHeldAlone(t *testing.T) {
 	if !held.Held || !strings.Contains(held.Reason, "chunk") {
 		t.Errorf("the job that is restored: %+v", held)
 	}
-	if all, err := s.jobs.Savepoints(ctx, other); err != nil || len(all) != 1 || all[0].ID != made || !all[0].Complete {
+	if all, err := engine.Collect(s.jobs.Savepoints(other).All(ctx)); err != nil || len(all) != 1 || all[0].ID != made || !all[0].Complete {
 		t.Errorf("the savepoint of the other job: %+v, %v", all, err)
 	}
 	s.Tamper(0, row)

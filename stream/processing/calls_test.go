@@ -33,14 +33,16 @@ func TestRefusals(t *testing.T) {
 		is   error
 		says string
 	}{
-		"no job id":             {errOf(s.jobs.Job(ctx, "x")), processing.ErrInvalid, `processing: "x" is no id of a job`},
-		"no job":                {errOf(s.jobs.Job(ctx, none)), processing.ErrNotFound, ""},
-		"of another namespace":  {errOf(other.Job(ctx, id)), processing.ErrNotFound, ""},
+		"no job id":             {errOf(s.jobs.Get(ctx, "x")), processing.ErrInvalid, `processing: "x" is no id of a job`},
+		"no job":                {errOf(s.jobs.Get(ctx, none)), processing.ErrNotFound, ""},
+		"of another namespace":  {errOf(other.Get(ctx, id)), processing.ErrNotFound, ""},
 		"stop likewise":         {errOf(other.Stop(ctx, id)), processing.ErrNotFound, ""},
 		"stop of none":          {errOf(s.jobs.Stop(ctx, none)), processing.ErrNotFound, ""},
-		"definition likewise":   {errOf(other.Definition(ctx, id)), processing.ErrNotFound, ""},
+		"savepoints likewise":   {errOf(other.Savepoints(id).Page(ctx)), processing.ErrNotFound, ""},
+		"no savepoint":          {errOf(s.jobs.Savepoints(id).Get(ctx, "x")), processing.ErrInvalid, `processing: "x" is no id of a savepoint`},
+		"savepoint of none":     {errOf(s.jobs.Savepoints(none).Get(ctx, savepoint)), processing.ErrNotFound, ""},
 		"no savepoint id":       {errOf(s.jobs.AwaitSavepoint(ctx, id, "x")), processing.ErrInvalid, `processing: "x" is no id of a savepoint`},
-		"drop of no id":         {s.jobs.DropSavepoint(ctx, id, "x"), processing.ErrInvalid, `processing: "x" is no id of a savepoint`},
+		"drop of no id":         {s.jobs.Savepoints(id).Delete(ctx, "x"), processing.ErrInvalid, `processing: "x" is no id of a savepoint`},
 		"savepoint of no job":   {errOf(s.jobs.AwaitSavepoint(ctx, none, savepoint)), processing.ErrNotFound, ""},
 		"savepoint of no id":    {errOf(s.jobs.AwaitSavepoint(ctx, "x", savepoint)), processing.ErrInvalid, `processing: "x" is no id of a job`},
 		"parallelism 0":         {s.jobs.Rescale(ctx, id, 0), processing.ErrInvalid, "processing: parallelism 0 is not in 1-64"},
@@ -77,7 +79,7 @@ func TestRefusals(t *testing.T) {
 
 func mustSavepoint(t *testing.T, s *stage, id processing.JobID) processing.SavepointID {
 	t.Helper()
-	sp, err := s.jobs.Savepoint(t.Context(), id)
+	sp, err := s.jobs.Savepoints(id).Create(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,11 +205,11 @@ func TestWhileRestored(t *testing.T) {
 	stop()
 	restore()
 	says := fmt.Sprintf("job %s is being restored, there is nothing to save", id)
-	if _, err := s.jobs.Savepoint(ctx, id); !errors.Is(err, processing.ErrConflict) || err.Error() != says {
+	if _, err := s.jobs.Savepoints(id).Create(ctx); !errors.Is(err, processing.ErrConflict) || err.Error() != says {
 		t.Errorf("Savepoint: %v, want %s", err, says)
 	}
 	says = fmt.Sprintf("job %s is being restored from the savepoint", id)
-	if err := s.jobs.DropSavepoint(ctx, id, savepoint); !errors.Is(err, processing.ErrConflict) || err.Error() != says {
+	if err := s.jobs.Savepoints(id).Delete(ctx, savepoint); !errors.Is(err, processing.ErrConflict) || err.Error() != says {
 		t.Errorf("DropSavepoint: %v, want %s", err, says)
 	}
 	stop() // and what was filled is dropped
@@ -230,10 +232,10 @@ func TestWhileRestored(t *testing.T) {
 		t.Errorf("it has ended at %v, want %v", j.EndedAt, ended.EndedAt)
 	}
 	says = fmt.Sprintf("job %s is CANCELLED, there is nothing to save", id)
-	if _, err := s.jobs.Savepoint(ctx, id); !errors.Is(err, processing.ErrConflict) || err.Error() != says {
+	if _, err := s.jobs.Savepoints(id).Create(ctx); !errors.Is(err, processing.ErrConflict) || err.Error() != says {
 		t.Errorf("Savepoint: %v, want %s", err, says)
 	}
-	if all, err := s.jobs.Savepoints(ctx, id); err != nil || len(all) != 0 {
+	if all, err := engine.Collect(s.jobs.Savepoints(id).All(ctx)); err != nil || len(all) != 0 {
 		t.Errorf("it has savepoints %v, %v", all, err)
 	}
 }

@@ -49,7 +49,7 @@ func (s *Store) apply(ctx context.Context, name string, definition []byte, opts 
 		made, err := s.submit(ctx, definition, true)
 		return Applied{Job: made.Job, Status: made.Status, Made: err == nil}, errors.Is(err, ErrConflict), err
 	}
-	d, err := s.Detail(ctx, id)
+	d, err := s.Get(ctx, id)
 	if err != nil {
 		return Applied{}, errors.Is(err, ErrNotFound), err
 	}

@@ -82,10 +82,10 @@ func TestExactlyOnce(t *testing.T) {
 	if got := s.read("copy"); got != strings.Join(want, " ") {
 		t.Errorf("the stream holds %s\nwant %s", got, strings.Join(want, " "))
 	}
-	if st, err := s.queues.Stats(ctx, "work"); err != nil || st.Enqueued != int64(len(want)) {
+	if st, err := s.queues.Get(ctx, "work"); err != nil || st.Enqueued != int64(len(want)) {
 		t.Errorf("the queue has had %+v, %v, want %d", st, err, len(want))
 	}
-	if m, err := s.series.Measurement(ctx, "cpu"); err != nil || m.Points != int64(len(want)) {
+	if m, err := s.series.Get(ctx, "cpu"); err != nil || m.Points != int64(len(want)) {
 		t.Errorf("the series hold %+v, %v, want %d", m, err, len(want))
 	}
 	machinetest.EqualReplicas(t, s.Log(0), tables(), machinetest.Replica{}, machinetest.Replica{Name: "crashes behind each entry", Commit: 1, Restart: 1})

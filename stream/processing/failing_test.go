@@ -25,17 +25,17 @@ func TestEachFailure(t *testing.T) {
 			jobs = append(jobs, s.submit(string(definition(fmt.Sprint("j", i)))))
 		}
 		s.run()
-		savepoint, err := s.jobs.Savepoint(ctx, jobs[0])
+		savepoint, err := s.jobs.Savepoints(jobs[0]).Create(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
 		s.run()
-		gone, err := s.jobs.Savepoint(ctx, jobs[0])
+		gone, err := s.jobs.Savepoints(jobs[0]).Create(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
 		s.run()
-		if err := s.jobs.DropSavepoint(ctx, jobs[0], gone); err != nil {
+		if err := s.jobs.Savepoints(jobs[0]).Delete(ctx, gone); err != nil {
 			t.Fatal(err)
 		}
 		running, ended := jobs[0], jobs[1]
@@ -53,20 +53,18 @@ func TestEachFailure(t *testing.T) {
 		s.EachFailure(map[string]func(engine.Door) error{
 			"All":            call(func(s *processing.Store) error { return machinetest.LastError(s.All(ctx, processing.Limit(2))) }),
 			"Page":           call(func(s *processing.Store) error { _, err := s.Page(ctx, processing.Limit(2)); return err }),
-			"Job":            call(func(s *processing.Store) error { _, err := s.Job(ctx, running); return err }),
-			"Detail":         call(func(s *processing.Store) error { _, err := s.Detail(ctx, running); return err }),
-			"Definition":     call(func(s *processing.Store) error { _, err := s.Definition(ctx, running); return err }),
+			"Get":            call(func(s *processing.Store) error { _, err := s.Get(ctx, running); return err }),
 			"Locate":         call(func(s *processing.Store) error { _, err := s.Locate(ctx, running); return err }),
-			"Savepoints":     call(func(s *processing.Store) error { _, err := s.Savepoints(ctx, running); return err }),
+			"Savepoints":     call(func(s *processing.Store) error { _, err := s.Savepoints(running).Page(ctx); return err }),
 			"AwaitSavepoint": call(func(s *processing.Store) error { _, err := s.AwaitSavepoint(ctx, running, savepoint); return err }),
-			"DropSavepoint":  call(func(s *processing.Store) error { return missing(s.DropSavepoint(ctx, running, gone)) }),
+			"DropSavepoint":  call(func(s *processing.Store) error { return missing(s.Savepoints(running).Delete(ctx, gone)) }),
 			"Plan":           call(func(s *processing.Store) error { _, err := s.Plan(ctx, running); return err }),
 			"Plan of change": call(func(s *processing.Store) error {
 				_, err := s.Plan(ctx, running, processing.ReplaceDefinition(definition("j0")), processing.FromSavepoint(savepoint))
 				return err
 			}),
 			"Savepoint": call(func(s *processing.Store) error {
-				_, err := s.Savepoint(ctx, running)
+				_, err := s.Savepoints(running).Create(ctx)
 				return machinetest.Except(err, engine.ErrBusy)
 			}),
 			"Rescale": call(func(s *processing.Store) error { return over(s.Rescale(ctx, ended, 2)) }),

@@ -51,8 +51,8 @@ func TestEdited(t *testing.T) {
 	}
 	s.run()
 	s.want("large", amount(200)+" "+amount(30))
-	if b, err := s.jobs.Definition(ctx, id); err != nil || !strings.Contains(string(b), "amount>10\"") {
-		t.Errorf("Definition = %s, %v", b, err)
+	if d, err := s.jobs.Get(ctx, id); err != nil || !strings.Contains(string(d.Definition), "amount>10\"") {
+		t.Errorf("Definition = %s, %v", d.Definition, err)
 	}
 	if _, err := s.jobs.Stop(ctx, id); err != nil {
 		t.Fatal(err)
@@ -85,7 +85,7 @@ func TestOtherSource(t *testing.T) {
 				processing.ReplaceDefinition([]byte(strings.Replace(countedOnce, "{name: in, stream", "{name: other, stream", 1))), processing.DropState(),
 			}
 			if from == "savepoint" {
-				sp, err := s.jobs.Savepoint(ctx, id)
+				sp, err := s.jobs.Savepoints(id).Create(ctx)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -339,7 +339,7 @@ sinks: [{queue: {name: work}}]
 	for range 8 {
 		s.Advance(3000)
 	}
-	if st, err := s.queues.Stats(ctx, "work"); err != nil || st.Enqueued != n+8 {
+	if st, err := s.queues.Get(ctx, "work"); err != nil || st.Enqueued != n+8 {
 		t.Errorf("queue %+v, %v, want %d messages", st, err, n+8)
 	}
 	if m := s.job(id).Metrics; m.RecordsIn != n+8 || m.Errors != 0 {
@@ -459,12 +459,12 @@ func TestSpreadSavepoint(t *testing.T) {
 					sell()
 				}
 				if round == 14 {
-					_, _ = s.jobs.Savepoint(canceled(), id)
+					_, _ = s.jobs.Savepoints(id).Create(canceled())
 				}
 				s.disturb(rng, 3)
 			}
 			s.pass()
-			d, err := s.jobs.Detail(ctx, id)
+			d, err := s.jobs.Get(ctx, id)
 			if err != nil || len(d.Savepoints) != 1 || !d.Savepoints[0].Complete {
 				t.Fatalf("savepoints %+v, %v", d.Savepoints, err)
 			}
@@ -521,14 +521,14 @@ func TestSpreadSavepointHolds(t *testing.T) {
 	id := s.submit(fanned)
 	s.give(0, 40)
 	s.settle()
-	first, err := s.jobs.Savepoint(ctx, id)
+	first, err := s.jobs.Savepoints(id).Create(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.settle()
 	s.give(40, 20)
 	s.Hold(true)
-	_, _ = s.jobs.Savepoint(canceled(), id)
+	_, _ = s.jobs.Savepoints(id).Create(canceled())
 	if j := s.job(id); !j.Held || !strings.Contains(j.Reason, "savepoint") || j.Status != processing.Running {
 		t.Errorf("job %+v", j)
 	}
@@ -536,11 +536,11 @@ func TestSpreadSavepointHolds(t *testing.T) {
 	if _, err := s.jobs.Restore(ctx, id); !errors.Is(err, engine.ErrBusy) {
 		t.Errorf("Restore while a savepoint is made: %v", err)
 	}
-	d, err := s.jobs.Detail(ctx, id)
+	d, err := s.jobs.Get(ctx, id)
 	if err != nil || len(d.Savepoints) != 2 || d.Savepoints[0].ID != first || !d.Savepoints[0].Complete || d.Savepoints[1].Complete {
 		t.Fatalf("savepoints %+v, %v", d.Savepoints, err)
 	}
-	_ = s.jobs.DropSavepoint(canceled(), id, d.Savepoints[1].ID)
+	_ = s.jobs.Savepoints(id).Delete(canceled(), d.Savepoints[1].ID)
 	s.Hold(false)
 	if _, err := s.jobs.Restore(ctx, id); err != nil {
 		t.Fatal(err)
@@ -560,7 +560,7 @@ func TestSpreadSavepointHolds(t *testing.T) {
 	if j := s.job(id); j.Status != processing.Running || j.Held || j.Metrics.RecordsIn != 80 || j.Metrics.Backlog != 0 {
 		t.Errorf("job %+v", j)
 	}
-	if st, err := s.queues.Stats(ctx, "work"); err != nil || st.Enqueued != 80 {
+	if st, err := s.queues.Get(ctx, "work"); err != nil || st.Enqueued != 80 {
 		t.Errorf("queue %+v, %v, want what came behind the savepoint once more", st, err)
 	}
 }

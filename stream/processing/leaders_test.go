@@ -137,7 +137,7 @@ func TestEditedWhileFiring(t *testing.T) {
 					t.Fatal(err)
 				}
 				if from != "" {
-					sp, err := s.jobs.Savepoint(ctx, id)
+					sp, err := s.jobs.Savepoints(id).Create(ctx)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -207,7 +207,7 @@ func TestSavepointUnderLoad(t *testing.T) {
 	}
 	for round := range 6 {
 		feed(20, "k")
-		sp, err := s.jobs.Savepoint(ctx, id)
+		sp, err := s.jobs.Savepoints(id).Create(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -258,7 +258,7 @@ func TestRestoreToEqualCursors(t *testing.T) {
 			id := s.submit(summing)
 			s.append("in", `{"k":"a","n":1}`)
 			s.run()
-			sp, err := s.jobs.Savepoint(ctx, id)
+			sp, err := s.jobs.Savepoints(id).Create(ctx)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -130,13 +130,13 @@ func TestLimitOfSavepoints(t *testing.T) {
 	id := s.submit(filtered)
 	var made []processing.SavepointID
 	for n := 1; n <= most+1; n++ {
-		sp, err := s.jobs.Savepoint(ctx, id)
+		sp, err := s.jobs.Savepoints(id).Create(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
 		made = append(made, sp)
 		s.run()
-		got, err := s.jobs.Savepoints(ctx, id)
+		got, err := engine.Collect(s.jobs.Savepoints(id).All(ctx))
 		want := made[max(n-most, 0):]
 		if err != nil || len(got) != len(want) || got[0].ID != want[0] || got[len(got)-1].ID != want[len(want)-1] {
 			t.Fatalf("after %d: %d savepoints from %v, %v, want %d from %v", n, len(got), got[0].ID, err, len(want), want[0])
@@ -228,7 +228,7 @@ func TestCancelledIsListed(t *testing.T) {
 	}{{week - 1, true}, {1, false}, {1, false}} {
 		s.Advance(pass.millis)
 		page, err := s.jobs.Page(ctx)
-		_, lost := s.jobs.Job(ctx, id)
+		_, lost := s.jobs.Get(ctx, id)
 		if err != nil || len(page.Items) == 1 != pass.listed || (lost == nil) != pass.listed {
 			t.Errorf("%d ms later: %+v, %v, %v", pass.millis, page.Items, err, lost)
 		}

@@ -87,11 +87,11 @@ func (s *stage) read(name string) string {
 
 func (s *stage) job(id processing.JobID) processing.Job {
 	s.t.Helper()
-	j, err := s.jobs.Job(context.Background(), id)
+	j, err := s.jobs.Get(context.Background(), id)
 	if err != nil {
 		s.t.Fatalf("Job: %v", err)
 	}
-	return j
+	return j.Job
 }
 
 // run lets leaders do their duties until there is nothing to do now.

@@ -221,7 +221,7 @@ func journeyOf(t *testing.T, seed uint64, at int, what mishap) (map[string]strin
 			switch round {
 			case 1:
 				var sp processing.SavepointID
-				sp, err = s.jobs.Savepoint(ctx, id)
+				sp, err = s.jobs.Savepoints(id).Create(ctx)
 				saved = append(saved, sp)
 			case 2:
 				_, err = s.jobs.Stop(ctx, id)
@@ -257,7 +257,7 @@ func journeyOf(t *testing.T, seed uint64, at int, what mishap) (map[string]strin
 		j := s.job(id)
 		got["job "+j.Name] = fmt.Sprint(j.Status, j.Reason, j.Metrics.RecordsIn, j.Metrics.RecordsOut, j.Metrics.Errors)
 	}
-	st, err := s.queues.Stats(ctx, "work")
+	st, err := s.queues.Get(ctx, "work")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -58,7 +58,7 @@ func TestPipeline(t *testing.T) {
 		t.Errorf("a cancelled job writes: %q", got)
 	}
 	s.Advance(8 * 24 * 3600 * 1000)
-	if _, err := s.jobs.Job(ctx, id); !errors.Is(err, processing.ErrNotFound) {
+	if _, err := s.jobs.Get(ctx, id); !errors.Is(err, processing.ErrNotFound) {
 		t.Errorf("Job after a week: %v", err)
 	}
 }
@@ -69,7 +69,7 @@ func TestSavepoint(t *testing.T) {
 	id := s.submit(filtered)
 	s.append("orders", amount(200))
 	s.run()
-	sp, err := s.jobs.Savepoint(ctx, id)
+	sp, err := s.jobs.Savepoints(id).Create(ctx)
 	if err != nil {
 		t.Fatalf("Savepoint: %v", err)
 	}

@@ -295,7 +295,7 @@ func formatCursor(b []byte) string { return hex.EncodeToString(b) }
 func parseCursor(text string) ([]byte, error) {
 	b, err := hex.DecodeString(text)
 	if err != nil || text != "" && len(b) < refLen+2 {
-		return nil, engine.Errorf(ErrInvalid, "processing: %.64q is no cursor", text)
+		return nil, engine.BadCursor(text)
 	}
 	return b, nil
 }

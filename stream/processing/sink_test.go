@@ -54,10 +54,10 @@ func TestSinks(t *testing.T) {
 			t.Errorf("%s is %s, %v, want %s", key, e.Value, err, want)
 		}
 	}
-	if st, err := s.queues.Stats(ctx, "work"); err != nil || st.Enqueued != 3 {
+	if st, err := s.queues.Get(ctx, "work"); err != nil || st.Enqueued != 3 {
 		t.Errorf("queue %+v, %v", st, err)
 	}
-	if m, err := s.series.Measurement(ctx, "cpu"); err != nil || m.Points != 3 || m.Series != 2 {
+	if m, err := s.series.Get(ctx, "cpu"); err != nil || m.Points != 3 || m.Series != 2 {
 		t.Errorf("measurement %+v, %v", m, err)
 	}
 	if m := s.job(id).Metrics; m.RecordsIn != 3 || m.RecordsOut != 14 || m.Errors != 0 { // a key that is put twice in a step is put once
@@ -88,7 +88,7 @@ func TestFullQueue(t *testing.T) {
 		s.Advance(3000)
 	}
 	s.want("copy", strings.Join(want, " "))
-	if st, err := s.queues.Stats(ctx, "work"); err != nil || st.Enqueued != 20 {
+	if st, err := s.queues.Get(ctx, "work"); err != nil || st.Enqueued != 20 {
 		t.Errorf("queue %+v, %v", st, err)
 	}
 }
@@ -112,13 +112,13 @@ func TestRefusedForGood(t *testing.T) {
 			t.Errorf("error %d: %s %v", i, r.Payload, r.Headers)
 		}
 	}
-	if m, err := s.series.Measurement(ctx, "cpu"); err != nil || m.Points != 3 {
+	if m, err := s.series.Get(ctx, "cpu"); err != nil || m.Points != 3 {
 		t.Errorf("measurement %+v, %v", m, err)
 	}
 	if m := s.job(id).Metrics; m.RecordsIn != 5 || m.Errors != 2 {
 		t.Errorf("metrics %+v", m)
 	}
-	if st, err := s.streams.Stats(ctx, processing.ErrorStream("fan")); err != nil || st.Retention.MaxAge != 7*24*time.Hour {
+	if st, err := s.streams.Get(ctx, processing.ErrorStream("fan")); err != nil || st.Retention.MaxAge != 7*24*time.Hour {
 		t.Errorf("stream of errors: %+v, %v", st, err)
 	}
 }
@@ -156,10 +156,10 @@ func TestOtherShards(t *testing.T) {
 	if e, err := keys.Get(ctx, "user:b"); err != nil || string(e.Value) != reading("b", 2) {
 		t.Errorf("user:b is %s, %v", e.Value, err)
 	}
-	if st, err := queues.Stats(ctx, "work"); err != nil || st.Enqueued != 2 {
+	if st, err := queues.Get(ctx, "work"); err != nil || st.Enqueued != 2 {
 		t.Errorf("queue %+v, %v", st, err)
 	}
-	if m, err := series.Measurement(ctx, "cpu"); err != nil || m.Points != 2 {
+	if m, err := series.Get(ctx, "cpu"); err != nil || m.Points != 2 {
 		t.Errorf("measurement %+v, %v", m, err)
 	}
 	if m := s.job(id).Metrics; m.Backlog != 0 || m.RecordsOut != 10 {

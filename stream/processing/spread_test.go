@@ -87,10 +87,10 @@ func (s *stage) given(n int) {
 			s.t.Errorf("user:%s is %s, %v, want %s", k, e.Value, err, reading(k, load))
 		}
 	}
-	if st, err := s.queues.Stats(ctx, "work"); err != nil || st.Enqueued != int64(n) {
+	if st, err := s.queues.Get(ctx, "work"); err != nil || st.Enqueued != int64(n) {
 		s.t.Errorf("queue %+v, %v, want %d messages", st, err, n)
 	}
-	if m, err := s.series.Measurement(ctx, "cpu"); err != nil || m.Points != int64(n) {
+	if m, err := s.series.Get(ctx, "cpu"); err != nil || m.Points != int64(n) {
 		s.t.Errorf("measurement %+v, %v, want %d points", m, err, n)
 	}
 }
@@ -139,7 +139,7 @@ func TestSpread(t *testing.T) {
 	s.settle()
 	s.given(175)
 	s.Advance(8 * 24 * 60 * 60 * 1000)
-	if _, err := s.jobs.Job(ctx, id); !errors.Is(err, processing.ErrNotFound) {
+	if _, err := s.jobs.Get(ctx, id); !errors.Is(err, processing.ErrNotFound) {
 		t.Errorf("a job that was cancelled long ago: %v", err)
 	}
 	n := 0
@@ -305,11 +305,11 @@ func TestSpreadRefused(t *testing.T) {
 	s.give(0, 60)
 	s.settle()
 	failed, j := s.allOf(processing.ErrorStream("fan")), s.job(id)
-	m, err := s.series.Measurement(ctx, "cpu")
+	m, err := s.series.Get(ctx, "cpu")
 	if err != nil || int(m.Points)+len(failed) != 60 || len(failed) == 0 || int(j.Metrics.Errors) != len(failed) || j.Metrics.Backlog != 0 {
 		t.Errorf("measurement %+v, %v, %d failures, job %+v", m, err, len(failed), j)
 	}
-	if st, err := s.queues.Stats(ctx, "work"); err != nil || st.Enqueued != 60 {
+	if st, err := s.queues.Get(ctx, "work"); err != nil || st.Enqueued != 60 {
 		t.Errorf("queue %+v, %v", st, err)
 	}
 }
@@ -324,7 +324,7 @@ func TestSpreadFullQueue(t *testing.T) {
 	id := s.submit(fanned)
 	s.give(0, 60)
 	s.settle()
-	if st, err := s.queues.Stats(ctx, "work"); err != nil || st.Enqueued != 3 {
+	if st, err := s.queues.Get(ctx, "work"); err != nil || st.Enqueued != 3 {
 		t.Errorf("queue %+v, %v", st, err)
 	}
 	if j := s.job(id); j.Metrics.Backlog == 0 || j.Status != processing.Running {

@@ -82,7 +82,7 @@ func spreadJourneyOf(t *testing.T, seed uint64, at int, what mishap) (map[string
 			switch {
 			case round == 0 && i%2 == 0:
 				var sp processing.SavepointID
-				sp, err = s.jobs.Savepoint(ctx, id)
+				sp, err = s.jobs.Savepoints(id).Create(ctx)
 				saved = append(saved, sp)
 			case round == 1:
 				_, err = s.jobs.Stop(ctx, id)
@@ -120,7 +120,7 @@ func spreadJourneyOf(t *testing.T, seed uint64, at int, what mishap) (map[string
 		got[name] = strings.Join(all, " ")
 		got["job "+name] = fmt.Sprint(j.Status, j.Reason, j.Metrics.Errors, j.Metrics.Late, j.Metrics.Backlog, len(all) > 0 || name == "sums")
 	}
-	st, err := s.queues.Stats(ctx, "work")
+	st, err := s.queues.Get(ctx, "work")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,7 +32,7 @@ func TestSpreadIdleThenRestored(t *testing.T) {
 			s.end()
 			var opts []processing.RestoreOption
 			if from == "savepoint" {
-				sp, err := s.jobs.Savepoint(ctx, id)
+				sp, err := s.jobs.Savepoints(id).Create(ctx)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -94,12 +94,12 @@ func TestTagsOfAnotherDefinition(t *testing.T) {
 				}
 				var opts []processing.RestoreOption
 				if from == "savepoint" {
-					_, _ = s.jobs.Savepoint(canceled(), id)
+					_, _ = s.jobs.Savepoints(id).Create(canceled())
 				}
 				s.Hold(false)
 				if from == "savepoint" {
 					s.settle()
-					all, err := s.jobs.Savepoints(ctx, id)
+					all, err := engine.Collect(s.jobs.Savepoints(id).All(ctx))
 					if err != nil || len(all) != 1 {
 						t.Fatal(all, err)
 					}
@@ -156,7 +156,7 @@ func TestSpreadSavepointWhileRestoring(t *testing.T) {
 	id := s.submit(keyedSums)
 	s.sell("in", sale{"a", 1000, 1})
 	s.pass()
-	first, err := s.jobs.Savepoint(ctx, id)
+	first, err := s.jobs.Savepoints(id).Create(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,10 +168,10 @@ func TestSpreadSavepointWhileRestoring(t *testing.T) {
 	_, _ = s.jobs.Restore(canceled(), id, processing.FromSavepoint(first))
 	home, _ := processing.Lane(id)
 	s.leadApart(engine.ShardID(home))
-	_, _ = s.jobs.Savepoint(canceled(), id)
+	_, _ = s.jobs.Savepoints(id).Create(canceled())
 	s.Hold(false)
 	s.settle()
-	all, err := s.jobs.Savepoints(ctx, id)
+	all, err := engine.Collect(s.jobs.Savepoints(id).All(ctx))
 	if err != nil || len(all) != 2 || !all[1].Complete {
 		t.Errorf("savepoints %+v, %v", all, err)
 	}

@@ -135,17 +135,6 @@ func (s *Store) Locate(ctx context.Context, id JobID) (string, error) {
 	return q.namespace, err
 }
 
-// Job returns a job. Errors: ErrNotFound; ErrInvalid for what is no id.
-func (s *Store) Job(ctx context.Context, id JobID) (Job, error) {
-	q, err := s.query(ctx, id, s.Namespace())
-	if err != nil {
-		return Job{}, err
-	}
-	jobs := []Job{q.job}
-	err = s.gather(ctx, jobs)
-	return jobs[0], err
-}
-
 // Detail is a job with all that is known of it.
 type Detail struct {
 	Job
@@ -153,8 +142,8 @@ type Detail struct {
 	Savepoints []Savepoint // the oldest first
 }
 
-// Detail returns a job with its definition and savepoints. Errors: those of Job.
-func (s *Store) Detail(ctx context.Context, id JobID) (Detail, error) {
+// Get returns a job with its definition and savepoints. Errors: ErrNotFound; ErrInvalid for what is no id.
+func (s *Store) Get(ctx context.Context, id JobID) (Detail, error) {
 	q, err := s.query(ctx, id, s.Namespace())
 	if err != nil {
 		return Detail{}, err
@@ -162,18 +151,6 @@ func (s *Store) Detail(ctx context.Context, id JobID) (Detail, error) {
 	jobs := []Job{q.job}
 	err = s.gather(ctx, jobs)
 	return Detail{jobs[0], q.source, q.savepoints}, err
-}
-
-// Definition returns the definition of a job as it was submitted, or restored last. Errors: those of Job.
-func (s *Store) Definition(ctx context.Context, id JobID) ([]byte, error) {
-	q, err := s.query(ctx, id, s.Namespace())
-	return q.source, err
-}
-
-// Savepoints returns the savepoints of a job, the oldest first. Errors: those of Job.
-func (s *Store) Savepoints(ctx context.Context, id JobID) ([]Savepoint, error) {
-	q, err := s.query(ctx, id, s.Namespace())
-	return q.savepoints, err
 }
 
 func (s *Store) query(ctx context.Context, id JobID, namespace string) (*jobQuery, error) {
@@ -309,19 +286,6 @@ func (s *Store) Rescale(ctx context.Context, id JobID, parallelism int) error {
 	return err
 }
 
-// Savepoint begins to copy the state of a job, as it is between two ticks, while the job goes on; AwaitSavepoint waits for the end. Of more than MaxSavepoints
-// the oldest goes. In a namespace that is spread over all shards the job stands still until then.
-//
-// Errors: ErrNotFound; ErrConflict if the job is cancelled or being restored; ErrBusy while another savepoint is being made.
-func (s *Store) Savepoint(ctx context.Context, id JobID) (SavepointID, error) {
-	res, err := s.change(ctx, savepoint, id, 0)
-	if err != nil {
-		return "", err
-	}
-	_, r, _ := id.parse()
-	return savepointID(res.created, ref{r.shard, res.number}), nil
-}
-
 // AwaitSavepoint returns a savepoint when it is complete. Errors: ErrNotFound; that of ctx.
 func (s *Store) AwaitSavepoint(ctx context.Context, id JobID, savepoint SavepointID) (Savepoint, error) {
 	_, r, err := savepoint.parse()
@@ -338,22 +302,7 @@ func (s *Store) AwaitSavepoint(ctx context.Context, id JobID, savepoint Savepoin
 	if err := s.scope.QueryShard(ctx, engine.ShardID(q.ref.shard), q); err != nil {
 		return Savepoint{}, err
 	}
-	for _, sp := range q.savepoints {
-		if sp.ID == savepoint {
-			return sp, nil
-		}
-	}
-	return Savepoint{}, engine.Errorf(ErrNotFound, "savepoint %s not found", savepoint)
-}
-
-// DropSavepoint removes a savepoint. Errors: ErrNotFound; ErrConflict while the job is being restored from it.
-func (s *Store) DropSavepoint(ctx context.Context, id JobID, savepoint SavepointID) error {
-	_, r, err := savepoint.parse()
-	if err != nil {
-		return err
-	}
-	_, err = s.change(ctx, dropSavepoint, id, int64(r.number))
-	return err
+	return q.savepoint(savepoint)
 }
 
 func (s *Store) change(ctx context.Context, row *engine.CommandRow[*work, jobBody, changed], id JobID, n int64) (changed, error) {

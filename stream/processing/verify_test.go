@@ -25,7 +25,7 @@ func newVerified(t *testing.T) (*stage, engine.ShardID) {
 	}
 	sell()
 	s.settle()
-	if _, err := s.jobs.Savepoint(context.Background(), id); err != nil {
+	if _, err := s.jobs.Savepoints(id).Create(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	s.settle()
@@ -62,8 +62,8 @@ func TestBrokenDefinition(t *testing.T) {
 	row := s.rowOf('d')
 	row.Value = []byte{0xff}
 	s.Tamper(0, row)
-	if _, err := s.jobs.Definition(context.Background(), id); err == nil || errors.Is(err, processing.ErrNotFound) {
-		t.Errorf("Definition: %v", err)
+	if _, err := s.jobs.Get(context.Background(), id); err == nil || errors.Is(err, processing.ErrNotFound) {
+		t.Errorf("Get: %v", err)
 	}
 }
 

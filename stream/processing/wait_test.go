@@ -199,7 +199,7 @@ sinks: [{ name: work, queue: { name: work } }, { name: copy, stream: { name: cop
 			s.append("in", `{"items":[11,12,13]}`, `{"items":[21,22,23,24]}`, `{"items":[31]}`)
 			s.purging("work", 4)
 			s.want("copy", "11 12 13 21 22 23 24 31")
-			if st, err := s.queues.Stats(ctx, "work"); err != nil || st.Enqueued != 4 {
+			if st, err := s.queues.Get(ctx, "work"); err != nil || st.Enqueued != 4 {
 				t.Errorf("queue %+v, %v", st, err)
 			}
 			s.want(processing.ErrorStream("many"), "21 22 23 24")
@@ -285,7 +285,7 @@ sinks: [{ name: work, queue: { name: work, namespace: %s } }]
 			t.Fatal(err)
 		}
 	}
-	if st, err := queues.Stats(ctx, "work"); err != nil || st.Enqueued != 3 {
+	if st, err := queues.Get(ctx, "work"); err != nil || st.Enqueued != 3 {
 		t.Errorf("queue %+v, %v", st, err)
 	}
 	s.want(processing.ErrorStream("far"), "2222222")
@@ -311,7 +311,7 @@ func TestWindowsThroughASmallQueue(t *testing.T) {
 			s.keyed(1, 50_000)
 			s.keyed(3, 2000) // late for a session, which they do not touch
 			s.purging("work", 20)
-			st, err := s.queues.Stats(ctx, "work")
+			st, err := s.queues.Get(ctx, "work")
 			if m := s.job(id).Metrics; err != nil || st.Enqueued < 5 || st.Enqueued != m.RecordsOut || m.RecordsIn != 9 || m.Errors != 0 {
 				t.Errorf("queue %+v, %v, metrics %+v", st, err, m)
 			}
@@ -387,7 +387,7 @@ sinks: [{ name: out, stream: { name: out, namespace: %s } }]
 	s.Deliver()
 	s.run()
 	far := engine.StoreOf(stream.Primitive, s.Router(), other, 1<<20)
-	if st, err := far.Stats(ctx, "out"); err != nil || st.Appended != 12 {
+	if st, err := far.Get(ctx, "out"); err != nil || st.Appended != 12 {
 		t.Errorf("out: %+v, %v", st, err)
 	}
 	if m := s.job(id).Metrics; m.Backlog != 0 {
@@ -415,7 +415,7 @@ func TestMarkWhileFiring(t *testing.T) {
 	}
 	slices, mark := 0, int64(0)
 	s.lane(id, bed{asleep: func(<-chan struct{}, int64) { mark = s.job(id).Metrics.Watermark.UnixMilli() }, proposed: func() {
-		st, err := s.streams.Stats(context.Background(), "totals")
+		st, err := s.streams.Get(context.Background(), "totals")
 		told := int64(0)
 		if err == nil {
 			told = st.Appended
@@ -427,7 +427,7 @@ func TestMarkWhileFiring(t *testing.T) {
 			t.Errorf("%d of %d windows have been told, and the watermark is %d ms behind their end", told, keys, mark.UnixMilli()-base-10_000)
 		}
 	}})
-	if st, err := s.streams.Stats(context.Background(), "totals"); err != nil || st.Appended != keys || slices == 0 {
+	if st, err := s.streams.Get(context.Background(), "totals"); err != nil || st.Appended != keys || slices == 0 {
 		t.Errorf("totals %+v, %v, %d slices", st, err, slices)
 	}
 	if mark < base+10_000 {

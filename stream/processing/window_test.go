@@ -44,7 +44,7 @@ func TestWindows(t *testing.T) {
 	s.run()
 	first := []string{total("a", 9, 2, 0), total("b", 2, 1, 0)}
 	s.want("totals", strings.Join(first, " "))
-	if _, err := s.jobs.Savepoint(ctx, id); err != nil {
+	if _, err := s.jobs.Savepoints(id).Create(ctx); err != nil {
 		t.Fatal(err)
 	}
 	s.run()

@@ -76,7 +76,7 @@ func (w *Test) Create(definitions ...[]byte) {
 		if err != nil {
 			w.t.Fatalf("workflowtest: %v", err)
 		}
-		info, err := w.flows.Workflow(ctx, made.Name)
+		info, err := w.flows.Get(ctx, made.Name)
 		if err != nil {
 			w.t.Fatalf("workflowtest: %v", err)
 		}
@@ -91,7 +91,7 @@ func (w *Test) Create(definitions ...[]byte) {
 func (w *Test) Handle(name string, f action.Handler) {
 	w.t.Helper()
 	ctx := context.Background()
-	if _, err := w.actions.Action(ctx, name); errors.Is(err, action.ErrNotFound) {
+	if _, err := w.actions.Get(ctx, name); errors.Is(err, action.ErrNotFound) {
 		_, err = w.actions.Register(ctx, name)
 		if err != nil {
 			w.t.Fatalf("workflowtest: register %q: %v", name, err)
@@ -147,7 +147,7 @@ func (w *Test) Cancel(id workflow.RunID, reason string) {
 // Get returns a run as it is now.
 func (w *Test) Get(id workflow.RunID) workflow.Run {
 	w.t.Helper()
-	run, err := w.flows.Run(context.Background(), id)
+	run, err := w.flows.Runs().Get(context.Background(), id)
 	if err != nil {
 		w.t.Fatalf("workflowtest: %v", err)
 	}

@@ -135,7 +135,7 @@ func TestStarters(t *testing.T) {
 	}
 	w.Pass(3 * time.Second)
 	for name, want := range map[string]int64{"hourly": 3, "order": 2} {
-		if i, err := w.Workflows().Workflow(t.Context(), name); err != nil || i.Runs.Completed != want {
+		if i, err := w.Workflows().Get(t.Context(), name); err != nil || i.Runs.Completed != want {
 			t.Errorf("%s: %+v, want %d runs, %v", name, i.Runs, want, err)
 		}
 	}

@@ -44,7 +44,7 @@ func holds(n *floe.Node, keys int) error {
 	if keys == 0 {
 		return nil
 	}
-	info, err := n.Namespaces().Stats(context.Background(), namespace)
+	info, err := n.Namespaces().Get(context.Background(), namespace)
 	if err == nil && info.Counts.Keys != int64(keys) {
 		err = fmt.Errorf("the opened node has %d keys, want %d", info.Counts.Keys, keys)
 	}

@@ -101,8 +101,8 @@ func (n *node) runJob(records int) (f figures, err error) {
 	}
 	poll := time.NewTicker(50 * time.Millisecond)
 	defer poll.Stop()
-	for job := (processing.Job{Status: processing.Running}); job.Status == processing.Running; <-poll.C {
-		if job, err = n.jobs.Job(ctx, made.Job); err != nil {
+	for job := (processing.Detail{Job: processing.Job{Status: processing.Running}}); job.Status == processing.Running; <-poll.C {
+		if job, err = n.jobs.Get(ctx, made.Job); err != nil {
 			return f, err
 		}
 		if m := job.Metrics; job.Status != processing.Running && (job.Status != processing.Completed || m.RecordsIn != int64(records) || m.Errors != 0) {
@@ -206,10 +206,10 @@ func (b *bench) besideJob() (quiet, busy figures, rate float64, err error) {
 	if err != nil {
 		return quiet, busy, rate, err
 	}
-	var job processing.Job
+	var job processing.Detail
 	from = time.Now()
 	busy, putErr := b.putsUntil(n, func() bool {
-		job, err = n.jobs.Job(ctx, made.Job)
+		job, err = n.jobs.Get(ctx, made.Job)
 		return err != nil || job.Status != processing.Running
 	})
 	if err = errors.Join(err, putErr); err == nil && job.Status != processing.Completed {

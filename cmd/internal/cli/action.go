@@ -247,7 +247,7 @@ func actionStatus(f *frame) *cobra.Command {
 		Args:  takes("RUN"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.call(cmd, func(ctx context.Context, s *session) error {
-				r, err := s.Action(s.namespace).Run(ctx, action.RunID(args[0]))
+				r, err := s.Action(s.namespace).Runs().Get(ctx, action.RunID(args[0]))
 				if err != nil {
 					return err
 				}
@@ -309,7 +309,7 @@ func actionRuns(f *frame) *cobra.Command {
 			}
 			head := []string{"RUN", "STATUS", "ATTEMPT", "CREATED", "COMPLETED", "WORKER", "ERROR", "INPUT", "OUTPUT"}
 			document := func(r action.Run) runText { return newRunText(s.namespace, r) }
-			list, err := printEach(s.output, first(s.Action(s.namespace).Runs(args[0]).All(ctx, opts...), limit), head, document, row)
+			list, err := printEach(s.output, first(s.Action(s.namespace).Runs().All(ctx, append([]action.RunOption{action.Of(args[0])}, opts...)...), limit), head, document, row)
 			if err != nil || s.format != formatJSON {
 				return err
 			}

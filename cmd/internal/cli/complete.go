@@ -73,7 +73,7 @@ func groupNames(ctx context.Context, s *session, before []string, begun string) 
 
 // consumerNames lists the members of the group in front.
 func consumerNames(ctx context.Context, s *session, before []string, _ string) (names []string, err error) {
-	g, err := s.Stream(s.namespace).GroupStats(ctx, before[0], before[1])
+	g, err := s.Stream(s.namespace).Groups(before[0]).Get(ctx, before[1])
 	for _, m := range g.Members {
 		names = append(names, m.Consumer)
 	}

@@ -115,7 +115,7 @@ with the given SEQs, all of them or none, or by --all or --contains as many as t
 		return f.call(cmd, func(ctx context.Context, s *session) error {
 			n, err := int64(len(which.seqs)), error(nil)
 			if n > 0 {
-				err = s.onSeqs(ctx, args[0], which.seqs, s.Queue(s.namespace).Requeue, queue.RequeueOp)
+				err = s.onSeqs(ctx, args[0], which.seqs, s.Queue(s.namespace).DeadLetters(args[0]).Requeue, queue.RequeueOp)
 			} else {
 				n, err = s.requeueAll(ctx, args[0], &which)
 			}
@@ -133,7 +133,7 @@ func (s *session) requeueAll(ctx context.Context, name string, which *selection)
 	if which.contains != "" {
 		opts = append(opts, queue.Contains(which.contains))
 	}
-	n, err := s.Queue(s.namespace).RequeueAll(ctx, name, opts...)
+	n, err := s.Queue(s.namespace).DeadLetters(name).RequeueAll(ctx, opts...)
 	if err != nil && n > 0 {
 		err = fmt.Errorf("%d dead letters were requeued, then: %w", n, err)
 	}
@@ -141,9 +141,9 @@ func (s *session) requeueAll(ctx context.Context, name string, which *selection)
 }
 
 // onSeqs does something with messages in one transaction.
-func (s *session) onSeqs(ctx context.Context, name string, seqs []uint64, one func(context.Context, string, uint64) error, op func(string, uint64) queue.Op) error {
+func (s *session) onSeqs(ctx context.Context, name string, seqs []uint64, one func(context.Context, uint64) error, op func(string, uint64) queue.Op) error {
 	if len(seqs) == 1 {
-		return one(ctx, name, seqs[0]) // whose error is about it, and not about an operation
+		return one(ctx, seqs[0]) // whose error is about it, and not about an operation
 	}
 	txn := s.Txn(s.namespace)
 	for _, seq := range seqs {
@@ -170,7 +170,7 @@ as many as there are.`,
 		return f.call(cmd, func(ctx context.Context, s *session) error {
 			n, err := int64(len(which.seqs)), error(nil)
 			if n > 0 {
-				err = s.onSeqs(ctx, args[0], which.seqs, s.Queue(s.namespace).DeleteDead, queue.DeleteDeadOp)
+				err = s.onSeqs(ctx, args[0], which.seqs, s.Queue(s.namespace).DeadLetters(args[0]).Delete, queue.DeleteDeadOp)
 			} else {
 				n, err = s.deleteAll(ctx, args[0], &which)
 			}
@@ -203,7 +203,7 @@ func (s *session) deleteAll(ctx context.Context, name string, which *selection) 
 		if len(seqs) == 0 {
 			continue
 		}
-		if err := s.onSeqs(ctx, name, seqs, s.Queue(s.namespace).DeleteDead, queue.DeleteDeadOp); err != nil {
+		if err := s.onSeqs(ctx, name, seqs, s.Queue(s.namespace).DeadLetters(name).Delete, queue.DeleteDeadOp); err != nil {
 			return n, err
 		}
 		n += int64(len(seqs))

@@ -72,7 +72,7 @@ func TestFollowAcknowledges(t *testing.T) {
 	read.next()
 	read.stop()
 	// Stopped, it has acknowledged what it printed, and left.
-	if g, err := client.Stream("default").GroupStats(t.Context(), "s", "g"); err != nil || g.Pending() != 0 || g.Lag() != 0 || len(g.Members) != 0 {
+	if g, err := client.Stream("default").Groups("s").Get(t.Context(), "g"); err != nil || g.Pending() != 0 || g.Lag() != 0 || len(g.Members) != 0 {
 		t.Errorf("group: %d records pending, lag %d, members %v, %v, want nothing and nobody", g.Pending(), g.Lag(), g.Members, err)
 	}
 	c.typed("stream append s q")
@@ -80,7 +80,7 @@ func TestFollowAcknowledges(t *testing.T) {
 		c.typed("stream group read s g bob")
 		c.typed("stream group leave s g bob")
 	}
-	if g, err := client.Stream("default").GroupStats(t.Context(), "s", "g"); err != nil || g.Pending() != 1 || len(g.Members) != 0 {
+	if g, err := client.Stream("default").Groups("s").Get(t.Context(), "g"); err != nil || g.Pending() != 1 || len(g.Members) != 0 {
 		t.Errorf("group: %d records pending, members %v, %v, want the one that is left and nobody", g.Pending(), g.Members, err)
 	}
 	if _, err := client.Stream("default").Read(t.Context(), "s.dlq"); !errors.Is(err, floe.ErrNotFound) {
@@ -91,7 +91,7 @@ func TestFollowAcknowledges(t *testing.T) {
 	c.typed("queue enqueue q p")
 	dequeue.next()
 	dequeue.stop()
-	if q, err := client.Queue("default").Stats(t.Context(), "q"); err != nil || q.Acked < 1 || q.Ready != 0 {
+	if q, err := client.Queue("default").Get(t.Context(), "q"); err != nil || q.Acked < 1 || q.Ready != 0 {
 		t.Errorf("queue: %+v, %v, want at least the first message acknowledged", q, err)
 	}
 }

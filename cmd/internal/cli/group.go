@@ -60,7 +60,7 @@ in a key_shared one the records of a key go to one consumer at a time, in order.
 			return err
 		}
 		return f.call(cmd, func(ctx context.Context, s *session) error {
-			err := s.Stream(s.namespace).CreateGroup(ctx, args[0], args[1], from,
+			err := s.Stream(s.namespace).Groups(args[0]).Create(ctx, args[1], from,
 				stream.InMode(mode), stream.AckTimeout(ackTimeout), stream.MaxAttempts(attempts), stream.Backoff(shortest, longest))
 			if errors.Is(err, floe.ErrExists) {
 				return &hintedError{err, "floe stream group info STREAM GROUP shows it, floe stream group seek moves it"}
@@ -292,7 +292,7 @@ func (s *session) handle(ctx context.Context, head string, args []string, ids []
 		if n, err = do(refs); err != nil {
 			return err
 		}
-	} else if _, err := s.Stream(s.namespace).GroupStats(ctx, args[0], args[1]); err != nil {
+	} else if _, err := s.Stream(s.namespace).Groups(args[0]).Get(ctx, args[1]); err != nil {
 		return err // not even the group
 	}
 	err = s.print(
@@ -431,7 +431,7 @@ func groupMembers(f *frame) *cobra.Command {
 		Args:  takes("STREAM", "GROUP"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.call(cmd, func(ctx context.Context, s *session) error {
-				g, err := s.Stream(s.namespace).GroupStats(ctx, args[0], args[1])
+				g, err := s.Stream(s.namespace).Groups(args[0]).Get(ctx, args[1])
 				if err != nil {
 					return err
 				}
@@ -499,7 +499,7 @@ record on. Its mode is for ever.`,
 		}
 		return f.call(cmd, func(ctx context.Context, s *session) error {
 			if pauses {
-				g, err := s.Stream(s.namespace).GroupStats(ctx, args[0], args[1])
+				g, err := s.Stream(s.namespace).Groups(args[0]).Get(ctx, args[1])
 				if err != nil {
 					return err
 				}
@@ -515,7 +515,7 @@ record on. Its mode is for ever.`,
 				}
 				opts = append(opts, stream.Backoff(shortest, longest))
 			}
-			if err := s.Stream(s.namespace).ConfigureGroup(ctx, args[0], args[1], opts...); err != nil {
+			if err := s.Stream(s.namespace).Groups(args[0]).Configure(ctx, args[1], opts...); err != nil {
 				return err
 			}
 			return s.printGroupDone("GROUP", args[0], args[1])
@@ -616,7 +616,7 @@ func groupInfo(f *frame) *cobra.Command {
 		Args:  takes("STREAM", "GROUP"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.call(cmd, func(ctx context.Context, s *session) error {
-				g, err := s.Stream(s.namespace).GroupStats(ctx, args[0], args[1])
+				g, err := s.Stream(s.namespace).Groups(args[0]).Get(ctx, args[1])
 				if err != nil {
 					return err
 				}
@@ -673,7 +673,7 @@ func groupDelete(f *frame) *cobra.Command {
 		Args:  takes("STREAM", "GROUP"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.call(cmd, func(ctx context.Context, s *session) error {
-				if err := s.Stream(s.namespace).DeleteGroup(ctx, args[0], args[1]); err != nil {
+				if err := s.Stream(s.namespace).Groups(args[0]).Delete(ctx, args[1]); err != nil {
 					return err
 				}
 				return s.printGroupDone("DELETED", args[0], args[1])

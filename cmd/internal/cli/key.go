@@ -168,7 +168,7 @@ as long as that was to last.`,
 	file := addSecretOut(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return f.call(cmd, func(ctx context.Context, s *session) error {
-			keys, err := s.Keys().List(ctx)
+			keys, err := collected(s.Keys().All(ctx))
 			if err != nil {
 				return err
 			}
@@ -226,7 +226,7 @@ func apiKeyList(f *frame) *cobra.Command {
 		Args:  takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.call(cmd, func(ctx context.Context, s *session) error {
-				keys, err := s.Keys().List(ctx)
+				keys, err := collected(s.Keys().All(ctx))
 				if err != nil {
 					return err
 				}

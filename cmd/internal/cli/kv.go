@@ -251,7 +251,7 @@ func kvHistory(f *frame) *cobra.Command {
 		Args:  takes("KEY"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.call(cmd, func(ctx context.Context, s *session) error {
-				versions, err := s.KV(s.namespace).History(ctx, args[0], kv.NoValues())
+				versions, err := collected(s.KV(s.namespace).History(args[0]).All(ctx, kv.NoValues()))
 				if err != nil {
 					return err
 				}

@@ -234,3 +234,14 @@ func optionalMillis(t time.Time) *int64 {
 }
 
 func decimal[N int | int64 | uint64](n N) string { return fmt.Sprint(n) }
+
+// collected reads an iterator to its end, or to the first error.
+func collected[T any](all iter.Seq2[T, error]) (items []T, err error) {
+	for item, err := range all {
+		if err != nil {
+			return nil, err
+		}
+		items = append(items, item)
+	}
+	return items, nil
+}

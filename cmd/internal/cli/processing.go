@@ -271,7 +271,7 @@ func processingStatus(f *frame) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				d, err := store.Detail(ctx, id)
+				d, err := store.Get(ctx, id)
 				if err != nil {
 					return err
 				}
@@ -325,7 +325,7 @@ func processingSavepoint(f *frame) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				made, err := store.Savepoint(ctx, id)
+				made, err := store.Savepoints(id).Create(ctx)
 				if err != nil {
 					return err
 				}
@@ -516,7 +516,7 @@ func processingRescale(f *frame) *cobra.Command {
 				if err := store.Rescale(ctx, id, n); err != nil {
 					return err
 				}
-				j, err := store.Job(ctx, id)
+				j, err := store.Get(ctx, id)
 				if err != nil {
 					return err
 				}

@@ -421,7 +421,7 @@ func queueGet(f *frame) *cobra.Command {
 			return err
 		}
 		return f.call(cmd, func(ctx context.Context, s *session) error {
-			m, err := s.Queue(s.namespace).Message(ctx, args[0], seqs[0])
+			m, err := s.Queue(s.namespace).Messages(args[0]).Get(ctx, seqs[0])
 			if err != nil {
 				return err
 			}
@@ -449,7 +449,7 @@ letters. A message that is leased is its consumer's to settle.`,
 			return err
 		}
 		return f.call(cmd, func(ctx context.Context, s *session) error {
-			if err := s.onSeqs(ctx, args[0], seqs, s.Queue(s.namespace).DeleteMessage, queue.DeleteMessageOp); err != nil {
+			if err := s.onSeqs(ctx, args[0], seqs, s.Queue(s.namespace).Messages(args[0]).Delete, queue.DeleteMessageOp); err != nil {
 				return err
 			}
 			return s.printSeqs("REMOVED", args[0], int64(len(seqs)))
@@ -552,7 +552,7 @@ func queueStats(f *frame) *cobra.Command {
 		Args:  takes("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.call(cmd, func(ctx context.Context, s *session) error {
-				q, err := s.Queue(s.namespace).Stats(ctx, args[0])
+				q, err := s.Queue(s.namespace).Get(ctx, args[0])
 				if err != nil {
 					return err
 				}
@@ -697,7 +697,7 @@ func queueConfigure(f *frame) *cobra.Command {
 			return err
 		}
 		return f.call(cmd, func(ctx context.Context, s *session) error {
-			q, err := s.Queue(s.namespace).Stats(ctx, args[0])
+			q, err := s.Queue(s.namespace).Get(ctx, args[0])
 			if err != nil && !errors.Is(err, floe.ErrNotFound) {
 				return err
 			}
@@ -705,7 +705,7 @@ func queueConfigure(f *frame) *cobra.Command {
 			if err := s.Queue(s.namespace).Configure(ctx, args[0], settings); err != nil {
 				return err
 			}
-			if q, err = s.Queue(s.namespace).Stats(ctx, args[0]); err != nil {
+			if q, err = s.Queue(s.namespace).Get(ctx, args[0]); err != nil {
 				return err
 			}
 			return s.print(queueConfigured{true, args[0], s.namespace, newQueueSettings(q.Settings)}, settingsTable(q.Settings))
@@ -759,7 +759,7 @@ func queueDelete(f *frame) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return f.call(cmd, func(ctx context.Context, s *session) error {
 			if !*force {
-				q, err := s.Queue(s.namespace).Stats(ctx, args[0])
+				q, err := s.Queue(s.namespace).Get(ctx, args[0])
 				if err != nil {
 					return err
 				}

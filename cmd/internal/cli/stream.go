@@ -201,7 +201,7 @@ func streamInfo(f *frame) *cobra.Command {
 		Args:  takes("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.call(cmd, func(ctx context.Context, s *session) error {
-				info, err := s.Stream(s.namespace).Stats(ctx, args[0])
+				info, err := s.Stream(s.namespace).Get(ctx, args[0])
 				if err != nil {
 					return err
 				}
@@ -288,7 +288,7 @@ func streamConfigure(f *frame) *cobra.Command {
 			return &usageError{errors.New("there is nothing to change: none of --max-age, --max-len, --max-bytes"), helpHint(cmd)}
 		}
 		return f.call(cmd, func(ctx context.Context, s *session) error {
-			info, err := s.Stream(s.namespace).Stats(ctx, args[0])
+			info, err := s.Stream(s.namespace).Get(ctx, args[0])
 			if err != nil {
 				return err
 			}

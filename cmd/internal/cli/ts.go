@@ -330,7 +330,7 @@ func tsSeries(f *frame) *cobra.Command {
 	cmd.Flags().Var(newFlag(&match, "filters", floql.ParseFilters), "match", "only series for which these filters hold, as queries have them in braces")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return f.call(cmd, func(ctx context.Context, s *session) error {
-			if _, err := s.TS(s.namespace).Measurement(ctx, args[0]); err != nil {
+			if _, err := s.TS(s.namespace).Get(ctx, args[0]); err != nil {
 				return err
 			}
 			document := func(one ts.Series) seriesText { return seriesText{one.Measurement, one.Tags} }
@@ -398,7 +398,7 @@ read as NAME:EVERY:AGGREGATE, and queries over points that are gone use it by th
 		}
 		return f.call(cmd, func(ctx context.Context, s *session) error {
 			store := s.TS(s.namespace)
-			m, err := store.Measurement(ctx, args[0])
+			m, err := store.Get(ctx, args[0])
 			changes := flags.Changed("raw-ttl") || flags.Changed("downsample") || *none
 			if err != nil && !(changes && errors.Is(err, floe.ErrNotFound)) {
 				return err
@@ -477,11 +477,11 @@ func tsDelete(f *frame) *cobra.Command {
 				return s.print(document, table{head: []string{"MEASUREMENT", "SERIES"}, rows: [][]string{{args[0], decimal(n)}}})
 			}
 			if tags == nil && len(match) == 0 {
-				if err := s.TS(s.namespace).DeleteMeasurement(ctx, args[0]); err != nil {
+				if err := s.TS(s.namespace).Delete(ctx, args[0]); err != nil {
 					return err
 				}
 			} else {
-				n, err := s.TS(s.namespace).DeleteSeries(ctx, args[0], tags, match...)
+				n, err := s.TS(s.namespace).Series(args[0]).Delete(ctx, tags, match...)
 				if err != nil {
 					return err
 				}

@@ -208,9 +208,9 @@ func tsLast(f *frame) *cobra.Command {
 
 // fieldNames returns the fields of a measurement, or of the one whose rollup it names.
 func fieldNames(ctx context.Context, store *ts.Store, measurement string) ([]string, error) {
-	m, err := store.Measurement(ctx, measurement)
+	m, err := store.Get(ctx, measurement)
 	if parts := strings.Split(measurement, ":"); errors.Is(err, floe.ErrNotFound) && len(parts) > 2 {
-		if parent, parentErr := store.Measurement(ctx, strings.Join(parts[:len(parts)-2], ":")); parentErr == nil {
+		if parent, parentErr := store.Get(ctx, strings.Join(parts[:len(parts)-2], ":")); parentErr == nil {
 			m, err = parent, nil
 		}
 	}

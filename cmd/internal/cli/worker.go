@@ -224,7 +224,7 @@ too slow.`,
 			if err := store.Fail(ctx, action.RunID(args[0]), *id, *text, opts...); err != nil {
 				return lost(err, args[0])
 			}
-			run, err := store.Run(ctx, action.RunID(args[0]))
+			run, err := store.Runs().Get(ctx, action.RunID(args[0]))
 			if err != nil {
 				return err
 			}

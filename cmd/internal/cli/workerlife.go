@@ -91,7 +91,7 @@ func workerCall(f *frame, cmd *cobra.Command, state string, do func(context.Cont
 			}
 			shown := state
 			if shown == "" {
-				w, err := store.Workers().Find(ctx, *id)
+				w, err := store.Workers().Get(ctx, *id)
 				if err != nil {
 					return unlisted(err)
 				}

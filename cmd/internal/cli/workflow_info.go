@@ -87,7 +87,7 @@ func workflowInfo(f *frame) *cobra.Command {
 		Args:  takes("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.call(cmd, func(ctx context.Context, s *session) error {
-				i, err := s.Workflow(s.namespace).Workflow(ctx, args[0])
+				i, err := s.Workflow(s.namespace).Get(ctx, args[0])
 				if err != nil {
 					return uncreated(err)
 				}
@@ -165,7 +165,7 @@ func workflowVersionList(f *frame) *cobra.Command {
 		Use: "list NAME", Short: "List the versions of a workflow, the newest first", Args: takes("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.call(cmd, func(ctx context.Context, s *session) error {
-				all, err := s.Workflow(s.namespace).Versions(ctx, args[0])
+				all, err := collected(s.Workflow(s.namespace).Versions(args[0]).All(ctx))
 				if err != nil {
 					return uncreated(err)
 				}
@@ -185,7 +185,7 @@ func workflowVersionRemove(f *frame) *cobra.Command {
 		Use: "remove NAME VERSION", Short: "Remove a version of a workflow; runs of it go on", Args: takes("NAME", "VERSION"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.call(cmd, func(ctx context.Context, s *session) error {
-				if err := s.Workflow(s.namespace).RemoveVersion(ctx, args[0], args[1]); err != nil {
+				if err := s.Workflow(s.namespace).Versions(args[0]).Delete(ctx, args[1]); err != nil {
 					return err
 				}
 				return s.printWorkflowDone("REMOVED", args[0])
@@ -207,11 +207,12 @@ func workflowPause(f *frame, pause bool) *cobra.Command {
 		Use: use, Short: short, Args: takes("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.call(cmd, func(ctx context.Context, s *session) error {
-				do := s.Workflow(s.namespace).PauseSchedule
+				schedule := s.Workflow(s.namespace).Schedule(args[0])
+				do := schedule.Pause
 				if !pause {
-					do = s.Workflow(s.namespace).ResumeSchedule
+					do = schedule.Resume
 				}
-				if err := do(ctx, args[0]); err != nil {
+				if err := do(ctx); err != nil {
 					return unscheduled(err)
 				}
 				return s.printWorkflowDone(head, args[0])

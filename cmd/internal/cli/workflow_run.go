@@ -197,7 +197,7 @@ func workflowStatus(f *frame) *cobra.Command {
 		Args:  takes("RUN"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.call(cmd, func(ctx context.Context, s *session) error {
-				r, err := s.flowsOf(cmd, args[0]).Run(ctx, workflow.RunID(args[0]))
+				r, err := s.flowsOf(cmd, args[0]).Runs().Get(ctx, workflow.RunID(args[0]))
 				if err != nil {
 					return err
 				}

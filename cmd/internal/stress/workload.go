@@ -127,7 +127,7 @@ var Workloads = []Workload{
 		store := t.DB.Stream(t.Namespace)
 		err := t.stream(ctx, streamName)
 		if err == nil {
-			if err = store.CreateGroup(ctx, streamName, groupName, stream.FromEnd()); errors.Is(err, floe.ErrExists) {
+			if err = store.Groups(streamName).Create(ctx, groupName, stream.FromEnd()); errors.Is(err, floe.ErrExists) {
 				err = nil
 			}
 		}

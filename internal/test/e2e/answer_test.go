@@ -38,7 +38,7 @@ func TestLargeAnswersAreRefused(t *testing.T) {
 		if _, err := txn.Commit(t.Context()); !errors.Is(err, floe.ErrInvalid) || errors.Is(err, floe.ErrUnknownOutcome) || !errors.As(err, &which) || which.Index < fit {
 			t.Errorf("%s: 60 dequeues: %v, want a refusal of one behind the first %d", name, err, fit)
 		}
-		if st, err := q.Stats(t.Context(), "q"); err != nil || st.Inflight != 0 || st.Ready != messages || st.Dequeued != 0 {
+		if st, err := q.Get(t.Context(), "q"); err != nil || st.Inflight != 0 || st.Ready != messages || st.Dequeued != 0 {
 			t.Errorf("%s: after the refusal %+v, %v", name, st, err)
 		}
 	}

@@ -94,7 +94,7 @@ func atOnceDeleted(ctx context.Context, db database, n int) error {
 		runs = append(runs, i.Run)
 	}
 	for _, id := range runs {
-		if r, err := s.Run(ctx, id); err != nil || r.Status != action.Pending {
+		if r, err := s.Runs().Get(ctx, id); err != nil || r.Status != action.Pending {
 			return fmt.Errorf("run %s is gone: %+v, %w", id, r, err)
 		}
 	}
@@ -184,7 +184,7 @@ func atOnceWorkflow(ctx context.Context, db database, n int) error {
 			}
 		}
 		for _, id := range runs {
-			if r, err := s.Run(ctx, id); err != nil || r.Status.Final() {
+			if r, err := s.Runs().Get(ctx, id); err != nil || r.Status.Final() {
 				return fmt.Errorf("run %s of a workflow that was deleted by force: %+v, %w", id, r, err)
 			}
 		}
@@ -216,7 +216,7 @@ func atOnceTrigger(ctx context.Context, db database, n int) error {
 			}
 		}
 		for {
-			info, err := s.Workflow(ctx, name)
+			info, err := s.Get(ctx, name)
 			if err != nil {
 				return fmt.Errorf("%d records have started %+v: %w", most, info.Trigger, err)
 			}
@@ -279,7 +279,7 @@ func atOnceGroup(ctx context.Context, db database, n int) error {
 				return err
 			}
 		}
-		if err := s.CreateGroup(ctx, name, "g", stream.FromEnd()); err != nil {
+		if err := s.Groups(name).Create(ctx, "g", stream.FromEnd()); err != nil {
 			return err
 		}
 		for k := range 16 {
@@ -306,10 +306,10 @@ func atOnceGroup(ctx context.Context, db database, n int) error {
 		if got, err := read(); err != nil || got < 32 {
 			return fmt.Errorf("a group that was moved to the beginning read %d of 32 records: %w", got, err)
 		}
-		if err := s.DeleteGroup(ctx, name, "g"); err != nil {
+		if err := s.Groups(name).Delete(ctx, "g"); err != nil {
 			return err
 		}
-		_, err := s.GroupStats(ctx, name, "g")
+		_, err := s.Groups(name).Get(ctx, "g")
 		if err := refusedAs("GroupStats of a deleted group", err, floe.ErrNotFound); err != nil {
 			return err
 		}
@@ -348,7 +348,7 @@ sinks:
 		}
 	}
 	for {
-		job, err := jobs.Job(ctx, j.Job)
+		job, err := jobs.Get(ctx, j.Job)
 		if err != nil {
 			return err
 		}
@@ -394,7 +394,7 @@ func atOnceMeasurement(ctx context.Context, db database, n int) error {
 		if got, err := count(); err != nil || got != 8 {
 			return fmt.Errorf("%d of 8 points: %w", got, err)
 		}
-		if err := s.DeleteMeasurement(ctx, name); err != nil {
+		if err := s.Delete(ctx, name); err != nil {
 			return err
 		}
 		if got, err := count(); got != 0 || err != nil && !errors.Is(err, floe.ErrNotFound) {

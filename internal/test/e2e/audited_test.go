@@ -137,7 +137,7 @@ func (q *auditedQueue) extend(ctx context.Context, of check.Delivery) (int, erro
 func (q *auditedQueue) leave(context.Context, string) error { return nil }
 
 func (q *auditedQueue) totals(ctx context.Context) (check.Totals, error) {
-	s, err := q.Stats(ctx, auditName)
+	s, err := q.Get(ctx, auditName)
 	return check.Totals{Enqueued: s.Enqueued, Ready: s.Ready, Delayed: s.Delayed, Leased: s.Inflight, Dead: s.Dead, Acked: s.Acked}, err
 }
 
@@ -163,7 +163,7 @@ func (g *auditedGroup) open(ctx context.Context) error {
 	if err := g.Create(ctx, auditName, stream.Partitions(3)); err != nil {
 		return err
 	}
-	return g.CreateGroup(ctx, auditName, auditGroup,
+	return g.Groups(auditName).Create(ctx, auditGroup,
 		stream.InMode(g.mode), stream.AckTimeout(auditLease), stream.MaxAttempts(auditAttempts), stream.Backoff(auditBackoff, 2*auditBackoff))
 }
 
@@ -238,11 +238,11 @@ func (g *auditedGroup) leave(ctx context.Context, consumer string) error {
 
 // totals takes as acked what is neither pending nor dead: a group counts no acks.
 func (g *auditedGroup) totals(ctx context.Context) (t check.Totals, err error) {
-	info, err := g.Stats(ctx, auditName)
+	info, err := g.Get(ctx, auditName)
 	if err != nil {
 		return t, err
 	}
-	group, err := g.GroupStats(ctx, auditName, auditGroup)
+	group, err := g.Groups(auditName).Get(ctx, auditGroup)
 	if err != nil {
 		return t, err
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe"
+	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/kv"
 	"github.com/floedb/floe/queue"
 	"github.com/floedb/floe/stream"
@@ -23,8 +24,11 @@ var calls = map[string]func(context.Context, database) error{
 	"kv exists":   func(ctx context.Context, d database) error { _, err := d.KV("ns").Exists(ctx, "k"); return err },
 	"kv incr":     func(ctx context.Context, d database) error { _, err := d.KV("ns").Incr(ctx, "n", 1); return err },
 	"kv touch":    func(ctx context.Context, d database) error { return d.KV("ns").Touch(ctx, "k", time.Hour) },
-	"kv history":  func(ctx context.Context, d database) error { _, err := d.KV("ns").History(ctx, "k"); return err },
-	"kv delete":   func(ctx context.Context, d database) error { _, err := d.KV("ns").Delete(ctx, "k"); return err },
+	"kv history": func(ctx context.Context, d database) error {
+		_, err := engine.Collect(d.KV("ns").History("k").All(ctx))
+		return err
+	},
+	"kv delete": func(ctx context.Context, d database) error { _, err := d.KV("ns").Delete(ctx, "k"); return err },
 	"kv lock": func(ctx context.Context, d database) error {
 		_, err := d.KV("ns").TryLock(ctx, "lock", time.Hour)
 		return err
@@ -34,19 +38,19 @@ var calls = map[string]func(context.Context, database) error{
 		return err
 	},
 	"queue dequeue": func(ctx context.Context, d database) error { _, err := d.Queue("ns").Dequeue(ctx, "q"); return err },
-	"queue stats":   func(ctx context.Context, d database) error { _, err := d.Queue("ns").Stats(ctx, "q"); return err },
+	"queue stats":   func(ctx context.Context, d database) error { _, err := d.Queue("ns").Get(ctx, "q"); return err },
 	"queue purge":   func(ctx context.Context, d database) error { _, err := d.Queue("ns").Purge(ctx, "q"); return err },
 	"stream append": func(ctx context.Context, d database) error {
 		_, err := d.Stream("ns").Append(ctx, "s", stream.Message{})
 		return err
 	},
 	"stream read":  func(ctx context.Context, d database) error { _, err := d.Stream("ns").Read(ctx, "s"); return err },
-	"stream stats": func(ctx context.Context, d database) error { _, err := d.Stream("ns").Stats(ctx, "s"); return err },
+	"stream stats": func(ctx context.Context, d database) error { _, err := d.Stream("ns").Get(ctx, "s"); return err },
 	"stream trim": func(ctx context.Context, d database) error {
 		_, err := d.Stream("ns").Trim(ctx, "s", stream.MaxLen(1))
 		return err
 	},
-	"group create": func(ctx context.Context, d database) error { return d.Stream("ns").CreateGroup(ctx, "s", "g") },
+	"group create": func(ctx context.Context, d database) error { return d.Stream("ns").Groups("s").Create(ctx, "g") },
 	"group read": func(ctx context.Context, d database) error {
 		_, err := d.Stream("ns").ReadGroup(ctx, "s", "g", "c")
 		return err
@@ -55,7 +59,7 @@ var calls = map[string]func(context.Context, database) error{
 		_, err := d.Txn("ns").Do(kv.PutOp("k", nil)).Commit(ctx)
 		return err
 	},
-	"namespace": func(ctx context.Context, d database) error { _, err := d.Namespaces().Stats(ctx, "ns"); return err },
+	"namespace": func(ctx context.Context, d database) error { _, err := d.Namespaces().Get(ctx, "ns"); return err },
 }
 
 // waits are operations that wait for what does not come, if there is a stream that is quiet.

@@ -172,7 +172,7 @@ func (c *consumers) fill(ctx context.Context, db *floe.Client) {
 		t.Fatal(err)
 	}
 	opts := []stream.GroupOption{stream.InMode(stream.KeyShared), stream.AckTimeout(time.Second), stream.MaxAttempts(0), stream.Backoff(0, 0)}
-	if err := log.CreateGroup(ctx, consumedPlace, consumedPlace, opts...); err != nil {
+	if err := log.Groups(consumedPlace).Create(ctx, consumedPlace, opts...); err != nil {
 		t.Fatal(err)
 	}
 	var messages []queue.NewMessage
@@ -237,11 +237,11 @@ func (c *consumers) note(out io.Reader) {
 
 // idle reports whether nothing is left to do.
 func (c *consumers) idle(ctx context.Context, db *floe.Client) bool {
-	q, err := db.Queue(consumedPlace).Stats(ctx, consumedPlace)
+	q, err := db.Queue(consumedPlace).Get(ctx, consumedPlace)
 	if err != nil || q.Ready+q.Delayed+q.Inflight > 0 {
 		return false
 	}
-	g, err := db.Stream(consumedPlace).GroupStats(ctx, consumedPlace, consumedPlace)
+	g, err := db.Stream(consumedPlace).Groups(consumedPlace).Get(ctx, consumedPlace)
 	return err == nil && g.Pending() == 0 && g.Lag() == 0
 }
 
@@ -269,11 +269,11 @@ func (c *consumers) audit(ctx context.Context, db *floe.Client) {
 			}
 		}
 	}
-	q := ok[queue.Stats](t)(db.Queue(consumedPlace).Stats(ctx, consumedPlace))
+	q := ok[queue.Stats](t)(db.Queue(consumedPlace).Get(ctx, consumedPlace))
 	if q.Acked != consumedItems || q.Dead != 0 {
 		t.Errorf("Stats = %+v, want all acknowledged", q)
 	}
-	g := ok[stream.GroupStats](t)(db.Stream(consumedPlace).GroupStats(ctx, consumedPlace, consumedPlace))
+	g := ok[stream.GroupStats](t)(db.Stream(consumedPlace).Groups(consumedPlace).Get(ctx, consumedPlace))
 	if len(g.Members) > *consumerKillsFlag {
 		t.Errorf("members %+v, want those that were killed at most", g.Members)
 	}
@@ -322,7 +322,7 @@ func suiteConsume(t *testing.T, db database) {
 	if err != nil {
 		t.Errorf("WithLock = %v", err)
 	}
-	if stats := ok[queue.Stats](t)(db.Queue("loops").Stats(ctx, "q")); stats.Acked != 20 || stats.Inflight != 0 {
+	if stats := ok[queue.Stats](t)(db.Queue("loops").Get(ctx, "q")); stats.Acked != 20 || stats.Inflight != 0 {
 		t.Errorf("Stats = %+v", stats)
 	}
 }
@@ -373,7 +373,7 @@ func TestConsumersOutlastOutages(t *testing.T) {
 		}
 	}
 	await(t, "nothing is left", func() bool {
-		s, err := jobs.Stats(ctx, "q")
+		s, err := jobs.Get(ctx, "q")
 		return err == nil && s.Acked == 2
 	})
 	stop()

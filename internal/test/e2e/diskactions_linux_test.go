@@ -89,7 +89,7 @@ func TestActionsOnAFullDisk(t *testing.T) {
 	close(full)
 	status := func(id action.RunID, want action.Status, attempts int) {
 		t.Helper()
-		if run, err := store.Run(ctx, id); err != nil || run.Status != want || run.Attempt != attempts {
+		if run, err := store.Runs().Get(ctx, id); err != nil || run.Status != want || run.Attempt != attempts {
 			t.Errorf("the run is %+v, %v, want it %s after %d attempts", run, err, want, attempts)
 		}
 	}

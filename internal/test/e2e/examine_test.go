@@ -61,7 +61,7 @@ func (x *examiner) examine(dir string, spaces map[string]bool) [writers]place {
 	}
 	x.checkCounts(node)
 	for name := range spaces {
-		if _, err := node.Namespaces().Stats(x.t.Context(), name); err != nil {
+		if _, err := node.Namespaces().Get(x.t.Context(), name); err != nil {
 			x.t.Errorf("namespace %s, whose creation was acknowledged: %v", name, err)
 		}
 	}
@@ -170,7 +170,7 @@ func (x *examiner) checkQueue(node *floe.Node, w int, f *fold) {
 	if !slices.Equal(got, want) {
 		x.t.Errorf("writer %d at step %d: its queue holds\n%.60q\nwant\n%.60q", w, f.position, got, want)
 	}
-	s, err := store.Stats(ctx, queueName(w))
+	s, err := store.Get(ctx, queueName(w))
 	if err != nil || s.Enqueued != f.queue.enqueued || s.Dequeued != f.queue.taken {
 		x.t.Errorf("writer %d at step %d: %+v, %v; want %d enqueued, %d delivered", w, f.position, s, err, f.queue.enqueued, f.queue.taken)
 	}
@@ -217,7 +217,7 @@ func (x *examiner) checkStream(node *floe.Node, w int, f *fold) {
 	for _, p := range pending.Items {
 		got = append(got, p.Ref.Offset)
 	}
-	info, infoErr := store.GroupStats(ctx, streamName(w), "g")
+	info, infoErr := store.Groups(streamName(w)).Get(ctx, "g")
 	lag := len(s.steps) - max(s.next, s.first)
 	if err != nil || infoErr != nil || len(want) < 1000 && !slices.Equal(got, want) || info.Lag() != int64(lag) {
 		x.t.Errorf("writer %d at step %d: its group has %d under way (%v), want %d, and %+v (%v), want a lag of %d", w, f.position, got, err, want, info, infoErr, lag)
@@ -227,7 +227,7 @@ func (x *examiner) checkStream(node *floe.Node, w int, f *fold) {
 // checkLease checks that a key which step n wrote to expire soon is there until it expires and no longer.
 func checkLease(ctx context.Context, store *kv.Store, key string, w, n int) error {
 	e, getErr := store.Get(ctx, key)
-	versions, err := store.History(ctx, key)
+	versions, err := engine.Collect(store.History(key).All(ctx))
 	if err != nil {
 		return err
 	}
@@ -254,7 +254,7 @@ func checkLease(ctx context.Context, store *kv.Store, key string, w, n int) erro
 // checkHistory checks that versions and revisions fall without a gap in the versions, from the present one.
 func checkHistory(t *testing.T, store *kv.Store, key string, revision uint64) {
 	t.Helper()
-	versions, err := store.History(context.Background(), key)
+	versions, err := engine.Collect(store.History(key).All(context.Background()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -280,7 +280,7 @@ func (x *examiner) checkCounts(node *floe.Node) {
 	again := time.NewTicker(time.Millisecond)
 	defer again.Stop()
 	for {
-		info, err := node.Namespaces().Stats(ctx, space)
+		info, err := node.Namespaces().Get(ctx, space)
 		if errors.Is(err, floe.ErrNotFound) {
 			return // killed before it was made
 		}

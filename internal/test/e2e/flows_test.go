@@ -328,7 +328,7 @@ func (f *flows) begin(place string, n int) (id workflow.RunID) {
 func (f *flows) await(place string, n int, want workflow.Status) {
 	id := f.runs[place][n]
 	for until := time.Now().Add(5 * time.Minute); f.t.Context().Err() == nil; <-time.After(20 * time.Millisecond) {
-		run, err := f.db.Workflow(place).Run(f.t.Context(), id)
+		run, err := f.db.Workflow(place).Runs().Get(f.t.Context(), id)
 		if err == nil && run.Status == want && (want.Final() || run.CurrentStep == "approve") {
 			return
 		}
@@ -452,7 +452,7 @@ func (f *flows) recount(place string) {
 			want.Cancelled++
 		}
 	}
-	info := ok[workflow.Info](f.t)(f.db.Workflow(place).Workflow(f.t.Context(), "journey"))
+	info := ok[workflow.Info](f.t)(f.db.Workflow(place).Get(f.t.Context(), "journey"))
 	if info.Runs != want {
 		f.t.Errorf("%s counts %+v, want %+v", place, info.Runs, want)
 	}

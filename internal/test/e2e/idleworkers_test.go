@@ -41,7 +41,7 @@ func TestIdleWorkers(t *testing.T) {
 		})
 	}
 	await(t, "all workers are listed", func() bool {
-		info, err := store.Action(ctx, "a")
+		info, err := store.Get(ctx, "a")
 		return err == nil && info.Workers == n
 	})
 	// They are listed by what their process says of them, which may come before its session is in the log: that begins with the first take.

@@ -130,7 +130,7 @@ func TestNamespacesOfAKey(t *testing.T) {
 		}
 	}
 	for _, ns := range []string{"more", "other"} {
-		if _, err := node.Namespaces().Stats(ctx, ns); !errors.Is(err, floe.ErrNotFound) {
+		if _, err := node.Namespaces().Get(ctx, ns); !errors.Is(err, floe.ErrNotFound) {
 			t.Errorf("namespace %s: %v", ns, err)
 		}
 	}

@@ -52,8 +52,8 @@ sinks: [{ name: work, queue: { name: %s } }]
 			t.Fatal(err)
 		}
 	}
-	jobNow := func() processing.Job {
-		j, err := n.Processing("s").Job(ctx, job.Job)
+	jobNow := func() processing.Detail {
+		j, err := n.Processing("s").Get(ctx, job.Job)
 		if err != nil {
 			t.Fatal(err)
 		}

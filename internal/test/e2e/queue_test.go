@@ -53,8 +53,8 @@ func suiteQueue(t *testing.T, db database) {
 		t.Fatalf("Dequeue after Nack = %+v", second)
 	}
 	ok[int](t)(s.Nack(ctx, "q", []queue.Receipt{second[0].Receipt}, queue.Reason("twice")))
-	do(s.Requeue(ctx, "q", 1))
-	if err := s.DeleteDead(ctx, "q", 1); !errors.Is(err, floe.ErrNotFound) {
+	do(s.DeadLetters("q").Requeue(ctx, 1))
+	if err := s.DeadLetters("q").Delete(ctx, 1); !errors.Is(err, floe.ErrNotFound) {
 		t.Errorf("DeleteDead of what was requeued: %v", err)
 	}
 	enqueue, dequeue := queue.EnqueueOp("next", []byte("x")), queue.DequeueOp("q")
@@ -82,7 +82,7 @@ func suiteQueue(t *testing.T, db database) {
 	if n := ok[int64](t)(s.Purge(ctx, "q")); n != 6 {
 		t.Errorf("Purge = %d, want 6", n)
 	}
-	stats := ok[queue.Stats](t)(s.Stats(ctx, "q"))
+	stats := ok[queue.Stats](t)(s.Get(ctx, "q"))
 	if stats.Enqueued != 8 || stats.Acked != 2 || stats.Purged != 6 || stats.Dequeued != 5 || stats.Duplicates != 1 || stats.Settings.MaxLen != 6 || stats.Settings.BackoffMin != queue.NoBackoff {
 		t.Errorf("Stats = %+v", stats)
 	}
@@ -138,7 +138,7 @@ func suiteQueueListings(t *testing.T, db database) {
 		if n != 5 || len(page.Items) != 4 || page.Cursor == "" || page.Items[0].LastError != "reason 1" || page.Items[0].Payload != nil || page.Items[0].Size != 6 || page.Items[0].DiedAt.IsZero() {
 			t.Errorf("%s: %d messages are left, DeadLetters = %+v", ns, n, page)
 		}
-		if n := ok[int64](t)(s.RequeueAll(ctx, "dead", queue.Contains("reason 0"))); n == 0 || n == 15 {
+		if n := ok[int64](t)(s.DeadLetters("dead").RequeueAll(ctx, queue.Contains("reason 0"))); n == 0 || n == 15 {
 			t.Errorf("%s: RequeueAll = %d", ns, n)
 		}
 	}
@@ -206,7 +206,7 @@ func suiteQueueHeaders(t *testing.T, db database) {
 		t.Fatal(err)
 	}
 	check("dead letters", ok[queue.Page[queue.Message]](t)(s.DeadLetters("q").Page(ctx)).Items)
-	if n := ok[int64](t)(s.RequeueAll(ctx, "q")); n != 1 {
+	if n := ok[int64](t)(s.DeadLetters("q").RequeueAll(ctx)); n != 1 {
 		t.Errorf("RequeueAll = %d", n)
 	}
 	check("dequeue after redrive", ok[[]queue.Message](t)(s.Dequeue(ctx, "q")))

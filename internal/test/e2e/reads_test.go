@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe"
+	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/kv"
 )
 
@@ -97,7 +98,7 @@ func readWays(store *kv.Store) map[string]func(context.Context, string) (uint64,
 			return 0, nil
 		},
 		"History": func(ctx context.Context, key string) (uint64, error) {
-			versions, err := store.History(ctx, key)
+			versions, err := engine.Collect(store.History(key).All(ctx))
 			if err != nil {
 				return 0, err
 			}
@@ -130,7 +131,7 @@ func TestCachedReads(t *testing.T) {
 			t.Fatalf("GetInto: %+v, %v", e, err)
 		}
 	}
-	info, err := node.Namespaces().Stats(ctx, "default")
+	info, err := node.Namespaces().Get(ctx, "default")
 	if err != nil || info.Counts.KeyReads != reads {
 		t.Errorf("%d reads are counted, want %d (%v)", info.Counts.KeyReads, reads, err)
 	}
@@ -142,7 +143,7 @@ func TestCachedReads(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if info, err := node.Namespaces().Stats(ctx, "expiring"); err != nil || info.Counts.KeyReads != reads {
+	if info, err := node.Namespaces().Get(ctx, "expiring"); err != nil || info.Counts.KeyReads != reads {
 		t.Errorf("%d reads of a key that expires are counted, want %d (%v)", info.Counts.KeyReads, reads, err)
 	}
 	if st, err := node.Stats(ctx); err != nil || st.Commands < reads {

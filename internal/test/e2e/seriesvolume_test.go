@@ -62,7 +62,7 @@ func TestManySeries(t *testing.T) {
 	}
 	v.report("a query for one of them took %v", time.Since(start).Round(time.Microsecond))
 	all(begin.Add(2 * time.Second))
-	m := ok[ts.Measurement](t)(v.client.TS("default").Measurement(t.Context(), "up"))
+	m := ok[ts.Measurement](t)(v.client.TS("default").Get(t.Context(), "up"))
 	if m.Series != int64(n) || m.Points != int64(3*n) {
 		t.Errorf("%d series with %d points, want %d with 3 each", m.Series, m.Points, n)
 	}
@@ -114,7 +114,7 @@ func TestManyPoints(t *testing.T) {
 	start = time.Now()
 	c.start(0)
 	v.report("opened in %v after a kill", time.Since(start).Round(time.Millisecond))
-	m := ok[ts.Measurement](t)(c.client().TS("default").Measurement(t.Context(), "cpu"))
+	m := ok[ts.Measurement](t)(c.client().TS("default").Get(t.Context(), "cpu"))
 	if m.Points != int64(n*hosts) || m.Series != hosts {
 		t.Errorf("%d points of %d series, want %d of %d", m.Points, m.Series, n*hosts, hosts)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe"
+	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/kv"
 	"github.com/floedb/floe/stream"
 	"github.com/floedb/floe/stream/processing"
@@ -137,7 +138,7 @@ func suiteKV(t *testing.T, db database) {
 	if _, err := s.Get(ctx, "a"); !errors.Is(err, floe.ErrNotFound) {
 		t.Errorf("Get of a deleted key: %v", err)
 	}
-	versions := ok[[]kv.Version](t)(s.History(ctx, "a"))
+	versions := ok[[]kv.Version](t)(engine.Collect(s.History("a").All(ctx)))
 	if len(versions) != 3 || !versions[0].Tombstone || versions[2].Version != 1 || string(versions[2].Value) != "1" || versions[1].Value == nil {
 		t.Errorf("History = %+v", versions)
 	}
@@ -332,8 +333,8 @@ func suiteNamespaces(t *testing.T, db database) {
 	if !slices.Equal(names, []string{"listed/a", "listed/b"}) {
 		t.Errorf("All = %q", names)
 	}
-	await(t, "the default namespace", func() bool { _, err := db.Namespaces().Stats(ctx, "default"); return err == nil })
-	if _, err := db.Namespaces().Stats(ctx, "missing"); !errors.Is(err, floe.ErrNotFound) {
+	await(t, "the default namespace", func() bool { _, err := db.Namespaces().Get(ctx, "default"); return err == nil })
+	if _, err := db.Namespaces().Get(ctx, "missing"); !errors.Is(err, floe.ErrNotFound) {
 		t.Errorf("Stats of a missing namespace: %v", err)
 	}
 }
@@ -397,7 +398,7 @@ func suiteDeletedNamespaces(t *testing.T, db database) {
 					t.Errorf("Delete: %v, want that there are %s", err, what)
 				}
 			}
-			if !slices.ContainsFunc(ok[[]kv.Version](t)(keys.History(ctx, "k1")), func(v kv.Version) bool { return v.Version == 1 }) {
+			if !slices.ContainsFunc(ok[[]kv.Version](t)(engine.Collect(keys.History("k1").All(ctx))), func(v kv.Version) bool { return v.Version == 1 }) {
 				t.Error("key k1 has no first version")
 			}
 			ok[kv.Written](t)(keys.Put(ctx, "k1", nil)) // wherever its shard is: the refusal has changed nothing
@@ -407,7 +408,7 @@ func suiteDeletedNamespaces(t *testing.T, db database) {
 				ok[kv.Written](t)(keys.Delete(ctx, fmt.Sprint("k", i)))
 			}
 			for what, err := range map[string]error{
-				"stream": records.Delete(ctx, "s", stream.Force()), "queue": db.Queue(name).Delete(ctx, "q"), "measurement": points.DeleteMeasurement(ctx, "m"),
+				"stream": records.Delete(ctx, "s", stream.Force()), "queue": db.Queue(name).Delete(ctx, "q"), "measurement": points.Delete(ctx, "m"),
 				"action": db.Action(name).Delete(ctx, "a"), "workflow": db.Workflow(name).Delete(ctx, "w", workflow.Force()),
 			} {
 				if err != nil {
@@ -438,7 +439,7 @@ func suiteDeletedNamespaces(t *testing.T, db database) {
 func suiteGone(t *testing.T, db database, name string, spread bool) {
 	t.Helper()
 	ctx, all, keys := t.Context(), db.Namespaces(), db.KV(name)
-	if _, err := all.Stats(ctx, name); !errors.Is(err, floe.ErrNotFound) {
+	if _, err := all.Get(ctx, name); !errors.Is(err, floe.ErrNotFound) {
 		t.Errorf("Stats: %v, want ErrNotFound", err)
 	}
 	if page := ok[floe.Page[floe.NamespaceStats]](t)(all.Page(ctx, floe.Prefix(name))); len(page.Items) > 0 {
@@ -447,7 +448,7 @@ func suiteGone(t *testing.T, db database, name string, spread bool) {
 	if err := all.Delete(ctx, name); !errors.Is(err, floe.ErrNotFound) {
 		t.Errorf("Delete again: %v, want ErrNotFound", err)
 	}
-	if versions, err := keys.History(ctx, "k1"); err == nil && len(versions) > 0 || err != nil && !errors.Is(err, floe.ErrNotFound) {
+	if versions, err := engine.Collect(keys.History("k1").All(ctx)); err == nil && len(versions) > 0 || err != nil && !errors.Is(err, floe.ErrNotFound) {
 		t.Errorf("History = %v, %v", versions, err)
 	}
 	if page := ok[floe.Page[workflow.RunInfo]](t)(db.Workflow(name).Runs().Page(ctx)); len(page.Items) > 0 {
@@ -465,7 +466,7 @@ func suiteGone(t *testing.T, db database, name string, spread bool) {
 		return
 	}
 	w := ok[kv.Written](t)(keys.Put(ctx, "k1", nil))
-	stats := ok[floe.NamespaceStats](t)(all.Stats(ctx, name))
+	stats := ok[floe.NamespaceStats](t)(all.Get(ctx, name))
 	if c := stats.Counts; w.Version != 1 || c.Keys != 1 || c.KeySets != 1 || c.KeyDeletes != 0 || c.DeadKeys != 0 || c.RunsStarted != 0 {
 		t.Errorf("after a first write of version %d: %+v", w.Version, stats)
 	}
@@ -488,7 +489,7 @@ func suiteLimits(t *testing.T, db database) {
 	for range 8 {
 		ok[kv.Written](t)(s.Put(ctx, "large", largest))
 	}
-	if versions := ok[[]kv.Version](t)(s.History(ctx, "large")); len(versions) != 8 || len(versions[7].Value) != len(largest) {
+	if versions := ok[[]kv.Version](t)(engine.Collect(s.History("large").All(ctx))); len(versions) != 8 || len(versions[7].Value) != len(largest) {
 		t.Errorf("History = %d versions", len(versions))
 	}
 }

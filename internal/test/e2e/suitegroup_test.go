@@ -24,10 +24,10 @@ func suiteGroups(t *testing.T, db database) {
 		}
 		for mode := stream.Shared; mode <= stream.KeyShared; mode++ {
 			name := mode.String()
-			if err := s.CreateGroup(ctx, "log", name, stream.InMode(mode), stream.Backoff(0, 0)); err != nil {
+			if err := s.Groups("log").Create(ctx, name, stream.InMode(mode), stream.Backoff(0, 0)); err != nil {
 				t.Fatal(err)
 			}
-			if err := s.CreateGroup(ctx, "log", name); !errors.Is(err, floe.ErrExists) {
+			if err := s.Groups("log").Create(ctx, name); !errors.Is(err, floe.ErrExists) {
 				t.Errorf("%s: second CreateGroup: %v, want ErrExists", name, err)
 			}
 			seen := make(map[string]bool)
@@ -46,7 +46,7 @@ func suiteGroups(t *testing.T, db database) {
 					t.Errorf("%s: Ack = %d, want %d", name, n, len(ds))
 				}
 			}
-			info := ok[stream.GroupStats](t)(s.GroupStats(ctx, "log", name))
+			info := ok[stream.GroupStats](t)(s.Groups("log").Get(ctx, name))
 			if info.Mode != mode || info.Pending() != 0 || info.Lag() != 0 || len(info.Members) != 1 || len(info.Cursors) != 4 || info.AckTimeout != 30*time.Second {
 				t.Errorf("%s: Group = %+v", name, info)
 			}
@@ -84,8 +84,8 @@ func suiteGroupErrors(t *testing.T, s *stream.Store) {
 	for what, err := range map[string]error{
 		"ReadGroup of no stream":  third(s.ReadGroup(ctx, "none", "g", "a")),
 		"Ack of no group":         third(s.Ack(ctx, "log", "none", ds[0].Ref())),
-		"Group of no group":       third(s.GroupStats(ctx, "log", "none")),
-		"DeleteGroup of no group": s.DeleteGroup(ctx, "log", "none"),
+		"Group of no group":       third(s.Groups("log").Get(ctx, "none")),
+		"DeleteGroup of no group": s.Groups("log").Delete(ctx, "none"),
 		"Pending of no group":     third(s.Pending("log", "none").Page(ctx)),
 	} {
 		if !errors.Is(err, floe.ErrNotFound) {
@@ -95,14 +95,14 @@ func suiteGroupErrors(t *testing.T, s *stream.Store) {
 	for what, err := range map[string]error{
 		"limit 0":       third(s.ReadGroup(ctx, "log", "g", "a", stream.Limit(0))),
 		"no consumer":   third(s.ReadGroup(ctx, "log", "g", "")),
-		"unknown mode":  s.CreateGroup(ctx, "log", "g", stream.InMode(9)),
-		"ack timeout 0": s.CreateGroup(ctx, "log", "g", stream.AckTimeout(0)),
+		"unknown mode":  s.Groups("log").Create(ctx, "g", stream.InMode(9)),
+		"ack timeout 0": s.Groups("log").Create(ctx, "g", stream.AckTimeout(0)),
 	} {
 		if !errors.Is(err, floe.ErrInvalid) {
 			t.Errorf("%s: %v, want ErrInvalid", what, err)
 		}
 	}
-	if err := s.DeleteGroup(ctx, "log", "shared"); err != nil {
+	if err := s.Groups("log").Delete(ctx, "shared"); err != nil {
 		t.Error(err)
 	}
 }
@@ -145,7 +145,7 @@ func suiteGroupStops(t *testing.T, db database) {
 		}
 		for mode := stream.Shared; mode <= stream.KeyShared; mode++ {
 			name := mode.String()
-			if err := s.CreateGroup(ctx, "log", name, stream.InMode(mode), stream.MaxAttempts(2), stream.Backoff(0, 0)); err != nil {
+			if err := s.Groups("log").Create(ctx, name, stream.InMode(mode), stream.MaxAttempts(2), stream.Backoff(0, 0)); err != nil {
 				t.Fatal(err)
 			}
 			read := func(consumer string, opts ...stream.GroupReadOption) []stream.Delivery {
@@ -175,7 +175,7 @@ func suiteGroupStops(t *testing.T, db database) {
 					}
 				}
 			}
-			info := ok[stream.GroupStats](t)(s.GroupStats(ctx, "log", name))
+			info := ok[stream.GroupStats](t)(s.Groups("log").Get(ctx, name))
 			if got != 11 || info.Pending() != 1 || info.Lag() != 0 || len(info.Members) != 1 {
 				t.Errorf("%s %s: %d records were taken for good, want 11: %+v", s.Namespace(), name, got, info)
 			}
@@ -215,8 +215,8 @@ func suiteMixed(t *testing.T, db database) {
 		t.Errorf("sold %s", e.Value)
 	}
 	recs := ok[[]stream.Record](t)(s.Read(ctx, "events"))
-	mail := ok[queue.Stats](t)(q.Stats(ctx, "mail"))
-	orders := ok[queue.Stats](t)(q.Stats(ctx, "orders"))
+	mail := ok[queue.Stats](t)(q.Get(ctx, "mail"))
+	orders := ok[queue.Stats](t)(q.Get(ctx, "orders"))
 	if len(recs) != 1 || mail.Ready != 1 || orders.Inflight != 0 || orders.Ready != 0 {
 		t.Errorf("events %v, mail %+v, orders %+v", recs, mail, orders)
 	}

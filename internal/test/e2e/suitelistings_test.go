@@ -121,7 +121,7 @@ func fill(t *testing.T, db database, namespace string) {
 			t.Fatal(err)
 		}
 		ok[stream.Appended](t)(streams.Append(ctx, "s/0", message("m"), stream.Partition(i%3)))
-		if err := streams.CreateGroup(ctx, "s/0", fmt.Sprintf("g/%d", i)); err != nil {
+		if err := streams.Groups("s/0").Create(ctx, fmt.Sprintf("g/%d", i)); err != nil {
 			t.Fatal(err)
 		}
 		ok[queue.Enqueued](t)(queues.Enqueue(ctx, fmt.Sprintf("q/%d", i), []byte("m")))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe"
+	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/queue"
 	"github.com/floedb/floe/stream"
 )
@@ -32,7 +33,7 @@ func suiteImpossibleNames(t *testing.T, db database) {
 			"kv.Get":              func() error { _, err := keys.Get(ctx, "k"); return err },
 			"kv.GetMany":          func() error { _, err := keys.GetMany(ctx, "a", "b"); return err },
 			"kv.Exists":           func() error { _, err := keys.Exists(ctx, "k"); return err },
-			"kv.History":          func() error { _, err := keys.History(ctx, "k"); return err },
+			"kv.History":          func() error { _, err := engine.Collect(keys.History("k").All(ctx)); return err },
 			"kv.JSONGet":          func() error { _, err := keys.JSONGet(ctx, "k", "a"); return err },
 			"kv.Page":             func() error { _, err := keys.Page(ctx); return err },
 			"kv.All":              func() error { return first(keys.All(ctx)) },
@@ -41,26 +42,26 @@ func suiteImpossibleNames(t *testing.T, db database) {
 			"kv.WaitChange":       func() error { _, err := keys.WaitChange(ctx, "k", 0); return err },
 			"kv.Put":              func() error { _, err := keys.Put(ctx, "k", nil); return err },
 			"kv.TryLock":          func() error { _, err := keys.TryLock(ctx, "k", time.Second); return err },
-			"stream.Stats":        func() error { _, err := streams.Stats(ctx, "s"); return err },
+			"stream.Stats":        func() error { _, err := streams.Get(ctx, "s"); return err },
 			"stream.Page":         func() error { _, err := streams.Page(ctx); return err },
 			"stream.All":          func() error { return first(streams.All(ctx)) },
 			"stream.Read":         func() error { _, err := streams.Read(ctx, "s"); return err },
 			"stream.Read waits":   func() error { _, err := streams.Read(ctx, "s", stream.Wait(time.Hour)); return err },
 			"stream.Follow":       func() error { return first(streams.Follow(ctx, "s")) },
-			"stream.GroupStats":   func() error { _, err := streams.GroupStats(ctx, "s", "g"); return err },
+			"stream.GroupStats":   func() error { _, err := streams.Groups("s").Get(ctx, "g"); return err },
 			"stream.Groups":       func() error { return first(streams.Groups("s").All(ctx)) },
 			"stream.Pending":      func() error { _, err := streams.Pending("s", "g").Page(ctx); return err },
 			"stream.ReadGroup":    func() error { _, err := streams.ReadGroup(ctx, "s", "g", "c"); return err },
 			"ReadGroup waits":     func() error { _, err := streams.ReadGroup(ctx, "s", "g", "c", stream.Wait(time.Hour)); return err },
 			"stream.Append":       func() error { _, err := streams.Append(ctx, "s", stream.Message{}); return err },
-			"queue.Stats":         func() error { _, err := queues.Stats(ctx, "q"); return err },
+			"queue.Stats":         func() error { _, err := queues.Get(ctx, "q"); return err },
 			"queue.Page":          func() error { _, err := queues.Page(ctx); return err },
 			"queue.Messages":      func() error { _, err := queues.Messages("q").Page(ctx); return err },
 			"queue.DeadLetters":   func() error { _, err := queues.DeadLetters("q").Page(ctx); return err },
 			"queue.Dequeue":       func() error { _, err := queues.Dequeue(ctx, "q"); return err },
 			"Dequeue waits":       func() error { _, err := queues.Dequeue(ctx, "q", queue.Wait(time.Hour)); return err },
 			"queue.Enqueue":       func() error { _, err := queues.Enqueue(ctx, "q", nil); return err },
-			"Namespaces().Stats":  func() error { _, err := db.Namespaces().Stats(ctx, ns); return err },
+			"Namespaces().Stats":  func() error { _, err := db.Namespaces().Get(ctx, ns); return err },
 			"Namespaces().Create": func() error { return db.Namespaces().Create(ctx, ns) },
 		} {
 			if err := f(); !errors.Is(err, floe.ErrInvalid) {

@@ -60,7 +60,7 @@ func suiteStream(t *testing.T, db database) {
 		if len(tail) != 7 || tail[6].ID != recs[99].ID || tail[0].ID != recs[93].ID {
 			t.Errorf("%s: Tail = %v", s.Namespace(), tail)
 		}
-		info := ok[stream.Stats](t)(s.Stats(ctx, "log"))
+		info := ok[stream.Stats](t)(s.Get(ctx, "log"))
 		if info.Records() != 100 || info.Appended != 100 || len(info.Partitions) != 5 || info.Retention.MaxLen != 1000 || info.CreatedAt.IsZero() {
 			t.Errorf("%s: Stats = %+v", s.Namespace(), info)
 		}
@@ -181,7 +181,7 @@ func suiteRetention(t *testing.T, db database) {
 			ok[stream.Appended](t)(s.Append(ctx, "log", message("%d", i), stream.Partition(i%3)))
 		}
 		await(t, "the end of the records", func() bool {
-			info := ok[stream.Stats](t)(s.Stats(ctx, "log"))
+			info := ok[stream.Stats](t)(s.Get(ctx, "log"))
 			return info.Records() == 0 && info.Appended == 9
 		})
 		if err := s.SetRetention(ctx, "log", stream.Retention{MaxLen: 2}); err != nil {
@@ -190,7 +190,7 @@ func suiteRetention(t *testing.T, db database) {
 		for i := range 9 {
 			ok[stream.Appended](t)(s.Append(ctx, "log", message("%d", i), stream.Partition(i%3)))
 		}
-		if info := ok[stream.Stats](t)(s.Stats(ctx, "log")); info.Records() != 6 || info.Partitions[2].First != 5 {
+		if info := ok[stream.Stats](t)(s.Get(ctx, "log")); info.Records() != 6 || info.Partitions[2].First != 5 {
 			t.Errorf("%s: Stats = %+v, want two records of each partition", s.Namespace(), info)
 		}
 	}

@@ -226,7 +226,7 @@ func useOnce(ctx context.Context, client *floe.Client, name string) error {
 	if _, err := q.Ack(ctx, name, got[0].Receipt); err != nil {
 		return err
 	}
-	return client.Stream("default").CreateGroup(ctx, "s", name)
+	return client.Stream("default").Groups("s").Create(ctx, name)
 }
 
 // processTime returns what the first process has had of the processors.

@@ -48,7 +48,7 @@ func TestWaitingRuns(t *testing.T) {
 	c.kill(0)
 	c.start(0)
 	await(t, "the runs", func() bool {
-		i, err := flows.Workflow(ctx, "nap")
+		i, err := flows.Get(ctx, "nap")
 		return err == nil && i.Runs.Active == int64(n/2)
 	})
 	v.report("%d runs after a kill", n)
@@ -83,7 +83,7 @@ func TestWaitingRuns(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	i := ok[workflow.Info](t)(flows.Workflow(ctx, "signal"))
+	i := ok[workflow.Info](t)(flows.Get(ctx, "signal"))
 	if want := int64(min(n, 1000)) / 2; i.Runs.Completed != want || i.Runs.Total != int64(n+1)/2 {
 		t.Errorf("%+v, want %d completed", i.Runs, want)
 	}

@@ -223,7 +223,7 @@ func (w *workers) audit(db *floe.Client, place string) {
 			t.Errorf("run %d of %s was completed by attempt %d, and has one more, %v", n, place, run.Attempt, err)
 		}
 	}
-	info := ok[action.Info](t)(store.Action(ctx, workName))
+	info := ok[action.Info](t)(store.Get(ctx, workName))
 	if want := (action.RunCounts{Total: workedRuns, Completed: workedRuns}); info.Runs != want {
 		t.Errorf("%s counts %+v, want %+v", place, info.Runs, want)
 	}

@@ -210,7 +210,7 @@ func (e *examination) ask(ns string) {
 	actions := engine.StoreOf(action.Primitive, e.router, ns, 0)
 	each(e, ns+" actions", actions.All(ctx), func(i action.Info) {
 		e.answer(ns+" action", []any{i.Name, i.Version})
-		each(e, ns+" run", actions.Runs(i.Name).All(ctx), nil)
+		each(e, ns+" run", actions.Runs().All(ctx, action.Of(i.Name)), nil)
 	})
 	flows := engine.StoreOf(workflow.Primitive, e.router, ns, 0)
 	each(e, ns+" workflows", flows.All(ctx), func(i workflow.Info) { e.answer(ns+" workflow", []any{i.Name, i.Version}) })

@@ -73,14 +73,14 @@ func (w *world) leaveStreams(ns string) {
 	ctx, s := w.t.Context(), engine.StoreOf(stream.Primitive, w.router, ns, workload.MaxValue)
 	const name = "left"
 	w.must(s.Create(ctx, name, stream.Partitions(2)))
-	w.must(s.CreateGroup(ctx, name, "keys", stream.InMode(stream.KeyShared), stream.AckTimeout(24*time.Hour)))
+	w.must(s.Groups(name).Create(ctx, "keys", stream.InMode(stream.KeyShared), stream.AckTimeout(24*time.Hour)))
 	for n := range 12 {
 		ok[stream.Appended](w)(s.Append(ctx, name, stream.Message{Key: fmt.Sprint("k", n%3), Payload: []byte("p")}))
 	}
 	ds := ok[[]stream.Delivery](w)(s.ReadGroup(ctx, name, "keys", "one", stream.Limit(2)))
 	ok[int](w)(s.Nack(ctx, name, "keys", stream.RefsOf(ds[:1]), stream.Delay(time.Hour)))
 	ok[[]stream.Delivery](w)(s.ReadGroup(ctx, name, "keys", "two"))
-	w.must(s.ConfigureGroup(ctx, name, "keys", stream.AckTimeout(12*time.Hour))) // with members that are spared
+	w.must(s.Groups(name).Configure(ctx, "keys", stream.AckTimeout(12*time.Hour))) // with members that are spared
 }
 
 func (w *world) leaveQueues(ns string) {
@@ -138,7 +138,7 @@ func (w *world) leaveSeries(ns string) {
 	for host := range 3 {
 		ok[ts.Result](w)(s.Write(ctx, ts.Point{Measurement: "left", Tags: map[string]string{"host": fmt.Sprint(host)}, Time: w.now(), Fields: map[string]float64{"f": 1}}))
 	}
-	ok[int64](w)(s.DeleteSeries(ctx, "left", map[string]string{"host": "1"}))
+	ok[int64](w)(s.Series("left").Delete(ctx, map[string]string{"host": "1"}))
 	ok[int64](w)(s.DeleteRange(ctx, "left", w.now().Add(-time.Hour), w.now(), map[string]string{"host": "2"}))
 }
 
@@ -146,7 +146,7 @@ func (w *world) leaveJobs(ns string) {
 	ctx, s := w.t.Context(), engine.StoreOf(processing.Primitive, w.router, ns, workload.MaxValue)
 	for job, err := range s.All(ctx, processing.InState(processing.Running)) {
 		w.must(err)
-		ok[processing.SavepointID](w)(s.Savepoint(ctx, job.ID))
+		ok[processing.SavepointID](w)(s.Savepoints(job.ID).Create(ctx))
 	}
 	for range 5 {
 		w.sleep(time.Second)

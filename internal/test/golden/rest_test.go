@@ -66,8 +66,8 @@ func (w *world) restOfStreams(ns string) {
 	const name, group = "rest", "readers"
 	w.must(s.Create(ctx, name, stream.Partitions(3)))
 	w.must(s.SetRetention(ctx, name, stream.Retention{MaxLen: 1000, MaxAge: 24 * time.Hour, MaxBytes: 1 << 20}))
-	w.must(s.CreateGroup(ctx, name, group, stream.AckTimeout(time.Minute), stream.MaxAttempts(2), stream.Backoff(0, time.Second)))
-	w.must(s.ConfigureGroup(ctx, name, group, stream.MaxAttempts(3)))
+	w.must(s.Groups(name).Create(ctx, group, stream.AckTimeout(time.Minute), stream.MaxAttempts(2), stream.Backoff(0, time.Second)))
+	w.must(s.Groups(name).Configure(ctx, group, stream.MaxAttempts(3)))
 	var last stream.Appended
 	for n := range 9 {
 		last = ok[stream.Appended](w)(s.Append(ctx, name, stream.Message{Payload: []byte("p"), Headers: map[string]string{"h": "v"}}, stream.Dedup("producer", uint64(n+1))))
@@ -84,9 +84,9 @@ func (w *world) restOfStreams(ns string) {
 	w.must(s.Leave(ctx, name, group, "one"))
 	w.must(s.Seek(ctx, name, group, stream.FromBeginning()))
 	ok[int64](w)(s.Trim(ctx, name, stream.MaxLen(4)))
-	w.must(s.CreateGroup(ctx, name, "alone", stream.InMode(stream.Exclusive)))
+	w.must(s.Groups(name).Create(ctx, "alone", stream.InMode(stream.Exclusive)))
 	ok[[]stream.Delivery](w)(s.ReadGroup(ctx, name, "alone", "one"))
-	w.must(s.DeleteGroup(ctx, name, group))
+	w.must(s.Groups(name).Delete(ctx, group))
 	_, err := w.txn(ns).If(stream.LastIDIs(name, last.Partition, stream.ID{})).Do(stream.AppendOp(name, stream.Message{})).Commit(ctx)
 	if !errors.Is(err, engine.ErrConflict) && !errors.Is(err, engine.ErrInvalid) {
 		w.t.Fatal(err)
@@ -112,11 +112,11 @@ func (w *world) restOfQueues(ns string) {
 	ok[int](w)(s.Nack(ctx, name, []queue.Receipt{ms[3].Receipt}, queue.ToDLQ()))
 	ok[int](w)(s.Nack(ctx, name, []queue.Receipt{ms[4].Receipt}))
 	ok[int64](w)(s.Release(ctx, name, ms[5].Receipt))
-	w.must(s.DeleteDead(ctx, name, ms[3].Seq))
-	w.must(s.Requeue(ctx, name, ms[2].Seq))
-	ok[int64](w)(s.RequeueAll(ctx, name))
+	w.must(s.DeadLetters(name).Delete(ctx, ms[3].Seq))
+	w.must(s.DeadLetters(name).Requeue(ctx, ms[2].Seq))
+	ok[int64](w)(s.DeadLetters(name).RequeueAll(ctx))
 	gone := ok[queue.Enqueued](w)(s.Enqueue(ctx, name, []byte("p")))
-	w.must(s.DeleteMessage(ctx, name, gone.Seq))
+	w.must(s.Messages(name).Delete(ctx, gone.Seq))
 	w.must(s.Pause(ctx, name))
 	w.must(s.Resume(ctx, name))
 	ok[queue.Enqueued](w)(s.Enqueue(ctx, "{tag}gone", nil))
@@ -149,14 +149,14 @@ func (w *world) restOfSeries(ns string) {
 		w.sleep(5 * time.Hour)
 		write(9 * time.Hour) // into what is sealed
 	}
-	ok[int64](w)(s.DeleteSeries(ctx, name, map[string]string{"host": "a"}))
+	ok[int64](w)(s.Series(name).Delete(ctx, map[string]string{"host": "a"}))
 	ok[int64](w)(s.DeleteRange(ctx, name, w.now().Add(-6*time.Hour), w.now(), map[string]string{"host": "b"}))
 	w.must(s.SetRetention(ctx, "passing", ts.Retention{RawTTL: 24 * time.Hour})) // whose series are retired
 	ok[ts.Result](w)(s.Write(ctx, ts.Point{Measurement: "passing", Time: w.now(), Fields: map[string]float64{"f": 1}}))
 	for range 10 {
 		w.sleep(6 * time.Hour)
 	}
-	w.must(s.DeleteMeasurement(ctx, name))
+	w.must(s.Delete(ctx, name))
 	w.sleep(time.Hour)
 	ok[ts.Result](w)(s.Write(ctx, ts.Point{Measurement: "kept", Time: w.now(), Fields: map[string]float64{"f": 1}}))
 	w.sleep(time.Hour)
@@ -238,9 +238,9 @@ func (w *world) restOfWorkflows(ns string) {
 	}
 	ok[workflow.Status](w)(s.Retry(ctx, failed))
 	ok[workflow.Created](w)(s.Create(ctx, []byte(strings.Replace(lookup, `version: "1"`, `version: "2"`, 1))))
-	w.must(s.RemoveVersion(ctx, "lookup", "1"))
-	w.must(s.PauseSchedule(ctx, "tick"))
-	w.must(s.ResumeSchedule(ctx, "tick"))
+	w.must(s.Versions("lookup").Delete(ctx, "1"))
+	w.must(s.Schedule("tick").Pause(ctx))
+	w.must(s.Schedule("tick").Resume(ctx))
 	w.sleep(2 * time.Minute)
 	w.must(s.Disable(ctx, "tick"))
 	w.must(s.Delete(ctx, "tick", workflow.Force()))
@@ -278,7 +278,7 @@ func (w *world) restOfJobs(ns string) {
 			continue
 		}
 		w.must(s.Rescale(ctx, job.ID, 2))
-		sp := ok[processing.SavepointID](w)(s.Savepoint(ctx, job.ID))
+		sp := ok[processing.SavepointID](w)(s.Savepoints(job.ID).Create(ctx))
 		for range 5 {
 			w.sleep(time.Second)
 		}
@@ -287,7 +287,7 @@ func (w *world) restOfJobs(ns string) {
 			w.sleep(time.Second)
 			ok[processing.Status](w)(s.Restore(ctx, job.ID, processing.FromSavepoint(sp)))
 			w.sleep(time.Second)
-			w.must(s.DropSavepoint(ctx, job.ID, sp))
+			w.must(s.Savepoints(job.ID).Delete(ctx, sp))
 		}
 		if job.Name == "pipe" {
 			continue // until leaveJobs

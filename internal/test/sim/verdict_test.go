@@ -262,7 +262,7 @@ func (v *verdict) audit(c *client) {
 // expired waits until a key with a time to live has gone, and its timer has fired.
 func (v *verdict) expired(c *keyClient, store *kv.Store, key string) {
 	for deadline := v.sim.now + settleTime; ; {
-		versions, err := store.History(ctx, key, kv.NoValues())
+		versions, err := engine.Collect(store.History(key).All(ctx, kv.NoValues()))
 		if errors.Is(err, kv.ErrNotFound) || err == nil && versions[0].Tombstone {
 			return
 		}

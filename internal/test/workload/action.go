@@ -275,7 +275,7 @@ func (c *actionClient) look(which int) error {
 		return c.invoke(which)
 	}
 	asked := c.ledgers[which].Ask()
-	run, err := c.stores[which].Run(context.Background(), id)
+	run, err := c.stores[which].Runs().Get(context.Background(), id)
 	switch {
 	case err == nil:
 		c.told(asked.Saw(run))
@@ -395,7 +395,7 @@ func (c *actionClient) drain(which int) bool {
 
 // rests looks at a run, and reports whether it has ended.
 func (c *actionClient) rests(which int, id action.RunID) bool {
-	run, err := c.stores[which].Run(context.Background(), id)
+	run, err := c.stores[which].Runs().Get(context.Background(), id)
 	switch {
 	case err == nil && run.Status.Final():
 		c.told(c.ledgers[which].Rest(run))
@@ -410,7 +410,7 @@ func (c *actionClient) rests(which int, id action.RunID) bool {
 // pending returns how many runs of the plain namespace have not ended; -1: that is not known.
 func (c *actionClient) pending() (n int64) {
 	for _, name := range []string{steady, bounded} {
-		info, err := c.stores[0].Action(context.Background(), name)
+		info, err := c.stores[0].Get(context.Background(), name)
 		if err = unlessAbsent(err); err != nil {
 			c.Note(err)
 			return -1
@@ -425,12 +425,12 @@ func (c *actionClient) count() bool {
 	ctx, store := context.Background(), c.stores[0]
 	return insist(c, func() error {
 		for _, name := range []string{steady, bounded} {
-			info, err := store.Action(ctx, name)
+			info, err := store.Get(ctx, name)
 			if err = unlessAbsent(err); err != nil {
 				return err
 			}
 			var listed action.RunCounts
-			for run, err := range store.Runs(name).All(ctx) {
+			for run, err := range store.Runs().All(ctx, action.Of(name)) {
 				if errors.Is(err, engine.ErrNotFound) && c.Lossy() {
 					break
 				}
@@ -465,6 +465,6 @@ func actionTally(rng *rand.Rand, tag string, payload []byte) []engine.Operation 
 }
 
 func countAction(ctx context.Context, r *engine.Router, namespace, tag string) (int64, error) {
-	info, err := engine.StoreOf(action.Primitive, r, namespace, 0).Action(ctx, tag+"action")
+	info, err := engine.StoreOf(action.Primitive, r, namespace, 0).Get(ctx, tag+"action")
 	return info.Runs.Total, unlessAbsent(err)
 }

@@ -176,7 +176,7 @@ func disturb(w World, jobs *processing.Store, name string) error {
 	case n == 1:
 		err = jobs.Rescale(ctx, id, 1+w.Rand().IntN(8))
 	case n == 2:
-		_, err = jobs.Savepoint(ctx, id)
+		_, err = jobs.Savepoints(id).Create(ctx)
 	default:
 		_, err = jobs.Restore(ctx, id)
 	}
@@ -238,7 +238,7 @@ func (p *pipeClient) audit() {
 	var stats queue.Stats
 	clear(got)
 	if !insist(w, func() (err error) {
-		if stats, err = p.queues.Stats(ctx, todo); err != nil {
+		if stats, err = p.queues.Get(ctx, todo); err != nil {
 			return err
 		}
 		for item, err := range p.keys.All(ctx, kv.Prefix("event/")) {
@@ -277,7 +277,7 @@ func (p *pipeClient) compare(what string, want, got map[string]int) {
 }
 
 // settleJob has a job run until it has read n records, and helps it with that. It is false if the job can not be there, or the run ends.
-func settleJob(w World, jobs *processing.Store, name string, n int64, help func() error) (job processing.Job, ok bool) {
+func settleJob(w World, jobs *processing.Store, name string, n int64, help func() error) (job processing.Detail, ok bool) {
 	ctx := context.Background()
 	for range 10_000 {
 		id, err := theJob(jobs, name)
@@ -288,7 +288,7 @@ func settleJob(w World, jobs *processing.Store, name string, n int64, help func(
 			return job, false
 		}
 		if err == nil {
-			job, err = jobs.Job(ctx, id)
+			job, err = jobs.Get(ctx, id)
 		}
 		switch {
 		case err != nil:

@@ -155,7 +155,7 @@ func (q *queueClient) requeue() error {
 	}
 	m := page.Items[0]
 	q.ledger.Requeued(string(m.Payload))
-	return q.store.Requeue(ctx, jobs, m.Seq)
+	return q.store.DeadLetters(jobs).Requeue(ctx, m.Seq)
 }
 
 // Audit reads what is left.
@@ -185,7 +185,7 @@ func (j *queueJob) Audit(w World) {
 // wholeQueue reads a queue and leaves its messages there. What becomes a dead letter meanwhile would be there twice: then it reads again.
 func wholeQueue(store *queue.Store) (s queue.Stats, left []queue.Message, err error) {
 	for {
-		before, err := store.Stats(context.Background(), jobs)
+		before, err := store.Get(context.Background(), jobs)
 		if err != nil {
 			return s, nil, err
 		}
@@ -209,6 +209,6 @@ func readQueue(store *queue.Store) (s queue.Stats, left []queue.Message, err err
 		}
 		left = append(left, m)
 	}
-	s, err = store.Stats(ctx, jobs)
+	s, err = store.Get(ctx, jobs)
 	return s, left, err
 }

@@ -202,7 +202,7 @@ func (p *statePipes) rewind(ctx context.Context, definition []byte) error {
 	if err != nil || id == "" {
 		return err
 	}
-	saved, err := p.jobs.Savepoints(ctx, id)
+	saved, err := engine.Collect(p.jobs.Savepoints(id).All(ctx))
 	if err != nil {
 		return err
 	}

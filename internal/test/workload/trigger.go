@@ -115,7 +115,7 @@ func (c *triggerClient) act() error {
 		c.Sleep(30 * time.Millisecond)
 		return c.flows(t.flows).Enable(ctx, t.name)
 	case n < 4:
-		_, err := c.flows(t.flows).Workflow(ctx, t.name)
+		_, err := c.flows(t.flows).Get(ctx, t.name)
 		return err
 	}
 	return c.append([]string{Plain, Spread}[rng.IntN(2)])
@@ -161,7 +161,7 @@ func (j *triggerJob) Audit(w World) {
 
 // idle reports whether a trigger has nothing to start, and no run of it is active.
 func (c *triggerClient) idle(name, namespace string) bool {
-	info, err := c.flows(namespace).Workflow(context.Background(), name)
+	info, err := c.flows(namespace).Get(context.Background(), name)
 	if err != nil || info.Trigger == nil {
 		c.Note(err)
 		return false
@@ -181,7 +181,7 @@ func (c *triggerClient) compare(name, flows, streams string) error {
 		if err != nil {
 			return err
 		}
-		run, err := c.flows(flows).Run(ctx, r.ID)
+		run, err := c.flows(flows).Runs().Get(ctx, r.ID)
 		if err != nil {
 			return err
 		}

@@ -143,7 +143,7 @@ func (s *seriesClient) delete() error {
 	p := s.point()
 	known := s.known
 	known.Deleting(seriesName(p))
-	_, err := s.store.DeleteSeries(context.Background(), gauges, p.Tags)
+	_, err := s.store.Series(gauges).Delete(context.Background(), p.Tags)
 	if err == nil || errors.Is(err, engine.ErrNotFound) && !s.Lossy() {
 		known.Deleted(seriesName(p))
 	}
@@ -243,6 +243,6 @@ func seriesTally(rng *rand.Rand, tag string, payload []byte) []engine.Operation 
 }
 
 func countSeries(ctx context.Context, r *engine.Router, namespace, tag string) (int64, error) {
-	m, err := engine.StoreOf(ts.Primitive, r, namespace, 0).Measurement(ctx, tag+"points")
+	m, err := engine.StoreOf(ts.Primitive, r, namespace, 0).Get(ctx, tag+"points")
 	return m.Points, unlessAbsent(err)
 }

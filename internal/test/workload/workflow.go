@@ -171,7 +171,7 @@ func (c *flowClient) look(which int, id workflow.RunID) error {
 	c.mu.Lock()
 	before := c.known[which][id]
 	c.mu.Unlock()
-	run, err := c.flows[which].Run(context.Background(), id)
+	run, err := c.flows[which].Runs().Get(context.Background(), id)
 	switch {
 	case err == nil && (run.Status.Final() || !before.Final()):
 		if run.Status.Final() {
@@ -254,7 +254,7 @@ func (c *flowClient) runs(which int) (ids []workflow.RunID) {
 // rests looks at a run, and at its history if it has ended.
 func (c *flowClient) rests(which int, id workflow.RunID) bool {
 	ctx := context.Background()
-	run, err := c.flows[which].Run(ctx, id)
+	run, err := c.flows[which].Runs().Get(ctx, id)
 	if errors.Is(err, engine.ErrNotFound) {
 		if !c.Lossy() {
 			c.Failf("workflows: run %s is lost", id)
@@ -327,7 +327,7 @@ func foldTrip(run *workflow.Run, events []workflow.Event) string {
 func (c *flowClient) count() bool {
 	ctx, store := context.Background(), c.flows[0]
 	return insist(c, func() error {
-		info, err := store.Workflow(ctx, "trip")
+		info, err := store.Get(ctx, "trip")
 		if err = unlessAbsent(err); err != nil {
 			return err
 		}
@@ -355,6 +355,6 @@ func flowTally(_ *rand.Rand, tag string, payload []byte) []engine.Operation {
 }
 
 func countFlow(ctx context.Context, r *engine.Router, namespace, tag string) (int64, error) {
-	info, err := engine.StoreOf(workflow.Primitive, r, namespace, 0).Workflow(ctx, tag+"flow")
+	info, err := engine.StoreOf(workflow.Primitive, r, namespace, 0).Get(ctx, tag+"flow")
 	return info.Runs.Total, unlessAbsent(err)
 }

@@ -1,0 +1,144 @@
+package floe_test
+
+import (
+	"context"
+	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"iter"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/floedb/floe"
+	"github.com/floedb/floe/kv"
+	"github.com/floedb/floe/queue"
+	"github.com/floedb/floe/stream"
+)
+
+// refusing reads a page and the first pair of the iterator of a listing, with options of package floe. taken is false if the listing has no such option.
+type refusing func(ctx context.Context, option any) (page, all error, taken bool)
+
+func refusingOf[T, O any](page func(context.Context, ...O) (floe.Page[T], error), all func(context.Context, ...O) iter.Seq2[T, error]) refusing {
+	return func(ctx context.Context, option any) (error, error, bool) {
+		o, ok := option.(O)
+		if !ok {
+			return nil, nil, false
+		}
+		_, err := page(ctx, o)
+		for _, first := range all(ctx, o) {
+			return err, first, true
+		}
+		return err, nil, true
+	}
+}
+
+// allListings are the listings of all packages, by package and type.
+func allListings(db interface {
+	bothStores
+	Keys() *floe.Keys
+}) map[string]refusing {
+	keys, streams, queues, series := db.KV("n"), db.Stream("n"), db.Queue("n"), db.TS("n")
+	actions, flows, jobs := db.Action("n"), db.Workflow("n"), db.Processing("n")
+	pending := streams.Pending("x", "x")
+	return map[string]refusing{
+		"floe.Namespaces":       refusingOf(db.Namespaces().Page, db.Namespaces().All),
+		"floe.Keys":             refusingOf(db.Keys().Page, db.Keys().All),
+		"kv.Store":              refusingOf(keys.Page, keys.All),
+		"kv.History":            refusingOf(keys.History("x").Page, keys.History("x").All),
+		"stream.Store":          refusingOf(streams.Page, streams.All),
+		"stream.Groups":         refusingOf(streams.Groups("x").Page, streams.Groups("x").All),
+		"stream.Pending":        refusingOf(pending.Page, pending.All),
+		"queue.Store":           refusingOf(queues.Page, queues.All),
+		"queue.Messages":        refusingOf(queues.Messages("x").Page, queues.Messages("x").All),
+		"queue.DeadLetters":     refusingOf(queues.DeadLetters("x").Page, queues.DeadLetters("x").All),
+		"ts.Store":              refusingOf(series.Page, series.All),
+		"ts.SeriesList":         refusingOf(series.Series("x").Page, series.Series("x").All),
+		"action.Store":          refusingOf(actions.Page, actions.All),
+		"action.Runs":           refusingOf(actions.Runs().Page, actions.Runs().All),
+		"action.Workers":        refusingOf(actions.Workers().Page, actions.Workers().All),
+		"action.Schedules":      refusingOf(actions.Schedules("x").Page, actions.Schedules("x").All),
+		"workflow.Store":        refusingOf(flows.Page, flows.All),
+		"workflow.Runs":         refusingOf(flows.Runs().Page, flows.Runs().All),
+		"workflow.History":      refusingOf(flows.History("x").Page, flows.History("x").All),
+		"workflow.Versions":     refusingOf(flows.Versions("x").Page, flows.Versions("x").All),
+		"processing.Store":      refusingOf(jobs.Page, jobs.All),
+		"processing.Savepoints": refusingOf(jobs.Savepoints(job).Page, jobs.Savepoints(job).All),
+	}
+}
+
+const job = "job-01arz3ndektsv4rrffq69g5fav"
+
+// TestListingsAlike: options that are out of their limits are refused with the same text by all listings, of a Node and of a Client, whichever package of
+// floe has made them, and whether there is something to list or not.
+func TestListingsAlike(t *testing.T) {
+	node, client := openAlike(t)
+	long := strings.Repeat("p", 4097)
+	for where, all := range map[string]map[string]refusing{"node": allListings(node), "client": allListings(client)} {
+		for name, refused := range all {
+			for _, c := range []struct {
+				option any
+				says   string
+			}{
+				{floe.Limit(0), "limit 0 is not in 1-1000"},
+				{floe.Limit(-1), "limit -1 is not in 1-1000"},
+				{floe.Limit(1001), "limit 1001 is not in 1-1000"},
+				{kv.Limit(0), "limit 0 is not in 1-1000"},
+				{stream.Limit(1001), "limit 1001 is not in 1-1000"},
+				{floe.Cursor("\xff/"), `cursor "\xff/" is not one of this listing`},
+				{queue.Cursor("a\x00b"), `cursor "a\x00b" is not one of this listing`},
+				{floe.Prefix(long), "prefix of 4097 bytes exceeds "},
+				{kv.Prefix(long), "prefix of 4097 bytes exceeds "},
+			} {
+				page, first, taken := refused(t.Context(), c.option)
+				if _, byName := c.option.(floe.ListOption); !taken && !strings.HasPrefix(c.says, "prefix") {
+					t.Errorf("%s, %s: %s is no option of it (of names: %t)", where, name, c.says, byName)
+				}
+				for _, err := range []error{page, first} {
+					if taken && (!errors.Is(err, floe.ErrInvalid) || !strings.Contains(err.Error(), c.says)) {
+						t.Errorf("%s, %s: got %v, want ErrInvalid: %s", where, name, err, c.says)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestListingsAlikeIsComplete: each type with a method Page has All too, and is in the table of TestListingsAlike.
+func TestListingsAlikeIsComplete(t *testing.T) {
+	node, _ := openAlike(t)
+	table := allListings(node)
+	for dir := range exported {
+		methods := make(map[string][]string)
+		names, err := filepath.Glob(filepath.Join(dir, "*.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, d := range file.Decls {
+				f, ok := d.(*ast.FuncDecl)
+				if !ok || f.Recv == nil || f.Name.Name != "Page" && f.Name.Name != "All" || strings.HasSuffix(name, "_test.go") {
+					continue
+				}
+				of := f.Recv.List[0].Type
+				if p, ok := of.(*ast.StarExpr); ok {
+					of = p.X
+				}
+				if id, ok := of.(*ast.Ident); ok {
+					of := strings.TrimPrefix(file.Name.Name+"."+id.Name, "ts_")
+					methods[of] = append(methods[of], f.Name.Name)
+				}
+			}
+		}
+		for of, have := range methods {
+			if len(have) != 2 || table[of] == nil {
+				t.Errorf("%s has %v, want Page and All, and a row of allListings", of, have)
+			}
+		}
+	}
+}
