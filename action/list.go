@@ -83,7 +83,7 @@ func InState(s Status) RunOption {
 	})
 }
 
-// Attribute is something of runs by which they are listed, see With.
+// Attribute is something of runs by which they are listed, see Has.
 type Attribute string
 
 // The attributes of runs. A label has the name of Label.

@@ -56,7 +56,7 @@ func (s *Store) Disable(ctx context.Context, name string) error {
 }
 
 // Delete removes an action with the runs that are kept of it. Its idempotency keys are forgotten. With Force its runs are cancelled in the background, in batches: until
-// that is done, Run may show some of them as pending or running. While handlers have runs that were cancelled by it, Run and the listings still show the runs of the action in
+// that is done, Runs may show some of them as pending or running. While handlers have runs that were cancelled by it, Runs still show the runs of the action in
 // that shard.
 //
 // Options: Force, which cancels runs that have not ended. Errors: ErrNotFound; ErrConflict if there are such runs. In a spread namespace a run that is

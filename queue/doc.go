@@ -20,7 +20,7 @@
 // them: the next one to be delivered is that of the least priority, and of those the one with the least Seq. A delivery is a lease: it ends with an
 // Ack, which removes the message, with a Nack, or by itself. In the latter two cases the message takes its old place again, after a back-off, until it has been
 // delivered MaxAttempts times: then it is a dead letter, which keeps payload, attempts and last error and is kept until somebody requeues or deletes it,
-// or for Settings.DeadRetention. Message looks a message up by its Seq in any state, and DeleteMessage deletes one that is not leased.
+// or for Settings.DeadRetention. Messages.Get returns a message by its Seq in any state, and Messages.Delete deletes one that is not leased.
 //
 // # Guarantees
 //

@@ -88,17 +88,17 @@ func PurgeOp(name string) OpOf[int64] { return opOf[int64](purge.Op(name, engine
 // DeleteOp is Delete as an operation of a transaction.
 func DeleteOp(name string) Op { return Op{engine.Hide(remove.Op(name, engine.Nothing{}, nil))} }
 
-// RequeueOp is Requeue as an operation of a transaction.
+// RequeueOp is DeadLetters.Requeue as an operation of a transaction.
 func RequeueOp(name string, seq uint64) Op {
 	return Op{engine.Hide(requeue.Op(name, seqBody{seq}, nil))}
 }
 
-// DeleteDeadOp is DeleteDead as an operation of a transaction.
+// DeleteDeadOp is DeadLetters.Delete as an operation of a transaction.
 func DeleteDeadOp(name string, seq uint64) Op {
 	return Op{engine.Hide(discard.Op(name, seqBody{seq}, nil))}
 }
 
-// DeleteMessageOp is DeleteMessage as an operation of a transaction.
+// DeleteMessageOp is Messages.Delete as an operation of a transaction.
 func DeleteMessageOp(name string, seq uint64) Op {
 	return Op{engine.Hide(removeMessage.Op(name, seqBody{seq}, nil))}
 }

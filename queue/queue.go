@@ -26,7 +26,7 @@ var (
 
 // Enqueued says where a message is in its queue.
 type Enqueued struct {
-	Seq       uint64 // its number in the queue, by which Message, DeleteMessage and the calls about dead letters name it
+	Seq       uint64 // its number in the queue, by which Messages and DeadLetters name it
 	LSN       uint64 // log sequence number of the call
 	Duplicate bool   // its DedupKey was used before; Seq is that of the message enqueued then
 }
@@ -113,7 +113,7 @@ type Stats struct {
 	Dequeued   int64 // deliveries
 	Acked      int64
 	Expired    int64 // leases that ended by themselves
-	Purged     int64 // messages removed by Purge or DeleteMessage
+	Purged     int64 // messages removed by Purge or Messages.Delete
 	Discarded  int64 // dead letters that were deleted, or whose retention ended
 }
 

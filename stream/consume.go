@@ -36,7 +36,7 @@ import (
 // the Grace to finish; their ctx, which has the values of Consume's, is cancelled only then, with the same cause. Handlers that have not returned 5 s later are left
 // alone. In the end the consumer leaves the group: what was not handled is delivered to others, and that it was delivered here is not one of its attempts.
 //
-// Consume returns nil when ctx has ended and it has left. Options: Concurrency (1), Consumer (a name that nobody has), Grace (10 s), NoAck, OnError, and those of CreateGroup, for when
+// Consume returns nil when ctx has ended and it has left. Options: Concurrency (1), Consumer (a name that nobody has), Grace (10 s), NoAck, OnError, and those of Groups.Create, for when
 // there is no such group. Errors: ErrInvalid for names or options out of their limits; ErrNotFound as above; ErrClosed, ErrUnauthorized; ones that say how many handlers
 // have not returned, and how many results could not be handed over (ErrUnknownOutcome).
 func (s *Store) Consume(ctx context.Context, stream, group string, handle func(ctx context.Context, d Delivery) error, opts ...ConsumeOption) error {

@@ -44,7 +44,7 @@ func Concurrency(n int) ConsumeOption {
 	})
 }
 
-// Consumer names the consumer in its group, instead of a name that nobody else has: by it Pending and GroupStats tell the consumers apart. Nobody else may use it
+// Consumer names the consumer in its group, instead of a name that nobody else has: by it Pending and Groups.Get tell the consumers apart. Nobody else may use it
 // at the same time.
 func Consumer(name string) ConsumeOption {
 	return consumeOption(func(o *consumeOptions) {

@@ -30,7 +30,7 @@ func RefsOf(ds []Delivery) []Ref {
 	return refs
 }
 
-// CreateGroup makes a consumer group of a stream. ReadGroup makes one too. When it returns nil, the group has its place in every partition: with
+// Create makes a consumer group of a stream. ReadGroup makes one too. When it returns nil, the group has its place in every partition: with
 // FromEnd, all records appended from now on are delivered.
 //
 // Options: InMode, AckTimeout, MaxAttempts, Backoff, and where it begins: From, After, FromTime, FromEnd, FromBeginning (the default). Errors: ErrExists; ErrNotFound if
@@ -90,7 +90,7 @@ func (l Groups) Delete(ctx context.Context, group string) error {
 // call returns ErrNotFound, or goes on with a group of that name which was created since. With FromEnd, a call that has waited for the stream begins
 // with the stream's first record.
 //
-// Options: Limit, Wait, NoAck, and those of CreateGroup, for when there is no such group. Errors: ErrNotFound if there is no such stream, or as above; ErrBusy if 100,000
+// Options: Limit, Wait, NoAck, and those of Groups.Create, for when there is no such group. Errors: ErrNotFound if there is no such stream, or as above; ErrBusy if 100,000
 // records of the group are not acknowledged, or it has 1,000 members; ErrInvalid.
 func (s *Store) ReadGroup(ctx context.Context, stream, group, consumer string, opts ...GroupReadOption) ([]Delivery, error) {
 	o := groupReadOptionsOf(opts)

@@ -249,7 +249,7 @@ func (b *createGroupBody) code(f *codec.Fields) {
 	b.config.code(f)
 }
 
-// CreateGroupOp is CreateGroup as an operation of a transaction. In a spread namespace, a group that starts
+// CreateGroupOp is Groups.Create as an operation of a transaction. In a spread namespace, a group that starts
 // at the end of a stream without a {tag} skips records of other shards until they receive the group.
 func CreateGroupOp(stream, group string, opts ...GroupOption) Op {
 	return Op{engine.Hide(createGroupOp(stream, group, groupOptionsOf(opts)))}
@@ -308,7 +308,7 @@ func (b *configureBody) check() error {
 	return nil
 }
 
-// ConfigureGroupOp is ConfigureGroup as an operation of a transaction.
+// ConfigureGroupOp is Groups.Configure as an operation of a transaction.
 func ConfigureGroupOp(stream, group string, opts ...SettingOption) Op {
 	o := defaultGroup()
 	given, err := engine.Given(opts)
@@ -318,7 +318,7 @@ func ConfigureGroupOp(stream, group string, opts ...SettingOption) Op {
 	return Op{engine.Hide(configureGroup.Op(stream, configureBody{groupTarget{group: group}, o.set, o.groupConfig}, firstError(o.err, err)))}
 }
 
-// DeleteGroupOp is DeleteGroup as an operation of a transaction.
+// DeleteGroupOp is Groups.Delete as an operation of a transaction.
 func DeleteGroupOp(stream, group string) Op {
 	return Op{engine.Hide(deleteGroup.Op(stream, groupTarget{group: group}, nil))}
 }

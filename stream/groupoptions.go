@@ -47,7 +47,7 @@ const (
 	MaxAttemptsLimit   = 1_000_000 // of MaxAttempts
 )
 
-// groupConfig is what CreateGroup is told.
+// groupConfig is what Groups.Create takes.
 type groupConfig struct {
 	mode        Mode
 	start       start
@@ -57,7 +57,7 @@ type groupConfig struct {
 	backoffMax  int64
 }
 
-// GroupOption says what a group is like; CreateGroup takes it, and ReadGroup and Consume for when they create the group.
+// GroupOption says what a group is like; Groups.Create takes it, and ReadGroup and Consume for when they create the group.
 type GroupOption interface{ applyGroup(*groupOptions) }
 
 type groupOptions struct {
@@ -78,7 +78,7 @@ type ConfigOption interface {
 	ConsumeOption
 }
 
-// SettingOption is a ConfigOption that ConfigureGroup takes too: a setting of a group that can be changed later.
+// SettingOption is a ConfigOption that Groups.Configure takes too: a setting of a group that can be changed later.
 type SettingOption interface {
 	ConfigOption
 	applySetting(*groupOptions)

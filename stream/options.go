@@ -78,7 +78,7 @@ func (l LengthOption) applyTrim(o *trimOptions) { o.maxLen, o.byLen = l.records,
 // BytesOption is the option of MaxBytes; Create and Trim take it.
 type BytesOption struct{ bytes int64 }
 
-// MaxBytes bounds how many bytes of records each partition keeps, as Stats counts them: see Retention. The newest record stays, however large it is; only Trim
+// MaxBytes bounds how many bytes of records each partition keeps, as Stats count them: see Retention. The newest record stays, however large it is; only Trim
 // takes 0, which leaves none.
 func MaxBytes(bytes int64) BytesOption { return BytesOption{bytes} }
 
@@ -262,7 +262,7 @@ const (
 	numStarts
 )
 
-// StartOption says where reading begins; Read, Follow and CreateGroup take it.
+// StartOption says where reading begins; Read, Follow and Groups.Create take it.
 type StartOption struct{ start start }
 
 // From begins with the record of an ID, or the first one behind if there is none of that ID.
@@ -319,7 +319,7 @@ func UntilTime(t time.Time) ReadOption {
 	return Until(ID{millisAt(t), math.MaxUint64})
 }
 
-// NewOption is the option of FromEnd; Follow and CreateGroup take it.
+// NewOption is the option of FromEnd; Follow and Groups.Create take it.
 type NewOption struct{}
 
 // FromEnd begins behind the last record: what is there already is left out.

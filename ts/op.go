@@ -24,7 +24,7 @@ func SetRetentionOp(measurement string, r Retention) Op {
 	return Op{engine.Hide(setRetentionOp(measurement, r))}
 }
 
-// DeleteMeasurementOp is Store.DeleteMeasurement as an operation of a transaction. In a spread namespace it deletes what the shard of the name has of it.
+// DeleteMeasurementOp is Store.Delete as an operation of a transaction. In a spread namespace it deletes what the shard of the name has of it.
 func DeleteMeasurementOp(name string) Op {
 	return Op{engine.Hide(remove.Op(name, engine.Nothing{}, nil))}
 }

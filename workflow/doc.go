@@ -77,7 +77,7 @@
 // The default version of a workflow may have a schedule: cron, in a timezone, or an interval, which ticks at whole multiples since 1970. Each tick starts
 // one run, whatever crashes meanwhile, unless max_concurrent of its runs are active (1 by default, 0 is no limit): then it is skipped and counted. Of
 // the ticks that came due while no node could start runs the latest one does (catch_up: one, the default), none does, or all do, up to catch_up_limit. Enable and
-// ResumeSchedule catch nothing up. A new version whose schedule says the same goes on with the next tick, in its own input and max_concurrent; one with
+// ScheduleOf.Resume catch nothing up. A new version whose schedule says the same goes on with the next tick, in its own input and max_concurrent; one with
 // another schedule starts afresh, but a schedule that was paused stays paused.
 //
 // # Triggers
@@ -97,7 +97,7 @@
 // A group that is there goes on where it is. One that is made for the trigger begins with the first record of a stream that is made later, and of a stream that is
 // there behind the last one (start: latest, the default) or with the oldest (earliest). With max_concurrent so many of its runs are active at most, in all shards
 // together. Disable pauses the trigger; a new version of the workflow goes on with the same group, unless it names another one; a trigger that goes takes the group with it
-// that was made for it. A stream that does not exist is waited for, also when it is deleted and made again. Store.Workflow says how a trigger stands.
+// that was made for it. A stream that does not exist is waited for, also when it is deleted and made again. Store.Get says how a trigger stands.
 //
 // The stream may be in another namespace, whose runs then start in the home of the workflow. In a spread namespace each shard hands out the records of
 // its own partitions, and a run is where they are; there a trigger is paused, and another version used, a moment after the call has returned.

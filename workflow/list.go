@@ -101,7 +101,7 @@ func Has(attribute string, value any) RunOption {
 	})
 }
 
-// AttributeValue reads the value of a search attribute for With, as people write it: a number, a time in RFC 3339, or else a string, which quotes make of anything.
+// AttributeValue reads the value of a search attribute for Has, as people write it: a number, a time in RFC 3339, or else a string, which quotes make of anything.
 func AttributeValue(text string) any {
 	if n, err := strconv.ParseFloat(text, 64); err == nil && !math.IsNaN(n) && !math.IsInf(n, 0) {
 		return n
@@ -211,7 +211,7 @@ func (s *Store) Runs() Runs { return Runs{s} }
 
 // Page returns a page of the runs, the newest first. A page with filters may be empty and not the last.
 //
-// Options: Limit, Cursor, Of, InState, Active, With, StartedBetween. Errors: ErrInvalid for options out of their limits and for what is no cursor.
+// Options: Limit, Cursor, Of, InState, Active, Has, StartedBetween. Errors: ErrInvalid for options out of their limits and for what is no cursor.
 func (l Runs) Page(ctx context.Context, opts ...RunOption) (page Page[RunInfo], err error) {
 	o := listOptions{Listing: engine.NewListing(), filter: filter{before: math.MaxInt64}}
 	engine.Apply(&o, opts)

@@ -16,7 +16,7 @@ type ScheduleInfo struct {
 	Every time.Duration
 	Most  int // runs that are active at a time; 0: no limit
 
-	Paused bool      // by PauseSchedule, or by its definition
+	Paused bool      // by ScheduleOf.Pause, or by its definition
 	Note   string    // why floe has paused it, or why the last tick that was refused was
 	Last   time.Time // until when ticks are decided
 	Next   time.Time // the next tick; zero if there is none, or it is paused

@@ -156,7 +156,7 @@ func UseID(id RunID) StartOption { return startOption(func(b *startBody) { b.id 
 // Started says which run a start has made.
 type Started struct {
 	Run       RunID
-	Status    Status // when the start was taken; what its first step calls may be refused right behind it, which Run shows
+	Status    Status // when the start was taken; what its first step calls may be refused right behind it, which Runs().Get shows
 	Duplicate bool   // the IdempotencyKey was used before, with the same input: Run is that of then
 	LSN       uint64 // log sequence number of the call
 }

@@ -21,7 +21,7 @@
 // # Jobs
 //
 // A job is a definition in YAML or JSON: sources, operators that are applied in order to every record, and sinks. It runs from its submission until it is
-// stopped, cancelled, or can not go on; Job says how it stands, and why it waits if something holds it up. A job that was stopped goes on where it was (Restore),
+// stopped, cancelled, or can not go on; Get says how it stands, and why it waits if something holds it up. A job that was stopped goes on where it was (Restore),
 // from a savepoint, or with another definition, in which sources and operators that have kept their names and keys keep their state.
 //
 // # Guarantees
