@@ -86,15 +86,15 @@ func newFlowStarts(q definitionRequest, i *workflow.Info) flowStarts {
 }
 
 func (h *handler) pauseFlow(ctx context.Context, q definitionRequest) (flowStarts, error) {
-	return h.turnFlow(ctx, q, workflow.ScheduleOf.Pause)
+	return h.turnFlow(ctx, q, workflow.Schedule.Pause)
 }
 
 func (h *handler) resumeFlow(ctx context.Context, q definitionRequest) (flowStarts, error) {
-	return h.turnFlow(ctx, q, workflow.ScheduleOf.Resume)
+	return h.turnFlow(ctx, q, workflow.Schedule.Resume)
 }
 
 // turnFlow pauses a schedule, or has it go on, and answers how it stands then.
-func (h *handler) turnFlow(ctx context.Context, q definitionRequest, turn func(workflow.ScheduleOf, context.Context) error) (flowStarts, error) {
+func (h *handler) turnFlow(ctx context.Context, q definitionRequest, turn func(workflow.Schedule, context.Context) error) (flowStarts, error) {
 	if err := turn(h.backend.Workflow(q.namespace).Schedule(q.name), ctx); err != nil {
 		return flowStarts{}, err
 	}

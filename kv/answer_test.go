@@ -1,9 +1,7 @@
 package kv_test
 
 import (
-	"errors"
 	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/floedb/floe"
@@ -11,22 +9,30 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// TestAnswersAreBounded: what has no pages is refused by the shard, naming the limit, where a Client would get an answer that no frame holds.
-func TestAnswersAreBounded(t *testing.T) {
+// TestHistoryPages: the values in the history of a key may be larger together than an answer: a page ends with the value that exceeds its bound.
+func TestHistoryPages(t *testing.T) {
 	const size = 16 << 20
 	node := open(t, floe.Config{MaxValueSize: size})
 	store := node.KV("default")
 	value := make([]byte, size)
-	for range engine.MaxAnswerBytes/size + 1 {
+	const n = engine.MaxAnswerBytes/size + 1
+	for range n {
 		if _, err := store.Put(t.Context(), "k", value); err != nil {
 			t.Fatal(err)
 		}
 	}
-	limit := fmt.Sprint(engine.MaxAnswerBytes)
-	if _, err := engine.Collect(store.History("k").All(t.Context())); !errors.Is(err, kv.ErrInvalid) || !strings.Contains(err.Error(), limit) {
-		t.Errorf("History above the limit: %v, want ErrInvalid with %s", err, limit)
+	page, err := store.History("k").Page(t.Context())
+	if err != nil || len(page.Items) != 1 || page.Items[0].Version != n || page.Cursor != fmt.Sprint(n) {
+		t.Errorf("the first page has %d versions, cursor %q, %v; want the newest alone", len(page.Items), page.Cursor, err)
 	}
-	if got, err := engine.Collect(store.History("k").All(t.Context(), kv.NoValues())); err != nil || len(got) != engine.MaxAnswerBytes/size+1 {
-		t.Errorf("History without values = %d versions, %v", len(got), err)
+	all, err := engine.Collect(store.History("k").All(t.Context()))
+	if err != nil || len(all) != n || len(all[n-1].Value) != size {
+		t.Errorf("All = %d versions, %v; want %d", len(all), err, n)
+	}
+	for limit := 1; limit <= n+1; limit++ {
+		got, err := engine.Collect(store.History("k").All(t.Context(), kv.NoValues(), kv.Limit(limit)))
+		if err != nil || len(got) != n || got[0].Version != n || got[n-1].Version != 1 || got[0].Value != nil {
+			t.Errorf("All without values, Limit(%d) = %d versions, %v; want %d", limit, len(got), err, n)
+		}
 	}
 }

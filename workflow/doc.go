@@ -77,7 +77,7 @@
 // The default version of a workflow may have a schedule: cron, in a timezone, or an interval, which ticks at whole multiples since 1970. Each tick starts
 // one run, whatever crashes meanwhile, unless max_concurrent of its runs are active (1 by default, 0 is no limit): then it is skipped and counted. Of
 // the ticks that came due while no node could start runs the latest one does (catch_up: one, the default), none does, or all do, up to catch_up_limit. Enable and
-// ScheduleOf.Resume catch nothing up. A new version whose schedule says the same goes on with the next tick, in its own input and max_concurrent; one with
+// Schedule.Resume catch nothing up. A new version whose schedule says the same goes on with the next tick, in its own input and max_concurrent; one with
 // another schedule starts afresh, but a schedule that was paused stays paused.
 //
 // # Triggers

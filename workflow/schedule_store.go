@@ -16,7 +16,7 @@ type ScheduleInfo struct {
 	Every time.Duration
 	Most  int // runs that are active at a time; 0: no limit
 
-	Paused bool      // by ScheduleOf.Pause, or by its definition
+	Paused bool      // by Schedule.Pause, or by its definition
 	Note   string    // why floe has paused it, or why the last tick that was refused was
 	Last   time.Time // until when ticks are decided
 	Next   time.Time // the next tick; zero if there is none, or it is paused
@@ -69,22 +69,22 @@ func scheduleInfo(v *engine.View, id uint64) (*ScheduleInfo, error) {
 	return s, nil
 }
 
-// ScheduleOf is the schedule of a workflow, which its definition describes. Info.Schedule shows how it stands.
-type ScheduleOf struct {
+// Schedule is the schedule of a workflow, which its definition describes. Info.Schedule shows how it stands.
+type Schedule struct {
 	store    *Store
 	workflow string
 }
 
 // Schedule returns what pauses and resumes the schedule of a workflow.
-func (s *Store) Schedule(workflow string) ScheduleOf { return ScheduleOf{s, workflow} }
+func (s *Store) Schedule(workflow string) Schedule { return Schedule{s, workflow} }
 
 // Pause pauses the schedule: no tick starts a run until Resume. What it has started goes on, and other starts are not concerned.
 //
 // Errors: ErrNotFound if there is no such workflow, or it has no schedule.
-func (o ScheduleOf) Pause(ctx context.Context) error { return o.store.turn(ctx, o.workflow, true) }
+func (o Schedule) Pause(ctx context.Context) error { return o.store.turn(ctx, o.workflow, true) }
 
 // Resume continues the schedule with the first tick from now. What it has missed is not caught up. Errors are as those of Pause.
-func (o ScheduleOf) Resume(ctx context.Context) error { return o.store.turn(ctx, o.workflow, false) }
+func (o Schedule) Resume(ctx context.Context) error { return o.store.turn(ctx, o.workflow, false) }
 
 func (s *Store) turn(ctx context.Context, workflow string, paused bool) error {
 	_, err := pauseSchedule.Do(ctx, &s.scope, workflow, paused, nil)
