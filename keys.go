@@ -193,7 +193,7 @@ func (k *Keys) Get(ctx context.Context, id string) (Key, error) {
 	if i := slices.IndexFunc(keys, func(key Key) bool { return key.ID == id }); i >= 0 {
 		return keys[i], nil
 	}
-	return Key{}, engine.Errorf(ErrNotFound, "there is no key %.64q", id)
+	return Key{}, engine.Errorf(ErrNotFound, "key %.64q not found", id)
 }
 
 // Page returns a page of the keys, in order of their ids.

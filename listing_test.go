@@ -3,18 +3,22 @@ package floe_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"iter"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/floedb/floe"
+	"github.com/floedb/floe/action"
 	"github.com/floedb/floe/kv"
 	"github.com/floedb/floe/queue"
 	"github.com/floedb/floe/stream"
+	"github.com/floedb/floe/workflow"
 )
 
 // refusing reads a page and the first pair of the iterator of a listing, with options of package floe. taken is false if the listing has no such option.
@@ -92,8 +96,8 @@ func TestListingsAlike(t *testing.T) {
 				{kv.Prefix(long), "prefix of 4097 bytes exceeds "},
 			} {
 				page, first, taken := refused(t.Context(), c.option)
-				if _, byName := c.option.(floe.ListOption); !taken && !strings.HasPrefix(c.says, "prefix") {
-					t.Errorf("%s, %s: %s is no option of it (of names: %t)", where, name, c.says, byName)
+				if !taken && !strings.HasPrefix(c.says, "prefix") {
+					t.Errorf("%s, %s: the option with %q does not compile", where, name, c.says)
 				}
 				for _, err := range []error{page, first} {
 					if taken && (!errors.Is(err, floe.ErrInvalid) || !strings.Contains(err.Error(), c.says)) {
@@ -130,7 +134,7 @@ func TestListingsAlikeIsComplete(t *testing.T) {
 					of = p.X
 				}
 				if id, ok := of.(*ast.Ident); ok {
-					of := strings.TrimPrefix(file.Name.Name+"."+id.Name, "ts_")
+					of := file.Name.Name + "." + id.Name
 					methods[of] = append(methods[of], f.Name.Name)
 				}
 			}
@@ -139,6 +143,100 @@ func TestListingsAlikeIsComplete(t *testing.T) {
 			if len(have) != 2 || table[of] == nil {
 				t.Errorf("%s has %v, want Page and All, and a row of allListings", of, have)
 			}
+		}
+	}
+}
+
+// TestListingsOfParts: pages of one item have what a page of all has, where a listing is put together from what is known of each part.
+func TestListingsOfParts(t *testing.T) {
+	node, ctx := floe.OpenMemory(t), t.Context()
+	for i := range 3 {
+		name := string(rune('a' + i))
+		_, err := node.Action("n").Register(ctx, name)
+		for range i { // the first action has no run
+			_, invoked := node.Action("n").Invoke(ctx, name, nil)
+			err = errors.Join(err, invoked)
+		}
+		for v := range 3 {
+			_, created := node.Workflow("n").Create(ctx, fmt.Appendf(nil,
+				"name: w\nversion: \"%d%d\"\nstart: { waitForSignal: { type: go }, transitions: { success: flo.Completed } }\n", i, v))
+			_, put := node.KV("n").Put(ctx, "k", nil)
+			err = errors.Join(err, created, put)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, _, err := node.Keys().Bootstrap(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := node.Keys().Create(ctx, floe.RoleRead); err != nil {
+		t.Fatal(err)
+	}
+	whole(t, "keys", 2, node.Keys().All, func(k floe.Key) string { return k.ID })
+	whole(t, "runs of all actions", 3, node.Action("n").Runs().All, func(r action.Run) string { return string(r.ID) })
+	whole(t, "versions of a workflow", 9, node.Workflow("n").Versions("w").All, func(v workflow.VersionInfo) string { return v.Version })
+	whole(t, "versions of a key", 9, node.KV("n").History("k").All, func(v kv.Version) string { return fmt.Sprint(v.Version) })
+
+	var actions []string
+	for r, err := range node.Action("n").Runs().All(ctx) {
+		if got, getErr := node.Action("n").Runs().Get(ctx, r.ID); err != nil || getErr != nil || got.Action != r.Action {
+			t.Errorf("run %s of %s: %v, %v", r.ID, r.Action, err, getErr)
+		}
+		actions = append(actions, r.Action)
+	}
+	if want := []string{"b", "c", "c"}; !slices.Equal(actions, want) {
+		t.Errorf("runs of the actions %v, want %v", actions, want)
+	}
+	version, err := node.Workflow("n").Versions("w").Get(ctx, "")
+	if err != nil || version.Version != "22" || !version.Default || !strings.Contains(string(version.Definition), `version: "22"`) {
+		t.Errorf("the default version is %+v, %v", version, err)
+	}
+	for k, err := range node.Keys().All(ctx) {
+		if got, getErr := node.Keys().Get(ctx, k.ID); err != nil || getErr != nil || got.ID != k.ID || got.Role != k.Role {
+			t.Errorf("key %s: %+v, %v, %v", k.ID, got, err, getErr)
+		}
+	}
+	if _, err := node.Keys().Get(ctx, "none"); !errors.Is(err, floe.ErrNotFound) {
+		t.Errorf("Get of no key: %v", err)
+	}
+	queues := node.Queue("n")
+	made, err := queues.Enqueue(ctx, "q", []byte("m"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := queues.DeadLetters("q").Get(ctx, made.Seq); !errors.Is(err, floe.ErrNotFound) {
+		t.Errorf("a message that waits is a dead letter: %v", err)
+	}
+	got, err := queues.Dequeue(ctx, "q")
+	if err != nil || len(got) != 1 {
+		t.Fatal(got, err)
+	}
+	if err := queues.Nack(ctx, "q", got[0].Receipt, queue.ToDLQ()); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := queues.DeadLetters("q").Get(ctx, made.Seq); err != nil || m.State != queue.Dead || string(m.Payload) != "m" {
+		t.Errorf("the dead letter is %+v, %v", m, err)
+	}
+}
+
+// whole reads a listing of n items in pages of every size.
+func whole[T, O any](t *testing.T, what string, n int, all func(context.Context, ...O) iter.Seq2[T, error], name func(T) string) {
+	t.Helper()
+	var want []string
+	for limit := n + 1; limit > 0; limit-- {
+		var got []string
+		for item, err := range all(t.Context(), any(floe.Limit(limit)).(O)) {
+			if err != nil {
+				t.Fatalf("%s, Limit(%d): %v", what, limit, err)
+			}
+			got = append(got, name(item))
+		}
+		if want == nil {
+			want = got
+		}
+		if len(got) != n || !slices.Equal(got, want) {
+			t.Errorf("%s, Limit(%d): %v, want %d: %v", what, limit, got, n, want)
 		}
 	}
 }
