@@ -109,7 +109,7 @@ var hostileParameters = []hostileRow{
 	{"GET " + inKeys + "?after=%3f&encoding=base64", 400, "parameter after is not base64"},
 	{"GET /metrics?page=2", 400, "unknown parameter \"page\""},
 	{"GET " + inKeys + "?prefix=%ff%00", 200, ""},
-	{"GET " + inKeys + "?prefix=" + strings.Repeat("x", 16<<10), 400, "kv: prefix of 16384 bytes exceeds 4096"},
+	{"GET " + inKeys + "?prefix=" + strings.Repeat("x", 16<<10), 400, "prefix of 16384 bytes exceeds 4096"},
 	{"GET " + inKeys + "?" + strings.Repeat("x=1&", 9_999), 200, ""},
 	{"GET " + inKeys + "?" + strings.Repeat("x=1&", 20_000), 400, "number of"},
 	{"GET /namespaces?limit=0", 400, "limit"},
