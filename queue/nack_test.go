@@ -24,7 +24,7 @@ func TestNackMany(t *testing.T) {
 	if n, err := s.Nack(ctx, "q", receipts, queue.ToDLQ()); n != 0 || !errors.As(err, &stale) || stale.Receipt != receipts[3] {
 		t.Errorf("Nack with an acknowledged one = %d, %v", n, err)
 	}
-	if st := must(s.Stats(ctx, "q")); st.Inflight != 3 || st.Dead != 0 {
+	if st := must(s.Get(ctx, "q")); st.Inflight != 3 || st.Dead != 0 {
 		t.Errorf("after a refused Nack = %+v, want 3 leased", st)
 	}
 	if n, err := s.Nack(ctx, "q", receipts[:3], queue.Delay(time.Second), queue.Reason("later")); n != 3 || err != nil {

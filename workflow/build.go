@@ -42,7 +42,7 @@ type Definition struct {
 	InputSchema any      // that inputs of runs must match; nil means any input
 	Signals     []Signal // with the schemas of their payloads; other signals are accepted too
 	Attributes  []Attribute
-	Schedule    *Schedule
+	Schedule    *ScheduleSpec
 	Trigger     *Trigger
 	Output      any    // template of a completed run; nil means the output of its last step
 	Start       Step   // the first step, which has no Name: paths call it _start
@@ -101,8 +101,8 @@ type Attribute struct {
 	From string        // path, such as $.input.customer_id
 }
 
-// Schedule starts runs at times.
-type Schedule struct {
+// ScheduleSpec starts runs at times.
+type ScheduleSpec struct {
 	Cron          string        // five or six fields, or @hourly and the like
 	Every         time.Duration // in place of Cron: an interval of at least 1 s
 	Zone          string        // time zone of Cron, such as Europe/Berlin; "" means UTC
@@ -351,7 +351,7 @@ func (a Attribute) doc() mapping {
 	return all
 }
 
-func (s *Schedule) doc() (all mapping) {
+func (s *ScheduleSpec) doc() (all mapping) {
 	all.Opt("cron", s.Cron)
 	all.Opt("interval", s.Every)
 	all.Opt("timezone", s.Zone)

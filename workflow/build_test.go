@@ -35,7 +35,7 @@ var built = workflow.Definition{
 	},
 	Signals:    []workflow.Signal{{Type: "go", Description: "on", Schema: object{"type": "object"}}, {Type: "stop"}},
 	Attributes: []workflow.Attribute{{Name: "n", Type: "number", From: "$.input.n"}, {Name: "who", From: "input.name"}},
-	Schedule: &workflow.Schedule{
+	Schedule: &workflow.ScheduleSpec{
 		Cron: "0 6 * * *", Zone: "Europe/Berlin", MaxConcurrent: 2, Input: []byte(`{"n": 1}`), Paused: true, CatchUp: "all", CatchUpLimit: 7,
 	},
 	Trigger: &workflow.Trigger{
@@ -171,7 +171,7 @@ var (
 	done  = []workflow.Transition{{"success", "flo.Completed"}}
 	least = workflow.Definition{Name: "least", Start: workflow.Step{Do: workflow.Sleep{}, Transitions: done}}
 	none  = workflow.Definition{
-		Name: "none", Retention: workflow.Retention{For: -1, Runs: -1}, Schedule: &workflow.Schedule{Every: time.Minute, MaxConcurrent: -1, Input: []byte(`"1"`)},
+		Name: "none", Retention: workflow.Retention{For: -1, Runs: -1}, Schedule: &workflow.ScheduleSpec{Every: time.Minute, MaxConcurrent: -1, Input: []byte(`"1"`)},
 		Trigger: &workflow.Trigger{Stream: "s", BatchTimeout: -1}, Output: json.RawMessage("null"),
 		Start: workflow.Step{
 			Do: workflow.Call{
@@ -307,8 +307,10 @@ func TestBadDefinition(t *testing.T) {
 		{with(func(d *workflow.Definition) { d.Start.Name = "first" }), `line 8: unknown key "name" in start`},
 		{with(func(d *workflow.Definition) { d.Steps = []workflow.Step{{}} }), "steps"},
 		{with(func(d *workflow.Definition) { d.Steps = []workflow.Step{d.Start, d.Start} }), "steps"},
-		{with(func(d *workflow.Definition) { d.Schedule = &workflow.Schedule{} }), "schedule: "},
-		{with(func(d *workflow.Definition) { d.Schedule = &workflow.Schedule{Every: time.Hour, Input: []byte("{")} }), "schedule.input is"},
+		{with(func(d *workflow.Definition) { d.Schedule = &workflow.ScheduleSpec{} }), "schedule: "},
+		{with(func(d *workflow.Definition) {
+			d.Schedule = &workflow.ScheduleSpec{Every: time.Hour, Input: []byte("{")}
+		}), "schedule.input is"},
 		{with(func(d *workflow.Definition) { d.MaxSteps = -1 }), "max_steps is -1"},
 		{with(func(d *workflow.Definition) { d.Timeout = most }), "9223372036855"},
 		{with(func(d *workflow.Definition) { d.Timeout = most - 1 }), "9223372036855"},

@@ -464,7 +464,7 @@ func TestChildRetried(t *testing.T) {
 	w := workflowtest.New(t)
 	w.Return("a", nil, action.Permanent(errors.New("no")))
 	parents := workflow.Definition{
-		Name: "w", Schedule: &workflow.Schedule{Cron: "0 0 1 1 *"}, Start: does(calling("@workflow/child"), "success", "flo.Completed", "failure", "flo.Failed"),
+		Name: "w", Schedule: &workflow.ScheduleSpec{Cron: "0 0 1 1 *"}, Start: does(calling("@workflow/child"), "success", "flo.Completed", "failure", "flo.Failed"),
 	}
 	w.Create(startsWith("child", does(calling("@actions/a"), "success", "flo.Completed", "failure", "flo.Failed")), parents.YAML())
 	parent := w.Run("w", "1")

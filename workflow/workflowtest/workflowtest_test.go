@@ -126,7 +126,7 @@ func TestStarters(t *testing.T) {
 	w := workflowtest.New(t)
 	nap := workflow.Step{Do: workflow.Sleep{For: time.Second}, Transitions: done}
 	w.Create(
-		workflow.Definition{Name: "hourly", Schedule: &workflow.Schedule{Cron: "0 * * * *"}, Start: nap}.YAML(),
+		workflow.Definition{Name: "hourly", Schedule: &workflow.ScheduleSpec{Cron: "0 * * * *"}, Start: nap}.YAML(),
 		workflow.Definition{Name: "order", Trigger: &workflow.Trigger{Stream: "orders", BatchSize: 2, BatchTimeout: time.Second}, Start: nap}.YAML(),
 	)
 	w.Pass(3 * time.Hour)
