@@ -212,7 +212,7 @@ func TestListingsOfParts(t *testing.T) {
 	if err != nil || len(got) != 1 {
 		t.Fatal(got, err)
 	}
-	if err := queues.Nack(ctx, "q", []queue.Receipt{got[0].Receipt}, queue.ToDLQ()); err != nil {
+	if _, err := queues.Nack(ctx, "q", []queue.Receipt{got[0].Receipt}, queue.ToDLQ()); err != nil {
 		t.Fatal(err)
 	}
 	if m, err := queues.DeadLetters("q").Get(ctx, made.Seq); err != nil || m.State != queue.Dead || string(m.Payload) != "m" {

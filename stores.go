@@ -59,37 +59,37 @@ func (s *stores) pick(opts []AccessOption) *engine.Router {
 
 // KV returns the key-value store of a namespace. The namespace need not exist: the first write creates it.
 func (s *stores) KV(namespace string, opts ...AccessOption) *kv.Store {
-	return engine.StoreOf(kv.Primitive, s.pick(opts), namespace, s.maxValue())
+	return engine.StoreOf[kv.Store](s.pick(opts), namespace, s.maxValue())
 }
 
 // Stream returns the streams and consumer groups of a namespace.
 func (s *stores) Stream(namespace string, opts ...AccessOption) *stream.Store {
-	return engine.StoreOf(stream.Primitive, s.pick(opts), namespace, s.maxValue())
+	return engine.StoreOf[stream.Store](s.pick(opts), namespace, s.maxValue())
 }
 
 // Queue returns the queues of a namespace.
 func (s *stores) Queue(namespace string, opts ...AccessOption) *queue.Store {
-	return engine.StoreOf(queue.Primitive, s.pick(opts), namespace, s.maxValue())
+	return engine.StoreOf[queue.Store](s.pick(opts), namespace, s.maxValue())
 }
 
 // Action returns the actions of a namespace, with their runs and workers.
 func (s *stores) Action(namespace string, opts ...AccessOption) *action.Store {
-	return engine.StoreOf(action.Primitive, s.pick(opts), namespace, s.maxValue())
+	return engine.StoreOf[action.Store](s.pick(opts), namespace, s.maxValue())
 }
 
 // Workflow returns the workflows of a namespace, with their runs.
 func (s *stores) Workflow(namespace string, opts ...AccessOption) *workflow.Store {
-	return engine.StoreOf(workflow.Primitive, s.pick(opts), namespace, s.maxValue())
+	return engine.StoreOf[workflow.Store](s.pick(opts), namespace, s.maxValue())
 }
 
 // Processing returns the stream-processing jobs of a namespace.
 func (s *stores) Processing(namespace string, opts ...AccessOption) *processing.Store {
-	return engine.StoreOf(processing.Primitive, s.pick(opts), namespace, s.maxValue())
+	return engine.StoreOf[processing.Store](s.pick(opts), namespace, s.maxValue())
 }
 
 // TS returns the time series of a namespace.
 func (s *stores) TS(namespace string, opts ...AccessOption) *ts.Store {
-	return engine.StoreOf(ts.Primitive, s.pick(opts), namespace, s.maxValue())
+	return engine.StoreOf[ts.Store](s.pick(opts), namespace, s.maxValue())
 }
 
 // FloQL evaluates a query over the time series of a namespace, see package floql: TS(namespace).Query in short. A namespace that does not exist has no

@@ -20,7 +20,7 @@ func newStores(t *testing.T) (r *machinetest.Rig, plain, spread *Store) {
 	if err := engine.NewNamespaces(r.Router()).Create(t.Context(), "s", true); err != nil {
 		t.Fatal(err)
 	}
-	return r, engine.StoreOf(Primitive, r.Router(), "n", 1<<20), engine.StoreOf(Primitive, r.Router(), "s", 1<<20)
+	return r, engine.StoreOf[Store](r.Router(), "n", 1<<20), engine.StoreOf[Store](r.Router(), "s", 1<<20)
 }
 
 // TestRefusals: what each call refuses, and how it says so.

@@ -24,7 +24,7 @@ func newCounted(t *testing.T, s spec) countedWorld {
 	w := newWorld(t, rand.New(rand.NewPCG(1, 1)))
 	w.register("a", s)
 	w.r.Advance(0) // its leader's duties have begun
-	return countedWorld{w, engine.StoreOf(Primitive, w.r.Router(), "n", 1<<20)}
+	return countedWorld{w, engine.StoreOf[Store](w.r.Router(), "n", 1<<20)}
 }
 
 // get has a run made, and a worker take it.

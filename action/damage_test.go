@@ -44,7 +44,7 @@ func TestDamages(t *testing.T) {
 func newDamageable(t *testing.T) *machinetest.Rig {
 	ctx := t.Context()
 	r := machinetest.New(t, 1, table())
-	s := engine.StoreOf(Primitive, r.Router(), "n", 1<<20)
+	s := engine.StoreOf[Store](r.Router(), "n", 1<<20)
 	must := func(err error) {
 		t.Helper()
 		if err != nil {

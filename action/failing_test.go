@@ -17,7 +17,7 @@ func TestEachFailure(t *testing.T) {
 		if err := engine.NewNamespaces(r.Router()).Create(ctx, "n", spread); err != nil {
 			t.Fatal(err)
 		}
-		s := engine.StoreOf(Primitive, r.Router(), "n", 1<<20)
+		s := engine.StoreOf[Store](r.Router(), "n", 1<<20)
 		take := func(name string) RunID {
 			t.Helper()
 			if _, err := s.Invoke(ctx, name, nil); err != nil {
@@ -50,7 +50,7 @@ func TestEachFailure(t *testing.T) {
 			}
 		}
 		call := func(f func(s *Store) error) func(engine.Door) error {
-			return func(d engine.Door) error { return f(engine.StoreOf(Primitive, engine.NewRouter(d), "n", 1<<20)) }
+			return func(d engine.Door) error { return f(engine.StoreOf[Store](engine.NewRouter(d), "n", 1<<20)) }
 		}
 		missing := func(err error) error { return machinetest.Except(err, ErrNotFound) } // what is asked for does not exist, unless the question fails
 		over := func(err error) error { return machinetest.Except(err, ErrConflict) }    // or has ended

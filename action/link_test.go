@@ -94,7 +94,7 @@ func newOneSlot(t *testing.T) *oneSlot {
 	if err := engine.NewNamespaces(router).Create(t.Context(), "n", true); err != nil {
 		t.Fatal(err)
 	}
-	w.store = engine.StoreOf(Primitive, router, "n", 1<<20)
+	w.store = engine.StoreOf[Store](router, "n", 1<<20)
 	if _, err := w.store.Register(t.Context(), "a", Timeout(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +181,7 @@ func TestRefusedEnd(t *testing.T) {
 		if err := engine.NewNamespaces(router).Create(t.Context(), "n", false); err != nil {
 			t.Fatal(err)
 		}
-		store := engine.StoreOf(Primitive, router, "n", 1<<20)
+		store := engine.StoreOf[Store](router, "n", 1<<20)
 		if _, err := store.Register(t.Context(), "a"); err != nil {
 			t.Fatal(err)
 		}
@@ -287,7 +287,7 @@ func lateStore(t *testing.T) (*lateDoor, *Store) {
 	if err := engine.NewNamespaces(router).Create(t.Context(), "n", false); err != nil {
 		t.Fatal(err)
 	}
-	store := engine.StoreOf(Primitive, router, "n", 1<<20)
+	store := engine.StoreOf[Store](router, "n", 1<<20)
 	if _, err := store.Register(t.Context(), "a", Timeout(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
@@ -469,7 +469,7 @@ func TestNextAttemptBesideTheLast(t *testing.T) {
 		if err := engine.NewNamespaces(router).Create(t.Context(), "n", false); err != nil {
 			t.Fatal(err)
 		}
-		store := engine.StoreOf(Primitive, router, "n", 1<<20)
+		store := engine.StoreOf[Store](router, "n", 1<<20)
 		if _, err := store.Register(t.Context(), "a", Timeout(time.Hour), Backoff(0, 0)); err != nil {
 			t.Fatal(err)
 		}

@@ -20,7 +20,7 @@ func TestLatency(t *testing.T) {
 		if err := engine.NewNamespaces(router).Create(t.Context(), "n", shards > 1); err != nil {
 			t.Fatal(err)
 		}
-		s, ctx := engine.StoreOf(Primitive, router, "n", 1<<20), t.Context()
+		s, ctx := engine.StoreOf[Store](router, "n", 1<<20), t.Context()
 		if _, err := s.Register(ctx, "a", Backoff(0, 0), Timeout(time.Hour)); err != nil {
 			t.Fatal(err)
 		}
@@ -82,7 +82,7 @@ func TestRunShows(t *testing.T) {
 	if err := engine.NewNamespaces(router).Create(t.Context(), "n", false); err != nil {
 		t.Fatal(err)
 	}
-	s, ctx := engine.StoreOf(Primitive, router, "n", 1<<20), t.Context()
+	s, ctx := engine.StoreOf[Store](router, "n", 1<<20), t.Context()
 	if _, err := s.Register(ctx, "a", Backoff(0, 0), MaxAttempts(8)); err != nil {
 		t.Fatal(err)
 	}

@@ -26,12 +26,12 @@ type testDoor struct {
 
 func newTestDoor(t *testing.T, shards int) (*testDoor, *action.Store) {
 	t.Helper()
-	d := &testDoor{Rig: machinetest.New(t, shards, engine.TableOf(action.Primitive)), waiting: make(map[engine.ShardID]int)}
+	d := &testDoor{Rig: machinetest.New(t, shards, engine.TableOf[action.Store]()), waiting: make(map[engine.ShardID]int)}
 	router := engine.NewRouter(d)
 	if err := engine.NewNamespaces(router).Create(t.Context(), "n", shards > 1); err != nil {
 		t.Fatal(err)
 	}
-	return d, engine.StoreOf(action.Primitive, router, "n", 0)
+	return d, engine.StoreOf[action.Store](router, "n", 0)
 }
 
 func (d *testDoor) Take(ctx context.Context, shard engine.ShardID, t engine.Take) ([]byte, error) {

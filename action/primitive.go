@@ -15,15 +15,7 @@ const (
 	errorSession
 )
 
-// Primitive is what package floe makes nodes and clients with actions of; programs have no use for it.
-var Primitive = newWiring()
-
-type (
-	hiddenWiring = engine.Wiring[Store]
-	wiring       struct{ *hiddenWiring }
-)
-
-func newWiring() wiring { return wiring{engine.NewWiring(table, newStore)} }
+var _ = engine.Provide(table, newStore)
 
 func table() engine.Primitive {
 	p := engine.Primitive{

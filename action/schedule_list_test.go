@@ -12,7 +12,7 @@ import (
 
 func TestScheduleList(t *testing.T) {
 	for _, shards := range []int{1, 3} {
-		r := machinetest.New(t, shards, engine.TableOf(Primitive))
+		r := machinetest.New(t, shards, engine.TableOf[Store]())
 		if _, err := r.Propose(t.Context(), engine.HomeShard("n", shards), engine.CreateNamespace("n", true)); err != nil {
 			t.Fatal(err)
 		}

@@ -20,7 +20,7 @@ import (
 //	go test -run TestScheduleModel -seed 7 -runs 400 ./action
 func TestScheduleModel(t *testing.T) {
 	machinetest.Models{
-		Primitives: []engine.Primitive{engine.TableOf(Primitive)}, CacheBytes: 4 << 20,
+		Primitives: []engine.Primitive{engine.TableOf[Store]()}, CacheBytes: 4 << 20,
 		Runs: 12, Steps: 150, ShortRuns: 3, ShortSteps: 100, MaxShards: 3,
 		Begin: func(t *testing.T, rng *rand.Rand, g machinetest.Ground, spread bool) machinetest.Model {
 			m := &scheduleModel{

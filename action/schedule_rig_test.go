@@ -20,7 +20,7 @@ type actions struct {
 
 func newActions(t testing.TB, g machinetest.Ground, namespace string) *actions {
 	router := g.Router()
-	return &actions{t, g, router.Scope(namespace, 1<<20), engine.StoreOf(Primitive, router, namespace, 0)}
+	return &actions{t, g, router.Scope(namespace, 1<<20), engine.StoreOf[Store](router, namespace, 0)}
 }
 
 func (a *actions) do(kind uint8, name string, body []byte) {

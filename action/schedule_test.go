@@ -22,7 +22,7 @@ type scheduling struct {
 
 func newScheduling(t testing.TB, shards int) *scheduling {
 	t.Helper()
-	r := machinetest.New(t, shards, engine.TableOf(Primitive))
+	r := machinetest.New(t, shards, engine.TableOf[Store]())
 	a := newActions(t, r, "n")
 	c := &scheduling{r, t, a, a.store.Schedules("job")}
 	c.register("job")
@@ -475,7 +475,7 @@ func TestScheduleReplicas(t *testing.T) {
 			c.must(c.Resume(t.Context(), fmt.Sprint("a", (i-1)%4)))
 		}
 	}
-	machinetest.EqualReplicas(t, c.Log(0), []engine.Primitive{engine.TableOf(Primitive)}, machinetest.Replica{Name: "each entry", Commit: 1}, machinetest.Replica{Name: "restarts", Commit: 7, Restart: 31})
+	machinetest.EqualReplicas(t, c.Log(0), []engine.Primitive{engine.TableOf[Store]()}, machinetest.Replica{Name: "each entry", Commit: 1}, machinetest.Replica{Name: "restarts", Commit: 7, Restart: 31})
 }
 
 // TestScheduleProblem: a schedule whose times this program can not read, because an older one knew more zones perhaps, is paused with a note.

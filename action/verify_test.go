@@ -32,7 +32,7 @@ func TestVerifyReportsCallers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, ctx := machinetest.New(t, 1, table()), t.Context()
-			s := engine.StoreOf(Primitive, r.Router(), "n", 1<<20)
+			s := engine.StoreOf[Store](r.Router(), "n", 1<<20)
 			if _, err := s.Register(ctx, "a"); err != nil {
 				t.Fatal(err)
 			}

@@ -98,7 +98,7 @@ func (h *holding) Propose(_ context.Context, _ engine.ShardID, cmd engine.Comman
 // forgotten before: 8 transactions of 1,000 deletes in one entry took 12 s, and 60 never ended.
 func TestDeletesBeyondAllTombstones(t *testing.T) {
 	const tombstones, each, transactions = 500, 250, 12
-	p := engine.TableOf(kv.Primitive)
+	p := engine.TableOf[kv.Store]()
 	p.New = func() engine.Machine { return kv.MachineOf(tombstones) }
 	r := machinetest.New(t, 1, p)
 	held := &holding{Rig: r}

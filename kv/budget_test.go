@@ -207,7 +207,7 @@ type asked struct {
 
 func newAsked(t *testing.T) (*asked, *kv.Store) {
 	a := &asked{Rig: newRig(t, 1).Rig, t: t}
-	return a, engine.StoreOf(kv.Primitive, engine.NewRouter(a), "default", 0)
+	return a, engine.StoreOf[kv.Store](engine.NewRouter(a), "default", 0)
 }
 
 func (a *asked) Query(ctx context.Context, shard engine.ShardID, q engine.Query) error {

@@ -25,14 +25,14 @@ type version struct {
 	revision uint64
 }
 
-var primitives = []engine.Primitive{engine.TableOf(kv.Primitive)}
+var primitives = []engine.Primitive{engine.TableOf[kv.Store]()}
 
 func newRig(t testing.TB, shards int) *recounted {
 	return &recounted{machinetest.New(t, shards, primitives...), t, make(map[version]kv.Row)}
 }
 
 func (r *recounted) store(namespace string) *kv.Store {
-	return engine.StoreOf(kv.Primitive, r.Router(), namespace, 0)
+	return engine.StoreOf[kv.Store](r.Router(), namespace, 0)
 }
 
 // sound fails the test if the rows of the only shard do not make sense.

@@ -69,7 +69,7 @@ func TestExpiredKeyStaysAway(t *testing.T) {
 		for _, persist := range []bool{true, false} {
 			r := newRig(t, 1)
 			d := &aheadDoor{recounted: r}
-			s := engine.StoreOf(kv.Primitive, engine.NewRouter(d), "default", 0)
+			s := engine.StoreOf[kv.Store](engine.NewRouter(d), "default", 0)
 			for _, k := range []string{"a", "k", "z"} {
 				var opts []kv.PutOption
 				if k == "k" {

@@ -12,19 +12,19 @@ import (
 // TestEachFailure: whatever a call asks of a shard, that it fails is what the call returns.
 func TestEachFailure(t *testing.T) {
 	for _, spread := range []bool{false, true} {
-		r := machinetest.New(t, 3, engine.TableOf(kv.Primitive))
+		r := machinetest.New(t, 3, engine.TableOf[kv.Store]())
 		ctx := t.Context()
 		if err := engine.NewNamespaces(r.Router()).Create(ctx, "n", spread); err != nil {
 			t.Fatal(err)
 		}
-		s := engine.StoreOf(kv.Primitive, r.Router(), "n", 0)
+		s := engine.StoreOf[kv.Store](r.Router(), "n", 0)
 		for i := range 8 {
 			if _, err := s.Put(ctx, string(rune('a'+i)), []byte(`{"n":1}`)); err != nil {
 				t.Fatal(err)
 			}
 		}
 		call := func(f func(s *kv.Store) error) func(engine.Door) error {
-			return func(d engine.Door) error { return f(engine.StoreOf(kv.Primitive, engine.NewRouter(d), "n", 0)) }
+			return func(d engine.Door) error { return f(engine.StoreOf[kv.Store](engine.NewRouter(d), "n", 0)) }
 		}
 		r.EachFailure(map[string]func(engine.Door) error{
 			"All":  call(func(s *kv.Store) error { return machinetest.LastError(s.All(ctx)) }),

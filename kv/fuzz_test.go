@@ -54,7 +54,7 @@ func FuzzApplyCommand(f *testing.F) {
 		r.verify()
 		r.Pass(int64(wait))
 		cmd := engine.Command{Machine: engine.MachineKV, Kind: kind, Namespace: "n", Body: body}
-		p := engine.TableOf(kv.Primitive)
+		p := engine.TableOf[kv.Store]()
 		admitted := p.Admit(cmd, 1<<20)
 		if admitted == nil {
 			machinetest.SameInJSON(t, p, cmd)
@@ -120,7 +120,7 @@ func FuzzDecodeRow(f *testing.F) {
 }
 
 func FuzzCursor(f *testing.F) {
-	s := engine.StoreOf(kv.Primitive, engine.NewRouter(nil), "n", 0)
+	s := engine.StoreOf[kv.Store](engine.NewRouter(nil), "n", 0)
 	f.Add("a/", "", "a/1")
 	f.Add("", s.EncodeCursor("a/", "a/1"), "\x00")
 	f.Add("a/", s.EncodeCursor("a/", "a/1"), "\xff")

@@ -81,7 +81,7 @@ func TestGetManyAsksShardsAtOnce(t *testing.T) {
 	if err := engine.NewNamespaces(router).Create(ctx, "wide", true); err != nil {
 		t.Fatal(err)
 	}
-	s := engine.StoreOf(kv.Primitive, router, "wide", 0)
+	s := engine.StoreOf[kv.Store](router, "wide", 0)
 	var keys []string
 	for i := range 100 {
 		keys = append(keys, fmt.Sprint("key", i))

@@ -167,7 +167,7 @@ func newGroundModel(t *testing.T, rng *rand.Rand, g machinetest.Ground, spread b
 	if r, ok := g.(*machinetest.Rig); ok {
 		verify = (&recounted{r, t, make(map[version]kv.Row)}).verify
 	}
-	m := &model{spread: spread, store: engine.StoreOf(kv.Primitive, router, "n", 0), commit: commitThrough(router), now: g.Now, restart: g.Restart}
+	m := &model{spread: spread, store: engine.StoreOf[kv.Store](router, "n", 0), commit: commitThrough(router), now: g.Now, restart: g.Restart}
 	m.counts = func() engine.Counts {
 		verify()
 		info, err := engine.NewNamespaces(router).Get(t.Context(), "n")

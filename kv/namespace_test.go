@@ -15,9 +15,9 @@ import (
 // deleted or created again.
 func TestDeletedNamespace(t *testing.T) {
 	ctx := t.Context()
-	tables := []engine.Primitive{engine.TableOf(kv.Primitive)}
+	tables := []engine.Primitive{engine.TableOf[kv.Store]()}
 	r := machinetest.New(t, 3, tables...)
-	all, keys := engine.NewNamespaces(r.Router()), engine.StoreOf(kv.Primitive, r.Router(), "n", 1<<20)
+	all, keys := engine.NewNamespaces(r.Router()), engine.StoreOf[kv.Store](r.Router(), "n", 1<<20)
 	home := engine.HomeShard("n", 3)
 	put := func() (refused int) {
 		t.Helper()

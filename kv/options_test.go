@@ -172,7 +172,7 @@ func TestPaths(t *testing.T) {
 // TestUpdateDeletes: an Update that comes too late tries again, one that deletes what has gone meanwhile has done its work, and one without a function is refused.
 func TestUpdateDeletes(t *testing.T) {
 	r := machinetest.New(t, 1, table())
-	s, ctx := engine.StoreOf(Primitive, r.Router(), "n", 0), t.Context()
+	s, ctx := engine.StoreOf[Store](r.Router(), "n", 0), t.Context()
 	if _, err := s.Update(ctx, "k", nil); !errors.Is(err, ErrInvalid) {
 		t.Errorf("Update without a function: %v", err)
 	}
@@ -220,7 +220,7 @@ func TestUpdateDeletes(t *testing.T) {
 
 // TestBuffers: a value goes to the caller's buffer, also if it comes from the shard, and a page needs a buffer.
 func TestBuffers(t *testing.T) {
-	s, ctx := engine.StoreOf(Primitive, machinetest.New(t, 1, table()).Router(), "n", 0), t.Context()
+	s, ctx := engine.StoreOf[Store](machinetest.New(t, 1, table()).Router(), "n", 0), t.Context()
 	if _, err := s.Put(ctx, "k", []byte("value")); err != nil {
 		t.Fatal(err)
 	}
@@ -238,8 +238,8 @@ func TestBuffers(t *testing.T) {
 
 // TestMistakes: what calls refuse before anything is asked, and that errors of what a view decodes are returned.
 func TestMistakes(t *testing.T) {
-	s, ctx := engine.StoreOf(Primitive, machinetest.New(t, 1, table()).Router(), "n", 0), t.Context()
-	bad := engine.StoreOf(Primitive, machinetest.New(t, 1, table()).Router(), "", 0)
+	s, ctx := engine.StoreOf[Store](machinetest.New(t, 1, table()).Router(), "n", 0), t.Context()
+	bad := engine.StoreOf[Store](machinetest.New(t, 1, table()).Router(), "", 0)
 	if _, err := s.Put(ctx, "text", []byte(`"x"`)); err != nil {
 		t.Fatal(err)
 	}

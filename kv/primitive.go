@@ -11,15 +11,7 @@ const (
 	countDead
 )
 
-// Primitive is what package floe makes nodes and clients with key-value stores of; programs have no use for it.
-var Primitive = newWiring()
-
-type (
-	hiddenWiring = engine.Wiring[Store]
-	wiring       struct{ *hiddenWiring }
-)
-
-func newWiring() wiring { return wiring{engine.NewWiring(table, newStore)} }
+var _ = engine.Provide(table, newStore)
 
 func newStore(s engine.Scope) *Store { return &Store{s} }
 

@@ -230,7 +230,7 @@ func (s *script) watch(ctx context.Context, a machinetest.Args) {
 		opts = append(opts, kv.FromRevision(revision(from)))
 	}
 	n := 0
-	store := engine.StoreOf(kv.Primitive, engine.NewRouter(impatient{s.Rig}), s.store.Namespace(), 0)
+	store := engine.StoreOf[kv.Store](engine.NewRouter(impatient{s.Rig}), s.store.Namespace(), 0)
 	for e, err := range store.Watch(context.WithoutCancel(ctx), a.Word(0), opts...) {
 		if err != nil {
 			s.Answer("watch", "", err)

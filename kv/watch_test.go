@@ -109,7 +109,7 @@ func TestWatchResume(t *testing.T) {
 		r.Fire()
 	}
 	writeRandom(20, 400)
-	impatient := engine.StoreOf(kv.Primitive, engine.NewRouter(impatient{r.Rig}), "n", 0)
+	impatient := engine.StoreOf[kv.Store](engine.NewRouter(impatient{r.Rig}), "n", 0)
 	collect := func(prefix string, from uint64) (events []kv.Event) {
 		for e, err := range impatient.Watch(t.Context(), prefix, kv.FromRevision(from)) {
 			if err != nil && !errors.Is(err, context.Canceled) {
@@ -531,7 +531,7 @@ func TestWatchOfAReplicaBehind(t *testing.T) {
 	from := must(s.Put(ctx, "k", []byte("0"))).Revision + 1 // as told by a replica that had come further
 	got := make(chan string, 1)
 	go func() {
-		for e, err := range engine.StoreOf(kv.Primitive, engine.NewRouter(behind{r}), "n", 0).Watch(ctx, "", kv.FromRevision(from)) {
+		for e, err := range engine.StoreOf[kv.Store](engine.NewRouter(behind{r}), "n", 0).Watch(ctx, "", kv.FromRevision(from)) {
 			got <- fmt.Sprintf("%s %v", e.Value, err)
 			return
 		}

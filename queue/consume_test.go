@@ -336,7 +336,7 @@ func TestConsumeIsObserved(t *testing.T) {
 	router := newRig(t, 1).Router()
 	seen := &observer{joined: make(chan func() workloop.Status, 1)}
 	router.Attach(seen)
-	jobs := engine.StoreOf(queue.Primitive, router, "shop", 0)
+	jobs := engine.StoreOf[queue.Store](router, "shop", 0)
 	must(jobs.Enqueue(within(t), "mail", nil))
 	ctx, cancel := context.WithCancel(within(t))
 	err := jobs.Consume(ctx, "mail", func(context.Context, queue.Message) error {

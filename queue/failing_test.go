@@ -16,14 +16,14 @@ func TestEachFailure(t *testing.T) {
 		if err := engine.NewNamespaces(r.Router()).Create(ctx, "n", spread); err != nil {
 			t.Fatal(err)
 		}
-		s := engine.StoreOf(queue.Primitive, r.Router(), "n", 0)
+		s := engine.StoreOf[queue.Store](r.Router(), "n", 0)
 		for range 3 {
 			if _, err := s.Enqueue(ctx, "q", []byte("p")); err != nil {
 				t.Fatal(err)
 			}
 		}
 		call := func(f func(s *queue.Store) error) func(engine.Door) error {
-			return func(d engine.Door) error { return f(engine.StoreOf(queue.Primitive, engine.NewRouter(d), "n", 0)) }
+			return func(d engine.Door) error { return f(engine.StoreOf[queue.Store](engine.NewRouter(d), "n", 0)) }
 		}
 		missing := func(err error) error { return machinetest.Except(err, queue.ErrNotFound) } // what is asked for does not exist, unless the question fails
 		r.EachFailure(map[string]func(engine.Door) error{

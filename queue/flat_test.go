@@ -43,7 +43,7 @@ func TestIdleQueues(t *testing.T) {
 	const queues = 60_000
 	var machine engine.Machine
 	r := newRigOf(t, 1, func() engine.Machine {
-		machine = engine.TableOf(queue.Primitive).New()
+		machine = engine.TableOf[queue.Store]().New()
 		return machine
 	})
 	var cmds []engine.Command

@@ -76,7 +76,7 @@ func FuzzApplyCommand(f *testing.F) {
 		r.Verify()
 		r.Pass(int64(wait))
 		cmd := engine.Command{Machine: engine.MachineQueue, Kind: kind, Namespace: "n", Body: body}
-		p := engine.TableOf(queue.Primitive)
+		p := engine.TableOf[queue.Store]()
 		admitted := p.Admit(cmd, queue.DefaultMaxPayloadBytes)
 		if admitted == nil {
 			machinetest.SameInJSON(t, p, cmd)

@@ -36,7 +36,7 @@ func open(t testing.TB, c floe.Config) *floe.Node {
 
 // newRig returns a rig that has key-value too, for transactions over both.
 func newRig(t testing.TB, shards int) *machinetest.Rig {
-	return newRigOf(t, shards, engine.TableOf(queue.Primitive).New)
+	return newRigOf(t, shards, engine.TableOf[queue.Store]().New)
 }
 
 // newRigOf returns one whose queues have a machine of their own.
@@ -45,13 +45,13 @@ func newRigOf(t testing.TB, shards int, machine func() engine.Machine) *machinet
 }
 
 func primitives(machine func() engine.Machine) []engine.Primitive {
-	p := engine.TableOf(queue.Primitive)
+	p := engine.TableOf[queue.Store]()
 	p.New = machine
-	return []engine.Primitive{engine.TableOf(kv.Primitive), p}
+	return []engine.Primitive{engine.TableOf[kv.Store](), p}
 }
 
 func storeOf(r *machinetest.Rig, namespace string) *queue.Store {
-	return engine.StoreOf(queue.Primitive, r.Router(), namespace, 0)
+	return engine.StoreOf[queue.Store](r.Router(), namespace, 0)
 }
 
 // openStore opens a store in memory.

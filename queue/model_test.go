@@ -22,7 +22,7 @@ import (
 //	go test -run TestModel -seed 7 -runs 1600 ./queue
 func TestModel(t *testing.T) {
 	machinetest.Models{
-		Primitives: primitives(engine.TableOf(queue.Primitive).New), Forgetful: primitives(queue.NewForgetful), CacheBytes: 4 << 20,
+		Primitives: primitives(engine.TableOf[queue.Store]().New), Forgetful: primitives(queue.NewForgetful), CacheBytes: 4 << 20,
 		Runs: 16, Steps: 400, ShortRuns: 6, ShortSteps: 400, MaxShards: 3,
 		Begin: func(t *testing.T, rng *rand.Rand, g machinetest.Ground, spread bool) machinetest.Model {
 			return newModel(t, rng, g, spread)
@@ -64,7 +64,7 @@ type modelKey struct {
 
 func newModel(t *testing.T, rng *rand.Rand, g machinetest.Ground, spread bool) *model {
 	router := g.Router()
-	return &model{t: t, rng: rng, ground: g, router: router, store: engine.StoreOf(queue.Primitive, router, "n", 0), spread: spread, queues: make(map[string]*modelQueue)}
+	return &model{t: t, rng: rng, ground: g, router: router, store: engine.StoreOf[queue.Store](router, "n", 0), spread: spread, queues: make(map[string]*modelQueue)}
 }
 
 func (m *model) now() int64 { return m.ground.Now() }

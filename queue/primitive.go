@@ -5,15 +5,7 @@ import "github.com/floedb/floe/internal/engine"
 // countQueues is the counter of the machine.
 const countQueues engine.Counter = 0
 
-// Primitive is what package floe makes nodes and clients with queues of; programs have no use for it.
-var Primitive = newWiring()
-
-type (
-	hiddenWiring = engine.Wiring[Store]
-	wiring       struct{ *hiddenWiring }
-)
-
-func newWiring() wiring { return wiring{engine.NewWiring(table, newStore)} }
+var _ = engine.Provide(table, newStore)
 
 func newStore(s engine.Scope) *Store { return &Store{s} }
 

@@ -14,7 +14,7 @@ import (
 func TestReplicasAreEqual(t *testing.T) {
 	log := randomLog(t, rand.New(rand.NewPCG(machinetest.Seed(t), 0)), 2000)
 	forgetful := primitives(queue.NewForgetful)
-	machinetest.EqualReplicas(t, log, primitives(engine.TableOf(queue.Primitive).New),
+	machinetest.EqualReplicas(t, log, primitives(engine.TableOf[queue.Store]().New),
 		machinetest.Replica{Name: "commits each", Commit: 1},
 		machinetest.Replica{Name: "commits 7", Commit: 7, CacheBytes: 4 << 20},
 		machinetest.Replica{Name: "commits all"},

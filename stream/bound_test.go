@@ -18,8 +18,8 @@ const usedUp, usedUpBytes = 100, 256 << 10
 // usedUpRecords leaves records with one consumer, on their last attempt.
 func usedUpRecords(t *testing.T, mode stream.Mode) (*machinetest.Rig, *stream.Store, []stream.Delivery) {
 	t.Helper()
-	r := machinetest.New(t, 1, engine.TableOf(stream.Primitive))
-	s := engine.StoreOf(stream.Primitive, r.Router(), "default", 1<<20)
+	r := machinetest.New(t, 1, engine.TableOf[stream.Store]())
+	s := engine.StoreOf[stream.Store](r.Router(), "default", 1<<20)
 	ctx := t.Context()
 	for i := range usedUp {
 		msg := stream.Message{Key: fmt.Sprint(i), Payload: bytes.Repeat([]byte{byte(i)}, usedUpBytes)}

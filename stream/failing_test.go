@@ -12,11 +12,11 @@ import (
 // TestEachFailure: whatever a call asks of a shard, that it fails is what the call returns.
 func TestEachFailure(t *testing.T) {
 	for _, spread := range []bool{false, true} {
-		r, ctx := machinetest.New(t, 3, engine.TableOf(stream.Primitive)), t.Context()
+		r, ctx := machinetest.New(t, 3, engine.TableOf[stream.Store]()), t.Context()
 		if err := engine.NewNamespaces(r.Router()).Create(ctx, "n", spread); err != nil {
 			t.Fatal(err)
 		}
-		s := engine.StoreOf(stream.Primitive, r.Router(), "n", 0)
+		s := engine.StoreOf[stream.Store](r.Router(), "n", 0)
 		must(t, s.Create(ctx, "log", stream.Partitions(6)))
 		var ids []stream.ID
 		for p := range 6 {
@@ -26,7 +26,7 @@ func TestEachFailure(t *testing.T) {
 		}
 		must(t, s.Groups("log").Create(ctx, "g"))
 		call := func(f func(s *stream.Store) error) func(engine.Door) error {
-			return func(d engine.Door) error { return f(engine.StoreOf(stream.Primitive, engine.NewRouter(d), "n", 0)) }
+			return func(d engine.Door) error { return f(engine.StoreOf[stream.Store](engine.NewRouter(d), "n", 0)) }
 		}
 		missing := func(err error) error { return machinetest.Except(err, stream.ErrNotFound) } // what is asked for does not exist, unless the question fails
 		r.EachFailure(map[string]func(engine.Door) error{
@@ -80,5 +80,5 @@ func TestEachFailure(t *testing.T) {
 
 // TestMalformedBodies: a command whose body does not decode is refused.
 func TestMalformedBodies(t *testing.T) {
-	machinetest.RefusesMalformed(t, engine.MachineStream, func() *machinetest.Rig { return machinetest.New(t, 1, engine.TableOf(stream.Primitive)) })
+	machinetest.RefusesMalformed(t, engine.MachineStream, func() *machinetest.Rig { return machinetest.New(t, 1, engine.TableOf[stream.Store]()) })
 }

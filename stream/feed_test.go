@@ -44,7 +44,7 @@ func newOpenRig(t *testing.T, shards int) *machinetest.Rig {
 // TestFeed: other machines see of a stream what a Read would, as of one moment.
 func TestFeed(t *testing.T) {
 	r, ctx := newOpenRig(t, 1), t.Context()
-	s := engine.StoreOf(Primitive, r.Router(), "n", 0)
+	s := engine.StoreOf[Store](r.Router(), "n", 0)
 	open := func(namespace, name string, use func(*protocol.Stream, protocol.RecordReader) error) {
 		t.Helper()
 		if err := r.Query(ctx, 0, &openQuery{namespace: namespace, stream: name, use: use}); err != nil {
@@ -137,7 +137,7 @@ func TestPour(t *testing.T) {
 	if err := engine.NewNamespaces(r.Router()).Create(ctx, "wide", true); err != nil {
 		t.Fatal(err)
 	}
-	s := engine.StoreOf(Primitive, r.Router(), "wide", 0)
+	s := engine.StoreOf[Store](r.Router(), "wide", 0)
 	for name, n := range map[string]int{"log": partitions, "narrow": 1} {
 		if err := s.Create(ctx, name, Partitions(n)); err != nil {
 			t.Fatal(err)

@@ -234,7 +234,7 @@ func (d slowDoor) Query(ctx context.Context, shard engine.ShardID, q engine.Quer
 func TestWaitDoesNotBoundTheRead(t *testing.T) {
 	r, s := newStore(t)
 	appendTexts(t, s, "log", "a")
-	slow := engine.StoreOf(stream.Primitive, engine.NewRouter(slowDoor{r}), "n", 0)
+	slow := engine.StoreOf[stream.Store](engine.NewRouter(slowDoor{r}), "n", 0)
 	wantRead(t, slow, "log", "a", stream.Wait(time.Millisecond))
 	wantRead(t, slow, "log", "", stream.Wait(time.Millisecond), stream.FromTime(time.UnixMilli(machinetest.Epoch+1)))
 }

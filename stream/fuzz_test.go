@@ -75,8 +75,8 @@ func FuzzApplyCommand(f *testing.F) {
 		f.Add(kind, stream.AppendCommandBody("log", msg), uint16(1))
 	}
 	f.Fuzz(func(t *testing.T, kind uint8, body []byte, wait uint16) {
-		r := machinetest.New(t, 2, engine.TableOf(stream.Primitive))
-		s := engine.StoreOf(stream.Primitive, r.Router(), "n", 0)
+		r := machinetest.New(t, 2, engine.TableOf[stream.Store]())
+		s := engine.StoreOf[stream.Store](r.Router(), "n", 0)
 		if len(body)%2 == 0 {
 			if err := engine.NewNamespaces(r.Router()).Create(t.Context(), "n", true); err != nil {
 				t.Fatal(err)
@@ -88,7 +88,7 @@ func FuzzApplyCommand(f *testing.F) {
 		r.Advance(int64(wait))
 		spread, _ := r.Router().Spread(t.Context(), "n")
 		cmd := engine.Command{Machine: engine.MachineStream, Kind: kind, Namespace: "n", Spread: spread, Body: body}
-		p := engine.TableOf(stream.Primitive)
+		p := engine.TableOf[stream.Store]()
 		admitted := p.Admit(cmd, 1<<20)
 		if admitted == nil {
 			machinetest.SameInJSON(t, p, cmd)
@@ -139,7 +139,7 @@ func FuzzAdmit(f *testing.F) {
 		r, s := newStore(t)
 		cmd := engine.Command{Machine: engine.MachineStream, Kind: kind, Namespace: "n", Body: body}
 		const limit = 100
-		p := engine.TableOf(stream.Primitive)
+		p := engine.TableOf[stream.Store]()
 		if err := p.Admit(cmd, limit); err != nil {
 			if !errors.Is(err, stream.ErrInvalid) {
 				t.Errorf("Admit(kind %d, %q) = %v, want ErrInvalid", kind, body, err)
@@ -172,7 +172,7 @@ func FuzzAdmit(f *testing.F) {
 // FuzzQuery decodes queries of another process and answers those that can be read.
 func FuzzQuery(f *testing.F) {
 	f.Add(uint8(2), []byte{})
-	p := engine.TableOf(stream.Primitive)
+	p := engine.TableOf[stream.Store]()
 	for kind := uint8(1); int(kind) <= len(p.Queries); kind++ {
 		f.Add(kind, engine.AppendQuery(nil, p.Query(kind))[2:])
 	}
@@ -205,7 +205,7 @@ func FuzzQuery(f *testing.F) {
 // TestQueriesNameTheField: a query of another process that is out of bounds is refused by the name of the field.
 func TestQueriesNameTheField(t *testing.T) {
 	for _, partition := range []int{-2, stream.MaxPartitions} {
-		_, err := engine.NewWire([]engine.Primitive{engine.TableOf(stream.Primitive)}).DecodeQuery(engine.AppendQuery(nil, stream.ReadOfPartition("n", "log", partition)))
+		_, err := engine.NewWire([]engine.Primitive{engine.TableOf[stream.Store]()}).DecodeQuery(engine.AppendQuery(nil, stream.ReadOfPartition("n", "log", partition)))
 		wantError(t, "read of a partition that no stream has", err, stream.ErrInvalid, "partition")
 	}
 }

@@ -84,15 +84,15 @@ func runHistory(t *testing.T, mode stream.Mode, seed uint64) {
 	}
 	namespace := "n"
 	if rng.IntN(3) == 0 {
-		h.r = machinetest.New(t, 3, engine.TableOf(stream.Primitive))
+		h.r = machinetest.New(t, 3, engine.TableOf[stream.Store]())
 		namespace = "wide"
 		if err := engine.NewNamespaces(h.r.Router()).Create(t.Context(), namespace, true); err != nil {
 			t.Fatal(err)
 		}
 	} else {
-		h.r = machinetest.New(t, 1, engine.TableOf(stream.Primitive))
+		h.r = machinetest.New(t, 1, engine.TableOf[stream.Store]())
 	}
-	h.s = engine.StoreOf(stream.Primitive, h.r.Router(), namespace, 0)
+	h.s = engine.StoreOf[stream.Store](h.r.Router(), namespace, 0)
 	h.partitions = 1 + rng.IntN(3)
 	must(t, h.s.Create(t.Context(), "log", stream.Partitions(h.partitions)))
 	h.opts = []stream.GroupOption{

@@ -21,7 +21,7 @@ func contextThatIsDone() (context.Context, context.CancelFunc) {
 
 // TestAdmit: what comes from another process is checked as the store checks its arguments.
 func TestAdmit(t *testing.T) {
-	m := engine.TableOf(stream.Primitive)
+	m := engine.TableOf[stream.Store]()
 	for _, op := range someOps() {
 		if err := m.Admit(command(t, op), stream.DefaultMaxPayloadBytes); err != nil {
 			t.Errorf("Admit of %+v: %v", op, err)
@@ -107,8 +107,8 @@ func TestClaimedSpecs(t *testing.T) {
 
 // TestManyStreams has more partitions than a machine remembers.
 func TestManyStreams(t *testing.T) {
-	r := machinetest.New(t, 1, engine.TableOf(stream.Primitive))
-	s := engine.StoreOf(stream.Primitive, r.Router(), "n", 0)
+	r := machinetest.New(t, 1, engine.TableOf[stream.Store]())
+	s := engine.StoreOf[stream.Store](r.Router(), "n", 0)
 	names := make([]string, 80)
 	for i := range names {
 		names[i] = strings.Repeat("x", i+1)

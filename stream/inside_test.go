@@ -148,7 +148,7 @@ type groupRows struct{ tamperer }
 func newGroupRows(t *testing.T) groupRows {
 	t.Helper()
 	r := machinetest.New(t, 1, table())
-	ctx, s := t.Context(), engine.StoreOf(Primitive, r.Router(), "n", 0)
+	ctx, s := t.Context(), engine.StoreOf[Store](r.Router(), "n", 0)
 	do := func(err error) {
 		t.Helper()
 		if err != nil {

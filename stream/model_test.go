@@ -22,7 +22,7 @@ import (
 //	go test -run TestModel -seed 7 -runs 1000 ./stream
 func TestModel(t *testing.T) {
 	machinetest.Models{
-		Primitives: []engine.Primitive{engine.TableOf(stream.Primitive)}, CacheBytes: 1 << 20,
+		Primitives: []engine.Primitive{engine.TableOf[stream.Store]()}, CacheBytes: 1 << 20,
 		Runs: 24, Steps: 400, ShortRuns: 6, ShortSteps: 300, MaxShards: 3,
 		Begin: func(t *testing.T, rng *rand.Rand, g machinetest.Ground, spread bool) machinetest.Model {
 			return newModel(t, rng, g, spread)
@@ -32,7 +32,7 @@ func TestModel(t *testing.T) {
 
 func newModel(t *testing.T, rng *rand.Rand, g machinetest.Ground, spread bool) *model {
 	return &model{
-		t: t, rng: rng, ground: g, store: engine.StoreOf(stream.Primitive, g.Router(), "n", 0), streams: make(modelState),
+		t: t, rng: rng, ground: g, store: engine.StoreOf[stream.Store](g.Router(), "n", 0), streams: make(modelState),
 		spread: spread, partitions: []int{1, 5, 5, 3}[rng.IntN(4)],
 	}
 }

@@ -91,7 +91,7 @@ func TestRefusals(t *testing.T) {
 
 // TestConflictsArrive: what a conflict says is the same in another process.
 func TestConflictsArrive(t *testing.T) {
-	wire := engine.NewWire([]engine.Primitive{engine.TableOf(stream.Primitive)})
+	wire := engine.NewWire([]engine.Primitive{engine.TableOf[stream.Store]()})
 	want := &stream.ConflictError{Stream: "s", Partition: 3, LastID: stream.ID{Millis: 4, Seq: 5}, Reason: "why"}
 	got := wire.DecodeError(wire.AppendError(nil, want))
 	if c, ok := errors.AsType[*stream.ConflictError](got); !ok || *c != *want || !errors.Is(got, stream.ErrConflict) {
@@ -152,7 +152,7 @@ func TestConsumeReportsOutages(t *testing.T) {
 	r, s := newStore(t)
 	appendTexts(t, s, "log", "1")
 	down := &outage{Rig: r, err: engine.Errorf(engine.ErrUnavailable, "no leader")}
-	s = engine.StoreOf(stream.Primitive, engine.NewRouter(down), "n", 0)
+	s = engine.StoreOf[stream.Store](engine.NewRouter(down), "n", 0)
 	ctx, cancel := context.WithCancel(t.Context())
 	var reported []string
 	err := s.Consume(ctx, "log", "g", func(context.Context, stream.Delivery) error { return nil }, stream.OnError(func(d *stream.Delivery, err error) {

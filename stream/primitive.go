@@ -8,15 +8,7 @@ import (
 // countStreams is the counter of the machine.
 const countStreams engine.Counter = 0
 
-// Primitive is what package floe makes nodes and clients with streams and consumer groups of; programs have no use for it.
-var Primitive = newWiring()
-
-type (
-	hiddenWiring = engine.Wiring[Store]
-	wiring       struct{ *hiddenWiring }
-)
-
-func newWiring() wiring { return wiring{engine.NewWiring(table, newStore)} }
+var _ = engine.Provide(table, newStore)
 
 func newStore(s engine.Scope) *Store { return &Store{s} }
 

@@ -29,13 +29,13 @@ func TestPushScripts(t *testing.T) {
 		if spread {
 			shards = 3
 		}
-		r := machinetest.New(t, shards, engine.TableOf(Primitive), takerPrimitive)
+		r := machinetest.New(t, shards, engine.TableOf[Store](), takerPrimitive)
 		for ns, spread := range map[string]bool{"n": spread, "m": false, "wide": true} {
 			if err := engine.NewNamespaces(r.Router()).Create(t.Context(), ns, spread); err != nil {
 				t.Fatal(err)
 			}
 		}
-		s := &pushScript{Script: &machinetest.Script{Rig: r, Limit: 1 << 20, Verify: r.Verify}, store: engine.StoreOf(Primitive, r.Router(), "n", 1<<20)}
+		s := &pushScript{Script: &machinetest.Script{Rig: r, Limit: 1 << 20, Verify: r.Verify}, store: engine.StoreOf[Store](r.Router(), "n", 1<<20)}
 		s.Operation = func(string, machinetest.Args) (engine.Operation, bool) { return nil, false }
 		s.Condition = func(string, machinetest.Args) (engine.Condition, bool) { return nil, false }
 		s.Other = s.other

@@ -103,8 +103,8 @@ func takerLog(tx *engine.Tx) (n int) {
 
 // newTaker returns a stream of five partitions, to which a taker has subscribed.
 func newTaker(t *testing.T, batch int64) (*machinetest.Rig, *Store) {
-	r := machinetest.New(t, 1, engine.TableOf(Primitive), takerPrimitive)
-	s := engine.StoreOf(Primitive, r.Router(), "n", 1<<20)
+	r := machinetest.New(t, 1, engine.TableOf[Store](), takerPrimitive)
+	s := engine.StoreOf[Store](r.Router(), "n", 1<<20)
 	if err := s.Create(t.Context(), "in", Partitions(5)); err != nil {
 		t.Fatal(err)
 	}

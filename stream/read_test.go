@@ -141,8 +141,8 @@ func TestReadBytes(t *testing.T) {
 
 // TestHugePayloads has messages that are each larger than a read.
 func TestHugePayloads(t *testing.T) {
-	r := machinetest.New(t, 1, engine.TableOf(stream.Primitive))
-	s := engine.StoreOf(stream.Primitive, r.Router(), "n", 16<<20)
+	r := machinetest.New(t, 1, engine.TableOf[stream.Store]())
+	s := engine.StoreOf[stream.Store](r.Router(), "n", 16<<20)
 	huge := bytes.Repeat([]byte("x"), 16<<20)
 	for range 2 {
 		if _, err := s.Append(t.Context(), "log", stream.Message{Payload: huge, Key: "k"}); err != nil {

@@ -17,7 +17,7 @@ import (
 // the state's hash are equal.
 func TestReplicasAreEqual(t *testing.T) {
 	log := randomLog(t, rand.New(rand.NewPCG(machinetest.Seed(t), 0)), 1000)
-	machinetest.EqualReplicas(t, log, []engine.Primitive{engine.TableOf(stream.Primitive)},
+	machinetest.EqualReplicas(t, log, []engine.Primitive{engine.TableOf[stream.Store]()},
 		machinetest.Replica{Name: "commits each", Commit: 1, CacheBytes: 1 << 20},
 		machinetest.Replica{Name: "commits 7", Commit: 7},
 		machinetest.Replica{Name: "commits all", CacheBytes: 1 << 20},

@@ -54,7 +54,7 @@ func TestAppendWhileDeleted(t *testing.T) {
 						create(t, s, "log", stream.Partitions(again))
 					}
 				}}
-				late := engine.StoreOf(stream.Primitive, engine.NewRouter(d), "wide", 0)
+				late := engine.StoreOf[stream.Store](engine.NewRouter(d), "wide", 0)
 				opts := []stream.AppendOption{stream.Partition(p)}
 				a, err := late.Append(t.Context(), "log", text("late"), opts...)
 				if hold && err == nil && a.Offset > 1 {
@@ -339,11 +339,11 @@ func (d ctxDoor) Query(ctx context.Context, id engine.ShardID, q engine.Query) e
 func TestShortestWaitLooks(t *testing.T) {
 	r, s := wideGroup(t)
 	must(t, s.Groups("log").Create(t.Context(), "g"))
-	late := engine.StoreOf(stream.Primitive, engine.NewRouter(ctxDoor{r}), "wide", 0)
+	late := engine.StoreOf[stream.Store](engine.NewRouter(ctxDoor{r}), "wide", 0)
 	if ds, err := late.ReadGroup(t.Context(), "log", "g", "a", stream.Wait(1)); err != nil || len(ds) != wide {
 		t.Errorf("ReadGroup with a wait of 1 ns = %s, %v, want %d records", deliveries(ds), err, wide)
 	}
-	late = engine.StoreOf(stream.Primitive, engine.NewRouter(ctxDoor{r}), "nowhere", 0)
+	late = engine.StoreOf[stream.Store](engine.NewRouter(ctxDoor{r}), "nowhere", 0)
 	if ds, err := late.ReadGroup(t.Context(), "log", "g", "a", stream.Wait(1)); err != nil || len(ds) != 0 {
 		t.Errorf("ReadGroup in no namespace with a wait of 1 ns = %s, %v, want nothing", deliveries(ds), err)
 	}
@@ -356,7 +356,7 @@ func TestLateCommandForADeletedGroup(t *testing.T) {
 		must(t, s.Groups("log").Create(t.Context(), "other"))
 		must(t, s.Groups("log").Create(t.Context(), "g"))
 		d := &betweenDoor{Rig: r}
-		late := engine.StoreOf(stream.Primitive, engine.NewRouter(d), "wide", 0)
+		late := engine.StoreOf[stream.Store](engine.NewRouter(d), "wide", 0)
 		d.before = func() { must(t, s.Groups("log").Delete(t.Context(), "g")) }
 		n, err := late.Ack(t.Context(), "log", "g", stream.Ref{Partition: p, Offset: 1})
 		wantError(t, fmt.Sprintf("Ack of a record of partition %d = %d", p, n), err, stream.ErrNotFound, `consumer group "g" not found`)

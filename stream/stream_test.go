@@ -15,18 +15,18 @@ import (
 
 // newStore returns the streams of a namespace in a rig with one shard.
 func newStore(t testing.TB) (*machinetest.Rig, *stream.Store) {
-	r := machinetest.New(t, 1, engine.TableOf(stream.Primitive))
-	return r, engine.StoreOf(stream.Primitive, r.Router(), "n", 0)
+	r := machinetest.New(t, 1, engine.TableOf[stream.Store]())
+	return r, engine.StoreOf[stream.Store](r.Router(), "n", 0)
 }
 
 // newSpread returns those of a spread namespace over several shards.
 func newSpread(t testing.TB, shards int) (*machinetest.Rig, *stream.Store) {
 	t.Helper()
-	r := machinetest.New(t, shards, engine.TableOf(stream.Primitive))
+	r := machinetest.New(t, shards, engine.TableOf[stream.Store]())
 	if err := engine.NewNamespaces(r.Router()).Create(t.Context(), "wide", true); err != nil {
 		t.Fatal(err)
 	}
-	return r, engine.StoreOf(stream.Primitive, r.Router(), "wide", 0)
+	return r, engine.StoreOf[stream.Store](r.Router(), "wide", 0)
 }
 
 // text returns a message with a payload.

@@ -136,7 +136,7 @@ func TestALaterShardWithAnUnknownOutcome(t *testing.T) {
 			if c.noAck {
 				opts = append(opts, stream.NoAck())
 			}
-			lossy := engine.StoreOf(stream.Primitive, engine.NewRouter(d), "wide", 0)
+			lossy := engine.StoreOf[stream.Store](engine.NewRouter(d), "wide", 0)
 			seen := make(map[int]bool)
 			failed := 0
 			for range 8 { // it begins with another shard each time

@@ -17,7 +17,7 @@ import (
 func newFilledRig(t *testing.T) *machinetest.Rig {
 	t.Helper()
 	r := machinetest.New(t, 1, table())
-	ctx, s, other := t.Context(), engine.StoreOf(Primitive, r.Router(), "n", 0), engine.StoreOf(Primitive, r.Router(), "other", 0)
+	ctx, s, other := t.Context(), engine.StoreOf[Store](r.Router(), "n", 0), engine.StoreOf[Store](r.Router(), "other", 0)
 	do := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -221,7 +221,7 @@ func TestVerifyReadsAreReported(t *testing.T) {
 	r := newFilledRig(t)
 	w := tamperer{t, r}
 	w.delete(w.record("log", 5))
-	s := engine.StoreOf(Primitive, r.Router(), "n", 0)
+	s := engine.StoreOf[Store](r.Router(), "n", 0)
 	if _, err := s.Read(t.Context(), "log", Partition(0)); err == nil || !strings.Contains(err.Error(), "no row for offset 5 of partition 0") {
 		t.Errorf("Read = %v", err)
 	}

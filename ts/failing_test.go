@@ -24,7 +24,7 @@ func TestEachFailure(t *testing.T) {
 			write(t, storeOf(r, "n"), p)
 		}
 		call := func(f func(s *ts.Store) error) func(engine.Door) error {
-			return func(d engine.Door) error { return f(engine.StoreOf(ts.Primitive, engine.NewRouter(d), "n", 0)) }
+			return func(d engine.Door) error { return f(engine.StoreOf[ts.Store](engine.NewRouter(d), "n", 0)) }
 		}
 		tags := map[string]string{"host": "a"}
 		r.EachFailure(map[string]func(engine.Door) error{

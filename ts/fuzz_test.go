@@ -27,7 +27,7 @@ func (r *recorder) Propose(ctx context.Context, shard engine.ShardID, cmd engine
 // someCommands are commands of users of every kind, in an order in which they succeed.
 func someCommands(tb testing.TB) []engine.Command {
 	door := &recorder{Rig: newRig(tb, 1)}
-	s := engine.StoreOf(ts.Primitive, engine.NewRouter(door), "n", 0)
+	s := engine.StoreOf[ts.Store](engine.NewRouter(door), "n", 0)
 	write(tb, s, point("a", 0, 1), point("b", 0, 2.5), point("a", second, -1e300))
 	write(tb, s, point("a", 2*second, 3), point("c", -day, 4))
 	must(0, s.SetRetention(tb.Context(), "cpu", ts.Retention{RawTTL: 72 * time.Hour, Downsample: []ts.Downsample{{Every: time.Minute, TTL: 96 * time.Hour}}}))
@@ -51,7 +51,7 @@ func FuzzApplyCommand(f *testing.F) {
 		f.Add(cmd.Kind, cmd.Body)
 	}
 	f.Fuzz(func(t *testing.T, kind uint8, body []byte) {
-		p := engine.TableOf(ts.Primitive)
+		p := engine.TableOf[ts.Store]()
 		c := p.Command(kind)
 		if c == nil || c.From&engine.FromUsers == 0 {
 			return
@@ -108,7 +108,7 @@ func FuzzRow(f *testing.F) {
 // TestHostileWrites: writes that no function of this package makes are refused before they get into the log.
 func TestHostileWrites(t *testing.T) {
 	good := someCommands(t)[1]
-	p := engine.TableOf(ts.Primitive)
+	p := engine.TableOf[ts.Store]()
 	admit := p.Command(good.Kind).Admit
 	if err := admit(good, 1<<20); err != nil {
 		t.Fatalf("Admit of a write of our own: %v", err)

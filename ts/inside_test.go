@@ -315,7 +315,7 @@ func TestPrecisions(t *testing.T) {
 	if _, err := ParsePrecision("h"); !errors.Is(err, ErrInvalid) || (Seconds+1).String() != "unknown" {
 		t.Errorf("precision h: %v", err)
 	}
-	s := engine.StoreOf(Primitive, machinetest.New(t, 1, table()).Router(), "n", 0)
+	s := engine.StoreOf[Store](machinetest.New(t, 1, table()).Router(), "n", 0)
 	for name, err := range map[string]error{
 		"unknown precision 4": second(s.WriteLine(t.Context(), strings.NewReader(""), Seconds+1)), "no reader of lines": second(s.Import(t.Context(), nil, Seconds)),
 	} {
@@ -359,7 +359,7 @@ func TestSamplesForOtherMachines(t *testing.T) {
 	p := table()
 	p.Queries = append(p.Queries, engine.QueryRow(queryLast+1, "sample", (*machine).querySample))
 	r := machinetest.New(t, 1, p)
-	s := engine.StoreOf(Primitive, r.Router(), "n", 0)
+	s := engine.StoreOf[Store](r.Router(), "n", 0)
 	put := func(host string, at int64, value float64) {
 		t.Helper()
 		_, err := s.Write(t.Context(), Point{Measurement: "cpu", Tags: map[string]string{"host": host, "dc": "x"}, Fields: map[string]float64{"v": value, "w": -value}, Time: time.UnixMilli(machinetest.Epoch + at)})
@@ -409,7 +409,7 @@ func TestSamplesForOtherMachines(t *testing.T) {
 // TestNamespaceGoes: with a namespace go its retention and its limit, which are there without any point.
 func TestNamespaceGoes(t *testing.T) {
 	r := machinetest.New(t, 1, table())
-	s := engine.StoreOf(Primitive, r.Router(), "n", 0)
+	s := engine.StoreOf[Store](r.Router(), "n", 0)
 	rows := func() (n int) {
 		for _, row := range r.Rows(0) {
 			if row.Machine == engine.MachineTS {
@@ -435,7 +435,7 @@ func TestNamespaceGoes(t *testing.T) {
 // TestRetentionTimer: a measurement has a timer for as long as it has a retention.
 func TestRetentionTimer(t *testing.T) {
 	r := machinetest.New(t, 1, table())
-	s := engine.StoreOf(Primitive, r.Router(), "n", 0)
+	s := engine.StoreOf[Store](r.Router(), "n", 0)
 	if _, err := s.Write(t.Context(), Point{Measurement: "cpu", Fields: map[string]float64{"v": 1}, Time: time.UnixMilli(machinetest.Epoch)}); err != nil {
 		t.Fatal(err)
 	}

@@ -38,7 +38,7 @@ func open(t testing.TB, c floe.Config) *floe.Node {
 }
 
 func newRig(t testing.TB, shards int) *machinetest.Rig {
-	return newRigOf(t, shards, engine.TableOf(ts.Primitive).New)
+	return newRigOf(t, shards, engine.TableOf[ts.Store]().New)
 }
 
 // newRigOf returns one whose time series have a machine of their own.
@@ -47,13 +47,13 @@ func newRigOf(t testing.TB, shards int, machine func() engine.Machine) *machinet
 }
 
 func primitives(machine func() engine.Machine) []engine.Primitive {
-	p := engine.TableOf(ts.Primitive)
+	p := engine.TableOf[ts.Store]()
 	p.New = machine
-	return []engine.Primitive{engine.TableOf(kv.Primitive), p}
+	return []engine.Primitive{engine.TableOf[kv.Store](), p}
 }
 
 func storeOf(r *machinetest.Rig, namespace string) *ts.Store {
-	return engine.StoreOf(ts.Primitive, r.Router(), namespace, 0)
+	return engine.StoreOf[ts.Store](r.Router(), namespace, 0)
 }
 
 // within bounds everything a test waits for; reaching it is a failure.

@@ -24,12 +24,12 @@ import (
 //	go test -run TestModel -seed 7 -runs 400 ./ts
 func TestModel(t *testing.T) {
 	machinetest.Models{
-		Primitives: primitives(engine.TableOf(ts.Primitive).New), CacheBytes: 4 << 20,
+		Primitives: primitives(engine.TableOf[ts.Store]().New), CacheBytes: 4 << 20,
 		Runs: 9, Steps: 150, ShortRuns: 3, ShortSteps: 120, MaxShards: 3,
 		Begin: func(t *testing.T, rng *rand.Rand, g machinetest.Ground, spread bool) machinetest.Model {
 			router := engine.NewRouter(&oneByOne{Door: g})
 			return &model{
-				t: t, rng: rng, ground: g, router: router, store: engine.StoreOf(ts.Primitive, router, "n", 0),
+				t: t, rng: rng, ground: g, router: router, store: engine.StoreOf[ts.Store](router, "n", 0),
 				points: make(map[ts.At]float64), ttl: make(map[string]int64),
 			}
 		},

@@ -40,7 +40,7 @@ func (l *looked) Err() error {
 // TestQueriesEndSoon: a query over many points in few rows looks at its caller every few milliseconds, and ends the first time that he is gone.
 func TestQueriesEndSoon(t *testing.T) {
 	r := machinetest.Open(t, machinetest.Config{Shards: 1, Primitives: []engine.Primitive{table()}, CacheBytes: 4 << 20})
-	s := engine.StoreOf(Primitive, r.Router(), "n", 0)
+	s := engine.StoreOf[Store](r.Router(), "n", 0)
 	const n = 600_000
 	var lines bytes.Buffer
 	for i := range n {

@@ -45,7 +45,7 @@ func TestReplicasAreEqual(t *testing.T) {
 			r.Advance(rng.Int64N(3 * hour))
 		}
 	}
-	all := primitives(engine.TableOf(ts.Primitive).New)
+	all := primitives(engine.TableOf[ts.Store]().New)
 	machinetest.EqualReplicas(t, r.Log(0), all,
 		machinetest.Replica{Name: "commits each", Commit: 1},
 		machinetest.Replica{Name: "commits 7", Commit: 7, CacheBytes: 4 << 20},

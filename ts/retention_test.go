@@ -305,14 +305,14 @@ func TestImportWaits(t *testing.T) {
 		fmt.Fprintf(&lines, "cpu,host=a value=%v %d\n", math.Sqrt(float64(i)), machinetest.Epoch-i*second)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		s := engine.StoreOf(ts.Primitive, engine.NewRouter(&flaky{Rig: r}), "n", 0)
+		s := engine.StoreOf[ts.Store](engine.NewRouter(&flaky{Rig: r}), "n", 0)
 		result, err := s.Import(t.Context(), strings.NewReader(lines.String()), ts.Milliseconds)
 		if err != nil || result.Written != 100_000 || result.Refused != 0 {
 			t.Errorf("Import = %+v, %v", result, err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		away := engine.StoreOf(ts.Primitive, engine.NewRouter(&ahead{Rig: r}), "n", 0)
+		away := engine.StoreOf[ts.Store](engine.NewRouter(&ahead{Rig: r}), "n", 0)
 		if _, err := away.Import(ctx, strings.NewReader(lines.String()), ts.Milliseconds); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, ts.ErrBusy) {
 			t.Errorf("Import into a shard that does not seal = %v, want that of the context and ErrBusy", err)
 		}

@@ -37,7 +37,7 @@ func TestStaleNumbers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			door := &turn{newRig(t, 1)}
-			s := engine.StoreOf(ts.Primitive, engine.NewRouter(door), "n", 0)
+			s := engine.StoreOf[ts.Store](engine.NewRouter(door), "n", 0)
 			write(t, s, point("a", 0, 3))
 			kept := len(door.Log(0))
 			write(t, s, point("b", 0, 4), point("c", 0, 5))
@@ -63,7 +63,7 @@ func TestStaleNumbers(t *testing.T) {
 // TestDeletedAndMadeAgain: series and measurements that were deleted and made again have other numbers, whatever a caller remembers.
 func TestDeletedAndMadeAgain(t *testing.T) {
 	r := newRig(t, 1)
-	one, two := engine.StoreOf(ts.Primitive, r.Router(), "n", 0), engine.StoreOf(ts.Primitive, r.Router(), "n", 0)
+	one, two := engine.StoreOf[ts.Store](r.Router(), "n", 0), engine.StoreOf[ts.Store](r.Router(), "n", 0)
 	write(t, one, point("a", 0, 1), point("b", 0, 1))
 	must(two.Series("cpu").Delete(t.Context(), map[string]string{"host": "a"}))
 	write(t, two, point("c", 0, 2), point("a", 0, 2))
@@ -144,7 +144,7 @@ func TestSeriesLimit(t *testing.T) {
 			t.Errorf("Write = %+v, %v", result, err)
 		}
 	}
-	fresh := engine.StoreOf(ts.Primitive, r.Router(), "n", 0)
+	fresh := engine.StoreOf[ts.Store](r.Router(), "n", 0)
 	if _, err := fresh.Write(t.Context(), flood[1:]...); !errors.As(err, &full) || full.Tag != "host" && full.Tag != "request" || full.Values != 8 {
 		t.Errorf("Write = %v, want the tag with the most values", err)
 	}

@@ -40,7 +40,7 @@ func TestCallersAtTheLimit(t *testing.T) {
 	must(0, s.SetSeriesLimit(t.Context(), 3))
 	write(t, s, point("a", 0, 1), point("b", 0, 1))
 	door := &ahead{Rig: r, do: func() { write(t, s, point("c", 0, 1)) }}
-	late := engine.StoreOf(ts.Primitive, engine.NewRouter(door), "n", 0)
+	late := engine.StoreOf[ts.Store](engine.NewRouter(door), "n", 0)
 	result, err := late.Write(t.Context(), point("d", 0, 1), point("a", second, 2))
 	var full *ts.LimitError
 	if !errors.As(err, &full) || full.Room != 0 || result.Written != 1 || result.Refused != 1 {

@@ -18,7 +18,7 @@ import (
 // accepts what only Admit rejects: a user may not send it, but another machine may.
 func TestAdmit(t *testing.T) {
 	const most = 100
-	r := machinetest.New(t, 1, engine.TableOf(action.Primitive), table())
+	r := machinetest.New(t, 1, engine.TableOf[action.Store](), table())
 	definition := `{"kind":"Workflow","name":"w","version":"1","start":{"run":"@actions/a","transitions":{"success":"flo.Completed","failure":"flo.Failed"}}}`
 	created, err := compile([]byte(definition))
 	if err != nil {

@@ -19,11 +19,11 @@ import (
 // newStores returns the stores of a plain namespace and of a spread one, and their rig.
 func newStores(t *testing.T) (r *machinetest.Rig, plain, spread *Store) {
 	t.Helper()
-	r = machinetest.New(t, 3, engine.TableOf(action.Primitive), engine.TableOf(stream.Primitive), engine.TableOf(Primitive))
+	r = machinetest.New(t, 3, engine.TableOf[action.Store](), engine.TableOf[stream.Store](), engine.TableOf[Store]())
 	if err := engine.NewNamespaces(r.Router()).Create(t.Context(), "s", true); err != nil {
 		t.Fatal(err)
 	}
-	return r, engine.StoreOf(Primitive, r.Router(), "n", 1<<20), engine.StoreOf(Primitive, r.Router(), "s", 1<<20)
+	return r, engine.StoreOf[Store](r.Router(), "n", 1<<20), engine.StoreOf[Store](r.Router(), "s", 1<<20)
 }
 
 func errOf[T any](_ T, err error) error { return err }
@@ -380,7 +380,7 @@ func TestMix(t *testing.T) {
 func TestBranchesSee(t *testing.T) {
 	r, s, _ := newStores(t)
 	ctx := t.Context()
-	actions := engine.StoreOf(action.Primitive, r.Router(), "n", 1<<20)
+	actions := engine.StoreOf[action.Store](r.Router(), "n", 1<<20)
 	must := func(err error) {
 		t.Helper()
 		if err != nil {

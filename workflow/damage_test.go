@@ -50,7 +50,7 @@ func TestDamages(t *testing.T) {
 // newDamageable returns a rig with rows of all kinds.
 func newDamageable(t *testing.T) *machinetest.Rig {
 	w := newWorked(t)
-	actions := engine.StoreOf(action.Primitive, w.Router(), "n", 1<<20)
+	actions := engine.StoreOf[action.Store](w.Router(), "n", 1<<20)
 	end := func(code string) {
 		tasks, err := actions.Await(t.Context(), "w", []string{"two"})
 		w.must(err)

@@ -50,7 +50,7 @@ start: { waitForSignal: { type: go }, transitions: { success: flo.Completed } }
 		}
 		call := func(f func(s *workflow.Store) error) func(engine.Door) error {
 			return func(d engine.Door) error {
-				return f(engine.StoreOf(workflow.Primitive, engine.NewRouter(d), "n", 1<<20))
+				return f(engine.StoreOf[workflow.Store](engine.NewRouter(d), "n", 1<<20))
 			}
 		}
 		missing := func(err error) error { return machinetest.Except(err, workflow.ErrNotFound) } // what is asked for does not exist, unless the question fails

@@ -55,9 +55,9 @@ type worked struct {
 }
 
 func newWorked(t testing.TB) *worked {
-	r := machinetest.New(t, 1, engine.TableOf(action.Primitive), engine.TableOf(stream.Primitive), engine.TableOf(Primitive))
-	w := &worked{Rig: r, t: t, flows: engine.StoreOf(Primitive, r.Router(), "n", 1<<20)}
-	actions := engine.StoreOf(action.Primitive, r.Router(), "n", 1<<20)
+	r := machinetest.New(t, 1, engine.TableOf[action.Store](), engine.TableOf[stream.Store](), engine.TableOf[Store]())
+	w := &worked{Rig: r, t: t, flows: engine.StoreOf[Store](r.Router(), "n", 1<<20)}
+	actions := engine.StoreOf[action.Store](r.Router(), "n", 1<<20)
 	for _, name := range []string{"one", "undo"} {
 		_, err := actions.Register(t.Context(), name)
 		w.must(err)

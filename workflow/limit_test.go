@@ -136,7 +136,7 @@ func TestMaxSteps(t *testing.T) {
 func TestMaxEvents(t *testing.T) {
 	const before = 5 // events when the third step is to begin
 	for limit, want := range map[int64]string{before - 1: "too_many_events", before: "too_many_events", before + 1: ""} {
-		r := machinetest.New(t, 1, engine.TableOf(action.Primitive), workflow.TableLimitedTo(limit))
+		r := machinetest.New(t, 1, engine.TableOf[action.Store](), workflow.TableLimitedTo(limit))
 		flows := flowsOf(r, "n")
 		step := func(name, to string) workflow.Step { return named(name, does(workflow.Sleep{}, "success", to)) }
 		create(t, flows, startsWith("w", step("", "second"), step("second", "third"), step("third", "flo.Completed")))

@@ -17,7 +17,7 @@ import (
 func cachedOf(t *testing.T, keys, outputBytes int, maxCached, maxBytes int64) (hits []int) {
 	t.Helper()
 	ctx := context.Background()
-	r := machinetest.New(t, 1, engine.TableOf(action.Primitive), workflow.TableOf(maxCached, maxBytes))
+	r := machinetest.New(t, 1, engine.TableOf[action.Store](), workflow.TableOf(maxCached, maxBytes))
 	flows, actions := flowsOf(r, "n"), actionsOf(r, "n")
 	if _, err := actions.Register(ctx, "a"); err != nil {
 		t.Fatal(err)

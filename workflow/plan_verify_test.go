@@ -12,8 +12,8 @@ import (
 // TestVerifyPlans: Verify reports a run whose plan stands at executors that there are not, whichever of them it is.
 func TestVerifyPlans(t *testing.T) {
 	ctx := t.Context()
-	r := machinetest.New(t, 1, engine.TableOf(action.Primitive), table())
-	flows, actions := engine.StoreOf(Primitive, r.Router(), "n", 1<<20), engine.StoreOf(action.Primitive, r.Router(), "n", 1<<20)
+	r := machinetest.New(t, 1, engine.TableOf[action.Store](), table())
+	flows, actions := engine.StoreOf[Store](r.Router(), "n", 1<<20), engine.StoreOf[action.Store](r.Router(), "n", 1<<20)
 	if _, err := actions.Register(ctx, "a"); err != nil {
 		t.Fatal(err)
 	}

@@ -18,15 +18,7 @@ const (
 	countUndoFailed
 )
 
-// Primitive is what package floe makes nodes and clients with workflows of; programs have no use for it.
-var Primitive = newWiring()
-
-type (
-	hiddenWiring = engine.Wiring[Store]
-	wiring       struct{ *hiddenWiring }
-)
-
-func newWiring() wiring { return wiring{engine.NewWiring(table, newStore)} }
+var _ = engine.Provide(table, newStore)
 
 func table() engine.Primitive {
 	types := commands.Types()

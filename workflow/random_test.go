@@ -76,7 +76,7 @@ func TestRandom(t *testing.T) {
 		}
 		w.heal()
 		w.audit()
-		tables := []engine.Primitive{engine.TableOf(action.Primitive), engine.TableOf(stream.Primitive), engine.TableOf(workflow.Primitive)}
+		tables := []engine.Primitive{engine.TableOf[action.Store](), engine.TableOf[stream.Store](), engine.TableOf[workflow.Store]()}
 		machinetest.EqualReplicas(t, r.Log(0), tables, machinetest.Replica{}, machinetest.Replica{Name: "restarts", Commit: 3, Restart: 40})
 	}
 }

@@ -21,15 +21,15 @@ import (
 )
 
 func newRig(t testing.TB, shards int) *machinetest.Rig {
-	return machinetest.New(t, shards, engine.TableOf(action.Primitive), engine.TableOf(stream.Primitive), engine.TableOf(workflow.Primitive))
+	return machinetest.New(t, shards, engine.TableOf[action.Store](), engine.TableOf[stream.Store](), engine.TableOf[workflow.Store]())
 }
 
 func flowsOf(r *machinetest.Rig, namespace string) *workflow.Store {
-	return engine.StoreOf(workflow.Primitive, r.Router(), namespace, 1<<20)
+	return engine.StoreOf[workflow.Store](r.Router(), namespace, 1<<20)
 }
 
 func actionsOf(r *machinetest.Rig, namespace string) *action.Store {
-	return engine.StoreOf(action.Primitive, r.Router(), namespace, 1<<20)
+	return engine.StoreOf[action.Store](r.Router(), namespace, 1<<20)
 }
 
 // TestScripts runs the scripts in testdata. Each line of a "run" is answered by one or more lines; after each line all rows are verified. Time is given by
@@ -52,7 +52,7 @@ func TestScripts(t *testing.T) {
 	machinetest.RunScripts(t, "testdata/scripts", func(t *testing.T) *machinetest.Script {
 		r := newRig(t, 1)
 		t.Cleanup(func() { // a crash at every position of the log changes nothing
-			tables := []engine.Primitive{engine.TableOf(action.Primitive), engine.TableOf(stream.Primitive), engine.TableOf(workflow.Primitive)}
+			tables := []engine.Primitive{engine.TableOf[action.Store](), engine.TableOf[stream.Store](), engine.TableOf[workflow.Store]()}
 			machinetest.EqualReplicas(t, r.Log(0), tables, machinetest.Replica{}, machinetest.Replica{Name: "crashes behind each entry", Commit: 1, Restart: 1})
 		})
 		s := &script{

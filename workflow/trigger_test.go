@@ -16,7 +16,7 @@ import (
 )
 
 func streamsOf(r *machinetest.Rig, namespace string) *stream.Store {
-	return engine.StoreOf(stream.Primitive, r.Router(), namespace, 1<<20)
+	return engine.StoreOf[stream.Store](r.Router(), namespace, 1<<20)
 }
 
 // triggered is a workflow that a stream starts; its runs wait for a signal "go".
@@ -128,7 +128,7 @@ func TestTrigger(t *testing.T) {
 	if g, err := streams.Groups("orders").Get(ctx, "wf-order"); err == nil {
 		t.Errorf("the group of a trigger that is gone: %+v", g)
 	}
-	machinetest.EqualReplicas(t, r.Log(0), []engine.Primitive{engine.TableOf(action.Primitive), engine.TableOf(stream.Primitive), engine.TableOf(workflow.Primitive)},
+	machinetest.EqualReplicas(t, r.Log(0), []engine.Primitive{engine.TableOf[action.Store](), engine.TableOf[stream.Store](), engine.TableOf[workflow.Store]()},
 		machinetest.Replica{}, machinetest.Replica{Name: "crashes behind each entry", Commit: 1, Restart: 1}, machinetest.Replica{Name: "forgets", Forgetful: true})
 }
 

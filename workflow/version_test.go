@@ -95,7 +95,7 @@ func TestRemovedVersionsDoNotCount(t *testing.T) {
 	for name, spread := range map[string]bool{"plain": false, "spread": true} {
 		t.Run(name, func(t *testing.T) {
 			ctx := t.Context()
-			r := machinetest.New(t, 3, engine.TableOf(action.Primitive), workflow.TableOfVersions(3))
+			r := machinetest.New(t, 3, engine.TableOf[action.Store](), workflow.TableOfVersions(3))
 			if err := engine.NewNamespaces(r.Router()).Create(ctx, "v", spread); err != nil {
 				t.Fatal(err)
 			}

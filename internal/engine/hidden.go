@@ -107,34 +107,43 @@ func conditionOf(c Condition) *Op {
 	return c.condition()
 }
 
-// Wiring is what a node or a client is made of, of one primitive: its table, and its stores S.
-type Wiring[S any] struct {
+// wiring is how a primitive with stores S is built into nodes and clients.
+type wiring[S any] struct {
 	table   func() Primitive
 	store   func(Scope) *S
 	machine MachineID
 }
 
-// NewWiring returns the wiring of a primitive. Each of its stores has a Scope, and is made by store.
-func NewWiring[S any](table func() Primitive, store func(Scope) *S) *Wiring[S] {
-	return &Wiring[S]{table, store, table().ID}
+// wirings has a *wiring for the store type of each primitive. It is read-only once all packages are
+// initialized.
+var wirings = make(map[reflect.Type]any)
+
+// Provide gives the engine the table of a primitive and the constructor of its stores S. A primitive
+// calls it when its package is initialized, as in
+//
+//	var _ = engine.Provide(table, newStore)
+//
+// because Go has no friends: the public package of a primitive would otherwise have to export what
+// only package floe needs. Nothing depends on which packages are linked: package primitive names
+// each store type.
+func Provide[S any](table func() Primitive, store func(Scope) *S) struct{} {
+	wirings[reflect.TypeFor[S]()] = &wiring[S]{table, store, table().ID}
+	return struct{}{}
 }
 
-func (w *Wiring[S]) wiring() *Wiring[S] { return w }
+func wiringOf[S any]() *wiring[S] { return wirings[reflect.TypeFor[S]()].(*wiring[S]) }
 
-// Wired is the one exported value of a primitive's package that is not for its users: a Wiring that hides in a type without anything exported.
-type Wired[S any] interface{ wiring() *Wiring[S] }
-
-// TableOf returns the table of a primitive.
-func TableOf[S any](w Wired[S]) Primitive { return w.wiring().table() }
+// TableOf returns the table of the primitive with stores S.
+func TableOf[S any]() Primitive { return wiringOf[S]().table() }
 
 // DefaultMaxPayload is the largest value or payload by default, in bytes.
 const DefaultMaxPayload = 1 << 20
 
 // StoreOf returns the store of a namespace behind a router. maxPayload of 0 means DefaultMaxPayload.
-func StoreOf[S any](w Wired[S], r *Router, namespace string, maxPayload int) *S {
+func StoreOf[S any](r *Router, namespace string, maxPayload int) *S {
 	if maxPayload == 0 {
 		maxPayload = DefaultMaxPayload
 	}
-	wired := w.wiring()
-	return handle(r, wired.machine, namespace, maxPayload, wired.store)
+	w := wiringOf[S]()
+	return handle(r, w.machine, namespace, maxPayload, w.store)
 }

@@ -25,7 +25,7 @@ const (
 // refused before it gets into the log, and when it is there all the same.
 func TestCommandsComeFromTheirSenders(t *testing.T) {
 	primitives := []engine.Primitive{
-		engine.TableOf(kv.Primitive), engine.TableOf(queue.Primitive), engine.TableOf(stream.Primitive), toy.Primitive(), toy.VaultPrimitive(),
+		engine.TableOf[kv.Store](), engine.TableOf[queue.Store](), engine.TableOf[stream.Store](), toy.Primitive(), toy.VaultPrimitive(),
 	}
 	reached := make(map[string]bool) // commands that got to their machine
 	for i := range primitives {

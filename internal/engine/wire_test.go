@@ -15,7 +15,7 @@ import (
 )
 
 func newWire() *engine.Wire {
-	return engine.NewWire([]engine.Primitive{engine.TableOf(kv.Primitive), toy.Primitive()})
+	return engine.NewWire([]engine.Primitive{engine.TableOf[kv.Store](), toy.Primitive()})
 }
 
 func TestErrorsArriveAsTheyWere(t *testing.T) {

@@ -154,7 +154,7 @@ func (s *scrape) queues(ctx context.Context, k *kind, info engine.NamespaceInfo)
 	if info.Counts.Queues == 0 {
 		return
 	}
-	store := engine.StoreOf(queue.Primitive, s.source.Replica, info.Name, 0)
+	store := engine.StoreOf[queue.Store](s.source.Replica, info.Name, 0)
 	for q := range read(s, k, store.All(ctx, queue.Limit(pageOf))) {
 		k.add([]float64{
 			float64(q.Ready), float64(q.Delayed), float64(q.Inflight), float64(q.Dead), float64(q.Bytes),
@@ -169,7 +169,7 @@ func (s *scrape) streams(ctx context.Context, k, groups *kind, info engine.Names
 	if info.Counts.Streams == 0 {
 		return
 	}
-	store := engine.StoreOf(stream.Primitive, s.source.Replica, info.Name, 0)
+	store := engine.StoreOf[stream.Store](s.source.Replica, info.Name, 0)
 	for st := range read(s, k, store.All(ctx, stream.Limit(pageOf))) {
 		if !k.add([]float64{float64(st.Appended), float64(st.Records())}, info.Name, st.Name) {
 			continue
@@ -183,7 +183,7 @@ func (s *scrape) streams(ctx context.Context, k, groups *kind, info engine.Names
 // jobs sends the metrics of jobs and of their operators.
 func (s *scrape) jobs(ctx context.Context, k, operators *kind, info engine.NamespaceInfo) {
 	k.expect(info.Counts.Jobs)
-	store := engine.StoreOf(processing.Primitive, s.source.Replica, info.Name, 0)
+	store := engine.StoreOf[processing.Store](s.source.Replica, info.Name, 0)
 	for j := range read(s, k, store.All(ctx, processing.Limit(pageOf))) {
 		m := &j.Metrics
 		k.add([]float64{
@@ -202,7 +202,7 @@ func (s *scrape) workflows(ctx context.Context, k *kind, info engine.NamespaceIn
 	if info.Counts.Workflows == 0 {
 		return
 	}
-	store := engine.StoreOf(workflow.Primitive, s.source.Replica, info.Name, 0)
+	store := engine.StoreOf[workflow.Store](s.source.Replica, info.Name, 0)
 	for w := range read(s, k, store.All(ctx, workflow.Limit(pageOf))) {
 		r := &w.Runs
 		k.add([]float64{
@@ -216,7 +216,7 @@ func (s *scrape) actions(ctx context.Context, k *kind, info engine.NamespaceInfo
 	if info.Counts.Actions == 0 {
 		return
 	}
-	store := engine.StoreOf(action.Primitive, s.source.Replica, info.Name, 0)
+	store := engine.StoreOf[action.Store](s.source.Replica, info.Name, 0)
 	for a := range read(s, k, store.All(ctx, action.Limit(pageOf))) {
 		r := &a.Runs
 		k.add([]float64{

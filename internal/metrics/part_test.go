@@ -52,12 +52,12 @@ func scrapeOf(t *testing.T, c prometheus.Collector) map[string]float64 {
 // on, they have the present again.
 func TestStuckListing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		host, err := shard.Open(shard.Config{Shards: 1, Primitives: []engine.Primitive{engine.TableOf(queue.Primitive)}})
+		host, err := shard.Open(shard.Config{Shards: 1, Primitives: []engine.Primitive{engine.TableOf[queue.Store]()}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer host.Close()
-		jobs := engine.StoreOf(queue.Primitive, engine.NewRouter(host), "shop", 0)
+		jobs := engine.StoreOf[queue.Store](engine.NewRouter(host), "shop", 0)
 		enqueue := func() {
 			t.Helper()
 			if _, err := jobs.Enqueue(t.Context(), "mail", []byte("x")); err != nil {

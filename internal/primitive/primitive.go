@@ -16,7 +16,7 @@ import (
 // All returns the tables of all primitives: every node has them.
 func All() []engine.Primitive {
 	return []engine.Primitive{
-		engine.TableOf(kv.Primitive), engine.TableOf(stream.Primitive), engine.TableOf(queue.Primitive), engine.TableOf(ts.Primitive),
-		engine.TableOf(action.Primitive), engine.TableOf(workflow.Primitive), engine.TableOf(processing.Primitive), auth.Primitive(),
+		engine.TableOf[kv.Store](), engine.TableOf[stream.Store](), engine.TableOf[queue.Store](), engine.TableOf[ts.Store](),
+		engine.TableOf[action.Store](), engine.TableOf[workflow.Store](), engine.TableOf[processing.Store](), auth.Primitive(),
 	}
 }

@@ -26,7 +26,7 @@ func TestLargeEntriesOpenAgain(t *testing.T) {
 	h := open(t, c)
 	const workers, each, huge = 4, 3, 66
 	router := engine.NewRouter(h)
-	s := engine.StoreOf(kv.Primitive, router, "default", 0)
+	s := engine.StoreOf[kv.Store](router, "default", 0)
 	value := bytes.Repeat([]byte("v"), 1<<20-100)
 	refused := engine.NewTxn(router, "default", 1<<20)
 	for i := range huge + workers*each {
@@ -69,6 +69,6 @@ func TestLargeEntriesOpenAgain(t *testing.T) {
 	closeHost(t, h)
 	c.FS = clone
 	again := open(t, c)
-	check(engine.StoreOf(kv.Primitive, engine.NewRouter(again), "default", 0), "after a crash")
+	check(engine.StoreOf[kv.Store](engine.NewRouter(again), "default", 0), "after a crash")
 	closeHost(t, again)
 }

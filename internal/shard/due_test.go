@@ -56,8 +56,8 @@ func openToilNode(t *testing.T, maxValue int) *toilNode {
 
 func (n *toilNode) in(namespace string) (*kv.Store, *queue.Store, *stream.Store) {
 	maxValue := cmp.Or(n.host.cfg.MaxValue, DefaultMaxValue)
-	return engine.StoreOf(kv.Primitive, n.router, namespace, maxValue), engine.StoreOf(queue.Primitive, n.router, namespace, maxValue),
-		engine.StoreOf(stream.Primitive, n.router, namespace, maxValue)
+	return engine.StoreOf[kv.Store](n.router, namespace, maxValue), engine.StoreOf[queue.Store](n.router, namespace, maxValue),
+		engine.StoreOf[stream.Store](n.router, namespace, maxValue)
 }
 
 func (n *toilNode) must(err error) {

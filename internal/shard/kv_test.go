@@ -20,7 +20,7 @@ func TestKVReplicasAreEqual(t *testing.T) {
 	s := seed(t)
 	c := newCluster(t, s, func(c *Config) {
 		c.MemTableBytes, c.SegmentBytes, c.KeepEntries = 256<<10, 64<<10, 20
-		c.Primitives = []engine.Primitive{engine.TableOf(kv.Primitive)}
+		c.Primitives = []engine.Primitive{engine.TableOf[kv.Store]()}
 	})
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
@@ -63,7 +63,7 @@ type kvWorkload struct {
 
 func (w *kvWorkload) run(ctx context.Context, steps int) {
 	w.t.Helper()
-	stores := []*kv.Store{engine.StoreOf(kv.Primitive, w.router, "default", 0), engine.StoreOf(kv.Primitive, w.router, toySpread, 0), engine.StoreOf(kv.Primitive, w.router, "other", 0)}
+	stores := []*kv.Store{engine.StoreOf[kv.Store](w.router, "default", 0), engine.StoreOf[kv.Store](w.router, toySpread, 0), engine.StoreOf[kv.Store](w.router, "other", 0)}
 	for range steps {
 		kind, err := w.step(ctx, stores[w.rng.IntN(len(stores))])
 		switch {

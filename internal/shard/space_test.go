@@ -23,7 +23,7 @@ import (
 // smallConfig is a node for disks of a few MiB.
 func smallConfig(fsys vfs.FS) Config {
 	return Config{
-		Dir: "/node", Shards: 2, FS: fsys, Primitives: []engine.Primitive{engine.TableOf(kv.Primitive)},
+		Dir: "/node", Shards: 2, FS: fsys, Primitives: []engine.Primitive{engine.TableOf[kv.Store]()},
 		SegmentBytes: 64 << 10, MaxLogBytes: 512 << 10,
 		MinFreeBytes: 1 << 20, BallastBytes: 512 << 10, DiskInterval: 20 * time.Millisecond,
 	}
@@ -40,7 +40,7 @@ type filler struct {
 }
 
 func (f *filler) attach(h *Host) {
-	f.host, f.store = h, engine.StoreOf(kv.Primitive, engine.NewRouter(h), "full", h.MaxValue())
+	f.host, f.store = h, engine.StoreOf[kv.Store](engine.NewRouter(h), "full", h.MaxValue())
 }
 
 func (f *filler) put() error {

@@ -38,7 +38,7 @@ func parkedTake(ctx context.Context, t *testing.T, h *Host) <-chan error {
 func queueHost(t *testing.T) *Host {
 	t.Helper()
 	c := config(vfs.NewMem())
-	c.Primitives = []engine.Primitive{engine.TableOf(queue.Primitive)}
+	c.Primitives = []engine.Primitive{engine.TableOf[queue.Store]()}
 	return open(t, c)
 }
 
@@ -64,7 +64,7 @@ func TestTakeEndsWithHostAndCaller(t *testing.T) {
 // nobody would serve it.
 func TestTakesOfALeaderThatLeadsNoMore(t *testing.T) {
 	noLeaks(t)
-	c := newCluster(t, seed(t), func(c *Config) { c.Primitives = []engine.Primitive{engine.TableOf(queue.Primitive)} })
+	c := newCluster(t, seed(t), func(c *Config) { c.Primitives = []engine.Primitive{engine.TableOf[queue.Store]()} })
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	take, id := takeOf(t, 0)
@@ -106,7 +106,7 @@ func TestTakesOfALeaderThatLeadsNoMore(t *testing.T) {
 // TestIsolatedLeaderDoesNotRefuseTakes: one that did not know yet that it leads no more said that there is no such stream, which the next leader had made.
 func TestIsolatedLeaderDoesNotRefuseTakes(t *testing.T) {
 	noLeaks(t)
-	c := newCluster(t, seed(t), func(c *Config) { c.Primitives = []engine.Primitive{engine.TableOf(stream.Primitive)} })
+	c := newCluster(t, seed(t), func(c *Config) { c.Primitives = []engine.Primitive{engine.TableOf[stream.Store]()} })
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
 	id := engine.HomeShard("default", 2)

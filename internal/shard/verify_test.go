@@ -24,7 +24,7 @@ import (
 
 func kvConfig(fsys vfs.FS, d Durability) Config {
 	return Config{
-		Dir: "node", Shards: 3, FS: fsys, Durability: d, Primitives: []engine.Primitive{engine.TableOf(kv.Primitive)},
+		Dir: "node", Shards: 3, FS: fsys, Durability: d, Primitives: []engine.Primitive{engine.TableOf[kv.Store]()},
 		MemTableBytes: 256 << 10, L0Tables: 2, SegmentBytes: 64 << 10,
 	}
 }
@@ -32,7 +32,7 @@ func kvConfig(fsys vfs.FS, d Durability) Config {
 // verify returns what Verify says of the directory that kvConfig describes.
 func verify(t *testing.T, fsys vfs.FS) VerifyReport {
 	t.Helper()
-	r, err := Verify(t.Context(), VerifyConfig{Dir: "node", FS: fsys, Primitives: []engine.Primitive{engine.TableOf(kv.Primitive)}})
+	r, err := Verify(t.Context(), VerifyConfig{Dir: "node", FS: fsys, Primitives: []engine.Primitive{engine.TableOf[kv.Store]()}})
 	if err != nil {
 		t.Fatalf("Verify: %v", err)
 	}
@@ -57,7 +57,7 @@ func load(t *testing.T, c Config, rng *rand.Rand, steps int) *Host {
 func TestVerifyCluster(t *testing.T) {
 	noLeaks(t)
 	c := newCluster(t, seed(t), func(cfg *Config) {
-		cfg.Primitives = []engine.Primitive{engine.TableOf(kv.Primitive)}
+		cfg.Primitives = []engine.Primitive{engine.TableOf[kv.Store]()}
 		cfg.MemTableBytes, cfg.SegmentBytes = 256<<10, 64<<10
 	})
 	w := kvWorkload{t: t, rng: rand.New(rand.NewPCG(seed(t), 0)), router: engine.NewRouter(c), done: make(map[string]int)}
@@ -158,12 +158,12 @@ func crashedImage(t *testing.T) image {
 	fsys := vfs.NewCrashableMem()
 	h := load(t, kvConfig(fsys, Sync), rng, 200)
 	for i := range 40 {
-		_, err := engine.StoreOf(kv.Primitive, engine.NewRouter(h), "other", 0).Put(t.Context(), fmt.Sprintf("big-%d", i), make([]byte, 5000))
+		_, err := engine.StoreOf[kv.Store](engine.NewRouter(h), "other", 0).Put(t.Context(), fmt.Sprintf("big-%d", i), make([]byte, 5000))
 		must(t, err)
 	}
 	must(t, h.db.Flush())
 	for i := range 40 {
-		_, err := engine.StoreOf(kv.Primitive, engine.NewRouter(h), "default", 0).Put(t.Context(), fmt.Sprintf("big-%d", i), make([]byte, 5000))
+		_, err := engine.StoreOf[kv.Store](engine.NewRouter(h), "default", 0).Put(t.Context(), fmt.Sprintf("big-%d", i), make([]byte, 5000))
 		must(t, err)
 	}
 	crashed := crash(fsys, rng, 0)
@@ -270,7 +270,7 @@ func TestVerifyReportsRows(t *testing.T) {
 	noLeaks(t)
 	fsys := vfs.NewMem()
 	h := load(t, kvConfig(fsys, Sync), rand.New(rand.NewPCG(seed(t), 0)), 200)
-	store := engine.StoreOf(kv.Primitive, engine.NewRouter(h), "default", 0)
+	store := engine.StoreOf[kv.Store](engine.NewRouter(h), "default", 0)
 	_, err := store.Put(t.Context(), "expires", []byte("v"), kv.TTL(1<<40))
 	must(t, err)
 	home := engine.HomeShard("default", 3)
@@ -392,7 +392,7 @@ func TestVerifyAtEveryBeginning(t *testing.T) {
 			_ = h.Close() // the operation may come only here
 		}
 		left := fsys.CrashClone(vfs.CrashCloneCfg{})
-		r, err := Verify(t.Context(), VerifyConfig{Dir: "node", FS: left, Primitives: []engine.Primitive{engine.TableOf(kv.Primitive)}})
+		r, err := Verify(t.Context(), VerifyConfig{Dir: "node", FS: left, Primitives: []engine.Primitive{engine.TableOf[kv.Store]()}})
 		if err != nil && !errors.Is(err, engine.ErrInvalid) && !strings.Contains(err.Error(), "not exist") || len(r.Problems) > 0 {
 			t.Fatalf("after a crash at operation %d of the creation: %v, %q", k, err, r.Problems)
 		}
@@ -402,7 +402,7 @@ func TestVerifyAtEveryBeginning(t *testing.T) {
 func TestVerifyRefuses(t *testing.T) {
 	noLeaks(t)
 	fsys := vfs.NewMem()
-	c := VerifyConfig{Dir: "node", FS: fsys, Primitives: []engine.Primitive{engine.TableOf(kv.Primitive)}}
+	c := VerifyConfig{Dir: "node", FS: fsys, Primitives: []engine.Primitive{engine.TableOf[kv.Store]()}}
 	if _, err := Verify(t.Context(), c); err == nil || !strings.Contains(err.Error(), "not exist") {
 		t.Errorf("no directory: %v", err)
 	}

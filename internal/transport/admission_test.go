@@ -25,7 +25,7 @@ func TestManyWaits(t *testing.T) {
 	var waiters sync.WaitGroup
 	for range waiting {
 		waiters.Go(func() {
-			if _, err := engine.StoreOf(kv.Primitive, engine.NewRouter(c), "well", 0).Wait(ctx, "never"); !errors.Is(err, context.Canceled) {
+			if _, err := engine.StoreOf[kv.Store](engine.NewRouter(c), "well", 0).Wait(ctx, "never"); !errors.Is(err, context.Canceled) {
 				t.Errorf("wait: %v", err)
 			}
 		})
@@ -49,13 +49,13 @@ func TestManyWaits(t *testing.T) {
 func TestLargeReads(t *testing.T) {
 	r := newRig(t)
 	c := r.dial()
-	store := engine.StoreOf(kv.Primitive, engine.NewRouter(c), "well", 0)
+	store := engine.StoreOf[kv.Store](engine.NewRouter(c), "well", 0)
 	if _, err := store.Put(t.Context(), "large", make([]byte, 50<<10)); err != nil {
 		t.Fatal(err)
 	}
 	r.well(c)
 	page := func(ctx context.Context, door engine.Door) error {
-		_, err := engine.StoreOf(kv.Primitive, engine.NewRouter(door), "well", 0).Page(ctx, kv.Prefix("large"))
+		_, err := engine.StoreOf[kv.Store](engine.NewRouter(door), "well", 0).Page(ctx, kv.Prefix("large"))
 		return err
 	}
 	r.peer.readers = engine.NewReaders(2 * engine.LargeRead)
@@ -69,7 +69,7 @@ func TestLargeReads(t *testing.T) {
 	}
 	late, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	if _, err := engine.StoreOf(kv.Primitive, engine.NewRouter(c), "well", 0).Page(late, kv.Prefix("large")); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := engine.StoreOf[kv.Store](engine.NewRouter(c), "well", 0).Page(late, kv.Prefix("large")); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("one large read too many: %v, want that it waits", err)
 	}
 	r.well(c)

@@ -106,7 +106,7 @@ func TestCloseWithReaderThatTakesNothing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	honest := r.dial()
-	store := engine.StoreOf(kv.Primitive, engine.NewRouter(honest), "large", 0)
+	store := engine.StoreOf[kv.Store](engine.NewRouter(honest), "large", 0)
 	if _, err := store.Put(t.Context(), "k", make([]byte, 64<<10)); err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +115,7 @@ func TestCloseWithReaderThatTakesNothing(t *testing.T) {
 	s.open(roleClient)
 	var get []byte
 	spy := &spyDoor{Door: honest, seen: func(q engine.Query) { get = engine.AppendQuery(nil, q) }}
-	if _, err := engine.StoreOf(kv.Primitive, engine.NewRouter(spy), "large", 0).Get(t.Context(), "k"); err != nil {
+	if _, err := engine.StoreOf[kv.Store](engine.NewRouter(spy), "large", 0).Get(t.Context(), "k"); err != nil {
 		t.Fatal(err)
 	}
 	for id := range uint64(400) {
@@ -147,7 +147,7 @@ func TestLargeValuesQueue(t *testing.T) {
 	}
 	r := openRigFor(t, l, vfs.NewMem(), 2<<20)
 	t.Cleanup(r.close)
-	store := engine.StoreOf(kv.Primitive, engine.NewRouter(r.dial()), "large", 2<<20)
+	store := engine.StoreOf[kv.Store](engine.NewRouter(r.dial()), "large", 2<<20)
 	value := make([]byte, 2<<20)
 	var callers sync.WaitGroup
 	for i := range 64 {

@@ -72,7 +72,7 @@ func TestChaos(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(c.Close)
-		store := engine.StoreOf(kv.Primitive, engine.NewRouter(c), "chaos", 0)
+		store := engine.StoreOf[kv.Store](engine.NewRouter(c), "chaos", 0)
 		for w := range writers {
 			load.Go(func() {
 				for i := w; !over(); i++ {
@@ -93,7 +93,7 @@ func TestChaos(t *testing.T) {
 	}
 	load.Wait()
 	p.change(nil)
-	direct := engine.StoreOf(kv.Primitive, engine.NewRouter(r.dial()), "chaos", 0)
+	direct := engine.StoreOf[kv.Store](engine.NewRouter(r.dial()), "chaos", 0)
 	total, doubts := int64(0), int64(0)
 	for k := range keys {
 		e, err := direct.Get(t.Context(), fmt.Sprint(k))

@@ -31,7 +31,7 @@ func TestClientsLeaveNothing(t *testing.T) {
 		var calls sync.WaitGroup
 		for range 4 {
 			calls.Go(func() {
-				if _, err := engine.StoreOf(kv.Primitive, engine.NewRouter(c), "well", 0).Wait(t.Context(), "never"); !errors.Is(err, engine.ErrClosed) {
+				if _, err := engine.StoreOf[kv.Store](engine.NewRouter(c), "well", 0).Wait(t.Context(), "never"); !errors.Is(err, engine.ErrClosed) {
 					t.Errorf("wait while the client is closed: %v, want ErrClosed", err)
 				}
 			})

@@ -67,7 +67,7 @@ func converse(t *testing.T, r *rig, name string, how func(conn int) tamper) (unk
 		return 0
 	}
 	defer c.Close()
-	store, acked := engine.StoreOf(kv.Primitive, engine.NewRouter(c), "cut", 0), int64(0)
+	store, acked := engine.StoreOf[kv.Store](engine.NewRouter(c), "cut", 0), int64(0)
 	for range 2 {
 		_, err := store.Incr(ctx, name, 1)
 		switch {
@@ -115,7 +115,7 @@ func TestAnswerLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	ctx, store := t.Context(), engine.StoreOf(kv.Primitive, engine.NewRouter(c), "lost", 0)
+	ctx, store := t.Context(), engine.StoreOf[kv.Store](engine.NewRouter(c), "lost", 0)
 	if n, err := store.Incr(ctx, "the key", 1); err != nil || n != 1 {
 		t.Fatalf("incr: %d, %v", n, err)
 	}

@@ -26,7 +26,7 @@ func TestRestartUnderLoad(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	const writers, restarts = 16, 3
-	store := engine.StoreOf(kv.Primitive, engine.NewRouter(c), "drained", 0)
+	store := engine.StoreOf[kv.Store](engine.NewRouter(c), "drained", 0)
 	acked := make([]atomic.Int64, writers)
 	var load, watch sync.WaitGroup
 	for i := range writers {
@@ -93,7 +93,7 @@ func TestStoppedUnderLoad(t *testing.T) {
 	fsys := vfs.NewMem()
 	r := openRig(t, "127.0.0.1:0", fsys)
 	c := r.dial()
-	store := engine.StoreOf(kv.Primitive, engine.NewRouter(c), "stopped", 0)
+	store := engine.StoreOf[kv.Store](engine.NewRouter(c), "stopped", 0)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var acked atomic.Int64

@@ -20,7 +20,7 @@ import (
 func TestHomeThatIsCutOff(t *testing.T) {
 	r := newRig(t)
 	host, err := shard.Open(shard.Config{
-		Dir: "node", FS: vfs.NewMem(), Shards: 2, NodeID: 2, Voters: []uint64{1, 2, 3}, Primitives: []engine.Primitive{engine.TableOf(kv.Primitive), toy.Primitive()},
+		Dir: "node", FS: vfs.NewMem(), Shards: 2, NodeID: 2, Voters: []uint64{1, 2, 3}, Primitives: []engine.Primitive{engine.TableOf[kv.Store](), toy.Primitive()},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -82,7 +82,7 @@ type lastTake struct {
 
 func (c lastTake) test(t *testing.T, from string) {
 	network, fsys := newPipes(), &gateFS{FS: vfs.NewMem()}
-	primitives := []engine.Primitive{engine.TableOf(queue.Primitive)}
+	primitives := []engine.Primitive{engine.TableOf[queue.Store]()}
 	host, err := shard.Open(shard.Config{Dir: "node", FS: fsys, Shards: 2, MaxValue: 64 << 10, Primitives: primitives})
 	if err != nil {
 		t.Fatal(err)
@@ -104,8 +104,8 @@ func (c lastTake) test(t *testing.T, from string) {
 		defer c.Close()
 		door = c
 	}
-	jobs := engine.StoreOf(queue.Primitive, engine.NewRouter(door), "default", 0)
-	others := engine.StoreOf(queue.Primitive, engine.NewRouter(r.peer.Door()), "default", 0)
+	jobs := engine.StoreOf[queue.Store](engine.NewRouter(door), "default", 0)
+	others := engine.StoreOf[queue.Store](engine.NewRouter(r.peer.Door()), "default", 0)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	consume := func() {

@@ -105,7 +105,7 @@ func testOutage(t *testing.T, outage time.Duration) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	ctx, store := t.Context(), engine.StoreOf(kv.Primitive, engine.NewRouter(c), "outage", 0)
+	ctx, store := t.Context(), engine.StoreOf[kv.Store](engine.NewRouter(c), "outage", 0)
 	if _, err := store.Put(ctx, "there", nil); err != nil {
 		t.Fatal(err)
 	}
@@ -137,14 +137,14 @@ func testOutage(t *testing.T, outage time.Duration) {
 	call("wait", func() error { _, err := store.Wait(ctx, "after"); return err })
 	call("change", func() error { _, err := store.WaitChange(ctx, "after", 0); return err })
 	call("namespace that does not exist", func() error {
-		_, err := engine.StoreOf(kv.Primitive, engine.NewRouter(c), "new", 0).Wait(ctx, "k")
+		_, err := engine.StoreOf[kv.Store](engine.NewRouter(c), "new", 0).Wait(ctx, "k")
 		return err
 	})
 	synctest.Wait()
 	r.close()
 	began := time.Now()
 	for _, ns := range []string{"outage", "other"} {
-		store := engine.StoreOf(kv.Primitive, engine.NewRouter(c), ns, 0)
+		store := engine.StoreOf[kv.Store](engine.NewRouter(c), ns, 0)
 		call("put meanwhile", func() error { _, err := store.Put(ctx, "plain", nil); return err })
 	}
 	call("get meanwhile", func() error { _, err := store.Get(ctx, "there"); return err })
@@ -172,7 +172,7 @@ func testOutage(t *testing.T, outage time.Duration) {
 		t.Errorf("the watch goes on with %+v", e)
 	}
 	for _, ns := range []string{"outage", "new"} {
-		if _, err := engine.StoreOf(kv.Primitive, engine.NewRouter(c), ns, 0).Put(ctx, map[string]string{"outage": "after", "new": "k"}[ns], nil); err != nil {
+		if _, err := engine.StoreOf[kv.Store](engine.NewRouter(c), ns, 0).Put(ctx, map[string]string{"outage": "after", "new": "k"}[ns], nil); err != nil {
 			t.Errorf("put in %s after the outage: %v", ns, err)
 		}
 	}

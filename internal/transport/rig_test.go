@@ -17,7 +17,7 @@ import (
 var testSecret = []byte("the secret of the tests")
 
 func testWire() *engine.Wire {
-	return engine.NewWire([]engine.Primitive{engine.TableOf(kv.Primitive), toy.Primitive()})
+	return engine.NewWire([]engine.Primitive{engine.TableOf[kv.Store](), toy.Primitive()})
 }
 
 // rig is a node in memory that listens, and has other members who are not there.
@@ -56,7 +56,7 @@ func openRigAt(t *testing.T, l net.Listener, fsys vfs.FS) *rig {
 // openRigFor opens a node for values of up to so many bytes.
 func openRigFor(t *testing.T, l net.Listener, fsys vfs.FS, maxValue int) *rig {
 	t.Helper()
-	host, err := shard.Open(shard.Config{Dir: "node", FS: fsys, Shards: 2, MaxValue: maxValue, Primitives: []engine.Primitive{engine.TableOf(kv.Primitive), toy.Primitive()}})
+	host, err := shard.Open(shard.Config{Dir: "node", FS: fsys, Shards: 2, MaxValue: maxValue, Primitives: []engine.Primitive{engine.TableOf[kv.Store](), toy.Primitive()}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +98,7 @@ func (r *rig) dial() *Client {
 // well checks that an honest client is served and the node has not failed.
 func (r *rig) well(c *Client) {
 	r.t.Helper()
-	store, ctx := engine.StoreOf(kv.Primitive, engine.NewRouter(c), "well", 0), context.Background() // also in a Cleanup
+	store, ctx := engine.StoreOf[kv.Store](engine.NewRouter(c), "well", 0), context.Background() // also in a Cleanup
 	if _, err := store.Put(ctx, "k", []byte("v")); err != nil {
 		r.t.Errorf("put of an honest client: %v", err)
 	}

@@ -51,7 +51,7 @@ func TestSlowFollower(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.start(2, l)
-	stale := engine.StoreOf(kv.Primitive, engine.NewRouter(c.rigs[2].peer.StaleDoor()), "trio", 0)
+	stale := engine.StoreOf[kv.Store](engine.NewRouter(c.rigs[2].peer.StaleDoor()), "trio", 0)
 	await(t, "node 3", func() bool {
 		_, err := stale.Get(t.Context(), fmt.Sprint("large/", values-1))
 		return err == nil
@@ -142,7 +142,7 @@ func TestSlowLink(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		store, value := engine.StoreOf(kv.Primitive, engine.NewRouter(c), "slow", 0), bytes.Repeat([]byte("value"), 200_000)
+		store, value := engine.StoreOf[kv.Store](engine.NewRouter(c), "slow", 0), bytes.Repeat([]byte("value"), 200_000)
 		if _, err := store.Put(t.Context(), "small", nil); err != nil {
 			t.Fatal(err)
 		}
@@ -209,7 +209,7 @@ func TestDeadLink(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer d.Close()
-				store := engine.StoreOf(kv.Primitive, engine.NewRouter(d), "dead", 0)
+				store := engine.StoreOf[kv.Store](engine.NewRouter(d), "dead", 0)
 				if _, err := store.Put(t.Context(), "k", make([]byte, 60<<10)); err != nil {
 					t.Fatal(err)
 				}

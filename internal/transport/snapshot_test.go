@@ -82,7 +82,7 @@ func (c *trio) start(i int, l net.Listener) {
 	r.peer = New(Config{Node: uint64(i + 1), Wire: testWire(), Members: members, Secret: testSecret})
 	host, err := shard.Open(shard.Config{
 		Dir: "node", FS: r.fs, Shards: 1, NodeID: uint64(i + 1), Voters: []uint64{1, 2, 3}, Transport: r.peer, Door: r.peer.Door(), Alive: r.peer.Alive, Full: r.peer.Full,
-		Primitives: []engine.Primitive{engine.TableOf(kv.Primitive), toy.Primitive()}, MemTableBytes: 256 << 10, SegmentBytes: 64 << 10, MaxLogBytes: 128<<10 + int64(c.keep)<<20, KeepEntries: max(c.keep, 10),
+		Primitives: []engine.Primitive{engine.TableOf[kv.Store](), toy.Primitive()}, MemTableBytes: 256 << 10, SegmentBytes: 64 << 10, MaxLogBytes: 128<<10 + int64(c.keep)<<20, KeepEntries: max(c.keep, 10),
 		MaxValue: shard.LargestMaxValue, Clocks: true, Clock: c.clocks[i], Logger: c.log[i],
 	})
 	if err != nil {
@@ -151,7 +151,7 @@ func (c *trio) put(store *kv.Store, key string, value []byte, o ...kv.PutOption)
 func (c *trio) level(store *kv.Store) {
 	c.t.Helper()
 	c.put(store, "end", []byte("e"))
-	stale := engine.StoreOf(kv.Primitive, engine.NewRouter(c.rigs[2].peer.StaleDoor()), "trio", 0)
+	stale := engine.StoreOf[kv.Store](engine.NewRouter(c.rigs[2].peer.StaleDoor()), "trio", 0)
 	await(c.t, "node 3", func() bool { _, err := stale.Get(c.t.Context(), "end"); return err == nil })
 	for i := range 40 {
 		key := fmt.Sprint("large/", i)
@@ -223,7 +223,7 @@ func (c *trio) dial() *kv.Store {
 	}
 	c.t.Cleanup(d.Close)
 	await(c.t, "a leader", func() bool { return c.term() > 0 })
-	return engine.StoreOf(kv.Primitive, engine.NewRouter(d), "trio", 0)
+	return engine.StoreOf[kv.Store](engine.NewRouter(d), "trio", 0)
 }
 
 // TestSlowSnapshot sends a snapshot over a connection so slow that it takes longer than several elections: heartbeats go on beside it. They are counted: on a

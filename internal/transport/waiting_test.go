@@ -42,7 +42,7 @@ func TestWaitingEndsWithItsCaller(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var waiters sync.WaitGroup
 		for range waiting {
-			waiters.Go(func() { _, _ = engine.StoreOf(kv.Primitive, engine.NewRouter(c), "well", 0).Wait(ctx, "never") })
+			waiters.Go(func() { _, _ = engine.StoreOf[kv.Store](engine.NewRouter(c), "well", 0).Wait(ctx, "never") })
 		}
 		await(t, "waiters", waits(waiting))
 		end(cancel, c)

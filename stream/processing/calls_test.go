@@ -20,7 +20,7 @@ func TestRefusals(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := s.submit(filtered)
-	other := engine.StoreOf(processing.Primitive, s.Router(), "m", 1<<20)
+	other := engine.StoreOf[processing.Store](s.Router(), "m", 1<<20)
 	submit := func(from, to string) error {
 		return errOf(s.jobs.Submit(ctx, []byte(strings.NewReplacer("name: big", "name: x", from, to).Replace(filtered))))
 	}

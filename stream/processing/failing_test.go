@@ -45,7 +45,7 @@ func TestEachFailure(t *testing.T) {
 		s.run()
 		call := func(f func(s *processing.Store) error) func(engine.Door) error {
 			return func(d engine.Door) error {
-				return f(engine.StoreOf(processing.Primitive, engine.NewRouter(d), "n", 1<<20))
+				return f(engine.StoreOf[processing.Store](engine.NewRouter(d), "n", 1<<20))
 			}
 		}
 		missing := func(err error) error { return machinetest.Except(err, processing.ErrNotFound) } // what is asked for does not exist, unless the question fails

@@ -104,7 +104,7 @@ growth: the record becomes larger than 16 MiB`
 
 // TestFuncNotRegistered: on a node that does not have a function the job waits, says which, and loses nothing.
 func TestFuncNotRegistered(t *testing.T) {
-	table := engine.TableOf(processing.Primitive)
+	table := engine.TableOf[processing.Store]()
 	s := newStageOf(t, 1, table)
 	id := s.submit(called)
 	s.append("in", "a", "b")
@@ -129,7 +129,7 @@ func TestFuncNotRegistered(t *testing.T) {
 
 // TestFuncFails: with on_error: fail the first record that a function does not work with ends the job.
 func TestFuncFails(t *testing.T) {
-	table := engine.TableOf(processing.Primitive)
+	table := engine.TableOf[processing.Store]()
 	table.Given(map[string]processing.Func{"score": func(context.Context, processing.Record) ([]processing.Record, error) { panic("no") }})
 	s := newStageOf(t, 1, table)
 	id := s.submit("on_error: fail\n" + called)

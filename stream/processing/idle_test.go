@@ -200,7 +200,7 @@ func TestApplyAtOnce(t *testing.T) {
 	s, ctx := newSpread(t, 3), context.Background()
 	door := &together{Door: s.Rig}
 	door.calls.Add(20)
-	s.jobs = engine.StoreOf(processing.Primitive, engine.NewRouter(door), "n", 1<<20)
+	s.jobs = engine.StoreOf[processing.Store](engine.NewRouter(door), "n", 1<<20)
 	for _, definition := range []string{filtered, strings.Replace(filtered, "amount>100", "amount>10", 1)} {
 		var calls sync.WaitGroup
 		made, changed := atomic.Int32{}, atomic.Int32{}

@@ -249,7 +249,7 @@ func TestSpreadAsOneShard(t *testing.T) {
 			}
 			one := newStage(t, 1)
 			for _, s := range []*stage{s, one} {
-				apart := engine.StoreOf(kv.Primitive, s.Router(), "m", 1<<20)
+				apart := engine.StoreOf[kv.Store](s.Router(), "m", 1<<20)
 				for i := range 8 { // of nine
 					_, err := s.keys.Put(ctx, fmt.Sprint("user:w", i), fmt.Appendf(nil, `{"u":%d}`, i))
 					if err == nil && i%3 > 0 {

@@ -16,12 +16,12 @@ import (
 	"github.com/floedb/floe/ts"
 )
 
-func tables() []engine.Primitive { return tablesOf(engine.TableOf(processing.Primitive)) }
+func tables() []engine.Primitive { return tablesOf(engine.TableOf[processing.Store]()) }
 
 // tablesOf is tables with another one of jobs.
 func tablesOf(jobs engine.Primitive) []engine.Primitive {
 	return []engine.Primitive{
-		engine.TableOf(kv.Primitive), engine.TableOf(stream.Primitive), engine.TableOf(queue.Primitive), engine.TableOf(ts.Primitive), jobs,
+		engine.TableOf[kv.Store](), engine.TableOf[stream.Store](), engine.TableOf[queue.Store](), engine.TableOf[ts.Store](), jobs,
 	}
 }
 
@@ -37,7 +37,7 @@ type stage struct {
 }
 
 func newStage(t testing.TB, shards int) *stage {
-	return newStageOf(t, shards, engine.TableOf(processing.Primitive))
+	return newStageOf(t, shards, engine.TableOf[processing.Store]())
 }
 
 // newStageOf is newStage with another table of jobs.
@@ -45,11 +45,11 @@ func newStageOf(t testing.TB, shards int, jobs engine.Primitive) *stage {
 	t.Helper()
 	r := machinetest.New(t, shards, tablesOf(jobs)...)
 	s := &stage{Rig: r, t: t}
-	s.jobs = engine.StoreOf(processing.Primitive, r.Router(), "n", 1<<20)
-	s.streams = engine.StoreOf(stream.Primitive, r.Router(), "n", 1<<20)
-	s.keys = engine.StoreOf(kv.Primitive, r.Router(), "n", 1<<20)
-	s.queues = engine.StoreOf(queue.Primitive, r.Router(), "n", 1<<20)
-	s.series = engine.StoreOf(ts.Primitive, r.Router(), "n", 1<<20)
+	s.jobs = engine.StoreOf[processing.Store](r.Router(), "n", 1<<20)
+	s.streams = engine.StoreOf[stream.Store](r.Router(), "n", 1<<20)
+	s.keys = engine.StoreOf[kv.Store](r.Router(), "n", 1<<20)
+	s.queues = engine.StoreOf[queue.Store](r.Router(), "n", 1<<20)
+	s.series = engine.StoreOf[ts.Store](r.Router(), "n", 1<<20)
 	return s
 }
 

@@ -10,15 +10,7 @@ import (
 // countJobs is the counter of the machine: jobs that are not cancelled.
 const countJobs engine.Counter = 0
 
-// Primitive is what package floe makes nodes and clients with stream processing of; programs have no use for it.
-var Primitive = newWiring()
-
-type (
-	hiddenWiring = engine.Wiring[Store]
-	wiring       struct{ *hiddenWiring }
-)
-
-func newWiring() wiring { return wiring{engine.NewWiring(table, newStore)} }
+var _ = engine.Provide(table, newStore)
 
 // table returns the table of a node, whose shards share what they remember.
 func table() engine.Primitive { return tableOf(newMemory(cacheBytes)) }

@@ -132,10 +132,10 @@ func TestOtherShards(t *testing.T) {
 			break
 		}
 	}
-	queues := engine.StoreOf(queue.Primitive, s.Router(), other, 1<<20)
-	keys := engine.StoreOf(kv.Primitive, s.Router(), other, 1<<20)
-	streams := engine.StoreOf(stream.Primitive, s.Router(), other, 1<<20)
-	series := engine.StoreOf(ts.Primitive, s.Router(), other, 1<<20)
+	queues := engine.StoreOf[queue.Store](s.Router(), other, 1<<20)
+	keys := engine.StoreOf[kv.Store](s.Router(), other, 1<<20)
+	streams := engine.StoreOf[stream.Store](s.Router(), other, 1<<20)
+	series := engine.StoreOf[ts.Store](s.Router(), other, 1<<20)
 	if err := queues.Configure(ctx, "work", queue.Settings{MaxLen: 2}); err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +174,7 @@ func TestStopBeforeAFullQueue(t *testing.T) {
 	for i := 0; other == "" || engine.HomeShard(other, 4) == engine.HomeShard("n", 4); i++ {
 		other = fmt.Sprint("other", i)
 	}
-	queues := engine.StoreOf(queue.Primitive, s.Router(), other, 1<<20)
+	queues := engine.StoreOf[queue.Store](s.Router(), other, 1<<20)
 	if err := queues.Configure(ctx, "work", queue.Settings{MaxLen: 1}); err != nil {
 		t.Fatal(err)
 	}

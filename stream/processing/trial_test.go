@@ -126,7 +126,7 @@ func twice(_ context.Context, rec processing.Record) ([]processing.Record, error
 func (g *pipes) compare(t *testing.T, definition string, kinds map[string]int) bool {
 	t.Helper()
 	ctx := context.Background()
-	table := engine.TableOf(processing.Primitive)
+	table := engine.TableOf[processing.Store]()
 	table.Given(map[string]processing.Func{"twice": twice})
 	s := newStageOf(t, 1, table)
 	for _, name := range []string{"in", "side"} {

@@ -268,7 +268,7 @@ func TestMoreThanAFarQueueHolds(t *testing.T) {
 			break
 		}
 	}
-	queues := engine.StoreOf(queue.Primitive, s.Router(), other, 1<<20)
+	queues := engine.StoreOf[queue.Store](s.Router(), other, 1<<20)
 	if err := queues.Configure(ctx, "work", queue.Settings{MaxBytes: 6}); err != nil {
 		t.Fatal(err)
 	}
@@ -386,7 +386,7 @@ sinks: [{ name: out, stream: { name: out, namespace: %s } }]
 	s.run()
 	s.Deliver()
 	s.run()
-	far := engine.StoreOf(stream.Primitive, s.Router(), other, 1<<20)
+	far := engine.StoreOf[stream.Store](s.Router(), other, 1<<20)
 	if st, err := far.Get(ctx, "out"); err != nil || st.Appended != 12 {
 		t.Errorf("out: %+v, %v", st, err)
 	}

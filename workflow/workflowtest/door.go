@@ -42,7 +42,7 @@ func open(t TB) *door {
 	}
 	d := &door{t: t, now: begin, woken: never}
 	d.x = engine.NewExecutor(engine.Config{
-		Shards: 1, DB: db, Primitives: []engine.Primitive{engine.TableOf(action.Primitive), engine.TableOf(stream.Primitive), engine.TableOf(workflow.Primitive)},
+		Shards: 1, DB: db, Primitives: []engine.Primitive{engine.TableOf[action.Store](), engine.TableOf[stream.Store](), engine.TableOf[workflow.Store]()},
 	})
 	if err := d.x.Restore(); err != nil {
 		t.Fatalf("workflowtest: %v", err)
@@ -64,13 +64,13 @@ func (quiet) Infof(string, ...any)         {}
 func (quiet) Errorf(string, ...any)        {}
 func (quiet) Fatalf(f string, args ...any) { panic(fmt.Sprintf(f, args...)) }
 func (d *door) flows() *workflow.Store {
-	return engine.StoreOf(workflow.Primitive, d.router, namespace, maxPayload)
+	return engine.StoreOf[workflow.Store](d.router, namespace, maxPayload)
 }
 func (d *door) actions() *action.Store {
-	return engine.StoreOf(action.Primitive, d.router, namespace, maxPayload)
+	return engine.StoreOf[action.Store](d.router, namespace, maxPayload)
 }
 func (d *door) streams() *stream.Store {
-	return engine.StoreOf(stream.Primitive, d.router, namespace, maxPayload)
+	return engine.StoreOf[stream.Store](d.router, namespace, maxPayload)
 }
 func (d *door) Shards() int { return 1 }
 func (d *door) Now() int64  { return d.now }

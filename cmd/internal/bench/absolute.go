@@ -106,7 +106,7 @@ func (b *bench) crashImage(dir, image string) error {
 	}
 	b.log("writing a log of %d commands", b.settings.tail)
 	router := engine.NewRouter(host)
-	store := engine.StoreOf(kv.Primitive, router, namespace, host.MaxValue())
+	store := engine.StoreOf[kv.Store](router, namespace, host.MaxValue())
 	err = engine.NewNamespaces(router).Create(context.Background(), namespace, true)
 	if err == nil {
 		l := load{callers: 256, last: time.Hour, sample: 1, calls: int64(b.settings.tail)}

@@ -89,8 +89,8 @@ func (s setup) openSlow(dir string) (*node, error) {
 	}
 	router := engine.NewRouter(host)
 	opened := &node{
-		store:  engine.StoreOf(kv.Primitive, router, namespace, host.MaxValue()),
-		queues: engine.StoreOf(queue.Primitive, router, namespace, host.MaxValue()),
+		store:  engine.StoreOf[kv.Store](router, namespace, host.MaxValue()),
+		queues: engine.StoreOf[queue.Store](router, namespace, host.MaxValue()),
 		commit: func(ctx context.Context, conditions []floe.Condition, ops ...floe.Op) error {
 			txn := engine.NewTxn(router, namespace, host.MaxValue())
 			for _, c := range conditions {

@@ -68,7 +68,7 @@ func (p sealedPoints) measure(b *bench) (res result, err error) {
 		return res, err
 	}
 	steps := b.settings.keys / gaugeSeries
-	err = p.write(b, engine.StoreOf(ts.Primitive, engine.NewRouter(host), namespace, 0), steps)
+	err = p.write(b, engine.StoreOf[ts.Store](engine.NewRouter(host), namespace, 0), steps)
 	if err == nil {
 		waitIdle(host)
 	}

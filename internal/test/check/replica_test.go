@@ -14,7 +14,7 @@ import (
 
 func stepper(t *testing.T, fsys vfs.FS) *shard.Stepper {
 	t.Helper()
-	s, err := shard.OpenStepper(shard.Config{Dir: "node", Shards: 1, FS: fsys, Primitives: []engine.Primitive{engine.TableOf(kv.Primitive)}})
+	s, err := shard.OpenStepper(shard.Config{Dir: "node", Shards: 1, FS: fsys, Primitives: []engine.Primitive{engine.TableOf[kv.Store]()}})
 	if err != nil {
 		t.Fatal(err)
 	}

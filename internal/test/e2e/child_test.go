@@ -149,7 +149,7 @@ func (c *child) open() error {
 		return err
 	}
 	router := engine.NewRouter(host)
-	c.store, c.create, c.close = engine.StoreOf(kv.Primitive, router, space, host.MaxValue()), engine.NewNamespaces(router).Create, host.Close
+	c.store, c.create, c.close = engine.StoreOf[kv.Store](router, space, host.MaxValue()), engine.NewNamespaces(router).Create, host.Close
 	c.commit = func(ctx context.Context, ops ...floe.Op) (kv.TxnResult, error) {
 		txn := engine.NewTxn(router, space, host.MaxValue())
 		for _, op := range ops {

@@ -49,7 +49,7 @@ func TestLinear(t *testing.T) {
 	c := newCluster(t, s, linearShards)
 	l := &linear{t: t, history: check.NewHistory(), start: start, stop: make(chan struct{})}
 	l.store = func(client int) *kv.Store {
-		return engine.StoreOf(kv.Primitive, engine.NewRouter(&door{cluster: c, first: client % len(nodes)}), linearSpace, 0)
+		return engine.StoreOf[kv.Store](engine.NewRouter(&door{cluster: c, first: client % len(nodes)}), linearSpace, 0)
 	}
 	l.history.Dir = t.ArtifactDir()
 	bank, gallery, nemesis := newBank(c), newGallery(c), newNemesis(c, s)

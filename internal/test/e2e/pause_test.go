@@ -69,7 +69,7 @@ const numberKey = "number"
 // write writes to other nodes than one until that is acknowledged.
 func (p *pauser) write(ctx context.Context, except uint64) {
 	p.t.Helper()
-	store := engine.StoreOf(kv.Primitive, engine.NewRouter(&door{cluster: p.cluster, except: except}), engine.DefaultNamespace, 0)
+	store := engine.StoreOf[kv.Store](engine.NewRouter(&door{cluster: p.cluster, except: except}), engine.DefaultNamespace, 0)
 	for n := p.written.Load() + 1; ; n++ {
 		_, err := store.Put(ctx, numberKey, []byte(strconv.FormatInt(n, 10)))
 		if err == nil {
@@ -90,7 +90,7 @@ func (p *pauser) pause() {
 	p.write(ctx, 0)
 	leader := p.cluster.awaitLeader(ctx, 0, 0)
 	gate, old := p.cluster.gates[leader], p.written.Load()
-	store := engine.StoreOf(kv.Primitive, engine.NewRouter(p.cluster.host(leader)), engine.DefaultNamespace, 0)
+	store := engine.StoreOf[kv.Store](engine.NewRouter(p.cluster.host(leader)), engine.DefaultNamespace, 0)
 	_, _ = store.Get(ctx, numberKey) // so that the store knows the namespace
 	answered := p.reads.answered.Load()
 	var readers sync.WaitGroup

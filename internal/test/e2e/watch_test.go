@@ -32,7 +32,7 @@ const (
 func newGallery(c *cluster) *gallery { return &gallery{Watch: check.NewWatch(), cluster: c} }
 
 func (g *gallery) store(client int) *kv.Store {
-	return engine.StoreOf(kv.Primitive, engine.NewRouter(&door{cluster: g.cluster, first: client}), gallerySpace, 0)
+	return engine.StoreOf[kv.Store](engine.NewRouter(&door{cluster: g.cluster, first: client}), gallerySpace, 0)
 }
 
 // run lets two writers work until stop, and two watchers until they know the last change.

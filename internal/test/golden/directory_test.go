@@ -191,15 +191,15 @@ func each[T any](e *examination, what string, all iter.Seq2[T, error], f func(T)
 
 func (e *examination) ask(ns string) {
 	ctx := e.t.Context()
-	each(e, ns+" kv", engine.StoreOf(kv.Primitive, e.router, ns, 0).All(ctx), nil)
+	each(e, ns+" kv", engine.StoreOf[kv.Store](e.router, ns, 0).All(ctx), nil)
 	e.askStreams(ns)
-	queues := engine.StoreOf(queue.Primitive, e.router, ns, 0)
+	queues := engine.StoreOf[queue.Store](e.router, ns, 0)
 	each(e, ns+" queues", queues.All(ctx), func(s queue.Stats) {
 		e.answer(ns+" queue", []any{s.Name, s.Settings})
 		each(e, ns+" message", queues.Messages(s.Name).All(ctx), nil)
 		each(e, ns+" dead letter", queues.DeadLetters(s.Name).All(ctx), nil)
 	})
-	series := engine.StoreOf(ts.Primitive, e.router, ns, 0)
+	series := engine.StoreOf[ts.Store](e.router, ns, 0)
 	each(e, ns+" measurements", series.All(ctx), func(m ts.Measurement) {
 		e.answer(ns+" measurement", []any{m.Name, m.Fields, m.Series, m.Oldest, m.Newest, m.Retention})
 		each(e, ns+" series", series.Series(m.Name).All(ctx), nil)
@@ -207,24 +207,24 @@ func (e *examination) ask(ns string) {
 			each(e, ns+" sample", series.Read(ctx, m.Name, f.Name), func(s ts.Sample) { e.answer(ns+" sample", fmt.Sprintf("%+v", s)) })
 		}
 	})
-	actions := engine.StoreOf(action.Primitive, e.router, ns, 0)
+	actions := engine.StoreOf[action.Store](e.router, ns, 0)
 	each(e, ns+" actions", actions.All(ctx), func(i action.Info) {
 		e.answer(ns+" action", []any{i.Name, i.Version})
 		each(e, ns+" run", actions.Runs().All(ctx, action.Of(i.Name)), nil)
 	})
-	flows := engine.StoreOf(workflow.Primitive, e.router, ns, 0)
+	flows := engine.StoreOf[workflow.Store](e.router, ns, 0)
 	each(e, ns+" workflows", flows.All(ctx), func(i workflow.Info) { e.answer(ns+" workflow", []any{i.Name, i.Version}) })
 	each(e, ns+" runs of workflows", flows.Runs().All(ctx), func(r workflow.RunInfo) {
 		e.answer(ns+" run of a workflow", r)
 		each(e, ns+" event", flows.History(r.ID).All(ctx), nil)
 	})
-	each(e, ns+" jobs", engine.StoreOf(processing.Primitive, e.router, ns, 0).All(ctx), func(j processing.Job) {
+	each(e, ns+" jobs", engine.StoreOf[processing.Store](e.router, ns, 0).All(ctx), func(j processing.Job) {
 		e.answer(ns+" job", []any{j.ID, j.Name, j.Status})
 	})
 }
 
 func (e *examination) askStreams(ns string) {
-	ctx, s := e.t.Context(), engine.StoreOf(stream.Primitive, e.router, ns, 0)
+	ctx, s := e.t.Context(), engine.StoreOf[stream.Store](e.router, ns, 0)
 	each(e, ns+" streams", s.All(ctx), func(st stream.Stats) {
 		e.answer(ns+" stream", []any{st.Name, st.Retention})
 		records, err := s.Read(ctx, st.Name, stream.Limit(1000))

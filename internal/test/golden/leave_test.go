@@ -61,7 +61,7 @@ func (w *world) leaveNamespaces() {
 	for _, name := range []string{"deleted", "deleted and spread", "made anew and spread"} {
 		spread := strings.HasSuffix(name, "spread")
 		w.must(all.Create(ctx, name, spread))
-		keys := engine.StoreOf(kv.Primitive, w.router, name, workload.MaxValue)
+		keys := engine.StoreOf[kv.Store](w.router, name, workload.MaxValue)
 		ok[kv.Written](w)(keys.Put(ctx, "k", nil))
 		ok[kv.Written](w)(keys.Delete(ctx, "k"))
 		w.must(all.Delete(ctx, name))
@@ -70,7 +70,7 @@ func (w *world) leaveNamespaces() {
 }
 
 func (w *world) leaveStreams(ns string) {
-	ctx, s := w.t.Context(), engine.StoreOf(stream.Primitive, w.router, ns, workload.MaxValue)
+	ctx, s := w.t.Context(), engine.StoreOf[stream.Store](w.router, ns, workload.MaxValue)
 	const name = "left"
 	w.must(s.Create(ctx, name, stream.Partitions(2)))
 	w.must(s.Groups(name).Create(ctx, "keys", stream.InMode(stream.KeyShared), stream.AckTimeout(24*time.Hour)))
@@ -84,7 +84,7 @@ func (w *world) leaveStreams(ns string) {
 }
 
 func (w *world) leaveQueues(ns string) {
-	ctx, s := w.t.Context(), engine.StoreOf(queue.Primitive, w.router, ns, workload.MaxValue)
+	ctx, s := w.t.Context(), engine.StoreOf[queue.Store](w.router, ns, workload.MaxValue)
 	for n := range 5 {
 		ok[queue.Enqueued](w)(s.Enqueue(ctx, "left", []byte("p"), queue.DedupKey(fmt.Sprint("key", n))))
 	}
@@ -96,7 +96,7 @@ func (w *world) leaveQueues(ns string) {
 }
 
 func (w *world) leaveActions(ns string) {
-	ctx, s := w.t.Context(), engine.StoreOf(action.Primitive, w.router, ns, workload.MaxValue)
+	ctx, s := w.t.Context(), engine.StoreOf[action.Store](w.router, ns, workload.MaxValue)
 	ok[int](w)(s.Register(ctx, "left", action.MaxRunningPerKey(1), action.Timeout(24*time.Hour)))
 	w.must(s.Schedules("left").Set(ctx, "s", action.ScheduleSpec{Every: 24 * time.Hour, Input: []byte(`{}`)}))
 	for n := range 3 {
@@ -114,8 +114,8 @@ func (w *world) leaveActions(ns string) {
 }
 
 func (w *world) leaveWorkflows(ns string) {
-	ctx, s := w.t.Context(), engine.StoreOf(workflow.Primitive, w.router, ns, workload.MaxValue)
-	acts := engine.StoreOf(action.Primitive, w.router, ns, workload.MaxValue)
+	ctx, s := w.t.Context(), engine.StoreOf[workflow.Store](w.router, ns, workload.MaxValue)
+	acts := engine.StoreOf[action.Store](w.router, ns, workload.MaxValue)
 	for _, name := range []string{"a", "b"} {
 		ok[int](w)(acts.Register(ctx, name))
 	}
@@ -133,8 +133,8 @@ func (w *world) leaveWorkflows(ns string) {
 }
 
 func (w *world) leaveSeries(ns string) {
-	ctx, s := w.t.Context(), engine.StoreOf(ts.Primitive, w.router, ns, workload.MaxValue)
-	ok[kv.Written](w)(engine.StoreOf(kv.Primitive, w.router, ns, workload.MaxValue).Put(ctx, "left", nil, kv.TTL(24*time.Hour)))
+	ctx, s := w.t.Context(), engine.StoreOf[ts.Store](w.router, ns, workload.MaxValue)
+	ok[kv.Written](w)(engine.StoreOf[kv.Store](w.router, ns, workload.MaxValue).Put(ctx, "left", nil, kv.TTL(24*time.Hour)))
 	for host := range 3 {
 		ok[ts.Result](w)(s.Write(ctx, ts.Point{Measurement: "left", Tags: map[string]string{"host": fmt.Sprint(host)}, Time: w.now(), Fields: map[string]float64{"f": 1}}))
 	}
@@ -143,7 +143,7 @@ func (w *world) leaveSeries(ns string) {
 }
 
 func (w *world) leaveJobs(ns string) {
-	ctx, s := w.t.Context(), engine.StoreOf(processing.Primitive, w.router, ns, workload.MaxValue)
+	ctx, s := w.t.Context(), engine.StoreOf[processing.Store](w.router, ns, workload.MaxValue)
 	for job, err := range s.All(ctx, processing.InState(processing.Running)) {
 		w.must(err)
 		ok[processing.SavepointID](w)(s.Savepoints(job.ID).Create(ctx))

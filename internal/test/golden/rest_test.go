@@ -51,7 +51,7 @@ func (w *world) must(err error) {
 func (w *world) txn(ns string) *engine.Txn { return engine.NewTxn(w.router, ns, workload.MaxValue) }
 
 func (w *world) restOfKV(ns string) {
-	ctx, s := w.t.Context(), engine.StoreOf(kv.Primitive, w.router, ns, workload.MaxValue)
+	ctx, s := w.t.Context(), engine.StoreOf[kv.Store](w.router, ns, workload.MaxValue)
 	ok[kv.Written](w)(s.Put(ctx, "{tag}a", []byte(`{"n":[1,2]}`), kv.TTL(time.Hour)))
 	w.must(s.Touch(ctx, "{tag}a", 2*time.Hour))
 	w.must(s.Persist(ctx, "{tag}a"))
@@ -62,7 +62,7 @@ func (w *world) restOfKV(ns string) {
 }
 
 func (w *world) restOfStreams(ns string) {
-	ctx, s := w.t.Context(), engine.StoreOf(stream.Primitive, w.router, ns, workload.MaxValue)
+	ctx, s := w.t.Context(), engine.StoreOf[stream.Store](w.router, ns, workload.MaxValue)
 	const name, group = "rest", "readers"
 	w.must(s.Create(ctx, name, stream.Partitions(3)))
 	w.must(s.SetRetention(ctx, name, stream.Retention{MaxLen: 1000, MaxAge: 24 * time.Hour, MaxBytes: 1 << 20}))
@@ -98,7 +98,7 @@ func (w *world) restOfStreams(ns string) {
 }
 
 func (w *world) restOfQueues(ns string) {
-	ctx, s := w.t.Context(), engine.StoreOf(queue.Primitive, w.router, ns, workload.MaxValue)
+	ctx, s := w.t.Context(), engine.StoreOf[queue.Store](w.router, ns, workload.MaxValue)
 	const name = "{tag}rest"
 	w.must(s.Configure(ctx, name, queue.Settings{MaxAttempts: 2, DeadRetention: 1000 * time.Hour, BackoffMin: queue.NoBackoff}))
 	for range 8 {
@@ -125,8 +125,8 @@ func (w *world) restOfQueues(ns string) {
 }
 
 func (w *world) restOfSeries(ns string) {
-	ctx, s := w.t.Context(), engine.StoreOf(ts.Primitive, w.router, ns, workload.MaxValue)
-	forgotten := engine.StoreOf(kv.Primitive, w.router, ns, workload.MaxValue)
+	ctx, s := w.t.Context(), engine.StoreOf[ts.Store](w.router, ns, workload.MaxValue)
+	forgotten := engine.StoreOf[kv.Store](w.router, ns, workload.MaxValue)
 	ok[kv.Written](w)(forgotten.Put(ctx, "forgotten", nil))
 	ok[kv.Written](w)(forgotten.Delete(ctx, "forgotten"))
 	const name = "rest"
@@ -163,7 +163,7 @@ func (w *world) restOfSeries(ns string) {
 }
 
 func (w *world) restOfActions(ns string) {
-	ctx, s := w.t.Context(), engine.StoreOf(action.Primitive, w.router, ns, workload.MaxValue)
+	ctx, s := w.t.Context(), engine.StoreOf[action.Store](w.router, ns, workload.MaxValue)
 	ok[int](w)(s.Register(ctx, "rest", action.Timeout(time.Minute), action.MaxRunning(2), action.Owner("o")))
 	w.must(s.RegisterWorker(ctx, action.NewWorker{ID: "worker"}))
 	w.must(s.Heartbeat(ctx, "worker", 1))
@@ -204,8 +204,8 @@ func (w *world) restOfActions(ns string) {
 }
 
 func (w *world) restOfWorkflows(ns string) {
-	ctx, s := w.t.Context(), engine.StoreOf(workflow.Primitive, w.router, ns, workload.MaxValue)
-	acts := engine.StoreOf(action.Primitive, w.router, ns, workload.MaxValue)
+	ctx, s := w.t.Context(), engine.StoreOf[workflow.Store](w.router, ns, workload.MaxValue)
+	acts := engine.StoreOf[action.Store](w.router, ns, workload.MaxValue)
 	for _, name := range []string{"a", "b"} {
 		ok[int](w)(acts.Register(ctx, name, action.MaxAttempts(1)))
 	}
@@ -271,7 +271,7 @@ start: { run: "@actions/a", transitions: { success: flo.Completed, failure: flo.
 `
 
 func (w *world) restOfJobs(ns string) {
-	ctx, s := w.t.Context(), engine.StoreOf(processing.Primitive, w.router, ns, workload.MaxValue)
+	ctx, s := w.t.Context(), engine.StoreOf[processing.Store](w.router, ns, workload.MaxValue)
 	for job, err := range s.All(ctx) {
 		w.must(err)
 		if job.Status != processing.Running {
@@ -305,7 +305,7 @@ func (w *world) consume(ns string, s *action.Store) {
 		_ = s.Worker(action.WorkerConfig{ID: "session", Grace: -1}).Handle("rest", func(context.Context, *action.Task) (any, error) { return nil, nil }).Run(ctx)
 	})
 	wg.Go(func() {
-		queues := engine.StoreOf(queue.Primitive, w.router, ns, workload.MaxValue)
+		queues := engine.StoreOf[queue.Store](w.router, ns, workload.MaxValue)
 		_ = queues.Consume(ctx, "{tag}rest", func(ctx context.Context, _ queue.Message) error { <-ctx.Done(); return ctx.Err() }, queue.Grace(0))
 	})
 	for range 20 {
@@ -357,8 +357,8 @@ func (d *faultyDoor) Query(ctx context.Context, shard engine.ShardID, q engine.Q
 // workBeforeFaults has a worker finish a run while the node's disk is full, and die with another one.
 func (w *world) workBeforeFaults(ns string) {
 	door := &faultyDoor{Door: w.door}
-	far := engine.StoreOf(action.Primitive, engine.NewRouter(door), ns, workload.MaxValue)
-	near := engine.StoreOf(action.Primitive, w.router, ns, workload.MaxValue)
+	far := engine.StoreOf[action.Store](engine.NewRouter(door), ns, workload.MaxValue)
+	near := engine.StoreOf[action.Store](w.router, ns, workload.MaxValue)
 	ctx, cancel := context.WithCancel(w.t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() {

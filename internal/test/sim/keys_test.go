@@ -23,7 +23,7 @@ type keyClient struct {
 func newKeyClient(c *client) *keyClient {
 	return &keyClient{
 		client: c, history: c.sim.verdict.history, seen: make(map[string]uint64),
-		stores: map[string]*kv.Store{plain: engine.StoreOf(kv.Primitive, c.router, plain, maxValue), spread: engine.StoreOf(kv.Primitive, c.router, spread, maxValue)},
+		stores: map[string]*kv.Store{plain: engine.StoreOf[kv.Store](c.router, plain, maxValue), spread: engine.StoreOf[kv.Store](c.router, spread, maxValue)},
 	}
 }
 

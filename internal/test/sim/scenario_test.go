@@ -79,8 +79,8 @@ func TestTakesWaitThroughAChangeOfTheLeader(t *testing.T) {
 func (s *sim) takeThroughChange(cut bool) {
 	const namespace, long = "takes", time.Hour
 	id := engine.HomeShard(namespace, s.plan.shards)
-	queues := func(c *client) *queue.Store { return engine.StoreOf(queue.Primitive, c.router, namespace, 0) }
-	streams := func(c *client) *stream.Store { return engine.StoreOf(stream.Primitive, c.router, namespace, 0) }
+	queues := func(c *client) *queue.Store { return engine.StoreOf[queue.Store](c.router, namespace, 0) }
+	streams := func(c *client) *stream.Store { return engine.StoreOf[stream.Store](c.router, namespace, 0) }
 	begun, done := 0, 0
 	// until has a client repeat what comes to nothing: calls are refused, callers go away and come back.
 	until := func(f func(c *client) (bool, error)) {

@@ -57,7 +57,7 @@ func (v *verdict) histories(c *client, life int) (map[string][]kv.Version, bool)
 	for _, name := range slices.Sorted(maps.Keys(v.names)) {
 		ns, key, _ := strings.Cut(name, "/")
 		for {
-			versions, err := engine.Collect(engine.StoreOf(kv.Primitive, c.router, ns, maxValue).History(key).All(ctx))
+			versions, err := engine.Collect(engine.StoreOf[kv.Store](c.router, ns, maxValue).History(key).All(ctx))
 			if err == nil || errors.Is(err, kv.ErrNotFound) {
 				all[name] = versions
 				break

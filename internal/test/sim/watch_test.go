@@ -50,7 +50,7 @@ func (w *watcher) watch() error {
 	if w.progress > 0 {
 		opts = append(opts, kv.FromRevision(w.progress))
 	}
-	for e, err := range engine.StoreOf(kv.Primitive, w.router, plain, maxValue).Watch(ctx, watched, opts...) {
+	for e, err := range engine.StoreOf[kv.Store](w.router, plain, maxValue).Watch(ctx, watched, opts...) {
 		if err != nil {
 			return err
 		}

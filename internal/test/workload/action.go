@@ -51,7 +51,7 @@ type heldRun struct {
 func (j *actionJob) client(w World) *actionClient {
 	c := &actionClient{World: w, actionJob: j}
 	for i, ns := range []string{Plain, Spread} {
-		c.stores[i] = engine.StoreOf(action.Primitive, w.Router(), ns, MaxValue)
+		c.stores[i] = engine.StoreOf[action.Store](w.Router(), ns, MaxValue)
 	}
 	return c
 }
@@ -465,6 +465,6 @@ func actionTally(rng *rand.Rand, tag string, payload []byte) []engine.Operation 
 }
 
 func countAction(ctx context.Context, r *engine.Router, namespace, tag string) (int64, error) {
-	info, err := engine.StoreOf(action.Primitive, r, namespace, 0).Get(ctx, tag+"action")
+	info, err := engine.StoreOf[action.Store](r, namespace, 0).Get(ctx, tag+"action")
 	return info.Runs.Total, unlessAbsent(err)
 }

@@ -41,7 +41,7 @@ func (j bankJob) Do(w World) {
 func (bankJob) Audit(w World) { _ = lookAtBank(w) }
 
 func lookAtBank(w World) error {
-	entries, err := engine.StoreOf(kv.Primitive, w.Router(), Spread, MaxValue).GetMany(context.Background(), bank.Keys()...)
+	entries, err := engine.StoreOf[kv.Store](w.Router(), Spread, MaxValue).GetMany(context.Background(), bank.Keys()...)
 	if err != nil {
 		return err
 	}

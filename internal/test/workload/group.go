@@ -29,7 +29,7 @@ type groupClient struct {
 // Do checks that what is acknowledged is not delivered again.
 func (j *groupJob) Do(w World) {
 	g := &groupClient{
-		World: w, store: engine.StoreOf(stream.Primitive, w.Router(), Plain, MaxValue), held: make(map[string][]stream.Delivery), acked: make(map[string]map[stream.Ref]bool),
+		World: w, store: engine.StoreOf[stream.Store](w.Router(), Plain, MaxValue), held: make(map[string][]stream.Delivery), acked: make(map[string]map[stream.Ref]bool),
 	}
 	for w.Working() {
 		mode := stream.Mode(w.Rand().IntN(3))

@@ -71,8 +71,8 @@ func pipeClientsOf(w World) (all [2]*pipeClient) {
 	r := w.Router()
 	for i, ns := range []string{Plain, Spread} {
 		all[i] = &pipeClient{
-			World: w, jobs: engine.StoreOf(processing.Primitive, r, ns, MaxValue), streams: engine.StoreOf(stream.Primitive, r, ns, MaxValue),
-			queues: engine.StoreOf(queue.Primitive, r, ns, MaxValue), keys: engine.StoreOf(kv.Primitive, r, ns, MaxValue),
+			World: w, jobs: engine.StoreOf[processing.Store](r, ns, MaxValue), streams: engine.StoreOf[stream.Store](r, ns, MaxValue),
+			queues: engine.StoreOf[queue.Store](r, ns, MaxValue), keys: engine.StoreOf[kv.Store](r, ns, MaxValue),
 		}
 	}
 	return all

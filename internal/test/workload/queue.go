@@ -26,7 +26,7 @@ type queueJob struct{ ledger *check.Queue }
 func newQueueJob() Job { return &queueJob{check.NewQueue()} }
 
 func queues(w World) *queue.Store {
-	return engine.StoreOf(queue.Primitive, w.Router(), Spread, MaxValue)
+	return engine.StoreOf[queue.Store](w.Router(), Spread, MaxValue)
 }
 
 func (j *queueJob) Open(w World) bool {

@@ -126,8 +126,8 @@ type statePipes struct {
 func statePipesOf(w World) (all [2]*statePipes) {
 	for i, ns := range []string{Plain, Spread} {
 		all[i] = &statePipes{
-			World: w, jobs: engine.StoreOf(processing.Primitive, w.Router(), ns, MaxValue), keys: engine.StoreOf(kv.Primitive, w.Router(), ns, MaxValue), apart: ns + " ",
-			streams: [2]*stream.Store{engine.StoreOf(stream.Primitive, w.Router(), ns, MaxValue), engine.StoreOf(stream.Primitive, w.Router(), Apart, MaxValue)},
+			World: w, jobs: engine.StoreOf[processing.Store](w.Router(), ns, MaxValue), keys: engine.StoreOf[kv.Store](w.Router(), ns, MaxValue), apart: ns + " ",
+			streams: [2]*stream.Store{engine.StoreOf[stream.Store](w.Router(), ns, MaxValue), engine.StoreOf[stream.Store](w.Router(), Apart, MaxValue)},
 		}
 	}
 	return all

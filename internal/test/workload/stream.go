@@ -36,7 +36,7 @@ type streamClient struct {
 func (j *streamJob) client(w World) *streamClient {
 	s := &streamClient{World: w, streamJob: j}
 	for i, ns := range []string{Plain, Spread} {
-		s.stores[i] = engine.StoreOf(stream.Primitive, w.Router(), ns, MaxValue)
+		s.stores[i] = engine.StoreOf[stream.Store](w.Router(), ns, MaxValue)
 	}
 	return s
 }

@@ -45,7 +45,7 @@ func queueTally(rng *rand.Rand, tag string, payload []byte) []engine.Operation {
 }
 
 func countQueue(ctx context.Context, r *engine.Router, namespace, tag string) (int64, error) {
-	s, err := engine.StoreOf(queue.Primitive, r, namespace, 0).Get(ctx, tag+"jobs")
+	s, err := engine.StoreOf[queue.Store](r, namespace, 0).Get(ctx, tag+"jobs")
 	return s.Enqueued, unlessAbsent(err)
 }
 
@@ -59,7 +59,7 @@ func streamTally(rng *rand.Rand, tag string, payload []byte) []engine.Operation 
 }
 
 func countStream(ctx context.Context, r *engine.Router, namespace, tag string) (int64, error) {
-	s, err := engine.StoreOf(stream.Primitive, r, namespace, 0).Get(ctx, tag+"log")
+	s, err := engine.StoreOf[stream.Store](r, namespace, 0).Get(ctx, tag+"log")
 	return int64(s.Appended), unlessAbsent(err)
 }
 

@@ -57,11 +57,11 @@ type triggerClient struct {
 }
 
 func (c *triggerClient) flows(namespace string) *workflow.Store {
-	return engine.StoreOf(workflow.Primitive, c.Router(), namespace, MaxValue)
+	return engine.StoreOf[workflow.Store](c.Router(), namespace, MaxValue)
 }
 
 func (c *triggerClient) streams(namespace string) *stream.Store {
-	return engine.StoreOf(stream.Primitive, c.Router(), namespace, MaxValue)
+	return engine.StoreOf[stream.Store](c.Router(), namespace, MaxValue)
 }
 
 func (j *triggerJob) Open(w World) bool {

@@ -28,7 +28,7 @@ func newSeriesJob() Job { return &seriesJob{[2]*check.Series{check.NewSeries(), 
 
 func seriesStores(w World) (stores [2]*ts.Store) {
 	for i, ns := range []string{Plain, Spread} {
-		stores[i] = engine.StoreOf(ts.Primitive, w.Router(), ns, MaxValue)
+		stores[i] = engine.StoreOf[ts.Store](w.Router(), ns, MaxValue)
 	}
 	return stores
 }
@@ -243,6 +243,6 @@ func seriesTally(rng *rand.Rand, tag string, payload []byte) []engine.Operation 
 }
 
 func countSeries(ctx context.Context, r *engine.Router, namespace, tag string) (int64, error) {
-	m, err := engine.StoreOf(ts.Primitive, r, namespace, 0).Get(ctx, tag+"points")
+	m, err := engine.StoreOf[ts.Store](r, namespace, 0).Get(ctx, tag+"points")
 	return m.Points, unlessAbsent(err)
 }

@@ -81,8 +81,8 @@ type flowClient struct {
 func (j *flowJob) client(w World) *flowClient {
 	c := &flowClient{World: w, flowJob: j}
 	for i, ns := range []string{Plain, Spread} {
-		c.flows[i] = engine.StoreOf(workflow.Primitive, w.Router(), ns, MaxValue)
-		c.actions[i] = engine.StoreOf(action.Primitive, w.Router(), ns, MaxValue)
+		c.flows[i] = engine.StoreOf[workflow.Store](w.Router(), ns, MaxValue)
+		c.actions[i] = engine.StoreOf[action.Store](w.Router(), ns, MaxValue)
 	}
 	return c
 }
@@ -355,6 +355,6 @@ func flowTally(_ *rand.Rand, tag string, payload []byte) []engine.Operation {
 }
 
 func countFlow(ctx context.Context, r *engine.Router, namespace, tag string) (int64, error) {
-	info, err := engine.StoreOf(workflow.Primitive, r, namespace, 0).Get(ctx, tag+"flow")
+	info, err := engine.StoreOf[workflow.Store](r, namespace, 0).Get(ctx, tag+"flow")
 	return info.Runs.Total, unlessAbsent(err)
 }

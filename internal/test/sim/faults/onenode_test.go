@@ -229,7 +229,7 @@ func (r *rig) Query(_ context.Context, id engine.ShardID, q engine.Query) error 
 }
 
 func (r *rig) store(namespace string) *kv.Store {
-	return engine.StoreOf(kv.Primitive, r.router, namespace, 0)
+	return engine.StoreOf[kv.Store](r.router, namespace, 0)
 }
 
 // settle fires every timer that is due and delivers all messages between shards.
