@@ -139,8 +139,10 @@ func actionReadings(t *testing.T, db floe.DB) map[string]reading {
 func workflowReadings(t *testing.T, db floe.DB) map[string]reading {
 	s := db.Workflow("n")
 	definition := func(name string) []byte {
-		wait := workflow.WaitFor("end", time.Hour).To("success", "flo.Completed").To("rejected", "flo.Failed")
-		return workflow.New(name).Version("1").Start(wait).Definition()
+		return workflow.Definition{Name: name, Start: workflow.Step{
+			Do:          workflow.WaitFor{Signal: "end", Timeout: time.Hour},
+			Transitions: []workflow.Transition{{On: "success", To: "flo.Completed"}, {On: "rejected", To: "flo.Failed"}},
+		}}.YAML()
 	}
 	done[workflow.Created](t)(s.Create(t.Context(), definition("old")))
 	run := func() workflow.RunID { return done[workflow.Started](t)(s.Start(t.Context(), "old", nil)).Run }

@@ -35,8 +35,11 @@ func TestQueriesArriveAsTheyWere(t *testing.T) {
 			},
 		},
 		{
-			&historyQuery{namespace: "n", key: "k", withoutValues: true},
-			&historyQuery{namespace: "n", key: "k", withoutValues: true, versions: []Version{version, {Version: 2, Revision: 1, Time: at(0)}}},
+			&historyQuery{namespace: "n", key: "k", withoutValues: true, before: 4, limit: 2},
+			&historyQuery{
+				namespace: "n", key: "k", withoutValues: true, before: 4, limit: 2,
+				found: true, versions: []Version{version, {Version: 2, Revision: 1, Time: at(0)}}, more: true,
+			},
 		},
 		{&waitQuery{namespace: "n", key: "k", after: 3, exists: true}, &waitQuery{namespace: "n", key: "k", after: 3, exists: true, event: event}},
 		{

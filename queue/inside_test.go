@@ -221,8 +221,10 @@ func TestRoom(t *testing.T) {
 	want("large", protocol.QueueRoom{Messages: ever, Bytes: 0, MaxMessages: ever, MaxBytes: 5})
 
 	for name, op := range map[string]func(lsn int) engine.Operation{
-		"an ack":          func(lsn int) engine.Operation { return AckOp("q", Receipt(fmt.Sprintf("1-%d", lsn))) },
-		"a death":         func(lsn int) engine.Operation { return NackOp("q", []Receipt{Receipt(fmt.Sprintf("1-%d", lsn))}, ToDLQ()) },
+		"an ack": func(lsn int) engine.Operation { return AckOp("q", Receipt(fmt.Sprintf("1-%d", lsn))) },
+		"a death": func(lsn int) engine.Operation {
+			return NackOp("q", []Receipt{Receipt(fmt.Sprintf("1-%d", lsn))}, ToDLQ())
+		},
 		"a purge":         func(int) engine.Operation { return PurgeOp("q") },
 		"a delete":        func(int) engine.Operation { return DeleteOp("q") },
 		"a removal":       func(int) engine.Operation { return DeleteMessageOp("q", 2) },

@@ -32,7 +32,10 @@ func TestLimits(t *testing.T) {
 		}
 		return ms[0].Receipt
 	}
-	nack := func(o ...queue.NackOption) error { _, err := s.Nack(ctx, "leased", []queue.Receipt{leased()}, o...); return err }
+	nack := func(o ...queue.NackOption) error {
+		_, err := s.Nack(ctx, "leased", []queue.Receipt{leased()}, o...)
+		return err
+	}
 	set := func(c queue.Settings) error { return s.Configure(ctx, "set", c) }
 	const none, ever = math.MinInt64, math.MaxInt64
 	receipts := func(n int64) (all []queue.Receipt) {
