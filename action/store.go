@@ -140,10 +140,11 @@ func (s *Store) InvokeAndWait(ctx context.Context, name string, input []byte, op
 // awaited is the option of InvokeAndWait.
 var awaited = invokeOption(func(o *invokeOptions) { o.Awaited = true })
 
-// Get returns a run. Errors: ErrNotFound if there is none, or none any more; ErrInvalid for what is no id.
+// Get returns a run. Errors: ErrNotFound if the run does not exist or is no longer retained;
+// ErrInvalid for an invalid id.
 func (l Runs) Get(ctx context.Context, id RunID) (Run, error) { return l.store.run(ctx, id, false) }
 
-// Wait returns a run when it has ended. Errors: those of Run, and ctx's; ErrNotFound also if its action is deleted meanwhile.
+// Wait returns a run when it has ended. Errors: those of Runs.Get, and ctx's; ErrNotFound also if its action is deleted meanwhile.
 func (s *Store) Wait(ctx context.Context, id RunID) (Run, error) {
 	return s.run(engine.Lasting(ctx), id, true)
 }

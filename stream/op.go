@@ -12,7 +12,8 @@ type (
 // refused with ErrInvalid.
 type Op struct{ hiddenOp }
 
-// OpOf is an Op that returns a T. It is good for any number of transactions, each of which has its own result.
+// OpOf is an Op whose result is a T. It can be used in any number of transactions; Result reads the
+// value from the result of one of them.
 type OpOf[T any] struct{ Op }
 
 func opOf[T any](op engine.Op) OpOf[T] { return OpOf[T]{Op{engine.Hide(op)}} }

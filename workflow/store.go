@@ -218,10 +218,11 @@ func (s *Store) StartAndWait(ctx context.Context, name string, input []byte, opt
 	return s.Wait(ctx, r.Run)
 }
 
-// Get returns a run. Errors: ErrNotFound if there is none in the namespace, or none any more; ErrInvalid for what is no id.
+// Get returns a run. Errors: ErrNotFound if the namespace has no such run or no longer retains it;
+// ErrInvalid for an invalid id.
 func (l Runs) Get(ctx context.Context, id RunID) (Run, error) { return l.store.run(ctx, id, false) }
 
-// Wait returns a run when it has ended. However little its workflow retains, it is kept for 10 s at least. Errors: those of Run, and ctx's.
+// Wait returns a run when it has ended. However little its workflow retains, it is kept for 10 s at least. Errors: those of Runs.Get, and ctx's.
 func (s *Store) Wait(ctx context.Context, id RunID) (Run, error) {
 	return s.run(engine.Lasting(ctx), id, true)
 }

@@ -294,7 +294,7 @@ func All[T, O any](ctx context.Context, page func(context.Context, ...O) (Page[T
 	}
 }
 
-// PageIn returns the page of a listing of which all items are known, in order of their cursors.
+// PageIn returns a page of a listing that is in memory as a whole, sorted by cursor.
 func PageIn[T any](items []T, l Listing, cursor func(T) string) (page Page[T]) {
 	if l.Cursor != "" {
 		items = items[sort.Search(len(items), func(i int) bool { return cursor(items[i]) > l.Cursor }):]
