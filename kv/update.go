@@ -52,7 +52,7 @@ func (s *Store) Update(ctx context.Context, key string, f func(e Entry) ([]byte,
 		if !late {
 			return w, err
 		}
-		if err := rest(ctx, rand.N(pause)); err != nil {
+		if err := s.scope.Pause(ctx, rand.N(pause)); err != nil {
 			return Written{}, err
 		}
 	}
@@ -63,18 +63,6 @@ const (
 	minUpdatePause = time.Millisecond
 	maxUpdatePause = 100 * time.Millisecond
 )
-
-// rest waits for a time. Errors: that of ctx.
-func rest(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
 
 // tryUpdate makes one attempt. late means that somebody else has changed the key meanwhile.
 func (s *Store) tryUpdate(ctx context.Context, key string, f func(e Entry) ([]byte, error), put []PutOption) (w Written, late bool, err error) {

@@ -120,7 +120,7 @@ func (h *holding) unlock(ctx context.Context) error {
 			return nil
 		case isLost(err):
 			return engine.Errorf(ErrConflict, "kv: lock %q was lost: %v", shown(h.lock.key), err)
-		case errors.Is(err, engine.ErrClosed) || rest(ctx, min(h.ttl/10, time.Until(h.until))) != nil || !time.Now().Before(h.until):
+		case errors.Is(err, engine.ErrClosed) || h.lock.store.scope.Pause(ctx, min(h.ttl/10, time.Until(h.until))) != nil || !time.Now().Before(h.until):
 			return nil // it ends by itself
 		}
 		unknown = unknown || errors.Is(err, engine.ErrUnknownOutcome)

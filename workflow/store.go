@@ -54,7 +54,7 @@ func (s *Store) Create(ctx context.Context, definition []byte) (Created, error) 
 // heard waits until all shards of a spread namespace know of a workflow what its home does, and those of a stream of the trigger.
 func (s *Store) heard(ctx context.Context, name string) {
 	engine.Agree(ctx, &s.scope, infoQuery{namespace: s.Namespace(), name: name}, func(a, b *infoQuery) bool { return a.found == b.found && a.revision == b.revision })
-	engine.Settled(ctx, func() bool {
+	s.scope.Settled(ctx, func() bool {
 		info, err := s.Get(ctx, name)
 		return err != nil || info.Trigger == nil || info.Trigger.State != TriggerStarting
 	})
@@ -199,14 +199,7 @@ func (s *Store) unheard(ctx context.Context, name string) bool {
 	if err := s.scope.Query(ctx, name, &q); err != nil || !q.found {
 		return false
 	}
-	t := time.NewTimer(heardPause)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return s.scope.Pause(ctx, heardPause) == nil
 }
 
 // StartAndWait is Start and Wait: it returns the run when it has ended, however it has. Options and errors are those of Start.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/cespare/xxhash/v2"
 )
@@ -58,7 +59,7 @@ func shardOf(namespace, name uint64, shards int) ShardID {
 type Router struct {
 	door    Door
 	caching CachingDoor // door, if it is one
-	serial  bool        // it is a SerialDoor
+	serial  SerialDoor  // door, if it is one
 
 	attached any // see Attach
 
@@ -73,17 +74,19 @@ type Router struct {
 // maxRemembered bounds the Router's memory to about 10 MiB. Beyond it any other namespace is forgotten, and asked for again when it is used.
 const maxRemembered = 10_000
 
-// SerialDoor is a Door for one goroutine: several shards are asked in turn instead of at once. It is for simulations.
+// SerialDoor is a Door for one goroutine, which simulations have: several shards are asked in turn instead of at once, and
+// the door says when time has passed.
 type SerialDoor interface {
 	Door
-	Serial()
+	// Pause returns when d has passed, or with the error of ctx.
+	Pause(ctx context.Context, d time.Duration) error
 }
 
 // NewRouter returns a Router over door.
 func NewRouter(door Door) *Router {
 	r := &Router{door: door}
 	r.caching, _ = door.(CachingDoor)
-	_, r.serial = door.(SerialDoor)
+	r.serial, _ = door.(SerialDoor)
 	return r
 }
 

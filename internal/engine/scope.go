@@ -162,7 +162,7 @@ func FanOut[Q any, P interface {
 
 // Each calls f for 0 to n-1, at once if the door can be asked so, and returns when all calls have.
 func (s *Scope) Each(n int, f func(i int)) {
-	if n == 1 || s.router.serial {
+	if n == 1 || s.router.serial != nil {
 		for i := range n {
 			f(i)
 		}
@@ -200,7 +200,7 @@ func (s *Scope) PassOn(ctx context.Context, shards []ShardID) {
 			_ = s.QueryShard(ctx, shards[i], &remindQuery{s.Namespace()})
 		})
 	}
-	if s.router.serial {
+	if s.router.serial != nil {
 		pass()
 	} else {
 		go pass()
@@ -229,16 +229,26 @@ const (
 )
 
 // Settled polls until done returns true. It gives up after about a second, or when ctx ends: a shard that cannot be reached catches up later.
-func Settled(ctx context.Context, done func() bool) {
-	t := time.NewTimer(0)
-	defer t.Stop()
+func (s *Scope) Settled(ctx context.Context, done func() bool) {
 	for n := 0; n < maxSettled && !done(); n++ {
-		t.Reset(min(settledPause, time.Millisecond<<min(n, 4)))
-		select {
-		case <-t.C:
-		case <-ctx.Done():
+		if s.Pause(ctx, min(settledPause, time.Millisecond<<min(n, 4))) != nil {
 			return
 		}
+	}
+}
+
+// Pause returns when d has passed, or with the error of ctx. In a simulation it is the simulation's time that passes.
+func (s *Scope) Pause(ctx context.Context, d time.Duration) error {
+	if s.router.serial != nil {
+		return s.router.serial.Pause(ctx, d)
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 
@@ -251,7 +261,7 @@ func Agree[Q any, P interface {
 	if spread, err := s.Spread(ctx); err != nil || !spread {
 		return
 	}
-	Settled(ctx, func() bool {
+	s.Settled(ctx, func() bool {
 		parts, _, err := AskAll[Q, P](ctx, s, q)
 		return err != nil || !slices.ContainsFunc(parts, func(p P) bool { return !same(parts[0], p) })
 	})

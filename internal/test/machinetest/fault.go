@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/floedb/floe/internal/engine"
 )
@@ -125,8 +126,8 @@ func (f *Failing) Query(ctx context.Context, shard engine.ShardID, q engine.Quer
 	return f.Rig.Query(ctx, shard, q)
 }
 
-// Serial is of engine.SerialDoor.
-func (*Failing) Serial() {}
+// Pause is of engine.SerialDoor. No time passes: nothing else happens meanwhile.
+func (*Failing) Pause(ctx context.Context, _ time.Duration) error { return ctx.Err() }
 
 // LastError reads a listing to its end and returns the last error, or nil.
 func LastError[T any](seq iter.Seq2[T, error]) (err error) {

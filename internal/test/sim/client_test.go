@@ -77,8 +77,13 @@ func (c *client) working() bool {
 // Shards returns the number of shards.
 func (c *client) Shards() int { return c.sim.plan.shards }
 
-// Serial says that a client asks one shard after the other: it has one goroutine, which runs when it is its turn.
-func (c *client) Serial() {}
+// Pause lets simulated time pass. A client is an engine.SerialDoor: it has one goroutine, which runs when it is its turn.
+func (c *client) Pause(_ context.Context, d time.Duration) error {
+	if !c.sleep(d) {
+		return context.Canceled
+	}
+	return nil
+}
 
 // call is what a client asked of one process of a node.
 type call struct {
