@@ -1,4 +1,3 @@
-// Package primitive lists the primitives of floe.
 package primitive
 
 import (

@@ -1,26 +1,3 @@
-// Package protocol holds what machines ask of each other: the commands that one machine runs in
-// another, and the reads of another machine's rows. It only defines the messages; the machine that
-// receives a command carries it out.
-//
-// Package action runs actions for other machines (run.go):
-//
-//	caller                        engine.MachineAction
-//	KindInvoke, Invoke      -->   creates a run
-//	KindCancel, Cancel      -->   cancels it
-//	Notify.Command, End     <--   in the entry that ends the run
-//
-// Package stream delivers the records of a consumer group to a subscriber (subscription.go). A batch
-// and its acknowledgement are one command:
-//
-//	subscriber                    home of the stream                other shards of the stream
-//	KindSubscribe           -->   creates the group           -->   KindSubscribe
-//	Subscriber.Command, Batch <-- takes a batch
-//	KindBatchEnd, End       -->   has room for another one    -->   a grant
-//
-// A subscriber in another namespace does not know whether that of the stream is spread. It sends
-// KindRelaySubscription to the namespace's home.
-//
-// Duties read streams, queues, keys and time series of their shard (read.go).
 package protocol
 
 // Kinds of commands that other machines run with engine.Tx.Then or send to other shards. They are

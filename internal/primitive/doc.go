@@ -1,0 +1,2 @@
+// Package primitive lists the primitives of floe.
+package primitive
