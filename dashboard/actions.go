@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/floedb/floe"
 	"github.com/floedb/floe/action"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/rawjson"
@@ -432,4 +433,28 @@ func (h *handler) worker(ctx context.Context, q workerRequest) (workerRecord, er
 		return workerRecord{}, err
 	}
 	return showWorker(namespace, w), nil
+}
+
+func (h *handler) checkActions(ctx context.Context, ns string, add func(finding)) (bool, error) {
+	page, err := h.backend.Action(ns).Page(ctx, action.Limit(mostChecked))
+	for _, a := range page.Items {
+		if a.Runs.Pending > 0 && a.Workers == 0 {
+			add(finding{Kind: "action", Name: a.Name, Severity: "crit", Count: a.Runs.Pending, Text: "has " + counted(a.Runs.Pending, "run") + " that wait, and no worker"})
+		}
+	}
+	return page.Cursor != "", err
+}
+
+func (h *handler) checkWorkers(ctx context.Context, ns string, add func(finding)) (bool, error) {
+	page, err := h.backend.Action(ns).Workers().Page(ctx, action.Limit(mostChecked))
+	for _, w := range page.Items {
+		if w.Status == action.Unhealthy {
+			add(finding{Kind: "worker", Name: w.ID, Severity: "warn", Count: 1, Text: "was not heard of for " + h.now().Sub(w.LastSeen).Round(time.Second).String()})
+		}
+	}
+	return page.Cursor != "", err
+}
+
+func (b staleBackend) Action(ns string, _ ...floe.AccessOption) *action.Store {
+	return b.Backend.Action(ns, floe.Stale())
 }

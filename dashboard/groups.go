@@ -2,10 +2,12 @@ package dashboard
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
+	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/stream"
 )
 
@@ -210,4 +212,38 @@ func (h *handler) deleteGroup(ctx context.Context, q groupRequest) (groupDeleted
 		return groupDeleted{}, err
 	}
 	return groupDeleted{OK: true, Stream: q.name, Group: q.group}, nil
+}
+
+func (h *handler) checkGroups(ctx context.Context, ns string, add func(finding)) (bool, error) {
+	streams, err := h.backend.Stream(ns).Page(ctx, stream.Limit(mostChecked))
+	if err != nil {
+		return false, err
+	}
+	looked, more := 0, streams.Cursor != ""
+	for _, st := range streams.Items {
+		if st.Records() == 0 {
+			continue
+		}
+		if looked >= mostChecked {
+			return true, nil
+		}
+		groups, err := h.backend.Stream(ns).Groups(st.Name).Page(ctx, stream.Limit(mostChecked-looked))
+		if errors.Is(err, engine.ErrNotFound) { // it was deleted meanwhile
+			continue
+		}
+		if err != nil {
+			return false, err
+		}
+		looked, more = looked+len(groups.Items), more || groups.Cursor != ""
+		for _, g := range groups.Items {
+			lag := g.Lag()
+			switch {
+			case lag > 0 && len(g.Members) == 0:
+				add(finding{Kind: "group", Name: g.Name, Of: st.Name, Severity: "warn", Count: lag, Text: "is " + counted(lag, "record") + " behind, and nobody reads"})
+			case lag >= muchLag:
+				add(finding{Kind: "group", Name: g.Name, Of: st.Name, Severity: "warn", Count: lag, Text: "is " + counted(lag, "record") + " behind"})
+			}
+		}
+	}
+	return more, nil
 }

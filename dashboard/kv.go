@@ -332,3 +332,40 @@ func (h *handler) keyHistory(ctx context.Context, q keyRequest) (keyHistory, err
 	}
 	return keyHistory{Key: q.key, Namespace: q.namespace, VersionCount: len(versions), Versions: versions}, nil
 }
+
+func (b staleBackend) KV(ns string, _ ...floe.AccessOption) *kv.Store {
+	return b.Backend.KV(ns, floe.Stale())
+}
+
+// namespaceKeysRequest asks for limit keys that come after one. after is written as the listing writes keys.
+type namespaceKeysRequest struct {
+	namespace string
+	after     string
+	limit     int
+	encoding  encoding
+}
+
+func (q *namespaceKeysRequest) parse(in *input) {
+	q.namespace = in.namespace()
+	q.limit = in.listLimit()
+	q.encoding = in.encoding()
+	var err error
+	q.after, err = q.encoding.decoded("parameter "+in.called("after"), in.text("after"))
+	in.check(err)
+}
+
+func (h *handler) namespaceKeys(ctx context.Context, q namespaceKeysRequest) (listing[scanItem], error) {
+	if _, err := h.backend.Namespaces().Get(ctx, q.namespace); err != nil {
+		return listing[scanItem]{}, err
+	}
+	page := func(after string, n int) ([]kv.Item, string, error) {
+		page, err := h.backend.KV(q.namespace).Page(ctx, kv.NoValues(), kv.Limit(n), kv.After(after))
+		if err != nil || page.Cursor == "" {
+			return page.Items, "", err
+		}
+		return page.Items, page.Items[len(page.Items)-1].Key, nil
+	}
+	keys, err := collect(q.after, q.limit, page, q.encoding.item, nil)
+	keys.after = q.encoding.encoded(keys.after)
+	return keys, err
+}

@@ -3,7 +3,7 @@ package dashboard
 import (
 	"net/url"
 
-	"github.com/floedb/floe/kv"
+	"github.com/floedb/floe/internal/engine"
 )
 
 // Bounds of listings whose request names no limit: they are given whole up to these.
@@ -13,7 +13,7 @@ const (
 )
 
 // maxPage is how many items are taken from a store at once: one less than it gives, so that it can be asked for one more, which tells whether there is one.
-const maxPage = kv.MaxPageItems - 1
+const maxPage = engine.MaxPageItems - 1
 
 // partial is an answer that may not be all there is: next returns the parameter of the same request that continues behind it, and its value, "" if nothing
 // follows.

@@ -5,7 +5,6 @@ import (
 
 	"github.com/floedb/floe"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/kv"
 )
 
 var namespaceRoutes = []route{
@@ -126,35 +125,6 @@ func (q *listRequest) exists(ctx context.Context, h *handler) error {
 	return err
 }
 
-// namespaceKeysRequest asks for limit keys that come after one. after is written as the listing writes keys.
-type namespaceKeysRequest struct {
-	namespace string
-	after     string
-	limit     int
-	encoding  encoding
-}
-
-func (q *namespaceKeysRequest) parse(in *input) {
-	q.namespace = in.namespace()
-	q.limit = in.listLimit()
-	q.encoding = in.encoding()
-	var err error
-	q.after, err = q.encoding.decoded("parameter "+in.called("after"), in.text("after"))
-	in.check(err)
-}
-
-func (h *handler) namespaceKeys(ctx context.Context, q namespaceKeysRequest) (listing[scanItem], error) {
-	if _, err := h.backend.Namespaces().Get(ctx, q.namespace); err != nil {
-		return listing[scanItem]{}, err
-	}
-	page := func(after string, n int) ([]kv.Item, string, error) {
-		page, err := h.backend.KV(q.namespace).Page(ctx, kv.NoValues(), kv.Limit(n), kv.After(after))
-		if err != nil || page.Cursor == "" {
-			return page.Items, "", err
-		}
-		return page.Items, page.Items[len(page.Items)-1].Key, nil
-	}
-	keys, err := collect(q.after, q.limit, page, q.encoding.item, nil)
-	keys.after = q.encoding.encoded(keys.after)
-	return keys, err
+func (b staleBackend) Namespaces(...floe.AccessOption) *floe.Namespaces {
+	return b.Backend.Namespaces(floe.Stale())
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/floedb/floe"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/stream/processing"
 )
@@ -286,4 +287,23 @@ func (h *handler) jobWork(ctx context.Context, q jobRequest) (jobWork, error) {
 		w.Operators = append(w.Operators, operatorWork(o))
 	}
 	return w, nil
+}
+
+func (h *handler) checkJobs(ctx context.Context, ns string, add func(finding)) (bool, error) {
+	page, err := h.backend.Processing(ns).Page(ctx, processing.Limit(mostChecked))
+	for _, j := range page.Items {
+		switch {
+		case j.Status == processing.Failed:
+			add(finding{Kind: "job", Name: j.Name, Of: string(j.ID), Severity: "crit", Count: 1, Text: "has failed" + suffix(": ", j.Reason)})
+		case j.Held:
+			add(finding{Kind: "job", Name: j.Name, Of: string(j.ID), Severity: "warn", Count: 1, Text: "waits" + suffix(": ", j.Reason)})
+		case j.Metrics.Errors > 0:
+			add(finding{Kind: "job", Name: j.Name, Of: string(j.ID), Severity: "warn", Count: j.Metrics.Errors, Text: "could not work with " + counted(j.Metrics.Errors, "record")})
+		}
+	}
+	return page.Cursor != "", err
+}
+
+func (b staleBackend) Processing(ns string, _ ...floe.AccessOption) *processing.Store {
+	return b.Backend.Processing(ns, floe.Stale())
 }

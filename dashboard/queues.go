@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/floedb/floe"
 	"github.com/floedb/floe/queue"
 )
 
@@ -353,4 +354,24 @@ func (h *handler) queueState(ctx context.Context, q queueRequest) (queueState, e
 	}
 	slices.SortStableFunc(state.Reasons, func(a, b deadReason) int { return cmp.Compare(b.Count, a.Count) })
 	return state, nil
+}
+
+func (h *handler) checkQueues(ctx context.Context, ns string, add func(finding)) (bool, error) {
+	page, err := h.backend.Queue(ns).Page(ctx, queue.Limit(mostChecked))
+	for _, q := range page.Items {
+		if q.Dead > 0 {
+			add(finding{Kind: "queue", Name: q.Name, Of: "dlq", Severity: "crit", Count: q.Dead, Text: "has " + counted(q.Dead, "dead letter")})
+		}
+		if waiting := q.Ready + q.Delayed; q.Paused && waiting > 0 {
+			add(finding{Kind: "queue", Name: q.Name, Severity: "warn", Count: waiting, Text: "is paused, with " + counted(waiting, "message") + " in it"})
+		}
+		if most := q.Settings.MaxLen; most > 0 && q.Ready+q.Delayed+q.Inflight >= most {
+			add(finding{Kind: "queue", Name: q.Name, Severity: "crit", Count: most, Text: "is full, with " + counted(most, "message")})
+		}
+	}
+	return page.Cursor != "", err
+}
+
+func (b staleBackend) Queue(ns string, _ ...floe.AccessOption) *queue.Store {
+	return b.Backend.Queue(ns, floe.Stale())
 }

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/floedb/floe"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/stream"
 )
@@ -414,4 +415,8 @@ func (h *handler) deleteStream(ctx context.Context, q deleteStreamRequest) (stre
 		return streamDeleted{}, err
 	}
 	return streamDeleted{OK: true, Stream: q.name}, nil
+}
+
+func (b staleBackend) Stream(ns string, _ ...floe.AccessOption) *stream.Store {
+	return b.Backend.Stream(ns, floe.Stale())
 }

@@ -444,3 +444,11 @@ func refusals(all []ts.PointError) string {
 	}
 	return strings.Join(lines, "; ")
 }
+
+func (b staleBackend) TS(ns string, _ ...floe.AccessOption) *ts.Store {
+	return b.Backend.TS(ns, floe.Stale())
+}
+
+func (b staleBackend) FloQL(ctx context.Context, ns, query string, opts ...floql.Options) (*floql.Result, error) {
+	return b.TS(ns).Query(ctx, query, opts...)
+}

@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"time"
 
@@ -316,4 +317,33 @@ func (h *handler) signalFlow(ctx context.Context, q signalFlowRequest) (flowChan
 		return flowChanged{}, err
 	}
 	return flowChanged{true, string(q.id), status.String()}, nil
+}
+
+// checkRuns tells what has failed lately, by workflow, with the latest reason.
+func (h *handler) checkRuns(ctx context.Context, ns string, add func(finding)) (more bool, _ error) {
+	now := h.now()
+	for _, ended := range []struct {
+		status   workflow.Status
+		word     string
+		severity string
+	}{{workflow.Failed, "failed", "crit"}, {workflow.TimedOut, "timed out", "warn"}} {
+		page, err := h.backend.Workflow(ns).Runs().Page(ctx, workflow.InState(ended.status), workflow.StartedBetween(now.Add(-runsOf), now.Add(time.Minute)), workflow.Limit(mostChecked))
+		if err != nil {
+			return more, err
+		}
+		more = more || page.Cursor != ""
+		count, latest := make(map[string]int64), make(map[string]workflow.RunInfo)
+		var order []string
+		for _, r := range page.Items { // the newest first
+			if count[r.Workflow]++; count[r.Workflow] == 1 {
+				latest[r.Workflow] = r
+				order = append(order, r.Workflow)
+			}
+		}
+		for _, name := range order {
+			text := fmt.Sprintf("%s %s within an hour%s", counted(count[name], "run"), ended.word, suffix(", the last: ", latest[name].Error))
+			add(finding{Kind: "workflow", Name: name, Of: ended.status.String(), Severity: ended.severity, Count: count[name], Text: text})
+		}
+	}
+	return more, nil
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/floedb/floe"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/workflow"
 )
@@ -241,4 +242,8 @@ func (h *handler) disableDefinition(ctx context.Context, q definitionRequest) (d
 		return definitionEnabled{}, err
 	}
 	return definitionEnabled{true, q.name, false}, nil
+}
+
+func (b staleBackend) Workflow(ns string, _ ...floe.AccessOption) *workflow.Store {
+	return b.Backend.Workflow(ns, floe.Stale())
 }

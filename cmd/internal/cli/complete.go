@@ -6,9 +6,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-
-	"github.com/floedb/floe/queue"
-	"github.com/floedb/floe/stream"
 )
 
 // completionPatience is how long a shell waits for names: more would feel as if it hung.
@@ -52,56 +49,4 @@ func withoutFiles(cmd *cobra.Command) {
 	for _, below := range cmd.Commands() {
 		withoutFiles(below)
 	}
-}
-
-func streamNames(ctx context.Context, s *session, _ []string, begun string) (names []string, err error) {
-	page, err := s.Stream(s.namespace).Page(ctx, stream.Prefix(begun), stream.Limit(stream.MaxPageItems))
-	for _, s := range page.Items {
-		names = append(names, s.Name)
-	}
-	return names, err
-}
-
-// groupNames lists the groups of the stream in front.
-func groupNames(ctx context.Context, s *session, before []string, begun string) (names []string, err error) {
-	page, err := s.Stream(s.namespace).Groups(before[0]).Page(ctx, stream.Prefix(begun), stream.Limit(stream.MaxPageItems))
-	for _, g := range page.Items {
-		names = append(names, g.Name)
-	}
-	return names, err
-}
-
-// consumerNames lists the members of the group in front.
-func consumerNames(ctx context.Context, s *session, before []string, _ string) (names []string, err error) {
-	g, err := s.Stream(s.namespace).Groups(before[0]).Get(ctx, before[1])
-	for _, m := range g.Members {
-		names = append(names, m.Consumer)
-	}
-	return names, err
-}
-
-// pendingIDs lists the records that the group in front has not done.
-func pendingIDs(ctx context.Context, s *session, before []string, _ string) (ids []string, err error) {
-	page, err := s.Stream(s.namespace).Pending(before[0], before[1]).Page(ctx, stream.Limit(stream.MaxPageItems))
-	for _, r := range page.Items {
-		ids = append(ids, r.ID.String())
-	}
-	return ids, err
-}
-
-func queueNames(ctx context.Context, s *session, _ []string, begun string) (names []string, err error) {
-	page, err := s.Queue(s.namespace).Page(ctx, queue.Prefix(begun), queue.Limit(queue.MaxPageItems))
-	for _, q := range page.Items {
-		names = append(names, q.Name)
-	}
-	return names, err
-}
-
-// deadSeqs lists the dead letters of the queue in front.
-func deadSeqs(ctx context.Context, s *session, before []string, _ string) (seqs []string, err error) {
-	page, err := s.Queue(s.namespace).DeadLetters(before[0]).Page(ctx, queue.NoPayload())
-	for _, m := range page.Items {
-		seqs = append(seqs, decimal(m.Seq))
-	}
-	return seqs, err
 }

@@ -681,3 +681,30 @@ func groupDelete(f *frame) *cobra.Command {
 		},
 	}, streamNames, groupNames)
 }
+
+// groupNames lists the groups of the stream in front.
+func groupNames(ctx context.Context, s *session, before []string, begun string) (names []string, err error) {
+	page, err := s.Stream(s.namespace).Groups(before[0]).Page(ctx, stream.Prefix(begun), stream.Limit(stream.MaxPageItems))
+	for _, g := range page.Items {
+		names = append(names, g.Name)
+	}
+	return names, err
+}
+
+// consumerNames lists the members of the group in front.
+func consumerNames(ctx context.Context, s *session, before []string, _ string) (names []string, err error) {
+	g, err := s.Stream(s.namespace).Groups(before[0]).Get(ctx, before[1])
+	for _, m := range g.Members {
+		names = append(names, m.Consumer)
+	}
+	return names, err
+}
+
+// pendingIDs lists the records that the group in front has not done.
+func pendingIDs(ctx context.Context, s *session, before []string, _ string) (ids []string, err error) {
+	page, err := s.Stream(s.namespace).Pending(before[0], before[1]).Page(ctx, stream.Limit(stream.MaxPageItems))
+	for _, r := range page.Items {
+		ids = append(ids, r.ID.String())
+	}
+	return ids, err
+}

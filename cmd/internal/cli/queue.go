@@ -775,3 +775,20 @@ func queueDelete(f *frame) *cobra.Command {
 	}
 	return f.completing(cmd, queueNames)
 }
+
+func queueNames(ctx context.Context, s *session, _ []string, begun string) (names []string, err error) {
+	page, err := s.Queue(s.namespace).Page(ctx, queue.Prefix(begun), queue.Limit(queue.MaxPageItems))
+	for _, q := range page.Items {
+		names = append(names, q.Name)
+	}
+	return names, err
+}
+
+// deadSeqs lists the dead letters of the queue in front.
+func deadSeqs(ctx context.Context, s *session, before []string, _ string) (seqs []string, err error) {
+	page, err := s.Queue(s.namespace).DeadLetters(before[0]).Page(ctx, queue.NoPayload())
+	for _, m := range page.Items {
+		seqs = append(seqs, decimal(m.Seq))
+	}
+	return seqs, err
+}

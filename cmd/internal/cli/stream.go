@@ -405,3 +405,11 @@ func streamDelete(f *frame) *cobra.Command {
 	}
 	return f.completing(cmd, streamNames)
 }
+
+func streamNames(ctx context.Context, s *session, _ []string, begun string) (names []string, err error) {
+	page, err := s.Stream(s.namespace).Page(ctx, stream.Prefix(begun), stream.Limit(stream.MaxPageItems))
+	for _, s := range page.Items {
+		names = append(names, s.Name)
+	}
+	return names, err
+}
