@@ -195,30 +195,6 @@ func TestSelects(t *testing.T) {
 				t.Errorf("filters %s, fields %q: Selects = %v, want %v", text, fields, got, want)
 			}
 		}
-		sel := Selection{Measurement: "m", Filters: filters, From: 1, To: 2}
-		if again, err := DecodeSelection(sel.Encode(nil)); err != nil || again.Selects(&series) != want {
-			t.Errorf("filters %s arrive as %+v, %v", text, again, err)
-		}
-	}
-	for what, sel := range map[string]Selection{
-		"an empty range":        {From: 1, To: 1},
-		"an early range":        {From: -2*agg.MaxTime - 1, To: 1},
-		"a late range":          {From: 1, To: 2*agg.MaxTime + 1},
-		"a negative look back":  {From: 1, To: 2, LookBack: -1},
-		"too long a look back":  {From: 1, To: 2, LookBack: 2*agg.MaxTime + 1},
-		"an unknown operator":   {From: 1, To: 2, Filters: []Filter{{Tag: "a", Op: NotMatch + 1}}},
-		"a pattern without end": {From: 1, To: 2, Filters: []Filter{{Tag: "a", Op: Match, Value: "["}}},
-	} {
-		if _, err := DecodeSelection(sel.Encode(nil)); err == nil {
-			t.Errorf("a selection with %s is accepted", what)
-		}
-	}
-	far := Selection{From: -2 * agg.MaxTime, To: 2 * agg.MaxTime, LookBack: 2 * agg.MaxTime}
-	if _, err := DecodeSelection(far.Encode(nil)); err != nil {
-		t.Errorf("the longest selection: %v", err)
-	}
-	if _, err := DecodeSelection(append(far.Encode(nil), 0)); err == nil {
-		t.Error("a selection with a byte behind it is accepted")
 	}
 }
 

@@ -116,24 +116,6 @@ func FuzzEval(f *testing.F) {
 	})
 }
 
-func FuzzDecodeSelection(f *testing.F) {
-	glob, err := NewFilter("host", Match, "web-{1,2}*")
-	if err != nil {
-		f.Fatal(err)
-	}
-	s := Selection{Measurement: "m", Filters: []Filter{glob, {Tag: "a", Op: NotEqual, Value: "b"}}, Fields: []string{"u"}, From: 1, To: 2, LookBack: 3}
-	f.Add(s.Encode(nil))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		s, err := DecodeSelection(b)
-		if err != nil {
-			return
-		}
-		if back := s.Encode(nil); !bytes.Equal(back, b) {
-			t.Fatalf("%x decodes to %+v, which encodes to %x", b, s, back)
-		}
-	})
-}
-
 // FuzzPartial merges what may have been encoded elsewhere, into plans of every function.
 func FuzzPartial(f *testing.F) {
 	var plans [][]byte

@@ -27,7 +27,7 @@ type Column struct {
 	Values []float64
 }
 
-// Selection is which points a query reads. Its times are in ms, as those of columns: it is what a source searches its columns with, and it has an encoding.
+// Selection is which points a query reads. Its times are in ms, as those of columns: it is what a source searches its columns with.
 type Selection struct {
 	Measurement string
 	Filters     []Filter // all of them hold; none selects every series

@@ -19,9 +19,6 @@ import (
 // bounded, and a reader that has enough leaves the rest.
 const pagePoints = 1 << 16
 
-// maxQueryBytes bounds the memory that a query of another process may ask for.
-const maxQueryBytes = 1 << 30
-
 // readQuery asks for points of a selection, from a place on.
 type readQuery struct {
 	namespace string
@@ -82,7 +79,6 @@ func (l *limitRefusal) note(err error) error {
 
 // err returns the error for a limit.
 func (l limitRefusal) err(limits floql.Limits) error {
-	limits = limits.WithDefaults()
 	switch l {
 	case "":
 		return nil
@@ -130,31 +126,6 @@ func (q *aggregateQuery) Arguments(f *codec.Fields) {
 	f.Namespace(&q.namespace)
 	codeSelection(f, &q.selection)
 	f.Blob("plan", &q.plan)
-}
-
-// codeSelection codes a selection in the form that package floql gives it.
-func codeSelection(f *codec.Fields, s *floql.Selection) {
-	if f.Checking() {
-		return
-	}
-	var b []byte
-	c := f.Binary()
-	decodes := f.Parsing() || c != nil && c.Reading()
-	if !decodes {
-		b = s.Encode(nil)
-	}
-	if f.Blob("selection", &b); !decodes || b == nil && c == nil || c != nil && c.Err() != nil {
-		return
-	}
-	var err error
-	if *s, err = floql.DecodeSelection(b); err != nil {
-		if f.Refuse(err); c != nil {
-			c.Fail(err.Error())
-		}
-	}
-	if l := &s.Limits; l.Bytes < 0 || l.Bytes > maxQueryBytes {
-		l.Bytes = maxQueryBytes
-	}
 }
 
 // Results codes the answer.

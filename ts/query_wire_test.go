@@ -1,6 +1,7 @@
 package ts
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"reflect"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe/floql"
+	"github.com/floedb/floe/internal/agg"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/points"
 	"github.com/floedb/floe/internal/test/machinetest"
@@ -208,4 +210,43 @@ func TestHeldBlockInOrder(t *testing.T) {
 	if f, err := h.feed(3); f != nil || err != nil {
 		t.Errorf("a field that is not there: %v, %v", f, err)
 	}
+}
+
+// TestDecodeSelection: what no query selects is refused, and the longest selection is not.
+func TestDecodeSelection(t *testing.T) {
+	var back floql.Selection
+	for what, sel := range map[string]floql.Selection{
+		"an empty range":        {From: 1, To: 1},
+		"an early range":        {From: -2*agg.MaxTime - 1, To: 1},
+		"a late range":          {From: 1, To: 2*agg.MaxTime + 1},
+		"a negative look back":  {From: 1, To: 2, LookBack: -1},
+		"too long a look back":  {From: 1, To: 2, LookBack: 2*agg.MaxTime + 1},
+		"an unknown operator":   {From: 1, To: 2, Filters: []floql.Filter{{Tag: "a", Op: floql.NotMatch + 1}}},
+		"a pattern without end": {From: 1, To: 2, Filters: []floql.Filter{{Tag: "a", Op: floql.Match, Value: "["}}},
+	} {
+		if err := decodeSelection(encodeSelection(&sel), &back); err == nil {
+			t.Errorf("a selection with %s is accepted", what)
+		}
+	}
+	far := encodeSelection(&floql.Selection{From: -2 * agg.MaxTime, To: 2 * agg.MaxTime, LookBack: 2 * agg.MaxTime})
+	if err := decodeSelection(far, &back); err != nil {
+		t.Errorf("the longest selection: %v", err)
+	}
+	if err := decodeSelection(append(far, 0), &back); err == nil {
+		t.Error("a selection with a byte behind it is accepted")
+	}
+}
+
+func FuzzDecodeSelection(f *testing.F) {
+	s := exampleSelection(f)
+	f.Add(encodeSelection(&s))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var s floql.Selection
+		if decodeSelection(b, &s) != nil {
+			return
+		}
+		if back := encodeSelection(&s); !bytes.Equal(back, b) {
+			t.Fatalf("%x decodes to %+v, which encodes to %x", b, s, back)
+		}
+	})
 }

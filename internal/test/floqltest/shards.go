@@ -69,10 +69,6 @@ func (s *Shards) Read(ctx context.Context, sel floql.Selection) iter.Seq2[floql.
 
 // Aggregate does what shards in other processes would.
 func (s *Shards) Aggregate(ctx context.Context, sel floql.Selection, p *floql.Partial) error {
-	sel, err := floql.DecodeSelection(sel.Encode(nil))
-	if err != nil {
-		return err
-	}
 	for _, i := range s.random.Perm(len(s.sources)) {
 		part, err := floql.NewPartial(p.Plan(), sel.Limits)
 		if err != nil {
