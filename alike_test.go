@@ -56,7 +56,7 @@ var exported = map[string][]any{
 	"ts": {
 		ts.Matching, ts.Cursor, ts.Limit, ts.Prefix, ts.Tags, ts.DeleteMeasurementOp, ts.SetRetentionOp, ts.WriteOp, ts.ParsePrecision, ts.Between, ts.Tags,
 	},
-	"floql": {floql.NewFilter, floql.ParseFilters, floql.NewPartial, floql.Parse, floql.Eval, floql.Stages},
+	"floql": {floql.NewFilter, floql.ParseFilters, floql.Parse, floql.Eval, floql.Stages},
 	"action": {
 		action.Code, action.Outcome, action.Permanent, action.Snooze, action.Max, action.Wait, action.ParseCatchUp, action.Force, action.OfAttempt, action.OfDelivery, action.Retry,
 		action.ErrorCode, action.OutcomeName, action.Delay, action.IdempotencyKey, action.Labels, action.Prefix, action.CancelOp, action.DeleteOp,

@@ -148,7 +148,7 @@ func TestSteps(t *testing.T) {
 		t.Helper()
 		p, _ := planOf(t, "m[0..100] | abs() | avg()")
 		change(&p.plan)
-		if _, err := NewPartial(p.Plan(), Limits{}); err == nil {
+		if _, err := decodePartial(p.Plan(), Limits{}); err == nil {
 			t.Errorf("a plan with %s is accepted", what)
 		}
 	}
@@ -160,7 +160,7 @@ func TestSteps(t *testing.T) {
 		p.first[0].stage = q.stages[0]
 	})
 	p.plan.first, p.plan.shift = slices.Repeat(p.plan.first[:1], maxStages), agg.MaxTime
-	if _, err := NewPartial(p.Plan(), Limits{}); err != nil {
+	if _, err := decodePartial(p.Plan(), Limits{}); err != nil {
 		t.Errorf("a plan with %d stages and the longest shift: %v", maxStages, err)
 	}
 }

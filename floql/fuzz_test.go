@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/floedb/floe/internal/pushdown"
 )
 
 // queries are where fuzzing begins; those of internal/test/floqltest are added by TestParsePrintParse of package floql_test, which may import it.
@@ -137,7 +139,7 @@ func FuzzPartial(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, which uint8, encoded []byte) {
 		plan := plans[int(which)%len(plans)]
-		p, err := NewPartial(plan, Limits{Bytes: 1 << 20})
+		p, err := decodePartial(plan, Limits{Bytes: 1 << 20})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -148,7 +150,7 @@ func FuzzPartial(f *testing.F) {
 		if err != nil || !bytes.Equal(back, encoded) {
 			t.Fatalf("merged %x, encoded %x, %v", encoded, back, err)
 		}
-		twice, err := NewPartial(plan, Limits{})
+		twice, err := decodePartial(plan, Limits{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -172,7 +174,7 @@ func FuzzNewPartial(f *testing.F) {
 		f.Add(spy.plan)
 	}
 	f.Fuzz(func(t *testing.T, plan []byte) {
-		p, err := NewPartial(plan, Limits{Bytes: 1 << 20})
+		p, err := decodePartial(plan, Limits{Bytes: 1 << 20})
 		if err != nil {
 			return
 		}
@@ -187,7 +189,7 @@ func FuzzNewPartial(f *testing.F) {
 			t.Fatal(err)
 		}
 		p.Split(5)
-		p.TakesRollups(time.Minute)
+		p.TakesRollups(60_000)
 	})
 }
 
@@ -197,13 +199,13 @@ type spy struct {
 	plan, encoded []byte
 }
 
-func (s *spy) Aggregate(ctx context.Context, sel Selection, p *Partial) error {
+func (s *spy) Aggregate(ctx context.Context, sel Selection, p pushdown.Partial[Series]) error {
 	s.plan = p.Plan()
 	for c, err := range s.Read(ctx, sel) {
 		if err != nil {
 			return err
 		}
-		if err := p.addColumn(&c); err != nil {
+		if err := p.(*partial).addColumn(&c); err != nil {
 			return err
 		}
 	}

@@ -6,8 +6,9 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 	"unicode/utf8"
+
+	"github.com/floedb/floe/internal/pushdown"
 )
 
 // randomGlob returns a pattern, and a regular expression that matches the same.
@@ -121,7 +122,7 @@ type rollupSource struct {
 	asked, takes bool
 }
 
-func (s *rollupSource) Aggregate(_ context.Context, _ Selection, p *Partial) error {
-	s.asked, s.takes = true, p.TakesRollups(time.Minute)
+func (s *rollupSource) Aggregate(_ context.Context, _ Selection, p pushdown.Partial[Series]) error {
+	s.asked, s.takes = true, p.TakesRollups(60_000)
 	return nil
 }

@@ -6,15 +6,14 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/floedb/floe/internal/agg"
 	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/pushdown"
 )
 
-// Partial is a part of an aggregation in windows: the states of its groups and buckets. Parts of one plan can be merged, in any order, and the result is
-// the same to the last bit as if one of them had been given all points.
-type Partial struct {
+// partial implements pushdown.Partial.
+type partial struct {
 	plan   plan
 	limits Limits
 	table  *agg.Table
@@ -24,7 +23,7 @@ type Partial struct {
 	values []float64
 }
 
-// plan is what a Partial computes, and how series are grouped.
+// plan is what a partial computes, and how series are grouped.
 type plan struct {
 	agg   agg.Plan
 	by    grouping
@@ -65,10 +64,9 @@ func codeStep(c *codec.Coder, s *step) {
 	*s = step{stage: stage, points: stage.points(stage)}
 }
 
-// NewPartial returns an empty Partial of the plan of another one.
-//
-// Errors: if the plan is not what Partial.Plan returns.
-func NewPartial(encodedPlan []byte, limits Limits) (*Partial, error) {
+var _ = pushdown.Provide(decodePartial)
+
+func decodePartial(encodedPlan []byte, limits Limits) (pushdown.Partial[Series], error) {
 	var p plan
 	c := codec.NewDecoder(encodedPlan)
 	p.code(&c)
@@ -78,52 +76,37 @@ func NewPartial(encodedPlan []byte, limits Limits) (*Partial, error) {
 	return newPartial(p, limits), nil
 }
 
-func newPartial(p plan, limits Limits) *Partial {
-	return &Partial{plan: p, limits: limits.WithDefaults(), table: agg.NewTable(p.agg, limits.table())}
+func newPartial(p plan, limits Limits) *partial {
+	return &partial{plan: p, limits: limits.WithDefaults(), table: agg.NewTable(p.agg, limits.table())}
 }
 
-// Plan returns the encoding of what is computed, for NewPartial in another process.
-func (p *Partial) Plan() []byte {
+func (p *partial) Plan() []byte {
 	c := codec.NewEncoder(nil)
 	p.plan.code(&c)
 	return c.Encoded()
 }
 
-// Series returns what adds points of a series, which it keeps nothing of. It counts as a series as soon as it has a point.
-//
-// Errors: *LimitError; *StageError if the stages before the aggregation cost too much for the strings of the series.
-func (p *Partial) Series(s *Series) (*PartialSeries, error) {
+func (p *partial) Series(s *Series) (pushdown.PartialSeries, error) {
 	t, err := p.table.Series(groupID(s, &p.plan.by), tagsID(s.Tags))
 	if err != nil {
 		return nil, p.limit(err)
 	}
-	ps := &PartialSeries{p: p, s: t}
+	ps := &partialSeries{p: p, s: t}
 	if len(p.plan.first) > 0 {
 		var failed int
 		if ps.pipe, failed, err = newPipe(s, p.plan.first); err != nil {
-			return nil, &StageError{failed, err.Error()}
+			return nil, &pushdown.StageError{Stage: failed, Message: err.Error()}
 		}
 	}
 	return ps, nil
 }
 
-// Bytes returns the memory that the states take.
-func (p *Partial) Bytes() int64 { return p.table.Bytes() }
+func (p *partial) Bytes() int64 { return p.table.Bytes() }
 
-// Computes reports whether points go through stages before they are aggregated, expressions perhaps. See PartialSeries.AtOnce.
-func (p *Partial) Computes() bool { return len(p.plan.first) > 0 }
-
-// StageError says that a stage before the aggregation has failed for a point. Who adds points elsewhere hands it on to the query, which knows where in its
-// text the stage is.
-type StageError struct {
-	Stage   int // counted from 0
-	Message string
-}
-
-func (e *StageError) Error() string { return e.Message }
+func (p *partial) Computes() bool { return len(p.plan.first) > 0 }
 
 // limit returns the error for one of package agg.
-func (p *Partial) limit(err error) error {
+func (p *partial) limit(err error) error {
 	if l, ok := errors.AsType[*agg.LimitError](err); ok {
 		return p.limits.ofTable(l)
 	}
@@ -131,33 +114,28 @@ func (p *Partial) limit(err error) error {
 }
 
 // checkSeries is asked for each column, so it looks before it makes an error.
-func (p *Partial) checkSeries() error {
+func (p *partial) checkSeries() error {
 	if n := p.table.SeriesCount(); n > p.limits.Series {
 		return p.limits.CheckSeries(n)
 	}
 	return nil
 }
 
-// PartialSeries adds the points of one series to a Partial. Those of several series may take turns.
-type PartialSeries struct {
-	p    *Partial
+// partialSeries implements pushdown.PartialSeries.
+type partialSeries struct {
+	p    *partial
 	s    *agg.Series
 	pipe *pipe // nil if points are added as they are
 }
 
-// AtOnce returns how many points Add should be given between two looks at whether the query has ended: up to a few milliseconds of work.
-func (s *PartialSeries) AtOnce() int {
+func (s *partialSeries) AtOnce() int {
 	if s.pipe == nil {
 		return math.MaxInt
 	}
 	return s.pipe.atOnce
 }
 
-// Add adds points: finite values, in the order of their times, which are later than those of the calls before. It keeps neither slice. Points outside of
-// the range of the selection change nothing, but for the last one before it if there is a look-back.
-//
-// Errors: *LimitError, *StageError.
-func (s *PartialSeries) Add(times []int64, values []float64) error {
+func (s *partialSeries) Add(times []int64, values []float64) error {
 	if s.pipe != nil {
 		var err error
 		if times, values, err = s.through(times, values); err != nil {
@@ -171,51 +149,30 @@ func (s *PartialSeries) Add(times []int64, values []float64) error {
 }
 
 // through takes points through the first steps.
-func (s *PartialSeries) through(times []int64, values []float64) ([]int64, []float64, error) {
+func (s *partialSeries) through(times []int64, values []float64) ([]int64, []float64, error) {
 	p, read := s.p, len(times)
 	p.times, p.values = append(p.times[:0], times...), append(p.values[:0], values...)
 	add(p.times, p.plan.shift)
 	times, values, at, err := s.pipe.run(p.times, p.values)
 	if err != nil {
-		return nil, nil, &StageError{at, err.Error()}
+		return nil, nil, &pushdown.StageError{Stage: at, Message: err.Error()}
 	}
 	add(times, -p.plan.shift)
 	return times, values, p.limit(s.s.Pass(read-len(times), s.pipe.grown()))
 }
 
-// Rollup is what is known of several points of a series that have been rolled up.
-type Rollup struct {
-	Start        int64   // ms since the epoch, when its bucket begins
-	Count        uint64  // of points, at least 1
-	Sum, SumLost float64 // the exact sum is Sum + SumLost + all of SumRest
-	SumRest      []float64
-	Min, Max     float64
-	First, Last  float64
-	FirstTime    int64 // ms, of First; Start if it is not known
-	LastTime     int64 // ms, of Last; Start if it is not known
+func (p *partial) TakesRollups(everyMillis int64) bool {
+	return !p.Computes() && p.plan.agg.TakesRollups(everyMillis)
 }
 
-// TakesRollups reports whether rollups of buckets of so many ms can be added instead of points, as far as they end within the range of the query: the range
-// and all its buckets begin at multiples of that, and the function can be computed from them. The range may end anywhere, as now does: what is left
-// behind the last rollup comes as points.
-func (p *Partial) TakesRollups(every time.Duration) bool {
-	return !p.Computes() && p.plan.agg.TakesRollups(every.Milliseconds())
-}
-
-// AddRollup adds what a rollup stands for, as one point. See Partial.TakesRollups.
-//
-// Errors: *LimitError.
-func (s *PartialSeries) AddRollup(r *Rollup) error {
-	ar := agg.Rollup(*r)
-	if err := s.s.AddRollup(&ar); err != nil {
+func (s *partialSeries) AddRollup(r *agg.Rollup) error {
+	if err := s.s.AddRollup(r); err != nil {
 		return s.p.limit(err)
 	}
 	return s.p.checkSeries()
 }
 
-// Split returns the first time at or after t at which a bucket of the query begins, or the end of its range if there is none: where what is older can come
-// from rollups and the rest from points.
-func (p *Partial) Split(t int64) int64 {
+func (p *partial) Split(t int64) int64 {
 	plan := &p.plan.agg
 	switch {
 	case t <= plan.From:
@@ -230,28 +187,19 @@ func (p *Partial) Split(t int64) int64 {
 	return min(max(plan.Panes.Start(i), plan.From), plan.To)
 }
 
-// Encode appends everything that has been added, for Merge; nothing can be added after it. Equal parts have equal encodings.
-//
-// Errors: *LimitError; that of ctx.
-func (p *Partial) Encode(ctx context.Context, dst []byte) ([]byte, error) {
+func (p *partial) Encode(ctx context.Context, dst []byte) ([]byte, error) {
 	b, err := p.table.Encode(dst, ctx.Err)
 	return b, p.limit(err)
 }
 
-// Join adds what another Partial of the same plan has, which must not be used any more: Merge for what is in the same process.
-//
-// Errors: *LimitError; that of ctx.
-func (p *Partial) Join(ctx context.Context, o *Partial) error {
-	if err := p.table.Join(o.table, ctx.Err); err != nil {
+func (p *partial) Join(ctx context.Context, o pushdown.Partial[Series]) error {
+	if err := p.table.Join(o.(*partial).table, ctx.Err); err != nil {
 		return p.limit(err)
 	}
 	return p.checkSeries()
 }
 
-// Merge adds what another Partial of the same plan has encoded.
-//
-// Errors: *LimitError; an error for bytes that Encode has not written.
-func (p *Partial) Merge(encoded []byte) error {
+func (p *partial) Merge(encoded []byte) error {
 	if err := p.table.Merge(encoded, func(id string) bool { return p.plan.by.valid(id) }); err != nil {
 		return p.limit(err)
 	}
@@ -314,14 +262,14 @@ func tagsID(tags []Tag) string {
 // lookup finds what belongs to a series by its pointer: mostly it is the one that was asked for last.
 type lookup struct {
 	latest *Series
-	to     *PartialSeries
-	all    map[*Series]*PartialSeries
+	to     pushdown.PartialSeries
+	all    map[*Series]pushdown.PartialSeries
 }
 
 // addColumn adds a column of a Read.
-func (p *Partial) addColumn(c *Column) error {
+func (p *partial) addColumn(c *Column) error {
 	if p.series == nil {
-		p.series = &lookup{all: make(map[*Series]*PartialSeries)}
+		p.series = &lookup{all: make(map[*Series]pushdown.PartialSeries)}
 	}
 	l := p.series
 	if l.latest != c.Series {

@@ -9,32 +9,36 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/floedb/floe/internal/pushdown"
 )
 
-// planOf returns an empty Partial of the plan that a query pushes down, and what it selects.
-func planOf(t *testing.T, query string) (*Partial, Selection) {
+// planOf returns an empty partial of the plan that a query pushes down, and what it selects.
+func planOf(t *testing.T, query string) (*partial, Selection) {
 	t.Helper()
 	var sel Selection
 	var plan []byte
-	_, err := Eval(t.Context(), pushed{func(s Selection, p *Partial) { sel, plan = s, p.Plan() }}, query, Options{})
+	_, err := Eval(t.Context(), pushed{func(s Selection, p pushdown.Partial[Series]) { sel, plan = s, p.Plan() }}, query, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := NewPartial(plan, Limits{})
+	p, err := decodePartial(plan, Limits{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return p, sel
+	return p.(*partial), sel
 }
 
 // pushed is a source that is asked for aggregations.
-type pushed struct{ see func(Selection, *Partial) }
+type pushed struct {
+	see func(Selection, pushdown.Partial[Series])
+}
 
 func (pushed) Read(context.Context, Selection) iter.Seq2[Column, error] {
 	return func(yield func(Column, error) bool) { yield(Column{}, errors.New("asked for points")) }
 }
 
-func (p pushed) Aggregate(_ context.Context, sel Selection, part *Partial) error {
+func (p pushed) Aggregate(_ context.Context, sel Selection, part pushdown.Partial[Series]) error {
 	p.see(sel, part)
 	return nil
 }
@@ -52,7 +56,7 @@ func TestPushDown(t *testing.T) {
 		"m[0..100] | topk(1) | avg()": false,
 	} {
 		asked := false
-		_, err := Eval(t.Context(), pushed{func(Selection, *Partial) { asked = true }}, query, Options{})
+		_, err := Eval(t.Context(), pushed{func(Selection, pushdown.Partial[Series]) { asked = true }}, query, Options{})
 		if asked != want || (err == nil) != want {
 			t.Errorf("%s: pushed down: %v, %v, want %v", query, asked, err, want)
 		}
@@ -111,7 +115,7 @@ func TestMergeOfOthers(t *testing.T) {
 	if err := byHost.Merge(b); err == nil {
 		t.Error("a group of host and region was merged into groups of hosts")
 	}
-	one, err := NewPartial(all.Plan(), Limits{Series: 1})
+	one, err := decodePartial(all.Plan(), Limits{Series: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +147,7 @@ func TestMovingAverageTakesMemory(t *testing.T) {
 		times = append(times, at)
 	}
 	add := func(bytes int64) error {
-		part, err := NewPartial(p.Plan(), Limits{Bytes: bytes})
+		part, err := decodePartial(p.Plan(), Limits{Bytes: bytes})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/floedb/floe/internal/pushdown"
 )
 
 // read reads what a query selects, with the steps that need not have it all: point-wise ones, and the first aggregation. It returns the steps that are left.
@@ -44,7 +46,7 @@ type input struct {
 // aggregate reads into an aggregation: the source does it if it can, with the steps before it.
 func (r *run) aggregate(in *input, d *reduction, f *frame) error {
 	limits := r.limits
-	source, push := r.src.(Aggregator)
+	source, push := r.src.(pushdown.Aggregator[Selection, Series])
 	if !push {
 		limits.Points = -1 // stream counts them
 	}
@@ -57,7 +59,7 @@ func (r *run) aggregate(in *input, d *reduction, f *frame) error {
 		if err = source.Aggregate(r.ctx, in.sel, p); err == nil {
 			err = r.count(p.table.Points(), p.table.SeriesCount())
 		}
-		if failed, ok := errors.AsType[*StageError](err); ok && failed.Stage >= 0 && failed.Stage < len(in.points) {
+		if failed, ok := errors.AsType[*pushdown.StageError](err); ok && failed.Stage >= 0 && failed.Stage < len(in.points) {
 			err = in.points[failed.Stage].failed(err)
 		}
 	} else {

@@ -8,7 +8,7 @@ import (
 )
 
 // partial returns what computes a reduction of what is read, and the windows.
-func (r *run) partial(d *reduction, f *frame, shift int64, limits Limits) (*Partial, *agg.Windows, error) {
+func (r *run) partial(d *reduction, f *frame, shift int64, limits Limits) (*partial, *agg.Windows, error) {
 	if f.rng.From >= f.rng.To {
 		f.windows = nil
 		return nil, nil, nil
@@ -49,7 +49,7 @@ func (r *run) windows(d *reduction, f *frame) (*agg.Windows, error) {
 }
 
 // finish makes the series of a frame of an aggregation, sorted.
-func (r *run) finish(p *Partial, w *agg.Windows, f *frame) error {
+func (r *run) finish(p *partial, w *agg.Windows, f *frame) error {
 	f.series, f.sorted, r.bytes = nil, false, r.bytes-f.bytes()
 	total := int64(0)
 	groups, err := p.table.Groups()

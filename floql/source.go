@@ -47,13 +47,3 @@ type Source interface {
 	// break or a done ctx releases everything. A measurement that does not exist has no series.
 	Read(ctx context.Context, sel Selection) iter.Seq2[Column, error]
 }
-
-// Aggregator is a Source that can aggregate points where they are. A query that begins with aggregation in windows, or with stages that look at points one
-// after the other and then that, asks it for both, any other for the points.
-type Aggregator interface {
-	Source
-	// Aggregate adds the points of a selection to p: each series to p itself (Partial.Series), or to a Partial of the same plan elsewhere (Partial.Plan, NewPartial),
-	// whose encoding is merged (Partial.Encode, Partial.Merge). A series must be added whole to one Partial. When Aggregate returns nothing uses p
-	// any more. A Partial is not safe for concurrent use.
-	Aggregate(ctx context.Context, sel Selection, p *Partial) error
-}

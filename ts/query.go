@@ -13,6 +13,7 @@ import (
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/points"
+	"github.com/floedb/floe/internal/pushdown"
 )
 
 // pagePoints is about how many points a page of a readQuery has. They come in pages, whatever their series: what a page costs in memory and in time is
@@ -55,10 +56,10 @@ type aggregateQuery struct {
 	plan      []byte
 	here      bool // the caller is in this process, and takes the states as they are: not sent
 
-	partial []byte         // result, encoded
-	states  *floql.Partial // result, if here
+	partial []byte                         // result, encoded
+	states  pushdown.Partial[floql.Series] // result, if here
 	refused limitRefusal
-	failed  *floql.StageError // result: a stage before the aggregation has failed for a point
+	failed  *pushdown.StageError // result: a stage before the aggregation has failed for a point
 }
 
 // limitRefusal is the limit of a query that was exceeded, "" if none was: as a result, because the caller has the words for it.
@@ -142,7 +143,7 @@ func (q *aggregateQuery) Results(f *codec.Fields) {
 		return
 	}
 	if q.failed == nil {
-		q.failed = new(floql.StageError)
+		q.failed = new(pushdown.StageError)
 	}
 	f.Int("failed_stage", &q.failed.Stage)
 	f.Text("failed_message", &q.failed.Message)

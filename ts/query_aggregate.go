@@ -8,14 +8,16 @@ import (
 	"slices"
 
 	"github.com/floedb/floe/floql"
+	"github.com/floedb/floe/internal/agg"
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
+	"github.com/floedb/floe/internal/pushdown"
 )
 
 func (q *aggregateQuery) answer(v *engine.View) error {
 	err := q.aggregate(v)
-	if failed, ok := errors.AsType[*floql.StageError](err); ok {
+	if failed, ok := errors.AsType[*pushdown.StageError](err); ok {
 		q.failed, err = failed, nil
 	}
 	return q.refused.note(err)
@@ -24,7 +26,7 @@ func (q *aggregateQuery) answer(v *engine.View) error {
 // aggregate adds all points of the selection to a Partial. Where they are gone, and rollups of them are left, those are added.
 func (q *aggregateQuery) aggregate(v *engine.View) error {
 	q.partial, q.states, q.refused, q.failed = nil, nil, "", nil
-	p, err := floql.NewPartial(q.plan, q.selection.Limits)
+	p, err := pushdown.NewPartial[floql.Series](q.plan, q.selection.Limits)
 	if err != nil {
 		return engine.Errorf(ErrInvalid, "ts: plan of a query: %v", err)
 	}
@@ -38,7 +40,7 @@ func (q *aggregateQuery) aggregate(v *engine.View) error {
 	if err != nil {
 		return err
 	}
-	a := &aggregation{partial: p, found: found, scan: s, series: make(map[memberOf]*floql.PartialSeries)}
+	a := &aggregation{partial: p, found: found, scan: s, series: make(map[memberOf]pushdown.PartialSeries)}
 	if t.gone(q.selection.From, v.Now()) {
 		err = a.withRollups(&q.selection)
 	} else if s.from < s.to {
@@ -67,12 +69,12 @@ func (a asked) Err() error { return a.view.Ended() }
 // aggregation adds points to a Partial.
 type aggregation struct {
 	*scan
-	partial *floql.Partial
+	partial pushdown.Partial[floql.Series]
 	found   *selector
-	series  map[memberOf]*floql.PartialSeries
+	series  map[memberOf]pushdown.PartialSeries
 	latest  memberOf
-	to      *floql.PartialSeries // latest
-	counted int64                // bytes of partial that the view knows of
+	to      pushdown.PartialSeries // latest
+	counted int64                  // bytes of partial that the view knows of
 }
 
 // memberOf is a series of a field.
@@ -82,7 +84,7 @@ type memberOf struct {
 }
 
 // member returns what takes the points of a series.
-func (a *aggregation) member(field fieldID, id uint32) (*floql.PartialSeries, error) {
+func (a *aggregation) member(field fieldID, id uint32) (pushdown.PartialSeries, error) {
 	m := memberOf{field, id}
 	if a.to != nil && a.latest == m {
 		return a.to, nil
@@ -139,7 +141,7 @@ func (a *aggregation) heldPoints() error {
 }
 
 // compute adds points that go through expressions first, which may cost so much that it looks after every point whether the query has ended.
-func (a *aggregation) compute(to *floql.PartialSeries, times []int64, values []float64) error {
+func (a *aggregation) compute(to pushdown.PartialSeries, times []int64, values []float64) error {
 	for len(times) > 0 {
 		atOnce := to.AtOnce()
 		n := min(len(times), atOnce)
@@ -165,7 +167,7 @@ func (a *aggregation) withRollups(sel *floql.Selection) error {
 	kept := a.open.keptFrom(now)
 	var usable []*tier
 	for i := range policy.tiers {
-		if t := &policy.tiers[i]; a.partial.TakesRollups(duration(t.every)) {
+		if t := &policy.tiers[i]; a.partial.TakesRollups(t.every) {
 			usable = append(usable, t)
 		}
 	}
@@ -337,6 +339,7 @@ func (a *aggregation) rollupField(s *scan, p *partitionAt, field fieldID) (err e
 	}
 	var columns [rollupColumnCount][]float64
 	var times []int64
+	var r agg.Rollup
 	rests := sumRests{scan: s, partition: p, field: field}
 	defer func() { err = cmp.Or(err, rests.close()) }()
 	for _, id := range s.ids {
@@ -370,9 +373,9 @@ func (a *aggregation) rollupField(s *scan, p *partitionAt, field fieldID) (err e
 			return err
 		}
 		for k := range times {
-			r := rollupOf(times[k], &columns, k)
+			r = rollupOf(times[k], &columns, k)
 			r.SumRest = rests.of(k, columns[columnSumParts-columnCount][k])
-			if err := to.AddRollup(r); err != nil {
+			if err := to.AddRollup(&r); err != nil {
 				return err
 			}
 		}
@@ -381,9 +384,9 @@ func (a *aggregation) rollupField(s *scan, p *partitionAt, field fieldID) (err e
 	return nil
 }
 
-func rollupOf(start int64, columns *[rollupColumnCount][]float64, k int) *floql.Rollup {
+func rollupOf(start int64, columns *[rollupColumnCount][]float64, k int) agg.Rollup {
 	at := func(c column) float64 { return columns[c-columnCount][k] }
-	return &floql.Rollup{
+	return agg.Rollup{
 		Start: start, Count: uint64(at(columnCount)), Sum: at(columnSum), SumLost: at(columnSumLow), Min: at(columnMin), Max: at(columnMax),
 		First: at(columnFirst), FirstTime: int64(at(columnFirstTime)), Last: at(columnLast), LastTime: int64(at(columnLastTime)),
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/floedb/floe/floql"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/pushdown"
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
@@ -19,7 +20,7 @@ type planned struct {
 	plan []byte
 }
 
-func (p *planned) Aggregate(_ context.Context, sel floql.Selection, partial *floql.Partial) error {
+func (p *planned) Aggregate(_ context.Context, sel floql.Selection, partial pushdown.Partial[floql.Series]) error {
 	p.sel, p.plan = sel, partial.Plan()
 	return nil
 }

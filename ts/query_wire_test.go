@@ -12,6 +12,7 @@ import (
 	"github.com/floedb/floe/internal/agg"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/points"
+	"github.com/floedb/floe/internal/pushdown"
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
@@ -72,7 +73,7 @@ func TestQueriesArriveAsTheyWere(t *testing.T) {
 				found: []resolved{{inc: 3, ids: []uint64{4, 0}, worst: LimitError{"n", 5, 6, 7, "host", 8, true}}}, room: 8, limit: 9, spread: true,
 			},
 		},
-		{&aggregateQuery{namespace: "n", selection: exampleSelection(t)}, &aggregateQuery{namespace: "n", selection: exampleSelection(t), failed: &floql.StageError{Stage: 1, Message: "no number"}}},
+		{&aggregateQuery{namespace: "n", selection: exampleSelection(t)}, &aggregateQuery{namespace: "n", selection: exampleSelection(t), failed: &pushdown.StageError{Stage: 1, Message: "no number"}}},
 	} {
 		got, err := wire.DecodeQuery(engine.AppendQuery(nil, tt.asked))
 		if err != nil || !reflect.DeepEqual(got, tt.asked) {

@@ -11,6 +11,7 @@ import (
 	"github.com/floedb/floe/floql"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/points"
+	"github.com/floedb/floe/internal/pushdown"
 )
 
 // source is the measurements of a namespace for queries. Each shard reads, and aggregates, what it has.
@@ -18,6 +19,8 @@ type source struct {
 	store *Store
 	exact bool // refuse ranges that only rollups are left of
 }
+
+var _ pushdown.Aggregator[floql.Selection, floql.Series] = source{}
 
 // Read implements floql.Source.
 func (s source) Read(ctx context.Context, sel floql.Selection) iter.Seq2[floql.Column, error] {
@@ -74,8 +77,8 @@ func (q *readQuery) seriesOf(all map[seriesField]*floql.Series, i int) *floql.Se
 	return s
 }
 
-// Aggregate implements floql.Aggregator.
-func (s source) Aggregate(ctx context.Context, sel floql.Selection, p *floql.Partial) error {
+// Aggregate implements pushdown.Aggregator.
+func (s source) Aggregate(ctx context.Context, sel floql.Selection, p pushdown.Partial[floql.Series]) error {
 	q := aggregateQuery{namespace: s.store.Namespace(), selection: sel, plan: p.Plan(), here: true}
 	parts, _, err := engine.AskAll(ctx, &s.store.scope, q)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe/floql"
+	"github.com/floedb/floe/internal/pushdown"
 )
 
 // NewShards returns sources with some of the series each. They give points in columns of a few, in random order of the series, and answer aggregations
@@ -68,9 +69,9 @@ func (s *Shards) Read(ctx context.Context, sel floql.Selection) iter.Seq2[floql.
 }
 
 // Aggregate does what shards in other processes would.
-func (s *Shards) Aggregate(ctx context.Context, sel floql.Selection, p *floql.Partial) error {
+func (s *Shards) Aggregate(ctx context.Context, sel floql.Selection, p pushdown.Partial[floql.Series]) error {
 	for _, i := range s.random.Perm(len(s.sources)) {
-		part, err := floql.NewPartial(p.Plan(), sel.Limits)
+		part, err := pushdown.NewPartial[floql.Series](p.Plan(), sel.Limits)
 		if err != nil {
 			return err
 		}
@@ -90,8 +91,8 @@ func (s *Shards) Aggregate(ctx context.Context, sel floql.Selection, p *floql.Pa
 	return nil
 }
 
-func (s *Shards) fill(ctx context.Context, sel floql.Selection, p *floql.Partial) error {
-	all := make(map[*floql.Series]*floql.PartialSeries)
+func (s *Shards) fill(ctx context.Context, sel floql.Selection, p pushdown.Partial[floql.Series]) error {
+	all := make(map[*floql.Series]pushdown.PartialSeries)
 	for c, err := range s.Read(ctx, sel) {
 		if err != nil {
 			return err
