@@ -113,8 +113,11 @@ func (p *partial) limit(err error) error {
 	return err
 }
 
-// checkSeries is asked for each column, so it looks before it makes an error.
-func (p *partial) checkSeries() error {
+// checked returns the error for one of adding to the table, and checks the number of series.
+func (p *partial) checked(err error) error {
+	if err != nil {
+		return p.limit(err)
+	}
 	if n := p.table.SeriesCount(); n > p.limits.Series {
 		return p.limits.CheckSeries(n)
 	}
@@ -142,10 +145,7 @@ func (s *partialSeries) Add(times []int64, values []float64) error {
 			return err
 		}
 	}
-	if err := s.s.Add(times, values); err != nil {
-		return s.p.limit(err)
-	}
-	return s.p.checkSeries()
+	return s.p.checked(s.s.Add(times, values))
 }
 
 // through takes points through the first steps.
@@ -166,10 +166,7 @@ func (p *partial) TakesRollups(everyMillis int64) bool {
 }
 
 func (s *partialSeries) AddRollup(r *agg.Rollup) error {
-	if err := s.s.AddRollup(r); err != nil {
-		return s.p.limit(err)
-	}
-	return s.p.checkSeries()
+	return s.p.checked(s.s.AddRollup(r))
 }
 
 func (p *partial) Split(t int64) int64 {
@@ -193,17 +190,11 @@ func (p *partial) Encode(ctx context.Context, dst []byte) ([]byte, error) {
 }
 
 func (p *partial) Join(ctx context.Context, o pushdown.Partial[Series]) error {
-	if err := p.table.Join(o.(*partial).table, ctx.Err); err != nil {
-		return p.limit(err)
-	}
-	return p.checkSeries()
+	return p.checked(p.table.Join(o.(*partial).table, ctx.Err))
 }
 
 func (p *partial) Merge(encoded []byte) error {
-	if err := p.table.Merge(encoded, func(id string) bool { return p.plan.by.valid(id) }); err != nil {
-		return p.limit(err)
-	}
-	return p.checkSeries()
+	return p.checked(p.table.Merge(encoded, p.plan.by.valid))
 }
 
 // groupID names the group of a series: the field, and keys and values of the tags by which series are grouped.
