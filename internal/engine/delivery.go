@@ -245,7 +245,7 @@ func (tx *Tx) runMessage(m *message, alone bool) (tell *messageOutcome, again er
 	if tx.budget.overrun = tx.budget.overrun && !alone; tx.budget.overrun || temporary(err) {
 		return nil, err
 	}
-	tx.x.refused.Add(1)
+	tx.x.published.refused.Add(1)
 	return &messageOutcome{number: m.number, err: err}, nil
 }
 

@@ -165,7 +165,7 @@ func (d *Dispatch) read(l lane, limit, limitBytes int, durable uint64) (lm laneM
 	if !ok {
 		return lm, 0, nil
 	}
-	it, err := newIter(d.x.db, d.x.rowKey(nil, machineEngine), outboxRow(nil, l, first), key.PrefixEnd(laneRow(nil, l)), nil)
+	it, err := newIter(d.x.committed.db, d.x.rowKey(nil, machineEngine), outboxRow(nil, l, first), key.PrefixEnd(laneRow(nil, l)), nil)
 	if err != nil {
 		return lm, 0, err
 	}

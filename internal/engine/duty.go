@@ -76,9 +76,6 @@ func (x *Executor) Duties(term uint64, door func() LeadDoor) (all []LedDuty) {
 	return all
 }
 
-// VisibleTerm returns the term of the last entry whose effects queries see. A leader for whom it is its own has everything that was committed before.
-func (x *Executor) VisibleTerm() uint64 { return x.visibleTerm.Load() }
-
 // Shard returns the shard.
 func (l *Lead) Shard() ShardID { return l.x.shard }
 
@@ -137,7 +134,7 @@ func (l *Lead) View(ctx context.Context, f func(v *View) error) error {
 		topics := v.topics()
 		v.wakeAt = NoTimer
 		v.scan.rows, v.scan.bytes = 0, 0
-		v.stamp = l.x.stamp.Load()
+		v.stamp = l.x.published.stamp.Load()
 		v.Freeze()
 		err := f(&v)
 		v.release()

@@ -59,8 +59,8 @@ func (tx *Tx) noteEffort(cmd Command, began time.Duration) {
 	name := x.table.byID[cmd.Machine].Name + " " + c.Name
 	w := tx.budget.spent.minus(tx.budget.before)
 	toil := tx.toil
-	toil.Rows, toil.Bytes, toil.Moves, toil.Time = w.rows, w.bytes, x.over.order.moves-toil.Moves, x.watch()-began
-	x.addEffort(name, toil)
+	toil.Rows, toil.Bytes, toil.Moves, toil.Time = w.rows, w.bytes, x.batch.over.order.moves-toil.Moves, x.checks.watch()-began
+	x.checks.addEffort(name, toil)
 	tx.entryToil = tx.entryToil.plus(toil)
 	if toil.Looks > MaxLooks {
 		panic(fmt.Sprintf("shard %d, index %d: %s has looked at %d rows, the bound is %d", x.shard, tx.index, name, toil.Looks, MaxLooks))
@@ -71,32 +71,24 @@ func (tx *Tx) noteEffort(cmd Command, began time.Duration) {
 	}
 }
 
-// watch returns the time that measures what commands take.
-func (x *Executor) watch() time.Duration {
-	if x.stopwatch == nil {
-		return 0
-	}
-	return x.stopwatch()
-}
-
 // noteEntry keeps what an entry has taken, noteCommit what it took to commit a batch.
 func (x *Executor) noteEntry(began time.Duration) {
 	toil := x.tx.entryToil
-	toil.Time = x.watch() - began
-	x.addEffort("entry", toil)
+	toil.Time = x.checks.watch() - began
+	x.checks.addEffort("entry", toil)
 	x.tx.entryToil = Toil{}
 }
 
 func (x *Executor) noteCommit(toil Toil, began time.Duration) {
-	toil.Time = x.watch() - began
-	x.addEffort("commit", toil)
+	toil.Time = x.checks.watch() - began
+	x.checks.addEffort("commit", toil)
 }
 
-func (x *Executor) addEffort(name string, toil Toil) {
-	e := x.efforts[name]
+func (c *checks) addEffort(name string, toil Toil) {
+	e := c.efforts[name]
 	if e == nil {
 		e = &Effort{Command: name}
-		x.efforts[name] = e
+		c.efforts[name] = e
 	}
 	e.Count++
 	e.Toil, e.Sum = e.Toil.most(toil), e.Sum.plus(toil)
@@ -104,7 +96,7 @@ func (x *Executor) addEffort(name string, toil Toil) {
 
 // Efforts returns what commands of each kind have taken in this executor, if it is a strict one, by their names.
 func (x *Executor) Efforts() (all []Effort) {
-	for _, e := range x.efforts {
+	for _, e := range x.checks.efforts {
 		all = append(all, *e)
 	}
 	slices.SortFunc(all, func(a, b Effort) int { return cmp.Compare(a.Command, b.Command) })
@@ -112,10 +104,10 @@ func (x *Executor) Efforts() (all []Effort) {
 }
 
 // Scanned returns how many rows queries have looked at with iterators, if the executor is a strict one.
-func (x *Executor) Scanned() int64 { return x.scanned.Load() }
+func (x *Executor) Scanned() int64 { return x.checks.scanned.Load() }
 
 // ForgetEfforts begins to count anew.
-func (x *Executor) ForgetEfforts() { clear(x.efforts) }
+func (x *Executor) ForgetEfforts() { clear(x.checks.efforts) }
 
 // MostEfforts joins the efforts of several executors.
 func MostEfforts(parts ...[]Effort) (all []Effort) {

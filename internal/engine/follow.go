@@ -70,7 +70,7 @@ func (tx *Tx) enlist(f followUp) {
 	}
 	f.from = tx.machine
 	f.cmd.Namespace, f.cmd.Spread = tx.ns.name, tx.ns.spread
-	f.cmd.Body = tx.x.over.arena.Copy(f.cmd.Body)
+	f.cmd.Body = tx.x.batch.over.arena.Copy(f.cmd.Body)
 	tx.followed++
 	tx.enlisted.add(f.work())
 	tx.follow = append(tx.follow, f)

@@ -150,7 +150,7 @@ func (it *Iter) Err() error {
 func (it *Iter) Close() error {
 	if it.tx != nil {
 		it.tx.closed(it)
-		if it.tx.x.strict {
+		if it.tx.x.checks.strict {
 			it.tx.toil.Steps += stepsOf(it.db)
 		}
 	}

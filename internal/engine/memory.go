@@ -185,6 +185,17 @@ type Remembered interface {
 	limit(weight int)
 }
 
+// memories are those of all machines.
+type memories [maxMachines][]Remembered
+
+func (all *memories) each(f func(Remembered)) {
+	for _, own := range all {
+		for _, m := range own {
+			f(m)
+		}
+	}
+}
+
 func (m *Memory[K, V, C]) revert(to LSN) {
 	n := len(m.changes)
 	for ; n > 0 && m.changes[n-1].lsn > to; n-- {

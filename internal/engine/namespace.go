@@ -393,7 +393,7 @@ func (v *View) namespaceInfo(ns *namespace) (info NamespaceInfo, found, deleted 
 	if err != nil || got.deleted {
 		return info, false, err == nil, err
 	}
-	v.x.rows.flushReads()
+	v.x.committed.rows.flushReads()
 	return NamespaceInfo{
 		Name: got.name, Spread: got.spread, CreatedAt: time.UnixMilli(got.createdAt), Counts: v.x.table.counts(got.counts, ns.reads.Load()),
 	}, true, false, nil

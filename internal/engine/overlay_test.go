@@ -56,7 +56,7 @@ func (r *overlayRun) key() string { return fmt.Sprintf("%03d", r.rng.IntN(400)) 
 // command makes some changes, and takes them back at times.
 func (r *overlayRun) command() {
 	before, tx := maps.Clone(r.rows), &r.x.tx
-	r.x.over.settle()
+	r.x.batch.over.settle()
 	for range r.rng.IntN(40) {
 		r.change(tx)
 		if r.rng.IntN(4) == 0 {
@@ -64,7 +64,7 @@ func (r *overlayRun) command() {
 		}
 	}
 	if r.rng.IntN(3) == 0 {
-		r.x.over.rollback(0)
+		r.x.batch.over.rollback(0)
 		r.rows = before
 	}
 	r.look(tx)
@@ -187,7 +187,7 @@ func TestFewRowsAreDeletedOneByOne(t *testing.T) {
 		if k, _, ok := tx.First([]byte("a"), []byte("c")); !ok || string(k) != "b" {
 			t.Errorf("%d rows: the first one left is %q, want b", rows, k)
 		}
-		if n := len(x.over.ranges); n != 0 && rows <= fewRows || n != 1 && rows > fewRows {
+		if n := len(x.batch.over.ranges); n != 0 && rows <= fewRows || n != 1 && rows > fewRows {
 			t.Errorf("%d rows: %d ranges were deleted", rows, n)
 		}
 		if err := x.Release(); err != nil {

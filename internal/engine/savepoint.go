@@ -38,8 +38,8 @@ func (tx *Tx) mark() Savepoint {
 	x := tx.x
 	return Savepoint{
 		lsn: x.applied.LSN, current: tx.lsn, ns: tx.ns, machine: tx.machine,
-		undo: len(x.over.undo), counts: len(tx.counts), onRollback: len(tx.onRollback),
-		wakes: len(x.wakes), hooks: len(x.hooks), changes: len(x.changes), follow: len(tx.follow),
+		undo: len(x.batch.over.undo), counts: len(tx.counts), onRollback: len(tx.onRollback),
+		wakes: len(x.batch.wakes), hooks: len(x.batch.hooks), changes: len(x.batch.changes), follow: len(tx.follow),
 	}
 }
 
@@ -57,17 +57,14 @@ func (tx *Tx) rollback(s Savepoint) {
 	}
 	clear(tx.onRollback[s.onRollback:])
 	tx.onRollback = tx.onRollback[:s.onRollback]
-	x.over.rollback(s.undo)
+	b := &x.batch
+	b.over.rollback(s.undo)
 	x.applied.LSN, tx.lsn, tx.ns, tx.machine = s.lsn, s.current, s.ns, s.machine
-	clear(x.hooks[s.hooks:])
-	x.wakes, x.hooks, x.changes = x.wakes[:s.wakes], x.hooks[:s.hooks], x.changes[:s.changes]
+	clear(b.hooks[s.hooks:])
+	b.wakes, b.hooks, b.changes = b.wakes[:s.wakes], b.hooks[:s.hooks], b.changes[:s.changes]
 	tx.dropFollowUps(s.follow)
 	if forgotten := false; !forgotten {
 		tx.counts = tx.counts[:s.counts]
 	}
-	for _, memories := range x.memories {
-		for _, m := range memories {
-			m.revert(s.lsn)
-		}
-	}
+	x.memories.each(func(m Remembered) { m.revert(s.lsn) })
 }

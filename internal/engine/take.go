@@ -240,26 +240,26 @@ func (x *Executor) Settle(k *Taking, o Outcome) (answered bool) {
 	if k.Wait == 0 || t.Took(k.Command.Kind, o.Result, o.Err) {
 		return true
 	}
-	x.ready = x.again(k, x.ready)
+	x.batch.ready = x.again(k, x.batch.ready)
 	return false
 }
 
 // noteDue notes a wake-up that Ready is to evaluate.
 func (x *Executor) noteDue(w wait.Wakeup) {
 	if w.Topic != 0 && x.hub.HasParked() {
-		x.due = wait.Merge(x.due, w)
+		x.batch.due = wait.Merge(x.batch.due, w)
 	}
 }
 
 // Ready returns the takes that have something to take after the last Commit and Settles. It is for
 // the goroutine that applies.
 func (x *Executor) Ready() []ReadyTake {
-	for _, w := range x.due {
-		x.ready = x.evaluate(w, x.ready)
+	for _, w := range x.batch.due {
+		x.batch.ready = x.evaluate(w, x.batch.ready)
 	}
-	x.due = x.due[:0]
-	ready := x.ready
-	x.ready = nil
+	x.batch.due = x.batch.due[:0]
+	ready := x.batch.ready
+	x.batch.ready = nil
 	return ready
 }
 

@@ -17,7 +17,7 @@ type Tally struct {
 
 // Tallies returns what this replica has counted, in no order: of the engine itself the reads of each namespace (see Primitive.Reads), and what the machines count.
 func (x *Executor) Tallies() (all []Tally) {
-	x.rows.flushReads()
+	x.committed.rows.flushReads()
 	for id, n := range x.dir.reads() {
 		all = append(all, Tally{machineEngine, uint64(id), n})
 	}

@@ -34,7 +34,7 @@ func (t *timerIndex) from(due int64, row []byte) {
 
 func (x *Executor) restoreTimers() error {
 	x.timers.next = NoTimer
-	it, err := newIter(x.db, x.rowKey(nil, machineEngine), []byte{'t'}, []byte{'t' + 1}, nil)
+	it, err := newIter(x.committed.db, x.rowKey(nil, machineEngine), []byte{'t'}, []byte{'t' + 1}, nil)
 	if err != nil {
 		return err
 	}
@@ -48,9 +48,6 @@ func (x *Executor) restoreTimers() error {
 	}
 	return it.Close()
 }
-
-// NextDue returns when the earliest timer is due, in ms since the epoch, or NoTimer. It may be too early, never too late.
-func (x *Executor) NextDue() int64 { return x.nextDue.Load() }
 
 // Schedule stores a durable timer: at due (ms) or soon after, the machine's OnTimer gets the token, in the command's
 // namespace. The same due and token scheduled twice is one timer.
@@ -185,7 +182,7 @@ func (tx *Tx) fireTimer(t timer) (err error) {
 	tx.followed = 0
 	m.OnTimer(tx, t.token)
 	tx.settled("a timer")
-	if tx.x.strict {
+	if tx.x.checks.strict {
 		tx.checkFull(t.machine)
 	}
 	return nil

@@ -121,11 +121,11 @@ func (tx *Tx) DeleteMany(lower, upper []byte) {
 	}
 	lo := append(tx.rowKey(tx.machine), lower...)
 	tx.scratch = lo[:0]
-	if tx.x.caches(lo) {
+	if tx.x.committed.caches(lo) {
 		panic(fmt.Sprintf("shard %d: a range of cached rows: %x", tx.x.shard, lo))
 	}
 	tx.spend(len(lower) + len(upper))
-	tx.x.over.deleteRange(bytes.Clone(lo), append(tx.x.rowKey(nil, tx.machine), upper...))
+	tx.x.batch.over.deleteRange(bytes.Clone(lo), append(tx.x.rowKey(nil, tx.machine), upper...))
 }
 
 // deleteFew deletes the rows with lower <= key < upper, unless there are more than fewRows.
@@ -150,7 +150,7 @@ func (tx *Tx) deleteFew(lower, upper []byte) bool {
 
 // Iter iterates over the rows with lower <= key < upper as they are now; later writes do not show. Close it.
 func (tx *Tx) Iter(lower, upper []byte) *Iter {
-	it, err := newIter(tx.x.db, tx.x.rowKey(nil, tx.machine), lower, upper, tx.x.over)
+	it, err := newIter(tx.x.committed.db, tx.x.rowKey(nil, tx.machine), lower, upper, tx.x.batch.over)
 	if err != nil {
 		panic(storageFailure{err})
 	}
@@ -179,7 +179,7 @@ func (tx *Tx) First(lower, upper []byte) (k, value []byte, ok bool) {
 	if !ok {
 		return nil, nil, false
 	}
-	return tx.x.reads.Copy(k[rowPrefix:]), tx.x.reads.Copy(value), true
+	return tx.x.committed.reads.Copy(k[rowPrefix:]), tx.x.committed.reads.Copy(value), true
 }
 
 // Count adds delta to a counter of the machine for the command's namespace.
@@ -205,7 +205,7 @@ func (tx *Tx) counter(c Counter) int { return tx.x.table.base[tx.machine] + int(
 
 // Changed reports a change with the present LSN to the machine itself, once it has become visible (see Observer). k is copied.
 func (tx *Tx) Changed(k []byte) {
-	tx.x.changes = append(tx.x.changes, pendingChange{tx.machine, Change{tx.ns.id, tx.ns.name, tx.lsn, tx.x.over.arena.Copy(k)}})
+	tx.x.batch.changes = append(tx.x.batch.changes, pendingChange{tx.machine, Change{tx.ns.id, tx.ns.name, tx.lsn, tx.x.batch.over.arena.Copy(k)}})
 }
 
 type pendingChange struct {
@@ -214,16 +214,18 @@ type pendingChange struct {
 }
 
 // Notify wakes up to n queries that wait for the topic once the change is visible; n < 0 wakes all.
-func (tx *Tx) Notify(t Topic, n int) { tx.x.wakes = append(tx.x.wakes, wait.Wakeup{Topic: t, N: n}) }
+func (tx *Tx) Notify(t Topic, n int) {
+	tx.x.batch.wakes = append(tx.x.batch.wakes, wait.Wakeup{Topic: t, N: n})
+}
 
 // NotifyWithin is Notify for each of the topics within another that somebody waits for. Takes are passed over that do not want what is of the
 // kinds (see View.Only).
 func (tx *Tx) NotifyWithin(parent Topic, n int, of Slots) {
-	tx.x.wakes = append(tx.x.wakes, wait.Wakeup{Topic: parent, N: n, Within: true, Of: of})
+	tx.x.batch.wakes = append(tx.x.batch.wakes, wait.Wakeup{Topic: parent, N: n, Within: true, Of: of})
 }
 
 // OnCommit runs f after the change has become visible. f may change in-memory indexes of the machine and nothing else.
-func (tx *Tx) OnCommit(f func()) { tx.x.hooks = append(tx.x.hooks, f) }
+func (tx *Tx) OnCommit(f func()) { tx.x.batch.hooks = append(tx.x.batch.hooks, f) }
 
 // storageFailure is the panic of a Tx whose reads fail: there is no way to go on, and Apply has no errors of this kind.
 type storageFailure struct{ err error }
@@ -242,10 +244,10 @@ func (tx *Tx) rowKey(m MachineID) []byte {
 func (tx *Tx) getRow(k []byte) (value []byte, ok bool) {
 	tx.toil.Looks++
 	tx.scratch = k[:0]
-	if op, ok := tx.x.over.get(k); ok {
+	if op, ok := tx.x.batch.over.get(k); ok {
 		return op.value, !op.deleted
 	}
-	value, ok, err := tx.x.lookup(k)
+	value, ok, err := tx.x.committed.lookup(k)
 	if err != nil {
 		panic(storageFailure{fmt.Errorf("read state: %w", err)})
 	}
@@ -255,28 +257,28 @@ func (tx *Tx) getRow(k []byte) (value []byte, ok bool) {
 func (tx *Tx) setRow(k, value []byte) {
 	tx.scratch = k[:0]
 	tx.spend(len(k) + len(value))
-	tx.x.over.set(k, value, false)
+	tx.x.batch.over.set(k, value, false)
 }
 
 // insertRow is setRow for a row that does not exist.
 func (tx *Tx) insertRow(k, value []byte) {
-	if tx.x.strict {
+	if tx.x.checks.strict {
 		tx.checkAbsent(k)
 	}
 	tx.scratch = k[:0]
 	tx.spend(len(k) + len(value))
-	tx.x.over.insert(k, value)
+	tx.x.batch.over.insert(k, value)
 }
 
 func (tx *Tx) checkAbsent(k []byte) {
-	_, found := tx.x.over.get(k)
-	if op, known := tx.x.over.get(k); known && !op.deleted {
+	_, found := tx.x.batch.over.get(k)
+	if op, known := tx.x.batch.over.get(k); known && !op.deleted {
 		panic(fmt.Sprintf("shard %d: a row that exists is inserted: %x", tx.x.shard, k))
 	}
 	if found {
 		return
 	}
-	_, found, err := tx.x.seekAll(k)
+	_, found, err := tx.x.committed.seekAll(k)
 	if err != nil {
 		panic(storageFailure{fmt.Errorf("read state: %w", err)})
 	}
@@ -288,14 +290,14 @@ func (tx *Tx) checkAbsent(k []byte) {
 func (tx *Tx) deleteRow(k []byte) {
 	tx.scratch = k[:0]
 	tx.spend(len(k))
-	tx.x.over.set(k, nil, true)
+	tx.x.batch.over.set(k, nil, true)
 }
 
 // begin starts the next command; everything since can be taken back until it ends.
 func (tx *Tx) begin() Savepoint {
-	tx.x.over.settle()
+	tx.x.batch.over.settle()
 	tx.onRollback, tx.ns, tx.followed = tx.onRollback[:0], nil, 0
-	tx.causes, tx.firstWake = tx.causes[:0], len(tx.x.wakes)
+	tx.causes, tx.firstWake = tx.causes[:0], len(tx.x.batch.wakes)
 	return tx.mark()
 }
 
@@ -319,9 +321,10 @@ func (tx *Tx) commit() {
 		x.dir.markDirty(c.ns)
 	}
 	tx.counts = tx.counts[:0]
-	x.hashWrites()
+	x.hashes.write(x.batch.over)
+	x.batch.over.settle()
 	if len(tx.causes) > 0 {
-		x.predictor.Note(tx.causes, x.wakes[tx.firstWake:])
+		x.predictor.Note(tx.causes, x.batch.wakes[tx.firstWake:])
 	}
 }
 
@@ -334,9 +337,9 @@ func (tx *Tx) runTop(encoded []byte) (result []byte, err error) {
 		panic(fmt.Sprintf("shard %d, index %d: %v", tx.x.shard, tx.index, err))
 	}
 	s := tx.begin()
-	tx.toil, tx.founded = Toil{Moves: tx.x.over.order.moves}, 0
-	if tx.x.strict {
-		began := tx.x.watch()
+	tx.toil, tx.founded = Toil{Moves: tx.x.batch.over.order.moves}, 0
+	if tx.x.checks.strict {
+		began := tx.x.checks.watch()
 		result, err = tx.dispatch(cmd)
 		tx.noteEffort(cmd, began)
 	} else {
@@ -426,7 +429,7 @@ func (tx *Tx) mustDecode(cmd Command, err error) {
 // enter gives the turn to a machine, which is not at work.
 func (tx *Tx) enter(m MachineID) {
 	tx.machine = m
-	tx.x.reads.Reset()
+	tx.x.committed.reads.Reset()
 	for _, memory := range tx.x.memories[m] {
 		memory.trim()
 	}

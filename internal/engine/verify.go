@@ -369,7 +369,7 @@ func (o *ownRows) compareOutbox() {
 func VerifyPairs(all []*Executor, report func(problem string)) error {
 	for _, receiver := range all {
 		for _, sender := range all {
-			row, ok, err := getRow(receiver.db, receiptRow(receiver.rowKey(nil, machineEngine), sender.shard))
+			row, ok, err := getRow(receiver.committed.db, receiptRow(receiver.rowKey(nil, machineEngine), sender.shard))
 			if err != nil {
 				return err
 			}

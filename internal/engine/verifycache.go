@@ -9,8 +9,8 @@ import (
 
 // verifyCache reports rows in memory that are not those of the state: queries, and Apply, would answer from them.
 func (a *Audit) verifyCache() error {
-	for i := range a.x.rows.buckets {
-		for _, r := range a.x.rows.buckets[i].rowsOf(a.x.rows) {
+	for i := range a.x.committed.rows.buckets {
+		for _, r := range a.x.committed.rows.buckets[i].rowsOf(a.x.committed.rows) {
 			k := r.b[:r.key]
 			value, ok, err := getRow(a.reader(), k)
 			switch {
@@ -41,7 +41,7 @@ func (b *rowBucket) rowsOf(of *shardRows) (rows []cachedRow) {
 // verifyFresh reports rows that Apply would not find as they are: it looks for them in the tables only, unless they are known to have
 // been written since the last flush.
 func (a *Audit) verifyFresh() error {
-	if err := a.x.openTables(); err != nil {
+	if err := a.x.committed.openTables(); err != nil {
 		return err
 	}
 	lower, upper := Bounds(a.x.shard)
@@ -49,7 +49,7 @@ func (a *Audit) verifyFresh() error {
 	if err != nil {
 		return fmt.Errorf("read state: %w", err)
 	}
-	tables := a.x.tables
+	tables := a.x.committed.tables
 	inTables := func(ok bool) bool { return ok && bytes.Compare(tables.Key(), upper) < 0 }
 	more, flushed := state.First(), inTables(tables.SeekGE(lower))
 	for err == nil && (more || flushed) {
@@ -86,7 +86,7 @@ func (a *Audit) verifyFresh() error {
 
 // verifyKnown checks that memory knows of the change of a row since the last flush.
 func (a *Audit) verifyKnown(k []byte) {
-	if len(k) > rowPrefix && k[rowPrefix-1] < maxMachines && a.x.caches(k) && !a.x.fresh.may(hashRow(k), a.x.durable) {
+	if len(k) > rowPrefix && k[rowPrefix-1] < maxMachines && a.x.committed.caches(k) && !a.x.committed.fresh.may(hashRow(k), a.x.committed.durable) {
 		a.Reportf("row %x has changed since the last flush, and memory does not know", k)
 	}
 }

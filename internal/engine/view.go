@@ -148,7 +148,7 @@ func (v *View) CountRead(name string) { v.counted = name }
 // Freeze makes all further reads of this view see one state.
 func (v *View) Freeze() {
 	if v.frozen == nil {
-		v.frozen = &frozen{Snapshot: v.x.db.NewSnapshot()}
+		v.frozen = &frozen{Snapshot: v.x.committed.db.NewSnapshot()}
 	}
 }
 
@@ -245,7 +245,7 @@ func (v *View) reader() pebble.Reader {
 	if v.frozen != nil {
 		return v.frozen.Snapshot
 	}
-	return v.x.db
+	return v.x.committed.db
 }
 
 func (v *View) rowKey(m MachineID) []byte {
@@ -258,16 +258,16 @@ func (v *View) getRow(k []byte) (value []byte, ok bool, err error) {
 	if v.frozen != nil {
 		return v.frozen.get(k)
 	}
-	if !x.caches(k) {
-		return getRow(x.db, k)
+	if !x.committed.caches(k) {
+		return getRow(x.committed.db, k)
 	}
-	if value, ok := x.rows.get(k); ok {
+	if value, ok := x.committed.rows.get(k); ok {
 		return bytes.Clone(value), true, nil
 	}
-	seq := x.rows.seq.Load()
-	value, ok, err = getRow(x.db, k)
+	seq := x.committed.rows.seq.Load()
+	value, ok, err = getRow(x.committed.db, k)
 	if ok {
-		x.rows.offer(seq, k, value)
+		x.committed.rows.offer(seq, k, value)
 	}
 	return value, ok, err
 }
@@ -280,7 +280,7 @@ func (x *Executor) Cached(p *Place, m MachineID, kind byte, name string, hash ui
 	if ns == nil {
 		return nil, false
 	}
-	return x.rows.getNamed(m, kind, ns, name, hash)
+	return x.committed.rows.getNamed(m, kind, ns, name, hash)
 }
 
 // frozen is the state that a query sees from View.Freeze on.
@@ -377,12 +377,12 @@ func (x *Executor) Query(ctx context.Context, q Query, r Replica) error {
 			}
 		}
 		v.claims = v.claims[:0]
-		v.stamp, v.unsettled, v.again = x.stamp.Load(), 0, 0
+		v.stamp, v.unsettled, v.again = x.published.stamp.Load(), 0, 0
 		v.scan.rows, v.scan.bytes, v.scan.held, v.scan.skims = 0, 0, 0, false
 		err := x.answer(&v, q)
 		v.release()
-		if x.strict && r.Fault == nil { // a test repeats a query to have its reads fail
-			x.scanned.Add(int64(v.scan.rows))
+		if x.checks.strict && r.Fault == nil { // a test repeats a query to have its reads fail
+			x.checks.scanned.Add(int64(v.scan.rows))
 		}
 		if v.scan.err != nil {
 			return v.scan.err

@@ -1,0 +1,82 @@
+package engine
+
+import (
+	"encoding/binary"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// recentHashes is how many entries back a replica knows its hash. A comparison is applied some entries
+// behind the one it is about, and the answers to it some more: as many as are proposed meanwhile,
+// hundreds on a busy shard.
+const recentHashes = 4096
+
+// hashes chains the writes of all entries into the hash of the state, and holds what replicas need to
+// compare theirs. It belongs to the goroutine that applies.
+//
+//	hash of entry n = xxhash(hash of entry n-1 | its writes, in their order)
+type hashes struct {
+	digest      xxhash.Digest // of the entry being applied
+	ring        []leftState   // by index of the entry, modulo its length; nil: nothing is remembered
+	first, last uint64        // indexes in ring; first is 0 if there are none
+	compared    []Comparison  // applied since the last call of Executor.Compared
+}
+
+// leftState is how an entry left the state.
+type leftState struct {
+	hash uint64
+	lsn  LSN
+}
+
+// reset makes the last entry that was applied the only one remembered.
+func (h *hashes) reset(a Applied) {
+	h.first, h.last = 0, 0
+	h.compared = h.compared[:0]
+	h.note(a)
+}
+
+// start begins the hash of an entry behind that of the one before.
+func (h *hashes) start(before uint64) {
+	h.digest.Reset()
+	var b [8]byte
+	binary.LittleEndian.PutUint64(b[:], before)
+	h.digest.Write(b[:])
+}
+
+// write adds the writes since the last undo mark.
+func (h *hashes) write(over *overlay) {
+	for _, u := range over.undo {
+		switch u.kind {
+		case undoChange, undoFresh:
+			op := &over.ops[u.op]
+			h.digest.Write(op.key)
+			h.digest.Write(op.value)
+		case undoRange:
+			added := &over.splits[u.op].added
+			h.digest.Write(added.lower)
+			h.digest.Write(added.upper)
+		case undoCover: // which rows of a range are in the overlay differs between replicas
+		}
+	}
+}
+
+// note remembers how an entry has left the state.
+func (h *hashes) note(a Applied) {
+	if h.ring == nil {
+		return
+	}
+	if h.first == 0 {
+		h.first = a.Index
+	}
+	h.last = a.Index
+	h.first = max(h.first, a.Index-min(a.Index, recentHashes-1))
+	h.ring[a.Index%recentHashes] = leftState{a.Hash, a.LSN}
+}
+
+func (h *hashes) at(index uint64) (hash uint64, lsn LSN, ok bool) {
+	if h.first == 0 || index < h.first || index > h.last {
+		return 0, 0, false
+	}
+	left := h.ring[index%recentHashes]
+	return left.hash, left.lsn, true
+}
