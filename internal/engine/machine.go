@@ -1,15 +1,3 @@
-// Package engine is what every primitive of floe plugs into: machines, transactions over them, durable timers, the outbox
-// between shards, namespaces, waiters on topics, and the door through which all reads and writes go.
-//
-// A Machine is the deterministic core of one primitive. The log of a shard holds its commands; an Executor applies them in
-// order, through a Tx, to the shard's part of the state in Pebble. Nothing in Apply may depend on anything but the log: time
-// is Tx.Now (the leader's stamp of the entry), identity is Tx.LSN. Reads are Queries against a View of the applied state; a
-// query that finds nothing yet can wait for a topic that Apply notifies.
-//
-// What a machine remembers of its rows between commands, decoded, is in a Memory: bounded, taken back with the rows, and forgotten at any time without
-// a difference to what it answers.
-//
-// The package does no I/O but Pebble's and starts no goroutine; internal/shard drives it.
 package engine
 
 import (
