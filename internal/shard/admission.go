@@ -14,6 +14,18 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
+// admission counts the proposals of a shard that were accepted and have no outcome, and refuses those
+// for which there is no room.
+type admission struct {
+	shard  *shard
+	queued atomic.Int64 // proposals
+	bytes  atomic.Int64
+	calls  atomic.Int64 // proposals and takes of users, ever
+
+	shares [shareCount]share // what namespaces have of queued and bytes
+	line   line
+}
+
 // maxQueued bounds a shard's proposal queue, beside Config.QueueBytes. A queue is full long before callers would give up waiting.
 const maxQueued = 16384
 
@@ -28,8 +40,8 @@ func (h *share) add(n, bytes int64) (proposals, all int64) {
 	return h.proposals.Add(n), h.bytes.Add(bytes)
 }
 
-func (s *shard) shareOf(namespace string) *share {
-	return &s.shares[xxhash.Sum64String(namespace)%shareCount]
+func (a *admission) shareOf(namespace string) *share {
+	return &a.shares[xxhash.Sum64String(namespace)%shareCount]
 }
 
 // largeBytes is from what size on a proposal that finds no room waits for it. With smaller ones a queue is full by their number, long before callers would give up waiting.
@@ -54,26 +66,26 @@ type inLine struct {
 
 // enterInTurn counts a proposal. A large one waits for its turn when there is no room for its bytes: refused callers would come back, each with another copy of what they propose.
 // A small one waits only where large ones do, which would leave no room for it. Errors: ErrBusy; ErrClosed; that of p.ctx.
-func (s *shard) enterInTurn(p *proposal) error {
-	if p.size < largeBytes || s.line.n.Load() == 0 {
-		err := s.enter(p)
+func (a *admission) enterInTurn(p *proposal) error {
+	if p.size < largeBytes || a.line.n.Load() == 0 {
+		err := a.enter(p)
 		if !errors.Is(err, engine.ErrBusy) {
 			return err
 		}
-		if p.size < largeBytes && s.line.n.Load() == 0 {
+		if p.size < largeBytes && a.line.n.Load() == 0 {
 			return err
 		}
 	}
 	me := &inLine{p, make(chan struct{})}
-	s.line.mu.Lock()
-	if len(s.line.all) >= maxInLine {
-		s.line.mu.Unlock()
-		return s.enter(p)
+	a.line.mu.Lock()
+	if len(a.line.all) >= maxInLine {
+		a.line.mu.Unlock()
+		return a.enter(p)
 	}
-	s.line.all = append(s.line.all, me)
-	s.line.n.Add(1)
-	s.line.mu.Unlock()
-	s.serve() // what has left just now has not seen it
+	a.line.all = append(a.line.all, me)
+	a.line.n.Add(1)
+	a.line.mu.Unlock()
+	a.serve() // what has left just now has not seen it
 	late := time.NewTimer(lineTime)
 	defer late.Stop()
 	var err error
@@ -83,74 +95,81 @@ func (s *shard) enterInTurn(p *proposal) error {
 	case <-late.C:
 	case <-p.ctx.Done():
 		err = p.ctx.Err()
-	case <-s.host.ctx.Done():
-		err = s.host.stopError()
+	case <-a.shard.host.ctx.Done():
+		err = a.shard.host.stopError()
 	}
-	s.line.mu.Lock()
-	i := slices.Index(s.line.all, me)
+	a.line.mu.Lock()
+	i := slices.Index(a.line.all, me)
 	if i < 0 {
-		s.line.mu.Unlock()
+		a.line.mu.Unlock()
 		return nil // just now
 	}
-	s.line.all = slices.Delete(s.line.all, i, i+1)
-	s.line.n.Add(-1)
-	s.line.mu.Unlock()
-	return cmp.Or(err, s.enter(p))
+	a.line.all = slices.Delete(a.line.all, i, i+1)
+	a.line.n.Add(-1)
+	a.line.mu.Unlock()
+	return cmp.Or(err, a.enter(p))
 }
 
 // serve counts those in the line for whom there is room, in their order; of namespaces that share a part of the queue nobody overtakes.
-func (s *shard) serve() {
-	s.line.mu.Lock()
-	defer s.line.mu.Unlock()
+func (a *admission) serve() {
+	a.line.mu.Lock()
+	defer a.line.mu.Unlock()
 	var stuck []*share
-	s.line.all = slices.DeleteFunc(s.line.all, func(w *inLine) bool {
+	a.line.all = slices.DeleteFunc(a.line.all, func(w *inLine) bool {
 		if slices.Contains(stuck, w.p.share) {
 			return false
 		}
-		if s.enter(w.p) != nil {
+		if a.enter(w.p) != nil {
 			stuck = append(stuck, w.p.share)
 			return false
 		}
 		close(w.ready)
-		s.line.n.Add(-1)
+		a.line.n.Add(-1)
 		return true
 	})
 }
 
 // enter counts a proposal, unless the queue is full, or its namespace has its share of it already (see budget.Fair). What belongs to no namespace is of floe's
 // own making, and may have what there is. Errors: ErrBusy; ErrClosed.
-func (s *shard) enter(p *proposal) error {
-	size := p.size
+func (a *admission) enter(p *proposal) error {
+	host, size := a.shard.host, p.size
 	own, ownBytes := p.share.add(1, size)
-	n, bytes := s.queued.Add(1), s.queuedBytes.Add(size)
-	limit := s.host.cfg.QueueBytes
+	n, bytes := a.queued.Add(1), a.bytes.Add(size)
+	limit := host.cfg.QueueBytes
 	alone := bytes == size // and may be larger than the limit
 	full := n > maxQueued || bytes > limit && !alone
 	fair := p.namespace == "" || budget.Fair(own-1, 1, n-1, maxQueued) && (alone || budget.Fair(ownBytes-size, size, bytes-size, limit))
-	closing := s.host.closing.Load() // since it was entered; else Close waits for what is queued
+	closing := host.closing.Load() // since it was entered; else Close waits for what is queued
 	if !full && fair && !closing {
 		return nil
 	}
-	s.uncount(p.share, size)
+	a.uncount(p.share, size)
 	switch {
 	case closing:
-		return s.host.stopError()
+		return host.stopError()
 	case full:
-		return engine.Errorf(engine.ErrBusy, "shard %d: %d proposals with %d bytes wait, the limits are %d and %d", s.id, n, bytes, maxQueued, limit)
+		return engine.Errorf(engine.ErrBusy, "shard %d: %d proposals with %d bytes wait, the limits are %d and %d", a.shard.id, n, bytes, maxQueued, limit)
 	}
 	return engine.Errorf(engine.ErrBusy, "shard %d: %d of %d proposals that wait, with %d of %d bytes, are of namespace %q: the limits are %d and %d, and a part is for others",
-		s.id, own, n, ownBytes, bytes, p.namespace, maxQueued, limit)
+		a.shard.id, own, n, ownBytes, bytes, p.namespace, maxQueued, limit)
 }
 
 // leave takes back what enter has counted, and lets others in.
-func (s *shard) leave(share *share, size int64) {
-	if s.uncount(share, size); s.line.n.Load() > 0 {
-		s.serve()
+func (a *admission) leave(share *share, size int64) {
+	if a.uncount(share, size); a.line.n.Load() > 0 {
+		a.serve()
 	}
 }
 
-func (s *shard) uncount(share *share, size int64) {
+// count counts a proposal without a look at the limits: a take that has waited may be proposed.
+func (a *admission) count(share *share, size int64) {
+	share.add(1, size)
+	a.queued.Add(1)
+	a.bytes.Add(size)
+}
+
+func (a *admission) uncount(share *share, size int64) {
 	share.add(-1, -size)
-	s.queued.Add(-1)
-	s.queuedBytes.Add(-size)
+	a.queued.Add(-1)
+	a.bytes.Add(-size)
 }

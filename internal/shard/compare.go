@@ -46,7 +46,7 @@ const (
 func (c *comparer) due(after engine.LSN) (engine.Comparison, bool) {
 	s := c.shard
 	applied := s.exec.Applied()
-	if len(s.host.cfg.Voters) < 2 || !s.leading.Load() || applied.LSN <= after {
+	if len(s.host.cfg.Voters) < 2 || !s.role.leading.Load() || applied.LSN <= after {
 		return engine.Comparison{}, false
 	}
 	return engine.Comparison{Node: s.host.cfg.NodeID, Index: applied.Index, Hash: applied.Hash}, true
@@ -73,7 +73,7 @@ func (c *comparer) applied() error {
 func (c *comparer) begins() (engine.Comparison, bool) {
 	s := c.shard
 	applied := s.exec.Applied()
-	if len(s.host.cfg.Voters) < 2 || !s.leading.Load() || applied.Term != s.term.Load() || applied.Term == c.term {
+	if len(s.host.cfg.Voters) < 2 || !s.role.leading.Load() || applied.Term != s.role.term.Load() || applied.Term == c.term {
 		return engine.Comparison{}, false
 	}
 	c.term = applied.Term
@@ -170,15 +170,15 @@ func (h *Host) compare() {
 			h.proposeClaim(c)
 		case <-look.C:
 			for _, s := range h.shards {
-				s.applyRun.Lock()
-				s.comparer.settle()
-				s.applyRun.Unlock()
+				s.applier.mu.Lock()
+				s.applier.comparer.settle()
+				s.applier.mu.Unlock()
 			}
 		case <-tick.C:
 			for _, s := range h.shards {
-				s.applyRun.Lock()
-				c, ok := s.comparer.due(s.comparer.lsn)
-				s.applyRun.Unlock()
+				s.applier.mu.Lock()
+				c, ok := s.applier.comparer.due(s.applier.comparer.lsn)
+				s.applier.mu.Unlock()
 				if ok {
 					h.claim(s, c)
 				}

@@ -66,7 +66,7 @@ func (c *cluster) awaitFailure(ctx context.Context, id uint64) error {
 // awaitEqual waits until the node knows that its replica of shard 0 was like most others when an entry had been applied.
 func (c *cluster) awaitEqual(ctx context.Context, id, index uint64) {
 	c.t.Helper()
-	until(ctx, c.t, "replicas are found to be equal", func() bool { return c.host(id).shards[0].comparer.equal.Load() >= index })
+	until(ctx, c.t, "replicas are found to be equal", func() bool { return c.host(id).shards[0].applier.comparer.equal.Load() >= index })
 }
 
 // discard takes a node that has failed out of the cluster.
@@ -152,15 +152,15 @@ func TestUnsettledDifference(t *testing.T) {
 		known := true
 		for id := uint64(1); id <= 2; id++ {
 			s := c.host(id).shards[0]
-			s.applyRun.Lock()
-			known = known && s.comparer.since != 0
-			s.applyRun.Unlock()
+			s.applier.mu.Lock()
+			known = known && s.applier.comparer.since != 0
+			s.applier.mu.Unlock()
 		}
 		return known
 	})
 	clock.released.Store(true)
 	until(ctx, t, "the shard to be stopped", func() bool {
-		return c.host(1).shards[0].halted.Load() != nil && c.host(2).shards[0].halted.Load() != nil
+		return c.host(1).shards[0].role.halted.Load() != nil && c.host(2).shards[0].role.halted.Load() != nil
 	})
 	const why = "its replicas on the nodes [1 2] differ at entry "
 	for id := uint64(1); id <= 2; id++ {
@@ -231,9 +231,9 @@ func TestIdleComparison(t *testing.T) {
 	}
 	until(ctx, t, "no comparison to be due any more", func() bool {
 		s := c.host(1).shards[0]
-		s.applyRun.Lock()
-		defer s.applyRun.Unlock()
-		_, ok := s.comparer.due(s.comparer.lsn)
+		s.applier.mu.Lock()
+		defer s.applier.mu.Unlock()
+		_, ok := s.applier.comparer.due(s.applier.comparer.lsn)
 		return !ok
 	})
 }

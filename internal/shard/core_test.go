@@ -462,8 +462,8 @@ func TestFullQueueIsBusy(t *testing.T) {
 	cmd := toy.Command{Kind: toy.Add, Name: "a", Delta: 1}.In(homed(0))
 	s := h.shards[0]
 	for name, fill := range map[string]func(sign int64){
-		"count": func(sign int64) { s.queued.Add(sign * maxQueued) },
-		"bytes": func(sign int64) { s.queuedBytes.Add(sign * s.host.cfg.QueueBytes) },
+		"count": func(sign int64) { s.admission.queued.Add(sign * maxQueued) },
+		"bytes": func(sign int64) { s.admission.bytes.Add(sign * s.host.cfg.QueueBytes) },
 	} {
 		fill(1)
 		if _, err := h.Propose(ctx, 0, cmd); !errors.Is(err, engine.ErrBusy) || !strings.Contains(err.Error(), "the limits are 16384") {

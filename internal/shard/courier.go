@@ -43,7 +43,7 @@ func (c *courier) run() {
 		case <-c.shard.host.ctx.Done():
 			return
 		}
-		if !c.shard.leading.Load() {
+		if !c.shard.role.leading.Load() {
 			c.wakeAll()
 			continue
 		}
@@ -104,13 +104,13 @@ func (c *courier) deliver(target engine.ShardID, wake chan struct{}) {
 	ctx := s.host.ctx
 	pause := minCourierPause
 	for ctx.Err() == nil {
-		if !s.leading.Load() {
+		if !s.role.leading.Load() {
 			if c.end(target, wake) {
 				return
 			}
 			continue
 		}
-		d := c.dispatch(target, s.term.Load())
+		d := c.dispatch(target, s.role.term.Load())
 		step, until, ok, err := d.Next(c.now(), s.log.Durable())
 		if err != nil {
 			s.host.fail(err)

@@ -119,8 +119,8 @@ func (n *toilNode) measure(what string, f func()) map[string]engine.Effort {
 // applying calls f while nothing is applied.
 func (n *toilNode) applying(f func()) {
 	s := n.host.shards[0]
-	s.applyRun.Lock()
-	defer s.applyRun.Unlock()
+	s.applier.mu.Lock()
+	defer s.applier.mu.Unlock()
 	f()
 }
 

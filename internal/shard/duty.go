@@ -13,7 +13,7 @@ import (
 type keeper struct {
 	shard *shard
 	wake  chan struct{} // capacity 1
-	seen  uint64        // term of what was last applied; guarded by applyRun
+	seen  uint64        // term of what was last applied; guarded by applier.mu
 }
 
 // Bounds of the pause before a duty that has ended is begun again.
@@ -40,7 +40,7 @@ func (k *keeper) applied(term uint64) {
 // term returns the one in which the duties are to be done, 0 if this node does not lead, or does not know yet all that earlier leaders have committed.
 func (k *keeper) term() uint64 {
 	s := k.shard
-	if term := s.term.Load(); s.leading.Load() && s.exec.VisibleTerm() == term {
+	if term := s.role.term.Load(); s.role.leading.Load() && s.exec.VisibleTerm() == term {
 		return term
 	}
 	return 0
@@ -48,7 +48,7 @@ func (k *keeper) term() uint64 {
 
 // steppedTerm is term for a Stepper.
 func (k *keeper) steppedTerm() uint64 {
-	if c := k.shard.core; c.isLeader && k.shard.exec.VisibleTerm() == c.term {
+	if c := k.shard.loop.core; c.isLeader && k.shard.exec.VisibleTerm() == c.term {
 		return c.term
 	}
 	return 0
@@ -149,7 +149,7 @@ func (d *leadDoor) Mono() int64 { return d.clock.mono() }
 func (d *leadDoor) Elapsed() time.Duration { return d.clock.clock.Source.Mono() }
 
 // Calls returns how many writes users have asked the shard for.
-func (d *leadDoor) Calls() int64 { return d.calls.Load() }
+func (d *leadDoor) Calls() int64 { return d.admission.calls.Load() }
 
 // Propose waits while the shard's queue is full.
 func (d *leadDoor) Propose(ctx context.Context, cmd engine.Command) ([]byte, error) {

@@ -251,13 +251,13 @@ func (h *Host) writeLog(updates ...raftlog.Update) error {
 // open starts raft on a log and a state that match.
 func (s *shard) open() error {
 	h, applied := s.host, s.exec.Applied()
-	s.visibleLSN.Store(uint64(applied.LSN))
+	s.progress.visibleLSN.Store(uint64(applied.LSN))
 	s.clock.observe(applied.Stamp)
 	sequence, err := randomSequence(h.cfg.Random)
 	if err != nil {
 		return err
 	}
-	s.core, err = newCore(coreConfig{
+	s.loop.core, err = newCore(coreConfig{
 		node: h.cfg.NodeID, shard: s.id, applied: applied.Index, clock: &s.clock, sequence: sequence,
 		first:   len(h.cfg.Voters) > 1 && h.preferred(s.id) == h.cfg.NodeID,
 		skipTo:  s.lostTail(applied),
@@ -294,8 +294,8 @@ func (h *Host) start() {
 	go h.writer.run()
 	for _, s := range h.shards {
 		h.running.Add(3)
-		go s.loop()
-		go s.applyLoop()
+		go s.loop.run()
+		go s.applier.run()
 		go s.courier.run()
 		if s.exec.Dutiful() {
 			h.running.Add(1)
@@ -315,7 +315,7 @@ func (h *Host) start() {
 // goOn resumes all shards after a log write.
 func (h *Host) goOn() {
 	for _, s := range h.shards {
-		s.goOn()
+		s.loop.goOn()
 	}
 }
 
@@ -335,7 +335,7 @@ func (h *Host) awaitLeaders(ctx context.Context) error {
 	}
 	for _, s := range h.shards {
 		select {
-		case <-s.led:
+		case <-s.role.led:
 		case <-h.ctx.Done():
 			return h.stopError()
 		case <-ctx.Done():
@@ -377,10 +377,10 @@ func (h *Host) Shards() int { return h.cfg.Shards }
 func (h *Host) MaxValue() int { return h.cfg.MaxValue }
 
 // Leader returns the shard's leader according to this node, or 0 if it is unknown.
-func (h *Host) Leader(id engine.ShardID) uint64 { return h.shards[id].leader.Load() }
+func (h *Host) Leader(id engine.ShardID) uint64 { return h.shards[id].role.leader.Load() }
 
 // Leads reports whether this node leads the shard.
-func (h *Host) Leads(id engine.ShardID) bool { return h.shards[id].leading.Load() }
+func (h *Host) Leads(id engine.ShardID) bool { return h.shards[id].role.leading.Load() }
 
 // Applied returns the applied raft index of this node's replica of a shard.
 func (h *Host) Applied(id engine.ShardID) uint64 { return h.shards[id].exec.Visible() }
@@ -395,7 +395,7 @@ func (h *Host) Propose(ctx context.Context, id engine.ShardID, cmd engine.Comman
 		return nil, engine.Errorf(engine.ErrInvalid, "no shard %d: the node has %d", id, len(h.shards))
 	}
 	h.rate.count.Add(1)
-	h.shards[id].calls.Add(1)
+	h.shards[id].admission.calls.Add(1)
 	start := time.Now()
 	result, err := h.shards[id].propose(ctx, cmd)
 	h.gauges.wrote(ctx, &cmd, start, err)
@@ -412,7 +412,7 @@ func (h *Host) Take(ctx context.Context, id engine.ShardID, t engine.Take) ([]by
 		return nil, engine.Errorf(engine.ErrInvalid, "no shard %d: the node has %d", id, len(h.shards))
 	}
 	h.rate.count.Add(1)
-	h.shards[id].calls.Add(1)
+	h.shards[id].admission.calls.Add(1)
 	start := time.Now()
 	result, err := h.shards[id].take(ctx, t)
 	h.gauges.wrote(ctx, &t.Command, start, err)
@@ -453,7 +453,7 @@ func (h *Host) Cached(id engine.ShardID, p *engine.Place, m engine.MachineID, ki
 		return nil, false
 	}
 	s := h.shards[id]
-	if !s.leading.Load() {
+	if !s.role.leading.Load() {
 		return nil, false
 	}
 	return s.exec.Cached(p, m, kind, name, hash)
@@ -620,7 +620,7 @@ func (h *Host) hadFailed() error {
 
 // inFlight reports whether any accepted command has no outcome yet.
 func (h *Host) inFlight() bool {
-	return slices.ContainsFunc(h.shards, func(s *shard) bool { return s.queued.Load() > 0 })
+	return slices.ContainsFunc(h.shards, func(s *shard) bool { return s.admission.queued.Load() > 0 })
 }
 
 // drain waits for the outcome of proposals in flight, or until the timeout.

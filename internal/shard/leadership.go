@@ -20,8 +20,8 @@ const (
 // successors returns the voters that could lead the shard at once, in order of their ids; nil unless this node leads it. If none of them is abreast
 // with this node, it is the one that is least behind, unless that is far. Nodes whose disks are full are none: they would refuse what takes space.
 func (s *shard) successors() []uint64 {
-	s.stepMu.Lock()
-	defer s.stepMu.Unlock()
+	s.loop.mu.Lock()
+	defer s.loop.mu.Unlock()
 	ids := s.successorsLocked(abreast)
 	for behind := uint64(2 * abreast); ids == nil && behind <= nearEnough; behind *= 2 {
 		ids = s.successorsLocked(behind)
@@ -35,8 +35,8 @@ func (s *shard) heirs() []uint64 {
 	if ids := s.successors(); ids != nil {
 		return ids
 	}
-	s.stepMu.Lock()
-	defer s.stepMu.Unlock()
+	s.loop.mu.Lock()
+	defer s.loop.mu.Unlock()
 	return s.candidatesLocked(abreast)
 }
 
@@ -50,12 +50,12 @@ func (s *shard) successorsLocked(behind uint64) []uint64 {
 }
 
 func (s *shard) candidatesLocked(behind uint64) []uint64 {
-	if !s.core.isLeader {
+	if !s.loop.core.isLeader {
 		return nil
 	}
 	var ids []uint64
 	last := s.log.LastIndex()
-	for id, p := range s.core.rn.Status().Progress {
+	for id, p := range s.loop.core.rn.Status().Progress {
 		// Not RecentActive: a leader clears that of all at each check of its quorum, and for a moment nobody would be a successor.
 		if id != s.host.cfg.NodeID && p.State == tracker.StateReplicate && s.host.isAlive(id) && s.host.clocks.offset(id) == 0 && p.Match+behind >= last {
 			ids = append(ids, id)
@@ -133,7 +133,7 @@ func (h *Host) preferred(id engine.ShardID) uint64 {
 func (h *Host) spread() {
 	for _, s := range h.shards {
 		best := h.preferred(s.id)
-		if best == h.cfg.NodeID || !s.leading.Load() {
+		if best == h.cfg.NodeID || !s.role.leading.Load() {
 			continue
 		}
 		if s.isAbreast(best) {
@@ -145,8 +145,8 @@ func (h *Host) spread() {
 
 // isAbreast reports whether a node could lead the shard without a pause: giving it away is not urgent.
 func (s *shard) isAbreast(node uint64) bool {
-	s.stepMu.Lock()
-	defer s.stepMu.Unlock()
+	s.loop.mu.Lock()
+	defer s.loop.mu.Unlock()
 	return slices.Contains(s.successorsLocked(abreast), node)
 }
 
@@ -163,7 +163,7 @@ func (h *Host) HandOver(ctx context.Context) {
 	for turn, quiet := again, 0; quiet < settled && h.hasOthers(); turn++ {
 		quiet++
 		for i, s := range h.shards {
-			if !s.leading.Load() {
+			if !s.role.leading.Load() {
 				continue
 			}
 			quiet = 0

@@ -21,13 +21,13 @@ func TestSuccessorsAtQuorumCheck(t *testing.T) {
 	defer cancel()
 	until(ctx, t, "successors", func() bool {
 		s := c.host(c.leaderOf(ctx, 0, 0)).shards[0]
-		s.stepMu.Lock()
-		defer s.stepMu.Unlock()
+		s.loop.mu.Lock()
+		defer s.loop.mu.Unlock()
 		if len(s.successorsLocked(abreast)) < 2 {
 			return false
 		}
 		for range electionTicks {
-			s.core.rn.Tick()
+			s.loop.core.rn.Tick()
 		}
 		if n := len(s.successorsLocked(abreast)); n != 2 {
 			t.Errorf("after a check of the quorum there are %d successors, want 2", n)
@@ -49,7 +49,7 @@ func TestLeaderThatLeaves(t *testing.T) {
 	c.host(1).HandOver(ctx)
 	c.host(2).HandOver(ctx)
 	for id := uint64(1); id <= 2; id++ {
-		if h := c.host(id); slices.ContainsFunc(h.shards, func(s *shard) bool { return s.leading.Load() }) {
+		if h := c.host(id); slices.ContainsFunc(h.shards, func(s *shard) bool { return s.role.leading.Load() }) {
 			t.Errorf("node %d leads although it has handed over", id)
 		}
 	}
@@ -70,16 +70,16 @@ func TestSuccessorsAreAbreast(t *testing.T) {
 		leader := c.leaderOf(ctx, 0, 0)
 		behind, other := leader%3+1, (leader+1)%3+1
 		s := c.host(leader).shards[0]
-		until(ctx, t, "two successors", func() bool { return len(s.successors()) == 2 || !s.leading.Load() })
+		until(ctx, t, "two successors", func() bool { return len(s.successors()) == 2 || !s.role.leading.Load() })
 		c.net.Cut(leader, behind)
 		for range 2 * abreast {
 			if _, err := c.Propose(ctx, 0, toy.Command{Kind: toy.Add, Name: "n", Delta: 1}.In("default")); err != nil {
 				t.Fatal(err)
 			}
 		}
-		until(ctx, t, "the other one is abreast", func() bool { return s.isAbreast(other) || !s.leading.Load() })
+		until(ctx, t, "the other one is abreast", func() bool { return s.isAbreast(other) || !s.role.leading.Load() })
 		ids, abreast := s.successors(), s.isAbreast(behind)
-		if tested = s.leading.Load() && ids != nil; tested && (abreast || !slices.Equal(ids, []uint64{other})) {
+		if tested = s.role.leading.Load() && ids != nil; tested && (abreast || !slices.Equal(ids, []uint64{other})) {
 			t.Errorf("node %d is cut off and misses entries, node %d has all: the successors are %v; that the first one is abreast: %v", behind, other, ids, abreast)
 		}
 		c.net.Heal()
@@ -130,10 +130,10 @@ func TestFullNodesLeadNothing(t *testing.T) {
 	until(ctx, t, "node 1 to lead again", func() bool { return c.host(1).Leads(0) })
 	full[2].Store(true)
 	full[3].Store(true)
-	before := c.host(1).shards[0].term.Load()
+	before := c.host(1).shards[0].role.term.Load()
 	c.host(1).HandOver(ctx)
 	// It may have got the leadership back from a node whose disk is full.
-	if c.host(1).Leads(0) && c.host(1).shards[0].term.Load() == before {
+	if c.host(1).Leads(0) && c.host(1).shards[0].role.term.Load() == before {
 		t.Error("a node that goes keeps what it leads because the others have no space")
 	}
 }

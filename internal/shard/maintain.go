@@ -73,9 +73,9 @@ func (h *Host) release() error { return h.eachExecutor((*engine.Executor).Releas
 
 func (h *Host) eachExecutor(f func(*engine.Executor) error) error {
 	for _, s := range h.shards {
-		s.applyRun.Lock()
+		s.applier.mu.Lock()
 		err := f(s.exec)
-		s.applyRun.Unlock()
+		s.applier.mu.Unlock()
 		if err != nil {
 			return fmt.Errorf("shard %d: read state: %w", s.id, err)
 		}
@@ -140,7 +140,7 @@ func (h *Host) truncate() error {
 		if err != nil {
 			return err
 		}
-		index := min(durable.Index, s.acknowledged.Load())
+		index := min(durable.Index, s.progress.acknowledged.Load())
 		if index > keep && index-keep >= s.log.FirstIndex() {
 			upTo[uint16(s.id)] = index - keep
 		}
@@ -220,13 +220,13 @@ func (h *Host) Stats() (Stats, error) {
 	st := Stats{Node: h.cfg.NodeID, Now: h.now(), Started: h.started, State: h.state(), Durability: h.cfg.Durability.String(), Commands: h.earlier + calls, Rate: h.rate.perSecond(calls), Port: h.port()}
 	for _, s := range h.shards {
 		sh := ShardStats{
-			ID: int(s.id), Leader: s.leader.Load(), Term: s.term.Load(), Applied: s.exec.Visible(),
-			LSN: s.visibleLSN.Load(), Queued: int(s.queued.Load()), Waiting: s.exec.Waiting(),
+			ID: int(s.id), Leader: s.role.leader.Load(), Term: s.role.term.Load(), Applied: s.exec.Visible(),
+			LSN: s.progress.visibleLSN.Load(), Queued: int(s.admission.queued.Load()), Waiting: s.exec.Waiting(),
 		}
-		if why := s.halted.Load(); why != nil {
+		if why := s.role.halted.Load(); why != nil {
 			sh.Problem = why.why
 		}
-		sh.Commit = max(s.committed.Load(), sh.Applied) // what was applied before the start is committed
+		sh.Commit = max(s.progress.committed.Load(), sh.Applied) // what was applied before the start is committed
 		st.Waiting += sh.Waiting
 		st.Shards = append(st.Shards, sh)
 	}
@@ -283,7 +283,7 @@ func (h *Host) state() string {
 	}
 	for _, s := range h.shards {
 		// To hear a leader is not enough: what this node has to say has to reach it.
-		if leader := s.leader.Load(); leader == 0 || leader != h.cfg.NodeID && h.problem(leader) != "" {
+		if leader := s.role.leader.Load(); leader == 0 || leader != h.cfg.NodeID && h.problem(leader) != "" {
 			return "no quorum"
 		}
 	}
@@ -296,7 +296,7 @@ const differ = "replicas differ"
 // haltedShard returns why the first shard that has stopped did, nil if none has.
 func (h *Host) haltedShard() *haltedError {
 	for _, s := range h.shards {
-		if why := s.halted.Load(); why != nil {
+		if why := s.role.halted.Load(); why != nil {
 			return why
 		}
 	}

@@ -146,7 +146,7 @@ func (h *Host) Measure() (m Measured, err error) {
 	}
 	m.Fsyncs, m.CacheHits, m.LogBytes = h.writer.syncs.Distribution(), h.rows.Hits(), h.ual.Size()
 	for _, s := range h.shards {
-		m.Queued = append(m.Queued, QueuedProposals{s.queued.Load(), s.queuedBytes.Load()})
+		m.Queued = append(m.Queued, QueuedProposals{s.admission.queued.Load(), s.admission.bytes.Load()})
 	}
 	return m, nil
 }

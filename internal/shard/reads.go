@@ -4,9 +4,16 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 
 	"github.com/floedb/floe/internal/engine"
 )
+
+// waitingReads are the reads whose index or time the state has not come to.
+type waitingReads struct {
+	mu  sync.Mutex // guards all; nothing is called under it
+	all []readable
+}
 
 // query answers from this replica, which has to be the leader's: others may lag.
 func (s *shard) query(ctx context.Context, q engine.Query) error {
@@ -37,17 +44,17 @@ func (s *shard) ask(ctx context.Context, q engine.Query, may func() error) error
 }
 
 func (s *shard) mayAnswer() error {
-	if err := s.halted.Load(); err != nil {
+	if err := s.role.halted.Load(); err != nil {
 		return err
 	}
-	if s.leading.Load() {
+	if s.role.leading.Load() {
 		return nil
 	}
 	return s.notLeader()
 }
 
 func (s *shard) notLeader() error {
-	return &engine.NotLeaderError{Shard: s.id, Node: s.host.cfg.NodeID, Leader: s.leader.Load()}
+	return &engine.NotLeaderError{Shard: s.id, Node: s.host.cfg.NodeID, Leader: s.role.leader.Load()}
 }
 
 // linearize waits until this replica is known to lead, and to have applied everything that was acknowledged before. A leader that
@@ -84,9 +91,9 @@ func (s *shard) settle(ctx context.Context, at int64) error {
 
 // unsettle ends what waits for a time, because this node leads no more and nobody may fire its timers.
 func (s *shard) unsettle() {
-	s.readMu.Lock()
-	defer s.readMu.Unlock()
-	s.waiting = slices.DeleteFunc(s.waiting, func(r readable) bool {
+	s.reads.mu.Lock()
+	defer s.reads.mu.Unlock()
+	s.reads.all = slices.DeleteFunc(s.reads.all, func(r readable) bool {
 		if r.stamp == 0 {
 			return false
 		}
@@ -99,17 +106,17 @@ func (s *shard) unsettle() {
 
 // admit lets reads go on whose index queries can see; the others wait for the applier.
 func (s *shard) admit(reads []readable) {
-	s.readMu.Lock()
-	s.waiting = append(s.waiting, reads...)
-	s.readMu.Unlock()
+	s.reads.mu.Lock()
+	s.reads.all = append(s.reads.all, reads...)
+	s.reads.mu.Unlock()
 	s.admitVisible()
 }
 
 func (s *shard) admitVisible() {
-	s.readMu.Lock()
-	defer s.readMu.Unlock()
+	s.reads.mu.Lock()
+	defer s.reads.mu.Unlock()
 	visible, stamp := s.exec.Visible(), s.exec.Stamp()
-	s.waiting = slices.DeleteFunc(s.waiting, func(r readable) bool {
+	s.reads.all = slices.DeleteFunc(s.reads.all, func(r readable) bool {
 		if r.index > visible || r.stamp > stamp {
 			return false
 		}

@@ -59,13 +59,16 @@ func (h *Host) restoreShards() (restored []*shard, err error) {
 
 func (h *Host) newShard(id engine.ShardID) *shard {
 	s := &shard{
-		host: h, id: id, log: h.ual.Shard(uint16(id)), pending: make(map[uint64][]*proposal),
-		applyWake: make(chan struct{}, 1), led: make(chan struct{}), mail: mailbox{wake: make(chan struct{}, 1)},
-		clock: shardClock{clock: h.cfg.Clock, others: h.clocks, slowed: h.cfg.CatchUp.Milliseconds()},
+		host: h, id: id, log: h.ual.Shard(uint16(id)),
+		clock:   shardClock{clock: h.cfg.Clock, others: h.clocks, slowed: h.cfg.CatchUp.Milliseconds()},
+		mail:    mailbox{wake: make(chan struct{}, 1)},
+		pending: pending{all: make(map[uint64][]*proposal)},
+		role:    role{led: make(chan struct{})},
+		exports: exports{ready: make(map[uint64]*export)},
 	}
-	s.applier.shard = s
-	s.exports.ready = make(map[uint64]*export)
-	s.comparer = comparer{shard: s, claims: make(map[uint64]map[uint64]uint64)}
+	s.admission.shard, s.loop.shard, s.applier.shard = s, s, s
+	s.applier.queue.wake = make(chan struct{}, 1)
+	s.applier.comparer = comparer{shard: s, claims: make(map[uint64]map[uint64]uint64)}
 	s.courier = courier{shard: s, wake: make(chan struct{}, 1), active: make(map[engine.ShardID]chan struct{})}
 	s.keeper = keeper{shard: s, wake: make(chan struct{}, 1)}
 	s.exec = engine.NewExecutor(engine.Config{

@@ -277,17 +277,18 @@ func (h *Host) ReceiveSnapshot(id uint16, m *raftpb.Message, body io.Reader) err
 }
 
 // dropUnused removes the tables of snapshots that the core was given in this step and has no use for.
-func (s *shard) dropUnused(messages []*raftpb.Message) {
+func (l *loop) dropUnused(messages []*raftpb.Message) {
+	h := l.shard.host
 	for _, m := range messages {
 		if m.GetType() != raftpb.MsgSnap {
 			continue
 		}
 		name := string(m.GetSnapshot().GetData())
-		used := slices.ContainsFunc(s.held, func(t *appendTask) bool {
+		used := slices.ContainsFunc(l.held, func(t *appendTask) bool {
 			return t.snapshot != nil && string(t.snapshot.GetData()) == name
 		})
 		if !used {
-			_ = s.host.fs.Remove(s.host.fs.PathJoin(s.host.stateDir, name))
+			_ = h.fs.Remove(h.fs.PathJoin(h.stateDir, name))
 		}
 	}
 }
@@ -348,7 +349,7 @@ func (s *shard) install(t *appendTask) error {
 	if got := s.exec.Applied().Index; got != index {
 		return fmt.Errorf("shard %d: snapshot announced for index %d holds %d", s.id, index, got)
 	}
-	s.visibleLSN.Store(uint64(s.exec.Applied().LSN))
+	s.progress.visibleLSN.Store(uint64(s.exec.Applied().LSN))
 	s.clock.observe(s.exec.Applied().Stamp)
 	s.host.log.Info("installed snapshot", "shard", s.id, "index", index)
 	s.exec.WakeAll()

@@ -43,12 +43,12 @@ func (s *Stepper) Campaign(id engine.ShardID) {
 // Step lets the shard's core take its input, and the ticks of its election clock. It returns the shard time by which it has to
 // be called again at the latest, or engine.NoTimer.
 func (s *Stepper) Step(id engine.ShardID, ticks int) (wakeAt int64) {
-	return s.host.shards[id].step(ticks)
+	return s.host.shards[id].loop.step(ticks)
 }
 
 // Apply carries out what the shard has committed.
 func (s *Stepper) Apply(id engine.ShardID) error {
-	return s.cleaned(s.host.shards[id].applyQueued())
+	return s.cleaned(s.host.shards[id].applier.applyQueued())
 }
 
 // cleaned returns when Pebble has removed the files it has no use for, which it does in the background: a crash must not find more
@@ -186,7 +186,7 @@ type ShardState struct {
 func (s *Stepper) State(id engine.ShardID) ShardState {
 	sh := s.host.shards[id]
 	return ShardState{
-		Leads: sh.core.isLeader, Leader: sh.core.leader, Term: sh.core.term, Applied: sh.exec.Applied(),
+		Leads: sh.loop.core.isLeader, Leader: sh.loop.core.leader, Term: sh.loop.core.term, Applied: sh.exec.Applied(),
 		First: sh.log.FirstIndex(), Last: sh.log.LastIndex(), Durable: sh.log.Durable(),
 		DutyTerm: sh.keeper.steppedTerm(), NextDue: sh.exec.NextDue(), Targets: sh.exec.PendingTargets(), Installing: sh.exec.Applied().Index > sh.log.LastIndex(),
 	}

@@ -130,7 +130,7 @@ func (s *shard) enterTake(ctx context.Context, t engine.Take) (p *proposal, deci
 		return nil, false, err
 	}
 	k := engine.NewTaking(ctx, t, s.clock.now)
-	p = &proposal{ctx: ctx, namespace: t.Command.Namespace, share: s.shareOf(t.Command.Namespace), take: k, done: make(chan engine.Outcome, 1)}
+	p = &proposal{ctx: ctx, namespace: t.Command.Namespace, share: s.admission.shareOf(t.Command.Namespace), take: k, done: make(chan engine.Outcome, 1)}
 	k.Owner = p
 	ready, waits, err := s.exec.Enter(k)
 	s.proposeTakes(ready)
@@ -162,7 +162,7 @@ func (s *shard) proposeTakes(ready []engine.ReadyTake) {
 	if len(proposals) > 0 {
 		s.hand(func(in *input) { in.proposals = append(in.proposals, proposals...) })
 	}
-	if !s.leading.Load() && s.exec.Parked() {
+	if !s.role.leading.Load() && s.exec.Parked() {
 		s.expel()
 	}
 }
@@ -182,9 +182,7 @@ func (s *shard) mayPropose(p *proposal) error {
 func (s *shard) count(p *proposal) {
 	p.data = s.exec.AppendTake(p.data[:0], p.take)
 	p.size = int64(len(p.data))
-	p.share.add(1, p.size)
-	s.queued.Add(1)
-	s.queuedBytes.Add(p.size)
+	s.admission.count(p.share, p.size)
 }
 
 // pullTakes returns takes that can have something of what a command may make, to be proposed behind it.
@@ -204,7 +202,7 @@ func (s *shard) conclude(p *proposal, o engine.Outcome) {
 		s.finish(p, o)
 		return
 	}
-	s.leave(p.share, size)
+	s.admission.leave(p.share, size)
 }
 
 // expel refuses the takes that are parked: the next leader is to be asked.

@@ -87,7 +87,7 @@ func TestTakesOfALeaderThatLeadsNoMore(t *testing.T) {
 	until(ctx, t, "another leader", func() bool { return !h.Leads(id) })
 
 	take.Wait = time.Hour
-	p := &proposal{ctx: ctx, share: s.shareOf(""), take: engine.NewTaking(ctx, take, s.clock.now), done: make(chan engine.Outcome, 1)}
+	p := &proposal{ctx: ctx, share: s.admission.shareOf(""), take: engine.NewTaking(ctx, take, s.clock.now), done: make(chan engine.Outcome, 1)}
 	p.take.Owner = p
 	if _, waits, err := s.exec.Enter(p.take); !waits || err != nil {
 		t.Fatalf("Enter = %v, %v", waits, err)
@@ -135,13 +135,14 @@ func TestPutOffPullsNothing(t *testing.T) {
 	h := queueHost(t)
 	defer closeHost(t, h)
 	s := h.shards[0]
-	p := &proposal{share: s.shareOf(""), data: engine.Skip(0).AppendTo(nil), makes: []engine.Made{{Topic: 1, N: 1}}, done: make(chan engine.Outcome, 1)}
-	s.queued.Add(1)
-	s.queuedBytes.Add(int64(len(p.data)))
-	s.applyRun.Lock()
-	a := applier{shard: s, outcomes: []engine.Outcome{{Err: engine.ErrPutOff}}, answers: []answer{{proposals: []*proposal{p}}}}
+	p := &proposal{share: s.admission.shareOf(""), data: engine.Skip(0).AppendTo(nil), makes: []engine.Made{{Topic: 1, N: 1}}, done: make(chan engine.Outcome, 1)}
+	s.admission.queued.Add(1)
+	s.admission.bytes.Add(int64(len(p.data)))
+	a := &s.applier
+	a.mu.Lock()
+	a.outcomes, a.answers = []engine.Outcome{{Err: engine.ErrPutOff}}, []answer{{proposals: []*proposal{p}}}
 	err := a.commit()
-	s.applyRun.Unlock()
+	a.mu.Unlock()
 	must(t, err)
 	if o := <-p.done; o.Err != nil {
 		t.Errorf("the command got %v", o.Err)

@@ -226,10 +226,10 @@ func TestFloodLeavesRoom(t *testing.T) {
 			}
 			return n
 		}
-		s.stepMu.Lock() // nothing goes on meanwhile
+		s.loop.mu.Lock() // nothing goes on meanwhile
 		first, second, third := busy("a"), busy("b"), busy("c")
 		_, err := s.submit(context.Background(), engine.Skip(0))
-		s.stepMu.Unlock()
+		s.loop.mu.Unlock()
 		t.Logf("with %d bytes: %d, %d, %d", size, first, second, third)
 		if err != nil {
 			t.Errorf("with %d bytes: the shard's own command: %v", size, err)
@@ -237,9 +237,9 @@ func TestFloodLeavesRoom(t *testing.T) {
 		if second < first/4 || third < second/4 || third == 0 {
 			t.Errorf("with %d bytes: the first of three namespaces has %d commands waiting, the second %d, the third %d", size, first, second, third)
 		}
-		until(t.Context(), t, "the end of all", func() bool { return s.queued.Load() == 0 })
-		for i := range s.shares {
-			if n, bytes := s.shares[i].add(0, 0); n != 0 || bytes != 0 {
+		until(t.Context(), t, "the end of all", func() bool { return s.admission.queued.Load() == 0 })
+		for i := range s.admission.shares {
+			if n, bytes := s.admission.shares[i].add(0, 0); n != 0 || bytes != 0 {
 				t.Errorf("%d commands with %d bytes count when all are applied", n, bytes)
 			}
 		}
@@ -258,9 +258,9 @@ func TestLargeWaitForRoom(t *testing.T) {
 		_, err := s.submit(ctx, toy.Command{Kind: toy.Add, Name: strings.Repeat("a", largeBytes), Delta: 1}.In(namespace))
 		return err
 	}
-	s.stepMu.Lock() // nothing goes on meanwhile
+	s.loop.mu.Lock() // nothing goes on meanwhile
 	full := 0
-	for s.enter(&proposal{share: s.shareOf("a"), namespace: "a", size: largeBytes + 64}) == nil {
+	for s.admission.enter(&proposal{share: s.admission.shareOf("a"), namespace: "a", size: largeBytes + 64}) == nil {
 		full++
 	}
 	ended, cancel := context.WithCancel(t.Context())
@@ -271,11 +271,11 @@ func TestLargeWaitForRoom(t *testing.T) {
 	waiting, stop := context.WithCancel(t.Context())
 	left := make(chan error, 1)
 	go func() { left <- large(waiting, "a") }()
-	waits := func(n int) func() bool { return func() bool { return s.line.n.Load() == int32(n) } }
+	waits := func(n int) func() bool { return func() bool { return s.admission.line.n.Load() == int32(n) } }
 	until(t.Context(), t, "one waits", waits(1))
 	stop()
-	if err := <-left; !errors.Is(err, context.Canceled) || s.line.n.Load() != 0 {
-		t.Errorf("a caller that has gone while it waited: %v, %d wait", err, s.line.n.Load())
+	if err := <-left; !errors.Is(err, context.Canceled) || s.admission.line.n.Load() != 0 {
+		t.Errorf("a caller that has gone while it waited: %v, %d wait", err, s.admission.line.n.Load())
 	}
 	const many = 3
 	order := make(chan int, many)
@@ -300,14 +300,14 @@ func TestLargeWaitForRoom(t *testing.T) {
 		small <- err
 	}()
 	until(t.Context(), t, "a small one waits behind the large ones of its namespace", waits(many+1))
-	if s.line.n.Load() != many+1 || len(order) != 0 {
-		t.Errorf("%d wait, %d have gone", s.line.n.Load(), len(order))
+	if s.admission.line.n.Load() != many+1 || len(order) != 0 {
+		t.Errorf("%d wait, %d have gone", s.admission.line.n.Load(), len(order))
 	}
 	for i := range many { // a part of the queue is for others: it takes more than one that leaves
 		for len(order) == 0 && full > 0 {
-			s.leave(s.shareOf("a"), largeBytes+64)
+			s.admission.leave(s.admission.shareOf("a"), largeBytes+64)
 			full--
-			if s.line.n.Load() < int32(many+1-i) {
+			if s.admission.line.n.Load() < int32(many+1-i) {
 				if got := <-order; got != i {
 					t.Errorf("%d has gone as number %d", got, i)
 				}
@@ -316,30 +316,30 @@ func TestLargeWaitForRoom(t *testing.T) {
 		}
 	}
 	for ; full > 0; full-- {
-		s.leave(s.shareOf("a"), largeBytes+64)
+		s.admission.leave(s.admission.shareOf("a"), largeBytes+64)
 	}
-	if err := <-small; err != nil || s.line.n.Load() != 0 {
-		t.Errorf("the small one: %v; %d wait though there is room", err, s.line.n.Load())
+	if err := <-small; err != nil || s.admission.line.n.Load() != 0 {
+		t.Errorf("the small one: %v; %d wait though there is room", err, s.admission.line.n.Load())
 	}
-	s.stepMu.Unlock()
-	until(t.Context(), t, "the end of all", func() bool { return s.queued.Load() == 0 })
+	s.loop.mu.Unlock()
+	until(t.Context(), t, "the end of all", func() bool { return s.admission.queued.Load() == 0 })
 
-	s.stepMu.Lock()
-	for s.enter(&proposal{share: s.shareOf("a"), namespace: "a", size: largeBytes + 64}) == nil {
+	s.loop.mu.Lock()
+	for s.admission.enter(&proposal{share: s.admission.shareOf("a"), namespace: "a", size: largeBytes + 64}) == nil {
 		full++
 	}
-	s.line.mu.Lock()
-	s.line.all = make([]*inLine, maxInLine)
-	s.line.mu.Unlock()
+	s.admission.line.mu.Lock()
+	s.admission.line.all = make([]*inLine, maxInLine)
+	s.admission.line.mu.Unlock()
 	if err := large(t.Context(), "a"); !errors.Is(err, engine.ErrBusy) {
 		t.Errorf("at the end of a line that is full: %v", err)
 	}
-	s.line.mu.Lock()
-	s.line.all = nil
-	s.line.mu.Unlock()
+	s.admission.line.mu.Lock()
+	s.admission.line.all = nil
+	s.admission.line.mu.Unlock()
 	for range full {
-		s.leave(s.shareOf("a"), largeBytes+64)
+		s.admission.leave(s.admission.shareOf("a"), largeBytes+64)
 	}
-	s.stepMu.Unlock()
+	s.loop.mu.Unlock()
 	closeHost(t, h)
 }
