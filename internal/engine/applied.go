@@ -10,8 +10,8 @@ import (
 	"github.com/floedb/floe/internal/codec"
 )
 
-// Applied is how far a shard's state has come. It is a row of the state, written with every batch, so the state always
-// knows which part of the log it holds.
+// Applied is how far a shard's state has come. It is a row of the state, written with every batch,
+// so the state always knows which part of the log it holds.
 type Applied struct {
 	Index uint64 // raft index of the last applied entry
 	Term  uint64 // its term
@@ -33,7 +33,8 @@ func appliedKey(shard ShardID) []byte {
 	return appliedRow(append(lower, byte(machineEngine)))
 }
 
-// encode lays the row out: version u8 | index | term | LSN (uvarints) | stamp (varint) | hash u64 little-endian.
+// encode lays the row out: version u8 | index | term | LSN (uvarints) | stamp (varint) | hash u64
+// little-endian.
 func (a Applied) encode(dst []byte) []byte {
 	dst = append(slices.Grow(dst, 64), 1)
 	dst = codec.AppendUvarint(dst, a.Index)
@@ -74,7 +75,8 @@ func ReadApplied(r pebble.Reader, shard ShardID) (Applied, error) {
 	return a, nil
 }
 
-// DurableApplied returns the part of Applied that would survive a power failure now: what Pebble has flushed.
+// DurableApplied returns the part of Applied that would survive a power failure now: what Pebble
+// has flushed.
 func DurableApplied(db *pebble.DB, shard ShardID) (Applied, error) {
 	row := appliedKey(shard)
 	it, err := db.NewIter(&pebble.IterOptions{

@@ -2,8 +2,8 @@ package engine
 
 import "github.com/floedb/floe/internal/wait"
 
-// batch is what commands have done since the last Commit, and what Commit makes of it. It belongs to
-// the goroutine that applies. The next batch uses its slices and buffers again.
+// batch is what commands have done since the last Commit, and what Commit makes of it. It belongs
+// to the goroutine that applies. The next batch uses its slices and buffers again.
 type batch struct {
 	over     *overlay        // rows
 	answered int             // bytes of results

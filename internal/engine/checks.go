@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// checks are what an executor does in tests only, see Config. All but scanned belongs to the goroutine
-// that applies.
+// checks are what an executor does in tests only, see Config. All but scanned belongs to the
+// goroutine that applies.
 type checks struct {
 	strict    bool
 	forgetful bool

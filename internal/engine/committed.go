@@ -9,12 +9,12 @@ import (
 	"github.com/floedb/floe/internal/arena"
 )
 
-// committed is the shard's part of the state in Pebble, as the last Commit left it, with the rows of
-// it that are in memory. Any goroutine may use db, table and rows. The iterators and what belongs to
-// them are for the goroutine that applies, which also writes each batch.
+// committed is the shard's part of the state in Pebble, as the last Commit left it, with the rows
+// of it that are in memory. Any goroutine may use db, table and rows. The iterators and what
+// belongs to them are for the goroutine that applies, which also writes each batch.
 //
-// A lookup of a row that the cache may hold asks in this order: the cache; tables, unless the row may
-// be fresh; points.
+// A lookup of a row that the cache may hold asks in this order: the cache; tables, unless the row
+// may be fresh; points.
 type committed struct {
 	shard ShardID
 	db    *pebble.DB
@@ -65,7 +65,8 @@ func (c *committed) lookup(k []byte) (value []byte, ok bool, err error) {
 	return c.reads.Copy(value), ok, err
 }
 
-// seekAll looks a row up in the whole state. One iterator serves a batch: that is cheaper than a Get each.
+// seekAll looks a row up in the whole state. One iterator serves a batch: that is cheaper than a
+// Get each.
 func (c *committed) seekAll(k []byte) (value []byte, ok bool, err error) {
 	if c.points == nil {
 		if c.points, err = c.db.NewIter(&pebble.IterOptions{UseL6Filters: true}); err != nil {
@@ -96,8 +97,8 @@ func (c *committed) within(lower, upper []byte) (it *pebble.Iterator, err error)
 }
 
 // openTables opens tables if it is time for another one. That is not after every flush: until the
-// tables that flushes add are merged, they would only be more to search. Its bloom filters are asked
-// at the lowest level too, where most rows are.
+// tables that flushes add are merged, they would only be more to search. Its bloom filters are
+// asked at the lowest level too, where most rows are.
 func (c *committed) openTables() (err error) {
 	c.used = true
 	if c.tables != nil && !c.merged.Load() && (!c.flushed.Load() || c.fresh.rows() < manyFreshRows) {
@@ -178,16 +179,16 @@ func (c *committed) closeTables() error {
 	return err
 }
 
-// Flushed tells that more of the state has been flushed, Merged that tables of it have become others.
-// Any goroutine may call them.
+// Flushed tells that more of the state has been flushed, Merged that tables of it have become
+// others. Any goroutine may call them.
 func (x *Executor) Flushed() { x.committed.flushed.Store(true) }
 
 // Merged is described with Flushed.
 func (x *Executor) Merged() { x.committed.merged.Store(true) }
 
 // ReleaseOld gives back what the executor holds of the database if that keeps old tables from being
-// removed, or has not been used since the last call: it has to be called from time to time. Only for
-// the goroutine that applies.
+// removed, or has not been used since the last call: it has to be called from time to time. Only
+// for the goroutine that applies.
 func (x *Executor) ReleaseOld() error {
 	if c := &x.committed; c.used && !c.merged.Load() {
 		c.used = false
@@ -196,6 +197,6 @@ func (x *Executor) ReleaseOld() error {
 	return x.Release()
 }
 
-// Release gives back all that the executor holds of the database, which can be closed then. Only for
-// the goroutine that applies.
+// Release gives back all that the executor holds of the database, which can be closed then. Only
+// for the goroutine that applies.
 func (x *Executor) Release() error { return x.committed.release() }

@@ -1,11 +1,12 @@
-// Package engine is what every primitive of floe plugs into: machines, transactions over them, durable
-// timers, the outbox between shards, namespaces, waiters on topics, and the door through which all
-// reads and writes go.
+// Package engine is what every primitive of floe plugs into: machines, transactions over them,
+// durable timers, the outbox between shards, namespaces, waiters on topics, and the door through
+// which all reads and writes go.
 //
 // A Machine is the deterministic core of one primitive. The log of a shard holds its commands. An
-// Executor applies them in order, through a Tx, to the shard's part of the state in Pebble. Nothing in
-// Apply may depend on anything but the log: time is Tx.Now, the leader's stamp of the entry; identity
-// is Tx.LSN. The package does no I/O but Pebble's and starts no goroutine; internal/shard drives it.
+// Executor applies them in order, through a Tx, to the shard's part of the state in Pebble. Nothing
+// in Apply may depend on anything but the log: time is Tx.Now, the leader's stamp of the entry;
+// identity is Tx.LSN. The package does no I/O but Pebble's and starts no goroutine; internal/shard
+// drives it.
 //
 // # The way of a command
 //
@@ -37,15 +38,15 @@
 //
 // The shard itself proposes, too. What Apply leaves in the state comes back as a command:
 //
-//	left by           stored as        read by          comes back as
-//	Tx.Schedule       timer row        Executor.NextDue  Fire, which calls OnTimer
-//	Tx.Send           outbox row       Dispatch          Deliver in the other shard, then Settle
-//	any change        machine's rows   Duty              Fenced, refused in another term
+//	left by        stored as        read by            comes back as
+//	Tx.Schedule    timer row        Executor.NextDue   Fire, which calls OnTimer
+//	Tx.Send        outbox row       Dispatch           Deliver in the other shard, then Settle
+//	any change     machine's rows   Duty               Fenced, refused in another term
 //
 // # The parts of an Executor
 //
-// One goroutine at a time applies: it calls Apply, Commit, Restore and what is documented as "for the
-// goroutine that applies". Queries, takes and duties run in goroutines of their own meanwhile.
+// One goroutine at a time applies: it calls Apply, Commit, Restore and what is documented as "for
+// the goroutine that applies". Queries, takes and duties run in goroutines of their own meanwhile.
 //
 //	part        what it holds                             used by
 //	batch       what was applied since the last Commit    the goroutine that applies

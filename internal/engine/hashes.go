@@ -6,13 +6,13 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// recentHashes is how many entries back a replica knows its hash. A comparison is applied some entries
-// behind the one it is about, and the answers to it some more: as many as are proposed meanwhile,
-// hundreds on a busy shard.
+// recentHashes is how many entries back a replica knows its hash. A comparison is applied some
+// entries behind the one it is about, and the answers to it some more: as many as are proposed
+// meanwhile, hundreds on a busy shard.
 const recentHashes = 4096
 
-// hashes chains the writes of all entries into the hash of the state, and holds what replicas need to
-// compare theirs. It belongs to the goroutine that applies.
+// hashes chains the writes of all entries into the hash of the state, and holds what replicas need
+// to compare theirs. It belongs to the goroutine that applies.
 //
 //	hash of entry n = xxhash(hash of entry n-1 | its writes, in their order)
 type hashes struct {

@@ -11,8 +11,8 @@ type published struct {
 	refused     atomic.Int64  // messages of other shards that were refused here
 }
 
-// set publishes what Commit, or Restore, has made visible. Its time comes first: a reader that waited
-// for an index finds the time of that entry, or a later one.
+// set publishes what Commit, or Restore, has made visible. Its time comes first: a reader that
+// waited for an index finds the time of that entry, or a later one.
 func (p *published) set(a Applied, nextDue int64) {
 	p.stamp.Store(a.Stamp)
 	p.visible.Store(a.Index)
