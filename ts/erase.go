@@ -185,7 +185,7 @@ func (s *session) deleteRange(r *rangeBody) (n int64, err error) {
 	o.content.erased++
 	o.content.shape = uint64(tx.LSN()) // what a duty has been doing with these points is out of date
 	m.saveContent(tx, o)
-	tx.Notify(tendTopic(), -1)
+	tx.Notify(maintenanceTopic(), -1)
 	return n, nil
 }
 

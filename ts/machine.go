@@ -224,5 +224,7 @@ func (m *machine) addUnsealed(tx *engine.Tx, bytes int64) {
 // OnReply has nothing to do: what shards tell each other of policies and limits can be refused only for now.
 func (m *machine) OnReply(*engine.Tx, engine.Reply) {}
 
-// tendTopic wakes the duty.
-func tendTopic() engine.Topic { return engine.TopicOf(engine.MachineTS, "", []byte("tend")) }
+// maintenanceTopic wakes the duty.
+func maintenanceTopic() engine.Topic {
+	return engine.TopicOf(engine.MachineTS, "", []byte("maintenance"))
+}

@@ -143,7 +143,7 @@ func (s *session) usePolicy(p policy) {
 	}
 	m.armRetention(tx, o)
 	m.saveContent(tx, o)
-	tx.Notify(tendTopic(), -1)
+	tx.Notify(maintenanceTopic(), -1)
 }
 
 // limitTiers records from when on the tiers of a new policy are complete: a tier that is added has no buckets of points that retention has removed, and one that
@@ -296,7 +296,7 @@ func (m *machine) expire(tx *engine.Tx, o *open, id tierID, cut int64) (last int
 	o.content.points -= points
 	tx.Count(countPoints, -points)
 	o.content.shape, o.content.expired = uint64(tx.LSN()), uint64(tx.LSN())
-	tx.Notify(tendTopic(), -1)
+	tx.Notify(maintenanceTopic(), -1)
 	return last, true
 }
 

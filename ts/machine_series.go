@@ -124,7 +124,7 @@ func (s *session) deleteSeries(l *seriesBody) (int64, error) {
 	if r.removed > 0 {
 		o.content.shape = uint64(tx.LSN()) // what a duty has been doing with these series is out of date
 		m.saveContent(tx, o)
-		tx.Notify(tendTopic(), -1)
+		tx.Notify(maintenanceTopic(), -1)
 	}
 	return int64(r.removed), nil
 }

@@ -358,7 +358,7 @@ func (s *sectionWrite) addBlock(b block, n int) {
 	s.addUnsealed(s.tx, size)
 	s.tx.Count(countPoints, b.span.points)
 	if before.since == 0 || before.full() != c.blocks.full() {
-		s.tx.Notify(tendTopic(), -1)
+		s.tx.Notify(maintenanceTopic(), -1)
 	}
 }
 

@@ -105,13 +105,13 @@ func (m *model) let() {
 	}
 	m.ground.Fire()
 	m.deliver()
-	m.tend()
+	m.maintain()
 	m.ground.Fire()
 }
 
-// tend has the duties of all shards done, as far as there is something to do; now and then not to the end.
-func (m *model) tend() {
-	m.tendUpTo(func() int {
+// maintain runs the duties of all shards until they are idle; sometimes it stops before that.
+func (m *model) maintain() {
+	m.maintainUpTo(func() int {
 		if m.rng.IntN(3) == 0 {
 			return m.rng.IntN(4)
 		}
@@ -119,12 +119,12 @@ func (m *model) tend() {
 	})
 }
 
-// tendWhole has the duties done to the end.
-func (m *model) tendWhole() { m.tendUpTo(func() int { return 1 << 30 }) }
+// maintainFully runs the duties until they are idle.
+func (m *model) maintainFully() { m.maintainUpTo(func() int { return 1 << 30 }) }
 
-func (m *model) tendUpTo(steps func() int) {
+func (m *model) maintainUpTo(steps func() int) {
 	for shard := range engine.ShardID(m.ground.Shards()) {
-		door := &tendDoor{ground: m.ground, shard: shard, steps: steps()}
+		door := &maintenanceDoor{ground: m.ground, shard: shard, steps: steps()}
 		var duties []engine.LedDuty
 		switch g := m.ground.(type) {
 		case *machinetest.Rig:
@@ -142,23 +142,23 @@ func (m *model) tendUpTo(steps func() int) {
 
 var errEnough = errors.New("the duty has done enough")
 
-// tendDoor is an engine.LeadDoor.
-type tendDoor struct {
+// maintenanceDoor is an engine.LeadDoor.
+type maintenanceDoor struct {
 	ground machinetest.Ground
 	shard  engine.ShardID
 	steps  int
 }
 
-func (d *tendDoor) Now() int64 { return d.ground.Now() }
+func (d *maintenanceDoor) Now() int64 { return d.ground.Now() }
 
-func (d *tendDoor) Propose(ctx context.Context, cmd engine.Command) ([]byte, error) {
+func (d *maintenanceDoor) Propose(ctx context.Context, cmd engine.Command) ([]byte, error) {
 	if d.steps--; d.steps < 0 {
 		return nil, errEnough
 	}
 	return d.ground.Propose(ctx, d.shard, cmd)
 }
 
-func (d *tendDoor) Sleep(_ context.Context, wake <-chan struct{}, until int64) error {
+func (d *maintenanceDoor) Sleep(_ context.Context, wake <-chan struct{}, until int64) error {
 	select {
 	case <-wake:
 		return nil
@@ -415,9 +415,9 @@ func (m *model) Compare() {
 	for range 3 {
 		m.ground.Pass(2 * hour)
 		m.ground.Fire()
-		m.tend()
+		m.maintain()
 	}
-	m.tendWhole()
+	m.maintainFully()
 	m.read()
 	m.count()
 	m.ground.Verify()

@@ -397,7 +397,7 @@ type merger struct {
 	active []fed
 	times  []int64
 	values []float64
-	parts  []part
+	parts  []copiedRun
 	all    []sample
 	bytes  int64 // that may be held to sort points
 }
@@ -409,8 +409,8 @@ type fed struct {
 	holes []hole
 }
 
-// part is a run that was copied: a piece of times and values.
-type part struct{ from, to int }
+// copiedRun is a run that was copied: a piece of times and values.
+type copiedRun struct{ from, to int }
 
 type sample struct {
 	time  int64
@@ -481,7 +481,7 @@ func (m *merger) keep(times []int64, values []float64) error {
 	if m.bytes >= 0 && int64(len(m.times)+len(times))*32 > m.bytes {
 		return errMergeBytes
 	}
-	m.parts = append(m.parts, part{len(m.times), len(m.times) + len(times)})
+	m.parts = append(m.parts, copiedRun{len(m.times), len(m.times) + len(times)})
 	m.times, m.values = append(m.times, times...), append(m.values, values...)
 	return nil
 }
@@ -489,7 +489,7 @@ func (m *merger) keep(times []int64, values []float64) error {
 // join calls f with all that was kept.
 func (m *merger) join(f func(times []int64, values []float64) error) error {
 	inOrder := slices.Clone(m.parts)
-	slices.SortStableFunc(inOrder, func(a, b part) int { return cmp.Compare(m.times[a.from], m.times[b.from]) })
+	slices.SortStableFunc(inOrder, func(a, b copiedRun) int { return cmp.Compare(m.times[a.from], m.times[b.from]) })
 	apart := true
 	for i := 1; i < len(inOrder) && apart; i++ {
 		apart = m.times[inOrder[i-1].to-1] < m.times[inOrder[i].from]

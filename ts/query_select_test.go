@@ -96,17 +96,13 @@ func TestReadInPages(t *testing.T) {
 	r := newRig(t, 1)
 	s := storeOf(r, "n")
 	const n = 90_000
-	type place struct {
-		host string
-		at   int64
-	}
-	want := make(map[place]float64)
+	want := make(map[hostTime]float64)
 	var batch []ts.Point
 	for i := range int64(n) {
 		host := fmt.Sprint("h", i%3)
 		millis := -3*day + i/3*8*second
 		v := float64(i % 977)
-		want[place{host, at(millis).UnixMilli()}] = v
+		want[hostTime{host, at(millis).UnixMilli()}] = v
 		batch = append(batch, ts.Point{Measurement: "m", Tags: map[string]string{"host": host}, Fields: map[string]float64{"f": v, "g": -v}, Time: at(millis)})
 		if len(batch) == 15_000 {
 			write(t, s, batch...)
@@ -117,7 +113,7 @@ func TestReadInPages(t *testing.T) {
 	}
 	for pass := range 2 {
 		for field, sign := range map[string]float64{"f": 1, "g": -1} {
-			got := make(map[place]float64)
+			got := make(map[hostTime]float64)
 			last := make(map[string]time.Time)
 			for p, err := range s.Read(t.Context(), "m", field) {
 				if err != nil {
@@ -128,7 +124,7 @@ func TestReadInPages(t *testing.T) {
 					t.Fatalf("%s: %v comes behind %v", host, p.Time, last[host])
 				}
 				last[host] = p.Time
-				got[place{host, p.Time.UnixMilli()}] = sign * p.Value
+				got[hostTime{host, p.Time.UnixMilli()}] = sign * p.Value
 			}
 			if len(got) != len(want) {
 				t.Fatalf("pass %d: %d points of %s, want %d", pass, len(got), field, len(want))

@@ -44,17 +44,17 @@ type tested struct {
 // Load writes points in some order, in a few batches.
 func (s *tested) Load(t *testing.T, points []floqltest.Point) {
 	t.Helper()
-	type place struct {
+	type seriesTime struct {
 		series string
 		at     int64
 	}
-	latest := make(map[place]float64) // shuffled, the later of two would not be the later any more
+	latest := make(map[seriesTime]float64) // shuffled, the later of two would not be the later any more
 	var all []ts.Point
 	for _, p := range points {
-		latest[place{fmt.Sprint(p.Measurement, p.Tags, p.Field), p.Timestamp}] = p.Value
+		latest[seriesTime{fmt.Sprint(p.Measurement, p.Tags, p.Field), p.Timestamp}] = p.Value
 	}
 	for _, p := range points {
-		k := place{fmt.Sprint(p.Measurement, p.Tags, p.Field), p.Timestamp}
+		k := seriesTime{fmt.Sprint(p.Measurement, p.Tags, p.Field), p.Timestamp}
 		all = append(all, ts.Point{
 			Measurement: p.Measurement, Tags: p.Tags, Fields: map[string]float64{p.Field: latest[k]}, Time: time.UnixMilli(p.Timestamp),
 		})

@@ -52,10 +52,10 @@ func (h *history) years() {
 	h.write(batch...)
 }
 
-// tend has one step of the duty done.
-func (h *history) tend(steps int) {
+// maintain runs some steps of the duty.
+func (h *history) maintain(steps int) {
 	h.t.Helper()
-	door := &tendDoor{ground: h.r, steps: steps}
+	door := &maintenanceDoor{ground: h.r, steps: steps}
 	for _, d := range h.r.Executor(0).Duties(1, func() engine.LeadDoor { return door }) {
 		if err := d.Run(h.t.Context(), d.Lead); !errors.Is(err, errEnough) {
 			h.t.Fatalf("duty: %v", err)
@@ -124,7 +124,7 @@ func TestRetentionWithRollups(t *testing.T) {
 				for range 40 {
 					h.r.Pass(rng.Int64N(2 * hour))
 					h.r.Fire()
-					h.tend(steps)
+					h.maintain(steps)
 					if rng.IntN(4) == 0 {
 						h.r.Restart()
 					}
@@ -194,7 +194,7 @@ func TestRetentionChangesWhileRollingUp(t *testing.T) {
 		must(0, h.s.SetRetention(t.Context(), "cpu", ts.Retention{RawTTL: ttl, Downsample: rollups}))
 		h.r.Pass(hour)
 		h.r.Fire()
-		h.tend(2)
+		h.maintain(2)
 	}
 	hours, days := ts.Downsample{Every: time.Hour}, ts.Downsample{Every: 24 * time.Hour}
 	set(30*24*time.Hour, hours, days) // tiers 1 and 2

@@ -116,18 +116,14 @@ func TestMergeOfMany(t *testing.T) {
 	rng := rand.New(rand.NewPCG(machinetest.Seed(t), 0))
 	r := newRig(t, 1)
 	s := storeOf(r, "n")
-	type place struct {
-		host string
-		at   int64
-	}
-	want := make(map[place]float64)
+	want := make(map[hostTime]float64)
 	for generation := range int64(2) {
 		var lines strings.Builder
 		for i := range int64(100_000) {
 			if i%2 != generation && i%7 > 0 {
 				continue
 			}
-			v, p := math.Ldexp(rng.NormFloat64(), rng.IntN(1000)-500), place{fmt.Sprintf("h%d", i%40), machinetest.Epoch - 5*day + i/40*20*second} // 8 bytes each
+			v, p := math.Ldexp(rng.NormFloat64(), rng.IntN(1000)-500), hostTime{fmt.Sprintf("h%d", i%40), machinetest.Epoch - 5*day + i/40*20*second} // 8 bytes each
 			fmt.Fprintf(&lines, "cpu,host=%s value=%v %d\n", p.host, v, p.at)
 			want[p] = v
 		}
@@ -140,7 +136,7 @@ func TestMergeOfMany(t *testing.T) {
 	r.Advance(hour)
 	found := 0
 	for p, err := range s.Read(t.Context(), "cpu", "value") {
-		if v := want[place{p.Tags[0].Value, p.Time.UnixMilli()}]; err != nil || v != p.Value {
+		if v := want[hostTime{p.Tags[0].Value, p.Time.UnixMilli()}]; err != nil || v != p.Value {
 			t.Fatalf("%+v, %v, want %v", p, err, v)
 		}
 		found++

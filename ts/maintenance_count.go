@@ -9,15 +9,15 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// maxPlaces is how many points are counted at a time; of a single series it may be more.
-const maxPlaces = 1 << 20
+// maxCountedPoints bounds how many points are counted at a time. The points of one series may be more.
+const maxCountedPoints = 1 << 20
 
 // count counts the points of a partition, if that is due: a point is in the pages of each field that it has a value of, so only all of them together tell
 // how many points there are when some were written twice, or have gone.
-func (t *tending) count() (*step, error) {
+func (m *maintenance) count() (*step, error) {
 	var at *partitionAt
-	prefix := tierKey(nil, rowPartition, t.inc, rawTier)
-	it, err := t.view.Iter(prefix, key.PrefixEnd(prefix))
+	prefix := tierKey(nil, rowPartition, m.inc, rawTier)
+	it, err := m.view.Iter(prefix, key.PrefixEnd(prefix))
 	if err != nil {
 		return nil, err
 	}
@@ -26,8 +26,8 @@ func (t *tending) count() (*step, error) {
 		if p, err = decodePartition(it.Value()); err != nil || p.state == exact {
 			continue
 		}
-		if due := p.changed + t.patience(mergeQuiet); due > t.view.Now() && p.state == overlapping {
-			t.wake(due)
+		if due := p.changed + m.patience(mergeQuiet); due > m.view.Now() && p.state == overlapping {
+			m.wake(due)
 			continue
 		}
 		at = &partitionAt{partitionOf(it.Key()), p}
@@ -38,37 +38,37 @@ func (t *tending) count() (*step, error) {
 	if err != nil || at == nil {
 		return nil, err
 	}
-	n, err := t.countPlaces(at)
+	n, err := m.countPartition(at)
 	if err != nil {
 		return nil, err
 	}
-	cmd := countBody{inc: t.inc, shape: t.content.shape, sealed: t.content.sealed, partition: at.number, points: n}
-	return stepOf(t, countAgain, cmd)
+	cmd := countBody{inc: m.inc, shape: m.content.shape, sealed: m.content.sealed, partition: at.number, points: n}
+	return stepOf(m, countAgain, cmd)
 }
 
-// place is where a point is.
-type place struct {
+// pointID identifies a point within a field.
+type pointID struct {
 	series uint32
 	time   int64
 }
 
-func (p place) compare(o place) int {
+func (p pointID) compare(o pointID) int {
 	return cmp.Or(cmp.Compare(p.series, o.series), cmp.Compare(p.time, o.time))
 }
 
-// countPlaces counts the points of a partition, by ranges of series.
-func (t *tending) countPlaces(p *partitionAt) (n int64, err error) {
-	found, err := selectSeries(t.view, t.inc, nil, floql.Limits{Bytes: -1})
+// countPartition counts the points of a partition, by ranges of series.
+func (m *maintenance) countPartition(p *partitionAt) (n int64, err error) {
+	found, err := selectSeries(m.view, m.inc, nil, floql.Limits{Bytes: -1})
 	if err != nil {
 		return 0, err
 	}
-	s := &scan{view: t.view, open: t.open, column: columnValue, fields: fieldsOf(t.open, nil), from: minTime, to: maxTime + 1, bytes: -1}
-	var all, more, joined []place
+	s := &scan{view: m.view, open: m.open, column: columnValue, fields: fieldsOf(m.open, nil), from: minTime, to: maxTime + 1, bytes: -1}
+	var all, more, joined []pointID
 	for s.ids = found.ids; len(s.ids) > 0; {
 		all = all[:0]
 		bound := int64(math.MaxInt64) // the series from here on are for later
 		for field := range s.fields {
-			if more, bound, err = s.places(p, field, more[:0], bound); err != nil {
+			if more, bound, err = s.pointIDs(p, field, more[:0], bound); err != nil {
 				return 0, err
 			}
 			if slices.Equal(all, more) {
@@ -76,10 +76,10 @@ func (t *tending) countPlaces(p *partitionAt) (n int64, err error) {
 			}
 			joined = union(joined[:0], all, more)
 			all, joined = joined, all
-			if len(all) > maxPlaces && all[0].series != all[len(all)-1].series {
+			if len(all) > maxCountedPoints && all[0].series != all[len(all)-1].series {
 				bound = int64(max(all[len(all)/2].series, all[0].series+1))
 			}
-			all = slices.DeleteFunc(all, func(p place) bool { return int64(p.series) >= bound })
+			all = slices.DeleteFunc(all, func(p pointID) bool { return int64(p.series) >= bound })
 		}
 		n += int64(len(all))
 		next, _ := slices.BinarySearchFunc(s.ids, bound, func(id seriesID, bound int64) int { return cmp.Compare(int64(id), bound) })
@@ -88,18 +88,19 @@ func (t *tending) countPlaces(p *partitionAt) (n int64, err error) {
 	return n, nil
 }
 
-// places appends where a field has points in a partition, up to a series, or to an earlier one that it returns: before the next one there are too many.
-func (s *scan) places(p *partitionAt, field int, dst []place, bound int64) ([]place, int64, error) {
+// pointIDs appends the IDs of the points that a field has in a partition, up to the series bound. It
+// stops before a series if dst is full, and returns that series as the bound.
+func (s *scan) pointIDs(p *partitionAt, field int, dst []pointID, bound int64) ([]pointID, int64, error) {
 	err := s.runField(p, spot{p.number, field, 0, math.MinInt64}, func(at spot, times []int64, _ []float64) error {
 		if int64(at.series) >= bound {
 			return errFull
 		}
-		if len(dst) > maxPlaces && at.series != dst[len(dst)-1].series {
+		if len(dst) > maxCountedPoints && at.series != dst[len(dst)-1].series {
 			bound = int64(at.series)
 			return errFull
 		}
 		for _, t := range times {
-			dst = append(dst, place{at.series, t})
+			dst = append(dst, pointID{at.series, t})
 		}
 		return nil
 	})
@@ -110,7 +111,7 @@ func (s *scan) places(p *partitionAt, field int, dst []place, bound int64) ([]pl
 }
 
 // union appends what is in a or b, both in order.
-func union(dst, a, b []place) []place {
+func union(dst, a, b []pointID) []pointID {
 	for len(a) > 0 && len(b) > 0 {
 		switch c := a[0].compare(b[0]); {
 		case c < 0:

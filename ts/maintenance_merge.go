@@ -19,26 +19,26 @@ const (
 
 // merge makes one generation of several in a part of a partition. It goes on where the step before has merged something, and begins at the front again when
 // nothing is left behind that: a backfill has thousands of partitions.
-func (t *tending) merge() (*step, error) {
-	front := incKey(nil, rowPartition, t.inc)
-	if from := t.mergedAt[t.inc]; from != nil {
-		if s, err := t.mergeFrom(from); err != nil || s != nil {
+func (m *maintenance) merge() (*step, error) {
+	front := incKey(nil, rowPartition, m.inc)
+	if from := m.mergedAt[m.inc]; from != nil {
+		if s, err := m.mergeFrom(from); err != nil || s != nil {
 			return s, err
 		}
-		delete(t.mergedAt, t.inc)
+		delete(m.mergedAt, m.inc)
 	}
-	return t.mergeFrom(front)
+	return m.mergeFrom(front)
 }
 
 // mergeFrom merges something in the first partition from a key on in which there is something to merge.
-func (t *tending) mergeFrom(from []byte) (*step, error) {
+func (m *maintenance) mergeFrom(from []byte) (*step, error) {
 	type found struct {
 		tier      tierID
 		partition int64
 		merged    []uint64
 	}
 	var f *found
-	it, err := t.view.Iter(from, key.PrefixEnd(incKey(nil, rowPartition, t.inc)))
+	it, err := m.view.Iter(from, key.PrefixEnd(incKey(nil, rowPartition, m.inc)))
 	if err != nil {
 		return nil, err
 	}
@@ -48,9 +48,9 @@ func (t *tending) mergeFrom(from []byte) (*step, error) {
 			break
 		}
 		tier, partition := tierOf(it.Key()), partitionOf(it.Key())
-		if merged := t.toMerge(t.apart(tier, &p), t.endOf(tier, partition)); len(merged) > 1 {
+		if merged := m.toMerge(m.apart(tier, &p), m.endOf(tier, partition)); len(merged) > 1 {
 			f = &found{tier, partition, merged}
-			t.mergedAt[t.inc] = slices.Clone(it.Key())
+			m.mergedAt[m.inc] = slices.Clone(it.Key())
 		}
 	}
 	if closeErr := it.Close(); err == nil {
@@ -59,22 +59,22 @@ func (t *tending) mergeFrom(from []byte) (*step, error) {
 	if err != nil || f == nil {
 		return nil, err
 	}
-	return t.mergeSome(f.tier, f.partition, f.merged)
+	return m.mergeSome(f.tier, f.partition, f.merged)
 }
 
 // endOf returns when a partition ends.
-func (t *tending) endOf(id tierID, partition int64) int64 {
-	length := t.partition
-	if tier := t.policy.find(id); tier != nil {
-		length = tier.partition(t.partition)
+func (m *maintenance) endOf(id tierID, partition int64) int64 {
+	length := m.partition
+	if tier := m.policy.find(id); tier != nil {
+		length = tier.partition(m.partition)
 	}
 	return (partition + 1) * length
 }
 
 // apart returns the partition without the generations of which some points are gone: with others they would come back.
-func (t *tending) apart(id tierID, p *partitionRow) *partitionRow {
+func (m *maintenance) apart(id tierID, p *partitionRow) *partitionRow {
 	rest := *p
-	for _, c := range t.content.closed {
+	for _, c := range m.content.closed {
 		for id == rawTier && len(rest.generations) > 0 && rest.generations[0].number <= c.upTo {
 			rest.generations = rest.generations[1:]
 		}
@@ -83,7 +83,7 @@ func (t *tending) apart(id tierID, p *partitionRow) *partitionRow {
 }
 
 // toMerge returns the generations of a partition that are to be merged now, the oldest first.
-func (t *tending) toMerge(p *partitionRow, end int64) (merged []uint64) {
+func (m *maintenance) toMerge(p *partitionRow, end int64) (merged []uint64) {
 	n := len(p.generations)
 	if n < 2 {
 		return nil
@@ -95,10 +95,10 @@ func (t *tending) toMerge(p *partitionRow, end int64) (merged []uint64) {
 			first--
 			size += p.generations[first].bytes
 		}
-	} else if due := max(end, p.changed) + t.patience(mergeQuiet); due <= t.view.Now() {
+	} else if due := max(end, p.changed) + m.patience(mergeQuiet); due <= m.view.Now() {
 		first = 0
 	} else {
-		t.wake(due)
+		m.wake(due)
 	}
 	for _, g := range p.generations[first:] {
 		merged = append(merged, g.number)
@@ -129,20 +129,20 @@ func readPage(k, value []byte) (p heldPage, err error) {
 
 // mergeSome merges generations of a partition in one column of a field, from the first series on for which that was not done, and goes on with the next
 // columns while they are small.
-func (t *tending) mergeSome(tier tierID, partition int64, merged []uint64) (*step, error) {
-	defer t.release()
-	cmd := rewriteBody{inc: t.inc, shape: t.content.shape, tier: tier, partition: partition}
-	lower, _ := pagesOf(t.inc, tier, partition)
+func (m *maintenance) mergeSome(tier tierID, partition int64, merged []uint64) (*step, error) {
+	defer m.release()
+	cmd := rewriteBody{inc: m.inc, shape: m.content.shape, tier: tier, partition: partition}
+	lower, _ := pagesOf(m.inc, tier, partition)
 	size := int64(0)
 	for {
-		group, ok, err := t.unmerged(lower, tier, partition, merged)
+		group, ok, err := m.unmerged(lower, tier, partition, merged)
 		if err != nil {
 			return nil, err
 		}
 		if !ok {
 			break
 		}
-		inputs, bound, err := t.cutPages(group, merged)
+		inputs, bound, err := m.cutPages(group, merged)
 		if err != nil {
 			return nil, err
 		}
@@ -152,7 +152,7 @@ func (t *tending) mergeSome(tier tierID, partition int64, merged []uint64) (*ste
 		if len(cmd.old) > 0 && size > mergeInput {
 			break
 		}
-		if err := t.mergeColumn(&cmd, group, merged, inputs, bound); err != nil {
+		if err := m.mergeColumn(&cmd, group, merged, inputs, bound); err != nil {
 			return nil, err
 		}
 		if bound != math.MaxInt64 {
@@ -163,18 +163,18 @@ func (t *tending) mergeSome(tier tierID, partition int64, merged []uint64) (*ste
 	if len(cmd.old) == 0 {
 		return nil, nil
 	}
-	return stepOf(t, rewrite, cmd)
+	return stepOf(m, rewrite, cmd)
 }
 
 // mergeColumn adds the merge of pages, the oldest generation first, of the series before one to a command.
-func (t *tending) mergeColumn(cmd *rewriteBody, group pageGroup, merged []uint64, inputs []heldPage, bound int64) error {
+func (m *maintenance) mergeColumn(cmd *rewriteBody, group pageGroup, merged []uint64, inputs []heldPage, bound int64) error {
 	target := merged[len(merged)-1]
-	e := t.encoder(group)
+	e := m.encoder(group)
 	rests := make(map[uint64]*points.Encoder)
 	for i := range inputs {
 		p := &inputs[i]
 		cmd.old = append(cmd.old, p.old())
-		err := t.eachRun(p, func(id seriesID, times []int64, values []float64) {
+		err := m.eachRun(p, func(id seriesID, times []int64, values []float64) {
 			if int64(id) < bound {
 				e.Run(uint32(id), uint16(group.field), times, values)
 				return
@@ -196,7 +196,7 @@ func (t *tending) mergeColumn(cmd *rewriteBody, group pageGroup, merged []uint64
 			cmd.addPages(group, g, rest)
 		}
 	}
-	t.merged[group] = mergedUpTo{target, bound}
+	m.merged[group] = mergedUpTo{target, bound}
 	return nil
 }
 
@@ -210,26 +210,26 @@ func (r *rewriteBody) addPages(at pageGroup, generation uint64, e *points.Encode
 }
 
 // eachRun calls f for the runs of a page. The slices are valid during the call.
-func (t *tender) eachRun(p *heldPage, f func(id seriesID, times []int64, values []float64)) error {
-	if err := t.reader.Open(p.row.data); err != nil {
+func (m *maintainer) eachRun(p *heldPage, f func(id seriesID, times []int64, values []float64)) error {
+	if err := m.reader.Open(p.row.data); err != nil {
 		return err
 	}
-	ok, err := t.reader.Runs(uint16(p.group.field), &t.cursor)
+	ok, err := m.reader.Runs(uint16(p.group.field), &m.cursor)
 	if err != nil || !ok {
 		return cmp.Or(err, engine.Errorf(points.ErrCorrupt, "ts: page without points of field %d", p.group.field))
 	}
-	for t.cursor.Next() {
-		times, values := t.cursor.Read()
-		f(seriesID(t.cursor.Series()), times, values)
+	for m.cursor.Next() {
+		times, values := m.cursor.Read()
+		f(seriesID(m.cursor.Series()), times, values)
 	}
 	return nil
 }
 
 // unmerged returns the first column of a field, from a key on, in which some of the generations have pages that are not of the last of them.
-func (t *tending) unmerged(lower []byte, tier tierID, partition int64, merged []uint64) (at pageGroup, ok bool, err error) {
-	_, upper := pagesOf(t.inc, tier, partition)
+func (m *maintenance) unmerged(lower []byte, tier tierID, partition int64, merged []uint64) (at pageGroup, ok bool, err error) {
+	_, upper := pagesOf(m.inc, tier, partition)
 	for {
-		it, err := t.view.Iter(lower, upper)
+		it, err := m.view.Iter(lower, upper)
 		if err != nil {
 			return at, false, err
 		}
@@ -271,12 +271,12 @@ type collected struct {
 
 // cutPages returns the pages that one step takes, by generations, and the series at which the merge ends: those from there on stay what they are. It
 // begins with the first series that has a page which is not of the target.
-func (t *tending) cutPages(at pageGroup, merged []uint64) (inputs []heldPage, bound int64, err error) {
+func (m *maintenance) cutPages(at pageGroup, merged []uint64) (inputs []heldPage, bound int64, err error) {
 	target := merged[len(merged)-1]
 	var parts []collected
 	from := int64(math.MaxInt64)
 	for _, g := range merged[:len(merged)-1] {
-		c, err := t.collect(at, g, 0, 0)
+		c, err := m.collect(at, g, 0, 0)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -286,10 +286,10 @@ func (t *tending) cutPages(at pageGroup, merged []uint64) (inputs []heldPage, bo
 		parts = append(parts, c)
 	}
 	start := int64(0)
-	if m := t.merged[at]; m.target == target && m.bound <= from {
-		start = m.bound
+	if last := m.merged[at]; last.target == target && last.bound <= from {
+		start = last.bound
 	}
-	c, err := t.collect(at, target, start, from)
+	c, err := m.collect(at, target, start, from)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -305,9 +305,9 @@ func (t *tending) cutPages(at pageGroup, merged []uint64) (inputs []heldPage, bo
 }
 
 // collect reads pages of a generation that reach a series, beginning with those that start at another one.
-func (t *tending) collect(at pageGroup, generation uint64, start, from int64) (c collected, err error) {
+func (m *maintenance) collect(at pageGroup, generation uint64, start, from int64) (c collected, err error) {
 	prefix := generationPrefix(nil, at, generation)
-	it, err := t.view.Iter(key.AppendUint32(slices.Clone(prefix), uint32(start)), key.PrefixEnd(prefix))
+	it, err := m.view.Iter(key.AppendUint32(slices.Clone(prefix), uint32(start)), key.PrefixEnd(prefix))
 	if err != nil {
 		return c, err
 	}

@@ -18,17 +18,17 @@ const pageBytes = 60 << 10
 const sealInput = 768 << 10
 
 // seal turns the oldest blocks into pages, if there is enough of them or they are old enough.
-func (t *tending) seal() (*step, error) {
-	w := &t.content.blocks
+func (m *maintenance) seal() (*step, error) {
+	w := &m.content.blocks
 	if w.points == 0 {
 		return nil, nil
 	}
-	if due := w.since + t.patience(sealAge); !w.full() && due > t.view.Now() {
-		t.wake(due)
+	if due := w.since + m.patience(sealAge); !w.full() && due > m.view.Now() {
+		m.wake(due)
 		return nil, nil
 	}
 	for input := sealInput; ; input /= 4 {
-		cmd, blocks, err := t.sealUpTo(input)
+		cmd, blocks, err := m.sealUpTo(input)
 		if err != nil {
 			return nil, err
 		}
@@ -37,14 +37,14 @@ func (t *tending) seal() (*step, error) {
 			size += len(cmd.pages[i].row)
 		}
 		if size <= maxSealBytes || blocks == 1 || input == 0 {
-			return stepOf(t, seal, cmd)
+			return stepOf(m, seal, cmd)
 		}
 	}
 }
 
 // sealing sorts the points of blocks.
 type sealing struct {
-	*tending
+	*maintenance
 	deleted map[seriesID]bool
 	cut     int64 // partitions before are not kept any more
 	buckets []map[int64]bool
@@ -53,36 +53,36 @@ type sealing struct {
 }
 
 // sealUpTo makes pages of about so many bytes of blocks, whole writes, the oldest first. It returns of how many writes.
-func (t *tending) sealUpTo(input int) (cmd sealBody, writes int, err error) {
-	defer t.release()
-	cmd = sealBody{inc: t.inc, from: t.content.sealed, shape: t.content.shape}
-	s := &sealing{tending: t, cut: math.MinInt64}
-	if t.policy.rawTTL > 0 {
-		needed, _, err := t.neededFrom(t.view.Now(), t.view.Iter)
+func (m *maintenance) sealUpTo(input int) (cmd sealBody, writes int, err error) {
+	defer m.release()
+	cmd = sealBody{inc: m.inc, from: m.content.sealed, shape: m.content.shape}
+	s := &sealing{maintenance: m, cut: math.MinInt64}
+	if m.policy.rawTTL > 0 {
+		needed, _, err := m.neededFrom(m.view.Now(), m.view.Iter)
 		if err != nil {
 			return cmd, 0, err
 		}
-		s.cut = floorDiv(needed, t.partition)
+		s.cut = floorDiv(needed, m.partition)
 	}
-	for _, tier := range t.policy.tiers {
+	for _, tier := range m.policy.tiers {
 		s.lengths = append(s.lengths, tier.every)
 		s.buckets = append(s.buckets, make(map[int64]bool))
 	}
-	if s.deleted, err = t.deletedSeries(); err != nil {
+	if s.deleted, err = m.deletedSeries(); err != nil {
 		return cmd, 0, err
 	}
-	if s.erased, err = t.erasures(t.view); err != nil {
+	if s.erased, err = m.erasures(m.view); err != nil {
 		return cmd, 0, err
 	}
-	prefix := incKey(nil, rowBlock, t.inc)
-	it, err := t.view.Iter(blockKey(nil, t.inc, t.content.sealed+1, 0), key.PrefixEnd(prefix))
+	prefix := incKey(nil, rowBlock, m.inc)
+	it, err := m.view.Iter(blockKey(nil, m.inc, m.content.sealed+1, 0), key.PrefixEnd(prefix))
 	if err != nil {
 		return cmd, 0, err
 	}
 	for ok := it.First(); ok && err == nil; ok = it.Next() {
 		lsn := blockLSN(it.Key())
 		if lsn != cmd.upTo {
-			if writes > 0 && (int(cmd.bytes) >= input || cmd.written >= sealPoints || t.content.closesBetween(cmd.upTo, lsn)) {
+			if writes > 0 && (int(cmd.bytes) >= input || cmd.written >= sealPoints || m.content.closesBetween(cmd.upTo, lsn)) {
 				break
 			}
 			writes++
@@ -102,16 +102,16 @@ func (t *tending) sealUpTo(input int) (cmd sealBody, writes int, err error) {
 	if err != nil {
 		return cmd, 0, err
 	}
-	cmd.pages, cmd.points = t.pages(rawTier)
-	for i, tier := range t.policy.tiers {
+	cmd.pages, cmd.points = m.pages(rawTier)
+	for i, tier := range m.policy.tiers {
 		cmd.dirty = append(cmd.dirty, ranges(tier.id, tier.every, s.buckets[i])...)
 	}
 	return cmd, writes, nil
 }
 
 // deletedSeries returns the series that have been deleted and may have points.
-func (t *tending) deletedSeries() (map[seriesID]bool, error) {
-	all, err := t.deletions()
+func (m *maintenance) deletedSeries() (map[seriesID]bool, error) {
+	all, err := m.deletions()
 	if err != nil || len(all) == 0 {
 		return nil, err
 	}
@@ -219,13 +219,13 @@ func ranges(id tierID, every int64, buckets map[int64]bool) (all []dirtyRange) {
 }
 
 // pages encodes what the encoders hold, in the order of partitions, and counts the points of each partition.
-func (t *tender) pages(id tierID) (all []newPage, counts []counted) {
-	order := slices.SortedFunc(maps.Keys(t.encoders), func(a, b pageGroup) int {
+func (m *maintainer) pages(id tierID) (all []newPage, counts []counted) {
+	order := slices.SortedFunc(maps.Keys(m.encoders), func(a, b pageGroup) int {
 		return cmp.Or(cmp.Compare(a.partition, b.partition), cmp.Compare(a.field, b.field), cmp.Compare(a.column, b.column))
 	})
 	var together []*points.Encoder // the fields of a partition
 	for i, at := range order {
-		e := t.encoders[at]
+		e := m.encoders[at]
 		for p := range e.Pages(pageBytes) {
 			row := pageRow{seriesID(p.Last), p.From, p.To, int64(p.Points), p.Data}
 			all = append(all, newPage{at.partition, at.field, at.column, seriesID(p.Series), p.Time, row.encode(nil)})

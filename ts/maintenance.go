@@ -8,20 +8,22 @@ import (
 	"github.com/floedb/floe/internal/points"
 )
 
-// Duties returns what the leader of a shard does for its time series.
-func (m *machine) Duties() []engine.Duty { return []engine.Duty{{Name: "tend", Run: tend}} }
+// Duties returns the background work of a shard's leader for its time series.
+func (m *machine) Duties() []engine.Duty { return []engine.Duty{{Name: "maintenance", Run: maintain}} }
 
-// tend seals blocks, merges pages, rolls up and clears away, one step after the other: each is computed from a view and proposed with the shape of the
-// pages it was computed from, and what blocks were sealed. Whatever has changed one of them meanwhile makes the shard refuse it, and it is computed anew.
-func tend(ctx context.Context, lead *engine.Lead) error {
-	t := newTender(lead)
+// maintain seals blocks, merges pages, rolls up and removes deleted points, one step at a time. A
+// step is computed from a view and proposed with the shape of the pages and the LSN of the sealed
+// blocks it was computed from. If either has changed since, the shard refuses the step with
+// ErrConflict, and it is computed again.
+func maintain(ctx context.Context, lead *engine.Lead) error {
+	m := newMaintainer(lead)
 	for {
 		var next *step
 		err := lead.View(ctx, func(v *engine.View) (err error) {
-			if err := v.WaitOn(tendTopic()); err != nil {
+			if err := v.WaitOn(maintenanceTopic()); err != nil {
 				return err
 			}
-			if next, err = t.next(v); err == nil && next == nil {
+			if next, err = m.next(v); err == nil && next == nil {
 				err = engine.ErrWait
 			}
 			return err
@@ -30,7 +32,7 @@ func tend(ctx context.Context, lead *engine.Lead) error {
 			return err
 		}
 		if _, err := lead.Propose(ctx, next.Command); errors.Is(err, ErrConflict) {
-			t.overtaken()
+			m.overtaken()
 		} else if err != nil {
 			return err
 		}
@@ -40,8 +42,8 @@ func tend(ctx context.Context, lead *engine.Lead) error {
 // step is a command that the duty proposes.
 type step struct{ engine.Command }
 
-// tender keeps what makes the next step cheaper. Nothing of it matters: a new one begins with nothing.
-type tender struct {
+// maintainer caches what makes the next step cheaper. It begins empty with each term of a leader.
+type maintainer struct {
 	patience func(ms int64) int64
 	idle     map[incarnation]idle
 	encoders map[pageGroup]*points.Encoder
@@ -54,7 +56,8 @@ type tender struct {
 	cursor   points.Cursor
 }
 
-// maxMerged bounds what a tender remembers of merges; beyond it they look for where they go on.
+// maxMerged bounds the progress of merges that a maintainer caches; beyond it, merges search for
+// where to continue.
 const maxMerged = 10_000
 
 // idle says that there was nothing to do for a measurement, and until when that holds if its row does not change.
@@ -63,24 +66,24 @@ type idle struct {
 	wakeAt int64
 }
 
-func newTender(lead *engine.Lead) *tender {
-	return &tender{
+func newMaintainer(lead *engine.Lead) *maintainer {
+	return &maintainer{
 		patience: lead.Patience,
 		idle:     make(map[incarnation]idle), encoders: make(map[pageGroup]*points.Encoder), purges: make(map[incarnation]*purge),
 		merged: make(map[pageGroup]mergedUpTo), mergedAt: make(map[incarnation][]byte), retirals: make(map[incarnation]*retiral),
 	}
 }
 
-// overtaken forgets how far the walks have come: the last step of one of them was refused.
-func (t *tender) overtaken() {
-	clear(t.purges)
-	clear(t.retirals)
-	clear(t.merged)
+// overtaken discards the progress of all walks after a step was refused.
+func (m *maintainer) overtaken() {
+	clear(m.purges)
+	clear(m.retirals)
+	clear(m.merged)
 }
 
-// tending is a measurement while its next step is looked for.
-type tending struct {
-	*tender
+// maintenance finds the next step for one measurement.
+type maintenance struct {
+	*maintainer
 	*open
 	view   *engine.View
 	ns     string
@@ -88,41 +91,41 @@ type tending struct {
 }
 
 // wake has the measurement looked at again at a time.
-func (t *tending) wake(at int64) { t.wakeAt = min(t.wakeAt, at) }
+func (m *maintenance) wake(at int64) { m.wakeAt = min(m.wakeAt, at) }
 
 // next returns the next step, nil if there is nothing to do now; then it has said when to look again.
-func (t *tender) next(v *engine.View) (*step, error) {
+func (m *maintainer) next(v *engine.View) (*step, error) {
 	rows, err := contentRows(v)
 	if err != nil {
 		return nil, err
 	}
-	if len(t.merged) > maxMerged {
-		clear(t.merged)
+	if len(m.merged) > maxMerged {
+		clear(m.merged)
 	}
-	for inc := range t.idle {
+	for inc := range m.idle {
 		if _, ok := rows.byInc[inc]; !ok {
-			delete(t.idle, inc)
-			delete(t.purges, inc)
-			delete(t.retirals, inc)
-			delete(t.mergedAt, inc)
+			delete(m.idle, inc)
+			delete(m.purges, inc)
+			delete(m.retirals, inc)
+			delete(m.mergedAt, inc)
 		}
 	}
 	// What is to be sealed comes first: it is bounded.
-	for _, work := range []func(*tending) (*step, error){(*tending).seal, (*tending).others} {
+	for _, work := range []func(*maintenance) (*step, error){(*maintenance).seal, (*maintenance).others} {
 		for _, inc := range rows.order {
 			row := rows.byInc[inc]
-			if i, ok := t.idle[inc]; ok && i.row == row && i.wakeAt > v.Now() {
+			if i, ok := m.idle[inc]; ok && i.row == row && i.wakeAt > v.Now() {
 				v.WakeAt(i.wakeAt)
 				continue
 			}
-			m, ok, err := t.open(v, inc)
+			measured, ok, err := m.open(v, inc)
 			if err != nil {
 				return nil, err
 			}
 			if !ok {
 				continue
 			}
-			if s, err := work(m); err != nil || s != nil {
+			if s, err := work(measured); err != nil || s != nil {
 				return s, err
 			}
 		}
@@ -151,7 +154,7 @@ func contentRows(v *engine.View) (c contents, err error) {
 }
 
 // open reads a measurement.
-func (t *tender) open(v *engine.View, inc incarnation) (*tending, bool, error) {
+func (m *maintainer) open(v *engine.View, inc incarnation) (*maintenance, bool, error) {
 	k := incKey(nil, rowMeasurement, inc)
 	b, ok, err := v.Get(k)
 	if err != nil {
@@ -160,54 +163,54 @@ func (t *tender) open(v *engine.View, inc incarnation) (*tending, bool, error) {
 	if !ok {
 		return nil, false, missingRow(k)
 	}
-	m, err := decodeMeasurement(b)
+	row, err := decodeMeasurement(b)
 	if err != nil {
 		return nil, false, err
 	}
-	ns, ok := v.NamespaceName(m.ns)
+	ns, ok := v.NamespaceName(row.ns)
 	if !ok {
 		return nil, false, nil
 	}
-	o, ok, err := openView(v, m.ns, m.name)
+	o, ok, err := openView(v, row.ns, row.name)
 	if err != nil || !ok {
 		return nil, false, err
 	}
-	return &tending{tender: t, open: o, view: v, ns: ns, wakeAt: engine.NoTimer}, true, nil
+	return &maintenance{maintainer: m, open: o, view: v, ns: ns, wakeAt: engine.NoTimer}, true, nil
 }
 
 // others looks for whatever there is to do but sealing; if there is nothing it notes that.
-func (t *tending) others() (*step, error) {
-	for _, work := range []func() (*step, error){t.purge, t.rollup, t.merge, t.count, t.retire} {
+func (m *maintenance) others() (*step, error) {
+	for _, work := range []func() (*step, error){m.purge, m.rollup, m.merge, m.count, m.retire} {
 		if s, err := work(); err != nil || s != nil {
 			return s, err
 		}
 	}
-	if w := &t.content.blocks; w.points > 0 {
-		t.wake(w.since + t.patience(sealAge))
+	if w := &m.content.blocks; w.points > 0 {
+		m.wake(w.since + m.patience(sealAge))
 	}
-	b, _, err := t.view.Get(incKey(nil, rowContent, t.inc))
-	t.idle[t.inc] = idle{string(b), t.wakeAt}
-	t.view.WakeAt(t.wakeAt)
+	b, _, err := m.view.Get(incKey(nil, rowContent, m.inc))
+	m.idle[m.inc] = idle{string(b), m.wakeAt}
+	m.view.WakeAt(m.wakeAt)
 	return nil, err
 }
 
 // stepOf makes a step of a command about the measurement.
-func stepOf[B, R any](t *tending, row *engine.CommandRow[*session, B, R], b B) (*step, error) {
-	op := row.Op(t.name, b, nil)
-	op.Command.Namespace, op.Command.Spread = t.ns, t.view.Spread(t.ns)
+func stepOf[B, R any](m *maintenance, row *engine.CommandRow[*session, B, R], b B) (*step, error) {
+	op := row.Op(m.name, b, nil)
+	op.Command.Namespace, op.Command.Spread = m.ns, m.view.Spread(m.ns)
 	return &step{op.Command}, op.Err
 }
 
 // encoder returns the one for a column of a field in a partition.
-func (t *tender) encoder(at pageGroup) *points.Encoder {
-	e := t.encoders[at]
+func (m *maintainer) encoder(at pageGroup) *points.Encoder {
+	e := m.encoders[at]
 	if e == nil {
-		if n := len(t.spare); n > 0 {
-			e, t.spare = t.spare[n-1], t.spare[:n-1]
+		if n := len(m.spare); n > 0 {
+			e, m.spare = m.spare[n-1], m.spare[:n-1]
 		} else {
 			e = new(points.Encoder)
 		}
-		t.encoders[at] = e
+		m.encoders[at] = e
 	}
 	return e
 }
@@ -216,12 +219,12 @@ func (t *tender) encoder(at pageGroup) *points.Encoder {
 const maxSpare = 64
 
 // release ends the use of all encoders.
-func (t *tender) release() {
-	for at, e := range t.encoders {
-		delete(t.encoders, at)
-		if len(t.spare) < maxSpare {
+func (m *maintainer) release() {
+	for at, e := range m.encoders {
+		delete(m.encoders, at)
+		if len(m.spare) < maxSpare {
 			e.Reset()
-			t.spare = append(t.spare, e)
+			m.spare = append(m.spare, e)
 		}
 	}
 }

@@ -9,17 +9,17 @@ import (
 )
 
 // deletions returns the series that have been deleted and may have points in pages, with the LSNs of their deletion.
-func (t *tending) deletions() (all []printed, err error) {
-	if t.content.deleted == 0 {
+func (m *maintenance) deletions() (all []printed, err error) {
+	if m.content.deleted == 0 {
 		return nil, nil
 	}
-	return t.numbered(rowDeleted)
+	return m.numbered(rowDeleted)
 }
 
 // numbered reads rows that have a number for a series each.
-func (t *tending) numbered(kind byte) (all []printed, err error) {
-	prefix := incKey(nil, kind, t.inc)
-	it, err := t.view.Iter(prefix, key.PrefixEnd(prefix))
+func (m *maintenance) numbered(kind byte) (all []printed, err error) {
+	prefix := incKey(nil, kind, m.inc)
+	it, err := m.view.Iter(prefix, key.PrefixEnd(prefix))
 	if err != nil {
 		return nil, err
 	}
@@ -49,62 +49,62 @@ type purge struct {
 
 // purge takes the next step of the walk. Blocks of deleted series are left out when they are sealed, so that nothing of them comes to pages. It comes before
 // merges and rollups, and begins anew when a longer retention is set meanwhile: so those find no points in pages that had been too old before it.
-func (t *tending) purge() (*step, error) {
-	closed, err := t.closings()
+func (m *maintenance) purge() (*step, error) {
+	closed, err := m.closings()
 	if err != nil {
 		return nil, err
 	}
-	erased, err := t.erasures(t.view)
+	erased, err := m.erasures(m.view)
 	if err != nil {
 		return nil, err
 	}
-	if t.content.deleted == 0 && len(closed) == 0 && len(erased) == 0 {
-		delete(t.purges, t.inc)
+	if m.content.deleted == 0 && len(closed) == 0 && len(erased) == 0 {
+		delete(m.purges, m.inc)
 		return nil, nil
 	}
-	p := t.purges[t.inc]
+	p := m.purges[m.inc]
 	sameErased := p != nil && slices.EqualFunc(p.erased, erased, func(a, b erasure) bool { return a.upTo == b.upTo })
 	if p == nil || !slices.Equal(p.closed, closed) || !sameErased {
-		gone, err := t.deletions()
+		gone, err := m.deletions()
 		if err != nil {
 			return nil, err
 		}
-		p = &purge{gone: gone, ids: make(map[seriesID]bool), closed: closed, erased: erased, at: incKey(nil, rowPage, t.inc)}
+		p = &purge{gone: gone, ids: make(map[seriesID]bool), closed: closed, erased: erased, at: incKey(nil, rowPage, m.inc)}
 		for _, g := range gone {
 			p.ids[g.id] = true
 		}
-		t.purges[t.inc] = p
+		m.purges[m.inc] = p
 	}
 	if !p.done {
-		if s, err := t.purgeSome(p); err != nil || s != nil {
+		if s, err := m.purgeSome(p); err != nil || s != nil {
 			return s, err
 		}
 		p.done = true
 	}
-	if t.oldestBlock(p) {
+	if m.oldestBlock(p) {
 		return nil, nil // a block may hold some of it, which is told apart by these rows when it is sealed
 	}
 	n := min(len(p.gone), maxDeletes)
-	l := seriesBody{inc: t.inc, series: p.gone[:n]}
+	l := seriesBody{inc: m.inc, series: p.gone[:n]}
 	if p.gone = p.gone[n:]; len(p.gone) == 0 {
 		l.closed = p.closed
 		for _, e := range p.erased {
 			l.erased = append(l.erased, e.upTo)
 		}
-		delete(t.purges, t.inc)
+		delete(m.purges, m.inc)
 	}
-	return stepOf(t, forget, l)
+	return stepOf(m, forget, l)
 }
 
 // oldestBlock reports whether there are blocks that were written before something of the walk was gone.
-func (t *tending) oldestBlock(p *purge) bool {
+func (m *maintenance) oldestBlock(p *purge) bool {
 	for _, g := range p.gone {
-		if t.content.sealed < min(t.content.last, g.fingerprint) {
+		if m.content.sealed < min(m.content.last, g.fingerprint) {
 			return true
 		}
 	}
 	for _, e := range p.erased {
-		if t.content.sealed < min(t.content.last, e.upTo) {
+		if m.content.sealed < min(m.content.last, e.upTo) {
 			return true
 		}
 	}
@@ -112,12 +112,12 @@ func (t *tending) oldestBlock(p *purge) bool {
 }
 
 // closings returns those whose points can be removed: all are in pages, and the tiers that there were are made of them.
-func (t *tending) closings() (ready []closing, err error) {
-	for _, c := range t.content.closed {
-		wait := t.content.sealed < min(t.content.last, c.upTo)
-		for i := range t.policy.tiers {
-			if tier := &t.policy.tiers[i]; !wait && tier.id < c.tiers {
-				rolled, err := t.rolledUpTo(t.view.Iter, tier)
+func (m *maintenance) closings() (ready []closing, err error) {
+	for _, c := range m.content.closed {
+		wait := m.content.sealed < min(m.content.last, c.upTo)
+		for i := range m.policy.tiers {
+			if tier := &m.policy.tiers[i]; !wait && tier.id < c.tiers {
+				rolled, err := m.rolledUpTo(m.view.Iter, tier)
 				if err != nil {
 					return nil, err
 				}
@@ -132,9 +132,9 @@ func (t *tending) closings() (ready []closing, err error) {
 }
 
 // purgeSome rewrites pages of one partition, nil if there are no more pages to rewrite.
-func (t *tending) purgeSome(p *purge) (*step, error) {
-	prefix := incKey(nil, rowPage, t.inc)
-	it, err := t.view.Iter(p.at, key.PrefixEnd(prefix))
+func (m *maintenance) purgeSome(p *purge) (*step, error) {
+	prefix := incKey(nil, rowPage, m.inc)
+	it, err := m.view.Iter(p.at, key.PrefixEnd(prefix))
 	if err != nil {
 		return nil, err
 	}
@@ -151,12 +151,12 @@ func (t *tending) purgeSome(p *purge) (*step, error) {
 			break
 		}
 		var held bool
-		if held, err = t.holds(&page, p); err == nil && (held || page.row.from < p.goneIn(&page)) {
+		if held, err = m.holds(&page, p); err == nil && (held || page.row.from < p.goneIn(&page)) {
 			if cmd == nil {
 				at := page.group
-				cmd = &rewriteBody{inc: t.inc, shape: t.content.shape, tier: at.tier, partition: at.partition}
+				cmd = &rewriteBody{inc: m.inc, shape: m.content.shape, tier: at.tier, partition: at.partition}
 			}
-			err = t.rewriteWithout(cmd, &page, p)
+			err = m.rewriteWithout(cmd, &page, p)
 			size += page.bytes
 		}
 		p.at = append(p.at, 0)
@@ -167,27 +167,27 @@ func (t *tending) purgeSome(p *purge) (*step, error) {
 	if err != nil || cmd == nil {
 		return nil, err
 	}
-	return stepOf(t, rewrite, *cmd)
+	return stepOf(m, rewrite, *cmd)
 }
 
 // holds reports whether a page has points of a series that was deleted, or of a time range that was.
-func (t *tending) holds(p *heldPage, of *purge) (held bool, err error) {
+func (m *maintenance) holds(p *heldPage, of *purge) (held bool, err error) {
 	holes := of.holesIn(p)
 	if len(of.ids) == 0 && len(holes) == 0 {
 		return false, nil
 	}
-	if err := t.reader.Open(p.row.data); err != nil {
+	if err := m.reader.Open(p.row.data); err != nil {
 		return false, err
 	}
-	if _, err := t.reader.Runs(uint16(p.group.field), &t.cursor); err != nil {
+	if _, err := m.reader.Runs(uint16(p.group.field), &m.cursor); err != nil {
 		return false, err
 	}
-	for t.cursor.Next() && !held {
-		id := seriesID(t.cursor.Series())
+	for m.cursor.Next() && !held {
+		id := seriesID(m.cursor.Series())
 		if held = of.ids[id]; held || len(holes) == 0 {
 			continue
 		}
-		times, left := t.cursor.Times(), 0
+		times, left := m.cursor.Times(), 0
 		err := outside(holes, id, times, make([]float64, len(times)), func(times []int64, _ []float64) error {
 			left += len(times)
 			return nil
@@ -215,10 +215,10 @@ func (p *purge) goneIn(page *heldPage) int64 {
 }
 
 // rewriteWithout replaces a page by what it has of other series, as far as that is not gone too.
-func (t *tending) rewriteWithout(cmd *rewriteBody, p *heldPage, of *purge) error {
+func (m *maintenance) rewriteWithout(cmd *rewriteBody, p *heldPage, of *purge) error {
 	var e points.Encoder
 	gone, holes := of.goneIn(p), of.holesIn(p)
-	err := t.eachRun(p, func(id seriesID, times []int64, values []float64) {
+	err := m.eachRun(p, func(id seriesID, times []int64, values []float64) {
 		if of.ids[id] {
 			return
 		}
@@ -244,42 +244,42 @@ type retiral struct {
 
 // retire takes the next step of the search: series without points are retired, which stops their writers, and looked at once more; then they leave the
 // index, or come back if somebody has written to them meanwhile. Without it a namespace whose series come and go would be full one day.
-func (t *tending) retire() (*step, error) {
-	if t.content.expired <= t.content.swept && t.content.retiring == 0 {
-		delete(t.retirals, t.inc)
+func (m *maintenance) retire() (*step, error) {
+	if m.content.expired <= m.content.swept && m.content.retiring == 0 {
+		delete(m.retirals, m.inc)
 		return nil, nil
 	}
-	r := t.retirals[t.inc]
+	r := m.retirals[m.inc]
 	if r == nil {
 		r = new(retiral)
-		t.retirals[t.inc] = r
+		m.retirals[m.inc] = r
 	}
-	if !r.found && t.content.retiring == 0 {
+	if !r.found && m.content.retiring == 0 {
 		var err error
-		if r.candidates, err = t.withoutPoints(); err != nil {
+		if r.candidates, err = m.withoutPoints(); err != nil {
 			return nil, err
 		}
 	}
 	r.found = true
-	l := seriesBody{inc: t.inc}
+	l := seriesBody{inc: m.inc}
 	if n := min(len(r.candidates), maxDeletes); n > 0 {
 		l.series, r.candidates = r.candidates[:n], r.candidates[n:]
-		return stepOf(t, retire, l)
+		return stepOf(m, retire, l)
 	}
-	if t.content.retiring > 0 {
-		return t.settleRetired(r)
+	if m.content.retiring > 0 {
+		return m.settleRetired(r)
 	}
-	delete(t.retirals, t.inc)
-	l.swept = t.content.expired
-	return stepOf(t, settle, l)
+	delete(m.retirals, m.inc)
+	l.swept = m.content.expired
+	return stepOf(m, settle, l)
 }
 
-func (t *tending) withoutPoints() (found []printed, err error) {
-	present, err := t.present()
+func (m *maintenance) withoutPoints() (found []printed, err error) {
+	present, err := m.present()
 	if err != nil {
 		return nil, err
 	}
-	err = t.each(incKey(nil, rowSeries, t.inc), func(k, value []byte) error {
+	err = m.each(incKey(nil, rowSeries, m.inc), func(k, value []byte) error {
 		id := seriesOf(k)
 		if present.has(id) {
 			return nil
@@ -292,18 +292,18 @@ func (t *tending) withoutPoints() (found []printed, err error) {
 }
 
 // settleRetired looks again at series that are being retired: nobody can have written to them since.
-func (t *tending) settleRetired(r *retiral) (*step, error) {
-	retiring, err := t.numbered(rowRetiring)
+func (m *maintenance) settleRetired(r *retiral) (*step, error) {
+	retiring, err := m.numbered(rowRetiring)
 	if err != nil {
 		return nil, err
 	}
 	if !r.seen {
-		if r.present, err = t.present(); err != nil {
+		if r.present, err = m.present(); err != nil {
 			return nil, err
 		}
 		r.seen = true
 	}
-	l := seriesBody{inc: t.inc}
+	l := seriesBody{inc: m.inc}
 	for _, p := range retiring[:min(len(retiring), maxDeletes)] {
 		if r.present.has(p.id) {
 			l.kept = append(l.kept, p)
@@ -311,7 +311,7 @@ func (t *tending) settleRetired(r *retiral) (*step, error) {
 			l.series = append(l.series, p)
 		}
 	}
-	return stepOf(t, settle, l)
+	return stepOf(m, settle, l)
 }
 
 // seriesSet are series, a bit each.
@@ -328,9 +328,9 @@ func (s *seriesSet) add(id seriesID) {
 func (s seriesSet) has(id seriesID) bool { return int(id/64) < len(s) && s[id/64]&(1<<(id%64)) != 0 }
 
 // present returns the series that have points, in blocks or pages of any tier.
-func (t *tending) present() (found seriesSet, err error) {
-	prefix := incKey(nil, rowBlock, t.inc)
-	if err := t.each(prefix, func(_, value []byte) error {
+func (m *maintenance) present() (found seriesSet, err error) {
+	prefix := incKey(nil, rowBlock, m.inc)
+	if err := m.each(prefix, func(_, value []byte) error {
 		b, err := decodeBlock(value)
 		for _, id := range b.ids {
 			found.add(id)
@@ -339,19 +339,19 @@ func (t *tending) present() (found seriesSet, err error) {
 	}); err != nil {
 		return nil, err
 	}
-	err = t.each(incKey(nil, rowPage, t.inc), func(k, value []byte) error {
+	err = m.each(incKey(nil, rowPage, m.inc), func(k, value []byte) error {
 		p, err := readPage(k, value)
 		if err != nil {
 			return err
 		}
-		if err := t.reader.Open(p.row.data); err != nil {
+		if err := m.reader.Open(p.row.data); err != nil {
 			return err
 		}
-		if _, err := t.reader.Runs(uint16(p.group.field), &t.cursor); err != nil {
+		if _, err := m.reader.Runs(uint16(p.group.field), &m.cursor); err != nil {
 			return err
 		}
-		for t.cursor.Next() {
-			found.add(seriesID(t.cursor.Series()))
+		for m.cursor.Next() {
+			found.add(seriesID(m.cursor.Series()))
 		}
 		return nil
 	})
@@ -359,8 +359,8 @@ func (t *tending) present() (found seriesSet, err error) {
 }
 
 // each calls f for the rows whose keys begin with prefix.
-func (t *tending) each(prefix []byte, f func(k, value []byte) error) error {
-	it, err := t.view.Iter(prefix, key.PrefixEnd(prefix))
+func (m *maintenance) each(prefix []byte, f func(k, value []byte) error) error {
+	it, err := m.view.Iter(prefix, key.PrefixEnd(prefix))
 	if err != nil {
 		return err
 	}

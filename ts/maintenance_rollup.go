@@ -18,22 +18,22 @@ const (
 )
 
 // rollup computes dirty buckets of a tier from the points as they were written.
-func (t *tending) rollup() (*step, error) {
-	for i := range t.policy.tiers {
-		tier := &t.policy.tiers[i]
-		until, d, ok, err := firstDirty(t.view.Iter, t.inc, tier.id)
+func (m *maintenance) rollup() (*step, error) {
+	for i := range m.policy.tiers {
+		tier := &m.policy.tiers[i]
+		until, d, ok, err := firstDirty(m.view.Iter, m.inc, tier.id)
 		if err != nil {
 			return nil, err
 		}
 		if !ok {
 			continue
 		}
-		over := bucketOf(t.view.Now()-t.patience(rollupLag), tier.every) // buckets before are over
+		over := bucketOf(m.view.Now()-m.patience(rollupLag), tier.every) // buckets before are over
 		if d.from >= over {
-			t.wake(d.from + tier.every + t.patience(rollupLag))
+			m.wake(d.from + tier.every + m.patience(rollupLag))
 			continue
 		}
-		return t.rollupSome(tier, until, d, min(over, until))
+		return m.rollupSome(tier, until, d, min(over, until))
 	}
 	return nil, nil
 }
@@ -45,25 +45,25 @@ type area struct {
 }
 
 // rollupSome computes some buckets of a dirty range, those before a time.
-func (t *tending) rollupSome(tier *tier, until int64, d dirty, over int64) (*step, error) {
-	cmd := rollupBody{inc: t.inc, tier: tier.id, shape: t.content.shape, until: until, was: d, is: d}
+func (m *maintenance) rollupSome(tier *tier, until int64, d dirty, over int64) (*step, error) {
+	cmd := rollupBody{inc: m.inc, tier: tier.id, shape: m.content.shape, until: until, was: d, is: d}
 	// What was computed of points that have been removed since stays, and what the tier does not keep is not made.
-	from := max(d.from, t.content.lostBefore(tier.id), bucketOf(tier.oldest(t.view.Now()), tier.every))
+	from := max(d.from, m.content.lostBefore(tier.id), bucketOf(tier.oldest(m.view.Now()), tier.every))
 	if d.series > 0 && from != d.from {
 		d.series = 0 // the buckets that it was about are no more
 	}
 	if from >= over {
 		cmd.is = dirty{from: over, lsn: d.lsn}
-		return stepOf(t, rollup, cmd)
+		return stepOf(m, rollup, cmd)
 	}
 	a := area{from: from, until: min(over, from+maxBuckets*tier.every), last: math.MaxInt64}
 	if a.first = 0; d.series > 0 {
 		a.first, a.until = int64(d.series), d.chunk
-	} else if day := bucketOf(from+t.partition, tier.every); day > from {
+	} else if day := bucketOf(from+m.partition, tier.every); day > from {
 		a.until = min(a.until, day)
 	}
 	for {
-		last, err := t.narrow(a)
+		last, err := m.narrow(a)
 		if err != nil {
 			return nil, err
 		}
@@ -72,7 +72,7 @@ func (t *tending) rollupSome(tier *tier, until int64, d dirty, over int64) (*ste
 			continue
 		}
 		a.last = last
-		size, err := t.compute(tier, a, &cmd)
+		size, err := m.compute(tier, a, &cmd)
 		if err != nil {
 			return nil, err
 		}
@@ -82,25 +82,25 @@ func (t *tending) rollupSome(tier *tier, until int64, d dirty, over int64) (*ste
 			a.until = a.from + max((a.until-a.from)/tier.every/2, 1)*tier.every
 			continue
 		default:
-			a.last = a.first + max((min(a.last, int64(t.content.nextSeries))-a.first)/2, 1)
-			if _, err = t.compute(tier, a, &cmd); err != nil {
+			a.last = a.first + max((min(a.last, int64(m.content.nextSeries))-a.first)/2, 1)
+			if _, err = m.compute(tier, a, &cmd); err != nil {
 				return nil, err
 			}
 		}
 		break
 	}
-	if cmd.is = (dirty{from: a.until, lsn: d.lsn}); a.last < int64(t.content.nextSeries) {
+	if cmd.is = (dirty{from: a.until, lsn: d.lsn}); a.last < int64(m.content.nextSeries) {
 		cmd.is = dirty{from: a.from, lsn: d.lsn, chunk: a.until, series: uint32(a.last)}
 	}
-	return stepOf(t, rollup, cmd)
+	return stepOf(m, rollup, cmd)
 }
 
 // narrow returns the series up to which the pages of an area have about rollupInput bytes, math.MaxInt64 if all have.
-func (t *tending) narrow(a area) (int64, error) {
+func (m *maintenance) narrow(a area) (int64, error) {
 	type start struct{ first, bytes int64 }
 	var all []start
 	size := int64(0)
-	err := t.eachPage(a, func(p *heldPage) error {
+	err := m.eachPage(a, func(p *heldPage) error {
 		all = append(all, start{int64(p.first), p.bytes})
 		size += p.bytes
 		return nil
@@ -119,10 +119,10 @@ func (t *tending) narrow(a area) (int64, error) {
 }
 
 // eachPage calls f for the pages of points that an area may have to do with, in the order of partitions, fields and generations.
-func (t *tending) eachPage(a area, f func(p *heldPage) error) error {
-	lower := partKey(nil, rowPage, t.inc, rawTier, floorDiv(a.from, t.partition))
-	upper := partKey(nil, rowPage, t.inc, rawTier, floorDiv(a.until-1, t.partition)+1)
-	it, err := t.view.Iter(lower, upper)
+func (m *maintenance) eachPage(a area, f func(p *heldPage) error) error {
+	lower := partKey(nil, rowPage, m.inc, rawTier, floorDiv(a.from, m.partition))
+	upper := partKey(nil, rowPage, m.inc, rawTier, floorDiv(a.until-1, m.partition)+1)
+	it, err := m.view.Iter(lower, upper)
 	if err != nil {
 		return err
 	}
@@ -142,15 +142,15 @@ func (t *tending) eachPage(a area, f func(p *heldPage) error) error {
 }
 
 // compute makes the pages of an area, and returns their size.
-func (t *tending) compute(tier *tier, a area, cmd *rollupBody) (size int, err error) {
-	defer t.release()
+func (m *maintenance) compute(tier *tier, a area, cmd *rollupBody) (size int, err error) {
+	defer m.release()
 	gathered := make(map[fieldID]*points.Encoder)
-	err = t.eachPage(a, func(p *heldPage) error {
-		return t.eachRun(p, func(id seriesID, times []int64, values []float64) {
+	err = m.eachPage(a, func(p *heldPage) error {
+		return m.eachRun(p, func(id seriesID, times []int64, values []float64) {
 			if int64(id) < a.first || int64(id) >= a.last {
 				return
 			}
-			from, _ := slices.BinarySearch(times, max(a.from, t.content.keptFor(tier.id, p.generation)))
+			from, _ := slices.BinarySearch(times, max(a.from, m.content.keptFor(tier.id, p.generation)))
 			to, _ := slices.BinarySearch(times, a.until)
 			if from >= to {
 				return
@@ -166,21 +166,21 @@ func (t *tending) compute(tier *tier, a area, cmd *rollupBody) (size int, err er
 	if err != nil {
 		return 0, err
 	}
-	length := tier.partition(t.partition)
+	length := tier.partition(m.partition)
 	var columns []float64
 	for f, e := range gathered {
-		if err := t.aggregate(f, e, func(id seriesID, b *bucket) {
-			at := pageGroup{t.inc, tier.id, floorDiv(b.start, length), f, columnValue}
+		if err := m.aggregate(f, e, func(id seriesID, b *bucket) {
+			at := pageGroup{m.inc, tier.id, floorDiv(b.start, length), f, columnValue}
 			columns = b.columns(columns[:0])
 			for i, v := range columns {
 				at.column = columnCount + column(i)
-				t.encoder(at).Float(uint32(id), uint16(f), b.start, v)
+				m.encoder(at).Float(uint32(id), uint16(f), b.start, v)
 			}
 		}, tier.every); err != nil {
 			return 0, err
 		}
 	}
-	cmd.pages, _ = t.pages(tier.id)
+	cmd.pages, _ = m.pages(tier.id)
 	for i := range cmd.pages {
 		size += len(cmd.pages[i].row)
 	}
@@ -188,18 +188,18 @@ func (t *tending) compute(tier *tier, a area, cmd *rollupBody) (size int, err er
 }
 
 // aggregate calls f for each bucket of the points of a field, which were added in the order of generations: later ones have replaced earlier ones.
-func (t *tending) aggregate(f fieldID, e *points.Encoder, yield func(seriesID, *bucket), every int64) error {
-	if err := t.reader.Open(e.Append(nil)); err != nil {
+func (m *maintenance) aggregate(f fieldID, e *points.Encoder, yield func(seriesID, *bucket), every int64) error {
+	if err := m.reader.Open(e.Append(nil)); err != nil {
 		return err
 	}
-	if _, err := t.reader.Runs(uint16(f), &t.cursor); err != nil {
+	if _, err := m.reader.Runs(uint16(f), &m.cursor); err != nil {
 		return err
 	}
 	var b bucket
 	series := seriesID(0)
-	for t.cursor.Next() {
-		id := seriesID(t.cursor.Series())
-		times, values := t.cursor.Read()
+	for m.cursor.Next() {
+		id := seriesID(m.cursor.Series())
+		times, values := m.cursor.Read()
 		for i, at := range times {
 			start := bucketOf(at, every)
 			if b.count > 0 && (id != series || start != b.start) {
