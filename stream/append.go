@@ -139,7 +139,7 @@ func (m *machine) appendTo(tx *engine.Tx, st *stream, messages [][]byte, to []in
 		if i == 0 || p != to[i-1] {
 			m.shorten(tx, st, p)
 			m.savePartition(tx, st, p)
-			if len(st.fed) > 0 {
+			if len(st.subscriptions) > 0 {
 				m.noteAppended(tx, st, p, appended[i].Offset)
 			}
 		}

@@ -261,17 +261,17 @@ func attended(v *engine.View) (map[attendee]int64, error) {
 }
 
 // asked notes that a consumer has asked for records, and whether it got some. In vain means that it is attended from now on: it is likely to go on asking.
-func (m *machine) asked(tx *engine.Tx, g *group, consumer string, fed bool) {
+func (m *machine) asked(tx *engine.Tx, g *group, consumer string, served bool) {
 	mem, known := g.members[consumer]
 	if !known || !mem.there() {
 		return
 	}
 	who := attendee{tx.NamespaceName(), g.name, g.group, consumer, tx.Spread()}
 	switch {
-	case fed && mem.attended:
+	case served && mem.attended:
 		mem.attended, mem.seen, mem.spared = false, tx.Now(), 0
 		tx.OnCommit(func() { m.attendance.forget(who) })
-	case !fed && !mem.attended:
+	case !served && !mem.attended:
 		mem.attended, mem.spared = true, 0
 		silence, now := g.silence(), tx.Now()
 		tx.OnCommit(func() { m.attendance.add(who, silence, now) })

@@ -43,9 +43,9 @@ const (
 	kindWant      = kindEnd + 1 // to the stream's home: request permission to deliver a batch
 	kindGrant     = kindEnd + 2 // the home's answer to kindWant
 
-	kindPour = protocol.KindAppendMany // append from another machine, to all partitions
+	kindForward = protocol.KindAppendMany // append from another machine, to all partitions
 
-	kindConfigureGroup = kindPour + 1
+	kindConfigureGroup = kindForward + 1
 )
 
 // The commands of streams; those of groups are in groupcommand.go.
@@ -83,9 +83,9 @@ var (
 		Kind: kindDrop, Name: "drop", From: engine.FromShards, Shrinks: true,
 		Body: (*target).code, Run: (*session).drop,
 	}
-	pour = &engine.CommandRow[*session, appendBody, engine.Nothing]{
-		Kind: kindPour, Name: "pour", From: engine.FromShards | engine.FromMachines,
-		Body: (*appendBody).code, Encoded: (*session).pour,
+	forward = &engine.CommandRow[*session, appendBody, engine.Nothing]{
+		Kind: kindForward, Name: "pour", From: engine.FromShards | engine.FromMachines,
+		Body: (*appendBody).code, Encoded: (*session).forward,
 	}
 )
 
@@ -98,7 +98,7 @@ var commands = engine.Declare(engine.MachineStream, "stream", checkName,
 	engine.RawRow[*session]{Kind: kindEnd, Name: "end of a batch", From: engine.FromShards | engine.FromMachines, Shrinks: true},
 	engine.RawRow[*session]{Kind: kindWant, Name: "want a batch", From: engine.FromShards, Shrinks: true},
 	engine.RawRow[*session]{Kind: kindGrant, Name: "grant a batch", From: engine.FromShards, Shrinks: true},
-	pour, configureGroup)
+	forward, configureGroup)
 
 func checkName(name string) error { return engine.CheckName("stream", name) }
 

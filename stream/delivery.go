@@ -48,7 +48,7 @@ func (s *session) claim(consumer string, epoch uint64) (claims, error) {
 	} else {
 		out.active = m.hold(tx, st, g, consumer)
 	}
-	m.takeBack(tx, st, g)
+	m.recall(tx, st, g)
 	out.epoch, out.more = g.epoch, g.ending > 0
 	return out, nil
 }
@@ -156,8 +156,8 @@ func (d *delivery) fit(size int) bool {
 // redeliver hands out records of a partition whose time has come again.
 func (d *delivery) redeliver(p int) {
 	part := &d.g.parts[p]
-	var taken []*failure
-	for len(part.again) > 0 && len(taken) < d.limit && d.bytes > 0 && !d.stopped() {
+	var claimed []*failure
+	for len(part.again) > 0 && len(claimed) < d.limit && d.bytes > 0 && !d.stopped() {
 		d.tx.Worked(1)
 		f := part.failed[part.again[0]]
 		gone := f == nil || !d.g.isAnnounced(p, f)
@@ -165,30 +165,30 @@ func (d *delivery) redeliver(p int) {
 			if !d.fits(p, f.offset) {
 				break
 			}
-			taken = append(taken, f)
+			claimed = append(claimed, f)
 		}
 		if part.again = part.again[1:]; !gone {
 			d.m.unfail(d.tx, d.g, p, f)
 		}
 	}
-	d.giveAgain(p, taken)
+	d.giveAgain(p, claimed)
 }
 
 // giveAgain makes records the consumer's that were delivered before, in the order of their offsets.
-func (d *delivery) giveAgain(p int, taken []*failure) {
-	for len(taken) > 0 {
-		first, n := taken[0], 1
-		for n < len(taken) && taken[n].attempts == first.attempts && taken[n].excused == first.excused {
+func (d *delivery) giveAgain(p int, claimed []*failure) {
+	for len(claimed) > 0 {
+		first, n := claimed[0], 1
+		for n < len(claimed) && claimed[n].attempts == first.attempts && claimed[n].excused == first.excused {
 			n++
 		}
 		var offsets, keys []uint64
-		for _, f := range taken[:n] {
+		for _, f := range claimed[:n] {
 			offsets = append(offsets, f.offset)
 			if d.g.mode == KeyShared {
 				keys = append(keys, f.hash)
 			}
 		}
-		taken = taken[n:]
+		claimed = claimed[n:]
 		d.give(p, first.attempts+1, first.excused, offsets, keys)
 		if d.c.noAck {
 			for _, hash := range keys {

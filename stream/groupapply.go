@@ -276,10 +276,10 @@ func (m *machine) onGroup(tx *engine.Tx, token []byte) {
 	g.timer, g.changed = 0, true
 	m.expire(tx, st, g)
 	m.expel(tx, g)
-	m.takeBack(tx, st, g)
+	m.recall(tx, st, g)
 	m.expire(tx, st, g)
 	m.flush(tx, g)
-	m.noteFed(tx, st, g.group)
+	m.refreshPushesOf(tx, st, g.group)
 }
 
 // groupTopic is woken when something of a group becomes ready, and when it is made or deleted.

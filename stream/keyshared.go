@@ -219,7 +219,7 @@ func (d *delivery) keyShared(p int) {
 		for i := range slots {
 			slot := (i + int(d.tx.LSN()%slots)) % slots
 			if d.limit > 0 && d.g.owner(d.tx.Now(), slot) == d.c.consumer {
-				d.takeFree(p, slot)
+				d.claimFree(p, slot)
 			}
 		}
 	}
@@ -231,7 +231,7 @@ func (d *delivery) keyShared(p int) {
 // redeliverKeys hands out records of a partition whose time has come again: the heads of the consumer's slots, and what comes behind them.
 func (d *delivery) redeliverKeys(p int) {
 	part := &d.g.parts[p]
-	var taken []*failure
+	var claimed []*failure
 	full := false
 	for i := 0; i < len(part.heads) && !full; i++ {
 		slot := (i + int(d.tx.LSN()%slots)) % slots
@@ -240,7 +240,7 @@ func (d *delivery) redeliverKeys(p int) {
 		}
 		// What comes behind a head that is taken is a head then.
 		for len(part.heads[slot]) > 0 && !full {
-			if full = len(taken) >= d.limit || d.bytes <= 0 || d.stopped(); full {
+			if full = len(claimed) >= d.limit || d.bytes <= 0 || d.stopped(); full {
 				break
 			}
 			d.tx.Worked(1)
@@ -255,19 +255,19 @@ func (d *delivery) redeliverKeys(p int) {
 			}
 			d.m.unfail(d.tx, d.g, p, f)
 			d.mine[f.hash] = true
-			taken = append(taken, f)
+			claimed = append(claimed, f)
 		}
 	}
-	slices.SortFunc(taken, func(a, b *failure) int { return cmp.Compare(a.offset, b.offset) })
-	d.giveAgain(p, taken)
+	slices.SortFunc(claimed, func(a, b *failure) int { return cmp.Compare(a.offset, b.offset) })
+	d.giveAgain(p, claimed)
 }
 
 func (d *delivery) owns(hash uint64) bool {
 	return d.g.owner(d.tx.Now(), slotOf(hash)) == d.c.consumer
 }
 
-// takeFree hands out held records of the free keys of a slot.
-func (d *delivery) takeFree(p, slot int) {
+// claimFree claims held records of the free keys of a slot.
+func (d *delivery) claimFree(p, slot int) {
 	s := &d.g.parts[p].free[slot]
 	if s.empty {
 		return
@@ -283,7 +283,7 @@ func (d *delivery) takeFree(p, slot int) {
 		s.from++
 		d.tx.Delete(freeKey(d.g.gen, d.g.id, p, slot, offset))
 		hash := binary.BigEndian.Uint64(it.Value())
-		if first, free := d.takeHeld(p, hash); free {
+		if first, free := d.claimHeld(p, hash); free {
 			left = append(left, heldLeft{hash, first})
 		}
 	}
@@ -308,9 +308,9 @@ func (d *delivery) stopped() bool {
 	return full
 }
 
-// takeHeld hands out held records of a key. It reports whether the key stays free and has more of them, from first on: because none of those that it came
-// across is still there, or because nobody has to acknowledge what it handed out.
-func (d *delivery) takeHeld(p int, hash uint64) (first uint64, free bool) {
+// claimHeld claims held records of a key. It reports whether the key stays free and has more of them,
+// from first on: because the records it found have been deleted, or need no acknowledgement.
+func (d *delivery) claimHeld(p int, hash uint64) (first uint64, free bool) {
 	g, part := d.g, &d.g.parts[p]
 	h := d.m.heldCount(d.tx, g, p, hash)
 	it := d.tx.Iter(heldKey(g.gen, g.id, p, hash, h.first), key.PrefixEnd(heldPrefix(g.gen, g.id, p, hash)))

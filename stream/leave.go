@@ -68,7 +68,7 @@ func (m *machine) leave(tx *engine.Tx, st *stream, g *group, consumer string) {
 		mem.end = leaving
 	}
 	m.letGo(tx, g, consumer, mem)
-	m.takeBack(tx, st, g)
+	m.recall(tx, st, g)
 }
 
 // letGo ends a membership.
@@ -107,8 +107,9 @@ func (m *machine) supersede(tx *engine.Tx, g *group) {
 	}
 }
 
-// takeBack makes what members have whose deliveries are over ready for delivery again, until the command is Full. The group's timer does the rest.
-func (m *machine) takeBack(tx *engine.Tx, st *stream, g *group) {
+// recall makes the records of members whose deliveries have ended ready for delivery again, until the
+// command is Full. The group's timer continues from there.
+func (m *machine) recall(tx *engine.Tx, st *stream, g *group) {
 	if g.ending == 0 {
 		return
 	}
@@ -122,7 +123,7 @@ func (m *machine) takeBack(tx *engine.Tx, st *stream, g *group) {
 				return
 			}
 			if end := g.members[b.consumer].end; end == leaving {
-				m.handBack(tx, g, b, b.offsets[0])
+				m.returnDelivery(tx, g, b, b.offsets[0])
 			} else {
 				m.fail(tx, st, g, b, b.offsets[0], 0, end.reason())
 			}

@@ -56,8 +56,9 @@ func TestLeaveDoesNotCount(t *testing.T) {
 	}
 }
 
-// TestLeaveHandsBackAtOnce: what the one who leaves had can be taken by the others in the same order, and by nobody's late word but an acknowledgement.
-func TestLeaveHandsBackAtOnce(t *testing.T) {
+// TestLeaveReturnsDeliveriesAtOnce: the other consumers can claim the records of a consumer that leaves,
+// in the same order. Of its late calls only an acknowledgement has an effect.
+func TestLeaveReturnsDeliveriesAtOnce(t *testing.T) {
 	r, s := newStore(t)
 	keyed(t, s, "x:1", "x:2", "y:1", "x:3")
 	a, b := consumers(t, s, stream.KeyShared)

@@ -56,11 +56,11 @@ type streamName struct {
 type stream struct {
 	streamName
 	header
-	parts  []partition
-	newest ID  // the last ID of any partition
-	turn   int // the partition that is next in turn
-	groups int // -1: not counted yet
-	fed    []fed
+	parts         []partition
+	newest        ID  // the last ID of any partition
+	turn          int // the partition that is next in turn
+	groups        int // -1: not counted yet
+	subscriptions []subscription
 }
 
 // Memories returns what is remembered of the rows.
@@ -102,7 +102,7 @@ func (m *machine) load(tx *engine.Tx, name string) *stream {
 	}
 	st := newStream(at, must(decodeHeader(b)))
 	m.loadPartitions(tx, st)
-	m.loadFed(tx, st)
+	m.loadSubscriptions(tx, st)
 	m.streams.Load(at, st, 1+st.partitions)
 	return st
 }

@@ -53,8 +53,8 @@ type pushRow struct {
 	asked   bool     // for one
 	sent    int64    // batches that may or may not have been taken: nobody has said yet
 
-	taken, repeated, refused, records int64
-	note                              string // why a batch was refused last
+	delivered, repeated, refused, records int64
+	note                                  string // why a batch was refused last
 }
 
 // credit is the right to hand out a batch: a row 'x' in the stream's home, of the push that is called id there.
@@ -69,7 +69,7 @@ func (r *pushRow) code(c *codec.Coder) {
 	c.Uvarint(&r.id)
 	c.Uvarint(&r.stream)
 	c.Bool(&r.made)
-	for _, n := range [...]*int64{&r.due, &r.active, &r.sent, &r.taken, &r.repeated, &r.refused, &r.records} {
+	for _, n := range [...]*int64{&r.due, &r.active, &r.sent, &r.delivered, &r.repeated, &r.refused, &r.records} {
 		c.Varint(n)
 	}
 	c.Uvarint(&r.numbers)
@@ -130,15 +130,15 @@ type pushing struct {
 	was  int64  // when it was due
 }
 
-// fed is what a stream remembers of a push.
-type fed struct{ key, group string }
+// subscription identifies a push of a stream.
+type subscription struct{ key, group string }
 
-// loadFed reads which pushes a stream has.
-func (m *machine) loadFed(tx *engine.Tx, st *stream) {
-	st.fed = nil
+// loadSubscriptions reads which pushes a stream has.
+func (m *machine) loadSubscriptions(tx *engine.Tx, st *stream) {
+	st.subscriptions = nil
 	prefix := pushPrefix(nil, st.ns, st.name)
 	each(tx, prefix, func(k, v []byte) {
-		st.fed = append(st.fed, fed{string(k[len(prefix):]), must(decodePush(v)).Group})
+		st.subscriptions = append(st.subscriptions, subscription{string(k[len(prefix):]), must(decodePush(v)).Group})
 	})
 }
 
@@ -188,17 +188,17 @@ func (f *pushing) remove() {
 // home reports whether the shard has the stream's record, or would have it.
 func (f *pushing) home() bool { return here(f.tx, f.name, 0) }
 
-// fedBy returns the key of a push of the group, "" if it has none.
-func (st *stream) fedBy(group string) string {
-	if i := slices.IndexFunc(st.fed, func(f fed) bool { return f.group == group }); i >= 0 {
-		return st.fed[i].key
+// subscriptionOf returns the key of a push of the group, "" if it has none.
+func (st *stream) subscriptionOf(group string) string {
+	if i := slices.IndexFunc(st.subscriptions, func(f subscription) bool { return f.group == group }); i >= 0 {
+		return st.subscriptions[i].key
 	}
 	return ""
 }
 
-// refuseFed refuses what consumers may not do with the group of a push.
-func (st *stream) refuseFed(kind uint8, group string) error {
-	if len(st.fed) == 0 || st.fedBy(group) == "" {
+// refuseSubscribed refuses what consumers may not do with the group of a push.
+func (st *stream) refuseSubscribed(kind uint8, group string) error {
+	if len(st.subscriptions) == 0 || st.subscriptionOf(group) == "" {
 		return nil
 	}
 	switch kind {

@@ -29,7 +29,7 @@ func TestPushScripts(t *testing.T) {
 		if spread {
 			shards = 3
 		}
-		r := machinetest.New(t, shards, engine.TableOf[Store](), takerPrimitive)
+		r := machinetest.New(t, shards, engine.TableOf[Store](), subscriberPrimitive)
 		for ns, spread := range map[string]bool{"n": spread, "m": false, "wide": true} {
 			if err := engine.NewNamespaces(r.Router()).Create(t.Context(), ns, spread); err != nil {
 				t.Fatal(err)
@@ -47,11 +47,11 @@ type pushScript struct {
 	*machinetest.Script
 	store *Store
 	seen  [3]int              // batches of each shard that have been printed
-	ends  map[uint64]takenEnd // by number
+	ends  map[uint64]batchEnd // by number
 }
 
-// takenEnd is where the token of an end came to.
-type takenEnd struct {
+// batchEnd is where the token of an end came to.
+type batchEnd struct {
 	namespace string
 	shard     engine.ShardID
 	token     []byte
@@ -133,7 +133,7 @@ func (s *pushScript) subscribe(a machinetest.Args) error {
 		from = "n"
 	}
 	w := wish{"n", protocol.Subscription{
-		Subscriber: protocol.Subscriber{Machine: engine.MachineWorkflow, Command: takerBatch, Namespace: from, Spread: s.Rig.Shards() > 1 && from != "m", Name: a.Word(0)},
+		Subscriber: protocol.Subscriber{Machine: engine.MachineWorkflow, Command: subscriberBatch, Namespace: from, Spread: s.Rig.Shards() > 1 && from != "m", Name: a.Word(0)},
 		Revision:   uint64(number("revision", 1)), Stream: a.Word(1), Group: a.Word(2), Batch: number("batch", 10), Most: number("most", 0), Mode: uint8(number("mode", 0)),
 		Latest: a.Has("latest"), Paused: a.Has("paused"), Gone: a.Has("gone"),
 	}}
@@ -141,7 +141,7 @@ func (s *pushScript) subscribe(a machinetest.Args) error {
 		w.Wait = machinetest.Duration(a.Named["wait"]).Milliseconds()
 	}
 	_, err := s.Rig.Router().Propose(context.Background(), a.Word(0), engine.Command{
-		Machine: engine.MachineWorkflow, Kind: takerSubscribe, Namespace: from, Body: encodeBody(&w, (*wish).code),
+		Machine: engine.MachineWorkflow, Kind: subscriberSubscribe, Namespace: from, Body: encodeBody(&w, (*wish).code),
 	})
 	s.Rig.Deliver()
 	return err
@@ -150,7 +150,7 @@ func (s *pushScript) subscribe(a machinetest.Args) error {
 // batches describes those that have been taken since the last call.
 func (s *pushScript) batches() (text string) {
 	if s.ends == nil {
-		s.ends = make(map[uint64]takenEnd)
+		s.ends = make(map[uint64]batchEnd)
 	}
 	for shard := range engine.ShardID(s.Rig.Shards()) {
 		n := 0
@@ -173,7 +173,7 @@ func (s *pushScript) batches() (text string) {
 			if b.End != nil {
 				token := must(codec.Decode(b.End, (*protocol.BatchToken).Code))
 				text += fmt.Sprintf(", end %d", token.Number)
-				s.ends[token.Number] = takenEnd{b.Namespace, shard, b.End}
+				s.ends[token.Number] = batchEnd{b.Namespace, shard, b.End}
 			}
 		}
 	}
@@ -186,7 +186,7 @@ func (s *pushScript) batches() (text string) {
 func (s *pushScript) end(number uint64, status uint8) {
 	e := s.ends[number]
 	end := protocol.End{Token: e.token, Status: status}
-	out := s.Rig.Entry(e.shard, engine.Command{Machine: engine.MachineWorkflow, Kind: takerEnd, Namespace: e.namespace, Spread: s.Rig.Shards() > 1, Body: encodeBody(&end, (*protocol.End).Encode)})
+	out := s.Rig.Entry(e.shard, engine.Command{Machine: engine.MachineWorkflow, Kind: subscriberEnd, Namespace: e.namespace, Spread: s.Rig.Shards() > 1, Body: encodeBody(&end, (*protocol.End).Encode)})
 	if out[0].Err != nil {
 		s.Printf("end %d: %v", number, out[0].Err)
 	}
@@ -290,7 +290,7 @@ func TestVerifyReportsPushes(t *testing.T) {
 			}
 			_, f := find()
 			f.Most, f.Revision = 1, f.Revision+1
-			out := r.Entry(0, engine.Command{Machine: engine.MachineWorkflow, Kind: takerSubscribe, Namespace: "n", Body: encodeBody(&wish{"n", f.Subscription}, (*wish).code)})
+			out := r.Entry(0, engine.Command{Machine: engine.MachineWorkflow, Kind: subscriberSubscribe, Namespace: "n", Body: encodeBody(&wish{"n", f.Subscription}, (*wish).code)})
 			if out[0].Err != nil {
 				t.Fatal(out[0].Err)
 			}

@@ -29,7 +29,7 @@ func (m *machine) applyPush(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		return nil, m.handOut(tx, &c)
+		return nil, m.deliverDue(tx, &c)
 	case kindEnd:
 		e, err := decodeBody(cmd.Body, (*protocol.End).Encode)
 		if err != nil {
@@ -118,12 +118,12 @@ func (m *machine) subscribe(tx *engine.Tx, s *protocol.Subscription, relayed boo
 	}
 	if s.Gone {
 		f.remove()
-		m.reloadFed(tx, st)
+		m.reloadSubscriptions(tx, st)
 		return nil
 	}
 	f.Subscription = *s
 	f.save()
-	m.reloadFed(tx, st)
+	m.reloadSubscriptions(tx, st)
 	if home && st != nil {
 		f.attach(st, s.Latest)
 	}
@@ -142,11 +142,11 @@ func (m *machine) present(tx *engine.Tx, name string) *stream {
 	return st
 }
 
-// reloadFed notes which pushes a stream has, after that has changed.
-func (m *machine) reloadFed(tx *engine.Tx, st *stream) {
+// reloadSubscriptions reads the pushes of a stream again after a change.
+func (m *machine) reloadSubscriptions(tx *engine.Tx, st *stream) {
 	if st != nil {
 		m.touch(tx, st)
-		m.loadFed(tx, st)
+		m.loadSubscriptions(tx, st)
 	}
 }
 
@@ -184,7 +184,7 @@ func (f *pushing) leave(st *stream) {
 	if st == nil || !made || !f.home() {
 		return
 	}
-	for _, other := range st.fed {
+	for _, other := range st.subscriptions {
 		if other.key != f.key && other.group == f.Group {
 			o := f.m.push(f.tx, f.name, other.key)
 			o.made = true
@@ -199,8 +199,8 @@ func (f *pushing) leave(st *stream) {
 
 // attachAll gives the pushes of a stream that is new their groups: all of its records are new to them.
 func (m *machine) attachAll(tx *engine.Tx, st *stream) {
-	m.loadFed(tx, st)
-	for _, of := range st.fed {
+	m.loadSubscriptions(tx, st)
+	for _, of := range st.subscriptions {
 		f := m.push(tx, st.name, of.key)
 		if f.home() {
 			f.made = false
@@ -213,7 +213,7 @@ func (m *machine) attachAll(tx *engine.Tx, st *stream) {
 
 // detachAll has the pushes of a stream that is deleted wait for another one.
 func (m *machine) detachAll(tx *engine.Tx, st *stream) {
-	for _, of := range st.fed {
+	for _, of := range st.subscriptions {
 		f := m.push(tx, st.name, of.key)
 		f.stream, f.made, f.due = 0, false, never
 		f.giveBack()
@@ -221,9 +221,9 @@ func (m *machine) detachAll(tx *engine.Tx, st *stream) {
 	}
 }
 
-// noteFed looks again at the pushes of a group, after something about it has changed.
-func (m *machine) noteFed(tx *engine.Tx, st *stream, group string) {
-	for _, of := range st.fed {
+// refreshPushesOf recomputes when the pushes of a group are due, after a change of the group.
+func (m *machine) refreshPushesOf(tx *engine.Tx, st *stream, group string) {
+	for _, of := range st.subscriptions {
 		if of.group == group {
 			f := m.push(tx, st.name, of.key)
 			f.look(true)
@@ -234,10 +234,10 @@ func (m *machine) noteFed(tx *engine.Tx, st *stream, group string) {
 
 // noteAppended is told that records have been appended to a partition, from an offset on.
 func (m *machine) noteAppended(tx *engine.Tx, st *stream, p int, from uint64) {
-	for _, of := range st.fed {
+	for _, of := range st.subscriptions {
 		f := m.push(tx, st.name, of.key)
 		g := m.loadGroup(tx, st, of.group)
-		if g == nil || f.rests() {
+		if g == nil || f.suspended() {
 			continue
 		}
 		part := &st.parts[p]
@@ -256,15 +256,15 @@ func (m *machine) noteAppended(tx *engine.Tx, st *stream, p int, from uint64) {
 	}
 }
 
-// rests reports whether nothing is handed out whatever there is.
-func (f *pushing) rests() bool {
+// suspended reports whether no batch may be delivered now, whatever there is.
+func (f *pushing) suspended() bool {
 	return f.Paused || f.sent >= maxSent || f.Most > 0 && f.asked && len(f.credits) == 0
 }
 
 // look finds out when there is something to hand out. What only a look at the group's busy keys would tell is taken to be there if busy is set.
 func (f *pushing) look(busy bool) {
 	f.due = never
-	if st := f.m.present(f.tx, f.name); st != nil && !f.rests() {
+	if st := f.m.present(f.tx, f.name); st != nil && !f.suspended() {
 		if g := f.m.loadGroup(f.tx, st, f.Group); g != nil {
 			for p := range g.parts {
 				f.due = min(f.due, f.dueOf(st, g, p, busy))

@@ -14,31 +14,31 @@ import (
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
-// taker is a subscriber that writes what it is handed. The payload of a batch's first record says what it makes of the batch.
-type taker struct{}
+// subscriberMachine is a subscriber that writes what it is handed. The payload of a batch's first record says what it makes of the batch.
+type subscriberMachine struct{}
 
 const (
-	takerSubscribe uint8 = iota + 1
-	takerBatch
-	takerEnd
+	subscriberSubscribe uint8 = iota + 1
+	subscriberBatch
+	subscriberEnd
 )
 
-var takerPrimitive = engine.Primitive{
-	ID: engine.MachineWorkflow, Name: "taker", New: func() engine.Machine { return taker{} },
+var subscriberPrimitive = engine.Primitive{
+	ID: engine.MachineWorkflow, Name: "taker", New: func() engine.Machine { return subscriberMachine{} },
 	Commands: []engine.CommandType{
-		{Kind: takerSubscribe, Name: "subscribe", From: engine.FromUsers, Admit: func(engine.Command, int) error { return nil }},
-		{Kind: takerBatch, Name: "batch", From: engine.FromMachines | engine.FromShards},
-		{Kind: takerEnd, Name: "end", From: engine.FromUsers, Admit: func(engine.Command, int) error { return nil }},
+		{Kind: subscriberSubscribe, Name: "subscribe", From: engine.FromUsers, Admit: func(engine.Command, int) error { return nil }},
+		{Kind: subscriberBatch, Name: "batch", From: engine.FromMachines | engine.FromShards},
+		{Kind: subscriberEnd, Name: "end", From: engine.FromUsers, Admit: func(engine.Command, int) error { return nil }},
 	},
 }
 
-func (taker) Restore(*engine.View) error { return nil }
+func (subscriberMachine) Restore(*engine.View) error { return nil }
 
-func (taker) OnReply(*engine.Tx, engine.Reply) {}
+func (subscriberMachine) OnReply(*engine.Tx, engine.Reply) {}
 
-func (taker) OnTimer(*engine.Tx, []byte) {}
+func (subscriberMachine) OnTimer(*engine.Tx, []byte) {}
 
-// wish is the body of takerSubscribe.
+// wish is the body of subscriberSubscribe.
 type wish struct {
 	namespace string // of the stream
 	protocol.Subscription
@@ -49,9 +49,9 @@ func (w *wish) code(c *codec.Coder) {
 	w.Subscription.Code(c)
 }
 
-func (taker) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
+func (subscriberMachine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 	switch cmd.Kind {
-	case takerSubscribe:
+	case subscriberSubscribe:
 		w := must(codec.Decode(cmd.Body, (*wish).code))
 		c := engine.Command{Machine: engine.MachineStream, Kind: protocol.KindSubscribe, Namespace: w.namespace, Spread: tx.Spread(), Body: encodeBody(&w.Subscription, (*protocol.Subscription).Code)}
 		switch {
@@ -63,24 +63,24 @@ func (taker) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 		}
 		tx.Send(engine.Message{Command: c, Name: w.Stream})
 		return nil, nil
-	case takerEnd:
+	case subscriberEnd:
 		tx.Then(engine.Command{Machine: engine.MachineStream, Kind: protocol.KindBatchEnd, Body: cmd.Body})
 		return nil, nil
 	}
 	b := must(codec.Decode(cmd.Body, (*protocol.Batch).Code))
-	taken, err := protocol.BatchResult{}, error(nil)
+	result, err := protocol.BatchResult{}, error(nil)
 	switch first := string(b.Records[0].Payload); {
 	case first == "refuse":
 		err = engine.Errorf(ErrInvalid, "the batch is refused")
 	case first == "far" && !tx.Here(b.Name):
 		err = engine.Errorf(ErrNotFound, "the taker is not known here")
 	case first == "known":
-		taken.Repeated = true
+		result.Repeated = true
 	case first == "half":
-		taken.Had = 1
+		result.Had = 1
 	}
 	if err == nil {
-		tx.Set(fmt.Appendf(nil, "log%06d", takerLog(tx)), encodeBody(&b, (*protocol.Batch).Code))
+		tx.Set(fmt.Appendf(nil, "log%06d", subscriberLog(tx)), encodeBody(&b, (*protocol.Batch).Code))
 	}
 	for _, r := range b.Records {
 		if string(r.Payload) == "poison" {
@@ -88,11 +88,11 @@ func (taker) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 		}
 		tx.Set(append([]byte("taken"), r.Payload...), nil)
 	}
-	return encodeBody(&taken, (*protocol.BatchResult).Code), err
+	return encodeBody(&result, (*protocol.BatchResult).Code), err
 }
 
-// takerLog returns the number of the next batch that a shard takes.
-func takerLog(tx *engine.Tx) (n int) {
+// subscriberLog returns the number of the next batch that a shard takes.
+func subscriberLog(tx *engine.Tx) (n int) {
 	it := tx.Iter([]byte("log"), []byte("loh"))
 	defer it.Close()
 	for ok := it.First(); ok; ok = it.Next() {
@@ -103,15 +103,15 @@ func takerLog(tx *engine.Tx) (n int) {
 
 // newTaker returns a stream of five partitions, to which a taker has subscribed.
 func newTaker(t *testing.T, batch int64) (*machinetest.Rig, *Store) {
-	r := machinetest.New(t, 1, engine.TableOf[Store](), takerPrimitive)
+	r := machinetest.New(t, 1, engine.TableOf[Store](), subscriberPrimitive)
 	s := engine.StoreOf[Store](r.Router(), "n", 1<<20)
 	if err := s.Create(t.Context(), "in", Partitions(5)); err != nil {
 		t.Fatal(err)
 	}
 	sub := protocol.Subscription{
-		Subscriber: protocol.Subscriber{Machine: engine.MachineWorkflow, Command: takerBatch, Namespace: "n", Name: "t"}, Revision: 1, Stream: "in", Group: "g", Batch: batch,
+		Subscriber: protocol.Subscriber{Machine: engine.MachineWorkflow, Command: subscriberBatch, Namespace: "n", Name: "t"}, Revision: 1, Stream: "in", Group: "g", Batch: batch,
 	}
-	out := r.Entry(0, engine.Command{Machine: engine.MachineWorkflow, Kind: takerSubscribe, Namespace: "n", Body: encodeBody(&wish{"n", sub}, (*wish).code)})
+	out := r.Entry(0, engine.Command{Machine: engine.MachineWorkflow, Kind: subscriberSubscribe, Namespace: "n", Body: encodeBody(&wish{"n", sub}, (*wish).code)})
 	if out[0].Err != nil {
 		t.Fatal(out[0].Err)
 	}
@@ -181,14 +181,14 @@ func TestRefusedBatchIsBuried(t *testing.T) {
 				_ = d.Run(t.Context(), d.Lead)
 			}
 		}
-		taken := 0
+		claims := 0
 		for _, row := range r.Rows(0) {
 			if bytes.Contains(row.Key, []byte("taken")) {
-				taken++
+				claims++
 			}
 		}
-		if got := buried(t, s); !slices.Equal(got, []string{"poison"}) || taken != more-1 {
-			t.Errorf("partition %d: buried %q, taken %d, want the poison alone and %d", poisoned, got, taken, more-1)
+		if got := buried(t, s); !slices.Equal(got, []string{"poison"}) || claims != more-1 {
+			t.Errorf("partition %d: buried %q, taken %d, want the poison alone and %d", poisoned, got, claims, more-1)
 		}
 	}
 }
@@ -215,7 +215,7 @@ func TestBuriesTheNamedBatch(t *testing.T) {
 		{named{gen, 3, 2, 3, 2}, ErrConflict}, {named{gen, 7, 1, 1, 1}, ErrConflict}, {named{gen, 2, 1, 1, 1}, ErrConflict}, {named{gen + 1, 3, 1, 3, 3}, ErrConflict},
 		{named{gen, 3, 1, 3, 3}, nil}, {named{gen, 3, 1, 3, 3}, ErrConflict},
 	} {
-		bury := pushCommand{pushes: []fedBy{{"in", key}}, most: 1, bury: "too much", batch: &c.batch}
+		bury := pushCommand{pushes: []pushRef{{"in", key}}, most: 1, bury: "too much", batch: &c.batch}
 		cmd := engine.Command{Machine: engine.MachineStream, Kind: kindPush, Namespace: "n", Body: encodeBody(&bury, (*pushCommand).code)}
 		if _, err := duties(r, func() {})[0].Lead.Propose(t.Context(), cmd); !errors.Is(err, c.want) {
 			t.Errorf("%+v: %v, want %v", c.batch, err, c.want)

@@ -78,7 +78,7 @@ func nextPushes(v *engine.View, c *pushCommand) (namespace string, err error) {
 		if len(c.pushes) > 0 && ns != of {
 			break
 		}
-		c.pushes, of = append(c.pushes, fedBy{stream, subscriber}), ns
+		c.pushes, of = append(c.pushes, pushRef{stream, subscriber}), ns
 	}
 	if len(c.pushes) == 0 {
 		return "", nil
@@ -107,7 +107,7 @@ func (m *machine) queryPush(v *engine.View, q *protocol.SubscriptionQuery) error
 	}
 	q.Info = protocol.SubscriptionInfo{
 		Found: true, Revision: f.Revision, Paused: f.Paused, Full: f.Most > 0 && f.asked && len(f.credits) == 0, Active: f.active, Sent: f.sent,
-		Taken: f.taken, Repeated: f.repeated, Refused: f.refused, Records: f.records, Note: f.note,
+		Taken: f.delivered, Repeated: f.repeated, Refused: f.refused, Records: f.records, Note: f.note,
 	}
 	w, err := viewOf(v, q.Namespace, q.Stream)
 	if err != nil || w == nil {

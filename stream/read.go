@@ -243,14 +243,14 @@ func (r *reader) take(queries []*readQuery) []Record {
 		return cmp.Or(a.ID.Compare(b.ID), cmp.Compare(a.Partition, b.Partition))
 	})
 	recs = r.bound(queries, recs)
-	taken := make(map[int]uint64)
+	returned := make(map[int]uint64)
 	for i := range recs {
-		taken[recs[i].Partition] = recs[i].Offset
+		returned[recs[i].Partition] = recs[i].Offset
 	}
 	for i, q := range queries {
 		left := make(map[int]uint64) // the first record of each partition that is not taken
 		for j := len(q.records) - 1; j >= 0; j-- {
-			if rec := &q.records[j]; rec.Offset > taken[rec.Partition] {
+			if rec := &q.records[j]; rec.Offset > returned[rec.Partition] {
 				left[rec.Partition] = rec.Offset
 			}
 		}

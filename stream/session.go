@@ -143,10 +143,10 @@ func (t *groupTarget) openGroup(s *session) error {
 			m.dropGroup(tx, st, g)
 		}
 		g = m.makeGroup(tx, st, t.group, sp)
-		m.noteFed(tx, st, t.group)
+		m.refreshPushesOf(tx, st, t.group)
 	}
 	s.g = g
-	return st.refuseFed(s.kind, t.group)
+	return st.refuseSubscribed(s.kind, t.group)
 }
 
 // find is open for a group that must exist.
@@ -202,11 +202,11 @@ func inGroup[B, R any, P interface {
 		m, tx, st, g := s.m, s.tx, s.st, s.g
 		m.touchGroup(tx, g)
 		m.expire(tx, st, g)
-		m.takeBack(tx, st, g)
+		m.recall(tx, st, g)
 		result, err = apply(s, b)
 		m.expire(tx, st, g) // records returned without a delay are ready
 		m.flush(tx, g)
-		m.noteFed(tx, st, g.group)
+		m.refreshPushesOf(tx, st, g.group)
 		return result, err
 	}
 }
@@ -221,7 +221,7 @@ func (s *session) createGroup(b *createGroupBody) error {
 	if _, err := s.m.foundGroup(s.tx, s.st, b.group, b.config); err != nil {
 		return err
 	}
-	s.m.noteFed(s.tx, s.st, b.group)
+	s.m.refreshPushesOf(s.tx, s.st, b.group)
 	return nil
 }
 
@@ -288,6 +288,6 @@ func (s *session) hold(b *consumerBody) (claims, error) {
 
 func (s *session) follow(b *followBody) (engine.Nothing, error) {
 	s.m.follow(s.tx, s.g, b.consumer, b.epoch)
-	s.m.takeBack(s.tx, s.st, s.g)
+	s.m.recall(s.tx, s.st, s.g)
 	return engine.Nothing{}, nil
 }

@@ -181,9 +181,10 @@ func (m *machine) fail(tx *engine.Tx, st *stream, g *group, b *batch, offset uin
 	m.again(tx, g, b, offset, tx.Now()+delay, reason)
 }
 
-// handBack makes a record ready for delivery again that its consumer has left as it was: the delivery does not count. Those of its key that the consumer
-// has too are handed back as well, before any is delivered.
-func (m *machine) handBack(tx *engine.Tx, g *group, b *batch, offset uint64) {
+// returnDelivery makes a record ready for delivery again that its consumer has left as it was: the
+// delivery does not count. Those of its key that the consumer has too are handed back as well,
+// before any is delivered.
+func (m *machine) returnDelivery(tx *engine.Tx, g *group, b *batch, offset uint64) {
 	hash := g.release(&g.parts[b.partition], b, offset)
 	m.wait(tx, g, b.partition, &failure{offset, b.attempt, b.excused + 1, false, b.delivered, tx.Now(), hash, leaving.reason()})
 }

@@ -189,13 +189,13 @@ func (v *verifier) memory(m *machine) error {
 		prefix := pushPrefix(nil, at.ns, at.name)
 		if err := v.Scan(prefix, key.PrefixEnd(prefix), func(k, value []byte) error {
 			f, _ := decodePush(value) // verifyPushes has reported one that is damaged
-			st.fed = append(st.fed, fed{string(k[len(prefix):]), f.Group})
+			st.subscriptions = append(st.subscriptions, subscription{string(k[len(prefix):]), f.Group})
 			return nil
 		}); err != nil {
 			return err
 		}
-		if !slices.Equal(st.fed, remembered.fed) {
-			v.Reportf("stream: namespace %s, stream %q: memory has pushes %q, the rows %q", v.name(at.ns), at.name, remembered.fed, st.fed)
+		if !slices.Equal(st.subscriptions, remembered.subscriptions) {
+			v.Reportf("stream: namespace %s, stream %q: memory has pushes %q, the rows %q", v.name(at.ns), at.name, remembered.subscriptions, st.subscriptions)
 		}
 		if !slices.Equal(st.parts, remembered.parts) || st.newest != remembered.newest || st.turn != remembered.turn {
 			v.Reportf("stream: namespace %s, stream %q: memory has other partitions than the rows", v.name(at.ns), at.name)

@@ -31,11 +31,11 @@ type ended struct {
 
 // course is what a call has done on its way.
 type course struct {
-	n     int
-	open  []spanGen // spans in which it may have had an effect that was never reported
-	kids  []kidGen
-	hands []handGen // handlers that are at work behind the end of their calls
-	work  []workGen
+	n        int
+	open     []spanGen // spans in which it may have had an effect that was never reported
+	kids     []kidGen
+	handlers []handlerGen // handlers that are at work behind the end of their calls
+	work     []workGen
 }
 
 type spanGen struct {
@@ -49,7 +49,7 @@ type kidGen struct {
 	from, to int64 // to its end, or until it is cancelled
 }
 
-type handGen struct{ from, to int64 }
+type handlerGen struct{ from, to int64 }
 
 // workGen is a handler: when it begins, when its attempt ends, and when it returns.
 type workGen struct{ from, to, back int64 }
@@ -58,18 +58,18 @@ type workGen struct{ from, to, back int64 }
 const patienceGen = 60_000
 
 // cutAt returns the handlers that are at work when a call is given up at a time.
-func (c *course) cutAt(at int64) (hands []handGen) {
-	for _, h := range c.hands {
+func (c *course) cutAt(at int64) (handlers []handlerGen) {
+	for _, h := range c.handlers {
 		if h.from <= at {
-			hands = append(hands, h)
+			handlers = append(handlers, h)
 		}
 	}
 	for _, w := range c.work {
 		if w.from <= at && at < w.to {
-			hands = append(hands, handGen{at, min(w.back, at+patienceGen)})
+			handlers = append(handlers, handlerGen{at, min(w.back, at+patienceGen)})
 		}
 	}
-	return hands
+	return handlers
 }
 
 // isOpen reports whether a call that is given up at a time may have had an effect.
@@ -138,7 +138,7 @@ func (m *model) try(c *callGen, c2 *course, key, input string, at, limit int64, 
 		m.ties = m.ties || m.depth > 0 && f.kind == "silent" && end == limit && k < tries // which of two timers is first
 		c2.work = append(c2.work, workGen{t, min(end, limit), back})
 		if end > limit || end == limit && f.kind == "silent" {
-			c2.hands = append(c2.hands, handGen{limit, min(back, limit+patienceGen)})
+			c2.handlers = append(c2.handlers, handlerGen{limit, min(back, limit+patienceGen)})
 			return late
 		}
 		m.before(end, limit)
@@ -155,7 +155,7 @@ func (m *model) try(c *callGen, c2 *course, key, input string, at, limit int64, 
 			r.code, r.refused = "bad", true
 			return r
 		case "cancel":
-			c2.hands = append(c2.hands, handGen{end, min(back, end+patienceGen)})
+			c2.handlers = append(c2.handlers, handlerGen{end, min(back, end+patienceGen)})
 			return ended{at: end, outcome: "cancelled", code: "cancelled", output: errorGen, bad: true, ambiguous: true, refused: true}
 		case "fail":
 			r.code = "busy"
@@ -164,7 +164,7 @@ func (m *model) try(c *callGen, c2 *course, key, input string, at, limit int64, 
 		}
 		if k >= tries {
 			if f.kind == "silent" {
-				c2.hands = append(c2.hands, handGen{end, end + patienceGen})
+				c2.handlers = append(c2.handlers, handlerGen{end, end + patienceGen})
 			}
 			return r
 		}
@@ -350,9 +350,9 @@ func (m *model) fan(f *flowGen, t *stepGen, key, input string, at, until int64) 
 				way.kids = append(way.kids, k)
 			}
 		}
-		for _, h := range b.way.hands {
+		for _, h := range b.way.handlers {
 			if h.from <= now {
-				way.hands = append(way.hands, h)
+				way.handlers = append(way.handlers, h)
 			}
 		}
 		if !b.over {
@@ -381,7 +381,7 @@ type undoGen struct {
 	visit          int
 	input, outcome string
 	output         string
-	hands          []handGen
+	handlers       []handlerGen
 }
 
 // ranGen is what has become of a run.
@@ -464,9 +464,9 @@ func (m *model) run(f *flowGen, input string, at, cancel int64) (r ranGen) {
 				}
 			}
 			if e.cut {
-				way.hands = way.cutAt(stop)
+				way.handlers = way.cutAt(stop)
 				if step.undo != "" && e.ambiguous {
-					undo = append(undo, undoGen{step, visit, sent, how, e.output, way.hands})
+					undo = append(undo, undoGen{step, visit, sent, how, e.output, way.handlers})
 				}
 				r.status, now, cut = how, end, true
 				break
@@ -478,7 +478,7 @@ func (m *model) run(f *flowGen, input string, at, cancel int64) (r ranGen) {
 				ended_[step.name] = last{e.outcome, errorGen}
 			}
 			if step.undo != "" && (!e.bad || e.ambiguous) {
-				undo = append(undo, undoGen{step, visit, sent, e.outcome, e.output, way.hands})
+				undo = append(undo, undoGen{step, visit, sent, e.outcome, e.output, way.handlers})
 			}
 			outcome = e.outcome
 		}
@@ -504,7 +504,7 @@ func (m *model) run(f *flowGen, input string, at, cancel int64) (r ranGen) {
 		text = append(text, "output "+plainly(r.output))
 	} else {
 		for _, u := range slices.Backward(undo) {
-			for _, h := range u.hands {
+			for _, h := range u.handlers {
 				now = max(now, h.to)
 			}
 			data := fmt.Sprintf(`{"input":%s,"output":%s}`, u.input, u.output)

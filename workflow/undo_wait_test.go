@@ -299,17 +299,18 @@ func TestFanWaitsForChild(t *testing.T) {
 	}
 }
 
-// TestUndoHearsOfLateHandler: compensation waits for a handler that outlives its timeout only until the handler returns, which the worker reports, and not the full 60 s.
-func TestUndoHearsOfLateHandler(t *testing.T) {
+// TestUndoReportsLateHandler: compensation waits for a handler that outlives its timeout only until
+// the handler returns, which the worker reports, and not the full 60 s.
+func TestUndoReportsLateHandler(t *testing.T) {
 	t.Run("its time is over", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) { hearsOfLateHandler(t, 50, workflow.Failed) })
+		synctest.Test(t, func(t *testing.T) { reportsLateHandler(t, 50, workflow.Failed) })
 	})
 	t.Run("it was cancelled before", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) { hearsOfLateHandler(t, 300, workflow.Cancelled) })
+		synctest.Test(t, func(t *testing.T) { reportsLateHandler(t, 300, workflow.Cancelled) })
 	})
 }
 
-func hearsOfLateHandler(t *testing.T, timeout int, status workflow.Status) {
+func reportsLateHandler(t *testing.T, timeout int, status workflow.Status) {
 	node, err := floe.Open(floe.Config{Shards: 1})
 	if err != nil {
 		t.Fatal(err)

@@ -80,7 +80,7 @@ func (s *shop) consume(ctx context.Context, group, consumer string, opts ...stre
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(s.out, "%s: %s got %s\n", group, consumer, handed(deliveries))
+	fmt.Fprintf(s.out, "%s: %s got %s\n", group, consumer, deliveryText(deliveries))
 	if len(deliveries) == 0 {
 		return nil
 	}
@@ -88,7 +88,7 @@ func (s *shop) consume(ctx context.Context, group, consumer string, opts ...stre
 	return err
 }
 
-func handed(deliveries []stream.Delivery) string {
+func deliveryText(deliveries []stream.Delivery) string {
 	var records []stream.Record
 	for _, d := range deliveries {
 		records = append(records, d.Record)

@@ -94,7 +94,7 @@ func errorOutputs(job string, failures []failure) (all []output) {
 	size := 0
 	flush := func() {
 		if len(messages) > 0 {
-			o := outputOf(pourOp(name, messages), -1)
+			o := outputOf(forwardOp(name, messages), -1)
 			o.records = int64(len(messages))
 			all = append(all, o)
 		}

@@ -339,7 +339,7 @@ func (m *maker) flush() {
 	var op engine.Op
 	switch m.def.Kind {
 	case pipeline.ToStream:
-		op = pourOp(m.def.Target, m.messages)
+		op = forwardOp(m.def.Target, m.messages)
 	case pipeline.ToKV:
 		op = engine.Op{Command: engine.Command{Machine: engine.MachineKV, Kind: protocol.KindPutMany, Body: m.puts}, Route: m.route}
 	case pipeline.ToQueue:
@@ -359,8 +359,8 @@ func (m *maker) flush() {
 	m.at, m.lost, m.size, m.messages, m.puts, m.enqueued, m.points = nil, nil, 0, nil, nil, nil, nil
 }
 
-// pourOp appends to a stream, wherever its partitions are.
-func pourOp(name string, messages []stream.Message) engine.Op {
+// forwardOp appends to a stream, whichever shards have its partitions.
+func forwardOp(name string, messages []stream.Message) engine.Op {
 	op := engine.OpOf(stream.AppendManyOp(name, messages))
 	op.Command.Kind = protocol.KindAppendMany
 	return op

@@ -20,18 +20,18 @@ func (m *machine) OpenStream(v *engine.View, namespace, name string) (*protocol.
 		p := &parts[i]
 		s.Partitions[i] = protocol.Partition{Here: w.here(i), First: p.first, Last: p.last, LastID: protocol.RecordID(p.lastID)}
 	}
-	return s, &feedReader{m, w, parts}, nil
+	return s, &recordReader{m, w, parts}, nil
 }
 
-// feedReader is a protocol.RecordReader.
-type feedReader struct {
+// recordReader is a protocol.RecordReader.
+type recordReader struct {
 	m     *machine
 	w     *view
 	parts []partition
 }
 
 // Read implements protocol.RecordReader.
-func (r *feedReader) Read(partition int, from uint64, f func(*protocol.Record) bool) (err error) {
+func (r *recordReader) Read(partition int, from uint64, f func(*protocol.Record) bool) (err error) {
 	p := &r.parts[partition]
 	if from = max(from, p.first); from > p.last {
 		return nil
@@ -92,7 +92,7 @@ func (c *chunks) copy(b []byte) []byte {
 }
 
 // Find implements protocol.RecordReader.
-func (r *feedReader) Find(partition int, behind func(*protocol.Record) bool) (uint64, error) {
+func (r *recordReader) Find(partition int, behind func(*protocol.Record) bool) (uint64, error) {
 	p := &r.parts[partition]
 	lo, hi := p.first, p.last+1
 	for lo < hi {

@@ -2,10 +2,11 @@ package stream
 
 import "github.com/floedb/floe/internal/engine"
 
-// pour is append for other machines, which do not know where the partitions of a stream of a spread namespace are: its home keeps what is for partitions that are
-// here, and sends the rest on. All of it goes this way, so that records for one partition stay in the order in which they were poured. A shard refuses what
-// is sent on only when the stream has been deleted since: then it is gone like what was in it.
-func (s *session) pour(b *appendBody) ([]byte, error) {
+// forward appends records of other machines, which do not know the shards of a stream's partitions in
+// a spread namespace. The stream's home appends those for its own partitions and sends the others to
+// their shards. All records of machines take this way, so that those of one partition keep their
+// order. A shard refuses forwarded records only if the stream has been deleted since.
+func (s *session) forward(b *appendBody) ([]byte, error) {
 	if err := s.open(&b.target); err != nil {
 		return nil, err
 	}

@@ -10,7 +10,8 @@ import (
 	"github.com/floedb/floe/internal/protocol"
 )
 
-// What one command hands out at most. What comes of a batch, in the same command, may write much.
+// Bounds of what one command delivers. The subscriber's work on a batch, in the same command, may write
+// much.
 const (
 	maxBatches   = 32
 	maxBatchSize = 4 << 20
@@ -18,17 +19,17 @@ const (
 
 // pushCommand is the body of kindPush: pushes that the duty has found to be due.
 type pushCommand struct {
-	pushes []fedBy
+	pushes []pushRef
 	most   uint64 // batches
 	bury   string // not "": a batch goes to the dead letters instead, for this reason
 	batch  *named // the batch that is buried; nil in commands of earlier builds, which buried the next one
 }
 
-// fedBy names a push.
-type fedBy struct{ stream, key string }
+// pushRef names a push.
+type pushRef struct{ stream, key string }
 
 func (c *pushCommand) code(cd *codec.Coder) {
-	codec.List(cd, &c.pushes, func(cd *codec.Coder, f *fedBy) {
+	codec.List(cd, &c.pushes, func(cd *codec.Coder, f *pushRef) {
 		cd.String(&f.stream)
 		cd.String(&f.key)
 	})
@@ -60,18 +61,18 @@ func (n *named) code(c *codec.Coder) {
 }
 
 // names returns the name of a batch.
-func (b *taken) named(st *stream) named {
+func (b *batchClaim) named(st *stream) named {
 	return named{st.gen, b.partition, b.offsets[0], b.offsets[len(b.offsets)-1], len(b.offsets)}
 }
 
-// room is how much more one command may hand out.
+// room is how much more one command may deliver.
 type room struct {
 	batches int
 	bytes   int
 }
 
-// handOut hands out what is due. It is refused if nothing was.
-func (m *machine) handOut(tx *engine.Tx, c *pushCommand) error {
+// deliverDue delivers the batches that are due. It returns ErrConflict if none is.
+func (m *machine) deliverDue(tx *engine.Tx, c *pushCommand) error {
 	r := room{batches: int(min(c.most, maxBatches)), bytes: maxBatchSize}
 	done := false
 	for _, at := range c.pushes {
@@ -85,7 +86,7 @@ func (m *machine) handOut(tx *engine.Tx, c *pushCommand) error {
 				return err
 			}
 		} else {
-			f.handOut(&r, c.bury)
+			f.deliverBatches(&r, c.bury)
 		}
 		f.save()
 	}
@@ -99,7 +100,8 @@ func (m *machine) handOut(tx *engine.Tx, c *pushCommand) error {
 func (f *pushing) buryNamed(c *pushCommand) error {
 	st := f.m.present(f.tx, f.name)
 	overtaken := engine.Errorf(ErrConflict, "overtaken: the batch to be buried is not the next one")
-	if st == nil || st.gen != c.batch.gen || c.batch.partition < 0 || c.batch.partition >= len(st.parts) || f.rests() || !here(f.tx, f.name, c.batch.partition) {
+	if st == nil || st.gen != c.batch.gen || c.batch.partition < 0 || c.batch.partition >= len(st.parts) ||
+		f.suspended() || !here(f.tx, f.name, c.batch.partition) {
 		return overtaken
 	}
 	g := f.m.loadGroup(f.tx, st, f.Group)
@@ -107,21 +109,21 @@ func (f *pushing) buryNamed(c *pushCommand) error {
 		return overtaken
 	}
 	f.m.touchGroup(f.tx, g)
-	b := f.takeFrom(st, g, c.batch.partition, c.batch.last)
+	b := f.claimFrom(st, g, c.batch.partition, c.batch.last)
 	f.m.flush(f.tx, g)
 	if len(b.offsets) == 0 || b.named(st) != *c.batch {
 		return overtaken
 	}
-	f.hand(st, b, c.bury)
+	f.deliver(st, b, c.bury)
 	f.look(true)
 	return nil
 }
 
-// handOut hands out batches for as long as there is room, and notes when there are more.
-func (f *pushing) handOut(r *room, bury string) {
+// deliverBatches delivers batches while there is room, and sets the due time if there are more.
+func (f *pushing) deliverBatches(r *room, bury string) {
 	st := f.m.present(f.tx, f.name)
 	stuck := false
-	for st != nil && !f.rests() && r.batches > 0 && r.bytes > 0 && !f.tx.Full() && !stuck {
+	for st != nil && !f.suspended() && r.batches > 0 && r.bytes > 0 && !f.tx.Full() && !stuck {
 		if f.look(true); f.due > f.tx.Now() {
 			break
 		}
@@ -130,27 +132,27 @@ func (f *pushing) handOut(r *room, bury string) {
 				break
 			}
 		}
-		b, ok := f.take(st)
+		b, ok := f.claim(st)
 		if stuck = !ok; ok {
 			r.batches--
 			r.bytes -= b.size
 			n := b.named(st)
 			f.m.tried.Store(&n)
-			f.hand(st, b, bury)
+			f.deliver(st, b, bury)
 		}
 	}
 	f.look(!stuck)
 }
 
-// taken is a batch that was taken from the group.
-type taken struct {
+// batchClaim is a batch claimed from the group.
+type batchClaim struct {
 	partition int
 	offsets   []uint64
 	size      int
 }
 
-// take takes a batch of a partition that has one.
-func (f *pushing) take(st *stream) (b taken, ok bool) {
+// claim claims a batch of a partition that has one.
+func (f *pushing) claim(st *stream) (b batchClaim, ok bool) {
 	g := f.m.loadGroup(f.tx, st, f.Group)
 	if g == nil {
 		return b, false
@@ -162,19 +164,19 @@ func (f *pushing) take(st *stream) (b taken, ok bool) {
 		if f.dueOf(st, g, p, true) > f.tx.Now() {
 			continue
 		}
-		if b = f.takeFrom(st, g, p, math.MaxUint64); len(b.offsets) > 0 {
+		if b = f.claimFrom(st, g, p, math.MaxUint64); len(b.offsets) > 0 {
 			return b, true
 		}
 	}
 	return b, false
 }
 
-// takeFrom takes a batch of a partition, of no new records beyond an offset.
-func (f *pushing) takeFrom(st *stream, g *group, p int, upTo uint64) (b taken) {
+// claimFrom claims a batch of a partition, with no new records beyond the offset upTo.
+func (f *pushing) claimFrom(st *stream, g *group, p int, upTo uint64) (b batchClaim) {
 	b.partition = p
 	part, cursor := &st.parts[p], &g.parts[p]
 	if cursor.special(g) {
-		if b.offsets = f.takeLeft(st, g, p); len(b.offsets) > 0 || cursor.keyed(g) {
+		if b.offsets = f.claimReturned(st, g, p); len(b.offsets) > 0 || cursor.keyed(g) {
 			return b
 		}
 	}
@@ -194,8 +196,8 @@ func (f *pushing) takeFrom(st *stream, g *group, p int, upTo uint64) (b taken) {
 	return b
 }
 
-// takeLeft takes a record of a partition that consumers of the group have left. The push gets those of all keys.
-func (f *pushing) takeLeft(st *stream, g *group, p int) []uint64 {
+// claimReturned claims a record of a partition that consumers of the group have returned, of any key.
+func (f *pushing) claimReturned(st *stream, g *group, p int) []uint64 {
 	g.owners = owners{of: make([]string, slots), until: never}
 	d := delivery{
 		m: f.m, tx: f.tx, st: st, g: g, c: &readGroupBody{limit: 1, noAck: true}, limit: 1, bytes: maxClaimBytes, claims: new(claims),
@@ -212,14 +214,14 @@ func (f *pushing) takeLeft(st *stream, g *group, p int) []uint64 {
 	return d.claims.claims[0].offsets
 }
 
-// hand gives a batch to the subscriber, or, with a reason, to the dead letters.
-func (f *pushing) hand(st *stream, b taken, bury string) {
+// deliver sends a batch to the subscriber, or, with a reason, to the dead letters.
+func (f *pushing) deliver(st *stream, b batchClaim, bury string) {
 	f.records += int64(len(b.offsets))
 	if bury != "" {
-		f.bury(st, &handedToken{partition: b.partition, offsets: b.offsets}, bury)
+		f.bury(st, &deliveryToken{partition: b.partition, offsets: b.offsets}, bury)
 		return
 	}
-	t := handedToken{stream: f.name, key: f.key, id: f.id, gen: st.gen, partition: b.partition, offsets: b.offsets}
+	t := deliveryToken{stream: f.name, key: f.key, id: f.id, gen: st.gen, partition: b.partition, offsets: b.offsets}
 	if f.Most > 0 {
 		t.right, f.credits = f.credits[0], f.credits[1:]
 	}
@@ -230,7 +232,7 @@ func (f *pushing) hand(st *stream, b taken, bury string) {
 			t.to = toRoute
 		}
 	}
-	f.give(st, &t)
+	f.sendBatch(st, &t)
 }
 
 // receiver is where a subscriber's command is run.
@@ -243,12 +245,12 @@ const (
 	receiverEnd
 )
 
-// give has the subscriber's command run.
-func (f *pushing) give(st *stream, t *handedToken) {
+// sendBatch runs the subscriber's command.
+func (f *pushing) sendBatch(st *stream, t *deliveryToken) {
 	b := protocol.Batch{Name: f.Subscriber.Name, Namespace: f.tx.NamespaceName(), Stream: f.name, Partition: t.partition}
 	for _, o := range t.offsets {
 		s := must(storedAt(getterOf(f.tx), st.gen, t.partition, o))
-		b.Records = append(b.Records, must(fedRecord(s)))
+		b.Records = append(b.Records, must(subscriberRecord(s)))
 	}
 	if t.right != (credit{}) {
 		end := f.token(t.right)
@@ -256,7 +258,7 @@ func (f *pushing) give(st *stream, t *handedToken) {
 	}
 	cmd := engine.Command{Machine: f.Subscriber.Machine, Kind: f.Subscriber.Command, Body: encodeBody(&b, (*protocol.Batch).Code)}
 	f.sent++
-	token := encodeBody(t, (*handedToken).code)
+	token := encodeBody(t, (*deliveryToken).code)
 	route := f.Subscriber.Name
 	switch t.to {
 	case toHere:
@@ -269,8 +271,8 @@ func (f *pushing) give(st *stream, t *handedToken) {
 	f.tx.Send(engine.Message{Command: cmd, Name: route, Lane: laneOfPush(f.name, f.key), Token: token, Reply: true})
 }
 
-// fedRecord returns a record as subscribers get it.
-func fedRecord(s stored) (protocol.BatchRecord, error) {
+// subscriberRecord returns a record in the form that subscribers receive.
+func subscriberRecord(s stored) (protocol.BatchRecord, error) {
 	r := codec.NewReader(s.message)
 	rec := protocol.BatchRecord{Millis: s.id.Millis, Seq: s.id.Seq, Key: r.String()}
 	for range readCount(&r, MaxHeaderBytes) {
@@ -280,8 +282,8 @@ func fedRecord(s stored) (protocol.BatchRecord, error) {
 	return rec, r.Err()
 }
 
-// handedToken says which batch a reply is about.
-type handedToken struct {
+// deliveryToken identifies the batch that a reply is about.
+type deliveryToken struct {
 	stream    string
 	key       string // of the subscriber
 	id        uint64 // of the push
@@ -292,7 +294,7 @@ type handedToken struct {
 	to        receiver
 }
 
-func (t *handedToken) code(c *codec.Coder) {
+func (t *deliveryToken) code(c *codec.Coder) {
 	c.String(&t.stream)
 	c.String(&t.key)
 	c.Uvarint(&t.id)
@@ -312,7 +314,7 @@ func (m *machine) OnReply(tx *engine.Tx, r engine.Reply) {
 	if len(r.Token) == 0 {
 		return
 	}
-	t := must(decodeBody(r.Token, (*handedToken).code))
+	t := must(decodeBody(r.Token, (*deliveryToken).code))
 	f := m.push(tx, t.stream, t.key)
 	if f == nil || f.id != t.id {
 		return // the subscriber has gone
@@ -328,7 +330,7 @@ func (m *machine) OnReply(tx *engine.Tx, r engine.Reply) {
 		f.accepted(st, &t, must(decodeBody(r.Result, (*protocol.BatchResult).Code)))
 	case elsewhere && errors.Is(r.Err, ErrNotFound) && st != nil:
 		t.to = toHome // that shard may not have heard of the subscriber yet
-		f.giveAgain(st, &t)
+		f.resend(st, &t)
 	default:
 		f.bury(st, &t, r.Err.Error())
 	}
@@ -337,34 +339,34 @@ func (m *machine) OnReply(tx *engine.Tx, r engine.Reply) {
 }
 
 // accepted counts a batch that the subscriber has taken. What it leaves of one goes to the shard that knows whether that was taken before.
-func (f *pushing) accepted(st *stream, t *handedToken, r protocol.BatchResult) {
+func (f *pushing) accepted(st *stream, t *deliveryToken, r protocol.BatchResult) {
 	switch {
 	case r.Had > 0 && st != nil:
 		t.to, t.offsets = toRoute, t.offsets[min(r.Had, len(t.offsets)):]
-		f.giveAgain(st, t)
+		f.resend(st, t)
 	case !r.Repeated && r.Had == 0:
-		f.taken++
+		f.delivered++
 	default:
 		f.repeated++
 		f.over(t.right)
 	}
 }
 
-// giveAgain gives records to another receiver. Those that have been trimmed since are gone.
-func (f *pushing) giveAgain(st *stream, t *handedToken) {
+// resend sends records to another receiver. Those that have been trimmed since are gone.
+func (f *pushing) resend(st *stream, t *deliveryToken) {
 	first := st.parts[t.partition].first
 	if t.offsets = slices.DeleteFunc(t.offsets, func(o uint64) bool { return o < first }); len(t.offsets) == 0 {
 		f.over(t.right)
 		return
 	}
-	f.give(st, t)
+	f.sendBatch(st, t)
 }
 
 // maxNote bounds what is kept of why a batch was refused, in bytes.
 const maxNote = 1024
 
 // bury appends the records of a batch that was refused to the dead letters. Those that have been trimmed since are gone.
-func (f *pushing) bury(st *stream, t *handedToken, reason string) {
+func (f *pushing) bury(st *stream, t *deliveryToken, reason string) {
 	f.refused++
 	f.note = engine.Cut(reason, maxNote)
 	f.over(t.right)

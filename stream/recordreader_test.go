@@ -29,20 +29,20 @@ func (m *machine) queryOpen(v *engine.View, o *openQuery) error {
 	return o.use(s, r)
 }
 
-// newOpenRig returns a rig that answers openQuery, and takes what machines pour from everybody.
+// newOpenRig returns a rig that answers openQuery, and takes what machines forward from anywhere.
 func newOpenRig(t *testing.T, shards int) *machinetest.Rig {
 	p := table()
 	p.Queries = append(p.Queries, engine.QueryRow(queryActivity+1, "open", (*machine).queryOpen))
 	for i := range p.Commands {
-		if c := &p.Commands[i]; c.Kind == kindPour {
+		if c := &p.Commands[i]; c.Kind == kindForward {
 			c.From, c.Admit = c.From|engine.FromUsers, func(engine.Command, int) error { return nil }
 		}
 	}
 	return machinetest.New(t, shards, p)
 }
 
-// TestFeed: other machines see of a stream what a Read would, as of one moment.
-func TestFeed(t *testing.T) {
+// TestRecordReader: other machines see of a stream what a Read would, as of one moment.
+func TestRecordReader(t *testing.T) {
 	r, ctx := newOpenRig(t, 1), t.Context()
 	s := engine.StoreOf[Store](r.Router(), "n", 0)
 	open := func(namespace, name string, use func(*protocol.Stream, protocol.RecordReader) error) {
@@ -130,8 +130,9 @@ func TestFeed(t *testing.T) {
 	}
 }
 
-// TestPour: what other machines append to a stream of a spread namespace gets into the partitions that an append by its key would get it into, in order.
-func TestPour(t *testing.T) {
+// TestForward: records that other machines append to a stream of a spread namespace get into the
+// partitions of their keys, in order.
+func TestForward(t *testing.T) {
 	const shards, partitions = 4, 8
 	r, ctx := newOpenRig(t, shards), t.Context()
 	if err := engine.NewNamespaces(r.Router()).Create(ctx, "wide", true); err != nil {
@@ -143,10 +144,10 @@ func TestPour(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	pour := func(name string, msgs ...Message) {
+	forward := func(name string, msgs ...Message) {
 		t.Helper()
 		cmd := engine.OpOf(AppendManyOp(name, msgs)).Command
-		cmd.Kind, cmd.Namespace, cmd.Spread = kindPour, "wide", true
+		cmd.Kind, cmd.Namespace, cmd.Spread = kindForward, "wide", true
 		if _, err := r.Propose(ctx, engine.NameShard("wide", name, shards), cmd); err != nil {
 			t.Fatal(err)
 		}
@@ -159,7 +160,7 @@ func TestPour(t *testing.T) {
 			msgs = append(msgs, msg)
 			want[msg.Key] = append(want[msg.Key], string(msg.Payload))
 		}
-		pour("log", msgs...)
+		forward("log", msgs...)
 	}
 	got, of, used := make(map[string][]string), make(map[string]int), make(map[int]bool)
 	all, err := s.Read(ctx, "log", Limit(MaxReadLimit))
@@ -181,7 +182,7 @@ func TestPour(t *testing.T) {
 			t.Errorf("of key %s are there %q, want %q", k, got[k], payloads)
 		}
 		if a, err := s.Append(ctx, "log", Message{Key: k}); err != nil || a.Partition != of[k] {
-			t.Errorf("an append of key %s gets into partition %d, what was poured into %d, %v", k, a.Partition, of[k], err)
+			t.Errorf("an append of key %s gets into partition %d, a forwarded record into %d, %v", k, a.Partition, of[k], err)
 		}
 	}
 	here := 0
@@ -202,8 +203,8 @@ func TestPour(t *testing.T) {
 		t.Errorf("%d of %d partitions are in one shard", here, partitions)
 	}
 	for i := range 30 {
-		pour("log", Message{Payload: []byte("unkeyed")}, Message{Payload: []byte("unkeyed")})
-		pour("narrow", Message{Key: fmt.Sprint(i)}, Message{})
+		forward("log", Message{Payload: []byte("unkeyed")}, Message{Payload: []byte("unkeyed")})
+		forward("narrow", Message{Key: fmt.Sprint(i)}, Message{})
 	}
 	turns := make(map[int]int)
 	if all, err = s.Read(ctx, "log", Limit(MaxReadLimit)); err != nil {
