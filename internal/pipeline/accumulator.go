@@ -223,7 +223,7 @@ func (a *accumulator) appendEach(dst []byte, m *measure) (_ []byte, err error) {
 
 // sample returns what a record has for a measure, timed if it goes by the time of the record. ok is false for one that is dropped, or that can not be worked with:
 // it is counted, and noted.
-func (t *Tick) sample(s *stage, m *measure, it *item, timed bool) (one sample, ok bool) {
+func (t *Tick) sample(s *instance, m *measure, it *item, timed bool) (one sample, ok bool) {
 	one, err := t.sampleOf(m, it)
 	switch {
 	case err != nil:

@@ -324,7 +324,7 @@ func (c *cache) flush(t *Tick) {
 // running is an aggregate that emits on every record, or on every so many.
 type running struct{ aggregate }
 
-func (a *running) add(t *Tick, s *stage, in, out []item) ([]item, error) {
+func (a *running) add(t *Tick, s *instance, in, out []item) ([]item, error) {
 	what := byte(rowRunning)
 	if a.window == windowCount {
 		what = rowCount

@@ -28,7 +28,7 @@ func readDedup(r *reader, o *Operator, n *document.Node, at string) {
 // forgotten is how many keys are forgotten for each record at most, so that a tick has an end.
 const forgotten = 2
 
-func (d *dedup) add(t *Tick, s *stage, in, out []item) ([]item, error) {
+func (d *dedup) add(t *Tick, s *instance, in, out []item) ([]item, error) {
 	clock := s.row(rowNumber)
 	now, err := timeAt(t.state, clock)
 	if err != nil {
@@ -88,7 +88,7 @@ func (d *dedup) keyOf(it *item) (string, bool, error) {
 }
 
 // forget removes keys whose time is over.
-func (d *dedup) forget(t *Tick, s *stage, now int64, most int) error {
+func (d *dedup) forget(t *Tick, s *instance, now int64, most int) error {
 	if d.ttl == 0 || now >= beyond {
 		return nil
 	}

@@ -70,7 +70,7 @@ func sideOf(right bool) byte {
 	return rowLeft
 }
 
-func (j *join) add(t *Tick, s *stage, in, out []item) ([]item, error) {
+func (j *join) add(t *Tick, s *instance, in, out []item) ([]item, error) {
 	counter := s.row(rowNumber)
 	number, err := numberAt(t.state, counter)
 	if err != nil {
@@ -121,7 +121,7 @@ func (j *join) add(t *Tick, s *stage, in, out []item) ([]item, error) {
 }
 
 // wait stores a record, and a timer that ends its wait.
-func (j *join) wait(t *Tick, s *stage, w *waiting, right bool, on string, number uint64) {
+func (j *join) wait(t *Tick, s *instance, w *waiting, right bool, on string, number uint64) {
 	k := appendTime(appendKey(s.row(sideOf(right)), bytesOf(on)), w.rec.EventTime)
 	k = binary.BigEndian.AppendUint64(k, number)
 	t.put(k, encode(w.code))
@@ -130,7 +130,7 @@ func (j *join) wait(t *Tick, s *stage, w *waiting, right bool, on string, number
 }
 
 // match joins a record with those of the other side, and reports whether there are any.
-func (j *join) match(t *Tick, s *stage, it *item, on string) (made []item, met bool, err error) {
+func (j *join) match(t *Tick, s *instance, it *item, on string) (made []item, met bool, err error) {
 	prefix := appendKey(s.row(sideOf(!it.Right)), bytesOf(on))
 	lower := appendTime(bytes.Clone(prefix), it.EventTime-j.within)
 	upper := appendTime(bytes.Clone(prefix), it.EventTime+j.within+1)
@@ -200,7 +200,7 @@ func (t *Tick) readWaiting(row pair, prefix int) (*waiting, error) {
 	return w, nil
 }
 
-func (j *join) fire(t *Tick, s *stage, to int64, at []byte) ([]byte, error) {
+func (j *join) fire(t *Tick, s *instance, to int64, at []byte) ([]byte, error) {
 	lower := s.row(rowTimer)
 	upper := above(lower)
 	if to < beyond {
@@ -244,6 +244,6 @@ func (j *join) fire(t *Tick, s *stage, to int64, at []byte) ([]byte, error) {
 	}
 }
 
-func (j *join) due(state State, s *stage) (at int64, there bool, err error) {
+func (j *join) due(state State, s *instance) (at int64, there bool, err error) {
 	return firstTimer(state, s)
 }

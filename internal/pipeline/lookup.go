@@ -69,7 +69,7 @@ var errMissing = errors.New("KV has nothing under the key")
 // tooLong is the place of a key that is none.
 const tooLong = -2
 
-func (l *lookup) add(t *Tick, s *stage, in, out []item) ([]item, error) {
+func (l *lookup) add(t *Tick, s *instance, in, out []item) ([]item, error) {
 	keys, places := []string(nil), make(map[string]int)
 	of := make([]int, len(in))
 	for i := range in {

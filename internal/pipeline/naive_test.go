@@ -349,24 +349,24 @@ func (c *cached) Scan(lower, upper []byte, f func(k, v []byte) bool) error {
 func TestWatermark(t *testing.T) {
 	for _, test := range []struct {
 		name        string
-		parts       []Part
+		parts       []Progress
 		now, before int64
 		mark        int64
 		idle        bool
 	}{
 		{"nothing", nil, 100, MinTime, MinTime, true},
-		{"the least", []Part{{Seen: true, Newest: 50, Disorder: 5, IdleAfter: -1}, {Seen: true, Newest: 40, IdleAfter: -1}}, 0, MinTime, 40, false},
-		{"never back", []Part{{Seen: true, Newest: 50}}, 0, 60, 60, false},
-		{"one that is not read yet", []Part{{Seen: true, Newest: 50}, {}}, 0, 7, 7, false},
-		{"one that is empty", []Part{{Seen: true, Newest: 50}, {CaughtUp: true, IdleAfter: 10}}, 0, MinTime, 50, false},
-		{"idle", []Part{{Seen: true, Newest: 50}, {Seen: true, Newest: 9, Arrived: 90, CaughtUp: true, IdleAfter: 10}}, 100, MinTime, 50, false},
-		{"not yet", []Part{{Seen: true, Newest: 50}, {Seen: true, Newest: 9, Arrived: 91, CaughtUp: true, IdleAfter: 10}}, 100, MinTime, 9, false},
-		{"behind is never idle", []Part{{Seen: true, Newest: 50}, {Seen: true, Newest: 9, Arrived: 0, IdleAfter: 10}}, 100, MinTime, 9, false},
-		{"all idle", []Part{{Seen: true, Newest: 50, Disorder: 5, Arrived: 80, CaughtUp: true, IdleAfter: 10}, {Seen: true, Newest: 9, Arrived: 90, CaughtUp: true, IdleAfter: 10}}, 103, MinTime, 58, true},
-		{"idle by itself", []Part{{Seen: true, Newest: 50}, {Seen: true, Newest: 9, Idle: true, IdleAfter: -1}}, 0, MinTime, 50, false},
-		{"idle and bounded", []Part{{Seen: true, Newest: 50}, {Seen: true, Newest: 9, Idle: true, Bounded: true, Bound: 20}}, 0, MinTime, 20, false},
-		{"all idle, one bounded", []Part{{Seen: true, Newest: 50, Arrived: 80, Idle: true}, {Seen: true, Newest: 9, Arrived: 90, Idle: true, Bounded: true, Bound: 55}}, 103, MinTime, 55, true},
-		{"all empty", []Part{{CaughtUp: true}, {CaughtUp: true}}, 103, 5, 5, true},
+		{"the least", []Progress{{Seen: true, Newest: 50, Disorder: 5, IdleAfter: -1}, {Seen: true, Newest: 40, IdleAfter: -1}}, 0, MinTime, 40, false},
+		{"never back", []Progress{{Seen: true, Newest: 50}}, 0, 60, 60, false},
+		{"one that is not read yet", []Progress{{Seen: true, Newest: 50}, {}}, 0, 7, 7, false},
+		{"one that is empty", []Progress{{Seen: true, Newest: 50}, {CaughtUp: true, IdleAfter: 10}}, 0, MinTime, 50, false},
+		{"idle", []Progress{{Seen: true, Newest: 50}, {Seen: true, Newest: 9, Arrived: 90, CaughtUp: true, IdleAfter: 10}}, 100, MinTime, 50, false},
+		{"not yet", []Progress{{Seen: true, Newest: 50}, {Seen: true, Newest: 9, Arrived: 91, CaughtUp: true, IdleAfter: 10}}, 100, MinTime, 9, false},
+		{"behind is never idle", []Progress{{Seen: true, Newest: 50}, {Seen: true, Newest: 9, Arrived: 0, IdleAfter: 10}}, 100, MinTime, 9, false},
+		{"all idle", []Progress{{Seen: true, Newest: 50, Disorder: 5, Arrived: 80, CaughtUp: true, IdleAfter: 10}, {Seen: true, Newest: 9, Arrived: 90, CaughtUp: true, IdleAfter: 10}}, 103, MinTime, 58, true},
+		{"idle by itself", []Progress{{Seen: true, Newest: 50}, {Seen: true, Newest: 9, Idle: true, IdleAfter: -1}}, 0, MinTime, 50, false},
+		{"idle and bounded", []Progress{{Seen: true, Newest: 50}, {Seen: true, Newest: 9, Idle: true, Bounded: true, Bound: 20}}, 0, MinTime, 20, false},
+		{"all idle, one bounded", []Progress{{Seen: true, Newest: 50, Arrived: 80, Idle: true}, {Seen: true, Newest: 9, Arrived: 90, Idle: true, Bounded: true, Bound: 55}}, 103, MinTime, 55, true},
+		{"all empty", []Progress{{CaughtUp: true}, {CaughtUp: true}}, 103, 5, 5, true},
 	} {
 		if mark, idle := Watermark(test.parts, test.now, test.before); mark != test.mark || idle != test.idle {
 			t.Errorf("%s: Watermark = %d, %v, want %d, %v", test.name, mark, idle, test.mark, test.idle)
@@ -379,7 +379,7 @@ func TestWatermark(t *testing.T) {
 	// Two partitions become idle in either order: the mark in the end is one.
 	r := rand.New(rand.NewPCG(1, 1))
 	for range 1000 {
-		parts := []Part{{Seen: true, Newest: r.Int64N(100), IdleAfter: r.Int64N(20)}, {Seen: true, Newest: r.Int64N(100), IdleAfter: r.Int64N(20)}}
+		parts := []Progress{{Seen: true, Newest: r.Int64N(100), IdleAfter: r.Int64N(20)}, {Seen: true, Newest: r.Int64N(100), IdleAfter: r.Int64N(20)}}
 		parts[0].Arrived, parts[1].Arrived = r.Int64N(50), r.Int64N(50)
 		parts[0].CaughtUp, parts[1].CaughtUp = true, true
 		once, _ := Watermark(parts, 1000, MinTime)

@@ -23,33 +23,33 @@ type stateless interface {
 // stateful is an operator that takes the records of a tick in order.
 type stateful interface {
 	// add appends to out what comes of the records. Errors are those of state and lookup.
-	add(t *Tick, s *stage, in, out []item) ([]item, error)
+	add(t *Tick, s *instance, in, out []item) ([]item, error)
 }
 
 // timed is a stateful operator that does something when the watermark passes a time.
 type timed interface {
 	// fire does what is due up to a watermark, from where an earlier tick has stopped, and returns where it stops. Nil is the beginning, and the end.
-	fire(t *Tick, s *stage, to int64, at []byte) (next []byte, err error)
+	fire(t *Tick, s *instance, to int64, at []byte) (next []byte, err error)
 	// due returns the earliest watermark for which fire would do something, if there is any.
-	due(state State, s *stage) (at int64, there bool, err error)
+	due(state State, s *instance) (at int64, there bool, err error)
 }
 
-// kind is a type of operators.
-type kind struct {
+// operatorSpec describes a type of operators.
+type operatorSpec struct {
 	name string
 	// read reads what such an operator has beside its name and type. It sets private.spec, and Shape and Keyed of what has state.
 	read func(r *reader, o *Operator, n *document.Node, at string)
 }
 
-// named says whether a kind has a name, in either spelling.
-func (k *kind) named(name string) bool {
+// named reports whether name is the name of the type, in either spelling.
+func (k *operatorSpec) named(name string) bool {
 	name = document.Snake(name)
 	return name == k.name || strings.ReplaceAll(name, "_", "") == k.name
 }
 
 // operatorKinds are all types, one file for each.
-func operatorKinds() []kind {
-	return []kind{
+func operatorKinds() []operatorSpec {
+	return []operatorSpec{
 		{"filter", readFilter}, {"map", readMap}, {"set", readSet}, {"flatmap", readFlatMap}, {"keyby", readKeyBy}, {"aggregate", readAggregate}, {"kv_lookup", readLookup},
 		{"classify", readClassify}, {"dedup", readDedup}, {"join", readJoin}, {"func", readFunc}, {"passthrough", readPassthrough},
 	}
@@ -73,7 +73,7 @@ func (r *reader) operator(n *document.Node, at string) {
 		return
 	}
 	all := operatorKinds()
-	i := slices.IndexFunc(all, func(k kind) bool { return k.named(o.Type) })
+	i := slices.IndexFunc(all, func(k operatorSpec) bool { return k.named(o.Type) })
 	switch {
 	case o.Type == "wasm":
 		r.Fail(typ.Line, "not-supported", "%s.type is wasm: %s", at, noWASM)
@@ -105,7 +105,7 @@ func kindNames() (names []string) {
 func (r *reader) nested(n *document.Node, at string) (*document.Node, string, *document.Node) {
 	var found *document.Pair
 	for i := range n.Pairs {
-		if p := &n.Pairs[i]; p.Key != "name" && (slices.ContainsFunc(operatorKinds(), func(k kind) bool { return k.named(p.Key) }) || p.Key == "wasm") {
+		if p := &n.Pairs[i]; p.Key != "name" && (slices.ContainsFunc(operatorKinds(), func(k operatorSpec) bool { return k.named(p.Key) }) || p.Key == "wasm") {
 			found = p
 		}
 	}

@@ -46,7 +46,7 @@ type fired struct {
 	known  bool  // the row says so
 }
 
-func (p *panes) fired(state State, s *stage) (f fired, there bool, err error) {
+func (p *panes) fired(state State, s *instance) (f fired, there bool, err error) {
 	v, err := state.Get(s.row(rowMark))
 	f = fired{mark: MinTime, blocks: MinTime}
 	if len(v) >= 8 {
@@ -59,7 +59,7 @@ func (p *panes) fired(state State, s *stage) (f fired, there bool, err error) {
 	return f, v != nil, err
 }
 
-func (p *panes) setFired(t *Tick, s *stage, mark int64) error {
+func (p *panes) setFired(t *Tick, s *instance, mark int64) error {
 	f, _, err := p.fired(t.state, s)
 	if err != nil {
 		return err
@@ -112,7 +112,7 @@ func (p *panes) purged(mark int64) int64 {
 	return p.windowFrom(mark-p.lateness+1) - p.size
 }
 
-func (p *panes) add(t *Tick, s *stage, in, out []item) ([]item, error) {
+func (p *panes) add(t *Tick, s *instance, in, out []item) ([]item, error) {
 	k := s.row(rowPane)
 	rows := p.cache(len(in))
 	purged := p.purged(t.mark(s))
@@ -151,7 +151,7 @@ func (p *panes) add(t *Tick, s *stage, in, out []item) ([]item, error) {
 }
 
 // closed returns what tells the block of a pane, if it has been written.
-func (p *panes) closed(t *Tick, s *stage) (func(pane int64) (end int64, ok bool), error) {
+func (p *panes) closed(t *Tick, s *instance) (func(pane int64) (end int64, ok bool), error) {
 	if p.block == 0 {
 		return func(int64) (int64, bool) { return 0, false }, nil
 	}
@@ -164,7 +164,7 @@ func (p *panes) closed(t *Tick, s *stage) (func(pane int64) (end int64, ok bool)
 }
 
 // lost makes of a record that came too late one that goes to sinks for such.
-func (t *Tick) lost(s *stage, it *item, tag TagSet) item {
+func (t *Tick) lost(s *instance, it *item, tag TagSet) item {
 	t.counts[s.index].Late++
 	made := *it
 	made.late = true
@@ -173,7 +173,7 @@ func (t *Tick) lost(s *stage, it *item, tag TagSet) item {
 }
 
 // dirty notes the windows of a pane that have fired.
-func (p *panes) dirty(t *Tick, s *stage, pane int64, key []byte) error {
+func (p *panes) dirty(t *Tick, s *instance, pane int64, key []byte) error {
 	if t.mark(s) < pane {
 		return nil
 	}
@@ -194,7 +194,7 @@ const (
 	atKey
 )
 
-func (p *panes) fire(t *Tick, s *stage, to int64, at []byte) ([]byte, error) {
+func (p *panes) fire(t *Tick, s *instance, to int64, at []byte) ([]byte, error) {
 	if len(at) == 0 || at[0] == atDirty {
 		if done, err := p.again(t, s); err != nil || !done {
 			return []byte{atDirty}, err
@@ -242,7 +242,7 @@ func (p *panes) fire(t *Tick, s *stage, to int64, at []byte) ([]byte, error) {
 }
 
 // begin notes from where on there are blocks, before the first of them is written. A version without blocks may have fired up to where the tick goes on.
-func (p *panes) begin(t *Tick, s *stage, at []byte, after int64) error {
+func (p *panes) begin(t *Tick, s *instance, at []byte, after int64) error {
 	f, there, err := p.fired(t.state, s)
 	switch {
 	case err != nil || p.block == 0 || there && f.known:
@@ -258,7 +258,7 @@ func (p *panes) begin(t *Tick, s *stage, at []byte, after int64) error {
 }
 
 // purge removes the panes that no window needs.
-func (p *panes) purge(t *Tick, s *stage, to int64, fired bool) error {
+func (p *panes) purge(t *Tick, s *instance, to int64, fired bool) error {
 	lower, upper := s.row(rowPane), appendTime(s.row(rowPane), p.purged(to)+1)
 	_, there, err := first(t.state, lower, upper)
 	if err != nil {
@@ -290,7 +290,7 @@ func (p *panes) purge(t *Tick, s *stage, to int64, fired bool) error {
 }
 
 // again fires the windows that late records have changed.
-func (p *panes) again(t *Tick, s *stage) (done bool, err error) {
+func (p *panes) again(t *Tick, s *instance) (done bool, err error) {
 	lower := s.row(rowDirty)
 	for {
 		rows, err := scan(t.state, lower, above(lower), t.slice())
@@ -328,7 +328,7 @@ type pieces struct {
 }
 
 // piecesOf returns what a window is made of: blocks as far as there are, and panes in front of them and behind.
-func (p *panes) piecesOf(state State, s *stage, end int64) ([]pieces, error) {
+func (p *panes) piecesOf(state State, s *instance, end int64) ([]pieces, error) {
 	panes := func(from, to int64) pieces { return pieces{rowPane, from + p.pane, to} }
 	start := end - p.size
 	if p.block == 0 {
@@ -347,7 +347,7 @@ func (p *panes) piecesOf(state State, s *stage, end int64) ([]pieces, error) {
 }
 
 // each calls f with the ends of the pieces that are there: a window may be of a thousand panes, few of which are.
-func (w pieces) each(state State, s *stage, f func(end int64) error) error {
+func (w pieces) each(state State, s *instance, f func(end int64) error) error {
 	for at := w.from; at <= w.to; at++ {
 		row, there, err := first(state, appendTime(s.row(w.row), at), appendTime(s.row(w.row), w.to+1))
 		if err != nil || !there {
@@ -364,7 +364,7 @@ func (w pieces) each(state State, s *stage, f func(end int64) error) error {
 }
 
 // windowOf puts a window of a key together.
-func (p *panes) windowOf(t *Tick, s *stage, end int64, key []byte) (*accumulator, error) {
+func (p *panes) windowOf(t *Tick, s *instance, end int64, key []byte) (*accumulator, error) {
 	all := new(accumulator)
 	made, err := p.piecesOf(t.state, s, end)
 	if err != nil {
@@ -386,7 +386,7 @@ func (p *panes) windowOf(t *Tick, s *stage, end int64, key []byte) (*accumulator
 }
 
 // result makes the record of a window.
-func (p *panes) result(t *Tick, s *stage, made []item, acc *accumulator, end int64, key []byte) []item {
+func (p *panes) result(t *Tick, s *instance, made []item, acc *accumulator, end int64, key []byte) []item {
 	it := item{Record: Record{Key: bytes.Clone(key), EventTime: end - 1, Origin: Origin{Source: -1}}, from: -1}
 	value, err := p.emit(t, acc, key, end-p.size, end)
 	if err != nil {
@@ -398,7 +398,7 @@ func (p *panes) result(t *Tick, s *stage, made []item, acc *accumulator, end int
 }
 
 // next returns the earliest window that ends after a time and has a pane.
-func (p *panes) next(state State, s *stage, after int64) (end int64, there bool, err error) {
+func (p *panes) next(state State, s *instance, after int64) (end int64, there bool, err error) {
 	lower := s.row(rowPane)
 	earliest := int64(-beyond)
 	if after > -beyond {
@@ -417,7 +417,7 @@ func (p *panes) next(state State, s *stage, after int64) (end int64, there bool,
 }
 
 // fireWindow fires a window for the keys behind one. It goes over all of its panes at once, by key.
-func (p *panes) fireWindow(t *Tick, s *stage, end int64, after []byte) (last []byte, done bool, err error) {
+func (p *panes) fireWindow(t *Tick, s *instance, end int64, after []byte) (last []byte, done bool, err error) {
 	whole, err := p.piecesOf(t.state, s, end)
 	if err != nil {
 		return nil, false, err
@@ -532,7 +532,7 @@ func leastKey(cursors []*paneCursor) (least []byte) {
 }
 
 // due returns when a window ends that has not fired, or panes are purged.
-func (p *panes) due(state State, s *stage) (at int64, there bool, err error) {
+func (p *panes) due(state State, s *instance) (at int64, there bool, err error) {
 	dirty := s.row(rowDirty)
 	if _, there, err := first(state, dirty, above(dirty)); err != nil || there {
 		return MinTime, there, err

@@ -13,18 +13,18 @@ import (
 
 // Program is a compiled job. It is safe for concurrent use.
 type Program struct {
-	job    *Job
-	stages []stage
-	enters []int // by sources: the join where records enter, -1 at the beginning
-	whole  Section
-	parts  []Section
-	late   TagSet    // tags that late records get
-	spare  sync.Pool // of *[]item, for batches
-	spent  sync.Pool // of *[]Write
+	job       *Job
+	instances []instance
+	enters    []int // by sources: the join where records enter, -1 at the beginning
+	whole     Stage
+	stages    []Stage
+	late      TagSet    // tags that late records get
+	spare     sync.Pool // of *[]item, for batches
+	spent     sync.Pool // of *[]Write
 }
 
-// stage is an operator that runs.
-type stage struct {
+// instance is an operator that runs.
+type instance struct {
 	name      string
 	index     int
 	number    uint16 // of its state
@@ -36,7 +36,7 @@ type stage struct {
 }
 
 // lags returns for how long an operator keeps records before it passes them on with the event times that they have. Those are not late behind it.
-func (s *stage) lags() int64 {
+func (s *instance) lags() int64 {
 	if j, ok := s.stateful.(*join); ok && j.left {
 		return j.within
 	}
@@ -45,14 +45,14 @@ func (s *stage) lags() int64 {
 
 // Compile prepares a job that Parse has returned. numbers gives each operator with a Shape the number that its state has.
 func Compile(j *Job, numbers map[string]uint16) (*Program, error) {
-	p := &Program{job: j, stages: make([]stage, len(j.Operators)), enters: make([]int, len(j.Sources))}
+	p := &Program{job: j, instances: make([]instance, len(j.Operators)), enters: make([]int, len(j.Sources))}
 	for i := range p.enters {
 		p.enters[i] = -1
 	}
 	for i := range j.Operators {
 		o := &j.Operators[i]
-		s := &p.stages[i]
-		*s = stage{name: o.Name, index: i}
+		s := &p.instances[i]
+		*s = instance{name: o.Name, index: i}
 		s.stateless, _ = o.private.spec.(stateless)
 		s.stateful, _ = o.private.spec.(stateful)
 		s.timed, _ = o.private.spec.(timed)
@@ -69,19 +69,19 @@ func Compile(j *Job, numbers map[string]uint16) (*Program, error) {
 			}
 		}
 	}
-	for i := 1; i < len(p.stages); i++ {
-		if p.stages[i].lag = p.stages[i-1].lag; p.stages[i-1].lags() > 0 {
-			p.stages[i].lag = min(p.stages[i].lag+p.stages[i-1].lags(), beyond)
+	for i := 1; i < len(p.instances); i++ {
+		if p.instances[i].lag = p.instances[i-1].lag; p.instances[i-1].lags() > 0 {
+			p.instances[i].lag = min(p.instances[i].lag+p.instances[i-1].lags(), beyond)
 		}
 	}
-	next := len(p.stages)
-	for i := len(p.stages) - 1; i >= 0; i-- {
+	next := len(p.instances)
+	for i := len(p.instances) - 1; i >= 0; i-- {
 		// A join is entered, so that what is in front of it must not run on into it.
-		if p.stages[i].stateful != nil {
+		if p.instances[i].stateful != nil {
 			next = i
 			continue
 		}
-		p.stages[i].until = next
+		p.instances[i].until = next
 	}
 	p.divide()
 	return p, nil

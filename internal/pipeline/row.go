@@ -39,7 +39,7 @@ const (
 var errKey = fmt.Errorf("the key is longer than %d bytes", maxKey)
 
 // row begins the key of a row.
-func (s *stage) row(what byte) []byte {
+func (s *instance) row(what byte) []byte {
 	return append(make([]byte, 0, 64), byte(s.number>>8), byte(s.number), what)
 }
 
@@ -126,13 +126,13 @@ func encode(code func(c *codec.Coder)) []byte {
 }
 
 // fail notes a record that an operator with state could not work with.
-func (t *Tick) fail(s *stage, err error, it *item) {
+func (t *Tick) fail(s *instance, err error, it *item) {
 	t.counts[s.index].Errors++
 	t.fails(fail(s.name, err, it, t.batch))
 }
 
 // emit takes what an operator has made to those behind it.
-func (t *Tick) emit(s *stage, made []item) error {
+func (t *Tick) emit(s *instance, made []item) error {
 	t.counts[s.index].Out += int64(len(made))
 	return t.run(s.index+1, made, nil)
 }

@@ -231,8 +231,8 @@ type Limits struct {
 	Bytes, Rows int
 }
 
-// Part is what the watermark is made of: a partition of a source.
-type Part struct {
+// Progress is the progress of an input, such as a partition of a source. Watermarks are computed from it.
+type Progress struct {
 	Seen      bool  // it has had a record
 	Newest    int64 // the greatest event time
 	Arrived   int64 // ms: when the last record came

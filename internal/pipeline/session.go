@@ -22,7 +22,7 @@ type session struct {
 	acc        accumulator
 }
 
-func (a *sessions) key(s *stage, key []byte, end int64) []byte {
+func (a *sessions) key(s *instance, key []byte, end int64) []byte {
 	return appendTime(appendKey(s.row(rowSession), key), end)
 }
 
@@ -35,7 +35,7 @@ func (a *sessions) code(v *session) func(*codec.Coder) {
 }
 
 // each calls f with the sessions of a key that end after a time, in their order, until it returns false.
-func (a *sessions) each(t *Tick, s *stage, key []byte, after int64, f func(one *session) bool) error {
+func (a *sessions) each(t *Tick, s *instance, key []byte, after int64, f func(one *session) bool) error {
 	prefix := appendKey(s.row(rowSession), key)
 	var failed error
 	err := t.state.Scan(appendTime(bytes.Clone(prefix), after+1), above(prefix), func(k, v []byte) bool {
@@ -53,7 +53,7 @@ func (a *sessions) each(t *Tick, s *stage, key []byte, after int64, f func(one *
 	return err
 }
 
-func (a *sessions) add(t *Tick, s *stage, in, out []item) ([]item, error) {
+func (a *sessions) add(t *Tick, s *instance, in, out []item) ([]item, error) {
 	for i := range in {
 		it := &in[i]
 		one, ok := t.sample(s, &a.measure, it, true)
@@ -72,7 +72,7 @@ func (a *sessions) add(t *Tick, s *stage, in, out []item) ([]item, error) {
 }
 
 // extend adds a record to the sessions that it touches, which become one. A record whose session would have been purged, and that touches none, is late.
-func (a *sessions) extend(t *Tick, s *stage, it *item, one *sample) (late bool, err error) {
+func (a *sessions) extend(t *Tick, s *instance, it *item, one *sample) (late bool, err error) {
 	merged := session{start: one.at, end: one.at + a.gap}
 	merged.acc.add(&a.measure, one)
 	var list []session
@@ -125,11 +125,11 @@ func (a *sessions) extend(t *Tick, s *stage, it *item, one *sample) (late bool, 
 	return false, nil
 }
 
-func (a *sessions) timer(t *Tick, s *stage, key []byte, at int64) {
+func (a *sessions) timer(t *Tick, s *instance, key []byte, at int64) {
 	t.put(append(appendTime(s.row(rowTimer), at), key...), nil)
 }
 
-func (a *sessions) fire(t *Tick, s *stage, to int64, at []byte) ([]byte, error) {
+func (a *sessions) fire(t *Tick, s *instance, to int64, at []byte) ([]byte, error) {
 	again := []byte{0}
 	if len(at) == 0 || at[0] == atDirty {
 		if done, err := a.again(t, s); err != nil || !done {
@@ -156,7 +156,7 @@ func (a *sessions) fire(t *Tick, s *stage, to int64, at []byte) ([]byte, error) 
 }
 
 // look works timers off, until one makes another that is before the rest.
-func (a *sessions) look(t *Tick, s *stage, rows []pair, to int64) error {
+func (a *sessions) look(t *Tick, s *instance, rows []pair, to int64) error {
 	var made []item
 	last, _, err := timeOfRow(rows[len(rows)-1].k)
 	if err != nil {
@@ -206,7 +206,7 @@ func (a *sessions) look(t *Tick, s *stage, rows []pair, to int64) error {
 
 // dueAt returns the sessions that a timer of a key may be about: those whose lateness is over, the first of those that have fired and stay, and the one that the
 // time is in, or that ends then.
-func (a *sessions) dueAt(t *Tick, s *stage, key []byte, at int64) (list []session, err error) {
+func (a *sessions) dueAt(t *Tick, s *instance, key []byte, at int64) (list []session, err error) {
 	stays := false
 	err = a.each(t, s, key, MinTime, func(one *session) bool {
 		switch {
@@ -235,7 +235,7 @@ func (a *sessions) dueAt(t *Tick, s *stage, key []byte, at int64) (list []sessio
 }
 
 // timed has the key of a session looked at again at a time, and says whether that was not so already.
-func (a *sessions) timed(t *Tick, s *stage, key []byte, at int64) (bool, error) {
+func (a *sessions) timed(t *Tick, s *instance, key []byte, at int64) (bool, error) {
 	v, err := t.state.Get(append(appendTime(s.row(rowTimer), at), key...))
 	if err != nil || v != nil {
 		return false, err
@@ -245,7 +245,7 @@ func (a *sessions) timed(t *Tick, s *stage, key []byte, at int64) (bool, error) 
 }
 
 // result makes the record of a session.
-func (a *sessions) result(t *Tick, s *stage, made []item, one *session, key []byte) []item {
+func (a *sessions) result(t *Tick, s *instance, made []item, one *session, key []byte) []item {
 	it := item{Record: Record{Key: bytes.Clone(key), EventTime: one.end - 1, Origin: Origin{Source: -1}}, from: -1}
 	value, err := a.emit(t, &one.acc, key, one.start, one.end)
 	if err != nil {
@@ -257,7 +257,7 @@ func (a *sessions) result(t *Tick, s *stage, made []item, one *session, key []by
 }
 
 // again fires the sessions that late records have changed.
-func (a *sessions) again(t *Tick, s *stage) (done bool, err error) {
+func (a *sessions) again(t *Tick, s *instance) (done bool, err error) {
 	lower := s.row(rowDirty)
 	for {
 		rows, err := scan(t.state, lower, above(lower), t.slice())
@@ -295,7 +295,7 @@ func (a *sessions) again(t *Tick, s *stage) (done bool, err error) {
 }
 
 // due returns the first timer.
-func (a *sessions) due(state State, s *stage) (at int64, there bool, err error) {
+func (a *sessions) due(state State, s *instance) (at int64, there bool, err error) {
 	dirty := s.row(rowDirty)
 	if _, there, err := first(state, dirty, above(dirty)); err != nil || there {
 		return MinTime, there, err
@@ -303,7 +303,7 @@ func (a *sessions) due(state State, s *stage) (at int64, there bool, err error) 
 	return firstTimer(state, s)
 }
 
-func firstTimer(state State, s *stage) (at int64, there bool, err error) {
+func firstTimer(state State, s *instance) (at int64, there bool, err error) {
 	lower := s.row(rowTimer)
 	row, there, err := first(state, lower, above(lower))
 	if err != nil || !there {

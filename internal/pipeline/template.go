@@ -11,12 +11,12 @@ import (
 
 // template is text with parts of the record in it: user:${$.id}. One that is only a path is $.id, or id.
 type template struct {
-	parts []part
+	parts []templatePart
 	text  string
 }
 
-// part is text, followed by what a path leads to.
-type part struct {
+// templatePart is text, followed by the value at a path.
+type templatePart struct {
 	text string
 	path *expression.Path
 	key  bool // the record's key in place of a path
@@ -27,13 +27,13 @@ func parseTemplate(text string) (*template, error) {
 	t := &template{text: text}
 	if !strings.Contains(text, "${") {
 		p, err := expression.ParsePath(text)
-		t.parts = []part{{path: &p}}
+		t.parts = []templatePart{{path: &p}}
 		return t, err
 	}
 	for rest := text; rest != ""; {
 		before, inside, found := strings.Cut(rest, "${")
 		if !found {
-			t.parts = append(t.parts, part{text: before})
+			t.parts = append(t.parts, templatePart{text: before})
 			break
 		}
 		path, after, closed := cutBrace(inside)
@@ -41,7 +41,7 @@ func parseTemplate(text string) (*template, error) {
 			return nil, errors.New("expected } behind ${")
 		}
 		if path == "key" {
-			t.parts = append(t.parts, part{text: before, key: true})
+			t.parts = append(t.parts, templatePart{text: before, key: true})
 			rest = after
 			continue
 		}
@@ -49,7 +49,7 @@ func parseTemplate(text string) (*template, error) {
 		if err != nil {
 			return nil, fmt.Errorf("${%s}: %w", document.Clip(path), err)
 		}
-		t.parts = append(t.parts, part{text: before, path: &p})
+		t.parts = append(t.parts, templatePart{text: before, path: &p})
 		rest = after
 	}
 	return t, nil
@@ -109,7 +109,7 @@ func (t *template) upTo(it *item, m *expression.Meter, most int, larger error) (
 }
 
 // of returns what the path of a part leads to.
-func (p *part) of(it *item, m *expression.Meter) (string, bool, error) {
+func (p *templatePart) of(it *item, m *expression.Meter) (string, bool, error) {
 	switch {
 	case p.key:
 		return stringOf(it.Key), true, nil

@@ -38,7 +38,7 @@ var errGrowth = fmt.Errorf("the record becomes larger than %d MiB", maxGrowth>>2
 // Tick is a step of a job. It is not safe for concurrent use.
 type Tick struct {
 	program   *Program
-	section   *Section
+	stage     *Stage
 	state     State
 	lookup    Lookup
 	limits    Limits
@@ -104,7 +104,7 @@ func (t *Tick) fails(f failure) {
 // Writes returns what sinks are to write, in order.
 func (t *Tick) Writes() []Write { return t.writes }
 
-// Passes returns what other sections are to have, in order.
+// Passes returns what other stages are to have, in order.
 func (t *Tick) Passes() []Pass { return t.passes }
 
 // Failures returns the records that operators and sinks could not work with, in order.
@@ -130,7 +130,7 @@ func (t *Tick) Add(ctx context.Context, batch []Record) error {
 	side := make(map[int][]item)
 	for i := range batch {
 		it := item{Record: batch[i], from: int32(i)}
-		if at := t.enters(&it); at >= t.section.until {
+		if at := t.enters(&it); at >= t.stage.until {
 			it.Right = true
 			t.pass(t.program.beginsAt(at), &it)
 			continue
@@ -141,12 +141,12 @@ func (t *Tick) Add(ctx context.Context, batch []Record) error {
 		}
 		main = append(main, it)
 	}
-	return t.run(t.section.from, main, side)
+	return t.run(t.stage.from, main, side)
 }
 
 // enters returns the join where a record of a source enters, -1 for one that comes from the front.
 func (t *Tick) enters(it *item) int {
-	if t.section.index > 0 {
+	if t.stage.index > 0 {
 		return -1
 	}
 	return t.program.enters[it.Origin.Source]
@@ -174,8 +174,8 @@ func (t *Tick) end() {
 
 // run takes records through the operators from one on, and to the sinks. Those of side enter further on.
 func (t *Tick) run(i int, in []item, side map[int][]item) error {
-	for i < t.section.until {
-		s := &t.program.stages[i]
+	for i < t.stage.until {
+		s := &t.program.instances[i]
 		if list := side[i]; list != nil {
 			in = append(in, list...)
 			slices.SortStableFunc(in, func(a, b item) int { return int(a.from) - int(b.from) })
@@ -196,7 +196,7 @@ func (t *Tick) run(i int, in []item, side map[int][]item) error {
 		}
 		i++
 	}
-	if t.section.until < len(t.program.stages) {
+	if t.stage.until < len(t.program.instances) {
 		in = t.passOn(in)
 	}
 	if err := t.sink(in); err != nil {
@@ -207,7 +207,7 @@ func (t *Tick) run(i int, in []item, side map[int][]item) error {
 
 // stateful runs one operator that has state, or looks things up.
 func (t *Tick) stateful(i int, in []item) ([]item, error) {
-	s := &t.program.stages[i]
+	s := &t.program.instances[i]
 	out := t.items(len(in))
 	live := in
 	if slices.ContainsFunc(in, func(it item) bool { return it.late }) {
@@ -333,7 +333,7 @@ func (w *worker) enter(i int, it *item) {
 		return
 	}
 	w.counts[i].In++
-	s := &w.program.stages[i]
+	s := &w.program.instances[i]
 	if err := s.stateless.apply(w, i, it); err != nil && (w.over == nil || !errors.Is(err, errStop)) {
 		w.fails(i, err, it)
 		if errors.Is(err, errGrowth) {
@@ -345,7 +345,7 @@ func (w *worker) enter(i int, it *item) {
 // fails notes that an operator has failed with a record.
 func (w *worker) fails(i int, err error, it *item) {
 	w.counts[i].Errors++
-	w.failures = noted(w.failures, fail(w.program.stages[i].name, err, it, w.batch))
+	w.failures = noted(w.failures, fail(w.program.instances[i].name, err, it, w.batch))
 }
 
 // noted adds a failure to those that there are, unless the operator has failed with a part of the same record: that would say the same of the same bytes.
@@ -462,7 +462,7 @@ func (t *Tick) part(n int) []byte {
 }
 
 // mark returns the watermark at an operator, when the last tick ended.
-func (t *Tick) mark(s *stage) int64 { return t.section.at(s, t.watermark) }
+func (t *Tick) mark(s *instance) int64 { return t.stage.at(s, t.watermark) }
 
 // slice returns how many rows are gone over before the limits are looked at again.
 func (t *Tick) slice() int {
@@ -488,8 +488,8 @@ func (t *Tick) Advance(ctx context.Context, to int64, at []byte) (next []byte, e
 	}
 	to = max(to, t.watermark)
 	begun := false
-	for i := t.section.from; i < t.section.until; i++ {
-		s := &t.program.stages[i]
+	for i := t.stage.from; i < t.stage.until; i++ {
+		s := &t.program.instances[i]
 		if s.timed == nil || slices.Contains(from.done, s.number) {
 			continue
 		}
@@ -499,7 +499,7 @@ func (t *Tick) Advance(ctx context.Context, to int64, at []byte) (next []byte, e
 		}
 		if !begun || !t.full() {
 			begun = true
-			if rest, err = s.timed.fire(t, s, t.section.at(s, to), rest); err != nil {
+			if rest, err = s.timed.fire(t, s, t.stage.at(s, to), rest); err != nil {
 				return nil, err
 			}
 			if rest == nil {

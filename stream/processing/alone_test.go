@@ -11,7 +11,7 @@ import (
 )
 
 // rowOf returns the first row of jobs whose key begins with a letter.
-func (s *stage) rowOf(kind byte) machinetest.Row {
+func (s *rig) rowOf(kind byte) machinetest.Row {
 	s.t.Helper()
 	for _, row := range s.Rows(0) {
 		if row.Machine == engine.MachineProcessing && row.Key[0] == kind {
@@ -23,7 +23,7 @@ func (s *stage) rowOf(kind byte) machinetest.Row {
 }
 
 // inLaneOf submits jobs until one is in the lane of another; its sink is the stream out.
-func (s *stage) inLaneOf(id processing.JobID, definition string) processing.JobID {
+func (s *rig) inLaneOf(id processing.JobID, definition string) processing.JobID {
 	s.t.Helper()
 	_, want := processing.Lane(id)
 	for {
@@ -42,7 +42,7 @@ func (s *stage) inLaneOf(id processing.JobID, definition string) processing.JobI
 func TestBrokenJobIsHeldAlone(t *testing.T) {
 	for _, kind := range []byte{'c', 's'} { // found out when the job is looked up, and in a step
 		t.Run(string(kind), func(t *testing.T) {
-			s := newStage(t, 1)
+			s := newRig(t, 1)
 			broken := s.submit(summing)
 			s.append("in", `{"k":"a","n":1}`)
 			s.run()
@@ -73,7 +73,7 @@ func TestBrokenJobIsHeldAlone(t *testing.T) {
 
 // TestBrokenSavepointIsHeldAlone: a job that can not be restored from its savepoint says why, and savepoints of others are made.
 func TestBrokenSavepointIsHeldAlone(t *testing.T) {
-	s, ctx := newStage(t, 1), context.Background()
+	s, ctx := newRig(t, 1), context.Background()
 	broken := s.submit(summing)
 	s.append("in", `{"k":"a","n":1}`)
 	s.run()

@@ -36,13 +36,13 @@ func (w *work) tick(t *tickCommand) ([]byte, error) {
 	w.take(j, &t.taken)
 	switch {
 	case t.status == Running:
-	case j.part != nil:
-		w.endPart(j, t.status, t.reason)
+	case j.subtask != nil:
+		w.endSubtask(j, t.status, t.reason)
 	default:
 		w.end(j, t.status, t.reason)
 	}
 	for i := range t.outputs {
-		w.write(j, t.section, i, &t.outputs[i])
+		w.write(j, t.stage, i, &t.outputs[i])
 	}
 	w.tx.Conclude()
 	return nil, nil
@@ -94,8 +94,8 @@ const (
 // sent is what is remembered of a message, with it.
 type sent struct {
 	job      ref
-	section  uint16
-	pass     bool // to another section
+	stage    uint16
+	pass     bool // to another stage
 	records  int64
 	bytes    int64
 	tolerant bool
@@ -104,7 +104,7 @@ type sent struct {
 
 func (s *sent) code(c *codec.Coder) {
 	codeRef(c, &s.job)
-	c.Uint16(&s.section)
+	c.Uint16(&s.stage)
 	c.Bool(&s.pass)
 	c.Varint(&s.records)
 	c.Varint(&s.bytes)
@@ -119,7 +119,8 @@ func (s *sent) passes() int64 {
 	return 0
 }
 
-// sunk returns how many records of sinks are in the message. Those of other sections and of the stream of errors were never counted as written.
+// sunk returns how many records of sinks are in the message. Those of other stages and of the
+// stream of errors were never counted as written.
 func (s *sent) sunk() int64 {
 	if s.pass || len(s.lost) == 0 {
 		return 0
@@ -127,13 +128,13 @@ func (s *sent) sunk() int64 {
 	return s.records
 }
 
-// write gives an output of a section to its machine.
-func (w *work) write(j *job, section uint16, i int, o *output) {
+// write gives an output of a stage to its machine.
+func (w *work) write(j *job, stage uint16, i int, o *output) {
 	cmd := engine.Command{Machine: o.machine, Kind: o.kind, Body: o.body}
 	here := o.where == "" && w.tx.ShardOf(o.route) == w.tx.Shard()
 	if here && o.machine == engine.MachineProcessing {
 		p := must(decodeBody(o.body, (*passCommand).code))
-		in := w.inbox(j.ref, p.to)
+		in := w.exchange(j.ref, p.to)
 		w.receive(j, &in, &p)
 		return
 	}
@@ -147,30 +148,30 @@ func (w *work) write(j *job, section uint16, i int, o *output) {
 	if cmd.Namespace, cmd.Spread = o.where, o.spread; o.where == "" {
 		cmd.Namespace, cmd.Spread = w.tx.NamespaceName(), w.tx.Spread()
 	}
-	s := sent{j.ref, section, o.machine == engine.MachineProcessing, o.records, int64(len(o.body) + len(o.lost)), o.tolerant, o.lost}
-	out := w.out(j.ref, section)
+	s := sent{j.ref, stage, o.machine == engine.MachineProcessing, o.records, int64(len(o.body) + len(o.lost)), o.tolerant, o.lost}
+	out := w.out(j.ref, stage)
 	out.messages++
 	out.passes += s.passes()
 	out.bytes += s.bytes
 	out.records += s.sunk()
-	w.setOut(j.ref, section, out)
-	w.tx.Send(engine.Message{Command: cmd, Name: o.route, Lane: laneOf(j.ref, section), Token: encode([]byte{tokenThere}, &s, (*sent).code), Reply: true})
+	w.setOut(j.ref, stage, out)
+	w.tx.Send(engine.Message{Command: cmd, Name: o.route, Lane: laneOf(j.ref, stage), Token: encode([]byte{tokenThere}, &s, (*sent).code), Reply: true})
 }
 
-func (w *work) out(r ref, section uint16) outRow {
-	b, ok := w.tx.Get(outKey(r, section))
+func (w *work) out(r ref, stage uint16) outRow {
+	b, ok := w.tx.Get(outKey(r, stage))
 	if !ok {
 		return outRow{}
 	}
 	return must(decode(b, (*outRow).code))
 }
 
-func (w *work) setOut(r ref, section uint16, o outRow) {
+func (w *work) setOut(r ref, stage uint16, o outRow) {
 	if o == (outRow{}) {
-		w.tx.Delete(outKey(r, section))
+		w.tx.Delete(outKey(r, stage))
 		return
 	}
-	w.tx.Set(outKey(r, section), encode(nil, &o, (*outRow).code))
+	w.tx.Set(outKey(r, stage), encode(nil, &o, (*outRow).code))
 }
 
 // OnReply hears what became of an output.
@@ -198,7 +199,7 @@ func (w *work) answered(s sent, err error) {
 	if j == nil {
 		return
 	}
-	out := w.out(s.job, s.section)
+	out := w.out(s.job, s.stage)
 	out.messages--
 	out.passes -= s.passes()
 	out.bytes -= s.bytes
@@ -207,12 +208,12 @@ func (w *work) answered(s sent, err error) {
 	if refused {
 		out.refused += s.records
 	}
-	w.setOut(s.job, s.section, out)
+	w.setOut(s.job, s.stage, out)
 	if out.bytes < maxOutBytes && out.bytes+s.bytes >= maxOutBytes {
 		w.tx.Notify(jobsTopic(), -1) // the job may go on
 	}
 	if s.pass {
-		w.standStill(j)
+		w.quiesce(j)
 	}
 	if !refused || len(s.lost) == 0 {
 		return
@@ -223,7 +224,7 @@ func (w *work) answered(s sent, err error) {
 	}
 	for i, o := range errorOutputs(j.name, failures) {
 		o.tolerant = true // there is nobody to hear of it
-		w.write(j, s.section, i, &o)
+		w.write(j, s.stage, i, &o)
 	}
 }
 

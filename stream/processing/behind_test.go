@@ -13,7 +13,7 @@ import (
 
 // TestRecordsBehind: what is not read yet is shown while a job waits for a sink, also in lists, and nothing when it has been read.
 func TestRecordsBehind(t *testing.T) {
-	s, ctx := newStage(t, 1), context.Background()
+	s, ctx := newRig(t, 1), context.Background()
 	if err := s.queues.Configure(ctx, "work", queue.Settings{MaxLen: 2}); err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func (d *scripted) Sleep(_ context.Context, wake <-chan struct{}, _ int64) error
 // TestMetrics: what is told of a job while it runs: rates of its life, how long its steps take, and what the last step that has read something has read. Counters of operators go on
 // under another leader.
 func TestMetrics(t *testing.T) {
-	s := newStage(t, 1)
+	s := newRig(t, 1)
 	id := s.submit("name: m\nbatch_size: 2\nsources: [{name: in, stream: {name: in}, watermark: {idle_timeout_ms: 100}}]\noperators: [{name: w, type: aggregate, function: count, window: tumbling, window_size: 1}]\nsinks: [{stream: out}]\n")
 	var d *scripted
 	d = &scripted{bed: bed{s: s}, script: []func(){
@@ -124,7 +124,7 @@ func TestMetrics(t *testing.T) {
 
 // TestRateOfAMillisecond: a job that has lived for a millisecond has a rate.
 func TestRateOfAMillisecond(t *testing.T) {
-	s := newStage(t, 1)
+	s := newRig(t, 1)
 	s.append("orders", amount(200))
 	id := s.submit(filtered)
 	s.run()
@@ -135,7 +135,7 @@ func TestRateOfAMillisecond(t *testing.T) {
 
 // TestRoomIsTaken: a step for which somebody has taken the room before it is applied is halved at once, and what there is room for goes on.
 func TestRoomIsTaken(t *testing.T) {
-	s, ctx := newStage(t, 1), context.Background()
+	s, ctx := newRig(t, 1), context.Background()
 	if err := s.queues.Configure(ctx, "work", queue.Settings{MaxLen: 2}); err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +157,7 @@ func TestRoomIsTaken(t *testing.T) {
 
 // TestLatency: latencies have fractions of a millisecond, the last step counts when the job is stopped, and what is known of them survives a restart.
 func TestLatency(t *testing.T) {
-	s := newStage(t, 1)
+	s := newRig(t, 1)
 	id := s.submit("name: m\nbatch_size: 2\nsources: [{name: in, stream: {name: in}}]\nsinks: [{stream: out}]\n")
 	const micro = time.Microsecond
 	check := func(when string, last, avg, most time.Duration) {

@@ -22,7 +22,7 @@ sinks: [{ name: out, stream: { name: out } }]
 `
 
 // feedKeys appends records of so many keys, each with an id of its own, and some come twice.
-func (s *stage) feedKeys(name string, keys, rounds int) {
+func (s *rig) feedKeys(name string, keys, rounds int) {
 	s.t.Helper()
 	for round := range rounds {
 		var all []stream.Message
@@ -45,7 +45,7 @@ func (s *stage) feedKeys(name string, keys, rounds int) {
 }
 
 // outOf returns all that a stream holds.
-func (s *stage) outOf(name string) (all []string) {
+func (s *rig) outOf(name string) (all []string) {
 	s.t.Helper()
 	var last stream.ID
 	for {

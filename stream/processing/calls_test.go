@@ -15,7 +15,7 @@ func errOf[T any](_ T, err error) error { return err }
 
 // TestRefusals: what each call refuses, and how it says so.
 func TestRefusals(t *testing.T) {
-	s, ctx := newStage(t, 3), t.Context()
+	s, ctx := newRig(t, 3), t.Context()
 	if err := engine.NewNamespaces(s.Router()).Create(ctx, "spread", true); err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-func mustSavepoint(t *testing.T, s *stage, id processing.JobID) processing.SavepointID {
+func mustSavepoint(t *testing.T, s *rig, id processing.JobID) processing.SavepointID {
 	t.Helper()
 	sp, err := s.jobs.Savepoints(id).Create(t.Context())
 	if err != nil {
@@ -90,7 +90,7 @@ func mustSavepoint(t *testing.T, s *stage, id processing.JobID) processing.Savep
 // TestListings: pages follow one another without a gap, whatever their size, in a plain namespace and in a spread one, and filters choose.
 func TestListings(t *testing.T) {
 	for _, spread := range []bool{false, true} {
-		s, ctx := newStage(t, 3), t.Context()
+		s, ctx := newRig(t, 3), t.Context()
 		if err := engine.NewNamespaces(s.Router()).Create(ctx, "n", spread); err != nil {
 			t.Fatal(err)
 		}
@@ -183,7 +183,7 @@ func TestReaches(t *testing.T) {
 
 // TestWhileRestored: what can be done with a job while it is being restored from a savepoint, and what can not.
 func TestWhileRestored(t *testing.T) {
-	s, ctx := newStage(t, 1), t.Context()
+	s, ctx := newRig(t, 1), t.Context()
 	id := s.submit(filtered)
 	s.append("orders", amount(200))
 	s.run()

@@ -28,7 +28,7 @@ const (
 )
 
 // The commands. Leaders advance tasks and write and restore savepoints. For the commands of other shards see
-// spread.go, inbox.go and phase.go. On a full disk jobs make no progress, but can be stopped and cancelled.
+// spread.go, exchange.go and phase.go. On a full disk jobs make no progress, but can be stopped and cancelled.
 var (
 	submit = &engine.CommandRow[*work, submitBody, submitted]{
 		Kind: kindSubmit, Name: "submit", From: engine.FromUsers,
@@ -243,8 +243,8 @@ type tickCommand struct {
 	task     taskRow
 	cursors  []cursorChange
 	state    []stateChange // ranges first, then by key
-	section  uint16        // that takes the step
-	taken    takenOut      // from its inbox
+	stage    uint16        // that takes the step
+	taken    takenOut      // from its exchange
 	outputs  []output
 	status   Status // Running, or the job's final status
 	reason   string
@@ -295,7 +295,7 @@ func (t *tickCommand) code(c *codec.Coder) {
 		v.cursor.code(c)
 	})
 	codec.List(c, &t.state, func(c *codec.Coder, v *stateChange) { v.code(c) })
-	c.Uint16(&t.section)
+	c.Uint16(&t.stage)
 	t.taken.code(c)
 	codec.List(c, &t.outputs, func(c *codec.Coder, v *output) { v.code(c) })
 	if c.Byte((*byte)(&t.status)); t.status < Running || t.status > Completed {
@@ -362,22 +362,22 @@ type fillCommand struct {
 	chunk     uint32
 	cursors   []cursorChange
 	state     []stateChange
-	inboxes   []inboxChange
+	exchanges []exchangeChange
 	last      bool
 	task      taskRow
 }
 
-// inboxChange is the row of an inbox or of a message in it.
-type inboxChange struct {
+// exchangeChange is the row of an exchange or of a message in it.
+type exchangeChange struct {
 	kind  byte
 	key   []byte // without the job
 	value []byte
 }
 
-func (i *inboxChange) code(c *codec.Coder) {
+func (i *exchangeChange) code(c *codec.Coder) {
 	c.Byte(&i.kind)
 	c.View(&i.key)
-	if c.View(&i.value); !(i.kind == rowInbox && len(i.key) == inboxKeyLen || i.kind == rowMessage && len(i.key) == messageKeyLen) {
+	if c.View(&i.value); !(i.kind == rowExchange && len(i.key) == exchangeKeyLen || i.kind == rowMessage && len(i.key) == messageKeyLen) {
 		c.Fail("unknown row")
 	}
 }
@@ -393,7 +393,7 @@ func (f *fillCommand) code(c *codec.Coder) {
 		v.cursor.code(c)
 	})
 	codec.List(c, &f.state, func(c *codec.Coder, v *stateChange) { v.code(c) })
-	codec.List(c, &f.inboxes, func(c *codec.Coder, i *inboxChange) { i.code(c) })
+	codec.List(c, &f.exchanges, func(c *codec.Coder, i *exchangeChange) { i.code(c) })
 	if c.Bool(&f.last); f.last {
 		f.task.codeWithin(c)
 	}

@@ -26,9 +26,9 @@ func bounded(definition string) string {
 }
 
 // TestStoppedWhileItEnds: a bounded job that is stopped while it fires its last windows, and restored, reads what has been appended meanwhile, as one does that was completed before. Once it was
-// completed with the last of those windows: in a spread namespace what the sections in front had passed on stayed in the inboxes.
+// completed with the last of those windows: in a spread namespace what the stages in front had passed on stayed in the exchanges.
 func TestStoppedWhileItEnds(t *testing.T) {
-	for name, s := range map[string]*stage{"one shard": newStage(t, 1), "spread": newSpread(t, 3)} {
+	for name, s := range map[string]*rig{"one shard": newRig(t, 1), "spread": newSpread(t, 3)} {
 		t.Run(name, func(t *testing.T) {
 			ctx := context.Background()
 			if s.Shards() == 1 {
@@ -150,8 +150,8 @@ func endings(t *testing.T, rng *rand.Rand) {
 	}
 	for shard := range engine.ShardID(3) {
 		for _, row := range s.Rows(shard) {
-			if inbox, ok := processing.MessageOf(row); ok {
-				t.Errorf("shard %d: there is a message in inbox %x", shard, inbox)
+			if exchange, ok := processing.MessageOf(row); ok {
+				t.Errorf("shard %d: there is a message in exchange %x", shard, exchange)
 			}
 		}
 	}
@@ -161,7 +161,7 @@ func endings(t *testing.T, rng *rand.Rand) {
 // without end.
 func TestSpreadEndIsQuiet(t *testing.T) {
 	ctx := context.Background()
-	work := func(s *stage, what string) {
+	work := func(s *rig, what string) {
 		t.Helper()
 		for shard := range 2 { // of 3: the job is not completed
 			n := 0
@@ -213,7 +213,7 @@ func TestSpreadEndIsQuiet(t *testing.T) {
 // TestSeriesEnd: a job over a time series that stops at the latest reads what there was when it was submitted, or restored last, points that are younger than the delay of the source
 // included. It ended at its submission, whatever had been written since, and before it had read what was younger.
 func TestSeriesEnd(t *testing.T) {
-	for name, s := range map[string]*stage{"one shard": newStage(t, 1), "spread": newSpread(t, 3)} {
+	for name, s := range map[string]*rig{"one shard": newRig(t, 1), "spread": newSpread(t, 3)} {
 		t.Run(name, func(t *testing.T) {
 			ctx := context.Background()
 			if s.Shards() == 1 {
@@ -270,7 +270,7 @@ func TestSeriesEnd(t *testing.T) {
 
 // TestEndKeepsEventTime: when a job that had ended reads on, event time is where it had come to before the end, whatever is idle: windows that had fired as they were due do not fire again.
 func TestEndKeepsEventTime(t *testing.T) {
-	for name, s := range map[string]*stage{"one shard": newStage(t, 1), "spread": newSpread(t, 3)} {
+	for name, s := range map[string]*rig{"one shard": newRig(t, 1), "spread": newSpread(t, 3)} {
 		t.Run(name, func(t *testing.T) {
 			ctx := context.Background()
 			if s.Shards() == 1 {

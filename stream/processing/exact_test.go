@@ -14,7 +14,7 @@ import (
 
 // flaky is the door of duties that lose what they have proposed, or hear nothing of it.
 type flaky struct {
-	*stage
+	*rig
 	shard    engine.ShardID
 	rng      *rand.Rand
 	proposed []engine.Command // that were applied
@@ -58,7 +58,7 @@ func (d *flaky) Sleep(_ context.Context, wake <-chan struct{}, until int64) erro
 // effects once.
 func TestExactlyOnce(t *testing.T) {
 	rng := rand.New(rand.NewPCG(machinetest.Seed(t), 0))
-	s, ctx := newStage(t, 1), context.Background()
+	s, ctx := newRig(t, 1), context.Background()
 	s.submit(strings.Replace(fanned, "name: fan\n", "name: fan\nbatch_size: 2\n", 1))
 	var want []string
 	for round := range 60 {
@@ -66,7 +66,7 @@ func TestExactlyOnce(t *testing.T) {
 			want = append(want, reading(fmt.Sprint("k", rng.IntN(4)), len(want)))
 			s.append("in", want[len(want)-1])
 		}
-		d := &flaky{stage: s, rng: rng, left: rng.IntN(5)}
+		d := &flaky{rig: s, rng: rng, left: rng.IntN(5)}
 		for _, duty := range s.Executor(0).Duties(1, func() engine.LeadDoor { return d }) {
 			_ = duty.Run(ctx, duty.Lead)
 		}
@@ -93,7 +93,7 @@ func TestExactlyOnce(t *testing.T) {
 
 // TestOvertaken: a tick that is proposed again, at any later time, is refused and changes nothing.
 func TestOvertaken(t *testing.T) {
-	s := newStage(t, 1)
+	s := newRig(t, 1)
 	s.submit(fanned)
 	for i := range 5 {
 		s.append("in", reading("a", i))

@@ -14,11 +14,11 @@ const KindSubmit = kindSubmit
 // MaxOutBytes is how much may wait for sinks in other shards.
 const MaxOutBytes = maxOutBytes
 
-// MaxInboxBytes is how much waits in the inbox of a section.
-const MaxInboxBytes = maxInboxBytes
+// MaxExchangeBytes is how much waits in the exchange of a stage.
+const MaxExchangeBytes = maxExchangeBytes
 
-// MessageOf returns the inbox of a row that is a message in one.
-func MessageOf(row machinetest.Row) (inbox string, ok bool) {
+// MessageOf returns the exchange of a row that is a message.
+func MessageOf(row machinetest.Row) (exchange string, ok bool) {
 	if row.Machine != engine.MachineProcessing || row.Key[0] != rowMessage {
 		return "", false
 	}
@@ -78,33 +78,33 @@ type Damage struct {
 
 // Damages are changes that leave rows readable, by what they are.
 var Damages = map[string]Damage{
-	"a job that has ended":            {rowJob, damage((*jobRow).code, func(j *jobRow) { j.ended = 5 }), "processing: job {"},
-	"a job that runs and is restored": {rowJob, damage((*jobRow).code, func(j *jobRow) { j.restore = 5 }), "restore:5"},
-	"a job of no generation":          {rowJob, damage((*jobRow).code, func(j *jobRow) { j.generation = 0 }), "generation:0"},
-	"a job of no workers":             {rowJob, damage((*jobRow).code, func(j *jobRow) { j.parallelism = 0 }), "parallelism:0"},
-	"a job of no batch":               {rowJob, damage((*jobRow).code, func(j *jobRow) { j.batch = 0 }), "batch:0"},
-	"a job of few numbers":            {rowJob, damage((*jobRow).code, func(j *jobRow) { j.numbers = 1 }), "the job has given 1 numbers"},
-	"a job of more savepoints":        {rowJob, damage((*jobRow).code, func(j *jobRow) { j.savepoints++ }), "lacks something"},
-	"a job of another name":           {rowJob, damage((*jobRow).code, func(j *jobRow) { j.name = "x" }), "the name"},
-	"a job of another time":           {rowJob, damage((*jobRow).code, func(j *jobRow) { j.revision++ }), "there is something to do at"},
-	"a task of another generation":    {rowTask, damage((*taskRow).code, func(t *taskRow) { t.generation++ }), "processing: task of job"},
-	"a task that counts less":         {rowTask, damage((*taskRow).code, func(t *taskRow) { t.counts.missed = -1 }), "missed:-1"},
-	"a task of more ticks":            {rowTask, damage((*taskRow).code, func(t *taskRow) { t.ticks = t.counts.in + 1 }), "processing: task of job"},
-	"a number that is used twice":     {rowDefinition, damage((*definitionRow).code, func(d *definitionRow) { d.numbers[0].number = d.numbers[1].number }), "processing: job"},
-	"a number that was not given":     {rowDefinition, damage((*definitionRow).code, func(d *definitionRow) { d.numbers[0].number = 99 }), "number 99"},
-	"no number":                       {rowDefinition, damage((*definitionRow).code, func(d *definitionRow) { d.numbers[0].number = 0 }), "number 0"},
-	"no definition":                   {rowDefinition, damage((*definitionRow).code, func(d *definitionRow) { d.source = nil }), "processing: definition of job"},
-	"less than nothing on its way":    {rowOut, damage((*outRow).code, func(o *outRow) { o.refused = -1 }), "has sent"},
-	"fewer messages on their way":     {rowOut, damage((*outRow).code, func(o *outRow) { o.messages = -1 }), "has sent"},
-	"fewer bytes on their way":        {rowOut, damage((*outRow).code, func(o *outRow) { o.bytes = -1 }), "has sent"},
-	"a part of no epoch":              {rowPart, damage((*partRow).code, func(p *partRow) { p.epoch = 0 }), "processing: part"},
-	"a part with more than all ended": {rowPart, damage((*partRow).code, func(p *partRow) { p.ended = 99 }), "processing: part"},
-	"a part that is done":             {rowPart, damage((*partRow).code, func(p *partRow) { p.done = true }), "there is something to do"},
-	"an inbox of more bytes":          {rowInbox, damage((*inboxRow).code, func(i *inboxRow) { i.bytes++ }), "and says"},
-	"an inbox of more messages":       {rowInbox, damage((*inboxRow).code, func(i *inboxRow) { i.next++ }), "and says"},
-	"an inbox that ends too early":    {rowInbox, damage((*inboxRow).code, func(i *inboxRow) { i.first = i.next + 1 }), "processing: inbox"},
-	"a savepoint that is not made":    {rowSavepoint, damage((*savepointRow).code, func(s *savepointRow) { s.complete = false }), "processing: savepoint"},
-	"a savepoint of more chunks":      {rowSavepoint, damage((*savepointRow).code, func(s *savepointRow) { s.chunks++ }), "lacks 1 chunks"},
+	"a job that has ended":               {rowJob, damage((*jobRow).code, func(j *jobRow) { j.ended = 5 }), "processing: job {"},
+	"a job that runs and is restored":    {rowJob, damage((*jobRow).code, func(j *jobRow) { j.restore = 5 }), "restore:5"},
+	"a job of no generation":             {rowJob, damage((*jobRow).code, func(j *jobRow) { j.generation = 0 }), "generation:0"},
+	"a job of no workers":                {rowJob, damage((*jobRow).code, func(j *jobRow) { j.parallelism = 0 }), "parallelism:0"},
+	"a job of no batch":                  {rowJob, damage((*jobRow).code, func(j *jobRow) { j.batch = 0 }), "batch:0"},
+	"a job of few numbers":               {rowJob, damage((*jobRow).code, func(j *jobRow) { j.numbers = 1 }), "the job has given 1 numbers"},
+	"a job of more savepoints":           {rowJob, damage((*jobRow).code, func(j *jobRow) { j.savepoints++ }), "lacks something"},
+	"a job of another name":              {rowJob, damage((*jobRow).code, func(j *jobRow) { j.name = "x" }), "the name"},
+	"a job of another time":              {rowJob, damage((*jobRow).code, func(j *jobRow) { j.revision++ }), "there is something to do at"},
+	"a task of another generation":       {rowTask, damage((*taskRow).code, func(t *taskRow) { t.generation++ }), "processing: task of job"},
+	"a task that counts less":            {rowTask, damage((*taskRow).code, func(t *taskRow) { t.counts.missed = -1 }), "missed:-1"},
+	"a task of more ticks":               {rowTask, damage((*taskRow).code, func(t *taskRow) { t.ticks = t.counts.in + 1 }), "processing: task of job"},
+	"a number that is used twice":        {rowDefinition, damage((*definitionRow).code, func(d *definitionRow) { d.numbers[0].number = d.numbers[1].number }), "processing: job"},
+	"a number that was not given":        {rowDefinition, damage((*definitionRow).code, func(d *definitionRow) { d.numbers[0].number = 99 }), "number 99"},
+	"no number":                          {rowDefinition, damage((*definitionRow).code, func(d *definitionRow) { d.numbers[0].number = 0 }), "number 0"},
+	"no definition":                      {rowDefinition, damage((*definitionRow).code, func(d *definitionRow) { d.source = nil }), "processing: definition of job"},
+	"less than nothing on its way":       {rowOut, damage((*outRow).code, func(o *outRow) { o.refused = -1 }), "has sent"},
+	"fewer messages on their way":        {rowOut, damage((*outRow).code, func(o *outRow) { o.messages = -1 }), "has sent"},
+	"fewer bytes on their way":           {rowOut, damage((*outRow).code, func(o *outRow) { o.bytes = -1 }), "has sent"},
+	"a subtask of no epoch":              {rowSubtask, damage((*subtaskRow).code, func(p *subtaskRow) { p.epoch = 0 }), "processing: subtask"},
+	"a subtask with more than all ended": {rowSubtask, damage((*subtaskRow).code, func(p *subtaskRow) { p.ended = 99 }), "processing: subtask"},
+	"a subtask that is done":             {rowSubtask, damage((*subtaskRow).code, func(p *subtaskRow) { p.done = true }), "there is something to do"},
+	"an exchange of more bytes":          {rowExchange, damage((*exchangeRow).code, func(i *exchangeRow) { i.bytes++ }), "and says"},
+	"an exchange of more messages":       {rowExchange, damage((*exchangeRow).code, func(i *exchangeRow) { i.next++ }), "and says"},
+	"an exchange that ends too early":    {rowExchange, damage((*exchangeRow).code, func(i *exchangeRow) { i.first = i.next + 1 }), "processing: exchange"},
+	"a savepoint that is not made":       {rowSavepoint, damage((*savepointRow).code, func(s *savepointRow) { s.complete = false }), "processing: savepoint"},
+	"a savepoint of more chunks":         {rowSavepoint, damage((*savepointRow).code, func(s *savepointRow) { s.chunks++ }), "lacks 1 chunks"},
 }
 
 func damage[T any](code func(*T, *codec.Coder), f func(*T)) func([]byte) []byte {
@@ -121,8 +121,8 @@ var RowKinds = map[string]machinetest.RowKind{
 	"definition": machinetest.RowOf(isRow(rowDefinition), (*definitionRow).code),
 	"task":       machinetest.RowOf(isRow(rowTask), (*taskRow).code),
 	"out":        machinetest.RowOf(isRow(rowOut), (*outRow).code),
-	"part":       machinetest.RowOf(isRow(rowPart), (*partRow).code),
-	"inbox":      machinetest.RowOf(isRow(rowInbox), (*inboxRow).code),
+	"subtask":    machinetest.RowOf(isRow(rowSubtask), (*subtaskRow).code),
+	"exchange":   machinetest.RowOf(isRow(rowExchange), (*exchangeRow).code),
 	"message":    machinetest.RowOf(isRow(rowMessage), (*passCommand).code),
 	"name":       machinetest.BareRow(isRow(rowName)),
 	"active":     machinetest.BareRow(isRow(rowActive)),

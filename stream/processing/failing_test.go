@@ -14,7 +14,7 @@ import (
 // TestEachFailure: whatever a call asks of a shard, that it fails is what the call returns.
 func TestEachFailure(t *testing.T) {
 	for _, spread := range []bool{false, true} {
-		s, ctx := newStage(t, 3), t.Context()
+		s, ctx := newRig(t, 3), t.Context()
 		if err := engine.NewNamespaces(s.Router()).Create(ctx, "n", spread); err != nil {
 			t.Fatal(err)
 		}
@@ -86,5 +86,5 @@ func TestEachFailure(t *testing.T) {
 
 // TestMalformedBodies: a command whose body does not decode is refused.
 func TestMalformedBodies(t *testing.T) {
-	machinetest.RefusesMalformed(t, engine.MachineProcessing, func() *machinetest.Rig { return newStage(t, 1).Rig })
+	machinetest.RefusesMalformed(t, engine.MachineProcessing, func() *machinetest.Rig { return newRig(t, 1).Rig })
 }

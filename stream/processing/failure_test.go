@@ -12,7 +12,7 @@ import (
 
 // TestRawFailures: what an operator fails on is told as it came from its source, not as the operators in front have left it, with the name of the operator and the reason.
 func TestRawFailures(t *testing.T) {
-	s := newStage(t, 1)
+	s := newRig(t, 1)
 	id := s.submit(`
 name: raw
 sources: [{name: in, stream: {name: in}}]
@@ -39,7 +39,7 @@ sinks: [{name: out, stream: {name: out}}]
 
 // TestSpoiledRecord: a record that comes to more than any command may hold is a record in the stream of errors, and the job goes on with the next one.
 func TestSpoiledRecord(t *testing.T) {
-	s := newStage(t, 1)
+	s := newRig(t, 1)
 	id := s.submit(`
 name: spoiled
 sources: [{ name: in, stream: { name: in } }]
@@ -70,7 +70,7 @@ sinks: [{ name: out, stream: { name: out } }]
 
 // TestSinkNamespaceMadeSpread: what goes to a namespace that was made as a spread one after the job was submitted is refused and counted, and holds up nothing.
 func TestSinkNamespaceMadeSpread(t *testing.T) {
-	s, ctx := newStage(t, 3), context.Background()
+	s, ctx := newRig(t, 3), context.Background()
 	id := s.submit("name: wide\nsources: [{name: in, stream: {name: in}}]\nsinks: [{name: there, stream: {name: out, namespace: later}}, {name: here, stream: {name: out}}]\n")
 	if err := engine.NewNamespaces(s.Router()).Create(ctx, "later", true); err != nil {
 		t.Fatal(err)

@@ -127,7 +127,7 @@ func FuzzCommands(f *testing.F) {
 	f.Add(kindFollow, encode(nil, &follow, (*followCommand).code))
 	report := reportCommand{status: Failed, reason: "r"}
 	f.Add(kindReport, encode(nil, &report, (*reportCommand).code))
-	pass := passCommand{epoch: 3, to: 2, says: true, stands: standing{seen: true, newest: 7}, records: []byte{0}}
+	pass := passCommand{epoch: 3, to: 2, says: true, progress: stageProgress{seen: true, newest: 7}, records: []byte{0}}
 	stood := phaseCommand{savepoint: 3, copied: true, bytes: 9}
 	f.Add(kindPhase, encode(nil, &stood, (*phaseCommand).code))
 	f.Add(kindPass, encode(nil, &pass, (*passCommand).code))

@@ -15,7 +15,7 @@ import (
 
 // TestIdleJobs: jobs that have nothing to do write nothing, however long that is.
 func TestIdleJobs(t *testing.T) {
-	s := newStage(t, 1)
+	s := newRig(t, 1)
 	for i := range 100 {
 		s.append(fmt.Sprint("in", i), amount(500))
 		s.submit(strings.NewReplacer("name: orders }", fmt.Sprint("name: in", i, " }"), "name: big", fmt.Sprint("name: big", i), "name: large }", fmt.Sprint("name: out", i, " }")).Replace(filtered))
@@ -34,7 +34,7 @@ func TestIdleJobs(t *testing.T) {
 
 // TestEdited: a job goes on with another definition: what has kept its name and key keeps its state, and what is lost has to be allowed.
 func TestEdited(t *testing.T) {
-	s, ctx := newStage(t, 1), context.Background()
+	s, ctx := newRig(t, 1), context.Background()
 	id := s.submit(filtered)
 	s.append("orders", amount(200), amount(20))
 	s.run()
@@ -76,7 +76,7 @@ func TestEdited(t *testing.T) {
 func TestOtherSource(t *testing.T) {
 	for _, from := range []string{"as it stands", "savepoint"} {
 		t.Run(from, func(t *testing.T) {
-			s, ctx := newStage(t, 1), context.Background()
+			s, ctx := newRig(t, 1), context.Background()
 			id := s.submit(countedOnce)
 			s.keyed(3, 1000)
 			s.keyed(1, 50_000)
@@ -111,7 +111,7 @@ func TestOtherSource(t *testing.T) {
 
 // TestApply: Apply submits a job, changes the one that there is, leaves it as it is, and never loses state unasked.
 func TestApply(t *testing.T) {
-	s, ctx := newStage(t, 1), context.Background()
+	s, ctx := newRig(t, 1), context.Background()
 	apply := func(definition string, opts ...processing.RestoreOption) processing.Applied {
 		t.Helper()
 		done, err := s.jobs.Apply(ctx, []byte(definition), opts...)
@@ -154,7 +154,7 @@ func TestApply(t *testing.T) {
 
 // TestLatest: a source that begins at the latest has what is appended after the submission, also what comes before the leader has looked.
 func TestLatest(t *testing.T) {
-	s := newStage(t, 1)
+	s := newRig(t, 1)
 	s.append("orders", amount(200))
 	s.submit(strings.Replace(filtered, "{ name: orders }", "{ name: orders, start: latest }", 1))
 	s.append("orders", amount(300))
@@ -166,7 +166,7 @@ func TestLatest(t *testing.T) {
 
 // TestStopAtEnd: a bounded job is completed when it has read what there was when it was submitted.
 func TestStopAtEnd(t *testing.T) {
-	s, ctx := newStage(t, 1), context.Background()
+	s, ctx := newRig(t, 1), context.Background()
 	s.append("orders", amount(200), amount(300))
 	id := s.submit(strings.Replace(filtered, "name: big\n", "name: big\nstop_at: latest\n", 1))
 	s.append("orders", amount(400))
@@ -230,7 +230,7 @@ func TestApplyAtOnce(t *testing.T) {
 
 // TestPlanNotes: a plan says when the event time of a source that goes on is another.
 func TestPlanNotes(t *testing.T) {
-	s, ctx := newStage(t, 1), context.Background()
+	s, ctx := newRig(t, 1), context.Background()
 	id := s.submit(filtered)
 	timed := strings.Replace(filtered, "stream: { name: orders }", "stream: { name: orders }\n    event_time: $.at", 1)
 	p, err := s.jobs.Plan(ctx, id, processing.ReplaceDefinition([]byte(timed)))
@@ -244,7 +244,7 @@ func TestPlanNotes(t *testing.T) {
 
 // TestBackfillInParts: old records that come in parts, with pauses in between, are late only in windows that have fired, however long the clock goes on meanwhile.
 func TestBackfillInParts(t *testing.T) {
-	s, ctx := newStage(t, 1), context.Background()
+	s, ctx := newRig(t, 1), context.Background()
 	s.append("in", `{"t":1000}`, `{"t":11000}`)
 	s.Advance(3_600_000) // they were appended long before they are read
 	id := s.submit(`

@@ -12,23 +12,23 @@ import (
 
 // input is what a task has to read, as of a view.
 type input struct {
-	parts   []*part
-	mail    *mail  // in place of those, of a section that reads an inbox
-	fresh   bool   // a partition was seen for the first time: where it begins has to be known
-	done    bool   // all is read that was to be read
-	reason  string // why something can not be read
-	failure string // why the job can not go on
+	partitions []*sourcePartition
+	mail       *mail  // in place of those, of a stage that reads an exchange
+	fresh      bool   // a partition was seen for the first time: where it begins has to be known
+	done       bool   // all is read that was to be read
+	reason     string // why something can not be read
+	failure    string // why the job can not go on
 }
 
-// part is a partition of a source.
-type part struct {
-	id     cursorID
-	stream *protocol.Stream
-	cursor cursor
-	first  uint64
-	end    uint64 // offset behind the last record to be read, or the time
-	open   bool   // the end will be later
-	part   pipeline.Part
+// sourcePartition is a partition of a source.
+type sourcePartition struct {
+	id       cursorID
+	stream   *protocol.Stream
+	cursor   cursor
+	first    uint64
+	end      uint64 // offset behind the last record to be read, or the time
+	open     bool   // the end will be later
+	progress pipeline.Progress
 
 	samples []protocol.Sample // of a measurement: those before upTo
 	given   []pipeline.Record // by Test, in place of both
@@ -37,17 +37,17 @@ type part struct {
 }
 
 // more reports whether there is something to be read now.
-func (p *part) more() bool {
+func (p *sourcePartition) more() bool {
 	if p.stream == nil {
 		return len(p.samples)+len(p.given) > 0
 	}
 	return p.cursor.next < p.end
 }
 
-// look opens what a section reads.
-func (t *task) look(v *engine.View, sec *section) (*input, error) {
-	if sec.index > 0 {
-		return t.lookInto(v, sec)
+// look opens what a stage reads.
+func (t *task) look(v *engine.View, stg *stage) (*input, error) {
+	if stg.index > 0 {
+		return t.lookInto(v, stg)
 	}
 	in := &input{done: t.def.StopAtEnd}
 	for i := range t.def.Sources {
@@ -60,7 +60,7 @@ func (t *task) look(v *engine.View, sec *section) (*input, error) {
 			return in, err
 		}
 	}
-	for _, p := range in.parts {
+	for _, p := range in.partitions {
 		p.measure(&t.def.Sources[p.id.source])
 		in.done = in.done && p.cursor.next >= p.end && !p.open
 	}
@@ -127,7 +127,7 @@ func (t *task) lookAt(v *engine.View, in *input, i int, s *pipeline.Source) erro
 				return err
 			}
 		}
-		in.parts = append(in.parts, &part{id: cursorID{i, p}, stream: st, cursor: c, first: st.Partitions[p].First, end: end})
+		in.partitions = append(in.partitions, &sourcePartition{id: cursorID{i, p}, stream: st, cursor: c, first: st.Partitions[p].First, end: end})
 	}
 	return nil
 }
@@ -155,20 +155,20 @@ func (t *task) begin(st *protocol.Stream, s *pipeline.Source, p int) (c cursor, 
 	return c, err
 }
 
-func (p *part) measure(s *pipeline.Source) {
-	p.part = pipeline.Part{
+func (p *sourcePartition) measure(s *pipeline.Source) {
+	p.progress = pipeline.Progress{
 		Seen: p.cursor.seen, Newest: p.cursor.newest, Arrived: p.cursor.arrived, CaughtUp: !p.more(), Disorder: s.Disorder, IdleAfter: s.IdleAfter,
 	}
 }
 
 // records reports whether there is anything to read.
 func (in *input) records() bool {
-	return in.mail != nil && in.mail.more() || slices.ContainsFunc(in.parts, (*part).more)
+	return in.mail != nil && in.mail.more() || slices.ContainsFunc(in.partitions, (*sourcePartition).more)
 }
 
 // behind returns how many records of streams are to be read.
 func (in *input) behind() (n int64) {
-	for _, p := range in.parts {
+	for _, p := range in.partitions {
 		if p.stream != nil && p.cursor.next < p.end {
 			n += int64(p.end - max(p.cursor.next, p.first))
 		}
@@ -176,37 +176,37 @@ func (in *input) behind() (n int64) {
 	return n
 }
 
-func (in *input) marks(now int64) []pipeline.Part {
+func (in *input) marks(now int64) []pipeline.Progress {
 	if in.mail != nil {
 		return in.mail.marks(now)
 	}
-	return marksOf(in.parts)
+	return marksOf(in.partitions)
 }
 
-func marksOf(parts []*part) []pipeline.Part {
-	all := make([]pipeline.Part, len(parts))
-	for i, p := range parts {
-		all[i] = p.part
+func marksOf(partitions []*sourcePartition) []pipeline.Progress {
+	all := make([]pipeline.Progress, len(partitions))
+	for i, p := range partitions {
+		all[i] = p.progress
 	}
 	return all
 }
 
 // reading is an input that is being read.
 type reading struct {
-	parts  []*part
-	mail   *mail
-	bytes  int // read
-	most   int // bytes to be read
-	missed int64
-	gaps   []failure
+	partitions []*sourcePartition
+	mail       *mail
+	bytes      int // read
+	most       int // bytes to be read
+	missed     int64
+	gaps       []failure
 }
 
 // begin returns a reading of what there is; the input stays as it is.
 func (in *input) begin() *reading {
 	r := &reading{most: maxReadBytes}
-	for _, p := range in.parts {
+	for _, p := range in.partitions {
 		own := *p
-		r.parts = append(r.parts, &own)
+		r.partitions = append(r.partitions, &own)
 	}
 	if in.mail != nil {
 		own := *in.mail
@@ -216,16 +216,16 @@ func (in *input) begin() *reading {
 	return r
 }
 
-func (r *reading) marks(now int64) []pipeline.Part {
+func (r *reading) marks(now int64) []pipeline.Progress {
 	if r.mail != nil {
 		return r.mail.marks(now)
 	}
-	return marksOf(r.parts)
+	return marksOf(r.partitions)
 }
 
 // trustAt returns when a grace is over in which idle upstreams hold the watermark, 0 if there is none.
 func (in *input) trustAt(now int64) int64 {
-	if in.mail == nil || !slices.ContainsFunc(in.mail.upstreams, func(h heard) bool { return h.stands.idle }) {
+	if in.mail == nil || !slices.ContainsFunc(in.mail.upstreams, func(h heard) bool { return h.progress.idle }) {
 		return 0
 	}
 	at := in.mail.trustAt()
@@ -266,7 +266,7 @@ func (r *reading) batch(t *task, limit int) (batch []pipeline.Record, failures [
 // about returns how many records a batch may come to.
 func (r *reading) about(limit int) int {
 	n := uint64(0)
-	for _, p := range r.parts {
+	for _, p := range r.partitions {
 		if p.stream != nil && p.cursor.next < p.end {
 			n += p.end - p.cursor.next
 		}
@@ -276,8 +276,8 @@ func (r *reading) about(limit int) int {
 }
 
 // lowest returns the partition to be read next, nil if there is nothing to read, and how many there are.
-func (r *reading) lowest() (lowest *part, n int) {
-	for _, p := range r.parts {
+func (r *reading) lowest() (lowest *sourcePartition, n int) {
+	for _, p := range r.partitions {
 		if !p.more() {
 			continue
 		}
@@ -288,15 +288,15 @@ func (r *reading) lowest() (lowest *part, n int) {
 	return lowest, n
 }
 
-func (p *part) mark() int64 {
-	if !p.part.Seen {
+func (p *sourcePartition) mark() int64 {
+	if !p.progress.Seen {
 		return noTime
 	}
-	return p.part.Newest - p.part.Disorder
+	return p.progress.Newest - p.progress.Disorder
 }
 
 // read reads up to n records of a partition.
-func (r *reading) read(t *task, p *part, n int, batch *[]pipeline.Record, failures *[]failure) error {
+func (r *reading) read(t *task, p *sourcePartition, n int, batch *[]pipeline.Record, failures *[]failure) error {
 	switch {
 	case p.given != nil:
 		for i := range p.given {
@@ -334,7 +334,7 @@ func (r *reading) read(t *task, p *part, n int, batch *[]pipeline.Record, failur
 }
 
 // record is a record of a stream as the operators see it.
-func (t *task) record(p *part, rec *protocol.Record) pipeline.Record {
+func (t *task) record(p *sourcePartition, rec *protocol.Record) pipeline.Record {
 	got := pipeline.Record{
 		Key: []byte(rec.Key), Value: rec.Payload,
 		Origin: pipeline.Origin{Source: p.id.source, Partition: p.id.partition, Offset: rec.Offset, ID: pipeline.ID(rec.ID)},

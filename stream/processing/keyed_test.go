@@ -27,7 +27,7 @@ type sale struct {
 }
 
 // sell appends sales to a stream. Their partition says nothing of the key that they are summed by.
-func (s *stage) sell(name string, sales ...sale) {
+func (s *rig) sell(name string, sales ...sale) {
 	s.t.Helper()
 	for _, v := range sales {
 		payload, err := json.Marshal(v)
@@ -53,7 +53,7 @@ func compareWindows(a, b window) int {
 }
 
 // windowsOf returns the windows in a stream of four partitions, in order.
-func (s *stage) windowsOf(name string) (all []window) {
+func (s *rig) windowsOf(name string) (all []window) {
 	s.t.Helper()
 	for p := range 4 {
 		recs, err := s.streams.Read(context.Background(), name, stream.Partition(p), stream.Limit(1000))
@@ -128,8 +128,8 @@ func TestSpreadWindows(t *testing.T) {
 	}
 }
 
-// pass lets leaders work, and time pass, until sections have told each other how far they have come.
-func (s *stage) pass() {
+// pass lets leaders work, and time pass, until stages have told each other how far they have come.
+func (s *rig) pass() {
 	for range 6 {
 		s.Advance(200)
 	}
@@ -137,7 +137,7 @@ func (s *stage) pass() {
 
 // disturbed sells at random, to both streams, while leaders of all shards lose commands, hear no answers and change, and messages between the shards are late. It
 // returns what was sold. No partition is idle meanwhile, so that nothing is late. end lets time pass until nothing is left to fire.
-func (s *stage) disturbed(rng *rand.Rand, shards, rounds int) (sales, visits []sale) {
+func (s *rig) disturbed(rng *rand.Rand, shards, rounds int) (sales, visits []sale) {
 	s.t.Helper()
 	base := s.Now() / 10_000 * 10_000
 	sell := func(name string, all *[]sale, at int64) {
@@ -163,7 +163,7 @@ func (s *stage) disturbed(rng *rand.Rand, shards, rounds int) (sales, visits []s
 	return sales, visits
 }
 
-func (s *stage) end() {
+func (s *rig) end() {
 	for range 3 {
 		s.Advance(60_000)
 		s.pass()
@@ -211,7 +211,7 @@ const keyedVisits = `
     watermark: { max_out_of_orderness_ms: 2000, idle_timeout_ms: 30000 }
 `
 
-// TestSpreadAsOneShard: what sections make of records of all shards is what a job in one shard makes of them.
+// TestSpreadAsOneShard: what stages make of records of all shards is what a job in one shard makes of them.
 func TestSpreadAsOneShard(t *testing.T) {
 	for name, test := range map[string]struct{ sources, operators string }{
 		"sliding": {"", "  - { name: total, type: aggregate, function: avg, field: n, window: sliding, window_size: 6, slide: 4 }"},
@@ -247,8 +247,8 @@ func TestSpreadAsOneShard(t *testing.T) {
 			if err := s.streams.Create(ctx, "visits", stream.Partitions(8)); err != nil {
 				t.Fatal(err)
 			}
-			one := newStage(t, 1)
-			for _, s := range []*stage{s, one} {
+			one := newRig(t, 1)
+			for _, s := range []*rig{s, one} {
 				apart := engine.StoreOf[kv.Store](s.Router(), "m", 1<<20)
 				for i := range 8 { // of nine
 					_, err := s.keys.Put(ctx, fmt.Sprint("user:w", i), fmt.Appendf(nil, `{"u":%d}`, i))
@@ -283,8 +283,8 @@ func TestSpreadAsOneShard(t *testing.T) {
 	}
 }
 
-// TestSpreadInboxFull: a section that can not get on takes no more than its inbox holds. Those in front hold then, and nothing is lost.
-func TestSpreadInboxFull(t *testing.T) {
+// TestSpreadExchangeFull: a stage that can not get on takes no more than its exchange holds. Those in front hold then, and nothing is lost.
+func TestSpreadExchangeFull(t *testing.T) {
 	s, ctx := newSpread(t, 2), context.Background()
 	if err := s.queues.Configure(ctx, "work", queue.Settings{MaxLen: 1}); err != nil {
 		t.Fatal(err)
@@ -323,13 +323,13 @@ sinks: [{queue: {name: work}}]
 	for shard := range engine.ShardID(2) {
 		waiting := make(map[string]int)
 		for _, row := range s.Rows(shard) {
-			if section, ok := processing.MessageOf(row); ok {
-				waiting[section] += len(row.Value)
+			if stage, ok := processing.MessageOf(row); ok {
+				waiting[stage] += len(row.Value)
 			}
 		}
-		for section, bytes := range waiting {
-			if bytes > processing.MaxInboxBytes+2*size {
-				t.Errorf("shard %d, section %x: an inbox holds %d bytes", shard, section, bytes)
+		for stage, bytes := range waiting {
+			if bytes > processing.MaxExchangeBytes+2*size {
+				t.Errorf("shard %d, stage %x: an exchange holds %d bytes", shard, stage, bytes)
 			}
 		}
 	}
@@ -347,10 +347,11 @@ sinks: [{queue: {name: work}}]
 	}
 }
 
-// TestSpreadEnd: a bounded job with sections is completed when the last of them has had all that the first have read; restored, it goes on as one in one shard does.
+// TestSpreadEnd: a bounded job with stages is completed when the last of them has had all that the
+// first have read; restored, it goes on as one in one shard does.
 func TestSpreadEnd(t *testing.T) {
 	definition := strings.Replace(keyedSums, "name: sums\n", "name: sums\nstop_at: latest\n", 1)
-	s, one, ctx := newSpread(t, 4), newStage(t, 1), context.Background()
+	s, one, ctx := newSpread(t, 4), newRig(t, 1), context.Background()
 	var sales []sale
 	for i := range int64(100) {
 		sales = append(sales, sale{fmt.Sprint("w", i*7%11), s.Now() + i*300 - i*37%2000, i})
@@ -359,7 +360,7 @@ func TestSpreadEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	var ids []processing.JobID
-	for _, s := range []*stage{s, one} {
+	for _, s := range []*rig{s, one} {
 		s.sell("in", sales[:80]...)
 		id := s.submit(definition)
 		s.pass()
@@ -378,7 +379,7 @@ func TestSpreadEnd(t *testing.T) {
 	}
 	want := slices.Concat(summedUp(sales[:80], 10_000), summedUp(sales[80:], 10_000)) // one that was under way at the first end has each of its records once
 	slices.SortFunc(want, compareWindows)
-	for i, s := range []*stage{s, one} {
+	for i, s := range []*rig{s, one} {
 		if j := s.job(ids[i]); j.Status != processing.Completed || j.Metrics.RecordsIn != 100 || j.Metrics.Late != 0 {
 			t.Errorf("job %+v", j)
 		}
@@ -438,7 +439,7 @@ func canceled() context.Context {
 // TestSpreadSavepoint: a savepoint is of one moment in all shards, whatever leaders and messages do meanwhile. Restored from it, with another definition too, a job tells
 // what it had not told by then, each window with each of its records once: what is on its way at that time counts no more.
 func TestSpreadSavepoint(t *testing.T) {
-	for name, more := range map[string]string{"one section": "", "two": "  - { name: longer, type: aggregate, function: sum, field: value, window: tumbling, window_size: 20 }\n"} {
+	for name, more := range map[string]string{"one stage": "", "two": "  - { name: longer, type: aggregate, function: sum, field: value, window: tumbling, window_size: 20 }\n"} {
 		t.Run(name, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(machinetest.Seed(t), 3))
 			s, ctx := newSpread(t, 3), context.Background()
@@ -565,7 +566,7 @@ func TestSpreadSavepointHolds(t *testing.T) {
 	}
 }
 
-// TestSpreadIdle: sections that have nothing to do tell each other nothing, and write nothing, however long that is.
+// TestSpreadIdle: stages that have nothing to do tell each other nothing, and write nothing, however long that is.
 func TestSpreadIdle(t *testing.T) {
 	s := newSpread(t, 3)
 	s.submit(strings.Replace(keyedSums, "sinks:", "  - { name: once, type: dedup, key: $.key }\n  - { name: more, type: aggregate, function: count, window: session, gap: 5 }\nsinks:", 1))
@@ -595,7 +596,7 @@ func TestSpreadIdle(t *testing.T) {
 }
 
 // sorted returns the payloads of a stream of four partitions, in their order.
-func (s *stage) sorted(name string) (all []string) {
+func (s *rig) sorted(name string) (all []string) {
 	s.t.Helper()
 	for p := range 4 {
 		recs, err := s.streams.Read(context.Background(), name, stream.Partition(p), stream.Limit(1000))
@@ -611,10 +612,10 @@ func (s *stage) sorted(name string) (all []string) {
 }
 
 // disturb lets the leader of one of the shards work a little, with a flaky log and late messages.
-func (s *stage) disturb(rng *rand.Rand, shards int) {
+func (s *rig) disturb(rng *rand.Rand, shards int) {
 	s.Hold(rng.IntN(2) == 0)
 	shard := engine.ShardID(rng.IntN(shards))
-	d := &flaky{stage: s, shard: shard, rng: rng, left: rng.IntN(5)}
+	d := &flaky{rig: s, shard: shard, rng: rng, left: rng.IntN(5)}
 	for _, duty := range s.Executor(shard).Duties(1, func() engine.LeadDoor { return d }) {
 		_ = duty.Run(context.Background(), duty.Lead)
 	}

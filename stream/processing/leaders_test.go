@@ -30,7 +30,7 @@ sinks: [{name: out, stream: {name: out}}]
 `
 
 // allOf returns all that a stream holds.
-func (s *stage) allOf(name string) (all []string) {
+func (s *rig) allOf(name string) (all []string) {
 	s.t.Helper()
 	for opts := []stream.ReadOption(nil); ; {
 		recs, err := s.streams.Read(context.Background(), name, append(opts, stream.Limit(stream.MaxReadLimit))...)
@@ -48,7 +48,7 @@ func (s *stage) allOf(name string) (all []string) {
 }
 
 // keyed appends a record of time t for each of many keys.
-func (s *stage) keyed(keys int, t int64) {
+func (s *rig) keyed(keys int, t int64) {
 	s.t.Helper()
 	for from := 0; from < keys; from += 1000 {
 		var msgs []stream.Message
@@ -65,17 +65,17 @@ func (s *stage) keyed(keys int, t int64) {
 //
 //	go test -run '^TestKilledWhileFiring$' -windows 1000000 ./stream/processing
 func TestKilledWhileFiring(t *testing.T) {
-	s := newStage(t, 1)
+	s := newRig(t, 1)
 	id := s.submit(countedOnce)
 	s.keyed(*windowsFlag, 1000)
-	s.lead(&disturbed{stage: s, at: -2})
+	s.lead(&disturbed{rig: s, at: -2})
 	if got := s.allOf("out"); len(got) > 0 {
 		t.Fatalf("%d windows have fired", len(got))
 	}
 	s.keyed(1, 50_000)
 	ends := 0
 	for n := 0; ; n++ {
-		d := &disturbed{stage: s, at: n % 3, what: []mishap{ended, failed}[n/3%2]}
+		d := &disturbed{rig: s, at: n % 3, what: []mishap{ended, failed}[n/3%2]}
 		s.leadOnce(d)
 		if d.count == 0 {
 			break
@@ -96,7 +96,7 @@ func TestKilledWhileFiring(t *testing.T) {
 }
 
 // leadOnce lets a leader do what there is to do until it has a mishap.
-func (s *stage) leadOnce(d *disturbed) {
+func (s *rig) leadOnce(d *disturbed) {
 	s.t.Helper()
 	for _, duty := range s.Executor(0).Duties(1, func() engine.LeadDoor { return d }) {
 		_ = duty.Run(context.Background(), duty.Lead)
@@ -122,12 +122,12 @@ func TestEditedWhileFiring(t *testing.T) {
 	for what, definition := range edited {
 		for _, from := range []string{"", " from a savepoint"} {
 			t.Run(what+from, func(t *testing.T) {
-				s, ctx := newStage(t, 1), context.Background()
+				s, ctx := newRig(t, 1), context.Background()
 				id := s.submit(countedOnce)
 				s.keyed(keys, 1000)
-				s.lead(&disturbed{stage: s, at: -2})
+				s.lead(&disturbed{rig: s, at: -2})
 				s.keyed(1, 50_000)
-				s.leadOnce(&disturbed{stage: s, at: 2, what: failed}) // it has read, and fired some
+				s.leadOnce(&disturbed{rig: s, at: 2, what: failed}) // it has read, and fired some
 				fired := len(s.allOf("out"))
 				if fired == 0 || fired >= keys {
 					t.Fatalf("%d windows have fired", fired)
@@ -141,14 +141,14 @@ func TestEditedWhileFiring(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					s.lead(&disturbed{stage: s, at: -2})
+					s.lead(&disturbed{rig: s, at: -2})
 					opts = append(opts, processing.FromSavepoint(sp))
 				}
 				if _, err := s.jobs.Restore(ctx, id, opts...); err != nil {
 					t.Fatal(err)
 				}
-				s.lead(&disturbed{stage: s, at: -2})
-				s.lead(&disturbed{stage: s, at: -2})
+				s.lead(&disturbed{rig: s, at: -2})
+				s.lead(&disturbed{rig: s, at: -2})
 				got, want := s.allOf("out"), keys
 				switch what {
 				case "it is not there", "another one instead":
@@ -160,7 +160,7 @@ func TestEditedWhileFiring(t *testing.T) {
 					t.Errorf("job %s (%s): %d windows have fired, want %d", j.Status, j.Reason, len(got), want)
 				}
 				s.keyed(1, 100_000)
-				s.lead(&disturbed{stage: s, at: -2})
+				s.lead(&disturbed{rig: s, at: -2})
 				if j := s.job(id); j.Metrics.RecordsIn != keys+2 {
 					t.Errorf("it has read %d records, want %d", j.Metrics.RecordsIn, keys+2)
 				}
@@ -181,7 +181,7 @@ sinks: [{name: out, stream: {name: out}}]
 
 // TestSavepointUnderLoad: savepoints are made of some MiB while records come and leaders change. A job that is restored from one makes of the records behind it what it made of them before.
 func TestSavepointUnderLoad(t *testing.T) {
-	s, ctx, rng := newStage(t, 1), context.Background(), rand.New(rand.NewPCG(machinetest.Seed(t), 0))
+	s, ctx, rng := newRig(t, 1), context.Background(), rand.New(rand.NewPCG(machinetest.Seed(t), 0))
 	id := s.submit(summing)
 	n := 0
 	feed := func(count int, long string) {
@@ -202,7 +202,7 @@ func TestSavepointUnderLoad(t *testing.T) {
 		}
 		feed(1, b.String())
 		if i%50 == 49 {
-			s.lead(&disturbed{stage: s, at: -2})
+			s.lead(&disturbed{rig: s, at: -2})
 		}
 	}
 	for round := range 6 {
@@ -213,9 +213,9 @@ func TestSavepointUnderLoad(t *testing.T) {
 		}
 		for i := range 12 { // the savepoint is begun anew by each leader
 			feed(7, "k")
-			s.leadOnce(&disturbed{stage: s, at: rng.IntN(9), what: []mishap{ended, failed}[i%2]})
+			s.leadOnce(&disturbed{rig: s, at: rng.IntN(9), what: []mishap{ended, failed}[i%2]})
 		}
-		s.lead(&disturbed{stage: s, at: -2})
+		s.lead(&disturbed{rig: s, at: -2})
 		got, err := s.jobs.AwaitSavepoint(ctx, id, sp)
 		if err != nil || !got.Complete {
 			t.Fatalf("savepoint %+v, %v", got, err)
@@ -231,9 +231,9 @@ func TestSavepointUnderLoad(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 4 {
-			s.leadOnce(&disturbed{stage: s, at: rng.IntN(4), what: []mishap{ended, failed}[rng.IntN(2)]})
+			s.leadOnce(&disturbed{rig: s, at: rng.IntN(4), what: []mishap{ended, failed}[rng.IntN(2)]})
 		}
-		s.lead(&disturbed{stage: s, at: -2})
+		s.lead(&disturbed{rig: s, at: -2})
 		after := s.allOf("out")
 		again := after[len(before):]
 		if !slices.Equal(again, before[len(before)-len(again):]) {
@@ -254,7 +254,7 @@ func TestSavepointUnderLoad(t *testing.T) {
 func TestRestoreToEqualCursors(t *testing.T) {
 	for _, when := range []string{"stopped", "being restored", "restored", "running", "as it stands"} {
 		t.Run(when, func(t *testing.T) {
-			s, ctx := newStage(t, 1), context.Background()
+			s, ctx := newRig(t, 1), context.Background()
 			id := s.submit(summing)
 			s.append("in", `{"k":"a","n":1}`)
 			s.run()
@@ -264,7 +264,7 @@ func TestRestoreToEqualCursors(t *testing.T) {
 			}
 			s.run()
 			s.append("in", `{"k":"a","n":2}`, `{"k":"b","n":3}`)
-			d := &disturbed{stage: s, at: 0, what: belated}
+			d := &disturbed{rig: s, at: 0, what: belated}
 			for _, duty := range s.Executor(0).Duties(1, func() engine.LeadDoor { return &once{disturbed: d} }) {
 				_ = duty.Run(ctx, duty.Lead)
 			}
@@ -287,7 +287,7 @@ func TestRestoreToEqualCursors(t *testing.T) {
 			}
 			switch when {
 			case "restored": // filled, and nothing was read
-				savepoints := s.Executor(0).Duties(1, func() engine.LeadDoor { return &disturbed{stage: s, at: -2} })
+				savepoints := s.Executor(0).Duties(1, func() engine.LeadDoor { return &disturbed{rig: s, at: -2} })
 				for _, duty := range savepoints {
 					if strings.Contains(fmt.Sprint(duty), "savepoints") {
 						_ = duty.Run(ctx, duty.Lead)
@@ -331,7 +331,7 @@ sinks: [{name: out, stream: {name: out}}, {name: late, match: late, stream: {nam
 `
 	var want string
 	for _, order := range permutations(4) {
-		s, ctx := newStage(t, 1), context.Background()
+		s, ctx := newRig(t, 1), context.Background()
 		if err := s.streams.Create(ctx, "in", stream.Partitions(4)); err != nil {
 			t.Fatal(err)
 		}
@@ -391,7 +391,7 @@ func permutations(n int) (all [][]int) {
 
 // TestFailureOfHugeRecord: what an operator makes of a record may be too large for a sink, and then for the stream of errors too. The job held for ever.
 func TestFailureOfHugeRecord(t *testing.T) {
-	s := newStage(t, 1)
+	s := newRig(t, 1)
 	id := s.submit(fmt.Sprintf(`
 name: huge
 sources: [{name: in, stream: {name: in}}]

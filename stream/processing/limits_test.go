@@ -126,7 +126,7 @@ func TestLimitOfNames(t *testing.T) {
 // TestLimitOfSavepoints: a job has up to 100 savepoints; with one more the oldest goes, and no other.
 func TestLimitOfSavepoints(t *testing.T) {
 	const most = 100
-	s, ctx := newStage(t, 1), context.Background()
+	s, ctx := newRig(t, 1), context.Background()
 	id := s.submit(filtered)
 	var made []processing.SavepointID
 	for n := 1; n <= most+1; n++ {
@@ -146,7 +146,7 @@ func TestLimitOfSavepoints(t *testing.T) {
 
 // TestKeysExpire: keys that a sink writes have its ttl_ms, and without it they stay.
 func TestKeysExpire(t *testing.T) {
-	s, ctx := newStage(t, 1), context.Background()
+	s, ctx := newRig(t, 1), context.Background()
 	s.submit("name: k\nsources: [{name: in, stream: {name: in}}]\nsinks: [{name: a, kv: {key: $.k, key_prefix: a, ttl_ms: 5000}}, {name: b, kv: {key: $.k, key_prefix: b}}]\n")
 	s.append("in", `{"k":"x"}`)
 	s.run()
@@ -166,7 +166,7 @@ func TestKeysExpire(t *testing.T) {
 
 // TestTooLargeForTheLog: a tick that the log refuses as too large is made of fewer records, until it fits.
 func TestTooLargeForTheLog(t *testing.T) {
-	s := newStage(t, 1)
+	s := newRig(t, 1)
 	id := s.submit(filtered)
 	for n := range 100 {
 		s.append("orders", amount(1000+n))
@@ -200,7 +200,7 @@ func TestLimitOfSamples(t *testing.T) {
 // TestLimitOfSteps: a step reads up to ten times batch_size records.
 func TestLimitOfSteps(t *testing.T) {
 	for n, want := range map[int]int{29: 1, 30: 1, 31: 2} {
-		s := newStage(t, 1)
+		s := newRig(t, 1)
 		id := s.submit("batch_size: 3\n" + filtered)
 		s.lane(id, bed{})
 		for range n {
@@ -216,7 +216,7 @@ func TestLimitOfSteps(t *testing.T) {
 
 // TestCancelledIsListed: a cancelled job is listed for seven days, to the millisecond.
 func TestCancelledIsListed(t *testing.T) {
-	s, ctx := newStage(t, 1), context.Background()
+	s, ctx := newRig(t, 1), context.Background()
 	id := s.submit(filtered)
 	if _, err := s.jobs.Cancel(ctx, id); err != nil {
 		t.Fatal(err)

@@ -78,7 +78,7 @@ type work struct {
 type job struct {
 	jobRow
 	ref     ref
-	part    *partRow       // in a spread namespace
+	subtask *subtaskRow    // in a spread namespace
 	told    uint64         // the revision of which other shards have heard
 	defined *definitionRow // of which they have not
 }
@@ -95,9 +95,9 @@ func (w *work) load(r ref) *job {
 	}
 	j.told = j.revision
 	if w.tx.Spread() {
-		b, _ := w.tx.Get(jobKey(rowPart, r))
-		part := must(decode(b, (*partRow).code))
-		j.part = &part
+		b, _ := w.tx.Get(jobKey(rowSubtask, r))
+		subtask := must(decode(b, (*subtaskRow).code))
+		j.subtask = &subtask
 	}
 	return j
 }
@@ -117,13 +117,13 @@ func notFound(id JobID) error { return engine.Errorf(ErrNotFound, "job %s not fo
 func (w *work) save(j *job) {
 	w.tx.Set(jobKey(rowJob, j.ref), encode(nil, &j.jobRow, (*jobRow).code))
 	active := jobKey(rowActive, j.ref)
-	if j.active() && !(j.part != nil && j.part.done && j.pending == 0) {
+	if j.active() && !(j.subtask != nil && j.subtask.done && j.pending == 0) {
 		w.tx.Set(active, key.AppendUint64(nil, j.revision))
 	} else {
 		w.tx.Delete(active)
 	}
-	if j.part != nil {
-		w.savePart(j)
+	if j.subtask != nil {
+		w.saveSubtask(j)
 	}
 	w.tx.Notify(jobsTopic(), -1)
 }
@@ -174,7 +174,7 @@ func (w *work) begin(r ref, row jobRow) *job {
 	row.ns, row.status, row.generation, row.revision, row.since = tx.Namespace(), Running, 1, uint64(tx.LSN()), uint64(tx.LSN())
 	j := &job{jobRow: row, ref: r}
 	if tx.Spread() {
-		j.part = &partRow{epoch: j.since}
+		j.subtask = &subtaskRow{epoch: j.since}
 	}
 	t := taskRow{generation: 1, progress: progress{watermark: noTime, target: noTime}}
 	tx.Set(jobKey(rowTask, r), encode(nil, &t, (*taskRow).code))
@@ -199,7 +199,7 @@ func (w *work) stop(c *jobBody) (res changed, err error) {
 		return res, err
 	}
 	switch {
-	case j.restore != 0 && j.part != nil:
+	case j.restore != 0 && j.subtask != nil:
 		return res, engine.Errorf(engine.ErrBusy, "job %s is being restored", jobID(j.created, j.ref))
 	case j.restore != 0: // what was filled is dropped by the next restore
 		j.restore = 0
@@ -245,9 +245,9 @@ func (w *work) abandon(j *job) {
 	for gen := range uint32(2) {
 		w.dropGeneration(j, j.generation+gen)
 	}
-	if j.part != nil {
-		w.dropInboxes(j)
-		j.part.saving, j.part.phase = 0, goesOn
+	if j.subtask != nil {
+		w.dropExchanges(j)
+		j.subtask.saving, j.subtask.phase = 0, phaseRunning
 	}
 	w.dropSavepoints(j)
 	w.tx.Schedule(w.tx.Now()+listedMillis, j.ref.append([]byte{tokenForget}))
@@ -255,7 +255,7 @@ func (w *work) abandon(j *job) {
 
 // forget removes what is left of a cancelled job.
 func (w *work) forget(j *job) {
-	for _, kind := range []byte{rowJob, rowDefinition, rowTask, rowPart} {
+	for _, kind := range []byte{rowJob, rowDefinition, rowTask, rowSubtask} {
 		w.tx.Delete(jobKey(kind, j.ref))
 	}
 	for n := range int(j.numbers) + 1 {

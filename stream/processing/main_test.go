@@ -25,8 +25,8 @@ func tablesOf(jobs engine.Primitive) []engine.Primitive {
 	}
 }
 
-// stage is a node of shards in memory, with the stores of one namespace.
-type stage struct {
+// rig is a node of shards in memory, with the stores of one namespace.
+type rig struct {
 	*machinetest.Rig
 	t       testing.TB
 	jobs    *processing.Store
@@ -36,15 +36,15 @@ type stage struct {
 	series  *ts.Store
 }
 
-func newStage(t testing.TB, shards int) *stage {
+func newRig(t testing.TB, shards int) *rig {
 	return newStageOf(t, shards, engine.TableOf[processing.Store]())
 }
 
-// newStageOf is newStage with another table of jobs.
-func newStageOf(t testing.TB, shards int, jobs engine.Primitive) *stage {
+// newStageOf is newRig with another table of jobs.
+func newStageOf(t testing.TB, shards int, jobs engine.Primitive) *rig {
 	t.Helper()
 	r := machinetest.New(t, shards, tablesOf(jobs)...)
-	s := &stage{Rig: r, t: t}
+	s := &rig{Rig: r, t: t}
 	s.jobs = engine.StoreOf[processing.Store](r.Router(), "n", 1<<20)
 	s.streams = engine.StoreOf[stream.Store](r.Router(), "n", 1<<20)
 	s.keys = engine.StoreOf[kv.Store](r.Router(), "n", 1<<20)
@@ -53,7 +53,7 @@ func newStageOf(t testing.TB, shards int, jobs engine.Primitive) *stage {
 	return s
 }
 
-func (s *stage) submit(definition string) processing.JobID {
+func (s *rig) submit(definition string) processing.JobID {
 	s.t.Helper()
 	made, err := s.jobs.Submit(context.Background(), []byte(definition))
 	if err != nil {
@@ -62,7 +62,7 @@ func (s *stage) submit(definition string) processing.JobID {
 	return made.Job
 }
 
-func (s *stage) append(name string, payloads ...string) {
+func (s *rig) append(name string, payloads ...string) {
 	s.t.Helper()
 	for _, p := range payloads {
 		if _, err := s.streams.Append(context.Background(), name, stream.Message{Payload: []byte(p)}); err != nil {
@@ -72,7 +72,7 @@ func (s *stage) append(name string, payloads ...string) {
 }
 
 // read returns the payloads of a stream.
-func (s *stage) read(name string) string {
+func (s *rig) read(name string) string {
 	s.t.Helper()
 	recs, err := s.streams.Read(context.Background(), name, stream.Limit(1000))
 	if err != nil && !errors.Is(err, stream.ErrNotFound) {
@@ -85,7 +85,7 @@ func (s *stage) read(name string) string {
 	return strings.Join(all, " ")
 }
 
-func (s *stage) job(id processing.JobID) processing.Job {
+func (s *rig) job(id processing.JobID) processing.Job {
 	s.t.Helper()
 	j, err := s.jobs.Get(context.Background(), id)
 	if err != nil {
@@ -95,9 +95,9 @@ func (s *stage) job(id processing.JobID) processing.Job {
 }
 
 // run lets leaders do their duties until there is nothing to do now.
-func (s *stage) run() { s.Advance(1) }
+func (s *rig) run() { s.Advance(1) }
 
-func (s *stage) want(name, want string) {
+func (s *rig) want(name, want string) {
 	s.t.Helper()
 	if got := s.read(name); got != want {
 		s.t.Errorf("stream %s holds %q, want %q", name, got, want)

@@ -10,34 +10,37 @@ import (
 	"github.com/floedb/floe/internal/pipeline"
 )
 
-// A savepoint of a job in a spread namespace is of a moment at which all of its parts stand still and nothing that is passed is on its way.
+// A savepoint of a job in a spread namespace is of a moment at which all of its subtasks stand
+// still and nothing that is passed is on its way.
 //
-//	home                                                 all parts
-//	a savepoint is asked for    - follow: saving ->      no tick any more; when what has been passed has arrived, the part stands still
-//	all parts stand still       <- phase: still -
-//	                            - follow: copies ->      the leader copies the rows of the part, and of its inboxes
+//	home                                                 all subtasks
+//	a savepoint is asked for    - follow: saving ->      no tick any more; when what has been passed has arrived, the subtask stands still
+//	all subtasks stand still    <- phase: still -
+//	                            - follow: copies ->      the leader copies the rows of the subtask, and of its exchanges
 //	it is complete              <- phase: copied -
-//	                            - follow: saving none -> the part goes on
+//	                            - follow: saving none -> the subtask goes on
 //
-// Inboxes take what they have no room for meanwhile: nobody sends more. What sinks are to have is no part of it: that has been sent once, whenever it arrives.
+// Exchanges take what they have no room for meanwhile: nobody sends more. What sinks are to have is
+// no part of it: that has been sent once, whenever it arrives.
 //
-// Each part has its share of the savepoint, under the number that it has at home. A restore has each part fill its next generation from its share. What was passed
-// before is dropped, by the epoch in which it was sent, and what others pass by then waits until the part has been filled.
+// Each subtask has its share of the savepoint, under the number that it has at home. A restore has
+// each subtask fill its next generation from its share. What was passed before is dropped, by the
+// epoch in which it was sent, and what others pass by then waits until the subtask has been filled.
 
-// phase is how far a part is with a savepoint.
+// phase is the phase of a subtask in the making of a savepoint.
 type phase byte
 
 const (
-	goesOn phase = iota
-	pauses       // something that it has passed may be on its way
-	stands
-	copies
-	rests // it has been copied
+	phaseRunning  phase = iota
+	phaseDraining       // something that it has passed may be on its way
+	phaseQuiesced
+	phaseCopying
+	phaseCopied // it has been copied
 )
 
-// saved is what the parts of a job have told of a savepoint.
+// saved is what the subtasks of a job have told of a savepoint.
 type saved struct {
-	stand, copied  int // parts
+	stand, copied  int // subtasks
 	bytes, records int64
 }
 
@@ -59,7 +62,7 @@ func (s *savepointOf) code(c *codec.Coder) {
 	c.Varint(&s.created)
 }
 
-// phaseCommand says that a part stands still, or has been copied.
+// phaseCommand reports that a subtask is quiesced, or has been copied.
 type phaseCommand struct {
 	job       ref
 	savepoint uint64
@@ -90,9 +93,9 @@ func (w *work) savepointsOf(j *job) (all []savepointOf) {
 	return all
 }
 
-// standStill has a part tell that it stands still, once what it has passed has arrived.
-func (w *work) standStill(j *job) {
-	if j.part == nil || j.part.phase != pauses || j.restore != 0 {
+// quiesce reports that a subtask is quiesced, once the records it has passed have arrived.
+func (w *work) quiesce(j *job) {
+	if j.subtask == nil || j.subtask.phase != phaseDraining || j.restore != 0 {
 		return
 	}
 	for n := range int(j.numbers) + 1 {
@@ -100,12 +103,12 @@ func (w *work) standStill(j *job) {
 			return
 		}
 	}
-	j.part.phase = stands
+	j.subtask.phase = phaseQuiesced
 	w.save(j)
-	w.reportPhase(j, &phaseCommand{job: j.ref, savepoint: j.part.saving})
+	w.reportPhase(j, &phaseCommand{job: j.ref, savepoint: j.subtask.saving})
 }
 
-// reportPhase tells the job's home of a part.
+// reportPhase tells the job's home of a subtask.
 func (w *work) reportPhase(j *job, p *phaseCommand) {
 	if w.home(j) {
 		w.heardPhase(j, p)
@@ -114,7 +117,7 @@ func (w *work) reportPhase(j *job, p *phaseCommand) {
 	w.tell(j, engine.ShardID(j.ref.shard), kindPhase, encode(nil, p, (*phaseCommand).code))
 }
 
-// phase hears at home how far a part is with a savepoint.
+// phase hears at home how far a subtask is with a savepoint.
 func (w *work) phase(p *phaseCommand) ([]byte, error) {
 	if j := w.load(p.job); j != nil && w.home(j) {
 		w.heardPhase(j, p)
@@ -123,32 +126,32 @@ func (w *work) phase(p *phaseCommand) ([]byte, error) {
 }
 
 func (w *work) heardPhase(j *job, p *phaseCommand) {
-	part := j.part
-	if p.savepoint != part.saving || part.saving == 0 {
+	subtask := j.subtask
+	if p.savepoint != subtask.saving || subtask.saving == 0 {
 		return // it is not wanted any more
 	}
-	n := &part.saved
+	n := &subtask.saved
 	if !p.copied {
 		if n.stand++; n.stand == w.tx.Shards() {
-			part.phase, j.revision = copies, uint64(w.tx.LSN())
+			subtask.phase, j.revision = phaseCopying, uint64(w.tx.LSN())
 		}
 		w.save(j)
 		return
 	}
 	n.copied, n.bytes, n.records = n.copied+1, n.bytes+p.bytes, n.records+p.records
 	if n.copied == w.tx.Shards() {
-		s := w.savepoint(j, part.saving)
+		s := w.savepoint(j, subtask.saving)
 		s.complete, s.bytes, s.records = true, n.bytes, n.records
-		w.setSavepoint(j, part.saving, s)
+		w.setSavepoint(j, subtask.saving, s)
 		j.pending, j.revision = 0, uint64(w.tx.LSN())
-		part.saving, part.phase = 0, goesOn
+		subtask.saving, subtask.phase = 0, phaseRunning
 	}
 	w.save(j)
 }
 
-// copied notes that the part in this shard has been copied. At home the savepoint is complete when all have been.
+// copied notes that the subtask in this shard has been copied. At home the savepoint is complete when all have been.
 func (w *work) copied(j *job, s *savepointRow) {
-	j.part.phase = rests
+	j.subtask.phase = phaseCopied
 	if w.home(j) {
 		s.complete = false
 	} else {
@@ -157,7 +160,7 @@ func (w *work) copied(j *job, s *savepointRow) {
 	w.save(j)
 }
 
-// followSaving has the part do what its home says of savepoints.
+// followSaving has the subtask do what its home says of savepoints.
 func (w *work) followSaving(j *job, f *followCommand) {
 	for _, s := range w.savepointsOf(j) {
 		if s.number == j.restore || slices.ContainsFunc(f.savepoints, func(at savepointOf) bool { return at.number == s.number }) {
@@ -168,25 +171,25 @@ func (w *work) followSaving(j *job, f *followCommand) {
 		}
 		w.removeSavepoint(j, s.number)
 	}
-	part := j.part
+	subtask := j.subtask
 	switch {
 	case f.saving == 0:
-		part.saving, part.phase, j.pending = 0, goesOn, 0
-	case part.saving != f.saving:
-		part.saving, part.phase, j.pending = f.saving, pauses, f.saving
+		subtask.saving, subtask.phase, j.pending = 0, phaseRunning, 0
+	case subtask.saving != f.saving:
+		subtask.saving, subtask.phase, j.pending = f.saving, phaseDraining, f.saving
 		at := slices.IndexFunc(f.savepoints, func(s savepointOf) bool { return s.number == f.saving })
 		w.setSavepoint(j, f.saving, &savepointRow{created: f.savepoints[at].created})
 		j.savepoints++
-		w.standStill(j)
-	case f.copies && part.phase == stands:
-		part.phase = copies
+		w.quiesce(j)
+	case f.copies && subtask.phase == phaseQuiesced:
+		subtask.phase = phaseCopying
 	}
 }
 
-// renumber gives sections the numbers that they have now, and leaves out those that there are no more.
+// renumber gives stages the numbers that they have now, and leaves out those that there are no more.
 func (t *taskRow) renumber(kept keptMap) (err error) {
-	var sections []sectionRow
-	for _, s := range t.sections {
+	var stages []stageRow
+	for _, s := range t.stages {
 		number, ok := kept[s.number]
 		if !ok {
 			continue
@@ -196,19 +199,19 @@ func (t *taskRow) renumber(kept keptMap) (err error) {
 		}
 		var upstreams []heard
 		for _, h := range s.upstreams {
-			if h.from.section, ok = kept.section(h.from.section); ok {
+			if h.from.stage, ok = kept.stage(h.from.stage); ok {
 				upstreams = append(upstreams, h)
 			}
 		}
 		s.number, s.upstreams = number, upstreams
-		sections = append(sections, s)
+		stages = append(stages, s)
 	}
-	t.sections = sections
+	t.stages = stages
 	return nil
 }
 
-// section maps the number of a section, of which the first has none.
-func (k keptMap) section(was uint16) (is uint16, ok bool) {
+// stage maps the number of a stage, of which the first has none.
+func (k keptMap) stage(was uint16) (is uint16, ok bool) {
 	if was == 0 {
 		return 0, true
 	}
@@ -216,19 +219,19 @@ func (k keptMap) section(was uint16) (is uint16, ok bool) {
 	return is, ok
 }
 
-// inInbox returns a row of an inbox, or a message in one, with the numbers of now.
-func (k keptMap) inInbox(kind byte, section uint16, value []byte) ([]byte, error) {
-	if kind == rowInbox {
-		in, err := decode(value, (*inboxRow).code)
+// inExchange returns a row of an exchange, or a message in one, with the numbers of now.
+func (k keptMap) inExchange(kind byte, stage uint16, value []byte) ([]byte, error) {
+	if kind == rowExchange {
+		in, err := decode(value, (*exchangeRow).code)
 		var last []arrival
 		for _, a := range in.last {
 			var ok bool
-			if a.from.section, ok = k.section(a.from.section); ok {
+			if a.from.stage, ok = k.stage(a.from.stage); ok {
 				last = append(last, a)
 			}
 		}
 		in.last, in.bytes = last, 0 // its messages are counted as they come
-		return encode(nil, &in, (*inboxRow).code), err
+		return encode(nil, &in, (*exchangeRow).code), err
 	}
 	p, err := decode(value, (*passCommand).code)
 	if err != nil {
@@ -245,7 +248,7 @@ func (k keptMap) inInbox(kind byte, section uint16, value []byte) ([]byte, error
 	for i, was := range records.sources {
 		records.sources[i] = k[was]
 	}
-	p.to, p.records = section, encode(nil, &records, (*passed).code)
-	p.from.section, _ = k.section(p.from.section)
+	p.to, p.records = stage, encode(nil, &records, (*passed).code)
+	p.from.stage, _ = k.stage(p.from.stage)
 	return encode(nil, &p, (*passCommand).code), nil
 }

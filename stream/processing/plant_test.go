@@ -42,7 +42,7 @@ func TestPlanted(t *testing.T) {
 		{plant.NameStays, "TestPipeline"},
 		{plant.PartStays, "TestSpread"},
 		{plant.AnyEpochOfJob, "TestSpreadEnds"},
-		{plant.InboxEndless, "TestSpreadInboxFull"},
+		{plant.ExchangeEndless, "TestSpreadExchangeFull"},
 		{plant.UnreadIdle, "TestUnreadIsNotIdle"},
 		{plant.IdleForever, "TestSpreadIdleThenRestored"},
 		{plant.StaleIdle, "TestSpreadUnreadAtRestart"},

@@ -36,7 +36,7 @@ const (
 
 // disturbed is the door of the leaders, one of whose proposals has a mishap.
 type disturbed struct {
-	*stage
+	*rig
 	shard  engine.ShardID // of the leader that is at work
 	at     int            // the proposal, from 0; it counts down
 	what   mishap
@@ -89,7 +89,7 @@ func (d *disturbed) Propose(_ context.Context, cmd engine.Command) ([]byte, erro
 		d.held, d.before = []proposal{{d.shard, cmd}}, what == ahead
 		return nil, unknown
 	case overtaken:
-		d.lead(&disturbed{stage: d.stage, at: -2})
+		d.lead(&disturbed{rig: d.rig, at: -2})
 		out = d.Entry(d.shard, cmd)[0]
 	case ended:
 		d.Entry(d.shard, cmd)
@@ -117,7 +117,7 @@ func (d *disturbed) apply(held []proposal) {
 }
 
 // lead lets the leaders of all shards do all that there is to do. Those whose process ends are followed by others.
-func (s *stage) lead(d *disturbed) {
+func (s *rig) lead(d *disturbed) {
 	s.t.Helper()
 	for before := -1; before != d.count; {
 		before = d.count
@@ -192,7 +192,7 @@ func atEveryPoint(t *testing.T, every int, journeyOf func(t *testing.T, seed uin
 // journeyOf has jobs read what comes at random, with a mishap, and returns what is in their sinks, and how many proposals there were.
 func journeyOf(t *testing.T, seed uint64, at int, what mishap) (map[string]string, int) {
 	t.Helper()
-	s, ctx, rng := newStage(t, 1), context.Background(), rand.New(rand.NewPCG(seed, 0))
+	s, ctx, rng := newRig(t, 1), context.Background(), rand.New(rand.NewPCG(seed, 0))
 	for _, name := range []string{"in", "side"} {
 		if err := s.streams.Create(ctx, name, stream.Partitions(2)); err != nil {
 			t.Fatal(err)
@@ -202,7 +202,7 @@ func journeyOf(t *testing.T, seed uint64, at int, what mishap) (map[string]strin
 	for _, definition := range append(remembering, strings.ReplaceAll(strings.Replace(fanned, "name: fan\n", "name: fan\nbatch_size: 2\n", 1), "name: in\n    stream: { name: in }", "name: in\n    stream: { name: fan }")) {
 		jobs = append(jobs, s.submit(definition))
 	}
-	d, n := &disturbed{stage: s, at: at, what: what}, int64(0)
+	d, n := &disturbed{rig: s, at: at, what: what}, int64(0)
 	var saved []processing.SavepointID
 	for round := range 6 {
 		for range 6 {

@@ -27,13 +27,15 @@ func tableOf(shared *memory) engine.Primitive {
 		Queries: []engine.QueryType{
 			engine.QueryRow(queryJob, "job", (*machine).queryJob),
 			engine.QueryRow(queryJobs, "jobs", (*machine).queryJobs),
-			engine.QueryRow(queryParts, "parts", (*machine).queryParts),
+			engine.QueryRow(querySubtasks, "parts", (*machine).querySubtasks),
 		},
 		Counters: []engine.CounterType{
 			{Counter: countJobs, Name: "jobs", Field: func(c *engine.Counts) *int64 { return &c.Jobs }},
 		},
 		// Rows of jobs and of their tasks: each tick reads and writes them.
-		Caches: func(k []byte) bool { return k[0] == rowJob || k[0] == rowTask || k[0] == rowPart || k[0] == rowInbox },
+		Caches: func(k []byte) bool {
+			return k[0] == rowJob || k[0] == rowTask || k[0] == rowSubtask || k[0] == rowExchange
+		},
 	}
 }
 

@@ -97,7 +97,7 @@ type Metrics struct {
 	LatencyAvg    time.Duration
 	LatencyMax    time.Duration
 	Operators     []OperatorMetrics
-	Backlog       int64 // bytes that wait: for sinks and operators in other shards, and in the inboxes of operators
+	Backlog       int64 // bytes that wait: for sinks and operators in other shards, and buffered before operators
 
 	latencySum, ticks int64
 }

@@ -13,7 +13,7 @@ import (
 
 // TestPipeline: records go from a stream through a filter to another one, once; a job that is stopped reads nothing, and goes on where it was.
 func TestPipeline(t *testing.T) {
-	s, ctx := newStage(t, 1), context.Background()
+	s, ctx := newRig(t, 1), context.Background()
 	s.append("orders", amount(5), amount(500))
 	id := s.submit(filtered)
 	s.run()
@@ -65,7 +65,7 @@ func TestPipeline(t *testing.T) {
 
 // TestSavepoint: a job restored from a savepoint goes on from there, and writes again what followed.
 func TestSavepoint(t *testing.T) {
-	s, ctx := newStage(t, 1), context.Background()
+	s, ctx := newRig(t, 1), context.Background()
 	id := s.submit(filtered)
 	s.append("orders", amount(200))
 	s.run()
@@ -99,7 +99,7 @@ func TestSavepoint(t *testing.T) {
 
 // TestSourceAgain: a source that is deleted and made again ends the job; one that was trimmed is read from its oldest record on, and the gap is told.
 func TestSourceAgain(t *testing.T) {
-	s, ctx := newStage(t, 1), context.Background()
+	s, ctx := newRig(t, 1), context.Background()
 	id := s.submit(filtered)
 	s.append("orders", amount(200))
 	s.run()

@@ -14,7 +14,7 @@ import (
 const (
 	queryJob uint8 = iota + 1
 	queryJobs
-	queryParts
+	querySubtasks
 )
 
 // jobQuery asks for a job: arguments first, results after the blank line.
@@ -191,11 +191,11 @@ func (m *machine) describe(v *engine.View, namespace string, r ref, j *jobRow) (
 		job.Metrics.LatencyAvg = average(t.latencySum, t.ticks)
 	}
 	if j.pending != 0 && j.status == Running {
-		part, err := readPart(v, r)
+		subtask, err := readSubtask(v, r)
 		if err != nil {
 			return Job{}, err
 		}
-		if part.phase != goesOn {
+		if subtask.phase != phaseRunning {
 			job.Held, job.Reason = true, "a savepoint is being made: all parts of the job stand still"
 		}
 	}
@@ -208,19 +208,19 @@ func (m *machine) describe(v *engine.View, namespace string, r ref, j *jobRow) (
 	return job, nil
 }
 
-// readOut returns what the sections of a task have on its way, and in their inboxes, together.
+// readOut returns what the stages of a task have on its way, and in their exchanges, together.
 func readOut(v *engine.View, r ref, t *taskRow) (sum outRow, err error) {
-	sections := []uint16{0}
-	for i := range t.sections {
-		sections = append(sections, t.sections[i].number)
-		in, err := readInbox(v, r, t.sections[i].number)
+	stages := []uint16{0}
+	for i := range t.stages {
+		stages = append(stages, t.stages[i].number)
+		in, err := readExchange(v, r, t.stages[i].number)
 		if err != nil {
 			return sum, err
 		}
 		sum.bytes += in.bytes
 	}
-	for _, section := range sections {
-		out, err := readOutOf(v, r, section)
+	for _, stage := range stages {
+		out, err := readOutOf(v, r, stage)
 		if err != nil {
 			return sum, err
 		}
@@ -229,8 +229,8 @@ func readOut(v *engine.View, r ref, t *taskRow) (sum outRow, err error) {
 	return sum, nil
 }
 
-func readOutOf(v *engine.View, r ref, section uint16) (out outRow, err error) {
-	b, ok, err := v.Get(outKey(r, section))
+func readOutOf(v *engine.View, r ref, stage uint16) (out outRow, err error) {
+	b, ok, err := v.Get(outKey(r, stage))
 	if err == nil && ok {
 		out, err = decode(b, (*outRow).code)
 	}

@@ -16,10 +16,10 @@ import (
 //	'j' | job                                    the job, see jobRow
 //	'd' | job                                    its definition, see definitionRow
 //	't' | job                                    where its task has come to, see taskRow
-//	'q' | job | section u16                      what is on its way to other shards, see outRow
-//	'b' | job                                    in a spread namespace: its part in this shard, see partRow
-//	'h' | job | section u16                      there: the inbox of a section, see inboxRow
-//	'i' | job | section u16 | number u64         a message in it, see passCommand
+//	'q' | job | stage u16                        what is on its way to other shards, see outRow
+//	'b' | job                                    in a spread namespace: its subtask in this shard, see subtaskRow
+//	'h' | job | stage u16                        there: the exchange of a stage, see exchangeRow
+//	'i' | job | stage u16 | number u64           a message in it, see passCommand
 //	'l' | namespace u32 | name 0 | job           a job by its name
 //	'a' | job                                    one that the leader has to look after: its revision (u64)
 //	'c' | job | gen | source u16 | partition u16 where it has come to in a partition, see cursor
@@ -31,8 +31,8 @@ const (
 	rowDefinition = 'd'
 	rowTask       = 't'
 	rowOut        = 'q'
-	rowPart       = 'b'
-	rowInbox      = 'h'
+	rowSubtask    = 'b'
+	rowExchange   = 'h'
 	rowMessage    = 'i'
 	rowName       = 'l'
 	rowActive     = 'a'
@@ -72,8 +72,8 @@ func cursorKey(r ref, gen uint32, source, partition uint16) []byte {
 	return binary.BigEndian.AppendUint16(k, partition)
 }
 
-func outKey(r ref, section uint16) []byte {
-	return binary.BigEndian.AppendUint16(jobKey(rowOut, r), section)
+func outKey(r ref, stage uint16) []byte {
+	return binary.BigEndian.AppendUint16(jobKey(rowOut, r), stage)
 }
 
 func savepointKey(r ref, number uint64) []byte {
@@ -171,7 +171,7 @@ type taskRow struct {
 	latencySum int64 // of those, in microseconds: the last one without what it took to apply it
 	latencyMax int64
 	operators  []operatorCounts
-	sections   []sectionRow // those that read an inbox
+	stages     []stageRow // those that read an exchange
 }
 
 // progress is how far event time has come.
@@ -180,8 +180,8 @@ type progress struct {
 	target    int64  // the watermark that is being fired. When fire is nil, it is the watermark, or, if event time has ended, where it had come to before
 	fire      []byte // where firing goes on, nil if there is nothing to fire
 
-	told  standing // how far it has come, as all sections behind it have been told
-	epoch uint64   // when; 0: not all have been told the same
+	told  stageProgress // how far it has come, as all stages behind it have been told
+	epoch uint64        // when; 0: not all have been told the same
 }
 
 func (p *progress) code(c *codec.Coder) {
@@ -194,8 +194,8 @@ func (p *progress) code(c *codec.Coder) {
 	}
 }
 
-// sectionRow is where a section that reads an inbox has come to.
-type sectionRow struct {
+// stageRow is where a stage that reads an exchange has come to.
+type stageRow struct {
 	number uint16
 	progress
 	next      uint64 // message that is read next
@@ -203,7 +203,7 @@ type sectionRow struct {
 	upstreams []heard
 }
 
-func (s *sectionRow) code(c *codec.Coder) {
+func (s *stageRow) code(c *codec.Coder) {
 	c.Uint16(&s.number)
 	s.progress.code(c)
 	c.Uvarint(&s.next)
@@ -211,17 +211,17 @@ func (s *sectionRow) code(c *codec.Coder) {
 	codec.List(c, &s.upstreams, func(c *codec.Coder, h *heard) { h.code(c) })
 }
 
-// section returns that with a number.
-func (t *taskRow) section(number uint16) *sectionRow {
-	return &t.sections[slices.IndexFunc(t.sections, func(s sectionRow) bool { return s.number == number })]
+// stage returns that with a number.
+func (t *taskRow) stage(number uint16) *stageRow {
+	return &t.stages[slices.IndexFunc(t.stages, func(s stageRow) bool { return s.number == number })]
 }
 
-// of returns the progress of a section by its place: the first one reads the sources.
+// of returns the progress of a stage by its place: the first one reads the sources.
 func (t *taskRow) of(index int) *progress {
 	if index == 0 {
 		return &t.progress
 	}
-	return &t.sections[index-1].progress
+	return &t.stages[index-1].progress
 }
 
 type counts struct{ in, out, errors, late, dropped, missed int64 }
@@ -274,13 +274,13 @@ func (t *taskRow) codeWithin(c *codec.Coder) {
 			c.Varint(v)
 		}
 	})
-	codec.List(c, &t.sections, func(c *codec.Coder, s *sectionRow) { s.code(c) })
+	codec.List(c, &t.stages, func(c *codec.Coder, s *stageRow) { s.code(c) })
 }
 
-// outRow is the value of a row 'q': messages of a section to other shards that have not been answered, and what has been refused of them.
+// outRow is the value of a row 'q': messages of a stage to other shards that have not been answered, and what has been refused of them.
 type outRow struct {
 	messages int64
-	passes   int64 // of them, those for other sections
+	passes   int64 // of them, those for other stages
 	bytes    int64
 	refused  int64 // records
 	records  int64 // for sinks, in the messages that have not been answered

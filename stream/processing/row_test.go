@@ -12,7 +12,7 @@ func TestFractionsOfLatencies(t *testing.T) {
 	for _, sum := range []int64{0, 7 * millisecond, 7*millisecond + 1, 999} {
 		row := taskRow{ticks: 3, counts: counts{in: 3}, latencySum: sum, latencyMax: sum / 2}
 		tick := tickCommand{task: row, status: Running, reason: "r"}
-		parts := partsQuery{jobs: make([]ref, 2), parts: []partInfo{{}, {found: true, latencySum: sum}}}
+		subtasks := subtasksQuery{jobs: make([]ref, 2), subtasks: []subtaskInfo{{}, {found: true, latencySum: sum}}}
 		whole := row
 		whole.latencySum, whole.latencyMax = sum/millisecond*millisecond, sum/2/millisecond*millisecond
 		old, now := encode(nil, &whole, (*taskRow).code), encode(nil, &row, (*taskRow).code)
@@ -26,10 +26,10 @@ func TestFractionsOfLatencies(t *testing.T) {
 		if err != nil || got.task.latencySum != sum || got.task.latencyMax != sum/2 || got.reason != "r" {
 			t.Errorf("%d µs: the tick is %+v, %v", sum, got, err)
 		}
-		answer := partsQuery{jobs: parts.jobs}
-		err = codec.DecodeFields(codec.EncodeFields(nil, &parts, (*partsQuery).Results), &answer, (*partsQuery).Results)
-		if err != nil || answer.parts[1].latencySum != sum {
-			t.Errorf("%d µs: the parts are %+v, %v", sum, answer.parts, err)
+		answer := subtasksQuery{jobs: subtasks.jobs}
+		err = codec.DecodeFields(codec.EncodeFields(nil, &subtasks, (*subtasksQuery).Results), &answer, (*subtasksQuery).Results)
+		if err != nil || answer.subtasks[1].latencySum != sum {
+			t.Errorf("%d µs: the parts are %+v, %v", sum, answer.subtasks, err)
 		}
 	}
 	bad := encode(nil, &taskRow{}, (*taskRow).codeWithin)

@@ -155,8 +155,8 @@ func (r *trial) read(ctx context.Context, i int, s *Sample) error {
 		return err
 	}
 	in := r.input()
-	in.parts[source].given = []pipeline.Record{rec}
-	in.parts[source].measure(&t.def.Sources[source])
+	in.partitions[source].given = []pipeline.Record{rec}
+	in.partitions[source].measure(&t.def.Sources[source])
 	return r.run(ctx, in)
 }
 
@@ -189,9 +189,9 @@ func (r *trial) input() *input {
 	in := &input{}
 	for i := range r.task.def.Sources {
 		id := cursorID{source: i}
-		p := &part{id: id, cursor: r.task.cursors[id]}
+		p := &sourcePartition{id: id, cursor: r.task.cursors[id]}
 		p.measure(&r.task.def.Sources[i])
-		in.parts = append(in.parts, p)
+		in.partitions = append(in.partitions, p)
 	}
 	return in
 }
@@ -201,7 +201,7 @@ func (r *trial) pass(ctx context.Context, to int64) error {
 	for r.done.Failed == "" {
 		r.wake = math.MaxInt64
 		in := r.input()
-		due, err := r.task.due(r, r.task.sections[0], in, r.now)
+		due, err := r.task.due(r, r.task.stages[0], in, r.now)
 		switch {
 		case err != nil:
 			return err
@@ -226,7 +226,7 @@ func (r *trial) run(ctx context.Context, in *input) error {
 		return nil
 	}
 	for first := true; first || t.row.fire != nil; first = false {
-		s, err := t.compute(ctx, r, t.sections[0], in)
+		s, err := t.compute(ctx, r, t.stages[0], in)
 		if err == nil && s == nil {
 			err = engine.Errorf(engine.ErrUnavailable, "processing: %s", t.hold.reason)
 		}

@@ -26,12 +26,12 @@ func (w *work) askSavepoint(c *jobBody) (res changed, err error) {
 	j.savepoints++
 	s := savepointRow{created: w.tx.Now()}
 	w.setSavepoint(j, j.pending, &s)
-	if j.part != nil {
-		j.part.saving, j.part.phase, j.part.saved = j.pending, pauses, saved{}
+	if j.subtask != nil {
+		j.subtask.saving, j.subtask.phase, j.subtask.saved = j.pending, phaseDraining, saved{}
 		j.revision = uint64(w.tx.LSN())
 	}
 	w.save(j)
-	w.standStill(j)
+	w.quiesce(j)
 	return changed{j.status, j.pending, s.created}, nil
 }
 
@@ -96,9 +96,9 @@ func (w *work) dropSavepoint(c *jobBody) (res changed, err error) {
 		j.pending = 0
 	}
 	w.removeSavepoint(j, n)
-	if j.part != nil {
-		if j.part.saving == n {
-			j.part.saving, j.part.phase = 0, goesOn
+	if j.subtask != nil {
+		if j.subtask.saving == n {
+			j.subtask.saving, j.subtask.phase = 0, phaseRunning
 		}
 		j.revision = uint64(w.tx.LSN())
 	}
@@ -135,7 +135,7 @@ func (w *work) addChunk(c *saveCommand) ([]byte, error) {
 	s.bytes += int64(len(c.data))
 	if c.last != nil {
 		s.complete, s.task, s.numbers, s.records = true, c.last.task, c.last.numbers, c.last.task.counts.in
-		if j.part != nil {
+		if j.subtask != nil {
 			w.copied(j, s)
 		} else {
 			j.pending = 0
@@ -143,7 +143,7 @@ func (w *work) addChunk(c *saveCommand) ([]byte, error) {
 		}
 	}
 	w.setSavepoint(j, c.savepoint, s)
-	if c.last != nil && j.part != nil {
+	if c.last != nil && j.subtask != nil {
 		w.reportPhase(j, &phaseCommand{j.ref, c.savepoint, true, s.bytes, s.records})
 	}
 	w.tx.Notify(jobTopic(j.ref), -1)
@@ -162,7 +162,7 @@ func (w *work) restore(r *restoreBody) (res changed, err error) {
 		return res, engine.Errorf(ErrConflict, "job %s has been changed meanwhile", id)
 	case j.status == Cancelled || j.status == Running || j.restore != 0:
 		return res, engine.Errorf(ErrConflict, "job %s is %s: stop it before it is restored", id, j.state())
-	case j.part != nil && j.part.saving != 0:
+	case j.subtask != nil && j.subtask.saving != 0:
 		return res, engine.Errorf(engine.ErrBusy, "job %s: a savepoint is being made", id)
 	case r.edited && r.name != j.name:
 		return res, engine.Errorf(ErrInvalid, "job %s is called %q, the definition is of %q", id, j.name, r.name)
@@ -174,8 +174,8 @@ func (w *work) restore(r *restoreBody) (res changed, err error) {
 	known := j.numbers
 	j.numbers, j.revision, j.since = max(j.numbers, r.last), uint64(w.tx.LSN()), uint64(w.tx.LSN())
 	j.began = w.tx.Now()
-	if j.part != nil {
-		*j.part = partRow{epoch: j.since, reset: j.part.reset, goal: Running}
+	if j.subtask != nil {
+		*j.subtask = subtaskRow{epoch: j.since, reset: j.subtask.reset, goal: Running}
 	}
 	if r.savepoint == 0 {
 		if r.edited {
@@ -193,12 +193,13 @@ func (w *work) restore(r *restoreBody) (res changed, err error) {
 	return changed{status: j.status}, nil
 }
 
-// beginRestore has the leader fill the next generation from a savepoint. What has been passed to the part is gone then: the savepoint has what had been passed.
+// beginRestore has the leader fill the next generation from a savepoint. What has been passed to
+// the subtask is gone then: the savepoint has what had been passed.
 func (w *work) beginRestore(j *job, savepoint uint64) {
 	w.dropGeneration(j, j.generation+1)
-	if j.part != nil {
-		w.dropInboxes(j)
-		j.part.reset = j.part.epoch
+	if j.subtask != nil {
+		w.dropExchanges(j)
+		j.subtask.reset = j.subtask.epoch
 	}
 	j.restore, j.restored = savepoint, 0
 }
@@ -222,8 +223,8 @@ func (w *work) beginTime(j *job) {
 
 func (t *taskRow) beginTime() {
 	t.progress = progress{watermark: noTime, target: noTime}
-	for i := range t.sections {
-		t.sections[i].progress, t.sections[i].upstreams = t.progress, nil
+	for i := range t.stages {
+		t.stages[i].progress, t.stages[i].upstreams = t.progress, nil
 	}
 }
 
@@ -247,8 +248,8 @@ func (w *work) keepOnly(j *job, numbers []numbered) {
 			prefix := append(generationKey(kind, j.ref, j.generation), byte(n>>8), byte(n))
 			w.tx.DeleteRange(prefix, key.PrefixEnd(prefix))
 		}
-		if j.part != nil {
-			w.dropInbox(j, uint16(n))
+		if j.subtask != nil {
+			w.dropExchange(j, uint16(n))
 		}
 	}
 }
@@ -261,14 +262,14 @@ func (w *work) fill(f *fillCommand) ([]byte, error) {
 	}
 	w.setCursors(j, j.generation+1, f.cursors)
 	w.setState(j, j.generation+1, f.state)
-	for i := range f.inboxes {
-		c := &f.inboxes[i]
+	for i := range f.exchanges {
+		c := &f.exchanges[i]
 		w.tx.Set(append(jobKey(c.kind, j.ref), c.key...), c.value)
 		if c.kind == rowMessage {
-			section := binary.BigEndian.Uint16(c.key)
-			in := w.inbox(j.ref, section)
+			stage := binary.BigEndian.Uint16(c.key)
+			in := w.exchange(j.ref, stage)
 			in.bytes += int64(len(c.value))
-			w.setInbox(j.ref, section, &in)
+			w.setExchange(j.ref, stage, &in)
 		}
 	}
 	j.restored++
@@ -288,13 +289,13 @@ func (w *work) switchGeneration(j *job, f *fillCommand) {
 	j.restore, j.restored = 0, 0
 	row.generation, row.progress = j.generation, f.task.progress
 	row.n++
-	row.sections = f.task.sections
+	row.stages = f.task.stages
 	w.tx.Set(jobKey(rowTask, j.ref), encode(nil, &row, (*taskRow).code))
-	if j.part != nil && j.part.goal != Running {
+	if j.subtask != nil && j.subtask.goal != Running {
 		return // it has been stopped meanwhile
 	}
 	w.run(j)
-	w.standStill(j)
+	w.quiesce(j)
 }
 
 // jobTopic is notified when a savepoint of the job has got on.

@@ -97,11 +97,11 @@ func jobToSave(v *engine.View, held map[ref]*hold) (r ref, j jobRow, ok bool, er
 			continue
 		}
 		j, ok, err := readJob(v, r)
-		part := partRow{}
+		subtask := subtaskRow{}
 		if err == nil && ok && j.pending != 0 && j.restore == 0 {
-			part, err = readPart(v, r)
+			subtask, err = readSubtask(v, r)
 		}
-		if err != nil || ok && (j.restore != 0 || j.pending != 0 && (part.epoch == 0 || part.phase == copies)) {
+		if err != nil || ok && (j.restore != 0 || j.pending != 0 && (subtask.epoch == 0 || subtask.phase == phaseCopying)) {
 			return r, j, true, err
 		}
 	}
@@ -152,7 +152,7 @@ func (s *saving) saveAll() error {
 		}
 	}
 	if s.spread {
-		for _, kind := range []byte{rowInbox, rowMessage} {
+		for _, kind := range []byte{rowExchange, rowMessage} {
 			if err := w.copy(kind, jobKey(kind, s.ref)); err != nil {
 				return err
 			}
@@ -228,7 +228,7 @@ func readChunk(b []byte, f func(kind byte, k, value []byte)) error {
 	r := codec.NewReader(rows)
 	for r.Len() > 0 {
 		kind, k, value := r.Byte(), r.Bytes(), r.Bytes()
-		if r.Err() == nil && (kind == rowCursor && len(k) == 4 || kind == rowState && len(k) >= 2 || kind == rowInbox && len(k) == inboxKeyLen || kind == rowMessage && len(k) == messageKeyLen) {
+		if r.Err() == nil && (kind == rowCursor && len(k) == 4 || kind == rowState && len(k) >= 2 || kind == rowExchange && len(k) == exchangeKeyLen || kind == rowMessage && len(k) == messageKeyLen) {
 			f(kind, k, value)
 		} else if r.Err() == nil {
 			return fmt.Errorf("processing: chunk of a savepoint: %w: row %q %x", codec.ErrCorrupt, kind, k)
@@ -306,9 +306,9 @@ func (f *fillCommand) read(b []byte, kept keptMap) (err error) {
 		case rowState:
 			f.state = append(f.state, stateChange{statePut, renamed, value})
 		default:
-			renumbered, err := kept.inInbox(kind, number, value)
+			renumbered, err := kept.inExchange(kind, number, value)
 			bad = errors.Join(bad, err)
-			f.inboxes = append(f.inboxes, inboxChange{kind, renamed, renumbered})
+			f.exchanges = append(f.exchanges, exchangeChange{kind, renamed, renumbered})
 		}
 	})
 	return errors.Join(err, bad)

@@ -40,7 +40,7 @@ func (t *task) lookAtSeries(v *engine.View, in *input, i int, s *pipeline.Source
 	if last := t.job.runsSince(); t.def.StopAtEnd {
 		end, open = min(end, last), end < last
 	}
-	p := &part{id: id, cursor: c, end: uint64(max(end, int64(c.next))), open: open}
+	p := &sourcePartition{id: id, cursor: c, end: uint64(max(end, int64(c.next))), open: open}
 	q := protocol.Samples{Namespace: t.namespace, Measurement: s.TS.Measurement, Field: s.TS.Field, Tags: make(map[string]string)}
 	for _, tag := range s.TS.Tags {
 		q.Tags[tag.Name] = tag.Value
@@ -53,7 +53,7 @@ func (t *task) lookAtSeries(v *engine.View, in *input, i int, s *pipeline.Source
 		in.fresh = in.fresh || p.late > 0
 	}
 	p.cursor.stream = uint64(lsn)
-	if err := p.load(v, &q, t.sections[0].limit); err != nil {
+	if err := p.load(v, &q, t.stages[0].limit); err != nil {
 		return err
 	}
 	switch {
@@ -68,12 +68,12 @@ func (t *task) lookAtSeries(v *engine.View, in *input, i int, s *pipeline.Source
 	} else {
 		v.WakeAt(now + max(s.TS.Poll, 1))
 	}
-	in.parts = append(in.parts, p)
+	in.partitions = append(in.partitions, p)
 	return nil
 }
 
 // load reads points from the cursor on, as many as there is room for, and all of a millisecond.
-func (p *part) load(v *engine.View, q *protocol.Samples, limit int) error {
+func (p *sourcePartition) load(v *engine.View, q *protocol.Samples, limit int) error {
 	from := int64(p.cursor.next)
 	for span := firstSpan; ; span /= 2 {
 		q.From, q.To = from, min(from+max(span, 1), int64(p.end))
@@ -103,7 +103,7 @@ func (p *part) load(v *engine.View, q *protocol.Samples, limit int) error {
 }
 
 // readSamples reads what has been loaded: all of it, as a step may end at no place within it.
-func (r *reading) readSamples(t *task, p *part, batch *[]pipeline.Record, failures *[]failure) error {
+func (r *reading) readSamples(t *task, p *sourcePartition, batch *[]pipeline.Record, failures *[]failure) error {
 	s := &t.def.Sources[p.id.source]
 	for i := range p.samples {
 		sample := &p.samples[i]
@@ -131,7 +131,7 @@ func (r *reading) readSamples(t *task, p *part, batch *[]pipeline.Record, failur
 }
 
 // admit gives a record its event time, or makes it a failure.
-func (t *task) admit(p *part, got *pipeline.Record, batch *[]pipeline.Record, failures *[]failure) {
+func (t *task) admit(p *sourcePartition, got *pipeline.Record, batch *[]pipeline.Record, failures *[]failure) {
 	at, err := t.prog.EventTime(got)
 	p.cursor.arrived = got.Origin.ID.Millis
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 
 // TestSeriesAsSource: points come as records in the order of their times, each once, also those of a time before the job.
 func TestSeriesAsSource(t *testing.T) {
-	s, ctx := newStage(t, 1), context.Background()
+	s, ctx := newRig(t, 1), context.Background()
 	write := func(host string, at int64, v float64) {
 		t.Helper()
 		p := ts.Point{Measurement: "cpu", Tags: map[string]string{"host": host}, Fields: map[string]float64{"load": v}, Time: time.UnixMilli(machinetest.Epoch + at)}
@@ -54,7 +54,7 @@ sinks:
 
 // TestLatePoints: points are read when they are old enough, and those that are written before what has been read are counted as missed, each once, across restarts.
 func TestLatePoints(t *testing.T) {
-	s, ctx := newStage(t, 1), context.Background()
+	s, ctx := newRig(t, 1), context.Background()
 	write := func(host, field string, at int64) {
 		t.Helper()
 		p := ts.Point{Measurement: "cpu", Tags: map[string]string{"host": host}, Fields: map[string]float64{field: float64(at)}, Time: time.UnixMilli(machinetest.Epoch + at)}
@@ -99,7 +99,7 @@ func TestLatePointsOfAPause(t *testing.T) {
 	for _, test := range []struct {
 		pause, missed int64 // ms
 	}{{1000, 1}, {3_600_000, 0}} {
-		s, ctx := newStage(t, 1), context.Background()
+		s, ctx := newRig(t, 1), context.Background()
 		write := func(at int64) {
 			t.Helper()
 			if _, err := s.series.Write(ctx, ts.Point{Measurement: "cpu", Fields: map[string]float64{"load": float64(at)}, Time: time.UnixMilli(machinetest.Epoch + at)}); err != nil {

@@ -118,14 +118,14 @@ func (s *step) count(row *taskRow, failures []failure, written int64) {
 	was, e := &s.task.row, &s.effects
 	row.counts = was.counts
 	n := &row.counts
-	if s.section.index == 0 {
+	if s.stage.index == 0 {
 		n.in += int64(s.read)
 	}
 	n.out += written
 	n.errors += int64(len(failures))
 	n.missed += e.missed
 	row.ticks, row.latencySum, row.latencyMax = was.ticks, was.latencySum, was.latencyMax
-	if s.section.index == 0 {
+	if s.stage.index == 0 {
 		row.latencySum, row.latencyMax = row.latencySum+s.task.latency.rest, max(row.latencyMax, s.task.latency.whole)
 		if s.read > 0 { // a job that is stopped has no tick after its last one
 			s.took = s.micros()
@@ -149,7 +149,7 @@ func (s *step) count(row *taskRow, failures []failure, written int64) {
 
 // failStep ends the job instead of a step: nothing of it happens.
 func (t *task) failStep(s *step, reason string) *step {
-	failed := &step{task: t, section: s.section, began: s.began, mark: s.section.mark}
+	failed := &step{task: t, stage: s.stage, began: s.began, mark: s.stage.mark}
 	failed.tick = tickCommand{job: t.ref, revision: t.job.revision, task: t.row, status: Failed, reason: engine.Cut(reason, maxReason)}
 	failed.tick.task.n++
 	failed.propose()
@@ -430,8 +430,8 @@ func (t *task) refusedOutputs(s *step, refused *refusedError, now int64) {
 		name = "sink " + t.def.Sinks[o.sink].Name
 	}
 	reason := fmt.Sprintf("%s: %v", name, first.err)
-	if most := min(s.section.limit, max(s.read, len(s.effects.writes))); most > 1 {
-		s.section.limit = most / 2 // there may be room for a part of it
+	if most := min(s.stage.limit, max(s.read, len(s.effects.writes))); most > 1 {
+		s.stage.limit = most / 2 // there may be room for a part of it
 		t.live.hold(reason)
 		return
 	}
@@ -452,9 +452,9 @@ func with[K comparable, V any](m map[K]V, k K, v V) map[K]V {
 	return m
 }
 
-// laneOf is the lane of messages of a section of a job to other shards.
-func laneOf(r ref, section uint16) uint64 {
-	return binary.BigEndian.Uint64(r.append(nil)[2:]) ^ uint64(r.shard)<<48 ^ uint64(section)<<40
+// laneOf is the lane of messages of a stage of a job to other shards.
+func laneOf(r ref, stage uint16) uint64 {
+	return binary.BigEndian.Uint64(r.append(nil)[2:]) ^ uint64(r.shard)<<48 ^ uint64(stage)<<40
 }
 
 func sortCursors(all []cursorID) {

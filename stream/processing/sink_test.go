@@ -40,7 +40,7 @@ func reading(id string, load int) string {
 
 // TestSinks: every sink has what it is to have of each record, in the order of the source.
 func TestSinks(t *testing.T) {
-	s, ctx := newStage(t, 1), context.Background()
+	s, ctx := newRig(t, 1), context.Background()
 	id := s.submit(fanned)
 	s.append("in", reading("a", 1), reading("b", 2), reading("a", 3))
 	s.run()
@@ -67,7 +67,7 @@ func TestSinks(t *testing.T) {
 
 // TestFullQueue: a queue that is full holds the job with its reason, also one that has room for less than a step; nothing is lost.
 func TestFullQueue(t *testing.T) {
-	s, ctx := newStage(t, 1), context.Background()
+	s, ctx := newRig(t, 1), context.Background()
 	if err := s.queues.Configure(ctx, "work", queue.Settings{MaxLen: 3}); err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func TestFullQueue(t *testing.T) {
 
 // TestRefusedForGood: a record that a sink refuses for good goes to the stream of errors as it was; all others are written once.
 func TestRefusedForGood(t *testing.T) {
-	s, ctx := newStage(t, 1), context.Background()
+	s, ctx := newRig(t, 1), context.Background()
 	if err := s.series.SetSeriesLimit(ctx, 2); err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +125,7 @@ func TestRefusedForGood(t *testing.T) {
 
 // TestOtherShards: sinks in namespaces of other shards get each record once; while one of them is full others go on, until what waits is too much.
 func TestOtherShards(t *testing.T) {
-	s, ctx := newStage(t, 4), context.Background()
+	s, ctx := newRig(t, 4), context.Background()
 	other := "" // a namespace in another shard
 	for i := 0; ; i++ {
 		if other = fmt.Sprint("other", i); engine.HomeShard(other, 4) != engine.HomeShard("n", 4) {
@@ -169,7 +169,7 @@ func TestOtherShards(t *testing.T) {
 
 // TestStopBeforeAFullQueue: Stop does not wait for what has been sent to another shard, where a full queue may hold it for ever; that arrives when there is room.
 func TestStopBeforeAFullQueue(t *testing.T) {
-	s, ctx := newStage(t, 4), context.Background()
+	s, ctx := newRig(t, 4), context.Background()
 	other := "" // a namespace in another shard
 	for i := 0; other == "" || engine.HomeShard(other, 4) == engine.HomeShard("n", 4); i++ {
 		other = fmt.Sprint("other", i)
@@ -202,7 +202,7 @@ func TestStopBeforeAFullQueue(t *testing.T) {
 
 // TestManyRefused: all outputs of a tick that are refused are told at once, so that a tick of many is proposed a few times and not once for each.
 func TestManyRefused(t *testing.T) {
-	s, ctx := newStage(t, 1), context.Background()
+	s, ctx := newRig(t, 1), context.Background()
 	if err := s.series.SetSeriesLimit(ctx, 2); err != nil {
 		t.Fatal(err)
 	}
@@ -211,7 +211,7 @@ func TestManyRefused(t *testing.T) {
 	for i := range 50 {
 		s.append("in", reading(fmt.Sprint("k", i), i))
 	}
-	d := &disturbed{stage: s, at: -2}
+	d := &disturbed{rig: s, at: -2}
 	s.lead(d)
 	if m := s.job(id).Metrics; m.RecordsIn != 50 || m.Errors != 48 {
 		t.Errorf("metrics %+v", m)

@@ -8,34 +8,36 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// In a spread namespace a job has a part in every shard, under one ref: rows like those of a job in one shard, whose task reads what the shard has of the sources.
-// What users do to the job they do at its home, the shard in the ref, which tells the others (follow). They tell it when their part has come to its end (report).
+// In a spread namespace a job has a subtask in every shard, under one ref: rows like those of a job
+// in one shard, whose task reads what the shard has of the sources. What users do to the job they
+// do at its home, the shard in the ref, which tells the others (follow). They tell it when their
+// part has come to its end (report).
 //
 //	home                                    other shards
-//	submit, stop, restore ...  - follow ->  the part does likewise
-//	the job has failed         <- report -  the part has failed
-//	the job is completed, once all parts are
+//	submit, stop, restore ...  - follow ->  the subtask does likewise
+//	the job has failed         <- report -  the subtask has failed
+//	the job is completed, once all subtasks are
 //
 // Each time a job begins to run is an epoch: what is told of an earlier one comes too late to matter.
 //
-// How records of one key meet is told in inbox.go.
+// How records of one key meet is told in exchange.go.
 
-// partRow is the value of a row 'b'.
-type partRow struct {
+// subtaskRow is the value of a row 'b'.
+type subtaskRow struct {
 	heard uint64 // revision of the job, at its home, that the shard has heard of
 	epoch uint64 // LSN, at home, at which the job has begun to run
-	done  bool   // the part has read all that it was to read
-	ended int    // at home: how many parts have
+	done  bool   // the subtask has read all that it was to read
+	ended int    // at home: how many subtasks have
 	reset uint64 // epoch in which the job has begun from a savepoint: what is passed of earlier ones is of no use
-	goal  Status // what becomes of the part when it has been restored
+	goal  Status // what becomes of the subtask when it has been restored
 
 	saving uint64 // the savepoint that is being made; 0: none
-	phase  phase  // how far the part is with that
+	phase  phase  // how far the subtask is with that
 	saved  saved  // at home: how far all are
 }
 
-func (p *partRow) code(c *codec.Coder) {
-	version(c, "part")
+func (p *subtaskRow) code(c *codec.Coder) {
+	version(c, "subtask")
 	c.Uvarint(&p.heard)
 	c.Uvarint(&p.epoch)
 	c.Bool(&p.done)
@@ -63,7 +65,7 @@ type followCommand struct {
 	restore     uint64        // savepoint from which the epoch begins; 0: none
 	savepoints  []savepointOf // all that there are
 	saving      uint64
-	copies      bool // all parts stand still for that one
+	copies      bool // all subtasks stand still for that one
 	defined     bool // with the definition, which is new
 	definition  definitionRow
 }
@@ -91,7 +93,7 @@ func (f *followCommand) code(c *codec.Coder) {
 	}
 }
 
-// reportCommand says what has become of a part.
+// reportCommand says what has become of a subtask.
 type reportCommand struct {
 	job    ref
 	epoch  uint64
@@ -109,22 +111,25 @@ func (r *reportCommand) code(c *codec.Coder) {
 }
 
 // home reports whether users change the job in this shard.
-func (w *work) home(j *job) bool { return j.part == nil || engine.ShardID(j.ref.shard) == w.tx.Shard() }
+func (w *work) home(j *job) bool {
+	return j.subtask == nil || engine.ShardID(j.ref.shard) == w.tx.Shard()
+}
 
-// savePart writes the row of the part, and tells other shards what has become of the job, if this is its home and they have not heard of it.
-func (w *work) savePart(j *job) {
+// saveSubtask writes the row of the subtask, and tells other shards what has become of the job, if
+// this is its home and they have not heard of it.
+func (w *work) saveSubtask(j *job) {
 	if w.home(j) {
-		j.part.heard = j.revision
+		j.subtask.heard = j.revision
 	}
-	w.tx.Set(jobKey(rowPart, j.ref), encode(nil, j.part, (*partRow).code))
+	w.tx.Set(jobKey(rowSubtask, j.ref), encode(nil, j.subtask, (*subtaskRow).code))
 	w.tx.Notify(jobTopic(j.ref), -1)
 	if !w.home(j) || j.told == j.revision {
 		return
 	}
 	f := followCommand{
-		job: j.ref, revision: j.revision, epoch: j.part.epoch, name: j.name, created: j.created, status: j.status, reason: j.reason,
+		job: j.ref, revision: j.revision, epoch: j.subtask.epoch, name: j.name, created: j.created, status: j.status, reason: j.reason,
 		parallelism: j.parallelism, batch: j.batch, maxPayload: j.maxPayload, numbers: j.numbers,
-		restore: j.restore, savepoints: w.savepointsOf(j), saving: j.part.saving, copies: j.part.phase >= copies,
+		restore: j.restore, savepoints: w.savepointsOf(j), saving: j.subtask.saving, copies: j.subtask.phase >= phaseCopying,
 	}
 	if j.defined != nil {
 		f.defined, f.definition = true, *j.defined
@@ -146,7 +151,7 @@ func (w *work) tell(j *job, shard engine.ShardID, kind uint8, body []byte) {
 	})
 }
 
-// follow has the part in this shard do what has been done to the job.
+// follow has the subtask in this shard do what has been done to the job.
 func (w *work) follow(f *followCommand) ([]byte, error) {
 	j := w.load(f.job)
 	if j == nil && !f.defined {
@@ -154,11 +159,11 @@ func (w *work) follow(f *followCommand) ([]byte, error) {
 	}
 	if j == nil {
 		j = w.begin(f.job, jobRow{name: f.name, created: f.created})
-		j.part.epoch = f.epoch
+		j.subtask.epoch = f.epoch
 	}
 	known := j.numbers
-	j.part.heard, j.revision, j.numbers = f.revision, uint64(w.tx.LSN()), f.numbers
-	again := f.epoch != j.part.epoch
+	j.subtask.heard, j.revision, j.numbers = f.revision, uint64(w.tx.LSN()), f.numbers
+	again := f.epoch != j.subtask.epoch
 	restores := again && f.restore != 0
 	if f.defined {
 		w.define(j, &f.definition)
@@ -168,10 +173,10 @@ func (w *work) follow(f *followCommand) ([]byte, error) {
 	}
 	j.parallelism, j.batch, j.maxPayload = f.parallelism, f.batch, f.maxPayload
 	if again {
-		j.part.epoch, j.part.done, j.since, j.began = f.epoch, false, uint64(w.tx.LSN()), w.tx.Now()
+		j.subtask.epoch, j.subtask.done, j.since, j.began = f.epoch, false, uint64(w.tx.LSN()), w.tx.Now()
 	}
-	if j.part.goal = f.status; restores {
-		j.part.goal = Running
+	if j.subtask.goal = f.status; restores {
+		j.subtask.goal = Running
 	}
 	switch {
 	case f.status == Cancelled:
@@ -188,61 +193,61 @@ func (w *work) follow(f *followCommand) ([]byte, error) {
 		w.end(j, f.status, f.reason)
 	}
 	w.followSaving(j, f)
-	// A part that has failed stays so: its home will hear of it, if that is not known there yet.
+	// A subtask that has failed stays so: its home will hear of it, if that is not known there yet.
 	w.save(j)
 	return nil, nil
 }
 
-// endPart ends the part of a job that is in this shard.
-func (w *work) endPart(j *job, s Status, reason string) {
+// endSubtask ends the subtask of a job that is in this shard.
+func (w *work) endSubtask(j *job, s Status, reason string) {
 	home := w.home(j)
 	switch {
 	case s == Completed:
-		j.part.done = true
+		j.subtask.done = true
 		w.save(j)
 	case !home:
 		w.end(j, s, reason)
 	}
-	r := reportCommand{j.ref, j.part.epoch, s, engine.Cut(reason, maxReason)}
+	r := reportCommand{j.ref, j.subtask.epoch, s, engine.Cut(reason, maxReason)}
 	if home {
-		w.partEnded(j, &r)
+		w.subtaskEnded(j, &r)
 		return
 	}
 	w.tell(j, engine.ShardID(j.ref.shard), kindReport, encode(nil, &r, (*reportCommand).code))
 }
 
-// report hears at home what has become of a part.
+// report hears at home what has become of a subtask.
 func (w *work) report(r *reportCommand) ([]byte, error) {
-	if j := w.load(r.job); j != nil && j.status == Running && (r.epoch == j.part.epoch) {
-		w.partEnded(j, r)
+	if j := w.load(r.job); j != nil && j.status == Running && (r.epoch == j.subtask.epoch) {
+		w.subtaskEnded(j, r)
 	}
 	return nil, nil
 }
 
-// partEnded ends a job that runs when a part of it has failed, or the last one is done.
-func (w *work) partEnded(j *job, r *reportCommand) {
+// subtaskEnded ends a job that runs when a part of it has failed, or the last one is done.
+func (w *work) subtaskEnded(j *job, r *reportCommand) {
 	if r.status == Failed {
 		w.end(j, Failed, r.reason)
 		return
 	}
-	if j.part.ended++; j.part.ended < w.tx.Shards() {
+	if j.subtask.ended++; j.subtask.ended < w.tx.Shards() {
 		w.save(j)
 		return
 	}
 	w.end(j, Completed, "")
 }
 
-// partsQuery asks a shard for its parts of jobs: arguments first, results after the blank line.
-type partsQuery struct {
+// subtasksQuery asks a shard for its subtasks of jobs: arguments first, results after the blank line.
+type subtasksQuery struct {
 	namespace string
 	jobs      []ref
-	heard     uint64 // it waits until the parts have heard of that revision
+	heard     uint64 // it waits until the subtasks have heard of that revision
 
-	parts []partInfo
+	subtasks []subtaskInfo
 }
 
-// partInfo is what a shard says of a part.
-type partInfo struct {
+// subtaskInfo is what a shard says of a subtask.
+type subtaskInfo struct {
 	found      bool
 	job        Job   // of which only what can differ is of use
 	latencySum int64 // in microseconds
@@ -251,13 +256,13 @@ type partInfo struct {
 }
 
 // Machine returns the one of stream processing.
-func (*partsQuery) Machine() engine.MachineID { return engine.MachineProcessing }
+func (*subtasksQuery) Machine() engine.MachineID { return engine.MachineProcessing }
 
 // Kind is of engine.Query.
-func (*partsQuery) Kind() uint8 { return queryParts }
+func (*subtasksQuery) Kind() uint8 { return querySubtasks }
 
 // Arguments is of engine.Query.
-func (q *partsQuery) Arguments(f *codec.Fields) {
+func (q *subtasksQuery) Arguments(f *codec.Fields) {
 	c := f.Binary()
 	if c == nil {
 		return
@@ -271,16 +276,16 @@ func (q *partsQuery) Arguments(f *codec.Fields) {
 }
 
 // Results is of engine.Query.
-func (q *partsQuery) Results(f *codec.Fields) {
+func (q *subtasksQuery) Results(f *codec.Fields) {
 	c := f.Binary()
 	if c == nil {
 		return
 	}
-	fractions := make([]int64, len(q.parts)) // of latencySum
+	fractions := make([]int64, len(q.subtasks)) // of latencySum
 	for i := range fractions {
-		fractions[i] = q.parts[i].latencySum % millisecond
+		fractions[i] = q.subtasks[i].latencySum % millisecond
 	}
-	codec.List(c, &q.parts, func(c *codec.Coder, p *partInfo) {
+	codec.List(c, &q.subtasks, func(c *codec.Coder, p *subtaskInfo) {
 		if c.Bool(&p.found); p.found {
 			p.job.code(c)
 			sum := p.latencySum / millisecond
@@ -291,57 +296,57 @@ func (q *partsQuery) Results(f *codec.Fields) {
 			c.Varint(&p.lived)
 		}
 	})
-	if c.Reading() && len(q.parts) != len(q.jobs) {
+	if c.Reading() && len(q.subtasks) != len(q.jobs) {
 		c.Fail("not one answer for each job")
 		return
 	}
 	if c.Reading() {
-		fractions = make([]int64, len(q.parts))
+		fractions = make([]int64, len(q.subtasks))
 	}
-	codeTail(c, len(q.parts), func(i int) *int64 { return &q.parts[i].job.Metrics.RecordsBehind }, func(i int) *int64 { return &fractions[i] })
+	codeTail(c, len(q.subtasks), func(i int) *int64 { return &q.subtasks[i].job.Metrics.RecordsBehind }, func(i int) *int64 { return &fractions[i] })
 	if c.Reading() {
 		for i := range fractions {
-			q.parts[i].latencySum += fractions[i]
+			q.subtasks[i].latencySum += fractions[i]
 		}
 	}
 }
 
-func (m *machine) queryParts(v *engine.View, q *partsQuery) error {
+func (m *machine) querySubtasks(v *engine.View, q *subtasksQuery) error {
 	v.Freeze()
-	q.parts = make([]partInfo, len(q.jobs))
+	q.subtasks = make([]subtaskInfo, len(q.jobs))
 	for i, r := range q.jobs {
 		if q.heard != 0 {
 			if err := v.WaitOn(jobTopic(r)); err != nil {
 				return err
 			}
 		}
-		part, err := readPart(v, r)
+		subtask, err := readSubtask(v, r)
 		if err != nil {
 			return err
 		}
-		if part.heard < q.heard {
+		if subtask.heard < q.heard {
 			return engine.ErrWait
 		}
-		if part.epoch == 0 {
+		if subtask.epoch == 0 {
 			continue
 		}
-		if err := m.describePart(v, q.namespace, r, &q.parts[i]); err != nil {
+		if err := m.describeSubtask(v, q.namespace, r, &q.subtasks[i]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// readPart returns the part of a job, without an epoch if there is none.
-func readPart(v *engine.View, r ref) (p partRow, err error) {
-	b, ok, err := v.Get(jobKey(rowPart, r))
+// readSubtask returns the subtask of a job, without an epoch if there is none.
+func readSubtask(v *engine.View, r ref) (p subtaskRow, err error) {
+	b, ok, err := v.Get(jobKey(rowSubtask, r))
 	if err == nil && ok {
-		p, err = decode(b, (*partRow).code)
+		p, err = decode(b, (*subtaskRow).code)
 	}
 	return p, err
 }
 
-func (m *machine) describePart(v *engine.View, namespace string, r ref, p *partInfo) error {
+func (m *machine) describeSubtask(v *engine.View, namespace string, r ref, p *subtaskInfo) error {
 	j, ok, err := readJob(v, r)
 	if err != nil || !ok {
 		return err
@@ -357,12 +362,12 @@ func (m *machine) describePart(v *engine.View, namespace string, r ref, p *partI
 	return nil
 }
 
-// gather gives jobs of a spread namespace, as their homes know them, the figures of all their parts.
+// gather gives jobs of a spread namespace, as their homes know them, the figures of all their subtasks.
 func (s *Store) gather(ctx context.Context, jobs []Job) error {
 	if spread, err := s.scope.Spread(ctx); err != nil || !spread || len(jobs) == 0 {
 		return err
 	}
-	q := partsQuery{namespace: s.Namespace()}
+	q := subtasksQuery{namespace: s.Namespace()}
 	for i := range jobs {
 		_, r, err := jobs[i].ID.parse()
 		if err != nil {
@@ -375,13 +380,13 @@ func (s *Store) gather(ctx context.Context, jobs []Job) error {
 		return err
 	}
 	for i := range jobs {
-		var parts []*partInfo
+		var subtasks []*subtaskInfo
 		for _, a := range answers {
-			if p := &a.parts[i]; p.found {
-				parts = append(parts, p)
+			if p := &a.subtasks[i]; p.found {
+				subtasks = append(subtasks, p)
 			}
 		}
-		jobs[i].sum(parts)
+		jobs[i].sum(subtasks)
 	}
 	return nil
 }
@@ -395,15 +400,15 @@ func (s *Store) heard(ctx context.Context, id JobID) error {
 	if err != nil {
 		return err
 	}
-	_, _, err = engine.AskAll(ctx, &s.scope, partsQuery{namespace: s.Namespace(), jobs: []ref{q.ref}, heard: q.revision})
+	_, _, err = engine.AskAll(ctx, &s.scope, subtasksQuery{namespace: s.Namespace(), jobs: []ref{q.ref}, heard: q.revision})
 	return err
 }
 
-// sum makes the figures of a job those of all its parts.
-func (j *Job) sum(parts []*partInfo) {
+// sum makes the figures of a job those of all its subtasks.
+func (j *Job) sum(subtasks []*subtaskInfo) {
 	sum, ticks, lived := Metrics{}, int64(0), int64(0)
 	var latency int64
-	for _, p := range parts {
+	for _, p := range subtasks {
 		m := &p.job.Metrics
 		sum.add(m)
 		latency, ticks, lived = latency+p.latencySum, ticks+p.ticks, max(lived, p.lived)
@@ -418,16 +423,16 @@ func (j *Job) sum(parts []*partInfo) {
 	j.Metrics = sum
 }
 
-// add adds the figures of a part.
+// add adds the figures of a subtask.
 func (m *Metrics) add(o *Metrics) {
 	for _, n := range [...]struct {
-		to   *int64
-		part int64
+		to      *int64
+		subtask int64
 	}{
 		{&m.RecordsIn, o.RecordsIn}, {&m.RecordsOut, o.RecordsOut}, {&m.Errors, o.Errors}, {&m.Late, o.Late}, {&m.Dropped, o.Dropped},
 		{&m.Missed, o.Missed}, {&m.RecordsBehind, o.RecordsBehind}, {&m.Backlog, o.Backlog},
 	} {
-		*n.to += n.part
+		*n.to += n.subtask
 	}
 	m.LastReadCount = max(m.LastReadCount, o.LastReadCount)
 	m.Idle, m.Lag = max(m.Idle, o.Idle), max(m.Lag, o.Lag)

@@ -17,10 +17,10 @@ import (
 	"github.com/floedb/floe/stream/processing"
 )
 
-// newSpread is newStage for a namespace that is spread over the shards, with a stream in of eight partitions and a stream copy of four.
-func newSpread(t testing.TB, shards int) *stage {
+// newSpread is newRig for a namespace that is spread over the shards, with a stream in of eight partitions and a stream copy of four.
+func newSpread(t testing.TB, shards int) *rig {
 	t.Helper()
-	s, ctx := newStage(t, shards), context.Background()
+	s, ctx := newRig(t, shards), context.Background()
 	err := errors.Join(
 		engine.NewNamespaces(s.Router()).Create(ctx, "n", true),
 		s.streams.Create(ctx, "in", stream.Partitions(8)),
@@ -33,7 +33,7 @@ func newSpread(t testing.TB, shards int) *stage {
 }
 
 // give appends n readings of several keys, beginning with a number.
-func (s *stage) give(from, n int) {
+func (s *rig) give(from, n int) {
 	s.t.Helper()
 	for i := from; i < from+n; i++ {
 		k := fmt.Sprint("k", i%13)
@@ -44,14 +44,14 @@ func (s *stage) give(from, n int) {
 }
 
 // settle lets leaders work until messages that they have sent each other have had their effects.
-func (s *stage) settle() {
+func (s *rig) settle() {
 	for range 4 {
 		s.run()
 	}
 }
 
 // given checks that the sinks of the job fan have had the first n readings, each once, and those of a key in their order.
-func (s *stage) given(n int) {
+func (s *rig) given(n int) {
 	s.t.Helper()
 	ctx := context.Background()
 	var got []string
@@ -158,7 +158,7 @@ func TestSpreadExactlyOnce(t *testing.T) {
 		n += more
 		s.Hold(rng.IntN(2) == 0)
 		shard := engine.ShardID(rng.IntN(3))
-		d := &flaky{stage: s, shard: shard, rng: rng, left: rng.IntN(5)}
+		d := &flaky{rig: s, shard: shard, rng: rng, left: rng.IntN(5)}
 		for _, duty := range s.Executor(shard).Duties(1, func() engine.LeadDoor { return d }) {
 			_ = duty.Run(ctx, duty.Lead)
 		}
@@ -176,7 +176,7 @@ func TestSpreadExactlyOnce(t *testing.T) {
 
 // apart is the door of the duties of one shard, which tell other shards nothing yet.
 type apart struct {
-	*stage
+	*rig
 	shard engine.ShardID
 }
 
@@ -195,7 +195,7 @@ func (d apart) Sleep(_ context.Context, wake <-chan struct{}, until int64) error
 }
 
 // leadApart has the leader of a shard do what there is to do.
-func (s *stage) leadApart(shard engine.ShardID) {
+func (s *rig) leadApart(shard engine.ShardID) {
 	for _, duty := range s.Executor(shard).Duties(1, func() engine.LeadDoor { return apart{s, shard} }) {
 		_ = duty.Run(context.Background(), duty.Lead)
 	}

@@ -58,7 +58,7 @@ func spreadJourneyOf(t *testing.T, seed uint64, at int, what mishap) (map[string
 	for _, definition := range passing {
 		jobs = append(jobs, s.submit(definition))
 	}
-	d := &disturbed{stage: s, at: at, what: what}
+	d := &disturbed{rig: s, at: at, what: what}
 	work := func() {
 		for range 3 {
 			s.lead(d)

@@ -51,12 +51,12 @@ type task struct {
 	def       *pipeline.Job
 	prog      *pipeline.Program
 	sources   []uint16        // their numbers
-	epoch     uint64          // of the part, in a spread namespace
+	epoch     uint64          // of the subtask, in a spread namespace
 	began     int64           // ms, of a clock that nobody sets: when this replica has begun to lead
 	woken     map[woken]int64 // by the same clock, when upstreams that are not idle have woken up
 	row       taskRow
-	sections  []*section
-	turn      int // the section that is next
+	stages    []*stage
+	turn      int // the stage that is next
 	cursors   map[cursorID]cursor
 	cache     *cache
 	spare     []pipeline.Record
@@ -127,11 +127,11 @@ func (m *machine) open(v *engine.View, r ref) (*task, error) {
 		return nil, err
 	}
 	if t.spread {
-		part, err := readPart(v, r)
+		subtask, err := readSubtask(v, r)
 		if err != nil {
 			return nil, err
 		}
-		if t.epoch = part.epoch; part.done || part.phase != goesOn {
+		if t.epoch = subtask.epoch; subtask.done || subtask.phase != phaseRunning {
 			return nil, nil // there is nothing for it to do
 		}
 	}
@@ -211,23 +211,23 @@ func (t *task) readCursors(v *engine.View) error {
 
 // step is a tick that is about to be proposed, and what is to be known when it has been applied.
 type step struct {
-	task    *task
-	section *section
-	command engine.Command
-	tick    tickCommand
-	began   int64         // ms
-	looked  time.Duration // when the task has begun to look for it
-	took    int64         // to compute it, in microseconds, if that is counted
-	read    int           // records
-	last    int           // of them in the last batch
-	state   *overlay
-	cursors map[cursorID]cursor
-	mark    int64
-	reached int64    // where event time has come to, when it ends
-	stands  standing // how far the section has come behind it
-	alone   bool     // all places are told so, whether there is something to pass or not
-	told    []place
-	effects effects
+	task     *task
+	stage    *stage
+	command  engine.Command
+	tick     tickCommand
+	began    int64         // ms
+	looked   time.Duration // when the task has begun to look for it
+	took     int64         // to compute it, in microseconds, if that is counted
+	read     int           // records
+	last     int           // of them in the last batch
+	state    *overlay
+	cursors  map[cursorID]cursor
+	mark     int64
+	reached  int64         // where event time has come to, when it ends
+	progress stageProgress // how far the stage has come behind it
+	alone    bool          // all places are told so, whether there is something to pass or not
+	told     []destination
+	effects  effects
 
 	failures []failure // all of them, those of sinks included
 }
@@ -245,10 +245,10 @@ func (t *task) next(ctx context.Context, v *engine.View) (*step, error) {
 		t.again = nil
 		return s, nil
 	}
-	for _, sec := range t.turns() {
-		s, err := t.nextOf(ctx, v, sec)
+	for _, stg := range t.turns() {
+		s, err := t.nextOf(ctx, v, stg)
 		if s != nil || err != nil {
-			t.turn = (sec.index + 1) % len(t.sections)
+			t.turn = (stg.index + 1) % len(t.stages)
 			return s, err
 		}
 		if t.hold.until > now {
@@ -261,75 +261,75 @@ func (t *task) next(ctx context.Context, v *engine.View) (*step, error) {
 
 // mark returns the watermark of what goes to sinks.
 func (t *task) mark() int64 {
-	if len(t.sections) == 0 {
+	if len(t.stages) == 0 {
 		return noTime
 	}
 	return t.last().mark
 }
 
-// nextOf returns the next step of a section.
-func (t *task) nextOf(ctx context.Context, v *engine.View, sec *section) (*step, error) {
+// nextOf returns the next step of a stage.
+func (t *task) nextOf(ctx context.Context, v *engine.View, stg *stage) (*step, error) {
 	var err error
 	at := shown{v}
-	if sec.reason, err = t.overfull(v, sec); sec.reason != "" || err != nil {
-		if err == nil && sec.index == 0 {
+	if stg.reason, err = t.overfull(v, stg); stg.reason != "" || err != nil {
+		if err == nil && stg.index == 0 {
 			err = t.lookBehind(v)
 		}
 		return nil, err
 	}
-	if t.row.of(sec.index).fire != nil {
-		return t.compute(ctx, at, sec, nil)
+	if t.row.of(stg.index).fire != nil {
+		return t.compute(ctx, at, stg, nil)
 	}
-	in, err := t.look(v, sec)
+	in, err := t.look(v, stg)
 	if err != nil {
 		return nil, err
 	}
-	if sec.index == 0 {
+	if stg.index == 0 {
 		t.live.isBehind(in.behind())
 	}
 	if in.failure != "" {
 		return t.fail(v.Now(), in.failure), nil
 	}
-	if sec.reason = in.reason; in.records() || in.fresh || in.done && !t.ended(sec) {
-		return t.compute(ctx, at, sec, in)
+	if stg.reason = in.reason; in.records() || in.fresh || in.done && !t.ended(stg) {
+		return t.compute(ctx, at, stg, in)
 	}
 	if in.done {
 		return nil, nil
 	}
 	now := v.Now()
-	due, err := t.due(at, sec, in, now)
+	due, err := t.due(at, stg, in, now)
 	if err == nil && !due {
-		due, err = t.toTell(v, sec, in, now)
+		due, err = t.toTell(v, stg, in, now)
 	}
 	if err != nil || !due {
 		return nil, err
 	}
-	return t.compute(ctx, at, sec, in)
+	return t.compute(ctx, at, stg, in)
 }
 
-// overfull says if too much of a section waits for other shards, or for sections behind it.
-func (t *task) overfull(v *engine.View, sec *section) (reason string, err error) {
-	out, err := readOutOf(v, t.ref, sec.number)
+// overfull says if too much of a stage waits for other shards, or for stages behind it.
+func (t *task) overfull(v *engine.View, stg *stage) (reason string, err error) {
+	out, err := readOutOf(v, t.ref, stg.number)
 	if err != nil || out.bytes >= maxOutBytes {
 		return fmt.Sprintf("%d bytes wait for other shards", out.bytes), err
 	}
-	for _, to := range sec.targets {
-		in, err := readInbox(v, t.ref, t.sections[to].number)
-		if err != nil || in.bytes >= maxInboxBytes {
-			return fmt.Sprintf("operator %s: %d bytes wait in its inbox", t.def.Operators[t.sections[to].First()].Name, in.bytes), err
+	for _, to := range stg.targets {
+		in, err := readExchange(v, t.ref, t.stages[to].number)
+		if err != nil || in.bytes >= maxExchangeBytes {
+			return fmt.Sprintf("operator %s: %d bytes wait in its exchange", t.def.Operators[t.stages[to].First()].Name, in.bytes), err
 		}
 	}
 	return "", nil
 }
 
 // due reports whether there is something to fire although there is nothing to read; if not, it says when there may be.
-func (t *task) due(v scene, sec *section, in *input, now int64) (bool, error) {
-	at, waits, err := sec.Next(newOverlay(v, t, 0))
-	if err != nil || !waits && len(sec.targets) == 0 {
+func (t *task) due(v scene, stg *stage, in *input, now int64) (bool, error) {
+	at, waits, err := stg.Next(newOverlay(v, t, 0))
+	if err != nil || !waits && len(stg.targets) == 0 {
 		return false, err
 	}
 	marks := in.marks(now)
-	mark, idle := pipeline.Watermark(marks, now, sec.mark)
+	mark, idle := pipeline.Watermark(marks, now, stg.mark)
 	if at := in.trustAt(now); waits && at > 0 {
 		v.WakeAt(at)
 	}
@@ -352,7 +352,7 @@ func (t *task) due(v scene, sec *section, in *input, now int64) (bool, error) {
 
 // fail returns the step that ends the job.
 func (t *task) fail(now int64, reason string) *step {
-	s := &step{task: t, section: t.sections[0], began: now, mark: t.sections[0].mark}
+	s := &step{task: t, stage: t.stages[0], began: now, mark: t.stages[0].mark}
 	s.tick = tickCommand{job: t.ref, revision: t.job.revision, task: t.row, status: Failed, reason: engine.Cut(reason, maxReason)}
 	s.tick.task.n++
 	s.propose()
@@ -360,16 +360,16 @@ func (t *task) fail(now int64, reason string) *step {
 }
 
 // compute runs what there is to read through the operators, and fires what is due then. in is nil while earlier firing goes on.
-func (t *task) compute(ctx context.Context, v scene, sec *section, in *input) (*step, error) {
-	most := sec.limit
+func (t *task) compute(ctx context.Context, v scene, stg *stage, in *input) (*step, error) {
+	most := stg.limit
 	if t.crowd.is {
 		most = min(most, t.crowded().records)
 	}
 	spoiled := "" // why the one record that a step reads can not be worked with
 	for limit := most; ; limit = max(limit/2, 1) {
-		s, err := t.try(ctx, v, sec, in, limit, spoiled)
+		s, err := t.try(ctx, v, stg, in, limit, spoiled)
 		if errors.Is(err, pipeline.ErrBatch) && limit > 1 {
-			sec.limit = max(limit/2, 1) // the next records may be as expensive
+			stg.limit = max(limit/2, 1) // the next records may be as expensive
 			continue
 		}
 		if err != nil {
@@ -381,9 +381,9 @@ func (t *task) compute(ctx context.Context, v scene, sec *section, in *input) (*
 		}
 		if queue != "" {
 			if limit = min(limit, max(s.read, len(s.effects.writes))); limit == 1 {
-				return nil, t.waitForRoom(v, sec, queue)
+				return nil, t.waitForRoom(v, stg, queue)
 			}
-			sec.limit = limit / 2 // there may be room for a part of it
+			stg.limit = limit / 2 // there may be room for a part of it
 			continue
 		}
 		rows, size := s.size()
@@ -398,7 +398,7 @@ func (t *task) compute(ctx context.Context, v scene, sec *section, in *input) (*
 			spoiled = fmt.Sprintf("the record comes to %d bytes in %d rows, at most %d and %d are allowed", size, rows, hardBytes, hardRows)
 		}
 		limit = min(limit, s.read)
-		sec.limit = limit / 2
+		stg.limit = limit / 2
 	}
 }
 
@@ -465,8 +465,8 @@ func (t *task) shardOf(name string) engine.ShardID {
 }
 
 // waitForRoom holds the task until a queue has room.
-func (t *task) waitForRoom(v scene, sec *section, queue string) error {
-	sec.reason = fmt.Sprintf("queue %q is full", queue)
+func (t *task) waitForRoom(v scene, stg *stage, queue string) error {
+	stg.reason = fmt.Sprintf("queue %q is full", queue)
 	return v.awaitRoom(t.namespace, queue)
 }
 
@@ -485,23 +485,23 @@ func (t *task) held(now int64, reason string) {
 	t.live.hold(reason)
 }
 
-// try computes a tick of a section, of at most so many records. If they are spoiled, the tick reads them, and does nothing with them.
-func (t *task) try(ctx context.Context, v scene, sec *section, in *input, limit int, spoiled string) (*step, error) {
-	if row := t.row.of(sec.index); in != nil && sec.mark == pipeline.EndOfTime {
-		sec.mark = noTime // the job has been restored: what it reads now is not late because event time had ended
+// try computes a tick of a stage, of at most so many records. If they are spoiled, the tick reads them, and does nothing with them.
+func (t *task) try(ctx context.Context, v scene, stg *stage, in *input, limit int, spoiled string) (*step, error) {
+	if row := t.row.of(stg.index); in != nil && stg.mark == pipeline.EndOfTime {
+		stg.mark = noTime // the job has been restored: what it reads now is not late because event time had ended
 		if row.target < pipeline.EndOfTime {
-			sec.mark = row.target
+			stg.mark = row.target
 		}
 	}
-	s := &step{task: t, section: sec, began: v.Now(), looked: t.looked, state: newOverlay(v, t, min(sec.changes, 2*limit)), mark: sec.mark, reached: sec.mark}
+	s := &step{task: t, stage: stg, began: v.Now(), looked: t.looked, state: newOverlay(v, t, min(stg.changes, 2*limit)), mark: stg.mark, reached: stg.mark}
 	s.cursors = make(map[cursorID]cursor)
-	s.tick = tickCommand{job: t.ref, revision: t.job.revision, task: t.row, section: sec.number, status: Running}
-	s.tick.task.sections = slices.Clone(t.row.sections)
-	row := s.tick.task.of(sec.index)
+	s.tick = tickCommand{job: t.ref, revision: t.job.revision, task: t.row, stage: stg.number, status: Running}
+	s.tick.task.stages = slices.Clone(t.row.stages)
+	row := s.tick.task.of(stg.index)
 	s.tick.task.n++
-	tick := sec.NewTick(s.state, t.lookup(v), limitsOf(limit), sec.mark)
+	tick := stg.NewTick(s.state, t.lookup(v), limitsOf(limit), stg.mark)
 	target, fire := row.target, row.fire
-	var marks []pipeline.Part
+	var marks []pipeline.Progress
 	if in != nil {
 		var err error
 		if target, marks, err = s.readAll(ctx, tick, in, limit, spoiled); err != nil {
@@ -521,14 +521,14 @@ func (t *task) try(ctx context.Context, v scene, sec *section, in *input, limit 
 	// That its event time has ended does not say so: the job may have been stopped since, and have more to read now that it has been restored.
 	ended := in != nil && in.done && s.read == 0 && next == nil
 	switch {
-	case ended && len(sec.targets) == 0:
+	case ended && len(stg.targets) == 0:
 		s.tick.status = Completed
 	case ended:
-		s.stands = theEnd
+		s.progress = theEnd
 	case in == nil || next != nil:
-		s.stands = standsAt(pipeline.Behind(s.mark, sec.Lag()))
+		s.progress = progressAt(pipeline.Behind(s.mark, stg.Lag()))
 	default:
-		s.stands, err = t.stands(sec, s.state, marks, s.began, s.mark)
+		s.progress, err = t.progressOf(stg, s.state, marks, s.began, s.mark)
 	}
 	s.effects.take(tick, t)
 	return s, err
@@ -552,7 +552,7 @@ func (t *task) crowded() portion {
 }
 
 // readAll adds batches to a tick, until it has enough, and returns the watermark after them, and what makes it.
-func (s *step) readAll(ctx context.Context, tick *pipeline.Tick, in *input, limit int, spoiled string) (int64, []pipeline.Part, error) {
+func (s *step) readAll(ctx context.Context, tick *pipeline.Tick, in *input, limit int, spoiled string) (int64, []pipeline.Progress, error) {
 	t := s.task
 	r := in.begin()
 	if t.crowd.is {
@@ -582,11 +582,11 @@ func (s *step) readAll(ctx context.Context, tick *pipeline.Tick, in *input, limi
 		t.spare = batch[:0]
 	}
 	s.effects.failures = append(s.effects.failures, r.gaps...)
-	for _, p := range r.parts {
+	for _, p := range r.partitions {
 		r.missed += p.late
 	}
 	s.effects.missed = r.missed
-	for _, p := range r.parts {
+	for _, p := range r.partitions {
 		if was, ok := t.cursors[p.id]; !ok || was != p.cursor {
 			s.cursors[p.id] = p.cursor
 		}
@@ -595,10 +595,10 @@ func (s *step) readAll(ctx context.Context, tick *pipeline.Tick, in *input, limi
 		r.mail.keep(&s.tick)
 	}
 	marks := r.marks(s.began)
-	mark, idle := pipeline.Watermark(marks, s.began, s.section.mark)
+	mark, idle := pipeline.Watermark(marks, s.began, s.stage.mark)
 	if in.done {
 		if idle {
-			mark = pipeline.Reached(marks, s.section.mark)
+			mark = pipeline.Reached(marks, s.stage.mark)
 		}
 		if mark < pipeline.EndOfTime {
 			s.reached = mark
@@ -614,9 +614,9 @@ func (s *step) readAll(ctx context.Context, tick *pipeline.Tick, in *input, limi
 
 // runsOn returns how far event time runs on when all is idle: no further than something waits for it. What comes after a pause would be late otherwise, if the clock has
 // gone on for longer than its event times have.
-func (s *step) runsOn(marks []pipeline.Part, mark int64) (int64, error) {
-	at, waits, err := s.section.Next(s.state)
-	to := pipeline.Reached(marks, s.section.mark)
+func (s *step) runsOn(marks []pipeline.Progress, mark int64) (int64, error) {
+	at, waits, err := s.stage.Next(s.state)
+	to := pipeline.Reached(marks, s.stage.mark)
 	if waits {
 		to = max(to, at)
 	}
@@ -652,7 +652,7 @@ func (t *task) proposed(s *step, err error, now int64) {
 	case errors.Is(err, engine.ErrReadOnly), errors.Is(err, engine.ErrBusy):
 		t.held(now, err.Error())
 	case errors.Is(err, engine.ErrInvalid) && s.read > 1:
-		s.section.limit = s.read / 2
+		s.stage.limit = s.read / 2
 	case errors.Is(err, engine.ErrInvalid):
 		t.held(now, err.Error())
 	default:
@@ -661,25 +661,25 @@ func (t *task) proposed(s *step, err error, now int64) {
 }
 
 func (t *task) applied(s *step) {
-	sec := s.section
-	t.row, sec.mark, t.hold = s.tick.task, s.mark, hold{}
+	stg := s.stage
+	t.row, stg.mark, t.hold = s.tick.task, s.mark, hold{}
 	for id, c := range s.cursors {
 		t.cursors[id] = c
 	}
 	for _, at := range s.told {
-		sec.told[at] = s.stands
+		stg.told[at] = s.progress
 	}
 	if s.alone {
-		sec.toldAt = s.began
+		stg.toldAt = s.began
 	}
 	if s.state != nil {
 		s.state.remember()
-		sec.changes = len(s.state.keys)
+		stg.changes = len(s.state.keys)
 		t.prog.Spent(s.effects.writes)
 		s.effects.writes = nil
 	}
-	sec.limit = min(sec.limit+max(sec.limit/4, 1), maxBatches*t.job.batch)
-	if sec.index > 0 {
+	stg.limit = min(stg.limit+max(stg.limit/4, 1), maxBatches*t.job.batch)
+	if stg.index > 0 {
 		return
 	}
 	t.latency = latency{}
@@ -723,12 +723,12 @@ func (l *live) ticked(s *step, pending latency) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.reason, l.pending = "", pending
-	if len(s.section.targets) == 0 {
+	if len(s.stage.targets) == 0 {
 		l.mark = s.mark
 	}
 	if s.read > 0 {
 		l.lastRead, l.last = s.last, time.Duration(pending.whole)*time.Microsecond
-		if s.section.index == 0 {
+		if s.stage.index == 0 {
 			l.behind = max(l.behind-int64(s.read), 0)
 		}
 	}

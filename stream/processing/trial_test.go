@@ -197,7 +197,7 @@ func (g *pipes) compare(t *testing.T, definition string, kinds map[string]int) b
 }
 
 // passes lets time pass for a job, which looks when it wants to.
-func (s *stage) passes(id processing.JobID, millis int64) {
+func (s *rig) passes(id processing.JobID, millis int64) {
 	s.t.Helper()
 	to := s.Now() + millis
 	for {
@@ -261,7 +261,7 @@ func tellTested(got *processing.Tested, kinds map[string]int) (all []string) {
 }
 
 // tellJob tells the same of a job.
-func (s *stage) tellJob(id processing.JobID, definition string) (all []string) {
+func (s *rig) tellJob(id processing.JobID, definition string) (all []string) {
 	s.t.Helper()
 	ctx := context.Background()
 	check := func(err error) {

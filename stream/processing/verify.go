@@ -13,7 +13,7 @@ import (
 // Verify checks that every row belongs to a job that may have it, and counts jobs.
 func (m *machine) Verify(a *engine.Audit) error {
 	v := &verifier{Audit: a, jobs: make(map[ref]*verified)}
-	for _, check := range []func() error{v.verifyJobs, v.verifyParts, v.verifyTasks, v.verifyNames, v.verifyActive, v.verifyRows, v.verifySavepoints, v.verifyCounts} {
+	for _, check := range []func() error{v.verifyJobs, v.verifySubtasks, v.verifyTasks, v.verifyNames, v.verifyActive, v.verifyRows, v.verifySavepoints, v.verifyCounts} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -29,7 +29,7 @@ type verifier struct {
 // verified is a job with what was found of it.
 type verified struct {
 	jobRow
-	part                            *partRow
+	subtask                         *subtaskRow
 	task, definition, named, active bool
 	savepoints                      int
 }
@@ -56,26 +56,26 @@ func (v *verifier) verifyJobs() error {
 	})
 }
 
-// away reports whether only a part of the job is in the shard, and not what users change.
+// away reports whether only a subtask of the job is in the shard, and not what users change.
 func (v *verifier) away(r ref) bool { return engine.ShardID(r.shard) != v.Shard() }
 
 // busy reports whether the leader has something to do for the job.
 func (j *verified) busy() bool {
-	return j.jobRow.active() && (j.part == nil || !j.part.done || j.pending != 0)
+	return j.jobRow.active() && (j.subtask == nil || !j.subtask.done || j.pending != 0)
 }
 
-func (v *verifier) verifyParts() error {
-	err := each(v, rowPart, 1+refLen, (*partRow).code, func(r ref, _ []byte, p *partRow) {
+func (v *verifier) verifySubtasks() error {
+	err := each(v, rowSubtask, 1+refLen, (*subtaskRow).code, func(r ref, _ []byte, p *subtaskRow) {
 		j := v.jobs[r]
 		if j == nil || p.epoch == 0 || p.ended < 0 || p.ended > v.Shards() || v.away(r) && p.ended > 0 {
-			v.Reportf("processing: part %+v of job %v, which is %+v", *p, r, j)
+			v.Reportf("processing: subtask %+v of job %v, which is %+v", *p, r, j)
 			return
 		}
-		j.part = p
+		j.subtask = p
 	})
 	for r, j := range v.jobs {
-		if names := v.Names(); int(j.ns) < len(names) && v.Spread(names[j.ns]) != (j.part != nil) || j.part == nil && v.away(r) {
-			v.Reportf("processing: job %v of namespace %d has the part %+v", r, j.ns, j.part)
+		if names := v.Names(); int(j.ns) < len(names) && v.Spread(names[j.ns]) != (j.subtask != nil) || j.subtask == nil && v.away(r) {
+			v.Reportf("processing: job %v of namespace %d has the subtask %+v", r, j.ns, j.subtask)
 		}
 	}
 	return err
@@ -155,7 +155,7 @@ func (v *verifier) verifyActive() error {
 
 // verifyRows checks cursors and state.
 func (v *verifier) verifyRows() error {
-	if err := v.verifyInboxes(); err != nil {
+	if err := v.verifyExchanges(); err != nil {
 		return err
 	}
 	for _, kind := range []byte{rowCursor, rowState} {
@@ -184,18 +184,18 @@ func (v *verifier) verifyRows() error {
 	return nil
 }
 
-// verifyInboxes checks that inboxes hold what they say.
-func (v *verifier) verifyInboxes() error {
+// verifyExchanges checks that exchanges hold what they say.
+func (v *verifier) verifyExchanges() error {
 	type found struct {
-		row   inboxRow
+		row   exchangeRow
 		bytes int64
 		count uint64
 	}
 	all := make(map[string]*found)
-	err := each(v, rowInbox, 1+refLen+2, (*inboxRow).code, func(r ref, k []byte, in *inboxRow) {
-		j, section := v.jobs[r], binary.BigEndian.Uint16(k[1+refLen:])
-		if j == nil || j.part == nil || j.status == Cancelled || section == 0 || section > j.numbers || in.first > in.next {
-			v.Reportf("processing: inbox %x: %+v of job %+v", k, *in, j)
+	err := each(v, rowExchange, 1+refLen+2, (*exchangeRow).code, func(r ref, k []byte, in *exchangeRow) {
+		j, stage := v.jobs[r], binary.BigEndian.Uint16(k[1+refLen:])
+		if j == nil || j.subtask == nil || j.status == Cancelled || stage == 0 || stage > j.numbers || in.first > in.next {
+			v.Reportf("processing: exchange %x: %+v of job %+v", k, *in, j)
 			return
 		}
 		all[string(k[1:])] = &found{row: *in}
@@ -210,7 +210,7 @@ func (v *verifier) verifyInboxes() error {
 		}
 		in, number := all[string(k[1:len(k)-8])], uint64At(k, len(k)-8)
 		if in == nil || number < in.row.first || number >= in.row.next {
-			v.Reportf("processing: message %x is in no inbox", k)
+			v.Reportf("processing: message %x is in no exchange", k)
 			return nil
 		}
 		in.bytes, in.count = in.bytes+int64(len(value)), in.count+1
@@ -218,7 +218,7 @@ func (v *verifier) verifyInboxes() error {
 	})
 	for k, in := range all {
 		if in.bytes != in.row.bytes || in.count != in.row.next-in.row.first {
-			v.Reportf("processing: inbox %x holds %d messages of %d bytes, and says %+v", k, in.count, in.bytes, in.row)
+			v.Reportf("processing: exchange %x holds %d messages of %d bytes, and says %+v", k, in.count, in.bytes, in.row)
 		}
 	}
 	return err

@@ -14,7 +14,7 @@ import (
 )
 
 // newVerified returns a stage whose job has rows of all kinds, and the job's home.
-func newVerified(t *testing.T) (*stage, engine.ShardID) {
+func newVerified(t *testing.T) (*rig, engine.ShardID) {
 	t.Helper()
 	s := newSpread(t, 2)
 	id := s.submit(keyedSums)
@@ -33,7 +33,7 @@ func newVerified(t *testing.T) (*stage, engine.ShardID) {
 	home, _ := processing.Lane(id)
 	for n := range engine.ShardID(2) { // what one passes nobody reads, and what the other passes is on its way
 		s.Deliver()
-		door := &once{&disturbed{stage: s, shard: engine.ShardID(home) ^ n ^ 1, at: -2}}
+		door := &once{&disturbed{rig: s, shard: engine.ShardID(home) ^ n ^ 1, at: -2}}
 		for _, duty := range s.Executor(door.shard).Duties(1, func() engine.LeadDoor { return door }) {
 			_ = duty.Run(context.Background(), duty.Lead)
 		}
@@ -42,7 +42,7 @@ func newVerified(t *testing.T) (*stage, engine.ShardID) {
 }
 
 // rowIn returns a row of a kind, and its shard: the first one if it has any.
-func (s *stage) rowIn(kind byte, first engine.ShardID) (shard engine.ShardID, row machinetest.Row) {
+func (s *rig) rowIn(kind byte, first engine.ShardID) (shard engine.ShardID, row machinetest.Row) {
 	s.t.Helper()
 	for _, shard := range []engine.ShardID{first, first ^ 1} {
 		for _, row := range s.Rows(shard) {
@@ -57,7 +57,7 @@ func (s *stage) rowIn(kind byte, first engine.ShardID) (shard engine.ShardID, ro
 
 // TestBrokenDefinition: a job whose definition can not be read is not one that there is not.
 func TestBrokenDefinition(t *testing.T) {
-	s := newStage(t, 1)
+	s := newRig(t, 1)
 	id := s.submit(filtered)
 	row := s.rowOf('d')
 	row.Value = []byte{0xff}

@@ -19,7 +19,7 @@ var errSleeps = errors.New("the duty sleeps")
 
 // bed is the door of a duty that ends when it sleeps.
 type bed struct {
-	s        *stage
+	s        *rig
 	shard    engine.ShardID
 	asleep   func(wake <-chan struct{}, until int64)
 	proposed func()
@@ -59,7 +59,7 @@ func (b *bed) Sleep(_ context.Context, wake <-chan struct{}, until int64) error 
 }
 
 // duties runs the duties of jobs, each until it sleeps.
-func (s *stage) duties(b bed) {
+func (s *rig) duties(b bed) {
 	s.t.Helper()
 	for shard := range s.Shards() {
 		s.duty(shard, "", b)
@@ -67,18 +67,18 @@ func (s *stage) duties(b bed) {
 }
 
 // lane runs the duty of a job until it sleeps.
-func (s *stage) lane(id processing.JobID, b bed) {
+func (s *rig) lane(id processing.JobID, b bed) {
 	s.t.Helper()
 	shard, name := processing.Lane(id)
 	s.duty(shard, name, b)
 }
 
-func (s *stage) duty(shard int, name string, b bed) {
+func (s *rig) duty(shard int, name string, b bed) {
 	s.t.Helper()
 	s.dutyOf(shard, name, &b)
 }
 
-func (s *stage) dutyOf(shard int, name string, b *bed) {
+func (s *rig) dutyOf(shard int, name string, b *bed) {
 	s.t.Helper()
 	b.s, b.shard = s, engine.ShardID(shard)
 	for _, d := range s.Executor(b.shard).Duties(1, func() engine.LeadDoor { return b }) {
@@ -92,7 +92,7 @@ func (s *stage) dutyOf(shard int, name string, b *bed) {
 }
 
 // wakes reports whether something wakes the duty that runs a job, and when it would look by itself.
-func (s *stage) wakes(id processing.JobID, something func()) (woken bool, until int64) {
+func (s *rig) wakes(id processing.JobID, something func()) (woken bool, until int64) {
 	s.t.Helper()
 	s.lane(id, bed{asleep: func(wake <-chan struct{}, at int64) {
 		until = at
@@ -114,7 +114,7 @@ sinks: [{ name: work, queue: { name: work } }]
 
 // TestWaitForRoom: a job that is held by a full queue writes nothing until the queue has room, and whatever makes room wakes it. Once it tried again and again.
 func TestWaitForRoom(t *testing.T) {
-	s, ctx := newStage(t, 1), context.Background()
+	s, ctx := newRig(t, 1), context.Background()
 	if err := s.queues.Configure(ctx, "work", queue.Settings{MaxLen: 3}); err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +168,7 @@ func TestWaitForRoom(t *testing.T) {
 }
 
 // purging empties a queue so often that a job that waits for room has got as far as it can.
-func (s *stage) purging(name string, rounds int) {
+func (s *rig) purging(name string, rounds int) {
 	s.t.Helper()
 	for range rounds {
 		s.Advance(3000)
@@ -186,7 +186,7 @@ func TestMoreThanAQueueHolds(t *testing.T) {
 		settings queue.Settings
 	}{{"length", queue.Settings{MaxLen: 3}}, {"bytes", queue.Settings{MaxBytes: 6}}} {
 		t.Run(test.name, func(t *testing.T) {
-			s, ctx := newStage(t, 1), context.Background()
+			s, ctx := newRig(t, 1), context.Background()
 			if err := s.queues.Configure(ctx, "work", test.settings); err != nil {
 				t.Fatal(err)
 			}
@@ -224,7 +224,7 @@ func TestTicksAmongOthers(t *testing.T) {
 		{4, 1000, 2000, "more", false}, {20, 30, 64, "more", false}, {20, 2, 3, strings.Repeat("m", 3000), false},
 		{20, 65, 256, "more", true}, {20, 4, 17, strings.Repeat("m", 3000), true},
 	} {
-		s := newStage(t, 1)
+		s := newRig(t, 1)
 		if test.spread {
 			s = newSpread(t, 1)
 		}
@@ -261,7 +261,7 @@ sinks: [{ name: out, stream: { name: out } }]
 // TestMoreThanAFarQueueHolds: of a queue in another shard the job hears only when its message gets there that it would never hold it: the record goes to the stream of
 // errors, and those behind it are enqueued. Once they waited for ever.
 func TestMoreThanAFarQueueHolds(t *testing.T) {
-	s, ctx := newStage(t, 4), context.Background()
+	s, ctx := newRig(t, 4), context.Background()
 	other := ""
 	for i := 0; ; i++ {
 		if other = fmt.Sprint("other", i); engine.HomeShard(other, 4) != engine.HomeShard("n", 4) {
@@ -302,7 +302,7 @@ sinks: [{ name: work, queue: { name: work, namespace: %s } }]
 func TestWindowsThroughASmallQueue(t *testing.T) {
 	for _, window := range []string{"window: tumbling, window_size: 10, allowed_lateness: 100", "window: session, gap: 10"} {
 		t.Run(window, func(t *testing.T) {
-			s, ctx := newStage(t, 1), context.Background()
+			s, ctx := newRig(t, 1), context.Background()
 			if err := s.queues.Configure(ctx, "work", queue.Settings{MaxLen: 1}); err != nil {
 				t.Fatal(err)
 			}
@@ -321,7 +321,7 @@ func TestWindowsThroughASmallQueue(t *testing.T) {
 
 // TestHeldReason: why a job is held can be seen while it is.
 func TestHeldReason(t *testing.T) {
-	s, ctx := newStage(t, 1), context.Background()
+	s, ctx := newRig(t, 1), context.Background()
 	if err := s.queues.Configure(ctx, "work", queue.Settings{MaxLen: 1}); err != nil {
 		t.Fatal(err)
 	}
@@ -360,7 +360,7 @@ func TestIdleLanes(t *testing.T) {
 
 // TestBacklogWakes: a job for whose sinks in other shards too much waits is woken when there is room, and not before.
 func TestBacklogWakes(t *testing.T) {
-	s, ctx := newStage(t, 4), context.Background()
+	s, ctx := newRig(t, 4), context.Background()
 	other := ""
 	for i := 0; ; i++ {
 		if other = fmt.Sprint("other", i); engine.HomeShard(other, 4) != engine.HomeShard("n", 4) {
@@ -397,7 +397,7 @@ sinks: [{ name: out, stream: { name: out, namespace: %s } }]
 
 // TestMarkWhileFiring: the watermark that is shown passes the end of no window that has not been told. Once it was ahead while many windows fired.
 func TestMarkWhileFiring(t *testing.T) {
-	s := newStage(t, 1)
+	s := newRig(t, 1)
 	id := s.submit(strings.Replace(summed, "name: sums", "name: sums\nbatch_size: 1000", 1))
 	base := s.Now() / 10_000 * 10_000
 	var all []stream.Message

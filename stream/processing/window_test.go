@@ -27,7 +27,7 @@ sinks:
 // TestWindows: windows of a key fire when the watermark passes their end, once, also over a restart, a stop and a savepoint; what is left fires when the
 // source is idle.
 func TestWindows(t *testing.T) {
-	s, ctx := newStage(t, 1), context.Background()
+	s, ctx := newRig(t, 1), context.Background()
 	base := s.Now() / 10_000 * 10_000
 	sale := func(who string, after, n int64) string {
 		return fmt.Sprintf(`{"who":%q,"ts":%d,"n":%d}`, who, base+after, n)
@@ -66,7 +66,7 @@ func TestWindows(t *testing.T) {
 
 // TestLargeBatch: records that make too much together are taken fewer at a time. Once they ended every tick, for ever.
 func TestLargeBatch(t *testing.T) {
-	s := newStage(t, 1)
+	s := newRig(t, 1)
 	id := s.submit(fmt.Sprintf(`
 name: padded
 batch_size: 2

@@ -57,7 +57,7 @@ var absentRows = map[string]string{
 	`3 "g"`: "goes with the first firing of its timer",
 	`4 "r"`: "only while the points of a series that is forgotten are removed",
 	`4 "x"`: "only while rollups are made anew of what came late",
-	`7 "i"`: "only while a message is in the inbox of a section",
+	`7 "i"`: "only while a message is in the exchange of a stage",
 	`7 "q"`: "only while a message is on its way to another section",
 }
 

@@ -214,7 +214,7 @@ const (
 	NameStays        Bug = "name-stays"        // a job that is forgotten is found by its name
 	PartStays        Bug = "part-stays"        // a part of a job in a spread namespace does not begin again with the job
 	AnyEpochOfJob    Bug = "any-epoch-job"     // the end of a part counts for the job whenever it was
-	InboxEndless     Bug = "inbox-endless"     // an inbox of a section takes whatever comes
+	ExchangeEndless  Bug = "inbox-endless"     // an exchange of a stage accepts records without bound
 	UnreadIdle       Bug = "unread-idle"       // a shard is idle for a section that has not read what it has sent
 	IdleForever      Bug = "idle-forever"      // a shard that was idle when the job ran last is idle until it tells otherwise
 	StaleIdle        Bug = "stale-idle"        // a shard that was idle does not hold others, though it may not have read its records yet

@@ -74,7 +74,7 @@ sinks:
 // TestTagsOfAnotherDefinition: what waits for a partner, and what is on its way to it, has the tags that it had, although another definition has others in front of them. Tags
 // were kept by their place in the definition.
 func TestTagsOfAnotherDefinition(t *testing.T) {
-	for name, s := range map[string]*stage{"one shard": newStage(t, 1), "spread": newSpread(t, 3)} {
+	for name, s := range map[string]*rig{"one shard": newRig(t, 1), "spread": newSpread(t, 3)} {
 		for _, from := range []string{"as it stands", "savepoint"} {
 			t.Run(name+", "+from, func(t *testing.T) {
 				ctx := context.Background()

@@ -7,14 +7,14 @@ import (
 	"github.com/floedb/floe/internal/pipeline"
 )
 
-// TestUnreadIsNotIdle: a shard that was idle, and has sent something since, holds the watermark of a section until that has been read.
+// TestUnreadIsNotIdle: a shard that was idle, and has sent something since, holds the watermark of a stage until that has been read.
 func TestUnreadIsNotIdle(t *testing.T) {
 	busy, idle := upstream{0, 0}, upstream{0, 1}
 	m := &mail{task: &task{def: new(pipeline.Job)}, next: 7, upstreams: []heard{
-		{from: busy, stands: standing{seen: true, newest: 900}},
-		{from: idle, stands: standing{seen: true, idle: true, newest: 100, arrived: 5}},
+		{from: busy, progress: stageProgress{seen: true, newest: 900}},
+		{from: idle, progress: stageProgress{seen: true, idle: true, newest: 100, arrived: 5}},
 	}}
-	m.head = inboxRow{first: 7, next: 7}
+	m.head = exchangeRow{first: 7, next: 7}
 	for range 6 {
 		m.head.arrived(busy)
 	}
@@ -35,16 +35,16 @@ func TestUnreadIsNotIdle(t *testing.T) {
 func TestClocksOfShards(t *testing.T) {
 	const now, idleFor = 10_000_000, 700
 	for _, ahead := range []int64{-7_200_000, 0, 7_200_000} {
-		told := standing{seen: true, idle: true, newest: 5_000, arrived: now + ahead - idleFor}
-		m := &mail{task: &task{def: new(pipeline.Job)}, next: 1, upstreams: []heard{{stands: told.heardAt(now, now+ahead)}}}
-		m.head = inboxRow{first: 1, next: 1}
+		told := stageProgress{seen: true, idle: true, newest: 5_000, arrived: now + ahead - idleFor}
+		m := &mail{task: &task{def: new(pipeline.Job)}, next: 1, upstreams: []heard{{progress: told.heardAt(now, now+ahead)}}}
+		m.head = exchangeRow{first: 1, next: 1}
 		if mark, idle := pipeline.Watermark(m.marks(now+50), now+50, pipeline.MinTime); mark != 5_000+idleFor+50 || !idle {
 			t.Errorf("a shard whose clock is ahead by %d ms: the watermark is %d (idle %v), want %d", ahead, mark, idle, 5_000+idleFor+50)
 		}
 	}
 }
 
-// TestTellsPerShard: what sections tell each other alone grows with the number of shards, not with its square.
+// TestTellsPerShard: what stages tell each other alone grows with the number of shards, not with its square.
 func TestTellsPerShard(t *testing.T) {
 	for shards := 1; shards <= 256; shards *= 2 {
 		every := (&task{shards: shards}).tellMillis()
@@ -54,11 +54,12 @@ func TestTellsPerShard(t *testing.T) {
 	}
 }
 
-// TestRenumberedMessage: a message of a savepoint has the numbers that sections and sources have in another definition, and its records have the tags that they had.
+// TestRenumberedMessage: a message of a savepoint has the numbers that stages and sources have in
+// another definition, and its records have the tags that they had.
 func TestRenumberedMessage(t *testing.T) {
 	records := passed{records: []pipeline.Record{{Key: []byte("k"), Value: []byte("v"), Tags: 1}}, sources: []uint16{3}, tags: []string{"large"}}
 	msg := passCommand{to: 6, from: upstream{7, 1}, records: encode(nil, &records, (*passed).code)}
-	value, err := keptMap{3: 5, 6: 9, 7: 8}.inInbox(rowMessage, 9, encode(nil, &msg, (*passCommand).code))
+	value, err := keptMap{3: 5, 6: 9, 7: 8}.inExchange(rowMessage, 9, encode(nil, &msg, (*passCommand).code))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,49 +12,57 @@ import (
 	"github.com/floedb/floe/internal/pipeline"
 )
 
-// In a spread namespace an operator whose state is by key begins a section (see pipeline.Section), and each shard has the keys that hash to it. What is in front
-// of the operator passes each record to the shard of its key, as a part of the tick that has made it: into the inbox that the section has there, by a message if
-// that is another shard.
+// In a spread namespace an operator whose state is by key begins a stage (see pipeline.Stage), and
+// each shard has the keys that hash to it. What is in front of the operator passes each record to
+// the shard of its key, as a part of the tick that has made it: into the exchange that the stage
+// has there, by a message if that is another shard.
 //
-//	shard 0   sources -> filter, keyby --+--> inbox -> aggregate --+--> inbox -> dedup -> sinks
-//	                                      \ /                      \ /
-//	                                      / \                      / \
-//	shard 1   sources -> filter, keyby --+--> inbox -> aggregate --+--> inbox -> dedup -> sinks
+//	shard 0   sources -> filter, keyby --+--> exchange -> aggregate --+--> exchange -> dedup -> sinks
+//	                                      \ /                         \ /
+//	                                      / \                         / \
+//	shard 1   sources -> filter, keyby --+--> exchange -> aggregate --+--> exchange -> dedup -> sinks
 //
-// A part of a job is one task all the same: its sections take turns, and each tick is one section's. What a section has read of its inbox is in the row of the task, so
-// the number of the tick is a fence for that too. Messages between two shards stay in their order, so what is passed has its effects once.
+// A subtask of a job is one task all the same: its stages take turns, and each tick is one stage's.
+// What a stage has read of its exchange is in the row of the task, so the number of the tick is a
+// fence for that too. Messages between two shards stay in their order, so what is passed has its
+// effects once.
 //
-// A message says how far its sender has come behind its records: its watermark, or that it is idle. The watermark of a section is the least of its upstreams, which
-// are the sections in front of it in all shards, as pipeline.Watermark makes it of the partitions of a source. That a section is idle is told with what event time runs on from, and
-// up to where: the next window that it may still fire. A standing may be older than records that its sender has not read yet, so an idle upstream is left out only after a grace
-// of one idle timeout: from when the first upstream has had records again, and from when this replica has begun to lead. If there are no records to pass, the same is told alone, at most ten times a second, or less often if there are more than
-// four shards, and only if it has changed.
+// A message says how far its sender has come behind its records: its watermark, or that it is idle.
+// The watermark of a stage is the least of its upstreams, which are the stages in front of it in
+// all shards, as pipeline.Watermark makes it of the partitions of a source. That a stage is idle is
+// told with what event time runs on from, and up to where: the next window that it may still fire.
+// A progress may be older than records that its sender has not read yet, so an idle upstream is
+// left out only after a grace of one idle timeout: from when the first upstream has had records
+// again, and from when this replica has begun to lead. If there are no records to pass, the same is
+// told alone, at most ten times a second, or less often if there are more than four shards, and
+// only if it has changed.
 //
-// An inbox that is full refuses messages for now. They wait at the sender, whose section holds when there are more than maxOutBytes of them; so does
-// one in front of a full inbox in its own shard. Messages of each section are in a lane of their own, and count for themselves: a section waits for those behind it, never
-// for one in front, so there is no circle.
+// An exchange that is full refuses messages for now. They wait at the sender, whose stage holds
+// when there are more than maxOutBytes of them; so does one in front of a full exchange in its own
+// shard. Messages of each stage are in a lane of their own, and count for themselves: a stage waits
+// for those behind it, never for one in front, so there is no circle.
 
 const (
-	// maxInboxBytes is how much waits in an inbox before it refuses more.
-	maxInboxBytes = 8 << 20
-	// maxMessages is how many messages a tick takes out of an inbox.
+	// maxExchangeBytes is how much waits in an exchange before it refuses more.
+	maxExchangeBytes = 8 << 20
+	// maxMessages is how many messages a tick takes out of an exchange.
 	maxMessages = 1000
 	// minGraceMillis is how long the grace of idle upstreams is at least: what they have sent meanwhile has come by then.
 	minGraceMillis = 1000
-	// minTellMillis is how long a section waits at least before it tells once more how far it has come, and nothing else.
+	// minTellMillis is how long a stage waits at least before it tells once more how far it has come, and nothing else.
 	minTellMillis = 100
 	// tellMillisPerShard makes that longer where there are many shards. All tell all, so what is told in all would grow with their square.
 	tellMillisPerShard = 25
 )
 
-// standing is how far a section has come in a shard, as others are told.
-type standing struct {
+// progress is how far a stage has come in a shard, as others are told.
+type stageProgress struct {
 	seen, idle, bounded    bool
 	newest, arrived, bound int64 // as of pipeline.Part; of one that is not idle, arrived is when it was first heard that it is not
 	done                   bool  // it has read all that there will be
 }
 
-func (s *standing) code(c *codec.Coder) {
+func (s *stageProgress) code(c *codec.Coder) {
 	for _, b := range [...]*bool{&s.seen, &s.idle, &s.bounded, &s.done} {
 		c.Bool(b)
 	}
@@ -63,37 +71,37 @@ func (s *standing) code(c *codec.Coder) {
 	}
 }
 
-func standingOf(p pipeline.Part) standing {
-	return standing{seen: p.Seen, idle: p.Idle, bounded: p.Bounded, newest: p.Newest, arrived: p.Arrived, bound: p.Bound}
+func toStageProgress(p pipeline.Progress) stageProgress {
+	return stageProgress{seen: p.Seen, idle: p.Idle, bounded: p.Bounded, newest: p.Newest, arrived: p.Arrived, bound: p.Bound}
 }
 
-// heardAt returns a standing as of the clock of the shard that hears of it: the clocks of shards may differ, and what has been idle for a second was idle from a
-// second ago on.
-func (s standing) heardAt(now, told int64) standing {
+// heardAt returns a progress as of the clock of the shard that hears of it: the clocks of shards
+// may differ, and what has been idle for a second was idle from a second ago on.
+func (s stageProgress) heardAt(now, told int64) stageProgress {
 	if s.seen && s.idle {
 		s.arrived += now - told
 	}
 	return s
 }
 
-// upstream is a section of a shard.
-type upstream struct{ section, shard uint16 }
+// upstream is a stage of a shard.
+type upstream struct{ stage, shard uint16 }
 
 func (u *upstream) code(c *codec.Coder) {
-	c.Uint16(&u.section)
+	c.Uint16(&u.stage)
 	c.Uint16(&u.shard)
 }
 
-// passCommand is a command, and the value of a row 'i': records for a section, and how far their sender has come.
+// passCommand is a command, and the value of a row 'i': records for a stage, and how far their sender has come.
 type passCommand struct {
-	job     ref
-	epoch   uint64
-	to      uint16 // section
-	from    upstream
-	says    bool  // how far the sender has come: the last of several messages does
-	told    int64 // when, by the sender's clock
-	stands  standing
-	records []byte // see passed
+	job      ref
+	epoch    uint64
+	to       uint16 // stage
+	from     upstream
+	says     bool  // how far the sender has come: the last of several messages does
+	told     int64 // when, by the sender's clock
+	progress stageProgress
+	records  []byte // see passed
 }
 
 func (p *passCommand) code(c *codec.Coder) {
@@ -103,13 +111,13 @@ func (p *passCommand) code(c *codec.Coder) {
 	p.from.code(c)
 	if c.Bool(&p.says); p.says {
 		c.Varint(&p.told)
-		p.stands.code(c)
+		p.progress.code(c)
 	}
 	c.View(&p.records)
 }
 
-// inboxRow is the value of a row 'h'.
-type inboxRow struct {
+// exchangeRow is the value of a row 'h'.
+type exchangeRow struct {
 	first, next uint64 // the messages from first on are there, the one that comes next is next
 	bytes       int64
 	last        []arrival
@@ -121,8 +129,8 @@ type arrival struct {
 	number uint64
 }
 
-func (i *inboxRow) code(c *codec.Coder) {
-	version(c, "inbox")
+func (i *exchangeRow) code(c *codec.Coder) {
+	version(c, "exchange")
 	c.Uvarint(&i.first)
 	c.Uvarint(&i.next)
 	c.Varint(&i.bytes)
@@ -133,7 +141,7 @@ func (i *inboxRow) code(c *codec.Coder) {
 }
 
 // arrived notes a message.
-func (i *inboxRow) arrived(from upstream) {
+func (i *exchangeRow) arrived(from upstream) {
 	at := slices.IndexFunc(i.last, func(a arrival) bool { return a.from == from })
 	if at < 0 {
 		at = len(i.last)
@@ -144,100 +152,101 @@ func (i *inboxRow) arrived(from upstream) {
 }
 
 // waits reports whether a message of an upstream has not been read, when reading has come to a number.
-func (i *inboxRow) waits(from upstream, next uint64) bool {
+func (i *exchangeRow) waits(from upstream, next uint64) bool {
 	return slices.ContainsFunc(i.last, func(a arrival) bool { return a.from == from && a.number >= next })
 }
 
 // What is behind the job in the keys of both.
 const (
-	inboxKeyLen   = 2
-	messageKeyLen = 2 + 8
+	exchangeKeyLen = 2
+	messageKeyLen  = 2 + 8
 )
 
-func inboxKey(r ref, section uint16) []byte {
-	return binary.BigEndian.AppendUint16(jobKey(rowInbox, r), section)
+func exchangeKey(r ref, stage uint16) []byte {
+	return binary.BigEndian.AppendUint16(jobKey(rowExchange, r), stage)
 }
 
-func messagePrefix(r ref, section uint16) []byte {
-	return binary.BigEndian.AppendUint16(jobKey(rowMessage, r), section)
+func messagePrefix(r ref, stage uint16) []byte {
+	return binary.BigEndian.AppendUint16(jobKey(rowMessage, r), stage)
 }
 
-func messageKey(r ref, section uint16, number uint64) []byte {
-	return key.AppendUint64(messagePrefix(r, section), number)
+func messageKey(r ref, stage uint16, number uint64) []byte {
+	return key.AppendUint64(messagePrefix(r, stage), number)
 }
 
-// inboxTopic is notified when something has come for a job.
-func inboxTopic(r ref) engine.Topic {
+// exchangeTopic is notified when something has come for a job.
+func exchangeTopic(r ref) engine.Topic {
 	return engine.TopicOf(engine.MachineProcessing, "", r.append([]byte("i")))
 }
 
-func (w *work) inbox(r ref, section uint16) inboxRow {
-	b, ok := w.tx.Get(inboxKey(r, section))
+func (w *work) exchange(r ref, stage uint16) exchangeRow {
+	b, ok := w.tx.Get(exchangeKey(r, stage))
 	if !ok {
-		return inboxRow{}
+		return exchangeRow{}
 	}
-	return must(decode(b, (*inboxRow).code))
+	return must(decode(b, (*exchangeRow).code))
 }
 
-func readInbox(v *engine.View, r ref, section uint16) (in inboxRow, err error) {
-	b, ok, err := v.Get(inboxKey(r, section))
+func readExchange(v *engine.View, r ref, stage uint16) (in exchangeRow, err error) {
+	b, ok, err := v.Get(exchangeKey(r, stage))
 	if err == nil && ok {
-		in, err = decode(b, (*inboxRow).code)
+		in, err = decode(b, (*exchangeRow).code)
 	}
 	return in, err
 }
 
-func (w *work) setInbox(r ref, section uint16, in *inboxRow) {
-	w.tx.Set(inboxKey(r, section), encode(nil, in, (*inboxRow).code))
+func (w *work) setExchange(r ref, stage uint16, in *exchangeRow) {
+	w.tx.Set(exchangeKey(r, stage), encode(nil, in, (*exchangeRow).code))
 }
 
-// pass takes what another shard has for a section. What the shard has not heard of yet waits, and so does what there is no room for. (A job that has been forgotten
-// has not been heard of either. That is days after all shards that could be reached have dropped what they had for it.)
+// pass takes what another shard has for a stage. What the shard has not heard of yet waits, and so
+// does what there is no room for. (A job that has been forgotten has not been heard of either. That
+// is days after all shards that could be reached have dropped what they had for it.)
 func (w *work) pass(p *passCommand) ([]byte, error) {
 	j := w.load(p.job)
 	switch {
-	case j == nil || p.epoch > j.part.epoch:
+	case j == nil || p.epoch > j.subtask.epoch:
 		return nil, engine.Errorf(engine.ErrUnavailable, "the shard has not heard yet that the job runs")
-	case j.status == Cancelled || p.epoch < j.part.reset || p.epoch < j.part.epoch && !w.has(j, p.to):
+	case j.status == Cancelled || p.epoch < j.subtask.reset || p.epoch < j.subtask.epoch && !w.has(j, p.to):
 		return nil, nil // nobody needs it any more
 	case j.restore != 0:
 		return nil, engine.Errorf(engine.ErrUnavailable, "the job is being restored")
 	}
-	in := w.inbox(j.ref, p.to)
-	if in.bytes >= maxInboxBytes && j.part.phase == goesOn {
-		return nil, engine.Errorf(engine.ErrBusy, "%d bytes wait in the inbox", in.bytes)
+	in := w.exchange(j.ref, p.to)
+	if in.bytes >= maxExchangeBytes && j.subtask.phase == phaseRunning {
+		return nil, engine.Errorf(engine.ErrBusy, "%d bytes wait in the exchange", in.bytes)
 	}
 	w.receive(j, &in, p)
 	return nil, nil
 }
 
-// has reports whether a section is one of the definition.
-func (w *work) has(j *job, section uint16) bool {
+// has reports whether a stage is one of the definition.
+func (w *work) has(j *job, stage uint16) bool {
 	b, _ := w.tx.Get(jobKey(rowDefinition, j.ref))
 	d := must(decode(b, (*definitionRow).code))
-	return slices.ContainsFunc(d.numbers, func(n numbered) bool { return !n.source && n.number == section })
+	return slices.ContainsFunc(d.numbers, func(n numbered) bool { return !n.source && n.number == stage })
 }
 
-// receive puts a message into an inbox.
-func (w *work) receive(j *job, in *inboxRow, p *passCommand) {
-	p.stands, p.told = p.stands.heardAt(w.tx.Now(), p.told), w.tx.Now()
+// receive puts a message into an exchange.
+func (w *work) receive(j *job, in *exchangeRow, p *passCommand) {
+	p.progress, p.told = p.progress.heardAt(w.tx.Now(), p.told), w.tx.Now()
 	value := encode(nil, p, (*passCommand).code)
 	w.tx.Insert(messageKey(j.ref, p.to, in.next), value)
 	in.bytes += int64(len(value))
 	in.arrived(p.from)
-	w.setInbox(j.ref, p.to, in)
-	w.tx.Notify(inboxTopic(j.ref), -1)
+	w.setExchange(j.ref, p.to, in)
+	w.tx.Notify(exchangeTopic(j.ref), -1)
 }
 
-// takenOut is what a tick has read of an inbox: the messages up to a number.
+// takenOut is what a tick has read of an exchange: the messages up to a number.
 type takenOut struct {
-	section uint16
-	upTo    uint64
-	bytes   int64
+	stage uint16
+	upTo  uint64
+	bytes int64
 }
 
 func (t *takenOut) code(c *codec.Coder) {
-	c.Uint16(&t.section)
+	c.Uint16(&t.stage)
 	c.Uvarint(&t.upTo)
 	c.Varint(&t.bytes)
 }
@@ -247,7 +256,7 @@ func (w *work) mayTake(j *job, t *takenOut) error {
 	if t.upTo == 0 {
 		return nil
 	}
-	in := w.inbox(j.ref, t.section)
+	in := w.exchange(j.ref, t.stage)
 	if t.upTo < in.first || t.upTo > in.next || t.upTo-in.first > maxMessages || t.bytes < 0 || t.bytes > in.bytes {
 		return engine.Errorf(ErrInvalid, "processing: messages up to %d of %d to %d are taken out", t.upTo, in.first, in.next)
 	}
@@ -259,26 +268,26 @@ func (w *work) take(j *job, t *takenOut) {
 	if t.upTo == 0 {
 		return
 	}
-	in := w.inbox(j.ref, t.section)
+	in := w.exchange(j.ref, t.stage)
 	for ; in.first < t.upTo; in.first++ {
-		w.tx.Delete(messageKey(j.ref, t.section, in.first))
+		w.tx.Delete(messageKey(j.ref, t.stage, in.first))
 	}
 	in.bytes -= t.bytes
-	w.setInbox(j.ref, t.section, &in)
+	w.setExchange(j.ref, t.stage, &in)
 }
 
-// dropInboxes removes all that has been passed.
-func (w *work) dropInboxes(j *job) {
+// dropExchanges removes all that has been passed.
+func (w *work) dropExchanges(j *job) {
 	for n := range j.numbers {
-		w.dropInbox(j, n+1)
+		w.dropExchange(j, n+1)
 	}
 }
 
-// dropInbox removes the inbox of a section that there is no more.
-func (w *work) dropInbox(j *job, section uint16) {
-	prefix := messagePrefix(j.ref, section)
+// dropExchange removes the exchange of a stage that there is no more.
+func (w *work) dropExchange(j *job, stage uint16) {
+	prefix := messagePrefix(j.ref, stage)
 	w.tx.DeleteRange(prefix, key.PrefixEnd(prefix))
-	w.tx.Delete(inboxKey(j.ref, section))
+	w.tx.Delete(exchangeKey(j.ref, stage))
 }
 
 // passed codes records of a message. sources are the numbers of the job's sources, and tags the names of its tags: a record of a source that there is no more is as one that
@@ -330,12 +339,12 @@ func (p *passed) codeOrigin(c *codec.Coder, o *pipeline.Origin) {
 	}
 }
 
-// mail is what is in the inbox of a section of a task, and what has been read of it.
+// mail is what is in the exchange of a stage of a task, and what has been read of it.
 type mail struct {
 	task      *task
 	view      *engine.View
-	section   uint16
-	head      inboxRow
+	stage     uint16
+	head      exchangeRow
 	next      uint64 // message that is read next
 	skip      int    // records of it that have been read
 	open      []pipeline.Record
@@ -345,38 +354,38 @@ type mail struct {
 	now, mono int64   // ms, of the view: that of a clock which somebody may set, and of one that nobody sets
 }
 
-// woken is an upstream of a section that is not idle, since some time.
+// woken is an upstream of a stage that is not idle, since some time.
 type woken struct {
-	section uint16
-	from    upstream
-	at      int64 // ms
+	stage uint16
+	from  upstream
+	at    int64 // ms
 }
 
-// heard is what a section has heard of an upstream.
+// heard is what a stage has heard of an upstream.
 type heard struct {
-	from   upstream
-	stands standing
-	epoch  uint64 // in which it was heard
+	from     upstream
+	progress stageProgress
+	epoch    uint64 // in which it was heard
 }
 
 func (h *heard) code(c *codec.Coder) {
 	h.from.code(c)
-	h.stands.code(c)
+	h.progress.code(c)
 	c.Uvarint(&h.epoch)
 }
 
-// lookInto opens the inbox of a section.
-func (t *task) lookInto(v *engine.View, sec *section) (*input, error) {
-	if err := v.WaitOn(inboxTopic(t.ref)); err != nil {
+// lookInto opens the exchange of a stage.
+func (t *task) lookInto(v *engine.View, stg *stage) (*input, error) {
+	if err := v.WaitOn(exchangeTopic(t.ref)); err != nil {
 		return nil, err
 	}
-	head, err := readInbox(v, t.ref, sec.number)
+	head, err := readExchange(v, t.ref, stg.number)
 	if err != nil {
 		return nil, err
 	}
-	row := t.row.section(sec.number)
-	m := &mail{task: t, view: v, section: sec.number, head: head, next: row.next, skip: row.skip, now: v.Now(), mono: v.Mono()}
-	for _, from := range sec.upstreams {
+	row := t.row.stage(stg.number)
+	m := &mail{task: t, view: v, stage: stg.number, head: head, next: row.next, skip: row.skip, now: v.Now(), mono: v.Mono()}
+	for _, from := range stg.upstreams {
 		for shard := range t.shards {
 			h := heard{from: upstream{from, uint16(shard)}}
 			if i := slices.IndexFunc(row.upstreams, func(known heard) bool { return known.from == h.from }); i >= 0 {
@@ -387,7 +396,7 @@ func (t *task) lookInto(v *engine.View, sec *section) (*input, error) {
 	}
 	in := &input{mail: m, done: !m.more()}
 	for i := range m.upstreams {
-		in.done = in.done && m.upstreams[i].stands.done && m.upstreams[i].epoch == t.epoch
+		in.done = in.done && m.upstreams[i].progress.done && m.upstreams[i].epoch == t.epoch
 	}
 	return in, nil
 }
@@ -397,16 +406,16 @@ func (m *mail) more() bool { return m.next < m.head.next }
 
 // marks returns the upstreams as partitions at a time. One of which something waits is not idle, and holds the watermark where it was when it was heard last. So does one that
 // has not been heard since the job has begun to run, and any until the grace is over: what came meanwhile it may not have read yet.
-func (m *mail) marks(now int64) []pipeline.Part {
-	all := make([]pipeline.Part, len(m.upstreams))
+func (m *mail) marks(now int64) []pipeline.Progress {
+	all := make([]pipeline.Progress, len(m.upstreams))
 	stale := now < m.trustAt()
 	for i := range m.upstreams {
-		s := m.upstreams[i].stands
+		s := m.upstreams[i].progress
 		if s.done && !m.heardNow(i) {
-			s = standing{} // it had read all there was, and may have more to read in this run
+			s = stageProgress{} // it had read all there was, and may have more to read in this run
 		}
 		idle := s.idle && !m.head.waits(m.upstreams[i].from, m.next) && m.heardNow(i) && !stale
-		all[i] = pipeline.Part{Seen: s.seen, Newest: s.newest, Arrived: s.arrived, IdleAfter: -1, Idle: idle, Bounded: s.bounded, Bound: s.bound}
+		all[i] = pipeline.Progress{Seen: s.seen, Newest: s.newest, Arrived: s.arrived, IdleAfter: -1, Idle: idle, Bounded: s.bounded, Bound: s.bound}
 	}
 	return all
 }
@@ -418,8 +427,8 @@ func (m *mail) heardNow(i int) bool { return m.upstreams[i].epoch == m.task.epoc
 func (m *mail) trustAt() int64 {
 	woke := int64(math.MaxInt64)
 	for i := range m.upstreams {
-		if s := &m.upstreams[i].stands; m.heardNow(i) && !s.idle && !s.done {
-			woke = min(woke, m.task.wokenAt(woken{m.section, m.upstreams[i].from, s.arrived}, m.now, m.mono))
+		if s := &m.upstreams[i].progress; m.heardNow(i) && !s.idle && !s.done {
+			woke = min(woke, m.task.wokenAt(woken{m.stage, m.upstreams[i].from, s.arrived}, m.now, m.mono))
 		}
 	}
 	at := m.task.began
@@ -434,7 +443,7 @@ func (t *task) wokenAt(w woken, now, mono int64) int64 {
 	at, known := t.woken[w]
 	if !known {
 		for old := range t.woken {
-			if old.section == w.section && old.from == w.from {
+			if old.stage == w.stage && old.from == w.from {
 				delete(t.woken, old)
 			}
 		}
@@ -444,7 +453,7 @@ func (t *task) wokenAt(w woken, now, mono int64) int64 {
 	return at
 }
 
-// grace returns how long idle upstreams of sections hold the watermark although they are idle.
+// grace returns how long idle upstreams of stages hold the watermark although they are idle.
 func (t *task) grace() int64 {
 	longest := int64(minGraceMillis)
 	for i := range t.def.Sources {
@@ -458,8 +467,8 @@ func (m *mail) read(limit, most int, batch *[]pipeline.Record) (bytes int, err e
 	if !m.more() {
 		return 0, nil
 	}
-	prefix := messagePrefix(m.task.ref, m.section)
-	it, err := m.view.Iter(messageKey(m.task.ref, m.section, m.next), key.PrefixEnd(prefix))
+	prefix := messagePrefix(m.task.ref, m.stage)
+	it, err := m.view.Iter(messageKey(m.task.ref, m.stage, m.next), key.PrefixEnd(prefix))
 	if err != nil {
 		return 0, err
 	}
@@ -508,20 +517,20 @@ func (m *mail) hear(msg *passCommand) {
 	if i < 0 || !msg.says || msg.epoch != m.task.epoch {
 		return
 	}
-	stands := msg.stands
-	if was := &m.upstreams[i]; !stands.idle {
-		if stands.arrived = msg.told; was.epoch == msg.epoch && !was.stands.idle {
-			stands.arrived = was.stands.arrived
+	progress := msg.progress
+	if was := &m.upstreams[i]; !progress.idle {
+		if progress.arrived = msg.told; was.epoch == msg.epoch && !was.progress.idle {
+			progress.arrived = was.progress.arrived
 		}
 	}
-	m.upstreams[i].stands, m.upstreams[i].epoch = stands, msg.epoch
+	m.upstreams[i].progress, m.upstreams[i].epoch = progress, msg.epoch
 }
 
 // keep writes what has been read into the row of a tick.
 func (m *mail) keep(tick *tickCommand) {
-	row := tick.task.section(m.section)
+	row := tick.task.stage(m.stage)
 	row.next, row.skip, row.upstreams = m.next, m.skip, slices.DeleteFunc(slices.Clone(m.upstreams), func(h heard) bool { return h.epoch == 0 })
 	if m.taken > 0 {
-		tick.taken = takenOut{m.section, m.next, m.bytes}
+		tick.taken = takenOut{m.stage, m.next, m.bytes}
 	}
 }
