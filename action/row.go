@@ -395,7 +395,7 @@ const (
 	flagRefused             // the last attempt has failed, and said that no other may follow
 	flagAwaited             // somebody waits for the end, see runRow
 	flagExpires             // it has a row 'h' while it waits and no attempt counts
-	flagDoubt               // an attempt before the last one timed out or was lost, of a run with flagNotify
+	flagSuspect             // an attempt before the last one timed out or was lost, of a run with flagNotify
 	allFlags    = 1<<iota - 1
 )
 

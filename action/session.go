@@ -197,7 +197,7 @@ func (w *work) lose(s *session, ref protocol.Ref, code, message string) {
 	w.count(s, a, true)
 	st.code, st.message = code, message
 	if st.flags&flagNotify != 0 && st.attempts < st.maxAttempts {
-		st.flags |= flagDoubt // this attempt may have had effects, whatever the error of the next one says
+		st.flags |= flagSuspect // this attempt may have had effects, whatever the error of the next one says
 	}
 	status := Failed
 	if code == CodeTimeout {

@@ -199,7 +199,7 @@ func (a *act) finish(ref protocol.Ref, st *stateRow, status Status) {
 	a.nextEnded, a.changed = min(a.nextEnded, now), true
 	if st.flags&flagNotify != 0 {
 		// Before it may be forgotten, if none are kept. When a run is cancelled between two attempts, the handler of the one that was lost or timed out may be at work.
-		a.tellEnd(ref, st, status == TimedOut || st.flags&flagHeld != 0 || status == Cancelled && st.flags&flagDoubt != 0)
+		a.tellEnd(ref, st, status == TimedOut || st.flags&flagHeld != 0 || status == Cancelled && st.flags&flagSuspect != 0)
 	}
 	a.ended++
 	a.tx.Notify(runTopic(a.tx.NamespaceName(), ref), -1)
@@ -213,7 +213,7 @@ func (a *act) tellEnd(ref protocol.Ref, st *stateRow, atWork bool) {
 	end := protocol.End{
 		Token: n.Token, Ref: ref, Status: uint8(st.status), Refused: st.flags&flagRefused != 0, Attempt: st.attempts, Outcome: st.outcome,
 		Code: st.code, Message: st.message, Output: st.output, Held: atWork,
-		Doubt: st.flags&flagDoubt != 0,
+		Suspect: st.flags&flagSuspect != 0,
 	}
 	a.tx.Then(engine.Command{Machine: n.Machine, Kind: n.Command, Body: encode(nil, &end, (*protocol.End).Encode)})
 	a.tx.Cause(endCause(a.tx.NamespaceName(), a.id))

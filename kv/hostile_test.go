@@ -432,7 +432,7 @@ func TestManyTombstones(t *testing.T) {
 	if fired, want := r.Fire(), kept/1000; fired != want {
 		t.Errorf("%d timers fired, want %d", fired, want)
 	}
-	if n := len(takeCensus(r.Rows(0)).present); n != 0 {
+	if n := len(recountRows(r.Rows(0)).present); n != 0 {
 		t.Errorf("%d keys have rows, want none", n)
 	}
 }

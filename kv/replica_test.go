@@ -23,7 +23,7 @@ func TestReplicasAreEqual(t *testing.T) {
 		machinetest.Replica{Name: "restarts", Commit: 13, Restart: len(log) / 2},
 		machinetest.Replica{Name: "restarts often", Commit: 5, Restart: 101, CacheBytes: 1 << 20},
 	)
-	if c := takeCensus(rows); len(c.errs) > 0 {
+	if c := recountRows(rows); len(c.errs) > 0 {
 		t.Errorf("the rows do not fit together: %v", c.errs)
 	}
 }

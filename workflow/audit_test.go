@@ -99,14 +99,14 @@ func (c *calls) returned(task *action.Task, came []byte) {
 
 // trail folds the history of a run: which visits to its steps may have done something, and have to be compensated therefore.
 type trail struct {
-	def    *flow.Definition
-	undo   []string        // steps to compensate, the last one last
-	open   string          // the step that is being taken
-	called map[string]bool // calls of it that have not come to an end, by the step or branch they are of
-	asked  map[string]bool // children of it that may have been refused: its history says so only of those that are missing
-	doubt  string          // the last step, if it may have to be compensated
-	marked bool            // it may have done something
-	ended  workflow.Status
+	def     *flow.Definition
+	undo    []string        // steps to compensate, the last one last
+	open    string          // the step that is being taken
+	called  map[string]bool // calls of it that have not come to an end, by the step or branch they are of
+	asked   map[string]bool // children of it that may have been refused: its history says so only of those that are missing
+	suspect string          // the last step, if it may have to be compensated
+	marked  bool            // it may have done something
+	ended   workflow.Status
 }
 
 // auditHistory folds a history: it returns what does not fit together in it, or with the run.
@@ -167,8 +167,8 @@ func (f *trail) take(e *workflow.Event) string {
 		if f.open != "" {
 			f.close(f.open == e.Step && len(f.asked) > 0)
 		} else if len(f.undo) == 0 || f.undo[len(f.undo)-1] != e.Step {
-			if f.doubt == e.Step {
-				f.doubt = ""
+			if f.suspect == e.Step {
+				f.suspect = ""
 				return ""
 			}
 		}
@@ -194,9 +194,9 @@ func (f *trail) take(e *workflow.Event) string {
 
 // close ends the visit that is under way. What is called still may do anything.
 func (f *trail) close(well bool) {
-	f.doubt = ""
+	f.suspect = ""
 	if compensated(f.def, f.open) && len(f.asked) > 0 {
-		f.doubt = f.open
+		f.suspect = f.open
 	}
 	if compensated(f.def, f.open) && (well || f.marked || len(f.called) > 0) {
 		f.undo = append(f.undo, f.open)

@@ -442,7 +442,7 @@ func (w *work) done(e *protocol.End, child bool) error {
 		s.stopped(e)
 	} else if child {
 		detail := e.Message
-		if e.Doubt {
+		if e.Suspect {
 			detail = joined(detail, "not all of what it may have done is compensated")
 		}
 		s.note(event{kind: ChildCompleted, attempt: s.state.attempt, outcome: Status(e.Status).String(), detail: detail})
@@ -450,7 +450,7 @@ func (w *work) done(e *protocol.End, child bool) error {
 	} else {
 		r := actionResult(e)
 		detail := r.message
-		if e.Doubt {
+		if e.Suspect {
 			detail = joined(detail, "an earlier attempt timed out or was lost")
 		}
 		s.note(event{kind: ActionCompleted, attempt: s.state.attempt, outcome: r.outcome, detail: detail})
@@ -463,7 +463,7 @@ func (w *work) done(e *protocol.End, child bool) error {
 
 // actionResult is what the end of an action's run means for who has called it.
 func actionResult(e *protocol.End) result {
-	r := result{outcome: e.Outcome, code: e.Code, message: e.Message, refused: e.Refused, ambiguous: e.Doubt}
+	r := result{outcome: e.Outcome, code: e.Code, message: e.Message, refused: e.Refused, ambiguous: e.Suspect}
 	switch action.Status(e.Status) {
 	case action.Completed:
 		r.code, r.message = "", ""
@@ -505,7 +505,7 @@ func childResult(e *protocol.End) result {
 	if Status(e.Status) == Completed {
 		return result{outcome: OutcomeSuccess, output: asJSON(e.Output)}
 	}
-	r := result{outcome: Status(e.Status).String(), code: e.Code, message: e.Message, ambiguous: e.Doubt}
+	r := result{outcome: Status(e.Status).String(), code: e.Code, message: e.Message, ambiguous: e.Suspect}
 	if r.message == "" {
 		r.message = "the child is " + r.outcome
 	}
@@ -755,14 +755,14 @@ func (s *slot) note(e event) {
 }
 
 // tellEnd reports the end of the run to whatever started it. A parent gets two reports if handlers are still running: one at the end of the run, one when they have
-// returned. doubt says that the run was cut off and may have left effects that nothing compensates.
-func (l *live) tellEnd(output []byte, doubt bool) {
+// returned. suspect says that the run was cut off and may have left effects that nothing compensates.
+func (l *live) tellEnd(output []byte, suspect bool) {
 	n := l.notify
 	if n.Machine == 0 {
 		return
 	}
 	e := protocol.End{
-		Token: n.Token, Status: uint8(l.status), Code: l.failure.code, Message: l.failure.message, Output: output, Held: len(l.busy) > 0, Doubt: doubt,
+		Token: n.Token, Status: uint8(l.status), Code: l.failure.code, Message: l.failure.message, Output: output, Held: len(l.busy) > 0, Suspect: suspect,
 	}
 	l.tx.Then(engine.Command{Machine: n.Machine, Kind: n.Command, Body: encode(nil, &e, (*protocol.End).Encode)})
 }

@@ -112,7 +112,7 @@ func (m *model) try(c *callGen, c2 *course, key, input string, at, limit int64, 
 		if r.status == "completed" {
 			return ended{at: r.at, outcome: "success", output: r.output}
 		}
-		return ended{at: r.at, outcome: r.status, output: errorGen, bad: true, refused: r.status == "cancelled", ambiguous: r.doubt}
+		return ended{at: r.at, outcome: r.status, output: errorGen, bad: true, refused: r.status == "cancelled", ambiguous: r.suspect}
 	}
 	switch c.target {
 	case "@actions/none":
@@ -124,7 +124,7 @@ func (m *model) try(c *callGen, c2 *course, key, input string, at, limit int64, 
 	if c.timeout > 0 {
 		own = c.timeout
 	}
-	doubt := false
+	suspect := false
 	for t, k := at, 1; ; k++ {
 		c2.n++
 		f := m.fate(key, c2.n)
@@ -142,7 +142,7 @@ func (m *model) try(c *callGen, c2 *course, key, input string, at, limit int64, 
 			return late
 		}
 		m.before(end, limit)
-		r := ended{at: end, outcome: "failure", output: errorGen, bad: true, ambiguous: doubt}
+		r := ended{at: end, outcome: "failure", output: errorGen, bad: true, ambiguous: suspect}
 		switch f.kind {
 		case "succeed":
 			return ended{at: end, outcome: "success", output: outputGen(key, c2.n)}
@@ -168,7 +168,7 @@ func (m *model) try(c *callGen, c2 *course, key, input string, at, limit int64, 
 			}
 			return r
 		}
-		doubt = doubt || f.kind == "silent"
+		suspect = suspect || f.kind == "silent"
 		t = end
 	}
 }
@@ -176,7 +176,7 @@ func (m *model) try(c *callGen, c2 *course, key, input string, at, limit int64, 
 // make makes a call with all its attempts and polls.
 func (m *model) make(f *flowGen, c *callGen, key, input string, at int64) (e ended, way *course) {
 	way = &course{}
-	doubt := false
+	suspect := false
 	tries := 1
 	if c.attempts == 0 && c.polls == 0 {
 		tries += ownRetries[c.target]
@@ -187,7 +187,7 @@ func (m *model) make(f *flowGen, c *callGen, key, input string, at int64) (e end
 				before := len(way.open)
 				e = m.plan(f.plans[plan], c, way, key, input, t)
 				for i := range way.open[before:] {
-					way.open[before+i].open = way.open[before+i].open || doubt
+					way.open[before+i].open = way.open[before+i].open || suspect
 				}
 			} else {
 				e = m.try(c, way, key, input, t, everGen, tries)
@@ -204,13 +204,13 @@ func (m *model) make(f *flowGen, c *callGen, key, input string, at int64) (e end
 			}
 			way.open = append(way.open, spanGen{e.at, t, true})
 		}
-		doubt = doubt || e.ambiguous
+		suspect = suspect || e.ambiguous
 		if !e.bad || e.refused || attempt >= c.attempts {
-			e.ambiguous, e.cut = doubt, false
+			e.ambiguous, e.cut = suspect, false
 			return e, way
 		}
 		t = e.at + c.pause
-		way.open = append(way.open, spanGen{e.at, t, doubt})
+		way.open = append(way.open, spanGen{e.at, t, suspect})
 	}
 }
 
@@ -220,7 +220,7 @@ func (m *model) plan(p *planGen, c *callGen, way *course, key, input string, at 
 	if c.timeout > 0 {
 		deadline = at + c.timeout
 	}
-	doubt, fatal := false, false
+	suspect, fatal := false, false
 	var e ended
 	t := at
 	for i := range p.executors {
@@ -246,12 +246,12 @@ func (m *model) plan(p *planGen, c *callGen, way *course, key, input string, at 
 			default:
 				again = len(p.retryable) == 0
 			}
-			doubt = doubt || e.ambiguous
+			suspect = suspect || e.ambiguous
 			if p.fallback == "any_error" {
-				return ended{at: e.at, outcome: "success", output: `"fallback"`, ambiguous: doubt}
+				return ended{at: e.at, outcome: "success", output: `"fallback"`, ambiguous: suspect}
 			}
 			if e.outcome == "cancelled" {
-				e.ambiguous, e.refused = doubt, true
+				e.ambiguous, e.refused = suspect, true
 				return e
 			}
 			if !again || e.refused || k >= x.attempts {
@@ -259,17 +259,17 @@ func (m *model) plan(p *planGen, c *callGen, way *course, key, input string, at 
 			}
 			t = e.at + x.pause
 			if !m.before(t, deadline) {
-				way.open = append(way.open, spanGen{e.at, deadline, doubt})
-				return ended{at: deadline, outcome: "timeout", code: "timeout", output: errorGen, bad: true, ambiguous: doubt}
+				way.open = append(way.open, spanGen{e.at, deadline, suspect})
+				return ended{at: deadline, outcome: "timeout", code: "timeout", output: errorGen, bad: true, ambiguous: suspect}
 			}
-			way.open = append(way.open, spanGen{e.at, t, doubt})
+			way.open = append(way.open, spanGen{e.at, t, suspect})
 		}
 		t = e.at
 	}
 	if p.fallback != "" {
-		return ended{at: e.at, outcome: "success", output: `"fallback"`, ambiguous: doubt}
+		return ended{at: e.at, outcome: "success", output: `"fallback"`, ambiguous: suspect}
 	}
-	return ended{at: e.at, outcome: "exhausted", code: e.code, output: errorGen, bad: true, ambiguous: doubt, refused: fatal}
+	return ended{at: e.at, outcome: "exhausted", code: e.code, output: errorGen, bad: true, ambiguous: suspect, refused: fatal}
 }
 
 // fan makes the calls of a parallel step, until a time at most. done says which have had an effect.
@@ -389,7 +389,7 @@ type ranGen struct {
 	at             int64
 	status, output string
 	text           string // all that can be seen of it
-	doubt          bool   // it was cut off, and has not compensated all that it may have done
+	suspect        bool   // it was cut off, and has not compensated all that it may have done
 	kids           []kidGen
 }
 
@@ -515,7 +515,7 @@ func (m *model) run(f *flowGen, input string, at, cancel int64) (r ranGen) {
 			bare = bare || m.fate(fmt.Sprintf("%s#%d%s", u.step.name, u.visit, undoOf), 1).kind == "refuse"
 		}
 	}
-	r.doubt = cut && bare
+	r.suspect = cut && bare
 	r.at, r.text, r.kids = now, strings.Join(text, "; "), kids
 	return r
 }

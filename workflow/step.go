@@ -343,7 +343,7 @@ func (l *live) close() {
 	if output != nil {
 		l.tx.Set(partKey(nil, l.run, partOutput), output)
 	}
-	now, doubt := l.tx.Now(), l.isChild() && l.leaves()
+	now, suspect := l.tx.Now(), l.isChild() && l.leaves()
 	l.status, l.endedAt, l.wait, l.due, l.call, l.fan = status, now, waitNothing, never, noCall(), noFan()
 	l.ending.status = 0
 	l.event(event{kind: endEvents[status], detail: l.failure.message})
@@ -361,7 +361,7 @@ func (l *live) close() {
 	l.tx.Delete(statusRunKey(nil, ns, 0, l.run))
 	l.tx.Insert(statusRunKey(nil, ns, status, l.run), nil)
 	l.tx.Insert(endedKey(nil, k.id, now, l.run), nil)
-	l.tellEnd(output, doubt)
+	l.tellEnd(output, suspect)
 	l.tx.Notify(runTopic(l.tx.NamespaceName(), l.run), -1)
 }
 

@@ -18,7 +18,7 @@ type Node struct {
 	Kind  Kind
 	Line  int
 	Text  string // of text, and numbers and booleans as they are written
-	Doubt string // what other versions of YAML take plain text for
+	Ambiguous string // what other versions of YAML take plain text for
 	Pairs []Pair
 	Items []*Node
 }
@@ -303,7 +303,7 @@ func (k Kind) article() string {
 func (c *converter) scalar(n *yaml.Node, k *converted) {
 	k.bytes = len(n.Value)
 	k.node.Text = n.Value
-	k.node.Kind, k.node.Doubt = plain(n)
+	k.node.Kind, k.node.Ambiguous = plain(n)
 }
 
 var (
@@ -313,7 +313,7 @@ var (
 
 // plain says what a scalar is: that of JSON, and of YAML's own only the spellings of null and of truth. What YAML of one version or another takes for something else
 // is text in doubt.
-func plain(n *yaml.Node) (kind Kind, doubt string) {
+func plain(n *yaml.Node) (kind Kind, ambiguous string) {
 	if n.Kind != yaml.ScalarNode || n.Style&^yaml.FlowStyle != 0 {
 		return Text, ""
 	}

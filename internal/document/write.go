@@ -172,7 +172,7 @@ func textNode(text string) (*yaml.Node, error) {
 	if err := node.Encode(text); err != nil || !utf8.ValidString(text) {
 		return node, err
 	}
-	if kind, doubt := plain(node); kind != Text || doubt != "" || text == "<<" || text != node.Value {
+	if kind, ambiguous := plain(node); kind != Text || ambiguous != "" || text == "<<" || text != node.Value {
 		return &yaml.Node{Kind: yaml.ScalarNode, Style: yaml.DoubleQuotedStyle, Value: text}, nil
 	}
 	return node, nil

@@ -18,7 +18,7 @@ func TestWrittenText(t *testing.T) {
 		doc.Set(text+"key", map[string]any{text: text})
 		read := readBack(t, doc)
 		for _, n := range []*Node{read.Pairs[0].Value, read.Pairs[1].Value.Items[0], read.Pairs[2].Value.Pairs[0].Value} {
-			if n.Kind != Text || n.Text != text || n.Doubt != "" {
+			if n.Kind != Text || n.Text != text || n.Ambiguous != "" {
 				t.Errorf("%q is read as %+v", text, n)
 			}
 		}

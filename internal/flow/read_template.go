@@ -78,7 +78,7 @@ func (r *reader) render(b *builder, n *document.Node, at string, path func(text 
 }
 
 func (r *reader) renderText(b *builder, n *document.Node, at string, path func(text string, line int, at string) *Path) {
-	switch n.Doubt {
+	switch n.Ambiguous {
 	case "a number":
 		r.Fail(n.Line, "ambiguous", "%s is %s, which is no number of JSON: write it in decimal, or in quotes if it is text", at, document.Clip(n.Text))
 	case "a boolean":

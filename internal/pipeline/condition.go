@@ -129,8 +129,9 @@ func finite(text string) (float64, bool) {
 	return n, err == nil && !math.IsNaN(n) && !math.IsInf(n, 0)
 }
 
-// doubtful says what is wrong with a condition of json: that compares with text which looks like a part of an expression. Such a text has to stand in quotes.
-func doubtful(text string) error {
+// ambiguousText says what is wrong with a condition of json: that compares with text which looks
+// like a part of an expression. Such a text has to stand in quotes.
+func ambiguousText(text string) error {
 	rest, ok := strings.CutPrefix(strings.TrimSpace(text), "json:")
 	if !ok {
 		return nil
@@ -244,7 +245,7 @@ func (r *reader) condition(v *condition) func(*document.Node, string) {
 		}
 		c, err := parseCondition(text)
 		if err == nil && !r.stored {
-			err = doubtful(text)
+			err = ambiguousText(text)
 		}
 		if err != nil {
 			r.Fail(n.Line, "bad-condition", "%s is %s: %v", at, document.Quote(text), err)

@@ -150,8 +150,8 @@ func (r *reader) value(n *document.Node, at string) *valueExpr {
 		return r.object(n.Pairs, at, r.value)
 	}
 	switch {
-	case n.Doubt != "":
-		r.Warn(n.Line, "ambiguous", "%s is %s, which is text and not %s: put it in quotes", at, document.Clip(n.Text), n.Doubt)
+	case n.Ambiguous != "":
+		r.Warn(n.Line, "ambiguous", "%s is %s, which is text and not %s: put it in quotes", at, document.Clip(n.Text), n.Ambiguous)
 	case strings.HasPrefix(n.Text, "expr:"):
 		return r.formula(n, at, n.Text[len("expr:"):])
 	case n.Text == "$" || strings.HasPrefix(n.Text, "$.") || strings.HasPrefix(n.Text, "$["):

@@ -121,7 +121,7 @@ type End struct {
 	Message string
 	Output  []byte
 	Held    bool // a handler of the cancelled or timed-out run, or of its children, may still be running: another End follows when it returns
-	Doubt   bool // an earlier attempt timed out or was lost and may have had an effect; of a child: it was cut off
+	Suspect   bool // an earlier attempt timed out or was lost and may have had an effect; of a child: it was cut off
 }
 
 // Encode codes the end in both directions, like the Code methods.
@@ -135,10 +135,10 @@ func (v *End) Encode(c *codec.Coder) {
 		c.String(s)
 	}
 	c.Bytes(&v.Output)
-	if c.More(v.Held || v.Doubt) {
+	if c.More(v.Held || v.Suspect) {
 		c.Bool(&v.Held)
-		if c.More(v.Doubt) {
-			c.Bool(&v.Doubt)
+		if c.More(v.Suspect) {
+			c.Bool(&v.Suspect)
 		}
 	}
 }

@@ -23,7 +23,7 @@ func (l *Loop[T]) enterLocked(h *held[T]) bool {
 
 // leaveLocked removes an ended piece from its lane and returns the next one to run, or nil. If the ended
 // piece failed or did not run, the source may have taken back the pieces behind it: they are marked
-// as doubtful.
+// as suspect.
 func (l *Loop[T]) leaveLocked(h *held[T], failed bool) *held[T] {
 	in := l.lanes[h.lane]
 	if in == nil {
@@ -37,9 +37,9 @@ func (l *Loop[T]) leaveLocked(h *held[T], failed bool) *held[T] {
 			continue
 		}
 		if failed && l.renewer != nil {
-			next.doubtful = true
+			next.suspect = true
 			for _, h := range in.waiting {
-				h.doubtful = true
+				h.suspect = true
 			}
 		}
 		return next

@@ -130,7 +130,7 @@ func (l *Loop[T]) renew(ctx context.Context, due []*held[T], ends time.Time) err
 	return err
 }
 
-// confirm renews the lease of a doubtful piece and reports whether the loop still holds it. It returns
+// confirm renews the lease of a suspect piece and reports whether the loop still holds it. It returns
 // false if the piece's context ends first.
 func (l *Loop[T]) confirm(h *held[T]) bool {
 	var pauses backoff

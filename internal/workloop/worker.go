@@ -82,7 +82,7 @@ type held[T any] struct {
 
 	// Guarded by the loop's mu.
 	running  bool
-	doubtful bool // an earlier piece of its lane failed: the source may have taken it back
+	suspect bool // an earlier piece of its lane failed: the source may have taken it back
 	returned bool // its handler returned
 	lease    time.Duration
 	until    time.Time // end of its lease by this process's clock; zero: never
@@ -245,7 +245,7 @@ func (l *Loop[T]) runLocked(h *held[T]) {
 
 // run runs the handler of a piece and settles it.
 func (l *Loop[T]) run(h *held[T]) {
-	if h.doubtful && !l.confirm(h) {
+	if h.suspect && !l.confirm(h) {
 		l.drop(h)
 		return
 	}

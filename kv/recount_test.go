@@ -48,8 +48,8 @@ type keyOf struct {
 	key string
 }
 
-// census is what the rows of a shard say when they are counted one by one.
-type census struct {
+// recount is the state of a shard as counted row by row.
+type recount struct {
 	present map[keyOf]kv.Row
 	history map[keyOf][]kv.Row
 	dead    map[keyOf]uint64 // revision in the row 'd'
@@ -59,11 +59,11 @@ type census struct {
 	errs    []error
 }
 
-func (c *census) errorf(format string, args ...any) {
+func (c *recount) errorf(format string, args ...any) {
 	c.errs = append(c.errs, fmt.Errorf(format, args...))
 }
 
-func (c *census) of(ns uint32) *engine.Counts {
+func (c *recount) of(ns uint32) *engine.Counts {
 	if c.counts[ns] == nil {
 		c.counts[ns] = new(engine.Counts)
 	}
@@ -72,8 +72,8 @@ func (c *census) of(ns uint32) *engine.Counts {
 
 func expiryTimer(ns uint32, due int64, k string) string { return fmt.Sprintf("e %d %d %q", ns, due, k) }
 
-func takeCensus(all []machinetest.Row) *census {
-	c := &census{
+func recountRows(all []machinetest.Row) *recount {
+	c := &recount{
 		present: make(map[keyOf]kv.Row), history: make(map[keyOf][]kv.Row), dead: make(map[keyOf]uint64),
 		forget: make(map[uint32]bool), timers: make(map[string]bool), counts: make(map[uint32]*engine.Counts),
 	}
@@ -94,7 +94,7 @@ func takeCensus(all []machinetest.Row) *census {
 	return c
 }
 
-func (c *census) add(r machinetest.Row) {
+func (c *recount) add(r machinetest.Row) {
 	ns := binary.BigEndian.Uint32(r.Key[1:])
 	switch r.Key[0] {
 	case 'c', 'h':
@@ -124,7 +124,7 @@ func (c *census) add(r machinetest.Row) {
 }
 
 // check compares the kinds of rows with one another.
-func (c *census) check() {
+func (c *recount) check() {
 	timers := 0
 	for k, w := range c.present {
 		counts := c.of(k.ns)
@@ -172,7 +172,7 @@ func (c *census) check() {
 }
 
 // checkHistory says whether the versions of a key are a chain without gaps that ends with the first or with the 64th.
-func (c *census) checkHistory(k keyOf, w kv.Row) {
+func (c *recount) checkHistory(k keyOf, w kv.Row) {
 	older := c.history[k]
 	if want := min(w.Version, kv.MaxVersions) - 1; uint64(len(older)) != want {
 		c.errorf("key %q at version %d has %d earlier ones, want %d", k.key, w.Version, len(older), want)
@@ -191,7 +191,7 @@ func (r *recounted) verify() {
 	r.t.Helper()
 	for shard := range r.Shards() {
 		id := engine.ShardID(shard)
-		c := takeCensus(r.Rows(id))
+		c := recountRows(r.Rows(id))
 		for k, w := range c.present {
 			r.versions[version{id, k.ns, w.Revision}] = w
 			for _, h := range c.history[k] {
@@ -220,7 +220,7 @@ func (r *recounted) verify() {
 	}
 }
 
-func (r *recounted) compareCounts(shard engine.ShardID, c *census) {
+func (r *recounted) compareCounts(shard engine.ShardID, c *recount) {
 	r.t.Helper()
 	q := engine.NamespacesQuery{Limit: 1000}
 	if err := r.Query(context.Background(), shard, &q); err != nil {
