@@ -29,7 +29,7 @@ func TestTakesBesideFullKeys(t *testing.T) {
 }
 
 // takesBeside returns what takes of each kind have taken at most, with so many runs behind a key.
-func takesBeside(t *testing.T, behind int) map[string]engine.Toil {
+func takesBeside(t *testing.T, behind int) map[string]engine.Cost {
 	w := newWorld(t, rand.New(rand.NewPCG(1, 1)))
 	s := defaultSpec
 	s.maxPerKey, s.timeout = 1, maxMillis
@@ -51,7 +51,7 @@ func takesBeside(t *testing.T, behind int) map[string]engine.Toil {
 	if err := w.r.DB().Flush(); err != nil {
 		t.Fatal(err)
 	}
-	took := make(map[string]engine.Toil)
+	took := make(map[string]engine.Cost)
 	take := func(what string, ends []end, n int) (got []taken) {
 		t.Helper()
 		x, c := w.r.Executor(0), workBody{session: session, ends: ends, wants: []want{{0, "w", 10}}}
@@ -75,7 +75,7 @@ func takesBeside(t *testing.T, behind int) map[string]engine.Toil {
 		for _, e := range x.Efforts() {
 			if e.Command == "action work" {
 				m := took[what]
-				took[what] = engine.Toil{
+				took[what] = engine.Cost{
 					Rows: max(m.Rows, e.Rows), Looks: max(m.Looks, e.Looks+looked), Iters: max(m.Iters, e.Iters), Steps: max(m.Steps, e.Steps),
 				}
 			}

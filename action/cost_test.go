@@ -82,17 +82,17 @@ func TestCosts(t *testing.T) {
 				w := newWorld(t, rand.New(rand.NewPCG(1, 1)))
 				w.register("a", s)
 				c.before(w, n)
-				before := w.toil()
+				before := w.cost()
 				for i := range runs {
 					w.carryOut(c.invoke(i, n))
 				}
-				toil := (w.toil() - before) / runs
+				cost := (w.cost() - before) / runs
 				if least == 0 {
-					least = toil
+					least = cost
 				}
-				t.Logf("%d: a run looks at %d rows and positions", n, toil)
-				if toil > least+least/2 {
-					t.Errorf("beside %d a run takes %d looks, seeks, steps and moves, beside %d %d", n, toil, c.least, least)
+				t.Logf("%d: a run looks at %d rows and positions", n, cost)
+				if cost > least+least/2 {
+					t.Errorf("beside %d a run takes %d looks, seeks, steps and moves, beside %d %d", n, cost, c.least, least)
 				}
 			}
 		})
@@ -118,24 +118,24 @@ func TestCostOfNames(t *testing.T) {
 			for i := range workers {
 				c.wants = append(c.wants, want{0, fmt.Sprint(i), 50 / workers})
 			}
-			before := w.toil()
+			before := w.cost()
 			got, err := w.work(c)
 			if err != nil || len(got.taken) != 50 {
 				t.Fatalf("%d runs are taken: %v", len(got.taken), err)
 			}
-			toil := w.toil() - before
+			cost := w.cost() - before
 			if least == 0 {
-				least = toil
+				least = cost
 			}
-			if toil > least*n/125*3/2 {
-				t.Errorf("%d workers of %d names: the take looks at %d rows and positions, of 125 at %d", workers, n, toil, least)
+			if cost > least*n/125*3/2 {
+				t.Errorf("%d workers of %d names: the take looks at %d rows and positions, of 125 at %d", workers, n, cost, least)
 			}
 		}
 	}
 }
 
-// toil returns what all commands until now have looked at.
-func (w *world) toil() (n int) {
+// cost returns what all commands until now have looked at.
+func (w *world) cost() (n int) {
 	for _, e := range w.r.Efforts() {
 		if e.Command == "entry" || e.Command == "commit" {
 			continue

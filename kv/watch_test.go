@@ -346,7 +346,7 @@ func TestWatchEnds(t *testing.T) {
 		// Nothing runs before the first step.
 		_ = s.Watch(t.Context(), "")
 		// A leader begins its duties when it likes.
-		if err := goleak.Find(before, goleak.IgnoreAnyFunction("github.com/floedb/floe/internal/shard.(*keeper).do")); err != nil {
+		if err := goleak.Find(before, goleak.IgnoreAnyFunction("github.com/floedb/floe/internal/shard.(*dutyRunner).do")); err != nil {
 			t.Errorf("%s: %v", ns, err)
 		}
 	}

@@ -160,7 +160,7 @@ steps: { wait: { waitForSignal: { type: go }, transitions: { success: _start, en
 	if err != nil {
 		t.Fatal(err)
 	}
-	walk := func(n int) engine.Toil {
+	walk := func(n int) engine.Cost {
 		t.Helper()
 		r.Executor(0).ForgetEfforts()
 		for range n / 2 {
@@ -209,15 +209,15 @@ steps: { wait: { waitForSignal: { type: go }, transitions: { success: _start, en
 }
 
 // effortOf returns the most that commands of a kind have taken.
-func effortOf(t *testing.T, r *machinetest.Rig, command string) engine.Toil {
+func effortOf(t *testing.T, r *machinetest.Rig, command string) engine.Cost {
 	t.Helper()
 	for _, e := range r.Executor(0).Efforts() {
 		if e.Command == command {
-			return e.Toil
+			return e.Cost
 		}
 	}
 	t.Fatalf("no command %q", command)
-	return engine.Toil{}
+	return engine.Cost{}
 }
 
 // TestLimitsOfTries: attempts, polls and the time within which another one may begin, at their last value and one behind.

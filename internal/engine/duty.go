@@ -112,7 +112,7 @@ func (l *Lead) Calls() int64 {
 }
 
 // Patience returns for how long a duty waits that would wait so many ms if nobody was in a hurry: what it gathers, it gathers for so long.
-func (l *Lead) Patience(ms int64) int64 { return ms / l.x.haste }
+func (l *Lead) Patience(ms int64) int64 { return ms / l.x.dutySpeedup }
 
 // Awaited reports whether somebody waits for a topic now: a query or a take.
 func (l *Lead) Awaited(t Topic) bool { return l.x.hub.Awaited(t) }

@@ -14,8 +14,8 @@ import (
 // looks at more ends the node, as one does that writes more than it may.
 const MaxLooks = 1 << 17
 
-// Toil is what a command takes: work that is counted, and the time by Config.Watch, which decides nothing.
-type Toil struct {
+// Cost is what a command takes: work that is counted, and the time by Config.Watch, which decides nothing.
+type Cost struct {
 	Rows  int // written
 	Bytes int // written, and answered
 	Looks int // rows that were looked at
@@ -26,22 +26,22 @@ type Toil struct {
 }
 
 // most returns the greater of each measure.
-func (t Toil) most(o Toil) Toil {
-	return Toil{
+func (t Cost) most(o Cost) Cost {
+	return Cost{
 		max(t.Rows, o.Rows), max(t.Bytes, o.Bytes), max(t.Looks, o.Looks), max(t.Iters, o.Iters), max(t.Steps, o.Steps), max(t.Moves, o.Moves), max(t.Time, o.Time),
 	}
 }
 
-func (t Toil) plus(o Toil) Toil {
-	return Toil{t.Rows + o.Rows, t.Bytes + o.Bytes, t.Looks + o.Looks, t.Iters + o.Iters, t.Steps + o.Steps, t.Moves + o.Moves, t.Time + o.Time}
+func (t Cost) plus(o Cost) Cost {
+	return Cost{t.Rows + o.Rows, t.Bytes + o.Bytes, t.Looks + o.Looks, t.Iters + o.Iters, t.Steps + o.Steps, t.Moves + o.Moves, t.Time + o.Time}
 }
 
 // Effort is what commands of a kind have taken: the most of each measure, whichever took most of it, and all of them together.
 type Effort struct {
 	Command string // such as "kv put" or "engine fire"; "entry" is all that one entry did, "commit" what took a batch of them to the state
 	Count   int64  // how many there were
-	Toil
-	Sum Toil
+	Cost
+	Sum Cost
 }
 
 func (e Effort) String() string {
@@ -58,12 +58,12 @@ func (tx *Tx) noteEffort(cmd Command, began time.Duration) {
 	}
 	name := x.table.byID[cmd.Machine].Name + " " + c.Name
 	w := tx.budget.spent.minus(tx.budget.before)
-	toil := tx.toil
-	toil.Rows, toil.Bytes, toil.Moves, toil.Time = w.rows, w.bytes, x.batch.over.order.moves-toil.Moves, x.checks.watch()-began
-	x.checks.addEffort(name, toil)
-	tx.entryToil = tx.entryToil.plus(toil)
-	if toil.Looks > MaxLooks {
-		panic(fmt.Sprintf("shard %d, index %d: %s has looked at %d rows, the bound is %d", x.shard, tx.index, name, toil.Looks, MaxLooks))
+	cost := tx.cost
+	cost.Rows, cost.Bytes, cost.Moves, cost.Time = w.rows, w.bytes, x.batch.over.order.moves-cost.Moves, x.checks.watch()-began
+	x.checks.addEffort(name, cost)
+	tx.entryCost = tx.entryCost.plus(cost)
+	if cost.Looks > MaxLooks {
+		panic(fmt.Sprintf("shard %d, index %d: %s has looked at %d rows, the bound is %d", x.shard, tx.index, name, cost.Looks, MaxLooks))
 	}
 	// What is merely due is done in parts: a Fire or a settlement is Full, and takes one more step.
 	if due := cmd.Machine == machineEngine && cmd.Kind == kindFire; due && w.exceeds(work{fullRows + stepRows, fullBytes + stepBytes}) {
@@ -73,25 +73,25 @@ func (tx *Tx) noteEffort(cmd Command, began time.Duration) {
 
 // noteEntry keeps what an entry has taken, noteCommit what it took to commit a batch.
 func (x *Executor) noteEntry(began time.Duration) {
-	toil := x.tx.entryToil
-	toil.Time = x.checks.watch() - began
-	x.checks.addEffort("entry", toil)
-	x.tx.entryToil = Toil{}
+	cost := x.tx.entryCost
+	cost.Time = x.checks.watch() - began
+	x.checks.addEffort("entry", cost)
+	x.tx.entryCost = Cost{}
 }
 
-func (x *Executor) noteCommit(toil Toil, began time.Duration) {
-	toil.Time = x.checks.watch() - began
-	x.checks.addEffort("commit", toil)
+func (x *Executor) noteCommit(cost Cost, began time.Duration) {
+	cost.Time = x.checks.watch() - began
+	x.checks.addEffort("commit", cost)
 }
 
-func (c *checks) addEffort(name string, toil Toil) {
+func (c *checks) addEffort(name string, cost Cost) {
 	e := c.efforts[name]
 	if e == nil {
 		e = &Effort{Command: name}
 		c.efforts[name] = e
 	}
 	e.Count++
-	e.Toil, e.Sum = e.Toil.most(toil), e.Sum.plus(toil)
+	e.Cost, e.Sum = e.Cost.most(cost), e.Sum.plus(cost)
 }
 
 // Efforts returns what commands of each kind have taken in this executor, if it is a strict one, by their names.
@@ -114,7 +114,7 @@ func MostEfforts(parts ...[]Effort) (all []Effort) {
 	most := make(map[string]Effort)
 	for _, e := range slices.Concat(parts...) {
 		m := most[e.Command]
-		most[e.Command] = Effort{e.Command, m.Count + e.Count, m.Toil.most(e.Toil), m.Sum.plus(e.Sum)}
+		most[e.Command] = Effort{e.Command, m.Count + e.Count, m.Cost.most(e.Cost), m.Sum.plus(e.Sum)}
 	}
 	for _, name := range slices.Sorted(maps.Keys(most)) {
 		all = append(all, most[name])

@@ -34,12 +34,12 @@ const (
 // Entries are applied into an overlay and reach Pebble in Commit, together with Applied, as one batch without WAL: after a
 // crash the state is that of some earlier entry and the log brings it forward.
 type Executor struct {
-	shard    ShardID
-	shards   int
-	table    *table
-	machines [maxMachines]Machine
-	memories memories
-	haste    int64 // at least 1
+	shard       ShardID
+	shards      int
+	table       *table
+	machines    [maxMachines]Machine
+	memories    memories
+	dutySpeedup int64 // at least 1
 
 	// For the goroutine that applies.
 	applied   Applied
@@ -61,15 +61,15 @@ type Executor struct {
 
 // Config says what an Executor works on.
 type Config struct {
-	Shard      ShardID
-	Shards     int
-	DB         *pebble.DB
-	Primitives []Primitive
-	RowCache   *RowCache // for rows that are read often, shared with the other shards of the node; nil: none
-	Compared   bool      // there are other replicas, to compare this one with
-	Strict     bool      // check what takes too long to check always: for tests
-	Forgetful  bool      // machines forget what they remember whenever they may, which must make no difference: for tests
-	Haste      int64     // by how much shorter duties wait, see Lead.Patience; 0: not at all. For tests that last seconds
+	Shard       ShardID
+	Shards      int
+	DB          *pebble.DB
+	Primitives  []Primitive
+	RowCache    *RowCache // for rows that are read often, shared with the other shards of the node; nil: none
+	Compared    bool      // there are other replicas, to compare this one with
+	Strict      bool      // check what takes too long to check always: for tests
+	Forgetful   bool      // machines forget what they remember whenever they may, which must make no difference: for tests
+	DutySpeedup int64     // by how much shorter duties wait, see Lead.Patience; 0: not at all. For tests that last seconds
 
 	// Watch measures what commands take, if Strict; nil: nobody does. Nothing depends on it.
 	Watch func() time.Duration
@@ -79,7 +79,7 @@ type Config struct {
 func NewExecutor(c Config) *Executor {
 	t := newTable(c.Primitives)
 	x := &Executor{
-		shard: c.Shard, shards: c.Shards, table: t, haste: max(c.Haste, 1), hub: wait.NewHub(),
+		shard: c.Shard, shards: c.Shards, table: t, dutySpeedup: max(c.DutySpeedup, 1), hub: wait.NewHub(),
 		batch:     batch{over: newOverlay()},
 		committed: committed{shard: c.Shard, db: c.DB, table: t, rows: c.RowCache.of(c.Shard)},
 		checks:    checks{strict: c.Strict, forgetful: c.Forgetful, stopwatch: c.Watch},
@@ -256,10 +256,10 @@ func (x *Executor) firstRow(lower, upper []byte) (k, value []byte, ok bool, err 
 	}
 	if x.checks.strict {
 		before := stepsOf(it)
-		defer func() { x.tx.toil.Steps += stepsOf(it) - before }()
+		defer func() { x.tx.cost.Steps += stepsOf(it) - before }()
 	}
 	for valid := it.SeekGE(lower); valid; {
-		x.tx.toil.Looks++
+		x.tx.cost.Looks++
 		if r := x.batch.over.ranges.find(it.Key()); r != nil {
 			valid = it.SeekGE(r.upper)
 			continue
@@ -310,7 +310,7 @@ func (x *Executor) Pending() int { return x.batch.size() }
 func (x *Executor) Commit() error {
 	b := &x.batch
 	if x.checks.strict {
-		defer x.noteCommit(Toil{Rows: len(b.over.ops), Bytes: b.size()}, x.checks.watch())
+		defer x.noteCommit(Cost{Rows: len(b.over.ops), Bytes: b.size()}, x.checks.watch())
 	}
 	if err := x.committed.endBatch(); err != nil {
 		return fmt.Errorf("shard %d: read state: %w", x.shard, err)

@@ -76,7 +76,7 @@ func (it *Iter) Next() bool {
 // counted counts the row for the command or the query that looks at it. It returns false if a query has to end.
 func (it *Iter) counted() bool {
 	if it.tx != nil {
-		it.tx.toil.Looks++
+		it.tx.cost.Looks++
 	}
 	if it.view == nil {
 		return true
@@ -151,7 +151,7 @@ func (it *Iter) Close() error {
 	if it.tx != nil {
 		it.tx.closed(it)
 		if it.tx.x.checks.strict {
-			it.tx.toil.Steps += stepsOf(it.db)
+			it.tx.cost.Steps += stepsOf(it.db)
 		}
 	}
 	if err := it.db.Close(); err != nil {

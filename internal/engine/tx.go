@@ -28,8 +28,8 @@ type Tx struct {
 	scratch       []byte
 	lastNamespace string // its name, as a string that need not be made again
 	budget        budget
-	toil          Toil // of the present command; counts of what a strict executor wants to know
-	entryToil     Toil // of the present entry
+	cost          Cost // of the present command; counts of what a strict executor wants to know
+	entryCost     Cost // of the present entry
 	open          []*Iter
 	counts        []countChange
 	onRollback    []func()
@@ -155,7 +155,7 @@ func (tx *Tx) Iter(lower, upper []byte) *Iter {
 		panic(storageFailure{err})
 	}
 	it.tx = tx
-	tx.toil.Iters++
+	tx.cost.Iters++
 	tx.open = append(tx.open, it)
 	return it
 }
@@ -242,7 +242,7 @@ func (tx *Tx) rowKey(m MachineID) []byte {
 }
 
 func (tx *Tx) getRow(k []byte) (value []byte, ok bool) {
-	tx.toil.Looks++
+	tx.cost.Looks++
 	tx.scratch = k[:0]
 	if op, ok := tx.x.batch.over.get(k); ok {
 		return op.value, !op.deleted
@@ -337,7 +337,7 @@ func (tx *Tx) runTop(encoded []byte) (result []byte, err error) {
 		panic(fmt.Sprintf("shard %d, index %d: %v", tx.x.shard, tx.index, err))
 	}
 	s := tx.begin()
-	tx.toil, tx.founded = Toil{Moves: tx.x.batch.over.order.moves}, 0
+	tx.cost, tx.founded = Cost{Moves: tx.x.batch.over.order.moves}, 0
 	if tx.x.checks.strict {
 		began := tx.x.checks.watch()
 		result, err = tx.dispatch(cmd)

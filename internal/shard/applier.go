@@ -140,7 +140,7 @@ func (a *applier) apply(t *applyTask) error {
 	if err := a.commit(); err != nil {
 		return err
 	}
-	s.hand(func(in *input) {
+	s.post(func(in *input) {
 		in.responses = append(in.responses, t.responses...)
 		in.applied = max(in.applied, last)
 	})
@@ -156,7 +156,7 @@ func (a *applier) commit() error {
 	applied := s.exec.Applied()
 	s.progress.visibleLSN.Store(uint64(applied.LSN))
 	s.clock.observe(applied.Stamp)
-	s.keeper.applied(applied.Term)
+	s.dutyRunner.applied(applied.Term)
 	s.admitVisible()
 	for _, ans := range a.answers {
 		for i, p := range ans.proposals {
@@ -177,7 +177,7 @@ func (a *applier) commit() error {
 		return err
 	}
 	if len(s.exec.PendingTargets()) > 0 {
-		s.courier.poke()
+		s.sender.poke()
 	}
 	return nil
 }
@@ -188,7 +188,7 @@ func (a *applier) returnPutOff() {
 	if len(a.putOff) == 0 {
 		return
 	}
-	a.shard.hand(func(in *input) { in.putOff = append(in.putOff, a.putOff...) })
+	a.shard.post(func(in *input) { in.putOff = append(in.putOff, a.putOff...) })
 	clear(a.putOff)
 	a.putOff = a.putOff[:0]
 }

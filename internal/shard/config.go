@@ -95,8 +95,8 @@ type Config struct {
 	CompareInterval time.Duration // between comparisons of the replicas of a shard that changes; 0: 30 s
 	Unsettled       time.Duration // how long replicas may differ without a majority until the shard stops; 0: 10 s
 
-	Forgetful bool  // see engine.Config: for tests
-	Haste     int64 // see engine.Config and HastenDuties: for tests
+	Forgetful   bool  // see engine.Config: for tests
+	DutySpeedup int64 // see engine.Config and SpeedUpDuties: for tests
 
 	asyncUnmet bool                 // Async was asked for, with several voters
 	manual     bool                 // no goroutine is started: a simulator takes each step itself
@@ -133,7 +133,7 @@ func (c Config) withDefaults() (Config, error) {
 	orDefault(&c.MaxValue, DefaultMaxValue)
 	orDefault(&c.QueueBytes, defaultQueueBytes)
 	orDefault(&c.NodeID, 1)
-	orDefault(&c.Haste, hasteOfDuties())
+	orDefault(&c.DutySpeedup, dutySpeedupSet())
 	orDefault(&c.TickInterval, 75*time.Millisecond)
 	orDefault(&c.DiskInterval, defaultDiskInterval)
 	orDefault(&c.CatchUp, defaultCatchUp)

@@ -42,8 +42,8 @@ type core struct {
 	isLeader bool
 	appends  int // outputs with entries that have not come back
 
-	heir     uint64 // gets the leadership when everything that has been proposed is applied; 0: nobody
-	patience int    // ticks after which that is given up
+	transferee uint64 // gets the leadership when everything that has been proposed is applied; 0: nobody
+	patience   int    // ticks after which that is given up
 
 	reading   map[uint64][]*read // by round
 	readRound uint64
@@ -258,9 +258,9 @@ func (c *core) feed(in input) {
 		_ = c.rn.Campaign()
 	}
 	if in.transfer != 0 && c.isLeader {
-		c.heir, c.patience = in.transfer, electionTicks
+		c.transferee, c.patience = in.transfer, electionTicks
 	} else if c.patience = max(c.patience-in.ticks, 0); c.patience == 0 {
-		c.heir = 0
+		c.transferee = 0
 	}
 }
 
@@ -277,7 +277,7 @@ func (c *core) observeState(out *output) {
 		out.changed = true
 	}
 	if c.isLeader && (!isLeader || st.GetTerm() != c.term) {
-		out.lost, c.firing, c.skipped, c.heir = true, false, false, 0
+		out.lost, c.firing, c.skipped, c.transferee = true, false, false, 0
 		c.turns.end(math.MaxUint64) // what becomes of it, others tell
 		for _, reads := range c.reading {
 			out.unread = append(out.unread, reads...)
@@ -307,8 +307,8 @@ func (c *core) lead(nextDue int64, gather bool, out *output) {
 		c.refuseAll(out)
 		return
 	}
-	c.handOver()
-	if c.handsOver() || !c.clock.ready() || c.appends >= maxAppends && !gather {
+	c.transferLeadership()
+	if c.transferring() || !c.clock.ready() || c.appends >= maxAppends && !gather {
 		return
 	}
 	if c.skipTo > 0 && !c.skipped {
@@ -349,21 +349,23 @@ func (c *core) halt(in input, why error) (out output) {
 	return out
 }
 
-// handOver gives the leadership away once all that was proposed is applied: callers of what is still under way would never know what became of
-// it.
-func (c *core) handOver() {
-	if c.heir == 0 || c.appends > 0 {
+// transferLeadership gives the leadership away once all that was proposed is applied: callers of
+// what is still under way would never know what became of it.
+func (c *core) transferLeadership() {
+	if c.transferee == 0 || c.appends > 0 {
 		return
 	}
 	if st := c.rn.Status(); st.Applied >= st.Progress[c.node].Match {
-		c.rn.TransferLeader(c.heir)
-		c.heir = 0
+		c.rn.TransferLeader(c.transferee)
+		c.transferee = 0
 	}
 }
 
-// handsOver reports whether the leadership is on its way to another node. What is proposed now waits, for this leader or to be sent to the next
-// one; raft would drop it.
-func (c *core) handsOver() bool { return c.heir != 0 || c.rn.BasicStatus().LeadTransferee != 0 }
+// transferring reports whether the leadership is on its way to another node. What is proposed now
+// waits, for this leader or to be sent to the next one; raft would drop it.
+func (c *core) transferring() bool {
+	return c.transferee != 0 || c.rn.BasicStatus().LeadTransferee != 0
+}
 
 func (c *core) refuseAll(out *output) {
 	if c.turns.waiting == 0 {
@@ -506,7 +508,7 @@ func mergeEntries(es, more []*raftpb.Entry) []*raftpb.Entry {
 
 // wakeAt returns when the leader has to be stepped for its timers, in shard time, or NoTimer.
 func (c *core) wakeAt(nextDue int64) int64 {
-	if !c.isLeader || c.firing || !c.clock.ready() || c.appends >= maxAppends || c.handsOver() {
+	if !c.isLeader || c.firing || !c.clock.ready() || c.appends >= maxAppends || c.transferring() {
 		return math.MaxInt64
 	}
 	return nextDue

@@ -193,7 +193,7 @@ func TestFirstLeaderComesLate(t *testing.T) {
 // their callers never did.
 func TestHandOverWaitsForOutcomes(t *testing.T) {
 	voters := []*stepper{newVoter(t, 1, 1, 2, 3), newVoter(t, 2, 1, 2, 3), newVoter(t, 3, 1, 2, 3)}
-	old, heir := voters[1], voters[0]
+	old, transferee := voters[1], voters[0]
 	old.step(input{campaign: true})
 	exchange(voters, 0)
 	old.applied = nil
@@ -219,9 +219,9 @@ func TestHandOverWaitsForOutcomes(t *testing.T) {
 		t.Errorf("the loop is to wake at %d for timers that have to wait", wake)
 	}
 	exchange(voters, 0)
-	if !heir.core.isLeader || len(old.applied) != 2 || len(old.refused) != 1 {
-		t.Errorf("the heir leads: %v; the old leader has applied %d entries and refused %d proposals, want 2, with the one that begins the new term, and 1",
-			heir.core.isLeader, len(old.applied), len(old.refused))
+	if !transferee.core.isLeader || len(old.applied) != 2 || len(old.refused) != 1 {
+		t.Errorf("the transferee leads: %v; the old leader has applied %d entries and refused %d proposals, want 2, with the one that begins the new term, and 1",
+			transferee.core.isLeader, len(old.applied), len(old.refused))
 	}
 }
 

@@ -31,10 +31,10 @@
 //	|             |  leader, term
 //	|             |------------> role
 //	|             |  poke       +-----------------------------------+
-//	|             |------------>| courier: a goroutine per target   |---> Propose, in the
+//	|             |------------>| sender: a goroutine per target    |---> Propose, in the
 //	|             |             +-----------------------------------+     target or here
 //	|             |  poke       +-----------------------------------+
-//	|             |------------>| keeper: a goroutine per duty      |---> Propose, here
+//	|             |------------>| dutyRunner: a goroutine per duty  |---> Propose, here
 //	+-------------+             +-----------------------------------+
 //
 // The stages overlap: while one entry is applied the next is appended and a third gathers commands.
@@ -57,7 +57,7 @@
 //	waitingReads.mu    reads, with the index or time they wait for
 //	line.mu            large proposals that wait for room in the queue
 //	exports.mu         snapshots that were announced and not sent
-//	courier.mu         deliveries by target
+//	sender.mu          deliveries by target
 //	shardClock.mu      the shard's time
 //	clocks.mu          the clocks of other nodes; of the host
 //	Host.mu            why the host has failed

@@ -30,8 +30,8 @@ func (c *leapClock) Wall() int64 { return time.Now().UnixMilli() + c.ahead.Load(
 // Mono is of Clock.Source.
 func (c *leapClock) Mono() time.Duration { return time.Since(c.start) }
 
-// toilNode is a node of one shard on a real disk, with the sizes of every node, that measures what its commands take.
-type toilNode struct {
+// costNode is a node of one shard on a real disk, with the sizes of every node, that measures what its commands take.
+type costNode struct {
 	t      *testing.T
 	host   *Host
 	clock  *leapClock
@@ -42,9 +42,9 @@ type toilNode struct {
 	logs  *stream.Store
 }
 
-func openToilNode(t *testing.T, maxValue int) *toilNode {
+func openCostNode(t *testing.T, maxValue int) *costNode {
 	t.Helper()
-	n := &toilNode{t: t, clock: &leapClock{start: time.Now()}}
+	n := &costNode{t: t, clock: &leapClock{start: time.Now()}}
 	n.host = open(t, Config{
 		Dir: t.TempDir(), Shards: 1, Clock: Clock{n.clock}, Primitives: primitive.All(), MaxValue: maxValue, strict: true, watch: threadTime,
 	})
@@ -54,13 +54,13 @@ func openToilNode(t *testing.T, maxValue int) *toilNode {
 	return n
 }
 
-func (n *toilNode) in(namespace string) (*kv.Store, *queue.Store, *stream.Store) {
+func (n *costNode) in(namespace string) (*kv.Store, *queue.Store, *stream.Store) {
 	maxValue := cmp.Or(n.host.cfg.MaxValue, DefaultMaxValue)
 	return engine.StoreOf[kv.Store](n.router, namespace, maxValue), engine.StoreOf[queue.Store](n.router, namespace, maxValue),
 		engine.StoreOf[stream.Store](n.router, namespace, maxValue)
 }
 
-func (n *toilNode) must(err error) {
+func (n *costNode) must(err error) {
 	n.t.Helper()
 	if err != nil {
 		n.t.Fatal(err)
@@ -68,7 +68,7 @@ func (n *toilNode) must(err error) {
 }
 
 // each does something for all numbers below count, with a few callers.
-func (n *toilNode) each(count int, f func(ctx context.Context, i int) error) {
+func (n *costNode) each(count int, f func(ctx context.Context, i int) error) {
 	n.t.Helper()
 	var next atomic.Int64
 	var callers sync.WaitGroup
@@ -88,7 +88,7 @@ func (n *toilNode) each(count int, f func(ctx context.Context, i int) error) {
 }
 
 // measure returns what commands take from now on until f has returned and nothing is due any more.
-func (n *toilNode) measure(what string, f func()) map[string]engine.Effort {
+func (n *costNode) measure(what string, f func()) map[string]engine.Effort {
 	n.t.Helper()
 	s := n.host.shards[0]
 	n.applying(func() { s.exec.ForgetEfforts() })
@@ -117,7 +117,7 @@ func (n *toilNode) measure(what string, f func()) map[string]engine.Effort {
 }
 
 // applying calls f while nothing is applied.
-func (n *toilNode) applying(f func()) {
+func (n *costNode) applying(f func()) {
 	s := n.host.shards[0]
 	s.applier.mu.Lock()
 	defer s.applier.mu.Unlock()
@@ -125,7 +125,7 @@ func (n *toilNode) applying(f func()) {
 }
 
 // leap moves the time on, and what is due then is done.
-func (n *toilNode) leap(by time.Duration) func() {
+func (n *costNode) leap(by time.Duration) func() {
 	return func() { n.clock.ahead.Add(by.Milliseconds()) }
 }
 
@@ -135,9 +135,9 @@ type dueCase struct {
 	each  int    // things that are due in each
 	small [2]int // how many there are in the short form
 	large []int  // and in the long one
-	fill  func(n *toilNode, count int)
+	fill  func(n *costNode, count int)
 	after time.Duration
-	check func(n *toilNode, count int)
+	check func(n *costNode, count int)
 }
 
 const dueEach = 1000 // messages, records or keys of each
@@ -145,7 +145,7 @@ const dueEach = 1000 // messages, records or keys of each
 var dueCases = []dueCase{
 	{
 		name: "queues with leases", each: dueEach, small: [2]int{5, 20}, large: []int{25, 50, 100, 200, 1000}, after: 2 * time.Hour,
-		fill: func(n *toilNode, count int) {
+		fill: func(n *costNode, count int) {
 			n.each(count, func(ctx context.Context, i int) error {
 				name := fmt.Sprint("q", i)
 				if err := n.queue.Configure(ctx, name, queue.Settings{BackoffMin: queue.NoBackoff}); err != nil {
@@ -161,7 +161,7 @@ var dueCases = []dueCase{
 				return err
 			})
 		},
-		check: func(n *toilNode, count int) {
+		check: func(n *costNode, count int) {
 			n.each(count, func(ctx context.Context, i int) error {
 				st, err := n.queue.Get(ctx, fmt.Sprint("q", i))
 				if err == nil && (st.Ready != dueEach || st.Expired != dueEach) {
@@ -173,7 +173,7 @@ var dueCases = []dueCase{
 	},
 	{
 		name: "queues with delays", each: dueEach, small: [2]int{5, 20}, large: []int{25, 100, 1000}, after: 2 * time.Hour,
-		fill: func(n *toilNode, count int) {
+		fill: func(n *costNode, count int) {
 			n.each(count, func(ctx context.Context, i int) error {
 				messages := make([]queue.NewMessage, dueEach)
 				for i := range messages {
@@ -183,7 +183,7 @@ var dueCases = []dueCase{
 				return err
 			})
 		},
-		check: func(n *toilNode, count int) {
+		check: func(n *costNode, count int) {
 			n.each(count, func(ctx context.Context, i int) error {
 				st, err := n.queue.Get(ctx, fmt.Sprint("q", i))
 				if err == nil && st.Ready != dueEach {
@@ -195,7 +195,7 @@ var dueCases = []dueCase{
 	},
 	{
 		name: "groups with deliveries", each: dueEach, small: [2]int{5, 20}, large: []int{25, 100, 1000}, after: 2 * time.Hour,
-		fill: func(n *toilNode, count int) {
+		fill: func(n *costNode, count int) {
 			n.appendRecords("log", dueEach)
 			n.each(count, func(ctx context.Context, i int) error {
 				got, err := n.logs.ReadGroup(ctx, "log", fmt.Sprint("g", i), "c", stream.Limit(dueEach), stream.AckTimeout(time.Hour), stream.Backoff(0, 0))
@@ -205,7 +205,7 @@ var dueCases = []dueCase{
 				return err
 			})
 		},
-		check: func(n *toilNode, count int) {
+		check: func(n *costNode, count int) {
 			n.each(count, func(ctx context.Context, i int) error {
 				st, err := n.logs.Groups("log").Get(ctx, fmt.Sprint("g", i))
 				if err == nil && (st.Pending() != dueEach || st.Members[0].Pending != 0) {
@@ -217,7 +217,7 @@ var dueCases = []dueCase{
 	},
 	{
 		name: "namespaces with keys", each: dueEach, small: [2]int{5, 20}, large: []int{25, 100, 1000}, after: time.Hour,
-		fill: func(n *toilNode, count int) {
+		fill: func(n *costNode, count int) {
 			n.each(count, func(ctx context.Context, i int) error {
 				txn := engine.NewTxn(n.router, fmt.Sprint("n", i), DefaultMaxValue)
 				for k := range dueEach {
@@ -227,7 +227,7 @@ var dueCases = []dueCase{
 				return err
 			})
 		},
-		check: func(n *toilNode, count int) {
+		check: func(n *costNode, count int) {
 			n.each(count, func(ctx context.Context, i int) error {
 				q := engine.NamespaceQuery{Name: fmt.Sprint("n", i)}
 				err := n.host.Query(ctx, 0, &q)
@@ -240,14 +240,14 @@ var dueCases = []dueCase{
 	},
 	{
 		name: "keys of a megabyte", each: 1, small: [2]int{10, 40}, large: []int{75, 300, 1000}, after: time.Hour,
-		fill: func(n *toilNode, count int) {
+		fill: func(n *costNode, count int) {
 			value := bytes.Repeat([]byte("v"), 1<<20-100)
 			n.each(count, func(ctx context.Context, i int) error {
 				_, err := n.kv.Put(ctx, fmt.Sprint("key", i), value, kv.TTL(time.Hour))
 				return err
 			})
 		},
-		check: func(n *toilNode, count int) {
+		check: func(n *costNode, count int) {
 			n.each(count, func(ctx context.Context, i int) error {
 				if _, err := n.kv.Get(ctx, fmt.Sprint("key", i)); !errors.Is(err, kv.ErrNotFound) {
 					return fmt.Errorf("it is there: %w", err)
@@ -277,7 +277,7 @@ func TestDueTogether(t *testing.T) {
 
 func (c *dueCase) run(t *testing.T, count int) {
 	t.Run(fmt.Sprint(count), func(t *testing.T) {
-		n := openToilNode(t, 0)
+		n := openCostNode(t, 0)
 		c.fill(n, count)
 		fire := n.measure(fmt.Sprint(count, " ", c.name), n.leap(c.after))["engine fire"]
 		c.check(n, count)
@@ -285,13 +285,14 @@ func (c *dueCase) run(t *testing.T, count int) {
 		if fire.Rows > 1<<13 || fire.Bytes > 6<<20 || fire.Looks > 1<<14 {
 			t.Errorf("too much at once: %v", fire)
 		}
-		checkToil(t, fire.Sum, count*c.each)
+		checkCost(t, fire.Sum, count*c.each)
 	})
 }
 
-// checkToil reports what it took more than a few times as much of as there were things due. It may be that what is due has to be read into memory
-// again, a thing at a time; nothing grows faster than their number.
-func checkToil(t *testing.T, sum engine.Toil, things int) {
+// checkCost reports what it took more than a few times as much of as there were things due. It may
+// be that what is due has to be read into memory again, a thing at a time; nothing grows faster
+// than their number.
+func checkCost(t *testing.T, sum engine.Cost, things int) {
 	t.Helper()
 	for _, measure := range []struct {
 		name       string
@@ -307,7 +308,7 @@ func checkToil(t *testing.T, sum engine.Toil, things int) {
 }
 
 // appendRecords appends so many small records.
-func (n *toilNode) appendRecords(name string, count int) {
+func (n *costNode) appendRecords(name string, count int) {
 	n.t.Helper()
 	for ; count > 0; count -= dueEach {
 		messages := make([]stream.Message, min(count, dueEach))

@@ -9,8 +9,8 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// keeper has the duties of a shard done while this node leads it, see engine.Duty.
-type keeper struct {
+// dutyRunner runs the duties of a shard while this node leads it, see engine.Duty.
+type dutyRunner struct {
 	shard *shard
 	wake  chan struct{} // capacity 1
 	seen  uint64        // term of what was last applied; guarded by applier.mu
@@ -22,7 +22,7 @@ const (
 	maxDutyPause = 2 * time.Second
 )
 
-func (k *keeper) poke() {
+func (k *dutyRunner) poke() {
 	select {
 	case k.wake <- struct{}{}:
 	default:
@@ -30,7 +30,7 @@ func (k *keeper) poke() {
 }
 
 // applied is told of the term of what queries now see: a leader does its duties once it is its own.
-func (k *keeper) applied(term uint64) {
+func (k *dutyRunner) applied(term uint64) {
 	if term != k.seen {
 		k.seen = term
 		k.poke()
@@ -38,7 +38,7 @@ func (k *keeper) applied(term uint64) {
 }
 
 // term returns the one in which the duties are to be done, 0 if this node does not lead, or does not know yet all that earlier leaders have committed.
-func (k *keeper) term() uint64 {
+func (k *dutyRunner) term() uint64 {
 	s := k.shard
 	if term := s.role.term.Load(); s.role.leading.Load() && s.exec.VisibleTerm() == term {
 		return term
@@ -47,7 +47,7 @@ func (k *keeper) term() uint64 {
 }
 
 // steppedTerm is term for a Stepper.
-func (k *keeper) steppedTerm() uint64 {
+func (k *dutyRunner) steppedTerm() uint64 {
 	if c := k.shard.loop.core; c.isLeader && k.shard.exec.VisibleTerm() == c.term {
 		return c.term
 	}
@@ -55,7 +55,7 @@ func (k *keeper) steppedTerm() uint64 {
 }
 
 // run begins and ends the duties with each time of leading. Those of the next one wait until those of the last have returned.
-func (k *keeper) run() {
+func (k *dutyRunner) run() {
 	s := k.shard
 	defer s.host.running.Done()
 	defer s.guard()
@@ -91,7 +91,7 @@ func (k *keeper) run() {
 }
 
 // do does a duty until its time is over.
-func (k *keeper) do(ctx context.Context, d engine.LedDuty) {
+func (k *dutyRunner) do(ctx context.Context, d engine.LedDuty) {
 	s := k.shard
 	defer s.guard()
 	var told failures

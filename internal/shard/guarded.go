@@ -6,14 +6,15 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// guarded says that the hosts of this process check and measure what each command takes, as those of simulators do, and that their duties are in haste.
-// Nothing but GuardHosts and HastenDuties, which are for tests of whole nodes, switches it on: there is no setting for it, and nothing that it does
-// decides an outcome.
+// guarded says that the hosts of this process check and measure what each command takes, as those
+// of simulators do, and that their duties wait less. Nothing but GuardHosts and SpeedUpDuties,
+// which are for tests of whole nodes, switches it on: there is no setting for it, and nothing that
+// it does decides an outcome.
 var guarded struct {
-	mu      sync.Mutex // guards everything below
-	on      bool
-	haste   int64
-	efforts []engine.Effort // of hosts that were closed
+	mu          sync.Mutex // guards everything below
+	on          bool
+	dutySpeedup int64
+	efforts     []engine.Effort // of hosts that were closed
 }
 
 // GuardHosts has all hosts that this process opens from now on check and measure what each command takes (see engine.Config.Strict). A command that
@@ -24,18 +25,19 @@ func GuardHosts() {
 	guarded.on = true
 }
 
-// HastenDuties has the duties of all hosts that this process opens from now on wait so many times less than they would (see engine.Config.Haste): in a test
-// of seconds they do what takes them minutes.
-func HastenDuties(by int64) {
+// SpeedUpDuties has the duties of all hosts that this process opens from now on wait so many times
+// less than they would (see engine.Config.DutySpeedup): in a test of seconds they do what takes
+// them minutes.
+func SpeedUpDuties(by int64) {
 	guarded.mu.Lock()
 	defer guarded.mu.Unlock()
-	guarded.haste = by
+	guarded.dutySpeedup = by
 }
 
-func hasteOfDuties() int64 {
+func dutySpeedupSet() int64 {
 	guarded.mu.Lock()
 	defer guarded.mu.Unlock()
-	return guarded.haste
+	return guarded.dutySpeedup
 }
 
 // GuardedEfforts returns what commands have taken in those of the hosts that were closed.

@@ -217,7 +217,7 @@ func (h *Host) openStores(created bool) error {
 	if h.db, err = h.openState(h.stateDir, created); err != nil {
 		return err
 	}
-	h.writer = newLogWriter(h.ual, &h.cfg, h.fail, h.pokeCouriers)
+	h.writer = newLogWriter(h.ual, &h.cfg, h.fail, h.pokeSenders)
 	h.writer.next, h.writer.calls, h.writer.retry = h.goOn, h.rate.count.Load, h.space.retry
 	return nil
 }
@@ -296,10 +296,10 @@ func (h *Host) start() {
 		h.running.Add(3)
 		go s.loop.run()
 		go s.applier.run()
-		go s.courier.run()
+		go s.sender.run()
 		if s.exec.Dutiful() {
 			h.running.Add(1)
-			go s.keeper.run()
+			go s.dutyRunner.run()
 		}
 	}
 	h.running.Add(2)
@@ -319,9 +319,9 @@ func (h *Host) goOn() {
 	}
 }
 
-func (h *Host) pokeCouriers() {
+func (h *Host) pokeSenders() {
 	for _, s := range h.shards {
-		s.courier.poke()
+		s.sender.poke()
 	}
 }
 

@@ -30,7 +30,7 @@ func sized(small, full int) int {
 }
 
 // measureLarge is measure that tells what the process took of memory at most, too, where the system says so.
-func (n *toilNode) measureLarge(what string, f func()) map[string]engine.Effort {
+func (n *costNode) measureLarge(what string, f func()) map[string]engine.Effort {
 	n.t.Helper()
 	debug.FreeOSMemory()
 	_ = os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) // what was the most so far is forgotten
@@ -66,7 +66,7 @@ func checkEntries(t *testing.T, all map[string]engine.Effort) {
 const fewBytes = 17 << 20
 
 // usedUp appends records of a megabyte, and has one consumer read them as their last attempt.
-func (n *toilNode) usedUp(count int) {
+func (n *costNode) usedUp(count int) {
 	n.t.Helper()
 	payload := bytes.Repeat([]byte("r"), megabyte)
 	n.each(count, func(ctx context.Context, _ int) error {
@@ -86,7 +86,7 @@ func TestLeavingWithGigabytes(t *testing.T) {
 	count := sized(24, 4300)
 	for _, left := range []bool{true, false} {
 		t.Run(fmt.Sprint("left=", left), func(t *testing.T) {
-			n := openToilNode(t, 0)
+			n := openCostNode(t, 0)
 			n.usedUp(count)
 			all := n.measureLarge(fmt.Sprintf("%d records of a megabyte", count), func() {
 				if left {
@@ -112,7 +112,7 @@ func TestLeavingWithGigabytes(t *testing.T) {
 // TestLeasesOfMegabytesEndTogether: 600 leases of a megabyte wrote 2.2 GB in one command.
 func TestLeasesOfMegabytesEndTogether(t *testing.T) {
 	count := sized(24, 600)
-	n := openToilNode(t, 0)
+	n := openCostNode(t, 0)
 	n.must(n.queue.Configure(t.Context(), "q", queue.Settings{MaxAttempts: 1}))
 	payload := bytes.Repeat([]byte("m"), megabyte)
 	n.each(count, func(ctx context.Context, _ int) error {
@@ -139,7 +139,7 @@ func TestLeasesOfMegabytesEndTogether(t *testing.T) {
 func TestDeletesBeyondTombstonesAtOnce(t *testing.T) {
 	const tombstones, each = 100_000, 1000
 	transactions := sized(8, 60)
-	n := openToilNode(t, 0)
+	n := openCostNode(t, 0)
 	txn := func(ctx context.Context, op func(key string) engine.Operation, from int) error {
 		txn := engine.NewTxn(n.router, "default", DefaultMaxValue)
 		for k := range each {
@@ -177,7 +177,7 @@ func TestDeletesBeyondTombstonesAtOnce(t *testing.T) {
 }
 
 // refusedTxn has a transaction refused for what it would write, before it has written more than it may.
-func (n *toilNode) refusedTxn(what string, txn *engine.Txn) {
+func (n *costNode) refusedTxn(what string, txn *engine.Txn) {
 	n.t.Helper()
 	var err error
 	all := n.measureLarge(what, func() { _, err = txn.Commit(n.t.Context()) })
@@ -193,7 +193,7 @@ func TestLargeDeletesAreRefused(t *testing.T) {
 	for _, c := range []struct{ size, small, full int }{{16<<20 - 200, 8, 275}, {megabyte, 80, 1000}} {
 		t.Run(fmt.Sprint(c.size>>20), func(t *testing.T) {
 			count := sized(c.small, c.full)
-			n := openToilNode(t, LargestMaxValue)
+			n := openCostNode(t, LargestMaxValue)
 			value := bytes.Repeat([]byte("v"), c.size)
 			n.each(count, func(ctx context.Context, i int) error {
 				_, err := n.kv.Put(ctx, fmt.Sprint("key", i), value)
@@ -215,7 +215,7 @@ func TestLargeDeletesAreRefused(t *testing.T) {
 // TestManyChangesOfALargeDocumentAreRefused: 1,000 changes of one document of a megabyte took 22 s and 2.6 GB.
 func TestManyChangesOfALargeDocumentAreRefused(t *testing.T) {
 	const changes = 1000
-	n := openToilNode(t, 0)
+	n := openCostNode(t, 0)
 	doc := fmt.Appendf(nil, `{"s":"%s"}`, bytes.Repeat([]byte("d"), 1<<20-100))
 	_, err := n.kv.Put(t.Context(), "doc", doc)
 	n.must(err)

@@ -29,9 +29,9 @@ func (s *shard) successors() []uint64 {
 	return ids
 }
 
-// heirs are the successors, or if there are none the nodes that would be but for their disks: when this node goes, one that refuses what takes space is
-// better than none.
-func (s *shard) heirs() []uint64 {
+// transferees are the successors, or if there are none the nodes that would be but for their disks:
+// when this node goes, one that refuses what takes space is better than none.
+func (s *shard) transferees() []uint64 {
 	if ids := s.successors(); ids != nil {
 		return ids
 	}
@@ -168,7 +168,7 @@ func (h *Host) HandOver(ctx context.Context) {
 			}
 			quiet = 0
 			// One that has none at the moment may have one at the next look.
-			if ids := s.heirs(); len(ids) > 0 && turn-asked[i] >= again {
+			if ids := s.transferees(); len(ids) > 0 && turn-asked[i] >= again {
 				s.transfer(ids[(i+turn/again)%len(ids)])
 				asked[i] = turn
 			}

@@ -165,8 +165,8 @@ func (l *loop) carryOut(out output) {
 	s := l.shard
 	if out.changed {
 		s.role.set(l.core)
-		s.courier.poke()
-		s.keeper.poke()
+		s.sender.poke()
+		s.dutyRunner.poke()
 	}
 	if out.lost {
 		s.exec.WakeAll() // queries that wait ask the next leader

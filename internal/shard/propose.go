@@ -77,7 +77,7 @@ func (s *shard) submit(ctx context.Context, cmd engine.Command) (*proposal, erro
 	if p.makes = p.makes[:0]; s.exec.Parked() {
 		s.exec.Makes(cmd, func(m engine.Made) { p.makes = append(p.makes, m) })
 	}
-	s.hand(func(in *input) { in.proposals = append(in.proposals, p) })
+	s.post(func(in *input) { in.proposals = append(in.proposals, p) })
 	return p, nil
 }
 

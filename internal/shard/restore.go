@@ -69,11 +69,11 @@ func (h *Host) newShard(id engine.ShardID) *shard {
 	s.admission.shard, s.loop.shard, s.applier.shard = s, s, s
 	s.applier.queue.wake = make(chan struct{}, 1)
 	s.applier.comparer = comparer{shard: s, claims: make(map[uint64]map[uint64]uint64)}
-	s.courier = courier{shard: s, wake: make(chan struct{}, 1), active: make(map[engine.ShardID]chan struct{})}
-	s.keeper = keeper{shard: s, wake: make(chan struct{}, 1)}
+	s.sender = sender{shard: s, wake: make(chan struct{}, 1), active: make(map[engine.ShardID]chan struct{})}
+	s.dutyRunner = dutyRunner{shard: s, wake: make(chan struct{}, 1)}
 	s.exec = engine.NewExecutor(engine.Config{
 		Shard: id, Shards: h.cfg.Shards, DB: h.db, Primitives: h.cfg.Primitives, RowCache: h.rows,
-		Compared: len(h.cfg.Voters) > 1, Strict: h.cfg.manual || h.cfg.strict || isGuarded(), Forgetful: h.cfg.Forgetful, Haste: h.cfg.Haste,
+		Compared: len(h.cfg.Voters) > 1, Strict: h.cfg.manual || h.cfg.strict || isGuarded(), Forgetful: h.cfg.Forgetful, DutySpeedup: h.cfg.DutySpeedup,
 		Watch: h.watch(),
 	})
 	return s

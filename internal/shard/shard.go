@@ -28,9 +28,9 @@ type shard struct {
 	role      role
 	progress  progress
 
-	exports exports
-	courier courier
-	keeper  keeper
+	exports    exports
+	sender     sender
+	dutyRunner dutyRunner
 }
 
 // progress is how far the replica has come, for all goroutines.
@@ -40,10 +40,10 @@ type progress struct {
 	acknowledged atomic.Uint64 // what raft knows to be applied; it may still look at entries behind that
 }
 
-// hand puts something in that may wait for the end of a round, if one is under way: with few words to the core the rounds are
+// post puts something in that may wait for the end of a round, if one is under way: with few words to the core the rounds are
 // large, those of followers too, whose disks are as busy as this one. It waits for this disk no longer than for the next tick or for
 // what another node says: both wake the loop, so that one that hangs keeps nobody from what the others can commit.
-func (s *shard) hand(f func(*input)) {
+func (s *shard) post(f func(*input)) {
 	s.mail.leave(f)
 	if !s.host.writer.busy.Load() {
 		s.mail.poke()
@@ -96,7 +96,7 @@ func (s *shard) appended(t *appendTask) {
 			s.send(others)
 		}
 	}
-	s.hand(func(in *input) {
+	s.post(func(in *input) {
 		in.responses = append(in.responses, own...)
 		if t.entries {
 			in.appended++

@@ -188,7 +188,7 @@ func (s *Stepper) State(id engine.ShardID) ShardState {
 	return ShardState{
 		Leads: sh.loop.core.isLeader, Leader: sh.loop.core.leader, Term: sh.loop.core.term, Applied: sh.exec.Applied(),
 		First: sh.log.FirstIndex(), Last: sh.log.LastIndex(), Durable: sh.log.Durable(),
-		DutyTerm: sh.keeper.steppedTerm(), NextDue: sh.exec.NextDue(), Targets: sh.exec.PendingTargets(), Installing: sh.exec.Applied().Index > sh.log.LastIndex(),
+		DutyTerm: sh.dutyRunner.steppedTerm(), NextDue: sh.exec.NextDue(), Targets: sh.exec.PendingTargets(), Installing: sh.exec.Applied().Index > sh.log.LastIndex(),
 	}
 }
 

@@ -160,7 +160,7 @@ func (s *shard) proposeTakes(ready []engine.ReadyTake) {
 		}
 	}
 	if len(proposals) > 0 {
-		s.hand(func(in *input) { in.proposals = append(in.proposals, proposals...) })
+		s.post(func(in *input) { in.proposals = append(in.proposals, proposals...) })
 	}
 	if !s.role.leading.Load() && s.exec.Parked() {
 		s.expel()

@@ -53,8 +53,8 @@ type sealedPoints struct {
 	value func(walk float64) string
 }
 
-// sealHaste has the duty seal and merge after a fraction of a second instead of minutes.
-const sealHaste = 2000
+// sealSpeedup has the duty seal and merge after a fraction of a second instead of minutes.
+const sealSpeedup = 2000
 
 func (p sealedPoints) measure(b *bench) (res result, err error) {
 	dir, err := os.MkdirTemp(b.dir, "sealed-")
@@ -62,7 +62,7 @@ func (p sealedPoints) measure(b *bench) (res result, err error) {
 		return res, err
 	}
 	defer func() { err = errors.Join(err, b.remove(dir)) }()
-	config := shard.Config{Dir: dir, Shards: 1, Primitives: primitive.All(), Haste: sealHaste}
+	config := shard.Config{Dir: dir, Shards: 1, Primitives: primitive.All(), DutySpeedup: sealSpeedup}
 	host, err := shard.Open(config)
 	if err != nil {
 		return res, err

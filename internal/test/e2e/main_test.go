@@ -16,7 +16,7 @@ import (
 // minutes: seal, merge and roll up.
 func TestMain(m *testing.M) {
 	shard.GuardHosts()
-	shard.HastenDuties(1000)
+	shard.SpeedUpDuties(1000)
 	if text := os.Getenv(childEnv); text != "" {
 		runChild(text)
 		os.Exit(0)

@@ -44,7 +44,7 @@ func runMember(text string) error {
 		return err
 	}
 	if m.Calm {
-		shard.HastenDuties(1)
+		shard.SpeedUpDuties(1)
 	}
 	n, err := floe.Open(m.config())
 	if err != nil {

@@ -24,11 +24,11 @@ const Epoch = 1_000_000_000_000
 
 // Config is what a Rig is made of.
 type Config struct {
-	Shards     int
-	Primitives []engine.Primitive
-	CacheBytes int64 // of the row cache of each executor; 0: none
-	Forgetful  bool  // machines forget what they remember whenever they may
-	Haste      int64 // see engine.Config
+	Shards      int
+	Primitives  []engine.Primitive
+	CacheBytes  int64 // of the row cache of each executor; 0: none
+	Forgetful   bool  // machines forget what they remember whenever they may
+	DutySpeedup int64 // see engine.Config
 }
 
 // Rig is an engine.Door to the shards of a node in memory. Its rows are verified when the test ends.
@@ -127,7 +127,7 @@ func (r *Rig) Restart() {
 	r.release()
 	r.efforts = r.Efforts()
 	for i := range r.execs {
-		c := engine.Config{Shard: engine.ShardID(i), Shards: len(r.execs), DB: r.db, Primitives: r.config.Primitives, Strict: true, Forgetful: r.config.Forgetful, Haste: r.config.Haste}
+		c := engine.Config{Shard: engine.ShardID(i), Shards: len(r.execs), DB: r.db, Primitives: r.config.Primitives, Strict: true, Forgetful: r.config.Forgetful, DutySpeedup: r.config.DutySpeedup}
 		start := time.Now()
 		c.Watch = func() time.Duration { return time.Since(start) }
 		if r.config.CacheBytes > 0 {

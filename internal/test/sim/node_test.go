@@ -57,7 +57,7 @@ func (n *node) config() shard.Config {
 		Dir: "node", Shards: p.shards, Durability: p.durability, NodeID: n.id, Voters: voters, Transport: &endpoint{n.sim, n, n.life},
 		FS: n.disk.FS(), Clock: shard.Clock{Source: n}, TickInterval: tickInterval, CacheBytes: 16 << 20, MemTableBytes: 4 << 20, L0Tables: 2,
 		SegmentBytes: p.segmentBytes, MaxLogBytes: p.maxLogBytes, KeepEntries: p.keepEntries,
-		Primitives: append(primitive.All(), toy.Primitive(), toy.VaultPrimitive()), Forgetful: n.id == p.forgetful, Haste: p.haste,
+		Primitives: append(primitive.All(), toy.Primitive(), toy.VaultPrimitive()), Forgetful: n.id == p.forgetful, DutySpeedup: p.dutySpeedup,
 	}
 }
 

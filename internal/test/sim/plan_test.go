@@ -66,15 +66,15 @@ type plan struct {
 	compactEvery  int
 	syncEvery     int // of an async log
 
-	clients    int
-	keys       int
-	pace       time.Duration // a step of the world takes up to twice as long
-	think      time.Duration // of a client, likewise
-	forgetful  uint64        // number of the node whose machines forget what they remember whenever they may; there may be none
-	haste      int64         // by how much duties wait less
-	lossPct    int
-	repeatPct  int
-	happenings []happening // ordered by command
+	clients     int
+	keys        int
+	pace        time.Duration // a step of the world takes up to twice as long
+	think       time.Duration // of a client, likewise
+	forgetful   uint64        // number of the node whose machines forget what they remember whenever they may; there may be none
+	dutySpeedup int64         // by how much duties wait less
+	lossPct     int
+	repeatPct   int
+	happenings  []happening // ordered by command
 }
 
 // happening is a fault that comes when so many commands have been issued.
@@ -106,7 +106,7 @@ func newPlan(rng *rand.Rand, nodes, commands int) plan {
 		}
 	}
 	p.forgetful = rng.Uint64N(uint64(2*nodes)) + 1 // in half of the runs there is no such node
-	p.haste = 1 << rng.IntN(20)                    // the minutes for which duties gather are more than a run has, or milliseconds
+	p.dutySpeedup = 1 << rng.IntN(20)              // the minutes for which duties gather are more than a run has, or milliseconds
 	slices.SortStableFunc(p.happenings, func(a, b happening) int { return a.command - b.command })
 	return p
 }

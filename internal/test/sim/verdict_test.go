@@ -174,8 +174,9 @@ func (v *verdict) started(n *node) {
 	}
 }
 
-// lose forgets what a node that was alone has lost with the power. Steps of its couriers can not come again: a settlement could, without the delivery that it
-// rests on, if anybody but the node itself had sent it, and that is why clusters are always sync.
+// lose forgets what a node that was alone has lost with the power. Steps of its senders can not
+// come again: a settlement could, without the delivery that it rests on, if anybody but the node
+// itself had sent it, and that is why clusters are always sync.
 func (v *verdict) lose(id engine.ShardID, after uint64) {
 	v.sim.stale = nil
 	l := &v.ledgers[id]

@@ -25,10 +25,10 @@ type sim struct {
 	orphans []orphan
 	parcels []parcel
 
-	couriers map[route]*courier
-	duties   []*duty
-	dutiful  map[route]bool // those whose duties have been begun; without a target
-	stale    []engine.Step  // of couriers, which may come again
+	senders map[route]*sender
+	duties  []*duty
+	dutiful map[route]bool // those whose duties have been begun; without a target
+	stale   []engine.Step  // of senders, which may come again
 
 	healed  bool // no faults any more
 	resting bool // nobody is to wait for anything that may not come
@@ -56,7 +56,7 @@ func run(p plan, rng *rand.Rand) report {
 }
 
 func newSim(p plan, rng *rand.Rand) *sim {
-	s := &sim{plan: p, rng: rng, trace: newTrace(), counts: make(map[string]int), couriers: make(map[route]*courier), dutiful: make(map[route]bool)}
+	s := &sim{plan: p, rng: rng, trace: newTrace(), counts: make(map[string]int), senders: make(map[route]*sender), dutiful: make(map[route]bool)}
 	s.net = network{cut: make(map[[2]uint64]time.Duration), quiet: make(map[[2]uint64]time.Duration)}
 	s.verdict = newVerdict(s)
 	return s

@@ -263,7 +263,7 @@ func (r *rig) fire() (any bool, err error) {
 	return any, nil
 }
 
-// deliver is the courier: it hands over what shards have for each other and then settles what became of it. Nothing is delivered
+// deliver sends the messages that shards have for each other and then settles what became of it. Nothing is delivered
 // that a power failure could take back. It reports whether that has changed anything: what a vault has no room for goes on waiting.
 func (r *rig) deliver() (any bool, err error) {
 	for id := range engine.ShardID(rigShards) {

@@ -12,19 +12,19 @@ type route struct {
 	source, to engine.ShardID
 }
 
-// courier is the sending side of a route.
-type courier struct {
+// sender is the sending side of a route.
+type sender struct {
 	route
 	dispatch *engine.Dispatch
 	busy     bool // a step is under way
 }
 
-// parcel is a step of a courier under way.
+// parcel is a step of a sender under way.
 type parcel struct {
-	courier *courier // nil: it comes late, or twice, and nobody waits for it
-	at      *node    // that was asked to apply it
-	host    *shard.Stepper
-	ticket  *shard.Ticket
+	sender *sender // nil: it comes late, or twice, and nobody waits for it
+	at     *node   // that was asked to apply it
+	host   *shard.Stepper
+	ticket *shard.Ticket
 }
 
 // maxStale is how many steps are kept that may come again.
@@ -36,7 +36,7 @@ func (s *sim) carry(n *node, id engine.ShardID) {
 		return
 	}
 	for _, target := range n.host.State(id).Targets {
-		c := s.courier(route{n.host, n.host.State(id).Term, id, target})
+		c := s.sender(route{n.host, n.host.State(id).Term, id, target})
 		if c.busy {
 			continue
 		}
@@ -57,17 +57,17 @@ func (s *sim) carry(n *node, id engine.ShardID) {
 	}
 }
 
-// courier returns the one for a route, which goes on with what it knows.
-func (s *sim) courier(r route) *courier {
-	c := s.couriers[r]
+// sender returns the one for a route, which goes on with what it knows.
+func (s *sim) sender(r route) *sender {
+	c := s.senders[r]
 	if c == nil {
-		c = &courier{route: r, dispatch: r.sender.NewDispatch(r.source, r.to)}
-		s.couriers[r] = c
+		c = &sender{route: r, dispatch: r.sender.NewDispatch(r.source, r.to)}
+		s.senders[r] = c
 	}
 	return c
 }
 
-func (s *sim) take(c *courier, n *node, step engine.Step) {
+func (s *sim) take(c *sender, n *node, step engine.Step) {
 	s.counts["delivery"]++
 	if len(s.stale) < maxStale {
 		s.stale = append(s.stale, step)
@@ -83,7 +83,7 @@ func (s *sim) take(c *courier, n *node, step engine.Step) {
 		return
 	}
 	c.busy = true
-	s.submit(parcel{courier: c, at: at}, step)
+	s.submit(parcel{sender: c, at: at}, step)
 }
 
 // leader returns a node that believes to lead the shard, or nil.
@@ -118,7 +118,7 @@ func (s *sim) arrived(p parcel) bool {
 		}
 		p.at.open--
 	}
-	if c := p.courier; c != nil {
+	if c := p.sender; c != nil {
 		c.busy = false
 		c.dispatch.Done(o.Result, o.Err, s.now.Milliseconds())
 	}

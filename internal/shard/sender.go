@@ -8,9 +8,9 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// courier delivers the outbox of a shard while this node leads it: a goroutine for each target that has messages waiting takes the steps of an
+// sender delivers the outbox of a shard while this node leads it: a goroutine for each target that has messages waiting takes the steps of an
 // engine.Dispatch.
-type courier struct {
+type sender struct {
 	shard *shard
 	wake  chan struct{} // capacity 1
 
@@ -22,11 +22,11 @@ type courier struct {
 
 // Bounds of the pause after a delivery that failed as a whole.
 const (
-	minCourierPause = 10 * time.Millisecond
-	maxCourierPause = 2 * time.Second
+	minSenderPause = 10 * time.Millisecond
+	maxSenderPause = 2 * time.Second
 )
 
-func (c *courier) poke() {
+func (c *sender) poke() {
 	select {
 	case c.wake <- struct{}{}:
 	default:
@@ -34,7 +34,7 @@ func (c *courier) poke() {
 }
 
 // run sees to it that somebody delivers to every target that has messages waiting.
-func (c *courier) run() {
+func (c *sender) run() {
 	defer c.shard.host.running.Done()
 	defer c.shard.guard()
 	for {
@@ -57,7 +57,7 @@ func (c *courier) run() {
 }
 
 // begin returns the wake-ups of one who begins to deliver. If there is one already, he is woken.
-func (c *courier) begin(target engine.ShardID) chan struct{} {
+func (c *sender) begin(target engine.ShardID) chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if wake := c.active[target]; wake != nil {
@@ -69,7 +69,7 @@ func (c *courier) begin(target engine.ShardID) chan struct{} {
 	return wake
 }
 
-func (c *courier) wakeAll() {
+func (c *sender) wakeAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, wake := range c.active {
@@ -85,7 +85,7 @@ func rouse(wake chan struct{}) {
 }
 
 // end reports whether the one who delivers may end: what arrived since he looked would otherwise be overlooked.
-func (c *courier) end(target engine.ShardID, wake chan struct{}) bool {
+func (c *sender) end(target engine.ShardID, wake chan struct{}) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	select {
@@ -97,12 +97,12 @@ func (c *courier) end(target engine.ShardID, wake chan struct{}) bool {
 	}
 }
 
-func (c *courier) deliver(target engine.ShardID, wake chan struct{}) {
+func (c *sender) deliver(target engine.ShardID, wake chan struct{}) {
 	s := c.shard
 	defer s.host.running.Done()
 	defer s.guard()
 	ctx := s.host.ctx
-	pause := minCourierPause
+	pause := minSenderPause
 	for ctx.Err() == nil {
 		if !s.role.leading.Load() {
 			if c.end(target, wake) {
@@ -126,14 +126,14 @@ func (c *courier) deliver(target engine.ShardID, wake chan struct{}) {
 			c.wait(ctx, wake, time.Duration(until-c.now())*time.Millisecond)
 			continue
 		}
-		if pause = c.take(ctx, d, step, pause); pause > minCourierPause {
+		if pause = c.take(ctx, d, step, pause); pause > minSenderPause {
 			c.wait(ctx, nil, pause/2)
 		}
 	}
 }
 
 // dispatch returns the one for a target while this node leads in a term.
-func (c *courier) dispatch(target engine.ShardID, term uint64) *engine.Dispatch {
+func (c *sender) dispatch(target engine.ShardID, term uint64) *engine.Dispatch {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.term != term || c.dispatches == nil {
@@ -148,7 +148,7 @@ func (c *courier) dispatch(target engine.ShardID, term uint64) *engine.Dispatch 
 }
 
 // take takes a step, and returns how long to wait after the next one that fails; the shortest pause if this one did not.
-func (c *courier) take(ctx context.Context, d *engine.Dispatch, step engine.Step, pause time.Duration) time.Duration {
+func (c *sender) take(ctx context.Context, d *engine.Dispatch, step engine.Step, pause time.Duration) time.Duration {
 	s := c.shard
 	door := s.host.door()
 	if step.Shard == s.id {
@@ -157,14 +157,14 @@ func (c *courier) take(ctx context.Context, d *engine.Dispatch, step engine.Step
 	result, err := door.Propose(ctx, step.Shard, step.Command)
 	d.Done(result, err, c.now())
 	if err == nil {
-		return minCourierPause
+		return minSenderPause
 	}
 	s.host.log.Debug("delivery between shards failed", "from", s.id, "to", step.Shard, "error", err)
-	return min(2*pause, maxCourierPause)
+	return min(2*pause, maxSenderPause)
 }
 
 // now returns a time in ms that never jumps.
-func (c *courier) now() int64 { return c.shard.host.cfg.Clock.Source.Mono().Milliseconds() }
+func (c *sender) now() int64 { return c.shard.host.cfg.Clock.Source.Mono().Milliseconds() }
 
 func (h *Host) door() engine.Door {
 	if h.cfg.Door != nil {
@@ -173,7 +173,7 @@ func (h *Host) door() engine.Door {
 	return h
 }
 
-func (c *courier) wait(ctx context.Context, wake chan struct{}, pause time.Duration) {
+func (c *sender) wait(ctx context.Context, wake chan struct{}, pause time.Duration) {
 	t := time.NewTimer(pause)
 	defer t.Stop()
 	select {
