@@ -15,12 +15,12 @@ import (
 
 // Node is a value of a document, with the line where it begins.
 type Node struct {
-	Kind  Kind
-	Line  int
-	Text  string // of text, and numbers and booleans as they are written
+	Kind      Kind
+	Line      int
+	Text      string // of text, and numbers and booleans as they are written
 	Ambiguous string // what other versions of YAML take plain text for
-	Pairs []Pair
-	Items []*Node
+	Pairs     []Pair
+	Items     []*Node
 }
 
 // Pair is a member of a table.

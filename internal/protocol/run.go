@@ -121,7 +121,7 @@ type End struct {
 	Message string
 	Output  []byte
 	Held    bool // a handler of the cancelled or timed-out run, or of its children, may still be running: another End follows when it returns
-	Suspect   bool // an earlier attempt timed out or was lost and may have had an effect; of a child: it was cut off
+	Suspect bool // an earlier attempt timed out or was lost and may have had an effect; of a child: it was cut off
 }
 
 // Encode codes the end in both directions, like the Code methods.

@@ -82,7 +82,7 @@ type held[T any] struct {
 
 	// Guarded by the loop's mu.
 	running  bool
-	suspect bool // an earlier piece of its lane failed: the source may have taken it back
+	suspect  bool // an earlier piece of its lane failed: the source may have taken it back
 	returned bool // its handler returned
 	lease    time.Duration
 	until    time.Time // end of its lease by this process's clock; zero: never
