@@ -84,7 +84,7 @@ func TestBytesPerPoint(t *testing.T) {
 			}
 			r.Advance(6 * minute)
 			r.Advance(2 * day)
-			pages, bytes := ts.CountRows(r, 0, ts.RowPage)
+			pages, bytes := ts.CountRows(r, 0, ts.RowChunk)
 			if got := float64(bytes) / float64(c.series*c.steps); got > c.most {
 				t.Errorf("%.2f bytes a point in %d pages, want at most %.2f", got, pages, c.most)
 			} else {

@@ -46,7 +46,7 @@ func TestCountOfSparseFields(t *testing.T) {
 	r.Advance(10 * minute) // nothing was added: they are counted, and not merged yet
 	counted(t, r, s, 130)
 	r.Advance(2 * day)
-	rows(t, r, ts.RowPage, 8)
+	rows(t, r, ts.RowChunk, 8)
 	counted(t, r, s, 130)
 }
 

@@ -11,8 +11,10 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// The deletion of a time range is a row that hides what was written before it: of blocks and pages up to its LSN. Queries leave that out as they read, sealing
-// does not take it into pages, and the purge of the duty rewrites the pages that have some of it; then the row goes. Later writes are not touched.
+// The deletion of a time range is a row that hides what was written before it: of blocks and chunks
+// up to its LSN. Queries leave that out as they read, sealing does not take it into chunks, and the
+// purge of the duty rewrites the chunks that have some of it; then the row goes. Later writes are
+// not touched.
 //
 // Buckets of rollups that have points of the range are hidden too. Those whose points are still there become dirty, and are computed anew behind the
 // purge. Of others, those that are wholly in the range are deleted, and those that are partly in it stay as they are.
@@ -45,7 +47,7 @@ func (e *erasure) code(c *codec.Coder) {
 
 func decodeErasure(b []byte) (erasure, error) { return decode(b, "erasure", (*erasure).code) }
 
-// maxErasures bounds the deletions of time ranges that are not purged yet: each is looked at for each page that a query reads.
+// maxErasures bounds the deletions of time ranges that are not purged yet: each is looked at for each chunk that a query reads.
 const maxErasures = 256
 
 // erasures reads the deletions of time ranges.

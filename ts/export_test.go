@@ -56,8 +56,8 @@ func Recode(kind byte, b []byte) (again []byte, ok bool) {
 	case rowBlock:
 		r, err := decodeBlock(b)
 		return r.encode(nil), err == nil
-	case rowPage:
-		r, err := decodePage(b)
+	case rowChunk:
+		r, err := decodeChunk(b)
 		return r.encode(nil), err == nil
 	case rowPartition:
 		r, err := decodePartition(b)
@@ -78,7 +78,7 @@ func Recode(kind byte, b []byte) (again []byte, ok bool) {
 // Rows of kinds, for tests that count or damage them.
 const (
 	RowBlock     = rowBlock
-	RowPage      = rowPage
+	RowChunk     = rowChunk
 	RowSeries    = rowSeries
 	RowPartition = rowPartition
 )
@@ -139,14 +139,14 @@ func Contents(r *machinetest.Rig, shard engine.ShardID, tier uint16, col uint8) 
 			decodeAll(b.points, func(s uint32, field uint16, at int64, v float64) {
 				all = append(all, stored{incarnationOf(k), b.ids[s], b.fields[field], at, v, 1<<63 + blockLSN(k), n})
 			})
-		case rowPage:
-			if uint16(tierOf(k)) != tier || uint8(pageColumnOf(k)) != col {
+		case rowChunk:
+			if uint16(tierOf(k)) != tier || uint8(chunkColumnOf(k)) != col {
 				continue
 			}
-			p := must(decodePage(row.Value))
+			p := must(decodeChunk(row.Value))
 			decodeAll(p.data, func(s uint32, field uint16, at int64, v float64) {
-				if fieldID(field) != pageFieldOf(k) {
-					panic(fmt.Sprintf("field %d in a page of field %d", field, pageFieldOf(k)))
+				if fieldID(field) != chunkFieldOf(k) {
+					panic(fmt.Sprintf("field %d in a chunk of field %d", field, chunkFieldOf(k)))
 				}
 				all = append(all, stored{incarnationOf(k), seriesID(s), fieldID(field), at, v, generationOf(k), n})
 			})

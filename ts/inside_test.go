@@ -70,10 +70,10 @@ func TestRowLimits(t *testing.T) {
 		got, err := decodeBlock(b.encode(nil))
 		return result{reflect.DeepEqual(got, b), err}
 	}
-	paged := func(change func(p *pageRow)) result {
-		p := pageRow{last: math.MaxUint32, from: -3, to: -3, values: 1, data: []byte{1}}
+	paged := func(change func(p *chunkRow)) result {
+		p := chunkRow{last: math.MaxUint32, from: -3, to: -3, values: 1, data: []byte{1}}
 		change(&p)
-		got, err := decodePage(p.encode(nil))
+		got, err := decodeChunk(p.encode(nil))
 		return result{reflect.DeepEqual(got, p), err}
 	}
 	for name, c := range map[string]struct {
@@ -103,7 +103,7 @@ func TestRowLimits(t *testing.T) {
 		"negative retention of a tier":      {kept(func(p *policy) { p.tiers[0].ttl = -1 }), false},
 		"partition":                         {parted(func(*partitionRow) {}), true},
 		"state unknown":                     {parted(func(p *partitionRow) { p.state = reduced + 1 }), false},
-		"generation without pages":          {parted(func(p *partitionRow) { p.generations[0].pages = 0 }), false},
+		"generation without chunks":         {parted(func(p *partitionRow) { p.generations[0].chunks = 0 }), false},
 		"generation twice":                  {parted(func(p *partitionRow) { p.generations[1].number = 1 }), false},
 		"no generations":                    {parted(func(p *partitionRow) { p.generations = nil }), true},
 		"most of an erasure":                {erased(maxDeletes, MaxTiers+1), true},
@@ -119,9 +119,9 @@ func TestRowLimits(t *testing.T) {
 		"block of a field beyond the limit": {blocked(func(b *block) { b.fields[1] = MaxFields }), false},
 		"block without points":              {blocked(func(b *block) { b.span.points = 0 }), false},
 		"block that ends before it begins":  {blocked(func(b *block) { b.span.oldest++ }), false},
-		"page":                              {paged(func(*pageRow) {}), true},
-		"page without values":               {paged(func(p *pageRow) { p.values = 0 }), false},
-		"long page":                         {paged(func(p *pageRow) { p.to = 1 << 48 }), true},
+		"chunk":                             {paged(func(*chunkRow) {}), true},
+		"chunk without values":              {paged(func(p *chunkRow) { p.values = 0 }), false},
+		"long chunk":                        {paged(func(p *chunkRow) { p.to = 1 << 48 }), true},
 	} {
 		if (c.err == nil) != c.ok || c.ok && !c.same {
 			t.Errorf("%s: %v, the same: %v, want accepted: %v", name, c.err, c.same, c.ok)

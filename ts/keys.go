@@ -23,9 +23,9 @@ import (
 //	'f' | incarnation | series u32 / pageSeries (u32)                      -> fingerprints of so many series, u64 each; 0: there is none
 //	'b' | incarnation | LSN u64 | n u16                                    -> block, see block
 //	'q' | incarnation | tier u16 | partition i64                           -> what a partition holds, see partitionRow
-//	'g' | incarnation | tier u16 | partition i64 | field u16 | column u8 | generation u64 | series u32 | time i64 -> page
+//	'g' | incarnation | tier u16 | partition i64 | field u16 | column u8 | generation u64 | series u32 | time i64 -> chunk
 //	'x' | incarnation | tier u16 | until i64                               -> begin of a range of dirty buckets, see dirty
-//	't' | incarnation | series u32                                         -> LSN of the deletion: its points are still in pages
+//	't' | incarnation | series u32                                         -> LSN of the deletion: its points are still in chunks
 //	'e' | incarnation | LSN u64                                            -> deletion of a time range, see erasure
 //	'r' | incarnation | series u32                                         -> its fingerprint: it is being retired
 //
@@ -46,7 +46,7 @@ const (
 	rowPrints      = 'f'
 	rowBlock       = 'b'
 	rowPartition   = 'q'
-	rowPage        = 'g'
+	rowChunk       = 'g'
 	rowDirty       = 'x'
 	rowDeleted     = 't'
 	rowRetiring    = 'r'
@@ -70,12 +70,14 @@ type tierID uint16
 
 const rawTier tierID = 0
 
-// column is what a page holds of a field: in tier 0 its values, in other tiers the aggregates of each bucket.
+// column is what a chunk holds of a field: in tier 0 its values, in other tiers the aggregates of each bucket.
 type column uint8
 
-// The columns of pages. Time of a value is that of the point in tier 0, and the begin of the bucket elsewhere. Times of first and last are ms, as
-// numbers. The exact sum is that of columnSum, which is the sum rounded to the nearest float64, columnSumLow, and as many of the columns from columnSumRest
-// on as columnSumParts says, nearly always none. Only those may lack buckets of the others, or have values of earlier generations that do not count.
+// The columns of chunks. Time of a value is that of the point in tier 0, and the begin of the
+// bucket elsewhere. Times of first and last are ms, as numbers. The exact sum is that of columnSum,
+// which is the sum rounded to the nearest float64, columnSumLow, and as many of the columns from
+// columnSumRest on as columnSumParts says, nearly always none. Only those may lack buckets of the
+// others, or have values of earlier generations that do not count.
 const (
 	columnValue column = iota
 	columnCount
@@ -103,7 +105,7 @@ const (
 	hashLen       = 16
 	blockKeyLen   = numberAt + 8 + 2
 	partKeyLen    = numberAt + 2 + 8
-	pageKeyLen    = partKeyLen + 2 + 1 + 8 + 4 + 8
+	chunkKeyLen   = partKeyLen + 2 + 1 + 8 + 4 + 8
 	dirtyKeyLen   = partKeyLen
 	pageSeries    = 128 // series of a row of fingerprints
 )
@@ -179,41 +181,42 @@ func tierKey(dst []byte, kind byte, m incarnation, tier tierID) []byte {
 	return binary.BigEndian.AppendUint16(incKey(dst, kind, m), uint16(tier))
 }
 
-// partKey is the key of a partition's row, and begins those of its pages; of kind rowDirty it is that of a range of dirty buckets.
+// partKey is the key of a partition's row, and begins those of its chunks; of kind rowDirty it is that of a range of dirty buckets.
 func partKey(dst []byte, kind byte, m incarnation, tier tierID, partition int64) []byte {
 	return key.AppendInt64(tierKey(dst, kind, m, tier), partition)
 }
 
-// tierOf returns the tier in the key of a partition, a page or a dirty range, and partitionOf what comes behind it.
-func tierOf(k []byte) tierID       { return tierID(binary.BigEndian.Uint16(k[numberAt:])) }
-func partitionOf(k []byte) int64   { return key.Int64(k[numberAt+2:]) }
-func pageFieldOf(k []byte) fieldID { return fieldID(binary.BigEndian.Uint16(k[partKeyLen:])) }
-func pageColumnOf(k []byte) column { return column(k[partKeyLen+2]) }
-func generationOf(k []byte) uint64 { return binary.BigEndian.Uint64(k[partKeyLen+3:]) }
+// tierOf returns the tier in the key of a partition, a chunk or a dirty range, and partitionOf what comes behind it.
+func tierOf(k []byte) tierID        { return tierID(binary.BigEndian.Uint16(k[numberAt:])) }
+func partitionOf(k []byte) int64    { return key.Int64(k[numberAt+2:]) }
+func chunkFieldOf(k []byte) fieldID { return fieldID(binary.BigEndian.Uint16(k[partKeyLen:])) }
+func chunkColumnOf(k []byte) column { return column(k[partKeyLen+2]) }
+func generationOf(k []byte) uint64  { return binary.BigEndian.Uint64(k[partKeyLen+3:]) }
 
-// columnPrefix begins the keys of the pages of a partition that hold a column of a field: in the order of generations, and then of their first points.
-func columnPrefix(dst []byte, at pageGroup) []byte {
-	dst = partKey(dst, rowPage, at.inc, at.tier, at.partition)
+// columnPrefix begins the keys of the chunks of a partition that hold a column of a field: in the
+// order of generations, and then of their first points.
+func columnPrefix(dst []byte, at chunkGroup) []byte {
+	dst = partKey(dst, rowChunk, at.inc, at.tier, at.partition)
 	return append(binary.BigEndian.AppendUint16(dst, uint16(at.field)), byte(at.column))
 }
 
-// generationPrefix begins the keys of those pages that are of one generation.
-func generationPrefix(dst []byte, at pageGroup, generation uint64) []byte {
+// generationPrefix begins the keys of those chunks that are of one generation.
+func generationPrefix(dst []byte, at chunkGroup, generation uint64) []byte {
 	return key.AppendUint64(columnPrefix(dst, at), generation)
 }
 
-// pageKey is the key of a page: its first point is of a series and a time. The next page may go on with the same series.
-func pageKey(dst []byte, at pageGroup, generation uint64, first seriesID, time int64) []byte {
+// chunkKey is the key of a chunk: its first point is of a series and a time. The next chunk may go on with the same series.
+func chunkKey(dst []byte, at chunkGroup, generation uint64, first seriesID, time int64) []byte {
 	return key.AppendInt64(key.AppendUint32(generationPrefix(dst, at, generation), uint32(first)), time)
 }
 
-// firstOf returns the series and the time of the first point of a page, by its key.
+// firstOf returns the series and the time of the first point of a chunk, by its key.
 func firstOf(k []byte) (seriesID, int64) {
 	return seriesID(binary.BigEndian.Uint32(k[partKeyLen+11:])), key.Int64(k[partKeyLen+15:])
 }
 
-// pageGroup is where pages are that hold one column of a field in a partition.
-type pageGroup struct {
+// chunkGroup is where chunks are that hold one column of a field in a partition.
+type chunkGroup struct {
 	inc       incarnation
 	tier      tierID
 	partition int64
@@ -221,9 +224,9 @@ type pageGroup struct {
 	column    column
 }
 
-// pageGroupOf returns the group of a page by its key.
-func pageGroupOf(k []byte) pageGroup {
-	return pageGroup{incarnationOf(k), tierOf(k), partitionOf(k), pageFieldOf(k), pageColumnOf(k)}
+// chunkGroupOf returns the group of a chunk by its key.
+func chunkGroupOf(k []byte) chunkGroup {
+	return chunkGroup{incarnationOf(k), tierOf(k), partitionOf(k), chunkFieldOf(k), chunkColumnOf(k)}
 }
 
 // floorDiv is a/b rounded down; b is positive.

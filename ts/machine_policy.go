@@ -171,7 +171,7 @@ func bucketOf(at, every int64) int64 { return floorDiv(at, every) * every }
 func (m *machine) dropTier(tx *engine.Tx, o *open, id tierID) {
 	its := func(l lost) bool { return l.tier == id }
 	o.content.lost, o.content.since = slices.DeleteFunc(o.content.lost, its), slices.DeleteFunc(o.content.since, its)
-	for _, kind := range []byte{rowPartition, rowPage, rowDirty} {
+	for _, kind := range []byte{rowPartition, rowChunk, rowDirty} {
 		prefix := tierKey(nil, kind, o.inc, id)
 		tx.DeleteRange(prefix, key.PrefixEnd(prefix))
 	}
@@ -292,7 +292,7 @@ func (m *machine) expire(tx *engine.Tx, o *open, id tierID, cut int64) (last int
 		return 0, false
 	}
 	tx.DeleteRange(first, end)
-	tx.DeleteRange(tierKey(nil, rowPage, o.inc, id), partKey(nil, rowPage, o.inc, id, cut))
+	tx.DeleteRange(tierKey(nil, rowChunk, o.inc, id), partKey(nil, rowChunk, o.inc, id, cut))
 	o.content.points -= points
 	tx.Count(countPoints, -points)
 	o.content.shape, o.content.expired = uint64(tx.LSN()), uint64(tx.LSN())

@@ -9,8 +9,8 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// newPage is a page that a duty has made. Its generation is that of the command.
-type newPage struct {
+// newChunk is a chunk that a duty has made. Its generation is that of the command.
+type newChunk struct {
 	partition int64
 	field     fieldID
 	column    column
@@ -19,7 +19,7 @@ type newPage struct {
 	row       []byte
 }
 
-func (p *newPage) code(f *codec.Fields) {
+func (p *newChunk) code(f *codec.Fields) {
 	f.Varint("partition", &p.partition)
 	codec.Narrow(f, "field", &p.field)
 	f.Byte("column", (*byte)(&p.column))
@@ -32,8 +32,8 @@ func (p *newPage) code(f *codec.Fields) {
 	}
 }
 
-func (p *newPage) key(inc incarnation, tier tierID, generation uint64) []byte {
-	return pageKey(nil, pageGroup{inc, tier, p.partition, p.field, p.column}, generation, p.first, p.time)
+func (p *newChunk) key(inc incarnation, tier tierID, generation uint64) []byte {
+	return chunkKey(nil, chunkGroup{inc, tier, p.partition, p.field, p.column}, generation, p.first, p.time)
 }
 
 // counted says how many points a partition gets.
@@ -56,14 +56,14 @@ func (d *dirtyRange) code(f *codec.Fields) {
 	f.Varint("until_ms", &d.until)
 }
 
-// sealBody turns blocks into pages: those behind one LSN and up to another.
+// sealBody turns blocks into chunks: those behind one LSN and up to another.
 type sealBody struct {
 	inc     incarnation
 	from    uint64 // what is sealed already
 	upTo    uint64
 	written int64 // points of the blocks, as they counted
 	bytes   int64 // of the blocks
-	pages   []newPage
+	chunks  []newChunk
 	points  []counted // by partition, ascending
 	dirty   []dirtyRange
 	shape   uint64 // of the view that it was made from
@@ -75,7 +75,7 @@ func (b *sealBody) code(f *codec.Fields) {
 	f.Uvarint("up_to", &b.upTo)
 	f.Varint("written", &b.written)
 	f.Varint("bytes", &b.bytes)
-	codec.ListOf(f, "pages", &b.pages, (*newPage).code)
+	codec.ListOf(f, "pages", &b.chunks, (*newChunk).code)
 	codec.ListOf(f, "points", &b.points, (*counted).code)
 	codec.ListOf(f, "dirty", &b.dirty, (*dirtyRange).code)
 	f.Uvarint("shape", &b.shape)
@@ -92,7 +92,7 @@ func (s *session) seal(b *sealBody) error {
 		return overtaken(s.name)
 	}
 	m.touch(tx, o)
-	m.addPages(tx, o, rawTier, b.upTo, b.pages, b.points)
+	m.addChunks(tx, o, rawTier, b.upTo, b.chunks, b.points)
 	tx.DeleteRange(blockKey(nil, o.inc, b.from+1, 0), blockKey(nil, o.inc, b.upTo+1, 0))
 	left := int64(0)
 	for _, n := range b.points {
@@ -117,16 +117,16 @@ func (s *session) seal(b *sealBody) error {
 	return nil
 }
 
-// addPages writes pages of one generation, and notes it in the rows of their partitions.
-func (m *machine) addPages(tx *engine.Tx, o *open, id tierID, generation uint64, pages []newPage, points []counted) {
-	for from := 0; from < len(pages); {
-		partition, bytes, to := pages[from].partition, int64(0), from
+// addChunks writes chunks of one generation, and notes it in the rows of their partitions.
+func (m *machine) addChunks(tx *engine.Tx, o *open, id tierID, generation uint64, chunks []newChunk, points []counted) {
+	for from := 0; from < len(chunks); {
+		partition, bytes, to := chunks[from].partition, int64(0), from
 		oldest, newest := int64(math.MaxInt64), int64(math.MinInt64)
-		for ; to < len(pages) && pages[to].partition == partition; to++ {
-			p := &pages[to]
+		for ; to < len(chunks) && chunks[to].partition == partition; to++ {
+			p := &chunks[to]
 			tx.Insert(p.key(o.inc, id, generation), p.row)
 			bytes += int64(len(p.row))
-			row := must(decodePage(p.row))
+			row := must(decodeChunk(p.row))
 			oldest, newest = min(oldest, row.from), max(newest, row.to)
 		}
 		p := m.partition(tx, o, id, partition)
@@ -139,7 +139,7 @@ func (m *machine) addPages(tx *engine.Tx, o *open, id tierID, generation uint64,
 			p.newest = max(p.newest, newest)
 		}
 		g := p.add(generation)
-		g.pages += int64(to - from)
+		g.chunks += int64(to - from)
 		g.bytes += bytes
 		if i := slices.IndexFunc(points, func(n counted) bool { return n.partition == partition }); i >= 0 {
 			p.points += points[i].points
@@ -159,7 +159,7 @@ func (m *machine) partition(tx *engine.Tx, o *open, id tierID, partition int64) 
 
 func (m *machine) savePartition(tx *engine.Tx, o *open, id tierID, partition int64, p partitionRow) {
 	k := partKey(nil, rowPartition, o.inc, id, partition)
-	p.generations = slices.DeleteFunc(p.generations, func(g generation) bool { return g.pages == 0 })
+	p.generations = slices.DeleteFunc(p.generations, func(g generation) bool { return g.chunks == 0 })
 	if len(p.generations) == 0 {
 		tx.Delete(k)
 		return
@@ -176,8 +176,8 @@ func (p *partitionRow) add(number uint64) *generation {
 	return &p.generations[i]
 }
 
-// oldPage is a page that is replaced.
-type oldPage struct {
+// oldChunk is a chunk that is replaced.
+type oldChunk struct {
 	generation uint64
 	field      fieldID
 	column     column
@@ -186,7 +186,7 @@ type oldPage struct {
 	bytes      int64
 }
 
-func (p *oldPage) code(f *codec.Fields) {
+func (p *oldChunk) code(f *codec.Fields) {
 	f.Uvarint("generation", &p.generation)
 	codec.Narrow(f, "field", &p.field)
 	f.Byte("column", (*byte)(&p.column))
@@ -195,22 +195,22 @@ func (p *oldPage) code(f *codec.Fields) {
 	f.Varint("bytes", &p.bytes)
 }
 
-// placedPage is a new page with its generation: what is left of one page keeps its own.
-type placedPage struct {
-	newPage
+// placedChunk is a new chunk with its generation: what is left of one chunk keeps its own.
+type placedChunk struct {
+	newChunk
 	generation uint64
 }
 
-// rewriteBody replaces pages of a partition by others that say the same of all series that exist: fewer generations, or without series that have
-// been deleted.
+// rewriteBody replaces chunks of a partition by others that say the same of all series that exist:
+// fewer generations, or without series that have been deleted.
 type rewriteBody struct {
 	inc       incarnation
-	shape     uint64 // of the view in which the pages were what they were
+	shape     uint64 // of the view in which the chunks were what they were
 	tier      tierID
 	partition int64
-	old       []oldPage
-	pages     []placedPage
-	reduces   bool // some points are not in the new pages
+	old       []oldChunk
+	chunks    []placedChunk
+	reduces   bool // some points are not in the new chunks
 }
 
 func (r *rewriteBody) code(f *codec.Fields) {
@@ -218,10 +218,10 @@ func (r *rewriteBody) code(f *codec.Fields) {
 	f.Uvarint("shape", &r.shape)
 	codec.Narrow(f, "tier", &r.tier)
 	f.Varint("partition", &r.partition)
-	codec.ListOf(f, "old", &r.old, (*oldPage).code)
-	codec.ListOf(f, "pages", &r.pages, func(p *placedPage, f *codec.Fields) {
+	codec.ListOf(f, "old", &r.old, (*oldChunk).code)
+	codec.ListOf(f, "pages", &r.chunks, func(p *placedChunk, f *codec.Fields) {
 		f.Uvarint("generation", &p.generation)
-		p.newPage.code(f)
+		p.newChunk.code(f)
 	})
 	f.Bool("reduces", &r.reduces)
 }
@@ -238,24 +238,24 @@ func (s *session) rewrite(r *rewriteBody) error {
 	m.touch(tx, o)
 	p := m.partition(tx, o, r.tier, r.partition)
 	for _, old := range r.old {
-		at := pageGroup{o.inc, r.tier, r.partition, old.field, old.column}
-		tx.Delete(pageKey(nil, at, old.generation, old.first, old.time))
+		at := chunkGroup{o.inc, r.tier, r.partition, old.field, old.column}
+		tx.Delete(chunkKey(nil, at, old.generation, old.first, old.time))
 		g := p.add(old.generation)
-		g.pages--
+		g.chunks--
 		g.bytes -= old.bytes
 	}
-	for i := range r.pages {
-		n := &r.pages[i]
+	for i := range r.chunks {
+		n := &r.chunks[i]
 		n.partition = r.partition
 		tx.Set(n.key(o.inc, r.tier, n.generation), n.row)
 		g := p.add(n.generation)
-		g.pages++
+		g.chunks++
 		g.bytes += int64(len(n.row))
 	}
 	if r.reduces && r.tier == rawTier {
 		p.state = reduced
 	}
-	if !slices.ContainsFunc(p.generations, func(g generation) bool { return g.pages > 0 }) {
+	if !slices.ContainsFunc(p.generations, func(g generation) bool { return g.chunks > 0 }) {
 		m.recount(tx, o, &p, 0)
 	}
 	m.savePartition(tx, o, r.tier, r.partition, p)
@@ -307,13 +307,13 @@ func (s *session) count(n *countBody) error {
 
 // rollupBody stores buckets of a tier that were computed anew.
 type rollupBody struct {
-	inc   incarnation
-	tier  tierID
-	shape uint64 // of the view that they were computed from
-	until int64  // of the range of dirty buckets that they belong to
-	was   dirty  // what its row said
-	is    dirty  // what is left of it; the whole range is done if it begins at its end
-	pages []newPage
+	inc    incarnation
+	tier   tierID
+	shape  uint64 // of the view that they were computed from
+	until  int64  // of the range of dirty buckets that they belong to
+	was    dirty  // what its row said
+	is     dirty  // what is left of it; the whole range is done if it begins at its end
+	chunks []newChunk
 }
 
 func (r *rollupBody) code(f *codec.Fields) {
@@ -323,7 +323,7 @@ func (r *rollupBody) code(f *codec.Fields) {
 	f.Varint("until_ms", &r.until)
 	r.was.fields(f, "was_")
 	r.is.fields(f, "is_")
-	codec.ListOf(f, "pages", &r.pages, (*newPage).code)
+	codec.ListOf(f, "pages", &r.chunks, (*newChunk).code)
 }
 
 // fields codes a dirty range; in JSON its fields begin with a prefix.
@@ -350,7 +350,7 @@ func (s *session) rollup(r *rollupBody) error {
 		return overtaken(s.name)
 	}
 	m.touch(tx, o)
-	m.addPages(tx, o, r.tier, uint64(tx.LSN()), r.pages, nil)
+	m.addChunks(tx, o, r.tier, uint64(tx.LSN()), r.chunks, nil)
 	if r.is.from >= r.until {
 		tx.Delete(k)
 	} else {
@@ -362,8 +362,8 @@ func (s *session) rollup(r *rollupBody) error {
 	return nil
 }
 
-// pagesOf returns the range of the keys of all pages of a partition.
-func pagesOf(inc incarnation, id tierID, partition int64) (lower, upper []byte) {
-	lower = partKey(nil, rowPage, inc, id, partition)
+// chunksOf returns the range of the keys of all chunks of a partition.
+func chunksOf(inc incarnation, id tierID, partition int64) (lower, upper []byte) {
+	lower = partKey(nil, rowChunk, inc, id, partition)
 	return lower, key.PrefixEnd(lower)
 }

@@ -11,8 +11,8 @@ import (
 // Duties returns the background work of a shard's leader for its time series.
 func (m *machine) Duties() []engine.Duty { return []engine.Duty{{Name: "maintenance", Run: maintain}} }
 
-// maintain seals blocks, merges pages, rolls up and removes deleted points, one step at a time. A
-// step is computed from a view and proposed with the shape of the pages and the LSN of the sealed
+// maintain seals blocks, merges chunks, rolls up and removes deleted points, one step at a time. A
+// step is computed from a view and proposed with the shape of the chunks and the LSN of the sealed
 // blocks it was computed from. If either has changed since, the shard refuses the step with
 // ErrConflict, and it is computed again.
 func maintain(ctx context.Context, lead *engine.Lead) error {
@@ -46,10 +46,10 @@ type step struct{ engine.Command }
 type maintainer struct {
 	patience func(ms int64) int64
 	idle     map[incarnation]idle
-	encoders map[pageGroup]*points.Encoder
+	encoders map[chunkGroup]*points.Encoder
 	spare    []*points.Encoder
 	purges   map[incarnation]*purge
-	merged   map[pageGroup]mergedUpTo
+	merged   map[chunkGroup]mergedUpTo
 	mergedAt map[incarnation][]byte // the partition in which something was merged last
 	retirals map[incarnation]*retiral
 	reader   points.Reader
@@ -69,8 +69,8 @@ type idle struct {
 func newMaintainer(lead *engine.Lead) *maintainer {
 	return &maintainer{
 		patience: lead.Patience,
-		idle:     make(map[incarnation]idle), encoders: make(map[pageGroup]*points.Encoder), purges: make(map[incarnation]*purge),
-		merged: make(map[pageGroup]mergedUpTo), mergedAt: make(map[incarnation][]byte), retirals: make(map[incarnation]*retiral),
+		idle:     make(map[incarnation]idle), encoders: make(map[chunkGroup]*points.Encoder), purges: make(map[incarnation]*purge),
+		merged: make(map[chunkGroup]mergedUpTo), mergedAt: make(map[incarnation][]byte), retirals: make(map[incarnation]*retiral),
 	}
 }
 
@@ -202,7 +202,7 @@ func stepOf[B, R any](m *maintenance, row *engine.CommandRow[*session, B, R], b 
 }
 
 // encoder returns the one for a column of a field in a partition.
-func (m *maintainer) encoder(at pageGroup) *points.Encoder {
+func (m *maintainer) encoder(at chunkGroup) *points.Encoder {
 	e := m.encoders[at]
 	if e == nil {
 		if n := len(m.spare); n > 0 {

@@ -8,7 +8,7 @@ import (
 	"github.com/floedb/floe/internal/points"
 )
 
-// deletions returns the series that have been deleted and may have points in pages, with the LSNs of their deletion.
+// deletions returns the series that have been deleted and may have points in chunks, with the LSNs of their deletion.
 func (m *maintenance) deletions() (all []printed, err error) {
 	if m.content.deleted == 0 {
 		return nil, nil
@@ -35,20 +35,22 @@ func (m *maintenance) numbered(kind byte) (all []printed, err error) {
 	return all, err
 }
 
-// purge is a walk over all pages of a measurement, which removes what was gone before it began: the points of series that had been deleted, and points that
-// had been too old before a longer retention was set, and
-// points of time ranges that had been deleted.
+// purge is a walk over all chunks of a measurement, which removes what was gone before it began:
+// the points of series that had been deleted, and points that had been too old before a longer
+// retention was set, and points of time ranges that had been deleted.
 type purge struct {
 	gone   []printed // with the LSNs of their deletion
 	ids    map[seriesID]bool
 	closed []closing
 	erased []erasure
-	at     []byte // the key of the page to go on from
-	done   bool   // all pages have been seen
+	at     []byte // the key of the chunk to go on from
+	done   bool   // all chunks have been seen
 }
 
-// purge takes the next step of the walk. Blocks of deleted series are left out when they are sealed, so that nothing of them comes to pages. It comes before
-// merges and rollups, and begins anew when a longer retention is set meanwhile: so those find no points in pages that had been too old before it.
+// purge takes the next step of the walk. Blocks of deleted series are left out when they are
+// sealed, so that nothing of them comes to chunks. It comes before merges and rollups, and begins
+// anew when a longer retention is set meanwhile: so those find no points in chunks that had been
+// too old before it.
 func (m *maintenance) purge() (*step, error) {
 	closed, err := m.closings()
 	if err != nil {
@@ -69,7 +71,7 @@ func (m *maintenance) purge() (*step, error) {
 		if err != nil {
 			return nil, err
 		}
-		p = &purge{gone: gone, ids: make(map[seriesID]bool), closed: closed, erased: erased, at: incKey(nil, rowPage, m.inc)}
+		p = &purge{gone: gone, ids: make(map[seriesID]bool), closed: closed, erased: erased, at: incKey(nil, rowChunk, m.inc)}
 		for _, g := range gone {
 			p.ids[g.id] = true
 		}
@@ -111,7 +113,7 @@ func (m *maintenance) oldestBlock(p *purge) bool {
 	return false
 }
 
-// closings returns those whose points can be removed: all are in pages, and the tiers that there were are made of them.
+// closings returns those whose points can be removed: all are in chunks, and the tiers that there were are made of them.
 func (m *maintenance) closings() (ready []closing, err error) {
 	for _, c := range m.content.closed {
 		wait := m.content.sealed < min(m.content.last, c.upTo)
@@ -131,9 +133,9 @@ func (m *maintenance) closings() (ready []closing, err error) {
 	return ready, nil
 }
 
-// purgeSome rewrites pages of one partition, nil if there are no more pages to rewrite.
+// purgeSome rewrites chunks of one partition, nil if there are no more chunks to rewrite.
 func (m *maintenance) purgeSome(p *purge) (*step, error) {
-	prefix := incKey(nil, rowPage, m.inc)
+	prefix := incKey(nil, rowChunk, m.inc)
 	it, err := m.view.Iter(p.at, key.PrefixEnd(prefix))
 	if err != nil {
 		return nil, err
@@ -146,18 +148,18 @@ func (m *maintenance) purgeSome(p *purge) (*step, error) {
 		if !same || size > mergeInput {
 			break
 		}
-		var page heldPage
-		if page, err = readPage(it.Key(), bytes.Clone(it.Value())); err != nil {
+		var chunk heldChunk
+		if chunk, err = readChunk(it.Key(), bytes.Clone(it.Value())); err != nil {
 			break
 		}
 		var held bool
-		if held, err = m.holds(&page, p); err == nil && (held || page.row.from < p.goneIn(&page)) {
+		if held, err = m.holds(&chunk, p); err == nil && (held || chunk.row.from < p.goneIn(&chunk)) {
 			if cmd == nil {
-				at := page.group
+				at := chunk.group
 				cmd = &rewriteBody{inc: m.inc, shape: m.content.shape, tier: at.tier, partition: at.partition}
 			}
-			err = m.rewriteWithout(cmd, &page, p)
-			size += page.bytes
+			err = m.rewriteWithout(cmd, &chunk, p)
+			size += chunk.bytes
 		}
 		p.at = append(p.at, 0)
 	}
@@ -170,8 +172,8 @@ func (m *maintenance) purgeSome(p *purge) (*step, error) {
 	return stepOf(m, rewrite, *cmd)
 }
 
-// holds reports whether a page has points of a series that was deleted, or of a time range that was.
-func (m *maintenance) holds(p *heldPage, of *purge) (held bool, err error) {
+// holds reports whether a chunk has points of a series that was deleted, or of a time range that was.
+func (m *maintenance) holds(p *heldChunk, of *purge) (held bool, err error) {
 	holes := of.holesIn(p)
 	if len(of.ids) == 0 && len(holes) == 0 {
 		return false, nil
@@ -199,23 +201,23 @@ func (m *maintenance) holds(p *heldPage, of *purge) (held bool, err error) {
 	return held, nil
 }
 
-// holesIn returns what time ranges that were deleted hide of a page.
-func (p *purge) holesIn(page *heldPage) []hole {
-	return slices.DeleteFunc(holesOf(p.erased, page.group.tier, page.generation), func(h hole) bool {
-		return page.row.to < h.from || page.row.from >= h.to
+// holesIn returns what time ranges that were deleted hide of a chunk.
+func (p *purge) holesIn(chunk *heldChunk) []hole {
+	return slices.DeleteFunc(holesOf(p.erased, chunk.group.tier, chunk.generation), func(h hole) bool {
+		return chunk.row.to < h.from || chunk.row.from >= h.to
 	})
 }
 
-// goneIn returns the time before which the points of a page are to be removed.
-func (p *purge) goneIn(page *heldPage) int64 {
-	if page.group.tier != rawTier {
+// goneIn returns the time before which the points of a chunk are to be removed.
+func (p *purge) goneIn(chunk *heldChunk) int64 {
+	if chunk.group.tier != rawTier {
 		return minTime
 	}
-	return (&content{closed: p.closed}).goneBefore(page.generation)
+	return (&content{closed: p.closed}).goneBefore(chunk.generation)
 }
 
-// rewriteWithout replaces a page by what it has of other series, as far as that is not gone too.
-func (m *maintenance) rewriteWithout(cmd *rewriteBody, p *heldPage, of *purge) error {
+// rewriteWithout replaces a chunk by what it has of other series, as far as that is not gone too.
+func (m *maintenance) rewriteWithout(cmd *rewriteBody, p *heldChunk, of *purge) error {
 	var e points.Encoder
 	gone, holes := of.goneIn(p), of.holesIn(p)
 	err := m.eachRun(p, func(id seriesID, times []int64, values []float64) {
@@ -229,7 +231,7 @@ func (m *maintenance) rewriteWithout(cmd *rewriteBody, p *heldPage, of *purge) e
 		})
 	})
 	cmd.old = append(cmd.old, p.old())
-	cmd.addPages(p.group, p.generation, &e)
+	cmd.addChunks(p.group, p.generation, &e)
 	cmd.reduces = true
 	return err
 }
@@ -327,7 +329,7 @@ func (s *seriesSet) add(id seriesID) {
 
 func (s seriesSet) has(id seriesID) bool { return int(id/64) < len(s) && s[id/64]&(1<<(id%64)) != 0 }
 
-// present returns the series that have points, in blocks or pages of any tier.
+// present returns the series that have points, in blocks or chunks of any tier.
 func (m *maintenance) present() (found seriesSet, err error) {
 	prefix := incKey(nil, rowBlock, m.inc)
 	if err := m.each(prefix, func(_, value []byte) error {
@@ -339,8 +341,8 @@ func (m *maintenance) present() (found seriesSet, err error) {
 	}); err != nil {
 		return nil, err
 	}
-	err = m.each(incKey(nil, rowPage, m.inc), func(k, value []byte) error {
-		p, err := readPage(k, value)
+	err = m.each(incKey(nil, rowChunk, m.inc), func(k, value []byte) error {
+		p, err := readChunk(k, value)
 		if err != nil {
 			return err
 		}

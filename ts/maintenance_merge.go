@@ -14,7 +14,7 @@ import (
 const (
 	mergeAt    = 8              // so many; then the newest of them and whatever is not larger than those
 	mergeQuiet = 10 * 60 * 1000 // all, if nothing was added for so many ms and the partition is over
-	mergeInput = 700 << 10      // bytes of pages that one step takes
+	mergeInput = 700 << 10      // bytes of chunks that one step takes
 )
 
 // merge makes one generation of several in a part of a partition. It goes on where the step before has merged something, and begins at the front again when
@@ -106,24 +106,24 @@ func (m *maintenance) toMerge(p *partitionRow, end int64) (merged []uint64) {
 	return merged
 }
 
-// heldPage is a page of the view.
-type heldPage struct {
-	group      pageGroup
+// heldChunk is a chunk of the view.
+type heldChunk struct {
+	group      chunkGroup
 	generation uint64
 	first      seriesID
 	time       int64
-	row        pageRow
+	row        chunkRow
 	bytes      int64
 }
 
-func (p *heldPage) old() oldPage {
-	return oldPage{p.generation, p.group.field, p.group.column, p.first, p.time, p.bytes}
+func (p *heldChunk) old() oldChunk {
+	return oldChunk{p.generation, p.group.field, p.group.column, p.first, p.time, p.bytes}
 }
 
-func readPage(k, value []byte) (p heldPage, err error) {
-	p = heldPage{group: pageGroupOf(k), generation: generationOf(k), bytes: int64(len(value))}
+func readChunk(k, value []byte) (p heldChunk, err error) {
+	p = heldChunk{group: chunkGroupOf(k), generation: generationOf(k), bytes: int64(len(value))}
 	p.first, p.time = firstOf(k)
-	p.row, err = decodePage(value)
+	p.row, err = decodeChunk(value)
 	return p, err
 }
 
@@ -132,7 +132,7 @@ func readPage(k, value []byte) (p heldPage, err error) {
 func (m *maintenance) mergeSome(tier tierID, partition int64, merged []uint64) (*step, error) {
 	defer m.release()
 	cmd := rewriteBody{inc: m.inc, shape: m.content.shape, tier: tier, partition: partition}
-	lower, _ := pagesOf(m.inc, tier, partition)
+	lower, _ := chunksOf(m.inc, tier, partition)
 	size := int64(0)
 	for {
 		group, ok, err := m.unmerged(lower, tier, partition, merged)
@@ -142,7 +142,7 @@ func (m *maintenance) mergeSome(tier tierID, partition int64, merged []uint64) (
 		if !ok {
 			break
 		}
-		inputs, bound, err := m.cutPages(group, merged)
+		inputs, bound, err := m.cutChunks(group, merged)
 		if err != nil {
 			return nil, err
 		}
@@ -166,8 +166,8 @@ func (m *maintenance) mergeSome(tier tierID, partition int64, merged []uint64) (
 	return stepOf(m, rewrite, cmd)
 }
 
-// mergeColumn adds the merge of pages, the oldest generation first, of the series before one to a command.
-func (m *maintenance) mergeColumn(cmd *rewriteBody, group pageGroup, merged []uint64, inputs []heldPage, bound int64) error {
+// mergeColumn adds the merge of chunks, the oldest generation first, of the series before one to a command.
+func (m *maintenance) mergeColumn(cmd *rewriteBody, group chunkGroup, merged []uint64, inputs []heldChunk, bound int64) error {
 	target := merged[len(merged)-1]
 	e := m.encoder(group)
 	rests := make(map[uint64]*points.Encoder)
@@ -190,27 +190,27 @@ func (m *maintenance) mergeColumn(cmd *rewriteBody, group pageGroup, merged []ui
 			return err
 		}
 	}
-	cmd.addPages(group, target, e)
+	cmd.addChunks(group, target, e)
 	for _, g := range merged {
 		if rest := rests[g]; rest != nil {
-			cmd.addPages(group, g, rest)
+			cmd.addChunks(group, g, rest)
 		}
 	}
 	m.merged[group] = mergedUpTo{target, bound}
 	return nil
 }
 
-// addPages adds what an encoder holds as pages.
-func (r *rewriteBody) addPages(at pageGroup, generation uint64, e *points.Encoder) {
-	for p := range e.Pages(pageBytes) {
-		row := pageRow{seriesID(p.Last), p.From, p.To, int64(p.Points), p.Data}
-		n := newPage{at.partition, at.field, at.column, seriesID(p.Series), p.Time, row.encode(nil)}
-		r.pages = append(r.pages, placedPage{n, generation})
+// addChunks adds what an encoder holds as chunks.
+func (r *rewriteBody) addChunks(at chunkGroup, generation uint64, e *points.Encoder) {
+	for p := range e.Chunks(chunkBytes) {
+		row := chunkRow{seriesID(p.Last), p.From, p.To, int64(p.Points), p.Data}
+		n := newChunk{at.partition, at.field, at.column, seriesID(p.Series), p.Time, row.encode(nil)}
+		r.chunks = append(r.chunks, placedChunk{n, generation})
 	}
 }
 
-// eachRun calls f for the runs of a page. The slices are valid during the call.
-func (m *maintainer) eachRun(p *heldPage, f func(id seriesID, times []int64, values []float64)) error {
+// eachRun calls f for the runs of a chunk. The slices are valid during the call.
+func (m *maintainer) eachRun(p *heldChunk, f func(id seriesID, times []int64, values []float64)) error {
 	if err := m.reader.Open(p.row.data); err != nil {
 		return err
 	}
@@ -225,9 +225,10 @@ func (m *maintainer) eachRun(p *heldPage, f func(id seriesID, times []int64, val
 	return nil
 }
 
-// unmerged returns the first column of a field, from a key on, in which some of the generations have pages that are not of the last of them.
-func (m *maintenance) unmerged(lower []byte, tier tierID, partition int64, merged []uint64) (at pageGroup, ok bool, err error) {
-	_, upper := pagesOf(m.inc, tier, partition)
+// unmerged returns the first column of a field, from a key on, in which some of the generations
+// have chunks that are not of the last of them.
+func (m *maintenance) unmerged(lower []byte, tier tierID, partition int64, merged []uint64) (at chunkGroup, ok bool, err error) {
+	_, upper := chunksOf(m.inc, tier, partition)
 	for {
 		it, err := m.view.Iter(lower, upper)
 		if err != nil {
@@ -236,11 +237,11 @@ func (m *maintenance) unmerged(lower []byte, tier tierID, partition int64, merge
 		more := it.First()
 		var g uint64
 		if more {
-			at, g = pageGroupOf(it.Key()), generationOf(it.Key())
+			at, g = chunkGroupOf(it.Key()), generationOf(it.Key())
 		}
 		// Generations that are not merged come before those that are: in this group there is nothing to do if it begins with the last one.
 		for more && !slices.Contains(merged, g) {
-			if more = it.Next() && pageGroupOf(it.Key()) == at; more {
+			if more = it.Next() && chunkGroupOf(it.Key()) == at; more {
 				g = generationOf(it.Key())
 			}
 		}
@@ -250,28 +251,29 @@ func (m *maintenance) unmerged(lower []byte, tier tierID, partition int64, merge
 		if more && g != merged[len(merged)-1] {
 			return at, true, nil
 		}
-		if at == (pageGroup{}) {
+		if at == (chunkGroup{}) {
 			return at, false, nil
 		}
-		lower, at = key.PrefixEnd(columnPrefix(nil, at)), pageGroup{}
+		lower, at = key.PrefixEnd(columnPrefix(nil, at)), chunkGroup{}
 	}
 }
 
-// mergedUpTo remembers how far a merge has come: the target's pages do not straddle the series.
+// mergedUpTo remembers how far a merge has come: the target's chunks do not straddle the series.
 type mergedUpTo struct {
 	target uint64
 	bound  int64
 }
 
-// collected are pages of one generation, as many as one step may take.
+// collected are chunks of one generation, as many as one step may take.
 type collected struct {
-	pages []heldPage
-	limit int64 // the first series that may have pages which were not collected
+	chunks []heldChunk
+	limit  int64 // the first series that may have chunks which were not collected
 }
 
-// cutPages returns the pages that one step takes, by generations, and the series at which the merge ends: those from there on stay what they are. It
-// begins with the first series that has a page which is not of the target.
-func (m *maintenance) cutPages(at pageGroup, merged []uint64) (inputs []heldPage, bound int64, err error) {
+// cutChunks returns the chunks that one step takes, by generations, and the series at which the
+// merge ends: those from there on stay what they are. It begins with the first series that has a
+// chunk which is not of the target.
+func (m *maintenance) cutChunks(at chunkGroup, merged []uint64) (inputs []heldChunk, bound int64, err error) {
 	target := merged[len(merged)-1]
 	var parts []collected
 	from := int64(math.MaxInt64)
@@ -280,8 +282,8 @@ func (m *maintenance) cutPages(at pageGroup, merged []uint64) (inputs []heldPage
 		if err != nil {
 			return nil, 0, err
 		}
-		if len(c.pages) > 0 {
-			from = min(from, int64(c.pages[0].first))
+		if len(c.chunks) > 0 {
+			from = min(from, int64(c.chunks[0].first))
 		}
 		parts = append(parts, c)
 	}
@@ -295,7 +297,7 @@ func (m *maintenance) cutPages(at pageGroup, merged []uint64) (inputs []heldPage
 	}
 	bound = boundOf(append(parts, c))
 	for _, c := range append(parts, c) {
-		for _, p := range c.pages {
+		for _, p := range c.chunks {
 			if int64(p.first) < bound {
 				inputs = append(inputs, p)
 			}
@@ -304,8 +306,8 @@ func (m *maintenance) cutPages(at pageGroup, merged []uint64) (inputs []heldPage
 	return inputs, bound, nil
 }
 
-// collect reads pages of a generation that reach a series, beginning with those that start at another one.
-func (m *maintenance) collect(at pageGroup, generation uint64, start, from int64) (c collected, err error) {
+// collect reads chunks of a generation that reach a series, beginning with those that start at another one.
+func (m *maintenance) collect(at chunkGroup, generation uint64, start, from int64) (c collected, err error) {
 	prefix := generationPrefix(nil, at, generation)
 	it, err := m.view.Iter(key.AppendUint32(slices.Clone(prefix), uint32(start)), key.PrefixEnd(prefix))
 	if err != nil {
@@ -315,14 +317,14 @@ func (m *maintenance) collect(at pageGroup, generation uint64, start, from int64
 	size := int64(0)
 	for ok := it.First(); ok && err == nil; ok = it.Next() {
 		first, _ := firstOf(it.Key())
-		if n := len(c.pages); n > 0 && size > mergeInput && int64(first) > max(int64(c.pages[0].first), from) && first > c.pages[n-1].first {
+		if n := len(c.chunks); n > 0 && size > mergeInput && int64(first) > max(int64(c.chunks[0].first), from) && first > c.chunks[n-1].first {
 			c.limit = int64(first)
 			break
 		}
-		var p heldPage
-		if p, err = readPage(it.Key(), it.Value()); err == nil && int64(p.row.last) >= from {
+		var p heldChunk
+		if p, err = readChunk(it.Key(), it.Value()); err == nil && int64(p.row.last) >= from {
 			p.row.data = slices.Clone(p.row.data)
-			c.pages = append(c.pages, p)
+			c.chunks = append(c.chunks, p)
 			size += p.bytes
 		}
 	}
@@ -335,14 +337,14 @@ func (m *maintenance) collect(at pageGroup, generation uint64, start, from int64
 // boundOf returns how far a merge of about mergeInput bytes gets, at least over the first series.
 func boundOf(parts []collected) int64 {
 	bound := int64(math.MaxInt64)
-	var byFirst []*heldPage
+	var byFirst []*heldChunk
 	for i := range parts {
 		bound = min(bound, parts[i].limit)
-		for j := range parts[i].pages {
-			byFirst = append(byFirst, &parts[i].pages[j])
+		for j := range parts[i].chunks {
+			byFirst = append(byFirst, &parts[i].chunks[j])
 		}
 	}
-	slices.SortStableFunc(byFirst, func(a, b *heldPage) int { return cmp.Compare(a.first, b.first) })
+	slices.SortStableFunc(byFirst, func(a, b *heldChunk) int { return cmp.Compare(a.first, b.first) })
 	size := int64(0)
 	for i, p := range byFirst {
 		if size > 0 && size+p.bytes > mergeInput && p.first > byFirst[i-1].first {

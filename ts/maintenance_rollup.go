@@ -9,7 +9,7 @@ import (
 	"github.com/floedb/floe/internal/points"
 )
 
-// What one step rolls up: bytes of pages, and buckets.
+// What one step rolls up: bytes of chunks, and buckets.
 const (
 	rollupInput = 1 << 20
 	maxBuckets  = 4096
@@ -95,12 +95,12 @@ func (m *maintenance) rollupSome(tier *tier, until int64, d dirty, over int64) (
 	return stepOf(m, rollup, cmd)
 }
 
-// narrow returns the series up to which the pages of an area have about rollupInput bytes, math.MaxInt64 if all have.
+// narrow returns the series up to which the chunks of an area have about rollupInput bytes, math.MaxInt64 if all have.
 func (m *maintenance) narrow(a area) (int64, error) {
 	type start struct{ first, bytes int64 }
 	var all []start
 	size := int64(0)
-	err := m.eachPage(a, func(p *heldPage) error {
+	err := m.eachChunk(a, func(p *heldChunk) error {
 		all = append(all, start{int64(p.first), p.bytes})
 		size += p.bytes
 		return nil
@@ -118,10 +118,10 @@ func (m *maintenance) narrow(a area) (int64, error) {
 	return math.MaxInt64, nil
 }
 
-// eachPage calls f for the pages of points that an area may have to do with, in the order of partitions, fields and generations.
-func (m *maintenance) eachPage(a area, f func(p *heldPage) error) error {
-	lower := partKey(nil, rowPage, m.inc, rawTier, floorDiv(a.from, m.partition))
-	upper := partKey(nil, rowPage, m.inc, rawTier, floorDiv(a.until-1, m.partition)+1)
+// eachChunk calls f for the chunks of points that an area may have to do with, in the order of partitions, fields and generations.
+func (m *maintenance) eachChunk(a area, f func(p *heldChunk) error) error {
+	lower := partKey(nil, rowChunk, m.inc, rawTier, floorDiv(a.from, m.partition))
+	upper := partKey(nil, rowChunk, m.inc, rawTier, floorDiv(a.until-1, m.partition)+1)
 	it, err := m.view.Iter(lower, upper)
 	if err != nil {
 		return err
@@ -130,8 +130,8 @@ func (m *maintenance) eachPage(a area, f func(p *heldPage) error) error {
 		if first, _ := firstOf(it.Key()); int64(first) >= a.last {
 			continue
 		}
-		var p heldPage
-		if p, err = readPage(it.Key(), it.Value()); err == nil && int64(p.row.last) >= a.first && p.row.to >= a.from && p.row.from < a.until {
+		var p heldChunk
+		if p, err = readChunk(it.Key(), it.Value()); err == nil && int64(p.row.last) >= a.first && p.row.to >= a.from && p.row.from < a.until {
 			err = f(&p)
 		}
 	}
@@ -141,11 +141,11 @@ func (m *maintenance) eachPage(a area, f func(p *heldPage) error) error {
 	return err
 }
 
-// compute makes the pages of an area, and returns their size.
+// compute makes the chunks of an area, and returns their size.
 func (m *maintenance) compute(tier *tier, a area, cmd *rollupBody) (size int, err error) {
 	defer m.release()
 	gathered := make(map[fieldID]*points.Encoder)
-	err = m.eachPage(a, func(p *heldPage) error {
+	err = m.eachChunk(a, func(p *heldChunk) error {
 		return m.eachRun(p, func(id seriesID, times []int64, values []float64) {
 			if int64(id) < a.first || int64(id) >= a.last {
 				return
@@ -170,7 +170,7 @@ func (m *maintenance) compute(tier *tier, a area, cmd *rollupBody) (size int, er
 	var columns []float64
 	for f, e := range gathered {
 		if err := m.aggregate(f, e, func(id seriesID, b *bucket) {
-			at := pageGroup{m.inc, tier.id, floorDiv(b.start, length), f, columnValue}
+			at := chunkGroup{m.inc, tier.id, floorDiv(b.start, length), f, columnValue}
 			columns = b.columns(columns[:0])
 			for i, v := range columns {
 				at.column = columnCount + column(i)
@@ -180,9 +180,9 @@ func (m *maintenance) compute(tier *tier, a area, cmd *rollupBody) (size int, er
 			return 0, err
 		}
 	}
-	cmd.pages, _ = m.pages(tier.id)
-	for i := range cmd.pages {
-		size += len(cmd.pages[i].row)
+	cmd.chunks, _ = m.chunks(tier.id)
+	for i := range cmd.chunks {
+		size += len(cmd.chunks[i].row)
 	}
 	return size, nil
 }

@@ -11,13 +11,13 @@ import (
 	"github.com/floedb/floe/internal/points"
 )
 
-// pageBytes is about how large a page is.
-const pageBytes = 60 << 10
+// chunkBytes is about how large a chunk is.
+const chunkBytes = 60 << 10
 
-// sealInput is how many bytes of blocks one step takes at first; if their pages are too large, it takes fewer.
+// sealInput is how many bytes of blocks one step takes at first; if their chunks are too large, it takes fewer.
 const sealInput = 768 << 10
 
-// seal turns the oldest blocks into pages, if there is enough of them or they are old enough.
+// seal turns the oldest blocks into chunks, if there is enough of them or they are old enough.
 func (m *maintenance) seal() (*step, error) {
 	w := &m.content.blocks
 	if w.points == 0 {
@@ -33,8 +33,8 @@ func (m *maintenance) seal() (*step, error) {
 			return nil, err
 		}
 		size := 0
-		for i := range cmd.pages {
-			size += len(cmd.pages[i].row)
+		for i := range cmd.chunks {
+			size += len(cmd.chunks[i].row)
 		}
 		if size <= maxSealBytes || blocks == 1 || input == 0 {
 			return stepOf(m, seal, cmd)
@@ -52,7 +52,7 @@ type sealing struct {
 	erased  []erasure
 }
 
-// sealUpTo makes pages of about so many bytes of blocks, whole writes, the oldest first. It returns of how many writes.
+// sealUpTo makes chunks of about so many bytes of blocks, whole writes, the oldest first. It returns of how many writes.
 func (m *maintenance) sealUpTo(input int) (cmd sealBody, writes int, err error) {
 	defer m.release()
 	cmd = sealBody{inc: m.inc, from: m.content.sealed, shape: m.content.shape}
@@ -102,7 +102,7 @@ func (m *maintenance) sealUpTo(input int) (cmd sealBody, writes int, err error) 
 	if err != nil {
 		return cmd, 0, err
 	}
-	cmd.pages, cmd.points = m.pages(rawTier)
+	cmd.chunks, cmd.points = m.chunks(rawTier)
 	for i, tier := range m.policy.tiers {
 		cmd.dirty = append(cmd.dirty, ranges(tier.id, tier.every, s.buckets[i])...)
 	}
@@ -164,7 +164,7 @@ func (s *sealing) addRun(f fieldID, id seriesID, times []int64, values []float64
 			n++
 		}
 		if partition >= s.cut {
-			at := pageGroup{s.inc, rawTier, partition, f, columnValue}
+			at := chunkGroup{s.inc, rawTier, partition, f, columnValue}
 			s.encoder(at).Run(uint32(id), uint16(f), times[:n], values[:n])
 			s.mark(times[:n])
 		}
@@ -218,17 +218,17 @@ func ranges(id tierID, every int64, buckets map[int64]bool) (all []dirtyRange) {
 	return all
 }
 
-// pages encodes what the encoders hold, in the order of partitions, and counts the points of each partition.
-func (m *maintainer) pages(id tierID) (all []newPage, counts []counted) {
-	order := slices.SortedFunc(maps.Keys(m.encoders), func(a, b pageGroup) int {
+// chunks encodes what the encoders hold, in the order of partitions, and counts the points of each partition.
+func (m *maintainer) chunks(id tierID) (all []newChunk, counts []counted) {
+	order := slices.SortedFunc(maps.Keys(m.encoders), func(a, b chunkGroup) int {
 		return cmp.Or(cmp.Compare(a.partition, b.partition), cmp.Compare(a.field, b.field), cmp.Compare(a.column, b.column))
 	})
 	var together []*points.Encoder // the fields of a partition
 	for i, at := range order {
 		e := m.encoders[at]
-		for p := range e.Pages(pageBytes) {
-			row := pageRow{seriesID(p.Last), p.From, p.To, int64(p.Points), p.Data}
-			all = append(all, newPage{at.partition, at.field, at.column, seriesID(p.Series), p.Time, row.encode(nil)})
+		for p := range e.Chunks(chunkBytes) {
+			row := chunkRow{seriesID(p.Last), p.From, p.To, int64(p.Points), p.Data}
+			all = append(all, newChunk{at.partition, at.field, at.column, seriesID(p.Series), p.Time, row.encode(nil)})
 		}
 		if id != rawTier {
 			continue

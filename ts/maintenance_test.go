@@ -40,18 +40,18 @@ func TestSealAndMerge(t *testing.T) {
 	before := contents(r)
 	r.Advance(5 * minute)
 	rows(t, r, ts.RowBlock, 0)
-	rows(t, r, ts.RowPage, 1)
+	rows(t, r, ts.RowChunk, 1)
 	check(t, r, before)
 	write(t, s, point("a", 1*second, 100), point("c", 2*second, 7))
 	before = contents(r)
 	r.Advance(5 * minute)
-	rows(t, r, ts.RowPage, 2)
+	rows(t, r, ts.RowChunk, 2)
 	check(t, r, before)
 	if m := must(s.Get(t.Context(), "cpu")); m.Points != 8 || m.Series != 3 {
 		t.Errorf("Measurement = %+v, want 8 points before the merge", m)
 	}
 	r.Advance(2 * day) // the partition is over
-	rows(t, r, ts.RowPage, 1)
+	rows(t, r, ts.RowChunk, 1)
 	check(t, r, before)
 	if m := must(s.Get(t.Context(), "cpu")); m.Points != 7 {
 		t.Errorf("Measurement = %+v, want 7 points behind the merge: one was replaced", m)
@@ -89,7 +89,7 @@ func TestManySealsAndMerges(t *testing.T) {
 	if _, bytes := ts.CountRows(r, 0, ts.RowPartition); bytes == 0 {
 		t.Error("there are no partitions")
 	}
-	if n, _ := ts.CountRows(r, 0, ts.RowPage); n > 2*7 {
+	if n, _ := ts.CountRows(r, 0, ts.RowChunk); n > 2*7 {
 		t.Errorf("%d pages of two fields: they are not merged", n)
 	}
 }
@@ -125,7 +125,7 @@ func TestRetention(t *testing.T) {
 	r.Advance(6 * minute)
 	rows(t, r, ts.RowBlock, 0)
 	r.Advance(2 * day)
-	if n, _ := ts.CountRows(r, 0, ts.RowPage); n != 1 {
+	if n, _ := ts.CountRows(r, 0, ts.RowChunk); n != 1 {
 		t.Errorf("%d pages, want the one that is not old enough", n)
 	}
 	m := must(s.Get(t.Context(), "cpu"))
@@ -133,7 +133,7 @@ func TestRetention(t *testing.T) {
 		t.Errorf("Measurement = %+v, want one series: the other has no points any more", m)
 	}
 	r.Advance(3 * day)
-	rows(t, r, ts.RowPage, 0)
+	rows(t, r, ts.RowChunk, 0)
 	rows(t, r, ts.RowSeries, 0)
 	write(t, s, point("a", 5*day, 4))
 	check(t, r, fmt.Sprintf("cpu host=a; value %d 4", 5*day))

@@ -23,8 +23,8 @@ type feed interface {
 	close() error
 }
 
-// pageFeed reads the pages of a generation. It has one of them in memory.
-type pageFeed struct {
+// chunkFeed reads the pages of a generation. It has one of them in memory.
+type chunkFeed struct {
 	it     *engine.Iter
 	prefix []byte
 	field  fieldID
@@ -38,37 +38,37 @@ type pageFeed struct {
 type feedState uint8
 
 const (
-	feedNew  feedState = iota
-	feedPage           // the iterator and the cursor are at a page
-	feedDone           // there are no more pages
+	feedNew   feedState = iota
+	feedChunk           // the iterator and the cursor are at a page
+	feedDone            // there are no more pages
 )
 
-func newPageFeed(v *engine.View, at pageGroup, generation uint64) (*pageFeed, error) {
+func newChunkFeed(v *engine.View, at chunkGroup, generation uint64) (*chunkFeed, error) {
 	prefix := generationPrefix(nil, at, generation)
 	it, err := v.Iter(prefix, key.PrefixEnd(prefix))
-	return &pageFeed{it: it, prefix: prefix, field: at.field}, err
+	return &chunkFeed{it: it, prefix: prefix, field: at.field}, err
 }
 
-func (f *pageFeed) seek(id seriesID) (bool, error) {
+func (f *chunkFeed) seek(id seriesID) (bool, error) {
 	f.id = id
-	if f.state == feedPage && id > f.last {
+	if f.state == feedChunk && id > f.last {
 		if err := f.enter(f.it.Next()); err != nil {
 			return false, err
 		}
 	}
-	if f.state == feedNew || f.state == feedPage && id > f.last {
+	if f.state == feedNew || f.state == feedChunk && id > f.last {
 		if err := f.find(id); err != nil {
 			return false, err
 		}
 	}
-	if f.state != feedPage || !f.cursor.Seek(uint32(id)) {
+	if f.state != feedChunk || !f.cursor.Seek(uint32(id)) {
 		return false, nil
 	}
 	return f.cursor.Series() == uint32(id), nil
 }
 
 // find goes to the first page that may have points of a series: the last one that begins before it, or the next.
-func (f *pageFeed) find(id seriesID) error {
+func (f *chunkFeed) find(id seriesID) error {
 	k := key.AppendInt64(key.AppendUint32(slices.Clone(f.prefix), uint32(id)), math.MinInt64)
 	if f.it.SeekLT(k) {
 		if err := f.enter(true); err != nil || id <= f.last {
@@ -80,16 +80,16 @@ func (f *pageFeed) find(id seriesID) error {
 }
 
 // enter opens the page that the iterator is at.
-func (f *pageFeed) enter(ok bool) error {
+func (f *chunkFeed) enter(ok bool) error {
 	if !ok {
 		f.state = feedDone
 		return f.it.Err()
 	}
-	row, err := decodePage(f.it.Value())
+	row, err := decodeChunk(f.it.Value())
 	if err != nil {
 		return err
 	}
-	f.state, f.last = feedPage, row.last
+	f.state, f.last = feedChunk, row.last
 	return openRuns(&f.reader, &f.cursor, row.data, uint16(f.field))
 }
 
@@ -108,19 +108,19 @@ func openRuns(r *points.Reader, c *points.Cursor, data []byte, field uint16) err
 	return nil
 }
 
-func (f *pageFeed) read() ([]int64, []float64) { return f.cursor.Read() }
+func (f *chunkFeed) read() ([]int64, []float64) { return f.cursor.Read() }
 
-func (f *pageFeed) next() (bool, error) {
+func (f *chunkFeed) next() (bool, error) {
 	if f.cursor.Next() {
 		return f.cursor.Series() == uint32(f.id), nil
 	}
-	if err := f.enter(f.it.Next()); err != nil || f.state != feedPage {
+	if err := f.enter(f.it.Next()); err != nil || f.state != feedChunk {
 		return false, err
 	}
 	return f.cursor.Next() && f.cursor.Series() == uint32(f.id), nil
 }
 
-func (f *pageFeed) close() error { return f.it.Close() }
+func (f *chunkFeed) close() error { return f.it.Close() }
 
 // heldBlock is a block that a query has in memory, with its series in order.
 type heldBlock struct {

@@ -152,12 +152,12 @@ const (
 // feeds fills a merger with what there is of a column of a field in a partition: the generations, then the blocks, in the order in which they replace each
 // other.
 func (s *scan) feeds(m *merger, p *partitionAt, field fieldID, c column) error {
-	at := pageGroup{inc: s.open.inc, partition: p.number, field: field, column: c}
+	at := chunkGroup{inc: s.open.inc, partition: p.number, field: field, column: c}
 	if s.tier != nil {
 		at.tier = s.tier.id
 	}
 	for _, g := range p.row.generations {
-		f, err := newPageFeed(s.view, at, g.number)
+		f, err := newChunkFeed(s.view, at, g.number)
 		if err != nil {
 			return err
 		}

@@ -109,13 +109,13 @@ const (
 // generation is what was sealed, or merged, together.
 type generation struct {
 	number uint64 // LSN up to which it holds points
-	pages  int64
+	chunks int64
 	bytes  int64
 }
 
 func (g *generation) code(c *codec.Coder) {
 	c.Uvarint(&g.number)
-	c.Varint(&g.pages)
+	c.Varint(&g.chunks)
 	c.Varint(&g.bytes)
 }
 
@@ -132,7 +132,7 @@ func (p *partitionRow) code(c *codec.Coder) {
 		return
 	}
 	for i, g := range p.generations {
-		if g.pages < 1 || i > 0 && p.generations[i-1].number >= g.number {
+		if g.chunks < 1 || i > 0 && p.generations[i-1].number >= g.number {
 			c.Fail("generations not in order")
 		}
 	}
@@ -175,21 +175,21 @@ func decodeDirty(b []byte) (dirty, error) { return decode(b, "dirty", (*dirty).c
 
 func (d *dirty) encode(dst []byte) []byte { return encode(dst, d, (*dirty).code) }
 
-// pageRow is the row of a page: what package points says of it, and its points, which alias the row.
-type pageRow struct {
+// chunkRow is the row of a chunk: what package points says of it, and its points, which alias the row.
+type chunkRow struct {
 	last     seriesID
 	from, to int64 // least and greatest time
 	values   int64
 	data     []byte
 }
 
-func (p *pageRow) encode(dst []byte) []byte {
+func (p *chunkRow) encode(dst []byte) []byte {
 	dst = codec.AppendUvarint(append(dst, rowVersion), uint64(p.last))
 	dst = codec.AppendUvarint(codec.AppendVarint(dst, p.from), uint64(p.to-p.from))
 	return append(codec.AppendUvarint(dst, uint64(p.values)), p.data...)
 }
 
-func decodePage(row []byte) (p pageRow, err error) {
+func decodeChunk(row []byte) (p chunkRow, err error) {
 	r := codec.NewReader(row)
 	version, last := r.Byte(), r.Uvarint()
 	p.from = r.Varint()
@@ -197,7 +197,7 @@ func decodePage(row []byte) (p pageRow, err error) {
 	p.last, p.to, p.values = seriesID(last), p.from+int64(span), int64(values)
 	p.data = r.Rest()
 	if err := r.Err(); err != nil || version != rowVersion || last > math.MaxUint32 || p.to < p.from || p.values < 1 {
-		return p, fmt.Errorf("ts page row: %w: %x", codec.ErrCorrupt, row[:min(len(row), 16)])
+		return p, fmt.Errorf("ts chunk row: %w: %x", codec.ErrCorrupt, row[:min(len(row), 16)])
 	}
 	return p, nil
 }

@@ -19,7 +19,7 @@ type auditedMeasurement struct {
 	points   int64     // as partitions and blocks count them
 	values   int64     // of the partition being checked
 	reader   points.Reader
-	ofPages  map[uint64]generation // of the partition being checked
+	ofChunks map[uint64]generation // of the partition being checked
 	contents waiting
 }
 
@@ -31,7 +31,7 @@ func (a *auditedMeasurement) check() error {
 	if o, ok := a.m.measurements.Get(measurementName{a.ns, a.name}); ok && (o.inc != a.inc || !bytes.Equal(o.content.encode(nil), a.content.encode(nil))) {
 		a.problem("memory differs from the rows: %+v, %+v", o.content, a.content)
 	}
-	for _, step := range []func() error{a.series, a.hashes, a.postings, a.prints, a.leavers, a.blocks, a.pages, a.dirty, a.timer} {
+	for _, step := range []func() error{a.series, a.hashes, a.postings, a.prints, a.leavers, a.blocks, a.chunks, a.dirty, a.timer} {
 		if err := step(); err != nil {
 			return err
 		}

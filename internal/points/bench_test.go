@@ -38,7 +38,7 @@ func TestSize(t *testing.T) {
 		var e Encoder
 		walks(&e, c.series, c.n, c.full)
 		bytes, points := 0, 0
-		for p := range e.Pages(64 << 10) {
+		for p := range e.Chunks(64 << 10) {
 			bytes += len(p.Data)
 			points += p.Points
 		}

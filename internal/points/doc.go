@@ -1,4 +1,4 @@
-// Package points is the codec of time series: of the blocks that callers write and of the pages into which they are sealed.
+// Package points is the codec of time series: of the blocks that callers write and of the chunks into which they are sealed.
 //
 // An encoding holds points, each of a series (u32), a field (u16), a time (ms since the epoch) and a finite value, by field, series and time. What
 // belongs to one series and field is a sequence of runs of up to MaxRun points, in order of their times; no two points of them have the same time. A

@@ -227,9 +227,9 @@ func TestRandom(t *testing.T) {
 		size := 200 + rng.IntN(5000)
 		joined := make(model)
 		last := key{}
-		for p := range b.Pages(size) {
+		for p := range b.Chunks(size) {
 			if len(p.Data) > size && p.Points > 50 {
-				t.Fatalf("seed %d: a page of %d bytes with %d points, want up to %d", seed, len(p.Data), p.Points, size)
+				t.Fatalf("seed %d: a chunk of %d bytes with %d points, want up to %d", seed, len(p.Data), p.Points, size)
 			}
 			m := read(t, p.Data)
 			from, to, end := int64(math.MaxInt64), int64(math.MinInt64), uint32(0)
@@ -238,16 +238,16 @@ func TestRandom(t *testing.T) {
 				from, to, end = min(from, k.time), max(to, k.time), max(end, k.series)
 			}
 			if p.Points != len(m) || p.From != from || p.To != to || p.Last != end {
-				t.Fatalf("seed %d: page %+v has %d points from %d to %d, the last series is %d", seed, p, len(m), from, to, end)
+				t.Fatalf("seed %d: chunk %+v has %d points from %d to %d, the last series is %d", seed, p, len(m), from, to, end)
 			}
 			first := key{0, p.Series, p.Time}
 			if len(joined) > len(m) && first.compare(last) <= 0 {
-				t.Fatalf("seed %d: a page begins at %v, behind one that begins at %v", seed, first, last)
+				t.Fatalf("seed %d: a chunk begins at %v, behind one that begins at %v", seed, first, last)
 			}
 			last = first
 		}
 		if diff := joined.diff(b.model); diff != "" {
-			t.Fatalf("seed %d, in pages: %s", seed, diff)
+			t.Fatalf("seed %d, in chunks: %s", seed, diff)
 		}
 		used = b.Encoder
 	}

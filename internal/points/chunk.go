@@ -6,38 +6,40 @@ import (
 	"sort"
 )
 
-// Page is a part of what an Encoder has collected, of all fields.
-type Page struct {
+// Chunk is a part of what an Encoder has collected, of all fields.
+type Chunk struct {
 	Series   uint32 // of its first point
-	Time     int64  // of that point: another page has earlier ones of the series if they do not fit into one
+	Time     int64  // of that point: another chunk has earlier ones of the series if they do not fit into one
 	Last     uint32 // series of its last point
 	From, To int64  // the least and the greatest time in it
 	Points   int
-	Data     []byte // its encoding, valid until the next page
+	Data     []byte // its encoding, valid until the next chunk
 }
 
-// maxPagePoints bounds what is done between two looks at whether somebody still waits, and what one that asks for a single series passes over.
-const maxPagePoints = 1 << 18
+// maxChunkPoints bounds what is done between two looks at whether somebody still waits, and what
+// one that asks for a single series passes over.
+const maxChunkPoints = 1 << 18
 
-// Pages returns all points as encodings of up to about size bytes each, by series and time. Where a series begins in the last quarter of a page, the next
-// one begins with it. A page is larger than size only if that has no room for a point of each field.
-func (e *Encoder) Pages(size int) iter.Seq[Page] {
-	return func(yield func(Page) bool) {
+// Chunks returns all points as encodings of up to about size bytes each, by series and time. Where
+// a series begins in the last quarter of a chunk, the next one begins with it. A chunk is larger
+// than size only if that has no room for a point of each field.
+func (e *Encoder) Chunks(size int) iter.Seq[Chunk] {
+	return func(yield func(Chunk) bool) {
 		e.sort()
 		var data []byte
-		perPoint := 2.0 // bytes, as the page before has it
+		perPoint := 2.0 // bytes, as the chunk before has it
 		for from := front; from != behind; {
 			var to mark
 			want := float64(size) * 0.95 / perPoint
 			for {
-				to = e.cut(from, int(min(want, maxPagePoints)))
+				to = e.cut(from, int(min(want, maxChunkPoints)))
 				data = e.encode(data[:0], from, to)
 				if len(data) <= size || want < 1 {
 					break
 				}
 				want = min(want/2, want*0.95*float64(size)/float64(len(data)))
 			}
-			p := e.page(from, to)
+			p := e.chunk(from, to)
 			if p.Points == 0 {
 				return
 			}
@@ -85,7 +87,7 @@ func (b *bucket) within(from, to mark) []point {
 	return b.points[first:last]
 }
 
-// cut returns where a page ends that begins at a mark and has about n points, of all fields.
+// cut returns where a chunk ends that begins at a mark and has about n points, of all fields.
 func (e *Encoder) cut(from mark, n int) mark {
 	var most []point
 	total := 0
@@ -99,7 +101,7 @@ func (e *Encoder) cut(from mark, n int) mark {
 	if n >= total {
 		return behind
 	}
-	// The field that has the most points has to have one in the page.
+	// The field that has the most points has to have one in the chunk.
 	share := max(1, int(float64(n)*float64(len(most))/float64(total)))
 	if share >= len(most) {
 		return behind
@@ -115,9 +117,9 @@ func (e *Encoder) cut(from mark, n int) mark {
 	return mark{p.series, p.time}
 }
 
-// page describes what is between two marks.
-func (e *Encoder) page(from, to mark) Page {
-	p := Page{Series: math.MaxUint32, Time: math.MaxInt64, From: math.MaxInt64, To: math.MinInt64}
+// chunk describes what is between two marks.
+func (e *Encoder) chunk(from, to mark) Chunk {
+	p := Chunk{Series: math.MaxUint32, Time: math.MaxInt64, From: math.MaxInt64, To: math.MinInt64}
 	for i := range e.used {
 		points := e.buckets[i].within(from, to)
 		if len(points) == 0 {

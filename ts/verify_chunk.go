@@ -6,8 +6,8 @@ import (
 	"github.com/floedb/floe/internal/points"
 )
 
-// pages checks pages, and the rows of partitions against them.
-func (a *auditedMeasurement) pages() error {
+// chunks checks chunks, and the rows of partitions against them.
+func (a *auditedMeasurement) chunks() error {
 	partitions := int64(0)
 	err := a.each(rowPartition, partKeyLen, func(k, value []byte) error {
 		p, err := decodePartition(value)
@@ -16,25 +16,25 @@ func (a *auditedMeasurement) pages() error {
 			return nil
 		}
 		partitions++
-		a.ofPages, a.values = make(map[uint64]generation), 0
-		lower, upper := pagesOf(a.inc, tierOf(k), partitionOf(k))
-		if err := a.Scan(lower, upper, a.page); err != nil {
+		a.ofChunks, a.values = make(map[uint64]generation), 0
+		lower, upper := chunksOf(a.inc, tierOf(k), partitionOf(k))
+		if err := a.Scan(lower, upper, a.chunk); err != nil {
 			return err
 		}
 		for _, g := range p.generations {
-			is := a.ofPages[g.number]
-			if is.pages != g.pages || is.bytes != g.bytes {
-				a.problem("partition %x: generation %d has %d pages of %d bytes, its row counts %d of %d", k, g.number, is.pages, is.bytes, g.pages, g.bytes)
+			is := a.ofChunks[g.number]
+			if is.chunks != g.chunks || is.bytes != g.bytes {
+				a.problem("partition %x: generation %d has %d chunks of %d bytes, its row counts %d of %d", k, g.number, is.chunks, is.bytes, g.chunks, g.bytes)
 			}
-			delete(a.ofPages, g.number)
+			delete(a.ofChunks, g.number)
 		}
 		a.points += p.points
 		settled := p.state == exact && len(p.generations) == 1 && a.content.deleted == 0 && a.content.erased == 0 && len(a.content.closed) == 0
 		if settled && tierOf(k) == rawTier && len(a.fields) == 1 && p.points != a.values {
 			a.problem("partition %x: %d points, its row counts %d", k, a.values, p.points)
 		}
-		if len(a.ofPages) > 0 {
-			a.problem("partition %x: pages of generations that its row does not have", k)
+		if len(a.ofChunks) > 0 {
+			a.problem("partition %x: chunks of generations that its row does not have", k)
 		}
 		return nil
 	})
@@ -47,36 +47,36 @@ func (a *auditedMeasurement) pages() error {
 	return a.homeless()
 }
 
-// homeless reports pages whose partition has no row.
+// homeless reports chunks whose partition has no row.
 func (a *auditedMeasurement) homeless() error {
-	return a.each(rowPage, pageKeyLen, func(k, _ []byte) error {
+	return a.each(rowChunk, chunkKeyLen, func(k, _ []byte) error {
 		_, ok, err := a.Get(partKey(nil, rowPartition, a.inc, tierOf(k), partitionOf(k)))
 		if err == nil && !ok {
-			a.problem("page %x of no partition", k)
+			a.problem("chunk %x of no partition", k)
 		}
 		return err
 	})
 }
 
-func (a *auditedMeasurement) page(k, value []byte) error {
-	if len(k) != pageKeyLen {
-		a.problem("page %x: its key has %d bytes", k, len(k))
+func (a *auditedMeasurement) chunk(k, value []byte) error {
+	if len(k) != chunkKeyLen {
+		a.problem("chunk %x: its key has %d bytes", k, len(k))
 		return nil
 	}
-	p, err := readPage(k, value)
+	p, err := readChunk(k, value)
 	if err != nil {
-		a.problem("page %x: %v", k, err)
+		a.problem("chunk %x: %v", k, err)
 		return nil
 	}
 	a.values += p.row.values
-	g := a.ofPages[p.generation]
-	g.pages, g.bytes = g.pages+1, g.bytes+p.bytes
-	a.ofPages[p.generation] = g
+	g := a.ofChunks[p.generation]
+	g.chunks, g.bytes = g.chunks+1, g.bytes+p.bytes
+	a.ofChunks[p.generation] = g
 	length := a.partition
 	if p.group.tier != rawTier {
 		t := a.policy.find(p.group.tier)
 		if t == nil {
-			a.problem("page %x of no tier", k)
+			a.problem("chunk %x of no tier", k)
 			return nil
 		}
 		length = t.partition(a.partition)
@@ -84,32 +84,32 @@ func (a *auditedMeasurement) page(k, value []byte) error {
 	info, err := a.reader.Check(p.row.data)
 	switch {
 	case err != nil:
-		a.problem("page %x: %v", k, err)
+		a.problem("chunk %x: %v", k, err)
 		return nil
 	case info.From != p.row.from || info.To != p.row.to || seriesID(info.Last) != p.row.last || int64(info.Points) != p.row.values:
-		a.problem("page %x: it says %+v, there is %+v", k, p.row, info)
+		a.problem("chunk %x: it says %+v, there is %+v", k, p.row, info)
 	case floorDiv(info.From, length) != p.group.partition || floorDiv(info.To, length) != p.group.partition:
-		a.problem("page %x: points from %d to %d are of another partition", k, info.From, info.To)
+		a.problem("chunk %x: points from %d to %d are of another partition", k, info.From, info.To)
 	case int(p.group.field) >= len(a.fields):
-		a.problem("page %x: field %d of %d", k, p.group.field, len(a.fields))
+		a.problem("chunk %x: field %d of %d", k, p.group.field, len(a.fields))
 	}
 	return a.pageSeries(k, &p)
 }
 
-// pageSeries checks the series of a page.
-func (a *auditedMeasurement) pageSeries(k []byte, p *heldPage) error {
+// pageSeries checks the series of a chunk.
+func (a *auditedMeasurement) pageSeries(k []byte, p *heldChunk) error {
 	var c points.Cursor
 	if ok, err := a.reader.Runs(uint16(p.group.field), &c); err != nil || !ok {
-		a.problem("page %x has no points of its field: %v", k, err)
+		a.problem("chunk %x has no points of its field: %v", k, err)
 		return nil
 	}
 	for first := true; c.Next(); first = false {
 		id := seriesID(c.Series())
 		if first && (id != p.first || c.First() != p.time) {
-			a.problem("page %x begins with series %d at %d", k, id, c.First())
+			a.problem("chunk %x begins with series %d at %d", k, id, c.First())
 		}
 		if !a.live.has(id) && !a.leaving.has(id) {
-			a.problem("page %x: series %d, which there is not", k, id)
+			a.problem("chunk %x: series %d, which there is not", k, id)
 		}
 	}
 	return nil
