@@ -50,7 +50,7 @@ func (w *work) again(ref *protocol.Ref) error {
 	if err != nil {
 		return err
 	}
-	id := place{w.tx.Shard(), *ref}.id()
+	id := runLocation{w.tx.Shard(), *ref}.id()
 	row := a.runOf(*ref)
 	switch {
 	case !st.status.Final() || st.status == Completed:
@@ -89,7 +89,7 @@ func (w *work) hurry(ref *protocol.Ref) error {
 	case err != nil:
 		return err
 	case st.status != Pending:
-		return engine.Errorf(ErrConflict, "run %s does not wait: it is %s", place{w.tx.Shard(), *ref}.id(), st.status)
+		return engine.Errorf(ErrConflict, "run %s does not wait: it is %s", runLocation{w.tx.Shard(), *ref}.id(), st.status)
 	case st.due == 0:
 		return nil
 	}

@@ -252,7 +252,7 @@ func (s *Store) end(ctx context.Context, run RunID, worker string, e end) error 
 	return nil
 }
 
-func errNotHeld(p place, worker string) error {
+func errNotHeld(p runLocation, worker string) error {
 	return engine.Errorf(ErrConflict, "run %s is not worker %q's any more", p.id(), worker)
 }
 

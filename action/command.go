@@ -162,5 +162,5 @@ func checkAction(name string) error { return engine.CheckName("action", name) }
 func notFound(name string) error { return engine.Errorf(ErrNotFound, "action %q not found", name) }
 
 func noRun(ref protocol.Ref, shard engine.ShardID) error {
-	return engine.Errorf(ErrNotFound, "run %s not found", place{shard, ref}.id())
+	return engine.Errorf(ErrNotFound, "run %s not found", runLocation{shard, ref}.id())
 }

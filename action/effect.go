@@ -90,7 +90,7 @@ func (w *work) holder(c *touchBody) (*session, error) {
 		return nil, err
 	}
 	if _, st := w.attemptOf(s, c.ref, c.attempt, c.begun); st == nil || st.status != Running {
-		return nil, engine.Errorf(ErrConflict, "run %s is not the worker's any more", place{w.tx.Shard(), c.ref}.id())
+		return nil, engine.Errorf(ErrConflict, "run %s is not the worker's any more", runLocation{w.tx.Shard(), c.ref}.id())
 	}
 	return s, nil
 }

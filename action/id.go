@@ -15,18 +15,19 @@ const idPrefix = "run-"
 // idEncoding has digits and small letters only.
 var idEncoding = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding)
 
-// place is what a RunID says: shard | action | run | tag (uvarints). The shard knows the namespace of the action.
-type place struct {
+// runLocation is the content of a RunID: shard | action | run | tag (uvarints). The shard has the
+// namespace of the action.
+type runLocation struct {
 	shard engine.ShardID
 	protocol.Ref
 }
 
-func (p *place) code(c *codec.Coder) {
+func (p *runLocation) code(c *codec.Coder) {
 	c.Uint16((*uint16)(&p.shard))
 	p.Ref.Code(c)
 }
 
-func (p place) id() RunID {
+func (p runLocation) id() RunID {
 	var bytes, text [64]byte
 	b := binary.AppendUvarint(bytes[:0], uint64(p.shard)) // as code does
 	b = binary.AppendUvarint(binary.AppendUvarint(b, p.Action), p.Run)
@@ -35,13 +36,13 @@ func (p place) id() RunID {
 }
 
 // parse reads an id. Errors: ErrInvalid.
-func (id RunID) parse() (place, error) {
+func (id RunID) parse() (runLocation, error) {
 	if text, ok := strings.CutPrefix(string(id), idPrefix); ok {
 		if b, err := idEncoding.DecodeString(text); err == nil {
-			if p, err := decode(b, (*place).code); err == nil && p.id() == id {
+			if p, err := decode(b, (*runLocation).code); err == nil && p.id() == id {
 				return p, nil
 			}
 		}
 	}
-	return place{}, engine.Errorf(ErrInvalid, "action: %.64q is no id of a run", string(id))
+	return runLocation{}, engine.Errorf(ErrInvalid, "action: %.64q is no id of a run", string(id))
 }

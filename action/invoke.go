@@ -15,13 +15,13 @@ import (
 
 // invoked is the result of kindInvoke.
 type invoked struct {
-	place
+	runLocation
 	duplicate bool
 	lsn       uint64
 }
 
 func (i *invoked) code(c *codec.Coder) {
-	i.place.code(c)
+	i.runLocation.code(c)
 	c.Bool(&i.duplicate)
 	c.Uvarint(&i.lsn)
 }
@@ -46,7 +46,7 @@ func (w *work) begin(v *protocol.Invoke) (res invoked, err error) {
 		return res, engine.Errorf(ErrConflict, "action %q is disabled", v.Name)
 	}
 	ref := protocol.Ref{Action: a.id, Run: uint64(w.tx.LSN()), Tag: w.tx.Tag()}
-	res = invoked{place: place{w.tx.Shard(), ref}, lsn: uint64(w.tx.LSN())}
+	res = invoked{runLocation: runLocation{w.tx.Shard(), ref}, lsn: uint64(w.tx.LSN())}
 	keyed := v.IdempotencyKey != "" && !v.Repeated
 	if keyed {
 		if res.Ref, res.duplicate, err = a.recall(v); err != nil || res.duplicate {

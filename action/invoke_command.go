@@ -53,7 +53,7 @@ func (i *Invoked) code(f *codec.Fields) {
 	if c := f.Binary(); c != nil {
 		var in invoked
 		in.code(c)
-		*i = Invoked{Run: in.place.id(), LSN: in.lsn, Duplicate: in.duplicate}
+		*i = Invoked{Run: in.runLocation.id(), LSN: in.lsn, Duplicate: in.duplicate}
 		return
 	}
 	f.Text("run_id", (*string)(&i.Run))

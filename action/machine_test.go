@@ -234,7 +234,7 @@ func TestRetainedRuns(t *testing.T) {
 				if err := w.r.Query(context.Background(), 0, &q); err != nil {
 					t.Fatal(err)
 				}
-				if least, most = min(least, len(q.items)), max(most, len(q.items)); !slices.ContainsFunc(q.items, func(r Run) bool { return r.ID == (place{0, res.taken[0].ref}).id() }) {
+				if least, most = min(least, len(q.items)), max(most, len(q.items)); !slices.ContainsFunc(q.items, func(r Run) bool { return r.ID == (runLocation{0, res.taken[0].ref}).id() }) {
 					t.Fatalf("run %d is not kept, which ended last", i)
 				}
 			}

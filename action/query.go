@@ -328,7 +328,7 @@ func (l *runLook) run(number uint64, row *runRow) (r Run, err error) {
 func (l *runLook) runIn(number uint64, row *runRow, state []byte) (r Run, err error) {
 	v := l.v
 	r = Run{
-		ID: place{v.Shard(), protocol.Ref{Action: l.id, Run: number, Tag: row.tag}}.id(), Action: l.name, Status: Pending, Priority: int(row.priority),
+		ID: runLocation{v.Shard(), protocol.Ref{Action: l.id, Run: number, Tag: row.tag}}.id(), Action: l.name, Status: Pending, Priority: int(row.priority),
 		MaxAttempts: int(row.maxAttempts), Input: row.input, Source: row.source, ConcurrencyKey: row.key, IdempotencyKey: row.idempotencyKey,
 		CreatedAt: time.UnixMilli(row.createdAt), AvailableAt: time.UnixMilli(row.due),
 	}

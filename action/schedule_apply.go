@@ -284,7 +284,7 @@ func (s *scheduled) cancelBefore(before protocol.Ref, reason string) {
 func (s *scheduled) trigger() ([]byte, error) {
 	busy := s.busy()
 	if busy && (s.overlap == OverlapSkip || s.overlap == OverlapBuffer) {
-		return nil, engine.Errorf(ErrConflict, "schedule %q of action %q: run %s has not ended", s.name, s.action, place{s.tx.Shard(), s.run}.id())
+		return nil, engine.Errorf(ErrConflict, "schedule %q of action %q: run %s has not ended", s.name, s.action, runLocation{s.tx.Shard(), s.run}.id())
 	}
 	i, err := s.invoke("")
 	if err != nil {

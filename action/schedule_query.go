@@ -185,7 +185,7 @@ func readSchedule(v *engine.View, ns uint32, action, name string, row []byte) (s
 			s.Next = c.Next(s.Last)
 		}
 	}
-	id := func(ref protocol.Ref) RunID { return place{v.Shard(), ref}.id() }
+	id := func(ref protocol.Ref) RunID { return runLocation{v.Shard(), ref}.id() }
 	if r.begun {
 		s.LastRun = id(r.run)
 	}

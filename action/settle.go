@@ -245,7 +245,7 @@ func (w *work) cancel(c *protocol.Cancel) error {
 		return err
 	}
 	if st.status.Final() {
-		return engine.Errorf(ErrConflict, "run %s has ended: it is %s", place{w.tx.Shard(), c.Ref}.id(), st.status)
+		return engine.Errorf(ErrConflict, "run %s has ended: it is %s", runLocation{w.tx.Shard(), c.Ref}.id(), st.status)
 	}
 	a.cancelRun(c.Ref, st, c.Reason)
 	return nil
@@ -295,7 +295,7 @@ func (w *work) touch(c *touchBody) (until time.Time, err error) {
 	}
 	a, st := w.attemptOf(s, c.ref, c.attempt, c.begun)
 	if st == nil || st.status != Running {
-		return until, engine.Errorf(ErrConflict, "run %s is not the worker's any more", place{w.tx.Shard(), c.ref}.id())
+		return until, engine.Errorf(ErrConflict, "run %s is not the worker's any more", runLocation{w.tx.Shard(), c.ref}.id())
 	}
 	if s.self {
 		w.m.workers.Called(w.tx, s.process)

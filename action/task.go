@@ -61,7 +61,7 @@ func taskOf(shard engine.ShardID, t *taken) Task {
 		source = "api"
 	}
 	return Task{
-		Run: place{shard, t.ref}.id(), Action: t.action, Attempt: int(t.attempt), MaxAttempts: int(t.maxAttempts), Input: t.input, Priority: int(t.priority),
+		Run: runLocation{shard, t.ref}.id(), Action: t.action, Attempt: int(t.attempt), MaxAttempts: int(t.maxAttempts), Input: t.input, Priority: int(t.priority),
 		Labels: labels, ConcurrencyKey: t.key, IdempotencyKey: t.idempotencyKey, Source: source, CreatedAt: time.UnixMilli(t.createdAt),
 		LastError: t.message, LastCode: t.code, Delivery: int(t.begun),
 	}

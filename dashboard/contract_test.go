@@ -34,16 +34,16 @@ type shape interface {
 	check(at string, value any) []string
 }
 
-// kind is a JSON type.
-type kind string
+// jsonType is a JSON type.
+type jsonType string
 
 const (
-	text    kind = "string"
-	integer kind = "integer"
-	boolean kind = "boolean"
+	text    jsonType = "string"
+	integer jsonType = "integer"
+	boolean jsonType = "boolean"
 )
 
-func (k kind) check(at string, value any) []string {
+func (k jsonType) check(at string, value any) []string {
 	got := fmt.Sprintf("%T", value)
 	switch v := value.(type) {
 	case bool:

@@ -71,7 +71,7 @@ func (s *session) requeue(seq uint64) error {
 		return err
 	}
 	s.removeDead(seq, &w)
-	p := place{w.priority, seq}
+	p := position{w.priority, seq}
 	s.addLane(p.priority)
 	s.setMessage(p, &row)
 	s.bytes += row.bytes()

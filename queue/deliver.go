@@ -50,7 +50,7 @@ func (s *session) scheduleEnd(deadline int64) {
 }
 
 // first returns the message that is to be delivered next, of so many that will be. There is one.
-func (s *session) first(want int) (p place, row []byte, fresh bool) {
+func (s *session) first(want int) (p position, row []byte, fresh bool) {
 	q := s.memory
 	if len(q.fresh.live()) == 0 && q.fresh.rest != end {
 		q.fillFresh(s.tx, s.lanes, want)
@@ -75,7 +75,7 @@ func (s *session) first(want int) (p place, row []byte, fresh bool) {
 }
 
 // read returns what is delivered of a message.
-func (s *session) read(p place, row []byte, fresh bool) delivery {
+func (s *session) read(p position, row []byte, fresh bool) delivery {
 	d := delivery{at: p, attempts: 1}
 	kind := byte('m')
 	if !fresh {
@@ -94,7 +94,7 @@ func (s *session) read(p place, row []byte, fresh bool) delivery {
 }
 
 // messageRow reads a message, which is there.
-func (s *session) messageRow(kind byte, p place) []byte {
+func (s *session) messageRow(kind byte, p position) []byte {
 	s.m.buf = messageKey(s.m.buf[:0], kind, s.gen, p)
 	row, ok := s.tx.Get(s.m.buf)
 	if !ok {
@@ -103,7 +103,7 @@ func (s *session) messageRow(kind byte, p place) []byte {
 	return row
 }
 
-func (s *session) leaseRow(kind byte, p place) (w leaseRow, ok bool) {
+func (s *session) leaseRow(kind byte, p position) (w leaseRow, ok bool) {
 	s.m.buf = messageKey(s.m.buf[:0], kind, s.gen, p)
 	b, ok := s.tx.Get(s.m.buf)
 	if !ok {
@@ -112,13 +112,13 @@ func (s *session) leaseRow(kind byte, p place) (w leaseRow, ok bool) {
 	return must(decodeLease(b)), true
 }
 
-func (s *session) setLease(kind byte, p place, w *leaseRow) {
+func (s *session) setLease(kind byte, p position, w *leaseRow) {
 	m := s.m
 	m.buf, m.row = messageKey(m.buf[:0], kind, s.gen, p), w.encode(m.row[:0])
 	s.tx.Set(m.buf, m.row)
 }
 
-func (s *session) deleteMessageRow(kind byte, p place) {
+func (s *session) deleteMessageRow(kind byte, p position) {
 	s.m.buf = messageKey(s.m.buf[:0], kind, s.gen, p)
 	s.tx.Delete(s.m.buf)
 }

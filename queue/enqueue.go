@@ -43,7 +43,7 @@ func (s *session) add(n *newMessage) (seq uint64, duplicate bool, err error) {
 	if w.maxAttempts == 0 {
 		w.maxAttempts = s.settings.maxAttempts
 	}
-	p := place{n.priority, s.seq}
+	p := position{n.priority, s.seq}
 	if n.delay > 0 {
 		w.flags, w.availableAt = flagIndexed, s.tx.Now()+n.delay
 		s.setMessage(p, &w)
@@ -56,7 +56,7 @@ func (s *session) add(n *newMessage) (seq uint64, duplicate bool, err error) {
 }
 
 // setMessage writes a message's row, which is left in m.row.
-func (s *session) setMessage(p place, w *messageRow) {
+func (s *session) setMessage(p position, w *messageRow) {
 	m := s.m
 	m.buf, m.row = messageKey(m.buf[:0], kindOf(w.flags), s.gen, p), w.encode(m.row[:0])
 	s.tx.Insert(m.buf, m.row)
@@ -89,7 +89,7 @@ func (s *session) checkRoom(n, bytes int64) error {
 }
 
 // postpone adds a message to the index of those that are not ready before due.
-func (s *session) postpone(p place, due int64) {
+func (s *session) postpone(p position, due int64) {
 	s.delayed++
 	s.nextDelayed = min(s.nextDelayed, due)
 	s.m.buf = delayedKey(s.m.buf[:0], s.gen, due, p)

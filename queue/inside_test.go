@@ -37,10 +37,10 @@ func TestQueriesArriveAsTheyWere(t *testing.T) {
 			&listQuery{namespace: "n", prefix: "p", after: "a", limit: 2, items: []Stats{stats, stats}, more: true},
 		},
 		{
-			&peekQuery{namespace: "n", name: "q", after: place{2, 3}, limit: 4, maxBytes: 5, state: Leased, withoutBody: true},
+			&peekQuery{namespace: "n", name: "q", after: position{2, 3}, limit: 4, maxBytes: 5, state: Leased, withoutBody: true},
 			&peekQuery{
-				namespace: "n", name: "q", after: place{2, 3}, limit: 4, maxBytes: 5, state: Leased, withoutBody: true,
-				found: true, items: all, next: place{6, 7}, more: true,
+				namespace: "n", name: "q", after: position{2, 3}, limit: 4, maxBytes: 5, state: Leased, withoutBody: true,
+				found: true, items: all, next: position{6, 7}, more: true,
 			},
 		},
 		{
@@ -379,9 +379,9 @@ func TestVerifyReportsValues(t *testing.T) {
 		"other leases in memory":     {remembered(func(q *memory) { q.leases = new(leases) }), "leases, the row counts"},
 		"lease lost in memory":       {remembered(func(q *memory) { clear(q.leases.bySeq) }), "leases, the row counts"},
 		"fresh one lost in memory":   {remembered(func(q *memory) { q.fresh.items = q.fresh.items[:0] }), "among the fresh ones"},
-		"fresh one known to memory":  {remembered(func(q *memory) { q.fresh.items = append(q.fresh.items, item{at: place{100, 1000}}) }), "fresh messages, the state"},
+		"fresh one known to memory":  {remembered(func(q *memory) { q.fresh.items = append(q.fresh.items, item{at: position{100, 1000}}) }), "fresh messages, the state"},
 		"ready one lost in memory":   {remembered(func(q *memory) { q.again.items = q.again.items[:0] }), "among those that are ready again"},
-		"ready one known to memory":  {remembered(func(q *memory) { q.again.items = append(q.again.items, item{at: place{100, 1000}}) }), "that are ready again, the state"},
+		"ready one known to memory":  {remembered(func(q *memory) { q.again.items = append(q.again.items, item{at: position{100, 1000}}) }), "that are ready again, the state"},
 		"a ready one of another seq": {remembered(func(q *memory) { q.again.items[0].at.seq = 1000 }), "among those that are ready again"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -2,7 +2,7 @@ package queue
 
 // lease is a delivery that has not ended: what the row 'l' of the message says, as far as ending it takes.
 type lease struct {
-	at          place
+	at          position
 	lsn         uint64 // of the delivery
 	deadline    int64
 	attempts    int64
@@ -14,7 +14,7 @@ type lease struct {
 }
 
 // lease returns the lease that a row 'l' says.
-func (w *leaseRow) lease(p place) lease {
+func (w *leaseRow) lease(p position) lease {
 	return lease{
 		at: p, lsn: w.lsn, deadline: w.at, attempts: w.attempts, maxAttempts: w.maxAttempts, size: w.size, indexed: w.flags&flagIndexed != 0,
 	}

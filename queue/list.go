@@ -211,15 +211,15 @@ func (s *Store) look(ctx context.Context, name string, err error, q engine.Query
 }
 
 // cursor writes a place as "100-17".
-func (p place) cursor() string {
+func (p position) cursor() string {
 	return strconv.Itoa(int(p.priority)) + "-" + strconv.FormatUint(p.seq, 10)
 }
 
-func parsePlace(cursor string) (place, bool) {
+func parsePlace(cursor string) (position, bool) {
 	priority, seq, _ := strings.Cut(cursor, "-")
 	p, err1 := strconv.ParseUint(priority, 10, 8)
 	n, err2 := strconv.ParseUint(seq, 10, 64)
-	at := place{uint8(p), n}
+	at := position{uint8(p), n}
 	return at, err1 == nil && err2 == nil && at.cursor() == cursor
 }
 

@@ -201,7 +201,7 @@ func (s *session) unschedule() {
 }
 
 // enter adds a message that is ready to one of the indexes: to that of the fresh ones with its row, which is copied, or, with nil, to the other.
-func (s *session) enter(p place, row []byte) {
+func (s *session) enter(p position, row []byte) {
 	s.ready++
 	s.woken++
 	w, kind := &s.memory.again, putAgain

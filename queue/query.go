@@ -34,7 +34,7 @@ type listQuery struct {
 type peekQuery struct {
 	namespace   string
 	name        string
-	after       place // the zero place is before all
+	after       position // the zero place is before all
 	limit       int
 	maxBytes    int   // of payloads; the page ends with the one that exceeds it
 	state       State // 0: all
@@ -42,7 +42,7 @@ type peekQuery struct {
 
 	found bool
 	items []Message
-	next  place // where to go on behind
+	next  position // where to go on behind
 	more  bool
 }
 
@@ -200,7 +200,7 @@ func (p *peek) next() (more bool, err error) {
 // row looks at a message: the key of its row without the kind, and the value.
 func (p *peek) row(message, value []byte) (more bool, err error) {
 	q := p.q
-	if len(q.items) == q.limit || p.payloads > q.maxBytes || q.next != (place{}) && p.view.Full() {
+	if len(q.items) == q.limit || p.payloads > q.maxBytes || q.next != (position{}) && p.view.Full() {
 		q.more = true
 		return false, nil
 	}
@@ -240,7 +240,7 @@ func (p *peek) row(message, value []byte) (more bool, err error) {
 }
 
 // public returns a message without its payload and headers. l is its row 'l', if it is leased, or its row 'o'; nil if it has neither.
-func (w *messageRow) public(name string, at place, l *leaseRow, leased bool, now int64) Message {
+func (w *messageRow) public(name string, at position, l *leaseRow, leased bool, now int64) Message {
 	m := Message{
 		Queue: name, Seq: at.seq, Priority: int(at.priority), State: Ready, MaxAttempts: int(w.maxAttempts), EnqueuedAt: time.UnixMilli(w.enqueuedAt),
 		Size: len(w.payload),
@@ -305,19 +305,19 @@ func (m *machine) queryMessage(v *engine.View, q *messageQuery) error {
 }
 
 // find looks for the row of a message that is not dead, with two looks for each priority that messages of the queue have.
-func (r *record) find(seq uint64, get func(k []byte) ([]byte, bool)) (p place, row []byte, ok bool) {
+func (r *record) find(seq uint64, get func(k []byte) ([]byte, bool)) (p position, row []byte, ok bool) {
 	if seq == 0 || seq > r.seq {
-		return place{}, nil, false
+		return position{}, nil, false
 	}
 	for _, l := range r.lanes {
-		p = place{l.priority, seq}
+		p = position{l.priority, seq}
 		for _, kind := range []byte("mn") {
 			if row, ok = get(messageKey(nil, kind, r.gen, p)); ok {
 				return p, row, true
 			}
 		}
 	}
-	return place{}, nil, false
+	return position{}, nil, false
 }
 
 func (m *machine) queryDead(v *engine.View, q *deadQuery) error {

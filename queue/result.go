@@ -38,7 +38,7 @@ func decodeEnqueuedMany(b []byte) ([]Enqueued, error) {
 //
 //	priority u8 | seq | attempts | max attempts (uvarints) | enqueued at varint (ms) | last error, headers, payload (each uvarint length, bytes)
 type delivery struct {
-	at          place
+	at          position
 	again       bool // it was delivered before
 	indexed     bool // see flagIndexed
 	attempts    int64

@@ -39,22 +39,22 @@ import (
 // never used twice: so all rows 'm' of a priority before a mark were delivered, and all others are fresh (see lane). Looking for fresh messages
 // therefore never passes over those that are delayed or were delivered, however many they are.
 
-// place is where a message is in its queue: the next one is that with the least place.
-type place struct {
+// position is the position of a message in its queue. The message with the least one is the next.
+type position struct {
 	priority uint8
 	seq      uint64
 }
 
-// end is behind all places.
-var end = place{math.MaxUint8, math.MaxUint64}
+// end is after all positions.
+var end = position{math.MaxUint8, math.MaxUint64}
 
-func (p place) less(q place) bool {
+func (p position) less(q position) bool {
 	return p.priority < q.priority || p.priority == q.priority && p.seq < q.seq
 }
 
-func (p place) next() place { return place{p.priority, p.seq + 1} }
+func (p position) next() position { return position{p.priority, p.seq + 1} }
 
-func lesser(p, q place) place {
+func lesser(p, q position) position {
 	if q.less(p) {
 		return q
 	}
@@ -79,7 +79,7 @@ type record struct {
 
 	// Low marks: no message of the index is before it, so that looking for the first one never walks over the remains of those that
 	// were there.
-	again                            place
+	again                            position
 	nextDelayed, nextDead, nextDedup int64
 
 	timer int64 // when the queue's one timer is due; it may be early
@@ -93,7 +93,7 @@ type lane struct {
 	first    uint64 // rows 'm' with a lesser seq were delivered, the others are fresh
 }
 
-func (l *lane) start() place { return place{l.priority, l.first} }
+func (l *lane) start() position { return position{l.priority, l.first} }
 
 func byPriority(l lane, priority uint8) int { return cmp.Compare(l.priority, priority) }
 
@@ -111,7 +111,7 @@ func (r *record) addLane(priority uint8) {
 }
 
 // isFresh reports whether a message with a row 'm' is fresh.
-func (r *record) isFresh(p place) bool {
+func (r *record) isFresh(p position) bool {
 	i, found := slices.BinarySearchFunc(r.lanes, p.priority, byPriority)
 	return found && p.seq >= r.lanes[i].first
 }
@@ -185,7 +185,7 @@ func (r *record) codeLanes(c *codec.Coder) {
 	}
 }
 
-func (p *place) code(c *codec.Coder) {
+func (p *position) code(c *codec.Coder) {
 	c.Byte(&p.priority)
 	c.Uvarint(&p.seq)
 }
@@ -403,9 +403,9 @@ func numberKey(dst []byte, kind byte, number uint64) []byte {
 	return key.AppendUint64(append(dst, kind), number)
 }
 
-func (p place) append(dst []byte) []byte { return key.AppendUint64(append(dst, p.priority), p.seq) }
+func (p position) append(dst []byte) []byte { return key.AppendUint64(append(dst, p.priority), p.seq) }
 
-func messageKey(dst []byte, kind byte, gen uint64, p place) []byte {
+func messageKey(dst []byte, kind byte, gen uint64, p position) []byte {
 	return p.append(numberKey(dst, kind, gen))
 }
 
@@ -413,14 +413,14 @@ func messageKey(dst []byte, kind byte, gen uint64, p place) []byte {
 const placeBytes = 9
 
 // placeAt reads the place from the end of a key; ok is false if it has not the length of one with n bytes in front.
-func placeAt(k []byte, n int) (p place, ok bool) {
+func placeAt(k []byte, n int) (p position, ok bool) {
 	if len(k) != n+placeBytes {
-		return place{}, false
+		return position{}, false
 	}
-	return place{k[n], binary.BigEndian.Uint64(k[n+1:])}, true
+	return position{k[n], binary.BigEndian.Uint64(k[n+1:])}, true
 }
 
-func delayedKey(dst []byte, gen uint64, due int64, p place) []byte {
+func delayedKey(dst []byte, gen uint64, due int64, p position) []byte {
 	return p.append(dueKey(dst, 'd', gen, due))
 }
 

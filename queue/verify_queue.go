@@ -143,7 +143,7 @@ func (q *audited) headers(seq uint64, b []byte) {
 }
 
 // freshMessage checks that a fresh message is where it will be found.
-func (q *audited) freshMessage(p place, row []byte) {
+func (q *audited) freshMessage(p position, row []byte) {
 	q.seen.ready++
 	if q.memory == nil || !p.less(q.memory.fresh.rest) {
 		return
@@ -155,7 +155,7 @@ func (q *audited) freshMessage(p place, row []byte) {
 	q.fresh++
 }
 
-func (q *audited) deliveredMessage(p place, w *messageRow, l *leaseRow, kind byte) error {
+func (q *audited) deliveredMessage(p position, w *messageRow, l *leaseRow, kind byte) error {
 	if l.size != w.bytes() || l.flags != w.flags&flagIndexed || l.maxAttempts != w.maxAttempts || l.attempts > l.maxAttempts || l.lsn > uint64(q.Applied.LSN) {
 		q.problem("message %d: %d bytes, %d attempts at most; its delivery %d says %d, %d of %d", p.seq, w.bytes(), w.maxAttempts, l.lsn, l.size, l.attempts, l.maxAttempts)
 	}
@@ -189,7 +189,7 @@ func (l lease) same(o lease) bool {
 }
 
 // inOneIndex checks that a message is either ready or delayed until a time.
-func (q *audited) inOneIndex(p place, at int64) error {
+func (q *audited) inOneIndex(p position, at int64) error {
 	q.indexed++
 	_, ready, err := q.Get(messageKey(nil, 'r', q.gen, p))
 	if err != nil {
@@ -258,7 +258,7 @@ func (q *audited) dead() error {
 			q.problem("dead letter %d died at %d, but is not in the index", seq, w.diedAt)
 		}
 		for _, kind := range []byte("mn") {
-			_, alive, getErr := q.Get(messageKey(nil, kind, q.gen, place{w.priority, seq}))
+			_, alive, getErr := q.Get(messageKey(nil, kind, q.gen, position{w.priority, seq}))
 			if err == nil {
 				err = getErr
 			}

@@ -19,14 +19,14 @@ type window struct {
 	items []item
 	head  int // items before it have been taken
 	bytes int // of the rows in items
-	rest  place
+	rest  position
 	batch int // how many items it is filled with, at most
 	max   *limits
 }
 
 // item is a message of the index.
 type item struct {
-	at  place
+	at  position
 	row []byte // of a fresh message; nil if it has to be read
 }
 
@@ -43,7 +43,7 @@ var standardLimits = limits{items: 1024, bytes: 1 << 20, row: 64 << 10, queues: 
 func (w *window) live() []item { return w.items[w.head:] }
 
 // find returns the position among the live items at which p is or would be.
-func (w *window) find(p place) (i int, found bool) {
+func (w *window) find(p position) (i int, found bool) {
 	live := w.live()
 	if n := len(live); n == 0 || live[n-1].at.less(p) {
 		return n, false
@@ -53,7 +53,7 @@ func (w *window) find(p place) (i int, found bool) {
 }
 
 // wants reports whether a message that is new in the index belongs into the window.
-func (w *window) wants(p place) bool { return p.less(w.rest) }
+func (w *window) wants(p position) bool { return p.less(w.rest) }
 
 // put adds a message of the index that the window wants.
 func (w *window) put(it item) {
@@ -85,7 +85,7 @@ func (w *window) widen(want int) { w.batch = min(max(firstBatch, 2*w.batch, want
 func (w *window) full() bool { return len(w.live()) >= w.batch || w.bytes >= w.max.bytes }
 
 // fill appends the messages of an iterator, with their rows if they are to be remembered. It returns the first one it leaves, if there is one.
-func (w *window) fill(it *engine.Iter, rows bool) (rest place, more bool) {
+func (w *window) fill(it *engine.Iter, rows bool) (rest position, more bool) {
 	for ok := it.First(); ok; ok = it.Next() {
 		p, _ := placeAt(it.Key(), numberAt)
 		if w.full() {
@@ -119,7 +119,7 @@ func (w *window) take() item {
 }
 
 // remove removes a message, if it is there. It returns its item, without the row if it was not.
-func (w *window) remove(p place) item {
+func (w *window) remove(p position) item {
 	i, found := w.find(p)
 	if !found {
 		return item{at: p}
@@ -132,14 +132,14 @@ func (w *window) remove(p place) item {
 }
 
 // append adds a message behind all others, from the state. The row is copied.
-func (w *window) append(p place, row []byte) {
+func (w *window) append(p position, row []byte) {
 	it := w.item(p, row)
 	w.items = append(w.items, it)
 	w.bytes += len(it.row)
 }
 
 // item makes an item of a message and its row, which is copied.
-func (w *window) item(p place, row []byte) item {
+func (w *window) item(p position, row []byte) item {
 	if len(row) > w.max.row {
 		row = nil
 	}

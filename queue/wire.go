@@ -89,12 +89,12 @@ func (q *messageQuery) Results(f *codec.Fields) {
 }
 
 // field codes a place among the messages, in JSON as a cursor; see Cursor.
-func (p *place) field(f *codec.Fields, name string) {
+func (p *position) field(f *codec.Fields, name string) {
 	if c := f.Binary(); c != nil {
 		p.code(c)
 		return
 	}
-	if f.Checking() || !f.Given(name, *p != place{}) {
+	if f.Checking() || !f.Given(name, *p != position{}) {
 		return
 	}
 	f.Token(name, p.cursor, func(cursor string) error {

@@ -95,7 +95,7 @@ type consumed struct {
 }
 
 func (c *consumer) run(ctx context.Context, handle func(ctx context.Context, ds []Delivery) error) error {
-	err := readGroupOp(placeOf(c.stream, c.group), c.o.consumer, &c.o.read, 0).Err
+	err := readGroupOp(groupAddressOf(c.stream, c.group), c.o.consumer, &c.o.read, 0).Err
 	if err = firstError(c.o.err, err); err != nil {
 		return err
 	}

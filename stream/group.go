@@ -94,7 +94,7 @@ func (l Groups) Delete(ctx context.Context, group string) error {
 // records of the group are not acknowledged, or it has 1,000 members; ErrInvalid.
 func (s *Store) ReadGroup(ctx context.Context, stream, group, consumer string, opts ...GroupReadOption) ([]Delivery, error) {
 	o := groupReadOptionsOf(opts)
-	if err := readGroupOp(placeOf(stream, group), consumer, &o, 0).Err; err != nil {
+	if err := readGroupOp(groupAddressOf(stream, group), consumer, &o, 0).Err; err != nil {
 		return nil, err
 	}
 	r := &groupReader{s: s, stream: stream, group: group, consumer: consumer, o: &o}
@@ -143,9 +143,9 @@ func (r *groupReader) read(ctx context.Context) ([]Delivery, error) {
 // errMoved says that the stream or group is not, or is no more, what the reader took it for: it has to look for it again.
 var errMoved = errors.New("stream or group has changed")
 
-// groupPlace is what one shard has of the group.
-type groupPlace struct {
-	place
+// groupShard is what one shard has of the group.
+type groupShard struct {
+	groupAddress
 	route string
 }
 
@@ -197,7 +197,7 @@ func (r *groupReader) lookOrWait(ctx, waiting context.Context) ([]Delivery, erro
 }
 
 // moved returns errMoved instead of ErrNotFound from shards that were told which group is meant: there may be another one by now.
-func (r *groupReader) moved(err error, home *groupPlace) error {
+func (r *groupReader) moved(err error, home *groupShard) error {
 	if home.groupSpec != nil && errors.Is(err, ErrNotFound) {
 		return errMoved
 	}
@@ -219,7 +219,7 @@ type right struct {
 }
 
 // locate finds the shards of the group, and what right the consumer has.
-func (r *groupReader) locate(ctx context.Context) ([]groupPlace, right, error) {
+func (r *groupReader) locate(ctx context.Context) ([]groupShard, right, error) {
 	q := groupSpecQuery{namespace: r.s.scope.Namespace(), stream: r.stream, group: r.group, consumer: r.consumer}
 	places, err := r.s.placesOf(ctx, &q)
 	if errors.Is(err, errNoGroup) && !r.found {
@@ -262,7 +262,7 @@ func (r *groupReader) hold(ctx context.Context) (right, error) {
 }
 
 // ask asks the shards one after the other, beginning with another one each time.
-func (r *groupReader) ask(ctx context.Context, places []groupPlace, have right) (all []Delivery, err error) {
+func (r *groupReader) ask(ctx context.Context, places []groupShard, have right) (all []Delivery, err error) {
 	from := r.told - 1
 	if r.told == 0 {
 		from = int(turn.Add(1))
@@ -285,10 +285,10 @@ func (r *groupReader) ask(ctx context.Context, places []groupPlace, have right) 
 }
 
 // take asks one shard for records, and waits for them there.
-func (r *groupReader) take(ctx context.Context, p *groupPlace, limit int, epoch uint64, wait time.Duration) ([]Delivery, error) {
+func (r *groupReader) take(ctx context.Context, p *groupShard, limit int, epoch uint64, wait time.Duration) ([]Delivery, error) {
 	o := *r.o
 	o.limit, o.existing = limit, r.found
-	op := at(readGroupOp(p.place, r.consumer, &o, epoch), p.route)
+	op := at(readGroupOp(p.groupAddress, r.consumer, &o, epoch), p.route)
 	for began := time.Now(); ; {
 		t := engine.Take{Wait: wait, Waited: time.Since(r.began), Once: o.noAck}
 		if wait > 0 {
@@ -312,7 +312,7 @@ func (r *groupReader) take(ctx context.Context, p *groupPlace, limit int, epoch 
 }
 
 // fetch reads the records of claims. Those that have been trimmed meanwhile are left out.
-func (s *Store) fetch(ctx context.Context, p *groupPlace, all []claim, noAck bool) ([]Delivery, error) {
+func (s *Store) fetch(ctx context.Context, p *groupShard, all []claim, noAck bool) ([]Delivery, error) {
 	var refs []Ref
 	of := make(map[Ref]*claim)
 	for i := range all {
@@ -343,7 +343,7 @@ func (s *Store) fetch(ctx context.Context, p *groupPlace, all []claim, noAck boo
 
 // await waits until there may be something for the consumer in one of several shards. It also ends when the consumer may have to be heard of again, as
 // one who has got records and has had nothing to ask for since.
-func (r *groupReader) await(ctx context.Context, places []groupPlace, have right) error {
+func (r *groupReader) await(ctx context.Context, places []groupShard, have right) error {
 	if !have.held {
 		places = places[:1]
 	}
@@ -394,7 +394,7 @@ func (r *groupReader) await(ctx context.Context, places []groupPlace, have right
 var errNoGroup = fmt.Errorf("consumer group %w", ErrNotFound)
 
 // places returns the shards of a group, the stream's home first. Errors: errNoGroup, ErrNotFound.
-func (s *Store) places(ctx context.Context, stream, group string) ([]groupPlace, error) {
+func (s *Store) places(ctx context.Context, stream, group string) ([]groupShard, error) {
 	if err := engine.CheckName("stream", stream); err != nil {
 		return nil, err
 	}
@@ -405,14 +405,14 @@ func (s *Store) places(ctx context.Context, stream, group string) ([]groupPlace,
 }
 
 // placesOf asks for what places returns, if it has to.
-func (s *Store) placesOf(ctx context.Context, q *groupSpecQuery) ([]groupPlace, error) {
+func (s *Store) placesOf(ctx context.Context, q *groupSpecQuery) ([]groupShard, error) {
 	stream, group := q.stream, q.group
 	scattered, err := s.scattered(ctx, stream)
 	if err != nil {
 		return nil, err
 	}
 	if !scattered {
-		return []groupPlace{{place: placeOf(stream, group), route: stream}}, nil
+		return []groupShard{{groupAddress: groupAddressOf(stream, group), route: stream}}, nil
 	}
 	if err := s.scope.Query(ctx, stream, q); err != nil {
 		return nil, err
@@ -423,9 +423,9 @@ func (s *Store) placesOf(ctx context.Context, q *groupSpecQuery) ([]groupPlace, 
 	case !q.found:
 		return nil, engine.Errorf(errNoGroup, "stream %q: consumer group %q not found", stream, group)
 	}
-	var places []groupPlace
+	var places []groupShard
 	for _, p := range s.partsOf(stream, &q.spec) {
-		gp := groupPlace{place: place{stream, groupTarget{target{p.spec}, group, &q.config}}, route: p.route}
+		gp := groupShard{groupAddress: groupAddress{stream, groupTarget{target{p.spec}, group, &q.config}}, route: p.route}
 		if len(places) == 0 {
 			// The home has the records themselves, and what it is told must not be older.
 			gp.spec = nil
@@ -441,7 +441,7 @@ func (s *Store) placesOf(ctx context.Context, q *groupSpecQuery) ([]groupPlace, 
 //
 // Errors: ErrNotFound if there is no such stream or group; ErrInvalid for more than 10,000 records, and for a Ref named twice.
 func (s *Store) Ack(ctx context.Context, stream, group string, refs ...Ref) (int, error) {
-	return s.countRefs(ctx, stream, group, refs, func(at place, refs []Ref) engine.Op { return ackOp(at, refs, false) })
+	return s.countRefs(ctx, stream, group, refs, func(at groupAddress, refs []Ref) engine.Op { return ackOp(at, refs, false) })
 }
 
 // Nack gives records back: they are delivered again after the group's back-off, or the Delay given, or go to the dead letters if that was the last attempt. It
@@ -450,7 +450,7 @@ func (s *Store) Ack(ctx context.Context, stream, group string, refs ...Ref) (int
 // Options: Delay, Reason. Errors: those of Ack.
 func (s *Store) Nack(ctx context.Context, stream, group string, refs []Ref, opts ...NackOption) (int, error) {
 	o := nackOptionsOf(opts)
-	return s.countRefs(ctx, stream, group, refs, func(at place, refs []Ref) engine.Op { return nackOp(at, refs, o) })
+	return s.countRefs(ctx, stream, group, refs, func(at groupAddress, refs []Ref) engine.Op { return nackOp(at, refs, o) })
 }
 
 // Extend moves a record's deadline to d from now, and returns the new deadline.
@@ -469,20 +469,20 @@ func (s *Store) Extend(ctx context.Context, stream, group string, ref Ref, d tim
 // ExtendMany moves the deadlines of records to d from now. It skips those whose delivery is over.
 // Errors: those of Ack; ErrInvalid for a d that is not in 1 ms to 30 days.
 func (s *Store) ExtendMany(ctx context.Context, stream, group string, refs []Ref, d time.Duration) (Extended, error) {
-	return forRefs(ctx, s, stream, group, refs, func(at place, refs []Ref) engine.Op { return extendOp(at, d, refs) }, Extended.add)
+	return forRefs(ctx, s, stream, group, refs, func(at groupAddress, refs []Ref) engine.Op { return extendOp(at, d, refs) }, Extended.add)
 }
 
 // countRefs is forRefs for operations that return a number of records.
-func (s *Store) countRefs(ctx context.Context, stream, group string, refs []Ref, op func(place, []Ref) engine.Op) (int, error) {
+func (s *Store) countRefs(ctx context.Context, stream, group string, refs []Ref, op func(groupAddress, []Ref) engine.Op) (int, error) {
 	return forRefs(ctx, s, stream, group, refs, op, func(a, b int) int { return a + b })
 }
 
 // forRefs proposes an operation on records to the shards that have them, and adds up the results.
-func forRefs[R any](ctx context.Context, s *Store, stream, group string, refs []Ref, op func(place, []Ref) engine.Op, add func(R, R) R) (sum R, err error) {
+func forRefs[R any](ctx context.Context, s *Store, stream, group string, refs []Ref, op func(groupAddress, []Ref) engine.Op, add func(R, R) R) (sum R, err error) {
 	if len(refs) == 0 {
 		return sum, nil
 	}
-	if err := op(placeOf(stream, group), refs).Err; err != nil {
+	if err := op(groupAddressOf(stream, group), refs).Err; err != nil {
 		return sum, err
 	}
 	places, err := s.places(ctx, stream, group)
@@ -490,7 +490,7 @@ func forRefs[R any](ctx context.Context, s *Store, stream, group string, refs []
 		return sum, err
 	}
 	if len(places) == 1 {
-		out, err := s.propose(ctx, at(op(places[0].place, refs), places[0].route))
+		out, err := s.propose(ctx, at(op(places[0].groupAddress, refs), places[0].route))
 		if err != nil {
 			return sum, err
 		}
@@ -506,7 +506,7 @@ func forRefs[R any](ctx context.Context, s *Store, stream, group string, refs []
 		if len(part) == 0 {
 			continue
 		}
-		out, e := s.propose(ctx, at(op(p.place, part), p.route))
+		out, e := s.propose(ctx, at(op(p.groupAddress, part), p.route))
 		if e != nil {
 			err = errors.Join(err, e)
 			continue
@@ -522,7 +522,7 @@ func (s *Store) Leave(ctx context.Context, stream, group, consumer string) error
 	places, err := s.places(ctx, stream, group)
 	// The home comes last: once it has let an exclusive consumer go, the next one takes what the other shards have not been told to hand back.
 	slices.Reverse(places)
-	return errors.Join(err, s.atAll(ctx, places, func(at place) engine.Op { return leaveOp(at, consumer) }))
+	return errors.Join(err, s.atAll(ctx, places, func(at groupAddress) engine.Op { return leaveOp(at, consumer) }))
 }
 
 // Seek moves the group's cursors: what was delivered and not acknowledged is forgotten, and records from there on are delivered, also those that were before.
@@ -541,15 +541,15 @@ func (s *Store) Seek(ctx context.Context, stream, group string, to SeekOption, o
 			return noSuchPartition(stream, partitions, o.partition-1)
 		}
 		shard := s.shardOf(stream, o.partition-1)
-		places = slices.DeleteFunc(places, func(p groupPlace) bool { return s.scope.SpreadShard(p.route) != shard })
+		places = slices.DeleteFunc(places, func(p groupShard) bool { return s.scope.SpreadShard(p.route) != shard })
 	}
-	return errors.Join(err, s.atAll(ctx, places, func(at place) engine.Op { return seekOp(at, to, o) }))
+	return errors.Join(err, s.atAll(ctx, places, func(at groupAddress) engine.Op { return seekOp(at, to, o) }))
 }
 
 // atAll proposes an operation to several shards.
-func (s *Store) atAll(ctx context.Context, places []groupPlace, op func(place) engine.Op) (err error) {
+func (s *Store) atAll(ctx context.Context, places []groupShard, op func(groupAddress) engine.Op) (err error) {
 	for _, p := range places {
-		_, e := s.propose(ctx, at(op(p.place), p.route))
+		_, e := s.propose(ctx, at(op(p.groupAddress), p.route))
 		err = errors.Join(err, e)
 	}
 	return err

@@ -224,13 +224,15 @@ func readGroupConfig(r *codec.Reader) groupConfig {
 
 func (c *groupConfig) check() error { return codec.CheckFields(c, true, (*groupConfig).code) }
 
-// place identifies a group, with the specs that shards other than the stream's home need.
-type place struct {
+// groupAddress identifies a group, with the specs that shards other than the stream's home need.
+type groupAddress struct {
 	stream string
 	groupTarget
 }
 
-func placeOf(stream, group string) place { return place{stream, groupTarget{group: group}} }
+func groupAddressOf(stream, group string) groupAddress {
+	return groupAddress{stream, groupTarget{group: group}}
+}
 
 // createGroupBody creates a group.
 type createGroupBody struct {
@@ -346,7 +348,7 @@ func (b *readGroupBody) code(f *codec.Fields) {
 
 func (b *readGroupBody) size() int { return len(b.group) + len(b.consumer) + 96 }
 
-func readGroupOp(at place, consumer string, o *groupReadOptions, epoch uint64) engine.Op {
+func readGroupOp(at groupAddress, consumer string, o *groupReadOptions, epoch uint64) engine.Op {
 	return readGroup.Make(at.stream, func(b *readGroupBody) error {
 		*b = readGroupBody{at.groupTarget, consumer, o.limit, o.noAck, !o.existing, o.group.groupConfig, epoch}
 		return o.err
@@ -360,7 +362,7 @@ func ReadGroupOp(stream, group, consumer string, opts ...GroupReadOption) OpOf[[
 	if o.wait > 0 {
 		o.err = firstError(o.err, engine.Errorf(ErrInvalid, "stream: a transaction cannot wait for records"))
 	}
-	op := readGroupOp(placeOf(stream, group), consumer, &o, 0)
+	op := readGroupOp(groupAddressOf(stream, group), consumer, &o, 0)
 	op.Decode = func(b []byte) (any, error) {
 		c, err := readGroup.Decode(b)
 		if err != nil {
@@ -390,10 +392,10 @@ func (b *consumerBody) code(f *codec.Fields) {
 
 // LeaveOp is Leave as an operation of a transaction.
 func LeaveOp(stream, group, consumer string) Op {
-	return Op{engine.Hide(leaveOp(placeOf(stream, group), consumer))}
+	return Op{engine.Hide(leaveOp(groupAddressOf(stream, group), consumer))}
 }
 
-func leaveOp(at place, consumer string) engine.Op {
+func leaveOp(at groupAddress, consumer string) engine.Op {
 	return leave.Op(at.stream, consumerBody{at.groupTarget, consumer}, nil)
 }
 
@@ -413,10 +415,10 @@ func (b *seekBody) code(f *codec.Fields) {
 // SeekOp is Seek as an operation of a transaction. In a spread namespace it affects only the partitions in
 // the stream's home shard, so use a stream with a {tag}.
 func SeekOp(stream, group string, to SeekOption, opts ...SeekPartOption) Op {
-	return Op{engine.Hide(seekOp(placeOf(stream, group), to, seekOptionsOf(opts)))}
+	return Op{engine.Hide(seekOp(groupAddressOf(stream, group), to, seekOptionsOf(opts)))}
 }
 
-func seekOp(at place, to SeekOption, part seekOptions) engine.Op {
+func seekOp(at groupAddress, to SeekOption, part seekOptions) engine.Op {
 	var o groupOptions
 	given, err := engine.Given([]SeekOption{to})
 	for _, to := range given {

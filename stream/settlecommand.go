@@ -133,7 +133,7 @@ func (b *ackBody) code(f *codec.Fields) {
 
 func (b *ackBody) reset() { *b = ackBody{refsBody: refsBody{runs: b.runs[:0]}} }
 
-func ackOp(at place, refs []Ref, strict bool) engine.Op {
+func ackOp(at groupAddress, refs []Ref, strict bool) engine.Op {
 	return ack.Make(at.stream, func(b *ackBody) error {
 		b.groupTarget, b.strict = at.groupTarget, strict
 		return b.name(refs)
@@ -144,7 +144,7 @@ func ackOp(at place, refs []Ref, strict bool) engine.Op {
 // transaction, if a Ref is not the current delivery of a pending record. So the transaction takes effect
 // once for each record.
 func AckOp(stream, group string, refs ...Ref) OpOf[int] {
-	return opOf[int](ackOp(placeOf(stream, group), refs, true))
+	return opOf[int](ackOp(groupAddressOf(stream, group), refs, true))
 }
 
 // nackBody returns records to the group.
@@ -192,7 +192,7 @@ func (b *nackBody) codeDelay(f *codec.Fields) {
 	}
 }
 
-func nackOp(at place, refs []Ref, o nackOptions) engine.Op {
+func nackOp(at groupAddress, refs []Ref, o nackOptions) engine.Op {
 	return nack.Make(at.stream, func(b *nackBody) error {
 		b.groupTarget, b.delay, b.reason = at.groupTarget, o.delay, []byte(o.reason)
 		return firstError(o.err, b.name(refs))
@@ -201,7 +201,7 @@ func nackOp(at place, refs []Ref, o nackOptions) engine.Op {
 
 // NackOp is Nack as an operation of a transaction. It returns the number of records.
 func NackOp(stream, group string, refs []Ref, opts ...NackOption) OpOf[int] {
-	return opOf[int](nackOp(placeOf(stream, group), refs, nackOptionsOf(opts)))
+	return opOf[int](nackOp(groupAddressOf(stream, group), refs, nackOptionsOf(opts)))
 }
 
 // Extended is the result of ExtendMany.
@@ -238,7 +238,7 @@ func (b *extendBody) code(f *codec.Fields) {
 	b.codeRefs(f)
 }
 
-func extendOp(at place, d time.Duration, refs []Ref) engine.Op {
+func extendOp(at groupAddress, d time.Duration, refs []Ref) engine.Op {
 	return extend.Make(at.stream, func(b *extendBody) error {
 		b.groupTarget, b.lease = at.groupTarget, millis(d)
 		if d < time.Millisecond || d > maxGroupTime {
@@ -250,7 +250,7 @@ func extendOp(at place, d time.Duration, refs []Ref) engine.Op {
 
 // ExtendOp is ExtendMany as an operation of a transaction.
 func ExtendOp(stream, group string, refs []Ref, d time.Duration) OpOf[Extended] {
-	return opOf[Extended](extendOp(placeOf(stream, group), d, refs))
+	return opOf[Extended](extendOp(groupAddressOf(stream, group), d, refs))
 }
 
 // codeRecords codes the number of records that a command affected.

@@ -19,15 +19,15 @@ func route(name string, partition int) string {
 	return fmt.Sprintf("%s/%d", name, partition)
 }
 
-// part is what one shard has of a stream.
-type part struct {
+// streamShard is what one shard has of a stream.
+type streamShard struct {
 	route      string
 	spec       *spec // nil: the shard has the stream's record
 	partitions []int // nil: all
 }
 
 // id returns that of the stream, 0 if the shard knows it best.
-func (p *part) id() uint64 {
+func (p *streamShard) id() uint64 {
 	if p.spec == nil {
 		return 0
 	}
@@ -43,13 +43,13 @@ func (s *Store) scattered(ctx context.Context, name string) (bool, error) {
 }
 
 // parts returns where the partitions of a stream are, the home first. Errors: ErrInvalid for its name; ErrNotFound, but only if it is scattered.
-func (s *Store) parts(ctx context.Context, name string) ([]part, error) {
+func (s *Store) parts(ctx context.Context, name string) ([]streamShard, error) {
 	if err := engine.CheckName("stream", name); err != nil {
 		return nil, err
 	}
 	spread, err := s.scattered(ctx, name)
 	if err != nil || !spread {
-		return []part{{route: name}}, err
+		return []streamShard{{route: name}}, err
 	}
 	sp, err := s.spec(ctx, name)
 	if err != nil {
@@ -58,7 +58,7 @@ func (s *Store) parts(ctx context.Context, name string) ([]part, error) {
 	return s.partsOf(name, sp), nil
 }
 
-func (s *Store) partsOf(name string, sp *spec) (parts []part) {
+func (s *Store) partsOf(name string, sp *spec) (parts []streamShard) {
 	at := make(map[engine.ShardID]int)
 	for p := range sp.partitions {
 		r, shard := route(name, p), s.shardOf(name, p)
@@ -66,7 +66,7 @@ func (s *Store) partsOf(name string, sp *spec) (parts []part) {
 		if !known {
 			i = len(parts)
 			at[shard] = i
-			parts = append(parts, part{route: r, spec: sp})
+			parts = append(parts, streamShard{route: r, spec: sp})
 		}
 		parts[i].partitions = append(parts[i].partitions, p)
 	}

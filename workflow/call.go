@@ -366,7 +366,7 @@ func (v *started) name() RunID {
 	if v.id != "" {
 		return RunID(v.id)
 	}
-	return v.place.id()
+	return v.runLocation.id()
 }
 
 // refused ends an attempt that could not begin.

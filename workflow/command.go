@@ -281,7 +281,7 @@ func (b *startBody) limit() error {
 
 // started is the result of a start.
 type started struct {
-	place
+	runLocation
 	id        string // "" if floe assigned the ID
 	status    Status
 	duplicate bool
@@ -290,7 +290,7 @@ type started struct {
 
 func (v *started) code(f *codec.Fields) {
 	if c := f.Binary(); c != nil {
-		v.place.code(c)
+		v.runLocation.code(c)
 		c.String(&v.id)
 	} else {
 		id := string(v.name())

@@ -40,7 +40,7 @@ func (w *work) create(c *createBody) (res created, err error) {
 }
 
 // checkVersion reports whether a version is known already. Errors: ErrExists if it is another definition; ErrInvalid if there are too many.
-func (k *kind) checkVersion(c *createBody) (known bool, err error) {
+func (k *openWorkflow) checkVersion(c *createBody) (known bool, err error) {
 	v, ok := k.version(c.version)
 	switch {
 	case ok && v.hash == xxhash.Sum64(c.source):
@@ -57,7 +57,7 @@ func (k *kind) checkVersion(c *createBody) (known bool, err error) {
 }
 
 // version returns where a version is.
-func (k *kind) version(version string) (v versionIndex, ok bool) {
+func (k *openWorkflow) version(version string) (v versionIndex, ok bool) {
 	k.buf = append(numberKey(k.buf[:0], rowVersions, k.id), version...)
 	b, ok := k.tx.Get(k.buf)
 	if !ok {
@@ -92,7 +92,7 @@ func (w *work) use(name string, enabled bool, revision uint64, c *createBody) {
 	tx := w.tx
 	k := w.workflow(name)
 	if k == nil {
-		k = &kind{record: record{id: uint64(tx.LSN()), createdAt: tx.Now(), nextEnded: never, timer: never}, work: w, name: name}
+		k = &openWorkflow{record: record{id: uint64(tx.LSN()), createdAt: tx.Now(), nextEnded: never, timer: never}, work: w, name: name}
 		w.workflows = append(w.workflows, k)
 		tx.Insert(numberKey(nil, rowName, k.id), encode(nil, &nameRow{ns: tx.Namespace(), name: name}, (*nameRow).code))
 		if tx.Here(name) {
@@ -106,7 +106,7 @@ func (w *work) use(name string, enabled bool, revision uint64, c *createBody) {
 }
 
 // add adds a version, which is the default one from now on.
-func (k *kind) add(c *createBody) {
+func (k *openWorkflow) add(c *createBody) {
 	if _, ok := k.version(c.version); ok {
 		return // the home has told it before
 	}
@@ -156,7 +156,7 @@ func (w *work) delete(force *bool) error {
 }
 
 // bury makes a workflow unknown. Its runs, and the definitions that they need, stay until they are forgotten.
-func (k *kind) bury() {
+func (k *openWorkflow) bury() {
 	tx := k.tx
 	if tx.Here(k.name) {
 		tx.Count(countWorkflows, -1)
@@ -174,7 +174,7 @@ func (k *kind) bury() {
 }
 
 // drop removes all rows of a workflow that is deleted and has no runs left.
-func (k *kind) drop() {
+func (k *openWorkflow) drop() {
 	k.unschedule()
 	for _, kind := range [...]byte{rowVersion, rowVersions, rowOf, rowEnded, rowKey, rowPlan, rowCache, rowStale} {
 		prefix := numberKey(nil, kind, k.id)
@@ -196,7 +196,7 @@ const maxForgotten = 100
 const handoverMillis = 10_000
 
 // nextDue returns when there is something to do next: to forget runs.
-func (k *kind) nextDue() int64 {
+func (k *openWorkflow) nextDue() int64 {
 	switch {
 	case k.kept == 0:
 		return never
@@ -210,14 +210,14 @@ func (k *kind) nextDue() int64 {
 func (r *record) retention() int64 { return max(r.retainFor, handoverMillis) }
 
 // catchUp forgets runs that ended long ago, and the oldest of more than are to be kept, unless they ended behind a time.
-func (k *kind) catchUp(keep, until int64) {
+func (k *openWorkflow) catchUp(keep, until int64) {
 	k.changed = true
 	k.unschedule()
 	k.forgetOld(maxForgotten, keep, until)
 }
 
 // forgetOld forgets runs that ended long ago, and the oldest if more than so many are kept, unless they ended behind a time; only some at once.
-func (k *kind) forgetOld(most int, keep, until int64) {
+func (k *openWorkflow) forgetOld(most int, keep, until int64) {
 	old := k.tx.Now() - k.retention()
 	prefix := numberKey(nil, rowEnded, k.id)
 	for n := 0; n < most && k.kept > 0 && !k.tx.Full(); n++ {
@@ -237,7 +237,7 @@ func (k *kind) forgetOld(most int, keep, until int64) {
 }
 
 // forget removes a run that has ended, with all its rows.
-func (k *kind) forget(run uint64, endedAt int64) {
+func (k *openWorkflow) forget(run uint64, endedAt int64) {
 	tx := k.tx
 	b, ok := tx.Get(partKey(nil, run, partHeader))
 	if !ok {

@@ -149,7 +149,7 @@ func FuzzCommand(f *testing.F) {
 var number0 = number{1, 1}
 
 // aimed makes a command that names number0 one about a run.
-func aimed(kind uint8, body []byte, p place) []byte {
+func aimed(kind uint8, body []byte, p runLocation) []byte {
 	head := codec.EncodeFields(nil, &target{number: number0}, (*target).code)
 	switch kind {
 	case kindSignal, kindCancel, kindRetry:
@@ -165,7 +165,7 @@ var decoders = []func(t *testing.T, b []byte){
 	fuzzed((*record).code), fuzzed((*nameRow).code), fuzzed((*versionRow).code), fuzzed((*versionIndex).code), fuzzed((*keyRow).code),
 	fuzzed((*header).code), fuzzed((*stepRow).layout), fuzzed((*signalRow).code), fuzzed((*undoRow).code), fuzzed((*eventRow).code),
 	fuzzed((*branchRow).layout), fuzzed((*itemsRow).code), fuzzed((*planRow).code), fuzzed((*cacheRow).code), fuzzed((*scheduleRow).code),
-	fuzzed((*triggerRow).code), fuzzed((*token).code), fuzzed((*place).code), fuzzedFields((*createBody).code), fuzzed((*adoptCommand).code),
+	fuzzed((*triggerRow).code), fuzzed((*token).code), fuzzed((*runLocation).code), fuzzedFields((*createBody).code), fuzzed((*adoptCommand).code),
 	fuzzedFields(codec.Flag("on")), fuzzedFields((*startBody).code), fuzzedFields((*signalBody).code), fuzzedFields((*cancelBody).code),
 	fuzzedFields((*retryBody).code), fuzzed((*relayCommand).code), fuzzedFields((*planBody).code), fuzzed(schedules.CodeAll),
 	fuzzed((*scheduledRun).code), fuzzedFields((*created).code), fuzzedFields((*started).code), fuzzedFields((*changed).code),

@@ -13,15 +13,15 @@ const idPrefix = "wfr-"
 // idEncoding has digits and small letters only.
 var idEncoding = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding)
 
-// place is what a RunID of floe's own says.
-type place struct {
+// runLocation is the content of a RunID that floe assigned.
+type runLocation struct {
 	shard     engine.ShardID
 	run       uint64
 	tag       uint16
 	namespace string
 }
 
-func (p *place) code(c *codec.Coder) {
+func (p *runLocation) code(c *codec.Coder) {
 	c.Uint16((*uint16)(&p.shard))
 	c.Uvarint(&p.run)
 	high, low := byte(p.tag>>8), byte(p.tag)
@@ -31,23 +31,23 @@ func (p *place) code(c *codec.Coder) {
 	c.String(&p.namespace)
 }
 
-func (p place) id() RunID {
-	return RunID(idPrefix + idEncoding.EncodeToString(encode(nil, &p, (*place).code)))
+func (p runLocation) id() RunID {
+	return RunID(idPrefix + idEncoding.EncodeToString(encode(nil, &p, (*runLocation).code)))
 }
 
 // own reports whether the id looks like one of floe's own.
 func (id RunID) own() bool { return strings.HasPrefix(string(id), idPrefix) }
 
 // parse reads an id of floe's own. Errors: ErrInvalid.
-func (id RunID) parse() (p place, err error) {
+func (id RunID) parse() (p runLocation, err error) {
 	if text, ok := strings.CutPrefix(string(id), idPrefix); ok {
 		if b, err := idEncoding.DecodeString(text); err == nil {
-			if p, err := decode(b, (*place).code); err == nil && p.id() == id {
+			if p, err := decode(b, (*runLocation).code); err == nil && p.id() == id {
 				return p, nil
 			}
 		}
 	}
-	return place{}, engine.Errorf(ErrInvalid, "workflow: %.64q is no id of a run", string(id))
+	return runLocation{}, engine.Errorf(ErrInvalid, "workflow: %.64q is no id of a run", string(id))
 }
 
 // Namespace returns the namespace of the run. It is false for an id that was chosen by who started the run: it does not say.

@@ -53,15 +53,15 @@ type work struct {
 	m         *machine
 	tx        *engine.Tx
 	subject   string // of the command: the name of a workflow or the ID of a run; "" without a command
-	workflows []*kind
+	workflows []*openWorkflow
 	runs      []*live
 	plans     []*known
 	buf       []byte // of keys
 	row       []byte // of values
 }
 
-// kind is a workflow while a command changes it.
-type kind struct {
+// openWorkflow is a workflow while a command changes it.
+type openWorkflow struct {
 	record
 	*work
 	name    string
@@ -145,7 +145,7 @@ func (m *machine) OnReply(tx *engine.Tx, r engine.Reply) {
 }
 
 // workflow returns a workflow, nil if there is none.
-func (w *work) workflow(name string) *kind {
+func (w *work) workflow(name string) *openWorkflow {
 	for _, k := range w.workflows {
 		if k.name == name && !k.deleted && !k.dropped {
 			return k
@@ -156,11 +156,11 @@ func (w *work) workflow(name string) *kind {
 	if !ok {
 		return nil
 	}
-	return w.opened(&kind{record: must(decode(b, (*record).code)), work: w, name: name})
+	return w.opened(&openWorkflow{record: must(decode(b, (*record).code)), work: w, name: name})
 }
 
 // byID returns the workflow that is known by a number, also one that is deleted; nil if there is none.
-func (w *work) byID(id uint64) *kind {
+func (w *work) byID(id uint64) *openWorkflow {
 	for _, k := range w.workflows {
 		if k.id == id && !k.dropped {
 			return k
@@ -183,11 +183,11 @@ func (w *work) byID(id uint64) *kind {
 	if !ok {
 		panic(fmt.Sprintf("workflow: deleted workflow %d has no row", id))
 	}
-	return w.opened(&kind{record: must(decode(b, (*record).code)), work: w, name: n.name, deleted: true})
+	return w.opened(&openWorkflow{record: must(decode(b, (*record).code)), work: w, name: n.name, deleted: true})
 }
 
 // opened is told of a workflow that has been read. What is due happens first, as its timer would have done it.
-func (w *work) opened(k *kind) *kind {
+func (w *work) opened(k *openWorkflow) *openWorkflow {
 	w.workflows = append(w.workflows, k)
 	if k.timer <= w.tx.Now() {
 		k.catchUp(k.retainRuns, k.tx.Now()-handoverMillis)
@@ -226,7 +226,7 @@ func (w *work) save() {
 	}
 }
 
-func (k *kind) save() {
+func (k *openWorkflow) save() {
 	if k.deleted && k.active+k.kept == 0 {
 		k.drop()
 		return
@@ -241,10 +241,10 @@ func (k *kind) save() {
 }
 
 // schedule makes the workflow's timer go off at a time, or before.
-func (k *kind) schedule(at int64) { k.tx.Advance(&k.timer, at, tokenWorkflow, k.id) }
+func (k *openWorkflow) schedule(at int64) { k.tx.Advance(&k.timer, at, tokenWorkflow, k.id) }
 
 // unschedule removes the workflow's timer.
-func (k *kind) unschedule() { k.tx.Halt(&k.timer, tokenWorkflow, k.id) }
+func (k *openWorkflow) unschedule() { k.tx.Halt(&k.timer, tokenWorkflow, k.id) }
 
 // runTopic is what waits for the end of a run.
 func runTopic(namespace string, run uint64) engine.Topic {

@@ -317,7 +317,7 @@ func (l *runLook) info(run uint64, h *header) (r RunInfo, err error) {
 		CompensationsFailed: h.undid,
 	}
 	if r.ID == "" {
-		r.ID = place{l.v.Shard(), run, h.tag, l.namespace}.id()
+		r.ID = runLocation{l.v.Shard(), run, h.tag, l.namespace}.id()
 	}
 	if r.TriggeredBy == "" {
 		r.TriggeredBy = "api"

@@ -62,7 +62,7 @@ func (w *work) startRun(name string, c *startBody) (res started, err error) {
 	l.event(event{kind: WorkflowStarted, detail: l.source})
 	l.goTo(0)
 	l.advance()
-	return started{place: l.place(), id: l.id, status: l.state(), lsn: uint64(w.tx.LSN())}, nil
+	return started{runLocation: l.place(), id: l.id, status: l.state(), lsn: uint64(w.tx.LSN())}, nil
 }
 
 func orNull(b []byte) []byte {
@@ -73,7 +73,7 @@ func orNull(b []byte) []byte {
 }
 
 // earlier returns the run that a start with the same idempotency key or id has made before.
-func (k *kind) earlier(c *startBody, d *flow.Definition) (res started, found bool, err error) {
+func (k *openWorkflow) earlier(c *startBody, d *flow.Definition) (res started, found bool, err error) {
 	switch {
 	case d.Idempotency == flow.IdempotencyRequired && len(c.key) == 0 && c.id == "" && c.source == "":
 		return res, false, engine.Errorf(ErrInvalid, "workflow %q: a start needs an idempotency key or a run id", k.name)
@@ -91,7 +91,7 @@ func (k *kind) earlier(c *startBody, d *flow.Definition) (res started, found boo
 			}
 			h := k.headerOf(row.run)
 			return started{
-				place: place{k.tx.Shard(), row.run, row.tag, k.tx.NamespaceName()}, id: h.id, status: h.state(), duplicate: true, lsn: uint64(k.tx.LSN()),
+				runLocation: runLocation{k.tx.Shard(), row.run, row.tag, k.tx.NamespaceName()}, id: h.id, status: h.state(), duplicate: true, lsn: uint64(k.tx.LSN()),
 			}, true, nil
 		}
 	}
@@ -122,7 +122,7 @@ func (w *work) headerOf(run uint64) header {
 }
 
 // newRun returns a run that stands nowhere yet.
-func (k *kind) newRun(c *startBody, d *flow.Definition, number uint32) *live {
+func (k *openWorkflow) newRun(c *startBody, d *flow.Definition, number uint32) *live {
 	now := k.tx.Now()
 	l := &live{work: k.work, run: uint64(k.tx.LSN()), def: d, changed: true, input: orNull(c.input), hasRead: true}
 	l.header = header{
@@ -137,7 +137,7 @@ func (k *kind) newRun(c *startBody, d *flow.Definition, number uint32) *live {
 }
 
 // insert writes what does not change of a run, and counts it.
-func (l *live) insert(k *kind, c *startBody) {
+func (l *live) insert(k *openWorkflow, c *startBody) {
 	tx := l.tx
 	l.runs = append(l.runs, l)
 	tx.Insert(partKey(nil, l.run, partInput), l.input)
@@ -199,13 +199,15 @@ func (w *work) find(n number) (*live, error) {
 	}
 	l := w.live(run)
 	if l == nil || w.subject == "" && l.tag != n.tag {
-		return nil, noRun(place{w.tx.Shard(), run, n.tag, w.tx.NamespaceName()}.id())
+		return nil, noRun(runLocation{w.tx.Shard(), run, n.tag, w.tx.NamespaceName()}.id())
 	}
 	return l, nil
 }
 
 // place returns what the id of the run says.
-func (l *live) place() place { return place{l.tx.Shard(), l.run, l.tag, l.tx.NamespaceName()} }
+func (l *live) place() runLocation {
+	return runLocation{l.tx.Shard(), l.run, l.tag, l.tx.NamespaceName()}
+}
 
 // name returns the id of the run.
 func (l *live) name() RunID {

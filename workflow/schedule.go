@@ -87,13 +87,13 @@ func dueTopic() engine.Topic { return engine.TopicOf(engine.MachineWorkflow, "",
 // calendar is a schedule while a command changes it.
 type calendar struct {
 	scheduleRow
-	*kind
+	*openWorkflow
 	was    int64 // when the duty had to look at it before the command
 	ticked bool  // likewise, whether it was counted
 }
 
 // calendar returns the schedule of the workflow, nil if it has none.
-func (k *kind) calendar() *calendar {
+func (k *openWorkflow) calendar() *calendar {
 	b, ok := k.tx.Get(numberKey(nil, rowSchedule, k.id))
 	if !ok {
 		return nil
@@ -131,7 +131,7 @@ func (c *calendar) keep(due int64, ticks bool) {
 }
 
 // reschedule gives a workflow the schedule of its new default version: one that says what the one before said goes on as if nothing had happened.
-func (k *kind) reschedule(s *flow.Schedule) {
+func (k *openWorkflow) reschedule(s *flow.Schedule) {
 	c := k.calendar()
 	if s == nil {
 		if c != nil {

@@ -345,7 +345,7 @@ func startOp(name string, input []byte, opts []StartOption) engine.Op {
 
 // runOp makes an operation about a run.
 func runOp[B any](row *engine.CommandRow[*work, B, changed], id RunID, fill func(*B, number) error) engine.Op {
-	var p place
+	var p runLocation
 	var err error
 	given := string(id)
 	if id.own() {

@@ -33,7 +33,7 @@ func (r *triggerRow) code(c *codec.Coder) {
 }
 
 // subscribed returns what the workflow has subscribed to.
-func (k *kind) subscribed() (r triggerRow, ok bool) {
+func (k *openWorkflow) subscribed() (r triggerRow, ok bool) {
 	b, ok := k.tx.Get(numberKey(nil, rowTrigger, k.id))
 	if !ok {
 		return r, false
@@ -42,7 +42,7 @@ func (k *kind) subscribed() (r triggerRow, ok bool) {
 }
 
 // retrigger gives a workflow the trigger of its default version, at its home. Its group goes on where it is, unless it is another one.
-func (k *kind) retrigger(t *flow.Trigger) {
+func (k *openWorkflow) retrigger(t *flow.Trigger) {
 	old, had := k.subscribed()
 	now := triggerRow{revision: uint64(k.tx.LSN())}
 	if t != nil {
@@ -67,19 +67,19 @@ func (k *kind) retrigger(t *flow.Trigger) {
 var groupModes = map[string]uint8{"shared": protocol.ModeShared, "exclusive": protocol.ModeExclusive, "key_shared": protocol.ModeKeyShared}
 
 // untrigger ends the subscription of the workflow, if it has one.
-func (k *kind) untrigger() {
+func (k *openWorkflow) untrigger() {
 	if old, had := k.subscribed(); had {
 		k.unsubscribe(&old)
 	}
 }
 
-func (k *kind) unsubscribe(from *triggerRow) {
+func (k *openWorkflow) unsubscribe(from *triggerRow) {
 	k.subscribe(from.namespace, &protocol.Subscription{Revision: uint64(k.tx.LSN()), Stream: from.stream, Gone: true})
 	k.tx.Delete(numberKey(nil, rowTrigger, k.id))
 }
 
 // subscribe tells the home of a stream what the workflow wants.
-func (k *kind) subscribe(namespace string, s *protocol.Subscription) {
+func (k *openWorkflow) subscribe(namespace string, s *protocol.Subscription) {
 	tx := k.tx
 	s.Subscriber = k.subscriber()
 	cmd := engine.Command{Machine: engine.MachineStream, Kind: protocol.KindSubscribe, Namespace: namespace, Spread: tx.Spread(), Body: encode(nil, s, (*protocol.Subscription).Code)}
@@ -93,7 +93,7 @@ func (k *kind) subscribe(namespace string, s *protocol.Subscription) {
 	tx.Send(engine.Message{Command: cmd, Name: s.Stream, Lane: xxhash.Sum64String(k.name)})
 }
 
-func (k *kind) subscriber() protocol.Subscriber {
+func (k *openWorkflow) subscriber() protocol.Subscriber {
 	return protocol.Subscriber{Machine: engine.MachineWorkflow, Command: kindTrigger, Namespace: k.tx.NamespaceName(), Spread: k.tx.Spread(), Name: k.name}
 }
 

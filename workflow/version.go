@@ -171,7 +171,7 @@ func (w *work) removeVersion(c *versionBody) error {
 }
 
 // startable counts the versions that can be started.
-func (k *kind) startable() (n uint32) {
+func (k *openWorkflow) startable() (n uint32) {
 	prefix := numberKey(nil, rowVersions, k.id)
 	it := k.tx.Iter(prefix, key.PrefixEnd(prefix))
 	defer mustClose(it)

@@ -133,11 +133,11 @@ func (n *Namespaces) Page(ctx context.Context, l Listing) (page Page[NamespaceIn
 	if err := l.Check(); err != nil {
 		return page, err
 	}
-	type part struct {
+	type shardNamespace struct {
 		NamespaceInfo
 		home bool
 	}
-	var parts []part
+	var parts []shardNamespace
 	shards := n.router.Door().Shards()
 	for shard := range shards {
 		q := NamespacesQuery{Prefix: l.Prefix, After: l.Cursor, Limit: l.Limit + 1}
@@ -145,11 +145,11 @@ func (n *Namespaces) Page(ctx context.Context, l Listing) (page Page[NamespaceIn
 			return page, err
 		}
 		for _, info := range q.Infos {
-			parts = append(parts, part{info, HomeShard(info.Name, shards) == ShardID(shard)})
+			parts = append(parts, shardNamespace{info, HomeShard(info.Name, shards) == ShardID(shard)})
 		}
 	}
-	all := func(parts []part) ([]part, bool, string) { return parts, false, "" }
-	return Merge([][]part{parts}, l.Limit, all, func(p part) string { return p.Name }, func(same []part) (info NamespaceInfo, ok bool) {
+	all := func(parts []shardNamespace) ([]shardNamespace, bool, string) { return parts, false, "" }
+	return Merge([][]shardNamespace{parts}, l.Limit, all, func(p shardNamespace) string { return p.Name }, func(same []shardNamespace) (info NamespaceInfo, ok bool) {
 		for _, p := range same {
 			merge(&info, p.NamespaceInfo, p.home)
 		}

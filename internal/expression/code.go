@@ -130,7 +130,7 @@ func (c *coder) rest(t *term, n byte) {
 
 // begin makes the term of a number, with room for the terms that it is about.
 func (c *coder) begin(t *term, n byte) {
-	switch kinds := [...]kind{codeNull: isNull, codeTrue: isBool, codeFalse: isBool, codeInt: isInt, codeFloat: isFloat, codeString: isString}; {
+	switch kinds := [...]valueKind{codeNull: isNull, codeTrue: isBool, codeFalse: isBool, codeInt: isInt, codeFloat: isFloat, codeString: isString}; {
 	case n >= codeNull && n <= codeString:
 		*t = term{op: opConst, value: value{kind: kinds[n]}}
 		if n == codeTrue {

@@ -88,7 +88,7 @@ type types uint16
 
 const anything = types(1<<kinds - 1)
 
-func set(list ...kind) (t types) {
+func set(list ...valueKind) (t types) {
 	for _, k := range list {
 		t |= 1 << k
 	}

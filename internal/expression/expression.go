@@ -96,7 +96,7 @@ func (e *Expr) AppendJSON(dst []byte, env Env, m *Meter) ([]byte, error) {
 	return v.appendJSON(dst)
 }
 
-func article(k kind) string {
+func article(k valueKind) string {
 	switch k {
 	case isNull:
 		return "null"

@@ -14,9 +14,9 @@ import (
 // function is a function that expressions may call.
 type function struct {
 	name        string
-	least, most int    // arguments; most -1: any number
-	returns     kind   // kinds: that depends
-	takes       string // a letter for each argument, the last for all further ones too: s string, n number, a array, x anything
+	least, most int       // arguments; most -1: any number
+	returns     valueKind // kinds: that depends
+	takes       string    // a letter for each argument, the last for all further ones too: s string, n number, a array, x anything
 	do          func(r *run, args []value) (value, error)
 }
 

@@ -15,11 +15,11 @@ import (
 	"github.com/floedb/floe/internal/rawjson"
 )
 
-// kind is the type of a value.
-type kind uint8
+// valueKind is the type of a value.
+type valueKind uint8
 
 const (
-	isNull kind = iota
+	isNull valueKind = iota
 	isBool
 	isInt
 	isFloat
@@ -30,13 +30,13 @@ const (
 	kinds
 )
 
-func (k kind) String() string {
+func (k valueKind) String() string {
 	return [...]string{"null", "boolean", "number", "number", "string", "array", "object", "array"}[k]
 }
 
 // value is what an expression computes with: a scalar, the JSON of an array or object, or a list.
 type value struct {
-	kind kind
+	kind valueKind
 	bits uint64  // of a boolean, integer or float
 	text string  // of a string; JSON of an array or object
 	list []value // of a list

@@ -234,7 +234,7 @@ func codeFallback(c *codec.Coder, f *Fallback) {
 
 func codeTemplate(c *codec.Coder, t *Template) { list(c, &t.parts, maxPaths+1, codePart) }
 
-func codePart(c *codec.Coder, p *part) {
+func codePart(c *codec.Coder, p *templatePart) {
 	c.String(&p.literal)
 	optional(c, &p.path, codePath)
 }

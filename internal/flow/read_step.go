@@ -163,7 +163,7 @@ func (r *reader) parallel(v *Parallel) func(*document.Node, string) {
 			r.Fail(n.Line, "bad-value", "%s needs either each, with a path to an array, or branches", at)
 		case each != nil:
 			if r.whole(&v.Body, n, at); v.Body.Input == nil {
-				v.Body.Input = &Template{parts: []part{{path: &Path{root: RootItem}}}}
+				v.Body.Input = &Template{parts: []templatePart{{path: &Path{root: RootItem}}}}
 			}
 		default:
 			r.onlyEach(n, at)

@@ -6,11 +6,11 @@ import (
 
 // Template is JSON in which strings that are a path stand for what the path leads to.
 type Template struct {
-	parts []part
+	parts []templatePart
 }
 
-// part is literal JSON with a path behind it, or without one.
-type part struct {
+// templatePart is literal JSON with a path behind it, or without one.
+type templatePart struct {
 	literal string
 	path    *Path
 }
@@ -47,7 +47,7 @@ func (t *Template) Append(dst []byte, s Source) []byte {
 
 // KeyTemplate is text with paths in braces: charge:{input.customer_id}. A path into input looks into the input of the step first, and then into that of the run.
 type KeyTemplate struct {
-	parts []part
+	parts []templatePart
 }
 
 // Append appends the key: of strings their text, of everything else its JSON. It is not whole if a path leads nowhere, or to null, or if it
@@ -86,7 +86,7 @@ func (k *KeyTemplate) Append(dst []byte, s Source) (key []byte, whole bool) {
 }
 
 // pathsOf returns the paths of a template, in order.
-func pathsOf(parts []part) []*Path {
+func pathsOf(parts []templatePart) []*Path {
 	paths := make([]*Path, 0, len(parts))
 	for i := range parts {
 		if parts[i].path != nil {
@@ -98,16 +98,16 @@ func pathsOf(parts []part) []*Path {
 
 // builder puts a template together.
 type builder struct {
-	parts   []part
+	parts   []templatePart
 	literal []byte
 }
 
 func (b *builder) path(p *Path) {
-	b.parts = append(b.parts, part{string(b.literal), p})
+	b.parts = append(b.parts, templatePart{string(b.literal), p})
 	b.literal = b.literal[:0]
 }
 
-func (b *builder) done() []part {
+func (b *builder) done() []templatePart {
 	if len(b.literal) > 0 {
 		b.path(nil)
 	}

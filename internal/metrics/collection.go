@@ -19,10 +19,11 @@ const (
 	rests = 9
 )
 
-// part is metrics that are gathered in the background, because that may take long, or wait for what the node is busy with. Scrapes have it begun, wait for
-// a moment, and take what there is: nothing is gathered while nobody scrapes. One gathering is under way at most, so that one which hangs takes no more than
-// its goroutine.
-type part struct {
+// collection is metrics that are gathered in the background, because that may take long, or wait
+// for what the node is busy with. Scrapes have it begun, wait for a moment, and take what there is:
+// nothing is gathered while nobody scrapes. One gathering is under way at most, so that one which
+// hangs takes no more than its goroutine.
+type collection struct {
 	name   string
 	gather func(s *scrape, ctx context.Context)
 
@@ -41,7 +42,7 @@ type gathered struct {
 }
 
 // begin has the part gathered, unless that is under way or it rests.
-func (p *part) begin(c *Collector) {
+func (p *collection) begin(c *Collector) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.running != nil || time.Now().Before(p.rested) {
@@ -53,7 +54,7 @@ func (p *part) begin(c *Collector) {
 	}
 }
 
-func (p *part) run(ctx context.Context, s *scrape, running chan struct{}) {
+func (p *collection) run(ctx context.Context, s *scrape, running chan struct{}) {
 	ctx, cancel := context.WithTimeout(ctx, gatherTime)
 	defer cancel()
 	begun := time.Now()
@@ -72,7 +73,7 @@ func (p *part) run(ctx context.Context, s *scrape, running chan struct{}) {
 }
 
 // wait returns what was gathered last, when the gathering under way has ended or ctx is done.
-func (p *part) wait(ctx context.Context) gathered {
+func (p *collection) wait(ctx context.Context) gathered {
 	p.mu.Lock()
 	running := p.running
 	p.mu.Unlock()

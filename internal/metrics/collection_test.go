@@ -108,7 +108,7 @@ func TestCostlyListing(t *testing.T) {
 		defer host.Close()
 		n := 0
 		c := New(Source{Host: host, Replica: engine.NewRouter(host.StaleDoor())}, 0)
-		c.parts = []*part{{name: "costly", gather: func(*scrape, context.Context) {
+		c.parts = []*collection{{name: "costly", gather: func(*scrape, context.Context) {
 			n++
 			<-time.After(patience / 2)
 		}}}

@@ -124,7 +124,7 @@ func (s *scrape) contents(ctx context.Context) {
 		s.workflows(ctx, workflows, info)
 		s.actions(ctx, actions, info)
 	}
-	for _, k := range []*kind{namespaces, queues, streams, groups, jobs, operators, workflows, actions} {
+	for _, k := range []*objectKind{namespaces, queues, streams, groups, jobs, operators, workflows, actions} {
 		k.end()
 	}
 }
@@ -132,7 +132,7 @@ func (s *scrape) contents(ctx context.Context) {
 const pageOf = engine.MaxPageItems
 
 // read iterates over things until enough of their kind have been read, and notes an error.
-func read[T any](s *scrape, k *kind, of iter.Seq2[T, error]) iter.Seq[T] {
+func read[T any](s *scrape, k *objectKind, of iter.Seq2[T, error]) iter.Seq[T] {
 	return func(yield func(T) bool) {
 		if k.read >= s.objects+mostRead {
 			return
@@ -149,7 +149,7 @@ func read[T any](s *scrape, k *kind, of iter.Seq2[T, error]) iter.Seq[T] {
 	}
 }
 
-func (s *scrape) queues(ctx context.Context, k *kind, info engine.NamespaceInfo) {
+func (s *scrape) queues(ctx context.Context, k *objectKind, info engine.NamespaceInfo) {
 	k.expect(info.Counts.Queues)
 	if info.Counts.Queues == 0 {
 		return
@@ -164,7 +164,7 @@ func (s *scrape) queues(ctx context.Context, k *kind, info engine.NamespaceInfo)
 }
 
 // streams adds the metrics of streams, and of the groups of those that have series of their own.
-func (s *scrape) streams(ctx context.Context, k, groups *kind, info engine.NamespaceInfo) {
+func (s *scrape) streams(ctx context.Context, k, groups *objectKind, info engine.NamespaceInfo) {
 	k.expect(info.Counts.Streams)
 	if info.Counts.Streams == 0 {
 		return
@@ -181,7 +181,7 @@ func (s *scrape) streams(ctx context.Context, k, groups *kind, info engine.Names
 }
 
 // jobs sends the metrics of jobs and of their operators.
-func (s *scrape) jobs(ctx context.Context, k, operators *kind, info engine.NamespaceInfo) {
+func (s *scrape) jobs(ctx context.Context, k, operators *objectKind, info engine.NamespaceInfo) {
 	k.expect(info.Counts.Jobs)
 	store := engine.StoreOf[processing.Store](s.source.Replica, info.Name, 0)
 	for j := range read(s, k, store.All(ctx, processing.Limit(pageOf))) {
@@ -197,7 +197,7 @@ func (s *scrape) jobs(ctx context.Context, k, operators *kind, info engine.Names
 	}
 }
 
-func (s *scrape) workflows(ctx context.Context, k *kind, info engine.NamespaceInfo) {
+func (s *scrape) workflows(ctx context.Context, k *objectKind, info engine.NamespaceInfo) {
 	k.expect(info.Counts.Workflows)
 	if info.Counts.Workflows == 0 {
 		return
@@ -211,7 +211,7 @@ func (s *scrape) workflows(ctx context.Context, k *kind, info engine.NamespaceIn
 	}
 }
 
-func (s *scrape) actions(ctx context.Context, k *kind, info engine.NamespaceInfo) {
+func (s *scrape) actions(ctx context.Context, k *objectKind, info engine.NamespaceInfo) {
 	k.expect(info.Counts.Actions)
 	if info.Counts.Actions == 0 {
 		return
@@ -225,8 +225,8 @@ func (s *scrape) actions(ctx context.Context, k *kind, info engine.NamespaceInfo
 	}
 }
 
-// kind is all things of a kind.
-type kind struct {
+// objectKind is all things of a kind.
+type objectKind struct {
 	scrape   *scrape
 	name     string
 	metrics  []description
@@ -236,15 +236,15 @@ type kind struct {
 	rest     []float64 // sums of those without series of their own
 }
 
-func (s *scrape) kind(name string, metrics []description) *kind {
-	return &kind{scrape: s, name: name, metrics: metrics, rest: make([]float64, len(metrics))}
+func (s *scrape) kind(name string, metrics []description) *objectKind {
+	return &objectKind{scrape: s, name: name, metrics: metrics, rest: make([]float64, len(metrics))}
 }
 
 // expect notes how many things there are in a namespace.
-func (k *kind) expect(n int64) { k.expected += n }
+func (k *objectKind) expect(n int64) { k.expected += n }
 
 // add adds the values of a thing, or sums them up if it has no series of its own.
-func (k *kind) add(values []float64, labels ...string) (own bool) {
+func (k *objectKind) add(values []float64, labels ...string) (own bool) {
 	k.read++
 	k.labels = len(labels)
 	if k.read <= k.scrape.objects {
@@ -260,7 +260,7 @@ func (k *kind) add(values []float64, labels ...string) (own bool) {
 }
 
 // end adds what was left out.
-func (k *kind) end() {
+func (k *objectKind) end() {
 	out := k.read - min(k.read, k.scrape.objects)
 	if out > 0 {
 		labels := make([]string, k.labels)

@@ -33,7 +33,7 @@ type Limit struct {
 type Collector struct {
 	source  Source
 	objects int
-	parts   []*part
+	parts   []*collection
 }
 
 // New returns a Collector. objects is how many things of each kind have series of their own; 0 means DefaultObjects, negative none.
@@ -43,7 +43,7 @@ func New(s Source, objects int) *Collector {
 	}
 	c := &Collector{source: s, objects: max(objects, 0)}
 	now := time.Now()
-	c.parts = []*part{
+	c.parts = []*collection{
 		{name: "contents", gather: (*scrape).contents, last: gathered{begun: now}},
 		{name: "store", gather: (*scrape).stored, last: gathered{begun: now}},
 	}

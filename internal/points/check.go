@@ -133,7 +133,7 @@ func (c *Cursor) checkParts() error {
 
 // check checks that what describes the sequences is in order, and that they take all that there is; count says how many integers each has.
 func (q *sequences) check(count func(int) int) error {
-	at := place{}
+	at := sequenceStart{}
 	for i := range q.n {
 		if w := q.width.at(i); uint64(w) > 64 {
 			return corrupt("width %d", w)
@@ -160,7 +160,7 @@ func (q *sequences) check(count func(int) int) error {
 }
 
 // checkPlaces checks the exceptions of a sequence.
-func (q *sequences) checkPlaces(at place, n int) error {
+func (q *sequences) checkPlaces(at sequenceStart, n int) error {
 	k := q.exceptions.at(at.i)
 	if k < 0 || k > int64(q.total-at.exception) {
 		return corrupt("%d exceptions", k)

@@ -118,10 +118,10 @@ type Cursor struct {
 
 	i       int // present run; -1: none yet
 	series  uint32
-	shared  bool    // several runs have a sequence of times
-	at      place   // of the times of the present run, unless shared
-	places  []place // of all sequences of times if they are shared
-	part    [2]place
+	shared  bool            // several runs have a sequence of times
+	at      sequenceStart   // of the times of the present run, unless shared
+	places  []sequenceStart // of all sequences of times if they are shared
+	part    [2]sequenceStart
 	kind    uint8
 	n       int // points of the present run
 	uniform bool
@@ -132,7 +132,7 @@ type Cursor struct {
 }
 
 func (c *Cursor) openShape(s *scanner) {
-	c.i, c.series, c.at, c.part, c.timesOf = -1, 0, place{}, [2]place{}, -1
+	c.i, c.series, c.at, c.part, c.timesOf = -1, 0, sequenceStart{}, [2]sequenceStart{}, -1
 	c.runs = s.uvarint("number of runs", maxRuns)
 	if s.err == nil && c.runs == 0 {
 		s.fail("no runs")
@@ -158,7 +158,7 @@ func (c *Cursor) openShape(s *scanner) {
 
 // placeTimes finds where all sequences of times are, because runs take them in any order.
 func (c *Cursor) placeTimes(n int) {
-	at := place{}
+	at := sequenceStart{}
 	for i := range n {
 		c.places = append(c.places, at)
 		c.times.skip(&at, c.countAt(i))

@@ -163,8 +163,8 @@ func (s *scanner) sequences(what string, n int) (q sequences) {
 	return q
 }
 
-// place is where a sequence begins.
-type place struct {
+// sequenceStart is where a sequence begins.
+type sequenceStart struct {
 	i         int
 	bit       uint64 // of the differences
 	exception int
@@ -179,7 +179,7 @@ func (q *sequences) widthAt(i int) uint {
 }
 
 // skip moves p over a sequence of n integers.
-func (q *sequences) skip(p *place, n int) {
+func (q *sequences) skip(p *sequenceStart, n int) {
 	p.bit += uint64(n-1) * uint64(q.widthAt(p.i))
 	if !q.none {
 		p.exception += int(q.exceptions.at(p.i))
@@ -188,13 +188,13 @@ func (q *sequences) skip(p *place, n int) {
 }
 
 // skipAll moves p over k sequences of n integers each, all of one width and without exceptions.
-func (q *sequences) skipAll(p *place, k, n int) {
+func (q *sequences) skipAll(p *sequenceStart, k, n int) {
 	p.bit += uint64(k) * uint64(n-1) * uint64(q.widthAt(p.i))
 	p.i += k
 }
 
 // decode fills dst with the sequence at p, which has len(dst) integers.
-func (q *sequences) decode(p place, dst []int64) {
+func (q *sequences) decode(p sequenceStart, dst []int64) {
 	x := q.first.at(p.i)
 	dst[0] = x
 	width, base, bit := q.widthAt(p.i), q.base.at(p.i), p.bit

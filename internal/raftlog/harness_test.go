@@ -136,7 +136,7 @@ func (s state) settled() state {
 
 // effect is the smallest thing a log does or does not survive a crash with: one record.
 type effect struct {
-	kind  kind
+	kind  recordKind
 	shard uint16
 	pos   Position
 	hard  hardState

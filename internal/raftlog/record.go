@@ -8,21 +8,21 @@ import (
 // formatVersion is written into the start record of every segment. A log with another one is refused untouched.
 const formatVersion = 2
 
-// kind says what a record means. The numbers are part of the format.
-type kind uint8
+// recordKind is the type of a record. The numbers are part of the format.
+type recordKind uint8
 
 const (
-	kindStart     kind = 1  // first record of a segment, see startInfo
-	kindEntry     kind = 2  // raft entry; sub is the raft entry type
-	kindHardState kind = 3  // term, index = commit, data = vote (u64)
-	kindCompact   kind = 4  // term and index are the new compacted position
-	kindReset     kind = 5  // term and index are the position behind which the shard's log starts anew
-	kindReserve   kind = 6  // index is the reserved LSN high-water mark
-	kindEnd       kind = 7  // clean marker: the log was closed here
-	kindOldest    kind = 8  // index is the number of the oldest live segment
-	kindState     kind = 9  // checkpoint of one shard, see checkpoint
-	kindNext      kind = 10 // index is the number of the successor, which exists for sure; lies at the segment's end
-	kindMax            = kindNext
+	kindStart     recordKind = 1  // first record of a segment, see startInfo
+	kindEntry     recordKind = 2  // raft entry; sub is the raft entry type
+	kindHardState recordKind = 3  // term, index = commit, data = vote (u64)
+	kindCompact   recordKind = 4  // term and index are the new compacted position
+	kindReset     recordKind = 5  // term and index are the position behind which the shard's log starts anew
+	kindReserve   recordKind = 6  // index is the reserved LSN high-water mark
+	kindEnd       recordKind = 7  // clean marker: the log was closed here
+	kindOldest    recordKind = 8  // index is the number of the oldest live segment
+	kindState     recordKind = 9  // checkpoint of one shard, see checkpoint
+	kindNext      recordKind = 10 // index is the number of the successor, which exists for sure; lies at the segment's end
+	kindMax                  = kindNext
 )
 
 const (
@@ -63,7 +63,7 @@ type header struct {
 	length uint32
 	mark   uint32
 	shard  uint16
-	kind   kind
+	kind   recordKind
 	sub    uint8
 	term   uint64
 	index  uint64
@@ -115,7 +115,7 @@ func parseHeader(b []byte) (header, uint32) {
 		length: le.Uint32(b[4:]),
 		mark:   le.Uint32(b[8:]),
 		shard:  le.Uint16(b[12:]),
-		kind:   kind(b[14]),
+		kind:   recordKind(b[14]),
 		sub:    b[15],
 		term:   le.Uint64(b[16:]),
 		index:  le.Uint64(b[24:]),

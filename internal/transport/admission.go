@@ -98,8 +98,8 @@ type line struct {
 	calls     list.List // *place
 }
 
-// place is what a call waits for.
-type place struct {
+// waitingCall is a call that waits in a line.
+type waitingCall struct {
 	line  *line
 	taken chan struct{} // closed when the call has it
 }
@@ -143,7 +143,7 @@ func (t *tally) take(ctx context.Context, lasting bool, namespace uint64) error 
 	late := time.NewTimer(placeTime)
 	defer late.Stop()
 	select {
-	case <-mine.Value.(*place).taken:
+	case <-mine.Value.(*waitingCall).taken:
 		return nil
 	case <-late.C:
 	case <-ctx.Done():
@@ -152,7 +152,7 @@ func (t *tally) take(ctx context.Context, lasting bool, namespace uint64) error 
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	select {
-	case <-mine.Value.(*place).taken: // just now
+	case <-mine.Value.(*waitingCall).taken: // just now
 		return nil
 	default:
 	}
@@ -173,12 +173,12 @@ func (t *tally) waitLocked(namespace uint64) *list.Element {
 		t.lines.PushBack(own)
 	}
 	t.inLines++
-	return own.calls.PushBack(&place{own, make(chan struct{})})
+	return own.calls.PushBack(&waitingCall{own, make(chan struct{})})
 }
 
 // leaveLocked takes a call out of its line.
 func (t *tally) leaveLocked(mine *list.Element) {
-	l := mine.Value.(*place).line
+	l := mine.Value.(*waitingCall).line
 	t.inLines--
 	if l.calls.Remove(mine); l.calls.Len() > 0 {
 		return
@@ -201,7 +201,7 @@ func (t *tally) serveLocked() {
 		mine := l.calls.Front()
 		t.lines.MoveToBack(e)
 		t.leaveLocked(mine)
-		close(mine.Value.(*place).taken)
+		close(mine.Value.(*waitingCall).taken)
 		return
 	}
 }

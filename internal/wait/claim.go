@@ -139,7 +139,7 @@ func (h *Hub) Fits(c *Claim, l *Look) bool {
 	}
 	c.setWakeAt(l.WakeAt)
 	c.only = l.Only
-	return c.w.Parent == l.Parent && slices.EqualFunc(c.w.places, l.Topics, func(p *place, t Topic) bool { return p.line.topic == t })
+	return c.w.Parent == l.Parent && slices.EqualFunc(c.w.places, l.Topics, func(p *lineEntry, t Topic) bool { return p.line.topic == t })
 }
 
 // Unpark makes a parked claim be under way without a reservation, to look again on its behalf. It

@@ -35,7 +35,7 @@ type Waiter struct {
 	claim   *Claim        // nil for a query
 	since   int64         // waiters of a topic are in this order
 	order   uint64        // and those of the same time in this
-	places  []*place
+	places  []*lineEntry
 	changed uint64 // see Hub.SubscribePrefix; guarded by Hub.mu
 }
 
@@ -73,7 +73,7 @@ func (h *Hub) Subscribe(w *Waiter, t Topic) error {
 }
 
 func (w *Waiter) waitsFor(t Topic) bool {
-	return slices.ContainsFunc(w.places, func(p *place) bool { return p.line.topic == t })
+	return slices.ContainsFunc(w.places, func(p *lineEntry) bool { return p.line.topic == t })
 }
 
 func (h *Hub) subscribeLocked(w *Waiter, t Topic) error {
@@ -126,7 +126,7 @@ func (h *Hub) joinLocked(w *Waiter, t Topic) {
 		h.enterLocked(w.Parent, t)
 	}
 	l := h.lineLocked(t)
-	p := &place{w: w, line: l}
+	p := &lineEntry{w: w, line: l}
 	l.turnsOf(w).insert(p)
 	w.places = append(w.places, p)
 }

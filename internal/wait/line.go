@@ -13,15 +13,15 @@ type line struct {
 
 // turns is waiters in the order in which they proceed.
 type turns struct {
-	first, last *place
+	first, last *lineEntry
 	n           int
 }
 
-// place is the position of a waiter in one line.
-type place struct {
+// lineEntry is the position of a waiter in one line.
+type lineEntry struct {
 	w          *Waiter
 	line       *line
-	prev, next *place
+	prev, next *lineEntry
 }
 
 // before reports whether w proceeds before o.
@@ -64,7 +64,7 @@ func (l *line) wakeOther(w *Waiter) {
 
 // insert puts a place where it belongs. A new waiter belongs at or near the end, and a claim that
 // returns at or near the front, so the search starts at the nearer end.
-func (q *turns) insert(p *place) {
+func (q *turns) insert(p *lineEntry) {
 	q.n++
 	switch {
 	case q.last == nil || !p.w.before(q.last.w):
@@ -95,7 +95,7 @@ func (q *turns) insert(p *place) {
 	}
 }
 
-func (q *turns) remove(p *place) {
+func (q *turns) remove(p *lineEntry) {
 	q.n--
 	if p.prev == nil {
 		q.first = p.next

@@ -16,12 +16,12 @@ type Stream struct {
 	mu      sync.Mutex // guards what follows
 	written map[string]bool
 	acked   map[string]stream.Appended // by payload
-	seen    map[place]string           // payload of each record that a reader has seen
-	seenAt  map[string]place
+	seen    map[recordPosition]string  // payload of each record that a reader has seen
+	seenAt  map[string]recordPosition
 	removed map[int]uint64 // offset in each partition before which records may be gone
 }
 
-type place struct {
+type recordPosition struct {
 	partition int
 	offset    uint64
 }
@@ -29,7 +29,7 @@ type place struct {
 // NewStream returns a Stream that nobody has appended to.
 func NewStream() *Stream {
 	return &Stream{
-		written: make(map[string]bool), acked: make(map[string]stream.Appended), seen: make(map[place]string), seenAt: make(map[string]place),
+		written: make(map[string]bool), acked: make(map[string]stream.Appended), seen: make(map[recordPosition]string), seenAt: make(map[string]recordPosition),
 		removed: make(map[int]uint64),
 	}
 }
@@ -110,7 +110,7 @@ func (s *Stream) followsLocked(before, rec *stream.Record) error {
 
 // knownLocked checks a record against what its writer was told, and what other readers have seen.
 func (s *Stream) knownLocked(rec *stream.Record) error {
-	payload, at := string(rec.Payload), place{rec.Partition, rec.Offset}
+	payload, at := string(rec.Payload), recordPosition{rec.Partition, rec.Offset}
 	if !s.written[payload] {
 		return fmt.Errorf("read %s, which nobody wrote", describeRecord(rec))
 	}

@@ -21,8 +21,8 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// place is where a writer stands: its position and the revision of the transaction that wrote it.
-type place struct {
+// writerPosition is where a writer stands: its position and the revision of the transaction that wrote it.
+type writerPosition struct {
 	position int
 	revision uint64
 }
@@ -36,14 +36,14 @@ type examiner struct {
 }
 
 // examine checks a copy of dir, so that the next child finds it as the crash has left it. It returns where the writers stand.
-func (x *examiner) examine(dir string, spaces map[string]bool) [writers]place {
+func (x *examiner) examine(dir string, spaces map[string]bool) [writers]writerPosition {
 	x.t.Helper()
 	copied, err := os.MkdirTemp(x.t.TempDir(), "copy")
 	if err == nil {
 		err = os.CopyFS(copied, os.DirFS(dir))
 	}
 	if errors.Is(err, os.ErrNotExist) {
-		return [writers]place{} // killed before it made its directory
+		return [writers]writerPosition{} // killed before it made its directory
 	}
 	if err != nil {
 		x.t.Fatal(err)
@@ -55,7 +55,7 @@ func (x *examiner) examine(dir string, spaces map[string]bool) [writers]place {
 		x.t.Fatalf("open after the crash: %v", err)
 	}
 	x.slowest = max(x.slowest, time.Since(start))
-	var places [writers]place
+	var places [writers]writerPosition
 	for w := range writers {
 		places[w] = x.checkWriter(node, w)
 	}
@@ -100,10 +100,10 @@ func verifyDir(t *testing.T, fsys vfs.FS, dir string) (rows int64) {
 	return rows
 }
 
-func (x *examiner) checkWriter(node *floe.Node, w int) place {
+func (x *examiner) checkWriter(node *floe.Node, w int) writerPosition {
 	x.t.Helper()
 	ctx, store := x.t.Context(), node.KV(space)
-	var at place
+	var at writerPosition
 	e, err := store.Get(ctx, positionKey(w))
 	if err == nil {
 		at.revision = e.Revision

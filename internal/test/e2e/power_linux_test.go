@@ -67,9 +67,9 @@ func cutMany(t *testing.T, async bool, cuts int) {
 
 // ledger is what has been acknowledged in all lives on a disk, beside what has survived.
 type ledger struct {
-	stand   [writers]place // after the last cut
-	acked   [writers]place // since, or the stand
-	highest [shards]uint64 // revision ever acknowledged
+	stand   [writers]writerPosition // after the last cut
+	acked   [writers]writerPosition // since, or the stand
+	highest [shards]uint64          // revision ever acknowledged
 	spaces  map[string]bool
 	reused  error
 
@@ -92,10 +92,10 @@ func (lg *ledger) live(l life, async bool) {
 				lg.reused = fmt.Errorf("shard %d: step %d of writer %d got revision %d, but %d had been given out before", id, s.n, s.w, s.revision, before[id])
 			}
 			lg.highest[id] = max(lg.highest[id], s.revision)
-			lg.acked[s.w] = place{s.n, s.revision}
+			lg.acked[s.w] = writerPosition{s.n, s.revision}
 		case saysSaw:
 			if at := &lg.acked[s.w]; !async && s.n > at.position {
-				*at = place{s.n, s.revision}
+				*at = writerPosition{s.n, s.revision}
 			}
 		case saysSpace:
 			if !async {
@@ -106,7 +106,7 @@ func (lg *ledger) live(l life, async bool) {
 }
 
 // survive compares what was found after a cut with what had been acknowledged, and makes it the new stand.
-func (lg *ledger) survive(found [writers]place, l life, async bool) error {
+func (lg *ledger) survive(found [writers]writerPosition, l life, async bool) error {
 	defer func() { lg.stand = found }()
 	if lg.reused != nil {
 		return lg.reused

@@ -22,11 +22,11 @@ const (
 	shards     = 4
 )
 
-// kind is what a step of a writer does.
-type kind uint8
+// stepKind is what a step of a writer does.
+type stepKind uint8
 
 const (
-	putStep kind = iota
+	putStep stepKind = iota
 	deleteStep
 	incrStep
 	expiringStep // a put that expires in an hour
@@ -43,7 +43,7 @@ const trimmedTo = 5
 
 // kindOf says what writer w does as its n-th step: always the same, if the key exists or not as it did. A step is committed
 // together with the writer's position, so that after a crash the state has to be that of exactly the steps up to the position.
-func kindOf(n int, exists bool) kind {
+func kindOf(n int, exists bool) stepKind {
 	switch {
 	case n%7 == 3 && exists:
 		return deleteStep
