@@ -32,49 +32,72 @@ import (
 	"github.com/floedb/floe/workflow"
 )
 
-// exported are the functions of each package that arguments are made with, by the directory of the package; TestAlikeIsComplete compares them with it.
+// exported are the functions of each package that arguments are made with, by the directory of the
+// package; TestAlikeIsComplete compares them with it.
 var exported = map[string][]any{
 	".": {floe.Stale, floe.Spread, floe.Prefix, floe.Limit, floe.Cursor, floe.KeyName, floe.ForNamespaces, floe.KeyExpires, floe.KeepKey},
 	"kv": {
-		kv.Absent, kv.Present, kv.RevisionIs, kv.Max, kv.Min, kv.After, kv.Cursor, kv.Limit, kv.Prefix, kv.LockOf, kv.DeleteOp, kv.IncrOp, kv.JSONDeleteOp,
-		kv.JSONSetOp, kv.PersistOp, kv.PutOp, kv.TouchOp, kv.IfAbsent, kv.IfPresent, kv.KeepTTL, kv.IfRevision, kv.TTL, kv.NoValues, kv.FromRevision, kv.Progress,
+		kv.Absent, kv.Present, kv.RevisionIs, kv.Max, kv.Min, kv.After, kv.Cursor, kv.Limit, kv.Prefix, kv.LockOf, kv.DeleteOp, kv.IncrOp,
+		kv.JSONDeleteOp,
+		kv.JSONSetOp, kv.PersistOp, kv.PutOp, kv.TouchOp, kv.IfAbsent, kv.IfPresent, kv.KeepTTL, kv.IfRevision, kv.TTL, kv.NoValues,
+		kv.FromRevision, kv.Progress,
 	},
 	"stream": {
-		stream.DeadLetters, stream.Permanent, stream.MaxAge, stream.Dedup, stream.IfLastID, stream.LastIDIs, stream.AckTimeout, stream.Backoff, stream.MaxAttempts,
-		stream.InMode, stream.Concurrency, stream.Consumer, stream.Grace, stream.OnError, stream.Partitions, stream.Cursor, stream.Force, stream.ParseID,
-		stream.MaxLen, stream.MaxBytes, stream.Limit, stream.Prefix, stream.ParseMode, stream.Delay, stream.Reason, stream.ToDLQ, stream.FromEnd, stream.NoAck, stream.AckOp,
-		stream.AppendManyOp, stream.AppendOp, stream.ConfigureGroupOp, stream.CreateGroupOp, stream.CreateOp, stream.DeleteGroupOp, stream.DeleteOp, stream.ExtendOp, stream.LeaveOp,
-		stream.NackOp, stream.ReadGroupOp, stream.SeekOp, stream.SetRetentionOp, stream.TrimOp, stream.Partition, stream.Tail, stream.Until, stream.UntilTime,
+		stream.DeadLetters, stream.Permanent, stream.MaxAge, stream.Dedup, stream.IfLastID, stream.LastIDIs, stream.AckTimeout,
+		stream.Backoff, stream.MaxAttempts,
+		stream.InMode, stream.Concurrency, stream.Consumer, stream.Grace, stream.OnError, stream.Partitions, stream.Cursor, stream.Force,
+		stream.ParseID,
+		stream.MaxLen, stream.MaxBytes, stream.Limit, stream.Prefix, stream.ParseMode, stream.Delay, stream.Reason, stream.ToDLQ,
+		stream.FromEnd, stream.NoAck, stream.AckOp,
+		stream.AppendManyOp, stream.AppendOp, stream.ConfigureGroupOp, stream.CreateGroupOp, stream.CreateOp, stream.DeleteGroupOp,
+		stream.DeleteOp, stream.ExtendOp, stream.LeaveOp,
+		stream.NackOp, stream.ReadGroupOp, stream.SeekOp, stream.SetRetentionOp, stream.TrimOp, stream.Partition, stream.Tail, stream.Until,
+		stream.UntilTime,
 		stream.RefsOf, stream.After, stream.From, stream.FromBeginning, stream.FromTime, stream.Before, stream.DryRun, stream.Wait,
 	},
 	"queue": {
-		queue.Permanent, queue.Held, queue.Concurrency, queue.Grace, queue.OnError, queue.Contains, queue.Delay, queue.Max, queue.Wait, queue.DedupKey,
-		queue.Headers, queue.MaxAttempts, queue.Priority, queue.Lease, queue.Prefix, queue.InState, queue.Reason, queue.ToDLQ, queue.AckOp, queue.ConfigureOp,
-		queue.DeleteDeadOp, queue.DeleteMessageOp, queue.DeleteOp, queue.DequeueOp, queue.EnqueueManyOp, queue.EnqueueOp, queue.ExtendOp, queue.NackOp, queue.PauseOp, queue.PurgeOp,
+		queue.Permanent, queue.Held, queue.Concurrency, queue.Grace, queue.OnError, queue.Contains, queue.Delay, queue.Max, queue.Wait,
+		queue.DedupKey,
+		queue.Headers, queue.MaxAttempts, queue.Priority, queue.Lease, queue.Prefix, queue.InState, queue.Reason, queue.ToDLQ, queue.AckOp,
+		queue.ConfigureOp,
+		queue.DeleteDeadOp, queue.DeleteMessageOp, queue.DeleteOp, queue.DequeueOp, queue.EnqueueManyOp, queue.EnqueueOp, queue.ExtendOp,
+		queue.NackOp, queue.PauseOp, queue.PurgeOp,
 		queue.ReleaseOp, queue.RequeueOp, queue.ResumeOp, queue.Cursor, queue.Limit, queue.NoPayload,
 	},
 	"ts": {
-		ts.Matching, ts.Cursor, ts.Limit, ts.Prefix, ts.Tags, ts.DeleteMeasurementOp, ts.SetRetentionOp, ts.WriteOp, ts.ParsePrecision, ts.Between, ts.Tags,
+		ts.Matching, ts.Cursor, ts.Limit, ts.Prefix, ts.Tags, ts.DeleteMeasurementOp, ts.SetRetentionOp, ts.WriteOp, ts.ParsePrecision,
+		ts.Between, ts.Tags,
 	},
 	"floql": {floql.NewFilter, floql.ParseFilters, floql.Parse, floql.Eval, floql.Stages},
 	"action": {
-		action.Code, action.Outcome, action.Permanent, action.Snooze, action.Max, action.Wait, action.ParseCatchUp, action.Force, action.OfAttempt, action.OfDelivery, action.Retry,
-		action.ErrorCode, action.OutcomeName, action.Delay, action.IdempotencyKey, action.Labels, action.Prefix, action.CancelOp, action.DeleteOp,
-		action.DeleteScheduleOp, action.DisableOp, action.EnableOp, action.InvokeOp, action.PauseScheduleOp, action.RegisterOp, action.ResumeScheduleOp,
-		action.SetScheduleOp, action.TriggerOp, action.ParseOverlap, action.Cursor, action.Limit, action.Backoff, action.Description, action.MaxAttempts,
-		action.MaxRunning, action.MaxRunningPerKey, action.Owner, action.RateLimit, action.Retain, action.Timeout, action.InState, action.ConcurrencyKey,
-		action.Of, action.Priority, action.ParseStatus, action.TaskOf, action.HandlersOf, action.OfType, action.Expire, action.CompleteOp, action.FailOp, action.Held,
+		action.Code, action.Outcome, action.Permanent, action.Snooze, action.Max, action.Wait, action.ParseCatchUp, action.Force,
+		action.OfAttempt, action.OfDelivery, action.Retry,
+		action.ErrorCode, action.OutcomeName, action.Delay, action.IdempotencyKey, action.Labels, action.Prefix, action.CancelOp,
+		action.DeleteOp,
+		action.DeleteScheduleOp, action.DisableOp, action.EnableOp, action.InvokeOp, action.PauseScheduleOp, action.RegisterOp,
+		action.ResumeScheduleOp,
+		action.SetScheduleOp, action.TriggerOp, action.ParseOverlap, action.Cursor, action.Limit, action.Backoff, action.Description,
+		action.MaxAttempts,
+		action.MaxRunning, action.MaxRunningPerKey, action.Owner, action.RateLimit, action.Retain, action.Timeout, action.InState,
+		action.ConcurrencyKey,
+		action.Of, action.Priority, action.ParseStatus, action.TaskOf, action.HandlersOf, action.OfType, action.Expire, action.CompleteOp,
+		action.FailOp, action.Held,
 		action.RetryOp, action.RunNowOp, action.Has, action.InvokedBetween, action.Label,
 	},
 	"workflow": {
-		workflow.Force, workflow.Prefix, workflow.CancelOp, workflow.DefinitionNamespace, workflow.CreateOp, workflow.DeleteOp, workflow.DisableOp, workflow.EnableOp,
-		workflow.RemoveVersionOp, workflow.RetryOp, workflow.SignalOp, workflow.StartOp, workflow.Cursor, workflow.Limit, workflow.Validate, workflow.FromStep, workflow.ReplaceInput,
-		workflow.Active, workflow.AttributeValue, workflow.InState, workflow.Of, workflow.StartedBetween, workflow.Has, workflow.IdempotencyKey, workflow.Version, workflow.UseID,
+		workflow.Force, workflow.Prefix, workflow.CancelOp, workflow.DefinitionNamespace, workflow.CreateOp, workflow.DeleteOp,
+		workflow.DisableOp, workflow.EnableOp,
+		workflow.RemoveVersionOp, workflow.RetryOp, workflow.SignalOp, workflow.StartOp, workflow.Cursor, workflow.Limit, workflow.Validate,
+		workflow.FromStep, workflow.ReplaceInput,
+		workflow.Active, workflow.AttributeValue, workflow.InState, workflow.Of, workflow.StartedBetween, workflow.Has,
+		workflow.IdempotencyKey, workflow.Version, workflow.UseID,
 		workflow.DefinitionNamespace, workflow.ParseStatus,
 	},
 	"stream/processing": {
-		processing.DefinitionNamespace, processing.ErrorStream, processing.Cursor, processing.InState, processing.Limit, processing.Named, processing.Prefix,
-		processing.Validate, processing.Test, processing.DropState, processing.FromSavepoint, processing.RestartSource, processing.ReplaceDefinition, processing.ParseStatus, processing.Records,
+		processing.DefinitionNamespace, processing.ErrorStream, processing.Cursor, processing.InState, processing.Limit, processing.Named,
+		processing.Prefix,
+		processing.Validate, processing.Test, processing.DropState, processing.FromSavepoint, processing.RestartSource,
+		processing.ReplaceDefinition, processing.ParseStatus, processing.Records,
 		processing.Session, processing.Sliding, processing.Tumbling,
 	},
 }
@@ -82,7 +105,8 @@ var exported = map[string][]any{
 // without are exported functions that make no argument of a call to a store.
 var without = []string{"Open", "OpenContext", "OpenMemory", "Dial", "Verify", "TLS", "APIKey"}
 
-// TestAlikeIsComplete: whoever adds an option or an operation adds it to the calls of TestNodeAndClientAlike.
+// TestAlikeIsComplete: whoever adds an option or an operation adds it to the calls of
+// TestNodeAndClientAlike.
 func TestAlikeIsComplete(t *testing.T) {
 	for dir, funcs := range exported {
 		var have []string
@@ -104,7 +128,8 @@ func TestAlikeIsComplete(t *testing.T) {
 			}
 			for _, d := range file.Decls {
 				f, ok := d.(*ast.FuncDecl)
-				if !ok || f.Recv != nil || !f.Name.IsExported() || f.Type.TypeParams != nil || dir == "." && slices.Contains(without, f.Name.Name) {
+				if !ok || f.Recv != nil || !f.Name.IsExported() || f.Type.TypeParams != nil ||
+					dir == "." && slices.Contains(without, f.Name.Name) {
 					continue
 				}
 				if !slices.Contains(have, f.Name.Name) {
@@ -138,7 +163,8 @@ func values(t reflect.Type, depth int) (all []arg) {
 	add := func(vs ...any) {
 		for _, v := range vs {
 			v := v
-			all = append(all, arg{name: fmt.Sprintf("%T(%.40q)", v, fmt.Sprint(v)), make: func() reflect.Value { return reflect.ValueOf(v).Convert(t) }})
+			all = append(all, arg{name: fmt.Sprintf("%T(%.40q)", v, fmt.Sprint(v)),
+				make: func() reflect.Value { return reflect.ValueOf(v).Convert(t) }})
 		}
 	}
 	zero := arg{name: fmt.Sprintf("zero %v", t), make: func() reflect.Value { return reflect.Zero(t) }}
@@ -146,10 +172,12 @@ func values(t reflect.Type, depth int) (all []arg) {
 	case aContext:
 		return []arg{{name: "ctx", make: func() reflect.Value { return reflect.ValueOf(context.Background()) }}}
 	case reflect.TypeFor[time.Time]():
-		add(time.UnixMilli(1_700_000_000_000), time.Time{}, time.Unix(0, 0), time.Unix(-1, 0), time.Unix(math.MaxInt64/4, 0), time.Unix(math.MinInt64/4, 0), time.Unix(math.MaxInt64, 999_999_999))
+		add(time.UnixMilli(1_700_000_000_000), time.Time{}, time.Unix(0, 0), time.Unix(-1, 0), time.Unix(math.MaxInt64/4, 0),
+			time.Unix(math.MinInt64/4, 0), time.Unix(math.MaxInt64, 999_999_999))
 		return all
 	case reflect.TypeFor[time.Duration]():
-		add(time.Hour, time.Duration(0), time.Duration(-1), time.Duration(1), time.Duration(math.MaxInt64), time.Duration(math.MinInt64), 101*365*24*time.Hour)
+		add(time.Hour, time.Duration(0), time.Duration(-1), time.Duration(1), time.Duration(math.MaxInt64), time.Duration(math.MinInt64),
+			101*365*24*time.Hour)
 		return all
 	case reflect.TypeFor[io.Reader]():
 		return []arg{{name: "a line", make: func() reflect.Value { return reflect.ValueOf(strings.NewReader("x,a=b v=1\n")) }}, zero}
@@ -177,7 +205,8 @@ func values(t reflect.Type, depth int) (all []arg) {
 			return append(all, zero, arg{name: "empty", make: func() reflect.Value { return reflect.MakeSlice(t, 0, 0) }})
 		}
 		for _, e := range values(t.Elem(), depth+1) {
-			all = append(all, arg{name: "[" + e.name + "]", make: func() reflect.Value { return reflect.Append(reflect.Zero(t), fit(e.make(), t.Elem())) }})
+			all = append(all, arg{name: "[" + e.name + "]",
+				make: func() reflect.Value { return reflect.Append(reflect.Zero(t), fit(e.make(), t.Elem())) }})
 		}
 		if len(all) > 0 {
 			e := values(t.Elem(), depth+1)[0]
@@ -192,7 +221,8 @@ func values(t reflect.Type, depth int) (all []arg) {
 		all = append(all, zero)
 	case reflect.Map:
 		if t.Key().Kind() == reflect.String && t.Elem().Kind() == reflect.String {
-			add(map[string]string{"a": "b"}, map[string]string{"": ""}, map[string]string{"\xff": "\x00"}, map[string]string{longText: longText})
+			add(map[string]string{"a": "b"}, map[string]string{"": ""}, map[string]string{"\xff": "\x00"},
+				map[string]string{longText: longText})
 			many := make(map[string]string)
 			for i := range 1001 {
 				many[fmt.Sprint(i)] = "v"
@@ -256,7 +286,8 @@ func fit(v reflect.Value, t reflect.Type) reflect.Value {
 	return v
 }
 
-// made returns what the exported functions return that is of a type, with each of their arguments at its extremes.
+// made returns what the exported functions return that is of a type, with each of their arguments
+// at its extremes.
 func made(t reflect.Type, depth int) (all []arg) {
 	if depth > 3 {
 		return nil
@@ -285,7 +316,8 @@ func made(t reflect.Type, depth int) (all []arg) {
 	return all
 }
 
-// variations returns lists of arguments of a function, from one on: the plain one, and those where a single one is another.
+// variations returns lists of arguments of a function, from one on: the plain one, and those where
+// a single one is another.
 func variations(t reflect.Type, from, depth int) (all [][]arg) {
 	var plain []arg
 	var extremes [][]arg
@@ -398,7 +430,8 @@ func (x txn) If(ctx context.Context, c floe.Condition) (*floe.TxnResult, error) 
 	return x.s.stores.Txn(x.s.name).If(c).Do(kv.PutOp("x", nil)).Commit(ctx)
 }
 
-// outcome is the errors that a call returns, in a form that is the same wherever it is made: its sentinels and its message.
+// outcome is the errors that a call returns, in a form that is the same wherever it is made: its
+// sentinels and its message.
 type outcome struct {
 	err    string
 	result string // what else it returns, in a form that is the same wherever it is made
@@ -406,10 +439,12 @@ type outcome struct {
 }
 
 var (
-	// changing are parts of messages that differ from call to call: times, ids and numbers of the log.
+	// changing are parts of messages that differ from call to call: times, ids and numbers of the
+	// log.
 	changing  = regexp.MustCompile(`\d{5,}-\d+|\b[0-9a-f]{8,}\b|\d{4}-\d\d-\d\d[T ][0-9:.]+(Z| \S+ UTC)?|run-[0-9a-z-]+|job-[0-9a-z-]+|revision \d+|which is at \d+|\d+ (runs|records)|\d{5,}(-\d+)?`)
 	sentinels = []error{
-		floe.ErrNotFound, floe.ErrConflict, floe.ErrExists, floe.ErrInvalid, floe.ErrBusy, floe.ErrUnavailable, floe.ErrUnknownOutcome, floe.ErrUnauthorized,
+		floe.ErrNotFound, floe.ErrConflict, floe.ErrExists, floe.ErrInvalid, floe.ErrBusy, floe.ErrUnavailable, floe.ErrUnknownOutcome,
+		floe.ErrUnauthorized,
 		floe.ErrClosed, floe.ErrReadOnly, floe.ErrInUse, context.DeadlineExceeded, context.Canceled,
 	}
 )
@@ -486,13 +521,15 @@ func (o *outcome) print(v reflect.Value) {
 }
 
 var (
-	// differing are fields that are set at both sides or at neither: positions in logs that others write too, and times.
+	// differing are fields that are set at both sides or at neither: positions in logs that others
+	// write too, and times.
 	differing = []string{"LSN", "Revision", "Receipt", "Timestamp", "Commit", "Applied"}
 	// passing are fields that tell how long something took, or what the process does besides.
 	passing = []string{"Elapsed", "LagTime", "Port", "Rate", "Commands", "Slow"}
 )
 
-// show prints a result without what differs from call to call: of times, ids and positions in the log it says whether they are set.
+// show prints a result without what differs from call to call: of times, ids and positions in the
+// log it says whether they are set.
 func show(b *strings.Builder, v reflect.Value, depth int) {
 	if !v.IsValid() || depth > 8 {
 		b.WriteString("-")
@@ -563,8 +600,9 @@ func show(b *strings.Builder, v reflect.Value, depth int) {
 	}
 }
 
-// TestNodeAndClientAlike calls each method of each store with each argument and each option at its extremes, of a Node and of a Client of an equal node:
-// both return the same results, and the same error or none, nothing panics, hangs, or repeats a long argument in its message.
+// TestNodeAndClientAlike calls each method of each store with each argument and each option at its
+// extremes, of a Node and of a Client of an equal node: both return the same results, and the same
+// error or none, nothing panics, hangs, or repeats a long argument in its message.
 func TestNodeAndClientAlike(t *testing.T) {
 	for _, spread := range []bool{false, true} {
 		node, client := openAlike(t)
@@ -614,13 +652,15 @@ type alike struct {
 	since  time.Time // of the namespaces
 }
 
-// fresh is for how long calls go on in the same namespaces. What is leased by default is so for 30 s, and does not come back at both sides at the same moment.
+// fresh is for how long calls go on in the same namespaces. What is leased by default is so for 30
+// s, and does not come back at both sides at the same moment.
 const fresh = 10 * time.Second
 
 // ofNode are the roots whose methods change what is not in a namespace.
 var ofNode = []string{"namespaces", "keys", "stores"}
 
-// move goes on in other namespaces, or with other nodes, because a call that was cut may have happened at one side only.
+// move goes on in other namespaces, or with other nodes, because a call that was cut may have
+// happened at one side only.
 func (a *alike) move() {
 	a.moves++
 	if slices.Contains(ofNode, a.label) {
@@ -643,11 +683,13 @@ func (a *alike) prepare() {
 			}
 		}
 		_, put := s.stores.KV(s.name).Put(ctx, "x", []byte("1"))
-		_, appended := s.stores.Stream(s.name).AppendMany(ctx, "x", slices.Repeat([]stream.Message{{Payload: []byte("v")}}, 3)) // as many as are taken of an endless iterator
+		// as many as are taken of an endless iterator
+		_, appended := s.stores.Stream(s.name).AppendMany(ctx, "x", slices.Repeat([]stream.Message{{Payload: []byte("v")}}, 3))
 		_, enqueued := s.stores.Queue(s.name).Enqueue(ctx, "x", []byte("v"))
 		_, registered := s.stores.Action(s.name).Register(ctx, "x")
 		_, written := s.stores.TS(s.name).WriteLine(ctx, strings.NewReader("x,a=b v=1\n"), ts.Milliseconds)
-		if err := errors.Join(put, appended, s.stores.Stream(s.name).Groups("x").Create(ctx, "x"), enqueued, registered, written); err != nil {
+		if err := errors.Join(put, appended, s.stores.Stream(s.name).Groups("x").Create(ctx, "x"), enqueued, registered,
+			written); err != nil {
 			a.t.Fatal(err)
 		}
 	}
@@ -685,7 +727,8 @@ func (a *alike) walk(path string, root func(side) reflect.Value, plain bool) {
 				name = name[:300]
 			}
 			method := func(s side) reflect.Value { return root(s).MethodByName(m.Name) }
-			if !waits && m.Type.NumOut() == 1 && m.Type.Out(0).NumMethod() > 0 && m.Type.Out(0) != anError && m.Type.Out(0).Kind() != reflect.Interface && strings.Count(path, ".") == 0 {
+			if !waits && m.Type.NumOut() == 1 && m.Type.Out(0).NumMethod() > 0 && m.Type.Out(0) != anError &&
+				m.Type.Out(0).Kind() != reflect.Interface && strings.Count(path, ".") == 0 {
 				a.walk(name, func(s side) reflect.Value { return call(method(s), args)[0] }, i > 0)
 				continue
 			}
@@ -703,10 +746,12 @@ func (a *alike) walk(path string, root func(side) reflect.Value, plain bool) {
 // waiting are the calls that may wait until their ctx ends.
 var waiting = regexp.MustCompile(`Wait|Watch|Follow|Consume|Await|Lock|\.Run\(`)
 
-// brief are the calls after which a millisecond has to pass at both sides before the next: what lasts for one is over then, and points of now do not replace each other.
+// brief are the calls after which a millisecond has to pass at both sides before the next: what
+// lasts for one is over then, and points of now do not replace each other.
 var brief = regexp.MustCompile(`Duration\("1ns"\)|\.(Write|Import)`)
 
-// compare makes a call at both sides. Two that differ because one had too little time are made again with more, in other namespaces.
+// compare makes a call at both sides. Two that differ because one had too little time are made
+// again with more, in other namespaces.
 func (a *alike) compare(name string, bad bool, f func(side, context.Context) []reflect.Value) {
 	a.calls++
 	if time.Since(a.since) > fresh {

@@ -15,19 +15,25 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// Streams in the namespace "_system" that record what users of keys have done: an AuditEntry as a JSON document in each record.
+// Streams in the namespace "_system" that record what users of keys have done: an AuditEntry as a
+// JSON document in each record.
 const (
-	// AuditStream has changes of data, refusals and wrong keys, up to 90 days and a million entries of them.
+	// AuditStream has changes of data, refusals and wrong keys, up to 90 days and a million entries
+	// of them.
 	AuditStream = "audit"
-	// AuditKeysStream has changes of keys, and what may have been one. It keeps all of them, so that no amount of other entries can push one out. Changes that were
-	// refused are in AuditStream.
+	// AuditKeysStream has changes of keys, and what may have been one. It keeps all of them, so
+	// that no amount of other entries can push one out. Changes that were refused are in
+	// AuditStream.
 	AuditKeysStream = "audit-keys"
 )
 
-// AuditEntry says who has done what. Changes of keys, and changes by requests of the dashboard, have an entry each. What comes through the port for
-// clients, perhaps a hundred thousand times a second, is summed up: what the same key has done from the same address with the same action, namespace
-// and result within about a second is one entry. Refusals for lack of rights are summed up by key, address and result, at both ports, and Action and
-// Namespace are those of the first one. A key has at most 10 entries a second in the long run, and 100 in a burst: what exceeds that is summed up by result.
+// AuditEntry says who has done what. Changes of keys, and changes by requests of the dashboard,
+// have an entry each. What comes through the port for clients, perhaps a hundred thousand times a
+// second, is summed up: what the same key has done from the same address with the same action,
+// namespace and result within about a second is one entry. Refusals for lack of rights are summed
+// up by key, address and result, at both ports, and Action and Namespace are those of the first
+// one. A key has at most 10 entries a second in the long run, and 100 in a burst: what exceeds that
+// is summed up by result.
 type AuditEntry struct {
 	At        int64  `json:"at"`              // ms since the epoch; of several, when the first was done
 	Key       string `json:"key"`             // id
@@ -70,7 +76,8 @@ type sums struct {
 	rates map[*auth.Grant]*sumRate
 }
 
-// sumRate counts the entries of a key: each takes a token of sumsBurst, which come back at sumsRate.
+// sumRate counts the entries of a key: each takes a token of sumsBurst, which come back at
+// sumsRate.
 type sumRate struct {
 	tokens float64
 	at     int64 // ms
@@ -94,7 +101,8 @@ type sum struct {
 
 const various = "various"
 
-// refused is add for what a key has no right to: by what names it was tried makes no further entries.
+// refused is add for what a key has no right to: by what names it was tried makes no further
+// entries.
 func (s *sums) refused(k sumOf, now int64) {
 	action, namespace := k.action, k.namespace
 	k.action, k.namespace = "", ""
@@ -149,7 +157,8 @@ func (s *sums) allowLocked(grant *auth.Grant, now int64) bool {
 	return true
 }
 
-// forgetLocked drops the rates of keys that have all their tokens, those of keys that are gone among them.
+// forgetLocked drops the rates of keys that have all their tokens, those of keys that are gone
+// among them.
 func (s *sums) forgetLocked(now int64) {
 	for grant, r := range s.rates {
 		if r.refill(now); r.tokens == sumsBurst {
@@ -166,7 +175,8 @@ func (s *sums) take(now int64) (entries []AuditEntry) {
 	s.forgetLocked(now)
 	s.mu.Unlock()
 	for k, one := range all {
-		e := AuditEntry{At: one.first, Until: one.last, Count: one.count, From: k.from, Action: one.action, Namespace: one.namespace, Result: k.result}
+		e := AuditEntry{At: one.first, Until: one.last, Count: one.count, From: k.from, Action: one.action, Namespace: one.namespace,
+			Result: k.result}
 		e.of(k.grant)
 		entries = append(entries, e)
 	}
@@ -186,9 +196,10 @@ func (e *AuditEntry) of(grant *auth.Grant) {
 	}
 }
 
-// Audit appends an entry to AuditStream. At, Result and the fields of the key are filled in; err is the outcome of the action. An action that the key has
-// no right to is summed up with others, and written about a second later. Audit does nothing if there is no key store, and through a Client. An entry that
-// could not be written is logged.
+// Audit appends an entry to AuditStream. At, Result and the fields of the key are filled in; err is
+// the outcome of the action. An action that the key has no right to is summed up with others, and
+// written about a second later. Audit does nothing if there is no key store, and through a Client.
+// An entry that could not be written is logged.
 func (h *Holder) Audit(ctx context.Context, e AuditEntry, err error) {
 	if _, remote := h.of.db.(*Client); remote || h.grant.IsOpen() {
 		return
@@ -196,7 +207,8 @@ func (h *Holder) Audit(ctx context.Context, e AuditEntry, err error) {
 	h.of.note(ctx, AuditStream, h.grant, e, err)
 }
 
-// note appends an entry about what a holder did, nil being the host program. It goes on when ctx ends: whoever hangs up has done it all the same.
+// note appends an entry about what a holder did, nil being the host program. It goes on when ctx
+// ends: whoever hangs up has done it all the same.
 func (g *gatekeeper) note(ctx context.Context, name string, grant *auth.Grant, e AuditEntry, err error) {
 	if errors.Is(err, ErrUnauthorized) {
 		g.record(grant, e.From, e.Action, e.Namespace, err)
@@ -230,7 +242,8 @@ func (g *gatekeeper) record(grant *auth.Grant, from, action, namespace string, e
 // wrongKeyEvery is how often, at most, wrong keys are logged.
 const wrongKeyEvery = 10 * time.Second
 
-// wrongKey notes that a wrong key has come from an address: a sum in the audit, and a line in the log now and then.
+// wrongKey notes that a wrong key has come from an address: a sum in the audit, and a line in the
+// log now and then.
 func (g *gatekeeper) wrongKey(from string) {
 	now := time.Now().UnixMilli()
 	g.sums.add(sumOf{from: from, action: "present a key", result: "wrong key"}, now)
@@ -249,8 +262,10 @@ func kindOf(err error) string {
 		err  error
 		name string
 	}{
-		{ErrUnknownOutcome, "outcome unknown"}, {ErrUnauthorized, "not allowed"}, {ErrInvalid, "invalid"}, {ErrNotFound, "not found"}, {ErrConflict, "conflict"},
-		{ErrExists, "exists"}, {ErrBusy, "busy"}, {ErrReadOnly, "read-only"}, {ErrUnavailable, "unavailable"}, {context.Canceled, "cancelled"},
+		{ErrUnknownOutcome, "outcome unknown"}, {ErrUnauthorized, "not allowed"}, {ErrInvalid, "invalid"}, {ErrNotFound,
+			"not found"}, {ErrConflict, "conflict"},
+		{ErrExists, "exists"}, {ErrBusy, "busy"}, {ErrReadOnly, "read-only"}, {ErrUnavailable, "unavailable"}, {context.Canceled,
+			"cancelled"},
 	} {
 		if errors.Is(err, kind.err) {
 			return kind.name
@@ -280,7 +295,8 @@ func (g *gatekeeper) runAudit() {
 // usesEvery is how often a node looks which keys were used.
 const usesEvery = 30 * time.Second
 
-// noteUses notes when keys were used. What could not be noted is the next time, if the key is used again.
+// noteUses notes when keys were used. What could not be noted is the next time, if the key is used
+// again.
 func (g *gatekeeper) noteUses(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, auditTime)
 	defer cancel()
@@ -312,7 +328,8 @@ func (g *gatekeeper) write(ctx context.Context, name string, entries ...AuditEnt
 		messages = append(messages, stream.Message{Payload: payload})
 	}
 	if err := g.append(ctx, name, messages); err != nil && !errors.Is(err, ErrClosed) {
-		g.log.Error("audit entries were not written", "entries", len(entries), "first", entries[0].Action, "key", entries[0].Key, "err", err)
+		g.log.Error("audit entries were not written", "entries", len(entries), "first", entries[0].Action, "key", entries[0].Key, "err",
+			err)
 	}
 }
 

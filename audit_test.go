@@ -30,8 +30,9 @@ func auditOf(t *testing.T, n *Node, name string) (entries []AuditEntry) {
 	return entries
 }
 
-// TestAuditIsNotFlooded: a key that may only read makes one entry of its refusals, whatever it tries, and one that may write makes a bounded number; changes
-// of keys are in a stream that has neither length nor age.
+// TestAuditIsNotFlooded: a key that may only read makes one entry of its refusals, whatever it
+// tries, and one that may write makes a bounded number; changes of keys are in a stream that has
+// neither length nor age.
 func TestAuditIsNotFlooded(t *testing.T) {
 	n, err := Open(Config{Shards: 1})
 	if err != nil {
@@ -92,8 +93,8 @@ func TestAuditIsNotFlooded(t *testing.T) {
 	}
 }
 
-// TestRefusedKeyChanges: changes of keys that are refused, as all are without a key store, are in the stream that is bounded, a bounded number of them, and show no
-// role where there is no key.
+// TestRefusedKeyChanges: changes of keys that are refused, as all are without a key store, are in
+// the stream that is bounded, a bounded number of them, and show no role where there is no key.
 func TestRefusedKeyChanges(t *testing.T) {
 	n, err := Open(Config{Shards: 1, Listen: "127.0.0.1:0"})
 	if err != nil {
@@ -132,7 +133,8 @@ func TestRefusedKeyChanges(t *testing.T) {
 	}
 }
 
-// TestWrongKeysLeaveATrace: wrong keys are summed up by address in the audit, and logged once in a while, without the key.
+// TestWrongKeysLeaveATrace: wrong keys are summed up by address in the audit, and logged once in a
+// while, without the key.
 func TestWrongKeysLeaveATrace(t *testing.T) {
 	var log strings.Builder
 	n, err := Open(Config{Shards: 1, Logger: slog.New(slog.NewTextHandler(&log, nil))})
@@ -165,12 +167,14 @@ func TestWrongKeysLeaveATrace(t *testing.T) {
 	if err := n.Close(); err != nil {
 		t.Error(err)
 	}
-	if lines := strings.Count(log.String(), "wrong API keys"); lines != 1 || !strings.Contains(log.String(), "192.0.2.1") || strings.Contains(log.String(), wrong) {
+	if lines := strings.Count(log.String(), "wrong API keys"); lines != 1 || !strings.Contains(log.String(), "192.0.2.1") ||
+		strings.Contains(log.String(), wrong) {
 		t.Errorf("%d lines, want one with the address and without the key:\n%s", lines, log.String())
 	}
 }
 
-// TestRateOfSums: a key has its burst, then its rate, and its tokens are forgotten when they are all there.
+// TestRateOfSums: a key has its burst, then its rate, and its tokens are forgotten when they are
+// all there.
 func TestRateOfSums(t *testing.T) {
 	var s sums
 	entries := func(now int64) (own int) {

@@ -12,13 +12,16 @@ import (
 	"github.com/floedb/floe/internal/transport"
 )
 
-// Client is a node or a cluster in other processes, with the same stores as a Node. Its methods may be used by many goroutines at once.
+// Client is a node or a cluster in other processes, with the same stores as a Node. Its methods may
+// be used by many goroutines at once.
 //
-// It asks the leader of each shard, finds the next one when that changes, and connects again by itself, to any member of the cluster, until the ctx of
-// a call ends. Reads are repeated until they are answered, writes only while they have certainly not happened; one whose answer got lost is
-// ErrUnknownOutcome. A call is ErrUnavailable only if nodes answer, and for 5 seconds none of them knows a leader or can help otherwise. Watches,
-// Follow and everything that waits outlast that too: they go on, where they were, until their ctx ends. A call whose ctx has ended returns ctx's error,
-// which matches none of floe's; a write may have happened then.
+// It asks the leader of each shard, finds the next one when that changes, and connects again by
+// itself, to any member of the cluster, until the ctx of a call ends. Reads are repeated until they
+// are answered, writes only while they have certainly not happened; one whose answer got lost is
+// ErrUnknownOutcome. A call is ErrUnavailable only if nodes answer, and for 5 seconds none of them
+// knows a leader or can help otherwise. Watches, Follow and everything that waits outlast that too:
+// they go on, where they were, until their ctx ends. A call whose ctx has ended returns ctx's
+// error, which matches none of floe's; a write may have happened then.
 type Client struct {
 	stores
 	door *transport.Client
@@ -40,16 +43,18 @@ type dialOptions struct {
 // TLS encrypts the connections.
 func TLS(c *tls.Config) DialOption { return dialOption(func(o *dialOptions) { o.tls = c }) }
 
-// APIKey authenticates the client with a key that Keys.Create returned. Nodes without a key store accept any client.
+// APIKey authenticates the client with a key that Keys.Create returned. Nodes without a key store
+// accept any client.
 func APIKey(key string) DialOption { return dialOption(func(o *dialOptions) { o.key = key }) }
 
 // maxKeyText is more than any key has.
 const maxKeyText = 1024
 
-// Dial connects to a node, or to a cluster by some or all of its nodes, each as host:port. It returns when one of them has answered. ctx bounds
-// that only.
+// Dial connects to a node, or to a cluster by some or all of its nodes, each as host:port. It
+// returns when one of them has answered. ctx bounds that only.
 //
-// Errors: ErrInvalid without an address, or for one that is not host:port; ErrUnauthorized if they want another key; ErrUnavailable, within 5 seconds, with the reason for each of them.
+// Errors: ErrInvalid without an address, or for one that is not host:port; ErrUnauthorized if they
+// want another key; ErrUnavailable, within 5 seconds, with the reason for each of them.
 func Dial(ctx context.Context, addrs []string, opts ...DialOption) (*Client, error) {
 	if len(addrs) == 0 {
 		return nil, engine.Errorf(ErrInvalid, "floe: dial: no address")
@@ -74,21 +79,24 @@ func Dial(ctx context.Context, addrs []string, opts ...DialOption) (*Client, err
 	if err != nil {
 		return nil, fmt.Errorf("floe: dial: %w", err)
 	}
-	c := &Client{stores: stores{router: engine.NewRouter(door), stale: engine.NewRouter(door.StaleDoor()), maxValue: door.MaxValue}, door: door}
+	c := &Client{stores: stores{router: engine.NewRouter(door), stale: engine.NewRouter(door.StaleDoor()), maxValue: door.MaxValue},
+		door: door}
 	c.attach()
 	c.gate.open(0, &c.stores, c, slog.New(slog.DiscardHandler))
 	c.gate.gate.Attach(door, door)
 	return c, nil
 }
 
-// Keys returns the API keys of the node or cluster. What changes or lists them takes the role admin.
+// Keys returns the API keys of the node or cluster. What changes or lists them takes the role
+// admin.
 func (c *Client) Keys() *Keys { return &Keys{gate: &c.gate} }
 
 // Stats returns figures about the node that is asked, whichever that is.
 func (c *Client) Stats(ctx context.Context) (Stats, error) { return decodeStats(c.door.Stats(ctx)) }
 
-// StatsOf returns what a node of the cluster, by its id, says about itself, through the one that Stats would ask. Errors: ErrNotFound if there is
-// no such node; ErrUnavailable if it does not answer that one; ctx's.
+// StatsOf returns what a node of the cluster, by its id, says about itself, through the one that
+// Stats would ask. Errors: ErrNotFound if there is no such node; ErrUnavailable if it does not
+// answer that one; ctx's.
 func (c *Client) StatsOf(ctx context.Context, id uint64) (Stats, error) {
 	if id == 0 { // would be the one that is asked
 		return Stats{}, noNode(id)
@@ -96,7 +104,8 @@ func (c *Client) StatsOf(ctx context.Context, id uint64) (Stats, error) {
 	return decodeStats(c.door.StatsOf(ctx, id))
 }
 
-// Close ends the connections and returns when all goroutines have ended. Calls that wait get ErrClosed. A second Close does nothing.
+// Close ends the connections and returns when all goroutines have ended. Calls that wait get
+// ErrClosed. A second Close does nothing.
 func (c *Client) Close() error {
 	c.door.Close()
 	c.gate.close()

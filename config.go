@@ -22,14 +22,17 @@ type Durability uint8
 
 // The durabilities.
 const (
-	// Sync acknowledges what has been fsynced on a quorum: nothing acknowledged is lost, not even in a power failure of all nodes.
+	// Sync acknowledges what has been fsynced on a quorum: nothing acknowledged is lost, not even
+	// in a power failure of all nodes.
 	Sync Durability = 0
-	// Async acknowledges what has been written, and fsyncs within Config.SyncInterval: a crash of the process loses nothing
-	// that was acknowledged, a power failure at most the last interval. It is for a node alone: what one shard sends another is delivered when it is
-	// fsynced, and all shards share one log, so a power failure that takes a delivery back takes back what the sender has forgotten because of
-	// it, and exactly once holds. On nodes with logs of their own it would not: there the target could lose that it has applied a message, or the
-	// sender that it has been told, and a message would be applied twice or never. So a cluster is always Sync, and says so in its log
-	// when Async was asked for.
+	// Async acknowledges what has been written, and fsyncs within Config.SyncInterval: a crash of
+	// the process loses nothing that was acknowledged, a power failure at most the last interval.
+	// It is for a node alone: what one shard sends another is delivered when it is fsynced, and all
+	// shards share one log, so a power failure that takes a delivery back takes back what the
+	// sender has forgotten because of it, and exactly once holds. On nodes with logs of their own
+	// it would not: there the target could lose that it has applied a message, or the sender that
+	// it has been told, and a message would be applied twice or never. So a cluster is always Sync,
+	// and says so in its log when Async was asked for.
 	Async Durability = 1
 )
 
@@ -38,48 +41,60 @@ func (d Durability) String() string { return shard.Durability(d).String() }
 
 // Config says how to open a node. The zero value is a node in memory.
 type Config struct {
-	// DataDir is the directory of the node, created when missing and locked while the node is open. "" keeps everything in
-	// memory, for tests.
+	// DataDir is the directory of the node, created when missing and locked while the node is open.
+	// "" keeps everything in memory, for tests.
 	DataDir string
-	// Shards is the number of shards, 1 to 256. It is fixed when the directory is created: 0 takes what is there, or 4.
+	// Shards is the number of shards, 1 to 256. It is fixed when the directory is created: 0 takes
+	// what is there, or 4.
 	Shards int
 	// Durability is Sync unless set to Async.
 	Durability Durability
 	// SyncInterval is how late an Async write may be fsynced. 0 means 100 ms.
 	SyncInterval time.Duration
-	// ClockCatchUp is how far the time of a node that is alone may be ahead of its clock, because it once ran with a clock that was ahead, to be slowed: time never
-	// goes back, but runs at half speed, so that timeouts take twice as long, until the clock has caught up. With a larger lead it runs as fast as the clock and
-	// keeps the lead. 0 means 7 days.
+	// ClockCatchUp is how far the time of a node that is alone may be ahead of its clock, because
+	// it once ran with a clock that was ahead, to be slowed: time never goes back, but runs at half
+	// speed, so that timeouts take twice as long, until the clock has caught up. With a larger lead
+	// it runs as fast as the clock and keeps the lead. 0 means 7 days.
 	ClockCatchUp time.Duration
-	// CacheSize is the memory for cached blocks of the state, in bytes. 0 means 256 MiB with a DataDir and 16 MiB without.
+	// CacheSize is the memory for cached blocks of the state, in bytes. 0 means 256 MiB with a
+	// DataDir and 16 MiB without.
 	CacheSize int64
-	// Memory is what the node may take in all, in bytes, at least 64 MiB: caches, queues, connections and calls get their parts of it, and what is beyond a part
-	// is ErrBusy. It does not bound the program around the node: see runtime/debug.SetMemoryLimit. 0 means no budget: each part has its own bound then, and
-	// all of them used up at once take a few gigabytes.
+	// Memory is what the node may take in all, in bytes, at least 64 MiB: caches, queues,
+	// connections and calls get their parts of it, and what is beyond a part is ErrBusy. It does
+	// not bound the program around the node: see runtime/debug.SetMemoryLimit. 0 means no budget:
+	// each part has its own bound then, and all of them used up at once take a few gigabytes.
 	Memory int64
-	// MaxConnections is how many connections clients and other nodes may have open. 0 means as many as Memory allows, or 10,000.
+	// MaxConnections is how many connections clients and other nodes may have open. 0 means as many
+	// as Memory allows, or 10,000.
 	MaxConnections int
-	// MaxInFlight is how many calls of clients may be under way, and MaxWaiting how many may wait for something to happen beside them; more are
-	// ErrBusy. 0 means as many as Memory allows, or 65,536 and 100,000.
+	// MaxInFlight is how many calls of clients may be under way, and MaxWaiting how many may wait
+	// for something to happen beside them; more are ErrBusy. 0 means as many as Memory allows, or
+	// 65,536 and 100,000.
 	MaxInFlight, MaxWaiting int
 	// MaxValueSize is the largest value or payload in bytes, at most 16 MiB. 0 means 1 MiB.
 	MaxValueSize int
-	// Listen is the address, host:port, for clients and for the other nodes of a cluster. "" means none; in a cluster, the node's own of
-	// Peers.
+	// Listen is the address, host:port, for clients and for the other nodes of a cluster. "" means
+	// none; in a cluster, the node's own of Peers.
 	Listen string
 	// NodeID is the node's own of Peers, not 0.
 	NodeID uint64
-	// Peers are the nodes of a cluster, this one too: 3 or 5 as a rule, 7 at most. They are fixed when the directory is created. nil is
-	// a node alone, and so is a cluster of one: it needs no Secret, and others can not join it later.
+	// Peers are the nodes of a cluster, this one too: 3 or 5 as a rule, 7 at most. They are fixed
+	// when the directory is created. nil is a node alone, and so is a cluster of one: it needs no
+	// Secret, and others can not join it later.
 	Peers []Peer
-	// Secret is what the nodes of a cluster know each other by, at least 16 bytes, the same for all.
+	// Secret is what the nodes of a cluster know each other by, at least 16 bytes, the same for
+	// all.
 	Secret []byte
-	// TLS encrypts Listen, and what the node itself opens to others: Certificates, RootCAs, ClientCAs. nil means clear text.
+	// TLS encrypts Listen, and what the node itself opens to others: Certificates, RootCAs,
+	// ClientCAs. nil means clear text.
 	TLS *tls.Config
-	// Insecure lets clients of other machines do everything while there is no key store. Without it they are refused with ErrUnauthorized until then, unless TLS demands
-	// certificates of them (RequireAndVerifyClientCert). Clients of this machine and the other nodes of the cluster are not concerned.
+	// Insecure lets clients of other machines do everything while there is no key store. Without it
+	// they are refused with ErrUnauthorized until then, unless TLS demands certificates of them
+	// (RequireAndVerifyClientCert). Clients of this machine and the other nodes of the cluster are
+	// not concerned.
 	Insecure bool
-	// Funcs are the Go functions that operators of stream-processing jobs call by their names, see processing.Func. In a cluster all nodes should have the same.
+	// Funcs are the Go functions that operators of stream-processing jobs call by their names, see
+	// processing.Func. In a cluster all nodes should have the same.
 	Funcs map[string]processing.Func
 	// Logger hears of changes of state and background failures, not of requests. nil means no log.
 	Logger *slog.Logger
@@ -87,7 +102,8 @@ type Config struct {
 
 // check returns ErrInvalid naming every bad field, and makes Listen what it is by default.
 func (c *Config) check() error {
-	shards := shard.Config{Shards: c.Shards, Durability: shard.Durability(c.Durability), SyncInterval: c.SyncInterval, CatchUp: c.ClockCatchUp, CacheBytes: c.CacheSize, MaxValue: c.MaxValueSize}
+	shards := shard.Config{Shards: c.Shards, Durability: shard.Durability(c.Durability), SyncInterval: c.SyncInterval,
+		CatchUp: c.ClockCatchUp, CacheBytes: c.CacheSize, MaxValue: c.MaxValueSize}
 	bad := append(shards.Faults(), c.clusterFaults()...)
 	if c.Memory != 0 && c.Memory < budget.Least {
 		bad = append(bad, fmt.Errorf("memory %d is neither 0 nor at least %d bytes", c.Memory, budget.Least))
@@ -145,7 +161,8 @@ func (c *Config) limits() *budget.Limits {
 		}
 	}
 	if files := budget.Files(); c.Listen != "" && l.FitFiles(files) && c.Logger != nil {
-		c.Logger.Warn("the limit of open files (ulimit -n) is low: fewer connections are taken", "open_files", files, "connections", l.Connections)
+		c.Logger.Warn("the limit of open files (ulimit -n) is low: fewer connections are taken", "open_files", files, "connections",
+			l.Connections)
 	}
 	return &l
 }

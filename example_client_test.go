@@ -13,7 +13,8 @@ func visit(ctx context.Context, db floe.DB) (int64, error) {
 	return db.KV("default").Incr(ctx, "visits", 1)
 }
 
-// A client has the stores of a node in another process: here one in this process, for the sake of the example.
+// A client has the stores of a node in another process: here one in this process, for the sake of
+// the example.
 func ExampleDial() {
 	ctx := context.Background()
 	node, err := floe.Open(floe.Config{Listen: "127.0.0.1:0"})

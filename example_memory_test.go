@@ -25,7 +25,8 @@ func TestGreet(t *testing.T) {
 	}
 }
 
-// A test opens its node in one line. What stands for it here is a *testing.T in the test of this file.
+// A test opens its node in one line. What stands for it here is a *testing.T in the test of this
+// file.
 func ExampleOpenMemory() {
 	t := new(example)
 	defer t.end()

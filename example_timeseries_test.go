@@ -32,7 +32,8 @@ func Example_timeSeries() {
 		panic(err)
 	}
 
-	result, err := node.FloQL(ctx, "default", `cpu{host=~"web-*"}[2024-01-01T12:00:00Z..2024-01-01T12:10:00Z] | window(5m) | group_by(host) | avg()`)
+	result, err := node.FloQL(ctx, "default",
+		`cpu{host=~"web-*"}[2024-01-01T12:00:00Z..2024-01-01T12:10:00Z] | window(5m) | group_by(host) | avg()`)
 	if err != nil {
 		panic(err)
 	}

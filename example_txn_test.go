@@ -12,7 +12,8 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// A transaction spans the primitives: an order is stored, counted, mailed about and told to whoever follows the stream of orders, once.
+// A transaction spans the primitives: an order is stored, counted, mailed about and told to whoever
+// follows the stream of orders, once.
 func ExampleTxn() {
 	node, err := floe.Open(floe.Config{})
 	if err != nil {

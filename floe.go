@@ -1,5 +1,5 @@
-// Package floe is an embeddable data node: key-value, queues, streams with consumer groups, time series, actions, workflows and
-// stream processing, over one replicated log stored in Pebble.
+// Package floe is an embeddable data node: key-value, queues, streams with consumer groups, time
+// series, actions, workflows and stream processing, over one replicated log stored in Pebble.
 //
 //	node, err := floe.Open(floe.Config{DataDir: "data"})
 //	if err != nil { ... }
@@ -8,9 +8,10 @@
 //	_, err = store.Put(ctx, "greeting", []byte("hello"))
 //	entry, err := store.Get(ctx, "greeting")
 //
-// Every write is a command in the log of one of the node's shards; what is acknowledged is durable and visible. A transaction
-// (Txn) changes anything in a namespace together or not at all. A Client (Dial) is a node or a cluster in other processes; DB is what
-// it shares with a Node, and what a program should be written against. The errors of all packages are the values below.
+// Every write is a command in the log of one of the node's shards; what is acknowledged is durable
+// and visible. A transaction (Txn) changes anything in a namespace together or not at all. A Client
+// (Dial) is a node or a cluster in other processes; DB is what it shares with a Node, and what a
+// program should be written against. The errors of all packages are the values below.
 //
 // Tests open a node in memory in one line: OpenMemory(t).
 package floe
@@ -34,7 +35,8 @@ import (
 // Version is the version of this program, as /cluster/stats reports it.
 const Version = "0.1.0"
 
-// build names the program in data directories: the version, and what of its sources is known, as in "floe 0.1.0 (4f2a9c1d03be, modified)".
+// build names the program in data directories: the version, and what of its sources is known, as in
+// "floe 0.1.0 (4f2a9c1d03be, modified)".
 func build() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -65,12 +67,13 @@ const modulePath = "github.com/floedb/floe"
 
 // The errors of floe; the same values in every package. Use errors.Is.
 var (
-	ErrNotFound       = engine.ErrNotFound       // the named thing does not exist
-	ErrConflict       = engine.ErrConflict       // a condition of the operation, a revision, bound or receipt, does not hold
-	ErrExists         = engine.ErrExists         // the thing to be created exists already
-	ErrInvalid        = engine.ErrInvalid        // an argument is malformed or out of its limits
-	ErrBusy           = engine.ErrBusy           // something bounded is full; the same call may succeed later
-	ErrUnavailable    = engine.ErrUnavailable    // there is no leader, nobody can be reached, or the node has failed; the message says which
+	ErrNotFound = engine.ErrNotFound // the named thing does not exist
+	ErrConflict = engine.ErrConflict // a condition of the operation, a revision, bound or receipt, does not hold
+	ErrExists   = engine.ErrExists   // the thing to be created exists already
+	ErrInvalid  = engine.ErrInvalid  // an argument is malformed or out of its limits
+	ErrBusy     = engine.ErrBusy     // something bounded is full; the same call may succeed later
+	// there is no leader, nobody can be reached, or the node has failed; the message says which
+	ErrUnavailable    = engine.ErrUnavailable
 	ErrInUse          = engine.ErrInUse          // another node has the data directory; also ErrUnavailable
 	ErrReadOnly       = engine.ErrReadOnly       // the disk is full: reads and what frees space go on; also ErrUnavailable
 	ErrUnknownOutcome = engine.ErrUnknownOutcome // a write that may or may not have happened; also ErrUnavailable
@@ -78,10 +81,12 @@ var (
 	ErrUnauthorized   = engine.ErrUnauthorized   // the credentials are missing, wrong or not sufficient
 )
 
-// DB is what a Node and a Client share, so that a program need not know whether its data is in its own process. Only floe implements it: methods
-// may be added. All may be called by many goroutines at once, also after Close: what they return then answers ErrClosed.
+// DB is what a Node and a Client share, so that a program need not know whether its data is in its
+// own process. Only floe implements it: methods may be added. All may be called by many goroutines
+// at once, also after Close: what they return then answers ErrClosed.
 type DB interface {
-	// KV, Stream, Queue, TS, Action, Workflow and Processing return the stores of a namespace, which need no Close.
+	// KV, Stream, Queue, TS, Action, Workflow and Processing return the stores of a namespace,
+	// which need no Close.
 	KV(namespace string, opts ...AccessOption) *kv.Store
 	Stream(namespace string, opts ...AccessOption) *stream.Store
 	Queue(namespace string, opts ...AccessOption) *queue.Store

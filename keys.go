@@ -36,14 +36,17 @@ type Key struct {
 }
 
 func newKey(k auth.Key) Key {
-	return Key{ID: k.ID, Name: k.Name, Role: Role(k.Role.String()), Namespaces: slices.Clone(k.Namespaces), CreatedAt: k.Created, ExpiresAt: k.Expires, LastUsedAt: k.Used}
+	return Key{ID: k.ID, Name: k.Name, Role: Role(k.Role.String()), Namespaces: slices.Clone(k.Namespaces), CreatedAt: k.Created,
+		ExpiresAt: k.Expires, LastUsedAt: k.Used}
 }
 
-// Keys are the API keys of a node or cluster. As long as there is no key store, everybody who can reach a node may do everything; from Bootstrap on
-// clients and users of the dashboard need a key. A program that has opened a Node may do everything with it: it needs none.
+// Keys are the API keys of a node or cluster. As long as there is no key store, everybody who can
+// reach a node may do everything; from Bootstrap on clients and users of the dashboard need a key.
+// A program that has opened a Node may do everything with it: it needs none.
 //
-// Of a key, which is floe_sk_<id>_<secret>, the nodes keep a hash. Whoever is connected with a key that is revoked is cut off: his calls that wait end
-// with ErrUnauthorized, and his sessions are over, on the node that was asked before Revoke returns, on others as soon as they hear of it.
+// Of a key, which is floe_sk_<id>_<secret>, the nodes keep a hash. Whoever is connected with a key
+// that is revoked is cut off: his calls that wait end with ErrUnauthorized, and his sessions are
+// over, on the node that was asked before Revoke returns, on others as soon as they hear of it.
 type Keys struct {
 	gate  *gatekeeper
 	grant *auth.Grant // of who uses them; nil: somebody who may do everything
@@ -86,8 +89,9 @@ func KeyName(name string) BootstrapOption {
 	return firstOption{func(o *keyOptions) { o.name = name }}
 }
 
-// ForNamespaces makes a key good for these namespaces only, 1 to 64. An admin key is for all. With such a key no workflows can be created and no jobs of
-// stream processing submitted or restored: their definitions can reach into other namespaces.
+// ForNamespaces makes a key good for these namespaces only, 1 to 64. An admin key is for all. With
+// such a key no workflows can be created and no jobs of stream processing submitted or restored:
+// their definitions can reach into other namespaces.
 func ForNamespaces(names ...string) KeyOption {
 	return keyOption(func(o *keyOptions) {
 		o.namespaces = slices.Clone(names)
@@ -95,20 +99,25 @@ func ForNamespaces(names ...string) KeyOption {
 	})
 }
 
-// KeyExpires makes a key good until a time, in steps of a millisecond, which has to be in the future. Connections and sessions that were begun with it end then. It stays
-// in the list until it is revoked.
+// KeyExpires makes a key good until a time, in steps of a millisecond, which has to be in the
+// future. Connections and sessions that were begun with it end then. It stays in the list until it
+// is revoked.
 func KeyExpires(at time.Time) KeyOption { return keyOption(func(o *keyOptions) { o.expires = &at }) }
 
-// KeepKey has keep called with a key, and as its holder shows it, before there is the key: it is not made if keep fails, and what keep has stored is of no use if
-// it could not be made. So no key is lost because the program ends, or can not write, when it has just been made: of the first one that would lock everybody out.
+// KeepKey has keep called with a key, and as its holder shows it, before there is the key: it is
+// not made if keep fails, and what keep has stored is of no use if it could not be made. So no key
+// is lost because the program ends, or can not write, when it has just been made: of the first one
+// that would lock everybody out.
 func KeepKey(keep func(k Key, key string) error) BootstrapOption {
 	return firstOption{func(o *keyOptions) { o.keep = keep }}
 }
 
-// Bootstrap makes the key store, with a first key, an admin's. It returns the key as its holder shows it, which nobody can ever read again. Through a
-// Client that works from the machine of the node only.
+// Bootstrap makes the key store, with a first key, an admin's. It returns the key as its holder
+// shows it, which nobody can ever read again. Through a Client that works from the machine of the
+// node only.
 //
-// Options: KeyName, KeepKey. Errors: ErrExists if there is a key store; ErrInvalid for malformed options; that of KeepKey.
+// Options: KeyName, KeepKey. Errors: ErrExists if there is a key store; ErrInvalid for malformed
+// options; that of KeepKey.
 func (k *Keys) Bootstrap(ctx context.Context, opts ...BootstrapOption) (Key, string, error) {
 	if err := k.allowed(); err != nil {
 		return Key{}, "", err
@@ -120,11 +129,14 @@ func (k *Keys) Bootstrap(ctx context.Context, opts ...BootstrapOption) (Key, str
 	return k.created(ctx, "bootstrap with")(k.gate.gate.Bootstrap(ctx, key, keep))
 }
 
-// Create makes a key, and returns it as its holder shows it, which nobody can ever read again. A key with the role write that is for all namespaces can create 1,000 of them,
-// deleted ones included: then commands that name a new one are refused with ErrUnauthorized. An admin key has no such limit.
+// Create makes a key, and returns it as its holder shows it, which nobody can ever read again. A
+// key with the role write that is for all namespaces can create 1,000 of them, deleted ones
+// included: then commands that name a new one are refused with ErrUnauthorized. An admin key has no
+// such limit.
 //
-// Options: KeyName, ForNamespaces, KeyExpires, KeepKey. Errors: ErrInvalid for an unknown role or malformed options; ErrConflict if there is no key store; ErrBusy if there
-// are 1000 keys; ErrUnauthorized without the role admin; that of KeepKey.
+// Options: KeyName, ForNamespaces, KeyExpires, KeepKey. Errors: ErrInvalid for an unknown role or
+// malformed options; ErrConflict if there is no key store; ErrBusy if there are 1000 keys;
+// ErrUnauthorized without the role admin; that of KeepKey.
 func (k *Keys) Create(ctx context.Context, role Role, opts ...KeyOption) (Key, string, error) {
 	r, err := auth.ParseRole(string(role))
 	if err != nil {
@@ -176,7 +188,8 @@ func (k *Keys) created(ctx context.Context, verb string) func(auth.Key, auth.Sec
 	}
 }
 
-// audit notes what the host program, or a holder in it, has done to the keys. What is done through a Client the node notes.
+// audit notes what the host program, or a holder in it, has done to the keys. What is done through
+// a Client the node notes.
 func (k *Keys) audit(ctx context.Context, what string, err error) {
 	if _, remote := k.gate.db.(*Client); remote {
 		return
@@ -184,7 +197,8 @@ func (k *Keys) audit(ctx context.Context, what string, err error) {
 	k.gate.note(ctx, AuditKeysStream, k.grant, AuditEntry{Action: what}, err)
 }
 
-// Get returns a key by its id. Errors: ErrNotFound; ErrConflict if there is no key store; ErrUnauthorized without the role admin.
+// Get returns a key by its id. Errors: ErrNotFound; ErrConflict if there is no key store;
+// ErrUnauthorized without the role admin.
 func (k *Keys) Get(ctx context.Context, id string) (Key, error) {
 	keys, err := k.list(ctx)
 	if err != nil {
@@ -198,8 +212,8 @@ func (k *Keys) Get(ctx context.Context, id string) (Key, error) {
 
 // Page returns a page of the keys, in order of their ids.
 //
-// Options: Limit, Cursor. Errors: ErrInvalid for a limit that is not 1-1000 and for what is no cursor; ErrConflict if there is no key store;
-// ErrUnauthorized without the role admin.
+// Options: Limit, Cursor. Errors: ErrInvalid for a limit that is not 1-1000 and for what is no
+// cursor; ErrConflict if there is no key store; ErrUnauthorized without the role admin.
 func (k *Keys) Page(ctx context.Context, opts ...PageOption) (page Page[Key], err error) {
 	l, err := engine.ListingOf(opts)
 	if err != nil {
@@ -212,7 +226,8 @@ func (k *Keys) Page(ctx context.Context, opts ...PageOption) (page Page[Key], er
 	return engine.PageIn(keys, l, func(key Key) string { return key.ID }), nil
 }
 
-// All iterates over the keys, in the order of Page and by the contract of Namespaces.All. Options and errors are those of Page.
+// All iterates over the keys, in the order of Page and by the contract of Namespaces.All. Options
+// and errors are those of Page.
 func (k *Keys) All(ctx context.Context, opts ...PageOption) iter.Seq2[Key, error] {
 	return engine.All(ctx, k.Page, opts)
 }
@@ -232,8 +247,8 @@ func (k *Keys) list(ctx context.Context) ([]Key, error) {
 	return keys, nil
 }
 
-// Revoke ends a key for good, by its id. Errors: ErrNotFound; ErrConflict if there is no key store, and for the last admin key that never expires;
-// ErrUnauthorized without the role admin.
+// Revoke ends a key for good, by its id. Errors: ErrNotFound; ErrConflict if there is no key store,
+// and for the last admin key that never expires; ErrUnauthorized without the role admin.
 func (k *Keys) Revoke(ctx context.Context, id string) error {
 	if err := k.allowed(); err != nil {
 		return err
@@ -243,8 +258,8 @@ func (k *Keys) Revoke(ctx context.Context, id string) error {
 	return err
 }
 
-// Enabled reports whether there is a key store. Errors: ErrUnavailable while that is not known yet; through a Client ErrUnauthorized, if its key is no
-// admin's.
+// Enabled reports whether there is a key store. Errors: ErrUnavailable while that is not known yet;
+// through a Client ErrUnauthorized, if its key is no admin's.
 func (k *Keys) Enabled(ctx context.Context) (bool, error) {
 	if err := k.gate.start(ctx); err != nil {
 		return false, err
@@ -252,14 +267,17 @@ func (k *Keys) Enabled(ctx context.Context) (bool, error) {
 	return k.gate.gate.Enabled(ctx)
 }
 
-// MayLook reports whether stale reads (see Stale) may be answered although it is not known whether there are keys: no leader can be found, and the replica of this
-// node, which is all that is left, knows of none. Through a Client it is false.
+// MayLook reports whether stale reads (see Stale) may be answered although it is not known whether
+// there are keys: no leader can be found, and the replica of this node, which is all that is left,
+// knows of none. Through a Client it is false.
 func (k *Keys) MayLook() bool { return k.gate.gate.MayLook() }
 
-// OpenSession returns a token for a key, which is good for 12 hours, on every node, unless the key expires or is revoked before or CloseSession is called; and
-// when it ends. from is the address of whoever shows the key, without a port.
+// OpenSession returns a token for a key, which is good for 12 hours, on every node, unless the key
+// expires or is revoked before or CloseSession is called; and when it ends. from is the address of
+// whoever shows the key, without a port.
 //
-// Errors: ErrUnauthorized for a wrong key, and if there is no key store; ErrBusy for a wrong one after 10 of them within a minute from an address.
+// Errors: ErrUnauthorized for a wrong key, and if there is no key store; ErrBusy for a wrong one
+// after 10 of them within a minute from an address.
 func (k *Keys) OpenSession(ctx context.Context, key, from string) (token string, ends time.Time, err error) {
 	if err := k.gate.start(ctx); err != nil {
 		return "", time.Time{}, err
@@ -268,10 +286,12 @@ func (k *Keys) OpenSession(ctx context.Context, key, from string) (token string,
 	return string(secret), ends, err
 }
 
-// CloseSession ends a session before its time: its token is good for nothing any more, on the node that was asked before CloseSession returns, on others as soon as
-// they hear of it. Requests that were begun with it go on. It does nothing if there is no key store.
+// CloseSession ends a session before its time: its token is good for nothing any more, on the node
+// that was asked before CloseSession returns, on others as soon as they hear of it. Requests that
+// were begun with it go on. It does nothing if there is no key store.
 //
-// Errors: ErrUnauthorized for a token that is not good; ErrBusy if 100 sessions of the key that would not be over yet have been ended.
+// Errors: ErrUnauthorized for a token that is not good; ErrBusy if 100 sessions of the key that
+// would not be over yet have been ended.
 func (k *Keys) CloseSession(ctx context.Context, token string) error {
 	if err := k.gate.start(ctx); err != nil {
 		return err
@@ -279,8 +299,9 @@ func (k *Keys) CloseSession(ctx context.Context, token string) error {
 	return k.gate.gate.EndSession(ctx, auth.Secret(token))
 }
 
-// Authenticate returns who has a session token. If there is no key store that is somebody who may do everything, whatever the token. Errors:
-// ErrUnauthorized for a token that is none, or whose time or key is over; ErrUnavailable while the keys are not known yet.
+// Authenticate returns who has a session token. If there is no key store that is somebody who may
+// do everything, whatever the token. Errors: ErrUnauthorized for a token that is none, or whose
+// time or key is over; ErrUnavailable while the keys are not known yet.
 func (k *Keys) Authenticate(ctx context.Context, token string) (*Holder, error) {
 	if err := k.gate.start(ctx); err != nil {
 		return nil, err
@@ -292,8 +313,8 @@ func (k *Keys) Authenticate(ctx context.Context, token string) (*Holder, error) 
 	return &Holder{grant: grant, ends: ends, of: k.gate}, nil
 }
 
-// AuthenticateKey is Authenticate for the key itself, from an address without a port, as Prometheus and other programs show it with each request.
-// Errors: those of OpenSession.
+// AuthenticateKey is Authenticate for the key itself, from an address without a port, as Prometheus
+// and other programs show it with each request. Errors: those of OpenSession.
 func (k *Keys) AuthenticateKey(ctx context.Context, key, from string) (*Holder, error) {
 	if err := k.gate.start(ctx); err != nil {
 		return nil, err
@@ -335,7 +356,8 @@ func (h *Holder) Require(role Role) error {
 // RequireNamespace returns ErrUnauthorized unless the key is for a namespace.
 func (h *Holder) RequireNamespace(name string) error { return h.grant.About(name) }
 
-// While returns a context that is done when ctx is, or when the key is revoked. Its cancel function has to be called.
+// While returns a context that is done when ctx is, or when the key is revoked. Its cancel function
+// has to be called.
 func (h *Holder) While(ctx context.Context) (context.Context, context.CancelFunc) {
 	return h.grant.While(ctx)
 }
@@ -343,7 +365,8 @@ func (h *Holder) While(ctx context.Context) (context.Context, context.CancelFunc
 // Err returns ErrUnauthorized if the key has been revoked, or nil.
 func (h *Holder) Err() error { return h.grant.Err() }
 
-// DB returns the node, or the client, as far as the holder may use it: what he may not is ErrUnauthorized, before it reaches a shard. It needs no Close.
+// DB returns the node, or the client, as far as the holder may use it: what he may not is
+// ErrUnauthorized, before it reaches a shard. It needs no Close.
 func (h *Holder) DB() DB {
 	if h.grant.IsOpen() {
 		return h.of.db
@@ -393,7 +416,8 @@ func (g *gatekeeper) run() {
 	})
 }
 
-// start is run for a Client. Few Clients have anything to do with keys; that its own key does not let it is said at once.
+// start is run for a Client. Few Clients have anything to do with keys; that its own key does not
+// let it is said at once.
 func (g *gatekeeper) start(ctx context.Context) error {
 	if g.gate.Known() {
 		return nil
@@ -414,8 +438,8 @@ func (g *gatekeeper) close() {
 	g.running.Wait()
 }
 
-// view returns the stores behind a door that looks what the holder may do. It is kept as long as there is the grant: what it knows of namespaces is
-// costly to find.
+// view returns the stores behind a door that looks what the holder may do. It is kept as long as
+// there is the grant: what it knows of namespaces is costly to find.
 func (g *gatekeeper) view(grant *auth.Grant) *granted {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -446,7 +470,8 @@ func (g *granted) Close() error                             { return nil }
 // through returns the stores behind the doors of a holder.
 func (s *stores) through(grant *auth.Grant) stores {
 	wire := engine.NewWire(primitive.All())
-	all := stores{router: engine.NewRouter(grant.Door(wire, s.router.Door())), stale: engine.NewRouter(grant.Door(wire, s.stale.Door())), maxValue: s.maxValue}
+	all := stores{router: engine.NewRouter(grant.Door(wire, s.router.Door())), stale: engine.NewRouter(grant.Door(wire, s.stale.Door())),
+		maxValue: s.maxValue}
 	all.attach()
 	return all
 }

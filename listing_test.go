@@ -21,10 +21,12 @@ import (
 	"github.com/floedb/floe/workflow"
 )
 
-// refusing reads a page and the first pair of the iterator of a listing, with options of package floe. taken is false if the listing has no such option.
+// refusing reads a page and the first pair of the iterator of a listing, with options of package
+// floe. taken is false if the listing has no such option.
 type refusing func(ctx context.Context, option any) (page, all error, taken bool)
 
-func refusingOf[T, O any](page func(context.Context, ...O) (floe.Page[T], error), all func(context.Context, ...O) iter.Seq2[T, error]) refusing {
+func refusingOf[T, O any](page func(context.Context, ...O) (floe.Page[T], error),
+	all func(context.Context, ...O) iter.Seq2[T, error]) refusing {
 	return func(ctx context.Context, option any) (error, error, bool) {
 		o, ok := option.(O)
 		if !ok {
@@ -74,8 +76,9 @@ func allListings(db interface {
 
 const job = "job-01arz3ndektsv4rrffq69g5fav"
 
-// TestListingsAlike: options that are out of their limits are refused with the same text by all listings, of a Node and of a Client, whichever package of
-// floe has made them, and whether there is something to list or not.
+// TestListingsAlike: options that are out of their limits are refused with the same text by all
+// listings, of a Node and of a Client, whichever package of floe has made them, and whether there
+// is something to list or not.
 func TestListingsAlike(t *testing.T) {
 	node, client := openAlike(t)
 	long := strings.Repeat("p", 4097)
@@ -109,7 +112,8 @@ func TestListingsAlike(t *testing.T) {
 	}
 }
 
-// TestListingsAlikeIsComplete: each type with a method Page has All too, and is in the table of TestListingsAlike.
+// TestListingsAlikeIsComplete: each type with a method Page has All too, and is in the table of
+// TestListingsAlike.
 func TestListingsAlikeIsComplete(t *testing.T) {
 	node, _ := openAlike(t)
 	table := allListings(node)
@@ -147,7 +151,8 @@ func TestListingsAlikeIsComplete(t *testing.T) {
 	}
 }
 
-// TestListingsOfParts: pages of one item have what a page of all has, where a listing is put together from what is known of each part.
+// TestListingsOfParts: pages of one item have what a page of all has, where a listing is put
+// together from what is known of each part.
 func TestListingsOfParts(t *testing.T) {
 	node, ctx := floe.OpenMemory(t), t.Context()
 	for i := range 3 {

@@ -11,7 +11,8 @@ type TB interface {
 //
 //	node := floe.OpenMemory(t)
 //
-// It is a node like any other, with one shard, that takes a millisecond or two to open and needs no directory and no network.
+// It is a node like any other, with one shard, that takes a millisecond or two to open and needs no
+// directory and no network.
 func OpenMemory(t TB) *Node {
 	t.Helper()
 	node, err := Open(Config{Shards: 1})

@@ -8,8 +8,9 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// Namespaces creates and lists the namespaces of a node or cluster. A first write to a name creates its namespace as well, not spread;
-// "default" always exists; names that begin with "_" are floe's own.
+// Namespaces creates and lists the namespaces of a node or cluster. A first write to a name creates
+// its namespace as well, not spread; "default" always exists; names that begin with "_" are floe's
+// own.
 type Namespaces struct{ all engine.Namespaces }
 
 // NamespaceOption changes what Create makes.
@@ -21,8 +22,8 @@ func (spreadOption) applyNamespace(o *namespaceOptions) { o.spread = true }
 
 type namespaceOptions struct{ spread bool }
 
-// Spread makes the namespace spread over all shards by key, stream partition, queue and run: for data that outgrows one core or one leader.
-// Transactions in it need names with a common {tag}.
+// Spread makes the namespace spread over all shards by key, stream partition, queue and run: for
+// data that outgrows one core or one leader. Transactions in it need names with a common {tag}.
 func Spread() NamespaceOption { return spreadOption{} }
 
 // NamespaceStats describe a namespace. Nothing is counted for them.
@@ -35,9 +36,11 @@ type NamespaceStats struct {
 
 // Counts say how much is in a namespace.
 type Counts struct {
-	Keys         int64 // KV: keys that exist
-	KeyBytes     int64 // KV: bytes of their keys and values
-	KeyReads     int64 // KV: reads answered by the nodes that were asked, ever; a node that is killed forgets up to those of its last five minutes
+	Keys     int64 // KV: keys that exist
+	KeyBytes int64 // KV: bytes of their keys and values
+	// KV: reads answered by the nodes that were asked, ever; a node that is killed forgets up to
+	// those of its last five minutes
+	KeyReads     int64
 	KeySets      int64 // KV: values written, ever
 	KeyDeletes   int64 // KV: keys deleted, ever; not those that expired
 	DeadKeys     int64 // KV: deleted and expired keys whose history is still kept
@@ -50,19 +53,22 @@ type Counts struct {
 	Workflows    int64
 	Jobs         int64 // of stream processing that are not cancelled
 
-	// Runs of workflows: those that have not ended, and how many there ever were, by how they have ended.
+	// Runs of workflows: those that have not ended, and how many there ever were, by how they have
+	// ended.
 	RunsActive, RunsStarted, RunsCompleted, RunsFailed, RunsCancelled, RunsTimedOut int64
 	Signals                                                                         int64 // that runs of workflows have got, ever
 	Timers                                                                          int64 // of runs of workflows that have gone off, ever
 	Steps                                                                           int64 // that runs of workflows have begun, ever
-	Schedules                                                                       int64 // of workflows that are neither paused nor disabled
-	CompensationsFailed                                                             int64 // of runs of workflows, ever
+	// of workflows that are neither paused nor disabled
+	Schedules           int64
+	CompensationsFailed int64 // of runs of workflows, ever
 }
 
 // Create makes a namespace.
 //
-// Options: Spread. Errors: ErrExists; ErrConflict if a deleted namespace of that name had the other placement; ErrInvalid for a name
-// that is not 1-255 bytes of UTF-8 without control characters, or that begins with "_".
+// Options: Spread. Errors: ErrExists; ErrConflict if a deleted namespace of that name had the other
+// placement; ErrInvalid for a name that is not 1-255 bytes of UTF-8 without control characters, or
+// that begins with "_".
 func (n *Namespaces) Create(ctx context.Context, name string, opts ...NamespaceOption) error {
 	var o namespaceOptions
 	opts, err := engine.Given(opts)
@@ -75,19 +81,24 @@ func (n *Namespaces) Create(ctx context.Context, name string, opts ...NamespaceO
 	return n.all.Create(ctx, name, o.spread)
 }
 
-// Delete removes an empty namespace: one without keys, streams, queues, measurements, actions, workflows, active runs of workflows, or jobs that are not cancelled. What
-// else it keeps is removed too: the history of keys, the runs of deleted workflows, cancelled jobs, the retention of measurements, the limit of series, and all counts.
+// Delete removes an empty namespace: one without keys, streams, queues, measurements, actions,
+// workflows, active runs of workflows, or jobs that are not cancelled. What else it keeps is
+// removed too: the history of keys, the runs of deleted workflows, cancelled jobs, the retention of
+// measurements, the limit of series, and all counts.
 //
-// The first write to the name creates the namespace again, unless it was spread: then Create has to, and writes are refused with ErrNotFound until it has. A name can only
-// be created again with the placement it had, and still counts towards the 100,000 namespaces of a shard. After ErrUnknownOutcome or a ctx error some shards of a spread
-// namespace may refuse writes: repeat the call, or call Create.
-// If something is written while the call removes these, it fails with ErrConflict, and what it has removed by then stays removed.
+// The first write to the name creates the namespace again, unless it was spread: then Create has
+// to, and writes are refused with ErrNotFound until it has. A name can only be created again with
+// the placement it had, and still counts towards the 100,000 namespaces of a shard. After
+// ErrUnknownOutcome or a ctx error some shards of a spread namespace may refuse writes: repeat the
+// call, or call Create. If something is written while the call removes these, it fails with
+// ErrConflict, and what it has removed by then stays removed.
 //
-// Errors: ErrNotFound; ErrConflict, which says what the namespace holds; ErrInvalid for "default", which always exists, and for names that begin with "_".
+// Errors: ErrNotFound; ErrConflict, which says what the namespace holds; ErrInvalid for "default",
+// which always exists, and for names that begin with "_".
 func (n *Namespaces) Delete(ctx context.Context, name string) error { return n.all.Delete(ctx, name) }
 
-// Get returns what is known of a namespace, its counts summed over its shards. Errors: ErrNotFound; ErrInvalid for a name that no namespace can
-// have.
+// Get returns what is known of a namespace, its counts summed over its shards. Errors: ErrNotFound;
+// ErrInvalid for a name that no namespace can have.
 func (n *Namespaces) Get(ctx context.Context, name string) (NamespaceStats, error) {
 	info, err := n.all.Get(ctx, name)
 	return newNamespaceStats(info), err
@@ -95,8 +106,8 @@ func (n *Namespaces) Get(ctx context.Context, name string) (NamespaceStats, erro
 
 // Page returns a page of the namespaces, in order of their names.
 //
-// Options: Limit, Cursor, Prefix. Errors: ErrInvalid for a limit that is not 1-1000, a prefix of more than 255 bytes, and a cursor that
-// is no name with the prefix.
+// Options: Limit, Cursor, Prefix. Errors: ErrInvalid for a limit that is not 1-1000, a prefix of
+// more than 255 bytes, and a cursor that is no name with the prefix.
 func (n *Namespaces) Page(ctx context.Context, opts ...ListOption) (page Page[NamespaceStats], err error) {
 	l, err := engine.ListingOf(opts)
 	if err != nil {
@@ -113,8 +124,9 @@ func (n *Namespaces) Page(ctx context.Context, opts ...ListOption) (page Page[Na
 	return page, nil
 }
 
-// All iterates over the namespaces, in order of their names. Each pair is a namespace and nil, or a zero NamespaceStats and an error, after which
-// iteration ends; nothing runs before the first step, and break or a done ctx releases everything.
+// All iterates over the namespaces, in order of their names. Each pair is a namespace and nil, or a
+// zero NamespaceStats and an error, after which iteration ends; nothing runs before the first step,
+// and break or a done ctx releases everything.
 //
 // Options and errors are those of Page.
 func (n *Namespaces) All(ctx context.Context, opts ...ListOption) iter.Seq2[NamespaceStats, error] {

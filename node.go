@@ -30,19 +30,22 @@ type Node struct {
 	wire  *engine.Wire // of a node that listens
 }
 
-// Open opens the node of a data directory, or creates it. Alone, it returns once all its shards can be written to; in a cluster it returns
-// when it takes part, and calls wait, up to 5 seconds, for the leaders that the nodes elect. It brings the state forward from the log, so
-// after a crash it takes up to a few seconds.
+// Open opens the node of a data directory, or creates it. Alone, it returns once all its shards can
+// be written to; in a cluster it returns when it takes part, and calls wait, up to 5 seconds, for
+// the leaders that the nodes elect. It brings the state forward from the log, so after a crash it
+// takes up to a few seconds.
 //
-// It waits for no other node, and for a disk only as long as that answers: a disk that is stuck for 20 seconds fails it. OpenContext bounds it otherwise.
+// It waits for no other node, and for a disk only as long as that answers: a disk that is stuck for
+// 20 seconds fails it. OpenContext bounds it otherwise.
 //
-// Errors: ErrInvalid naming every bad field, or what does not fit if the directory is of another format, has another number of shards or another cluster, or is
-// a file; ErrInUse if another node, of this or another process, has the directory; ErrUnavailable with what else was found, such as damage, missing
-// permissions, or a port that is taken. The directory is as it was then.
+// Errors: ErrInvalid naming every bad field, or what does not fit if the directory is of another
+// format, has another number of shards or another cluster, or is a file; ErrInUse if another node,
+// of this or another process, has the directory; ErrUnavailable with what else was found, such as
+// damage, missing permissions, or a port that is taken. The directory is as it was then.
 func Open(c Config) (*Node, error) { return OpenContext(context.Background(), c) }
 
-// OpenContext is Open that gives up when ctx is done, releases what it has opened, and returns ctx's error. The context is of no use to the node once it
-// is open.
+// OpenContext is Open that gives up when ctx is done, releases what it has opened, and returns
+// ctx's error. The context is of no use to the node once it is open.
 func OpenContext(ctx context.Context, c Config) (*Node, error) {
 	n, err := openNode(ctx, c)
 	if err != nil {
@@ -51,7 +54,8 @@ func OpenContext(ctx context.Context, c Config) (*Node, error) {
 	return n, nil
 }
 
-// classified makes errors of opening match a sentinel: what is not the caller's mistake, nor the end of his context, is a node that is not available.
+// classified makes errors of opening match a sentinel: what is not the caller's mistake, nor the
+// end of his context, is a node that is not available.
 func classified(err error) error {
 	for _, kind := range []error{ErrInvalid, ErrUnavailable, ErrClosed, context.Canceled, context.DeadlineExceeded} {
 		if errors.Is(err, kind) {
@@ -98,7 +102,8 @@ func (n *Node) open(ctx context.Context, c Config) error {
 	limits := c.limits()
 	cluster := len(c.Peers) > 1 // a cluster of one node is a node alone: there is nobody to talk to
 	conf := shard.Config{
-		Dir: c.DataDir, Shards: c.Shards, Durability: shard.Durability(c.Durability), SyncInterval: c.SyncInterval, CatchUp: c.ClockCatchUp, CacheBytes: c.CacheSize, MaxValue: c.MaxValueSize,
+		Dir: c.DataDir, Shards: c.Shards, Durability: shard.Durability(c.Durability), SyncInterval: c.SyncInterval, CatchUp: c.ClockCatchUp,
+		CacheBytes: c.CacheSize, MaxValue: c.MaxValueSize,
 		QueueBytes: limits.Proposals, LogCacheBytes: limits.LogCache, StateBytes: limits.State, TableFiles: limits.Tables,
 		Logger: c.Logger, Build: build(), Primitives: primitive.All(), NodeID: c.NodeID,
 	}
@@ -157,7 +162,8 @@ func (n *Node) open(ctx context.Context, c Config) error {
 	return nil
 }
 
-// changed notes what a client has changed, or tried to: the keys at once, anything else with what others do.
+// changed notes what a client has changed, or tried to: the keys at once, anything else with what
+// others do.
 func (n *Node) changed(ctx context.Context, g *auth.Grant, from string, cmd engine.Command, err error) {
 	if what, keys := auth.Changes(cmd); keys {
 		n.gate.note(ctx, AuditKeysStream, g, AuditEntry{From: from, Action: what}, err)
@@ -183,7 +189,8 @@ func (n *Node) encodedStats(ctx context.Context) ([]byte, error) {
 // Addr returns where the node listens for clients and other nodes, nil if it does not.
 func (n *Node) Addr() net.Addr { return n.addr }
 
-// Stats returns figures about the node, which it has at hand. ErrClosed once it is being closed; a node that has failed still tells them.
+// Stats returns figures about the node, which it has at hand. ErrClosed once it is being closed; a
+// node that has failed still tells them.
 func (n *Node) Stats(context.Context) (Stats, error) {
 	given, err := n.host.Stats()
 	s := newStats(given)
@@ -207,8 +214,9 @@ func (n *Node) addrOf(id string) string {
 	return n.addr.String()
 }
 
-// StatsOf returns what a node of the cluster, by its id, says about itself, asking it if it is another one. Errors: ErrNotFound if there is no
-// such node; ErrUnavailable if it does not answer; ctx's.
+// StatsOf returns what a node of the cluster, by its id, says about itself, asking it if it is
+// another one. Errors: ErrNotFound if there is no such node; ErrUnavailable if it does not answer;
+// ctx's.
 func (n *Node) StatsOf(ctx context.Context, id uint64) (Stats, error) {
 	switch {
 	case n.peer == nil && id == 1:
@@ -228,17 +236,20 @@ func decodeStats(b []byte, err error) (s Stats, _ error) {
 	return s, err
 }
 
-// Err returns what made the node fail, or nil. A failed node answers nothing but ErrUnavailable until it is opened again.
+// Err returns what made the node fail, or nil. A failed node answers nothing but ErrUnavailable
+// until it is opened again.
 func (n *Node) Err() error { return n.host.Err() }
 
-// What Close waits for others. It is a second more for clients that do not take their answers; see transport.Peer.Close.
+// What Close waits for others. It is a second more for clients that do not take their answers; see
+// transport.Peer.Close.
 const (
 	handOverTime = 2 * time.Second // that they take over what the node leads
 	drainTime    = 4 * time.Second // in all: that, and that writes in flight get their outcome
 )
 
-// Close hands what the node leads over to other nodes, writes what is in memory to disk, releases the directory and returns when all goroutines
-// have ended. Calls that wait get ErrClosed. For others it waits for up to 5 seconds, for the disk as long as that takes. A second Close does
+// Close hands what the node leads over to other nodes, writes what is in memory to disk, releases
+// the directory and returns when all goroutines have ended. Calls that wait get ErrClosed. For
+// others it waits for up to 5 seconds, for the disk as long as that takes. A second Close does
 // nothing.
 func (n *Node) Close() error {
 	drained := time.Now().Add(drainTime)

@@ -71,25 +71,38 @@ func TestOpenErrors(t *testing.T) {
 		is     error
 		want   []string
 	}{
-		"in use":         {floe.Config{DataDir: open}, floe.ErrInUse, []string{open, "in use by another node"}},
-		"shards":         {floe.Config{DataDir: made("shards", func(string) {}), Shards: 3}, floe.ErrInvalid, []string{"was created with 2 shards, not 3"}},
-		"cluster":        {floe.Config{DataDir: made("cluster", func(string) {}), NodeID: 2, Peers: three, Secret: secret, Listen: "127.0.0.1:0"}, floe.ErrInvalid, []string{"belongs to node 1, not 2", "nodes [1], not [1 2 3]"}},
-		"damaged FORMAT": {floe.Config{DataDir: made("damaged", func(p string) { write(filepath.Join(p, "FORMAT"), "{") })}, floe.ErrUnavailable, []string{"FORMAT is damaged"}},
-		"changed FORMAT": {floe.Config{DataDir: made("changed", edit(`"shards": 2`, `"shards": 3`))}, floe.ErrUnavailable, []string{"FORMAT is damaged", "checksum"}},
-		"newer":          {floe.Config{DataDir: made("newer", edit(`"floe_format": 3`, `"floe_format": 77`))}, floe.ErrInvalid, []string{"format 77", "floe " + floe.Version, "use a newer floe"}},
-		"older":          {floe.Config{DataDir: made("older", edit(`"floe_format": 3`, `"floe_format": 1`))}, floe.ErrInvalid, []string{"format 1", "before the first release", "floe " + floe.Version}},
-		"no FORMAT":      {floe.Config{DataDir: made("lost", func(p string) { os.Remove(filepath.Join(p, "FORMAT")) })}, floe.ErrUnavailable, []string{"no FORMAT file"}},
-		"no log":         {floe.Config{DataDir: made("nolog", func(p string) { os.RemoveAll(filepath.Join(p, "log")) })}, floe.ErrUnavailable, []string{"the log holds 0 of 2 shards"}},
-		"a file":         {floe.Config{DataDir: file}, floe.ErrInvalid, []string{file, "not a directory"}},
-		"below a file":   {floe.Config{DataDir: filepath.Join(file, "data")}, floe.ErrInvalid, []string{file, "not a directory"}},
-		"no path":        {floe.Config{DataDir: "a\x00b"}, floe.ErrInvalid, []string{"create data directory", "invalid argument"}},
-		"too long":       {floe.Config{DataDir: strings.Repeat("x", 5000)}, floe.ErrInvalid, []string{"create data directory", "file name too long"}},
-		"port":           {floe.Config{Listen: taken.Addr().String()}, syscall.EADDRINUSE, []string{taken.Addr().String()}},
-		"port number":    {floe.Config{Listen: "127.0.0.1:99999"}, floe.ErrInvalid, []string{`listen address "127.0.0.1:99999" is not host:port`}},
-		"address":        {floe.Config{Listen: "9000"}, floe.ErrInvalid, []string{`listen address "9000" is not host:port`}},
-		"functions":      {floe.Config{Funcs: map[string]processing.Func{"": nil, "score": nil}}, floe.ErrInvalid, []string{"function name is empty", `function "score" is nil`}},
-		"many": {floe.Config{Shards: -1, Durability: 7, SyncInterval: -1, CacheSize: -1, Memory: 5, MaxConnections: -1, MaxInFlight: -2, MaxWaiting: -3, MaxValueSize: 1 << 30, NodeID: 9}, floe.ErrInvalid,
-			[]string{"shards -1", "durability", "sync interval", "cache size -1", "memory 5", "connections -1", "calls in flight -2", "waiting calls -3", "max value size", "node id 9 without peers"}},
+		"in use": {floe.Config{DataDir: open}, floe.ErrInUse, []string{open, "in use by another node"}},
+		"shards": {floe.Config{DataDir: made("shards", func(string) {}), Shards: 3}, floe.ErrInvalid,
+			[]string{"was created with 2 shards, not 3"}},
+		"cluster": {floe.Config{DataDir: made("cluster", func(string) {}), NodeID: 2, Peers: three, Secret: secret,
+			Listen: "127.0.0.1:0"}, floe.ErrInvalid, []string{"belongs to node 1, not 2", "nodes [1], not [1 2 3]"}},
+		"damaged FORMAT": {floe.Config{DataDir: made("damaged", func(p string) { write(filepath.Join(p, "FORMAT"), "{") })},
+			floe.ErrUnavailable, []string{"FORMAT is damaged"}},
+		"changed FORMAT": {floe.Config{DataDir: made("changed", edit(`"shards": 2`, `"shards": 3`))}, floe.ErrUnavailable,
+			[]string{"FORMAT is damaged", "checksum"}},
+		"newer": {floe.Config{DataDir: made("newer", edit(`"floe_format": 3`, `"floe_format": 77`))}, floe.ErrInvalid,
+			[]string{"format 77", "floe " + floe.Version, "use a newer floe"}},
+		"older": {floe.Config{DataDir: made("older", edit(`"floe_format": 3`, `"floe_format": 1`))}, floe.ErrInvalid,
+			[]string{"format 1", "before the first release", "floe " + floe.Version}},
+		"no FORMAT": {floe.Config{DataDir: made("lost", func(p string) { os.Remove(filepath.Join(p, "FORMAT")) })},
+			floe.ErrUnavailable, []string{"no FORMAT file"}},
+		"no log": {floe.Config{DataDir: made("nolog", func(p string) { os.RemoveAll(filepath.Join(p, "log")) })},
+			floe.ErrUnavailable, []string{"the log holds 0 of 2 shards"}},
+		"a file":       {floe.Config{DataDir: file}, floe.ErrInvalid, []string{file, "not a directory"}},
+		"below a file": {floe.Config{DataDir: filepath.Join(file, "data")}, floe.ErrInvalid, []string{file, "not a directory"}},
+		"no path":      {floe.Config{DataDir: "a\x00b"}, floe.ErrInvalid, []string{"create data directory", "invalid argument"}},
+		"too long": {floe.Config{DataDir: strings.Repeat("x", 5000)}, floe.ErrInvalid,
+			[]string{"create data directory", "file name too long"}},
+		"port": {floe.Config{Listen: taken.Addr().String()}, syscall.EADDRINUSE, []string{taken.Addr().String()}},
+		"port number": {floe.Config{Listen: "127.0.0.1:99999"}, floe.ErrInvalid,
+			[]string{`listen address "127.0.0.1:99999" is not host:port`}},
+		"address": {floe.Config{Listen: "9000"}, floe.ErrInvalid, []string{`listen address "9000" is not host:port`}},
+		"functions": {floe.Config{Funcs: map[string]processing.Func{"": nil, "score": nil}}, floe.ErrInvalid,
+			[]string{"function name is empty", `function "score" is nil`}},
+		"many": {floe.Config{Shards: -1, Durability: 7, SyncInterval: -1, CacheSize: -1, Memory: 5, MaxConnections: -1, MaxInFlight: -2,
+			MaxWaiting: -3, MaxValueSize: 1 << 30, NodeID: 9}, floe.ErrInvalid,
+			[]string{"shards -1", "durability", "sync interval", "cache size -1", "memory 5", "connections -1", "calls in flight -2",
+				"waiting calls -3", "max value size", "node id 9 without peers"}},
 		"peers": {floe.Config{NodeID: 9, Memory: 1, Peers: append(three[:2:2], floe.Peer{Addr: "x"})}, floe.ErrInvalid,
 			[]string{"node id 9 is not among the peers", "peer id 0", `address "x"`, "secret of 0 bytes", "memory 1"}},
 	} {
@@ -181,7 +194,8 @@ func TestVerifyNamesBuild(t *testing.T) {
 	}
 	n.Close()
 	r, err := floe.Verify(t.Context(), dir)
-	if err != nil || r.Format != 3 || !strings.HasPrefix(r.CreatedBy, "floe "+floe.Version) || r.WrittenBy != r.CreatedBy || len(r.Problems) > 0 {
+	if err != nil || r.Format != 3 || !strings.HasPrefix(r.CreatedBy, "floe "+floe.Version) || r.WrittenBy != r.CreatedBy ||
+		len(r.Problems) > 0 {
 		b, _ := json.Marshal(r)
 		t.Errorf("Verify = %s, %v", b, err)
 	}
@@ -228,8 +242,9 @@ func TestClosedIsNamed(t *testing.T) {
 	said("node", err)
 }
 
-// TestCountsSurviveRestarts (D16 of the decisions about the API): how often keys and records were read goes on after a restart, and begins at zero, with a line in the log, when the file that says so is
-// damaged.
+// TestCountsSurviveRestarts (D16 of the decisions about the API): how often keys and records were
+// read goes on after a restart, and begins at zero, with a line in the log, when the file that says
+// so is damaged.
 func TestCountsSurviveRestarts(t *testing.T) {
 	dir, ctx := t.TempDir(), t.Context()
 	var log bytes.Buffer
@@ -306,7 +321,8 @@ func TestCountsSurviveRestarts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if after.Commands < before.Commands+2 || before.Commands < 20 || after.Port.BytesReceived != before.Port.BytesReceived+1000 || after.Port.BytesSent != before.Port.BytesSent+2000 {
+	if after.Commands < before.Commands+2 || before.Commands < 20 || after.Port.BytesReceived != before.Port.BytesReceived+1000 ||
+		after.Port.BytesSent != before.Port.BytesSent+2000 {
 		t.Errorf("after a restart the node has done %d, %+v; before %d, %+v", after.Commands, after.Port, before.Commands, before.Port)
 	}
 	closed()

@@ -19,11 +19,13 @@ type (
 	pageOption = engine.PageOption
 )
 
-// Limit sets how many items a page holds at most, 1 to 1000; the default is 100. Iterators read pages of this size.
+// Limit sets how many items a page holds at most, 1 to 1000; the default is 100. Iterators read
+// pages of this size.
 func Limit(n int) PageOption { return engine.Limit(n) }
 
-// Cursor continues a listing behind an earlier page, with its Cursor. What has come or gone meanwhile shows or not, depending on where it is; all
-// else is neither skipped nor repeated. The cursor of namespaces is the name of the last one; any other name with the same Prefix will do.
+// Cursor continues a listing behind an earlier page, with its Cursor. What has come or gone
+// meanwhile shows or not, depending on where it is; all else is neither skipped nor repeated. The
+// cursor of namespaces is the name of the last one; any other name with the same Prefix will do.
 func Cursor(c string) PageOption { return engine.Cursor(c) }
 
 // Prefix lists only namespaces whose names begin with p.

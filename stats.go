@@ -34,15 +34,17 @@ const (
 	StateFailed         NodeState = "failed"
 )
 
-// Traffic is what goes over the port for clients and other nodes, and over the dashboards of the node (there the bodies of requests and answers). Counts go on after a
-// restart; a node that is killed may lose those of its last five minutes, and one in memory begins at zero.
+// Traffic is what goes over the port for clients and other nodes, and over the dashboards of the
+// node (there the bodies of requests and answers). Counts go on after a restart; a node that is
+// killed may lose those of its last five minutes, and one in memory begins at zero.
 type Traffic struct {
 	Connections   int   // that others have opened
 	BytesReceived int64 // as they came
 	BytesSent     int64
 }
 
-// DiskStats describe the disk under a node's data directory. The bytes are 0 in memory, and where the file system does not tell them.
+// DiskStats describe the disk under a node's data directory. The bytes are 0 in memory, and where
+// the file system does not tell them.
 type DiskStats struct {
 	ReadOnly     bool  // the disk is full: what takes space is ErrReadOnly
 	FreeBytes    int64 // at the last look, at most a second ago
@@ -89,14 +91,16 @@ type ShardStats struct {
 	Problem string // why it is stopped on this node, "" if it is not: only stale reads see it then
 }
 
-// Rates are what a node has done in each of the last seconds, the oldest first: up to 300, all slices of one length.
+// Rates are what a node has done in each of the last seconds, the oldest first: up to 300, all
+// slices of one length.
 type Rates struct {
 	Commands      []int64 // reads and writes
 	BytesReceived []int64 // over the port for clients and other nodes
 	BytesSent     []int64
 }
 
-// AddTraffic adds bytes to Stats.Port that have gone over another port of the program. The dashboard does so for what it serves.
+// AddTraffic adds bytes to Stats.Port that have gone over another port of the program. The
+// dashboard does so for what it serves.
 func (n *Node) AddTraffic(received, sent int64) { n.host.AddTraffic(received, sent) }
 
 // Rates returns what the node has done in each second of the last five minutes.
@@ -107,14 +111,16 @@ func (n *Node) Rates() Rates {
 
 func newStats(s shard.Stats) Stats {
 	all := Stats{
-		Version: s.Version, Node: s.Node, Now: s.Now, Started: s.Started, State: NodeState(s.State), Commands: s.Commands, Rate: s.Rate, Waiting: s.Waiting,
-		Port: Traffic(s.Port), Disk: DiskStats(s.Disk),
+		Version: s.Version, Node: s.Node, Now: s.Now, Started: s.Started, State: NodeState(s.State), Commands: s.Commands, Rate: s.Rate,
+		Waiting: s.Waiting,
+		Port:    Traffic(s.Port), Disk: DiskStats(s.Disk),
 	}
 	if s.Durability == Async.String() {
 		all.Durability = Async
 	}
 	for _, n := range s.Nodes {
-		all.Nodes = append(all.Nodes, NodeStats{ID: n.ID, Addr: n.Addr, Status: NodeStatus(n.Status), Role: NodeRole(n.Role), Problem: n.Problem})
+		all.Nodes = append(all.Nodes, NodeStats{ID: n.ID, Addr: n.Addr, Status: NodeStatus(n.Status), Role: NodeRole(n.Role),
+			Problem: n.Problem})
 	}
 	for _, sh := range s.Shards {
 		all.Shards = append(all.Shards, ShardStats(sh))

@@ -41,8 +41,9 @@ func (staleOption) applyAccess(a access) access {
 	return a
 }
 
-// Stale makes reads answer from whichever replica is at hand, without asking the shard's leader: it may be behind, for as long as it is cut off,
-// but it answers also when there is no leader. Watches and waits follow that replica. Writes are the same.
+// Stale makes reads answer from whichever replica is at hand, without asking the shard's leader: it
+// may be behind, for as long as it is cut off, but it answers also when there is no leader. Watches
+// and waits follow that replica. Writes are the same.
 func Stale() AccessOption { return staleOption{} }
 
 func (s *stores) pick(opts []AccessOption) *engine.Router {
@@ -57,7 +58,8 @@ func (s *stores) pick(opts []AccessOption) *engine.Router {
 	return s.router
 }
 
-// KV returns the key-value store of a namespace. The namespace need not exist: the first write creates it.
+// KV returns the key-value store of a namespace. The namespace need not exist: the first write
+// creates it.
 func (s *stores) KV(namespace string, opts ...AccessOption) *kv.Store {
 	return engine.StoreOf[kv.Store](s.pick(opts), namespace, s.maxValue())
 }
@@ -92,11 +94,12 @@ func (s *stores) TS(namespace string, opts ...AccessOption) *ts.Store {
 	return engine.StoreOf[ts.Store](s.pick(opts), namespace, s.maxValue())
 }
 
-// FloQL evaluates a query over the time series of a namespace, see package floql: TS(namespace).Query in short. A namespace that does not exist has no
-// series.
+// FloQL evaluates a query over the time series of a namespace, see package floql:
+// TS(namespace).Query in short. A namespace that does not exist has no series.
 //
-// Errors: *floql.Error for what is wrong with the query, with its position; *floql.LimitError if it exceeds a limit; ErrInvalid if it needs points that
-// only rollups are kept; ErrUnavailable; that of ctx.
+// Errors: *floql.Error for what is wrong with the query, with its position; *floql.LimitError if it
+// exceeds a limit; ErrInvalid if it needs points that only rollups are kept; ErrUnavailable; that
+// of ctx.
 func (s *stores) FloQL(ctx context.Context, namespace, query string, opts ...floql.Options) (*floql.Result, error) {
 	return s.TS(namespace).Query(ctx, query, opts...)
 }
@@ -111,5 +114,6 @@ func (s *stores) Namespaces(opts ...AccessOption) *Namespaces {
 	return &Namespaces{*engine.NewNamespaces(s.pick(opts))}
 }
 
-// MaxValueSize returns the limit of values and payloads, in bytes: Config.MaxValueSize of the nodes.
+// MaxValueSize returns the limit of values and payloads, in bytes: Config.MaxValueSize of the
+// nodes.
 func (s *stores) MaxValueSize() int { return s.maxValue() }

@@ -12,7 +12,8 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// TestConstants: the constants that users see by their values are those that the engine and the shards go by.
+// TestConstants: the constants that users see by their values are those that the engine and the
+// shards go by.
 func TestConstants(t *testing.T) {
 	for name, pair := range map[string][2]int{
 		"kv.MaxPageItems":               {kv.MaxPageItems, engine.MaxPageItems},
@@ -32,18 +33,22 @@ func TestConstants(t *testing.T) {
 	}
 }
 
-// TestPartsNobodyMade: operations and conditions that no function of floe has made are refused, and nothing of their transaction happens.
+// TestPartsNobodyMade: operations and conditions that no function of floe has made are refused, and
+// nothing of their transaction happens.
 func TestPartsNobodyMade(t *testing.T) {
 	node := floe.OpenMemory(t)
 	for name, op := range map[string]floe.Op{"kv": kv.Op{}, "queue": queue.Op{}, "stream": stream.Op{}, "nil": nil} {
 		_, err := node.Txn("n").Do(kv.PutOp("k", nil), op).Commit(t.Context())
-		if refused := (*floe.TxnError)(nil); !errors.Is(err, floe.ErrInvalid) || !errors.As(err, &refused) || refused.Index != 1 || refused.Condition {
+		if refused := (*floe.TxnError)(nil); !errors.Is(err, floe.ErrInvalid) || !errors.As(err, &refused) || refused.Index != 1 ||
+			refused.Condition {
 			t.Errorf("a zero operation, %s: got %v, want a *TxnError that is ErrInvalid", name, err)
 		}
 	}
-	for name, c := range map[string]floe.Condition{"kv": kv.Condition{}, "queue": queue.Condition{}, "stream": stream.Condition{}, "nil": nil} {
+	for name, c := range map[string]floe.Condition{"kv": kv.Condition{}, "queue": queue.Condition{}, "stream": stream.Condition{},
+		"nil": nil} {
 		_, err := node.Txn("n").If(c).Do(kv.PutOp("k", nil)).Commit(t.Context())
-		if refused := (*floe.TxnError)(nil); !errors.Is(err, floe.ErrInvalid) || !errors.As(err, &refused) || refused.Index != 0 || !refused.Condition {
+		if refused := (*floe.TxnError)(nil); !errors.Is(err, floe.ErrInvalid) || !errors.As(err, &refused) || refused.Index != 0 ||
+			!refused.Condition {
 			t.Errorf("a zero condition, %s: got %v, want a *TxnError that is ErrInvalid", name, err)
 		}
 	}

@@ -14,15 +14,19 @@ type (
 	hiddenResult = engine.HiddenResult
 )
 
-// Op is an operation of a transaction: a kv.Op, stream.Op, queue.Op, ts.Op, action.Op or workflow.Op, made by kv.PutOp, workflow.StartOp and their siblings.
-// One that returns something is a kv.OpOf, queue.OpOf and so on, whose Result reads it. It is good for any number of transactions.
+// Op is an operation of a transaction: a kv.Op, stream.Op, queue.Op, ts.Op, action.Op or
+// workflow.Op, made by kv.PutOp, workflow.StartOp and their siblings. One that returns something is
+// a kv.OpOf, queue.OpOf and so on, whose Result reads it. It is good for any number of
+// transactions.
 type Op interface{ operation }
 
-// Condition is a condition of a transaction: a kv.Condition, queue.Condition or stream.Condition, made by kv.RevisionIs, queue.Held,
-// stream.LastIDIs and their siblings. It is good for any number of transactions.
+// Condition is a condition of a transaction: a kv.Condition, queue.Condition or stream.Condition,
+// made by kv.RevisionIs, queue.Held, stream.LastIDIs and their siblings. It is good for any number
+// of transactions.
 type Condition interface{ condition }
 
-// Txn collects the parts of a transaction over the primitives of one namespace, up to 1,000 of them and 4 MiB.
+// Txn collects the parts of a transaction over the primitives of one namespace, up to 1,000 of them
+// and 4 MiB.
 //
 //	incr := kv.IncrOp("orders", 1)
 //	res, err := node.Txn("shop").
@@ -32,11 +36,13 @@ type Condition interface{ condition }
 //	...
 //	orders, err := incr.Result(res) // an int64
 //
-// All conditions hold and all operations succeed, in order and in one log entry, or nothing happens. In a spread namespace every part has to
-// live in one shard, that is, their names must have a common {tag}. A Txn is for one goroutine.
+// All conditions hold and all operations succeed, in order and in one log entry, or nothing
+// happens. In a spread namespace every part has to live in one shard, that is, their names must
+// have a common {tag}. A Txn is for one goroutine.
 type Txn struct{ txn engine.Txn }
 
-// If adds conditions, and returns t. They are checked before the first operation, wherever If stands.
+// If adds conditions, and returns t. They are checked before the first operation, wherever If
+// stands.
 func (t *Txn) If(conditions ...Condition) *Txn {
 	for _, c := range conditions {
 		t.txn.If(c)
@@ -52,11 +58,13 @@ func (t *Txn) Do(ops ...Op) *Txn {
 	return t
 }
 
-// Commit carries the transaction out. When it returns nil, all of it is committed (see Config.Durability) and visible. After a ctx error or
-// ErrUnknownOutcome it may or may not have happened, as a whole. Committed again it is carried out again.
+// Commit carries the transaction out. When it returns nil, all of it is committed (see
+// Config.Durability) and visible. After a ctx error or ErrUnknownOutcome it may or may not have
+// happened, as a whole. Committed again it is carried out again.
 //
-// Errors: *TxnError naming the condition or operation that was refused, which unwraps to its reason (ErrConflict, ErrNotFound, ...); ErrInvalid
-// if it is empty, exceeds 1,000 parts or 4 MiB, or has names of several shards.
+// Errors: *TxnError naming the condition or operation that was refused, which unwraps to its reason
+// (ErrConflict, ErrNotFound, ...); ErrInvalid if it is empty, exceeds 1,000 parts or 4 MiB, or has
+// names of several shards.
 func (t *Txn) Commit(ctx context.Context) (*TxnResult, error) {
 	res, err := engine.CommitHidden(ctx, &t.txn)
 	if refused := (*engine.TxnError)(nil); errors.As(err, &refused) {
@@ -68,10 +76,12 @@ func (t *Txn) Commit(ctx context.Context) (*TxnResult, error) {
 	return &TxnResult{res}, nil
 }
 
-// TxnResult holds what the operations of a committed transaction returned. The Result method of an operation reads it: kv.OpOf.Result and its siblings.
+// TxnResult holds what the operations of a committed transaction returned. The Result method of an
+// operation reads it: kv.OpOf.Result and its siblings.
 type TxnResult struct{ hiddenResult }
 
-// TxnError says which part of a transaction was refused, and why: nothing of the transaction has happened.
+// TxnError says which part of a transaction was refused, and why: nothing of the transaction has
+// happened.
 type TxnError struct {
 	Index     int   // position among the conditions or among the operations, from 0
 	Condition bool  // true: a condition of If, false: an operation of Do

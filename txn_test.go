@@ -21,7 +21,8 @@ import (
 	"github.com/floedb/floe/workflow"
 )
 
-// handle is an operation of a transaction that returns a T; R is the type by which its package takes the result.
+// handle is an operation of a transaction that returns a T; R is the type by which its package
+// takes the result.
 type handle[T, R any] interface {
 	floe.Op
 	Result(res R) (T, error)
@@ -57,7 +58,8 @@ func equals[T comparable](want T) func(T) bool { return func(v T) bool { return 
 
 func written(w kv.Written) bool { return w.Revision > 0 }
 
-// readings are all operations that return something, by the names of the functions that make them, on what it has prepared in db.
+// readings are all operations that return something, by the names of the functions that make them,
+// on what it has prepared in db.
 func readings(t *testing.T, db floe.DB) map[string]reading {
 	all := kvReadings(t, db)
 	for _, more := range []map[string]reading{queueReadings(t, db), streamReadings(t, db), actionReadings(t, db), workflowReadings(t, db)} {
@@ -92,11 +94,14 @@ func queueReadings(t *testing.T, db floe.DB) map[string]reading {
 	return map[string]reading{
 		"queue.EnqueueOp":      reads(queue.EnqueueOp("one", nil), enqueued),
 		"queue.View.EnqueueOp": reads(queue.JSON[int](s).EnqueueOp("view", 1), enqueued),
-		"queue.EnqueueManyOp":  reads(queue.EnqueueManyOp("many", make([]queue.NewMessage, 3)), func(all []queue.Enqueued) bool { return len(all) == 3 && all[2].Seq == 3 }),
-		"queue.DequeueOp":      reads(queue.DequeueOp("filled"), func(ms []queue.Message) bool { return len(ms) == 1 && string(ms[0].Payload) == "m" }),
-		"queue.ExtendOp":       reads(queue.ExtendOp("leased", receipt("leased"), time.Hour), func(until time.Time) bool { return time.Until(until) > time.Minute }),
-		"queue.ReleaseOp":      reads(queue.ReleaseOp("released", receipt("released")), equals[int64](1)),
-		"queue.PurgeOp":        reads(queue.PurgeOp("purged"), equals[int64](1)),
+		"queue.EnqueueManyOp": reads(queue.EnqueueManyOp("many", make([]queue.NewMessage, 3)),
+			func(all []queue.Enqueued) bool { return len(all) == 3 && all[2].Seq == 3 }),
+		"queue.DequeueOp": reads(queue.DequeueOp("filled"),
+			func(ms []queue.Message) bool { return len(ms) == 1 && string(ms[0].Payload) == "m" }),
+		"queue.ExtendOp": reads(queue.ExtendOp("leased", receipt("leased"), time.Hour),
+			func(until time.Time) bool { return time.Until(until) > time.Minute }),
+		"queue.ReleaseOp": reads(queue.ReleaseOp("released", receipt("released")), equals[int64](1)),
+		"queue.PurgeOp":   reads(queue.PurgeOp("purged"), equals[int64](1)),
 	}
 }
 
@@ -113,12 +118,15 @@ func streamReadings(t *testing.T, db floe.DB) map[string]reading {
 	return map[string]reading{
 		"stream.AppendOp":      reads(stream.AppendOp("one", m), appended),
 		"stream.View.AppendOp": reads(stream.JSON[int](s).AppendOp("view", "", 1), appended),
-		"stream.AppendManyOp":  reads(stream.AppendManyOp("many", []stream.Message{m, m}), func(all []stream.Appended) bool { return len(all) == 2 && appended(all[1]) }),
-		"stream.TrimOp":        reads(stream.TrimOp("trimmed", stream.MaxLen(0)), equals[int64](1)),
-		"stream.ReadGroupOp":   reads(stream.ReadGroupOp("filled", "g", "c"), func(refs []stream.Ref) bool { return len(refs) == 1 && refs[0].Attempt == 1 }),
-		"stream.AckOp":         reads(stream.AckOp("acked", "g", refs("acked")...), equals(1)),
-		"stream.NackOp":        reads(stream.NackOp("nacked", "g", refs("nacked")), equals(1)),
-		"stream.ExtendOp":      reads(stream.ExtendOp("extended", "g", refs("extended"), time.Hour), func(e stream.Extended) bool { return e.Records == 1 && time.Until(e.Until) > 50*time.Minute }),
+		"stream.AppendManyOp": reads(stream.AppendManyOp("many", []stream.Message{m, m}),
+			func(all []stream.Appended) bool { return len(all) == 2 && appended(all[1]) }),
+		"stream.TrimOp": reads(stream.TrimOp("trimmed", stream.MaxLen(0)), equals[int64](1)),
+		"stream.ReadGroupOp": reads(stream.ReadGroupOp("filled", "g", "c"),
+			func(refs []stream.Ref) bool { return len(refs) == 1 && refs[0].Attempt == 1 }),
+		"stream.AckOp":  reads(stream.AckOp("acked", "g", refs("acked")...), equals(1)),
+		"stream.NackOp": reads(stream.NackOp("nacked", "g", refs("nacked")), equals(1)),
+		"stream.ExtendOp": reads(stream.ExtendOp("extended", "g", refs("extended"), time.Hour),
+			func(e stream.Extended) bool { return e.Records == 1 && time.Until(e.Until) > 50*time.Minute }),
 	}
 }
 
@@ -149,7 +157,8 @@ func workflowReadings(t *testing.T, db floe.DB) map[string]reading {
 	failed := run()
 	done[workflow.Status](t)(s.Signal(t.Context(), failed, "end", []byte(`{"outcome":"rejected"}`)))
 	return map[string]reading{
-		"workflow.StartOp":  reads(workflow.StartOp("old", nil), func(s workflow.Started) bool { return s.Run != "" && s.Status == workflow.Waiting }),
+		"workflow.StartOp": reads(workflow.StartOp("old", nil),
+			func(s workflow.Started) bool { return s.Run != "" && s.Status == workflow.Waiting }),
 		"workflow.SignalOp": reads(workflow.SignalOp(run(), "end", nil), equals(workflow.Completed)),
 		"workflow.CancelOp": reads(workflow.CancelOp(run(), ""), equals(workflow.Cancelled)),
 		"workflow.RetryOp":  reads(workflow.RetryOp(failed), equals(workflow.Waiting)),
@@ -169,7 +178,8 @@ func onNodeAndClient(t *testing.T, f func(t *testing.T, db floe.DB)) {
 	})
 }
 
-// TestResult reads the result of each operation that has one, in a transaction with others that have none.
+// TestResult reads the result of each operation that has one, in a transaction with others that
+// have none.
 func TestResult(t *testing.T) {
 	onNodeAndClient(t, func(t *testing.T, db floe.DB) {
 		all, txn := readings(t, db), db.Txn("n")
@@ -185,7 +195,8 @@ func TestResult(t *testing.T) {
 	})
 }
 
-// TestResultOfEach: TestResult has every function and method of the primitives that makes an operation with a result.
+// TestResultOfEach: TestResult has every function and method of the primitives that makes an
+// operation with a result.
 func TestResultOfEach(t *testing.T) {
 	all := readings(t, floe.OpenMemory(t))
 	found := 0
@@ -245,7 +256,8 @@ func TestResultRefused(t *testing.T) {
 				t.Errorf("%s: Result = %d, %v, want ErrInvalid with %q", name, n, err, tt.want)
 			}
 		}
-		if s, err := kv.OpOf[string](one).Result(res); s != "" || !errors.Is(err, floe.ErrInvalid) || !strings.Contains(err.Error(), "returned a int64, not a string") {
+		if s, err := kv.OpOf[string](one).Result(res); s != "" || !errors.Is(err, floe.ErrInvalid) ||
+			!strings.Contains(err.Error(), "returned a int64, not a string") {
 			t.Errorf("Result of another type = %q, %v", s, err)
 		}
 	})

@@ -9,8 +9,10 @@ import (
 // The errors of the store; the same values as in package floe.
 var (
 	ErrNotFound = engine.ErrNotFound // the action, run, worker or schedule does not exist
-	ErrConflict = engine.ErrConflict // the action is disabled, the run has ended or is another attempt's, or an idempotency key was used with another input
-	ErrInvalid  = engine.ErrInvalid  // an argument is malformed or out of its limits
+	// the action is disabled, the run has ended or is another attempt's, or an idempotency key was
+	// used with another input
+	ErrConflict = engine.ErrConflict
+	ErrInvalid  = engine.ErrInvalid // an argument is malformed or out of its limits
 )
 
 // Status is where a run is in its life.
@@ -30,7 +32,8 @@ var statusNames = [...]string{
 	Pending: "pending", Running: "running", Completed: "completed", Failed: "failed", Cancelled: "cancelled", TimedOut: "timed_out",
 }
 
-// String returns the name of the state: pending, running, completed, failed, cancelled or timed_out.
+// String returns the name of the state: pending, running, completed, failed, cancelled or
+// timed_out.
 func (s Status) String() string {
 	if s < Pending || s > TimedOut {
 		return "unknown"
@@ -48,7 +51,8 @@ func ParseStatus(name string) (Status, error) {
 			return s, nil
 		}
 	}
-	return 0, engine.Errorf(ErrInvalid, "action: %q is no state of a run: pending, running, completed, failed, cancelled or timed_out", name)
+	return 0, engine.Errorf(ErrInvalid, "action: %q is no state of a run: pending, running, completed, failed, cancelled or timed_out",
+		name)
 }
 
 // The outcomes of runs that nobody named otherwise.
@@ -71,7 +75,8 @@ const (
 	CodeExpired        = "expired"          // no worker has begun the run in its time, see Expire
 )
 
-// Rate bounds how many runs of an action are begun: Limit in each time of Per, Burst of them at once. The zero value is no bound.
+// Rate bounds how many runs of an action are begun: Limit in each time of Per, Burst of them at
+// once. The zero value is no bound.
 type Rate struct {
 	Limit int
 	Per   time.Duration
@@ -110,7 +115,8 @@ type Info struct {
 	Latency Latency
 }
 
-// RunCounts says what has become of all runs that ever were, also of those that are not kept any more:
+// RunCounts says what has become of all runs that ever were, also of those that are not kept any
+// more:
 //
 //	Total = Pending + Running + Completed + Failed + Cancelled + TimedOut
 type RunCounts struct {

@@ -7,18 +7,20 @@ import (
 	"github.com/floedb/floe/internal/protocol"
 )
 
-// Retry has a run that has failed, timed out or was cancelled carried out again: it waits, behind those that wait already, and gets as many attempts as it was invoked
-// with, beside those that it had. Its id stays what it is, and so do its input and its place.
+// Retry has a run that has failed, timed out or was cancelled carried out again: it waits, behind
+// those that wait already, and gets as many attempts as it was invoked with, beside those that it
+// had. Its id stays what it is, and so do its input and its place.
 //
-// Errors: ErrNotFound if there is no such run, or none any more; ErrConflict if it has not ended or is completed, its worker has not confirmed yet that it is cancelled,
-// its action is disabled, or it is a step of a workflow, which is retried itself; ErrInvalid for what is no id.
+// Errors: ErrNotFound if there is no such run, or none any more; ErrConflict if it has not ended or
+// is completed, its worker has not confirmed yet that it is cancelled, its action is disabled, or
+// it is a step of a workflow, which is retried itself; ErrInvalid for what is no id.
 func (s *Store) Retry(ctx context.Context, id RunID) error {
 	_, err := engine.Propose(ctx, &s.scope, refOp(retryRun, id), retryRun.Decode)
 	return err
 }
 
-// RunNow has a run that waits for a time, because of its Delay or between two attempts, be begun as soon as a worker is free. One that does so already goes on to.
-// Limits of the action hold.
+// RunNow has a run that waits for a time, because of its Delay or between two attempts, be begun as
+// soon as a worker is free. One that does so already goes on to. Limits of the action hold.
 //
 // Errors: ErrNotFound; ErrConflict if the run does not wait; ErrInvalid for what is no id.
 func (s *Store) RunNow(ctx context.Context, id RunID) error {

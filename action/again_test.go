@@ -14,7 +14,8 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// TestHandOver: who waits for a run gets it, however few its action keeps, and whoever else has invoked it with the same key.
+// TestHandOver: who waits for a run gets it, however few its action keeps, and whoever else has
+// invoked it with the same key.
 func TestHandOver(t *testing.T) {
 	s := openWith(t)
 	if _, err := s.Register(short(t), "a", action.Retain(time.Millisecond, 0)); err != nil {
@@ -51,7 +52,8 @@ func TestHandOver(t *testing.T) {
 	}
 }
 
-// TestRetryRuns: a run that has ended without success is carried out again, with as many attempts as before, and one that waits is begun now.
+// TestRetryRuns: a run that has ended without success is carried out again, with as many attempts
+// as before, and one that waits is begun now.
 func TestRetryRuns(t *testing.T) {
 	for name, s := range map[string]*action.Store{"plain": openWith(t), "spread": openSpread(t)} {
 		t.Run(name, func(t *testing.T) {
@@ -113,7 +115,8 @@ func TestRetryRuns(t *testing.T) {
 	}
 }
 
-// TestOptionsOfARun: a run may have another timeout, other attempts, and a time in which it has to be begun.
+// TestOptionsOfARun: a run may have another timeout, other attempts, and a time in which it has to
+// be begun.
 func TestOptionsOfARun(t *testing.T) {
 	s, ctx := openWith(t, "a"), short(t)
 	i, err := s.Invoke(ctx, "a", nil, action.MaxAttempts(1), action.Timeout(50*time.Millisecond))
@@ -142,15 +145,16 @@ func TestOptionsOfARun(t *testing.T) {
 	if err := s.Complete(ctx, i.Run, "w", nil); err != nil {
 		t.Error(err)
 	}
-	for _, bad := range []action.InvokeOption{action.Expire(0), action.Timeout(-1), action.MaxAttempts(0), action.MaxAttempts(action.MaxAttemptsLimit + 1), action.AttemptOption{}} {
+	for _, bad := range []action.InvokeOption{action.Expire(0), action.Timeout(-1), action.MaxAttempts(0),
+		action.MaxAttempts(action.MaxAttemptsLimit + 1), action.AttemptOption{}} {
 		if _, err := s.Invoke(ctx, "a", nil, bad); !errors.Is(err, action.ErrInvalid) {
 			t.Errorf("Invoke = %v", err)
 		}
 	}
 }
 
-// TestEndInATransaction: what a handler writes and the end of its attempt are one transaction. What the handler returns behind it is of no effect, and an attempt that is over
-// writes nothing.
+// TestEndInATransaction: what a handler writes and the end of its attempt are one transaction. What
+// the handler returns behind it is of no effect, and an attempt that is over writes nothing.
 func TestEndInATransaction(t *testing.T) {
 	node := floe.OpenMemory(t)
 	s, values := node.Action("n"), node.KV("n")
@@ -274,7 +278,8 @@ func TestRunsWith(t *testing.T) {
 				{12, nil},
 				{4, []action.RunOption{action.Has(action.AttributeConcurrencyKey, "1")}},
 				{6, []action.RunOption{action.Has(action.Label("gpu"), "yes")}},
-				{2, []action.RunOption{action.Has(action.Label("gpu"), "yes"), action.Has(action.AttributeConcurrencyKey, "1"), action.InState(action.Pending)}},
+				{2, []action.RunOption{action.Has(action.Label("gpu"), "yes"), action.Has(action.AttributeConcurrencyKey, "1"),
+					action.InState(action.Pending)}},
 				{1, []action.RunOption{action.Has(action.AttributeIdempotencyKey, "7")}},
 				{12, []action.RunOption{action.Has(action.AttributeSource, "api")}},
 				{0, []action.RunOption{action.Has(action.AttributeWorker, "w")}},

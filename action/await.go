@@ -10,12 +10,15 @@ import (
 	"github.com/floedb/floe/internal/workers"
 )
 
-// What follows is for workers in other runtimes, which call for each step by themselves. A worker in Go is made by Store.Worker.
+// What follows is for workers in other runtimes, which call for each step by themselves. A worker
+// in Go is made by Store.Worker.
 //
-// A run that such a worker has is its own until the action's timeout is over, however long it was not heard of; Extend prolongs it.
+// A run that such a worker has is its own until the action's timeout is over, however long it was
+// not heard of; Extend prolongs it.
 //
-// Such a worker need not register. It is listed from its first run on; it is active while it has a run, and for 90 s after each of its calls, an Await that waits included.
-// The shards count its runs where they end: completed ones, and attempts that fail or exceed their time limit.
+// Such a worker need not register. It is listed from its first run on; it is active while it has a
+// run, and for 90 s after each of its calls, an Await that waits included. The shards count its
+// runs where they end: completed ones, and attempts that fail or exceed their time limit.
 
 // NewWorker is what a worker says of itself when it registers.
 type NewWorker struct {
@@ -28,7 +31,8 @@ type NewWorker struct {
 	Metadata      []byte            // a JSON object of up to 4 KiB; nil: none
 }
 
-// RegisterWorker has a worker listed, with what it says of itself. One that was listed before begins anew: it is active, and its counts go on.
+// RegisterWorker has a worker listed, with what it says of itself. One that was listed before
+// begins anew: it is active, and its counts go on.
 //
 // Errors: ErrInvalid for what is out of its limits; ErrBusy if there are 100,000 workers.
 func (s *Store) RegisterWorker(ctx context.Context, w NewWorker) error {
@@ -40,8 +44,9 @@ func (s *Store) RegisterWorker(ctx context.Context, w NewWorker) error {
 	})
 }
 
-// Heartbeat says that a registered worker is there, how many runs it has, and what its processes have done since it was registered, beside runs of actions: the shards
-// count those, and processes of kind "action" are passed over. Call it about every 10 s.
+// Heartbeat says that a registered worker is there, how many runs it has, and what its processes
+// have done since it was registered, beside runs of actions: the shards count those, and processes
+// of kind "action" are passed over. Call it about every 10 s.
 //
 // Errors: ErrNotFound if the worker is not registered, or not any more, and has to register again.
 func (s *Store) Heartbeat(ctx context.Context, worker string, load int, processes ...Process) error {
@@ -52,13 +57,16 @@ func (s *Store) Heartbeat(ctx context.Context, worker string, load int, processe
 	return workers.Heartbeat(ctx, &s.scope, worker, load, all)
 }
 
-// Drain has a registered worker listed as one that takes nothing new: its Await is refused from now on, also one that waits. It registers again to take more.
-// Errors: ErrNotFound if it is not registered; ErrConflict for a worker that did not register by itself, such as one of Store.Worker: that drains when the ctx of its Run ends.
+// Drain has a registered worker listed as one that takes nothing new: its Await is refused from now
+// on, also one that waits. It registers again to take more. Errors: ErrNotFound if it is not
+// registered; ErrConflict for a worker that did not register by itself, such as one of
+// Store.Worker: that drains when the ctx of its Run ends.
 func (s *Store) Drain(ctx context.Context, worker string) error {
 	return workers.Leave(ctx, &s.scope, worker, true)
 }
 
-// Deregister ends that a worker is listed. Runs that it has are given back; these attempts do not count. Errors: ErrNotFound if it was not listed.
+// Deregister ends that a worker is listed. Runs that it has are given back; these attempts do not
+// count. Errors: ErrNotFound if it was not listed.
 func (s *Store) Deregister(ctx context.Context, worker string) error {
 	left := workers.Leave(ctx, &s.scope, worker, false)
 	if errors.Is(left, ErrInvalid) {
@@ -116,11 +124,14 @@ func Wait(d time.Duration) AwaitOption {
 	})
 }
 
-// Await takes runs of some actions for a worker, which need not be registered, and returns none when there are none, or none have come in the time to wait. Each
-// is the worker's until the action's timeout is over: it ends it with Complete or Fail. After an error the worker may have got runs all the same, which are retried then.
+// Await takes runs of some actions for a worker, which need not be registered, and returns none
+// when there are none, or none have come in the time to wait. Each is the worker's until the
+// action's timeout is over: it ends it with Complete or Fail. After an error the worker may have
+// got runs all the same, which are retried then.
 //
-// Options: Max (1), Wait (0), Labels, which are what the worker has. Errors: ErrInvalid for names and options out of their limits; ErrConflict if the worker drains
-// (see Drain), or has come to while this waits.
+// Options: Max (1), Wait (0), Labels, which are what the worker has. Errors: ErrInvalid for names
+// and options out of their limits; ErrConflict if the worker drains (see Drain), or has come to
+// while this waits.
 func (s *Store) Await(ctx context.Context, worker string, actions []string, opts ...AwaitOption) ([]Task, error) {
 	o := awaitOptions{max: 1}
 	opts, o.err = engine.Given(opts)
@@ -128,7 +139,8 @@ func (s *Store) Await(ctx context.Context, worker string, actions []string, opts
 		opt.applyAwait(&o)
 	}
 	c := workBody{
-		self: worker, group: group{labels: string(engine.AppendHeaders(nil, o.labels)), names: actions}, wants: []want{{worker: worker, slots: o.max}}, listed: true,
+		self: worker, group: group{labels: string(engine.AppendHeaders(nil, o.labels)), names: actions},
+		wants: []want{{worker: worker, slots: o.max}}, listed: true,
 	}
 	op := takeRuns.Op("", c, o.err)
 	if op.Err != nil {
@@ -179,14 +191,17 @@ type endOption func(*end)
 
 func (f endOption) applyEnd(e *end) { f(e) }
 
-// OfAttempt names the attempt that has ended by its Task.Attempt. The default is the present attempt, if the worker has it. OfDelivery is stricter: an attempt that does
-// not count, as it was given back or put off, has the number of the next one.
+// OfAttempt names the attempt that has ended by its Task.Attempt. The default is the present
+// attempt, if the worker has it. OfDelivery is stricter: an attempt that does not count, as it was
+// given back or put off, has the number of the next one.
 func OfAttempt(n int) EndOption { return endOption(func(e *end) { e.attempt = int64(n) }) }
 
-// OfDelivery names the attempt that has ended by its Task.Delivery, which no other attempt of the run has.
+// OfDelivery names the attempt that has ended by its Task.Delivery, which no other attempt of the
+// run has.
 func OfDelivery(n int) EndOption { return endOption(func(e *end) { e.begun = int64(n) }) }
 
-// OutcomeName names the outcome of a run that is completed, in up to 255 bytes. The default is "success".
+// OutcomeName names the outcome of a run that is completed, in up to 255 bytes. The default is
+// "success".
 func OutcomeName(name string) EndOption { return endOption(func(e *end) { e.outcome = name }) }
 
 // ErrorCode gives the error of a failed attempt a code, see Code.
@@ -195,16 +210,20 @@ func ErrorCode(code string) EndOption { return endOption(func(e *end) { e.code =
 // Retry has another attempt follow a failed one, after the action's back-off, if any are left.
 func Retry() EndOption { return endOption(func(e *end) { e.how = failed }) }
 
-// Complete ends a run that a worker got from Await, with its output: JSON, or other bytes; nil is none.
+// Complete ends a run that a worker got from Await, with its output: JSON, or other bytes; nil is
+// none.
 //
-// Options: OfAttempt, OfDelivery, OutcomeName. Errors: ErrConflict if the worker does not have the run any more, or it was cancelled; ErrInvalid for an output that is too large.
+// Options: OfAttempt, OfDelivery, OutcomeName. Errors: ErrConflict if the worker does not have the
+// run any more, or it was cancelled; ErrInvalid for an output that is too large.
 func (s *Store) Complete(ctx context.Context, run RunID, worker string, output []byte, opts ...EndOption) error {
 	return s.ended(ctx, run, worker, end{how: completed, output: output}, opts)
 }
 
-// Fail ends an attempt that a worker got from Await, with the error. Without Retry the run has failed.
+// Fail ends an attempt that a worker got from Await, with the error. Without Retry the run has
+// failed.
 //
-// Options: OfAttempt, OfDelivery, ErrorCode, Retry. Errors: ErrConflict if the worker does not have the run any more, or it was cancelled.
+// Options: OfAttempt, OfDelivery, ErrorCode, Retry. Errors: ErrConflict if the worker does not have
+// the run any more, or it was cancelled.
 func (s *Store) Fail(ctx context.Context, run RunID, worker string, message string, opts ...EndOption) error {
 	return s.ended(ctx, run, worker, end{how: refused, message: shorten(message, MaxErrorBytes), delay: -1}, opts)
 }
@@ -256,8 +275,9 @@ func errNotHeld(p runLocation, worker string) error {
 	return engine.Errorf(ErrConflict, "run %s is not worker %q's any more", p.id(), worker)
 }
 
-// Extend makes an attempt that a worker got from Await time out d from now, and returns the new deadline. Errors: ErrConflict if the run is no longer assigned to
-// the worker or was cancelled; ErrInvalid if d is not positive.
+// Extend makes an attempt that a worker got from Await time out d from now, and returns the new
+// deadline. Errors: ErrConflict if the run is no longer assigned to the worker or was cancelled;
+// ErrInvalid if d is not positive.
 func (s *Store) Extend(ctx context.Context, run RunID, worker string, d time.Duration) (time.Time, error) {
 	p, err := run.parse()
 	if err != nil {

@@ -13,8 +13,10 @@ import (
 
 var behindFlag = flag.Int("behind", 3000, "how many runs wait behind a key in TestTakesBesideFullKeys")
 
-// TestTakesBesideFullKeys: a key has as many runs under way as it may, and a great many wait behind it. What a take looks at does not depend on how many those are, whether it takes
-// what has another key, nothing, or the next one of the key; and neither does the look that says whether there is anything to take.
+// TestTakesBesideFullKeys: a key has as many runs under way as it may, and a great many wait behind
+// it. What a take looks at does not depend on how many those are, whether it takes what has another
+// key, nothing, or the next one of the key; and neither does the look that says whether there is
+// anything to take.
 //
 //	go test -run '^TestTakesBesideFullKeys$' -behind 1000000 ./action
 func TestTakesBesideFullKeys(t *testing.T) {
@@ -38,7 +40,8 @@ func takesBeside(t *testing.T, behind int) map[string]engine.Cost {
 	invoke := func(key string, n int) {
 		t.Helper()
 		v := protocol.Invoke{Name: "a", ConcurrencyKey: key}
-		cmd := engine.Command{Machine: engine.MachineAction, Kind: kindInvoke, Namespace: "n", Body: encode(nil, &v, (*protocol.Invoke).Code)}
+		cmd := engine.Command{Machine: engine.MachineAction, Kind: kindInvoke, Namespace: "n",
+			Body: encode(nil, &v, (*protocol.Invoke).Code)}
 		for ; n > 0; n -= 500 {
 			for _, out := range w.r.Entry(0, slices.Repeat([]engine.Command{cmd}, min(n, 500))...) {
 				if out.Err != nil {
@@ -76,7 +79,8 @@ func takesBeside(t *testing.T, behind int) map[string]engine.Cost {
 			if e.Command == "action work" {
 				m := took[what]
 				took[what] = engine.Cost{
-					Rows: max(m.Rows, e.Rows), Looks: max(m.Looks, e.Looks+looked), Iters: max(m.Iters, e.Iters), Steps: max(m.Steps, e.Steps),
+					Rows: max(m.Rows, e.Rows), Looks: max(m.Looks, e.Looks+looked), Iters: max(m.Iters, e.Iters), Steps: max(m.Steps,
+						e.Steps),
 				}
 			}
 		}

@@ -15,8 +15,8 @@ import (
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
-// TestBounds: every limit that the package documents holds where it is said to: the least and the greatest value are taken, and what is one less or one more is
-// ErrInvalid.
+// TestBounds: every limit that the package documents holds where it is said to: the least and the
+// greatest value are taken, and what is one less or one more is ErrInvalid.
 func TestBounds(t *testing.T) {
 	node := floe.OpenMemory(t)
 	s, ctx := node.Action("n"), t.Context()
@@ -120,7 +120,8 @@ func TestBounds(t *testing.T) {
 			return s.RegisterWorker(ctx, action.NewWorker{ID: "w", Actions: []string{"none"}, Labels: map[string]string{"l": text(n - 1)}})
 		}},
 		{"metadata", none, 4 << 10, func(n int) error {
-			return s.RegisterWorker(ctx, action.NewWorker{ID: "w", Actions: []string{"none"}, Metadata: []byte(`{"m":"` + text(n-8) + `"}`)})
+			return s.RegisterWorker(ctx, action.NewWorker{ID: "w", Actions: []string{"none"},
+				Metadata: []byte(`{"m":"` + text(n-8) + `"}`)})
 		}},
 		{"concurrency", 1, 1000, func(n int) error {
 			if n == 0 {
@@ -166,7 +167,8 @@ func TestBounds(t *testing.T) {
 			return schedule("s", action.ScheduleSpec{Cron: "0" + strings.Repeat(" ", n-len("00***")-3) + "0 * * *"})
 		}},
 		{"attributes of a listing", none, 16, func(n int) error {
-			_, err := s.Runs().Page(ctx, append([]action.RunOption{action.Of("a")}, slices.Repeat([]action.RunOption{action.Has(action.AttributeSource, "api")}, n)...)...)
+			_, err := s.Runs().Page(ctx, append([]action.RunOption{action.Of("a")},
+				slices.Repeat([]action.RunOption{action.Has(action.AttributeSource, "api")}, n)...)...)
 			return err
 		}},
 		{"prefix", none, 255, func(n int) error { _, err := s.Page(ctx, action.Prefix(text(n))); return err }},
@@ -207,7 +209,8 @@ func TestBounds(t *testing.T) {
 			return err
 		}},
 		{"priority of a schedule", 0, action.MaxPriority, func(n int) error { return schedule("s", hourly, action.Priority(n)) }},
-		{"concurrency key of a schedule", 1, action.MaxKeyBytes, func(n int) error { return schedule("s", hourly, action.ConcurrencyKey(text(n))) }},
+		{"concurrency key of a schedule", 1, action.MaxKeyBytes,
+			func(n int) error { return schedule("s", hourly, action.ConcurrencyKey(text(n))) }},
 	} {
 		bounds = append(bounds, machinetest.Bound{What: c.what, Least: int64(c.least), Most: int64(c.most)})
 		t.Run(c.what, func(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
-// caller is a machine that has actions carried out, as workflows do: a command of a user invokes an action, and the end of the run invokes the next one, in the
-// same entry, until there were enough.
+// caller is a machine that has actions carried out, as workflows do: a command of a user invokes an
+// action, and the end of the run invokes the next one, in the same entry, until there were enough.
 type caller struct{ timeout int64 }
 
 const (
@@ -73,7 +73,8 @@ func (c caller) invokeNext(tx *engine.Tx, token []byte) {
 	tx.Then(engine.Command{Machine: engine.MachineAction, Kind: kindInvoke, Body: encode(nil, &v, (*protocol.Invoke).Code)})
 }
 
-// TestCaller: whoever had a run made is told its end behind what ends it, in the same entry: completed, failed, cancelled, out of time, lost.
+// TestCaller: whoever had a run made is told its end behind what ends it, in the same entry:
+// completed, failed, cancelled, out of time, lost.
 func TestCaller(t *testing.T) {
 	w := &world{t: t, r: machinetest.New(t, 1, table(), callerTable(1000)), of: make(map[protocol.Ref]uint64)}
 	w.register("step", defaultSpec)
@@ -113,7 +114,8 @@ func TestCaller(t *testing.T) {
 	for range 2 {
 		step := take()
 		entries := len(w.r.Log(0))
-		if _, err := w.work(workBody{session: s, ends: []end{{ref: step.ref, attempt: 1, how: completed, output: []byte("7")}}}); err != nil {
+		if _, err := w.work(workBody{session: s,
+			ends: []end{{ref: step.ref, attempt: 1, how: completed, output: []byte("7")}}}); err != nil {
 			t.Fatal(err)
 		}
 		if n := len(w.r.Log(0)) - entries; n != 1 {
@@ -141,7 +143,8 @@ func TestCaller(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect(1, "cancelled cancelled  , attempt 1")
-	if res, err := w.work(workBody{session: s, ends: []end{{ref: step.ref, attempt: 1, how: completed}}}); err != nil || !slices.Equal(res.verdicts, []verdict{abandoned}) {
+	if res, err := w.work(workBody{session: s, ends: []end{{ref: step.ref, attempt: 1, how: completed}}}); err != nil ||
+		!slices.Equal(res.verdicts, []verdict{abandoned}) {
 		t.Errorf("a late result: %+v, %v", res, err)
 	}
 

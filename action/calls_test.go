@@ -77,39 +77,49 @@ func TestRefusals(t *testing.T) {
 		is   error
 		says string
 	}{
-		"no action":             {errOf(s.Get(ctx, "none")), ErrNotFound, `action "none" not found`},
-		"no name":               {errOf(s.Get(ctx, "")), ErrInvalid, ""},
-		"runs of no action":     {errOf(s.Runs().Page(ctx, Of("none"))), ErrNotFound, `action "none" not found`},
-		"runs of no name":       {errOf(s.Runs().Page(ctx, Of(""))), ErrInvalid, ""},
-		"no state":              {page(InState(TimedOut + 1)), ErrInvalid, "action: no runs are in state 7"},
-		"state 0":               {page(InState(0)), ErrInvalid, "action: no runs are in state 0"},
-		"the last state":        {page(InState(TimedOut)), nil, ""},
-		"the first state":       {page(InState(Pending)), nil, ""},
-		"no attribute":          {page(Has("size", "1")), ErrInvalid, `action: runs have no attribute "size": source, concurrency_key, idempotency_key, worker, outcome, code or label.<name>`},
-		"no label":              {page(Has(Label(""), "1")), ErrInvalid, `action: runs have no attribute "label.": source, concurrency_key, idempotency_key, worker, outcome, code or label.<name>`},
-		"16 attributes":         {page(with(16)...), nil, ""},
-		"17 attributes":         {page(with(17)...), ErrInvalid, "action: 17 attributes of a listing exceed 16"},
-		"limit 0":               {page(Limit(0)), ErrInvalid, ""},
-		"no register option":    {errOf(s.Register(ctx, "a", AttemptOption{})), ErrInvalid, "action: an option that no function of the package made"},
-		"no invoke option":      {errOf(s.Invoke(ctx, "a", nil, AttemptOption{})), ErrInvalid, "action: an option that no function of the package made"},
-		"no cursor":             {page(Cursor("x")), ErrInvalid, `cursor "x" is not one of this listing`},
-		"an id as a cursor":     {page(Cursor(string(completed))), nil, ""},
-		"of a spread namespace": {errOf(spread.Runs().Page(ctx, Of("a"), Cursor(string(completed)))), ErrInvalid, fmt.Sprintf("cursor %q is not one of this listing", completed)},
-		"no id":                 {errOf(s.Runs().Get(ctx, "x")), ErrInvalid, ""},
-		"no run":                {errOf(spread.Runs().Get(ctx, completed)), ErrNotFound, ""},
+		"no action":         {errOf(s.Get(ctx, "none")), ErrNotFound, `action "none" not found`},
+		"no name":           {errOf(s.Get(ctx, "")), ErrInvalid, ""},
+		"runs of no action": {errOf(s.Runs().Page(ctx, Of("none"))), ErrNotFound, `action "none" not found`},
+		"runs of no name":   {errOf(s.Runs().Page(ctx, Of(""))), ErrInvalid, ""},
+		"no state":          {page(InState(TimedOut + 1)), ErrInvalid, "action: no runs are in state 7"},
+		"state 0":           {page(InState(0)), ErrInvalid, "action: no runs are in state 0"},
+		"the last state":    {page(InState(TimedOut)), nil, ""},
+		"the first state":   {page(InState(Pending)), nil, ""},
+		"no attribute": {page(Has("size", "1")), ErrInvalid,
+			`action: runs have no attribute "size": source, concurrency_key, idempotency_key, worker, outcome, code or label.<name>`},
+		"no label": {page(Has(Label(""), "1")), ErrInvalid,
+			`action: runs have no attribute "label.": source, concurrency_key, idempotency_key, worker, outcome, code or label.<name>`},
+		"16 attributes": {page(with(16)...), nil, ""},
+		"17 attributes": {page(with(17)...), ErrInvalid, "action: 17 attributes of a listing exceed 16"},
+		"limit 0":       {page(Limit(0)), ErrInvalid, ""},
+		"no register option": {errOf(s.Register(ctx, "a", AttemptOption{})), ErrInvalid,
+			"action: an option that no function of the package made"},
+		"no invoke option": {errOf(s.Invoke(ctx, "a", nil, AttemptOption{})), ErrInvalid,
+			"action: an option that no function of the package made"},
+		"no cursor":         {page(Cursor("x")), ErrInvalid, `cursor "x" is not one of this listing`},
+		"an id as a cursor": {page(Cursor(string(completed))), nil, ""},
+		"of a spread namespace": {errOf(spread.Runs().Page(ctx, Of("a"), Cursor(string(completed)))), ErrInvalid,
+			fmt.Sprintf("cursor %q is not one of this listing", completed)},
+		"no id":  {errOf(s.Runs().Get(ctx, "x")), ErrInvalid, ""},
+		"no run": {errOf(spread.Runs().Get(ctx, completed)), ErrNotFound, ""},
 		"retry of one that is completed": {s.Retry(ctx, completed), ErrConflict,
 			fmt.Sprintf("run %s is completed: only one that has failed, timed out or was cancelled is retried", completed)},
-		"retry of one that runs":    {s.Retry(ctx, running), ErrConflict, fmt.Sprintf("run %s is running: only one that has failed, timed out or was cancelled is retried", running)},
-		"retry of one that is held": {s.Retry(ctx, held), ErrConflict, fmt.Sprintf("run %s was cancelled, and its worker has not confirmed that yet", held)},
-		"retry of a disabled one":   {s.Retry(ctx, off), ErrConflict, `action "off" is disabled`},
-		"retry of a deleted one":    {s.Retry(ctx, gone), ErrNotFound, ""},
-		"RunNow of one that runs":   {s.RunNow(ctx, running), ErrConflict, fmt.Sprintf("run %s does not wait: it is running", running)},
-		"invoke of a disabled one":  {errOf(s.Invoke(ctx, "off", nil)), ErrConflict, `action "off" is disabled`},
+		"retry of one that runs": {s.Retry(ctx, running), ErrConflict,
+			fmt.Sprintf("run %s is running: only one that has failed, timed out or was cancelled is retried", running)},
+		"retry of one that is held": {s.Retry(ctx, held), ErrConflict,
+			fmt.Sprintf("run %s was cancelled, and its worker has not confirmed that yet", held)},
+		"retry of a disabled one":  {s.Retry(ctx, off), ErrConflict, `action "off" is disabled`},
+		"retry of a deleted one":   {s.Retry(ctx, gone), ErrNotFound, ""},
+		"RunNow of one that runs":  {s.RunNow(ctx, running), ErrConflict, fmt.Sprintf("run %s does not wait: it is running", running)},
+		"invoke of a disabled one": {errOf(s.Invoke(ctx, "off", nil)), ErrConflict, `action "off" is disabled`},
 		"complete with a code": {s.Complete(ctx, running, "w", nil, ErrorCode("c")), ErrInvalid,
 			"action: an option of Fail for Complete, or the other way round"},
-		"complete to retry":     {s.Complete(ctx, running, "w", nil, Retry()), ErrInvalid, "action: an option of Fail for Complete, or the other way round"},
-		"fail with an outcome":  {s.Fail(ctx, running, "w", "no", OutcomeName("o")), ErrInvalid, "action: an option of Fail for Complete, or the other way round"},
-		"no UTF-8":              {s.Complete(ctx, running, "w", nil, OutcomeName("\xff")), ErrInvalid, `action: outcome "\xff" or code "" is not UTF-8`},
+		"complete to retry": {s.Complete(ctx, running, "w", nil, Retry()), ErrInvalid,
+			"action: an option of Fail for Complete, or the other way round"},
+		"fail with an outcome": {s.Fail(ctx, running, "w", "no", OutcomeName("o")), ErrInvalid,
+			"action: an option of Fail for Complete, or the other way round"},
+		"no UTF-8": {s.Complete(ctx, running, "w", nil, OutcomeName("\xff")), ErrInvalid,
+			`action: outcome "\xff" or code "" is not UTF-8`},
 		"another attempt":       {s.Complete(ctx, running, "w", nil, OfAttempt(2)), ErrConflict, ""},
 		"another worker":        {s.Complete(ctx, running, "v", nil), ErrConflict, ""},
 		"finish of no task":     {s.Finish(ctx, "w", nil, nil, nil), ErrInvalid, "action: finish: no task"},
@@ -119,7 +129,8 @@ func TestRefusals(t *testing.T) {
 		"deregister of no id":   {s.Deregister(ctx, ""), ErrInvalid, ""},
 		"deregister of no one":  {s.Deregister(ctx, "nobody"), ErrNotFound, ""},
 		"deregister of another": {s.Deregister(ctx, "w"), nil, ""}, // it was not registered, and has runs
-		"no status":             {errOf(ParseStatus("done")), ErrInvalid, `action: "done" is no state of a run: pending, running, completed, failed, cancelled or timed_out`},
+		"no status": {errOf(ParseStatus("done")), ErrInvalid,
+			`action: "done" is no state of a run: pending, running, completed, failed, cancelled or timed_out`},
 	} {
 		if !errors.Is(c.err, c.is) || c.says != "" && c.err.Error() != c.says {
 			t.Errorf("%s: %v\nwant %v %s", name, c.err, c.is, c.says)
@@ -159,7 +170,8 @@ func TestStates(t *testing.T) {
 	}
 }
 
-// TestListings: pages follow one another without a gap, whatever their size, in a plain namespace and in a spread one, and filters choose.
+// TestListings: pages follow one another without a gap, whatever their size, in a plain namespace
+// and in a spread one, and filters choose.
 func TestListings(t *testing.T) {
 	r, plain, spread := newStores(t)
 	ctx := t.Context()
@@ -178,7 +190,8 @@ func TestListings(t *testing.T) {
 		var runs []RunID // the newest first
 		for i := range 9 {
 			r.Advance(10)
-			v, err := s.Invoke(ctx, "a1", nil, ConcurrencyKey(fmt.Sprint("k", i%3)), IdempotencyKey(fmt.Sprint("i", i)), Labels(map[string]string{"n": fmt.Sprint(i)}))
+			v, err := s.Invoke(ctx, "a1", nil, ConcurrencyKey(fmt.Sprint("k", i%3)), IdempotencyKey(fmt.Sprint("i", i)),
+				Labels(map[string]string{"n": fmt.Sprint(i)}))
 			must(err)
 			runs = slices.Insert(runs, 0, v.Run)
 		}
@@ -308,7 +321,8 @@ func TestOps(t *testing.T) {
 	}
 }
 
-// TestRetriedCounts: a run that is carried out once more is not counted as what it has been any more.
+// TestRetriedCounts: a run that is carried out once more is not counted as what it has been any
+// more.
 func TestRetriedCounts(t *testing.T) {
 	r, s, _ := newStores(t)
 	ctx := t.Context()
@@ -346,7 +360,8 @@ func TestRetriedCounts(t *testing.T) {
 		}
 		want := before
 		want.Total++
-		want.Failed, want.TimedOut, want.Cancelled = want.Failed+c.ended.Failed, want.TimedOut+c.ended.TimedOut, want.Cancelled+c.ended.Cancelled
+		want.Failed, want.TimedOut, want.Cancelled = want.Failed+c.ended.Failed, want.TimedOut+c.ended.TimedOut,
+			want.Cancelled+c.ended.Cancelled
 		if got := counts(); got != want {
 			t.Errorf("%s: %+v, want %+v", name, got, want)
 		}
@@ -364,7 +379,8 @@ func TestRetriedCounts(t *testing.T) {
 	}
 }
 
-// TestSettle: on a full disk ends of attempts are taken, with small outputs, and nothing is handed out.
+// TestSettle: on a full disk ends of attempts are taken, with small outputs, and nothing is handed
+// out.
 func TestSettle(t *testing.T) {
 	ref := protocol.Ref{Run: 5, Tag: 1}
 	ended := func(n int) []end {
@@ -376,9 +392,10 @@ func TestSettle(t *testing.T) {
 		sends bool
 		says  string // of the command itself
 	}{
-		"an end":           {workBody{session: 1, ends: ended(2)}, true, ""},
-		"a small output":   {workBody{session: 1, ends: ended(maxSettled)}, true, ""},
-		"a large output":   {workBody{session: 1, ends: ended(maxSettled + 1)}, false, "action: an output of 1025 bytes on a full disk: the limit is 1024"},
+		"an end":         {workBody{session: 1, ends: ended(2)}, true, ""},
+		"a small output": {workBody{session: 1, ends: ended(maxSettled)}, true, ""},
+		"a large output": {workBody{session: 1, ends: ended(maxSettled + 1)}, false,
+			"action: an output of 1025 bytes on a full disk: the limit is 1024"},
 		"an end and wants": {workBody{session: 1, ends: ended(2), wants: wants}, true, "action: runs are wanted on a full disk"},
 		"wants":            {workBody{session: 1, wants: wants}, false, "action: runs are wanted on a full disk"},
 		"nothing":          {workBody{session: 1}, false, "action: nothing has ended, and nothing is wanted"},
@@ -400,7 +417,8 @@ func TestSettle(t *testing.T) {
 			continue
 		}
 		got, err := read(takeRuns, settle.Command.Body)
-		if err != nil || settle.Command.Kind != kindSettle || settle.Route != "route" || len(got.wants) != 0 || len(got.ends) != 1 || got.ends[0].ref != ref ||
+		if err != nil || settle.Command.Kind != kindSettle || settle.Route != "route" || len(got.wants) != 0 || len(got.ends) != 1 ||
+			got.ends[0].ref != ref ||
 			got.session != c.c.session || got.self != c.c.self || got.listed {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}

@@ -41,19 +41,22 @@ const (
 
 const fromAll = engine.FromUsers | engine.FromShards | engine.FromMachines
 
-// The commands of actions, schedules, sessions and runs. Commands for sessions and runs have no name. On a
-// full disk active runs with small outputs can end, and cancelled runs are removed. No run is taken, because
-// each attempt writes.
+// The commands of actions, schedules, sessions and runs. Commands for sessions and runs have no
+// name. On a full disk active runs with small outputs can end, and cancelled runs are removed. No
+// run is taken, because each attempt writes.
 var (
 	invokeRun = &engine.CommandRow[*work, protocol.Invoke, Invoked]{
-		Kind: kindInvoke, Name: "invoke", From: fromAll, Body: codeInvoke, Limit: limitInvoke, Payload: func(v *protocol.Invoke) int { return len(v.Input) },
-		Size: func(v *protocol.Invoke) int { return len(v.Input) + len(v.Labels) + 64 }, Encoded: (*work).invoke, Result: (*Invoked).code,
+		Kind: kindInvoke, Name: "invoke", From: fromAll, Body: codeInvoke, Limit: limitInvoke,
+		Payload: func(v *protocol.Invoke) int { return len(v.Input) },
+		Size:    func(v *protocol.Invoke) int { return len(v.Input) + len(v.Labels) + 64 }, Encoded: (*work).invoke,
+		Result: (*Invoked).code,
 	}
 	cancelRun = &engine.CommandRow[*work, protocol.Cancel, engine.Nothing]{
 		Kind: kindCancel, Name: "cancel", From: fromAll, Shrinks: true, Unnamed: true, Body: codeCancel, Run: (*work).cancel,
 	}
 	register = &engine.CommandRow[*work, spec, int]{
-		Kind: kindRegister, Name: "register", From: engine.FromUsers, Body: (*spec).fields, Check: (*spec).check, Apply: (*work).register, Result: codeVersion,
+		Kind: kindRegister, Name: "register", From: engine.FromUsers, Body: (*spec).fields, Check: (*spec).check, Apply: (*work).register,
+		Result: codeVersion,
 	}
 	adopt = &engine.MachineRow[*work, adoptBody]{
 		Kind: kindAdopt, Name: "adopt", From: engine.FromShards, Body: (*adoptBody).code, Apply: (*work).adopt,
@@ -70,7 +73,8 @@ var (
 		Result: func(session *uint64, f *codec.Fields) { f.Uvarint("session", session) },
 	}
 	takeRuns = &engine.CommandRow[*work, workBody, worked]{
-		Kind: kindWork, Name: "work", From: engine.FromUsers, Unnamed: true, Body: (*workBody).code, Check: (*workBody).check, Limit: (*workBody).limit,
+		Kind: kindWork, Name: "work", From: engine.FromUsers, Unnamed: true, Body: (*workBody).code, Check: (*workBody).check,
+		Limit:   (*workBody).limit,
 		Payload: (*workBody).payload, Size: (*workBody).size, Encoded: (*work).workOn, Result: (*worked).code,
 	}
 	touchRun = &engine.CommandRow[*work, touchBody, time.Time]{
@@ -86,7 +90,8 @@ var (
 		Body: (*sessionBody).code, Apply: (*work).expire, Result: codec.Flag("more"),
 	}
 	setSchedule = &engine.CommandRow[*work, scheduleBody, engine.Nothing]{
-		Kind: kindSchedule, Name: "schedule", From: engine.FromUsers, Body: (*scheduleBody).code, Check: (*scheduleBody).check, Limit: (*scheduleBody).read,
+		Kind: kindSchedule, Name: "schedule", From: engine.FromUsers, Body: (*scheduleBody).code, Check: (*scheduleBody).check,
+		Limit:   (*scheduleBody).read,
 		Payload: func(b *scheduleBody) int { return len(b.plan.input) }, Run: (*work).setSchedule,
 	}
 	deleteSchedule = &engine.CommandRow[*work, scheduleName, engine.Nothing]{
@@ -99,20 +104,24 @@ var (
 	}
 	triggerSchedule = &engine.CommandRow[*work, scheduleName, Invoked]{
 		Kind: kindTrigger, Name: "trigger schedule", From: engine.FromUsers,
-		Body: codeScheduleName(""), Check: (*scheduleName).check, Limit: (*scheduleName).limit, Encoded: (*work).triggerSchedule, Result: (*Invoked).code,
+		Body: codeScheduleName(""), Check: (*scheduleName).check, Limit: (*scheduleName).limit, Encoded: (*work).triggerSchedule,
+		Result: (*Invoked).code,
 	}
 	tickSchedules = &engine.MachineRow[*work, []dueTicks]{
 		Kind: kindTick, Name: "tick schedules", From: engine.FromLeaders, Body: schedules.CodeAll, Apply: (*work).tick,
 	}
 	endScheduled = &engine.MachineRow[*work, protocol.End]{
-		Kind: kindScheduledEnd, Name: "end scheduled run", From: engine.FromMachines, Body: (*protocol.End).Encode, Apply: (*work).scheduledEnd,
+		Kind: kindScheduledEnd, Name: "end scheduled run", From: engine.FromMachines, Body: (*protocol.End).Encode,
+		Apply: (*work).scheduledEnd,
 	}
 	settleRuns = &engine.CommandRow[*work, workBody, worked]{
-		Kind: kindSettle, Name: "settle", From: engine.FromUsers, Shrinks: true, Unnamed: true, Body: (*workBody).code, Check: (*workBody).checkSettle,
+		Kind: kindSettle, Name: "settle", From: engine.FromUsers, Shrinks: true, Unnamed: true, Body: (*workBody).code,
+		Check: (*workBody).checkSettle,
 		Limit: (*workBody).limit, Size: (*workBody).size, Encoded: (*work).workOn, Result: (*worked).code,
 	}
 	endRun = &engine.CommandRow[*work, workBody, engine.Nothing]{
-		Kind: kindEnd, Name: "end", From: engine.FromUsers, Unnamed: true, Body: (*workBody).code, Check: (*workBody).checkEnd, Limit: (*workBody).limit,
+		Kind: kindEnd, Name: "end", From: engine.FromUsers, Unnamed: true, Body: (*workBody).code, Check: (*workBody).checkEnd,
+		Limit:   (*workBody).limit,
 		Payload: (*workBody).payload, Size: (*workBody).size, Run: (*work).endHeld,
 	}
 	checkHeld = &engine.CommandRow[*work, touchBody, engine.Nothing]{
@@ -129,7 +138,8 @@ var (
 var commands = engine.Declare(engine.MachineAction, "action", checkAction,
 	invokeRun, cancelRun, register, adopt, enable, remove, openSession, takeRuns, touchRun, closeSession, expireSession,
 	engine.RawRow[*work]{Kind: kindJoin}, engine.RawRow[*work]{Kind: kindLeave}, engine.RawRow[*work]{Kind: kindNote},
-	setSchedule, deleteSchedule, pauseSchedule, triggerSchedule, tickSchedules, endScheduled, settleRuns, endRun, checkHeld, retryRun, hurryRun)
+	setSchedule, deleteSchedule, pauseSchedule, triggerSchedule, tickSchedules, endScheduled, settleRuns, endRun, checkHeld, retryRun,
+	hurryRun)
 
 // commandTypes returns all commands, including those of the worker registry.
 func commandTypes() []engine.CommandType {

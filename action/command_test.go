@@ -10,8 +10,9 @@ import (
 	"github.com/floedb/floe/internal/protocol"
 )
 
-// TestCommandsOutOfLimits: what a client of another make sends is checked as what the store sends, field by field: by admit, which looks at it first, and by Apply. What the
-// store itself says before is TestBounds.
+// TestCommandsOutOfLimits: what a client of another make sends is checked as what the store sends,
+// field by field: by admit, which looks at it first, and by Apply. What the store itself says
+// before is TestBounds.
 func TestCommandsOutOfLimits(t *testing.T) {
 	const most = 1 << 20
 	text := func(n int) string { return strings.Repeat("x", n) }
@@ -69,7 +70,10 @@ func TestCommandsOutOfLimits(t *testing.T) {
 		{"attempts of a run", 0, MaxAttemptsLimit, invoke(func(v *protocol.Invoke, n int64) { v.MaxAttempts = n })},
 		{"concurrency key", none, MaxKeyBytes, invoke(func(v *protocol.Invoke, n int64) { v.ConcurrencyKey = text(int(n)) })},
 		{"idempotency key", none, MaxKeyBytes, invoke(func(v *protocol.Invoke, n int64) { v.IdempotencyKey = text(int(n)) })},
-		{"labels", none, MaxLabelBytes, invoke(func(v *protocol.Invoke, n int64) { v.Labels = []byte(labels(map[string]string{"l": text(int(n) - 1)})) })},
+		{"labels", none, MaxLabelBytes, invoke(func(v *protocol.Invoke,
+			n int64) {
+			v.Labels = []byte(labels(map[string]string{"l": text(int(n) - 1)}))
+		})},
 		{"name", 1, 255, invoke(func(v *protocol.Invoke, n int64) { v.Name = text(int(n)) })},
 		{"timeout", 1, maxMillis, register(func(s *spec, n int64) { s.timeout = n })},
 		{"retries", 0, MaxAttemptsLimit - 1, register(func(s *spec, n int64) { s.maxRetries = n })},
@@ -114,7 +118,8 @@ func TestCommandsOutOfLimits(t *testing.T) {
 		}},
 		{"caught up", 1, MaxCatchUp, schedule(func(c *scheduleBody, n int64) { c.times.limit = n })},
 		{"overlap", int64(OverlapSkip), int64(OverlapReplace), schedule(func(c *scheduleBody, n int64) { c.times.overlap = Overlap(n) })},
-		{"rule of catching up", int64(CatchUpOne), int64(CatchUpAll), schedule(func(c *scheduleBody, n int64) { c.times.catchUp = CatchUp(n) })},
+		{"rule of catching up", int64(CatchUpOne), int64(CatchUpAll),
+			schedule(func(c *scheduleBody, n int64) { c.times.catchUp = CatchUp(n) })},
 		{"name of a schedule", 1, MaxScheduleName, schedule(func(c *scheduleBody, n int64) { c.name = text(int(n)) })},
 		{"concurrency key of a schedule", none, MaxKeyBytes, schedule(func(c *scheduleBody, n int64) { c.plan.key = text(int(n)) })},
 	} {
@@ -152,7 +157,8 @@ func TestCommandsOutOfLimits(t *testing.T) {
 		"no UTF-8":                  {Name: "a", Input: []byte("\"\xff\"")},
 		"a large input":             {Name: "a", Input: []byte(`"` + text(most) + `"`)},
 	} {
-		if err := admit(engine.Command{Kind: kindInvoke, Body: encode(nil, &v, (*protocol.Invoke).Code)}, most); !errors.Is(err, ErrInvalid) {
+		if err := admit(engine.Command{Kind: kindInvoke, Body: encode(nil, &v, (*protocol.Invoke).Code)}, most); !errors.Is(err,
+			ErrInvalid) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

@@ -13,8 +13,9 @@ import (
 
 var costsFlag = flag.Int("costs", 2000, "beside how many of each TestCosts looks at a run")
 
-// TestCosts: what a run takes, from its invocation until its end, does not grow with what there is besides: names, label sets, keys, waiting and forgotten runs. It is counted
-// for twice as many of them, again and again.
+// TestCosts: what a run takes, from its invocation until its end, does not grow with what there is
+// besides: names, label sets, keys, waiting and forgotten runs. It is counted for twice as many of
+// them, again and again.
 //
 //	go test -run '^TestCosts$' -costs 100000 ./action
 func TestCosts(t *testing.T) {
@@ -99,7 +100,8 @@ func TestCosts(t *testing.T) {
 	}
 }
 
-// TestCostOfNames: a take costs what the names of its worker are, and no more: not for each run that it takes, and not for each worker of the process.
+// TestCostOfNames: a take costs what the names of its worker are, and no more: not for each run
+// that it takes, and not for each worker of the process.
 func TestCostOfNames(t *testing.T) {
 	for _, workers := range []int{1, 50} {
 		least := 0
@@ -172,8 +174,9 @@ func (w *world) carryOut(v protocol.Invoke) {
 	}
 }
 
-// TestBytesOfSets: what an invocation, its take and its end write does not depend on how many sets of labels and priorities the other runs of the action have.
-// All of them were in the row of the action, which each command writes.
+// TestBytesOfSets: what an invocation, its take and its end write does not depend on how many sets
+// of labels and priorities the other runs of the action have. All of them were in the row of the
+// action, which each command writes.
 func TestBytesOfSets(t *testing.T) {
 	const runs = 64
 	set := func(i int) []byte {

@@ -106,7 +106,8 @@ func TestRunsAreCountedWhereTheyEnd(t *testing.T) {
 		task := w.get("w")
 		p, err := task.Run.parse()
 		w.must(err)
-		if got, err := w.work(workBody{self: "w", ends: []end{{ref: p.Ref, how: how, delay: 1}}}); err != nil || got.verdicts[0] != accepted {
+		if got, err := w.work(workBody{self: "w", ends: []end{{ref: p.Ref, how: how, delay: 1}}}); err != nil ||
+			got.verdicts[0] != accepted {
 			t.Fatalf("%v: %+v, %v", how, got, err)
 		}
 		w.is("which does not count", Active, 0, 1+int64(i), 3)
@@ -118,7 +119,8 @@ func TestRunsAreCountedWhereTheyEnd(t *testing.T) {
 	w.r.SetTerm(2)
 	w.r.Advance(0)
 	w.is("under another leader", Active, 0, 3, 3)
-	machinetest.EqualReplicas(t, w.r.Log(0), []engine.Primitive{table()}, machinetest.Replica{Name: "at once"}, machinetest.Replica{Name: "one by one", Commit: 1, Restart: 3})
+	machinetest.EqualReplicas(t, w.r.Log(0), []engine.Primitive{table()}, machinetest.Replica{Name: "at once"},
+		machinetest.Replica{Name: "one by one", Commit: 1, Restart: 3})
 }
 
 // TestEndsOfTransactions are counted too.
@@ -142,7 +144,8 @@ func TestEndsOfTransactions(t *testing.T) {
 	w.is("then", Active, 0, 1, 1)
 }
 
-// TestCallerIsAlive while it calls, or has a run whose time is not over: whether it has registered or not.
+// TestCallerIsAlive while it calls, or has a run whose time is not over: whether it has registered
+// or not.
 func TestCallerIsAlive(t *testing.T) {
 	for _, registered := range []bool{false, true} {
 		t.Run(fmt.Sprint("registered=", registered), func(t *testing.T) { callerIsAlive(t, registered) })
@@ -199,7 +202,8 @@ func callerIsAlive(t *testing.T, registered bool) {
 	}
 }
 
-// TestWaitingCallersLookAgain before they would be taken for silent, if they are listed: each look says that they are there.
+// TestWaitingCallersLookAgain before they would be taken for silent, if they are listed: each look
+// says that they are there.
 func TestWaitingCallersLookAgain(t *testing.T) {
 	w := newCounted(t, defaultSpec)
 	w.must(w.Complete(t.Context(), w.get("w").Run, "w", nil))
@@ -288,14 +292,16 @@ func TestTakesOfEarlierBuilds(t *testing.T) {
 	for _, ends := range [][]end{nil, {{ref: ref, how: completed}}, {{ref: ref, how: completed, begun: 3}}} {
 		for _, listed := range []bool{false, true} {
 			c.ends, c.listed = ends, listed
-			if got, err := read(takeRuns, body(takeRuns, "", c)); err != nil || got.listed != listed || !slices.EqualFunc(got.ends, ends, func(a, b end) bool { return a.begun == b.begun }) {
+			if got, err := read(takeRuns, body(takeRuns, "", c)); err != nil || got.listed != listed ||
+				!slices.EqualFunc(got.ends, ends, func(a, b end) bool { return a.begun == b.begun }) {
 				t.Errorf("%+v is decoded as %+v, %v", c, got, err)
 			}
 		}
 	}
 }
 
-// TestBytesOfCounts: what a take and an end of a worker that calls by itself write does not depend on how many actions it has had runs of, and is little.
+// TestBytesOfCounts: what a take and an end of a worker that calls by itself write does not depend
+// on how many actions it has had runs of, and is little.
 func TestBytesOfCounts(t *testing.T) {
 	const runs = 32
 	written := func(others int, listed bool) int {

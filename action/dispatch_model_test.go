@@ -15,8 +15,9 @@ import (
 	"github.com/floedb/floe/internal/test/quota"
 )
 
-// TestDispatchModel has the machine and a model carry out the same commands, at random. The model has no index, no queue and no mark: it looks through all runs that
-// there are, and says which of them each take gets, in what order and as which attempt.
+// TestDispatchModel has the machine and a model carry out the same commands, at random. The model
+// has no index, no queue and no mark: it looks through all runs that there are, and says which of
+// them each take gets, in what order and as which attempt.
 //
 //	go test -run TestDispatchModel -seed 7 -for 1m ./action
 func TestDispatchModel(t *testing.T) {
@@ -58,8 +59,8 @@ type modelAction struct {
 	lanes   []*modelLane
 }
 
-// modelLane is what waits with a concurrency key, or without one. A lane with a key has its turn since it can be begun, at the priority of its first run; one without since a run
-// of it was taken.
+// modelLane is what waits with a concurrency key, or without one. A lane with a key has its turn
+// since it can be begun, at the priority of its first run; one without since a run of it was taken.
 type modelLane struct {
 	set      int
 	key      string
@@ -87,7 +88,8 @@ type modelRun struct {
 func newDispatchModel(t *testing.T, rng *rand.Rand) *dispatchModel {
 	m := &dispatchModel{world: newWorld(t, rng), actions: make(map[string]*modelAction)}
 	m.groups = []group{
-		{labels(map[string]string{"gpu": "a"}), []string{"a", "b"}}, {"", []string{"c", "b", "a"}}, {labels(map[string]string{"gpu": "b", "disk": "c"}), []string{"c", "a"}},
+		{labels(map[string]string{"gpu": "a"}), []string{"a", "b"}}, {"", []string{"c", "b", "a"}},
+		{labels(map[string]string{"gpu": "b", "disk": "c"}), []string{"c", "a"}},
 	}
 	for _, name := range []string{"a", "b", "c"} {
 		m.actions[name] = &modelAction{name: name, sets: []string{""}}
@@ -254,7 +256,8 @@ func (m *dispatchModel) settleOne(a *modelAction, l *modelLane) {
 // first returns the run of a lane that is next, nil if none waits.
 func (m *dispatchModel) first(a *modelAction, l *modelLane) (first *modelRun) {
 	for _, r := range m.runs {
-		if r.of == a && r.lane == l && r.waits && (first == nil || r.priority < first.priority || r.priority == first.priority && r.place < first.place) {
+		if r.of == a && r.lane == l && r.waits &&
+			(first == nil || r.priority < first.priority || r.priority == first.priority && r.place < first.place) {
 			first = r
 		}
 	}
@@ -317,7 +320,8 @@ func (m *dispatchModel) workOne() {
 		have = append(have, fmt.Sprintf("%d: %d, attempt %d", t.want, t.ref.Run, t.attempt))
 	}
 	if want := m.take(&c); !slices.Equal(have, want) || !slices.Equal(got.verdicts, verdicts) {
-		m.t.Fatalf("%s at %d: verdicts %v, taken\n\t%s\nwant %v,\n\t%s", m.last, m.r.Now()-machinetest.Epoch, got.verdicts, strings.Join(have, "\n\t"), verdicts, strings.Join(want, "\n\t"))
+		m.t.Fatalf("%s at %d: verdicts %v, taken\n\t%s\nwant %v,\n\t%s", m.last, m.r.Now()-machinetest.Epoch, got.verdicts,
+			strings.Join(have, "\n\t"), verdicts, strings.Join(want, "\n\t"))
 	}
 }
 
@@ -365,8 +369,9 @@ func (m *dispatchModel) take(c *workBody) (taken []string) {
 	return taken
 }
 
-// choose returns the run that is next for a group: the most urgent one; among those of actions, the one that waited longest since a run of it was taken; among those of lanes, that whose
-// turn has come first.
+// choose returns the run that is next for a group: the most urgent one; among those of actions, the
+// one that waited longest since a run of it was taken; among those of lanes, that whose turn has
+// come first.
 func (m *dispatchModel) choose(g *group, share map[*modelAction]int, waiting int) (best *modelRun) {
 	for _, name := range g.names {
 		a := m.actions[name]
@@ -455,7 +460,8 @@ func (m *dispatchModel) compare() {
 	machinetest.EqualReplicas(m.t, m.r.Log(0), []engine.Primitive{table()}, machinetest.Replica{})
 }
 
-// TestKeysAndNoneInTurn: runs with one key, with another one and without one have turns. Those without a key had none while there were two keys.
+// TestKeysAndNoneInTurn: runs with one key, with another one and without one have turns. Those
+// without a key had none while there were two keys.
 func TestKeysAndNoneInTurn(t *testing.T) {
 	w := newWorld(t, rand.New(rand.NewPCG(1, 1)))
 	w.register("a", defaultSpec)

@@ -11,7 +11,8 @@ import (
 	"github.com/floedb/floe/action"
 )
 
-// TestDrainEndsAwait: a worker that was drained went on to wait, and got runs. It can end what it has.
+// TestDrainEndsAwait: a worker that was drained went on to wait, and got runs. It can end what it
+// has.
 func TestDrainEndsAwait(t *testing.T) {
 	for name, s := range map[string]*action.Store{"plain": openWith(t), "spread": openSpread(t)} {
 		t.Run(name, func(t *testing.T) {
@@ -74,7 +75,8 @@ func TestDrainOfAnother(t *testing.T) {
 	}
 }
 
-// TestAwaitLosesNothing: an Await that waited in several shards, and got a run in one of them, left those that it had just got in others to time out.
+// TestAwaitLosesNothing: an Await that waited in several shards, and got a run in one of them, left
+// those that it had just got in others to time out.
 func TestAwaitLosesNothing(t *testing.T) {
 	s := openSpread(t)
 	if _, err := s.Register(short(t), "a", action.MaxAttempts(1), action.Timeout(time.Minute)); err != nil {

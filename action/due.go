@@ -75,8 +75,8 @@ func (a *act) expireRuns(left int) int {
 	return left
 }
 
-// slack is how many ended runs more than asked for may be kept, one in a hundred: they are forgotten some at a time, as to look for the oldest costs more than to
-// forget it.
+// slack is how many ended runs more than asked for may be kept, one in a hundred: they are
+// forgotten some at a time, as to look for the oldest costs more than to forget it.
 func (s *spec) slack() int64 { return min(s.retainRuns/100, maxSlack) }
 
 const maxSlack = 64
@@ -117,7 +117,8 @@ func (a *act) unconfirmedRun(run uint64) bool {
 	return ok && must(decode(b, (*stateRow).layout)).flags&flagHeld != 0
 }
 
-// forgetKeys removes idempotency keys whose time has come. Those of runs that have not ended are kept for longer.
+// forgetKeys removes idempotency keys whose time has come. Those of runs that have not ended are
+// kept for longer.
 func (a *act) forgetKeys(left int) {
 	if a.nextKey > a.tx.Now() {
 		return
@@ -162,13 +163,14 @@ func (a *act) sweepLanes() {
 	}
 }
 
-// scan calls f for up to left rows of an index by time, from one time up to another. It returns the time of the first row it leaves, and how many more it
-// would have done.
+// scan calls f for up to left rows of an index by time, from one time up to another. It returns the
+// time of the first row it leaves, and how many more it would have done.
 func (a *act) scan(kind byte, from, to int64, left int, f func(k, value []byte)) (next int64, more int) {
 	return a.scanWhile(kind, from, to, left, func(int64, []byte) bool { return true }, f)
 }
 
-func (a *act) scanWhile(kind byte, from, to int64, left int, while func(at int64, value []byte) bool, f func(k, value []byte)) (next int64, more int) {
+func (a *act) scanWhile(kind byte, from, to int64, left int, while func(at int64, value []byte) bool, f func(k, value []byte)) (next int64,
+	more int) {
 	it := a.tx.Iter(timeKey(nil, kind, a.id, from), key.PrefixEnd(numberKey(nil, kind, a.id)))
 	defer mustClose(it)
 	var k []byte

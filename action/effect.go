@@ -6,30 +6,34 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// CompleteOp completes the run of a task as an operation of a transaction: what the handler has to write is in the same one, so that it is written once, however often the
-// run is begun. It is for tasks of handlers, and for those of Await. What the handler returns is of no effect then.
+// CompleteOp completes the run of a task as an operation of a transaction: what the handler has to
+// write is in the same one, so that it is written once, however often the run is begun. It is for
+// tasks of handlers, and for those of Await. What the handler returns is of no effect then.
 //
 //	res, err := node.Txn("shop").
 //		If(action.Held(t)).
 //		Do(kv.PutOp("order:42", paid), action.CompleteOp(t, nil)).
 //		Commit(ctx)
 //
-// It is refused with ErrConflict if the attempt is over, or the run was cancelled. In a spread namespace the other parts have to live in the shard of the run: their
-// {tag} must be that of the action's name, or else of the run's IdempotencyKey.
+// It is refused with ErrConflict if the attempt is over, or the run was cancelled. In a spread
+// namespace the other parts have to live in the shard of the run: their {tag} must be that of the
+// action's name, or else of the run's IdempotencyKey.
 //
 // Options: OutcomeName.
 func CompleteOp(t *Task, output []byte, opts ...EndOption) Op {
 	return Op{engine.Hide(endTaskOp(t, end{how: completed, output: output}, opts))}
 }
 
-// FailOp is CompleteOp for an attempt that has failed, with the error. Without Retry the run has failed. Options: ErrorCode, Retry.
+// FailOp is CompleteOp for an attempt that has failed, with the error. Without Retry the run has
+// failed. Options: ErrorCode, Retry.
 func FailOp(t *Task, message string, opts ...EndOption) Op {
 	return Op{engine.Hide(endTaskOp(t, end{how: refused, message: shorten(message, MaxErrorBytes), delay: -1}, opts))}
 }
 
 type hiddenCondition = engine.HiddenCondition
 
-// Condition is a condition of a transaction, made by Held; see floe.Txn. It is good for any number of transactions. The zero Condition is refused with ErrInvalid.
+// Condition is a condition of a transaction, made by Held; see floe.Txn. It is good for any number
+// of transactions. The zero Condition is refused with ErrInvalid.
 type Condition struct{ hiddenCondition }
 
 // Held holds while the attempt of a task goes on: it has not ended, and the run was not cancelled.

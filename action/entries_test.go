@@ -41,8 +41,9 @@ func openHosts(t *testing.T, voters ...uint64) *hosts {
 	})
 	for _, id := range voters {
 		c := shard.Config{
-			Dir: "node", FS: vfs.NewMem(), Shards: 1, NodeID: id, Voters: voters, Transport: h.net.Transport(id), TickInterval: 10 * time.Millisecond,
-			Primitives: []engine.Primitive{table(), callerTable(60_000)},
+			Dir: "node", FS: vfs.NewMem(), Shards: 1, NodeID: id, Voters: voters, Transport: h.net.Transport(id),
+			TickInterval: 10 * time.Millisecond,
+			Primitives:   []engine.Primitive{table(), callerTable(60_000)},
 		}
 		if len(voters) == 1 {
 			c.Voters, c.Transport = nil, nil
@@ -177,7 +178,8 @@ func (h *hosts) waiting() int {
 	return stats.Waiting
 }
 
-// await returns when all takes that have got nothing yet wait where the shard is led, and no others.
+// await returns when all takes that have got nothing yet wait where the shard is led, and no
+// others.
 func (h *hosts) await() {
 	for h.ctx.Err() == nil && h.waiting() != int(h.takes.Load()) {
 	}
@@ -213,8 +215,9 @@ func (h *hosts) applied() (term, index uint64) {
 	return stats.Shards[0].Term, leader.Applied(0)
 }
 
-// TestEntriesOfSteps: a step that a caller has carried out, its result, and what comes of it are one entry. Three of them are four, with the start, whoever
-// takes the next one: the worker that ends one, in the same command, or another one whose take waits, also where nobody has led before.
+// TestEntriesOfSteps: a step that a caller has carried out, its result, and what comes of it are
+// one entry. Three of them are four, with the start, whoever takes the next one: the worker that
+// ends one, in the same command, or another one whose take waits, also where nobody has led before.
 func TestEntriesOfSteps(t *testing.T) {
 	for name, voters := range map[string][]uint64{"alone": {1}, "cluster": {1, 2, 3}} {
 		t.Run(name, func(t *testing.T) {
@@ -224,7 +227,8 @@ func TestEntriesOfSteps(t *testing.T) {
 	}
 }
 
-// stepsCounted returns false if a leader was elected meanwhile for another reason than the test's: then there are entries of its own, and of takes that begin again.
+// stepsCounted returns false if a leader was elected meanwhile for another reason than the test's:
+// then there are entries of its own, and of takes that begin again.
 func stepsCounted(t *testing.T, voters ...uint64) bool {
 	h := openHosts(t, voters...)
 	h.propose(engine.MachineAction, kindRegister, body(register, "step", defaultSpec))
@@ -273,7 +277,8 @@ func stepsCounted(t *testing.T, voters ...uint64) bool {
 	return true
 }
 
-// TestShare: what is ready is shared by the takes that wait for it. Once it was shared with all processes that had opened a session, busy ones too.
+// TestShare: what is ready is shared by the takes that wait for it. Once it was shared with all
+// processes that had opened a session, busy ones too.
 func TestShare(t *testing.T) {
 	h := openHosts(t, 1)
 	h.propose(engine.MachineAction, kindRegister, body(register, "step", defaultSpec))
@@ -303,13 +308,14 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// TestTakeBehindDue: a take that came when an attempt was overdue whose end somebody is told had no result of its own yet, and stopped the node; it takes what comes of
-// that end.
+// TestTakeBehindDue: a take that came when an attempt was overdue whose end somebody is told had no
+// result of its own yet, and stopped the node; it takes what comes of that end.
 func TestTakeBehindDue(t *testing.T) {
 	w := &world{t: t, r: machinetest.New(t, 1, table(), callerTable(1000)), of: make(map[protocol.Ref]uint64)}
 	w.register("step", defaultSpec)
 	s := w.open(group{"", []string{"step"}})
-	if _, err := w.r.Propose(t.Context(), 0, engine.Command{Machine: engine.MachineTest, Kind: callerStart, Namespace: "n", Body: []byte{2}}); err != nil {
+	if _, err := w.r.Propose(t.Context(), 0, engine.Command{Machine: engine.MachineTest, Kind: callerStart, Namespace: "n",
+		Body: []byte{2}}); err != nil {
 		t.Fatal(err)
 	}
 	take := func() []taken {

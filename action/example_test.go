@@ -39,7 +39,8 @@ func Example() {
 	// <nil>
 }
 
-// A handler says by its error whether another attempt makes sense, and can name the outcome of a run.
+// A handler says by its error whether another attempt makes sense, and can name the outcome of a
+// run.
 func ExampleWorker_Handle() {
 	node, err := floe.Open(floe.Config{})
 	if err != nil {
@@ -112,7 +113,8 @@ func ExampleStore_Await() {
 	// completed by python-1: "done"
 }
 
-// What a handler writes, and the end of its attempt, are one transaction: it is written once, however often the run is begun.
+// What a handler writes, and the end of its attempt, are one transaction: it is written once,
+// however often the run is begun.
 func ExampleCompleteOp() {
 	node, err := floe.Open(floe.Config{})
 	if err != nil {

@@ -52,8 +52,9 @@ func TestEachFailure(t *testing.T) {
 		call := func(f func(s *Store) error) func(engine.Door) error {
 			return func(d engine.Door) error { return f(engine.StoreOf[Store](engine.NewRouter(d), "n", 1<<20)) }
 		}
-		missing := func(err error) error { return machinetest.Except(err, ErrNotFound) } // what is asked for does not exist, unless the question fails
-		over := func(err error) error { return machinetest.Except(err, ErrConflict) }    // or has ended
+		// what is asked for does not exist, unless the question fails
+		missing := func(err error) error { return machinetest.Except(err, ErrNotFound) }
+		over := func(err error) error { return machinetest.Except(err, ErrConflict) } // or has ended
 		r.EachFailure(map[string]func(engine.Door) error{
 			"Action":     call(func(s *Store) error { _, err := s.Get(ctx, "a"); return err }),
 			"All":        call(func(s *Store) error { return machinetest.LastError(s.All(ctx)) }),
@@ -74,7 +75,10 @@ func TestEachFailure(t *testing.T) {
 				_, err := s.Invoke(ctx, "a", nil, IdempotencyKey("k"))
 				return err
 			}),
-			"RegisterWorker":      call(func(s *Store) error { return s.RegisterWorker(ctx, NewWorker{ID: "v", Actions: []string{"a", "b"}}) }),
+			"RegisterWorker": call(func(s *Store) error {
+				return s.RegisterWorker(ctx,
+					NewWorker{ID: "v", Actions: []string{"a", "b"}})
+			}),
 			"Heartbeat":           call(func(s *Store) error { return s.Heartbeat(ctx, "w", 1, Process{Name: "a", Runs: 1}) }),
 			"Drain":               call(func(s *Store) error { return missing(s.Drain(ctx, "none")) }),
 			"Deregister":          call(func(s *Store) error { return missing(s.Deregister(ctx, "none")) }),

@@ -41,7 +41,8 @@ func codeLabels(f *codec.Fields, b *[]byte) {
 	}
 }
 
-// codeRef codes a run reference. In JSON it is a string but not a RunID, because it omits the shard.
+// codeRef codes a run reference. In JSON it is a string but not a RunID, because it omits the
+// shard.
 func codeRef(ref *protocol.Ref, f *codec.Fields) {
 	if c := f.Binary(); c != nil {
 		ref.Code(c)

@@ -6,7 +6,8 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// Finish ends a run that a worker got from Await with what a Handler has returned, as a Worker does: for loops that call handlers by themselves.
+// Finish ends a run that a worker got from Await with what a Handler has returned, as a Worker
+// does: for loops that call handlers by themselves.
 //
 // Errors: ErrConflict if the worker does not have the run any more, or it was cancelled.
 func (s *Store) Finish(ctx context.Context, id string, t *Task, result any, err error) error {

@@ -46,7 +46,8 @@ func (g *ground) bodies() []engine.Op {
 	odd := "\xff" // keys and messages need not be UTF-8
 	ends := []end{
 		{ref: g.running, attempt: 1, how: completed, outcome: "approved", output: []byte("\xff"), delay: -1},
-		{ref: g.alone, begun: 1, how: failed, code: "c", message: odd, delay: 5}, {ref: g.waited, how: refused}, {ref: g.running, how: released, output: []byte{}},
+		{ref: g.alone, begun: 1, how: failed, code: "c", message: odd, delay: 5}, {ref: g.waited, how: refused}, {ref: g.running,
+			how: released, output: []byte{}},
 	}
 	s := defaultSpec
 	s.owner, s.rate = odd, rate{10, 1000, 5}
@@ -54,22 +55,29 @@ func (g *ground) bodies() []engine.Op {
 	full := bare
 	full.ends, full.waiting = ends, 3
 	invocation := protocol.Invoke{
-		Input: []byte(" [1]\n"), Priority: 3, Delay: 5, Timeout: 7, MaxAttempts: 2, Labels: labels, ConcurrencyKey: odd, IdempotencyKey: odd, Awaited: true, Expires: 9,
+		Input: []byte(" [1]\n"), Priority: 3, Delay: 5, Timeout: 7, MaxAttempts: 2, Labels: labels, ConcurrencyKey: odd,
+		IdempotencyKey: odd, Awaited: true, Expires: 9,
 	}
 	plan := plan{3, labels, odd, []byte("{}")}
 	return []engine.Op{
-		invokeRun.Op("a", invocation, nil), invokeRun.Op("a", protocol.Invoke{}, nil), invokeRun.Op("a", protocol.Invoke{Labels: []byte{}}, nil),
+		invokeRun.Op("a", invocation, nil), invokeRun.Op("a", protocol.Invoke{}, nil), invokeRun.Op("a", protocol.Invoke{Labels: []byte{}},
+			nil),
 		cancelRun.Op("", protocol.Cancel{Ref: g.waited, Reason: odd}, nil), cancelRun.Op("", protocol.Cancel{Ref: g.running}, nil),
-		register.Op("b", s, nil), register.Op("a", defaultSpec, nil), enable.Op("a", false, nil), remove.Op("a", true, nil), remove.Op("a", false, nil),
+		register.Op("b", s, nil), register.Op("a", defaultSpec, nil), enable.Op("a", false, nil), remove.Op("a", true, nil), remove.Op("a",
+			false, nil),
 		openSession.Op("", openBody{process: "p", groups: []group{{"", []string{"a"}}, {string(labels), []string{"a", "b"}}}}, nil),
 		openSession.Op("", openBody{session: g.session, process: "q"}, nil),
-		takeRuns.Op("", bare, nil), takeRuns.Op("", full, nil), takeRuns.Op("", workBody{session: g.session, ends: ends[:1], wants: []want{{0, "v", 1}, {0, "u", 2}}}, nil),
+		takeRuns.Op("", bare, nil), takeRuns.Op("", full, nil), takeRuns.Op("",
+			workBody{session: g.session, ends: ends[:1], wants: []want{{0, "v", 1}, {0, "u", 2}}}, nil),
 		takeRuns.Op("", workBody{session: g.session, wants: []want{{7, "v", 1}}}, nil),
-		touchRun.Op("", touchBody{session: g.session, ref: g.running, attempt: 1, extend: 5}, nil), touchRun.Op("", touchBody{self: "w", ref: g.alone, extend: maxMillis, begun: 1}, nil),
+		touchRun.Op("", touchBody{session: g.session, ref: g.running, attempt: 1, extend: 5}, nil), touchRun.Op("",
+			touchBody{self: "w", ref: g.alone, extend: maxMillis, begun: 1}, nil),
 		closeSession.Op("", sessionBody{session: g.session}, nil), closeSession.Op("", sessionBody{self: "w"}, nil),
-		setSchedule.Op("a", scheduleBody{"s", times{cron: "*/5 * * * *", zone: "Europe/Berlin", limit: 7, catchUp: CatchUpAll}, plan, true}, nil),
+		setSchedule.Op("a", scheduleBody{"s", times{cron: "*/5 * * * *", zone: "Europe/Berlin", limit: 7, catchUp: CatchUpAll}, plan, true},
+			nil),
 		setSchedule.Op("a", scheduleBody{name: "s", times: times{every: 1000, anchor: -3, overlap: OverlapReplace, limit: 1}}, nil),
-		deleteSchedule.Op("a", scheduleName{name: "s"}, nil), pauseSchedule.Op("a", scheduleName{"s", true}, nil), triggerSchedule.Op("a", scheduleName{name: "s"}, nil),
+		deleteSchedule.Op("a", scheduleName{name: "s"}, nil), pauseSchedule.Op("a", scheduleName{"s", true}, nil), triggerSchedule.Op("a",
+			scheduleName{name: "s"}, nil),
 		settleRuns.Op("", workBody{session: g.session, ends: ends[:1]}, nil), settleRuns.Op("", workBody{self: "w", ends: ends[1:2]}, nil),
 		endRun.Op("", workBody{session: g.session, ends: ends[:1]}, nil), endRun.Op("", workBody{self: "w", ends: ends[1:2]}, nil),
 		checkHeld.Op("", touchBody{self: "w", ref: g.alone, attempt: 1, begun: 1, extend: 1}, nil),
@@ -77,8 +85,8 @@ func (g *ground) bodies() []engine.Op {
 	}
 }
 
-// FuzzApplyCommand applies bodies that nobody encoded. Each is refused or applied, an admitted one is
-// faithful in JSON and does not stop the shard, and all rows stay valid.
+// FuzzApplyCommand applies bodies that nobody encoded. Each is refused or applied, an admitted one
+// is faithful in JSON and does not stop the shard, and all rows stay valid.
 func FuzzApplyCommand(f *testing.F) {
 	p := table()
 	for _, op := range newGround(f).bodies() {

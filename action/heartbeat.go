@@ -8,9 +8,9 @@ import (
 	"github.com/floedb/floe/internal/protocol"
 )
 
-// sendHeartbeats keeps the session alive until it ends. Each turn is a reconciliation followed by a wait
-// for cancelled runs; both are heartbeats. If the shard does not answer for a lease, sendHeartbeats
-// cancels all handlers.
+// sendHeartbeats keeps the session alive until it ends. Each turn is a reconciliation followed by a
+// wait for cancelled runs; both are heartbeats. If the shard does not answer for a lease,
+// sendHeartbeats cancels all handlers.
 func (l *link) sendHeartbeats(s *clientSession) {
 	answered, reported := time.Now(), false
 	var pauses pause
@@ -36,9 +36,9 @@ func (l *link) sendHeartbeats(s *clientSession) {
 // heartbeatEvery returns the interval between heartbeats: a third of the lease.
 func (s *clientSession) heartbeatEvery() time.Duration { return s.lease / 3 }
 
-// reconcile compares the runs that the session holds in the shard with those of this process. It cancels
-// the handlers of cancelled runs. A run that is unknown here was in an answer that was lost, and
-// reconcile releases it when it has been unknown for suspectAfter.
+// reconcile compares the runs that the session holds in the shard with those of this process. It
+// cancels the handlers of cancelled runs. A run that is unknown here was in an answer that was
+// lost, and reconcile releases it when it has been unknown for suspectAfter.
 func (l *link) reconcile(s *clientSession) error {
 	p := l.pool
 	p.mu.Lock()
@@ -88,8 +88,8 @@ func (l *link) reconcile(s *clientSession) error {
 // noWorker is the source of ends of runs that are unknown to this process.
 var noWorker = &source{closed: true}
 
-// awaitCancelled waits until runs of the session are cancelled, or until the next reconciliation is due. The
-// reconciliation names the runs.
+// awaitCancelled waits until runs of the session are cancelled, or until the next reconciliation is
+// due. The reconciliation names the runs.
 func (l *link) awaitCancelled(s *clientSession) error {
 	p := l.pool
 	ctx, cancel := context.WithTimeout(engine.Lasting(s.ctx), s.heartbeatEvery())
@@ -117,9 +117,10 @@ func (l *link) awaitCancelled(s *clientSession) error {
 	return err
 }
 
-// cancelRefs cancels the handlers of the runs that a reconciliation named as cancelled. It skips a run
-// that was retried and accepted after the reconciliation was sent: the answer may be about the earlier
-// attempt. If it is not, awaitCancelled returns at once and the next reconciliation names the run again.
+// cancelRefs cancels the handlers of the runs that a reconciliation named as cancelled. It skips a
+// run that was retried and accepted after the reconciliation was sent: the answer may be about the
+// earlier attempt. If it is not, awaitCancelled returns at once and the next reconciliation names
+// the run again.
 func (l *link) cancelRefs(s *clientSession, refs []protocol.Ref, serial int) {
 	l.pool.mu.Lock()
 	var pieces []*piece

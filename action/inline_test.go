@@ -10,7 +10,8 @@ import (
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
-// TestInlineSets: rows of actions as builds before had them, with all sets of labels in them, are read, and their runs go on. They are written as they are now.
+// TestInlineSets: rows of actions as builds before had them, with all sets of labels in them, are
+// read, and their runs go on. They are written as they are now.
 func TestInlineSets(t *testing.T) {
 	for _, n := range []int{1, 2, 5, maxSets} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -108,7 +109,8 @@ func codeOld(r *record, c *codec.Coder) {
 	c.Uvarint(&r.id)
 	r.definition.code(c)
 	for _, v := range [...]*int64{
-		&r.pending, &r.running, &r.completed, &r.failed, &r.cancelled, &r.timedOut, &r.unconfirmed, &r.delayed, &r.kept, &r.took, &r.allowed,
+		&r.pending, &r.running, &r.completed, &r.failed, &r.cancelled, &r.timedOut, &r.unconfirmed, &r.delayed, &r.kept, &r.took,
+		&r.allowed,
 	} {
 		c.Varint(v)
 	}

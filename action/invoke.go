@@ -78,12 +78,14 @@ func (a *act) place(v *protocol.Invoke) error {
 	return nil
 }
 
-// route returns a name in whose shard a run has to be, "" if it can be in any. Those that a limit is about are at the home of the action, so that the limit
-// holds. So are those of an action whose name has a {tag}, for transactions with what else has it.
+// route returns a name in whose shard a run has to be, "" if it can be in any. Those that a limit
+// is about are at the home of the action, so that the limit holds. So are those of an action whose
+// name has a {tag}, for transactions with what else has it.
 //
-// A run with an idempotency key is in the shard of that key, where a repeat looks for it. Once the action has had limits it is at the home: a repeat still looks in the
-// shard of the key first, where there may be one that was made before, and makes none there any more. So no change of limits makes two of one run.
-// Machines look for what they have invoked where they are.
+// A run with an idempotency key is in the shard of that key, where a repeat looks for it. Once the
+// action has had limits it is at the home: a repeat still looks in the shard of the key first,
+// where there may be one that was made before, and makes none there any more. So no change of
+// limits makes two of one run. Machines look for what they have invoked where they are.
 func (a *act) route(v *protocol.Invoke) string {
 	keyed := v.IdempotencyKey != "" && v.Notify.Machine == 0
 	switch {
@@ -144,12 +146,14 @@ func (a *act) recall(v *protocol.Invoke) (earlier protocol.Ref, found bool, err 
 		return earlier, false, nil
 	}
 	if row.hash != xxhash.Sum64(v.Input) {
-		return earlier, false, engine.Errorf(ErrConflict, "action %q: idempotency key %q was used with another input", a.name, v.IdempotencyKey)
+		return earlier, false, engine.Errorf(ErrConflict, "action %q: idempotency key %q was used with another input", a.name,
+			v.IdempotencyKey)
 	}
 	return row.ref, true, nil
 }
 
-// remember remembers the idempotency key of a run. It may belong to one that nobody has to know of any more.
+// remember remembers the idempotency key of a run. It may belong to one that nobody has to know of
+// any more.
 func (a *act) remember(ref protocol.Ref, v *protocol.Invoke) {
 	if b, ok := a.tx.Get(append(numberKey(nil, rowKey, a.id), v.IdempotencyKey...)); ok {
 		row := must(decode(b, (*keyRow).code))
@@ -208,7 +212,8 @@ func (a *act) insert(ref protocol.Ref, v *protocol.Invoke, set uint8) {
 	a.enqueue(ref, st, true)
 }
 
-// state returns what becomes of a fresh run first: its row 's' is written when there is more to say.
+// state returns what becomes of a fresh run first: its row 's' is written when there is more to
+// say.
 func (r *runRow) state(ref protocol.Ref) *stateRow {
 	st := &stateRow{status: Pending, set: r.set, priority: r.priority, key: r.key, maxAttempts: r.maxAttempts, seq: ref.Run}
 	if r.notify.Machine != 0 {
@@ -351,7 +356,8 @@ func (a *act) lane(set uint8, key string) *lane {
 	return l
 }
 
-// siblings returns the lanes of the same key with other sets of labels, of an action whose limit per key is for all of them together.
+// siblings returns the lanes of the same key with other sets of labels, of an action whose limit
+// per key is for all of them together.
 func (a *act) siblings(l *lane) (all []*lane) {
 	if a.maxPerKey == 0 {
 		return nil
@@ -404,11 +410,13 @@ func (a *act) freeSlot(l *lane, siblings []*lane) bool {
 	return a.maxPerKey == 0 || running < a.maxPerKey
 }
 
-// settleLane writes a lane in which another run is first, with its place among those whose next run can be begun.
+// settleLane writes a lane in which another run is first, with its place among those whose next run
+// can be begun.
 func (a *act) settleLane(l *lane) { a.writeLane(l, a.freeSlot(l, a.siblings(l))) }
 
-// settleKey writes a lane of which another number of runs is under way, and those lanes of the key for which that makes a difference: in turn, so that none of
-// them is always before the others. wakes says whether somebody may have to be told of what can be begun now.
+// settleKey writes a lane of which another number of runs is under way, and those lanes of the key
+// for which that makes a difference: in turn, so that none of them is always before the others.
+// wakes says whether somebody may have to be told of what can be begun now.
 func (a *act) settleKey(l *lane, wakes bool) {
 	siblings := a.siblings(l)
 	slot := a.freeSlot(l, siblings)

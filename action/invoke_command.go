@@ -33,7 +33,8 @@ func codeInvoke(v *protocol.Invoke, f *codec.Fields) {
 	}
 }
 
-// limitInvoke rejects fields reserved for machines and inputs that are not valid JSON. Parsing is slow, so Apply does not repeat it.
+// limitInvoke rejects fields reserved for machines and inputs that are not valid JSON. Parsing is
+// slow, so Apply does not repeat it.
 func limitInvoke(v *protocol.Invoke) error {
 	if v.Notify.Machine != 0 || v.Source != "" || v.Repeated {
 		return engine.Errorf(ErrInvalid, "action: invocation has fields that only machines may set")

@@ -19,8 +19,12 @@ const (
 	handoverMillis    = 10_000           // how long an ended run is kept, however few its action keeps, when somebody waits for its end
 	idempotencyMillis = 24 * 3600 * 1000 // how long an idempotency key is remembered, at least
 	leaseMillis       = 30_000           // how long a process may be silent
-	leastLease        = 3_000            // that is less where duties are in a hurry, but not too little for what processes have to do meanwhile
-	haltMillis        = 3_000            // how much later than it meant to the duty of sessions looks at them if the node has stood still; a busy one is not so late
+	// that is less where duties are in a hurry, but not too little for what processes have to do
+	// meanwhile
+	leastLease = 3_000
+	// how much later than it meant to the duty of sessions looks at them if the node has stood
+	// still; a busy one is not so late
+	haltMillis        = 3_000
 	defaultTimeout    = 30_000
 	defaultRetries    = 3
 	defaultBackoffMin = 1000

@@ -50,7 +50,8 @@ func (w *world) end(session uint64, e end) verdict {
 	return got.verdicts[0]
 }
 
-// TestKeyAcrossSets: the limit of runs per key is one for all sets of labels. Each set had a limit of its own, and the sets of a key are served in turn.
+// TestKeyAcrossSets: the limit of runs per key is one for all sets of labels. Each set had a limit
+// of its own, and the sets of a key are served in turn.
 func TestKeyAcrossSets(t *testing.T) {
 	s := defaultSpec
 	s.maxPerKey = 1
@@ -81,7 +82,8 @@ func TestKeyAcrossSets(t *testing.T) {
 	}
 }
 
-// TestLateResultOfSnoozed: an attempt that did not count has the number of the next one; what it says was taken for what that says.
+// TestLateResultOfSnoozed: an attempt that did not count has the number of the next one; what it
+// says was taken for what that says.
 func TestLateResultOfSnoozed(t *testing.T) {
 	for _, how := range []how{snoozed, released} {
 		w, session := plain(t, defaultSpec)
@@ -99,7 +101,8 @@ func TestLateResultOfSnoozed(t *testing.T) {
 				if v := w.end(session, end{ref: one.ref, attempt: one.attempt, begun: one.begun, how: completed}); v != want {
 					t.Errorf("the result of the first attempt: %v", v)
 				}
-				_, err := w.do(kindTouch, body(touchRun, "", touchBody{session: session, ref: one.ref, attempt: one.attempt, begun: one.begun, extend: 1000}))
+				_, err := w.do(kindTouch, body(touchRun, "",
+					touchBody{session: session, ref: one.ref, attempt: one.attempt, begun: one.begun, extend: 1000}))
 				if !errors.Is(err, ErrConflict) {
 					t.Errorf("Extend of the first attempt: %v", err)
 				}
@@ -111,8 +114,9 @@ func TestLateResultOfSnoozed(t *testing.T) {
 	}
 }
 
-// TestKeyAfterItsDay: an idempotency key means something as long as its run has not ended and in the 24 h since it was made. That of a run which took longer went on
-// to, and an input was compared with that of a key whose time was over.
+// TestKeyAfterItsDay: an idempotency key means something as long as its run has not ended and in
+// the 24 h since it was made. That of a run which took longer went on to, and an input was compared
+// with that of a key whose time was over.
 func TestKeyAfterItsDay(t *testing.T) {
 	s := defaultSpec
 	s.timeout = maxMillis
@@ -139,19 +143,22 @@ func TestKeyAfterItsDay(t *testing.T) {
 	}
 }
 
-// TestLongestTimes: the longest times there are do not overflow, where they are counted in ms and where they are counted in ns.
+// TestLongestTimes: the longest times there are do not overflow, where they are counted in ms and
+// where they are counted in ns.
 func TestLongestTimes(t *testing.T) {
 	if got := duration(millis(math.MaxInt64)); got != math.MaxInt64 {
 		t.Errorf("the longest time is %v", got)
 	}
-	w, session := plain(t, spec{timeout: maxMillis, maxRetries: 5, backoffMin: maxMillis, backoffMax: maxMillis, retainFor: maxMillis, retainRuns: 10})
+	w, session := plain(t, spec{timeout: maxMillis, maxRetries: 5, backoffMin: maxMillis, backoffMax: maxMillis, retainFor: maxMillis,
+		retainRuns: 10})
 	w.mustInvoke(protocol.Invoke{})
 	w.mustInvoke(protocol.Invoke{Delay: maxMillis})
 	got := w.take(session, 10)
 	if len(got) != 1 || duration(got[0].timeout) != math.MaxInt64 {
 		t.Fatalf("%+v", got)
 	}
-	if _, err := w.do(kindTouch, body(touchRun, "", touchBody{session: session, ref: got[0].ref, extend: millis(math.MaxInt64)})); err != nil {
+	if _, err := w.do(kindTouch, body(touchRun, "",
+		touchBody{session: session, ref: got[0].ref, extend: millis(math.MaxInt64)})); err != nil {
 		t.Error(err)
 	}
 	w.r.Advance(1000)
@@ -159,12 +166,14 @@ func TestLongestTimes(t *testing.T) {
 		t.Error(v)
 	}
 	q := infoQuery{namespace: "n", name: "a"}
-	if err := w.r.Query(t.Context(), 0, &q); err != nil || q.info.Timeout != math.MaxInt64 || q.info.BackoffMax != math.MaxInt64 || q.info.RetainFor != math.MaxInt64 {
+	if err := w.r.Query(t.Context(), 0, &q); err != nil || q.info.Timeout != math.MaxInt64 || q.info.BackoffMax != math.MaxInt64 ||
+		q.info.RetainFor != math.MaxInt64 {
 		t.Errorf("%+v, %v", q.info, err)
 	}
 }
 
-// TestRateOfOne: a rate whose Burst is 1 is reached, though the log counts in milliseconds and takes come when they come. 5,000 a second were 665.
+// TestRateOfOne: a rate whose Burst is 1 is reached, though the log counts in milliseconds and
+// takes come when they come. 5,000 a second were 665.
 func TestRateOfOne(t *testing.T) {
 	for _, c := range []struct{ limit, every int64 }{{5000, 1}, {5000, 7}, {300, 3}, {7, 9}} {
 		s := defaultSpec
@@ -191,7 +200,8 @@ func TestRateOfOne(t *testing.T) {
 	}
 }
 
-// TestSetsAreUsedAgain: the number of a set of labels that no run has is given to another set. 64 sets were all that an action ever had.
+// TestSetsAreUsedAgain: the number of a set of labels that no run has is given to another set. 64
+// sets were all that an action ever had.
 func TestSetsAreUsedAgain(t *testing.T) {
 	s := defaultSpec
 	s.retainRuns = 10
@@ -219,7 +229,8 @@ func TestSetsAreUsedAgain(t *testing.T) {
 	if !errors.Is(last, ErrInvalid) {
 		t.Errorf("a set more than %d that runs have: %v", maxSets, last)
 	}
-	if q := (runsQuery{namespace: "n", name: "a", before: math.MaxUint64, limit: 1000, maxBytes: 1 << 20}); w.r.Query(t.Context(), 0, &q) != nil || len(q.items) < maxSets-1 {
+	if q := (runsQuery{namespace: "n", name: "a", before: math.MaxUint64, limit: 1000, maxBytes: 1 << 20}); w.r.Query(t.Context(), 0,
+		&q) != nil || len(q.items) < maxSets-1 {
 		t.Errorf("%d runs", len(q.items))
 	} else {
 		for _, r := range q.items {
@@ -231,7 +242,8 @@ func TestSetsAreUsedAgain(t *testing.T) {
 	w.r.Verify()
 }
 
-// TestBufferedAfterTimeout: the tick that waits begins also when the run before ends because its worker is silent or too slow, which names the run by less than its end does.
+// TestBufferedAfterTimeout: the tick that waits begins also when the run before ends because its
+// worker is silent or too slow, which names the run by less than its end does.
 func TestBufferedAfterTimeout(t *testing.T) {
 	r := machinetest.New(t, 1, table())
 	a := newActions(t, r, "n")
@@ -255,7 +267,8 @@ func TestBufferedAfterTimeout(t *testing.T) {
 	}
 }
 
-// TestReplaceBeginsFirst: a tick that replaces a run which goes on, of an action that is disabled, ended it and began none.
+// TestReplaceBeginsFirst: a tick that replaces a run which goes on, of an action that is disabled,
+// ended it and began none.
 func TestReplaceBeginsFirst(t *testing.T) {
 	r := machinetest.New(t, 1, table())
 	a := newActions(t, r, "n")
@@ -278,7 +291,8 @@ func TestReplaceBeginsFirst(t *testing.T) {
 	}
 }
 
-// TestClockLeap: that somebody sets the clock forward makes no process silent: one that is heard of three times in a lease keeps what it has, one that is not loses it.
+// TestClockLeap: that somebody sets the clock forward makes no process silent: one that is heard of
+// three times in a lease keeps what it has, one that is not loses it.
 func TestClockLeap(t *testing.T) {
 	s := defaultSpec
 	s.timeout = maxMillis
@@ -297,7 +311,8 @@ func TestClockLeap(t *testing.T) {
 			w.r.Advance(0)
 		}
 	}
-	if _, err := w.do(kindTouch, body(touchRun, "", touchBody{session: session, ref: run.ref, attempt: 1, extend: maxMillis / 2})); err != nil {
+	if _, err := w.do(kindTouch, body(touchRun, "",
+		touchBody{session: session, ref: run.ref, attempt: 1, extend: maxMillis / 2})); err != nil {
 		t.Errorf("the clock was set: %v", err)
 	}
 	for range 3 {
@@ -309,8 +324,9 @@ func TestClockLeap(t *testing.T) {
 	}
 }
 
-// TestHalt: a node that has stood still, as a machine that was halted does, takes no process for silent that could not reach it meanwhile. One that is silent from then on loses
-// what it has a lease later.
+// TestHalt: a node that has stood still, as a machine that was halted does, takes no process for
+// silent that could not reach it meanwhile. One that is silent from then on loses what it has a
+// lease later.
 func TestHalt(t *testing.T) {
 	s := defaultSpec
 	s.timeout = maxMillis
@@ -343,7 +359,8 @@ func TestHalt(t *testing.T) {
 	}
 }
 
-// TestLimitsOfAProcess: the workers of a process have up to 100 sets of labels and handlers, with 1,000 names in all, and up to 1,000 runs in a shard.
+// TestLimitsOfAProcess: the workers of a process have up to 100 sets of labels and handlers, with
+// 1,000 names in all, and up to 1,000 runs in a shard.
 func TestLimitsOfAProcess(t *testing.T) {
 	names := func(n int) (all []string) {
 		for i := range n {
@@ -383,7 +400,8 @@ func TestLimitsOfAProcess(t *testing.T) {
 	}
 }
 
-// TestTakeOfFullProcess: a take of a process that has 1,000 runs waits until one has ended, though runs are ready all the time.
+// TestTakeOfFullProcess: a take of a process that has 1,000 runs waits until one has ended, though
+// runs are ready all the time.
 func TestTakeOfFullProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, session := plain(t, defaultSpec)
@@ -422,7 +440,8 @@ func TestTakeOfFullProcess(t *testing.T) {
 	})
 }
 
-// TestAvailableAt: a run whose delay is ended, by RunNow or by a Retry of one that was cancelled in it, is available from then on. It said the end of its delay.
+// TestAvailableAt: a run whose delay is ended, by RunNow or by a Retry of one that was cancelled in
+// it, is available from then on. It said the end of its delay.
 func TestAvailableAt(t *testing.T) {
 	for _, cancelled := range []bool{false, true} {
 		w, session := plain(t, defaultSpec)
@@ -450,8 +469,9 @@ func TestAvailableAt(t *testing.T) {
 	}
 }
 
-// TestExpireOfGivenBack: an attempt that is given back does not count, so a run that no other worker begins in its time expires. One whose time has passed while a
-// worker had it was begun in its time, and goes on: it failed, with what its handler had done so far.
+// TestExpireOfGivenBack: an attempt that is given back does not count, so a run that no other
+// worker begins in its time expires. One whose time has passed while a worker had it was begun in
+// its time, and goes on: it failed, with what its handler had done so far.
 func TestExpireOfGivenBack(t *testing.T) {
 	give := map[string]func(w *world, session uint64, got taken){
 		"release": func(w *world, session uint64, got taken) {

@@ -23,9 +23,9 @@ const (
 	maxEndSize   = 4 << 20          // bytes of outputs at which a batch is full
 )
 
-// link connects a pool to a shard. It keeps a session open there and runs three loops on it: takeAll
-// takes runs for free workers, sendAll sends the ends of attempts, and sendHeartbeats keeps the
-// session alive. Fields are guarded by the pool's mu unless stated otherwise.
+// link connects a pool to a shard. It keeps a session open there and runs three loops on it:
+// takeAll takes runs for free workers, sendAll sends the ends of attempts, and sendHeartbeats keeps
+// the session alive. Fields are guarded by the pool's mu unless stated otherwise.
 type link struct {
 	pool  *pool
 	shard engine.ShardID
@@ -80,8 +80,8 @@ func bare(r protocol.Ref) protocol.Ref {
 	return r
 }
 
-// errSilent is the cause of cancelling handlers when the shard was unreachable for a lease: their runs
-// are retried by other workers.
+// errSilent is the cause of cancelling handlers when the shard was unreachable for a lease: their
+// runs are retried by other workers.
 var errSilent = engine.Errorf(ErrConflict, "the shard could not be reached for 30 s")
 
 // run keeps a session open in the shard until ctx ends.
@@ -126,9 +126,11 @@ func (l *link) open(ctx context.Context, session uint64) (id uint64, err error) 
 	return id, nil
 }
 
-// serve runs the loops of a session until the session is lost, or until ctx ends: then serve closes it.
+// serve runs the loops of a session until the session is lost, or until ctx ends: then serve closes
+// it.
 func (l *link) serve(ctx context.Context, id uint64) {
-	s := &clientSession{id: id, lease: leaseMillis * time.Millisecond, held: make(map[protocol.Ref]*piece), cancelled: make(map[protocol.Ref]bool), unknown: make(map[protocol.Ref]time.Time)}
+	s := &clientSession{id: id, lease: leaseMillis * time.Millisecond, held: make(map[protocol.Ref]*piece),
+		cancelled: make(map[protocol.Ref]bool), unknown: make(map[protocol.Ref]time.Time)}
 	s.ctx, s.lose = context.WithCancelCause(context.Background())
 	stop := context.AfterFunc(ctx, func() { s.lose(ctx.Err()) })
 	defer stop()
@@ -186,8 +188,8 @@ func (l *link) close(s *clientSession) {
 	}
 }
 
-// handleError handles the error of a call and reports whether the session is lost. An error that may
-// pass leads to an early reconciliation: the call, or its answer, may have been lost.
+// handleError handles the error of a call and reports whether the session is lost. An error that
+// may pass leads to an early reconciliation: the call, or its answer, may have been lost.
 func (l *link) handleError(s *clientSession, err error) (lost bool) {
 	var unknown *sessionError
 	switch {
@@ -267,7 +269,8 @@ func (l *link) unreserveLocked(wants []wanted) {
 	}
 }
 
-// current updates the session's groups if the pool's changed. It reports whether they were up to date.
+// current updates the session's groups if the pool's changed. It reports whether they were up to
+// date.
 func (l *link) current(s *clientSession) bool {
 	p := l.pool
 	p.mu.Lock()
@@ -339,8 +342,8 @@ func (l *link) indexOf(g *poolGroup) int {
 	return -1
 }
 
-// proposeWork proposes a command with ends. If the disk is full, it proposes the ends alone, which the
-// node accepts if they are small.
+// proposeWork proposes a command with ends. If the disk is full, it proposes the ends alone, which
+// the node accepts if they are small.
 func proposeWork(ctx context.Context, s *engine.Scope, op engine.Op, c *workBody) (worked, error) {
 	got, err := engine.Propose(ctx, s, op, takeRuns.Decode)
 	if errors.Is(err, engine.ErrReadOnly) {
@@ -360,7 +363,8 @@ func (l *link) accept(s *clientSession, wants []wanted, all []taken) {
 		t := &all[i]
 		ref := bare(t.ref)
 		before := s.held[ref]
-		known := before != nil && !before.sent && before.taken.begun == t.begun // otherwise the previous attempt is over, but its handler has not returned
+		// otherwise the previous attempt is over, but its handler has not returned
+		known := before != nil && !before.sent && before.taken.begun == t.begun
 		if t.want < 0 || t.want >= len(wants) || known || s.ctx.Err() != nil {
 			continue // a reconciliation finds the run if the session holds it
 		}
@@ -386,9 +390,9 @@ func (l *link) accept(s *clientSession, wants []wanted, all []taken) {
 	}
 }
 
-// cancelledBeforeLocked handles a run that was known as cancelled before it was accepted. If this is
-// not its first attempt, the cancellation may belong to an earlier one and the run was retried, so a
-// reconciliation asks the shard again.
+// cancelledBeforeLocked handles a run that was known as cancelled before it was accepted. If this
+// is not its first attempt, the cancellation may belong to an earlier one and the run was retried,
+// so a reconciliation asks the shard again.
 func (l *link) cancelledBeforeLocked(s *clientSession, p *piece) {
 	if p.taken.begun == 1 {
 		p.cause = ErrCancelled
@@ -400,8 +404,8 @@ func (l *link) cancelledBeforeLocked(s *clientSession, p *piece) {
 	}
 }
 
-// keepLocked drops the release of a run that was unknown to this process: the answer of its take was
-// only late.
+// keepLocked drops the release of a run that was unknown to this process: the answer of its take
+// was only late.
 func (l *link) keepLocked(ref protocol.Ref) {
 	l.ends = slices.DeleteFunc(l.ends, func(e *ending) bool { return e.src == noWorker && bare(e.end.ref) == ref })
 }
@@ -429,16 +433,17 @@ func (l *link) freeLocked(p *piece) {
 	}
 }
 
-// forget removes a piece from the session, because the shard does not assign it to the session any more.
+// forget removes a piece from the session, because the shard does not assign it to the session any
+// more.
 func (l *link) forget(p *piece) {
 	l.pool.mu.Lock()
 	defer l.pool.mu.Unlock()
 	l.dropLocked(p.owner, p.taken.ref, p)
 }
 
-// returned handles the return of a handler whose piece is not settled, because it was lost or late. The
-// end of a late one is sent all the same. The shard's clock has ended the attempt by then, but a
-// workflow that invoked the run may wait for the handler before it compensates the run.
+// returned handles the return of a handler whose piece is not settled, because it was lost or late.
+// The end of a late one is sent all the same. The shard's clock has ended the attempt by then, but
+// a workflow that invoked the run may wait for the handler before it compensates the run.
 func (l *link) returned(p *piece) {
 	l.pool.mu.Lock()
 	defer l.pool.mu.Unlock()
@@ -446,7 +451,8 @@ func (l *link) returned(p *piece) {
 	if errors.As(p.cause, &lost) || p.late { // a late piece may have another cause: an earlier cancellation
 		l.freeLocked(p)
 		if p.late && l.session == p.owner {
-			late := end{ref: p.taken.ref, attempt: p.taken.attempt, begun: p.taken.begun, how: failed, code: CodeTimeout, message: errTimeLimit.Error(), delay: -1}
+			late := end{ref: p.taken.ref, attempt: p.taken.attempt, begun: p.taken.begun, how: failed, code: CodeTimeout,
+				message: errTimeLimit.Error(), delay: -1}
 			l.ends = append(l.ends, &ending{end: late, piece: p, src: p.src})
 			signal(l.send)
 		}
@@ -462,7 +468,8 @@ func (l *link) dropLocked(s *clientSession, ref protocol.Ref, p *piece) {
 	}
 }
 
-// settle queues the end of a piece. The channel receives the shard's verdict or the error of the call.
+// settle queues the end of a piece. The channel receives the shard's verdict or the error of the
+// call.
 func (l *link) settle(p *piece, e end) <-chan error {
 	done := make(chan error, 1)
 	l.pool.mu.Lock()
@@ -594,7 +601,8 @@ func (l *link) sendBatch(s *clientSession, batch []*ending, wants []wanted, c *w
 			continue
 		}
 		l.dropLocked(s, e.end.ref, e.piece)
-		if got.verdicts[i] == overtaken && (e.piece == nil || !e.piece.settled.Load()) { // otherwise a transaction may have ended the attempt
+		// otherwise a transaction may have ended the attempt
+		if got.verdicts[i] == overtaken && (e.piece == nil || !e.piece.settled.Load()) {
 			e.reply(errOver)
 		} else {
 			e.reply(nil)
@@ -622,8 +630,9 @@ func (l *link) unwantLocked(wants []wanted) {
 	}
 }
 
-// sendOnes sends the ends of a rejected batch one by one, because one of them is invalid: the node's
-// limits may be lower than when its handler returned. An output that is rejected alone fails its run.
+// sendOnes sends the ends of a rejected batch one by one, because one of them is invalid: the
+// node's limits may be lower than when its handler returned. An output that is rejected alone fails
+// its run.
 func (l *link) sendOnes(s *clientSession, batch []*ending, wants []wanted, refusal error) {
 	l.pool.mu.Lock()
 	defer l.pool.mu.Unlock()

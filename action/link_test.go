@@ -75,7 +75,8 @@ func (d *lateDoor) Propose(ctx context.Context, shard engine.ShardID, cmd engine
 	return b, err
 }
 
-// oneSlot is a worker with one slot for the action a, in a namespace that is spread over two shards.
+// oneSlot is a worker with one slot for the action a, in a namespace that is spread over two
+// shards.
 type oneSlot struct {
 	*lateDoor
 	t     *testing.T
@@ -88,7 +89,8 @@ type oneSlot struct {
 
 func newOneSlot(t *testing.T) *oneSlot {
 	w := &oneSlot{
-		lateDoor: &lateDoor{Rig: machinetest.New(t, 2, table()), late: make(chan struct{})}, t: t, begun: make(chan RunID, 2), done: make(chan struct{}), ended: make(chan error),
+		lateDoor: &lateDoor{Rig: machinetest.New(t, 2, table()), late: make(chan struct{})}, t: t, begun: make(chan RunID,
+			2), done: make(chan struct{}), ended: make(chan error),
 	}
 	router := engine.NewRouter(w.lateDoor)
 	if err := engine.NewNamespaces(router).Create(t.Context(), "n", true); err != nil {
@@ -141,8 +143,10 @@ func (w *oneSlot) check(first, second RunID) {
 	}
 }
 
-// TestReleasedRunComesBackBeforeItsAnswer: a worker with one slot is free for two shards. What comes from the second one while it is busy is given back, and is the worker's again by the next take
-// before the process has the answer to that. It was thrown away then, as what the process had, until a reconciliation 10 s later.
+// TestReleasedRunComesBackBeforeItsAnswer: a worker with one slot is free for two shards. What
+// comes from the second one while it is busy is given back, and is the worker's again by the next
+// take before the process has the answer to that. It was thrown away then, as what the process had,
+// until a reconciliation 10 s later.
 func TestReleasedRunComesBackBeforeItsAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newOneSlot(t)
@@ -155,8 +159,9 @@ func TestReleasedRunComesBackBeforeItsAnswer(t *testing.T) {
 	})
 }
 
-// TestGivenBackInVain: likewise, but nobody hears that the second run is given back, as the node is killed. The process was said to have it until the attempt's time
-// was over, an hour later; now a reconciliation finds it.
+// TestGivenBackInVain: likewise, but nobody hears that the second run is given back, as the node is
+// killed. The process was said to have it until the attempt's time was over, an hour later; now a
+// reconciliation finds it.
 func TestGivenBackInVain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newOneSlot(t)
@@ -171,8 +176,8 @@ func TestGivenBackInVain(t *testing.T) {
 	})
 }
 
-// TestRefusedEnd: one result that the node no longer takes, because its limit has become smaller, fails its own run. It failed all workers of the process, with what was
-// sent in the same batch.
+// TestRefusedEnd: one result that the node no longer takes, because its limit has become smaller,
+// fails its own run. It failed all workers of the process, with what was sent in the same batch.
 func TestRefusedEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const runs = 20
@@ -222,8 +227,8 @@ func TestRefusedEnd(t *testing.T) {
 	})
 }
 
-// TestTwoReconciliationsAtOnce: what a take has got is not given back because two reconciliations, one right after the other, do not find it in this process: the answer of the take
-// is on its way.
+// TestTwoReconciliationsAtOnce: what a take has got is not given back because two reconciliations,
+// one right after the other, do not find it in this process: the answer of the take is on its way.
 func TestTwoReconciliationsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newOneSlot(t)
@@ -251,7 +256,8 @@ func TestTwoReconciliationsAtOnce(t *testing.T) {
 	})
 }
 
-// TestUnknownRunComesLate: a run that a reconciliation found to be unknown here, and that is about to be given back, is kept when the answer comes by which the process has it.
+// TestUnknownRunComesLate: a run that a reconciliation found to be unknown here, and that is about
+// to be given back, is kept when the answer comes by which the process has it.
 func TestUnknownRunComesLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newOneSlot(t)
@@ -279,7 +285,8 @@ func TestUnknownRunComesLate(t *testing.T) {
 	})
 }
 
-// lateStore returns the store of a namespace behind a lateDoor, with an action "a" of long attempts.
+// lateStore returns the store of a namespace behind a lateDoor, with an action "a" of long
+// attempts.
 func lateStore(t *testing.T) (*lateDoor, *Store) {
 	t.Helper()
 	d := &lateDoor{Rig: machinetest.New(t, 1, table()), shard: 99}
@@ -294,9 +301,10 @@ func lateStore(t *testing.T) (*lateDoor, *Store) {
 	return d, store
 }
 
-// TestOutage: a process that can not reach the shard for longer than a lease, which nobody has noticed there, goes on with what it has. A handler that fails because its ctx
-// has ended is given back: the attempt does not count. An OnError of another worker that does not return is in nobody's way: the process was not heard of any more,
-// and heard of no cancelled runs.
+// TestOutage: a process that can not reach the shard for longer than a lease, which nobody has
+// noticed there, goes on with what it has. A handler that fails because its ctx has ended is given
+// back: the attempt does not count. An OnError of another worker that does not return is in
+// nobody's way: the process was not heard of any more, and heard of no cancelled runs.
 func TestOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, store := lateStore(t)
@@ -304,7 +312,8 @@ func TestOutage(t *testing.T) {
 		blocked := make(chan struct{})
 		causes := make(chan error, 10)
 		workers := []*Worker{
-			store.Worker(WorkerConfig{OnError: func(task *Task, _ error) { <-blocked }}).Handle("b", func(context.Context, *Task) (any, error) { return nil, nil }),
+			store.Worker(WorkerConfig{OnError: func(task *Task, _ error) { <-blocked }}).Handle("b",
+				func(context.Context, *Task) (any, error) { return nil, nil }),
 			store.Worker(WorkerConfig{Concurrency: 1}).Handle("a", func(ctx context.Context, task *Task) (any, error) {
 				<-ctx.Done()
 				causes <- context.Cause(ctx)
@@ -351,7 +360,8 @@ func TestOutage(t *testing.T) {
 	})
 }
 
-// TestErrorBeforeOutage: an error that a handler has returned before its ctx ended counts, however long the shard can not be told of it.
+// TestErrorBeforeOutage: an error that a handler has returned before its ctx ended counts, however
+// long the shard can not be told of it.
 func TestErrorBeforeOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, store := lateStore(t)
@@ -375,7 +385,8 @@ func TestErrorBeforeOutage(t *testing.T) {
 		<-time.After(50 * time.Second)
 		d.away.Store(false)
 		<-time.After(20 * time.Second)
-		if r, err := store.Runs().Get(ctx, i.Run); err != nil || r.Status != Failed || r.Attempt != 1 || r.Error != "it is broken" || calls.Load() != 1 {
+		if r, err := store.Runs().Get(ctx, i.Run); err != nil || r.Status != Failed || r.Attempt != 1 || r.Error != "it is broken" ||
+			calls.Load() != 1 {
 			t.Errorf("behind the outage: %+v, %v, and the handler was called %d times", r, err, calls.Load())
 		}
 		stop()
@@ -385,8 +396,9 @@ func TestErrorBeforeOutage(t *testing.T) {
 	})
 }
 
-// TestRetriedAfterCancel: a run that was cancelled and retried is another attempt, also when the same process gets it. It was taken for the one that was cancelled when the process
-// learned late of that, and that it was cancelled again was said only by the next reconciliation, 10 s later.
+// TestRetriedAfterCancel: a run that was cancelled and retried is another attempt, also when the
+// same process gets it. It was taken for the one that was cancelled when the process learned late
+// of that, and that it was cancelled again was said only by the next reconciliation, 10 s later.
 func TestRetriedAfterCancel(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -460,8 +472,10 @@ func TestRetriedAfterCancel(t *testing.T) {
 	}
 }
 
-// TestNextAttemptBesideTheLast: the next attempt of a run may come to the process whose handler of the last one has not returned: a transaction has ended that, or its time has
-// passed by the clock of the shard first. It was taken for what the process had, and was begun when a reconciliation had found that it was not, up to 10 s after that handler returned.
+// TestNextAttemptBesideTheLast: the next attempt of a run may come to the process whose handler of
+// the last one has not returned: a transaction has ended that, or its time has passed by the clock
+// of the shard first. It was taken for what the process had, and was begun when a reconciliation
+// had found that it was not, up to 10 s after that handler returned.
 func TestNextAttemptBesideTheLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &lateDoor{Rig: machinetest.New(t, 1, table()), shard: 99}

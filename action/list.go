@@ -49,11 +49,13 @@ type listOptions struct {
 	until      int64 // likewise
 }
 
-// Limit sets how many items a page holds at most, 1 to 1000; the default is 100. Iterators read pages of this size.
+// Limit sets how many items a page holds at most, 1 to 1000; the default is 100. Iterators read
+// pages of this size.
 func Limit(n int) PageOption { return engine.Limit(n) }
 
-// Cursor continues a listing behind an earlier page, with its Cursor; behind a run with its id, unless the namespace is spread. What has come or gone meanwhile shows or not, depending on where it is; all
-// else is neither skipped nor repeated.
+// Cursor continues a listing behind an earlier page, with its Cursor; behind a run with its id,
+// unless the namespace is spread. What has come or gone meanwhile shows or not, depending on where
+// it is; all else is neither skipped nor repeated.
 func Cursor(c string) PageOption { return engine.Cursor(c) }
 
 // Prefix lists only actions whose names begin with p.
@@ -147,12 +149,15 @@ func (a *attribute) of(r *Run) bool {
 	return r.Code == a.value
 }
 
-// Has lists only runs whose attribute has a value; given several times, those that have all of them, up to 16.
+// Has lists only runs whose attribute has a value; given several times, those that have all of
+// them, up to 16.
 func Has(name Attribute, value string) RunOption {
 	return filterOf(func(o *listOptions) {
 		a := attribute{string(name), value}
 		if !a.known() {
-			o.Fail(engine.Errorf(ErrInvalid, "action: runs have no attribute %q: source, concurrency_key, idempotency_key, worker, outcome, code or label.<name>", a.name))
+			o.Fail(engine.Errorf(ErrInvalid,
+				"action: runs have no attribute %q: source, concurrency_key, idempotency_key, worker, outcome, code or label.<name>",
+				a.name))
 		}
 		if o.attributes = append(o.attributes, a); len(o.attributes) > maxAttributes {
 			o.Fail(engine.Errorf(ErrInvalid, "action: %d attributes of a listing exceed %d", len(o.attributes), maxAttributes))
@@ -160,8 +165,9 @@ func Has(name Attribute, value string) RunOption {
 	})
 }
 
-// InvokedBetween lists only runs that were invoked at a time or after, and before another one; the zero time.Time is no bound. Runs are known by the ms of their
-// invocation: those of the ms of a bound that is within one are listed.
+// InvokedBetween lists only runs that were invoked at a time or after, and before another one; the
+// zero time.Time is no bound. Runs are known by the ms of their invocation: those of the ms of a
+// bound that is within one are listed.
 func InvokedBetween(from, to time.Time) RunOption {
 	return filterOf(func(o *listOptions) {
 		o.since, o.until = 0, 0
@@ -200,8 +206,8 @@ func (s *Store) Get(ctx context.Context, name string) (Info, error) {
 
 // Page returns a page of the actions of the namespace, in order of their names.
 //
-// Options: Limit, Cursor, Prefix. Errors: ErrInvalid for a limit that is not 1-1000, a prefix of more than 255 bytes, and a cursor that is no name with
-// the prefix.
+// Options: Limit, Cursor, Prefix. Errors: ErrInvalid for a limit that is not 1-1000, a prefix of
+// more than 255 bytes, and a cursor that is no name with the prefix.
 func (s *Store) Page(ctx context.Context, opts ...ListOption) (page Page[Info], err error) {
 	o, err := engine.ListingOf(opts)
 	if err != nil {
@@ -216,15 +222,17 @@ func (s *Store) Page(ctx context.Context, opts ...ListOption) (page Page[Info], 
 	return page, s.countWorkers(ctx, page.Items)
 }
 
-// All iterates over the actions of the namespace, in order of their names. Each pair is an action and nil, or a zero Info and an error, after which
-// iteration ends; nothing runs before the first step, and break or a done ctx releases everything.
+// All iterates over the actions of the namespace, in order of their names. Each pair is an action
+// and nil, or a zero Info and an error, after which iteration ends; nothing runs before the first
+// step, and break or a done ctx releases everything.
 //
 // Options and errors are those of Page.
 func (s *Store) All(ctx context.Context, opts ...ListOption) iter.Seq2[Info, error] {
 	return engine.All(ctx, s.Page, opts)
 }
 
-// merge puts together what shards have of an action. One that its home does not have has been deleted there.
+// merge puts together what shards have of an action. One that its home does not have has been
+// deleted there.
 func merge(parts []shardInfo) (Info, bool) {
 	home := slices.IndexFunc(parts, func(p shardInfo) bool { return p.home })
 	if home < 0 {
@@ -270,12 +278,13 @@ type Runs struct{ store *Store }
 // Runs returns what reads and lists the runs of the namespace.
 func (s *Store) Runs() Runs { return Runs{s} }
 
-// Page returns a page of the runs of an action, the newest first. Without the option Of it lists the runs of all actions, in order of the actions'
-// names; a page has those of one action. A page ends early when its inputs and outputs exceed 4 MiB; without Of, and with InState, Has and
+// Page returns a page of the runs of an action, the newest first. Without the option Of it lists
+// the runs of all actions, in order of the actions' names; a page has those of one action. A page
+// ends early when its inputs and outputs exceed 4 MiB; without Of, and with InState, Has and
 // InvokedBetween, it may be empty and not the last.
 //
-// Options: Limit, Cursor, Of, InState, Has, InvokedBetween. Errors: ErrNotFound if the action of Of does not exist; ErrInvalid for options out of
-// their limits and for what is no cursor.
+// Options: Limit, Cursor, Of, InState, Has, InvokedBetween. Errors: ErrNotFound if the action of Of
+// does not exist; ErrInvalid for options out of their limits and for what is no cursor.
 func (l Runs) Page(ctx context.Context, opts ...RunOption) (page Page[Run], err error) {
 	o := listOptions{Listing: engine.NewListing()}
 	engine.Apply(&o, opts)
@@ -288,8 +297,8 @@ func (l Runs) Page(ctx context.Context, opts ...RunOption) (page Page[Run], err 
 	return l.page(ctx, &o)
 }
 
-// pageOfAll returns a page of the runs of all actions. Its cursor is the escaped name of an action, a slash, and the cursor of a page of
-// that action, or "" behind its last page.
+// pageOfAll returns a page of the runs of all actions. Its cursor is the escaped name of an action,
+// a slash, and the cursor of a page of that action, or "" behind its last page.
 func (l Runs) pageOfAll(ctx context.Context, o *listOptions) (page Page[Run], err error) {
 	escaped, within, ok := strings.Cut(o.Cursor, "/")
 	after, err := url.PathUnescape(escaped)
@@ -329,7 +338,8 @@ func (l Runs) page(ctx context.Context, o *listOptions) (page Page[Run], err err
 	}
 	parts := make([]*runsQuery, len(shards))
 	for i := range shards {
-		parts[i] = &runsQuery{namespace: l.store.Namespace(), name: o.action, before: from[i], status: o.status, limit: o.Limit, maxBytes: maxPageBytes,
+		parts[i] = &runsQuery{namespace: l.store.Namespace(), name: o.action, before: from[i], status: o.status, limit: o.Limit,
+			maxBytes:   maxPageBytes,
 			attributes: o.attributes, since: o.since, until: o.until}
 	}
 	if err := engine.FanOut(ctx, scope, shards, parts); err != nil {
@@ -346,7 +356,8 @@ func (l Runs) page(ctx context.Context, o *listOptions) (page Page[Run], err err
 	return engine.MergeNewest(parts, from, o.Limit, found, func(r *Run) time.Time { return r.CreatedAt }, number), nil
 }
 
-// All iterates over the runs, in the order of Page and by the contract of Store.All. Options and errors are those of Page.
+// All iterates over the runs, in the order of Page and by the contract of Store.All. Options and
+// errors are those of Page.
 func (l Runs) All(ctx context.Context, opts ...RunOption) iter.Seq2[Run, error] {
 	return engine.All(ctx, l.Page, opts)
 }

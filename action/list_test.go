@@ -11,8 +11,8 @@ import (
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
-// TestLatency: the latency of an action is about the last attempts of completed runs, over all shards: on average of all that ever were, and the P99 of those among the
-// last 1,024 that ended.
+// TestLatency: the latency of an action is about the last attempts of completed runs, over all
+// shards: on average of all that ever were, and the P99 of those among the last 1,024 that ended.
 func TestLatency(t *testing.T) {
 	for _, shards := range []int{1, 4} {
 		r := machinetest.New(t, shards, table())
@@ -45,7 +45,8 @@ func TestLatency(t *testing.T) {
 		want := func(l Latency) {
 			t.Helper()
 			i, err := s.Get(ctx, "a")
-			i.Latency.Average, l.Average = i.Latency.Average.Round(time.Microsecond), l.Average.Round(time.Microsecond) // each shard has one of its own
+			// each shard has one of its own
+			i.Latency.Average, l.Average = i.Latency.Average.Round(time.Microsecond), l.Average.Round(time.Microsecond)
 			if err != nil || i.Latency != l {
 				t.Errorf("%d shards: the latency is %+v, %v; want %+v", shards, i.Latency, err, l)
 			}
@@ -75,7 +76,8 @@ func TestLatency(t *testing.T) {
 	}
 }
 
-// TestRunShows: a run, and the list of runs, show all that the run was invoked with and what has become of it, at each point of its life.
+// TestRunShows: a run, and the list of runs, show all that the run was invoked with and what has
+// become of it, at each point of its life.
 func TestRunShows(t *testing.T) {
 	r := machinetest.New(t, 1, table())
 	router := r.Router()
@@ -87,13 +89,15 @@ func TestRunShows(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := func() time.Time { return time.UnixMilli(r.Now()) }
-	i, err := s.Invoke(ctx, "a", []byte(`{"n":1}`), Priority(7), Delay(time.Hour), Labels(map[string]string{"gpu": "a"}), ConcurrencyKey("c"), IdempotencyKey("i"),
+	i, err := s.Invoke(ctx, "a", []byte(`{"n":1}`), Priority(7), Delay(time.Hour), Labels(map[string]string{"gpu": "a"}),
+		ConcurrencyKey("c"), IdempotencyKey("i"),
 		Expire(10*time.Hour), MaxAttempts(2))
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := Run{
-		ID: i.Run, Action: "a", Status: Pending, Priority: 7, MaxAttempts: 2, Input: []byte(`{"n":1}`), Source: "api", Labels: map[string]string{"gpu": "a"},
+		ID: i.Run, Action: "a", Status: Pending, Priority: 7, MaxAttempts: 2, Input: []byte(`{"n":1}`), Source: "api",
+		Labels:         map[string]string{"gpu": "a"},
 		ConcurrencyKey: "c", IdempotencyKey: "i", CreatedAt: now(), AvailableAt: now().Add(time.Hour),
 	}
 	shows := func(what string) {
@@ -140,8 +144,10 @@ func TestRunShows(t *testing.T) {
 	want.Status, want.Error, want.Code = Pending, "once more", "c1"
 	shows("to be retried")
 	take(2)
-	if task.LastError != "once more" || task.LastCode != "c1" || task.Delivery != 3 || task.MaxAttempts != 2 || task.Priority != 7 || task.ConcurrencyKey != "c" ||
-		task.IdempotencyKey != "i" || task.Source != "api" && task.Source != "" || !task.CreatedAt.Equal(want.CreatedAt) || task.Labels["gpu"] != "a" {
+	if task.LastError != "once more" || task.LastCode != "c1" || task.Delivery != 3 || task.MaxAttempts != 2 || task.Priority != 7 ||
+		task.ConcurrencyKey != "c" ||
+		task.IdempotencyKey != "i" || task.Source != "api" && task.Source != "" || !task.CreatedAt.Equal(want.CreatedAt) ||
+		task.Labels["gpu"] != "a" {
 		t.Errorf("the task is %+v", task)
 	}
 	shows("retried")
@@ -166,6 +172,7 @@ func TestRunShows(t *testing.T) {
 	check(s.Retry(ctx, i.Run))
 	take(4)
 	check(s.Finish(ctx, "w", &task, Outcome("approved", 5), nil))
-	want.Status, want.Outcome, want.Error, want.Output, want.CompletedAt, want.MaxAttempts = Completed, "approved", "", []byte("5"), now(), 5
+	want.Status, want.Outcome, want.Error, want.Output, want.CompletedAt, want.MaxAttempts = Completed, "approved", "", []byte("5"), now(),
+		5
 	shows("completed")
 }

@@ -76,7 +76,8 @@ func (w *world) work(c workBody) (worked, error) {
 
 func labels(m map[string]string) string { return string(engine.AppendHeaders(nil, m)) }
 
-// TestRandom does random things, and has all rows verified again and again: no run is ever without an owner, a time or an end.
+// TestRandom does random things, and has all rows verified again and again: no run is ever without
+// an owner, a time or an end.
 func TestRandom(t *testing.T) {
 	runs := 20
 	if testing.Short() {
@@ -146,7 +147,8 @@ func (w *world) step() {
 		w.definite(err)
 	case n < 82 && len(w.held) > 0:
 		h := w.held[rng.IntN(len(w.held))]
-		_, err := w.do(kindTouch, body(touchRun, "", touchBody{session: w.of[h.ref], ref: h.ref, attempt: h.attempt, extend: 1 + int64(rng.IntN(50_000))}))
+		_, err := w.do(kindTouch, body(touchRun, "",
+			touchBody{session: w.of[h.ref], ref: h.ref, attempt: h.attempt, extend: 1 + int64(rng.IntN(50_000))}))
 		w.definite(err)
 	case n < 84:
 		kind := uint8(kindClose)
@@ -189,7 +191,8 @@ func (w *world) turn() {
 	}
 	for i := 0; i < len(w.held) && len(c.ends) < maxEnds; i++ {
 		if h := w.held[i]; w.of[h.ref] == c.session && w.rng.IntN(2) == 0 {
-			e := end{ref: h.ref, attempt: h.attempt, how: how(1 + w.rng.IntN(5)), delay: int64(w.rng.IntN(3))*500 - 500, output: []byte("1")}
+			e := end{ref: h.ref, attempt: h.attempt, how: how(1 + w.rng.IntN(5)), delay: int64(w.rng.IntN(3))*500 - 500,
+				output: []byte("1")}
 			if e.how == snoozed {
 				e.delay = max(e.delay, 0)
 			}
@@ -209,7 +212,8 @@ func (w *world) turn() {
 	}
 }
 
-// TestRetainedRuns: of many runs that are kept there may be one in a hundred too many, of few none; the oldest go, and no timer is left behind for them.
+// TestRetainedRuns: of many runs that are kept there may be one in a hundred too many, of few none;
+// the oldest go, and no timer is left behind for them.
 func TestRetainedRuns(t *testing.T) {
 	for _, c := range []struct{ retained, most int }{{3, 3}, {99, 99}, {200, 202}} {
 		w := newWorld(t, rand.New(rand.NewPCG(1, 1)))
@@ -226,7 +230,8 @@ func TestRetainedRuns(t *testing.T) {
 			if err != nil || len(res.taken) != 1 {
 				t.Fatalf("took %d runs: %v", len(res.taken), err)
 			}
-			if _, err := w.work(workBody{session: session, ends: []end{{ref: res.taken[0].ref, attempt: res.taken[0].attempt, how: completed}}}); err != nil {
+			if _, err := w.work(workBody{session: session,
+				ends: []end{{ref: res.taken[0].ref, attempt: res.taken[0].attempt, how: completed}}}); err != nil {
 				t.Fatal(err)
 			}
 			w.r.Pass(1)
@@ -234,7 +239,8 @@ func TestRetainedRuns(t *testing.T) {
 				if err := w.r.Query(context.Background(), 0, &q); err != nil {
 					t.Fatal(err)
 				}
-				if least, most = min(least, len(q.items)), max(most, len(q.items)); !slices.ContainsFunc(q.items, func(r Run) bool { return r.ID == (runLocation{0, res.taken[0].ref}).id() }) {
+				if least, most = min(least, len(q.items)), max(most, len(q.items)); !slices.ContainsFunc(q.items,
+					func(r Run) bool { return r.ID == (runLocation{0, res.taken[0].ref}).id() }) {
 					t.Fatalf("run %d is not kept, which ended last", i)
 				}
 			}

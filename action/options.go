@@ -14,7 +14,8 @@ type registerOption func(*registerOptions)
 
 func (f registerOption) applyRegister(o *registerOptions) { f(o) }
 
-// AttemptOption is an option of Register, for all runs of the action, and of Invoke, for one of them.
+// AttemptOption is an option of Register, for all runs of the action, and of Invoke, for one of
+// them.
 type AttemptOption struct {
 	register func(*registerOptions)
 	invoke   func(*invokeOptions)
@@ -57,8 +58,9 @@ func Description(text string) RegisterOption {
 	return registerOption(func(o *registerOptions) { o.spec.description = text })
 }
 
-// Timeout bounds an attempt; the default is 30 s, and for a run what its action says. A handler that needs longer at times can ask for it, see Task.Extend.
-// The time goes on while no node can be reached: a result that can not be handed over before it has passed does not count.
+// Timeout bounds an attempt; the default is 30 s, and for a run what its action says. A handler
+// that needs longer at times can ask for it, see Task.Extend. The time goes on while no node can be
+// reached: a result that can not be handed over before it has passed does not count.
 func Timeout(d time.Duration) AttemptOption {
 	fail := func(fail func(error)) {
 		if d <= 0 {
@@ -71,7 +73,8 @@ func Timeout(d time.Duration) AttemptOption {
 	}
 }
 
-// MaxAttempts sets how many attempts a run has in all, 1 to 1,000,001. The default is 4; a run's default is its action's setting.
+// MaxAttempts sets how many attempts a run has in all, 1 to 1,000,001. The default is 4; a run's
+// default is its action's setting.
 func MaxAttempts(n int) AttemptOption {
 	check := func(fail func(error)) {
 		if n < 1 || n > MaxAttemptsLimit {
@@ -84,8 +87,9 @@ func MaxAttempts(n int) AttemptOption {
 	}
 }
 
-// Backoff sets how long a run waits for its second attempt; each further wait is twice as long, up to the longest, less up to a quarter by chance. The
-// default is 1 s to 5 min. With a shortest wait of 0 there is none, however long the longest may be.
+// Backoff sets how long a run waits for its second attempt; each further wait is twice as long, up
+// to the longest, less up to a quarter by chance. The default is 1 s to 5 min. With a shortest wait
+// of 0 there is none, however long the longest may be.
 func Backoff(shortest, longest time.Duration) RegisterOption {
 	return registerOption(func(o *registerOptions) {
 		if shortest < 0 || longest < shortest {
@@ -95,8 +99,9 @@ func Backoff(shortest, longest time.Duration) RegisterOption {
 	})
 }
 
-// Retain sets how long ended runs are kept, and how many of them: when there are more the oldest go, some at a time, so that there may be one in a hundred too
-// many, 64 at most. The default is 7 days and 10,000; of an action in a spread namespace, in each shard.
+// Retain sets how long ended runs are kept, and how many of them: when there are more the oldest
+// go, some at a time, so that there may be one in a hundred too many, 64 at most. The default is 7
+// days and 10,000; of an action in a spread namespace, in each shard.
 func Retain(d time.Duration, runs int) RegisterOption {
 	return registerOption(func(o *registerOptions) {
 		if d <= 0 {
@@ -106,20 +111,23 @@ func Retain(d time.Duration, runs int) RegisterOption {
 	})
 }
 
-// MaxRunning bounds how many runs of the action are under way at a time, over all workers; 0 is no bound. A run that was cancelled counts until its handler
-// has returned. In a spread namespace all runs that a limit is about are in one shard, that of the action's name; those that were invoked before it was
-// set, in others, do not count.
+// MaxRunning bounds how many runs of the action are under way at a time, over all workers; 0 is no
+// bound. A run that was cancelled counts until its handler has returned. In a spread namespace all
+// runs that a limit is about are in one shard, that of the action's name; those that were invoked
+// before it was set, in others, do not count.
 func MaxRunning(n int) RegisterOption {
 	return registerOption(func(o *registerOptions) { o.spec.maxRunning = int64(n) })
 }
 
-// MaxRunningPerKey bounds how many runs with one ConcurrencyKey are under way at a time; 0 is no bound. Runs of other keys do not wait for them.
+// MaxRunningPerKey bounds how many runs with one ConcurrencyKey are under way at a time; 0 is no
+// bound. Runs of other keys do not wait for them.
 func MaxRunningPerKey(n int) RegisterOption {
 	return registerOption(func(o *registerOptions) { o.spec.maxPerKey = int64(n) })
 }
 
-// RateLimit bounds how many runs of the action are begun, attempts after the first one included. It is kept in steps of 10 ms: what the rate allows in such a
-// time may begin at once, beside the Burst. Limit and Burst are at most 1,000,000, and Per is at most 366 days.
+// RateLimit bounds how many runs of the action are begun, attempts after the first one included. It
+// is kept in steps of 10 ms: what the rate allows in such a time may begin at once, beside the
+// Burst. Limit and Burst are at most 1,000,000, and Per is at most 366 days.
 func RateLimit(r Rate) RegisterOption {
 	return registerOption(func(o *registerOptions) {
 		if r.Burst == 0 {
@@ -179,7 +187,8 @@ func Priority(p int) RunSetting {
 	}}
 }
 
-// Delay has the run begin d from now at the earliest, in years if need be. It is counted in milliseconds, rounded up.
+// Delay has the run begin d from now at the earliest, in years if need be. It is counted in
+// milliseconds, rounded up.
 func Delay(d time.Duration) InvokeOption {
 	return invokeOption(func(o *invokeOptions) {
 		if d < 0 {
@@ -189,8 +198,10 @@ func Delay(d time.Duration) InvokeOption {
 	})
 }
 
-// Expire has the run fail, with the code expired, if no worker has begun it d after its invocation, a Delay included. It is counted in milliseconds, rounded up.
-// Attempts after the first one are not bound by it. A run that is given back, as its worker drains, is bound as before, unless its time has passed meanwhile.
+// Expire has the run fail, with the code expired, if no worker has begun it d after its invocation,
+// a Delay included. It is counted in milliseconds, rounded up. Attempts after the first one are not
+// bound by it. A run that is given back, as its worker drains, is bound as before, unless its time
+// has passed meanwhile.
 func Expire(d time.Duration) InvokeOption {
 	return invokeOption(func(o *invokeOptions) {
 		if d <= 0 {
@@ -200,9 +211,11 @@ func Expire(d time.Duration) InvokeOption {
 	})
 }
 
-// IdempotencyKey makes a run only if none was made with the same key, of 1 to 255 bytes, while that run had not ended, or in the 24 h since it was made: a repeat
-// returns that one, and Duplicate. With another input it is ErrConflict: inputs are compared byte by byte, so different whitespace makes a different input, and so
-// does null instead of nil. Setting or removing limits of the action changes nothing of that.
+// IdempotencyKey makes a run only if none was made with the same key, of 1 to 255 bytes, while that
+// run had not ended, or in the 24 h since it was made: a repeat returns that one, and Duplicate.
+// With another input it is ErrConflict: inputs are compared byte by byte, so different whitespace
+// makes a different input, and so does null instead of nil. Setting or removing limits of the
+// action changes nothing of that.
 func IdempotencyKey(key string) InvokeOption {
 	return invokeOption(func(o *invokeOptions) {
 		if key == "" {
@@ -212,8 +225,8 @@ func IdempotencyKey(key string) InvokeOption {
 	})
 }
 
-// ConcurrencyKey says, in 1 to 255 bytes, whose run it is, such as a customer: MaxRunningPerKey holds for each key, and runs are begun in turn for all of
-// them, whoever has invoked how many.
+// ConcurrencyKey says, in 1 to 255 bytes, whose run it is, such as a customer: MaxRunningPerKey
+// holds for each key, and runs are begun in turn for all of them, whoever has invoked how many.
 func ConcurrencyKey(key string) RunSetting {
 	return RunSetting{func(o *invokeOptions) {
 		if key == "" {
@@ -226,8 +239,10 @@ func ConcurrencyKey(key string) RunSetting {
 // LabelsOption is the option of Labels.
 type LabelsOption struct{ labels map[string]string }
 
-// Labels has the run wait for a worker that has all these labels: names of 1-255 bytes of UTF-8 without control characters, any values, 1,024 bytes together. The
-// runs of one action that are kept may ask for up to 64 different sets of labels, none at all included; in a spread namespace, those in each shard.
+// Labels has the run wait for a worker that has all these labels: names of 1-255 bytes of UTF-8
+// without control characters, any values, 1,024 bytes together. The runs of one action that are
+// kept may ask for up to 64 different sets of labels, none at all included; in a spread namespace,
+// those in each shard.
 func Labels(labels map[string]string) LabelsOption { return LabelsOption{labels} }
 
 func (l LabelsOption) applyInvoke(o *invokeOptions) {

@@ -27,8 +27,8 @@ type pools struct {
 //	source.Take ◄── buffer ◄── link ◄── take that waits, or answer to ends
 //	source.Settle ──► link ──► ends, with wants
 //
-// A free worker is offered to every shard. If several shards assign runs to the same slot, the extra
-// runs are released.
+// A free worker is offered to every shard. If several shards assign runs to the same slot, the
+// extra runs are released.
 type pool struct {
 	owner   *pools
 	scope   engine.Scope
@@ -52,8 +52,8 @@ type poolGroup struct {
 	idle    []*source // free workers, in round-robin order; some may be busy again
 }
 
-// source is a worker in the pool and the source of its loop. Its fields are guarded by the pool's mu,
-// except those that Run sets before it starts.
+// source is a worker in the pool and the source of its loop. Its fields are guarded by the pool's
+// mu, except those that Run sets before it starts.
 type source struct {
 	pool      *pool
 	worker    string
@@ -127,7 +127,8 @@ func (p *pool) join(src *source, g group) error {
 		names += len(known.names)
 	}
 	if len(p.groups) == maxGroups || names > maxNames {
-		return engine.Errorf(ErrInvalid, "action: the workers of a process have at most %d different sets of labels and handlers, with %d names", maxGroups, maxNames)
+		return engine.Errorf(ErrInvalid,
+			"action: the workers of a process have at most %d different sets of labels and handlers, with %d names", maxGroups, maxNames)
 	}
 	src.group = &poolGroup{group: g, sources: 1}
 	p.groups = append(p.groups, src.group)
@@ -168,7 +169,8 @@ func (s *source) close() {
 	s.changedLocked()
 }
 
-// leave removes the worker from the pool. If it is the last one, leave stops the pool and waits for it.
+// leave removes the worker from the pool. If it is the last one, leave stops the pool and waits for
+// it.
 func (s *source) leave() {
 	s.close()
 	p := s.pool
@@ -294,8 +296,8 @@ func (p *piece) cancel(cause error) {
 
 var errTimeLimit = errors.New("the attempt has exceeded its time limit")
 
-// limitLocked ends a piece after its time limit. The shard's clock decides whether the run is retried or
-// has timed out.
+// limitLocked ends a piece after its time limit. The shard's clock decides whether the run is
+// retried or has timed out.
 func (p *piece) limitLocked(d time.Duration) {
 	if p.timer != nil {
 		p.timer.Stop()
@@ -367,8 +369,8 @@ func (p *pool) reportError(err error) {
 	}
 }
 
-// Limits for an OnError that does not return. The pool calls the OnError of every worker, and must go on
-// serving the others.
+// Limits for an OnError that does not return. The pool calls the OnError of every worker, and must
+// go on serving the others.
 const (
 	onErrorTime  = time.Second / 2
 	maxReporting = 4 // concurrent calls per worker; further errors are not reported
@@ -398,8 +400,8 @@ type wanted struct {
 	slots int
 }
 
-// wantsLocked reserves up to slots free slots for a link and returns them by worker. Groups share the
-// slots, and the workers of a group take turns.
+// wantsLocked reserves up to slots free slots for a link and returns them by worker. Groups share
+// the slots, and the workers of a group take turns.
 func (p *pool) wantsLocked(l *link, slots int) (all []wanted) {
 	perGroup := max(1, slots/max(1, len(l.groups)))
 	for _, g := range l.groups {

@@ -64,10 +64,11 @@ func TestManyWorkersShareOneCall(t *testing.T) {
 		workers = 1000
 	}
 	for i := range workers {
-		w := s.Worker(action.WorkerConfig{ID: fmt.Sprint("w", i), Concurrency: 1}).Handle("a", func(_ context.Context, task *action.Task) (any, error) {
-			ran.Store(task.Run, true)
-			return nil, nil
-		})
+		w := s.Worker(action.WorkerConfig{ID: fmt.Sprint("w", i), Concurrency: 1}).Handle("a",
+			func(_ context.Context, task *action.Task) (any, error) {
+				ran.Store(task.Run, true)
+				return nil, nil
+			})
 		all.Go(func() {
 			if err := w.Run(ctx); err != nil {
 				t.Error(err)
@@ -86,7 +87,8 @@ func TestManyWorkersShareOneCall(t *testing.T) {
 	}
 }
 
-// TestSessionLost: a process that was not heard of for 30 s has lost its runs. It goes on with another session.
+// TestSessionLost: a process that was not heard of for 30 s has lost its runs. It goes on with
+// another session.
 func TestSessionLost(t *testing.T) { synctest.Test(t, testSessionLost) }
 
 func testSessionLost(t *testing.T) {
@@ -128,7 +130,8 @@ func testSessionLost(t *testing.T) {
 	}
 }
 
-// TestLostAnswers: a take has got runs, and the answer was lost. A reconciliation finds them, and their attempts do not count.
+// TestLostAnswers: a take has got runs, and the answer was lost. A reconciliation finds them, and
+// their attempts do not count.
 func TestLostAnswers(t *testing.T) { synctest.Test(t, testLostAnswers) }
 
 func testLostAnswers(t *testing.T) {
@@ -186,7 +189,8 @@ func TestGroupsComeAndGo(t *testing.T) {
 	workers.Wait()
 }
 
-// TestOneOfTwoLeaves: a worker that leaves takes nothing from another one with the same labels and handlers, which goes on.
+// TestOneOfTwoLeaves: a worker that leaves takes nothing from another one with the same labels and
+// handlers, which goes on.
 func TestOneOfTwoLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, s := newTestDoor(t, 2)

@@ -83,7 +83,8 @@ func (*runQuery) Machine() engine.MachineID       { return engine.MachineAction 
 func (*runsQuery) Machine() engine.MachineID      { return engine.MachineAction }
 func (*heartbeatQuery) Machine() engine.MachineID { return engine.MachineAction }
 
-// shardInfo is what a shard has of an action. Workers are not counted in it, nor is P99 known: took says how long completed runs took last.
+// shardInfo is what a shard has of an action. Workers are not counted in it, nor is P99 known: took
+// says how long completed runs took last.
 type shardInfo struct {
 	Info
 	home bool // it is what was registered; other shards are told, and may not have heard yet
@@ -136,9 +137,12 @@ func (m *machine) queryInfo(v *engine.View, q *infoQuery) error {
 func (r *record) info(v *engine.View, namespace, name string) (i shardInfo, err error) {
 	i.Info = Info{
 		Name: name, Type: TypeUser, Owner: r.owner, Description: r.description, Version: int(r.version), Enabled: r.enabled,
-		CreatedAt: time.UnixMilli(r.createdAt), UpdatedAt: time.UnixMilli(r.updatedAt), Timeout: duration(r.timeout), MaxAttempts: 1 + int(r.maxRetries),
-		BackoffMin: duration(r.backoffMin), BackoffMax: duration(r.backoffMax), RetainFor: duration(r.retainFor), RetainRuns: int(r.retainRuns),
-		MaxRunning: int(r.maxRunning), MaxRunningPerKey: int(r.maxPerKey), Rate: Rate{int(r.rate.limit), duration(r.rate.per), int(r.rate.burst)},
+		CreatedAt: time.UnixMilli(r.createdAt), UpdatedAt: time.UnixMilli(r.updatedAt), Timeout: duration(r.timeout),
+		MaxAttempts: 1 + int(r.maxRetries),
+		BackoffMin:  duration(r.backoffMin), BackoffMax: duration(r.backoffMax), RetainFor: duration(r.retainFor),
+		RetainRuns: int(r.retainRuns),
+		MaxRunning: int(r.maxRunning), MaxRunningPerKey: int(r.maxPerKey), Rate: Rate{int(r.rate.limit), duration(r.rate.per),
+			int(r.rate.burst)},
 		Runs: RunCounts{
 			Total:   r.pending + r.running + r.completed + r.failed + r.cancelled + r.timedOut,
 			Pending: r.pending, Running: r.running, Completed: r.completed, Failed: r.failed, Cancelled: r.cancelled, TimedOut: r.timedOut,
@@ -214,7 +218,8 @@ func (m *machine) queryRun(v *engine.View, q *runQuery) error {
 	if err != nil || !found {
 		return err
 	}
-	// The state is read first. The other row never changes, so that they fit together without a snapshot, which would cost more than all else.
+	// The state is read first. The other row never changes, so that they fit together without a
+	// snapshot, which would cost more than all else.
 	state, _, err := v.Get(runKey(nil, rowState, q.ref.Action, q.ref.Run))
 	if err != nil {
 		return err
@@ -328,9 +333,11 @@ func (l *runLook) run(number uint64, row *runRow) (r Run, err error) {
 func (l *runLook) runIn(number uint64, row *runRow, state []byte) (r Run, err error) {
 	v := l.v
 	r = Run{
-		ID: runLocation{v.Shard(), protocol.Ref{Action: l.id, Run: number, Tag: row.tag}}.id(), Action: l.name, Status: Pending, Priority: int(row.priority),
-		MaxAttempts: int(row.maxAttempts), Input: row.input, Source: row.source, ConcurrencyKey: row.key, IdempotencyKey: row.idempotencyKey,
-		CreatedAt: time.UnixMilli(row.createdAt), AvailableAt: time.UnixMilli(row.due),
+		ID: runLocation{v.Shard(), protocol.Ref{Action: l.id, Run: number, Tag: row.tag}}.id(), Action: l.name, Status: Pending,
+		Priority:    int(row.priority),
+		MaxAttempts: int(row.maxAttempts), Input: row.input, Source: row.source, ConcurrencyKey: row.key,
+		IdempotencyKey: row.idempotencyKey,
+		CreatedAt:      time.UnixMilli(row.createdAt), AvailableAt: time.UnixMilli(row.due),
 	}
 	if r.Source == "" {
 		r.Source = "api"
@@ -346,7 +353,8 @@ func (l *runLook) runIn(number uint64, row *runRow, state []byte) (r Run, err er
 		return r, err
 	}
 	r.MaxAttempts = int(st.maxAttempts)
-	r.Status, r.Attempt, r.Output, r.Outcome, r.Error, r.Code, r.WorkerID = st.status, int(st.attempts), st.output, st.outcome, st.message, st.code, st.worker
+	r.Status, r.Attempt, r.Output, r.Outcome, r.Error, r.Code, r.WorkerID = st.status, int(st.attempts), st.output, st.outcome, st.message,
+		st.code, st.worker
 	if st.due > 0 {
 		r.AvailableAt = time.UnixMilli(st.due)
 	}

@@ -15,8 +15,9 @@ import (
 // queryReady is behind those of the worker registry.
 const queryReady = workers.QueryHandlers + 1
 
-// readyQuery waits until there is something that a worker can take. Who waits in several shards asks first and takes then: a take that is given up because another one has
-// been answered may have taken something that nobody gets.
+// readyQuery waits until there is something that a worker can take. Who waits in several shards
+// asks first and takes then: a take that is given up because another one has been answered may have
+// taken something that nobody gets.
 type readyQuery struct {
 	namespace, worker string
 	group             group
@@ -87,8 +88,9 @@ func (s *Store) takeFirst(ctx context.Context, shards []engine.ShardID, c *workB
 	}
 }
 
-// awaitReady returns the first shard that has something for a worker. Another may have said the same, also one whose answer got lost because it was no longer waited for:
-// what it told of is passed on to the next worker.
+// awaitReady returns the first shard that has something for a worker. Another may have said the
+// same, also one whose answer got lost because it was no longer waited for: what it told of is
+// passed on to the next worker.
 func (s *Store) awaitReady(ctx context.Context, shards []engine.ShardID, c *workBody) (engine.ShardID, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	type answer struct {

@@ -8,8 +8,9 @@ import (
 	"github.com/floedb/floe/internal/protocol"
 )
 
-// What is registered lives in the home of the action, the shard of its name. In a spread namespace the home tells all other shards, so that runs can be in any
-// of them; each has a number, counters and queues of its own for the action.
+// What is registered lives in the home of the action, the shard of its name. In a spread namespace
+// the home tells all other shards, so that runs can be in any of them; each has a number, counters
+// and queues of its own for the action.
 
 // register registers an action at its home.
 func (w *work) register(s *spec) (version int, err error) {
@@ -22,7 +23,8 @@ func (w *work) register(s *spec) (version int, err error) {
 	return int(d.version), nil
 }
 
-// enable enables or disables an action at its home: a disabled one takes no invocations, and what was invoked before goes on.
+// enable enables or disables an action at its home: a disabled one takes no invocations, and what
+// was invoked before goes on.
 func (w *work) enable(enabled *bool) error {
 	a := w.action(w.name)
 	if a == nil {
@@ -99,7 +101,8 @@ func (a *act) wakeAll() {
 	}
 }
 
-// delete removes an action at its home. With runs that have not ended it has to be forced: then they are cancelled.
+// delete removes an action at its home. With runs that have not ended it has to be forced: then
+// they are cancelled.
 func (w *work) delete(force *bool) error {
 	a := w.action(w.name)
 	if a == nil {
@@ -114,7 +117,8 @@ func (w *work) delete(force *bool) error {
 	return nil
 }
 
-// bury makes an action unknown. Runs that have not ended are cancelled by its timer, a part at a time; then its rows go.
+// bury makes an action unknown. Runs that have not ended are cancelled by its timer, a part at a
+// time; then its rows go.
 func (a *act) bury() {
 	tx := a.tx
 	if tx.Here(a.name) {
@@ -132,7 +136,8 @@ func (a *act) bury() {
 // drop removes all rows of an action that is deleted, and has no runs left.
 func (a *act) drop() {
 	a.unschedule()
-	for _, kind := range [...]byte{rowDelayed, rowEligible, rowEnded, rowRun, rowKeyEnd, rowKey, rowLane, rowKeySets, rowExpiry, rowState, rowWaiting} {
+	for _, kind := range [...]byte{rowDelayed, rowEligible, rowEnded, rowRun, rowKeyEnd, rowKey, rowLane, rowKeySets, rowExpiry, rowState,
+		rowWaiting} {
 		prefix := numberKey(nil, kind, a.id)
 		a.tx.DeleteRange(prefix, key.PrefixEnd(prefix))
 	}
@@ -147,7 +152,8 @@ func (a *act) drop() {
 	a.dropped = true
 }
 
-// cancelAll cancels the runs of an action that is deleted, until the command is crowded. It reports whether any are left.
+// cancelAll cancels the runs of an action that is deleted, until the command is crowded. It reports
+// whether any are left.
 func (a *act) cancelAll() (more bool) {
 	const reason = "the action was deleted"
 	prefix := numberKey(nil, rowWaiting, a.id)
@@ -168,7 +174,8 @@ func (a *act) cancelAll() (more bool) {
 	})
 }
 
-// each calls f for rows from one on, up to the end of a prefix, until the command is crowded. It reports whether there are more. f gets copies of the keys.
+// each calls f for rows from one on, up to the end of a prefix, until the command is crowded. It
+// reports whether there are more. f gets copies of the keys.
 func (a *act) each(from, prefix []byte, f func(k, value []byte)) (more bool) {
 	it := a.tx.Iter(from, key.PrefixEnd(prefix))
 	defer mustClose(it)

@@ -24,7 +24,8 @@ func trio(t *testing.T) []*floe.Node {
 	var all sync.WaitGroup
 	for i, p := range peers {
 		all.Go(func() {
-			nodes[i], errs[i] = floe.Open(floe.Config{Shards: 2, Listen: p.Addr, NodeID: p.ID, Peers: peers, Secret: []byte("a secret of more than 16 bytes")})
+			nodes[i], errs[i] = floe.Open(floe.Config{Shards: 2, Listen: p.Addr, NodeID: p.ID, Peers: peers,
+				Secret: []byte("a secret of more than 16 bytes")})
 		})
 	}
 	all.Wait()
@@ -41,8 +42,8 @@ func trio(t *testing.T) []*floe.Node {
 	return nodes
 }
 
-// TestClusterOfWorkers: workers of a client and of the nodes carry out all runs, though a node that leads closes meanwhile. Stores that read any replica have workers
-// like any other.
+// TestClusterOfWorkers: workers of a client and of the nodes carry out all runs, though a node that
+// leads closes meanwhile. Stores that read any replica have workers like any other.
 func TestClusterOfWorkers(t *testing.T) {
 	nodes := trio(t)
 	client, err := floe.Dial(short(t), []string{nodes[0].Addr().String(), nodes[1].Addr().String(), nodes[2].Addr().String()})
@@ -58,9 +59,10 @@ func TestClusterOfWorkers(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, store := range []*action.Store{s, client.Action("n", floe.Stale()), nodes[1].Action("n"), nodes[2].Action("n", floe.Stale())} {
-		working(t, store.Worker(action.WorkerConfig{ID: fmt.Sprint("w", i), Concurrency: 2}).Handle("a", func(context.Context, *action.Task) (any, error) {
-			return i, nil
-		}))
+		working(t, store.Worker(action.WorkerConfig{ID: fmt.Sprint("w", i), Concurrency: 2}).Handle("a",
+			func(context.Context, *action.Task) (any, error) {
+				return i, nil
+			}))
 	}
 	listed(t, s, func(all []action.WorkerInfo) bool { return len(all) == 4 })
 	var all sync.WaitGroup

@@ -12,8 +12,9 @@ import (
 	"github.com/floedb/floe/internal/protocol"
 )
 
-// The rows of the machine. All integers in keys are big-endian. id is the LSN of the command that made the action known in the shard, so that one that
-// is registered again after its deletion begins with nothing; run, seq, lane and session are LSNs too (u64), prio and set are u8.
+// The rows of the machine. All integers in keys are big-endian. id is the LSN of the command that
+// made the action known in the shard, so that one that is registered again after its deletion
+// begins with nothing; run, seq, lane and session are LSNs too (u64), prio and set are u8.
 //
 //	'a' | ns u32 | name              the action: what was registered, counters, what waits without a key (see record)
 //	'b' | id                         -> whether it is deleted u8 | ns u32 | name
@@ -101,7 +102,8 @@ func (s *spec) code(c *codec.Coder) {
 	}
 }
 
-// limited reports whether runs of the action with a concurrency key, or without one, have to be in one shard for its limits to hold.
+// limited reports whether runs of the action with a concurrency key, or without one, have to be in
+// one shard for its limits to hold.
 func (s *spec) limited(key string) bool {
 	return s.maxRunning > 0 || s.rate.limit > 0 || s.maxPerKey > 0 && key != ""
 }
@@ -134,13 +136,14 @@ type record struct {
 
 	// Runs by state, of all that ever were.
 	pending, running, completed, failed, cancelled, timedOut int64
-	unconfirmed                                              int64 // cancelled runs whose workers have not confirmed that: they take up slots
-	delayed                                                  int64 // those of pending that wait for a time
-	kept                                                     int64 // ended runs that are kept
-	took                                                     int64 // ms that the last attempts of completed runs took together
-	allowed                                                  int64 // µs: when the rate allows a run again (the theoretical arrival time)
-	turn                                                     uint64
-	served                                                   uint64 // turn of the namespace's actions: the LSN of the last take
+	// cancelled runs whose workers have not confirmed that: they take up slots
+	unconfirmed int64
+	delayed     int64 // those of pending that wait for a time
+	kept        int64 // ended runs that are kept
+	took        int64 // ms that the last attempts of completed runs took together
+	allowed     int64 // µs: when the rate allows a run again (the theoretical arrival time)
+	turn        uint64
+	served      uint64 // turn of the namespace's actions: the LSN of the last take
 
 	// Low marks: no row of the index is before it.
 	nextDelayed, nextEnded, nextKey, nextExpiry int64
@@ -177,8 +180,9 @@ func (n *nameRow) code(c *codec.Coder) {
 	c.String(&n.name)
 }
 
-// queue says where the first rows of an index are whose keys end in a priority and a number, so that nobody who looks for them walks over the remains of
-// others. Numbers come in ascending order, or nearly so.
+// queue says where the first rows of an index are whose keys end in a priority and a number, so
+// that nobody who looks for them walks over the remains of others. Numbers come in ascending order,
+// or nearly so.
 type queue struct{ heads []head }
 
 // head is one priority of a queue: n rows, none of them before seq.
@@ -229,7 +233,8 @@ func (q *queue) remove(priority uint8, seq uint64) {
 	}
 }
 
-// pop notes that the first row is deleted: the next one is behind it. Remove knows that only of numbers that follow one another.
+// pop notes that the first row is deleted: the next one is behind it. Remove knows that only of
+// numbers that follow one another.
 func (q *queue) pop(priority uint8, seq uint64) {
 	q.remove(priority, seq)
 	if h := q.first(); h != nil && h.priority == priority {
@@ -245,7 +250,8 @@ func (q *queue) code(c *codec.Coder) {
 	})
 }
 
-// code lays the row out: version u8 | all fields in order, times and counts as varints. Version 1, which is read only, had all sets in it.
+// code lays the row out: version u8 | all fields in order, times and counts as varints. Version 1,
+// which is read only, had all sets in it.
 func (r *record) code(c *codec.Coder) {
 	v := byte(2)
 	if c.Byte(&v); v != 1 && v != 2 {
@@ -254,7 +260,8 @@ func (r *record) code(c *codec.Coder) {
 	c.Uvarint(&r.id)
 	r.definition.code(c)
 	for _, v := range [...]*int64{
-		&r.pending, &r.running, &r.completed, &r.failed, &r.cancelled, &r.timedOut, &r.unconfirmed, &r.delayed, &r.kept, &r.took, &r.allowed,
+		&r.pending, &r.running, &r.completed, &r.failed, &r.cancelled, &r.timedOut, &r.unconfirmed, &r.delayed, &r.kept, &r.took,
+		&r.allowed,
 	} {
 		c.Varint(v)
 	}
@@ -356,7 +363,8 @@ func tagOfRun(b []byte) (uint16, error) {
 	return uint16(tag), nil
 }
 
-// isFinal reads from a run's state whether it has ended, without the rest. No row is that of a fresh run.
+// isFinal reads from a run's state whether it has ended, without the rest. No row is that of a
+// fresh run.
 func isFinal(state []byte) (bool, error) {
 	if len(state) == 0 {
 		return false, nil
@@ -366,7 +374,8 @@ func isFinal(state []byte) (bool, error) {
 	return status.Final(), r.Err()
 }
 
-// stateRow is the value of a row 's'. It repeats what ending a run takes of its row 'i', which may be large.
+// stateRow is the value of a row 's'. It repeats what ending a run takes of its row 'i', which may
+// be large.
 type stateRow struct {
 	status      Status
 	flags       uint8
@@ -509,7 +518,8 @@ func namedKey(dst []byte, kind byte, ns uint32, name string) []byte {
 	return append(key.AppendUint32(append(keyRoom(dst), kind), ns), name...)
 }
 
-// keyRoom returns what a key is appended to. Most keys that are made anew fit into what it allocates at once.
+// keyRoom returns what a key is appended to. Most keys that are made anew fit into what it
+// allocates at once.
 func keyRoom(dst []byte) []byte {
 	const usual = 40
 	if dst == nil {
@@ -518,7 +528,8 @@ func keyRoom(dst []byte) []byte {
 	return dst
 }
 
-// numberKey is the key, or what all keys begin with, of a kind of rows that belong to an id or session.
+// numberKey is the key, or what all keys begin with, of a kind of rows that belong to an id or
+// session.
 func numberKey(dst []byte, kind byte, number uint64) []byte {
 	return key.AppendUint64(append(keyRoom(dst), kind), number)
 }

@@ -50,8 +50,9 @@ func ParseOverlap(name string) (Overlap, error) {
 	return 0, engine.Errorf(ErrInvalid, "action: %q is no policy of overlap: %s", name, strings.Join(overlapNames[:], ", "))
 }
 
-// CatchUp says which ticks run of those that have come due while nobody could run them, because the node was down or its shard had no leader. What
-// does not run is counted as missed. Pausing a schedule misses nothing: when it is resumed it goes on with the next tick.
+// CatchUp says which ticks run of those that have come due while nobody could run them, because the
+// node was down or its shard had no leader. What does not run is counted as missed. Pausing a
+// schedule misses nothing: when it is resumed it goes on with the next tick.
 type CatchUp uint8
 
 // The rules of catching up. They are those of internal/cron, in its order.
@@ -81,30 +82,38 @@ func ParseCatchUp(name string) (CatchUp, error) {
 	return 0, engine.Errorf(ErrInvalid, "action: %q is no rule of catching up: %s", name, strings.Join(catchUpNames[:], ", "))
 }
 
-// ScheduleSpec says when a schedule runs its action, and what with. Exactly one of Cron and Every is needed.
+// ScheduleSpec says when a schedule runs its action, and what with. Exactly one of Cron and Every
+// is needed.
 type ScheduleSpec struct {
-	// Cron is an expression of five fields (minute, hour, day of month, month, day of week), or six with seconds in front, or one of @yearly, @monthly,
-	// @weekly, @daily, @hourly and "@every 90s". A field is a list of *, n and n-m, with /step; months and weekdays have names, ranges may wrap (FRI-MON),
-	// Sunday is 0 and 7. It has up to 256 bytes. The last day of a month is L, n days before it L-n; the second Monday is MON#2, the last MON#L. If day of month and day
-	// of week are both restricted, one of them is enough, as in crontab(5).
+	// Cron is an expression of five fields (minute, hour, day of month, month, day of week), or six
+	// with seconds in front, or one of @yearly, @monthly, @weekly, @daily, @hourly and "@every
+	// 90s". A field is a list of *, n and n-m, with /step; months and weekdays have names, ranges
+	// may wrap (FRI-MON), Sunday is 0 and 7. It has up to 256 bytes. The last day of a month is L,
+	// n days before it L-n; the second Monday is MON#2, the last MON#L. If day of month and day of
+	// week are both restricted, one of them is enough, as in crontab(5).
 	//
-	// An expression for every hour follows real time: "*/15 * * * *" runs each quarter of an hour also when clocks change. Any other one names times of
-	// a day: one that clocks skip runs at the first instant after, one that they show twice runs the first time.
+	// An expression for every hour follows real time: "*/15 * * * *" runs each quarter of an hour
+	// also when clocks change. Any other one names times of a day: one that clocks skip runs at the
+	// first instant after, one that they show twice runs the first time.
 	Cron string
 	// Every is an interval of at least a second, in whole milliseconds.
 	Every time.Duration
-	// Anchor is a time from which the intervals are counted, forth and back; default 1970-01-01 00:00 UTC. It goes with Every only.
+	// Anchor is a time from which the intervals are counted, forth and back; default 1970-01-01
+	// 00:00 UTC. It goes with Every only.
 	Anchor time.Time
-	// Zone is the time zone of Cron by its name in the IANA database, such as "Europe/Berlin"; default UTC.
+	// Zone is the time zone of Cron by its name in the IANA database, such as "Europe/Berlin";
+	// default UTC.
 	Zone string
 
 	Overlap      Overlap // default OverlapSkip
 	CatchUp      CatchUp // default CatchUpOne
 	CatchUpLimit int     // of CatchUpAll, 1 to MaxCatchUp; 0 means DefaultCatchUp
 
-	// Input is the JSON that each run gets; nil is none. The time of the tick is in the run's idempotency key, "schedule:<name>:<time>".
+	// Input is the JSON that each run gets; nil is none. The time of the tick is in the run's
+	// idempotency key, "schedule:<name>:<time>".
 	Input []byte
-	// Paused makes a schedule that is paused. One that is there already stays as it is: see Schedules.Pause.
+	// Paused makes a schedule that is paused. One that is there already stays as it is: see
+	// Schedules.Pause.
 	Paused bool
 }
 
@@ -157,7 +166,8 @@ const (
 )
 
 var tickNames = [...]string{
-	TickRan: "ran", TickTriggered: "triggered", TickBuffered: "buffered", TickSkipped: "skipped", TickRefused: "refused", TickMissed: "missed",
+	TickRan: "ran", TickTriggered: "triggered", TickBuffered: "buffered", TickSkipped: "skipped", TickRefused: "refused",
+	TickMissed: "missed",
 }
 
 // String returns the name of the result: ran, triggered, buffered, skipped, refused or missed.

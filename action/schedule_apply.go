@@ -87,7 +87,8 @@ func (s *scheduled) unplan() {
 	}
 }
 
-// setSchedule makes a schedule or changes it. One that says what it said before changes nothing, so that programs may say it whenever they start.
+// setSchedule makes a schedule or changes it. One that says what it said before changes nothing, so
+// that programs may say it whenever they start.
 func (w *work) setSchedule(c *scheduleBody) error {
 	action := w.name
 	a := w.action(action)
@@ -142,7 +143,8 @@ func (s *scheduled) delete() {
 	s.tx.Delete(s.key(rowSchedule))
 }
 
-// pause pauses the schedule or resumes it, which never catches up. A tick that waits for a run to end is dropped.
+// pause pauses the schedule or resumes it, which never catches up. A tick that waits for a run to
+// end is dropped.
 func (s *scheduled) pause(paused bool, note string) {
 	if s.paused == paused {
 		return
@@ -164,7 +166,8 @@ func (s *scheduled) dropBuffered() {
 	}
 }
 
-// tick decides ticks that the duty has found to be due. Those that were overtaken are left out; if all of them were, it is refused.
+// tick decides ticks that the duty has found to be due. Those that were overtaken are left out; if
+// all of them were, it is refused.
 func (w *work) tick(due *[]dueTicks) ([]byte, error) {
 	done := uint64(0)
 	for i := range *due {
@@ -284,7 +287,8 @@ func (s *scheduled) cancelBefore(before protocol.Ref, reason string) {
 func (s *scheduled) trigger() ([]byte, error) {
 	busy := s.busy()
 	if busy && (s.overlap == OverlapSkip || s.overlap == OverlapBuffer) {
-		return nil, engine.Errorf(ErrConflict, "schedule %q of action %q: run %s has not ended", s.name, s.action, runLocation{s.tx.Shard(), s.run}.id())
+		return nil, engine.Errorf(ErrConflict, "schedule %q of action %q: run %s has not ended", s.name, s.action,
+			runLocation{s.tx.Shard(), s.run}.id())
 	}
 	i, err := s.invoke("")
 	if err != nil {
@@ -299,7 +303,8 @@ func (s *scheduled) trigger() ([]byte, error) {
 	return encode(nil, &i, (*invoked).code), nil
 }
 
-// scheduledEnd begins the tick that waits for the run that has ended. Many runs may end in one command: when it has written much, the duty has it begin.
+// scheduledEnd begins the tick that waits for the run that has ended. Many runs may end in one
+// command: when it has written much, the duty has it begin.
 func (w *work) scheduledEnd(end *protocol.End) ([]byte, error) {
 	r := codec.NewReader(end.Token)
 	action, name, _ := r.String(), r.String(), r.Bool()

@@ -75,7 +75,8 @@ func (s *scheduleName) limit() error {
 	return nil
 }
 
-// dueTicks are ticks of a schedule that the duty found to be due. The result of their command is the number of schedules that were carried out; the others were stale.
+// dueTicks are ticks of a schedule that the duty found to be due. The result of their command is
+// the number of schedules that were carried out; the others were stale.
 type dueTicks struct {
 	action, name string
 	schedule.Due

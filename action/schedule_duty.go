@@ -40,7 +40,8 @@ func readDue(v *engine.View, rest []byte) (s schedule.State, d dueTicks, err err
 	}
 	r, err := decode(b, (*scheduleRow).code)
 	s = schedule.State{
-		Namespace: ns, Spec: r.times.spec(), CatchUp: cron.CatchUp(r.catchUp), Limit: int(r.limit), Revision: r.revision, Last: r.last, Release: r.released, Input: r.size,
+		Namespace: ns, Spec: r.times.spec(), CatchUp: cron.CatchUp(r.catchUp), Limit: int(r.limit), Revision: r.revision, Last: r.last,
+		Release: r.released, Input: r.size,
 	}
 	return s, dueTicks{action: action, name: name}, err
 }

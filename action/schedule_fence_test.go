@@ -65,7 +65,8 @@ func (d *duty) do(t testing.TB, term uint64) {
 	}
 }
 
-// TestStaleTick: a tick that was computed from a view is refused once its schedule has been changed, or the tick was decided, and changes nothing.
+// TestStaleTick: a tick that was computed from a view is refused once its schedule has been
+// changed, or the tick was decided, and changes nothing.
 func TestStaleTick(t *testing.T) {
 	for name, overtake := range map[string]func(c *scheduling){
 		"decided": func(c *scheduling) { c.Advance(0) },

@@ -12,13 +12,16 @@ import (
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
-// FuzzScheduleCommand applies bodies that Admit lets through to an action with schedules: each is refused or carried out, nothing panics, neither then nor
-// when the duty goes on from there, and all rows still make sense.
+// FuzzScheduleCommand applies bodies that Admit lets through to an action with schedules: each is
+// refused or carried out, nothing panics, neither then nor when the duty goes on from there, and
+// all rows still make sense.
 func FuzzScheduleCommand(f *testing.F) {
 	add := func(kind uint8, body []byte) { f.Add(kind, body) }
 	for _, op := range []engine.Operation{
-		SetScheduleOp("job", "s", ScheduleSpec{Cron: "*/5 * * * *", Zone: "Europe/Berlin", Input: []byte(`{}`)}, Priority(3), ConcurrencyKey("k"), Labels(map[string]string{"a": "b"})),
-		SetScheduleOp("job", "t", ScheduleSpec{Every: time.Second, Anchor: time.UnixMilli(12345), Overlap: OverlapBuffer, CatchUp: CatchUpAll, CatchUpLimit: 1000}),
+		SetScheduleOp("job", "s", ScheduleSpec{Cron: "*/5 * * * *", Zone: "Europe/Berlin", Input: []byte(`{}`)}, Priority(3),
+			ConcurrencyKey("k"), Labels(map[string]string{"a": "b"})),
+		SetScheduleOp("job", "t", ScheduleSpec{Every: time.Second, Anchor: time.UnixMilli(12345), Overlap: OverlapBuffer,
+			CatchUp: CatchUpAll, CatchUpLimit: 1000}),
 		PauseScheduleOp("job", "s"), ResumeScheduleOp("job", "s"), TriggerOp("job", "s"), DeleteScheduleOp("job", "s"),
 	} {
 		cmd, err := engine.OpOf(op).Limit(1 << 20)
@@ -42,7 +45,8 @@ func FuzzScheduleCommand(f *testing.F) {
 		c := newScheduling(t, 1)
 		c.set("s", ScheduleSpec{Every: time.Hour, Overlap: OverlapBuffer})
 		c.Advance(hours(2))
-		if _, err := c.Propose(t.Context(), 0, cmd); err != nil && !errors.Is(err, ErrInvalid) && !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrConflict) {
+		if _, err := c.Propose(t.Context(), 0, cmd); err != nil && !errors.Is(err, ErrInvalid) && !errors.Is(err, ErrNotFound) &&
+			!errors.Is(err, ErrConflict) {
 			t.Errorf("command %d: %v", kind, err)
 		}
 		c.Advance(hours(30))
@@ -50,13 +54,17 @@ func FuzzScheduleCommand(f *testing.F) {
 	})
 }
 
-// FuzzScheduleRows: what a decoder of rows and of commands of the duty accepts is what the encoder writes.
+// FuzzScheduleRows: what a decoder of rows and of commands of the duty accepts is what the encoder
+// writes.
 func FuzzScheduleRows(f *testing.F) {
 	row := scheduleRow{
-		times: times{cron: "@daily", zone: "UTC", every: 7, anchor: -3, overlap: OverlapReplace, catchUp: CatchUpAll, limit: 9}, id: 1, revision: 2, note: "x",
-		last: 5, next: never, begun: true, buffered: 4, released: true, ticks: []tick{{at: 1, result: TickRan}, {result: TickMissed, count: 8, message: "m"}},
+		times: times{cron: "@daily", zone: "UTC", every: 7, anchor: -3, overlap: OverlapReplace, catchUp: CatchUpAll,
+			limit: 9}, id: 1, revision: 2, note: "x",
+		last: 5, next: never, begun: true, buffered: 4, released: true, ticks: []tick{{at: 1, result: TickRan},
+			{result: TickMissed, count: 8, message: "m"}},
 	}
-	due := []dueTicks{{"a", "n", schedule.Due{Revision: 3, After: 4, Run: []int64{5, 6}, Missed: 7, Last: 8, Next: never, Release: true, Problem: "p"}}}
+	due := []dueTicks{{"a", "n", schedule.Due{Revision: 3, After: 4, Run: []int64{5, 6}, Missed: 7, Last: 8, Next: never, Release: true,
+		Problem: "p"}}}
 	f.Add(uint8(0), encode(nil, &row, (*scheduleRow).code))
 	f.Add(uint8(1), encode(nil, &plan{3, []byte("l"), "k", nil}, (*plan).code))
 	f.Add(uint8(2), encode(nil, &due, schedules.CodeAll))

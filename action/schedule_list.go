@@ -9,9 +9,11 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// Page returns a page of the schedules, in the order of their actions and names. A page ends early when its inputs exceed 4 MiB.
+// Page returns a page of the schedules, in the order of their actions and names. A page ends early
+// when its inputs exceed 4 MiB.
 //
-// Options: Limit, Cursor. Errors: ErrInvalid for a limit that is not 1-1000, and for what is no cursor.
+// Options: Limit, Cursor. Errors: ErrInvalid for a limit that is not 1-1000, and for what is no
+// cursor.
 func (s Schedules) Page(ctx context.Context, opts ...PageOption) (page Page[Schedule], err error) {
 	o, err := engine.PageOf(opts)
 	if err != nil {
@@ -26,7 +28,8 @@ func (s Schedules) Page(ctx context.Context, opts ...PageOption) (page Page[Sche
 		return page, err
 	}
 	found := func(q *schedulesQuery) ([]Schedule, bool, string) { return q.items, q.more, "" }
-	// No name of an action contains a NUL, so that the order of these strings is that of actions and names.
+	// No name of an action contains a NUL, so that the order of these strings is that of actions
+	// and names.
 	page = engine.Merge(parts, o.Limit, found, func(s Schedule) string { return s.Action + "\x00" + s.Name }, engine.First)
 	if action, name, ok := strings.Cut(page.Cursor, "\x00"); ok {
 		page.Cursor = url.PathEscape(action) + "/" + name
@@ -42,14 +45,16 @@ func (s Schedules) parseCursor(cursor string) (action, name string, err error) {
 		return "", "", err
 	}
 	escaped, name, ok := strings.Cut(cursor, "/")
-	if action, err = url.PathUnescape(escaped); !ok || err != nil || checkSchedule(action, name) != nil || s.action != "" && s.action != action {
+	if action, err = url.PathUnescape(escaped); !ok || err != nil || checkSchedule(action, name) != nil || s.action != "" &&
+		s.action != action {
 		return "", "", engine.BadCursor(cursor)
 	}
 	return action, name, nil
 }
 
-// All iterates over the schedules, in the order of Page. Each pair is a schedule and nil, or a zero Schedule and an error, after which iteration
-// ends; nothing runs before the first step, and break or a done ctx releases everything.
+// All iterates over the schedules, in the order of Page. Each pair is a schedule and nil, or a zero
+// Schedule and an error, after which iteration ends; nothing runs before the first step, and break
+// or a done ctx releases everything.
 //
 // Options and errors are those of Page.
 func (s Schedules) All(ctx context.Context, opts ...PageOption) iter.Seq2[Schedule, error] {

@@ -14,8 +14,9 @@ import (
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
-// TestScheduleModel changes schedules, ends runs and lets time go by at random, with leaders that do their duty or not, or half of it, or late, on nodes
-// that restart and crash; every tick is decided once, as plain Go has it.
+// TestScheduleModel changes schedules, ends runs and lets time go by at random, with leaders that
+// do their duty or not, or half of it, or late, on nodes that restart and crash; every tick is
+// decided once, as plain Go has it.
 //
 //	go test -run TestScheduleModel -seed 7 -runs 400 ./action
 func TestScheduleModel(t *testing.T) {
@@ -24,7 +25,8 @@ func TestScheduleModel(t *testing.T) {
 		Runs: 12, Steps: 150, ShortRuns: 3, ShortSteps: 100, MaxShards: 3,
 		Begin: func(t *testing.T, rng *rand.Rand, g machinetest.Ground, spread bool) machinetest.Model {
 			m := &scheduleModel{
-				t: t, rng: rng, ground: g, actions: newActions(t, g, "n"), schedules: make(map[string]*modelSchedule), active: make(map[RunID]bool),
+				t: t, rng: rng, ground: g, actions: newActions(t, g, "n"), schedules: make(map[string]*modelSchedule),
+				active: make(map[RunID]bool),
 			}
 			m.register("job")
 			return m
@@ -225,7 +227,8 @@ func (m *scheduleModel) let() {
 	}
 }
 
-// settle does in the model what a duty that was ended halfway has done: for each schedule, all that was due, as one has room for all of a schedule.
+// settle does in the model what a duty that was ended halfway has done: for each schedule, all that
+// was due, as one has room for all of a schedule.
 func (m *scheduleModel) settle() {
 	for _, name := range slices.Sorted(maps.Keys(m.schedules)) {
 		s := m.schedules[name]
@@ -280,7 +283,8 @@ func (m *scheduleModel) ticks(name string, s *modelSchedule, now time.Time) {
 	}
 }
 
-// stale has a command of the duty come late. What has been decided or changed meanwhile is left out; if it is not, the model hears of it by what is there.
+// stale has a command of the duty come late. What has been decided or changed meanwhile is left
+// out; if it is not, the model hears of it by what is there.
 func (m *scheduleModel) stale() {
 	if len(m.late) == 0 {
 		return
@@ -312,7 +316,8 @@ func (m *scheduleModel) Compare() {
 			continue
 		}
 		want := fmt.Sprintf("ran %d, skipped %d, missed %d, refused %d", s.ran, s.skipped, s.missed, s.refused)
-		if got.counts() != want || !got.Buffered.Equal(s.buffered) || got.Paused != s.paused || !got.Last.Equal(s.last) || got.LastRun != s.run {
+		if got.counts() != want || !got.Buffered.Equal(s.buffered) || got.Paused != s.paused || !got.Last.Equal(s.last) ||
+			got.LastRun != s.run {
 			m.t.Errorf("%s: schedule %s %+v: %s, buffered %v, last %v of %s\nwant %s, %v, %v of %s", m.last, name, s.spec,
 				got.counts(), got.Buffered, got.Last.UTC(), got.LastRun, want, s.buffered, s.last.UTC(), s.run)
 		}

@@ -10,7 +10,8 @@ import (
 	"github.com/floedb/floe/action"
 )
 
-// TestScheduleReachesWorkers: on a real node, by its clock, ticks become runs that a worker carries out, each once, also across a restart.
+// TestScheduleReachesWorkers: on a real node, by its clock, ticks become runs that a worker carries
+// out, each once, also across a restart.
 func TestScheduleReachesWorkers(t *testing.T) {
 	dir := t.TempDir()
 	seen := make(map[string]bool)
@@ -24,14 +25,16 @@ func TestScheduleReachesWorkers(t *testing.T) {
 			t.Fatal(err)
 		}
 		// It says what it said before when the node is opened again.
-		if err := s.Schedules("tick").Set(t.Context(), "often", action.ScheduleSpec{Every: time.Second, Input: []byte(`{"n":1}`)}, action.Priority(7)); err != nil {
+		if err := s.Schedules("tick").Set(t.Context(), "often", action.ScheduleSpec{Every: time.Second, Input: []byte(`{"n":1}`)},
+			action.Priority(7)); err != nil {
 			t.Fatal(err)
 		}
 		tasks := make(chan *action.Task, 100)
-		stop := working(t, s.Worker(action.WorkerConfig{ID: fmt.Sprint("w", round)}).Handle("tick", func(_ context.Context, task *action.Task) (any, error) {
-			tasks <- task
-			return nil, nil
-		}))
+		stop := working(t, s.Worker(action.WorkerConfig{ID: fmt.Sprint("w", round)}).Handle("tick",
+			func(_ context.Context, task *action.Task) (any, error) {
+				tasks <- task
+				return nil, nil
+			}))
 		for range 2 {
 			select {
 			case task := <-tasks:
@@ -46,7 +49,8 @@ func TestScheduleReachesWorkers(t *testing.T) {
 		if err := stop(); err != nil {
 			t.Errorf("Run = %v", err)
 		}
-		if found, err := s.Schedules("tick").Get(t.Context(), "often"); err != nil || found.Ran < int64(len(seen)) || found.Refused != 0 || found.Priority != 7 {
+		if found, err := s.Schedules("tick").Get(t.Context(), "often"); err != nil || found.Ran < int64(len(seen)) || found.Refused != 0 ||
+			found.Priority != 7 {
 			t.Errorf("%+v, %v", found, err)
 		}
 		if err := node.Close(); err != nil {

@@ -176,7 +176,8 @@ func readSchedule(v *engine.View, ns uint32, action, name string, row []byte) (s
 			Cron: r.cron, Every: duration(r.every), Anchor: anchorTime(r.anchor), Zone: r.zone, Overlap: r.overlap, CatchUp: r.catchUp,
 			CatchUpLimit: int(r.limit), Input: p.input, Paused: r.paused,
 		},
-		Paused: r.paused, Note: r.note, CreatedAt: time.UnixMilli(r.createdAt), UpdatedAt: time.UnixMilli(r.updatedAt), Last: time.UnixMilli(r.last),
+		Paused: r.paused, Note: r.note, CreatedAt: time.UnixMilli(r.createdAt), UpdatedAt: time.UnixMilli(r.updatedAt),
+		Last: time.UnixMilli(r.last),
 		Next: timeUnless(r.next, 0, never), Buffered: timeUnless(r.buffered, 0),
 		Ran: r.ran, Skipped: r.skipped, Missed: r.missed, Refused: r.refused,
 	}

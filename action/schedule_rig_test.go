@@ -25,7 +25,8 @@ func newActions(t testing.TB, g machinetest.Ground, namespace string) *actions {
 
 func (a *actions) do(kind uint8, name string, body []byte) {
 	a.t.Helper()
-	if _, err := engine.Propose(context.Background(), &a.scope, command(kind, name, body), func([]byte) (none struct{}, err error) { return none, nil }); err != nil {
+	if _, err := engine.Propose(context.Background(), &a.scope, command(kind, name, body),
+		func([]byte) (none struct{}, err error) { return none, nil }); err != nil {
 		a.t.Fatalf("command %d of %s: %v", kind, name, err)
 	}
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/floedb/floe/internal/protocol"
 )
 
-// The rows of schedules. They are in the home shard of their action, and end with it; action is the name of one, as key.AppendString.
+// The rows of schedules. They are in the home shard of their action, and end with it; action is the
+// name of one, as key.AppendString.
 //
 //	'c' | ns u32 | action | name             what a schedule runs (see plan)
 //	'y' | ns u32 | action | name             when, and what has become of it (see scheduleRow)
@@ -85,8 +86,9 @@ func (t *times) spec() cron.Spec {
 
 // scheduleRow is the value of a row 'y'.
 //
-// Of all its ticks, those until last are decided: each has run, or is counted as one that has not. The next one is at next, which is behind last. A tick is
-// decided by a command that says until when those before it had been, so none is decided twice, and none is left out.
+// Of all its ticks, those until last are decided: each has run, or is counted as one that has not.
+// The next one is at next, which is behind last. A tick is decided by a command that says until
+// when those before it had been, so none is decided twice, and none is left out.
 type scheduleRow struct {
 	times
 	id        uint64 // of the action
@@ -175,7 +177,8 @@ func scheduleKey(dst []byte, kind byte, ns uint32, action, name string) []byte {
 	return append(schedulesKey(dst, kind, ns, action), name...)
 }
 
-// schedulesKey is what the keys of all schedules of an action begin with, or of all of the namespace.
+// schedulesKey is what the keys of all schedules of an action begin with, or of all of the
+// namespace.
 func schedulesKey(dst []byte, kind byte, ns uint32, action string) []byte {
 	dst = key.AppendUint32(append(dst, kind), ns)
 	if action == "" {
@@ -189,7 +192,8 @@ func dueKey(dst []byte, due int64, ns uint32, action, name string) []byte {
 	return append(key.AppendString(dst, []byte(action)), name...)
 }
 
-// scheduleAt reads what stands behind the kind in the key of a row 'c' or 'y', and behind the time in that of a row 'p'.
+// scheduleAt reads what stands behind the kind in the key of a row 'c' or 'y', and behind the time
+// in that of a row 'p'.
 func scheduleAt(k []byte) (ns uint32, action, name string, ok bool) {
 	if len(k) < 4 {
 		return 0, "", "", false

@@ -56,7 +56,8 @@ func (c *scheduling) until(when string) {
 	c.Advance(at.UnixMilli() - c.Now())
 }
 
-// runs returns the times of the ticks whose runs have begun, as hh:mm or a longer layout, and the states of the runs.
+// runs returns the times of the ticks whose runs have begun, as hh:mm or a longer layout, and the
+// states of the runs.
 func (c *scheduling) runs() string {
 	c.t.Helper()
 	var all []string
@@ -123,10 +124,12 @@ func TestScheduleRuns(t *testing.T) {
 		t.Errorf("after two ticks: %+v", s)
 	}
 	runs := c.runsOf("job")
-	if r := runs[1]; r.Source != "schedule:s" || r.IdempotencyKey != "schedule:s:2001-09-09T03:00:00Z" || string(r.Input) != `{"x":1}` || s.LastRun != r.ID {
+	if r := runs[1]; r.Source != "schedule:s" || r.IdempotencyKey != "schedule:s:2001-09-09T03:00:00Z" || string(r.Input) != `{"x":1}` ||
+		s.LastRun != r.ID {
 		t.Errorf("run %+v of %+v", r, s)
 	}
-	if tick := s.Ticks[0]; tick.Result != TickRan || clock(tick.At) != "03:00:00" || clock(tick.DecidedAt) != "03:00:01" || tick.Run != s.LastRun {
+	if tick := s.Ticks[0]; tick.Result != TickRan || clock(tick.At) != "03:00:00" || clock(tick.DecidedAt) != "03:00:01" ||
+		tick.Run != s.LastRun {
 		t.Errorf("tick %+v", tick)
 	}
 }
@@ -140,7 +143,8 @@ func TestScheduleOverlap(t *testing.T) {
 		{OverlapSkip, "02:00:00", "ran 1, skipped 2, missed 0, refused 0", "02:00:00 cancelled"},
 		{OverlapBuffer, "02:00:00", "ran 1, skipped 1, missed 0, refused 0", "02:00:00 cancelled, 03:00:00"},
 		{OverlapAllow, "02:00:00, 03:00:00, 04:00:00", "ran 3, skipped 0, missed 0, refused 0", "02:00:00, 03:00:00, 04:00:00 cancelled"},
-		{OverlapReplace, "02:00:00 cancelled, 03:00:00 cancelled, 04:00:00", "ran 3, skipped 0, missed 0, refused 0", "02:00:00 cancelled, 03:00:00 cancelled, 04:00:00 cancelled"},
+		{OverlapReplace, "02:00:00 cancelled, 03:00:00 cancelled, 04:00:00", "ran 3, skipped 0, missed 0, refused 0",
+			"02:00:00 cancelled, 03:00:00 cancelled, 04:00:00 cancelled"},
 	} {
 		t.Run(test.overlap.String(), func(t *testing.T) {
 			c := newScheduling(t, 1)
@@ -205,7 +209,8 @@ func TestScheduleOutageSkips(t *testing.T) {
 	c.wantCounts("s", "ran 1, skipped 3, missed 0, refused 0")
 }
 
-// TestScheduleLongOutage: a year of seconds is caught up in parts, and costs no more than its limit.
+// TestScheduleLongOutage: a year of seconds is caught up in parts, and costs no more than its
+// limit.
 func TestScheduleLongOutage(t *testing.T) {
 	c := newScheduling(t, 1)
 	c.set("s", ScheduleSpec{Every: time.Second, Overlap: OverlapAllow, CatchUp: CatchUpAll, CatchUpLimit: MaxCatchUp})
@@ -371,7 +376,8 @@ func TestScheduleErrors(t *testing.T) {
 		{strings.Repeat("x", 201), ScheduleSpec{Cron: "@daily"}, "action: schedule name of 201 bytes exceeds 200"},
 		{"s", ScheduleSpec{}, "action: schedule: neither a cron expression nor an interval"},
 		{"s", ScheduleSpec{Cron: "0 0 30 2 *"}, `action: schedule: cron "0 0 30 2 *": there is no such day in any year`},
-		{"s", ScheduleSpec{Cron: "@daily", Zone: "Mars/Olympus"}, `action: schedule: time zone "Mars/Olympus" is unknown: names are such as Europe/Berlin`},
+		{"s", ScheduleSpec{Cron: "@daily", Zone: "Mars/Olympus"},
+			`action: schedule: time zone "Mars/Olympus" is unknown: names are such as Europe/Berlin`},
 		{"s", ScheduleSpec{Cron: strings.Repeat("*", 300)}, "action: cron of 300 bytes exceeds 256"},
 		{"s", ScheduleSpec{Every: time.Minute + 1}, "action: schedule: an interval of 1m0.000000001s is not whole milliseconds"},
 		{"s", ScheduleSpec{Every: time.Millisecond}, "action: schedule: an interval of 1ms is below 1s"},
@@ -432,7 +438,8 @@ func TestScheduleLargeInputs(t *testing.T) {
 	}
 }
 
-// TestScheduleClockChanges: what the clocks of a zone do is the duty's business, and comes out in the runs.
+// TestScheduleClockChanges: what the clocks of a zone do is the duty's business, and comes out in
+// the runs.
 func TestScheduleClockChanges(t *testing.T) {
 	c := newScheduling(t, 1)
 	c.until("2025-10-25T12:00:00Z")
@@ -454,7 +461,8 @@ func TestScheduleClockChanges(t *testing.T) {
 	}
 }
 
-// TestScheduleReplicas: replicas that apply the log of a busy time have the same rows, whatever they remember.
+// TestScheduleReplicas: replicas that apply the log of a busy time have the same rows, whatever
+// they remember.
 func TestScheduleReplicas(t *testing.T) {
 	c := newScheduling(t, 1)
 	for i, overlap := range []Overlap{OverlapSkip, OverlapBuffer, OverlapAllow, OverlapReplace} {
@@ -475,14 +483,17 @@ func TestScheduleReplicas(t *testing.T) {
 			c.must(c.Resume(t.Context(), fmt.Sprint("a", (i-1)%4)))
 		}
 	}
-	machinetest.EqualReplicas(t, c.Log(0), []engine.Primitive{engine.TableOf[Store]()}, machinetest.Replica{Name: "each entry", Commit: 1}, machinetest.Replica{Name: "restarts", Commit: 7, Restart: 31})
+	machinetest.EqualReplicas(t, c.Log(0), []engine.Primitive{engine.TableOf[Store]()}, machinetest.Replica{Name: "each entry", Commit: 1},
+		machinetest.Replica{Name: "restarts", Commit: 7, Restart: 31})
 }
 
-// TestScheduleProblem: a schedule whose times this program can not read, because an older one knew more zones perhaps, is paused with a note.
+// TestScheduleProblem: a schedule whose times this program can not read, because an older one knew
+// more zones perhaps, is paused with a note.
 func TestScheduleProblem(t *testing.T) {
 	c := newScheduling(t, 1)
 	s := scheduleBody{name: "s", times: times{cron: "@daily", zone: "Europe/Atlantis", limit: 1}}
-	if out := c.Entry(0, engine.Command{Machine: engine.MachineAction, Kind: kindSchedule, Namespace: "n", Body: body(setSchedule, "job", s)})[0]; out.Err != nil {
+	if out := c.Entry(0, engine.Command{Machine: engine.MachineAction, Kind: kindSchedule, Namespace: "n",
+		Body: body(setSchedule, "job", s)})[0]; out.Err != nil {
 		t.Fatal(out.Err)
 	}
 	c.Advance(0)
@@ -495,7 +506,8 @@ func TestScheduleProblem(t *testing.T) {
 	c.wantRuns("02:00:00")
 }
 
-// TestScheduleManyEnd: when the ends of many runs let large ticks run, a command does a part, and the duty the others.
+// TestScheduleManyEnd: when the ends of many runs let large ticks run, a command does a part, and
+// the duty the others.
 func TestScheduleManyEnd(t *testing.T) {
 	const n = 8
 	c := newScheduling(t, 1)

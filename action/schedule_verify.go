@@ -7,8 +7,9 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// schedules checks the rows of schedules: a schedule has an action, something to run, and a place in the index of what is due exactly if it has a
-// tick to come; none is decided that is yet to come, and a tick that waits for a run to end waits for one that has not.
+// schedules checks the rows of schedules: a schedule has an action, something to run, and a place
+// in the index of what is due exactly if it has a tick to come; none is decided that is yet to
+// come, and a tick that waits for a run to end waits for one that has not.
 func (v *verifier) schedules() error {
 	a := v.Audit
 	for _, step := range []func(*engine.Audit) error{verifyScheduleRows, verifyPlans, verifyDue} {

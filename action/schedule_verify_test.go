@@ -36,10 +36,11 @@ func TestVerifyFindsDamagedSchedules(t *testing.T) {
 		"behind its next":       {rowSchedule, change(func(r *scheduleRow) { r.last = r.next }), "is not behind"},
 		"another action":        {rowSchedule, change(func(r *scheduleRow) { r.id++ }), "is not there"},
 		"paused and due":        {rowSchedule, change(func(r *scheduleRow) { r.paused = true }), "is paused: true"},
-		"released too early":    {rowSchedule, change(func(r *scheduleRow) { r.buffered, r.released = 0, true }), "a tick that there is not"},
-		"waits for nothing":     {rowSchedule, change(func(r *scheduleRow) { r.run.Run += 1e6 }), "which is not there"},
-		"waits without reason":  {rowSchedule, change(func(r *scheduleRow) { r.overlap = OverlapAllow }), "waits for the end of a run"},
-		"fewer than none":       {rowSchedule, change(func(r *scheduleRow) { r.missed = -1 }), "counts"},
+		"released too early": {rowSchedule, change(func(r *scheduleRow) { r.buffered, r.released = 0, true }),
+			"a tick that there is not"},
+		"waits for nothing":    {rowSchedule, change(func(r *scheduleRow) { r.run.Run += 1e6 }), "which is not there"},
+		"waits without reason": {rowSchedule, change(func(r *scheduleRow) { r.overlap = OverlapAllow }), "waits for the end of a run"},
+		"fewer than none":      {rowSchedule, change(func(r *scheduleRow) { r.missed = -1 }), "counts"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newScheduling(t, 1)

@@ -13,13 +13,13 @@ import (
 	"github.com/floedb/floe/internal/protocol"
 )
 
-// A session is a process that takes runs in a shard for all its workers in a namespace. It holds its
-// runs as long as it sends heartbeats. After 30 s of silence, by a monotonic clock, its attempts fail
-// and its runs are retried by other workers. Heartbeats are in the memory of the shard's leader only.
-// They cause no writes, and a new leader gives every session a fresh lease.
+// A session is a process that takes runs in a shard for all its workers in a namespace. It holds
+// its runs as long as it sends heartbeats. After 30 s of silence, by a monotonic clock, its
+// attempts fail and its runs are retried by other workers. Heartbeats are in the memory of the
+// shard's leader only. They cause no writes, and a new leader gives every session a fresh lease.
 //
-// A polling worker (see internal/workers) has a session of its own for as long as it holds a run. It
-// sends no heartbeats: its attempts end by their time limits.
+// A polling worker (see internal/workers) has a session of its own for as long as it holds a run.
+// It sends no heartbeats: its attempts end by their time limits.
 
 // open opens a session or replaces the groups of an open one.
 func (w *work) open(c *openBody) (uint64, error) {
@@ -38,8 +38,8 @@ func (w *work) open(c *openBody) (uint64, error) {
 	return s.id, nil
 }
 
-// session returns a session of the namespace, nil if it does not exist. On the first call of a command
-// for a session it ends the attempts that have exceeded their time limits.
+// session returns a session of the namespace, nil if it does not exist. On the first call of a
+// command for a session it ends the attempts that have exceeded their time limits.
 func (w *work) session(id uint64) *session {
 	for _, s := range w.sessions {
 		if s.id == id {
@@ -61,7 +61,8 @@ func (w *work) session(id uint64) *session {
 	return s
 }
 
-// sessionOf returns the session of a command. A polling worker that wants runs gets a new one if needed.
+// sessionOf returns the session of a command. A polling worker that wants runs gets a new one if
+// needed.
 func (w *work) sessionOf(c *workBody) (*session, error) {
 	s, err := w.named(c.session, c.self)
 	if err != nil && (c.session != 0 || len(c.wants) == 0) {
@@ -141,8 +142,8 @@ func (w *work) scheduleSession(s *session, at int64) {
 	s.changed = w.tx.Advance(&s.timer, at, tokenSession, s.id) || s.changed
 }
 
-// timeOut ends the session's attempts that exceeded their time limits, and sets its timer for the next
-// one. A session holds at most 1,000 runs.
+// timeOut ends the session's attempts that exceeded their time limits, and sets its timer for the
+// next one. A session holds at most 1,000 runs.
 func (w *work) timeOut(s *session) {
 	w.tx.Halt(&s.timer, tokenSession, s.id)
 	s.changed = true
@@ -167,7 +168,8 @@ func (w *work) timeOut(s *session) {
 	}
 }
 
-// eachHeld calls f for the runs of a session until the command is full. It reports whether there are more.
+// eachHeld calls f for the runs of a session until the command is full. It reports whether there
+// are more.
 func (w *work) eachHeld(s *session, f func(ref protocol.Ref, h held)) (more bool) {
 	prefix := numberKey(nil, rowHeld, s.id)
 	it := w.tx.Iter(prefix, key.PrefixEnd(prefix))
@@ -247,7 +249,8 @@ func (w *work) ended(s *session, more bool) {
 	}
 }
 
-// sessionError is the ErrConflict of a session that does not exist or has ended. Users never see it.
+// sessionError is the ErrConflict of a session that does not exist or has ended. Users never see
+// it.
 type sessionError struct{ session uint64 }
 
 func noSession(id uint64) error { return &sessionError{id} }
@@ -264,7 +267,8 @@ func sessionsTopic() engine.Topic {
 	return engine.TopicOf(engine.MachineAction, "", []byte("sessions"))
 }
 
-// recordHeartbeat records the monotonic time of a session's heartbeat. Queries call it on the leader.
+// recordHeartbeat records the monotonic time of a session's heartbeat. Queries call it on the
+// leader.
 func (m *machine) recordHeartbeat(session uint64, mono int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -282,9 +286,9 @@ func (m *machine) startTerm(term uint64, lease int64) {
 	}
 }
 
-// startCheck records that the duty checks the sessions. If the check is much later than planned, the
-// node itself was suspended and received no heartbeats. Every session then gets a fresh lease, as at
-// the start of a term.
+// startCheck records that the duty checks the sessions. If the check is much later than planned,
+// the node itself was suspended and received no heartbeats. Every session then gets a fresh lease,
+// as at the start of a term.
 func (m *machine) startCheck(mono int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -301,8 +305,8 @@ func (m *machine) planCheck(until int64) {
 	m.next = until
 }
 
-// silentSince returns the time of a session's last heartbeat. Without one in this term, it is the first
-// check.
+// silentSince returns the time of a session's last heartbeat. Without one in this term, it is the
+// first check.
 func (m *machine) silentSince(session uint64, mono int64) int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -350,7 +354,8 @@ func (m *machine) watchSessions(ctx context.Context, lead *engine.Lead) error {
 		if err != nil {
 			return err
 		}
-		cmd := engine.Command{Kind: kindExpire, Namespace: namespace, Spread: spread, Body: codec.EncodeFields(nil, &sessionBody{session: silent}, (*sessionBody).code)}
+		cmd := engine.Command{Kind: kindExpire, Namespace: namespace, Spread: spread,
+			Body: codec.EncodeFields(nil, &sessionBody{session: silent}, (*sessionBody).code)}
 		if _, err := lead.Propose(ctx, cmd); err != nil && !errors.Is(err, ErrConflict) {
 			return err
 		}

@@ -109,7 +109,8 @@ func (t *touchBody) code(f *codec.Fields) {
 	codeDelivery(f, &t.begun)
 }
 
-// sessionBody ends a session and releases its runs. If the session is closed rather than expired, their attempts do not count.
+// sessionBody ends a session and releases its runs. If the session is closed rather than expired,
+// their attempts do not count.
 type sessionBody struct {
 	session uint64 // 0: that of self
 	self    string

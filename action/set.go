@@ -7,16 +7,20 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// labelSet is what runs ask of their workers, and what waits with it without a key: that is a lane of its own, whose number is its place in the list.
+// labelSet is what runs ask of their workers, and what waits with it without a key: that is a lane
+// of its own, whose number is its place in the list.
 type labelSet struct {
 	labels string // encoded, see engine.AppendHeaders; "" asks for nothing
 	turn   uint64 // of the last run without a key that was begun
-	runs   int64  // that have its number, ended ones included; -1: an older version has not counted them. Those of the first set are not counted
-	queue  queue  // of runs without a key, by seq
-	lanes  queue  // of rows 'e', by turn
+	// that have its number, ended ones included; -1: an older version has not counted them. Those
+	// of the first set are not counted
+	runs  int64
+	queue queue // of runs without a key, by seq
+	lanes queue // of rows 'e', by turn
 }
 
-// maxSets is how many sets of labels an action has. The number of the lane without a key is that of its set; those of others are greater.
+// maxSets is how many sets of labels an action has. The number of the lane without a key is that of
+// its set; those of others are greater.
 const maxSets = 64
 
 // ready reports whether something of the set waits that may be begun.
@@ -35,7 +39,8 @@ func (s *labelSet) codeQueues(c *codec.Coder) {
 	s.lanes.code(c)
 }
 
-// labelsRow is the value of a row 'q' of an action: the labels of its sets but the first, which has none.
+// labelsRow is the value of a row 'q' of an action: the labels of its sets but the first, which has
+// none.
 type labelsRow struct{ labels []string }
 
 func (l *labelsRow) code(c *codec.Coder) {
@@ -53,8 +58,9 @@ func (r *record) label(l *labelsRow) {
 	}
 }
 
-// The sets of an action but the first have rows of their own, and their labels are in one more, so that a command neither reads nor writes those of others than
-// it is about. Which of them have something ready, and which have runs at all, the row of the action says in a bit for each.
+// The sets of an action but the first have rows of their own, and their labels are in one more, so
+// that a command neither reads nor writes those of others than it is about. Which of them have
+// something ready, and which have runs at all, the row of the action says in a bit for each.
 
 // labelsOf returns the labels of a set.
 func (a *act) labelsOf(set uint8) string {
@@ -216,12 +222,14 @@ func (a *act) findSet(labels []byte) (uint8, bool) {
 // checkSet refuses another set of labels for an action that has too many.
 func (a *act) checkSet(labels []byte) error {
 	if _, ok := a.findSet(labels); !ok && len(a.sets) == maxSets && a.unusedSet() == 0 {
-		return engine.Errorf(ErrInvalid, "action %q: its runs ask for %d different sets of labels already, the limit is %d", a.name, len(a.sets), maxSets)
+		return engine.Errorf(ErrInvalid, "action %q: its runs ask for %d different sets of labels already, the limit is %d", a.name,
+			len(a.sets), maxSets)
 	}
 	return nil
 }
 
-// setOf returns the number of a set of labels, which the action has from now on. It may have been that of another set, which no run asks for any more.
+// setOf returns the number of a set of labels, which the action has from now on. It may have been
+// that of another set, which no run asks for any more.
 func (a *act) setOf(labels []byte) uint8 {
 	set, known := a.findSet(labels)
 	if known {
@@ -236,7 +244,8 @@ func (a *act) setOf(labels []byte) uint8 {
 	return set
 }
 
-// unusedSet returns the number of a set that no run has, 0 if there is none: that is the number of no labels.
+// unusedSet returns the number of a set that no run has, 0 if there is none: that is the number of
+// no labels.
 func (a *act) unusedSet() uint8 {
 	for i := 1; i < len(a.sets); i++ {
 		if !a.used(i) || a.idle() {
@@ -246,7 +255,8 @@ func (a *act) unusedSet() uint8 {
 	return 0
 }
 
-// idle reports whether the action has no runs, and so none of which an older version has not counted all that is counted now.
+// idle reports whether the action has no runs, and so none of which an older version has not
+// counted all that is counted now.
 func (a *act) idle() bool { return a.pending+a.running+a.unconfirmed+a.kept == 0 }
 
 // leaveSet notes that a run with a number of a set is not kept any more.

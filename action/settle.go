@@ -57,15 +57,17 @@ func (w *work) settle(s *session, e *end) verdict {
 	return accepted
 }
 
-// count counts an attempt that has ended for its worker, if that calls by itself. What processes do they report.
+// count counts an attempt that has ended for its worker, if that calls by itself. What processes do
+// they report.
 func (w *work) count(s *session, a *act, failed bool) {
 	if s.self {
 		w.m.workers.Ended(w.tx, s.process, a.name, failed)
 	}
 }
 
-// attemptOf returns an attempt that a session has, a nil state if it is over. One that was cancelled is one that it has until that is confirmed. Who knows how
-// often the run had been begun says that, because an attempt that does not count has the number of the next one.
+// attemptOf returns an attempt that a session has, a nil state if it is over. One that was
+// cancelled is one that it has until that is confirmed. Who knows how often the run had been begun
+// says that, because an attempt that does not count has the number of the next one.
 func (w *work) attemptOf(s *session, ref protocol.Ref, attempt, begun int64) (*act, *stateRow) {
 	a := w.byID(ref.Action)
 	if a == nil {
@@ -83,8 +85,8 @@ func (w *work) attemptOf(s *session, ref protocol.Ref, attempt, begun int64) (*a
 	return a, &st
 }
 
-// returnedLate tells the workflow that has invoked a run whose time is over that its handler has returned: until then, the run is not compensated.
-// It reports whether that was so.
+// returnedLate tells the workflow that has invoked a run whose time is over that its handler has
+// returned: until then, the run is not compensated. It reports whether that was so.
 func (w *work) returnedLate(e *end) bool {
 	a := w.byID(e.ref.Action)
 	if a == nil {
@@ -95,15 +97,17 @@ func (w *work) returnedLate(e *end) bool {
 		return false
 	}
 	st := must(decode(b, (*stateRow).layout))
-	if st.status != TimedOut && st.status != Cancelled || st.flags&(flagNotify|flagHeld) != flagNotify || e.attempt != 0 && e.attempt != st.attempts || a.runOf(e.ref).notify.Machine != engine.MachineWorkflow {
+	if st.status != TimedOut && st.status != Cancelled || st.flags&(flagNotify|flagHeld) != flagNotify ||
+		e.attempt != 0 && e.attempt != st.attempts || a.runOf(e.ref).notify.Machine != engine.MachineWorkflow {
 		return false
 	}
 	a.tellEnd(e.ref, &st, false)
 	return true
 }
 
-// confirm frees the slots of a run that was cancelled. If it is not kept any more, its state was only kept for this. returned says that its handler has returned, or
-// never will: of one whose time is over nobody knows.
+// confirm frees the slots of a run that was cancelled. If it is not kept any more, its state was
+// only kept for this. returned says that its handler has returned, or never will: of one whose time
+// is over nobody knows.
 func (a *act) confirm(s *session, ref protocol.Ref, st *stateRow, returned bool) {
 	a.letGo(s, ref, st)
 	if _, kept := a.tx.Get(timedRunKey(nil, rowEnded, a.id, st.endedAt, ref.Run)); !kept {
@@ -142,7 +146,8 @@ func (a *act) letGo(s *session, ref protocol.Ref, st *stateRow) {
 	}
 }
 
-// fail ends an attempt without success: another one follows, if one is left and may, or the run ends with a status.
+// fail ends an attempt without success: another one follows, if one is left and may, or the run
+// ends with a status.
 func (a *act) fail(ref protocol.Ref, st *stateRow, again bool, delay int64, status Status) {
 	if again && st.attempts < st.maxAttempts && !a.deleted {
 		if delay < 0 {
@@ -172,8 +177,9 @@ func (a *act) retry(ref protocol.Ref, st *stateRow, delay int64) {
 	a.enqueue(ref, st, false)
 }
 
-// backoff returns how long a run waits for the attempt behind one: twice as long as for the one before, less up to a quarter that differs from run to run,
-// so that those which have failed together do not come back together.
+// backoff returns how long a run waits for the attempt behind one: twice as long as for the one
+// before, less up to a quarter that differs from run to run, so that those which have failed
+// together do not come back together.
 func (a *act) backoff(attempt int64) int64 {
 	d := a.backoffMin
 	for i := int64(1); i < attempt && d > 0 && d < a.backoffMax; i++ {
@@ -198,14 +204,16 @@ func (a *act) finish(ref protocol.Ref, st *stateRow, status Status) {
 	a.kept++
 	a.nextEnded, a.changed = min(a.nextEnded, now), true
 	if st.flags&flagNotify != 0 {
-		// Before it may be forgotten, if none are kept. When a run is cancelled between two attempts, the handler of the one that was lost or timed out may be at work.
+		// Before it may be forgotten, if none are kept. When a run is cancelled between two
+		// attempts, the handler of the one that was lost or timed out may be at work.
 		a.tellEnd(ref, st, status == TimedOut || st.flags&flagHeld != 0 || status == Cancelled && st.flags&flagSuspect != 0)
 	}
 	a.ended++
 	a.tx.Notify(runTopic(a.tx.NamespaceName(), ref), -1)
 }
 
-// tellEnd tells the machine that had the run made. atWork says whether the handler may be at work still.
+// tellEnd tells the machine that had the run made. atWork says whether the handler may be at work
+// still.
 func (a *act) tellEnd(ref protocol.Ref, st *stateRow, atWork bool) {
 	row := a.runOf(ref)
 	n := row.notify
@@ -251,7 +259,8 @@ func (w *work) cancel(c *protocol.Cancel) error {
 	return nil
 }
 
-// cancelRun cancels a run that has not ended. Its worker is told and, until it confirms or its session ends, keeps the slots.
+// cancelRun cancels a run that has not ended. Its worker is told and, until it confirms or its
+// session ends, keeps the slots.
 func (a *act) cancelRun(ref protocol.Ref, st *stateRow, reason string) {
 	switch {
 	case st.status == Running:

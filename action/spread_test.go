@@ -34,8 +34,9 @@ func openSpread(t *testing.T) *action.Store {
 	return node.Action("wide")
 }
 
-// TestLimitsKeepKeys: limits that were set, changed or removed moved runs to another shard of a spread namespace, where the idempotency keys of before were not
-// known, so that a repeat made another run.
+// TestLimitsKeepKeys: limits that were set, changed or removed moved runs to another shard of a
+// spread namespace, where the idempotency keys of before were not known, so that a repeat made
+// another run.
 func TestLimitsKeepKeys(t *testing.T) {
 	s := openSpread(t)
 	made := make(map[string]action.RunID)
@@ -73,8 +74,8 @@ func TestLimitsKeepKeys(t *testing.T) {
 	}
 }
 
-// TestKeyOfNewAction: a run with an idempotency key that was invoked before its shard had heard of the action was made at the action's home, where a repeat
-// did not look for it.
+// TestKeyOfNewAction: a run with an idempotency key that was invoked before its shard had heard of
+// the action was made at the action's home, where a repeat did not look for it.
 func TestKeyOfNewAction(t *testing.T) {
 	s := openSpread(t)
 	for i := range 20 {
@@ -86,13 +87,15 @@ func TestKeyOfNewAction(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if again, err := s.Invoke(short(t), name, nil, action.IdempotencyKey("k")); err != nil || !again.Duplicate || again.Run != first.Run {
+		if again, err := s.Invoke(short(t), name, nil, action.IdempotencyKey("k")); err != nil || !again.Duplicate ||
+			again.Run != first.Run {
 			t.Errorf("%s: a repeat = %+v, %v; it was %s", name, again, err, first.Run)
 		}
 	}
 }
 
-// TestScheduleOfLimitedKeys: runs of schedules with a concurrency key were refused in a spread namespace if their action has a limit per key.
+// TestScheduleOfLimitedKeys: runs of schedules with a concurrency key were refused in a spread
+// namespace if their action has a limit per key.
 func TestScheduleOfLimitedKeys(t *testing.T) {
 	s := openSpread(t)
 	if _, err := s.Register(short(t), "a", action.MaxRunningPerKey(1)); err != nil {
@@ -114,7 +117,8 @@ func TestScheduleOfLimitedKeys(t *testing.T) {
 	}
 }
 
-// TestDeleteLooksEverywhere: an action of a spread namespace was deleted though it had runs that had not ended, if they were in other shards than its home.
+// TestDeleteLooksEverywhere: an action of a spread namespace was deleted though it had runs that
+// had not ended, if they were in other shards than its home.
 func TestDeleteLooksEverywhere(t *testing.T) {
 	s := openSpread(t)
 	for i := range 8 {
@@ -143,8 +147,9 @@ func TestDeleteLooksEverywhere(t *testing.T) {
 
 func nothing(context.Context, *action.Task) (any, error) { return nil, nil }
 
-// TestTagPlacesRuns: the runs of an action whose name has a {tag} live in the shard of the tag, whoever has invoked them, so that their ends can be parts of
-// transactions about what has the tag too. Runs without an idempotency key were in any shard.
+// TestTagPlacesRuns: the runs of an action whose name has a {tag} live in the shard of the tag,
+// whoever has invoked them, so that their ends can be parts of transactions about what has the tag
+// too. Runs without an idempotency key were in any shard.
 func TestTagPlacesRuns(t *testing.T) {
 	node, err := floe.Open(floe.Config{Shards: 4})
 	if err != nil {
@@ -164,7 +169,8 @@ func TestTagPlacesRuns(t *testing.T) {
 	if _, err := flows.Create(short(t), order.YAML()); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Schedules("pay{o42}").Set(short(t), "hourly", action.ScheduleSpec{Every: time.Hour, Overlap: action.OverlapAllow}); err != nil {
+	if err := s.Schedules("pay{o42}").Set(short(t), "hourly",
+		action.ScheduleSpec{Every: time.Hour, Overlap: action.OverlapAllow}); err != nil {
 		t.Fatal(err)
 	}
 	const each = 8
@@ -185,7 +191,8 @@ func TestTagPlacesRuns(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := node.Txn("wide").Do(kv.PutOp("{o43}", nil), action.InvokeOp("pay{o42}", nil)).Commit(short(t)); !errors.Is(err, floe.ErrInvalid) {
+	if _, err := node.Txn("wide").Do(kv.PutOp("{o43}", nil), action.InvokeOp("pay{o42}", nil)).Commit(short(t)); !errors.Is(err,
+		floe.ErrInvalid) {
 		t.Errorf("a transaction over two tags: %v", err)
 	}
 	for n := range 5 * each {
@@ -194,13 +201,15 @@ func TestTagPlacesRuns(t *testing.T) {
 			t.Fatal(tasks, err)
 		}
 		task := &tasks[0]
-		if _, err := node.Txn("wide").If(action.Held(task)).Do(kv.PutOp("{o42}paid", nil), action.CompleteOp(task, nil)).Commit(short(t)); err != nil {
+		if _, err := node.Txn("wide").If(action.Held(task)).Do(kv.PutOp("{o42}paid", nil),
+			action.CompleteOp(task, nil)).Commit(short(t)); err != nil {
 			t.Fatalf("end %d, of a run of %q: %v", n, task.Source, err)
 		}
 	}
 }
 
-// TestPagesOfActions: whatever the size of a page, all of them together list each action once, in order, and only the last one has no cursor.
+// TestPagesOfActions: whatever the size of a page, all of them together list each action once, in
+// order, and only the last one has no cursor.
 func TestPagesOfActions(t *testing.T) {
 	s, ctx := openSpread(t), t.Context()
 	var names []string
@@ -241,8 +250,9 @@ func TestPagesOfActions(t *testing.T) {
 	}
 }
 
-// TestAwaitBesideRate: a worker that waited in a spread namespace was deaf in each shard where a run waited for a rate: for as long as the rate asked for, neither a run
-// of another action nor another rate woke it.
+// TestAwaitBesideRate: a worker that waited in a spread namespace was deaf in each shard where a
+// run waited for a rate: for as long as the rate asked for, neither a run of another action nor
+// another rate woke it.
 func TestAwaitBesideRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, ctx := openSpread(t), t.Context()
@@ -263,7 +273,8 @@ func TestAwaitBesideRate(t *testing.T) {
 			tasks []action.Task
 			err   error
 		}
-		// waits has a worker wait while f happens, and returns what it gets, and how long that took.
+		// waits has a worker wait while f happens, and returns what it gets, and how long that
+		// took.
 		waits := func(f func(), names ...string) (tasks []action.Task, took time.Duration) {
 			t.Helper()
 			c := make(chan answer, 1)
@@ -319,7 +330,8 @@ func TestAwaitBesideRate(t *testing.T) {
 			t.Errorf("while the rate is removed: %d runs after %v", len(got), took)
 		}
 
-		// Runs that were invoked before there was a rate are in other shards than the action's home.
+		// Runs that were invoked before there was a rate are in other shards than the action's
+		// home.
 		for name, rate := range map[string]action.Rate{"none": {}, "fast": {Limit: 1000, Per: time.Second}} {
 			register(name)
 			for i := range 40 {
@@ -342,8 +354,10 @@ func TestAwaitBesideRate(t *testing.T) {
 	})
 }
 
-// TestAwaitTogether: workers that wait in a spread namespace all get their runs at once when several arrive in two shards. One worker used to be woken for both shards and take
-// from one; nobody was woken for the run in the other shard for up to a second, and then only one worker a second.
+// TestAwaitTogether: workers that wait in a spread namespace all get their runs at once when
+// several arrive in two shards. One worker used to be woken for both shards and take from one;
+// nobody was woken for the run in the other shard for up to a second, and then only one worker a
+// second.
 func TestAwaitTogether(t *testing.T) {
 	t.Run("two", func(t *testing.T) { testAwaitTogether(t, 2, 100) })
 	t.Run("many", func(t *testing.T) { testAwaitTogether(t, 60, 5) })

@@ -11,7 +11,8 @@ import (
 	"github.com/floedb/floe/internal/protocol"
 )
 
-// Store holds the actions of one namespace. It is cheap to make, safe for concurrent use and needs no Close.
+// Store holds the actions of one namespace. It is cheap to make, safe for concurrent use and needs
+// no Close.
 type Store struct {
 	scope engine.Scope
 	turns atomic.Uint64 // counts calls of Await that ask several shards
@@ -22,23 +23,29 @@ func newStore(s engine.Scope) *Store { return &Store{scope: s} }
 // Namespace returns the namespace of the store.
 func (s *Store) Namespace() string { return s.scope.Namespace() }
 
-// Register makes an action known, or changes all that was registered of it: what no option says has its default. It returns its version, which counts
-// registrations. Runs that were invoked before keep the timeout and the number of attempts that they were invoked with. A disabled action stays disabled.
+// Register makes an action known, or changes all that was registered of it: what no option says has
+// its default. It returns its version, which counts registrations. Runs that were invoked before
+// keep the timeout and the number of attempts that they were invoked with. A disabled action stays
+// disabled.
 //
-// In a spread namespace Register, Enable, Disable and Delete return when all shards know what has changed, or after about a second if one of them can not be reached:
-// it hears of that later. Operations in transactions do not wait.
+// In a spread namespace Register, Enable, Disable and Delete return when all shards know what has
+// changed, or after about a second if one of them can not be reached: it hears of that later.
+// Operations in transactions do not wait.
 //
-// Options: Owner, Description, Timeout (30 s), MaxAttempts (4), Backoff (1 s to 5 min), Retain (7 days, 10,000 runs), MaxRunning, MaxRunningPerKey,
-// RateLimit (none). Errors: ErrInvalid for a name that is not 1-255 bytes of UTF-8 without control characters, and for options out of their limits.
+// Options: Owner, Description, Timeout (30 s), MaxAttempts (4), Backoff (1 s to 5 min), Retain (7
+// days, 10,000 runs), MaxRunning, MaxRunningPerKey, RateLimit (none). Errors: ErrInvalid for a name
+// that is not 1-255 bytes of UTF-8 without control characters, and for options out of their limits.
 func (s *Store) Register(ctx context.Context, name string, opts ...RegisterOption) (version int, err error) {
 	return tell(ctx, s, name, registerOp(name, opts), register.Decode)
 }
 
-// tell changes what is registered of an action, and waits until all shards of a spread namespace know what its home does.
+// tell changes what is registered of an action, and waits until all shards of a spread namespace
+// know what its home does.
 func tell[T any](ctx context.Context, s *Store, name string, op engine.Op, decode func([]byte) (T, error)) (T, error) {
 	res, err := engine.Propose(ctx, &s.scope, op, decode)
 	if err == nil {
-		engine.Agree(ctx, &s.scope, infoQuery{namespace: s.Namespace(), name: name}, func(a, b *infoQuery) bool { return a.found == b.found && a.revision == b.revision })
+		engine.Agree(ctx, &s.scope, infoQuery{namespace: s.Namespace(), name: name},
+			func(a, b *infoQuery) bool { return a.found == b.found && a.revision == b.revision })
 	}
 	return res, err
 }
@@ -49,18 +56,21 @@ func (s *Store) Enable(ctx context.Context, name string) error {
 	return err
 }
 
-// Disable refuses invocations of an action from now on, with ErrConflict. Runs that were invoked before go on. Errors: ErrNotFound.
+// Disable refuses invocations of an action from now on, with ErrConflict. Runs that were invoked
+// before go on. Errors: ErrNotFound.
 func (s *Store) Disable(ctx context.Context, name string) error {
 	_, err := tell(ctx, s, name, enable.Op(name, false, nil), enable.Decode)
 	return err
 }
 
-// Delete removes an action with the runs that are kept of it. Its idempotency keys are forgotten. With Force its runs are cancelled in the background, in batches: until
-// that is done, Runs may show some of them as pending or running. While handlers have runs that were cancelled by it, Runs still show the runs of the action in
-// that shard.
+// Delete removes an action with the runs that are kept of it. Its idempotency keys are forgotten.
+// With Force its runs are cancelled in the background, in batches: until that is done, Runs may
+// show some of them as pending or running. While handlers have runs that were cancelled by it, Runs
+// still show the runs of the action in that shard.
 //
-// Options: Force, which cancels runs that have not ended. Errors: ErrNotFound; ErrConflict if there are such runs. In a spread namespace a run that is
-// invoked in another shard while Delete is under way is cancelled: Disable the action first where that matters.
+// Options: Force, which cancels runs that have not ended. Errors: ErrNotFound; ErrConflict if there
+// are such runs. In a spread namespace a run that is invoked in another shard while Delete is under
+// way is cancelled: Disable the action first where that matters.
 func (s *Store) Delete(ctx context.Context, name string, opts ...DeleteOption) error {
 	op, force := deleteOp(name, opts)
 	if op.Err == nil && !force {
@@ -72,7 +82,8 @@ func (s *Store) Delete(ctx context.Context, name string, opts ...DeleteOption) e
 	return err
 }
 
-// checkEnded refuses to delete an action of a spread namespace that has runs in other shards than its home, which looks for itself.
+// checkEnded refuses to delete an action of a spread namespace that has runs in other shards than
+// its home, which looks for itself.
 func (s *Store) checkEnded(ctx context.Context, name string) error {
 	if spread, err := s.scope.Spread(ctx); err != nil || !spread {
 		return err
@@ -98,13 +109,16 @@ func checkActive(name string, n int64) error {
 	return engine.Errorf(ErrConflict, "action %q has %d runs that have not ended", name, n)
 }
 
-// Invoke has an action carried out by a worker: at least once, and with one result. input is JSON, nil means null; it may be reused on return. When Invoke
-// returns nil, the run is committed (see floe.Config.Durability). After a ctx error or ErrUnknownOutcome there may or may not be one: with an
-// IdempotencyKey the call can be repeated without harm.
+// Invoke has an action carried out by a worker: at least once, and with one result. input is JSON,
+// nil means null; it may be reused on return. When Invoke returns nil, the run is committed (see
+// floe.Config.Durability). After a ctx error or ErrUnknownOutcome there may or may not be one: with
+// an IdempotencyKey the call can be repeated without harm.
 //
-// Options: Priority, Delay, Expire, IdempotencyKey, Labels, ConcurrencyKey, and Timeout and MaxAttempts in place of those of the action. Errors: ErrNotFound if the
-// action was not registered; ErrConflict if it is disabled, or the idempotency key was used with another input, of other bytes; ErrInvalid for an input that is no JSON
-// or too long, and for options out of their limits.
+// Options: Priority, Delay, Expire, IdempotencyKey, Labels, ConcurrencyKey, and Timeout and
+// MaxAttempts in place of those of the action. Errors: ErrNotFound if the action was not
+// registered; ErrConflict if it is disabled, or the idempotency key was used with another input, of
+// other bytes; ErrInvalid for an input that is no JSON or too long, and for options out of their
+// limits.
 func (s *Store) Invoke(ctx context.Context, name string, input []byte, opts ...InvokeOption) (Invoked, error) {
 	op := invokeOp(name, input, opts)
 	pauses := pause{d: time.Millisecond}
@@ -127,8 +141,10 @@ func (s *Store) Invoke(ctx context.Context, name string, input []byte, opts ...I
 
 // InvokeAndWait is Invoke and Wait: it returns the run when it has ended, however it has.
 //
-// The run is kept for 10 s at least, however little its action retains. Options and errors are those of Invoke; ErrNotFound also if the action is deleted before the
-// run has ended, and if an IdempotencyKey stands for a run that ended before and is not kept any more. After an error there may be a run all the same.
+// The run is kept for 10 s at least, however little its action retains. Options and errors are
+// those of Invoke; ErrNotFound also if the action is deleted before the run has ended, and if an
+// IdempotencyKey stands for a run that ended before and is not kept any more. After an error there
+// may be a run all the same.
 func (s *Store) InvokeAndWait(ctx context.Context, name string, input []byte, opts ...InvokeOption) (Run, error) {
 	i, err := s.Invoke(ctx, name, input, append(slices.Clip(opts), awaited)...)
 	if err != nil {
@@ -144,7 +160,8 @@ var awaited = invokeOption(func(o *invokeOptions) { o.Awaited = true })
 // ErrInvalid for an invalid id.
 func (l Runs) Get(ctx context.Context, id RunID) (Run, error) { return l.store.run(ctx, id, false) }
 
-// Wait returns a run when it has ended. Errors: those of Runs.Get, and ctx's; ErrNotFound also if its action is deleted meanwhile.
+// Wait returns a run when it has ended. Errors: those of Runs.Get, and ctx's; ErrNotFound also if
+// its action is deleted meanwhile.
 func (s *Store) Wait(ctx context.Context, id RunID) (Run, error) {
 	return s.run(engine.Lasting(ctx), id, true)
 }
@@ -167,10 +184,13 @@ func (s *Store) run(ctx context.Context, id RunID, wait bool) (Run, error) {
 	return q.run, nil
 }
 
-// Cancel ends a run: one that waits is never begun; the context of the handler that has one is cancelled, and whatever it returns is not the run's
-// result. reason may be empty. The run is Cancelled at once; the slots that it takes up of its action's limits are free when the handler has returned.
+// Cancel ends a run: one that waits is never begun; the context of the handler that has one is
+// cancelled, and whatever it returns is not the run's result. reason may be empty. The run is
+// Cancelled at once; the slots that it takes up of its action's limits are free when the handler
+// has returned.
 //
-// Errors: ErrNotFound; ErrConflict if the run has ended; ErrInvalid for a reason of more than 1,024 bytes and for what is no id.
+// Errors: ErrNotFound; ErrConflict if the run has ended; ErrInvalid for a reason of more than 1,024
+// bytes and for what is no id.
 func (s *Store) Cancel(ctx context.Context, id RunID, reason string) error {
 	_, err := engine.Propose(ctx, &s.scope, cancelOp(id, reason), cancelRun.Decode)
 	return err

@@ -52,7 +52,8 @@ func TestStore(t *testing.T) {
 			t.Errorf("cancelled run: %+v, %v", run, err)
 		}
 		info, err := s.Get(ctx, "mail")
-		if want := (action.RunCounts{Total: 10, Pending: 9, Cancelled: 1}); err != nil || info.Runs != want || info.Owner != "ops" || !info.Enabled {
+		if want := (action.RunCounts{Total: 10, Pending: 9, Cancelled: 1}); err != nil || info.Runs != want || info.Owner != "ops" ||
+			!info.Enabled {
 			t.Errorf("Action = %+v, %v", info, err)
 		}
 		if err := s.Delete(ctx, "mail"); !errors.Is(err, action.ErrConflict) {

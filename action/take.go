@@ -88,7 +88,8 @@ func (w *work) takeAll(s *session, c *workBody, res worked) ([]byte, error) {
 	return res.encode(), nil
 }
 
-// given has a worker that calls by itself listed by the runs that it has got. Takes that do not ask for it were written by builds that listed nobody: they leave what they left then.
+// given has a worker that calls by itself listed by the runs that it has got. Takes that do not ask
+// for it were written by builds that listed nobody: they leave what they left then.
 func (w *work) given(c *workBody, all []taken) {
 	if !c.listed || len(all) == 0 {
 		return
@@ -118,7 +119,8 @@ func (w *work) takeFor(s *session, index int, want *want, m *menu, all []taken, 
 	return all
 }
 
-// candidate is the run that comes next, of those that one may take: it is in a set of labels of an action.
+// candidate is the run that comes next, of those that one may take: it is in a set of labels of an
+// action.
 type candidate struct {
 	a        *act
 	set      uint8
@@ -142,7 +144,8 @@ func (c *candidate) before(o *candidate) bool {
 	return c.whose() < o.whose()
 }
 
-// whose returns the turn. That of the first lane takes a look at the index, which is needed only beside others of the priority.
+// whose returns the turn. That of the first lane takes a look at the index, which is needed only
+// beside others of the priority.
 func (c *candidate) whose() uint64 {
 	if c.keyed && !c.looked {
 		c.turn, _ = c.a.firstTurn(c.set)
@@ -151,8 +154,9 @@ func (c *candidate) whose() uint64 {
 	return c.turn
 }
 
-// menu is what workers of a group may take: the next run of each action that has one. A command makes it once, and looks at an action again when something of it
-// was taken, so that it costs no more than the names and what is taken.
+// menu is what workers of a group may take: the next run of each action that has one. A command
+// makes it once, and looks at an action again when something of it was taken, so that it costs no
+// more than the names and what is taken.
 type menu struct {
 	labels  string
 	entries []menuEntry // in the order of the group's names
@@ -238,8 +242,8 @@ func (a *act) busy() int64 {
 	return a.running + a.unconfirmed
 }
 
-// shareOf returns how many of the runs that are ready one command takes when several takes wait for them: none that is idle should have to wait for what
-// another one has taken and not begun.
+// shareOf returns how many of the runs that are ready one command takes when several takes wait for
+// them: none that is idle should have to wait for what another one has taken and not begun.
 func shareOf(ready, waiting int64) int64 {
 	waiting = max(waiting, 1)
 	return ready/waiting + min(1, ready%waiting)
@@ -318,9 +322,11 @@ func (a *act) begin(s *session, c *candidate, worker string) taken {
 		a.allowed = max(a.allowed, (now-rateSlackMillis)*microsPerMilli) + a.rate.interval()
 	}
 	t := taken{
-		ref: ref, action: a.name, attempt: st.attempts, begun: st.begun, maxAttempts: st.maxAttempts, timeout: row.timeout, createdAt: row.createdAt, priority: row.priority,
-		labels: []byte(a.labelsOf(row.set)), key: row.key, idempotencyKey: row.idempotencyKey, source: row.source, code: st.code, message: st.message,
-		input: row.input,
+		ref: ref, action: a.name, attempt: st.attempts, begun: st.begun, maxAttempts: st.maxAttempts, timeout: row.timeout,
+		createdAt: row.createdAt, priority: row.priority,
+		labels: []byte(a.labelsOf(row.set)), key: row.key, idempotencyKey: row.idempotencyKey, source: row.source, code: st.code,
+		message: st.message,
+		input:   row.input,
 	}
 	return t
 }
@@ -360,7 +366,8 @@ func (a *act) firstTurn(set uint8) (turn uint64, name string) {
 	return lastOf(k), string(value)
 }
 
-// hasSlot reports whether the next run of the lane that was chosen may be begun, and takes the lane out of the index if not: its limit was lowered.
+// hasSlot reports whether the next run of the lane that was chosen may be begun, and takes the lane
+// out of the index if not: its limit was lowered.
 func (a *act) hasSlot(c *candidate) bool {
 	l := a.firstLane(c.set)
 	if a.freeSlot(l, a.siblings(l)) {
@@ -380,7 +387,8 @@ func (a *act) pass(l *lane) {
 	a.settleKey(l, false)
 }
 
-// firstIn returns the first run of a lane, whose row 'w' it deletes, with the seq that it had there.
+// firstIn returns the first run of a lane, whose row 'w' it deletes, with the seq that it had
+// there.
 func (a *act) firstIn(number uint64, h *head) (ref protocol.Ref, st *stateRow, row *runRow, seq uint64) {
 	prefix := append(laneKey(nil, a.id, number), h.priority)
 	k, value, ok := a.tx.First(key.AppendUint64(bytes.Clone(prefix), h.seq), key.PrefixEnd(prefix))
@@ -448,7 +456,8 @@ func (m *machine) Takeable(v *engine.View, cmd engine.Command, _ bool) (n, most 
 	return int(min(l.n, maxTaken)), most, nil
 }
 
-// look is a look at what there is for workers. Where there is something they wait first, see engine.Taker.
+// look is a look at what there is for workers. Where there is something they wait first, see
+// engine.Taker.
 type look struct {
 	v         *engine.View
 	namespace string
@@ -535,7 +544,8 @@ func (l *look) wait() error {
 // Took reports whether a command has taken something, or has settled attempts, or was refused.
 func (m *machine) Took(_ uint8, result []byte, err error) bool { return err != nil || len(result) > 0 }
 
-// Makes says which commands make runs that can be begun: those that invoke, and those that end runs that others wait for.
+// Makes says which commands make runs that can be begun: those that invoke, and those that end runs
+// that others wait for.
 func (m *machine) Makes(cmd engine.Command, made func(engine.Made)) {
 	switch cmd.Kind {
 	case kindInvoke:

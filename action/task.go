@@ -32,7 +32,8 @@ type Task struct {
 	touch   func(ctx context.Context, d time.Duration) (time.Time, error)
 }
 
-// Decode reads the input into v, as json.Unmarshal does. Errors: permanent ones, with the code bad_input, so that a handler can return them.
+// Decode reads the input into v, as json.Unmarshal does. Errors: permanent ones, with the code
+// bad_input, so that a handler can return them.
 func (t *Task) Decode(v any) error {
 	if len(t.Input) == 0 {
 		return nil
@@ -61,8 +62,9 @@ func taskOf(shard engine.ShardID, t *taken) Task {
 		source = "api"
 	}
 	return Task{
-		Run: runLocation{shard, t.ref}.id(), Action: t.action, Attempt: int(t.attempt), MaxAttempts: int(t.maxAttempts), Input: t.input, Priority: int(t.priority),
-		Labels: labels, ConcurrencyKey: t.key, IdempotencyKey: t.idempotencyKey, Source: source, CreatedAt: time.UnixMilli(t.createdAt),
+		Run: runLocation{shard, t.ref}.id(), Action: t.action, Attempt: int(t.attempt), MaxAttempts: int(t.maxAttempts), Input: t.input,
+		Priority: int(t.priority),
+		Labels:   labels, ConcurrencyKey: t.key, IdempotencyKey: t.idempotencyKey, Source: source, CreatedAt: time.UnixMilli(t.createdAt),
 		LastError: t.message, LastCode: t.code, Delivery: int(t.begun),
 	}
 }

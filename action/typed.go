@@ -7,9 +7,10 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// Handle is Worker.Handle for a function of Go values: the input of a run is read into an In, and the Out that f returns is its output, both as JSON. An Out of bytes
-// ([]byte or json.RawMessage) is the output as it is, as Invoke and Result read it. A
-// run whose input does not fit has failed, with the code bad_input. TaskOf returns the task, by ctx.
+// Handle is Worker.Handle for a function of Go values: the input of a run is read into an In, and
+// the Out that f returns is its output, both as JSON. An Out of bytes ([]byte or json.RawMessage)
+// is the output as it is, as Invoke and Result read it. A run whose input does not fit has failed,
+// with the code bad_input. TaskOf returns the task, by ctx.
 func Handle[In, Out any](w *Worker, action string, f func(ctx context.Context, in In) (Out, error)) *Worker {
 	if f == nil {
 		return w.Handle(action, nil)
@@ -23,9 +24,11 @@ func Handle[In, Out any](w *Worker, action string, f func(ctx context.Context, i
 	})
 }
 
-// Invoke invokes an action with a Go value, waits until the run has ended and returns its output, both as JSON.
+// Invoke invokes an action with a Go value, waits until the run has ended and returns its output,
+// both as JSON.
 //
-// Options are those of Store.Invoke. Errors: those of Store.InvokeAndWait and of Result; ErrInvalid for an input that has no JSON.
+// Options are those of Store.Invoke. Errors: those of Store.InvokeAndWait and of Result; ErrInvalid
+// for an input that has no JSON.
 func Invoke[Out any](ctx context.Context, s *Store, action string, input any, opts ...InvokeOption) (out Out, err error) {
 	b, err := json.Marshal(input)
 	if err != nil {
@@ -38,8 +41,9 @@ func Invoke[Out any](ctx context.Context, s *Store, action string, input any, op
 	return Result[Out](run)
 }
 
-// Result reads the output of a run that has ended, as JSON; into bytes ([]byte or json.RawMessage) as it is. No output is the zero value. Errors: a *RunError if the run was not completed; ErrInvalid if its output does not fit
-// an Out.
+// Result reads the output of a run that has ended, as JSON; into bytes ([]byte or json.RawMessage)
+// as it is. No output is the zero value. Errors: a *RunError if the run was not completed;
+// ErrInvalid if its output does not fit an Out.
 func Result[Out any](run Run) (out Out, err error) {
 	if run.Status != Completed {
 		return out, &RunError{run}

@@ -10,7 +10,8 @@ import (
 	"github.com/floedb/floe/action"
 )
 
-// TestTypedBytes: what a handler of bytes returns is what its invoker gets. It had been read as JSON.
+// TestTypedBytes: what a handler of bytes returns is what its invoker gets. It had been read as
+// JSON.
 func TestTypedBytes(t *testing.T) {
 	s := openWith(t, "bytes", "raw")
 	w := s.Worker(action.WorkerConfig{})

@@ -18,8 +18,8 @@ var _ engine.Verifier = (*machine)(nil)
 // allKinds are the kinds of rows, in order.
 const allKinds = "abcdefghijklmnopqrstwxy"
 
-// Verify checks that all rows of the machine fit together, see the comment on rows for what they are: above all that every run that has not ended has an owner
-// or a time.
+// Verify checks that all rows of the machine fit together, see the comment on rows for what they
+// are: above all that every run that has not ended has an owner or a time.
 func (m *machine) Verify(a *engine.Audit) error {
 	v := &verifier{
 		Audit: a, names: a.Names(), ids: make(map[uint64]bool), known: make(map[uint32]int64), sessions: make(map[uint64]*audited),
@@ -39,7 +39,8 @@ func (m *machine) Verify(a *engine.Audit) error {
 	return nil
 }
 
-// verifier walks over the actions one by one. What it keeps is a few numbers for each, and for each lane of the present one.
+// verifier walks over the actions one by one. What it keeps is a few numbers for each, and for each
+// lane of the present one.
 type verifier struct {
 	*engine.Audit
 	names       []string // of namespaces
@@ -58,7 +59,8 @@ type audited struct {
 // unknownRows reports rows that are of no kind.
 func (v *verifier) unknownRows() error { return v.UnknownRows("action", allKinds) }
 
-// each calls f for the rows of a kind, whose keys have to have a length (0: any) and whose values have to be what decodes them.
+// each calls f for the rows of a kind, whose keys have to have a length (0: any) and whose values
+// have to be what decodes them.
 func each[T any](v *verifier, prefix []byte, length int, code func(*T, *codec.Coder), f func(k []byte, row *T) error) error {
 	return v.Scan(prefix, key.PrefixEnd(prefix), func(k, value []byte) error {
 		row, err := decode(value, code)
@@ -250,7 +252,8 @@ func (a *auditedAction) runs() error {
 			a.Reportf("action %q: state of run %d: %v", a.n.name, ref.Run, err)
 			return nil
 		}
-		if st.set != row.set || st.key != row.key || st.priority != row.priority || (st.flags&flagNotify != 0) != (row.notify.Machine != 0) {
+		if st.set != row.set || st.key != row.key || st.priority != row.priority ||
+			(st.flags&flagNotify != 0) != (row.notify.Machine != 0) {
 			a.Reportf("action %q: run %d and its state differ: %+v, %+v", a.n.name, ref.Run, row, st)
 		}
 		return a.run(ref, &st, row.expires, false)
@@ -258,7 +261,8 @@ func (a *auditedAction) runs() error {
 	if err != nil {
 		return err
 	}
-	// States of runs that were forgotten before their workers had confirmed that they are cancelled.
+	// States of runs that were forgotten before their workers had confirmed that they are
+	// cancelled.
 	return each(a.verifier, numberKey(nil, rowState, a.r.id), numberAt+8, (*stateRow).layout, func(k []byte, st *stateRow) error {
 		_, ok, err := a.Get(runKey(nil, rowRun, a.r.id, lastOf(k)))
 		if err != nil || ok {
@@ -384,7 +388,8 @@ func (a *auditedAction) held(ref protocol.Ref, st *stateRow) error {
 	case err != nil && there:
 		a.Reportf("action: row %x: %v", k, err)
 	case err == nil && (h.deadline < s.timer || h.cancelled != (st.status == Cancelled)):
-		a.Reportf("action %q: run %d is %s until %d, the timer of its session goes off at %d", a.n.name, ref.Run, st.status, h.deadline, s.timer)
+		a.Reportf("action %q: run %d is %s until %d, the timer of its session goes off at %d", a.n.name, ref.Run, st.status, h.deadline,
+			s.timer)
 	}
 	return a.wants(rowHeld, k, ref, st)
 }
@@ -521,7 +526,8 @@ func (a *auditedAction) timer() error {
 
 // orphans reports rows of no action or run.
 func (v *verifier) orphans() error {
-	for _, kind := range [...]byte{rowDelayed, rowEligible, rowEnded, rowRun, rowKeyEnd, rowKey, rowLane, rowKeySets, rowSet, rowExpiry, rowState, rowWaiting, rowName} {
+	for _, kind := range [...]byte{rowDelayed, rowEligible, rowEnded, rowRun, rowKeyEnd, rowKey, rowLane, rowKeySets, rowSet, rowExpiry,
+		rowState, rowWaiting, rowName} {
 		var last uint64
 		if err := v.Scan([]byte{kind}, []byte{kind + 1}, func(k, _ []byte) error {
 			v.found[kind]++
@@ -560,7 +566,8 @@ func (v *verifier) orphans() error {
 	return nil
 }
 
-// timers checks that every timer is one that its row knows; that every row with a time has a timer is checked with the rows.
+// timers checks that every timer is one that its row knows; that every row with a time has a timer
+// is checked with the rows.
 func (v *verifier) timers() error {
 	set := make(map[string]int64)
 	err := v.Timers(func(due int64, _ uint32, token []byte) error {

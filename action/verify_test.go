@@ -10,7 +10,8 @@ import (
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
-// TestVerifyReportsCallers: sessions of workers that call by themselves are found by their names, and nothing else is.
+// TestVerifyReportsCallers: sessions of workers that call by themselves are found by their names,
+// and nothing else is.
 func TestVerifyReportsCallers(t *testing.T) {
 	for name, c := range map[string]struct {
 		damage func(r *machinetest.Rig, self machinetest.Row)
@@ -21,12 +22,14 @@ func TestVerifyReportsCallers(t *testing.T) {
 		}, `of worker "w" is not found by its name`},
 		"a row of nobody": {
 			func(r *machinetest.Rig, self machinetest.Row) {
-				r.Tamper(0, machinetest.Row{Machine: self.Machine, Key: append(bytes.Clone(self.Key[:nameAt]), "other"...), Value: binary.AppendUvarint(nil, 99)})
+				r.Tamper(0, machinetest.Row{Machine: self.Machine, Key: append(bytes.Clone(self.Key[:nameAt]), "other"...),
+					Value: binary.AppendUvarint(nil, 99)})
 			}, "has session 99, which there is not",
 		},
 		"a row of another": {
 			func(r *machinetest.Rig, self machinetest.Row) {
-				r.Tamper(0, machinetest.Row{Machine: self.Machine, Key: append(bytes.Clone(self.Key[:nameAt]), "other"...), Value: self.Value})
+				r.Tamper(0, machinetest.Row{Machine: self.Machine, Key: append(bytes.Clone(self.Key[:nameAt]), "other"...),
+					Value: self.Value})
 			}, "which there is not",
 		},
 	} {

@@ -18,7 +18,9 @@ type workBody struct {
 	group   group  // and what it takes
 	ends    []end
 	wants   []want
-	waiting int // number of waiting takes for the same runs, including this one, set by the leader so that it can share them fairly; 0 if this take did not wait
+	// number of waiting takes for the same runs, including this one, set by the leader so that it
+	// can share them fairly; 0 if this take did not wait
+	waiting int
 
 	listed bool // register the worker and count its results once it gets a run
 }
@@ -105,11 +107,13 @@ func (w *workBody) limit() error {
 	return nil
 }
 
-// maxSettled bounds the output of an end that a node with a full disk takes. As many runs as can be under way fit into what it keeps in reserve.
+// maxSettled bounds the output of an end that a node with a full disk takes. As many runs as can be
+// under way fit into what it keeps in reserve.
 const maxSettled = 1 << 10
 
-// checkSettle is check for kindSettle: ends only, and small ones. A node takes them though its disk is full: attempts are under
-// way, their time limits pass, and what their handlers have done would be done again.
+// checkSettle is check for kindSettle: ends only, and small ones. A node takes them though its disk
+// is full: attempts are under way, their time limits pass, and what their handlers have done would
+// be done again.
 func (w *workBody) checkSettle() error {
 	if n := w.payload(); n > maxSettled {
 		return engine.Errorf(ErrInvalid, "action: an output of %d bytes on a full disk: the limit is %d", n, maxSettled)
@@ -128,7 +132,8 @@ func (w *workBody) checkEnd() error {
 	return w.check()
 }
 
-// settleOp returns what sends the ends of a command to a node with a full disk; not ok if it would not take them.
+// settleOp returns what sends the ends of a command to a node with a full disk; not ok if it would
+// not take them.
 func settleOp(op engine.Op, c *workBody) (settle engine.Op, ok bool) {
 	settle = settleRuns.Op(op.Route, workBody{session: c.session, self: c.self, ends: c.ends}, nil)
 	if settle.Err != nil {
@@ -259,7 +264,8 @@ func (t *taken) fields(f *codec.Fields) {
 	f.OptionalBytes("input", &t.input)
 }
 
-// worked is the result of kindWork: a verdict for each end, and the runs taken. Its binary form is empty if both lists are.
+// worked is the result of kindWork: a verdict for each end, and the runs taken. Its binary form is
+// empty if both lists are.
 type worked struct {
 	verdicts []verdict
 	taken    []taken
@@ -290,12 +296,14 @@ func (w *worked) encode() []byte {
 	size := 16 + len(w.verdicts)
 	for i := range w.taken {
 		t := &w.taken[i]
-		size += 64 + len(t.action) + len(t.labels) + len(t.key) + len(t.idempotencyKey) + len(t.source) + len(t.code) + len(t.message) + len(t.input)
+		size += 64 + len(t.action) + len(t.labels) + len(t.key) + len(t.idempotencyKey) + len(t.source) + len(t.code) + len(t.message) +
+			len(t.input)
 	}
 	return codec.EncodeFields(make([]byte, 0, size), w, (*worked).code)
 }
 
-// codeBegun codes how often a run has been begun by how much more often that is than its attempts count; nothing if it is not said.
+// codeBegun codes how often a run has been begun by how much more often that is than its attempts
+// count; nothing if it is not said.
 func codeBegun(c *codec.Coder, begun *int64, attempts int64, said bool) {
 	extra := int64(0)
 	if !c.Reading() {

@@ -25,32 +25,43 @@ const (
 
 // WorkerConfig says how a worker works. The zero value is good.
 type WorkerConfig struct {
-	// ID names the worker among all of the namespace. Two workers with one id are taken for one. "" makes one up, of the machine and a random number.
+	// ID names the worker among all of the namespace. Two workers with one id are taken for one. ""
+	// makes one up, of the machine and a random number.
 	ID string
-	// Concurrency is how many runs are carried out at once, 1 to 1,000. 0 means 1. All workers of a process have up to 1,000 runs in a shard.
+	// Concurrency is how many runs are carried out at once, 1 to 1,000. 0 means 1. All workers of a
+	// process have up to 1,000 runs in a shard.
 	Concurrency int
-	// Labels are what the worker has, for runs that ask for some of them (see Labels): up to 1,024 bytes. nil: none.
+	// Labels are what the worker has, for runs that ask for some of them (see Labels): up to 1,024
+	// bytes. nil: none.
 	Labels map[string]string
-	// Metadata is shown in the list of workers: whatever json.Marshal makes an object of, up to 4 KiB. nil: null.
+	// Metadata is shown in the list of workers: whatever json.Marshal makes an object of, up to 4
+	// KiB. nil: null.
 	Metadata any
-	// Grace is how long handlers may go on when Run ends, before they are cancelled. 0 means 10 s, negative not at all.
+	// Grace is how long handlers may go on when Run ends, before they are cancelled. 0 means 10 s,
+	// negative not at all.
 	Grace time.Duration
-	// OnError is told what goes wrong while the worker goes on, by several goroutines at once: what handlers return, and that a result could not be handed
-	// over, with the task; with nil that a shard could not be reached. nil is nobody.
-	// The result of a run is sent after OnError has returned. While several calls of it have not returned, outages are not reported to it.
+	// OnError is told what goes wrong while the worker goes on, by several goroutines at once: what
+	// handlers return, and that a result could not be handed over, with the task; with nil that a
+	// shard could not be reached. nil is nobody. The result of a run is sent after OnError has
+	// returned. While several calls of it have not returned, outages are not reported to it.
 	OnError func(t *Task, err error)
 }
 
-// Handler carries out an action. What it returns is the output of the run: bytes as they are, all else as JSON. An error is that of the attempt: another one follows,
-// after the action's back-off, if any are left. Permanent, Code, Snooze and Outcome say otherwise.
+// Handler carries out an action. What it returns is the output of the run: bytes as they are, all
+// else as JSON. An error is that of the attempt: another one follows, after the action's back-off,
+// if any are left. Permanent, Code, Snooze and Outcome say otherwise.
 //
-// ctx ends, with a cause that says why (context.Cause): when the run is cancelled (ErrCancelled), when the attempt has taken longer than the action's timeout (ErrConflict),
-// when no node could be reached for too long (ErrConflict too), and when the worker ends and the Grace is over. A handler should return then, with an error if its work is
-// not done. What it returns has no effect if the run was cancelled, has ended or belongs to another attempt by now. After an outage, and at the worker's end, the run may
-// still belong to this attempt: then a result without an error completes it, with an error the attempt does not count, and a panic is a failed attempt as always.
+// ctx ends, with a cause that says why (context.Cause): when the run is cancelled (ErrCancelled),
+// when the attempt has taken longer than the action's timeout (ErrConflict), when no node could be
+// reached for too long (ErrConflict too), and when the worker ends and the Grace is over. A handler
+// should return then, with an error if its work is not done. What it returns has no effect if the
+// run was cancelled, has ended or belongs to another attempt by now. After an outage, and at the
+// worker's end, the run may still belong to this attempt: then a result without an error completes
+// it, with an error the attempt does not count, and a panic is a failed attempt as always.
 type Handler = func(ctx context.Context, t *Task) (any, error)
 
-// Worker carries out runs of some actions. It is made by Store.Worker, given its handlers, and run once.
+// Worker carries out runs of some actions. It is made by Store.Worker, given its handlers, and run
+// once.
 type Worker struct {
 	store    *Store
 	config   WorkerConfig
@@ -92,8 +103,9 @@ func (w *Worker) fail(err error) {
 // ID returns the worker's id.
 func (w *Worker) ID() string { return w.config.ID }
 
-// Handle has the worker carry out runs of an action, which need not be registered yet, by f. It returns the worker. Run tells what is wrong: a name that is no
-// action's, or that has a handler already.
+// Handle has the worker carry out runs of an action, which need not be registered yet, by f. It
+// returns the worker. Run tells what is wrong: a name that is no action's, or that has a handler
+// already.
 func (w *Worker) Handle(action string, f Handler) *Worker {
 	switch err := checkAction(action); {
 	case err != nil:
@@ -110,7 +122,8 @@ func (w *Worker) Handle(action string, f Handler) *Worker {
 // listed returns what the list of workers says of it.
 func (w *Worker) listed() (workers.Worker, error) {
 	l := workers.Worker{
-		ID: w.config.ID, Type: kindOfWorkers, Machine: workers.Machine(), Max: w.config.Concurrency, Labels: w.config.Labels, Handles: slices.Sorted(maps.Keys(w.handlers)),
+		ID: w.config.ID, Type: kindOfWorkers, Machine: workers.Machine(), Max: w.config.Concurrency, Labels: w.config.Labels,
+		Handles: slices.Sorted(maps.Keys(w.handlers)),
 	}
 	if w.config.Metadata != nil {
 		var err error
@@ -127,18 +140,25 @@ func (w *Worker) listed() (workers.Worker, error) {
 // kindOfWorkers is the type of workers that carry out runs.
 const kindOfWorkers = workers.KindOfRuns
 
-// Run registers the worker, takes runs of the actions that it has handlers for, in all shards, and carries them out, until ctx ends. All workers of a process in a
-// namespace share one waiting call per shard, whatever their number. Run is to be called once.
+// Run registers the worker, takes runs of the actions that it has handlers for, in all shards, and
+// carries them out, until ctx ends. All workers of a process in a namespace share one waiting call
+// per shard, whatever their number. Run is to be called once.
 //
-// A panic of a handler is the error of its attempt, with the stack and the code panic. A result that has no JSON, or is too large, ends the run as failed, with the
-// code bad_output or output_too_large. What a worker has is its own as long as its process is heard of: when that was silent for 30 s, the runs are retried
-// elsewhere. An outage ends nothing: Run goes on when there is somebody to ask.
+// A panic of a handler is the error of its attempt, with the stack and the code panic. A result
+// that has no JSON, or is too large, ends the run as failed, with the code bad_output or
+// output_too_large. What a worker has is its own as long as its process is heard of: when that was
+// silent for 30 s, the runs are retried elsewhere. An outage ends nothing: Run goes on when there
+// is somebody to ask.
 //
-// When ctx ends no more runs are taken. Handlers have the Grace to finish; their ctx, which has the values of Run's, is cancelled only then. Runs that they fail to
-// do because of that are given back: that attempt does not count. So are those of handlers that have not returned 5 s later; these are left alone.
+// When ctx ends no more runs are taken. Handlers have the Grace to finish; their ctx, which has the
+// values of Run's, is cancelled only then. Runs that they fail to do because of that are given
+// back: that attempt does not count. So are those of handlers that have not returned 5 s later;
+// these are left alone.
 //
-// Run returns nil when ctx has ended and everything is settled or given back. Errors: ErrInvalid for a configuration out of its limits, no handlers, or a second Run;
-// ErrClosed, ErrUnauthorized; ones that say how many handlers have not returned, and how many results could not be handed over (ErrUnknownOutcome).
+// Run returns nil when ctx has ended and everything is settled or given back. Errors: ErrInvalid
+// for a configuration out of its limits, no handlers, or a second Run; ErrClosed, ErrUnauthorized;
+// ones that say how many handlers have not returned, and how many results could not be handed over
+// (ErrUnknownOutcome).
 func (w *Worker) Run(ctx context.Context) error {
 	if len(w.handlers) == 0 {
 		w.fail(engine.Errorf(ErrInvalid, "action: worker %q has no handlers", w.config.ID))
@@ -161,7 +181,8 @@ func (w *Worker) Run(ctx context.Context) error {
 		}
 		return err
 	}
-	src, err := enroll(scope, w.config.ID, group{labels: string(engine.AppendHeaders(nil, l.Labels)), names: l.Handles}, w.config.Concurrency)
+	src, err := enroll(scope, w.config.ID, group{labels: string(engine.AppendHeaders(nil, l.Labels)), names: l.Handles},
+		w.config.Concurrency)
 	if err != nil {
 		return err
 	}

@@ -72,7 +72,8 @@ func TestWorkerCarriesOut(t *testing.T) {
 		t.Errorf("add = %d, %v; want 5", got, err)
 	}
 	run, err := s.InvokeAndWait(short(t), "echo", []byte(`{"a": [1]}`))
-	if err != nil || run.Status != action.Completed || string(run.Output) != `{"a":[1]}` || run.WorkerID != "w" || run.Outcome != action.OutcomeSuccess {
+	if err != nil || run.Status != action.Completed || string(run.Output) != `{"a":[1]}` || run.WorkerID != "w" ||
+		run.Outcome != action.OutcomeSuccess {
 		t.Errorf("echo = %+v, %v", run, err)
 	}
 }
@@ -93,17 +94,24 @@ func TestEnds(t *testing.T) {
 		{"nothing", func(*action.Task) (any, error) { return nil, nil }, action.Completed, 1, "success", "", "", ""},
 		{"bytes", func(*action.Task) (any, error) { return []byte("\xff"), nil }, action.Completed, 1, "success", "", "", "\xff"},
 		{"error", func(*action.Task) (any, error) { return nil, errors.New("no luck") }, action.Failed, 2, "failure", "", "no luck", ""},
-		{"permanent", func(*action.Task) (any, error) { return nil, action.Permanent(errors.New("never")) }, action.Failed, 1, "failure", "", "never", ""},
+		{"permanent", func(*action.Task) (any, error) { return nil, action.Permanent(errors.New("never")) }, action.Failed, 1, "failure",
+			"", "never", ""},
 		{"code", func(*action.Task) (any, error) {
 			return nil, fmt.Errorf("x: %w", action.Permanent(action.Code("gone", errors.New("never"))))
 		}, action.Failed, 1, "failure", "gone", "x: never", ""},
 		{"panic", func(*action.Task) (any, error) { panic("oh") }, action.Failed, 2, "failure", action.CodePanic, "worker_test.go", ""},
-		{"unencodable", func(*action.Task) (any, error) { return make(chan int), nil }, action.Failed, 1, "failure", action.CodeBadOutput, "chan", ""},
-		{"huge", func(*action.Task) (any, error) { return make([]byte, 2<<20), nil }, action.Failed, 1, "failure", action.CodeOutputTooLarge, "2097152", ""},
-		{"outcome", func(*action.Task) (any, error) { return nil, action.Outcome("approved", 7) }, action.Completed, 1, "approved", "", "", "7"},
-		{"outcome as result", func(*action.Task) (any, error) { return action.Outcome("denied", "x"), nil }, action.Completed, 1, "denied", "", "", `"x"`},
-		{"outcome that is not UTF-8", func(*action.Task) (any, error) { return action.Outcome("\xff", 1), nil }, action.Failed, 1, "failure", action.CodeBadOutput, "not UTF-8", ""},
-		{"outcome in an outcome", func(*action.Task) (any, error) { return action.Outcome("a", action.Outcome("b", 2)), nil }, action.Failed, 1, "failure", action.CodeBadOutput, "another outcome", ""},
+		{"unencodable", func(*action.Task) (any, error) { return make(chan int), nil }, action.Failed, 1, "failure", action.CodeBadOutput,
+			"chan", ""},
+		{"huge", func(*action.Task) (any, error) { return make([]byte, 2<<20), nil }, action.Failed, 1, "failure",
+			action.CodeOutputTooLarge, "2097152", ""},
+		{"outcome", func(*action.Task) (any, error) { return nil, action.Outcome("approved", 7) }, action.Completed, 1, "approved", "", "",
+			"7"},
+		{"outcome as result", func(*action.Task) (any, error) { return action.Outcome("denied", "x"), nil }, action.Completed, 1, "denied",
+			"", "", `"x"`},
+		{"outcome that is not UTF-8", func(*action.Task) (any, error) { return action.Outcome("\xff", 1), nil }, action.Failed, 1,
+			"failure", action.CodeBadOutput, "not UTF-8", ""},
+		{"outcome in an outcome", func(*action.Task) (any, error) { return action.Outcome("a", action.Outcome("b", 2)), nil },
+			action.Failed, 1, "failure", action.CodeBadOutput, "another outcome", ""},
 		{"code that is not UTF-8", func(*action.Task) (any, error) {
 			return nil, action.Permanent(action.Code(strings.Repeat("\xff", 400), errors.New("never")))
 		}, action.Failed, 1, "failure", "?", "never", ""},
@@ -125,24 +133,28 @@ func TestEnds(t *testing.T) {
 			}
 			return action.Permanent(action.Code("done", errors.New("over"))), nil
 		}, action.Failed, 1, "failure", "done", "over", ""},
-		{"bad input", func(task *action.Task) (any, error) { return nil, task.Decode(new(int)) }, action.Failed, 1, "failure", action.CodeBadInput, "unmarshal", ""},
+		{"bad input", func(task *action.Task) (any, error) { return nil, task.Decode(new(int)) }, action.Failed, 1, "failure",
+			action.CodeBadInput, "unmarshal", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := openWith(t, "a")
-			w := s.Worker(action.WorkerConfig{}).Handle("a", func(_ context.Context, task *action.Task) (any, error) { return c.handler(task) })
+			w := s.Worker(action.WorkerConfig{}).Handle("a",
+				func(_ context.Context, task *action.Task) (any, error) { return c.handler(task) })
 			working(t, w)
 			r, err := s.InvokeAndWait(short(t), "a", []byte(`"text"`))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if r.Status != c.status || r.Attempt != c.attempts || r.Outcome != c.outcome || r.Code != c.code || !strings.Contains(r.Error, c.message) || string(r.Output) != c.output {
+			if r.Status != c.status || r.Attempt != c.attempts || r.Outcome != c.outcome || r.Code != c.code ||
+				!strings.Contains(r.Error, c.message) || string(r.Output) != c.output {
 				t.Errorf("the run is %+v, want %+v", r, c)
 			}
 		})
 	}
 }
 
-// TestHostileResults: errors and results whose methods panic, or end the goroutine, are failed attempts, and so is what a panic has thrown; the worker goes on.
+// TestHostileResults: errors and results whose methods panic, or end the goroutine, are failed
+// attempts, and so is what a panic has thrown; the worker goes on.
 func TestHostileResults(t *testing.T) {
 	returns := map[string]func() (any, error){
 		"MarshalJSON":             func() (any, error) { return hostileJSON(func() { panic("hostile") }), nil },
@@ -169,7 +181,8 @@ func TestHostileResults(t *testing.T) {
 	}
 }
 
-// TestTaskIsTheHandlers: what a handler, or OnError, does with its Task changes nothing of the run. An empty Task behind the end in a transaction ended the process.
+// TestTaskIsTheHandlers: what a handler, or OnError, does with its Task changes nothing of the run.
+// An empty Task behind the end in a transaction ended the process.
 func TestTaskIsTheHandlers(t *testing.T) {
 	node := floe.OpenMemory(t)
 	s := node.Action("default")
@@ -186,7 +199,8 @@ func TestTaskIsTheHandlers(t *testing.T) {
 		return nil, err
 	}))
 	for range 3 {
-		if run, err := s.InvokeAndWait(short(t), "a", nil); err != nil || run.Status != action.Completed || run.Attempt != 2 || string(run.Output) != "7" {
+		if run, err := s.InvokeAndWait(short(t), "a", nil); err != nil || run.Status != action.Completed || run.Attempt != 2 ||
+			string(run.Output) != "7" {
 			t.Fatalf("%+v, %v", run, err)
 		}
 	}
@@ -286,20 +300,22 @@ func TestExtend(t *testing.T) {
 	}
 }
 
-// TestDrain: Run returns when handlers have, those that are cancelled give their runs back, and nothing is lost.
+// TestDrain: Run returns when handlers have, those that are cancelled give their runs back, and
+// nothing is lost.
 func TestDrain(t *testing.T) {
 	for _, grace := range []time.Duration{-1, time.Minute} {
 		s := openWith(t, "a")
 		began, finish := make(chan struct{}), make(chan struct{})
-		stop := working(t, s.Worker(action.WorkerConfig{Concurrency: 1, Grace: grace}).Handle("a", func(ctx context.Context, task *action.Task) (any, error) {
-			close(began)
-			select {
-			case <-finish:
-				return "finished", nil
-			case <-ctx.Done():
-				return nil, ctx.Err()
-			}
-		}))
+		stop := working(t, s.Worker(action.WorkerConfig{Concurrency: 1, Grace: grace}).Handle("a",
+			func(ctx context.Context, task *action.Task) (any, error) {
+				close(began)
+				select {
+				case <-finish:
+					return "finished", nil
+				case <-ctx.Done():
+					return nil, ctx.Err()
+				}
+			}))
 		i, err := s.Invoke(short(t), "a", nil)
 		if err != nil {
 			t.Fatal(err)

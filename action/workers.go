@@ -29,12 +29,14 @@ func (s WorkerStatus) String() string {
 	return workerStatusNames[s]
 }
 
-// WorkerInfo is a worker as it is listed: of actions, of a stream or of a queue. What it says of itself is up to 10 s old. Its counts go on when a worker of that id
-// begins anew, as long as it has not left. Its bytes are the caller's to keep.
+// WorkerInfo is a worker as it is listed: of actions, of a stream or of a queue. What it says of
+// itself is up to 10 s old. Its counts go on when a worker of that id begins anew, as long as it
+// has not left. Its bytes are the caller's to keep.
 //
-// A worker of another runtime is listed from its first run on, registered or not, and its counts are those of the shards, of up to 1,000 actions by their names. One that
-// is not registered says neither where it runs nor how much it may have, and Actions are those of the runs that it got. It is forgotten after 24 h without a call,
-// in a spread namespace by each shard for itself.
+// A worker of another runtime is listed from its first run on, registered or not, and its counts
+// are those of the shards, of up to 1,000 actions by their names. One that is not registered says
+// neither where it runs nor how much it may have, and Actions are those of the runs that it got. It
+// is forgotten after 24 h without a call, in a spread namespace by each shard for itself.
 type WorkerInfo struct {
 	ID            string
 	Type          string // "action", "stream", "queue", or what was registered
@@ -63,7 +65,8 @@ type Process struct {
 
 func infoOf(i *workers.Info) WorkerInfo {
 	w := WorkerInfo{
-		ID: i.ID, Type: i.Type, Status: WorkerStatus(i.Status), Machine: i.Machine, Load: i.Load, MaxConcurrent: i.Max, Completed: i.Completed, Failed: i.Failed,
+		ID: i.ID, Type: i.Type, Status: WorkerStatus(i.Status), Machine: i.Machine, Load: i.Load, MaxConcurrent: i.Max,
+		Completed: i.Completed, Failed: i.Failed,
 		LastSeen: i.LastSeen, RegisteredAt: i.RegisteredAt, Labels: i.Labels, Actions: i.Handles, Metadata: i.Metadata,
 	}
 	for _, p := range i.Processes {
@@ -101,9 +104,11 @@ type Workers struct{ store *Store }
 // Workers returns what lists the workers of the namespace.
 func (s *Store) Workers() Workers { return Workers{s} }
 
-// Page returns a page of the workers, in order of their ids, over all shards. With OfType or HandlersOf it may be empty and not the last.
+// Page returns a page of the workers, in order of their ids, over all shards. With OfType or
+// HandlersOf it may be empty and not the last.
 //
-// Options: Limit, Cursor, OfType, HandlersOf. Errors: ErrInvalid for a limit that is not 1-1000, and for what is no cursor.
+// Options: Limit, Cursor, OfType, HandlersOf. Errors: ErrInvalid for a limit that is not 1-1000,
+// and for what is no cursor.
 func (l Workers) Page(ctx context.Context, opts ...WorkerOption) (page Page[WorkerInfo], err error) {
 	o := workerOptions{Listing: engine.NewListing()}
 	engine.Apply(&o, opts)
@@ -118,7 +123,8 @@ func (l Workers) Page(ctx context.Context, opts ...WorkerOption) (page Page[Work
 	return page, err
 }
 
-// All iterates over the workers, in order of their ids, by the contract of Store.All. Options and errors are those of Page.
+// All iterates over the workers, in order of their ids, by the contract of Store.All. Options and
+// errors are those of Page.
 func (l Workers) All(ctx context.Context, opts ...WorkerOption) iter.Seq2[WorkerInfo, error] {
 	return engine.All(ctx, l.Page, opts)
 }
@@ -132,7 +138,8 @@ func (l Workers) Get(ctx context.Context, id string) (WorkerInfo, error) {
 	return infoOf(&i), nil
 }
 
-// countWorkers fills in how many workers there are for each action, which are in order of their names.
+// countWorkers fills in how many workers there are for each action, which are in order of their
+// names.
 func (s *Store) countWorkers(ctx context.Context, infos []Info) error {
 	if len(infos) == 0 {
 		return nil

@@ -37,14 +37,16 @@ func listed(t *testing.T, s *action.Store, ok func([]action.WorkerInfo) bool) []
 	}
 }
 
-// TestWorkersAreListed: those of actions with what they do, and the consumers of queues and streams.
+// TestWorkersAreListed: those of actions with what they do, and the consumers of queues and
+// streams.
 func TestWorkersAreListed(t *testing.T) {
 	node := floe.OpenMemory(t)
 	s := node.Action("default")
 	if _, err := s.Register(t.Context(), "a"); err != nil {
 		t.Fatal(err)
 	}
-	stop := working(t, s.Worker(action.WorkerConfig{ID: "w", Concurrency: 3, Labels: map[string]string{"gpu": "1"}, Metadata: map[string]int{"build": 7}}).
+	stop := working(t, s.Worker(action.WorkerConfig{ID: "w", Concurrency: 3, Labels: map[string]string{"gpu": "1"},
+		Metadata: map[string]int{"build": 7}}).
 		Handle("a", func(context.Context, *action.Task) (any, error) { return nil, nil }))
 	for range 5 {
 		if _, err := s.InvokeAndWait(short(t), "a", nil); err != nil {
@@ -52,8 +54,10 @@ func TestWorkersAreListed(t *testing.T) {
 		}
 	}
 	w := listed(t, s, func(all []action.WorkerInfo) bool { return len(all) == 1 && all[0].Completed == 5 })[0]
-	if w.ID != "w" || w.Type != "action" || w.Status != action.Active || w.MaxConcurrent != 3 || w.Failed != 0 || w.Machine == "" || w.Labels["gpu"] != "1" ||
-		string(w.Metadata) != `{"build":7}` || !slices.Equal(w.Actions, []string{"a"}) || len(w.Processes) != 1 || w.Processes[0].Runs != 5 || w.Processes[0].Name != "a" {
+	if w.ID != "w" || w.Type != "action" || w.Status != action.Active || w.MaxConcurrent != 3 || w.Failed != 0 || w.Machine == "" ||
+		w.Labels["gpu"] != "1" ||
+		string(w.Metadata) != `{"build":7}` || !slices.Equal(w.Actions, []string{"a"}) || len(w.Processes) != 1 ||
+		w.Processes[0].Runs != 5 || w.Processes[0].Name != "a" {
 		t.Errorf("the worker is %+v", w)
 	}
 	if i, err := s.Get(t.Context(), "a"); err != nil || i.Workers != 1 {
@@ -93,7 +97,8 @@ func TestWorkersAreListed(t *testing.T) {
 	listed(t, s, func(all []action.WorkerInfo) bool { return len(all) == 0 })
 }
 
-// TestOtherRuntime is a worker that calls for each step by itself, in a plain namespace and in a spread one.
+// TestOtherRuntime is a worker that calls for each step by itself, in a plain namespace and in a
+// spread one.
 func TestOtherRuntime(t *testing.T) {
 	for _, spread := range []bool{false, true} {
 		node, err := floe.Open(floe.Config{Shards: 3})
@@ -115,7 +120,8 @@ func TestOtherRuntime(t *testing.T) {
 		}
 		_, err = s.Register(ctx, "a", action.Backoff(0, 0), action.MaxAttempts(2))
 		must(err)
-		must(s.RegisterWorker(ctx, action.NewWorker{ID: "py", Machine: "m", MaxConcurrent: 2, Actions: []string{"a"}, Metadata: []byte(`{}`)}))
+		must(s.RegisterWorker(ctx, action.NewWorker{ID: "py", Machine: "m", MaxConcurrent: 2, Actions: []string{"a"},
+			Metadata: []byte(`{}`)}))
 		if tasks, err := s.Await(ctx, "py", []string{"a"}); err != nil || len(tasks) != 0 {
 			t.Fatalf("Await = %+v, %v; want none", tasks, err)
 		}
@@ -140,7 +146,8 @@ func TestOtherRuntime(t *testing.T) {
 			t.Errorf("touched until %v", until)
 		}
 		must(s.Complete(ctx, task.Run, "py", []byte(`"done"`), action.OutcomeName("fine")))
-		if r, err := s.Runs().Get(ctx, task.Run); err != nil || r.Status != action.Completed || r.Outcome != "fine" || string(r.Output) != `"done"` || r.WorkerID != "py" {
+		if r, err := s.Runs().Get(ctx, task.Run); err != nil || r.Status != action.Completed || r.Outcome != "fine" ||
+			string(r.Output) != `"done"` || r.WorkerID != "py" {
 			t.Errorf("the run is %+v, %v", r, err)
 		}
 		if err := s.Complete(ctx, task.Run, "py", nil); !errors.Is(err, action.ErrConflict) {
@@ -160,12 +167,14 @@ func TestOtherRuntime(t *testing.T) {
 			t.Errorf("the run is %+v, %v", r, err)
 		}
 		rest := action.Process{Name: "mails", Kind: "thread", Runs: 30, Failures: 20, LastRun: time.UnixMilli(1e12)}
-		must(s.Heartbeat(ctx, "py", 1, action.Process{Name: "a", Kind: "action", Runs: 4, Failures: 4}, rest)) // runs are counted where they end
+		// runs are counted where they end
+		must(s.Heartbeat(ctx, "py", 1, action.Process{Name: "a", Kind: "action", Runs: 4, Failures: 4}, rest))
 		w, err := s.Workers().Get(ctx, "py")
 		if err != nil || w.Load != 1 || w.Completed != 11 || w.Failed != 22 || len(w.Processes) != 2 || w.Processes[1] != rest {
 			t.Fatalf("the worker is %+v, %v", w, err)
 		}
-		if p := w.Processes[0]; p.Name != "a" || p.Kind != "action" || p.Runs != 3 || p.Failures != 2 || time.Since(p.LastRun) > time.Minute {
+		if p := w.Processes[0]; p.Name != "a" || p.Kind != "action" || p.Runs != 3 || p.Failures != 2 ||
+			time.Since(p.LastRun) > time.Minute {
 			t.Errorf("of its runs is said %+v", p)
 		}
 		id = invoke()
@@ -184,7 +193,8 @@ func TestOtherRuntime(t *testing.T) {
 	}
 }
 
-// TestOfDelivery: a result of an attempt that was given back is not taken for one of the next attempt, which has the same number.
+// TestOfDelivery: a result of an attempt that was given back is not taken for one of the next
+// attempt, which has the same number.
 func TestOfDelivery(t *testing.T) {
 	ctx := context.Background()
 	node, err := floe.Open(floe.Config{})

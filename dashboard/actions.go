@@ -60,8 +60,9 @@ type actionCounts struct {
 
 func summarizeAction(namespace string, i action.Info) actionSummary {
 	return actionSummary{
-		Name: i.Name, Namespace: namespace, Type: string(i.Type), Owner: i.Owner, Version: i.Version, Enabled: i.Enabled, TimeoutMillis: i.Timeout.Milliseconds(),
-		MaxRetries: i.MaxAttempts - 1, WorkerCount: i.Workers,
+		Name: i.Name, Namespace: namespace, Type: string(i.Type), Owner: i.Owner, Version: i.Version, Enabled: i.Enabled,
+		TimeoutMillis: i.Timeout.Milliseconds(),
+		MaxRetries:    i.MaxAttempts - 1, WorkerCount: i.Workers,
 		Latency: actionLatency{i.Latency.Count, fractionalMillis(i.Latency.Average), fractionalMillis(i.Latency.P99)},
 		Runs:    actionCounts(i.Runs),
 	}
@@ -135,7 +136,8 @@ type actionRun struct {
 
 func showRun(r action.Run) actionRun {
 	shown := actionRun{
-		RunID: string(r.ID), Status: r.Status.String(), Attempt: r.Attempt, Input: rawjson.Value(r.Input), Output: rawjson.Value(r.Output), Error: given(r.Error),
+		RunID: string(r.ID), Status: r.Status.String(), Attempt: r.Attempt, Input: rawjson.Value(r.Input), Output: rawjson.Value(r.Output),
+		Error:  given(r.Error),
 		Source: r.Source, WorkerID: given(r.WorkerID), CreatedAt: r.CreatedAt.UnixMilli(), StartedAt: givenMillis(r.StartedAt),
 		CompletedAt: givenMillis(r.CompletedAt),
 	}
@@ -172,7 +174,8 @@ type runsRequest struct {
 
 // runAttributes are the parameters by which runs are listed.
 var runAttributes = []action.Attribute{
-	action.AttributeSource, action.AttributeConcurrencyKey, action.AttributeIdempotencyKey, action.AttributeWorker, action.AttributeOutcome, action.AttributeCode,
+	action.AttributeSource, action.AttributeConcurrencyKey, action.AttributeIdempotencyKey, action.AttributeWorker, action.AttributeOutcome,
+	action.AttributeCode,
 }
 
 func (q *runsRequest) parse(in *input) {
@@ -245,7 +248,8 @@ func (h *handler) runNow(ctx context.Context, q runRequest) (runChanged, error) 
 	return h.changeRun(ctx, q, (*action.Store).RunNow)
 }
 
-func (h *handler) changeRun(ctx context.Context, q runRequest, change func(*action.Store, context.Context, action.RunID) error) (runChanged, error) {
+func (h *handler) changeRun(ctx context.Context, q runRequest, change func(*action.Store, context.Context, action.RunID) error) (runChanged,
+	error) {
 	namespace, err := h.locate(ctx, q.located, engine.Text("run %q", q.id), func(ctx context.Context, namespace string) error {
 		run, err := h.backend.Action(namespace).Runs().Get(ctx, q.id)
 		if err == nil && run.Action != q.name {
@@ -307,7 +311,8 @@ func (in *input) jsonPayload() []byte {
 	return payload
 }
 
-// idempotencyKey returns what a call that may be repeated is known by: the parameter idempotency_key, or the header Idempotency-Key.
+// idempotencyKey returns what a call that may be repeated is known by: the parameter
+// idempotency_key, or the header Idempotency-Key.
 func (in *input) idempotencyKey() string {
 	key, given := in.param("idempotency_key")
 	header := in.request.Header.Values("Idempotency-Key")
@@ -386,7 +391,8 @@ type workerProcess struct {
 
 func showWorker(namespace string, w action.WorkerInfo) workerRecord {
 	shown := workerRecord{
-		WorkerID: w.ID, Status: w.Status.String(), WorkerType: w.Type, Namespace: namespace, MachineID: given(w.Machine), CurrentLoad: w.Load,
+		WorkerID: w.ID, Status: w.Status.String(), WorkerType: w.Type, Namespace: namespace, MachineID: given(w.Machine),
+		CurrentLoad:   w.Load,
 		MaxConcurrent: w.MaxConcurrent, TasksCompleted: w.Completed, TasksFailed: w.Failed, LastSeen: w.LastSeen.UnixMilli(),
 		RegisteredAt: w.RegisteredAt.UnixMilli(), Metadata: rawjson.Value(w.Metadata), Processes: []workerProcess{},
 	}
@@ -439,7 +445,8 @@ func (h *handler) checkActions(ctx context.Context, ns string, add func(finding)
 	page, err := h.backend.Action(ns).Page(ctx, action.Limit(mostChecked))
 	for _, a := range page.Items {
 		if a.Runs.Pending > 0 && a.Workers == 0 {
-			add(finding{Kind: "action", Name: a.Name, Severity: "crit", Count: a.Runs.Pending, Text: "has " + counted(a.Runs.Pending, "run") + " that wait, and no worker"})
+			add(finding{Kind: "action", Name: a.Name, Severity: "crit", Count: a.Runs.Pending,
+				Text: "has " + counted(a.Runs.Pending, "run") + " that wait, and no worker"})
 		}
 	}
 	return page.Cursor != "", err
@@ -449,7 +456,8 @@ func (h *handler) checkWorkers(ctx context.Context, ns string, add func(finding)
 	page, err := h.backend.Action(ns).Workers().Page(ctx, action.Limit(mostChecked))
 	for _, w := range page.Items {
 		if w.Status == action.Unhealthy {
-			add(finding{Kind: "worker", Name: w.ID, Severity: "warn", Count: 1, Text: "was not heard of for " + h.now().Sub(w.LastSeen).Round(time.Second).String()})
+			add(finding{Kind: "worker", Name: w.ID, Severity: "warn", Count: 1,
+				Text: "was not heard of for " + h.now().Sub(w.LastSeen).Round(time.Second).String()})
 		}
 	}
 	return page.Cursor != "", err

@@ -12,8 +12,9 @@ import (
 	"github.com/floedb/floe/action"
 )
 
-// seedActions writes, in the namespace shop, the action charge with a run that a worker has completed, one that has failed, and one that waits; and one without runs
-// whose name is awkward in a path. Rows of the contract name the one that has failed {failed}.
+// seedActions writes, in the namespace shop, the action charge with a run that a worker has
+// completed, one that has failed, and one that waits; and one without runs whose name is awkward in
+// a path. Rows of the contract name the one that has failed {failed}.
 func seedActions(t *testing.T, node *floe.Node) {
 	t.Helper()
 	ctx := t.Context()
@@ -67,14 +68,16 @@ const (
 
 func actionOf(name, owner string, timeout, retries, workers int, latency shape, counts fields) fields {
 	return fields{
-		"name": is{name}, "namespace": is{"shop"}, "type": is{"user"}, "owner": is{owner}, "version": is{1}, "enabled": is{true}, "timeout_ms": is{timeout},
+		"name": is{name}, "namespace": is{"shop"}, "type": is{"user"}, "owner": is{owner}, "version": is{1}, "enabled": is{true},
+		"timeout_ms":  is{timeout},
 		"max_retries": is{retries}, "worker_count": is{workers}, "latency": latency, "runs": counts,
 	}
 }
 
 func countsOf(total, pending, running, completed, failed int) fields {
 	return fields{
-		"total": is{total}, "pending": is{pending}, "running": is{running}, "completed": is{completed}, "failed": is{failed}, "cancelled": is{0},
+		"total": is{total}, "pending": is{pending}, "running": is{running}, "completed": is{completed}, "failed": is{failed},
+		"cancelled": is{0},
 		"timed_out": is{0},
 	}
 }
@@ -82,7 +85,8 @@ func countsOf(total, pending, running, completed, failed int) fields {
 // runOf is a run that a worker has ended.
 func runOf(status string, input, output, failure shape) fields {
 	return fields{
-		"run_id": text, "status": is{status}, "attempt": is{1}, "input": input, "output": output, "error": failure, "source": is{"api"}, "worker_id": is{"w/1"},
+		"run_id": text, "status": is{status}, "attempt": is{1}, "input": input, "output": output, "error": failure, "source": is{"api"},
+		"worker_id":  is{"w/1"},
 		"created_at": integer, "started_at": integer, "completed_at": integer, "duration_ms": integer,
 	}
 }
@@ -102,11 +106,13 @@ var (
 	completedRun = runOf("completed", fields{"order": is{1}}, is{"no JSON \uFFFD"}, is{nil})
 	failedRun    = runOf("failed", is{"<two>"}, is{nil}, is{"card refused"})
 	waitingRun   = fields{
-		"run_id": text, "status": is{"pending"}, "attempt": is{0}, "input": is{3}, "output": is{nil}, "error": is{nil}, "source": is{"api"}, "worker_id": is{nil},
+		"run_id": text, "status": is{"pending"}, "attempt": is{0}, "input": is{3}, "output": is{nil}, "error": is{nil}, "source": is{"api"},
+		"worker_id":  is{nil},
 		"created_at": integer, "started_at": is{nil}, "completed_at": is{nil}, "duration_ms": is{nil},
 	}
 	seededWorker = fields{ // D1: its runs are counted where they have ended
-		"worker_id": is{"w/1"}, "status": is{"active"}, "worker_type": is{"action"}, "namespace": is{"shop"}, "machine_id": is{"m1"}, "current_load": is{0},
+		"worker_id": is{"w/1"}, "status": is{"active"}, "worker_type": is{"action"}, "namespace": is{"shop"}, "machine_id": is{"m1"},
+		"current_load":   is{0},
 		"max_concurrent": is{4}, "tasks_completed": is{1}, "tasks_failed": is{1}, "last_seen": integer, "registered_at": integer,
 		"metadata": fields{"zone": is{"a"}}, "processes": items{processOf("charge", "action", 2, 1, integer)},
 	}
@@ -134,7 +140,8 @@ var actionContract = []contractRow{
 
 	{actionRoute, "/api/v1/actions/charge?namespace=shop", "", 200,
 		with(seededCharge, fields{"recent_runs": items{waitingRun, failedRun, completedRun}, "workers": items{seededWorker}})},
-	{actionRoute, "/api/v1/actions/a%2Fb%20%C3%A9?namespace=shop", "", 200, with(seededAwkward, fields{"recent_runs": items{}, "workers": items{}})},
+	{actionRoute, "/api/v1/actions/a%2Fb%20%C3%A9?namespace=shop", "", 200,
+		with(seededAwkward, fields{"recent_runs": items{}, "workers": items{}})},
 	{actionRoute, "/api/v1/actions/charge", "", 404, failure},
 	{actionRoute, "/api/v1/actions/none?namespace=shop", "", 404, failure},
 
@@ -160,7 +167,8 @@ var actionContract = []contractRow{
 	{invokeRoute, "/api/v1/actions/charge/invoke?namespace=shop&prio=3", `4`, 400, failure},
 	{invokeRoute, "/api/v1/actions/charge/invoke?namespace=shop&priority=256", `4`, 400, failure},
 	{invokeRoute, "/api/v1/actions/charge/invoke?namespace=shop&delay_ms=-1", `4`, 400, failure},
-	{invokeRoute, "/api/v1/actions/charge/invoke?namespace=shop&timeout_ms=60000&max_retries=0&expire_ms=3600000&idempotency_key=k", `4`, 200, invocationOfCharge},
+	{invokeRoute, "/api/v1/actions/charge/invoke?namespace=shop&timeout_ms=60000&max_retries=0&expire_ms=3600000&idempotency_key=k", `4`,
+		200, invocationOfCharge},
 	{invokeRoute, "/api/v1/actions/charge/invoke?namespace=shop&timeout_ms=0", `4`, 400, failure},
 	{invokeRoute, "/api/v1/actions/charge/invoke?namespace=shop&max_retries=1000001", `4`, 400, failure},
 	{invokeRoute, "/api/v1/actions/charge/invoke?namespace=shop&expire_ms=-1", `4`, 400, failure},
@@ -217,7 +225,8 @@ func TestInvokeAgain(t *testing.T) {
 	}
 }
 
-// TestRunAgain: a run that has failed is retried, and one that waits for a time is begun, wherever they are; others are not.
+// TestRunAgain: a run that has failed is retried, and one that waits for a time is begun, wherever
+// they are; others are not.
 func TestRunAgain(t *testing.T) {
 	node := openNode(t)
 	seedActions(t, node)
@@ -290,7 +299,8 @@ func TestRunsGoOn(t *testing.T) {
 	}
 }
 
-// TestWorkerThatCounts: what a worker in another runtime says of itself is shown, and what it does not say is 0. Runs are not its to count: that is done where they end.
+// TestWorkerThatCounts: what a worker in another runtime says of itself is shown, and what it does
+// not say is 0. Runs are not its to count: that is done where they end.
 func TestWorkerThatCounts(t *testing.T) {
 	node := openNode(t)
 	seedActions(t, node)
@@ -303,12 +313,14 @@ func TestWorkerThatCounts(t *testing.T) {
 		"current_load": is{2}, "tasks_completed": is{4}, "tasks_failed": is{3},
 		"processes": items{processOf("charge", "action", 2, 1, integer), processOf("mails", "thread", 5, 2, is{0})},
 	})
-	for _, diff := range (contractRow{route: workerRoute, send: "/api/v1/workers/w%2F1?namespace=shop", status: 200, want: want}).diffs(got) {
+	for _, diff := range (contractRow{route: workerRoute, send: "/api/v1/workers/w%2F1?namespace=shop", status: 200,
+		want: want}).diffs(got) {
 		t.Error(diff)
 	}
 }
 
-// TestContractD1: a worker that calls Await, Complete and Fail, and never registers, is listed as one that is alive, with the runs that it has and those that have ended.
+// TestContractD1: a worker that calls Await, Complete and Fail, and never registers, is listed as
+// one that is alive, with the runs that it has and those that have ended.
 func TestContractD1(t *testing.T) {
 	for _, spread := range []bool{false, true} {
 		node, err := floe.Open(floe.Config{Shards: 3})
@@ -341,9 +353,11 @@ func TestContractD1(t *testing.T) {
 		check := func(load, completed, failed int, last shape) {
 			t.Helper()
 			worker := fields{
-				"worker_id": is{"script/1"}, "status": is{"active"}, "worker_type": is{"action"}, "namespace": is{"shop"}, "machine_id": is{nil}, "current_load": is{load},
-				"max_concurrent": is{0}, "tasks_completed": is{completed}, "tasks_failed": is{failed}, "last_seen": integer, "registered_at": integer,
-				"metadata": is{nil}, "processes": items{processOf("charge", "action", completed+failed, failed, last)},
+				"worker_id": is{"script/1"}, "status": is{"active"}, "worker_type": is{"action"}, "namespace": is{"shop"},
+				"machine_id": is{nil}, "current_load": is{load},
+				"max_concurrent": is{0}, "tasks_completed": is{completed}, "tasks_failed": is{failed}, "last_seen": integer,
+				"registered_at": integer,
+				"metadata":      is{nil}, "processes": items{processOf("charge", "action", completed+failed, failed, last)},
 			}
 			for _, row := range []contractRow{
 				{workersRoute, "/api/v1/workers?namespace=shop", "", 200, items{worker}},

@@ -51,7 +51,8 @@ func bearer(r *http.Request) string {
 	return strings.TrimSpace(given[len(scheme):])
 }
 
-// locked reports whether a token is needed, so that it makes no difference by which name the handler is called.
+// locked reports whether a token is needed, so that it makes no difference by which name the
+// handler is called.
 func (h *handler) locked(r *http.Request) bool {
 	enabled, err := h.backend.Keys().Enabled(r.Context())
 	return err == nil && enabled
@@ -105,14 +106,16 @@ func (in *input) audited() floe.AuditEntry {
 // from returns the address of the caller, without port.
 func (in *input) from() string { return in.handler.clientOf(in.request) }
 
-// as returns the handler as it serves the holder of a key: its backend lets nothing through that he may not do.
+// as returns the handler as it serves the holder of a key: its backend lets nothing through that he
+// may not do.
 func (h *handler) as(who *floe.Holder) *handler {
 	granted := *h
 	granted.backend = who.DB().(Backend)
 	return &granted
 }
 
-// reading returns the handler as it serves reads, from whichever replica is at hand if they may be stale.
+// reading returns the handler as it serves reads, from whichever replica is at hand if they may be
+// stale.
 func (h *handler) reading(stale bool) *handler {
 	if !stale {
 		return h
@@ -122,7 +125,8 @@ func (h *handler) reading(stale bool) *handler {
 	return &granted
 }
 
-// allowOrigin lets pages of the origins that are configured read the answer. It reports whether the request was only the question whether they may.
+// allowOrigin lets pages of the origins that are configured read the answer. It reports whether the
+// request was only the question whether they may.
 func (h *handler) allowOrigin(out *reply, r *http.Request) (done bool) {
 	if len(h.cors) == 0 {
 		return false
@@ -148,14 +152,16 @@ func (h *handler) allowOrigin(out *reply, r *http.Request) (done bool) {
 // sessionRequest is the body {"api_key": "..."}.
 type sessionRequest struct{ key, from string }
 
-// maxSessionBody is a key in its longest spelling, with some space. Whoever asks has shown nothing yet, and so gets none of the room that bodies have.
+// maxSessionBody is a key in its longest spelling, with some space. Whoever asks has shown nothing
+// yet, and so gets none of the room that bodies have.
 const maxSessionBody = 4 << 10
 
 // sessionBodyTime is how long the body of a request for a session may take.
 const sessionBodyTime = 5 * time.Second
 
-// readEarly reads the body of a request for a session before it takes a slot: a client that sends it slowly would hold one, without a key. The deadline stays
-// unless the body has ended: net/http reads what is left of it before it answers, and would wait for it for ever.
+// readEarly reads the body of a request for a session before it takes a slot: a client that sends
+// it slowly would hold one, without a key. The deadline stays unless the body has ended: net/http
+// reads what is left of it before it answers, and would wait for it for ever.
 func readEarly(w http.ResponseWriter, r *http.Request) {
 	rc := http.NewResponseController(w)
 	_ = rc.SetReadDeadline(time.Now().Add(sessionBodyTime)) // an error: whoever made the request sets no deadlines

@@ -81,8 +81,8 @@ var openContract = []contractRow{
 	{"DELETE /api/v1/auth/session", "/api/v1/auth/session", "", 200, fields{"ok": is{true}}},
 }
 
-// TestRoles: each endpoint is for the roles that testdata/roles.txt says, generated from the route table: one that is not in the file fails, whoever
-// adds it says there what its callers need.
+// TestRoles: each endpoint is for the roles that testdata/roles.txt says, generated from the route
+// table: one that is not in the file fails, whoever adds it says there what its callers need.
 func TestRoles(t *testing.T) {
 	wanted := readRolesOf(t, "testdata/roles.txt")
 	node := openNode(t)
@@ -158,7 +158,8 @@ func readRolesOf(t *testing.T, name string) map[string]string {
 	return roles
 }
 
-// TestNamespacesOfKeys: a key that is for one namespace shows and changes nothing of another one, however it is named.
+// TestNamespacesOfKeys: a key that is for one namespace shows and changes nothing of another one,
+// however it is named.
 func TestNamespacesOfKeys(t *testing.T) {
 	node := openNode(t)
 	seed(t, node)
@@ -170,8 +171,10 @@ func TestNamespacesOfKeys(t *testing.T) {
 		t.Errorf("a write to its own namespace: %v", got)
 	}
 	for _, escape := range []string{
-		"GET /api/v1/kv/namespaces/default/keys/a", "GET /api/v1/streams?namespace=default", "GET /api/v1/queues?namespace=default", "GET /api/v1/namespaces/default",
-		"PUT /api/v1/kv/namespaces/default/keys/a", "GET /api/v1/kv/namespaces/_system/keys", "POST /api/v1/queues/q?namespace=default", "POST /api/v1/queues/q?namespace=other",
+		"GET /api/v1/kv/namespaces/default/keys/a", "GET /api/v1/streams?namespace=default", "GET /api/v1/queues?namespace=default",
+		"GET /api/v1/namespaces/default",
+		"PUT /api/v1/kv/namespaces/default/keys/a", "GET /api/v1/kv/namespaces/_system/keys", "POST /api/v1/queues/q?namespace=default",
+		"POST /api/v1/queues/q?namespace=other",
 		"GET /api/v1/timeseries/floql?q=cpu&namespace=default", "POST /api/v1/namespaces",
 	} {
 		method, target, _ := strings.Cut(escape, " ")
@@ -194,7 +197,8 @@ func TestNamespacesOfKeys(t *testing.T) {
 	if s, err := node.Queue("mine").Get(t.Context(), "q"); err != nil || s.Ready != 1 {
 		t.Errorf("the queue of the key's namespace: %+v, %v, want a message", s, err)
 	}
-	for _, target := range []string{"GET /api/v1/workers/w%2F1", "GET /api/v1/workflow/runs/three", "DELETE /api/v1/workflow/runs/three", "POST /api/v1/workflow/runs/three/signal?signal=other"} {
+	for _, target := range []string{"GET /api/v1/workers/w%2F1", "GET /api/v1/workflow/runs/three", "DELETE /api/v1/workflow/runs/three",
+		"POST /api/v1/workflow/runs/three/signal?signal=other"} {
 		method, target, _ := strings.Cut(target, " ")
 		checkError(t, target, record(h, request(method, target, "", token)), 404, "not found")
 	}
@@ -202,15 +206,16 @@ func TestNamespacesOfKeys(t *testing.T) {
 	if got := record(h, request("POST", "/api/v1/workflow/runs/three/signal?signal=other", "", login(t, h, key))); got.status != 200 {
 		t.Errorf("a run in one of the namespaces of a key is not found: %v", got)
 	}
-	// D4: so is a job, whose id says where it is, by each route; a key for several namespaces names none either. Of a job in another one a key does not learn that it
-	// is there.
+	// D4: so is a job, whose id says where it is, by each route; a key for several namespaces names
+	// none either. Of a job in another one a key does not learn that it is there.
 	jobs := strings.NewReplacer("{job}", seededIDs["{job}"], "{stopped}", seededIDs["{stopped}"])
 	_, key = newKey(t, node, floe.RoleWrite, floe.ForNamespaces("pipes"))
 	_, several := newKey(t, node, floe.RoleWrite, floe.ForNamespaces("default", "pipes", "mine"))
 	_, reader := newKey(t, node, floe.RoleRead, floe.ForNamespaces("pipes"))
 	owner, owners, reads := login(t, h, key), login(t, h, several), login(t, h, reader)
 	for _, route := range []string{
-		"GET /api/v1/processing/jobs/{job}", "GET /api/v1/console/processing/jobs/{job}", "GET /api/v1/processing/jobs/{stopped}", "PUT /api/v1/processing/jobs/{job}/stop",
+		"GET /api/v1/processing/jobs/{job}", "GET /api/v1/console/processing/jobs/{job}", "GET /api/v1/processing/jobs/{stopped}",
+		"PUT /api/v1/processing/jobs/{job}/stop",
 		"DELETE /api/v1/processing/jobs/{job}",
 	} {
 		method, target, _ := strings.Cut(jobs.Replace(route), " ")
@@ -235,8 +240,8 @@ func TestNamespacesOfKeys(t *testing.T) {
 	}
 }
 
-// TestSessions: tokens that are malformed, changed, of another cluster or of a revoked key are refused; so is everything of a key once it is revoked,
-// a request that is under way too.
+// TestSessions: tokens that are malformed, changed, of another cluster or of a revoked key are
+// refused; so is everything of a key once it is revoked, a request that is under way too.
 func TestSessions(t *testing.T) {
 	node, other := openNode(t), openNode(t)
 	h := New(node, Options{})
@@ -248,7 +253,8 @@ func TestSessions(t *testing.T) {
 		t.Fatalf("a good token: %v", got)
 	}
 	for name, bad := range map[string]string{
-		"none": "", "a word": "x", "the key itself": key, "of another cluster": foreign, "cut": token[:len(token)-2], "longer": token + "AA",
+		"none": "", "a word": "x", "the key itself": key, "of another cluster": foreign, "cut": token[:len(token)-2], "longer": token +
+			"AA",
 		"changed": token[:20] + "A" + token[21:], "changed signature": token[:len(token)-5] + "AAAAA",
 	} {
 		if bad == token {
@@ -264,20 +270,24 @@ func TestSessions(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkError(t, "a token of a revoked key", record(h, request("GET", "/api/v1/namespaces", "", token)), 401, "")
-	checkError(t, "a session of a revoked key", record(h, httptest.NewRequest("POST", "/api/v1/auth/session", strings.NewReader(`{"api_key":"`+key+`"}`))), 401, "wrong")
-	if got := record(h, request("GET", "/api/v1/auth/status", "", admin)); string(got.body) != `{"auth_enabled":true,"authenticated":true}`+"\n" {
+	checkError(t, "a session of a revoked key",
+		record(h, httptest.NewRequest("POST", "/api/v1/auth/session", strings.NewReader(`{"api_key":"`+key+`"}`))), 401, "wrong")
+	if got := record(h, request("GET", "/api/v1/auth/status", "", admin)); string(got.body) != `{"auth_enabled":true,"authenticated":true}`+
+		"\n" {
 		t.Errorf("status with a token: %v", got)
 	}
 	checkError(t, "an unknown path without a token", get(h, "/api/v1/nothing"), 401, "")
 	if got := get(h, "/health"); got.status != 200 {
 		t.Errorf("health: %v", got)
 	}
-	if got := record(h, request("GET", "/api/v1/console/me", "", admin)); !strings.Contains(string(got.body), `"role":"admin","namespaces":null,"expires_at":1`) {
+	if got := record(h, request("GET", "/api/v1/console/me", "", admin)); !strings.Contains(string(got.body),
+		`"role":"admin","namespaces":null,"expires_at":1`) {
 		t.Errorf("what the session may do: %v", got)
 	}
 }
 
-// TestSignOut: the token of a session that was ended is good for nothing, also at a dashboard that is for reading only; another one of the key is.
+// TestSignOut: the token of a session that was ended is good for nothing, also at a dashboard that
+// is for reading only; another one of the key is.
 func TestSignOut(t *testing.T) {
 	node := openNode(t)
 	h := New(node, Options{ReadOnly: true})
@@ -294,7 +304,8 @@ func TestSignOut(t *testing.T) {
 	}
 }
 
-// TestBruteForce: after ten wrong keys within a minute the eleventh from an address is 429; a right one never is.
+// TestBruteForce: after ten wrong keys within a minute the eleventh from an address is 429; a right
+// one never is.
 func TestBruteForce(t *testing.T) {
 	node := openNode(t)
 	h := New(node, Options{})
@@ -321,7 +332,8 @@ func TestBruteForce(t *testing.T) {
 	}
 }
 
-// auditEntries returns a function that returns the entries of a stream of the audit one by one, as they come, and adds them to all as they are written.
+// auditEntries returns a function that returns the entries of a stream of the audit one by one, as
+// they come, and adds them to all as they are written.
 func auditEntries(t *testing.T, node *floe.Node, name string, all *string) func() floe.AuditEntry {
 	t.Helper()
 	next, stop := iter.Pull2(node.Stream("_system").Follow(t.Context(), name, stream.FromBeginning()))
@@ -340,7 +352,8 @@ func auditEntries(t *testing.T, node *floe.Node, name string, all *string) func(
 	}
 }
 
-// TestSlowSessions: clients that never end the body of a request for a session take no place of those who have one, and no place of others who ask for one.
+// TestSlowSessions: clients that never end the body of a request for a session take no place of
+// those who have one, and no place of others who ask for one.
 func TestSlowSessions(t *testing.T) {
 	node := openNode(t)
 	h := New(node, Options{MaxConcurrent: 2})
@@ -372,7 +385,8 @@ func TestSlowSessions(t *testing.T) {
 	slow.Wait()
 }
 
-// TestAuditOfRequests: what keys are used to change is noted, with who, what, when and what came of it; what they read is not.
+// TestAuditOfRequests: what keys are used to change is noted, with who, what, when and what came of
+// it; what they read is not.
 func TestAuditOfRequests(t *testing.T) {
 	node := openNode(t)
 	h := New(node, Options{})

@@ -16,13 +16,13 @@ import (
 const (
 	// maxDepth is how deeply a body may nest.
 	maxDepth = 128
-	// maxMembers is how many members the object of a body may have: in memory each takes far more than the few bytes it is
-	// written with.
+	// maxMembers is how many members the object of a body may have: in memory each takes far more
+	// than the few bytes it is written with.
 	maxMembers = 64
 )
 
-// object is a body, taken apart member by member. A member of another type than asked for is a problem, null included, and so is
-// one that is not asked for.
+// object is a body, taken apart member by member. A member of another type than asked for is a
+// problem, null included, and so is one that is not asked for.
 type object struct {
 	in      *input
 	members map[string]json.RawMessage
@@ -78,9 +78,9 @@ func (o *object) finish() {
 	}
 }
 
-// parseObject returns the members of a JSON object. It is stricter than encoding/json, so that no two readers of a body can
-// disagree about it: no byte order mark, only valid UTF-8, no lone surrogates, no member twice, names are as they are written.
-// All errors are ErrInvalid.
+// parseObject returns the members of a JSON object. It is stricter than encoding/json, so that no
+// two readers of a body can disagree about it: no byte order mark, only valid UTF-8, no lone
+// surrogates, no member twice, names are as they are written. All errors are ErrInvalid.
 func parseObject(body []byte) (map[string]json.RawMessage, error) {
 	if err := checkText(body); err != nil {
 		return nil, err
@@ -158,8 +158,8 @@ func checkSyntax(body []byte) error {
 	return nil
 }
 
-// escapeLength returns the length of the escape sequence, valid as such, at the start of s; a surrogate pair counts as one. It is
-// 0 for half a pair.
+// escapeLength returns the length of the escape sequence, valid as such, at the start of s; a
+// surrogate pair counts as one. It is 0 for half a pair.
 func escapeLength(s []byte) int {
 	const short, long = len(`\n`), len(`\u0000`)
 	if s[1] != 'u' {

@@ -9,8 +9,8 @@ import (
 	"github.com/floedb/floe"
 )
 
-// FuzzParseObject: what the decoder of bodies takes, encoding/json takes too and means the same; encoded again it is the same
-// again. What it refuses is ErrInvalid.
+// FuzzParseObject: what the decoder of bodies takes, encoding/json takes too and means the same;
+// encoded again it is the same again. What it refuses is ErrInvalid.
 func FuzzParseObject(f *testing.F) {
 	for _, row := range hostileBodies {
 		if len(row.body) < 1000 {

@@ -10,7 +10,8 @@ import (
 	"github.com/floedb/floe/ts"
 )
 
-// chart reads points of a field from one time up to another, ms. Those of several series come in turns, so they have to be sorted.
+// chart reads points of a field from one time up to another, ms. Those of several series come in
+// turns, so they have to be sorted.
 type chart struct {
 	store              *ts.Store
 	measurement, field string
@@ -34,10 +35,12 @@ func (c *chart) read(ctx context.Context, from, to int64, f func(dataPoint)) err
 
 func byTime(a, b dataPoint) int { return cmp.Compare(a.Timestamp, b.Timestamp) }
 
-// first returns the first points, about up to n: all of a time or none. after is the time of the first one that was left out, 0 if all are there.
+// first returns the first points, about up to n: all of a time or none. after is the time of the
+// first one that was left out, 0 if all are there.
 func (c *chart) first(ctx context.Context, n int) (points []dataPoint, after int64, err error) {
 	points = []dataPoint{}
-	// What comes first is found by parts of the range, each longer than the one before while little is found.
+	// What comes first is found by parts of the range, each longer than the one before while little
+	// is found.
 	step := (24 * time.Hour).Milliseconds()
 	for from := c.from; from < c.to && len(points) <= n; {
 		to := min(c.to, from+step)
@@ -79,7 +82,8 @@ func firstOf(points []dataPoint, n int) []dataPoint {
 	return points[:n]
 }
 
-// reduced returns up to n points that look on a chart as all of them would: of each of n/2 parts of the range the least and the greatest.
+// reduced returns up to n points that look on a chart as all of them would: of each of n/2 parts of
+// the range the least and the greatest.
 func (c *chart) reduced(ctx context.Context, n int) ([]dataPoint, error) {
 	all := []dataPoint{}
 	var parts []extremes

@@ -13,8 +13,10 @@ var clusterRoutes = []route{
 	endpoint("GET /api/v1/metrics", (*handler).metrics, "Counters of the server and of each primitive."),
 }
 
-// clusterStats is the body of /cluster/stats. What is received, sent and active counts requests of the handler, and connections of the node's own port. Commands and
-// bytes are of the process, since it has started, as its uptime says: a fall is a restart. What is counted of a namespace or a thing in one goes on after restarts.
+// clusterStats is the body of /cluster/stats. What is received, sent and active counts requests of
+// the handler, and connections of the node's own port. Commands and bytes are of the process, since
+// it has started, as its uptime says: a fall is a restart. What is counted of a namespace or a
+// thing in one goes on after restarts.
 type clusterStats struct {
 	RPS               int64       `json:"rps"`
 	ActiveConnections int64       `json:"active_connections"`
@@ -82,8 +84,9 @@ type serverMetrics struct {
 	UptimeSeconds int64 `json:"uptime_seconds"`
 }
 
-// workflowMetrics are counted in the log, and so go on after restarts. A signal is delivered when its run has it, whether a step has taken it yet or not. A step
-// is executed when a run comes to it: one that waits counts, and one of a run that is cancelled meanwhile.
+// workflowMetrics are counted in the log, and so go on after restarts. A signal is delivered when
+// its run has it, whether a step has taken it yet or not. A step is executed when a run comes to
+// it: one that waits counts, and one of a run that is cancelled meanwhile.
 type workflowMetrics struct {
 	ActiveRuns            int64 `json:"active_runs"`
 	StartedTotal          int64 `json:"started_total"`
@@ -142,7 +145,8 @@ func (h *handler) serverMetrics(s floe.Stats) serverMetrics {
 	}
 }
 
-// shardState is an item of /console/shards: a shard as the node that was asked sees it. It answers without a shard, so it works when none does.
+// shardState is an item of /console/shards: a shard as the node that was asked sees it. It answers
+// without a shard, so it works when none does.
 type shardState struct {
 	ID      int    `json:"id"`
 	Leader  uint64 `json:"leader"` // node; 0: none, so that nothing in the shard can be read or written
@@ -159,7 +163,8 @@ func (h *handler) shards(ctx context.Context, _ nothing) (listing[shardState], e
 	}
 	l := listing[shardState]{items: make([]shardState, 0, len(s.Shards))}
 	for _, sh := range s.Shards {
-		l.items = append(l.items, shardState{ID: sh.ID, Leader: sh.Leader, Behind: sh.Commit - min(sh.Applied, sh.Commit), LSN: sh.LSN, Queued: sh.Queued, Waiting: sh.Waiting})
+		l.items = append(l.items, shardState{ID: sh.ID, Leader: sh.Leader, Behind: sh.Commit - min(sh.Applied, sh.Commit), LSN: sh.LSN,
+			Queued: sh.Queued, Waiting: sh.Waiting})
 	}
 	return l, nil
 }

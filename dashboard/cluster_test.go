@@ -23,7 +23,8 @@ var clusterContract = []contractRow{
 		},
 		"streams": is{5}, "queues": is{2}, "kv_namespaces": is{2},
 		"workflows": fields{
-			"active_runs": is{1}, "started_total": is{3}, "completed_total": is{1}, "failed_total": is{1}, "cancelled_total": is{0}, "timed_out_total": is{0},
+			"active_runs": is{1}, "started_total": is{3}, "completed_total": is{1}, "failed_total": is{1}, "cancelled_total": is{0},
+			"timed_out_total":         is{0},
 			"signals_delivered_total": is{3}, "timers_fired_total": is{0}, "steps_executed_total": is{3}, "active_schedules": is{0},
 		},
 	}},

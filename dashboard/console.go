@@ -10,14 +10,17 @@ import (
 	"github.com/floedb/floe/stream/processing"
 )
 
-// consoleRoutes are what the console needs beyond the API; those that belong to a resource are in its file.
+// consoleRoutes are what the console needs beyond the API; those that belong to a resource are in
+// its file.
 var consoleRoutes = []route{
 	endpoint("GET /api/v1/console/me", (*handler).me, "What the caller may do."),
 	endpoint("GET /api/v1/console/rates", (*handler).consoleRates, "What the node has done in each second of the last five minutes."),
 	endpoint("GET /api/v1/console/shards", (*handler).shards, "The shards, and who leads them."),
 	endpoint("GET /api/v1/console/problems", (*handler).problems, "What in a namespace needs somebody to look at it."),
-	endpoint("GET /api/v1/console/queues/:name", (*handler).queueState, "Whether a queue is paused, its bounds, and why its dead letters died."),
-	endpoint("GET /api/v1/console/processing/jobs/:id", (*handler).jobWork, "What each operator of a job has done, and why the job waits or has failed."),
+	endpoint("GET /api/v1/console/queues/:name", (*handler).queueState,
+		"Whether a queue is paused, its bounds, and why its dead letters died."),
+	endpoint("GET /api/v1/console/processing/jobs/:id", (*handler).jobWork,
+		"What each operator of a job has done, and why the job waits or has failed."),
 	endpoint("POST "+validatePath, (*handler).validate, "What is wrong with a definition, which is the body, and its graph."),
 }
 

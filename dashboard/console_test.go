@@ -19,7 +19,8 @@ const (
 )
 
 var consoleContract = []contractRow{
-	{meRoute, "/api/v1/console/me", "", 200, fields{"role": is{"admin"}, "namespaces": is{nil}, "expires_at": is{nil}, "read_only": is{false}}},
+	{meRoute, "/api/v1/console/me", "", 200, fields{"role": is{"admin"}, "namespaces": is{nil}, "expires_at": is{nil},
+		"read_only": is{false}}},
 	{validateRoute, "/api/v1/console/validate?kind=workflow", orderFlow, 200, fields{
 		"problems": items{},
 		"graph": fields{
@@ -32,7 +33,8 @@ var consoleContract = []contractRow{
 		},
 	}},
 	{validateRoute, "/api/v1/console/validate?kind=workflow", "name: x\nbogus: 1\n", 200, fields{
-		"problems": list{fields{"line": integer, "column": integer, "severity": text, "message": text}}, "graph": fields{"nodes": items{}, "edges": items{}},
+		"problems": list{fields{"line": integer, "column": integer, "severity": text, "message": text}}, "graph": fields{"nodes": items{},
+			"edges": items{}},
 	}},
 	{validateRoute, "/api/v1/console/validate?kind=processing", largePipeline, 200, fields{
 		"problems": items{fields{"line": is{6}, "column": is{0}, "severity": is{"warning"}, "message": text}},
@@ -43,11 +45,13 @@ var consoleContract = []contractRow{
 				fields{"id": is{"out"}, "kind": is{"stream"}, "label": is{"large"}, "line": is{12}},
 			},
 			"edges": items{
-				fields{"from": is{"orders"}, "to": is{"only"}, "label": is{""}}, fields{"from": is{"only"}, "to": is{"out"}, "label": is{""}},
+				fields{"from": is{"orders"}, "to": is{"only"}, "label": is{""}}, fields{"from": is{"only"}, "to": is{"out"},
+					"label": is{""}},
 			},
 		},
 	}},
-	{ratesRoute, "/api/v1/console/rates", "", 200, fields{"step_ms": is{1000}, "commands": numbers{}, "bytes_in": numbers{}, "bytes_out": numbers{}}},
+	{ratesRoute, "/api/v1/console/rates", "", 200,
+		fields{"step_ms": is{1000}, "commands": numbers{}, "bytes_in": numbers{}, "bytes_out": numbers{}}},
 	{shardsRoute, "/api/v1/console/shards", "", 200, list{fields{
 		"id": integer, "leader": is{1}, "behind": is{0}, "lsn": integer, "queued": integer, "waiting": integer,
 	}}},
@@ -66,18 +70,23 @@ var consoleContract = []contractRow{
 	{activityRoute, "/api/v1/console/streams/none/activity?namespace=shop&from=1000&to=2000", "", 404, failure},
 
 	{keyRoute, shopKeys + "/user:1?version=1", "", 200, fields{
-		"found": is{true}, "key": is{"user:1"}, "namespace": is{"shop"}, "value": is{"Ada"}, "version": is{1}, "size": is{3}, "updated_at": integer, "ttl_ms": is{nil},
+		"found": is{true}, "key": is{"user:1"}, "namespace": is{"shop"}, "value": is{"Ada"}, "version": is{1}, "size": is{3},
+		"updated_at": integer, "ttl_ms": is{nil},
 	}},
-	{keyRoute, shopKeys + "/user:1?version=9", "", 404, fields{"error": text, "found": is{false}, "key": is{"user:1"}, "namespace": is{"shop"}}},
+	{keyRoute, shopKeys + "/user:1?version=9", "", 404,
+		fields{"error": text, "found": is{false}, "key": is{"user:1"}, "namespace": is{"shop"}}},
 	{keyRoute, shopKeys + "/user:1?version=0", "", 400, failure},
-	{messagesRoute, mailPath + "/messages?namespace=shop&limit=1&after=10-4&max_payload=4", "", 200, items{messageOf(3, 100, "ready", 0, is{0}, 9, "to: ")}},
+	{messagesRoute, mailPath + "/messages?namespace=shop&limit=1&after=10-4&max_payload=4", "", 200,
+		items{messageOf(3, 100, "ready", 0, is{0}, 9, "to: ")}},
 	{queueStateRoute, "/api/v1/console/queues/mail?namespace=shop", "", 200, fields{
 		"name": is{"mail"}, "paused": is{false}, "max_len": integer, "max_attempts": integer, "truncated": is{false},
-		"dead":    items{fields{"seq": is{1}, "reason": is{"no such address"}, "died_at": integer}, fields{"seq": is{2}, "reason": text, "died_at": integer}},
+		"dead": items{fields{"seq": is{1}, "reason": is{"no such address"}, "died_at": integer},
+			fields{"seq": is{2}, "reason": text, "died_at": integer}},
 		"reasons": list{fields{"reason": text, "count": integer}},
 	}},
 	{queueStateRoute, "/api/v1/console/queues/mail", "", 404, failure},
-	{streamMessagesRoute, ordersPath + "/messages?namespace=shop&limit=1&partition=1&max_payload=2&fields=all", "", 200, items{recordOf(1, 3, "", fields{}, "tw")}},
+	{streamMessagesRoute, ordersPath + "/messages?namespace=shop&limit=1&partition=1&max_payload=2&fields=all", "", 200,
+		items{recordOf(1, 3, "", fields{}, "tw")}},
 }
 
 // numbers is an array of integers, which may be empty.
@@ -108,13 +117,15 @@ var consoleWrites = []contractRow{
 	{"PUT " + strings.TrimPrefix(keyRoute, "GET "), shopKeys + "/never?if_version=0", `{"value":"two"}`, 400, failure},
 }
 
-// TestConsole: the console is there at every mount, under its policy; what is no file of it is JSON as before; the mount without its slash leads to it.
+// TestConsole: the console is there at every mount, under its policy; what is no file of it is JSON
+// as before; the mount without its slash leads to it.
 func TestConsole(t *testing.T) {
 	node := openNode(t)
 	for _, m := range mounts {
 		base := serve(t, m.mount(New(node, Options{}))) + m.prefix
 		got := send(t, "GET "+base+"/", "")
-		if got.status != 200 || got.header.Get("Content-Type") != "text/html; charset=utf-8" || !strings.Contains(got.header.Get("Content-Security-Policy"), "script-src 'self'") {
+		if got.status != 200 || got.header.Get("Content-Type") != "text/html; charset=utf-8" ||
+			!strings.Contains(got.header.Get("Content-Security-Policy"), "script-src 'self'") {
 			t.Errorf("GET %s/ = %v, %v", m.prefix, got.status, got.header)
 		}
 		if got := send(t, "HEAD "+base+"/", ""); got.status != 200 || len(got.body) > 0 {

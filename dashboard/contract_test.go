@@ -13,10 +13,12 @@ import (
 	"github.com/floedb/floe"
 )
 
-// contract is the API as clients see it: for each endpoint what is sent, the status, and the exact fields and types that come
-// back. The rows are sent in this order to a node that seed has filled. Each resource has its rows beside its tests.
+// contract is the API as clients see it: for each endpoint what is sent, the status, and the exact
+// fields and types that come back. The rows are sent in this order to a node that seed has filled.
+// Each resource has its rows beside its tests.
 func contract() []contractRow {
-	return slices.Concat(healthContract, openContract, clusterContract, namespaceContract, consoleContract, kvContract, consoleWrites, groupContract, streamContract, groupEndContract, queueContract, timeseriesContract, actionContract,
+	return slices.Concat(healthContract, openContract, clusterContract, namespaceContract, consoleContract, kvContract, consoleWrites,
+		groupContract, streamContract, groupEndContract, queueContract, timeseriesContract, actionContract,
 		workflowContract, processingContract)
 }
 

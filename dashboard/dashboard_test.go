@@ -52,7 +52,8 @@ func dial(t testing.TB, node *floe.Node) *floe.Client {
 	return client
 }
 
-// mounts are the ways in which a host serves a handler: the prefix that clients put before a path, and what the host does.
+// mounts are the ways in which a host serves a handler: the prefix that clients put before a path,
+// and what the host does.
 var mounts = []struct {
 	prefix string
 	mount  func(http.Handler) http.Handler
@@ -113,7 +114,8 @@ func get(h http.Handler, target string) answer {
 	return record(h, httptest.NewRequest("GET", target, nil))
 }
 
-// checkError fails unless the answer has the status and the body {"error": "..."} with the text in it.
+// checkError fails unless the answer has the status and the body {"error": "..."} with the text in
+// it.
 func checkError(t testing.TB, what string, got answer, status int, text string) {
 	t.Helper()
 	var body map[string]string
@@ -167,16 +169,19 @@ func TestErrorToStatus(t *testing.T) {
 	}
 }
 
-// TestErrorsNameNoAddresses: what is answered when a node can not be reached does not say where it is.
+// TestErrorsNameNoAddresses: what is answered when a node can not be reached does not say where it
+// is.
 func TestErrorsNameNoAddresses(t *testing.T) {
 	node := openNode(t)
 	for text, want := range map[string]string{
-		"no connection: dial tcp 10.1.2.3:9000: connect: connection refused":       "no connection: dial tcp a node: connect: connection refused",
-		"read tcp [fe80::1%eth0]:5000->[2001:db8::7]:9000: reset":                  "read tcp a node->a node: reset",
-		"dial tcp: lookup db-2.internal on 10.0.0.53:53: no such host":             "dial tcp: a node: no such host",
-		"db-2.internal:9000 answers nothing":                                       "a node answers nothing",
-		"shard 3: node 1 is not its leader (none is known)":                        "shard 3: node 1 is not its leader (none is known)",
-		"stream \"orders\": at 12:30:05 the outcome is unknown: shard 1, index 77": "stream \"orders\": at 12:30:05 the outcome is unknown: shard 1, index 77",
+		"no connection: dial tcp 10.1.2.3:9000: connect: connection refused": "no connection: dial tcp a node: connect: " +
+			"connection refused",
+		"read tcp [fe80::1%eth0]:5000->[2001:db8::7]:9000: reset":      "read tcp a node->a node: reset",
+		"dial tcp: lookup db-2.internal on 10.0.0.53:53: no such host": "dial tcp: a node: no such host",
+		"db-2.internal:9000 answers nothing":                           "a node answers nothing",
+		"shard 3: node 1 is not its leader (none is known)":            "shard 3: node 1 is not its leader (none is known)",
+		"stream \"orders\": at 12:30:05 the outcome is unknown: shard 1, index 77": "stream \"orders\": at 12:30:05 the outcome is " +
+			"unknown: shard 1, index 77",
 	} {
 		h := New(backend{node, func(context.Context) (floe.Stats, error) {
 			return floe.Stats{}, engine.Errorf(engine.ErrUnavailable, "%s", text)
@@ -232,7 +237,8 @@ func TestHealth(t *testing.T) {
 	}
 	node := openNode(t)
 	for _, tt := range tests {
-		h := New(backend{node, func(context.Context) (floe.Stats, error) { return floe.Stats{State: floe.NodeState(tt.state)}, tt.err }}, Options{})
+		h := New(backend{node, func(context.Context) (floe.Stats, error) { return floe.Stats{State: floe.NodeState(tt.state)}, tt.err }},
+			Options{})
 		got := get(h, "/health")
 		if got.status != tt.status || string(bytes.TrimSpace(got.body)) != tt.want {
 			t.Errorf("state %q, error %v: GET /health = %v, want %d %s", tt.state, tt.err, got, tt.status, tt.want)
@@ -240,13 +246,16 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-// TestHealthNamesProblem: a node that has stopped a shard says why to whoever asks how it is, and so does one whose clock is off and which serves; why a
-// node has failed is not for everybody, because it names files.
+// TestHealthNamesProblem: a node that has stopped a shard says why to whoever asks how it is, and
+// so does one whose clock is off and which serves; why a node has failed is not for everybody,
+// because it names files.
 func TestHealthNamesProblem(t *testing.T) {
 	for state, want := range map[string]string{
-		"replicas differ": `{"status":"replicas differ","problem":"own"}`, "ok": `{"status":"ok","problem":"own"}`, "failed": `{"status":"failed"}`,
+		"replicas differ": `{"status":"replicas differ","problem":"own"}`, "ok": `{"status":"ok","problem":"own"}`,
+		"failed": `{"status":"failed"}`,
 	} {
-		stats := floe.Stats{Node: 2, State: floe.NodeState(state), Nodes: []floe.NodeStats{{ID: "1", Problem: "of another one"}, {ID: "2", Problem: "own"}}}
+		stats := floe.Stats{Node: 2, State: floe.NodeState(state),
+			Nodes: []floe.NodeStats{{ID: "1", Problem: "of another one"}, {ID: "2", Problem: "own"}}}
 		h := New(backend{openNode(t), func(context.Context) (floe.Stats, error) { return stats, nil }}, Options{})
 		if got := get(h, "/health"); string(bytes.TrimSpace(got.body)) != want {
 			t.Errorf("GET /health = %v, want %s", got, want)
@@ -273,8 +282,10 @@ func TestClosedNode(t *testing.T) {
 		t.Errorf("GET /health = %v, want 503", got)
 	}
 	for _, path := range []string{
-		"/api/v1/namespaces", "/api/v1/metrics", "/api/v1/kv/namespaces/default/keys", "/api/v1/kv/namespaces/default/keys/a", "/api/v1/streams",
-		"/api/v1/streams/s", "/api/v1/streams/s/messages", "/api/v1/streams/s/groups/g", "/api/v1/queues", "/api/v1/queues/q", "/api/v1/queues/q/dlq",
+		"/api/v1/namespaces", "/api/v1/metrics", "/api/v1/kv/namespaces/default/keys", "/api/v1/kv/namespaces/default/keys/a",
+		"/api/v1/streams",
+		"/api/v1/streams/s", "/api/v1/streams/s/messages", "/api/v1/streams/s/groups/g", "/api/v1/queues", "/api/v1/queues/q",
+		"/api/v1/queues/q/dlq",
 	} {
 		checkError(t, "GET "+path, get(h, path), 503, "closed")
 	}
@@ -349,7 +360,8 @@ func TestTraffic(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got.BytesReceived != int64(len(body)) || got.BytesSent != int64(sent) || got.ActiveConnections != 1 {
-		t.Errorf("received %d, sent %d, active %d; want %d, %d, 1", got.BytesReceived, got.BytesSent, got.ActiveConnections, len(body), sent)
+		t.Errorf("received %d, sent %d, active %d; want %d, %d, 1", got.BytesReceived, got.BytesSent, got.ActiveConnections, len(body),
+			sent)
 	}
 }
 
@@ -360,7 +372,8 @@ func TestTrafficOfThePort(t *testing.T) {
 	look := func() (got clusterStats, counters serverMetrics) {
 		t.Helper()
 		var all metrics
-		if err := errors.Join(json.Unmarshal(get(h, "/api/v1/cluster/stats").body, &got), json.Unmarshal(get(h, "/api/v1/metrics").body, &all)); err != nil {
+		if err := errors.Join(json.Unmarshal(get(h, "/api/v1/cluster/stats").body, &got),
+			json.Unmarshal(get(h, "/api/v1/metrics").body, &all)); err != nil {
 			t.Fatal(err)
 		}
 		return got, all.Server
@@ -384,7 +397,8 @@ func TestTrafficOfThePort(t *testing.T) {
 		t.Errorf("bytes_sent has grown by %d, a client received 10,000", n)
 	}
 	if after.ActiveConnections <= before.ActiveConnections || counters.Connections != after.ActiveConnections {
-		t.Errorf("active_connections were %d, are %d with a client, connections are %d", before.ActiveConnections, after.ActiveConnections, counters.Connections)
+		t.Errorf("active_connections were %d, are %d with a client, connections are %d", before.ActiveConnections, after.ActiveConnections,
+			counters.Connections)
 	}
 	if counters.BytesReceived < after.BytesReceived || counters.BytesSent < after.BytesSent {
 		t.Errorf("metrics have %+v, cluster stats %+v", counters, after)
@@ -533,12 +547,14 @@ func (failingBody) Read([]byte) (int, error) {
 	return 0, &net.OpError{Op: "read", Net: "tcp", Source: &net.TCPAddr{IP: net.IPv4(10, 1, 2, 3), Port: 9000}, Err: os.ErrDeadlineExceeded}
 }
 
-// TestBodyErrorNamesNoAddress: what is answered when a body does not come says why, and not between which addresses.
+// TestBodyErrorNamesNoAddress: what is answered when a body does not come says why, and not between
+// which addresses.
 func TestBodyErrorNamesNoAddress(t *testing.T) {
 	h := New(openNode(t), Options{})
 	out := httptest.NewRecorder()
 	h.ServeHTTP(out, httptest.NewRequest("POST", "/api/v1/queues/q?namespace=default", failingBody{}))
-	if body := out.Body.String(); out.Code != http.StatusBadRequest || !strings.Contains(body, "read body: i/o timeout") || strings.Contains(body, "10.1.2.3") {
+	if body := out.Body.String(); out.Code != http.StatusBadRequest || !strings.Contains(body, "read body: i/o timeout") ||
+		strings.Contains(body, "10.1.2.3") {
 		t.Errorf("%d, %s", out.Code, body)
 	}
 }

@@ -33,7 +33,8 @@ func newAsker(t *testing.T) *asker {
 	return &asker{t, node, New(node, Options{})}
 }
 
-// ask sends a request, such as "GET /queues", and returns the JSON of the answer, whose status must be as given.
+// ask sends a request, such as "GET /queues", and returns the JSON of the answer, whose status must
+// be as given.
 func (a *asker) ask(status int, send, body string) any {
 	a.Helper()
 	got := a.answer(send, body)
@@ -91,8 +92,8 @@ func numberAt(value any, path ...string) int64 {
 	return -1
 }
 
-// TestDecisions has what was decided of the API where the specification is open or was read differently once, by the numbers of the decisions. D12 is TestBareRefusals
-// of cmd/internal/cli.
+// TestDecisions has what was decided of the API where the specification is open or was read
+// differently once, by the numbers of the decisions. D12 is TestBareRefusals of cmd/internal/cli.
 func TestDecisions(t *testing.T) {
 	for name, check := range map[string]func(*asker){
 		"D2 a read of a key counts once, also if it expires":    readsOnce,
@@ -130,7 +131,8 @@ func readsOnce(a *asker) {
 
 func idsAlone(a *asker) {
 	for _, send := range []string{
-		"GET /workers/w%2F1", "GET /workflow/runs/three", "GET /workflows/three", "GET /workflow/runs/three/history", "POST /workflow/runs/three/signal?signal=other", "DELETE /workflow/runs/three",
+		"GET /workers/w%2F1", "GET /workflow/runs/three", "GET /workflows/three", "GET /workflow/runs/three/history",
+		"POST /workflow/runs/three/signal?signal=other", "DELETE /workflow/runs/three",
 		"GET /processing/jobs/{job}", "PUT /processing/jobs/{job}/stop", "DELETE /processing/jobs/{job}",
 	} {
 		a.ask(200, send, "")
@@ -149,7 +151,8 @@ func ownNamespace(a *asker) {
 	_, key := newKey(a, a.node, floe.RoleRead, floe.ForNamespaces("pipes"))
 	token := login(a, a.h, key)
 	for target, want := range map[string]string{
-		"/processing/jobs/{job}": `"namespace":"pipes"`, "/console/processing/jobs/{job}": `"job_id"`, "/streams": `"orders"`, "/processing/jobs": `"large"`, "/namespaces": `"pipes"`,
+		"/processing/jobs/{job}": `"namespace":"pipes"`, "/console/processing/jobs/{job}": `"job_id"`, "/streams": `"orders"`,
+		"/processing/jobs": `"large"`, "/namespaces": `"pipes"`,
 	} {
 		target = strings.ReplaceAll(target, "{job}", seededIDs["{job}"])
 		if got := record(a.h, request("GET", "/api/v1"+target, "", token)); got.status != 200 || !strings.Contains(string(got.body), want) {
@@ -172,7 +175,8 @@ func wholeTrims(a *asker) {
 		a.Fatal(err)
 	}
 	for i := range 8 {
-		if _, err := a.node.Stream("trims").Append(a.Context(), "s", stream.Message{Payload: []byte{'0' + byte(i)}}, stream.Partition(i%4)); err != nil {
+		if _, err := a.node.Stream("trims").Append(a.Context(), "s", stream.Message{Payload: []byte{'0' + byte(i)}},
+			stream.Partition(i%4)); err != nil {
 			a.Fatal(err)
 		}
 	}
@@ -212,13 +216,15 @@ func oneReady(a *asker) {
 		}
 	}
 	summary := named(a.ask(200, "GET /queues?namespace=shop", ""), "ready")
-	if detail := a.ask(200, "GET /queues/ready?namespace=shop", ""); ready != 2 || numberAt(summary, "ready") != ready || numberAt(detail, "ready") != ready {
+	if detail := a.ask(200, "GET /queues/ready?namespace=shop", ""); ready != 2 || numberAt(summary, "ready") != ready ||
+		numberAt(detail, "ready") != ready {
 		a.Errorf("%d messages are ready, %v in the summary, %v in the detail", ready, summary, detail)
 	}
 }
 
 func pagesGoOn(a *asker) {
-	for _, list := range []string{"/namespaces?limit=1", "/queues?namespace=shop&limit=1", "/kv/namespaces/shop/keys?limit=1", "/streams/orders/messages?namespace=shop&limit=1", "/workflow/runs?namespace=shop&limit=1"} {
+	for _, list := range []string{"/namespaces?limit=1", "/queues?namespace=shop&limit=1", "/kv/namespaces/shop/keys?limit=1",
+		"/streams/orders/messages?namespace=shop&limit=1", "/workflow/runs?namespace=shop&limit=1"} {
 		first := a.answer("GET "+list, "")
 		link, ok := strings.CutSuffix(strings.TrimPrefix(first.header.Get("Link"), "<?"), `>; rel="next"`)
 		query, err := url.ParseQuery(link)
@@ -249,7 +255,8 @@ func pagesGoOn(a *asker) {
 
 func bareMessages(a *asker) {
 	specified := []string{"id_ms", "id_seq", "payload", "size", "ual_index"}
-	for query, want := range map[string][]string{"": specified, "&fields=all": slices.Sorted(slices.Values(append([]string{"headers", "key", "partition"}, specified...)))} {
+	for query, want := range map[string][]string{"": specified,
+		"&fields=all": slices.Sorted(slices.Values(append([]string{"headers", "key", "partition"}, specified...)))} {
 		all, _ := a.ask(200, "GET /streams/orders/messages?namespace=shop"+query, "").([]any)
 		if len(all) == 0 {
 			a.Fatal("no messages")
@@ -302,7 +309,8 @@ func trueCounts(a *asker) {
 	if n := numberAt(a.ask(200, "GET /namespaces/pipes", ""), "processing_count"); n != int64(len(jobs)) || n != 2 {
 		a.Errorf("processing_count is %d, %d jobs are listed", n, len(jobs))
 	}
-	// Three runs have come to their only step and got a signal each. A step that is waited in was begun, and a signal that no step takes has been delivered.
+	// Three runs have come to their only step and got a signal each. A step that is waited in was
+	// begun, and a signal that no step takes has been delivered.
 	flows := valueAt(metrics, "workflows")
 	if steps, signals := numberAt(flows, "steps_executed_total"), numberAt(flows, "signals_delivered_total"); steps != 3 || signals != 3 {
 		a.Errorf("%d steps, %d signals, want 3: %v", steps, signals, flows)
@@ -310,7 +318,8 @@ func trueCounts(a *asker) {
 }
 
 func nothingBelow(a *asker) {
-	for _, path := range []string{"/namespaces/nowhere", "/namespaces/nowhere/streams", "/namespaces/nowhere/queues", "/namespaces/nowhere/kv", "/kv/namespaces/nowhere/keys", "/kv/namespaces/nowhere/keys/k/history"} {
+	for _, path := range []string{"/namespaces/nowhere", "/namespaces/nowhere/streams", "/namespaces/nowhere/queues",
+		"/namespaces/nowhere/kv", "/kv/namespaces/nowhere/keys", "/kv/namespaces/nowhere/keys/k/history"} {
 		a.ask(404, "GET "+path, "")
 	}
 	a.ask(200, "GET /queues?namespace=nowhere", "")
@@ -344,7 +353,8 @@ func countersStay(a *asker) {
 			"/queues?namespace=shop":  {"enqueued", "dequeued", "dlq_count"},
 			"/actions?namespace=shop": {"runs.total", "runs.completed", "runs.failed", "latency.count"},
 			"/processing/jobs/{job}":  {"records_processed", "metrics.records_in", "metrics.records_out"},
-			"/metrics":                {"workflows.started_total", "workflows.completed_total", "workflows.failed_total", "workflows.steps_executed_total", "workflows.signals_delivered_total"},
+			"/metrics": {"workflows.started_total", "workflows.completed_total", "workflows.failed_total",
+				"workflows.steps_executed_total", "workflows.signals_delivered_total"},
 		} {
 			got := a.ask(200, "GET "+send, "")
 			list, ok := got.([]any)

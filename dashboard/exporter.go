@@ -18,7 +18,8 @@ const metricsPath = "/metrics"
 
 // exporterRoutes are the endpoints of NewExporter.
 var exporterRoutes = []route{
-	endpoint("GET "+healthPath, (*handler).exporterHealth, "Whether the node serves, and how many shards it has: 200 and status ok, or 503 and why not."),
+	endpoint("GET "+healthPath, (*handler).exporterHealth,
+		"Whether the node serves, and how many shards it has: 200 and status ok, or 503 and why not."),
 	{method: http.MethodGet, path: metricsPath, doc: "The metrics of the node, for Prometheus."},
 }
 
@@ -42,18 +43,22 @@ type exporter struct {
 	scrapes chan struct{} // one for each that is under way
 }
 
-// NewExporter returns the handler of a node's metrics for Prometheus, at /metrics, with those of the Go runtime and the process, and of /health, which
-// says how many shards there are too: {"status": "ok", "shards": 4}, or 503. It is for a port of its own; a program that has a registry registers
-// node.Collector there instead.
+// NewExporter returns the handler of a node's metrics for Prometheus, at /metrics, with those of
+// the Go runtime and the process, and of /health, which says how many shards there are too:
+// {"status": "ok", "shards": 4}, or 503. It is for a port of its own; a program that has a registry
+// registers node.Collector there instead.
 //
-// Once there is a key store, /metrics takes a key that is for all namespaces, or a session token of one, as "Authorization: Bearer ...". Of the Options,
-// Logger, LoopbackOnly, Hosts and MetricsObjects count.
+// Once there is a key store, /metrics takes a key that is for all namespaces, or a session token of
+// one, as "Authorization: Bearer ...". Of the Options, Logger, LoopbackOnly, Hosts and
+// MetricsObjects count.
 func NewExporter(node Measured, o Options) http.Handler {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(node.Collector(o.MetricsObjects), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return &exporter{handler: newHandler(node, o), scrapes: make(chan struct{}, maxScrapes), metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{
-		MaxRequestsInFlight: maxScrapes, Timeout: scrapeTime, EnableOpenMetrics: true, ErrorHandling: promhttp.ContinueOnError,
-	})}
+	registry.MustRegister(node.Collector(o.MetricsObjects), collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return &exporter{handler: newHandler(node, o), scrapes: make(chan struct{}, maxScrapes),
+		metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{
+			MaxRequestsInFlight: maxScrapes, Timeout: scrapeTime, EnableOpenMetrics: true, ErrorHandling: promhttp.ContinueOnError,
+		})}
 }
 
 // ServeHTTP answers one request.
@@ -102,7 +107,8 @@ func (e *exporter) serveRoute(out *reply, r *http.Request) error {
 	return nil
 }
 
-// admitScraper lets in who shows a key or a token, if there is a key store: the metrics name what is in all namespaces.
+// admitScraper lets in who shows a key or a token, if there is a key store: the metrics name what
+// is in all namespaces.
 func (e *exporter) admitScraper(r *http.Request) error {
 	who, err := e.holder(r)
 	if err != nil {

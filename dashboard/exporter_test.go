@@ -17,8 +17,9 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// scraped returns the series of an answer: "name{labels}" and its value.
-// scraped returns all series, when what is gathered in the background has been gathered once: a scrape waits for that for a second only.
+// scraped returns the series of an answer: "name{labels}" and its value. scraped returns all
+// series, when what is gathered in the background has been gathered once: a scrape waits for that
+// for a second only.
 func scraped(t *testing.T, h http.Handler, token string) map[string]float64 {
 	t.Helper()
 	for t.Context().Err() == nil {
@@ -103,7 +104,8 @@ func TestExporter(t *testing.T) {
 			t.Errorf("%s is %v (there: %t), want %v", series, got, ok, want)
 		}
 	}
-	for _, name := range []string{"floe_fsync_duration_seconds_count", "floe_store_flushes_total", "floe_shard_applied_index", "go_goroutines", "process_resident_memory_bytes"} {
+	for _, name := range []string{"floe_fsync_duration_seconds_count", "floe_store_flushes_total", "floe_shard_applied_index",
+		"go_goroutines", "process_resident_memory_bytes"} {
 		if !hasMetric(all, name) {
 			t.Errorf("there is no %s", name)
 		}
@@ -124,13 +126,15 @@ func hasMetric(all map[string]float64, name string) bool {
 	return false
 }
 
-// TestExporterIsBounded: many queues and streams make no more series than are allowed. The rest is in one, and how many they are is said.
+// TestExporterIsBounded: many queues and streams make no more series than are allowed. The rest is
+// in one, and how many they are is said.
 func TestExporterIsBounded(t *testing.T) {
 	const own, count = 10, 10_000
 	node := openNode(t)
 	txn := node.Txn("many")
 	for i := range count {
-		txn.Do(queue.EnqueueOp(fmt.Sprintf("x%05d", i), []byte("x")), stream.AppendOp(fmt.Sprintf("x%05d", i), stream.Message{Payload: []byte("x")}))
+		txn.Do(queue.EnqueueOp(fmt.Sprintf("x%05d", i), []byte("x")),
+			stream.AppendOp(fmt.Sprintf("x%05d", i), stream.Message{Payload: []byte("x")}))
 		if i%100 < 99 && i < count-1 {
 			continue
 		}
@@ -151,7 +155,8 @@ func TestExporterIsBounded(t *testing.T) {
 		}
 		others := fmt.Sprintf(`%s{namespace="_other",%s=""}`, metric, kind)
 		rest, left := all[others], all[fmt.Sprintf("floe_metrics_objects_left_out{kind=%q}", kind)]
-		if want := float64(count - own); n != own || rest != want || left != want || all[fmt.Sprintf("floe_metrics_objects_not_read{kind=%q}", kind)] != 0 {
+		if want := float64(count - own); n != own || rest != want || left != want ||
+			all[fmt.Sprintf("floe_metrics_objects_not_read{kind=%q}", kind)] != 0 {
 			t.Errorf("%d of %d have a %s of their own, the rest comes to %v, %v were left out", n, count, metric, rest, left)
 		}
 		if none[others] != float64(count) {
@@ -160,7 +165,8 @@ func TestExporterIsBounded(t *testing.T) {
 	}
 }
 
-// TestExporterShowsTheBudget: what jobs may remember of their state is a part of the memory that the node was given.
+// TestExporterShowsTheBudget: what jobs may remember of their state is a part of the memory that
+// the node was given.
 func TestExporterShowsTheBudget(t *testing.T) {
 	node, err := floe.Open(floe.Config{Memory: budget.Least, Shards: 1})
 	if err != nil {
@@ -173,7 +179,8 @@ func TestExporterShowsTheBudget(t *testing.T) {
 	}
 }
 
-// TestExporterRoles: testdata/exporter_roles.txt says who may see what of the exporter, generated from its routes.
+// TestExporterRoles: testdata/exporter_roles.txt says who may see what of the exporter, generated
+// from its routes.
 func TestExporterRoles(t *testing.T) {
 	node := openNode(t)
 	h, api := NewExporter(node, Options{}), New(node, Options{})
@@ -223,7 +230,8 @@ func TestExporterHost(t *testing.T) {
 	}
 }
 
-// TestExporterOfClosedNode: a scrape of a node that is closed, or closes, ends; it says that the node is not ready.
+// TestExporterOfClosedNode: a scrape of a node that is closed, or closes, ends; it says that the
+// node is not ready.
 func TestExporterOfClosedNode(t *testing.T) {
 	node, err := floe.Open(floe.Config{})
 	if err != nil {
@@ -241,7 +249,8 @@ func TestExporterOfClosedNode(t *testing.T) {
 	}
 }
 
-// TestExporterOfJobs: what each operator of a job has done is told; operators beyond those with series of their own are summed up in one.
+// TestExporterOfJobs: what each operator of a job has done is told; operators beyond those with
+// series of their own are summed up in one.
 func TestExporterOfJobs(t *testing.T) {
 	node := openNode(t)
 	ctx := t.Context()
@@ -324,7 +333,8 @@ func (again) Error() string               { return "later" }
 func (a again) RetryAfter() time.Duration { return time.Duration(a) }
 
 func TestRetryAfter(t *testing.T) {
-	for want, err := range map[string]error{"1": engine.ErrBusy, "60": fmt.Errorf("busy: %w", again(59*time.Second+1)), "2": again(2 * time.Second)} {
+	for want, err := range map[string]error{"1": engine.ErrBusy, "60": fmt.Errorf("busy: %w", again(59*time.Second+1)),
+		"2": again(2 * time.Second)} {
 		if got := retryAfter(err); got != want {
 			t.Errorf("%v: Retry-After %s, want %s", err, got, want)
 		}

@@ -8,7 +8,8 @@ import (
 	"github.com/floedb/floe/internal/flow"
 )
 
-// flowGraph returns the steps of a workflow and its ends, with the outcomes that lead from one to another.
+// flowGraph returns the steps of a workflow and its ends, with the outcomes that lead from one to
+// another.
 func flowGraph(d *flow.Definition, source []byte) graph {
 	g := graph{Nodes: []graphNode{}, Edges: []graphEdge{}}
 	for i := range d.Steps {
@@ -28,7 +29,9 @@ func flowGraph(d *flow.Definition, source []byte) graph {
 				to = "end:" + terminal.Name
 				if !ends[to] {
 					ends[to] = true
-					g.Nodes = append(g.Nodes, graphNode{ID: to, Kind: "end-" + endStatus(terminal.Status), Label: terminal.Name, Line: lineOf(source, terminal.Name)})
+					g.Nodes = append(g.Nodes,
+						graphNode{ID: to, Kind: "end-" + endStatus(terminal.Status), Label: terminal.Name,
+							Line: lineOf(source, terminal.Name)})
 				}
 			} else {
 				to = d.Steps[t.To].Name
@@ -85,7 +88,8 @@ func endStatus(s flow.Status) string {
 	return "timed_out"
 }
 
-// lineOf returns the line that begins with a name as a key, 0 if there is none: as a person would look for it.
+// lineOf returns the line that begins with a name as a key, 0 if there is none: as a person would
+// look for it.
 func lineOf(source []byte, name string) int {
 	at := regexp.MustCompile(`(?m)^\s*["']?` + regexp.QuoteMeta(name) + `["']?\s*:`).FindIndex(source)
 	if at == nil {

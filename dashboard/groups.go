@@ -13,7 +13,8 @@ import (
 
 var groupRoutes = []route{
 	endpoint("GET /api/v1/streams/:name/groups/:group", (*handler).group, "One consumer group."),
-	endpoint("GET /api/v1/streams/:name/groups/:group/pending", (*handler).groupPending, "What was delivered to a group and is not acknowledged."),
+	endpoint("GET /api/v1/streams/:name/groups/:group/pending", (*handler).groupPending,
+		"What was delivered to a group and is not acknowledged."),
 	endpoint("GET /api/v1/streams/:name/groups/:group/members", (*handler).groupMembers, "The consumers of a group."),
 	endpoint("DELETE /api/v1/streams/:name/groups/:group", (*handler).deleteGroup, "Delete a consumer group."),
 }
@@ -130,8 +131,9 @@ func describePending(r stream.PendingRecord) pendingMessage {
 	}
 }
 
-// pendingCursor returns where a listing continues behind a record of the given ID, "" if there is none. If the record has been trimmed since, so have
-// those of its partition before it: what is left of the partition comes behind its beginning.
+// pendingCursor returns where a listing continues behind a record of the given ID, "" if there is
+// none. If the record has been trimmed since, so have those of its partition before it: what is
+// left of the partition comes behind its beginning.
 func pendingCursor(ctx context.Context, store *stream.Store, name, after string) (string, error) {
 	if after == "" {
 		return "", nil
@@ -239,9 +241,11 @@ func (h *handler) checkGroups(ctx context.Context, ns string, add func(finding))
 			lag := g.Lag()
 			switch {
 			case lag > 0 && len(g.Members) == 0:
-				add(finding{Kind: "group", Name: g.Name, Of: st.Name, Severity: "warn", Count: lag, Text: "is " + counted(lag, "record") + " behind, and nobody reads"})
+				add(finding{Kind: "group", Name: g.Name, Of: st.Name, Severity: "warn", Count: lag,
+					Text: "is " + counted(lag, "record") + " behind, and nobody reads"})
 			case lag >= muchLag:
-				add(finding{Kind: "group", Name: g.Name, Of: st.Name, Severity: "warn", Count: lag, Text: "is " + counted(lag, "record") + " behind"})
+				add(finding{Kind: "group", Name: g.Name, Of: st.Name, Severity: "warn", Count: lag,
+					Text: "is " + counted(lag, "record") + " behind"})
 			}
 		}
 	}

@@ -20,25 +20,30 @@ const (
 // groupContract goes before streamContract, which trims the stream.
 var groupContract = []contractRow{
 	{groupRoute, mailersPath + "?namespace=shop", "", 200, fields{
-		"stream": is{"orders"}, "group": is{"mailers"}, "namespace": is{"shop"}, "mode": is{"shared"}, "members": is{1}, "pending": is{1}, "lag": is{1},
+		"stream": is{"orders"}, "group": is{"mailers"}, "namespace": is{"shop"}, "mode": is{"shared"}, "members": is{1}, "pending": is{1},
+		"lag":            is{1},
 		"ack_timeout_ms": is{3600000}, "max_deliver": is{5}, "cursors": items{
 			fields{"partition": is{0}, "last_delivered": text, "acked": text, "lag": integer},
 			fields{"partition": is{1}, "last_delivered": text, "acked": text, "lag": integer},
 		},
 	}},
 	{groupRoute, ordersPath + "/groups/idle?namespace=shop&unknown=1", "", 200, fields{
-		"stream": is{"orders"}, "group": is{"idle"}, "namespace": is{"shop"}, "mode": is{"exclusive"}, "members": is{0}, "pending": is{0}, "lag": is{0},
-		"ack_timeout_ms": is{30000}, "max_deliver": is{5}, "cursors": list{fields{"partition": integer, "last_delivered": text, "acked": text, "lag": is{0}}},
+		"stream": is{"orders"}, "group": is{"idle"}, "namespace": is{"shop"}, "mode": is{"exclusive"}, "members": is{0}, "pending": is{0},
+		"lag":            is{0},
+		"ack_timeout_ms": is{30000}, "max_deliver": is{5},
+		"cursors": list{fields{"partition": integer, "last_delivered": text, "acked": text, "lag": is{0}}},
 	}},
 	{groupRoute, ordersPath + "/groups/none?namespace=shop", "", 404, failure},
 	{groupRoute, "/api/v1/streams/none/groups/mailers?namespace=shop", "", 404, failure},
 	{groupRoute, mailersPath, "", 404, failure},
 
 	{pendingRoute, mailersPath + "/pending?namespace=shop", "", 200, items{fields{
-		"id_ms": integer, "id_seq": integer, "partition": integer, "consumer": is{"ada"}, "deliveries": is{1}, "delivered_at": integer, "ack_deadline": integer,
+		"id_ms": integer, "id_seq": integer, "partition": integer, "consumer": is{"ada"}, "deliveries": is{1}, "delivered_at": integer,
+		"ack_deadline": integer,
 	}}},
 	{pendingRoute, mailersPath + "/pending?namespace=shop&limit=1&after=9223372036854775807-0", "", 200, list{fields{
-		"id_ms": integer, "id_seq": integer, "partition": integer, "consumer": text, "deliveries": integer, "delivered_at": integer, "ack_deadline": integer,
+		"id_ms": integer, "id_seq": integer, "partition": integer, "consumer": text, "deliveries": integer, "delivered_at": integer,
+		"ack_deadline": integer,
 	}}},
 	{pendingRoute, ordersPath + "/groups/idle/pending?namespace=shop", "", 200, items{}},
 	{pendingRoute, ordersPath + "/groups/none/pending?namespace=shop", "", 404, failure},
@@ -58,7 +63,8 @@ var groupContract = []contractRow{
 
 // groupEndContract goes behind streamContract.
 var groupEndContract = []contractRow{
-	{deleteGroupRoute, ordersPath + "/groups/idle?namespace=shop", "", 200, fields{"ok": is{true}, "stream": is{"orders"}, "group": is{"idle"}}},
+	{deleteGroupRoute, ordersPath + "/groups/idle?namespace=shop", "", 200,
+		fields{"ok": is{true}, "stream": is{"orders"}, "group": is{"idle"}}},
 	{deleteGroupRoute, ordersPath + "/groups/idle?namespace=shop", "", 404, failure},
 	{deleteGroupRoute, "/api/v1/streams/none/groups/idle?namespace=shop", "", 404, failure},
 	{deleteGroupRoute, mailersPath + "?namespace=nowhere", "", 404, failure},
@@ -67,7 +73,8 @@ var groupEndContract = []contractRow{
 	{groupRoute, mailersPath + "?namespace=shop", "", 404, failure},
 }
 
-// TestPendingContinues pages through what is pending in order of partition and place, also when the last one of a page has been trimmed meanwhile.
+// TestPendingContinues pages through what is pending in order of partition and place, also when the
+// last one of a page has been trimmed meanwhile.
 func TestPendingContinues(t *testing.T) {
 	for _, namespace := range []string{"default", "wide"} {
 		node := openNode(t)
@@ -117,7 +124,8 @@ func TestPendingContinues(t *testing.T) {
 	}
 }
 
-// TestMessageToBeDeliveredAgain: nobody has it, and it is known when somebody had. delivered_at was 0.
+// TestMessageToBeDeliveredAgain: a message between two deliveries has no consumer, but still has
+// the time of its last delivery.
 func TestMessageToBeDeliveredAgain(t *testing.T) {
 	node := openNode(t)
 	store := node.Stream("default")
@@ -139,7 +147,8 @@ func TestMessageToBeDeliveredAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	pending := listed[pendingMessage](t, "pending", get(h, path))
-	if len(pending) != 1 || pending[0].Consumer != "" || pending[0].DeliveredAtMillis != delivered || pending[0].Deliveries != 1 || pending[0].AckDeadlineMillis == 0 {
+	if len(pending) != 1 || pending[0].Consumer != "" || pending[0].DeliveredAtMillis != delivered || pending[0].Deliveries != 1 ||
+		pending[0].AckDeadlineMillis == 0 {
 		t.Errorf("pending is %+v, want one message that nobody has", pending)
 	}
 }

@@ -19,10 +19,11 @@ func hostSet(hosts []string) map[string]bool {
 	return set
 }
 
-// checkHost returns errMisdirected unless the Host header names a loopback address or one of the hosts. nil allows all.
+// checkHost returns errMisdirected unless the Host header names a loopback address or one of the
+// hosts. nil allows all.
 //
-// A browser that is led to 127.0.0.1 by a foreign name (DNS rebinding) sends that name, and considers the answer to be of the
-// foreign site; so all methods need the check.
+// A browser that is led to 127.0.0.1 by a foreign name (DNS rebinding) sends that name, and
+// considers the answer to be of the foreign site; so all methods need the check.
 func checkHost(hosts map[string]bool, header string) error {
 	if hosts == nil {
 		return nil
@@ -34,14 +35,17 @@ func checkHost(hosts map[string]bool, header string) error {
 	return engine.Errorf(errMisdirected, "host %.255q is not served here: use localhost, or add it to the hosts of the dashboard", host)
 }
 
-// checkNear refuses requests of other machines while there is no key store, if they are not to be served.
+// checkNear refuses requests of other machines while there is no key store, if they are not to be
+// served.
 func (h *handler) checkNear(r *http.Request) error {
 	if !h.localUntil || h.isNear(r) {
 		return nil
 	}
 	locked, err := h.backend.Keys().Enabled(r.Context())
 	if err == nil && !locked {
-		err = engine.Errorf(errForbidden, "this node has no keys yet, and serves its own machine only: make them with floe server bootstrap there, or start it with --insecure")
+		err = engine.Errorf(errForbidden,
+			"this node has no keys yet, and serves its own machine only: make them with floe server bootstrap there, or start it with "+
+				"--insecure")
 	}
 	return err
 }

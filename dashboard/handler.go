@@ -24,8 +24,8 @@ const (
 	// longestSpelling is how many bytes of JSON one byte of a value can take: \u0000.
 	longestSpelling = 6
 	bodyOverhead    = 64 << 10
-	// maxHeldBytes bounds the bodies that are in memory at the same time, so that many large ones cannot exhaust it. Decoding
-	// takes up to four times as much again.
+	// maxHeldBytes bounds the bodies that are in memory at the same time, so that many large ones
+	// cannot exhaust it. Decoding takes up to four times as much again.
 	maxHeldBytes = 64 << 20
 )
 
@@ -104,7 +104,8 @@ func newHandler(backend Backend, o Options) *handler {
 	return h
 }
 
-// ServeHTTP answers one request. The router sees the path as it was escaped, so that %2F in a key is not a slash.
+// ServeHTTP answers one request. The router sees the path as it was escaped, so that %2F in a key
+// is not a slash.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.traffic.inFlight.Add(1)
 	defer h.traffic.inFlight.Add(-1)
@@ -190,16 +191,18 @@ func (h *handler) admit(r *http.Request, path string) error {
 	return nil
 }
 
-// namesNoPath reports whether a request asks for a whole URL without a path, such as http://localhost:9002, as clients of proxies do. Other requests
-// have an empty path where the handler is mounted under a prefix.
+// namesNoPath reports whether a request asks for a whole URL without a path, such as
+// http://localhost:9002, as clients of proxies do. Other requests have an empty path where the
+// handler is mounted under a prefix.
 func namesNoPath(target string) bool {
 	u, err := url.ParseRequestURI(target)
 	return err == nil && u.Path == ""
 }
 
-// escapedPath returns the path as the client wrote it. URL.EscapedPath does not if it holds a character that should have been
-// escaped, such as a plain "é": it then escapes the unescaped path, and a %2F beside it becomes a slash. A RawPath that is not
-// the escaped form of Path was left behind by somebody who changed Path.
+// escapedPath returns the path as the client wrote it. URL.EscapedPath does not if it holds a
+// character that should have been escaped, such as a plain "é": it then escapes the unescaped path,
+// and a %2F beside it becomes a slash. A RawPath that is not the escaped form of Path was left
+// behind by somebody who changed Path.
 func escapedPath(u *url.URL) string {
 	if path, err := url.PathUnescape(u.RawPath); err == nil && path == u.Path && u.RawPath != "" {
 		return u.RawPath

@@ -52,7 +52,8 @@ func (h *handler) health(ctx context.Context, _ nothing) (healthState, error) {
 	return healthState{Status: string(stats.State), ReadOnly: stats.Disk.ReadOnly, Problem: problemOf(&stats)}, nil
 }
 
-// problemOf returns what a node says is wrong with itself. Why it has failed, with the names of its files, is not for all who can ask how it is.
+// problemOf returns what a node says is wrong with itself. Why it has failed, with the names of its
+// files, is not for all who can ask how it is.
 func problemOf(s *floe.Stats) string {
 	for _, n := range s.Nodes {
 		if n.ID == strconv.FormatUint(s.Node, 10) && s.State != floe.StateFailed {

@@ -9,8 +9,8 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// seedHostile writes what rows of hostileStreams and hostileQueues that are not refused find: in the namespace default the stream s with the group g, and
-// the queue q.
+// seedHostile writes what rows of hostileStreams and hostileQueues that are not refused find: in
+// the namespace default the stream s with the group g, and the queue q.
 func seedHostile(t testing.TB, node *floe.Node) {
 	t.Helper()
 	store := node.Stream("default")
@@ -139,7 +139,8 @@ var hostileStreams = []hostileRow{
 	{"POST /streams/s/trim?max_len=1&dry_run=", 400, "dry_run"},
 	{"POST /streams/s/trim?max_len=1&dry_run=True", 400, "dry_run"},
 	{"POST /streams/s/trim?max_len=1&dry_run=1&dry_run=0", 400, "dry_run is given 2 times"},
-	{"POST /streams/s/trim?max_len=1&dry_rn=true", 400, "unknown parameter \"dry_rn\": this endpoint takes namespace, max_len, max_age_s, max_bytes, dry_run"},
+	{"POST /streams/s/trim?max_len=1&dry_rn=true", 400,
+		"unknown parameter \"dry_rn\": this endpoint takes namespace, max_len, max_age_s, max_bytes, dry_run"},
 	{"POST /streams/s/trim?max_len=1&limit=1", 400, "limit"},
 	{"POST /streams/s/trim?max_len=1&a;b", 400, "semicolon"},
 	{"POST /streams/%ff/trim?max_len=1", 400, "UTF-8"},
@@ -292,7 +293,8 @@ func TestRefusedRemovalsRemoveNothing(t *testing.T) {
 	}
 }
 
-// TestPayloadWithoutEnd: a payload over the limit is refused without being read to its end, and none that was cut off is enqueued.
+// TestPayloadWithoutEnd: a payload over the limit is refused without being read to its end, and
+// none that was cut off is enqueued.
 func TestPayloadWithoutEnd(t *testing.T) {
 	node := openNode(t)
 	h := newHandler(node, Options{})

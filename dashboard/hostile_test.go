@@ -19,8 +19,9 @@ import (
 	"github.com/floedb/floe/ts"
 )
 
-// exchange sends "METHOD target" with a body over a connection of its own, byte for byte, and returns the answer. With headers
-// that say how long the body is, the connection is half closed behind it, so that more cannot come.
+// exchange sends "METHOD target" with a body over a connection of its own, byte for byte, and
+// returns the answer. With headers that say how long the body is, the connection is half closed
+// behind it, so that more cannot come.
 func exchange(t testing.TB, server, request, body string, header ...string) answer {
 	t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(server, "http://"))
@@ -303,12 +304,14 @@ func TestHostileBodies(t *testing.T) {
 			t.Errorf("PUT %.100q stored something: %v", row.body, stored)
 		}
 	}
-	for _, body := range []string{`{"name":1}`, `{"name":"a\u0000b"}`, `{"name":"\u202e"}`, `{"name":"` + strings.Repeat("n", 256) + `"}`, `{"name":"a","spread":true}`, "[]"} {
+	for _, body := range []string{`{"name":1}`, `{"name":"a\u0000b"}`, `{"name":"\u202e"}`, `{"name":"` + strings.Repeat("n", 256) + `"}`,
+		`{"name":"a","spread":true}`, "[]"} {
 		checkError(t, "POST "+body, exchange(t, server, "POST /api/v1/namespaces", body), 400, "")
 	}
 }
 
-// TestBodyWithoutEnd: a body that is too large, or says so, is refused without being read to its end.
+// TestBodyWithoutEnd: a body that is too large, or says so, is refused without being read to its
+// end.
 func TestBodyWithoutEnd(t *testing.T) {
 	h := newHandler(openNode(t), Options{MaxBodyBytes: 64 << 10})
 	server := serve(t, h)
@@ -326,7 +329,8 @@ func TestBodyWithoutEnd(t *testing.T) {
 		checkError(t, request, got, 413, "65536 bytes")
 	})
 	t.Run("chunks without end", func(t *testing.T) {
-		for _, request := range []string{request, "PUT /api/v1/nowhere", "PUT /api/v1/metrics", "DELETE /api/v1/kv/namespaces/default/keys/a"} {
+		for _, request := range []string{request, "PUT /api/v1/nowhere", "PUT /api/v1/metrics",
+			"DELETE /api/v1/kv/namespaces/default/keys/a"} {
 			got := endlessChunks(t, server, request)
 			if got.status < 400 || got.status >= 500 || got.header.Get("Connection") != "close" {
 				t.Errorf("%s = %v, Connection %q; want it refused", request, got, got.header.Get("Connection"))
@@ -375,7 +379,8 @@ func endlessChunks(t *testing.T, server, request string) answer {
 	return readAnswer(t, request, conn)
 }
 
-// FuzzRequestTarget: no path and no query makes the handler panic, redirect or answer anything but JSON.
+// FuzzRequestTarget: no path and no query makes the handler panic, redirect or answer anything but
+// JSON.
 func FuzzRequestTarget(f *testing.F) {
 	for _, rows := range hostileRows {
 		for _, row := range rows {
@@ -409,8 +414,9 @@ func FuzzRequestTarget(f *testing.F) {
 	})
 }
 
-// TestLargeReadsWaitForMemory: so many requests read much at a time as their memory allows. Some more wait until those have ended, such as the panels of a page on
-// a small node, of which most were refused; any more get 429 at once. Small ones are served.
+// TestLargeReadsWaitForMemory: so many requests read much at a time as their memory allows. Some
+// more wait until those have ended, such as the panels of a page on a small node, of which most
+// were refused; any more get 429 at once. Small ones are served.
 func TestLargeReadsWaitForMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const memory, slots, panels, places = 128 << 20, 2, 8, 14
@@ -473,7 +479,8 @@ func TestLargeReadsWaitForMemory(t *testing.T) {
 	})
 }
 
-// TestConnect: the handler is no proxy, and says so. The path of such a request is empty, as that of the mount is.
+// TestConnect: the handler is no proxy, and says so. The path of such a request is empty, as that
+// of the mount is.
 func TestConnect(t *testing.T) {
 	r := httptest.NewRequest("CONNECT", "/", nil)
 	r.URL = &url.URL{Host: "example.com:443"}

@@ -9,8 +9,9 @@ import (
 	"github.com/floedb/floe/internal/yaml"
 )
 
-// jobGraph returns the sources, operators and sinks of a pipeline, and what flows between them: all records go through the operators in their order, and then
-// to the sinks whose tags they carry. It is drawn of what is written, so that a pipeline with mistakes can be seen too.
+// jobGraph returns the sources, operators and sinks of a pipeline, and what flows between them: all
+// records go through the operators in their order, and then to the sinks whose tags they carry. It
+// is drawn of what is written, so that a pipeline with mistakes can be seen too.
 func jobGraph(source []byte) graph {
 	g := graph{Nodes: []graphNode{}, Edges: []graphEdge{}}
 	var doc yaml.Node
@@ -27,7 +28,8 @@ func jobGraph(source []byte) graph {
 	}
 	for i, n := range elements(root, "operators") {
 		id := g.id("operator", i, n)
-		g.Nodes = append(g.Nodes, graphNode{ID: id, Kind: cmp.Or(textOf(n, "type"), "operator"), Label: cmp.Or(textOf(n, "condition"), textOf(n, "function"), textOf(n, "key_expression")), Line: n.Line})
+		g.Nodes = append(g.Nodes, graphNode{ID: id, Kind: cmp.Or(textOf(n, "type"), "operator"),
+			Label: cmp.Or(textOf(n, "condition"), textOf(n, "function"), textOf(n, "key_expression")), Line: n.Line})
 		g.connect(before, id, "")
 		before = []string{id}
 	}
@@ -79,7 +81,8 @@ func textOf(n *yaml.Node, key string) string {
 	return ""
 }
 
-// id returns what a part of a pipeline is called: by its name, else by its place, and by both if another part has the name.
+// id returns what a part of a pipeline is called: by its name, else by its place, and by both if
+// another part has the name.
 func (g *graph) id(what string, i int, n *yaml.Node) string {
 	place := fmt.Sprintf("%s %d", what, i+1)
 	name := cmp.Or(textOf(n, "name"), place)

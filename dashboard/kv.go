@@ -54,10 +54,12 @@ func (h *handler) kvNamespaces(ctx context.Context, q namespacesRequest) (listin
 	}, nil)
 }
 
-// holdsKeys reports whether a namespace is one of key-value: what /kv/namespaces lists, and kv_namespaces of /metrics counts.
+// holdsKeys reports whether a namespace is one of key-value: what /kv/namespaces lists, and
+// kv_namespaces of /metrics counts.
 func holdsKeys(info floe.NamespaceStats) bool { return info.Counts.Keys > 0 }
 
-// keysRequest asks for a page of keys: behind the cursor of the page before, with the same prefix, or behind a key, written as the listing writes keys.
+// keysRequest asks for a page of keys: behind the cursor of the page before, with the same prefix,
+// or behind a key, written as the listing writes keys.
 type keysRequest struct {
 	namespace string
 	prefix    string
@@ -130,7 +132,8 @@ func (q *keyRequest) parse(in *input) {
 	q.key = in.segment("key")
 }
 
-// keyDetailRequest asks for a key and its value: the present one, or that of a version that is kept.
+// keyDetailRequest asks for a key and its value: the present one, or that of a version that is
+// kept.
 type keyDetailRequest struct {
 	keyRequest
 	encoding encoding
@@ -212,12 +215,14 @@ func (h *handler) oldKey(ctx context.Context, q keyDetailRequest) (keyDetail, er
 	for _, v := range history {
 		if v.Version == q.version && !v.Tombstone {
 			return keyDetail{
-				Found: true, Key: q.key, Namespace: q.namespace, Value: q.encoding.encoded(string(v.Value)), Version: v.Version, Size: v.Size,
+				Found: true, Key: q.key, Namespace: q.namespace, Value: q.encoding.encoded(string(v.Value)), Version: v.Version,
+				Size:      v.Size,
 				UpdatedAt: v.Time.UnixMilli(),
 			}, nil
 		}
 	}
-	return keyDetail{}, &missingKey{q.keyRequest, engine.Errorf(kv.ErrNotFound, "kv: key %q has no value of version %d, or it is not kept", q.key, q.version)}
+	return keyDetail{}, &missingKey{q.keyRequest,
+		engine.Errorf(kv.ErrNotFound, "kv: key %q has no value of version %d, or it is not kept", q.key, q.version)}
 }
 
 func (h *handler) ttlMillis(entry kv.Entry) *int64 {
@@ -231,7 +236,8 @@ func (h *handler) ttlMillis(entry kv.Entry) *int64 {
 // ttlSeconds is what ttl_seconds may be: 0 is none, the most is a hundred years.
 var ttlSeconds = span{absent: 0, min: 0, max: 100 * 365 * 24 * 60 * 60}
 
-// putKeyRequest is a key and the body {"value": "...", "ttl_seconds": 60, "nx": true}; value is required.
+// putKeyRequest is a key and the body {"value": "...", "ttl_seconds": 60, "nx": true}; value is
+// required.
 type putKeyRequest struct {
 	keyRequest
 	value  []byte
@@ -337,7 +343,8 @@ func (b staleBackend) KV(ns string, _ ...floe.AccessOption) *kv.Store {
 	return b.Backend.KV(ns, floe.Stale())
 }
 
-// namespaceKeysRequest asks for limit keys that come after one. after is written as the listing writes keys.
+// namespaceKeysRequest asks for limit keys that come after one. after is written as the listing
+// writes keys.
 type namespaceKeysRequest struct {
 	namespace string
 	after     string

@@ -157,7 +157,8 @@ var kvContract = []contractRow{
 	{deleteRoute, "/api/v1/kv/namespaces/_floe/keys/a", "", 400, failure},
 }
 
-// TestKeysAreAnyBytes writes, reads, lists and deletes keys that are awkward in a path, at each mount and below a ServeMux.
+// TestKeysAreAnyBytes writes, reads, lists and deletes keys that are awkward in a path, at each
+// mount and below a ServeMux.
 func TestKeysAreAnyBytes(t *testing.T) {
 	mux := func(h http.Handler) http.Handler {
 		m := http.NewServeMux()

@@ -12,11 +12,12 @@ const (
 	maxListedBytes = 4 << 20 // of payloads, beyond which a listing has no further one
 )
 
-// maxPage is how many items are taken from a store at once: one less than it gives, so that it can be asked for one more, which tells whether there is one.
+// maxPage is how many items are taken from a store at once: one less than it gives, so that it can
+// be asked for one more, which tells whether there is one.
 const maxPage = engine.MaxPageItems - 1
 
-// partial is an answer that may not be all there is: next returns the parameter of the same request that continues behind it, and its value, "" if nothing
-// follows.
+// partial is an answer that may not be all there is: next returns the parameter of the same request
+// that continues behind it, and its value, "" if nothing follows.
 type partial interface{ next() (name, value string) }
 
 // listing is an answer that is an array.
@@ -29,9 +30,11 @@ func (l listing[T]) body() any { return l.items }
 
 func (l listing[T]) next() (name, value string) { return "after", l.after }
 
-// collect makes a listing of up to limit items. page returns up to n of those behind a place (first the one given), and the place behind them, "" if they
-// are the last ones; bytes is how long the payload of an item is, nil if items have none.
-func collect[T, R any](after string, limit int, page func(after string, n int) ([]T, string, error), convert func(T) R, bytes func(T) int) (listing[R], error) {
+// collect makes a listing of up to limit items. page returns up to n of those behind a place (first
+// the one given), and the place behind them, "" if they are the last ones; bytes is how long the
+// payload of an item is, nil if items have none.
+func collect[T, R any](after string, limit int, page func(after string, n int) ([]T, string, error), convert func(T) R,
+	bytes func(T) int) (listing[R], error) {
 	l := listing[R]{items: []R{}}
 	for size := 0; len(l.items) < limit && size < maxListedBytes; {
 		items, behind, err := page(after, min(limit-len(l.items), maxPage))
@@ -64,7 +67,8 @@ func (in *input) listLimit() int {
 	return int(in.integer("limit", span{absent: int64(in.handler.maxListed), min: 1, max: pageLimit.max}))
 }
 
-// link returns the header Link of an answer that a parameter continues. The URL is relative to that of the request, whatever the handler is mounted under.
+// link returns the header Link of an answer that a parameter continues. The URL is relative to that
+// of the request, whatever the handler is mounted under.
 func (in *input) link(name, value string) string {
 	query := make(url.Values)
 	for _, asked := range in.asked {

@@ -91,7 +91,8 @@ var manyOf = []struct {
 	{"/kv/namespaces/wide/keys?encoding=base64", []string{"key"}, 0},
 }
 
-// TestListingsGoOn follows the links of every listing, cut by a limit of the request and by the handler's, under every mount: all elements come, once.
+// TestListingsGoOn follows the links of every listing, cut by a limit of the request and by the
+// handler's, under every mount: all elements come, once.
 func TestListingsGoOn(t *testing.T) {
 	node := openNode(t)
 	seedMany(t, node)
@@ -114,7 +115,8 @@ func TestListingsGoOn(t *testing.T) {
 				byLimit := follow(t, fmt.Sprint(whole, l.path, separator, "limit=", limit), l.id)
 				pages := (many + l.more + limit - 1) / limit
 				if !slices.Equal(byLimit.items, want.items) || byLimit.pages != pages {
-					t.Errorf("%s%s limit=%d: %d pages, want %d, with %v, want %v", m.prefix, l.path, limit, byLimit.pages, pages, byLimit.items, want.items)
+					t.Errorf("%s%s limit=%d: %d pages, want %d, with %v, want %v", m.prefix, l.path, limit, byLimit.pages, pages,
+						byLimit.items, want.items)
 				}
 			}
 			if !slices.Equal(byHandler.items, want.items) {
@@ -172,7 +174,8 @@ func follow(t *testing.T, target string, id []string) (f followed) {
 	return f
 }
 
-// TestListingsAreWhole: beyond a hundred, and beyond what a store gives at once, without a link; cut at 10,000, with one.
+// TestListingsAreWhole: beyond a hundred, and beyond what a store gives at once, without a link;
+// cut at 10,000, with one.
 func TestListingsAreWhole(t *testing.T) {
 	node := openNode(t)
 	store := node.KV("default")

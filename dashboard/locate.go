@@ -8,7 +8,8 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// located is the namespace of something that a request names by an id. A request that does not give it means the one in which there is such an id.
+// located is the namespace of something that a request names by an id. A request that does not give
+// it means the one in which there is such an id.
 type located struct {
 	namespace string
 	given     bool
@@ -27,12 +28,15 @@ func (in *input) toBeFound(rt route) bool {
 	return !given && rt.request.Implements(reflect.TypeFor[interface{ byID() }]())
 }
 
-// maxLocated is how many namespaces are asked for an id. The next ones are not: a request must not cost more the more namespaces there are.
+// maxLocated is how many namespaces are asked for an id. The next ones are not: a request must not
+// cost more the more namespaces there are.
 const maxLocated = 1000
 
-// locate returns the namespace in which there is an id: the one that the request gives; else the only one of its key, or the default one; else whichever has it.
-// has returns ErrNotFound for a namespace that has not.
-func (h *handler) locate(ctx context.Context, l located, what string, has func(ctx context.Context, namespace string) error) (string, error) {
+// locate returns the namespace in which there is an id: the one that the request gives; else the
+// only one of its key, or the default one; else whichever has it. has returns ErrNotFound for a
+// namespace that has not.
+func (h *handler) locate(ctx context.Context, l located, what string, has func(ctx context.Context, namespace string) error) (string,
+	error) {
 	if l.given {
 		return l.namespace, nil
 	}
@@ -55,11 +59,13 @@ func (h *handler) locate(ctx context.Context, l located, what string, has func(c
 			continue
 		}
 		if asked++; asked > maxLocated {
-			return "", engine.Errorf(engine.ErrInvalid, "there are more than %d namespaces: say with the parameter namespace which one has %s", maxLocated, what)
+			return "", engine.Errorf(engine.ErrInvalid,
+				"there are more than %d namespaces: say with the parameter namespace which one has %s", maxLocated, what)
 		}
 		switch err := has(ctx, ns.Name); {
 		case err == nil && found != "":
-			return "", engine.Errorf(engine.ErrInvalid, "%s is in the namespaces %q and %q: say which with the parameter namespace", what, found, ns.Name)
+			return "", engine.Errorf(engine.ErrInvalid, "%s is in the namespaces %q and %q: say which with the parameter namespace", what,
+				found, ns.Name)
 		case err == nil:
 			found = ns.Name
 		case !elsewhere(err):

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// summaryOf is the summary of a namespace with so many streams, queues, keys, actions and workflows.
+// summaryOf is the summary of a namespace with so many streams, queues, keys, actions and
+// workflows.
 func summaryOf(name string, streams, queues, keys, actions, workflows int) fields {
 	return fields{
 		"name": is{name}, "stream_count": is{streams}, "queue_count": is{queues}, "kv_count": is{keys}, "workflow_count": is{workflows},
@@ -19,7 +20,8 @@ func summaryOf(name string, streams, queues, keys, actions, workflows int) field
 var pipes = with(summaryOf("pipes", 2, 0, 0, 0, 0), fields{"processing_count": is{2}})
 
 var namespaceContract = []contractRow{
-	{"GET /api/v1/namespaces", "/api/v1/namespaces", "", 200, items{summaryOf("default", 0, 0, 0, 0, 0), pipes, summaryOf("shop", 2, 2, 6, 2, 2), summaryOf("wide", 1, 0, 3, 0, 0)}},
+	{"GET /api/v1/namespaces", "/api/v1/namespaces", "", 200,
+		items{summaryOf("default", 0, 0, 0, 0, 0), pipes, summaryOf("shop", 2, 2, 6, 2, 2), summaryOf("wide", 1, 0, 3, 0, 0)}},
 	{"GET /api/v1/namespaces", "/api/v1/namespaces?limit=1&after=pipes", "", 200, items{summaryOf("shop", 2, 2, 6, 2, 2)}},
 	{"GET /api/v1/namespaces", "/api/v1/namespaces?after=zz", "", 200, items{}},
 	{"GET /api/v1/namespaces", "/api/v1/namespaces?limit=0", "", 400, failure},

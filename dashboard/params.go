@@ -29,7 +29,8 @@ func (s span) parse(text string) (n int64, ok bool) {
 	return n, err == nil && s.min <= n && n <= s.max
 }
 
-// param returns a query parameter, which may be given once. That which continues a listing, after, is called cursor too.
+// param returns a query parameter, which may be given once. That which continues a listing, after,
+// is called cursor too.
 func (in *input) param(name string) (value string, given bool) {
 	value, given = in.named(name)
 	if name != "after" {
@@ -103,8 +104,8 @@ func (in *input) optional(name string, s span) *int64 {
 	return new(in.integer(name, s))
 }
 
-// boolean returns a parameter that is a truth value, false if it is not given. The name alone is true; with "=" and nothing behind it, the value may have
-// got lost.
+// boolean returns a parameter that is a truth value, false if it is not given. The name alone is
+// true; with "=" and nothing behind it, the value may have got lost.
 func (in *input) boolean(name string) bool {
 	value, given := in.param(name)
 	switch {
@@ -167,7 +168,8 @@ func (f *fieldsAsked) parse(in *input) {
 	}
 }
 
-// maxPayload returns the parameter max_payload of a listing: up to so many bytes of each payload are shown. 0 is all.
+// maxPayload returns the parameter max_payload of a listing: up to so many bytes of each payload
+// are shown. 0 is all.
 func (in *input) maxPayload() int {
 	return int(in.integer("max_payload", span{absent: 0, min: 1, max: math.MaxInt32}))
 }

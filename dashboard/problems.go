@@ -16,10 +16,11 @@ import (
 )
 
 const (
-	// mostChecked bounds what is looked at of each kind, so that the answer takes milliseconds also in a namespace with everything. Who has more has a
-	// monitoring.
+	// mostChecked bounds what is looked at of each kind, so that the answer takes milliseconds also
+	// in a namespace with everything. Who has more has a monitoring.
 	mostChecked = 500
-	// muchLag is from how many records a group is behind that somebody may want to know: less is the present.
+	// muchLag is from how many records a group is behind that somebody may want to know: less is
+	// the present.
 	muchLag = 100
 	// runsOf is how old runs may be that have failed: those of last week were seen.
 	runsOf = time.Hour
@@ -35,9 +36,11 @@ type problemList struct {
 
 // finding is something that needs somebody to look at it.
 type finding struct {
-	Kind     string `json:"kind"`     // node, shard, queue, group, action, workflow, worker or job
-	Name     string `json:"name"`     // of that
-	Of       string `json:"of"`       // of a group its stream, of a job its id, of a workflow the status of the runs, of a queue the state of the messages; or ""
+	Kind string `json:"kind"` // node, shard, queue, group, action, workflow, worker or job
+	Name string `json:"name"` // of that
+	// of a group its stream, of a job its id, of a workflow the status of the runs, of a queue the
+	// state of the messages; or ""
+	Of       string `json:"of"`
 	Severity string `json:"severity"` // crit or warn
 	Count    int64  `json:"count"`    // of messages, records or runs; else 1
 	Text     string `json:"text"`     // what is wrong with it, as the rest of a sentence
@@ -72,8 +75,9 @@ type look struct {
 	panicked error
 }
 
-// problems looks for what is wrong in a namespace. What can not be read is said, and the rest is told all the same: it is asked for when something is wrong.
-// All is looked at at once: a shard without a leader keeps a read waiting for seconds, which would add up.
+// problems looks for what is wrong in a namespace. What can not be read is said, and the rest is
+// told all the same: it is asked for when something is wrong. All is looked at at once: a shard
+// without a leader keeps a read waiting for seconds, which would add up.
 func (h *handler) problems(ctx context.Context, q namespaceRequest) (problemList, error) {
 	list := problemList{Namespace: q.namespace, Problems: []finding{}, Partial: []missingPart{}}
 	looks := make([]look, len(checks))
@@ -132,10 +136,12 @@ func (h *handler) checkNodes(ctx context.Context, _ string, add func(finding)) (
 	if n := len(unled); n > 0 {
 		const most = 16
 		name := strings.Join(unled[:min(n, most)], ", ") + suffix(", ", strings.Repeat("...", min(1, n/(most+1))))
-		add(finding{Kind: "shard", Name: name, Severity: "crit", Count: int64(n), Text: "without a leader: what is there can not be read or written"})
+		add(finding{Kind: "shard", Name: name, Severity: "crit", Count: int64(n),
+			Text: "without a leader: what is there can not be read or written"})
 	}
 	if s.Disk.ReadOnly {
-		add(finding{Kind: "node", Name: strconv.FormatUint(s.Node, 10), Severity: "crit", Count: 1, Text: "has a full disk: what takes space is refused"})
+		add(finding{Kind: "node", Name: strconv.FormatUint(s.Node, 10), Severity: "crit", Count: 1,
+			Text: "has a full disk: what takes space is refused"})
 	}
 	return false, err
 }

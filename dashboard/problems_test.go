@@ -28,7 +28,8 @@ func problemsOf(t *testing.T, node *floe.Node, ns string) string {
 	return strings.Join(lines, "\n")
 }
 
-// TestProblems: what needs somebody is found, in the order of what is worst, and is gone when it is mended; what is in order is no problem.
+// TestProblems: what needs somebody is found, in the order of what is worst, and is gone when it is
+// mended; what is in order is no problem.
 func TestProblems(t *testing.T) {
 	node, ctx := openNode(t), t.Context()
 	queues, streams, actions, flows := node.Queue("shop"), node.Stream("shop"), node.Action("shop"), node.Workflow("shop")
@@ -67,7 +68,9 @@ func TestProblems(t *testing.T) {
 		_, err = actions.Invoke(ctx, "scan", nil)
 		must(err)
 	}
-	_, err = flows.Create(ctx, []byte("kind: Workflow\nname: hasty\nversion: '1'\nstart:\n  run: '@actions/none'\n  transitions: { success: flo.Completed, failure: flo.Failed }\n"))
+	_, err = flows.Create(ctx,
+		[]byte("kind: Workflow\nname: hasty\nversion: '1'\nstart:\n  run: '@actions/none'\n  transitions: { success: flo.Completed, "+
+			"failure: flo.Failed }\n"))
 	must(err)
 	_, err = flows.StartAndWait(ctx, "hasty", nil)
 	must(err)
@@ -109,7 +112,9 @@ func TestProblems(t *testing.T) {
 // TestProblemsOfLongAgo: what failed more than an hour ago was seen.
 func TestProblemsOfLongAgo(t *testing.T) {
 	node, ctx := openNode(t), t.Context()
-	_, err := node.Workflow("shop").Create(ctx, []byte("kind: Workflow\nname: hasty\nversion: '1'\nstart:\n  run: '@actions/none'\n  transitions: { success: flo.Completed, failure: flo.Failed }\n"))
+	_, err := node.Workflow("shop").Create(ctx,
+		[]byte("kind: Workflow\nname: hasty\nversion: '1'\nstart:\n  run: '@actions/none'\n  transitions: { success: flo.Completed, "+
+			"failure: flo.Failed }\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,8 +153,10 @@ func TestShardsWithoutLeader(t *testing.T) {
 		}
 	}
 	var list problemList
-	want := finding{Kind: "shard", Name: "2", Severity: "crit", Count: 1, Text: "without a leader: what is there can not be read or written"}
-	if err := json.Unmarshal(get(h, "/api/v1/console/problems").body, &list); err != nil || len(list.Problems) != 1 || list.Problems[0] != want {
+	want := finding{Kind: "shard", Name: "2", Severity: "crit", Count: 1,
+		Text: "without a leader: what is there can not be read or written"}
+	if err := json.Unmarshal(get(h, "/api/v1/console/problems").body, &list); err != nil || len(list.Problems) != 1 ||
+		list.Problems[0] != want {
 		t.Errorf("problems are %+v, %v, want %+v", list.Problems, err, want)
 	}
 }

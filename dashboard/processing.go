@@ -51,19 +51,23 @@ type jobMetrics struct {
 	LatencyMax       float64 `json:"latency_max_ms"`
 	Running          bool    `json:"running"`
 
-	// How many records of its streams the job had not read yet when it last looked: with fields=all.
+	// How many records of its streams the job had not read yet when it last looked: with
+	// fields=all.
 	RecordsBehind *int64 `json:"records_behind,omitempty"`
 }
 
 func (f fieldsAsked) summarizeJob(j processing.Job) jobSummary {
 	m := &j.Metrics
 	s := jobSummary{
-		JobID: string(j.ID), Name: j.Name, Namespace: j.Namespace, Status: j.Status.String(), Parallelism: j.Parallelism, BatchSize: j.BatchSize,
+		JobID: string(j.ID), Name: j.Name, Namespace: j.Namespace, Status: j.Status.String(), Parallelism: j.Parallelism,
+		BatchSize: j.BatchSize,
 		CreatedAt: j.CreatedAt.UnixMilli(), RecordsProcessed: m.RecordsIn,
 		Metrics: jobMetrics{
-			RecordsIn: m.RecordsIn, RecordsOut: m.RecordsOut, ThroughputPerSec: m.InPerSecond, OutputPerSec: m.OutPerSecond, LastReadCount: m.LastReadCount,
-			BatchSize: j.BatchSize, IdleMillis: m.Idle.Milliseconds(), WatermarkLag: m.Lag.Milliseconds(), LatencyLast: millisOf(m.LatencyLast),
-			LatencyAvg: millisOf(m.LatencyAvg), LatencyMax: millisOf(m.LatencyMax), Running: j.Status == processing.Running,
+			RecordsIn: m.RecordsIn, RecordsOut: m.RecordsOut, ThroughputPerSec: m.InPerSecond, OutputPerSec: m.OutPerSecond,
+			LastReadCount: m.LastReadCount,
+			BatchSize:     j.BatchSize, IdleMillis: m.Idle.Milliseconds(), WatermarkLag: m.Lag.Milliseconds(),
+			LatencyLast: millisOf(m.LatencyLast),
+			LatencyAvg:  millisOf(m.LatencyAvg), LatencyMax: millisOf(m.LatencyMax), Running: j.Status == processing.Running,
 		},
 	}
 	if f.all {
@@ -121,7 +125,8 @@ type jobChanged struct {
 	Status string `json:"status"`
 }
 
-// submitJob makes a job in the namespace of the request, or in that of the pipeline if the request names none.
+// submitJob makes a job in the namespace of the request, or in that of the pipeline if the request
+// names none.
 func (h *handler) submitJob(ctx context.Context, q submitJobRequest) (jobChanged, error) {
 	if !q.given {
 		own, err := processing.DefinitionNamespace(q.definition)
@@ -139,7 +144,8 @@ func (h *handler) submitJob(ctx context.Context, q submitJobRequest) (jobChanged
 	return jobChanged{true, string(made.Job), made.Status.String()}, nil
 }
 
-// allJobMistakes is the error of a pipeline with all that is wrong with it, where its own text has the first few.
+// allJobMistakes is the error of a pipeline with all that is wrong with it, where its own text has
+// the first few.
 func allJobMistakes(err error) error {
 	var bad *processing.DefinitionError
 	if !errors.As(err, &bad) {
@@ -282,7 +288,8 @@ func (h *handler) jobWork(ctx context.Context, q jobRequest) (jobWork, error) {
 		return jobWork{}, noSuchJob(q.id, err)
 	}
 	m := &j.Metrics
-	w := jobWork{JobID: string(j.ID), Reason: j.Reason, Held: j.Held, Errors: m.Errors, Late: m.Late, Dropped: m.Dropped, Missed: m.Missed, Operators: []operatorWork{}}
+	w := jobWork{JobID: string(j.ID), Reason: j.Reason, Held: j.Held, Errors: m.Errors, Late: m.Late, Dropped: m.Dropped, Missed: m.Missed,
+		Operators: []operatorWork{}}
 	for _, o := range m.Operators {
 		w.Operators = append(w.Operators, operatorWork(o))
 	}
@@ -294,11 +301,13 @@ func (h *handler) checkJobs(ctx context.Context, ns string, add func(finding)) (
 	for _, j := range page.Items {
 		switch {
 		case j.Status == processing.Failed:
-			add(finding{Kind: "job", Name: j.Name, Of: string(j.ID), Severity: "crit", Count: 1, Text: "has failed" + suffix(": ", j.Reason)})
+			add(finding{Kind: "job", Name: j.Name, Of: string(j.ID), Severity: "crit", Count: 1,
+				Text: "has failed" + suffix(": ", j.Reason)})
 		case j.Held:
 			add(finding{Kind: "job", Name: j.Name, Of: string(j.ID), Severity: "warn", Count: 1, Text: "waits" + suffix(": ", j.Reason)})
 		case j.Metrics.Errors > 0:
-			add(finding{Kind: "job", Name: j.Name, Of: string(j.ID), Severity: "warn", Count: j.Metrics.Errors, Text: "could not work with " + counted(j.Metrics.Errors, "record")})
+			add(finding{Kind: "job", Name: j.Name, Of: string(j.ID), Severity: "warn", Count: j.Metrics.Errors,
+				Text: "could not work with " + counted(j.Metrics.Errors, "record")})
 		}
 	}
 	return page.Cursor != "", err

@@ -28,8 +28,8 @@ sinks:
     stream: { name: large }
 `
 
-// seedProcessing submits a job, which has read two records and written one of them, and another one that is stopped. Rows of the contract name them as {job}
-// and {stopped}.
+// seedProcessing submits a job, which has read two records and written one of them, and another one
+// that is stopped. Rows of the contract name them as {job} and {stopped}.
 func seedProcessing(t *testing.T, node *floe.Node) {
 	t.Helper()
 	ctx := t.Context()
@@ -72,7 +72,8 @@ func awaitRecords(t *testing.T, node *floe.Node, name string, n int) {
 	}
 }
 
-// awaitJob waits until a job has read so many records, and its leader has taken note of the last ones.
+// awaitJob waits until a job has read so many records, and its leader has taken note of the last
+// ones.
 func awaitJob(t *testing.T, jobs *processing.Store, id processing.JobID, n int64) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -119,13 +120,16 @@ func (positive) check(at string, value any) []string {
 
 var (
 	runningMetrics = fields{
-		"records_in": is{2}, "records_out": is{1}, "throughput_per_sec": anyNumber{}, "output_per_sec": anyNumber{}, "last_read_count": is{2}, "batch_size": is{100},
-		"idle_ms": integer, "watermark_ms": integer, "watermark_lag_ms": integer, "latency_last_ms": positive{}, "latency_avg_ms": positive{},
+		"records_in": is{2}, "records_out": is{1}, "throughput_per_sec": anyNumber{}, "output_per_sec": anyNumber{},
+		"last_read_count": is{2}, "batch_size": is{100},
+		"idle_ms": integer, "watermark_ms": integer, "watermark_lag_ms": integer, "latency_last_ms": positive{},
+		"latency_avg_ms": positive{},
 		"latency_max_ms": positive{}, "running": is{true}, // D13: latencies have fractions, and no tick takes nothing
 	}
 	stoppedMetrics = fields{
-		"records_in": integer, "records_out": integer, "throughput_per_sec": is{0}, "output_per_sec": is{0}, "last_read_count": is{0}, "batch_size": is{100},
-		"idle_ms": is{0}, "watermark_ms": is{0}, "watermark_lag_ms": is{0}, "latency_last_ms": is{0}, "latency_avg_ms": anyNumber{},
+		"records_in": integer, "records_out": integer, "throughput_per_sec": is{0}, "output_per_sec": is{0}, "last_read_count": is{0},
+		"batch_size": is{100},
+		"idle_ms":    is{0}, "watermark_ms": is{0}, "watermark_lag_ms": is{0}, "latency_last_ms": is{0}, "latency_avg_ms": anyNumber{},
 		"latency_max_ms": anyNumber{}, "running": is{false},
 	}
 	runningJob = jobOf("RUNNING", is{2}, runningMetrics)
@@ -134,7 +138,8 @@ var (
 
 func jobOf(status string, processed shape, metrics fields) fields {
 	return fields{
-		"job_id": text, "name": is{"large"}, "namespace": is{"pipes"}, "status": is{status}, "parallelism": is{1}, "batch_size": is{100}, "created_at": integer,
+		"job_id": text, "name": is{"large"}, "namespace": is{"pipes"}, "status": is{status}, "parallelism": is{1}, "batch_size": is{100},
+		"created_at":        integer,
 		"records_processed": processed, "metrics": metrics,
 	}
 }
@@ -146,15 +151,19 @@ func jobChangedOf(status string) fields {
 var processingContract = []contractRow{
 	{jobsRoute, "/api/v1/processing/jobs?namespace=pipes", "", 200, items{runningJob, stoppedJob}},
 	{jobsRoute, "/api/v1/processing/jobs?namespace=pipes&limit=1", "", 200, items{runningJob}},
-	{jobsRoute, "/api/v1/processing/jobs?namespace=pipes&limit=1&fields=all", "", 200, items{jobOf("RUNNING", is{2}, with(runningMetrics, fields{"records_behind": is{0}}))}},
+	{jobsRoute, "/api/v1/processing/jobs?namespace=pipes&limit=1&fields=all", "", 200,
+		items{jobOf("RUNNING", is{2}, with(runningMetrics, fields{"records_behind": is{0}}))}},
 	{jobsRoute, "/api/v1/processing/jobs?fields=records_behind", "", 400, failure},
 	{jobsRoute, "/api/v1/processing/jobs", "", 200, items{}},
 	{jobsRoute, "/api/v1/processing/jobs?namespace=nowhere", "", 200, items{}},
 	{jobsRoute, "/api/v1/processing/jobs?limit=0", "", 400, failure},
 	{jobRoute, "/api/v1/processing/jobs/{job}", "", 200, with(runningJob, fields{"yaml": is{largePipeline}, "savepoints": items{}})},
-	{jobRoute, "/api/v1/processing/jobs/{stopped}?namespace=pipes", "", 200, with(stoppedJob, fields{"yaml": is{largePipeline}, "savepoints": items{}})},
+	{jobRoute, "/api/v1/processing/jobs/{stopped}?namespace=pipes", "", 200,
+		with(stoppedJob, fields{"yaml": is{largePipeline}, "savepoints": items{}})},
 	{jobRoute, "/api/v1/processing/jobs/{job}?namespace=shop", "", 404, failure},
-	{jobRoute, "/api/v1/processing/jobs/{stopped}?fields=all", "", 200, with(jobOf("STOPPED", integer, with(stoppedMetrics, fields{"records_behind": is{0}})), fields{"yaml": is{largePipeline}, "savepoints": items{}})},
+	{jobRoute, "/api/v1/processing/jobs/{stopped}?fields=all", "", 200,
+		with(jobOf("STOPPED", integer, with(stoppedMetrics, fields{"records_behind": is{0}})),
+			fields{"yaml": is{largePipeline}, "savepoints": items{}})},
 	{jobRoute, "/api/v1/processing/jobs/job-7", "", 404, failure},
 	{jobRoute, "/api/v1/processing/jobs/job-7?namespace=pipes", "", 404, failure},
 	{jobWorkRoute, "/api/v1/console/processing/jobs/{job}", "", 200, fields{
@@ -162,10 +171,14 @@ var processingContract = []contractRow{
 		"operators": items{fields{"name": is{"only"}, "in": is{2}, "out": is{1}, "errors": is{0}, "late": is{0}, "dropped": integer}},
 	}},
 	{jobWorkRoute, "/api/v1/console/processing/jobs/job-7", "", 404, failure},
-	{submitRoute, "/api/v1/processing/jobs?namespace=pipes", strings.Replace(largePipeline, "name: large\n", "name: other\n", 1), 200, jobChangedOf("RUNNING")},
-	{submitRoute, "/api/v1/processing/jobs", strings.Replace(largePipeline, "name: large\n", "name: third\n", 1), 200, jobChangedOf("RUNNING")},
+	{submitRoute, "/api/v1/processing/jobs?namespace=pipes", strings.Replace(largePipeline, "name: large\n", "name: other\n", 1), 200,
+		jobChangedOf("RUNNING")},
+	{submitRoute, "/api/v1/processing/jobs", strings.Replace(largePipeline, "name: large\n", "name: third\n", 1), 200,
+		jobChangedOf("RUNNING")},
 	{submitRoute, "/api/v1/processing/jobs?namespace=shop", largePipeline, 400, failure},
-	{submitRoute, "/api/v1/processing/jobs?namespace=wide", strings.NewReplacer("namespace: pipes\n", "", "sinks:", "  - { name: sum, type: aggregate, function: count }\nsinks:").Replace(largePipeline), 200, jobChangedOf("RUNNING")},
+	{submitRoute, "/api/v1/processing/jobs?namespace=wide",
+		strings.NewReplacer("namespace: pipes\n", "", "sinks:",
+			"  - { name: sum, type: aggregate, function: count }\nsinks:").Replace(largePipeline), 200, jobChangedOf("RUNNING")},
 	{submitRoute, "/api/v1/processing/jobs?namespace=_system", strings.Replace(largePipeline, "namespace: pipes\n", "", 1), 400, failure},
 	{submitRoute, "/api/v1/processing/jobs?name=x", largePipeline, 400, failure},
 	{submitRoute, "/api/v1/processing/jobs", "", 400, failure},
@@ -180,10 +193,12 @@ var processingContract = []contractRow{
 	{endRoute, "/api/v1/processing/jobs/{job}?namespace=pipes", "", 200, jobChangedOf("CANCELLED")},
 	{endRoute, "/api/v1/processing/jobs/none", "", 404, failure},
 	{stopRoute, "/api/v1/processing/jobs/{job}/stop", "", 409, failure},
-	{jobRoute, "/api/v1/processing/jobs/{job}", "", 200, with(jobOf("CANCELLED", is{2}, stoppedMetrics), fields{"yaml": is{largePipeline}, "savepoints": items{}})},
+	{jobRoute, "/api/v1/processing/jobs/{job}", "", 200,
+		with(jobOf("CANCELLED", is{2}, stoppedMetrics), fields{"yaml": is{largePipeline}, "savepoints": items{}})},
 }
 
-// TestSpreadJob: a job in a spread namespace is one job, with the records of all shards; what it can not do there is told with the operator.
+// TestSpreadJob: a job in a spread namespace is one job, with the records of all shards; what it
+// can not do there is told with the operator.
 func TestSpreadJob(t *testing.T) {
 	node, ctx := openNode(t), t.Context()
 	if err := node.Namespaces().Create(ctx, "broad", floe.Spread()); err != nil {
@@ -198,7 +213,8 @@ func TestSpreadJob(t *testing.T) {
 		t.Fatal(err)
 	}
 	looking := strings.Replace(pipeline, "sinks:", "  - { name: user, type: kv_lookup, lookup_key: $.id, namespace: wide }\nsinks:", 1)
-	if got := send(t, "POST "+base+"?namespace=broad", looking); got.status != 400 || !strings.Contains(string(got.body), `operator \"user\": namespace \"wide\" is spread`) {
+	if got := send(t, "POST "+base+"?namespace=broad", looking); got.status != 400 ||
+		!strings.Contains(string(got.body), `operator \"user\": namespace \"wide\" is spread`) {
 		t.Error(got)
 	}
 	if got := send(t, "POST "+base, pipeline); got.status != 200 {

@@ -8,8 +8,10 @@ import (
 	"strings"
 )
 
-// clientOf returns the address of the client that made a request, without a port: that of the connection or, if a trusted proxy is at its other end, the
-// last address in X-Forwarded-For that is not one of a trusted proxy. What a client itself puts into that header comes before and does not count.
+// clientOf returns the address of the client that made a request, without a port: that of the
+// connection or, if a trusted proxy is at its other end, the last address in X-Forwarded-For that
+// is not one of a trusted proxy. What a client itself puts into that header comes before and does
+// not count.
 func (h *handler) clientOf(r *http.Request) string {
 	peer, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// TestTrustedProxies: behind a trusted proxy a request counts for the client that the proxy names, whatever the client has written before. Nobody else is believed.
+// TestTrustedProxies: behind a trusted proxy a request counts for the client that the proxy names,
+// whatever the client has written before. Nobody else is believed.
 func TestTrustedProxies(t *testing.T) {
 	trusted := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8"), netip.MustParsePrefix("192.0.2.7/32")}
 	for _, c := range []struct {
@@ -46,7 +47,8 @@ func TestTrustedProxies(t *testing.T) {
 	}
 }
 
-// TestLocalUntilKeys: a node that has no keys yet serves other machines nothing but /health, unless that is asked for. With keys it makes no difference.
+// TestLocalUntilKeys: a node that has no keys yet serves other machines nothing but /health, unless
+// that is asked for. With keys it makes no difference.
 func TestLocalUntilKeys(t *testing.T) {
 	node := openNode(t)
 	ask := func(h http.Handler, path, from, local, forwarded, token string) int {

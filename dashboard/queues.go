@@ -116,7 +116,8 @@ func (h *handler) enqueue(ctx context.Context, q enqueueRequest) (queueSeq, erro
 	return queueSeq{OK: true, Queue: q.name, Seq: added.Seq}, nil
 }
 
-// queueMessagesRequest asks for limit messages behind a place, which is written as "<priority>-<seq>".
+// queueMessagesRequest asks for limit messages behind a place, which is written as
+// "<priority>-<seq>".
 type queueMessagesRequest struct {
 	queueRequest
 	after string
@@ -190,7 +191,8 @@ func (s shown) queueMessage(m queue.Message, now time.Time) queueMessage {
 }
 
 // queueMessages lists messages with their payloads.
-func (s shown) queueMessages(after string, limit int, page func(after string, n int) (queue.Page[queue.Message], error), now time.Time) (listing[queueMessage], error) {
+func (s shown) queueMessages(after string, limit int, page func(after string, n int) (queue.Page[queue.Message], error),
+	now time.Time) (listing[queueMessage], error) {
 	convert := func(m queue.Message) queueMessage { return s.queueMessage(m, now) }
 	return collect(after, limit, func(after string, n int) ([]queue.Message, string, error) {
 		page, err := page(after, n)
@@ -334,7 +336,8 @@ func (h *handler) queueState(ctx context.Context, q queueRequest) (queueState, e
 	if err != nil {
 		return queueState{}, err
 	}
-	state := queueState{Name: s.Name, Paused: s.Paused, MaxLen: s.Settings.MaxLen, MaxAttempts: s.Settings.MaxAttempts, Dead: []deadLetter{}, Reasons: []deadReason{}}
+	state := queueState{Name: s.Name, Paused: s.Paused, MaxLen: s.Settings.MaxLen, MaxAttempts: s.Settings.MaxAttempts,
+		Dead: []deadLetter{}, Reasons: []deadReason{}}
 	if s.Dead == 0 {
 		return state, nil
 	}
@@ -360,10 +363,12 @@ func (h *handler) checkQueues(ctx context.Context, ns string, add func(finding))
 	page, err := h.backend.Queue(ns).Page(ctx, queue.Limit(mostChecked))
 	for _, q := range page.Items {
 		if q.Dead > 0 {
-			add(finding{Kind: "queue", Name: q.Name, Of: "dlq", Severity: "crit", Count: q.Dead, Text: "has " + counted(q.Dead, "dead letter")})
+			add(finding{Kind: "queue", Name: q.Name, Of: "dlq", Severity: "crit", Count: q.Dead,
+				Text: "has " + counted(q.Dead, "dead letter")})
 		}
 		if waiting := q.Ready + q.Delayed; q.Paused && waiting > 0 {
-			add(finding{Kind: "queue", Name: q.Name, Severity: "warn", Count: waiting, Text: "is paused, with " + counted(waiting, "message") + " in it"})
+			add(finding{Kind: "queue", Name: q.Name, Severity: "warn", Count: waiting,
+				Text: "is paused, with " + counted(waiting, "message") + " in it"})
 		}
 		if most := q.Settings.MaxLen; most > 0 && q.Ready+q.Delayed+q.Inflight >= most {
 			add(finding{Kind: "queue", Name: q.Name, Severity: "crit", Count: most, Text: "is full, with " + counted(most, "message")})

@@ -16,8 +16,9 @@ import (
 	"github.com/floedb/floe/queue"
 )
 
-// seedQueues writes, in the namespace shop, the queue mail with two dead letters (1 and 2), a message that is ready (3), an urgent one that is leased (4) and
-// one that is delayed (5), and an empty queue whose name is awkward in a path.
+// seedQueues writes, in the namespace shop, the queue mail with two dead letters (1 and 2), a
+// message that is ready (3), an urgent one that is leased (4) and one that is delayed (5), and an
+// empty queue whose name is awkward in a path.
 func seedQueues(t *testing.T, node *floe.Node) {
 	t.Helper()
 	ctx := t.Context()
@@ -68,14 +69,16 @@ const (
 
 func queueOf(name string, available, inflight, ready, enqueued, dequeued, dead int) fields {
 	return fields{
-		"name": is{name}, "namespace": is{"shop"}, "ready": is{ready}, "inflight": is{inflight}, "pending": is{ready}, "available": is{available},
-		"enqueued": is{enqueued}, "dequeued": is{dequeued}, "dlq_count": is{dead},
+		"name": is{name}, "namespace": is{"shop"}, "ready": is{ready}, "inflight": is{inflight}, "pending": is{ready},
+		"available": is{available},
+		"enqueued":  is{enqueued}, "dequeued": is{dequeued}, "dlq_count": is{dead},
 	}
 }
 
 func messageOf(seq, priority int, state string, attempts int, remaining shape, size int, payload string) fields {
 	return fields{
-		"seq": is{seq}, "priority": is{priority}, "state": is{state}, "attempts": is{attempts}, "lease_remaining_ms": remaining, "size": is{size},
+		"seq": is{seq}, "priority": is{priority}, "state": is{state}, "attempts": is{attempts}, "lease_remaining_ms": remaining,
+		"size":    is{size},
 		"payload": is{payload},
 	}
 }
@@ -114,13 +117,15 @@ var queueContract = []contractRow{
 	{messagesRoute, mailPath + "/messages?namespace=shop&limit=1&encoding=base64", "", 200, items{
 		messageOf(4, 10, "leased", 1, integer, 8, "dG86IGJvYv8="),
 	}},
-	{messagesRoute, mailPath + "/messages?namespace=shop&limit=1&after=10-4", "", 200, items{messageOf(3, 100, "ready", 0, is{0}, 9, "to: <ada>")}},
+	{messagesRoute, mailPath + "/messages?namespace=shop&limit=1&after=10-4", "", 200,
+		items{messageOf(3, 100, "ready", 0, is{0}, 9, "to: <ada>")}},
 	{messagesRoute, mailPath + "/messages?namespace=shop&after=100-5", "", 200, items{}},
 	{messagesRoute, mailPath + "/messages?namespace=shop&after=5", "", 400, failure},
 	{messagesRoute, mailPath + "/messages", "", 404, failure},
 
 	{messageRoute, mailPath + "/messages/4?namespace=shop", "", 200, messageOf(4, 10, "leased", 1, integer, 8, "to: bob\ufffd")},
-	{messageRoute, mailPath + "/messages/4?namespace=shop&encoding=base64&max_payload=3", "", 200, messageOf(4, 10, "leased", 1, integer, 8, "dG86")},
+	{messageRoute, mailPath + "/messages/4?namespace=shop&encoding=base64&max_payload=3", "", 200,
+		messageOf(4, 10, "leased", 1, integer, 8, "dG86")},
 	{messageRoute, mailPath + "/messages/5?namespace=shop", "", 200, messageOf(5, 100, "ready", 0, integer, 5, "later")},
 	{messageRoute, mailPath + "/messages/1?namespace=shop", "", 200, messageOf(1, 100, "dlq", 1, is{0}, 3, "bad")},
 	{messageRoute, mailPath + "/messages/6?namespace=shop", "", 404, failure},
@@ -177,7 +182,8 @@ var queueContract = []contractRow{
 	{enqueueRoute, "/api/v1/queues/new?namespace=made&delay_ms=-1", "raw", 400, failure},
 	{enqueueRoute, "/api/v1/queues/new?namespace=_floe", "raw", 400, failure},
 	{"GET /api/v1/namespaces/:namespace/queues", "/api/v1/namespaces/made/queues", "", 200, items{fields{
-		"name": is{"new"}, "namespace": is{"made"}, "ready": is{2}, "inflight": is{0}, "pending": is{2}, "available": is{2}, "enqueued": is{2},
+		"name": is{"new"}, "namespace": is{"made"}, "ready": is{2}, "inflight": is{0}, "pending": is{2}, "available": is{2},
+		"enqueued": is{2},
 		"dequeued": is{0}, "dlq_count": is{0},
 	}}},
 }
@@ -191,7 +197,8 @@ func listed[T any](t testing.TB, what string, got answer) (items []T) {
 	return items
 }
 
-// TestPurgeKeepsDeadLetters: section 3, "removes every ready and leased message; dead-letter entries stay"; section 4, "with the real count".
+// TestPurgeKeepsDeadLetters: section 3, "removes every ready and leased message; dead-letter
+// entries stay"; section 4, "with the real count".
 func TestPurgeKeepsDeadLetters(t *testing.T) {
 	node := openNode(t)
 	seedQueues(t, node)
@@ -217,7 +224,8 @@ func TestPurgeKeepsDeadLetters(t *testing.T) {
 	}
 }
 
-// TestQueueMessagesContinue pages through a queue of all states in priority order, lower first, and by seq within a priority.
+// TestQueueMessagesContinue pages through a queue of all states in priority order, lower first, and
+// by seq within a priority.
 func TestQueueMessagesContinue(t *testing.T) {
 	node := openNode(t)
 	var want []string
@@ -254,7 +262,8 @@ func TestQueueMessagesContinue(t *testing.T) {
 	}
 }
 
-// TestRemainingCountsDown: of a leased message until the lease ends, of a delayed one, which is "ready", until it can be delivered.
+// TestRemainingCountsDown: of a leased message until the lease ends, of a delayed one, which is
+// "ready", until it can be delivered.
 func TestRemainingCountsDown(t *testing.T) {
 	node := openNode(t)
 	seedQueues(t, node)
@@ -344,7 +353,8 @@ func TestEnqueueParameters(t *testing.T) {
 
 // awkwardNames are names that a path has to escape, and names of endpoints.
 var awkwardNames = []string{
-	"q", "a/b", "..", ".", "a b", "a+b", "%", "%2F", "a;v=1", "?", "#", "messages", "purge", "dlq", "groups", "trim", "é", "e\u0301", "日本語", "😀", "con",
+	"q", "a/b", "..", ".", "a b", "a+b", "%", "%2F", "a;v=1", "?", "#", "messages", "purge", "dlq", "groups", "trim", "é", "e\u0301", "日本語",
+	"😀", "con",
 	"{tag", "}{", "{tag}", "_system", strings.Repeat("n", 255),
 }
 

@@ -17,8 +17,9 @@ type counter interface {
 	AddTraffic(received, sent int64)
 }
 
-// rates are the body of /console/rates: what was done in each step, the oldest first. All lists are of one length: shorter if the node has
-// just started, and 0 if it is in another process, which keeps its rates for itself.
+// rates are the body of /console/rates: what was done in each step, the oldest first. All lists are
+// of one length: shorter if the node has just started, and 0 if it is in another process, which
+// keeps its rates for itself.
 type rates struct {
 	StepMillis int64   `json:"step_ms"`
 	Commands   []int64 `json:"commands"`

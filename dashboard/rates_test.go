@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// TestRecentBytes: bytes are in the second in which they came, and those of five minutes ago are gone.
+// TestRecentBytes: bytes are in the second in which they came, and those of five minutes ago are
+// gone.
 func TestRecentBytes(t *testing.T) {
 	var b recentBytes
 	start := time.Unix(1_700_000_000, 0)

@@ -16,8 +16,8 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// input is what a request struct parses itself from: path segments, query parameters and a JSON body. Its methods return zero
-// values after the first problem, which finish returns.
+// input is what a request struct parses itself from: path segments, query parameters and a JSON
+// body. Its methods return zero values after the first problem, which finish returns.
 type input struct {
 	handler  *handler
 	request  *http.Request
@@ -66,7 +66,8 @@ func (in *input) check(err error) {
 	}
 }
 
-// finish returns the first problem. An unknown parameter is one, which may be a mistyped option or condition; on reads only one that is about pages.
+// finish returns the first problem. An unknown parameter is one, which may be a mistyped option or
+// condition; on reads only one that is about pages.
 func (in *input) finish() error {
 	if in.object != nil {
 		in.object.finish()
@@ -78,9 +79,11 @@ func (in *input) finish() error {
 	return in.err
 }
 
-// paging are the names by which parameters of pages go. An endpoint that knows one of them by another name, or has no pages, must not ignore it: the caller
-// would take the answer for the page that it has asked for.
-var paging = []string{"after", "before", "cursor", "limit", "offset", "page", "page_size", "page_token", "per_page", "skip", "start", "count", "size", "max", "max_results", "marker", "top", "pageSize", "pageToken", "perPage"}
+// paging are the names by which parameters of pages go. An endpoint that knows one of them by
+// another name, or has no pages, must not ignore it: the caller would take the answer for the page
+// that it has asked for.
+var paging = []string{"after", "before", "cursor", "limit", "offset", "page", "page_size", "page_token", "per_page", "skip", "start",
+	"count", "size", "max", "max_results", "marker", "top", "pageSize", "pageToken", "perPage"}
 
 func (in *input) refuseUnknown() {
 	reads := in.request.Method == http.MethodGet
@@ -113,8 +116,8 @@ func (in *input) number(name string, s span) int64 {
 	return n
 }
 
-// namespace returns the namespace that the path names, else the parameter, else the only one of the key, else the default one. If path and parameter name one,
-// they must agree.
+// namespace returns the namespace that the path names, else the parameter, else the only one of the
+// key, else the default one. If path and parameter name one, they must agree.
 func (in *input) namespace() string {
 	in.namespaced = true
 	name, given := in.param("namespace")
@@ -180,7 +183,8 @@ func (in *input) readBody() ([]byte, error) {
 	return raw, err
 }
 
-// readEncodedBody reads the body as its Content-Encoding says: as it is, or gzip. The limit of a body holds for it decoded too.
+// readEncodedBody reads the body as its Content-Encoding says: as it is, or gzip. The limit of a
+// body holds for it decoded too.
 func (in *input) readEncodedBody() ([]byte, error) {
 	raw, err := in.readBody()
 	if err != nil {
@@ -204,7 +208,8 @@ func (in *input) readEncodedBody() ([]byte, error) {
 	return decoded, err
 }
 
-// bodyDecoder counts what a body is decoded to as bodyReader counts the body: a small body may decode to a very large one.
+// bodyDecoder counts what a body is decoded to as bodyReader counts the body: a small body may
+// decode to a very large one.
 type bodyDecoder struct {
 	in *input
 	r  io.Reader

@@ -57,7 +57,8 @@ func statusOf(err error) int {
 	return http.StatusInternalServerError
 }
 
-// retryAfter goes with 429 and 503: a node gets over both within moments or not by itself, unless the error knows better.
+// retryAfter goes with 429 and 503: a node gets over both within moments or not by itself, unless
+// the error knows better.
 func retryAfter(err error) string {
 	var later interface{ RetryAfter() time.Duration }
 	if errors.As(err, &later) {
@@ -80,7 +81,8 @@ type bodyError interface {
 // headed is an answer with a part for the header.
 type headed interface{ setHeader(http.Header) }
 
-// fail answers with an error. What is not the client's doing is logged, and its text is kept from the client.
+// fail answers with an error. What is not the client's doing is logged, and its text is kept from
+// the client.
 func (h *handler) fail(out *reply, err error) {
 	status := statusOf(err)
 	var body any = errorBody{err.Error()}
@@ -104,10 +106,12 @@ func (h *handler) fail(out *reply, err error) {
 	h.send(out, status, body)
 }
 
-// addresses are those of nodes, and names that were looked up for one, as errors of connections have them.
+// addresses are those of nodes, and names that were looked up for one, as errors of connections
+// have them.
 var addresses = regexp.MustCompile(`\blookup [\w.-]+(?: on [\w.-]+(?::\d+)?)?|\[[0-9A-Fa-f:.%a-z]+\]:\d+|\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?|\b[\w.-]*[A-Za-z][\w.-]*:\d{1,5}\b`)
 
-// withoutAddresses returns the text of an error without the addresses of other nodes: the client need not know where they are, and may not be meant to.
+// withoutAddresses returns the text of an error without the addresses of other nodes: the client
+// need not know where they are, and may not be meant to.
 func withoutAddresses(text string) string { return addresses.ReplaceAllString(text, "a node") }
 
 // recoverPanic turns a panic into 500, or breaks the connection off if the answer has been begun.
@@ -124,8 +128,9 @@ func (h *handler) recoverPanic(out *reply) {
 	h.fail(out, err)
 }
 
-// send writes the answer. It is encoded before the first byte goes out, so that what cannot be encoded is a clean 500. Bytes that
-// are not UTF-8 become U+FFFD, and a header says so, lest the answer be written back.
+// send writes the answer. It is encoded before the first byte goes out, so that what cannot be
+// encoded is a clean 500. Bytes that are not UTF-8 become U+FFFD, and a header says so, lest the
+// answer be written back.
 func (h *handler) send(out *reply, status int, body any) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -150,7 +155,8 @@ func (h *handler) send(out *reply, status int, body any) {
 	_, _ = out.Write(b.Bytes())
 }
 
-// replaced reports whether encoding/json has replaced bytes: it then writes U+FFFD as an escape sequence, which it otherwise does not use for it.
+// replaced reports whether encoding/json has replaced bytes: it then writes U+FFFD as an escape
+// sequence, which it otherwise does not use for it.
 func replaced(encoded []byte) bool {
 	escape := []byte(`\ufffd`)
 	for {
@@ -196,8 +202,8 @@ func (out *reply) Write(p []byte) (int, error) {
 // Unwrap lets http.ResponseController find the writer below.
 func (out *reply) Unwrap() http.ResponseWriter { return out.ResponseWriter }
 
-// leavesBody reports whether so much of the body may be unread that the connection should rather be closed: net/http would wait
-// for the rest before it answers.
+// leavesBody reports whether so much of the body may be unread that the connection should rather be
+// closed: net/http would wait for the rest before it answers.
 func (out *reply) leavesBody() bool {
 	const worthReading = 64 << 10
 	r := out.request

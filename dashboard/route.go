@@ -12,7 +12,8 @@ import (
 
 // allRoutes is the table of all endpoints. Each resource has its rows in its own file.
 func allRoutes() []route {
-	return slices.Concat(healthRoutes, authRoutes, clusterRoutes, namespaceRoutes, kvRoutes, streamRoutes, groupRoutes, queueRoutes, timeseriesRoutes, actionRoutes, consoleRoutes,
+	return slices.Concat(healthRoutes, authRoutes, clusterRoutes, namespaceRoutes, kvRoutes, streamRoutes, groupRoutes, queueRoutes,
+		timeseriesRoutes, actionRoutes, consoleRoutes,
 		withAliases(workflowRoutes), flowStartRoutes, processingRoutes)
 }
 
@@ -34,15 +35,15 @@ func (rt route) role() floe.Role {
 	return floe.RoleWrite
 }
 
-// parser is the duty of a request struct: to take from the input what it needs and to check it. A problem is told to the input,
-// which keeps the first one; the endpoint is not called then.
+// parser is the duty of a request struct: to take from the input what it needs and to check it. A
+// problem is told to the input, which keeps the first one; the endpoint is not called then.
 type parser[Q any] interface {
 	*Q
 	parse(in *input)
 }
 
-// endpoint makes the row of an endpoint: its pattern ("GET /health"), the method of the handler that answers it, and a line that
-// says what it does.
+// endpoint makes the row of an endpoint: its pattern ("GET /health"), the method of the handler
+// that answers it, and a line that says what it does.
 func endpoint[Q, A any, P parser[Q]](pattern string, call func(*handler, context.Context, Q) (A, error), doc string) route {
 	method, path, _ := strings.Cut(pattern, " ")
 	return route{

@@ -12,11 +12,13 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// slots are how many requests are served at once. Some more wait for a moment until one of them has ended: to refuse a request costs a third of what it takes to
-// serve it, so a handler that refuses as many as it serves would serve fewer. Whoever finds no room to wait is refused, soon.
+// slots are how many requests are served at once. Some more wait for a moment until one of them has
+// ended: to refuse a request costs a third of what it takes to serve it, so a handler that refuses
+// as many as it serves would serve fewer. Whoever finds no room to wait is refused, soon.
 //
-// Those that wait do so by namespace, and the namespaces take turns. When there is no more room, one that has more waiting than another makes room for it: its
-// latest request is the one that is refused.
+// Those that wait do so by namespace, and the namespaces take turns. When there is no more room,
+// one that has more waiting than another makes room for it: its latest request is the one that is
+// refused.
 type slots struct {
 	limit   int          // negative: there is none
 	pausing atomic.Int64 // requests that are refused soon
@@ -75,7 +77,8 @@ func (s *slots) take(ctx context.Context, u *url.URL) error {
 	return err
 }
 
-// refuse returns the error after a pause, if not too many have one: who comes back at once would be refused again, at a cost that others have to bear.
+// refuse returns the error after a pause, if not too many have one: who comes back at once would be
+// refused again, at a cost that others have to bear.
 func (s *slots) refuse(ctx context.Context, err error) error {
 	if s.pausing.Add(1) <= int64(pausesOf*s.limit) {
 		pause := time.NewTimer(refusalPause)
@@ -165,7 +168,8 @@ func (s *slots) leave() {
 	}
 }
 
-// namespaceOf returns the namespace that a request is about, as far as its URL tells before it has been read: its own, or that of a mistake, which is refused.
+// namespaceOf returns the namespace that a request is about, as far as its URL tells before it has
+// been read: its own, or that of a mistake, which is refused.
 func namespaceOf(u *url.URL) string {
 	if _, after, ok := strings.Cut(u.Path, "/namespaces/"); ok {
 		name, _, _ := strings.Cut(after, "/")

@@ -24,7 +24,8 @@ func path(t *testing.T, s string) *url.URL {
 	return u
 }
 
-// TestRefusalsTakeTheirTime: who finds no room to wait is refused after a pause, unless as many pause as may.
+// TestRefusalsTakeTheirTime: who finds no room to wait is refused after a pause, unless as many
+// pause as may.
 func TestRefusalsTakeTheirTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlots(1)
@@ -57,8 +58,8 @@ func TestRefusalsTakeTheirTime(t *testing.T) {
 	})
 }
 
-// TestSlotsOfNamespaces: when a namespace takes all slots and all the room to wait, a request of another one waits in place of one of its own, and is served
-// next but one.
+// TestSlotsOfNamespaces: when a namespace takes all slots and all the room to wait, a request of
+// another one waits in place of one of its own, and is served next but one.
 func TestSlotsOfNamespaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const limit = 2
@@ -119,8 +120,9 @@ func TestSlotsOfNamespaces(t *testing.T) {
 	})
 }
 
-// TestRequestsOfNamespaces is the same over HTTP: requests of one namespace take all the room there is, and those of another one, however they name it, are served;
-// for each of them the latest of the many that wait is refused.
+// TestRequestsOfNamespaces is the same over HTTP: requests of one namespace take all the room there
+// is, and those of another one, however they name it, are served; for each of them the latest of
+// the many that wait is refused.
 func TestRequestsOfNamespaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node, err := floe.Open(floe.Config{Shards: 1})
@@ -173,7 +175,8 @@ func TestRequestsOfNamespaces(t *testing.T) {
 
 func TestNamespaceOf(t *testing.T) {
 	for u, want := range map[string]string{
-		"/api/v1/queues?namespace=a%20b": "a b", "/api/v1/namespaces/x/streams": "x", "/api/v1/namespaces/x": "x", "/api/v1/namespaces": "", "/api/v1/kv?namespace=a&namespace=b": "a",
+		"/api/v1/queues?namespace=a%20b": "a b", "/api/v1/namespaces/x/streams": "x", "/api/v1/namespaces/x": "x", "/api/v1/namespaces": "",
+		"/api/v1/kv?namespace=a&namespace=b": "a",
 	} {
 		if got := namespaceOf(path(t, u)); got != want {
 			t.Errorf("%s: namespace %q, want %q", u, got, want)

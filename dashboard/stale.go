@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// wantsStale reports whether a request is a read with stale=true: it is answered from whichever replica is at hand, see floe.Stale, and so without a quorum too.
+// wantsStale reports whether a request is a read with stale=true: it is answered from whichever
+// replica is at hand, see floe.Stale, and so without a quorum too.
 func wantsStale(r *http.Request) bool {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead || r.URL.RawQuery == "" {
 		return false

@@ -63,7 +63,8 @@ func (q *streamRequest) parse(in *input) {
 	q.name = in.segment("name")
 }
 
-// streamDetail is the body of /streams/:name. Its partitions take the place of their number in the summary.
+// streamDetail is the body of /streams/:name. Its partitions take the place of their number in the
+// summary.
 type streamDetail struct {
 	streamSummary
 	Partitions     []streamPartition `json:"partitions"`
@@ -105,10 +106,12 @@ func (h *handler) stream(ctx context.Context, q streamRequest) (streamDetail, er
 			leaders[shard.ID] = strconv.FormatUint(shard.Leader, 10)
 		}
 	}
-	detail := streamDetail{streamSummary: summarizeStream(q.namespace, stats), Partitions: []streamPartition{}, ConsumerGroups: []consumerGroup{}}
+	detail := streamDetail{streamSummary: summarizeStream(q.namespace, stats), Partitions: []streamPartition{},
+		ConsumerGroups: []consumerGroup{}}
 	for _, p := range stats.Partitions {
 		detail.Partitions = append(detail.Partitions, streamPartition{
-			ID: p.Partition, Records: p.Records, Bytes: p.Bytes, FirstID: p.FirstID.String(), LastID: p.LastID.String(), Leader: leaders[p.Shard],
+			ID: p.Partition, Records: p.Records, Bytes: p.Bytes, FirstID: p.FirstID.String(), LastID: p.LastID.String(),
+			Leader: leaders[p.Shard],
 		})
 	}
 	for g, err := range store.Groups(q.name).All(ctx) {
@@ -130,7 +133,8 @@ func summarizeGroup(g *stream.GroupStats) consumerGroup {
 	}
 }
 
-// streamMessagesRequest asks for limit messages: from an ID on, after one, the last ones, or the first ones.
+// streamMessagesRequest asks for limit messages: from an ID on, after one, the last ones, or the
+// first ones.
 type streamMessagesRequest struct {
 	streamRequest
 	shown
@@ -183,8 +187,8 @@ func (in *input) recordID(name string) (id stream.ID, given bool) {
 	return id, true
 }
 
-// streamMessage is a record in a listing. Key, payload and the values of headers are encoded as was asked for; names of headers are text. Partition, key and
-// headers are there with fields=all.
+// streamMessage is a record in a listing. Key, payload and the values of headers are encoded as was
+// asked for; names of headers are text. Partition, key and headers are there with fields=all.
 type streamMessage struct {
 	IDMillis  int64             `json:"id_ms"`
 	IDSeq     uint64            `json:"id_seq"`
@@ -227,8 +231,8 @@ func (h *handler) streamMessages(ctx context.Context, q streamMessagesRequest) (
 	return messages, err
 }
 
-// goesOn reports whether the stream has messages of those that are asked for behind one. It asks for more than another read would, but is not counted as
-// one.
+// goesOn reports whether the stream has messages of those that are asked for behind one. It asks
+// for more than another read would, but is not counted as one.
 func (q *streamMessagesRequest) goesOn(stats *stream.Stats, last stream.ID) bool {
 	return slices.ContainsFunc(stats.Partitions, func(p stream.PartitionStats) bool {
 		asked := q.partition == nil || *q.partition == int64(p.Partition)
@@ -344,8 +348,9 @@ func (h *handler) trim(ctx context.Context, q trimRequest) (streamTrimmed, error
 	return streamTrimmed{OK: true, Stream: q.name, DryRun: q.dryRun, removed: removed}, nil
 }
 
-// lengthBound returns what leaves the newest n records of a stream as it is now, whichever partitions they are in: the store's own length is of each partition.
-// Of several partitions it looks for the ID before which as many records are as have to go, by trims that remove nothing.
+// lengthBound returns what leaves the newest n records of a stream as it is now, whichever
+// partitions they are in: the store's own length is of each partition. Of several partitions it
+// looks for the ID before which as many records are as have to go, by trims that remove nothing.
 func lengthBound(ctx context.Context, store *stream.Store, name string, n int64) (stream.TrimOption, error) {
 	stats, err := store.Get(ctx, name)
 	if err != nil {
@@ -374,7 +379,8 @@ func lengthBound(ctx context.Context, store *stream.Store, name string, n int64)
 	return stream.Before(stream.ID{Millis: before, Seq: seq}), err
 }
 
-// least returns the least number from low to high for which holds is true, as it is for all behind it; high if there is none.
+// least returns the least number from low to high for which holds is true, as it is for all behind
+// it; high if there is none.
 func least(low, high uint64, holds func(uint64) (bool, error)) (uint64, error) {
 	for low < high {
 		middle := low + (high-low)/2

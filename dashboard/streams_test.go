@@ -13,8 +13,10 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// seedStreams writes, in the namespace shop, the stream orders with three records in two partitions and the consumer group mailers, where ada has two
-// records and has acknowledged one; an empty stream whose name is awkward in a path; and in the spread namespace wide a stream of eight partitions.
+// seedStreams writes, in the namespace shop, the stream orders with three records in two partitions
+// and the consumer group mailers, where ada has two records and has acknowledged one; an empty
+// stream whose name is awkward in a path; and in the spread namespace wide a stream of eight
+// partitions.
 func seedStreams(t *testing.T, node *floe.Node) {
 	t.Helper()
 	ctx := t.Context()
@@ -34,7 +36,8 @@ func seedStreams(t *testing.T, node *floe.Node) {
 			t.Fatal(err)
 		}
 	}
-	put(shop, "orders", 0, stream.Message{Key: "k\xff", Payload: []byte("<one>\xff"), Headers: map[string]string{"type": "order", "raw": "\xfe"}})
+	put(shop, "orders", 0, stream.Message{Key: "k\xff", Payload: []byte("<one>\xff"),
+		Headers: map[string]string{"type": "order", "raw": "\xfe"}})
 	put(shop, "orders", 1, stream.Message{Payload: []byte("two")})
 	put(shop, "orders", 0, stream.Message{Payload: []byte("three")})
 	for p := range 8 {
@@ -63,7 +66,8 @@ const (
 
 func streamOf(name, namespace string, partitions, appended int, retention string) fields {
 	return fields{
-		"name": is{name}, "namespace": is{namespace}, "partitions": is{partitions}, "ingest_rate": is{appended}, "reads": integer, "retention": is{retention},
+		"name": is{name}, "namespace": is{namespace}, "partitions": is{partitions}, "ingest_rate": is{appended}, "reads": integer,
+		"retention": is{retention},
 	}
 }
 
@@ -78,7 +82,8 @@ func partitionOf(id, records int, first, last shape) fields {
 
 func recordOf(partition, size int, key string, headers fields, payload string) fields {
 	return fields{
-		"id_ms": integer, "id_seq": integer, "ual_index": integer, "size": is{size}, "partition": is{partition}, "key": is{key}, "headers": headers,
+		"id_ms": integer, "id_seq": integer, "ual_index": integer, "size": is{size}, "partition": is{partition}, "key": is{key},
+		"headers": headers,
 		"payload": is{payload},
 	}
 }
@@ -130,13 +135,15 @@ var streamContract = []contractRow{
 	}},
 	{streamMessagesRoute, ordersPath + "/messages?namespace=shop&fields=key", "", 400, failure},
 	{streamMessagesRoute, ordersPath + "/messages?namespace=shop&fields=all", "", 200, items{
-		recordOf(0, 6, "k\ufffd", fields{"type": is{"order"}, "raw": is{"\ufffd"}}, "<one>\ufffd"), recordOf(1, 3, "", fields{}, "two"), recordOf(0, 5, "", fields{}, "three"),
+		recordOf(0, 6, "k\ufffd", fields{"type": is{"order"}, "raw": is{"\ufffd"}}, "<one>\ufffd"), recordOf(1, 3, "", fields{},
+			"two"), recordOf(0, 5, "", fields{}, "three"),
 	}},
 	{streamMessagesRoute, ordersPath + "/messages?namespace=shop&limit=1&fields=all&encoding=base64", "", 200, items{
 		recordOf(0, 6, "a/8=", fields{"type": is{"b3JkZXI="}, "raw": is{"/g=="}}, "PG9uZT7/"),
 	}},
 	{streamMessagesRoute, ordersPath + "/messages?namespace=shop&limit=1&tail=true", "", 200, items{bareRecord(5, "three")}},
-	{streamMessagesRoute, ordersPath + "/messages?namespace=shop&partition=1&from=0-0&fields=all", "", 200, items{recordOf(1, 3, "", fields{}, "two")}},
+	{streamMessagesRoute, ordersPath + "/messages?namespace=shop&partition=1&from=0-0&fields=all", "", 200,
+		items{recordOf(1, 3, "", fields{}, "two")}},
 	{streamMessagesRoute, ordersPath + "/messages?namespace=shop&after=9223372036854775807-0", "", 200, items{}},
 	{streamMessagesRoute, ordersPath + "/messages?namespace=shop&cursor=9223372036854775807-0", "", 200, items{}},
 	{streamMessagesRoute, ordersPath + "/messages?namespace=shop&cursor=0-1&after=0-0", "", 400, failure},
@@ -217,7 +224,8 @@ func TestStreamMessages(t *testing.T) {
 	}
 }
 
-// TestTrim has a case for each of the trim rules of section 4, and for condition rules 2 and 3 of section 7.
+// TestTrim has a case for each of the trim rules of section 4, and for condition rules 2 and 3 of
+// section 7.
 func TestTrim(t *testing.T) {
 	tests := []struct {
 		query   string
@@ -255,7 +263,8 @@ func TestTrim(t *testing.T) {
 		h := New(node, Options{})
 		got := record(h, httptest.NewRequest("POST", "/api/v1/streams/s/trim"+tt.query, nil))
 		if got.status != tt.status || !strings.Contains(string(got.body), tt.text) || got.header.Get("X-Floe-Trimmed") != tt.removed {
-			t.Errorf("trim%s = %v, X-Floe-Trimmed %q, want %d %q, %q", tt.query, got, got.header.Get("X-Floe-Trimmed"), tt.status, tt.text, tt.removed)
+			t.Errorf("trim%s = %v, X-Floe-Trimmed %q, want %d %q, %q", tt.query, got, got.header.Get("X-Floe-Trimmed"), tt.status, tt.text,
+				tt.removed)
 		}
 		if left := sent(listed[streamMessage](t, "messages", get(h, "/api/v1/streams/s/messages"))); left != tt.left {
 			t.Errorf("trim%s leaves %q, want %q", tt.query, left, tt.left)
@@ -263,7 +272,8 @@ func TestTrim(t *testing.T) {
 	}
 }
 
-// TestTrimToLength: max_len is of the stream: of several partitions the oldest records go, wherever they are, also when many have the same millisecond.
+// TestTrimToLength: max_len is of the stream: of several partitions the oldest records go, wherever
+// they are, also when many have the same millisecond.
 func TestTrimToLength(t *testing.T) {
 	node := openNode(t)
 	store, ctx := node.Stream("default"), t.Context()
@@ -283,7 +293,8 @@ func TestTrimToLength(t *testing.T) {
 	held := 320
 	for _, n := range []int{500, 320, 319, 200, 77, 1} {
 		for _, dry := range []string{"true", "false"} {
-			got := record(h, httptest.NewRequest("POST", fmt.Sprintf("/api/v1/streams/s/trim?max_len=%d&max_age_s=3600&dry_run=%s", n, dry), nil))
+			got := record(h, httptest.NewRequest("POST", fmt.Sprintf("/api/v1/streams/s/trim?max_len=%d&max_age_s=3600&dry_run=%s", n, dry),
+				nil))
 			if want := fmt.Sprint(max(held-n, 0)); got.status != 200 || got.header.Get("X-Floe-Trimmed") != want {
 				t.Errorf("max_len=%d, dry_run=%s: %v, X-Floe-Trimmed %q, want %s", n, dry, got, got.header.Get("X-Floe-Trimmed"), want)
 			}
@@ -314,7 +325,8 @@ func TestDeleteStream(t *testing.T) {
 	remove := func(query string) answer {
 		return record(h, httptest.NewRequest("DELETE", "/api/v1/streams/s"+query, nil))
 	}
-	for query, status := range map[string]int{"": 409, "?force=false": 409, "?force=0": 409, "?force=yes": 400, "?force=": 400, "?Force=true": 400} {
+	for query, status := range map[string]int{"": 409, "?force=false": 409, "?force=0": 409, "?force=yes": 400, "?force=": 400,
+		"?Force=true": 400} {
 		checkError(t, "DELETE"+query, remove(query), status, "")
 	}
 	if got := remove("?force"); got.status != 200 {
@@ -329,7 +341,8 @@ func TestDeleteStream(t *testing.T) {
 	}
 }
 
-// TestStreamCountsAreCumulative: section 2, ingest_rate and reads are cumulative record counts, "derive a rate by sampling across polls".
+// TestStreamCountsAreCumulative: section 2, ingest_rate and reads are cumulative record counts,
+// "derive a rate by sampling across polls".
 func TestStreamCountsAreCumulative(t *testing.T) {
 	node := openNode(t)
 	h := New(node, Options{})
@@ -355,7 +368,8 @@ func TestStreamCountsAreCumulative(t *testing.T) {
 	}
 }
 
-// TestStreamRetention: section 2, "rendered from the persisted policy, or the single character ∞ when no policy is set".
+// TestStreamRetention: section 2, "rendered from the persisted policy, or the single character ∞
+// when no policy is set".
 func TestStreamRetention(t *testing.T) {
 	node := openNode(t)
 	h := New(node, Options{})
@@ -391,7 +405,8 @@ func TestStreamNames(t *testing.T) {
 		}
 		path := base + "/" + escape(name)
 		group := path + "/groups/" + escape(name)
-		for _, request := range []string{"GET " + path, "GET " + path + "/messages", "GET " + group, "GET " + group + "/pending", "GET " + group + "/members"} {
+		for _, request := range []string{"GET " + path, "GET " + path + "/messages", "GET " + group, "GET " + group + "/pending",
+			"GET " + group + "/members"} {
 			if got := send(t, request, ""); got.status != 200 {
 				t.Errorf("%s = %v", request, got)
 			}

@@ -17,7 +17,8 @@ import (
 	"github.com/floedb/floe/ts"
 )
 
-// floqlPath is where queries are. It shares its place with the names of measurements: none is called floql.
+// floqlPath is where queries are. It shares its place with the names of measurements: none is
+// called floql.
 const floqlPath = "/api/v1/timeseries/floql"
 
 var timeseriesRoutes = []route{
@@ -27,8 +28,10 @@ var timeseriesRoutes = []route{
 	endpoint("GET /api/v1/timeseries/:measurement/data", (*handler).measurementData, "Points of a field, the newest last."),
 	endpoint("GET "+floqlPath, (*handler).floql, "Evaluate a FloQL query, the parameter q."),
 	endpoint("POST "+floqlPath, (*handler).floql, "Evaluate a FloQL query, which is the body."),
-	endpoint("GET /api/v1/console/timeseries/:measurement", (*handler).measurementState, "The extent of a measurement, and the rollup that holds back old points."),
-	endpoint("GET /api/v1/console/timeseries/:measurement/tags", (*handler).measurementTags, "The tags of a measurement with their values."),
+	endpoint("GET /api/v1/console/timeseries/:measurement", (*handler).measurementState,
+		"The extent of a measurement, and the rollup that holds back old points."),
+	endpoint("GET /api/v1/console/timeseries/:measurement/tags", (*handler).measurementTags,
+		"The tags of a measurement with their values."),
 	endpoint("POST /api/v1/console/timeseries/write", (*handler).writeLines, "Write points, which are the body in line protocol."),
 }
 
@@ -80,7 +83,8 @@ func (h *handler) measurement(ctx context.Context, q measurementRequest) (measur
 		return measurementDetail{}, err
 	}
 	detail := measurementDetail{
-		Name: m.Name, Namespace: q.namespace, FieldCount: len(m.Fields), Fields: []measurementField{}, SeriesCount: m.Series, Retention: m.Retention.String(),
+		Name: m.Name, Namespace: q.namespace, FieldCount: len(m.Fields), Fields: []measurementField{}, SeriesCount: m.Series,
+		Retention: m.Retention.String(),
 	}
 	for _, f := range m.Fields {
 		detail.Fields = append(detail.Fields, measurementField{f.Name, f.Type.String()})
@@ -88,7 +92,8 @@ func (h *handler) measurement(ctx context.Context, q measurementRequest) (measur
 	return detail, nil
 }
 
-// measurementState is the body of /console/timeseries/:measurement: what the specified detail has no fields for.
+// measurementState is the body of /console/timeseries/:measurement: what the specified detail has
+// no fields for.
 type measurementState struct {
 	Name       string  `json:"name"`
 	Points     int64   `json:"points"`
@@ -178,7 +183,8 @@ func (q *dataRequest) parse(in *input) {
 	q.maxListed = in.handler.maxListed
 }
 
-// tags returns a parameter that is pairs of key and value, as k=v,k=v. A backslash takes the meaning from a comma, an equals sign or a backslash behind it.
+// tags returns a parameter that is pairs of key and value, as k=v,k=v. A backslash takes the
+// meaning from a comma, an equals sign or a backslash behind it.
 func (in *input) tags(name string) map[string]string {
 	value, given := in.param(name)
 	if !given || value == "" {

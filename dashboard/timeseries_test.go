@@ -17,8 +17,9 @@ import (
 	"github.com/floedb/floe/ts"
 )
 
-// seedTimeseries writes, in the namespace shop, the measurement cpu: usage and n of web-01 and web-02, a minute apart from 1700000000000 on, and one of db-01;
-// and an empty one whose name is awkward in a path.
+// seedTimeseries writes, in the namespace shop, the measurement cpu: usage and n of web-01 and
+// web-02, a minute apart from 1700000000000 on, and one of db-01; and an empty one whose name is
+// awkward in a path.
 func seedTimeseries(t *testing.T, node *floe.Node) {
 	t.Helper()
 	shop := node.TS("shop")
@@ -35,7 +36,8 @@ cpu,host=db-01 usage=10 1700000120000
 	if err := shop.SetRetention(t.Context(), "cpu", retention); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := shop.Write(t.Context(), ts.Point{Measurement: "a/b é", Fields: map[string]float64{"x": 1}, Time: time.UnixMilli(5)}); err != nil {
+	if _, err := shop.Write(t.Context(), ts.Point{Measurement: "a/b é", Fields: map[string]float64{"x": 1},
+		Time: time.UnixMilli(5)}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -112,14 +114,20 @@ var timeseriesContract = []contractRow{
 	{measurementRoute, cpuPath, "", 404, failure},
 	{measurementRoute, cpuPath + "?namespace=nowhere", "", 404, failure},
 
-	{dataRoute, cpuPath + "/data?namespace=shop&field=usage", "", 200, dataOf("usage", "1700000000000=1.5", "1700000000000=3", "1700000060000=2.5", "1700000120000=10")},
-	{dataRoute, cpuPath + "/data?namespace=shop&field=usage&from=1700000060000&to=1700000120000", "", 200, dataOf("usage", "1700000060000=2.5")},
-	{dataRoute, cpuPath + "/data?namespace=shop&field=usage&tags=host=web-01", "", 200, dataOf("usage", "1700000000000=1.5", "1700000060000=2.5")},
+	{dataRoute, cpuPath + "/data?namespace=shop&field=usage", "", 200,
+		dataOf("usage", "1700000000000=1.5", "1700000000000=3", "1700000060000=2.5", "1700000120000=10")},
+	{dataRoute, cpuPath + "/data?namespace=shop&field=usage&from=1700000060000&to=1700000120000", "", 200,
+		dataOf("usage", "1700000060000=2.5")},
+	{dataRoute, cpuPath + "/data?namespace=shop&field=usage&tags=host=web-01", "", 200,
+		dataOf("usage", "1700000000000=1.5", "1700000060000=2.5")},
 	{dataRoute, cpuPath + "/data?namespace=shop&field=usage&tags=region=eu,host=web-02", "", 200, dataOf("usage", "1700000000000=3")},
 	{dataRoute, cpuPath + "/data?namespace=shop&field=n&tags=host=db-01", "", 200, dataOf("n")},
-	{dataRoute, cpuPath + "/data?namespace=shop&field=usage&max_points=2", "", 200, dataOf("usage", "1700000000000=1.5", "1700000120000=10")},
-	{dataRoute, cpuPath + "/data?namespace=shop&field=usage&max_points=100&from=1700000060000", "", 200, dataOf("usage", "1700000060000=2.5", "1700000120000=10")},
-	{dataRoute, "/api/v1/timeseries/a%2Fb%20%C3%A9/data?namespace=shop", "", 200, fields{"measurement": is{"a/b é"}, "field": is{"x"}, "series": pointsOf("5=1")}},
+	{dataRoute, cpuPath + "/data?namespace=shop&field=usage&max_points=2", "", 200,
+		dataOf("usage", "1700000000000=1.5", "1700000120000=10")},
+	{dataRoute, cpuPath + "/data?namespace=shop&field=usage&max_points=100&from=1700000060000", "", 200,
+		dataOf("usage", "1700000060000=2.5", "1700000120000=10")},
+	{dataRoute, "/api/v1/timeseries/a%2Fb%20%C3%A9/data?namespace=shop", "", 200,
+		fields{"measurement": is{"a/b é"}, "field": is{"x"}, "series": pointsOf("5=1")}},
 	{dataRoute, cpuPath + "/data?namespace=shop", "", 400, failure}, // it has two fields
 	{dataRoute, cpuPath + "/data?namespace=shop&field=idle", "", 404, failure},
 	{dataRoute, cpuPath + "/data?namespace=shop&field=usage&from=x", "", 400, failure},
@@ -132,7 +140,8 @@ var timeseriesContract = []contractRow{
 		seriesOf("cpu", "usage", items{tagOf("host", "web-01")}, "1699999800000=2"),
 		seriesOf("cpu", "usage", items{tagOf("host", "web-02")}, "1699999800000=3")}}},
 	{floqlRoute, floqlSend("cpu{host=nobody}[1700000000000..1700000600000]"), "", 200, fields{"query": text, "series": none}},
-	{floqlRoute, floqlSend("cpu[1h] | window(5m) | avgg()"), "", 400, fields{"error": is{`col 24: unknown stage "avgg" (did you mean "avg"?)`}}},
+	{floqlRoute, floqlSend("cpu[1h] | window(5m) | avgg()"), "", 400,
+		fields{"error": is{`col 24: unknown stage "avgg" (did you mean "avg"?)`}}},
 	{floqlRoute, floqlPath, "", 400, failure},
 	{floqlRoute, floqlPath + "?q=cpu&namespace=nowhere", "", 200, fields{"query": is{"cpu"}, "series": none}},
 	{floqlPostRoute, floqlPath + "?namespace=shop", rangePost, 200, fields{"query": is{rangePost}, "series": items{
@@ -153,11 +162,14 @@ var timeseriesContract = []contractRow{
 	}},
 	{tagsRoute, "/api/v1/console/timeseries/cpu/tags", "", 404, failure},
 
-	{linesRoute, "/api/v1/console/timeseries/write?namespace=lines&precision=s", "m,t=v f=1 1700000000\nm f= 5\n# no line\nm f=2 1700000001\n", 200, fields{"refused": is{1}, "strings": is{0},
-		"written": is{2}, "errors": items{fields{"line": is{2}, "error": text}},
-	}},
-	{linesRoute, "/api/v1/console/timeseries/write?namespace=lines", "m f=3 1700000002000", 200, fields{"refused": is{0}, "strings": is{0}, "written": is{1}, "errors": none}},
-	{linesRoute, "/api/v1/console/timeseries/write?namespace=lines", "", 200, fields{"refused": is{0}, "strings": is{0}, "written": is{0}, "errors": none}},
+	{linesRoute, "/api/v1/console/timeseries/write?namespace=lines&precision=s",
+		"m,t=v f=1 1700000000\nm f= 5\n# no line\nm f=2 1700000001\n", 200, fields{"refused": is{1}, "strings": is{0},
+			"written": is{2}, "errors": items{fields{"line": is{2}, "error": text}},
+		}},
+	{linesRoute, "/api/v1/console/timeseries/write?namespace=lines", "m f=3 1700000002000", 200,
+		fields{"refused": is{0}, "strings": is{0}, "written": is{1}, "errors": none}},
+	{linesRoute, "/api/v1/console/timeseries/write?namespace=lines", "", 200,
+		fields{"refused": is{0}, "strings": is{0}, "written": is{0}, "errors": none}},
 	{linesRoute, "/api/v1/console/timeseries/write?precision=m", "m f=3", 400, failure},
 	{linesRoute, "/api/v1/console/timeseries/write?precison=s", "m f=3", 400, failure},
 	{linesRoute, "/api/v1/console/timeseries/write?namespace=_floe", "m f=3", 400, failure},
@@ -171,12 +183,16 @@ var timeseriesContract = []contractRow{
 	{deleteRangeRoute, "/api/v1/timeseries/m?namespace=lines&from=-1h", "", 400, failure},
 	{deleteRangeRoute, "/api/v1/timeseries/m?namespace=lines&from=1&tag=t=v", "", 400, failure},
 	{deleteRangeRoute, "/api/v1/timeseries/m?from=1", "", 404, failure},
-	{deleteRangeRoute, "/api/v1/timeseries/m?namespace=lines&to=1700000002000&tags=t=v", "", 200, fields{"ok": is{true}, "measurement": is{"m"}, "series": is{1}}},
-	{deleteRangeRoute, "/api/v1/timeseries/m?namespace=lines&from=1700000002000", "", 200, fields{"ok": is{true}, "measurement": is{"m"}, "series": integer}},
-	{dataRoute, "/api/v1/timeseries/m/data?namespace=lines&field=f", "", 200, fields{"measurement": is{"m"}, "field": is{"f"}, "series": pointsOf("1700000001000=2")}},
+	{deleteRangeRoute, "/api/v1/timeseries/m?namespace=lines&to=1700000002000&tags=t=v", "", 200,
+		fields{"ok": is{true}, "measurement": is{"m"}, "series": is{1}}},
+	{deleteRangeRoute, "/api/v1/timeseries/m?namespace=lines&from=1700000002000", "", 200,
+		fields{"ok": is{true}, "measurement": is{"m"}, "series": integer}},
+	{dataRoute, "/api/v1/timeseries/m/data?namespace=lines&field=f", "", 200,
+		fields{"measurement": is{"m"}, "field": is{"f"}, "series": pointsOf("1700000001000=2")}},
 }
 
-// TestHint: a filter that looks like a regular expression and selects nothing is explained in a header.
+// TestHint: a filter that looks like a regular expression and selects nothing is explained in a
+// header.
 func TestHint(t *testing.T) {
 	node := openNode(t)
 	seedTimeseries(t, node)
@@ -194,7 +210,8 @@ func TestHint(t *testing.T) {
 	}
 }
 
-// TestDataInParts follows the links of an answer that was cut, and reduces the same points to the width of a chart.
+// TestDataInParts follows the links of an answer that was cut, and reduces the same points to the
+// width of a chart.
 func TestDataInParts(t *testing.T) {
 	node := openNode(t)
 	var points []ts.Point
@@ -206,7 +223,8 @@ func TestDataInParts(t *testing.T) {
 		}
 		// Two hosts at each time, days apart at the end.
 		at := int64(1_600_000_000_000) + int64(i/2)*1000 + int64(i/20_000)*30*24*3600*1000
-		points = append(points, ts.Point{Measurement: "m", Tags: map[string]string{"host": fmt.Sprint(i % 2)}, Fields: map[string]float64{"f": v}, Time: time.UnixMilli(at)})
+		points = append(points, ts.Point{Measurement: "m", Tags: map[string]string{"host": fmt.Sprint(i % 2)},
+			Fields: map[string]float64{"f": v}, Time: time.UnixMilli(at)})
 	}
 	if result, err := node.TS("default").Write(t.Context(), points...); err != nil || result.Written != n {
 		t.Fatalf("Write = %+v, %v", result.Written, err)
@@ -240,7 +258,8 @@ func TestDataInParts(t *testing.T) {
 	}
 }
 
-// TestWriteEncoded: bodies come as gzip too, within the limit of a body when they are decoded; other encodings, and bodies of which no line is taken, are refused.
+// TestWriteEncoded: bodies come as gzip too, within the limit of a body when they are decoded;
+// other encodings, and bodies of which no line is taken, are refused.
 func TestWriteEncoded(t *testing.T) {
 	base := serve(t, New(openNode(t), Options{MaxBodyBytes: 4096}))
 	zip := func(text string) string {

@@ -18,8 +18,9 @@ var rewrite = flag.Bool("rewrite", false, "write the console's types from the ro
 
 const typesFile = "console/src/api/types.gen.ts"
 
-// TestConsoleTypes: the console has the types of the route table. The contract pins the fields here, the file carries them over, and the compiler of the
-// console finds every use. go generate writes it.
+// TestConsoleTypes: the console has the types of the route table. The contract pins the fields
+// here, the file carries them over, and the compiler of the console finds every use. go generate
+// writes it.
 func TestConsoleTypes(t *testing.T) {
 	got := printTypes(allRoutes())
 	if *rewrite {
@@ -52,7 +53,8 @@ func printTypes(routes []route) string {
 	return b.String()
 }
 
-// bodyType returns what stands in the body of an answer: a listing is an array of its items, the answer to a query its result.
+// bodyType returns what stands in the body of an answer: a listing is an array of its items, the
+// answer to a query its result.
 func bodyType(answer reflect.Type) reflect.Type {
 	if answer == reflect.TypeFor[floqlAnswer]() {
 		return reflect.TypeFor[queryResult]()
@@ -113,7 +115,8 @@ func (p *printer) typeOf(t reflect.Type) string {
 	return "number"
 }
 
-// fields returns the members of a struct as encoding/json writes them: those of an embedded one come with it, unless a name is taken.
+// fields returns the members of a struct as encoding/json writes them: those of an embedded one
+// come with it, unless a name is taken.
 func (p *printer) fields(t reflect.Type, taken []string) (lines []string) {
 	for f := range fieldsOf(t) {
 		if !f.Anonymous {

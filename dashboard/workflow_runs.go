@@ -11,7 +11,8 @@ import (
 	"github.com/floedb/floe/workflow"
 )
 
-// flowRunSummary is an item of the listing of runs. Those of a run that has not ended are 0: completed_at and duration_ms.
+// flowRunSummary is an item of the listing of runs. Those of a run that has not ended are 0:
+// completed_at and duration_ms.
 type flowRunSummary struct {
 	RunID             string  `json:"run_id"`
 	Workflow          string  `json:"workflow"`
@@ -25,14 +26,16 @@ type flowRunSummary struct {
 	Error             *string `json:"error"`
 	HistoryEventCount int64   `json:"history_event_count"`
 
-	// How many visits to steps could not be compensated, so that what they have done is still there: with fields=all.
+	// How many visits to steps could not be compensated, so that what they have done is still
+	// there: with fields=all.
 	CompensationsFailed *int64 `json:"compensations_failed,omitempty"`
 }
 
 func (f fieldsAsked) summarize(r workflow.RunInfo) flowRunSummary {
 	s := flowRunSummary{
 		RunID: string(r.ID), Workflow: r.Workflow, Version: r.Version, Status: r.Status.String(), TriggeredBy: r.TriggeredBy,
-		CurrentStep: given(r.CurrentStep), StartedAt: r.StartedAt.UnixMilli(), DurationMillis: r.Duration().Milliseconds(), Error: given(r.Error),
+		CurrentStep: given(r.CurrentStep), StartedAt: r.StartedAt.UnixMilli(), DurationMillis: r.Duration().Milliseconds(),
+		Error:             given(r.Error),
 		HistoryEventCount: r.Events,
 	}
 	if f.all {
@@ -145,7 +148,8 @@ func (h *handler) startFlow(ctx context.Context, q startFlowRequest) (flowStarte
 	return flowStarted{true, string(started.Run), q.workflow, started.Status.String()}, nil
 }
 
-// flowRunRequest names a run. An id of floe's own says in which namespace it is; one that was chosen may be in several.
+// flowRunRequest names a run. An id of floe's own says in which namespace it is; one that was
+// chosen may be in several.
 type flowRunRequest struct {
 	located
 	id workflow.RunID
@@ -221,11 +225,13 @@ func (h *handler) flowRun(ctx context.Context, q flowDetailRequest) (flowRunDeta
 		return flowRunDetail{}, err
 	}
 	d := flowRunDetail{
-		flowRunSummary: q.summarize(r.RunInfo), Input: rawjson.Value(r.Input), Output: rawjson.Value(r.Output), StepResults: make(map[string]stepResult),
+		flowRunSummary: q.summarize(r.RunInfo), Input: rawjson.Value(r.Input), Output: rawjson.Value(r.Output),
+		StepResults:    make(map[string]stepResult),
 		PendingSignals: []pendingSignal{},
 	}
 	for _, s := range r.Steps {
-		d.StepResults[s.Step] = stepResult{s.Outcome, rawjson.Value(s.Output), s.Attempts, s.StartedAt.UnixMilli(), s.CompletedAt.UnixMilli()}
+		d.StepResults[s.Step] = stepResult{s.Outcome, rawjson.Value(s.Output), s.Attempts, s.StartedAt.UnixMilli(),
+			s.CompletedAt.UnixMilli()}
 	}
 	for _, s := range r.Signals {
 		d.PendingSignals = append(d.PendingSignals, pendingSignal{s.Type, rawjson.Value(s.Payload), s.ReceivedAt.UnixMilli()})
@@ -262,7 +268,8 @@ func (h *handler) flowHistory(ctx context.Context, q flowHistoryRequest) (listin
 		page, err := store.History(q.id).Page(ctx, workflow.Limit(n), workflow.Cursor(after))
 		return page.Items, page.Cursor, err
 	}
-	return collect(q.after, q.limit, page, func(e workflow.Event) flowEvent { return flowEvent{e.Type.String(), e.Step, e.At.UnixMilli()} }, nil)
+	return collect(q.after, q.limit, page, func(e workflow.Event) flowEvent { return flowEvent{e.Type.String(), e.Step, e.At.UnixMilli()} },
+		nil)
 }
 
 // flowChanged is the answer when a run was cancelled or signalled; the status is that after it.
@@ -327,7 +334,8 @@ func (h *handler) checkRuns(ctx context.Context, ns string, add func(finding)) (
 		word     string
 		severity string
 	}{{workflow.Failed, "failed", "crit"}, {workflow.TimedOut, "timed out", "warn"}} {
-		page, err := h.backend.Workflow(ns).Runs().Page(ctx, workflow.InState(ended.status), workflow.StartedBetween(now.Add(-runsOf), now.Add(time.Minute)), workflow.Limit(mostChecked))
+		page, err := h.backend.Workflow(ns).Runs().Page(ctx, workflow.InState(ended.status),
+			workflow.StartedBetween(now.Add(-runsOf), now.Add(time.Minute)), workflow.Limit(mostChecked))
 		if err != nil {
 			return more, err
 		}
@@ -341,7 +349,8 @@ func (h *handler) checkRuns(ctx context.Context, ns string, add func(finding)) (
 			}
 		}
 		for _, name := range order {
-			text := fmt.Sprintf("%s %s within an hour%s", counted(count[name], "run"), ended.word, suffix(", the last: ", latest[name].Error))
+			text := fmt.Sprintf("%s %s within an hour%s", counted(count[name], "run"), ended.word,
+				suffix(", the last: ", latest[name].Error))
 			add(finding{Kind: "workflow", Name: name, Of: ended.status.String(), Severity: ended.severity, Count: count[name], Text: text})
 		}
 	}

@@ -8,10 +8,12 @@ import (
 
 const flowStartsPath = "/api/v1/console/workflows/:name"
 
-// flowStartRoutes are about what starts runs of a workflow by itself. The API has no place for them.
+// flowStartRoutes are about what starts runs of a workflow by itself. The API has no place for
+// them.
 var flowStartRoutes = []route{
 	endpoint("GET "+flowStartsPath, (*handler).flowStarts, "How the schedule and the trigger of a workflow stand."),
-	endpoint("PUT "+flowStartsPath+"/schedule/pause", (*handler).pauseFlow, "Stop the schedule of a workflow; runs that it has started go on."),
+	endpoint("PUT "+flowStartsPath+"/schedule/pause", (*handler).pauseFlow,
+		"Stop the schedule of a workflow; runs that it has started go on."),
 	endpoint("PUT "+flowStartsPath+"/schedule/resume", (*handler).resumeFlow, "Let the schedule of a workflow go on, with its next tick."),
 }
 
@@ -23,7 +25,8 @@ type flowStarts struct {
 	Trigger   *flowTrigger  `json:"trigger"`
 }
 
-// flowSchedule is the schedule of a workflow, and how it stands. It has a cron expression, or an interval.
+// flowSchedule is the schedule of a workflow, and how it stands. It has a cron expression, or an
+// interval.
 type flowSchedule struct {
 	Cron           string `json:"cron"`
 	Timezone       string `json:"timezone"`
@@ -73,12 +76,14 @@ func newFlowStarts(q definitionRequest, i *workflow.Info) flowStarts {
 	s := flowStarts{Name: q.name, Namespace: q.namespace}
 	if c := i.Schedule; c != nil {
 		s.Schedule = &flowSchedule{
-			c.Cron, c.Zone, c.Every.Milliseconds(), c.Most, c.Paused, c.Note, givenMillis(c.Next), c.Last.UnixMilli(), c.Active, c.Started, c.Skipped, c.Missed, c.Refused,
+			c.Cron, c.Zone, c.Every.Milliseconds(), c.Most, c.Paused, c.Note, givenMillis(c.Next), c.Last.UnixMilli(), c.Active, c.Started,
+			c.Skipped, c.Missed, c.Refused,
 		}
 	}
 	if t := i.Trigger; t != nil {
 		s.Trigger = &flowTrigger{
-			t.Stream, t.Namespace, t.Group, string(t.Mode), t.Batch, t.Wait.Milliseconds(), string(t.Start), t.Most, t.State.String(), t.Reason, t.Lag, t.Active, t.Started, t.Records,
+			t.Stream, t.Namespace, t.Group, string(t.Mode), t.Batch, t.Wait.Milliseconds(), string(t.Start), t.Most, t.State.String(),
+			t.Reason, t.Lag, t.Active, t.Started, t.Records,
 			t.Repeated, t.Refused, t.Note,
 		}
 	}
@@ -94,7 +99,8 @@ func (h *handler) resumeFlow(ctx context.Context, q definitionRequest) (flowStar
 }
 
 // turnFlow pauses a schedule, or has it go on, and answers how it stands then.
-func (h *handler) turnFlow(ctx context.Context, q definitionRequest, turn func(workflow.Schedule, context.Context) error) (flowStarts, error) {
+func (h *handler) turnFlow(ctx context.Context, q definitionRequest, turn func(workflow.Schedule, context.Context) error) (flowStarts,
+	error) {
 	if err := turn(h.backend.Workflow(q.namespace).Schedule(q.name), ctx); err != nil {
 		return flowStarts{}, err
 	}

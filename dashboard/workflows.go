@@ -20,10 +20,12 @@ const (
 
 var workflowRoutes = []route{
 	endpoint("GET "+definitionsPath, (*handler).definitions, "The workflows of a namespace."),
-	endpoint("POST "+definitionsPath, (*handler).createDefinition, "Make a workflow known, or a version of one; the body is its definition, YAML or JSON."),
+	endpoint("POST "+definitionsPath, (*handler).createDefinition,
+		"Make a workflow known, or a version of one; the body is its definition, YAML or JSON."),
 	endpoint("GET "+definitionsPath+"/:name", (*handler).definition, "One workflow, with the definition that new runs have."),
 	endpoint("GET "+definitionsPath+"/:name/versions", (*handler).definitionVersions, "The versions of a workflow, the newest first."),
-	endpoint("DELETE "+definitionsPath+"/:name/versions/:version", (*handler).removeDefinitionVersion, "Remove a version of a workflow; runs of it go on."),
+	endpoint("DELETE "+definitionsPath+"/:name/versions/:version", (*handler).removeDefinitionVersion,
+		"Remove a version of a workflow; runs of it go on."),
 	endpoint("PUT "+definitionsPath+"/:name/enable", (*handler).enableDefinition, "Let a disabled workflow be started again."),
 	endpoint("PUT "+definitionsPath+"/:name/disable", (*handler).disableDefinition, "Refuse starts of a workflow; its runs go on."),
 	endpoint("GET "+flowRunsPath, (*handler).flowRuns, "The runs of the workflows of a namespace, the newest first."),
@@ -34,8 +36,9 @@ var workflowRoutes = []route{
 	endpoint("POST "+flowRunsPath+"/:id/signal", (*handler).signalFlow, "Tell a run something; the body is the payload, JSON."),
 }
 
-// withAliases adds the second paths of routes: workflows is workflow/definitions, and workflows/:id is workflow/runs/:id, each with what is below it. The one
-// path that both would have, GET workflows/:id, is that of a run.
+// withAliases adds the second paths of routes: workflows is workflow/definitions, and workflows/:id
+// is workflow/runs/:id, each with what is below it. The one path that both would have, GET
+// workflows/:id, is that of a run.
 func withAliases(routes []route) []route {
 	all := routes
 	for _, rt := range routes {
@@ -71,7 +74,8 @@ type definitionSummary struct {
 func summarizeDefinition(i workflow.Info) definitionSummary {
 	return definitionSummary{
 		Name: i.Name, Version: i.Version, Enabled: i.Enabled, StepCount: len(i.Steps), PlanCount: len(i.Plans), HasSchedule: i.HasSchedule,
-		HasTrigger: i.HasTrigger, StartStep: i.StartStep, Terminals: append([]string{}, i.Terminals...), Steps: append([]string{}, i.Steps...),
+		HasTrigger: i.HasTrigger, StartStep: i.StartStep, Terminals: append([]string{}, i.Terminals...), Steps: append([]string{},
+			i.Steps...),
 	}
 }
 
@@ -101,14 +105,16 @@ func (q *createDefinitionRequest) parse(in *input) {
 	in.check(err)
 }
 
-// definitionCreated is the answer to a definition. Its status is created, updated for another version of a workflow, or unchanged.
+// definitionCreated is the answer to a definition. Its status is created, updated for another
+// version of a workflow, or unchanged.
 type definitionCreated struct {
 	OK     bool   `json:"ok"`
 	Name   string `json:"name"`
 	Status string `json:"status"`
 }
 
-// createDefinition makes a workflow known in the namespace of the request, or in that of the definition if the request names none.
+// createDefinition makes a workflow known in the namespace of the request, or in that of the
+// definition if the request names none.
 func (h *handler) createDefinition(ctx context.Context, q createDefinitionRequest) (definitionCreated, error) {
 	if !q.given {
 		own, err := workflow.DefinitionNamespace(q.definition)
@@ -131,7 +137,8 @@ func (h *handler) createDefinition(ctx context.Context, q createDefinitionReques
 	return definitionCreated{true, made.Name, status}, nil
 }
 
-// allMistakes is the error of a definition with all that is wrong with it, where its own text has the first few.
+// allMistakes is the error of a definition with all that is wrong with it, where its own text has
+// the first few.
 func allMistakes(err error) error {
 	var bad *workflow.DefinitionError
 	if !errors.As(err, &bad) {

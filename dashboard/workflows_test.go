@@ -23,8 +23,9 @@ terminals:
 
 const awkwardFlow = `{"name":"a/b é","version":"v 2","start":{"sleep":{"ms":3600000},"transitions":{"success":"flo.Completed"}}}`
 
-// seedWorkflows writes, in the namespace shop, the workflow order with a run that is completed, one that was rejected, and one that waits with a signal that
-// nobody wants; and one without runs, disabled, whose name is awkward in a path.
+// seedWorkflows writes, in the namespace shop, the workflow order with a run that is completed, one
+// that was rejected, and one that waits with a signal that nobody wants; and one without runs,
+// disabled, whose name is awkward in a path.
 func seedWorkflows(t *testing.T, node *floe.Node) {
 	t.Helper()
 	ctx := t.Context()
@@ -75,15 +76,18 @@ var (
 		"has_trigger": is{false}, "start_step": is{"_start"}, "terminals": items{is{"Rejected"}}, "steps": items{is{"_start"}},
 	}
 	seededOther = fields{
-		"name": is{"a/b é"}, "version": is{"v 2"}, "enabled": is{false}, "step_count": is{1}, "plan_count": is{0}, "has_schedule": is{false},
-		"has_trigger": is{false}, "start_step": is{"_start"}, "terminals": items{}, "steps": items{is{"_start"}},
+		"name": is{"a/b é"}, "version": is{"v 2"}, "enabled": is{false}, "step_count": is{1}, "plan_count": is{0},
+		"has_schedule": is{false},
+		"has_trigger":  is{false}, "start_step": is{"_start"}, "terminals": items{}, "steps": items{is{"_start"}},
 	}
 	orderDetail = with(seededOrder, fields{"definition_yaml": is{orderFlow}, "status": is{"active"}, "run_count": is{3}})
 	otherDetail = with(seededOther, fields{"definition_yaml": is{awkwardFlow}, "status": is{"disabled"}, "run_count": is{0}})
 
-	runOne   = flowRunOf("one/é", "completed", fields{"current_step": is{nil}, "completed_at": integer, "duration_ms": integer, "error": is{nil}})
+	runOne = flowRunOf("one/é", "completed",
+		fields{"current_step": is{nil}, "completed_at": integer, "duration_ms": integer, "error": is{nil}})
 	runTwo   = flowRunOf("two", "failed", fields{"current_step": is{nil}, "completed_at": integer, "duration_ms": integer, "error": text})
-	runThree = flowRunOf("three", "waiting", fields{"current_step": is{"_start"}, "completed_at": is{0}, "duration_ms": is{0}, "error": is{nil}})
+	runThree = flowRunOf("three", "waiting", fields{"current_step": is{"_start"}, "completed_at": is{0}, "duration_ms": is{0},
+		"error": is{nil}})
 
 	detailOne = with(runOne, fields{
 		"input": fields{"id": is{1}}, "output": fields{"by": is{"ada"}}, "pending_signals": items{},
@@ -94,12 +98,16 @@ var (
 		"pending_signals": items{fields{"type": is{"other"}, "payload": is{"<x>"}, "received_at": integer}},
 	})
 	tickingSchedule = fields{
-		"cron": is{"0 6 * * *"}, "timezone": is{"Europe/Berlin"}, "interval_ms": is{0}, "max_concurrent": is{1}, "note": is{""}, "decided_to": integer, "active_runs": is{0},
+		"cron": is{"0 6 * * *"}, "timezone": is{"Europe/Berlin"}, "interval_ms": is{0}, "max_concurrent": is{1}, "note": is{""},
+		"decided_to": integer, "active_runs": is{0},
 		"started_total": is{0}, "skipped_total": is{0}, "missed_total": is{0}, "refused_total": is{0},
 	}
 	tickingTrigger = fields{
-		"stream": is{"orders"}, "namespace": is{"ticking"}, "consumer_group": is{"wf-ticking"}, "mode": is{"shared"}, "batch_size": is{1}, "batch_timeout_ms": integer,
-		"start": is{"latest"}, "max_concurrent": is{0}, "state": is{"waiting"}, "reason": text, "lag": is{0}, "active_runs": is{0}, "started_total": is{0},
+		"stream": is{"orders"}, "namespace": is{"ticking"}, "consumer_group": is{"wf-ticking"}, "mode": is{"shared"}, "batch_size": is{1},
+		"batch_timeout_ms": integer,
+		"start":            is{"latest"}, "max_concurrent": is{0}, "state": is{"waiting"}, "reason": text, "lag": is{0},
+		"active_runs":   is{0},
+		"started_total": is{0},
 		"records_total": is{0}, "repeated_total": is{0}, "refused_total": is{0}, "note": is{""},
 	}
 	flowEvents = list{fields{"event_type": text, "step_name": text, "timestamp": integer}}
@@ -107,7 +115,8 @@ var (
 
 func flowRunOf(id, status string, more fields) fields {
 	return with(fields{
-		"run_id": is{id}, "workflow": is{"order"}, "version": is{"1"}, "status": is{status}, "triggered_by": is{"api"}, "started_at": integer,
+		"run_id": is{id}, "workflow": is{"order"}, "version": is{"1"}, "status": is{status}, "triggered_by": is{"api"},
+		"started_at":          integer,
 		"history_event_count": integer,
 	}, more)
 }
@@ -135,7 +144,8 @@ func changeOf(id, status string) fields {
 var workflowContract = slices.Concat(workflowReads, aliasesOf(workflowReads), []contractRow{
 	{createRoute, "/api/v1/workflow/definitions?namespace=shop", orderFlow, 200, madeOf("order", "unchanged")},
 	{createRoute, "/api/v1/workflow/definitions?namespace=shop", strings.Replace(orderFlow, "by:", "who:", 1), 409, failure},
-	{createRoute, "/api/v1/workflow/definitions?namespace=shop", strings.Replace(orderFlow, `"1"`, `"2"`, 1), 200, madeOf("order", "updated")},
+	{createRoute, "/api/v1/workflow/definitions?namespace=shop", strings.Replace(orderFlow, `"1"`, `"2"`, 1), 200,
+		madeOf("order", "updated")},
 	{createRoute, "/api/v1/workflow/definitions", orderFlow, 200, madeOf("order", "created")},
 	{createRoute, "/api/v1/workflow/definitions?name=x", orderFlow, 400, failure},
 	{createRoute, "/api/v1/workflow/definitions", "namespace: named\n" + orderFlow, 200, madeOf("order", "created")},
@@ -174,7 +184,8 @@ var workflowContract = slices.Concat(workflowReads, aliasesOf(workflowReads), []
 	{signalRoute, "/api/v1/workflow/runs/none/signal?namespace=shop&signal=approval", `{}`, 404, failure},
 	{signalRoute, "/api/v1/workflow/runs/r1/signal?signal=approval", `{}`, 409, failure}, // it is found, and has ended
 	{signalRoute, "/api/v1/workflow/runs/r1/signal?signal=approval&namespace=default", `{}`, 404, failure},
-	{"POST /api/v1/workflows/:id/signal", "/api/v1/workflows/three/signal?namespace=shop&signal=other", `1`, 200, changeOf("three", "waiting")},
+	{"POST /api/v1/workflows/:id/signal", "/api/v1/workflows/three/signal?namespace=shop&signal=other", `1`, 200,
+		changeOf("three", "waiting")},
 
 	{cancelRoute, "/api/v1/workflow/runs/none?namespace=shop", "", 404, failure},
 	{cancelRoute, "/api/v1/workflow/runs/one%2F%C3%A9?namespace=shop", "", 409, failure},
@@ -186,15 +197,18 @@ var workflowContract = slices.Concat(workflowReads, aliasesOf(workflowReads), []
 
 	{versionsRoute, "/api/v1/workflow/definitions/order/versions?namespace=shop", "", 200, fields{
 		"name": is{"order"}, "versions": items{
-			fields{"version": is{"2"}, "default": is{true}, "created_at": integer}, fields{"version": is{"1"}, "default": is{false}, "created_at": integer},
+			fields{"version": is{"2"}, "default": is{true}, "created_at": integer}, fields{"version": is{"1"}, "default": is{false},
+				"created_at": integer},
 		},
 	}},
 	{versionsRoute, "/api/v1/workflow/definitions/none/versions?namespace=shop", "", 404, failure},
 	{versionRoute, "/api/v1/workflow/definitions/order/versions/2?namespace=shop", "", 409, failure},
 	{versionRoute, "/api/v1/workflow/definitions/order/versions/9?namespace=shop", "", 404, failure},
 	{createRoute, "/api/v1/workflow/definitions?namespace=old", orderFlow, 200, madeOf("order", "created")},
-	{createRoute, "/api/v1/workflow/definitions?namespace=old", strings.Replace(orderFlow, `"1"`, "next", 1), 200, madeOf("order", "updated")},
-	{versionRoute, "/api/v1/workflow/definitions/order/versions/1?namespace=old", "", 200, fields{"ok": is{true}, "name": is{"order"}, "version": is{"1"}}},
+	{createRoute, "/api/v1/workflow/definitions?namespace=old", strings.Replace(orderFlow, `"1"`, "next", 1), 200,
+		madeOf("order", "updated")},
+	{versionRoute, "/api/v1/workflow/definitions/order/versions/1?namespace=old", "", 200,
+		fields{"ok": is{true}, "name": is{"order"}, "version": is{"1"}}},
 	{flowRunsRoute, "/api/v1/workflow/runs?namespace=shop&attribute=none%3D1", "", 200, items{}},
 	{flowRunsRoute, "/api/v1/workflow/runs?namespace=shop&attribute=none", "", 400, failure},
 	{flowRunsRoute, "/api/v1/workflow/runs?namespace=shop&started_before=1000", "", 200, items{}},
@@ -210,10 +224,13 @@ var workflowContract = slices.Concat(workflowReads, aliasesOf(workflowReads), []
 	{"PUT /api/v1/workflows/:name/disable", "/api/v1/workflows/order/disable?namespace=shop", "", 200, enabledOf("order", false)},
 
 	{createRoute, "/api/v1/workflow/definitions?namespace=ticking", tickingFlow, 200, madeOf("ticking", "created")},
-	{pauseRoute, "/api/v1/console/workflows/ticking/schedule/pause?namespace=ticking", "", 200, startsOf(with(tickingSchedule, fields{"paused": is{true}, "next_at": is{nil}}))},
-	{startsRoute, "/api/v1/console/workflows/ticking?namespace=ticking", "", 200, startsOf(with(tickingSchedule, fields{"paused": is{true}, "next_at": is{nil}}))},
+	{pauseRoute, "/api/v1/console/workflows/ticking/schedule/pause?namespace=ticking", "", 200,
+		startsOf(with(tickingSchedule, fields{"paused": is{true}, "next_at": is{nil}}))},
+	{startsRoute, "/api/v1/console/workflows/ticking?namespace=ticking", "", 200,
+		startsOf(with(tickingSchedule, fields{"paused": is{true}, "next_at": is{nil}}))},
 	{resumeRoute, "/api/v1/console/workflows/ticking/schedule/resume?namespace=ticking", "", 200, fields{
-		"name": is{"ticking"}, "namespace": is{"ticking"}, "trigger": tickingTrigger, "schedule": with(tickingSchedule, fields{"paused": is{false}, "next_at": optional{integer}}),
+		"name": is{"ticking"}, "namespace": is{"ticking"}, "trigger": tickingTrigger, "schedule": with(tickingSchedule,
+			fields{"paused": is{false}, "next_at": optional{integer}}),
 	}},
 	{pauseRoute, "/api/v1/console/workflows/ticking/schedule/pause?namespace=ticking&now=1", "", 400, failure},
 	{pauseRoute, "/api/v1/console/workflows/order/schedule/pause?namespace=shop", "", 404, failure},
@@ -291,7 +308,8 @@ func aliasesOf(rows []contractRow) (aliases []contractRow) {
 	return aliases
 }
 
-// TestRunWithoutNamespace: an id of floe's own says where the run is; a namespace that says otherwise does not have it.
+// TestRunWithoutNamespace: an id of floe's own says where the run is; a namespace that says
+// otherwise does not have it.
 func TestRunWithoutNamespace(t *testing.T) {
 	node := openNode(t)
 	seedWorkflows(t, node)
@@ -320,7 +338,8 @@ func TestRunWithoutNamespace(t *testing.T) {
 	}
 }
 
-// TestSpreadRuns: runs of a spread namespace are in all shards, and are listed, found by id, told and ended like others.
+// TestSpreadRuns: runs of a spread namespace are in all shards, and are listed, found by id, told
+// and ended like others.
 func TestSpreadRuns(t *testing.T) {
 	node := openNode(t)
 	if err := node.Namespaces().Create(t.Context(), "broad", floe.Spread()); err != nil {
@@ -358,14 +377,16 @@ func TestSpreadRuns(t *testing.T) {
 	}
 }
 
-// TestAllMistakes: the answer to a bad definition has all that is wrong with it, however much that is.
+// TestAllMistakes: the answer to a bad definition has all that is wrong with it, however much that
+// is.
 func TestAllMistakes(t *testing.T) {
 	var definition strings.Builder
 	definition.WriteString("name: bad\nversion: \"1\"\nstart: { run: \"@actions/a\", transitions: { success: flo.Completed } }\nsteps:\n")
 	for i := range 20 {
 		fmt.Fprintf(&definition, "  s%d: { run: \"@actions/a\", wrong: 1, transitions: { success: flo.Completed } }\n", i)
 	}
-	got := record(New(openNode(t), Options{}), httptest.NewRequest("POST", "/api/v1/workflow/definitions", strings.NewReader(definition.String())))
+	got := record(New(openNode(t), Options{}),
+		httptest.NewRequest("POST", "/api/v1/workflow/definitions", strings.NewReader(definition.String())))
 	checkError(t, "20 mistakes", got, 400, "line 5: ")
 	for i := range 20 {
 		checkError(t, "20 mistakes", got, 400, fmt.Sprintf("line %d: unknown key", i+5))
@@ -406,7 +427,8 @@ func TestFlowHistory(t *testing.T) {
 		types = append(types, e.EventType+" "+e.StepName)
 	}
 	want := []string{
-		"workflow_started ", "step_started _start", "waiting_for_signal _start", "signal_received ", "signal_matched _start", "step_completed _start", "workflow_failed ",
+		"workflow_started ", "step_started _start", "waiting_for_signal _start", "signal_received ", "signal_matched _start",
+		"step_completed _start", "workflow_failed ",
 	}
 	if !slices.Equal(types, want) {
 		t.Errorf("history %q, want %q", types, want)
@@ -435,7 +457,8 @@ func everyPage[T any](t *testing.T, target, query string) (all []T) {
 	return nil
 }
 
-// TestRunIsFound: a run with an id that was chosen is found without its namespace while there is one of the id, first in the default one.
+// TestRunIsFound: a run with an id that was chosen is found without its namespace while there is
+// one of the id, first in the default one.
 func TestRunIsFound(t *testing.T) {
 	node := openNode(t)
 	h := New(node, Options{})
@@ -459,7 +482,8 @@ func TestRunIsFound(t *testing.T) {
 			t.Errorf("a run in the default namespace: %v", got)
 		}
 	}
-	for namespace, want := range map[string]workflow.Status{"default": workflow.Cancelled, "one": workflow.Waiting, "three": workflow.Waiting} {
+	for namespace, want := range map[string]workflow.Status{"default": workflow.Cancelled, "one": workflow.Waiting,
+		"three": workflow.Waiting} {
 		if r, err := node.Workflow(namespace).Runs().Get(t.Context(), "mine"); err != nil || r.Status != want {
 			t.Errorf("the run in %s is %v, %v, want %v", namespace, r.Status, err, want)
 		}

@@ -9,7 +9,8 @@ import (
 	"github.com/floedb/floe/floql"
 )
 
-// patience is a context that is done when it has been asked a number of times, so that a test can end a query at each of its looks.
+// patience is a context that is done when it has been asked a number of times, so that a test can
+// end a query at each of its looks.
 type patience struct {
 	context.Context
 	left, asked int
@@ -26,19 +27,22 @@ func (p *patience) Err() error {
 func long(t *testing.T) *floql.Slice {
 	s := new(floql.Slice)
 	for i := range int64(70_000) {
-		if err := s.Add("m", map[string]string{"k": string(rune('a' + i%2))}, "v", time.UnixMilli(i*1000), float64(i*7919%10007)); err != nil {
+		if err := s.Add("m", map[string]string{"k": string(rune('a' + i%2))}, "v", time.UnixMilli(i*1000),
+			float64(i*7919%10007)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	return s
 }
 
-// TestCancel ends queries wherever they look whether they should: they return the error of the context and nothing else.
+// TestCancel ends queries wherever they look whether they should: they return the error of the
+// context and nothing else.
 func TestCancel(t *testing.T) {
 	source := long(t)
 	for query, looks := range map[string]int{
-		"m[0..70000000] | math(value * 2 + 1) | max()":                       24, // every 4,096 points
-		"m[0..70000000] | median()":                                          13, // every 32,768 values that are sorted, and again when they are merged
+		"m[0..70000000] | math(value * 2 + 1) | max()": 24, // every 4,096 points
+		// every 32,768 values that are sorted, and again when they are merged
+		"m[0..70000000] | median()":                                          13,
 		"m[0..70000000] | window(20s, 1s) | group_by(k) | avg()":             50,
 		"m[0..70000000] | window(1s, tz=Europe/Berlin) | sum()":              300, // every 256 bounds of a calendar, every 32 buckets
 		"m[0..70000000] | group_by(k) | window(1m) | sum() | fill(prev)":     50,
@@ -63,7 +67,8 @@ func TestCancel(t *testing.T) {
 }
 
 func TestTimeLimit(t *testing.T) {
-	_, err := floql.Eval(t.Context(), long(t), "m[0..70000000] | math(value + timestamp)", floql.Options{Limits: floql.Limits{Time: time.Nanosecond}})
+	_, err := floql.Eval(t.Context(), long(t), "m[0..70000000] | math(value + timestamp)",
+		floql.Options{Limits: floql.Limits{Time: time.Nanosecond}})
 	limit, ok := errors.AsType[*floql.LimitError](err)
 	if !ok || limit.Limit != "time" || err.Error() != "the query exceeds the limit of 1ns" {
 		t.Errorf("a query of more than 1 ns: %v", err)

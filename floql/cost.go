@@ -7,8 +7,9 @@ import (
 	"github.com/expr-lang/expr/ast"
 )
 
-// What point-wise stages cost is known before they run, so that a query looks at its context often enough and no single point takes long. The unit is a
-// step of about 10 ns: an instruction of a pattern at a byte, or a byte that is copied or compared.
+// What point-wise stages cost is known before they run, so that a query looks at its context often
+// enough and no single point takes long. The unit is a step of about 10 ns: an instruction of a
+// pattern at a byte, or a byte that is copied or compared.
 const (
 	maxPointSteps = 2_000_000 // of all stages for one point: about 20 ms
 	chunkSteps    = 500_000   // between two looks at ctx
@@ -17,7 +18,8 @@ const (
 	exactSteps    = 20        // of a stage that rounds decimals, or adds exactly
 )
 
-// linear is a number that depends on how long the strings of a series are: fixed + perByte * the length of the longest one.
+// linear is a number that depends on how long the strings of a series are: fixed + perByte * the
+// length of the longest one.
 type linear struct{ fixed, perByte int64 }
 
 func (l linear) plus(o linear) linear {
@@ -34,7 +36,8 @@ func (l linear) most(o linear) linear {
 
 func (l linear) at(bytes int64) int64 { return sum(l.fixed, product(l.perByte, bytes)) }
 
-// measure returns how many steps an expression takes at most, and how long its value is if that is a string.
+// measure returns how many steps an expression takes at most, and how long its value is if that is
+// a string.
 func measure(n ast.Node) (steps, size linear) {
 	steps.fixed = nodeSteps
 	operand := func(o ast.Node) (size linear) {
@@ -95,7 +98,8 @@ func measureBinary(n *ast.BinaryNode) (steps, size linear) {
 	return steps, size
 }
 
-// patternSize returns about how many instructions a regular expression has; one that does not parse is refused elsewhere.
+// patternSize returns about how many instructions a regular expression has; one that does not parse
+// is refused elsewhere.
 func patternSize(pattern string) int64 {
 	re, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {
@@ -145,7 +149,8 @@ func (s *Series) bytes() int64 {
 	return int64(n)
 }
 
-// atOnce returns how many points can go through stages that cost so many steps a point between two looks at ctx.
+// atOnce returns how many points can go through stages that cost so many steps a point between two
+// looks at ctx.
 func atOnce(steps int64) int {
 	steps = max(steps, 1)
 	return int(max(min(chunkSteps/steps, chunk), 1))
@@ -156,6 +161,7 @@ func checkCost(steps int64, series *Series) error {
 	if steps <= maxPointSteps {
 		return nil
 	}
-	return fmt.Errorf("the stages up to here take up to %d steps for a point of a series with strings of up to %d bytes, expected no more than %d",
+	return fmt.Errorf("the stages up to here take up to %d steps for a point of a series with strings of up to %d bytes, expected no "+
+		"more than %d",
 		steps, series.longest(), maxPointSteps)
 }

@@ -15,7 +15,8 @@ type Error struct {
 	text    string
 }
 
-// Error returns the position and the message: "col 14: unknown stage ..." or, for a query of several lines, "line 2, col 3: ...".
+// Error returns the position and the message: "col 14: unknown stage ..." or, for a query of
+// several lines, "line 2, col 3: ...".
 func (e *Error) Error() string {
 	if !strings.Contains(e.text, "\n") {
 		return fmt.Sprintf("col %d: %s", e.Col, e.Message)
@@ -77,7 +78,8 @@ func cut(text string) string {
 	return text[:n] + "..."
 }
 
-// suggest returns ` (did you mean "...")?` for the known name that is nearest to one that is not, "" if none is near.
+// suggest returns ` (did you mean "...")?` for the known name that is nearest to one that is not,
+// "" if none is near.
 func suggest(unknown string, known []string) string {
 	best, distance := "", 1+(len(unknown)+1)/3
 	for _, k := range known {
@@ -91,7 +93,8 @@ func suggest(unknown string, known []string) string {
 	return fmt.Sprintf(" (did you mean %q?)", best)
 }
 
-// edits returns how many insertions, deletions, replacements and swaps of neighbours make b of a, or max if they are as many or more.
+// edits returns how many insertions, deletions, replacements and swaps of neighbours make b of a,
+// or max if they are as many or more.
 func edits(a, b string, max int) int {
 	if len(a)-len(b) >= max || len(b)-len(a) >= max || len(a) > 64 {
 		return max

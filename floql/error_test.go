@@ -61,7 +61,8 @@ func TestErrors(t *testing.T) {
 		"m | window(12":                                     `col 14: found the end of the query, expected a unit of time: ms, s, m, h, d or w`,
 		"m[0..9007199254740992]":                            "none",
 		"m[0..9007199254740993]":                            `col 6: time 9007199254740993 is beyond 9007199254740992 ms`,
-		"m" + strings.Repeat(" | where(field matches '"+strings.Repeat("[a-z]{200}", 9)+"')", 7): `col 707: patterns of 50659 instructions in the query, expected at most 50000`,
+		"m" + strings.Repeat(" | where(field matches '"+strings.Repeat("[a-z]{200}", 9)+"')",
+			7): `col 707: patterns of 50659 instructions in the query, expected at most 50000`,
 		"m[0..9] | vag()":                    `col 11: unknown stage "vag" (did you mean "avg"?)`,
 		"m[0..9] | av()":                     `col 11: unknown stage "av" (did you mean "avg"?)`,
 		"m[0..9] | mxa()":                    `col 11: unknown stage "mxa" (did you mean "max"?)`,
@@ -120,7 +121,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestSteps: a stage that comes from another process has to be one for points, and no more than that.
+// TestSteps: a stage that comes from another process has to be one for points, and no more than
+// that.
 func TestSteps(t *testing.T) {
 	for text, want := range map[string]string{
 		"abs()":                               "none",
@@ -204,7 +206,8 @@ func TestResultJSON(t *testing.T) {
 	at := func(millis int64) time.Time { return time.UnixMilli(millis) }
 	r := Result{Query: text, Series: []ResultSeries{
 		{Key: "k", Field: text, Tags: []Tag{{"a", text}, {"b", "c"}, {"d", ""}}},
-		{Points: []Point{{at(-1), 0}, {at(0), math.NaN()}, {at(1), -1e-6}, {at(2), 9.99e-07}, {at(3), 1e21}, {at(4), 999999999999999900000}, {at(5), -0.1}, {at(6), 1.0 / 3}}},
+		{Points: []Point{{at(-1), 0}, {at(0), math.NaN()}, {at(1), -1e-6}, {at(2), 9.99e-07}, {at(3), 1e21}, {at(4), 999999999999999900000},
+			{at(5), -0.1}, {at(6), 1.0 / 3}}},
 	}}
 	b, err := json.Marshal(&r)
 	if err != nil {
@@ -222,7 +225,8 @@ func TestResultJSON(t *testing.T) {
 			Tags       []Tag
 		}
 	}
-	if err := json.Unmarshal(b, &back); err != nil || back.Query != text || len(back.Series) != 2 || back.Series[0].Key != "k" || back.Series[0].Field != text || back.Series[1].PointCount != 8 ||
+	if err := json.Unmarshal(b, &back); err != nil || back.Query != text || len(back.Series) != 2 || back.Series[0].Key != "k" ||
+		back.Series[0].Field != text || back.Series[1].PointCount != 8 ||
 		!slices.Equal(back.Series[0].Tags, r.Series[0].Tags) {
 		t.Errorf("%s reads as %+v, %v", b, back, err)
 	}
@@ -240,9 +244,12 @@ func TestSuggest(t *testing.T) {
 		a, b      string
 		max, want int
 	}{
-		{"", "", 9, 0}, {"abc", "abc", 9, 0}, {"abc", "acb", 9, 1}, {"abc", "ab", 9, 1}, {"ab", "abc", 9, 1}, {"abc", "abd", 9, 1}, {"ba", "ab", 9, 1}, {"abcd", "badc", 9, 2},
-		{"abc", "cab", 9, 2}, {"abxcd", "dcab", 9, 5}, {"", "abc", 9, 3}, {"abc", "", 9, 3}, {"", "abc", 3, 3}, {"abcdefgh", "a", 7, 7}, {"a", "abcdefgh", 8, 7}, {"ab", "cd", 1, 1},
-		{strings.Repeat("a", 64), strings.Repeat("a", 64), 9, 0}, {strings.Repeat("a", 65), strings.Repeat("a", 65), 9, 9}, {"abab", "baba", 9, 2}, {"aab", "aba", 9, 1},
+		{"", "", 9, 0}, {"abc", "abc", 9, 0}, {"abc", "acb", 9, 1}, {"abc", "ab", 9, 1}, {"ab", "abc", 9, 1}, {"abc", "abd", 9, 1}, {"ba",
+			"ab", 9, 1}, {"abcd", "badc", 9, 2},
+		{"abc", "cab", 9, 2}, {"abxcd", "dcab", 9, 5}, {"", "abc", 9, 3}, {"abc", "", 9, 3}, {"", "abc", 3, 3}, {"abcdefgh", "a", 7,
+			7}, {"a", "abcdefgh", 8, 7}, {"ab", "cd", 1, 1},
+		{strings.Repeat("a", 64), strings.Repeat("a", 64), 9, 0}, {strings.Repeat("a", 65), strings.Repeat("a", 65), 9, 9}, {"abab", "baba",
+			9, 2}, {"aab", "aba", 9, 1},
 	} {
 		if got := edits(c.a, c.b, c.max); got != c.want {
 			t.Errorf("edits(%q, %q, %d) = %d, want %d", c.a, c.b, c.max, got, c.want)
@@ -250,7 +257,8 @@ func TestSuggest(t *testing.T) {
 	}
 	known := []string{"max", "min", "median", "percentile"}
 	for unknown, want := range map[string]string{
-		"MAX": "max", "mx": "max", "mxx": "max", "nim": "", "imn": "min", "m": "", "ma": "max", "xyz": "", "mean": "", "medain": "median", "mediums": "", "percenti": "percentile", "percent": "", "perce": "", "persentyle": "percentile",
+		"MAX": "max", "mx": "max", "mxx": "max", "nim": "", "imn": "min", "m": "", "ma": "max", "xyz": "", "mean": "", "medain": "median",
+		"mediums": "", "percenti": "percentile", "percent": "", "perce": "", "persentyle": "percentile",
 	} {
 		if want != "" {
 			want = ` (did you mean "` + want + `"?)`
@@ -269,9 +277,11 @@ func TestSuggest(t *testing.T) {
 	}
 }
 
-// TestCosts: what an expression costs, in steps for a point, decides how many points go between two looks at the context.
+// TestCosts: what an expression costs, in steps for a point, decides how many points go between two
+// looks at the context.
 func TestCosts(t *testing.T) {
-	for steps, want := range map[int64]int{0: chunk, 1: chunk, chunkSteps / chunk: chunk, chunkSteps/chunk + 1: chunk - 1, chunkSteps / 7: 7, chunkSteps: 1, chunkSteps + 1: 1, math.MaxInt64: 1} {
+	for steps, want := range map[int64]int{0: chunk, 1: chunk, chunkSteps / chunk: chunk, chunkSteps/chunk + 1: chunk - 1,
+		chunkSteps / 7: 7, chunkSteps: 1, chunkSteps + 1: 1, math.MaxInt64: 1} {
 		if got := atOnce(steps); got != want && !(want == chunk-1 && got < chunk) {
 			t.Errorf("atOnce(%d) = %d, want %d", steps, got, want)
 		}
@@ -325,7 +335,8 @@ func TestCosts(t *testing.T) {
 	}
 }
 
-// TestResultLimits: points of a result, and the memory of what a query has read beside that of its aggregations, are limited.
+// TestResultLimits: points of a result, and the memory of what a query has read beside that of its
+// aggregations, are limited.
 func TestResultLimits(t *testing.T) {
 	var source Slice
 	for i := range int64(200) {

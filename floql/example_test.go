@@ -14,7 +14,8 @@ import (
 
 var noon = time.Date(2024, 5, 1, 12, 0, 0, 0, time.UTC)
 
-// requests returns counters of two hosts, with a point every 20 s in the last five minutes before noon.
+// requests returns counters of two hosts, with a point every 20 s in the last five minutes before
+// noon.
 func requests() *floql.Slice {
 	points := new(floql.Slice)
 	for i := range 15 {
@@ -29,7 +30,8 @@ func requests() *floql.Slice {
 }
 
 func ExampleEval() {
-	result, err := floql.Eval(context.Background(), requests(), "requests[3m] | rate(1m) | group_by(host) | max()", floql.Options{Now: noon})
+	result, err := floql.Eval(context.Background(), requests(), "requests[3m] | rate(1m) | group_by(host) | max()",
+		floql.Options{Now: noon})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -76,11 +78,14 @@ func ExampleResult() {
 	body, err := json.Marshal(result)
 	fmt.Println(string(body), err)
 	// Output:
-	// {"query":"requests{host=a}[1m] | last() | alias(now)","series":[{"key":"now","field":"count","point_count":1,"tags":[],"points":[{"timestamp":1714564740000,"value":280}]}]} <nil>
+	// {"query":"requests{host=a}[1m] | last() |
+	// alias(now)","series":[{"key":"now","field":"count","point_count":1,"tags":[],"points":[{"timestamp":1714564740000,"value":280}]}]}
+	// <nil>
 }
 
 func ExampleLimits() {
-	_, err := floql.Eval(context.Background(), requests(), "requests[1h] | sum()", floql.Options{Now: noon, Limits: floql.Limits{Points: 20}})
+	_, err := floql.Eval(context.Background(), requests(), "requests[1h] | sum()",
+		floql.Options{Now: noon, Limits: floql.Limits{Points: 20}})
 	limit, exceeded := errors.AsType[*floql.LimitError](err)
 	fmt.Println(exceeded, limit.Limit)
 	fmt.Println(err)

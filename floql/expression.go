@@ -15,8 +15,9 @@ import (
 	"github.com/expr-lang/expr/vm"
 )
 
-// expression is that of where or math, in the language of expr-lang/expr, cut down to what computes one number or truth value of one point: arithmetic,
-// comparison, and, or, not, in, matches, conditions, and functions. No loops, and nothing that could take more memory the longer it runs.
+// expression is that of where or math, in the language of expr-lang/expr, cut down to what computes
+// one number or truth value of one point: arithmetic, comparison, and, or, not, in, matches,
+// conditions, and functions. No loops, and nothing that could take more memory the longer it runs.
 type expression struct {
 	program *vm.Program
 	simple  *simple // instead of the program, for `value OP number`
@@ -63,7 +64,8 @@ func compileExpression(text string, condition bool, patterns *int64) (*expressio
 		return nil, c.err
 	}
 	if *patterns = sum(*patterns, c.pattern); *patterns > maxPatterns {
-		return nil, &expressionError{0, fmt.Sprintf("patterns of %d instructions in the query, expected at most %d", *patterns, maxPatterns)}
+		return nil, &expressionError{0, fmt.Sprintf("patterns of %d instructions in the query, expected at most %d", *patterns,
+			maxPatterns)}
 	}
 	steps, _ := measure(tree.Node)
 	if simple := simplify(tree.Node, condition); simple != nil {
@@ -146,7 +148,8 @@ func (c *checker) check(n ast.Node) {
 	case *ast.CallNode:
 		c.call(n, n.Callee.String(), n.Arguments)
 	default:
-		c.refuse(n, "found %s, expected arithmetic, comparison, &&, ||, !, in, matches or a function of %s", describe(n), strings.Join(functions, ", "))
+		c.refuse(n, "found %s, expected arithmetic, comparison, &&, ||, !, in, matches or a function of %s", describe(n),
+			strings.Join(functions, ", "))
 	}
 }
 
@@ -283,7 +286,8 @@ func (s *simple) compute(v float64) float64 {
 	return a / b
 }
 
-// expression returns the expression of a stage that needs the virtual machine, nil if there is none.
+// expression returns the expression of a stage that needs the virtual machine, nil if there is
+// none.
 func (s *stage) expression() *expression {
 	if len(s.args) == 0 || s.args[0].expr == nil || s.args[0].expr.simple != nil {
 		return nil

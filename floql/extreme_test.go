@@ -15,8 +15,9 @@ import (
 	"github.com/floedb/floe/floql"
 )
 
-// lookedAt is a context that notes the longest time between two looks at it, and ends after a while. It counts what the process takes of its processors: on
-// a busy machine the clock goes on while the process waits.
+// lookedAt is a context that notes the longest time between two looks at it, and ends after a
+// while. It counts what the process takes of its processors: on a busy machine the clock goes on
+// while the process waits.
 type lookedAt struct {
 	context.Context
 	end, latest, longest time.Duration
@@ -40,7 +41,8 @@ func processTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// evalExtreme evaluates a query, which has to look at its context at least every so often and to allocate no more than so much, whatever comes of it.
+// evalExtreme evaluates a query, which has to look at its context at least every so often and to
+// allocate no more than so much, whatever comes of it.
 func evalExtreme(t *testing.T, source floql.Source, query string, limits floql.Limits) error {
 	t.Helper()
 	const (
@@ -85,28 +87,31 @@ func wide(t *testing.T) *floql.Slice {
 	return s
 }
 
-// TestExtremeCounts: the products of counts are bounded before anything is allocated, with no series, one, and many.
+// TestExtremeCounts: the products of counts are bounded before anything is allocated, with no
+// series, one, and many.
 func TestExtremeCounts(t *testing.T) {
 	source := wide(t)
 	limits := floql.Limits{Bytes: 8 << 20, ResultPoints: 100_000}
-	const result, bytes = "the query exceeds the limit of 100000 points or buckets in the result", "the query exceeds the limit of 8388608 bytes of memory"
+	const result, bytes = "the query exceeds the limit of 100000 points or buckets in the result",
+		"the query exceeds the limit of 8388608 bytes of memory"
 	for query, want := range map[string]string{
-		"nosuch[0..2000000000000] | window(1s) | sum() | fill(0)":                          "",
-		"nosuch[0..9007199254740991] | window(1ms) | sum() | fill(0)":                      "",
-		"one[0..2000000000000] | window(1s) | sum() | fill(0)":                             result,
-		"one[0..9007199254740991] | window(1ms) | sum() | fill(0)":                         result,
-		"many[0..100000000] | window(1s) | group_by(k) | sum() | fill(0)":                  result,
-		"many[0..9007199254740991] | window(1ms) | group_by(k) | sum() | fill(0)":          result,
-		"many[0..9007199254740991] | window(1ms) | group_by(k) | sum() | fill(null)":       result,
-		"one[0..9007199254740991] | window(1000000d, 1ms) | sum()":                         bytes,
-		"one[0..9007199254740991] | window(1mo) | sum()":                                   result,
-		"one[0..2000000] | window(100000y) | sum() | fill(0)":                              "",
-		"one[0..2000000] | window(100000y, 1d, tz=UTC) | sum() | fill(0)":                  "",
-		"one[0..2000000] | rate(100000y) | fill(linear)":                                   "",
-		"one[9007199254740991ms] | window(9007199254740991ms) | sum() | fill(0)":           "",
-		"one[9007199254740991ms] | shift(9007199254740991ms) | rate(9007199254740991ms)":   "",
-		"many[0..2000000] | topk(1000000000) | limit(1000000000) | moving_avg(1000000)":    "",
-		"many[0..2000000] | group_by(*) | percentile(100) | fill(0)":                       "col 52: fill without a window and an aggregation before it",
+		"nosuch[0..2000000000000] | window(1s) | sum() | fill(0)":                        "",
+		"nosuch[0..9007199254740991] | window(1ms) | sum() | fill(0)":                    "",
+		"one[0..2000000000000] | window(1s) | sum() | fill(0)":                           result,
+		"one[0..9007199254740991] | window(1ms) | sum() | fill(0)":                       result,
+		"many[0..100000000] | window(1s) | group_by(k) | sum() | fill(0)":                result,
+		"many[0..9007199254740991] | window(1ms) | group_by(k) | sum() | fill(0)":        result,
+		"many[0..9007199254740991] | window(1ms) | group_by(k) | sum() | fill(null)":     result,
+		"one[0..9007199254740991] | window(1000000d, 1ms) | sum()":                       bytes,
+		"one[0..9007199254740991] | window(1mo) | sum()":                                 result,
+		"one[0..2000000] | window(100000y) | sum() | fill(0)":                            "",
+		"one[0..2000000] | window(100000y, 1d, tz=UTC) | sum() | fill(0)":                "",
+		"one[0..2000000] | rate(100000y) | fill(linear)":                                 "",
+		"one[9007199254740991ms] | window(9007199254740991ms) | sum() | fill(0)":         "",
+		"one[9007199254740991ms] | shift(9007199254740991ms) | rate(9007199254740991ms)": "",
+		"many[0..2000000] | topk(1000000000) | limit(1000000000) | moving_avg(1000000)":  "",
+		"many[0..2000000] | group_by(*) | percentile(100) | fill(0)": "col 52: fill without a window and an " +
+			"aggregation before it",
 		"apart[0..9007199254740991] | window(1ms) | percentile(50) | fill(prev)":           result,
 		"apart[0..9007199254740991] | window(1000000d, 1000d) | median()":                  "",
 		"one[0..2000000]" + strings.Repeat(" | moving_avg(1000000)", 99) + " | sum()":      "",
@@ -124,7 +129,8 @@ func TestExtremeCounts(t *testing.T) {
 	}
 	// Without limits the context ends what has no end.
 	none := floql.Options{Limits: floql.Limits{Bytes: -1, ResultPoints: -1, Time: -1}}
-	_, err := floql.Eval(&patience{Context: t.Context(), left: 1000}, source, "one[0..9007199254740991] | window(1ms) | sum() | fill(0)", none)
+	_, err := floql.Eval(&patience{Context: t.Context(), left: 1000}, source, "one[0..9007199254740991] | window(1ms) | sum() | fill(0)",
+		none)
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("without limits: %v, want the error of the context", err)
 	}
@@ -145,9 +151,11 @@ func TestExtremeCosts(t *testing.T) {
 		"long{k=~" + strings.Repeat("*a", 500) + "b}":                                       "",
 		"long{k=~\"{" + strings.Repeat("*a,", 1000) + "b}\"}":                               "",
 		"long{k=~\"" + strings.Repeat("{a,b}", 10) + "*" + strings.Repeat("a", 100) + "\"}": "expected no more than 65536",
-		"long{k=~\"{" + strings.Repeat("*aaaaaaaaaa,", 1000) + "b}\"}":                      "the alternatives with * have 11000 bytes in all, expected no more than 8192",
-		"long{k=~\"" + strings.Repeat("{a,b}", 11) + "\"}":                                  "expected no more than 1024",
-		"one" + strings.Repeat(" | join(+, (one"+strings.Repeat("|abs()", 20)+"))", 60):     "found more than 1000 stages in the query and those in it",
+		"long{k=~\"{" + strings.Repeat("*aaaaaaaaaa,", 1000) +
+			"b}\"}": "the alternatives with * have 11000 bytes in all, expected no more than 8192",
+		"long{k=~\"" + strings.Repeat("{a,b}", 11) + "\"}": "expected no more than 1024",
+		"one" + strings.Repeat(" | join(+, (one"+strings.Repeat("|abs()", 20)+"))",
+			60): "found more than 1000 stages in the query and those in it",
 	} {
 		if name, stages, found := strings.Cut(query, " | "); found {
 			query = name + "[0..1000] | " + stages
@@ -161,18 +169,19 @@ func TestExtremeCosts(t *testing.T) {
 	}
 }
 
-// TestParseCosts: the memory that a query takes to parse, and with it the time, grows with its text and not with the text times the number of stages. Parse
-// has no context.
+// TestParseCosts: the memory that a query takes to parse, and with it the time, grows with its text
+// and not with the text times the number of stages. Parse has no context.
 func TestParseCosts(t *testing.T) {
 	nested := func(stage string, n int) string {
 		part := "m" + strings.Repeat("|"+stage, 90)
 		return part + strings.Repeat("|join(+,("+part+"))", n/90-1)
 	}
 	for query, want := range map[string]string{
-		nested("math(value*2)", 900) + strings.Repeat(" ", 40_000):                "",
-		nested("math(value*value)", 90) + strings.Repeat("#", 60_000):             "",
-		nested("where(value>1#"+strings.Repeat("x", 50)+"\n)", 540):               "",
-		nested("where(field matches '"+strings.Repeat("[a-z]{200}", 9)+"')", 540): "patterns of 50659 instructions in the query, expected at most 50000",
+		nested("math(value*2)", 900) + strings.Repeat(" ", 40_000):    "",
+		nested("math(value*value)", 90) + strings.Repeat("#", 60_000): "",
+		nested("where(value>1#"+strings.Repeat("x", 50)+"\n)", 540):   "",
+		nested("where(field matches '"+strings.Repeat("[a-z]{200}", 9)+"')",
+			540): "patterns of 50659 instructions in the query, expected at most 50000",
 	} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
@@ -188,8 +197,10 @@ func TestParseCosts(t *testing.T) {
 func TestLongArguments(t *testing.T) {
 	x := strings.Repeat("x", 60_000)
 	for _, query := range []string{
-		x + "{", "m | " + x + "()", "m | window(1" + x + ")", "m[" + x + "]", "m{a=b} " + x, "m | topk(" + strings.Repeat("9", 60_000) + ")", "m | where(" + x[:4000] + ")",
-		"m | sort(" + x + ")", "m | window(1d, tz=" + x + ")", "m | avg(" + x + "=1)", "m | field(" + x[:9000] + "," + x[:9000] + ")", "m[" + strings.Repeat("9", 60_000) + "..now]",
+		x + "{", "m | " + x + "()", "m | window(1" + x + ")", "m[" + x + "]", "m{a=b} " + x, "m | topk(" + strings.Repeat("9", 60_000) +
+			")", "m | where(" + x[:4000] + ")",
+		"m | sort(" + x + ")", "m | window(1d, tz=" + x + ")", "m | avg(" + x + "=1)", "m | field(" + x[:9000] + "," + x[:9000] +
+			")", "m[" + strings.Repeat("9", 60_000) + "..now]",
 		"m | where(tags.a matches \"" + x[:3000] + "[\")", "m | where(value > 0) | fill(\"" + x + "\")",
 	} {
 		_, err := floql.Parse(query)
@@ -199,7 +210,8 @@ func TestLongArguments(t *testing.T) {
 	}
 }
 
-// TestExtremeQueries evaluates queries made of stages by chance, with numbers and durations at both ends.
+// TestExtremeQueries evaluates queries made of stages by chance, with numbers and durations at both
+// ends.
 func TestExtremeQueries(t *testing.T) {
 	source := wide(t)
 	seed := rand.Uint64()
@@ -217,15 +229,18 @@ func TestExtremeQueries(t *testing.T) {
 		case 3:
 			return of("rate", "increase") + "(" + step + of("", ", tz=UTC") + ")"
 		case 4:
-			return of("topk(1000000000)", "bottomk(1, last)", "sort(desc)", "limit(1000000000)", "limit(0)", "moving_avg(1000000)", "cumsum()", "delta()")
+			return of("topk(1000000000)", "bottomk(1, last)", "sort(desc)", "limit(1000000000)", "limit(0)", "moving_avg(1000000)",
+				"cumsum()", "delta()")
 		case 5:
 			return "fill(" + of("0", "-1e308", "null", "prev", "linear") + ")"
 		case 6:
-			return of("shift("+duration()+")", "derivative("+duration()+")", "round(-300)", "round(300)", "clamp(-1e308, 1e308)", "math(value * 1e308 ** value)")
+			return of("shift("+duration()+")", "derivative("+duration()+")", "round(-300)", "round(300)", "clamp(-1e308, 1e308)",
+				"math(value * 1e308 ** value)")
 		case 7:
 			return "group_by(" + of("*", "k", "none") + ")"
 		}
-		return "join(" + of("+", "/") + ", (" + of("one", "many", "apart") + " | window(" + duration() + ") | group_by(*) | sum() | fill(0)))"
+		return "join(" + of("+", "/") + ", (" + of("one", "many", "apart") + " | window(" + duration() +
+			") | group_by(*) | sum() | fill(0)))"
 	}
 	for i := range 300 {
 		query := of("nosuch", "one", "many", "apart", "long")

@@ -26,7 +26,8 @@ func (o Op) String() string {
 	return ops[o]
 }
 
-// Filter is a condition on a tag. A series without the tag is one whose value is empty: host!=a and host!~a* hold for it, and host="" for it only.
+// Filter is a condition on a tag. A series without the tag is one whose value is empty: host!=a and
+// host!~a* hold for it, and host="" for it only.
 type Filter struct {
 	Tag   string
 	Op    Op
@@ -50,7 +51,8 @@ func NewFilter(tag string, op Op, value string) (Filter, error) {
 	return f, err
 }
 
-// Matches reports whether the filter holds for a series whose tag has a value, "" if it has not the tag.
+// Matches reports whether the filter holds for a series whose tag has a value, "" if it has not the
+// tag.
 func (f *Filter) Matches(value string) bool {
 	switch f.Op {
 	case Equal:
@@ -66,7 +68,8 @@ func (f *Filter) Matches(value string) bool {
 	return f.Op == NotMatch
 }
 
-// Prefix returns what every value begins with for which the filter holds: the whole value for Equal, what stands before the first wildcard for Match.
+// Prefix returns what every value begins with for which the filter holds: the whole value for
+// Equal, what stands before the first wildcard for Match.
 func (f *Filter) Prefix() string {
 	switch f.Op {
 	case Equal:
@@ -82,7 +85,8 @@ func (f *Filter) String() string {
 	return name(f.Tag) + f.Op.String() + value(f.Value)
 }
 
-// looksRegular reports whether a glob was perhaps meant to be a regular expression: web.* as a glob matches only what begins with "web.".
+// looksRegular reports whether a glob was perhaps meant to be a regular expression: web.* as a glob
+// matches only what begins with "web.".
 func (f *Filter) looksRegular() bool {
 	if f.Op != Match && f.Op != NotMatch {
 		return false

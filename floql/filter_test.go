@@ -11,8 +11,10 @@ import (
 func TestParseFilters(t *testing.T) {
 	for text, want := range map[string]string{
 		"": "[]", " # nothing": "[]", `host=a`: "[host=a]", ` host =~ "web-*" , region!= eu ,x="" `: "[host=~\"web-*\" region!=eu x=\"\"]",
-		"host": `col 5: found the end of the query, expected =, !=, =~ or !~`, "a=b,": `col 5: found the end of the query, expected the name of a tag`,
-		"a=b c=d": `col 5: found "c", expected "," or the end of the filters`, "a=b}": `col 4: found "}", expected "," or the end of the filters`,
+		"host":    `col 5: found the end of the query, expected =, !=, =~ or !~`,
+		"a=b,":    `col 5: found the end of the query, expected the name of a tag`,
+		"a=b c=d": `col 5: found "c", expected "," or the end of the filters`,
+		"a=b}":    `col 4: found "}", expected "," or the end of the filters`,
 		`a=~"^b"`: `col 4: `,
 	} {
 		filters, err := floql.ParseFilters(text)

@@ -42,7 +42,8 @@ func (r *run) rank(s *frameSeries, by string) (rank float64, ok bool, err error)
 	return sum.Mean(n), true, nil
 }
 
-// ended returns the error of ctx, which it looks at for every chunk of a loop over points: i counts them from 0.
+// ended returns the error of ctx, which it looks at for every chunk of a loop over points: i counts
+// them from 0.
 func (r *run) ended(i int) error {
 	if i%chunk != 0 {
 		return nil
@@ -53,8 +54,8 @@ func (r *run) ended(i int) error {
 func topk(r *run, f *frame, s *stage) error    { return r.keepRanked(f, s, -1) }
 func bottomk(r *run, f *frame, s *stage) error { return r.keepRanked(f, s, 1) }
 
-// keepRanked keeps the first k series by rank, ascending or (-1) descending, in the order in which they were; of equal ones those that come first. Series
-// without points go.
+// keepRanked keeps the first k series by rank, ascending or (-1) descending, in the order in which
+// they were; of equal ones those that come first. Series without points go.
 func (r *run) keepRanked(f *frame, s *stage, direction int) error {
 	type ranked struct {
 		at   int
@@ -83,7 +84,8 @@ func (r *run) keepRanked(f *frame, s *stage, direction int) error {
 	return nil
 }
 
-// sortSeries orders series by their last value, those without one last; equal ones stay in their order.
+// sortSeries orders series by their last value, those without one last; equal ones stay in their
+// order.
 func sortSeries(r *run, f *frame, s *stage) error {
 	direction := 1
 	if s.args[0].text == "desc" {
@@ -156,7 +158,8 @@ func fill(r *run, f *frame, s *stage) error {
 	return nil
 }
 
-// product and sum are those of numbers that are not negative. What exceeds the greatest int64 is that, so that a check against a limit fails.
+// product and sum are those of numbers that are not negative. What exceeds the greatest int64 is
+// that, so that a check against a limit fails.
 func product(a, b int64) int64 {
 	if b > 0 && a > math.MaxInt64/b {
 		return math.MaxInt64
@@ -210,8 +213,9 @@ func (s *frameSeries) fill(with *arg, ended func(int) error) error {
 	return nil
 }
 
-// interpolate replaces the nulls between two points by what lies on the line between them. Where their difference exceeds the greatest number, as from
-// -1e308 to 1e308, each of them gets its weight instead, so that the result is finite.
+// interpolate replaces the nulls between two points by what lies on the line between them. Where
+// their difference exceeds the greatest number, as from -1e308 to 1e308, each of them gets its
+// weight instead, so that the result is finite.
 func (s *frameSeries) interpolate(from, to int) {
 	a, b, span := s.values[from], s.values[to], float64(s.times[to]-s.times[from])
 	d := b - a
@@ -255,7 +259,8 @@ func join(r *run, f *frame, s *stage) error {
 	return nil
 }
 
-// partner returns the series of equal tags with which one is combined: the one of the same field if there are several.
+// partner returns the series of equal tags with which one is combined: the one of the same field if
+// there are several.
 func partner(s *stage, fs *frameSeries, with []*frameSeries) (*frameSeries, error) {
 	if len(with) == 1 {
 		return with[0], nil
@@ -268,7 +273,8 @@ func partner(s *stage, fs *frameSeries, with []*frameSeries) (*frameSeries, erro
 	if len(with) == 0 {
 		return &frameSeries{}, nil
 	}
-	return nil, errorAt(s.text, s.args[1].offset, "the query has the fields %q and %q of the same tags, and none is %q as on the left, expected field() to choose one",
+	return nil, errorAt(s.text, s.args[1].offset,
+		"the query has the fields %q and %q of the same tags, and none is %q as on the left, expected field() to choose one",
 		with[0].Field, with[1].Field, fs.Field)
 }
 

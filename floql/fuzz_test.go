@@ -12,14 +12,16 @@ import (
 	"github.com/floedb/floe/internal/pushdown"
 )
 
-// queries are where fuzzing begins; those of internal/test/floqltest are added by TestParsePrintParse of package floql_test, which may import it.
+// queries are where fuzzing begins; those of internal/test/floqltest are added by
+// TestParsePrintParse of package floql_test, which may import it.
 var queries = []string{
 	`cpu{host=a, region!="x y", h=~web-*, i!~"[a-z]{1,2}"}[1h] | window(5m, 1m) | avg()`,
 	`"a b"[now-1h..now-30m] | where(value > 3 && tags.host in ["a"]) | group_by(*) | rate(1m) | sum() | fill(linear)`,
 	`m[0..2024-01-01T00:00:00Z] | window(1mo, tz=Europe/Berlin) | percentile(99.9) | topk(3, by=max) | sort(desc) | limit(10)`,
 	`m | field(a, "b c") | math(round(value ** 2) / 3) | round(-2) | clamp(-1, 1e9) | alias(x) | join(/, (n{k=""} | shift(1d) | cumsum()))`,
 	"m # a comment\n\t| moving_avg(3) | delta() | derivative(1s) | abs()",
-	`m[0..2054-01-01T00:00:00Z] | window(1mo, tz=Europe/Berlin) | max()`, // did not end: what ZoneBounds says of the last days of leap years
+	// did not end: what ZoneBounds says of the last days of leap years
+	`m[0..2054-01-01T00:00:00Z] | window(1mo, tz=Europe/Berlin) | max()`,
 	`m[0..100000] | window(7s, 3s) | stddev() | fill(-1.5) | increase(20s) | median()`,
 }
 
@@ -82,7 +84,8 @@ func few(tb testing.TB) *Slice {
 	return s
 }
 
-// FuzzEval evaluates whatever parses: without panic, within limits, and only with errors that say what is wrong.
+// FuzzEval evaluates whatever parses: without panic, within limits, and only with errors that say
+// what is wrong.
 func FuzzEval(f *testing.F) {
 	for _, q := range queries {
 		f.Add(q)

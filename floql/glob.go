@@ -14,8 +14,9 @@ const (
 	maxStarBytes    = 8 << 10  // of those with a *, which may look at a value once for each of their bytes
 )
 
-// parseGlob checks a glob and returns its alternatives, without braces: * any characters, ? any one, [a-z] one of a set, [!a-z] one that is not, {a,b}
-// one of several globs, and a backslash before any of them that character itself.
+// parseGlob checks a glob and returns its alternatives, without braces: * any characters, ? any
+// one, [a-z] one of a set, [!a-z] one that is not, {a,b} one of several globs, and a backslash
+// before any of them that character itself.
 func parseGlob(pattern string) ([]string, error) {
 	if strings.ContainsAny(pattern, "^$|") {
 		return nil, errors.New("patterns are globs, not regular expressions: *, ?, [a-z], {a,b}")
@@ -39,7 +40,8 @@ func parseGlob(pattern string) ([]string, error) {
 	return globs, nil
 }
 
-// expandBraces replaces the first braces by each of their alternatives, and goes on with what that gives.
+// expandBraces replaces the first braces by each of their alternatives, and goes on with what that
+// gives.
 func expandBraces(pattern string) ([]string, error) {
 	done, todo, bytes := []string(nil), []string{pattern}, len(pattern)
 	for len(todo) > 0 {
@@ -61,7 +63,8 @@ func expandBraces(pattern string) ([]string, error) {
 			bytes += open + len(a) + len(p) - end
 		}
 		if bytes > maxGlobBytes {
-			return nil, fmt.Errorf("the alternatives of the pattern have %d bytes in all or more, expected no more than %d", bytes, maxGlobBytes)
+			return nil, fmt.Errorf("the alternatives of the pattern have %d bytes in all or more, expected no more than %d", bytes,
+				maxGlobBytes)
 		}
 		for i := len(alternatives) - 1; i >= 0; i-- {
 			todo = append(todo, p[:open]+alternatives[i]+p[end:])
@@ -70,7 +73,8 @@ func expandBraces(pattern string) ([]string, error) {
 	return done, nil
 }
 
-// braces finds the first braces of a pattern and what stands between their commas. open is -1 if there are none.
+// braces finds the first braces of a pattern and what stands between their commas. open is -1 if
+// there are none.
 func braces(p string) (open int, alternatives []string, end int, err error) {
 	open = -1
 	depth, from := 0, 0
@@ -122,7 +126,8 @@ func checkGlob(g string) error {
 	return nil
 }
 
-// setEnd returns the index behind the ] of the set that begins at i, -1 if there is none. A ] that comes first is one of the set.
+// setEnd returns the index behind the ] of the set that begins at i, -1 if there is none. A ] that
+// comes first is one of the set.
 func setEnd(g string, i int) int {
 	i++
 	if i < len(g) && g[i] == '!' {
@@ -140,7 +145,8 @@ func setEnd(g string, i int) int {
 	return -1
 }
 
-// matchGlob reports whether a glob without braces matches the whole of s. It goes back to the latest star only, so it takes at most len(g) * len(s) steps.
+// matchGlob reports whether a glob without braces matches the whole of s. It goes back to the
+// latest star only, so it takes at most len(g) * len(s) steps.
 func matchGlob(g, s string) bool {
 	star, rest := -1, 0 // behind the latest star, and from where it has not been tried to end
 	i, j := 0, 0

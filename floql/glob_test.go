@@ -75,7 +75,8 @@ func TestGlobLikeRegexp(t *testing.T) {
 	}
 }
 
-// TestCut: what is shown of a long text is as much of it as has 200 bytes, and ends with a whole character.
+// TestCut: what is shown of a long text is as much of it as has 200 bytes, and ends with a whole
+// character.
 func TestCut(t *testing.T) {
 	for at := range 4 {
 		text := strings.Repeat("a", at) + strings.Repeat("漢", 100)
@@ -89,7 +90,8 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// TestEscapes: a backslash takes the character behind it as it is, and one at the end of the text leaves the string open.
+// TestEscapes: a backslash takes the character behind it as it is, and one at the end of the text
+// leaves the string open.
 func TestEscapes(t *testing.T) {
 	for text, want := range map[string]string{`host="a\"b"`: `a"b`, `host="a\\"`: `a\`, `host='\''`: `'`} {
 		if all, err := ParseFilters(text); err != nil || len(all) != 1 || all[0].Value != want {
@@ -103,11 +105,14 @@ func TestEscapes(t *testing.T) {
 	}
 }
 
-// TestTakesRollups: rollups stand for points only where no stage changes points before they are aggregated, and where windows are made of whole buckets.
+// TestTakesRollups: rollups stand for points only where no stage changes points before they are
+// aggregated, and where windows are made of whole buckets.
 func TestTakesRollups(t *testing.T) {
 	for query, want := range map[string]bool{
-		"cpu[0..3600000] | window(5m) | sum()": true, "cpu[0..3600000] | sum()": true, "cpu[0..3600000] | abs() | window(5m) | sum()": false,
-		"cpu[0..3600000] | window(90s) | sum()": false, "cpu[0..3600000] | window(5m) | stddev()": false, "cpu[1..3600000] | window(5m) | sum()": false,
+		"cpu[0..3600000] | window(5m) | sum()": true, "cpu[0..3600000] | sum()": true,
+		"cpu[0..3600000] | abs() | window(5m) | sum()": false,
+		"cpu[0..3600000] | window(90s) | sum()":        false, "cpu[0..3600000] | window(5m) | stddev()": false,
+		"cpu[1..3600000] | window(5m) | sum()": false,
 	} {
 		var s rollupSource
 		if _, err := Eval(t.Context(), &s, query, Options{}); err != nil || !s.asked || s.takes != want {

@@ -9,7 +9,8 @@ import (
 	"github.com/floedb/floe/internal/test/floqltest"
 )
 
-// TestCanonicalForm: what is printed is read as the same query, for all queries of the test language.
+// TestCanonicalForm: what is printed is read as the same query, for all queries of the test
+// language.
 func TestCanonicalForm(t *testing.T) {
 	for _, text := range floqltest.Queries(t) {
 		q, err := floql.Parse(text)

@@ -6,8 +6,10 @@ import (
 	"unicode/utf8"
 )
 
-// lexer reads a query from front to back. It has no tokens of its own: what a character means depends on where it stands (a range has ".." and "-" as
-// operators, filters and arguments have them inside of words), so the parser asks for what it expects. The first error sticks, and ends the text.
+// lexer reads a query from front to back. It has no tokens of its own: what a character means
+// depends on where it stands (a range has ".." and "-" as operators, filters and arguments have
+// them inside of words), so the parser asks for what it expects. The first error sticks, and ends
+// the text.
 type lexer struct {
 	text string
 	pos  int // of the next byte
@@ -153,8 +155,8 @@ func (l *lexer) value(glob bool) string {
 	return v
 }
 
-// quoted reads a string in quotes: a backslash before a quote or a backslash stands for that, \n, \t and \r for what they mean elsewhere, and before
-// anything else for itself.
+// quoted reads a string in quotes: a backslash before a quote or a backslash stands for that, \n,
+// \t and \r for what they mean elsewhere, and before anything else for itself.
 func (l *lexer) quoted() string {
 	start, quote := l.pos, l.text[l.pos]
 	var b strings.Builder
@@ -211,7 +213,8 @@ func (l *lexer) letters() string {
 	return w
 }
 
-// raw reads up to a closing parenthesis that was not opened in between, quotes and comments aside, and returns what stands there with comments blanked out.
+// raw reads up to a closing parenthesis that was not opened in between, quotes and comments aside,
+// and returns what stands there with comments blanked out.
 func (l *lexer) raw() string {
 	text := l.text[l.pos:]
 	var open, kept []byte
@@ -242,7 +245,8 @@ func (l *lexer) raw() string {
 			kept = append(append(kept, text[begin:i]...), strings.Repeat(" ", end-i)...)
 			begin, i = end, end-1
 		case '/':
-			// The compiler of expressions would take the rest of the line, or of the expression, for a comment of its own.
+			// The compiler of expressions would take the rest of the line, or of the expression,
+			// for a comment of its own.
 			if i+1 < len(text) && (text[i+1] == '/' || text[i+1] == '*') {
 				l.fail(l.pos+i, "found %q, expected an operator: comments begin with #", text[i:i+2])
 				return ""

@@ -11,12 +11,14 @@ import (
 type Limits struct {
 	// Points is how many points a query reads. By default 100,000,000.
 	Points int64
-	// Series is how many series with points of its range it reads, and how many an operation in it has. By default 100,000.
+	// Series is how many series with points of its range it reads, and how many an operation in it
+	// has. By default 100,000.
 	Series int64
-	// ResultPoints is how many points its result has, and how many buckets its windows. By default 1,000,000.
+	// ResultPoints is how many points its result has, and how many buckets its windows. By default
+	// 1,000,000.
 	ResultPoints int64
-	// Bytes is how much memory it takes for states of buckets, values of percentiles, points in between, and the numbers of the series that match its
-	// filters. By default 128 MiB.
+	// Bytes is how much memory it takes for states of buckets, values of percentiles, points in
+	// between, and the numbers of the series that match its filters. By default 128 MiB.
 	Bytes int64
 	// Time is for how long it runs. By default 30 s.
 	Time time.Duration

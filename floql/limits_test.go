@@ -11,7 +11,8 @@ import (
 	"github.com/floedb/floe/floql"
 )
 
-// TestLimits tries each limit of the language at its last value, beside it, and with the greatest numbers.
+// TestLimits tries each limit of the language at its last value, beside it, and with the greatest
+// numbers.
 func TestLimits(t *testing.T) {
 	repeat := func(s string, n int64) string { return strings.Repeat(s, int(n)) }
 	source := new(floql.Slice)
@@ -42,7 +43,8 @@ func TestLimits(t *testing.T) {
 		large       bool // a count of things, which is not tried with MaxInt64
 	}{
 		{"bytes of a query", 1, 64 << 10, "expected no more than 65536", func(n int64) error { return eval("m" + repeat(" ", n-1)) }, true},
-		{"bytes of filters", 0, 64 << 10, "expected no more than 65536", func(n int64) error { _, err := floql.ParseFilters(repeat(" ", n)); return err }, true},
+		{"bytes of filters", 0, 64 << 10, "expected no more than 65536",
+			func(n int64) error { _, err := floql.ParseFilters(repeat(" ", n)); return err }, true},
 		{"stages", 0, 100, "more than 100 stages", func(n int64) error { return eval("m" + repeat("|abs()", n)) }, true},
 		{"stages of all queries", 902, 1000, "more than 1000 stages", func(n int64) error {
 			query, left := "m", n-10-9*99
@@ -52,7 +54,8 @@ func TestLimits(t *testing.T) {
 			return eval(query + "|join(+,(m" + repeat("|abs()", left) + "))")
 		}, true},
 		{"queries in queries", 0, 8, "expected no more than 8", func(n int64) error { return eval(nested(n)) }, true},
-		{"bytes of an expression", 5, 4096, "expected no more than 4096", func(n int64) error { return eval("m | math(1" + repeat(" ", n-5) + "+1.0)") }, true},
+		{"bytes of an expression", 5, 4096, "expected no more than 4096",
+			func(n int64) error { return eval("m | math(1" + repeat(" ", n-5) + "+1.0)") }, true},
 		{"instructions of the patterns of an expression", 4, 10_000, "expected no more than 10000", func(n int64) error {
 			return eval(fmt.Sprintf("m | where(field matches '%s')", pattern(n)))
 		}, true},
@@ -60,7 +63,8 @@ func TestLimits(t *testing.T) {
 			part := fmt.Sprintf(" | where(field matches '%s')", pattern(9000))
 			return eval("m" + repeat(part, 5) + fmt.Sprintf(" | where(field matches '%s')", pattern(n-45_000)))
 		}, true},
-		{"alternatives of a glob", 1, 1024, "expected no more than 1024", func(n int64) error { return eval("m{k=~\"{" + repeat("a,", n-1) + "a}\"}") }, true},
+		{"alternatives of a glob", 1, 1024, "expected no more than 1024",
+			func(n int64) error { return eval("m{k=~\"{" + repeat("a,", n-1) + "a}\"}") }, true},
 		{"KiB of the alternatives of a glob", 11, 64, "expected no more than 65536", func(n int64) error {
 			return eval("m{k=~\"" + repeat("{a,b}", 10) + repeat("c", n-10) + "\"}")
 		}, true},
@@ -97,7 +101,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// pattern returns a regular expression that counts as so many instructions: a{999} counts as 3,000, letters as one each and one, and all together as one more.
+// pattern returns a regular expression that counts as so many instructions: a{999} counts as 3,000,
+// letters as one each and one, and all together as one more.
 func pattern(n int64) string {
 	repeated := (n - 3) / 3000
 	if repeated == 0 {

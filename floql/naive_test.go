@@ -13,8 +13,9 @@ import (
 	"github.com/floedb/floe/internal/test/floqltest"
 )
 
-// The naive evaluator: the words of the reference, one after the other, over all points at once, in rational numbers. It shares nothing with the package
-// that it is compared with, not even the parser: a query is a list of steps, which can print themselves.
+// The naive evaluator: the words of the reference, one after the other, over all points at once, in
+// rational numbers. It shares nothing with the package that it is compared with, not even the
+// parser: a query is a list of steps, which can print themselves.
 
 type naivePoint struct {
 	t    int64
@@ -118,7 +119,8 @@ func float(r *big.Rat) float64 {
 	return v
 }
 
-// naiveAggregates compute each function of the points of a bucket, which are sorted by time and series.
+// naiveAggregates compute each function of the points of a bucket, which are sorted by time and
+// series.
 var naiveAggregates = map[string]func(values []float64) (float64, bool){
 	"count": func(v []float64) (float64, bool) { return float64(len(v)), true },
 	"sum":   func(v []float64) (float64, bool) { return float(ratSum(v)), true },
@@ -497,7 +499,10 @@ func (j naiveJoin) apply(n *naive) {
 		s.apply(&right)
 	}
 	for _, s := range n.series {
-		partners := slices.DeleteFunc(slices.Clone(right.series), func(r *naiveSeries) bool { return key(r.tags) != key(s.tags) || len(r.points) == 0 })
+		partners := slices.DeleteFunc(slices.Clone(right.series), func(r *naiveSeries) bool {
+			return key(r.tags) != key(s.tags) ||
+				len(r.points) == 0
+		})
 		if len(partners) > 1 {
 			partners = slices.DeleteFunc(partners, func(r *naiveSeries) bool { return r.field != s.field })
 		}

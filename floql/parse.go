@@ -9,7 +9,8 @@ import (
 	"github.com/floedb/floe/internal/agg"
 )
 
-// Bounds of a query's text: far more than anybody writes, and little enough to parse without a thought.
+// Bounds of a query's text: far more than anybody writes, and little enough to parse without a
+// thought.
 const (
 	maxText   = 64 << 10
 	maxStages = 100
@@ -49,7 +50,8 @@ func Parse(text string) (*Query, error) {
 	return q, nil
 }
 
-// ParseFilters parses filters as they stand in the braces of a query, without these: `host=~web-*, region!=eu`. An empty text has none.
+// ParseFilters parses filters as they stand in the braces of a query, without these: `host=~web-*,
+// region!=eu`. An empty text has none.
 //
 // Errors: *Error, which says where.
 func ParseFilters(text string) (all []Filter, err error) {
@@ -283,7 +285,8 @@ func (p *reader) complete(s *stage) {
 		p.checkWindow(s)
 	case "clamp":
 		if s.args[0].number > s.args[1].number {
-			p.fail(s.args[0].offset, "clamp from %s to %s: expected the lower bound first", printNumber(s.args[0].number), printNumber(s.args[1].number))
+			p.fail(s.args[0].offset, "clamp from %s to %s: expected the lower bound first", printNumber(s.args[0].number),
+				printNumber(s.args[1].number))
 		}
 	}
 }
@@ -294,7 +297,8 @@ func (p *reader) checkWindow(s *stage) {
 		return
 	}
 	if length(every) > length(size) {
-		p.fail(s.args[1].offset, "windows of %s every %s would leave points out, expected no more than their size", printSpan(size), printSpan(every))
+		p.fail(s.args[1].offset, "windows of %s every %s would leave points out, expected no more than their size", printSpan(size),
+			printSpan(every))
 	}
 }
 

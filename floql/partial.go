@@ -31,7 +31,8 @@ type plan struct {
 	shift int64  // ms that are added to all times for that
 }
 
-// grouping says which series are aggregated together: those of a field with equal values of some tags, or of all.
+// grouping says which series are aggregated together: those of a field with equal values of some
+// tags, or of all.
 type grouping struct {
 	all  bool
 	tags []string // sorted
@@ -197,7 +198,8 @@ func (p *partial) Merge(encoded []byte) error {
 	return p.checked(p.table.Merge(encoded, p.plan.by.valid))
 }
 
-// groupID names the group of a series: the field, and keys and values of the tags by which series are grouped.
+// groupID names the group of a series: the field, and keys and values of the tags by which series
+// are grouped.
 func groupID(s *Series, by *grouping) string {
 	c := codec.NewEncoder(make([]byte, 0, 64))
 	field := s.Field
@@ -238,7 +240,8 @@ func (g *grouping) valid(id string) bool {
 	return err == nil
 }
 
-// tagsID names a tag set, in the order that decides between points at the same time: by keys and values of the tags, bytewise.
+// tagsID names a tag set, in the order that decides between points at the same time: by keys and
+// values of the tags, bytewise.
 func tagsID(tags []Tag) string {
 	var b strings.Builder
 	for _, t := range tags {
@@ -250,7 +253,8 @@ func tagsID(tags []Tag) string {
 	return b.String()
 }
 
-// lookup finds what belongs to a series by its pointer: mostly it is the one that was asked for last.
+// lookup finds what belongs to a series by its pointer: mostly it is the one that was asked for
+// last.
 type lookup struct {
 	latest *Series
 	to     pushdown.PartialSeries

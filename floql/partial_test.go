@@ -138,7 +138,8 @@ func TestPrefix(t *testing.T) {
 	}
 }
 
-// TestMovingAverageTakesMemory: what a stage remembers of the points of each series counts, here and where it is pushed down to.
+// TestMovingAverageTakesMemory: what a stage remembers of the points of each series counts, here
+// and where it is pushed down to.
 func TestMovingAverageTakesMemory(t *testing.T) {
 	const query = "m[0..10000] | moving_avg(5000) | window(10s) | max()"
 	p, _ := planOf(t, query)

@@ -143,9 +143,11 @@ func (c *planner) aggregate(s *stage) {
 	case "percentile":
 		r.p = s.args[0].number
 	}
-	// What follows rate in its own buckets is computed with it, of each series as soon as it is known.
+	// What follows rate in its own buckets is computed with it, of each series as soon as it is
+	// known.
 	if n := len(c.steps.list); n > 0 && c.pending == nil {
-		if before := c.steps.list[n-1].reduce; before != nil && before.pre != agg.Points && before.by.all && before.fn == agg.Total && !c.afterAggregate() {
+		if before := c.steps.list[n-1].reduce; before != nil && before.pre != agg.Points && before.by.all && before.fn == agg.Total &&
+			!c.afterAggregate() {
 			before.fn, before.p, before.by = r.fn, r.p, r.by
 			c.steps.list[n-1].stage = s
 			return

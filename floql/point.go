@@ -7,11 +7,13 @@ import (
 	"github.com/floedb/floe/internal/agg"
 )
 
-// pointFunc takes the points of one series, in order and in parts, and returns what becomes of them: in the same slices, which it may change. A value that
-// is NaN is a null, which fill has put there.
+// pointFunc takes the points of one series, in order and in parts, and returns what becomes of
+// them: in the same slices, which it may change. A value that is NaN is a null, which fill has put
+// there.
 type pointFunc func(times []int64, values []float64) ([]int64, []float64, error)
 
-// each returns what changes every value alone, leaves out results that are not finite, and nulls as they are.
+// each returns what changes every value alone, leaves out results that are not finite, and nulls as
+// they are.
 func each(f func(float64) float64) func(*Series) pointFunc {
 	return func(*Series) pointFunc {
 		return func(times []int64, values []float64) ([]int64, []float64, error) {
@@ -67,7 +69,8 @@ func round(s *stage) func(*Series) pointFunc {
 	return each(func(v float64) float64 { return roundTo(v, n) })
 }
 
-// roundTo rounds the shortest decimal number that stands for v, so that 1.005 with two decimals is 1.01, as it reads, though the float64 is a little less.
+// roundTo rounds the shortest decimal number that stands for v, so that 1.005 with two decimals is
+// 1.01, as it reads, though the float64 is a little less.
 func roundTo(v float64, n int) float64 {
 	switch {
 	case isNull(v):
@@ -186,7 +189,8 @@ func limit(s *stage) func(*Series) pointFunc {
 	}
 }
 
-// differences returns what replaces every point but the first by what f makes of it and the one before it; nulls go.
+// differences returns what replaces every point but the first by what f makes of it and the one
+// before it; nulls go.
 func differences(f func(value, before float64, ms int64) float64) func(*Series) pointFunc {
 	return func(*Series) pointFunc {
 		any, time, before := false, int64(0), 0.0

@@ -22,8 +22,8 @@ var (
 	seed = flag.Uint64("seed", 1, "of the first of them")
 )
 
-// TestAgainstNaive compares random queries over random points with the naive evaluator, to the last bit: over points in memory, and over three sources that
-// answer aggregations in parts.
+// TestAgainstNaive compares random queries over random points with the naive evaluator, to the last
+// bit: over points in memory, and over three sources that answer aggregations in parts.
 func TestAgainstNaive(t *testing.T) {
 	for i := range *runs {
 		g := &generator{Rand: rand.New(rand.NewPCG(*seed+uint64(i), 0))}
@@ -171,13 +171,15 @@ func (g *generator) query() *generated {
 	return q
 }
 
-// stages adds stages: point-wise ones, an aggregation or a counter, others, and perhaps the same again.
+// stages adds stages: point-wise ones, an aggregation or a counter, others, and perhaps the same
+// again.
 func (g *generator) stages(q *generated, s scale) {
 	add := func(steps ...naiveStep) { q.steps = append(q.steps, steps...) }
 	ordered := g.each(q, 3)
 	for round := range 1 + g.IntN(2) {
 		if g.IntN(2) == 0 {
-			add(pick(g, naiveGroup{all: true}, naiveGroup{by: []string{"host"}}, naiveGroup{by: []string{"host", "region"}}, naiveGroup{by: []string{"region"}}))
+			add(pick(g, naiveGroup{all: true}, naiveGroup{by: []string{"host"}}, naiveGroup{by: []string{"host", "region"}},
+				naiveGroup{by: []string{"region"}}))
 		}
 		if g.IntN(4) == 0 {
 			c := naiveCounter{pick(g, "rate", "increase"), s.step * int64(1+g.IntN(20))}
@@ -226,12 +228,14 @@ func (g *generator) whole(q *generated) {
 }
 
 func (g *generator) aggregate() naiveAggregate {
-	return naiveAggregate{pick(g, "avg", "sum", "count", "min", "max", "first", "last", "median", "stddev", "spread", "percentile"), pick(g, 0, 10, 37.5, 99, 100)}
+	return naiveAggregate{pick(g, "avg", "sum", "count", "min", "max", "first", "last", "median", "stddev", "spread", "percentile"),
+		pick(g, 0, 10, 37.5, 99, 100)}
 }
 
 func (g *generator) window(s scale, length int64) naiveWindow {
 	if s.base > 1e9 && s.step >= 7000 && g.IntN(3) > 0 {
-		return naiveWindow{unit: pick(g, "d", "w", "mo"), zone: pick(g, "Europe/Berlin", "Australia/Lord_Howe", "Asia/Kathmandu", "America/St_Johns")}
+		return naiveWindow{unit: pick(g, "d", "w", "mo"),
+			zone: pick(g, "Europe/Berlin", "Australia/Lord_Howe", "Asia/Kathmandu", "America/St_Johns")}
 	}
 	w := naiveWindow{size: max(length/int64(1+g.IntN(12)), 1)}
 	w.size -= w.size % min(s.step, w.size)
@@ -241,7 +245,8 @@ func (g *generator) window(s scale, length int64) naiveWindow {
 	return w
 }
 
-// each adds a point-wise stage, one time of n, and reports whether it depends on the order of points.
+// each adds a point-wise stage, one time of n, and reports whether it depends on the order of
+// points.
 func (g *generator) each(q *generated, n int) (ordered bool) {
 	if g.IntN(n) > 0 {
 		return false

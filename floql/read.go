@@ -10,7 +10,8 @@ import (
 	"github.com/floedb/floe/internal/pushdown"
 )
 
-// read reads what a query selects, with the steps that need not have it all: point-wise ones, and the first aggregation. It returns the steps that are left.
+// read reads what a query selects, with the steps that need not have it all: point-wise ones, and
+// the first aggregation. It returns the steps that are left.
 func (r *run) read(q *Query, f *frame) ([]step, error) {
 	list := q.plan.list
 	n := 0
@@ -91,7 +92,9 @@ func (q *Query) selection(f *frame, limits Limits) Selection {
 func (r *run) hint(q *Query) {
 	for i := range q.filters {
 		if f := &q.filters[i]; f.looksRegular() {
-			r.hints = append(r.hints, fmt.Sprintf("%s selects no series: patterns are globs, not regular expressions, so that . is a dot and * is any characters", f))
+			r.hints = append(r.hints,
+				fmt.Sprintf("%s selects no series: patterns are globs, not regular expressions, so that . is a dot and * is any characters",
+					f))
 		}
 	}
 }
@@ -163,7 +166,8 @@ func (p *pipe) grown() int64 {
 	return n
 }
 
-// stream reads a selection and hands on what the first steps make of it, which the receiver may not keep.
+// stream reads a selection and hands on what the first steps make of it, which the receiver may not
+// keep.
 func (r *run) stream(in *input, to func(*Series, []int64, []float64) error) error {
 	pipes := make(map[*Series]*pipe)
 	var spareTimes []int64
@@ -228,7 +232,8 @@ func (r *run) through(steps []step, p *pipe, times []int64, values []float64) ([
 	return times, values, nil
 }
 
-// collect reads a selection into a frame. If it is the result already, it may have no more points than a result.
+// collect reads a selection into a frame. If it is the result already, it may have no more points
+// than a result.
 func (r *run) collect(in *input, f *frame, last bool) error {
 	found := make(map[*Series]*frameSeries)
 	total := int64(0)

@@ -32,8 +32,8 @@ type Stats struct {
 	Elapsed time.Duration
 }
 
-// Result is what a query returns. As JSON it is the query response of the HTTP API: {query, series[]: {key, field, point_count, tags[]: {key, value},
-// points[]: {timestamp, value}}}.
+// Result is what a query returns. As JSON it is the query response of the HTTP API: {query,
+// series[]: {key, field, point_count, tags[]: {key, value}, points[]: {timestamp, value}}}.
 type Result struct {
 	Query  string         // as it was given
 	Series []ResultSeries // by key, field and tags, unless sort() ordered them
@@ -111,7 +111,8 @@ func (s *ResultSeries) appendJSON(dst []byte) []byte {
 	return append(dst, "]}"...)
 }
 
-// appendNumber appends a number as encoding/json writes it, but for exponents of two digits at least; null for NaN.
+// appendNumber appends a number as encoding/json writes it, but for exponents of two digits at
+// least; null for NaN.
 func appendNumber(dst []byte, v float64) []byte {
 	if !isFinite(v) {
 		return append(dst, "null"...)

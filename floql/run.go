@@ -13,7 +13,8 @@ import (
 
 // Options are for Eval. The zero value works.
 type Options struct {
-	// Now is what "now" means, the same everywhere in the query. The zero value means the time at which Eval is called.
+	// Now is what "now" means, the same everywhere in the query. The zero value means the time at
+	// which Eval is called.
 	Now time.Time
 	// Limits bound what the query may use. The zero value means the defaults.
 	Limits Limits
@@ -21,7 +22,8 @@ type Options struct {
 
 // Eval parses a query and evaluates it.
 //
-// Errors: *Error for what is wrong with the query, *LimitError if it exceeds a limit, that of ctx, and those of the source.
+// Errors: *Error for what is wrong with the query, *LimitError if it exceeds a limit, that of ctx,
+// and those of the source.
 func Eval(ctx context.Context, src Source, query string, opts Options) (*Result, error) {
 	q, err := Parse(query)
 	if err != nil {
@@ -32,7 +34,8 @@ func Eval(ctx context.Context, src Source, query string, opts Options) (*Result,
 
 // Eval evaluates the query over a source. It ends soon after ctx is done.
 //
-// Errors: *Error for what turns out to be wrong with the query, *LimitError if it exceeds a limit, that of ctx, and those of the source.
+// Errors: *Error for what turns out to be wrong with the query, *LimitError if it exceeds a limit,
+// that of ctx, and those of the source.
 func (q *Query) Eval(ctx context.Context, src Source, opts Options) (*Result, error) {
 	start := time.Now()
 	if opts.Now.IsZero() {
@@ -93,7 +96,8 @@ type frameSeries struct {
 	values []float64
 }
 
-// query evaluates a query, or one in a join, for which inherited is the range that it has if it gives none.
+// query evaluates a query, or one in a join, for which inherited is the range that it has if it
+// gives none.
 func (r *run) query(q *Query, inherited timeRange) (*frame, error) {
 	rng := inherited
 	if q.timeRange != nil {

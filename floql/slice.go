@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// Slice is a Source of points in memory. Build it with Add, then ask; it must not change while it is asked. The zero value has no series.
+// Slice is a Source of points in memory. Build it with Add, then ask; it must not change while it
+// is asked. The zero value has no series.
 type Slice struct {
 	measurements map[string]map[string]*points
 }
@@ -22,7 +23,8 @@ type points struct {
 	values []float64
 }
 
-// Add adds a point, in any order. Its time is rounded down to ms. A second value at the same time replaces the first. Tags with an empty value are as if they were not there.
+// Add adds a point, in any order. Its time is rounded down to ms. A second value at the same time
+// replaces the first. Tags with an empty value are as if they were not there.
 //
 // Errors: if the value is not finite.
 func (s *Slice) Add(measurement string, tags map[string]string, field string, t time.Time, value float64) error {

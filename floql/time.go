@@ -22,7 +22,8 @@ func (i instant) at(now int64) int64 {
 	return i.millis
 }
 
-// timeRange is the range of a query. relative says that it was given as one duration, or two instants before now.
+// timeRange is the range of a query. relative says that it was given as one duration, or two
+// instants before now.
 type timeRange struct{ from, to instant }
 
 // hour is the range of a query that gives none.
@@ -189,7 +190,8 @@ func (l *lexer) instant() instant {
 func (l *lexer) absolute() instant {
 	start := l.pos
 	end := start
-	for end < len(l.text) && !strings.HasPrefix(l.text[end:], "..") && (isDigit(l.text[end]) || strings.IndexByte("-:.+TZtz", l.text[end]) >= 0) {
+	for end < len(l.text) && !strings.HasPrefix(l.text[end:], "..") &&
+		(isDigit(l.text[end]) || strings.IndexByte("-:.+TZtz", l.text[end]) >= 0) {
 		end++
 	}
 	text := l.text[start:end]

@@ -13,8 +13,9 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// TestTransactionsOfLargeValuesAreBounded: small operations on large values write large rows, and a transaction of many of them is refused
-// as a whole: 1,000 deletes of a megabyte each, 1,000 changes of one document.
+// TestTransactionsOfLargeValuesAreBounded: small operations on large values write large rows, and a
+// transaction of many of them is refused as a whole: 1,000 deletes of a megabyte each, 1,000
+// changes of one document.
 func TestTransactionsOfLargeValuesAreBounded(t *testing.T) {
 	r := newRig(t, 1)
 	s, ctx := r.store("default"), t.Context()
@@ -46,7 +47,8 @@ func TestTransactionsOfLargeValuesAreBounded(t *testing.T) {
 	r.verify()
 }
 
-// TestKeysThatExpireTogether: more than one Fire hands out, with a megabyte each, and each Fire writes a few of them.
+// TestKeysThatExpireTogether: more than one Fire hands out, with a megabyte each, and each Fire
+// writes a few of them.
 func TestKeysThatExpireTogether(t *testing.T) {
 	r := newRig(t, 1)
 	s, ctx := r.store("default"), t.Context()
@@ -94,8 +96,9 @@ func (h *holding) Propose(_ context.Context, _ engine.ShardID, cmd engine.Comman
 	return nil, engine.ErrBusy
 }
 
-// TestDeletesBeyondAllTombstones: a delete that has to forget the oldest tombstone looks for it where the last one was found, not in front of all that were
-// forgotten before: 8 transactions of 1,000 deletes in one entry took 12 s, and 60 never ended.
+// TestDeletesBeyondAllTombstones: a delete that has to forget the oldest tombstone looks for it
+// where the last one was found, not in front of all that were forgotten before: 8 transactions of
+// 1,000 deletes in one entry took 12 s, and 60 never ended.
 func TestDeletesBeyondAllTombstones(t *testing.T) {
 	const tombstones, each, transactions = 500, 250, 12
 	p := engine.TableOf[kv.Store]()

@@ -35,7 +35,8 @@ func putMany(t *testing.T, r *machinetest.Rig, format string, n int, ttl time.Du
 	}
 }
 
-// TestListingPassesOverManyExpiredKeys: a page that has to pass over more keys than one query may look at is found by several, and nobody sees that.
+// TestListingPassesOverManyExpiredKeys: a page that has to pass over more keys than one query may
+// look at is found by several, and nobody sees that.
 func TestListingPassesOverManyExpiredKeys(t *testing.T) {
 	r, s := newAsked(t)
 	putMany(t, r.Rig, "a%05d", manyKeys, time.Minute)
@@ -61,7 +62,8 @@ func TestListingPassesOverManyExpiredKeys(t *testing.T) {
 	}
 }
 
-// TestWatchLooksAtVersionsOnce: a watch that tells of many changes of a key looks at each version once, and at the present one for each.
+// TestWatchLooksAtVersionsOnce: a watch that tells of many changes of a key looks at each version
+// once, and at the present one for each.
 func TestWatchLooksAtVersionsOnce(t *testing.T) {
 	r, s := newAsked(t)
 	put := func() { must(s.Put(t.Context(), "a", nil)) }
@@ -85,7 +87,8 @@ func TestWatchLooksAtVersionsOnce(t *testing.T) {
 	}
 }
 
-// TestWatchFindsChangesInParts: a watch that is resumed from long ago looks at all keys, in more than one query, while they change.
+// TestWatchFindsChangesInParts: a watch that is resumed from long ago looks at all keys, in more
+// than one query, while they change.
 func TestWatchFindsChangesInParts(t *testing.T) {
 	r, s := newAsked(t)
 	putMany(t, r.Rig, "a%05d", manyKeys, 0)
@@ -128,8 +131,8 @@ func TestWatchFindsChangesInParts(t *testing.T) {
 	}
 }
 
-// TestRareChangesAreFoundInMemory: a watch is woken by what it watches only. When that is rare, memory no longer reaches back to when it looked last; it used to
-// look at all keys then.
+// TestRareChangesAreFoundInMemory: a watch is woken by what it watches only. When that is rare,
+// memory no longer reaches back to when it looked last; it used to look at all keys then.
 func TestRareChangesAreFoundInMemory(t *testing.T) {
 	r, s := newAsked(t)
 	putMany(t, r.Rig, "rare%05d", manyKeys, 0)
@@ -160,7 +163,8 @@ func TestRareChangesAreFoundInMemory(t *testing.T) {
 	<-next
 }
 
-// TestWritesWakeWhoWatchesThem has 1,000 watches of prefixes of their own: a write makes one of them look.
+// TestWritesWakeWhoWatchesThem has 1,000 watches of prefixes of their own: a write makes one of
+// them look.
 func TestWritesWakeWhoWatchesThem(t *testing.T) {
 	const watchers = 1000
 	r, s := newAsked(t)
@@ -220,7 +224,8 @@ func (a *asked) Query(ctx context.Context, shard engine.ShardID, q engine.Query)
 	return a.Executor(shard).Query(ctx, q, engine.Replica{Now: a.Now, May: func() error { a.looks.Add(1); return nil }})
 }
 
-// awaitWaiting returns when so many queries wait, after so many looks, and fails when there are more of those.
+// awaitWaiting returns when so many queries wait, after so many looks, and fails when there are
+// more of those.
 func (a *asked) awaitWaiting(n int, looks int64) {
 	a.t.Helper()
 	for a.Executor(0).Waiting() != n || a.looks.Load() < looks {

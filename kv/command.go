@@ -20,31 +20,35 @@ const (
 	kindPutMany // from machines; see protocol.KindPutMany
 )
 
-// The commands of a key. On a full disk a delete is accepted: its tombstone is small, and a key can be deleted
-// only once. A touch is accepted too, because locks would expire without it. Deleting part of a JSON value is
-// refused, because it writes a new version of the value.
+// The commands of a key. On a full disk a delete is accepted: its tombstone is small, and a key can
+// be deleted only once. A touch is accepted too, because locks would expire without it. Deleting
+// part of a JSON value is refused, because it writes a new version of the value.
 var (
 	put = &engine.CommandRow[*write, putBody, Written]{
 		Kind: kindPut, Name: "put", From: engine.FromUsers, Body: (*putBody).code, Size: func(b *putBody) int { return len(b.value) + 16 },
 		Payload: func(b *putBody) int { return len(b.value) }, Encoded: (*write).put, Result: (*Written).code,
 	}
 	remove = &engine.CommandRow[*write, guard, Written]{
-		Kind: kindDelete, Name: "delete", From: engine.FromUsers, Shrinks: true, Body: (*guard).code, Apply: (*write).delete, Result: (*Written).code,
+		Kind: kindDelete, Name: "delete", From: engine.FromUsers, Shrinks: true, Body: (*guard).code, Apply: (*write).delete,
+		Result: (*Written).code,
 	}
 	touch = &engine.CommandRow[*write, touchBody, Written]{
-		Kind: kindTouch, Name: "touch", From: engine.FromUsers, Shrinks: true, Body: (*touchBody).code, Apply: (*write).touch, Result: (*Written).code,
+		Kind: kindTouch, Name: "touch", From: engine.FromUsers, Shrinks: true, Body: (*touchBody).code, Apply: (*write).touch,
+		Result: (*Written).code,
 	}
 	incr = &engine.CommandRow[*write, incrBody, int64]{
 		Kind: kindIncr, Name: "incr", From: engine.FromUsers, Body: (*incrBody).code, Apply: (*write).incr,
 		Result: func(n *int64, f *codec.Fields) { f.Varint("value", n) },
 	}
 	jsonSet = &engine.CommandRow[*write, jsonSetBody, Written]{
-		Kind: kindJSONSet, Name: "json set", From: engine.FromUsers, Body: (*jsonSetBody).code, Size: func(b *jsonSetBody) int { return len(b.path) + len(b.raw) + 16 },
+		Kind: kindJSONSet, Name: "json set", From: engine.FromUsers, Body: (*jsonSetBody).code,
+		Size:    func(b *jsonSetBody) int { return len(b.path) + len(b.raw) + 16 },
 		Payload: func(b *jsonSetBody) int { return max(len(b.raw), int(b.maxBytes)) },
 		Limited: func(b *jsonSetBody, maxPayload int) { b.maxBytes = int64(maxPayload) }, Apply: (*write).jsonSet, Result: (*Written).code,
 	}
 	jsonDelete = &engine.CommandRow[*write, jsonDeleteBody, Written]{
-		Kind: kindJSONDelete, Name: "json delete", From: engine.FromUsers, Body: (*jsonDeleteBody).code, Apply: (*write).jsonDelete, Result: (*Written).code,
+		Kind: kindJSONDelete, Name: "json delete", From: engine.FromUsers, Body: (*jsonDeleteBody).code, Apply: (*write).jsonDelete,
+		Result: (*Written).code,
 	}
 	check = &engine.CommandRow[*write, guard, engine.Nothing]{
 		Kind: kindCheck, Name: "check", From: engine.FromUsers, Shrinks: true, Body: (*guard).code, Run: (*write).allows,
@@ -54,7 +58,8 @@ var (
 
 var commands = engine.Declare(engine.MachineKV, "kv", checkKey, put, remove, touch, incr, jsonSet, jsonDelete, check, putMany)
 
-// maxTTLMillis is the longest time.Duration, rounded up. Added to a present-day time it does not overflow.
+// maxTTLMillis is the longest time.Duration, rounded up. Added to a present-day time it does not
+// overflow.
 const maxTTLMillis = math.MaxInt64/int64(time.Millisecond) + 1
 
 // keepTTL is the TTL of a put that keeps the key's expiry.
@@ -75,7 +80,8 @@ func (g *guard) code(f *codec.Fields) {
 		c.Uvarint(&g.revision)
 	case f.Checking():
 		if g.cond >= numConditions || (g.cond == atRevision) != (g.revision != 0) { // revision 0 is the condition absent
-			f.Refuse(engine.Errorf(ErrInvalid, "kv: condition %d is not in 0-%d or has an unexpected revision %d", g.cond, numConditions-1, g.revision))
+			f.Refuse(engine.Errorf(ErrInvalid, "kv: condition %d is not in 0-%d or has an unexpected revision %d", g.cond, numConditions-1,
+				g.revision))
 		}
 	default:
 		g.codeJSON(f)
@@ -213,8 +219,8 @@ func incrOp(key string, delta int64, opts []IncrOption) engine.Op {
 	return incr.Op(key, incrBody{o.guard, delta, o.minV, o.maxV, o.ttlMillis}, o.err)
 }
 
-// jsonSetBody sets part of a document. It carries the size limit of the result, because Apply must not depend
-// on a node's configuration.
+// jsonSetBody sets part of a document. It carries the size limit of the result, because Apply must
+// not depend on a node's configuration.
 type jsonSetBody struct {
 	guard
 	maxBytes  int64

@@ -54,7 +54,8 @@ func ExampleJSON() {
 	// Output: a/1 ada 15 <nil>
 }
 
-// WithLock holds a lock while a function runs. What must not happen without it is made conditional on it.
+// WithLock holds a lock while a function runs. What must not happen without it is made conditional
+// on it.
 func ExampleStore_WithLock() {
 	node, err := floe.Open(floe.Config{})
 	if err != nil {

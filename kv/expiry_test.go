@@ -10,7 +10,8 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// aheadDoor is a rig whose queries know a time that the log has not come to, as the clock of a leader does while an entry is under way.
+// aheadDoor is a rig whose queries know a time that the log has not come to, as the clock of a
+// leader does while an entry is under way.
 type aheadDoor struct {
 	*recounted
 	ahead   int64
@@ -31,8 +32,9 @@ func (d *aheadDoor) Query(ctx context.Context, shard engine.ShardID, q engine.Qu
 	})
 }
 
-// TestExpiredKeyStaysAway: a read that came after the end of a key said ErrNotFound, while an entry was under way that had been stamped before the
-// end and took the expiry away: the value was back. Every kind of read waits until the log has come to the end, and then tells what it says.
+// TestExpiredKeyStaysAway: a read that came after the end of a key said ErrNotFound, while an entry
+// was under way that had been stamped before the end and took the expiry away: the value was back.
+// Every kind of read waits until the log has come to the end, and then tells what it says.
 func TestExpiredKeyStaysAway(t *testing.T) {
 	ctx := t.Context()
 	reads := map[string]func(*kv.Store) bool{

@@ -97,7 +97,8 @@ func (s *Store) DecodeCursor(prefix, cursor string) (string, error) {
 // EncodeCursor is the inverse of DecodeCursor.
 func (s *Store) EncodeCursor(prefix, key string) string { return s.encodeCursor(prefix, key) }
 
-// ChangesBytes asks a shard once for the changes after a revision and returns the bytes of their values.
+// ChangesBytes asks a shard once for the changes after a revision and returns the bytes of their
+// values.
 func (s *Store) ChangesBytes(ctx context.Context, shard engine.ShardID, after uint64) (int, error) {
 	q := changesQuery{namespace: s.scope.Namespace(), after: after, limit: watchPage}
 	if err := s.scope.QueryShard(ctx, shard, &q); err != nil {
@@ -113,7 +114,8 @@ func (s *Store) ChangesBytes(ctx context.Context, shard engine.ShardID, after ui
 // MachineOf returns a machine that keeps so many tombstones of a namespace.
 func MachineOf(tombstones int64) engine.Machine { return newMachineOf(tombstones) }
 
-// Changes is a question for the changes after a revision that can be asked again, as a router does when the shard has got another leader.
+// Changes is a question for the changes after a revision that can be asked again, as a router does
+// when the shard has got another leader.
 type Changes struct {
 	store *Store
 	q     changesQuery

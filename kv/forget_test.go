@@ -9,7 +9,8 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// TestTombstonesAreKeptForADay: not a millisecond less, also those of keys that were deleted just after the one whose time has come.
+// TestTombstonesAreKeptForADay: not a millisecond less, also those of keys that were deleted just
+// after the one whose time has come.
 func TestTombstonesAreKeptForADay(t *testing.T) {
 	const day = 24 * 60 * 60 * 1000
 	r := newRig(t, 1)

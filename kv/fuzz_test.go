@@ -28,8 +28,9 @@ func command(tb testing.TB, op engine.Operation) engine.Command {
 	return cmd
 }
 
-// FuzzApplyCommand applies bodies that nobody encoded: each is refused or carried out, nothing panics but for a body that does not decode and is not admitted, and all counts still
-// equal a recount. The machine begins with a key of every kind, and time goes by between the commands.
+// FuzzApplyCommand applies bodies that nobody encoded: each is refused or carried out, nothing
+// panics but for a body that does not decode and is not admitted, and all counts still equal a
+// recount. The machine begins with a key of every kind, and time goes by between the commands.
 func FuzzApplyCommand(f *testing.F) {
 	for _, op := range someOps() {
 		cmd := command(f, op)
@@ -165,7 +166,8 @@ func FuzzParsePath(f *testing.F) {
 			}
 			quoted[i] = quote(s)
 		}
-		if again, err := kv.ParsePath(strings.Join(quoted, ".")); err != nil && len(path) < 2000 || err == nil && !reflect.DeepEqual(again, segments) {
+		if again, err := kv.ParsePath(strings.Join(quoted, ".")); err != nil && len(path) < 2000 ||
+			err == nil && !reflect.DeepEqual(again, segments) {
 			t.Errorf("path %q is %q, which is read back as %q, %v", path, segments, again, err)
 		}
 	})
@@ -176,15 +178,18 @@ func FuzzCheckJSON(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if got, want := kv.CheckJSON("b", b) == nil, json.Valid(b); got != want && bytes.Count(b, []byte("["))+bytes.Count(b, []byte("{")) < kv.MaxJSONDepth {
+		if got, want := kv.CheckJSON("b", b) == nil, json.Valid(b); got != want &&
+			bytes.Count(b, []byte("["))+bytes.Count(b, []byte("{")) < kv.MaxJSONDepth {
 			t.Errorf("%q is valid JSON: got %v, want %v", b, got, want)
 		}
 	})
 }
 
-// FuzzJSONSet compares setting, getting and deleting with the same on values decoded by encoding/json.
+// FuzzJSONSet compares setting, getting and deleting with the same on values decoded by
+// encoding/json.
 func FuzzJSONSet(f *testing.F) {
-	for _, doc := range []string{"{}", "[]", `{"a":{"b":[1,2,3]},"0":1}`, ` [ {"a":1} , 2 ] `, `{"\u0061":1,"b":"\"}"}`, "null", `{"a":1,"a":2}`, `{"":1}`, `{"\"":1,"b":2}`} {
+	for _, doc := range []string{"{}", "[]", `{"a":{"b":[1,2,3]},"0":1}`, ` [ {"a":1} , 2 ] `, `{"\u0061":1,"b":"\"}"}`, "null",
+		`{"a":1,"a":2}`, `{"":1}`, `{"\"":1,"b":2}`} {
 		for _, path := range []string{"a", "a.b", "0", "a.b.3", "a.b.-1", "0.a", ":a", `a\.b`, `\\`, `"`, "$['x y']"} {
 			f.Add([]byte(doc), path, []byte(`{"new":[true]}`))
 		}
@@ -192,7 +197,8 @@ func FuzzJSONSet(f *testing.F) {
 	f.Fuzz(func(t *testing.T, doc []byte, path string, raw []byte) {
 		segments, err := kv.ParsePath(path)
 		var before, value any
-		if err != nil || len(segments) == 0 || json.Unmarshal(doc, &before) != nil || json.Unmarshal(raw, &value) != nil || ambiguous(doc) || ambiguous(raw) {
+		if err != nil || len(segments) == 0 || json.Unmarshal(doc, &before) != nil || json.Unmarshal(raw, &value) != nil ||
+			ambiguous(doc) || ambiguous(raw) {
 			kv.SetJSON("k", doc, path, raw, math.MaxInt32)
 			kv.DeleteJSON("k", doc, path)
 			kv.GetJSON("k", doc, path)
@@ -252,7 +258,8 @@ func isIndex(segment string) bool {
 
 // ambiguous reports whether an object has a name twice, or bytes that encoding/json replaces.
 func ambiguous(doc []byte) bool {
-	if !utf8.Valid(doc) || bytes.Contains(doc, []byte(`\ud`)) || bytes.Contains(doc, []byte(`\uD`)) || bytes.Contains(doc, []byte(`\uf`)) || bytes.Contains(doc, []byte(`\uF`)) {
+	if !utf8.Valid(doc) || bytes.Contains(doc, []byte(`\ud`)) || bytes.Contains(doc, []byte(`\uD`)) || bytes.Contains(doc, []byte(`\uf`)) ||
+		bytes.Contains(doc, []byte(`\uF`)) {
 		return true
 	}
 	d := json.NewDecoder(bytes.NewReader(doc))

@@ -12,7 +12,8 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// TestGetManyInParts: GetMany reads each key once, and asks as often as the bounds of answers and requests make necessary.
+// TestGetManyInParts: GetMany reads each key once, and asks as often as the bounds of answers and
+// requests make necessary.
 func TestGetManyInParts(t *testing.T) {
 	r, s := newAsked(t)
 	value := bytes.Repeat([]byte("v"), 1<<20-100)

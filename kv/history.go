@@ -34,17 +34,20 @@ type History struct {
 // History returns what lists the versions of a key.
 func (s *Store) History(key string) History { return History{s, key} }
 
-// Page returns a page of the versions, the newest first. A page ends early when its values exceed 4 MiB. The tombstone of an expired key is made when its timer
-// fires, soon after it has become invisible.
+// Page returns a page of the versions, the newest first. A page ends early when its values exceed 4
+// MiB. The tombstone of an expired key is made when its timer fires, soon after it has become
+// invisible.
 //
-// Options: Limit, Cursor, NoValues. Errors: ErrNotFound if the key never existed or was deleted long ago (see the package comment); ErrInvalid for a limit that
-// is not 1-1000 and for what is no cursor.
+// Options: Limit, Cursor, NoValues. Errors: ErrNotFound if the key never existed or was deleted
+// long ago (see the package comment); ErrInvalid for a limit that is not 1-1000 and for what is no
+// cursor.
 func (h History) Page(ctx context.Context, opts ...HistoryOption) (page Page[Version], err error) {
 	o := listOptions{Listing: engine.NewListing()}
 	engine.Apply(&o, opts)
 	q := historyQuery{namespace: h.store.scope.Namespace(), key: h.key, withoutValues: o.withoutValues, limit: o.Limit}
 	if o.Cursor != "" {
-		if q.before, err = strconv.ParseUint(o.Cursor, 10, 64); err != nil || q.before == 0 || strconv.FormatUint(q.before, 10) != o.Cursor {
+		if q.before, err = strconv.ParseUint(o.Cursor, 10, 64); err != nil || q.before == 0 ||
+			strconv.FormatUint(q.before, 10) != o.Cursor {
 			o.Fail(engine.BadCursor(o.Cursor))
 		}
 	}
@@ -63,7 +66,8 @@ func (h History) Page(ctx context.Context, opts ...HistoryOption) (page Page[Ver
 	return page, nil
 }
 
-// All iterates over the versions, in the order of Page and by the contract of Store.All. Options and errors are those of Page.
+// All iterates over the versions, in the order of Page and by the contract of Store.All. Options
+// and errors are those of Page.
 func (h History) All(ctx context.Context, opts ...HistoryOption) iter.Seq2[Version, error] {
 	return engine.All(ctx, h.Page, opts)
 }

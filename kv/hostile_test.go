@@ -63,7 +63,8 @@ func TestKeyLengths(t *testing.T) {
 	}
 }
 
-// TestPrefixKeys has keys that are prefixes of each other, with the bytes that the encodings of rows use.
+// TestPrefixKeys has keys that are prefixes of each other, with the bytes that the encodings of
+// rows use.
 func TestPrefixKeys(t *testing.T) {
 	ctx, s := within(t), openStore(t)
 	var keys []string
@@ -187,7 +188,8 @@ func TestOverflowingTTL(t *testing.T) {
 	}
 }
 
-// TestCommandsNameTheField: what is out of bounds in a command of another process is refused with the value and the bound.
+// TestCommandsNameTheField: what is out of bounds in a command of another process is refused with
+// the value and the bound.
 func TestCommandsNameTheField(t *testing.T) {
 	r := newRig(t, 1)
 	put := kv.PutCommandBody("k", 0)
@@ -195,10 +197,12 @@ func TestCommandsNameTheField(t *testing.T) {
 	conditional[2] = 99 // behind the length of the key and the key
 	document := codec.AppendUvarint(bytes.Clone(put[:len(put)-1]), math.MaxUint64)
 	for want, cmd := range map[string]engine.Command{
-		"condition 99 is not in 0-":                                           {Kind: kv.KindPut, Body: conditional},
-		"ttl of 4611686018427387904 ms is not in 0-":                          {Kind: kv.KindPut, Body: kv.PutCommandBody("k", 1<<62)},
-		"ttl of 18446744073709551615 ms is not in 0-":                         {Kind: kv.KindPut, Body: kv.PutCommandBody("k", math.MaxUint64)},
-		"document limit of 18446744073709551615 bytes exceeds 92233720368547": {Kind: kv.KindJSONSet, Body: codec.AppendString(document, "path")},
+		"condition 99 is not in 0-":                  {Kind: kv.KindPut, Body: conditional},
+		"ttl of 4611686018427387904 ms is not in 0-": {Kind: kv.KindPut, Body: kv.PutCommandBody("k", 1<<62)},
+		"ttl of 18446744073709551615 ms is not in 0-": {Kind: kv.KindPut,
+			Body: kv.PutCommandBody("k", math.MaxUint64)},
+		"document limit of 18446744073709551615 bytes exceeds 92233720368547": {Kind: kv.KindJSONSet,
+			Body: codec.AppendString(document, "path")},
 	} {
 		cmd.Machine, cmd.Namespace = engine.MachineKV, "n"
 		if _, err := r.Propose(within(t), 0, cmd); !errors.Is(err, kv.ErrInvalid) || !strings.Contains(err.Error(), want) {
@@ -320,7 +324,8 @@ func TestAfter(t *testing.T) {
 	}
 	all := []string{"b/1", "b/2", "b/2\x00", "b/3"}
 	for after, want := range map[string][]string{
-		"": all, "a": all, "b": all, "b/": all, "b/1": all[1:], "b/1x": all[1:], "b/2": all[2:], "b/2\x00": all[3:], "b/3": nil, "b/3x": nil, "c": nil, "\xff": nil,
+		"": all, "a": all, "b": all, "b/": all, "b/1": all[1:], "b/1x": all[1:], "b/2": all[2:], "b/2\x00": all[3:], "b/3": nil,
+		"b/3x": nil, "c": nil, "\xff": nil,
 	} {
 		for _, limit := range []int{1, 1000} {
 			if got := scanKeys(t, s, "b/", kv.After(after), kv.Limit(limit)); !slices.Equal(got, want) {
@@ -330,7 +335,8 @@ func TestAfter(t *testing.T) {
 	}
 }
 
-// TestPageBytes is the promise of Page that large values end a page early, in a spread namespace too.
+// TestPageBytes is the promise of Page that large values end a page early, in a spread namespace
+// too.
 func TestPageBytes(t *testing.T) {
 	ctx := within(t)
 	node := open(t, floe.Config{Shards: 8})
@@ -350,7 +356,8 @@ func TestPageBytes(t *testing.T) {
 			size += len(it.Value)
 		}
 		if err != nil || size > kv.MaxPageBytes+len(value) || page.Cursor == "" {
-			t.Errorf("namespace %s: Page holds %d bytes of values, cursor %q, %v, want at most 4 MiB and one value", ns, size, page.Cursor, err)
+			t.Errorf("namespace %s: Page holds %d bytes of values, cursor %q, %v, want at most 4 MiB and one value", ns, size, page.Cursor,
+				err)
 		}
 		if got := len(scanKeys(t, s, "")); got != keys {
 			t.Errorf("namespace %s: All yields %d keys, want %d", ns, got, keys)
@@ -396,8 +403,9 @@ func TestNamespaceNames(t *testing.T) {
 	}
 }
 
-// TestManyTombstones: above the limit each further deletion forgets the oldest tombstone. The limit has no hook, so it is
-// reached with as many keys as it says, 500 to an entry; a short test stays below it.
+// TestManyTombstones: above the limit each further deletion forgets the oldest tombstone. The limit
+// has no hook, so it is reached with as many keys as it says, 500 to an entry; a short test stays
+// below it.
 func TestManyTombstones(t *testing.T) {
 	r := newRig(t, 1)
 	s := r.store("n")

@@ -41,12 +41,15 @@ func TestQueriesArriveAsTheyWere(t *testing.T) {
 				found: true, versions: []Version{version, {Version: 2, Revision: 1, Time: at(0)}}, more: true,
 			},
 		},
-		{&waitQuery{namespace: "n", key: "k", after: 3, exists: true}, &waitQuery{namespace: "n", key: "k", after: 3, exists: true, event: event}},
+		{&waitQuery{namespace: "n", key: "k", after: 3, exists: true},
+			&waitQuery{namespace: "n", key: "k", after: 3, exists: true, event: event}},
 		{
-			&changesQuery{namespace: "n", prefix: "p", after: 3, limit: 4, queue: []recentKey{{5, []byte("k")}}, queueEnd: 6, scanned: "s", patience: minPatience},
+			&changesQuery{namespace: "n", prefix: "p", after: 3, limit: 4, queue: []recentKey{{5, []byte("k")}}, queueEnd: 6, scanned: "s",
+				patience: minPatience},
 			&changesQuery{
-				namespace: "n", prefix: "p", after: 3, limit: 4, queue: []recentKey{{7, []byte("l")}}, queueEnd: 8, scanned: "t", patience: minPatience,
-				events: []Event{event}, next: 9, compacted: true,
+				namespace: "n", prefix: "p", after: 3, limit: 4, queue: []recentKey{{7, []byte("l")}}, queueEnd: 8, scanned: "t",
+				patience: minPatience,
+				events:   []Event{event}, next: 9, compacted: true,
 			},
 		},
 	} {
@@ -85,9 +88,11 @@ func TestQueriesArriveAsTheyWere(t *testing.T) {
 	arrives := func(q engine.Query) error { _, err := wire.DecodeQuery(engine.AppendQuery(nil, q)); return result(err) }
 	machinetest.TryLimits(t, []machinetest.Limit{
 		{Name: "limit of a listing", Least: 1, Most: MaxPageItems, Try: func(n int64) error { return arrives(&scanQuery{limit: int(n)}) }},
-		{Name: "bytes of a listing", Least: 0, Most: maxPageBytes, Try: func(n int64) error { return arrives(&scanQuery{limit: 1, maxBytes: int(n)}) }},
+		{Name: "bytes of a listing", Least: 0, Most: maxPageBytes,
+			Try: func(n int64) error { return arrives(&scanQuery{limit: 1, maxBytes: int(n)}) }},
 		{Name: "limit of changes", Least: 1, Most: watchPage, Try: func(n int64) error { return arrives(&changesQuery{limit: int(n)}) }},
-		{Name: "patience", Least: minPatience, Most: maxPatience, Try: func(n int64) error { return arrives(&changesQuery{limit: 1, patience: n}) }},
+		{Name: "patience", Least: minPatience, Most: maxPatience,
+			Try: func(n int64) error { return arrives(&changesQuery{limit: 1, patience: n}) }},
 		{Name: "keys that are left of three", Least: 0, Most: 2, Try: func(n int64) error {
 			return result(engine.DecodeResults(&getQuery{keys: make([]string, 3)}, engine.AppendResults(nil, &getQuery{left: int(n)})))
 		}},
@@ -114,7 +119,8 @@ func (m *machine) queryValue(v *engine.View, q *valueQuery) (err error) {
 	return err
 }
 
-// TestValuesForOtherMachines: other machines put several keys with one command, each with a revision of its own, and see of keys what a Get would.
+// TestValuesForOtherMachines: other machines put several keys with one command, each with a
+// revision of its own, and see of keys what a Get would.
 func TestValuesForOtherMachines(t *testing.T) {
 	p := table()
 	p.Queries = append(p.Queries, engine.QueryRow(queryChanges+1, "value", (*machine).queryValue))
@@ -154,7 +160,8 @@ func TestValuesForOtherMachines(t *testing.T) {
 	if got := valueOf("n", "a", machinetest.Epoch); got != nil {
 		t.Errorf("in a namespace that is not there a is %q", got)
 	}
-	if err := putMany(put("a", "1"), put("b", "", TTL(time.Second)), put("a", "2", IfAbsent()), put("c", "3", IfAbsent()), put("a", "4")); err != nil {
+	if err := putMany(put("a", "1"), put("b", "", TTL(time.Second)), put("a", "2", IfAbsent()), put("c", "3", IfAbsent()),
+		put("a", "4")); err != nil {
 		t.Fatal(err)
 	}
 	var revisions []uint64
@@ -173,7 +180,8 @@ func TestValuesForOtherMachines(t *testing.T) {
 		now  int64
 		want []byte
 	}{
-		{"a", machinetest.Epoch, []byte("4")}, {"b", machinetest.Epoch + 999, []byte{}}, {"b", machinetest.Epoch + 1000, nil}, {"c", machinetest.Epoch, []byte("3")}, {"d", machinetest.Epoch, nil},
+		{"a", machinetest.Epoch, []byte("4")}, {"b", machinetest.Epoch + 999, []byte{}}, {"b", machinetest.Epoch + 1000, nil}, {"c",
+			machinetest.Epoch, []byte("3")}, {"d", machinetest.Epoch, nil},
 	} {
 		if got := valueOf("n", c.key, c.now); !bytes.Equal(got, c.want) || (got == nil) != (c.want == nil) {
 			t.Errorf("%s at %d is %#v, want %#v", c.key, c.now-machinetest.Epoch, got, c.want)
@@ -193,7 +201,8 @@ func TestValuesForOtherMachines(t *testing.T) {
 	}
 	r.Verify()
 	for name, bodies := range map[string][][]byte{
-		"one that is too short": {put("e", "1"), {1}}, "a key that can not be": {put("e", "1"), slices.Concat([]byte{0}, put("e", "1")[2:])},
+		"one that is too short": {put("e", "1"), {1}}, "a key that can not be": {put("e", "1"),
+			slices.Concat([]byte{0}, put("e", "1")[2:])},
 	} {
 		if err := putMany(bodies...); err == nil {
 			t.Errorf("%s is taken", name)
@@ -206,7 +215,8 @@ func TestValuesForOtherMachines(t *testing.T) {
 
 // TestTimesToLiveOfOtherProcesses: the limits of a command's numbers.
 func TestTimesToLiveOfOtherProcesses(t *testing.T) {
-	machinetest.TryLimits(t, []machinetest.Limit{{Name: "time to live", Least: math.MinInt64, Most: maxTTLMillis, Says: []string{"ttl of", "ms is not in 0-"}, Try: func(n int64) error {
-		return DecodeBody(kindTouch, PutCommandBody("k", uint64(n)))
-	}}})
+	machinetest.TryLimits(t, []machinetest.Limit{{Name: "time to live", Least: math.MinInt64, Most: maxTTLMillis,
+		Says: []string{"ttl of", "ms is not in 0-"}, Try: func(n int64) error {
+			return DecodeBody(kindTouch, PutCommandBody("k", uint64(n)))
+		}}})
 }

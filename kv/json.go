@@ -19,20 +19,24 @@ const (
 
 // JSONGet returns the raw JSON at a path of the document stored at key.
 //
-// A path is up to 128 names and indexes, in at most 4,096 bytes, in one of two forms. JSONGet, JSONSet and JSONDelete read it alike:
+// A path is up to 128 names and indexes, in at most 4,096 bytes, in one of two forms. JSONGet,
+// JSONSet and JSONDelete read it alike:
 //
-//   - "user.tags.0": parts between dots. A backslash takes the next character literally, as in "a\.b"; one of . * ? # @ | and a backslash, and a $ at the
-//     beginning, need it in a name.
+//   - "user.tags.0": parts between dots. A backslash takes the next character literally, as in
+//     "a\.b"; one of . * ? # @ | and a backslash, and a $ at the beginning, need it in a name.
 //   - "$.user.tags[0]" or "$['a b'][0]": names after dots, indexes and quoted names in brackets.
 //
-// "" and "$" are the whole document. No part is empty. In an object each part is a name, also "0"; in an array it is an index from 0, without sign or
-// leading zeros, or -1, the place behind the last element, where JSONSet appends. If an object has a name twice, JSONGet returns the first value.
+// "" and "$" are the whole document. No part is empty. In an object each part is a name, also "0";
+// in an array it is an index from 0, without sign or leading zeros, or -1, the place behind the
+// last element, where JSONSet appends. If an object has a name twice, JSONGet returns the first
+// value.
 //
-// JSONGet alone also takes the queries of gjson, which may match several places: a path of the first form with an unescaped * ? # or |, such as
-// "items.#.id" or "items.#(id==2).name". Modifiers (@) and multipaths are not supported.
+// JSONGet alone also takes the queries of gjson, which may match several places: a path of the
+// first form with an unescaped * ? # or |, such as "items.#.id" or "items.#(id==2).name". Modifiers
+// (@) and multipaths are not supported.
 //
-// Errors: ErrNotFound if the key or the path does not exist; ErrInvalid if the value is not JSON, the path is malformed, or a part of it that meets an array
-// is no index.
+// Errors: ErrNotFound if the key or the path does not exist; ErrInvalid if the value is not JSON,
+// the path is malformed, or a part of it that meets an array is no index.
 func (s *Store) JSONGet(ctx context.Context, key, path string) ([]byte, error) {
 	if err := checkReadPath(path); err != nil {
 		return nil, err
@@ -44,17 +48,19 @@ func (s *Store) JSONGet(ctx context.Context, key, path string) ([]byte, error) {
 	return getJSON(key, e.Value, path)
 }
 
-// JSONSet stores raw JSON at a path of the document at key, atomically; an expiry stays. Missing objects on the way are
-// created (always objects: set an empty array first where one is wanted), as is the document itself; an array is extended by the
-// index that equals its length, or by -1. Paths are those of JSONGet, without queries.
+// JSONSet stores raw JSON at a path of the document at key, atomically; an expiry stays. Missing
+// objects on the way are created (always objects: set an empty array first where one is wanted), as
+// is the document itself; an array is extended by the index that equals its length, or by -1. Paths
+// are those of JSONGet, without queries.
 //
-// Errors: ErrInvalid if raw or the value is not JSON, the path is malformed, leads through a number or string, or past the end of
-// an array, or the result exceeds the limit for values.
+// Errors: ErrInvalid if raw or the value is not JSON, the path is malformed, leads through a number
+// or string, or past the end of an array, or the result exceeds the limit for values.
 func (s *Store) JSONSet(ctx context.Context, key, path string, raw []byte) (Written, error) {
 	return engine.Propose(ctx, &s.scope, jsonSetOp(key, path, raw), jsonSet.Decode)
 }
 
-// JSONDelete removes what is at a path of the document at key, atomically. Errors: as JSONSet, and ErrNotFound if there is nothing.
+// JSONDelete removes what is at a path of the document at key, atomically. Errors: as JSONSet, and
+// ErrNotFound if there is nothing.
 func (s *Store) JSONDelete(ctx context.Context, key, path string) (Written, error) {
 	return engine.Propose(ctx, &s.scope, jsonDeleteOp(key, path), jsonDelete.Decode)
 }
@@ -141,8 +147,8 @@ func isQuery(path string) bool {
 	return false
 }
 
-// checkQuery refuses what makes gjson build new JSON out of the document: modifiers (@, !) and multipaths ({ and [). A few
-// of them, one behind the other, grow a document without bound.
+// checkQuery refuses what makes gjson build new JSON out of the document: modifiers (@, !) and
+// multipaths ({ and [). A few of them, one behind the other, grow a document without bound.
 func checkQuery(path string) error {
 	if err := checkPathText(path); err != nil {
 		return err
@@ -177,7 +183,8 @@ func pathError(path string, at int, format string, args ...any) error {
 	return engine.Errorf(ErrInvalid, "kv: path %q, byte %d: "+format, append([]any{shown(path), at}, args...)...)
 }
 
-// arrayIndex returns the index that a part of a path is in an array, -1 for behind the end. ok is false if it is none.
+// arrayIndex returns the index that a part of a path is in an array, -1 for behind the end. ok is
+// false if it is none.
 func arrayIndex(segment string) (index int, ok bool) {
 	index, err := strconv.Atoi(segment)
 	return index, err == nil && index >= -1 && strconv.Itoa(index) == segment
@@ -196,7 +203,8 @@ func setJSON(key string, doc []byte, path string, raw []byte, maxBytes int) ([]b
 	}
 	out, err := editJSON(key, doc, path, string(raw))
 	if err == nil && len(out) > maxBytes {
-		err = engine.Errorf(ErrInvalid, "kv: key %q: document of %d bytes exceeds max_value_size (%d bytes)", shown(key), len(out), maxBytes)
+		err = engine.Errorf(ErrInvalid, "kv: key %q: document of %d bytes exceeds max_value_size (%d bytes)", shown(key), len(out),
+			maxBytes)
 	}
 	return out, err
 }
@@ -205,8 +213,9 @@ func deleteJSON(key string, doc []byte, path string) ([]byte, error) {
 	return editJSON(key, doc, path, "")
 }
 
-// parsePath splits a path of names and indexes. In "a.b.0" a backslash takes the next character as it is; "$.a['b c'][0]"
-// has brackets for indexes and quoted names. No segments means the whole document.
+// parsePath splits a path of names and indexes. In "a.b.0" a backslash takes the next character as
+// it is; "$.a['b c'][0]" has brackets for indexes and quoted names. No segments means the whole
+// document.
 func parsePath(path string) ([]string, error) {
 	if err := checkPathText(path); err != nil {
 		return nil, err

@@ -49,8 +49,9 @@ func TestJSONDepth(t *testing.T) {
 	wantErr(t, "JSONSet at a path of 129 parts", err, kv.ErrInvalid)
 }
 
-// TestJSONEditLooksOnce: an edit goes over the document once, however deep its path. It parsed each container on the way, and then the one within it
-// again: a MiB at 128 levels took as long as 128 MiB.
+// TestJSONEditLooksOnce: an edit goes over the document once, however deep its path. It parsed each
+// container on the way, and then the one within it again: a MiB at 128 levels took as long as 128
+// MiB.
 func TestJSONEditLooksOnce(t *testing.T) {
 	ctx, s := within(t), openStore(t)
 	const depth = kv.MaxJSONDepth - 2
@@ -84,7 +85,8 @@ func TestJSONInvalid(t *testing.T) {
 	ctx, s := within(t), openStore(t)
 	must(s.Put(ctx, "k", []byte("{}")))
 	for _, raw := range []string{
-		"", " ", "{", "}", "]", "[1,]", "{}x", "{} {}", "nul", "tru", `{"a":}`, `{"a" 1}`, `{a:1}`, "01", "1.", ".5", "+1", "-", "1e", "0x1", "NaN",
+		"", " ", "{", "}", "]", "[1,]", "{}x", "{} {}", "nul", "tru", `{"a":}`, `{"a" 1}`, `{a:1}`, "01", "1.", ".5", "+1", "-", "1e",
+		"0x1", "NaN",
 		"Infinity", `"`, `"\x"`, `"\u12"`, "\"a\nb\"", "\"a\x00b\"", "'a'", "\ufeff{}", "{\x00}", "[1 2]", "//", "{,}", "\x00", `{"a":1,}`,
 	} {
 		if json.Valid([]byte(raw)) {
@@ -106,15 +108,19 @@ func TestJSONInvalid(t *testing.T) {
 	}
 }
 
-// TestJSONWritePaths has paths that name no single place, or no place at all. The document must stay as it is.
+// TestJSONWritePaths has paths that name no single place, or no place at all. The document must
+// stay as it is.
 func TestJSONWritePaths(t *testing.T) {
 	ctx, s := within(t), openStore(t)
 	const doc = `{"a":[1,2],"s":"x","n":null,"o":{"1":1}}`
 	must(s.Put(ctx, "k", []byte(doc)))
 	for _, path := range []string{
-		"#", "*", "?", "@this", "@pretty", "a.#", "a.*", "a.@reverse", "a|0", "a.#(x==1)", "a.#(x==1)#", "..", ".", ".a", "a.", "a..0", "..a", "...",
-		"a.99999999", "a.3", "a.-2", "a.00", "a.+1", "a.1e0", "a.1.5", "a.x", "a. 1", "a.9223372036854775808", "s.x", "n.x", "a.0.x", `a\`, `\`,
-		"$.", "$..a", "$a", "$[", "$[]", "$[a]", "$['a]", "$[0", "$.a[", "$.a[99999999]", "$.a[*]", "$.a[0:1]", "$.*", "$.a[-2]", "$['']", `$[""]`,
+		"#", "*", "?", "@this", "@pretty", "a.#", "a.*", "a.@reverse", "a|0", "a.#(x==1)", "a.#(x==1)#", "..", ".", ".a", "a.", "a..0",
+		"..a", "...",
+		"a.99999999", "a.3", "a.-2", "a.00", "a.+1", "a.1e0", "a.1.5", "a.x", "a. 1", "a.9223372036854775808", "s.x", "n.x", "a.0.x", `a\`,
+		`\`,
+		"$.", "$..a", "$a", "$[", "$[]", "$[a]", "$['a]", "$[0", "$.a[", "$.a[99999999]", "$.a[*]", "$.a[0:1]", "$.*", "$.a[-2]", "$['']",
+		`$[""]`,
 		"$.a[?(@.x)]", "$.a['0", "$$", "$ ", strings.Repeat("a.", 100_000) + "a", strings.Repeat("a", 4097), strings.Repeat("$.a", 100_000),
 		"$" + strings.Repeat("[0]", 100_000),
 	} {
@@ -130,11 +136,15 @@ func TestJSONWritePaths(t *testing.T) {
 	}
 }
 
-// names are what an object may call its members; several mean something in a path of sjson or gjson.
+// names are what an object may call its members; several mean something in a path of sjson or
+// gjson.
 var names = []string{
-	"a", "0", "1", "-1", "00", "9999999999", ":", ":a", "::", ":0", "a:b", `\`, `\\`, `a\`, `\a`, ".", "..", "a.b", "#", "@", "@this", "*", "?", "a*", "a?b",
-	"|", "a|b", `"`, `a"b`, `\"`, "'", "`", "!", "!a", "{", "}", "[", "]", "[0]", "{a}", "(", ")", "#(a==1)", "~", "=", "<", ">", "&", "%", "$", "$a", "$.a",
-	",", "/", " ", "  ", "\t", "\n", "\x00", "\x01", "\x1f", "\x7f", "ä", "日本", "😀", "\u2028", "\ufeff", "\u202e", "a\u0301", "null", "true", "length", "__proto__",
+	"a", "0", "1", "-1", "00", "9999999999", ":", ":a", "::", ":0", "a:b", `\`, `\\`, `a\`, `\a`, ".", "..", "a.b", "#", "@", "@this", "*",
+	"?", "a*", "a?b",
+	"|", "a|b", `"`, `a"b`, `\"`, "'", "`", "!", "!a", "{", "}", "[", "]", "[0]", "{a}", "(", ")", "#(a==1)", "~", "=", "<", ">", "&", "%",
+	"$", "$a", "$.a",
+	",", "/", " ", "  ", "\t", "\n", "\x00", "\x01", "\x1f", "\x7f", "ä", "日本", "😀", "\u2028", "\ufeff", "\u202e", "a\u0301", "null",
+	"true", "length", "__proto__",
 	strings.Repeat("n", 300),
 }
 
@@ -150,8 +160,8 @@ func quote(name string) string {
 	return b.String()
 }
 
-// TestJSONNames sets, reads and deletes members of every name, alone and beside all others, in documents that spell names
-// with and without escapes. encoding/json is the judge.
+// TestJSONNames sets, reads and deletes members of every name, alone and beside all others, in
+// documents that spell names with and without escapes. encoding/json is the judge.
 func TestJSONNames(t *testing.T) {
 	ctx, s := within(t), openStore(t)
 	all := make(map[string]any)
@@ -173,7 +183,8 @@ func TestJSONNames(t *testing.T) {
 			}
 			want[n] = float64(i)
 			same(t, fmt.Sprintf("%s: after JSONSet(%q)", form, path), must(s.Get(ctx, "k")).Value, want)
-			if got, err := s.JSONGet(ctx, "k", "$"+`["`+n+`"]`); !strings.ContainsAny(n, `"]`) && (err != nil || string(got) != fmt.Sprint(i)) {
+			if got, err := s.JSONGet(ctx, "k", "$"+`["`+n+`"]`); !strings.ContainsAny(n, `"]`) &&
+				(err != nil || string(got) != fmt.Sprint(i)) {
 				t.Errorf("%s: JSONGet($[%q]) = %s, %v, want %d", form, n, got, err, i)
 			}
 			if _, err := s.JSONDelete(ctx, "k", path); err != nil {
@@ -237,7 +248,8 @@ func same(t *testing.T, what string, doc []byte, want any) {
 func TestJSONBrackets(t *testing.T) {
 	ctx, s := within(t), openStore(t)
 	for path, name := range map[string]string{
-		`$['a b']`: "a b", `$["a.b"]`: "a.b", `$['#']`: "#", `$['a[0]']`: "a[0]", `$["]"]`: "]", `$['a"b']`: `a"b`, `$["it's"]`: "it's", `$['$']`: "$", `$['0']`: "0",
+		`$['a b']`: "a b", `$["a.b"]`: "a.b", `$['#']`: "#", `$['a[0]']`: "a[0]", `$["]"]`: "]", `$['a"b']`: `a"b`, `$["it's"]`: "it's",
+		`$['$']`: "$", `$['0']`: "0",
 	} {
 		must(s.Put(ctx, "k", []byte("{}")))
 		if _, err := s.JSONSet(ctx, "k", path, []byte("1")); err != nil {
@@ -294,7 +306,8 @@ func TestJSONGetIsBounded(t *testing.T) {
 		got, err := s.JSONGet(ctx, "k", path)
 		runtime.ReadMemStats(&after)
 		if len(got) > 2*len(doc) {
-			t.Errorf("JSONGet(%.40q...) of %d bytes gives %d bytes (%v) and allocates %d", path, len(doc), len(got), err, after.TotalAlloc-before.TotalAlloc)
+			t.Errorf("JSONGet(%.40q...) of %d bytes gives %d bytes (%v) and allocates %d", path, len(doc), len(got), err,
+				after.TotalAlloc-before.TotalAlloc)
 		}
 	}
 }
@@ -303,19 +316,22 @@ func TestJSONGetPaths(t *testing.T) {
 	ctx, s := within(t), openStore(t)
 	must(s.Put(ctx, "k", []byte(`{"user":{"tags":["x","y"],"name":"Ada"},"items":[{"id":1,"ok":true},{"id":2,"ok":false}],"a.b":5,"$":6}`)))
 	for path, want := range map[string]string{
-		"user.tags.0": `"x"`, "user.tags.#": "2", "items.#.id": "[1,2]", "items.#(id==2).ok": "false", `items.#(ok==true)#.id`: "[1]", "user.na*": `"Ada"`,
-		`a\.b`: "5", `$["a.b"]`: "5", "$.user.tags[1]": `"y"`, "$.items[0].id": "1", `\$`: "6", "$['$']": "6", "user.tags": `["x","y"]`,
+		"user.tags.0": `"x"`, "user.tags.#": "2", "items.#.id": "[1,2]", "items.#(id==2).ok": "false", `items.#(ok==true)#.id`: "[1]",
+		"user.na*": `"Ada"`,
+		`a\.b`:     "5", `$["a.b"]`: "5", "$.user.tags[1]": `"y"`, "$.items[0].id": "1", `\$`: "6", "$['$']": "6", "user.tags": `["x","y"]`,
 	} {
 		if got, err := s.JSONGet(ctx, "k", path); err != nil || string(got) != want {
 			t.Errorf("JSONGet(%q) = %s, %v, want %s", path, got, err, want)
 		}
 	}
-	for _, path := range []string{"nope", "user.tags.2", "user.tags.-1", "$.user.tags[2]", "$.nope", "user.name.x", "user.n{me*", "user.n[me*", "user.n!me*", `user.\{me*`} {
+	for _, path := range []string{"nope", "user.tags.2", "user.tags.-1", "$.user.tags[2]", "$.nope", "user.name.x", "user.n{me*",
+		"user.n[me*", "user.n!me*", `user.\{me*`} {
 		_, err := s.JSONGet(ctx, "k", path)
 		wantErr(t, fmt.Sprintf("JSONGet(%q)", path), err, kv.ErrNotFound)
 	}
 	for _, path := range []string{
-		strings.Repeat("a.", 100_000), "$.a[", "$x", "$..", "{a}*", "[a]*", "!a*", "@a*", "a@a*", "items.#.{id}", "items.#|{id}", "items.#.[id]", "items.#|[id]", "items.#.!id",
+		strings.Repeat("a.", 100_000), "$.a[", "$x", "$..", "{a}*", "[a]*", "!a*", "@a*", "a@a*", "items.#.{id}", "items.#|{id}",
+		"items.#.[id]", "items.#|[id]", "items.#.!id",
 		"items.#|!id", "items.#|@id",
 	} {
 		_, err := s.JSONGet(ctx, "k", path)

@@ -29,12 +29,14 @@ func editJSON(key string, doc []byte, path, raw string) ([]byte, error) {
 	return e.out, checkDocument(key, e.out)
 }
 
-// editor rewrites the objects and arrays along a path, member by member; everything beside the path is copied as it is.
-// What it adds is bounded by the length of the path and of raw. (sjson, for comparison, fills an array with nulls up to
-// whatever index it is given, and takes a neighbour with it when it deletes a name that begins with a quote.)
+// editor rewrites the objects and arrays along a path, member by member; everything beside the path
+// is copied as it is. What it adds is bounded by the length of the path and of raw. (sjson, for
+// comparison, fills an array with nulls up to whatever index it is given, and takes a neighbour
+// with it when it deletes a name that begins with a quote.)
 //
-// It goes over the document once, from its beginning to its end: to parse each container on the way as a whole, and then the one within it again,
-// would take as many times longer as they nest. The document is known to be valid.
+// It goes over the document once, from its beginning to its end: to parse each container on the way
+// as a whole, and then the one within it again, would take as many times longer as they nest. The
+// document is known to be valid.
 type editor struct {
 	key, path string
 	raw       string // "": delete
@@ -169,7 +171,8 @@ func (e *editor) separate() {
 	}
 }
 
-// next goes to the next member, over the bracket, comma or colon in front of it, and returns false behind the end of its container.
+// next goes to the next member, over the bracket, comma or colon in front of it, and returns false
+// behind the end of its container.
 func (e *editor) next(end byte) bool {
 	e.space()
 	if e.doc[e.at] != end {

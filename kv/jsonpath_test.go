@@ -13,8 +13,9 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// TestJSONPathsAreOneLanguage: what JSONGet refuses in a path, JSONSet and JSONDelete refuse with the same words, on a Node and on a Client, and
-// whether the key exists or not. The error names the place.
+// TestJSONPathsAreOneLanguage: what JSONGet refuses in a path, JSONSet and JSONDelete refuse with
+// the same words, on a Node and on a Client, and whether the key exists or not. The error names the
+// place.
 func TestJSONPathsAreOneLanguage(t *testing.T) {
 	ctx := within(t)
 	node := open(t, floe.Config{Shards: 1, Listen: "127.0.0.1:0"})
@@ -22,7 +23,8 @@ func TestJSONPathsAreOneLanguage(t *testing.T) {
 	defer client.Close()
 	for path, at := range map[string]int{
 		"a..b": 2, ".a": 0, "a.": 2, ".": 0, "a.b..": 4, `a\\.`: 4, `a\`: 1, "a.@this": 2, "ä..b": 3,
-		"$[+1]": 2, "$[01]": 2, "$[-0]": 2, "$[-2]": 2, "$[99999999999999999999]": 2, "$.a[ 1]": 4, "$[1": 1, "$['a'": 1, "$.": 2, "$.a.": 4, "$.a..b": 4,
+		"$[+1]": 2, "$[01]": 2, "$[-0]": 2, "$[-2]": 2, "$[99999999999999999999]": 2, "$.a[ 1]": 4, "$[1": 1, "$['a'": 1, "$.": 2,
+		"$.a.": 4, "$.a..b": 4,
 		"$['']": 3, "$a": 1, "$.a]": 3, "$.a b*": 5, "$.a[0]b": 6, strings.Repeat("a.", kv.MaxJSONDepth) + "a": 2 * kv.MaxJSONDepth,
 	} {
 		for name, s := range map[string]*kv.Store{"node": node.KV("default"), "client": client.KV("default")} {
@@ -32,8 +34,10 @@ func TestJSONPathsAreOneLanguage(t *testing.T) {
 				_, setErr := s.JSONSet(ctx, key, path, []byte("1"))
 				_, deleteErr := s.JSONDelete(ctx, key, path)
 				for call, err := range map[string]error{"JSONGet": getErr, "JSONSet": setErr, "JSONDelete": deleteErr} {
-					if !errors.Is(err, kv.ErrInvalid) || !strings.Contains(err.Error(), fmt.Sprintf(", byte %d: ", at)) || err.Error() != getErr.Error() {
-						t.Errorf("%s: %s(%q, %.40q) = %v, want ErrInvalid at byte %d, as JSONGet: %v", name, call, key, path, err, at, getErr)
+					if !errors.Is(err, kv.ErrInvalid) || !strings.Contains(err.Error(), fmt.Sprintf(", byte %d: ", at)) ||
+						err.Error() != getErr.Error() {
+						t.Errorf("%s: %s(%q, %.40q) = %v, want ErrInvalid at byte %d, as JSONGet: %v", name, call, key, path, err, at,
+							getErr)
 					}
 				}
 			}
@@ -42,7 +46,8 @@ func TestJSONPathsAreOneLanguage(t *testing.T) {
 	// A part that meets an array is an index, for all of them.
 	s := client.KV("default")
 	must(s.Put(ctx, "k", []byte(`{"b":[0,1,2],"[+1]":3,"01":4,"a.b":5}`)))
-	for _, path := range []string{"b.01", "b.+1", "b.-0", "b.1e0", "b.x", "b.[1]", "b. 1", "b.99999999999999999999", "$.b.01", "$['b']['01']"} {
+	for _, path := range []string{"b.01", "b.+1", "b.-0", "b.1e0", "b.x", "b.[1]", "b. 1", "b.99999999999999999999", "$.b.01",
+		"$['b']['01']"} {
 		_, err := s.JSONGet(ctx, "k", path)
 		wantErr(t, "JSONGet("+path+")", err, kv.ErrInvalid)
 		_, err = s.JSONSet(ctx, "k", path, []byte("1"))
@@ -50,15 +55,16 @@ func TestJSONPathsAreOneLanguage(t *testing.T) {
 		_, err = s.JSONDelete(ctx, "k", path)
 		wantErr(t, "JSONDelete("+path+")", err, kv.ErrInvalid)
 	}
-	for path, want := range map[string]string{"[+1]": "3", "01": "4", `a\.b`: "5", "$['a.b']": "5", "$.01": "4", "$.b[2]": "2", "b.2": "2"} {
+	for path, want := range map[string]string{"[+1]": "3", "01": "4", `a\.b`: "5", "$['a.b']": "5", "$.01": "4", "$.b[2]": "2",
+		"b.2": "2"} {
 		if got, err := s.JSONGet(ctx, "k", path); err != nil || string(got) != want {
 			t.Errorf("JSONGet(%q) = %s, %v, want %s", path, got, err, want)
 		}
 	}
 }
 
-// TestJSONSetIsGot sets random values at random paths of random documents, written in either form: where that succeeds, JSONGet returns the value, and
-// where JSONGet finds something, it can be set.
+// TestJSONSetIsGot sets random values at random paths of random documents, written in either form:
+// where that succeeds, JSONGet returns the value, and where JSONGet finds something, it can be set.
 func TestJSONSetIsGot(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 7))
 	all := append([]string{"a", "b", "0", "1", "2", "-1", "01", "x y"}, names...)

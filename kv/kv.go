@@ -75,18 +75,21 @@ type Written struct {
 	Version  uint64
 }
 
-// Store is the key-value store of one namespace. It is cheap to make, safe for concurrent use and needs no Close.
+// Store is the key-value store of one namespace. It is cheap to make, safe for concurrent use and
+// needs no Close.
 type Store struct{ scope engine.Scope }
 
 // Namespace returns the namespace of the store.
 func (s *Store) Namespace() string { return s.scope.Namespace() }
 
-// Put stores value at key. A plain Put replaces whatever is there and clears an earlier expiry. value may be reused on return.
-// When Put returns nil, the value is committed (see floe.Config.Durability) and visible to every reader. After a ctx error or
-// ErrUnknownOutcome it may or may not have been stored.
+// Put stores value at key. A plain Put replaces whatever is there and clears an earlier expiry.
+// value may be reused on return. When Put returns nil, the value is committed (see
+// floe.Config.Durability) and visible to every reader. After a ctx error or ErrUnknownOutcome it
+// may or may not have been stored.
 //
-// Options: TTL, KeepTTL, IfAbsent, IfPresent, IfRevision. Errors: *ConflictError if a condition does not hold; ErrInvalid for a key
-// that is not 1-4096 bytes, a value over the limit, a TTL that is not positive, contradicting conditions.
+// Options: TTL, KeepTTL, IfAbsent, IfPresent, IfRevision. Errors: *ConflictError if a condition
+// does not hold; ErrInvalid for a key that is not 1-4096 bytes, a value over the limit, a TTL that
+// is not positive, contradicting conditions.
 func (s *Store) Put(ctx context.Context, key string, value []byte, opts ...PutOption) (Written, error) {
 	return engine.Propose(ctx, &s.scope, putOp(key, value, opts), put.Decode)
 }
@@ -94,8 +97,8 @@ func (s *Store) Put(ctx context.Context, key string, value []byte, opts ...PutOp
 // Get returns the entry at key, or ErrNotFound.
 func (s *Store) Get(ctx context.Context, key string) (Entry, error) { return s.GetInto(ctx, key, nil) }
 
-// GetInto is Get for who reads often and has a buffer: the value is appended to buf[:0], which the entry then shares with the
-// caller, and is only somewhere else if it does not fit.
+// GetInto is Get for who reads often and has a buffer: the value is appended to buf[:0], which the
+// entry then shares with the caller, and is only somewhere else if it does not fit.
 func (s *Store) GetInto(ctx context.Context, key string, buf []byte) (Entry, error) {
 	if err := checkKey(key); err != nil {
 		return Entry{}, err
@@ -125,8 +128,9 @@ func (s *Store) query(ctx context.Context, key string, buf []byte, counted bool)
 	return e, nil
 }
 
-// GetMany returns the entries of those keys that exist, by key. A key that is given twice is read once. The shards are read concurrently, each with one round
-// trip for about 8 MiB of values, or 1 MiB of keys; the entries of one round trip are of one state of their shard.
+// GetMany returns the entries of those keys that exist, by key. A key that is given twice is read
+// once. The shards are read concurrently, each with one round trip for about 8 MiB of values, or 1
+// MiB of keys; the entries of one round trip are of one state of their shard.
 //
 // Errors: ErrInvalid for a key that is not 1-4096 bytes.
 func (s *Store) GetMany(ctx context.Context, keys ...string) (map[string]Entry, error) {
@@ -159,7 +163,8 @@ func (s *Store) GetMany(ctx context.Context, keys ...string) (map[string]Entry, 
 // maxGetKeys bounds the bytes of the keys in one query: a request has room for 8 MiB.
 const maxGetKeys = 1 << 20
 
-// getFrom returns the entries of those keys that a shard has, with as many queries as the bounds of a request and of an answer make necessary.
+// getFrom returns the entries of those keys that a shard has, with as many queries as the bounds of
+// a request and of an answer make necessary.
 func (s *Store) getFrom(ctx context.Context, shard engine.ShardID, keys []string) (found []Entry, err error) {
 	slices.Sort(keys)
 	for keys = slices.Compact(keys); len(keys) > 0; {
@@ -208,12 +213,15 @@ func (s *Store) Persist(ctx context.Context, key string) error {
 	return err
 }
 
-// Incr adds delta to the decimal integer stored at key and returns the new value; a missing key counts as 0. An expiry stays;
-// a TTL is for the key that Incr creates, so that a counter lives as long as the first increment says, however often it is incremented. When Incr returns nil, the value is committed and visible to every reader. After a ctx error the increment may or may not
+// Incr adds delta to the decimal integer stored at key and returns the new value; a missing key
+// counts as 0. An expiry stays; a TTL is for the key that Incr creates, so that a counter lives as
+// long as the first increment says, however often it is incremented. When Incr returns nil, the
+// value is committed and visible to every reader. After a ctx error the increment may or may not
 // have happened.
 //
-// Options: Min, Max, TTL. Errors: *BoundError, which is ErrConflict, if the sum is out of the bounds; ErrInvalid if the stored value is not a
-// decimal integer, or the sum leaves the int64 range, and for a TTL that is not positive. Nothing is written then.
+// Options: Min, Max, TTL. Errors: *BoundError, which is ErrConflict, if the sum is out of the
+// bounds; ErrInvalid if the stored value is not a decimal integer, or the sum leaves the int64
+// range, and for a TTL that is not positive. Nothing is written then.
 func (s *Store) Incr(ctx context.Context, key string, delta int64, opts ...IncrOption) (int64, error) {
 	return engine.Propose(ctx, &s.scope, incrOp(key, delta, opts), incr.Decode)
 }

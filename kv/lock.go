@@ -8,18 +8,19 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// Lock is a lease on a key. It protects nothing by itself once its time is up: make the writes that need it conditional
-// with Held, or hand Token to what you write to.
+// Lock is a lease on a key. It protects nothing by itself once its time is up: make the writes that
+// need it conditional with Held, or hand Token to what you write to.
 type Lock struct {
 	store *Store
 	key   string
 	token uint64
 }
 
-// Lock takes the lock key for ttl, waiting within ctx while somebody else holds it. Holders that do not Extend it lose it when
-// ttl is over.
+// Lock takes the lock key for ttl, waiting within ctx while somebody else holds it. Holders that do
+// not Extend it lose it when ttl is over.
 //
-// Errors: ErrInvalid for a ttl that is not positive; ctx's error. After ErrUnknownOutcome the lock may be taken until ttl ends.
+// Errors: ErrInvalid for a ttl that is not positive; ctx's error. After ErrUnknownOutcome the lock
+// may be taken until ttl ends.
 func (s *Store) Lock(ctx context.Context, key string, ttl time.Duration) (*Lock, error) {
 	l, _, err := s.lock(ctx, key, ttl)
 	return l, err
@@ -53,14 +54,15 @@ func (s *Store) TryLock(ctx context.Context, key string, ttl time.Duration) (*Lo
 // Key returns the key of the lock.
 func (l *Lock) Key() string { return l.key }
 
-// Token returns the fencing token: the revision at which the lock was taken. A later holder has a greater one.
+// Token returns the fencing token: the revision at which the lock was taken. A later holder has a
+// greater one.
 func (l *Lock) Token() uint64 { return l.token }
 
 // Held is the condition that the lock is still held, for a transaction in the same namespace.
 func (l *Lock) Held() Condition { return RevisionIs(l.key, l.token) }
 
-// Extend makes the lock expire ttl from now, and returns the time until which it is held for certain
-// by the clock of this process. ErrConflict if it has been lost.
+// Extend makes the lock expire ttl from now, and returns the time until which it is held for
+// certain by the clock of this process. ErrConflict if it has been lost.
 func (l *Lock) Extend(ctx context.Context, ttl time.Duration) (until time.Time, err error) {
 	until = time.Now().Add(ttl)
 	if err := l.store.Touch(ctx, l.key, ttl, IfRevision(l.token)); err != nil {

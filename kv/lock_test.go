@@ -79,7 +79,8 @@ func TestLockExpires(t *testing.T) {
 	}
 }
 
-// TestLockExpiresBeforeItsTimer: at the instant of its end the lock can be taken, and the old holder can do nothing more.
+// TestLockExpiresBeforeItsTimer: at the instant of its end the lock can be taken, and the old
+// holder can do nothing more.
 func TestLockExpiresBeforeItsTimer(t *testing.T) {
 	ctx, r := within(t), newRig(t, 1)
 	s := r.store("n")
@@ -99,8 +100,8 @@ func TestLockExpiresBeforeItsTimer(t *testing.T) {
 	r.verify()
 }
 
-// TestLockContention: 16 lockers, some of which let the lock expire, add to a counter that only Held protects: each reads,
-// and writes what it read plus one.
+// TestLockContention: 16 lockers, some of which let the lock expire, add to a counter that only
+// Held protects: each reads, and writes what it read plus one.
 func TestLockContention(t *testing.T) {
 	ctx := within(t)
 	node := open(t, floe.Config{Shards: 1})

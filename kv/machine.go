@@ -11,7 +11,8 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// How long the history of a deleted key stays, and for how many deleted keys of a namespace in one shard.
+// How long the history of a deleted key stays, and for how many deleted keys of a namespace in one
+// shard.
 const (
 	tombstoneMillis = 24 * 60 * 60 * 1000
 	maxTombstones   = 100_000
@@ -92,7 +93,8 @@ func (w *write) finds(g *guard) error {
 	return nil
 }
 
-// load returns the present row of a key. A key whose time has come expires first, as its timer would have done.
+// load returns the present row of a key. A key whose time has come expires first, as its timer
+// would have done.
 func (m *machine) load(tx *engine.Tx, k []byte) row {
 	m.buf = currentKey(m.buf[:0], tx.Namespace(), k)
 	b, ok := tx.Get(m.buf)
@@ -200,8 +202,9 @@ func (m *machine) expire(tx *engine.Tx, k []byte, cur row) row {
 	return mustDecode(b)
 }
 
-// replace is the one way in which a key gets a new version: next's value, flags and expiry are given, the rest follows
-// from cur. It keeps history, timers, tombstones, counters and watchers in step.
+// replace is the one way in which a key gets a new version: next's value, flags and expiry are
+// given, the rest follows from cur. It keeps history, timers, tombstones, counters and watchers in
+// step.
 func (m *machine) replace(tx *engine.Tx, k []byte, cur, next row) Written {
 	next.revision, next.version, next.previous = uint64(tx.LSN()), cur.version+1, cur.revision
 	next.term, next.updatedAt = tx.Term(), tx.Now()
@@ -261,7 +264,8 @@ func (m *machine) enter(tx *engine.Tx, k []byte, next *row) {
 	tx.Count(countDead, 1)
 }
 
-// scheduleForget sets the namespace's timer, if it is not set: a key that comes and goes must not leave a timer each time.
+// scheduleForget sets the namespace's timer, if it is not set: a key that comes and goes must not
+// leave a timer each time.
 func (m *machine) scheduleForget(tx *engine.Tx, due int64) {
 	m.buf = forgetTimerKey(m.buf[:0], tx.Namespace())
 	if _, set := tx.Get(m.buf); set {
@@ -313,8 +317,9 @@ func (m *machine) Leave(tx *engine.Tx) (found bool) {
 	return found
 }
 
-// forget removes tombstones of keys deleted up to the given time, at most limit and until the command is Full, oldest first, with the keys' histories.
-// It returns when the oldest one left was deleted, 0 if none is left.
+// forget removes tombstones of keys deleted up to the given time, at most limit and until the
+// command is Full, oldest first, with the keys' histories. It returns when the oldest one left was
+// deleted, 0 if none is left.
 func (m *machine) forget(tx *engine.Tx, limit int, deletedBefore int64) (next int64) {
 	ns := tx.Namespace()
 	forgotten := m.forgotten(tx)
@@ -341,8 +346,8 @@ func (m *machine) forget(tx *engine.Tx, limit int, deletedBefore int64) (next in
 	return next
 }
 
-// forgotten returns the highest revision of a tombstone that was forgotten, and none is left in front of it: looking for the oldest one
-// from there on never walks over the remains of others.
+// forgotten returns the highest revision of a tombstone that was forgotten, and none is left in
+// front of it: looking for the oldest one from there on never walks over the remains of others.
 func (m *machine) forgotten(tx *engine.Tx) uint64 {
 	b, ok := tx.Get(forgottenKey(nil, tx.Namespace()))
 	if !ok {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestMissingKeyReadsNoBlock reads missing keys that lie between large values, all of them in the lowest level: the bloom filters answer, and no block
-// is read.
+// TestMissingKeyReadsNoBlock reads missing keys that lie between large values, all of them in the
+// lowest level: the bloom filters answer, and no block is read.
 func TestMissingKeyReadsNoBlock(t *testing.T) {
 	r := newRig(t, 1)
 	s := r.store("n")

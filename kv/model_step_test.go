@@ -141,7 +141,8 @@ func (m *model) outcome(before snapshot, want, got error) {
 	}
 }
 
-// adopt takes over what only the store knows of keys that were written: revisions, and the spelling of documents.
+// adopt takes over what only the store knows of keys that were written: revisions, and the spelling
+// of documents.
 func (m *model) adopt(keys ...string) {
 	m.t.Helper()
 	for _, k := range keys {
@@ -200,9 +201,11 @@ func (m *model) compareEntry(e kv.Entry, k string) {
 	m.t.Helper()
 	v, expires := m.live(k), m.keys[k].expires
 	if e.Key != k || !bytes.Equal(e.Value, v.Value) || e.Revision != v.Revision || e.Version != v.Version {
-		m.errorf("entry of %q is %q at revision %d, version %d, want %q at %d, %d", k, e.Value, e.Revision, e.Version, v.Value, v.Revision, v.Version)
+		m.errorf("entry of %q is %q at revision %d, version %d, want %q at %d, %d", k, e.Value, e.Revision, e.Version, v.Value, v.Revision,
+			v.Version)
 	}
-	if expires == 0 != e.ExpiresAt.IsZero() || expires != 0 && e.ExpiresAt.UnixMilli() != expires || !m.onDisk() && !e.UpdatedAt.Equal(v.Time) {
+	if expires == 0 != e.ExpiresAt.IsZero() || expires != 0 && e.ExpiresAt.UnixMilli() != expires ||
+		!m.onDisk() && !e.UpdatedAt.Equal(v.Time) {
 		m.errorf("entry of %q expires %v, updated %v, want %v, %v", k, e.ExpiresAt, e.UpdatedAt, expires, v.Time)
 	}
 }
@@ -274,7 +277,8 @@ func (m *model) page(opts []kv.ListOption) (kv.Page[kv.Item], error) {
 	return m.store.PageInto(m.t.Context(), &m.buf, opts...)
 }
 
-// compareScan reads a listing page by page, with a write between the pages: keys that are not written must all show, once and in order.
+// compareScan reads a listing page by page, with a write between the pages: keys that are not
+// written must all show, once and in order.
 func (m *model) compareScan() {
 	prefix := []string{"", "p", "j{t}", "c\x00", "p\xff", "none"}[m.rng.IntN(6)]
 	limit := []int{1, 2, 5, 1000}[m.rng.IntN(4)]

@@ -19,8 +19,8 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// TestModel does random operations on nodes of random configurations, which restart and crash at random, and compares every
-// result, error, count and history with those of a map.
+// TestModel does random operations on nodes of random configurations, which restart and crash at
+// random, and compares every result, error, count and history with those of a map.
 //
 //	go test -run TestModel -seed 7 -runs 6000 ./kv
 func TestModel(t *testing.T) {
@@ -33,7 +33,8 @@ func TestModel(t *testing.T) {
 	}.Run(t)
 }
 
-// model is a namespace as a map. Revisions that an operation does not return are 0 until a read shows them.
+// model is a namespace as a map. Revisions that an operation does not return are 0 until a read
+// shows them.
 type model struct {
 	t             *testing.T
 	rng           *rand.Rand
@@ -92,7 +93,8 @@ func newDiskModel(t *testing.T, rng *rand.Rand, shards int, spread bool) machine
 	return newNodeModel(t, rng, shards, spread, false).begin(t, rng)
 }
 
-// newClientModel is a node on disk that is reached through a Client, which stays when the node is restarted.
+// newClientModel is a node on disk that is reached through a Client, which stays when the node is
+// restarted.
 func newClientModel(t *testing.T, rng *rand.Rand, shards int, spread bool) machinetest.Model {
 	return newNodeModel(t, rng, shards, spread, true).begin(t, rng)
 }
@@ -167,7 +169,8 @@ func newGroundModel(t *testing.T, rng *rand.Rand, g machinetest.Ground, spread b
 	if r, ok := g.(*machinetest.Rig); ok {
 		verify = (&recounted{r, t, make(map[version]kv.Row)}).verify
 	}
-	m := &model{spread: spread, store: engine.StoreOf[kv.Store](router, "n", 0), commit: commitThrough(router), now: g.Now, restart: g.Restart}
+	m := &model{spread: spread, store: engine.StoreOf[kv.Store](router, "n", 0), commit: commitThrough(router), now: g.Now,
+		restart: g.Restart}
 	m.counts = func() engine.Counts {
 		verify()
 		info, err := engine.NewNamespaces(router).Get(t.Context(), "n")
@@ -325,7 +328,8 @@ func (m *model) condition(k string) (name string, opts []kv.PutOption, revision 
 			r++
 		}
 		return fmt.Sprint("revision ", r), []kv.PutOption{kv.IfRevision(r)}, r, func() bool {
-			// A version made earlier in the same transaction has no revision yet, and certainly not r.
+			// A version made earlier in the same transaction has no revision yet, and certainly not
+			// r.
 			return m.revision(k) == r && (r != 0 || m.live(k) == nil)
 		}
 	}
@@ -426,25 +430,26 @@ func (m *model) drawIncr() modelOp {
 		ends = m.now() + ttl
 		opts = append(opts, kv.TTL(time.Duration(ttl)*time.Millisecond))
 	}
-	return modelOp{fmt.Sprintf("incr %q %d in [%d, %d] until %d", k, delta, lo, hi, ends), kv.IncrOp(k, delta, opts...), func() (func(any) bool, error) {
-		old, expires := int64(0), ends
-		if v := m.live(k); v != nil {
-			var err error
-			if old, err = strconv.ParseInt(string(v.Value), 10, 64); err != nil {
+	return modelOp{fmt.Sprintf("incr %q %d in [%d, %d] until %d", k, delta, lo, hi, ends), kv.IncrOp(k, delta, opts...),
+		func() (func(any) bool, error) {
+			old, expires := int64(0), ends
+			if v := m.live(k); v != nil {
+				var err error
+				if old, err = strconv.ParseInt(string(v.Value), 10, 64); err != nil {
+					return nil, kv.ErrInvalid
+				}
+				expires = m.keys[k].expires
+			}
+			sum := old + delta
+			if delta > 0 && sum < old || delta < 0 && sum > old {
 				return nil, kv.ErrInvalid
 			}
-			expires = m.keys[k].expires
-		}
-		sum := old + delta
-		if delta > 0 && sum < old || delta < 0 && sum > old {
-			return nil, kv.ErrInvalid
-		}
-		if sum < lo || sum > hi {
-			return nil, kv.ErrConflict
-		}
-		m.set(k, strconv.AppendInt(nil, sum, 10), expires)
-		return func(got any) bool { return got == sum }, nil
-	}}
+			if sum < lo || sum > hi {
+				return nil, kv.ErrConflict
+			}
+			m.set(k, strconv.AppendInt(nil, sum, 10), expires)
+			return func(got any) bool { return got == sum }, nil
+		}}
 }
 
 // drawJSON draws a change of a document; the model's is done on decoded values.
@@ -489,7 +494,8 @@ func (m *model) drawJSON() modelOp {
 		if err != nil {
 			return nil, err
 		}
-		// The exact bytes are not the model's business: it takes them over when they mean what they should.
+		// The exact bytes are not the model's business: it takes them over when they mean what they
+		// should.
 		next := m.set(k, must(json.Marshal(doc)), expires)
 		return written(next), nil
 	}}

@@ -11,8 +11,8 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// TestDeletedNamespace: a namespace is deleted in all of its shards or in none. If a client dies halfway, the shards that have deleted it refuse writes until it is
-// deleted or created again.
+// TestDeletedNamespace: a namespace is deleted in all of its shards or in none. If a client dies
+// halfway, the shards that have deleted it refuse writes until it is deleted or created again.
 func TestDeletedNamespace(t *testing.T) {
 	ctx := t.Context()
 	tables := []engine.Primitive{engine.TableOf[kv.Store]()}
@@ -47,7 +47,8 @@ func TestDeletedNamespace(t *testing.T) {
 	if _, err := keys.Put(ctx, engine.RouteTo("n", home, 3), nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := all.Delete(ctx, "n"); !errors.Is(err, engine.ErrConflict) || !strings.Contains(err.Error(), `namespace "n" is not empty: 1 key`) {
+	if err := all.Delete(ctx, "n"); !errors.Is(err, engine.ErrConflict) ||
+		!strings.Contains(err.Error(), `namespace "n" is not empty: 1 key`) {
 		t.Errorf("Delete of a namespace with a key: %v", err)
 	}
 	for i := range 30 {
@@ -101,7 +102,8 @@ func TestDeletedNamespace(t *testing.T) {
 		t.Errorf("%d writes are refused in a namespace that was made anew", n)
 	}
 	info, err := all.Get(ctx, "n")
-	if err != nil || info.Counts.Keys != 30 || info.Counts.KeySets != 30 || info.Counts.DeadKeys != 0 || info.CreatedAt.UnixMilli() != r.Now() {
+	if err != nil || info.Counts.Keys != 30 || info.Counts.KeySets != 30 || info.Counts.DeadKeys != 0 ||
+		info.CreatedAt.UnixMilli() != r.Now() {
 		t.Errorf("made anew it is %+v, %v", info, err)
 	}
 	if _, err := r.Propose(ctx, (engine.HomeShard("other", 3)+1)%3, engine.CreateNamespace("other", false)); err == nil {
@@ -109,6 +111,7 @@ func TestDeletedNamespace(t *testing.T) {
 	}
 	r.Verify()
 	for shard := range engine.ShardID(3) {
-		machinetest.EqualReplicas(t, r.Log(shard), tables, machinetest.Replica{}, machinetest.Replica{Name: "crashes behind each entry", Commit: 1, Restart: 1})
+		machinetest.EqualReplicas(t, r.Log(shard), tables, machinetest.Replica{},
+			machinetest.Replica{Name: "crashes behind each entry", Commit: 1, Restart: 1})
 	}
 }

@@ -19,7 +19,8 @@ const (
 	numConditions
 )
 
-// writeOptions collects the options of all writing operations; the option types say which operation takes which.
+// writeOptions collects the options of all writing operations; the option types say which operation
+// takes which.
 type writeOptions struct {
 	guard
 	ttlMillis  int64 // 0: none
@@ -87,7 +88,8 @@ func (f putOption) applyPut(o *writeOptions) { f(o) }
 // TTLOption is the option of TTL; Put, Incr and Update take it.
 type TTLOption struct{ d time.Duration }
 
-// TTL makes the entry expire d from now; for Incr only one that it creates. It is counted in milliseconds, rounded up.
+// TTL makes the entry expire d from now; for Incr only one that it creates. It is counted in
+// milliseconds, rounded up.
 func TTL(d time.Duration) TTLOption { return TTLOption{d} }
 
 func (t TTLOption) apply(o *writeOptions) {
@@ -128,7 +130,8 @@ func IfPresent() PutOption { return putOption(func(o *writeOptions) { o.require(
 // RevisionOption is the option of IfRevision; Put, Delete and Touch take it.
 type RevisionOption struct{ revision uint64 }
 
-// IfRevision makes the operation take effect only if the key's present revision is r. 0 means that it must not exist.
+// IfRevision makes the operation take effect only if the key's present revision is r. 0 means that
+// it must not exist.
 func IfRevision(r uint64) RevisionOption { return RevisionOption{r} }
 
 func (r RevisionOption) apply(o *writeOptions) {

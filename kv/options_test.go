@@ -74,11 +74,13 @@ func TestOptions(t *testing.T) {
 		{[]IncrOption{TTL(0)}, 0, 0, "ttl 0s is not positive"},
 	} {
 		o := incrOptions(c.opts)
-		if c.says == "" && (o.err != nil || o.minV != c.min || o.maxV != c.max) || c.says != "" && (o.err == nil || !strings.Contains(o.err.Error(), c.says)) {
+		if c.says == "" && (o.err != nil || o.minV != c.min || o.maxV != c.max) ||
+			c.says != "" && (o.err == nil || !strings.Contains(o.err.Error(), c.says)) {
 			t.Errorf("options %d of Incr: %+v, %v, want %+v", i, o, o.err, c)
 		}
 	}
-	for e, want := range map[EventType]string{EventPut: "put", EventDelete: "delete", EventExpire: "expire", EventCompacted: "compacted", EventProgress: "progress", 0: "unknown", EventProgress + 1: "unknown"} {
+	for e, want := range map[EventType]string{EventPut: "put", EventDelete: "delete", EventExpire: "expire", EventCompacted: "compacted",
+		EventProgress: "progress", 0: "unknown", EventProgress + 1: "unknown"} {
 		if got := e.String(); got != want {
 			t.Errorf("event %d is %q, want %q", e, got, want)
 		}
@@ -90,34 +92,37 @@ func TestPaths(t *testing.T) {
 	deep := func(n int) string { return strings.Repeat("a.", n-1) + "a" }
 	long := func(n int) string { return strings.Repeat("a", n) }
 	for path, want := range map[string]string{
-		"": `[]`, "$": `[]`, "a": `["a"]`, "a.b.0": `["a" "b" "0"]`, `a\.b`: `["a.b"]`, `a\\.b`: `["a\\" "b"]`, `\*`: `["*"]`, "$.a": `["a"]`, "$.a.b": `["a" "b"]`, "$[0]": `["0"]`,
-		"$[-1]": `["-1"]`, "$['a']": `["a"]`, `$["a b"].c`: `["a b" "c"]`, "$['a.b'][12].c": `["a.b" "12" "c"]`, "$['*']": `["*"]`, "$.a[0]": `["a" "0"]`,
-		".":                    `path ".", byte 0: empty part`,
-		"a.":                   `path "a.", byte 2: empty part`,
-		"a..b":                 `path "a..b", byte 2: empty part`,
-		`a\`:                   `path "a\\", byte 1: backslash at the end`,
-		"ab*":                  `path "ab*", byte 2: '*' must be escaped with a backslash`,
-		"a.b?":                 `path "a.b?", byte 3: '?' must be escaped with a backslash`,
-		"#":                    `path "#", byte 0: '#' must be escaped with a backslash`,
-		"a@":                   `path "a@", byte 1: '@' must be escaped with a backslash`,
-		"a|b":                  `path "a|b", byte 1: '|' must be escaped with a backslash`,
-		"$a":                   `path "$a", byte 1: found 'a', expected . or [`,
-		"$.":                   `path "$.", byte 2: empty part`,
-		"$.a..b":               `path "$.a..b", byte 4: empty part`,
-		"$.a*":                 `path "$.a*", byte 3: '*' in a name that is not in brackets and quotes`,
-		"$.a]":                 `path "$.a]", byte 3: ']' in a name that is not in brackets and quotes`,
-		"$[":                   `path "$[", byte 1: [ without ]`,
-		"$.a['b]":              `path "$.a['b]", byte 3: [ without ']`,
-		`$["b']`:               `path "$[\"b']", byte 1: [ without "]`,
-		"$[a]":                 `path "$[a]", byte 2: "a" is neither an index nor a quoted name`,
-		"$[-2]":                `path "$[-2]", byte 2: "-2" is neither an index nor a quoted name`,
-		"$[01]":                `path "$[01]", byte 2: "01" is neither an index nor a quoted name`,
-		"$['']":                `path "$['']", byte 3: empty part`,
-		"$[0]a":                `path "$[0]a", byte 4: found 'a', expected . or [`,
-		"\xff":                 `path "\xff" is not valid UTF-8`,
-		"$.a.\xff":             `path "$.a.\xff" is not valid UTF-8`,
-		deep(MaxJSONDepth + 1): fmt.Sprintf("path %q, byte %d: more than %d parts", shown(deep(MaxJSONDepth+1)), 2*MaxJSONDepth, MaxJSONDepth),
-		long(maxJSONPath + 1):  fmt.Sprintf("path of %d bytes exceeds %d", maxJSONPath+1, maxJSONPath),
+		"": `[]`, "$": `[]`, "a": `["a"]`, "a.b.0": `["a" "b" "0"]`, `a\.b`: `["a.b"]`, `a\\.b`: `["a\\" "b"]`, `\*`: `["*"]`,
+		"$.a": `["a"]`, "$.a.b": `["a" "b"]`, "$[0]": `["0"]`,
+		"$[-1]": `["-1"]`, "$['a']": `["a"]`, `$["a b"].c`: `["a b" "c"]`, "$['a.b'][12].c": `["a.b" "12" "c"]`, "$['*']": `["*"]`,
+		"$.a[0]":   `["a" "0"]`,
+		".":        `path ".", byte 0: empty part`,
+		"a.":       `path "a.", byte 2: empty part`,
+		"a..b":     `path "a..b", byte 2: empty part`,
+		`a\`:       `path "a\\", byte 1: backslash at the end`,
+		"ab*":      `path "ab*", byte 2: '*' must be escaped with a backslash`,
+		"a.b?":     `path "a.b?", byte 3: '?' must be escaped with a backslash`,
+		"#":        `path "#", byte 0: '#' must be escaped with a backslash`,
+		"a@":       `path "a@", byte 1: '@' must be escaped with a backslash`,
+		"a|b":      `path "a|b", byte 1: '|' must be escaped with a backslash`,
+		"$a":       `path "$a", byte 1: found 'a', expected . or [`,
+		"$.":       `path "$.", byte 2: empty part`,
+		"$.a..b":   `path "$.a..b", byte 4: empty part`,
+		"$.a*":     `path "$.a*", byte 3: '*' in a name that is not in brackets and quotes`,
+		"$.a]":     `path "$.a]", byte 3: ']' in a name that is not in brackets and quotes`,
+		"$[":       `path "$[", byte 1: [ without ]`,
+		"$.a['b]":  `path "$.a['b]", byte 3: [ without ']`,
+		`$["b']`:   `path "$[\"b']", byte 1: [ without "]`,
+		"$[a]":     `path "$[a]", byte 2: "a" is neither an index nor a quoted name`,
+		"$[-2]":    `path "$[-2]", byte 2: "-2" is neither an index nor a quoted name`,
+		"$[01]":    `path "$[01]", byte 2: "01" is neither an index nor a quoted name`,
+		"$['']":    `path "$['']", byte 3: empty part`,
+		"$[0]a":    `path "$[0]a", byte 4: found 'a', expected . or [`,
+		"\xff":     `path "\xff" is not valid UTF-8`,
+		"$.a.\xff": `path "$.a.\xff" is not valid UTF-8`,
+		deep(MaxJSONDepth + 1): fmt.Sprintf("path %q, byte %d: more than %d parts", shown(deep(MaxJSONDepth+1)), 2*MaxJSONDepth,
+			MaxJSONDepth),
+		long(maxJSONPath + 1): fmt.Sprintf("path of %d bytes exceeds %d", maxJSONPath+1, maxJSONPath),
 	} {
 		parts, err := parsePath(path)
 		got := fmt.Sprintf("%q", parts)
@@ -135,10 +140,15 @@ func TestPaths(t *testing.T) {
 	}
 	doc := []byte(`{"a":[1,2,{"b":"x"}],"c":{"d":null},"@e":5,"f":7}`)
 	for path, want := range map[string]string{
-		"": string(doc), "a": `[1,2,{"b":"x"}]`, "a.0": "1", "a.2.b": `"x"`, "c.d": "null", "a.3": `kv: key "k" has nothing at "a.3"`, "f.x": `kv: key "k" has nothing at "f.x"`, "g": `kv: key "k" has nothing at "g"`,
-		"a.x": `kv: key "k": "x" is no index of an array`, "a.#": "3", "a.*": `kv: key "k" has nothing at "a.*"`, "?": `[1,2,{"b":"x"}]`, `\@e`: "5", "a|0": "1", "a.#.b": `["x"]`, "#|!x": `kv: path "#|!x", byte 2: '!' must be escaped with a backslash: modifiers and multipaths are not supported`,
-		"*|@this": `kv: path "*|@this", byte 2: '@' must be escaped with a backslash: modifiers and multipaths are not supported`, "*.[0]": `kv: path "*.[0]", byte 2: '[' must be escaped with a backslash: modifiers and multipaths are not supported`,
-		"{a}.#": `kv: path "{a}.#", byte 0: '{' must be escaped with a backslash: modifiers and multipaths are not supported`, `*\@x`: `kv: key "k" has nothing at "*\\@x"`, "x{*": `kv: key "k" has nothing at "x{*"`,
+		"": string(doc), "a": `[1,2,{"b":"x"}]`, "a.0": "1", "a.2.b": `"x"`, "c.d": "null", "a.3": `kv: key "k" has nothing at "a.3"`,
+		"f.x": `kv: key "k" has nothing at "f.x"`, "g": `kv: key "k" has nothing at "g"`,
+		"a.x": `kv: key "k": "x" is no index of an array`, "a.#": "3", "a.*": `kv: key "k" has nothing at "a.*"`, "?": `[1,2,{"b":"x"}]`,
+		`\@e`: "5", "a|0": "1", "a.#.b": `["x"]`,
+		"#|!x":    `kv: path "#|!x", byte 2: '!' must be escaped with a backslash: modifiers and multipaths are not supported`,
+		"*|@this": `kv: path "*|@this", byte 2: '@' must be escaped with a backslash: modifiers and multipaths are not supported`,
+		"*.[0]":   `kv: path "*.[0]", byte 2: '[' must be escaped with a backslash: modifiers and multipaths are not supported`,
+		"{a}.#":   `kv: path "{a}.#", byte 0: '{' must be escaped with a backslash: modifiers and multipaths are not supported`,
+		`*\@x`:    `kv: key "k" has nothing at "*\\@x"`, "x{*": `kv: key "k" has nothing at "x{*"`,
 		"*\xff": `kv: path "*\xff" is not valid UTF-8`,
 	} {
 		got, err := getJSON("k", doc, path)
@@ -151,7 +161,8 @@ func TestPaths(t *testing.T) {
 	}
 	nested := func(n int) []byte { return []byte(strings.Repeat(`[`, n) + strings.Repeat(`]`, n)) }
 	for text, want := range map[string]string{
-		string(nested(MaxJSONDepth)): "", string(nested(MaxJSONDepth + 1)): fmt.Sprintf("it nests deeper than %d", MaxJSONDepth), `"[[` + strings.Repeat("[", MaxJSONDepth) + `"`: "", `"\"` + strings.Repeat("[", MaxJSONDepth+1) + `"`: "",
+		string(nested(MaxJSONDepth)): "", string(nested(MaxJSONDepth + 1)): fmt.Sprintf("it nests deeper than %d", MaxJSONDepth), `"[[` +
+			strings.Repeat("[", MaxJSONDepth) + `"`: "", `"\"` + strings.Repeat("[", MaxJSONDepth+1) + `"`: "",
 		`[` + strings.Repeat("[],{},", MaxJSONDepth) + `1]`: "", "{": "it is not valid JSON", "": "it is not valid JSON",
 	} {
 		err := checkJSON("it", []byte(text))
@@ -169,7 +180,8 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-// TestUpdateDeletes: an Update that comes too late tries again, one that deletes what has gone meanwhile has done its work, and one without a function is refused.
+// TestUpdateDeletes: an Update that comes too late tries again, one that deletes what has gone
+// meanwhile has done its work, and one without a function is refused.
 func TestUpdateDeletes(t *testing.T) {
 	r := machinetest.New(t, 1, table())
 	s, ctx := engine.StoreOf[Store](r.Router(), "n", 0), t.Context()
@@ -206,7 +218,8 @@ func TestUpdateDeletes(t *testing.T) {
 		t.Errorf("Update that deletes = %+v, %v after %d calls, exists: %v", w, err, calls, ok)
 	}
 	late, cancel := context.WithCancel(ctx)
-	if _, err := s.Update(late, "k", func(Entry) ([]byte, error) { put(); cancel(); return []byte("2"), nil }); !errors.Is(err, context.Canceled) {
+	if _, err := s.Update(late, "k", func(Entry) ([]byte, error) { put(); cancel(); return []byte("2"), nil }); !errors.Is(err,
+		context.Canceled) {
 		t.Errorf("Update that comes too late, and is canceled = %v", err)
 	}
 	last := put()
@@ -218,7 +231,8 @@ func TestUpdateDeletes(t *testing.T) {
 	}
 }
 
-// TestBuffers: a value goes to the caller's buffer, also if it comes from the shard, and a page needs a buffer.
+// TestBuffers: a value goes to the caller's buffer, also if it comes from the shard, and a page
+// needs a buffer.
 func TestBuffers(t *testing.T) {
 	s, ctx := engine.StoreOf[Store](machinetest.New(t, 1, table()).Router(), "n", 0), t.Context()
 	if _, err := s.Put(ctx, "k", []byte("value")); err != nil {
@@ -236,7 +250,8 @@ func TestBuffers(t *testing.T) {
 	}
 }
 
-// TestMistakes: what calls refuse before anything is asked, and that errors of what a view decodes are returned.
+// TestMistakes: what calls refuse before anything is asked, and that errors of what a view decodes
+// are returned.
 func TestMistakes(t *testing.T) {
 	s, ctx := engine.StoreOf[Store](machinetest.New(t, 1, table()).Router(), "n", 0), t.Context()
 	bad := engine.StoreOf[Store](machinetest.New(t, 1, table()).Router(), "", 0)
@@ -268,7 +283,8 @@ func TestMistakes(t *testing.T) {
 		}
 	}
 	var decode *DecodeError
-	if _, err := JSON[int](s).Update(ctx, "text", func(EntryOf[int]) (int, error) { return 1, nil }); !errors.As(err, &decode) || decode.Key != "text" {
+	if _, err := JSON[int](s).Update(ctx, "text", func(EntryOf[int]) (int, error) { return 1, nil }); !errors.As(err, &decode) ||
+		decode.Key != "text" {
 		t.Errorf("Update of what is no number: %v", err)
 	}
 	if err := machinetest.LastError(JSON[int](s).Scan(ctx)); !errors.As(err, &decode) {

@@ -49,11 +49,13 @@ type listOptions struct {
 	after         string
 }
 
-// Limit sets how many items a page holds at most, 1 to 1000; the default is 100. All reads pages of this size.
+// Limit sets how many items a page holds at most, 1 to 1000; the default is 100. All reads pages of
+// this size.
 func Limit(n int) PageOption { return engine.Limit(n) }
 
-// Cursor continues a listing of the same namespace and Prefix behind an earlier page, with its Cursor. What has come or gone meanwhile shows
-// or not, depending on where it is; all else is neither skipped nor repeated.
+// Cursor continues a listing of the same namespace and Prefix behind an earlier page, with its
+// Cursor. What has come or gone meanwhile shows or not, depending on where it is; all else is
+// neither skipped nor repeated.
 func Cursor(c string) PageOption { return engine.Cursor(c) }
 
 // Prefix lists only what begins with p.
@@ -79,19 +81,22 @@ func NoValues() ValuesOption { return noValues }
 
 var noValues = ValuesOption{filter: engine.FilterOf(func(o *listOptions) { o.withoutValues = true })}
 
-// Page returns a page of the entries of the namespace, in order of their keys, over all shards. A page ends early when its values exceed
-// 4 MiB, those that are left out 16 MiB; what it shows is one consistent state of each shard. Small keys and values share memory, up to 4 KiB of it: copy a few that are kept
-// when the page is not.
+// Page returns a page of the entries of the namespace, in order of their keys, over all shards. A
+// page ends early when its values exceed 4 MiB, those that are left out 16 MiB; what it shows is
+// one consistent state of each shard. Small keys and values share memory, up to 4 KiB of it: copy a
+// few that are kept when the page is not.
 //
-// Options: Limit, Cursor, Prefix, After, NoValues. Errors: ErrInvalid for a limit out of range, for a prefix or a
-// key of After of more than 4096 bytes, and for a cursor that is damaged or not of this listing.
+// Options: Limit, Cursor, Prefix, After, NoValues. Errors: ErrInvalid for a limit out of range, for
+// a prefix or a key of After of more than 4096 bytes, and for a cursor that is damaged or not of
+// this listing.
 func (s *Store) Page(ctx context.Context, opts ...ListOption) (Page[Item], error) {
 	return s.PageInto(ctx, new(PageBuffer), opts...)
 }
 
-// All iterates over the entries of the namespace, in order of their keys. Each pair is an item and nil, or a zero Item and an error, after which
-// iteration ends; nothing runs before the first step, and break or a done ctx releases everything. It reads page by page: each page is one
-// consistent state of each shard, the whole is not.
+// All iterates over the entries of the namespace, in order of their keys. Each pair is an item and
+// nil, or a zero Item and an error, after which iteration ends; nothing runs before the first step,
+// and break or a done ctx releases everything. It reads page by page: each page is one consistent
+// state of each shard, the whole is not.
 //
 // Options and errors are those of Page.
 func (s *Store) All(ctx context.Context, opts ...ListOption) iter.Seq2[Item, error] {
@@ -104,8 +109,9 @@ type PageBuffer struct {
 	parts []*scanQuery // of the shards
 }
 
-// PageInto is Page for who reads often: the page is in the memory of buf, where it stays until the next call with it. Then nothing of it, no
-// key and no value, may be used any more; but the options of that call may be made of it.
+// PageInto is Page for who reads often: the page is in the memory of buf, where it stays until the
+// next call with it. Then nothing of it, no key and no value, may be used any more; but the options
+// of that call may be made of it.
 func (s *Store) PageInto(ctx context.Context, buf *PageBuffer, opts ...ListOption) (Page[Item], error) {
 	if buf == nil {
 		return Page[Item]{}, engine.Errorf(ErrInvalid, "kv: no page buffer")
@@ -171,8 +177,9 @@ func (s *Store) fanOut(ctx context.Context, q scanQuery, buf *PageBuffer) error 
 	return engine.FanOut(ctx, &s.scope, shards, parts)
 }
 
-// mergeParts makes a page of the first limit items. A shard that has more than it returned ends the page where it has come to: what others have
-// behind it may come after items that were not returned. The shards share the bound for values, so the page exceeds it by at most one value of
+// mergeParts makes a page of the first limit items. A shard that has more than it returned ends the
+// page where it has come to: what others have behind it may come after items that were not
+// returned. The shards share the bound for values, so the page exceeds it by at most one value of
 // each. last is where the next page begins, "" if there is none.
 func (s *Store) mergeParts(buf *PageBuffer, limit int) (items []Item, last string) {
 	items = buf.items[:0]
@@ -205,7 +212,8 @@ func (s *Store) mergeParts(buf *PageBuffer, limit int) (items []Item, last strin
 	return items, last
 }
 
-// A cursor is base64url of: version u8 | CRC-32 (IEEE, big-endian) of namespace, prefix and key | key.
+// A cursor is base64url of: version u8 | CRC-32 (IEEE, big-endian) of namespace, prefix and key |
+// key.
 const cursorVersion = 1
 
 func (s *Store) encodeCursor(prefix, k string) string {

@@ -11,7 +11,8 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// TestPageInto reads pages of two namespaces, one of them in several shards, into one buffer, and compares them with what Page returns.
+// TestPageInto reads pages of two namespaces, one of them in several shards, into one buffer, and
+// compares them with what Page returns.
 func TestPageInto(t *testing.T) {
 	node := open(t, floe.Config{Shards: 3})
 	if err := node.Namespaces().Create(t.Context(), "wide", floe.Spread()); err != nil {
@@ -27,7 +28,8 @@ func TestPageInto(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			for _, opts := range [][]kv.ListOption{{kv.Limit(1)}, {kv.Limit(299)}, {kv.NoValues(), kv.Limit(150)}, {kv.Limit(1000)}, {kv.After("299")}} {
+			for _, opts := range [][]kv.ListOption{{kv.Limit(1)}, {kv.Limit(299)}, {kv.NoValues(), kv.Limit(150)}, {kv.Limit(1000)},
+				{kv.After("299")}} {
 				want, err := store.Page(t.Context(), opts...)
 				if err != nil {
 					t.Fatal(err)
@@ -37,7 +39,8 @@ func TestPageInto(t *testing.T) {
 					t.Fatal(err)
 				}
 				if len(want.Items) != len(read.Items) || want.Cursor != read.Cursor {
-					t.Fatalf("%s: PageInto = %d items, %q, want %d, %q", namespace, len(read.Items), read.Cursor, len(want.Items), want.Cursor)
+					t.Fatalf("%s: PageInto = %d items, %q, want %d, %q", namespace, len(read.Items), read.Cursor, len(want.Items),
+						want.Cursor)
 				}
 				for i, it := range read.Items {
 					if !reflect.DeepEqual(it, want.Items[i]) {
@@ -59,7 +62,8 @@ func TestPageInto(t *testing.T) {
 			}
 		}
 	}
-	if read, err := node.KV("wide").PageInto(t.Context(), &buf, kv.Limit(0)); !errors.Is(err, kv.ErrInvalid) || len(read.Items) > 0 || read.Cursor != "" {
+	if read, err := node.KV("wide").PageInto(t.Context(), &buf, kv.Limit(0)); !errors.Is(err, kv.ErrInvalid) || len(read.Items) > 0 ||
+		read.Cursor != "" {
 		t.Errorf("PageInto with limit 0: %v, %d items, cursor %q; want ErrInvalid and an empty page", err, len(read.Items), read.Cursor)
 	}
 	store := node.KV("narrow")
@@ -76,7 +80,8 @@ func TestPageInto(t *testing.T) {
 	}
 }
 
-// TestImpossibleKeysOfListings: what can not begin a key, or be one, is refused; it was an empty page, and a watch that waited for ever.
+// TestImpossibleKeysOfListings: what can not begin a key, or be one, is refused; it was an empty
+// page, and a watch that waited for ever.
 func TestImpossibleKeysOfListings(t *testing.T) {
 	store, long := floe.OpenMemory(t).KV("n"), strings.Repeat("k", kv.MaxKeyBytes+1)
 	refused := func(what string, err error) {

@@ -31,8 +31,9 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// TestProgressOfQuietPrefix: while other keys of the shard change, a watch of keys that do not gets progress, though more changes than the shard
-// remembers; it is not woken for them, and what changes after such a progress is missed neither by it nor by a watch that is resumed there.
+// TestProgressOfQuietPrefix: while other keys of the shard change, a watch of keys that do not gets
+// progress, though more changes than the shard remembers; it is not woken for them, and what
+// changes after such a progress is missed neither by it nor by a watch that is resumed there.
 func TestProgressOfQuietPrefix(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, s := newAsked(t)
@@ -104,8 +105,9 @@ func TestProgressOfQuietPrefix(t *testing.T) {
 	})
 }
 
-// TestProgressOfSnapshotUnderWrites resumes from the first progress of a watch whose snapshot, of several pages, was taken while
-// writers were at work: with the snapshot, what follows leads to the state at the end.
+// TestProgressOfSnapshotUnderWrites resumes from the first progress of a watch whose snapshot, of
+// several pages, was taken while writers were at work: with the snapshot, what follows leads to the
+// state at the end.
 func TestProgressOfSnapshotUnderWrites(t *testing.T) {
 	ctx, s := within(t), openStore(t)
 	const keys = 1000
@@ -176,7 +178,8 @@ func TestProgressOfSnapshotUnderWrites(t *testing.T) {
 	}
 }
 
-// TestChangesAskedAgain: a question for changes that is asked again, after its call has failed, is told what has changed between the calls. It went on behind that.
+// TestChangesAskedAgain: a question for changes that is asked again, after its call has failed, is
+// told what has changed between the calls. It went on behind that.
 func TestChangesAskedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, s := newAsked(t)

@@ -56,7 +56,8 @@ type historyQuery struct {
 	more     bool
 }
 
-// waitQuery waits until the key exists (after 0) or its latest change is later than the revision after.
+// waitQuery waits until the key exists (after 0) or its latest change is later than the revision
+// after.
 type waitQuery struct {
 	namespace string
 	key       string
@@ -66,9 +67,10 @@ type waitQuery struct {
 	event Event
 }
 
-// changesQuery waits for changes of keys with a prefix after a revision. A look at all keys finds more changes than one answer
-// holds; which ones is given back in queue, for the next query, so that a watcher that is far behind does not cause as many looks
-// as it needs answers. And it takes longer than one query may: the next one goes on from where it has come to.
+// changesQuery waits for changes of keys with a prefix after a revision. A look at all keys finds
+// more changes than one answer holds; which ones is given back in queue, for the next query, so
+// that a watcher that is far behind does not cause as many looks as it needs answers. And it takes
+// longer than one query may: the next one goes on from where it has come to.
 type changesQuery struct {
 	namespace string
 	prefix    string
@@ -303,7 +305,8 @@ func (m *machine) queryWait(v *engine.View, q *waitQuery) error {
 	if q.exists || w.exists() || q.after == 0 {
 		return engine.ErrWait
 	}
-	// It had a revision and has no row: if tombstones were forgotten since, one of them may have been its own.
+	// It had a revision and has no row: if tombstones were forgotten since, one of them may have
+	// been its own.
 	forgotten, err := forgottenUpTo(v, ns)
 	if err != nil {
 		return err
@@ -354,8 +357,9 @@ func (m *machine) queryChanges(v *engine.View, q *changesQuery) error {
 	return m.fetch(v, ns, q)
 }
 
-// wait waits for a change, or answers how far the shard has come if that takes long. So a watcher of keys that do not change can be resumed from a
-// late revision, and is woken for the changes of others once in a while, not for each.
+// wait waits for a change, or answers how far the shard has come if that takes long. So a watcher
+// of keys that do not change can be resumed from a late revision, and is woken for the changes of
+// others once in a while, not for each.
 func (q *changesQuery) wait(v *engine.View) error {
 	if q.patience == 0 {
 		return engine.ErrWait
@@ -424,8 +428,8 @@ func (m *machine) fetch(v *engine.View, ns uint32, q *changesQuery) error {
 	return nil
 }
 
-// versionAt returns the version of a key with the revision. Mostly it is the present one, or that behind a version that was told before, if that is not 0;
-// else it walks back.
+// versionAt returns the version of a key with the revision. Mostly it is the present one, or that
+// behind a version that was told before, if that is not 0; else it walks back.
 func versionAt(v *engine.View, ns uint32, c recentKey, told uint64) (w row, found bool, err error) {
 	if w, err = current(v, ns, c.key); err != nil || w.revision == c.revision && w.exists() {
 		return w, err == nil, err
@@ -457,8 +461,9 @@ func versionAt(v *engine.View, ns uint32, c recentKey, told uint64) (w row, foun
 // maxScanned is how many changes one look at all keys keeps: about a MiB.
 const maxScanned = 8192
 
-// scanChanges fills the queue with the oldest changes after q.after, up to q.queueEnd, by looking at every key with the prefix behind q.scanned. It ends
-// early when that takes long. Keys that change meanwhile have their earlier changes in their histories.
+// scanChanges fills the queue with the oldest changes after q.after, up to q.queueEnd, by looking
+// at every key with the prefix behind q.scanned. It ends early when that takes long. Keys that
+// change meanwhile have their earlier changes in their histories.
 func (m *machine) scanChanges(v *engine.View, ns uint32, q *changesQuery) error {
 	forgotten, err := forgottenUpTo(v, ns)
 	if err == nil && forgotten > q.after {
@@ -495,7 +500,8 @@ func (m *machine) scanChanges(v *engine.View, ns uint32, q *changesQuery) error 
 // compact answers that some of the changes are no longer in the history.
 func (q *changesQuery) compact() { q.queue, q.scanned, q.compacted = nil, "", true }
 
-// forgottenUpTo returns the highest revision of any tombstone that was forgotten: deletes up to it can no longer be told.
+// forgottenUpTo returns the highest revision of any tombstone that was forgotten: deletes up to it
+// can no longer be told.
 func forgottenUpTo(v *engine.View, ns uint32) (uint64, error) {
 	b, ok, err := v.Get(forgottenKey(nil, ns))
 	if err != nil || !ok {
@@ -557,7 +563,8 @@ func (o *oldestChanges) Pop() any {
 	return last
 }
 
-// addKey adds all changes of a key after a revision; compacted means that one of them has left the key's history.
+// addKey adds all changes of a key after a revision; compacted means that one of them has left the
+// key's history.
 func (o *oldestChanges) addKey(v *engine.View, ns uint32, k []byte, w row, after uint64) (compacted bool, err error) {
 	for {
 		if w.revision <= o.upTo {

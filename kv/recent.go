@@ -7,8 +7,9 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// Bounds of recentChanges: together about 1.5 MiB per shard. It begins with 1/256 of them and doubles when it is full, because most
-// shards of most nodes see few changes. All are powers of two.
+// Bounds of recentChanges: together about 1.5 MiB per shard. It begins with 1/256 of them and
+// doubles when it is full, because most shards of most nodes see few changes. All are powers of
+// two.
 const (
 	maxRecent      = 16384
 	maxRecentBytes = 1 << 20
@@ -16,9 +17,10 @@ const (
 	minRecentBytes = maxRecentBytes / 256
 )
 
-// recentChanges is what a shard remembers of its latest changes: which key changed at which LSN. A watcher that keeps up
-// finds the changes it has not seen here, without a look at any other key; one that fell behind has to scan. The memory
-// is two rings, so once they have grown remembering costs no allocation. It is no engine.Memory: what it remembers is committed, is asked for by
+// recentChanges is what a shard remembers of its latest changes: which key changed at which LSN. A
+// watcher that keeps up finds the changes it has not seen here, without a look at any other key;
+// one that fell behind has to scan. The memory is two rings, so once they have grown remembering
+// costs no allocation. It is no engine.Memory: what it remembers is committed, is asked for by
 // queries, and is not what the rows say now.
 type recentChanges struct {
 	mu      sync.Mutex // guards everything below; no I/O under it
@@ -60,7 +62,8 @@ func (r *recentChanges) toldUpTo() engine.LSN {
 	return r.told
 }
 
-// woken reports whether all changes after an LSN have woken the queries that wait for them: those of a snapshot have not.
+// woken reports whether all changes after an LSN have woken the queries that wait for them: those
+// of a snapshot have not.
 func (r *recentChanges) woken(after engine.LSN) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -79,7 +82,8 @@ func (r *recentChanges) add(changes []engine.Change) {
 	}
 }
 
-// makeRoom makes one more change with a key of n bytes fit: the rings grow up to their bounds, then the oldest changes go.
+// makeRoom makes one more change with a key of n bytes fit: the rings grow up to their bounds, then
+// the oldest changes go.
 func (r *recentChanges) makeRoom(n uint64) {
 	for r.next-r.first == uint64(len(r.ring)) {
 		if len(r.ring) == maxRecent {
@@ -145,8 +149,8 @@ type recentKey struct {
 	key      []byte
 }
 
-// since returns up to limit changes of keys with the prefix after an LSN, oldest first, and how far it has looked. ok is
-// false when the ring no longer reaches back that far.
+// since returns up to limit changes of keys with the prefix after an LSN, oldest first, and how far
+// it has looked. ok is false when the ring no longer reaches back that far.
 func (r *recentChanges) since(after engine.LSN, ns uint32, prefix []byte, limit int) (changes []recentKey, upTo engine.LSN, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -9,8 +9,9 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// TestRecentChangesGrow compares the memory of recent changes with a plain list while it grows from its first entry to its bounds and
-// goes round: what it tells is right, and it forgets nothing before it is full.
+// TestRecentChangesGrow compares the memory of recent changes with a plain list while it grows from
+// its first entry to its bounds and goes round: what it tells is right, and it forgets nothing
+// before it is full.
 func TestRecentChangesGrow(t *testing.T) {
 	for _, longest := range []int{8, 900} {
 		rng := rand.New(rand.NewPCG(1, uint64(longest)))
@@ -33,8 +34,12 @@ func TestRecentChangesGrow(t *testing.T) {
 			after := floor + rng.Uint64N(lsn-floor)
 			got, upTo, ok := r.since(engine.LSN(after), 1, nil, len(all))
 			want := all[after:]
-			if !ok || uint64(upTo) != lsn || !slices.EqualFunc(got, want, func(a, b recentKey) bool { return a.revision == b.revision && bytes.Equal(a.key, b.key) }) {
-				t.Fatalf("keys of up to %d bytes: since(%d) at %d = %d changes up to %d, %v; want %d", longest, after, lsn, len(got), upTo, ok, len(want))
+			if !ok || uint64(upTo) != lsn || !slices.EqualFunc(got, want, func(a, b recentKey) bool {
+				return a.revision == b.revision &&
+					bytes.Equal(a.key, b.key)
+			}) {
+				t.Fatalf("keys of up to %d bytes: since(%d) at %d = %d changes up to %d, %v; want %d", longest, after, lsn, len(got), upTo,
+					ok, len(want))
 			}
 		}
 		if r.floor == 0 || len(r.ring) > maxRecent || len(r.keys) > maxRecentBytes {

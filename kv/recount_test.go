@@ -171,7 +171,8 @@ func (c *recount) check() {
 	}
 }
 
-// checkHistory says whether the versions of a key are a chain without gaps that ends with the first or with the 64th.
+// checkHistory says whether the versions of a key are a chain without gaps that ends with the first
+// or with the 64th.
 func (c *recount) checkHistory(k keyOf, w kv.Row) {
 	older := c.history[k]
 	if want := min(w.Version, kv.MaxVersions) - 1; uint64(len(older)) != want {
@@ -179,14 +180,15 @@ func (c *recount) checkHistory(k keyOf, w kv.Row) {
 	}
 	for _, h := range older {
 		if h.Version != w.Version-1 || h.Revision != w.Previous || h.Revision >= w.Revision || h.UpdatedAt > w.UpdatedAt {
-			c.errorf("key %q: version %d at revision %d does not follow version %d at revision %d", k.key, w.Version, w.Revision, h.Version, h.Revision)
+			c.errorf("key %q: version %d at revision %d does not follow version %d at revision %d", k.key, w.Version, w.Revision, h.Version,
+				h.Revision)
 		}
 		w = h
 	}
 }
 
-// verify compares the counts of every shard with a recount. Sets and deletes are recounted from the versions that verify
-// has seen, so it has to be called before any version leaves the history.
+// verify compares the counts of every shard with a recount. Sets and deletes are recounted from the
+// versions that verify has seen, so it has to be called before any version leaves the history.
 func (r *recounted) verify() {
 	r.t.Helper()
 	for shard := range r.Shards() {

@@ -12,8 +12,8 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// TestReplicasAreEqual applies one random log on three replicas that commit at different times, one of which starts anew in
-// the middle: all rows and the state's hash are equal.
+// TestReplicasAreEqual applies one random log on three replicas that commit at different times, one
+// of which starts anew in the middle: all rows and the state's hash are equal.
 func TestReplicasAreEqual(t *testing.T) {
 	log := randomLog(rand.New(rand.NewPCG(machinetest.Seed(t), 0)), 2000)
 	rows := machinetest.EqualReplicas(t, log, primitives,
@@ -28,7 +28,8 @@ func TestReplicasAreEqual(t *testing.T) {
 	}
 }
 
-// randomLog makes entries of 1 to 5 commands: operations in two namespaces, transactions that often fail, and Fire.
+// randomLog makes entries of 1 to 5 commands: operations in two namespaces, transactions that often
+// fail, and Fire.
 func randomLog(rng *rand.Rand, entries int) (log [][]byte) {
 	m := &model{rng: rng, keys: make(map[string]*modelKey), pass: func() {}, now: func() int64 { return machinetest.Epoch }}
 	stamp := int64(machinetest.Epoch)

@@ -74,8 +74,8 @@ func decodeRow(b []byte) (w row, err error) {
 	return w, err
 }
 
-// decode is decodeRow in place. Every read of the store comes through here, and most of them spend a large part of their time in it: hence
-// no codec.Reader.
+// decode is decodeRow in place. Every read of the store comes through here, and most of them spend
+// a large part of their time in it: hence no codec.Reader.
 func (w *row) decode(b []byte) error {
 	if len(b) < 2 || b[0] != 1 {
 		return fmt.Errorf("kv row: %w: no layout that is known: %x", codec.ErrCorrupt, b[:min(len(b), 2)])
@@ -121,8 +121,8 @@ func (w *row) fill(e *Entry, k string) {
 	}
 }
 
-// plainEntry returns the entry of a row that needs neither the shard's time, for an expiry, nor words for being gone. Its value is
-// appended to buf[:0].
+// plainEntry returns the entry of a row that needs neither the shard's time, for an expiry, nor
+// words for being gone. Its value is appended to buf[:0].
 func plainEntry(k string, b, buf []byte) (e Entry, ok bool) {
 	var w row
 	if err := w.decode(b); err != nil || w.flags != 0 {

@@ -10,9 +10,10 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// TestScripts runs the scripts in testdata. Each line of a "run" is a call of the store, answered by one or more lines;
-// after each line all counts are compared with a recount. Words may be quoted as in Go. Time is given by "at" and moves
-// nothing by itself: timers go off when the script says "fire".
+// TestScripts runs the scripts in testdata. Each line of a "run" is a call of the store, answered
+// by one or more lines; after each line all counts are compared with a recount. Words may be quoted
+// as in Go. Time is given by "at" and moves nothing by itself: timers go off when the script says
+// "fire".
 //
 //	at 10s                         the time since the beginning
 //	put k v ttl=5s if=absent       if: absent, present or a revision
@@ -26,7 +27,8 @@ import (
 func TestScripts(t *testing.T) {
 	machinetest.RunScripts(t, "testdata/scripts", func(t *testing.T) *machinetest.Script {
 		r := newRig(t, 1)
-		s := &script{&machinetest.Script{Rig: r.Rig, Limit: kv.DefaultMaxValueBytes, Operation: operation, Condition: condition, Result: value, Verify: r.verify}, r.store("n")}
+		s := &script{&machinetest.Script{Rig: r.Rig, Limit: kv.DefaultMaxValueBytes, Operation: operation, Condition: condition,
+			Result: value, Verify: r.verify}, r.store("n")}
 		s.Other = s.other
 		return s.Script
 	})

@@ -19,16 +19,20 @@ type UpdateOption interface{ applyUpdate(*[]PutOption) }
 
 func (t TTLOption) applyUpdate(o *[]PutOption) { *o = append(*o, t) }
 
-// Update replaces the value at key by what f makes of the present entry, which is the zero Entry if the key does not exist. If somebody else changes the key meanwhile, it
-// reads it again and calls f again, until nobody has, or ctx ends: so f may be called any number of times, and should have no effects of its own. It
-// may return e.Value, changed.
+// Update replaces the value at key by what f makes of the present entry, which is the zero Entry if
+// the key does not exist. If somebody else changes the key meanwhile, it reads it again and calls f
+// again, until nobody has, or ctx ends: so f may be called any number of times, and should have no
+// effects of its own. It may return e.Value, changed.
 //
-// If f returns ErrUnchanged nothing is written, with ErrDelete the key is deleted, if it exists; any other error is returned, and nothing is written. An expiry stays, unless there is
-// a TTL. Update returns what the key has then: the zero Written if it does not exist.
+// If f returns ErrUnchanged nothing is written, with ErrDelete the key is deleted, if it exists;
+// any other error is returned, and nothing is written. An expiry stays, unless there is a TTL.
+// Update returns what the key has then: the zero Written if it does not exist.
 //
-// When Update returns nil, the value is committed (see floe.Config.Durability) and visible to every reader. After a ctx error or ErrUnknownOutcome it may or may not have been written.
+// When Update returns nil, the value is committed (see floe.Config.Durability) and visible to every
+// reader. After a ctx error or ErrUnknownOutcome it may or may not have been written.
 //
-// Options: TTL. Errors: that of f; ErrInvalid for a key that is not 1-4096 bytes, a value over the limit, a TTL that is not positive.
+// Options: TTL. Errors: that of f; ErrInvalid for a key that is not 1-4096 bytes, a value over the
+// limit, a TTL that is not positive.
 func (s *Store) Update(ctx context.Context, key string, f func(e Entry) ([]byte, error), opts ...UpdateOption) (Written, error) {
 	opts, err := engine.Given(opts)
 	if err == nil && f == nil {
@@ -58,14 +62,16 @@ func (s *Store) Update(ctx context.Context, key string, f func(e Entry) ([]byte,
 	}
 }
 
-// How long an Update that came too late waits at most before it tries again: one of those who came together always succeeds.
+// How long an Update that came too late waits at most before it tries again: one of those who came
+// together always succeeds.
 const (
 	minUpdatePause = time.Millisecond
 	maxUpdatePause = 100 * time.Millisecond
 )
 
 // tryUpdate makes one attempt. late means that somebody else has changed the key meanwhile.
-func (s *Store) tryUpdate(ctx context.Context, key string, f func(e Entry) ([]byte, error), put []PutOption) (w Written, late bool, err error) {
+func (s *Store) tryUpdate(ctx context.Context, key string, f func(e Entry) ([]byte, error), put []PutOption) (w Written, late bool,
+	err error) {
 	e, err := s.Get(ctx, key)
 	if err != nil && !errors.Is(err, ErrNotFound) {
 		return Written{}, false, err

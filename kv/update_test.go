@@ -179,7 +179,8 @@ func TestView(t *testing.T) {
 	}
 }
 
-// TestViewOfSomethingElse: what is no value of the type is an error that names the key, wherever it is read.
+// TestViewOfSomethingElse: what is no value of the type is an error that names the key, wherever it
+// is read.
 func TestViewOfSomethingElse(t *testing.T) {
 	node, ctx := open(t, floe.Config{Shards: 1}), within(t)
 	users := kv.JSON[user](node.KV("default"))

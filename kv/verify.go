@@ -11,7 +11,8 @@ import (
 
 var _ engine.Verifier = (*machine)(nil)
 
-// Verify checks that all rows of the machine fit together: see the comment on rows for what they are.
+// Verify checks that all rows of the machine fit together: see the comment on rows for what they
+// are.
 func (m *machine) Verify(a *engine.Audit) error {
 	names := a.Names()
 	v := &verifier{Audit: a, names: names, counted: make([]tally, len(names))}
@@ -24,7 +25,8 @@ func (m *machine) Verify(a *engine.Audit) error {
 	return nil
 }
 
-// verifier walks over the rows kind by kind. What it keeps is small beside them: a few numbers per namespace, and a bit per LSN.
+// verifier walks over the rows kind by kind. What it keeps is small beside them: a few numbers per
+// namespace, and a bit per LSN.
 type verifier struct {
 	*engine.Audit
 	names     []string
@@ -52,7 +54,8 @@ func (v *verifier) name(ns uint32) string {
 	return fmt.Sprintf("%q", v.names[ns])
 }
 
-// of returns the tally of a namespace, also of one that does not exist: that is reported where its rows are.
+// of returns the tally of a namespace, also of one that does not exist: that is reported where its
+// rows are.
 func (v *verifier) of(ns uint32) *tally {
 	if int(ns) < len(v.counted) {
 		return &v.counted[ns]
@@ -74,7 +77,8 @@ func (v *verifier) unknownRows() error {
 	return nil
 }
 
-// keys walks over the present and, beside them, the earlier versions of all keys: both are in the order of the keys.
+// keys walks over the present and, beside them, the earlier versions of all keys: both are in the
+// order of the keys.
 func (v *verifier) keys() error {
 	earlier, err := v.Iter([]byte{'h'}, []byte{'h' + 1})
 	if err != nil {
@@ -227,7 +231,8 @@ func (c *chain) end() {
 	}
 }
 
-// moreRevisions looks again for revisions used twice, as often as they do not fit into memory at once.
+// moreRevisions looks again for revisions used twice, as often as they do not fit into memory at
+// once.
 func (v *verifier) moreRevisions() error {
 	for v.revisions.next() {
 		for _, kind := range []byte{'c', 'h'} {
@@ -268,7 +273,8 @@ func (v *verifier) tombstones() error {
 	})
 }
 
-// timers checks that every timer has a reason; that every reason has a timer is checked where the reason is.
+// timers checks that every timer has a reason; that every reason has a timer is checked where the
+// reason is.
 func (v *verifier) timers() error {
 	return v.Timers(func(due int64, ns uint32, token []byte) error {
 		switch {
@@ -314,7 +320,8 @@ func (v *verifier) marks() error {
 // forgotten checks that tombstones were forgotten in their order.
 func (v *verifier) forgotten(ns uint32, upTo uint64) error {
 	if upTo == 0 || upTo > uint64(v.Applied.LSN) {
-		v.Reportf("kv: namespace %s: tombstones up to revision %d were forgotten, the shard's last LSN is %d", v.name(ns), upTo, v.Applied.LSN)
+		v.Reportf("kv: namespace %s: tombstones up to revision %d were forgotten, the shard's last LSN is %d", v.name(ns), upTo,
+			v.Applied.LSN)
 	}
 	return v.Scan(deadPrefix(nil, ns), deadKey(nil, ns, upTo+1), func(k, _ []byte) error {
 		v.Reportf("kv: namespace %s: tombstone of revision %d was left when those up to %d were forgotten",
@@ -342,12 +349,14 @@ func (v *verifier) compareCounts() {
 			v.Reportf("kv: namespace %s: %d keys are queued to be forgotten, %d are deleted", v.name(ns), t.deadRows, t.dead)
 		}
 		if timers := t.forgetTimers; timers > 1 || (timers == 1) != t.forgetRow || t.dead > 0 && timers == 0 {
-			v.Reportf("kv: namespace %s: %d timers will forget its %d deleted keys, and its mark of one is there: %v", v.name(ns), timers, t.dead, t.forgetRow)
+			v.Reportf("kv: namespace %s: %d timers will forget its %d deleted keys, and its mark of one is there: %v", v.name(ns), timers,
+				t.dead, t.forgetRow)
 		}
 	}
 }
 
-// revisionSet finds revisions used twice, with a bit for each in a window of them; further windows take further passes.
+// revisionSet finds revisions used twice, with a bit for each in a window of them; further windows
+// take further passes.
 type revisionSet struct {
 	pages  [windowPages]*[pageWords]uint64
 	window uint64         // the one that is looked at

@@ -18,8 +18,8 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// newFilledRig has keys of every kind: of one version and of more than the history keeps, that expire, were deleted, have
-// expired and were forgotten, in two namespaces; "n" is number 0.
+// newFilledRig has keys of every kind: of one version and of more than the history keeps, that
+// expire, were deleted, have expired and were forgotten, in two namespaces; "n" is number 0.
 func newFilledRig(t *testing.T) *recounted {
 	t.Helper()
 	r := newRig(t, 1)
@@ -146,33 +146,42 @@ func TestVerifyReports(t *testing.T) {
 		tamper func(tamperer)
 		want   string
 	}{
-		"lost key":                {func(w tamperer) { w.delete(current("one")) }, `namespace "n": its row counts 5 keys, there are 4`},
-		"key of nobody":           {func(w tamperer) { w.set(current("two"), w.get(current("one"))) }, `revision`},
-		"lost value":              {func(w tamperer) { w.change(current("one"), func(v *kv.Row) { v.Value = nil }) }, "bytes, there are"},
-		"key counter":             {func(w tamperer) { counter(w, "\x0a\x44", "\x0c\x44") }, `its row counts 6 keys, there are 5`},
-		"byte counter":            {func(w tamperer) { counter(w, "\x0a\x44", "\x0a\x46") }, `its row counts 35 bytes, there are 34`},
-		"no row but garbage":      {func(w tamperer) { w.set(current("one"), []byte("garbage")) }, `key "one": kv row`},
-		"cut row":                 {func(w tamperer) { w.set(current("one"), w.get(current("one"))[:4]) }, `key "one": kv row`},
-		"flags":                   {func(w tamperer) { w.change(current("one"), func(v *kv.Row) { v.Flags = 8 }) }, "has flags 0x8"},
-		"tombstone with a value":  {func(w tamperer) { w.change(current("one"), func(v *kv.Row) { v.Flags = 1 }) }, "has flags 0x1 and 1 bytes"},
+		"lost key":           {func(w tamperer) { w.delete(current("one")) }, `namespace "n": its row counts 5 keys, there are 4`},
+		"key of nobody":      {func(w tamperer) { w.set(current("two"), w.get(current("one"))) }, `revision`},
+		"lost value":         {func(w tamperer) { w.change(current("one"), func(v *kv.Row) { v.Value = nil }) }, "bytes, there are"},
+		"key counter":        {func(w tamperer) { counter(w, "\x0a\x44", "\x0c\x44") }, `its row counts 6 keys, there are 5`},
+		"byte counter":       {func(w tamperer) { counter(w, "\x0a\x44", "\x0a\x46") }, `its row counts 35 bytes, there are 34`},
+		"no row but garbage": {func(w tamperer) { w.set(current("one"), []byte("garbage")) }, `key "one": kv row`},
+		"cut row":            {func(w tamperer) { w.set(current("one"), w.get(current("one"))[:4]) }, `key "one": kv row`},
+		"flags":              {func(w tamperer) { w.change(current("one"), func(v *kv.Row) { v.Flags = 8 }) }, "has flags 0x8"},
+		"tombstone with a value": {func(w tamperer) { w.change(current("one"), func(v *kv.Row) { v.Flags = 1 }) },
+			"has flags 0x1 and 1 bytes"},
 		"expired without a grave": {func(w tamperer) { w.change(current("one"), func(v *kv.Row) { v.Flags = 4 }) }, "has flags 0x4"},
 		"version 0":               {func(w tamperer) { w.change(current("one"), func(v *kv.Row) { v.Version = 0 }) }, "has version 0"},
-		"revision ahead":          {func(w tamperer) { w.change(current("one"), func(v *kv.Row) { v.Revision = 1 << 40 }) }, "has revision 1099511627776, the shard's last LSN is"},
+		"revision ahead": {func(w tamperer) { w.change(current("one"), func(v *kv.Row) { v.Revision = 1 << 40 }) },
+			"has revision 1099511627776, the shard's last LSN is"},
 		"revision twice": {func(w tamperer) {
 			w.change(current("one"), func(v *kv.Row) { v.Revision = w.version(current("many")).Revision })
 		}, "is that of two versions"},
-		"term ahead":          {func(w tamperer) { w.change(current("one"), func(v *kv.Row) { v.Term = 9 }) }, "is of term 9"},
-		"time ahead":          {func(w tamperer) { w.change(current("one"), func(v *kv.Row) { v.UpdatedAt = 1 << 60 }) }, "after all there is"},
-		"predecessor":         {func(w tamperer) { w.change(current("one"), func(v *kv.Row) { v.Previous = 3 }) }, "follows revision 3"},
-		"gap in history":      {func(w tamperer) { w.delete(history("many", 50)) }, "version 49 comes before version 51"},
-		"history too short":   {func(w tamperer) { w.delete(history("many", 11)) }, "version 12 is the oldest of its history, which has to reach back to 11"},
-		"history too long":    {func(w tamperer) { w.set(history("many", 10), w.get(history("many", 11))) }, "the row of version 10 holds version 11"},
-		"history lost":        {func(w tamperer) { w.delete(history("gone", 1)) }, `key "gone": version 2 is the oldest`},
-		"history mixed up":    {func(w tamperer) { w.set(history("many", 50), w.get(history("many", 49))) }, "the row of version 50 holds version 49"},
-		"history rewritten":   {func(w tamperer) { w.change(history("many", 50), func(v *kv.Row) { v.Revision += 100 }) }, "but the next one follows revision"},
-		"history garbage":     {func(w tamperer) { w.set(history("many", 50), []byte{7}) }, "version 50: kv row"},
-		"history of nobody":   {func(w tamperer) { w.set(history("nobody", 1), w.get(history("many", 50))) }, "is an earlier version of no key"},
-		"history of the last": {func(w tamperer) { w.set(history("zzz", 1), w.get(history("many", 50))) }, "is an earlier version of no key"},
+		"term ahead": {func(w tamperer) { w.change(current("one"), func(v *kv.Row) { v.Term = 9 }) }, "is of term 9"},
+		"time ahead": {func(w tamperer) { w.change(current("one"), func(v *kv.Row) { v.UpdatedAt = 1 << 60 }) },
+			"after all there is"},
+		"predecessor":    {func(w tamperer) { w.change(current("one"), func(v *kv.Row) { v.Previous = 3 }) }, "follows revision 3"},
+		"gap in history": {func(w tamperer) { w.delete(history("many", 50)) }, "version 49 comes before version 51"},
+		"history too short": {func(w tamperer) { w.delete(history("many", 11)) },
+			"version 12 is the oldest of its history, which has to reach back to 11"},
+		"history too long": {func(w tamperer) { w.set(history("many", 10), w.get(history("many", 11))) },
+			"the row of version 10 holds version 11"},
+		"history lost": {func(w tamperer) { w.delete(history("gone", 1)) }, `key "gone": version 2 is the oldest`},
+		"history mixed up": {func(w tamperer) { w.set(history("many", 50), w.get(history("many", 49))) },
+			"the row of version 50 holds version 49"},
+		"history rewritten": {func(w tamperer) { w.change(history("many", 50), func(v *kv.Row) { v.Revision += 100 }) },
+			"but the next one follows revision"},
+		"history garbage": {func(w tamperer) { w.set(history("many", 50), []byte{7}) }, "version 50: kv row"},
+		"history of nobody": {func(w tamperer) { w.set(history("nobody", 1), w.get(history("many", 50))) },
+			"is an earlier version of no key"},
+		"history of the last": {func(w tamperer) { w.set(history("zzz", 1), w.get(history("many", 50))) },
+			"is an earlier version of no key"},
 		"history behind all keys": {func(w tamperer) {
 			w.set(strings.Replace(history("a", 1), inN, "\x00\x00\x00\x09", 1), w.get(history("many", 50)))
 		}, "is an earlier version of no key"},
@@ -181,33 +190,40 @@ func TestVerifyReports(t *testing.T) {
 			v.Version, v.Revision, v.Previous = 10, v.Previous, v.Previous-1
 			w.set(history("many", 10), v.Encode())
 		}, "still has version 10"},
-		"history with a long key": {func(w tamperer) { w.set(history("many", 50)+"x", w.get(history("many", 50))) }, `has an earlier version with a row key that ends with`},
+		"history with a long key": {func(w tamperer) { w.set(history("many", 50)+"x", w.get(history("many", 50))) },
+			`has an earlier version with a row key that ends with`},
 		"history written later": {func(w tamperer) {
 			w.change(history("many", 50), func(v *kv.Row) { v.UpdatedAt++ })
 		}, "version 50 was written at"},
 		"tombstone with a short key": {func(w tamperer) { w.set(kvRow+"d"+inN+"x", []byte("\x00one")) }, "is no tombstone"},
 		"expiry without a timer":     {func(w tamperer) { w.delete(w.expiryTimer("ttl")) }, `key "ttl": expires at`},
-		"expiry changed":             {func(w tamperer) { w.change(current("ttl"), func(v *kv.Row) { v.ExpiresAt++ }) }, "but has no timer"},
-		"timer without expiry":       {func(w tamperer) { w.set(w.expiryTimer("ttl")+"x", nil) }, `key "ttlx": has a timer to expire at`},
-		"timer of no meaning":        {func(w tamperer) { w.set(engineRow+"t\xff\xff\xff\xff\xff\xff\xff\xff\x01"+inN+"z", nil) }, `token "z"`},
-		"tombstone not queued":       {func(w tamperer) { w.delete(w.dead("gone")) }, "is not queued to be forgotten"},
+		"expiry changed": {func(w tamperer) { w.change(current("ttl"), func(v *kv.Row) { v.ExpiresAt++ }) },
+			"but has no timer"},
+		"timer without expiry": {func(w tamperer) { w.set(w.expiryTimer("ttl")+"x", nil) }, `key "ttlx": has a timer to expire at`},
+		"timer of no meaning": {func(w tamperer) { w.set(engineRow+"t\xff\xff\xff\xff\xff\xff\xff\xff\x01"+inN+"z", nil) },
+			`token "z"`},
+		"tombstone not queued": {func(w tamperer) { w.delete(w.dead("gone")) }, "is not queued to be forgotten"},
 		"tombstone queued twice": {func(w tamperer) {
 			w.set(kvRow+"d"+inN+"\x00\x00\x00\x00\x00\x00\x00\x63", w.get(w.dead("gone")))
 		}, "is queued to be forgotten as deleted at revision 99"},
 		"living key queued": {func(w tamperer) {
 			w.set(kvRow+"d"+inN+string(key.AppendUint64(nil, w.version(current("one")).Revision)), []byte("\x00one"))
 		}, `key "one": is queued to be forgotten`},
-		"no timer to forget":     {func(w tamperer) { w.delete(w.timer("\x01" + inN + "f")) }, "0 timers will forget its 2 deleted keys"},
-		"no mark of that timer":  {func(w tamperer) { w.delete(kvRow + "q" + inN) }, "its mark of one is there: false"},
-		"mark with a value":      {func(w tamperer) { w.set(kvRow+"q"+inN, []byte("x")) }, "is no mark of a timer"},
-		"forgotten out of order": {func(w tamperer) { w.set(kvRow+"w"+inN, binary.AppendUvarint(nil, 95)) }, "was left when those up to 95 were forgotten"},
-		"forgotten ahead":        {func(w tamperer) { w.set(kvRow+"w"+inN, binary.AppendUvarint(nil, 1<<40)) }, "tombstones up to revision 1099511627776"},
-		"forgotten garbage":      {func(w tamperer) { w.set(kvRow+"w"+inN, []byte{0x80}) }, "is no mark of what was forgotten"},
-		"unknown kind":           {func(w tamperer) { w.set(kvRow+"e"+inN+"x", nil) }, "is of no known kind"},
-		"unknown kind at last":   {func(w tamperer) { w.set(kvRow+"\xff\xff\xff", nil) }, "is of no known kind"},
-		"unknown namespace":      {func(w tamperer) { w.set(kvRow+"c\x00\x00\x00\x09k", w.get(current("one"))) }, `namespace 9, key "k": the shard has 2 namespaces`},
-		"empty key":              {func(w tamperer) { w.set(current(""), w.get(current("one"))) }, "has no key"},
-		"long key":               {func(w tamperer) { w.set(current(strings.Repeat("k", 4097)), w.get(current("one"))) }, "one that is too long"},
+		"no timer to forget":    {func(w tamperer) { w.delete(w.timer("\x01" + inN + "f")) }, "0 timers will forget its 2 deleted keys"},
+		"no mark of that timer": {func(w tamperer) { w.delete(kvRow + "q" + inN) }, "its mark of one is there: false"},
+		"mark with a value":     {func(w tamperer) { w.set(kvRow+"q"+inN, []byte("x")) }, "is no mark of a timer"},
+		"forgotten out of order": {func(w tamperer) { w.set(kvRow+"w"+inN, binary.AppendUvarint(nil, 95)) },
+			"was left when those up to 95 were forgotten"},
+		"forgotten ahead": {func(w tamperer) { w.set(kvRow+"w"+inN, binary.AppendUvarint(nil, 1<<40)) },
+			"tombstones up to revision 1099511627776"},
+		"forgotten garbage":    {func(w tamperer) { w.set(kvRow+"w"+inN, []byte{0x80}) }, "is no mark of what was forgotten"},
+		"unknown kind":         {func(w tamperer) { w.set(kvRow+"e"+inN+"x", nil) }, "is of no known kind"},
+		"unknown kind at last": {func(w tamperer) { w.set(kvRow+"\xff\xff\xff", nil) }, "is of no known kind"},
+		"unknown namespace": {func(w tamperer) { w.set(kvRow+"c\x00\x00\x00\x09k", w.get(current("one"))) },
+			`namespace 9, key "k": the shard has 2 namespaces`},
+		"empty key": {func(w tamperer) { w.set(current(""), w.get(current("one"))) }, "has no key"},
+		"long key": {func(w tamperer) { w.set(current(strings.Repeat("k", 4097)), w.get(current("one"))) },
+			"one that is too long"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newFilledRig(t)
@@ -220,7 +236,8 @@ func TestVerifyReports(t *testing.T) {
 	}
 }
 
-// TestVerifyFarApart has revisions that do not fit into one window of the search for those used twice.
+// TestVerifyFarApart has revisions that do not fit into one window of the search for those used
+// twice.
 func TestVerifyFarApart(t *testing.T) {
 	r := newFilledRig(t)
 	r.Entry(0, engine.Skip(3<<30))
@@ -250,13 +267,15 @@ func TestVerifyReportsWhatMemoryMissed(t *testing.T) {
 	w.delete(current("many"))
 	found := r.Problems(0)
 	for _, k := range []string{"one", "many"} {
-		if want := fmt.Sprintf("shard 0: row %x has changed since the last flush, and memory does not know", current(k)); !slices.Contains(found, want) {
+		if want := fmt.Sprintf("shard 0: row %x has changed since the last flush, and memory does not know",
+			current(k)); !slices.Contains(found, want) {
 			t.Errorf("Verify reports %q, want %q", found, want)
 		}
 	}
 }
 
-// TestOldTablesGo has tables merged that Apply looks rows up in: they are kept until it is told, or has nothing more to look up.
+// TestOldTablesGo has tables merged that Apply looks rows up in: they are kept until it is told, or
+// has nothing more to look up.
 func TestOldTablesGo(t *testing.T) {
 	r := newFilledRig(t)
 	x := r.Executor(0)
@@ -346,7 +365,8 @@ func TestVerifyReportsStaleMemory(t *testing.T) {
 	}
 }
 
-// TestDamageIsReported: a row that does not decode is an error of whatever reads it, never a key that is not there.
+// TestDamageIsReported: a row that does not decode is an error of whatever reads it, never a key
+// that is not there.
 func TestDamageIsReported(t *testing.T) {
 	second := func(_ any, err error) error { return err }
 	for name, c := range map[string]struct {
@@ -363,8 +383,10 @@ func TestDamageIsReported(t *testing.T) {
 		"earlier versions": {history("many", 50), func(ctx context.Context, s *kv.Store) error {
 			return second(engine.Collect(s.History("many").All(ctx)))
 		}},
-		"WaitChange":                {current("one"), func(ctx context.Context, s *kv.Store) error { return second(s.WaitChange(ctx, "one", 0)) }},
-		"Watch":                     {current("many"), func(ctx context.Context, s *kv.Store) error { return machinetest.LastError(s.Watch(ctx, "many")) }},
+		"WaitChange": {current("one"),
+			func(ctx context.Context, s *kv.Store) error { return second(s.WaitChange(ctx, "one", 0)) }},
+		"Watch": {current("many"),
+			func(ctx context.Context, s *kv.Store) error { return machinetest.LastError(s.Watch(ctx, "many")) }},
 		"Watch of earlier versions": {history("many", 50), nil},
 	} {
 		t.Run(name, func(t *testing.T) {

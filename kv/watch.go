@@ -62,20 +62,22 @@ type watchOptions struct {
 	progress bool
 }
 
-// FromRevision makes Watch begin with the first change after revision r instead of a snapshot. It needs a namespace that
-// is not spread: revisions of different shards have nothing to do with each other.
+// FromRevision makes Watch begin with the first change after revision r instead of a snapshot. It
+// needs a namespace that is not spread: revisions of different shards have nothing to do with each
+// other.
 func FromRevision(r uint64) WatchOption {
 	return watchOption(func(o *watchOptions) { o.from, o.resumed = r, true })
 }
 
-// Progress adds EventProgress events: after the snapshot, whenever the watch has told all it found, and about every 10 s while other keys of the shard
-// change and none with the prefix does. A watch that is
-// resumed from the revision of one misses nothing and repeats nothing; the revision of a snapshot's event would not do,
-// because a snapshot comes in the order of keys. In a spread namespace they come per shard and are of no use.
+// Progress adds EventProgress events: after the snapshot, whenever the watch has told all it found,
+// and about every 10 s while other keys of the shard change and none with the prefix does. A watch
+// that is resumed from the revision of one misses nothing and repeats nothing; the revision of a
+// snapshot's event would not do, because a snapshot comes in the order of keys. In a spread
+// namespace they come per shard and are of no use.
 func Progress() WatchOption { return watchOption(func(o *watchOptions) { o.progress = true }) }
 
-// How long a watch waits for changes, in ms, before it asks how far the shard has come: with Progress, and without, where only a watch that is resumed
-// after its node is gone profits.
+// How long a watch waits for changes, in ms, before it asks how far the shard has come: with
+// Progress, and without, where only a watch that is resumed after its node is gone profits.
 const (
 	minPatience = 10_000
 	maxPatience = 60_000
@@ -84,13 +86,15 @@ const (
 // watchPage is how many changes or entries one look fetches.
 const watchPage = 256
 
-// Watch iterates over the keys that start with prefix: first a put event for every key that exists, then every change, in order
-// per key, none missed and none twice, until ctx is done. Each pair is an event and nil, or a zero Event and an error (in the
-// end ctx's), after which iteration ends. If the consumer is so slow that changes left the history, an EventCompacted is
-// followed by a fresh snapshot. Between two looks the node keeps no state for the watcher.
+// Watch iterates over the keys that start with prefix: first a put event for every key that exists,
+// then every change, in order per key, none missed and none twice, until ctx is done. Each pair is
+// an event and nil, or a zero Event and an error (in the end ctx's), after which iteration ends. If
+// the consumer is so slow that changes left the history, an EventCompacted is followed by a fresh
+// snapshot. Between two looks the node keeps no state for the watcher.
 //
-// Options: FromRevision, Progress. Errors: ErrInvalid for a prefix of more than 4096 bytes, and for FromRevision in a spread namespace or ahead of the shard; with floe.Stale a
-// replica that has not come to the revision is waited for.
+// Options: FromRevision, Progress. Errors: ErrInvalid for a prefix of more than 4096 bytes, and for
+// FromRevision in a spread namespace or ahead of the shard; with floe.Stale a replica that has not
+// come to the revision is waited for.
 func (s *Store) Watch(ctx context.Context, prefix string, opts ...WatchOption) iter.Seq2[Event, error] {
 	var o watchOptions
 	opts, bad := engine.Given(opts)
@@ -176,7 +180,8 @@ func (s *Store) watchAll(ctx context.Context, prefix string, shards []engine.Sha
 	}
 }
 
-// shardWatch is a watch of one shard: a position, and during and just after a snapshot the keys that are ahead of it.
+// shardWatch is a watch of one shard: a position, and during and just after a snapshot the keys
+// that are ahead of it.
 type shardWatch struct {
 	store  *Store
 	shard  engine.ShardID
@@ -237,8 +242,8 @@ func (w *shardWatch) tellProgress(yield func(Event, error) bool) bool {
 	return !w.progress || yield(Event{Type: EventProgress, Revision: w.after}, nil)
 }
 
-// snapshot yields all entries, page by page. The position is that of the first page; what later pages showed of newer
-// states is remembered, so that it is not told again.
+// snapshot yields all entries, page by page. The position is that of the first page; what later
+// pages showed of newer states is remembered, so that it is not told again.
 func (w *shardWatch) snapshot(ctx context.Context, yield func(Event, error) bool) bool {
 	w.ahead = make(map[string]uint64)
 	q := &scanQuery{namespace: w.store.scope.Namespace(), prefix: w.prefix, limit: watchPage, maxBytes: maxPageBytes, position: true}
@@ -300,11 +305,13 @@ func (s *Store) Wait(ctx context.Context, key string) (Entry, error) {
 	}
 }
 
-// WaitChange returns the latest change of key as soon as it is later than revision after: a put, delete or expiry. Changes in
-// between are skipped. With after 0 it waits for the first one. If the history of deleted keys has been forgotten since after and
-// key does not exist, that counts as a delete: it may have been one.
+// WaitChange returns the latest change of key as soon as it is later than revision after: a put,
+// delete or expiry. Changes in between are skipped. With after 0 it waits for the first one. If the
+// history of deleted keys has been forgotten since after and key does not exist, that counts as a
+// delete: it may have been one.
 //
-// Errors: ErrInvalid for a revision ahead of the key's shard; with floe.Stale a replica that has not come to it is waited for. ErrUnavailable; that of ctx.
+// Errors: ErrInvalid for a revision ahead of the key's shard; with floe.Stale a replica that has
+// not come to it is waited for. ErrUnavailable; that of ctx.
 func (s *Store) WaitChange(ctx context.Context, key string, after uint64) (Event, error) {
 	if err := checkKey(key); err != nil {
 		return Event{}, err

@@ -82,7 +82,8 @@ func TestWatch(t *testing.T) {
 	w.want("delete a/1=")
 }
 
-// TestWatchResume resumes at every revision of a history, from memory and, after a restart, from the keys.
+// TestWatchResume resumes at every revision of a history, from memory and, after a restart, from
+// the keys.
 func TestWatchResume(t *testing.T) {
 	r := newRig(t, 1)
 	s := r.store("n")
@@ -155,7 +156,8 @@ func TestWatchResume(t *testing.T) {
 					}
 				}
 				if got := collect(prefix, from); fmt.Sprint(got) != fmt.Sprint(want) {
-					t.Fatalf("from %s: Watch(%q, FromRevision(%d)) gives %d events, want %d:\n%.500v\n%.500v", how, prefix, from, len(got), len(want), got, want)
+					t.Fatalf("from %s: Watch(%q, FromRevision(%d)) gives %d events, want %d:\n%.500v\n%.500v", how, prefix, from, len(got),
+						len(want), got, want)
 				}
 			}
 		}
@@ -180,7 +182,8 @@ func (d impatient) Query(ctx context.Context, shard engine.ShardID, q engine.Que
 	}})
 }
 
-// TestWatchSlow: the consumer stands still while more changes happen than are remembered, so it has to look at the keys.
+// TestWatchSlow: the consumer stands still while more changes happen than are remembered, so it has
+// to look at the keys.
 func TestWatchSlow(t *testing.T) {
 	r := newRig(t, 1)
 	s, ctx := r.store("n"), within(t)
@@ -239,8 +242,8 @@ func TestWatchLongKeys(t *testing.T) {
 	}
 }
 
-// TestWatchConcurrently has writers while watches start, at random moments and with different prefixes. Each watch must
-// see every key's changes in order, and the last one of each key.
+// TestWatchConcurrently has writers while watches start, at random moments and with different
+// prefixes. Each watch must see every key's changes in order, and the last one of each key.
 func TestWatchConcurrently(t *testing.T) {
 	for _, spread := range []bool{false, true} {
 		t.Run(fmt.Sprintf("spread=%v", spread), func(t *testing.T) {
@@ -294,7 +297,8 @@ func checkWatch(t *testing.T, ctx context.Context, s *kv.Store, keys int) {
 		}
 		prev, seen := last[e.Key]
 		if seen && e.Version != prev.version+1 || e.Revision <= prev.revision {
-			t.Errorf("watch: %v of %q at version %d, revision %d comes after version %d, revision %d", e.Type, e.Key, e.Version, e.Revision, prev.version, prev.revision)
+			t.Errorf("watch: %v of %q at version %d, revision %d comes after version %d, revision %d", e.Type, e.Key, e.Version, e.Revision,
+				prev.version, prev.revision)
 			return
 		}
 		last[e.Key] = state{e.Revision, e.Version}
@@ -374,7 +378,8 @@ func TestWatchOfSpreadCannotResume(t *testing.T) {
 	}
 }
 
-// TestWatchBeforeNamespace: who waits in a namespace that does not exist yet hears of it wherever it is created.
+// TestWatchBeforeNamespace: who waits in a namespace that does not exist yet hears of it wherever
+// it is created.
 func TestWatchBeforeNamespace(t *testing.T) {
 	for _, spread := range []bool{false, true} {
 		t.Run(fmt.Sprintf("spread=%v", spread), func(t *testing.T) {
@@ -463,7 +468,8 @@ func TestWaitChange(t *testing.T) {
 	}
 }
 
-// TestWaitChangeAhead: a revision that the shard has not come to is refused, as Watch does it; it was waited for without end.
+// TestWaitChangeAhead: a revision that the shard has not come to is refused, as Watch does it; it
+// was waited for without end.
 func TestWaitChangeAhead(t *testing.T) {
 	ctx, s := within(t), openStore(t)
 	put := must(s.Put(ctx, "k", []byte("1")))
@@ -474,8 +480,8 @@ func TestWaitChangeAhead(t *testing.T) {
 	}
 }
 
-// TestWaitChangeOfForgotten: a change is told once. A key whose tombstone is forgotten, or that never was, does not change
-// again and again.
+// TestWaitChangeOfForgotten: a change is told once. A key whose tombstone is forgotten, or that
+// never was, does not change again and again.
 func TestWaitChangeOfForgotten(t *testing.T) {
 	r := newRig(t, 1)
 	s, ctx := r.store("n"), within(t)
@@ -524,7 +530,8 @@ func (b behind) Query(ctx context.Context, shard engine.ShardID, q engine.Query)
 	return b.Executor(shard).Query(ctx, q, engine.Replica{Now: b.Now, Stale: true})
 }
 
-// TestWatchOfAReplicaBehind: a watch that goes on at a replica which has not come to its revision yet waits for it; it ended with ErrInvalid.
+// TestWatchOfAReplicaBehind: a watch that goes on at a replica which has not come to its revision
+// yet waits for it; it ended with ErrInvalid.
 func TestWatchOfAReplicaBehind(t *testing.T) {
 	ctx, r := within(t), newRig(t, 1)
 	s := r.store("n")

@@ -90,7 +90,8 @@ func (q *waitQuery) Arguments(f *codec.Fields) {
 
 func (q *waitQuery) Results(f *codec.Fields) { q.event.code(f) }
 
-// maxSentQueue bounds what of a queue travels to a watcher and back with each of his looks; the rest is found again.
+// maxSentQueue bounds what of a queue travels to a watcher and back with each of his looks; the
+// rest is found again.
 const maxSentQueue = 1024
 
 func (q *changesQuery) Arguments(f *codec.Fields) {
@@ -111,7 +112,8 @@ func (q *changesQuery) Results(f *codec.Fields) {
 	f.Text("scanned", &q.scanned)
 }
 
-// codeQueue codes the queue between nodes and watchers, or only its beginning, and the revision that what is coded reaches to.
+// codeQueue codes the queue between nodes and watchers, or only its beginning, and the revision
+// that what is coded reaches to.
 func (q *changesQuery) codeQueue(f *codec.Fields) {
 	c := f.Binary()
 	if c == nil {
@@ -141,7 +143,8 @@ func (e *Entry) code(f *codec.Fields) {
 	f.Time("expires_at_ms", &e.ExpiresAt)
 }
 
-var eventNames = []string{"none", EventPut: "put", EventDelete: "delete", EventExpire: "expire", EventCompacted: "compacted", EventProgress: "progress"}
+var eventNames = []string{"none", EventPut: "put", EventDelete: "delete", EventExpire: "expire", EventCompacted: "compacted",
+	EventProgress: "progress"}
 
 func (e *Event) code(f *codec.Fields) {
 	codec.Enum(f, "type", &e.Type, eventNames)

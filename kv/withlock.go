@@ -10,23 +10,28 @@ import (
 
 type lockKey struct{}
 
-// LockOf returns the lock that WithLock holds for the function with this ctx, the innermost one, or nil if there is none.
+// LockOf returns the lock that WithLock holds for the function with this ctx, the innermost one, or
+// nil if there is none.
 func LockOf(ctx context.Context) *Lock {
 	l, _ := ctx.Value(lockKey{}).(*Lock)
 	return l
 }
 
-// WithLock calls f while it holds the lock key, which it takes, waiting for it within ctx, renews while f runs, and gives back when f returns or panics, also if ctx has ended.
-// Somebody else gets it ttl after this process has died, and not before.
+// WithLock calls f while it holds the lock key, which it takes, waiting for it within ctx, renews
+// while f runs, and gives back when f returns or panics, also if ctx has ended. Somebody else gets
+// it ttl after this process has died, and not before.
 //
-// LockOf(ctx) is the lock, in f: what must not happen without it is made conditional on its Held, in a transaction, or gets its Token, the fencing token. That is what
-// protects: f may run on for a moment when the lock is lost already.
+// LockOf(ctx) is the lock, in f: what must not happen without it is made conditional on its Held,
+// in a transaction, or gets its Token, the fencing token. That is what protects: f may run on for a
+// moment when the lock is lost already.
 //
-// The lock is lost if it could not be renewed for ttl, or somebody has deleted the key. Then the ctx of f is cancelled with a cause (context.Cause) that is ErrConflict, and
-// WithLock returns that, whatever f returns; also if it finds out only when f has returned.
+// The lock is lost if it could not be renewed for ttl, or somebody has deleted the key. Then the
+// ctx of f is cancelled with a cause (context.Cause) that is ErrConflict, and WithLock returns
+// that, whatever f returns; also if it finds out only when f has returned.
 //
-// Errors: that of f; ErrConflict if the lock was lost; ErrInvalid for a ttl that is not positive; ctx's, if it ends before the lock is taken. After ErrUnknownOutcome f was
-// not called, and the lock may be taken until ttl ends.
+// Errors: that of f; ErrConflict if the lock was lost; ErrInvalid for a ttl that is not positive;
+// ctx's, if it ends before the lock is taken. After ErrUnknownOutcome f was not called, and the
+// lock may be taken until ttl ends.
 func (s *Store) WithLock(ctx context.Context, key string, ttl time.Duration, f func(ctx context.Context) error) error {
 	if f == nil {
 		return engine.Errorf(ErrInvalid, "kv: lock %q: no function", key)
@@ -69,7 +74,8 @@ func (h *holding) end() error {
 	return <-h.ended
 }
 
-// renew renews the lock when a third of its time is over, until the function has returned; then it gives it back.
+// renew renews the lock when a third of its time is over, until the function has returned; then it
+// gives it back.
 func (h *holding) renew(ctx context.Context) {
 	next := h.ttl / 3
 	for {
@@ -107,7 +113,8 @@ func (h *holding) attempt(ctx context.Context, call func(context.Context) error)
 	return call(ctx)
 }
 
-// unlock gives the lock back, if anybody can be told before it ends by itself. Errors: ErrConflict if it had been lost.
+// unlock gives the lock back, if anybody can be told before it ends by itself. Errors: ErrConflict
+// if it had been lost.
 func (h *holding) unlock(ctx context.Context) error {
 	if soon := time.Now().Add(unlockTime); soon.Before(h.until) {
 		h.until = soon
@@ -120,7 +127,8 @@ func (h *holding) unlock(ctx context.Context) error {
 			return nil
 		case isLost(err):
 			return engine.Errorf(ErrConflict, "kv: lock %q was lost: %v", shown(h.lock.key), err)
-		case errors.Is(err, engine.ErrClosed) || h.lock.store.scope.Pause(ctx, min(h.ttl/10, time.Until(h.until))) != nil || !time.Now().Before(h.until):
+		case errors.Is(err, engine.ErrClosed) || h.lock.store.scope.Pause(ctx, min(h.ttl/10, time.Until(h.until))) != nil ||
+			!time.Now().Before(h.until):
 			return nil // it ends by itself
 		}
 		unknown = unknown || errors.Is(err, engine.ErrUnknownOutcome)

@@ -133,7 +133,8 @@ func TestWithLockGivesBack(t *testing.T) {
 	})
 }
 
-// TestWithLockInAnOutage: when nobody answers, the lock is taken for lost before another one can have it.
+// TestWithLockInAnOutage: when nobody answers, the lock is taken for lost before another one can
+// have it.
 func TestWithLockInAnOutage(t *testing.T) {
 	inBubble(t, func(t *testing.T, node *floe.Node, s *kv.Store) {
 		began := time.Now()

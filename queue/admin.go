@@ -30,7 +30,8 @@ func (s *session) pause(b *pauseBody) error {
 // remove removes a message that is not leased.
 func (s *session) remove(seq uint64) error {
 	if l := s.memory.leases.bySeq[seq]; l != nil {
-		return engine.Errorf(ErrConflict, "queue %q: message %d is leased until %s", s.name, seq, time.UnixMilli(l.deadline).UTC().Format(time.RFC3339))
+		return engine.Errorf(ErrConflict, "queue %q: message %d is leased until %s", s.name, seq,
+			time.UnixMilli(l.deadline).UTC().Format(time.RFC3339))
 	}
 	p, row, ok := s.find(seq, s.tx.Get)
 	if !ok {
@@ -80,8 +81,9 @@ func (s *session) purge() int64 {
 	return n
 }
 
-// fewRows is up to how many messages or dead letters are removed one by one with their queue. A deleted range costs every iterator that is opened
-// until it has been compacted away, as much as some dozens of deleted rows: where few rows are, it costs more than it saves.
+// fewRows is up to how many messages or dead letters are removed one by one with their queue. A
+// deleted range costs every iterator that is opened until it has been compacted away, as much as
+// some dozens of deleted rows: where few rows are, it costs more than it saves.
 const fewRows = 128
 
 func (s *session) removeMessages() {
@@ -90,7 +92,8 @@ func (s *session) removeMessages() {
 		return
 	}
 	leases := slices.Clone(s.memory.leases.heap)
-	slices.SortFunc(leases, func(a, b *lease) int { return cmp.Compare(a.at.seq, b.at.seq) }) // the heap's order depends on when it was loaded
+	// the heap's order depends on when it was loaded
+	slices.SortFunc(leases, func(a, b *lease) int { return cmp.Compare(a.at.seq, b.at.seq) })
 	for _, l := range leases {
 		s.deleteMessageRow('l', l.at)
 		s.deleteMessageRow(l.kind(), l.at)
@@ -141,7 +144,8 @@ func (s *session) deleteRanges(number uint64, kinds string) {
 	}
 }
 
-// delete removes the queue. Its dedup keys are forgotten by and by: they may be in the row cache, so they go one by one.
+// delete removes the queue. Its dedup keys are forgotten by and by: they may be in the row cache,
+// so they go one by one.
 func (s *session) delete(*engine.Nothing) error {
 	s.tellRoom()
 	s.removeMessages()

@@ -37,7 +37,8 @@ func TestLife(t *testing.T) {
 		t.Fatal(err)
 	}
 	var stale *queue.ReceiptError
-	if _, err := jobs.Ack(ctx, "mail", got[2].Receipt, got[1].Receipt); !errors.As(err, &stale) || !errors.Is(err, floe.ErrConflict) || stale.Receipt != got[1].Receipt {
+	if _, err := jobs.Ack(ctx, "mail", got[2].Receipt, got[1].Receipt); !errors.As(err, &stale) || !errors.Is(err, floe.ErrConflict) ||
+		stale.Receipt != got[1].Receipt {
 		t.Fatalf("Ack of an acked one = %v, want a ReceiptError of %s", err, got[1].Receipt)
 	}
 	if _, err := jobs.Nack(ctx, "mail", []queue.Receipt{got[2].Receipt}, queue.Delay(0), queue.Reason("no")); err != nil {
@@ -94,7 +95,8 @@ func TestWaitAndLeaseEnd(t *testing.T) {
 			t.Fatalf("a message delayed by 10s came after %v", waited)
 		}
 		again := must(jobs.Dequeue(ctx, "q", queue.Wait(time.Hour)))[0]
-		if waited := time.Since(start); waited < 71*time.Second || waited > 73*time.Second || again.Attempts != 2 || again.LastError != "lease expired" {
+		if waited := time.Since(start); waited < 71*time.Second || waited > 73*time.Second || again.Attempts != 2 ||
+			again.LastError != "lease expired" {
 			t.Fatalf("after a lease of 1m and a back-off of 1s it came after %v: %+v", waited, again)
 		}
 		if _, err := jobs.Ack(ctx, "q", m.Receipt); !errors.Is(err, floe.ErrConflict) {

@@ -54,7 +54,8 @@ func BenchmarkEnqueue(b *testing.B) {
 	})
 }
 
-// BenchmarkRoundTrip is a message from enqueue to ack, each in a call of its own, with others behind it.
+// BenchmarkRoundTrip is a message from enqueue to ack, each in a call of its own, with others
+// behind it.
 func BenchmarkRoundTrip(b *testing.B) {
 	for _, behind := range []int{0, 1_000_000} {
 		b.Run(fmt.Sprintf("behind=%d", behind), func(b *testing.B) {

@@ -30,7 +30,8 @@ func effortOf(t *testing.T, all []engine.Effort, command string) engine.Effort {
 	return engine.Effort{}
 }
 
-// TestLargeLeasesThatEndTogether: messages of a megabyte that become dead letters together are moved a few at a time; 600 of them wrote 2.2 GB in one command.
+// TestLargeLeasesThatEndTogether: messages of a megabyte that become dead letters together are
+// moved a few at a time; 600 of them wrote 2.2 GB in one command.
 func TestLargeLeasesThatEndTogether(t *testing.T) {
 	const n, size = 30, 1 << 20
 	r := newRig(t, 1)
@@ -51,8 +52,10 @@ func TestLargeLeasesThatEndTogether(t *testing.T) {
 	}
 }
 
-// TestManyQueuesAreDueTogether: each Fire ends when it has written enough, whichever queues it is about, and what it looks at grows with what it writes. Every
-// iterator used to sort all that had been written before it: N queues with 1,000 due messages each took 0.15, 0.58, 1.8, 7.0 s for N = 25, 50, 100, 200.
+// TestManyQueuesAreDueTogether: each Fire ends when it has written enough, whichever queues it is
+// about, and what it looks at grows with what it writes. Every iterator used to sort all that had
+// been written before it: N queues with 1,000 due messages each took 0.15, 0.58, 1.8, 7.0 s for N =
+// 25, 50, 100, 200.
 func TestManyQueuesAreDueTogether(t *testing.T) {
 	const queues, messages = 40, 250
 	r := newRig(t, 1)
@@ -75,8 +78,9 @@ func TestManyQueuesAreDueTogether(t *testing.T) {
 	}
 }
 
-// TestTakingPassesNothingOver: what a dequeue looks at grows with what it takes, not with how many messages are delayed or were delivered, also when the queue
-// was not in memory. With 100,000 delayed messages of 10 KB it read a gigabyte, while its shard stood still.
+// TestTakingPassesNothingOver: what a dequeue looks at grows with what it takes, not with how many
+// messages are delayed or were delivered, also when the queue was not in memory. With 100,000
+// delayed messages of 10 KB it read a gigabyte, while its shard stood still.
 func TestTakingPassesNothingOver(t *testing.T) {
 	for _, others := range []int{100, 30_000} {
 		r := newRig(t, 1)
@@ -110,7 +114,8 @@ func TestTakingPassesNothingOver(t *testing.T) {
 	}
 }
 
-// TestTakingReadsAhead: the window reads about as many messages as are taken, and in a long run of small calls ever more at a time.
+// TestTakingReadsAhead: the window reads about as many messages as are taken, and in a long run of
+// small calls ever more at a time.
 func TestTakingReadsAhead(t *testing.T) {
 	r := newRig(t, 1)
 	s := storeOf(r, "n")
@@ -129,8 +134,8 @@ func TestTakingReadsAhead(t *testing.T) {
 	}
 }
 
-// TestDeletedQueuesLeaveNoRanges: a range that was deleted costs every later iterator, so queues with few messages are deleted row by row, and an empty one
-// without any.
+// TestDeletedQueuesLeaveNoRanges: a range that was deleted costs every later iterator, so queues
+// with few messages are deleted row by row, and an empty one without any.
 func TestDeletedQueuesLeaveNoRanges(t *testing.T) {
 	ranges := func(r *machinetest.Rig) (n uint64) {
 		must(0, r.DB().Flush())
@@ -143,7 +148,8 @@ func TestDeletedQueuesLeaveNoRanges(t *testing.T) {
 	}
 	r := newRig(t, 1)
 	for range 20 {
-		for _, op := range append(someOps(), queue.PurgeOp("fresh"), queue.DeleteOp("fresh"), queue.DeleteOp("q"), queue.ConfigureOp("q", queue.Settings{}), queue.DeleteOp("q")) {
+		for _, op := range append(someOps(), queue.PurgeOp("fresh"), queue.DeleteOp("fresh"), queue.DeleteOp("q"),
+			queue.ConfigureOp("q", queue.Settings{}), queue.DeleteOp("q")) {
 			r.Entry(0, command(t, op))
 		}
 	}
@@ -167,8 +173,8 @@ func TestDeletedQueuesLeaveNoRanges(t *testing.T) {
 	}
 }
 
-// TestLeasesAreNotLoadedByCommands: what the first command about a queue looks at after a restart does not grow with the queue's leases. Loading a million of
-// them stopped the shard.
+// TestLeasesAreNotLoadedByCommands: what the first command about a queue looks at after a restart
+// does not grow with the queue's leases. Loading a million of them stopped the shard.
 func TestLeasesAreNotLoadedByCommands(t *testing.T) {
 	looks := func(n int) (most int64) {
 		r := newRig(t, 1)

@@ -28,12 +28,13 @@ const (
 	kindRemove
 )
 
-// The commands of a queue. On a full disk deliveries, extensions, releases and nacks are refused, since they
-// rewrite rows, even if that takes little space.
+// The commands of a queue. On a full disk deliveries, extensions, releases and nacks are refused,
+// since they rewrite rows, even if that takes little space.
 var (
 	enqueue = &engine.CommandRow[*session, enqueueBody, enqueued]{
 		Kind: kindEnqueue, Name: "enqueue", From: engine.FromUsers | engine.FromShards | engine.FromMachines,
-		Body: (*enqueueBody).code, Reset: (*enqueueBody).reset, Limit: (*enqueueBody).limit, Payload: (*enqueueBody).payload, Size: (*enqueueBody).size, Makes: (*enqueueBody).makes,
+		Body: (*enqueueBody).code, Reset: (*enqueueBody).reset, Limit: (*enqueueBody).limit, Payload: (*enqueueBody).payload,
+		Size: (*enqueueBody).size, Makes: (*enqueueBody).makes,
 		Encoded: (*session).enqueue, Result: (*enqueued).code,
 	}
 	dequeue = &engine.CommandRow[*session, dequeueBody, deliveries]{
@@ -128,7 +129,8 @@ func (b *enqueueBody) limit() error {
 		size += int(b.messages[i].bytes()) + messageOverhead
 	}
 	if size > MaxBatchBytes && len(b.messages) > 1 {
-		return engine.Errorf(ErrInvalid, "queue: batch exceeds %d bytes, including %d bytes of overhead per message", MaxBatchBytes, messageOverhead)
+		return engine.Errorf(ErrInvalid, "queue: batch exceeds %d bytes, including %d bytes of overhead per message", MaxBatchBytes,
+			messageOverhead)
 	}
 	return nil
 }
@@ -379,7 +381,8 @@ func (b *nackBody) check() error {
 // receipts returns all receipts of the body.
 func (b *nackBody) receipts() []receipt { return append([]receipt{b.receipt}, b.further...) }
 
-// makes returns how many messages the nack may make ready at once; it cannot see the queue's back-off.
+// makes returns how many messages the nack may make ready at once; it cannot see the queue's
+// back-off.
 func (b *nackBody) makes() int {
 	if b.has(nackBury) || b.delay != 0 {
 		return 0
@@ -476,7 +479,8 @@ type seqBody struct{ seq uint64 }
 
 func (b *seqBody) code(f *codec.Fields) { f.Uvarint("seq", &b.seq) }
 
-// redriveBody requeues the dead letters that contain filter, after one seq and up to another (0: the last).
+// redriveBody requeues the dead letters that contain filter, after one seq and up to another (0:
+// the last).
 type redriveBody struct {
 	after, until uint64
 	filter       []byte

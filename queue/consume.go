@@ -49,7 +49,8 @@ func Concurrency(n int) ConsumeOption {
 	})
 }
 
-// Grace sets for how long handlers may go on when Consume ends; the default is 10 s. With 0 they are cancelled at once.
+// Grace sets for how long handlers may go on when Consume ends; the default is 10 s. With 0 they
+// are cancelled at once.
 func Grace(d time.Duration) ConsumeOption {
 	return consumeOption(func(o *consumeOptions) {
 		if d < 0 {
@@ -59,8 +60,9 @@ func Grace(d time.Duration) ConsumeOption {
 	})
 }
 
-// OnError is told what goes wrong while Consume goes on, by several goroutines at once: what handlers return, and that a message could not be settled, with
-// the message; with nil that the queue could not be asked, or leases not be renewed. The default is nobody.
+// OnError is told what goes wrong while Consume goes on, by several goroutines at once: what
+// handlers return, and that a message could not be settled, with the message; with nil that the
+// queue could not be asked, or leases not be renewed. The default is nobody.
 func OnError(f func(m *Message, err error)) ConsumeOption {
 	return consumeOption(func(o *consumeOptions) { o.onError = f })
 }
@@ -80,24 +82,31 @@ var ErrSettled = workloop.ErrSettled
 // becomes a dead letter at once. Permanent(nil) is nil. Permanent of stream and action is the same.
 func Permanent(err error) error { return workloop.Permanent(err) }
 
-// Consume works a queue off: it runs handle for its messages, for up to Concurrency of them at once, until ctx ends. A message whose handler returns
+// Consume works a queue off: it runs handle for its messages, for up to Concurrency of them at
+// once, until ctx ends. A message whose handler returns
 //
 //   - nil is acked;
-//   - an error is nacked with it as the Reason: it is delivered again after the queue's back-off, or is a dead letter if that was its last attempt;
+//   - an error is nacked with it as the Reason: it is delivered again after the queue's back-off,
+//     or is a dead letter if that was its last attempt;
 //   - a Permanent error is a dead letter at once;
 //   - ErrSettled is left as it is: the handler has settled it.
 //
-// A panic is an error, with its stack. While a handler runs, its message stays leased. If the lease is lost all the same, since nobody could be reached for
-// as long as it lasts, or the queue was purged, the ctx of the handler is cancelled, and its cause (context.Cause) is ErrConflict: the message is delivered again,
-// and what the handler returns has no effect if that has happened.
+// A panic is an error, with its stack. While a handler runs, its message stays leased. If the lease
+// is lost all the same, since nobody could be reached for as long as it lasts, or the queue was
+// purged, the ctx of the handler is cancelled, and its cause (context.Cause) is ErrConflict: the
+// message is delivered again, and what the handler returns has no effect if that has happened.
 //
-// An outage does not end Consume: it resumes once a node answers. When ctx ends, no more messages are taken, and those already on their way to this process are
-// released if they arrive within 5 s. Handlers have the Grace to finish; their ctx, which has the values of Consume's, is cancelled only then, with the same cause.
-// Messages that they fail to handle because of that are released: that delivery is not one of their attempts. Handlers that have not returned 5 s later are left
+// An outage does not end Consume: it resumes once a node answers. When ctx ends, no more messages
+// are taken, and those already on their way to this process are released if they arrive within 5 s.
+// Handlers have the Grace to finish; their ctx, which has the values of Consume's, is cancelled
+// only then, with the same cause. Messages that they fail to handle because of that are released:
+// that delivery is not one of their attempts. Handlers that have not returned 5 s later are left
 // alone, and their messages released.
 //
-// Consume returns nil when ctx has ended and all messages are settled or released. Options: Concurrency (1), Lease (30 s), Grace (10 s), OnError. Errors: ErrInvalid for a name or
-// options out of their limits; ErrClosed, ErrUnauthorized; ones that say how many handlers have not returned, and how many results could not be handed over (ErrUnknownOutcome).
+// Consume returns nil when ctx has ended and all messages are settled or released. Options:
+// Concurrency (1), Lease (30 s), Grace (10 s), OnError. Errors: ErrInvalid for a name or options
+// out of their limits; ErrClosed, ErrUnauthorized; ones that say how many handlers have not
+// returned, and how many results could not be handed over (ErrUnknownOutcome).
 func (s *Store) Consume(ctx context.Context, name string, handle func(ctx context.Context, m Message) error, opts ...ConsumeOption) error {
 	o := consumeOptions{concurrency: DefaultConcurrency, lease: DefaultLease, grace: DefaultGrace}
 	opts, o.err = engine.Given(opts)
@@ -138,7 +147,8 @@ func (s *Store) Consume(ctx context.Context, name string, handle func(ctx contex
 // consumed is a message that Consume has.
 type consumed struct {
 	Message
-	// What its handler has returned. It is looked at in the handler's place, because methods of the error may panic.
+	// What its handler has returned. It is looked at in the handler's place, because methods of the
+	// error may panic.
 	settled   bool
 	permanent bool
 	reason    string
@@ -173,7 +183,8 @@ const (
 	releaseTime = 2 * time.Second // to give back what was taken while Consume ended
 )
 
-// Take returns at once when ctx ends, so that handlers are told in time. What a Dequeue has taken by then comes a moment later: it is given back here.
+// Take returns at once when ctx ends, so that handlers are told in time. What a Dequeue has taken
+// by then comes a moment later: it is given back here.
 func (c *consumer) Take(ctx context.Context, n int) ([]*consumed, error) {
 	type batch struct {
 		messages []*consumed
@@ -196,7 +207,8 @@ func (c *consumer) Take(ctx context.Context, n int) ([]*consumed, error) {
 	}
 }
 
-// giveBack gives messages back that came too late. Those that can not be come back by themselves, when their leases end.
+// giveBack gives messages back that came too late. Those that can not be come back by themselves,
+// when their leases end.
 func (c *consumer) giveBack(ctx context.Context, messages []*consumed) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTime)
 	defer cancel()

@@ -27,7 +27,8 @@ type consuming struct {
 }
 
 // consume begins to consume a queue, in a bubble.
-func consume(t *testing.T, s *queue.Store, name string, handle func(context.Context, queue.Message) error, opts ...queue.ConsumeOption) *consuming {
+func consume(t *testing.T, s *queue.Store, name string, handle func(context.Context, queue.Message) error,
+	opts ...queue.ConsumeOption) *consuming {
 	return begun(t, func(ctx context.Context) error { return s.Consume(ctx, name, handle, opts...) })
 }
 
@@ -116,7 +117,8 @@ func TestConsumeOutcomes(t *testing.T) {
 				t.Errorf("the reason of a panic has no stack: %s", m.LastError)
 			}
 		}
-		want := []string{"never works after 3: attempt 3 failed", "hopeless after 1: handle: no such address", "panics after 3: handler panicked: boom"}
+		want := []string{"never works after 3: attempt 3 failed", "hopeless after 1: handle: no such address",
+			"panics after 3: handler panicked: boom"}
 		if !slices.Equal(dead, want) {
 			t.Errorf("dead letters %q, want %q", dead, want)
 		}
@@ -129,7 +131,8 @@ func TestConsumeOutcomes(t *testing.T) {
 	})
 }
 
-// TestConsumeHostileErrors: an error whose methods panic is a failure like another one, and so is an OnError that panics.
+// TestConsumeHostileErrors: an error whose methods panic is a failure like another one, and so is
+// an OnError that panics.
 func TestConsumeHostileErrors(t *testing.T) {
 	inBubble(t, func(t *testing.T, node *floe.Node) {
 		jobs, hostile := node.Queue("default"), machinetest.HostileErrors()
@@ -249,7 +252,8 @@ func TestConsumeDrains(t *testing.T) {
 	})
 }
 
-// TestConsumeLeavesBlockedHandlers: a handler that ignores its context does not keep Consume, and its message is free.
+// TestConsumeLeavesBlockedHandlers: a handler that ignores its context does not keep Consume, and
+// its message is free.
 func TestConsumeLeavesBlockedHandlers(t *testing.T) {
 	inBubble(t, func(t *testing.T, node *floe.Node) {
 		ctx, jobs := t.Context(), node.Queue("default")
@@ -271,7 +275,8 @@ func TestConsumeLeavesBlockedHandlers(t *testing.T) {
 	})
 }
 
-// TestConsumeTenThousand: ten thousand messages that become ready at one time, in namespaces of both kinds, with several consumers.
+// TestConsumeTenThousand: ten thousand messages that become ready at one time, in namespaces of
+// both kinds, with several consumers.
 func TestConsumeTenThousand(t *testing.T) {
 	for name, opts := range map[string][]floe.NamespaceOption{"plain": nil, "spread": {floe.Spread()}} {
 		t.Run(name, func(t *testing.T) {

@@ -15,7 +15,8 @@ func (s *session) bury(l *lease, now int64, reason []byte) {
 	s.removeMessage(l)
 	m, seq := s.m, l.at.seq
 	dead := deadRow{
-		priority: l.at.priority, enqueuedAt: w.enqueuedAt, diedAt: now, attempts: l.attempts, maxAttempts: l.maxAttempts, lastError: reason, headers: w.headers,
+		priority: l.at.priority, enqueuedAt: w.enqueuedAt, diedAt: now, attempts: l.attempts, maxAttempts: l.maxAttempts, lastError: reason,
+		headers: w.headers,
 		payload: w.payload,
 	}
 	m.buf, m.row = deadKey(m.buf[:0], s.id, seq), dead.encode(m.row[:0])
@@ -85,8 +86,8 @@ const (
 	maxRedriveBytes = 4 << 20
 )
 
-// redrive requeues dead letters behind a seq, up to another, that hold a text. It stops at a limit, of its own or of the queue; that the queue is
-// full is an error only if nothing was requeued.
+// redrive requeues dead letters behind a seq, up to another, that hold a text. It stops at a limit,
+// of its own or of the queue; that the queue is full is an error only if nothing was requeued.
 func (s *session) redrive(b *redriveBody) (redriven, error) {
 	until := b.until
 	if until == 0 {

@@ -19,7 +19,8 @@ func (s *session) dequeue(b *dequeueBody) ([]byte, error) {
 	}
 	free := s.m.maxInflight - s.m.inflight
 	if free <= 0 {
-		return nil, engine.Errorf(ErrBusy, "queue %q: %d messages are leased in the shard, the limit is %d", s.name, s.m.inflight, s.m.maxInflight)
+		return nil, engine.Errorf(ErrBusy, "queue %q: %d messages are leased in the shard, the limit is %d", s.name, s.m.inflight,
+			s.m.maxInflight)
 	}
 	s.changed = true
 	limit := int(min(b.max, s.ready, free))
@@ -139,7 +140,8 @@ func (s *session) leave(d *delivery, fresh bool) {
 
 func (s *session) lease(d *delivery, deadline int64) {
 	l := lease{
-		at: d.at, lsn: uint64(s.tx.LSN()), deadline: deadline, attempts: d.attempts, maxAttempts: d.maxAttempts, size: d.bytes(), indexed: d.indexed,
+		at: d.at, lsn: uint64(s.tx.LSN()), deadline: deadline, attempts: d.attempts, maxAttempts: d.maxAttempts, size: d.bytes(),
+		indexed: d.indexed,
 	}
 	w := l.row()
 	w.lastError = d.lastError
@@ -178,7 +180,8 @@ func (s *session) end(l *lease) {
 	s.note(change{kind: ended, lease: *l})
 }
 
-// ack removes messages. If one of the leases has ended, the command fails and takes the ones before back with it.
+// ack removes messages. If one of the leases has ended, the command fails and takes the ones before
+// back with it.
 func (s *session) ack(receipts []receipt) error {
 	for _, r := range receipts {
 		l, err := s.leaseOf(r)
@@ -228,7 +231,8 @@ func (s *session) nackOne(b *nackBody, r receipt) error {
 	return nil
 }
 
-// giveBack ends a lease: the message is ready again a while after a time, or is a dead letter if that was its last attempt.
+// giveBack ends a lease: the message is ready again a while after a time, or is a dead letter if
+// that was its last attempt.
 func (s *session) giveBack(l *lease, from, delay int64, reason []byte) {
 	if l.attempts >= l.maxAttempts {
 		s.bury(l, from, reason)
@@ -273,7 +277,8 @@ func (s *session) renewAll(b *renewBody) (renewed, error) {
 	return r, nil
 }
 
-// releaseAll gives messages back whose leases have not ended, as if they had not been delivered, and returns how many.
+// releaseAll gives messages back whose leases have not ended, as if they had not been delivered,
+// and returns how many.
 func (s *session) releaseAll(receipts []receipt) (released int64) {
 	for _, r := range receipts {
 		l, err := s.leaseOf(r)

@@ -8,7 +8,8 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// maxDue bounds what is done at once of what is due, as engine.Tx.Full does, so that a million leases that end together do not stop everything else.
+// maxDue bounds what is done at once of what is due, as engine.Tx.Full does, so that a million
+// leases that end together do not stop everything else.
 const maxDue = 1000
 
 // OnTimer does what is due in a queue.
@@ -25,8 +26,8 @@ func (m *machine) OnTimer(tx *engine.Tx, token []byte) {
 	}
 }
 
-// catchUp does what is due, and sets the timer for what comes next. Everything happens as of the time it was due at, so it makes no difference when
-// that is noticed.
+// catchUp does what is due, and sets the timer for what comes next. Everything happens as of the
+// time it was due at, so it makes no difference when that is noticed.
 func (s *session) catchUp() {
 	s.changed = true
 	s.unschedule()
@@ -97,8 +98,8 @@ func (s *session) forgetOld(left int) {
 	}
 }
 
-// scanDue calls f for up to left rows of an index by time, from one time up to another. It returns the time of the first row it leaves, and how many
-// more it would have done.
+// scanDue calls f for up to left rows of an index by time, from one time up to another. It returns
+// the time of the first row it leaves, and how many more it would have done.
 func (s *session) scanDue(kind byte, number uint64, from, to int64, left int, f func(k []byte, due int64)) (next int64, more int) {
 	return scanDue(s.tx, dueKey(nil, kind, number, from), numberKey(nil, kind, number), to, left, f)
 }

@@ -20,8 +20,8 @@ func (s *session) enqueue(b *enqueueBody) ([]byte, error) {
 	return result, nil
 }
 
-// add adds a message, or returns the seq of the one it is a duplicate of. Its check comes last of all that can fail: those that a command has added
-// before go with it, if it fails.
+// add adds a message, or returns the seq of the one it is a duplicate of. Its check comes last of
+// all that can fail: those that a command has added before go with it, if it fails.
 func (s *session) add(n *newMessage) (seq uint64, duplicate bool, err error) {
 	if len(n.dedup) > 0 {
 		if seq, duplicate = s.known(n.dedup); duplicate {
@@ -62,7 +62,8 @@ func (s *session) setMessage(p position, w *messageRow) {
 	s.tx.Insert(m.buf, m.row)
 }
 
-// neverFits is the error of what the queue would not take if it were empty: to wait for room is no use.
+// neverFits is the error of what the queue would not take if it were empty: to wait for room is no
+// use.
 type neverFits struct{ error }
 
 // Lasts is of what the engine asks of the errors of messages.
@@ -83,7 +84,8 @@ func (s *session) checkRoom(n, bytes int64) error {
 		return engine.Errorf(ErrBusy, "queue %q is full: it holds %d messages, its max length is %d", s.name, s.held(), limit)
 	}
 	if limit := s.settings.maxBytes; limit > 0 && s.bytes+bytes > limit {
-		return engine.Errorf(ErrBusy, "queue %q is full: with %d bytes more than its %d it would exceed max bytes (%d)", s.name, bytes, s.bytes, limit)
+		return engine.Errorf(ErrBusy, "queue %q is full: with %d bytes more than its %d it would exceed max bytes (%d)", s.name, bytes,
+			s.bytes, limit)
 	}
 	return nil
 }

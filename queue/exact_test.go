@@ -9,7 +9,8 @@ import (
 	"github.com/floedb/floe/queue"
 )
 
-// manyDue is more than a command does of what is due at once: what is behind that is still as it was, and must not be taken for it.
+// manyDue is more than a command does of what is due at once: what is behind that is still as it
+// was, and must not be taken for it.
 const manyDue = 2500
 
 // leaseMany fills a queue and leases all of it, for a second.
@@ -34,7 +35,8 @@ func leaseMany(t *testing.T, s *queue.Store, settings queue.Settings) (leased []
 	return leased
 }
 
-// TestAckExactlyAtTheEnd: a lease that ends now has ended, also if more end now than one command takes back.
+// TestAckExactlyAtTheEnd: a lease that ends now has ended, also if more end now than one command
+// takes back.
 func TestAckExactlyAtTheEnd(t *testing.T) {
 	r := newRig(t, 1)
 	s, ctx := storeOf(r, "n"), t.Context()
@@ -59,7 +61,8 @@ func TestAckExactlyAtTheEnd(t *testing.T) {
 	r.Verify()
 }
 
-// TestDequeueExactlyAtTheEnd: without a pause between attempts a message is there again the moment its lease ends.
+// TestDequeueExactlyAtTheEnd: without a pause between attempts a message is there again the moment
+// its lease ends.
 func TestDequeueExactlyAtTheEnd(t *testing.T) {
 	r := newRig(t, 1)
 	s, ctx := storeOf(r, "n"), t.Context()
@@ -76,7 +79,8 @@ func TestDequeueExactlyAtTheEnd(t *testing.T) {
 	r.Verify()
 }
 
-// TestDedupExactlyAtTheEnd: a key whose window ends now stands for nothing, also if the windows of more keys end now than one command forgets.
+// TestDedupExactlyAtTheEnd: a key whose window ends now stands for nothing, also if the windows of
+// more keys end now than one command forgets.
 func TestDedupExactlyAtTheEnd(t *testing.T) {
 	r := newRig(t, 1)
 	s, ctx := storeOf(r, "n"), t.Context()
@@ -106,7 +110,8 @@ func TestDedupExactlyAtTheEnd(t *testing.T) {
 	r.Verify()
 }
 
-// TestRedriveStopsWhereTheQueueIsFull: a dead letter that does not fit is not left out for a smaller one behind it.
+// TestRedriveStopsWhereTheQueueIsFull: a dead letter that does not fit is not left out for a
+// smaller one behind it.
 func TestRedriveStopsWhereTheQueueIsFull(t *testing.T) {
 	r := newRig(t, 1)
 	s, ctx := storeOf(r, "n"), t.Context()

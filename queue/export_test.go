@@ -19,7 +19,8 @@ const (
 	MaxDue      = maxDue
 )
 
-// NewForgetful returns a machine that remembers next to nothing, so that it has to look into the state often.
+// NewForgetful returns a machine that remembers next to nothing, so that it has to look into the
+// state often.
 func NewForgetful() engine.Machine {
 	return newMachineOf(limits{items: 3, bytes: 1000, row: 300, queues: 2000})
 }

@@ -25,7 +25,8 @@ func TestEachFailure(t *testing.T) {
 		call := func(f func(s *queue.Store) error) func(engine.Door) error {
 			return func(d engine.Door) error { return f(engine.StoreOf[queue.Store](engine.NewRouter(d), "n", 0)) }
 		}
-		missing := func(err error) error { return machinetest.Except(err, queue.ErrNotFound) } // what is asked for does not exist, unless the question fails
+		// what is asked for does not exist, unless the question fails
+		missing := func(err error) error { return machinetest.Except(err, queue.ErrNotFound) }
 		r.EachFailure(map[string]func(engine.Door) error{
 			"Configure":     call(func(s *queue.Store) error { return s.Configure(ctx, "q", queue.Settings{MaxLen: 1000}) }),
 			"Delete":        call(func(s *queue.Store) error { return missing(s.Delete(ctx, "none")) }),

@@ -22,7 +22,8 @@ func command(tb testing.TB, op engine.Operation) engine.Command {
 	return cmd
 }
 
-// someOps are operations that succeed one after the other in an empty namespace, each as an entry: they leave a queue with messages in every state.
+// someOps are operations that succeed one after the other in an empty namespace, each as an entry:
+// they leave a queue with messages in every state.
 func someOps() []engine.Operation {
 	return []engine.Operation{
 		queue.ConfigureOp("q", queue.Settings{MaxLen: 100, MaxBytes: 10_000, MaxAttempts: 2, DeadRetention: time.Hour}),
@@ -33,7 +34,8 @@ func someOps() []engine.Operation {
 		engine.OpOfCondition(queue.Held("q", "2-4")),
 		queue.ExtendOp("q", "2-4", 1500*time.Millisecond),
 		queue.EnqueueManyOp("q", []queue.NewMessage{
-			{Payload: []byte("a"), Options: []queue.EnqueueOption{queue.Headers(map[string]string{"trace": "x"})}}, {Options: []queue.EnqueueOption{queue.Delay(time.Second)}}, {Payload: []byte("again")}, {Payload: []byte("acked")},
+			{Payload: []byte("a"), Options: []queue.EnqueueOption{queue.Headers(map[string]string{"trace": "x"})}},
+			{Options: []queue.EnqueueOption{queue.Delay(time.Second)}}, {Payload: []byte("again")}, {Payload: []byte("acked")},
 		}),
 		queue.PauseOp("q"),
 		queue.ResumeOp("q"),
@@ -54,8 +56,9 @@ func otherOps() []engine.Operation {
 	}
 }
 
-// FuzzApplyCommand applies bodies that nobody encoded: each is refused or carried out, nothing panics but for a body that does not decode and is not admitted, and all rows still make sense. What Admit lets
-// through is not malformed when it is applied. Time goes by between the commands.
+// FuzzApplyCommand applies bodies that nobody encoded: each is refused or carried out, nothing
+// panics but for a body that does not decode and is not admitted, and all rows still make sense.
+// What Admit lets through is not malformed when it is applied. Time goes by between the commands.
 func FuzzApplyCommand(f *testing.F) {
 	for _, op := range append(someOps(), otherOps()...) {
 		cmd := command(f, op)

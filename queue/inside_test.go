@@ -21,11 +21,13 @@ func TestQueriesArriveAsTheyWere(t *testing.T) {
 	at := func(ms int64) time.Time { return time.UnixMilli(ms) }
 	stats := Stats{
 		Name: "q", CreatedAt: at(3), Paused: true, Settings: Settings{4, 5, 6, 7 * time.Millisecond, 8 * time.Hour, 9 * time.Hour, 10},
-		Ready: 11, Delayed: 12, Inflight: 13, Dead: 14, Bytes: 15, Enqueued: 16, Duplicates: 17, Dequeued: 18, Acked: 19, Expired: 20, Purged: 21, Discarded: 22,
+		Ready: 11, Delayed: 12, Inflight: 13, Dead: 14, Bytes: 15, Enqueued: 16, Duplicates: 17, Dequeued: 18, Acked: 19, Expired: 20,
+		Purged: 21, Discarded: 22,
 	}
 	message := Message{
-		Queue: "q", Seq: 3, Priority: 4, Payload: []byte("payload"), Headers: map[string]string{"a": "b"}, State: Dead, Attempts: 5, MaxAttempts: 6,
-		EnqueuedAt: at(7), LeaseUntil: at(8), AvailableAt: at(9), DiedAt: at(10), LastError: "why", Size: 11,
+		Queue: "q", Seq: 3, Priority: 4, Payload: []byte("payload"), Headers: map[string]string{"a": "b"}, State: Dead, Attempts: 5,
+		MaxAttempts: 6,
+		EnqueuedAt:  at(7), LeaseUntil: at(8), AvailableAt: at(9), DiedAt: at(10), LastError: "why", Size: 11,
 	}
 	all := []Message{message, {Queue: "r", Seq: 1}}
 	wire := engine.NewWire([]engine.Primitive{table()})
@@ -45,7 +47,8 @@ func TestQueriesArriveAsTheyWere(t *testing.T) {
 		},
 		{
 			&deadQuery{namespace: "n", name: "q", after: 3, limit: 4, maxBytes: 5, text: "t", withoutBody: true},
-			&deadQuery{namespace: "n", name: "q", after: 3, limit: 4, maxBytes: 5, text: "t", withoutBody: true, found: true, items: all, next: 6, more: true},
+			&deadQuery{namespace: "n", name: "q", after: 3, limit: 4, maxBytes: 5, text: "t", withoutBody: true, found: true, items: all,
+				next: 6, more: true},
 		},
 		{&messageQuery{namespace: "n", name: "q", seq: 3}, &messageQuery{namespace: "n", name: "q", seq: 3, found: true, items: all}},
 	} {
@@ -59,7 +62,8 @@ func TestQueriesArriveAsTheyWere(t *testing.T) {
 		}
 	}
 	headers := map[string]string(nil)
-	if err := codec.DecodeFields(codec.AppendBytes([]byte{1}, []byte{0xff}), &headers, func(m *map[string]string, f *codec.Fields) { engine.CodePairMap(f, "headers", m) }); err == nil {
+	if err := codec.DecodeFields(codec.AppendBytes([]byte{1}, []byte{0xff}), &headers,
+		func(m *map[string]string, f *codec.Fields) { engine.CodePairMap(f, "headers", m) }); err == nil {
 		t.Errorf("malformed headers are decoded: %v", headers)
 	}
 	arrives := func(q engine.Query) error {
@@ -70,18 +74,24 @@ func TestQueriesArriveAsTheyWere(t *testing.T) {
 	}
 	machinetest.TryLimits(t, []machinetest.Limit{
 		{Name: "limit of a list", Least: 1, Most: MaxPageItems, Try: func(n int64) error { return arrives(&listQuery{limit: int(n)}) }},
-		{Name: "limit of messages", Least: 1, Most: MaxPageItems, Try: func(n int64) error { return arrives(&peekQuery{limit: int(n), maxBytes: 1}) }},
-		{Name: "bytes of messages", Least: 1, Most: maxPageBytes, Try: func(n int64) error { return arrives(&peekQuery{limit: 1, maxBytes: int(n)}) }},
-		{Name: "state", Least: math.MinInt64, Most: int64(Leased), Try: func(n int64) error { return arrives(&peekQuery{limit: 1, maxBytes: 1, state: State(n)}) }},
-		{Name: "limit of dead letters", Least: 1, Most: MaxPageItems, Try: func(n int64) error { return arrives(&deadQuery{limit: int(n), maxBytes: 1}) }},
-		{Name: "bytes of dead letters", Least: 1, Most: maxPageBytes, Try: func(n int64) error { return arrives(&deadQuery{limit: 1, maxBytes: int(n)}) }},
+		{Name: "limit of messages", Least: 1, Most: MaxPageItems,
+			Try: func(n int64) error { return arrives(&peekQuery{limit: int(n), maxBytes: 1}) }},
+		{Name: "bytes of messages", Least: 1, Most: maxPageBytes,
+			Try: func(n int64) error { return arrives(&peekQuery{limit: 1, maxBytes: int(n)}) }},
+		{Name: "state", Least: math.MinInt64, Most: int64(Leased),
+			Try: func(n int64) error { return arrives(&peekQuery{limit: 1, maxBytes: 1, state: State(n)}) }},
+		{Name: "limit of dead letters", Least: 1, Most: MaxPageItems,
+			Try: func(n int64) error { return arrives(&deadQuery{limit: int(n), maxBytes: 1}) }},
+		{Name: "bytes of dead letters", Least: 1, Most: maxPageBytes,
+			Try: func(n int64) error { return arrives(&deadQuery{limit: 1, maxBytes: int(n)}) }},
 		{Name: "bytes of a filter", Least: math.MinInt64, Most: MaxFilterBytes, Try: func(n int64) error {
 			return arrives(&deadQuery{limit: 1, maxBytes: 1, text: strings.Repeat("a", int(n))})
 		}},
 	})
 }
 
-// TestLimitsOfOtherProcesses: a command that another process made has the limits of one that was made here.
+// TestLimitsOfOtherProcesses: a command that another process made has the limits of one that was
+// made here.
 func TestLimitsOfOtherProcesses(t *testing.T) {
 	bytes := func(n int64) []byte { return make([]byte, n) }
 	receipts := func(n int64) (all []receipt) {
@@ -100,37 +110,54 @@ func TestLimitsOfOtherProcesses(t *testing.T) {
 	}
 	const none = math.MinInt64
 	limits := []machinetest.Limit{
-		{Name: "max", Least: 1, Most: MaxBatch, Says: []string{"max", "1-1000"}, Try: func(n int64) error { return dequeue.Op("q", dequeueBody{n, 1}, nil).Err }},
-		{Name: "delay of a nack", Least: 0, Most: maxDurationMillis, Says: []string{"delay"}, Try: func(n int64) error { return nack.Op("q", nackBody{flags: nackDelayed, delay: n}, nil).Err }},
-		{Name: "bytes of a reason", Least: none, Most: MaxReasonBytes, Says: []string{"reason of 1025 bytes", "1024"}, Try: func(n int64) error { return nack.Op("q", nackBody{reason: bytes(n)}, nil).Err }},
-		{Name: "bytes of a filter", Least: none, Most: MaxFilterBytes, Says: []string{"1025", "1024"}, Try: func(n int64) error { return redrive.Op("q", redriveBody{filter: bytes(n)}, nil).Err }},
-		{Name: "messages", Least: 1, Most: MaxBatch, Says: []string{"messages", "1-1000"}, Try: func(n int64) error { return messages(n, newMessage{}) }},
-		{Name: "delay", Least: 0, Most: maxDurationMillis, Says: []string{"delay"}, Try: func(n int64) error { return messages(1, newMessage{delay: n}) }},
-		{Name: "max attempts", Least: 0, Most: MaxAttemptsLimit, Says: []string{"max attempts"}, Try: func(n int64) error { return messages(1, newMessage{maxAttempts: n}) }},
-		{Name: "bytes of a dedup key", Least: none, Most: MaxDedupKeyBytes, Says: []string{"dedup key", "256", "255"}, Try: func(n int64) error { return messages(1, newMessage{dedup: bytes(n)}) }},
-		{Name: "max length", Least: 0, Most: math.MaxInt64, Says: []string{"bounds -1"}, Try: func(n int64) error { return set(func(s *settings) { s.maxLen = n }) }},
-		{Name: "max bytes", Least: 0, Most: math.MaxInt64, Says: []string{"-1 are negative"}, Try: func(n int64) error { return set(func(s *settings) { s.maxBytes = n }) }},
-		{Name: "attempts", Least: 1, Most: MaxAttemptsLimit, Says: []string{"max attempts"}, Try: func(n int64) error { return set(func(s *settings) { s.maxAttempts = n }) }},
-		{Name: "shortest back-off", Least: 0, Most: 7, Says: []string{"ms"}, Try: func(n int64) error { return set(func(s *settings) { s.backoffMin, s.backoffMax = n, 7 }) }},
-		{Name: "longest back-off", Least: 0, Most: maxDurationMillis, Says: []string{"duration"}, Try: func(n int64) error { return set(func(s *settings) { s.backoffMin, s.backoffMax = 0, n }) }},
-		{Name: "retention", Least: 0, Most: maxDurationMillis, Says: []string{"duration"}, Try: func(n int64) error { return set(func(s *settings) { s.deadRetention = n }) }},
-		{Name: "dedup window", Least: 1, Most: maxDurationMillis, Says: []string{"ms"}, Try: func(n int64) error { return set(func(s *settings) { s.dedupWindow = n }) }},
+		{Name: "max", Least: 1, Most: MaxBatch, Says: []string{"max", "1-1000"},
+			Try: func(n int64) error { return dequeue.Op("q", dequeueBody{n, 1}, nil).Err }},
+		{Name: "delay of a nack", Least: 0, Most: maxDurationMillis, Says: []string{"delay"},
+			Try: func(n int64) error { return nack.Op("q", nackBody{flags: nackDelayed, delay: n}, nil).Err }},
+		{Name: "bytes of a reason", Least: none, Most: MaxReasonBytes, Says: []string{"reason of 1025 bytes", "1024"},
+			Try: func(n int64) error { return nack.Op("q", nackBody{reason: bytes(n)}, nil).Err }},
+		{Name: "bytes of a filter", Least: none, Most: MaxFilterBytes, Says: []string{"1025", "1024"},
+			Try: func(n int64) error { return redrive.Op("q", redriveBody{filter: bytes(n)}, nil).Err }},
+		{Name: "messages", Least: 1, Most: MaxBatch, Says: []string{"messages", "1-1000"},
+			Try: func(n int64) error { return messages(n, newMessage{}) }},
+		{Name: "delay", Least: 0, Most: maxDurationMillis, Says: []string{"delay"},
+			Try: func(n int64) error { return messages(1, newMessage{delay: n}) }},
+		{Name: "max attempts", Least: 0, Most: MaxAttemptsLimit, Says: []string{"max attempts"},
+			Try: func(n int64) error { return messages(1, newMessage{maxAttempts: n}) }},
+		{Name: "bytes of a dedup key", Least: none, Most: MaxDedupKeyBytes, Says: []string{"dedup key", "256", "255"},
+			Try: func(n int64) error { return messages(1, newMessage{dedup: bytes(n)}) }},
+		{Name: "max length", Least: 0, Most: math.MaxInt64, Says: []string{"bounds -1"},
+			Try: func(n int64) error { return set(func(s *settings) { s.maxLen = n }) }},
+		{Name: "max bytes", Least: 0, Most: math.MaxInt64, Says: []string{"-1 are negative"},
+			Try: func(n int64) error { return set(func(s *settings) { s.maxBytes = n }) }},
+		{Name: "attempts", Least: 1, Most: MaxAttemptsLimit, Says: []string{"max attempts"},
+			Try: func(n int64) error { return set(func(s *settings) { s.maxAttempts = n }) }},
+		{Name: "shortest back-off", Least: 0, Most: 7, Says: []string{"ms"},
+			Try: func(n int64) error { return set(func(s *settings) { s.backoffMin, s.backoffMax = n, 7 }) }},
+		{Name: "longest back-off", Least: 0, Most: maxDurationMillis, Says: []string{"duration"},
+			Try: func(n int64) error { return set(func(s *settings) { s.backoffMin, s.backoffMax = 0, n }) }},
+		{Name: "retention", Least: 0, Most: maxDurationMillis, Says: []string{"duration"},
+			Try: func(n int64) error { return set(func(s *settings) { s.deadRetention = n }) }},
+		{Name: "dedup window", Least: 1, Most: maxDurationMillis, Says: []string{"ms"},
+			Try: func(n int64) error { return set(func(s *settings) { s.dedupWindow = n }) }},
 	}
 	for name, lease := range map[string]func(ms int64) engine.Op{
 		"dequeue": func(ms int64) engine.Op { return dequeue.Op("q", dequeueBody{1, ms}, nil) },
 		"extend":  func(ms int64) engine.Op { return extend.Op("q", extendBody{lease: ms}, nil) },
 		"renew":   func(ms int64) engine.Op { return renew.Op("q", renewBody{ms, receiptsBody{receipts(1)}}, nil) },
 	} {
-		limits = append(limits, machinetest.Limit{Name: "lease of " + name, Least: 1, Most: maxDurationMillis, Says: []string{"lease"}, Try: func(n int64) error { return lease(n).Err }})
+		limits = append(limits, machinetest.Limit{Name: "lease of " + name, Least: 1, Most: maxDurationMillis, Says: []string{"lease"},
+			Try: func(n int64) error { return lease(n).Err }})
 	}
 	for name, of := range map[string]func(b receiptsBody) engine.Op{
 		"ack":     func(b receiptsBody) engine.Op { return ack.Op("q", b, nil) },
 		"release": func(b receiptsBody) engine.Op { return release.Op("q", b, nil) },
 		"renew":   func(b receiptsBody) engine.Op { return renew.Op("q", renewBody{1, b}, nil) },
 	} {
-		limits = append(limits, machinetest.Limit{Name: "receipts of " + name, Least: 1, Most: MaxBatch, Says: []string{"receipts", "1-1000"}, Try: func(n int64) error {
-			return of(receiptsBody{receipts(max(n, 0))}).Err
-		}})
+		limits = append(limits, machinetest.Limit{Name: "receipts of " + name, Least: 1, Most: MaxBatch,
+			Says: []string{"receipts", "1-1000"}, Try: func(n int64) error {
+				return of(receiptsBody{receipts(max(n, 0))}).Err
+			}})
 	}
 	machinetest.TryLimits(t, limits)
 	if err := messages(1, newMessage{headers: []byte{0xff}}); err == nil {
@@ -156,7 +183,8 @@ func (m *machine) queryRoom(v *engine.View, room *roomQuery) (err error) {
 			return err
 		}
 	}
-	if room.room, err = m.ReadRoom(v, "n", room.name); err == nil && room.asked != nil && (room.room.Messages == 0 || room.room.Bytes == 0) {
+	if room.room, err = m.ReadRoom(v, "n", room.name); err == nil && room.asked != nil &&
+		(room.room.Messages == 0 || room.room.Bytes == 0) {
 		select {
 		case room.asked <- struct{}{}:
 		default:
@@ -188,7 +216,8 @@ func newInsideRig(t *testing.T) (*machinetest.Rig, *machine, func(...engine.Oper
 	}
 }
 
-// TestRoom: how much a queue takes is what its bounds leave, and whoever waits for some hears of all that makes room.
+// TestRoom: how much a queue takes is what its bounds leave, and whoever waits for some hears of
+// all that makes room.
 func TestRoom(t *testing.T) {
 	r, _, do := newInsideRig(t)
 	roomOf := func(name string) protocol.QueueRoom {
@@ -257,7 +286,8 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// TestVerifyReportsValues changes one value of a row, or of what is remembered, at a time: Verify has to say so.
+// TestVerifyReportsValues changes one value of a row, or of what is remembered, at a time: Verify
+// has to say so.
 func TestVerifyReportsValues(t *testing.T) {
 	type damage struct {
 		*machinetest.Rig
@@ -329,74 +359,82 @@ func TestVerifyReportsValues(t *testing.T) {
 		damage func(damage)
 		want   string
 	}{
-		"a name that can not be": {func(r damage) { old := row(r, "q"); set(r, append(slices.Clone(old.Key), 0), old.Value) }, "queue name"},
-		"settings":               {queue(func(q *record) { q.settings.maxAttempts = 0 }), "max attempts 0 is not"},
-		"no id":                  {queue(func(q *record) { q.id = 0 }), "id 0, generation"},
-		"generation before id":   {queue(func(q *record) { q.gen = q.id - 1 }), "; the shard is at"},
-		"generation to come":     {queue(func(q *record) { q.gen = 1000 }), "generation 1000, created at"},
-		"time of creation":       {queue(func(q *record) { q.createdAt++ }), "; the shard is at"},
-		"acked":                  {queue(func(q *record) { q.acked++ }), "are accounted for"},
-		"purged":                 {queue(func(q *record) { q.purged++ }), "are accounted for"},
-		"discarded":              {queue(func(q *record) { q.discarded++ }), "are accounted for"},
-		"enqueued":               {queue(func(q *record) { q.enqueued++ }), "are accounted for"},
-		"enqueued and acked":     {queue(func(q *record) { q.enqueued, q.acked = q.enqueued+1, q.acked+1 }), "are accounted for"},
-		"last seq":               {queue(func(q *record) { q.seq++ }), "are accounted for"},
-		"expired":                {queue(func(q *record) { q.expired = -1 }), "a counter is -1"},
-		"duplicates":             {queue(func(q *record) { q.duplicates = -1 }), "a counter is -1"},
-		"ready":                  {queue(func(q *record) { q.ready++ }), "ready: its row counts"},
-		"bytes":                  {queue(func(q *record) { q.bytes++ }), "bytes: its row counts"},
-		"lane":                   {queue(func(q *record) { q.lanes[0].first = q.seq + 2 }), "the last message is"},
-		"lanes of nothing":       {queue(func(q *record) { q.ready, q.delayed, q.inflight = 0, 0, 0 }), "its lane"},
-		"mark of delays":         {queue(func(q *record) { q.nextDelayed = never }), "is before the mark"},
-		"mark of deaths":         {queue(func(q *record) { q.nextDead = never }), "dead letter 1: "},
-		"mark of keys":           {queue(func(q *record) { q.nextDedup = never }), `dedup key "k" until`},
-		"mark of ready ones":     {queue(func(q *record) { q.again = end }), "is before the mark"},
-		"timer":                  {queue(func(q *record) { q.timer = never }), "its timer is at"},
-		"timer behind a lease":   {queue(func(q *record) { q.timer = never }), "the lease of message"},
-		"retention":              {queue(func(q *record) { q.settings.deadRetention, q.timer = 1, q.nextDead+2 }), "something is due at"},
-		"enqueued to come":       {message(func(w *messageRow) { w.enqueuedAt++ }), "message row"},
-		"headers":                {message(func(w *messageRow) { w.headers = []byte{0xff} }), "message 3: headers"},
-		"size of a lease":        {delivery("l", func(w *leaseRow) { w.size++ }), "its delivery"},
-		"flags of a lease":       {delivery("l", func(w *leaseRow) { w.flags ^= flagIndexed }), "its delivery"},
-		"attempts of a lease":    {delivery("l", func(w *leaseRow) { w.attempts = w.maxAttempts + 1 }), "its delivery"},
-		"limit of a lease":       {delivery("l", func(w *leaseRow) { w.maxAttempts++ }), "its delivery"},
-		"number of a lease":      {delivery("l", func(w *leaseRow) { w.lsn = 1000 }), "its delivery 1000"},
-		"lease in memory":        {delivery("l", func(w *leaseRow) { w.at++ }), "memory differs from the lease"},
-		"not dead":               {delivery("o", func(w *leaseRow) { w.attempts = w.maxAttempts }), "is not dead after"},
-		"dead without attempts":  {dead(func(w *deadRow) { w.attempts = 0 }), "dead letter 1: 0 attempts"},
-		"dead of more attempts":  {dead(func(w *deadRow) { w.attempts = w.maxAttempts + 1 }), "dead letter 1: "},
-		"dead before born":       {dead(func(w *deadRow) { w.enqueuedAt = w.diedAt + 1 }), "dead letter 1: "},
-		"death to come":          {dead(func(w *deadRow) { w.diedAt += 1000 }), "dead letter 1: "},
-		"headers of the dead":    {dead(func(w *deadRow) { w.headers = []byte{0xff} }), "message 1: headers"},
+		"a name that can not be": {func(r damage) { old := row(r, "q"); set(r, append(slices.Clone(old.Key), 0), old.Value) },
+			"queue name"},
+		"settings":              {queue(func(q *record) { q.settings.maxAttempts = 0 }), "max attempts 0 is not"},
+		"no id":                 {queue(func(q *record) { q.id = 0 }), "id 0, generation"},
+		"generation before id":  {queue(func(q *record) { q.gen = q.id - 1 }), "; the shard is at"},
+		"generation to come":    {queue(func(q *record) { q.gen = 1000 }), "generation 1000, created at"},
+		"time of creation":      {queue(func(q *record) { q.createdAt++ }), "; the shard is at"},
+		"acked":                 {queue(func(q *record) { q.acked++ }), "are accounted for"},
+		"purged":                {queue(func(q *record) { q.purged++ }), "are accounted for"},
+		"discarded":             {queue(func(q *record) { q.discarded++ }), "are accounted for"},
+		"enqueued":              {queue(func(q *record) { q.enqueued++ }), "are accounted for"},
+		"enqueued and acked":    {queue(func(q *record) { q.enqueued, q.acked = q.enqueued+1, q.acked+1 }), "are accounted for"},
+		"last seq":              {queue(func(q *record) { q.seq++ }), "are accounted for"},
+		"expired":               {queue(func(q *record) { q.expired = -1 }), "a counter is -1"},
+		"duplicates":            {queue(func(q *record) { q.duplicates = -1 }), "a counter is -1"},
+		"ready":                 {queue(func(q *record) { q.ready++ }), "ready: its row counts"},
+		"bytes":                 {queue(func(q *record) { q.bytes++ }), "bytes: its row counts"},
+		"lane":                  {queue(func(q *record) { q.lanes[0].first = q.seq + 2 }), "the last message is"},
+		"lanes of nothing":      {queue(func(q *record) { q.ready, q.delayed, q.inflight = 0, 0, 0 }), "its lane"},
+		"mark of delays":        {queue(func(q *record) { q.nextDelayed = never }), "is before the mark"},
+		"mark of deaths":        {queue(func(q *record) { q.nextDead = never }), "dead letter 1: "},
+		"mark of keys":          {queue(func(q *record) { q.nextDedup = never }), `dedup key "k" until`},
+		"mark of ready ones":    {queue(func(q *record) { q.again = end }), "is before the mark"},
+		"timer":                 {queue(func(q *record) { q.timer = never }), "its timer is at"},
+		"timer behind a lease":  {queue(func(q *record) { q.timer = never }), "the lease of message"},
+		"retention":             {queue(func(q *record) { q.settings.deadRetention, q.timer = 1, q.nextDead+2 }), "something is due at"},
+		"enqueued to come":      {message(func(w *messageRow) { w.enqueuedAt++ }), "message row"},
+		"headers":               {message(func(w *messageRow) { w.headers = []byte{0xff} }), "message 3: headers"},
+		"size of a lease":       {delivery("l", func(w *leaseRow) { w.size++ }), "its delivery"},
+		"flags of a lease":      {delivery("l", func(w *leaseRow) { w.flags ^= flagIndexed }), "its delivery"},
+		"attempts of a lease":   {delivery("l", func(w *leaseRow) { w.attempts = w.maxAttempts + 1 }), "its delivery"},
+		"limit of a lease":      {delivery("l", func(w *leaseRow) { w.maxAttempts++ }), "its delivery"},
+		"number of a lease":     {delivery("l", func(w *leaseRow) { w.lsn = 1000 }), "its delivery 1000"},
+		"lease in memory":       {delivery("l", func(w *leaseRow) { w.at++ }), "memory differs from the lease"},
+		"not dead":              {delivery("o", func(w *leaseRow) { w.attempts = w.maxAttempts }), "is not dead after"},
+		"dead without attempts": {dead(func(w *deadRow) { w.attempts = 0 }), "dead letter 1: 0 attempts"},
+		"dead of more attempts": {dead(func(w *deadRow) { w.attempts = w.maxAttempts + 1 }), "dead letter 1: "},
+		"dead before born":      {dead(func(w *deadRow) { w.enqueuedAt = w.diedAt + 1 }), "dead letter 1: "},
+		"death to come":         {dead(func(w *deadRow) { w.diedAt += 1000 }), "dead letter 1: "},
+		"headers of the dead":   {dead(func(w *deadRow) { w.headers = []byte{0xff} }), "message 1: headers"},
 		"dead and alive": {func(r damage) {
 			old, m := row(r, "x"), row(r, "m")
 			set(r, append(append(slices.Clone(m.Key[:numberAt]), 0), old.Key[numberAt:]...), m.Value)
 		}, "message 1 is dead and alive"},
-		"queues counted wrongly":     {func(r damage) { r.Tamper(0, machinetest.Row{Machine: engine.MachineQueue, Key: row(r, "q").Key}) }, `its row counts 1 queues, there are 0`},
-		"leases of no queue":         {func(r damage) { r.m.leases[1000] = new(leases) }, "memory has leases of generation 1000"},
-		"leases counted in memory":   {func(r damage) { r.m.inflight++ }, "memory counts"},
-		"generation in memory":       {remembered(func(q *memory) { q.gen++ }), "memory at"},
-		"other leases in memory":     {remembered(func(q *memory) { q.leases = new(leases) }), "leases, the row counts"},
-		"lease lost in memory":       {remembered(func(q *memory) { clear(q.leases.bySeq) }), "leases, the row counts"},
-		"fresh one lost in memory":   {remembered(func(q *memory) { q.fresh.items = q.fresh.items[:0] }), "among the fresh ones"},
-		"fresh one known to memory":  {remembered(func(q *memory) { q.fresh.items = append(q.fresh.items, item{at: position{100, 1000}}) }), "fresh messages, the state"},
-		"ready one lost in memory":   {remembered(func(q *memory) { q.again.items = q.again.items[:0] }), "among those that are ready again"},
-		"ready one known to memory":  {remembered(func(q *memory) { q.again.items = append(q.again.items, item{at: position{100, 1000}}) }), "that are ready again, the state"},
+		"queues counted wrongly": {func(r damage) { r.Tamper(0, machinetest.Row{Machine: engine.MachineQueue, Key: row(r, "q").Key}) },
+			`its row counts 1 queues, there are 0`},
+		"leases of no queue":       {func(r damage) { r.m.leases[1000] = new(leases) }, "memory has leases of generation 1000"},
+		"leases counted in memory": {func(r damage) { r.m.inflight++ }, "memory counts"},
+		"generation in memory":     {remembered(func(q *memory) { q.gen++ }), "memory at"},
+		"other leases in memory":   {remembered(func(q *memory) { q.leases = new(leases) }), "leases, the row counts"},
+		"lease lost in memory":     {remembered(func(q *memory) { clear(q.leases.bySeq) }), "leases, the row counts"},
+		"fresh one lost in memory": {remembered(func(q *memory) { q.fresh.items = q.fresh.items[:0] }), "among the fresh ones"},
+		"fresh one known to memory": {remembered(func(q *memory) { q.fresh.items = append(q.fresh.items, item{at: position{100, 1000}}) }),
+			"fresh messages, the state"},
+		"ready one lost in memory": {remembered(func(q *memory) { q.again.items = q.again.items[:0] }),
+			"among those that are ready again"},
+		"ready one known to memory": {remembered(func(q *memory) { q.again.items = append(q.again.items, item{at: position{100, 1000}}) }),
+			"that are ready again, the state"},
 		"a ready one of another seq": {remembered(func(q *memory) { q.again.items[0].at.seq = 1000 }), "among those that are ready again"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, m, do := newInsideRig(t)
-			do(ConfigureOp("q", Settings{MaxAttempts: 2, DeadRetention: time.Hour}), EnqueueOp("q", []byte("dead"), Priority(0), DedupKey("k")), DequeueOp("q", Lease(time.Hour)))
+			do(ConfigureOp("q", Settings{MaxAttempts: 2, DeadRetention: time.Hour}),
+				EnqueueOp("q", []byte("dead"), Priority(0), DedupKey("k")), DequeueOp("q", Lease(time.Hour)))
 			lease, err := decodeLease(row(damage{r, m}, "l").Value)
 			if err != nil {
 				t.Fatal(err)
 			}
-			do(NackOp("q", []Receipt{receipt{1, lease.lsn}.public()}, ToDLQ()), EnqueueOp("q", []byte("again")), DequeueOp("q", Lease(time.Hour)))
+			do(NackOp("q", []Receipt{receipt{1, lease.lsn}.public()}, ToDLQ()), EnqueueOp("q", []byte("again")),
+				DequeueOp("q", Lease(time.Hour)))
 			if lease, err = decodeLease(row(damage{r, m}, "l").Value); err != nil {
 				t.Fatal(err)
 			}
 			do(
-				NackOp("q", []Receipt{receipt{2, lease.lsn}.public()}, Delay(0)), EnqueueOp("q", []byte("leased"), Priority(1)), DequeueOp("q", Lease(time.Hour)),
+				NackOp("q", []Receipt{receipt{2, lease.lsn}.public()}, Delay(0)), EnqueueOp("q", []byte("leased"),
+					Priority(1)), DequeueOp("q", Lease(time.Hour)),
 				EnqueueOp("q", []byte("fresh")), EnqueueOp("q", nil, Delay(time.Hour)),
 			)
 			r.Verify()

@@ -1,6 +1,7 @@
 package queue
 
-// lease is a delivery that has not ended: what the row 'l' of the message says, as far as ending it takes.
+// lease is a delivery that has not ended: what the row 'l' of the message says, as far as ending it
+// takes.
 type lease struct {
 	at          position
 	lsn         uint64 // of the delivery
@@ -16,7 +17,8 @@ type lease struct {
 // lease returns the lease that a row 'l' says.
 func (w *leaseRow) lease(p position) lease {
 	return lease{
-		at: p, lsn: w.lsn, deadline: w.at, attempts: w.attempts, maxAttempts: w.maxAttempts, size: w.size, indexed: w.flags&flagIndexed != 0,
+		at: p, lsn: w.lsn, deadline: w.at, attempts: w.attempts, maxAttempts: w.maxAttempts, size: w.size,
+		indexed: w.flags&flagIndexed != 0,
 	}
 }
 
@@ -37,12 +39,14 @@ func (l *lease) kind() byte {
 	return 'm'
 }
 
-// before is the order in which leases end; of those that end together, the one of the first message is the first.
+// before is the order in which leases end; of those that end together, the one of the first message
+// is the first.
 func (l *lease) before(o *lease) bool {
 	return l.deadline < o.deadline || l.deadline == o.deadline && l.at.less(o.at)
 }
 
-// leases are those of a queue: by the message's seq, and with the one that ends first in front of a heap.
+// leases are those of a queue: by the message's seq, and with the one that ends first in front of a
+// heap.
 type leases struct {
 	bySeq map[uint64]*lease
 	heap  []*lease

@@ -46,7 +46,8 @@ func TestInvalid(t *testing.T) {
 		{"max attempts", enqueue(queue.MaxAttempts(1_000_001)), []string{"1000001"}},
 		{"payload", func() error { _, err := jobs.Enqueue(ctx, "q", []byte(long)); return err }, []string{"1025", "1000"}},
 		{"no messages", func() error { _, err := jobs.EnqueueMany(ctx, "q", nil); return err }, []string{"0 messages", "1000"}},
-		{"many messages", func() error { _, err := jobs.EnqueueMany(ctx, "q", make([]queue.NewMessage, 1001)); return err }, []string{"1001 messages"}},
+		{"many messages", func() error { _, err := jobs.EnqueueMany(ctx, "q", make([]queue.NewMessage, 1001)); return err },
+			[]string{"1001 messages"}},
 		{"one of many", func() error {
 			_, err := jobs.EnqueueMany(ctx, "q", []queue.NewMessage{{}, {Options: []queue.EnqueueOption{queue.Priority(300)}}})
 			return err
@@ -61,25 +62,30 @@ func TestInvalid(t *testing.T) {
 		}, []string{"can not wait 1s"}},
 		{"receipt", func() error { _, err := jobs.Ack(ctx, "q", "1"); return err }, []string{`"1"`}},
 		{"no receipts", func() error { _, err := jobs.Ack(ctx, "q"); return err }, []string{"0 receipts"}},
-		{"receipt twice", func() error { _, err := jobs.Ack(ctx, "q", "1-1", "2-1", "1-1"); return err }, []string{"duplicate receipt 1-1"}},
+		{"receipt twice", func() error { _, err := jobs.Ack(ctx, "q", "1-1", "2-1", "1-1"); return err },
+			[]string{"duplicate receipt 1-1"}},
 		{"nack of no receipts", func() error { _, err := jobs.Nack(ctx, "q", nil); return err }, []string{"0 receipts", "1-1000"}},
-		{"nack of a receipt twice", func() error { _, err := jobs.Nack(ctx, "q", []queue.Receipt{"1-1", "2-1", "1-1"}); return err }, []string{"duplicate receipt 1-1"}},
+		{"nack of a receipt twice", func() error { _, err := jobs.Nack(ctx, "q", []queue.Receipt{"1-1", "2-1", "1-1"}); return err },
+			[]string{"duplicate receipt 1-1"}},
 		{"nack of a bad receipt", func() error { _, err := jobs.Nack(ctx, "q", []queue.Receipt{"1-1", "2"}); return err }, []string{`"2"`}},
-		{"receipts", func() error { _, err := jobs.Ack(ctx, "q", make([]queue.Receipt, 1001)...); return err }, []string{"1001 receipts", "1000"}},
+		{"receipts", func() error { _, err := jobs.Ack(ctx, "q", make([]queue.Receipt, 1001)...); return err },
+			[]string{"1001 receipts", "1000"}},
 		{"nack delay", nack(queue.Delay(-1)), []string{"delay -1ns"}},
 		{"nack both", nack(queue.Delay(1), queue.ToDLQ()), []string{"mutually exclusive"}},
 		{"reason", nack(queue.Reason(long)), []string{"1025", "1024"}},
 		{"extend", func() error { _, err := jobs.Extend(ctx, "q", "1-1", 0); return err }, []string{"lease 0s"}},
 		{"max length", configure(queue.Settings{MaxLen: -1}), []string{"max length -1"}},
 		{"attempts", configure(queue.Settings{MaxAttempts: 1_000_001}), []string{"1000001", "1000000"}},
-		{"back-off", configure(queue.Settings{BackoffMin: time.Hour, BackoffMax: time.Minute}), []string{"min back-off 1h", "max back-off 1m"}},
+		{"back-off", configure(queue.Settings{BackoffMin: time.Hour, BackoffMax: time.Minute}),
+			[]string{"min back-off 1h", "max back-off 1m"}},
 		{"retention", configure(queue.Settings{DeadRetention: -1}), []string{"dead letter retention -1ns"}},
 		{"limit 0", func() error { _, err := jobs.Messages("q").Page(ctx, queue.Limit(0)); return err }, []string{"limit 0", "1000"}},
 		{"limit", func() error { _, err := jobs.Page(ctx, queue.Limit(1001)); return err }, []string{"limit 1001"}},
 		{"cursor", func() error { _, err := jobs.Messages("q").Page(ctx, queue.Cursor("256-1")); return err }, []string{`"256-1"`}},
 		{"dead cursor", func() error { _, err := jobs.DeadLetters("q").Page(ctx, queue.Cursor("x")); return err }, []string{`"x"`}},
 		{"state", func() error { _, err := jobs.Messages("q").Page(ctx, queue.InState(queue.Dead)); return err }, []string{"state dead"}},
-		{"filter", func() error { _, err := jobs.DeadLetters("q").RequeueAll(ctx, queue.Contains(long)); return err }, []string{"1025", "1024"}},
+		{"filter", func() error { _, err := jobs.DeadLetters("q").RequeueAll(ctx, queue.Contains(long)); return err },
+			[]string{"1025", "1024"}},
 		{"system namespace", func() error { _, err := node.Queue("_x").Enqueue(ctx, "q", nil); return err }, []string{"_x"}},
 	} {
 		err := c.f()
@@ -221,12 +227,14 @@ func TestDequeueBytes(t *testing.T) {
 	if len(page.Items) != 5 || page.Cursor != "100-5" {
 		t.Errorf("Messages returned %d messages of 1 MiB and cursor %q", len(page.Items), page.Cursor)
 	}
-	if _, err := jobs.EnqueueMany(ctx, "q", slices.Repeat([]queue.NewMessage{{Payload: make([]byte, 1<<20)}}, 4)); !errors.Is(err, queue.ErrInvalid) {
+	if _, err := jobs.EnqueueMany(ctx, "q", slices.Repeat([]queue.NewMessage{{Payload: make([]byte, 1<<20)}}, 4)); !errors.Is(err,
+		queue.ErrInvalid) {
 		t.Errorf("EnqueueMany of 4 MiB and more: %v, want ErrInvalid", err)
 	}
 }
 
-// TestWaitersTakeTurns has more consumers waiting than there are messages: as many get one, those who came first, and all others go on waiting.
+// TestWaitersTakeTurns has more consumers waiting than there are messages: as many get one, those
+// who came first, and all others go on waiting.
 func TestWaitersTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := must(floe.Open(floe.Config{Shards: 1}))
@@ -296,7 +304,8 @@ func TestPauseAndResume(t *testing.T) {
 	})
 }
 
-// TestShortMaxBackoff: a BackoffMax below the default of BackoffMin was refused, and the error named a BackoffMin of 0s.
+// TestShortMaxBackoff: a BackoffMax below the default of BackoffMin was refused, and the error
+// named a BackoffMin of 0s.
 func TestShortMaxBackoff(t *testing.T) {
 	jobs, ctx := openStore(t), within(t)
 	must(0, jobs.Configure(ctx, "q", queue.Settings{BackoffMax: 500 * time.Millisecond}))

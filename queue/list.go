@@ -56,12 +56,14 @@ type listOptions struct {
 
 func newListOptions() listOptions { return listOptions{Listing: engine.NewListing()} }
 
-// Limit sets how many items a page holds at most, 1 to 1000; the default is 100. Iterators read pages of this size.
+// Limit sets how many items a page holds at most, 1 to 1000; the default is 100. Iterators read
+// pages of this size.
 func Limit(n int) PageOption { return engine.Limit(n) }
 
-// Cursor continues a listing behind an earlier page, with its Cursor. What has come or gone meanwhile shows or not, depending on where it is; all
-// else is neither skipped nor repeated. A cursor says what stands last on its page: of queues the name, of dead letters the Seq, of messages
-// priority and Seq, as "100-17".
+// Cursor continues a listing behind an earlier page, with its Cursor. What has come or gone
+// meanwhile shows or not, depending on where it is; all else is neither skipped nor repeated. A
+// cursor says what stands last on its page: of queues the name, of dead letters the Seq, of
+// messages priority and Seq, as "100-17".
 func Cursor(c string) PageOption { return engine.Cursor(c) }
 
 // Prefix lists only queues whose names begin with p.
@@ -98,7 +100,8 @@ type ContainsOption struct {
 	text string
 }
 
-// Contains takes only dead letters with the text, of up to 1024 bytes, in their payload or last error.
+// Contains takes only dead letters with the text, of up to 1024 bytes, in their payload or last
+// error.
 func Contains(text string) ContainsOption {
 	c := ContainsOption{text: text}
 	c.filter = engine.FilterOf(c.applyFilter)
@@ -117,7 +120,8 @@ func checkFilter(text string) error {
 	return nil
 }
 
-// Get returns what is in a queue, and what has become of all that ever was. Nothing is counted for it. Errors: ErrNotFound.
+// Get returns what is in a queue, and what has become of all that ever was. Nothing is counted for
+// it. Errors: ErrNotFound.
 func (s *Store) Get(ctx context.Context, name string) (Stats, error) {
 	if err := checkName(name); err != nil {
 		return Stats{}, err
@@ -134,14 +138,15 @@ func (s *Store) Get(ctx context.Context, name string) (Stats, error) {
 
 // Page returns a page of the queues of the namespace, in order of their names, over all shards.
 //
-// Options: Limit, Cursor, Prefix. Errors: ErrInvalid for a limit that is not 1-1000, a prefix of more than 255 bytes, and a cursor that is no name with
-// the prefix.
+// Options: Limit, Cursor, Prefix. Errors: ErrInvalid for a limit that is not 1-1000, a prefix of
+// more than 255 bytes, and a cursor that is no name with the prefix.
 func (s *Store) Page(ctx context.Context, opts ...ListOption) (page Page[Stats], err error) {
 	o, err := engine.ListingOf(opts)
 	if err != nil {
 		return page, err
 	}
-	parts, _, err := engine.AskAll(ctx, &s.scope, listQuery{namespace: s.scope.Namespace(), prefix: o.Prefix, after: o.Cursor, limit: o.Limit})
+	parts, _, err := engine.AskAll(ctx, &s.scope,
+		listQuery{namespace: s.scope.Namespace(), prefix: o.Prefix, after: o.Cursor, limit: o.Limit})
 	if err != nil {
 		return page, err
 	}
@@ -149,15 +154,17 @@ func (s *Store) Page(ctx context.Context, opts ...ListOption) (page Page[Stats],
 	return engine.Merge(parts, o.Limit, found, func(s Stats) string { return s.Name }, engine.First), nil
 }
 
-// All iterates over the queues of the namespace, in order of their names. Each pair is a queue and nil, or a zero Stats and an error, after which
-// iteration ends; nothing runs before the first step, and break or a done ctx releases everything.
+// All iterates over the queues of the namespace, in order of their names. Each pair is a queue and
+// nil, or a zero Stats and an error, after which iteration ends; nothing runs before the first
+// step, and break or a done ctx releases everything.
 //
 // Options and errors are those of Page.
 func (s *Store) All(ctx context.Context, opts ...ListOption) iter.Seq2[Stats, error] {
 	return engine.All(ctx, s.Page, opts)
 }
 
-// Messages are the messages of a queue, those that are leased or delayed too, but not its dead letters. Looking at them changes nothing.
+// Messages are the messages of a queue, those that are leased or delayed too, but not its dead
+// letters. Looking at them changes nothing.
 type Messages struct {
 	store *Store
 	queue string
@@ -166,16 +173,18 @@ type Messages struct {
 // Messages returns what reads, deletes and lists the messages of a queue.
 func (s *Store) Messages(name string) Messages { return Messages{s, name} }
 
-// Page returns a page of the messages, in the order in which they would be delivered if all were ready. A page ends early when its payloads
-// exceed 4 MiB; with InState it may be empty and not the last.
+// Page returns a page of the messages, in the order in which they would be delivered if all were
+// ready. A page ends early when its payloads exceed 4 MiB; with InState it may be empty and not the
+// last.
 //
-// Options: Limit, Cursor, InState, NoPayload. Errors: ErrNotFound if the queue does not exist; ErrInvalid for options out of their limits and
-// for what is no cursor.
+// Options: Limit, Cursor, InState, NoPayload. Errors: ErrNotFound if the queue does not exist;
+// ErrInvalid for options out of their limits and for what is no cursor.
 func (l Messages) Page(ctx context.Context, opts ...MessageOption) (page Page[Message], err error) {
 	o := newListOptions()
 	engine.Apply(&o, opts)
 	s := l.store
-	q := peekQuery{namespace: s.scope.Namespace(), name: l.queue, limit: o.Limit, maxBytes: maxPageBytes, state: o.state, withoutBody: o.withoutPayload}
+	q := peekQuery{namespace: s.scope.Namespace(), name: l.queue, limit: o.Limit, maxBytes: maxPageBytes, state: o.state,
+		withoutBody: o.withoutPayload}
 	if o.Cursor != "" {
 		var ok bool
 		if q.after, ok = parsePlace(o.Cursor); !ok {
@@ -195,7 +204,8 @@ func (l Messages) Page(ctx context.Context, opts ...MessageOption) (page Page[Me
 	return page, nil
 }
 
-// All iterates over the messages, in the order of Page and by the contract of Store.All. Options and errors are those of Page.
+// All iterates over the messages, in the order of Page and by the contract of Store.All. Options
+// and errors are those of Page.
 func (l Messages) All(ctx context.Context, opts ...MessageOption) iter.Seq2[Message, error] {
 	return engine.All(ctx, l.Page, opts)
 }
@@ -223,10 +233,12 @@ func parsePlace(cursor string) (position, bool) {
 	return at, err1 == nil && err2 == nil && at.cursor() == cursor
 }
 
-// Get returns a message by its Seq, in whichever state it is: ready, delayed, leased or dead. Looking at it changes nothing. It takes a look or two
-// for each priority that messages of the queue have, however many messages there are. Receipt is empty.
+// Get returns a message by its Seq, in whichever state it is: ready, delayed, leased or dead.
+// Looking at it changes nothing. It takes a look or two for each priority that messages of the
+// queue have, however many messages there are. Receipt is empty.
 //
-// Errors: ErrNotFound if the queue does not exist, or no message of it has this Seq: it was acked, purged or deleted, or never existed.
+// Errors: ErrNotFound if the queue does not exist, or no message of it has this Seq: it was acked,
+// purged or deleted, or never existed.
 func (l Messages) Get(ctx context.Context, seq uint64) (Message, error) {
 	q := messageQuery{namespace: l.store.scope.Namespace(), name: l.queue, seq: seq}
 	if err := l.store.look(ctx, l.queue, nil, &q); err != nil {
@@ -241,10 +253,11 @@ func (l Messages) Get(ctx context.Context, seq uint64) (Message, error) {
 	return q.items[0], nil
 }
 
-// Delete deletes a message by its Seq if it is ready, delayed or a dead letter; its DedupKey stays remembered. A message that is leased is
-// its consumer's to settle.
+// Delete deletes a message by its Seq if it is ready, delayed or a dead letter; its DedupKey stays
+// remembered. A message that is leased is its consumer's to settle.
 //
-// Errors: ErrConflict if the message is leased; ErrNotFound if the queue does not exist, or no message of it has this Seq.
+// Errors: ErrConflict if the message is leased; ErrNotFound if the queue does not exist, or no
+// message of it has this Seq.
 func (l Messages) Delete(ctx context.Context, seq uint64) error {
 	_, err := removeMessage.Do(ctx, &l.store.scope, l.queue, seqBody{seq}, nil)
 	return err
@@ -263,16 +276,17 @@ type DeadLetters struct {
 // DeadLetters returns what requeues, deletes and lists the dead letters of a queue.
 func (s *Store) DeadLetters(name string) DeadLetters { return DeadLetters{s, name} }
 
-// Page returns a page of the dead letters, in order of their Seq. A page ends early when its payloads exceed 4 MiB; with Contains it may be empty
-// and not the last.
+// Page returns a page of the dead letters, in order of their Seq. A page ends early when its
+// payloads exceed 4 MiB; with Contains it may be empty and not the last.
 //
-// Options: Limit, Cursor, Contains, NoPayload. Errors: ErrNotFound if the queue does not exist; ErrInvalid for options out of their limits and
-// for what is no cursor.
+// Options: Limit, Cursor, Contains, NoPayload. Errors: ErrNotFound if the queue does not exist;
+// ErrInvalid for options out of their limits and for what is no cursor.
 func (l DeadLetters) Page(ctx context.Context, opts ...DeadOption) (page Page[Message], err error) {
 	o := newListOptions()
 	engine.Apply(&o, opts)
 	s := l.store
-	q := deadQuery{namespace: s.scope.Namespace(), name: l.queue, limit: o.Limit, maxBytes: maxPageBytes, text: o.text, withoutBody: o.withoutPayload}
+	q := deadQuery{namespace: s.scope.Namespace(), name: l.queue, limit: o.Limit, maxBytes: maxPageBytes, text: o.text,
+		withoutBody: o.withoutPayload}
 	if o.Cursor != "" {
 		if q.after, err = strconv.ParseUint(o.Cursor, 10, 64); err != nil || strconv.FormatUint(q.after, 10) != o.Cursor {
 			o.Fail(engine.BadCursor(o.Cursor))
@@ -291,12 +305,14 @@ func (l DeadLetters) Page(ctx context.Context, opts ...DeadOption) (page Page[Me
 	return page, nil
 }
 
-// All iterates over the dead letters, in the order of Page and by the contract of Store.All. Options and errors are those of Page.
+// All iterates over the dead letters, in the order of Page and by the contract of Store.All.
+// Options and errors are those of Page.
 func (l DeadLetters) All(ctx context.Context, opts ...DeadOption) iter.Seq2[Message, error] {
 	return engine.All(ctx, l.Page, opts)
 }
 
-// Get returns a dead letter by its Seq. Errors: ErrNotFound if the queue or the dead letter does not exist.
+// Get returns a dead letter by its Seq. Errors: ErrNotFound if the queue or the dead letter does
+// not exist.
 func (l DeadLetters) Get(ctx context.Context, seq uint64) (Message, error) {
 	m, err := Messages(l).Get(ctx, seq)
 	if err == nil && m.State != Dead {
@@ -307,15 +323,18 @@ func (l DeadLetters) Get(ctx context.Context, seq uint64) (Message, error) {
 
 // Requeue makes a dead letter ready, in its old place, as if it had never been delivered.
 //
-// Errors: ErrNotFound if the queue or the dead letter does not exist; ErrBusy if the queue is bounded and full.
+// Errors: ErrNotFound if the queue or the dead letter does not exist; ErrBusy if the queue is
+// bounded and full.
 func (l DeadLetters) Requeue(ctx context.Context, seq uint64) error {
 	_, err := requeue.Do(ctx, &l.store.scope, l.queue, seqBody{seq}, nil)
 	return err
 }
 
-// RequeueAll makes all dead letters ready, or those that hold a text, and returns how many, also beside an error. It goes in steps of up to 1,000.
+// RequeueAll makes all dead letters ready, or those that hold a text, and returns how many, also
+// beside an error. It goes in steps of up to 1,000.
 //
-// Options: Contains. Errors: ErrNotFound; ErrInvalid for a filter over its limit; ErrBusy if the queue is bounded and becomes full.
+// Options: Contains. Errors: ErrNotFound; ErrInvalid for a filter over its limit; ErrBusy if the
+// queue is bounded and becomes full.
 func (l DeadLetters) RequeueAll(ctx context.Context, opts ...FilterOption) (requeued int64, err error) {
 	var o listOptions
 	opts, o.Err = engine.Given(opts)

@@ -7,7 +7,8 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// maxInflight is how many messages may be leased in a shard: each takes about 150 bytes of memory on every replica.
+// maxInflight is how many messages may be leased in a shard: each takes about 150 bytes of memory
+// on every replica.
 const maxInflight = 1_000_000
 
 // Timer tokens.
@@ -86,7 +87,8 @@ type session struct {
 	changed bool
 }
 
-// open opens a queue, which it creates or returns nil if there is none. What is due happens first, as the timer would have done it.
+// open opens a queue, which it creates or returns nil if there is none. What is due happens first,
+// as the timer would have done it.
 func (m *machine) open(tx *engine.Tx, name []byte, create bool) (*session, error) {
 	m.buf = queueKey(m.buf[:0], tx.Namespace(), name)
 	b, ok := tx.Get(m.buf)
@@ -140,7 +142,8 @@ func (s *session) release() {
 // note notes what is changed in memory.
 func (s *session) note(c change) { s.m.queues.Change(s.tx, s.id, s.memory, c) }
 
-// save writes the queue's row, if anything has changed, and wakes who can have what has become ready.
+// save writes the queue's row, if anything has changed, and wakes who can have what has become
+// ready.
 func (s *session) save() {
 	if !s.changed {
 		return
@@ -200,7 +203,8 @@ func (s *session) unschedule() {
 	}
 }
 
-// enter adds a message that is ready to one of the indexes: to that of the fresh ones with its row, which is copied, or, with nil, to the other.
+// enter adds a message that is ready to one of the indexes: to that of the fresh ones with its row,
+// which is copied, or, with nil, to the other.
 func (s *session) enter(p position, row []byte) {
 	s.ready++
 	s.woken++
@@ -215,6 +219,7 @@ func (s *session) enter(p position, row []byte) {
 	if w.wants(p) {
 		w.put(w.item(p, row))
 	}
-	// Also if the window did not want it: the next time it is filled, by the same command perhaps, it does.
+	// Also if the window did not want it: the next time it is filled, by the same command perhaps,
+	// it does.
 	s.note(change{kind: kind, item: item{at: p}})
 }

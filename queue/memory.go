@@ -8,8 +8,9 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// memory is what the applying goroutine remembers of a queue: where its indexes begin. It says what the rows say, those of the batch being
-// applied included, so that no answer depends on whether a queue is remembered.
+// memory is what the applying goroutine remembers of a queue: where its indexes begin. It says what
+// the rows say, those of the batch being applied included, so that no answer depends on whether a
+// queue is remembered.
 type memory struct {
 	id, gen uint64
 	fresh   window  // of fresh messages
@@ -17,13 +18,15 @@ type memory struct {
 	leases  *leases // those of the machine, see machine.leases
 }
 
-// footprint is about what a queue takes in memory. Leases stay in memory also if the queue does not, and have their own bound, maxInflight.
+// footprint is about what a queue takes in memory. Leases stay in memory also if the queue does
+// not, and have their own bound, maxInflight.
 func (q *memory) footprint() int {
 	const fixed, perItem = 512, 40
 	return fixed + q.fresh.bytes + perItem*(cap(q.fresh.items)+cap(q.again.items))
 }
 
-// change is something done to what is remembered of a queue, and what it takes to undo it (see engine.Memory).
+// change is something done to what is remembered of a queue, and what it takes to undo it (see
+// engine.Memory).
 type change struct {
 	kind  changeKind
 	item  item
@@ -100,7 +103,8 @@ func (m *machine) newMemory(r *record) *memory {
 	if l == nil {
 		l = new(leases)
 	}
-	return &memory{id: r.id, gen: r.gen, fresh: window{rest: fresh, max: &m.limits}, again: window{rest: r.again, max: &m.limits}, leases: l}
+	return &memory{id: r.id, gen: r.gen, fresh: window{rest: fresh, max: &m.limits}, again: window{rest: r.again, max: &m.limits},
+		leases: l}
 }
 
 // load remembers a queue.
@@ -113,8 +117,9 @@ func (m *machine) load(r *record) *memory {
 	return q
 }
 
-// restoreLeases reads the leases of all queues. Apply can not do that: it would stop the shard for as long as a million of them take. A row that does not
-// decode is left to load, which misses it, and to Verify.
+// restoreLeases reads the leases of all queues. Apply can not do that: it would stop the shard for
+// as long as a million of them take. A row that does not decode is left to load, which misses it,
+// and to Verify.
 func (m *machine) restoreLeases(v *engine.View) error {
 	m.leases = make(map[uint64]*leases)
 	return v.Scan([]byte{'l'}, []byte{'l' + 1}, func(k, value []byte) (more bool, err error) {
@@ -134,7 +139,8 @@ func (m *machine) restoreLeases(v *engine.View) error {
 	})
 }
 
-// fillFresh fills the window of fresh messages, which is empty, from the state: with as many as are wanted, and some more.
+// fillFresh fills the window of fresh messages, which is empty, from the state: with as many as are
+// wanted, and some more.
 func (q *memory) fillFresh(tx *engine.Tx, lanes []lane, want int) {
 	w := &q.fresh
 	w.widen(want)

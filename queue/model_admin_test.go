@@ -69,7 +69,8 @@ func (m *model) drawAdmin(name string) modelOp {
 	if n < 5 {
 		return m.drawConfigure(name)
 	}
-	op := []engine.Operation{queue.PauseOp(name), queue.ResumeOp(name), queue.ResumeOp(name), queue.PurgeOp(name), queue.DeleteOp(name)}[n-5]
+	op := []engine.Operation{queue.PauseOp(name), queue.ResumeOp(name), queue.ResumeOp(name), queue.PurgeOp(name),
+		queue.DeleteOp(name)}[n-5]
 	return modelOp{name: fmt.Sprintf("admin %d %s", n, name), op: op, apply: func() (any, error) {
 		q := m.queues[name]
 		if q == nil {

@@ -80,7 +80,8 @@ func scrub(v any) any {
 	return v
 }
 
-// txn does several operations in a transaction, which is taken back as a whole if one of them fails.
+// txn does several operations in a transaction, which is taken back as a whole if one of them
+// fails.
 func (m *model) txn() {
 	m.settle()
 	before := m.snapshot()
@@ -122,7 +123,8 @@ func (m *model) txn() {
 	}
 }
 
-// name draws a queue; in a spread namespace all of them are in one shard, so that transactions are possible.
+// name draws a queue; in a spread namespace all of them are in one shard, so that transactions are
+// possible.
 func (m *model) name() string { return "{t}" + string(rune('a'+m.rng.IntN(3))) }
 
 func (m *model) draw() modelOp {
@@ -223,9 +225,10 @@ func (m *model) open(name string) *modelQueue {
 func (m *model) drawEnqueue(name string) modelOp {
 	if m.rng.IntN(4) > 0 {
 		n, text, add := m.newMessage()
-		return modelOp{name: "enqueue " + name + " " + text, op: queue.EnqueueOp(name, n.Payload, n.Options...), apply: func() (any, error) {
-			return add(m.open(name))
-		}}
+		return modelOp{name: "enqueue " + name + " " + text, op: queue.EnqueueOp(name, n.Payload, n.Options...),
+			apply: func() (any, error) {
+				return add(m.open(name))
+			}}
 	}
 	var messages []queue.NewMessage
 	var adds []func(*modelQueue) (queue.Enqueued, error)
@@ -282,7 +285,8 @@ func (m *model) drawDequeue(name string) modelOp {
 	}
 }
 
-// receipt draws a receipt, which may be good, stale or nonsense, and says whose it is when it is looked at.
+// receipt draws a receipt, which may be good, stale or nonsense, and says whose it is when it is
+// looked at.
 func (m *model) receipt(name string) (queue.Receipt, func() *modelMessage) {
 	r := queue.Receipt("1-1")
 	if q := m.queues[name]; q != nil {
@@ -351,27 +355,28 @@ func (m *model) drawNack(name string) modelOp {
 		reason = strings.Repeat("r", 1+m.rng.IntN(5))
 		opts = append(opts, queue.Reason(reason))
 	}
-	return modelOp{name: fmt.Sprintf("nack %s %s delay %d bury %v", name, r, delay, bury), op: queue.NackOp(name, []queue.Receipt{r}, opts...), apply: func() (any, error) {
-		q, msg := m.queues[name], find()
-		if q == nil {
-			return nil, queue.ErrNotFound
-		}
-		if msg == nil {
-			return nil, queue.ErrConflict
-		}
-		wait := delay
-		if delay < 0 {
-			wait = q.backoff(msg.m.Attempts)
-		}
-		attempts := msg.m.MaxAttempts
-		if bury {
-			msg.m.MaxAttempts = 0
-		}
-		q.giveBack(msg, m.now(), wait, reason)
-		msg.m.MaxAttempts = attempts
-		q.settle(m.now())
-		return nil, nil
-	}}
+	return modelOp{name: fmt.Sprintf("nack %s %s delay %d bury %v", name, r, delay, bury),
+		op: queue.NackOp(name, []queue.Receipt{r}, opts...), apply: func() (any, error) {
+			q, msg := m.queues[name], find()
+			if q == nil {
+				return nil, queue.ErrNotFound
+			}
+			if msg == nil {
+				return nil, queue.ErrConflict
+			}
+			wait := delay
+			if delay < 0 {
+				wait = q.backoff(msg.m.Attempts)
+			}
+			attempts := msg.m.MaxAttempts
+			if bury {
+				msg.m.MaxAttempts = 0
+			}
+			q.giveBack(msg, m.now(), wait, reason)
+			msg.m.MaxAttempts = attempts
+			q.settle(m.now())
+			return nil, nil
+		}}
 }
 
 func (m *model) drawExtend(name string) modelOp {
@@ -413,20 +418,21 @@ func (m *model) drawRenew(name string) modelOp {
 func (m *model) drawRelease(name string) modelOp {
 	first, find := m.receipt(name)
 	second, findSecond := m.receipt(name)
-	return modelOp{name: fmt.Sprintf("release %s %s %s", name, first, second), op: queue.ReleaseOp(name, first, second), apply: func() (any, error) {
-		q, n := m.queues[name], int64(0)
-		if q == nil {
-			return nil, queue.ErrNotFound
-		}
-		for _, f := range []func() *modelMessage{find, findSecond} {
-			if msg := f(); msg != nil {
-				n++
-				reason := msg.m.LastError
-				msg.m.Attempts--
-				q.giveBack(msg, m.now(), 0, reason)
-				msg.m.State = queue.Ready
+	return modelOp{name: fmt.Sprintf("release %s %s %s", name, first, second), op: queue.ReleaseOp(name, first, second),
+		apply: func() (any, error) {
+			q, n := m.queues[name], int64(0)
+			if q == nil {
+				return nil, queue.ErrNotFound
 			}
-		}
-		return n, nil
-	}}
+			for _, f := range []func() *modelMessage{find, findSecond} {
+				if msg := f(); msg != nil {
+					n++
+					reason := msg.m.LastError
+					msg.m.Attempts--
+					q.giveBack(msg, m.now(), 0, reason)
+					msg.m.State = queue.Ready
+				}
+			}
+			return n, nil
+		}}
 }

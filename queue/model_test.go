@@ -16,8 +16,9 @@ import (
 	"github.com/floedb/floe/queue"
 )
 
-// TestModel does random operations and transactions, many of them failing, on nodes that restart and crash at random, and compares every result, error,
-// count and listing with those of plain maps.
+// TestModel does random operations and transactions, many of them failing, on nodes that restart
+// and crash at random, and compares every result, error, count and listing with those of plain
+// maps.
 //
 //	go test -run TestModel -seed 7 -runs 1600 ./queue
 func TestModel(t *testing.T) {
@@ -64,7 +65,8 @@ type modelKey struct {
 
 func newModel(t *testing.T, rng *rand.Rand, g machinetest.Ground, spread bool) *model {
 	router := g.Router()
-	return &model{t: t, rng: rng, ground: g, router: router, store: engine.StoreOf[queue.Store](router, "n", 0), spread: spread, queues: make(map[string]*modelQueue)}
+	return &model{t: t, rng: rng, ground: g, router: router, store: engine.StoreOf[queue.Store](router, "n", 0), spread: spread,
+		queues: make(map[string]*modelQueue)}
 }
 
 func (m *model) now() int64 { return m.ground.Now() }
@@ -112,7 +114,8 @@ func (q *modelQueue) settle(now int64) {
 		if msg.m.State == queue.Delayed && msg.after <= now {
 			msg.m.State = queue.Ready
 		}
-		if died := msg.m.DiedAt; msg.m.State == queue.Dead && q.settings.DeadRetention > 0 && !died.Add(q.settings.DeadRetention).After(time.UnixMilli(now)) {
+		if died := msg.m.DiedAt; msg.m.State == queue.Dead && q.settings.DeadRetention > 0 &&
+			!died.Add(q.settings.DeadRetention).After(time.UnixMilli(now)) {
 			delete(q.messages, seq)
 			q.stats.Discarded++
 		}
@@ -161,7 +164,8 @@ func (q *modelQueue) count(name string) queue.Stats {
 	return s
 }
 
-// bytesOf returns what counts of a message: its payload, and its headers with a length of one byte, or two, before each name and value.
+// bytesOf returns what counts of a message: its payload, and its headers with a length of one byte,
+// or two, before each name and value.
 func bytesOf(m *queue.Message) int64 {
 	n := len(m.Payload)
 	for name, value := range m.Headers {
@@ -233,8 +237,10 @@ func (m *model) Compare() {
 	for _, name := range slices.Sorted(maps.Keys(m.queues)) {
 		q := m.queues[name]
 		want = append(want, q.count(name))
-		m.compareMessages("Messages", name, collect(m.store.Messages(name).All(ctx, queue.Limit(1+m.rng.IntN(20)))), q.in(queue.Ready, queue.Delayed, queue.Leased))
-		m.compareMessages("Messages leased", name, collect(m.store.Messages(name).All(ctx, queue.InState(queue.Leased))), q.in(queue.Leased))
+		m.compareMessages("Messages", name, collect(m.store.Messages(name).All(ctx, queue.Limit(1+m.rng.IntN(20)))),
+			q.in(queue.Ready, queue.Delayed, queue.Leased))
+		m.compareMessages("Messages leased", name, collect(m.store.Messages(name).All(ctx, queue.InState(queue.Leased))),
+			q.in(queue.Leased))
 		dead := q.in(queue.Dead)
 		slices.SortFunc(dead, func(a, b *modelMessage) int { return cmp.Compare(a.m.Seq, b.m.Seq) })
 		m.compareBySeq(name, q)

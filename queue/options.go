@@ -9,15 +9,16 @@ import (
 
 // Limits and defaults of options.
 const (
-	MaxPriority       = 255
-	DefaultPriority   = 100
-	MaxDedupKeyBytes  = 255
-	MaxAttemptsLimit  = 1_000_000
-	MaxReasonBytes    = 1024
-	MaxHeaderBytes    = 64 << 10 // names and values of a message together
-	DefaultLease      = 30 * time.Second
-	defaultAttempts   = 5
-	maxDurationMillis = math.MaxInt64/int64(time.Millisecond) + 1 // what a time.Duration can hold, rounded up: added to any time of this age it does not overflow
+	MaxPriority      = 255
+	DefaultPriority  = 100
+	MaxDedupKeyBytes = 255
+	MaxAttemptsLimit = 1_000_000
+	MaxReasonBytes   = 1024
+	MaxHeaderBytes   = 64 << 10 // names and values of a message together
+	DefaultLease     = 30 * time.Second
+	defaultAttempts  = 5
+	// what a time.Duration can hold, rounded up: added to any time of this age it does not overflow
+	maxDurationMillis = math.MaxInt64/int64(time.Millisecond) + 1
 )
 
 var defaultSettings = settings{maxAttempts: defaultAttempts, backoffMin: 1000, backoffMax: 5 * 60 * 1000, dedupWindow: 60 * 60 * 1000}
@@ -62,8 +63,9 @@ func Priority(p int) EnqueueOption {
 	})
 }
 
-// DedupKey enqueues the message only if none was enqueued with the same key in the queue's DedupWindow (1 h by default): a repeat returns the Seq of that
-// one, whatever has become of it, and Duplicate. A key is 1 to 255 arbitrary bytes.
+// DedupKey enqueues the message only if none was enqueued with the same key in the queue's
+// DedupWindow (1 h by default): a repeat returns the Seq of that one, whatever has become of it,
+// and Duplicate. A key is 1 to 255 arbitrary bytes.
 func DedupKey(key string) EnqueueOption {
 	return enqueueOption(func(m *newMessage) {
 		if key == "" || len(key) > MaxDedupKeyBytes {
@@ -73,8 +75,9 @@ func DedupKey(key string) EnqueueOption {
 	})
 }
 
-// Headers gives the message headers, for those who must not look into the payload: names of 1-255 bytes of UTF-8 without control characters,
-// any values, 64 KiB together. They are as those of records in streams, and stay with the message when it is a dead letter.
+// Headers gives the message headers, for those who must not look into the payload: names of 1-255
+// bytes of UTF-8 without control characters, any values, 64 KiB together. They are as those of
+// records in streams, and stay with the message when it is a dead letter.
 func Headers(h map[string]string) EnqueueOption {
 	return enqueueOption(func(m *newMessage) {
 		if err := engine.CheckHeaders("queue", h); err != nil {
@@ -84,7 +87,8 @@ func Headers(h map[string]string) EnqueueOption {
 	})
 }
 
-// MaxAttempts sets how often the message is delivered before it becomes a dead letter, 1 to 1,000,000, in place of the queue's setting.
+// MaxAttempts sets how often the message is delivered before it becomes a dead letter, 1 to
+// 1,000,000, in place of the queue's setting.
 func MaxAttempts(n int) EnqueueOption {
 	return enqueueOption(func(m *newMessage) {
 		if n < 1 || n > MaxAttemptsLimit {
@@ -97,8 +101,8 @@ func MaxAttempts(n int) EnqueueOption {
 // DelayOption is the option of Delay; Enqueue and Nack take it.
 type DelayOption struct{ d time.Duration }
 
-// Delay makes a message ready d from now, for years if need be, but not before. It is counted in milliseconds, rounded up. For Nack it takes the
-// place of the back-off, also if it is 0.
+// Delay makes a message ready d from now, for years if need be, but not before. It is counted in
+// milliseconds, rounded up. For Nack it takes the place of the back-off, also if it is 0.
 func Delay(d time.Duration) DelayOption { return DelayOption{d} }
 
 func (o DelayOption) millis() (int64, error) {
@@ -147,7 +151,8 @@ type dequeueOption func(*dequeueOptions)
 
 func (f dequeueOption) applyDequeue(o *dequeueOptions) { f(o) }
 
-// Max sets how many messages Dequeue returns at most, 1 to 1000; the default is 1. It returns fewer if fewer are ready, or if they exceed 4 MiB.
+// Max sets how many messages Dequeue returns at most, 1 to 1000; the default is 1. It returns fewer
+// if fewer are ready, or if they exceed 4 MiB.
 func Max(n int) DequeueOption {
 	return dequeueOption(func(o *dequeueOptions) { o.body.max = int64(n) })
 }
@@ -216,7 +221,8 @@ func (f nackOption) applyNack(o *nackOptions) { f(o) }
 // ToDLQ makes the message a dead letter at once. It excludes Delay.
 func ToDLQ() NackOption { return nackOption(func(o *nackOptions) { o.body.flags |= nackBury }) }
 
-// Reason says why the message could not be dealt with, in up to 1024 bytes: it is the LastError of the message.
+// Reason says why the message could not be dealt with, in up to 1024 bytes: it is the LastError of
+// the message.
 func Reason(text string) NackOption {
 	return nackOption(func(o *nackOptions) { o.body.reason = []byte(text) })
 }
@@ -237,7 +243,8 @@ func (s Settings) millis() (settings, error) {
 		shown    any
 		negative bool
 	}{
-		{"max length", s.MaxLen, s.MaxLen < 0}, {"max bytes", s.MaxBytes, s.MaxBytes < 0}, {"max attempts", s.MaxAttempts, s.MaxAttempts < 0},
+		{"max length", s.MaxLen, s.MaxLen < 0}, {"max bytes", s.MaxBytes, s.MaxBytes < 0}, {"max attempts", s.MaxAttempts,
+			s.MaxAttempts < 0},
 		{"max back-off", s.BackoffMax, s.BackoffMax < 0}, {"dead letter retention", s.DeadRetention, s.DeadRetention < 0},
 		{"dedup window", s.DedupWindow, s.DedupWindow < 0},
 	} {
@@ -287,7 +294,8 @@ func (s *settings) check() error {
 	case s.maxAttempts < 1 || s.maxAttempts > MaxAttemptsLimit:
 		return engine.Errorf(ErrInvalid, "queue: settings: max attempts %d is not in 1-%d", s.maxAttempts, MaxAttemptsLimit)
 	case s.backoffMin > s.backoffMax || s.dedupWindow == 0:
-		return engine.Errorf(ErrInvalid, "queue: settings: back-off %d-%d ms, dedup window %d ms", s.backoffMin, s.backoffMax, s.dedupWindow)
+		return engine.Errorf(ErrInvalid, "queue: settings: back-off %d-%d ms, dedup window %d ms", s.backoffMin, s.backoffMax,
+			s.dedupWindow)
 	}
 	return nil
 }

@@ -103,7 +103,8 @@ func (m *machine) queryStats(v *engine.View, q *statsQuery) error {
 
 func (r *record) public(name string) Stats {
 	return Stats{
-		Name: name, CreatedAt: time.UnixMilli(r.createdAt), Paused: r.paused, Settings: r.settings.public(), Ready: r.ready, Delayed: r.delayed,
+		Name: name, CreatedAt: time.UnixMilli(r.createdAt), Paused: r.paused, Settings: r.settings.public(), Ready: r.ready,
+		Delayed:  r.delayed,
 		Inflight: r.inflight, Dead: r.dead, Bytes: r.bytes, Enqueued: r.enqueued, Duplicates: r.duplicates, Dequeued: r.deliveries,
 		Acked: r.acked, Expired: r.expired, Purged: r.purged, Discarded: r.discarded,
 	}
@@ -133,8 +134,8 @@ func (m *machine) queryPeek(v *engine.View, q *peekQuery) error {
 	return p.walk()
 }
 
-// peek walks over the messages of a queue, which have rows of two kinds, and, beside them, over what is known of those that were delivered: all
-// of it is in the same order.
+// peek walks over the messages of a queue, which have rows of two kinds, and, beside them, over
+// what is known of those that were delivered: all of it is in the same order.
 type peek struct {
 	q        *peekQuery
 	view     *engine.View
@@ -162,7 +163,8 @@ func (r *rows) has(message []byte) bool {
 func (p *peek) walk() (err error) {
 	for i, kind := range []byte("mnlo") {
 		r := &p.rows[i]
-		r.it, err = p.view.Iter(append(messageKey(nil, kind, p.record.gen, p.q.after), 0), key.PrefixEnd(numberKey(nil, kind, p.record.gen)))
+		r.it, err = p.view.Iter(append(messageKey(nil, kind, p.record.gen, p.q.after), 0),
+			key.PrefixEnd(numberKey(nil, kind, p.record.gen)))
 		if err != nil {
 			break
 		}
@@ -239,11 +241,13 @@ func (p *peek) row(message, value []byte) (more bool, err error) {
 	return true, nil
 }
 
-// public returns a message without its payload and headers. l is its row 'l', if it is leased, or its row 'o'; nil if it has neither.
+// public returns a message without its payload and headers. l is its row 'l', if it is leased, or
+// its row 'o'; nil if it has neither.
 func (w *messageRow) public(name string, at position, l *leaseRow, leased bool, now int64) Message {
 	m := Message{
-		Queue: name, Seq: at.seq, Priority: int(at.priority), State: Ready, MaxAttempts: int(w.maxAttempts), EnqueuedAt: time.UnixMilli(w.enqueuedAt),
-		Size: len(w.payload),
+		Queue: name, Seq: at.seq, Priority: int(at.priority), State: Ready, MaxAttempts: int(w.maxAttempts),
+		EnqueuedAt: time.UnixMilli(w.enqueuedAt),
+		Size:       len(w.payload),
 	}
 	available := w.availableAt
 	if l != nil {
@@ -259,7 +263,8 @@ func (w *messageRow) public(name string, at position, l *leaseRow, leased bool, 
 	return m
 }
 
-// queryMessage looks a message up by its seq. Its priority is not known: it is in one of the queue's lanes, or is a dead letter.
+// queryMessage looks a message up by its seq. Its priority is not known: it is in one of the
+// queue's lanes, or is a dead letter.
 func (m *machine) queryMessage(v *engine.View, q *messageQuery) error {
 	v.Freeze()
 	r, found, err := lookUp(v, q.namespace, q.name)
@@ -304,7 +309,8 @@ func (m *machine) queryMessage(v *engine.View, q *messageQuery) error {
 	return err
 }
 
-// find looks for the row of a message that is not dead, with two looks for each priority that messages of the queue have.
+// find looks for the row of a message that is not dead, with two looks for each priority that
+// messages of the queue have.
 func (r *record) find(seq uint64, get func(k []byte) ([]byte, bool)) (p position, row []byte, ok bool) {
 	if seq == 0 || seq > r.seq {
 		return position{}, nil, false

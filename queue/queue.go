@@ -13,7 +13,8 @@ const DefaultMaxPayloadBytes = 1 << 20
 // MaxBatch is how many messages EnqueueMany takes, Dequeue returns and Ack ends at most.
 const MaxBatch = 1000
 
-// MaxBatchBytes bounds what EnqueueMany takes and Dequeue returns, if it is more than one message: payloads and headers, and 16 bytes for each message.
+// MaxBatchBytes bounds what EnqueueMany takes and Dequeue returns, if it is more than one message:
+// payloads and headers, and 16 bytes for each message.
 const MaxBatchBytes = 4 << 20
 
 // The errors of the store; the same values as in package floe.
@@ -52,7 +53,8 @@ func (s State) String() string {
 	return stateNames[s]
 }
 
-// Message is a message of a queue. Its bytes are the caller's to keep; the payloads of one call share memory.
+// Message is a message of a queue. Its bytes are the caller's to keep; the payloads of one call
+// share memory.
 type Message struct {
 	Queue       string
 	Seq         uint64
@@ -71,16 +73,20 @@ type Message struct {
 	Size        int       // bytes of the payload, which listings may leave out
 }
 
-// Settings are how a queue treats its messages. The zero value is what a queue has that was never configured.
+// Settings are how a queue treats its messages. The zero value is what a queue has that was never
+// configured.
 type Settings struct {
-	// MaxLen bounds how many messages the queue holds, dead letters aside: then Enqueue is ErrBusy. 0 means no bound.
+	// MaxLen bounds how many messages the queue holds, dead letters aside: then Enqueue is ErrBusy.
+	// 0 means no bound.
 	MaxLen int64
 	// MaxBytes bounds the payloads and headers of these messages, in bytes. 0 means no bound.
 	MaxBytes int64
-	// MaxAttempts is how often a message is delivered before it becomes a dead letter, unless it says so itself: 1 to 1,000,000. 0 means 5.
+	// MaxAttempts is how often a message is delivered before it becomes a dead letter, unless it
+	// says so itself: 1 to 1,000,000. 0 means 5.
 	MaxAttempts int
-	// BackoffMin is how long a message waits before it is delivered the second time, if its consumer did not say so: twice as long before the
-	// third, and so on. 0 means 1 s, or BackoffMax if that is shorter; negative (NoBackoff) means that it does not wait.
+	// BackoffMin is how long a message waits before it is delivered the second time, if its
+	// consumer did not say so: twice as long before the third, and so on. 0 means 1 s, or
+	// BackoffMax if that is shorter; negative (NoBackoff) means that it does not wait.
 	BackoffMin time.Duration
 	// BackoffMax bounds these times. 0 means 5 min, or BackoffMin if that is longer.
 	BackoffMax time.Duration
@@ -117,14 +123,16 @@ type Stats struct {
 	Discarded  int64 // dead letters that were deleted, or whose retention ended
 }
 
-// Store holds the queues of one namespace. It is cheap to make, safe for concurrent use and needs no Close.
+// Store holds the queues of one namespace. It is cheap to make, safe for concurrent use and needs
+// no Close.
 type Store struct{ scope engine.Scope }
 
 // Namespace returns the namespace of the store.
 func (s *Store) Namespace() string { return s.scope.Namespace() }
 
-// Configure sets all settings of a queue, which is created if it does not exist. What is in it already stays, also beyond a new bound; messages
-// keep the MaxAttempts, and dedup keys the window, that they were enqueued with.
+// Configure sets all settings of a queue, which is created if it does not exist. What is in it
+// already stays, also beyond a new bound; messages keep the MaxAttempts, and dedup keys the window,
+// that they were enqueued with.
 //
 // Errors: ErrInvalid naming the field out of its limits.
 func (s *Store) Configure(ctx context.Context, name string, settings Settings) error {
@@ -132,12 +140,14 @@ func (s *Store) Configure(ctx context.Context, name string, settings Settings) e
 	return err
 }
 
-// Enqueue adds a message to a queue, which is created if it does not exist. payload may be reused on return. When Enqueue returns nil, the message
-// is committed (see floe.Config.Durability) and will be delivered at least once. After a ctx error or ErrUnknownOutcome it may or
-// may not have been added: with a DedupKey the call can be repeated without harm.
+// Enqueue adds a message to a queue, which is created if it does not exist. payload may be reused
+// on return. When Enqueue returns nil, the message is committed (see floe.Config.Durability) and
+// will be delivered at least once. After a ctx error or ErrUnknownOutcome it may or may not have
+// been added: with a DedupKey the call can be repeated without harm.
 //
-// Options: Priority, Delay, DedupKey, MaxAttempts, Headers. Errors: ErrInvalid for a name that is not 1-255 bytes of UTF-8 without control characters, a payload
-// over the limit, options out of theirs; ErrBusy if the queue is bounded and full, or would not hold the message if it were empty.
+// Options: Priority, Delay, DedupKey, MaxAttempts, Headers. Errors: ErrInvalid for a name that is
+// not 1-255 bytes of UTF-8 without control characters, a payload over the limit, options out of
+// theirs; ErrBusy if the queue is bounded and full, or would not hold the message if it were empty.
 func (s *Store) Enqueue(ctx context.Context, name string, payload []byte, opts ...EnqueueOption) (Enqueued, error) {
 	return engine.Propose(ctx, &s.scope, enqueueOne(name, payload, opts), decodeEnqueued)
 }
@@ -148,21 +158,25 @@ type NewMessage struct {
 	Options []EnqueueOption // as for Enqueue
 }
 
-// EnqueueMany adds up to 1,000 messages, of 4 MiB together, to a queue: all of them, in their order, or none. The results are in that order too.
+// EnqueueMany adds up to 1,000 messages, of 4 MiB together, to a queue: all of them, in their
+// order, or none. The results are in that order too.
 //
 // Errors: those of Enqueue.
 func (s *Store) EnqueueMany(ctx context.Context, name string, messages []NewMessage) ([]Enqueued, error) {
 	return engine.Propose(ctx, &s.scope, enqueueMany(name, messages), decodeEnqueuedMany)
 }
 
-// Dequeue leases messages: those of the least Priority first, of one priority the one that was enqueued first. Nobody else gets them until their
-// leases end: by Ack, which removes them, by Nack, or by themselves after the time of Lease. Then they are delivered again, in their old place,
-// after a back-off, or are dead letters if that was their last attempt.
+// Dequeue leases messages: those of the least Priority first, of one priority the one that was
+// enqueued first. Nobody else gets them until their leases end: by Ack, which removes them, by
+// Nack, or by themselves after the time of Lease. Then they are delivered again, in their old
+// place, after a back-off, or are dead letters if that was their last attempt.
 //
-// If nothing is ready, also because the queue is paused or does not exist, Dequeue waits for as long as Wait says. It returns an empty result, and no
-// error, if that ends. After a ctx error or ErrUnknownOutcome messages may have been leased; they come back when their leases end.
+// If nothing is ready, also because the queue is paused or does not exist, Dequeue waits for as
+// long as Wait says. It returns an empty result, and no error, if that ends. After a ctx error or
+// ErrUnknownOutcome messages may have been leased; they come back when their leases end.
 //
-// Options: Max (1), Lease (30 s), Wait (0). Errors: ErrInvalid for options out of their limits, ErrBusy if 1,000,000 messages are leased in the shard.
+// Options: Max (1), Lease (30 s), Wait (0). Errors: ErrInvalid for options out of their limits,
+// ErrBusy if 1,000,000 messages are leased in the shard.
 func (s *Store) Dequeue(ctx context.Context, name string, opts ...DequeueOption) ([]Message, error) {
 	return s.dequeue(ctx, name, opts)
 }
@@ -171,8 +185,8 @@ func (s *Store) Dequeue(ctx context.Context, name string, opts ...DequeueOption)
 // removed.
 //
 // Errors: *ReceiptError, which is ErrConflict, for the first receipt whose lease has ended;
-// ErrNotFound if the queue does not exist; ErrInvalid for no receipts or more than 1,000, an invalid
-// receipt, or a duplicate.
+// ErrNotFound if the queue does not exist; ErrInvalid for no receipts or more than 1,000, an
+// invalid receipt, or a duplicate.
 func (s *Store) Ack(ctx context.Context, name string, receipts ...Receipt) (acked int, err error) {
 	_, err = ack.Send(ctx, &s.scope, name, func(b *receiptsBody) error { return b.parse(receipts) })
 	return counted(receipts, err)
@@ -197,15 +211,18 @@ func counted(receipts []Receipt, err error) (int, error) {
 	return len(receipts), nil
 }
 
-// Extend makes a lease end the given time from now, and returns when that is. The receipt stays valid.
+// Extend makes a lease end the given time from now, and returns when that is. The receipt stays
+// valid.
 //
-// Errors: *ReceiptError, which is ErrConflict, if the lease has ended; ErrNotFound if the queue does not exist; ErrInvalid for a time that is not positive.
+// Errors: *ReceiptError, which is ErrConflict, if the lease has ended; ErrNotFound if the queue
+// does not exist; ErrInvalid for a time that is not positive.
 func (s *Store) Extend(ctx context.Context, name string, receipt Receipt, lease time.Duration) (until time.Time, err error) {
 	return engine.Propose(ctx, &s.scope, extendOp(name, receipt, lease), extend.Decode)
 }
 
-// Release gives messages back as if they had not been delivered: they are ready again at once, in their old places, and the delivery is not one of their
-// attempts. It is for who has taken them and has not begun with them. Up to 1,000 receipts; those whose leases have ended are passed over. It
+// Release gives messages back as if they had not been delivered: they are ready again at once, in
+// their old places, and the delivery is not one of their attempts. It is for who has taken them and
+// has not begun with them. Up to 1,000 receipts; those whose leases have ended are passed over. It
 // returns how many were released.
 //
 // Errors: ErrNotFound if the queue does not exist; ErrInvalid for what is no receipt.
@@ -225,13 +242,14 @@ func (s *Store) Resume(ctx context.Context, name string) error {
 	return err
 }
 
-// Purge removes all messages but the dead letters, also those that are leased or delayed, and returns how many. It takes about the same time for
-// any number. Errors: ErrNotFound.
+// Purge removes all messages but the dead letters, also those that are leased or delayed, and
+// returns how many. It takes about the same time for any number. Errors: ErrNotFound.
 func (s *Store) Purge(ctx context.Context, name string) (purged int64, err error) {
 	return purge.Do(ctx, &s.scope, name, engine.Nothing{}, nil)
 }
 
-// Delete removes a queue with all its messages, dead letters, dedup keys and settings. Errors: ErrNotFound.
+// Delete removes a queue with all its messages, dead letters, dedup keys and settings. Errors:
+// ErrNotFound.
 func (s *Store) Delete(ctx context.Context, name string) error {
 	_, err := remove.Do(ctx, &s.scope, name, engine.Nothing{}, nil)
 	return err

@@ -8,8 +8,8 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// Receipt names one delivery of a message: its seq and the log sequence number of the Dequeue, as "17-2041". It is worth nothing any more once the
-// lease has ended.
+// Receipt names one delivery of a message: its seq and the log sequence number of the Dequeue, as
+// "17-2041". It is worth nothing any more once the lease has ended.
 type Receipt string
 
 // receipt is a parsed Receipt.

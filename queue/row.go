@@ -11,8 +11,9 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// The rows of the machine. All integers in keys are big-endian. id is the LSN of the command that created the queue, gen that of the one that created
-// or last purged it, so that a purge leaves all messages behind at once; prio is a u8, seq and the LSNs are u64.
+// The rows of the machine. All integers in keys are big-endian. id is the LSN of the command that
+// created the queue, gen that of the one that created or last purged it, so that a purge leaves all
+// messages behind at once; prio is a u8, seq and the LSNs are u64.
 //
 //	'q' | ns u32 | name            the queue: settings, counters, low marks of its indexes (see record)
 //	'm' | gen | prio | seq         a message that was ready when it was enqueued, written once (see messageRow)
@@ -35,8 +36,9 @@ import (
 //	delayed  'm' or 'n', 'd', and 'o' likewise
 //	leased   'm' or 'n', and 'l'
 //
-// Fresh messages are most of all there are, and have just the one row. Those of one priority are delivered in order of their seqs, and a seq is
-// never used twice: so all rows 'm' of a priority before a mark were delivered, and all others are fresh (see lane). Looking for fresh messages
+// Fresh messages are most of all there are, and have just the one row. Those of one priority are
+// delivered in order of their seqs, and a seq is never used twice: so all rows 'm' of a priority
+// before a mark were delivered, and all others are fresh (see lane). Looking for fresh messages
 // therefore never passes over those that are delayed or were delivered, however many they are.
 
 // position is the position of a message in its queue. The message with the least one is the next.
@@ -77,8 +79,8 @@ type record struct {
 
 	enqueued, duplicates, deliveries, acked, expired, purged, discarded int64 // how many ever; expired are leases
 
-	// Low marks: no message of the index is before it, so that looking for the first one never walks over the remains of those that
-	// were there.
+	// Low marks: no message of the index is before it, so that looking for the first one never
+	// walks over the remains of those that were there.
 	again                            position
 	nextDelayed, nextDead, nextDedup int64
 
@@ -131,18 +133,20 @@ func (s *settings) code(c *codec.Coder) {
 	}
 }
 
-// newRecord returns the row of a queue that is being created, with the room for lanes of another one.
+// newRecord returns the row of a queue that is being created, with the room for lanes of another
+// one.
 func newRecord(id uint64, now int64, lanes []lane) record {
 	return record{
-		lanes: lanes[:0], id: id, gen: id, createdAt: now, settings: defaultSettings, again: end, nextDelayed: never, nextDead: never, nextDedup: never, timer: never,
+		lanes: lanes[:0], id: id, gen: id, createdAt: now, settings: defaultSettings, again: end, nextDelayed: never, nextDead: never,
+		nextDedup: never, timer: never,
 	}
 }
 
 // held returns how many messages a bound counts.
 func (r *record) held() int64 { return r.ready + r.delayed + r.inflight }
 
-// code lays the row out: version u8 | paused u8 | all further fields in order, as varints; a priority is a u8, and lanes are a list with its length in
-// front.
+// code lays the row out: version u8 | paused u8 | all further fields in order, as varints; a
+// priority is a u8, and lanes are a list with its length in front.
 func (r *record) code(c *codec.Coder) {
 	version := byte(1)
 	if c.Byte(&version); version != 1 {
@@ -155,7 +159,8 @@ func (r *record) code(c *codec.Coder) {
 	r.settings.code(c)
 	c.Uvarint(&r.seq)
 	for _, v := range [...]*int64{
-		&r.ready, &r.delayed, &r.inflight, &r.dead, &r.bytes, &r.enqueued, &r.duplicates, &r.deliveries, &r.acked, &r.expired, &r.purged, &r.discarded,
+		&r.ready, &r.delayed, &r.inflight, &r.dead, &r.bytes, &r.enqueued, &r.duplicates, &r.deliveries, &r.acked, &r.expired, &r.purged,
+		&r.discarded,
 	} {
 		c.Varint(v)
 	}
@@ -298,7 +303,8 @@ func decodeMessage(b []byte) (w messageRow, err error) {
 //
 //	version u8 | flags u8 | attempts | max attempts | bytes of payload and headers | LSN of the delivery (uvarints) | at varint (ms) | last error
 //
-// flags are flagIndexed or none. at is when the lease ends; of a message that is not leased, when it is ready again. A message whose first delivery was released has 0 attempts.
+// flags are flagIndexed or none. at is when the lease ends; of a message that is not leased, when
+// it is ready again. A message whose first delivery was released has 0 attempts.
 type leaseRow struct {
 	flags       uint8
 	attempts    int64
@@ -386,7 +392,8 @@ func decodeDedup(b []byte) (seq uint64, until int64, err error) {
 	return seq, until, nil
 }
 
-// nameAt is where the name begins in the key of a row 'q', numberAt where what follows id or gen begins in others.
+// nameAt is where the name begins in the key of a row 'q', numberAt where what follows id or gen
+// begins in others.
 const (
 	nameAt   = 5
 	numberAt = 9
@@ -412,7 +419,8 @@ func messageKey(dst []byte, kind byte, gen uint64, p position) []byte {
 // placeBytes is the length of a place in a key.
 const placeBytes = 9
 
-// placeAt reads the place from the end of a key; ok is false if it has not the length of one with n bytes in front.
+// placeAt reads the place from the end of a key; ok is false if it has not the length of one with n
+// bytes in front.
 func placeAt(k []byte, n int) (p position, ok bool) {
 	if len(k) != n+placeBytes {
 		return position{}, false

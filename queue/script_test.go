@@ -12,8 +12,9 @@ import (
 	"github.com/floedb/floe/queue"
 )
 
-// TestScripts runs the scripts in testdata. Each line of a "run" is a call of the store, answered by one or more lines; after each line all rows
-// are verified. Time is given by "at" and moves nothing by itself: timers go off when the script says "fire".
+// TestScripts runs the scripts in testdata. Each line of a "run" is a call of the store, answered
+// by one or more lines; after each line all rows are verified. Time is given by "at" and moves
+// nothing by itself: timers go off when the script says "fire".
 //
 //	at 10s                                       the time since the beginning
 //	enqueue q body prio=5 delay=1s key=k attempts=2 header=name:value
@@ -27,7 +28,8 @@ import (
 func TestScripts(t *testing.T) {
 	machinetest.RunScripts(t, "testdata/scripts", func(t *testing.T) *machinetest.Script {
 		r := newRig(t, 1)
-		s := &script{&machinetest.Script{Rig: r, Limit: queue.DefaultMaxPayloadBytes, Operation: operation, Condition: condition, Result: describeResult, Verify: r.Verify}, storeOf(r, "n")}
+		s := &script{&machinetest.Script{Rig: r, Limit: queue.DefaultMaxPayloadBytes, Operation: operation, Condition: condition,
+			Result: describeResult, Verify: r.Verify}, storeOf(r, "n")}
 		s.Other = s.other
 		return s.Script
 	})
@@ -197,7 +199,8 @@ func describeResult(v any) string {
 }
 
 func describeMessage(m queue.Message) string {
-	text := fmt.Sprintf("%d %q prio %d %s, attempt %d of %d, enqueued %s", m.Seq, m.Payload, m.Priority, m.State, m.Attempts, m.MaxAttempts, machinetest.Since(m.EnqueuedAt))
+	text := fmt.Sprintf("%d %q prio %d %s, attempt %d of %d, enqueued %s", m.Seq, m.Payload, m.Priority, m.State, m.Attempts, m.MaxAttempts,
+		machinetest.Since(m.EnqueuedAt))
 	if len(m.Headers) > 0 {
 		text += fmt.Sprintf(", headers %q", m.Headers)
 	}
@@ -228,7 +231,8 @@ func (s *script) messages(line string, all func(func(queue.Message, error) bool)
 }
 
 func describeStats(s queue.Stats) string {
-	text := fmt.Sprintf("ready %d, delayed %d, inflight %d, dead %d, bytes %d; enqueued %d, duplicates %d, dequeued %d, acked %d, expired %d, purged %d, discarded %d",
+	text := fmt.Sprintf("ready %d, delayed %d, inflight %d, dead %d, bytes %d; enqueued %d, duplicates %d, dequeued %d, acked %d, "+
+		"expired %d, purged %d, discarded %d",
 		s.Ready, s.Delayed, s.Inflight, s.Dead, s.Bytes, s.Enqueued, s.Duplicates, s.Dequeued, s.Acked, s.Expired, s.Purged, s.Discarded)
 	if s.Paused {
 		text += "; paused"

@@ -6,14 +6,15 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// dequeue leases messages, or waits for some. What has nothing to deliver gets no command, so idle consumers write nothing; and a namespace that
-// does not exist is not created by asking it.
+// dequeue leases messages, or waits for some. What has nothing to deliver gets no command, so idle
+// consumers write nothing; and a namespace that does not exist is not created by asking it.
 func (s *Store) dequeue(ctx context.Context, name string, opts []DequeueOption) ([]Message, error) {
 	op, wait := dequeueOp(name, opts)
 	if wait > 0 {
 		ctx = engine.Lasting(ctx)
 	}
-	return engine.TakeFrom(ctx, &s.scope, op, engine.Take{Wait: wait}, func(b []byte) ([]Message, error) { return decodeDeliveries(name, b) })
+	return engine.TakeFrom(ctx, &s.scope, op, engine.Take{Wait: wait},
+		func(b []byte) ([]Message, error) { return decodeDeliveries(name, b) })
 }
 
 // Takeable says how many messages there are for a dequeue.

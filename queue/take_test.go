@@ -26,7 +26,8 @@ type handles interface {
 	Queue(namespace string, opts ...floe.AccessOption) *queue.Store
 }
 
-// TestEmptyPollsWriteNothing: of 100 polls through fresh handles each wrote an entry, even of a namespace that does not exist.
+// TestEmptyPollsWriteNothing: of 100 polls through fresh handles each wrote an entry, even of a
+// namespace that does not exist.
 func TestEmptyPollsWriteNothing(t *testing.T) {
 	node := open(t, floe.Config{Shards: 2, Listen: "127.0.0.1:0"})
 	ctx := within(t)
@@ -47,7 +48,8 @@ func TestEmptyPollsWriteNothing(t *testing.T) {
 	}
 }
 
-// TestManyConsumersFewEntries has 100 consumers wait for 7 messages: each message and its delivery are one entry.
+// TestManyConsumersFewEntries has 100 consumers wait for 7 messages: each message and its delivery
+// are one entry.
 func TestManyConsumersFewEntries(t *testing.T) {
 	node := open(t, floe.Config{Shards: 1, Listen: "127.0.0.1:0"})
 	ctx := within(t)
@@ -101,7 +103,8 @@ func awaitWaiting(ctx context.Context, t testing.TB, node *floe.Node, want int) 
 	}
 }
 
-// TestTakeOfALostCaller: a consumer that was gone must not get a message, nor keep it from the one behind.
+// TestTakeOfALostCaller: a consumer that was gone must not get a message, nor keep it from the one
+// behind.
 func TestTakeOfALostCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := must(floe.Open(floe.Config{Shards: 1}))
@@ -147,8 +150,8 @@ func TestTakeInTransaction(t *testing.T) {
 	}
 }
 
-// TestPulledTakeMakesNoNamespace: a take that waited in a namespace that there is not was pulled behind a command that was refused, and its own empty
-// outcome made the namespace.
+// TestPulledTakeMakesNoNamespace: a take that waited in a namespace that there is not was pulled
+// behind a command that was refused, and its own empty outcome made the namespace.
 func TestPulledTakeMakesNoNamespace(t *testing.T) {
 	node := open(t, floe.Config{Shards: 1})
 	ctx := within(t)

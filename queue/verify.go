@@ -12,7 +12,8 @@ import (
 
 var _ engine.Verifier = (*machine)(nil)
 
-// Verify checks that all rows of the machine fit together, see the comment on rows for what they are, and that what it remembers is what they say.
+// Verify checks that all rows of the machine fit together, see the comment on rows for what they
+// are, and that what it remembers is what they say.
 func (m *machine) Verify(a *engine.Audit) error {
 	v := &verifier{
 		Audit: a, m: m, names: a.Names(), queues: make(map[uint32]int64), ids: make(map[uint64]bool), gens: make(map[uint64]bool),
@@ -117,7 +118,8 @@ func (v *verifier) orphans() error {
 	return nil
 }
 
-// firstNumber returns the id or gen of the first row, and reports rows that are too short to have one.
+// firstNumber returns the id or gen of the first row, and reports rows that are too short to have
+// one.
 func (v *verifier) firstNumber(lower, upper []byte) (number uint64, found bool, err error) {
 	it, err := v.Iter(lower, upper)
 	if err != nil {
@@ -134,7 +136,8 @@ func (v *verifier) firstNumber(lower, upper []byte) (number uint64, found bool, 
 	return number, found, it.Close()
 }
 
-// timers checks that every timer has a reason; that every reason has a timer is checked where the reason is.
+// timers checks that every timer has a reason; that every reason has a timer is checked where the
+// reason is.
 func (v *verifier) timers() error {
 	return v.Timers(func(due int64, ns uint32, token []byte) error {
 		switch {

@@ -54,7 +54,8 @@ func (q *audited) row() {
 	if sum := q.held() + q.record.dead + q.acked + q.purged + q.discarded; sum != q.enqueued || uint64(q.enqueued) != q.seq {
 		q.problem("%d messages were enqueued, the last is %d, and %d are accounted for", q.enqueued, q.seq, sum)
 	}
-	for _, n := range []int64{q.ready, q.delayed, q.inflight, q.record.dead, q.bytes, q.acked, q.purged, q.discarded, q.duplicates, q.expired} {
+	for _, n := range []int64{q.ready, q.delayed, q.inflight, q.record.dead, q.bytes, q.acked, q.purged, q.discarded, q.duplicates,
+		q.expired} {
 		if n < 0 {
 			q.problem("a counter is %d", n)
 		}
@@ -69,7 +70,8 @@ func (q *audited) row() {
 	}
 }
 
-// messages walks over the messages: that each row 'l' and 'o' is of one is known when there are as many.
+// messages walks over the messages: that each row 'l' and 'o' is of one is known when there are as
+// many.
 func (q *audited) messages() error {
 	for _, kind := range []byte("mn") {
 		prefix := numberKey(nil, kind, q.gen)
@@ -156,8 +158,10 @@ func (q *audited) freshMessage(p position, row []byte) {
 }
 
 func (q *audited) deliveredMessage(p position, w *messageRow, l *leaseRow, kind byte) error {
-	if l.size != w.bytes() || l.flags != w.flags&flagIndexed || l.maxAttempts != w.maxAttempts || l.attempts > l.maxAttempts || l.lsn > uint64(q.Applied.LSN) {
-		q.problem("message %d: %d bytes, %d attempts at most; its delivery %d says %d, %d of %d", p.seq, w.bytes(), w.maxAttempts, l.lsn, l.size, l.attempts, l.maxAttempts)
+	if l.size != w.bytes() || l.flags != w.flags&flagIndexed || l.maxAttempts != w.maxAttempts || l.attempts > l.maxAttempts ||
+		l.lsn > uint64(q.Applied.LSN) {
+		q.problem("message %d: %d bytes, %d attempts at most; its delivery %d says %d, %d of %d", p.seq, w.bytes(), w.maxAttempts, l.lsn,
+			l.size, l.attempts, l.maxAttempts)
 	}
 	if kind == 'o' {
 		if l.attempts == l.maxAttempts {
@@ -202,7 +206,8 @@ func (q *audited) inOneIndex(p position, at int64) error {
 	return err
 }
 
-// again checks the index of messages that are ready again: that each of them is one is known when there are as many.
+// again checks the index of messages that are ready again: that each of them is one is known when
+// there are as many.
 func (q *audited) again() error {
 	prefix := numberKey(nil, 'r', q.gen)
 	at := 0
@@ -250,8 +255,10 @@ func (q *audited) dead() error {
 		}
 		seq := seqAt(k)
 		q.headers(seq, w.headers)
-		if seq == 0 || seq > q.seq || w.attempts < 1 || w.attempts > w.maxAttempts || w.diedAt > q.Applied.Stamp || w.diedAt < q.nextDead || w.enqueuedAt > w.diedAt {
-			q.problem("dead letter %d: %d attempts of %d, enqueued at %d, died at %d", seq, w.attempts, w.maxAttempts, w.enqueuedAt, w.diedAt)
+		if seq == 0 || seq > q.seq || w.attempts < 1 || w.attempts > w.maxAttempts || w.diedAt > q.Applied.Stamp || w.diedAt < q.nextDead ||
+			w.enqueuedAt > w.diedAt {
+			q.problem("dead letter %d: %d attempts of %d, enqueued at %d, died at %d", seq, w.attempts, w.maxAttempts, w.enqueuedAt,
+				w.diedAt)
 		}
 		_, ok, err := q.Get(diedKey(nil, q.id, w.diedAt, seq))
 		if err == nil && !ok {
@@ -270,7 +277,8 @@ func (q *audited) dead() error {
 	})
 }
 
-// died counts the index of dead letters by time: that each row is of one is known when there are as many.
+// died counts the index of dead letters by time: that each row is of one is known when there are as
+// many.
 func (q *audited) died() error {
 	n := int64(0)
 	prefix := numberKey(nil, 'y', q.id)
@@ -291,7 +299,8 @@ func (q *audited) compare() {
 		says, seen int64
 	}{
 		{"ready", q.ready, q.seen.ready}, {"delayed", q.delayed, q.seen.delayed}, {"leased", q.inflight, q.seen.inflight},
-		{"dead", q.record.dead, q.seen.dead}, {"bytes", q.bytes, q.seen.bytes}, {"in more or fewer than one index", 0, q.indexed}, {"rows of deliveries that are of no message", 0, -q.known},
+		{"dead", q.record.dead, q.seen.dead}, {"bytes", q.bytes, q.seen.bytes}, {"in more or fewer than one index", 0,
+			q.indexed}, {"rows of deliveries that are of no message", 0, -q.known},
 	} {
 		if c.says != c.seen {
 			q.problem("%s: its row counts %d, there are %d", c.what, c.says, c.seen)

@@ -12,7 +12,8 @@ import (
 	"github.com/floedb/floe/queue"
 )
 
-// newFilledRig has queues with messages in every state, dead letters, dedup keys, and one that was deleted and is not forgotten yet.
+// newFilledRig has queues with messages in every state, dead letters, dedup keys, and one that was
+// deleted and is not forgotten yet.
 func newFilledRig(t *testing.T) *machinetest.Rig {
 	t.Helper()
 	r := newRig(t, 1)
@@ -81,46 +82,53 @@ func TestVerifyReports(t *testing.T) {
 		damage func(r damaged)
 		want   string
 	}{
-		"unknown kind":            {func(r damaged) { r.set([]byte("z"), nil) }, "row 7a is of no known kind"},
-		"unknown kind in front":   {func(r damaged) { r.set([]byte("a"), nil) }, "row 61 is of no known kind"},
-		"short":                   {func(r damaged) { r.set([]byte("m1"), nil) }, "too short"},
-		"queue garbage":           {func(r damaged) { r.change("q", func(v []byte) []byte { return v[:3] }) }, "malformed"},
-		"queue lost":              {func(r damaged) { r.remove("q") }, "which is no queue"},
-		"queue renamed":           {func(r damaged) { r.move("q\x00\x00\x00\x00q", last) }, "has no timer at"},
-		"message lost":            {func(r damaged) { r.remove("m") }, "its row counts"},
-		"message garbage":         {func(r damaged) { r.change("m", func(v []byte) []byte { v[0] = 9; return v }) }, "version 9"},
-		"message changed":         {func(r damaged) { r.change("m", func(v []byte) []byte { return append(v, 'x') }) }, "bytes: its row counts"},
-		"message of nobody":       {func(r damaged) { r.move("m", func(k []byte) []byte { k[1] = 9; return k }) }, "which is no queue"},
-		"message of another seq":  {func(r damaged) { r.move("m", func(k []byte) []byte { k[len(k)-1] = 200; return k }) }, "the last message is"},
-		"message elsewhere":       {func(r damaged) { r.move("m", func(k []byte) []byte { k[9] = 0; return k }) }, "does not have message 0-"},
-		"message of no lane":      {func(r damaged) { r.move("m", func(k []byte) []byte { k[9] = 1; return k }) }, "that its row does not know"},
+		"unknown kind":          {func(r damaged) { r.set([]byte("z"), nil) }, "row 7a is of no known kind"},
+		"unknown kind in front": {func(r damaged) { r.set([]byte("a"), nil) }, "row 61 is of no known kind"},
+		"short":                 {func(r damaged) { r.set([]byte("m1"), nil) }, "too short"},
+		"queue garbage":         {func(r damaged) { r.change("q", func(v []byte) []byte { return v[:3] }) }, "malformed"},
+		"queue lost":            {func(r damaged) { r.remove("q") }, "which is no queue"},
+		"queue renamed":         {func(r damaged) { r.move("q\x00\x00\x00\x00q", last) }, "has no timer at"},
+		"message lost":          {func(r damaged) { r.remove("m") }, "its row counts"},
+		"message garbage":       {func(r damaged) { r.change("m", func(v []byte) []byte { v[0] = 9; return v }) }, "version 9"},
+		"message changed": {func(r damaged) { r.change("m", func(v []byte) []byte { return append(v, 'x') }) },
+			"bytes: its row counts"},
+		"message of nobody": {func(r damaged) { r.move("m", func(k []byte) []byte { k[1] = 9; return k }) }, "which is no queue"},
+		"message of another seq": {func(r damaged) { r.move("m", func(k []byte) []byte { k[len(k)-1] = 200; return k }) },
+			"the last message is"},
+		"message elsewhere": {func(r damaged) { r.move("m", func(k []byte) []byte { k[9] = 0; return k }) },
+			"does not have message 0-"},
+		"message of no lane": {func(r damaged) { r.move("m", func(k []byte) []byte { k[9] = 1; return k }) },
+			"that its row does not know"},
 		"message of another kind": {func(r damaged) { r.move("n", func(k []byte) []byte { k[0] = 'm'; return k }) }, "flags 0x1"},
-		"delivery told of twice":  {func(r damaged) { k := r.find("l"); r.set(append([]byte("o"), k.Key[1:]...), k.Value) }, "has 2 rows that tell of it"},
-		"lease lost":              {func(r damaged) { r.remove("l") }, "leased: its row counts"},
-		"lease garbage":           {func(r damaged) { r.change("l", func(v []byte) []byte { return v[:2] }) }, "lease row: malformed"},
-		"lease of no message":     {func(r damaged) { r.move("l", last) }, "rows of deliveries that are of no message"},
-		"lease of another number": {func(r damaged) { r.change("l", func(v []byte) []byte { v[5]--; return v }) }, "memory differs from the lease"},
-		"lease of more attempts":  {func(r damaged) { r.change("l", func(v []byte) []byte { v[2] = 9; return v }) }, "attempts at most"},
-		"ready lost":              {func(r damaged) { r.remove("r") }, "is ready: false, delayed: false"},
-		"ready twice":             {func(r damaged) { k := r.find("d").Key; r.set(slices.Concat([]byte("r"), k[1:9], k[17:]), nil) }, "is ready: true, delayed: true"},
-		"ready with a value":      {func(r damaged) { r.change("r", func(v []byte) []byte { return []byte("x") }) }, "is before the mark"},
-		"ready of no message":     {func(r damaged) { r.move("r", last) }, "is ready: false"},
-		"delay lost":              {func(r damaged) { r.remove("d") }, "delayed: its row counts"},
-		"delay moved":             {func(r damaged) { r.move("d", func(k []byte) []byte { k[9] = 0; return k }) }, "is before the mark"},
-		"dead letter lost":        {func(r damaged) { r.remove("x") }, "dead: its row counts"},
-		"dead letter garbage":     {func(r damaged) { r.change("x", func(v []byte) []byte { return v[:1] }) }, "dead letter row"},
-		"dead letter moved":       {func(r damaged) { r.move("x", last) }, "dead letter 0: "},
-		"death lost":              {func(r damaged) { r.remove("y") }, "is not in the index"},
-		"death twice":             {func(r damaged) { r.set(last(r.find("y").Key), nil) }, "in the index by time"},
-		"key lost":                {func(r damaged) { r.remove("k") }, "-1 more dedup keys than ends"},
-		"key garbage":             {func(r damaged) { r.change("k", func(v []byte) []byte { return v[:1] }) }, "dedup row"},
-		"end of a key lost":       {func(r damaged) { r.remove("j") }, "would never be forgotten"},
-		"grave lost":              {func(r damaged) { r.remove("g") }, "which was not deleted"},
-		"grave with a value":      {func(r damaged) { r.change("g", func([]byte) []byte { return []byte("x") }) }, "is no deleted queue"},
-		"leases counted wrongly":  {func(r damaged) { r.change("i", last) }, "messages are leased, row 69 counts"},
-		"leases not counted":      {func(r damaged) { r.remove("i") }, "no row counts them"},
-		"timer of nobody":         {func(r damaged) { r.timer("qnobody") }, `queue "nobody": has a timer`},
-		"timer without meaning":   {func(r damaged) { r.timer("z") }, "which means nothing"},
+		"delivery told of twice": {func(r damaged) { k := r.find("l"); r.set(append([]byte("o"), k.Key[1:]...), k.Value) },
+			"has 2 rows that tell of it"},
+		"lease lost":          {func(r damaged) { r.remove("l") }, "leased: its row counts"},
+		"lease garbage":       {func(r damaged) { r.change("l", func(v []byte) []byte { return v[:2] }) }, "lease row: malformed"},
+		"lease of no message": {func(r damaged) { r.move("l", last) }, "rows of deliveries that are of no message"},
+		"lease of another number": {func(r damaged) { r.change("l", func(v []byte) []byte { v[5]--; return v }) },
+			"memory differs from the lease"},
+		"lease of more attempts": {func(r damaged) { r.change("l", func(v []byte) []byte { v[2] = 9; return v }) }, "attempts at most"},
+		"ready lost":             {func(r damaged) { r.remove("r") }, "is ready: false, delayed: false"},
+		"ready twice": {func(r damaged) { k := r.find("d").Key; r.set(slices.Concat([]byte("r"), k[1:9], k[17:]), nil) },
+			"is ready: true, delayed: true"},
+		"ready with a value":     {func(r damaged) { r.change("r", func(v []byte) []byte { return []byte("x") }) }, "is before the mark"},
+		"ready of no message":    {func(r damaged) { r.move("r", last) }, "is ready: false"},
+		"delay lost":             {func(r damaged) { r.remove("d") }, "delayed: its row counts"},
+		"delay moved":            {func(r damaged) { r.move("d", func(k []byte) []byte { k[9] = 0; return k }) }, "is before the mark"},
+		"dead letter lost":       {func(r damaged) { r.remove("x") }, "dead: its row counts"},
+		"dead letter garbage":    {func(r damaged) { r.change("x", func(v []byte) []byte { return v[:1] }) }, "dead letter row"},
+		"dead letter moved":      {func(r damaged) { r.move("x", last) }, "dead letter 0: "},
+		"death lost":             {func(r damaged) { r.remove("y") }, "is not in the index"},
+		"death twice":            {func(r damaged) { r.set(last(r.find("y").Key), nil) }, "in the index by time"},
+		"key lost":               {func(r damaged) { r.remove("k") }, "-1 more dedup keys than ends"},
+		"key garbage":            {func(r damaged) { r.change("k", func(v []byte) []byte { return v[:1] }) }, "dedup row"},
+		"end of a key lost":      {func(r damaged) { r.remove("j") }, "would never be forgotten"},
+		"grave lost":             {func(r damaged) { r.remove("g") }, "which was not deleted"},
+		"grave with a value":     {func(r damaged) { r.change("g", func([]byte) []byte { return []byte("x") }) }, "is no deleted queue"},
+		"leases counted wrongly": {func(r damaged) { r.change("i", last) }, "messages are leased, row 69 counts"},
+		"leases not counted":     {func(r damaged) { r.remove("i") }, "no row counts them"},
+		"timer of nobody":        {func(r damaged) { r.timer("qnobody") }, `queue "nobody": has a timer`},
+		"timer without meaning":  {func(r damaged) { r.timer("z") }, "which means nothing"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newFilledRig(t)
@@ -132,10 +140,12 @@ func TestVerifyReports(t *testing.T) {
 	}
 }
 
-// TestRequeueIntoEmptyQueue: a queue that became empty has forgotten its priorities, and knows that of a dead letter again when it is requeued.
+// TestRequeueIntoEmptyQueue: a queue that became empty has forgotten its priorities, and knows that
+// of a dead letter again when it is requeued.
 func TestRequeueIntoEmptyQueue(t *testing.T) {
 	r := newRig(t, 1)
-	for _, op := range []engine.Operation{queue.EnqueueOp("q", nil, queue.Priority(7)), queue.DequeueOp("q"), queue.NackOp("q", []queue.Receipt{"1-2"}, queue.ToDLQ()), queue.RequeueOp("q", 1)} {
+	for _, op := range []engine.Operation{queue.EnqueueOp("q", nil, queue.Priority(7)), queue.DequeueOp("q"),
+		queue.NackOp("q", []queue.Receipt{"1-2"}, queue.ToDLQ()), queue.RequeueOp("q", 1)} {
 		if out := r.Entry(0, command(t, op))[0]; out.Err != nil {
 			t.Fatal(out.Err)
 		}

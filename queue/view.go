@@ -7,7 +7,8 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// View is a Store whose payloads are of type T, as JSON. It is cheap to make, safe for concurrent use and needs no Close. What it has no method for is done with the Store.
+// View is a Store whose payloads are of type T, as JSON. It is cheap to make, safe for concurrent
+// use and needs no Close. What it has no method for is done with the Store.
 type View[T any] struct{ store *Store }
 
 // JSON returns a view of a store whose payloads are encoded by encoding/json:
@@ -39,7 +40,8 @@ func (e *DecodeError) Error() string {
 // Unwrap returns ErrInvalid and Err.
 func (e *DecodeError) Unwrap() []error { return []error{ErrInvalid, e.Err} }
 
-// Enqueue adds a message. Options and errors: those of Store.Enqueue; ErrInvalid if the value can not be encoded.
+// Enqueue adds a message. Options and errors: those of Store.Enqueue; ErrInvalid if the value can
+// not be encoded.
 func (v View[T]) Enqueue(ctx context.Context, name string, value T, opts ...EnqueueOption) (Enqueued, error) {
 	b, err := encode(name, value)
 	if err != nil {
@@ -57,7 +59,8 @@ func (v View[T]) EnqueueOp(name string, value T, opts ...EnqueueOption) OpOf[Enq
 	return EnqueueOp(name, b, opts...)
 }
 
-// Decode reads the payload of a message, such as one that Dequeue or a transaction has returned. Errors: *DecodeError.
+// Decode reads the payload of a message, such as one that Dequeue or a transaction has returned.
+// Errors: *DecodeError.
 func (v View[T]) Decode(m Message) (MessageOf[T], error) {
 	out := MessageOf[T]{Message: m}
 	if err := json.Unmarshal(m.Payload, &out.Value); err != nil {
@@ -68,8 +71,10 @@ func (v View[T]) Decode(m Message) (MessageOf[T], error) {
 	return out, nil
 }
 
-// Consume works a queue off: Store.Consume. A message whose payload can not be read is a dead letter at once, with the *DecodeError as its reason.
-func (v View[T]) Consume(ctx context.Context, name string, handle func(ctx context.Context, m MessageOf[T]) error, opts ...ConsumeOption) error {
+// Consume works a queue off: Store.Consume. A message whose payload can not be read is a dead
+// letter at once, with the *DecodeError as its reason.
+func (v View[T]) Consume(ctx context.Context, name string, handle func(ctx context.Context, m MessageOf[T]) error,
+	opts ...ConsumeOption) error {
 	if handle == nil {
 		return v.store.Consume(ctx, name, nil, opts...)
 	}

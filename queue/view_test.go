@@ -41,7 +41,8 @@ func TestView(t *testing.T) {
 			t.Errorf("consumed %+v", got)
 		}
 		for m, err := range store.DeadLetters("q").All(ctx) {
-			if err != nil || m.Seq != 2 || m.Attempts != 1 || m.LastError != `queue "q": payload of message 2: unexpected end of JSON input` {
+			if err != nil || m.Seq != 2 || m.Attempts != 1 ||
+				m.LastError != `queue "q": payload of message 2: unexpected end of JSON input` {
 				t.Errorf("dead letter %+v, %v", m, err)
 			}
 		}
@@ -52,7 +53,8 @@ func TestView(t *testing.T) {
 		if !errors.Is(err, queue.ErrInvalid) {
 			t.Errorf("Enqueue of a function: %v", err)
 		}
-		_, err = node.Txn("default").Do(queue.JSON[func()](store).EnqueueOp("q", nil), queue.JSON[chan int](store).EnqueueOp("q", nil)).Commit(ctx)
+		_, err = node.Txn("default").Do(queue.JSON[func()](store).EnqueueOp("q", nil),
+			queue.JSON[chan int](store).EnqueueOp("q", nil)).Commit(ctx)
 		if !errors.Is(err, queue.ErrInvalid) {
 			t.Errorf("Commit with functions: %v", err)
 		}

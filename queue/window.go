@@ -8,11 +8,12 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// window is the beginning of an index of messages that is kept in memory, so that taking the first one needs no look into the state:
-// there the remains of all that were taken lie in front of it.
+// window is the beginning of an index of messages that is kept in memory, so that taking the first
+// one needs no look into the state: there the remains of all that were taken lie in front of it.
 //
-// All of the index before rest is in items, in order, and nothing else. What is put in behind rest is ignored: it is found when the window, empty, is
-// filled again from rest on. A window that is full gives its last items up, back to the state.
+// All of the index before rest is in items, in order, and nothing else. What is put in behind rest
+// is ignored: it is found when the window, empty, is filled again from rest on. A window that is
+// full gives its last items up, back to the state.
 //
 //	items 3 5 8, rest 9   put 7: 3 5 7 8   put 12: ignored   take: 5 7 8 ... and when it is empty: fill from 9
 type window struct {
@@ -77,14 +78,16 @@ func (w *window) put(it item) {
 // firstBatch is how many messages a window that has just been made is filled with.
 const firstBatch = 8
 
-// widen makes the window read as many messages as are wanted the next time it is filled, and twice as many as the last time: what it costs to
-// fill it grows with what is taken, also if the queue is forgotten after each command, and many calls share an iterator if it is not.
+// widen makes the window read as many messages as are wanted the next time it is filled, and twice
+// as many as the last time: what it costs to fill it grows with what is taken, also if the queue is
+// forgotten after each command, and many calls share an iterator if it is not.
 func (w *window) widen(want int) { w.batch = min(max(firstBatch, 2*w.batch, want), w.max.items) }
 
 // full reports whether nothing more should be added behind the last item.
 func (w *window) full() bool { return len(w.live()) >= w.batch || w.bytes >= w.max.bytes }
 
-// fill appends the messages of an iterator, with their rows if they are to be remembered. It returns the first one it leaves, if there is one.
+// fill appends the messages of an iterator, with their rows if they are to be remembered. It
+// returns the first one it leaves, if there is one.
 func (w *window) fill(it *engine.Iter, rows bool) (rest position, more bool) {
 	for ok := it.First(); ok; ok = it.Next() {
 		p, _ := placeAt(it.Key(), numberAt)

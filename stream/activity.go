@@ -30,17 +30,20 @@ type Activity struct {
 	Bytes   []int64 // as in PartitionStats
 }
 
-// Activity returns how much of what a stream holds was appended when, by the times in the IDs. It costs a few looks for each part and partition, however much the
-// stream holds. Errors: ErrNotFound; ErrInvalid for a span that is out of bounds or a partition that there is not.
+// Activity returns how much of what a stream holds was appended when, by the times in the IDs. It
+// costs a few looks for each part and partition, however much the stream holds. Errors:
+// ErrNotFound; ErrInvalid for a span that is out of bounds or a partition that there is not.
 func (s *Store) Activity(ctx context.Context, name string, span ActivitySpan) (Activity, error) {
 	if span.Parts < 1 || span.Parts > MaxActivityParts {
 		return Activity{}, engine.Errorf(ErrInvalid, "stream: activity in %d parts is not in 1-%d", span.Parts, MaxActivityParts)
 	}
 	if span.Step < time.Millisecond || span.Step%time.Millisecond != 0 || span.Step > maxActivityStep {
-		return Activity{}, engine.Errorf(ErrInvalid, "stream: activity in steps of %v, it takes whole milliseconds up to %v", span.Step, maxActivityStep)
+		return Activity{}, engine.Errorf(ErrInvalid, "stream: activity in steps of %v, it takes whole milliseconds up to %v", span.Step,
+			maxActivityStep)
 	}
 	if from := span.From.Unix(); from < -maxActivityMillis/1000 || from > maxActivityMillis/1000 {
-		return Activity{}, engine.Errorf(ErrInvalid, "stream: activity from %d s is too far from 1970, the limit is %d s", from, int64(maxActivityMillis/1000))
+		return Activity{}, engine.Errorf(ErrInvalid, "stream: activity from %d s is too far from 1970, the limit is %d s", from,
+			int64(maxActivityMillis/1000))
 	}
 	if n := len(span.Partitions); n > MaxPartitions {
 		return Activity{}, engine.Errorf(ErrInvalid, "stream: activity of %d partitions, the limit is %d", n, MaxPartitions)
@@ -61,7 +64,8 @@ func (s *Store) Activity(ctx context.Context, name string, span ActivitySpan) (A
 	a := Activity{Records: make([]int64, span.Parts), Bytes: make([]int64, span.Parts)}
 	for _, p := range parts {
 		q := activityQuery{
-			namespace: s.scope.Namespace(), stream: name, id: p.id(), from: span.From.UnixMilli(), step: span.Step.Milliseconds(), count: span.Parts,
+			namespace: s.scope.Namespace(), stream: name, id: p.id(), from: span.From.UnixMilli(), step: span.Step.Milliseconds(),
+			count:      span.Parts,
 			partitions: span.Partitions,
 		}
 		if err := s.scope.Query(ctx, p.route, &q); err != nil {
@@ -75,7 +79,8 @@ func (s *Store) Activity(ctx context.Context, name string, span ActivitySpan) (A
 	return a, nil
 }
 
-// activityQuery counts what the partitions that a shard has hold of a time. The parts are the first; nil: all.
+// activityQuery counts what the partitions that a shard has hold of a time. The parts are the
+// first; nil: all.
 type activityQuery struct {
 	namespace  string
 	stream     string
@@ -112,7 +117,8 @@ func (m *machine) queryActivity(v *engine.View, q *activityQuery) error {
 	return nil
 }
 
-// add adds what a partition holds: the records between the places of two times, and what they and all before them weigh.
+// add adds what a partition holds: the records between the places of two times, and what they and
+// all before them weigh.
 func (q *activityQuery) add(w *view, p int, part *partition) error {
 	at := func(ms int64, from uint64) (offset, before uint64, err error) {
 		offset, err = offsetOf(w.v.Get, w.gen, p, from, part.last, ID{Millis: ms})

@@ -10,7 +10,8 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// TestActivity: records and bytes in parts of a time are what a reader would count, whole, cut off, and of one partition.
+// TestActivity: records and bytes in parts of a time are what a reader would count, whole, cut off,
+// and of one partition.
 func TestActivity(t *testing.T) {
 	eachKind(t, func(t *testing.T, r *machinetest.Rig, s *stream.Store) {
 		ids := fill(t, r, s, 60, 20)
@@ -26,7 +27,8 @@ func TestActivity(t *testing.T) {
 		for _, step := range []int64{1, 3, 7, 1000} {
 			for _, from := range []int64{first - 5, first, first + 9, ids[59].Millis + 1} {
 				for _, of := range [][]int{nil, {partition}} {
-					span := stream.ActivitySpan{From: time.UnixMilli(from), Step: time.Duration(step) * time.Millisecond, Parts: 11, Partitions: of}
+					span := stream.ActivitySpan{From: time.UnixMilli(from), Step: time.Duration(step) * time.Millisecond, Parts: 11,
+						Partitions: of}
 					want := stream.Activity{Records: make([]int64, 11), Bytes: make([]int64, 11)}
 					for _, rec := range recs {
 						part := (rec.ID.Millis - from) / step
@@ -62,7 +64,8 @@ func TestActivity(t *testing.T) {
 				t.Errorf("Activity(%+v): %v, want ErrInvalid", span, err)
 			}
 		}
-		if _, err := s.Activity(t.Context(), "none", stream.ActivitySpan{Step: time.Second, Parts: 1}); !errors.Is(err, stream.ErrNotFound) {
+		if _, err := s.Activity(t.Context(), "none", stream.ActivitySpan{Step: time.Second, Parts: 1}); !errors.Is(err,
+			stream.ErrNotFound) {
 			t.Errorf("Activity of no stream: %v, want ErrNotFound", err)
 		}
 	})

@@ -95,7 +95,8 @@ func compareLast(st *stream, name string, p int, want ID) error {
 	if last == want {
 		return nil
 	}
-	return &ConflictError{Stream: name, Partition: p, LastID: last, Reason: fmt.Sprintf("the last id of partition %d is %v, want %v", p, last, want)}
+	return &ConflictError{Stream: name, Partition: p, LastID: last,
+		Reason: fmt.Sprintf("the last id of partition %d is %v, want %v", p, last, want)}
 }
 
 func (s *session) checkLast(b *lastBody) error {
@@ -119,7 +120,8 @@ func elsewhere(name string, p int) error {
 	return engine.Errorf(ErrInvalid, "stream %q: partition %d is in another shard of the spread namespace: give the name a {tag}", name, p)
 }
 
-// appendTo appends encoded messages to the partitions in to, and leaves in m.appended where they are.
+// appendTo appends encoded messages to the partitions in to, and leaves in m.appended where they
+// are.
 func (m *machine) appendTo(tx *engine.Tx, st *stream, messages [][]byte, to []int) {
 	m.touch(tx, st)
 	appended := slices.Grow(m.appended[:0], len(messages))[:len(messages)]
@@ -157,7 +159,8 @@ func (m *machine) appendTo(tx *engine.Tx, st *stream, messages [][]byte, to []in
 	tx.NotifyWithin(topic, len(messages), slotsOf(messages, appended))
 }
 
-// slotsOf returns where the keys of messages are. Of messages without a key that depends on where they are.
+// slotsOf returns where the keys of messages are. Of messages without a key that depends on where
+// they are.
 func slotsOf(messages [][]byte, appended []Appended) engine.Slots {
 	of := engine.NoSlots()
 	for i, msg := range messages {
@@ -166,8 +169,9 @@ func slotsOf(messages [][]byte, appended []Appended) engine.Slots {
 	return of
 }
 
-// nextID returns the ID of the next record of a partition. It is greater than that of any record of the stream in this shard, so that a reader of all
-// partitions who has come to some ID has not missed one.
+// nextID returns the ID of the next record of a partition. It is greater than that of any record of
+// the stream in this shard, so that a reader of all partitions who has come to some ID has not
+// missed one.
 func (st *stream) nextID(now int64, p int) ID {
 	n := uint64(st.partitions)
 	if now > st.newest.Millis {
@@ -193,7 +197,8 @@ func (m *machine) repeated(tx *engine.Tx, st *stream, o *appendOptions) ([]byte,
 	}
 	if last := p.appends[0].sequence; o.sequence < last {
 		return nil, &ConflictError{Stream: st.name, Partition: -1, Reason: fmt.Sprintf(
-			"sequence number %d of producer %q is behind its last one, %d, and not among its last %d", o.sequence, o.producer, last, len(p.appends))}
+			"sequence number %d of producer %q is behind its last one, %d, and not among its last %d", o.sequence, o.producer, last,
+			len(p.appends))}
 	}
 	return nil, nil
 }
@@ -220,7 +225,8 @@ func producerToken(gen uint64, producer string) []byte {
 	return append(key.AppendUint64([]byte{tokenProducer}, gen), producer...)
 }
 
-// onProducer forgets a producer unless it has appended since the timer was set. The token is its row's key.
+// onProducer forgets a producer unless it has appended since the timer was set. The token is its
+// row's key.
 func (m *machine) onProducer(tx *engine.Tx, k []byte) {
 	b, ok := tx.Get(k)
 	if !ok {

@@ -11,10 +11,12 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// attendance is what the leader of a shard knows of consumers that have asked in vain. Their rows say that they are attended: there, until somebody says that
-// they are not. So a consumer that waits, or asks again and again, writes nothing. The leader sees whether it goes on: it waits here, or its calls come
-// by. Of those that have not been heard of for so long that others may take over, a duty says so (kindMiss); from then on time goes by as for those that have
-// got records and do not ask.
+// attendance is what the leader of a shard knows of consumers that have asked in vain. Their rows
+// say that they are attended: there, until somebody says that they are not. So a consumer that
+// waits, or asks again and again, writes nothing. The leader sees whether it goes on: it waits
+// here, or its calls come by. Of those that have not been heard of for so long that others may take
+// over, a duty says so (kindMiss); from then on time goes by as for those that have got records and
+// do not ask.
 //
 // A new leader has heard of nobody yet, and takes all for just heard of.
 type attendance struct {
@@ -36,7 +38,8 @@ func (a *attendee) topic() engine.Topic {
 
 // compare orders them by their groups, for commands that are the same in each run.
 func (a *attendee) compare(b *attendee) int {
-	return cmp.Or(cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.stream, b.stream), cmp.Compare(a.group, b.group), cmp.Compare(a.consumer, b.consumer))
+	return cmp.Or(cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.stream, b.stream), cmp.Compare(a.group, b.group),
+		cmp.Compare(a.consumer, b.consumer))
 }
 
 // hearing is when an attendee was heard of, all in ms.
@@ -79,7 +82,8 @@ func (a *attendance) add(who attendee, silence, now int64) {
 // end is until when the attendee may be silent.
 func (h *hearing) end() int64 { return max(h.at+h.silence, h.spared) }
 
-// adapt changes how long an attendee may be silent, and not since when it is. What it has of that time it keeps.
+// adapt changes how long an attendee may be silent, and not since when it is. What it has of that
+// time it keeps.
 func (a *attendance) adapt(who attendee, silence int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -136,7 +140,8 @@ func (a *attendance) take(all map[attendee]int64, now int64) {
 	}
 }
 
-// missing returns who has not been heard of for too long, and when to look again: engine.NoTimer if there is nobody.
+// missing returns who has not been heard of for too long, and when to look again: engine.NoTimer if
+// there is nobody.
 func (a *attendance) missing(now int64, awaited func(engine.Topic) bool) (all []attendee, next int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -206,7 +211,8 @@ func (m *machine) attend(ctx context.Context, lead *engine.Lead) error {
 // reportMissing proposes what has to be said of the first of the groups, and returns the others.
 func (m *machine) reportMissing(ctx context.Context, lead *engine.Lead, all []attendee) ([]attendee, error) {
 	n := 1
-	for n < len(all) && n < MaxMembers && all[n].namespace == all[0].namespace && all[n].stream == all[0].stream && all[n].group == all[0].group {
+	for n < len(all) && n < MaxMembers && all[n].namespace == all[0].namespace && all[n].stream == all[0].stream &&
+		all[n].group == all[0].group {
 		n++
 	}
 	b := missBody{groupTarget: groupTarget{group: all[0].group}}
@@ -260,7 +266,8 @@ func attended(v *engine.View) (map[attendee]int64, error) {
 	})
 }
 
-// asked notes that a consumer has asked for records, and whether it got some. In vain means that it is attended from now on: it is likely to go on asking.
+// asked notes that a consumer has asked for records, and whether it got some. In vain means that it
+// is attended from now on: it is likely to go on asking.
 func (m *machine) asked(tx *engine.Tx, g *group, consumer string, served bool) {
 	mem, known := g.members[consumer]
 	if !known || !mem.there() {
@@ -283,8 +290,9 @@ func (m *machine) asked(tx *engine.Tx, g *group, consumer string, served bool) {
 	m.markMembersChanged(tx, g)
 }
 
-// adaptAttendance applies a group's new ack timeout to its consumers that are attended. They stay as silent as they have been: settings that are made again and
-// again must not keep a dead consumer in the group.
+// adaptAttendance applies a group's new ack timeout to its consumers that are attended. They stay
+// as silent as they have been: settings that are made again and again must not keep a dead consumer
+// in the group.
 func (m *machine) adaptAttendance(tx *engine.Tx, g *group) {
 	silence := g.silence()
 	for _, consumer := range slices.Sorted(maps.Keys(g.members)) {

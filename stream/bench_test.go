@@ -110,7 +110,8 @@ func BenchmarkRead(b *testing.B) {
 	}
 }
 
-// BenchmarkMemory appends, reads as a member of a group and acknowledges without a disk, so that what the commands themselves cost shows.
+// BenchmarkMemory appends, reads as a member of a group and acknowledges without a disk, so that
+// what the commands themselves cost shows.
 func BenchmarkMemory(b *testing.B) {
 	for _, records := range []int{1, 100} {
 		b.Run(fmt.Sprintf("work=append/records=%d", records), func(b *testing.B) {
@@ -172,7 +173,8 @@ func TestAppendAllocations(t *testing.T) {
 	}
 }
 
-// TestReadIsASeek reads in the middle of a stream, the larger of which is a hundred times as long: no read looks at what is before.
+// TestReadIsASeek reads in the middle of a stream, the larger of which is a hundred times as long:
+// no read looks at what is before.
 func TestReadIsASeek(t *testing.T) {
 	rows := func(batches int) float64 {
 		_, s := newStore(t)
@@ -192,7 +194,8 @@ func TestReadIsASeek(t *testing.T) {
 			}
 		})
 	}
-	// A row that is looked at is at least an allocation; finding the first one takes a look for each doubling.
+	// A row that is looked at is at least an allocation; finding the first one takes a look for
+	// each doubling.
 	if small, large := rows(1), rows(100); large > 2*small {
 		t.Errorf("a read in the middle of 100,000 records allocates %v times, of 1,000 %v times", large, small)
 	}

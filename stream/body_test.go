@@ -10,10 +10,12 @@ import (
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
-// TestBodiesInJSON: a body that this package does not make, and admits, is the same after its JSON has been read back.
+// TestBodiesInJSON: a body that this package does not make, and admits, is the same after its JSON
+// has been read back.
 func TestBodiesInJSON(t *testing.T) {
 	group := groupTarget{group: "g"}
-	known := groupTarget{target{&spec{id: 1, version: 2, partitions: 3, policy: policy{4, 5, 6}}}, "g", &groupSpec{7, 8, groupConfig{mode: KeyShared, ackTimeout: 9}}}
+	known := groupTarget{target{&spec{id: 1, version: 2, partitions: 3, policy: policy{4, 5, 6}}}, "g",
+		&groupSpec{7, 8, groupConfig{mode: KeyShared, ackTimeout: 9}}}
 	config := defaultGroup().groupConfig
 	config.mode, config.start, config.maxAttempts, config.backoffMin = Exclusive, start{startEnd, ID{5, 6}}, 7, 8
 	p := table()
@@ -24,14 +26,16 @@ func TestBodiesInJSON(t *testing.T) {
 		"settings of no meaning": configureGroup.Op("s", configureBody{group, setAckTimeout, config}, nil),
 		"all settings":           configureGroup.Op("s", configureBody{group, allSettings, config}, nil),
 		"specs":                  adoptGroup.Op("s", known, nil),
-		"runs":                   ack.Op("s", ackBody{refsBody{known, []refRun{{Ref{1, 2, 3}, 1}, {Ref{1, 3, 3}, 4}, {Ref{1, 2, 3}, 1}}}, true}, nil),
-		"to the dead letters":    nack.Op("s", nackBody{refsBody{group, []refRun{{Ref{1, 2, 0}, 1}}}, toDLQ, []byte("\xff")}, nil),
-		"delayed":                nack.Op("s", nackBody{refsBody{group, []refRun{{Ref{1, 2, 0}, 1}}}, 0, nil}, nil),
-		"backed off":             nack.Op("s", nackBody{refsBody{group, []refRun{{Ref{1, 2, 0}, 1}}}, byBackoff, nil}, nil),
-		"read":                   readGroup.Op("s", readGroupBody{known, "c", 3, true, true, config, 4}, nil),
-		"append":                 appendOp("s", []Message{{Key: "\xff", Payload: []byte{0xff}, Headers: map[string]string{"a": "b"}}, {}}, appendOptions{partition: 2, producer: "p", expect: true, lastID: ID{1, 2}}, known.spec),
-		"trim to an age":         trimStream.Op("s", trimBody{bound: trimToAge, n: 5, before: ID{1, 2}}, nil),
-		"trim to an ID":          trimStream.Op("s", trimBody{bound: trimToID, n: 5, before: ID{1, 2}, dryRun: true}, nil),
+		"runs": ack.Op("s",
+			ackBody{refsBody{known, []refRun{{Ref{1, 2, 3}, 1}, {Ref{1, 3, 3}, 4}, {Ref{1, 2, 3}, 1}}}, true}, nil),
+		"to the dead letters": nack.Op("s", nackBody{refsBody{group, []refRun{{Ref{1, 2, 0}, 1}}}, toDLQ, []byte("\xff")}, nil),
+		"delayed":             nack.Op("s", nackBody{refsBody{group, []refRun{{Ref{1, 2, 0}, 1}}}, 0, nil}, nil),
+		"backed off":          nack.Op("s", nackBody{refsBody{group, []refRun{{Ref{1, 2, 0}, 1}}}, byBackoff, nil}, nil),
+		"read":                readGroup.Op("s", readGroupBody{known, "c", 3, true, true, config, 4}, nil),
+		"append": appendOp("s", []Message{{Key: "\xff", Payload: []byte{0xff}, Headers: map[string]string{"a": "b"}}, {}},
+			appendOptions{partition: 2, producer: "p", expect: true, lastID: ID{1, 2}}, known.spec),
+		"trim to an age": trimStream.Op("s", trimBody{bound: trimToAge, n: 5, before: ID{1, 2}}, nil),
+		"trim to an ID":  trimStream.Op("s", trimBody{bound: trimToID, n: 5, before: ID{1, 2}, dryRun: true}, nil),
 	} {
 		cmd, err := op.Limit(engine.DefaultMaxPayload)
 		if err == nil {
@@ -71,7 +75,8 @@ func TestJSONOfBodies(t *testing.T) {
 		{"create group", `{"group":"g","start":"later"}`, `id "later" is not of the form`},
 		{"create group", `{"group":"g","mode":"fair"}`, `unknown mode "fair"`},
 		{"create group", `{"group":"g","ack_timeout_ms":0}`, "stream: ack timeout of 0 ms is not in 1-2592000000"},
-		{"create group", `{"group":"g","backoff_min_ms":9,"backoff_max_ms":8}`, "stream: min back-off of 9 ms exceeds max back-off of 8 ms"},
+		{"create group", `{"group":"g","backoff_min_ms":9,"backoff_max_ms":8}`,
+			"stream: min back-off of 9 ms exceeds max back-off of 8 ms"},
 		{"create group", `{}`, "consumer group name is empty"},
 		{"configure group", `{"group":"g"}`, `stream: consumer group "g": no setting to change`},
 		{"configure group", `{"group":"g","backoff_min_ms":5}`, `{"group":"g","backoff_min_ms":5,"backoff_max_ms":300000}`},

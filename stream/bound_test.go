@@ -41,10 +41,12 @@ func usedUpRecords(t *testing.T, mode stream.Mode) (*machinetest.Rig, *stream.St
 	return r, s, all
 }
 
-// TestUsedUpRecordsAreBuriedInParts: records that become dead letters together, because their consumer gives them back, or was silent for too long,
-// are moved by and by, and none is lost or moved twice.
+// TestUsedUpRecordsAreBuriedInParts: records that become dead letters together, because their
+// consumer gives them back, or was silent for too long, are moved by and by, and none is lost or
+// moved twice.
 func TestUsedUpRecordsAreBuriedInParts(t *testing.T) {
-	// Each end with another mode: map order gives each run other pairs, whose names say what they are.
+	// Each end with another mode: map order gives each run other pairs, whose names say what they
+	// are.
 	modes := []stream.Mode{stream.Shared, stream.KeyShared, stream.Exclusive}
 	for name, end := range map[string]func(context.Context, *machinetest.Rig, *stream.Store, []stream.Delivery) error{
 		"gone": func(ctx context.Context, r *machinetest.Rig, s *stream.Store, ds []stream.Delivery) error {

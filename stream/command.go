@@ -216,7 +216,8 @@ func (id *ID) code(f *codec.Fields, name string) {
 	}
 }
 
-// token is String for any ID: it formats negative milliseconds as an unsigned number, as a command encodes them.
+// token is String for any ID: it formats negative milliseconds as an unsigned number, as a command
+// encodes them.
 func (id ID) token() string {
 	return strconv.FormatUint(uint64(id.Millis), 10) + "-" + strconv.FormatUint(id.Seq, 10)
 }
@@ -395,8 +396,8 @@ func (b *lastBody) code(f *codec.Fields) {
 	b.id.code(f, "id")
 }
 
-// LastIDIs holds if id is the ID of the last record appended to the partition. The zero ID means that no
-// record was appended or the stream does not exist.
+// LastIDIs holds if id is the ID of the last record appended to the partition. The zero ID means
+// that no record was appended or the stream does not exist.
 func LastIDIs(name string, partition int, id ID) Condition {
 	return Condition{engine.HideCondition(checkLast.Op(name, lastBody{partition: partition, id: id}, nil))}
 }

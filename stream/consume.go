@@ -16,30 +16,42 @@ import (
 	"github.com/floedb/floe/internal/workloop"
 )
 
-// Consume works the records of a group off: it runs handle for them, for up to Concurrency of them at once, until ctx ends. A record whose handler returns
+// Consume works the records of a group off: it runs handle for them, for up to Concurrency of them
+// at once, until ctx ends. A record whose handler returns
 //
 //   - nil is acknowledged;
-//   - an error is refused (Nack) with it as the Reason: it is delivered again after the group's back-off, or goes to the dead letters if that was the last attempt;
+//   - an error is refused (Nack) with it as the Reason: it is delivered again after the group's
+//     back-off, or goes to the dead letters if that was the last attempt;
 //   - a Permanent error goes to the dead letters at once;
 //   - ErrSettled is left as it is: the handler has acknowledged or refused it.
 //
-// A panic is an error, with its stack. While a handler runs, the Deadline of its record is moved, by the group's ack timeout. If the record is lost all the same, since nobody
-// could be reached for that long, or the group was moved or deleted, the ctx of the handler is cancelled, and its cause (context.Cause) is ErrConflict: the record is
-// delivered again, and what the handler returns has no effect if that has happened.
+// A panic is an error, with its stack. While a handler runs, the Deadline of its record is moved,
+// by the group's ack timeout. If the record is lost all the same, since nobody could be reached for
+// that long, or the group was moved or deleted, the ctx of the handler is cancelled, and its cause
+// (context.Cause) is ErrConflict: the record is delivered again, and what the handler returns has
+// no effect if that has happened.
 //
-// In a KeyShared group the records of a key (and partition) are handled one after the other, in their order, whatever the Concurrency; when one fails, those behind it
-// wait until it has been delivered again, or is a dead letter. With NoAck nothing is acknowledged, and what was delivered is handled once, or not at all.
+// In a KeyShared group the records of a key (and partition) are handled one after the other, in
+// their order, whatever the Concurrency; when one fails, those behind it wait until it has been
+// delivered again, or is a dead letter. With NoAck nothing is acknowledged, and what was delivered
+// is handled once, or not at all.
 //
-// An outage does not end Consume: it goes on when there is somebody to ask; likewise it waits for a stream that does not exist yet. It creates the group at most
-// once; if the group is deleted later, by itself or with its stream, Consume returns ErrNotFound, or goes on with a group of that name which was created
-// since. When ctx ends, it reads no more records. Handlers have
-// the Grace to finish; their ctx, which has the values of Consume's, is cancelled only then, with the same cause. Handlers that have not returned 5 s later are left
-// alone. In the end the consumer leaves the group: what was not handled is delivered to others, and that it was delivered here is not one of its attempts.
+// An outage does not end Consume: it goes on when there is somebody to ask; likewise it waits for a
+// stream that does not exist yet. It creates the group at most once; if the group is deleted later,
+// by itself or with its stream, Consume returns ErrNotFound, or goes on with a group of that name
+// which was created since. When ctx ends, it reads no more records. Handlers have the Grace to
+// finish; their ctx, which has the values of Consume's, is cancelled only then, with the same
+// cause. Handlers that have not returned 5 s later are left alone. In the end the consumer leaves
+// the group: what was not handled is delivered to others, and that it was delivered here is not one
+// of its attempts.
 //
-// Consume returns nil when ctx has ended and it has left. Options: Concurrency (1), Consumer (a name that nobody has), Grace (10 s), NoAck, OnError, and those of Groups.Create, for when
-// there is no such group. Errors: ErrInvalid for names or options out of their limits; ErrNotFound as above; ErrClosed, ErrUnauthorized; ones that say how many handlers
-// have not returned, and how many results could not be handed over (ErrUnknownOutcome).
-func (s *Store) Consume(ctx context.Context, stream, group string, handle func(ctx context.Context, d Delivery) error, opts ...ConsumeOption) error {
+// Consume returns nil when ctx has ended and it has left. Options: Concurrency (1), Consumer (a
+// name that nobody has), Grace (10 s), NoAck, OnError, and those of Groups.Create, for when there
+// is no such group. Errors: ErrInvalid for names or options out of their limits; ErrNotFound as
+// above; ErrClosed, ErrUnauthorized; ones that say how many handlers have not returned, and how
+// many results could not be handed over (ErrUnknownOutcome).
+func (s *Store) Consume(ctx context.Context, stream, group string, handle func(ctx context.Context, d Delivery) error,
+	opts ...ConsumeOption) error {
 	c := &consumer{s: s, stream: stream, group: group, o: consumeOptionsOf(opts)}
 	c.o.read.limit = MaxReadLimit
 	if handle == nil {
@@ -48,8 +60,10 @@ func (s *Store) Consume(ctx context.Context, stream, group string, handle func(c
 	return c.run(ctx, func(ctx context.Context, ds []Delivery) error { return handle(ctx, ds[0]) })
 }
 
-// ConsumeMany is Consume for handlers of several records at once: up to most of them, 1 to 1000, whatever is there. They are acknowledged or refused together; in a KeyShared
-// group no two calls have records of one key at the same time, as long as none is lost. Concurrency is how many calls there are at once.
+// ConsumeMany is Consume for handlers of several records at once: up to most of them, 1 to 1000,
+// whatever is there. They are acknowledged or refused together; in a KeyShared group no two calls
+// have records of one key at the same time, as long as none is lost. Concurrency is how many calls
+// there are at once.
 func (s *Store) ConsumeMany(
 	ctx context.Context, stream, group string, most int, handle func(ctx context.Context, ds []Delivery) error, opts ...ConsumeOption,
 ) error {
@@ -59,7 +73,8 @@ func (s *Store) ConsumeMany(
 	if handle == nil {
 		return noHandler(stream)
 	}
-	return c.run(ctx, func(ctx context.Context, ds []Delivery) error { return handle(ctx, slices.Clone(ds)) }) // the handler may write to its own
+	// the handler may write to its own
+	return c.run(ctx, func(ctx context.Context, ds []Delivery) error { return handle(ctx, slices.Clone(ds)) })
 }
 
 func noHandler(stream string) error {
@@ -88,7 +103,8 @@ type consumer struct {
 // consumed is what one call of the handler is about.
 type consumed struct {
 	ds []Delivery
-	// What the handler has returned. It is looked at in the handler's place, because methods of the error may panic.
+	// What the handler has returned. It is looked at in the handler's place, because methods of the
+	// error may panic.
 	settled   bool
 	permanent bool
 	reason    string
@@ -266,9 +282,11 @@ func reason(text string) NackOption { return Reason(strings.ToValidUTF8(text, ""
 
 func (c *acking) notPending(p *consumed) error {
 	d := &p.ds[0]
-	text := fmt.Sprintf("record %d of partition %d is not pending in consumer group %q as attempt %d", d.Offset, d.Partition, c.group, d.Attempt)
+	text := fmt.Sprintf("record %d of partition %d is not pending in consumer group %q as attempt %d", d.Offset, d.Partition, c.group,
+		d.Attempt)
 	if n := len(p.ds); n > 1 {
-		text = fmt.Sprintf("not all of %d records, beginning with %d of partition %d, are pending in consumer group %q", n, d.Offset, d.Partition, c.group)
+		text = fmt.Sprintf("not all of %d records, beginning with %d of partition %d, are pending in consumer group %q", n, d.Offset,
+			d.Partition, c.group)
 	}
 	return &ConflictError{Stream: c.stream, Partition: d.Partition, Reason: text}
 }
@@ -279,8 +297,9 @@ func (c *acking) Lease() time.Duration { return time.Duration(c.ackTimeout.Load(
 // Release does nothing: what is left is handed back when the consumer leaves.
 func (c *acking) Release(context.Context, []*consumed) error { return nil }
 
-// Renew extends all deadlines at once. That tells how many of the records are still the consumer's, not which: if some are not it asks for halves.
-// A consumer that is busy receives nothing: here it learns that the ack timeout has changed.
+// Renew extends all deadlines at once. That tells how many of the records are still the consumer's,
+// not which: if some are not it asks for halves. A consumer that is busy receives nothing: here it
+// learns that the ack timeout has changed.
 func (c *acking) Renew(ctx context.Context, pieces []*consumed) ([]error, error) {
 	lost := make([]error, len(pieces))
 	if err := c.renew(ctx, pieces, lost); err != nil {

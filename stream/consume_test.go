@@ -95,7 +95,8 @@ func (n *notes) sorted() string {
 	return strings.Join(all, ", ")
 }
 
-// TestConsumeOutcomes: what becomes of a record, by what its handler returns. The stream comes into being later.
+// TestConsumeOutcomes: what becomes of a record, by what its handler returns. The stream comes into
+// being later.
 func TestConsumeOutcomes(t *testing.T) {
 	inBubbles(t, func(t *testing.T, node *floe.Node, s *stream.Store) {
 		var seen, reported notes
@@ -121,7 +122,8 @@ func TestConsumeOutcomes(t *testing.T) {
 		appendAll(t, s, name, ":fine", ":fails", ":never works", ":hopeless", ":panics", ":in a transaction")
 		pass(time.Minute)
 		c.end(t)
-		want := "fails 1, fails 2, fails 3, fine 1, hopeless 1, in a transaction 1, never works 1, never works 2, never works 3, panics 1, panics 2, panics 3"
+		want := "fails 1, fails 2, fails 3, fine 1, hopeless 1, in a transaction 1, never works 1, never works 2, never works 3, " +
+			"panics 1, panics 2, panics 3"
 		if got := seen.sorted(); got != want {
 			t.Errorf("handled: %s, want %s", got, want)
 		}
@@ -146,7 +148,8 @@ func TestConsumeOutcomes(t *testing.T) {
 	})
 }
 
-// TestConsumeHostileErrors: an error whose methods panic is a failure like another one, and so is an OnError that panics.
+// TestConsumeHostileErrors: an error whose methods panic is a failure like another one, and so is
+// an OnError that panics.
 func TestConsumeHostileErrors(t *testing.T) {
 	inBubbles(t, func(t *testing.T, node *floe.Node, s *stream.Store) {
 		name, hostile := "{log}", machinetest.HostileErrors()
@@ -201,8 +204,8 @@ func TestConsumeHoldsRecords(t *testing.T) {
 	})
 }
 
-// TestConsumeKeepsKeysInOrder: whatever fails or takes long, the records of a key are handled one after the other and none overtakes another, while those
-// of other keys go on.
+// TestConsumeKeepsKeysInOrder: whatever fails or takes long, the records of a key are handled one
+// after the other and none overtakes another, while those of other keys go on.
 func TestConsumeKeepsKeysInOrder(t *testing.T) {
 	inBubbles(t, func(t *testing.T, node *floe.Node, s *stream.Store) {
 		const keys, each = 7, 20
@@ -298,7 +301,8 @@ func TestConsumeMany(t *testing.T) {
 	})
 }
 
-// TestConsumeNoAck: each record is handled once, whatever becomes of it, also in a group some of whose consumers acknowledge.
+// TestConsumeNoAck: each record is handled once, whatever becomes of it, also in a group some of
+// whose consumers acknowledge.
 func TestConsumeNoAck(t *testing.T) {
 	inBubbles(t, func(t *testing.T, node *floe.Node, s *stream.Store) {
 		for i := range 300 {
@@ -418,7 +422,8 @@ func TestConsumeRefuses(t *testing.T) {
 	node := floe.OpenMemory(t)
 	s, none := node.Stream("n"), func(context.Context, stream.Delivery) error { return nil }
 	for _, opts := range [][]stream.ConsumeOption{
-		{stream.Concurrency(0)}, {stream.Concurrency(stream.MaxConcurrency + 1)}, {stream.Grace(-1)}, {stream.Consumer("\n")}, {stream.AckTimeout(0)},
+		{stream.Concurrency(0)}, {stream.Concurrency(stream.MaxConcurrency + 1)}, {stream.Grace(-1)}, {stream.Consumer("\n")},
+		{stream.AckTimeout(0)},
 		{stream.MaxAttempts(-1)}, {stream.InMode(9)},
 	} {
 		if err := s.Consume(t.Context(), "log", "g", none, opts...); !errors.Is(err, stream.ErrInvalid) {
@@ -433,19 +438,22 @@ func TestConsumeRefuses(t *testing.T) {
 	if err := s.ConsumeMany(t.Context(), "log", "g", 0, nil); !errors.Is(err, stream.ErrInvalid) {
 		t.Errorf("ConsumeMany of no records = %v, want ErrInvalid", err)
 	}
-	if _, err := s.Nack(t.Context(), "log", "g", []stream.Ref{{Offset: 1}}, stream.ToDLQ(), stream.Delay(0)); !errors.Is(err, stream.ErrInvalid) {
+	if _, err := s.Nack(t.Context(), "log", "g", []stream.Ref{{Offset: 1}}, stream.ToDLQ(), stream.Delay(0)); !errors.Is(err,
+		stream.ErrInvalid) {
 		t.Errorf("Nack with a delay, to the dead letters = %v, want ErrInvalid", err)
 	}
 }
 
-// TestConsumeTakesOnNewSettings: Consume went on renewing by the ack timeout that its group had when it began, and lost records of a group with a shorter one.
+// TestConsumeTakesOnNewSettings: Consume went on renewing by the ack timeout that its group had
+// when it began, and lost records of a group with a shorter one.
 func TestConsumeTakesOnNewSettings(t *testing.T) {
 	for name, change := range map[string]func(ctx context.Context, node *floe.Node, s *stream.Store) error{
 		"configured": func(ctx context.Context, _ *floe.Node, s *stream.Store) error {
 			return s.Groups("log").Configure(ctx, "g", stream.AckTimeout(10*time.Second))
 		},
 		"created again": func(ctx context.Context, node *floe.Node, s *stream.Store) error {
-			_, err := node.Txn("n").Do(stream.DeleteGroupOp("log", "g"), stream.CreateGroupOp("log", "g", stream.AckTimeout(10*time.Second))).Commit(ctx)
+			_, err := node.Txn("n").Do(stream.DeleteGroupOp("log", "g"),
+				stream.CreateGroupOp("log", "g", stream.AckTimeout(10*time.Second))).Commit(ctx)
 			return err
 		},
 	} {
@@ -481,7 +489,8 @@ func TestConsumeTakesOnNewSettings(t *testing.T) {
 	}
 }
 
-// TestConfiguringKeepsNobody: a consumer that last asked in vain and is silent since leaves its group when it is due to, however often the group is configured.
+// TestConfiguringKeepsNobody: a consumer that last asked in vain and is silent since leaves its
+// group when it is due to, however often the group is configured.
 func TestConfiguringKeepsNobody(t *testing.T) {
 	inBubbles(t, func(t *testing.T, _ *floe.Node, s *stream.Store) {
 		for mode := stream.Shared; mode <= stream.Exclusive; mode++ {
@@ -512,8 +521,9 @@ func TestConfiguringKeepsNobody(t *testing.T) {
 	})
 }
 
-// TestConfiguringTakesNothingAway: an ack timeout that became much shorter counted at once, also for the time before, so that a consumer that was busy with
-// a record lost it to one that stood by. It keeps the time that it had, and renews by the new ack timeout from then on.
+// TestConfiguringTakesNothingAway: an ack timeout that became much shorter counted at once, also
+// for the time before, so that a consumer that was busy with a record lost it to one that stood by.
+// It keeps the time that it had, and renews by the new ack timeout from then on.
 func TestConfiguringTakesNothingAway(t *testing.T) {
 	for _, mode := range []stream.Mode{stream.Shared, stream.Exclusive, stream.KeyShared} {
 		t.Run(mode.String(), func(t *testing.T) {

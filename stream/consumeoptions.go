@@ -44,15 +44,16 @@ func Concurrency(n int) ConsumeOption {
 	})
 }
 
-// Consumer names the consumer in its group, instead of a name that nobody else has: by it Pending and Groups.Get tell the consumers apart. Nobody else may use it
-// at the same time.
+// Consumer names the consumer in its group, instead of a name that nobody else has: by it Pending
+// and Groups.Get tell the consumers apart. Nobody else may use it at the same time.
 func Consumer(name string) ConsumeOption {
 	return consumeOption(func(o *consumeOptions) {
 		o.consumer, o.err = name, firstError(o.err, engine.CheckName("consumer", name))
 	})
 }
 
-// Grace sets for how long handlers may go on when Consume ends; the default is 10 s. With 0 they are cancelled at once.
+// Grace sets for how long handlers may go on when Consume ends; the default is 10 s. With 0 they
+// are cancelled at once.
 func Grace(d time.Duration) ConsumeOption {
 	return consumeOption(func(o *consumeOptions) {
 		if o.grace = d; d < 0 {
@@ -61,8 +62,10 @@ func Grace(d time.Duration) ConsumeOption {
 	})
 }
 
-// OnError is told what goes wrong while Consume goes on, by several goroutines at once: what handlers return, and that a record could not be acknowledged,
-// with the record, the first one of several; with nil that the group could not be asked, or deadlines not be extended. The default is nobody.
+// OnError is told what goes wrong while Consume goes on, by several goroutines at once: what
+// handlers return, and that a record could not be acknowledged, with the record, the first one of
+// several; with nil that the group could not be asked, or deadlines not be extended. The default is
+// nobody.
 func OnError(f func(d *Delivery, err error)) ConsumeOption {
 	return consumeOption(func(o *consumeOptions) { o.onError = f })
 }

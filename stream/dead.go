@@ -6,10 +6,12 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// DeadLetterSuffix is what the name of a stream of dead letters ends with: those of all groups of "orders" go to "orders.dlq".
+// DeadLetterSuffix is what the name of a stream of dead letters ends with: those of all groups of
+// "orders" go to "orders.dlq".
 const DeadLetterSuffix = ".dlq"
 
-// The headers that a dead letter has beside its own. They come on top of MaxHeaderBytes: a record must not get lost for having had many headers.
+// The headers that a dead letter has beside its own. They come on top of MaxHeaderBytes: a record
+// must not get lost for having had many headers.
 const (
 	HeaderStream    = "floe-stream"
 	HeaderGroup     = "floe-group"
@@ -19,8 +21,9 @@ const (
 	HeaderError     = "floe-error"
 )
 
-// DeadLetters returns the name of the stream of a stream's dead letters: its own with DeadLetterSuffix. Names of more than 251 bytes are cut for that, so
-// streams whose first 251 bytes are the same share their dead letters; the header HeaderStream tells them apart.
+// DeadLetters returns the name of the stream of a stream's dead letters: its own with
+// DeadLetterSuffix. Names of more than 251 bytes are cut for that, so streams whose first 251 bytes
+// are the same share their dead letters; the header HeaderStream tells them apart.
 func DeadLetters(stream string) string {
 	for n := engine.MaxNameBytes - len(DeadLetterSuffix); n < len(stream); n-- {
 		if name := stream[:n] + DeadLetterSuffix; name != stream && engine.CheckName("stream", stream[:n]) == nil {
@@ -30,7 +33,8 @@ func DeadLetters(stream string) string {
 	return stream + DeadLetterSuffix
 }
 
-// bury appends a record that was delivered too often to the dead letters. Its row may be gone, if it was trimmed meanwhile.
+// bury appends a record that was delivered too often to the dead letters. Its row may be gone, if
+// it was trimmed meanwhile.
 func (m *machine) bury(tx *engine.Tx, st *stream, g *group, partition int, offset, attempts uint64, reason string) {
 	b, ok := tx.Get(recordKey(nil, st.gen, partition, offset))
 	if !ok || offset < st.parts[partition].first {

@@ -9,7 +9,8 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// TestDeadLettersWithManyHeaders: a record with as many headers as it may have was lost when its dead letter, which has some more, had to go to another shard.
+// TestDeadLettersWithManyHeaders: a record with as many headers as it may have was lost when its
+// dead letter, which has some more, had to go to another shard.
 func TestDeadLettersWithManyHeaders(t *testing.T) {
 	for _, shards := range []int{1, 4} {
 		r, s := newStore(t)
@@ -24,7 +25,8 @@ func TestDeadLettersWithManyHeaders(t *testing.T) {
 				moved++
 			}
 			key, value := "k", strings.Repeat("v", engine.MaxHeaderBytes-2)
-			if _, err := s.Append(t.Context(), name, stream.Message{Payload: []byte("x"), Headers: map[string]string{"h": value, key: ""}}); err != nil {
+			if _, err := s.Append(t.Context(), name,
+				stream.Message{Payload: []byte("x"), Headers: map[string]string{"h": value, key: ""}}); err != nil {
 				t.Fatal(err)
 			}
 			must(t, s.Groups(name).Create(t.Context(), "g", stream.MaxAttempts(1)))
@@ -32,7 +34,8 @@ func TestDeadLettersWithManyHeaders(t *testing.T) {
 			c.nack(c.want("x"), stream.Reason(strings.Repeat("r", 2000)))
 			r.Fire()
 			recs := wantRead(t, s, dead, "x")
-			if len(recs) != 1 || recs[0].Headers["h"] != value || len(recs[0].Headers[stream.HeaderError]) != 1024 || recs[0].Headers[stream.HeaderStream] != name {
+			if len(recs) != 1 || recs[0].Headers["h"] != value || len(recs[0].Headers[stream.HeaderError]) != 1024 ||
+				recs[0].Headers[stream.HeaderStream] != name {
 				t.Errorf("%d dead letters of %s, not as they should be", len(recs), name)
 			}
 		}
@@ -42,7 +45,8 @@ func TestDeadLettersWithManyHeaders(t *testing.T) {
 	}
 }
 
-// TestDeadLettersOfALongName: the dead letters of a stream, however long its name is, go to another stream that can exist.
+// TestDeadLettersOfALongName: the dead letters of a stream, however long its name is, go to another
+// stream that can exist.
 func TestDeadLettersOfALongName(t *testing.T) {
 	for _, end := range []string{"", stream.DeadLetterSuffix, "}", "{t}", "é"} {
 		for n := engine.MaxNameBytes - 12; n <= engine.MaxNameBytes; n++ {

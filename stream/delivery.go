@@ -32,8 +32,9 @@ func (s *session) readGroup(b *readGroupBody) (claims, error) {
 	return out, nil
 }
 
-// claim notes that a consumer is there, and finds out whether it may get records now. While the records of others are taken back nobody does, so that none
-// overtakes them: there is more then, and whoever asks again gets on with that. Likewise while there is more due than one command does.
+// claim notes that a consumer is there, and finds out whether it may get records now. While the
+// records of others are taken back nobody does, so that none overtakes them: there is more then,
+// and whoever asks again gets on with that. Likewise while there is more due than one command does.
 func (s *session) claim(consumer string, epoch uint64) (claims, error) {
 	m, tx, st, g := s.m, s.tx, s.st, s.g
 	out := claims{active: true, more: true, mode: g.mode, ackTimeout: g.ackTimeout}
@@ -93,7 +94,8 @@ func (d *delivery) partition(p int) {
 // maxClaimBytes is about how much one ReadGroup hands out.
 const maxClaimBytes = 8 << 20
 
-// fitting returns how many of n records from next on are not too much to hand out too, and counts them.
+// fitting returns how many of n records from next on are not too much to hand out too, and counts
+// them.
 func (d *delivery) fitting(p int, next, n uint64) uint64 {
 	part := &d.st.parts[p]
 	switch {
@@ -129,7 +131,8 @@ func (d *delivery) fitting(p int, next, n uint64) uint64 {
 	return lo
 }
 
-// light reports whether records of a partition are so small in the mean that they need not be looked at.
+// light reports whether records of a partition are so small in the mean that they need not be
+// looked at.
 func (d *delivery) light(p int) bool {
 	part := &d.st.parts[p]
 	return part.bytes/part.last*uint64(d.c.limit) < maxClaimBytes/4
@@ -198,7 +201,8 @@ func (d *delivery) giveAgain(p int, claimed []*failure) {
 	}
 }
 
-// batchSpan bounds the distance between the offsets of a batch, so that those around a place are found from a little before it on.
+// batchSpan bounds the distance between the offsets of a batch, so that those around a place are
+// found from a little before it on.
 const batchSpan = 4096
 
 // give makes records the consumer's, in as few batches as may be.
@@ -222,7 +226,8 @@ func (d *delivery) giveBatch(p int, attempt, excused uint64, offsets, keys []uin
 		return
 	}
 	b := &batch{
-		partition: p, first: offsets[0], lsn: uint64(d.tx.LSN()), attempt: attempt, excused: excused, delivered: d.tx.Now(), deadline: cl.deadline,
+		partition: p, first: offsets[0], lsn: uint64(d.tx.LSN()), attempt: attempt, excused: excused, delivered: d.tx.Now(),
+		deadline: cl.deadline,
 		consumer: d.c.consumer, offsets: append([]uint64(nil), offsets...), keys: keys,
 	}
 	d.g.addBatch(b)

@@ -16,11 +16,13 @@ type underWay struct {
 	held    uint64 // records that are held and have not been trimmed; an upper bound if very many are held
 }
 
-// underWay finds out what a group has under way in a partition. The numbers are kept; rows are looked at for the first record, and for those that have been
-// trimmed, which come first. Of these it adds up whose they are.
+// underWay finds out what a group has under way in a partition. The numbers are kept; rows are
+// looked at for the first record, and for those that have been trimmed, which come first. Of these
+// it adds up whose they are.
 func (w *view) underWay(g *groupHeader, p int, part *partition, at groupCursor, trimmed map[string]uint64) (u underWay, err error) {
 	u.pending = int(at.pending)
-	// Those that are held were looked at, so they lie before the cursor; of these only what is still there counts.
+	// Those that are held were looked at, so they lie before the cursor; of these only what is
+	// still there counts.
 	u.held = min(at.held, max(at.next, part.first)-part.first)
 	if at.pending > 0 {
 		err = w.partRows(rowBatch, g, p, func(k, v []byte) error {
@@ -110,7 +112,8 @@ func (w *view) describeGroup(name string, g *groupHeader) (GroupStats, error) {
 	for _, consumer := range slices.Sorted(maps.Keys(members)) {
 		if mem := members[consumer]; mem.there() {
 			info.Members = append(info.Members, Member{
-				Consumer: consumer, Pending: int(mem.pending - trimmed[consumer]), JoinedAt: time.UnixMilli(mem.joined), LastSeen: time.UnixMilli(mem.seen),
+				Consumer: consumer, Pending: int(mem.pending - trimmed[consumer]), JoinedAt: time.UnixMilli(mem.joined),
+				LastSeen: time.UnixMilli(mem.seen),
 			})
 		}
 	}
@@ -120,8 +123,9 @@ func (w *view) describeGroup(name string, g *groupHeader) (GroupStats, error) {
 // fewHeld is how many held records of a partition are looked at one by one.
 const fewHeld = 1000
 
-// lowestHeld notes the first record that is held, or one before it that is under way. Records that are held have no order but within their keys. Of
-// those whose keys are free the first of each slot is known, and in front of those of a busy key there is one under way, which has been noted.
+// lowestHeld notes the first record that is held, or one before it that is under way. Records that
+// are held have no order but within their keys. Of those whose keys are free the first of each slot
+// is known, and in front of those of a busy key there is one under way, which has been noted.
 func (w *view) lowestHeld(g *groupHeader, p int, first uint64, at groupCursor, under *underWay) error {
 	if at.held <= fewHeld {
 		under.held = 0
@@ -150,7 +154,8 @@ func (w *view) lowestHeld(g *groupHeader, p int, first uint64, at groupCursor, u
 	return nil
 }
 
-// members returns the members of a group, also those that have left and whose records are being taken back.
+// members returns the members of a group, also those that have left and whose records are being
+// taken back.
 func (w *view) members(g *groupHeader) (map[string]member, error) {
 	members := make(map[string]member)
 	return members, w.rows(rowMember, g, func(k, v []byte) error {
@@ -190,7 +195,8 @@ func (w *view) describeCursor(p int, part *partition, at groupCursor, under unde
 	return c, nil
 }
 
-// idBefore returns the ID of the record before an offset. Of records that were removed only the last one's is known.
+// idBefore returns the ID of the record before an offset. Of records that were removed only the
+// last one's is known.
 func (w *view) idBefore(p int, part *partition, offset uint64) (ID, error) {
 	switch {
 	case offset <= 1:

@@ -11,7 +11,8 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// TestNothingOvertakesWhatIsTakenBack: while records of one who has left are being taken back nobody gets newer ones.
+// TestNothingOvertakesWhatIsTakenBack: while records of one who has left are being taken back
+// nobody gets newer ones.
 func TestNothingOvertakesWhatIsTakenBack(t *testing.T) {
 	const pending = 6000
 	for _, mode := range []stream.Mode{stream.Shared, stream.Exclusive} {
@@ -41,7 +42,8 @@ func TestNothingOvertakesWhatIsTakenBack(t *testing.T) {
 	}
 }
 
-// TestSeekForgetsWhatWasDue: what was delivered before a group has moved does not come back when its time is over.
+// TestSeekForgetsWhatWasDue: what was delivered before a group has moved does not come back when
+// its time is over.
 func TestSeekForgetsWhatWasDue(t *testing.T) {
 	for mode := stream.Shared; mode <= stream.KeyShared; mode++ {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -64,7 +66,8 @@ func TestSeekForgetsWhatWasDue(t *testing.T) {
 	}
 }
 
-// TestRefusedRecordsAreThereAtOnce: what is refused without a delay is delivered again without anything else happening before.
+// TestRefusedRecordsAreThereAtOnce: what is refused without a delay is delivered again without
+// anything else happening before.
 func TestRefusedRecordsAreThereAtOnce(t *testing.T) {
 	for mode := stream.Shared; mode <= stream.KeyShared; mode++ {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -81,7 +84,8 @@ func TestRefusedRecordsAreThereAtOnce(t *testing.T) {
 	}
 }
 
-// TestWhatIsDueTogetherIsDoneInParts: failures that were due together were all looked at by one command, however many there were.
+// TestWhatIsDueTogetherIsDoneInParts: failures that were due together were all looked at by one
+// command, however many there were.
 func TestWhatIsDueTogetherIsDoneInParts(t *testing.T) {
 	const pending = 6000
 	for mode := stream.Shared; mode <= stream.KeyShared; mode++ {
@@ -122,7 +126,8 @@ func oneNode(t *testing.T, test func(t *testing.T, node *floe.Node, s *stream.St
 	})
 }
 
-// TestConsumeIsServedOverAndOver: a call that waits is served at once as long as there are records, one after the other.
+// TestConsumeIsServedOverAndOver: a call that waits is served at once as long as there are records,
+// one after the other.
 func TestConsumeIsServedOverAndOver(t *testing.T) {
 	oneNode(t, func(t *testing.T, _ *floe.Node, s *stream.Store) {
 		_, err := s.AppendMany(t.Context(), "log", []stream.Message{text("1"), text("2"), text("3"), text("4")})

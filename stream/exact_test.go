@@ -8,7 +8,8 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// TestDedupKnowsTheLastEight: a repeat of one of a producer's last 8 appends returns what it returned, and not one more.
+// TestDedupKnowsTheLastEight: a repeat of one of a producer's last 8 appends returns what it
+// returned, and not one more.
 func TestDedupKnowsTheLastEight(t *testing.T) {
 	_, s := newStore(t)
 	first := make(map[uint64]stream.Appended)
@@ -35,7 +36,8 @@ func TestDedupKnowsTheLastEight(t *testing.T) {
 	}
 }
 
-// TestSeekForgetsDueTimes: when what was under way before a seek would have been due, nothing happens.
+// TestSeekForgetsDueTimes: when what was under way before a seek would have been due, nothing
+// happens.
 func TestSeekForgetsDueTimes(t *testing.T) {
 	for _, mode := range []stream.Mode{stream.Shared, stream.Exclusive, stream.KeyShared} {
 		r, s := newStore(t)

@@ -10,7 +10,8 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// With Dedup an append whose outcome is unknown is repeated, with the same number, until it is known: it happens once.
+// With Dedup an append whose outcome is unknown is repeated, with the same number, until it is
+// known: it happens once.
 func ExampleDedup() {
 	node, err := floe.Open(floe.Config{})
 	if err != nil {

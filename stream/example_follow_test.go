@@ -9,7 +9,8 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// Follow begins with what there is and goes on with what comes. It can be taken up again behind any record.
+// Follow begins with what there is and goes on with what comes. It can be taken up again behind any
+// record.
 func ExampleStore_Follow() {
 	node, err := floe.Open(floe.Config{})
 	if err != nil {

@@ -28,7 +28,8 @@ func TestEachFailure(t *testing.T) {
 		call := func(f func(s *stream.Store) error) func(engine.Door) error {
 			return func(d engine.Door) error { return f(engine.StoreOf[stream.Store](engine.NewRouter(d), "n", 0)) }
 		}
-		missing := func(err error) error { return machinetest.Except(err, stream.ErrNotFound) } // what is asked for does not exist, unless the question fails
+		// what is asked for does not exist, unless the question fails
+		missing := func(err error) error { return machinetest.Except(err, stream.ErrNotFound) }
 		r.EachFailure(map[string]func(engine.Door) error{
 			"Activity": call(func(s *stream.Store) error {
 				_, err := s.Activity(ctx, "log", stream.ActivitySpan{From: time.UnixMilli(r.Now()), Step: time.Second, Parts: 10})
@@ -80,5 +81,6 @@ func TestEachFailure(t *testing.T) {
 
 // TestMalformedBodies: a command whose body does not decode is refused.
 func TestMalformedBodies(t *testing.T) {
-	machinetest.RefusesMalformed(t, engine.MachineStream, func() *machinetest.Rig { return machinetest.New(t, 1, engine.TableOf[stream.Store]()) })
+	machinetest.RefusesMalformed(t, engine.MachineStream,
+		func() *machinetest.Rig { return machinetest.New(t, 1, engine.TableOf[stream.Store]()) })
 }

@@ -57,7 +57,8 @@ func (f *follower) want(want string) {
 	}
 }
 
-// inBubble runs a test with a store in a namespace that does not exist yet, and one in a spread namespace.
+// inBubble runs a test with a store in a namespace that does not exist yet, and one in a spread
+// namespace.
 func inBubble(t *testing.T, f func(t *testing.T, r *machinetest.Rig, s *stream.Store)) {
 	t.Run("at home", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -87,8 +88,9 @@ func remove(t testing.TB, s *stream.Store, name string) {
 	}
 }
 
-// appendInTurn appends records to a stream, each at a time of its own and when the one before has been read: whoever follows partitions of several
-// shards gets what comes while he looks in an order that depends on which he looks at first.
+// appendInTurn appends records to a stream, each at a time of its own and when the one before has
+// been read: whoever follows partitions of several shards gets what comes while he looks in an
+// order that depends on which he looks at first.
 func appendInTurn(t *testing.T, r *machinetest.Rig, s *stream.Store, payloads ...string) {
 	t.Helper()
 	for _, p := range payloads {
@@ -121,7 +123,8 @@ func TestFollow(t *testing.T) {
 	})
 }
 
-// TestFollowFromEndOfNothing: who waits for a stream that does not exist gets its first records, although he wants new ones only.
+// TestFollowFromEndOfNothing: who waits for a stream that does not exist gets its first records,
+// although he wants new ones only.
 func TestFollowFromEndOfNothing(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *machinetest.Rig, s *stream.Store) {
 		f := follow(t, s, "log", stream.FromEnd())
@@ -134,7 +137,8 @@ func TestFollowFromEndOfNothing(t *testing.T) {
 	})
 }
 
-// TestFollowOverDelete: a stream that is made again is followed from its beginning, wherever its partitions are.
+// TestFollowOverDelete: a stream that is made again is followed from its beginning, wherever its
+// partitions are.
 func TestFollowOverDelete(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *machinetest.Rig, s *stream.Store) {
 		create(t, s, "log")

@@ -2,10 +2,10 @@ package stream
 
 import "github.com/floedb/floe/internal/engine"
 
-// forward appends records of other machines, which do not know the shards of a stream's partitions in
-// a spread namespace. The stream's home appends those for its own partitions and sends the others to
-// their shards. All records of machines take this way, so that those of one partition keep their
-// order. A shard refuses forwarded records only if the stream has been deleted since.
+// forward appends records of other machines, which do not know the shards of a stream's partitions
+// in a spread namespace. The stream's home appends those for its own partitions and sends the
+// others to their shards. All records of machines take this way, so that those of one partition
+// keep their order. A shard refuses forwarded records only if the stream has been deleted since.
 func (s *session) forward(b *appendBody) ([]byte, error) {
 	if err := s.open(&b.target); err != nil {
 		return nil, err
@@ -36,7 +36,8 @@ func (s *session) forward(b *appendBody) ([]byte, error) {
 			}
 		default:
 			on := appendBody{target: target{&st.spec}, options: appendOptions{partition: p + 1}, messages: msgs}
-			tx.Send(engine.Message{Command: sent(tx, kindAppend, s.name, &on, (*appendBody).code, on.size()), Name: route(s.name, p), Lane: laneOf(s.name)})
+			tx.Send(engine.Message{Command: sent(tx, kindAppend, s.name, &on, (*appendBody).code, on.size()), Name: route(s.name, p),
+				Lane: laneOf(s.name)})
 		}
 	}
 	if len(own) > 0 {

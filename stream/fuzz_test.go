@@ -26,7 +26,8 @@ func command(tb testing.TB, op engine.Operation) engine.Command {
 func someOps() []engine.Operation {
 	return []engine.Operation{
 		stream.CreateOp("log", stream.Partitions(3), stream.MaxAge(time.Second), stream.MaxLen(4)),
-		stream.AppendManyOp("log", []stream.Message{{Key: "a"}, {Payload: []byte("x"), Headers: map[string]string{"h": "v", "i": ""}}, {Key: "b"}}),
+		stream.AppendManyOp("log", []stream.Message{{Key: "a"}, {Payload: []byte("x"), Headers: map[string]string{"h": "v", "i": ""}},
+			{Key: "b"}}),
 		stream.AppendOp("log", stream.Message{Payload: []byte("y")}, stream.Partition(2), stream.Dedup("p", 7)),
 		stream.AppendOp("log", stream.Message{Payload: []byte("z")}, stream.Partition(2), stream.Dedup("p", 8)),
 		stream.AppendOp("auto", stream.Message{Payload: []byte("1")}, stream.IfLastID(stream.ID{})),
@@ -39,7 +40,8 @@ func someOps() []engine.Operation {
 		stream.ReadGroupOp("log", "g", "c", stream.Limit(1)),
 		stream.ExtendOp("log", "g", []stream.Ref{{Partition: 2, Offset: 1}}, time.Second),
 		stream.NackOp("log", "g", []stream.Ref{{Partition: 2, Offset: 1, Attempt: 1}}, stream.Delay(time.Second), stream.Reason("why")),
-		stream.NackOp("log", "g", []stream.Ref{{Partition: 2, Offset: 1}, {Partition: 2, Offset: 2}, {Partition: 1, Offset: 7}}, stream.ToDLQ()),
+		stream.NackOp("log", "g", []stream.Ref{{Partition: 2, Offset: 1}, {Partition: 2, Offset: 2}, {Partition: 1, Offset: 7}},
+			stream.ToDLQ()),
 		stream.AckOp("log", "g", stream.Ref{Partition: 2, Offset: 1, Attempt: 1}),
 		stream.LeaveOp("log", "g", "c"),
 		stream.TrimOp("log", stream.MaxAge(time.Second), stream.DryRun()),
@@ -53,14 +55,16 @@ func someOps() []engine.Operation {
 // strangeOps are commands that no store sends.
 func strangeOps() []engine.Operation {
 	return []engine.Operation{
-		stream.AppendWithSpec("log", 1, 0, 3, 1), stream.AppendWithSpec("log", math.MaxUint64, math.MaxUint64, 1024, 5), stream.AppendWithSpec("new", 9, 9, 2, 1),
-		stream.AdoptOp("log"), stream.DropOp("log"), stream.DropOp("new"), stream.AdoptGroupOp("log", "g"), stream.DropGroupOp("log", "g"), stream.DropGroupOp("new", "g"),
+		stream.AppendWithSpec("log", 1, 0, 3, 1), stream.AppendWithSpec("log", math.MaxUint64, math.MaxUint64, 1024,
+			5), stream.AppendWithSpec("new", 9, 9, 2, 1),
+		stream.AdoptOp("log"), stream.DropOp("log"), stream.DropOp("new"), stream.AdoptGroupOp("log", "g"), stream.DropGroupOp("log",
+			"g"), stream.DropGroupOp("new", "g"),
 	}
 }
 
-// FuzzApplyCommand applies arbitrary bodies in a namespace of one shard and in a spread one. A body is
-// applied or refused, and the rows stay consistent. Only a body that does not decode may stop the shard,
-// and Admit must reject it.
+// FuzzApplyCommand applies arbitrary bodies in a namespace of one shard and in a spread one. A body
+// is applied or refused, and the rows stay consistent. Only a body that does not decode may stop
+// the shard, and Admit must reject it.
 func FuzzApplyCommand(f *testing.F) {
 	for _, op := range append(someOps(), strangeOps()...) {
 		cmd := command(f, op)
@@ -202,10 +206,12 @@ func FuzzQuery(f *testing.F) {
 	})
 }
 
-// TestQueriesNameTheField: a query of another process that is out of bounds is refused by the name of the field.
+// TestQueriesNameTheField: a query of another process that is out of bounds is refused by the name
+// of the field.
 func TestQueriesNameTheField(t *testing.T) {
 	for _, partition := range []int{-2, stream.MaxPartitions} {
-		_, err := engine.NewWire([]engine.Primitive{engine.TableOf[stream.Store]()}).DecodeQuery(engine.AppendQuery(nil, stream.ReadOfPartition("n", "log", partition)))
+		_, err := engine.NewWire([]engine.Primitive{engine.TableOf[stream.Store]()}).DecodeQuery(engine.AppendQuery(nil,
+			stream.ReadOfPartition("n", "log", partition)))
 		wantError(t, "read of a partition that no stream has", err, stream.ErrInvalid, "partition")
 	}
 }

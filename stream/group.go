@@ -30,18 +30,22 @@ func RefsOf(ds []Delivery) []Ref {
 	return refs
 }
 
-// Create makes a consumer group of a stream. ReadGroup makes one too. When it returns nil, the group has its place in every partition: with
-// FromEnd, all records appended from now on are delivered.
+// Create makes a consumer group of a stream. ReadGroup makes one too. When it returns nil, the
+// group has its place in every partition: with FromEnd, all records appended from now on are
+// delivered.
 //
-// Options: InMode, AckTimeout, MaxAttempts, Backoff, and where it begins: From, After, FromTime, FromEnd, FromBeginning (the default). Errors: ErrExists; ErrNotFound if
-// there is no such stream; ErrInvalid. In a spread namespace other errors, such as ErrUnavailable, may come after the group was created: with FromEnd it
-// then begins in the partitions of some shards only when these learn of it.
+// Options: InMode, AckTimeout, MaxAttempts, Backoff, and where it begins: From, After, FromTime,
+// FromEnd, FromBeginning (the default). Errors: ErrExists; ErrNotFound if there is no such stream;
+// ErrInvalid. In a spread namespace other errors, such as ErrUnavailable, may come after the group
+// was created: with FromEnd it then begins in the partitions of some shards only when these learn
+// of it.
 func (l Groups) Create(ctx context.Context, group string, opts ...GroupOption) error {
 	return l.store.createGroup(ctx, l.stream, group, groupOptionsOf(opts))
 }
 
-// createGroup creates a group at home. If it begins at the end, that is where the end is in each shard now, and not when the message of the home arrives
-// there. A group that exists may still be on its way: it is placed likewise before ErrExists is returned.
+// createGroup creates a group at home. If it begins at the end, that is where the end is in each
+// shard now, and not when the message of the home arrives there. A group that exists may still be
+// on its way: it is placed likewise before ErrExists is returned.
 func (s *Store) createGroup(ctx context.Context, stream, group string, o groupOptions) error {
 	_, err := s.propose(ctx, createGroupOp(stream, group, o))
 	if o.start.kind != startEnd || err != nil && !errors.Is(err, ErrExists) {
@@ -60,12 +64,15 @@ func (s *Store) createGroup(ctx context.Context, stream, group string, o groupOp
 	return cmp.Or(placesErr, err)
 }
 
-// Configure changes settings of a consumer group; those for which there is no option stay as they are. They hold from the next delivery or
-// failure of a record on: deadlines and pauses that have begun do not change. What counts as silence of a consumer, a multiple of the ack timeout,
-// changes at once; but consumers that are busy when it becomes shorter keep the time that they had, until they are heard of again. Consume takes a new ack
-// timeout over when it next receives or renews records.
+// Configure changes settings of a consumer group; those for which there is no option stay as they
+// are. They hold from the next delivery or failure of a record on: deadlines and pauses that have
+// begun do not change. What counts as silence of a consumer, a multiple of the ack timeout, changes
+// at once; but consumers that are busy when it becomes shorter keep the time that they had, until
+// they are heard of again. Consume takes a new ack timeout over when it next receives or renews
+// records.
 //
-// Options: AckTimeout, MaxAttempts, Backoff. Errors: ErrNotFound; ErrInvalid, also if there is no option.
+// Options: AckTimeout, MaxAttempts, Backoff. Errors: ErrNotFound; ErrInvalid, also if there is no
+// option.
 func (l Groups) Configure(ctx context.Context, group string, opts ...SettingOption) error {
 	_, err := l.store.propose(ctx, engine.OpOf(ConfigureGroupOp(l.stream, group, opts...)))
 	return err
@@ -77,21 +84,28 @@ func (l Groups) Delete(ctx context.Context, group string) error {
 	return err
 }
 
-// ReadGroup gives a consumer records that no other one of the group has: those that have to be delivered again first, then new ones. Each has to be acknowledged
-// (Ack) before its Deadline, or it is delivered again, to whoever asks; after MaxAttempts times in vain it goes to the stream of dead letters (DeadLetters). Within a partition
-// the order is that of the stream. A consumer that neither reads nor acknowledges, refuses or
-// extends anything for three times the ack timeout leaves the group; one that waits does not. Asking in vain writes nothing.
+// ReadGroup gives a consumer records that no other one of the group has: those that have to be
+// delivered again first, then new ones. Each has to be acknowledged (Ack) before its Deadline, or
+// it is delivered again, to whoever asks; after MaxAttempts times in vain it goes to the stream of
+// dead letters (DeadLetters). Within a partition the order is that of the stream. A consumer that
+// neither reads nor acknowledges, refuses or extends anything for three times the ack timeout
+// leaves the group; one that waits does not. Asking in vain writes nothing.
 //
-// When ReadGroup fails with a ctx error or ErrUnknownOutcome, the consumer may have been given records that it does not know of: they are delivered again
-// when their time is over, or, with NoAck, never. In a spread namespace it may return records with such an error: those that it has got from some shards, before another one
-// did not answer. With Wait it waits for a record, and also for the stream, if there is none; when it has waited in vain, the result is empty and the error nil.
+// When ReadGroup fails with a ctx error or ErrUnknownOutcome, the consumer may have been given
+// records that it does not know of: they are delivered again when their time is over, or, with
+// NoAck, never. In a spread namespace it may return records with such an error: those that it has
+// got from some shards, before another one did not answer. With Wait it waits for a record, and
+// also for the stream, if there is none; when it has waited in vain, the result is empty and the
+// error nil.
 //
-// A call creates the group at most once, when it first finds the stream. If the group is deleted while the call waits, by itself or with its stream, the
-// call returns ErrNotFound, or goes on with a group of that name which was created since. With FromEnd, a call that has waited for the stream begins
-// with the stream's first record.
+// A call creates the group at most once, when it first finds the stream. If the group is deleted
+// while the call waits, by itself or with its stream, the call returns ErrNotFound, or goes on with
+// a group of that name which was created since. With FromEnd, a call that has waited for the stream
+// begins with the stream's first record.
 //
-// Options: Limit, Wait, NoAck, and those of Groups.Create, for when there is no such group. Errors: ErrNotFound if there is no such stream, or as above; ErrBusy if 100,000
-// records of the group are not acknowledged, or it has 1,000 members; ErrInvalid.
+// Options: Limit, Wait, NoAck, and those of Groups.Create, for when there is no such group. Errors:
+// ErrNotFound if there is no such stream, or as above; ErrBusy if 100,000 records of the group are
+// not acknowledged, or it has 1,000 members; ErrInvalid.
 func (s *Store) ReadGroup(ctx context.Context, stream, group, consumer string, opts ...GroupReadOption) ([]Delivery, error) {
 	o := groupReadOptionsOf(opts)
 	if err := readGroupOp(groupAddressOf(stream, group), consumer, &o, 0).Err; err != nil {
@@ -130,7 +144,8 @@ func (r *groupReader) read(ctx context.Context) ([]Delivery, error) {
 		switch {
 		case ctx.Err() != nil:
 			return ds, firstError(err, ctx.Err())
-		case len(ds) > 0 || err != nil && waiting.Err() == nil && !errors.Is(err, errMoved), r.o.noAck && errors.Is(err, engine.ErrUnknownOutcome):
+		case len(ds) > 0 || err != nil && waiting.Err() == nil && !errors.Is(err, errMoved), r.o.noAck &&
+			errors.Is(err, engine.ErrUnknownOutcome):
 			return ds, err
 		case waiting.Err() != nil && r.told != 0: // nobody else was woken for it
 			return r.look(ctx)
@@ -140,7 +155,8 @@ func (r *groupReader) read(ctx context.Context) ([]Delivery, error) {
 	}
 }
 
-// errMoved says that the stream or group is not, or is no more, what the reader took it for: it has to look for it again.
+// errMoved says that the stream or group is not, or is no more, what the reader took it for: it has
+// to look for it again.
 var errMoved = errors.New("stream or group has changed")
 
 // groupShard is what one shard has of the group.
@@ -196,7 +212,8 @@ func (r *groupReader) lookOrWait(ctx, waiting context.Context) ([]Delivery, erro
 	return nil, r.s.scope.Query(waiting, r.stream, &q)
 }
 
-// moved returns errMoved instead of ErrNotFound from shards that were told which group is meant: there may be another one by now.
+// moved returns errMoved instead of ErrNotFound from shards that were told which group is meant:
+// there may be another one by now.
 func (r *groupReader) moved(err error, home *groupShard) error {
 	if home.groupSpec != nil && errors.Is(err, ErrNotFound) {
 		return errMoved
@@ -204,7 +221,8 @@ func (r *groupReader) moved(err error, home *groupShard) error {
 	return err
 }
 
-// ofNew returns where reading begins in a stream that did not exist when it was asked for: all that it holds has come since.
+// ofNew returns where reading begins in a stream that did not exist when it was asked for: all that
+// it holds has come since.
 func (s start) ofNew() start {
 	if s.kind == startEnd {
 		return start{}
@@ -212,7 +230,8 @@ func (s start) ofNew() start {
 	return s
 }
 
-// right is that to consume a group in several shards: everybody's, or in an exclusive group one consumer's.
+// right is that to consume a group in several shards: everybody's, or in an exclusive group one
+// consumer's.
 type right struct {
 	held  bool
 	epoch uint64
@@ -341,8 +360,9 @@ func (s *Store) fetch(ctx context.Context, p *groupShard, all []claim, noAck boo
 	return ds, nil
 }
 
-// await waits until there may be something for the consumer in one of several shards. It also ends when the consumer may have to be heard of again, as
-// one who has got records and has had nothing to ask for since.
+// await waits until there may be something for the consumer in one of several shards. It also ends
+// when the consumer may have to be heard of again, as one who has got records and has had nothing
+// to ask for since.
 func (r *groupReader) await(ctx context.Context, places []groupShard, have right) error {
 	if !have.held {
 		places = places[:1]
@@ -383,7 +403,9 @@ func (r *groupReader) await(ctx context.Context, places []groupShard, have right
 	switch {
 	case failed == nil:
 		r.told = first + 1
-		r.s.scope.PassOn(ctx, others) // this reader may get as many records as it wants before it comes to those that another shard told it of
+		// this reader may get as many records as it wants before it comes to those that another
+		// shard told it of
+		r.s.scope.PassOn(ctx, others)
 	case over:
 		return nil
 	}
@@ -435,17 +457,20 @@ func (s *Store) placesOf(ctx context.Context, q *groupSpecQuery) ([]groupShard, 
 	return places, nil
 }
 
-// Ack takes records as done: they are not delivered again. It returns how many were pending, as the deliveries that the refs name; of those that were not
-// some may have been acknowledged already, or delivered to another consumer because their time was over. See AckOp for a stricter one. Within ReadGroup's
-// terms, a Ref without an Attempt means whichever delivery it is; Refs finds those of IDs. Without refs it does nothing and returns 0.
+// Ack takes records as done: they are not delivered again. It returns how many were pending, as the
+// deliveries that the refs name; of those that were not some may have been acknowledged already, or
+// delivered to another consumer because their time was over. See AckOp for a stricter one. Within
+// ReadGroup's terms, a Ref without an Attempt means whichever delivery it is; Refs finds those of
+// IDs. Without refs it does nothing and returns 0.
 //
-// Errors: ErrNotFound if there is no such stream or group; ErrInvalid for more than 10,000 records, and for a Ref named twice.
+// Errors: ErrNotFound if there is no such stream or group; ErrInvalid for more than 10,000 records,
+// and for a Ref named twice.
 func (s *Store) Ack(ctx context.Context, stream, group string, refs ...Ref) (int, error) {
 	return s.countRefs(ctx, stream, group, refs, func(at groupAddress, refs []Ref) engine.Op { return ackOp(at, refs, false) })
 }
 
-// Nack gives records back: they are delivered again after the group's back-off, or the Delay given, or go to the dead letters if that was the last attempt. It
-// returns how many were with a consumer.
+// Nack gives records back: they are delivered again after the group's back-off, or the Delay given,
+// or go to the dead letters if that was the last attempt. It returns how many were with a consumer.
 //
 // Options: Delay, Reason. Errors: those of Ack.
 func (s *Store) Nack(ctx context.Context, stream, group string, refs []Ref, opts ...NackOption) (int, error) {
@@ -455,8 +480,9 @@ func (s *Store) Nack(ctx context.Context, stream, group string, refs []Ref, opts
 
 // Extend moves a record's deadline to d from now, and returns the new deadline.
 //
-// Errors: *ConflictError, which is ErrConflict, if the delivery is over: the record is acknowledged,
-// or its deadline has passed; ErrInvalid for a d that is not in 1 ms to 30 days; else those of Ack.
+// Errors: *ConflictError, which is ErrConflict, if the delivery is over: the record is
+// acknowledged, or its deadline has passed; ErrInvalid for a d that is not in 1 ms to 30 days; else
+// those of Ack.
 func (s *Store) Extend(ctx context.Context, stream, group string, ref Ref, d time.Duration) (until time.Time, err error) {
 	e, err := s.ExtendMany(ctx, stream, group, []Ref{ref}, d)
 	if err == nil && e.Records == 0 {
@@ -478,7 +504,8 @@ func (s *Store) countRefs(ctx context.Context, stream, group string, refs []Ref,
 }
 
 // forRefs proposes an operation on records to the shards that have them, and adds up the results.
-func forRefs[R any](ctx context.Context, s *Store, stream, group string, refs []Ref, op func(groupAddress, []Ref) engine.Op, add func(R, R) R) (sum R, err error) {
+func forRefs[R any](ctx context.Context, s *Store, stream, group string, refs []Ref, op func(groupAddress, []Ref) engine.Op,
+	add func(R, R) R) (sum R, err error) {
 	if len(refs) == 0 {
 		return sum, nil
 	}
@@ -516,19 +543,24 @@ func forRefs[R any](ctx context.Context, s *Store, stream, group string, refs []
 	return sum, err
 }
 
-// Leave takes a consumer out of the group, as it should before it stops. What it has neither acknowledged nor refused is delivered to others at once, and that the
-// consumer had it does not count against MaxAttempts. Errors: ErrNotFound if there is no such stream or group; that the group has no such member is none.
+// Leave takes a consumer out of the group, as it should before it stops. What it has neither
+// acknowledged nor refused is delivered to others at once, and that the consumer had it does not
+// count against MaxAttempts. Errors: ErrNotFound if there is no such stream or group; that the
+// group has no such member is none.
 func (s *Store) Leave(ctx context.Context, stream, group, consumer string) error {
 	places, err := s.places(ctx, stream, group)
-	// The home comes last: once it has let an exclusive consumer go, the next one takes what the other shards have not been told to hand back.
+	// The home comes last: once it has let an exclusive consumer go, the next one takes what the
+	// other shards have not been told to hand back.
 	slices.Reverse(places)
 	return errors.Join(err, s.atAll(ctx, places, func(at groupAddress) engine.Op { return leaveOp(at, consumer) }))
 }
 
-// Seek moves the group's cursors: what was delivered and not acknowledged is forgotten, and records from there on are delivered, also those that were before.
-// With Partition it does so in that partition alone.
+// Seek moves the group's cursors: what was delivered and not acknowledged is forgotten, and records
+// from there on are delivered, also those that were before. With Partition it does so in that
+// partition alone.
 //
-// Options: Partition. Errors: ErrNotFound; ErrInvalid for a partition that the stream does not have.
+// Options: Partition. Errors: ErrNotFound; ErrInvalid for a partition that the stream does not
+// have.
 func (s *Store) Seek(ctx context.Context, stream, group string, to SeekOption, opts ...SeekPartOption) error {
 	o := seekOptionsOf(opts)
 	if o.err != nil {

@@ -20,7 +20,8 @@ type consumer struct {
 	name          string
 }
 
-// read returns what the consumer gets, as payloads with the attempt behind those that are not the first.
+// read returns what the consumer gets, as payloads with the attempt behind those that are not the
+// first.
 func (c consumer) read(opts ...stream.GroupReadOption) (ds []stream.Delivery, text string) {
 	c.t.Helper()
 	ds, err := c.s.ReadGroup(c.t.Context(), c.stream, c.group, c.name, opts...)
@@ -118,7 +119,8 @@ func TestMaxAttempts(t *testing.T) {
 	a.want("")
 	recs := wantRead(t, s, "log.dlq", "poison")
 	h := recs[0].Headers
-	if h[stream.HeaderGroup] != "g" || h[stream.HeaderAttempts] != "2" || h[stream.HeaderError] != "ack timeout" || h[stream.HeaderID] != ds[0].ID.String() {
+	if h[stream.HeaderGroup] != "g" || h[stream.HeaderAttempts] != "2" || h[stream.HeaderError] != "ack timeout" ||
+		h[stream.HeaderID] != ds[0].ID.String() {
 		t.Errorf("headers of the dead letter: %v", h)
 	}
 	if info, err := s.Groups("log").Get(t.Context(), "g"); err != nil || info.Pending() != 0 {
@@ -138,7 +140,8 @@ func TestExtendAndNoAck(t *testing.T) {
 	}
 	gone := stream.Ref{Partition: 0, Offset: 1}
 	var conflict *stream.ConflictError
-	if until, err := s.Extend(t.Context(), "log", "g", gone, time.Minute); !until.IsZero() || !errors.As(err, &conflict) || !errors.Is(err, stream.ErrConflict) {
+	if until, err := s.Extend(t.Context(), "log", "g", gone, time.Minute); !until.IsZero() || !errors.As(err, &conflict) ||
+		!errors.Is(err, stream.ErrConflict) {
 		t.Errorf("Extend of a record that is done = %v, %v", until, err)
 	}
 	e, err := s.ExtendMany(t.Context(), "log", "g", []stream.Ref{gone, ds[1].Ref()}, time.Minute)
@@ -175,7 +178,8 @@ func TestExclusiveGroup(t *testing.T) {
 	a.want("2#3 3#3")
 }
 
-// TestExclusiveGroupOfOnePartition: in a spread namespace a group of a stream that is all in one shard gave records to everybody.
+// TestExclusiveGroupOfOnePartition: in a spread namespace a group of a stream that is all in one
+// shard gave records to everybody.
 func TestExclusiveGroupOfOnePartition(t *testing.T) {
 	r, s := newSpread(t, 3)
 	appendTexts(t, s, "log", "1", "2", "3")
@@ -203,7 +207,8 @@ func TestMembersLeaveBySilence(t *testing.T) {
 	}
 }
 
-// TestWhoExtendsIsThere: a consumer that only extended what it had was taken for gone, and others got its records.
+// TestWhoExtendsIsThere: a consumer that only extended what it had was taken for gone, and others
+// got its records.
 func TestWhoExtendsIsThere(t *testing.T) {
 	r, s := newStore(t)
 	appendTexts(t, s, "log", "1")
@@ -266,7 +271,8 @@ func TestKeySharedTakesLaterOnesBack(t *testing.T) {
 	a.ack(2, again...)
 }
 
-// TestExcusedAttempts: a record that is taken back because one before it failed is not the worse for it.
+// TestExcusedAttempts: a record that is taken back because one before it failed is not the worse
+// for it.
 func TestExcusedAttempts(t *testing.T) {
 	r, s := newStore(t)
 	keyed(t, s, "x:1", "x:2")
@@ -365,7 +371,8 @@ func TestSeekAndTrimBelowACursor(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.want("")
-	wantError(t, "Seek of a group that there is not", s.Seek(t.Context(), "log", "h", stream.FromEnd()), stream.ErrNotFound, `group "h" not found`)
+	wantError(t, "Seek of a group that there is not", s.Seek(t.Context(), "log", "h", stream.FromEnd()), stream.ErrNotFound,
+		`group "h" not found`)
 }
 
 func TestAckInTransaction(t *testing.T) {
@@ -380,7 +387,8 @@ func TestAckInTransaction(t *testing.T) {
 	_, err = s.Read(t.Context(), "out")
 	wantError(t, "Read of what it appended", err, stream.ErrNotFound, "out")
 	ds = a.want("1#2")
-	if _, err := r.Txn("n").Do(stream.AppendOp("out", text("done")), stream.AckOp("log", "g", ds[0].Ref())).Commit(t.Context()); err != nil {
+	if _, err := r.Txn("n").Do(stream.AppendOp("out", text("done")),
+		stream.AckOp("log", "g", ds[0].Ref())).Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	wantRead(t, s, "out", "done")
@@ -390,7 +398,8 @@ func TestAckInTransaction(t *testing.T) {
 func TestReadGroupInTransaction(t *testing.T) {
 	r, s := newStore(t)
 	appendTexts(t, s, "log", "1", "2", "3")
-	res, err := r.Txn("n").Do(stream.ReadGroupOp("log", "g", "a", stream.Limit(2)), stream.AppendOp("out", text("begun"))).Commit(t.Context())
+	res, err := r.Txn("n").Do(stream.ReadGroupOp("log", "g", "a", stream.Limit(2)),
+		stream.AppendOp("out", text("begun"))).Commit(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -494,7 +503,8 @@ func TestIdleGroupsCostNothing(t *testing.T) {
 	}
 }
 
-// TestOddArguments: what a Node took and a Client refused, or the other way round, is refused by the Store.
+// TestOddArguments: what a Node took and a Client refused, or the other way round, is refused by
+// the Store.
 func TestOddArguments(t *testing.T) {
 	eachKind(t, func(t *testing.T, r *machinetest.Rig, s *stream.Store) {
 		ctx := t.Context()
@@ -509,21 +519,23 @@ func TestOddArguments(t *testing.T) {
 		far := time.Unix(math.MaxInt64/4, 0)
 		once := stream.Ref{Partition: 1, Offset: 7}
 		for what, err := range map[string]error{
-			"activity far from now":        second(s.Activity(ctx, "log", stream.ActivitySpan{From: far, Step: time.Second, Parts: 1})),
-			"activity of many partitions":  second(s.Activity(ctx, "log", stream.ActivitySpan{Step: time.Second, Parts: 1, Partitions: make([]int, 2000)})),
+			"activity far from now": second(s.Activity(ctx, "log", stream.ActivitySpan{From: far, Step: time.Second, Parts: 1})),
+			"activity of many partitions": second(s.Activity(ctx, "log",
+				stream.ActivitySpan{Step: time.Second, Parts: 1, Partitions: make([]int, 2000)})),
 			"records of a partition -1":    second(s.Records(ctx, "log", stream.Ref{Partition: -1, Offset: 1})),
 			"records of a partition 5,000": second(s.Records(ctx, "log", stream.Ref{Partition: 5000, Offset: 1})),
 			"ack of a record twice":        second(s.Ack(ctx, "log", "g", once, stream.Ref{Partition: 2, Offset: 1}, once)),
 			"nack of a record twice":       second(s.Nack(ctx, "log", "g", []stream.Ref{once, once})),
-			"extend of a record twice":     second(s.ExtendMany(ctx, "log", "g", []stream.Ref{once, {Partition: 1, Offset: 7, Attempt: 1}, once}, time.Second)),
-			"ack in a partition -1":        second(s.Ack(ctx, "log", "g", stream.Ref{Partition: -1, Offset: 7})),
-			"extend for too long":          second(s.Extend(ctx, "none", "g", once, math.MaxInt64)),
-			"a delay that is too long":     second(s.Nack(ctx, "none", "g", []stream.Ref{once}, stream.Delay(math.MaxInt64))),
-			"ack timeout too long":         s.Groups("log").Create(ctx, "h", stream.AckTimeout(math.MaxInt64)),
-			"seek in a partition 4":        s.Seek(ctx, "log", "g", stream.FromEnd(), stream.Partition(4)),
-			"seek in a partition -1":       s.Seek(ctx, "log", "g", stream.FromEnd(), stream.Partition(-1)),
-			"no setting":                   s.Groups("log").Configure(ctx, "g"),
-			"negative bytes":               s.SetRetention(ctx, "log", stream.Retention{MaxBytes: -1}),
+			"extend of a record twice": second(s.ExtendMany(ctx, "log", "g",
+				[]stream.Ref{once, {Partition: 1, Offset: 7, Attempt: 1}, once}, time.Second)),
+			"ack in a partition -1":    second(s.Ack(ctx, "log", "g", stream.Ref{Partition: -1, Offset: 7})),
+			"extend for too long":      second(s.Extend(ctx, "none", "g", once, math.MaxInt64)),
+			"a delay that is too long": second(s.Nack(ctx, "none", "g", []stream.Ref{once}, stream.Delay(math.MaxInt64))),
+			"ack timeout too long":     s.Groups("log").Create(ctx, "h", stream.AckTimeout(math.MaxInt64)),
+			"seek in a partition 4":    s.Seek(ctx, "log", "g", stream.FromEnd(), stream.Partition(4)),
+			"seek in a partition -1":   s.Seek(ctx, "log", "g", stream.FromEnd(), stream.Partition(-1)),
+			"no setting":               s.Groups("log").Configure(ctx, "g"),
+			"negative bytes":           s.SetRetention(ctx, "log", stream.Retention{MaxBytes: -1}),
 		} {
 			if !errors.Is(err, stream.ErrInvalid) {
 				t.Errorf("%s: %v, want ErrInvalid", what, err)

@@ -28,7 +28,8 @@ func (m *machine) deleteGroup(tx *engine.Tx, st *stream, g *group) {
 	m.dropGroup(tx, st, g)
 }
 
-// configureGroup changes the settings of a group. What is with consumers keeps its deadlines, and what waits its time.
+// configureGroup changes the settings of a group. What is with consumers keeps its deadlines, and
+// what waits its time.
 func (m *machine) configureGroup(tx *engine.Tx, g *group, to groupConfig, version uint64) {
 	to.mode, to.start = g.mode, g.start
 	if to.ackTimeout < g.ackTimeout {
@@ -39,8 +40,9 @@ func (m *machine) configureGroup(tx *engine.Tx, g *group, to groupConfig, versio
 	m.membersChanged(tx, g)
 }
 
-// spare has the members keep, until they are heard of, the time that the ack timeout gives them before it becomes shorter: those that are busy with records go
-// by it. It adds nothing to that time, however often settings are changed.
+// spare has the members keep, until they are heard of, the time that the ack timeout gives them
+// before it becomes shorter: those that are busy with records go by it. It adds nothing to that
+// time, however often settings are changed.
 func (m *machine) spare(tx *engine.Tx, g *group) {
 	for _, consumer := range slices.Sorted(maps.Keys(g.members)) {
 		if mem := g.members[consumer]; mem.there() && !mem.attended {
@@ -67,7 +69,8 @@ func (m *machine) foundGroup(tx *engine.Tx, st *stream, name string, config grou
 // makeGroup adds a group to the shard.
 func (m *machine) makeGroup(tx *engine.Tx, st *stream, name string, sp *groupSpec) *group {
 	g := newGroup(groupName{st.streamName, name}, st, groupHeader{
-		groupConfig: sp.config, id: uint64(tx.LSN()), home: sp.id, version: sp.version, createdAt: tx.Now(), membersChangedAt: uint64(tx.LSN()),
+		groupConfig: sp.config, id: uint64(tx.LSN()), home: sp.id, version: sp.version, createdAt: tx.Now(),
+		membersChangedAt: uint64(tx.LSN()),
 	})
 	m.groups.Replace(tx, g.groupName, g, g.weight())
 	m.touch(tx, st)
@@ -126,7 +129,8 @@ func (m *machine) dropGroup(tx *engine.Tx, st *stream, g *group) {
 	tx.NotifyWithin(streamTopic(tx.NamespaceName(), g.name), -1, engine.Slots{})
 }
 
-// tellGroup sends what the record of a group says to the other shards that may have a part of its stream.
+// tellGroup sends what the record of a group says to the other shards that may have a part of its
+// stream.
 func (m *machine) tellGroup(tx *engine.Tx, st *stream, g *group) {
 	b := g.target(st)
 	m.tellAll(tx, st, func() engine.Command { return sent(tx, kindAdoptGroup, st.name, &b, (*groupTarget).code, groupRoom) })
@@ -140,7 +144,8 @@ func (g *group) target(st *stream) groupTarget {
 	return groupTarget{target{&st.spec}, g.group, g.toSpec()}
 }
 
-// ready wakes those who may have up to n records (-1: any number) that have become ready for delivery otherwise than by being appended.
+// ready wakes those who may have up to n records (-1: any number) that have become ready for
+// delivery otherwise than by being appended.
 func (m *machine) ready(tx *engine.Tx, g *group, n int) {
 	topic := groupTopic(tx.NamespaceName(), g.name, g.group)
 	switch {
@@ -154,7 +159,8 @@ func (m *machine) ready(tx *engine.Tx, g *group, n int) {
 	tx.Notify(topic, n)
 }
 
-// readyOne wakes somebody who may have a record that is to be delivered again; hash stands for its key.
+// readyOne wakes somebody who may have a record that is to be delivered again; hash stands for its
+// key.
 func (m *machine) readyOne(tx *engine.Tx, g *group, hash uint64) {
 	if g.mode == KeyShared {
 		m.readyFor(tx, g, slotOf(hash), 1)
@@ -163,8 +169,8 @@ func (m *machine) readyOne(tx *engine.Tx, g *group, hash uint64) {
 	m.ready(tx, g, 1)
 }
 
-// expire does what is due, in its order: takes back what was not acknowledged in time, and lets be delivered again what has waited. The group's timer does
-// what is too much for one command.
+// expire does what is due, in its order: takes back what was not acknowledged in time, and lets be
+// delivered again what has waited. The group's timer does what is too much for one command.
 func (m *machine) expire(tx *engine.Tx, st *stream, g *group) {
 	ready, inSlot := 0, [slots]int{} // records that are ready now, and how many of those of a KeyShared group are in which slot
 	for done := 0; (done < maxExpire) && len(g.due) > 0 && g.due[0].at <= tx.Now() && !tx.Full(); {
@@ -206,7 +212,8 @@ func (m *machine) expire(tx *engine.Tx, st *stream, g *group) {
 	}
 }
 
-// seek moves the cursors of a partition, or of all if that is -1; nothing of it is under way any more.
+// seek moves the cursors of a partition, or of all if that is -1; nothing of it is under way any
+// more.
 func (m *machine) seek(tx *engine.Tx, st *stream, g *group, to start, only int) {
 	for _, kind := range deliveryKinds {
 		prefix := groupPrefix(nil, kind, g.gen, g.id)
@@ -248,7 +255,8 @@ func (m *machine) schedule(tx *engine.Tx, g *group) {
 			next = at
 		}
 	}
-	// A timer that goes off early is set again; setting it anew whenever what it is for is done would cost more.
+	// A timer that goes off early is set again; setting it anew whenever what it is for is done
+	// would cost more.
 	if next == 0 || g.timer != 0 && g.timer <= next {
 		return
 	}

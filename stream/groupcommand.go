@@ -25,7 +25,8 @@ var (
 	}
 	ack = &engine.CommandRow[*session, ackBody, int]{
 		Kind: kindAck, Name: "ack", From: engine.FromUsers, Shrinks: true,
-		Body: (*ackBody).code, Check: (*ackBody).check, Reset: (*ackBody).reset, Size: (*ackBody).size, Apply: inGroup((*session).ack), Result: codeRecords,
+		Body: (*ackBody).code, Check: (*ackBody).check, Reset: (*ackBody).reset, Size: (*ackBody).size, Apply: inGroup((*session).ack),
+		Result: codeRecords,
 	}
 	nack = &engine.CommandRow[*session, nackBody, int]{
 		Kind: kindNack, Name: "nack", From: engine.FromUsers,
@@ -33,7 +34,8 @@ var (
 	}
 	extend = &engine.CommandRow[*session, extendBody, Extended]{
 		Kind: kindExtend, Name: "extend", From: engine.FromUsers, Shrinks: true,
-		Body: (*extendBody).code, Check: (*extendBody).check, Size: (*extendBody).size, Apply: inGroup((*session).extend), Result: (*Extended).code,
+		Body: (*extendBody).code, Check: (*extendBody).check, Size: (*extendBody).size, Apply: inGroup((*session).extend),
+		Result: (*Extended).code,
 	}
 	leave = &engine.CommandRow[*session, consumerBody, engine.Nothing]{
 		Kind: kindLeave, Name: "leave", From: engine.FromUsers, Shrinks: true,
@@ -70,7 +72,8 @@ var (
 )
 
 // groupTarget starts the body of every group command: the stream's target, the name of the group
-// (uvarint length, bytes), and a byte that is 0 in the stream's home, otherwise 1 and the group's spec.
+// (uvarint length, bytes), and a byte that is 0 in the stream's home, otherwise 1 and the group's
+// spec.
 type groupTarget struct {
 	target
 	group     string
@@ -248,8 +251,9 @@ func (b *createGroupBody) code(f *codec.Fields) {
 	b.config.code(f)
 }
 
-// CreateGroupOp is Groups.Create as an operation of a transaction. In a spread namespace, a group that starts
-// at the end of a stream without a {tag} skips records of other shards until they receive the group.
+// CreateGroupOp is Groups.Create as an operation of a transaction. In a spread namespace, a group
+// that starts at the end of a stream without a {tag} skips records of other shards until they
+// receive the group.
 func CreateGroupOp(stream, group string, opts ...GroupOption) Op {
 	return Op{engine.Hide(createGroupOp(stream, group, groupOptionsOf(opts)))}
 }
@@ -275,8 +279,8 @@ func (b *configureBody) code(f *codec.Fields) {
 	b.codeJSON(f)
 }
 
-// codeJSON codes the settings that change. Others appear as "unused" unless they have their defaults; this
-// package sends none.
+// codeJSON codes the settings that change. Others appear as "unused" unless they have their
+// defaults; this package sends none.
 func (b *configureBody) codeJSON(f *codec.Fields) {
 	usual := defaultGroup().groupConfig
 	if f.Parsing() {
@@ -314,7 +318,8 @@ func ConfigureGroupOp(stream, group string, opts ...SettingOption) Op {
 	for _, opt := range given {
 		opt.applySetting(&o)
 	}
-	return Op{engine.Hide(configureGroup.Op(stream, configureBody{groupTarget{group: group}, o.set, o.groupConfig}, firstError(o.err, err)))}
+	return Op{engine.Hide(configureGroup.Op(stream, configureBody{groupTarget{group: group}, o.set, o.groupConfig},
+		firstError(o.err, err)))}
 }
 
 // DeleteGroupOp is Groups.Delete as an operation of a transaction.
@@ -355,8 +360,8 @@ func readGroupOp(at groupAddress, consumer string, o *groupReadOptions, epoch ui
 	})
 }
 
-// ReadGroupOp is ReadGroup as an operation of a transaction, without Wait. It returns the Refs of the
-// records delivered; Store.Records reads them.
+// ReadGroupOp is ReadGroup as an operation of a transaction, without Wait. It returns the Refs of
+// the records delivered; Store.Records reads them.
 func ReadGroupOp(stream, group, consumer string, opts ...GroupReadOption) OpOf[[]Ref] {
 	o := groupReadOptionsOf(opts)
 	if o.wait > 0 {
@@ -412,8 +417,8 @@ func (b *seekBody) code(f *codec.Fields) {
 	codePartition(f, &b.partition)
 }
 
-// SeekOp is Seek as an operation of a transaction. In a spread namespace it affects only the partitions in
-// the stream's home shard, so use a stream with a {tag}.
+// SeekOp is Seek as an operation of a transaction. In a spread namespace it affects only the
+// partitions in the stream's home shard, so use a stream with a {tag}.
 func SeekOp(stream, group string, to SeekOption, opts ...SeekPartOption) Op {
 	return Op{engine.Hide(seekOp(groupAddressOf(stream, group), to, seekOptionsOf(opts)))}
 }

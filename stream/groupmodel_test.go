@@ -21,11 +21,14 @@ var (
 	groupSeed = flag.Uint64("group-seed", 0, "the one run of TestGroupHistories to repeat")
 )
 
-// TestGroupHistories lets consumers of a group do things at random and checks what a group promises: no record is with two consumers, none is delivered after it
-// was acknowledged, or needed not be, attempts are counted, and excused when a consumer leaves, keys keep their order in a KeyShared group, an exclusive one has
-// one consumer, first deliveries are in order in both others, and in the end every record was acknowledged or is a dead letter, after as many attempts
-// as it may have. When the group moves, what is behind its new place begins anew, and what is before it is done. Then other replicas apply the same entries, in other batches and forgetting what they remember now and then, or always: they have
-// to come to the same state.
+// TestGroupHistories lets consumers of a group do things at random and checks what a group
+// promises: no record is with two consumers, none is delivered after it was acknowledged, or needed
+// not be, attempts are counted, and excused when a consumer leaves, keys keep their order in a
+// KeyShared group, an exclusive one has one consumer, first deliveries are in order in both others,
+// and in the end every record was acknowledged or is a dead letter, after as many attempts as it
+// may have. When the group moves, what is behind its new place begins anew, and what is before it
+// is done. Then other replicas apply the same entries, in other batches and forgetting what they
+// remember now and then, or always: they have to come to the same state.
 func TestGroupHistories(t *testing.T) {
 	for mode := stream.Shared; mode <= stream.KeyShared; mode++ {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -79,7 +82,8 @@ func runHistory(t *testing.T, mode stream.Mode, seed uint64) {
 	stream.StartTurns()
 	rng := rand.New(rand.NewPCG(seed, 0))
 	h := &history{
-		t: t, rng: rng, mode: mode, records: make(map[stream.Ref]*tracked), order: make(map[string][]stream.Ref), held: make(map[string][]stream.Delivery),
+		t: t, rng: rng, mode: mode, records: make(map[stream.Ref]*tracked), order: make(map[string][]stream.Ref),
+		held:   make(map[string][]stream.Delivery),
 		newest: make(map[int]uint64), most: []int{0, 1, 4, 4}[rng.IntN(4)],
 	}
 	namespace := "n"
@@ -205,7 +209,8 @@ func (h *history) read(c string, noAck bool) {
 	}
 }
 
-// delivered checks a delivery against what is known; before are those that the same call returned in front of it.
+// delivered checks a delivery against what is known; before are those that the same call returned
+// in front of it.
 func (h *history) delivered(c string, d stream.Delivery, before []stream.Delivery) {
 	ref := stream.Ref{Partition: d.Partition, Offset: d.Offset}
 	rec := h.records[ref]
@@ -233,16 +238,21 @@ func (h *history) delivered(c string, d stream.Delivery, before []stream.Deliver
 	}
 }
 
-// inOrder checks that all records of the key before one that is delivered are done, or delivered by the same call.
+// inOrder checks that all records of the key before one that is delivered are done, or delivered by
+// the same call.
 func (h *history) inOrder(c string, d stream.Delivery, before []stream.Delivery) {
 	for _, ref := range h.order[fmt.Sprint(d.Key, " ", d.Partition)] {
 		if ref.Offset >= d.Offset {
 			return
 		}
 		rec := h.records[ref]
-		together := slices.ContainsFunc(before, func(b stream.Delivery) bool { return b.Partition == ref.Partition && b.Offset == ref.Offset })
+		together := slices.ContainsFunc(before, func(b stream.Delivery) bool {
+			return b.Partition == ref.Partition &&
+				b.Offset == ref.Offset
+		})
 		if !rec.acked && !together && !h.dead()[rec.text] && h.there(ref) {
-			h.t.Errorf("%s got offset %d of partition %d of key %s while %+v of that key is not done (%+v)", c, d.Offset, d.Partition, d.Key, ref, *rec)
+			h.t.Errorf("%s got offset %d of partition %d of key %s while %+v of that key is not done (%+v)", c, d.Offset, d.Partition,
+				d.Key, ref, *rec)
 		}
 	}
 }
@@ -286,7 +296,8 @@ func (h *history) deadLetters() map[string]int {
 func (h *history) configure() {
 	low := time.Duration(h.rng.IntN(3)) * 50 * time.Millisecond
 	must(h.t, h.s.Groups("log").Configure(h.t.Context(), "g", stream.Backoff(low, 200*time.Millisecond)))
-	if g, err := h.s.Groups("log").Get(h.t.Context(), "g"); err != nil || g.BackoffMin != low || g.MaxAttempts != h.most || g.AckTimeout != historyAckTimeout*time.Millisecond {
+	if g, err := h.s.Groups("log").Get(h.t.Context(), "g"); err != nil || g.BackoffMin != low || g.MaxAttempts != h.most ||
+		g.AckTimeout != historyAckTimeout*time.Millisecond {
 		h.t.Errorf("after the back-off was changed to %v: GroupStats = %+v, %v", low, g, err)
 	}
 }
@@ -365,7 +376,8 @@ func (h *history) nackOne(c string) {
 	h.release(c, d)
 }
 
-// leave stops a consumer, which has acknowledged part of what it has, or nothing. What it leaves is not the worse for it.
+// leave stops a consumer, which has acknowledged part of what it has, or nothing. What it leaves is
+// not the worse for it.
 func (h *history) leave(c string) {
 	if h.rng.IntN(2) == 0 {
 		h.settle(c)
@@ -390,7 +402,8 @@ func (h *history) leave(c string) {
 	}
 }
 
-// settle acknowledges, refuses or extends some of what a consumer has, in the order in which it got them.
+// settle acknowledges, refuses or extends some of what a consumer has, in the order in which it got
+// them.
 func (h *history) settle(c string) {
 	n := h.rng.IntN(len(h.held[c]) + 1)
 	some := h.held[c][:n]
@@ -401,7 +414,8 @@ func (h *history) settle(c string) {
 	switch h.rng.IntN(6) {
 	case 0:
 		for _, d := range some {
-			if _, err := h.s.Nack(h.t.Context(), "log", "g", []stream.Ref{d.Ref()}, stream.Delay(time.Duration(h.rng.IntN(300))*time.Millisecond)); err != nil {
+			if _, err := h.s.Nack(h.t.Context(), "log", "g", []stream.Ref{d.Ref()},
+				stream.Delay(time.Duration(h.rng.IntN(300))*time.Millisecond)); err != nil {
 				h.t.Fatal(err)
 			}
 			h.release(c, d)

@@ -57,7 +57,8 @@ type groupConfig struct {
 	backoffMax  int64
 }
 
-// GroupOption says what a group is like; Groups.Create takes it, and ReadGroup and Consume for when they create the group.
+// GroupOption says what a group is like; Groups.Create takes it, and ReadGroup and Consume for when
+// they create the group.
 type GroupOption interface{ applyGroup(*groupOptions) }
 
 type groupOptions struct {
@@ -78,7 +79,8 @@ type ConfigOption interface {
 	ConsumeOption
 }
 
-// SettingOption is a ConfigOption that Groups.Configure takes too: a setting of a group that can be changed later.
+// SettingOption is a ConfigOption that Groups.Configure takes too: a setting of a group that can be
+// changed later.
 type SettingOption interface {
 	ConfigOption
 	applySetting(*groupOptions)
@@ -101,7 +103,8 @@ func InMode(m Mode) ConfigOption {
 	return groupOption(func(o *groupOptions) { o.mode = m })
 }
 
-// AckTimeout makes a record that is not acknowledged after d be delivered again. The default is 30 s, the least 1 ms, the most 30 days.
+// AckTimeout makes a record that is not acknowledged after d be delivered again. The default is 30
+// s, the least 1 ms, the most 30 days.
 func AckTimeout(d time.Duration) SettingOption {
 	return setting(setAckTimeout, func(o *groupOptions) {
 		o.ackTimeout = millis(d)
@@ -111,14 +114,16 @@ func AckTimeout(d time.Duration) SettingOption {
 	})
 }
 
-// MaxAttempts makes a record that has been delivered n times in vain go to the stream of dead letters. The default is 5, the most 1,000,000; 0 means never. A
-// delivery that ended because the consumer left (Leave) does not count, nor, in a KeyShared group, one that was taken back because an earlier record of the key failed.
+// MaxAttempts makes a record that has been delivered n times in vain go to the stream of dead
+// letters. The default is 5, the most 1,000,000; 0 means never. A delivery that ended because the
+// consumer left (Leave) does not count, nor, in a KeyShared group, one that was taken back because
+// an earlier record of the key failed.
 func MaxAttempts(n int) SettingOption {
 	return setting(setMaxAttempts, func(o *groupOptions) { o.maxAttempts = uint64(n) })
 }
 
-// Backoff is the pause before a record is delivered again: minimum after the first time, then twice as long each time, up to maximum. The default is 1 s to
-// 5 min, the most 30 days; 0 means none.
+// Backoff is the pause before a record is delivered again: minimum after the first time, then twice
+// as long each time, up to maximum. The default is 1 s to 5 min, the most 30 days; 0 means none.
 func Backoff(minimum, maximum time.Duration) SettingOption {
 	return setting(setBackoff, func(o *groupOptions) {
 		o.backoffMin, o.backoffMax = millis(minimum), millis(maximum)
@@ -255,7 +260,8 @@ type nackOption func(*nackOptions)
 
 func (f nackOption) applyNack(o *nackOptions) { f(o) }
 
-// Delay makes the records be delivered again after d, at most 30 days, instead of after the group's back-off. 0 means at once.
+// Delay makes the records be delivered again after d, at most 30 days, instead of after the group's
+// back-off. 0 means at once.
 func Delay(d time.Duration) NackOption {
 	return nackOption(func(o *nackOptions) {
 		if o.delay == toDLQ {
@@ -267,8 +273,9 @@ func Delay(d time.Duration) NackOption {
 	})
 }
 
-// ToDLQ sends the records to the stream of dead letters, as if this had been their last attempt. It excludes Delay. Where that is more than one command can write, the
-// rest is delivered again after the back-off.
+// ToDLQ sends the records to the stream of dead letters, as if this had been their last attempt. It
+// excludes Delay. Where that is more than one command can write, the rest is delivered again after
+// the back-off.
 func ToDLQ() NackOption {
 	return nackOption(func(o *nackOptions) {
 		if o.delay >= 0 {

@@ -62,7 +62,8 @@ type pendingQuery struct {
 	group     string
 	after     Ref
 	limit     int
-	// The stream and the group, for shards that may not know them yet, or still know earlier ones of these names; 0: whichever there are.
+	// The stream and the group, for shards that may not know them yet, or still know earlier ones
+	// of these names; 0: whichever there are.
 	streamID, groupID uint64
 
 	found   bool
@@ -121,8 +122,9 @@ func (m *machine) queryGroupWait(v *engine.View, q *groupWaitQuery) error {
 	}
 	v.Freeze()
 	l := look{
-		m: m, v: v, namespace: q.namespace, name: q.stream, group: q.group, consumer: q.consumer, epoch: q.epoch, limit: 1, waits: true, since: q.since,
-		id: q.id, home: q.home,
+		m: m, v: v, namespace: q.namespace, name: q.stream, group: q.group, consumer: q.consumer, epoch: q.epoch, limit: 1, waits: true,
+		since: q.since,
+		id:    q.id, home: q.home,
 	}
 	n, err := l.look()
 	if errors.Is(err, ErrNotFound) {

@@ -9,7 +9,8 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// Rows of consumer groups. They begin with the gen of the stream, so that they go with it; id is the LSN at which the shard got to know the group.
+// Rows of consumer groups. They begin with the gen of the stream, so that they go with it; id is
+// the LSN at which the shard got to know the group.
 //
 //	'g' | gen | group name                                     the group, see groupHeader
 //	'c' | gen | id | partition u16                             offset of the next record to look at | records held | records under way (uvarints)
@@ -17,7 +18,8 @@ import (
 //	'f' | gen | id | partition u16 | offset                    a record that waits to be delivered again, see failure
 //	'm' | gen | id | consumer                                  joined ms | seen ms (varints) | ending u8 | attended u8 | records it has (uvarint)
 //
-// and of those with mode KeyShared, of records that were looked at and could not be delivered yet (see keyshared.go):
+// and of those with mode KeyShared, of records that were looked at and could not be delivered yet
+// (see keyshared.go):
 //
 //	'h' | gen | id | partition u16 | key hash | offset         a record that is held
 //	'k' | gen | id | partition u16 | key hash                  how many records of the key are held | offset of the first (uvarints)
@@ -146,7 +148,8 @@ func decodeGroup(b []byte) (g groupHeader, err error) {
 	return g, nil
 }
 
-// batch is records of a partition that were delivered together, as many as are not acknowledged. Its row:
+// batch is records of a partition that were delivered together, as many as are not acknowledged.
+// Its row:
 //
 //	version u8 | attempt, excused uvarint | delivered, deadline ms (varints) | consumer (length, bytes) | offsets | key hash (u64) of each, if KeyShared
 type batch struct {

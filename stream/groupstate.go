@@ -63,9 +63,11 @@ type deadline struct {
 	offset    uint64
 }
 
-// compare orders deadlines the same way whatever order they came in: what is done first is written first.
+// compare orders deadlines the same way whatever order they came in: what is done first is written
+// first.
 func (d *deadline) compare(e *deadline) int {
-	return cmp.Or(cmp.Compare(d.at, e.at), cmp.Compare(d.partition, e.partition), cmp.Compare(d.place(), e.place()), cmp.Compare(d.lsn(), e.lsn()))
+	return cmp.Or(cmp.Compare(d.at, e.at), cmp.Compare(d.partition, e.partition), cmp.Compare(d.place(), e.place()),
+		cmp.Compare(d.lsn(), e.lsn()))
 }
 
 func (d *deadline) place() uint64 {
@@ -204,7 +206,8 @@ func (g *group) addBatch(b *batch) {
 	g.expect(deadline{at: b.deadline, partition: b.partition, batch: b})
 }
 
-// count notes that there are n more records under way in a partition: those of a consumer, or, if that is "", such as wait to be delivered again.
+// count notes that there are n more records under way in a partition: those of a consumer, or, if
+// that is "", such as wait to be delivered again.
 func (g *group) count(p *groupPart, consumer string, n int) {
 	g.pending += n
 	p.pending += uint64(n)
@@ -243,7 +246,8 @@ func (g *group) addFailure(partition int, f *failure) {
 	}
 }
 
-// isAnnounced reports whether a record that waits is ready for delivery again. That follows from rows alone: memory that is made anew comes to the same.
+// isAnnounced reports whether a record that waits is ready for delivery again. That follows from
+// rows alone: memory that is made anew comes to the same.
 func (g *group) isAnnounced(partition int, f *failure) bool {
 	return !f.spent && g.announced.covers(partition, f)
 }
@@ -258,7 +262,8 @@ func (g *group) announce(p *groupPart, f *failure) {
 	g.recount(p, f.hash)
 }
 
-// recount notes the head of a key after something about it has changed: its first record, if that is announced and none of the key is with a consumer.
+// recount notes the head of a key after something about it has changed: its first record, if that
+// is announced and none of the key is with a consumer.
 func (g *group) recount(p *groupPart, hash uint64) {
 	k := p.keys[hash]
 	if g.mode != KeyShared || k == nil {

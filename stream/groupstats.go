@@ -39,7 +39,8 @@ type GroupCursor struct {
 	LagTime       time.Duration // the age of the oldest of those
 }
 
-// Pending returns how many records were delivered and are not acknowledged, with those that wait to be delivered again.
+// Pending returns how many records were delivered and are not acknowledged, with those that wait to
+// be delivered again.
 func (g *GroupStats) Pending() (n int) {
 	for _, c := range g.Cursors {
 		n += c.Pending
@@ -93,7 +94,8 @@ func (l Groups) Get(ctx context.Context, group string) (GroupStats, error) {
 	return info, nil
 }
 
-// complete adds the cursors of partitions in shards that do not know the stream yet: they are empty.
+// complete adds the cursors of partitions in shards that do not know the stream yet: they are
+// empty.
 func (g *GroupStats) complete(partitions int) {
 	known := make(map[int]bool, len(g.Cursors))
 	for _, c := range g.Cursors {

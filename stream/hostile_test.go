@@ -34,12 +34,14 @@ func TestAdmit(t *testing.T) {
 		body  []byte
 		words string
 	}{
-		"no kind":                  {0, nil, "command"},
-		"large payload":            {kind, large, "value of 101 bytes exceeds max_value_size (100 bytes)"},
-		"no message":               {kind, stream.AppendCommandBody("log"), "0 messages are not in 1-10000"},
-		"partition":                {kind, slices.Concat(none[:5], []byte{0x81, 8}, none[6:]), "partition 1024 is not in 0-1023"},
-		"headers out of order":     {kind, stream.AppendCommandBody("log", []byte{0, 2, 1, 'b', 0, 1, 'a', 0}), "headers are not sorted by name"},
-		"header twice":             {kind, stream.AppendCommandBody("log", []byte{0, 2, 1, 'a', 0, 1, 'a', 0}), "headers are not sorted by name"},
+		"no kind":       {0, nil, "command"},
+		"large payload": {kind, large, "value of 101 bytes exceeds max_value_size (100 bytes)"},
+		"no message":    {kind, stream.AppendCommandBody("log"), "0 messages are not in 1-10000"},
+		"partition":     {kind, slices.Concat(none[:5], []byte{0x81, 8}, none[6:]), "partition 1024 is not in 0-1023"},
+		"headers out of order": {kind, stream.AppendCommandBody("log", []byte{0, 2, 1, 'b', 0, 1, 'a', 0}),
+			"headers are not sorted by name"},
+		"header twice": {kind, stream.AppendCommandBody("log", []byte{0, 2, 1, 'a', 0, 1, 'a', 0}),
+			"headers are not sorted by name"},
 		"header without a name":    {kind, stream.AppendCommandBody("log", []byte{0, 1, 0, 0}), "header name is empty"},
 		"message that is none":     {kind, stream.AppendCommandBody("log", []byte{5}), "message"},
 		"name with a line feed":    {kind, stream.AppendCommandBody("l\ng", []byte{0, 0}), "control character"},
@@ -51,12 +53,14 @@ func TestAdmit(t *testing.T) {
 	}
 }
 
-// TestApplyRefusesWhatNobodyCouldRead: a row that can not be decoded would make its partition unreadable for ever.
+// TestApplyRefusesWhatNobodyCouldRead: a row that can not be decoded would make its partition
+// unreadable for ever.
 func TestApplyRefusesWhatNobodyCouldRead(t *testing.T) {
 	r, s := newStore(t)
 	appendTexts(t, s, "log", "a")
 	for _, msg := range [][]byte{nil, {0}, {5}, {0, 1}, {0, 1, 1, 'h'}, {0, 0x81, 0x80, 4}} {
-		cmd := engine.Command{Machine: engine.MachineStream, Kind: engine.OpOf(someOps()[1]).Command.Kind, Namespace: "n", Body: stream.AppendCommandBody("log", msg)}
+		cmd := engine.Command{Machine: engine.MachineStream, Kind: engine.OpOf(someOps()[1]).Command.Kind, Namespace: "n",
+			Body: stream.AppendCommandBody("log", msg)}
 		if out := r.Entry(0, cmd)[0]; out.Err == nil {
 			t.Errorf("message %x is accepted", msg)
 		}
@@ -64,7 +68,8 @@ func TestApplyRefusesWhatNobodyCouldRead(t *testing.T) {
 	wantRead(t, s, "log", "a")
 }
 
-// TestReadOfPartitionsThereAreNot: a reader in another process may claim to have come anywhere; this ended in a panic.
+// TestReadOfPartitionsThereAreNot: a reader in another process may claim to have come anywhere;
+// this ended in a panic.
 func TestReadOfPartitionsThereAreNot(t *testing.T) {
 	r, s := newStore(t)
 	appendTexts(t, s, "log", "a")
@@ -77,7 +82,8 @@ func TestReadOfPartitionsThereAreNot(t *testing.T) {
 	}
 }
 
-// TestClaimedSpecs: who claims to know the record of a stream can change it in its home as little as make one there.
+// TestClaimedSpecs: who claims to know the record of a stream can change it in its home as little
+// as make one there.
 func TestClaimedSpecs(t *testing.T) {
 	for _, spread := range []bool{false, true} {
 		r, s := newStore(t)
@@ -90,7 +96,8 @@ func TestClaimedSpecs(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, op := range []engine.Operation{
-			stream.AppendWithSpec("log", math.MaxUint64, 0, 2, 0), stream.AppendWithSpec("log", 1<<60, math.MaxUint64, 7, 0), stream.AppendWithSpec("other", 5, 5, 1, 0),
+			stream.AppendWithSpec("log", math.MaxUint64, 0, 2, 0), stream.AppendWithSpec("log", 1<<60, math.MaxUint64, 7,
+				0), stream.AppendWithSpec("other", 5, 5, 1, 0),
 		} {
 			cmd := command(t, op)
 			cmd.Namespace, cmd.Spread = s.Namespace(), spread

@@ -10,15 +10,17 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// ID names a record of a stream and says when it was appended. Within a partition IDs only increase, also when the clock of the node goes
-// back; records of one millisecond are told apart by Seq. In a stream of n partitions Seq modulo n is the partition, so no two records
-// of a stream share an ID.
+// ID names a record of a stream and says when it was appended. Within a partition IDs only
+// increase, also when the clock of the node goes back; records of one millisecond are told apart by
+// Seq. In a stream of n partitions Seq modulo n is the partition, so no two records of a stream
+// share an ID.
 type ID struct {
 	Millis int64  // since the epoch
 	Seq    uint64 // order within the millisecond
 }
 
-// ParseID reads what ID.String writes: milliseconds and sequence number with a dash between; without the latter it is 0. Errors: ErrInvalid.
+// ParseID reads what ID.String writes: milliseconds and sequence number with a dash between;
+// without the latter it is 0. Errors: ErrInvalid.
 func ParseID(s string) (ID, error) {
 	millis, seq, dashed := strings.Cut(s, "-")
 	ms, err := strconv.ParseUint(millis, 10, 63)
@@ -37,7 +39,8 @@ func (id ID) String() string {
 	return strconv.FormatInt(id.Millis, 10) + "-" + strconv.FormatUint(id.Seq, 10)
 }
 
-// Compare returns a negative number if id is before other, 0 if they are equal, a positive one if it is after.
+// Compare returns a negative number if id is before other, 0 if they are equal, a positive one if
+// it is after.
 func (id ID) Compare(other ID) int {
 	return cmp.Or(cmp.Compare(id.Millis, other.Millis), cmp.Compare(id.Seq, other.Seq))
 }

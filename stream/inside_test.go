@@ -21,10 +21,12 @@ func TestQueriesArriveAsTheyWere(t *testing.T) {
 	record := Record{Message: message, ID: ID{1, 2}, Partition: 3, Offset: 4, LSN: 5}
 	stats := Stats{
 		Name: "s", Retention: Retention{time.Hour, 2, 3}, CreatedAt: at(4), Appended: 5, Reads: 6,
-		Partitions: []PartitionStats{{Partition: 1, Records: 2, Bytes: 3, First: 4, Last: 5, FirstID: ID{6, 7}, LastID: ID{8, 9}, Shard: 10}},
+		Partitions: []PartitionStats{{Partition: 1, Records: 2, Bytes: 3, First: 4, Last: 5, FirstID: ID{6, 7}, LastID: ID{8, 9},
+			Shard: 10}},
 	}
 	sp := spec{id: 1, version: 2, partitions: 3, policy: policy{4, 5, 6}}
-	config := groupSpec{1, 2, groupConfig{mode: KeyShared, start: start{startAt, ID{3, 4}}, ackTimeout: 5, maxAttempts: 6, backoffMin: 7, backoffMax: 8}}
+	config := groupSpec{1, 2, groupConfig{mode: KeyShared, start: start{startAt, ID{3, 4}}, ackTimeout: 5, maxAttempts: 6, backoffMin: 7,
+		backoffMax: 8}}
 	group := GroupStats{
 		Name: "g", Mode: Exclusive, AckTimeout: 2, MaxAttempts: 3, BackoffMin: 4, BackoffMax: 5, CreatedAt: at(6), Holder: "h",
 		Members: []Member{{"c", 1, at(2), at(3)}}, Cursors: []GroupCursor{{1, ID{2, 3}, ID{4, 5}, 6, 7, 8}},
@@ -35,10 +37,12 @@ func TestQueriesArriveAsTheyWere(t *testing.T) {
 		asked  engine.Query
 		answer func(engine.Query) // puts an answer in
 	}{
-		{&specQuery{namespace: "n", stream: "s", wait: true, not: 3}, func(q engine.Query) { q.(*specQuery).found, q.(*specQuery).spec = true, sp }},
+		{&specQuery{namespace: "n", stream: "s", wait: true, not: 3},
+			func(q engine.Query) { q.(*specQuery).found, q.(*specQuery).spec = true, sp }},
 		{
 			&readQuery{
-				namespace: "n", stream: "s", partition: 2, start: start{startTail, ID{3, 4}}, id: 5, strict: true, from: []position{{6, 7}}, end: ID{8, 9}, limit: 10,
+				namespace: "n", stream: "s", partition: 2, start: start{startTail, ID{3, 4}}, id: 5, strict: true, from: []position{{6, 7}},
+				end: ID{8, 9}, limit: 10,
 				maxBytes: 11, wait: true,
 			},
 			func(q engine.Query) {
@@ -47,12 +51,14 @@ func TestQueriesArriveAsTheyWere(t *testing.T) {
 			},
 		},
 		{&readQuery{partition: -1, limit: 1}, func(q engine.Query) { q.(*readQuery).from = []position{} }},
-		{&statsQuery{namespace: "n", stream: "s", id: 3}, func(q engine.Query) { q.(*statsQuery).found, q.(*statsQuery).stats = true, stats }},
+		{&statsQuery{namespace: "n", stream: "s", id: 3},
+			func(q engine.Query) { q.(*statsQuery).found, q.(*statsQuery).stats = true, stats }},
 		{&listQuery{namespace: "n", prefix: "p", after: "a", limit: 4}, func(q engine.Query) {
 			l := q.(*listQuery)
 			l.streams, l.last, l.more = []listed{{Stats: stats, id: 5, partitions: 6}}, "z", true
 		}},
-		{&refsQuery{namespace: "n", stream: "s", id: 3, ids: []ID{{4, 5}}}, func(q engine.Query) { q.(*refsQuery).refs = []Ref{{Partition: 6, Offset: 7}} }},
+		{&refsQuery{namespace: "n", stream: "s", id: 3, ids: []ID{{4, 5}}},
+			func(q engine.Query) { q.(*refsQuery).refs = []Ref{{Partition: 6, Offset: 7}} }},
 		{&recordsQuery{namespace: "n", stream: "s", refs: []Ref{{Partition: 6, Offset: 7}}, maxBytes: 3}, func(q engine.Query) {
 			q.(*recordsQuery).records, q.(*recordsQuery).done = []Record{record, {Message: Message{Payload: []byte{}}, ID: ID{1, 1}}}, 2
 		}},
@@ -65,15 +71,17 @@ func TestQueriesArriveAsTheyWere(t *testing.T) {
 			&groupWaitQuery{namespace: "n", stream: "s", group: "g", consumer: "c", epoch: 5, since: 6, id: 7, home: true},
 			func(q engine.Query) { q.(*groupWaitQuery).since = 8 },
 		},
-		{&groupsQuery{namespace: "n", stream: "s", name: "g", prefix: "p", after: "a", limit: 6, id: 7, spec: &config}, func(q engine.Query) {
-			g := q.(*groupsQuery)
-			g.found, g.infos, g.more = true, []GroupStats{group}, true
-		}},
+		{&groupsQuery{namespace: "n", stream: "s", name: "g", prefix: "p", after: "a", limit: 6, id: 7, spec: &config},
+			func(q engine.Query) {
+				g := q.(*groupsQuery)
+				g.found, g.infos, g.more = true, []GroupStats{group}, true
+			}},
 		{&groupsQuery{limit: 1}, func(q engine.Query) {}},
-		{&pendingQuery{namespace: "n", stream: "s", group: "g", after: Ref{1, 2, 3}, limit: 4, streamID: 5, groupID: 6}, func(q engine.Query) {
-			p := q.(*pendingQuery)
-			p.found, p.records, p.more = true, []PendingRecord{pending}, true
-		}},
+		{&pendingQuery{namespace: "n", stream: "s", group: "g", after: Ref{1, 2, 3}, limit: 4, streamID: 5, groupID: 6},
+			func(q engine.Query) {
+				p := q.(*pendingQuery)
+				p.found, p.records, p.more = true, []PendingRecord{pending}, true
+			}},
 		{&activityQuery{namespace: "n", stream: "s", id: 3, from: -4, step: 5, count: 6, partitions: []int{7, 8}}, func(q engine.Query) {
 			q.(*activityQuery).records, q.(*activityQuery).bytes = []int64{1, 2}, []int64{3, 4}
 		}},
@@ -102,29 +110,46 @@ func TestQueriesArriveAsTheyWere(t *testing.T) {
 		return arrives(&activityQuery{from: from, step: step, count: count})
 	}
 	machinetest.TryLimits(t, []machinetest.Limit{
-		{Name: "partition of a read", Least: -1, Most: MaxPartitions - 1, Says: []string{"partition"}, Try: func(n int64) error { return arrives(&readQuery{limit: 1, partition: int(n)}) }},
-		{Name: "start of a read", Least: none, Most: int64(numStarts) - 1, Says: []string{"start"}, Try: func(n int64) error { return arrives(&readQuery{limit: 1, start: start{kind: startKind(n)}}) }},
-		{Name: "limit of a read", Least: 1, Most: MaxReadLimit, Says: []string{"limit"}, Try: func(n int64) error { return arrives(&readQuery{limit: int(n)}) }},
-		{Name: "bytes of a read", Least: 0, Most: maxReadBytes, Says: []string{"bytes"}, Try: func(n int64) error { return arrives(&readQuery{limit: 1, maxBytes: int(n)}) }},
-		{Name: "positions of a read", Least: none, Most: MaxPartitions, Says: []string{"from"}, Try: func(n int64) error { return arrives(&readQuery{limit: 1, from: positions(n)}) }},
-		{Name: "partition of a position", Least: 0, Most: MaxPartitions - 1, Says: []string{"partition"}, Try: func(n int64) error { return arrives(&readQuery{limit: 1, from: []position{{int(n), 1}}}) }},
-		{Name: "offset of a position", Least: 1, Most: math.MaxInt64, Says: []string{"partition"}, Try: func(n int64) error { return arrives(&readQuery{limit: 1, from: []position{{1, uint64(n)}}}) }},
-		{Name: "limit of a list", Least: 1, Most: MaxReadLimit, Says: []string{"limit"}, Try: func(n int64) error { return arrives(&listQuery{limit: int(n)}) }},
-		{Name: "limit of groups", Least: 1, Most: MaxReadLimit, Says: []string{"limit"}, Try: func(n int64) error { return arrives(&groupsQuery{limit: int(n)}) }},
+		{Name: "partition of a read", Least: -1, Most: MaxPartitions - 1, Says: []string{"partition"},
+			Try: func(n int64) error { return arrives(&readQuery{limit: 1, partition: int(n)}) }},
+		{Name: "start of a read", Least: none, Most: int64(numStarts) - 1, Says: []string{"start"},
+			Try: func(n int64) error { return arrives(&readQuery{limit: 1, start: start{kind: startKind(n)}}) }},
+		{Name: "limit of a read", Least: 1, Most: MaxReadLimit, Says: []string{"limit"},
+			Try: func(n int64) error { return arrives(&readQuery{limit: int(n)}) }},
+		{Name: "bytes of a read", Least: 0, Most: maxReadBytes, Says: []string{"bytes"},
+			Try: func(n int64) error { return arrives(&readQuery{limit: 1, maxBytes: int(n)}) }},
+		{Name: "positions of a read", Least: none, Most: MaxPartitions, Says: []string{"from"},
+			Try: func(n int64) error { return arrives(&readQuery{limit: 1, from: positions(n)}) }},
+		{Name: "partition of a position", Least: 0, Most: MaxPartitions - 1, Says: []string{"partition"},
+			Try: func(n int64) error { return arrives(&readQuery{limit: 1, from: []position{{int(n), 1}}}) }},
+		{Name: "offset of a position", Least: 1, Most: math.MaxInt64, Says: []string{"partition"},
+			Try: func(n int64) error { return arrives(&readQuery{limit: 1, from: []position{{1, uint64(n)}}}) }},
+		{Name: "limit of a list", Least: 1, Most: MaxReadLimit, Says: []string{"limit"},
+			Try: func(n int64) error { return arrives(&listQuery{limit: int(n)}) }},
+		{Name: "limit of groups", Least: 1, Most: MaxReadLimit, Says: []string{"limit"},
+			Try: func(n int64) error { return arrives(&groupsQuery{limit: int(n)}) }},
 		{Name: "mode of a group", Least: none, Most: int64(numModes) - 1, Says: []string{"group"}, Try: func(n int64) error {
 			return arrives(&groupsQuery{limit: 1, spec: &groupSpec{config: groupConfig{mode: Mode(n), ackTimeout: 1}}})
 		}},
-		{Name: "limit of pending records", Least: 1, Most: MaxReadLimit, Says: []string{"limit"}, Try: func(n int64) error { return arrives(&pendingQuery{limit: int(n)}) }},
-		{Name: "ids", Least: none, Most: MaxReadLimit, Says: []string{"ids"}, Try: func(n int64) error { return arrives(&refsQuery{ids: make([]ID, n)}) }},
-		{Name: "refs", Least: none, Most: MaxReadLimit, Says: []string{"refs"}, Try: func(n int64) error { return arrives(&recordsQuery{refs: make([]Ref, n)}) }},
-		{Name: "partition of a ref", Least: 0, Most: MaxPartitions - 1, Says: []string{"partition"}, Try: func(n int64) error { return arrives(&recordsQuery{refs: []Ref{{Partition: int(n)}}}) }},
-		{Name: "begin of a span", Least: -maxActivityMillis, Most: maxActivityMillis, Says: []string{"from"}, Try: func(n int64) error { return span(n, 1, 1) }},
-		{Name: "step of a span", Least: 1, Most: maxActivityMillis / MaxActivityParts, Says: []string{"step"}, Try: func(n int64) error { return span(0, n, 1) }},
-		{Name: "parts of a span", Least: 1, Most: MaxActivityParts, Says: []string{"parts"}, Try: func(n int64) error { return span(0, 1, int(n)) }},
+		{Name: "limit of pending records", Least: 1, Most: MaxReadLimit, Says: []string{"limit"},
+			Try: func(n int64) error { return arrives(&pendingQuery{limit: int(n)}) }},
+		{Name: "ids", Least: none, Most: MaxReadLimit, Says: []string{"ids"},
+			Try: func(n int64) error { return arrives(&refsQuery{ids: make([]ID, n)}) }},
+		{Name: "refs", Least: none, Most: MaxReadLimit, Says: []string{"refs"},
+			Try: func(n int64) error { return arrives(&recordsQuery{refs: make([]Ref, n)}) }},
+		{Name: "partition of a ref", Least: 0, Most: MaxPartitions - 1, Says: []string{"partition"},
+			Try: func(n int64) error { return arrives(&recordsQuery{refs: []Ref{{Partition: int(n)}}}) }},
+		{Name: "begin of a span", Least: -maxActivityMillis, Most: maxActivityMillis, Says: []string{"from"},
+			Try: func(n int64) error { return span(n, 1, 1) }},
+		{Name: "step of a span", Least: 1, Most: maxActivityMillis / MaxActivityParts, Says: []string{"step"},
+			Try: func(n int64) error { return span(0, n, 1) }},
+		{Name: "parts of a span", Least: 1, Most: MaxActivityParts, Says: []string{"parts"},
+			Try: func(n int64) error { return span(0, 1, int(n)) }},
 		{Name: "partitions of a span", Least: none, Most: MaxPartitions, Says: []string{"partitions"}, Try: func(n int64) error {
 			return arrives(&activityQuery{step: 1, count: 1, partitions: make([]int, n)})
 		}},
-		{Name: "partitions of a stream", Least: 0, Most: MaxPartitions, Says: []string{"partitions"}, Try: func(n int64) error { return answers(new(specQuery), &specQuery{spec: spec{partitions: int(n)}}) }},
+		{Name: "partitions of a stream", Least: 0, Most: MaxPartitions, Says: []string{"partitions"},
+			Try: func(n int64) error { return answers(new(specQuery), &specQuery{spec: spec{partitions: int(n)}}) }},
 		{Name: "partitions of a listed stream", Least: 1, Most: MaxPartitions, Says: []string{"partitions"}, Try: func(n int64) error {
 			return answers(new(listQuery), &listQuery{streams: []listed{{partitions: int(n)}}})
 		}},
@@ -136,8 +161,10 @@ func TestQueriesArriveAsTheyWere(t *testing.T) {
 		t.Error("an activity of records without bytes arrives")
 	}
 	asked := new(recordsQuery)
-	b := codec.EncodeFields(nil, &[]Record{record}, func(all *[]Record, f *codec.Fields) { codec.ListOf(f, "records", all, (*Record).code) })
-	if err := engine.DecodeResults(asked, append(b[:len(b)-len(message.append(nil))], slices.Repeat([]byte{0xff}, len(message.append(nil))+1)...)); err == nil {
+	b := codec.EncodeFields(nil, &[]Record{record},
+		func(all *[]Record, f *codec.Fields) { codec.ListOf(f, "records", all, (*Record).code) })
+	if err := engine.DecodeResults(asked, append(b[:len(b)-len(message.append(nil))],
+		slices.Repeat([]byte{0xff}, len(message.append(nil))+1)...)); err == nil {
 		t.Error("a record whose message is garbage arrives")
 	}
 }
@@ -253,82 +280,135 @@ func TestVerifyReportsGroups(t *testing.T) {
 		damage func(groupRows)
 		want   string
 	}{
-		"garbage for a group":    {func(w groupRows) { w.set(groupKey(nil, w.gen(), "shared"), []byte{9}) }, `consumer group "shared": stream group row`},
-		"group lost":             {func(w groupRows) { w.delete(groupKey(nil, w.gen(), "shared")) }, "is of no consumer group"},
-		"group of a bad name":    {func(w groupRows) { g := w.header("shared"); w.set(groupKey(nil, w.gen(), "a\n"), g.encode(nil)) }, "control character"},
-		"group twice":            {func(w groupRows) { g := w.header("shared"); w.set(groupKey(nil, w.gen(), "twin"), g.encode(nil)) }, "has the id of another group"},
-		"group without an id":    {func(w groupRows) { w.group("shared", func(g *groupHeader) { g.id = 0 }) }, "was made at LSN 0"},
-		"group made ahead":       {func(w groupRows) { w.group("shared", func(g *groupHeader) { g.id = 1 << 40 }) }, "was made at LSN 1099511627776"},
-		"members ahead":          {func(w groupRows) { w.group("shared", func(g *groupHeader) { g.membersChangedAt = 1 << 40 }) }, "has other members since 1099511627776"},
-		"announced ahead":        {func(w groupRows) { w.group("shared", func(g *groupHeader) { g.announced.at = 1 << 60 }) }, "announced what was due at 1152921504606846976"},
-		"announced count":        {func(w groupRows) { w.group("shared", func(g *groupHeader) { g.again++ }) }, `consumer group "shared": `},
-		"slots announced":        {func(w groupRows) { w.group("keyed", func(g *groupHeader) { g.heads.set(3, true) }) }, `consumer group "keyed": `},
-		"takes records back":     {func(w groupRows) { w.group("shared", func(g *groupHeader) { g.recalling = !g.recalling }) }, `consumer group "shared": `},
-		"another holder":         {func(w groupRows) { w.group("alone", func(g *groupHeader) { g.holder = "b" }) }, `which are for "b" alone`},
-		"no timer":               {func(w groupRows) { w.group("shared", func(g *groupHeader) { g.timer = 0 }) }, "1 members and 3 records under way, and no timer is set"},
-		"timer too late":         {func(w groupRows) { w.group("shared", func(g *groupHeader) { g.timer += 1 << 40 }) }, "has something due at"},
-		"timer not set":          {func(w groupRows) { w.group("shared", func(g *groupHeader) { g.timer-- }) }, "has no timer at"},
-		"timer unknown":          {func(w groupRows) { w.group("shared", func(g *groupHeader) { g.timer-- }) }, `consumer group "shared" has a timer at`},
-		"timer of no meaning":    {func(w groupRows) { w.setTimer(string([]byte{tokenGroup, 1})) }, "which means nothing"},
-		"memory of a group":      {func(w groupRows) { w.group("shared", func(g *groupHeader) { g.version++ }) }, `of consumer group "shared" memory has`},
-		"row of no partition":    {func(w groupRows) { k, v := w.first("shared", rowCursor); k[len(k)-1] = 1; w.set(k, v) }, "is of none of the stream's 1 partitions"},
-		"row too short":          {func(w groupRows) { k, v := w.first("shared", rowCursor); w.set(k[:len(k)-1], v) }, "is of none of the stream's 1 partitions"},
-		"garbage for a cursor":   {func(w groupRows) { k, _ := w.first("shared", rowCursor); w.set(k, []byte{0}) }, "stream cursor row"},
-		"cursor ahead":           {func(w groupRows) { w.cursor("shared", func(c *groupCursor) { c.next = 7 }) }, "before offset 7, the last one is 5"},
-		"cursor behind":          {func(w groupRows) { w.cursor("shared", func(c *groupCursor) { c.next = 3 }) }, "has offset 3 of partition 0 under way, and has looked at what is before 3"},
-		"records under way":      {func(w groupRows) { w.cursor("shared", func(c *groupCursor) { c.pending++ }) }, "counts 4 records under way in partition 0, there are 3"},
-		"records held":           {func(w groupRows) { w.cursor("keyed", func(c *groupCursor) { c.held++ }) }, "records of partition 0, and holds"},
-		"garbage for a member":   {func(w groupRows) { k, _ := w.first("shared", rowMember); w.set(k, []byte{9}) }, "stream member row"},
-		"member lost":            {func(w groupRows) { k, _ := w.first("shared", rowMember); w.delete(k) }, `"a" has 2 records and is no member`},
-		"member of a bad name":   {func(w groupRows) { w.move("shared", rowMember, func(k []byte) []byte { k[len(k)-1] = '\n'; return k }) }, "control character"},
-		"member joined late":     {func(w groupRows) { w.member("shared", func(m *member) { m.joined = m.seen + 1 }) }, `member "a" joined at`},
-		"member seen late":       {func(w groupRows) { w.member("shared", func(m *member) { m.seen = 1 << 60 }) }, `was seen at 1152921504606846976`},
-		"member's records":       {func(w groupRows) { w.member("shared", func(m *member) { m.pending++ }) }, `counts 3 records with "a", there are 2`},
-		"member in memory":       {func(w groupRows) { w.member("shared", func(m *member) { m.joined-- }) }, "of members memory has"},
-		"member that ends":       {func(w groupRows) { w.member("shared", func(m *member) { m.end = stays + 1 }) }, `of members memory has`},
+		"garbage for a group": {func(w groupRows) { w.set(groupKey(nil, w.gen(), "shared"), []byte{9}) },
+			`consumer group "shared": stream group row`},
+		"group lost": {func(w groupRows) { w.delete(groupKey(nil, w.gen(), "shared")) }, "is of no consumer group"},
+		"group of a bad name": {func(w groupRows) { g := w.header("shared"); w.set(groupKey(nil, w.gen(), "a\n"), g.encode(nil)) },
+			"control character"},
+		"group twice": {func(w groupRows) { g := w.header("shared"); w.set(groupKey(nil, w.gen(), "twin"), g.encode(nil)) },
+			"has the id of another group"},
+		"group without an id": {func(w groupRows) { w.group("shared", func(g *groupHeader) { g.id = 0 }) }, "was made at LSN 0"},
+		"group made ahead": {func(w groupRows) { w.group("shared", func(g *groupHeader) { g.id = 1 << 40 }) },
+			"was made at LSN 1099511627776"},
+		"members ahead": {func(w groupRows) { w.group("shared", func(g *groupHeader) { g.membersChangedAt = 1 << 40 }) },
+			"has other members since 1099511627776"},
+		"announced ahead": {func(w groupRows) { w.group("shared", func(g *groupHeader) { g.announced.at = 1 << 60 }) },
+			"announced what was due at 1152921504606846976"},
+		"announced count": {func(w groupRows) { w.group("shared", func(g *groupHeader) { g.again++ }) },
+			`consumer group "shared": `},
+		"slots announced": {func(w groupRows) { w.group("keyed", func(g *groupHeader) { g.heads.set(3, true) }) },
+			`consumer group "keyed": `},
+		"takes records back": {func(w groupRows) { w.group("shared", func(g *groupHeader) { g.recalling = !g.recalling }) },
+			`consumer group "shared": `},
+		"another holder": {func(w groupRows) { w.group("alone", func(g *groupHeader) { g.holder = "b" }) },
+			`which are for "b" alone`},
+		"no timer": {func(w groupRows) { w.group("shared", func(g *groupHeader) { g.timer = 0 }) },
+			"1 members and 3 records under way, and no timer is set"},
+		"timer too late": {func(w groupRows) { w.group("shared", func(g *groupHeader) { g.timer += 1 << 40 }) },
+			"has something due at"},
+		"timer not set": {func(w groupRows) { w.group("shared", func(g *groupHeader) { g.timer-- }) }, "has no timer at"},
+		"timer unknown": {func(w groupRows) { w.group("shared", func(g *groupHeader) { g.timer-- }) },
+			`consumer group "shared" has a timer at`},
+		"timer of no meaning": {func(w groupRows) { w.setTimer(string([]byte{tokenGroup, 1})) }, "which means nothing"},
+		"memory of a group": {func(w groupRows) { w.group("shared", func(g *groupHeader) { g.version++ }) },
+			`of consumer group "shared" memory has`},
+		"row of no partition": {func(w groupRows) { k, v := w.first("shared", rowCursor); k[len(k)-1] = 1; w.set(k, v) },
+			"is of none of the stream's 1 partitions"},
+		"row too short": {func(w groupRows) { k, v := w.first("shared", rowCursor); w.set(k[:len(k)-1], v) },
+			"is of none of the stream's 1 partitions"},
+		"garbage for a cursor": {func(w groupRows) { k, _ := w.first("shared", rowCursor); w.set(k, []byte{0}) }, "stream cursor row"},
+		"cursor ahead": {func(w groupRows) { w.cursor("shared", func(c *groupCursor) { c.next = 7 }) },
+			"before offset 7, the last one is 5"},
+		"cursor behind": {func(w groupRows) { w.cursor("shared", func(c *groupCursor) { c.next = 3 }) },
+			"has offset 3 of partition 0 under way, and has looked at what is before 3"},
+		"records under way": {func(w groupRows) { w.cursor("shared", func(c *groupCursor) { c.pending++ }) },
+			"counts 4 records under way in partition 0, there are 3"},
+		"records held": {func(w groupRows) { w.cursor("keyed", func(c *groupCursor) { c.held++ }) },
+			"records of partition 0, and holds"},
+		"garbage for a member": {func(w groupRows) { k, _ := w.first("shared", rowMember); w.set(k, []byte{9}) }, "stream member row"},
+		"member lost": {func(w groupRows) { k, _ := w.first("shared", rowMember); w.delete(k) },
+			`"a" has 2 records and is no member`},
+		"member of a bad name": {func(w groupRows) {
+			w.move("shared", rowMember,
+				func(k []byte) []byte { k[len(k)-1] = '\n'; return k })
+		}, "control character"},
+		"member joined late": {func(w groupRows) { w.member("shared", func(m *member) { m.joined = m.seen + 1 }) },
+			`member "a" joined at`},
+		"member seen late": {func(w groupRows) { w.member("shared", func(m *member) { m.seen = 1 << 60 }) },
+			`was seen at 1152921504606846976`},
+		"member's records": {func(w groupRows) { w.member("shared", func(m *member) { m.pending++ }) },
+			`counts 3 records with "a", there are 2`},
+		"member in memory": {func(w groupRows) { w.member("shared", func(m *member) { m.joined-- }) }, "of members memory has"},
+		"member that ends": {func(w groupRows) { w.member("shared", func(m *member) { m.end = stays + 1 }) },
+			`of members memory has`},
 		"garbage for a batch":    {func(w groupRows) { k, _ := w.first("shared", rowBatch); w.set(k, []byte{9}) }, "stream batch row"},
 		"batch lost":             {func(w groupRows) { k, _ := w.first("shared", rowBatch); w.delete(k) }, "the rows "},
 		"batch without attempts": {func(w groupRows) { w.batch("shared", func(b *batch) { b.attempt = 0 }) }, "a delivery makes no sense"},
-		"batch delivered late":   {func(w groupRows) { w.batch("shared", func(b *batch) { b.delivered = 1 << 60 }) }, "a delivery makes no sense"},
-		"batch with keys":        {func(w groupRows) { w.batch("shared", func(b *batch) { b.keys = make([]uint64, len(b.offsets)) }) }, "a delivery makes no sense"},
-		"batch without keys":     {func(w groupRows) { w.batch("keyed", func(b *batch) { b.keys = nil }) }, "a delivery makes no sense"},
-		"batch of an LSN ahead":  {func(w groupRows) { w.move("shared", rowBatch, func(k []byte) []byte { k[len(k)-8] = 1; return k }) }, "a delivery makes no sense"},
-		"batch before its first": {func(w groupRows) { w.batch("shared", func(b *batch) { b.offsets[0] = b.first - 1 }) }, "has records from"},
+		"batch delivered late": {func(w groupRows) { w.batch("shared", func(b *batch) { b.delivered = 1 << 60 }) },
+			"a delivery makes no sense"},
+		"batch with keys": {func(w groupRows) { w.batch("shared", func(b *batch) { b.keys = make([]uint64, len(b.offsets)) }) },
+			"a delivery makes no sense"},
+		"batch without keys": {func(w groupRows) { w.batch("keyed", func(b *batch) { b.keys = nil }) }, "a delivery makes no sense"},
+		"batch of an LSN ahead": {func(w groupRows) { w.move("shared", rowBatch, func(k []byte) []byte { k[len(k)-8] = 1; return k }) },
+			"a delivery makes no sense"},
+		"batch before its first": {func(w groupRows) { w.batch("shared", func(b *batch) { b.offsets[0] = b.first - 1 }) },
+			"has records from"},
 		"batch that is too wide": {func(w groupRows) {
 			w.batch("shared", func(b *batch) { b.offsets[len(b.offsets)-1] = b.first + batchSpan })
 		}, "has records from"},
-		"record under way twice":      {func(w groupRows) { w.batch("shared", func(b *batch) { b.offsets = []uint64{2, 2} }) }, "has offset 2 of partition 0 under way twice"},
-		"deadline in memory":          {func(w groupRows) { w.batch("shared", func(b *batch) { b.deadline++ }) }, "memory has"},
-		"garbage for a failure":       {func(w groupRows) { k, _ := w.first("shared", rowFailure); w.set(k, []byte{9}) }, "stream failure row"},
-		"failure lost":                {func(w groupRows) { k, _ := w.first("shared", rowFailure); w.delete(k) }, "counts 3 records under way in partition 0, there are 2"},
-		"failure without attempts":    {func(w groupRows) { w.failure("shared", func(f *failure) { f.attempts = 0 }) }, "a failure makes no sense"},
-		"failure delivered late":      {func(w groupRows) { w.failure("shared", func(f *failure) { f.delivered = 1 << 60 }) }, "a failure makes no sense"},
-		"failure of no record":        {func(w groupRows) { w.move("shared", rowFailure, func(k []byte) []byte { k[len(k)-1] = 0; return k }) }, "has offset 0 of partition 0 under way"},
-		"reason in memory":            {func(w groupRows) { w.failure("shared", func(f *failure) { f.reason = "other" }) }, "memory has"},
-		"key of a failure in memory":  {func(w groupRows) { w.failure("keyed", func(f *failure) { f.hash ^= 1 }) }, "memory has"},
-		"held record lost":            {func(w groupRows) { k, _ := w.first("keyed", rowHeld); w.delete(k) }, "records of key"},
-		"held record of another key":  {func(w groupRows) { w.move("keyed", rowHeld, func(k []byte) []byte { k[behindPart] ^= 1; return k }) }, "records of key"},
-		"held record that is ahead":   {func(w groupRows) { w.move("keyed", rowHeld, last) }, "which is under way or was not looked at"},
-		"held record under way":       {func(w groupRows) { w.move("keyed", rowHeld, func(k []byte) []byte { k[len(k)-1] = 1; return k }) }, "which is under way or was not looked at"},
-		"held record of a short key":  {func(w groupRows) { w.move("keyed", rowHeld, func(k []byte) []byte { return k[:len(k)-1] }) }, "a record that is held"},
-		"held record of another mode": {func(w groupRows) { w.group("keyed", func(g *groupHeader) { g.mode = Shared }) }, "a record that is held"},
-		"held key lost":               {func(w groupRows) { k, _ := w.first("keyed", rowKey); w.delete(k) }, "and no row counts its records"},
-		"held key counted wrongly":    {func(w groupRows) { k, _ := w.first("keyed", rowKey); w.set(k, []byte{3, 3}) }, "says that it holds 3 records of key"},
-		"held key from elsewhere":     {func(w groupRows) { k, _ := w.first("keyed", rowKey); w.set(k, []byte{2, 4}) }, "from offset 4, and holds 2 from 3"},
-		"garbage for a held key":      {func(w groupRows) { k, _ := w.first("keyed", rowKey); w.set(k, []byte{2}) }, "a key that is held"},
+		"record under way twice": {func(w groupRows) { w.batch("shared", func(b *batch) { b.offsets = []uint64{2, 2} }) },
+			"has offset 2 of partition 0 under way twice"},
+		"deadline in memory": {func(w groupRows) { w.batch("shared", func(b *batch) { b.deadline++ }) }, "memory has"},
+		"garbage for a failure": {func(w groupRows) { k, _ := w.first("shared", rowFailure); w.set(k, []byte{9}) },
+			"stream failure row"},
+		"failure lost": {func(w groupRows) { k, _ := w.first("shared", rowFailure); w.delete(k) },
+			"counts 3 records under way in partition 0, there are 2"},
+		"failure without attempts": {func(w groupRows) { w.failure("shared", func(f *failure) { f.attempts = 0 }) },
+			"a failure makes no sense"},
+		"failure delivered late": {func(w groupRows) { w.failure("shared", func(f *failure) { f.delivered = 1 << 60 }) },
+			"a failure makes no sense"},
+		"failure of no record": {func(w groupRows) {
+			w.move("shared", rowFailure,
+				func(k []byte) []byte { k[len(k)-1] = 0; return k })
+		}, "has offset 0 of partition 0 under way"},
+		"reason in memory":           {func(w groupRows) { w.failure("shared", func(f *failure) { f.reason = "other" }) }, "memory has"},
+		"key of a failure in memory": {func(w groupRows) { w.failure("keyed", func(f *failure) { f.hash ^= 1 }) }, "memory has"},
+		"held record lost":           {func(w groupRows) { k, _ := w.first("keyed", rowHeld); w.delete(k) }, "records of key"},
+		"held record of another key": {func(w groupRows) {
+			w.move("keyed", rowHeld,
+				func(k []byte) []byte { k[behindPart] ^= 1; return k })
+		}, "records of key"},
+		"held record that is ahead": {func(w groupRows) { w.move("keyed", rowHeld, last) }, "which is under way or was not looked at"},
+		"held record under way": {func(w groupRows) { w.move("keyed", rowHeld, func(k []byte) []byte { k[len(k)-1] = 1; return k }) },
+			"which is under way or was not looked at"},
+		"held record of a short key": {func(w groupRows) { w.move("keyed", rowHeld, func(k []byte) []byte { return k[:len(k)-1] }) },
+			"a record that is held"},
+		"held record of another mode": {func(w groupRows) { w.group("keyed", func(g *groupHeader) { g.mode = Shared }) },
+			"a record that is held"},
+		"held key lost": {func(w groupRows) { k, _ := w.first("keyed", rowKey); w.delete(k) },
+			"and no row counts its records"},
+		"held key counted wrongly": {func(w groupRows) { k, _ := w.first("keyed", rowKey); w.set(k, []byte{3, 3}) },
+			"says that it holds 3 records of key"},
+		"held key from elsewhere": {func(w groupRows) { k, _ := w.first("keyed", rowKey); w.set(k, []byte{2, 4}) },
+			"from offset 4, and holds 2 from 3"},
+		"garbage for a held key": {func(w groupRows) { k, _ := w.first("keyed", rowKey); w.set(k, []byte{2}) }, "a key that is held"},
 		"free key too much": {func(w groupRows) {
 			k, _ := w.first("keyed", rowKey)
-			w.set(freeKey(w.gen(), w.header("keyed").id, 0, slotOf(binary.BigEndian.Uint64(k[behindPart:])), 3), slices.Clone(k[behindPart:]))
+			w.set(freeKey(w.gen(), w.header("keyed").id, 0, slotOf(binary.BigEndian.Uint64(k[behindPart:])), 3),
+				slices.Clone(k[behindPart:]))
 		}, "is held, free: true, under way: true"},
 		"free key of another slot": {func(w groupRows) {
 			k, _ := w.first("keyed", rowKey)
-			w.set(freeKey(w.gen(), w.header("keyed").id, 0, slotOf(binary.BigEndian.Uint64(k[behindPart:]))^1, 3), slices.Clone(k[behindPart:]))
+			w.set(freeKey(w.gen(), w.header("keyed").id, 0, slotOf(binary.BigEndian.Uint64(k[behindPart:]))^1, 3),
+				slices.Clone(k[behindPart:]))
 		}, "does not name the first held record of a key once"},
 		"free key of another record": {func(w groupRows) {
 			k, _ := w.first("keyed", rowKey)
-			w.set(freeKey(w.gen(), w.header("keyed").id, 0, slotOf(binary.BigEndian.Uint64(k[behindPart:])), 4), slices.Clone(k[behindPart:]))
+			w.set(freeKey(w.gen(), w.header("keyed").id, 0, slotOf(binary.BigEndian.Uint64(k[behindPart:])), 4),
+				slices.Clone(k[behindPart:]))
 		}, "does not name the first held record of a key once"},
-		"garbage for a free key": {func(w groupRows) { w.set(freeKey(w.gen(), w.header("keyed").id, 0, 0, 3), []byte{1}) }, "a key that is free"},
+		"garbage for a free key": {func(w groupRows) { w.set(freeKey(w.gen(), w.header("keyed").id, 0, 0, 3), []byte{1}) },
+			"a key that is free"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

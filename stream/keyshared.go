@@ -12,13 +12,17 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// In a KeyShared group every key has an owner, one of the members that are heard of: its hash falls into one of 256 slots, and the slots are dealt out so that a
-// member that comes or goes moves only its own (rendezvous hashing). A key is busy from the delivery of a record until that is acknowledged, and
-// while a record waits to be delivered again; what comes behind it meanwhile is held. So at any time the records of a key that are under way are one stretch of
-// them, in order, with one consumer.
+// In a KeyShared group every key has an owner, one of the members that are heard of: its hash falls
+// into one of 256 slots, and the slots are dealt out so that a member that comes or goes moves only
+// its own (rendezvous hashing). A key is busy from the delivery of a record until that is
+// acknowledged, and while a record waits to be delivered again; what comes behind it meanwhile is
+// held. So at any time the records of a key that are under way are one stretch of them, in order,
+// with one consumer.
 //
-// A look at new records goes on past those that can not be delivered: they are held too, as rows, so neither a slow key nor a slow owner holds up what is
-// behind them, and memory holds only what is busy. The first held record of a key that is free is found by its slot. A record without a key is a key of its own.
+// A look at new records goes on past those that can not be delivered: they are held too, as rows,
+// so neither a slow key nor a slow owner holds up what is behind them, and memory holds only what
+// is busy. The first held record of a key that is free is found by its slot. A record without a key
+// is a key of its own.
 const slots = 256
 
 // maxScan bounds how many records one ReadGroup looks at.
@@ -39,7 +43,8 @@ func (k *busyKey) first() uint64 {
 	return k.out[0]
 }
 
-// freeSlot is what is known of the free keys of a slot: none of their first held records is before from, or there is none.
+// freeSlot is what is known of the free keys of a slot: none of their first held records is before
+// from, or there is none.
 type freeSlot struct {
 	from  uint64
 	empty bool
@@ -64,8 +69,9 @@ func (p *groupPart) busy(hash uint64) *busyKey {
 	return k
 }
 
-// dropIdle forgets a key that is not busy any more. Whether a key is known is decided by the rows of its records alone, at any time: memory that
-// is made anew of them must not know another set of keys.
+// dropIdle forgets a key that is not busy any more. Whether a key is known is decided by the rows
+// of its records alone, at any time: memory that is made anew of them must not know another set of
+// keys.
 func (p *groupPart) dropIdle(hash uint64) {
 	if k := p.keys[hash]; k != nil && len(k.out) == 0 && len(k.failed) == 0 {
 		delete(p.keys, hash)
@@ -228,7 +234,8 @@ func (d *delivery) keyShared(p int) {
 	}
 }
 
-// redeliverKeys hands out records of a partition whose time has come again: the heads of the consumer's slots, and what comes behind them.
+// redeliverKeys hands out records of a partition whose time has come again: the heads of the
+// consumer's slots, and what comes behind them.
 func (d *delivery) redeliverKeys(p int) {
 	part := &d.g.parts[p]
 	var claimed []*failure
@@ -272,7 +279,8 @@ func (d *delivery) claimFree(p, slot int) {
 	if s.empty {
 		return
 	}
-	it := d.tx.Iter(freeKey(d.g.gen, d.g.id, p, slot, s.from), key.PrefixEnd(append(partPrefix(nil, rowFree, d.g.gen, d.g.id, p), byte(slot))))
+	it := d.tx.Iter(freeKey(d.g.gen, d.g.id, p, slot, s.from),
+		key.PrefixEnd(append(partPrefix(nil, rowFree, d.g.gen, d.g.id, p), byte(slot))))
 	var left []heldLeft
 	ok := it.First()
 	for ; ok; ok = it.Next() {
@@ -308,8 +316,8 @@ func (d *delivery) stopped() bool {
 	return full
 }
 
-// claimHeld claims held records of a key. It reports whether the key stays free and has more of them,
-// from first on: because the records it found have been deleted, or need no acknowledgement.
+// claimHeld claims held records of a key. It reports whether the key stays free and has more of
+// them, from first on: because the records it found have been deleted, or need no acknowledgement.
 func (d *delivery) claimHeld(p int, hash uint64) (first uint64, free bool) {
 	g, part := d.g, &d.g.parts[p]
 	h := d.m.heldCount(d.tx, g, p, hash)
@@ -394,7 +402,8 @@ func (d *delivery) scan(p int) {
 	}
 }
 
-// blocked reports whether no further record of a key may be handed out now: one before it waits to be delivered again, or somebody else's look got it.
+// blocked reports whether no further record of a key may be handed out now: one before it waits to
+// be delivered again, or somebody else's look got it.
 func (d *delivery) blocked(k *busyKey, hash uint64) bool {
 	return k != nil && (len(k.failed) > 0 || !d.mine[hash])
 }

@@ -17,14 +17,16 @@ func (c consumer) leave() {
 	}
 }
 
-// replayed checks that replicas which forget what they remember after each entry, or never, come to the same state.
+// replayed checks that replicas which forget what they remember after each entry, or never, come to
+// the same state.
 func replayed(r *machinetest.Rig) {
 	r.Replay(func() int { return 1 }, func() bool { return true })
 	r.Replay(func() int { return 100 }, func() bool { return false })
 }
 
-// TestKeySharedNoAckFreesKeys: a record that was delivered again and need not be acknowledged left its key busy, in memory only. A replica that had been started
-// since went on with the key, one that had not held it back for good.
+// TestKeySharedNoAckFreesKeys: a record that was delivered again and need not be acknowledged left
+// its key busy, in memory only. A replica that had been started since went on with the key, one
+// that had not held it back for good.
 func TestKeySharedNoAckFreesKeys(t *testing.T) {
 	r, s := newStore(t)
 	keyed(t, s, "x:1")
@@ -37,7 +39,8 @@ func TestKeySharedNoAckFreesKeys(t *testing.T) {
 	replayed(r)
 }
 
-// TestKeySharedNoAckWithHeldRecords: what was held behind a record that had failed is delivered when that has been, with nothing to acknowledge.
+// TestKeySharedNoAckWithHeldRecords: what was held behind a record that had failed is delivered
+// when that has been, with nothing to acknowledge.
 func TestKeySharedNoAckWithHeldRecords(t *testing.T) {
 	r, s := newStore(t)
 	keyed(t, s, "x:1")
@@ -51,7 +54,8 @@ func TestKeySharedNoAckWithHeldRecords(t *testing.T) {
 	replayed(r)
 }
 
-// TestKeySharedNoAckTakesAllByAndBy: of the records that were held of a key, those beyond the limit of a read waited for an acknowledgement that never came.
+// TestKeySharedNoAckTakesAllByAndBy: of the records that were held of a key, those beyond the limit
+// of a read waited for an acknowledgement that never came.
 func TestKeySharedNoAckTakesAllByAndBy(t *testing.T) {
 	r, s := newStore(t)
 	create(t, s, "log")
@@ -99,8 +103,8 @@ func TestKeySharedNoAckTakesAllByAndBy(t *testing.T) {
 	replayed(r)
 }
 
-// TestKeySharedKeepsOrderWhateverTheDelay: a new record was delivered together with an earlier one of its key, though another one between them was still to
-// be delivered again.
+// TestKeySharedKeepsOrderWhateverTheDelay: a new record was delivered together with an earlier one
+// of its key, though another one between them was still to be delivered again.
 func TestKeySharedKeepsOrderWhateverTheDelay(t *testing.T) {
 	for _, how := range []string{"new", "held", "leave", "silence"} {
 		t.Run(how, func(t *testing.T) {
@@ -142,7 +146,8 @@ func TestKeySharedKeepsOrderWhateverTheDelay(t *testing.T) {
 	}
 }
 
-// TestKeySharedOrderWithNoAck: what need not be acknowledged does not overtake an earlier record of its key either, whoever has that.
+// TestKeySharedOrderWithNoAck: what need not be acknowledged does not overtake an earlier record of
+// its key either, whoever has that.
 func TestKeySharedOrderWithNoAck(t *testing.T) {
 	r, s := newStore(t)
 	keyed(t, s, "x:1", "x:2", "x:3")
@@ -161,7 +166,8 @@ func TestKeySharedOrderWithNoAck(t *testing.T) {
 	replayed(r)
 }
 
-// TestReadsPassOverTheRecordsOfOthers: each read walked all records of other consumers that wait to be delivered again.
+// TestReadsPassOverTheRecordsOfOthers: each read walked all records of other consumers that wait to
+// be delivered again.
 func TestReadsPassOverTheRecordsOfOthers(t *testing.T) {
 	const pending = 6000
 	r, s, a, b := manyPending(t, stream.KeyShared, pending)
@@ -201,8 +207,9 @@ func pendingOf(t *testing.T, s *stream.Store) (all []stream.PendingRecord) {
 	return all
 }
 
-// TestLagOfTrimmedHeldRecords: records that were trimmed while they were held behind a record of their key are no lag. They counted until the key was free, so
-// an alert for the group did not clear.
+// TestLagOfTrimmedHeldRecords: records that were trimmed while they were held behind a record of
+// their key are no lag. They counted until the key was free, so an alert for the group did not
+// clear.
 func TestLagOfTrimmedHeldRecords(t *testing.T) {
 	for _, n := range []int{5, 1500} { // of many not each is looked at
 		_, s := newStore(t)

@@ -8,8 +8,9 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// ending says that what a member has is being taken back. That may take several commands, since there may be very much of it; until it is done
-// nobody gets records of the group, and the member can do no more with its own than acknowledge what it has done.
+// ending says that what a member has is being taken back. That may take several commands, since
+// there may be very much of it; until it is done nobody gets records of the group, and the member
+// can do no more with its own than acknowledge what it has done.
 type ending uint8
 
 const (
@@ -80,7 +81,8 @@ func (m *machine) letGo(tx *engine.Tx, g *group, consumer string, mem member) {
 	m.membersChanged(tx, g)
 }
 
-// expel lets the members go that have left by their silence, and others take over from those who are silent.
+// expel lets the members go that have left by their silence, and others take over from those who
+// are silent.
 func (m *machine) expel(tx *engine.Tx, g *group) {
 	silent := false
 	for _, name := range slices.Sorted(maps.Keys(g.members)) {
@@ -107,8 +109,8 @@ func (m *machine) supersede(tx *engine.Tx, g *group) {
 	}
 }
 
-// recall makes the records of members whose deliveries have ended ready for delivery again, until the
-// command is Full. The group's timer continues from there.
+// recall makes the records of members whose deliveries have ended ready for delivery again, until
+// the command is Full. The group's timer continues from there.
 func (m *machine) recall(tx *engine.Tx, st *stream, g *group) {
 	if g.ending == 0 {
 		return
@@ -152,7 +154,8 @@ func (m *machine) endAll(tx *engine.Tx, g *group) {
 	m.ready(tx, g, -1)
 }
 
-// batchesOf returns some of the batches in an order that does not depend on anything but what they are.
+// batchesOf returns some of the batches in an order that does not depend on anything but what they
+// are.
 func (g *group) batchesOf(of func(*batch) bool) (all []*batch) {
 	for p := range g.parts {
 		for o, b := range g.parts[p].batches {

@@ -9,8 +9,9 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// TestLeaveDoesNotCount: five clean stops made a dead letter of a record that nobody had worked on. What a consumer leaves as it was is not the worse for it, what
-// it refuses, or loses by its silence or to its deadline, is.
+// TestLeaveDoesNotCount: five clean stops made a dead letter of a record that nobody had worked on.
+// What a consumer leaves as it was is not the worse for it, what it refuses, or loses by its
+// silence or to its deadline, is.
 func TestLeaveDoesNotCount(t *testing.T) {
 	for mode := stream.Shared; mode <= stream.KeyShared; mode++ {
 		for _, spread := range []bool{false, true} {
@@ -56,8 +57,8 @@ func TestLeaveDoesNotCount(t *testing.T) {
 	}
 }
 
-// TestLeaveReturnsDeliveriesAtOnce: the other consumers can claim the records of a consumer that leaves,
-// in the same order. Of its late calls only an acknowledgement has an effect.
+// TestLeaveReturnsDeliveriesAtOnce: the other consumers can claim the records of a consumer that
+// leaves, in the same order. Of its late calls only an acknowledgement has an effect.
 func TestLeaveReturnsDeliveriesAtOnce(t *testing.T) {
 	r, s := newStore(t)
 	keyed(t, s, "x:1", "x:2", "y:1", "x:3")
@@ -115,8 +116,8 @@ func heldBy(t *testing.T, s *stream.Store) (n int) {
 	return n
 }
 
-// TestLeaveWithVeryMuchIsDoneInParts: a consumer that leaves, or is gone, with more than a command should write does not stop its shard for long. Whatever comes
-// in the meantime sees it gone.
+// TestLeaveWithVeryMuchIsDoneInParts: a consumer that leaves, or is gone, with more than a command
+// should write does not stop its shard for long. Whatever comes in the meantime sees it gone.
 func TestLeaveWithVeryMuchIsDoneInParts(t *testing.T) {
 	const pending = 6000
 	for mode := stream.Shared; mode <= stream.KeyShared; mode++ {
@@ -131,11 +132,13 @@ func TestLeaveWithVeryMuchIsDoneInParts(t *testing.T) {
 				ds, _ := b.read()
 				more = len(ds)
 			}
-			// What is not taken back at once is the leaver's no more, and who else leaves meanwhile hands back what it has as well.
+			// What is not taken back at once is the leaver's no more, and who else leaves meanwhile
+			// hands back what it has as well.
 			last := stream.Ref{Partition: 1, Offset: pending/2 - 3}
 			rows := len(r.Rows(0))
 			res, err := r.Txn("n").Do(
-				stream.LeaveOp("log", "g", "a"), stream.NackOp("log", "g", []stream.Ref{last}), stream.ExtendOp("log", "g", []stream.Ref{last}, time.Hour), stream.LeaveOp("log", "g", "b"),
+				stream.LeaveOp("log", "g", "a"), stream.NackOp("log", "g", []stream.Ref{last}), stream.ExtendOp("log", "g",
+					[]stream.Ref{last}, time.Hour), stream.LeaveOp("log", "g", "b"),
 			).Commit(t.Context())
 			if err != nil || res.Values[1] != 0 || res.Values[2] != (stream.Extended{}) {
 				t.Fatalf("who has left nacks or extends: %+v, %v", res, err)
@@ -147,7 +150,8 @@ func TestLeaveWithVeryMuchIsDoneInParts(t *testing.T) {
 			r.Restart()
 			info, err := s.Groups("log").Get(t.Context(), "g")
 			if err != nil || len(info.Members) != 0 || info.Pending() != pending+more || heldBy(t, s) != 0 {
-				t.Errorf("after Leave: %d members, %d pending, %d of them with consumers, %v", len(info.Members), info.Pending(), heldBy(t, s), err)
+				t.Errorf("after Leave: %d members, %d pending, %d of them with consumers, %v", len(info.Members), info.Pending(),
+					heldBy(t, s), err)
 			}
 			a.leave()
 			ds, _ := b.read(stream.Limit(10))
@@ -174,7 +178,8 @@ func TestLeaveWithVeryMuchIsDoneInParts(t *testing.T) {
 	}
 }
 
-// TestGoneOrOvertakenWithVeryMuch: likewise for one that is silent for too long, or, in an exclusive group, from which another one takes over.
+// TestGoneOrOvertakenWithVeryMuch: likewise for one that is silent for too long, or, in an
+// exclusive group, from which another one takes over.
 func TestGoneOrOvertakenWithVeryMuch(t *testing.T) {
 	const pending = 5000
 	for mode := stream.Shared; mode <= stream.Exclusive; mode++ {

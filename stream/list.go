@@ -36,18 +36,20 @@ type (
 	limitOption = engine.LimitOption
 )
 
-// Cursor continues a listing behind an earlier page, with its Cursor. What has come or gone meanwhile shows or not, depending on where it is; all
-// else is neither skipped nor repeated. A cursor says where a page ends: of streams and groups it is a name, of pending records partition and
-// Offset, as "3-17".
+// Cursor continues a listing behind an earlier page, with its Cursor. What has come or gone
+// meanwhile shows or not, depending on where it is; all else is neither skipped nor repeated. A
+// cursor says where a page ends: of streams and groups it is a name, of pending records partition
+// and Offset, as "3-17".
 func Cursor(c string) PageOption { return engine.Cursor(c) }
 
 // Prefix lists only streams, or groups, whose names begin with p.
 func Prefix(p string) ListOption { return engine.Prefix(p) }
 
-// Page returns a page of the streams of the namespace, in order of their names, over all shards. It ends early if they have many partitions.
+// Page returns a page of the streams of the namespace, in order of their names, over all shards. It
+// ends early if they have many partitions.
 //
-// Options: Limit, Cursor, Prefix. Errors: ErrInvalid for a limit that is not 1-1000, a prefix of more than 255 bytes, and a cursor that is no name with
-// the prefix.
+// Options: Limit, Cursor, Prefix. Errors: ErrInvalid for a limit that is not 1-1000, a prefix of
+// more than 255 bytes, and a cursor that is no name with the prefix.
 func (s *Store) Page(ctx context.Context, opts ...ListOption) (page Page[Stats], err error) {
 	at, err := engine.ListingOf(opts)
 	for ; err == nil; at.Cursor = page.Cursor {
@@ -59,8 +61,9 @@ func (s *Store) Page(ctx context.Context, opts ...ListOption) (page Page[Stats],
 	return page, err
 }
 
-// All iterates over the streams of the namespace, in order of their names. Each pair is a stream and nil, or zero Stats and an error, after which
-// iteration ends; nothing runs before the first step, and break or a done ctx releases everything.
+// All iterates over the streams of the namespace, in order of their names. Each pair is a stream
+// and nil, or zero Stats and an error, after which iteration ends; nothing runs before the first
+// step, and break or a done ctx releases everything.
 //
 // Options and errors are those of Page.
 func (s *Store) All(ctx context.Context, opts ...ListOption) iter.Seq2[Stats, error] {
@@ -75,9 +78,11 @@ type listed struct {
 	home       bool
 }
 
-// page asks each shard for a page and puts together what they say. Nothing may be left, and the page still not be the last.
+// page asks each shard for a page and puts together what they say. Nothing may be left, and the
+// page still not be the last.
 func (s *Store) page(ctx context.Context, l engine.Listing) (page Page[Stats], err error) {
-	parts, shards, err := engine.AskAll(ctx, &s.scope, listQuery{namespace: s.scope.Namespace(), prefix: l.Prefix, after: l.Cursor, limit: l.Limit})
+	parts, shards, err := engine.AskAll(ctx, &s.scope,
+		listQuery{namespace: s.scope.Namespace(), prefix: l.Prefix, after: l.Cursor, limit: l.Limit})
 	if err != nil {
 		return page, err
 	}
@@ -151,7 +156,8 @@ func (m *machine) queryList(v *engine.View, q *listQuery) error {
 		h, err := decodeHeader(it.Value())
 		if err == nil && !h.deleted() {
 			var stats Stats
-			stats, err = m.describe(&view{header: h, v: v, namespace: q.namespace, name: name, spread: v.Spread(q.namespace) && !engine.Tagged(name)})
+			stats, err = m.describe(&view{header: h, v: v, namespace: q.namespace, name: name, spread: v.Spread(q.namespace) &&
+				!engine.Tagged(name)})
 			q.streams = append(q.streams, listed{Stats: stats, id: h.id, partitions: h.partitions})
 			partitions += len(stats.Partitions)
 		}
@@ -174,7 +180,8 @@ func (s *Store) Groups(stream string) Groups { return Groups{s, stream} }
 
 // Page returns a page of the groups, in order of their names.
 //
-// Options: Limit, Cursor, Prefix. Errors: ErrNotFound if there is no such stream; ErrInvalid as Store.Page.
+// Options: Limit, Cursor, Prefix. Errors: ErrNotFound if there is no such stream; ErrInvalid as
+// Store.Page.
 func (l Groups) Page(ctx context.Context, opts ...ListOption) (page Page[GroupStats], err error) {
 	s := l.store
 	o, err := engine.ListingOf(opts)
@@ -211,7 +218,8 @@ func (l Groups) Page(ctx context.Context, opts ...ListOption) (page Page[GroupSt
 	return page, nil
 }
 
-// All iterates over the groups, in order of their names and by the contract of Store.All. Options and errors are those of Page.
+// All iterates over the groups, in order of their names and by the contract of Store.All. Options
+// and errors are those of Page.
 func (l Groups) All(ctx context.Context, opts ...ListOption) iter.Seq2[GroupStats, error] {
 	return engine.All(ctx, l.Page, opts)
 }
@@ -226,7 +234,8 @@ type PendingRecord struct {
 	Reason      string    // why it has to be delivered again
 }
 
-// Pending are the records of a group that were delivered and are not acknowledged, or wait to be delivered again.
+// Pending are the records of a group that were delivered and are not acknowledged, or wait to be
+// delivered again.
 type Pending struct {
 	store         *Store
 	stream, group string
@@ -237,7 +246,8 @@ func (s *Store) Pending(stream, group string) Pending { return Pending{s, stream
 
 // Page returns a page of the records, in order of partition and offset.
 //
-// Options: Limit, Cursor. Errors: ErrNotFound if there is no such stream or group; ErrInvalid for a limit that is not 1-1000 and for what is no cursor.
+// Options: Limit, Cursor. Errors: ErrNotFound if there is no such stream or group; ErrInvalid for a
+// limit that is not 1-1000 and for what is no cursor.
 func (l Pending) Page(ctx context.Context, opts ...PageOption) (page Page[PendingRecord], err error) {
 	o, err := engine.PageOf(opts)
 	after, bad := parseCursor(o.Cursor)
@@ -264,7 +274,8 @@ func (l Pending) Page(ctx context.Context, opts ...PageOption) (page Page[Pendin
 		page.Items = append(page.Items, q.records...)
 		more = more || q.more
 	}
-	// A shard that has more has told limit of them, so none of the others is in front of the last one of the page.
+	// A shard that has more has told limit of them, so none of the others is in front of the last
+	// one of the page.
 	slices.SortFunc(page.Items, comparePending)
 	if len(page.Items) > o.Limit {
 		page.Items, more = page.Items[:o.Limit], true
@@ -275,7 +286,8 @@ func (l Pending) Page(ctx context.Context, opts ...PageOption) (page Page[Pendin
 	return page, nil
 }
 
-// All iterates over the records, in the order of Page and by the contract of Store.All. Options and errors are those of Page.
+// All iterates over the records, in the order of Page and by the contract of Store.All. Options and
+// errors are those of Page.
 func (l Pending) All(ctx context.Context, opts ...PageOption) iter.Seq2[PendingRecord, error] {
 	return engine.All(ctx, l.Page, opts)
 }

@@ -54,10 +54,12 @@ func (m *machine) Makes(cmd engine.Command, made func(engine.Made)) {
 	made(engine.Made{Topic: streamTopic(cmd.Namespace, string(name)), N: len(b.messages), Within: true, Of: of})
 }
 
-// look finds out what there is for a consumer of a group, without a command, and what would change that.
+// look finds out what there is for a consumer of a group, without a command, and what would change
+// that.
 //
-// It may say that there is something where the command will find nothing, provided that this changes what it says: a consumer is known then, or counts as there
-// again; what waits for others is noted as held; what has been trimmed is forgotten.
+// It may say that there is something where the command will find nothing, provided that this
+// changes what it says: a consumer is known then, or counts as there again; what waits for others
+// is noted as held; what has been trimmed is forgotten.
 type look struct {
 	m         *machine
 	v         *engine.View
@@ -188,7 +190,8 @@ func (l *look) records() (int, error) {
 	return int(min(n, uint64(1<<30))), nil
 }
 
-// next returns the offset of the first new record of a partition, behind its last one if there is none.
+// next returns the offset of the first new record of a partition, behind its last one if there is
+// none.
 func (l *look) next(p int, part *partition) (uint64, error) {
 	if part.records() == 0 {
 		return part.last + 1, nil
@@ -217,7 +220,8 @@ func (l *look) exclusive() (int, error) {
 	return l.records()
 }
 
-// rights reports whether the consumer has the right to consume, and whether a command would change that.
+// rights reports whether the consumer has the right to consume, and whether a command would change
+// that.
 func (l *look) rights() (mine, change bool, err error) {
 	if l.epoch > 0 || l.spec != nil {
 		mine = l.epoch > 0 && l.epoch == l.g.epoch && l.g.holder == l.consumer
@@ -312,7 +316,8 @@ func (l *look) free(p int, mine *slotSet) (bool, error) {
 	return false, nil
 }
 
-// scan returns how many of the new records of a partition are of the slots, as far as one command would look.
+// scan returns how many of the new records of a partition are of the slots, as far as one command
+// would look.
 func (l *look) scan(p int, next, last uint64, mine *slotSet) (n int, err error) {
 	if next > last {
 		return 0, nil

@@ -20,7 +20,8 @@ const (
 // maxRemembered bounds the partitions whose state a shard remembers: about 120 bytes each.
 const maxRemembered = 65536
 
-// maxRememberedGroups bounds the groups likewise: each counts by what it has under way, about a kilobyte for one.
+// maxRememberedGroups bounds the groups likewise: each counts by what it has under way, about a
+// kilobyte for one.
 const maxRememberedGroups = 32768
 
 // maxBuffer bounds what is kept for encoding rows.
@@ -52,7 +53,8 @@ type streamName struct {
 	name string
 }
 
-// stream is a stream as the shard has it, with all its partitions, also those that other shards have.
+// stream is a stream as the shard has it, with all its partitions, also those that other shards
+// have.
 type stream struct {
 	streamName
 	header
@@ -175,7 +177,8 @@ func (m *machine) found(tx *engine.Tx, name string, partitions int, p policy) *s
 	return m.make(tx, name, spec{id: uint64(tx.LSN()), partitions: partitions, policy: p})
 }
 
-// rememberMillis is for how long a shard remembers that a stream has been deleted: commands made for it before do not come later.
+// rememberMillis is for how long a shard remembers that a stream has been deleted: commands made
+// for it before do not come later.
 const rememberMillis = 24 * 60 * 60 * 1000
 
 // drop removes the stream from the shard. If it is remembered, only its id stays.
@@ -220,7 +223,8 @@ func (m *machine) tellAll(tx *engine.Tx, st *stream, cmd func() engine.Command) 
 	}
 }
 
-// laneOf returns the lane of messages about a stream: they take effect in the order of sending, and wait for those of no other.
+// laneOf returns the lane of messages about a stream: they take effect in the order of sending, and
+// wait for those of no other.
 func laneOf(name string) uint64 { return xxhash.Sum64String(name) }
 
 // here reports whether the shard has the partition.

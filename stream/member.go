@@ -46,7 +46,8 @@ func (m *machine) heard(tx *engine.Tx, g *group, runs []refRun) {
 	}
 }
 
-// silence is for how long a member is not heard of when others may take over from it. What is stored of when it was is behind by an eighth.
+// silence is for how long a member is not heard of when others may take over from it. What is
+// stored of when it was is behind by an eighth.
 func (g *groupHeader) silence() int64 { return g.ackTimeout + g.ackTimeout/8 }
 
 // silentAt returns when others may take over from the member, if it is not heard of before.
@@ -61,7 +62,8 @@ func (m member) silent(g *groupHeader, now int64) bool { return !m.attended && n
 // gone reports whether the member has left the group by its silence.
 func (m member) gone(g *groupHeader, now int64) bool { return !m.attended && now >= m.goneAt(g) }
 
-// markMembersChanged records that the members of the group, or which of them are active, may have changed.
+// markMembersChanged records that the members of the group, or which of them are active, may have
+// changed.
 func (m *machine) markMembersChanged(tx *engine.Tx, g *group) {
 	g.owners = owners{}
 	g.membersChangedAt, g.changed = uint64(tx.LSN()), true
@@ -79,7 +81,8 @@ func (m *machine) membersChanged(tx *engine.Tx, g *group) {
 	}
 }
 
-// hold reports whether the consumer is the one who gets records of an exclusive group, and makes it that if there is none or he is silent.
+// hold reports whether the consumer is the one who gets records of an exclusive group, and makes it
+// that if there is none or he is silent.
 func (m *machine) hold(tx *engine.Tx, st *stream, g *group, consumer string) bool {
 	if g.mode != Exclusive || g.holder == consumer {
 		return true
@@ -100,7 +103,8 @@ func (m *machine) tellHolder(tx *engine.Tx, st *stream, g *group) {
 	m.tellAll(tx, st, func() engine.Command { return sent(tx, kindFollow, st.name, &b, (*followBody).code, groupRoom) })
 }
 
-// follow is hold for who has been made the holder in the stream's home, as the epoch of the command says, and now goes round the shards.
+// follow is hold for who has been made the holder in the stream's home, as the epoch of the command
+// says, and now goes round the shards.
 func (m *machine) follow(tx *engine.Tx, g *group, consumer string, epoch uint64) bool {
 	if epoch == 0 || epoch < g.epoch {
 		return false

@@ -10,8 +10,8 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// appendBody appends messages. The options are followed by the number of messages (uvarint), then each
-// message behind its length (uvarint).
+// appendBody appends messages. The options are followed by the number of messages (uvarint), then
+// each message behind its length (uvarint).
 //
 //	message: key (length, bytes) | headers uvarint | name, value (length, bytes) ... sorted by name | payload
 type appendBody struct {
@@ -43,7 +43,7 @@ func (b *appendBody) code(f *codec.Fields) {
 	b.codeMessages(f)
 }
 
-// codePartition codes an optional partition: *v is 0 if it is absent, otherwise the partition plus 1.
+// codePartition codes an optional partition: *v is 0 if it is absent, else the partition plus 1.
 func codePartition(f *codec.Fields, v *int) {
 	switch {
 	case f.Binary() != nil:

@@ -45,7 +45,8 @@ func (m *model) drawAppend(name string) modelOp {
 		o.opts = append(o.opts, stream.IfLastID(o.lastID))
 	}
 	return modelOp{
-		what:   fmt.Sprintf("append %d to %s (partition %d, producer %s %d, expect %d)", len(o.msgs), name, o.partition, o.producer, o.sequence, o.expect),
+		what: fmt.Sprintf("append %d to %s (partition %d, producer %s %d, expect %d)", len(o.msgs), name, o.partition, o.producer,
+			o.sequence, o.expect),
 		op:     stream.AppendManyOp(name, o.msgs, o.opts...),
 		direct: func(ctx context.Context) (any, error) { return m.store.AppendMany(ctx, name, o.msgs, o.opts...) },
 		apply:  o.apply,
@@ -118,7 +119,8 @@ func (o *modelAppendOp) apply(s modelState) (adopt func(any), want error) {
 		p.appends = append(p.appends[max(len(p.appends)-7, 0):], modelAppend{o.sequence, recs})
 	}
 	if o.spread && o.name == "a" {
-		// To which partition it gets is for the sender to say, so it gets there in the model with the answer.
+		// To which partition it gets is for the sender to say, so it gets there in the model with
+		// the answer.
 		return func(result any) {
 			if all, ok := result.([]stream.Appended); ok {
 				for i := range all {

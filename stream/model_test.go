@@ -16,8 +16,8 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// TestModel does random operations on streams, alone and in transactions, with restarts between them, and compares every result, error
-// and count with those of slices.
+// TestModel does random operations on streams, alone and in transactions, with restarts between
+// them, and compares every result, error and count with those of slices.
 //
 //	go test -run TestModel -seed 7 -runs 1000 ./stream
 func TestModel(t *testing.T) {
@@ -106,7 +106,8 @@ func newModelStream(partitions int, r stream.Retention) *modelStream {
 	return &modelStream{r, make([]modelPart, partitions), make(map[string]*modelProducer), 0}
 }
 
-// modelOp is an operation, what the model says of it, and what is to be done with the store's result.
+// modelOp is an operation, what the model says of it, and what is to be done with the store's
+// result.
 type modelOp struct {
 	what   string
 	op     engine.Operation
@@ -458,7 +459,8 @@ func (m *model) compare(name string) {
 			m.comparePartition(name, p, part, info.Partitions[p])
 		}
 	}
-	if err != nil || len(info.Partitions) != len(st.parts) || info.Appended != appended || info.Records() != int64(len(all)) || info.Retention != st.retention {
+	if err != nil || len(info.Partitions) != len(st.parts) || info.Appended != appended || info.Records() != int64(len(all)) ||
+		info.Retention != st.retention {
 		m.errorf("Stats(%s) = %+v, %v, want %d appended, %d records, %v", name, info, err, appended, len(all), st.retention)
 	}
 	slices.SortFunc(all, func(a, b *modelRecord) int { return a.id.Compare(b.id) })
@@ -467,7 +469,8 @@ func (m *model) compare(name string) {
 }
 
 func (m *model) comparePartition(name string, p int, part *modelPart, got stream.PartitionStats) {
-	want := stream.PartitionStats{Partition: p, Records: int64(len(part.records)), First: part.appended + 1 - uint64(len(part.records)), Last: part.appended, Shard: got.Shard}
+	want := stream.PartitionStats{Partition: p, Records: int64(len(part.records)), First: part.appended + 1 - uint64(len(part.records)),
+		Last: part.appended, Shard: got.Shard}
 	want.Bytes = part.bytes()
 	if part.last != nil {
 		want.LastID = part.last.id
@@ -540,7 +543,8 @@ func (m *model) compareRecords(what string, got []stream.Record, want []*modelRe
 	}
 	for i, rec := range got {
 		w := want[i]
-		if rec.ID != w.id || rec.Partition != w.partition || rec.Offset != w.offset || rec.Key != w.msg.Key || !bytes.Equal(rec.Payload, w.msg.Payload) {
+		if rec.ID != w.id || rec.Partition != w.partition || rec.Offset != w.offset || rec.Key != w.msg.Key ||
+			!bytes.Equal(rec.Payload, w.msg.Payload) {
 			m.errorf("%s[%d] = %+v, want %+v", what, i, rec, w)
 			return
 		}

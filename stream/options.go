@@ -78,8 +78,8 @@ func (l LengthOption) applyTrim(o *trimOptions) { o.maxLen, o.byLen = l.records,
 // BytesOption is the option of MaxBytes; Create and Trim take it.
 type BytesOption struct{ bytes int64 }
 
-// MaxBytes bounds how many bytes of records each partition keeps, as Stats count them: see Retention. The newest record stays, however large it is; only Trim
-// takes 0, which leaves none.
+// MaxBytes bounds how many bytes of records each partition keeps, as Stats count them: see
+// Retention. The newest record stays, however large it is; only Trim takes 0, which leaves none.
 func MaxBytes(bytes int64) BytesOption { return BytesOption{bytes} }
 
 func (b BytesOption) applyCreate(o *createOptions) {
@@ -171,8 +171,8 @@ type appendOptions struct {
 
 func (o *appendOptions) conditional() bool { return o.producer != "" || o.expect }
 
-// unkeyed returns the partition of messages without a key, where the sender has to choose: that of the producer, if there is one, so that a repeat
-// gets there too.
+// unkeyed returns the partition of messages without a key, where the sender has to choose: that of
+// the producer, if there is one, so that a repeat gets there too.
 func (o *appendOptions) unkeyed(partitions int) int {
 	if o.producer != "" {
 		return partitionOf(o.producer, 0, 0, partitions)
@@ -184,9 +184,10 @@ type appendOption func(*appendOptions)
 
 func (f appendOption) applyAppend(o *appendOptions) { f(o) }
 
-// Dedup makes an append safe to repeat: of each producer, a name of 1-255 bytes, the sequence numbers have to increase. A repeat of one of its last
-// 8 appends appends nothing and returns what it returned; an earlier one is a *ConflictError. A producer is forgotten when it has
-// appended nothing for 24 hours.
+// Dedup makes an append safe to repeat: of each producer, a name of 1-255 bytes, the sequence
+// numbers have to increase. A repeat of one of its last 8 appends appends nothing and returns what
+// it returned; an earlier one is a *ConflictError. A producer is forgotten when it has appended
+// nothing for 24 hours.
 func Dedup(producer string, sequence uint64) AppendOption {
 	return appendOption(func(o *appendOptions) {
 		o.producer, o.sequence = producer, sequence
@@ -194,8 +195,8 @@ func Dedup(producer string, sequence uint64) AppendOption {
 	})
 }
 
-// IfLastID appends only if the last record that the partition has ever had is the one with this ID; the zero ID means that there never was one. All
-// messages have to be for one partition.
+// IfLastID appends only if the last record that the partition has ever had is the one with this ID;
+// the zero ID means that there never was one. All messages have to be for one partition.
 func IfLastID(id ID) AppendOption {
 	return appendOption(func(o *appendOptions) { o.expect, o.lastID = true, id })
 }
@@ -211,7 +212,8 @@ func appendOptionsOf(opts []AppendOption) (o appendOptions) {
 // PartitionOption is the option of Partition; Append, Read, Follow and Seek take it.
 type PartitionOption struct{ partition int }
 
-// Partition appends to one partition, reads it, or moves a group in it. Partitions are counted from 0.
+// Partition appends to one partition, reads it, or moves a group in it. Partitions are counted
+// from 0.
 func Partition(p int) PartitionOption { return PartitionOption{p} }
 
 func (p PartitionOption) check() error {
@@ -271,12 +273,14 @@ func From(id ID) StartOption { return StartOption{start{startAt, id}} }
 // After begins with the first record behind an ID.
 func After(id ID) StartOption { return StartOption{start{startAt, id.next()}} }
 
-// FromTime begins with the first record appended at t or later. A time outside the years 1970 to 292278994 means the nearest one in them.
+// FromTime begins with the first record appended at t or later. A time outside the years 1970 to
+// 292278994 means the nearest one in them.
 func FromTime(t time.Time) StartOption {
 	return StartOption{start{startAt, ID{Millis: millisAt(t)}}}
 }
 
-// millisAt returns the ms of a time, or the nearest ones that an ID can have. time.Time.UnixMilli is undefined for times further off.
+// millisAt returns the ms of a time, or the nearest ones that an ID can have. time.Time.UnixMilli
+// is undefined for times further off.
 func millisAt(t time.Time) int64 {
 	switch s := t.Unix(); {
 	case s < 0:
@@ -330,7 +334,8 @@ func (NewOption) applyFollow(o *readOptions) { o.start = start{kind: startEnd} }
 // LimitOption is the option of Limit; all reads and all listings take it.
 type LimitOption struct{ limitOption }
 
-// Limit reads, or lists on a page, at most n records or items, 1 to 1000; the default is 100. Iterators over listings read pages of this size.
+// Limit reads, or lists on a page, at most n records or items, 1 to 1000; the default is 100.
+// Iterators over listings read pages of this size.
 func Limit(n int) LimitOption { return LimitOption{engine.Limit(n)} }
 
 func (l LimitOption) applyRead(o *readOptions) {
@@ -341,7 +346,8 @@ func (l LimitOption) applyRead(o *readOptions) {
 // WaitOption is the option of Wait; Read and ReadGroup take it.
 type WaitOption struct{ d time.Duration }
 
-// Wait waits up to d for a record if there is none. When it has waited in vain, the result is empty and the error nil.
+// Wait waits up to d for a record if there is none. When it has waited in vain, the result is empty
+// and the error nil.
 func Wait(d time.Duration) WaitOption { return WaitOption{d} }
 
 func (w WaitOption) check() error {

@@ -31,33 +31,43 @@ func TestRefusals(t *testing.T) {
 		`stream: delay and dead letter are mutually exclusive`:                     nack(stream.Delay(0), stream.ToDLQ()),
 		`stream: delay and dead letter are mutually exclusive, in the other order`: nack(stream.ToDLQ(), stream.Delay(time.Second)),
 		`stream: delay -1ns is not in 0s-720h0m0s`:                                 nack(stream.Delay(-1)),
-		`cursor "x" is not one of this listing`:                                    second(s.Pending("log", "g").Page(ctx, stream.Cursor("x"))),
-		`cursor "3" is not one of this listing`:                                    second(s.Pending("log", "g").Page(ctx, stream.Cursor("3"))),
-		`cursor "1-" is not one of this listing`:                                   second(s.Pending("log", "g").Page(ctx, stream.Cursor("1-"))),
-		`cursor "01-2" is not one of this listing`:                                 second(s.Pending("log", "g").Page(ctx, stream.Cursor("01-2"))),
-		`cursor "1024-2" is not one of this listing`:                               second(s.Pending("log", "g").Page(ctx, stream.Cursor("1024-2"))),
-		`cursor "4-2" is not one of this listing`:                                  second(s.Pending("log", "g").Page(ctx, stream.Cursor("4-2"))),
-		`limit 0 is not in 1-1000`:                                                 second(s.Pending("log", "g").Page(ctx, stream.Limit(0))),
-		`limit 1001 is not in 1-1000`:                                              second(s.Groups("log").Page(ctx, stream.Limit(1001))),
-		`stream "none" not found`:                                                  second(s.Groups("none").Page(ctx)),
-		`stream "none": consumer group "g" not found`:                              second(s.Pending("none", "g").Page(ctx)),
-		`consumer group "none" not found`:                                          second(s.Pending("log", "none").Page(ctx)),
-		`consumer group "none" not found, in a spread namespace`:                   second(wide.Pending("log", "none").Page(ctx)),
-		`stream name is empty`:                                                     second(s.Groups("").Page(ctx)),
-		`consumer group name is empty`:                                             second(wide.Pending("log", "").Page(ctx)),
-		`stream name is empty, of pending records`:                                 second(wide.Pending("", "g").Page(ctx)),
-		`stream name is empty, of records`:                                         second(s.Records(ctx, "")),
-		`stream name is empty, of refs`:                                            second(s.Refs(ctx, "", stream.ID{})),
-		`stream "log" has 4 partitions, no partition 4`:                            second(s.Read(ctx, "log", stream.Partition(4))),
-		`stream "log" has 4 partitions, no partition 4, in a spread namespace`:     second(wide.Read(ctx, "log", stream.Partition(4))),
-		`stream: consume "log": no handler`:                                        s.Consume(ctx, "log", "g", nil),
-		`stream: consume "log": no handler, of many`:                               s.ConsumeMany(ctx, "log", "g", 1, nil),
-		`stream: consume "log": no handler, of a view`:                             stream.JSON[int](s).Consume(ctx, "log", "g", nil),
-		`stream: concurrency 0 is not in 1-10000`:                                  s.Consume(ctx, "log", "g", handler, stream.Concurrency(0)),
-		`stream: concurrency 10001 is not in 1-10000`:                              s.Consume(ctx, "log", "g", handler, stream.Concurrency(10_001)),
-		`stream: grace -1ns is negative`:                                           s.Consume(ctx, "log", "g", handler, stream.Grace(-1)),
-		`consumer name is empty`:                                                   s.Consume(ctx, "log", "g", handler, stream.Consumer("")),
-		`consumer group name is empty, of Consume`:                                 s.Consume(ctx, "log", "", handler),
+		`cursor "x" is not one of this listing`: second(s.Pending("log", "g").Page(ctx,
+			stream.Cursor("x"))),
+		`cursor "3" is not one of this listing`: second(s.Pending("log", "g").Page(ctx,
+			stream.Cursor("3"))),
+		`cursor "1-" is not one of this listing`: second(s.Pending("log", "g").Page(ctx,
+			stream.Cursor("1-"))),
+		`cursor "01-2" is not one of this listing`: second(s.Pending("log", "g").Page(ctx,
+			stream.Cursor("01-2"))),
+		`cursor "1024-2" is not one of this listing`: second(s.Pending("log", "g").Page(ctx,
+			stream.Cursor("1024-2"))),
+		`cursor "4-2" is not one of this listing`: second(s.Pending("log", "g").Page(ctx,
+			stream.Cursor("4-2"))),
+		`limit 0 is not in 1-1000`: second(s.Pending("log", "g").Page(ctx,
+			stream.Limit(0))),
+		`limit 1001 is not in 1-1000`:                                          second(s.Groups("log").Page(ctx, stream.Limit(1001))),
+		`stream "none" not found`:                                              second(s.Groups("none").Page(ctx)),
+		`stream "none": consumer group "g" not found`:                          second(s.Pending("none", "g").Page(ctx)),
+		`consumer group "none" not found`:                                      second(s.Pending("log", "none").Page(ctx)),
+		`consumer group "none" not found, in a spread namespace`:               second(wide.Pending("log", "none").Page(ctx)),
+		`stream name is empty`:                                                 second(s.Groups("").Page(ctx)),
+		`consumer group name is empty`:                                         second(wide.Pending("log", "").Page(ctx)),
+		`stream name is empty, of pending records`:                             second(wide.Pending("", "g").Page(ctx)),
+		`stream name is empty, of records`:                                     second(s.Records(ctx, "")),
+		`stream name is empty, of refs`:                                        second(s.Refs(ctx, "", stream.ID{})),
+		`stream "log" has 4 partitions, no partition 4`:                        second(s.Read(ctx, "log", stream.Partition(4))),
+		`stream "log" has 4 partitions, no partition 4, in a spread namespace`: second(wide.Read(ctx, "log", stream.Partition(4))),
+		`stream: consume "log": no handler`:                                    s.Consume(ctx, "log", "g", nil),
+		`stream: consume "log": no handler, of many`:                           s.ConsumeMany(ctx, "log", "g", 1, nil),
+		`stream: consume "log": no handler, of a view`:                         stream.JSON[int](s).Consume(ctx, "log", "g", nil),
+		`stream: concurrency 0 is not in 1-10000`: s.Consume(ctx, "log", "g", handler,
+			stream.Concurrency(0)),
+		`stream: concurrency 10001 is not in 1-10000`: s.Consume(ctx, "log", "g", handler,
+			stream.Concurrency(10_001)),
+		`stream: grace -1ns is negative`: s.Consume(ctx, "log", "g", handler, stream.Grace(-1)),
+		`consumer name is empty`: s.Consume(ctx, "log", "g", handler,
+			stream.Consumer("")),
+		`consumer group name is empty, of Consume`: s.Consume(ctx, "log", "", handler),
 	} {
 		says, _, _ := strings.Cut(want, ", of ")
 		says, _, _ = strings.Cut(says, ", in ")
@@ -77,8 +87,10 @@ func TestRefusals(t *testing.T) {
 		r    stream.Retention
 		want string
 	}{
-		{stream.Retention{}, "∞"}, {stream.Retention{MaxAge: 48 * time.Hour}, "2d"}, {stream.Retention{MaxAge: 25 * time.Hour, MaxLen: 1}, "25h, 1 records"}, {stream.Retention{MaxAge: 90 * time.Minute}, "90m"},
-		{stream.Retention{MaxAge: 61 * time.Second, MaxBytes: 1}, "61s, 1 bytes"}, {stream.Retention{MaxAge: 1500 * time.Millisecond, MaxLen: 2, MaxBytes: 3}, "1.5s, 2 records, 3 bytes"},
+		{stream.Retention{}, "∞"}, {stream.Retention{MaxAge: 48 * time.Hour}, "2d"}, {stream.Retention{MaxAge: 25 * time.Hour, MaxLen: 1},
+			"25h, 1 records"}, {stream.Retention{MaxAge: 90 * time.Minute}, "90m"},
+		{stream.Retention{MaxAge: 61 * time.Second, MaxBytes: 1},
+			"61s, 1 bytes"}, {stream.Retention{MaxAge: 1500 * time.Millisecond, MaxLen: 2, MaxBytes: 3}, "1.5s, 2 records, 3 bytes"},
 	} {
 		if got := c.r.String(); got != c.want {
 			t.Errorf("%+v is %q, want %q", c.r, got, c.want)
@@ -110,7 +122,8 @@ func TestFollowAPartition(t *testing.T) {
 		ids = append(ids, a.ID)
 	}
 	for want, opts := range map[string][]stream.FollowOption{
-		"1 4 7": {stream.Partition(1)}, "5 8": {stream.Partition(2), stream.After(ids[2])}, "0 3 6": {stream.FromBeginning(), stream.Partition(0)}, "4 5 6": {stream.After(ids[3])},
+		"1 4 7": {stream.Partition(1)}, "5 8": {stream.Partition(2), stream.After(ids[2])}, "0 3 6": {stream.FromBeginning(),
+			stream.Partition(0)}, "4 5 6": {stream.After(ids[3])},
 	} {
 		var got []string
 		for rec, err := range s.Follow(t.Context(), "log", opts...) {
@@ -125,7 +138,8 @@ func TestFollowAPartition(t *testing.T) {
 	}
 }
 
-// TestReadsAreCounted: reads are counted while a node runs, and what it has kept of an earlier one is added.
+// TestReadsAreCounted: reads are counted while a node runs, and what it has kept of an earlier one
+// is added.
 func TestReadsAreCounted(t *testing.T) {
 	r, s := newStore(t)
 	appendTexts(t, s, "log", "1", "2", "3")
@@ -147,7 +161,8 @@ func TestReadsAreCounted(t *testing.T) {
 	reads(6)
 }
 
-// TestConsumeReportsOutages: what keeps a consumer from its group goes to OnError, without a record, and ends it if it lasts.
+// TestConsumeReportsOutages: what keeps a consumer from its group goes to OnError, without a
+// record, and ends it if it lasts.
 func TestConsumeReportsOutages(t *testing.T) {
 	r, s := newStore(t)
 	appendTexts(t, s, "log", "1")
@@ -155,15 +170,17 @@ func TestConsumeReportsOutages(t *testing.T) {
 	s = engine.StoreOf[stream.Store](engine.NewRouter(down), "n", 0)
 	ctx, cancel := context.WithCancel(t.Context())
 	var reported []string
-	err := s.Consume(ctx, "log", "g", func(context.Context, stream.Delivery) error { return nil }, stream.OnError(func(d *stream.Delivery, err error) {
-		reported = append(reported, fmt.Sprint(d == nil, " ", err))
-		cancel()
-	}))
+	err := s.Consume(ctx, "log", "g", func(context.Context, stream.Delivery) error { return nil },
+		stream.OnError(func(d *stream.Delivery, err error) {
+			reported = append(reported, fmt.Sprint(d == nil, " ", err))
+			cancel()
+		}))
 	if err != nil || len(reported) == 0 || !strings.HasPrefix(reported[0], "true ") || !strings.Contains(reported[0], "no leader") {
 		t.Errorf("Consume = %v, reported %q", err, reported)
 	}
 	down.err = engine.Errorf(engine.ErrUnauthorized, "not for you")
-	if err := s.Consume(t.Context(), "log", "g", func(context.Context, stream.Delivery) error { return nil }); !errors.Is(err, engine.ErrUnauthorized) {
+	if err := s.Consume(t.Context(), "log", "g", func(context.Context, stream.Delivery) error { return nil }); !errors.Is(err,
+		engine.ErrUnauthorized) {
 		t.Errorf("Consume without the right to = %v", err)
 	}
 }
@@ -183,7 +200,8 @@ func TestConsumeFromTheEnd(t *testing.T) {
 	for name, c := range map[string]struct {
 		opt  stream.ConsumeOption
 		want string
-	}{"after": {stream.After(ids[0]), "2"}, "begin": {stream.FromBeginning(), "1"}, "from": {stream.From(ids[2]), "3"}, "default": {nil, "1"}} {
+	}{"after": {stream.After(ids[0]), "2"}, "begin": {stream.FromBeginning(), "1"}, "from": {stream.From(ids[2]), "3"}, "default": {nil,
+		"1"}} {
 		ctx, cancel := context.WithCancel(t.Context())
 		got := ""
 		opts := []stream.ConsumeOption{stream.Consumer("c")}

@@ -8,8 +8,9 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// TestPageOfSpreadNamespace: a listing says of streams whose partitions are in several shards what Stats says, also when other shards still remember streams
-// that have been deleted, or deleted and made again.
+// TestPageOfSpreadNamespace: a listing says of streams whose partitions are in several shards what
+// Stats says, also when other shards still remember streams that have been deleted, or deleted and
+// made again.
 func TestPageOfSpreadNamespace(t *testing.T) {
 	_, s := newSpread(t, 3)
 	ctx := t.Context()
@@ -67,7 +68,8 @@ func TestPageOfSpreadNamespace(t *testing.T) {
 	}
 }
 
-// TestPendingOfTrimmedStream: records that were trimmed take no place on a page, and the last page knows that it is.
+// TestPendingOfTrimmedStream: records that were trimmed take no place on a page, and the last page
+// knows that it is.
 func TestPendingOfTrimmedStream(t *testing.T) {
 	_, s := newStore(t)
 	ctx := t.Context()

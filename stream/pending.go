@@ -55,7 +55,8 @@ func (m *machine) queryPending(v *engine.View, q *pendingQuery) error {
 			}
 			if err == nil {
 				q.add(parts, PendingRecord{
-					Ref: Ref{partitionIn(k), f.offset, int(f.attempts)}, DeliveredAt: time.UnixMilli(f.delivered), Deadline: time.UnixMilli(f.due), Reason: f.reason,
+					Ref: Ref{partitionIn(k), f.offset, int(f.attempts)}, DeliveredAt: time.UnixMilli(f.delivered),
+					Deadline: time.UnixMilli(f.due), Reason: f.reason,
 				})
 			}
 			return err
@@ -71,9 +72,11 @@ func (m *machine) queryPending(v *engine.View, q *pendingQuery) error {
 // errEnough ends a look at rows.
 var errEnough = errors.New("enough")
 
-// rowsFrom calls f for the group's rows of a kind that begins with partition and offset, from a place on, until it has had enough.
+// rowsFrom calls f for the group's rows of a kind that begins with partition and offset, from a
+// place on, until it has had enough.
 func (w *view) rowsFrom(kind byte, g *groupHeader, partition int, offset uint64, f func(k, v []byte) error) error {
-	it, err := w.v.Iter(key.AppendUint64(partPrefix(nil, kind, w.gen, g.id, partition), offset), key.PrefixEnd(groupPrefix(nil, kind, w.gen, g.id)))
+	it, err := w.v.Iter(key.AppendUint64(partPrefix(nil, kind, w.gen, g.id, partition), offset),
+		key.PrefixEnd(groupPrefix(nil, kind, w.gen, g.id)))
 	if err != nil {
 		return err
 	}
@@ -89,7 +92,8 @@ func (w *view) rowsFrom(kind byte, g *groupHeader, partition int, offset uint64,
 // beyond reports whether a place is behind all that is going to be answered.
 func (q *pendingQuery) beyond(place Ref) bool { return q.more && place.compare(q.bound) > 0 }
 
-// add adds a record if it is behind the place asked for and has not been trimmed. What is too much is cut now and then.
+// add adds a record if it is behind the place asked for and has not been trimmed. What is too much
+// is cut now and then.
 func (q *pendingQuery) add(parts []partition, rec PendingRecord) {
 	after := PendingRecord{Ref: q.after}
 	if q.after != (Ref{}) && comparePending(rec, after) <= 0 || rec.Ref.Offset < parts[rec.Ref.Partition].first || q.beyond(rec.Ref) {

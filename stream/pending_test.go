@@ -12,8 +12,10 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// TestPagesOfPendingRecords: a page looks at the records behind its cursor, not at all that a group has under way, and GroupStats at hardly any; and the pages together are all of them, in order,
-// whichever way they got there: delivered in many sizes, acknowledged in part, extended, failed and delivered again far apart.
+// TestPagesOfPendingRecords: a page looks at the records behind its cursor, not at all that a group
+// has under way, and GroupStats at hardly any; and the pages together are all of them, in order,
+// whichever way they got there: delivered in many sizes, acknowledged in part, extended, failed and
+// delivered again far apart.
 func TestPagesOfPendingRecords(t *testing.T) {
 	for _, mode := range []stream.Mode{stream.Shared, stream.KeyShared} {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -64,7 +66,8 @@ func TestPagesOfPendingRecords(t *testing.T) {
 			before := x.Scanned()
 			info, err := s.Groups("log").Get(t.Context(), "g")
 			if looked := x.Scanned() - before; err != nil || info.Pending() != len(want) || looked > 100 {
-				t.Errorf("GroupStats looked at %d rows and counts %d records under way, %v, want %d", looked, info.Pending(), err, len(want))
+				t.Errorf("GroupStats looked at %d rows and counts %d records under way, %v, want %d", looked, info.Pending(), err,
+					len(want))
 			}
 			var got []stream.Ref
 			pages, most := 0, int64(0)
@@ -102,7 +105,8 @@ func TestPagesOfPendingRecords(t *testing.T) {
 	}
 }
 
-// TestStatsOfManyHeldRecords: how far a KeyShared group has come is found without a look at all the records that it holds for others.
+// TestStatsOfManyHeldRecords: how far a KeyShared group has come is found without a look at all the
+// records that it holds for others.
 func TestStatsOfManyHeldRecords(t *testing.T) {
 	r, s := newStore(t)
 	create(t, s, "log")
@@ -140,7 +144,8 @@ func TestStatsOfManyHeldRecords(t *testing.T) {
 	replayed(r)
 }
 
-// TestStatsLeaveOutWhatWasTrimmed: records that are under way and have been trimmed are not counted, nor as those of their consumer, until they are done or due.
+// TestStatsLeaveOutWhatWasTrimmed: records that are under way and have been trimmed are not
+// counted, nor as those of their consumer, until they are done or due.
 func TestStatsLeaveOutWhatWasTrimmed(t *testing.T) {
 	for mode := stream.Shared; mode <= stream.KeyShared; mode++ {
 		r, s := newStore(t)
@@ -152,7 +157,8 @@ func TestStatsLeaveOutWhatWasTrimmed(t *testing.T) {
 			t.Helper()
 			info, err := s.Groups("log").Get(t.Context(), "g")
 			if err != nil || info.Pending() != pending || info.Members[0].Pending != has {
-				t.Errorf("%v, %s: %d records under way, %d with a, %v, want %d and %d", mode, when, info.Pending(), info.Members[0].Pending, err, pending, has)
+				t.Errorf("%v, %s: %d records under way, %d with a, %v, want %d and %d", mode, when, info.Pending(), info.Members[0].Pending,
+					err, pending, has)
 			}
 		}
 		check("before", 8, 6)
@@ -170,8 +176,8 @@ func TestStatsLeaveOutWhatWasTrimmed(t *testing.T) {
 	}
 }
 
-// TestPendingOfGroupMadeAgain: what a deleted group had under way is not listed for one that was made again with its name, also while other shards have not
-// heard of that.
+// TestPendingOfGroupMadeAgain: what a deleted group had under way is not listed for one that was
+// made again with its name, also while other shards have not heard of that.
 func TestPendingOfGroupMadeAgain(t *testing.T) {
 	r, s := newSpread(t, 3)
 	must(t, s.Create(t.Context(), "log", stream.Partitions(4)))

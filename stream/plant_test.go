@@ -8,7 +8,8 @@ import (
 	"github.com/floedb/floe/internal/test/plant"
 )
 
-// planted says which test has to find a bug in consumer groups, or in the takes on which they stand.
+// planted says which test has to find a bug in consumer groups, or in the takes on which they
+// stand.
 var planted = []plant.Planted{
 	{plant.AckFailedToo, "TestConsumeOutcomes"},
 	{plant.ReservedForever, "TestConsumeIsServedOverAndOver"},

@@ -10,13 +10,15 @@ import (
 	"github.com/floedb/floe/internal/protocol"
 )
 
-// A push is a subscription of another machine to a stream, see package push: in place of consumers that ask, the records of its group are handed to the
-// subscriber, who has done with them whatever comes of them. So what a push takes is acknowledged in the command that hands it out, and nothing of it is ever
-// delivered again.
+// A push is a subscription of another machine to a stream, see package push: in place of consumers
+// that ask, the records of its group are handed to the subscriber, who has done with them whatever
+// comes of them. So what a push takes is acknowledged in the command that hands it out, and nothing
+// of it is ever delivered again.
 //
-// A subscription may be there before the stream, and stays when that is deleted. Its row is in the stream's home, and in a spread namespace in all other shards as
-// well, each handing out the records of its own partitions. When a batch is due stands in an index, which a duty looks at (see pushduty.go): Apply
-// finds out again what there is to hand out.
+// A subscription may be there before the stream, and stays when that is deleted. Its row is in the
+// stream's home, and in a spread namespace in all other shards as well, each handing out the
+// records of its own partitions. When a batch is due stands in an index, which a duty looks at (see
+// pushduty.go): Apply finds out again what there is to hand out.
 //
 //	'w' | ns u32 | stream, as key.AppendString | key of the subscriber            a push, see pushRow
 //	'u' | due | ns u32 | stream, likewise | key                                   when there is something to hand out (ms, as key.AppendInt64) -> nothing
@@ -57,7 +59,8 @@ type pushRow struct {
 	note                                  string // why a batch was refused last
 }
 
-// credit is the right to hand out a batch: a row 'x' in the stream's home, of the push that is called id there.
+// credit is the right to hand out a batch: a row 'x' in the stream's home, of the push that is
+// called id there.
 type credit struct{ id, number uint64 }
 
 func (r *pushRow) code(c *codec.Coder) {
@@ -176,7 +179,8 @@ func (f *pushing) keep() {
 	}
 }
 
-// remove removes the push. What comes of batches that were handed out is nobody's business any more.
+// remove removes the push. What comes of batches that were handed out is nobody's business any
+// more.
 func (f *pushing) remove() {
 	f.due = never
 	f.keep()
@@ -203,9 +207,11 @@ func (st *stream) refuseSubscribed(kind uint8, group string) error {
 	}
 	switch kind {
 	case kindReadGroup, kindHold:
-		return &ConflictError{Stream: st.name, Partition: -1, Reason: engine.Text("the records of consumer group %q start runs of a workflow: it has no other consumers", group)}
+		return &ConflictError{Stream: st.name, Partition: -1,
+			Reason: engine.Text("the records of consumer group %q start runs of a workflow: it has no other consumers", group)}
 	case kindDeleteGroup:
-		return &ConflictError{Stream: st.name, Partition: -1, Reason: engine.Text("the records of consumer group %q start runs of a workflow: it goes with its trigger", group)}
+		return &ConflictError{Stream: st.name, Partition: -1,
+			Reason: engine.Text("the records of consumer group %q start runs of a workflow: it goes with its trigger", group)}
 	}
 	return nil
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
-// TestPushScripts runs the scripts in testdata/push. Namespace n has the streams; it is spread over three shards in scripts of that name. Lines besides those
-// of every primitive:
+// TestPushScripts runs the scripts in testdata/push. Namespace n has the streams; it is spread over
+// three shards in scripts of that name. Lines besides those of every primitive:
 //
 //	sub t in g batch=2 wait=5s most=1 mode=2 latest=yes paused=yes gone=yes from=m revision=3
 //	                       taker t, of namespace m, subscribes to the stream with a group
@@ -35,7 +35,8 @@ func TestPushScripts(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		s := &pushScript{Script: &machinetest.Script{Rig: r, Limit: 1 << 20, Verify: r.Verify}, store: engine.StoreOf[Store](r.Router(), "n", 1<<20)}
+		s := &pushScript{Script: &machinetest.Script{Rig: r, Limit: 1 << 20, Verify: r.Verify},
+			store: engine.StoreOf[Store](r.Router(), "n", 1<<20)}
 		s.Operation = func(string, machinetest.Args) (engine.Operation, bool) { return nil, false }
 		s.Condition = func(string, machinetest.Args) (engine.Condition, bool) { return nil, false }
 		s.Other = s.other
@@ -133,8 +134,10 @@ func (s *pushScript) subscribe(a machinetest.Args) error {
 		from = "n"
 	}
 	w := wish{"n", protocol.Subscription{
-		Subscriber: protocol.Subscriber{Machine: engine.MachineWorkflow, Command: subscriberBatch, Namespace: from, Spread: s.Rig.Shards() > 1 && from != "m", Name: a.Word(0)},
-		Revision:   uint64(number("revision", 1)), Stream: a.Word(1), Group: a.Word(2), Batch: number("batch", 10), Most: number("most", 0), Mode: uint8(number("mode", 0)),
+		Subscriber: protocol.Subscriber{Machine: engine.MachineWorkflow, Command: subscriberBatch, Namespace: from,
+			Spread: s.Rig.Shards() > 1 && from != "m", Name: a.Word(0)},
+		Revision: uint64(number("revision", 1)), Stream: a.Word(1), Group: a.Word(2), Batch: number("batch", 10), Most: number("most",
+			0), Mode: uint8(number("mode", 0)),
 		Latest: a.Has("latest"), Paused: a.Has("paused"), Gone: a.Has("gone"),
 	}}
 	if a.Has("wait") {
@@ -186,7 +189,8 @@ func (s *pushScript) batches() (text string) {
 func (s *pushScript) end(number uint64, status uint8) {
 	e := s.ends[number]
 	end := protocol.End{Token: e.token, Status: status}
-	out := s.Rig.Entry(e.shard, engine.Command{Machine: engine.MachineWorkflow, Kind: subscriberEnd, Namespace: e.namespace, Spread: s.Rig.Shards() > 1, Body: encodeBody(&end, (*protocol.End).Encode)})
+	out := s.Rig.Entry(e.shard, engine.Command{Machine: engine.MachineWorkflow, Kind: subscriberEnd, Namespace: e.namespace,
+		Spread: s.Rig.Shards() > 1, Body: encodeBody(&end, (*protocol.End).Encode)})
 	if out[0].Err != nil {
 		s.Printf("end %d: %v", number, out[0].Err)
 	}
@@ -196,7 +200,8 @@ func (s *pushScript) end(number uint64, status uint8) {
 func (s *pushScript) dead(ctx context.Context, name string) (text string, err error) {
 	recs, err := s.store.Read(ctx, DeadLetters(name))
 	for _, r := range recs {
-		text += fmt.Sprintf("\n  %.20s of %s/%s, group %s, attempt %s: %s", r.Payload, r.Headers[HeaderStream], r.Headers[HeaderPartition], r.Headers[HeaderGroup], r.Headers[HeaderAttempts], r.Headers[HeaderError])
+		text += fmt.Sprintf("\n  %.20s of %s/%s, group %s, attempt %s: %s", r.Payload, r.Headers[HeaderStream], r.Headers[HeaderPartition],
+			r.Headers[HeaderGroup], r.Headers[HeaderAttempts], r.Headers[HeaderError])
 	}
 	return text, err
 }
@@ -226,7 +231,8 @@ func (s *pushScript) info(a machinetest.Args) (text string) {
 			name string
 			n    int64
 		}{
-			{"revision", int64(i.Revision)}, {"lag", i.Lag}, {"active", i.Active}, {"sent", i.Sent}, {"taken", i.Taken}, {"repeated", i.Repeated}, {"refused", i.Refused}, {"records", i.Records},
+			{"revision", int64(i.Revision)}, {"lag", i.Lag}, {"active", i.Active}, {"sent", i.Sent}, {"taken", i.Taken}, {"repeated",
+				i.Repeated}, {"refused", i.Refused}, {"records", i.Records},
 		} {
 			if n.n != 0 {
 				text += fmt.Sprintf(" %s %d", n.name, n.n)
@@ -260,16 +266,22 @@ func TestVerifyReportsPushes(t *testing.T) {
 		tamper func(w tamperer, k []byte, f *pushRow)
 		want   string
 	}{
-		"nothing changed":   {func(w tamperer, k []byte, f *pushRow) { w.setPush(k, f) }, ""},
-		"garbage":           {func(w tamperer, k []byte, _ *pushRow) { w.set(k, []byte{9}) }, "row 77"},
-		"short key":         {func(w tamperer, k []byte, f *pushRow) { w.setPush(k[:4], f) }, "row 77"},
-		"another stream":    {func(w tamperer, k []byte, f *pushRow) { f.Stream = "out"; w.setPush(k, f) }, `of stream "out", subscriber`},
-		"another taker":     {func(w tamperer, k []byte, f *pushRow) { f.Subscriber.Name = "u"; w.setPush(k, f) }, `of stream "in", subscriber`},
-		"negative sent":     {func(w tamperer, k []byte, f *pushRow) { f.sent = -1; w.setPush(k, f) }, "has sent -1 batches and waits for 1 ends"},
-		"negative active":   {func(w tamperer, k []byte, f *pushRow) { f.active = -1; w.setPush(k, f) }, "has sent 0 batches and waits for -1 ends"},
-		"fewer active":      {func(w tamperer, k []byte, f *pushRow) { f.active = 0; w.setPush(k, f) }, "counts 0 batches whose end is waited for, there are 1"},
-		"lost end":          {func(w tamperer, _ []byte, f *pushRow) { w.delete(pushEndKey(f.id, 1)) }, "counts 1 batches whose end is waited for, there are 0"},
-		"end of no push":    {func(w tamperer, _ []byte, f *pushRow) { w.set(pushEndKey(f.id+1, 1), []byte{}) }, "the ends of 1 batches are waited for by no push"},
+		"nothing changed": {func(w tamperer, k []byte, f *pushRow) { w.setPush(k, f) }, ""},
+		"garbage":         {func(w tamperer, k []byte, _ *pushRow) { w.set(k, []byte{9}) }, "row 77"},
+		"short key":       {func(w tamperer, k []byte, f *pushRow) { w.setPush(k[:4], f) }, "row 77"},
+		"another stream":  {func(w tamperer, k []byte, f *pushRow) { f.Stream = "out"; w.setPush(k, f) }, `of stream "out", subscriber`},
+		"another taker": {func(w tamperer, k []byte, f *pushRow) { f.Subscriber.Name = "u"; w.setPush(k, f) },
+			`of stream "in", subscriber`},
+		"negative sent": {func(w tamperer, k []byte, f *pushRow) { f.sent = -1; w.setPush(k, f) },
+			"has sent -1 batches and waits for 1 ends"},
+		"negative active": {func(w tamperer, k []byte, f *pushRow) { f.active = -1; w.setPush(k, f) },
+			"has sent 0 batches and waits for -1 ends"},
+		"fewer active": {func(w tamperer, k []byte, f *pushRow) { f.active = 0; w.setPush(k, f) },
+			"counts 0 batches whose end is waited for, there are 1"},
+		"lost end": {func(w tamperer, _ []byte, f *pushRow) { w.delete(pushEndKey(f.id, 1)) },
+			"counts 1 batches whose end is waited for, there are 0"},
+		"end of no push": {func(w tamperer, _ []byte, f *pushRow) { w.set(pushEndKey(f.id+1, 1), []byte{}) },
+			"the ends of 1 batches are waited for by no push"},
 		"due without place": {func(w tamperer, k []byte, f *pushRow) { f.due = 7; w.setPush(k, f) }, "1 pushes are due, 0 are looked for"},
 		"place without due": {func(w tamperer, k []byte, f *pushRow) {
 			w.set(pushDueKey(9, 0, "in", f.Subscriber.Key()), []byte{})
@@ -290,7 +302,8 @@ func TestVerifyReportsPushes(t *testing.T) {
 			}
 			_, f := find()
 			f.Most, f.Revision = 1, f.Revision+1
-			out := r.Entry(0, engine.Command{Machine: engine.MachineWorkflow, Kind: subscriberSubscribe, Namespace: "n", Body: encodeBody(&wish{"n", f.Subscription}, (*wish).code)})
+			out := r.Entry(0, engine.Command{Machine: engine.MachineWorkflow, Kind: subscriberSubscribe, Namespace: "n",
+				Body: encodeBody(&wish{"n", f.Subscription}, (*wish).code)})
 			if out[0].Err != nil {
 				t.Fatal(out[0].Err)
 			}

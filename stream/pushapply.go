@@ -103,7 +103,8 @@ func (m *machine) subscribe(tx *engine.Tx, s *protocol.Subscription, relayed boo
 	if home && tx.Spread() && !engine.Tagged(s.Stream) {
 		for shard := range engine.ShardID(tx.Shards()) {
 			if shard != tx.Shard() {
-				m.send(tx, engine.RouteTo(tx.NamespaceName(), shard, tx.Shards()), s.Stream, protocol.KindSubscribe, encodeBody(s, (*protocol.Subscription).Code))
+				m.send(tx, engine.RouteTo(tx.NamespaceName(), shard, tx.Shards()), s.Stream, protocol.KindSubscribe,
+					encodeBody(s, (*protocol.Subscription).Code))
 			}
 		}
 	}
@@ -177,7 +178,8 @@ func (f *pushing) attach(st *stream, latest bool) {
 	f.made = true
 }
 
-// leave lets go of the group, at the stream's home: if it was made for the push it goes too, unless another one has it.
+// leave lets go of the group, at the stream's home: if it was made for the push it goes too, unless
+// another one has it.
 func (f *pushing) leave(st *stream) {
 	made := f.made
 	f.made, f.stream = false, 0
@@ -197,7 +199,8 @@ func (f *pushing) leave(st *stream) {
 	}
 }
 
-// attachAll gives the pushes of a stream that is new their groups: all of its records are new to them.
+// attachAll gives the pushes of a stream that is new their groups: all of its records are new to
+// them.
 func (m *machine) attachAll(tx *engine.Tx, st *stream) {
 	m.loadSubscriptions(tx, st)
 	for _, of := range st.subscriptions {
@@ -261,7 +264,8 @@ func (f *pushing) suspended() bool {
 	return f.Paused || f.sent >= maxSent || f.Most > 0 && f.asked && len(f.credits) == 0
 }
 
-// look finds out when there is something to hand out. What only a look at the group's busy keys would tell is taken to be there if busy is set.
+// look finds out when there is something to hand out. What only a look at the group's busy keys
+// would tell is taken to be there if busy is set.
 func (f *pushing) look(busy bool) {
 	f.due = never
 	if st := f.m.present(f.tx, f.name); st != nil && !f.suspended() {
@@ -300,7 +304,8 @@ func (f *pushing) waits() int64 {
 	return f.Wait
 }
 
-// special reports whether a partition has records that come before new ones: consumers have left them, before the push got the group.
+// special reports whether a partition has records that come before new ones: consumers have left
+// them, before the push got the group.
 func (p *groupPart) special(g *group) bool {
 	return len(p.again) > 0 || p.held > 0 || p.keyed(g)
 }
@@ -349,7 +354,8 @@ func (f *pushing) pump() {
 }
 
 func (f *pushing) token(c credit) protocol.BatchToken {
-	return protocol.BatchToken{Namespace: f.tx.NamespaceName(), Spread: f.tx.Spread(), Stream: f.name, Key: f.key, ID: c.id, Number: c.number}
+	return protocol.BatchToken{Namespace: f.tx.NamespaceName(), Spread: f.tx.Spread(), Stream: f.name, Key: f.key, ID: c.id,
+		Number: c.number}
 }
 
 // granted notes that the shard may hand out a batch.
@@ -388,8 +394,9 @@ func (f *pushing) over(right credit) {
 func (m *machine) sendEnd(tx *engine.Tx, t *protocol.BatchToken, status uint8) {
 	e := protocol.End{Token: encodeBody(t, (*protocol.BatchToken).Code), Status: status}
 	tx.Send(engine.Message{
-		Command: engine.Command{Machine: engine.MachineStream, Kind: protocol.KindBatchEnd, Namespace: t.Namespace, Spread: t.Spread, Body: encodeBody(&e, (*protocol.End).Encode)},
-		Name:    t.Stream, Lane: laneOf(t.Stream),
+		Command: engine.Command{Machine: engine.MachineStream, Kind: protocol.KindBatchEnd, Namespace: t.Namespace, Spread: t.Spread,
+			Body: encodeBody(&e, (*protocol.End).Encode)},
+		Name: t.Stream, Lane: laneOf(t.Stream),
 	})
 }
 

@@ -14,7 +14,8 @@ import (
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
-// subscriberMachine is a subscriber that writes what it is handed. The payload of a batch's first record says what it makes of the batch.
+// subscriberMachine is a subscriber that writes what it is handed. The payload of a batch's first
+// record says what it makes of the batch.
 type subscriberMachine struct{}
 
 const (
@@ -53,7 +54,8 @@ func (subscriberMachine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error
 	switch cmd.Kind {
 	case subscriberSubscribe:
 		w := must(codec.Decode(cmd.Body, (*wish).code))
-		c := engine.Command{Machine: engine.MachineStream, Kind: protocol.KindSubscribe, Namespace: w.namespace, Spread: tx.Spread(), Body: encodeBody(&w.Subscription, (*protocol.Subscription).Code)}
+		c := engine.Command{Machine: engine.MachineStream, Kind: protocol.KindSubscribe, Namespace: w.namespace, Spread: tx.Spread(),
+			Body: encodeBody(&w.Subscription, (*protocol.Subscription).Code)}
 		switch {
 		case w.namespace != tx.NamespaceName():
 			c.Kind, c.Spread = protocol.KindRelaySubscription, false
@@ -109,9 +111,11 @@ func newTaker(t *testing.T, batch int64) (*machinetest.Rig, *Store) {
 		t.Fatal(err)
 	}
 	sub := protocol.Subscription{
-		Subscriber: protocol.Subscriber{Machine: engine.MachineWorkflow, Command: subscriberBatch, Namespace: "n", Name: "t"}, Revision: 1, Stream: "in", Group: "g", Batch: batch,
+		Subscriber: protocol.Subscriber{Machine: engine.MachineWorkflow, Command: subscriberBatch, Namespace: "n", Name: "t"}, Revision: 1,
+		Stream: "in", Group: "g", Batch: batch,
 	}
-	out := r.Entry(0, engine.Command{Machine: engine.MachineWorkflow, Kind: subscriberSubscribe, Namespace: "n", Body: encodeBody(&wish{"n", sub}, (*wish).code)})
+	out := r.Entry(0, engine.Command{Machine: engine.MachineWorkflow, Kind: subscriberSubscribe, Namespace: "n",
+		Body: encodeBody(&wish{"n", sub}, (*wish).code)})
 	if out[0].Err != nil {
 		t.Fatal(out[0].Err)
 	}
@@ -138,7 +142,8 @@ func (leadDoor) Sleep(context.Context, <-chan struct{}, int64) error { return en
 
 // duties returns those of streams.
 func duties(r *machinetest.Rig, refused func()) []engine.LedDuty {
-	return slices.DeleteFunc(r.Executor(0).Duties(1, func() engine.LeadDoor { return leadDoor{r, refused} }), func(d engine.LedDuty) bool { return d.Machine != "stream" })
+	return slices.DeleteFunc(r.Executor(0).Duties(1, func() engine.LeadDoor { return leadDoor{r, refused} }),
+		func(d engine.LedDuty) bool { return d.Machine != "stream" })
 }
 
 // buried returns the payloads of the dead letters.
@@ -153,8 +158,9 @@ func buried(t *testing.T, s *Store) (all []string) {
 	return all
 }
 
-// TestRefusedBatchIsBuried: exactly the batch that exceeds what one command may write goes to the dead letters, for each partition, although partitions take
-// turns with every command and records are appended in between.
+// TestRefusedBatchIsBuried: exactly the batch that exceeds what one command may write goes to the
+// dead letters, for each partition, although partitions take turns with every command and records
+// are appended in between.
 func TestRefusedBatchIsBuried(t *testing.T) {
 	for poisoned := range 5 {
 		r, s := newTaker(t, 1)
@@ -193,7 +199,8 @@ func TestRefusedBatchIsBuried(t *testing.T) {
 	}
 }
 
-// TestBuriesTheNamedBatch: what has been appended since a batch was refused is not buried with it, and nothing is if the group has been moved meanwhile.
+// TestBuriesTheNamedBatch: what has been appended since a batch was refused is not buried with it,
+// and nothing is if the group has been moved meanwhile.
 func TestBuriesTheNamedBatch(t *testing.T) {
 	r, s := newTaker(t, 10)
 	for i := range 5 {
@@ -212,7 +219,8 @@ func TestBuriesTheNamedBatch(t *testing.T) {
 		batch named
 		want  error
 	}{
-		{named{gen, 3, 2, 3, 2}, ErrConflict}, {named{gen, 7, 1, 1, 1}, ErrConflict}, {named{gen, 2, 1, 1, 1}, ErrConflict}, {named{gen + 1, 3, 1, 3, 3}, ErrConflict},
+		{named{gen, 3, 2, 3, 2}, ErrConflict}, {named{gen, 7, 1, 1, 1}, ErrConflict}, {named{gen, 2, 1, 1, 1},
+			ErrConflict}, {named{gen + 1, 3, 1, 3, 3}, ErrConflict},
 		{named{gen, 3, 1, 3, 3}, nil}, {named{gen, 3, 1, 3, 3}, ErrConflict},
 	} {
 		bury := pushCommand{pushes: []pushRef{{"in", key}}, most: 1, bury: "too much", batch: &c.batch}

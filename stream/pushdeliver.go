@@ -10,8 +10,8 @@ import (
 	"github.com/floedb/floe/internal/protocol"
 )
 
-// Bounds of what one command delivers. The subscriber's work on a batch, in the same command, may write
-// much.
+// Bounds of what one command delivers. The subscriber's work on a batch, in the same command, may
+// write much.
 const (
 	maxBatches   = 32
 	maxBatchSize = 4 << 20
@@ -43,8 +43,8 @@ func (c *pushCommand) code(cd *codec.Coder) {
 	}
 }
 
-// named identifies the batch that was refused, so that exactly this one is buried: partitions take turns with every command, and records may have been
-// appended since.
+// named identifies the batch that was refused, so that exactly this one is buried: partitions take
+// turns with every command, and records may have been appended since.
 type named struct {
 	gen         uint64 // of the stream
 	partition   int
@@ -96,7 +96,8 @@ func (m *machine) deliverDue(tx *engine.Tx, c *pushCommand) error {
 	return nil
 }
 
-// buryNamed sends the refused batch to the dead letters. It returns ErrConflict if the next batch of the partition is a different one.
+// buryNamed sends the refused batch to the dead letters. It returns ErrConflict if the next batch
+// of the partition is a different one.
 func (f *pushing) buryNamed(c *pushCommand) error {
 	st := f.m.present(f.tx, f.name)
 	overtaken := engine.Errorf(ErrConflict, "overtaken: the batch to be buried is not the next one")
@@ -196,7 +197,8 @@ func (f *pushing) claimFrom(st *stream, g *group, p int, upTo uint64) (b batchCl
 	return b
 }
 
-// claimReturned claims a record of a partition that consumers of the group have returned, of any key.
+// claimReturned claims a record of a partition that consumers of the group have returned, of any
+// key.
 func (f *pushing) claimReturned(st *stream, g *group, p int) []uint64 {
 	g.owners = owners{of: make([]string, slots), until: never}
 	d := delivery{
@@ -308,8 +310,9 @@ func (t *deliveryToken) code(c *codec.Coder) {
 	}
 }
 
-// OnReply hears what has become of a batch. What else shards tell each other of streams, and dead letters, can be refused only for now, or because the namespace
-// has been deleted meanwhile with all that is in it.
+// OnReply hears what has become of a batch. What else shards tell each other of streams, and dead
+// letters, can be refused only for now, or because the namespace has been deleted meanwhile with
+// all that is in it.
 func (m *machine) OnReply(tx *engine.Tx, r engine.Reply) {
 	if len(r.Token) == 0 {
 		return
@@ -338,7 +341,8 @@ func (m *machine) OnReply(tx *engine.Tx, r engine.Reply) {
 	f.save()
 }
 
-// accepted counts a batch that the subscriber has taken. What it leaves of one goes to the shard that knows whether that was taken before.
+// accepted counts a batch that the subscriber has taken. What it leaves of one goes to the shard
+// that knows whether that was taken before.
 func (f *pushing) accepted(st *stream, t *deliveryToken, r protocol.BatchResult) {
 	switch {
 	case r.Had > 0 && st != nil:
@@ -365,7 +369,8 @@ func (f *pushing) resend(st *stream, t *deliveryToken) {
 // maxNote bounds what is kept of why a batch was refused, in bytes.
 const maxNote = 1024
 
-// bury appends the records of a batch that was refused to the dead letters. Those that have been trimmed since are gone.
+// bury appends the records of a batch that was refused to the dead letters. Those that have been
+// trimmed since are gone.
 func (f *pushing) bury(st *stream, t *deliveryToken, reason string) {
 	f.refused++
 	f.note = engine.Cut(reason, maxNote)

@@ -35,7 +35,8 @@ func (m *machine) watchPushes(ctx context.Context, lead *engine.Lead) error {
 		cmd.Body = encodeBody(&c, (*pushCommand).code)
 		_, err = lead.Propose(ctx, cmd)
 		if most == 1 && isTooMuch(err) {
-			// What comes of this batch alone is too much. It is named: other batches may be due by now.
+			// What comes of this batch alone is too much. It is named: other batches may be due by
+			// now.
 			c.bury, c.batch = err.Error(), m.tried.Load()
 			cmd.Body = encodeBody(&c, (*pushCommand).code)
 			_, err = lead.Propose(ctx, cmd)
@@ -57,8 +58,8 @@ func isTooMuch(err error) bool {
 	return errors.As(err, &refused) && errors.Is(err, ErrInvalid)
 }
 
-// nextPushes adds to a command what is due now: pushes of one namespace, or the first one alone if only one batch is to be handed out. It returns the
-// namespace, "" if nothing is due.
+// nextPushes adds to a command what is due now: pushes of one namespace, or the first one alone if
+// only one batch is to be handed out. It returns the namespace, "" if nothing is due.
 func nextPushes(v *engine.View, c *pushCommand) (namespace string, err error) {
 	it, err := v.Iter([]byte{rowPushDue}, []byte{rowPushDue + 1})
 	if err != nil {
@@ -106,7 +107,8 @@ func (m *machine) queryPush(v *engine.View, q *protocol.SubscriptionQuery) error
 		return err
 	}
 	q.Info = protocol.SubscriptionInfo{
-		Found: true, Revision: f.Revision, Paused: f.Paused, Full: f.Most > 0 && f.asked && len(f.credits) == 0, Active: f.active, Sent: f.sent,
+		Found: true, Revision: f.Revision, Paused: f.Paused, Full: f.Most > 0 && f.asked &&
+			len(f.credits) == 0, Active: f.active, Sent: f.sent,
 		Taken: f.delivered, Repeated: f.repeated, Refused: f.refused, Records: f.records, Note: f.note,
 	}
 	w, err := viewOf(v, q.Namespace, q.Stream)
@@ -141,7 +143,8 @@ func (m *machine) queryPush(v *engine.View, q *protocol.SubscriptionQuery) error
 	return nil
 }
 
-// verifyPushes checks that a push has a place in the index of what is due exactly if it says so, and that the batches whose end is waited for are counted.
+// verifyPushes checks that a push has a place in the index of what is due exactly if it says so,
+// and that the batches whose end is waited for are counted.
 func (v *verifier) verifyPushes() error {
 	due, found, ids := make(map[string]bool), 0, make(map[uint64]int64)
 	err := v.Scan([]byte{rowPush}, []byte{rowPush + 1}, func(k, value []byte) error {

@@ -8,11 +8,14 @@ import (
 	"github.com/floedb/floe/internal/protocol"
 )
 
-// FuzzPushRows: what a decoder of pushes accepts, of rows, commands and keys, is what the encoder writes.
+// FuzzPushRows: what a decoder of pushes accepts, of rows, commands and keys, is what the encoder
+// writes.
 func FuzzPushRows(f *testing.F) {
-	wanted := protocol.Subscription{Subscriber: protocol.Subscriber{Machine: 6, Command: 9, Namespace: "n", Name: "wf"}, Revision: 3, Stream: "orders", Group: "wf", Mode: 1, Latest: true, Batch: 10, Wait: 5000, Most: 2}
+	wanted := protocol.Subscription{Subscriber: protocol.Subscriber{Machine: 6, Command: 9, Namespace: "n", Name: "wf"}, Revision: 3,
+		Stream: "orders", Group: "wf", Mode: 1, Latest: true, Batch: 10, Wait: 5000, Most: 2}
 	row := pushRow{
-		Subscription: wanted, id: 7, stream: 9, made: true, due: never, active: 2, numbers: 12, waiting: []uint64{1, 4}, credits: []credit{{7, 11}, {8, 1}},
+		Subscription: wanted, id: 7, stream: 9, made: true, due: never, active: 2, numbers: 12, waiting: []uint64{1,
+			4}, credits: []credit{{7, 11}, {8, 1}},
 		asked: true, sent: 1, delivered: 5, repeated: 6, refused: 7, records: 8, note: "no such workflow",
 	}
 	token := protocol.BatchToken{Namespace: "n", Spread: true, Stream: "orders", Key: "k", ID: 7, Number: 11}

@@ -11,7 +11,8 @@ import (
 
 // The queries of the machine: arguments first, results after the blank line.
 
-// specQuery asks a stream's home for its record; with wait until there is one, of a stream that does not have the id not.
+// specQuery asks a stream's home for its record; with wait until there is one, of a stream that
+// does not have the id not.
 type specQuery struct {
 	namespace string
 	stream    string
@@ -98,7 +99,8 @@ const (
 	maxReadBytes     = 4 << 20
 )
 
-// maxListedPartitions bounds a page of streams, about 150 bytes and a look for its first record for each partition.
+// maxListedPartitions bounds a page of streams, about 150 bytes and a look for its first record for
+// each partition.
 const maxListedPartitions = 4096
 
 func (*specQuery) Machine() engine.MachineID    { return engine.MachineStream }
@@ -312,7 +314,8 @@ func (q *readQuery) open(w *view, parts []partition) (cursors []*cursor, err err
 	return cursors, nil
 }
 
-// skip goes on to an ID that the partition had not come to yet when reading began. It returns nil if it has not still.
+// skip goes on to an ID that the partition had not come to yet when reading began. It returns nil
+// if it has not still.
 func (c *cursor) skip(w *view, id ID) (_ *cursor, err error) {
 	if c.from.next, err = offsetOf(w.v.Get, w.gen, c.partition, c.from.next, c.last, id); err != nil {
 		return c, err

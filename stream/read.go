@@ -10,14 +10,16 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// Read returns records in the order of their IDs, those of all partitions together unless one is asked for, by default beginning with the
-// oldest. A read ends early when its records exceed 4 MiB; it costs what it returns, wherever in the stream it is.
+// Read returns records in the order of their IDs, those of all partitions together unless one is
+// asked for, by default beginning with the oldest. A read ends early when its records exceed 4 MiB;
+// it costs what it returns, wherever in the stream it is.
 //
-// In a spread namespace the clocks of several nodes make the IDs: a record may come to stand before one that has been read. Follow and consumer groups do not
-// miss it.
+// In a spread namespace the clocks of several nodes make the IDs: a record may come to stand before
+// one that has been read. Follow and consumer groups do not miss it.
 //
-// Options: From, After, FromTime, Tail, Until, UntilTime, Partition, Limit, Wait. Errors: ErrNotFound if there is no such stream, unless it waits; ErrInvalid for
-// a limit that is not 1-1000 or a partition that there is not.
+// Options: From, After, FromTime, Tail, Until, UntilTime, Partition, Limit, Wait. Errors:
+// ErrNotFound if there is no such stream, unless it waits; ErrInvalid for a limit that is not
+// 1-1000 or a partition that there is not.
 func (s *Store) Read(ctx context.Context, name string, opts ...ReadOption) ([]Record, error) {
 	o := readOptions{limit: defaultReadLimit}
 	opts, o.err = engine.Given(opts)
@@ -44,11 +46,13 @@ func (s *Store) Read(ctx context.Context, name string, opts ...ReadOption) ([]Re
 	return recs, err
 }
 
-// Follow iterates over the records of a stream, those of all partitions unless one is asked for, and goes on when there are more, until ctx is done. Each pair is a record
-// and nil, or a zero Record and an error (in the end ctx's), after which iteration ends; nothing runs before the first step. A stream that does
-// not exist is waited for. Records that are trimmed before they are read are left out. If the stream is deleted and made again, the new one is
-// followed from its beginning. Within a partition the order is that of IDs; between partitions it is too, in a namespace that is not spread. Between two looks the node keeps
-// no state for the follower.
+// Follow iterates over the records of a stream, those of all partitions unless one is asked for,
+// and goes on when there are more, until ctx is done. Each pair is a record and nil, or a zero
+// Record and an error (in the end ctx's), after which iteration ends; nothing runs before the first
+// step. A stream that does not exist is waited for. Records that are trimmed before they are read
+// are left out. If the stream is deleted and made again, the new one is followed from its
+// beginning. Within a partition the order is that of IDs; between partitions it is too, in a
+// namespace that is not spread. Between two looks the node keeps no state for the follower.
 //
 // Options: From, After, FromTime, FromBeginning (the default), FromEnd, Partition.
 func (s *Store) Follow(ctx context.Context, name string, opts ...FollowOption) iter.Seq2[Record, error] {
@@ -92,8 +96,9 @@ type readerPart struct {
 	from       []position
 }
 
-// next returns what comes next. It looks, and if there is nothing it waits, within another context: the first look is not cut short
-// by a wait that is. It always looks before it waits: a wait that is repeated, because a connection was lost, has to go on from where it began.
+// next returns what comes next. It looks, and if there is nothing it waits, within another context:
+// the first look is not cut short by a wait that is. It always looks before it waits: a wait that
+// is repeated, because a connection was lost, has to go on from where it began.
 func (s *Store) next(ctx, waiting context.Context, name string, r *reader) ([]Record, error) {
 	for ; ; ctx = waiting {
 		recs, err := s.look(ctx, name, r)
@@ -157,7 +162,8 @@ func (r *reader) query(namespace, name string, p *readerPart, wait bool) *readQu
 	}
 }
 
-// locate finds the shards of the stream and reports whether there is one; in its only shard it need not exist.
+// locate finds the shards of the stream and reports whether there is one; in its only shard it need
+// not exist.
 func (s *Store) locate(ctx context.Context, name string, r *reader) (found bool, err error) {
 	spread, err := s.scattered(ctx, name)
 	if err != nil {
@@ -208,8 +214,8 @@ func (s *Store) askAll(ctx context.Context, name string, r *reader) ([]*readQuer
 	return queries, nil
 }
 
-// awaitAny waits until one of the shards has something, or the stream's home has another stream of the name. What the shards answer is left
-// to the next look, which asks all of them.
+// awaitAny waits until one of the shards has something, or the stream's home has another stream of
+// the name. What the shards answer is left to the next look, which asks all of them.
 func (s *Store) awaitAny(ctx context.Context, name string, r *reader) error {
 	asking, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -229,7 +235,8 @@ func (s *Store) awaitAny(ctx context.Context, name string, r *reader) error {
 	return err
 }
 
-// take merges the records of the shards in the order of IDs and partitions and moves each part behind those that are taken.
+// take merges the records of the shards in the order of IDs and partitions and moves each part
+// behind those that are taken.
 func (r *reader) take(queries []*readQuery) []Record {
 	if len(queries) == 1 {
 		r.keep(r.parts[0], queries[0])
@@ -304,7 +311,8 @@ func (r *reader) bound(queries []*readQuery, recs []Record) []Record {
 	return recs
 }
 
-// boundTail is bound where the last records are wanted: what a shard has not returned is before the first one that it has.
+// boundTail is bound where the last records are wanted: what a shard has not returned is before the
+// first one that it has.
 func (r *reader) boundTail(queries []*readQuery, recs []Record) []Record {
 	first := ID{}
 	for _, q := range queries {

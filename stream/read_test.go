@@ -59,7 +59,8 @@ func idsOf(recs []stream.Record) (ids []stream.ID) {
 	return ids
 }
 
-// TestPages reads a stream in pages of every size, forward behind the last ID: none is missing and none comes twice.
+// TestPages reads a stream in pages of every size, forward behind the last ID: none is missing and
+// none comes twice.
 func TestPages(t *testing.T) {
 	eachKind(t, func(t *testing.T, r *machinetest.Rig, s *stream.Store) {
 		want := slices.SortedFunc(slices.Values(fill(t, r, s, 60, 0)), stream.ID.Compare)
@@ -107,7 +108,8 @@ func TestTail(t *testing.T) {
 	})
 }
 
-// TestReadBytes: 4 MiB end a read, wherever it begins; the tail that is cut is the end of the stream.
+// TestReadBytes: 4 MiB end a read, wherever it begins; the tail that is cut is the end of the
+// stream.
 func TestReadBytes(t *testing.T) {
 	eachKind(t, func(t *testing.T, r *machinetest.Rig, s *stream.Store) {
 		const size = 300 << 10
@@ -185,7 +187,8 @@ func TestParseID(t *testing.T) {
 		t.Errorf(`ParseID("5") = %v, %v`, id, err)
 	}
 	for _, s := range []string{
-		"", "-", "5-", "-5", "5-6-7", "a-1", "1-a", "+1-1", "1-+1", " 1-1", "1-1 ", "9223372036854775808-0", "0-18446744073709551616", "1_0-1", "0x1-1", "1.5",
+		"", "-", "5-", "-5", "5-6-7", "a-1", "1-a", "+1-1", "1-+1", " 1-1", "1-1 ", "9223372036854775808-0", "0-18446744073709551616",
+		"1_0-1", "0x1-1", "1.5",
 	} {
 		if id, err := stream.ParseID(s); err == nil {
 			t.Errorf("ParseID(%q) = %v, want an error", s, id)
@@ -241,7 +244,8 @@ func TestList(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Errorf("spread %v: All = %v, want %v", spread, got, want)
 		}
-		if info, err := s.Get(t.Context(), "s00"); err != nil || len(info.Partitions) != stream.MaxPartitions || info.Partitions[5].Partition != 5 {
+		if info, err := s.Get(t.Context(), "s00"); err != nil || len(info.Partitions) != stream.MaxPartitions ||
+			info.Partitions[5].Partition != 5 {
 			t.Errorf("Stats = %d partitions, %v", len(info.Partitions), err)
 		}
 	}
@@ -259,7 +263,8 @@ func TestRefs(t *testing.T) {
 		for i := range recs {
 			want[stream.Ref{Partition: recs[i].Partition, Offset: recs[i].Offset}] = true
 		}
-		refs, err := s.Refs(t.Context(), "log", append(ids, stream.ID{}, stream.ID{Millis: 1 << 50}, stream.ID{Millis: machinetest.Epoch, Seq: 1 << 60})...)
+		refs, err := s.Refs(t.Context(), "log",
+			append(ids, stream.ID{}, stream.ID{Millis: 1 << 50}, stream.ID{Millis: machinetest.Epoch, Seq: 1 << 60})...)
 		if err != nil || len(refs) != len(recs) {
 			t.Errorf("Refs = %v, %v, want %d", refs, err, len(recs))
 		}
@@ -308,32 +313,38 @@ func TestOptions(t *testing.T) {
 	}
 	many := func(msgs ...stream.Message) error { _, err := s.AppendMany(ctx, "log", msgs); return err }
 	for words, err := range map[string]error{
-		"limit 0 is not in 1-1000":                                 read(stream.Limit(0)),
-		"limit 1001 is not in 1-1000":                              read(stream.Limit(1001)),
-		"wait of -1s is negative":                                  read(stream.Wait(-time.Second)),
-		"partition -1 is not in 0-1023":                            read(stream.Partition(-1)),
-		"partition 1024 is not in 0-1023":                          write(text("x"), stream.Partition(1024)),
-		"has 2 partitions, no partition 2":                         read(stream.Partition(2)),
-		`stream "log" has 2 partitions, no partition 3`:            write(text("x"), stream.Partition(3)),
-		"partitions 0 is not in 1-1024":                            s.Create(ctx, "x", stream.Partitions(0)),
-		"partitions 1025 is not in 1-1024":                         s.Create(ctx, "x", stream.Partitions(1025)),
-		"max age -1ns is less than a millisecond":                  s.Create(ctx, "x", stream.MaxAge(-1)),
-		"max length 0 is not positive":                             s.Create(ctx, "x", stream.MaxLen(0)),
-		"max len -1 is negative":                                   s.SetRetention(ctx, "log", stream.Retention{MaxLen: -1}),
-		"max age 1µs is less than a millisecond":                   s.SetRetention(ctx, "log", stream.Retention{MaxAge: time.Microsecond}),
-		"key of 4097 bytes exceeds 4096":                           write(stream.Message{Key: strings.Repeat("k", 4097)}),
-		"header name is empty":                                     write(stream.Message{Headers: map[string]string{"": "x"}}),
-		"headers of 65537 bytes exceed 65536":                      write(stream.Message{Headers: map[string]string{"h": strings.Repeat("x", 1<<16)}}),
-		"producer name is empty":                                   write(text("x"), stream.Dedup("", 1)),
-		"0 messages are not in 1-10000":                            many(),
-		"10001 messages are not in 1-10000":                        many(make([]stream.Message, 10_001)...),
-		"IfLastID with messages for partitions":                    lastOfTwo(t, s),
-		"1001 ids exceed 1000":                                     func() error { _, err := s.Refs(ctx, "log", make([]stream.ID, 1001)...); return err }(),
+		"limit 0 is not in 1-1000":                      read(stream.Limit(0)),
+		"limit 1001 is not in 1-1000":                   read(stream.Limit(1001)),
+		"wait of -1s is negative":                       read(stream.Wait(-time.Second)),
+		"partition -1 is not in 0-1023":                 read(stream.Partition(-1)),
+		"partition 1024 is not in 0-1023":               write(text("x"), stream.Partition(1024)),
+		"has 2 partitions, no partition 2":              read(stream.Partition(2)),
+		`stream "log" has 2 partitions, no partition 3`: write(text("x"), stream.Partition(3)),
+		"partitions 0 is not in 1-1024":                 s.Create(ctx, "x", stream.Partitions(0)),
+		"partitions 1025 is not in 1-1024":              s.Create(ctx, "x", stream.Partitions(1025)),
+		"max age -1ns is less than a millisecond":       s.Create(ctx, "x", stream.MaxAge(-1)),
+		"max length 0 is not positive":                  s.Create(ctx, "x", stream.MaxLen(0)),
+		"max len -1 is negative":                        s.SetRetention(ctx, "log", stream.Retention{MaxLen: -1}),
+		"max age 1µs is less than a millisecond":        s.SetRetention(ctx, "log", stream.Retention{MaxAge: time.Microsecond}),
+		"key of 4097 bytes exceeds 4096":                write(stream.Message{Key: strings.Repeat("k", 4097)}),
+		"header name is empty":                          write(stream.Message{Headers: map[string]string{"": "x"}}),
+		"headers of 65537 bytes exceed 65536": write(stream.Message{Headers: map[string]string{"h": strings.Repeat("x",
+			1<<16)}}),
+		"producer name is empty":                write(text("x"), stream.Dedup("", 1)),
+		"0 messages are not in 1-10000":         many(),
+		"10001 messages are not in 1-10000":     many(make([]stream.Message, 10_001)...),
+		"IfLastID with messages for partitions": lastOfTwo(t, s),
+		"1001 ids exceed 1000": func() error {
+			_,
+				err := s.Refs(ctx, "log", make([]stream.ID, 1001)...)
+			return err
+		}(),
 		"value of 1048577 bytes exceeds max_value_size (1048576 b": write(stream.Message{Payload: make([]byte, 1<<20+1)}),
 	} {
 		wantError(t, "the call", err, stream.ErrInvalid, words)
 	}
-	for _, op := range []engine.Operation{stream.AppendOp("log", text("x"), stream.Dedup("", 1)), stream.TrimOp("log"), stream.CreateOp("\n")} {
+	for _, op := range []engine.Operation{stream.AppendOp("log", text("x"), stream.Dedup("", 1)), stream.TrimOp("log"),
+		stream.CreateOp("\n")} {
 		if _, err := r.Txn("n").Do(op).Commit(ctx); err == nil {
 			t.Errorf("a transaction with %+v is accepted", op)
 		}

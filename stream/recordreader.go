@@ -59,7 +59,8 @@ func (r *recordReader) Read(partition int, from uint64, f func(*protocol.Record)
 			return err
 		}
 		read++
-		out = protocol.Record{ID: protocol.RecordID(rec.ID), Offset: rec.Offset, LSN: rec.LSN, Key: rec.Key, Headers: rec.Headers, Payload: rec.Payload}
+		out = protocol.Record{ID: protocol.RecordID(rec.ID), Offset: rec.Offset, LSN: rec.LSN, Key: rec.Key, Headers: rec.Headers,
+			Payload: rec.Payload}
 		if !f(&out) {
 			break
 		}
@@ -68,8 +69,8 @@ func (r *recordReader) Read(partition int, from uint64, f func(*protocol.Record)
 	return nil
 }
 
-// chunks copies bytes into memory that is taken in larger and larger parts: a reader of one record takes as much as it needs, one of thousands does not
-// take memory for each.
+// chunks copies bytes into memory that is taken in larger and larger parts: a reader of one record
+// takes as much as it needs, one of thousands does not take memory for each.
 type chunks struct {
 	rest []byte
 	size int

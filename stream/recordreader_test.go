@@ -96,7 +96,8 @@ func TestRecordReader(t *testing.T) {
 				at := int(min(max(from, 3), 7)) - 1
 				wanted := want[at:min(at+most, 6)]
 				same := slices.EqualFunc(got, wanted, func(g protocol.Record, w Record) bool {
-					return g.ID == protocol.RecordID(w.ID) && g.Offset == w.Offset && g.LSN == w.LSN && g.Key == w.Key && g.Headers["h"] == w.Headers["h"] && string(g.Payload) == string(w.Payload)
+					return g.ID == protocol.RecordID(w.ID) && g.Offset == w.Offset && g.LSN == w.LSN && g.Key == w.Key &&
+						g.Headers["h"] == w.Headers["h"] && string(g.Payload) == string(w.Payload)
 				})
 				if !same {
 					t.Errorf("%d records from %d on: %d, want %d", most, from, len(got), len(wanted))
@@ -118,7 +119,8 @@ func TestRecordReader(t *testing.T) {
 		}
 		return reader.Read(1, 1, func(*protocol.Record) bool { t.Error("a partition without records has one"); return true })
 	})
-	// Three starts see all four, and the others 3, 2, 1 and none, each up to 1, 2, 3, 4 and 5 of them.
+	// Three starts see all four, and the others 3, 2, 1 and none, each up to 1, 2, 3, 4 and 5 of
+	// them.
 	reads := int64(0)
 	for _, left := range []int{4, 4, 4, 4, 3, 2, 1, 0, 0} {
 		for most := 1; most <= 5; most++ {
@@ -187,14 +189,15 @@ func TestForward(t *testing.T) {
 	}
 	here := 0
 	for shard := range shards {
-		err := r.Query(ctx, engine.ShardID(shard), &openQuery{namespace: "wide", stream: "log", use: func(s *protocol.Stream, _ protocol.RecordReader) error {
-			for p := range s.Partitions {
-				if s.Partitions[p].Here {
-					here++
+		err := r.Query(ctx, engine.ShardID(shard),
+			&openQuery{namespace: "wide", stream: "log", use: func(s *protocol.Stream, _ protocol.RecordReader) error {
+				for p := range s.Partitions {
+					if s.Partitions[p].Here {
+						here++
+					}
 				}
-			}
-			return nil
-		}})
+				return nil
+			}})
 		if err != nil {
 			t.Fatal(err)
 		}

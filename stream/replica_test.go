@@ -13,8 +13,8 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// TestReplicasAreEqual applies one random log on replicas that commit at different times, remember different amounts, and start anew in the middle: all rows and
-// the state's hash are equal.
+// TestReplicasAreEqual applies one random log on replicas that commit at different times, remember
+// different amounts, and start anew in the middle: all rows and the state's hash are equal.
 func TestReplicasAreEqual(t *testing.T) {
 	log := randomLog(t, rand.New(rand.NewPCG(machinetest.Seed(t), 0)), 1000)
 	machinetest.EqualReplicas(t, log, []engine.Primitive{engine.TableOf[stream.Store]()},
@@ -41,7 +41,8 @@ func (c *capture) Propose(_ context.Context, _ engine.ShardID, cmd engine.Comman
 	return nil, stream.ErrConflict
 }
 
-// randomLog makes entries of 1 to 5 commands: operations in two namespaces, transactions that often fail, and Fire.
+// randomLog makes entries of 1 to 5 commands: operations in two namespaces, transactions that often
+// fail, and Fire.
 func randomLog(t *testing.T, rng *rand.Rand, entries int) (log [][]byte) {
 	r, s := newStore(t)
 	m := &model{t: t, rng: rng, ground: r, store: s, streams: make(modelState), partitions: 5}
@@ -111,7 +112,8 @@ func randomOp(m *model) engine.Operation {
 		refs[0].Attempt = 0
 		return stream.AckOp(name, group, refs[0])
 	case n < 30:
-		return stream.NackOp(name, group, refs, stream.Delay(time.Duration(rng.IntN(3)*rng.IntN(60))*time.Millisecond), stream.Reason("random"))
+		return stream.NackOp(name, group, refs, stream.Delay(time.Duration(rng.IntN(3)*rng.IntN(60))*time.Millisecond),
+			stream.Reason("random"))
 	case n < 33:
 		return stream.NackOp(name, group, refs)
 	case n < 35:
@@ -123,7 +125,8 @@ func randomOp(m *model) engine.Operation {
 	case n < 40:
 		return stream.SeekOp(name, group, stream.FromEnd(), stream.Partition(rng.IntN(m.partitions)))
 	case n < 42:
-		opts := []stream.SettingOption{stream.MaxAttempts(rng.IntN(4)), stream.AckTimeout(time.Duration(1+rng.IntN(200)) * time.Millisecond), stream.Backoff(0, time.Second)}
+		opts := []stream.SettingOption{stream.MaxAttempts(rng.IntN(4)),
+			stream.AckTimeout(time.Duration(1+rng.IntN(200)) * time.Millisecond), stream.Backoff(0, time.Second)}
 		return stream.ConfigureGroupOp(name, group, opts[rng.IntN(3)])
 	}
 	return stream.DeleteGroupOp(name, group)

@@ -14,8 +14,8 @@ import (
 type Retention struct {
 	MaxAge time.Duration // records older than that go, within a second or a hundredth of it
 	MaxLen int64         // records of each partition beyond the newest so many go
-	// MaxBytes bounds each partition: its oldest records go while it has more bytes, as PartitionStats.Bytes counts them. The newest record stays,
-	// however large it is.
+	// MaxBytes bounds each partition: its oldest records go while it has more bytes, as
+	// PartitionStats.Bytes counts them. The newest record stays, however large it is.
 	MaxBytes int64
 }
 
@@ -53,8 +53,9 @@ func shortDuration(d time.Duration) string {
 	return d.String()
 }
 
-// Removing records moves the partition's first offset, so they are gone at once; their rows are deleted as a range, now and then when single
-// records go, because a range costs the same whatever it holds, and every read that comes across one.
+// Removing records moves the partition's first offset, so they are gone at once; their rows are
+// deleted as a range, now and then when single records go, because a range costs the same whatever
+// it holds, and every read that comes across one.
 const (
 	sweepRecords = 1024
 	sweepBytes   = 1 << 20
@@ -83,8 +84,9 @@ func (m *machine) bound(tx *engine.Tx, st *stream, p int) uint64 {
 	return first
 }
 
-// lightest returns the first offset, from one on, at which the rest of a partition has at most so many bytes; behind its last record if there is none.
-// An append pushes out about as much as it adds: the offset is close to from, and is found by steps that double.
+// lightest returns the first offset, from one on, at which the rest of a partition has at most so
+// many bytes; behind its last record if there is none. An append pushes out about as much as it
+// adds: the offset is close to from, and is found by steps that double.
 func (m *machine) lightest(tx *engine.Tx, st *stream, p int, from, maxBytes uint64) uint64 {
 	part, get := &st.parts[p], getterOf(tx)
 	if part.bytes <= maxBytes {

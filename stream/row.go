@@ -9,7 +9,8 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// Rows of a shard. gen is the LSN at which the shard got to know the stream: a stream that is deleted and made again has other rows.
+// Rows of a shard. gen is the LSN at which the shard got to know the stream: a stream that is
+// deleted and made again has other rows.
 //
 //	'S' | namespace u32 | name               the stream: version u8 | gen | id | spec version | partitions (0: deleted) | policy | created ms | timer ms (0: none) |
 //	                                         groups dropped at
@@ -70,13 +71,15 @@ type header struct {
 	gen       uint64
 	createdAt int64
 	timer     int64 // when the retention timer is due, 0: none is set
-	// dropped is the LSN at home of the last deletion of a group that this shard has learned of. The home's messages about a stream arrive in order, so
-	// a group older than that which is not here has been deleted. It is 0 at home.
+	// dropped is the LSN at home of the last deletion of a group that this shard has learned of.
+	// The home's messages about a stream arrive in order, so a group older than that which is not
+	// here has been deleted. It is 0 at home.
 	dropped uint64
 }
 
-// deleted reports whether only the id is remembered: in shards that are not the stream's home, so that a command made for a stream that has
-// been deleted does not bring it back. The row goes when no such command can be under way any more, see rememberMillis.
+// deleted reports whether only the id is remembered: in shards that are not the stream's home, so
+// that a command made for a stream that has been deleted does not bring it back. The row goes when
+// no such command can be under way any more, see rememberMillis.
 func (h *header) deleted() bool { return h.partitions == 0 }
 
 func (h *header) encode(b []byte) []byte {
@@ -102,7 +105,8 @@ func decodeHeader(b []byte) (h header, err error) {
 	return h, nil
 }
 
-// partition says what a partition holds: the records first to last. Rows from kept on may still be there.
+// partition says what a partition holds: the records first to last. Rows from kept on may still be
+// there.
 type partition struct {
 	first, last uint64 // offsets; first is last+1 if it is empty
 	kept        uint64 // offset of the first row that has not been removed
@@ -181,7 +185,8 @@ func decodeRecord(b []byte, partition int, offset uint64) (Record, error) {
 	return s.record(partition, offset)
 }
 
-// producerRow is what is remembered of a producer: when it appended last, and its last appends, the latest first.
+// producerRow is what is remembered of a producer: when it appended last, and its last appends, the
+// latest first.
 //
 //	version u8 | used ms | due ms | appends uvarint | sequence uvarint | result (uvarint length, bytes, see encodeAppended) ...
 type producerRow struct {
@@ -242,7 +247,8 @@ func getterOf(tx *engine.Tx) getter {
 	}
 }
 
-// offsetOf returns the offset of the first record in [from, last] with an ID of at least id, last+1 if there is none.
+// offsetOf returns the offset of the first record in [from, last] with an ID of at least id, last+1
+// if there is none.
 func offsetOf(get getter, gen uint64, partition int, from, last uint64, id ID) (uint64, error) {
 	lo, hi := from, last+1
 	for lo < hi {

@@ -12,8 +12,9 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// TestScripts runs the scripts in testdata, see machinetest.Script. Each line is an operation or a call of the store; after each line all rows are verified.
-// A record is written as partition/offset, a delivery of it as partition/offset@attempt.
+// TestScripts runs the scripts in testdata, see machinetest.Script. Each line is an operation or a
+// call of the store; after each line all rows are verified. A record is written as
+// partition/offset, a delivery of it as partition/offset@attempt.
 //
 //	create s partitions=2 age=1h len=9      append s body key=k partition=1 dedup=producer:1 if=0s-0
 //	trim s before=1s-0 len=3                retention s age=1h len=9            delete s force=yes
@@ -28,7 +29,8 @@ func TestScripts(t *testing.T) {
 	stream.StartTurns()
 	machinetest.RunScripts(t, "testdata/scripts", func(t *testing.T) *machinetest.Script {
 		r, store := newStore(t)
-		s := &script{&machinetest.Script{Rig: r, Limit: stream.DefaultMaxPayloadBytes, Operation: scriptOp, Condition: scriptCondition, Result: scriptResult, Verify: r.Verify}, store}
+		s := &script{&machinetest.Script{Rig: r, Limit: stream.DefaultMaxPayloadBytes, Operation: scriptOp, Condition: scriptCondition,
+			Result: scriptResult, Verify: r.Verify}, store}
 		s.Other = s.other
 		return s.Script
 	})
@@ -287,7 +289,8 @@ func describeStats(st stream.Stats) string {
 		text += ", keeps " + r
 	}
 	for _, p := range st.Partitions {
-		text += fmt.Sprintf("\n  %d: %d records of %d bytes, from %d %s to %d %s", p.Partition, p.Records, p.Bytes, p.First, writeID(p.FirstID), p.Last, writeID(p.LastID))
+		text += fmt.Sprintf("\n  %d: %d records of %d bytes, from %d %s to %d %s", p.Partition, p.Records, p.Bytes, p.First,
+			writeID(p.FirstID), p.Last, writeID(p.LastID))
 	}
 	return text
 }

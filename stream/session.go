@@ -14,8 +14,8 @@ type session struct {
 	g    *group  // nil if it does not exist
 }
 
-// open opens the stream. If the command carries a spec, open first updates this shard's copy of the stream
-// to it. At the stream's home the spec only identifies the stream.
+// open opens the stream. If the command carries a spec, open first updates this shard's copy of the
+// stream to it. At the stream's home the spec only identifies the stream.
 func (s *session) open(t *target) error {
 	m, tx, sp := s.m, s.tx, t.spec
 	st, home := m.load(tx, s.name), here(tx, s.name, 0)
@@ -115,8 +115,8 @@ func (s *session) drop(t *target) error {
 	return nil
 }
 
-// open opens the group. Its stream must exist. If the command carries a spec, open creates, replaces or
-// configures the group to match it, except at the stream's home.
+// open opens the group. Its stream must exist. If the command carries a spec, open creates,
+// replaces or configures the group to match it, except at the stream's home.
 func (t *groupTarget) open(s *session) error {
 	if err := s.find(&t.target); err != nil {
 		return err
@@ -175,7 +175,8 @@ func (b *readGroupBody) find(s *session) (err error) {
 	return err
 }
 
-// find opens the group without a spec: the leader finds missing consumers in the rows of its own shard.
+// find opens the group without a spec: the leader finds missing consumers in the rows of its own
+// shard.
 func (b *missBody) find(s *session) error {
 	if s.st = s.m.present(s.tx, s.name); s.st == nil {
 		return notFound(s.name)
@@ -189,8 +190,8 @@ func (b *missBody) find(s *session) error {
 	return nil
 }
 
-// inGroup returns the Apply of a group command. It expires due deliveries before apply and saves the group
-// after it, even if apply fails. An apply that fails must not change anything.
+// inGroup returns the Apply of a group command. It expires due deliveries before apply and saves
+// the group after it, even if apply fails. An apply that fails must not change anything.
 func inGroup[B, R any, P interface {
 	*B
 	find(s *session) error
@@ -242,8 +243,8 @@ func (s *session) adoptGroup(t *groupTarget) error {
 	return t.openGroup(s)
 }
 
-// dropGroup removes a group that was deleted at its stream's home. It notes the deletion, so that late
-// commands do not recreate the group.
+// dropGroup removes a group that was deleted at its stream's home. It notes the deletion, so that
+// late commands do not recreate the group.
 func (s *session) dropGroup(b *dropGroupBody) error {
 	if err := s.open(&b.target); err != nil || s.st == nil || here(s.tx, s.name, 0) {
 		return err

@@ -27,7 +27,8 @@ func (g *group) delivered(ref Ref) *batch {
 	return nil
 }
 
-// undone finds what an acknowledgement means: a record that is with a consumer, or one that waits to be delivered again and was not in the meantime.
+// undone finds what an acknowledgement means: a record that is with a consumer, or one that waits
+// to be delivered again and was not in the meantime.
 func (g *group) undone(ref Ref) (*batch, *failure) {
 	if b := g.with(ref); b != nil || ref.Partition >= len(g.parts) {
 		return b, nil
@@ -72,7 +73,8 @@ func (s *session) ack(c *ackBody) (n int, err error) {
 			at := Ref{Partition: ref.Partition, Offset: ref.Offset}
 			if g.with(ref) == nil || seen[at] {
 				return &ConflictError{Stream: g.name, Partition: ref.Partition, Reason: fmt.Sprintf(
-					"record %d of partition %d is not pending in consumer group %q as attempt %d", ref.Offset, ref.Partition, g.group, ref.Attempt)}
+					"record %d of partition %d is not pending in consumer group %q as attempt %d", ref.Offset, ref.Partition, g.group,
+					ref.Attempt)}
 			}
 			seen[at] = true
 			return nil
@@ -129,8 +131,9 @@ func (s *session) extend(c *extendBody) (e Extended, err error) {
 		to := moved[b]
 		if to == nil {
 			to = &batch{
-				partition: b.partition, first: ref.Offset, lsn: uint64(tx.LSN()), attempt: b.attempt, excused: b.excused, delivered: b.delivered,
-				deadline: tx.Now() + c.lease, consumer: b.consumer,
+				partition: b.partition, first: ref.Offset, lsn: uint64(tx.LSN()), attempt: b.attempt, excused: b.excused,
+				delivered: b.delivered,
+				deadline:  tx.Now() + c.lease, consumer: b.consumer,
 			}
 			moved[b], made[to] = to, true
 		}
@@ -159,9 +162,11 @@ func (g *group) move(offset uint64, from, to *batch) {
 	g.touch(to)
 }
 
-// fail takes a record from its consumer: it waits to be delivered again, or goes to the dead letters. delay may be byBackoff or toDLQ.
+// fail takes a record from its consumer: it waits to be delivered again, or goes to the dead
+// letters. delay may be byBackoff or toDLQ.
 //
-// A dead letter is as large as the record. When the command is Full a record waits for the group's timer to bury it, and costs a small row until then.
+// A dead letter is as large as the record. When the command is Full a record waits for the group's
+// timer to bury it, and costs a small row until then.
 func (m *machine) fail(tx *engine.Tx, st *stream, g *group, b *batch, offset uint64, delay int64, reason string) {
 	spent := g.spent(b.attempt, b.excused)
 	switch {
@@ -201,7 +206,8 @@ func (m *machine) buryWaiting(tx *engine.Tx, st *stream, g *group, partition int
 	m.freed(tx, g, partition, f.hash)
 }
 
-// again makes a record that was with a consumer wait to be delivered again. Later ones of its key, which the consumer got too, wait with it.
+// again makes a record that was with a consumer wait to be delivered again. Later ones of its key,
+// which the consumer got too, wait with it.
 func (m *machine) again(tx *engine.Tx, g *group, b *batch, offset uint64, due int64, reason string) {
 	p := &g.parts[b.partition]
 	hash := g.release(p, b, offset)

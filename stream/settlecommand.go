@@ -44,7 +44,8 @@ func (b *refsBody) check() error {
 
 func (b *refsBody) size() int { return len(b.group) + 16*len(b.runs) + 128 }
 
-// code codes a run: partition, first offset, number of records, attempt (uvarints; attempt 0 matches any).
+// code codes a run: partition, first offset, number of records, attempt (uvarints; attempt 0
+// matches any).
 func (r *refRun) code(f *codec.Fields) {
 	if f.Binary() == nil && !f.Checking() {
 		f.Token("", r.token, func(text string) (err error) {
@@ -62,7 +63,8 @@ func (r *refRun) code(f *codec.Fields) {
 	}
 }
 
-// token returns the JSON form of a run: partition-offset-attempt, then the number of records unless it is 1.
+// token returns the JSON form of a run: partition-offset-attempt, then the number of records unless
+// it is 1.
 func (r *refRun) token() string {
 	text := strconv.Itoa(r.Partition) + "-" + strconv.FormatUint(r.Offset, 10) + "-" + strconv.Itoa(r.Attempt)
 	if r.n != 1 {
@@ -103,8 +105,8 @@ func (b *refsBody) name(refs []Ref) error {
 	return nil
 }
 
-// checkOnce returns an error for a duplicate delivery. Two deliveries of one record are allowed: one of
-// them is late. Refs are usually sorted, so that is checked first.
+// checkOnce returns an error for a duplicate delivery. Two deliveries of one record are allowed:
+// one of them is late. Refs are usually sorted, so that is checked first.
 func checkOnce(refs []Ref) error {
 	order := func(a, b Ref) int { return cmp.Or(a.compare(b), cmp.Compare(a.Attempt, b.Attempt)) }
 	if slices.IsSortedFunc(refs, func(a, b Ref) int { return cmp.Or(order(a, b), -1) }) {
@@ -113,7 +115,8 @@ func checkOnce(refs []Ref) error {
 	sorted := slices.SortedFunc(slices.Values(refs), order)
 	for i := 1; i < len(sorted); i++ {
 		if r := sorted[i]; r == sorted[i-1] {
-			return engine.Errorf(ErrInvalid, "stream: duplicate ref: record %d of partition %d, attempt %d", r.Offset, r.Partition, r.Attempt)
+			return engine.Errorf(ErrInvalid, "stream: duplicate ref: record %d of partition %d, attempt %d", r.Offset, r.Partition,
+				r.Attempt)
 		}
 	}
 	return nil
@@ -140,9 +143,9 @@ func ackOp(at groupAddress, refs []Ref, strict bool) engine.Op {
 	})
 }
 
-// AckOp is Ack as an operation of a transaction. Unlike Ack it fails with a *ConflictError, and aborts the
-// transaction, if a Ref is not the current delivery of a pending record. So the transaction takes effect
-// once for each record.
+// AckOp is Ack as an operation of a transaction. Unlike Ack it fails with a *ConflictError, and
+// aborts the transaction, if a Ref is not the current delivery of a pending record. So the
+// transaction takes effect once for each record.
 func AckOp(stream, group string, refs ...Ref) OpOf[int] {
 	return opOf[int](ackOp(groupAddressOf(stream, group), refs, true))
 }

@@ -8,8 +8,9 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// In a spread namespace the partitions of a stream are in the shards of their routes, the first one with the stream's record in the shard of
-// its name, which is the stream's home. Other shards learn what the record says from the commands that come there, as a spec.
+// In a spread namespace the partitions of a stream are in the shards of their routes, the first one
+// with the stream's record in the shard of its name, which is the stream's home. Other shards learn
+// what the record says from the commands that come there, as a spec.
 
 // route returns the name that places a partition.
 func route(name string, partition int) string {
@@ -42,7 +43,8 @@ func (s *Store) scattered(ctx context.Context, name string) (bool, error) {
 	return s.scope.Spread(ctx)
 }
 
-// parts returns where the partitions of a stream are, the home first. Errors: ErrInvalid for its name; ErrNotFound, but only if it is scattered.
+// parts returns where the partitions of a stream are, the home first. Errors: ErrInvalid for its
+// name; ErrNotFound, but only if it is scattered.
 func (s *Store) parts(ctx context.Context, name string) ([]streamShard, error) {
 	if err := engine.CheckName("stream", name); err != nil {
 		return nil, err
@@ -97,7 +99,8 @@ func (s *Store) appendScattered(ctx context.Context, name string, msgs []Message
 	for i := range msgs {
 		a.left[i] = i
 	}
-	// A stream that is deleted while it is appended to is one that there is not: it is made again, but not for ever.
+	// A stream that is deleted while it is appended to is one that there is not: it is made again,
+	// but not for ever.
 	const attempts = 3
 	var err error
 	for n, again := 0, true; again && n < attempts; n++ {
@@ -119,7 +122,8 @@ type scatteredAppend struct {
 	some    bool  // others have
 }
 
-// attempt appends what is left, with one command for each partition. again says that what has failed had no stream, and nothing else.
+// attempt appends what is left, with one command for each partition. again says that what has
+// failed had no stream, and nothing else.
 func (a *scatteredAppend) attempt(ctx context.Context) (again bool, err error) {
 	sp, err := a.store.spec(ctx, a.name)
 	if errors.Is(err, ErrNotFound) {
@@ -142,7 +146,8 @@ func (a *scatteredAppend) attempt(ctx context.Context) (again bool, err error) {
 		byPartition[p] = append(byPartition[p], i)
 	}
 	if a.options.conditional() && len(order) > 1 {
-		return false, engine.Errorf(ErrInvalid, "stream %q: the messages are for %d partitions, and Dedup and IfLastID take one in a spread namespace", a.name, len(order))
+		return false, engine.Errorf(ErrInvalid,
+			"stream %q: the messages are for %d partitions, and Dedup and IfLastID take one in a spread namespace", a.name, len(order))
 	}
 	var failed error
 	a.left, again = nil, true

@@ -34,8 +34,8 @@ func countStreams(t *testing.T, r *machinetest.Rig, namespace string, want int64
 	}
 }
 
-// TestAppendWhileDeleted appends to a stream that is deleted, or made anew, when the command is under way: the stream it was meant for does not
-// come back in part.
+// TestAppendWhileDeleted appends to a stream that is deleted, or made anew, when the command is
+// under way: the stream it was meant for does not come back in part.
 func TestAppendWhileDeleted(t *testing.T) {
 	for p := range 6 {
 		for _, hold := range []bool{false, true} {
@@ -68,7 +68,8 @@ func TestAppendWhileDeleted(t *testing.T) {
 				}
 				partitions, want := max(again, 1), "late"
 				if p >= partitions {
-					wantError(t, "Append to a partition that there is not any more", err, stream.ErrInvalid, fmt.Sprintf("has 1 partitions, no partition %d", p))
+					wantError(t, "Append to a partition that there is not any more", err, stream.ErrInvalid,
+						fmt.Sprintf("has 1 partitions, no partition %d", p))
 					want = ""
 					if again == 0 {
 						countStreams(t, r, "wide", 0)
@@ -91,7 +92,8 @@ func TestAppendWhileDeleted(t *testing.T) {
 	}
 }
 
-// TestReadBeforeTheDropArrives: other shards hear later that a stream has been deleted, and until then show nothing of it.
+// TestReadBeforeTheDropArrives: other shards hear later that a stream has been deleted, and until
+// then show nothing of it.
 func TestReadBeforeTheDropArrives(t *testing.T) {
 	r, s := newSpread(t, 4)
 	create(t, s, "log", stream.Partitions(8))
@@ -119,7 +121,8 @@ func TestReadBeforeTheDropArrives(t *testing.T) {
 	wantRead(t, s, "log", "0 1 2 3 4 5 6 7")
 }
 
-// TestSpreadRetention: all shards keep to the policy, those that have had no record yet and those that hear of it late.
+// TestSpreadRetention: all shards keep to the policy, those that have had no record yet and those
+// that hear of it late.
 func TestSpreadRetention(t *testing.T) {
 	r, s := newSpread(t, 4)
 	create(t, s, "log", stream.Partitions(8), stream.MaxAge(time.Hour))
@@ -147,7 +150,8 @@ func TestSpreadRetention(t *testing.T) {
 		t.Errorf("Stats = %+v, %v", info, err)
 	}
 	for i, p := range info.Partitions {
-		if want := engine.NameShard("wide", map[bool]string{true: "log", false: fmt.Sprintf("log/%d", i)}[i == 0], 4); p.Partition != i || p.Shard != int(want) {
+		if want := engine.NameShard("wide", map[bool]string{true: "log", false: fmt.Sprintf("log/%d", i)}[i == 0], 4); p.Partition != i ||
+			p.Shard != int(want) {
 			t.Errorf("partition %d is %+v, want it in shard %d", i, p, want)
 		}
 	}
@@ -203,7 +207,8 @@ func TestSpreadDedup(t *testing.T) {
 	}
 }
 
-// TestSpreadDedupOfOthers: a number that is used again for other messages returns what it returned for the first ones; this ended in a panic.
+// TestSpreadDedupOfOthers: a number that is used again for other messages returns what it returned
+// for the first ones; this ended in a panic.
 func TestSpreadDedupOfOthers(t *testing.T) {
 	_, s := newSpread(t, 4)
 	create(t, s, "log", stream.Partitions(8))
@@ -229,7 +234,8 @@ func TestRefusedAppendMakesNothing(t *testing.T) {
 	countStreams(t, r, "wide", 0)
 }
 
-// TestTagged: a stream with a {tag} is in one shard of a spread namespace, and can be part of a transaction.
+// TestTagged: a stream with a {tag} is in one shard of a spread namespace, and can be part of a
+// transaction.
 func TestTagged(t *testing.T) {
 	r, s := newSpread(t, 4)
 	create(t, s, "log{x}", stream.Partitions(8))
@@ -250,7 +256,8 @@ func TestTagged(t *testing.T) {
 	for p := range 64 {
 		_, err := r.Txn("wide").Do(stream.AppendOp("plain", text("x"), stream.Partition(p))).Commit(t.Context())
 		if err != nil {
-			wantError(t, "AppendOp to another shard", err, stream.ErrInvalid, "is in another shard of the spread namespace: give the name a {tag}")
+			wantError(t, "AppendOp to another shard", err, stream.ErrInvalid,
+				"is in another shard of the spread namespace: give the name a {tag}")
 		}
 	}
 	if _, err := r.Txn("wide").Do(stream.AppendOp("plain", text("x"))).Commit(t.Context()); err != nil {
@@ -258,8 +265,8 @@ func TestTagged(t *testing.T) {
 	}
 }
 
-// TestFromEndInASpreadNamespace: records appended after a group was created from the end were never delivered where the shard of their partition heard of
-// the group only later.
+// TestFromEndInASpreadNamespace: records appended after a group was created from the end were never
+// delivered where the shard of their partition heard of the group only later.
 func TestFromEndInASpreadNamespace(t *testing.T) {
 	ctx := context.Background()
 	for name, begin := range map[string]func(s *stream.Store) error{
@@ -309,7 +316,8 @@ func TestFromEndInASpreadNamespace(t *testing.T) {
 	}
 }
 
-// TestLagBeforeShardsKnowTheGroup: partitions of shards that have not heard of the group counted as read to their end.
+// TestLagBeforeShardsKnowTheGroup: partitions of shards that have not heard of the group counted as
+// read to their end.
 func TestLagBeforeShardsKnowTheGroup(t *testing.T) {
 	r, s := wideGroup(t)
 	mid, err := s.Append(t.Context(), "log", text("new"), stream.Partition(wide-1))
@@ -335,7 +343,8 @@ func (d ctxDoor) Query(ctx context.Context, id engine.ShardID, q engine.Query) e
 	return d.Rig.Query(ctx, id, q)
 }
 
-// TestShortestWaitLooks: a wait that is over before anything is known of the namespace still looks once for what is there.
+// TestShortestWaitLooks: a wait that is over before anything is known of the namespace still looks
+// once for what is there.
 func TestShortestWaitLooks(t *testing.T) {
 	r, s := wideGroup(t)
 	must(t, s.Groups("log").Create(t.Context(), "g"))
@@ -349,7 +358,8 @@ func TestShortestWaitLooks(t *testing.T) {
 	}
 }
 
-// TestLateCommandForADeletedGroup: a command that was under way when its group was deleted brought it back in the shards that had removed it already.
+// TestLateCommandForADeletedGroup: a command that was under way when its group was deleted brought
+// it back in the shards that had removed it already.
 func TestLateCommandForADeletedGroup(t *testing.T) {
 	for p := range wide {
 		r, s := wideGroup(t)

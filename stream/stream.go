@@ -66,7 +66,8 @@ type Appended struct {
 	Duplicate bool // it had been appended before, see Dedup
 }
 
-// Store holds the streams of one namespace. It is cheap to make, safe for concurrent use and needs no Close.
+// Store holds the streams of one namespace. It is cheap to make, safe for concurrent use and needs
+// no Close.
 type Store struct{ scope engine.Scope }
 
 // Namespace returns the namespace of the store.
@@ -74,14 +75,16 @@ func (s *Store) Namespace() string { return s.scope.Namespace() }
 
 // Create makes a stream. A first append makes one too, with one partition and no retention.
 //
-// Options: Partitions, MaxAge, MaxLen, MaxBytes. Errors: ErrExists; ErrInvalid for a name that is not 1-255 bytes of UTF-8 without control characters,
-// for partitions that are not 1-1024, and for a retention that is not positive.
+// Options: Partitions, MaxAge, MaxLen, MaxBytes. Errors: ErrExists; ErrInvalid for a name that is
+// not 1-255 bytes of UTF-8 without control characters, for partitions that are not 1-1024, and for
+// a retention that is not positive.
 func (s *Store) Create(ctx context.Context, name string, opts ...CreateOption) error {
 	_, err := s.propose(ctx, engine.OpOf(CreateOp(name, opts...)))
 	return err
 }
 
-// SetRetention changes how long the stream keeps its records; what is beyond goes soon. The zero Retention keeps them all.
+// SetRetention changes how long the stream keeps its records; what is beyond goes soon. The zero
+// Retention keeps them all.
 //
 // Errors: ErrNotFound; ErrInvalid for a negative bound.
 func (s *Store) SetRetention(ctx context.Context, name string, r Retention) error {
@@ -89,11 +92,14 @@ func (s *Store) SetRetention(ctx context.Context, name string, r Retention) erro
 	return err
 }
 
-// Append adds a message to the end of a stream, which it creates if there is none. The partition is the one asked for, else that of the
-// message's key, else one after the other. When Append returns nil, the record is committed (see floe.Config.Durability) and visible to every
-// reader. After a ctx error or ErrUnknownOutcome it may or may not have been appended: an append with Dedup can be repeated.
+// Append adds a message to the end of a stream, which it creates if there is none. The partition is
+// the one asked for, else that of the message's key, else one after the other. When Append returns
+// nil, the record is committed (see floe.Config.Durability) and visible to every reader. After a
+// ctx error or ErrUnknownOutcome it may or may not have been appended: an append with Dedup can be
+// repeated.
 //
-// Options: Partition, Dedup, IfLastID. Errors: *ConflictError; ErrInvalid for a message beyond the limits or a partition that there is not.
+// Options: Partition, Dedup, IfLastID. Errors: *ConflictError; ErrInvalid for a message beyond the
+// limits or a partition that there is not.
 func (s *Store) Append(ctx context.Context, name string, msg Message, opts ...AppendOption) (Appended, error) {
 	all, err := s.AppendMany(ctx, name, []Message{msg}, opts...)
 	if err != nil {
@@ -102,8 +108,9 @@ func (s *Store) Append(ctx context.Context, name string, msg Message, opts ...Ap
 	return all[0], nil
 }
 
-// AppendMany is Append for several messages; those without a key share a partition. All of them are appended or none, except in a spread
-// namespace, where that holds for each partition: if some fail, the error comes with the result, in which those have no ID.
+// AppendMany is Append for several messages; those without a key share a partition. All of them are
+// appended or none, except in a spread namespace, where that holds for each partition: if some
+// fail, the error comes with the result, in which those have no ID.
 func (s *Store) AppendMany(ctx context.Context, name string, msgs []Message, opts ...AppendOption) ([]Appended, error) {
 	op := appendOp(name, msgs, appendOptionsOf(opts), nil)
 	if spread, err := s.scattered(ctx, name); err != nil {
@@ -118,9 +125,11 @@ func (s *Store) AppendMany(ctx context.Context, name string, msgs []Message, opt
 	return out.([]Appended), nil
 }
 
-// Trim removes records from the front of every partition and returns how many: those beyond the newest ones that MaxLen names, for each partition, those
-// beyond the newest bytes that MaxBytes names, those older than MaxAge, or those before an ID (Before). Of several bounds one
-// counts: MaxLen before MaxBytes before MaxAge before Before. Consumer groups that have not had the records go on behind them. With DryRun nothing is removed.
+// Trim removes records from the front of every partition and returns how many: those beyond the
+// newest ones that MaxLen names, for each partition, those beyond the newest bytes that MaxBytes
+// names, those older than MaxAge, or those before an ID (Before). Of several bounds one counts:
+// MaxLen before MaxBytes before MaxAge before Before. Consumer groups that have not had the records
+// go on behind them. With DryRun nothing is removed.
 //
 // Errors: ErrNotFound; ErrInvalid without a bound.
 func (s *Store) Trim(ctx context.Context, name string, opts ...TrimOption) (removed int64, err error) {
@@ -139,7 +148,8 @@ func (s *Store) Trim(ctx context.Context, name string, opts ...TrimOption) (remo
 	return removed, nil
 }
 
-// Delete removes a stream with its consumer groups. Errors: ErrNotFound; *ConflictError if it holds records and Force is not given.
+// Delete removes a stream with its consumer groups. Errors: ErrNotFound; *ConflictError if it holds
+// records and Force is not given.
 func (s *Store) Delete(ctx context.Context, name string, opts ...DeleteOption) error {
 	o := deleteOptionsOf(opts)
 	if o.err != nil {
@@ -192,7 +202,8 @@ func (s *Store) propose(ctx context.Context, op engine.Op) (any, error) {
 	return engine.Propose(ctx, &s.scope, op, decode)
 }
 
-// partitionOf returns the partition of a message: asked is one more than the one asked for, 0 if none is.
+// partitionOf returns the partition of a message: asked is one more than the one asked for, 0 if
+// none is.
 func partitionOf[K string | []byte](key K, asked, unkeyed, partitions int) int {
 	switch {
 	case asked > 0:

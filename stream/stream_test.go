@@ -329,7 +329,8 @@ func TestSpread(t *testing.T) {
 	wantRead(t, s, "log", "new")
 }
 
-// TestTrimToBytesKeepsTheNewest: a record that alone is more than the bound stays, as with the retention, unless nothing is to stay.
+// TestTrimToBytesKeepsTheNewest: a record that alone is more than the bound stays, as with the
+// retention, unless nothing is to stay.
 func TestTrimToBytesKeepsTheNewest(t *testing.T) {
 	_, s := newStore(t)
 	for _, size := range []int{1000, 50_000} {
@@ -341,7 +342,8 @@ func TestTrimToBytesKeepsTheNewest(t *testing.T) {
 		want    int64
 	}{
 		{[]stream.TrimOption{stream.MaxBytes(100), stream.DryRun()}, 1}, {[]stream.TrimOption{stream.MaxBytes(1)}, 1},
-		{[]stream.TrimOption{stream.MaxBytes(100)}, 0}, {[]stream.TrimOption{stream.MaxBytes(0), stream.DryRun()}, 1}, {[]stream.TrimOption{stream.MaxBytes(0)}, 1},
+		{[]stream.TrimOption{stream.MaxBytes(100)}, 0}, {[]stream.TrimOption{stream.MaxBytes(0), stream.DryRun()},
+			1}, {[]stream.TrimOption{stream.MaxBytes(0)}, 1},
 	} {
 		if n, err := s.Trim(t.Context(), "s", c.options...); err != nil || n != c.want {
 			t.Errorf("Trim removes %d, %v, want %d", n, err, c.want)

@@ -1,6 +1,7 @@
 package stream
 
-// rewind moves from, which is at the ends of the partitions, back by as many records as are wanted, the last ones that are not behind the end.
+// rewind moves from, which is at the ends of the partitions, back by as many records as are wanted,
+// the last ones that are not behind the end.
 func (q *readQuery) rewind(w *view, parts []partition) error {
 	heads := make([]head, 0, len(q.from))
 	for i := range q.from {
@@ -35,7 +36,8 @@ func (q *readQuery) rewind(w *view, parts []partition) error {
 	return nil
 }
 
-// head goes through a partition from its end to its beginning. It holds no messages: there may be many partitions full of them.
+// head goes through a partition from its end to its beginning. It holds no messages: there may be
+// many partitions full of them.
 type head struct {
 	at    *position
 	part  *partition

@@ -24,7 +24,8 @@ func entries(t testing.TB, node *floe.Node) (n uint64) {
 	return n
 }
 
-// TestEmptyPollsOfGroupsWriteNothing: each look of a consumer for records was an entry, in a spread namespace one in each shard.
+// TestEmptyPollsOfGroupsWriteNothing: each look of a consumer for records was an entry, in a spread
+// namespace one in each shard.
 func TestEmptyPollsOfGroupsWriteNothing(t *testing.T) {
 	node, err := floe.Open(floe.Config{Shards: 3, Listen: "127.0.0.1:0"})
 	must(t, err)
@@ -62,7 +63,8 @@ func TestEmptyPollsOfGroupsWriteNothing(t *testing.T) {
 	}
 }
 
-// TestRareEmptyPollsWriteNothing: nor does one that polls now and then, not in a spread namespace either, and it stays a member.
+// TestRareEmptyPollsWriteNothing: nor does one that polls now and then, not in a spread namespace
+// either, and it stays a member.
 func TestRareEmptyPollsWriteNothing(t *testing.T) {
 	inNodes(t, func(t *testing.T, node *floe.Node, s *stream.Store, mode stream.Mode) {
 		before := uint64(0)
@@ -105,11 +107,12 @@ func startWaiter(t *testing.T, s *stream.Store, name string, opts ...stream.Grou
 	return w
 }
 
-// idleTime is many times the ack timeout of those who wait. Each second of it has the ticks of three shards, which take a processor's time though
-// nobody's clock.
+// idleTime is many times the ack timeout of those who wait. Each second of it has the ticks of
+// three shards, which take a processor's time though nobody's clock.
 const idleTime = 5 * time.Minute
 
-// inNodes runs a test in an ordinary and in a spread namespace, for each mode, with a stream of several partitions.
+// inNodes runs a test in an ordinary and in a spread namespace, for each mode, with a stream of
+// several partitions.
 func inNodes(t *testing.T, test func(t *testing.T, node *floe.Node, s *stream.Store, mode stream.Mode)) {
 	for _, namespace := range []string{"default", "wide"} {
 		for mode := stream.Shared; mode <= stream.KeyShared; mode++ {
@@ -128,7 +131,8 @@ func inNodes(t *testing.T, test func(t *testing.T, node *floe.Node, s *stream.St
 	}
 }
 
-// TestIdleConsumersOfGroupsWriteNothing: a consumer that waited wrote an entry in each half of the ack timeout, so as to count as there.
+// TestIdleConsumersOfGroupsWriteNothing: a consumer that waited wrote an entry in each half of the
+// ack timeout, so as to count as there.
 func TestIdleConsumersOfGroupsWriteNothing(t *testing.T) {
 	inNodes(t, func(t *testing.T, node *floe.Node, s *stream.Store, mode stream.Mode) {
 		var all []*waiter
@@ -167,7 +171,8 @@ func firstOf(all []*waiter) <-chan []stream.Delivery {
 	return c
 }
 
-// TestAWaitingConsumerThatIsLostIsMissed: one that has gone while it waited leaves its place to others, and the group after a time.
+// TestAWaitingConsumerThatIsLostIsMissed: one that has gone while it waited leaves its place to
+// others, and the group after a time.
 func TestAWaitingConsumerThatIsLostIsMissed(t *testing.T) {
 	inNodes(t, func(t *testing.T, _ *floe.Node, s *stream.Store, mode stream.Mode) {
 		opts := []stream.GroupReadOption{stream.InMode(mode), stream.AckTimeout(10 * time.Second)}
@@ -199,7 +204,8 @@ func TestAWaitingConsumerThatIsLostIsMissed(t *testing.T) {
 	})
 }
 
-// TestReadGroupWaitsForItsStream: waiting for a stream, or a namespace, that there is not asked for it over and over.
+// TestReadGroupWaitsForItsStream: waiting for a stream, or a namespace, that there is not asked for
+// it over and over.
 func TestReadGroupWaitsForItsStream(t *testing.T) {
 	for _, namespace := range []string{"default", "wide", "later", "later and wide"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -230,8 +236,8 @@ func TestReadGroupWaitsForItsStream(t *testing.T) {
 	}
 }
 
-// TestReadGroupWhoseGroupGoes: a consumer that waited created its group again when that was deleted, or, in a spread namespace, slept on when the group was
-// there again.
+// TestReadGroupWhoseGroupGoes: a consumer that waited created its group again when that was
+// deleted, or, in a spread namespace, slept on when the group was there again.
 func TestReadGroupWhoseGroupGoes(t *testing.T) {
 	inNodes(t, func(t *testing.T, node *floe.Node, s *stream.Store, mode stream.Mode) {
 		ctx := t.Context()
@@ -266,8 +272,9 @@ func TestReadGroupWhoseGroupGoes(t *testing.T) {
 				}
 			}
 			for what, again := range map[string][]floe.Op{
-				"the group":  {stream.DeleteGroupOp(name, "g"), stream.CreateGroupOp(name, "g", stream.InMode(mode))},
-				"the stream": {stream.DeleteOp(name, stream.Force()), stream.CreateOp(name, stream.Partitions(5)), stream.CreateGroupOp(name, "g", stream.InMode(mode))},
+				"the group": {stream.DeleteGroupOp(name, "g"), stream.CreateGroupOp(name, "g", stream.InMode(mode))},
+				"the stream": {stream.DeleteOp(name, stream.Force()), stream.CreateOp(name, stream.Partitions(5)),
+					stream.CreateGroupOp(name, "g", stream.InMode(mode))},
 			} {
 				ended := wait()
 				_, err := node.Txn(s.Namespace()).Do(again...).Commit(ctx)
@@ -292,7 +299,8 @@ func TestReadGroupWhoseGroupGoes(t *testing.T) {
 	})
 }
 
-// TestReadGroupFromTheEndOfAStreamToCome: what a stream holds that was waited for is new, also to a group that begins at its end.
+// TestReadGroupFromTheEndOfAStreamToCome: what a stream holds that was waited for is new, also to a
+// group that begins at its end.
 func TestReadGroupFromTheEndOfAStreamToCome(t *testing.T) {
 	inBubbles(t, func(t *testing.T, _ *floe.Node, s *stream.Store) {
 		w := startWaiter(t, s, "c", stream.FromEnd())
@@ -317,8 +325,10 @@ func TestReadGroupFromTheEndOfAStreamToCome(t *testing.T) {
 	})
 }
 
-// TestReadGroupTogether: readers that wait in a spread namespace all get their records at once when several arrive in two shards. One reader used to be woken for both shards and
-// read from one; nobody was woken for the record in the other shard for up to a second, and then only one reader a second.
+// TestReadGroupTogether: readers that wait in a spread namespace all get their records at once when
+// several arrive in two shards. One reader used to be woken for both shards and read from one;
+// nobody was woken for the record in the other shard for up to a second, and then only one reader a
+// second.
 func TestReadGroupTogether(t *testing.T) {
 	t.Run("two", func(t *testing.T) { testReadGroupTogether(t, 2, 100) })
 	t.Run("many", func(t *testing.T) { testReadGroupTogether(t, 60, 5) })

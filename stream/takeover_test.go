@@ -27,7 +27,8 @@ func wideGroup(t *testing.T) (*machinetest.Rig, *stream.Store) {
 	return r, s
 }
 
-// readAll reads until nothing comes, and returns how often each partition's record was delivered, as which attempt.
+// readAll reads until nothing comes, and returns how often each partition's record was delivered,
+// as which attempt.
 func readAll(c consumer) (attempts [wide]int) {
 	c.t.Helper()
 	for {
@@ -44,8 +45,10 @@ func readAll(c consumer) (attempts [wide]int) {
 	}
 }
 
-// TestTakeoverInASpreadNamespace: another consumer takes an exclusive group over whose partitions are in several shards, from one who is silent. All shards hear
-// of it, at once or when the new one asks there first; it gets all that the old one had, and that one no more, wherever it asks, and its words come too late.
+// TestTakeoverInASpreadNamespace: another consumer takes an exclusive group over whose partitions
+// are in several shards, from one who is silent. All shards hear of it, at once or when the new one
+// asks there first; it gets all that the old one had, and that one no more, wherever it asks, and
+// its words come too late.
 func TestTakeoverInASpreadNamespace(t *testing.T) {
 	for _, hold := range []bool{false, true} {
 		t.Run(fmt.Sprint("hold=", hold), func(t *testing.T) {
@@ -114,8 +117,9 @@ func (d *failingDoor) Take(ctx context.Context, shard engine.ShardID, t engine.T
 	return result, err
 }
 
-// TestALaterShardWithAnUnknownOutcome: a read of a group in several shards, where one does not tell what it gave, comes with the records of the others and
-// says so: with acknowledgement they come back, and without it is known that some are lost. A refusal that is definite loses nothing.
+// TestALaterShardWithAnUnknownOutcome: a read of a group in several shards, where one does not tell
+// what it gave, comes with the records of the others and says so: with acknowledgement they come
+// back, and without it is known that some are lost. A refusal that is definite loses nothing.
 func TestALaterShardWithAnUnknownOutcome(t *testing.T) {
 	for _, c := range []struct {
 		err   error

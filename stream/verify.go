@@ -13,11 +13,13 @@ import (
 
 var _ engine.Verifier = (*machine)(nil)
 
-// Verify checks that all rows of the machine fit together, and what it remembers of them: see the comment on rows for what they are.
+// Verify checks that all rows of the machine fit together, and what it remembers of them: see the
+// comment on rows for what they are.
 func (m *machine) Verify(a *engine.Audit) error {
 	v := &verifier{Audit: a, names: a.Names()}
 	v.counted = make([]int64, len(v.names))
-	for _, step := range []func() error{v.unknownRows, v.streams, v.orphans, v.timers, v.verifyPushes, func() error { return v.memory(m) }, func() error { return v.groupMemory(m) }} {
+	for _, step := range []func() error{v.unknownRows, v.streams, v.orphans, v.timers, v.verifyPushes, func() error { return v.memory(m) },
+		func() error { return v.groupMemory(m) }} {
 		if err := step(); err != nil {
 			return err
 		}
@@ -30,7 +32,8 @@ func (m *machine) Verify(a *engine.Audit) error {
 	return nil
 }
 
-// verifier walks over the streams, and over the rows of each. What it keeps is that of one stream, and a part of the gens.
+// verifier walks over the streams, and over the rows of each. What it keeps is that of one stream,
+// and a part of the gens.
 type verifier struct {
 	*engine.Audit
 	names   []string
@@ -75,7 +78,8 @@ func (v *verifier) streams() error {
 	})
 }
 
-// timers checks that every timer has a reason. That of a producer may be left from a stream that was deleted.
+// timers checks that every timer has a reason. That of a producer may be left from a stream that
+// was deleted.
 func (v *verifier) timers() error {
 	return v.Timers(func(due int64, ns uint32, token []byte) error {
 		switch {
@@ -106,7 +110,8 @@ func (v *verifier) timers() error {
 	})
 }
 
-// orphans reports rows whose gen is that of no stream. It looks for the gens of rows, many at once, among those of the streams.
+// orphans reports rows whose gen is that of no stream. It looks for the gens of rows, many at once,
+// among those of the streams.
 func (v *verifier) orphans() error {
 	for _, kind := range genKinds {
 		for from := []byte{kind}; from != nil; {
@@ -139,7 +144,8 @@ func (v *verifier) orphans() error {
 // maxGens bounds the gens in memory, about 40 bytes each.
 const maxGens = 1 << 18
 
-// gens adds the gens of the rows of a kind from a key on, and returns from which one there may be more, nil if there are none.
+// gens adds the gens of the rows of a kind from a key on, and returns from which one there may be
+// more, nil if there are none.
 func (v *verifier) gens(kind byte, from []byte, gens map[uint64]int) ([]byte, error) {
 	for len(gens) < maxGens {
 		it, err := v.Iter(from, []byte{kind + 1})
@@ -195,7 +201,8 @@ func (v *verifier) memory(m *machine) error {
 			return err
 		}
 		if !slices.Equal(st.subscriptions, remembered.subscriptions) {
-			v.Reportf("stream: namespace %s, stream %q: memory has pushes %q, the rows %q", v.name(at.ns), at.name, remembered.subscriptions, st.subscriptions)
+			v.Reportf("stream: namespace %s, stream %q: memory has pushes %q, the rows %q", v.name(at.ns), at.name,
+				remembered.subscriptions, st.subscriptions)
 		}
 		if !slices.Equal(st.parts, remembered.parts) || st.newest != remembered.newest || st.turn != remembered.turn {
 			v.Reportf("stream: namespace %s, stream %q: memory has other partitions than the rows", v.name(at.ns), at.name)

@@ -13,7 +13,8 @@ import (
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
-// newFilledRig has streams that were trimmed, that forget by age and by length, of one and of several partitions, deleted ones and producers.
+// newFilledRig has streams that were trimmed, that forget by age and by length, of one and of
+// several partitions, deleted ones and producers.
 func newFilledRig(t *testing.T) *machinetest.Rig {
 	t.Helper()
 	r := machinetest.New(t, 1, table())
@@ -139,72 +140,109 @@ func TestVerifyReports(t *testing.T) {
 		tamper func(w tamperer)
 		want   string
 	}{
-		"lost stream":            {func(w tamperer) { w.delete(streamKey(nil, 0, "empty")) }, `namespace "n": its row counts 3 streams, there are 2`},
-		"stream of nobody":       {func(w tamperer) { w.set(streamKey(nil, 0, "new"), w.get(2, streamKey(nil, 0, "empty"))) }, `its row counts 3 streams, there are 4`},
-		"lost stream with rows":  {func(w tamperer) { w.delete(streamKey(nil, 0, "short")) }, "belong to 0 streams"},
-		"stream twice":           {func(w tamperer) { w.set(streamKey(nil, 0, "twin"), w.get(2, streamKey(nil, 0, "short"))) }, "belong to 2 streams"},
-		"stream of no namespace": {func(w tamperer) { w.set(streamKey(nil, 9, "x"), w.get(2, streamKey(nil, 0, "empty"))) }, `namespace 9, stream "x": the shard has 2 namespaces`},
-		"stream without a name":  {func(w tamperer) { w.set(streamKey(nil, 0, ""), w.get(2, streamKey(nil, 0, "empty"))) }, "has no name"},
-		"bad name":               {func(w tamperer) { w.set(streamKey(nil, 0, "a\n"), w.get(2, streamKey(nil, 0, "empty"))) }, "control character"},
-		"garbage for a stream":   {func(w tamperer) { w.set(streamKey(nil, 0, "log"), []byte("garbage")) }, `stream "log": stream row`},
-		"deleted at home":        {func(w tamperer) { w.stream("empty", func(h *header) { *h = header{spec: spec{id: h.id}} }) }, "is said to be deleted"},
-		"no id":                  {func(w tamperer) { w.stream("empty", func(h *header) { h.id = 0 }) }, "has no id"},
-		"another id":             {func(w tamperer) { w.stream("empty", func(h *header) { h.id++ }) }, "and has id"},
-		"made ahead":             {func(w tamperer) { w.stream("empty", func(h *header) { h.gen = 1 << 40 }) }, "was made at LSN 1099511627776"},
-		"made later":             {func(w tamperer) { w.stream("empty", func(h *header) { h.createdAt = 1 << 60 }) }, "after all there is"},
-		"fewer partitions":       {func(w tamperer) { w.stream("log", func(h *header) { h.partitions = 2 }) }, "is of none of its 2 partitions"},
-		"too long":               {func(w tamperer) { w.stream("short", func(h *header) { h.policy.maxLen = 4 }) }, "holds 5 records, more than 4"},
-		"too many bytes":         {func(w tamperer) { w.stream("short", func(h *header) { h.policy.maxBytes = 8 }) }, "bytes, more than 8"},
+		"lost stream": {func(w tamperer) { w.delete(streamKey(nil, 0, "empty")) },
+			`namespace "n": its row counts 3 streams, there are 2`},
+		"stream of nobody": {func(w tamperer) { w.set(streamKey(nil, 0, "new"), w.get(2, streamKey(nil, 0, "empty"))) },
+			`its row counts 3 streams, there are 4`},
+		"lost stream with rows": {func(w tamperer) { w.delete(streamKey(nil, 0, "short")) }, "belong to 0 streams"},
+		"stream twice": {func(w tamperer) { w.set(streamKey(nil, 0, "twin"), w.get(2, streamKey(nil, 0, "short"))) },
+			"belong to 2 streams"},
+		"stream of no namespace": {func(w tamperer) { w.set(streamKey(nil, 9, "x"), w.get(2, streamKey(nil, 0, "empty"))) },
+			`namespace 9, stream "x": the shard has 2 namespaces`},
+		"stream without a name": {func(w tamperer) { w.set(streamKey(nil, 0, ""), w.get(2, streamKey(nil, 0, "empty"))) }, "has no name"},
+		"bad name": {func(w tamperer) { w.set(streamKey(nil, 0, "a\n"), w.get(2, streamKey(nil, 0, "empty"))) },
+			"control character"},
+		"garbage for a stream": {func(w tamperer) { w.set(streamKey(nil, 0, "log"), []byte("garbage")) }, `stream "log": stream row`},
+		"deleted at home": {func(w tamperer) { w.stream("empty", func(h *header) { *h = header{spec: spec{id: h.id}} }) },
+			"is said to be deleted"},
+		"no id":      {func(w tamperer) { w.stream("empty", func(h *header) { h.id = 0 }) }, "has no id"},
+		"another id": {func(w tamperer) { w.stream("empty", func(h *header) { h.id++ }) }, "and has id"},
+		"made ahead": {func(w tamperer) { w.stream("empty", func(h *header) { h.gen = 1 << 40 }) },
+			"was made at LSN 1099511627776"},
+		"made later": {func(w tamperer) { w.stream("empty", func(h *header) { h.createdAt = 1 << 60 }) }, "after all there is"},
+		"fewer partitions": {func(w tamperer) { w.stream("log", func(h *header) { h.partitions = 2 }) },
+			"is of none of its 2 partitions"},
+		"too long": {func(w tamperer) { w.stream("short", func(h *header) { h.policy.maxLen = 4 }) },
+			"holds 5 records, more than 4"},
+		"too many bytes": {func(w tamperer) { w.stream("short", func(h *header) { h.policy.maxBytes = 8 }) }, "bytes, more than 8"},
 		"a left row": {func(w tamperer) {
 			w.set(streamKey(nil, 0, "gone"), (&header{spec: spec{id: 1}, gen: 1, timer: 5}).encode(nil))
 		}, "is said to be deleted"},
-		"dropped at home":        {func(w tamperer) { w.stream("log", func(h *header) { h.dropped = 1 }) }, "knows of groups dropped at LSN 1"},
-		"timer not set":          {func(w tamperer) { w.stream("log", func(h *header) { h.timer = 0 }) }, "no timer is set"},
-		"timer of another time":  {func(w tamperer) { w.stream("log", func(h *header) { h.timer++ }) }, "has no timer at"},
-		"timer unknown":          {func(w tamperer) { w.stream("log", func(h *header) { h.timer++ }) }, "that it does not know"},
-		"timer for nothing":      {func(w tamperer) { w.stream("log", func(h *header) { h.policy.maxAge = 0 }) }, "and keeps all records"},
-		"timer lost":             {func(w tamperer) { w.dropTimer("log") }, `stream "log": has no timer at`},
-		"timer of no stream":     {func(w tamperer) { w.setTimer("r\x00\x00\x00\x00\x00\x00\x00\x01nobody") }, `stream "nobody": a timer is set`},
-		"timer of no meaning":    {func(w tamperer) { w.setTimer("?") }, `timer with token "?", which means nothing`},
-		"second producer timer":  {func(w tamperer) { w.setTimer(string(producerToken(w.header("short").gen, "p"))) }, `that producer "p" does not know`},
+		"dropped at home": {func(w tamperer) { w.stream("log", func(h *header) { h.dropped = 1 }) },
+			"knows of groups dropped at LSN 1"},
+		"timer not set":         {func(w tamperer) { w.stream("log", func(h *header) { h.timer = 0 }) }, "no timer is set"},
+		"timer of another time": {func(w tamperer) { w.stream("log", func(h *header) { h.timer++ }) }, "has no timer at"},
+		"timer unknown":         {func(w tamperer) { w.stream("log", func(h *header) { h.timer++ }) }, "that it does not know"},
+		"timer for nothing":     {func(w tamperer) { w.stream("log", func(h *header) { h.policy.maxAge = 0 }) }, "and keeps all records"},
+		"timer lost":            {func(w tamperer) { w.dropTimer("log") }, `stream "log": has no timer at`},
+		"timer of no stream": {func(w tamperer) { w.setTimer("r\x00\x00\x00\x00\x00\x00\x00\x01nobody") },
+			`stream "nobody": a timer is set`},
+		"timer of no meaning": {func(w tamperer) { w.setTimer("?") }, `timer with token "?", which means nothing`},
+		"second producer timer": {func(w tamperer) { w.setTimer(string(producerToken(w.header("short").gen, "p"))) },
+			`that producer "p" does not know`},
 		"producer without timer": {func(w tamperer) { w.dropTimer("p") }, `producer "p" has no timer`},
 		"producer ahead":         {func(w tamperer) { w.producer(func(p *producerRow) { p.used = 1 << 60 }) }, `producer "p" appended at`},
-		"producer out of order":  {func(w tamperer) { w.producer(func(p *producerRow) { p.appends[1].sequence = 99 }) }, "sequence number 99 comes before 8"},
+		"producer out of order": {func(w tamperer) { w.producer(func(p *producerRow) { p.appends[1].sequence = 99 }) },
+			"sequence number 99 comes before 8"},
 		"producer of no record": {func(w tamperer) {
 			w.producer(func(p *producerRow) { p.appends[0].result = encodeAppended(&[]Appended{{Offset: 10, LSN: 1}}) })
 		}, "there can be no record"},
-		"producer's result":       {func(w tamperer) { w.producer(func(p *producerRow) { p.appends[0].result = []byte{1} }) }, `producer "p", sequence number 8`},
-		"garbage for a producer":  {func(w tamperer) { w.set(producerKey(nil, w.header("short").gen, "q"), []byte{1}) }, `producer "q": stream producer row`},
-		"lost partition":          {func(w tamperer) { w.delete(partKey(nil, w.header("log").gen, 1)) }, "of partition 1, which has no row"},
-		"garbage for a partition": {func(w tamperer) { w.set(partKey(nil, w.header("log").gen, 1), []byte{9}) }, "partition 1: stream partition row"},
-		"empty partition":         {func(w tamperer) { w.set(partKey(nil, w.header("empty").gen, 1), noPartition.encode(nil)) }, "partition 1 has had no record"},
-		"partition ends early":    {func(w tamperer) { w.partition("log", func(p *partition) { p.last-- }) }, "has a record at offset 10 of partition 0, which holds 3 to 9"},
-		"partition ends late":     {func(w tamperer) { w.partition("log", func(p *partition) { p.last++ }) }, "ends at offset 10, its row says 11"},
-		"partition's last id":     {func(w tamperer) { w.partition("log", func(p *partition) { p.lastID.Millis++ }) }, "partition 0 ends with id"},
-		"partition's bytes":       {func(w tamperer) { w.partition("log", func(p *partition) { p.bytes++ }) }, "partition 0 ends after 140 bytes, its row says 141"},
-		"partition kept":          {func(w tamperer) { w.partition("log", func(p *partition) { p.kept-- }) }, "the record at offset 2 of partition 0 is missing"},
-		"partition's edge":        {func(w tamperer) { w.partition("log", func(p *partition) { p.edge = ID{} }) }, "the rows before offset 3 end with id 0-0"},
-		"lost record":             {func(w tamperer) { w.delete(w.record("log", 5)) }, "the record at offset 5 of partition 0 is missing"},
-		"lost last record":        {func(w tamperer) { w.delete(w.record("log", 10)) }, "ends at offset 9, its row says 10"},
-		"lost removed record":     {func(w tamperer) { w.delete(w.record("short", 2)) }, "the record at offset 2 of partition 0 is missing"},
-		"record too much":         {func(w tamperer) { w.set(w.record("log", 11), w.get(2, w.record("log", 10))) }, "has a record at offset 11 of partition 0"},
-		"garbage for a record":    {func(w tamperer) { w.set(w.record("log", 5), []byte{0x80}) }, "offset 5 of partition 0: stream record row"},
-		"cut message":             {func(w tamperer) { w.change("log", 5, func(s *stored) { s.message = s.message[:5] }) }, "offset 5 of partition 0: stream record row"},
-		"id goes back":            {func(w tamperer) { w.change("log", 5, func(s *stored) { s.id.Millis -= 9 }) }, "offset 5 of partition 0 has id"},
-		"id of another partition": {func(w tamperer) { w.change("log", 5, func(s *stored) { s.id.Seq++ }) }, "offset 5 of partition 0 has id"},
-		"id ahead":                {func(w tamperer) { w.change("log", 10, func(s *stored) { s.id.Millis = 1 << 60 }) }, "after all there is"},
-		"LSN goes back":           {func(w tamperer) { w.change("log", 5, func(s *stored) { s.lsn = 1 }) }, "offset 5 of partition 0 has LSN 1"},
-		"bytes before":            {func(w tamperer) { w.change("log", 5, func(s *stored) { s.before++ }) }, "offset 5 of partition 0 follows 56 bytes, and says 57"},
-		"shorter message":         {func(w tamperer) { w.change("log", 5, func(s *stored) { s.message = s.message[:8] }) }, "offset 6 of partition 0 follows"},
-		"short record key":        {func(w tamperer) { w.set(w.record("log", 5)[:15], []byte{1}) }, "is no record"},
-		"records of nobody":       {func(w tamperer) { w.set(recordKey(nil, 1<<50, 0, 1), []byte{1}) }, "rows r of LSN 1125899906842624 belong to 0 streams"},
-		"partition of nobody":     {func(w tamperer) { w.set(partKey(nil, 1, 0), []byte{1}) }, "rows p of LSN 1 belong to 0 streams"},
-		"producer of nobody":      {func(w tamperer) { w.set(producerKey(nil, math.MaxUint64, "x"), []byte{1}) }, "rows d of LSN 18446744073709551615 belong to 0 streams"},
-		"short key":               {func(w tamperer) { w.set([]byte("p\x00"), []byte{1}) }, "row 7000 is too short"},
-		"unknown kind":            {func(w tamperer) { w.set([]byte("!"), []byte{1}) }, "row 21 is of no known kind"},
-		"unknown kind at last":    {func(w tamperer) { w.set([]byte{0xff}, []byte{1}) }, "row ff is of no known kind"},
-		"memory of a stream":      {func(w tamperer) { w.stream("short", func(h *header) { h.version++ }) }, `stream "short": memory has`},
-		"memory of a partition":   {func(w tamperer) { w.partition("short", func(p *partition) { p.first++ }) }, "memory has other partitions than the rows"},
+		"producer's result": {func(w tamperer) { w.producer(func(p *producerRow) { p.appends[0].result = []byte{1} }) },
+			`producer "p", sequence number 8`},
+		"garbage for a producer": {func(w tamperer) { w.set(producerKey(nil, w.header("short").gen, "q"), []byte{1}) },
+			`producer "q": stream producer row`},
+		"lost partition": {func(w tamperer) { w.delete(partKey(nil, w.header("log").gen, 1)) },
+			"of partition 1, which has no row"},
+		"garbage for a partition": {func(w tamperer) { w.set(partKey(nil, w.header("log").gen, 1), []byte{9}) },
+			"partition 1: stream partition row"},
+		"empty partition": {func(w tamperer) { w.set(partKey(nil, w.header("empty").gen, 1), noPartition.encode(nil)) },
+			"partition 1 has had no record"},
+		"partition ends early": {func(w tamperer) { w.partition("log", func(p *partition) { p.last-- }) },
+			"has a record at offset 10 of partition 0, which holds 3 to 9"},
+		"partition ends late": {func(w tamperer) { w.partition("log", func(p *partition) { p.last++ }) },
+			"ends at offset 10, its row says 11"},
+		"partition's last id": {func(w tamperer) { w.partition("log", func(p *partition) { p.lastID.Millis++ }) },
+			"partition 0 ends with id"},
+		"partition's bytes": {func(w tamperer) { w.partition("log", func(p *partition) { p.bytes++ }) },
+			"partition 0 ends after 140 bytes, its row says 141"},
+		"partition kept": {func(w tamperer) { w.partition("log", func(p *partition) { p.kept-- }) },
+			"the record at offset 2 of partition 0 is missing"},
+		"partition's edge": {func(w tamperer) { w.partition("log", func(p *partition) { p.edge = ID{} }) },
+			"the rows before offset 3 end with id 0-0"},
+		"lost record":      {func(w tamperer) { w.delete(w.record("log", 5)) }, "the record at offset 5 of partition 0 is missing"},
+		"lost last record": {func(w tamperer) { w.delete(w.record("log", 10)) }, "ends at offset 9, its row says 10"},
+		"lost removed record": {func(w tamperer) { w.delete(w.record("short", 2)) },
+			"the record at offset 2 of partition 0 is missing"},
+		"record too much": {func(w tamperer) { w.set(w.record("log", 11), w.get(2, w.record("log", 10))) },
+			"has a record at offset 11 of partition 0"},
+		"garbage for a record": {func(w tamperer) { w.set(w.record("log", 5), []byte{0x80}) },
+			"offset 5 of partition 0: stream record row"},
+		"cut message": {func(w tamperer) { w.change("log", 5, func(s *stored) { s.message = s.message[:5] }) },
+			"offset 5 of partition 0: stream record row"},
+		"id goes back": {func(w tamperer) { w.change("log", 5, func(s *stored) { s.id.Millis -= 9 }) },
+			"offset 5 of partition 0 has id"},
+		"id of another partition": {func(w tamperer) { w.change("log", 5, func(s *stored) { s.id.Seq++ }) },
+			"offset 5 of partition 0 has id"},
+		"id ahead": {func(w tamperer) { w.change("log", 10, func(s *stored) { s.id.Millis = 1 << 60 }) },
+			"after all there is"},
+		"LSN goes back": {func(w tamperer) { w.change("log", 5, func(s *stored) { s.lsn = 1 }) },
+			"offset 5 of partition 0 has LSN 1"},
+		"bytes before": {func(w tamperer) { w.change("log", 5, func(s *stored) { s.before++ }) },
+			"offset 5 of partition 0 follows 56 bytes, and says 57"},
+		"shorter message": {func(w tamperer) { w.change("log", 5, func(s *stored) { s.message = s.message[:8] }) },
+			"offset 6 of partition 0 follows"},
+		"short record key": {func(w tamperer) { w.set(w.record("log", 5)[:15], []byte{1}) }, "is no record"},
+		"records of nobody": {func(w tamperer) { w.set(recordKey(nil, 1<<50, 0, 1), []byte{1}) },
+			"rows r of LSN 1125899906842624 belong to 0 streams"},
+		"partition of nobody": {func(w tamperer) { w.set(partKey(nil, 1, 0), []byte{1}) }, "rows p of LSN 1 belong to 0 streams"},
+		"producer of nobody": {func(w tamperer) { w.set(producerKey(nil, math.MaxUint64, "x"), []byte{1}) },
+			"rows d of LSN 18446744073709551615 belong to 0 streams"},
+		"short key":            {func(w tamperer) { w.set([]byte("p\x00"), []byte{1}) }, "row 7000 is too short"},
+		"unknown kind":         {func(w tamperer) { w.set([]byte("!"), []byte{1}) }, "row 21 is of no known kind"},
+		"unknown kind at last": {func(w tamperer) { w.set([]byte{0xff}, []byte{1}) }, "row ff is of no known kind"},
+		"memory of a stream":   {func(w tamperer) { w.stream("short", func(h *header) { h.version++ }) }, `stream "short": memory has`},
+		"memory of a partition": {func(w tamperer) { w.partition("short", func(p *partition) { p.first++ }) },
+			"memory has other partitions than the rows"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newFilledRig(t)
@@ -216,13 +254,15 @@ func TestVerifyReports(t *testing.T) {
 	}
 }
 
-// TestVerifyReadsAreReported: what damage makes of a read is an error, never a wrong answer, nor a read without end.
+// TestVerifyReadsAreReported: what damage makes of a read is an error, never a wrong answer, nor a
+// read without end.
 func TestVerifyReadsAreReported(t *testing.T) {
 	r := newFilledRig(t)
 	w := tamperer{t, r}
 	w.delete(w.record("log", 5))
 	s := engine.StoreOf[Store](r.Router(), "n", 0)
-	if _, err := s.Read(t.Context(), "log", Partition(0)); err == nil || !strings.Contains(err.Error(), "no row for offset 5 of partition 0") {
+	if _, err := s.Read(t.Context(), "log", Partition(0)); err == nil ||
+		!strings.Contains(err.Error(), "no row for offset 5 of partition 0") {
 		t.Errorf("Read = %v", err)
 	}
 	q := recordsQuery{namespace: "n", stream: "log", maxBytes: maxReadBytes}

@@ -51,7 +51,8 @@ func (s *streamAudit) groups() error {
 // groupAt is where the id of the group is in the keys of its rows.
 const groupAt = partAt
 
-// groupAudit is what is known of a group while its rows are looked at: no more than it has under way, and the keys that are held.
+// groupAudit is what is known of a group while its rows are looked at: no more than it has under
+// way, and the keys that are held.
 type groupAudit struct {
 	*streamAudit
 	groupHeader
@@ -97,15 +98,18 @@ func (g *groupAudit) check() error {
 	g.busy, g.first = make(map[keyAt]bool), make(map[keyAt]keyed)
 	g.waits, g.out = make(map[keyAt]bool), make(map[keyAt]bool)
 	g.counts, g.has = make([]uint64, g.partitions), make(map[string]uint64)
-	if last := uint64(g.Applied.LSN); g.groupHeader.id == 0 || g.groupHeader.id > last || g.membersChangedAt > last || g.announced.at > g.Applied.Stamp {
-		g.problem("was made at LSN %d, has other members since %d and announced what was due at %d; the shard's last LSN is %d, its stamp %d",
+	if last := uint64(g.Applied.LSN); g.groupHeader.id == 0 || g.groupHeader.id > last || g.membersChangedAt > last ||
+		g.announced.at > g.Applied.Stamp {
+		g.problem("was made at LSN %d, has other members since %d and announced what was due at %d; the shard's last LSN is %d, its "+
+			"stamp %d",
 			g.groupHeader.id, g.membersChangedAt, g.announced.at, last, g.Applied.Stamp)
 	}
 	for _, step := range []struct {
 		kind byte
 		row  func(k, value []byte) error
 	}{
-		{rowCursor, g.cursor}, {rowMember, g.member}, {rowBatch, g.batch}, {rowFailure, g.failure}, {rowHeld, g.heldRecord}, {rowKey, g.heldKey}, {rowFree, g.freeKey},
+		{rowCursor, g.cursor}, {rowMember, g.member}, {rowBatch, g.batch}, {rowFailure, g.failure}, {rowHeld, g.heldRecord}, {rowKey,
+			g.heldKey}, {rowFree, g.freeKey},
 	} {
 		prefix := groupPrefix(nil, step.kind, g.gen, g.groupHeader.id)
 		err := g.Scan(prefix, key.PrefixEnd(prefix), func(k, value []byte) error {
@@ -227,7 +231,8 @@ func (g *groupAudit) failure(k, value []byte) error {
 		due = 0
 	}
 	if g.mode == KeyShared {
-		// Rows come in the order of offsets: the first one of a key is the first of those that wait.
+		// Rows come in the order of offsets: the first one of a key is the first of those that
+		// wait.
 		at := keyAt{p, f.hash}
 		if _, had := g.waits[at]; !had {
 			g.waits[at] = announced
@@ -263,7 +268,8 @@ func (g *groupAudit) heldKey(k, value []byte) error {
 	at := keyAt{partitionIn(k), binary.BigEndian.Uint64(k[behindPart:])}
 	of, ok := g.first[at]
 	if of.n != h.n || of.first != h.first || h.n == 0 {
-		g.problem("says that it holds %d records of key %x of partition %d from offset %d, and holds %d from %d", h.n, at.hash, at.partition, h.first, of.n, of.first)
+		g.problem("says that it holds %d records of key %x of partition %d from offset %d, and holds %d from %d", h.n, at.hash,
+			at.partition, h.first, of.n, of.first)
 	}
 	if ok {
 		of.counted = true
@@ -286,7 +292,8 @@ func (g *groupAudit) freeKey(k, value []byte) error {
 	return nil
 }
 
-// keys checks that held keys are counted, and free unless something of them is under way, and the counts.
+// keys checks that held keys are counted, and free unless something of them is under way, and the
+// counts.
 func (g *groupAudit) keys() {
 	for at, of := range g.first {
 		if !of.counted {
@@ -303,7 +310,8 @@ func (g *groupAudit) keys() {
 	}
 }
 
-// announcements checks what the group's row says of records that wait, and of members: those who look for something to take rely on it.
+// announcements checks what the group's row says of records that wait, and of members: those who
+// look for something to take rely on it.
 func (g *groupAudit) announcements() {
 	heads := slotSet{}
 	for at, announced := range g.waits {
@@ -362,7 +370,8 @@ func (v *verifier) groupTimers(due int64, ns uint32, token []byte) error {
 		return err
 	}
 	if g, err := decodeGroup(b); err == nil && g.id == id && g.timer != due {
-		v.Reportf("stream: namespace %s, stream %q: consumer group %q has a timer at %d that it does not know", v.name(ns), name, group, due)
+		v.Reportf("stream: namespace %s, stream %q: consumer group %q has a timer at %d that it does not know", v.name(ns), name, group,
+			due)
 	}
 	return nil
 }
@@ -385,7 +394,8 @@ func (v *verifier) groupMemory(m *machine) error {
 			continue // likewise
 		}
 		if h != g.groupHeader {
-			v.Reportf("stream: namespace %s, stream %q: of consumer group %q memory has %+v, its row %+v", v.name(at.ns), at.name, at.group, g.groupHeader, h)
+			v.Reportf("stream: namespace %s, stream %q: of consumer group %q memory has %+v, its row %+v", v.name(at.ns), at.name, at.group,
+				g.groupHeader, h)
 		}
 		if err := v.compareGroup(g); err != nil {
 			return err
@@ -468,12 +478,14 @@ func (v *verifier) compareMembers(g *group) error {
 		return err
 	}
 	if !maps.Equal(g.members, stored) || g.ending != ending {
-		v.Reportf("stream: consumer group %q: of members memory has %+v, %d of them ending, the rows %+v", g.group, g.members, g.ending, stored)
+		v.Reportf("stream: consumer group %q: of members memory has %+v, %d of them ending, the rows %+v", g.group, g.members, g.ending,
+			stored)
 	}
 	return nil
 }
 
-// compareKeys checks what memory says of keys that are busy or free: no more and no less than what follows from the rows.
+// compareKeys checks what memory says of keys that are busy or free: no more and no less than what
+// follows from the rows.
 func (v *verifier) compareKeys(g *group) error {
 	for p := range g.parts {
 		part := &g.parts[p]
@@ -488,7 +500,8 @@ func (v *verifier) compareKeys(g *group) error {
 						continue
 					}
 				}
-				v.Reportf("stream: consumer group %q: in memory offset %d of partition %d of key %x is with a consumer", g.group, o, p, hash)
+				v.Reportf("stream: consumer group %q: in memory offset %d of partition %d of key %x is with a consumer", g.group, o, p,
+					hash)
 			}
 			for _, o := range k.failed {
 				if f := part.failed[o]; f == nil || f.hash != hash {

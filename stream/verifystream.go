@@ -172,7 +172,8 @@ func (r *recordAudit) row(partition int, offset uint64, value []byte) {
 	case offset == part.first && offset < part.last && r.policy.maxBytes > 0 && part.bytes-rec.before > r.policy.maxBytes:
 		r.problem("partition %d holds %d bytes, more than %d", partition, part.bytes-rec.before, r.policy.maxBytes)
 	case rec.lsn == 0 || rec.lsn < r.lsn || rec.lsn > uint64(last.LSN):
-		r.problem("offset %d of partition %d has LSN %d, behind %d; the shard's last one is %d", offset, partition, rec.lsn, r.lsn, last.LSN)
+		r.problem("offset %d of partition %d has LSN %d, behind %d; the shard's last one is %d", offset, partition, rec.lsn, r.lsn,
+			last.LSN)
 	case r.counted && rec.before != r.bytes:
 		r.problem("offset %d of partition %d follows %d bytes, and says %d", offset, partition, r.bytes, rec.before)
 	default:
@@ -220,7 +221,8 @@ func (s *streamAudit) appended(producer string, a producerAppend) {
 		return
 	}
 	for _, r := range all {
-		if r.Partition >= s.partitions || r.Offset == 0 || r.Offset > s.parts[r.Partition].last || !r.Duplicate || r.ID.Compare(s.parts[r.Partition].lastID) > 0 {
+		if r.Partition >= s.partitions || r.Offset == 0 || r.Offset > s.parts[r.Partition].last || !r.Duplicate ||
+			r.ID.Compare(s.parts[r.Partition].lastID) > 0 {
 			s.problem("producer %q, sequence number %d: there can be no record %+v", producer, a.sequence, r)
 			return
 		}

@@ -8,7 +8,8 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// View is a Store whose payloads are of type T, as JSON. It is cheap to make, safe for concurrent use and needs no Close. What it has no method for is done with the Store.
+// View is a Store whose payloads are of type T, as JSON. It is cheap to make, safe for concurrent
+// use and needs no Close. What it has no method for is done with the Store.
 type View[T any] struct{ store *Store }
 
 // JSON returns a view of a store whose payloads are encoded by encoding/json:
@@ -47,7 +48,8 @@ func (e *DecodeError) Error() string {
 // Unwrap returns ErrInvalid and Err.
 func (e *DecodeError) Unwrap() []error { return []error{ErrInvalid, e.Err} }
 
-// Append adds a record with a key, "" for none. Options and errors: those of Store.Append; ErrInvalid if the value can not be encoded.
+// Append adds a record with a key, "" for none. Options and errors: those of Store.Append;
+// ErrInvalid if the value can not be encoded.
 func (v View[T]) Append(ctx context.Context, name, key string, value T, opts ...AppendOption) (Appended, error) {
 	b, err := encode(name, value)
 	if err != nil {
@@ -65,7 +67,8 @@ func (v View[T]) AppendOp(name, key string, value T, opts ...AppendOption) OpOf[
 	return AppendOp(name, Message{Key: key, Payload: b}, opts...)
 }
 
-// Read returns the records that Read of the store would, with its options. Errors: also *DecodeError, with the records before that one.
+// Read returns the records that Read of the store would, with its options. Errors: also
+// *DecodeError, with the records before that one.
 func (v View[T]) Read(ctx context.Context, name string, opts ...ReadOption) ([]RecordOf[T], error) {
 	recs, err := v.store.Read(ctx, name, opts...)
 	all := make([]RecordOf[T], 0, len(recs))
@@ -79,8 +82,9 @@ func (v View[T]) Read(ctx context.Context, name string, opts ...ReadOption) ([]R
 	return all, err
 }
 
-// Follow iterates over the records that Follow of the store would, with its options. Each pair is a record and nil, or a zero record and an error, a *DecodeError perhaps, after which
-// iteration ends; nothing runs before the first step; break or a done ctx releases everything.
+// Follow iterates over the records that Follow of the store would, with its options. Each pair is a
+// record and nil, or a zero record and an error, a *DecodeError perhaps, after which iteration
+// ends; nothing runs before the first step; break or a done ctx releases everything.
 func (v View[T]) Follow(ctx context.Context, name string, opts ...FollowOption) iter.Seq2[RecordOf[T], error] {
 	return func(yield func(RecordOf[T], error) bool) {
 		for rec, err := range v.store.Follow(ctx, name, opts...) {
@@ -95,8 +99,10 @@ func (v View[T]) Follow(ctx context.Context, name string, opts ...FollowOption) 
 	}
 }
 
-// Consume works the records of a group off: Store.Consume. One whose payload can not be read goes to the dead letters at once, with the *DecodeError as its reason.
-func (v View[T]) Consume(ctx context.Context, stream, group string, handle func(ctx context.Context, d DeliveryOf[T]) error, opts ...ConsumeOption) error {
+// Consume works the records of a group off: Store.Consume. One whose payload can not be read goes
+// to the dead letters at once, with the *DecodeError as its reason.
+func (v View[T]) Consume(ctx context.Context, stream, group string, handle func(ctx context.Context, d DeliveryOf[T]) error,
+	opts ...ConsumeOption) error {
 	if handle == nil {
 		return v.store.Consume(ctx, stream, group, nil, opts...)
 	}

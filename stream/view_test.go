@@ -50,7 +50,8 @@ func TestView(t *testing.T) {
 			t.Errorf("consumed %s", got)
 		}
 		dead, err := s.Read(ctx, "{log}.dlq")
-		if err != nil || len(dead) != 1 || dead[0].Headers[stream.HeaderError] != `stream "{log}": payload of record 2 of partition 0: unexpected end of JSON input` {
+		if err != nil || len(dead) != 1 ||
+			dead[0].Headers[stream.HeaderError] != `stream "{log}": payload of record 2 of partition 0: unexpected end of JSON input` {
 			t.Errorf("dead letters %+v, %v", dead, err)
 		}
 		_, err = stream.JSON[chan int](s).Append(ctx, "{log}", "", nil)

@@ -16,7 +16,8 @@ func TestWrite(t *testing.T) {
 	check(t, r, "cpu host=a; value 1000 1.5", "cpu host=a; value 2000 4", "cpu host=b; value 1000 2.5", "cpu host=c; value 500 -1")
 	r.Restart()
 	write(t, s, point("b", 3000, 7))
-	check(t, r, "cpu host=a; value 1000 1.5", "cpu host=a; value 2000 4", "cpu host=b; value 1000 2.5", "cpu host=b; value 3000 7", "cpu host=c; value 500 -1")
+	check(t, r, "cpu host=a; value 1000 1.5", "cpu host=a; value 2000 4", "cpu host=b; value 1000 2.5", "cpu host=b; value 3000 7",
+		"cpu host=c; value 500 -1")
 	m, err := s.Get(t.Context(), "cpu")
 	if err != nil || m.Series != 3 || m.Points != 6 || len(m.Fields) != 1 || m.Fields[0] != (ts.Field{Name: "value", Type: ts.Float}) ||
 		!m.Oldest.Equal(at(500)) || !m.Newest.Equal(at(3000)) {
@@ -45,7 +46,8 @@ log,a=1 text="only" 1000000002000
 			t.Errorf("errors are %v, want line %d at %d", result.Errors, line, i)
 		}
 	}
-	check(t, r, "cpu host=a; n 0 3", "cpu host=a; value 0 1.5", "mem a=1;b=2; free 1000 7", "mem a=1;b=2; free 2000 8", "mem a=1;b=2; ok 1000 1")
+	check(t, r, "cpu host=a; n 0 3", "cpu host=a; value 0 1.5", "mem a=1;b=2; free 1000 7", "mem a=1;b=2; free 2000 8",
+		"mem a=1;b=2; ok 1000 1")
 	m, err := s.Get(t.Context(), "mem")
 	if err != nil || m.Series != 1 {
 		t.Errorf("Measurement = %+v, %v, want one series: tags may come in any order", m, err)

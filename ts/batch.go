@@ -9,10 +9,12 @@ import (
 	"github.com/floedb/floe/internal/points/line"
 )
 
-// batch is what is written together: points of any measurements and series, in the order in which they came.
+// batch is what is written together: points of any measurements and series, in the order in which
+// they came.
 //
-// A series that the cache does not know is looked for in its shard, by the hash of its tags, and defined with its first points if it is not there. What
-// is refused because a series is not what the cache takes it for is sent again, with definitions; see flush.
+// A series that the cache does not know is looked for in its shard, by the hash of its tags, and
+// defined with its first points if it is not there. What is refused because a series is not what
+// the cache takes it for is sent again, with definitions; see flush.
 type batch struct {
 	store *Store
 	now   int64 // time of points that say none, ms
@@ -157,7 +159,8 @@ func (m *batchMeasurement) field(name []byte, kind FieldType, guess int) (uint16
 	return n, nil
 }
 
-// fullError says that the batch has no room for the fields of a point. The measurement may have: other points of the batch may be refused.
+// fullError says that the batch has no room for the fields of a point. The measurement may have:
+// other points of the batch may be refused.
 type fullError struct{ error }
 
 func (e *fullError) Unwrap() error { return e.error }
@@ -172,7 +175,8 @@ func tooManyFieldsError(measurement, name string) error {
 	return engine.Errorf(ErrInvalid, "measurement %q has %d fields, the limit: there is no room for %q", measurement, MaxFields, name)
 }
 
-// begin starts a point; its values follow, and end. It returns false if the series can not be written.
+// begin starts a point; its values follow, and end. It returns false if the series can not be
+// written.
 func (b *batch) begin(at int, series int32, time int64) error {
 	if err := b.series[series].err; err != nil {
 		return err
@@ -191,7 +195,8 @@ const (
 	maxTime = points.MaxTime
 )
 
-// abandon takes back the point that was begun, with the fields that it added: they must not use up the room of others.
+// abandon takes back the point that was begun, with the fields that it added: they must not use up
+// the room of others.
 func (b *batch) abandon() {
 	last := len(b.rows) - 1
 	m := &b.measurements[b.series[b.rows[last].series].measurement]

@@ -17,8 +17,9 @@ type member struct {
 	fingerprint uint64
 }
 
-// cache remembers the series that are written through a Store, so that what is written again and again need not be looked for. What it says may be out
-// of date: the fingerprints that go with each write tell.
+// cache remembers the series that are written through a Store, so that what is written again and
+// again need not be looked for. What it says may be out of date: the fingerprints that go with each
+// write tell.
 type cache struct {
 	mu         sync.Mutex // guards all below; nothing waits under it
 	young, old map[string]*member
@@ -32,8 +33,8 @@ const (
 	memberBytes   = 160 // of one, beside its key
 )
 
-// refusals are new series for which there was no room, by their keys. For a second they are not looked for again, so that a flood of them costs no query;
-// a write it never costs.
+// refusals are new series for which there was no room, by their keys. For a second they are not
+// looked for again, so that a flood of them costs no query; a write it never costs.
 type refusals struct {
 	since time.Time
 	keys  map[string]*LimitError

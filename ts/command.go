@@ -39,7 +39,8 @@ const (
 var (
 	write = &engine.CommandRow[*session, writeBody, writeResult]{
 		Kind: kindWrite, Name: "write", From: engine.FromUsers | engine.FromShards | engine.FromMachines, Route: (*writeBody).route,
-		Body: (*writeBody).code, Check: (*writeBody).check, Admit: (*writeBody).checkPoints, Reset: (*writeBody).reset, Size: (*writeBody).size,
+		Body: (*writeBody).code, Check: (*writeBody).check, Admit: (*writeBody).checkPoints, Reset: (*writeBody).reset,
+		Size:  (*writeBody).size,
 		Apply: (*session).write, Result: (*writeResult).code,
 	}
 	remove = &engine.CommandRow[*session, engine.Nothing, engine.Nothing]{
@@ -51,16 +52,19 @@ var (
 		Body: (*seriesBody).code, Apply: (*session).deleteSeries, Result: codeSeries,
 	}
 	setRetention = &engine.CommandRow[*session, policy, engine.Nothing]{
-		Kind: kindSetRetention, Name: "set retention", From: engine.FromUsers, Body: (*policy).fields, Check: (*policy).check, Run: (*session).setRetention,
+		Kind: kindSetRetention, Name: "set retention", From: engine.FromUsers, Body: (*policy).fields, Check: (*policy).check,
+		Run: (*session).setRetention,
 	}
 	setLimit = &engine.CommandRow[*session, limitRow, engine.Nothing]{
-		Kind: kindSetLimit, Name: "set limit", From: engine.FromUsers, Route: (*limitRow).route, Body: (*limitRow).fields, Run: (*session).setLimit,
+		Kind: kindSetLimit, Name: "set limit", From: engine.FromUsers, Route: (*limitRow).route, Body: (*limitRow).fields,
+		Run: (*session).setLimit,
 	}
 	adoptRetention = &engine.CommandRow[*session, policy, engine.Nothing]{
 		Kind: kindAdoptRetention, Name: "adopt retention", From: engine.FromShards, Body: (*policy).fields, Run: (*session).adoptRetention,
 	}
 	adoptLimit = &engine.CommandRow[*session, limitRow, engine.Nothing]{
-		Kind: kindAdoptLimit, Name: "adopt limit", From: engine.FromShards, Route: (*limitRow).route, Body: (*limitRow).fields, Run: (*session).adoptLimit,
+		Kind: kindAdoptLimit, Name: "adopt limit", From: engine.FromShards, Route: (*limitRow).route, Body: (*limitRow).fields,
+		Run: (*session).adoptLimit,
 	}
 	seal = &engine.CommandRow[*session, sealBody, engine.Nothing]{
 		Kind: kindSeal, Name: "seal", From: engine.FromLeaders, Body: (*sealBody).code, Run: (*session).seal,
@@ -78,7 +82,8 @@ var (
 		Kind: kindRetire, Name: "retire", From: engine.FromLeaders, Shrinks: true, Body: (*seriesBody).code, Run: (*session).retire,
 	}
 	settle = &engine.CommandRow[*session, seriesBody, int64]{
-		Kind: kindSettle, Name: "settle", From: engine.FromLeaders, Shrinks: true, Body: (*seriesBody).code, Apply: (*session).settle, Result: codeSeries,
+		Kind: kindSettle, Name: "settle", From: engine.FromLeaders, Shrinks: true, Body: (*seriesBody).code, Apply: (*session).settle,
+		Result: codeSeries,
 	}
 	announce = &engine.CommandRow[*session, announcement, engine.Nothing]{
 		Kind: kindAnnounce, Name: "announce", From: engine.FromShards, Body: (*announcement).fields, Run: (*session).announced,
@@ -87,7 +92,8 @@ var (
 		Kind: kindCount, Name: "count", From: engine.FromLeaders, Shrinks: true, Body: (*countBody).code, Run: (*session).count,
 	}
 	withdraw = &engine.CommandRow[*session, announcement, engine.Nothing]{
-		Kind: kindWithdraw, Name: "withdraw", From: engine.FromShards, Shrinks: true, Body: (*announcement).fields, Run: (*session).withdrawn,
+		Kind: kindWithdraw, Name: "withdraw", From: engine.FromShards, Shrinks: true, Body: (*announcement).fields,
+		Run: (*session).withdrawn,
 	}
 	deleteRange = &engine.CommandRow[*session, rangeBody, int64]{
 		Kind: kindDeleteRange, Name: "delete range", From: engine.FromUsers, Shrinks: true,
@@ -96,7 +102,8 @@ var (
 )
 
 var commands = engine.Declare(engine.MachineTS, "ts", checkMeasurement,
-	write, remove, deleteSeries, setRetention, setLimit, adoptRetention, adoptLimit, seal, rewrite, forget, rollup, retire, settle, announce, countAgain, withdraw, deleteRange)
+	write, remove, deleteSeries, setRetention, setLimit, adoptRetention, adoptLimit, seal, rewrite, forget, rollup, retire, settle,
+	announce, countAgain, withdraw, deleteRange)
 
 // codeSeries codes the number of series that a command has deleted.
 func codeSeries(n *int64, f *codec.Fields) { f.Count("series", n) }
@@ -120,7 +127,8 @@ const (
 //	known = present u8 | ids, see codeIDs | XXH64 of their fingerprints u64 (uvarint) | span | length uvarint, points
 //	fresh = number of definitions uvarint | tags ... | span | length uvarint, points
 //
-// Points are encoded by package points; a series is its place in ids or among the definitions, a field its place in fields.
+// Points are encoded by package points; a series is its place in ids or among the definitions, a
+// field its place in fields.
 type section struct {
 	name   string
 	inc    incarnation // as the sender knows it, 0: not at all

@@ -50,7 +50,8 @@ func TestCountOfSparseFields(t *testing.T) {
 	counted(t, r, s, 130)
 }
 
-// TestCountOfDeletedSeries: their points leave the count as they leave the disk, of measurements with one field and with several.
+// TestCountOfDeletedSeries: their points leave the count as they leave the disk, of measurements
+// with one field and with several.
 func TestCountOfDeletedSeries(t *testing.T) {
 	for fields := range 3 {
 		r := newRig(t, 1)
@@ -72,8 +73,9 @@ func TestCountOfDeletedSeries(t *testing.T) {
 	}
 }
 
-// TestLongerRetention: points that were too old when a longer retention was set do not come back, wherever they are: in blocks, pages, or pages that are
-// merged with later ones. What is written from then on stays.
+// TestLongerRetention: points that were too old when a longer retention was set do not come back,
+// wherever they are: in blocks, pages, or pages that are merged with later ones. What is written
+// from then on stays.
 func TestLongerRetention(t *testing.T) {
 	for name, steps := range map[string][4]int64{
 		"in a block":                     {0, 0, 0, 0},
@@ -130,7 +132,8 @@ func TestLongerRetention(t *testing.T) {
 	}
 }
 
-// TestLongerRetentionAgain: what each of many changes has left too old is told apart, and there is a bound.
+// TestLongerRetentionAgain: what each of many changes has left too old is told apart, and there is
+// a bound.
 func TestLongerRetentionAgain(t *testing.T) {
 	r := newRig(t, 1)
 	s := storeOf(r, "n")

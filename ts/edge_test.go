@@ -19,7 +19,8 @@ var (
 	stormFlag    = flag.Int("storm", 30, "batches of late points that TestLateStorm writes")
 )
 
-// TestBackfill writes ten years, a point a day: a block is sealed into a bounded number of partitions, so the call is split.
+// TestBackfill writes ten years, a point a day: a block is sealed into a bounded number of
+// partitions, so the call is split.
 func TestBackfill(t *testing.T) {
 	r := newRig(t, 1)
 	s := storeOf(r, "n")
@@ -47,7 +48,8 @@ func TestBackfill(t *testing.T) {
 	r.Verify()
 }
 
-// TestManyFields: a measurement has up to 1,024 fields, however few of them a point has; points with more are refused, and others written.
+// TestManyFields: a measurement has up to 1,024 fields, however few of them a point has; points
+// with more are refused, and others written.
 func TestManyFields(t *testing.T) {
 	r := newRig(t, 1)
 	s := storeOf(r, "n")
@@ -126,7 +128,8 @@ func TestRefusals(t *testing.T) {
 	}
 	for _, bad := range []ts.Retention{
 		{RawTTL: -1}, {RawTTL: time.Millisecond}, {Downsample: []ts.Downsample{{Every: time.Millisecond}}},
-		{Downsample: []ts.Downsample{{Every: time.Hour}, {Every: time.Hour}}}, {Downsample: []ts.Downsample{{Every: time.Hour, TTL: time.Minute}}},
+		{Downsample: []ts.Downsample{{Every: time.Hour}, {Every: time.Hour}}},
+		{Downsample: []ts.Downsample{{Every: time.Hour, TTL: time.Minute}}},
 		{Downsample: make([]ts.Downsample, 9)},
 	} {
 		if err := s.SetRetention(t.Context(), "cpu", bad); !errors.Is(err, ts.ErrInvalid) {
@@ -146,12 +149,14 @@ func TestRefusals(t *testing.T) {
 	check(t, r, "cpu host=a; value 0 1")
 }
 
-// TestLateStorm writes points into buckets that have been computed long ago, over and over: all six aggregates are always those of the points.
+// TestLateStorm writes points into buckets that have been computed long ago, over and over: all six
+// aggregates are always those of the points.
 func TestLateStorm(t *testing.T) {
 	rng := rand.New(rand.NewPCG(machinetest.Seed(t), 0))
 	r := newRig(t, 1)
 	s := storeOf(r, "n")
-	must(0, s.SetRetention(t.Context(), "cpu", ts.Retention{Downsample: []ts.Downsample{{Every: 10 * time.Minute}, {Every: 7 * time.Hour}}}))
+	must(0, s.SetRetention(t.Context(), "cpu",
+		ts.Retention{Downsample: []ts.Downsample{{Every: 10 * time.Minute}, {Every: 7 * time.Hour}}}))
 	for range *stormFlag {
 		var batch []ts.Point
 		for range 1 + rng.IntN(20) {
@@ -196,7 +201,8 @@ func compareRollup(t *testing.T, r *machinetest.Rig, tier uint16, every int64) {
 		want[k] = b
 	}
 	for column, of := range map[uint8]func(b bucket) float64{
-		1: func(b bucket) float64 { return b.count }, 4: func(b bucket) float64 { return b.least }, 5: func(b bucket) float64 { return b.most },
+		1: func(b bucket) float64 { return b.count }, 4: func(b bucket) float64 { return b.least },
+		5: func(b bucket) float64 { return b.most },
 		6: func(b bucket) float64 { return b.first }, 7: func(b bucket) float64 { return b.firstAt },
 		8: func(b bucket) float64 { return b.last }, 9: func(b bucket) float64 { return b.lastAt },
 	} {
@@ -241,7 +247,8 @@ func TestSealedAlike(t *testing.T) {
 	}
 }
 
-// TestTransactionIsWhole: a transaction at the limits of one write stores every point of it; one beyond a limit is refused, and stores nothing.
+// TestTransactionIsWhole: a transaction at the limits of one write stores every point of it; one
+// beyond a limit is refused, and stores nothing.
 func TestTransactionIsWhole(t *testing.T) {
 	many := func(n int, of func(i int) ts.Point) []ts.Point {
 		all := make([]ts.Point, n)
@@ -333,7 +340,8 @@ func TestTransactionIsWhole(t *testing.T) {
 	}
 }
 
-// TestOneLineOfTooManyFields: a point of more fields than a measurement can have is refused alone, wherever it stands among others.
+// TestOneLineOfTooManyFields: a point of more fields than a measurement can have is refused alone,
+// wherever it stands among others.
 func TestOneLineOfTooManyFields(t *testing.T) {
 	line := func(fields int, prefix string, at int) string {
 		var b strings.Builder
@@ -346,7 +354,8 @@ func TestOneLineOfTooManyFields(t *testing.T) {
 	r := newRig(t, 1)
 	s := storeOf(r, "n")
 	result, err := s.WriteLine(t.Context(), strings.NewReader(line(5, "a", 0)+line(1100, "b", 1)+line(5, "c", 2)), ts.Milliseconds)
-	if err != nil || result.Written != 2 || result.Refused != 1 || len(result.Errors) != 1 || result.Errors[0].At != 2 || !strings.Contains(result.Errors[0].Err.Error(), "1024 fields") {
+	if err != nil || result.Written != 2 || result.Refused != 1 || len(result.Errors) != 1 || result.Errors[0].At != 2 ||
+		!strings.Contains(result.Errors[0].Err.Error(), "1024 fields") {
 		t.Errorf("WriteLine = %+v, %v, want line 2 refused", result, err)
 	}
 	// Points that the shard refuses leave the room of their fields to those behind them.
@@ -371,11 +380,13 @@ func TestOneLineOfTooManyFields(t *testing.T) {
 	}
 }
 
-// TestTimesBeyondMilliseconds: a time that no integer of ms can hold is refused like others out of range. It was taken for another time.
+// TestTimesBeyondMilliseconds: a time that no integer of ms can hold is refused like others out of
+// range. It was taken for another time.
 func TestTimesBeyondMilliseconds(t *testing.T) {
 	r := newRig(t, 1)
 	s := storeOf(r, "n")
-	for _, far := range []time.Time{time.Unix(math.MinInt64/2, 0), time.Unix(1<<61+5, 0), time.Unix(math.MaxInt64/1000+1, 0), time.Unix(1<<62, 0)} {
+	for _, far := range []time.Time{time.Unix(math.MinInt64/2, 0), time.Unix(1<<61+5, 0), time.Unix(math.MaxInt64/1000+1, 0),
+		time.Unix(1<<62, 0)} {
 		p := point("a", 0, 1)
 		p.Time = far
 		if result, err := s.Write(t.Context(), p); !errors.Is(err, ts.ErrInvalid) || result.Written != 0 {

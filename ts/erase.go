@@ -16,8 +16,9 @@ import (
 // purge of the duty rewrites the chunks that have some of it; then the row goes. Later writes are
 // not touched.
 //
-// Buckets of rollups that have points of the range are hidden too. Those whose points are still there become dirty, and are computed anew behind the
-// purge. Of others, those that are wholly in the range are deleted, and those that are partly in it stay as they are.
+// Buckets of rollups that have points of the range are hidden too. Those whose points are still
+// there become dirty, and are computed anew behind the purge. Of others, those that are wholly in
+// the range are deleted, and those that are partly in it stay as they are.
 
 // erasure is the row of the deletion of a time range.
 type erasure struct {
@@ -26,7 +27,8 @@ type erasure struct {
 	ranges []erasedRange
 }
 
-// erasedRange is what a deletion hides of a tier: of points, or of buckets by their begin. All of ids empty are all series.
+// erasedRange is what a deletion hides of a tier: of points, or of buckets by their begin. All of
+// ids empty are all series.
 type erasedRange struct {
 	tier     tierID
 	from, to int64
@@ -47,7 +49,8 @@ func (e *erasure) code(c *codec.Coder) {
 
 func decodeErasure(b []byte) (erasure, error) { return decode(b, "erasure", (*erasure).code) }
 
-// maxErasures bounds the deletions of time ranges that are not purged yet: each is looked at for each chunk that a query reads.
+// maxErasures bounds the deletions of time ranges that are not purged yet: each is looked at for
+// each chunk that a query reads.
 const maxErasures = 256
 
 // erasures reads the deletions of time ranges.
@@ -148,7 +151,8 @@ func (r *rangeBody) check() error {
 	return checkMeasurement(r.of)
 }
 
-// deleteRange hides the points of a range, of all series or of those listed, and returns of how many.
+// deleteRange hides the points of a range, of all series or of those listed, and returns of how
+// many.
 func (s *session) deleteRange(r *rangeBody) (n int64, err error) {
 	m, tx := s.machine, s.tx
 	o := m.load(tx, s.name)
@@ -191,7 +195,8 @@ func (s *session) deleteRange(r *rangeBody) (n int64, err error) {
 	return n, nil
 }
 
-// eraseBuckets adds the buckets that a range hides of a tier, and has those computed anew whose points are there.
+// eraseBuckets adds the buckets that a range hides of a tier, and has those computed anew whose
+// points are there.
 func (m *machine) eraseBuckets(tx *engine.Tx, o *open, t *tier, from, to int64, e *erasure) {
 	lost := o.content.lostBefore(t.id)
 	first, end := bucketOf(from, t.every), bucketOf(to-1, t.every)+t.every
@@ -211,7 +216,8 @@ func (m *machine) eraseBuckets(tx *engine.Tx, o *open, t *tier, from, to int64, 
 	}
 }
 
-// forgetErased removes the rows of deletions of which nothing is left. Series may have no points any more: the duty looks for such.
+// forgetErased removes the rows of deletions of which nothing is left. Series may have no points
+// any more: the duty looks for such.
 func (m *machine) forgetErased(tx *engine.Tx, o *open, lsns []uint64) {
 	for _, lsn := range lsns {
 		k := erasedKey(nil, o.inc, lsn)
@@ -223,19 +229,25 @@ func (m *machine) forgetErased(tx *engine.Tx, o *open, lsns []uint64) {
 	}
 }
 
-// DeleteRange deletes the points of a measurement from one time up to another, which is excluded; a zero time is no bound. It deletes those of all series, or
-// of the series that carry all of the tags, whatever others they have, and for which all filters hold (see Matching). It returns how many series were
-// looked at, also beside an error. When it returns nil, no query finds the points; points that are written later are not affected. Room on disk and the
-// counts of points come back within minutes. Series without points leave the index.
+// DeleteRange deletes the points of a measurement from one time up to another, which is excluded; a
+// zero time is no bound. It deletes those of all series, or of the series that carry all of the
+// tags, whatever others they have, and for which all filters hold (see Matching). It returns how
+// many series were looked at, also beside an error. When it returns nil, no query finds the points;
+// points that are written later are not affected. Room on disk and the counts of points come back
+// within minutes. Series without points leave the index.
 //
-// Rollups follow: a bucket is hidden at once, and computed anew from the points that are left in it. Where the points themselves are gone by then
-// (Retention.RawTTL), buckets that lie wholly in the range are deleted, and buckets that are partly in it stay as they are.
+// Rollups follow: a bucket is hidden at once, and computed anew from the points that are left in
+// it. Where the points themselves are gone by then (Retention.RawTTL), buckets that lie wholly in
+// the range are deleted, and buckets that are partly in it stay as they are.
 //
-// With tags or filters it goes in steps of up to 1,000 series; in a spread namespace, shard by shard. A call that fails can be repeated.
+// With tags or filters it goes in steps of up to 1,000 series; in a spread namespace, shard by
+// shard. A call that fails can be repeated.
 //
-// Errors: ErrNotFound if there is no such measurement; ErrInvalid for a range that is empty or has no bound at all; ErrBusy if 256 deletions of the measurement
-// have not been purged yet; ErrConflict if it was deleted and made again meanwhile.
-func (s *Store) DeleteRange(ctx context.Context, measurement string, from, to time.Time, tags map[string]string, filters ...floql.Filter) (series int64, err error) {
+// Errors: ErrNotFound if there is no such measurement; ErrInvalid for a range that is empty or has
+// no bound at all; ErrBusy if 256 deletions of the measurement have not been purged yet;
+// ErrConflict if it was deleted and made again meanwhile.
+func (s *Store) DeleteRange(ctx context.Context, measurement string, from, to time.Time, tags map[string]string,
+	filters ...floql.Filter) (series int64, err error) {
 	r := rangeBody{all: len(tags)+len(filters) == 0, from: minTime, to: maxTime + 1}
 	if from.IsZero() && to.IsZero() {
 		return 0, engine.Errorf(ErrInvalid, "ts: deleting a range without bounds: delete the measurement or series instead")
@@ -247,7 +259,8 @@ func (s *Store) DeleteRange(ctx context.Context, measurement string, from, to ti
 		r.to = min(r.to, ceilMillis(to))
 	}
 	if r.from >= r.to {
-		return 0, engine.Errorf(ErrInvalid, "ts: the range from %s to %s is empty", from.UTC().Format(time.RFC3339Nano), to.UTC().Format(time.RFC3339Nano))
+		return 0, engine.Errorf(ErrInvalid, "ts: the range from %s to %s is empty", from.UTC().Format(time.RFC3339Nano),
+			to.UTC().Format(time.RFC3339Nano))
 	}
 	if _, err := s.Get(ctx, measurement); err != nil {
 		return 0, err

@@ -10,8 +10,9 @@ import (
 	"github.com/floedb/floe/ts"
 )
 
-// TestDeleteRange: points of a range are gone at once, in blocks, in pages and in rollups, those of the series asked for only, and stay so through seals,
-// purges and restarts; what is written afterwards is there.
+// TestDeleteRange: points of a range are gone at once, in blocks, in pages and in rollups, those of
+// the series asked for only, and stay so through seals, purges and restarts; what is written
+// afterwards is there.
 func TestDeleteRange(t *testing.T) {
 	for _, shards := range []int{1, 3} {
 		for _, sealed := range []bool{false, true} {
@@ -77,7 +78,8 @@ func TestDeleteRange(t *testing.T) {
 					}
 				}
 				check("at once", false)
-				for range s.Read(t.Context(), "cpu:1m:count", "value", ts.Between(at(from+minute), at(to-minute)), ts.Tags(map[string]string{"host": "a"})) {
+				for range s.Read(t.Context(), "cpu:1m:count", "value", ts.Between(at(from+minute), at(to-minute)),
+					ts.Tags(map[string]string{"host": "a"})) {
 					t.Error("a rollup still tells of points that were deleted")
 				}
 				write(t, s, back)
@@ -103,10 +105,12 @@ func TestDeleteRange(t *testing.T) {
 	}
 }
 
-// TestDeleteRangeOfRollups: where the points are gone, buckets go that are wholly in the range, and others stay; where they are there, buckets are computed anew.
+// TestDeleteRangeOfRollups: where the points are gone, buckets go that are wholly in the range, and
+// others stay; where they are there, buckets are computed anew.
 func TestDeleteRangeOfRollups(t *testing.T) {
 	h := newHistory(t)
-	must(0, h.s.SetRetention(t.Context(), "cpu", ts.Retention{RawTTL: 2 * 24 * time.Hour, Downsample: []ts.Downsample{{Every: time.Hour}, {Every: 12 * time.Hour}}}))
+	must(0, h.s.SetRetention(t.Context(), "cpu",
+		ts.Retention{RawTTL: 2 * 24 * time.Hour, Downsample: []ts.Downsample{{Every: time.Hour}, {Every: 12 * time.Hour}}}))
 	var batch []ts.Point
 	for at := -40 * hour; at < 0; at += 20 * minute {
 		batch = append(batch, point("a", at, 1))
@@ -162,8 +166,8 @@ func TestDeleteRangeRefused(t *testing.T) {
 	r.Verify()
 }
 
-// TestExtentAfterDeletions: the oldest and newest time of a measurement, and its number of points, are those of what can be read, after deletions of ranges, by
-// the retention, and of all.
+// TestExtentAfterDeletions: the oldest and newest time of a measurement, and its number of points,
+// are those of what can be read, after deletions of ranges, by the retention, and of all.
 func TestExtentAfterDeletions(t *testing.T) {
 	r := newRig(t, 1)
 	s := storeOf(r, "n")
@@ -176,7 +180,8 @@ func TestExtentAfterDeletions(t *testing.T) {
 		m := must(s.Get(t.Context(), "cpu"))
 		from, to := m.Oldest.UnixMilli()-machinetest.Epoch, m.Newest.UnixMilli()-machinetest.Epoch
 		if m.Points != points || from > oldest || from < oldest-slack || to < newest || to > newest+slack {
-			t.Errorf("%s: %d points from %v to %v, want %d from %v to %v", state, m.Points, m.Oldest, m.Newest, points, at(oldest), at(newest))
+			t.Errorf("%s: %d points from %v to %v, want %d from %v to %v", state, m.Points, m.Oldest, m.Newest, points, at(oldest),
+				at(newest))
 		}
 	}
 	want("written", 20, day0, day0+9*day+hour, 0)
@@ -188,7 +193,8 @@ func TestExtentAfterDeletions(t *testing.T) {
 	want("deleted", 20, day0+2*day, day0+6*day+hour, day)
 	r.Advance(hour)
 	want("purged", 10, day0+2*day, day0+6*day+hour, day)
-	must(0, s.SetRetention(t.Context(), "cpu", ts.Retention{RawTTL: time.Duration(r.Now()-machinetest.Epoch-day0-3*day) * time.Millisecond}))
+	must(0, s.SetRetention(t.Context(), "cpu",
+		ts.Retention{RawTTL: time.Duration(r.Now()-machinetest.Epoch-day0-3*day) * time.Millisecond}))
 	want("expired", 8, day0+3*day, day0+6*day+hour, day)
 	r.Advance(hour)
 	want("retired", 8, day0+3*day+hour, day0+6*day+hour, day)

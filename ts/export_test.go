@@ -89,8 +89,8 @@ type At struct {
 	Time                     int64
 }
 
-// Contents reads all values from the rows of a shard, as the layout says what is there: blocks before pages, later generations before earlier ones. It is
-// written apart from what queries do.
+// Contents reads all values from the rows of a shard, as the layout says what is there: blocks
+// before pages, later generations before earlier ones. It is written apart from what queries do.
 func Contents(r *machinetest.Rig, shard engine.ShardID, tier uint16, col uint8) map[At]float64 {
 	type stored struct {
 		inc        incarnation

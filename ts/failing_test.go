@@ -56,7 +56,8 @@ func TestEachFailure(t *testing.T) {
 				return err
 			}),
 			"WriteLine": call(func(s *ts.Store) error {
-				result, err := s.WriteLine(ctx, strings.NewReader(fmt.Sprintf("cpu,host=a value=1 %d\ncpu,host=b value=1 %[1]d\n", r.Now())), ts.Milliseconds)
+				result, err := s.WriteLine(ctx,
+					strings.NewReader(fmt.Sprintf("cpu,host=a value=1 %d\ncpu,host=b value=1 %[1]d\n", r.Now())), ts.Milliseconds)
 				if err == nil {
 					err = result.Err()
 				}

@@ -42,7 +42,8 @@ func proposed(t *testing.T, r *machinetest.Rig, term uint64) engine.Command {
 	return c.caught[0]
 }
 
-// TestOvertakenSeal: a seal that was computed from a view is refused once something has changed that it rests on, and changes nothing then.
+// TestOvertakenSeal: a seal that was computed from a view is refused once something has changed
+// that it rests on, and changes nothing then.
 func TestOvertakenSeal(t *testing.T) {
 	for name, overtake := range map[string]func(r *machinetest.Rig, s *ts.Store){
 		"sealed": func(r *machinetest.Rig, s *ts.Store) { r.Advance(0) },
@@ -78,7 +79,8 @@ func TestOvertakenSeal(t *testing.T) {
 	}
 }
 
-// TestOvertakenMerge: pages that were merged in a view are not put in the place of others, nor where none are any more.
+// TestOvertakenMerge: pages that were merged in a view are not put in the place of others, nor
+// where none are any more.
 func TestOvertakenMerge(t *testing.T) {
 	for name, overtake := range map[string]func(r *machinetest.Rig, s *ts.Store){
 		"merged": func(r *machinetest.Rig, s *ts.Store) { r.Advance(0) },
@@ -113,7 +115,8 @@ func TestOvertakenMerge(t *testing.T) {
 	}
 }
 
-// TestOvertakenCount: points of a partition that were counted in a view are not taken for those that there are when something was sealed, or removed, meanwhile.
+// TestOvertakenCount: points of a partition that were counted in a view are not taken for those
+// that there are when something was sealed, or removed, meanwhile.
 func TestOvertakenCount(t *testing.T) {
 	for name, overtake := range map[string]func(r *machinetest.Rig, s *ts.Store){
 		"sealed": func(r *machinetest.Rig, s *ts.Store) {

@@ -12,7 +12,8 @@ import (
 	"github.com/floedb/floe/ts"
 )
 
-// TestFilters: listings, reads and deletions take the filters of queries, and select the same series.
+// TestFilters: listings, reads and deletions take the filters of queries, and select the same
+// series.
 func TestFilters(t *testing.T) {
 	_, s := newSpread(t, 3)
 	var batch []ts.Point
@@ -25,7 +26,8 @@ func TestFilters(t *testing.T) {
 	}
 	write(t, s, batch...)
 	for text, want := range map[string]int{
-		``: 30, `zone=z1`: 9, `zone!=z1`: 21, `zone=""`: 3, `host=~web-1*`: 10, `host=~web-1*, zone!~"z[01]"`: 4, `host=web-99`: 0, `host=~"web-{01,02}"`: 2,
+		``: 30, `zone=z1`: 9, `zone!=z1`: 21, `zone=""`: 3, `host=~web-1*`: 10, `host=~web-1*, zone!~"z[01]"`: 4, `host=web-99`: 0,
+		`host=~"web-{01,02}"`: 2,
 	} {
 		filters, err := floql.ParseFilters(text)
 		if err != nil {
@@ -37,7 +39,8 @@ func TestFilters(t *testing.T) {
 			t.Errorf("%s: %d series are listed, %d read, want %d", text, len(listed), len(read), want)
 		}
 	}
-	one := collect(s.Series("cpu").All(t.Context(), ts.Tags(map[string]string{"zone": "z1"}), ts.Matching(must(floql.ParseFilters("host=~*1"))...)))
+	one := collect(s.Series("cpu").All(t.Context(), ts.Tags(map[string]string{"zone": "z1"}),
+		ts.Matching(must(floql.ParseFilters("host=~*1"))...)))
 	if len(one) != 2 { // 1 and 31 would be, were there as many; 11 and 21 are of other zones
 		hosts := []string{}
 		for _, m := range one {
@@ -66,7 +69,8 @@ func TestFilters(t *testing.T) {
 	if _, err := s.Series("cpu").Delete(t.Context(), nil); !errors.Is(err, ts.ErrInvalid) {
 		t.Errorf("DeleteSeries without filters = %v", err)
 	}
-	if _, err := s.Series("cpu").Delete(t.Context(), nil, slices.Repeat(must(floql.ParseFilters("a=b")), 101)...); !errors.Is(err, ts.ErrInvalid) {
+	if _, err := s.Series("cpu").Delete(t.Context(), nil, slices.Repeat(must(floql.ParseFilters("a=b")), 101)...); !errors.Is(err,
+		ts.ErrInvalid) {
 		t.Errorf("DeleteSeries with 101 filters = %v", err)
 	}
 	for _, err := range s.Read(t.Context(), "cpu", "value", ts.Matching(floql.Filter{Value: strings.Repeat("x", 5)})) {
@@ -76,7 +80,8 @@ func TestFilters(t *testing.T) {
 	}
 }
 
-// TestDeletedBetweenPages: a listing does not go on with the series of a measurement that was made since.
+// TestDeletedBetweenPages: a listing does not go on with the series of a measurement that was made
+// since.
 func TestDeletedBetweenPages(t *testing.T) {
 	r := newRig(t, 1)
 	s := storeOf(r, "n")
@@ -94,14 +99,16 @@ func TestDeletedBetweenPages(t *testing.T) {
 		}
 		write(t, s, several...)
 	}
-	for _, cursor := range []string{"0", "0-1", "0-1-", "0-01-0", "1-0-0", "0-0-0-0", "x-0-0", "0-4294967296-0", "0-0-18446744073709551616"} {
+	for _, cursor := range []string{"0", "0-1", "0-1-", "0-01-0", "1-0-0", "0-0-0-0", "x-0-0", "0-4294967296-0",
+		"0-0-18446744073709551616"} {
 		if _, err := list.Page(t.Context(), ts.Cursor(cursor)); !errors.Is(err, ts.ErrInvalid) {
 			t.Errorf("cursor %q: %v", cursor, err)
 		}
 	}
 }
 
-// TestLateAnnouncement: what other shards have told the home of a measurement arrives when it has been deleted, and leaves nothing.
+// TestLateAnnouncement: what other shards have told the home of a measurement arrives when it has
+// been deleted, and leaves nothing.
 func TestLateAnnouncement(t *testing.T) {
 	r, s := newSpread(t, 3)
 	count := func() int64 {

@@ -30,7 +30,8 @@ func someCommands(tb testing.TB) []engine.Command {
 	s := engine.StoreOf[ts.Store](engine.NewRouter(door), "n", 0)
 	write(tb, s, point("a", 0, 1), point("b", 0, 2.5), point("a", second, -1e300))
 	write(tb, s, point("a", 2*second, 3), point("c", -day, 4))
-	must(0, s.SetRetention(tb.Context(), "cpu", ts.Retention{RawTTL: 72 * time.Hour, Downsample: []ts.Downsample{{Every: time.Minute, TTL: 96 * time.Hour}}}))
+	must(0, s.SetRetention(tb.Context(), "cpu",
+		ts.Retention{RawTTL: 72 * time.Hour, Downsample: []ts.Downsample{{Every: time.Minute, TTL: 96 * time.Hour}}}))
 	must(0, s.SetSeriesLimit(tb.Context(), 10))
 	must(s.Series("cpu").Delete(tb.Context(), map[string]string{"host": "b"}))
 	must(s.DeleteRange(tb.Context(), "cpu", at(0), at(second), map[string]string{"host": "a"}))
@@ -43,8 +44,8 @@ func someCommands(tb testing.TB) []engine.Command {
 	return door.commands
 }
 
-// FuzzApplyCommand applies bodies that Admit lets through: each is refused or carried out, nothing panics, neither then nor when the duty makes pages of it,
-// and all rows still make sense.
+// FuzzApplyCommand applies bodies that Admit lets through: each is refused or carried out, nothing
+// panics, neither then nor when the duty makes pages of it, and all rows still make sense.
 func FuzzApplyCommand(f *testing.F) {
 	commands := someCommands(f)
 	for _, cmd := range commands {
@@ -105,7 +106,8 @@ func FuzzRow(f *testing.F) {
 	})
 }
 
-// TestHostileWrites: writes that no function of this package makes are refused before they get into the log.
+// TestHostileWrites: writes that no function of this package makes are refused before they get into
+// the log.
 func TestHostileWrites(t *testing.T) {
 	good := someCommands(t)[1]
 	p := engine.TableOf[ts.Store]()

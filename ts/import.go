@@ -12,7 +12,8 @@ import (
 	"github.com/floedb/floe/internal/points/line"
 )
 
-// Precision is the unit of the timestamps of lines. They are kept as ms: finer ones are rounded down.
+// Precision is the unit of the timestamps of lines. They are kept as ms: finer ones are rounded
+// down.
 type Precision uint8
 
 // The units of timestamps.
@@ -40,22 +41,27 @@ func ParsePrecision(s string) (Precision, error) {
 	return Precision(p), nil
 }
 
-// importValues is how many values a batch of lines has: about as many as take a few milliseconds to write.
+// importValues is how many values a batch of lines has: about as many as take a few milliseconds to
+// write.
 const importValues = 20_000
 
-// WriteLine writes what r yields, in the line protocol of InfluxDB: a point a line, in batches of some thousands as Write does. Lines that are malformed or
-// refused are reported by their numbers, and the others written: the error is nil then. Fields that are strings are left out and counted; a line with
-// nothing else is refused. A line without timestamp has the time of its batch.
+// WriteLine writes what r yields, in the line protocol of InfluxDB: a point a line, in batches of
+// some thousands as Write does. Lines that are malformed or refused are reported by their numbers,
+// and the others written: the error is nil then. Fields that are strings are left out and counted;
+// a line with nothing else is refused. A line without timestamp has the time of its batch.
 //
-// Errors: ErrInvalid for an unknown precision; those of r; and those of Write that are about no point. Result says what had been written before.
+// Errors: ErrInvalid for an unknown precision; those of r; and those of Write that are about no
+// point. Result says what had been written before.
 func (s *Store) WriteLine(ctx context.Context, r io.Reader, precision Precision) (Result, error) {
 	return s.writeLines(ctx, r, precision, false)
 }
 
-// Import is WriteLine for much data: while too much is not sealed yet, and while the node or its leader cannot be reached, it waits and
-// repeats the batch, with pauses of up to 5 s, until ctx is done. To repeat a batch changes nothing, so a node may restart meanwhile.
+// Import is WriteLine for much data: while too much is not sealed yet, and while the node or its
+// leader cannot be reached, it waits and repeats the batch, with pauses of up to 5 s, until ctx is
+// done. To repeat a batch changes nothing, so a node may restart meanwhile.
 //
-// Errors: those of WriteLine but ErrBusy and ErrUnavailable; when ctx is done while it waits, its error with the one it waited for.
+// Errors: those of WriteLine but ErrBusy and ErrUnavailable; when ctx is done while it waits, its
+// error with the one it waited for.
 func (s *Store) Import(ctx context.Context, r io.Reader, precision Precision) (Result, error) {
 	return s.writeLines(ctx, r, precision, true)
 }
@@ -91,7 +97,8 @@ const (
 	maxPause   = 5 * time.Second
 )
 
-// flushPatiently writes what the batch holds; a patient batch waits as long as that is refused only for now.
+// flushPatiently writes what the batch holds; a patient batch waits as long as that is refused only
+// for now.
 func (b *batch) flushPatiently(ctx context.Context) error {
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
 		before := b.pending
@@ -135,7 +142,8 @@ func (b *batch) fill(scanner *line.Scanner) (end bool, err error) {
 	return false, nil
 }
 
-// refuseLine reports a line that is malformed. Other errors of the scanner end the import, with an error or without.
+// refuseLine reports a line that is malformed. Other errors of the scanner end the import, with an
+// error or without.
 func (b *batch) refuseLine(err error) (end bool, _ error) {
 	if malformed := (*line.Error)(nil); errors.As(err, &malformed) {
 		b.refuse(malformed.Line, engine.Errorf(ErrInvalid, "%s", malformed.Reason))

@@ -23,21 +23,24 @@ func recoded[T any](v T, code func(*T, *codec.Coder)) (T, error) {
 	return decode(encode(nil, &v, code), "test", code)
 }
 
-// TestRowLimits: what exceeds a limit, or is out of order, is no row; what is just within is read as it was written.
+// TestRowLimits: what exceeds a limit, or is out of order, is no row; what is just within is read
+// as it was written.
 func TestRowLimits(t *testing.T) {
 	type result struct {
 		same bool
 		err  error
 	}
 	measured := func(change func(m *measurement)) result {
-		m := measurement{ns: 1, name: "m", createdAt: 2, partition: minPartition, fields: []field{{"f", Float}}, elsewhere: []announcement{{1, 2}}}
+		m := measurement{ns: 1, name: "m", createdAt: 2, partition: minPartition, fields: []field{{"f", Float}},
+			elsewhere: []announcement{{1, 2}}}
 		change(&m)
 		got, err := recoded(m, (*measurement).code)
 		return result{reflect.DeepEqual(got, m), err}
 	}
 	contained := func(change func(n *content)) result {
 		n := newContent()
-		n.series, n.nextSeries, n.points, n.sealed, n.last, n.shape, n.rolled, n.expired, n.swept, n.erased, n.deleted, n.retiring, n.timer = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13
+		n.series, n.nextSeries, n.points, n.sealed, n.last, n.shape, n.rolled, n.expired, n.swept, n.erased, n.deleted, n.retiring,
+			n.timer = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13
 		n.blocks.points, n.blocks.bytes, n.blocks.since, n.blocks.turn = 14, 15, 16, 17
 		change(&n)
 		got, err := recoded(n, (*content).code)
@@ -65,7 +68,8 @@ func TestRowLimits(t *testing.T) {
 		return result{slices.Equal(got, l), err}
 	}
 	blocked := func(change func(b *block)) result {
-		b := block{ids: []seriesID{0, 3, math.MaxUint32, 1}, fields: []fieldID{0, MaxFields - 1}, span: span{1, -5, -5}, points: []byte{1, 2}}
+		b := block{ids: []seriesID{0, 3, math.MaxUint32, 1}, fields: []fieldID{0, MaxFields - 1}, span: span{1, -5, -5},
+			points: []byte{1, 2}}
 		change(&b)
 		got, err := decodeBlock(b.encode(nil))
 		return result{reflect.DeepEqual(got, b), err}
@@ -80,15 +84,17 @@ func TestRowLimits(t *testing.T) {
 		result
 		ok bool
 	}{
-		"measurement":                       {measured(func(*measurement) {}), true},
-		"partition of an hour less 1 ms":    {measured(func(m *measurement) { m.partition-- }), false},
-		"most fields":                       {measured(func(m *measurement) { m.fields = slices.Repeat(m.fields, MaxFields) }), true},
-		"a field too many":                  {measured(func(m *measurement) { m.fields = slices.Repeat(m.fields, MaxFields+1) }), false},
-		"field of the last type":            {measured(func(m *measurement) { m.fields[0].kind = Boolean }), true},
-		"field of no type":                  {measured(func(m *measurement) { m.fields[0].kind = Boolean + 1 }), false},
-		"content":                           {contained(func(*content) {}), true},
-		"most closings":                     {contained(func(n *content) { n.closed = slices.Repeat([]closing{{1, 2, 3}}, maxAdopted) }), true},
-		"a closing too many":                {contained(func(n *content) { n.closed = slices.Repeat([]closing{{1, 2, 3}}, maxAdopted+1) }), false},
+		"measurement":                    {measured(func(*measurement) {}), true},
+		"partition of an hour less 1 ms": {measured(func(m *measurement) { m.partition-- }), false},
+		"most fields":                    {measured(func(m *measurement) { m.fields = slices.Repeat(m.fields, MaxFields) }), true},
+		"a field too many":               {measured(func(m *measurement) { m.fields = slices.Repeat(m.fields, MaxFields+1) }), false},
+		"field of the last type":         {measured(func(m *measurement) { m.fields[0].kind = Boolean }), true},
+		"field of no type":               {measured(func(m *measurement) { m.fields[0].kind = Boolean + 1 }), false},
+		"content":                        {contained(func(*content) {}), true},
+		"most closings": {contained(func(n *content) { n.closed = slices.Repeat([]closing{{1, 2, 3}}, maxAdopted) }),
+			true},
+		"a closing too many": {contained(func(n *content) { n.closed = slices.Repeat([]closing{{1, 2, 3}}, maxAdopted+1) }),
+			false},
 		"most losses":                       {contained(func(n *content) { n.lost = slices.Repeat([]lost{{1, 2}}, MaxTiers) }), true},
 		"a loss too many":                   {contained(func(n *content) { n.lost = slices.Repeat([]lost{{1, 2}}, MaxTiers+1) }), false},
 		"most begins":                       {contained(func(n *content) { n.since = slices.Repeat([]lost{{1, 2}}, MaxTiers) }), true},
@@ -137,7 +143,8 @@ func TestRowLimits(t *testing.T) {
 		t.Error("a row of another version is accepted")
 	}
 	var p [pageSeries]uint64
-	if row, some := encodePrints(&p); some || len(row) != 8*pageSeries || decodePrints(row, &p) != nil || decodePrints(row[1:], &p) == nil || decodePrints(append(row, 0), &p) == nil {
+	if row, some := encodePrints(&p); some || len(row) != 8*pageSeries || decodePrints(row, &p) != nil ||
+		decodePrints(row[1:], &p) == nil || decodePrints(append(row, 0), &p) == nil {
 		t.Errorf("no fingerprints are %x, %v", row, some)
 	}
 	p[pageSeries-1] = 5
@@ -178,7 +185,8 @@ func TestContent(t *testing.T) {
 	n.lose(&tier{id: 4, every: 10}, 5)
 	n.lose(&tier{id: 2, every: 7}, 8)
 	n.since = raise(nil, &tier{id: 3, every: 10}, -11)
-	if want := []lost{{2, 14}, {4, 20}}; !slices.Equal(n.lost, want) || n.lostBefore(2) != 14 || n.lostBefore(3) != minTime || n.wholeFrom(3) != -10 || n.wholeFrom(4) != minTime {
+	if want := []lost{{2, 14}, {4, 20}}; !slices.Equal(n.lost, want) || n.lostBefore(2) != 14 || n.lostBefore(3) != minTime ||
+		n.wholeFrom(3) != -10 || n.wholeFrom(4) != minTime {
 		t.Errorf("lost %v since %v, want %v", n.lost, n.since, want)
 	}
 	w := newContent().blocks
@@ -201,7 +209,8 @@ func TestContent(t *testing.T) {
 	if w.sealed(9, 9); w.oldest != math.MaxInt64 || w.least() != math.MaxInt64 || w.turn != 9 {
 		t.Errorf("all is sealed: %+v", w)
 	}
-	for _, c := range []struct{ every, raw, want int64 }{{1000, 1, 1024_000}, {60_000, 86_400_000, 1440 * 60_000}, {60_000, 86_400_001, 1441 * 60_000}, {60_000, 1024 * 60_000, 1024 * 60_000}} {
+	for _, c := range []struct{ every, raw, want int64 }{{1000, 1, 1024_000}, {60_000, 86_400_000, 1440 * 60_000},
+		{60_000, 86_400_001, 1441 * 60_000}, {60_000, 1024 * 60_000, 1024 * 60_000}} {
 		if got := (&tier{every: c.every}).partition(c.raw); got != c.want {
 			t.Errorf("partition of buckets of %d ms in %d ms = %d, want %d", c.every, c.raw, got, c.want)
 		}
@@ -217,7 +226,8 @@ func TestContent(t *testing.T) {
 	}
 }
 
-// TestWriteBodies: a write that exceeds a limit is refused before it gets into the log; one just within is taken.
+// TestWriteBodies: a write that exceeds a limit is refused before it gets into the log; one just
+// within is taken.
 func TestWriteBodies(t *testing.T) {
 	one := span{1, 0, 0}
 	tags := func(n int) (all tagList) {
@@ -230,40 +240,46 @@ func TestWriteBodies(t *testing.T) {
 		change func(w *writeBody, s *section)
 		says   string // "" if it is taken
 	}{
-		"as it is":           {func(*writeBody, *section) {}, ""},
-		"no section":         {func(w *writeBody, _ *section) { w.sections = nil }, "0 sections are not in 1-1000"},
-		"most sections":      {func(w *writeBody, s *section) { w.sections = slices.Repeat([]section{*s}, maxSections) }, ""},
-		"a section too many": {func(w *writeBody, s *section) { w.sections = slices.Repeat([]section{*s}, maxSections+1) }, "1001 sections are not in 1-1000"},
+		"as it is":      {func(*writeBody, *section) {}, ""},
+		"no section":    {func(w *writeBody, _ *section) { w.sections = nil }, "0 sections are not in 1-1000"},
+		"most sections": {func(w *writeBody, s *section) { w.sections = slices.Repeat([]section{*s}, maxSections) }, ""},
+		"a section too many": {func(w *writeBody, s *section) { w.sections = slices.Repeat([]section{*s}, maxSections+1) },
+			"1001 sections are not in 1-1000"},
 		"no name":            {func(_ *writeBody, s *section) { s.name = "" }, "name is empty"},
 		"no field":           {func(_ *writeBody, s *section) { s.fields = nil }, "0 fields, the limits are 1-1024"},
 		"a field too many":   {func(_ *writeBody, s *section) { s.fields = make([]field, MaxFields+1) }, "1025 fields"},
 		"field without name": {func(_ *writeBody, s *section) { s.fields[0].name = "" }, "name is empty"},
 		"field of no type":   {func(_ *writeBody, s *section) { s.fields[0].kind = Boolean + 1 }, `field "f" of unknown type 4`},
 		"boolean field":      {func(_ *writeBody, s *section) { s.fields[0].kind = Boolean }, ""},
-		"field twice":        {func(_ *writeBody, s *section) { s.fields = []field{{"f", Float}, {"g", Float}, {"f", Float}} }, `field "f" is there twice`},
-		"no points":          {func(_ *writeBody, s *section) { s.fresh.tags = nil }, "a write without points"},
+		"field twice": {func(_ *writeBody, s *section) { s.fields = []field{{"f", Float}, {"g", Float}, {"f", Float}} },
+			`field "f" is there twice`},
+		"no points": {func(_ *writeBody, s *section) { s.fresh.tags = nil }, "a write without points"},
 		"known series": {func(_ *writeBody, s *section) {
 			s.known, s.fresh = known{[]seriesID{7, 1}, 5, one, []byte{1}}, fresh{}
 		}, ""},
 		"known points missing": {func(_ *writeBody, s *section) {
 			s.known = known{[]seriesID{7}, 5, span{}, nil}
 		}, "0 points from 0 to 0"},
-		"too many points":   {func(_ *writeBody, s *section) { s.fresh.span.points = maxBatch + 1 }, "65537 points"},
-		"most points":       {func(_ *writeBody, s *section) { s.fresh.span.points = maxBatch }, ""},
-		"backwards":         {func(_ *writeBody, s *section) { s.fresh.span = span{1, 1, 0} }, "1 points from 1 to 0"},
-		"oldest":            {func(_ *writeBody, s *section) { s.fresh.span.oldest = points.MinTime }, ""},
-		"too old":           {func(_ *writeBody, s *section) { s.fresh.span.oldest = points.MinTime - 1 }, "1 points from"},
-		"newest":            {func(_ *writeBody, s *section) { s.fresh.span.newest = points.MaxTime }, ""},
-		"too new":           {func(_ *writeBody, s *section) { s.fresh.span.newest = points.MaxTime + 1 }, "1 points from"},
-		"most tags":         {func(_ *writeBody, s *section) { s.fresh.tags[0] = tags(MaxTags) }, ""},
-		"a tag too many":    {func(_ *writeBody, s *section) { s.fresh.tags[0] = tags(MaxTags + 1) }, "65 tags exceed 64"},
-		"tags out of order": {func(_ *writeBody, s *section) { s.fresh.tags[0] = tagList{{"b", "x"}, {"a", "x"}} }, `tag "a" is not in order`},
-		"tag twice":         {func(_ *writeBody, s *section) { s.fresh.tags[0] = tagList{{"a", "x"}, {"a", "y"}} }, `tag "a" is not in order`},
+		"too many points": {func(_ *writeBody, s *section) { s.fresh.span.points = maxBatch + 1 }, "65537 points"},
+		"most points":     {func(_ *writeBody, s *section) { s.fresh.span.points = maxBatch }, ""},
+		"backwards":       {func(_ *writeBody, s *section) { s.fresh.span = span{1, 1, 0} }, "1 points from 1 to 0"},
+		"oldest":          {func(_ *writeBody, s *section) { s.fresh.span.oldest = points.MinTime }, ""},
+		"too old":         {func(_ *writeBody, s *section) { s.fresh.span.oldest = points.MinTime - 1 }, "1 points from"},
+		"newest":          {func(_ *writeBody, s *section) { s.fresh.span.newest = points.MaxTime }, ""},
+		"too new":         {func(_ *writeBody, s *section) { s.fresh.span.newest = points.MaxTime + 1 }, "1 points from"},
+		"most tags":       {func(_ *writeBody, s *section) { s.fresh.tags[0] = tags(MaxTags) }, ""},
+		"a tag too many":  {func(_ *writeBody, s *section) { s.fresh.tags[0] = tags(MaxTags + 1) }, "65 tags exceed 64"},
+		"tags out of order": {func(_ *writeBody, s *section) { s.fresh.tags[0] = tagList{{"b", "x"}, {"a", "x"}} },
+			`tag "a" is not in order`},
+		"tag twice": {func(_ *writeBody, s *section) { s.fresh.tags[0] = tagList{{"a", "x"}, {"a", "y"}} },
+			`tag "a" is not in order`},
 		"tag without value": {func(_ *writeBody, s *section) { s.fresh.tags[0] = tagList{{"a", ""}} }, `tag "a"`},
 		"largest block":     {func(_ *writeBody, s *section) { s.fresh.points = make([]byte, maxBlockBytes) }, ""},
-		"too large a block": {func(_ *writeBody, s *section) { s.fresh.points = make([]byte, maxBlockBytes+1) }, "block of 1048577 bytes exceeds 1048576"},
-		"most new series":   {func(_ *writeBody, s *section) { s.fresh.tags = make([]tagList, maxNewSeries) }, ""},
-		"a series too many": {func(_ *writeBody, s *section) { s.fresh.tags = make([]tagList, maxNewSeries+1) }, "1001 new series are not in 0-1000"},
+		"too large a block": {func(_ *writeBody, s *section) { s.fresh.points = make([]byte, maxBlockBytes+1) },
+			"block of 1048577 bytes exceeds 1048576"},
+		"most new series": {func(_ *writeBody, s *section) { s.fresh.tags = make([]tagList, maxNewSeries) }, ""},
+		"a series too many": {func(_ *writeBody, s *section) { s.fresh.tags = make([]tagList, maxNewSeries+1) },
+			"1001 new series are not in 0-1000"},
 		"too many series of two": {func(w *writeBody, s *section) {
 			s.fresh.tags = make([]tagList, maxNewSeries)
 			w.sections = []section{*s, *s}
@@ -288,7 +304,8 @@ func TestWriteBodies(t *testing.T) {
 			t.Errorf("%s, with a byte behind it: %v", name, err)
 		}
 	}
-	if _, _, err := write.Read(engine.Command{Body: []byte{flagSpread | flagAtomic + 2, 1}}); err == nil || !strings.Contains(err.Error(), "write with flags") {
+	if _, _, err := write.Read(engine.Command{Body: []byte{flagSpread | flagAtomic + 2, 1}}); err == nil ||
+		!strings.Contains(err.Error(), "write with flags") {
 		t.Error("a write with unknown flags is accepted")
 	}
 	all := []sectionResult{
@@ -296,7 +313,8 @@ func TestWriteBodies(t *testing.T) {
 		{known: outcome{code: noRoom, limit: LimitError{"n", 1, 2, 3, "t", 4, true}}, fresh: outcome{code: tooManyFields, field: "f"}},
 		{known: outcome{code: stale}, fresh: outcome{code: tooMuch}},
 	}
-	if got, err := write.Decode(codec.EncodeFields(nil, &writeResult{all}, (*writeResult).code)); err != nil || !reflect.DeepEqual(got.sections, all) {
+	if got, err := write.Decode(codec.EncodeFields(nil, &writeResult{all}, (*writeResult).code)); err != nil ||
+		!reflect.DeepEqual(got.sections, all) {
 		t.Errorf("results arrive as %+v, %v", got, err)
 	}
 	wrong := writeResult{[]sectionResult{{known: outcome{code: maxOutcome + 1}}}}
@@ -317,7 +335,8 @@ func TestPrecisions(t *testing.T) {
 	}
 	s := engine.StoreOf[Store](machinetest.New(t, 1, table()).Router(), "n", 0)
 	for name, err := range map[string]error{
-		"unknown precision 4": second(s.WriteLine(t.Context(), strings.NewReader(""), Seconds+1)), "no reader of lines": second(s.Import(t.Context(), nil, Seconds)),
+		"unknown precision 4": second(s.WriteLine(t.Context(), strings.NewReader(""), Seconds+1)),
+		"no reader of lines":  second(s.Import(t.Context(), nil, Seconds)),
 	} {
 		if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), name) {
 			t.Errorf("%v, want %q", err, name)
@@ -354,7 +373,8 @@ func (m *machine) querySample(v *engine.View, s *sampleQuery) error {
 	return err
 }
 
-// TestSamplesForOtherMachines: what other machines read is what a Read would, and points that come late are counted for as long as they are in blocks.
+// TestSamplesForOtherMachines: what other machines read is what a Read would, and points that come
+// late are counted for as long as they are in blocks.
 func TestSamplesForOtherMachines(t *testing.T) {
 	p := table()
 	p.Queries = append(p.Queries, engine.QueryRow(queryLast+1, "sample", (*machine).querySample))
@@ -362,7 +382,8 @@ func TestSamplesForOtherMachines(t *testing.T) {
 	s := engine.StoreOf[Store](r.Router(), "n", 0)
 	put := func(host string, at int64, value float64) {
 		t.Helper()
-		_, err := s.Write(t.Context(), Point{Measurement: "cpu", Tags: map[string]string{"host": host, "dc": "x"}, Fields: map[string]float64{"v": value, "w": -value}, Time: time.UnixMilli(machinetest.Epoch + at)})
+		_, err := s.Write(t.Context(), Point{Measurement: "cpu", Tags: map[string]string{"host": host, "dc": "x"},
+			Fields: map[string]float64{"v": value, "w": -value}, Time: time.UnixMilli(machinetest.Epoch + at)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -373,7 +394,8 @@ func TestSamplesForOtherMachines(t *testing.T) {
 		q.Namespace = "n"
 		q.From, q.To = q.From+machinetest.Epoch, q.To+machinetest.Epoch
 		if err := r.Query(t.Context(), 0, q); err != nil || strings.Join(q.found, " ") != want || q.late != late || q.more {
-			t.Errorf("%+v since %d: %q, more %v, late %d, %v, want %q, late %d", q.Samples, q.since, q.found, q.more, q.late, err, want, late)
+			t.Errorf("%+v since %d: %q, more %v, late %d, %v, want %q, late %d", q.Samples, q.since, q.found, q.more, q.late, err, want,
+				late)
 		}
 	}
 	samplesOf := func(measurement, field, host string, from, to int64) protocol.Samples {
@@ -406,7 +428,8 @@ func TestSamplesForOtherMachines(t *testing.T) {
 	}
 }
 
-// TestNamespaceGoes: with a namespace go its retention and its limit, which are there without any point.
+// TestNamespaceGoes: with a namespace go its retention and its limit, which are there without any
+// point.
 func TestNamespaceGoes(t *testing.T) {
 	r := machinetest.New(t, 1, table())
 	s := engine.StoreOf[Store](r.Router(), "n", 0)
@@ -436,7 +459,8 @@ func TestNamespaceGoes(t *testing.T) {
 func TestRetentionTimer(t *testing.T) {
 	r := machinetest.New(t, 1, table())
 	s := engine.StoreOf[Store](r.Router(), "n", 0)
-	if _, err := s.Write(t.Context(), Point{Measurement: "cpu", Fields: map[string]float64{"v": 1}, Time: time.UnixMilli(machinetest.Epoch)}); err != nil {
+	if _, err := s.Write(t.Context(), Point{Measurement: "cpu", Fields: map[string]float64{"v": 1},
+		Time: time.UnixMilli(machinetest.Epoch)}); err != nil {
 		t.Fatal(err)
 	}
 	for i, c := range []struct {
@@ -444,7 +468,8 @@ func TestRetentionTimer(t *testing.T) {
 		timers    int
 	}{
 		{Retention{}, 0}, {Retention{RawTTL: time.Hour}, 1}, {Retention{RawTTL: 90 * time.Minute}, 1}, {Retention{}, 0},
-		{Retention{Downsample: []Downsample{{Every: time.Minute, TTL: time.Hour}}}, 1}, {Retention{Downsample: []Downsample{{Every: time.Minute}}}, 0},
+		{Retention{Downsample: []Downsample{{Every: time.Minute, TTL: time.Hour}}},
+			1}, {Retention{Downsample: []Downsample{{Every: time.Minute}}}, 0},
 	} {
 		if err := s.SetRetention(t.Context(), "cpu", c.retention); err != nil {
 			t.Fatal(err)

@@ -6,8 +6,9 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// Rows of a shard. A measurement that exists has a number of its own, the LSN of the write that made it: one that is deleted and made again has another
-// one, which is its incarnation. All rows of an incarnation begin with kind and number, so that it is deleted by a range per kind.
+// Rows of a shard. A measurement that exists has a number of its own, the LSN of the write that
+// made it: one that is deleted and made again has another one, which is its incarnation. All rows
+// of an incarnation begin with kind and number, so that it is deleted by a range per kind.
 //
 //	'n' | namespace u32 | name                                             -> incarnation (uvarint)
 //	'y' | namespace u32 | name                                             -> policy: retention and tiers, with a version; see policy
@@ -29,8 +30,8 @@ import (
 //	'e' | incarnation | LSN u64                                            -> deletion of a time range, see erasure
 //	'r' | incarnation | series u32                                         -> its fingerprint: it is being retired
 //
-// Series are numbered from 0 in each incarnation, and no number is given twice. Tags and values end as key.AppendString ends them. A partition is the
-// time at which it begins divided by its length.
+// Series are numbered from 0 in each incarnation, and no number is given twice. Tags and values end
+// as key.AppendString ends them. A partition is the time at which it begins divided by its length.
 const (
 	rowName        = 'n'
 	rowPolicy      = 'y'
@@ -53,7 +54,8 @@ const (
 	rowErased      = 'e'
 )
 
-// allKinds are the kinds of rows in order; ofIncarnation are those that a measurement is deleted with.
+// allKinds are the kinds of rows in order; ofIncarnation are those that a measurement is deleted
+// with.
 const (
 	allKinds      = "bcdefghlmnpqrstuvxy"
 	ofIncarnation = "bcdefghmpqrstvx"
@@ -70,7 +72,8 @@ type tierID uint16
 
 const rawTier tierID = 0
 
-// column is what a chunk holds of a field: in tier 0 its values, in other tiers the aggregates of each bucket.
+// column is what a chunk holds of a field: in tier 0 its values, in other tiers the aggregates of
+// each bucket.
 type column uint8
 
 // The columns of chunks. Time of a value is that of the point in tier 0, and the begin of the
@@ -93,7 +96,8 @@ const (
 	columnSumRest
 )
 
-// maxSumParts bounds the columns from columnSumRest on. The exact sum of finite values has at most 40 parts, unless it exceeds the greatest float64.
+// maxSumParts bounds the columns from columnSumRest on. The exact sum of finite values has at most
+// 40 parts, unless it exceeds the greatest float64.
 const maxSumParts = 62
 
 // Lengths of keys, and where things are in them.
@@ -151,7 +155,8 @@ func valueKey(dst []byte, m incarnation, tag, value string) []byte {
 	return append(valuesPrefix(dst, m, tag), value...)
 }
 
-// postingPrefix begins the keys of the series that have a value of a tag, in the order of their numbers.
+// postingPrefix begins the keys of the series that have a value of a tag, in the order of their
+// numbers.
 func postingPrefix(dst []byte, m incarnation, tag, value string) []byte {
 	dst = key.AppendString(incKey(dst, rowPosting, m), []byte(tag))
 	return key.AppendString(dst, []byte(value))
@@ -181,12 +186,14 @@ func tierKey(dst []byte, kind byte, m incarnation, tier tierID) []byte {
 	return binary.BigEndian.AppendUint16(incKey(dst, kind, m), uint16(tier))
 }
 
-// partKey is the key of a partition's row, and begins those of its chunks; of kind rowDirty it is that of a range of dirty buckets.
+// partKey is the key of a partition's row, and begins those of its chunks; of kind rowDirty it is
+// that of a range of dirty buckets.
 func partKey(dst []byte, kind byte, m incarnation, tier tierID, partition int64) []byte {
 	return key.AppendInt64(tierKey(dst, kind, m, tier), partition)
 }
 
-// tierOf returns the tier in the key of a partition, a chunk or a dirty range, and partitionOf what comes behind it.
+// tierOf returns the tier in the key of a partition, a chunk or a dirty range, and partitionOf what
+// comes behind it.
 func tierOf(k []byte) tierID        { return tierID(binary.BigEndian.Uint16(k[numberAt:])) }
 func partitionOf(k []byte) int64    { return key.Int64(k[numberAt+2:]) }
 func chunkFieldOf(k []byte) fieldID { return fieldID(binary.BigEndian.Uint16(k[partKeyLen:])) }
@@ -205,7 +212,8 @@ func generationPrefix(dst []byte, at chunkGroup, generation uint64) []byte {
 	return key.AppendUint64(columnPrefix(dst, at), generation)
 }
 
-// chunkKey is the key of a chunk: its first point is of a series and a time. The next chunk may go on with the same series.
+// chunkKey is the key of a chunk: its first point is of a series and a time. The next chunk may go
+// on with the same series.
 func chunkKey(dst []byte, at chunkGroup, generation uint64, first seriesID, time int64) []byte {
 	return key.AppendInt64(key.AppendUint32(generationPrefix(dst, at, generation), uint32(first)), time)
 }

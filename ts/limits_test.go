@@ -22,7 +22,8 @@ type limit struct {
 	large       bool // the number is a count of things, which is not tried with MaxInt64
 }
 
-// TestLimits tries each documented limit at its last value, beside it, and at both ends of its type.
+// TestLimits tries each documented limit at its last value, beside it, and at both ends of its
+// type.
 func TestLimits(t *testing.T) {
 	r := newRig(t, 1)
 	s := storeOf(r, "n")
@@ -79,8 +80,10 @@ func TestLimits(t *testing.T) {
 		return all
 	}
 	limits := []limit{
-		{"bytes of a measurement's name", 1, 255, "255", func(n int64) error { return with(func(p *ts.Point) { p.Measurement = text(n) }) }, true},
-		{"bytes of a field's name", 1, 255, "255", func(n int64) error { return with(func(p *ts.Point) { p.Fields = map[string]float64{text(n): 1} }) }, true},
+		{"bytes of a measurement's name", 1, 255, "255", func(n int64) error { return with(func(p *ts.Point) { p.Measurement = text(n) }) },
+			true},
+		{"bytes of a field's name", 1, 255, "255",
+			func(n int64) error { return with(func(p *ts.Point) { p.Fields = map[string]float64{text(n): 1} }) }, true},
 		{"fields of a point", 1, ts.MaxFields, "1024", func(n int64) error {
 			return with(func(p *ts.Point) {
 				p.Measurement, p.Fields = fmt.Sprint("wide", n), make(map[string]float64)
@@ -90,9 +93,12 @@ func TestLimits(t *testing.T) {
 			})
 		}, true},
 		{"tags of a series", 0, ts.MaxTags, "64", func(n int64) error { return with(func(p *ts.Point) { p.Tags = tags(n) }) }, true},
-		{"bytes of a tag's name", 1, ts.MaxTagBytes, "255", func(n int64) error { return with(func(p *ts.Point) { p.Tags = map[string]string{text(n): "x"} }) }, true},
-		{"bytes of a tag's value", 1, ts.MaxTagValueBytes, "1024", func(n int64) error { return with(func(p *ts.Point) { p.Tags = map[string]string{"x": text(n)} }) }, true},
-		{"time of a point, ms", -(1 << 48), r.Now() + day, "", func(n int64) error { return with(func(p *ts.Point) { p.Time = time.UnixMilli(n) }) }, false},
+		{"bytes of a tag's name", 1, ts.MaxTagBytes, "255",
+			func(n int64) error { return with(func(p *ts.Point) { p.Tags = map[string]string{text(n): "x"} }) }, true},
+		{"bytes of a tag's value", 1, ts.MaxTagValueBytes, "1024",
+			func(n int64) error { return with(func(p *ts.Point) { p.Tags = map[string]string{"x": text(n)} }) }, true},
+		{"time of a point, ms", -(1 << 48), r.Now() + day, "",
+			func(n int64) error { return with(func(p *ts.Point) { p.Time = time.UnixMilli(n) }) }, false},
 		{"rollups", 0, ts.MaxTiers, "8", func(n int64) error {
 			var r ts.Retention
 			for i := range n {
@@ -101,7 +107,8 @@ func TestLimits(t *testing.T) {
 			return retention(r)
 		}, true},
 		{"ns of a bucket, in seconds", 1, 366 * 24 * 60 * 60, "1s-8784h0m0s", func(n int64) error {
-			return downsample(ts.Downsample{Every: time.Duration(max(min(n, math.MaxInt64/int64(time.Second)), math.MinInt64/int64(time.Second))) * time.Second})
+			return downsample(ts.Downsample{Every: time.Duration(max(min(n, math.MaxInt64/int64(time.Second)),
+				math.MinInt64/int64(time.Second))) * time.Second})
 		}, false},
 		{"ms of RawTTL", 1000, math.MaxInt64 / 1_000_000, "1s", func(n int64) error {
 			if n > math.MaxInt64/1_000_000 || n < 0 {
@@ -183,7 +190,8 @@ func TestLimitsOfState(t *testing.T) {
 	r := newRig(t, 1)
 	s := storeOf(r, "n")
 	retention := func(hours int) error {
-		return s.SetRetention(t.Context(), "cpu", ts.Retention{RawTTL: time.Duration(hours) * time.Hour, Downsample: []ts.Downsample{{Every: time.Hour}}})
+		return s.SetRetention(t.Context(), "cpu",
+			ts.Retention{RawTTL: time.Duration(hours) * time.Hour, Downsample: []ts.Downsample{{Every: time.Hour}}})
 	}
 	must(0, retention(48))
 	write(t, s, point("a", -40*hour, 1), point("a", 0, 1))
@@ -249,8 +257,10 @@ func TestLimitsOfAnswers(t *testing.T) {
 			{"result points", floql.Limits{ResultPoints: 1000}, "cpu[%d..%d] | group_by(host) | sum()"},
 			{"result points", floql.Limits{ResultPoints: 1000}, "cpu[%d..%d]"},
 			{"", floql.Limits{Series: -1, Points: -1, ResultPoints: -1, Bytes: -1, Time: -1}, "cpu[%d..%d]"},
-			{"", floql.Limits{Series: math.MaxInt64, Points: math.MaxInt64, ResultPoints: math.MaxInt64, Bytes: math.MaxInt64, Time: math.MaxInt64}, "cpu[%d..%d] | median()"},
-			{"", floql.Limits{Series: math.MinInt64, Points: math.MinInt64, ResultPoints: math.MinInt64, Bytes: math.MinInt64, Time: math.MinInt64}, "cpu[%d..%d] | max()"},
+			{"", floql.Limits{Series: math.MaxInt64, Points: math.MaxInt64, ResultPoints: math.MaxInt64, Bytes: math.MaxInt64,
+				Time: math.MaxInt64}, "cpu[%d..%d] | median()"},
+			{"", floql.Limits{Series: math.MinInt64, Points: math.MinInt64, ResultPoints: math.MinInt64, Bytes: math.MinInt64,
+				Time: math.MinInt64}, "cpu[%d..%d] | max()"},
 		} {
 			_, err := s.Query(t.Context(), fmt.Sprintf(l.query, machinetest.Epoch, machinetest.Epoch+1), floql.Options{Limits: l.limits})
 			exceeded, _ := errors.AsType[*floql.LimitError](err)

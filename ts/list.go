@@ -41,7 +41,8 @@ type seriesOptions struct {
 	filters []floql.Filter
 }
 
-// Limit sets how many items a page holds at most, 1 to 1000; the default is 100. Iterators read pages of this size.
+// Limit sets how many items a page holds at most, 1 to 1000; the default is 100. Iterators read
+// pages of this size.
 func Limit(n int) PageOption { return engine.Limit(n) }
 
 // Cursor continues a listing behind an earlier page, with its Cursor.
@@ -71,8 +72,9 @@ type MatchingOption struct {
 	filters []floql.Filter
 }
 
-// Matching selects only series for which all filters hold: values of tags, globs, and their opposites, as queries have them. They come from
-// floql.ParseFilters(`host=~web-*, region!=eu`), or floql.NewFilter.
+// Matching selects only series for which all filters hold: values of tags, globs, and their
+// opposites, as queries have them. They come from floql.ParseFilters(`host=~web-*, region!=eu`), or
+// floql.NewFilter.
 func Matching(filters ...floql.Filter) MatchingOption {
 	return MatchingOption{filter: engine.FilterOf(func(o *seriesOptions) { o.filters = filters }), filters: filters}
 }
@@ -82,7 +84,8 @@ func (m MatchingOption) applyRead(o *readOptions) { o.filters = m.filters }
 // maxFilters is how many filters a call may have.
 const maxFilters = 100
 
-// checkFilters returns filters that can be asked, also for such as were not made by floql.NewFilter, or ErrInvalid.
+// checkFilters returns filters that can be asked, also for such as were not made by
+// floql.NewFilter, or ErrInvalid.
 func checkFilters(all []floql.Filter) ([]floql.Filter, error) {
 	if len(all) > maxFilters {
 		return nil, engine.Errorf(ErrInvalid, "ts: %d filters exceed %d", len(all), maxFilters)
@@ -121,7 +124,8 @@ func seriesOptionsOf(opts []SeriesOption) seriesOptions {
 	return o
 }
 
-// Get returns what there is of a measurement, summed over all shards. Nothing is counted for it. Errors: ErrNotFound.
+// Get returns what there is of a measurement, summed over all shards. Nothing is counted for it.
+// Errors: ErrNotFound.
 func (s *Store) Get(ctx context.Context, name string) (Measurement, error) {
 	if err := engine.CheckName("measurement", name); err != nil {
 		return Measurement{}, err
@@ -141,10 +145,11 @@ func (s *Store) Get(ctx context.Context, name string) (Measurement, error) {
 	return m, nil
 }
 
-// Page returns a page of the measurements of the namespace, in order of their names, over all shards.
+// Page returns a page of the measurements of the namespace, in order of their names, over all
+// shards.
 //
-// Options: Limit, Cursor, Prefix. Errors: ErrInvalid for a limit that is not 1-1000, a prefix of more than 255 bytes, and a cursor that is no name
-// with the prefix.
+// Options: Limit, Cursor, Prefix. Errors: ErrInvalid for a limit that is not 1-1000, a prefix of
+// more than 255 bytes, and a cursor that is no name with the prefix.
 func (s *Store) Page(ctx context.Context, opts ...ListOption) (page Page[Measurement], err error) {
 	o, err := engine.ListingOf(opts)
 	if err != nil {
@@ -159,15 +164,17 @@ func (s *Store) Page(ctx context.Context, opts ...ListOption) (page Page[Measure
 	return engine.Merge(parts, o.Limit, found, func(m Measurement) string { return m.Name }, joinMeasurements), nil
 }
 
-// All iterates over the measurements of the namespace, in order of their names. Each pair is a measurement and nil, or a zero Measurement and an
-// error, after which iteration ends; nothing runs before the first step, and break or a done ctx releases everything.
+// All iterates over the measurements of the namespace, in order of their names. Each pair is a
+// measurement and nil, or a zero Measurement and an error, after which iteration ends; nothing runs
+// before the first step, and break or a done ctx releases everything.
 //
 // Options and errors are those of Page.
 func (s *Store) All(ctx context.Context, opts ...ListOption) iter.Seq2[Measurement, error] {
 	return engine.All(ctx, s.Page, opts)
 }
 
-// joinMeasurements combines what shards know of a measurement. One without fields was deleted; its home shard has yet to learn of it.
+// joinMeasurements combines what shards know of a measurement. One without fields was deleted; its
+// home shard has yet to learn of it.
 func joinMeasurements(parts []Measurement) (m Measurement, ok bool) {
 	for i, p := range parts {
 		if i == 0 {
@@ -213,10 +220,12 @@ type SeriesList struct {
 // Series returns what lists the series of a measurement.
 func (s *Store) Series(measurement string) SeriesList { return SeriesList{s, measurement} }
 
-// Page returns a page of the series, by shards and, within a shard, in the order in which they were made. A page may be empty and not the last.
+// Page returns a page of the series, by shards and, within a shard, in the order in which they were
+// made. A page may be empty and not the last.
 //
-// Options: Limit, Cursor, Tags, Matching. Errors: ErrInvalid for options out of their limits and for what is no cursor; ErrConflict if the measurement
-// was deleted and made again since the page before.
+// Options: Limit, Cursor, Tags, Matching. Errors: ErrInvalid for options out of their limits and
+// for what is no cursor; ErrConflict if the measurement was deleted and made again since the page
+// before.
 func (l SeriesList) Page(ctx context.Context, opts ...SeriesOption) (page Page[Series], err error) {
 	o := seriesOptionsOf(opts)
 	found, err := l.page(ctx, &o)
@@ -227,7 +236,8 @@ func (l SeriesList) Page(ctx context.Context, opts ...SeriesOption) (page Page[S
 	return page, err
 }
 
-// All iterates over the series, in the order of Page and by the contract of Store.All. Options and errors are those of Page.
+// All iterates over the series, in the order of Page and by the contract of Store.All. Options and
+// errors are those of Page.
 func (l SeriesList) All(ctx context.Context, opts ...SeriesOption) iter.Seq2[Series, error] {
 	return engine.All(ctx, l.Page, opts)
 }
@@ -289,7 +299,8 @@ func (l SeriesList) page(ctx context.Context, o *seriesOptions) (p seriesPage, e
 	return p, nil
 }
 
-// formatSeriesCursor makes a cursor: the place of a shard, the first series that is to come, and its incarnation, 0 if any will do.
+// formatSeriesCursor makes a cursor: the place of a shard, the first series that is to come, and
+// its incarnation, 0 if any will do.
 func formatSeriesCursor(shard int, from uint32, inc incarnation) string {
 	return strconv.Itoa(shard) + "-" + strconv.FormatUint(uint64(from), 10) + "-" + strconv.FormatUint(uint64(inc), 10)
 }

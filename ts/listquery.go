@@ -109,8 +109,8 @@ func measurementNow(v *engine.View, ns uint32, name string) (m Measurement, ok b
 	return m, true, nil
 }
 
-// extent returns how many points can be read, and two times with none before and after: see Measurement. Partitions whose points are all too old do
-// not count: they are the second result.
+// extent returns how many points can be read, and two times with none before and after: see
+// Measurement. Partitions whose points are all too old do not count: they are the second result.
 func (o *open) extent(v *engine.View) (s span, past []partitionAt, err error) {
 	c := &o.content
 	s = span{c.points, max(c.oldest, o.policy.oldest(v.Now())), c.newest}
@@ -268,13 +268,15 @@ func (q *measurementsQuery) answer(v *engine.View) error {
 	v.Freeze()
 	read := func(k, _ []byte) (Measurement, bool, error) { return measurementNow(v, ns, string(k[nameAt:])) }
 	var err error
-	if q.items, q.more, err = engine.ListRows(v, nameKey(nil, rowName, ns, q.prefix), nameKey(nil, rowName, ns, q.after), q.limit, read); q.more {
+	if q.items, q.more, err = engine.ListRows(v, nameKey(nil, rowName, ns, q.prefix), nameKey(nil, rowName, ns, q.after), q.limit,
+		read); q.more {
 		q.next = q.items[len(q.items)-1].Name
 	}
 	return err
 }
 
-// seriesQuery asks a shard for series of a measurement that have some tags and for which filters hold, from a number on.
+// seriesQuery asks a shard for series of a measurement that have some tags and for which filters
+// hold, from a number on.
 type seriesQuery struct {
 	namespace, name string
 	tags            tagList
@@ -380,7 +382,8 @@ func (q *seriesQuery) answer(v *engine.View) error {
 	return err
 }
 
-// narrowest returns what the keys begin with of the rows to look at: series, or postings of one tag.
+// narrowest returns what the keys begin with of the rows to look at: series, or postings of one
+// tag.
 func (q *seriesQuery) narrowest(v *engine.View) (prefix []byte, err error) {
 	prefix = incKey(nil, rowSeries, q.inc)
 	fewest := uint64(math.MaxUint64)

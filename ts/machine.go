@@ -86,7 +86,8 @@ type session struct {
 	name string // of the measurement; "" if the command is about no single one
 }
 
-// load returns a measurement, nil if there is none. What is changed of it has to be touched before, and saved.
+// load returns a measurement, nil if there is none. What is changed of it has to be touched before,
+// and saved.
 func (m *machine) load(tx *engine.Tx, name string) *open {
 	at := measurementName{tx.Namespace(), name}
 	if o, ok := m.measurements.Get(at); ok {
@@ -124,7 +125,8 @@ func (m *machine) loadPolicy(tx *engine.Tx, name string) policy {
 	return must(decodePolicy(b))
 }
 
-// exactly loads the measurement of a command about one incarnation: if it is not the present one the command is refused.
+// exactly loads the measurement of a command about one incarnation: if it is not the present one
+// the command is refused.
 func (s *session) exactly(inc incarnation) (*open, error) {
 	o := s.load(s.tx, s.name)
 	if o == nil || o.inc != inc {
@@ -221,7 +223,8 @@ func (m *machine) addUnsealed(tx *engine.Tx, bytes int64) {
 	}
 }
 
-// OnReply has nothing to do: what shards tell each other of policies and limits can be refused only for now.
+// OnReply has nothing to do: what shards tell each other of policies and limits can be refused only
+// for now.
 func (m *machine) OnReply(*engine.Tx, engine.Reply) {}
 
 // maintenanceTopic wakes the duty.

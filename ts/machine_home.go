@@ -7,9 +7,10 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// In a spread namespace a measurement is counted at its home, the shard of its name, also if it has no series there: whatever other shard makes a part of
-// it announces that, and withdraws it when the part is deleted. Both travel in one lane, so that an announcement which arrives when all has been
-// deleted is withdrawn soon, and leaves nothing behind.
+// In a spread namespace a measurement is counted at its home, the shard of its name, also if it has
+// no series there: whatever other shard makes a part of it announces that, and withdraws it when
+// the part is deleted. Both travel in one lane, so that an announcement which arrives when all has
+// been deleted is withdrawn soon, and leaves nothing behind.
 
 // fields codes an announcement, the body of what a shard tells the home of a measurement.
 func (a *announcement) fields(f *codec.Fields) {
@@ -35,7 +36,8 @@ func (s *session) announced(a *announcement) error {
 	return nil
 }
 
-// withdrawn removes a measurement from its home that is nowhere else any more, and has never been here.
+// withdrawn removes a measurement from its home that is nowhere else any more, and has never been
+// here.
 func (s *session) withdrawn(a *announcement) error {
 	o := s.load(s.tx, s.name)
 	if o == nil {

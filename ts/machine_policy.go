@@ -11,10 +11,12 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// tokenRetention begins the token of the timer that removes old partitions; the incarnation (u64) follows.
+// tokenRetention begins the token of the timer that removes old partitions; the incarnation (u64)
+// follows.
 const tokenRetention = 'r'
 
-// fields codes a policy as the body of the commands that set it, without version and numbers of tiers, or that tell other shards of it.
+// fields codes a policy as the body of the commands that set it, without version and numbers of
+// tiers, or that tell other shards of it.
 func (p *policy) fields(f *codec.Fields) {
 	within := codec.Range{Max: math.MaxInt64 / int64(time.Millisecond)} // what a time.Duration holds
 	f.Uvarint("version", &p.version)
@@ -98,7 +100,8 @@ func (s *session) adoptRetention(p *policy) error {
 	return nil
 }
 
-// checkClosings refuses a retention while too much is being removed that was too old for earlier ones.
+// checkClosings refuses a retention while too much is being removed that was too old for earlier
+// ones.
 func (s *session) checkClosings(most int) error {
 	if o := s.load(s.tx, s.name); o != nil && len(o.content.closed) >= most {
 		return engine.Errorf(ErrBusy, "measurement %q: its retention changes faster than points are removed", s.name)
@@ -106,7 +109,8 @@ func (s *session) checkClosings(most int) error {
 	return nil
 }
 
-// close keeps what is too old where it is, out of sight, when points are going to be kept for longer.
+// close keeps what is too old where it is, out of sight, when points are going to be kept for
+// longer.
 func (o *open) close(tx *engine.Tx, before *policy) {
 	longer := before.rawTTL > 0 && (o.policy.rawTTL == 0 || o.policy.rawTTL > before.rawTTL)
 	if !longer {
@@ -118,7 +122,8 @@ func (o *open) close(tx *engine.Tx, before *policy) {
 	}
 }
 
-// usePolicy stores a policy. Tiers that are no more go with their rows; new ones are made from what is there.
+// usePolicy stores a policy. Tiers that are no more go with their rows; new ones are made from what
+// is there.
 func (s *session) usePolicy(p policy) {
 	m, tx := s.machine, s.tx
 	before := m.loadPolicy(tx, s.name)
@@ -146,8 +151,9 @@ func (s *session) usePolicy(p policy) {
 	tx.Notify(maintenanceTopic(), -1)
 }
 
-// limitTiers records from when on the tiers of a new policy are complete: a tier that is added has no buckets of points that retention has removed, and one that
-// is kept for longer than before lacks the buckets that were too old. Queries take another tier for earlier times.
+// limitTiers records from when on the tiers of a new policy are complete: a tier that is added has
+// no buckets of points that retention has removed, and one that is kept for longer than before
+// lacks the buckets that were too old. Queries take another tier for earlier times.
 func (o *open) limitTiers(now int64, before *policy) {
 	limit := func(t *tier, from int64) {
 		if from > minTime && (o.content.expired > 0 || o.content.oldest < from) {
@@ -259,7 +265,8 @@ func (m *machine) OnTimer(tx *engine.Tx, token []byte) {
 	m.armRetention(tx, o)
 }
 
-// expireRaw removes partitions of points that are too old, but for those that a rollup is still to be made of.
+// expireRaw removes partitions of points that are too old, but for those that a rollup is still to
+// be made of.
 func (m *machine) expireRaw(tx *engine.Tx, o *open) {
 	if o.policy.rawTTL == 0 {
 		return
@@ -275,7 +282,8 @@ func (m *machine) expireRaw(tx *engine.Tx, o *open) {
 	}
 }
 
-// expire removes the partitions of a tier before one, and returns the last of them, and whether there were any.
+// expire removes the partitions of a tier before one, and returns the last of them, and whether
+// there were any.
 func (m *machine) expire(tx *engine.Tx, o *open, id tierID, cut int64) (last int64, some bool) {
 	first := tierKey(nil, rowPartition, o.inc, id)
 	end := partKey(nil, rowPartition, o.inc, id, cut)
@@ -311,7 +319,8 @@ func (m *machine) Leave(tx *engine.Tx) (found bool) {
 	return found
 }
 
-// fields codes a limit as the body of the commands that set it, without version, or that tell other shards of it.
+// fields codes a limit as the body of the commands that set it, without version, or that tell other
+// shards of it.
 func (l *limitRow) fields(f *codec.Fields) {
 	if c := f.Binary(); c != nil {
 		l.code(c)

@@ -271,7 +271,8 @@ func (m *machine) recount(tx *engine.Tx, o *open, p *partitionRow, points int64)
 	p.points, p.state = points, exact
 }
 
-// countBody says how many points a partition has, after some may have been added twice or have been removed.
+// countBody says how many points a partition has, after some may have been added twice or have been
+// removed.
 type countBody struct {
 	inc       incarnation
 	shape     uint64 // of the view in which they were counted

@@ -9,7 +9,8 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// tagChange collects by how much the series of a value of a tag change, so that each row is written once.
+// tagChange collects by how much the series of a value of a tag change, so that each row is written
+// once.
 type tagChange map[tag]int64
 
 func (t tagChange) add(of tag, delta int64) { t[of] += delta }
@@ -41,7 +42,8 @@ func (t tagChange) save(m *machine, tx *engine.Tx, inc incarnation) {
 	}
 }
 
-// addToValue changes how many series have a value of a tag. It returns by how much the number of values changes.
+// addToValue changes how many series have a value of a tag. It returns by how much the number of
+// values changes.
 func (m *machine) addToValue(tx *engine.Tx, inc incarnation, of tag, delta int64) int64 {
 	k, n := valueKey(nil, inc, of.name, of.value), uint64(0)
 	b, ok := tx.Get(k)
@@ -63,7 +65,8 @@ func (m *machine) addToValue(tx *engine.Tx, inc incarnation, of tag, delta int64
 	return 0
 }
 
-// seriesBody is the body of commands about some series of a measurement. Those that are not what the sender took them for are passed over.
+// seriesBody is the body of commands about some series of a measurement. Those that are not what
+// the sender took them for are passed over.
 type seriesBody struct {
 	inc    incarnation
 	series []printed
@@ -105,7 +108,8 @@ func (l *closing) fields(f *codec.Fields) {
 	codec.Narrow(f, "tiers", &l.tiers)
 }
 
-// deleteSeries removes series from the index: their points are not found any more, and leave later. It returns how many there were (uvarint).
+// deleteSeries removes series from the index: their points are not found any more, and leave later.
+// It returns how many there were (uvarint).
 func (s *session) deleteSeries(l *seriesBody) (int64, error) {
 	m, tx := s.machine, s.tx
 	o, err := s.exactly(l.inc)
@@ -181,7 +185,8 @@ func (r *removal) end() {
 	r.m.saveContent(r.tx, r.o)
 }
 
-// retire stops writes to series that seem to have no points: those who know their numbers have to define them again, which brings them back.
+// retire stops writes to series that seem to have no points: those who know their numbers have to
+// define them again, which brings them back.
 func (s *session) retire(l *seriesBody) error {
 	m, tx := s.machine, s.tx
 	o, err := s.exactly(l.inc)
@@ -203,7 +208,8 @@ func (s *session) retire(l *seriesBody) error {
 	return nil
 }
 
-// settle ends retirements: of series that had no points when nobody could write them any more, and of those that had some.
+// settle ends retirements: of series that had no points when nobody could write them any more, and
+// of those that had some.
 func (s *session) settle(l *seriesBody) (int64, error) {
 	m, tx := s.machine, s.tx
 	o, err := s.exactly(l.inc)
@@ -232,7 +238,8 @@ func (s *session) settle(l *seriesBody) (int64, error) {
 	return int64(r.removed), nil
 }
 
-// forget ends the deletion of series that no page has points of any more, and of points that were too old.
+// forget ends the deletion of series that no page has points of any more, and of points that were
+// too old.
 func (s *session) forget(l *seriesBody) error {
 	m, tx := s.machine, s.tx
 	o, err := s.exactly(l.inc)

@@ -5,7 +5,8 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// write carries out a write. Each section's known and fresh points are written or not for themselves, unless the command is atomic.
+// write carries out a write. Each section's known and fresh points are written or not for
+// themselves, unless the command is atomic.
 func (s *session) write(w *writeBody) (result writeResult, err error) {
 	if !w.atomic && w.spread != s.tx.Spread() { // a transaction is routed as a whole, and each of its series checked
 		return result, engine.Errorf(ErrConflict, "ts: the points were sorted for another placement of the namespace")
@@ -128,7 +129,8 @@ func (s *sectionWrite) checkKnown() outcome {
 	return s.checkTimes(k.span)
 }
 
-// printsOf returns the sum of the fingerprints that series have here; that of one which does not exist is 0.
+// printsOf returns the sum of the fingerprints that series have here; that of one which does not
+// exist is 0.
 func (s *sectionWrite) printsOf(ids []seriesID) uint64 {
 	prints := make([]uint64, len(ids))
 	for i, id := range ids {

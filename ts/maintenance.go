@@ -60,7 +60,8 @@ type maintainer struct {
 // where to continue.
 const maxMerged = 10_000
 
-// idle says that there was nothing to do for a measurement, and until when that holds if its row does not change.
+// idle says that there was nothing to do for a measurement, and until when that holds if its row
+// does not change.
 type idle struct {
 	row    string
 	wakeAt int64
@@ -93,7 +94,8 @@ type maintenance struct {
 // wake has the measurement looked at again at a time.
 func (m *maintenance) wake(at int64) { m.wakeAt = min(m.wakeAt, at) }
 
-// next returns the next step, nil if there is nothing to do now; then it has said when to look again.
+// next returns the next step, nil if there is nothing to do now; then it has said when to look
+// again.
 func (m *maintainer) next(v *engine.View) (*step, error) {
 	rows, err := contentRows(v)
 	if err != nil {

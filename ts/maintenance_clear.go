@@ -8,7 +8,8 @@ import (
 	"github.com/floedb/floe/internal/points"
 )
 
-// deletions returns the series that have been deleted and may have points in chunks, with the LSNs of their deletion.
+// deletions returns the series that have been deleted and may have points in chunks, with the LSNs
+// of their deletion.
 func (m *maintenance) deletions() (all []printed, err error) {
 	if m.content.deleted == 0 {
 		return nil, nil
@@ -98,7 +99,8 @@ func (m *maintenance) purge() (*step, error) {
 	return stepOf(m, forget, l)
 }
 
-// oldestBlock reports whether there are blocks that were written before something of the walk was gone.
+// oldestBlock reports whether there are blocks that were written before something of the walk was
+// gone.
 func (m *maintenance) oldestBlock(p *purge) bool {
 	for _, g := range p.gone {
 		if m.content.sealed < min(m.content.last, g.fingerprint) {
@@ -113,7 +115,8 @@ func (m *maintenance) oldestBlock(p *purge) bool {
 	return false
 }
 
-// closings returns those whose points can be removed: all are in chunks, and the tiers that there were are made of them.
+// closings returns those whose points can be removed: all are in chunks, and the tiers that there
+// were are made of them.
 func (m *maintenance) closings() (ready []closing, err error) {
 	for _, c := range m.content.closed {
 		wait := m.content.sealed < min(m.content.last, c.upTo)
@@ -172,7 +175,8 @@ func (m *maintenance) purgeSome(p *purge) (*step, error) {
 	return stepOf(m, rewrite, *cmd)
 }
 
-// holds reports whether a chunk has points of a series that was deleted, or of a time range that was.
+// holds reports whether a chunk has points of a series that was deleted, or of a time range that
+// was.
 func (m *maintenance) holds(p *heldChunk, of *purge) (held bool, err error) {
 	holes := of.holesIn(p)
 	if len(of.ids) == 0 && len(holes) == 0 {
@@ -244,8 +248,9 @@ type retiral struct {
 	present    seriesSet // of a view in which all of them were being retired
 }
 
-// retire takes the next step of the search: series without points are retired, which stops their writers, and looked at once more; then they leave the
-// index, or come back if somebody has written to them meanwhile. Without it a namespace whose series come and go would be full one day.
+// retire takes the next step of the search: series without points are retired, which stops their
+// writers, and looked at once more; then they leave the index, or come back if somebody has written
+// to them meanwhile. Without it a namespace whose series come and go would be full one day.
 func (m *maintenance) retire() (*step, error) {
 	if m.content.expired <= m.content.swept && m.content.retiring == 0 {
 		delete(m.retirals, m.inc)
@@ -293,7 +298,8 @@ func (m *maintenance) withoutPoints() (found []printed, err error) {
 	return found, err
 }
 
-// settleRetired looks again at series that are being retired: nobody can have written to them since.
+// settleRetired looks again at series that are being retired: nobody can have written to them
+// since.
 func (m *maintenance) settleRetired(r *retiral) (*step, error) {
 	retiring, err := m.numbered(rowRetiring)
 	if err != nil {

@@ -9,11 +9,13 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// maxCountedPoints bounds how many points are counted at a time. The points of one series may be more.
+// maxCountedPoints bounds how many points are counted at a time. The points of one series may be
+// more.
 const maxCountedPoints = 1 << 20
 
-// count counts the points of a partition, if that is due: a point is in the pages of each field that it has a value of, so only all of them together tell
-// how many points there are when some were written twice, or have gone.
+// count counts the points of a partition, if that is due: a point is in the pages of each field
+// that it has a value of, so only all of them together tell how many points there are when some
+// were written twice, or have gone.
 func (m *maintenance) count() (*step, error) {
 	var at *partitionAt
 	prefix := tierKey(nil, rowPartition, m.inc, rawTier)
@@ -88,8 +90,8 @@ func (m *maintenance) countPartition(p *partitionAt) (n int64, err error) {
 	return n, nil
 }
 
-// pointIDs appends the IDs of the points that a field has in a partition, up to the series bound. It
-// stops before a series if dst is full, and returns that series as the bound.
+// pointIDs appends the IDs of the points that a field has in a partition, up to the series bound.
+// It stops before a series if dst is full, and returns that series as the bound.
 func (s *scan) pointIDs(p *partitionAt, field int, dst []pointID, bound int64) ([]pointID, int64, error) {
 	err := s.runField(p, spot{p.number, field, 0, math.MinInt64}, func(at spot, times []int64, _ []float64) error {
 		if int64(at.series) >= bound {

@@ -17,8 +17,9 @@ const (
 	mergeInput = 700 << 10      // bytes of chunks that one step takes
 )
 
-// merge makes one generation of several in a part of a partition. It goes on where the step before has merged something, and begins at the front again when
-// nothing is left behind that: a backfill has thousands of partitions.
+// merge makes one generation of several in a part of a partition. It goes on where the step before
+// has merged something, and begins at the front again when nothing is left behind that: a backfill
+// has thousands of partitions.
 func (m *maintenance) merge() (*step, error) {
 	front := incKey(nil, rowPartition, m.inc)
 	if from := m.mergedAt[m.inc]; from != nil {
@@ -30,7 +31,8 @@ func (m *maintenance) merge() (*step, error) {
 	return m.mergeFrom(front)
 }
 
-// mergeFrom merges something in the first partition from a key on in which there is something to merge.
+// mergeFrom merges something in the first partition from a key on in which there is something to
+// merge.
 func (m *maintenance) mergeFrom(from []byte) (*step, error) {
 	type found struct {
 		tier      tierID
@@ -71,7 +73,8 @@ func (m *maintenance) endOf(id tierID, partition int64) int64 {
 	return (partition + 1) * length
 }
 
-// apart returns the partition without the generations of which some points are gone: with others they would come back.
+// apart returns the partition without the generations of which some points are gone: with others
+// they would come back.
 func (m *maintenance) apart(id tierID, p *partitionRow) *partitionRow {
 	rest := *p
 	for _, c := range m.content.closed {
@@ -127,8 +130,8 @@ func readChunk(k, value []byte) (p heldChunk, err error) {
 	return p, err
 }
 
-// mergeSome merges generations of a partition in one column of a field, from the first series on for which that was not done, and goes on with the next
-// columns while they are small.
+// mergeSome merges generations of a partition in one column of a field, from the first series on
+// for which that was not done, and goes on with the next columns while they are small.
 func (m *maintenance) mergeSome(tier tierID, partition int64, merged []uint64) (*step, error) {
 	defer m.release()
 	cmd := rewriteBody{inc: m.inc, shape: m.content.shape, tier: tier, partition: partition}
@@ -166,7 +169,8 @@ func (m *maintenance) mergeSome(tier tierID, partition int64, merged []uint64) (
 	return stepOf(m, rewrite, cmd)
 }
 
-// mergeColumn adds the merge of chunks, the oldest generation first, of the series before one to a command.
+// mergeColumn adds the merge of chunks, the oldest generation first, of the series before one to a
+// command.
 func (m *maintenance) mergeColumn(cmd *rewriteBody, group chunkGroup, merged []uint64, inputs []heldChunk, bound int64) error {
 	target := merged[len(merged)-1]
 	e := m.encoder(group)
@@ -239,7 +243,8 @@ func (m *maintenance) unmerged(lower []byte, tier tierID, partition int64, merge
 		if more {
 			at, g = chunkGroupOf(it.Key()), generationOf(it.Key())
 		}
-		// Generations that are not merged come before those that are: in this group there is nothing to do if it begins with the last one.
+		// Generations that are not merged come before those that are: in this group there is
+		// nothing to do if it begins with the last one.
 		for more && !slices.Contains(merged, g) {
 			if more = it.Next() && chunkGroupOf(it.Key()) == at; more {
 				g = generationOf(it.Key())
@@ -306,7 +311,8 @@ func (m *maintenance) cutChunks(at chunkGroup, merged []uint64) (inputs []heldCh
 	return inputs, bound, nil
 }
 
-// collect reads chunks of a generation that reach a series, beginning with those that start at another one.
+// collect reads chunks of a generation that reach a series, beginning with those that start at
+// another one.
 func (m *maintenance) collect(at chunkGroup, generation uint64, start, from int64) (c collected, err error) {
 	prefix := generationPrefix(nil, at, generation)
 	it, err := m.view.Iter(key.AppendUint32(slices.Clone(prefix), uint32(start)), key.PrefixEnd(prefix))
@@ -317,7 +323,8 @@ func (m *maintenance) collect(at chunkGroup, generation uint64, start, from int6
 	size := int64(0)
 	for ok := it.First(); ok && err == nil; ok = it.Next() {
 		first, _ := firstOf(it.Key())
-		if n := len(c.chunks); n > 0 && size > mergeInput && int64(first) > max(int64(c.chunks[0].first), from) && first > c.chunks[n-1].first {
+		if n := len(c.chunks); n > 0 && size > mergeInput && int64(first) > max(int64(c.chunks[0].first), from) &&
+			first > c.chunks[n-1].first {
 			c.limit = int64(first)
 			break
 		}

@@ -13,7 +13,8 @@ import (
 const (
 	rollupInput = 1 << 20
 	maxBuckets  = 4096
-	// rollupLag is how long a bucket has been over before it is computed, so that nearly all of its points are there: ms.
+	// rollupLag is how long a bucket has been over before it is computed, so that nearly all of its
+	// points are there: ms.
 	rollupLag = sealAge + 60*1000
 )
 
@@ -47,7 +48,8 @@ type area struct {
 // rollupSome computes some buckets of a dirty range, those before a time.
 func (m *maintenance) rollupSome(tier *tier, until int64, d dirty, over int64) (*step, error) {
 	cmd := rollupBody{inc: m.inc, tier: tier.id, shape: m.content.shape, until: until, was: d, is: d}
-	// What was computed of points that have been removed since stays, and what the tier does not keep is not made.
+	// What was computed of points that have been removed since stays, and what the tier does not
+	// keep is not made.
 	from := max(d.from, m.content.lostBefore(tier.id), bucketOf(tier.oldest(m.view.Now()), tier.every))
 	if d.series > 0 && from != d.from {
 		d.series = 0 // the buckets that it was about are no more
@@ -95,7 +97,8 @@ func (m *maintenance) rollupSome(tier *tier, until int64, d dirty, over int64) (
 	return stepOf(m, rollup, cmd)
 }
 
-// narrow returns the series up to which the chunks of an area have about rollupInput bytes, math.MaxInt64 if all have.
+// narrow returns the series up to which the chunks of an area have about rollupInput bytes,
+// math.MaxInt64 if all have.
 func (m *maintenance) narrow(a area) (int64, error) {
 	type start struct{ first, bytes int64 }
 	var all []start
@@ -118,7 +121,8 @@ func (m *maintenance) narrow(a area) (int64, error) {
 	return math.MaxInt64, nil
 }
 
-// eachChunk calls f for the chunks of points that an area may have to do with, in the order of partitions, fields and generations.
+// eachChunk calls f for the chunks of points that an area may have to do with, in the order of
+// partitions, fields and generations.
 func (m *maintenance) eachChunk(a area, f func(p *heldChunk) error) error {
 	lower := partKey(nil, rowChunk, m.inc, rawTier, floorDiv(a.from, m.partition))
 	upper := partKey(nil, rowChunk, m.inc, rawTier, floorDiv(a.until-1, m.partition)+1)
@@ -131,7 +135,8 @@ func (m *maintenance) eachChunk(a area, f func(p *heldChunk) error) error {
 			continue
 		}
 		var p heldChunk
-		if p, err = readChunk(it.Key(), it.Value()); err == nil && int64(p.row.last) >= a.first && p.row.to >= a.from && p.row.from < a.until {
+		if p, err = readChunk(it.Key(), it.Value()); err == nil && int64(p.row.last) >= a.first && p.row.to >= a.from &&
+			p.row.from < a.until {
 			err = f(&p)
 		}
 	}
@@ -187,7 +192,8 @@ func (m *maintenance) compute(tier *tier, a area, cmd *rollupBody) (size int, er
 	return size, nil
 }
 
-// aggregate calls f for each bucket of the points of a field, which were added in the order of generations: later ones have replaced earlier ones.
+// aggregate calls f for each bucket of the points of a field, which were added in the order of
+// generations: later ones have replaced earlier ones.
 func (m *maintenance) aggregate(f fieldID, e *points.Encoder, yield func(seriesID, *bucket), every int64) error {
 	if err := m.reader.Open(e.Append(nil)); err != nil {
 		return err
@@ -238,13 +244,15 @@ func (b *bucket) add(at int64, v float64) {
 	b.sum.Add(v)
 }
 
-// columns appends what is kept, in the order of the columns: as many of the last ones as the sum takes.
+// columns appends what is kept, in the order of the columns: as many of the last ones as the sum
+// takes.
 func (b *bucket) columns(dst []float64) []float64 {
 	var room [4]float64
 	parts := b.sum.Parts(room[:0], 2+maxSumParts)
 	for len(parts) < 2 {
 		parts = append(parts, 0)
 	}
-	dst = append(dst, b.count, parts[0], parts[1], b.least, b.most, b.first, float64(b.firstAt), b.last, float64(b.lastAt), float64(len(parts)-2))
+	dst = append(dst, b.count, parts[0], parts[1], b.least, b.most, b.first, float64(b.firstAt), b.last, float64(b.lastAt),
+		float64(len(parts)-2))
 	return append(dst, parts[2:]...)
 }

@@ -14,7 +14,8 @@ import (
 // chunkBytes is about how large a chunk is.
 const chunkBytes = 60 << 10
 
-// sealInput is how many bytes of blocks one step takes at first; if their chunks are too large, it takes fewer.
+// sealInput is how many bytes of blocks one step takes at first; if their chunks are too large, it
+// takes fewer.
 const sealInput = 768 << 10
 
 // seal turns the oldest blocks into chunks, if there is enough of them or they are old enough.
@@ -52,7 +53,8 @@ type sealing struct {
 	erased  []erasure
 }
 
-// sealUpTo makes chunks of about so many bytes of blocks, whole writes, the oldest first. It returns of how many writes.
+// sealUpTo makes chunks of about so many bytes of blocks, whole writes, the oldest first. It
+// returns of how many writes.
 func (m *maintenance) sealUpTo(input int) (cmd sealBody, writes int, err error) {
 	defer m.release()
 	cmd = sealBody{inc: m.inc, from: m.content.sealed, shape: m.content.shape}
@@ -202,7 +204,8 @@ func missingPlace(place uint32, b *block) error {
 	return engine.Errorf(points.ErrCorrupt, "ts: block with series %d of %d", place, len(b.ids))
 }
 
-// maxRanges bounds the ranges of dirty buckets that a seal marks; beyond it what is between two of them is marked too.
+// maxRanges bounds the ranges of dirty buckets that a seal marks; beyond it what is between two of
+// them is marked too.
 const maxRanges = 512
 
 // ranges joins buckets that follow each other.
@@ -218,7 +221,8 @@ func ranges(id tierID, every int64, buckets map[int64]bool) (all []dirtyRange) {
 	return all
 }
 
-// chunks encodes what the encoders hold, in the order of partitions, and counts the points of each partition.
+// chunks encodes what the encoders hold, in the order of partitions, and counts the points of each
+// partition.
 func (m *maintainer) chunks(id tierID) (all []newChunk, counts []counted) {
 	order := slices.SortedFunc(maps.Keys(m.encoders), func(a, b chunkGroup) int {
 		return cmp.Or(cmp.Compare(a.partition, b.partition), cmp.Compare(a.field, b.field), cmp.Compare(a.column, b.column))

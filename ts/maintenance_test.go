@@ -59,7 +59,8 @@ func TestSealAndMerge(t *testing.T) {
 	r.Verify()
 }
 
-// TestManySealsAndMerges writes points in any order, and lets the duty do its work at any time: what is there is always the same.
+// TestManySealsAndMerges writes points in any order, and lets the duty do its work at any time:
+// what is there is always the same.
 func TestManySealsAndMerges(t *testing.T) {
 	rng := rand.New(rand.NewPCG(machinetest.Seed(t), 0))
 	r := newRig(t, 1)
@@ -69,7 +70,8 @@ func TestManySealsAndMerges(t *testing.T) {
 		var batch []ts.Point
 		for range 1 + rng.IntN(20) {
 			host := fmt.Sprintf("h%d", rng.IntN(5))
-			p := ts.Point{Measurement: "cpu", Tags: map[string]string{"host": host}, Fields: make(map[string]float64), Time: at((rng.Int64N(300)-250)*15*minute + int64(i/4)*15*minute)}
+			p := ts.Point{Measurement: "cpu", Tags: map[string]string{"host": host}, Fields: make(map[string]float64),
+				Time: at((rng.Int64N(300)-250)*15*minute + int64(i/4)*15*minute)}
 			for _, f := range []string{"x", "y"}[rng.IntN(2):] {
 				p.Fields[f] = math.Round(rng.Float64()*1000) / 100
 				want[ts.At{Measurement: "cpu", Tags: "host=" + host + ";", Field: f, Time: p.Time.UnixMilli()}] = p.Fields[f]
@@ -119,7 +121,8 @@ func TestRetention(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, s, point("a", 0, 1), point("b", -30*hour, 2))
-	if result, err := s.Write(t.Context(), point("a", -37*hour, 1), point("a", 25*hour, 1), point("a", hour, 3)); err == nil || result.Written != 1 || result.Refused != 2 {
+	if result, err := s.Write(t.Context(), point("a", -37*hour, 1), point("a", 25*hour, 1), point("a", hour, 3)); err == nil ||
+		result.Written != 1 || result.Refused != 2 {
 		t.Errorf("Write of points out of retention = %+v, %v", result, err)
 	}
 	r.Advance(6 * minute)
@@ -217,8 +220,9 @@ func TestDeleteMeasurement(t *testing.T) {
 	r.Verify()
 }
 
-// TestPurgeRefused: when a step of the walk over the pages of deleted series is refused, because something has changed meanwhile, those pages are not taken
-// for clean. It was found by a simulation: the duty went on behind them, and left points of series that were forgotten.
+// TestPurgeRefused: when a step of the walk over the pages of deleted series is refused, because
+// something has changed meanwhile, those pages are not taken for clean. It was found by a
+// simulation: the duty went on behind them, and left points of series that were forgotten.
 func TestPurgeRefused(t *testing.T) {
 	r := newRig(t, 1)
 	s := storeOf(r, "n")
@@ -268,8 +272,9 @@ func (d *meddler) Sleep(_ context.Context, wake <-chan struct{}, until int64) er
 	return errEnough
 }
 
-// TestPurgeOfSecondRetention: while a walk over the pages waits for a block, a longer retention is set once more, and makes a rollup due. The points that
-// are gone since then do not get into the rollup, though that walk knew nothing of them.
+// TestPurgeOfSecondRetention: while a walk over the pages waits for a block, a longer retention is
+// set once more, and makes a rollup due. The points that are gone since then do not get into the
+// rollup, though that walk knew nothing of them.
 func TestPurgeOfSecondRetention(t *testing.T) {
 	r := newRig(t, 1)
 	s := storeOf(r, "n")

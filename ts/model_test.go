@@ -18,8 +18,8 @@ import (
 	"github.com/floedb/floe/ts"
 )
 
-// TestModel writes, deletes and reads at random, on nodes that restart and crash at random while the duty seals, merges, rolls up and clears away, and
-// compares every result with plain maps.
+// TestModel writes, deletes and reads at random, on nodes that restart and crash at random while
+// the duty seals, merges, rolls up and clears away, and compares every result with plain maps.
 //
 //	go test -run TestModel -seed 7 -runs 400 ./ts
 func TestModel(t *testing.T) {
@@ -388,7 +388,8 @@ func (m *model) read() {
 	}
 }
 
-// count compares how many points are counted when nothing is left to do, of measurements that keep all of them.
+// count compares how many points are counted when nothing is left to do, of measurements that keep
+// all of them.
 func (m *model) count() {
 	for _, name := range measurements {
 		want := make(map[ts.At]bool)

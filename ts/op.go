@@ -9,14 +9,15 @@ import (
 
 type hiddenOp = engine.HiddenOp
 
-// Op is an operation of a transaction, made by WriteOp and its siblings; see floe.Txn. It is good for any number of transactions. The zero Op is refused
-// with ErrInvalid.
+// Op is an operation of a transaction, made by WriteOp and its siblings; see floe.Txn. It is good
+// for any number of transactions. The zero Op is refused with ErrInvalid.
 type Op struct{ hiddenOp }
 
-// WriteOp is Write as an operation of a transaction: all points are written, or the transaction is refused. They may be of up to 1,000 series and 1,000
-// measurements, have up to 65,536 values, and those of one measurement may lie in up to 1,024 days (UTC), or 4,096 divided by its number of fields if that
-// is less. In a spread namespace all of them have to live in one shard, so their tags need a common {tag}. The time of points that have none is that of the
-// call.
+// WriteOp is Write as an operation of a transaction: all points are written, or the transaction is
+// refused. They may be of up to 1,000 series and 1,000 measurements, have up to 65,536 values, and
+// those of one measurement may lie in up to 1,024 days (UTC), or 4,096 divided by its number of
+// fields if that is less. In a spread namespace all of them have to live in one shard, so their
+// tags need a common {tag}. The time of points that have none is that of the call.
 func WriteOp(points ...Point) Op { return Op{engine.Hide(writeOp(points))} }
 
 // SetRetentionOp is Store.SetRetention as an operation of a transaction.
@@ -24,7 +25,8 @@ func SetRetentionOp(measurement string, r Retention) Op {
 	return Op{engine.Hide(setRetentionOp(measurement, r))}
 }
 
-// DeleteMeasurementOp is Store.Delete as an operation of a transaction. In a spread namespace it deletes what the shard of the name has of it.
+// DeleteMeasurementOp is Store.Delete as an operation of a transaction. In a spread namespace it
+// deletes what the shard of the name has of it.
 func DeleteMeasurementOp(name string) Op {
 	return Op{engine.Hide(remove.Op(name, engine.Nothing{}, nil))}
 }
@@ -49,7 +51,8 @@ func writeOp(all []Point) engine.Op {
 		return engine.Op{Err: engine.Errorf(ErrInvalid,
 			"ts: a transaction of %d points, %d values, %d series and %d measurements exceeds what one write holds by %d points: "+
 				"the limits are %d values, %d series and %d measurements, of each measurement %d days and %d days times fields",
-			len(all), len(b.values), len(b.series), len(b.measurements), p.left, maxBatch, maxNewSeries, maxSections, maxPartitions, maxSpread)}
+			len(all), len(b.values), len(b.series), len(b.measurements), p.left, maxBatch, maxNewSeries, maxSections, maxPartitions,
+			maxSpread)}
 	}
 	op := write.Make("", func(w *writeBody) error {
 		w.atomic = true
@@ -107,7 +110,8 @@ func (w *writeBody) checkPoints() error {
 	return nil
 }
 
-// checkEncoded checks points of so many series and fields against what is said of them, and what sealing them may take.
+// checkEncoded checks points of so many series and fields against what is said of them, and what
+// sealing them may take.
 func checkEncoded(r *points.Reader, encoded []byte, sp span, series, fields int) error {
 	info, err := r.Check(encoded)
 	if err != nil {

@@ -12,7 +12,8 @@ import (
 	"github.com/floedb/floe/ts"
 )
 
-// TestOptionsOutOfLimits: what a node of another process would refuse to decode is refused by the Store, with the name of what is wrong.
+// TestOptionsOutOfLimits: what a node of another process would refuse to decode is refused by the
+// Store, with the name of what is wrong.
 func TestOptionsOutOfLimits(t *testing.T) {
 	s := storeOf(newRig(t, 1), "n")
 	write(t, s, point("a", 0, 1))
@@ -34,10 +35,12 @@ func TestOptionsOutOfLimits(t *testing.T) {
 	}
 	unknown := floql.Filter{Tag: "host", Op: 9, Value: "a"}
 	for want, errs := range map[string][]error{
-		"1001 tags exceed 64":                 {list(ts.Tags(tags)), read(ts.Tags(tags))},
-		"unknown operator 9":                  {list(ts.Matching(unknown)), read(ts.Matching(unknown))},
-		"101 filters exceed 100":              {list(ts.Matching(make([]floql.Filter, 101)...)), read(ts.Matching(make([]floql.Filter, 101)...))},
-		"names of 1-255 and values of 0-1024": {list(ts.Matching(floql.Filter{Tag: string(make([]byte, 1<<20))})), read(ts.Matching(floql.Filter{}))},
+		"1001 tags exceed 64": {list(ts.Tags(tags)), read(ts.Tags(tags))},
+		"unknown operator 9":  {list(ts.Matching(unknown)), read(ts.Matching(unknown))},
+		"101 filters exceed 100": {list(ts.Matching(make([]floql.Filter, 101)...)),
+			read(ts.Matching(make([]floql.Filter, 101)...))},
+		"names of 1-255 and values of 0-1024": {list(ts.Matching(floql.Filter{Tag: string(make([]byte, 1<<20))})),
+			read(ts.Matching(floql.Filter{}))},
 	} {
 		for i, err := range errs {
 			if !errors.Is(err, ts.ErrInvalid) || len(err.Error()) > 1000 || !strings.Contains(err.Error(), want) {
@@ -46,7 +49,8 @@ func TestOptionsOutOfLimits(t *testing.T) {
 		}
 	}
 	// A filter that was not made by NewFilter is one all the same.
-	if err := errors.Join(list(ts.Matching(floql.Filter{Tag: "host", Op: floql.Match, Value: "a*"})), read(ts.Matching(floql.Filter{Tag: "host", Op: floql.Match, Value: "a*"}))); err != nil {
+	if err := errors.Join(list(ts.Matching(floql.Filter{Tag: "host", Op: floql.Match, Value: "a*"})),
+		read(ts.Matching(floql.Filter{Tag: "host", Op: floql.Match, Value: "a*"}))); err != nil {
 		t.Error(err)
 	}
 	// Times far away are before or behind all points.
@@ -54,7 +58,8 @@ func TestOptionsOutOfLimits(t *testing.T) {
 	for _, c := range []struct {
 		from, to time.Time
 		want     int
-	}{{past, future, 1}, {future, past, 0}, {past, past, 0}, {future, future, 0}, {past, at(0), 0}, {at(0), future, 1}, {at(0), at(0).Add(1), 1}} {
+	}{{past, future, 1}, {future, past, 0}, {past, past, 0}, {future, future, 0}, {past, at(0), 0}, {at(0), future, 1}, {at(0),
+		at(0).Add(1), 1}} {
 		n := 0
 		for _, err := range s.Read(t.Context(), "cpu", "value", ts.Between(c.from, c.to)) {
 			if n++; err != nil {

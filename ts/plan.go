@@ -167,15 +167,16 @@ func (p *plan) command(b *batch, w *writeBody, e *points.Encoder) {
 	}
 }
 
-// knownPart sorts the series by their numbers. Those that are the same one share a place: tags may be written in any order, and each is another key of
-// the cache.
+// knownPart sorts the series by their numbers. Those that are the same one share a place: tags may
+// be written in any order, and each is another key of the cache.
 func (part *planPart) knownPart(b *batch) (inc incarnation, k known) {
 	slices.SortFunc(part.members, func(x, y int32) int { return cmp.Compare(b.series[x].member.id, b.series[y].member.id) })
 	var prints []uint64
 	for _, n := range part.members {
 		m := b.series[n].member
 		inc = max(inc, m.inc)
-		// One that has the same number and is another one has it from an earlier incarnation: then the shard refuses both, and has to see both.
+		// One that has the same number and is another one has it from an earlier incarnation: then
+		// the shard refuses both, and has to see both.
 		if last := len(k.ids) - 1; last < 0 || k.ids[last] != m.id || prints[last] != m.fingerprint {
 			k.ids = append(k.ids, m.id)
 			prints = append(prints, m.fingerprint)

@@ -159,7 +159,8 @@ func (b *batch) unlearn(i int32) {
 	b.store.cache.forget([]string{s.key})
 }
 
-// pointKey begins the keys of series in the cache that do not come from lines; measurement and tags follow.
+// pointKey begins the keys of series in the cache that do not come from lines; measurement and tags
+// follow.
 const pointKey = 0
 
 func appendSeriesKey(dst []byte, measurement string, tags tagList) []byte {
@@ -167,7 +168,8 @@ func appendSeriesKey(dst []byte, measurement string, tags tagList) []byte {
 	return encode(dst, &tags, (*tagList).code)
 }
 
-// readSeriesKey reads a key of the cache: that of a point, or measurement and tags as they are in a line.
+// readSeriesKey reads a key of the cache: that of a point, or measurement and tags as they are in a
+// line.
 func readSeriesKey(key string) (measurement string, tags tagList, err error) {
 	if key != "" && key[0] == pointKey {
 		c := codec.NewDecoder([]byte(key[1:]))

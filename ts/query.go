@@ -16,8 +16,9 @@ import (
 	"github.com/floedb/floe/internal/pushdown"
 )
 
-// pagePoints is about how many points a page of a readQuery has. They come in pages, whatever their series: what a page costs in memory and in time is
-// bounded, and a reader that has enough leaves the rest.
+// pagePoints is about how many points a page of a readQuery has. They come in pages, whatever their
+// series: what a page costs in memory and in time is bounded, and a reader that has enough leaves
+// the rest.
 const pagePoints = 1 << 16
 
 // readQuery asks for points of a selection, from a place on.
@@ -62,7 +63,8 @@ type aggregateQuery struct {
 	failed  *pushdown.StageError // result: a stage before the aggregation has failed for a point
 }
 
-// limitRefusal is the limit of a query that was exceeded, "" if none was: as a result, because the caller has the words for it.
+// limitRefusal is the limit of a query that was exceeded, "" if none was: as a result, because the
+// caller has the words for it.
 type limitRefusal string
 
 // note keeps an error that is about a limit, and returns any other.
@@ -149,7 +151,8 @@ func (q *aggregateQuery) Results(f *codec.Fields) {
 	f.Text("failed_message", &q.failed.Message)
 }
 
-// Results codes the answer: the points as package points has them, of each field of its own, which a series is here.
+// Results codes the answer: the points as package points has them, of each field of its own, which
+// a series is here.
 func (q *readQuery) Results(f *codec.Fields) {
 	codec.ListOf(f, "series", &q.series, func(s *readSeries, f *codec.Fields) {
 		codec.Narrow(f, "id", &s.id)
@@ -186,7 +189,8 @@ func (r *readRun) codeJSON(f *codec.Fields) {
 	}
 }
 
-// codeNanos codes a time that is kept in ms. In JSON it is in ns, which exceeds an int64 before 1677 and after 2262.
+// codeNanos codes a time that is kept in ms. In JSON it is in ns, which exceeds an int64 before
+// 1677 and after 2262.
 func codeNanos(f *codec.Fields, name string, ms *int64) {
 	if c := f.Binary(); c != nil {
 		c.Varint(ms)
@@ -253,7 +257,8 @@ type target struct {
 	column column
 }
 
-// rollupColumns are the columns of what rollups are called by. The sum is the first of its two numbers, which is the two rounded.
+// rollupColumns are the columns of what rollups are called by. The sum is the first of its two
+// numbers, which is the two rounded.
 var rollupColumns = map[string]column{
 	"count": columnCount, "sum": columnSum, "min": columnMin, "max": columnMax, "first": columnFirst, "last": columnLast,
 }
@@ -283,7 +288,8 @@ func find(v *engine.View, namespace, name string) (t target, ok bool, err error)
 	return t, false, nil
 }
 
-// findAgain is find for a query of several pages: inc is what the page before has read, 0 on the first.
+// findAgain is find for a query of several pages: inc is what the page before has read, 0 on the
+// first.
 func findAgain(v *engine.View, namespace, name string, inc incarnation) (t target, ok bool, err error) {
 	t, ok, err = find(v, namespace, name)
 	if ok && inc != 0 && inc != t.open.inc {
@@ -316,8 +322,8 @@ func (t *target) gone(from, now int64) bool {
 	return from < kept && t.open.content.oldest < kept && len(t.open.policy.tiers) > 0
 }
 
-// keptFrom returns the time before which points have been too old, now or before the retention was made longer. There may be such again, which were written
-// since.
+// keptFrom returns the time before which points have been too old, now or before the retention was
+// made longer. There may be such again, which were written since.
 func (o *open) keptFrom(now int64) int64 { return max(o.policy.oldest(now), o.content.kept) }
 
 // scan makes a scan of a selection over a target.
@@ -329,8 +335,9 @@ func (t *target) scan(v *engine.View, sel *floql.Selection) (*scan, *selector, e
 		from:  sel.From - sel.LookBack, to: min(sel.To, points.MaxTime+1),
 	}
 	s.from = max(s.from, t.oldest(v.Now()))
-	// The limit of series is about those that have points of the range, and those are counted as they are found. The numbers of all that
-	// match the filters are part of the memory of the query.
+	// The limit of series is about those that have points of the range, and those are counted as
+	// they are found. The numbers of all that match the filters are part of the memory of the
+	// query.
 	found, err := selectSeries(v, t.open.inc, sel.Filters, limits)
 	if err != nil {
 		return nil, nil, err
@@ -424,8 +431,9 @@ func (q *readQuery) collect(s *scan, found *selector, start spot) error {
 
 // goneError says that a query takes points that are not kept any more.
 func goneError(sel *floql.Selection, kept int64) error {
-	return engine.Errorf(ErrInvalid, "ts: of %q only rollups are kept before %s, and the query takes the points themselves: begin there, aggregate first "+
-		"(avg, sum, count, min, max, first, last, spread in windows that the rollups divide), or ask for a rollup by its name",
+	return engine.Errorf(ErrInvalid,
+		"ts: of %q only rollups are kept before %s, and the query takes the points themselves: begin there, aggregate first "+
+			"(avg, sum, count, min, max, first, last, spread in windows that the rollups divide), or ask for a rollup by its name",
 		sel.Measurement, formatTime(kept))
 }
 

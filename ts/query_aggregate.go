@@ -23,7 +23,8 @@ func (q *aggregateQuery) answer(v *engine.View) error {
 	return q.refused.note(err)
 }
 
-// aggregate adds all points of the selection to a Partial. Where they are gone, and rollups of them are left, those are added.
+// aggregate adds all points of the selection to a Partial. Where they are gone, and rollups of them
+// are left, those are added.
 func (q *aggregateQuery) aggregate(v *engine.View) error {
 	q.partial, q.states, q.refused, q.failed = nil, nil, "", nil
 	p, err := pushdown.NewPartial[floql.Series](q.plan, q.selection.Limits)
@@ -57,7 +58,8 @@ func (q *aggregateQuery) aggregate(v *engine.View) error {
 	return err
 }
 
-// asked is the context of a query that is being answered: it is done when nobody waits for the answer any more.
+// asked is the context of a query that is being answered: it is done when nobody waits for the
+// answer any more.
 type asked struct {
 	context.Context
 	view *engine.View
@@ -106,7 +108,8 @@ func (a *aggregation) member(field fieldID, id uint32) (pushdown.PartialSeries, 
 	return to, nil
 }
 
-// answerSize is what a series takes in memory beside its states: for itself, and for each of its tags.
+// answerSize is what a series takes in memory beside its states: for itself, and for each of its
+// tags.
 func answerSize(tags tagList) int { return 200 + 100*len(tags) }
 
 // grown tells the view how much the states take.
@@ -140,7 +143,8 @@ func (a *aggregation) heldPoints() error {
 	})
 }
 
-// compute adds points that go through expressions first, which may cost so much that it looks after every point whether the query has ended.
+// compute adds points that go through expressions first, which may cost so much that it looks after
+// every point whether the query has ended.
 func (a *aggregation) compute(to pushdown.PartialSeries, times []int64, values []float64) error {
 	for len(times) > 0 {
 		atOnce := to.AtOnce()
@@ -160,8 +164,8 @@ func (a *aggregation) compute(to pushdown.PartialSeries, times []int64, values [
 	return nil
 }
 
-// withRollups adds rollups up to the first bucket of a tier that has all its points, and points from there on. Of several tiers the finest one
-// counts that has the time.
+// withRollups adds rollups up to the first bucket of a tier that has all its points, and points
+// from there on. Of several tiers the finest one counts that has the time.
 func (a *aggregation) withRollups(sel *floql.Selection) error {
 	now, policy := a.view.Now(), &a.open.policy
 	kept := a.open.keptFrom(now)
@@ -197,8 +201,9 @@ func (a *aggregation) withRollups(sel *floql.Selection) error {
 	return a.addRanges(ranges, split)
 }
 
-// addRanges adds the rollups of ranges, the newest of which comes first, and the points from a time on. Buckets whose rollups are still to be
-// computed are read from their points, which stay until then.
+// addRanges adds the rollups of ranges, the newest of which comes first, and the points from a time
+// on. Buckets whose rollups are still to be computed are read from their points, which stay until
+// then.
 func (a *aggregation) addRanges(ranges []tierRange, split int64) error {
 	end := a.scan.to
 	if a.from = split; len(ranges) > 0 {
@@ -239,8 +244,8 @@ func (a *aggregation) addRanges(ranges []tierRange, split int64) error {
 	return points(split, end)
 }
 
-// unrolled returns the buckets of a range whose rollups lack points: those that are still to be computed, and those of points that are not sealed. They
-// ascend, and do not touch.
+// unrolled returns the buckets of a range whose rollups lack points: those that are still to be
+// computed, and those of points that are not sealed. They ascend, and do not touch.
 //
 // Errors: ErrInvalid if some of their points may be gone.
 func (a *aggregation) unrolled(r tierRange) (all []dirtyRange, err error) {
@@ -279,7 +284,8 @@ func (a *aggregation) unrolled(r tierRange) (all []dirtyRange, err error) {
 	// Retention removes whole partitions.
 	c := &a.open.content
 	if kept := floorDiv(c.oldest, a.open.partition) * a.open.partition; len(joined) > 0 && c.expired > 0 && joined[0].from < kept {
-		return nil, engine.Errorf(ErrInvalid, "ts: the rollups of %q every %v are not computed from %s on, and some points before %s are not kept any more: ask again later",
+		return nil, engine.Errorf(ErrInvalid,
+			"ts: the rollups of %q every %v are not computed from %s on, and some points before %s are not kept any more: ask again later",
 			a.open.name, duration(r.tier.every), formatTime(joined[0].from), formatTime(kept))
 	}
 	return joined, nil

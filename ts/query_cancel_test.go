@@ -38,7 +38,8 @@ func (l *looked) Err() error {
 	return nil
 }
 
-// TestQueriesEndSoon: a query over many points in few rows looks at its caller every few milliseconds, and ends the first time that he is gone.
+// TestQueriesEndSoon: a query over many points in few rows looks at its caller every few
+// milliseconds, and ends the first time that he is gone.
 func TestQueriesEndSoon(t *testing.T) {
 	r := machinetest.Open(t, machinetest.Config{Shards: 1, Primitives: []engine.Primitive{table()}, CacheBytes: 4 << 20})
 	s := engine.StoreOf[Store](r.Router(), "n", 0)
@@ -51,12 +52,14 @@ func TestQueriesEndSoon(t *testing.T) {
 		t.Fatalf("WriteLine = %d, %v", result.Written, err)
 	}
 	r.Advance(10 * 60 * 1000)
-	for stages, each := range map[string]int{"window(1m) | avg()": maxUnseen, "where(value * 2 > timestamp % 7) | window(1m) | avg()": 4096} {
+	for stages, each := range map[string]int{"window(1m) | avg()": maxUnseen,
+		"where(value * 2 > timestamp % 7) | window(1m) | avg()": 4096} {
 		endsSoon(t, r, fmt.Sprintf("m[0..%d] | %s", n*100, stages), n/each)
 	}
 }
 
-// endsSoon asks a query that looks at its caller so many times or more, and ends it at some of them.
+// endsSoon asks a query that looks at its caller so many times or more, and ends it at some of
+// them.
 func endsSoon(t *testing.T, r *machinetest.Rig, query string, want int) {
 	t.Helper()
 	asks := new(planned)

@@ -12,7 +12,8 @@ import (
 	"github.com/floedb/floe/internal/points"
 )
 
-// feed is the points of one column of a field: of a generation of a partition, or of a block. It is asked for series in ascending order.
+// feed is the points of one column of a field: of a generation of a partition, or of a block. It is
+// asked for series in ascending order.
 type feed interface {
 	// seek goes to the first run of a series, and returns false if there is none.
 	seek(id seriesID) (bool, error)
@@ -67,7 +68,8 @@ func (f *chunkFeed) seek(id seriesID) (bool, error) {
 	return f.cursor.Series() == uint32(id), nil
 }
 
-// find goes to the first page that may have points of a series: the last one that begins before it, or the next.
+// find goes to the first page that may have points of a series: the last one that begins before it,
+// or the next.
 func (f *chunkFeed) find(id seriesID) error {
 	k := key.AppendInt64(key.AppendUint32(slices.Clone(f.prefix), uint32(id)), math.MinInt64)
 	if f.it.SeekLT(k) {
@@ -139,7 +141,8 @@ type heldRun struct {
 	values []float64
 }
 
-// fewPoints is how many points of a block and a partition are held as they are: encoded, they would not take less memory.
+// fewPoints is how many points of a block and a partition are held as they are: encoded, they would
+// not take less memory.
 const fewPoints = 32
 
 // bytes returns the memory that a block takes.
@@ -159,7 +162,8 @@ type splitter struct {
 	cuts    []cut
 }
 
-// cut is the points of a run that lie in one partition, from one place to another in those of the splitter.
+// cut is the points of a run that lie in one partition, from one place to another in those of the
+// splitter.
 type cut struct {
 	partition int64
 	field     uint16
@@ -171,8 +175,9 @@ func (c cut) compare(o cut) int {
 	return cmp.Or(cmp.Compare(c.partition, o.partition), cmp.Compare(c.field, o.field), cmp.Compare(c.id, o.id))
 }
 
-// parts calls keep for what a block has of each partition, as far as there are points of a scan. One that lies in several partitions is decoded once,
-// and the points of the scan are copied for each of them: so none of them goes over the points of the others.
+// parts calls keep for what a block has of each partition, as far as there are points of a scan.
+// One that lies in several partitions is decoded once, and the points of the scan are copied for
+// each of them: so none of them goes over the points of the others.
 func (s *splitter) parts(row []byte, lsn uint64, scan *scan, keep func(partition int64, h *heldBlock) error) error {
 	length := scan.length()
 	b, err := decodeBlock(row)
@@ -264,8 +269,10 @@ func (s *scan) wanted(b *block) func(field uint16, id seriesID) bool {
 	}
 }
 
-// eachRun calls f for the runs of a block, or for those that are wanted: a field by its place in those of the block, and a series.
-func (b *block) eachRun(wanted func(field uint16, id seriesID) bool, f func(field uint16, id seriesID, times []int64, values []float64)) error {
+// eachRun calls f for the runs of a block, or for those that are wanted: a field by its place in
+// those of the block, and a series.
+func (b *block) eachRun(wanted func(field uint16, id seriesID) bool,
+	f func(field uint16, id seriesID, times []int64, values []float64)) error {
 	var r points.Reader
 	var c points.Cursor
 	if err := r.Open(b.points); err != nil {
@@ -391,7 +398,8 @@ func (f *blockFeed) next() (bool, error) {
 
 func (f *blockFeed) close() error { return nil }
 
-// merger joins feeds of one column of a field: where several have a point of a series at the same time, the last feed's counts.
+// merger joins feeds of one column of a field: where several have a point of a series at the same
+// time, the last feed's counts.
 type merger struct {
 	feeds  []fed
 	active []fed
@@ -425,7 +433,8 @@ func (m *merger) close() (err error) {
 	return err
 }
 
-// each calls f with the points of a series from one time up to another, in the order of their times. The slices are valid during the call.
+// each calls f with the points of a series from one time up to another, in the order of their
+// times. The slices are valid during the call.
 func (m *merger) each(id seriesID, from, to int64, f func(times []int64, values []float64) error) error {
 	m.active = m.active[:0]
 	for _, feed := range m.feeds {
@@ -449,7 +458,8 @@ func (m *merger) each(id seriesID, from, to int64, f func(times []int64, values 
 	return m.join(f)
 }
 
-// eachRun calls f with the runs of the present series of a feed, as far as they are within a range and in no hole.
+// eachRun calls f with the runs of the present series of a feed, as far as they are within a range
+// and in no hole.
 func (f fed) eachRun(id seriesID, from, to int64, yield func(times []int64, values []float64) error) error {
 	for ok := true; ok; {
 		times, values := f.read()

@@ -17,7 +17,8 @@ import (
 // lastPage is how many series a lastQuery answers for at a time.
 const lastPage = 1 << 14
 
-// lastQuery asks for the newest point of each series of a selection, in the order of their numbers from one on.
+// lastQuery asks for the newest point of each series of a selection, in the order of their numbers
+// from one on.
 type lastQuery struct {
 	namespace string
 	selection floql.Selection
@@ -99,8 +100,9 @@ func (q *lastQuery) find(v *engine.View) error {
 	})
 }
 
-// newest calls f with the newest point of each series of the scan that has one. It goes back in time only as far as series are left without one, in steps
-// that get longer within the newest partition, where most of them have theirs.
+// newest calls f with the newest point of each series of the scan that has one. It goes back in
+// time only as far as series are left without one, in steps that get longer within the newest
+// partition, where most of them have theirs.
 func (s *scan) newest(f func(id seriesID, time int64, value float64) error) error {
 	if err := s.hold(); err != nil {
 		return err
@@ -150,9 +152,11 @@ func (s *scan) newest(f func(id seriesID, time int64, value float64) error) erro
 	return nil
 }
 
-// Last iterates over the newest point of a field of each series of a measurement, or of one of its rollups ("cpu:5m:max"), in no order that callers can rely
-// on. Series without a point of the field in the range are left out. Each pair is a sample and nil, or a zero Sample and an error, after which iteration
-// ends. What it costs grows with the number of series, and with how far back in time their newest points are.
+// Last iterates over the newest point of a field of each series of a measurement, or of one of its
+// rollups ("cpu:5m:max"), in no order that callers can rely on. Series without a point of the field
+// in the range are left out. Each pair is a sample and nil, or a zero Sample and an error, after
+// which iteration ends. What it costs grows with the number of series, and with how far back in
+// time their newest points are.
 //
 // Options: Tags, Matching, Between. Errors: those of Read.
 func (s *Store) Last(ctx context.Context, measurement, field string, opts ...ReadOption) iter.Seq2[Sample, error] {

@@ -11,8 +11,8 @@ import (
 	"github.com/floedb/floe/ts"
 )
 
-// TestLast compares the newest points of series with those of all that Read reads: in blocks and pages, for series that stopped long ago, after deletions, of
-// rollups and of ranges.
+// TestLast compares the newest points of series with those of all that Read reads: in blocks and
+// pages, for series that stopped long ago, after deletions, of rollups and of ranges.
 func TestLast(t *testing.T) {
 	for _, shards := range []int{1, 3} {
 		t.Run(fmt.Sprint("shards=", shards), func(t *testing.T) {
@@ -81,7 +81,8 @@ func TestLast(t *testing.T) {
 	}
 }
 
-// TestLastPages: more series than a page has, each told once, and a measurement that is deleted between two pages.
+// TestLastPages: more series than a page has, each told once, and a measurement that is deleted
+// between two pages.
 func TestLastPages(t *testing.T) {
 	r := newRig(t, 1)
 	s := storeOf(r, "n")

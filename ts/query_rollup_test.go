@@ -23,7 +23,8 @@ func shown(r *floql.Result) string {
 	return strings.Join(lines, "\n")
 }
 
-// TestRollupsReplacePoints: when the points are gone, a query gives the same answer from rollups, or says that it can not.
+// TestRollupsReplacePoints: when the points are gone, a query gives the same answer from rollups,
+// or says that it can not.
 func TestRollupsReplacePoints(t *testing.T) {
 	for _, shards := range []int{1, 4} {
 		t.Run(fmt.Sprint("shards=", shards), func(t *testing.T) {
@@ -52,7 +53,8 @@ func TestRollupsReplacePoints(t *testing.T) {
 			}
 			ask := func(query string) (string, error) {
 				from, to := start-day-hour, start+hour
-				res, err := s.Query(t.Context(), strings.ReplaceAll(query, "RANGE", fmt.Sprintf("[%d..%d]", from-from%hour, to-to%hour)), floql.Options{Now: time.UnixMilli(r.Now())})
+				res, err := s.Query(t.Context(), strings.ReplaceAll(query, "RANGE", fmt.Sprintf("[%d..%d]", from-from%hour, to-to%hour)),
+					floql.Options{Now: time.UnixMilli(r.Now())})
 				if err != nil {
 					return "", err
 				}
@@ -60,8 +62,10 @@ func TestRollupsReplacePoints(t *testing.T) {
 			}
 			exact := []string{
 				"cpuRANGE | window(1h) | group_by(host) | avg()", "cpuRANGE | window(6h) | sum()", "cpuRANGE | window(2h) | count()",
-				"cpuRANGE | window(1h) | min()", "cpuRANGE | window(1h) | max()", "cpuRANGE | window(1d) | first()", "cpuRANGE | window(1h) | last()",
-				"cpuRANGE | window(1h) | spread()", "cpu{host=h1}RANGE | window(3h, 1h) | avg()", "cpu{host!=h1}RANGE | window(1h) | sum() | window(12h) | max()",
+				"cpuRANGE | window(1h) | min()", "cpuRANGE | window(1h) | max()", "cpuRANGE | window(1d) | first()",
+				"cpuRANGE | window(1h) | last()",
+				"cpuRANGE | window(1h) | spread()", "cpu{host=h1}RANGE | window(3h, 1h) | avg()",
+				"cpu{host!=h1}RANGE | window(1h) | sum() | window(12h) | max()",
 			}
 			before := make(map[string]string)
 			for _, q := range exact {
@@ -77,7 +81,8 @@ func TestRollupsReplacePoints(t *testing.T) {
 			}
 			before[open] = must(unaligned())
 			refused := []string{
-				"cpuRANGE | window(1h) | percentile(99)", "cpuRANGE | where(value > 5) | window(1h) | avg()", "cpuRANGE", "cpuRANGE | rate(1h)",
+				"cpuRANGE | window(1h) | percentile(99)", "cpuRANGE | where(value > 5) | window(1h) | avg()", "cpuRANGE",
+				"cpuRANGE | rate(1h)",
 				"cpuRANGE | window(1h) | stddev()",
 			}
 			for _, q := range refused {
@@ -98,7 +103,8 @@ func TestRollupsReplacePoints(t *testing.T) {
 				}
 				for _, q := range refused {
 					if got, err := ask(q); !errors.Is(err, ts.ErrInvalid) || !strings.Contains(err.Error(), "rollups") {
-						t.Errorf("%v later: %s = %s, %v, want ErrInvalid: only rollups are left", time.Duration(pass)*time.Millisecond, q, got, err)
+						t.Errorf("%v later: %s = %s, %v, want ErrInvalid: only rollups are left", time.Duration(pass)*time.Millisecond, q,
+							got, err)
 					}
 				}
 			}
@@ -128,18 +134,25 @@ func TestRollupsReplacePoints(t *testing.T) {
 	}
 }
 
-// TestTiersThatCameLater: rollups that are added when points or finer rollups are gone do not take the place of those that still have them.
+// TestTiersThatCameLater: rollups that are added when points or finer rollups are gone do not take
+// the place of those that still have them.
 func TestTiersThatCameLater(t *testing.T) {
 	const days = 40
 	hourly, minutely := ts.Downsample{Every: time.Hour}, ts.Downsample{Every: 5 * time.Minute}
-	short, long := ts.Downsample{Every: 5 * time.Minute, TTL: 9 * 24 * time.Hour}, ts.Downsample{Every: 5 * time.Minute, TTL: 30 * 24 * time.Hour}
+	short, long := ts.Downsample{Every: 5 * time.Minute, TTL: 9 * 24 * time.Hour}, ts.Downsample{Every: 5 * time.Minute,
+		TTL: 30 * 24 * time.Hour}
 	twoDays := 48 * time.Hour
 	for name, settings := range map[string][]ts.Retention{
-		"added":              {{Downsample: []ts.Downsample{hourly}}, {RawTTL: twoDays, Downsample: []ts.Downsample{hourly}}, {RawTTL: twoDays, Downsample: []ts.Downsample{hourly, minutely}}},
-		"added with longer":  {{Downsample: []ts.Downsample{hourly}}, {RawTTL: twoDays, Downsample: []ts.Downsample{hourly}}, {Downsample: []ts.Downsample{hourly, minutely}}},
-		"kept longer":        {{RawTTL: twoDays, Downsample: []ts.Downsample{hourly, short}}, {}, {RawTTL: twoDays, Downsample: []ts.Downsample{hourly, long}}},
-		"kept for ever":      {{RawTTL: twoDays, Downsample: []ts.Downsample{hourly, short}}, {}, {RawTTL: twoDays, Downsample: []ts.Downsample{hourly, minutely}}},
-		"replaced and again": {{RawTTL: twoDays, Downsample: []ts.Downsample{hourly, minutely}}, {RawTTL: twoDays, Downsample: []ts.Downsample{hourly}}, {RawTTL: twoDays, Downsample: []ts.Downsample{hourly, minutely}}},
+		"added": {{Downsample: []ts.Downsample{hourly}}, {RawTTL: twoDays, Downsample: []ts.Downsample{hourly}},
+			{RawTTL: twoDays, Downsample: []ts.Downsample{hourly, minutely}}},
+		"added with longer": {{Downsample: []ts.Downsample{hourly}}, {RawTTL: twoDays, Downsample: []ts.Downsample{hourly}},
+			{Downsample: []ts.Downsample{hourly, minutely}}},
+		"kept longer": {{RawTTL: twoDays, Downsample: []ts.Downsample{hourly, short}}, {},
+			{RawTTL: twoDays, Downsample: []ts.Downsample{hourly, long}}},
+		"kept for ever": {{RawTTL: twoDays, Downsample: []ts.Downsample{hourly, short}}, {},
+			{RawTTL: twoDays, Downsample: []ts.Downsample{hourly, minutely}}},
+		"replaced and again": {{RawTTL: twoDays, Downsample: []ts.Downsample{hourly, minutely}},
+			{RawTTL: twoDays, Downsample: []ts.Downsample{hourly}}, {RawTTL: twoDays, Downsample: []ts.Downsample{hourly, minutely}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, 1)

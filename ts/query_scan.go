@@ -15,8 +15,8 @@ import (
 // errMergeBytes says that sorting the points of one series takes more memory than a query has.
 var errMergeBytes = errors.New("points to sort exceed the memory of a query")
 
-// scan reads the points of a selection in one shard: partition by partition, and in each by fields and series. So the points of a series come in the order
-// of their times.
+// scan reads the points of a selection in one shard: partition by partition, and in each by fields
+// and series. So the points of a series come in the order of their times.
 type scan struct {
 	view   *engine.View
 	open   *open
@@ -56,7 +56,8 @@ func (s *scan) length() int64 {
 	return s.open.partition
 }
 
-// partitions returns which partitions have points of the range, ascending, with the numbers of their generations.
+// partitions returns which partitions have points of the range, ascending, with the numbers of
+// their generations.
 func (s *scan) partitions(after int64) (all []partitionAt, err error) {
 	id := rawTier
 	if s.tier != nil {
@@ -94,8 +95,9 @@ type partitionAt struct {
 
 func (p partitionAt) compare(n int64) int { return cmp.Compare(p.number, n) }
 
-// hold reads the blocks that have points of the range. They are part of the memory of the query. Blocks over many partitions are held only up to the one
-// that fills the page: otherwise each page would write the points of all later ones anew.
+// hold reads the blocks that have points of the range. They are part of the memory of the query.
+// Blocks over many partitions are held only up to the one that fills the page: otherwise each page
+// would write the points of all later ones anew.
 func (s *scan) hold() error {
 	if s.tier != nil {
 		return nil
@@ -142,15 +144,16 @@ func (s *scan) hold() error {
 	return err
 }
 
-// What a block takes in memory beside its points: itself, each of its series, and each run of one that is not encoded.
+// What a block takes in memory beside its points: itself, each of its series, and each run of one
+// that is not encoded.
 const (
 	blockBytes  = 300
 	seriesBytes = 4
 	runBytes    = 64
 )
 
-// feeds fills a merger with what there is of a column of a field in a partition: the generations, then the blocks, in the order in which they replace each
-// other.
+// feeds fills a merger with what there is of a column of a field in a partition: the generations,
+// then the blocks, in the order in which they replace each other.
 func (s *scan) feeds(m *merger, p *partitionAt, field fieldID, c column) error {
 	at := chunkGroup{inc: s.open.inc, partition: p.number, field: field, column: c}
 	if s.tier != nil {
@@ -182,8 +185,9 @@ func (s *scan) feeds(m *merger, p *partitionAt, field fieldID, c column) error {
 	return nil
 }
 
-// keptFrom returns the time before which points that were written up to an LSN are gone. Those that were too old when a longer retention was set still count
-// for the tiers that there were: their buckets will be made of them.
+// keptFrom returns the time before which points that were written up to an LSN are gone. Those that
+// were too old when a longer retention was set still count for the tiers that there were: their
+// buckets will be made of them.
 func (s *scan) keptFrom(lsn uint64) int64 {
 	if s.stands != rawTier {
 		return s.open.content.keptFor(s.stands, lsn)
@@ -240,7 +244,8 @@ func (s *scan) runHeld(start spot, f func(at spot, times []int64, values []float
 
 // atLeast returns how many points there are at least, as far as that is known before they are read.
 func (s *scan) atLeast(partitions []partitionAt) (n int64) {
-	if !s.whole || len(s.fields) == 0 || s.tier != nil || s.open.content.deleted > 0 || len(s.erased) > 0 || len(s.open.content.closed) > 0 {
+	if !s.whole || len(s.fields) == 0 || s.tier != nil || s.open.content.deleted > 0 || len(s.erased) > 0 ||
+		len(s.open.content.closed) > 0 {
 		return 0
 	}
 	for i := range partitions {

@@ -69,7 +69,8 @@ func TestSelect(t *testing.T) {
 					want = append(want, p.Tags["host"])
 				}
 			}
-			query := fmt.Sprintf("m{%s}[%d..%d] | group_by(*) | count()", strings.Join(text, ","), machinetest.Epoch, machinetest.Epoch+10_000)
+			query := fmt.Sprintf("m{%s}[%d..%d] | group_by(*) | count()", strings.Join(text, ","), machinetest.Epoch,
+				machinetest.Epoch+10_000)
 			res, err := s.Query(t.Context(), query)
 			if err != nil {
 				t.Fatalf("%s: %v", query, err)
@@ -91,7 +92,8 @@ func TestSelect(t *testing.T) {
 	}
 }
 
-// TestReadInPages reads more than a page holds, of several series, fields and days, while all of it is in blocks, in pages, and in both.
+// TestReadInPages reads more than a page holds, of several series, fields and days, while all of it
+// is in blocks, in pages, and in both.
 func TestReadInPages(t *testing.T) {
 	r := newRig(t, 1)
 	s := storeOf(r, "n")
@@ -103,7 +105,8 @@ func TestReadInPages(t *testing.T) {
 		millis := -3*day + i/3*8*second
 		v := float64(i % 977)
 		want[hostTime{host, at(millis).UnixMilli()}] = v
-		batch = append(batch, ts.Point{Measurement: "m", Tags: map[string]string{"host": host}, Fields: map[string]float64{"f": v, "g": -v}, Time: at(millis)})
+		batch = append(batch, ts.Point{Measurement: "m", Tags: map[string]string{"host": host}, Fields: map[string]float64{"f": v, "g": -v},
+			Time: at(millis)})
 		if len(batch) == 15_000 {
 			write(t, s, batch...)
 			if batch = batch[:0]; i == n/3-1 {
@@ -136,7 +139,8 @@ func TestReadInPages(t *testing.T) {
 			}
 		}
 		count := 0
-		for p, err := range s.Read(t.Context(), "m", "f", ts.Tags(map[string]string{"host": "h1"}), ts.Between(at(-2*day), at(-2*day+minute))) {
+		for p, err := range s.Read(t.Context(), "m", "f", ts.Tags(map[string]string{"host": "h1"}),
+			ts.Between(at(-2*day), at(-2*day+minute))) {
 			if err != nil || p.Tags[0].Value != "h1" {
 				t.Fatal(p, err)
 			}
@@ -168,7 +172,8 @@ func TestReadInPages(t *testing.T) {
 	}
 }
 
-// TestLimitsOfQueries exceeds each limit by one, in the shards and where their answers come together.
+// TestLimitsOfQueries exceeds each limit by one, in the shards and where their answers come
+// together.
 func TestLimitsOfQueries(t *testing.T) {
 	for _, shards := range []int{1, 4} {
 		r := newRig(t, shards)
@@ -181,7 +186,8 @@ func TestLimitsOfQueries(t *testing.T) {
 			batch = append(batch, point(fmt.Sprint("h", i%10), i*second, float64(i)))
 		}
 		write(t, s, batch...)
-		for _, stages := range []string{"", " | window(1m) | group_by(host) | avg()", " | window(1m) | percentile(50)", " | where(value >= 0)"} {
+		for _, stages := range []string{"", " | window(1m) | group_by(host) | avg()", " | window(1m) | percentile(50)",
+			" | where(value >= 0)"} {
 			query := fmt.Sprintf("cpu[%d..%d]%s", machinetest.Epoch, machinetest.Epoch+hour, stages)
 			for _, l := range []struct {
 				limit floql.Limit
@@ -195,19 +201,22 @@ func TestLimitsOfQueries(t *testing.T) {
 					t.Errorf("%d shards, %s, %s: %d: %v", shards, query, l.limit, l.n, err)
 				}
 				var exceeded *floql.LimitError
-				if _, err := s.Query(t.Context(), query, floql.Options{Limits: l.of(l.n - 1)}); !errors.As(err, &exceeded) || exceeded.Limit != l.limit {
+				if _, err := s.Query(t.Context(), query, floql.Options{Limits: l.of(l.n - 1)}); !errors.As(err, &exceeded) ||
+					exceeded.Limit != l.limit {
 					t.Errorf("%d shards, %s, %s: %d: %v, want a LimitError", shards, query, l.limit, l.n-1, err)
 				}
 			}
 			var exceeded *floql.LimitError
-			if _, err := s.Query(t.Context(), query, floql.Options{Limits: floql.Limits{Bytes: 1000}}); !errors.As(err, &exceeded) || exceeded.Limit != "bytes" {
+			if _, err := s.Query(t.Context(), query, floql.Options{Limits: floql.Limits{Bytes: 1000}}); !errors.As(err, &exceeded) ||
+				exceeded.Limit != "bytes" {
 				t.Errorf("%d shards, %s: 1000 bytes: %v, want a LimitError", shards, query, err)
 			}
 		}
 	}
 }
 
-// TestTooManyPointsAreNotRead: a query of more points than it may read is refused before it reads them, if that is known.
+// TestTooManyPointsAreNotRead: a query of more points than it may read is refused before it reads
+// them, if that is known.
 func TestTooManyPointsAreNotRead(t *testing.T) {
 	r := newRig(t, 1)
 	s := storeOf(r, "n")
@@ -220,7 +229,8 @@ func TestTooManyPointsAreNotRead(t *testing.T) {
 	for _, of := range []string{"cpu", "cpu{host=h1}"} {
 		query := fmt.Sprintf("%s[%d..%d] | window(1h) | avg()", of, machinetest.Epoch-10*day, machinetest.Epoch)
 		var exceeded *floql.LimitError
-		if _, err := s.Query(t.Context(), query, floql.Options{Limits: floql.Limits{Points: 999}}); !errors.As(err, &exceeded) || exceeded.Limit != "points" {
+		if _, err := s.Query(t.Context(), query, floql.Options{Limits: floql.Limits{Points: 999}}); !errors.As(err, &exceeded) ||
+			exceeded.Limit != "points" {
 			t.Errorf("%s: %v, want a LimitError", query, err)
 		}
 		if _, err := s.Query(t.Context(), query, floql.Options{Limits: floql.Limits{Points: 10_000}}); err != nil {
@@ -229,7 +239,8 @@ func TestTooManyPointsAreNotRead(t *testing.T) {
 	}
 }
 
-// TestBlocksInBudget: what a query holds of what is not sealed yet is part of its memory, to the byte.
+// TestBlocksInBudget: what a query holds of what is not sealed yet is part of its memory, to the
+// byte.
 func TestBlocksInBudget(t *testing.T) {
 	r := newRig(t, 1)
 	s := storeOf(r, "n")
@@ -260,8 +271,8 @@ func TestBlocksInBudget(t *testing.T) {
 	}
 }
 
-// TestLittleAnswersNeedNoSlot: a query that goes over many points and answers with few keeps little of them, and takes none of the slots of large reads. One that
-// answers with all of them does.
+// TestLittleAnswersNeedNoSlot: a query that goes over many points and answers with few keeps little
+// of them, and takes none of the slots of large reads. One that answers with all of them does.
 func TestLittleAnswersNeedNoSlot(t *testing.T) {
 	const n = 50_000
 	r := newRig(t, 1)

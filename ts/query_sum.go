@@ -8,8 +8,9 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// sumRests reads what the sums of the buckets of a field in a partition have beyond their first two parts: the columns from columnSumRest on, each when the
-// first bucket takes it. Series come in ascending order.
+// sumRests reads what the sums of the buckets of a field in a partition have beyond their first two
+// parts: the columns from columnSumRest on, each when the first bucket takes it. Series come in
+// ascending order.
 type sumRests struct {
 	scan      *scan
 	partition *partitionAt

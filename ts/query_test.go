@@ -15,8 +15,9 @@ import (
 	"github.com/floedb/floe/ts"
 )
 
-// TestFloQL runs the test language of FloQL on a rig: with one shard and with several, and with the points in blocks, in pages that were just sealed, and in
-// merged ones. All have to agree with what the files expect, to the last bit.
+// TestFloQL runs the test language of FloQL on a rig: with one shard and with several, and with the
+// points in blocks, in pages that were just sealed, and in merged ones. All have to agree with what
+// the files expect, to the last bit.
 func TestFloQL(t *testing.T) {
 	for _, shards := range []int{1, 4} {
 		for _, state := range []string{"blocks", "both", "sealed", "merged"} {
@@ -87,7 +88,8 @@ func spread(t *testing.T, r *machinetest.Rig, namespace string) {
 	}
 }
 
-// TestFailingExpression: an expression that fails for a point fails the query where it stands in its text, though it ran in a shard.
+// TestFailingExpression: an expression that fails for a point fails the query where it stands in
+// its text, though it ran in a shard.
 func TestFailingExpression(t *testing.T) {
 	s := storeOf(newRig(t, 1), "n")
 	write(t, s, point("a", 0, 1))

@@ -12,7 +12,8 @@ import (
 	"github.com/floedb/floe/ts"
 )
 
-// apart writes writes of points that are a day apart each, so that each lies in as many partitions, and returns what was written as a source of its own.
+// apart writes writes of points that are a day apart each, so that each lies in as many partitions,
+// and returns what was written as a source of its own.
 func apart(t testing.TB, s *ts.Store, writes, days int) *floql.Slice {
 	t.Helper()
 	var all floql.Slice
@@ -35,12 +36,15 @@ func apart(t testing.TB, s *ts.Store, writes, days int) *floql.Slice {
 	return &all
 }
 
-// TestUnsealedPartitions: blocks over many partitions give the points that were written, whatever part of them a query takes.
+// TestUnsealedPartitions: blocks over many partitions give the points that were written, whatever
+// part of them a query takes.
 func TestUnsealedPartitions(t *testing.T) {
 	s := storeOf(newRig(t, 1), "n")
 	all := apart(t, s, 20, 40)
-	for _, r := range [][2]int64{{-40 * day, day}, {-7*day - 3, -7*day + 9*second}, {-39 * day, -38 * day}, {0, 1}, {-3 * day, -3*day + 1}} {
-		for _, stages := range []string{"", " | window(1d) | group_by(host) | sum()", " | field(other) | window(7d) | last()", " | count()"} {
+	for _, r := range [][2]int64{{-40 * day, day}, {-7*day - 3, -7*day + 9*second}, {-39 * day, -38 * day}, {0, 1},
+		{-3 * day, -3*day + 1}} {
+		for _, stages := range []string{"", " | window(1d) | group_by(host) | sum()", " | field(other) | window(7d) | last()",
+			" | count()"} {
 			query := fmt.Sprintf("cpu[%d..%d]%s", machinetest.Epoch+r[0], machinetest.Epoch+r[1], stages)
 			got, err := s.Query(t.Context(), query)
 			want, wantErr := floql.Eval(t.Context(), all, query, floql.Options{})
@@ -54,8 +58,9 @@ func TestUnsealedPartitions(t *testing.T) {
 	}
 }
 
-// TestReadUnsealedPages: blocks over many partitions are read in pages, each of which holds what it needs: no point is left out or comes twice, and a series
-// is read without writing those of the others anew.
+// TestReadUnsealedPages: blocks over many partitions are read in pages, each of which holds what it
+// needs: no point is left out or comes twice, and a series is read without writing those of the
+// others anew.
 func TestReadUnsealedPages(t *testing.T) {
 	s := storeOf(newRig(t, 1), "n")
 	const points, days = 150_000, 1000
@@ -103,8 +108,8 @@ func BenchmarkQueryUnsealed(b *testing.B) {
 	}
 }
 
-// TestSeriesWithoutPoints: series that have no points in the range do not count towards the limit of series, and the memory of a query bounds how many are
-// looked at.
+// TestSeriesWithoutPoints: series that have no points in the range do not count towards the limit
+// of series, and the memory of a query bounds how many are looked at.
 func TestSeriesWithoutPoints(t *testing.T) {
 	s := storeOf(newRig(t, 1), "n")
 	var batch []ts.Point
@@ -128,7 +133,8 @@ func TestSeriesWithoutPoints(t *testing.T) {
 	}
 }
 
-// TestRollupsNotComputed: buckets that are older than the points are kept, and whose rollups are not computed, come from the points that are still there.
+// TestRollupsNotComputed: buckets that are older than the points are kept, and whose rollups are
+// not computed, come from the points that are still there.
 func TestRollupsNotComputed(t *testing.T) {
 	r := newRig(t, 1)
 	s := storeOf(r, "n")

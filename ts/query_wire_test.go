@@ -42,9 +42,11 @@ func TestQueriesArriveAsTheyWere(t *testing.T) {
 	wire := engine.NewWire([]engine.Primitive{table()})
 	read, readAnswer := exampleRead(t)
 	tags := &tagsQuery{namespace: "n", name: "m"}
-	tagsAnswer := &tagsQuery{namespace: "n", name: "m", found: true, tags: []TagValues{{"host", []string{"a", "b"}, true}, {"none", nil, false}}}
+	tagsAnswer := &tagsQuery{namespace: "n", name: "m", found: true,
+		tags: []TagValues{{"host", []string{"a", "b"}, true}, {"none", nil, false}}}
 	measurement := Measurement{
-		Name: "m", CreatedAt: time.UnixMilli(1), Fields: []Field{{"f", Integer}}, Series: 2, Points: 3, Oldest: time.UnixMilli(4), Newest: time.UnixMilli(5),
+		Name: "m", CreatedAt: time.UnixMilli(1), Fields: []Field{{"f", Integer}}, Series: 2, Points: 3, Oldest: time.UnixMilli(4),
+		Newest:    time.UnixMilli(5),
 		Retention: Retention{6, []Downsample{{7, 8}}}, Held: 9, HeldBy: Downsample{10, 11}, version: 12,
 	}
 	for _, tt := range []struct{ asked, answered engine.Query }{
@@ -53,11 +55,13 @@ func TestQueriesArriveAsTheyWere(t *testing.T) {
 			namespace: "n", selection: exampleSelection(t), inc: 9, first: 17,
 			points: []lastPoint{{tagList{{"host", "a"}}, -7, 0.1 + 0.2}, {nil, 1 << 40, 1e300}}, next: 12, more: true, refused: "bytes",
 		}},
-		{&aggregateQuery{namespace: "n", selection: exampleSelection(t), plan: []byte{1, 2}}, &aggregateQuery{namespace: "n", selection: exampleSelection(t), plan: []byte{1, 2}, partial: []byte{3}, refused: "bytes"}},
+		{&aggregateQuery{namespace: "n", selection: exampleSelection(t), plan: []byte{1, 2}},
+			&aggregateQuery{namespace: "n", selection: exampleSelection(t), plan: []byte{1, 2}, partial: []byte{3}, refused: "bytes"}},
 		{&measurementQuery{namespace: "n", name: "m"}, &measurementQuery{namespace: "n", name: "m", items: []Measurement{measurement}}},
 		{
 			&measurementsQuery{namespace: "n", prefix: "p", after: "a", limit: 2},
-			&measurementsQuery{namespace: "n", prefix: "p", after: "a", limit: 2, items: []Measurement{measurement, measurement}, more: true, next: "z"},
+			&measurementsQuery{namespace: "n", prefix: "p", after: "a", limit: 2, items: []Measurement{measurement, measurement},
+				more: true, next: "z"},
 		},
 		{
 			&seriesQuery{namespace: "n", name: "m", tags: tagList{{"host", "a"}}, filters: exampleSelection(t).Filters, from: 3, limit: 4},
@@ -70,10 +74,12 @@ func TestQueriesArriveAsTheyWere(t *testing.T) {
 			&resolveQuery{namespace: "n", wanted: []wanted{{"m", [][hashLen]byte{{1}, {hashLen - 1: 2}}}}},
 			&resolveQuery{
 				namespace: "n", wanted: []wanted{{"m", [][hashLen]byte{{1}, {hashLen - 1: 2}}}},
-				found: []resolved{{inc: 3, ids: []uint64{4, 0}, worst: LimitError{"n", 5, 6, 7, "host", 8, true}}}, room: 8, limit: 9, spread: true,
+				found: []resolved{{inc: 3, ids: []uint64{4, 0}, worst: LimitError{"n", 5, 6, 7, "host", 8, true}}}, room: 8, limit: 9,
+				spread: true,
 			},
 		},
-		{&aggregateQuery{namespace: "n", selection: exampleSelection(t)}, &aggregateQuery{namespace: "n", selection: exampleSelection(t), failed: &pushdown.StageError{Stage: 1, Message: "no number"}}},
+		{&aggregateQuery{namespace: "n", selection: exampleSelection(t)},
+			&aggregateQuery{namespace: "n", selection: exampleSelection(t), failed: &pushdown.StageError{Stage: 1, Message: "no number"}}},
 	} {
 		got, err := wire.DecodeQuery(engine.AppendQuery(nil, tt.asked))
 		if err != nil || !reflect.DeepEqual(got, tt.asked) {
@@ -86,7 +92,8 @@ func TestQueriesArriveAsTheyWere(t *testing.T) {
 	}
 }
 
-// TestRangesOfOtherProcesses: a selection that nobody here makes, and a limit of memory that would take all of it.
+// TestRangesOfOtherProcesses: a selection that nobody here makes, and a limit of memory that would
+// take all of it.
 func TestRangesOfOtherProcesses(t *testing.T) {
 	wire := engine.NewWire([]engine.Primitive{table()})
 	arrives := func(q engine.Query) error {
@@ -103,9 +110,12 @@ func TestRangesOfOtherProcesses(t *testing.T) {
 		return all
 	}
 	machinetest.TryLimits(t, []machinetest.Limit{
-		{Name: "limit of measurements", Least: 1, Most: engine.MaxPageItems, Says: []string{"limit"}, Try: func(n int64) error { return arrives(&measurementsQuery{limit: int(n)}) }},
-		{Name: "limit of series", Least: 1, Most: engine.MaxPageItems, Says: []string{"limit"}, Try: func(n int64) error { return arrives(&seriesQuery{limit: int(n)}) }},
-		{Name: "tags of series", Least: none, Most: MaxTags, Says: []string{"tags"}, Try: func(n int64) error { return arrives(&seriesQuery{limit: 1, tags: tags(n)}) }},
+		{Name: "limit of measurements", Least: 1, Most: engine.MaxPageItems, Says: []string{"limit"},
+			Try: func(n int64) error { return arrives(&measurementsQuery{limit: int(n)}) }},
+		{Name: "limit of series", Least: 1, Most: engine.MaxPageItems, Says: []string{"limit"},
+			Try: func(n int64) error { return arrives(&seriesQuery{limit: int(n)}) }},
+		{Name: "tags of series", Least: none, Most: MaxTags, Says: []string{"tags"},
+			Try: func(n int64) error { return arrives(&seriesQuery{limit: 1, tags: tags(n)}) }},
 		{Name: "series to resolve", Least: none, Most: maxResolve, Says: []string{"series"}, Try: func(n int64) error {
 			return arrives(&resolveQuery{wanted: []wanted{{"a", make([][hashLen]byte, 1)}, {"b", make([][hashLen]byte, n-1)}}})
 		}},
@@ -139,7 +149,8 @@ func TestRangesOfOtherProcesses(t *testing.T) {
 
 // TestNamesOfTypesAndRollups: what types of fields and lengths of rollups are called.
 func TestNamesOfTypesAndRollups(t *testing.T) {
-	for typ, want := range map[FieldType]string{0: "unknown", Float: "float", Integer: "integer", Boolean: "boolean", Boolean + 1: "unknown"} {
+	for typ, want := range map[FieldType]string{0: "unknown", Float: "float", Integer: "integer", Boolean: "boolean",
+		Boolean + 1: "unknown"} {
 		if got := typ.String(); got != want {
 			t.Errorf("type %d is called %q, want %q", typ, got, want)
 		}
@@ -180,7 +191,8 @@ func FuzzReadAnswer(f *testing.F) {
 	})
 }
 
-// TestHeldBlockInOrder: a block whose series are in any order is read like one in which they ascend.
+// TestHeldBlockInOrder: a block whose series are in any order is read like one in which they
+// ascend.
 func TestHeldBlockInOrder(t *testing.T) {
 	var e points.Encoder
 	e.Float(0, 0, 1, 70)

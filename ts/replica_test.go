@@ -11,8 +11,8 @@ import (
 	"github.com/floedb/floe/ts"
 )
 
-// TestReplicasAreEqual applies one random log, with all that the duty proposes, on replicas that commit at different times and start anew in the middle:
-// all rows and the state's hash are equal.
+// TestReplicasAreEqual applies one random log, with all that the duty proposes, on replicas that
+// commit at different times and start anew in the middle: all rows and the state's hash are equal.
 func TestReplicasAreEqual(t *testing.T) {
 	rng := rand.New(rand.NewPCG(machinetest.Seed(t), 0))
 	r := newRig(t, 1)
@@ -35,11 +35,13 @@ func TestReplicasAreEqual(t *testing.T) {
 		case n == 13 && rng.IntN(3) == 0:
 			_ = s.Delete(t.Context(), "m1")
 		case n == 14:
-			_, _ = r.Txn("n").Do(ts.WriteOp(point(host(), r.Now()-machinetest.Epoch, 1)), ts.WriteOp(point(host(), rng.Int64N(10*day), 1))).Commit(t.Context())
+			_, _ = r.Txn("n").Do(ts.WriteOp(point(host(), r.Now()-machinetest.Epoch, 1)),
+				ts.WriteOp(point(host(), rng.Int64N(10*day), 1))).Commit(t.Context())
 		case n == 15:
 			must(0, s.SetRetention(t.Context(), "m0", ts.Retention{
-				RawTTL:     time.Duration(rng.IntN(3)) * 24 * time.Hour,
-				Downsample: []ts.Downsample{{Every: time.Duration(1+rng.IntN(3)) * time.Hour, TTL: time.Duration(rng.IntN(2)) * 48 * time.Hour}},
+				RawTTL: time.Duration(rng.IntN(3)) * 24 * time.Hour,
+				Downsample: []ts.Downsample{{Every: time.Duration(1+rng.IntN(3)) * time.Hour,
+					TTL: time.Duration(rng.IntN(2)) * 48 * time.Hour}},
 			}))
 		default:
 			r.Advance(rng.Int64N(3 * hour))

@@ -13,8 +13,10 @@ import (
 	"github.com/floedb/floe/ts"
 )
 
-// TestRetentionModel changes how long points and rollups are kept at random, while points are written and deleted and time passes. A rollup of an hour is kept
-// for ever, so each query in windows of hours has the answer of a map with all points, or is refused while rollups are being computed.
+// TestRetentionModel changes how long points and rollups are kept at random, while points are
+// written and deleted and time passes. A rollup of an hour is kept for ever, so each query in
+// windows of hours has the answer of a map with all points, or is refused while rollups are being
+// computed.
 //
 //	go test -run TestRetentionModel -seed 7 ./ts
 func TestRetentionModel(t *testing.T) {
@@ -197,7 +199,8 @@ func (m *retentionModel) ask(settled bool) {
 	}
 }
 
-// TestLongerBeforeRolledUp: points that were too old when a longer retention was set count for their buckets as long as these are still to be computed.
+// TestLongerBeforeRolledUp: points that were too old when a longer retention was set count for
+// their buckets as long as these are still to be computed.
 func TestLongerBeforeRolledUp(t *testing.T) {
 	r := newRig(t, 1)
 	s := storeOf(r, "n")

@@ -63,7 +63,8 @@ func (h *history) maintain(steps int) {
 	}
 }
 
-// check compares the buckets of a tier that are over with a fold of all points; buckets before a time need not be there.
+// check compares the buckets of a tier that are over with a fold of all points; buckets before a
+// time need not be there.
 func (h *history) check(tier uint16, every, from int64) {
 	h.t.Helper()
 	counts, sums := make(map[ts.At]float64), make(map[ts.At]float64)
@@ -81,7 +82,8 @@ func (h *history) check(tier uint16, every, from int64) {
 	for k, n := range counts {
 		if gotCounts[k] != n || gotSums[k] != sums[k] {
 			if wrong++; wrong < 5 {
-				h.t.Errorf("bucket %v of tier %d: count %v, sum %v, want %v, %v", time.UnixMilli(k.Time).UTC(), tier, gotCounts[k], gotSums[k], n, sums[k])
+				h.t.Errorf("bucket %v of tier %d: count %v, sum %v, want %v, %v", time.UnixMilli(k.Time).UTC(), tier, gotCounts[k],
+					gotSums[k], n, sums[k])
 			}
 		}
 	}
@@ -108,8 +110,9 @@ var history3 = ts.Retention{
 	},
 }
 
-// TestRetentionWithRollups: a retention that brings rollups with it loses nothing of what was there: points go when the buckets that they are in are made,
-// however the duty is interrupted, whether they were sealed or not, and however long the buckets are.
+// TestRetentionWithRollups: a retention that brings rollups with it loses nothing of what was
+// there: points go when the buckets that they are in are made, however the duty is interrupted,
+// whether they were sealed or not, and however long the buckets are.
 func TestRetentionWithRollups(t *testing.T) {
 	for _, sealed := range []bool{false, true} {
 		for _, steps := range []int{1, 3, 1 << 30} {
@@ -147,7 +150,8 @@ func TestRetentionWithRollups(t *testing.T) {
 	}
 }
 
-// TestHeldBack: a measurement names the rollup for which points stay on disk after their time, and how many.
+// TestHeldBack: a measurement names the rollup for which points stay on disk after their time, and
+// how many.
 func TestHeldBack(t *testing.T) {
 	for _, shards := range []int{1, 3} {
 		r := newRig(t, shards)
@@ -168,7 +172,8 @@ func TestHeldBack(t *testing.T) {
 			m := must(s.Get(t.Context(), "cpu"))
 			listed := collect(s.All(t.Context()))
 			if m.Points != points || m.Held != held || m.HeldBy != by || len(listed) != 1 || !reflect.DeepEqual(listed[0], m) {
-				t.Errorf("%d shards, %s: %d points, %d held by %v, want %d, %d by %v; listed as %+v", shards, when, m.Points, m.Held, m.HeldBy, points, held, by, listed)
+				t.Errorf("%d shards, %s: %d points, %d held by %v, want %d, %d by %v; listed as %+v", shards, when, m.Points, m.Held,
+					m.HeldBy, points, held, by, listed)
 			}
 		}
 		check("for ever", 210, 0, ts.Downsample{})
@@ -185,7 +190,8 @@ func TestHeldBack(t *testing.T) {
 	}
 }
 
-// TestRetentionChangesWhileRollingUp: what is still to be rolled up is kept through changes of the retention, also such as make it longer and bring tiers back.
+// TestRetentionChangesWhileRollingUp: what is still to be rolled up is kept through changes of the
+// retention, also such as make it longer and bring tiers back.
 func TestRetentionChangesWhileRollingUp(t *testing.T) {
 	h := newHistory(t)
 	h.years()
@@ -208,13 +214,15 @@ func TestRetentionChangesWhileRollingUp(t *testing.T) {
 	h.r.Advance(hour)
 	h.check(2, day, -1<<50)
 	h.kept(h.r.Now() - 7*day)
-	// Tier 3 was made of the points that were left: all but those that a longer retention had left out.
+	// Tier 3 was made of the points that were left: all but those that a longer retention had left
+	// out.
 	h.check(3, hour, machinetest.Epoch-8*day)
 	h.r.Verify()
 }
 
-// TestExactSumsOfRollups: the sum of a bucket is that of its points, rounded once, whatever they are, and so is a sum over many buckets whose points are gone,
-// also when late points have changed how many parts a sum takes.
+// TestExactSumsOfRollups: the sum of a bucket is that of its points, rounded once, whatever they
+// are, and so is a sum over many buckets whose points are gone, also when late points have changed
+// how many parts a sum takes.
 func TestExactSumsOfRollups(t *testing.T) {
 	r := newRig(t, 1)
 	s := storeOf(r, "n")
@@ -250,7 +258,8 @@ func TestExactSumsOfRollups(t *testing.T) {
 		}
 	}
 	window := fmt.Sprintf("cpu[%d..%d]", machinetest.Epoch+start, machinetest.Epoch+start+200*minute)
-	queries := []string{" | window(1m) | sum()", " | window(1m) | avg()", " | window(20m) | sum()", " | window(20m) | avg()", " | window(200m) | sum()"}
+	queries := []string{" | window(1m) | sum()", " | window(1m) | avg()", " | window(20m) | sum()", " | window(20m) | avg()",
+		" | window(200m) | sum()"}
 	for range 4 {
 		r.Advance(12 * hour)
 	}
@@ -297,7 +306,8 @@ func (f *flaky) Propose(ctx context.Context, shard engine.ShardID, cmd engine.Co
 	return f.Rig.Propose(ctx, shard, cmd)
 }
 
-// TestImportWaits: an import goes on when the node was away, or had too much that was not sealed; it ends with its context.
+// TestImportWaits: an import goes on when the node was away, or had too much that was not sealed;
+// it ends with its context.
 func TestImportWaits(t *testing.T) {
 	r := newRigOf(t, 1, func() engine.Machine { return ts.NewCramped(100_000) })
 	var lines strings.Builder
@@ -313,14 +323,16 @@ func TestImportWaits(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		away := engine.StoreOf[ts.Store](engine.NewRouter(&ahead{Rig: r}), "n", 0)
-		if _, err := away.Import(ctx, strings.NewReader(lines.String()), ts.Milliseconds); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, ts.ErrBusy) {
+		if _, err := away.Import(ctx, strings.NewReader(lines.String()), ts.Milliseconds); !errors.Is(err, context.DeadlineExceeded) ||
+			!errors.Is(err, ts.ErrBusy) {
 			t.Errorf("Import into a shard that does not seal = %v, want that of the context and ErrBusy", err)
 		}
 	})
 }
 
-// TestTagsOfTelegraf: a backslash stands for itself unless it is before a comma, a space or an equals sign, as in models/points.go of InfluxDB and
-// plugins/serializers/influx/escape.go of Telegraf; a NUL does not make a line another series.
+// TestTagsOfTelegraf: a backslash stands for itself unless it is before a comma, a space or an
+// equals sign, as in models/points.go of InfluxDB and plugins/serializers/influx/escape.go of
+// Telegraf; a NUL does not make a line another series.
 func TestTagsOfTelegraf(t *testing.T) {
 	r := newRig(t, 1)
 	s := storeOf(r, "n")

@@ -7,18 +7,21 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// How far the rollups of a measurement have come is told by rows that Apply writes, so that every replica, and every query, sees the same:
+// How far the rollups of a measurement have come is told by rows that Apply writes, so that every
+// replica, and every query, sees the same:
 //
 //	dirty rows         buckets of a tier that are to be computed anew; sealing points marks theirs
 //	content.blocks     no block has points from before blocks.least(); points of blocks are marked when they are sealed
 //	content.lost       of a tier, the time before which raw partitions have been removed after it was made of them
 //
-// A raw partition goes when its points are too old, and no bucket that it has points of can still change: see neededFrom.
+// A raw partition goes when its points are too old, and no bucket that it has points of can still
+// change: see neededFrom.
 
 // iterate opens an iterator, of a view or of a command.
 type iterate func(lower, upper []byte) (*engine.Iter, error)
 
-// firstDirty returns the first range of dirty buckets of a tier, and where it ends, or false if there is none. Later ranges begin behind it.
+// firstDirty returns the first range of dirty buckets of a tier, and where it ends, or false if
+// there is none. Later ranges begin behind it.
 func firstDirty(iter iterate, inc incarnation, id tierID) (until int64, d dirty, ok bool, err error) {
 	prefix := tierKey(nil, rowDirty, inc, id)
 	it, err := iter(prefix, key.PrefixEnd(prefix))
@@ -32,8 +35,9 @@ func firstDirty(iter iterate, inc incarnation, id tierID) (until int64, d dirty,
 	return until, d, ok, cmp.Or(err, it.Close())
 }
 
-// rolledUpTo returns the time before which every bucket of a tier holds all points that were written into it: the begin of its first dirty bucket, or of
-// the bucket of the oldest point that is in a block, or math.MaxInt64 if there is neither.
+// rolledUpTo returns the time before which every bucket of a tier holds all points that were
+// written into it: the begin of its first dirty bucket, or of the bucket of the oldest point that
+// is in a block, or math.MaxInt64 if there is neither.
 func (o *open) rolledUpTo(iter iterate, t *tier) (int64, error) {
 	rolled := o.content.blocks.least()
 	if o.content.blocks.points > 0 {
@@ -46,9 +50,10 @@ func (o *open) rolledUpTo(iter iterate, t *tier) (int64, error) {
 	return rolled, err
 }
 
-// neededFrom returns the time from which on points are kept: those that are not too old, and those of buckets that are still to be computed, or may be once
-// more, as points are still taken for them. So a bucket is always computed of all its points, also one that is longer than points are kept. It also returns
-// the tier that needs the oldest of them, nil if none needs any.
+// neededFrom returns the time from which on points are kept: those that are not too old, and those
+// of buckets that are still to be computed, or may be once more, as points are still taken for
+// them. So a bucket is always computed of all its points, also one that is longer than points are
+// kept. It also returns the tier that needs the oldest of them, nil if none needs any.
 func (o *open) neededFrom(now int64, iter iterate) (needed int64, by *tier, err error) {
 	oldest := o.policy.oldest(now)
 	needed = oldest

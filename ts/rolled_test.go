@@ -11,12 +11,13 @@ import (
 	"github.com/floedb/floe/ts"
 )
 
-// TestQueriesOverRollups: where points are gone, rollups answer for them, though now is no multiple of their buckets, and windows are longer than what is
-// kept; the result is that of all points.
+// TestQueriesOverRollups: where points are gone, rollups answer for them, though now is no multiple
+// of their buckets, and windows are longer than what is kept; the result is that of all points.
 func TestQueriesOverRollups(t *testing.T) {
 	r := newRig(t, 1)
 	s := storeOf(r, "n")
-	retention := ts.Retention{RawTTL: 3 * time.Hour, Downsample: []ts.Downsample{{Every: time.Minute, TTL: 100 * time.Hour}, {Every: 10 * time.Minute}}}
+	retention := ts.Retention{RawTTL: 3 * time.Hour,
+		Downsample: []ts.Downsample{{Every: time.Minute, TTL: 100 * time.Hour}, {Every: 10 * time.Minute}}}
 	if err := s.SetRetention(t.Context(), "cpu", retention); err != nil {
 		t.Fatal(err)
 	}
@@ -40,8 +41,10 @@ func TestQueriesOverRollups(t *testing.T) {
 	r.Advance(17*second + 123)
 	now := time.UnixMilli(machinetest.Epoch + 12*60*minute + 17*second + 123)
 	for _, query := range []string{
-		"cpu[6h] | window(10m) | avg()", "cpu[8h] | window(1h) | group_by(host) | max()", "cpu[10h] | window(30m, 10m) | count()", "cpu[12h] | window(1d) | sum()",
-		"cpu[12h] | window(1d, tz=Europe/Berlin) | group_by(host) | last()", "cpu[5h] | window(1m) | first()", "cpu[1h] | window(7s) | median()",
+		"cpu[6h] | window(10m) | avg()", "cpu[8h] | window(1h) | group_by(host) | max()", "cpu[10h] | window(30m, 10m) | count()",
+		"cpu[12h] | window(1d) | sum()",
+		"cpu[12h] | window(1d, tz=Europe/Berlin) | group_by(host) | last()", "cpu[5h] | window(1m) | first()",
+		"cpu[1h] | window(7s) | median()",
 	} {
 		got, err := s.Query(t.Context(), query, floql.Options{Now: now})
 		if err != nil {

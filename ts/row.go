@@ -55,7 +55,8 @@ type measurement struct {
 	createdAt int64
 	partition int64 // length of a partition of tier 0, ms
 	fields    []field
-	// Parts of it in other shards that have been announced here, where it lives, and not withdrawn: in the order in which they came.
+	// Parts of it in other shards that have been announced here, where it lives, and not withdrawn:
+	// in the order in which they came.
 	elsewhere []announcement
 }
 
@@ -123,20 +124,25 @@ type content struct {
 	kept       int64  // points from before this time have been too old once: what there is of them was written later
 	closed     []closing
 	lost       []lost // of tiers, ascending
-	since      []lost // of tiers, ascending: buckets that begin earlier lack points that retention had removed before the tier was made, or are gone
+	// of tiers, ascending: buckets that begin earlier lack points that retention had removed before
+	// the tier was made, or are gone
+	since []lost
 }
 
-// closing says that a longer retention was set: points from before a time were too old by then, and those of them that had been written up to an LSN stay
-// gone, though they may still be in blocks and pages.
+// closing says that a longer retention was set: points from before a time were too old by then, and
+// those of them that had been written up to an LSN stay gone, though they may still be in blocks
+// and pages.
 //
-// Tiers that there were by then are made of those points all the same: pages keep them until that is done. Later tiers have lower bounds.
+// Tiers that there were by then are made of those points all the same: pages keep them until that
+// is done. Later tiers have lower bounds.
 type closing struct {
 	before int64
 	upTo   uint64
 	tiers  tierID // tiers of lower numbers are those that there were
 }
 
-// How often a retention may be made longer before what was too old has been removed: at the home of the measurement, and elsewhere, where points may be removed later.
+// How often a retention may be made longer before what was too old has been removed: at the home of
+// the measurement, and elsewhere, where points may be removed later.
 const (
 	maxClosings = 16
 	maxAdopted  = 1024
@@ -148,7 +154,8 @@ func (l *closing) code(c *codec.Coder) {
 	c.Uint16((*uint16)(&l.tiers))
 }
 
-// lost says that points from before a time were removed after a tier had been made of them: buckets that begin earlier can not be computed anew.
+// lost says that points from before a time were removed after a tier had been made of them: buckets
+// that begin earlier can not be computed anew.
 type lost struct {
 	tier   tierID
 	before int64 // begin of a bucket
@@ -182,7 +189,8 @@ func (n *content) wholeFrom(id tierID) int64 {
 // lose notes that points from before a time are removed, of which a tier has been made.
 func (n *content) lose(t *tier, before int64) { n.lost = raise(n.lost, t, before) }
 
-// raise moves the time of a tier to the first bucket that begins at or after one, unless it is later already.
+// raise moves the time of a tier to the first bucket that begins at or after one, unless it is
+// later already.
 func raise(all []lost, t *tier, before int64) []lost {
 	before = ceil(before, t.every)
 	i, ok := slices.BinarySearchFunc(all, t.id, func(l lost, id tierID) int { return int(l.tier) - int(id) })
@@ -204,7 +212,8 @@ func (n *content) keptFor(id tierID, lsn uint64) int64 {
 	return before
 }
 
-// goneBefore returns the time before which what was written up to an LSN is gone, whatever the retention says now.
+// goneBefore returns the time before which what was written up to an LSN is gone, whatever the
+// retention says now.
 func (n *content) goneBefore(lsn uint64) int64 {
 	before := int64(minTime)
 	for _, l := range n.closed {
@@ -215,7 +224,8 @@ func (n *content) goneBefore(lsn uint64) int64 {
 	return before
 }
 
-// closesBetween reports whether a longer retention was set between two writes: they are not to be in one generation, as other points of them are gone.
+// closesBetween reports whether a longer retention was set between two writes: they are not to be
+// in one generation, as other points of them are gone.
 func (n *content) closesBetween(before, after uint64) bool {
 	return slices.ContainsFunc(n.closed, func(l closing) bool { return before <= l.upTo && l.upTo < after })
 }
@@ -225,8 +235,9 @@ type waiting struct {
 	points int64
 	bytes  int64
 	since  int64 // stamp of the oldest block, 0: there is none
-	// No point of a block up to the LSN turn is before oldest, and no point of a later one before later. Two marks that take turns
-	// follow the blocks as they are sealed, without looking at all of them.
+	// No point of a block up to the LSN turn is before oldest, and no point of a later one before
+	// later. Two marks that take turns follow the blocks as they are sealed, without looking at all
+	// of them.
 	oldest, later int64
 	turn          uint64
 }
@@ -248,7 +259,8 @@ func (w *waiting) sealed(upTo, last uint64) {
 func (w *waiting) least() int64 { return min(w.oldest, w.later) }
 
 func newContent() content {
-	return content{oldest: math.MaxInt64, newest: math.MinInt64, kept: minTime, blocks: waiting{oldest: math.MaxInt64, later: math.MaxInt64}}
+	return content{oldest: math.MaxInt64, newest: math.MinInt64, kept: minTime,
+		blocks: waiting{oldest: math.MaxInt64, later: math.MaxInt64}}
 }
 
 func (n *content) code(c *codec.Coder) {
@@ -256,7 +268,8 @@ func (n *content) code(c *codec.Coder) {
 	for _, v := range []*uint32{&n.series, &n.nextSeries, &n.deleted, &n.retiring, &n.erased} {
 		c.Uint32(v)
 	}
-	for _, v := range []*int64{&n.points, &n.timer, &n.kept, &n.blocks.points, &n.blocks.bytes, &n.blocks.since, &n.blocks.oldest, &n.blocks.later, &n.oldest, &n.newest} {
+	for _, v := range []*int64{&n.points, &n.timer, &n.kept, &n.blocks.points, &n.blocks.bytes, &n.blocks.since, &n.blocks.oldest,
+		&n.blocks.later, &n.oldest, &n.newest} {
 		c.Varint(v)
 	}
 	for _, v := range []*uint64{&n.sealed, &n.last, &n.shape, &n.rolled, &n.expired, &n.swept, &n.blocks.turn} {
@@ -279,7 +292,8 @@ func decodeContent(b []byte) (content, error) { return decode(b, "content", (*co
 
 func (n *content) encode(dst []byte) []byte { return encode(dst, n, (*content).code) }
 
-// policy is the row of how long a measurement keeps what. Its home, the shard of its name, has the newest version; others are told.
+// policy is the row of how long a measurement keeps what. Its home, the shard of its name, has the
+// newest version; others are told.
 type policy struct {
 	version uint64
 	rawTTL  int64 // ms, 0: for ever
@@ -303,7 +317,8 @@ func (t *tier) code(c *codec.Coder) {
 	}
 }
 
-// partition returns the length of the partitions of a tier, ms: a multiple of its buckets, so that runs are long enough.
+// partition returns the length of the partitions of a tier, ms: a multiple of its buckets, so that
+// runs are long enough.
 func (t *tier) partition(raw int64) int64 {
 	const buckets = 1024
 	n := max(buckets, (raw+t.every-1)/t.every)
@@ -363,8 +378,8 @@ func (l *tagList) code(c *codec.Coder) {
 	}
 }
 
-// identity returns by what a series is found, and by what it is recognised: of two series with one number, an old one and its successor, the
-// fingerprints differ. No fingerprint is 0.
+// identity returns by what a series is found, and by what it is recognised: of two series with one
+// number, an old one and its successor, the fingerprints differ. No fingerprint is 0.
 func (l tagList) identity() (hash [hashLen]byte, fingerprint uint64) {
 	sum := sha256.Sum256(encode(nil, &l, (*tagList).code))
 	copy(hash[:], sum[:hashLen])

@@ -9,8 +9,8 @@ import (
 	"github.com/floedb/floe/internal/codec"
 )
 
-// block is the row of points of one batch: a header that Apply makes, and points as the caller has encoded them, in which a series is its place in
-// ids and a field its place in fields.
+// block is the row of points of one batch: a header that Apply makes, and points as the caller has
+// encoded them, in which a series is its place in ids and a field its place in fields.
 type block struct {
 	ids    []seriesID
 	fields []fieldID
@@ -63,7 +63,8 @@ func (b *block) codeHeader(c *codec.Coder) {
 	c.Varint(&b.span.newest)
 }
 
-// codeIDs codes series: their number, and of each how far it is behind the successor of the one before (varint).
+// codeIDs codes series: their number, and of each how far it is behind the successor of the one
+// before (varint).
 func codeIDs(c *codec.Coder, ids *[]seriesID) {
 	n := uint64(len(*ids))
 	if c.Uvarint(&n); c.Reading() {
@@ -87,7 +88,8 @@ func codeIDs(c *codec.Coder, ids *[]seriesID) {
 	}
 }
 
-// partitionRow is the row of a partition: its generations, the oldest first. What is in a later one replaces what an earlier one has of the same time.
+// partitionRow is the row of a partition: its generations, the oldest first. What is in a later one
+// replaces what an earlier one has of the same time.
 type partitionRow struct {
 	generations []generation
 	changed     int64 // when something was added last, ms
@@ -155,8 +157,9 @@ func (p *partitionRow) find(number uint64) (int, bool) {
 	})
 }
 
-// dirty is the row of buckets of a tier that are to be computed anew: those from a time up to the one in its key, ms. Ranges of a tier do not overlap.
-// One that is too large to be computed at once is done bucket by bucket, or, where a few buckets have too many series, by series.
+// dirty is the row of buckets of a tier that are to be computed anew: those from a time up to the
+// one in its key, ms. Ranges of a tier do not overlap. One that is too large to be computed at once
+// is done bucket by bucket, or, where a few buckets have too many series, by series.
 type dirty struct {
 	from   int64
 	lsn    uint64 // of the last change that has made it larger
@@ -175,7 +178,8 @@ func decodeDirty(b []byte) (dirty, error) { return decode(b, "dirty", (*dirty).c
 
 func (d *dirty) encode(dst []byte) []byte { return encode(dst, d, (*dirty).code) }
 
-// chunkRow is the row of a chunk: what package points says of it, and its points, which alias the row.
+// chunkRow is the row of a chunk: what package points says of it, and its points, which alias the
+// row.
 type chunkRow struct {
 	last     seriesID
 	from, to int64 // least and greatest time

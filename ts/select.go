@@ -10,8 +10,9 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// selector finds the series of a measurement for which all filters hold. It begins with the filter that is known to leave the fewest series,
-// and looks at the tags of series themselves as soon as that is less than what the index has to say.
+// selector finds the series of a measurement for which all filters hold. It begins with the filter
+// that is known to leave the fewest series, and looks at the tags of series themselves as soon as
+// that is less than what the index has to say.
 type selector struct {
 	view   *engine.View
 	inc    incarnation
@@ -21,11 +22,13 @@ type selector struct {
 	tags   map[seriesID]tagList
 }
 
-// fewSeries is how many series are looked at one by one instead of asking the index about a filter: a row of a series costs as much as some dozens of
-// rows of the index, which are next to each other.
+// fewSeries is how many series are looked at one by one instead of asking the index about a filter:
+// a row of a series costs as much as some dozens of rows of the index, which are next to each
+// other.
 const fewSeries = 256
 
-// selectSeries returns the series for which all filters hold, ascending. Their numbers take no more memory than the limits allow.
+// selectSeries returns the series for which all filters hold, ascending. Their numbers take no more
+// memory than the limits allow.
 func selectSeries(v *engine.View, inc incarnation, filters []floql.Filter, limits floql.Limits) (*selector, error) {
 	s := &selector{view: v, inc: inc, limits: limits, tags: make(map[seriesID]tagList)}
 	equal, others, err := s.order(filters)
@@ -54,8 +57,8 @@ type countedFilter struct {
 	series uint64
 }
 
-// order sorts filters: those for one value by how many series have it, and the others with those first that select. If a value is nowhere, no series is
-// left.
+// order sorts filters: those for one value by how many series have it, and the others with those
+// first that select. If a value is nowhere, no series is left.
 func (s *selector) order(filters []floql.Filter) (equal []countedFilter, others []floql.Filter, err error) {
 	for _, f := range filters {
 		if f.Op != floql.Equal || f.Value == "" {
@@ -143,7 +146,8 @@ func (s *selector) apply(f floql.Filter) error {
 	return nil
 }
 
-// having returns the series that have the tag with a value for which the filter holds or, if matches is false, does not hold. Values are skipped whole.
+// having returns the series that have the tag with a value for which the filter holds or, if
+// matches is false, does not hold. Values are skipped whole.
 func (s *selector) having(tag string, f *floql.Filter, matches bool) (found []seriesID, err error) {
 	prefix := key.AppendString(incKey(nil, rowPosting, s.inc), []byte(tag))
 	lower, upper := prefix, key.PrefixEnd(prefix)
@@ -214,7 +218,8 @@ func (s *selector) all() error {
 	return cmp.Or(err, it.Close())
 }
 
-// checkRoom returns a *floql.LimitError if n more numbers of series than are kept already take too much memory.
+// checkRoom returns a *floql.LimitError if n more numbers of series than are kept already take too
+// much memory.
 func (s *selector) checkRoom(n int) error {
 	return s.limits.CheckBytes(seriesBytes * int64(n+len(s.ids)))
 }

@@ -14,7 +14,8 @@ import (
 	"github.com/floedb/floe/internal/pushdown"
 )
 
-// source is the measurements of a namespace for queries. Each shard reads, and aggregates, what it has.
+// source is the measurements of a namespace for queries. Each shard reads, and aggregates, what it
+// has.
 type source struct {
 	store *Store
 	exact bool // refuse ranges that only rollups are left of
@@ -105,11 +106,13 @@ func (s source) Aggregate(ctx context.Context, sel floql.Selection, p pushdown.P
 	return nil
 }
 
-// Query evaluates a FloQL query over the time series of the namespace, see package floql. Windows are aggregated where the points are, so that buckets
-// travel and not points; where points are gone, the rollups that are left of them are taken if they give the same answer.
+// Query evaluates a FloQL query over the time series of the namespace, see package floql. Windows
+// are aggregated where the points are, so that buckets travel and not points; where points are
+// gone, the rollups that are left of them are taken if they give the same answer.
 //
-// Options: floql.Options. Errors: *floql.Error for what is wrong with the query, with its position; *floql.LimitError if it exceeds a limit; ErrInvalid if
-// it needs points that only rollups are left of; ErrUnavailable; that of ctx.
+// Options: floql.Options. Errors: *floql.Error for what is wrong with the query, with its position;
+// *floql.LimitError if it exceeds a limit; ErrInvalid if it needs points that only rollups are left
+// of; ErrUnavailable; that of ctx.
 func (s *Store) Query(ctx context.Context, query string, opts ...floql.Options) (*floql.Result, error) {
 	var o floql.Options
 	if len(opts) > 0 {
@@ -138,16 +141,20 @@ type readOptions struct {
 	from, to time.Time
 }
 
-// Between selects only points from a time up to another one, which is excluded. A zero time is no bound.
+// Between selects only points from a time up to another one, which is excluded. A zero time is no
+// bound.
 func Between(from, to time.Time) ReadOption {
 	return readOption(func(o *readOptions) { o.from, o.to = from, to })
 }
 
-// Read iterates over the points of a field of a measurement, or of one of its rollups ("cpu:5m:max"): those of each series in the order of their times,
-// while those of several series take turns. Each pair is a sample and nil, or a zero Sample and an error, after which iteration ends; nothing runs
-// before the first step, and break or a done ctx releases everything. A measurement, field or series that does not exist has no points.
+// Read iterates over the points of a field of a measurement, or of one of its rollups
+// ("cpu:5m:max"): those of each series in the order of their times, while those of several series
+// take turns. Each pair is a sample and nil, or a zero Sample and an error, after which iteration
+// ends; nothing runs before the first step, and break or a done ctx releases everything. A
+// measurement, field or series that does not exist has no points.
 //
-// Options: Tags, Matching, Between. Errors: ErrInvalid for names out of their limits; ErrConflict if the measurement is deleted meanwhile; ErrUnavailable; that of ctx.
+// Options: Tags, Matching, Between. Errors: ErrInvalid for names out of their limits; ErrConflict
+// if the measurement is deleted meanwhile; ErrUnavailable; that of ctx.
 func (s *Store) Read(ctx context.Context, measurement, field string, opts ...ReadOption) iter.Seq2[Sample, error] {
 	return func(yield func(Sample, error) bool) {
 		for c, err := range s.columns(ctx, measurement, field, opts) {
@@ -186,7 +193,8 @@ func readSelection(measurement, field string, opts []ReadOption) (floql.Selectio
 	return sel, cmp.Or(bad, err)
 }
 
-// readBytes is what a page of points may take of memory: all that a shard has not sealed, and as much for sorting.
+// readBytes is what a page of points may take of memory: all that a shard has not sealed, and as
+// much for sorting.
 const readBytes = 2 * maxUnsealed
 
 func (o *readOptions) selection(measurement, field string) (floql.Selection, error) {

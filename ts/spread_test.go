@@ -90,7 +90,8 @@ func TestSpreadLimit(t *testing.T) {
 	r.Verify()
 }
 
-// TestSpreadTransaction: points of series with a common tag are written together; others have no common shard.
+// TestSpreadTransaction: points of series with a common tag are written together; others have no
+// common shard.
 func TestSpreadTransaction(t *testing.T) {
 	r, s := newSpread(t, 4)
 	if _, err := r.Txn("n").Do(ts.WriteOp(point("{a}1", 0, 1), point("{a}2", 0, 2))).Commit(t.Context()); err != nil {
@@ -107,7 +108,8 @@ func TestSpreadTransaction(t *testing.T) {
 	}
 }
 
-// TestNamespaceBecomesSpread: a caller that has known a namespace as one that does not exist sorts its points again when it has come to be a spread one.
+// TestNamespaceBecomesSpread: a caller that has known a namespace as one that does not exist sorts
+// its points again when it has come to be a spread one.
 func TestNamespaceBecomesSpread(t *testing.T) {
 	r := newRig(t, 4)
 	s := storeOf(r, "n")

@@ -12,10 +12,12 @@ import (
 	"github.com/floedb/floe/ts"
 )
 
-// turn is a door that leads elsewhere when it is turned: to a node that has lost its tail, was restored, or is another one.
+// turn is a door that leads elsewhere when it is turned: to a node that has lost its tail, was
+// restored, or is another one.
 type turn struct{ *machinetest.Rig }
 
-// TestStaleNumbers: a caller that knows series by the numbers of another state never writes to wrong ones.
+// TestStaleNumbers: a caller that knows series by the numbers of another state never writes to
+// wrong ones.
 func TestStaleNumbers(t *testing.T) {
 	for name, other := range map[string]func(first *machinetest.Rig, kept int) *machinetest.Rig{
 		// The tail with series b and c is lost, and others get their numbers.
@@ -49,7 +51,8 @@ func TestStaleNumbers(t *testing.T) {
 			var batch []ts.Point
 			for i, host := range []string{"a", "b", "c", "d"} {
 				batch = append(batch, point(host, second, float64(10+i)))
-				want[ts.At{Measurement: "cpu", Tags: "host=" + host + ";", Field: "value", Time: machinetest.Epoch + second}] = float64(10 + i)
+				want[ts.At{Measurement: "cpu", Tags: "host=" + host + ";", Field: "value",
+					Time: machinetest.Epoch + second}] = float64(10 + i)
 			}
 			write(t, s, batch...)
 			compare(t, door.Rig, want)
@@ -60,7 +63,8 @@ func TestStaleNumbers(t *testing.T) {
 	}
 }
 
-// TestDeletedAndMadeAgain: series and measurements that were deleted and made again have other numbers, whatever a caller remembers.
+// TestDeletedAndMadeAgain: series and measurements that were deleted and made again have other
+// numbers, whatever a caller remembers.
 func TestDeletedAndMadeAgain(t *testing.T) {
 	r := newRig(t, 1)
 	one, two := engine.StoreOf[ts.Store](r.Router(), "n", 0), engine.StoreOf[ts.Store](r.Router(), "n", 0)
@@ -68,7 +72,8 @@ func TestDeletedAndMadeAgain(t *testing.T) {
 	must(two.Series("cpu").Delete(t.Context(), map[string]string{"host": "a"}))
 	write(t, two, point("c", 0, 2), point("a", 0, 2))
 	write(t, one, point("a", second, 3), point("b", second, 3))
-	check(t, r, "cpu host=a; value 0 2", "cpu host=a; value 1000 3", "cpu host=b; value 0 1", "cpu host=b; value 1000 3", "cpu host=c; value 0 2")
+	check(t, r, "cpu host=a; value 0 2", "cpu host=a; value 1000 3", "cpu host=b; value 0 1", "cpu host=b; value 1000 3",
+		"cpu host=c; value 0 2")
 	must(0, two.Delete(t.Context(), "cpu"))
 	write(t, two, point("z", 0, 4))
 	write(t, one, point("a", second, 5))
@@ -76,8 +81,8 @@ func TestDeletedAndMadeAgain(t *testing.T) {
 	r.Verify()
 }
 
-// TestSameNumberOfTwoIncarnations: two series of a batch that a caller remembers by one number, from before a measurement was made again and from behind,
-// are not taken for one.
+// TestSameNumberOfTwoIncarnations: two series of a batch that a caller remembers by one number,
+// from before a measurement was made again and from behind, are not taken for one.
 func TestSameNumberOfTwoIncarnations(t *testing.T) {
 	r := newRig(t, 1)
 	s := storeOf(r, "n")
@@ -88,7 +93,8 @@ func TestSameNumberOfTwoIncarnations(t *testing.T) {
 	check(t, r, "cpu host=a; value 1000 4", "cpu host=b; value 0 2", "cpu host=b; value 1000 3")
 }
 
-// TestCallersDefineTheSame: callers that define the same thousand series at once get the same numbers.
+// TestCallersDefineTheSame: callers that define the same thousand series at once get the same
+// numbers.
 func TestCallersDefineTheSame(t *testing.T) {
 	node := open(t, floe.Config{Shards: 1})
 	const callers, hosts = 4, 1000
@@ -98,7 +104,8 @@ func TestCallersDefineTheSame(t *testing.T) {
 		all.Go(func() {
 			points := make([]ts.Point, hosts)
 			for i := range points {
-				points[i] = ts.Point{Measurement: "cpu", Tags: map[string]string{"host": fmt.Sprint((i*7 + c) % hosts)}, Fields: map[string]float64{"v": 1}}
+				points[i] = ts.Point{Measurement: "cpu", Tags: map[string]string{"host": fmt.Sprint((i*7 + c) % hosts)},
+					Fields: map[string]float64{"v": 1}}
 			}
 			if result, err := s.Write(within(t), points...); err != nil || result.Written != hosts {
 				t.Errorf("Write = %+v, %v", result, err)
@@ -111,7 +118,8 @@ func TestCallersDefineTheSame(t *testing.T) {
 	}
 }
 
-// TestSeriesLimit: at the limit new series are refused by an error that says where they come from, and those that exist are written as before.
+// TestSeriesLimit: at the limit new series are refused by an error that says where they come from,
+// and those that exist are written as before.
 func TestSeriesLimit(t *testing.T) {
 	r := newRig(t, 1)
 	s := storeOf(r, "n")
@@ -131,8 +139,10 @@ func TestSeriesLimit(t *testing.T) {
 	}
 	result, err := s.Write(t.Context(), append(flood, point("h3", second, 2))...)
 	var full *ts.LimitError
-	if !errors.As(err, &full) || !errors.Is(err, ts.ErrBusy) || full.Limit != 10 || full.Room != 1 || full.Wanted != 5 || result.Written != 2 || result.Refused != 4 {
-		t.Errorf("Write beyond the limit = %+v, %v (%+v), want 2 written: a known series, and the one that there is room for", result, err, full)
+	if !errors.As(err, &full) || !errors.Is(err, ts.ErrBusy) || full.Limit != 10 || full.Room != 1 || full.Wanted != 5 ||
+		result.Written != 2 || result.Refused != 4 {
+		t.Errorf("Write beyond the limit = %+v, %v (%+v), want 2 written: a known series, and the one that there is room for", result, err,
+			full)
 	}
 	var lasting interface{ Lasts() bool } // what the engine asks: nothing from another shard waits until there is room
 	if !errors.As(err, &lasting) || !lasting.Lasts() {
@@ -145,7 +155,8 @@ func TestSeriesLimit(t *testing.T) {
 		}
 	}
 	fresh := engine.StoreOf[ts.Store](r.Router(), "n", 0)
-	if _, err := fresh.Write(t.Context(), flood[1:]...); !errors.As(err, &full) || full.Tag != "host" && full.Tag != "request" || full.Values != 8 {
+	if _, err := fresh.Write(t.Context(), flood[1:]...); !errors.As(err, &full) || full.Tag != "host" && full.Tag != "request" ||
+		full.Values != 8 {
 		t.Errorf("Write = %v, want the tag with the most values", err)
 	}
 	if n := len(r.Log(0)); n != entries {
@@ -200,7 +211,8 @@ func TestTransactions(t *testing.T) {
 	r := newRig(t, 1)
 	s := storeOf(r, "n")
 	write(t, s, point("a", 0, 1))
-	if _, err := r.Txn("n").Do(ts.WriteOp(point("a", second, 2), point("b", 0, 3)), ts.SetRetentionOp("cpu", ts.Retention{RawTTL: 1e9 * 3600})).Commit(t.Context()); err != nil {
+	if _, err := r.Txn("n").Do(ts.WriteOp(point("a", second, 2), point("b", 0, 3)),
+		ts.SetRetentionOp("cpu", ts.Retention{RawTTL: 1e9 * 3600})).Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{"cpu host=a; value 0 1", "cpu host=a; value 1000 2", "cpu host=b; value 0 3"}

@@ -13,7 +13,8 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// Store holds the time series of one namespace. It is cheap to make, safe for concurrent use and needs no Close.
+// Store holds the time series of one namespace. It is cheap to make, safe for concurrent use and
+// needs no Close.
 type Store struct {
 	scope   engine.Scope
 	cache   *cache
@@ -56,13 +57,16 @@ func (r Result) Err() error {
 	return fmt.Errorf("ts: %d of %d points refused, the first: %w", r.Refused, r.Written+r.Refused, r.Errors[0])
 }
 
-// Write writes points, in batches: one command per shard for each. A point of a series and time that has one replaces its fields. The time of points
-// that have none is that of the call. When Write returns nil, all points are committed (see floe.Config.Durability) and visible; they can be written
-// again without harm.
+// Write writes points, in batches: one command per shard for each. A point of a series and time
+// that has one replaces its fields. The time of points that have none is that of the call. When
+// Write returns nil, all points are committed (see floe.Config.Durability) and visible; they can be
+// written again without harm.
 //
-// If some are refused, the others are written, and the error is the first reason: ErrInvalid for names, tags, fields and values out of their limits,
-// for times before what the retention keeps or more than a day from now; *LimitError, which is ErrBusy, if there is no room for new series; ErrBusy if
-// too much is not sealed yet. Errors other than those, as ErrUnavailable and that of ctx, leave open how much was written.
+// If some are refused, the others are written, and the error is the first reason: ErrInvalid for
+// names, tags, fields and values out of their limits, for times before what the retention keeps or
+// more than a day from now; *LimitError, which is ErrBusy, if there is no room for new series;
+// ErrBusy if too much is not sealed yet. Errors other than those, as ErrUnavailable and that of
+// ctx, leave open how much was written.
 func (s *Store) Write(ctx context.Context, points ...Point) (Result, error) {
 	var result Result
 	b := s.newBatch(&result)
@@ -128,18 +132,24 @@ func (b *batch) addPoint(i int, p *Point) error {
 	return nil
 }
 
-// SetRetention sets how long a measurement, which need not exist, keeps its points and which rollups it has. Points older than RawTTL are
-// invisible at once and removed in the background. A rollup that is added is computed from the points that exist; a rollup that is left out is
-// removed. Points that exceed the previous RawTTL do not come back with a longer one; from then on such times can be written again.
+// SetRetention sets how long a measurement, which need not exist, keeps its points and which
+// rollups it has. Points older than RawTTL are invisible at once and removed in the background. A
+// rollup that is added is computed from the points that exist; a rollup that is left out is
+// removed. Points that exceed the previous RawTTL do not come back with a longer one; from then on
+// such times can be written again.
 //
-// Points are removed only after all rollups of that time have been computed, so a call that sets RawTTL and rollups of existing points loses
-// nothing. A partition also stays as long as one of its buckets can still take points: with buckets of 30 days, points stay on disk for up to
-// RawTTL and 30 days. Buckets whose points have been removed are final: points written there later, under a longer RawTTL, do not change them.
+// Points are removed only after all rollups of that time have been computed, so a call that sets
+// RawTTL and rollups of existing points loses nothing. A partition also stays as long as one of its
+// buckets can still take points: with buckets of 30 days, points stay on disk for up to RawTTL and
+// 30 days. Buckets whose points have been removed are final: points written there later, under a
+// longer RawTTL, do not change them.
 //
-// In a spread namespace SetRetention and SetSeriesLimit return when all shards have the setting, or after about a second if one of them can not be reached: it has it
-// later. Operations in transactions do not wait.
+// In a spread namespace SetRetention and SetSeriesLimit return when all shards have the setting, or
+// after about a second if one of them can not be reached: it has it later. Operations in
+// transactions do not wait.
 //
-// Errors: ErrInvalid for a retention out of its limits; ErrBusy if it has been made longer 16 times before what was too old has been removed.
+// Errors: ErrInvalid for a retention out of its limits; ErrBusy if it has been made longer 16 times
+// before what was too old has been removed.
 func (s *Store) SetRetention(ctx context.Context, measurement string, r Retention) error {
 	return s.tell(ctx, measurement, setRetentionOp(measurement, r))
 }
@@ -154,8 +164,8 @@ func (s *Store) tell(ctx context.Context, measurement string, op engine.Op) erro
 	return err
 }
 
-// SetSeriesLimit sets how many series the namespace may have: those that exist stay, also beyond it. By default it is a million. In a spread namespace
-// each shard has its share.
+// SetSeriesLimit sets how many series the namespace may have: those that exist stay, also beyond
+// it. By default it is a million. In a spread namespace each shard has its share.
 //
 // Errors: ErrInvalid for a limit that is not 1-2^31.
 func (s *Store) SetSeriesLimit(ctx context.Context, series int64) error {
@@ -185,12 +195,13 @@ func (s *Store) Delete(ctx context.Context, name string) error {
 	return nil
 }
 
-// Delete removes the series of a measurement that carry all of the tags, whatever others they have, and for which all filters hold (see Matching),
-// with their points, and returns how many, also beside an error. No query finds them any more when it returns; their room on disk comes back later. It goes
-// in steps of up to 1,000.
+// Delete removes the series of a measurement that carry all of the tags, whatever others they have,
+// and for which all filters hold (see Matching), with their points, and returns how many, also
+// beside an error. No query finds them any more when it returns; their room on disk comes back
+// later. It goes in steps of up to 1,000.
 //
-// Errors: ErrNotFound if there is no such measurement; ErrInvalid without tags and filters, which would be Store.Delete; ErrConflict if it was deleted
-// and made again meanwhile.
+// Errors: ErrNotFound if there is no such measurement; ErrInvalid without tags and filters, which
+// would be Store.Delete; ErrConflict if it was deleted and made again meanwhile.
 func (l SeriesList) Delete(ctx context.Context, tags map[string]string, filters ...floql.Filter) (deleted int64, err error) {
 	s := l.store
 	if len(tags)+len(filters) == 0 {
@@ -219,8 +230,9 @@ func (l SeriesList) Delete(ctx context.Context, tags map[string]string, filters 
 
 // flush writes what the batch holds.
 //
-// Each round looks for the series that are not known, and sends one write to each shard. What a shard takes for stale is looked for anew: its cache
-// entry was of a series that has been deleted, of a write that was lost with its tail, or of another cluster that answers at the same address.
+// Each round looks for the series that are not known, and sends one write to each shard. What a
+// shard takes for stale is looked for anew: its cache entry was of a series that has been deleted,
+// of a write that was lost with its tail, or of another cluster that answers at the same address.
 func (b *batch) flush(ctx context.Context) error {
 	for setbacks := 0; b.pending > 0; {
 		before := b.pending
@@ -241,7 +253,8 @@ func (b *batch) flush(ctx context.Context) error {
 	return nil
 }
 
-// maxSetbacks is how often a batch may make no progress: somebody deletes its series as fast as they are written.
+// maxSetbacks is how often a batch may make no progress: somebody deletes its series as fast as
+// they are written.
 const maxSetbacks = 8
 
 func (b *batch) refuseAll(err error) {
@@ -305,7 +318,8 @@ func (b *batch) identify(ctx context.Context) error {
 	return nil
 }
 
-// resolve asks a shard for the numbers of series. If it has no room for those that are not there, their points are refused without writing anything.
+// resolve asks a shard for the numbers of series. If it has no room for those that are not there,
+// their points are refused without writing anything.
 func (b *batch) resolve(ctx context.Context, shard engine.ShardID, unknown []int32) error {
 	q := resolveQuery{namespace: b.store.Namespace()}
 	places := make(map[int32]int)

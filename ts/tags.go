@@ -19,7 +19,8 @@ type TagValues struct {
 	Truncated bool     // there are more values
 }
 
-// TagValues returns the tags of the series of a measurement, in order, with the first values of each. Errors: ErrNotFound.
+// TagValues returns the tags of the series of a measurement, in order, with the first values of
+// each. Errors: ErrNotFound.
 func (s *Store) TagValues(ctx context.Context, measurement string) ([]TagValues, error) {
 	if err := engine.CheckName("measurement", measurement); err != nil {
 		return nil, err

@@ -19,7 +19,8 @@ const (
 	DefaultSeriesLimit = 1000000 // series of a namespace, see Store.SetSeriesLimit
 )
 
-// A point may be up to a day in the future: clocks differ, but a time that is far off is a mistake, and would keep its partition open.
+// A point may be up to a day in the future: clocks differ, but a time that is far off is a mistake,
+// and would keep its partition open.
 const maxAhead = 24 * time.Hour
 
 // minPartition is the shortest partition, ms.
@@ -70,13 +71,15 @@ type Field struct {
 	Type FieldType
 }
 
-// Retention is how long a measurement keeps its points, and their rollups. The zero value keeps points for ever, and has no rollups.
+// Retention is how long a measurement keeps its points, and their rollups. The zero value keeps
+// points for ever, and has no rollups.
 type Retention struct {
 	RawTTL     time.Duration // of the points as they were written; 0: for ever
 	Downsample []Downsample  // up to 8, of different lengths
 }
 
-// String says how long points are kept, as "7d", "36h" or "∞", and each rollup with it: "7d, 5m for 90d, 1h for ∞".
+// String says how long points are kept, as "7d", "36h" or "∞", and each rollup with it: "7d, 5m for
+// 90d, 1h for ∞".
 func (r Retention) String() string {
 	text := formatTTL(r.RawTTL)
 	for _, d := range r.Downsample {
@@ -96,14 +99,16 @@ func formatTTL(d time.Duration) string {
 	return formatEvery(d)
 }
 
-// Downsample is a rollup: count, sum, min, max, first and last of each bucket of time. It is readable as "<measurement>:<every>:<aggregate>", and
-// queries over points that are gone use it by themselves.
+// Downsample is a rollup: count, sum, min, max, first and last of each bucket of time. It is
+// readable as "<measurement>:<every>:<aggregate>", and queries over points that are gone use it by
+// themselves.
 type Downsample struct {
 	Every time.Duration // length of a bucket: at least a second, in whole ms
 	TTL   time.Duration // how long the buckets are kept; 0: for ever
 }
 
-// Is reports whether the rollup is the one that names of rollups have a length for, such as "5m" in "cpu:5m:max".
+// Is reports whether the rollup is the one that names of rollups have a length for, such as "5m" in
+// "cpu:5m:max".
 func (d Downsample) Is(every string) bool {
 	length, err := parseEvery(every)
 	return err == nil && length == d.Every
@@ -116,13 +121,15 @@ type Measurement struct {
 	Fields    []Field // in the order in which they were first written
 	Series    int64   // how many series it has
 	Points    int64   // each once, however many fields it has; what was written twice, or is deleted, leaves the count some minutes later
-	// No point is before Oldest and none is after Newest; both are zero without points. There are points at both until some are deleted or expire. From
-	// then on they may be up to a day off, and for some minutes after a write Newest may still be that of a deleted point.
+	// No point is before Oldest and none is after Newest; both are zero without points. There are
+	// points at both until some are deleted or expire. From then on they may be up to a day off,
+	// and for some minutes after a write Newest may still be that of a deleted point.
 	Oldest    time.Time
 	Newest    time.Time
 	Retention Retention
-	// Held is the number of points that stay on disk after Retention.RawTTL, which Points does not count, and HeldBy the rollup that is still to be computed
-	// from them. Both are zero if no rollup holds points back.
+	// Held is the number of points that stay on disk after Retention.RawTTL, which Points does not
+	// count, and HeldBy the rollup that is still to be computed from them. Both are zero if no
+	// rollup holds points back.
 	Held   int64
 	HeldBy Downsample
 
@@ -135,8 +142,8 @@ type Series struct {
 	Tags        map[string]string
 }
 
-// LimitError says that there is no room for new series. It is ErrBusy: series that exist are written all the same, and room comes back when series
-// are deleted or have no points left.
+// LimitError says that there is no room for new series. It is ErrBusy: series that exist are
+// written all the same, and room comes back when series are deleted or have no points left.
 type LimitError struct {
 	Namespace string
 	Limit     int64 // of the namespace; in a spread one the share of one shard
@@ -156,13 +163,15 @@ func (e *LimitError) Error() string {
 	if e.Tag != "" {
 		worst = fmt.Sprintf("; tag %q has %d values", e.Tag, e.Values)
 	}
-	return fmt.Sprintf("ts: namespace %q: %d new series, there is room for %d of %d%s%s", e.Namespace, e.Wanted, e.Room, e.Limit, share, worst)
+	return fmt.Sprintf("ts: namespace %q: %d new series, there is room for %d of %d%s%s", e.Namespace, e.Wanted, e.Room, e.Limit, share,
+		worst)
 }
 
 // Unwrap returns ErrBusy.
 func (e *LimitError) Unwrap() error { return ErrBusy }
 
-// Lasts returns true: what comes from other shards, such as the records of a job, does not wait until there is room.
+// Lasts returns true: what comes from other shards, such as the records of a job, does not wait
+// until there is room.
 func (e *LimitError) Lasts() bool { return true }
 
 func notFound(name string) error { return engine.Errorf(ErrNotFound, "measurement %q not found", name) }
@@ -217,7 +226,8 @@ var everyUnits = []struct {
 	unit time.Duration
 }{{"w", 7 * 24 * time.Hour}, {"d", 24 * time.Hour}, {"h", time.Hour}, {"m", time.Minute}, {"s", time.Second}, {"ms", time.Millisecond}}
 
-// formatEvery writes a length as names of rollups have it: a number of the largest unit that divides it.
+// formatEvery writes a length as names of rollups have it: a number of the largest unit that
+// divides it.
 func formatEvery(d time.Duration) string {
 	for _, u := range everyUnits {
 		if d%u.unit == 0 {

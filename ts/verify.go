@@ -9,7 +9,8 @@ import (
 
 var _ engine.Verifier = (*machine)(nil)
 
-// Verify checks that all rows of the machine fit together, see the comment on rows for what they are, and that what it remembers is what they say.
+// Verify checks that all rows of the machine fit together, see the comment on rows for what they
+// are, and that what it remembers is what they say.
 func (m *machine) Verify(a *engine.Audit) error {
 	v := &verifier{Audit: a, m: m, names: a.Names(), all: make(map[incarnation]bool), counts: make(map[uint32]*nsCounts)}
 	for _, step := range []func() error{v.unknownRows, v.measurements, v.nameRows, v.orphans, v.timers, v.totals} {
@@ -20,7 +21,8 @@ func (m *machine) Verify(a *engine.Audit) error {
 	return nil
 }
 
-// verifier walks over the measurements one by one. What it keeps is a number for each, and a few bits for each series of the present one.
+// verifier walks over the measurements one by one. What it keeps is a number for each, and a few
+// bits for each series of the present one.
 type verifier struct {
 	*engine.Audit
 	m        *machine
@@ -133,7 +135,8 @@ func (v *verifier) firstIncarnation(lower, upper []byte) (inc incarnation, found
 	return inc, found, it.Close()
 }
 
-// timers checks that every timer has a reason; that every reason has a timer is checked where the reason is.
+// timers checks that every timer has a reason; that every reason has a timer is checked where the
+// reason is.
 func (v *verifier) timers() error {
 	return v.Timers(func(due int64, ns uint32, token []byte) error {
 		if len(token) != numberAt || token[0] != tokenRetention {

@@ -24,12 +24,14 @@ func (a *auditedMeasurement) chunks() error {
 		for _, g := range p.generations {
 			is := a.ofChunks[g.number]
 			if is.chunks != g.chunks || is.bytes != g.bytes {
-				a.problem("partition %x: generation %d has %d chunks of %d bytes, its row counts %d of %d", k, g.number, is.chunks, is.bytes, g.chunks, g.bytes)
+				a.problem("partition %x: generation %d has %d chunks of %d bytes, its row counts %d of %d", k, g.number, is.chunks,
+					is.bytes, g.chunks, g.bytes)
 			}
 			delete(a.ofChunks, g.number)
 		}
 		a.points += p.points
-		settled := p.state == exact && len(p.generations) == 1 && a.content.deleted == 0 && a.content.erased == 0 && len(a.content.closed) == 0
+		settled := p.state == exact && len(p.generations) == 1 && a.content.deleted == 0 && a.content.erased == 0 &&
+			len(a.content.closed) == 0
 		if settled && tierOf(k) == rawTier && len(a.fields) == 1 && p.points != a.values {
 			a.problem("partition %x: %d points, its row counts %d", k, a.values, p.points)
 		}

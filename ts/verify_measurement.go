@@ -28,7 +28,8 @@ func (a *auditedMeasurement) problem(format string, args ...any) {
 }
 
 func (a *auditedMeasurement) check() error {
-	if o, ok := a.m.measurements.Get(measurementName{a.ns, a.name}); ok && (o.inc != a.inc || !bytes.Equal(o.content.encode(nil), a.content.encode(nil))) {
+	if o, ok := a.m.measurements.Get(measurementName{a.ns, a.name}); ok &&
+		(o.inc != a.inc || !bytes.Equal(o.content.encode(nil), a.content.encode(nil))) {
 		a.problem("memory differs from the rows: %+v, %+v", o.content, a.content)
 	}
 	for _, step := range []func() error{a.series, a.hashes, a.postings, a.prints, a.leavers, a.blocks, a.chunks, a.dirty, a.timer} {
@@ -272,7 +273,8 @@ func (a *auditedMeasurement) blocks() error {
 		return nil
 	})
 	a.points += a.contents.points
-	if c := a.content.blocks; err == nil && (c.points != a.contents.points || c.bytes != a.contents.bytes || (c.since == 0) != (c.points == 0)) {
+	if c := a.content.blocks; err == nil && (c.points != a.contents.points || c.bytes != a.contents.bytes ||
+		(c.since == 0) != (c.points == 0)) {
 		a.problem("%d points in %d bytes of blocks, its row says %+v", a.contents.points, a.contents.bytes, c)
 	}
 	return err

@@ -15,8 +15,8 @@ import (
 	"github.com/floedb/floe/ts"
 )
 
-// What happens while something else is under way: between a view and what is proposed from it, between two pages of a read, between a look for room and the
-// series that take it.
+// What happens while something else is under way: between a view and what is proposed from it,
+// between two pages of a read, between a look for room and the series that take it.
 
 // ahead is a door where somebody else is quicker, once.
 type ahead struct {
@@ -51,8 +51,8 @@ func TestCallersAtTheLimit(t *testing.T) {
 	}
 }
 
-// TestWrittenWhileRetired: a series without points is looked at once more when nobody can write to it any more: what came in between stays, and so does
-// what comes while it is being retired.
+// TestWrittenWhileRetired: a series without points is looked at once more when nobody can write to
+// it any more: what came in between stays, and so does what comes while it is being retired.
 func TestWrittenWhileRetired(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		r := newRig(t, 1)
@@ -83,8 +83,8 @@ func TestWrittenWhileRetired(t *testing.T) {
 	}
 }
 
-// TestChurnAtTheLimit: a namespace that is full refuses new series, goes on with those that there are, and has room again as soon as retention has removed
-// all points of some, day after day.
+// TestChurnAtTheLimit: a namespace that is full refuses new series, goes on with those that there
+// are, and has room again as soon as retention has removed all points of some, day after day.
 func TestChurnAtTheLimit(t *testing.T) {
 	r := newRig(t, 1)
 	s := storeOf(r, "n")
@@ -111,7 +111,8 @@ func TestChurnAtTheLimit(t *testing.T) {
 	}
 }
 
-// TestMergeOfMany merges more than one step takes: pages that go over the end of a step are cut there, and nothing of them is lost.
+// TestMergeOfMany merges more than one step takes: pages that go over the end of a step are cut
+// there, and nothing of them is lost.
 func TestMergeOfMany(t *testing.T) {
 	rng := rand.New(rand.NewPCG(machinetest.Seed(t), 0))
 	r := newRig(t, 1)
@@ -123,7 +124,9 @@ func TestMergeOfMany(t *testing.T) {
 			if i%2 != generation && i%7 > 0 {
 				continue
 			}
-			v, p := math.Ldexp(rng.NormFloat64(), rng.IntN(1000)-500), hostTime{fmt.Sprintf("h%d", i%40), machinetest.Epoch - 5*day + i/40*20*second} // 8 bytes each
+			// 8 bytes each
+			v, p := math.Ldexp(rng.NormFloat64(), rng.IntN(1000)-500), hostTime{fmt.Sprintf("h%d", i%40),
+				machinetest.Epoch - 5*day + i/40*20*second}
 			fmt.Fprintf(&lines, "cpu,host=%s value=%v %d\n", p.host, v, p.at)
 			want[p] = v
 		}
@@ -149,7 +152,8 @@ func TestMergeOfMany(t *testing.T) {
 	}
 }
 
-// TestDeletedInBlock: the walk over the pages of a series that was deleted waits for the blocks that have points of it. These get into no page.
+// TestDeletedInBlock: the walk over the pages of a series that was deleted waits for the blocks
+// that have points of it. These get into no page.
 func TestDeletedInBlock(t *testing.T) {
 	r := newRig(t, 1)
 	s := storeOf(r, "n")
@@ -174,8 +178,9 @@ const paged = 75_000
 // minTime is before all times of the test.
 const minTime = -100 * day
 
-// TestReadWhileItChanges: what happens between the pages of a read makes no point come twice or in the wrong order, and none is missing that is there all the
-// time. A measurement that was deleted meanwhile ends it.
+// TestReadWhileItChanges: what happens between the pages of a read makes no point come twice or in
+// the wrong order, and none is missing that is there all the time. A measurement that was deleted
+// meanwhile ends it.
 func TestReadWhileItChanges(t *testing.T) {
 	hosts := []string{"a", "b", "c"}
 	kept := map[string]int64{"a": minTime, "b": minTime, "c": minTime}

@@ -14,8 +14,8 @@ import (
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
-// TestAdmit checks commands of users in other processes. The machine also refuses a malformed body. It
-// accepts what only Admit rejects: a user may not send it, but another machine may.
+// TestAdmit checks commands of users in other processes. The machine also refuses a malformed body.
+// It accepts what only Admit rejects: a user may not send it, but another machine may.
 func TestAdmit(t *testing.T) {
 	const most = 100
 	r := machinetest.New(t, 1, engine.TableOf[action.Store](), table())
@@ -56,11 +56,15 @@ func TestAdmit(t *testing.T) {
 		forbidden [][]byte // only Admit rejects them
 	}{
 		{kindStart, start(func(*startBody) {}), [][]byte{
-			start(func(v *startBody) { v.key = []byte(long) }), start(func(v *startBody) { v.id = long }), start(func(v *startBody) { v.version = long }),
+			start(func(v *startBody) { v.key = []byte(long) }), start(func(v *startBody) { v.id = long }),
+			start(func(v *startBody) { v.version = long }),
 		}, [][]byte{
-			startOf("", func(*startBody) {}), start(func(v *startBody) { v.input = large }), start(func(v *startBody) { v.input = []byte("no JSON") }),
-			start(func(v *startBody) { v.source = "s" }), start(func(v *startBody) { v.parent = "p" }), start(func(v *startBody) { v.depth = 1 }),
-			start(func(v *startBody) { v.notify = protocol.Notify{Machine: engine.MachineWorkflow} }), start(func(v *startBody) { v.version = noText }),
+			startOf("", func(*startBody) {}), start(func(v *startBody) { v.input = large }),
+			start(func(v *startBody) { v.input = []byte("no JSON") }),
+			start(func(v *startBody) { v.source = "s" }), start(func(v *startBody) { v.parent = "p" }),
+			start(func(v *startBody) { v.depth = 1 }),
+			start(func(v *startBody) { v.notify = protocol.Notify{Machine: engine.MachineWorkflow} }),
+			start(func(v *startBody) { v.version = noText }),
 		}},
 		{kindSignal, signal("", signalBody{run, "go", []byte("1")}), [][]byte{
 			signal("mine", signalBody{run, "", nil}), signal("mine", signalBody{run, long, nil}),
@@ -71,14 +75,19 @@ func TestAdmit(t *testing.T) {
 		{kindStart, start(func(v *startBody) { v.id, v.key, v.version, v.input = "mine", []byte{0xff}, "1", []byte{} }), nil, nil},
 		{kindSignal, signal("mine", signalBody{run, "go", nil}), nil, nil},
 		{kindCancel, cancel("", cancelBody{number{1 << 63, 1<<16 - 1}, []byte(noText)}), nil, nil},
-		{kindCancel, cancel("", cancelBody{run, []byte("why")}), [][]byte{cancel("mine", cancelBody{run, []byte(long)})}, [][]byte{cancel(long, cancelBody{})}},
+		{kindCancel, cancel("", cancelBody{run, []byte("why")}), [][]byte{cancel("mine", cancelBody{run, []byte(long)})},
+			[][]byte{cancel(long, cancelBody{})}},
 		{kindRetry, retry("", retryBody{run, "s", []byte("1")}), [][]byte{retry("mine", retryBody{run, long, nil})}, [][]byte{
-			retry("", retryBody{run, "s", large}), retry("", retryBody{run, "s", []byte("no JSON")}), retry(long, retryBody{}), retry("", retryBody{run, noText, nil}),
+			retry("", retryBody{run, "s", large}), retry("", retryBody{run, "s", []byte("no JSON")}), retry(long, retryBody{}), retry("",
+				retryBody{run, noText, nil}),
 		}},
-		{kindRemoveVersion, remove("w", versionBody{version: "1"}), [][]byte{remove("w", versionBody{}), remove("w", versionBody{version: long})}, [][]byte{
-			remove("", versionBody{version: "1"}), remove("w", versionBody{version: "1", revision: 1}), remove("w", versionBody{version: noText}),
-		}},
-		{kindInvalidate, plan("w", planBody{plan: "p"}), [][]byte{plan("w", planBody{}), plan("w", planBody{plan: "p", executor: "e"})}, [][]byte{plan("", planBody{plan: "p"})}},
+		{kindRemoveVersion, remove("w", versionBody{version: "1"}),
+			[][]byte{remove("w", versionBody{}), remove("w", versionBody{version: long})}, [][]byte{
+				remove("", versionBody{version: "1"}), remove("w", versionBody{version: "1", revision: 1}), remove("w",
+					versionBody{version: noText}),
+			}},
+		{kindInvalidate, plan("w", planBody{plan: "p"}), [][]byte{plan("w", planBody{}), plan("w", planBody{plan: "p", executor: "e"})},
+			[][]byte{plan("", planBody{plan: "p"})}},
 		{kindEnable, flag("w"), nil, [][]byte{flag("")}},
 		{kindDelete, flag("w"), nil, [][]byte{flag("")}},
 		{kindPauseSchedule, flag("w"), nil, [][]byte{flag("")}},

@@ -14,7 +14,8 @@ import (
 // MaxAttributeBytes is how long the string of a search attribute may be.
 const MaxAttributeBytes = 255
 
-// Search attributes stand in keys as: name (key.AppendString) | type u8 | value, in the order of values.
+// Search attributes stand in keys as: name (key.AppendString) | type u8 | value, in the order of
+// values.
 
 // appendAttribute appends an attribute with its value.
 func appendAttribute(dst []byte, name string, value any) []byte {
@@ -70,7 +71,8 @@ func attributeKey(dst []byte, ns uint32, attribute string, run uint64) []byte {
 	return key.AppendUint64(append(namespaceKey(dst, rowAttribute, ns), attribute...), run)
 }
 
-// setAttributes sets the search attributes of a run that starts. Errors: ErrInvalid for a value that is of another type.
+// setAttributes sets the search attributes of a run that starts. Errors: ErrInvalid for a value
+// that is of another type.
 func (l *live) setAttributes() error {
 	for i := range l.def.Attributes {
 		a := &l.def.Attributes[i]

@@ -13,7 +13,8 @@ import (
 	"github.com/floedb/floe/workflow"
 )
 
-// calls is what the actions of a random test have seen of calls, by their idempotency keys: "<run>/<step>#<visit>", of a branch with its index behind it.
+// calls is what the actions of a random test have seen of calls, by their idempotency keys:
+// "<run>/<step>#<visit>", of a branch with its index behind it.
 type calls struct {
 	sent   map[string][]byte           // with what a handler was called last
 	came   map[string][]byte           // to what it came, if the run has taken that for the end of the call
@@ -28,7 +29,8 @@ func newCalls() *calls {
 // undoOf is what keys of calls that compensate end with.
 const undoOf = "/compensate"
 
-// took notes that a handler begins, and fails the test if it compensates what it should not, or not yet.
+// took notes that a handler begins, and fails the test if it compensates what it should not, or not
+// yet.
 func (c *calls) took(t *testing.T, task *action.Task, now int64, strict bool) {
 	visit, undo := strings.CutSuffix(task.IdempotencyKey, undoOf)
 	if !undo {
@@ -55,7 +57,8 @@ func (c *calls) took(t *testing.T, task *action.Task, now int64, strict bool) {
 	}
 }
 
-// checkData compares what a visit is compensated with with what it was called with, and with what that came to.
+// checkData compares what a visit is compensated with with what it was called with, and with what
+// that came to.
 func (c *calls) checkData(t *testing.T, visit string, input, output []byte, strict bool) {
 	if sent, ok := c.sent[visit]; ok && !bytes.Equal(sent, input) {
 		t.Errorf("%s is compensated with the input %s, and was called with %s", visit, input, sent)
@@ -84,7 +87,8 @@ func (c *calls) of(visit string) (keys []string) {
 	return keys
 }
 
-// returned notes that a handler has returned. came is what the run has taken for the end of the call, nil if it has not.
+// returned notes that a handler has returned. came is what the run has taken for the end of the
+// call, nil if it has not.
 func (c *calls) returned(task *action.Task, came []byte) {
 	visit, undo := strings.CutSuffix(task.IdempotencyKey, undoOf)
 	if undo {
@@ -97,7 +101,8 @@ func (c *calls) returned(task *action.Task, came []byte) {
 	}
 }
 
-// trail folds the history of a run: which visits to its steps may have done something, and have to be compensated therefore.
+// trail folds the history of a run: which visits to its steps may have done something, and have to
+// be compensated therefore.
 type trail struct {
 	def     *flow.Definition
 	undo    []string        // steps to compensate, the last one last
@@ -209,7 +214,8 @@ func effective(e *workflow.Event) bool {
 	if e.Type == workflow.ChildCompleted {
 		return e.Outcome == "completed"
 	}
-	return succeeded(e.Outcome) || e.Outcome == workflow.OutcomeTimeout || e.Outcome == workflow.OutcomeCancelled || strings.Contains(e.Detail, "worker") ||
+	return succeeded(e.Outcome) || e.Outcome == workflow.OutcomeTimeout || e.Outcome == workflow.OutcomeCancelled ||
+		strings.Contains(e.Detail, "worker") ||
 		strings.Contains(e.Detail, "an earlier attempt")
 }
 

@@ -10,7 +10,8 @@ import (
 	"github.com/floedb/floe/workflow"
 )
 
-// BenchmarkRun has runs of three steps carried out by a worker in the node's process, which is in memory, until their callers know the result.
+// BenchmarkRun has runs of three steps carried out by a worker in the node's process, which is in
+// memory, until their callers know the result.
 func BenchmarkRun(b *testing.B) {
 	for _, callers := range []int{1, 64} {
 		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {

@@ -22,7 +22,8 @@ type object = map[string]any
 // built has every key that a definition has, and builtText is the same by hand. A key in neither is
 // found by TestDefinitionIsComplete.
 var built = workflow.Definition{
-	Name: "all", Version: "1.10", Description: "everything: yes", Namespace: "n", Idempotency: "required", Timeout: time.Hour, MaxSteps: 500,
+	Name: "all", Version: "1.10", Description: "everything: yes", Namespace: "n", Idempotency: "required", Timeout: time.Hour,
+	MaxSteps:  500,
 	Retention: workflow.Retention{For: time.Minute, Runs: 7},
 	InputSchema: object{
 		"type": "object", "title": "order", "description": "of a customer", "required": []string{"n"}, "additionalProperties": false,
@@ -36,10 +37,12 @@ var built = workflow.Definition{
 	Signals:    []workflow.Signal{{Type: "go", Description: "on", Schema: object{"type": "object"}}, {Type: "stop"}},
 	Attributes: []workflow.Attribute{{Name: "n", Type: "number", From: "$.input.n"}, {Name: "who", From: "input.name"}},
 	Schedule: &workflow.ScheduleSpec{
-		Cron: "0 6 * * *", Zone: "Europe/Berlin", MaxConcurrent: 2, Input: []byte(`{"n": 1}`), Paused: true, CatchUp: "all", CatchUpLimit: 7,
+		Cron: "0 6 * * *", Zone: "Europe/Berlin", MaxConcurrent: 2, Input: []byte(`{"n": 1}`), Paused: true, CatchUp: "all",
+		CatchUpLimit: 7,
 	},
 	Trigger: &workflow.Trigger{
-		Stream: "orders", Namespace: "shop", Group: "flows", Mode: "key_shared", BatchSize: 5, BatchTimeout: time.Second, Start: "earliest", MaxConcurrent: 3,
+		Stream: "orders", Namespace: "shop", Group: "flows", Mode: "key_shared", BatchSize: 5, BatchTimeout: time.Second, Start: "earliest",
+		MaxConcurrent: 3,
 	},
 	Output: object{"n": "$.input.n", "list": []any{"yes", "1", 1.5, nil}},
 	Start: workflow.Step{
@@ -64,27 +67,31 @@ var built = workflow.Definition{
 		{Name: "sleep", Do: workflow.Sleep{For: time.Second}, Transitions: []workflow.Transition{{"success", "until"}}},
 		{Name: "until", Do: workflow.Sleep{Until: "$.input.at"}, Transitions: []workflow.Transition{{"success", "each"}}},
 		{
-			Name:        "each",
-			Do:          workflow.Each{Array: "$.input.items", As: "one", Call: workflow.Call{Target: "@workflow/item:3", Input: "$.one"}, Any: 2, MaxConcurrency: 4},
+			Name: "each",
+			Do: workflow.Each{Array: "$.input.items", As: "one", Call: workflow.Call{Target: "@workflow/item:3", Input: "$.one"},
+				Any: 2, MaxConcurrency: 4},
 			Transitions: []workflow.Transition{{"success", "fan"}},
 		},
 		{
 			Name: "fan",
 			Do: workflow.Parallel{
-				Branches: []workflow.Branch{{"b", workflow.Call{Target: "@actions/b", Timeout: time.Second}}, {"a", workflow.Call{Target: "@plan/p"}}},
-				Any:      1, MaxConcurrency: 1,
+				Branches: []workflow.Branch{{"b", workflow.Call{Target: "@actions/b", Timeout: time.Second}},
+					{"a", workflow.Call{Target: "@plan/p"}}},
+				Any: 1, MaxConcurrency: 1,
 			},
 			Transitions: []workflow.Transition{{"success", "flo.Completed"}},
 		},
 	},
 	Terminals: []workflow.Terminal{
-		{Name: "bad", Description: "it failed", Status: workflow.TimedOut, Output: object{"why": "$.steps._start.outcome"}}, {Name: "unused"},
+		{Name: "bad", Description: "it failed", Status: workflow.TimedOut, Output: object{"why": "$.steps._start.outcome"}},
+		{Name: "unused"},
 	},
 	Plans: []workflow.Plan{{
 		Name: "p", Description: "who pays", Selection: "health-weighted",
 		Executors: []workflow.Executor{
 			{
-				Name: "x", Description: "the first", Call: workflow.Call{Target: "@actions/x", Input: json.RawMessage("null")}, Priority: new(0),
+				Name: "x", Description: "the first", Call: workflow.Call{Target: "@actions/x", Input: json.RawMessage("null")},
+				Priority:  new(0),
 				Breaker:   &workflow.Breaker{Failures: 3, Cooldown: time.Second, Probes: 1},
 				RateLimit: workflow.RateLimit{PerSecond: 1, PerMinute: 20, PerHour: 300}, Async: true, AsyncFor: time.Hour,
 			},
@@ -171,16 +178,19 @@ var (
 	done  = []workflow.Transition{{"success", "flo.Completed"}}
 	least = workflow.Definition{Name: "least", Start: workflow.Step{Do: workflow.Sleep{}, Transitions: done}}
 	none  = workflow.Definition{
-		Name: "none", Retention: workflow.Retention{For: -1, Runs: -1}, Schedule: &workflow.ScheduleSpec{Every: time.Minute, MaxConcurrent: -1, Input: []byte(`"1"`)},
+		Name: "none", Retention: workflow.Retention{For: -1, Runs: -1}, Schedule: &workflow.ScheduleSpec{Every: time.Minute,
+			MaxConcurrent: -1, Input: []byte(`"1"`)},
 		Trigger: &workflow.Trigger{Stream: "s", BatchTimeout: -1}, Output: json.RawMessage("null"),
 		Start: workflow.Step{
 			Do: workflow.Call{
-				Target: "@plan/p", Input: "text", Retry: &workflow.RetryPolicy{Initial: -time.Second}, Poll: &workflow.PollPolicy{First: -1, Initial: -1},
+				Target: "@plan/p", Input: "text", Retry: &workflow.RetryPolicy{Initial: -time.Second}, Poll: &workflow.PollPolicy{First: -1,
+					Initial: -1},
 			},
 			Transitions: done,
 		},
 		Plans: []workflow.Plan{{
-			Name: "p", Executors: []workflow.Executor{{Name: "x", Call: workflow.Call{Target: "@actions/x"}, Priority: new(-1)}}, Fallback: &workflow.Fallback{},
+			Name: "p", Executors: []workflow.Executor{{Name: "x", Call: workflow.Call{Target: "@actions/x"}, Priority: new(-1)}},
+			Fallback: &workflow.Fallback{},
 		}},
 	}
 )
@@ -237,9 +247,11 @@ func TestDefinitionIsComplete(t *testing.T) {
 		keysOf(all, "workflow", doc, has)
 	}
 	same := []string{
-		"retention.days", "executors.action", "step.input_mapping", "call.input_mapping", "parallel.input_mapping", "executors.input_mapping",
+		"retention.days", "executors.action", "step.input_mapping", "call.input_mapping", "parallel.input_mapping",
+		"executors.input_mapping",
 		// Calls have the same keys wherever they are.
-		"call.poll", "call.input", "parallel.retry", "parallel.poll", "parallel.timeout_ms", "executors.retry", "executors.poll", "executors.timeout_ms",
+		"call.poll", "call.input", "parallel.retry", "parallel.poll", "parallel.timeout_ms", "executors.retry", "executors.poll",
+		"executors.timeout_ms",
 	}
 	n := 0
 	for table, keys := range all {

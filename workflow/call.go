@@ -120,7 +120,8 @@ func (s *slot) begin() {
 	s.try()
 }
 
-// keepSent keeps the input of a step that may have to be compensated: what it is made of may change until then.
+// keepSent keeps the input of a step that may have to be compensated: what it is made of may change
+// until then.
 func (s *slot) keepSent() {
 	if s.number != slotStep || !s.keepsSent() {
 		return
@@ -130,7 +131,8 @@ func (s *slot) keepSent() {
 	}
 }
 
-// keepsSent reports whether the input with which the present step calls is kept: one that the run's input is not.
+// keepsSent reports whether the input with which the present step calls is kept: one that the run's
+// input is not.
 func (l *live) keepsSent() bool {
 	step := l.at()
 	return step.Kind == flow.KindCall && step.Compensate != nil && (step.Call.Input != nil || l.edited != 0)
@@ -177,7 +179,8 @@ func (s *slot) invoke(c *flow.Call, input []byte) {
 	s.changed = true
 	if c.Input != nil && len(input) > flow.MaxRendered {
 		s.answer(result{
-			outcome: OutcomeExecutionFailure, code: codeInputTooLarge, message: engine.Text("the input of %q exceeds %d bytes", c.Name, flow.MaxRendered), refused: true,
+			outcome: OutcomeExecutionFailure, code: codeInputTooLarge, message: engine.Text("the input of %q exceeds %d bytes", c.Name,
+				flow.MaxRendered), refused: true,
 		})
 		return
 	}
@@ -232,7 +235,8 @@ func (s *slot) key() string {
 func (s *slot) startChild(c *flow.Call, input, tok []byte) {
 	if int(s.depth)+1 > MaxDepth {
 		s.answer(result{
-			outcome: OutcomeExecutionFailure, code: "too_deep", message: engine.Text("workflow %q would be child %d of a child", c.Name, MaxDepth), refused: true,
+			outcome: OutcomeExecutionFailure, code: "too_deep", message: engine.Text("workflow %q would be child %d of a child", c.Name,
+				MaxDepth), refused: true,
 		})
 		return
 	}
@@ -274,7 +278,8 @@ func (s *slot) input(c *flow.Call) []byte {
 	return s.callInput(c, s.live)
 }
 
-// repeats reports whether a step whose input is kept may have called before: all its attempts get the same, which is what they are compensated with.
+// repeats reports whether a step whose input is kept may have called before: all its attempts get
+// the same, which is what they are compensated with.
 func (s *slot) repeats() bool {
 	return s.keepsSent() && (s.state.attempt > 1 || s.state.polls > 0 || s.state.plan.begun)
 }
@@ -333,10 +338,12 @@ func (w *work) cancelChild(shard engine.ShardID, run uint64, tag uint16, reason 
 
 func (w *work) cancelRun(shard engine.ShardID, ref protocol.Ref, reason string) {
 	v := protocol.Cancel{Ref: ref, Reason: reason}
-	w.withdraw(shard, engine.Command{Machine: engine.MachineAction, Kind: protocol.KindCancel, Body: encode(nil, &v, (*protocol.Cancel).Code)})
+	w.withdraw(shard, engine.Command{Machine: engine.MachineAction, Kind: protocol.KindCancel,
+		Body: encode(nil, &v, (*protocol.Cancel).Code)})
 }
 
-// withdraw has something cancelled. That it can not be, because it has ended just now, does not matter.
+// withdraw has something cancelled. That it can not be, because it has ended just now, does not
+// matter.
 func (w *work) withdraw(shard engine.ShardID, cancel engine.Command) {
 	if shard != w.tx.Shard() {
 		w.tx.SendTo(shard, cancel, nil)
@@ -416,7 +423,8 @@ func (w *work) done(e *protocol.End, child bool) error {
 	t := must(decode(e.Token, (*token).code))
 	if t.shard != w.tx.Shard() {
 		v := relayCommand{child, *e}
-		w.tx.SendTo(t.shard, engine.Command{Machine: engine.MachineWorkflow, Kind: kindRelay, Body: encode(nil, &v, (*relayCommand).code)}, nil)
+		w.tx.SendTo(t.shard, engine.Command{Machine: engine.MachineWorkflow, Kind: kindRelay, Body: encode(nil, &v, (*relayCommand).code)},
+			nil)
 		return nil
 	}
 	l := w.live(t.run)
@@ -495,7 +503,8 @@ func actionResult(e *protocol.End) result {
 	return r
 }
 
-// resultLost reports whether a code says that a handler has done its work and only its result could not be kept.
+// resultLost reports whether a code says that a handler has done its work and only its result could
+// not be kept.
 func resultLost(code string) bool {
 	return code == action.CodeOutputTooLarge || code == action.CodeBadOutput
 }
@@ -576,7 +585,8 @@ func (s *slot) poll(p *flow.Poll) {
 	st := s.state
 	if st.polls >= p.Attempts {
 		s.note(event{kind: PollExhausted, attempt: st.attempt})
-		s.finished(result{outcome: OutcomeTimeout, code: "poll_exhausted", message: fmt.Sprintf("pending after %d polls", st.polls), attempt: st.attempt, ambiguous: true})
+		s.finished(result{outcome: OutcomeTimeout, code: "poll_exhausted", message: fmt.Sprintf("pending after %d polls", st.polls),
+			attempt: st.attempt, ambiguous: true})
 		return
 	}
 	pause := p.First
@@ -634,13 +644,15 @@ func (s *slot) open() bool {
 		st.plan.begun && (st.plan.ambiguous || st.plan.polls > 0)
 }
 
-// patience is for how long a run waits for what it has ended, ms: for its children before it compensates, and for the handlers and children of a visit before it
-// compensates that. It does not depend on the time that a call has: a handler may begin late in it, and not all end with it.
+// patience is for how long a run waits for what it has ended, ms: for its children before it
+// compensates, and for the handlers and children of a visit before it compensates that. It does not
+// depend on the time that a call has: a handler may begin late in it, and not all end with it.
 const patience = 60_000
 
-// atWork notes that what was called may still be at work, though the call is over: the handler of an action, or those of a child, which may have compensations before it
-// as well. What they do is compensated when they have returned, or have had the time to. A child notes it of all its calls, also of those that compensate: its parent waits
-// for them.
+// atWork notes that what was called may still be at work, though the call is over: the handler of
+// an action, or those of a child, which may have compensations before it as well. What they do is
+// compensated when they have returned, or have had the time to. A child notes it of all its calls,
+// also of those that compensate: its parent waits for them.
 func (s *slot) atWork(seq uint64) {
 	visit := s.visit
 	switch {
@@ -666,7 +678,8 @@ func (s *slot) atWork(seq uint64) {
 	s.busy = append(s.busy, handler{visit, seq, until})
 }
 
-// returned notes that the handler of a call has returned, or that a child is over. That of a child which has ended itself is told to its parent.
+// returned notes that the handler of a call has returned, or that a child is over. That of a child
+// which has ended itself is told to its parent.
 func (l *live) returned(seq uint64) {
 	n := len(l.busy)
 	l.busy = slices.DeleteFunc(l.busy, func(b handler) bool { return b.seq == seq })
@@ -695,7 +708,8 @@ func (h *header) isChild() bool {
 	return h.notify.Machine == engine.MachineWorkflow && h.notify.Command == kindChildDone
 }
 
-// handlersUntil returns until when the handlers of a visit that may be at work are waited for, 0 if there are none.
+// handlersUntil returns until when the handlers of a visit that may be at work are waited for, 0 if
+// there are none.
 func (l *live) handlersUntil(visit uint64) (until int64) {
 	l.dropExpired()
 	for _, b := range l.busy {
@@ -706,7 +720,8 @@ func (l *live) handlersUntil(visit uint64) (until int64) {
 	return until
 }
 
-// withdrawCall cancels what was called. That it can not be, because it has ended just now, does not matter.
+// withdrawCall cancels what was called. That it can not be, because it has ended just now, does not
+// matter.
 func (s *slot) withdrawCall(reason string) {
 	switch st := s.state; {
 	case st.child != 0:
@@ -754,15 +769,17 @@ func (s *slot) note(e event) {
 	s.event(e)
 }
 
-// tellEnd reports the end of the run to whatever started it. A parent gets two reports if handlers are still running: one at the end of the run, one when they have
-// returned. suspect says that the run was cut off and may have left effects that nothing compensates.
+// tellEnd reports the end of the run to whatever started it. A parent gets two reports if handlers
+// are still running: one at the end of the run, one when they have returned. suspect says that the
+// run was cut off and may have left effects that nothing compensates.
 func (l *live) tellEnd(output []byte, suspect bool) {
 	n := l.notify
 	if n.Machine == 0 {
 		return
 	}
 	e := protocol.End{
-		Token: n.Token, Status: uint8(l.status), Code: l.failure.code, Message: l.failure.message, Output: output, Held: len(l.busy) > 0, Suspect: suspect,
+		Token: n.Token, Status: uint8(l.status), Code: l.failure.code, Message: l.failure.message, Output: output, Held: len(l.busy) > 0,
+		Suspect: suspect,
 	}
 	l.tx.Then(engine.Command{Machine: n.Machine, Kind: n.Command, Body: encode(nil, &e, (*protocol.End).Encode)})
 }

@@ -64,40 +64,46 @@ func TestRefusals(t *testing.T) {
 		"definition of no name":    {errOf(s.Versions("").Get(ctx, "")), ErrInvalid, ""},
 		"definition of no version": {errOf(s.Versions("w").Get(ctx, "7")), ErrNotFound, ""},
 		"start of no version":      {errOf(s.Start(ctx, "w", nil, Version("7"))), ErrNotFound, ""},
-		"a version too long":       {errOf(s.Start(ctx, "w", nil, Version(long+"v"))), ErrInvalid, "workflow: version of 256 bytes exceeds 255"},
-		"a version just so":        {errOf(s.Start(ctx, "w", nil, Version(long))), ErrNotFound, ""},
-		"a key that is missing":    {errOf(s.Start(ctx, "keyed", nil)), ErrInvalid, `workflow "keyed": a start needs an idempotency key or a run id`},
-		"a key":                    {errOf(s.Start(ctx, "keyed", nil, IdempotencyKey("k"))), nil, ""},
-		"an id":                    {errOf(s.Start(ctx, "keyed", nil, UseID("mine"))), nil, ""},
-		"a key that is not taken":  {errOf(s.Start(ctx, "keyless", nil, IdempotencyKey("k"))), ErrInvalid, `workflow "keyless" takes no idempotency keys`},
-		"no key":                   {errOf(s.Start(ctx, "keyless", nil)), nil, ""},
-		"state 0":                  {page(InState(0)), ErrInvalid, "workflow: no runs are in state 0"},
-		"the first state":          {page(InState(Pending)), nil, ""},
-		"the last state":           {page(InState(TimedOut)), nil, ""},
-		"no state":                 {page(InState(TimedOut + 1)), ErrInvalid, fmt.Sprintf("workflow: no runs are in state %d", TimedOut+1)},
-		"runs of no name":          {page(Of("")), ErrInvalid, ""},
-		"no attribute":             {page(Has("a", true)), ErrInvalid, `workflow: search attribute "a": a bool is no string, number or time`},
-		"32 attributes":            {page(with(32)...), nil, ""},
-		"33 attributes":            {page(with(33)...), ErrInvalid, "workflow: 33 attributes of a listing exceed 32"},
-		"limit 0":                  {page(Limit(0)), ErrInvalid, ""},
-		"limit 1001":               {page(Limit(1001)), ErrInvalid, ""},
-		"no cursor":                {page(Cursor("x")), ErrInvalid, `cursor "x" is not one of this listing`},
-		"an id as a cursor":        {page(Cursor(string(run))), nil, ""},
-		"one of a spread listing":  {errOf(spread.Runs().Page(ctx, Cursor(string(run)))), ErrInvalid, fmt.Sprintf("cursor %q is not one of this listing", run)},
-		"history of no run":        {errOf(s.History("mine2").Page(ctx)), ErrNotFound, "run mine2 not found"},
-		"history of no id":         {errOf(s.History("").Page(ctx)), ErrInvalid, ""},
-		"history from nowhere":     {errOf(s.History(run).Page(ctx, Cursor("!"))), ErrInvalid, `cursor "!" is not one of this listing`},
-		"history by 0":             {errOf(s.History(run).Page(ctx, Limit(0))), ErrInvalid, ""},
-		"no run":                   {errOf(s.Runs().Get(ctx, "mine2")), ErrNotFound, "run mine2 not found"},
-		"no run id":                {errOf(s.Runs().Get(ctx, "")), ErrInvalid, ""},
-		"of another namespace":     {errOf(spread.Runs().Get(ctx, run)), ErrNotFound, fmt.Sprintf("run %s not found", run)},
-		"cancel likewise":          {errOf(spread.Cancel(ctx, run, "")), ErrNotFound, fmt.Sprintf("run %s not found", run)},
-		"signal likewise":          {errOf(spread.Signal(ctx, run, "go", nil)), ErrNotFound, fmt.Sprintf("run %s not found", run)},
-		"retry of one that waits":  {errOf(s.Retry(ctx, run)), ErrConflict, ""},
-		"delete with runs":         {s.Delete(ctx, "w"), ErrConflict, ""},
-		"delete none":              {s.Delete(ctx, "none"), ErrNotFound, ""},
-		"another namespace":        {errOf(s.Create(ctx, []byte("name: x\nnamespace: m\n"+waits))), ErrInvalid, `workflow "x" is for namespace "m", not "n"`},
-		"its own namespace":        {errOf(s.Create(ctx, []byte("name: x\nnamespace: n\n"+waits))), nil, ""},
+		"a version too long": {errOf(s.Start(ctx, "w", nil, Version(long+"v"))), ErrInvalid,
+			"workflow: version of 256 bytes exceeds 255"},
+		"a version just so": {errOf(s.Start(ctx, "w", nil, Version(long))), ErrNotFound, ""},
+		"a key that is missing": {errOf(s.Start(ctx, "keyed", nil)), ErrInvalid,
+			`workflow "keyed": a start needs an idempotency key or a run id`},
+		"a key": {errOf(s.Start(ctx, "keyed", nil, IdempotencyKey("k"))), nil, ""},
+		"an id": {errOf(s.Start(ctx, "keyed", nil, UseID("mine"))), nil, ""},
+		"a key that is not taken": {errOf(s.Start(ctx, "keyless", nil, IdempotencyKey("k"))), ErrInvalid,
+			`workflow "keyless" takes no idempotency keys`},
+		"no key":          {errOf(s.Start(ctx, "keyless", nil)), nil, ""},
+		"state 0":         {page(InState(0)), ErrInvalid, "workflow: no runs are in state 0"},
+		"the first state": {page(InState(Pending)), nil, ""},
+		"the last state":  {page(InState(TimedOut)), nil, ""},
+		"no state":        {page(InState(TimedOut + 1)), ErrInvalid, fmt.Sprintf("workflow: no runs are in state %d", TimedOut+1)},
+		"runs of no name": {page(Of("")), ErrInvalid, ""},
+		"no attribute": {page(Has("a", true)), ErrInvalid,
+			`workflow: search attribute "a": a bool is no string, number or time`},
+		"32 attributes":     {page(with(32)...), nil, ""},
+		"33 attributes":     {page(with(33)...), ErrInvalid, "workflow: 33 attributes of a listing exceed 32"},
+		"limit 0":           {page(Limit(0)), ErrInvalid, ""},
+		"limit 1001":        {page(Limit(1001)), ErrInvalid, ""},
+		"no cursor":         {page(Cursor("x")), ErrInvalid, `cursor "x" is not one of this listing`},
+		"an id as a cursor": {page(Cursor(string(run))), nil, ""},
+		"one of a spread listing": {errOf(spread.Runs().Page(ctx, Cursor(string(run)))), ErrInvalid,
+			fmt.Sprintf("cursor %q is not one of this listing", run)},
+		"history of no run":       {errOf(s.History("mine2").Page(ctx)), ErrNotFound, "run mine2 not found"},
+		"history of no id":        {errOf(s.History("").Page(ctx)), ErrInvalid, ""},
+		"history from nowhere":    {errOf(s.History(run).Page(ctx, Cursor("!"))), ErrInvalid, `cursor "!" is not one of this listing`},
+		"history by 0":            {errOf(s.History(run).Page(ctx, Limit(0))), ErrInvalid, ""},
+		"no run":                  {errOf(s.Runs().Get(ctx, "mine2")), ErrNotFound, "run mine2 not found"},
+		"no run id":               {errOf(s.Runs().Get(ctx, "")), ErrInvalid, ""},
+		"of another namespace":    {errOf(spread.Runs().Get(ctx, run)), ErrNotFound, fmt.Sprintf("run %s not found", run)},
+		"cancel likewise":         {errOf(spread.Cancel(ctx, run, "")), ErrNotFound, fmt.Sprintf("run %s not found", run)},
+		"signal likewise":         {errOf(spread.Signal(ctx, run, "go", nil)), ErrNotFound, fmt.Sprintf("run %s not found", run)},
+		"retry of one that waits": {errOf(s.Retry(ctx, run)), ErrConflict, ""},
+		"delete with runs":        {s.Delete(ctx, "w"), ErrConflict, ""},
+		"delete none":             {s.Delete(ctx, "none"), ErrNotFound, ""},
+		"another namespace": {errOf(s.Create(ctx, []byte("name: x\nnamespace: m\n"+waits))), ErrInvalid,
+			`workflow "x" is for namespace "m", not "n"`},
+		"its own namespace": {errOf(s.Create(ctx, []byte("name: x\nnamespace: n\n"+waits))), nil, ""},
 	} {
 		if !errors.Is(c.err, c.is) || c.says != "" && c.err.Error() != c.says {
 			t.Errorf("%s: %v\nwant %v %s", name, c.err, c.is, c.says)
@@ -105,7 +111,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestListingPages: pages follow one another without a gap, whatever their size, in a plain namespace and in a spread one, and filters choose.
+// TestListingPages: pages follow one another without a gap, whatever their size, in a plain
+// namespace and in a spread one, and filters choose.
 func TestListingPages(t *testing.T) {
 	r, plain, spread := newStores(t)
 	ctx := t.Context()
@@ -117,7 +124,8 @@ func TestListingPages(t *testing.T) {
 			}
 		}
 		for _, name := range []string{"b1", "a1", "a3", "a2", "c", "a4", "a5"} {
-			_, err := s.Create(ctx, []byte(`{name: `+name+`, searchAttributes: [{name: n, type: number, from: $.input.n}, {name: t, type: timestamp, from: $.input.t}],
+			_, err := s.Create(ctx, []byte(`{name: `+name+
+				`, searchAttributes: [{name: n, type: number, from: $.input.n}, {name: t, type: timestamp, from: $.input.t}],
 				start: {waitForSignal: {type: go, timeoutMs: 60000}, transitions: {success: flo.Completed}}}`))
 			must(err)
 		}
@@ -198,7 +206,8 @@ func TestListingPages(t *testing.T) {
 			for run, err := range s.Runs().All(ctx, append(c.opts, Limit(2))...) {
 				must(err)
 				got = append(got, run.ID)
-				if n := run.Attributes["n"]; n == nil || !run.Attributes["t"].(time.Time).Equal(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)) {
+				if n := run.Attributes["n"]; n == nil ||
+					!run.Attributes["t"].(time.Time).Equal(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)) {
 					t.Errorf("attributes %v", run.Attributes)
 				}
 			}
@@ -221,10 +230,12 @@ func TestListingPages(t *testing.T) {
 	}
 }
 
-// TestAttributes: search attributes stand in keys in the order of their values, and are read as they were written.
+// TestAttributes: search attributes stand in keys in the order of their values, and are read as
+// they were written.
 func TestAttributes(t *testing.T) {
 	values := []any{
-		math.Inf(-1), -math.MaxFloat64, -2.5, -1.0, -math.SmallestNonzeroFloat64, 0.0, math.SmallestNonzeroFloat64, 1.0, 2.5, math.MaxFloat64, math.Inf(1),
+		math.Inf(-1), -math.MaxFloat64, -2.5, -1.0, -math.SmallestNonzeroFloat64, 0.0, math.SmallestNonzeroFloat64, 1.0, 2.5,
+		math.MaxFloat64, math.Inf(1),
 	}
 	last := ""
 	for _, v := range values {
@@ -241,7 +252,8 @@ func TestAttributes(t *testing.T) {
 	}
 	text, number := string(appendAttribute(nil, "a", "x")), string(appendAttribute(nil, "a", 1.0))
 	moment := string(appendAttribute(nil, "a", time.UnixMilli(1)))
-	for _, s := range []string{"", "a", text[:3], text + "x", text[:len(text)-1], number[:len(number)-1], number + "x", moment + "x", moment[:len(moment)-1], text[:3] + "\x00" + text[4:]} {
+	for _, s := range []string{"", "a", text[:3], text + "x", text[:len(text)-1], number[:len(number)-1], number + "x", moment + "x",
+		moment[:len(moment)-1], text[:3] + "\x00" + text[4:]} {
 		if name, v, ok := parseAttribute(s); ok {
 			t.Errorf("%q is read as %q %v", s, name, v)
 		}
@@ -313,7 +325,8 @@ func TestDefinitionErrorText(t *testing.T) {
 	}
 }
 
-// TestReaches: a definition reaches into the namespace of its trigger's stream, and none is written in a name of floe's own.
+// TestReaches: a definition reaches into the namespace of its trigger's stream, and none is written
+// in a name of floe's own.
 func TestReaches(t *testing.T) {
 	for trigger, want := range map[string][]string{"": nil, "trigger: {stream: x}": nil, "trigger: {stream: x, namespace: m}": {"m"}} {
 		cmd, err := engine.OpOf(CreateOp([]byte(leaf + trigger + "\n"))).Limit(1 << 20)
@@ -328,12 +341,14 @@ func TestReaches(t *testing.T) {
 			t.Errorf("a malformed one reaches %q", got)
 		}
 	}
-	if _, err := compile([]byte(leaf + "trigger: {stream: x, namespace: _system}\n")); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "trigger") {
+	if _, err := compile([]byte(leaf + "trigger: {stream: x, namespace: _system}\n")); !errors.Is(err, ErrInvalid) ||
+		!strings.Contains(err.Error(), "trigger") {
 		t.Errorf("a trigger of _system: %v", err)
 	}
 }
 
-// TestMakes: starts and signals may make runs of actions, by what they are about, and nothing else does.
+// TestMakes: starts and signals may make runs of actions, by what they are about, and nothing else
+// does.
 func TestMakes(t *testing.T) {
 	made := func(op engine.Operation, cut bool) (all []engine.Made) {
 		t.Helper()
@@ -360,14 +375,16 @@ func TestMakes(t *testing.T) {
 			t.Errorf("one cause for two: %v", causes)
 		}
 	}
-	for _, all := range [][]engine.Made{made(start, true), made(signal, true), made(CancelOp("mine", ""), false), made(EnableOp("w"), false)} {
+	for _, all := range [][]engine.Made{made(start, true), made(signal, true), made(CancelOp("mine", ""), false),
+		made(EnableOp("w"), false)} {
 		if len(all) != 0 {
 			t.Errorf("%+v", all)
 		}
 	}
 }
 
-// TestMix: the random numbers of plans are those of SplitMix64 (Steele, Lea and Flood, Fast Splittable Pseudorandom Number Generators, 2014).
+// TestMix: the random numbers of plans are those of SplitMix64 (Steele, Lea and Flood, Fast
+// Splittable Pseudorandom Number Generators, 2014).
 func TestMix(t *testing.T) {
 	for x, want := range map[uint64]uint64{0: 0xe220a8397b1dcdaf, 0x9e3779b97f4a7c15: 0x6e789e6aa1b965f4} {
 		if got := mix(x); got != want {
@@ -376,7 +393,8 @@ func TestMix(t *testing.T) {
 	}
 }
 
-// TestBranchesSee: a branch sees its element and its index, its run's input, and the outputs of branches are in order; what is no array is a mistake of the step.
+// TestBranchesSee: a branch sees its element and its index, its run's input, and the outputs of
+// branches are in order; what is no array is a mistake of the step.
 func TestBranchesSee(t *testing.T) {
 	r, s, _ := newStores(t)
 	ctx := t.Context()
@@ -436,7 +454,8 @@ output: $.steps._start.output
 	} {
 		v, err := s.Start(ctx, "fan", []byte(`{"items":`+items+`}`))
 		must(err)
-		if run, err := s.Runs().Get(ctx, v.Run); err != nil || run.Status != Failed || !strings.Contains(run.Error, says) || run.Code != "bad_items" {
+		if run, err := s.Runs().Get(ctx, v.Run); err != nil || run.Status != Failed || !strings.Contains(run.Error, says) ||
+			run.Code != "bad_items" {
 			t.Errorf("%.20s: %s, %v, %s: %s", items, run.Status, err, run.Code, run.Error)
 		}
 	}

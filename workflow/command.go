@@ -32,8 +32,8 @@ const (
 	kindRemoveVersion
 )
 
-// The commands. The name of a command for a run is the run's ID. If floe assigned the ID, the name is "" and
-// the body has its parts. On a full disk active runs continue and can be cancelled.
+// The commands. The name of a command for a run is the run's ID. If floe assigned the ID, the name
+// is "" and the body has its parts. On a full disk active runs continue and can be cancelled.
 var (
 	create = &engine.CommandRow[*work, createBody, created]{
 		Kind: kindCreate, Name: "create", From: engine.FromUsers,
@@ -47,13 +47,15 @@ var (
 	}
 	start = &engine.CommandRow[*work, startBody, started]{
 		Kind: kindStart, Name: "start", From: engine.FromUsers | engine.FromShards | engine.FromMachines,
-		Body: (*startBody).code, Check: (*startBody).check, Limit: (*startBody).limit, Payload: func(b *startBody) int { return len(b.input) }, Size: (*startBody).size,
+		Body: (*startBody).code, Check: (*startBody).check, Limit: (*startBody).limit,
+		Payload: func(b *startBody) int { return len(b.input) }, Size: (*startBody).size,
 		Apply: func(w *work, b *startBody) (started, error) { return w.startRun(w.subject, b) }, Result: (*started).code,
 	}
 	signal = &engine.CommandRow[*work, signalBody, changed]{
 		Kind: kindSignal, Name: "signal", From: engine.FromUsers,
-		Body: (*signalBody).code, Named: (*signalBody).named, Limit: (*signalBody).limit, Payload: func(b *signalBody) int { return len(b.payload) },
-		Size: func(b *signalBody) int { return bodyRoom + len(b.kind) + len(b.payload) }, Apply: (*work).signal, Result: (*changed).code,
+		Body: (*signalBody).code, Named: (*signalBody).named, Limit: (*signalBody).limit,
+		Payload: func(b *signalBody) int { return len(b.payload) },
+		Size:    func(b *signalBody) int { return bodyRoom + len(b.kind) + len(b.payload) }, Apply: (*work).signal, Result: (*changed).code,
 	}
 	cancel = &engine.CommandRow[*work, cancelBody, changed]{
 		Kind: kindCancel, Name: "cancel", From: engine.FromUsers | engine.FromShards | engine.FromMachines, Shrinks: true,
@@ -61,8 +63,9 @@ var (
 	}
 	retry = &engine.CommandRow[*work, retryBody, changed]{
 		Kind: kindRetry, Name: "retry", From: engine.FromUsers,
-		Body: (*retryBody).code, Named: (*retryBody).named, Limit: (*retryBody).limit, Payload: func(b *retryBody) int { return len(b.input) },
-		Apply: (*work).retry, Result: (*changed).code,
+		Body: (*retryBody).code, Named: (*retryBody).named, Limit: (*retryBody).limit,
+		Payload: func(b *retryBody) int { return len(b.input) },
+		Apply:   (*work).retry, Result: (*changed).code,
 	}
 	invalidate = &engine.CommandRow[*work, planBody, engine.Nothing]{
 		Kind: kindInvalidate, Name: "invalidate plan", From: engine.FromUsers, Shrinks: true,
@@ -72,7 +75,8 @@ var (
 		Kind: kindPlanNews, Name: "plan news", From: engine.FromShards, Body: (*planBody).code, Run: (*work).planNews,
 	}
 	pauseSchedule = &engine.CommandRow[*work, bool, engine.Nothing]{
-		Kind: kindPauseSchedule, Name: "pause schedule", From: engine.FromUsers, Shrinks: true, Body: codec.Flag("paused"), Run: (*work).pauseSchedule,
+		Kind: kindPauseSchedule, Name: "pause schedule", From: engine.FromUsers, Shrinks: true, Body: codec.Flag("paused"),
+		Run: (*work).pauseSchedule,
 	}
 	removeVersion = &engine.CommandRow[*work, versionBody, engine.Nothing]{
 		Kind: kindRemoveVersion, Name: "remove version", From: engine.FromUsers | engine.FromShards, Shrinks: true,
@@ -82,20 +86,28 @@ var (
 
 var commands = engine.Declare(engine.MachineWorkflow, "workflow", checkWorkflow,
 	create,
-	&engine.MachineRow[*work, adoptCommand]{Kind: kindAdopt, Name: "adopt", From: engine.FromShards, Body: (*adoptCommand).code, Apply: (*work).adopt},
+	&engine.MachineRow[*work, adoptCommand]{Kind: kindAdopt, Name: "adopt", From: engine.FromShards, Body: (*adoptCommand).code,
+		Apply: (*work).adopt},
 	enable, remove, start, signal, cancel, retry,
-	&engine.MachineRow[*work, protocol.End]{Kind: kindDone, Name: "end action", From: engine.FromMachines, Body: (*protocol.End).Encode, Apply: func(w *work, e *protocol.End) ([]byte, error) { return nil, w.done(e, false) }},
-	&engine.MachineRow[*work, protocol.End]{Kind: kindChildDone, Name: "end child", From: engine.FromMachines, Body: (*protocol.End).Encode, Apply: func(w *work, e *protocol.End) ([]byte, error) { return nil, w.done(e, true) }},
-	&engine.MachineRow[*work, relayCommand]{Kind: kindRelay, Name: "relay end", From: engine.FromShards, Body: (*relayCommand).code, Apply: func(w *work, v *relayCommand) ([]byte, error) { return nil, w.done(&v.end, v.child) }},
+	&engine.MachineRow[*work, protocol.End]{Kind: kindDone, Name: "end action", From: engine.FromMachines, Body: (*protocol.End).Encode,
+		Apply: func(w *work, e *protocol.End) ([]byte, error) { return nil, w.done(e, false) }},
+	&engine.MachineRow[*work, protocol.End]{Kind: kindChildDone, Name: "end child", From: engine.FromMachines, Body: (*protocol.End).Encode,
+		Apply: func(w *work, e *protocol.End) ([]byte, error) { return nil, w.done(e, true) }},
+	&engine.MachineRow[*work, relayCommand]{Kind: kindRelay, Name: "relay end", From: engine.FromShards, Body: (*relayCommand).code,
+		Apply: func(w *work, v *relayCommand) ([]byte, error) { return nil, w.done(&v.end, v.child) }},
 	invalidate, planNews,
-	&engine.MachineRow[*work, []dueTicks]{Kind: kindTick, Name: "tick schedules", From: engine.FromLeaders, Body: schedules.CodeAll, Apply: (*work).tick},
-	&engine.MachineRow[*work, protocol.End]{Kind: kindScheduledEnd, Name: "end scheduled run", From: engine.FromMachines, Body: (*protocol.End).Encode, Apply: (*work).scheduledEnd},
+	&engine.MachineRow[*work, []dueTicks]{Kind: kindTick, Name: "tick schedules", From: engine.FromLeaders, Body: schedules.CodeAll,
+		Apply: (*work).tick},
+	&engine.MachineRow[*work, protocol.End]{Kind: kindScheduledEnd, Name: "end scheduled run", From: engine.FromMachines,
+		Body: (*protocol.End).Encode, Apply: (*work).scheduledEnd},
 	pauseSchedule,
-	&engine.MachineRow[*work, protocol.Batch]{Kind: kindTrigger, Name: "trigger", From: engine.FromShards | engine.FromMachines, Body: (*protocol.Batch).Code, Apply: (*work).trigger},
+	&engine.MachineRow[*work, protocol.Batch]{Kind: kindTrigger, Name: "trigger", From: engine.FromShards | engine.FromMachines,
+		Body: (*protocol.Batch).Code, Apply: (*work).trigger},
 	removeVersion,
 )
 
-// command returns a command that the machine sends. It cannot use the row: that would be an initialization cycle.
+// command returns a command that the machine sends. It cannot use the row: that would be an
+// initialization cycle.
 func command[B any](kind uint8, name string, b *B, code func(*B, *codec.Fields)) engine.Command {
 	return engine.NewCommand(engine.MachineWorkflow, kind, name, b, code, bodyRoom)
 }
@@ -141,7 +153,8 @@ func (b *createBody) named(name string) error {
 
 func (b *createBody) size() int { return bodyRoom + len(b.version) + len(b.source) + len(b.compiled) }
 
-// compile parses a definition and returns the body that creates it. Errors: ErrInvalid with the first problem.
+// compile parses a definition and returns the body that creates it. Errors: ErrInvalid with the
+// first problem.
 func compile(source []byte) (b createBody, err error) {
 	if len(source) > MaxDefinition {
 		return b, engine.Errorf(ErrInvalid, "workflow: definition of %d bytes exceeds %d", len(source), MaxDefinition)
@@ -158,8 +171,8 @@ func compile(source []byte) (b createBody, err error) {
 	return createBody{d.Version, source, encode(nil, d, (*flow.Definition).Code), d.Name, d.Namespace}, nil
 }
 
-// admitCreate validates a create command from another process. It recompiles the definition, because the
-// machine runs the compiled form and must not trust a client's.
+// admitCreate validates a create command from another process. It recompiles the definition,
+// because the machine runs the compiled form and must not trust a client's.
 func admitCreate(cmd engine.Command, _ int) error {
 	name, b, err := create.Read(cmd)
 	if err != nil {
@@ -183,8 +196,8 @@ func (b *createBody) isFor(namespace string) error {
 	return nil
 }
 
-// reaches returns the namespace of the trigger's stream if it is another one: the trigger's consumer group
-// is created there.
+// reaches returns the namespace of the trigger's stream if it is another one: the trigger's
+// consumer group is created there.
 func reaches(cmd engine.Command) []string {
 	_, b, err := create.Read(cmd)
 	if err != nil {
@@ -210,7 +223,8 @@ func (v *created) code(f *codec.Fields) {
 	f.Uvarint("lsn", &v.lsn)
 }
 
-// adoptCommand sends a change of a workflow from its home to the other shards. It has a version if that is new.
+// adoptCommand sends a change of a workflow from its home to the other shards. It has a version if
+// that is new.
 type adoptCommand struct {
 	name     string
 	gone     bool // the workflow was deleted

@@ -34,7 +34,8 @@ func place(n, steps int) string {
 	return fmt.Sprint("s", n)
 }
 
-// written runs a chain so many times on a node of its own, with a worker in its process, and returns the rows that have got to its state.
+// written runs a chain so many times on a node of its own, with a worker in its process, and
+// returns the rows that have got to its state.
 func written(t *testing.T, steps, runs int) int {
 	t.Helper()
 	commits := func() (n int) {
@@ -63,7 +64,8 @@ func written(t *testing.T, steps, runs int) int {
 	}
 	for range runs {
 		settled(t, node)
-		if run, err := node.Workflow("default").StartAndWait(ctx, "chain", []byte(`{"n":1}`)); err != nil || run.Status != workflow.Completed {
+		if run, err := node.Workflow("default").StartAndWait(ctx, "chain", []byte(`{"n":1}`)); err != nil ||
+			run.Status != workflow.Completed {
 			t.Fatalf("%+v, %v", run, err)
 		}
 	}
@@ -77,8 +79,9 @@ func written(t *testing.T, steps, runs int) int {
 	return commits() - before
 }
 
-// TestRowsOfRun counts the rows that runs write, of workflows and of actions together, as the README says: what is made and deleted by one entry never gets to the state.
-// Each run starts when the worker's claim waits: a run that comes before it writes a row more.
+// TestRowsOfRun counts the rows that runs write, of workflows and of actions together, as the
+// README says: what is made and deleted by one entry never gets to the state. Each run starts when
+// the worker's claim waits: a run that comes before it writes a row more.
 func TestRowsOfRun(t *testing.T) {
 	shard.GuardHosts()
 	const more = 40
@@ -105,7 +108,8 @@ func TestReadmeCosts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := fmt.Sprintf("one of three action steps is %d log entries when a worker of the process has room. One of one step writes %d rows, those of its action included, and each further step %d.",
+	want := fmt.Sprintf("one of three action steps is %d log entries when a worker of the process has room. One of one step writes %d "+
+		"rows, those of its action included, and each further step %d.",
 		entriesOfRun, rowsOfRun, rowsOfStep)
 	if !strings.Contains(strings.Join(strings.Fields(string(text)), " "), want) {
 		t.Errorf("README.md does not say: %s", want)

@@ -10,8 +10,9 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// What is created lives in the home of the workflow, the shard of its name. In a spread namespace the home tells all other shards, so that runs can be in any of
-// them; each has a number and counters of its own for the workflow.
+// What is created lives in the home of the workflow, the shard of its name. In a spread namespace
+// the home tells all other shards, so that runs can be in any of them; each has a number and
+// counters of its own for the workflow.
 
 // create makes a version of a workflow known, the default one from now on.
 func (w *work) create(c *createBody) (res created, err error) {
@@ -39,7 +40,8 @@ func (w *work) create(c *createBody) (res created, err error) {
 	return res, nil
 }
 
-// checkVersion reports whether a version is known already. Errors: ErrExists if it is another definition; ErrInvalid if there are too many.
+// checkVersion reports whether a version is known already. Errors: ErrExists if it is another
+// definition; ErrInvalid if there are too many.
 func (k *openWorkflow) checkVersion(c *createBody) (known bool, err error) {
 	v, ok := k.version(c.version)
 	switch {
@@ -67,7 +69,8 @@ func (k *openWorkflow) version(version string) (v versionIndex, ok bool) {
 	return v, !v.gone
 }
 
-// enable enables or disables a workflow at its home: a disabled one takes no starts, and what was started before goes on.
+// enable enables or disables a workflow at its home: a disabled one takes no starts, and what was
+// started before goes on.
 func (w *work) enable(enabled *bool) error {
 	name := w.subject
 	k := w.workflow(name)
@@ -141,7 +144,8 @@ func (w *work) adopt(c *adoptCommand) ([]byte, error) {
 	return nil, nil
 }
 
-// delete removes a workflow at its home. With runs that have not ended it has to be forced: then they go on.
+// delete removes a workflow at its home. With runs that have not ended it has to be forced: then
+// they go on.
 func (w *work) delete(force *bool) error {
 	k := w.workflow(w.subject)
 	if k == nil {
@@ -155,7 +159,8 @@ func (w *work) delete(force *bool) error {
 	return nil
 }
 
-// bury makes a workflow unknown. Its runs, and the definitions that they need, stay until they are forgotten.
+// bury makes a workflow unknown. Its runs, and the definitions that they need, stay until they are
+// forgotten.
 func (k *openWorkflow) bury() {
 	tx := k.tx
 	if tx.Here(k.name) {
@@ -192,7 +197,8 @@ func (k *openWorkflow) drop() {
 // maxForgotten bounds how many runs are forgotten at once.
 const maxForgotten = 100
 
-// handoverMillis is how long an ended run is kept whatever the definition says: who waits for its end is told of it, and then reads it.
+// handoverMillis is how long an ended run is kept whatever the definition says: who waits for its
+// end is told of it, and then reads it.
 const handoverMillis = 10_000
 
 // nextDue returns when there is something to do next: to forget runs.
@@ -209,14 +215,16 @@ func (k *openWorkflow) nextDue() int64 {
 // retention returns how long ended runs are kept if they are not too many, in ms.
 func (r *record) retention() int64 { return max(r.retainFor, handoverMillis) }
 
-// catchUp forgets runs that ended long ago, and the oldest of more than are to be kept, unless they ended behind a time.
+// catchUp forgets runs that ended long ago, and the oldest of more than are to be kept, unless they
+// ended behind a time.
 func (k *openWorkflow) catchUp(keep, until int64) {
 	k.changed = true
 	k.unschedule()
 	k.forgetOld(maxForgotten, keep, until)
 }
 
-// forgetOld forgets runs that ended long ago, and the oldest if more than so many are kept, unless they ended behind a time; only some at once.
+// forgetOld forgets runs that ended long ago, and the oldest if more than so many are kept, unless
+// they ended behind a time; only some at once.
 func (k *openWorkflow) forgetOld(most int, keep, until int64) {
 	old := k.tx.Now() - k.retention()
 	prefix := numberKey(nil, rowEnded, k.id)

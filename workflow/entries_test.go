@@ -19,7 +19,8 @@ steps:
   third: { run: "@actions/c", transitions: { success: flo.Completed, failure: flo.Failed } }
 `
 
-// TestEntriesOfRun: a run of three steps is four entries: what a command makes to do is taken in its entry.
+// TestEntriesOfRun: a run of three steps is four entries: what a command makes to do is taken in
+// its entry.
 func TestEntriesOfRun(t *testing.T) {
 	node, err := floe.Open(floe.Config{Shards: 1})
 	if err != nil {

@@ -34,7 +34,8 @@ func TableLimitedTo(maxEvents int64) engine.Primitive {
 	return p
 }
 
-// TableOfVersions returns the primitive with machines whose workflows have so many versions at most.
+// TableOfVersions returns the primitive with machines whose workflows have so many versions at
+// most.
 func TableOfVersions(maxVersions uint32) engine.Primitive {
 	p := table()
 	p.New = func() engine.Machine {

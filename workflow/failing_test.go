@@ -53,8 +53,9 @@ start: { waitForSignal: { type: go }, transitions: { success: flo.Completed } }
 				return f(engine.StoreOf[workflow.Store](engine.NewRouter(d), "n", 1<<20))
 			}
 		}
-		missing := func(err error) error { return machinetest.Except(err, workflow.ErrNotFound) } // what is asked for does not exist, unless the question fails
-		over := func(err error) error { return machinetest.Except(err, workflow.ErrConflict) }    // or has ended
+		// what is asked for does not exist, unless the question fails
+		missing := func(err error) error { return machinetest.Except(err, workflow.ErrNotFound) }
+		over := func(err error) error { return machinetest.Except(err, workflow.ErrConflict) } // or has ended
 		r.EachFailure(map[string]func(engine.Door) error{
 			"Workflow":        call(func(s *workflow.Store) error { _, err := s.Get(ctx, "w"); return err }),
 			"All":             call(func(s *workflow.Store) error { return machinetest.LastError(s.All(ctx)) }),
@@ -73,7 +74,11 @@ start: { waitForSignal: { type: go }, transitions: { success: flo.Completed } }
 			"Runs.All":        call(func(s *workflow.Store) error { return machinetest.LastError(s.Runs().All(ctx, workflow.Limit(2))) }),
 			"Runs.Page":       call(func(s *workflow.Store) error { _, err := s.Runs().Page(ctx, workflow.Of("w")); return err }),
 			"History.All":     call(func(s *workflow.Store) error { return machinetest.LastError(s.History(waiting).All(ctx)) }),
-			"History.Page":    call(func(s *workflow.Store) error { _, err := s.History(waiting).Page(ctx, workflow.Limit(1)); return err }),
+			"History.Page": call(func(s *workflow.Store) error {
+				_,
+					err := s.History(waiting).Page(ctx, workflow.Limit(1))
+				return err
+			}),
 			"StartAndWait": call(func(s *workflow.Store) error {
 				_, err := s.StartAndWait(ctx, "w", nil, workflow.IdempotencyKey("ended"))
 				return err

@@ -44,7 +44,8 @@ terminals: { Odd: { status: rejected } }
 	}
 }
 
-// TestFatal: errors that are listed as fatal, as retryable, and neither: how often each executor is called, and what comes of the plan.
+// TestFatal: errors that are listed as fatal, as retryable, and neither: how often each executor is
+// called, and what comes of the plan.
 func TestFatal(t *testing.T) {
 	for _, test := range []struct {
 		lists, code string
@@ -76,9 +77,11 @@ plans:
 			}))
 		}
 		run := w.Run("lists", "1")
-		if run.Status != workflow.Failed || calls["one"] != test.one || calls["two"] != test.two || run.Steps[0].Outcome != test.outcome || run.Code != test.code {
+		if run.Status != workflow.Failed || calls["one"] != test.one || calls["two"] != test.two || run.Steps[0].Outcome != test.outcome ||
+			run.Code != test.code {
 			t.Errorf("errors %s, all with %s: %s (%s), outcome %q, %d and %d calls; want %q, %d and %d",
-				test.lists, test.code, run.Status, run.Code, run.Steps[0].Outcome, calls["one"], calls["two"], test.outcome, test.one, test.two)
+				test.lists, test.code, run.Status, run.Code, run.Steps[0].Outcome, calls["one"], calls["two"], test.outcome, test.one,
+				test.two)
 		}
 	}
 }

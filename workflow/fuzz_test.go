@@ -93,14 +93,16 @@ func (w *worked) must(err error) {
 	}
 }
 
-// FuzzCommand applies bodies that Admit lets through: each is refused or carried out, nothing panics, neither then nor when time goes on, and all rows
-// still make sense.
+// FuzzCommand applies bodies that Admit lets through: each is refused or carried out, nothing
+// panics, neither then nor when time goes on, and all rows still make sense.
 func FuzzCommand(f *testing.F) {
 	for _, op := range []engine.Operation{
 		CreateOp([]byte(leaf)), EnableOp("many"), DisableOp("many"), DeleteOp("many"), DeleteOp("leaf", Force()),
 		StartOp("many", []byte(`{"ids":[1]}`), IdempotencyKey("k"), Version("1")), StartOp("leaf", nil, UseID("mine")),
-		SignalOp("mine", "leave", []byte(`{"outcome":"x"}`)), CancelOp("mine", "why"), RetryOp("mine", FromStep("fan"), ReplaceInput([]byte(`1`))),
-		pauseSchedule.Op("many", true, nil), pauseSchedule.Op("many", false, nil), invalidate.Op("many", planBody{plan: "pay"}, nil), RemoveVersionOp("many", "1"),
+		SignalOp("mine", "leave", []byte(`{"outcome":"x"}`)), CancelOp("mine", "why"), RetryOp("mine", FromStep("fan"),
+			ReplaceInput([]byte(`1`))),
+		pauseSchedule.Op("many", true, nil), pauseSchedule.Op("many", false, nil), invalidate.Op("many", planBody{plan: "pay"},
+			nil), RemoveVersionOp("many", "1"),
 	} {
 		cmd, err := engine.OpOf(op).Limit(1 << 20)
 		if err != nil {
@@ -165,7 +167,8 @@ var decoders = []func(t *testing.T, b []byte){
 	fuzzed((*record).code), fuzzed((*nameRow).code), fuzzed((*versionRow).code), fuzzed((*versionIndex).code), fuzzed((*keyRow).code),
 	fuzzed((*header).code), fuzzed((*stepRow).layout), fuzzed((*signalRow).code), fuzzed((*undoRow).code), fuzzed((*eventRow).code),
 	fuzzed((*branchRow).layout), fuzzed((*itemsRow).code), fuzzed((*planRow).code), fuzzed((*cacheRow).code), fuzzed((*scheduleRow).code),
-	fuzzed((*triggerRow).code), fuzzed((*token).code), fuzzed((*runLocation).code), fuzzedFields((*createBody).code), fuzzed((*adoptCommand).code),
+	fuzzed((*triggerRow).code), fuzzed((*token).code), fuzzed((*runLocation).code), fuzzedFields((*createBody).code),
+	fuzzed((*adoptCommand).code),
 	fuzzedFields(codec.Flag("on")), fuzzedFields((*startBody).code), fuzzedFields((*signalBody).code), fuzzedFields((*cancelBody).code),
 	fuzzedFields((*retryBody).code), fuzzed((*relayCommand).code), fuzzedFields((*planBody).code), fuzzed(schedules.CodeAll),
 	fuzzed((*scheduledRun).code), fuzzedFields((*created).code), fuzzedFields((*started).code), fuzzedFields((*changed).code),
@@ -220,13 +223,18 @@ func FuzzRows(f *testing.F) {
 		}
 	}
 	f.Add(uint8(16), encode(nil, &token{shard: 3, run: 7, tag: 9, child: true, slot: 2, seq: 4}, (*token).code))
-	f.Add(uint8(21), codec.EncodeFields(nil, &startBody{version: "1", id: "i", key: []byte("k"), source: "s", parent: "p", depth: 3, input: []byte("1")}, (*startBody).code))
-	f.Add(uint8(27), encode(nil, &[]dueTicks{{1, schedule.Due{Revision: 2, After: 3, Run: []int64{4, 5}, Missed: 6, Last: 7, Next: never, Problem: "p"}}}, schedules.CodeAll))
+	f.Add(uint8(21), codec.EncodeFields(nil, &startBody{version: "1", id: "i", key: []byte("k"), source: "s", parent: "p", depth: 3,
+		input: []byte("1")}, (*startBody).code))
+	f.Add(uint8(27),
+		encode(nil, &[]dueTicks{{1, schedule.Due{Revision: 2, After: 3, Run: []int64{4, 5}, Missed: 6, Last: 7, Next: never,
+			Problem: "p"}}}, schedules.CodeAll))
 	f.Fuzz(func(t *testing.T, kind uint8, b []byte) { decoders[int(kind)%len(decoders)](t, b) })
 }
 
 // decoderOf is which of decoders reads the rows of a kind; those of parts of runs count from 128.
 var decoderOf = map[byte]uint8{
-	rowWorkflow: 0, rowGrave: 0, rowName: 1, rowVersion: 2, rowVersions: 3, rowKey: 4, rowPlan: 12, rowCache: 13, rowSchedule: 14, rowTrigger: 15,
-	partHeader + 128: 5, partStep + 128: 6, partSignal + 128: 7, partUndo + 128: 8, partEvents + 128: 9, partBranch + 128: 10, partItems + 128: 11,
+	rowWorkflow: 0, rowGrave: 0, rowName: 1, rowVersion: 2, rowVersions: 3, rowKey: 4, rowPlan: 12, rowCache: 13, rowSchedule: 14,
+	rowTrigger:       15,
+	partHeader + 128: 5, partStep + 128: 6, partSignal + 128: 7, partUndo + 128: 8, partEvents + 128: 9, partBranch + 128: 10,
+	partItems + 128: 11,
 }

@@ -50,7 +50,8 @@ func (id RunID) parse() (p runLocation, err error) {
 	return runLocation{}, engine.Errorf(ErrInvalid, "workflow: %.64q is no id of a run", string(id))
 }
 
-// Namespace returns the namespace of the run. It is false for an id that was chosen by who started the run: it does not say.
+// Namespace returns the namespace of the run. It is false for an id that was chosen by who started
+// the run: it does not say.
 func (id RunID) Namespace() (namespace string, ok bool) {
 	p, err := id.parse()
 	return p.namespace, err == nil

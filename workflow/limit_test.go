@@ -22,7 +22,8 @@ func TestWideJoin(t *testing.T) {
 	w.Create(
 		startsWith("wide", does(workflow.Each{Array: "$.input", Call: calling("@workflow/one")}, "success", "flo.Completed")),
 		workflow.Definition{
-			Name: "one", Output: "$.input", Retention: workflow.Retention{For: time.Hour, Runs: 10}, Start: does(workflow.Sleep{For: time.Second}, "success", "flo.Completed"),
+			Name: "one", Output: "$.input", Retention: workflow.Retention{For: time.Hour,
+				Runs: 10}, Start: does(workflow.Sleep{For: time.Second}, "success", "flo.Completed"),
 		}.YAML(),
 	)
 	array := func(n int) string { return "[" + strings.Repeat("7,", n-1) + "8]" }
@@ -37,7 +38,8 @@ func TestWideJoin(t *testing.T) {
 	}
 }
 
-// TestEndlessLoop: steps that wait for nothing are stopped; those that wait may go on for as long as they like, and their history has pages.
+// TestEndlessLoop: steps that wait for nothing are stopped; those that wait may go on for as long
+// as they like, and their history has pages.
 func TestEndlessLoop(t *testing.T) {
 	w := workflowtest.New(t)
 	spin := does(calling("@actions/x"), "success", "_start")
@@ -65,24 +67,26 @@ func TestEndlessLoop(t *testing.T) {
 	}
 }
 
-// TestLoopOverRefusals: steps that come back at once are stopped, whatever they are; those that have something begin are counted too. Meanwhile the shard is there
-// for others.
+// TestLoopOverRefusals: steps that come back at once are stopped, whatever they are; those that
+// have something begin are counted too. Meanwhile the shard is there for others.
 func TestLoopOverRefusals(t *testing.T) {
 	for name, do := range map[string]workflow.Work{
-		"a missing action":             calling("@actions/none"),
-		"a disabled action":            calling("@actions/off"),
-		"a missing workflow":           calling("@workflow/none"),
-		"a child that ends at once":    calling("@workflow/blink"),
-		"a branch that can not begin":  workflow.Parallel{Branches: []workflow.Branch{{"a", calling("@actions/none")}}},
-		"a branch that ends at once":   workflow.Parallel{Branches: []workflow.Branch{{"a", calling("@workflow/blink")}}},
-		"a branch and too few of them": workflow.Parallel{Branches: []workflow.Branch{{"a", calling("@actions/none")}, {"b", calling("@actions/off")}}, Any: 1},
-		"no branch":                    workflow.Each{Array: "$.input", Call: calling("@actions/none")},
-		"a sleep that is over":         workflow.Sleep{},
+		"a missing action":            calling("@actions/none"),
+		"a disabled action":           calling("@actions/off"),
+		"a missing workflow":          calling("@workflow/none"),
+		"a child that ends at once":   calling("@workflow/blink"),
+		"a branch that can not begin": workflow.Parallel{Branches: []workflow.Branch{{"a", calling("@actions/none")}}},
+		"a branch that ends at once":  workflow.Parallel{Branches: []workflow.Branch{{"a", calling("@workflow/blink")}}},
+		"a branch and too few of them": workflow.Parallel{Branches: []workflow.Branch{{"a", calling("@actions/none")},
+			{"b", calling("@actions/off")}}, Any: 1},
+		"no branch":            workflow.Each{Array: "$.input", Call: calling("@actions/none")},
+		"a sleep that is over": workflow.Sleep{},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := workflowtest.New(t)
-			blink := workflow.Definition{Name: "blink", Retention: workflow.Retention{For: time.Hour, Runs: 1}, Start: does(workflow.Sleep{}, "success", "flo.Completed")}
+			blink := workflow.Definition{Name: "blink", Retention: workflow.Retention{For: time.Hour, Runs: 1},
+				Start: does(workflow.Sleep{}, "success", "flo.Completed")}
 			w.Create(blink.YAML(), startsWith("loop", does(do, "success", "_start", "failure", "_start")))
 			w.Return("off", nil, nil)
 			if err := w.Actions().Disable(t.Context(), "off"); err != nil {
@@ -95,14 +99,16 @@ func TestLoopOverRefusals(t *testing.T) {
 				t.Errorf("the run has taken its shard for itself: %d events in a second", run.Events)
 			}
 			w.Pass(5 * time.Minute)
-			if run := w.Get(id); run.Status != workflow.Failed || run.Code != "too_many_steps" || !strings.Contains(run.Error, "without waiting") {
+			if run := w.Get(id); run.Status != workflow.Failed || run.Code != "too_many_steps" ||
+				!strings.Contains(run.Error, "without waiting") {
 				t.Errorf("the run is %s, %s, at %d events", run.Status, run.Error, run.Events)
 			}
 		})
 	}
 }
 
-// TestMaxSteps: a run takes so many steps in all, also if it waits in between, and when it is retried so many again.
+// TestMaxSteps: a run takes so many steps in all, also if it waits in between, and when it is
+// retried so many again.
 func TestMaxSteps(t *testing.T) {
 	w := workflowtest.New(t)
 	w.Create([]byte("name: w\nmax_steps: 300\nstart: { sleep: { ms: 10 }, transitions: { success: _start } }\n"))
@@ -132,7 +138,8 @@ func TestMaxSteps(t *testing.T) {
 	}
 }
 
-// TestMaxEvents: a run that has as many events as it may have begins no other step, whatever it still has to do.
+// TestMaxEvents: a run that has as many events as it may have begins no other step, whatever it
+// still has to do.
 func TestMaxEvents(t *testing.T) {
 	const before = 5 // events when the third step is to begin
 	for limit, want := range map[int64]string{before - 1: "too_many_events", before: "too_many_events", before + 1: ""} {
@@ -152,7 +159,8 @@ func TestMaxEvents(t *testing.T) {
 	}
 }
 
-// TestSkippedOutcome: an action whose outcome is called skipped was carried out, and is compensated.
+// TestSkippedOutcome: an action whose outcome is called skipped was carried out, and is
+// compensated.
 func TestSkippedOutcome(t *testing.T) {
 	r := newRig(t, 1)
 	flows, actions := flowsOf(r, "n"), actionsOf(r, "n")
@@ -218,7 +226,8 @@ func TestSignalLimits(t *testing.T) {
 	}
 }
 
-// TestSignalSchemas: a payload is checked by the schema of the step that waits for its type, wherever that step is.
+// TestSignalSchemas: a payload is checked by the schema of the step that waits for its type,
+// wherever that step is.
 func TestSignalSchemas(t *testing.T) {
 	w := workflowtest.New(t)
 	w.Create([]byte(`name: w
@@ -233,7 +242,8 @@ steps:
 		kind, payload string
 		want          error
 	}{
-		{"free", `[]`, nil}, {"number", `"1"`, workflow.ErrInvalid}, {"number", `1`, nil}, {"text", `1`, workflow.ErrInvalid}, {"text", `"1"`, nil}, {"other", `{}`, nil},
+		{"free", `[]`, nil}, {"number", `"1"`, workflow.ErrInvalid}, {"number", `1`, nil}, {"text", `1`, workflow.ErrInvalid}, {"text",
+			`"1"`, nil}, {"other", `{}`, nil},
 	} {
 		if _, err := w.Workflows().Signal(t.Context(), id, c.kind, []byte(c.payload)); !errors.Is(err, c.want) {
 			t.Errorf("signal %s with %s: %v, want %v", c.kind, c.payload, err, c.want)
@@ -244,8 +254,9 @@ steps:
 	}
 }
 
-// TestSchemaOfTheWait: a step takes only what its own schema allows, beside that of the type. What comes while it waits and does not match is refused, what was kept before
-// is left to the steps that it is for.
+// TestSchemaOfTheWait: a step takes only what its own schema allows, beside that of the type. What
+// comes while it waits and does not match is refused, what was kept before is left to the steps
+// that it is for.
 func TestSchemaOfTheWait(t *testing.T) {
 	const two = `
 start: { sleep: 1m, transitions: { success: a } }
@@ -271,12 +282,16 @@ output: [ $.steps.a.output, $.steps.b.output ]
 		before, while []signal // before a step waits, and while one does
 		want          string   // the output
 	}{
-		"while each waits": {two, nil, []signal{{`{"b":1}`, no}, {`{"a":1}`, nil}, {`{"a":1}`, no}, {`null`, no}, {`{"b":2}`, nil}}, `[{"a":1},{"b":2}]`},
-		"kept":             {two, []signal{{`{}`, no}, {``, no}, {`{"b":1}`, nil}, {`{"b":2}`, nil}, {`{"a":1}`, nil}}, nil, `[{"a":1},{"b":1}]`},
-		"kept for b":       {two, []signal{{`{"b":1}`, nil}}, []signal{{`{"b":2}`, no}, {`{"a":1}`, nil}}, `[{"a":1},{"b":1}]`},
-		"kept for any":     {any, []signal{{`1`, nil}}, []signal{{`2`, no}, {`{"a":1}`, nil}}, `[{"a":1},1]`},
-		"declared without": {"signals: [ s ]" + two, []signal{{`{}`, no}}, []signal{{`{}`, no}, {`{"a":1}`, nil}, {`{}`, no}, {`{"b":1}`, nil}}, `[{"a":1},{"b":1}]`},
-		"declared with":    {"signals: { s: { schema: { required: [z] } } }" + two, []signal{{`{"a":1}`, no}, {`{"z":1}`, no}}, []signal{{`{"a":1}`, no}, {`{"z":1}`, no}, {`{"a":1,"z":1}`, nil}, {`{"b":1,"z":1}`, nil}}, `[{"a":1,"z":1},{"b":1,"z":1}]`},
+		"while each waits": {two, nil, []signal{{`{"b":1}`, no}, {`{"a":1}`, nil}, {`{"a":1}`, no}, {`null`, no}, {`{"b":2}`, nil}},
+			`[{"a":1},{"b":2}]`},
+		"kept": {two, []signal{{`{}`, no}, {``, no}, {`{"b":1}`, nil}, {`{"b":2}`, nil}, {`{"a":1}`, nil}}, nil,
+			`[{"a":1},{"b":1}]`},
+		"kept for b":   {two, []signal{{`{"b":1}`, nil}}, []signal{{`{"b":2}`, no}, {`{"a":1}`, nil}}, `[{"a":1},{"b":1}]`},
+		"kept for any": {any, []signal{{`1`, nil}}, []signal{{`2`, no}, {`{"a":1}`, nil}}, `[{"a":1},1]`},
+		"declared without": {"signals: [ s ]" + two, []signal{{`{}`, no}},
+			[]signal{{`{}`, no}, {`{"a":1}`, nil}, {`{}`, no}, {`{"b":1}`, nil}}, `[{"a":1},{"b":1}]`},
+		"declared with": {"signals: { s: { schema: { required: [z] } } }" + two, []signal{{`{"a":1}`, no}, {`{"z":1}`, no}},
+			[]signal{{`{"a":1}`, no}, {`{"z":1}`, no}, {`{"a":1,"z":1}`, nil}, {`{"b":1,"z":1}`, nil}}, `[{"a":1,"z":1},{"b":1,"z":1}]`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := workflowtest.New(t)
@@ -293,7 +308,8 @@ output: [ $.steps.a.output, $.steps.b.output ]
 			w.Pass(time.Minute)
 			send(c.while)
 			if run := w.Get(id); run.Status != workflow.Completed || string(run.Output) != c.want {
-				t.Errorf("the run is %s and waits for %s, %d signals are kept, its output is %s, want %s", run.Status, run.Waits, len(run.Signals), run.Output, c.want)
+				t.Errorf("the run is %s and waits for %s, %d signals are kept, its output is %s, want %s", run.Status, run.Waits,
+					len(run.Signals), run.Output, c.want)
 			}
 		})
 	}
@@ -314,7 +330,8 @@ func TestDepth(t *testing.T) {
 func TestManyDue(t *testing.T) {
 	w := workflowtest.New(t)
 	nap := workflow.Definition{
-		Name: "nap", Retention: workflow.Retention{For: time.Hour, Runs: 1500}, Start: does(workflow.Sleep{For: time.Minute}, "success", "flo.Completed"),
+		Name: "nap", Retention: workflow.Retention{For: time.Hour, Runs: 1500}, Start: does(workflow.Sleep{For: time.Minute}, "success",
+			"flo.Completed"),
 	}
 	w.Create(nap.YAML())
 	for range 3000 {
@@ -341,7 +358,8 @@ func TestManyDue(t *testing.T) {
 	}
 }
 
-// TestTooLarge: an output over the limit is an outcome, also of a parallel step, of a child and of a run.
+// TestTooLarge: an output over the limit is an outcome, also of a parallel step, of a child and of
+// a run.
 func TestTooLarge(t *testing.T) {
 	w := workflowtest.New(t)
 	large := strings.Repeat("x", workflow.MaxOutput/2)
@@ -349,12 +367,15 @@ func TestTooLarge(t *testing.T) {
 	w.Return("all", large+large, nil)
 	half, twice := calling("@actions/half"), []string{"$.steps._start.output", "$.steps._start.output"}
 	w.Create(
-		startsWith("step", does(calling("@actions/all"), "success", "flo.Completed", "output_too_large", "small"), named("small", does(workflow.Sleep{}, "success", "flo.Completed"))),
+		startsWith("step", does(calling("@actions/all"), "success", "flo.Completed", "output_too_large", "small"),
+			named("small", does(workflow.Sleep{}, "success", "flo.Completed"))),
 		startsWith("fan", does(workflow.Parallel{Branches: []workflow.Branch{{"a", half}, {"b", half}}}, "success", "flo.Completed")),
 		workflow.Definition{Name: "run", Start: does(half, "success", "flo.Completed"), Output: twice}.YAML(),
-		startsWith("input", does(half, "success", "twice"), named("twice", does(workflow.Call{Target: "@actions/half", Input: twice}, "success", "flo.Completed"))),
+		startsWith("input", does(half, "success", "twice"),
+			named("twice", does(workflow.Call{Target: "@actions/half", Input: twice}, "success", "flo.Completed"))),
 	)
-	if run := w.Run("input", "1"); run.Status != workflow.Failed || run.Code != "input_too_large" || !strings.Contains(run.Error, `step "twice"`) {
+	if run := w.Run("input", "1"); run.Status != workflow.Failed || run.Code != "input_too_large" ||
+		!strings.Contains(run.Error, `step "twice"`) {
 		t.Errorf("input: %s, %s, %s", run.Status, run.Code, run.Error)
 	}
 	w.ExpectPath(w.Run("step", "1").ID, "_start: output_too_large", "small: success")
@@ -366,7 +387,8 @@ func TestTooLarge(t *testing.T) {
 	}
 }
 
-// TestLimits tries the limits of calls and of definitions, and what is beside them. How many signals, events, versions and branches there may be has tests of its own.
+// TestLimits tries the limits of calls and of definitions, and what is beside them. How many
+// signals, events, versions and branches there may be has tests of its own.
 func TestLimits(t *testing.T) {
 	w := workflowtest.New(t)
 	ctx, s := t.Context(), w.Workflows()
@@ -397,14 +419,18 @@ func TestLimits(t *testing.T) {
 			return err
 		}},
 		{Name: "steps of a definition beside the start", Least: none, Most: 999, Says: []string{"1000"}, Try: func(n int64) error {
-			return create("steps", started+`, "steps": {`+list(n, `"s#": { "sleep": "1h", "transitions": { "success": "flo.Completed" } }`)+`}`)
+			return create("steps", started+`, "steps": {`+list(n, `"s#": { "sleep": "1h", "transitions": { "success": "flo.Completed" } }`)+
+				`}`)
 		}},
 		{Name: "terminals of a definition", Least: none, Most: 100, Says: []string{"100"}, Try: func(n int64) error {
 			return create("terminals", started+`, "terminals": {`+list(n, `"t#": { "status": "completed" }`)+`}`)
 		}},
-		{Name: "bytes of a run's id", Least: none, Most: workflow.MaxRunID, Try: func(n int64) error { return start(workflow.UseID(workflow.RunID(text(n)))) }},
-		{Name: "bytes of an idempotency key", Least: none, Most: workflow.MaxIdempotencyKey, Try: func(n int64) error { return start(workflow.IdempotencyKey(text(n))) }},
-		{Name: "bytes of an input, with a max_value_size of 16 MiB", Least: none, Most: 16 << 20, Try: func(n int64) error { _, err := s.Start(ctx, "w", quoted(n)); return err }},
+		{Name: "bytes of a run's id", Least: none, Most: workflow.MaxRunID,
+			Try: func(n int64) error { return start(workflow.UseID(workflow.RunID(text(n)))) }},
+		{Name: "bytes of an idempotency key", Least: none, Most: workflow.MaxIdempotencyKey,
+			Try: func(n int64) error { return start(workflow.IdempotencyKey(text(n))) }},
+		{Name: "bytes of an input, with a max_value_size of 16 MiB", Least: none, Most: 16 << 20,
+			Try: func(n int64) error { _, err := s.Start(ctx, "w", quoted(n)); return err }},
 		{Name: "bytes of a signal's type", Least: 1, Most: workflow.MaxSignalType, Try: func(n int64) error {
 			_, err := s.Signal(ctx, w.Start("w", ""), text(n), nil)
 			return err
@@ -417,8 +443,10 @@ func TestLimits(t *testing.T) {
 			_, err := s.Cancel(ctx, w.Start("w", ""), text(n))
 			return err
 		}},
-		{Name: "workflows of a page", Least: 1, Most: 1000, Try: func(n int64) error { _, err := s.Page(ctx, workflow.Limit(int(n))); return err }},
-		{Name: "runs of a page", Least: 1, Most: 1000, Try: func(n int64) error { _, err := s.Runs().Page(ctx, workflow.Limit(int(n))); return err }},
+		{Name: "workflows of a page", Least: 1, Most: 1000,
+			Try: func(n int64) error { _, err := s.Page(ctx, workflow.Limit(int(n))); return err }},
+		{Name: "runs of a page", Least: 1, Most: 1000,
+			Try: func(n int64) error { _, err := s.Runs().Page(ctx, workflow.Limit(int(n))); return err }},
 		{Name: "events of a page", Least: 1, Most: 1000, Try: func(n int64) error {
 			_, err := s.History(w.Start("w", "")).Page(ctx, workflow.Limit(int(n)))
 			return err

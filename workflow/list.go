@@ -42,11 +42,13 @@ type listOptions struct {
 	filter filter
 }
 
-// Limit sets how many items a page holds at most, 1 to 1000; the default is 100. Iterators read pages of this size.
+// Limit sets how many items a page holds at most, 1 to 1000; the default is 100. Iterators read
+// pages of this size.
 func Limit(n int) PageOption { return engine.Limit(n) }
 
-// Cursor continues a listing behind an earlier page, with its Cursor; behind a run with an id of floe's own, unless the namespace is spread. What has come or gone meanwhile shows or not, depending on where it is; all
-// else is neither skipped nor repeated.
+// Cursor continues a listing behind an earlier page, with its Cursor; behind a run with an id of
+// floe's own, unless the namespace is spread. What has come or gone meanwhile shows or not,
+// depending on where it is; all else is neither skipped nor repeated.
 func Cursor(c string) PageOption { return engine.Cursor(c) }
 
 // Prefix lists only workflows whose names begin with p.
@@ -81,7 +83,8 @@ func InState(s Status) RunOption {
 // Active lists only runs that have not ended.
 func Active() RunOption { return filterOf(func(o *listOptions) { o.filter.active = true }) }
 
-// Has lists only runs whose search attribute has a value, a string, a number or a time.Time; given several times, those that have all of them, up to 32.
+// Has lists only runs whose search attribute has a value, a string, a number or a time.Time; given
+// several times, those that have all of them, up to 32.
 func Has(attribute string, value any) RunOption {
 	return filterOf(func(o *listOptions) {
 		switch v := value.(type) {
@@ -95,13 +98,16 @@ func Has(attribute string, value any) RunOption {
 			o.Fail(engine.Errorf(ErrInvalid, "workflow: search attribute %q: a %T is no string, number or time", attribute, value))
 			return
 		}
-		if o.filter.attributes = append(o.filter.attributes, string(appendAttribute(nil, attribute, value))); len(o.filter.attributes) > flow.MaxAttributes {
-			o.Fail(engine.Errorf(ErrInvalid, "workflow: %d attributes of a listing exceed %d", len(o.filter.attributes), flow.MaxAttributes))
+		if o.filter.attributes = append(o.filter.attributes,
+			string(appendAttribute(nil, attribute, value))); len(o.filter.attributes) > flow.MaxAttributes {
+			o.Fail(engine.Errorf(ErrInvalid, "workflow: %d attributes of a listing exceed %d", len(o.filter.attributes),
+				flow.MaxAttributes))
 		}
 	})
 }
 
-// AttributeValue reads the value of a search attribute for Has, as people write it: a number, a time in RFC 3339, or else a string, which quotes make of anything.
+// AttributeValue reads the value of a search attribute for Has, as people write it: a number, a
+// time in RFC 3339, or else a string, which quotes make of anything.
 func AttributeValue(text string) any {
 	if n, err := strconv.ParseFloat(text, 64); err == nil && !math.IsNaN(n) && !math.IsInf(n, 0) {
 		return n
@@ -115,8 +121,9 @@ func AttributeValue(text string) any {
 	return text
 }
 
-// StartedBetween lists only runs that were started at a time or after, and before another one; the zero time.Time is no bound. Runs are known by the ms of their start:
-// those of the ms of a bound that is within one are listed.
+// StartedBetween lists only runs that were started at a time or after, and before another one; the
+// zero time.Time is no bound. Runs are known by the ms of their start: those of the ms of a bound
+// that is within one are listed.
 func StartedBetween(from, to time.Time) RunOption {
 	return filterOf(func(o *listOptions) {
 		if !from.IsZero() {
@@ -128,7 +135,8 @@ func StartedBetween(from, to time.Time) RunOption {
 	})
 }
 
-// Get returns a workflow with what has become of its runs, and how its trigger stands. Errors: ErrNotFound.
+// Get returns a workflow with what has become of its runs, and how its trigger stands. Errors:
+// ErrNotFound.
 func (s *Store) Get(ctx context.Context, name string) (Info, error) {
 	if err := checkWorkflow(name); err != nil {
 		return Info{}, err
@@ -156,8 +164,8 @@ func (s *Store) Get(ctx context.Context, name string) (Info, error) {
 
 // Page returns a page of the workflows of the namespace, in order of their names.
 //
-// Options: Limit, Cursor, Prefix. Errors: ErrInvalid for a limit that is not 1-1000, a prefix of more than 255 bytes, and a cursor that is no name with
-// the prefix.
+// Options: Limit, Cursor, Prefix. Errors: ErrInvalid for a limit that is not 1-1000, a prefix of
+// more than 255 bytes, and a cursor that is no name with the prefix.
 func (s *Store) Page(ctx context.Context, opts ...ListOption) (page Page[Info], err error) {
 	o, err := engine.ListingOf(opts)
 	if err != nil {
@@ -171,15 +179,17 @@ func (s *Store) Page(ctx context.Context, opts ...ListOption) (page Page[Info], 
 	return engine.Merge(parts, o.Limit, found, func(i shardInfo) string { return i.Name }, merge), nil
 }
 
-// All iterates over the workflows of the namespace, in order of their names. Each pair is a workflow and nil, or a zero Info and an error, after which
-// iteration ends; nothing runs before the first step, and break or a done ctx releases everything.
+// All iterates over the workflows of the namespace, in order of their names. Each pair is a
+// workflow and nil, or a zero Info and an error, after which iteration ends; nothing runs before
+// the first step, and break or a done ctx releases everything.
 //
 // Options and errors are those of Page.
 func (s *Store) All(ctx context.Context, opts ...ListOption) iter.Seq2[Info, error] {
 	return engine.All(ctx, s.Page, opts)
 }
 
-// merge puts together what shards have of a workflow. One that its home does not have has been deleted there.
+// merge puts together what shards have of a workflow. One that its home does not have has been
+// deleted there.
 func merge(parts []shardInfo) (Info, bool) {
 	home := slices.IndexFunc(parts, func(p shardInfo) bool { return p.home })
 	if home < 0 {
@@ -209,9 +219,11 @@ type Runs struct{ store *Store }
 // Runs returns what reads and lists the runs of the namespace.
 func (s *Store) Runs() Runs { return Runs{s} }
 
-// Page returns a page of the runs, the newest first. A page with filters may be empty and not the last.
+// Page returns a page of the runs, the newest first. A page with filters may be empty and not the
+// last.
 //
-// Options: Limit, Cursor, Of, InState, Active, Has, StartedBetween. Errors: ErrInvalid for options out of their limits and for what is no cursor.
+// Options: Limit, Cursor, Of, InState, Active, Has, StartedBetween. Errors: ErrInvalid for options
+// out of their limits and for what is no cursor.
 func (l Runs) Page(ctx context.Context, opts ...RunOption) (page Page[RunInfo], err error) {
 	o := listOptions{Listing: engine.NewListing(), filter: filter{before: math.MaxInt64}}
 	engine.Apply(&o, opts)
@@ -242,7 +254,8 @@ func (l Runs) Page(ctx context.Context, opts ...RunOption) (page Page[RunInfo], 
 	return engine.MergeNewest(parts, from, o.Limit, found, func(r *RunInfo) time.Time { return r.StartedAt }, number), nil
 }
 
-// All iterates over the runs, in the order of Page and by the contract of Store.All. Options and errors are those of Page.
+// All iterates over the runs, in the order of Page and by the contract of Store.All. Options and
+// errors are those of Page.
 func (l Runs) All(ctx context.Context, opts ...RunOption) iter.Seq2[RunInfo, error] {
 	return engine.All(ctx, l.Page, opts)
 }
@@ -269,7 +282,8 @@ func (h *historyCursor) code(c *codec.Coder) {
 
 // Page returns a page of the events of the run, the oldest first.
 //
-// Options: Limit, Cursor. Errors: ErrNotFound if there is no such run; ErrInvalid for a limit that is not 1-1000, for what is no cursor and for what is no id.
+// Options: Limit, Cursor. Errors: ErrNotFound if there is no such run; ErrInvalid for a limit that
+// is not 1-1000, for what is no cursor and for what is no id.
 func (h History) Page(ctx context.Context, opts ...PageOption) (page Page[Event], err error) {
 	o, err := engine.PageOf(opts)
 	if err != nil {
@@ -298,7 +312,8 @@ func (h History) Page(ctx context.Context, opts ...PageOption) (page Page[Event]
 	return page, nil
 }
 
-// All iterates over the events of the run, in the order of Page and by the contract of Store.All. Options and errors are those of Page.
+// All iterates over the events of the run, in the order of Page and by the contract of Store.All.
+// Options and errors are those of Page.
 func (h History) All(ctx context.Context, opts ...PageOption) iter.Seq2[Event, error] {
 	return engine.All(ctx, h.Page, opts)
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/floedb/floe/workflow"
 )
 
-// TestRunFilters: runs are listed by workflow, also those of one that was deleted, by state, attribute and time, by any of these together, the newest first, on pages of
-// any size.
+// TestRunFilters: runs are listed by workflow, also those of one that was deleted, by state,
+// attribute and time, by any of these together, the newest first, on pages of any size.
 func TestRunFilters(t *testing.T) {
 	for name, spread := range map[string]bool{"plain": false, "spread": true} {
 		t.Run(name, func(t *testing.T) {
@@ -47,8 +47,10 @@ start: { waitForSignal: { type: go }, transitions: { success: flo.Completed } }
 					}
 					makeKnown("w")
 				}
-				one := started{at: time.UnixMilli(r.Now()), workflow: []string{"v", "w"}[i%2], size: i % 3, who: []string{"7", "ann", "2026-01-01T00:00:00Z"}[i/2%3], ended: i%4 == 3}
-				s, err := flows.Start(ctx, one.workflow, fmt.Appendf(nil, `{"who":%q,"size":%d,"at":"2026-01-0%dT00:00:00+01:00"}`, one.who, one.size, 1+one.size))
+				one := started{at: time.UnixMilli(r.Now()), workflow: []string{"v", "w"}[i%2], size: i % 3,
+					who: []string{"7", "ann", "2026-01-01T00:00:00Z"}[i/2%3], ended: i%4 == 3}
+				s, err := flows.Start(ctx, one.workflow,
+					fmt.Appendf(nil, `{"who":%q,"size":%d,"at":"2026-01-0%dT00:00:00+01:00"}`, one.who, one.size, 1+one.size))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -77,23 +79,29 @@ start: { waitForSignal: { type: go }, transitions: { success: flo.Completed } }
 					for _, attribute := range []filter{
 						none,
 						{"who ann", workflow.Has("who", workflow.AttributeValue("ann")), func(s *started) bool { return s.who == "ann" }},
-						{`who "ann"`, workflow.Has("who", workflow.AttributeValue(`"ann"`)), func(s *started) bool { return s.who == "ann" }},
+						{`who "ann"`, workflow.Has("who", workflow.AttributeValue(`"ann"`)),
+							func(s *started) bool { return s.who == "ann" }},
 						{`who "7"`, workflow.Has("who", workflow.AttributeValue(`"7"`)), func(s *started) bool { return s.who == "7" }},
 						{"who 7", workflow.Has("who", workflow.AttributeValue("7")), func(s *started) bool { return false }},
-						{`who "2026"`, workflow.Has("who", workflow.AttributeValue(`"2026-01-01T00:00:00Z"`)), func(s *started) bool { return s.who[0] == '2' }},
+						{`who "2026"`, workflow.Has("who", workflow.AttributeValue(`"2026-01-01T00:00:00Z"`)),
+							func(s *started) bool { return s.who[0] == '2' }},
 						{"size 1", workflow.Has("size", workflow.AttributeValue("1.0")), func(s *started) bool { return s.size == 1 }},
 						{"size 2", workflow.Has("size", 2), func(s *started) bool { return s.size == 2 }},
-						{"at", workflow.Has("at", workflow.AttributeValue("2026-01-01T23:00:00Z")), func(s *started) bool { return s.size == 1 }},
+						{"at", workflow.Has("at", workflow.AttributeValue("2026-01-01T23:00:00Z")),
+							func(s *started) bool { return s.size == 1 }},
 						{"other", workflow.Has("other", 1), func(s *started) bool { return false }},
 					} {
 						for _, between := range []filter{
 							none,
 							{"from", workflow.StartedBetween(from, time.Time{}), func(s *started) bool { return !s.at.Before(from) }},
 							{"to", workflow.StartedBetween(time.Time{}, to), func(s *started) bool { return s.at.Before(to) }},
-							{"from to", workflow.StartedBetween(from, to), func(s *started) bool { return !s.at.Before(from) && s.at.Before(to) }},
-							{"within", workflow.StartedBetween(from.Add(1), to.Add(1)), func(s *started) bool { return !s.at.Before(from) && !s.at.After(to) }},
+							{"from to", workflow.StartedBetween(from, to),
+								func(s *started) bool { return !s.at.Before(from) && s.at.Before(to) }},
+							{"within", workflow.StartedBetween(from.Add(1), to.Add(1)),
+								func(s *started) bool { return !s.at.Before(from) && !s.at.After(to) }},
 							{"1970", workflow.StartedBetween(time.Time{}, time.UnixMilli(0)), func(s *started) bool { return false }},
-							{"from 1970", workflow.StartedBetween(time.UnixMilli(0), time.Unix(1<<60, 0)), func(s *started) bool { return true }},
+							{"from 1970", workflow.StartedBetween(time.UnixMilli(0), time.Unix(1<<60, 0)),
+								func(s *started) bool { return true }},
 							{"never", workflow.StartedBetween(time.Unix(1<<60, 0), time.Time{}), func(s *started) bool { return false }},
 						} {
 							opts := []workflow.RunOption{workflow.Limit(1 + len(attribute.name)%4)}
@@ -152,8 +160,10 @@ start: { waitForSignal: { type: go }, transitions: { success: flo.Completed } }
 				opts []workflow.RunOption
 				want int
 			}{
-				{[]workflow.RunOption{a}, 15}, {[]workflow.RunOption{one}, 10}, {[]workflow.RunOption{a, one}, 5}, {[]workflow.RunOption{one, a}, 5},
-				{[]workflow.RunOption{one, b, one}, 5}, {[]workflow.RunOption{a, b}, 0}, {[]workflow.RunOption{a, one, workflow.Has("other", 1)}, 0},
+				{[]workflow.RunOption{a}, 15}, {[]workflow.RunOption{one}, 10}, {[]workflow.RunOption{a, one},
+					5}, {[]workflow.RunOption{one, a}, 5},
+				{[]workflow.RunOption{one, b, one}, 5}, {[]workflow.RunOption{a, b},
+					0}, {[]workflow.RunOption{a, one, workflow.Has("other", 1)}, 0},
 			} {
 				n := 0
 				for run, err := range flows.Runs().All(ctx, append(c.opts, workflow.Limit(2))...) {

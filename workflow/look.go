@@ -8,8 +8,9 @@ import (
 	"github.com/floedb/floe/internal/flow"
 )
 
-// seen keeps what queries have decoded of workflows: versions, and whose numbers are whose. That never changes, and numbers are given once, so that nothing of it can be
-// outdated; Apply has a memory of its own, which belongs to its goroutine.
+// seen keeps what queries have decoded of workflows: versions, and whose numbers are whose. That
+// never changes, and numbers are given once, so that nothing of it can be outdated; Apply has a
+// memory of its own, which belongs to its goroutine.
 type seen struct {
 	mu       sync.Mutex // guards what follows
 	versions map[versionID]*seenVersion

@@ -17,10 +17,12 @@ const (
 	tokenPlan     = 'p' // followed by the id of the workflow (u64) and the plan
 )
 
-// maxRemembered bounds the definitions that a shard remembers, by the bytes of their compiled forms.
+// maxRemembered bounds the definitions that a shard remembers, by the bytes of their compiled
+// forms.
 const maxRemembered = 8 << 20
 
-// machine is the state machine of the workflows of one shard. It remembers definitions, which never change: for commands, and for queries.
+// machine is the state machine of the workflows of one shard. It remembers definitions, which never
+// change: for commands, and for queries.
 type machine struct {
 	definitions *engine.Memory[versionID, *flow.Definition, struct{}]
 	calls       engine.Calls[*work] // this and work are of the applying goroutine
@@ -40,7 +42,8 @@ type versionID struct {
 
 func newMachine() *machine {
 	return &machine{
-		calls: commands.NewCalls(), definitions: engine.NewMemory[versionID, *flow.Definition, struct{}](maxRemembered, nil), maxCached: MaxCached, maxCachedBytes: MaxCachedBytes, maxEvents: MaxEvents,
+		calls: commands.NewCalls(), definitions: engine.NewMemory[versionID, *flow.Definition, struct{}](maxRemembered,
+			nil), maxCached: MaxCached, maxCachedBytes: MaxCachedBytes, maxEvents: MaxEvents,
 		maxVersions: MaxVersions,
 	}
 }
@@ -48,7 +51,8 @@ func newMachine() *machine {
 // Memories returns what the machine remembers.
 func (m *machine) Memories() []engine.Remembered { return []engine.Remembered{m.definitions} }
 
-// work is what one command, timer or reply is about: the workflows and runs that it has read, and maybe changed.
+// work is what one command, timer or reply is about: the workflows and runs that it has read, and
+// maybe changed.
 type work struct {
 	m         *machine
 	tx        *engine.Tx
@@ -134,7 +138,8 @@ func (m *machine) Leave(tx *engine.Tx) (found bool) {
 	return found
 }
 
-// OnReply hears what became of a call: of an invocation, or of the start of a child. Other shards can not refuse what else they are told.
+// OnReply hears what became of a call: of an invocation, or of the start of a child. Other shards
+// can not refuse what else they are told.
 func (m *machine) OnReply(tx *engine.Tx, r engine.Reply) {
 	if len(r.Token) == 0 {
 		return // nobody has to know
@@ -159,7 +164,8 @@ func (w *work) workflow(name string) *openWorkflow {
 	return w.opened(&openWorkflow{record: must(decode(b, (*record).code)), work: w, name: name})
 }
 
-// byID returns the workflow that is known by a number, also one that is deleted; nil if there is none.
+// byID returns the workflow that is known by a number, also one that is deleted; nil if there is
+// none.
 func (w *work) byID(id uint64) *openWorkflow {
 	for _, k := range w.workflows {
 		if k.id == id && !k.dropped {
@@ -186,7 +192,8 @@ func (w *work) byID(id uint64) *openWorkflow {
 	return w.opened(&openWorkflow{record: must(decode(b, (*record).code)), work: w, name: n.name, deleted: true})
 }
 
-// opened is told of a workflow that has been read. What is due happens first, as its timer would have done it.
+// opened is told of a workflow that has been read. What is due happens first, as its timer would
+// have done it.
 func (w *work) opened(k *openWorkflow) *openWorkflow {
 	w.workflows = append(w.workflows, k)
 	if k.timer <= w.tx.Now() {

@@ -395,7 +395,8 @@ type ranGen struct {
 
 // outcomesGen are where outcomes lead that have no transition.
 var outcomesGen = map[string]string{
-	"cancelled": "failure", "execution_failure": "failure", "exhausted": "failure", "failed": "failure", "output_too_large": "failure", "skipped": "success",
+	"cancelled": "failure", "execution_failure": "failure", "exhausted": "failure", "failed": "failure", "output_too_large": "failure",
+	"skipped":         "success",
 	"target_disabled": "execution_failure", "target_not_found": "execution_failure", "timed_out": "failure", "timeout": "failure",
 }
 

@@ -7,8 +7,8 @@ type (
 	txnResult = engine.Result
 )
 
-// Op is an operation of a transaction, made by StartOp and its siblings; see floe.Txn. It is good for any number of transactions. The zero Op is
-// refused with ErrInvalid.
+// Op is an operation of a transaction, made by StartOp and its siblings; see floe.Txn. It is good
+// for any number of transactions. The zero Op is refused with ErrInvalid.
 type Op struct{ hiddenOp }
 
 // OpOf is an Op whose result is a T. It can be used in any number of transactions; Result reads the
@@ -19,15 +19,16 @@ func opOf[T any](op engine.Op) OpOf[T] { return OpOf[T]{Op{engine.Hide(op)}} }
 
 // Result returns what the operation returned in the transaction that res is the result of.
 //
-// Errors: ErrInvalid if res is nil because Commit failed, if the operation is not part of the transaction, or if it is
-// part of it more than once: make an operation for each result.
+// Errors: ErrInvalid if res is nil because Commit failed, if the operation is not part of the
+// transaction, or if it is part of it more than once: make an operation for each result.
 func (op OpOf[T]) Result(res TxnResult) (T, error) { return engine.ResultOf[T](op.hiddenOp, res) }
 
 // TxnResult is the result of a transaction: a *floe.TxnResult.
 type TxnResult interface{ txnResult }
 
-// StartOp is Start as an operation of a transaction. In a spread namespace it is in the shard of the other parts; one with
-// an IdempotencyKey or UseID needs their {tag} in the key, the id, or the workflow's name.
+// StartOp is Start as an operation of a transaction. In a spread namespace it is in the shard of
+// the other parts; one with an IdempotencyKey or UseID needs their {tag} in the key, the id, or the
+// workflow's name.
 func StartOp(name string, input []byte, opts ...StartOption) OpOf[Started] {
 	return opOf[Started](startOp(name, input, opts))
 }

@@ -147,7 +147,8 @@ func elements(array []byte) (items [][]byte, err error) {
 	return items, nil
 }
 
-// keepItems writes the elements of the array of a parallel step, so many to a row as a command starts branches: none is looked for in the whole array.
+// keepItems writes the elements of the array of a parallel step, so many to a row as a command
+// starts branches: none is looked for in the whole array.
 func (l *live) keepItems(items [][]byte) {
 	for i := 0; i < len(items); i += maxStarts {
 		row := itemsRow{items[i:min(i+maxStarts, len(items))]}
@@ -174,7 +175,8 @@ func (l *live) startBranches(p *flow.Parallel) {
 	defer func() { l.starting = false }()
 	visit := l.visit
 	var items itemsRow
-	for n := 0; l.wait == waitParallel && l.visit == visit && !f.stopping && f.started < f.total && (p.Most == 0 || f.running < p.Most); n++ {
+	for n := 0; l.wait == waitParallel && l.visit == visit && !f.stopping && f.started < f.total &&
+		(p.Most == 0 || f.running < p.Most); n++ {
 		if n == maxStarts || l.crowded() {
 			l.due = l.tx.Now()
 			return
@@ -254,13 +256,15 @@ func (s *slot) branchDone(r result) {
 	b.state, b.bad, b.output, b.item = branchEnded, r.bad(), r.output, nil
 	f.running--
 	if len(b.output) > MaxOutput {
-		r.outcome, r.code, r.message = OutcomeOutputTooLarge, OutcomeOutputTooLarge, fmt.Sprintf("output of %d bytes exceeds %d", len(b.output), MaxOutput)
+		r.outcome, r.code, r.message = OutcomeOutputTooLarge, OutcomeOutputTooLarge, fmt.Sprintf("output of %d bytes exceeds %d",
+			len(b.output), MaxOutput)
 		b.output, b.bad, r.ambiguous = nil, true, true
 	}
 	f.touched = f.touched || !b.bad || r.ambiguous
 	if b.bad {
 		if f.failed++; f.failed == 1 {
-			f.first = engine.Cut(engine.Text("branch %s: outcome %q at attempt %d: %s", s.branchName(b), r.outcome, r.attempt, r.message), maxFailure)
+			f.first = engine.Cut(engine.Text("branch %s: outcome %q at attempt %d: %s", s.branchName(b), r.outcome, r.attempt, r.message),
+				maxFailure)
 			f.code = r.code
 		}
 	} else {
@@ -270,7 +274,8 @@ func (s *slot) branchDone(r result) {
 	s.settleFan(p)
 }
 
-// settleFan ends the parallel step if what has become of its branches decides it, or starts further ones.
+// settleFan ends the parallel step if what has become of its branches decides it, or starts further
+// ones.
 func (l *live) settleFan(p *flow.Parallel) {
 	f := &l.fan
 	need := f.total
@@ -431,7 +436,8 @@ func (l *live) dropBranches() {
 	l.fan = noFan()
 }
 
-// outputs returns the outputs of all branches, in their order: an array of each, or an object of named branches. It ends when it is too large.
+// outputs returns the outputs of all branches, in their order: an array of each, or an object of
+// named branches. It ends when it is too large.
 func (l *live) outputs(p *flow.Parallel) []byte {
 	open, end := byte('['), byte(']')
 	if p.Each == nil {
@@ -456,7 +462,8 @@ func (l *live) outputs(p *flow.Parallel) []byte {
 	return append(b, end)
 }
 
-// partial returns the outputs of the branches that have ended well, null if they are too large together.
+// partial returns the outputs of the branches that have ended well, null if they are too large
+// together.
 func (l *live) partial(p *flow.Parallel) []byte {
 	if b := l.outputs(p); len(b) <= MaxOutput {
 		return b

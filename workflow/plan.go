@@ -149,8 +149,9 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// nextExecutor tries the next executor that may be called. If the rates of all that are left forbid it, the earliest leave is taken and waited for, so that
-// many runs that wait do not wake each other in vain.
+// nextExecutor tries the next executor that may be called. If the rates of all that are left forbid
+// it, the earliest leave is taken and waited for, so that many runs that wait do not wake each
+// other in vain.
 func (s *slot) nextExecutor() {
 	st, p, known, now := &s.state.plan, s.plan(), s.known(), s.tx.Now()
 	st.at = -1
@@ -200,7 +201,8 @@ func (w *work) shares() int64 {
 	return 1
 }
 
-// tryExecutor makes an attempt of the present executor, as soon as its rate allows it: reserved says that it does.
+// tryExecutor makes an attempt of the present executor, as soon as its rate allows it: reserved
+// says that it does.
 func (s *slot) tryExecutor(reserved bool) {
 	st, e, now := &s.state.plan, s.executor(), s.tx.Now()
 	known := s.known()
@@ -250,7 +252,8 @@ func (s *slot) planInput(c *flow.Call) []byte {
 	return s.input(s.call)
 }
 
-// planDue ends what takes too long of a plan: the call of it, or an outcome that is tracked. It reports whether that was so.
+// planDue ends what takes too long of a plan: the call of it, or an outcome that is tracked. It
+// reports whether that was so.
 func (s *slot) planDue() bool {
 	st, now := s.state, s.tx.Now()
 	p := &st.plan
@@ -356,9 +359,11 @@ func (s *slot) retryExecutor(r *result) bool {
 }
 
 // trackPoll is how an executor that is tracked is asked for its outcome, if nothing says how.
-var trackPoll = flow.Poll{First: 1000, Attempts: flow.MaxAttempts, Backoff: flow.Backoff{Kind: flow.BackoffExponential, Initial: 1000, Max: 30_000}}
+var trackPoll = flow.Poll{First: 1000, Attempts: flow.MaxAttempts,
+	Backoff: flow.Backoff{Kind: flow.BackoffExponential, Initial: 1000, Max: 30_000}}
 
-// pollExecutor asks the present executor again for its outcome, or ends it if it was asked often enough. It reports whether the executor is polled at all.
+// pollExecutor asks the present executor again for its outcome, or ends it if it was asked often
+// enough. It reports whether the executor is polled at all.
 func (s *slot) pollExecutor() bool {
 	st, e, now := &s.state.plan, s.executor(), s.tx.Now()
 	p := e.Call.Poll
@@ -374,7 +379,8 @@ func (s *slot) pollExecutor() bool {
 	s.learn(verdictNone)
 	if st.polls >= p.Attempts {
 		s.note(event{kind: PollExhausted, attempt: st.tries, detail: e.Name})
-		s.answerPlan(result{outcome: OutcomeTimeout, code: "poll_exhausted", message: fmt.Sprintf("pending after %d polls", st.polls), ambiguous: true})
+		s.answerPlan(result{outcome: OutcomeTimeout, code: "poll_exhausted", message: fmt.Sprintf("pending after %d polls", st.polls),
+			ambiguous: true})
 		return true
 	}
 	pause := p.First
@@ -387,7 +393,8 @@ func (s *slot) pollExecutor() bool {
 	return true
 }
 
-// exhausted ends a plan that has no executor left. After a fatal error the step does not try it again.
+// exhausted ends a plan that has no executor left. After a fatal error the step does not try it
+// again.
 func (s *slot) exhausted(fatal bool) {
 	p, st := s.plan(), &s.state.plan
 	if p.Fallback != nil {

@@ -13,7 +13,8 @@ import (
 	"github.com/floedb/floe/workflow"
 )
 
-// cachedOf returns which keys are cached of so many that were asked for, one a second, if a plan caches so much. An output has outputBytes.
+// cachedOf returns which keys are cached of so many that were asked for, one a second, if a plan
+// caches so much. An output has outputBytes.
 func cachedOf(t *testing.T, keys, outputBytes int, maxCached, maxBytes int64) (hits []int) {
 	t.Helper()
 	ctx := context.Background()
@@ -61,7 +62,8 @@ plans: { p: { executors: [{ name: one, run: "@actions/a" }], cache: { ttl_ms: 36
 	return hits
 }
 
-// TestCacheIsBounded: of more outputs than may be cached those go that expire first, and no more of them than is necessary; one that alone is too large is not cached.
+// TestCacheIsBounded: of more outputs than may be cached those go that expire first, and no more of
+// them than is necessary; one that alone is too large is not cached.
 func TestCacheIsBounded(t *testing.T) {
 	for _, c := range []struct {
 		what                string

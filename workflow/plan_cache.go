@@ -26,7 +26,8 @@ func (s *keySource) Root(r flow.Root, name string) []byte {
 	return s.Source.Root(r, name)
 }
 
-// takeCached ends the plan if its output is known. Otherwise it notes how a success is to be remembered.
+// takeCached ends the plan if its output is known. Otherwise it notes how a success is to be
+// remembered.
 func (s *slot) takeCached(p *flow.Plan) bool {
 	k, whole := p.Cache.Key.Append(nil, &keySource{s.paths(), s.input(s.call)})
 	if !whole {
@@ -44,7 +45,8 @@ func (s *slot) takeCached(p *flow.Plan) bool {
 	return false
 }
 
-// cache remembers the output of a success, unless what was cached has become invalid since the plan began.
+// cache remembers the output of a success, unless what was cached has become invalid since the plan
+// began.
 func (s *slot) cache(p *flow.Plan, r *result) {
 	st, known := &s.state.plan, s.known()
 	if st.key == nil || st.generation != known.generation || r.outcome != OutcomeSuccess || len(r.output) > MaxOutput {
@@ -110,7 +112,8 @@ func (w *work) expire(id uint64, plan string) {
 	}
 }
 
-// expireAt has what has expired removed at a time, or before. The timer of a workflow that is gone meanwhile finds nothing.
+// expireAt has what has expired removed at a time, or before. The timer of a workflow that is gone
+// meanwhile finds nothing.
 func (k *known) expireAt(at int64) {
 	if at >= k.timer {
 		return
@@ -123,7 +126,8 @@ func (k *known) expireAt(at int64) {
 	k.tx.ScheduleNew(k.timer, token)
 }
 
-// invalidate begins a new generation: what was cached is forgotten, and calls that are under way add nothing to it.
+// invalidate begins a new generation: what was cached is forgotten, and calls that are under way
+// add nothing to it.
 func (k *known) invalidate() {
 	for _, kind := range [...]byte{rowCache, rowStale} {
 		prefix := planKey(nil, kind, k.id, k.plan)

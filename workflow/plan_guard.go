@@ -34,8 +34,9 @@ func (x *executorRow) shut(b *flow.Breaker, now int64) bool {
 	return false
 }
 
-// enter lets a call through, and returns the epoch with which its result counts. Each change of a breaker's state begins an epoch, whose number no breaker
-// of the plan has had before: the result of a call of an older one is ignored. Probes not heard of for a cooldown keep no others off.
+// enter lets a call through, and returns the epoch with which its result counts. Each change of a
+// breaker's state begins an epoch, whose number no breaker of the plan has had before: the result
+// of a call of an older one is ignored. Probes not heard of for a cooldown keep no others off.
 func (k *known) enter(x *executorRow, b *flow.Breaker, now int64) uint64 {
 	switch {
 	case x.epoch == 0:
@@ -91,8 +92,9 @@ func (k *known) open(x *executorRow, until int64) {
 	x.until = until
 }
 
-// Rates are kept by the generic cell rate algorithm, in µs: of each there is the time at which all calls so far would be due if they came evenly, and a burst
-// of as many as the limit says may be ahead of it. A shard of a spread namespace has its share of the limit.
+// Rates are kept by the generic cell rate algorithm, in µs: of each there is the time at which all
+// calls so far would be due if they came evenly, and a burst of as many as the limit says may be
+// ahead of it. A shard of a spread namespace has its share of the limit.
 
 // interval returns the time from call to call, and how far they may be ahead.
 func interval(r flow.Rate, shares int64) (every, ahead int64) {
@@ -177,7 +179,8 @@ func power(f, n int64) int64 {
 	return p
 }
 
-// score returns which part of the attempts that count was good. With too few of them the executor passes for healthy.
+// score returns which part of the attempts that count was good. With too few of them the executor
+// passes for healthy.
 func (x *executorRow) score(h *flow.Health, now int64) int64 {
 	y := *x
 	y.fade(h, now)

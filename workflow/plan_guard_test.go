@@ -6,7 +6,8 @@ import (
 	"github.com/floedb/floe/internal/flow"
 )
 
-// TestBreaker walks a breaker through its states: what an older epoch comes to counts for nothing, and the first success of a probe closes it.
+// TestBreaker walks a breaker through its states: what an older epoch comes to counts for nothing,
+// and the first success of a probe closes it.
 func TestBreaker(t *testing.T) {
 	b := &flow.Breaker{Failures: 2, Cooldown: 100, Probes: 2}
 	k := &known{}
@@ -52,7 +53,8 @@ func TestBreaker(t *testing.T) {
 	}
 }
 
-// TestRates checks that all rates are kept, that those who wait get their leave in turn, and that shards have their share.
+// TestRates checks that all rates are kept, that those who wait get their leave in turn, and that
+// shards have their share.
 func TestRates(t *testing.T) {
 	rates := []flow.Rate{{Limit: 2, Per: 1000}, {Limit: 3, Per: 60_000}, {Limit: 4, Per: 3_600_000}}
 	for _, c := range []struct {
@@ -80,7 +82,8 @@ func TestRates(t *testing.T) {
 	}
 }
 
-// TestHealth checks the score: executors with few samples pass for healthy, and what is old fades until they do again.
+// TestHealth checks the score: executors with few samples pass for healthy, and what is old fades
+// until they do again.
 func TestHealth(t *testing.T) {
 	h := &flow.Health{Window: 100, Decay: healthOne / 2, MinSamples: 4}
 	x := &executorRow{}

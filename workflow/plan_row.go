@@ -9,7 +9,8 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// planRow is the value of a row 'p': what all versions of a workflow and all their runs in the shard know of a plan.
+// planRow is the value of a row 'p': what all versions of a workflow and all their runs in the
+// shard know of a plan.
 type planRow struct {
 	epochs      uint64 // of breakers, see known.enter
 	turn        uint64 // of round-robin

@@ -76,8 +76,8 @@ func (s *spreadPlans) end(task *action.Task, result any, err error) {
 	}
 }
 
-// TestBreakerOfAllShards: a breaker that opens in one shard keeps calls off in the others too, once they have heard of it; each of them tries for itself when
-// its cooldown is over.
+// TestBreakerOfAllShards: a breaker that opens in one shard keeps calls off in the others too, once
+// they have heard of it; each of them tries for itself when its cooldown is over.
 func TestBreakerOfAllShards(t *testing.T) {
 	s := newSpreadPlans(t, `
 name: w

@@ -9,7 +9,8 @@ import (
 	"github.com/floedb/floe/internal/flow"
 )
 
-// planBody is about a plan of a workflow: users invalidate it, and a shard of a spread namespace tells the others.
+// planBody is about a plan of a workflow: users invalidate it, and a shard of a spread namespace
+// tells the others.
 type planBody struct {
 	plan     string
 	executor string // whose breaker has opened; "": what was cached is invalid
@@ -96,8 +97,9 @@ func (l *live) invalidate(signal string) {
 	}
 }
 
-// InvalidatePlan has a plan of a workflow forget the outputs that it has cached: those of all versions, and of all runs. What calls that are under way come to
-// is not cached either. In a spread namespace other shards hear of it a moment later.
+// InvalidatePlan has a plan of a workflow forget the outputs that it has cached: those of all
+// versions, and of all runs. What calls that are under way come to is not cached either. In a
+// spread namespace other shards hear of it a moment later.
 //
 // Errors: ErrNotFound if there is no such workflow, or it has no such plan.
 func (s *Store) InvalidatePlan(ctx context.Context, workflow, plan string) error {

@@ -14,7 +14,8 @@ type auditedPlan struct {
 	cached, bytes, oldest int64
 }
 
-// plans checks what is known of plans: outputs that are cached are counted and have an end, and breakers of an open plan close again.
+// plans checks what is known of plans: outputs that are cached are counted and have an end, and
+// breakers of an open plan close again.
 func (v *verifier) plans() error {
 	found := make(map[string]*auditedPlan)
 	err := each(v, []byte{rowCache}, 0, (*cacheRow).code, func(k []byte, row *cacheRow) error {
@@ -56,7 +57,8 @@ func (v *verifier) plans() error {
 	return nil
 }
 
-// cutPlan returns what the row 'p' of a plan has in its key, and the key of an output that it has cached.
+// cutPlan returns what the row 'p' of a plan has in its key, and the key of an output that it has
+// cached.
 func cutPlan(k []byte) (at string, cacheKey []byte, ok bool) {
 	if len(k) <= partAt {
 		return "", nil, false
@@ -70,10 +72,12 @@ func (v *verifier) plan(at string, row *planRow, p *auditedPlan) error {
 		p = &auditedPlan{oldest: never}
 	}
 	if row.cached != p.cached || row.cachedBytes != p.bytes {
-		v.Reportf("workflow: plan %q: its row counts %d cached outputs of %d bytes, there are %d of %d", at, row.cached, row.cachedBytes, p.cached, p.bytes)
+		v.Reportf("workflow: plan %q: its row counts %d cached outputs of %d bytes, there are %d of %d", at, row.cached, row.cachedBytes,
+			p.cached, p.bytes)
 	}
 	if row.oldest > p.oldest || row.timer > p.oldest {
-		v.Reportf("workflow: plan %q: a cached output expires at %d, its row says %d, and its timer goes off at %d", at, p.oldest, row.oldest, row.timer)
+		v.Reportf("workflow: plan %q: a cached output expires at %d, its row says %d, and its timer goes off at %d", at, p.oldest,
+			row.oldest, row.timer)
 	}
 	if len(row.executors) > maxKnown {
 		v.Reportf("workflow: plan %q knows %d executors", at, len(row.executors))
@@ -82,7 +86,8 @@ func (v *verifier) plan(at string, row *planRow, p *auditedPlan) error {
 		if slices.ContainsFunc(row.executors[:i], func(other *executorRow) bool { return other.name == x.name }) {
 			v.Reportf("workflow: plan %q knows executor %q twice", at, x.name)
 		}
-		if x.epoch > row.epochs || x.state != breakerClosed && x.epoch == 0 || x.failures < 0 || x.probes < 0 || x.good < 0 || x.bad < 0 || x.good+x.bad > healthMost {
+		if x.epoch > row.epochs || x.state != breakerClosed && x.epoch == 0 || x.failures < 0 || x.probes < 0 || x.good < 0 || x.bad < 0 ||
+			x.good+x.bad > healthMost {
 			v.Reportf("workflow: plan %q: executor %+v, after %d epochs", at, *x, row.epochs)
 		}
 	}

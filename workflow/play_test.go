@@ -39,11 +39,13 @@ type dueGen struct {
 // startPlay makes what a scenario needs.
 func (s *scenario) startPlay(t *testing.T, r *machinetest.Rig, namespace string, opts ...action.RegisterOption) *play {
 	p := &play{
-		scenario: s, t: t, r: r, flows: flowsOf(r, namespace), actions: actionsOf(r, namespace), called: make(map[string]int), undone: make(map[workflow.RunID][]string),
-		work: make(map[workflow.RunID]int), silent: make(map[workflow.RunID]bool),
+		scenario: s, t: t, r: r, flows: flowsOf(r, namespace), actions: actionsOf(r, namespace), called: make(map[string]int),
+		undone: make(map[workflow.RunID][]string),
+		work:   make(map[workflow.RunID]int), silent: make(map[workflow.RunID]bool),
 	}
 	for _, name := range []string{"a", "b", "off", "undo"} {
-		opts := append(slices.Clone(opts), action.MaxAttempts(1+ownRetries["@actions/"+name]), action.Timeout(ownTimeout*time.Millisecond), action.Backoff(0, 0))
+		opts := append(slices.Clone(opts), action.MaxAttempts(1+ownRetries["@actions/"+name]), action.Timeout(ownTimeout*time.Millisecond),
+			action.Backoff(0, 0))
 		if _, err := p.actions.Register(t.Context(), name, opts...); err != nil {
 			t.Fatal(err)
 		}
@@ -176,7 +178,8 @@ func (p *play) begin(task *action.Task) {
 	p.at(now+f.after, func() error { p.work[run]--; return do() })
 }
 
-// undoes fails the test if a visit is compensated whose children are not over. Those with handlers that never return have a minute, which is over by then for their parent too.
+// undoes fails the test if a visit is compensated whose children are not over. Those with handlers
+// that never return have a minute, which is over by then for their parent too.
 func (p *play) undoes(run workflow.RunID, visit string) {
 	at, visits := 0, 0
 	_, number, _ := strings.Cut(visit, "#")
@@ -199,7 +202,8 @@ func (p *play) undoes(run workflow.RunID, visit string) {
 				p.t.Fatal(err)
 			}
 			if p.work[kid.ID] > 0 || !kid.Status.Final() && !p.silent[kid.ID] {
-				p.t.Errorf("scenario %d: %s of %s is compensated, and its child %s is %s with %d handlers at work", p.seed, visit, run, kid.ID, kid.Status, p.work[kid.ID])
+				p.t.Errorf("scenario %d: %s of %s is compensated, and its child %s is %s with %d handlers at work", p.seed, visit, run,
+					kid.ID, kid.Status, p.work[kid.ID])
 			}
 		}
 	}
@@ -230,8 +234,9 @@ func (p *play) text(id workflow.RunID) string {
 	return strings.Join(append(text, p.undone[id]...), "; ")
 }
 
-// TestDefinitions plays random scenarios, in plain namespaces and in spread ones: what becomes of their runs, by which steps, and what is compensated with what has to
-// be what the documentation says.
+// TestDefinitions plays random scenarios, in plain namespaces and in spread ones: what becomes of
+// their runs, by which steps, and what is compensated with what has to be what the documentation
+// says.
 func TestDefinitions(t *testing.T) {
 	seed := machinetest.Seed(t)
 	told := 0
@@ -258,7 +263,8 @@ func TestDefinitions(t *testing.T) {
 			got := s.startPlay(t, r, "n", at.opts...).play()
 			slices.Sort(got)
 			if !slices.Equal(got, m.runs) {
-				t.Errorf("%s, scenario %d:\n%s\n%s\n%s\nsignals %v, cancel %d\ngot\n\t%s\nwant\n\t%s", at.name, s.seed, s.main.source(), s.defs["kid"].source(), s.defs["plain"].source(), s.signals, s.cancel,
+				t.Errorf("%s, scenario %d:\n%s\n%s\n%s\nsignals %v, cancel %d\ngot\n\t%s\nwant\n\t%s", at.name, s.seed, s.main.source(),
+					s.defs["kid"].source(), s.defs["plain"].source(), s.signals, s.cancel,
 					strings.Join(got, "\n\t"), strings.Join(m.runs, "\n\t"))
 				break
 			}

@@ -31,7 +31,8 @@ func table() engine.Primitive {
 			engine.QueryRow(queryList, "list", func(m *machine, v *engine.View, q *listQuery) error { return m.seen.list(v, q) }),
 			engine.QueryRow(queryRun, "run", func(m *machine, v *engine.View, q *runQuery) error { return m.seen.run(v, q) }),
 			engine.QueryRow(queryRuns, "runs", func(m *machine, v *engine.View, q *runsQuery) error { return m.seen.runs(v, q) }),
-			engine.QueryRow(queryHistory, "history", func(m *machine, v *engine.View, q *historyQuery) error { return m.seen.history(v, q) }),
+			engine.QueryRow(queryHistory, "history",
+				func(m *machine, v *engine.View, q *historyQuery) error { return m.seen.history(v, q) }),
 			engine.QueryRow(queryVersions, "versions", func(_ *machine, v *engine.View, q *versionsQuery) error { return versions(v, q) }),
 		},
 		Counters: []engine.CounterType{
@@ -46,7 +47,8 @@ func table() engine.Primitive {
 			{Counter: countTimers, Name: "timers", Field: func(c *engine.Counts) *int64 { return &c.Timers }},
 			{Counter: countSteps, Name: "steps", Field: func(c *engine.Counts) *int64 { return &c.Steps }},
 			{Counter: countSchedules, Name: "schedules", Field: func(c *engine.Counts) *int64 { return &c.Schedules }},
-			{Counter: countUndoFailed, Name: "failed compensations", Field: func(c *engine.Counts) *int64 { return &c.CompensationsFailed }},
+			{Counter: countUndoFailed, Name: "failed compensations",
+				Field: func(c *engine.Counts) *int64 { return &c.CompensationsFailed }},
 		},
 		// Rows of workflows and of their names, and where runs stand.
 		Caches: func(k []byte) bool {

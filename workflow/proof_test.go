@@ -17,8 +17,9 @@ import (
 	"github.com/floedb/floe/workflow/workflowtest"
 )
 
-// TestSignalAtDeadline: a signal in the last millisecond is in time. One with the stamp of the deadline, or behind it, comes too late even if the timer has not gone off
-// yet: the step has timed out, and the signal is kept for the next one that waits for it.
+// TestSignalAtDeadline: a signal in the last millisecond is in time. One with the stamp of the
+// deadline, or behind it, comes too late even if the timer has not gone off yet: the step has timed
+// out, and the signal is kept for the next one that waits for it.
 func TestSignalAtDeadline(t *testing.T) {
 	wait := workflow.WaitFor{Signal: "go", Timeout: 10 * time.Second}
 	definition := startsWith("w", does(wait, "success", "flo.Completed", "timeout", "pause"),
@@ -76,8 +77,8 @@ func pathOf(t *testing.T, flows *workflow.Store, id workflow.RunID) (path []stri
 	return path
 }
 
-// TestCrashBetweenCompensations kills a node in front of, behind and between the commands of each compensation, and another term begins: each is carried out once, the
-// last one first.
+// TestCrashBetweenCompensations kills a node in front of, behind and between the commands of each
+// compensation, and another term begins: each is carried out once, the last one first.
 func TestCrashBetweenCompensations(t *testing.T) {
 	ctx := context.Background()
 	source, err := os.ReadFile("testdata/definitions/saga.yaml")
@@ -140,7 +141,8 @@ func TestCrashBetweenCompensations(t *testing.T) {
 
 var runStepsFlag = flag.Int("run-steps", 1000, "how many steps the run of TestLongRun takes, 400 or more")
 
-// TestLongRun: the last of many steps of a run costs what the first ones cost, in rows that are looked at and written, and so does a page of its history.
+// TestLongRun: the last of many steps of a run costs what the first ones cost, in rows that are
+// looked at and written, and so does a page of its history.
 func TestLongRun(t *testing.T) {
 	steps := *runStepsFlag
 	ctx := context.Background()
@@ -220,7 +222,8 @@ func effortOf(t *testing.T, r *machinetest.Rig, command string) engine.Cost {
 	return engine.Cost{}
 }
 
-// TestLimitsOfTries: attempts, polls and the time within which another one may begin, at their last value and one behind.
+// TestLimitsOfTries: attempts, polls and the time within which another one may begin, at their last
+// value and one behind.
 func TestLimitsOfTries(t *testing.T) {
 	calls := func(call workflow.Call, result any, err error) (n int, run workflow.Run) {
 		w := workflowtest.New(t)
@@ -243,9 +246,12 @@ func TestLimitsOfTries(t *testing.T) {
 		code   string
 	}{
 		{"three attempts", workflow.Call{Retry: &workflow.RetryPolicy{}}, nil, down, 3, ""},
-		{"within three pauses", workflow.Call{Retry: &workflow.RetryPolicy{MaxAttempts: 10, Backoff: "fixed", Within: 3 * time.Second}}, nil, down, 4, ""},
-		{"within a bit less", workflow.Call{Retry: &workflow.RetryPolicy{MaxAttempts: 10, Backoff: "fixed", Within: 2999 * time.Millisecond}}, nil, down, 3, ""},
-		{"two polls", workflow.Call{Poll: &workflow.PollPolicy{MaxAttempts: 2, Max: time.Second}}, action.Outcome("pending", nil), nil, 3, "poll_exhausted"},
+		{"within three pauses", workflow.Call{Retry: &workflow.RetryPolicy{MaxAttempts: 10, Backoff: "fixed", Within: 3 * time.Second}},
+			nil, down, 4, ""},
+		{"within a bit less", workflow.Call{Retry: &workflow.RetryPolicy{MaxAttempts: 10, Backoff: "fixed",
+			Within: 2999 * time.Millisecond}}, nil, down, 3, ""},
+		{"two polls", workflow.Call{Poll: &workflow.PollPolicy{MaxAttempts: 2, Max: time.Second}}, action.Outcome("pending", nil), nil, 3,
+			"poll_exhausted"},
 	} {
 		n, run := calls(c.call, c.result, c.err)
 		if run.Status != workflow.Failed || run.Steps[0].Attempts == 0 || c.code != "" && run.Code != c.code {
@@ -267,14 +273,16 @@ func TestPollsOfAttempts(t *testing.T) {
 		}
 		return action.Outcome("pending", nil), nil
 	})
-	call := workflow.Call{Target: "@actions/a", Poll: &workflow.PollPolicy{MaxAttempts: 2, Max: time.Second}, Retry: &workflow.RetryPolicy{}}
+	call := workflow.Call{Target: "@actions/a", Poll: &workflow.PollPolicy{MaxAttempts: 2, Max: time.Second},
+		Retry: &workflow.RetryPolicy{}}
 	w.Create(startsWith("w", does(call, "success", "flo.Completed", "failure", "flo.Failed")))
 	if run := w.Run("w", "1"); n != 9 || run.Steps[0].Outcome != workflow.OutcomeFailure || run.Steps[0].Attempts != 3 {
 		t.Errorf("%d calls in %d attempts, want 9 in 3: %s", n, run.Steps[0].Attempts, run.Error)
 	}
 }
 
-// TestParallelLimits: no more branches run at once than may; who has failed makes room; siblings are withdrawn when the step is decided.
+// TestParallelLimits: no more branches run at once than may; who has failed makes room; siblings
+// are withdrawn when the step is decided.
 func TestParallelLimits(t *testing.T) {
 	ctx := context.Background()
 	r := newRig(t, 1)
@@ -329,7 +337,8 @@ start: { parallel: { each: "$.input", run: "@actions/a", max_concurrency: 2 }, t
 	if err := actions.Finish(ctx, "w", &five[0], 1, nil); !errors.Is(err, action.ErrConflict) {
 		t.Errorf("a branch whose step is over ends: %v, want ErrConflict", err)
 	}
-	if run, err := flows.Runs().Get(ctx, id); err != nil || run.Status != workflow.Completed || string(run.Output) != "[null,null,1,1,null]" {
+	if run, err := flows.Runs().Get(ctx, id); err != nil || run.Status != workflow.Completed ||
+		string(run.Output) != "[null,null,1,1,null]" {
 		t.Errorf("two of five: the run is %s with %s, %v", run.Status, run.Output, err)
 	}
 	id = start("all")
@@ -344,7 +353,8 @@ start: { parallel: { each: "$.input", run: "@actions/a", max_concurrency: 2 }, t
 	r.Verify()
 }
 
-// TestChildIsAwaited: a run that is cancelled compensates when its child, which compensates too, has ended, and without it after a minute.
+// TestChildIsAwaited: a run that is cancelled compensates when its child, which compensates too,
+// has ended, and without it after a minute.
 func TestChildIsAwaited(t *testing.T) {
 	ctx := context.Background()
 	for _, ends := range []bool{true, false} {
@@ -360,8 +370,10 @@ func TestChildIsAwaited(t *testing.T) {
 			s.Compensate = &workflow.Call{Target: "@actions/" + undo}
 			return s
 		}
-		create(t, flows, startsWith("child", start("undo-child", "wait"), named("wait", does(workflow.WaitFor{Signal: "go"}, "success", "flo.Completed"))))
-		create(t, flows, startsWith("w", start("undo", "child"), named("child", does(calling("@workflow/child"), "success", "flo.Completed"))))
+		create(t, flows, startsWith("child", start("undo-child", "wait"),
+			named("wait", does(workflow.WaitFor{Signal: "go"}, "success", "flo.Completed"))))
+		create(t, flows, startsWith("w", start("undo", "child"),
+			named("child", does(calling("@workflow/child"), "success", "flo.Completed"))))
 		s, err := flows.Start(ctx, "w", nil)
 		if err != nil {
 			t.Fatal(err)
@@ -396,7 +408,8 @@ func TestChildIsAwaited(t *testing.T) {
 	}
 }
 
-// TestScheduledRunRetried: a run of a schedule that is retried and ends again is counted once among those that are active.
+// TestScheduledRunRetried: a run of a schedule that is retried and ends again is counted once among
+// those that are active.
 func TestScheduledRunRetried(t *testing.T) {
 	ctx := context.Background()
 	r := newRig(t, 1)
@@ -404,7 +417,8 @@ func TestScheduledRunRetried(t *testing.T) {
 	if _, err := actions.Register(ctx, "a", action.MaxAttempts(1), action.Timeout(24*time.Hour)); err != nil {
 		t.Fatal(err)
 	}
-	const source = "name: w\nschedule: { interval: 60000, max_concurrent: 1 }\nstart: { run: \"@actions/a\", transitions: { success: flo.Completed, failure: flo.Failed } }\n"
+	const source = "name: w\nschedule: { interval: 60000, max_concurrent: 1 }\nstart: { run: \"@actions/a\", transitions: { success: " +
+		"flo.Completed, failure: flo.Failed } }\n"
 	if _, err := flows.Create(ctx, []byte(source)); err != nil {
 		t.Fatal(err)
 	}
@@ -449,7 +463,8 @@ func TestScheduledRunRetried(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, version := range []string{"2", "3"} {
-		if _, err := flows.Create(ctx, []byte(strings.Replace(source, "schedule", map[string]string{"2": "version: \"2\"\n#", "3": "version: \"3\"\nschedule"}[version], 1))); err != nil {
+		if _, err := flows.Create(ctx, []byte(strings.Replace(source, "schedule",
+			map[string]string{"2": "version: \"2\"\n#", "3": "version: \"3\"\nschedule"}[version], 1))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -459,12 +474,14 @@ func TestScheduledRunRetried(t *testing.T) {
 	r.Verify()
 }
 
-// TestChildRetried: a retried child runs on its own, because the step that called it has already ended.
+// TestChildRetried: a retried child runs on its own, because the step that called it has already
+// ended.
 func TestChildRetried(t *testing.T) {
 	w := workflowtest.New(t)
 	w.Return("a", nil, action.Permanent(errors.New("no")))
 	parents := workflow.Definition{
-		Name: "w", Schedule: &workflow.ScheduleSpec{Cron: "0 0 1 1 *"}, Start: does(calling("@workflow/child"), "success", "flo.Completed", "failure", "flo.Failed"),
+		Name: "w", Schedule: &workflow.ScheduleSpec{Cron: "0 0 1 1 *"}, Start: does(calling("@workflow/child"), "success", "flo.Completed",
+			"failure", "flo.Failed"),
 	}
 	w.Create(startsWith("child", does(calling("@actions/a"), "success", "flo.Completed", "failure", "flo.Failed")), parents.YAML())
 	parent := w.Run("w", "1")
@@ -485,7 +502,8 @@ func TestChildRetried(t *testing.T) {
 	}
 }
 
-// TestTimedOutStepIsWithdrawn: what a step has called that nobody has begun when its time is over is not begun any more.
+// TestTimedOutStepIsWithdrawn: what a step has called that nobody has begun when its time is over
+// is not begun any more.
 func TestTimedOutStepIsWithdrawn(t *testing.T) {
 	ctx := context.Background()
 	r := newRig(t, 1)
@@ -509,7 +527,8 @@ func TestTimedOutStepIsWithdrawn(t *testing.T) {
 	}
 }
 
-// TestCallOverBeforeItWasMade: a run is cancelled while its call, of an action or a child, is on its way to another shard. What is made there all the same is cancelled.
+// TestCallOverBeforeItWasMade: a run is cancelled while its call, of an action or a child, is on
+// its way to another shard. What is made there all the same is cancelled.
 func TestCallOverBeforeItWasMade(t *testing.T) {
 	ctx := t.Context()
 	r, flows, actions := spread(t)
@@ -551,11 +570,13 @@ func fires(r *machinetest.Rig, times int) {
 	}
 }
 
-// TestLoopIsStopped: max_steps steps that wait for nothing are taken, more than one command takes of them, and not one more.
+// TestLoopIsStopped: max_steps steps that wait for nothing are taken, more than one command takes
+// of them, and not one more.
 func TestLoopIsStopped(t *testing.T) {
 	r := newRig(t, 1)
 	flows := flowsOf(r, "n")
-	if _, err := flows.Create(t.Context(), []byte("name: w\nmax_steps: 200\nstart: { run: \"@actions/none\", when: \"false\", transitions: { success: _start } }\n")); err != nil {
+	if _, err := flows.Create(t.Context(),
+		[]byte("name: w\nmax_steps: 200\nstart: { run: \"@actions/none\", when: \"false\", transitions: { success: _start } }\n")); err != nil {
 		t.Fatal(err)
 	}
 	s, err := flows.Start(t.Context(), "w", nil)
@@ -584,14 +605,16 @@ func TestLoopIsStopped(t *testing.T) {
 	}
 }
 
-// TestKeptRuns: so many runs are kept as the definition says, the youngest, and for as long, but all of them for 10 s.
+// TestKeptRuns: so many runs are kept as the definition says, the youngest, and for as long, but
+// all of them for 10 s.
 func TestKeptRuns(t *testing.T) {
 	for _, c := range []struct {
 		retention string
 		youngest  int   // how many are kept when all have ended 10 s ago
 		until     int64 // when the last one goes, ms behind its end
 	}{
-		{"{ runs: 2, ms: 20000 }", 2, 20_000}, {"{ runs: 2, ms: 1 }", 0, 10_000}, {"0", 0, 10_000}, {"{ runs: 0 }", 0, 10_000}, {"{ runs: 1, ms: 10001 }", 1, 10_001},
+		{"{ runs: 2, ms: 20000 }", 2, 20_000}, {"{ runs: 2, ms: 1 }", 0, 10_000}, {"0", 0, 10_000}, {"{ runs: 0 }", 0,
+			10_000}, {"{ runs: 1, ms: 10001 }", 1, 10_001},
 	} {
 		t.Run(c.retention, func(t *testing.T) {
 			r := newRig(t, 1)
@@ -640,7 +663,8 @@ func TestKeptRuns(t *testing.T) {
 	}
 }
 
-// TestStoppedBranches: children of a parallel step that has failed are cancelled, and when they have ended the run goes on.
+// TestStoppedBranches: children of a parallel step that has failed are cancelled, and when they
+// have ended the run goes on.
 func TestStoppedBranches(t *testing.T) {
 	ctx := context.Background()
 	r := newRig(t, 1)

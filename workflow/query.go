@@ -208,7 +208,8 @@ func (s *seen) list(v *engine.View, q *listQuery) error {
 		return i, true, err
 	}
 	var err error
-	q.items, q.more, err = engine.ListRows(v, namedKey(nil, rowWorkflow, ns, q.prefix), namedKey(nil, rowWorkflow, ns, q.after), q.limit, read)
+	q.items, q.more, err = engine.ListRows(v, namedKey(nil, rowWorkflow, ns, q.prefix), namedKey(nil, rowWorkflow, ns, q.after), q.limit,
+		read)
 	return err
 }
 
@@ -270,8 +271,9 @@ func (s *seen) run(v *engine.View, q *runQuery) error {
 	return s.describe(v, q, run, &h)
 }
 
-// ended answers with a run that has ended, which does not change until it is retried or forgotten: so it takes no snapshot, but another look at where the run stands. It
-// reports whether that was still the same. If it was not, what the first look has come to says nothing, be it an error.
+// ended answers with a run that has ended, which does not change until it is retried or forgotten:
+// so it takes no snapshot, but another look at where the run stands. It reports whether that was
+// still the same. If it was not, what the first look has come to says nothing, be it an error.
 func (s *seen) ended(v *engine.View, q *runQuery, run uint64, h *header) (same bool, err error) {
 	err = s.describe(v, q, run, h)
 	now, ok, again := getRow(v, partKey(nil, run, partHeader), (*header).code)
@@ -312,8 +314,9 @@ func (l *runLook) info(run uint64, h *header) (r RunInfo, err error) {
 		return r, err
 	}
 	r = RunInfo{
-		ID: RunID(h.id), Workflow: of.name, Version: v.version, Status: h.status, TriggeredBy: h.source, StartedAt: time.UnixMilli(h.startedAt),
-		Error: h.failure.message, Code: h.failure.code, Events: h.events, IdempotencyKey: h.idempotencyKey, Parent: RunID(h.parent),
+		ID: RunID(h.id), Workflow: of.name, Version: v.version, Status: h.status, TriggeredBy: h.source,
+		StartedAt: time.UnixMilli(h.startedAt),
+		Error:     h.failure.message, Code: h.failure.code, Events: h.events, IdempotencyKey: h.idempotencyKey, Parent: RunID(h.parent),
 		CompensationsFailed: h.undid,
 	}
 	if r.ID == "" {
@@ -431,7 +434,8 @@ func (l *runLook) steps(run uint64) (steps []StepResult, err error) {
 		var s stepRow
 		if s, err = decode(it.Value(), (*stepRow).layout); err == nil {
 			all = append(all, visited{s.visit, StepResult{
-				Step: string(it.Key()[len(prefix):]), Outcome: s.outcome, Output: s.output, Error: s.message, Code: s.code, Attempts: int(s.attempts),
+				Step: string(it.Key()[len(prefix):]), Outcome: s.outcome, Output: s.output, Error: s.message, Code: s.code,
+				Attempts:  int(s.attempts),
 				StartedAt: time.UnixMilli(s.startedAt), CompletedAt: time.UnixMilli(s.endedAt),
 			}})
 		}
@@ -492,7 +496,8 @@ func (s *seen) runs(v *engine.View, q *runsQuery) error {
 	return errors.Join(err, it.Close())
 }
 
-// runs lists those of the runs that the keys with a prefix end with, and reports whether it has looked at all that may be listed.
+// runs lists those of the runs that the keys with a prefix end with, and reports whether it has
+// looked at all that may be listed.
 func (l *runLook) runs(q *runsQuery, prefix []byte) (all bool, err error) {
 	f := &q.filter
 	it, err := l.v.Iter(prefix, key.PrefixEnd(prefix))
@@ -529,7 +534,8 @@ func (l *runLook) runs(q *runsQuery, prefix []byte) (all bool, err error) {
 	return all, errors.Join(err, it.Close())
 }
 
-// prefix returns what the keys begin with that are looked at: those of the smallest set of rows; nil if that is the runs of the workflow.
+// prefix returns what the keys begin with that are looked at: those of the smallest set of rows;
+// nil if that is the runs of the workflow.
 func (f *filter) prefix(ns uint32) []byte {
 	switch {
 	case len(f.attributes) > 0:

@@ -36,12 +36,14 @@ type world struct {
 }
 
 var (
-	actionNames = []string{"validate", "charge", "refund", "ship", "recall", "mail", "one", "two", "three", "undo-one", "undo-two", "undo-three", "last"}
-	flowNames   = []string{"mail", "order", "saga", "signals", "fan"}
+	actionNames = []string{"validate", "charge", "refund", "ship", "recall", "mail", "one", "two", "three", "undo-one", "undo-two",
+		"undo-three", "last"}
+	flowNames = []string{"mail", "order", "saga", "signals", "fan"}
 )
 
 func newWorld(t *testing.T, rng *rand.Rand, r *machinetest.Rig, namespace string) *world {
-	w := &world{t: t, rng: rng, r: r, flows: flowsOf(r, namespace), actions: actionsOf(r, namespace), defs: make(map[string]*flow.Definition), calls: newCalls()}
+	w := &world{t: t, rng: rng, r: r, flows: flowsOf(r, namespace), actions: actionsOf(r, namespace),
+		defs: make(map[string]*flow.Definition), calls: newCalls()}
 	for _, name := range actionNames {
 		if _, err := w.actions.Register(t.Context(), name, action.MaxAttempts(2), action.Backoff(time.Second, time.Second)); err != nil {
 			t.Fatal(err)
@@ -60,8 +62,9 @@ func newWorld(t *testing.T, rng *rand.Rand, r *machinetest.Rig, namespace string
 	return w
 }
 
-// TestRandom does random things, and has all rows verified again and again. Then all is well for a while, and all runs have to end. What they have compensated
-// has to be what their histories ask for.
+// TestRandom does random things, and has all rows verified again and again. Then all is well for a
+// while, and all runs have to end. What they have compensated has to be what their histories ask
+// for.
 func TestRandom(t *testing.T) {
 	seed := machinetest.Seed(t)
 	for q := quota.New(t, 4); q.More(); {
@@ -141,7 +144,8 @@ func (w *world) step() {
 
 // definite fails the test for an error that is no refusal.
 func (w *world) definite(err error) {
-	for _, kind := range []error{nil, workflow.ErrNotFound, workflow.ErrConflict, workflow.ErrInvalid, workflow.ErrExists, workflow.ErrBusy} {
+	for _, kind := range []error{nil, workflow.ErrNotFound, workflow.ErrConflict, workflow.ErrInvalid, workflow.ErrExists,
+		workflow.ErrBusy} {
 		if errors.Is(err, kind) {
 			return
 		}
@@ -258,7 +262,8 @@ func (w *world) heal() {
 			}
 			w.begin(tasks)
 			for _, task := range tasks {
-				w.definite(w.complete(ctx, &task, fmt.Appendf(nil, `{"id":%d}`, w.rng.IntN(1000)))) // one before may have decided what this one is for
+				// one before may have decided what this one is for
+				w.definite(w.complete(ctx, &task, fmt.Appendf(nil, `{"id":%d}`, w.rng.IntN(1000))))
 			}
 		}
 		active := 0

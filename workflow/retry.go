@@ -72,7 +72,8 @@ func (l *live) retryFrom(c *retryBody) (r retried, err error) {
 		return r, engine.Errorf(ErrConflict, "run %s was never at step %q", l.name(), name)
 	}
 	if l.rests(r.visit) {
-		return r, engine.Errorf(ErrConflict, "run %s can not go on from step %q: what steps before it have done was compensated", l.name(), name)
+		return r, engine.Errorf(ErrConflict, "run %s can not go on from step %q: what steps before it have done was compensated", l.name(),
+			name)
 	}
 	r.undone = r.visit == l.ending.undone || slices.ContainsFunc(l.voided, func(s span) bool { return s.undone == r.visit })
 	return r, nil
@@ -80,10 +81,12 @@ func (l *live) retryFrom(c *retryBody) (r retried, err error) {
 
 // rests reports whether a visit rests on what was compensated: now, or before the run was retried.
 func (l *live) rests(visit uint64) bool {
-	return l.ending.undone > 0 && visit > l.ending.undone || slices.ContainsFunc(l.voided, func(s span) bool { return s.undone < visit && visit < s.before })
+	return l.ending.undone > 0 && visit > l.ending.undone ||
+		slices.ContainsFunc(l.voided, func(s span) bool { return s.undone < visit && visit < s.before })
 }
 
-// keyVisit returns the visit whose idempotency key the present one has, 0 if it has an input of its own.
+// keyVisit returns the visit whose idempotency key the present one has, 0 if it has an input of its
+// own.
 func (l *live) keyVisit() uint64 {
 	switch l.edited {
 	case 0:
@@ -131,7 +134,8 @@ func (l *live) reopen() {
 	l.changed = true
 }
 
-// countScheduled has a run that goes on count again among those that its schedule has active, be they more than max_concurrent then.
+// countScheduled has a run that goes on count again among those that its schedule has active, be
+// they more than max_concurrent then.
 func (w *work) countScheduled(token []byte) {
 	run := must(decode(token, (*scheduledRun).code))
 	k := w.byID(run.id)

@@ -10,8 +10,8 @@ import (
 	"github.com/floedb/floe/internal/protocol"
 )
 
-// The rows of the machine. All integers in keys are big-endian. id and run are LSNs (u64): of the command that made the workflow known in the shard, and of the
-// one that started the run.
+// The rows of the machine. All integers in keys are big-endian. id and run are LSNs (u64): of the
+// command that made the workflow known in the shard, and of the one that started the run.
 //
 //	'd' | ns u32 | name              a workflow: its default version, counters (see record)
 //	'b' | id                         -> whether it is deleted u8 | ns u32 | name
@@ -247,7 +247,8 @@ type header struct {
 	onwards bool      // a step has gone well since
 }
 
-// handler is one that was cancelled, and may not have returned yet: what it does is not compensated before it has.
+// handler is one that was cancelled, and may not have returned yet: what it does is not compensated
+// before it has.
 type handler struct {
 	visit uint64
 	seq   uint64 // of its call, 0: there are more than are told apart
@@ -293,7 +294,8 @@ func (f *failure) layout(c *codec.Coder) {
 // span is the visits behind a compensated one, up to the one from which the run went on.
 type span struct{ undone, before uint64 }
 
-// maxSpans bounds the spans that are told apart: of more, the first ones count as one, with all between them.
+// maxSpans bounds the spans that are told apart: of more, the first ones count as one, with all
+// between them.
 const maxSpans = 16
 
 // ending is how a run ends whose steps are compensated.
@@ -476,7 +478,8 @@ func namedKey(dst []byte, kind byte, ns uint32, name string) []byte {
 	return append(key.AppendUint32(append(keyRoom(dst), kind), ns), name...)
 }
 
-// keyRoom returns what a key is appended to. Most keys that are made anew fit into what it allocates at once.
+// keyRoom returns what a key is appended to. Most keys that are made anew fit into what it
+// allocates at once.
 func keyRoom(dst []byte) []byte {
 	const usual = 40
 	if dst == nil {

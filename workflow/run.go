@@ -80,18 +80,21 @@ func (k *openWorkflow) earlier(c *startBody, d *flow.Definition) (res started, f
 	case d.Idempotency == flow.IdempotencyNone && len(c.key) > 0 && c.source == "":
 		return res, false, engine.Errorf(ErrInvalid, "workflow %q takes no idempotency keys", k.name)
 	case len(c.key) > 0 && c.id != "" && k.tx.Spread():
-		return res, false, engine.Errorf(ErrInvalid, "workflow %q: in a spread namespace a start has an idempotency key or a run id, not both", k.name)
+		return res, false, engine.Errorf(ErrInvalid,
+			"workflow %q: in a spread namespace a start has an idempotency key or a run id, not both", k.name)
 	}
 	if len(c.key) > 0 {
 		k.buf = append(numberKey(k.buf[:0], rowKey, k.id), c.key...)
 		if b, ok := k.tx.Get(k.buf); ok {
 			row := must(decode(b, (*keyRow).code))
 			if !row.isFor(c.input) {
-				return res, false, engine.Errorf(ErrConflict, "workflow %q: idempotency key %.64q was used with another input", k.name, c.key)
+				return res, false, engine.Errorf(ErrConflict, "workflow %q: idempotency key %.64q was used with another input", k.name,
+					c.key)
 			}
 			h := k.headerOf(row.run)
 			return started{
-				runLocation: runLocation{k.tx.Shard(), row.run, row.tag, k.tx.NamespaceName()}, id: h.id, status: h.state(), duplicate: true, lsn: uint64(k.tx.LSN()),
+				runLocation: runLocation{k.tx.Shard(), row.run, row.tag, k.tx.NamespaceName()}, id: h.id, status: h.state(),
+				duplicate: true, lsn: uint64(k.tx.LSN()),
 			}, true, nil
 		}
 	}
@@ -126,7 +129,8 @@ func (k *openWorkflow) newRun(c *startBody, d *flow.Definition, number uint32) *
 	now := k.tx.Now()
 	l := &live{work: k.work, run: uint64(k.tx.LSN()), def: d, changed: true, input: orNull(c.input), hasRead: true}
 	l.header = header{
-		tag: k.tx.Tag(), of: k.id, number: number, id: c.id, source: c.source, idempotencyKey: string(c.key), parent: c.parent, depth: c.depth,
+		tag: k.tx.Tag(), of: k.id, number: number, id: c.id, source: c.source, idempotencyKey: string(c.key), parent: c.parent,
+		depth:  c.depth,
 		notify: c.notify, startedAt: now, deadline: never, timer: never, status: Pending, due: never, call: noCall(),
 	}
 	l.fan.next = never
@@ -157,7 +161,8 @@ func (l *live) insert(k *openWorkflow, c *startBody) {
 	tx.Count(countStarted, 1)
 }
 
-// run returns a run of the namespace, nil if there is none. What is due happens first, as its timer would have done it.
+// run returns a run of the namespace, nil if there is none. What is due happens first, as its timer
+// would have done it.
 func (w *work) live(run uint64) *live {
 	for _, l := range w.runs {
 		if l.run == run {
@@ -366,7 +371,8 @@ func (l *live) Root(r flow.Root, name string) []byte {
 	return nil
 }
 
-// ownUndo returns the visit that is being compensated if it was one to a step: paths in its compensation lead to that very visit.
+// ownUndo returns the visit that is being compensated if it was one to a step: paths in its
+// compensation lead to that very visit.
 func (l *live) ownUndo(step string) *undoRow {
 	if l.wait != waitUndo {
 		return nil

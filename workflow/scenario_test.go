@@ -11,8 +11,9 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// A scenario is random definitions, and all that happens to a run of the first of them: what comes of each call, signals, and a cancel. What has to come of it is
-// computed twice: by the machine, see TestDefinitions, and by a model that reads REFERENCE.md and knows no rows, entries or timers.
+// A scenario is random definitions, and all that happens to a run of the first of them: what comes
+// of each call, signals, and a cancel. What has to come of it is computed twice: by the machine,
+// see TestDefinitions, and by a model that reads REFERENCE.md and knows no rows, entries or timers.
 type scenario struct {
 	seed    uint64
 	defs    map[string]*flowGen
@@ -70,7 +71,8 @@ const maxStepsGen = 9
 
 // Ends of all definitions, with their states.
 var endsGen = map[string]string{
-	"flo.Completed": "completed", "flo.Failed": "failed", "flo.Cancelled": "cancelled", "flo.TimedOut": "timed_out", "fine": "completed", "bad": "failed",
+	"flo.Completed": "completed", "flo.Failed": "failed", "flo.Cancelled": "cancelled", "flo.TimedOut": "timed_out", "fine": "completed",
+	"bad": "failed",
 }
 
 func newScenario(seed uint64) *scenario {
@@ -84,7 +86,8 @@ func newScenario(seed uint64) *scenario {
 		s.cancel = 1 + rng.Int64N(20_000)
 	}
 	for range rng.IntN(4) {
-		s.signals = append(s.signals, signalGen{1 + rng.Int64N(15_000), pick(rng, "go", "stop"), pick(rng, `1`, `{"outcome":"odd"}`, `{"k":"signal"}`)})
+		s.signals = append(s.signals, signalGen{1 + rng.Int64N(15_000), pick(rng, "go", "stop"),
+			pick(rng, `1`, `{"outcome":"odd"}`, `{"k":"signal"}`)})
 	}
 	slices.SortFunc(s.signals, func(a, b signalGen) int { return cmp.Compare(a.at, b.at) })
 	return s
@@ -126,7 +129,8 @@ func (s *scenario) add(rng *rand.Rand, name string, steps int, undoes bool) *flo
 		if t.to["success"] = next; rng.IntN(4) == 0 {
 			t.to["success"] = pick(rng, places...)
 		}
-		for _, outcome := range []string{"failure", "timeout", "odd", "cancelled", "exhausted", "skipped", "timed_out", "target_not_found"} {
+		for _, outcome := range []string{"failure", "timeout", "odd", "cancelled", "exhausted", "skipped", "timed_out",
+			"target_not_found"} {
 			if n := rng.IntN(6); outcome == "failure" && n < 4 || n == 0 {
 				t.to[outcome] = pick(rng, places...)
 			}
@@ -260,7 +264,8 @@ func (f *flowGen) source() []byte {
 		steps[t.name] = t.source()
 	}
 	d := map[string]any{
-		"name": f.name, "max_steps": maxStepsGen, "start": steps["_start"], "steps": steps, "terminals": map[string]string{"fine": "completed", "bad": "failed"},
+		"name": f.name, "max_steps": maxStepsGen, "start": steps["_start"], "steps": steps,
+		"terminals": map[string]string{"fine": "completed", "bad": "failed"},
 	}
 	delete(steps, "_start")
 	if f.timeout > 0 {
@@ -274,7 +279,8 @@ func (f *flowGen) source() []byte {
 			x["name"], x["priority"] = fmt.Sprint("x", i), 100-i
 			list = append(list, x)
 		}
-		plan := map[string]any{"executors": list, "errors": map[string]any{"retryable": append([]string{}, p.retryable...), "fatal": append([]string{}, p.fatal...)}}
+		plan := map[string]any{"executors": list,
+			"errors": map[string]any{"retryable": append([]string{}, p.retryable...), "fatal": append([]string{}, p.fatal...)}}
 		if p.fallback != "" {
 			plan["fallback"] = map[string]any{"value": "fallback", "condition": p.fallback}
 		}
@@ -297,7 +303,8 @@ func (t *stepGen) source() map[string]any {
 		d = t.call.source()
 		d["transitions"] = t.to
 		if t.input != "" {
-			d["input"] = json.RawMessage(fmt.Sprintf(`{"n":"$.input.n","last":"$.steps.%s.output.k","was":"$.steps.%s.outcome"}`, t.input, t.input))
+			d["input"] = json.RawMessage(fmt.Sprintf(`{"n":"$.input.n","last":"$.steps.%s.output.k","was":"$.steps.%s.outcome"}`, t.input,
+				t.input))
 		}
 	case "sleep":
 		d["sleep"] = map[string]any{"ms": t.ms}
@@ -336,7 +343,8 @@ func (t *stepGen) source() map[string]any {
 		d["compensate"] = "@actions/undo"
 	case "own":
 		d["compensate"] = map[string]any{
-			"run": "@actions/undo", "input": json.RawMessage(fmt.Sprintf(`{"k":"$.steps.%s.output.k","o":"$.steps.%s.outcome","n":"$.input.n"}`, t.name, t.name)),
+			"run":   "@actions/undo",
+			"input": json.RawMessage(fmt.Sprintf(`{"k":"$.steps.%s.output.k","o":"$.steps.%s.outcome","n":"$.input.n"}`, t.name, t.name)),
 		}
 	}
 	return d
@@ -362,7 +370,8 @@ type fate struct {
 	after int64 // ms
 }
 
-// fate says what comes of a handler, by the idempotency key of its call without the run, and how often that was called.
+// fate says what comes of a handler, by the idempotency key of its call without the run, and how
+// often that was called.
 func (s *scenario) fate(key string, n int) fate {
 	h := xxhash.Sum64String(fmt.Sprint(s.seed, key, n))
 	after := int64(1 + h>>32%2500)

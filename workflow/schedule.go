@@ -13,8 +13,8 @@ import (
 	"github.com/floedb/floe/internal/schedule"
 )
 
-// The schedule of a workflow is that of its default version. It lives in the workflow's home shard, where its runs start too. When ticks are due is
-// computed by a duty, see package schedule.
+// The schedule of a workflow is that of its default version. It lives in the workflow's home shard,
+// where its runs start too. When ticks are due is computed by a duty, see package schedule.
 
 // scheduleRow is the value of a row 'j'. All times are ms.
 type scheduleRow struct {
@@ -130,7 +130,8 @@ func (c *calendar) keep(due int64, ticks bool) {
 	}
 }
 
-// reschedule gives a workflow the schedule of its new default version: one that says what the one before said goes on as if nothing had happened.
+// reschedule gives a workflow the schedule of its new default version: one that says what the one
+// before said goes on as if nothing had happened.
 func (k *openWorkflow) reschedule(s *flow.Schedule) {
 	c := k.calendar()
 	if s == nil {
@@ -199,7 +200,8 @@ func (d *dueTicks) code(c *codec.Coder) {
 	d.Due.Code(c, false)
 }
 
-// tick decides ticks that the duty has found to be due. Those that were overtaken are left out; if all of them were, it is refused.
+// tick decides ticks that the duty has found to be due. Those that were overtaken are left out; if
+// all of them were, it is refused.
 func (w *work) tick(due *[]dueTicks) ([]byte, error) {
 	done := false
 	for i := range *due {
@@ -240,7 +242,8 @@ func (c *calendar) come(at int64) {
 	token := scheduledRun{c.id, uint64(lsn)}
 	_, err := c.startRun(c.name, &startBody{
 		source: sourceSchedule, key: time.UnixMilli(at).UTC().AppendFormat([]byte(sourceSchedule+":"), tickLayout), input: c.input,
-		notify: protocol.Notify{Machine: engine.MachineWorkflow, Command: kindScheduledEnd, Token: encode(nil, &token, (*scheduledRun).code)},
+		notify: protocol.Notify{Machine: engine.MachineWorkflow, Command: kindScheduledEnd,
+			Token: encode(nil, &token, (*scheduledRun).code)},
 	})
 	if err != nil {
 		c.refused++
@@ -269,7 +272,8 @@ func tickedKey(r *scheduledRun) []byte {
 	return key.AppendUint64(numberKey(nil, rowTicked, r.id), r.run)
 }
 
-// scheduledEnd counts a run that has ended. One whose schedule was removed meanwhile is not counted.
+// scheduledEnd counts a run that has ended. One whose schedule was removed meanwhile is not
+// counted.
 func (w *work) scheduledEnd(e *protocol.End) ([]byte, error) {
 	run := must(decode(e.Token, (*scheduledRun).code))
 	if _, ok := w.tx.Get(tickedKey(&run)); !ok {

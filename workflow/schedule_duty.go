@@ -32,7 +32,8 @@ func readDue(v *engine.View, rest []byte) (s schedule.State, d dueTicks, err err
 	d.id = lastOf(rest)
 	ns, r, err := scheduleOf(v, d.id)
 	s = schedule.State{
-		Namespace: ns, Spec: r.times.spec(), CatchUp: cron.CatchUp(r.times.catchUp), Limit: int(max(r.times.limit, 1)), Revision: r.revision, Last: r.last,
+		Namespace: ns, Spec: r.times.spec(), CatchUp: cron.CatchUp(r.times.catchUp), Limit: int(max(r.times.limit, 1)),
+		Revision: r.revision, Last: r.last,
 		Input: int64(len(r.input)) + 1,
 	}
 	return s, d, err
@@ -56,7 +57,8 @@ func scheduleOf(v *engine.View, id uint64) (ns uint32, r scheduleRow, err error)
 	return n.ns, r, err
 }
 
-// verifySchedules checks that a schedule has a place in the index of what is due exactly if it has a tick to come, and counts its runs.
+// verifySchedules checks that a schedule has a place in the index of what is due exactly if it has
+// a tick to come, and counts its runs.
 func (v *verifier) verifySchedules() error {
 	want, found := make(map[string]bool), 0
 	active := make(map[uint32]int64)

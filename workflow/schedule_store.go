@@ -69,7 +69,8 @@ func scheduleInfo(v *engine.View, id uint64) (*ScheduleInfo, error) {
 	return s, nil
 }
 
-// Schedule is the schedule of a workflow, which its definition describes. Info.Schedule shows how it stands.
+// Schedule is the schedule of a workflow, which its definition describes. Info.Schedule shows how
+// it stands.
 type Schedule struct {
 	store    *Store
 	workflow string
@@ -78,12 +79,14 @@ type Schedule struct {
 // Schedule returns what pauses and resumes the schedule of a workflow.
 func (s *Store) Schedule(workflow string) Schedule { return Schedule{s, workflow} }
 
-// Pause pauses the schedule: no tick starts a run until Resume. What it has started goes on, and other starts are not concerned.
+// Pause pauses the schedule: no tick starts a run until Resume. What it has started goes on, and
+// other starts are not concerned.
 //
 // Errors: ErrNotFound if there is no such workflow, or it has no schedule.
 func (o Schedule) Pause(ctx context.Context) error { return o.store.turn(ctx, o.workflow, true) }
 
-// Resume continues the schedule with the first tick from now. What it has missed is not caught up. Errors are as those of Pause.
+// Resume continues the schedule with the first tick from now. What it has missed is not caught up.
+// Errors are as those of Pause.
 func (o Schedule) Resume(ctx context.Context) error { return o.store.turn(ctx, o.workflow, false) }
 
 func (s *Store) turn(ctx context.Context, workflow string, paused bool) error {

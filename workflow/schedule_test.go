@@ -10,8 +10,9 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// TestScheduleOnce has leaders change and nodes restart between and in front of ticks, in a plain namespace and in a spread one: each tick starts exactly one
-// run. Another replica that restarts after every entry comes to the same state.
+// TestScheduleOnce has leaders change and nodes restart between and in front of ticks, in a plain
+// namespace and in a spread one: each tick starts exactly one run. Another replica that restarts
+// after every entry comes to the same state.
 func TestScheduleOnce(t *testing.T) {
 	ctx := context.Background()
 	source, err := os.ReadFile("testdata/definitions/tick.yaml")
@@ -29,7 +30,8 @@ func TestScheduleOnce(t *testing.T) {
 		if _, err := flows.Create(ctx, bytes.ReplaceAll(source, []byte("max_concurrent: 2"), []byte("max_concurrent: 0"))); err != nil {
 			t.Fatal(err)
 		}
-		if i, err := flows.Get(ctx, "tick"); err != nil || i.Schedule.Next.Sub(i.Schedule.Last) <= 0 || i.Schedule.Next.Sub(i.Schedule.Last) > time.Minute {
+		if i, err := flows.Get(ctx, "tick"); err != nil || i.Schedule.Next.Sub(i.Schedule.Last) <= 0 ||
+			i.Schedule.Next.Sub(i.Schedule.Last) > time.Minute {
 			t.Errorf("just created: %+v, %v; want the next tick within a minute", i.Schedule, err)
 		}
 		const ticks = 12

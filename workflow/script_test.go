@@ -32,8 +32,10 @@ func actionsOf(r *machinetest.Rig, namespace string) *action.Store {
 	return engine.StoreOf[action.Store](r.Router(), namespace, 1<<20)
 }
 
-// TestScripts runs the scripts in testdata. Each line of a "run" is answered by one or more lines; after each line all rows are verified. Time is given by
-// "at" and moves nothing by itself: timers go off when the script says "fire". Runs are called r1, r2 and so on in the order in which they are seen, tasks t1, t2.
+// TestScripts runs the scripts in testdata. Each line of a "run" is answered by one or more lines;
+// after each line all rows are verified. Time is given by "at" and moves nothing by itself: timers
+// go off when the script says "fire". Runs are called r1, r2 and so on in the order in which they
+// are seen, tasks t1, t2.
 //
 //	at 10s   fire   restart   timers
 //	create file                                  a definition in testdata/definitions
@@ -53,7 +55,8 @@ func TestScripts(t *testing.T) {
 		r := newRig(t, 1)
 		t.Cleanup(func() { // a crash at every position of the log changes nothing
 			tables := []engine.Primitive{engine.TableOf[action.Store](), engine.TableOf[stream.Store](), engine.TableOf[workflow.Store]()}
-			machinetest.EqualReplicas(t, r.Log(0), tables, machinetest.Replica{}, machinetest.Replica{Name: "crashes behind each entry", Commit: 1, Restart: 1})
+			machinetest.EqualReplicas(t, r.Log(0), tables, machinetest.Replica{},
+				machinetest.Replica{Name: "crashes behind each entry", Commit: 1, Restart: 1})
 		})
 		s := &script{
 			Script: &machinetest.Script{Rig: r, Limit: 1 << 20, Verify: r.Verify}, flows: flowsOf(r, "n"), actions: actionsOf(r, "n"), t: t,
@@ -200,7 +203,8 @@ func (s *script) other(ctx context.Context, line, verb string, a machinetest.Arg
 		r, err := s.flows.Runs().Get(background, run)
 		s.Answer(line, "", s.plain(err))
 		for _, step := range r.Steps {
-			s.Printf("  %s", s.name(strings.TrimSpace(fmt.Sprintf("%s %s #%d %s %s", step.Step, step.Outcome, step.Attempts, step.Output, step.Error))))
+			s.Printf("  %s", s.name(strings.TrimSpace(fmt.Sprintf("%s %s #%d %s %s", step.Step, step.Outcome, step.Attempts, step.Output,
+				step.Error))))
 		}
 		for _, signal := range r.Signals {
 			s.Printf("  signal %s %s", signal.Type, signal.Payload)
@@ -233,7 +237,8 @@ func (s *script) other(ctx context.Context, line, verb string, a machinetest.Arg
 			break
 		}
 		c := i.Schedule
-		s.Answer(line, fmt.Sprintf("last %s next %s paused=%t active=%d started=%d skipped=%d missed=%d refused=%d %s", machinetest.Since(c.Last), sinceOrNone(c.Next),
+		s.Answer(line, fmt.Sprintf("last %s next %s paused=%t active=%d started=%d skipped=%d missed=%d refused=%d %s",
+			machinetest.Since(c.Last), sinceOrNone(c.Next),
 			c.Paused, c.Active, c.Started, c.Skipped, c.Missed, c.Refused, c.Note), s.plain(err))
 	case "invalidate":
 		s.Answer(line, "ok", s.plain(s.flows.InvalidatePlan(background, name, a.Word(1))))

@@ -42,11 +42,13 @@ func work(t *testing.T, actions *action.Store, names ...string) (done int) {
 	}
 }
 
-// TestSpread: runs are in all shards, and what they call may have to be in another one because of its limits: its end finds them all the same.
+// TestSpread: runs are in all shards, and what they call may have to be in another one because of
+// its limits: its end finds them all the same.
 func TestSpread(t *testing.T) {
 	ctx := t.Context()
 	r, flows, actions := spread(t)
-	for name, opts := range map[string][]action.RegisterOption{"free": nil, "limited": {action.MaxRunning(1)}, "undo": {action.MaxRunning(1)}} {
+	for name, opts := range map[string][]action.RegisterOption{"free": nil, "limited": {action.MaxRunning(1)},
+		"undo": {action.MaxRunning(1)}} {
 		if _, err := actions.Register(ctx, name, opts...); err != nil {
 			t.Fatal(err)
 		}
@@ -55,7 +57,8 @@ func TestSpread(t *testing.T) {
 	start := does(calling("@actions/limited"), "success", "next")
 	start.Compensate = &workflow.Call{Target: "@actions/undo"}
 	fan := workflow.Parallel{Branches: []workflow.Branch{{"a", calling("@actions/free")}, {"b", calling("@workflow/child")}}}
-	parent := startsWith("parent", start, named("next", does(fan, "success", "go")), named("go", does(workflow.WaitFor{Signal: "go"}, "success", "flo.Completed")))
+	parent := startsWith("parent", start, named("next", does(fan, "success", "go")),
+		named("go", does(workflow.WaitFor{Signal: "go"}, "success", "flo.Completed")))
 	for _, d := range [][]byte{child, parent} {
 		if _, err := flows.Create(ctx, d); err != nil {
 			t.Fatal(err)
@@ -74,7 +77,8 @@ func TestSpread(t *testing.T) {
 			t.Fatal(err)
 		}
 		runs = append(runs, s.Run)
-		if again, err := flows.Start(ctx, "parent", []byte(`{"n":1}`), opts...); i%3 == 1 && (err != nil || !again.Duplicate || again.Run != s.Run) {
+		if again, err := flows.Start(ctx, "parent", []byte(`{"n":1}`), opts...); i%3 == 1 &&
+			(err != nil || !again.Duplicate || again.Run != s.Run) {
 			t.Errorf("the start again: %+v, %v", again, err)
 		} else if i%3 == 2 && !errors.Is(err, workflow.ErrExists) {
 			t.Errorf("another run with the id: %v", err)
@@ -157,7 +161,8 @@ func TestSpread(t *testing.T) {
 	}
 }
 
-// TestCallsBeforeShardsHaveHeard: what a run calls is known at its home, and the run's own shard has not heard of it yet.
+// TestCallsBeforeShardsHaveHeard: what a run calls is known at its home, and the run's own shard
+// has not heard of it yet.
 func TestCallsBeforeShardsHaveHeard(t *testing.T) {
 	ctx := t.Context()
 	r, flows, actions := spread(t)
@@ -213,7 +218,8 @@ func TestCallsBeforeShardsHaveHeard(t *testing.T) {
 	}
 }
 
-// TestStartsBeforeShardsHaveHeard: a start goes to any shard, and to the workflow's home if that one has not heard of the workflow yet.
+// TestStartsBeforeShardsHaveHeard: a start goes to any shard, and to the workflow's home if that
+// one has not heard of the workflow yet.
 func TestStartsBeforeShardsHaveHeard(t *testing.T) {
 	ctx := t.Context()
 	r, flows, _ := spread(t)
@@ -247,7 +253,8 @@ func TestStartsBeforeShardsHaveHeard(t *testing.T) {
 	r.Verify()
 }
 
-// TestUnheard: a start whose key binds it to a shard that does not know the workflow is tried again if its home does, and for as long as its caller waits.
+// TestUnheard: a start whose key binds it to a shard that does not know the workflow is tried again
+// if its home does, and for as long as its caller waits.
 func TestUnheard(t *testing.T) {
 	r, flows, _ := spread(t)
 	r.Hold(true)
@@ -275,7 +282,8 @@ func TestSpreadIsHeard(t *testing.T) {
 	ctx := t.Context()
 	_, flows, _ := spread(t)
 	definition := func(version int) []byte {
-		return fmt.Appendf(nil, "name: w\nversion: \"%d\"\nstart: { waitForSignal: { type: go }, transitions: { success: flo.Completed } }\n", version)
+		return fmt.Appendf(nil,
+			"name: w\nversion: \"%d\"\nstart: { waitForSignal: { type: go }, transitions: { success: flo.Completed } }\n", version)
 	}
 	starts := func(want error, version string) {
 		t.Helper()

@@ -28,12 +28,13 @@ func (c *catcher) Propose(_ context.Context, cmd engine.Command) ([]byte, error)
 
 func (c *catcher) Sleep(context.Context, <-chan struct{}, int64) error { return errCaught }
 
-// TestStaleTick: ticks that a duty has computed are refused once they were decided, or the schedule was changed, paused or replaced: nothing is started twice, or by a
-// schedule that is no more.
+// TestStaleTick: ticks that a duty has computed are refused once they were decided, or the schedule
+// was changed, paused or replaced: nothing is started twice, or by a schedule that is no more.
 func TestStaleTick(t *testing.T) {
 	ctx := context.Background()
 	definition := func(version, schedule string) []byte {
-		return []byte("name: w\nversion: \"" + version + "\"\nschedule: { " + schedule + ", max_concurrent: 0 }\nstart: { sleep: { ms: 0 }, transitions: { success: flo.Completed } }\n")
+		return []byte("name: w\nversion: \"" + version + "\"\nschedule: { " + schedule +
+			", max_concurrent: 0 }\nstart: { sleep: { ms: 0 }, transitions: { success: flo.Completed } }\n")
 	}
 	for name, overtake := range map[string]func(r *machinetest.Rig, flows *workflow.Store) error{
 		"decided": func(r *machinetest.Rig, _ *workflow.Store) error { r.Advance(0); return nil },

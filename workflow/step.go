@@ -39,7 +39,8 @@ func (l *live) goTo(step int) {
 	l.changed = true
 }
 
-// rest returns for how long a run that has taken steps without waiting for anything leaves its shard to others before the next one: for a while after each 64.
+// rest returns for how long a run that has taken steps without waiting for anything leaves its
+// shard to others before the next one: for a while after each 64.
 func (l *live) rest() int64 {
 	if l.spins == 0 || l.spins%maxTransitions != 0 {
 		return 0
@@ -112,7 +113,8 @@ func (l *live) enter() {
 	}
 }
 
-// tooMany says why the run may not take the step that it has come to: its loop does not seem to end.
+// tooMany says why the run may not take the step that it has come to: its loop does not seem to
+// end.
 func (l *live) tooMany() (code, message string) {
 	most := l.def.MaxSteps
 	if most == 0 {
@@ -129,7 +131,8 @@ func (l *live) tooMany() (code, message string) {
 	return "", ""
 }
 
-// wordy reports whether the run has as many events as it may have. What it has done is compensated all the same.
+// wordy reports whether the run has as many events as it may have. What it has done is compensated
+// all the same.
 func (l *live) wordy() bool {
 	return l.header.events+int64(len(l.events)) >= l.m.maxEvents && l.ending.status == 0
 }
@@ -141,7 +144,8 @@ func (l *live) beginSleep(s *flow.Sleep) {
 		raw := s.Until.Append(nil, l)
 		at, ok := rawjson.Time(raw)
 		if !ok {
-			l.finishStep(result{outcome: OutcomeFailure, code: "bad_time", message: fmt.Sprintf("sleep until %.64s: neither ms nor RFC 3339", raw), refused: true})
+			l.finishStep(result{outcome: OutcomeFailure, code: "bad_time",
+				message: fmt.Sprintf("sleep until %.64s: neither ms nor RFC 3339", raw), refused: true})
 			return
 		}
 		until = at
@@ -168,7 +172,8 @@ func (l *live) finishStep(r result) {
 	step := l.at()
 	now := l.tx.Now()
 	row := stepRow{
-		visit: l.visit, key: l.keyVisit(), outcome: r.outcome, code: r.code, message: r.message, attempts: r.attempt, startedAt: l.stepAt, endedAt: now, output: r.output,
+		visit: l.visit, key: l.keyVisit(), outcome: r.outcome, code: r.code, message: r.message, attempts: r.attempt, startedAt: l.stepAt,
+		endedAt: now, output: r.output,
 	}
 	l.tx.Set(append(partKey(nil, l.run, partStep), step.Name...), encode(nil, &row, (*stepRow).layout))
 	if !r.skipped {
@@ -365,8 +370,10 @@ func (l *live) close() {
 	l.tx.Notify(runTopic(l.tx.NamespaceName(), l.run), -1)
 }
 
-// leaves reports whether a run that was cut off, cancelled or out of time, may have done something that it has not compensated. It has undone itself if the steps that it has
-// taken all have compensations, and none of these has failed. A run that comes to its end by itself, at whatever terminal, answers for what it has done.
+// leaves reports whether a run that was cut off, cancelled or out of time, may have done something
+// that it has not compensated. It has undone itself if the steps that it has taken all have
+// compensations, and none of these has failed. A run that comes to its end by itself, at whatever
+// terminal, answers for what it has done.
 func (l *live) leaves() bool {
 	if e := &l.ending; e.place >= 0 || e.status != Cancelled && e.status != TimedOut {
 		return false
@@ -396,7 +403,8 @@ func joined(message, more string) string {
 	return message + "; " + more
 }
 
-var endEvents = [...]EventType{Completed: WorkflowCompleted, Failed: WorkflowFailed, Cancelled: WorkflowCancelled, TimedOut: WorkflowTimedOut}
+var endEvents = [...]EventType{Completed: WorkflowCompleted, Failed: WorkflowFailed, Cancelled: WorkflowCancelled,
+	TimedOut: WorkflowTimedOut}
 
 var endCounters = [...]engine.Counter{Completed: countCompleted, Failed: countFailed, Cancelled: countCancelled, TimedOut: countTimedOut}
 

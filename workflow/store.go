@@ -10,7 +10,8 @@ import (
 	"github.com/floedb/floe/internal/protocol"
 )
 
-// Store holds the workflows of one namespace. It is cheap to make, safe for concurrent use and needs no Close.
+// Store holds the workflows of one namespace. It is cheap to make, safe for concurrent use and
+// needs no Close.
 type Store struct{ scope engine.Scope }
 
 func newStore(s engine.Scope) *Store { return &Store{s} }
@@ -27,14 +28,19 @@ type Created struct {
 	LSN       uint64 // log sequence number of the call
 }
 
-// Create makes a workflow known, or another version of one: it is the default one for runs that start from now on; those that run keep theirs. definition
-// is YAML or JSON, see the package's documentation. One that is there already changes nothing, so that programs may create theirs whenever they start.
+// Create makes a workflow known, or another version of one: it is the default one for runs that
+// start from now on; those that run keep theirs. definition is YAML or JSON, see the package's
+// documentation. One that is there already changes nothing, so that programs may create theirs
+// whenever they start.
 //
-// Create, Enable, Disable and Delete return when all shards of a spread namespace know what has changed, and Create and Enable when the trigger, if there is one, no
-// longer is TriggerStarting; or after about a second if a shard can not be reached: it hears of that later. Operations in transactions do not wait.
+// Create, Enable, Disable and Delete return when all shards of a spread namespace know what has
+// changed, and Create and Enable when the trigger, if there is one, no longer is TriggerStarting;
+// or after about a second if a shard can not be reached: it hears of that later. Operations in
+// transactions do not wait.
 //
-// Errors: ErrInvalid, a *DefinitionError, for a definition with mistakes; ErrExists if the version is there with another definition; ErrInvalid for
-// one of more than MaxDefinition bytes, and for a workflow with MaxVersions versions.
+// Errors: ErrInvalid, a *DefinitionError, for a definition with mistakes; ErrExists if the version
+// is there with another definition; ErrInvalid for one of more than MaxDefinition bytes, and for a
+// workflow with MaxVersions versions.
 func (s *Store) Create(ctx context.Context, definition []byte) (Created, error) {
 	c, err := compile(definition)
 	if err != nil {
@@ -51,9 +57,11 @@ func (s *Store) Create(ctx context.Context, definition []byte) (Created, error) 
 	return made.of(&c), nil
 }
 
-// heard waits until all shards of a spread namespace know of a workflow what its home does, and those of a stream of the trigger.
+// heard waits until all shards of a spread namespace know of a workflow what its home does, and
+// those of a stream of the trigger.
 func (s *Store) heard(ctx context.Context, name string) {
-	engine.Agree(ctx, &s.scope, infoQuery{namespace: s.Namespace(), name: name}, func(a, b *infoQuery) bool { return a.found == b.found && a.revision == b.revision })
+	engine.Agree(ctx, &s.scope, infoQuery{namespace: s.Namespace(), name: name},
+		func(a, b *infoQuery) bool { return a.found == b.found && a.revision == b.revision })
 	s.scope.Settled(ctx, func() bool {
 		info, err := s.Get(ctx, name)
 		return err != nil || info.Trigger == nil || info.Trigger.State != TriggerStarting
@@ -65,7 +73,8 @@ func (s *Store) Enable(ctx context.Context, name string) error {
 	return s.use(ctx, name, true)
 }
 
-// Disable refuses starts of a workflow from now on, with ErrConflict, and pauses its schedule and trigger. What was started before goes on. Errors: ErrNotFound.
+// Disable refuses starts of a workflow from now on, with ErrConflict, and pauses its schedule and
+// trigger. What was started before goes on. Errors: ErrNotFound.
 func (s *Store) Disable(ctx context.Context, name string) error {
 	return s.use(ctx, name, false)
 }
@@ -88,8 +97,9 @@ func (forceOption) applyDelete(force *bool) { *force = true }
 // Force deletes a workflow also if runs of it are active: they go on.
 func Force() DeleteOption { return forceOption{} }
 
-// Delete removes a workflow with all its versions. Its ended runs stay for as long as they would have. In a spread namespace a run that is started at the same time
-// may be missed: then it goes on, as if the call had Force.
+// Delete removes a workflow with all its versions. Its ended runs stay for as long as they would
+// have. In a spread namespace a run that is started at the same time may be missed: then it goes
+// on, as if the call had Force.
 //
 // Options: Force. Errors: ErrNotFound; ErrConflict if there are active runs.
 func (s *Store) Delete(ctx context.Context, name string, opts ...DeleteOption) error {
@@ -117,7 +127,8 @@ func forced(opts []DeleteOption) (force bool, err error) {
 	return force, err
 }
 
-// checkIdle refuses the deletion of a workflow with active runs in any shard of a spread namespace: its home knows of its own alone.
+// checkIdle refuses the deletion of a workflow with active runs in any shard of a spread namespace:
+// its home knows of its own alone.
 func (s *Store) checkIdle(ctx context.Context, name string) error {
 	if spread, err := s.scope.Spread(ctx); err != nil || !spread {
 		return err
@@ -139,18 +150,21 @@ type startOption func(*startBody)
 
 func (f startOption) applyStart(b *startBody) { f(b) }
 
-// Version sets which version of the workflow runs; the default is its default one, which "latest" means too.
+// Version sets which version of the workflow runs; the default is its default one, which "latest"
+// means too.
 func Version(v string) StartOption { return startOption(func(b *startBody) { b.version = v }) }
 
-// IdempotencyKey makes repeated starts one: a start with a key that was used before, and the same input, returns the run of then, for as long as that is kept.
-// The key has up to 1,024 bytes. Inputs are compared byte by byte, so different whitespace makes a different input. In a spread namespace a start takes a key or UseID, not
-// both: each says in which shard the run is.
+// IdempotencyKey makes repeated starts one: a start with a key that was used before, and the same
+// input, returns the run of then, for as long as that is kept. The key has up to 1,024 bytes.
+// Inputs are compared byte by byte, so different whitespace makes a different input. In a spread
+// namespace a start takes a key or UseID, not both: each says in which shard the run is.
 func IdempotencyKey(key string) StartOption {
 	return startOption(func(b *startBody) { b.key = []byte(key) })
 }
 
-// UseID sets the id of the run: 1-255 bytes of UTF-8 that do not begin with "wfr-". Another run may not have it, for as long as one is kept. In a spread namespace a
-// start takes an id or IdempotencyKey, not both.
+// UseID sets the id of the run: 1-255 bytes of UTF-8 that do not begin with "wfr-". Another run may
+// not have it, for as long as one is kept. In a spread namespace a start takes an id or
+// IdempotencyKey, not both.
 func UseID(id RunID) StartOption { return startOption(func(b *startBody) { b.id = string(id) }) }
 
 // Started says which run a start has made.
@@ -161,13 +175,15 @@ type Started struct {
 	LSN       uint64 // log sequence number of the call
 }
 
-// Start starts a run of a workflow. input is JSON, nil means null; it may be reused on return. When Start returns nil the run is committed (see
-// floe.Config.Durability), and its first step is under way. After a ctx error or ErrUnknownOutcome there may or may not be one: with an IdempotencyKey or
-// UseID the call can be repeated without harm.
+// Start starts a run of a workflow. input is JSON, nil means null; it may be reused on return. When
+// Start returns nil the run is committed (see floe.Config.Durability), and its first step is under
+// way. After a ctx error or ErrUnknownOutcome there may or may not be one: with an IdempotencyKey
+// or UseID the call can be repeated without harm.
 //
-// Options: Version, IdempotencyKey, UseID. Errors: ErrNotFound if there is no such workflow or version; ErrConflict if it is disabled, or the idempotency key
-// was used with another input; ErrExists if a run has the id; ErrInvalid for an input that is no JSON, too long, or not as the definition's input_schema says,
-// and for both IdempotencyKey and UseID in a spread namespace.
+// Options: Version, IdempotencyKey, UseID. Errors: ErrNotFound if there is no such workflow or
+// version; ErrConflict if it is disabled, or the idempotency key was used with another input;
+// ErrExists if a run has the id; ErrInvalid for an input that is no JSON, too long, or not as the
+// definition's input_schema says, and for both IdempotencyKey and UseID in a spread namespace.
 func (s *Store) Start(ctx context.Context, name string, input []byte, opts ...StartOption) (Started, error) {
 	op := startOp(name, input, opts)
 	res, err := engine.Propose(ctx, &s.scope, op, decodeStarted)
@@ -184,13 +200,15 @@ func (s *Store) Start(ctx context.Context, name string, input []byte, opts ...St
 	return res, err
 }
 
-// How often, and after which pause, a start is tried again whose key binds it to a shard that has not heard of the workflow yet.
+// How often, and after which pause, a start is tried again whose key binds it to a shard that has
+// not heard of the workflow yet.
 const (
 	maxHeard   = 100
 	heardPause = 10 * time.Millisecond
 )
 
-// unheard reports whether the home of a workflow of a spread namespace knows it, after a pause in which others hear of it.
+// unheard reports whether the home of a workflow of a spread namespace knows it, after a pause in
+// which others hear of it.
 func (s *Store) unheard(ctx context.Context, name string) bool {
 	if spread, err := s.scope.Spread(ctx); err != nil || !spread {
 		return false
@@ -202,7 +220,8 @@ func (s *Store) unheard(ctx context.Context, name string) bool {
 	return s.scope.Pause(ctx, heardPause) == nil
 }
 
-// StartAndWait is Start and Wait: it returns the run when it has ended, however it has. Options and errors are those of Start.
+// StartAndWait is Start and Wait: it returns the run when it has ended, however it has. Options and
+// errors are those of Start.
 func (s *Store) StartAndWait(ctx context.Context, name string, input []byte, opts ...StartOption) (Run, error) {
 	r, err := s.Start(ctx, name, input, opts...)
 	if err != nil {
@@ -215,7 +234,8 @@ func (s *Store) StartAndWait(ctx context.Context, name string, input []byte, opt
 // ErrInvalid for an invalid id.
 func (l Runs) Get(ctx context.Context, id RunID) (Run, error) { return l.store.run(ctx, id, false) }
 
-// Wait returns a run when it has ended. However little its workflow retains, it is kept for 10 s at least. Errors: those of Runs.Get, and ctx's.
+// Wait returns a run when it has ended. However little its workflow retains, it is kept for 10 s at
+// least. Errors: those of Runs.Get, and ctx's.
 func (s *Store) Wait(ctx context.Context, id RunID) (Run, error) {
 	return s.run(engine.Lasting(ctx), id, true)
 }
@@ -258,22 +278,27 @@ func (s *Store) ask(ctx context.Context, id RunID, q engine.Query) error {
 	return s.scope.Query(ctx, string(id), q)
 }
 
-// Signal tells a run something: the step that waits for a signal of the type goes on, or, if none does, the signal is kept until one does. payload is JSON, nil
-// means null. It returns the state of the run after it.
+// Signal tells a run something: the step that waits for a signal of the type goes on, or, if none
+// does, the signal is kept until one does. payload is JSON, nil means null. It returns the state of
+// the run after it.
 //
-// A payload must match the schema that the definition declares for the type, and that of the step that waits for it. If none does, it must match that of at least one step
-// of the definition that waits for the type, if there are any; each step takes the oldest signal kept that matches its own schema, and leaves others where they are.
+// A payload must match the schema that the definition declares for the type, and that of the step
+// that waits for it. If none does, it must match that of at least one step of the definition that
+// waits for the type, if there are any; each step takes the oldest signal kept that matches its own
+// schema, and leaves others where they are.
 //
-// Errors: ErrNotFound; ErrConflict if the run has ended; ErrBusy if MaxSignals or MaxSignalBytes are kept already; ErrInvalid for a payload that is no
-// JSON, too long, or does not match.
+// Errors: ErrNotFound; ErrConflict if the run has ended; ErrBusy if MaxSignals or MaxSignalBytes
+// are kept already; ErrInvalid for a payload that is no JSON, too long, or does not match.
 func (s *Store) Signal(ctx context.Context, id RunID, signal string, payload []byte) (Status, error) {
 	return s.change(ctx, signalOp(id, signal, payload), id)
 }
 
-// Cancel ends a run: what it waits for is cancelled, and what it has done is compensated as its definition says, during which it is still Running. reason may be
-// empty. It returns the state of the run after it.
+// Cancel ends a run: what it waits for is cancelled, and what it has done is compensated as its
+// definition says, during which it is still Running. reason may be empty. It returns the state of
+// the run after it.
 //
-// Errors: ErrNotFound; ErrConflict if the run has ended, or is being compensated; ErrInvalid for a reason of more than 1,024 bytes and for what is no id.
+// Errors: ErrNotFound; ErrConflict if the run has ended, or is being compensated; ErrInvalid for a
+// reason of more than 1,024 bytes and for what is no id.
 func (s *Store) Cancel(ctx context.Context, id RunID, reason string) (Status, error) {
 	return s.change(ctx, cancelOp(id, reason), id)
 }
@@ -293,12 +318,14 @@ func ReplaceInput(input []byte) RetryOption {
 	return retryOption(func(b *retryBody) { b.input = orNull(input) })
 }
 
-// Retry makes a run that has failed or timed out go on from the step that has failed: its history goes on too. What the step calls sees the idempotency key of
-// its last visit, unless it gets another input, or what that visit has done was compensated: then it has to be done anew, under the key of the new visit. It returns the
-// state of the run after it.
+// Retry makes a run that has failed or timed out go on from the step that has failed: its history
+// goes on too. What the step calls sees the idempotency key of its last visit, unless it gets
+// another input, or what that visit has done was compensated: then it has to be done anew, under
+// the key of the new visit. It returns the state of the run after it.
 //
-// Options: FromStep, ReplaceInput. Errors: ErrNotFound; ErrConflict if the run has not failed, was never at the step, or what steps before it have done was
-// compensated; ErrInvalid for a step that the definition does not have, and for an input that is no JSON.
+// Options: FromStep, ReplaceInput. Errors: ErrNotFound; ErrConflict if the run has not failed, was
+// never at the step, or what steps before it have done was compensated; ErrInvalid for a step that
+// the definition does not have, and for an input that is no JSON.
 func (s *Store) Retry(ctx context.Context, id RunID, opts ...RetryOption) (Status, error) {
 	return s.change(ctx, retryOp(id, opts), id)
 }
@@ -431,13 +458,15 @@ func (s Severity) String() string {
 	return "unknown"
 }
 
-// Validate returns what is wrong with a definition, in the order of its lines; nothing if all is well. It asks no node: that an action exists is not checked.
+// Validate returns what is wrong with a definition, in the order of its lines; nothing if all is
+// well. It asks no node: that an action exists is not checked.
 func Validate(definition []byte) []Problem {
 	_, problems := flow.Parse(definition)
 	return problemsOf(problems)
 }
 
-// DefinitionNamespace returns the namespace that a definition names, "" if it names none. Errors: *DefinitionError.
+// DefinitionNamespace returns the namespace that a definition names, "" if it names none. Errors:
+// *DefinitionError.
 func DefinitionNamespace(definition []byte) (string, error) {
 	c, err := compile(definition)
 	return c.namespace, err

@@ -28,7 +28,8 @@ steps:
     transitions: { success: flo.Completed, failure: flo.Failed }
 `
 
-// TestTwoSteps runs a workflow of two actions with workers, in a plain namespace and in a spread one.
+// TestTwoSteps runs a workflow of two actions with workers, in a plain namespace and in a spread
+// one.
 func TestTwoSteps(t *testing.T) {
 	for _, spread := range []bool{false, true} {
 		node := floe.OpenMemory(t)
@@ -77,7 +78,8 @@ func TestTwoSteps(t *testing.T) {
 	}
 }
 
-// TestNamespaceOfDefinition: a definition that says for which namespace it is goes into that one alone.
+// TestNamespaceOfDefinition: a definition that says for which namespace it is goes into that one
+// alone.
 func TestNamespaceOfDefinition(t *testing.T) {
 	node := floe.OpenMemory(t)
 	definition := []byte("namespace: shop\n" + twoSteps)
@@ -90,7 +92,8 @@ func TestNamespaceOfDefinition(t *testing.T) {
 	}
 }
 
-// TestAbsentAttribute: a search attribute whose path leads to nothing is one that the run does not have. Such starts were refused.
+// TestAbsentAttribute: a search attribute whose path leads to nothing is one that the run does not
+// have. Such starts were refused.
 func TestAbsentAttribute(t *testing.T) {
 	flows := floe.OpenMemory(t).Workflow("n")
 	definition := `
@@ -102,7 +105,8 @@ start: { waitForSignal: { type: go, timeoutMs: 60000 }, transitions: { success: 
 		t.Fatal(err)
 	}
 	for input, want := range map[string]map[string]any{
-		"": nil, "null": nil, "[1]": nil, "{}": nil, `{"customer":null,"items":[]}`: nil, `{"customer":"c"}`: {"customer": "c"}, `{"items":[{"size":3}]}`: {"size": 3.0},
+		"": nil, "null": nil, "[1]": nil, "{}": nil, `{"customer":null,"items":[]}`: nil, `{"customer":"c"}`: {"customer": "c"},
+		`{"items":[{"size":3}]}`: {"size": 3.0},
 	} {
 		s, err := flows.Start(t.Context(), "w", []byte(input))
 		if err != nil {
@@ -130,7 +134,8 @@ func TestWaitWithoutRetention(t *testing.T) {
 		flows := node.Workflow(ns)
 		for i, retention := range []string{"0", "{ runs: 0 }", "{ runs: 3 }", "1ms"} {
 			name := fmt.Sprint("w", i)
-			if _, err := flows.Create(ctx, fmt.Appendf(nil, "name: %s\nretention: %s\nstart: { sleep: 2ms, transitions: { success: flo.Completed } }\n", name, retention)); err != nil {
+			if _, err := flows.Create(ctx, fmt.Appendf(nil,
+				"name: %s\nretention: %s\nstart: { sleep: 2ms, transitions: { success: flo.Completed } }\n", name, retention)); err != nil {
 				t.Fatal(err)
 			}
 			var callers sync.WaitGroup

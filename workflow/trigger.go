@@ -14,9 +14,11 @@ import (
 	"github.com/floedb/floe/internal/rawjson"
 )
 
-// The trigger of a workflow is that of its default version: a subscription of the workflow's home to a stream, see package push. Where the records are, a batch is
-// taken from the group and a run started in one command, or, if the workflow lives in another namespace, the start is sent with it: in a spread one to the shard to which
-// the batch's key leads, as that of any start with an idempotency key.
+// The trigger of a workflow is that of its default version: a subscription of the workflow's home
+// to a stream, see package push. Where the records are, a batch is taken from the group and a run
+// started in one command, or, if the workflow lives in another namespace, the start is sent with
+// it: in a spread one to the shard to which the batch's key leads, as that of any start with an
+// idempotency key.
 
 // triggerRow is the value of a row 'e': what the workflow's home has subscribed to.
 type triggerRow struct {
@@ -41,7 +43,8 @@ func (k *openWorkflow) subscribed() (r triggerRow, ok bool) {
 	return must(decode(b, (*triggerRow).code)), true
 }
 
-// retrigger gives a workflow the trigger of its default version, at its home. Its group goes on where it is, unless it is another one.
+// retrigger gives a workflow the trigger of its default version, at its home. Its group goes on
+// where it is, unless it is another one.
 func (k *openWorkflow) retrigger(t *flow.Trigger) {
 	old, had := k.subscribed()
 	now := triggerRow{revision: uint64(k.tx.LSN())}
@@ -59,7 +62,8 @@ func (k *openWorkflow) retrigger(t *flow.Trigger) {
 	}
 	k.tx.Set(numberKey(nil, rowTrigger, k.id), encode(nil, &now, (*triggerRow).code))
 	k.subscribe(now.namespace, &protocol.Subscription{
-		Revision: now.revision, Stream: t.Stream, Group: t.Group, Mode: groupModes[t.Mode], Latest: t.Start == "latest", Batch: t.Batch, Wait: t.Wait, Most: t.Most,
+		Revision: now.revision, Stream: t.Stream, Group: t.Group, Mode: groupModes[t.Mode], Latest: t.Start == "latest", Batch: t.Batch,
+		Wait: t.Wait, Most: t.Most,
 		Paused: !k.enabled,
 	})
 }
@@ -82,7 +86,8 @@ func (k *openWorkflow) unsubscribe(from *triggerRow) {
 func (k *openWorkflow) subscribe(namespace string, s *protocol.Subscription) {
 	tx := k.tx
 	s.Subscriber = k.subscriber()
-	cmd := engine.Command{Machine: engine.MachineStream, Kind: protocol.KindSubscribe, Namespace: namespace, Spread: tx.Spread(), Body: encode(nil, s, (*protocol.Subscription).Code)}
+	cmd := engine.Command{Machine: engine.MachineStream, Kind: protocol.KindSubscribe, Namespace: namespace, Spread: tx.Spread(),
+		Body: encode(nil, s, (*protocol.Subscription).Code)}
 	switch {
 	case namespace != tx.NamespaceName():
 		cmd.Kind, cmd.Spread = protocol.KindRelaySubscription, false
@@ -94,16 +99,19 @@ func (k *openWorkflow) subscribe(namespace string, s *protocol.Subscription) {
 }
 
 func (k *openWorkflow) subscriber() protocol.Subscriber {
-	return protocol.Subscriber{Machine: engine.MachineWorkflow, Command: kindTrigger, Namespace: k.tx.NamespaceName(), Spread: k.tx.Spread(), Name: k.name}
+	return protocol.Subscriber{Machine: engine.MachineWorkflow, Command: kindTrigger, Namespace: k.tx.NamespaceName(),
+		Spread: k.tx.Spread(), Name: k.name}
 }
 
-// trigger starts a run for a batch of records, also of a workflow that has been disabled since they were taken. It is refused if no run can be started: the
-// records go to the dead letters.
+// trigger starts a run for a batch of records, also of a workflow that has been disabled since they
+// were taken. It is refused if no run can be started: the records go to the dead letters.
 //
 // The batch's key is the idempotency key of its run: a batch that comes again has its run already.
 //
-// When the group is moved back, batches are made anew and may have other ends: records that a run has already had are left out of the next one. That works for batches
-// that begin where an earlier one did. One that begins in the middle of an earlier batch starts a run for records that have had one.
+// When the group is moved back, batches are made anew and may have other ends: records that a run
+// has already had are left out of the next one. That works for batches that begin where an earlier
+// one did. One that begins in the middle of an earlier batch starts a run for records that have had
+// one.
 func (w *work) trigger(b *protocol.Batch) ([]byte, error) {
 	left := *b
 	for len(left.Records) > 0 {
@@ -119,12 +127,14 @@ func (w *work) trigger(b *protocol.Batch) ([]byte, error) {
 	return encode(nil, &protocol.BatchResult{Repeated: true}, (*protocol.BatchResult).Code), nil
 }
 
-// routed reports whether another shard is the one that knows whether a run was started for a batch: if the namespace is spread, and the records are in another one.
+// routed reports whether another shard is the one that knows whether a run was started for a batch:
+// if the namespace is spread, and the records are in another one.
 func (w *work) routed(b *protocol.Batch) bool {
 	return w.tx.Spread() && b.Namespace != w.tx.NamespaceName() && !w.tx.Here(b.Route())
 }
 
-// hadBefore returns how many of a batch's first records the run has had that was started for the first of them, 0 if there is no such run.
+// hadBefore returns how many of a batch's first records the run has had that was started for the
+// first of them, 0 if there is no such run.
 func (w *work) hadBefore(b *protocol.Batch) int {
 	k := w.workflow(b.Name)
 	if k == nil {
@@ -167,8 +177,9 @@ func (w *work) triggerRun(b *protocol.Batch) ([]byte, error) {
 //
 //	{"stream": "orders", "partition": 0, "id": "1700000000000-0", "timestamp": 1700000000000, "key": "customer-7", "headers": {"h": "v"}, "payload": {...}}
 //
-// A payload that is JSON stands there as it is, text as a string, and anything else as a string in base64, with "encoding": "base64" behind it. With a batch size of 1
-// the input is the payload alone, in the same way.
+// A payload that is JSON stands there as it is, text as a string, and anything else as a string in
+// base64, with "encoding": "base64" behind it. With a batch size of 1 the input is the payload
+// alone, in the same way.
 func batchInput(b *protocol.Batch, t *flow.Trigger) []byte {
 	if t != nil && t.Batch == 1 && len(b.Records) == 1 {
 		in, _ := appendPayload(nil, b.Records[0].Payload)
@@ -201,7 +212,8 @@ func batchInput(b *protocol.Batch, t *flow.Trigger) []byte {
 	return append(in, ']')
 }
 
-// appendPayload appends a payload as JSON, and reports whether it is in base64. Text that would take more room than base64 does is given in that.
+// appendPayload appends a payload as JSON, and reports whether it is in base64. Text that would
+// take more room than base64 does is given in that.
 func appendPayload(in, payload []byte) (out []byte, encoded bool) {
 	if rawjson.Valid(payload) {
 		return append(in, payload...), false

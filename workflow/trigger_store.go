@@ -91,7 +91,8 @@ func triggerInfo(t *flow.Trigger, namespace string) *TriggerInfo {
 		return nil
 	}
 	i := &TriggerInfo{
-		Stream: t.Stream, Namespace: t.Namespace, Group: t.Group, Mode: TriggerMode(t.Mode), Batch: int(t.Batch), Wait: time.Duration(t.Wait) * time.Millisecond, Start: TriggerStart(t.Start),
+		Stream: t.Stream, Namespace: t.Namespace, Group: t.Group, Mode: TriggerMode(t.Mode), Batch: int(t.Batch),
+		Wait: time.Duration(t.Wait) * time.Millisecond, Start: TriggerStart(t.Start),
 		Most: int(t.Most),
 	}
 	if i.Namespace == "" {
@@ -136,7 +137,8 @@ func (s *Store) standing(ctx context.Context, workflow string, t *TriggerInfo, r
 		}
 	}
 	t.Active = q.Info.Active
-	// Each shard of the stream is told of the trigger first, and of the group after that. Only then does the group start there, at the end of the shard's records.
+	// Each shard of the stream is told of the trigger first, and of the group after that. Only then
+	// does the group start there, at the end of the shard's records.
 	unheard := func(p *protocol.SubscriptionQuery) bool {
 		i := &p.Info
 		return !i.Found || i.Revision < revision || q.Info.Grouped && i.Exists && !i.Grouped

@@ -21,7 +21,8 @@ func streamsOf(r *machinetest.Rig, namespace string) *stream.Store {
 
 // triggered is a workflow that a stream starts; its runs wait for a signal "go".
 func triggered(name, trigger string) []byte {
-	return fmt.Appendf(nil, `{"name": %q, "trigger": {%s}, "start": {"waitForSignal": {"type": "go", "timeoutMs": 3600000}, "transitions": {"success": "flo.Completed"}}}`, name, trigger)
+	return fmt.Appendf(nil,
+		`{"name": %q, "trigger": {%s}, "start": {"waitForSignal": {"type": "go", "timeoutMs": 3600000}, "transitions": {"success": "flo.Completed"}}}`, name, trigger)
 }
 
 // inputs returns what all runs of a workflow have got, the oldest first.
@@ -102,7 +103,8 @@ func TestTrigger(t *testing.T) {
 	if got := payloads(inputs(t, flows)); got != `map[total:1] text` {
 		t.Fatalf("runs of %s", got)
 	}
-	if i := trigger(t, flows, "order"); i.State != workflow.TriggerActive || i.Lag != 1 || i.Started != 1 || i.Records != 2 || i.Group != "wf-order" {
+	if i := trigger(t, flows, "order"); i.State != workflow.TriggerActive || i.Lag != 1 || i.Started != 1 || i.Records != 2 ||
+		i.Group != "wf-order" {
 		t.Fatalf("%+v", i)
 	}
 	g, err := streams.Groups("orders").Get(ctx, "wf-order")
@@ -128,11 +130,14 @@ func TestTrigger(t *testing.T) {
 	if g, err := streams.Groups("orders").Get(ctx, "wf-order"); err == nil {
 		t.Errorf("the group of a trigger that is gone: %+v", g)
 	}
-	machinetest.EqualReplicas(t, r.Log(0), []engine.Primitive{engine.TableOf[action.Store](), engine.TableOf[stream.Store](), engine.TableOf[workflow.Store]()},
-		machinetest.Replica{}, machinetest.Replica{Name: "crashes behind each entry", Commit: 1, Restart: 1}, machinetest.Replica{Name: "forgets", Forgetful: true})
+	machinetest.EqualReplicas(t, r.Log(0), []engine.Primitive{engine.TableOf[action.Store](), engine.TableOf[stream.Store](),
+		engine.TableOf[workflow.Store]()},
+		machinetest.Replica{}, machinetest.Replica{Name: "crashes behind each entry", Commit: 1,
+			Restart: 1}, machinetest.Replica{Name: "forgets", Forgetful: true})
 }
 
-// TestTriggersOfOneStream: a stream that is made gets the groups of several triggers at once, each of its own.
+// TestTriggersOfOneStream: a stream that is made gets the groups of several triggers at once, each
+// of its own.
 func TestTriggersOfOneStream(t *testing.T) {
 	r := newRig(t, 1)
 	flows, streams := flowsOf(r, "n"), streamsOf(r, "n")

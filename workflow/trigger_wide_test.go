@@ -37,7 +37,8 @@ func eachPlace(t *testing.T, f func(t *testing.T, p *placed)) {
 		t.Run(at.name, func(t *testing.T) {
 			r := newRig(t, at.shards)
 			for _, ns := range []string{at.flows, at.streams} {
-				if err := engine.NewNamespaces(r.Router()).Create(t.Context(), ns, ns[0] == 's'); err != nil && !errors.Is(err, engine.ErrExists) {
+				if err := engine.NewNamespaces(r.Router()).Create(t.Context(), ns, ns[0] == 's'); err != nil &&
+					!errors.Is(err, engine.ErrExists) {
 					t.Fatal(err)
 				}
 			}
@@ -69,7 +70,8 @@ func (p *placed) makeStream(t *testing.T) {
 func (p *placed) append(t *testing.T, from, below int) {
 	t.Helper()
 	for i := from; i < below; i++ {
-		if _, err := p.streams.Append(t.Context(), "orders", stream.Message{Payload: fmt.Append(nil, i)}, stream.Partition(i%p.partitions)); err != nil {
+		if _, err := p.streams.Append(t.Context(), "orders", stream.Message{Payload: fmt.Append(nil, i)},
+			stream.Partition(i%p.partitions)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -82,7 +84,8 @@ func (p *placed) settle() {
 	}
 }
 
-// wantRecords checks that there is one run for each of so many records, which have the numbers from on.
+// wantRecords checks that there is one run for each of so many records, which have the numbers from
+// on.
 func (p *placed) wantRecords(t *testing.T, from, below int) {
 	t.Helper()
 	var got []int
@@ -143,7 +146,8 @@ func TestTriggerPlaces(t *testing.T) {
 		p.wantRecords(t, 0, 30)
 
 		// Another version goes on where this one is.
-		next := strings.Replace(string(triggered("order", p.trigger(`, "batch_size": 3, "batch_timeout_ms": 0`))), `"name"`, `"version": "2", "name"`, 1)
+		next := strings.Replace(string(triggered("order", p.trigger(`, "batch_size": 3, "batch_timeout_ms": 0`))), `"name"`,
+			`"version": "2", "name"`, 1)
 		create(t, p.flows, []byte(next))
 		p.append(t, 30, 40)
 		p.settle()
@@ -185,8 +189,10 @@ func TestTriggerPlaces(t *testing.T) {
 	})
 }
 
-// TestTriggerSpreads: the runs that a trigger starts are in all shards of a spread namespace, wherever the stream is, each where a start by hand with the same idempotency key
-// finds it; they all were in the workflow's home when the stream was of another namespace. What gets to a shard that has not heard of the workflow yet starts at home.
+// TestTriggerSpreads: the runs that a trigger starts are in all shards of a spread namespace,
+// wherever the stream is, each where a start by hand with the same idempotency key finds it; they
+// all were in the workflow's home when the stream was of another namespace. What gets to a shard
+// that has not heard of the workflow yet starts at home.
 func TestTriggerSpreads(t *testing.T) {
 	for _, early := range []bool{false, true} {
 		eachPlace(t, func(t *testing.T, p *placed) {
@@ -219,7 +225,8 @@ func TestTriggerSpreads(t *testing.T) {
 				if p.namespace == p.flows.Namespace() || early && strings.Contains(string(run.Input), `"payload":0`) {
 					continue // it is in the shard of its records, or maybe at home
 				}
-				if s, err := p.flows.Start(t.Context(), "order", run.Input, workflow.IdempotencyKey(run.IdempotencyKey)); err != nil || !s.Duplicate || s.Run != run.ID {
+				if s, err := p.flows.Start(t.Context(), "order", run.Input, workflow.IdempotencyKey(run.IdempotencyKey)); err != nil ||
+					!s.Duplicate || s.Run != run.ID {
 					t.Fatalf("start with key %s: %+v, %v", run.IdempotencyKey, s, err)
 				}
 			}
@@ -230,7 +237,8 @@ func TestTriggerSpreads(t *testing.T) {
 	}
 }
 
-// TestTriggerLimit: of the runs of a trigger as many are active as its definition allows, in all shards together, and the end of one makes room for another.
+// TestTriggerLimit: of the runs of a trigger as many are active as its definition allows, in all
+// shards together, and the end of one makes room for another.
 func TestTriggerLimit(t *testing.T) {
 	eachPlace(t, func(t *testing.T, p *placed) {
 		p.makeStream(t)
@@ -256,7 +264,8 @@ func TestTriggerLimit(t *testing.T) {
 	})
 }
 
-// TestTriggeredRunRetried: a run of a trigger that has failed and is retried counts again among those that may be active.
+// TestTriggeredRunRetried: a run of a trigger that has failed and is retried counts again among
+// those that may be active.
 func TestTriggeredRunRetried(t *testing.T) {
 	eachPlace(t, func(t *testing.T, p *placed) {
 		ctx := t.Context()
@@ -293,8 +302,8 @@ func TestTriggeredRunRetried(t *testing.T) {
 	})
 }
 
-// TestTriggerMovedBack: a group that is moved back makes other batches of what is there, wherever runs of their records are. Records that a run has had start no other one,
-// and the others do.
+// TestTriggerMovedBack: a group that is moved back makes other batches of what is there, wherever
+// runs of their records are. Records that a run has had start no other one, and the others do.
 func TestTriggerMovedBack(t *testing.T) {
 	eachPlace(t, func(t *testing.T, p *placed) {
 		p.partitions = 1
@@ -332,7 +341,8 @@ func TestTriggerMovedBack(t *testing.T) {
 	})
 }
 
-// TestTriggerRefused: records that are not as the schema says go to the dead letters, and others start runs.
+// TestTriggerRefused: records that are not as the schema says go to the dead letters, and others
+// start runs.
 func TestTriggerRefused(t *testing.T) {
 	eachPlace(t, func(t *testing.T, p *placed) {
 		ctx := t.Context()
@@ -353,7 +363,8 @@ func TestTriggerRefused(t *testing.T) {
 		}
 		p.wantRecords(t, 0, 6)
 		dead, err := p.streams.Read(ctx, "orders.dlq")
-		if err != nil || len(dead) != 2 || dead[0].Headers[stream.HeaderGroup] != "wf-order" || !strings.Contains(dead[0].Headers[stream.HeaderError], "5") {
+		if err != nil || len(dead) != 2 || dead[0].Headers[stream.HeaderGroup] != "wf-order" ||
+			!strings.Contains(dead[0].Headers[stream.HeaderError], "5") {
 			t.Fatalf("dead letters %+v, %v", dead, err)
 		}
 		if i := trigger(t, p.flows, "order"); i.Refused != 2 || i.Started != 6 || i.Note == "" || i.Lag != 0 {
@@ -362,7 +373,8 @@ func TestTriggerRefused(t *testing.T) {
 	})
 }
 
-// TestTriggerBatches: a batch ends with its number of records, with its bytes, or when its first record has waited.
+// TestTriggerBatches: a batch ends with its number of records, with its bytes, or when its first
+// record has waited.
 func TestTriggerBatches(t *testing.T) {
 	r := newRig(t, 1)
 	flows, streams := flowsOf(r, "n"), streamsOf(r, "n")
@@ -410,7 +422,8 @@ func TestTriggerBatches(t *testing.T) {
 	}
 }
 
-// TestTriggerTooMuch: what a run has to do at once may be more than one command may write. It does that some at a time, and its record is no dead letter.
+// TestTriggerTooMuch: what a run has to do at once may be more than one command may write. It does
+// that some at a time, and its record is no dead letter.
 func TestTriggerTooMuch(t *testing.T) {
 	r := newRig(t, 1)
 	flows, streams, actions := flowsOf(r, "n"), streamsOf(r, "n"), actionsOf(r, "n")
@@ -462,7 +475,8 @@ func TestTriggerMany(t *testing.T) {
 	}
 }
 
-// TestTriggerTakesOver: a group that has consumers when it becomes that of a trigger goes on with what they have left, in every mode.
+// TestTriggerTakesOver: a group that has consumers when it becomes that of a trigger goes on with
+// what they have left, in every mode.
 func TestTriggerTakesOver(t *testing.T) {
 	for _, mode := range []stream.Mode{stream.Shared, stream.Exclusive, stream.KeyShared} {
 		t.Run(mode.String(), func(t *testing.T) {

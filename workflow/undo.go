@@ -58,7 +58,8 @@ func (l *live) undone(r result) {
 	l.wait, l.due, l.call = waitTurn, l.tx.Now(), noCall()
 }
 
-// childEnded notes what a child has come to that the run has waited for before it compensates: one that has completed has an output.
+// childEnded notes what a child has come to that the run has waited for before it compensates: one
+// that has completed has an output.
 func (l *live) childEnded(e *protocol.End) {
 	b, ok := l.tx.Get(undoKey(nil, l.run, l.visit))
 	if !ok || Status(e.Status) != Completed {
@@ -78,7 +79,8 @@ func (l *live) undoRow() (u undoRow, ok bool) {
 	return must(decode(b, (*undoRow).code)), true
 }
 
-// undoInput is what a call that compensates gets by default: {"input": of the step, "output": of the step}.
+// undoInput is what a call that compensates gets by default: {"input": of the step, "output": of
+// the step}.
 func undoInput(u *undoRow) []byte {
 	b := append([]byte(`{"input":`), orNull(u.input)...)
 	b = append(append(b, `,"output":`...), orNull(u.output)...)

@@ -30,13 +30,15 @@ type where struct {
 	opts   []action.RegisterOption
 }
 
-// plain and the other namespaces: in one that is spread, what a run calls is in its own shard, or in another one if the action has a limit.
+// plain and the other namespaces: in one that is spread, what a run calls is in its own shard, or
+// in another one if the action has a limit.
 var (
 	plain  = where{"plain", 1, nil}
 	spaces = []where{plain, {"spread", 4, nil}, {"spread, in another shard", 4, []action.RegisterOption{action.MaxRunning(100)}}}
 )
 
-// Children beside the one that compensates: bare does not, brief does not either and has little time, mid calls bare, and over calls the one that compensates.
+// Children beside the one that compensates: bare does not, brief does not either and has little
+// time, mid calls bare, and over calls the one that compensates.
 const (
 	bareKid = `{ "name": "bare", "start": { "run": "@actions/other", "transitions": { "success": "wait", "failure": "flo.Cancelled" } },
 		"steps": { "wait": { "wait_for_signal": "go", "transitions": { "success": "flo.Completed" } } } }`
@@ -46,7 +48,8 @@ const (
 	overKid = `{ "name": "over", "start": { "run": "@workflow/child", "compensate": { "run": "@actions/undo", "input": "over" }, "transitions": { "success": "flo.Completed" } } }`
 )
 
-// startUndoing starts a run of a definition that calls the actions do and other, and compensates with undo.
+// startUndoing starts a run of a definition that calls the actions do and other, and compensates
+// with undo.
 func startUndoing(t *testing.T, at where, definition string, opts ...workflow.StartOption) *undoing {
 	t.Helper()
 	r := newRig(t, at.shards)
@@ -181,26 +184,31 @@ func (u *undoing) undone() (inputs []string) {
 	return inputs
 }
 
-// TestUndone is the table of the ways in which a visit to a step can end or be left: it is compensated once if it may have done something, with what it had.
+// TestUndone is the table of the ways in which a visit to a step can end or be left: it is
+// compensated once if it may have done something, with what it had.
 func TestUndone(t *testing.T) {
 	const (
 		ends  = "  transitions: { success: flo.Failed, failure: flo.Failed }\n"
 		retry = "  retry: { max_attempts: 3, initial_delay_ms: 1000 }\n"
 		poll  = "  poll: { initialDelayMs: 1000, maxAttempts: 5 }\n"
 		call  = "start:\n  run: \"@actions/do\"\n  timeout_ms: 5000\n  compensate: \"@actions/undo\"\n" + ends
-		fan   = "start:\n  parallel: { branches: { a: { run: \"@actions/do\" }, b: { run: \"@actions/other\" } } }\n  compensate: \"@actions/undo\"\n" + ends
-		each  = "start:\n  parallel: { each: \"$.input.n\", run: \"@actions/do\", max_concurrency: 1 }\n  compensate: \"@actions/undo\"\n" + ends
-		made  = "start:\n  run: \"@actions/do\"\n  input: { n: \"$.input.n\", at: \"$.signals.go\" }\n  compensate: \"@actions/undo\"\n" + ends
-		kid   = "start:\n  run: \"@workflow/child\"\n  compensate: \"@actions/undo\"\n" + ends
-		plan  = "start:\n  run: \"@plan/p\"\n  compensate: \"@actions/undo\"\n" + ends +
+		fan   = "start:\n  parallel: { branches: { a: { run: \"@actions/do\" }, b: { run: \"@actions/other\" } } }\n  compensate: " +
+			"\"@actions/undo\"\n" + ends
+		each = "start:\n  parallel: { each: \"$.input.n\", run: \"@actions/do\", max_concurrency: 1 }\n  compensate: \"@actions/undo\"\n" +
+			ends
+		made = "start:\n  run: \"@actions/do\"\n  input: { n: \"$.input.n\", at: \"$.signals.go\" }\n  compensate: \"@actions/undo\"\n" +
+			ends
+		kid  = "start:\n  run: \"@workflow/child\"\n  compensate: \"@actions/undo\"\n" + ends
+		plan = "start:\n  run: \"@plan/p\"\n  compensate: \"@actions/undo\"\n" + ends +
 			"plans: { p: { executors: [{ name: a, run: \"@actions/do\", timeout_ms: 5000 }, { name: b, run: \"@actions/other\" }] } }\n"
 		lost  = "start:\n  run: \"@workflow/none\"\n  compensate: \"@actions/undo\"\n" + ends
 		bare  = "start:\n  run: \"@workflow/bare\"\n  compensate: \"@actions/undo\"\n" + ends
 		brief = "start:\n  run: \"@workflow/brief\"\n  compensate: \"@actions/undo\"\n" + ends
 		mid   = "start:\n  run: \"@workflow/mid\"\n  compensate: \"@actions/undo\"\n" + ends
 		over  = "start:\n  run: \"@workflow/over\"\n  compensate: \"@actions/undo\"\n" + ends
-		kids  = "start:\n  parallel: { branches: { a: { run: \"@actions/do\" }, b: { run: \"@workflow/brief\" } } }\n  compensate: \"@actions/undo\"\n" + ends
-		pick  = "start:\n  run: \"@plan/p\"\n  compensate: \"@actions/undo\"\n" + ends +
+		kids  = "start:\n  parallel: { branches: { a: { run: \"@actions/do\" }, b: { run: \"@workflow/brief\" } } }\n  compensate: " +
+			"\"@actions/undo\"\n" + ends
+		pick = "start:\n  run: \"@plan/p\"\n  compensate: \"@actions/undo\"\n" + ends +
 			"plans: { p: { executors: [{ name: a, run: \"@workflow/brief\" }, { name: b, run: \"@actions/do\" }] } }\n"
 		slow = `{"error":"step \"wait\": the run has taken longer than 4000 ms","code":"timeout"}`
 	)
@@ -212,7 +220,8 @@ func TestUndone(t *testing.T) {
 	}{
 		{"success", call, func(u *undoing) { u.done("do", `7`) }, []string{data("7")}},
 		{"failure", call, func(u *undoing) { u.fail("do") }, nil},
-		{"timeout", call, func(u *undoing) { u.take("do"); u.pass(5000); u.pass(60_000) }, []string{data(`{"error":"no result after 5000 ms","code":"timeout"}`)}},
+		{"timeout", call, func(u *undoing) { u.take("do"); u.pass(5000); u.pass(60_000) },
+			[]string{data(`{"error":"no result after 5000 ms","code":"timeout"}`)}},
 		{"timeout, then failure", call + retry, func(u *undoing) {
 			u.take("do")
 			u.pass(5000)
@@ -220,17 +229,23 @@ func TestUndone(t *testing.T) {
 			u.fail("do")
 			u.pass(60_000)
 		}, []string{data(`{"error":"no"}`)}},
-		{"cancel in a pause after a timeout", call + retry, func(u *undoing) { u.take("do"); u.pass(5000); u.cancel(); u.pass(60_000) }, []string{data("null")}},
+		{"cancel in a pause after a timeout", call + retry, func(u *undoing) { u.take("do"); u.pass(5000); u.cancel(); u.pass(60_000) },
+			[]string{data("null")}},
 		{"cancel in a pause after a failure", call + retry, func(u *undoing) { u.fail("do", action.Retry()); u.cancel() }, nil},
 		{"cancel before a worker has it", call, func(u *undoing) { u.cancel() }, []string{data("null")}},
-		{"cancel between polls", call + poll, func(u *undoing) { u.done("do", "1", action.OutcomeName("pending")); u.cancel() }, []string{data("null")}},
-		{"failure after a poll", call + poll, func(u *undoing) { u.done("do", "1", action.OutcomeName("pending")); u.pass(1000); u.fail("do") }, nil},
-		{"the run's timeout between polls", "timeout_ms: 5500\n" + strings.Replace(call+poll, "initialDelayMs: 1000", "initialDelayMs: 9000", 1),
+		{"cancel between polls", call + poll, func(u *undoing) { u.done("do", "1", action.OutcomeName("pending")); u.cancel() },
+			[]string{data("null")}},
+		{"failure after a poll", call + poll,
+			func(u *undoing) { u.done("do", "1", action.OutcomeName("pending")); u.pass(1000); u.fail("do") }, nil},
+		{"the run's timeout between polls", "timeout_ms: 5500\n" + strings.Replace(call+poll, "initialDelayMs: 1000",
+			"initialDelayMs: 9000", 1),
 			func(u *undoing) { u.done("do", "1", action.OutcomeName("pending")); u.pass(6000) }, []string{data("null")}},
-		{"a parallel step that fails", fan, func(u *undoing) { u.done("do", `{"id":1}`); u.fail("other") }, []string{data(`{"a":{"id":1},"b":null}`)}},
+		{"a parallel step that fails", fan, func(u *undoing) { u.done("do", `{"id":1}`); u.fail("other") },
+			[]string{data(`{"a":{"id":1},"b":null}`)}},
 		{"a parallel step whose branches all fail", fan, func(u *undoing) { u.fail("other") }, []string{data(`{"a":null,"b":null}`)}},
 		{"a parallel step of which one fails first", each, func(u *undoing) { u.fail("do") }, nil},
-		{"a parallel step of which one fails second", each, func(u *undoing) { u.done("do", "1"); u.fail("do") }, []string{data("[1,null]")}},
+		{"a parallel step of which one fails second", each, func(u *undoing) { u.done("do", "1"); u.fail("do") },
+			[]string{data("[1,null]")}},
 		{"cancel of a parallel step", fan, func(u *undoing) { u.done("do", "1"); u.cancel() }, []string{data(`{"a":1,"b":null}`)}},
 		{"cancel of a parallel step that has done nothing", each, func(u *undoing) { u.cancel() }, []string{data("[null,null]")}},
 		{"an input of its own", made, func(u *undoing) {
@@ -240,8 +255,10 @@ func TestUndone(t *testing.T) {
 			u.done("do", "7")
 		}, []string{`{"input":{"n":[1,2],"at":null},"output":7}`}},
 		{"a child that is missing", lost, nil, nil},
-		{"success after a failure", call + retry, func(u *undoing) { u.fail("do", action.Retry()); u.pass(1000); u.done("do", "8") }, []string{data("8")}},
-		{"success after a poll", call + poll, func(u *undoing) { u.done("do", "1", action.OutcomeName("pending")); u.pass(1000); u.done("do", "2") }, []string{data("2")}},
+		{"success after a failure", call + retry, func(u *undoing) { u.fail("do", action.Retry()); u.pass(1000); u.done("do", "8") },
+			[]string{data("8")}},
+		{"success after a poll", call + poll,
+			func(u *undoing) { u.done("do", "1", action.OutcomeName("pending")); u.pass(1000); u.done("do", "2") }, []string{data("2")}},
 		{"the last poll is pending", strings.Replace(call+poll, "maxAttempts: 5", "maxAttempts: 1", 1), func(u *undoing) {
 			u.done("do", "1", action.OutcomeName("pending"))
 			u.pass(1000)
@@ -254,10 +271,12 @@ func TestUndone(t *testing.T) {
 			}
 			u.pass(60_000)
 		}, []string{data(`{"error":"the action's run was cancelled: by chance","code":"cancelled"}`)}},
-		{"the run's timeout while a worker has it", "timeout_ms: 3000\n" + call, func(u *undoing) { u.take("do"); u.pass(3000); u.pass(60_000) }, []string{data("null")}},
+		{"the run's timeout while a worker has it", "timeout_ms: 3000\n" + call,
+			func(u *undoing) { u.take("do"); u.pass(3000); u.pass(60_000) }, []string{data("null")}},
 		{"a child that completes", kid, func(u *undoing) { u.done("other", "1"); u.child(`{"n":4}`) }, []string{data(`{"n":4}`)}},
 		{"a child that fails", kid, func(u *undoing) { u.fail("other") }, nil},
-		{"a child that fails and has compensated", kid, func(u *undoing) { u.done("other", "1"); u.child(`{"outcome":"fail"}`) }, []string{"the child"}},
+		{"a child that fails and has compensated", kid, func(u *undoing) { u.done("other", "1"); u.child(`{"outcome":"fail"}`) },
+			[]string{"the child"}},
 		{"cancel of a run with a child", kid, func(u *undoing) { u.done("other", "1"); u.cancel() }, []string{"the child", data("null")}},
 		{"a child that a user cancels", bare, func(u *undoing) { u.done("other", "1"); u.drop("bare") },
 			[]string{data(`{"error":"cancelled: by a user","code":"cancelled"}`)}},
@@ -268,13 +287,16 @@ func TestUndone(t *testing.T) {
 				u.t.Fatal(err)
 			}
 		}, []string{data(`{"error":"cancelled: by a user","code":"cancelled"}`)}},
-		{"a child that a user cancels and has compensated", kid, func(u *undoing) { u.done("other", "1"); u.drop("child") }, []string{"the child"}},
-		{"a child that a user cancels and could not compensate", kid, func(u *undoing) { u.done("other", "1"); u.drop("child"); u.fail("undo") },
+		{"a child that a user cancels and has compensated", kid, func(u *undoing) { u.done("other", "1"); u.drop("child") },
+			[]string{"the child"}},
+		{"a child that a user cancels and could not compensate", kid,
+			func(u *undoing) { u.done("other", "1"); u.drop("child"); u.fail("undo") },
 			[]string{data(`{"error":"cancelled: by a user","code":"cancelled"}`)}},
 		{"a child whose child a user cancels", mid, func(u *undoing) { u.done("other", "1"); u.drop("bare") }, nil},
 		{"a child that a user cancels, and its child with it", mid, func(u *undoing) { u.done("other", "1"); u.drop("mid") },
 			[]string{data(`{"error":"cancelled: by a user","code":"cancelled"}`)}},
-		{"a child that a user cancels and has compensated, as its child has", over, func(u *undoing) { u.done("other", "1"); u.drop("over") },
+		{"a child that a user cancels and has compensated, as its child has", over,
+			func(u *undoing) { u.done("other", "1"); u.drop("over") },
 			[]string{"the child", `"over"`}},
 		{"a child that its time ends", brief, func(u *undoing) { u.done("other", "1"); u.pass(4000) }, []string{data(slow)}},
 		{"a child that its time ends, then success", brief + retry, func(u *undoing) {
@@ -284,16 +306,22 @@ func TestUndone(t *testing.T) {
 			u.done("other", "2")
 			u.signal("brief", "8")
 		}, []string{data("8")}},
-		{"a child that its time ends, then failure", brief + strings.Replace(retry, "max_attempts: 3", "max_attempts: 2", 1), func(u *undoing) { u.done("other", "1"); u.pass(4000); u.pass(1000); u.fail("other") },
+		{"a child that its time ends, then failure", brief + strings.Replace(retry, "max_attempts: 3", "max_attempts: 2", 1),
+			func(u *undoing) { u.done("other", "1"); u.pass(4000); u.pass(1000); u.fail("other") },
 			[]string{data(`{"error":"step \"_start\": outcome \"failure\" at attempt 1: no"}`)}},
 		{"a child that comes to flo.Cancelled by itself", bare, func(u *undoing) { u.fail("other") }, nil},
-		{"the run's timeout in a child", "timeout_ms: 3000\n" + bare, func(u *undoing) { u.done("other", "1"); u.pass(3000) }, []string{data("null")}},
-		{"the step's timeout in a child", strings.Replace(bare, "  compensate", "  timeout_ms: 3000\n  compensate", 1), func(u *undoing) { u.done("other", "1"); u.pass(3000) },
+		{"the run's timeout in a child", "timeout_ms: 3000\n" + bare, func(u *undoing) { u.done("other", "1"); u.pass(3000) },
+			[]string{data("null")}},
+		{"the step's timeout in a child", strings.Replace(bare, "  compensate", "  timeout_ms: 3000\n  compensate", 1),
+			func(u *undoing) { u.done("other", "1"); u.pass(3000) },
 			[]string{data(`{"error":"no result after 3000 ms","code":"timeout"}`)}},
-		{"a parallel step with a child that its time ends", kids, func(u *undoing) { u.done("other", "1"); u.done("do", "1"); u.pass(4000) }, []string{data(`{"a":1,"b":null}`)}},
-		{"a parallel step with nothing but a child that its time ends", kids, func(u *undoing) { u.done("other", "1"); u.take("do"); u.pass(4000); u.pass(60_000) },
+		{"a parallel step with a child that its time ends", kids,
+			func(u *undoing) { u.done("other", "1"); u.done("do", "1"); u.pass(4000) }, []string{data(`{"a":1,"b":null}`)}},
+		{"a parallel step with nothing but a child that its time ends", kids,
+			func(u *undoing) { u.done("other", "1"); u.take("do"); u.pass(4000); u.pass(60_000) },
 			[]string{data(`{"a":null,"b":null}`)}},
-		{"a plan whose first executor is a child that its time ends", pick, func(u *undoing) { u.done("other", "1"); u.pass(4000); u.fail("do") },
+		{"a plan whose first executor is a child that its time ends", pick,
+			func(u *undoing) { u.done("other", "1"); u.pass(4000); u.fail("do") },
 			[]string{data(`{"error":"plan \"p\": 2 of 2 executors have failed, the last: executor \"b\": outcome \"failure\" at attempt 1: no"}`)}},
 		{"a plan whose executor is a child that a user cancels", pick, func(u *undoing) { u.done("other", "1"); u.drop("brief") },
 			[]string{data(`{"error":"plan \"p\": executor \"a\": outcome \"cancelled\" at attempt 1: cancelled: by a user","code":"cancelled"}`)}},
@@ -301,11 +329,15 @@ func TestUndone(t *testing.T) {
 		{"a plan all of whose executors fail", plan, func(u *undoing) { u.fail("do"); u.fail("other") }, nil},
 		{"a plan whose first executor times out", plan, func(u *undoing) { u.take("do"); u.pass(5000); u.fail("other"); u.pass(60_000) },
 			[]string{data(`{"error":"plan \"p\": 2 of 2 executors have failed, the last: executor \"b\": outcome \"failure\" at attempt 1: no"}`)}},
-		{"a step before it", "start: { run: \"@actions/other\", compensate: { run: \"@actions/undo\", input: 1 }, transitions: { success: next } }\nsteps:\n  next:\n" +
-			"    run: \"@actions/do\"\n    compensate: { run: \"@actions/undo\", input: 2 }\n    transitions: { success: flo.Cancelled }\n", func(u *undoing) {
-			u.done("other", "1")
-			u.done("do", "1")
-		}, []string{"2", "1"}},
+		{"a step before it",
+			"start: { run: \"@actions/other\", compensate: { run: \"@actions/undo\", input: 1 }, transitions: { success: next } " +
+				"}\nsteps:\n  next:\n" +
+				"    run: \"@actions/do\"\n    compensate: { run: \"@actions/undo\", input: 2 }\n    transitions: { success: " +
+				"flo.Cancelled }\n",
+			func(u *undoing) {
+				u.done("other", "1")
+				u.done("do", "1")
+			}, []string{"2", "1"}},
 	} {
 		for _, at := range spaces {
 			t.Run(c.name+"/"+at.name, func(t *testing.T) {
@@ -327,7 +359,8 @@ func TestUndone(t *testing.T) {
 	}
 }
 
-// TestUndoneAfterOwnRetries: an attempt that the action itself has repeated may have done something, whatever the next one comes to.
+// TestUndoneAfterOwnRetries: an attempt that the action itself has repeated may have done
+// something, whatever the next one comes to.
 func TestUndoneAfterOwnRetries(t *testing.T) {
 	const definition = `start: { sleep: 1s, transitions: { success: do } }
 steps: { do: { run: "@actions/do", compensate: "@actions/undo", transitions: { success: flo.Failed, failure: flo.Failed } } }
@@ -337,7 +370,8 @@ steps: { do: { run: "@actions/do", compensate: "@actions/undo", transitions: { s
 		play func(u *undoing)
 		want []string
 	}{
-		{"a timeout and a failure", func(u *undoing) { u.take("do"); u.pass(5000); u.pass(1000); u.fail("do") }, []string{`{"input":{"n":[1,2]},"output":{"error":"no"}}`}},
+		{"a timeout and a failure", func(u *undoing) { u.take("do"); u.pass(5000); u.pass(1000); u.fail("do") },
+			[]string{`{"input":{"n":[1,2]},"output":{"error":"no"}}`}},
 		{"a timeout, two failures", func(u *undoing) {
 			u.take("do")
 			u.pass(5000)
@@ -347,12 +381,14 @@ steps: { do: { run: "@actions/do", compensate: "@actions/undo", transitions: { s
 			u.fail("do", action.Retry())
 		}, []string{`{"input":{"n":[1,2]},"output":{"error":"no"}}`}},
 		{"failures", func(u *undoing) { u.fail("do", action.Retry()); u.pass(1000); u.fail("do") }, nil},
-		{"a timeout and a success", func(u *undoing) { u.take("do"); u.pass(5000); u.pass(1000); u.done("do", "7") }, []string{`{"input":{"n":[1,2]},"output":7}`}},
+		{"a timeout and a success", func(u *undoing) { u.take("do"); u.pass(5000); u.pass(1000); u.done("do", "7") },
+			[]string{`{"input":{"n":[1,2]},"output":7}`}},
 	} {
 		for _, at := range spaces {
 			t.Run(c.name+"/"+at.name, func(t *testing.T) {
 				u := startUndoing(t, at, definition)
-				opts := append(slices.Clone(at.opts), action.MaxAttempts(3), action.Timeout(5*time.Second), action.Backoff(time.Second, time.Second))
+				opts := append(slices.Clone(at.opts), action.MaxAttempts(3), action.Timeout(5*time.Second),
+					action.Backoff(time.Second, time.Second))
 				if _, err := u.actions.Register(t.Context(), "do", opts...); err != nil {
 					t.Fatal(err)
 				}
@@ -368,7 +404,8 @@ steps: { do: { run: "@actions/do", compensate: "@actions/undo", transitions: { s
 	}
 }
 
-// TestUndoneInALoop: each visit is compensated with what it had itself, not with what the last one has come to.
+// TestUndoneInALoop: each visit is compensated with what it had itself, not with what the last one
+// has come to.
 func TestUndoneInALoop(t *testing.T) {
 	u := startUndoing(t, plain, `start:
   run: "@actions/do"
@@ -399,13 +436,16 @@ func TestUndoneInALoop(t *testing.T) {
 	}
 }
 
-// TestUndoneWithWhatWasSent: each attempt and each poll of a call gets the same input, and so does what compensates it.
+// TestUndoneWithWhatWasSent: each attempt and each poll of a call gets the same input, and so does
+// what compensates it.
 func TestUndoneWithWhatWasSent(t *testing.T) {
 	const more = "\n  compensate: \"@actions/undo\"\n  transitions: { success: flo.Failed, failure: flo.Failed }\n"
 	for name, step := range map[string]string{
-		"a call": "run: \"@actions/do\"\n  input: { at: \"$.flo.timestamp\" }\n  poll: { initial_delay_ms: 1000 }\n  retry: { max_attempts: 3, initial_delay_ms: 1000 }" + more,
+		"a call": "run: \"@actions/do\"\n  input: { at: \"$.flo.timestamp\" }\n  poll: { initial_delay_ms: 1000 }\n  retry: { " +
+			"max_attempts: 3, initial_delay_ms: 1000 }" + more,
 		"a plan": "run: \"@plan/p\"\n  input: { at: \"$.flo.timestamp\" }\n  poll: { initial_delay_ms: 1000 }" + more +
-			"plans: { p: { executors: [{ name: a, run: \"@actions/do\", retry: { max_attempts: 2, initial_delay_ms: 1000 } }, { name: b, run: \"@actions/do\" }] } }\n",
+			"plans: { p: { executors: [{ name: a, run: \"@actions/do\", retry: { max_attempts: 2, initial_delay_ms: 1000 } }, { name: " +
+			"b, run: \"@actions/do\" }] } }\n",
 	} {
 		for _, at := range spaces {
 			t.Run(name+"/"+at.name, func(t *testing.T) {
@@ -441,7 +481,8 @@ func TestUndoneWithWhatWasSent(t *testing.T) {
 	}
 }
 
-// TestUndoneAtTheEnd: a run whose output is too large has failed, and what it has done is compensated. So has one whose compensation fails, which is shown.
+// TestUndoneAtTheEnd: a run whose output is too large has failed, and what it has done is
+// compensated. So has one whose compensation fails, which is shown.
 func TestUndoneAtTheEnd(t *testing.T) {
 	u := startUndoing(t, plain, `start:
   run: "@actions/do"
@@ -468,7 +509,8 @@ output: { a: "$.steps._start.output", b: "$.steps._start.output" }
 	}
 }
 
-// TestRetryOfFirstFailure: a run that has failed goes on from the step that failed, not from the one that told somebody about it.
+// TestRetryOfFirstFailure: a run that has failed goes on from the step that failed, not from the
+// one that told somebody about it.
 func TestRetryOfFirstFailure(t *testing.T) {
 	const definition = `start: { run: "@actions/do", transitions: { success: flo.Completed, failure: tell } }
 steps:
@@ -491,7 +533,8 @@ steps:
 	}
 }
 
-// TestLongNames: ids, names and namespaces may be as long as they are allowed to be: what they call is called all the same.
+// TestLongNames: ids, names and namespaces may be as long as they are allowed to be: what they call
+// is called all the same.
 func TestLongNames(t *testing.T) {
 	r := newRig(t, 1)
 	step, id := strings.Repeat("s", 255), strings.Repeat("i", workflow.MaxRunID)
@@ -523,7 +566,8 @@ func TestLongNames(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if run, err := flows.Runs().Get(t.Context(), s.Run); err != nil || run.Status != workflow.Failed || run.CompensationsFailed > 0 {
+			if run, err := flows.Runs().Get(t.Context(), s.Run); err != nil || run.Status != workflow.Failed ||
+				run.CompensationsFailed > 0 {
 				t.Errorf("the run is %s: %s, %v", run.Status, run.Error, err)
 			}
 		}

@@ -17,7 +17,8 @@ import (
 	"github.com/floedb/floe/workflow"
 )
 
-// TestUndoWaitsForHandler: what a handler does that was cancelled is compensated when it has returned, or has had the time to.
+// TestUndoWaitsForHandler: what a handler does that was cancelled is compensated when it has
+// returned, or has had the time to.
 func TestUndoWaitsForHandler(t *testing.T) {
 	const definition = "start:\n  run: \"@actions/do\"\n  compensate: \"@actions/undo\"\n  transitions: { success: flo.Completed }\n"
 	taken := func(u *undoing) int {
@@ -40,7 +41,8 @@ func TestUndoWaitsForHandler(t *testing.T) {
 			if u.r.Verify(); taken(u) != 0 {
 				t.Error("the step is compensated while its handler is at work")
 			}
-			if run, err := u.flows.Runs().Get(t.Context(), u.run); err != nil || run.Status != workflow.Running || run.Waits != "the handler or the child of a call that was ended" {
+			if run, err := u.flows.Runs().Get(t.Context(), u.run); err != nil || run.Status != workflow.Running ||
+				run.Waits != "the handler or the child of a call that was ended" {
 				t.Errorf("the run is %s and waits for %q, %v", run.Status, run.Waits, err)
 			}
 			over(u, task)
@@ -56,8 +58,10 @@ func TestUndoWaitsForHandler(t *testing.T) {
 		} {
 			for _, at := range spaces {
 				t.Run(name+"/"+at.name, func(t *testing.T) {
-					u := startUndoing(t, at, "start: { sleep: 1s, transitions: { success: do } }\nsteps:\n  "+strings.ReplaceAll(strings.Replace(definition, "start", "do", 1), "\n", "\n  "))
-					if _, err := u.actions.Register(t.Context(), "do", append(slices.Clone(at.opts), action.MaxAttempts(1), action.Timeout(5*time.Second))...); err != nil {
+					u := startUndoing(t, at, "start: { sleep: 1s, transitions: { success: do } }\nsteps:\n  "+
+						strings.ReplaceAll(strings.Replace(definition, "start", "do", 1), "\n", "\n  "))
+					if _, err := u.actions.Register(t.Context(), "do",
+						append(slices.Clone(at.opts), action.MaxAttempts(1), action.Timeout(5*time.Second))...); err != nil {
 						t.Fatal(err)
 					}
 					u.pass(1000)
@@ -84,8 +88,11 @@ func TestUndoWaitsForHandler(t *testing.T) {
 	} {
 		for _, at := range spaces { // another attempt is to follow when the call ends
 			t.Run("an attempt before the one that is cancelled, "+name+"/"+at.name, func(t *testing.T) {
-				u := startUndoing(t, at, "start: { sleep: 1s, transitions: { success: do } }\nsteps:\n  "+strings.ReplaceAll(strings.Replace(c.definition, "start", "do", 1), "\n", "\n  "))
-				if _, err := u.actions.Register(t.Context(), "do", append(slices.Clone(at.opts), action.MaxAttempts(3), action.Backoff(time.Second, time.Second), action.Timeout(4*time.Second))...); err != nil {
+				u := startUndoing(t, at, "start: { sleep: 1s, transitions: { success: do } }\nsteps:\n  "+
+					strings.ReplaceAll(strings.Replace(c.definition, "start", "do", 1), "\n", "\n  "))
+				if _, err := u.actions.Register(t.Context(), "do",
+					append(slices.Clone(at.opts), action.MaxAttempts(3), action.Backoff(time.Second, time.Second),
+						action.Timeout(4*time.Second))...); err != nil {
 					t.Fatal(err)
 				}
 				u.pass(1000)
@@ -130,7 +137,8 @@ func TestUndoWaitsForHandler(t *testing.T) {
 			cancel(u, u.take("do"))
 			u.pass(59_999)
 			if u.r.Verify(); taken(u) != 0 {
-				t.Error("the step is compensated while its handler may be at work: the time of the step is none of a handler that ignores it")
+				t.Error("the step is compensated while its handler may be at work: the time of the step is none of a handler that " +
+					"ignores it")
 			}
 			u.pass(1)
 			if u.r.Verify(); taken(u) != 1 {
@@ -140,8 +148,9 @@ func TestUndoWaitsForHandler(t *testing.T) {
 	}
 }
 
-// TestUndoWaitsForChild: a visit to a child that the run, its time or that of the step has ended is compensated when the child is over: its compensations, those of its children,
-// and the handlers of all their calls, but for those that take longer than a minute.
+// TestUndoWaitsForChild: a visit to a child that the run, its time or that of the step has ended is
+// compensated when the child is over: its compensations, those of its children, and the handlers of
+// all their calls, but for those that take longer than a minute.
 func TestUndoWaitsForChild(t *testing.T) {
 	const rest = ", compensate: \"@actions/undo\", transitions: { success: flo.Completed, failure: flo.Failed } }\n"
 	step := func(of, timeout string) string { return "start: { run: \"@workflow/" + of + "\"" + timeout + rest }
@@ -225,7 +234,8 @@ func TestUndoWaitsForChild(t *testing.T) {
 	}
 }
 
-// TestUndoWaitsForWhatAChildLeaves: the handlers that a child has left at work when it ended by itself are waited for as well.
+// TestUndoWaitsForWhatAChildLeaves: the handlers that a child has left at work when it ended by
+// itself are waited for as well.
 func TestUndoWaitsForWhatAChildLeaves(t *testing.T) {
 	again := `{ "name": "again", "start": { "run": "@actions/other", "timeout_ms": 500, "retry": { "max_attempts": 2, "initial_delay_ms": 1 },
 		"transitions": { "success": "flo.Completed" } } }`
@@ -256,7 +266,8 @@ func TestUndoWaitsForWhatAChildLeaves(t *testing.T) {
 		} {
 			t.Run(name+"/"+at.name, func(t *testing.T) {
 				u := startUndoing(t, at, "start: { sleep: 1s, transitions: { success: kid } }\nsteps:\n"+
-					"  kid: { run: \"@workflow/"+c.of+"\", compensate: \"@actions/undo\", transitions: { success: do, failure: flo.Failed } }\n"+
+					"  kid: { run: \"@workflow/"+c.of+
+					"\", compensate: \"@actions/undo\", transitions: { success: do, failure: flo.Failed } }\n"+
 					"  do: { run: \"@actions/do\", transitions: { success: flo.Completed, failure: flo.Failed } }\n")
 				for _, d := range []string{again, late} {
 					if _, err := u.flows.Create(t.Context(), []byte(d)); err != nil {
@@ -279,7 +290,8 @@ func TestUndoWaitsForWhatAChildLeaves(t *testing.T) {
 	}
 }
 
-// TestFanWaitsForChild: a parallel step that has failed ends when the child of a branch has compensated, and not when its other branches have been cancelled.
+// TestFanWaitsForChild: a parallel step that has failed ends when the child of a branch has
+// compensated, and not when its other branches have been cancelled.
 func TestFanWaitsForChild(t *testing.T) {
 	for _, at := range spaces {
 		t.Run(at.name, func(t *testing.T) {

@@ -14,14 +14,16 @@ var _ engine.Verifier = (*machine)(nil)
 // allKinds are the kinds of rows, in order.
 const allKinds = "bcdefghjklmnpqrtuvwyz"
 
-// Verify checks that all rows of the machine fit together, see the comment on rows for what they are: above all that every run that has not ended waits for
-// something that comes: an action, a child, a signal or a time.
+// Verify checks that all rows of the machine fit together, see the comment on rows for what they
+// are: above all that every run that has not ended waits for something that comes: an action, a
+// child, a signal or a time.
 func (m *machine) Verify(a *engine.Audit) error {
 	v := &verifier{
 		Audit: a, names: a.Names(), workflows: make(map[uint64]*audited), known: make(map[uint32]int64), active: make(map[uint32]int64),
 		found: make(map[byte]int64), want: make(map[byte]int64),
 	}
-	for _, step := range []func() error{v.unknownRows, v.allNames, v.allWorkflows, v.allRuns, v.plans, v.verifySchedules, v.verifyTriggers, v.indexes, v.timers} {
+	for _, step := range []func() error{v.unknownRows, v.allNames, v.allWorkflows, v.allRuns, v.plans, v.verifySchedules, v.verifyTriggers,
+		v.indexes, v.timers} {
 		if err := step(); err != nil {
 			return err
 		}
@@ -54,7 +56,8 @@ type audited struct {
 // unknownRows reports rows that are of no kind.
 func (v *verifier) unknownRows() error { return v.UnknownRows("workflow", allKinds) }
 
-// each calls f for the rows of a kind, whose keys have to have a length (0: any) and whose values have to be what decodes them.
+// each calls f for the rows of a kind, whose keys have to have a length (0: any) and whose values
+// have to be what decodes them.
 func each[T any](v *verifier, prefix []byte, length int, code func(*T, *codec.Coder), f func(k []byte, row *T) error) error {
 	return v.Scan(prefix, key.PrefixEnd(prefix), func(k, value []byte) error {
 		row, err := decode(value, code)
@@ -165,7 +168,8 @@ func (v *verifier) workflow(w *audited, r *record) error {
 	return err
 }
 
-// verifyTriggers checks that a workflow's home has subscribed to the stream of its trigger, and to none if it has none.
+// verifyTriggers checks that a workflow's home has subscribed to the stream of its trigger, and to
+// none if it has none.
 func (v *verifier) verifyTriggers() error {
 	found := make(map[uint64]bool)
 	err := each(v, []byte{rowTrigger}, partAt, (*triggerRow).code, func(k []byte, r *triggerRow) error {
@@ -253,10 +257,12 @@ func (v *verifier) timers() error {
 func (v *verifier) count() {
 	for _, w := range v.workflows {
 		if w.active != w.runs || w.record.kept != w.kept {
-			v.Reportf("workflow %q: its row counts %d active runs and %d kept ones, there are %d and %d", w.name, w.active, w.record.kept, w.runs, w.kept)
+			v.Reportf("workflow %q: its row counts %d active runs and %d kept ones, there are %d and %d", w.name, w.active, w.record.kept,
+				w.runs, w.kept)
 		}
 		if w.kept > 0 && (w.nextEnded > w.oldest || w.timer > w.oldest+w.retention()) {
-			v.Reportf("workflow %q: its first run has ended at %d, and is not forgotten: looked for from %d at %d", w.name, w.oldest, w.nextEnded, w.timer)
+			v.Reportf("workflow %q: its first run has ended at %d, and is not forgotten: looked for from %d at %d", w.name, w.oldest,
+				w.nextEnded, w.timer)
 		}
 	}
 	for i := range v.names {

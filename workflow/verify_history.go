@@ -8,7 +8,8 @@ import (
 	"github.com/floedb/floe/internal/flow"
 )
 
-// history is what the events of a run come to, taken one after the other: where the run stands, and what its steps have come to.
+// history is what the events of a run come to, taken one after the other: where the run stands, and
+// what its steps have come to.
 type history struct {
 	events   int64
 	at       int64 // when the last of them happened
@@ -29,7 +30,8 @@ type visited struct {
 	event
 }
 
-// fold takes the events of a row. undone tells which step a visit was to that may have to be compensated.
+// fold takes the events of a row. undone tells which step a visit was to that may have to be
+// compensated.
 func (h *history) fold(row *eventRow, undone func(visit uint64, step string) error) error {
 	if row.at < h.at {
 		return fmt.Errorf("events of %d come after those of %d", row.at, h.at)
@@ -115,7 +117,8 @@ func (h *history) note(e event) {
 func (h *history) checkStep(step string, row *stepRow) error {
 	v, ok := h.last[step]
 	delete(h.last, step)
-	if !ok || v.visit != row.visit || v.outcome != row.outcome || v.attempt != row.attempts || v.detail != engine.Cut(row.message, maxDetail) {
+	if !ok || v.visit != row.visit || v.outcome != row.outcome || v.attempt != row.attempts ||
+		v.detail != engine.Cut(row.message, maxDetail) {
 		return fmt.Errorf("visit %d has come to %q at attempt %d (%s), and in the history visit %d to %q at attempt %d (%s)",
 			row.visit, row.outcome, row.attempts, row.message, v.visit, v.outcome, v.attempt, v.detail)
 	}
@@ -125,7 +128,8 @@ func (h *history) checkStep(step string, row *stepRow) error {
 	return nil
 }
 
-// undoneStep compares the step of a visit that may have to be compensated with what the history says.
+// undoneStep compares the step of a visit that may have to be compensated with what the history
+// says.
 func (r *auditedRun) undoneStep(visit uint64, step string) error {
 	n, ok := r.undone[visit]
 	if !ok || r.header == nil {

@@ -138,7 +138,8 @@ func (r *auditedRun) check() error {
 		r.Reportf("workflow: %s has no input", r.who)
 	}
 	for visit, step := range r.undone {
-		if visit > r.history.visits || step < 0 || step >= len(w.definitions[h.number].Steps) || w.definitions[h.number].Steps[step].Compensate == nil {
+		if visit > r.history.visits || step < 0 || step >= len(w.definitions[h.number].Steps) ||
+			w.definitions[h.number].Steps[step].Compensate == nil {
 			r.Reportf("workflow: %s: visit %d, to step %d, can not be compensated", r.who, visit, step)
 		}
 	}

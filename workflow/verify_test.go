@@ -11,31 +11,39 @@ import (
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
-// TestVerifyComparesHistories damages a row at a time: the check says that the run is not what its history comes to.
+// TestVerifyComparesHistories damages a row at a time: the check says that the run is not what its
+// history comes to.
 func TestVerifyComparesHistories(t *testing.T) {
 	for name, test := range map[string]struct {
 		part   byte
 		damage func(b []byte) []byte
 		want   string
 	}{
-		"at another step":     {partHeader, change((*header).code, func(h *header) { h.step = 1 }), `it is at step "_start", not "pay"`},
-		"one visit more":      {partHeader, change((*header).code, func(h *header) { h.visit++ }), "visits to steps, not"},
-		"a signal more":       {partHeader, change((*header).code, func(h *header) { h.pending++ }), "pending signals, not"},
-		"it has ended":        {partHeader, change((*header).code, func(h *header) { h.status, h.wait = Completed, waitNothing }), "it ends as unknown"},
-		"another outcome":     {partStep, change((*stepRow).layout, func(s *stepRow) { s.outcome = "failure" }), `has come to "failure" at attempt 1`},
-		"another attempt":     {partStep, change((*stepRow).layout, func(s *stepRow) { s.attempts++ }), "at attempt 2"},
-		"another error":       {partStep, change((*stepRow).layout, func(s *stepRow) { s.message = "no" }), "(no), and in the history"},
-		"an earlier visit":    {partStep, change((*stepRow).layout, func(s *stepRow) { s.visit = 77 }), "visit 77 has come to"},
-		"a later key":         {partStep, change((*stepRow).layout, func(s *stepRow) { s.key = 77 }), "has the idempotency key of visit 77"},
-		"no such step":        {partStep, func([]byte) []byte { return nil }, "steps have come to an end without rows"},
-		"undoes another step": {partUndo, change((*undoRow).code, func(u *undoRow) { u.step = 1 }), "is to be compensated as one to step 1"},
-		"an event less":       {partEvents, change((*eventRow).code, func(r *eventRow) { r.events = r.events[1:] }), "a history begins with the start"},
-		"events in disorder":  {partEvents, change((*eventRow).code, func(r *eventRow) { slices.Reverse(r.events) }), "a history begins with the start"},
-		"events of before":    {partEvents, change((*eventRow).code, func(r *eventRow) { r.at = -5 }), "come after those of"},
+		"at another step": {partHeader, change((*header).code, func(h *header) { h.step = 1 }), `it is at step "_start", not "pay"`},
+		"one visit more":  {partHeader, change((*header).code, func(h *header) { h.visit++ }), "visits to steps, not"},
+		"a signal more":   {partHeader, change((*header).code, func(h *header) { h.pending++ }), "pending signals, not"},
+		"it has ended": {partHeader, change((*header).code, func(h *header) { h.status, h.wait = Completed, waitNothing }),
+			"it ends as unknown"},
+		"another outcome": {partStep, change((*stepRow).layout, func(s *stepRow) { s.outcome = "failure" }),
+			`has come to "failure" at attempt 1`},
+		"another attempt":  {partStep, change((*stepRow).layout, func(s *stepRow) { s.attempts++ }), "at attempt 2"},
+		"another error":    {partStep, change((*stepRow).layout, func(s *stepRow) { s.message = "no" }), "(no), and in the history"},
+		"an earlier visit": {partStep, change((*stepRow).layout, func(s *stepRow) { s.visit = 77 }), "visit 77 has come to"},
+		"a later key": {partStep, change((*stepRow).layout, func(s *stepRow) { s.key = 77 }),
+			"has the idempotency key of visit 77"},
+		"no such step": {partStep, func([]byte) []byte { return nil }, "steps have come to an end without rows"},
+		"undoes another step": {partUndo, change((*undoRow).code, func(u *undoRow) { u.step = 1 }),
+			"is to be compensated as one to step 1"},
+		"an event less": {partEvents, change((*eventRow).code, func(r *eventRow) { r.events = r.events[1:] }),
+			"a history begins with the start"},
+		"events in disorder": {partEvents, change((*eventRow).code, func(r *eventRow) { slices.Reverse(r.events) }),
+			"a history begins with the start"},
+		"events of before": {partEvents, change((*eventRow).code, func(r *eventRow) { r.at = -5 }), "come after those of"},
 		"a step ends twice": {partEvents, change((*eventRow).code, func(r *eventRow) {
 			r.events = append(r.events, event{kind: StepCompleted, step: "child"})
 		}), "it is not under way"},
-		"it is retried": {partEvents, change((*eventRow).code, func(r *eventRow) { r.events = append(r.events, event{kind: WorkflowRetried}) }), "by then"},
+		"it is retried": {partEvents, change((*eventRow).code,
+			func(r *eventRow) { r.events = append(r.events, event{kind: WorkflowRetried}) }), "by then"},
 		"nothing is undone": {partEvents, change((*eventRow).code, func(r *eventRow) {
 			r.events = append(r.events, event{kind: CompensationFailed, step: "pay"})
 		}), "it is not being compensated"},

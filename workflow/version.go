@@ -31,12 +31,14 @@ type Versions struct {
 	workflow string
 }
 
-// Versions returns what reads, deletes and lists the versions of a workflow. The option Version starts one of them.
+// Versions returns what reads, deletes and lists the versions of a workflow. The option Version
+// starts one of them.
 func (s *Store) Versions(workflow string) Versions { return Versions{s, workflow} }
 
 // Page returns a page of the versions, the newest first.
 //
-// Options: Limit, Cursor. Errors: ErrNotFound if there is no such workflow; ErrInvalid for a limit that is not 1-1000 and for what is no cursor.
+// Options: Limit, Cursor. Errors: ErrNotFound if there is no such workflow; ErrInvalid for a limit
+// that is not 1-1000 and for what is no cursor.
 func (l Versions) Page(ctx context.Context, opts ...PageOption) (page Page[VersionInfo], err error) {
 	o, err := engine.PageOf(opts)
 	if err != nil {
@@ -58,7 +60,8 @@ func (l Versions) Page(ctx context.Context, opts ...PageOption) (page Page[Versi
 // versionCursor returns the cursor of a version, in the order of the listing.
 func versionCursor(v VersionInfo) string { return fmt.Sprintf("%010d", math.MaxUint32-v.number) }
 
-// All iterates over the versions, in the order of Page and by the contract of Store.All. Options and errors are those of Page.
+// All iterates over the versions, in the order of Page and by the contract of Store.All. Options
+// and errors are those of Page.
 func (l Versions) All(ctx context.Context, opts ...PageOption) iter.Seq2[VersionInfo, error] {
 	return engine.All(ctx, l.Page, opts)
 }
@@ -104,8 +107,9 @@ func (l Versions) list(ctx context.Context) ([]VersionInfo, error) {
 	return q.items, nil
 }
 
-// Delete removes a version of the workflow: it can not be started any more, and a later Create may give its name to another definition. Runs of it go on, and can
-// be retried; what they run stays until the workflow is deleted. In a spread namespace it returns as Create does.
+// Delete removes a version of the workflow: it can not be started any more, and a later Create may
+// give its name to another definition. Runs of it go on, and can be retried; what they run stays
+// until the workflow is deleted. In a spread namespace it returns as Create does.
 //
 // Errors: ErrNotFound if there is no such workflow or version; ErrConflict for the default version.
 func (l Versions) Delete(ctx context.Context, version string) error {
@@ -121,7 +125,8 @@ func RemoveVersionOp(name, version string) Op {
 	return Op{engine.Hide(removeVersion.Op(name, versionBody{version: version}, nil))}
 }
 
-// versionBody removes a version. With a revision it is what the home of the workflow tells the others.
+// versionBody removes a version. With a revision it is what the home of the workflow tells the
+// others.
 type versionBody struct {
 	version  string
 	revision uint64
@@ -141,7 +146,8 @@ func (b *versionBody) limit() error {
 	return checkText("version", b.version)
 }
 
-// removeVersion makes a version unknown, at the workflow's home or where that has told it. Its runs still find it by its number.
+// removeVersion makes a version unknown, at the workflow's home or where that has told it. Its runs
+// still find it by its number.
 func (w *work) removeVersion(c *versionBody) error {
 	k := w.workflow(w.subject)
 	told := c.revision != 0
@@ -237,7 +243,8 @@ func versions(v *engine.View, q *versionsQuery) error {
 			continue
 		}
 		q.items = append(q.items, VersionInfo{
-			Version: string(it.Key()[len(prefix):]), Default: i.number == r.current, CreatedAt: time.UnixMilli(i.createdAt), number: i.number,
+			Version: string(it.Key()[len(prefix):]), Default: i.number == r.current, CreatedAt: time.UnixMilli(i.createdAt),
+			number: i.number,
 		})
 	}
 	slices.SortFunc(q.items, func(a, b VersionInfo) int { return cmp.Compare(b.number, a.number) })

@@ -11,7 +11,8 @@ import (
 	"github.com/floedb/floe/workflow"
 )
 
-// TestVersions: versions are listed, chosen by starts, and removed; runs of one that was removed go on.
+// TestVersions: versions are listed, chosen by starts, and removed; runs of one that was removed go
+// on.
 func TestVersions(t *testing.T) {
 	for name, spread := range map[string]bool{"plain": false, "spread": true} {
 		t.Run(name, func(t *testing.T) {
@@ -22,7 +23,9 @@ func TestVersions(t *testing.T) {
 			}
 			flows := flowsOf(r, "v")
 			definition := func(version, output string) []byte {
-				return fmt.Appendf(nil, "name: w\nversion: %q\nstart: { waitForSignal: { type: go }, transitions: { success: flo.Completed } }\noutput: { is: %q }\n", version, output)
+				return fmt.Appendf(nil,
+					"name: w\nversion: %q\nstart: { waitForSignal: { type: go }, transitions: { success: flo.Completed } }\noutput: { "+
+						"is: %q }\n", version, output)
 			}
 			list := func(want string) {
 				t.Helper()
@@ -66,7 +69,8 @@ func TestVersions(t *testing.T) {
 					t.Errorf("RemoveVersion of %q: %v, want %v", version, err, want)
 				}
 			}
-			if _, err := flows.Create(ctx, definition("3", "another")); !errors.Is(err, workflow.ErrConflict) && !errors.Is(err, workflow.ErrExists) {
+			if _, err := flows.Create(ctx, definition("3", "another")); !errors.Is(err, workflow.ErrConflict) &&
+				!errors.Is(err, workflow.ErrExists) {
 				t.Errorf("Create of a version that is known with another definition: %v", err)
 			}
 			list("3* 2 ")
@@ -90,7 +94,8 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// TestRemovedVersionsDoNotCount: of the versions of a workflow those count that can be started, also for the limit.
+// TestRemovedVersionsDoNotCount: of the versions of a workflow those count that can be started,
+// also for the limit.
 func TestRemovedVersionsDoNotCount(t *testing.T) {
 	for name, spread := range map[string]bool{"plain": false, "spread": true} {
 		t.Run(name, func(t *testing.T) {
@@ -102,7 +107,8 @@ func TestRemovedVersionsDoNotCount(t *testing.T) {
 			flows := flowsOf(r, "v")
 			add := func(version string, want int, wantErr error) {
 				t.Helper()
-				c, err := flows.Create(ctx, fmt.Appendf(nil, "name: w\nversion: %q\nstart: { sleep: 0, transitions: { success: flo.Completed } }\n", version))
+				c, err := flows.Create(ctx, fmt.Appendf(nil,
+					"name: w\nversion: %q\nstart: { sleep: 0, transitions: { success: flo.Completed } }\n", version))
 				if !errors.Is(err, wantErr) || c.Versions != want {
 					t.Errorf("version %s: %d versions, %v, want %d, %v", version, c.Versions, err, want, wantErr)
 				}

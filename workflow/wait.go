@@ -26,7 +26,8 @@ func (l *live) beginWait(s *flow.Wait) {
 	}
 }
 
-// takePending takes the oldest signal that has come before anybody waited for it, and is one that the step waits for.
+// takePending takes the oldest signal that has come before anybody waited for it, and is one that
+// the step waits for.
 func (l *live) takePending(s *flow.Wait) bool {
 	prefix := partKey(nil, l.run, partSignal)
 	it := l.tx.Iter(prefix, key.PrefixEnd(prefix))
@@ -82,8 +83,9 @@ func (w *work) signal(c *signalBody) (res changed, err error) {
 	return l.result(), nil
 }
 
-// checkSignal says what is wrong with the payload of a signal: it has to match what is declared of its type, and the schema of the step that waits for it. If none
-// does now, that of one that may come to.
+// checkSignal says what is wrong with the payload of a signal: it has to match what is declared of
+// its type, and the schema of the step that waits for it. If none does now, that of one that may
+// come to.
 func (l *live) checkSignal(c *signalBody) error {
 	var err error
 	if i := slices.IndexFunc(l.def.Signals, func(s flow.Signal) bool { return s.Type == c.kind }); i >= 0 {
@@ -128,7 +130,8 @@ func matches(s *flow.Schema, payload []byte) error {
 	return s.Check(orNull(payload))
 }
 
-// take ends the wait for a signal. What the payload calls its outcome counts if there is a transition for it.
+// take ends the wait for a signal. What the payload calls its outcome counts if there is a
+// transition for it.
 func (l *live) take(s *flow.Wait, payload []byte) {
 	step := l.at()
 	l.event(event{kind: SignalMatched, step: step.Name, detail: s.Type})

@@ -188,7 +188,8 @@ func (i *shardInfo) code(c *codec.Coder) {
 
 func (r *RunInfo) code(c *codec.Coder) {
 	for _, s := range [...]*string{
-		(*string)(&r.ID), &r.Workflow, &r.Version, &r.TriggeredBy, &r.CurrentStep, &r.Error, &r.Code, &r.IdempotencyKey, (*string)(&r.Parent),
+		(*string)(&r.ID), &r.Workflow, &r.Version, &r.TriggeredBy, &r.CurrentStep, &r.Error, &r.Code, &r.IdempotencyKey,
+		(*string)(&r.Parent),
 	} {
 		c.String(s)
 	}

@@ -11,7 +11,8 @@ import (
 	"github.com/floedb/floe/internal/flow"
 )
 
-// TestAttributesOfListing: a listing by one attribute, or by none, is asked for as it always was, and one by several says so behind all else.
+// TestAttributesOfListing: a listing by one attribute, or by none, is asked for as it always was,
+// and one by several says so behind all else.
 func TestAttributesOfListing(t *testing.T) {
 	ask := func(attributes ...string) []byte {
 		t.Helper()
@@ -24,7 +25,8 @@ func TestAttributesOfListing(t *testing.T) {
 		return b
 	}
 	none, one, two := ask(), ask("a"), ask("a", "b")
-	if want := bytes.Replace(none, []byte("\x01w\x00\x00\x00"), []byte("\x01w\x00\x00\x01a"), 1); !bytes.Equal(one, want) || !bytes.HasPrefix(two, one) {
+	if want := bytes.Replace(none, []byte("\x01w\x00\x00\x00"), []byte("\x01w\x00\x00\x01a"), 1); !bytes.Equal(one, want) ||
+		!bytes.HasPrefix(two, one) {
 		t.Errorf("one attribute is asked for as %x, want %x, and two as %x", one, want, two)
 	}
 	var many []string

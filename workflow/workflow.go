@@ -11,10 +11,12 @@ import (
 // The errors of the store; the same values as in package floe.
 var (
 	ErrNotFound = engine.ErrNotFound // the workflow, version or run does not exist
-	ErrConflict = engine.ErrConflict // the workflow is disabled or has active runs, the run has ended, or an idempotency key was used with another input
-	ErrExists   = engine.ErrExists   // the version exists with another definition, or the run's id
-	ErrInvalid  = engine.ErrInvalid  // an argument is malformed or out of its limits
-	ErrBusy     = engine.ErrBusy     // too many signals of the run wait
+	// the workflow is disabled or has active runs, the run has ended, or an idempotency key was
+	// used with another input
+	ErrConflict = engine.ErrConflict
+	ErrExists   = engine.ErrExists  // the version exists with another definition, or the run's id
+	ErrInvalid  = engine.ErrInvalid // an argument is malformed or out of its limits
+	ErrBusy     = engine.ErrBusy    // too many signals of the run wait
 )
 
 // Status is where a run is in its life.
@@ -32,10 +34,12 @@ const (
 )
 
 var statusNames = [...]string{
-	Pending: "pending", Running: "running", Waiting: "waiting", Completed: "completed", Failed: "failed", Cancelled: "cancelled", TimedOut: "timed_out",
+	Pending: "pending", Running: "running", Waiting: "waiting", Completed: "completed", Failed: "failed", Cancelled: "cancelled",
+	TimedOut: "timed_out",
 }
 
-// String returns the name of the state: pending, running, waiting, completed, failed, cancelled or timed_out.
+// String returns the name of the state: pending, running, waiting, completed, failed, cancelled or
+// timed_out.
 func (s Status) String() string {
 	if s < Pending || s > TimedOut {
 		return "unknown"
@@ -70,7 +74,9 @@ const (
 	OutcomeTargetNotFound   = "target_not_found"  // falls back to execution_failure, and that to failure
 	OutcomeTargetDisabled   = "target_disabled"   // likewise
 	OutcomeExecutionFailure = "execution_failure" // the call could not be made; falls back to failure
-	OutcomeOutputTooLarge   = "output_too_large"  // the result exceeds MaxOutput, or what the node takes (action.CodeOutputTooLarge); falls back to failure
+	// the result exceeds MaxOutput, or what the node takes (action.CodeOutputTooLarge); falls back
+	// to failure
+	OutcomeOutputTooLarge = "output_too_large"
 )
 
 // Limits.
@@ -107,14 +113,16 @@ type Info struct {
 	Runs        RunCounts
 }
 
-// RunCounts says what has become of all runs that ever were, also of those that are not kept any more:
+// RunCounts says what has become of all runs that ever were, also of those that are not kept any
+// more:
 //
 //	Total = Active + Completed + Failed + Cancelled + TimedOut
 type RunCounts struct {
 	Total, Active, Completed, Failed, Cancelled, TimedOut int64
 }
 
-// RunID names a run. One that floe makes begins with "wfr-"; namespace and shard are in it, and it is opaque.
+// RunID names a run. One that floe makes begins with "wfr-"; namespace and shard are in it, and it
+// is opaque.
 type RunID string
 
 // RunInfo is a run as it is listed.
@@ -131,7 +139,8 @@ type RunInfo struct {
 	Code        string    // of the error of the action that has made it fail, or ""
 	Events      int64     // of its history
 
-	// CompensationsFailed says how many visits to steps could not be compensated, since the run was retried last: what they have done is still there.
+	// CompensationsFailed says how many visits to steps could not be compensated, since the run was
+	// retried last: what they have done is still there.
 	CompensationsFailed int64
 
 	IdempotencyKey string
@@ -233,14 +242,20 @@ const (
 )
 
 var eventNames = [...]string{
-	WorkflowStarted: "workflow_started", StepStarted: "step_started", StepCompleted: "step_completed", StepRetry: "step_retry", StepSkipped: "step_skipped",
-	WaitingForSignal: "waiting_for_signal", SignalReceived: "signal_received", SignalMatched: "signal_matched", SignalTimeout: "signal_timeout",
-	AwaitingAction: "awaiting_action", ActionCompleted: "action_completed", ActionNotFound: "action_not_found", ActionDisabled: "action_disabled",
-	TimerStarted: "timer_started", TimerFired: "timer_fired", ChildStarted: "child_started", ChildCompleted: "child_completed",
+	WorkflowStarted: "workflow_started", StepStarted: "step_started", StepCompleted: "step_completed", StepRetry: "step_retry",
+	StepSkipped:      "step_skipped",
+	WaitingForSignal: "waiting_for_signal", SignalReceived: "signal_received", SignalMatched: "signal_matched",
+	SignalTimeout:  "signal_timeout",
+	AwaitingAction: "awaiting_action", ActionCompleted: "action_completed", ActionNotFound: "action_not_found",
+	ActionDisabled: "action_disabled",
+	TimerStarted:   "timer_started", TimerFired: "timer_fired", ChildStarted: "child_started", ChildCompleted: "child_completed",
 	CompensationStarted: "compensation_started", CompensationCompleted: "compensation_completed", PlanExecutorStart: "plan_executor_start",
-	PlanExecutorSuccess: "plan_executor_success", PlanExecutorRetry: "plan_executor_retry", PlanExecutorExhausted: "plan_executor_exhausted",
-	PlanBreakerSkip: "plan_breaker_skip", PlanCacheHit: "plan_cache_hit", PlanFallback: "plan_fallback", WorkflowCompleted: "workflow_completed",
-	WorkflowFailed: "workflow_failed", WorkflowCancelled: "workflow_cancelled", WorkflowTimedOut: "workflow_timed_out", PollScheduled: "poll_scheduled",
+	PlanExecutorSuccess: "plan_executor_success", PlanExecutorRetry: "plan_executor_retry",
+	PlanExecutorExhausted: "plan_executor_exhausted",
+	PlanBreakerSkip:       "plan_breaker_skip", PlanCacheHit: "plan_cache_hit", PlanFallback: "plan_fallback",
+	WorkflowCompleted: "workflow_completed",
+	WorkflowFailed:    "workflow_failed", WorkflowCancelled: "workflow_cancelled", WorkflowTimedOut: "workflow_timed_out",
+	PollScheduled: "poll_scheduled",
 	PollExhausted: "poll_exhausted", AwaitingChild: "awaiting_child", ChildNotFound: "child_not_found", PlanNotFound: "plan_not_found",
 	CompensationFailed: "compensation_failed", WorkflowRetried: "workflow_retried",
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/floedb/floe/workflow"
 )
 
-// setZone makes the zone Test/Zone follow rules, as of the environment variable TZ: that is what the leader's machine knows from now on.
+// setZone makes the zone Test/Zone follow rules, as of the environment variable TZ: that is what
+// the leader's machine knows from now on.
 func setZone(t *testing.T, rules string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Join(zones, "Test"), 0o700); err != nil {
@@ -34,10 +35,12 @@ func zoneFile(rules string) []byte {
 	return append(append(append(block(block(nil)), '\n'), rules...), '\n')
 }
 
-// TestLeadersOfDifferentZones: a government abolishes summer time, and only one of two nodes has heard of it when the leadership goes from one to the
-// other and back, before and behind a tick. What one leader has decided stays so, and the next one goes on from there by what it knows: no tick comes twice, and
-// no day is left out. By the clocks of the one half past two comes an hour after that of the other, so that a day may have both. Replicas, which know
-// of no zones, are the same.
+// TestLeadersOfDifferentZones: a government abolishes summer time, and only one of two nodes has
+// heard of it when the leadership goes from one to the other and back, before and behind a tick.
+// What one leader has decided stays so, and the next one goes on from there by what it knows: no
+// tick comes twice, and no day is left out. By the clocks of the one half past two comes an hour
+// after that of the other, so that a day may have both. Replicas, which know of no zones, are the
+// same.
 func TestLeadersOfDifferentZones(t *testing.T) {
 	const (
 		summer = "AAA-1BBB,M9.3.0,M10.2.0/3" // clocks are an hour ahead from September 16th to October 14th 2001
@@ -47,8 +50,10 @@ func TestLeadersOfDifferentZones(t *testing.T) {
 		r := newRig(t, 1)
 		flows := flowsOf(r, "n")
 		setZone(t, first)
-		definition := []byte("name: daily\nretention: { days: 1000 }\nschedule: { cron: \"30 2 * * *\", timezone: Test/Zone, max_concurrent: 0, catch_up: all, catch_up_limit: 100 }\n" +
-			"start: { waitForSignal: { type: go, timeoutMs: 1, onTimeout: flo.Completed }, transitions: { success: flo.Completed, flo.Completed: flo.Completed } }\n")
+		definition := []byte("name: daily\nretention: { days: 1000 }\nschedule: { cron: \"30 2 * * *\", timezone: Test/Zone, " +
+			"max_concurrent: 0, catch_up: all, catch_up_limit: 100 }\n" +
+			"start: { waitForSignal: { type: go, timeoutMs: 1, onTimeout: flo.Completed }, transitions: { success: flo.Completed, " +
+			"flo.Completed: flo.Completed } }\n")
 		if _, err := flows.Create(t.Context(), definition); err != nil {
 			t.Fatal(err)
 		}
@@ -76,7 +81,8 @@ func TestLeadersOfDifferentZones(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Logf("begins with %s: %+v", first, *i.Schedule)
-		for at := time.UnixMilli(began).UTC().AddDate(0, 0, 1); at.Before(time.UnixMilli(r.Now()).UTC().AddDate(0, 0, -1)); at = at.AddDate(0, 0, 1) {
+		for at := time.UnixMilli(began).UTC().AddDate(0, 0,
+			1); at.Before(time.UnixMilli(r.Now()).UTC().AddDate(0, 0, -1)); at = at.AddDate(0, 0, 1) {
 			runs := byDay[at.Format(time.DateOnly)]
 			if len(runs) < 1 || len(runs) > 2 || len(runs) == 2 && runs[0] == runs[1] {
 				t.Errorf("begins with %s: day %s has the runs %v", first, at.Format(time.DateOnly), runs)

@@ -29,8 +29,9 @@ var (
 	only = flag.String("only", "", "run only the browser tests whose names match")
 )
 
-// TestBrowser has a real browser look at real nodes with the shop of floe demo in them: one that is open, mounted at the root, below a prefix, behind a proxy that
-// calls the prefix something else, and for reading only; and one with keys.
+// TestBrowser has a real browser look at real nodes with the shop of floe demo in them: one that is
+// open, mounted at the root, below a prefix, behind a proxy that calls the prefix something else,
+// and for reading only; and one with keys.
 func TestBrowser(t *testing.T) {
 	node := openShop(t)
 	if err := awkward(t.Context(), node); err != nil {
@@ -103,7 +104,8 @@ func openShop(t *testing.T) *floe.Node {
 func awkward(ctx context.Context, node *floe.Node) error {
 	var errs []error
 	for key, value := range map[string]string{
-		"odd/../key//with %2F and é\n": "odd", "..": "dots", "picture.png": "\x89PNG\r\n\x1a\n\x00\xff\xfe", "large.txt": strings.Repeat("all work and no play makes a dull line\n", 3000), "empty": "",
+		"odd/../key//with %2F and é\n": "odd", "..": "dots", "picture.png": "\x89PNG\r\n\x1a\n\x00\xff\xfe",
+		"large.txt": strings.Repeat("all work and no play makes a dull line\n", 3000), "empty": "",
 	} {
 		_, err := node.KV(demo.Main).Put(ctx, key, []byte(value))
 		errs = append(errs, err)
@@ -111,7 +113,8 @@ func awkward(ctx context.Context, node *floe.Node) error {
 	return errors.Join(errs...)
 }
 
-// addFlood adds a stream that grows by a thousand records when it is told to, and a namespace with more keys than a list takes.
+// addFlood adds a stream that grows by a thousand records when it is told to, and a namespace with
+// more keys than a list takes.
 func addFlood(t *testing.T, node *floe.Node, addresses map[string]string) {
 	ctx, store := t.Context(), node.Stream(demo.Main)
 	flood := func(n int) error {
@@ -140,7 +143,8 @@ func addFlood(t *testing.T, node *floe.Node, addresses map[string]string) {
 	}
 }
 
-// addKeys serves a node that asks for keys, and what takes one back, for a test that has a session end.
+// addKeys serves a node that asks for keys, and what takes one back, for a test that has a session
+// end.
 func addKeys(t *testing.T, node *floe.Node, addresses map[string]string) {
 	ctx, keys := t.Context(), node.Keys()
 	_, admin, err := keys.Bootstrap(ctx)
@@ -159,7 +163,8 @@ func addKeys(t *testing.T, node *floe.Node, addresses map[string]string) {
 		}
 	})
 	for name, value := range map[string]string{
-		"guarded": serve(t, dashboard.New(node, dashboard.Options{})) + "/", "revoke": serve(t, revoke) + "/", "admin": admin, "reader": reader, "narrow": narrow, "guest": guest,
+		"guarded": serve(t, dashboard.New(node, dashboard.Options{})) + "/", "revoke": serve(t, revoke) +
+			"/", "admin": admin, "reader": reader, "narrow": narrow, "guest": guest,
 	} {
 		addresses[name] = value
 	}

@@ -21,7 +21,8 @@ type Site struct {
 	policy string // Content-Security-Policy
 }
 
-// New returns the console. frameAncestors are the origins that may show it in a frame, as Content-Security-Policy writes them; without any, nobody may.
+// New returns the console. frameAncestors are the origins that may show it in a frame, as
+// Content-Security-Policy writes them; without any, nobody may.
 func New(frameAncestors ...string) *Site {
 	s := &Site{files: files(), policy: policy(frameAncestors)}
 	if len(s.files) == 0 {
@@ -30,20 +31,23 @@ func New(frameAncestors ...string) *Site {
 	return s
 }
 
-// policy is all that a page of the console may do: load its own scripts, styles and images, and call the API beside it.
+// policy is all that a page of the console may do: load its own scripts, styles and images, and
+// call the API beside it.
 func policy(frameAncestors []string) string {
 	ancestors := "'none'"
 	if len(frameAncestors) > 0 {
 		ancestors = strings.Join(frameAncestors, " ")
 	}
-	return "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; " +
+	return "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; " +
+		"form-action 'none'; " +
 		"frame-ancestors " + ancestors + "; require-trusted-types-for 'script'; trusted-types 'none'"
 }
 
 // Paths returns the paths that the site answers, in order.
 func (s *Site) Paths() []string { return slices.Sorted(maps.Keys(s.files)) }
 
-// ServeHTTP answers a GET of one of the paths. Any other is 404: a page in place of a script would only be a worse error.
+// ServeHTTP answers a GET of one of the paths. Any other is 404: a page in place of a script would
+// only be a worse error.
 func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f, ok := s.files[r.URL.Path]
 	if !ok {
@@ -77,8 +81,9 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(body)
 }
 
-// Redirect answers a request for the mount without its slash, which reaches a handler behind http.StripPrefix with an empty path. The address is relative, so
-// that it holds whatever a proxy calls the mount.
+// Redirect answers a request for the mount without its slash, which reaches a handler behind
+// http.StripPrefix with an empty path. The address is relative, so that it holds whatever a proxy
+// calls the mount.
 func Redirect(w http.ResponseWriter, r *http.Request) {
 	target, query, _ := strings.Cut(r.RequestURI, "?")
 	to := "./" + target[strings.LastIndexByte(target, '/')+1:] + "/"
@@ -99,7 +104,8 @@ type file struct {
 	caching string // Cache-Control
 }
 
-// kinds are fixed: what a machine believes of file names should not decide whether a browser runs a script.
+// kinds are fixed: what a machine believes of file names should not decide whether a browser runs a
+// script.
 var kinds = map[string]string{
 	".html": "text/html; charset=utf-8",
 	".js":   "text/javascript; charset=utf-8",

@@ -22,7 +22,8 @@ import (
 	"github.com/floedb/floe/dashboard/console"
 )
 
-// TestSource: dist was built from the sources that are here. It is the test of those who have no Node; make prove builds it again and compares.
+// TestSource: dist was built from the sources that are here. It is the test of those who have no
+// Node; make prove builds it again and compares.
 func TestSource(t *testing.T) {
 	var names []string
 	for _, root := range []string{"index.html", "package.json", "package-lock.json", "public", "src", "tsconfig.json", "vite.config.ts"} {
@@ -50,7 +51,8 @@ func TestSource(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := hex.EncodeToString(hash.Sum(nil)); got != strings.TrimSpace(string(built)) {
-		t.Errorf("dist was built from sources with the hash %s, those here have %s: run make console and commit dist", strings.TrimSpace(string(built)), got)
+		t.Errorf("dist was built from sources with the hash %s, those here have %s: run make console and commit dist",
+			strings.TrimSpace(string(built)), got)
 	}
 }
 
@@ -80,9 +82,11 @@ func TestServing(t *testing.T) {
 		t.Fatalf("the paths are %q", paths)
 	}
 	want := map[string]string{
-		"/": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml", ".md": "text/plain; charset=utf-8",
+		"/": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8",
+		".svg": "image/svg+xml", ".md": "text/plain; charset=utf-8",
 	}
-	const csp = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; " +
+	const csp = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; " +
+		"form-action 'none'; " +
 		"frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 	for _, path := range paths {
 		got := ask(site, path)
@@ -97,7 +101,8 @@ func TestServing(t *testing.T) {
 		}
 		for name, want := range map[string]string{
 			"Content-Type": kind, "Cache-Control": caching, "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer",
-			"Cross-Origin-Opener-Policy": "same-origin", "Content-Security-Policy": csp, "Content-Length": fmt.Sprint(len(raw)), "Vary": "Accept-Encoding",
+			"Cross-Origin-Opener-Policy": "same-origin", "Content-Security-Policy": csp, "Content-Length": fmt.Sprint(len(raw)),
+			"Vary": "Accept-Encoding",
 		} {
 			if have := got.Header.Get(name); have != want {
 				t.Errorf("GET %s: %s is %q, want %q", path, name, have, want)
@@ -115,7 +120,8 @@ func TestServing(t *testing.T) {
 		if err != nil {
 			t.Fatalf("GET %s with gzip: %v", path, err)
 		}
-		if plain, err := io.ReadAll(r); err != nil || !bytes.Equal(plain, raw) || zipped.Header.Get("Content-Encoding") != "gzip" || zipped.Header.Get("ETag") == tag {
+		if plain, err := io.ReadAll(r); err != nil || !bytes.Equal(plain, raw) || zipped.Header.Get("Content-Encoding") != "gzip" ||
+			zipped.Header.Get("ETag") == tag {
 			t.Errorf("GET %s with gzip: %d bytes, %v, %v", path, len(plain), err, zipped.Header)
 		}
 		if refused := ask(site, path, "Accept-Encoding", "gzip;q=0"); refused.Header.Get("Content-Encoding") != "" {
@@ -129,8 +135,9 @@ func TestServing(t *testing.T) {
 	}
 }
 
-// TestAssets: what a browser may keep for a year has a name with a hash of its content in it, each is asked for by the page or by another one, and all that
-// are asked for are there: a tab that is open over an upgrade finds another name or none, never other bytes.
+// TestAssets: what a browser may keep for a year has a name with a hash of its content in it, each
+// is asked for by the page or by another one, and all that are asked for are there: a tab that is
+// open over an upgrade finds another name or none, never other bytes.
 func TestAssets(t *testing.T) {
 	site := console.New()
 	name := regexp.MustCompile(`[\w-]+-[\w-]{8}\.(?:js|css)\b`)
@@ -165,7 +172,8 @@ func TestAssets(t *testing.T) {
 	}
 }
 
-// TestPageIsBare: the page holds no script, no style and no address but its own relative ones, so it works under any mount and any policy.
+// TestPageIsBare: the page holds no script, no style and no address but its own relative ones, so
+// it works under any mount and any policy.
 func TestPageIsBare(t *testing.T) {
 	page := string(body(t, ask(console.New(), "/")))
 	for _, bad := range []string{"://", "style=", "<style", "<base", `="/`, "onload", "unsafe"} {

@@ -1,4 +1,5 @@
-// Command actions has orders handled: by a function that is retried when it fails, one customer after the other, and once however often it is asked for.
+// Command actions has orders handled: by a function that is retried when it fails, one customer
+// after the other, and once however often it is asked for.
 package main
 
 import (
@@ -69,14 +70,16 @@ func run(ctx context.Context, out io.Writer) error {
 	return errors.Join(err, <-ended)
 }
 
-// work is a worker: here in the same program, elsewhere behind floe.Dial. It ends with ctx, when the handlers that run have returned.
+// work is a worker: here in the same program, elsewhere behind floe.Dial. It ends with ctx, when
+// the handlers that run have returned.
 func (s *shop) work(ctx context.Context) error {
 	w := s.Worker(action.WorkerConfig{ID: "till-1", Concurrency: 4})
 	action.Handle(w, "charge", s.charge)
 	return w.Run(ctx)
 }
 
-// charge is the handler. The card of order 2 works the second time only, and nobody pays with a card that is stolen.
+// charge is the handler. The card of order 2 works the second time only, and nobody pays with a
+// card that is stolen.
 func (s *shop) charge(ctx context.Context, o order) (receipt, error) {
 	switch attempt := action.TaskOf(ctx).Attempt; {
 	case o.Customer == "mallory":

@@ -1,4 +1,5 @@
-// Command cluster runs three nodes in one program, writes to them, takes one down and brings it back: nothing is lost.
+// Command cluster runs three nodes in one program, writes to them, takes one down and brings it
+// back: nothing is lost.
 package main
 
 import (

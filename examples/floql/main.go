@@ -1,4 +1,5 @@
-// Command floql asks a day of measurements of a small data centre, which it makes up, in FloQL: no node, no storage, only the language.
+// Command floql asks a day of measurements of a small data centre, which it makes up, in FloQL: no
+// node, no storage, only the language.
 package main
 
 import (
@@ -34,8 +35,10 @@ var lessons = []lesson{
 	{"Only in rooms on the first floor?", `temperature{room=~1*}[30m] | window(30m) | max() | round(1)`},
 	{"How many requests a second does each server take, though b restarted?", `requests[1h] | rate(30m) | round(2)`},
 	{"And all of them together, at most?", `requests[3h] | rate(30m) | sum() | window(3h) | max() | round(2)`},
-	{"On how much of the day was there light? The day had 23 hours.", `light[23h] | where(value > 0.5) | window(1d, tz=Europe/Berlin) | count() | math(value * 10 / 60)`},
-	{"How full are the disks, in percent, now and an hour ago?", `used[10m] | group_by(server) | last() | join(/, (size | group_by(server) | last())) | math(value * 100) | round(1)`},
+	{"On how much of the day was there light? The day had 23 hours.",
+		`light[23h] | where(value > 0.5) | window(1d, tz=Europe/Berlin) | count() | math(value * 10 / 60)`},
+	{"How full are the disks, in percent, now and an hour ago?",
+		`used[10m] | group_by(server) | last() | join(/, (size | group_by(server) | last())) | math(value * 100) | round(1)`},
 	{"", `used[10m] | shift(1h) | group_by(server) | last() | join(/, (size | group_by(server) | last())) | math(value * 100) | round(1)`},
 	{"Which disk is the fullest?", `used[10m] | topk(1, last) | limit(1)`},
 	{"What if one mistypes?", `temperature[30m] | window(15m) | agv()`},

@@ -20,7 +20,8 @@ func TestFloQL(t *testing.T) {
 		"    used server=b:  21:50 84\n",
 		"    used server=b:  21:50 81\n",
 		"    used server=b:  21:50 6720000000\n",
-		"\n  temperature[30m] | window(15m) | agv()\n                                   ^\n    col 34: unknown stage \"agv\" (did you mean \"avg\"?)\n",
+		"\n  temperature[30m] | window(15m) | agv()\n                                   ^\n    col 34: unknown stage \"agv\" (did you " +
+			"mean \"avg\"?)\n",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is not in\n%s", want, out.String())

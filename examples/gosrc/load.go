@@ -14,8 +14,8 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// writers is how many files are written at a time. Writes that wait together share an fsync, so more writers are more writes a
-// second.
+// writers is how many files are written at a time. Writes that wait together share an fsync, so
+// more writers are more writes a second.
 const writers = 64
 
 // load puts every file below dir at the key src/ and its path.

@@ -1,4 +1,5 @@
-// Gosrc loads the source of the Go standard library into a floe node, one key per file, and lets it be browsed over HTTP.
+// Gosrc loads the source of the Go standard library into a floe node, one key per file, and lets it
+// be browsed over HTTP.
 package main
 
 import (
@@ -78,7 +79,8 @@ func goSource() (string, error) {
 	return filepath.Join(strings.TrimSpace(string(root)), "src"), nil
 }
 
-// list prints the first files of a directory, and the size of all. To the store a directory is a prefix of keys.
+// list prints the first files of a directory, and the size of all. To the store a directory is a
+// prefix of keys.
 func list(ctx context.Context, store *kv.Store, prefix string, stdout io.Writer) error {
 	const shown = 5
 	files, size := 0, 0
@@ -95,7 +97,8 @@ func list(ctx context.Context, store *kv.Store, prefix string, stdout io.Writer)
 	return nil
 }
 
-// edit appends a line to a file, unless somebody else has changed it meanwhile, and prints what was kept of it.
+// edit appends a line to a file, unless somebody else has changed it meanwhile, and prints what was
+// kept of it.
 func edit(ctx context.Context, store *kv.Store, key string, stdout io.Writer) error {
 	file, err := store.Get(ctx, key)
 	if err != nil {

@@ -17,7 +17,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// smallTree is a source tree with the files that the program shows, and one over the usual limit for values.
+// smallTree is a source tree with the files that the program shows, and one over the usual limit
+// for values.
 func smallTree(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -1,4 +1,5 @@
-// Command metrics collects what this machine does, processor, memory, disks and network, into time series, and asks questions about them in FloQL.
+// Command metrics collects what this machine does, processor, memory, disks and network, into time
+// series, and asks questions about them in FloQL.
 package main
 
 import (
@@ -87,13 +88,17 @@ func step(length time.Duration) string {
 	return fmt.Sprintf("%ds", max(1, int(length.Seconds()/6)))
 }
 
-// questions are what one may want to know. Counters of the kernel only grow, so rate makes speeds of them.
+// questions are what one may want to know. Counters of the kernel only grow, so rate makes speeds
+// of them.
 var questions = []struct{ question, query string }{
-	{"How busy was the whole machine, in percent of one processor?", `cpu{mode!=idle,mode!=iowait} | rate(STEP) | sum() | math(value * 100) | round(1)`},
+	{"How busy was the whole machine, in percent of one processor?",
+		`cpu{mode!=idle,mode!=iowait} | rate(STEP) | sum() | math(value * 100) | round(1)`},
 	{"What did the processors do?", `cpu | rate(STEP) | group_by(mode) | avg() | math(value * 100) | round(1) | topk(3)`},
 	{"How much memory was in use at most, in MiB?", `memory | field(used) | window(STEP) | max() | math(value / 1048576) | round(0)`},
-	{"Which disks wrote most, in KiB a second?", `disk | field(written) | rate(STEP) | group_by(device) | sum() | math(value / 1024) | round(1) | topk(2)`},
-	{"What came in from the network, in KiB a second?", `network{interface!=lo} | field(received) | rate(STEP) | group_by(interface) | sum() | math(value / 1024) | round(1)`},
+	{"Which disks wrote most, in KiB a second?",
+		`disk | field(written) | rate(STEP) | group_by(device) | sum() | math(value / 1024) | round(1) | topk(2)`},
+	{"What came in from the network, in KiB a second?",
+		`network{interface!=lo} | field(received) | rate(STEP) | group_by(interface) | sum() | math(value / 1024) | round(1)`},
 }
 
 func ask(ctx context.Context, node *floe.Node, out io.Writer, question, query string) error {

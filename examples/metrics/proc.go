@@ -11,7 +11,8 @@ import (
 	"github.com/floedb/floe/ts"
 )
 
-// sample reads what the machine has done so far from the files of a directory that are like those of /proc, see proc(5).
+// sample reads what the machine has done so far from the files of a directory that are like those
+// of /proc, see proc(5).
 func sample(proc string, now time.Time) (points []ts.Point, err error) {
 	for file, parse := range map[string]func(string) []ts.Point{"stat": cpu, "meminfo": memory, "diskstats": disks, "net/dev": network} {
 		text, err := os.ReadFile(filepath.Join(proc, file))
@@ -32,7 +33,8 @@ func sample(proc string, now time.Time) (points []ts.Point, err error) {
 // ticks is how many parts the kernel divides a second of processor time into.
 const ticks = 100
 
-// cpu counts the seconds that each processor has spent in each mode: "cpu0 8741 12 3291 99182 301 0 22 0 0 0".
+// cpu counts the seconds that each processor has spent in each mode: "cpu0 8741 12 3291 99182 301 0
+// 22 0 0 0".
 func cpu(text string) (points []ts.Point) {
 	modes := []string{"user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal"}
 	for line := range strings.Lines(text) {
@@ -42,7 +44,8 @@ func cpu(text string) (points []ts.Point) {
 		}
 		for i, mode := range modes {
 			tags := map[string]string{"cpu": strings.TrimPrefix(words[0], "cpu"), "mode": mode}
-			points = append(points, ts.Point{Measurement: "cpu", Tags: tags, Fields: map[string]float64{"seconds": number(words[i+1]) / ticks}})
+			points = append(points, ts.Point{Measurement: "cpu", Tags: tags,
+				Fields: map[string]float64{"seconds": number(words[i+1]) / ticks}})
 		}
 	}
 	return points
@@ -57,10 +60,12 @@ func memory(text string) []ts.Point {
 		}
 	}
 	total, available := kib["MemTotal"]*1024, kib["MemAvailable"]*1024
-	return []ts.Point{{Measurement: "memory", Fields: map[string]float64{"total": total, "used": total - available, "cached": kib["Cached"] * 1024}}}
+	return []ts.Point{{Measurement: "memory",
+		Fields: map[string]float64{"total": total, "used": total - available, "cached": kib["Cached"] * 1024}}}
 }
 
-// disks counts bytes of whole disks and of partitions, in sectors of 512: "8 0 sda 5151 1203 401922 2711 3882 2918 318232 ...".
+// disks counts bytes of whole disks and of partitions, in sectors of 512: "8 0 sda 5151 1203 401922
+// 2711 3882 2918 318232 ...".
 func disks(text string) (points []ts.Point) {
 	const sector = 512
 	for line := range strings.Lines(text) {
@@ -85,7 +90,8 @@ func network(text string) (points []ts.Point) {
 		fields := map[string]float64{
 			"received": number(words[0]), "packets_received": number(words[1]), "sent": number(words[8]), "packets_sent": number(words[9]),
 		}
-		points = append(points, ts.Point{Measurement: "network", Tags: map[string]string{"interface": strings.TrimSpace(device)}, Fields: fields})
+		points = append(points, ts.Point{Measurement: "network", Tags: map[string]string{"interface": strings.TrimSpace(device)},
+			Fields: fields})
 	}
 	return points
 }

@@ -1,5 +1,6 @@
-// Command outbox-free consumes orders from a queue. Each one takes something from the stock and is told to others, in one transaction, so
-// that neither a crash nor a conflict leaves anything half done.
+// Command outbox-free consumes orders from a queue. Each one takes something from the stock and is
+// told to others, in one transaction, so that neither a crash nor a conflict leaves anything half
+// done.
 package main
 
 import (
@@ -97,7 +98,8 @@ func prepare(ctx context.Context, node *floe.Node) error {
 	return err
 }
 
-// sell deals with an order: the message is consumed, the stock is smaller and an event is told, or nothing has happened.
+// sell deals with an order: the message is consumed, the stock is smaller and an event is told, or
+// nothing has happened.
 func sell(ctx context.Context, node *floe.Node, order queue.Message) error {
 	_, err := node.Txn("shop").
 		Do(

@@ -1,5 +1,5 @@
-// Command processing tells how many lines of Go are written in an hour, and by whom: it appends an event for each file of the Go standard library to a stream, and a
-// job makes sums of them.
+// Command processing tells how many lines of Go are written in an hour, and by whom: it appends an
+// event for each file of the Go standard library to a stream, and a job makes sums of them.
 package main
 
 import (
@@ -26,7 +26,8 @@ import (
 	"github.com/floedb/floe/stream/processing"
 )
 
-// The definitions: of the job, and of one that the job can not be changed to without losing something.
+// The definitions: of the job, and of one that the job can not be changed to without losing
+// something.
 //
 //go:embed lines.yaml
 var lines []byte
@@ -99,7 +100,8 @@ type event struct {
 	At      int64  `json:"at"` // ms
 }
 
-// write appends an event for each file, as if they had been written one after the other in a night, one in ten seconds.
+// write appends an event for each file, as if they had been written one after the other in a night,
+// one in ten seconds.
 func write(ctx context.Context, files *stream.Store, src fs.FS, out io.Writer) error {
 	at := time.Date(2025, 1, 1, 20, 0, 0, 0, time.UTC)
 	var batch []stream.Message

@@ -1,4 +1,5 @@
-// Command queues gives jobs to two workers: urgent ones first, one for later, and one that fails until the program is mended.
+// Command queues gives jobs to two workers: urgent ones first, one for later, and one that fails
+// until the program is mended.
 package main
 
 import (
@@ -101,7 +102,8 @@ func (o *office) work(ctx context.Context) error {
 	return errors.Join(err, <-ended, <-ended)
 }
 
-// worker does one job after the other, until ctx ends. A job that fails is delivered again, after a back-off, until it is a dead letter.
+// worker does one job after the other, until ctx ends. A job that fails is delivered again, after a
+// back-off, until it is a dead letter.
 func (o *office) worker(ctx context.Context, name string) error {
 	return o.Consume(ctx, "jobs", func(ctx context.Context, job queue.Message) error {
 		if err := o.do(job); err != nil {

@@ -1,4 +1,5 @@
-// Command remote shows a node that other processes use: two workers, each a process of its own, share a lock and a counter.
+// Command remote shows a node that other processes use: two workers, each a process of its own,
+// share a lock and a counter.
 package main
 
 import (
@@ -83,7 +84,8 @@ func work(ctx context.Context, out io.Writer, addr, name string, turns int) erro
 		if err != nil {
 			return err
 		}
-		// Held makes the sale depend on the lock: a worker that was paused for so long that it has lost it sells nothing.
+		// Held makes the sale depend on the lock: a worker that was paused for so long that it has
+		// lost it sells nothing.
 		sold := kv.IncrOp("sold", 1)
 		result, err := client.Txn("shop").
 			If(lock.Held()).

@@ -9,7 +9,8 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// keyShared deals the keys out to the consumers: the orders of a customer go to one of them, in order.
+// keyShared deals the keys out to the consumers: the orders of a customer go to one of them, in
+// order.
 func (s *shop) keyShared(ctx context.Context) error {
 	mode := stream.InMode(stream.KeyShared)
 	if err := s.consume(ctx, "stock", "left", mode, stream.Limit(1)); err != nil {
@@ -25,8 +26,9 @@ func (s *shop) keyShared(ctx context.Context) error {
 	return nil
 }
 
-// fail can not deal with one of the records: it is delivered twice, and then goes to the dead letters. Consume is the loop of a consumer: it acknowledges what its handler
-// has done, and refuses what that returns an error for.
+// fail can not deal with one of the records: it is delivered twice, and then goes to the dead
+// letters. Consume is the loop of a consumer: it acknowledges what its handler has done, and
+// refuses what that returns an error for.
 func (s *shop) fail(ctx context.Context) error {
 	if err := s.Groups("orders").Create(ctx, "invoices", stream.MaxAttempts(2), stream.Backoff(0, 0)); err != nil {
 		return err

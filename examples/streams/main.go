@@ -1,4 +1,5 @@
-// Command streams appends orders to a stream and consumes them in groups of all three modes: with failures, dead letters and a replay.
+// Command streams appends orders to a stream and consumes them in groups of all three modes: with
+// failures, dead letters and a replay.
 package main
 
 import (
@@ -22,7 +23,8 @@ func main() {
 	}
 }
 
-// shop is a store of streams and what the parts of the example print to. They end at the first error.
+// shop is a store of streams and what the parts of the example print to. They end at the first
+// error.
 type shop struct {
 	*stream.Store
 	out io.Writer
@@ -109,7 +111,8 @@ func (s *shop) shared(ctx context.Context) error {
 	return nil
 }
 
-// exclusive has one consumer at a time. When it leaves, the next one takes over what it had not done.
+// exclusive has one consumer at a time. When it leaves, the next one takes over what it had not
+// done.
 func (s *shop) exclusive(ctx context.Context) error {
 	mode := stream.InMode(stream.Exclusive)
 	taken, err := s.ReadGroup(ctx, "orders", "ledger", "first", mode)

@@ -1,4 +1,5 @@
-// Command worker-process has runs carried out by another process, which is killed in the middle of one and started again.
+// Command worker-process has runs carried out by another process, which is killed in the middle of
+// one and started again.
 package main
 
 import (
@@ -36,7 +37,8 @@ func main() {
 	}
 }
 
-// serve opens a node, invokes an action, and starts a worker for it, which it kills; then another one.
+// serve opens a node, invokes an action, and starts a worker for it, which it kills; then another
+// one.
 func serve(ctx context.Context, out io.Writer) error {
 	node, err := floe.Open(floe.Config{Listen: "127.0.0.1:0"})
 	if err != nil {

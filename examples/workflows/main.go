@@ -1,4 +1,5 @@
-// Command workflows takes orders through their life: paid for with one of two banks, approved by a person, sent in parcels, and undone when that fails.
+// Command workflows takes orders through their life: paid for with one of two banks, approved by a
+// person, sent in parcels, and undone when that fails.
 package main
 
 import (
@@ -138,7 +139,8 @@ func (s *shop) approve(ctx context.Context) error {
 	return nil
 }
 
-// update changes the workflow while a run of it waits, which keeps the definition that it has. Runs from now on wait for a moment only.
+// update changes the workflow while a run of it waits, which keeps the definition that it has. Runs
+// from now on wait for a moment only.
 func (s *shop) update(ctx context.Context) error {
 	patient, err := s.start(ctx, order{"5", "bob", 10000, []string{"bed"}})
 	if err != nil {
@@ -161,7 +163,8 @@ func (s *shop) update(ctx context.Context) error {
 	return s.tell(ctx, patient)
 }
 
-// jobs runs the two workflows that nobody waits for at a desk. Two records of a stream start the one; what a schedule starts can be started by hand too.
+// jobs runs the two workflows that nobody waits for at a desk. Two records of a stream start the
+// one; what a schedule starts can be started by hand too.
 func (s *shop) jobs(ctx context.Context) error {
 	for _, definition := range [][]byte{reportDefinition, returnsDefinition} {
 		if _, err := s.flows.Create(ctx, definition); err != nil {
@@ -206,7 +209,8 @@ func (s *shop) firstRun(ctx context.Context, name string) (workflow.RunID, error
 	}
 }
 
-// figures prints what has become of the runs of all workflows, and the orders of one customer, the newest first.
+// figures prints what has become of the runs of all workflows, and the orders of one customer, the
+// newest first.
 func (s *shop) figures(ctx context.Context) error {
 	for info, err := range s.flows.All(ctx) {
 		if err != nil {

@@ -12,7 +12,8 @@ import (
 	"github.com/floedb/floe/workflow"
 )
 
-// shop is what the actions of the workflows do: here in the same program, elsewhere behind floe.Dial.
+// shop is what the actions of the workflows do: here in the same program, elsewhere behind
+// floe.Dial.
 type shop struct {
 	node  *floe.Node
 	flows *workflow.Store

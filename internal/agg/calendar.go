@@ -9,7 +9,8 @@ import (
 	_ "time/tzdata" // so that every machine has the same time zones, or any
 )
 
-// Zone returns a time zone of the IANA database by its name. It is for whoever plans a query: what comes of it is sent as bounds.
+// Zone returns a time zone of the IANA database by its name. It is for whoever plans a query: what
+// comes of it is sent as bounds.
 func Zone(name string) (*time.Location, error) {
 	if name == "Local" {
 		return nil, errors.New("the time zone of a machine has no name")
@@ -17,14 +18,18 @@ func Zone(name string) (*time.Location, error) {
 	return time.LoadLocation(name)
 }
 
-// calendar says where windows of a time zone begin: a step of months at the first of a month, of days at midnight, of less at times of the day.
+// calendar says where windows of a time zone begin: a step of months at the first of a month, of
+// days at midnight, of less at times of the day.
 //
-// A wall is what clocks on the wall show, in ms as if it were UTC. Boundaries are multiples of the step in walls, counted from 1970-01-01 00:00 (weeks from
-// the Monday before), and the instants at which the clocks show them:
+// A wall is what clocks on the wall show, in ms as if it were UTC. Boundaries are multiples of the
+// step in walls, counted from 1970-01-01 00:00 (weeks from the Monday before), and the instants at
+// which the clocks show them:
 //
-//   - A wall that clocks skip begins at the first instant after the gap. A day that a zone skips whole (Apia, 2011-12-30) has no window.
-//   - A wall that clocks show twice counts when they show it first. The second time counts if a whole step lies between it and the boundary before it: so
-//     the day on which summer time ends has 25 windows of 1h, but 4 of 6h.
+//   - A wall that clocks skip begins at the first instant after the gap. A day that a zone skips
+//     whole (Apia, 2011-12-30) has no window.
+//   - A wall that clocks show twice counts when they show it first. The second time counts if a
+//     whole step lies between it and the boundary before it: so the day on which summer time ends
+//     has 25 windows of 1h, but 4 of 6h.
 type calendar struct {
 	every Step
 	loc   *time.Location
@@ -61,12 +66,14 @@ func (c *calendar) wall(k int64) int64 {
 	return origin(c.every.Millis) + k*c.every.Millis
 }
 
-// addMonths adds months to a wall; a day that the month has not runs over into the next, as time.AddDate has it.
+// addMonths adds months to a wall; a day that the month has not runs over into the next, as
+// time.AddDate has it.
 func addMonths(wall, months int64) int64 {
 	return time.UnixMilli(wall).UTC().AddDate(0, int(months), 0).UnixMilli()
 }
 
-// starts returns the boundaries of a range: the last at or before its beginning, and all up to the first at or after its end.
+// starts returns the boundaries of a range: the last at or before its beginning, and all up to the
+// first at or after its end.
 //
 // Errors: ErrWindows if that are more than max.
 func (c *calendar) starts(r Range, max int64) ([]boundary, error) {
@@ -105,7 +112,8 @@ func (c *calendar) starts(r Range, max int64) ([]boundary, error) {
 	return all, nil
 }
 
-// tidy sorts boundaries by their instants, leaves one of each, and leaves out those that are shown a second time too soon.
+// tidy sorts boundaries by their instants, leaves one of each, and leaves out those that are shown
+// a second time too soon.
 func (c *calendar) tidy(all []boundary) []boundary {
 	slices.SortStableFunc(all, func(a, b boundary) int { return cmp.Compare(a.at, b.at) })
 	kept := all[:0]
@@ -125,8 +133,8 @@ func (c *calendar) tidy(all []boundary) []boundary {
 
 func (c *calendar) first(k int64) int64 { return c.instants(c.wall(k))[0] }
 
-// instants returns when clocks show a wall: once, or the first instant after if they skip it. Walls of less than a day are returned twice if they are
-// shown twice; a day or a month begins once.
+// instants returns when clocks show a wall: once, or the first instant after if they skip it. Walls
+// of less than a day are returned twice if they are shown twice; a day or a month begins once.
 func (c *calendar) instants(wall int64) []int64 {
 	const farthest = 16 * 60 * 60 * 1000 // no zone was ever farther from UTC
 	var at []int64
@@ -147,8 +155,9 @@ func (c *calendar) instants(wall int64) []int64 {
 	}
 }
 
-// bounds returns for how long the clocks of a zone keep the offset of a time. What ZoneBounds says beyond the table of a zone ends 365 days after New
-// Year, so on the last day of a leap year it lies before the time itself; then it is the next hour, at whose end one can ask again.
+// bounds returns for how long the clocks of a zone keep the offset of a time. What ZoneBounds says
+// beyond the table of a zone ends 365 days after New Year, so on the last day of a leap year it
+// lies before the time itself; then it is the next hour, at whose end one can ask again.
 func bounds(t time.Time) (begin, end int64) {
 	begin, end = -1<<62, 1<<62
 	b, e := t.ZoneBounds()
@@ -193,7 +202,8 @@ func (l *Layout) calendarWindows(r Range, max int64, stop func() error) (Windows
 	return w.between(starts[:len(starts)-1], ends), nil
 }
 
-// ends returns where windows end: by the calendar if they last days or months, by the clock otherwise.
+// ends returns where windows end: by the calendar if they last days or months, by the clock
+// otherwise.
 func (c *calendar) ends(starts []boundary, size Step) ([]int64, error) {
 	by := calendar{size, c.loc, c.stop}
 	if err := by.check(); err != nil {

@@ -6,7 +6,8 @@ import (
 	"github.com/floedb/floe/internal/codec"
 )
 
-// extreme is the column of Min, Max and Spread: the least and the greatest value. -0 is below 0, so that what is returned depends on no order.
+// extreme is the column of Min, Max and Spread: the least and the greatest value. -0 is below 0, so
+// that what is returned depends on no order.
 type extreme struct {
 	f        Func
 	there    [blockLen]bool

@@ -10,7 +10,8 @@ import (
 // Func is what is computed of the points of a bucket.
 type Func uint8
 
-// The functions. All but Count have no value for a bucket without points, and Stddev none for a single point.
+// The functions. All but Count have no value for a bucket without points, and Stddev none for a
+// single point.
 const (
 	Count Func = iota + 1
 	Total
@@ -36,7 +37,8 @@ type column interface {
 	final(i int) (float64, bool)
 	// code codes a state that is not empty.
 	code(i int, c *codec.Coder)
-	// bytes is the memory of a state beside that which every column has: what grows with its points.
+	// bytes is the memory of a state beside that which every column has: what grows with its
+	// points.
 	bytes(i int) int64
 }
 
@@ -59,8 +61,8 @@ var funcs = [...]struct {
 
 func (f Func) valid() bool { return f >= Count && int(f) < len(funcs) }
 
-// blockLen is how many panes share a column. A window of a few hundred buckets, as charts have, is a few blocks; of panes far apart each takes a block
-// of 32 states, which the budget counts.
+// blockLen is how many panes share a column. A window of a few hundred buckets, as charts have, is
+// a few blocks; of panes far apart each takes a block of 32 states, which the budget counts.
 const (
 	blockShift = 5
 	blockLen   = 1 << blockShift
@@ -72,12 +74,13 @@ type block struct {
 	column column
 }
 
-// group is the states of all panes of what is aggregated together. Panes without points take no memory, but those that share a block.
+// group is the states of all panes of what is aggregated together. Panes without points take no
+// memory, but those that share a block.
 type group struct {
 	blocks []block // by number, unless there is an index
 	latest int     // the block used last
-	// index has the places of all blocks, by number, since one came that is not behind all others: to insert each where it belongs
-	// would take the square of their number.
+	// index has the places of all blocks, by number, since one came that is not behind all others:
+	// to insert each where it belongs would take the square of their number.
 	index map[int64]int
 }
 

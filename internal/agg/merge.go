@@ -8,8 +8,8 @@ import (
 	"github.com/floedb/floe/internal/codec"
 )
 
-// Encode appends everything that the table holds, for Merge of another table of the same plan; nothing can be added after it. Equal tables have equal
-// encodings:
+// Encode appends everything that the table holds, for Merge of another table of the same plan;
+// nothing can be added after it. Equal tables have equal encodings:
 //
 //	points | series | count of groups | groups, by their IDs
 //	group: ID | count of states | states, by pane
@@ -99,8 +99,9 @@ func (t *Table) Groups() ([]string, error) {
 	return slices.DeleteFunc(ids, func(id string) bool { return len(t.groups[id].blocks) == 0 }), nil
 }
 
-// Merge adds what another table of the same plan has encoded, perhaps in another process. Of an encoding that it refuses, a part may have been added.
-// valid, if it is not nil, says whether a group can be.
+// Merge adds what another table of the same plan has encoded, perhaps in another process. Of an
+// encoding that it refuses, a part may have been added. valid, if it is not nil, says whether a
+// group can be.
 //
 // Errors: LimitError; codec.ErrCorrupt for what Encode has not written.
 func (t *Table) Merge(encoded []byte, valid func(groupID string) bool) error {
@@ -133,8 +134,8 @@ func (t *Table) Merge(encoded []byte, valid func(groupID string) bool) error {
 	return c.Done()
 }
 
-// Join adds what another table of the same plan holds, which must not be used any more: Merge without an encoding in between. stop is asked now and then,
-// and its error is returned.
+// Join adds what another table of the same plan holds, which must not be used any more: Merge
+// without an encoding in between. stop is asked now and then, and its error is returned.
 //
 // Errors: LimitError.
 func (t *Table) Join(o *Table, stop func() error) error {
@@ -199,7 +200,8 @@ func (t *Table) mergeGroup(g *group, c *codec.Coder) error {
 		var skipped int64
 		c.Varint(&skipped)
 		// What comes is not believed before it is known to be small enough to be added.
-		if c.Err() != nil || i > 0 && skipped < 0 || skipped > 1<<56 || skipped < -1<<56 || !t.plan.Panes.holds(pane+skipped, t.plan.From, t.plan.To) {
+		if c.Err() != nil || i > 0 && skipped < 0 || skipped > 1<<56 || skipped < -1<<56 ||
+			!t.plan.Panes.holds(pane+skipped, t.plan.From, t.plan.To) {
 			c.Fail("bad pane")
 			return nil
 		}
@@ -228,7 +230,9 @@ func (t *Table) mergeState(g *group, pane int64, c *codec.Coder) error {
 	return t.grow(to.bytes(i) - before)
 }
 
-// Finish computes the buckets of one of the Groups whose points allow it, in order: when each begins, and its value, which may be infinite. The windows are those whose panes the plan has, perhaps shifted. stop is asked now and then, and its error is returned.
+// Finish computes the buckets of one of the Groups whose points allow it, in order: when each
+// begins, and its value, which may be infinite. The windows are those whose panes the plan has,
+// perhaps shifted. stop is asked now and then, and its error is returned.
 //
 // Errors: LimitError.
 func (t *Table) Finish(groupID string, w *Windows, stop func() error) (times []int64, values []float64, err error) {
@@ -267,7 +271,8 @@ func (t *Table) Finish(groupID string, w *Windows, stop func() error) (times []i
 // bucketRun is how many buckets are listed between two questions whether to stop.
 const bucketRun = 1 << 12
 
-// buckets returns which buckets of a group have points. A single point may be in as many as there are.
+// buckets returns which buckets of a group have points. A single point may be in as many as there
+// are.
 func (t *Table) buckets(g *group, w *Windows, stop func() error) (found []int64, err error) {
 	next := int64(0)
 	for pane := range g.states() {
@@ -286,7 +291,8 @@ func (t *Table) buckets(g *group, w *Windows, stop func() error) (found []int64,
 	return found, nil
 }
 
-// slide merges the panes of a bucket, one of which has points. What it merges counts as memory while it does.
+// slide merges the panes of a bucket, one of which has points. What it merges counts as memory
+// while it does.
 func (t *Table) slide(g *group, first, end int64, stop func() error) (state, error) {
 	all, held := funcs[t.plan.Func].column(t.plan.Func, t.plan.P), int64(0)
 	defer func() { t.bytes -= held }()
@@ -313,7 +319,9 @@ func (t *Table) slide(g *group, first, end int64, stop func() error) (state, err
 // between returns the blocks that have a pane of those given, the last excluded.
 func (g *group) between(first, end int64) []block {
 	g.sort()
-	i, _ := slices.BinarySearchFunc(g.blocks, floorDiv(first, blockLen), func(b block, number int64) int { return cmpBool(b.number < number) })
-	j, _ := slices.BinarySearchFunc(g.blocks, floorDiv(end-1, blockLen), func(b block, number int64) int { return cmpBool(b.number <= number) })
+	i, _ := slices.BinarySearchFunc(g.blocks, floorDiv(first, blockLen),
+		func(b block, number int64) int { return cmpBool(b.number < number) })
+	j, _ := slices.BinarySearchFunc(g.blocks, floorDiv(end-1, blockLen),
+		func(b block, number int64) int { return cmpBool(b.number <= number) })
 	return g.blocks[i:max(i, j)]
 }

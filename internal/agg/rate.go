@@ -12,12 +12,14 @@ const (
 
 // counter computes increases of one series, whose points come in order.
 //
-// A difference belongs to the pane of its later point. A value below the one before it is a reset: the counter began at 0 again, and its new value is the
-// difference. The first point of all has no difference. So the increase of a pane is its last value, minus the value before its first, plus all
-// values right before a reset: that is summed exactly and rounded once.
+// A difference belongs to the pane of its later point. A value below the one before it is a reset:
+// the counter began at 0 again, and its new value is the difference. The first point of all has no
+// difference. So the increase of a pane is its last value, minus the value before its first, plus
+// all values right before a reset: that is summed exactly and rounded once.
 //
-// A pane is covered from the first point of all, if that lies in it, else from where it begins; to where it ends; and only as far as the range of the query
-// goes. A pane without differences has no increase.
+// A pane is covered from the first point of all, if that lies in it, else from where it begins; to
+// where it ends; and only as far as the range of the query goes. A pane without differences has no
+// increase.
 type counter struct {
 	any     bool    // there was a point
 	latest  float64 // the value of the latest point

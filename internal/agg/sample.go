@@ -7,7 +7,8 @@ import (
 	"github.com/floedb/floe/internal/codec"
 )
 
-// sample is the column of Percentile: all values, as integers in the order of the values (-0 below 0).
+// sample is the column of Percentile: all values, as integers in the order of the values (-0 below
+// 0).
 type sample struct {
 	p      float64
 	values [blockLen][]uint64

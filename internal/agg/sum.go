@@ -7,11 +7,14 @@ import (
 	"github.com/floedb/floe/internal/codec"
 )
 
-// Sum is an exact sum of finite values, rounded when it is asked for. The zero value is 0. A Sum must not be copied while it is used.
+// Sum is an exact sum of finite values, rounded when it is asked for. The zero value is 0. A Sum
+// must not be copied while it is used.
 //
-// Three words hold 192 bits in two's complement, the lowest counting 2^-128: enough for every value whose magnitude is below 2^52 and whose last
-// bit is not below 2^-128, which is where measured values are. The highest word stays within ±2^62 between calls, so that 1,024 such values can be added
-// without looking at overflow. All else goes to a wide, which is made when the first such value comes.
+// Three words hold 192 bits in two's complement, the lowest counting 2^-128: enough for every value
+// whose magnitude is below 2^52 and whose last bit is not below 2^-128, which is where measured
+// values are. The highest word stays within ±2^62 between calls, so that 1,024 such values can be
+// added without looking at overflow. All else goes to a wide, which is made when the first such
+// value comes.
 type Sum struct {
 	w0, w1, w2 uint64
 	rest       *wide
@@ -48,7 +51,8 @@ func (s *Sum) addChunk(values []float64) {
 			continue
 		}
 		m := b&mantissa | hiddenBit
-		// Shifts by 64 or more, which is what negative differences are here, give 0: so each word is right for every shift from 0 to 127.
+		// Shifts by 64 or more, which is what negative differences are here, give 0: so each word
+		// is right for every shift from 0 to 127.
 		x0 := m << shift
 		x1 := m<<(shift-64) | m>>(64-shift)
 		x2 := m >> (128 - shift)
@@ -112,7 +116,8 @@ func (s *Sum) Merge(o *Sum) {
 	}
 }
 
-// Float returns the sum, rounded to the nearest float64, ties to even: ±Inf if it is beyond the greatest, and 0 for nothing.
+// Float returns the sum, rounded to the nearest float64, ties to even: ±Inf if it is beyond the
+// greatest, and 0 for nothing.
 func (s *Sum) Float() float64 {
 	if s.rest != nil {
 		all := s.whole()
@@ -126,7 +131,8 @@ func (s *Sum) Float() float64 {
 	return roundWords(w[:], sumBase, negative)
 }
 
-// Mean returns the rounded sum divided by n. A sum beyond the greatest float64 is divided before it is rounded, so that the mean of finite values is finite.
+// Mean returns the rounded sum divided by n. A sum beyond the greatest float64 is divided before it
+// is rounded, so that the mean of finite values is finite.
 func (s *Sum) Mean(n uint64) float64 {
 	v := s.Float()
 	if !math.IsInf(v, 0) {
@@ -137,10 +143,12 @@ func (s *Sum) Mean(n uint64) float64 {
 	return math.Ldexp(all.float()/float64(n), 64)
 }
 
-// Parts takes the sum apart into at most so many finite values, and leaves 0: each is what is left, rounded to the nearest float64, or the greatest
-// one if that is beyond it. Their exact sum is the sum. Of a finite sum the first is what Float returns; few values have more than two.
+// Parts takes the sum apart into at most so many finite values, and leaves 0: each is what is left,
+// rounded to the nearest float64, or the greatest one if that is beyond it. Their exact sum is the
+// sum. Of a finite sum the first is what Float returns; few values have more than two.
 //
-// If the parts are not enough, which only sums of some dozens of the greatest float64 take, the least of it is left out.
+// If the parts are not enough, which only sums of some dozens of the greatest float64 take, the
+// least of it is left out.
 func (s *Sum) Parts(dst []float64, most int) []float64 {
 	for ; most > 0; most-- {
 		v := s.Float()
@@ -166,7 +174,8 @@ func (s *Sum) whole() wide {
 	return all
 }
 
-// Code codes the sum. The encoding depends on its value only: 1 byte for 0, and 10 to 27 for most others.
+// Code codes the sum. The encoding depends on its value only: 1 byte for 0, and 10 to 27 for most
+// others.
 func (s *Sum) Code(c *codec.Coder) {
 	if !c.Reading() && s.rest == nil {
 		w := [...]uint64{s.w0, s.w1, s.w2, uint64(int64(s.w2) >> 63)}

@@ -55,7 +55,8 @@ type LimitError struct {
 
 func (e *LimitError) Error() string { return fmt.Sprintf("more than %d %s", e.Max, e.Limit) }
 
-// Table is the states of all groups and panes of one aggregation. Groups are named by strings that mean something to the caller only.
+// Table is the states of all groups and panes of one aggregation. Groups are named by strings that
+// mean something to the caller only.
 type Table struct {
 	plan   Plan
 	limits Limits
@@ -66,7 +67,8 @@ type Table struct {
 	bytes  int64
 }
 
-// Memory that is not counted in states, roughly: of a group, a block, a series, and what comes of a bucket.
+// Memory that is not counted in states, roughly: of a group, a block, a series, and what comes of a
+// bucket.
 const (
 	groupBytes  = 160
 	blockBytes  = 96 // with its place in an index
@@ -98,8 +100,8 @@ type Series struct {
 	run     int // length of the latest run of points in one pane: the next is often as long
 }
 
-// Series returns what adds the points of a series to a group. Its key orders series that have points at the same time, see First. It counts as a series
-// once it has a point.
+// Series returns what adds the points of a series to a group. Its key orders series that have
+// points at the same time, see First. It counts as a series once it has a point.
 func (t *Table) Series(groupID, key string) (*Series, error) {
 	s := &Series{t: t, g: t.group(groupID), key: key, run: 1}
 	if t.plan.Pre != Points {
@@ -119,8 +121,8 @@ func (t *Table) group(id string) *group {
 	return g
 }
 
-// Add adds points in the order of their times, which have to be later than those of the calls before if the plan has a Pre; the values are finite. It keeps
-// neither slice.
+// Add adds points in the order of their times, which have to be later than those of the calls
+// before if the plan has a Pre; the values are finite. It keeps neither slice.
 //
 // Errors: LimitError.
 func (s *Series) Add(times []int64, values []float64) error {
@@ -152,7 +154,8 @@ func (s *Series) Add(times []int64, values []float64) error {
 // Bytes returns the memory that the table takes.
 func (t *Table) Bytes() int64 { return t.bytes }
 
-// Pass counts points of the series that were read and are not added, and bytes of memory that they take.
+// Pass counts points of the series that were read and are not added, and bytes of memory that they
+// take.
 //
 // Errors: LimitError.
 func (s *Series) Pass(points int, bytes int64) error {
@@ -180,7 +183,8 @@ func (s *Series) enter(time int64) {
 	}
 }
 
-// runOf returns how many times there are before end, the first included. Points come at regular times, so it tries the length of the run before.
+// runOf returns how many times there are before end, the first included. Points come at regular
+// times, so it tries the length of the run before.
 func (s *Series) runOf(times []int64, end int64) int {
 	n := s.run
 	if n > len(times) || times[n-1] >= end || n < len(times) && times[n] < end {
@@ -280,12 +284,14 @@ type Rollup struct {
 	FirstTime, LastTime int64 // ms, or Start
 }
 
-// TakesRollups reports whether the plan can be answered with rollups of buckets that are every ms long, as far as they end within its range.
+// TakesRollups reports whether the plan can be answered with rollups of buckets that are every ms
+// long, as far as they end within its range.
 func (p *Plan) TakesRollups(every int64) bool {
 	return p.Pre == Points && p.Func != Stddev && p.Func != Percentile && p.Panes.Aligned(every) && p.From%every == 0
 }
 
-// AddRollup adds what a rollup stands for. The plan has to take rollups of its length, and it must not end behind the range; it counts as one point.
+// AddRollup adds what a rollup stands for. The plan has to take rollups of its length, and it must
+// not end behind the range; it counts as one point.
 //
 // Errors: LimitError.
 func (s *Series) AddRollup(r *Rollup) error {

@@ -84,7 +84,8 @@ func results(t *testing.T, table *Table, w *Windows) (all []string) {
 	return all
 }
 
-// TestPartsAreTheWhole: the same points give the same bits, and the same encoding, however they are spread over tables and whatever is merged first.
+// TestPartsAreTheWhole: the same points give the same bits, and the same encoding, however they are
+// spread over tables and whatever is merged first.
 func TestPartsAreTheWhole(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for round := range 12 {
@@ -130,7 +131,8 @@ func TestPartsAreTheWhole(t *testing.T) {
 				t.Fatalf("%+v: encodings differ, %v", plan, err)
 			}
 			if merged.Points() != whole.Points() || merged.SeriesCount() != whole.SeriesCount() {
-				t.Fatalf("%d points of %d series, want %d of %d", merged.Points(), merged.SeriesCount(), whole.Points(), whole.SeriesCount())
+				t.Fatalf("%d points of %d series, want %d of %d", merged.Points(), merged.SeriesCount(), whole.Points(),
+					whole.SeriesCount())
 			}
 		}
 	}
@@ -174,7 +176,8 @@ func TestRollups(t *testing.T) {
 	}
 }
 
-// addRolled adds a series by its rollups. Sums of a few values that are far apart do not fit into two float64, so only the others are rolled up.
+// addRolled adds a series by its rollups. Sums of a few values that are far apart do not fit into
+// two float64, so only the others are rolled up.
 func addRolled(t *testing.T, table *Table, s testSeries, every int64) {
 	t.Helper()
 	to, err := table.Series(s.group, s.key)
@@ -202,8 +205,9 @@ func addRolled(t *testing.T, table *Table, s testSeries, every int64) {
 			continue
 		}
 		roll := Rollup{
-			Start: start, Count: uint64(n), Sum: high, SumLost: low, First: values[0], Last: values[n-1], FirstTime: times[0], LastTime: times[n-1],
-			Min: values[0], Max: values[0],
+			Start: start, Count: uint64(n), Sum: high, SumLost: low, First: values[0], Last: values[n-1], FirstTime: times[0],
+			LastTime: times[n-1],
+			Min:      values[0], Max: values[0],
 		}
 		for _, v := range values {
 			roll.Min, roll.Max = math.Min(roll.Min, v), math.Max(roll.Max, v)
@@ -220,7 +224,8 @@ func TestTableLimits(t *testing.T) {
 		limits Limits
 		want   string
 	}{
-		{Limits{}, ""}, {Limits{Points: 100}, ""}, {Limits{Points: 99}, LimitPoints}, {Limits{Bytes: 100_000}, ""}, {Limits{Bytes: 3000}, LimitBytes},
+		{Limits{}, ""}, {Limits{Points: 100}, ""}, {Limits{Points: 99}, LimitPoints}, {Limits{Bytes: 100_000}, ""}, {Limits{Bytes: 3000},
+			LimitBytes},
 	} {
 		table := NewTable(plan, c.limits)
 		s, err := table.Series("g", "k")
@@ -234,7 +239,8 @@ func TestTableLimits(t *testing.T) {
 	}
 }
 
-// TestAddAllocates: columns of points make no garbage, whatever is computed of them, once the states are there; percentiles keep the points.
+// TestAddAllocates: columns of points make no garbage, whatever is computed of them, once the
+// states are there; percentiles keep the points.
 func TestAddAllocates(t *testing.T) {
 	times, values := make([]int64, 1000), make([]float64, 1000)
 	for i := range times {
@@ -311,7 +317,8 @@ func BenchmarkAdd(b *testing.B) {
 		times[i], values[i] = int64(i)*10_000, float64(i%1700)/100
 	}
 	for name, plan := range map[string]Plan{
-		"avg": {Func: Avg}, "max": {Func: Max}, "last": {Func: Last}, "count": {Func: Count}, "stddev": {Func: Stddev}, "rate": {Func: Total, Pre: Rate},
+		"avg": {Func: Avg}, "max": {Func: Max}, "last": {Func: Last}, "count": {Func: Count}, "stddev": {Func: Stddev},
+		"rate": {Func: Total, Pre: Rate},
 	} {
 		for _, window := range []int64{10, 300, 3600} {
 			b.Run(fmt.Sprintf("func=%s/window=%ds", name, window), func(b *testing.B) {

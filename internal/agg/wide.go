@@ -9,16 +9,19 @@ import (
 	"github.com/floedb/floe/internal/codec"
 )
 
-// wide is an integer of any length times 2^(64*base), in two's complement, lowest word first: the exact sum of any values, or squares of values.
-// It is as long as its values need: the square of the least float64 is 2^-2148, the sum of 2^64 squares of the greatest is below 2^2112.
+// wide is an integer of any length times 2^(64*base), in two's complement, lowest word first: the
+// exact sum of any values, or squares of values. It is as long as its values need: the square of
+// the least float64 is 2^-2148, the sum of 2^64 squares of the greatest is below 2^2112.
 //
-// The highest word is kept within ±2^62, so that adding anything whose words all lie below it can not overflow. The zero value is 0.
+// The highest word is kept within ±2^62, so that adding anything whose words all lie below it can
+// not overflow. The zero value is 0.
 type wide struct {
 	base int
 	w    []uint64
 }
 
-// The words that a wide may have: those that squares of float64 values have bits in, and what sums of them carry to.
+// The words that a wide may have: those that squares of float64 values have bits in, and what sums
+// of them carry to.
 const (
 	leastWord = -34 // 2^-2176
 	endWord   = 36  // 2^2304
@@ -229,7 +232,8 @@ func appendWords(c *codec.Coder, base int, w []uint64) {
 	}
 }
 
-// readWords reads what appendWords wrote, into w if there is room. There are none if they are not to be read, or say 0.
+// readWords reads what appendWords wrote, into w if there is room. There are none if they are not
+// to be read, or say 0.
 func readWords(c *codec.Coder, w []uint64) (base int, words []uint64) {
 	var n byte
 	var at int64

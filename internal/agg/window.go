@@ -8,7 +8,8 @@ import (
 	"github.com/floedb/floe/internal/codec"
 )
 
-// MaxTime bounds times and durations, in ms on both sides of the epoch: 285,000 years, so that sums of a few of them do not overflow.
+// MaxTime bounds times and durations, in ms on both sides of the epoch: 285,000 years, so that sums
+// of a few of them do not overflow.
 const MaxTime = 1 << 53
 
 // ErrWindows is wrapped by what says that there would be too many buckets.
@@ -19,7 +20,8 @@ const (
 	week = 7 * day
 )
 
-// Step is how long a window is, or how far apart two are: a number of months or of ms, one of them 0.
+// Step is the length of a window or the distance between two: a number of months or of ms, one of
+// them 0.
 type Step struct {
 	Months int64
 	Millis int64
@@ -31,7 +33,8 @@ type Panes struct {
 	bounds       []int64 // ascending; pane i goes from bounds[i] to bounds[i+1]
 }
 
-// Index returns the pane of a time. With explicit bounds it is -1 before the first and their number minus one from the last on: no pane.
+// Index returns the pane of a time. With explicit bounds it is -1 before the first and their number
+// minus one from the last on: no pane.
 func (p *Panes) Index(t int64) int64 {
 	if p.bounds == nil {
 		return floorDiv(t-p.origin, p.step)
@@ -116,8 +119,10 @@ func Whole(from, to int64) Windows {
 	return Windows{Panes: Panes{bounds: []int64{from, to}}, from: from, to: to, spans: []span{{0, 1}}}
 }
 
-// Layout is how windows are made: size long, one every so often, in a time zone or (nil) by multiples of ms since the epoch. Windows begin at multiples of
-// every, those of weeks on Mondays. Steps of months, and all steps if there is a zone, go by the calendar (of UTC if there is none), see calendar.
+// Layout is how windows are made: size long, one every so often, in a time zone or (nil) by
+// multiples of ms since the epoch. Windows begin at multiples of every, those of weeks on Mondays.
+// Steps of months, and all steps if there is a zone, go by the calendar (of UTC if there is none),
+// see calendar.
 type Layout struct {
 	Size, Every Step
 	Zone        *time.Location
@@ -134,10 +139,12 @@ func (l *Layout) zone() *time.Location {
 	return l.Zone
 }
 
-// Windows returns the buckets of a range: the first is the last one that begins at or before its beginning, so its first part and the last part of the last
-// may lie outside of the range. stop is asked now and then, and its error is returned.
+// Windows returns the buckets of a range: the first is the last one that begins at or before its
+// beginning, so its first part and the last part of the last may lie outside of the range. stop is
+// asked now and then, and its error is returned.
 //
-// Errors: ErrWindows if a calendar, whose windows are listed, has more than max; others if the steps do not suit a calendar.
+// Errors: ErrWindows if a calendar, whose windows are listed, has more than max; others if the
+// steps do not suit a calendar.
 func (l *Layout) Windows(r Range, max int64, stop func() error) (Windows, error) {
 	if !l.byCalendar() {
 		return fixed(l.Size.Millis, l.Every.Millis, r), nil
@@ -229,7 +236,8 @@ func (w *Windows) Tumbling() bool {
 	return w.spans != nil || w.size == 1 && w.stride == 1
 }
 
-// Starts returns windows, of one pane each, that begin as these do: points that lie at the beginnings of buckets are in the same buckets again.
+// Starts returns windows, of one pane each, that begin as these do: points that lie at the
+// beginnings of buckets are in the same buckets again.
 func (w *Windows) Starts() Windows {
 	if w.Tumbling() {
 		return *w

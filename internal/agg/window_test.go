@@ -35,16 +35,24 @@ func TestCalendar(t *testing.T) {
 		every          Step
 		want           string
 	}{
-		{"Europe/Berlin", "2024-03-30T12:00:00Z", "2024-04-01T12:00:00Z", Step{Millis: day}, "[2024-03-29T23:00Z 2024-03-30T23:00Z 2024-03-31T22:00Z]"},
-		{"Europe/Berlin", "2024-10-26T22:00:00Z", "2024-10-27T23:00:00Z", Step{Millis: 6 * hour}, "[2024-10-26T22:00Z 2024-10-27T05:00Z 2024-10-27T11:00Z 2024-10-27T17:00Z]"},
-		{"Europe/Berlin", "2024-10-26T23:00:00Z", "2024-10-27T03:00:00Z", Step{Millis: hour}, "[2024-10-26T23:00Z 2024-10-27T00:00Z 2024-10-27T01:00Z 2024-10-27T02:00Z]"},
+		{"Europe/Berlin", "2024-03-30T12:00:00Z", "2024-04-01T12:00:00Z", Step{Millis: day},
+			"[2024-03-29T23:00Z 2024-03-30T23:00Z 2024-03-31T22:00Z]"},
+		{"Europe/Berlin", "2024-10-26T22:00:00Z", "2024-10-27T23:00:00Z", Step{Millis: 6 * hour},
+			"[2024-10-26T22:00Z 2024-10-27T05:00Z 2024-10-27T11:00Z 2024-10-27T17:00Z]"},
+		{"Europe/Berlin", "2024-10-26T23:00:00Z", "2024-10-27T03:00:00Z", Step{Millis: hour},
+			"[2024-10-26T23:00Z 2024-10-27T00:00Z 2024-10-27T01:00Z 2024-10-27T02:00Z]"},
 		{"Europe/Berlin", "2024-10-26T23:00:00Z", "2024-10-27T03:00:00Z", Step{Millis: 2 * hour}, "[2024-10-26T22:00Z 2024-10-27T00:00Z]"},
-		{"Europe/Berlin", "2024-02-10T00:00:00Z", "2024-05-01T00:00:00Z", Step{Months: 1}, "[2024-01-31T23:00Z 2024-02-29T23:00Z 2024-03-31T22:00Z 2024-04-30T22:00Z]"},
-		{"Australia/Lord_Howe", "2024-04-05T20:00:00Z", "2024-04-08T00:00:00Z", Step{Millis: day}, "[2024-04-05T13:00Z 2024-04-06T13:00Z 2024-04-07T13:30Z]"},
+		{"Europe/Berlin", "2024-02-10T00:00:00Z", "2024-05-01T00:00:00Z", Step{Months: 1},
+			"[2024-01-31T23:00Z 2024-02-29T23:00Z 2024-03-31T22:00Z 2024-04-30T22:00Z]"},
+		{"Australia/Lord_Howe", "2024-04-05T20:00:00Z", "2024-04-08T00:00:00Z", Step{Millis: day},
+			"[2024-04-05T13:00Z 2024-04-06T13:00Z 2024-04-07T13:30Z]"},
 		{"Asia/Kathmandu", "2024-01-01T00:00:00Z", "2024-01-02T00:00:00Z", Step{Millis: day}, "[2023-12-31T18:15Z 2024-01-01T18:15Z]"},
-		{"America/Sao_Paulo", "2018-11-03T12:00:00Z", "2018-11-05T12:00:00Z", Step{Millis: day}, "[2018-11-03T03:00Z 2018-11-04T03:00Z 2018-11-05T02:00Z]"},
-		{"Pacific/Apia", "2011-12-29T12:00:00Z", "2012-01-01T00:00:00Z", Step{Millis: day}, "[2011-12-29T10:00Z 2011-12-30T10:00Z 2011-12-31T10:00Z]"},
-		{"UTC", "2024-01-03T00:00:00Z", "2024-01-16T00:00:00Z", Step{Millis: week}, "[2024-01-01T00:00Z 2024-01-08T00:00Z 2024-01-15T00:00Z]"},
+		{"America/Sao_Paulo", "2018-11-03T12:00:00Z", "2018-11-05T12:00:00Z", Step{Millis: day},
+			"[2018-11-03T03:00Z 2018-11-04T03:00Z 2018-11-05T02:00Z]"},
+		{"Pacific/Apia", "2011-12-29T12:00:00Z", "2012-01-01T00:00:00Z", Step{Millis: day},
+			"[2011-12-29T10:00Z 2011-12-30T10:00Z 2011-12-31T10:00Z]"},
+		{"UTC", "2024-01-03T00:00:00Z", "2024-01-16T00:00:00Z", Step{Millis: week},
+			"[2024-01-01T00:00Z 2024-01-08T00:00Z 2024-01-15T00:00Z]"},
 		{"", "2024-01-03T00:00:00Z", "2024-01-16T00:00:00Z", Step{Millis: week}, "[2024-01-01T00:00Z 2024-01-08T00:00Z 2024-01-15T00:00Z]"},
 		{"", "2023-05-03T00:00:00Z", "2025-01-01T00:00:00Z", Step{Months: 12}, "[2023-01-01T00:00Z 2024-01-01T00:00Z]"},
 	} {
@@ -67,9 +75,11 @@ func TestCalendar(t *testing.T) {
 	}
 }
 
-// TestZoneDays goes through years of the strangest zones: each day begins when the date changes, and days cover all time.
+// TestZoneDays goes through years of the strangest zones: each day begins when the date changes,
+// and days cover all time.
 func TestZoneDays(t *testing.T) {
-	for _, zone := range []string{"Europe/Berlin", "Australia/Lord_Howe", "Asia/Kathmandu", "America/Sao_Paulo", "Pacific/Apia", "America/St_Johns", "Africa/Casablanca"} {
+	for _, zone := range []string{"Europe/Berlin", "Australia/Lord_Howe", "Asia/Kathmandu", "America/Sao_Paulo", "Pacific/Apia",
+		"America/St_Johns", "Africa/Casablanca"} {
 		loc, err := time.LoadLocation(zone)
 		if err != nil {
 			t.Fatal(err)
@@ -116,7 +126,8 @@ func TestSlidingByStep(t *testing.T) {
 	}
 }
 
-// TestPanesOfOthers: panes that have no bounds, or bounds in no order, or that do not cover the range of a plan, are refused.
+// TestPanesOfOthers: panes that have no bounds, or bounds in no order, or that do not cover the
+// range of a plan, are refused.
 func TestPanesOfOthers(t *testing.T) {
 	for _, c := range []struct {
 		panes Panes

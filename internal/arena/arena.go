@@ -2,10 +2,12 @@ package arena
 
 import "bytes"
 
-// Arena hands out copies that stay valid until Reset, or for good if it is dropped instead. The zero value is ready for use.
+// Arena hands out copies that stay valid until Reset, or for good if it is dropped instead. The
+// zero value is ready for use.
 type Arena struct {
-	// Chunk is how many bytes are allocated at a time, which is what a copy that is kept keeps with it. 0 begins with 4 KiB, for those who
-	// need little, and allocates more and more, up to 256 KiB.
+	// Chunk is how many bytes are allocated at a time, which is what a copy that is kept keeps with
+	// it. 0 begins with 4 KiB, for those who need little, and allocates more and more, up to 256
+	// KiB.
 	Chunk int
 
 	chunks [][]byte // chunks[:used] are full, the last of them is being filled
@@ -19,7 +21,8 @@ const (
 	kept       = 2 << 20 // bytes of chunks that Reset keeps
 )
 
-// Copy returns a copy of b, which is never nil. Those over a fourth of a chunk get memory of their own.
+// Copy returns a copy of b, which is never nil. Those over a fourth of a chunk get memory of their
+// own.
 func (a *Arena) Copy(b []byte) []byte {
 	if len(b) == 0 {
 		return []byte{}
@@ -57,7 +60,8 @@ func (a *Arena) next() {
 	a.used++
 }
 
-// Reset takes all copies back, to use their memory again. It keeps 2 MiB of it, so that one huge batch does not hold its memory for ever.
+// Reset takes all copies back, to use their memory again. It keeps 2 MiB of it, so that one huge
+// batch does not hold its memory for ever.
 func (a *Arena) Reset() {
 	n, bytes := 0, 0
 	for n < len(a.chunks) && bytes+cap(a.chunks[n]) <= kept {

@@ -9,8 +9,8 @@ import (
 // pieceOf returns what is copied as the i-th piece.
 func pieceOf(i, size int) []byte { return bytes.Repeat([]byte{byte(i)}, size) }
 
-// TestCopies fills arenas with more than Reset keeps, over and over: the size of chunks was once shifted without bound, and became 0
-// after a few MiB, for ever.
+// TestCopies fills arenas with more than Reset keeps, over and over: the size of chunks was once
+// shifted without bound, and became 0 after a few MiB, for ever.
 func TestCopies(t *testing.T) {
 	for _, chunk := range []int{0, 4 << 10} {
 		for _, size := range []int{1, 100, 1024, 1025, lastChunk/4 - 300, lastChunk / 4} {

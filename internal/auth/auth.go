@@ -106,7 +106,8 @@ func (k *Key) check() error {
 	return nil
 }
 
-// Secret is a key as its holder shows it, such as floe_sk_<id>_<secret>, or what else nobody should read. It prints as ***.
+// Secret is a key as its holder shows it, such as floe_sk_<id>_<secret>, or what else nobody should
+// read. It prints as ***.
 type Secret string
 
 // String returns ***.
@@ -158,7 +159,8 @@ func signer(secret []byte) ed25519.PrivateKey {
 	return ed25519.NewKeyFromSeed(seed[:])
 }
 
-// fits reports whether a secret is the one of p, in a time that does not depend on how much of it is.
+// fits reports whether a secret is the one of p, in a time that does not depend on how much of it
+// is.
 func (p *proof) fits(secret []byte) bool {
 	hash := sha256.Sum256(secret)
 	return subtle.ConstantTimeCompare(hash[:], p.hash[:]) == 1

@@ -19,13 +19,16 @@ const (
 	kindMake // notes which namespaces a key is about to create
 )
 
-// The commands of keys. A full disk takes the end of a session: it is a few rows, and as good as a revocation.
+// The commands of keys. A full disk takes the end of a session: it is a few rows, and as good as a
+// revocation.
 var (
 	bootstrap = &engine.CommandRow[*change, storedKey, engine.Nothing]{
-		Kind: kindBootstrap, Name: "bootstrap", From: engine.FromUsers, Body: (*storedKey).fields, Check: (*storedKey).check, Run: (*change).bootstrap,
+		Kind: kindBootstrap, Name: "bootstrap", From: engine.FromUsers, Body: (*storedKey).fields, Check: (*storedKey).check,
+		Run: (*change).bootstrap,
 	}
 	create = &engine.CommandRow[*change, storedKey, engine.Nothing]{
-		Kind: kindCreate, Name: "create key", From: engine.FromUsers, Body: (*storedKey).fields, Check: (*storedKey).check, Run: (*change).create,
+		Kind: kindCreate, Name: "create key", From: engine.FromUsers, Body: (*storedKey).fields, Check: (*storedKey).check,
+		Run: (*change).create,
 	}
 	revoke = &engine.CommandRow[*change, engine.Nothing, engine.Nothing]{
 		Kind: kindRevoke, Name: "revoke key", From: engine.FromUsers, Shrinks: true, Run: (*change).revoke,
@@ -34,7 +37,8 @@ var (
 		Kind: kindEnd, Name: "end session", From: engine.FromUsers, Shrinks: true, Body: (*endBody).code, Run: (*change).end,
 	}
 	used = &engine.CommandRow[*change, usedBody, engine.Nothing]{
-		Kind: kindUsed, Name: "keys used", From: engine.FromUsers, Route: func(*usedBody) string { return "" }, Body: (*usedBody).code, Run: (*change).used,
+		Kind: kindUsed, Name: "keys used", From: engine.FromUsers, Route: func(*usedBody) string { return "" }, Body: (*usedBody).code,
+		Run: (*change).used,
 	}
 	makes = &engine.CommandRow[*change, makeBody, engine.Nothing]{
 		Kind: kindMake, Name: "namespaces of a key", From: engine.FromUsers, Body: (*makeBody).code, Run: (*change).makes,
@@ -68,7 +72,8 @@ func (k *storedKey) codeFields(f *codec.Fields) {
 	f.Hex("public_key", k.proof.public[:])
 }
 
-// codeTime codes a time that may be zero. It refuses the longer of the two encodings of the zero time.
+// codeTime codes a time that may be zero. It refuses the longer of the two encodings of the zero
+// time.
 func codeTime(f *codec.Fields, name string, t *time.Time) {
 	c := f.Binary()
 	if c == nil {

@@ -24,7 +24,8 @@ func TestQueryArrivesAsItWas(t *testing.T) {
 	wire := engine.NewWire([]engine.Primitive{Primitive()})
 	_, secret := newSecret()
 	whole := Key{
-		ID: "0123456789abcdef", Name: "name", Role: Write, Namespaces: []string{"a", "b"}, Created: time.UnixMilli(1), Expires: time.UnixMilli(2), Used: time.UnixMilli(3),
+		ID: "0123456789abcdef", Name: "name", Role: Write, Namespaces: []string{"a", "b"}, Created: time.UnixMilli(1),
+		Expires: time.UnixMilli(2), Used: time.UnixMilli(3),
 	}
 	asked := keysQuery{wait: true, not: 7, used: true}
 	answered := asked
@@ -34,7 +35,8 @@ func TestQueryArrivesAsItWas(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(got, engine.Query(&asked)) {
 		t.Fatalf("arrives as %+v, %v", got, err)
 	}
-	if err := engine.DecodeResults(got, engine.AppendResults(nil, &answered)); err != nil || !reflect.DeepEqual(got, engine.Query(&answered)) {
+	if err := engine.DecodeResults(got, engine.AppendResults(nil, &answered)); err != nil ||
+		!reflect.DeepEqual(got, engine.Query(&answered)) {
 		t.Errorf("the answer arrives as %+v, %v, want %+v", got, err, &answered)
 	}
 }
@@ -84,7 +86,8 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// TestCommandsThatCanNotBe: what no Gate sends is refused, before it gets into the log and when it is there.
+// TestCommandsThatCanNotBe: what no Gate sends is refused, before it gets into the log and when it
+// is there.
 func TestCommandsThatCanNotBe(t *testing.T) {
 	const id, other = "0123456789abcdef", "0123456789abcdff"
 	now := time.UnixMilli(machinetest.Epoch)
@@ -106,28 +109,32 @@ func TestCommandsThatCanNotBe(t *testing.T) {
 		says   string
 		admits bool // what is wrong depends on the state
 	}{
-		"a malformed creation":          {true, body(kindCreate), engine.ErrMalformed, "key: command", false},
-		"a malformed revocation":        {true, body(kindRevoke), engine.ErrMalformed, "key: command", false},
-		"a malformed end":               {true, body(kindEnd), engine.ErrMalformed, "key: command", false},
-		"malformed uses":                {true, body(kindUsed), engine.ErrMalformed, "key: command", false},
-		"too many uses":                 {true, uses(MaxKeys + 1), engine.ErrInvalid, "1001 keys are not in 0-1000", false},
-		"many uses":                     {true, uses(MaxKeys), nil, "", true},
-		"malformed namespaces":          {true, body(kindMake), engine.ErrMalformed, "key: command", false},
-		"too many namespaces":           {true, made(MaxMade + 1), engine.ErrInvalid, "1001 namespaces are not in 0-1000", false},
-		"many namespaces":               {true, made(MaxMade), nil, "", true},
-		"a namespace of the system":     {true, commandOf(makes, id, makeBody{[]string{"a", "_b"}}), engine.ErrInvalid, "_b", false},
-		"namespaces of no key at all":   {true, commandOf(makes, other, makeBody{[]string{"a"}}), engine.ErrUnauthorized, other, true},
-		"no role":                       {true, withKey(create, Key{ID: other}), engine.ErrInvalid, "role 0", false},
-		"a short id":                    {true, withKey(create, Key{ID: other[1:], Role: Read}), engine.ErrInvalid, "malformed id", false},
-		"a long id":                     {true, withKey(create, Key{ID: other + "0", Role: Read}), engine.ErrInvalid, "malformed id", false},
-		"an id that is there":           {true, withKey(create, Key{ID: id, Role: Read}), engine.ErrExists, id, true},
-		"another id":                    {true, withKey(create, Key{ID: other, Role: Read}), nil, "", true},
-		"an expiry now":                 {true, withKey(create, Key{ID: other, Role: Read, Expires: now}), engine.ErrInvalid, "not in the future", true},
-		"an expiry in a moment":         {true, withKey(create, Key{ID: other, Role: Read, Expires: now.Add(time.Millisecond)}), nil, "", true},
-		"a second store":                {true, withKey(bootstrap, Key{ID: other, Role: Admin}), engine.ErrExists, "key store", true},
-		"a key without a store":         {false, withKey(create, Key{ID: other, Role: Admin}), engine.ErrConflict, "no key store", true},
-		"a first key of no admin":       {false, withKey(bootstrap, Key{ID: other, Role: Write}), engine.ErrInvalid, "admin", true},
-		"a first key that expires":      {false, withKey(bootstrap, Key{ID: other, Role: Admin, Expires: now.Add(time.Hour)}), engine.ErrInvalid, "can not expire", true},
+		"a malformed creation":        {true, body(kindCreate), engine.ErrMalformed, "key: command", false},
+		"a malformed revocation":      {true, body(kindRevoke), engine.ErrMalformed, "key: command", false},
+		"a malformed end":             {true, body(kindEnd), engine.ErrMalformed, "key: command", false},
+		"malformed uses":              {true, body(kindUsed), engine.ErrMalformed, "key: command", false},
+		"too many uses":               {true, uses(MaxKeys + 1), engine.ErrInvalid, "1001 keys are not in 0-1000", false},
+		"many uses":                   {true, uses(MaxKeys), nil, "", true},
+		"malformed namespaces":        {true, body(kindMake), engine.ErrMalformed, "key: command", false},
+		"too many namespaces":         {true, made(MaxMade + 1), engine.ErrInvalid, "1001 namespaces are not in 0-1000", false},
+		"many namespaces":             {true, made(MaxMade), nil, "", true},
+		"a namespace of the system":   {true, commandOf(makes, id, makeBody{[]string{"a", "_b"}}), engine.ErrInvalid, "_b", false},
+		"namespaces of no key at all": {true, commandOf(makes, other, makeBody{[]string{"a"}}), engine.ErrUnauthorized, other, true},
+		"no role":                     {true, withKey(create, Key{ID: other}), engine.ErrInvalid, "role 0", false},
+		"a short id":                  {true, withKey(create, Key{ID: other[1:], Role: Read}), engine.ErrInvalid, "malformed id", false},
+		"a long id": {true, withKey(create, Key{ID: other + "0", Role: Read}), engine.ErrInvalid, "malformed id",
+			false},
+		"an id that is there": {true, withKey(create, Key{ID: id, Role: Read}), engine.ErrExists, id, true},
+		"another id":          {true, withKey(create, Key{ID: other, Role: Read}), nil, "", true},
+		"an expiry now": {true, withKey(create, Key{ID: other, Role: Read, Expires: now}), engine.ErrInvalid,
+			"not in the future", true},
+		"an expiry in a moment": {true, withKey(create, Key{ID: other, Role: Read, Expires: now.Add(time.Millisecond)}), nil, "",
+			true},
+		"a second store":          {true, withKey(bootstrap, Key{ID: other, Role: Admin}), engine.ErrExists, "key store", true},
+		"a key without a store":   {false, withKey(create, Key{ID: other, Role: Admin}), engine.ErrConflict, "no key store", true},
+		"a first key of no admin": {false, withKey(bootstrap, Key{ID: other, Role: Write}), engine.ErrInvalid, "admin", true},
+		"a first key that expires": {false, withKey(bootstrap, Key{ID: other, Role: Admin, Expires: now.Add(time.Hour)}),
+			engine.ErrInvalid, "can not expire", true},
 		"a first key":                   {false, withKey(bootstrap, Key{ID: other, Role: Admin}), nil, "", true},
 		"a revocation without a store":  {false, commandOf(revoke, id, engine.Nothing{}), engine.ErrConflict, "no key store", true},
 		"a revocation of the last key":  {true, commandOf(revoke, id, engine.Nothing{}), engine.ErrConflict, "last admin", true},
@@ -139,7 +146,8 @@ func TestCommandsThatCanNotBe(t *testing.T) {
 				r.Entry(0, withKey(bootstrap, Key{ID: id, Role: Admin}))
 			}
 			p := Primitive()
-			if err := p.Admit(c.cmd, 0); (err == nil) != c.admits || err != nil && (!errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says)) {
+			if err := p.Admit(c.cmd, 0); (err == nil) != c.admits ||
+				err != nil && (!errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says)) {
 				t.Errorf("it is admitted with %v", err)
 			}
 			count := func() (n int) {
@@ -152,7 +160,8 @@ func TestCommandsThatCanNotBe(t *testing.T) {
 			}
 			before := count()
 			out, stopped := r.Try(0, c.cmd)
-			if stopped != errors.Is(c.want, engine.ErrMalformed) || !stopped && (!errors.Is(out.Err, c.want) || out.Err != nil && !strings.Contains(out.Err.Error(), c.says)) {
+			if stopped != errors.Is(c.want, engine.ErrMalformed) ||
+				!stopped && (!errors.Is(out.Err, c.want) || out.Err != nil && !strings.Contains(out.Err.Error(), c.says)) {
 				t.Errorf("it is answered %v (stops: %t), want %v", out.Err, stopped, c.want)
 			}
 			if !stopped && c.want != nil && count() != before {
@@ -170,12 +179,15 @@ func TestVerifyReportsKeys(t *testing.T) {
 		change func(row machinetest.Row) (k, value []byte)
 		want   string
 	}{
-		"store garbage":          {rowStore, func(row machinetest.Row) ([]byte, []byte) { return row.Key, row.Value[:1] }, "store row"},
-		"store lost":             {rowStore, func(row machinetest.Row) ([]byte, []byte) { return row.Key, nil }, "2 keys, 1 of admins; the store counts 0 and 0"},
-		"keys counted wrongly":   {rowStore, func(row machinetest.Row) ([]byte, []byte) { return row.Key, encode((&store{9, 3, 1}).code) }, "the store counts 3 and 1"},
-		"admins counted wrongly": {rowStore, func(row machinetest.Row) ([]byte, []byte) { return row.Key, encode((&store{9, 2, 2}).code) }, "the store counts 2 and 2"},
-		"key lost":               {rowKeys, func(row machinetest.Row) ([]byte, []byte) { return row.Key, nil }, "1 keys, 0 of admins"},
-		"key garbage":            {rowKeys, func(row machinetest.Row) ([]byte, []byte) { return row.Key, row.Value[:9] }, "malformed"},
+		"store garbage": {rowStore, func(row machinetest.Row) ([]byte, []byte) { return row.Key, row.Value[:1] }, "store row"},
+		"store lost": {rowStore, func(row machinetest.Row) ([]byte, []byte) { return row.Key, nil },
+			"2 keys, 1 of admins; the store counts 0 and 0"},
+		"keys counted wrongly": {rowStore, func(row machinetest.Row) ([]byte, []byte) { return row.Key, encode((&store{9, 3, 1}).code) },
+			"the store counts 3 and 1"},
+		"admins counted wrongly": {rowStore, func(row machinetest.Row) ([]byte, []byte) { return row.Key, encode((&store{9, 2, 2}).code) },
+			"the store counts 2 and 2"},
+		"key lost":    {rowKeys, func(row machinetest.Row) ([]byte, []byte) { return row.Key, nil }, "1 keys, 0 of admins"},
+		"key garbage": {rowKeys, func(row machinetest.Row) ([]byte, []byte) { return row.Key, row.Value[:9] }, "malformed"},
 		"key of another id": {rowKeys, func(row machinetest.Row) ([]byte, []byte) {
 			return append([]byte{rowKeys}, "f123456789abcdef"...), row.Value
 		}, `row "kf123456789abcdef" is of key "` + id},
@@ -185,16 +197,20 @@ func TestVerifyReportsKeys(t *testing.T) {
 			k.Role = 9
 			return row.Key, encode(k.code)
 		}, "role 9"},
-		"use garbage":   {rowUsed, func(row machinetest.Row) ([]byte, []byte) { return row.Key, []byte{0xff} }, "row of a use"},
-		"use with more": {rowUsed, func(row machinetest.Row) ([]byte, []byte) { return append(row.Key, 0), row.Value }, "18 bytes, want 17"},
-		"use of no key": {rowUsed, func(row machinetest.Row) ([]byte, []byte) { return usedRow("f123456789abcdef"), row.Value }, "there is no such key"},
+		"use garbage": {rowUsed, func(row machinetest.Row) ([]byte, []byte) { return row.Key, []byte{0xff} }, "row of a use"},
+		"use with more": {rowUsed, func(row machinetest.Row) ([]byte, []byte) { return append(row.Key, 0), row.Value },
+			"18 bytes, want 17"},
+		"use of no key": {rowUsed, func(row machinetest.Row) ([]byte, []byte) { return usedRow("f123456789abcdef"), row.Value },
+			"there is no such key"},
 		"made of no key": {rowMade, func(row machinetest.Row) ([]byte, []byte) {
 			return slices.Concat(row.Key[:1], []byte("f123456789abcdef"), row.Key[17:]), []byte{}
 		}, "there is no such key"},
-		"made of no name":    {rowMade, func(row machinetest.Row) ([]byte, []byte) { return row.Key[:17], []byte{} }, "row of a namespace"},
-		"made with a value":  {rowMade, func(row machinetest.Row) ([]byte, []byte) { return row.Key, []byte{1} }, "value of 1 bytes"},
-		"end garbage":        {rowEnded, func(row machinetest.Row) ([]byte, []byte) { return row.Key, []byte{0xff} }, "row of a ended session"},
-		"end without a hash": {rowEnded, func(row machinetest.Row) ([]byte, []byte) { return row.Key[:17], row.Value }, "17 bytes, want 49"},
+		"made of no name":   {rowMade, func(row machinetest.Row) ([]byte, []byte) { return row.Key[:17], []byte{} }, "row of a namespace"},
+		"made with a value": {rowMade, func(row machinetest.Row) ([]byte, []byte) { return row.Key, []byte{1} }, "value of 1 bytes"},
+		"end garbage": {rowEnded, func(row machinetest.Row) ([]byte, []byte) { return row.Key, []byte{0xff} },
+			"row of a ended session"},
+		"end without a hash": {rowEnded, func(row machinetest.Row) ([]byte, []byte) { return row.Key[:17], row.Value },
+			"17 bytes, want 49"},
 		"end of no key": {rowEnded, func(row machinetest.Row) ([]byte, []byte) {
 			return slices.Concat(row.Key[:1], []byte("f123456789abcdef"), row.Key[17:]), row.Value
 		}, "there is no such key"},
@@ -202,8 +218,10 @@ func TestVerifyReportsKeys(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := machinetest.New(t, 1, Primitive())
 			for _, cmd := range []engine.Command{
-				withKey(bootstrap, Key{ID: id, Role: Admin}), withKey(create, Key{ID: "1123456789abcdef", Role: Read, Expires: time.UnixMilli(machinetest.Epoch + 1)}),
-				commandOf(end, id, endBody{[32]byte{7}, time.UnixMilli(machinetest.Epoch + 1000)}), commandOf(used, "", usedBody{[]use{{id, time.UnixMilli(machinetest.Epoch)}}}),
+				withKey(bootstrap, Key{ID: id, Role: Admin}), withKey(create,
+					Key{ID: "1123456789abcdef", Role: Read, Expires: time.UnixMilli(machinetest.Epoch + 1)}),
+				commandOf(end, id, endBody{[32]byte{7}, time.UnixMilli(machinetest.Epoch + 1000)}), commandOf(used, "",
+					usedBody{[]use{{id, time.UnixMilli(machinetest.Epoch)}}}),
 				commandOf(makes, id, makeBody{[]string{"n"}}),
 			} {
 				if out := r.Entry(0, cmd)[0]; out.Err != nil {
@@ -225,7 +243,8 @@ func TestVerifyReportsKeys(t *testing.T) {
 				return // its role has no name in JSON
 			}
 			var q keysQuery
-			if err := r.Query(t.Context(), 0, &q); strings.HasSuffix(name, "garbage") && (c.kind == rowStore || c.kind == rowKeys) && !isMalformed(err) {
+			if err := r.Query(t.Context(), 0, &q); strings.HasSuffix(name, "garbage") && (c.kind == rowStore || c.kind == rowKeys) &&
+				!isMalformed(err) {
 				t.Errorf("a query of it: %v, want a malformed record", err)
 			}
 			q.used = true
@@ -241,11 +260,13 @@ func isMalformed(err error) bool {
 	return err != nil && strings.Contains(err.Error(), codec.ErrCorrupt.Error())
 }
 
-// TestQueryWaits: a query is answered at once, or when the keys have changed since the revision it knows; and in shard 0 only.
+// TestQueryWaits: a query is answered at once, or when the keys have changed since the revision it
+// knows; and in shard 0 only.
 func TestQueryWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := machinetest.New(t, 2, Primitive())
-		if err := r.Query(t.Context(), 1, new(keysQuery)); !errors.Is(err, engine.ErrInvalid) || !strings.Contains(err.Error(), "shard 0, not 1") {
+		if err := r.Query(t.Context(), 1, new(keysQuery)); !errors.Is(err, engine.ErrInvalid) ||
+			!strings.Contains(err.Error(), "shard 0, not 1") {
 			t.Errorf("in shard 1: %v", err)
 		}
 		r.Entry(0, withKey(bootstrap, Key{ID: "0123456789abcdef", Role: Admin}))
@@ -328,7 +349,8 @@ func TestLeaderDoesNotAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 { // the second time its signature is known
-		if grant, ends, err := g.Holder(t.Context(), token); err != nil || grant.Key().ID != d.keys[0].ID || !ends.Equal(now.Add(SessionTime)) {
+		if grant, ends, err := g.Holder(t.Context(), token); err != nil || grant.Key().ID != d.keys[0].ID ||
+			!ends.Equal(now.Add(SessionTime)) {
 			t.Errorf("a session of a key that is known: until %v, %v", ends, err)
 		}
 	}
@@ -371,7 +393,8 @@ func TestSessionsWithoutStore(t *testing.T) {
 	if on, err := g.Enabled(t.Context()); on || err != nil {
 		t.Errorf("there is a key store: %t, %v", on, err)
 	}
-	if _, _, err := g.Session(t.Context(), spell(newSecret()), "::1"); !errors.Is(err, engine.ErrUnauthorized) || !strings.Contains(err.Error(), "no key store") {
+	if _, _, err := g.Session(t.Context(), spell(newSecret()), "::1"); !errors.Is(err, engine.ErrUnauthorized) ||
+		!strings.Contains(err.Error(), "no key store") {
 		t.Errorf("a session: %v", err)
 	}
 	if grant, ends, err := g.Holder(t.Context(), "x"); err != nil || !grant.IsOpen() || !ends.IsZero() {
@@ -488,7 +511,8 @@ func (e echo) Query(ctx context.Context, _ engine.ShardID, _ engine.Query) error
 	return e.during(ctx)
 }
 
-// TestDoorOfGrant: through its door the holder does what he may, until the grant ends: then what is under way says why.
+// TestDoorOfGrant: through its door the holder does what he may, until the grant ends: then what is
+// under way says why.
 func TestDoorOfGrant(t *testing.T) {
 	wire := engine.NewWire([]engine.Primitive{toy.Primitive()})
 	write := (&toy.Command{Kind: toy.Add, Name: "n", Delta: 1}).In("a")
@@ -550,7 +574,8 @@ func TestDoorOfGrant(t *testing.T) {
 	}
 }
 
-// TestListOfPrefix: a listing for the namespaces of a key takes the prefix and the errors of the door.
+// TestListOfPrefix: a listing for the namespaces of a key takes the prefix and the errors of the
+// door.
 func TestListOfPrefix(t *testing.T) {
 	ask := func(q engine.Query) error {
 		one := q.(*engine.NamespaceQuery)
@@ -558,7 +583,8 @@ func TestListOfPrefix(t *testing.T) {
 		return nil
 	}
 	q := &engine.NamespacesQuery{Prefix: "b", Limit: 9}
-	if err := grantOf(Read, "a", "b1", "b2", "c").Ask(q, ask); err != nil || len(q.Infos) != 2 || q.Infos[0].Name != "b1" || q.Infos[1].Name != "b2" {
+	if err := grantOf(Read, "a", "b1", "b2", "c").Ask(q, ask); err != nil || len(q.Infos) != 2 || q.Infos[0].Name != "b1" ||
+		q.Infos[1].Name != "b2" {
 		t.Errorf("%+v, %v", q.Infos, err)
 	}
 	failed := errors.New("failed")
@@ -580,7 +606,8 @@ func TestTokensThatCanNotBe(t *testing.T) {
 		t.Errorf("a token until 1: %+v, %t", tok, ok)
 	}
 	for name, s := range map[string]Secret{
-		"nothing": "", "no prefix": good[1:], "no base64": good + "*", "more": good + "A", "too late": sign(id, secret, time.UnixMilli(1<<50+1)),
+		"nothing": "", "no prefix": good[1:], "no base64": good + "*", "more": good +
+			"A", "too late": sign(id, secret, time.UnixMilli(1<<50+1)),
 		"very long": tokenPrefix + Secret(strings.Repeat("A", 257)), "short": good[:len(good)/2],
 	} {
 		if _, ok := parseToken(s); ok {
@@ -589,7 +616,8 @@ func TestTokensThatCanNotBe(t *testing.T) {
 	}
 	key := string(spell(id, secret))
 	for name, s := range map[string]string{
-		"nothing": "", "no prefix": key[1:], "no secret": key[:len(keyPrefix)+16], "a short secret": key[:len(key)-2], "a long secret": key + "00", "no hex": key[:len(key)-1] + "x",
+		"nothing": "", "no prefix": key[1:], "no secret": key[:len(keyPrefix)+16], "a short secret": key[:len(key)-2],
+		"a long secret": key + "00", "no hex": key[:len(key)-1] + "x",
 		"a short id": keyPrefix + key[len(keyPrefix)+1:],
 	} {
 		if _, _, ok := Secret(s).parse(); ok {

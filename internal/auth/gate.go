@@ -14,7 +14,8 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// Gate is what a process knows of the keys, and lets in who shows one. It is safe for concurrent use.
+// Gate is what a process knows of the keys, and lets in who shows one. It is safe for concurrent
+// use.
 type Gate struct {
 	ask    engine.Door // to the leader of the shard
 	follow engine.Door // to a replica that is near
@@ -60,10 +61,12 @@ const maxSessions = 10_000
 func NewGate(node uint64) *Gate {
 	waiting := newGrant(storedKey{})
 	waiting.unknown = &engine.NotLeaderError{Shard: engine.GlobalShard, Node: node}
-	return &Gate{waiting: waiting, Now: time.Now, known: make(chan struct{}), over: make(chan struct{}), sessions: make(map[[sha256.Size]byte]checked)}
+	return &Gate{waiting: waiting, Now: time.Now, known: make(chan struct{}), over: make(chan struct{}),
+		sessions: make(map[[sha256.Size]byte]checked)}
 }
 
-// Attach gives the Gate the doors by which it asks and follows shard 0. It is called before Run and everything that asks.
+// Attach gives the Gate the doors by which it asks and follows shard 0. It is called before Run and
+// everything that asks.
 func (g *Gate) Attach(ask, follow engine.Door) { g.ask, g.follow = ask, follow }
 
 // Known reports whether the Gate knows whether there are keys.
@@ -72,10 +75,12 @@ func (g *Gate) Known() bool { return g.state.Load() != nil }
 // askPause is how long the Gate waits after a question that was not answered.
 const askPause = 50 * time.Millisecond
 
-// Run keeps the Gate's knowledge until ctx is done or the shard is closed. What is known first is what the leader says: a replica that has just
-// begun does not know that there are keys, and must not let anybody in.
+// Run keeps the Gate's knowledge until ctx is done or the shard is closed. What is known first is
+// what the leader says: a replica that has just begun does not know that there are keys, and must
+// not let anybody in.
 //
-// A replica that knows that there are keys is believed at once: it may be behind, but not about that.
+// A replica that knows that there are keys is believed at once: it may be behind, but not about
+// that.
 func (g *Gate) Run(ctx context.Context) {
 	defer close(g.over)
 	defer g.waiting.end(engine.ErrClosed)
@@ -138,7 +143,8 @@ func (g *Gate) learn(q *keysQuery, asked time.Time) {
 		g.state.Store(&same)
 		return
 	}
-	s := &state{exists: q.exists, revision: q.revision, grants: make(map[string]*Grant), asked: asked, ended: make(map[[sha256.Size]byte]struct{})}
+	s := &state{exists: q.exists, revision: q.revision, grants: make(map[string]*Grant), asked: asked,
+		ended: make(map[[sha256.Size]byte]struct{})}
 	for _, hash := range q.ended {
 		s.ended[hash] = struct{}{}
 	}
@@ -210,8 +216,8 @@ func (g *Gate) Enabled(ctx context.Context) (bool, error) {
 	return err == nil && s.exists, err
 }
 
-// Wait returns the grant of those who come while it is not known whether there are keys: of nothing but looking how the node is, until it is known. nil if
-// it is.
+// Wait returns the grant of those who come while it is not known whether there are keys: of nothing
+// but looking how the node is, until it is known. nil if it is.
 func (g *Gate) Wait() *Grant {
 	if g.Known() {
 		return nil
@@ -219,12 +225,14 @@ func (g *Gate) Wait() *Grant {
 	return g.waiting
 }
 
-// MayLook reports whether stale reads may be answered although it is not known whether there are keys: the replica that answers them, which knows of none, is all
-// that is left when no leader can be found.
+// MayLook reports whether stale reads may be answered although it is not known whether there are
+// keys: the replica that answers them, which knows of none, is all that is left when no leader can
+// be found.
 func (g *Gate) MayLook() bool { return !g.Known() && g.unkeyed.Load() }
 
-// Enter lets in who shows a key at a port, "" being none; near says that he does so on this machine. Errors: ErrUnauthorized; ErrBusy after too many wrong keys
-// from the address; ErrUnavailable while the keys are not known.
+// Enter lets in who shows a key at a port, "" being none; near says that he does so on this
+// machine. Errors: ErrUnauthorized; ErrBusy after too many wrong keys from the address;
+// ErrUnavailable while the keys are not known.
 func (g *Gate) Enter(ctx context.Context, key Secret, from string, near bool) (*Grant, error) {
 	s, err := g.await(ctx)
 	switch {
@@ -241,8 +249,9 @@ func (g *Gate) Enter(ctx context.Context, key Secret, from string, near bool) (*
 	return grant, err
 }
 
-// holder returns what a key is good for, and its secret. A right key is let in however many wrong ones came from the same address: a process there that goes
-// on with a revoked one must not keep others out.
+// holder returns what a key is good for, and its secret. A right key is let in however many wrong
+// ones came from the same address: a process there that goes on with a revoked one must not keep
+// others out.
 func (g *Gate) holder(ctx context.Context, key Secret, from string) (*Grant, []byte, error) {
 	tooMany := g.failed.check(from, g.Now())
 	wanted := g.Now()
@@ -272,10 +281,12 @@ func (g *Gate) holder(ctx context.Context, key Secret, from string) (*Grant, []b
 	return nil, nil, tooMany
 }
 
-// askAgain is how old the Gate's knowledge may be for an address from which too many wrong keys came.
+// askAgain is how old the Gate's knowledge may be for an address from which too many wrong keys
+// came.
 const askAgain = time.Second
 
-// fitting returns the grant that find has for a key, and the key's secret; ok is false if there is none with that secret.
+// fitting returns the grant that find has for a key, and the key's secret; ok is false if there is
+// none with that secret.
 func (g *Gate) fitting(key Secret, find func(id string) *Grant) (grant *Grant, secret []byte, ok bool) {
 	id, secret, ok := key.parse()
 	if ok {
@@ -289,8 +300,8 @@ func (g *Gate) fitting(key Secret, find func(id string) *Grant) (grant *Grant, s
 	return grant, secret, fits && grant != nil
 }
 
-// find returns the grant of a key. One that is not known may have been made a moment ago: then the leader is asked, for all who want to know at once, unless
-// it has been since wanted.
+// find returns the grant of a key. One that is not known may have been made a moment ago: then the
+// leader is asked, for all who want to know at once, unless it has been since wanted.
 func (g *Gate) find(ctx context.Context, id string, wanted time.Time) (*Grant, error) {
 	if grant := g.state.Load().grants[id]; grant != nil {
 		return grant, nil
@@ -305,7 +316,8 @@ func (g *Gate) find(ctx context.Context, id string, wanted time.Time) (*Grant, e
 	return g.state.Load().grants[id], nil
 }
 
-// Session returns a session token for a key, and when it ends. Errors: those of Enter; ErrUnauthorized too when there is no key store.
+// Session returns a session token for a key, and when it ends. Errors: those of Enter;
+// ErrUnauthorized too when there is no key store.
 func (g *Gate) Session(ctx context.Context, key Secret, from string) (Secret, time.Time, error) {
 	s, err := g.await(ctx)
 	if err != nil {
@@ -325,8 +337,9 @@ func (g *Gate) Session(ctx context.Context, key Secret, from string) (Secret, ti
 	return sign(grant.key.ID, secret, ends), ends, nil
 }
 
-// Holder returns what a session token is good for, and until when. Where there is no key store it is nobody's grant, whatever the token. Errors:
-// ErrUnauthorized; ErrUnavailable while the keys are not known.
+// Holder returns what a session token is good for, and until when. Where there is no key store it
+// is nobody's grant, whatever the token. Errors: ErrUnauthorized; ErrUnavailable while the keys are
+// not known.
 func (g *Gate) Holder(ctx context.Context, s Secret) (*Grant, time.Time, error) {
 	all, err := g.await(ctx)
 	if err != nil {
@@ -359,8 +372,9 @@ func (g *Gate) Holder(ctx context.Context, s Secret) (*Grant, time.Time, error) 
 	return grant, t.ends, c.valid(g.Now())
 }
 
-// EndSession ends a session before its time, here before EndSession returns, on other nodes as soon as they hear of it. Errors: those of Holder; ErrBusy if
-// MaxEnded sessions of the key have been ended that would not be over yet.
+// EndSession ends a session before its time, here before EndSession returns, on other nodes as soon
+// as they hear of it. Errors: those of Holder; ErrBusy if MaxEnded sessions of the key have been
+// ended that would not be over yet.
 func (g *Gate) EndSession(ctx context.Context, s Secret) error {
 	grant, ends, err := g.Holder(ctx, s)
 	if err != nil || grant.open {
@@ -423,7 +437,8 @@ func (g *Gate) remember(known *state, hash [sha256.Size]byte, c checked) {
 	g.sessions[hash] = c
 }
 
-// Keep is told a key, and the secret of it, before there is the key. It is not made if Keep fails. nil does nothing.
+// Keep is told a key, and the secret of it, before there is the key. It is not made if Keep fails.
+// nil does nothing.
 type Keep func(Key, Secret) error
 
 // Bootstrap makes the key store, with a first admin key. Errors: ErrExists; keep's.
@@ -440,7 +455,8 @@ func (g *Gate) Bootstrap(ctx context.Context, k Key, keep Keep) (Key, Secret, er
 	return g.add(ctx, bootstrap, k, keep)
 }
 
-// Create makes a key. Errors: ErrInvalid; ErrConflict without a key store; ErrBusy if there are too many; keep's.
+// Create makes a key. Errors: ErrInvalid; ErrConflict without a key store; ErrBusy if there are too
+// many; keep's.
 func (g *Gate) Create(ctx context.Context, k Key, keep Keep) (Key, Secret, error) {
 	return g.add(ctx, create, k, keep)
 }
@@ -464,8 +480,9 @@ func (g *Gate) add(ctx context.Context, row *engine.CommandRow[*change, storedKe
 	return k, spell(k.ID, secret), nil
 }
 
-// Revoke ends a key, by its id or by all of it, and all that was begun with it: here before Revoke returns, on other nodes as soon as they hear of it. Errors:
-// ErrNotFound; ErrConflict for the last admin key; ErrInvalid for what is no id.
+// Revoke ends a key, by its id or by all of it, and all that was begun with it: here before Revoke
+// returns, on other nodes as soon as they hear of it. Errors: ErrNotFound; ErrConflict for the last
+// admin key; ErrInvalid for what is no id.
 func (g *Gate) Revoke(ctx context.Context, id string) error {
 	if whole, _, ok := Secret(id).parse(); ok { // whoever shows all of a key means its id, and the rest should not get into the log
 		id = whole
@@ -510,8 +527,8 @@ func (g *Gate) List(ctx context.Context) (keys []Key, err error) {
 	return keys, nil
 }
 
-// Changes reports whether a command changes keys: then a node that has passed it on refreshes its Gate before it answers. what says in a few words
-// which, for the audit.
+// Changes reports whether a command changes keys: then a node that has passed it on refreshes its
+// Gate before it answers. what says in a few words which, for the audit.
 func Changes(cmd engine.Command) (what string, ok bool) {
 	if cmd.Machine != engine.MachineKeys {
 		return "", false

@@ -90,7 +90,8 @@ func TestSessionEnds(t *testing.T) {
 	}
 }
 
-// TestKeyExpires: a key with an expiry is good until then, and what was begun with it ends then, sessions too.
+// TestKeyExpires: a key with an expiry is good until then, and what was begun with it ends then,
+// sessions too.
 func TestKeyExpires(t *testing.T) {
 	d := new(door)
 	d.add(t, Admin)
@@ -116,10 +117,12 @@ func TestKeyExpires(t *testing.T) {
 		t.Errorf("a session, a moment before the expiry: %v", err)
 	}
 	now = expires
-	if _, err := g.Enter(t.Context(), key, "::1", false); !errors.Is(err, engine.ErrUnauthorized) || !strings.Contains(err.Error(), "expired") {
+	if _, err := g.Enter(t.Context(), key, "::1", false); !errors.Is(err, engine.ErrUnauthorized) ||
+		!strings.Contains(err.Error(), "expired") {
 		t.Errorf("at the expiry: %v, want ErrUnauthorized", err)
 	}
-	if _, _, err := g.Session(t.Context(), key, "::1"); !errors.Is(err, engine.ErrUnauthorized) || !strings.Contains(err.Error(), "expired") {
+	if _, _, err := g.Session(t.Context(), key, "::1"); !errors.Is(err, engine.ErrUnauthorized) ||
+		!strings.Contains(err.Error(), "expired") {
 		t.Errorf("a session at the expiry: %v, want ErrUnauthorized", err)
 	}
 	if _, _, err := g.Holder(t.Context(), token); !errors.Is(err, engine.ErrUnauthorized) {
@@ -127,7 +130,8 @@ func TestKeyExpires(t *testing.T) {
 	}
 }
 
-// TestExpiryEndsGrants: calls that are under way when a key expires end, and so does nothing of a key with the longest expiry there is.
+// TestExpiryEndsGrants: calls that are under way when a key expires end, and so does nothing of a
+// key with the longest expiry there is.
 func TestExpiryEndsGrants(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := new(door)
@@ -164,7 +168,8 @@ func TestExpiryEndsGrants(t *testing.T) {
 	})
 }
 
-// TestEndSession: a session that is ended is over at once at the node that was asked, and at others when they hear of it. Other sessions of the key go on.
+// TestEndSession: a session that is ended is over at once at the node that was asked, and at others
+// when they hear of it. Other sessions of the key go on.
 func TestEndSession(t *testing.T) {
 	r, ctx := machinetest.New(t, 1, Primitive()), t.Context()
 	now := time.UnixMilli(machinetest.Epoch)
@@ -202,7 +207,8 @@ func TestEndSession(t *testing.T) {
 		t.Errorf("after its end the session is good: %t, and another one: %t", good(g, first), good(g, second))
 	}
 	if err := other.Refresh(ctx); err != nil || good(other, first) || !good(other, second) {
-		t.Errorf("after its end the session is good at another node: %t, and another one: %t, %v", good(other, first), good(other, second), err)
+		t.Errorf("after its end the session is good at another node: %t, and another one: %t, %v", good(other, first), good(other, second),
+			err)
 	}
 	if err := g.EndSession(ctx, first); !errors.Is(err, engine.ErrUnauthorized) {
 		t.Errorf("end a session twice: %v, want ErrUnauthorized", err)
@@ -230,7 +236,8 @@ func TestEndSession(t *testing.T) {
 	r.Verify()
 }
 
-// TestUses: when a key was used is noted, at most every five minutes, and is not a change that anybody hears of.
+// TestUses: when a key was used is noted, at most every five minutes, and is not a change that
+// anybody hears of.
 func TestUses(t *testing.T) {
 	r, ctx := machinetest.New(t, 1, Primitive()), t.Context()
 	now := time.UnixMilli(machinetest.Epoch)
@@ -299,7 +306,8 @@ func TestUses(t *testing.T) {
 	r.Verify()
 }
 
-// TestRevoked: what is done with a key ends when it is revoked, also by an answer that comes in the wrong order.
+// TestRevoked: what is done with a key ends when it is revoked, also by an answer that comes in the
+// wrong order.
 func TestRevoked(t *testing.T) {
 	d := new(door)
 	d.add(t, Admin)
@@ -323,8 +331,9 @@ func TestRevoked(t *testing.T) {
 	}
 }
 
-// TestRightKeyPassesWrongOnes: a right key is let in, and has its session, however many wrong ones come from its address; each of these is told. For keys that are
-// not known the leader is asked once a second only.
+// TestRightKeyPassesWrongOnes: a right key is let in, and has its session, however many wrong ones
+// come from its address; each of these is told. For keys that are not known the leader is asked
+// once a second only.
 func TestRightKeyPassesWrongOnes(t *testing.T) {
 	d := new(door)
 	key := d.add(t, Admin)
@@ -361,7 +370,8 @@ func TestRightKeyPassesWrongOnes(t *testing.T) {
 	d.during = func() { asked++ }
 	unknown, _ := newSecret()
 	for range 20 {
-		if _, err := g.Enter(t.Context(), spell(unknown, make([]byte, secretBytes)), "2001:db8::2", false); !errors.Is(err, engine.ErrBusy) {
+		if _, err := g.Enter(t.Context(), spell(unknown, make([]byte, secretBytes)), "2001:db8::2", false); !errors.Is(err,
+			engine.ErrBusy) {
 			t.Errorf("an invented key: %v, want ErrBusy", err)
 		}
 	}
@@ -385,7 +395,8 @@ func TestNewKeyIsFound(t *testing.T) {
 	}
 }
 
-// TestNothingIsKnown: who comes before the Gate knows whether there are keys is let do nothing, and is sent away when it knows.
+// TestNothingIsKnown: who comes before the Gate knows whether there are keys is let do nothing, and
+// is sent away when it knows.
 func TestNothingIsKnown(t *testing.T) {
 	g := NewGate(3)
 	grant := g.Wait()
@@ -443,8 +454,8 @@ func FuzzCommand(f *testing.F) {
 	})
 }
 
-// TestAttemptsAtOnce: attempts that begin before others have failed count as well. Of a hundred at a time ten hear that their key was wrong, the others when to
-// try again.
+// TestAttemptsAtOnce: attempts that begin before others have failed count as well. Of a hundred at
+// a time ten hear that their key was wrong, the others when to try again.
 func TestAttemptsAtOnce(t *testing.T) {
 	d := new(door)
 	d.add(t, Admin)
@@ -466,7 +477,8 @@ func TestAttemptsAtOnce(t *testing.T) {
 	}
 }
 
-// TestRevokeTakesTheMiddle: who gives all of a key where its id is asked for means its id, and the secret does not get into the log.
+// TestRevokeTakesTheMiddle: who gives all of a key where its id is asked for means its id, and the
+// secret does not get into the log.
 func TestRevokeTakesTheMiddle(t *testing.T) {
 	d := new(door)
 	d.add(t, Admin)
@@ -480,7 +492,8 @@ func TestRevokeTakesTheMiddle(t *testing.T) {
 	}
 }
 
-// TestUnknownForGood: who comes before the Gate knows whether there are keys is sent away when his time is over, or the Gate has ended.
+// TestUnknownForGood: who comes before the Gate knows whether there are keys is sent away when his
+// time is over, or the Gate has ended.
 func TestUnknownForGood(t *testing.T) {
 	g := NewGate(1)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -493,7 +506,8 @@ func TestUnknownForGood(t *testing.T) {
 		"end":     func(ctx context.Context) error { return g.EndSession(ctx, "x") },
 	}
 	for name, call := range calls {
-		if err := call(ctx); !errors.Is(err, engine.ErrUnavailable) || err.Error() != "whether there are keys is not known yet: context canceled" {
+		if err := call(ctx); !errors.Is(err, engine.ErrUnavailable) ||
+			err.Error() != "whether there are keys is not known yet: context canceled" {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -10,7 +10,8 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// Grant is what the holder of a key may do, for as long as there is the key. That of nobody is for those who show no key where there is no key store.
+// Grant is what the holder of a key may do, for as long as there is the key. That of nobody is for
+// those who show no key where there is no key store.
 type Grant struct {
 	key     storedKey
 	local   bool  // from this machine; of nobody's
@@ -103,7 +104,8 @@ func (g *Grant) About(namespace string) error {
 
 func (g *Grant) restricted() bool { return len(g.key.Namespaces) > 0 }
 
-// Command returns ErrUnauthorized for a command that the holder may not send. wire knows what kind of command it is.
+// Command returns ErrUnauthorized for a command that the holder may not send. wire knows what kind
+// of command it is.
 func (g *Grant) Command(wire *engine.Wire, cmd engine.Command) error {
 	g.use()
 	if g.restricted() && wire.Reaches(cmd) {
@@ -124,8 +126,9 @@ func (g *Grant) Command(wire *engine.Wire, cmd engine.Command) error {
 	return g.Require(Admin)
 }
 
-// Introduce counts the namespaces that a command is the first to name, before it is sent: a key creates up to MaxMade of them. Those of keys for some namespaces are bounded
-// anyway, and admins create as many as there is room for. Errors: ErrUnauthorized; ErrUnavailable.
+// Introduce counts the namespaces that a command is the first to name, before it is sent: a key
+// creates up to MaxMade of them. Those of keys for some namespaces are bounded anyway, and admins
+// create as many as there is room for. Errors: ErrUnauthorized; ErrUnavailable.
 func (g *Grant) Introduce(ctx context.Context, wire *engine.Wire, cmd engine.Command) error {
 	if g.gate == nil || g.open || g.restricted() || g.key.Role == Admin {
 		return nil
@@ -163,14 +166,16 @@ func (g *Grant) Query(q engine.Query) error {
 	return nil
 }
 
-// finder is a query for one thing that is named by its id. If it names no namespace, it is about whichever has the thing.
+// finder is a query for one thing that is named by its id. If it names no namespace, it is about
+// whichever has the thing.
 type finder interface {
 	engine.Query
 	SearchIn(namespace string) // "": in all
 	Found() bool
 }
 
-// Ask has a query answered for the holder: a listing of namespaces has those that he may see, and what is looked for wherever it is found is in one of them.
+// Ask has a query answered for the holder: a listing of namespaces has those that he may see, and
+// what is looked for wherever it is found is in one of them.
 func (g *Grant) Ask(q engine.Query, ask func(engine.Query) error) error {
 	if f, ok := q.(finder); ok && g.restricted() {
 		if ns, _ := engine.NamespaceOf(q); ns == "" {
@@ -187,7 +192,8 @@ func (g *Grant) Ask(q engine.Query, ask func(engine.Query) error) error {
 	if g.restricted() {
 		return g.askEach(list, ask)
 	}
-	// A page may have to be made of several: those of others would make it short, and a short one is the last.
+	// A page may have to be made of several: those of others would make it short, and a short one
+	// is the last.
 	var seen []engine.NamespaceInfo
 	page := *list
 	for {
@@ -227,7 +233,8 @@ func (g *Grant) askEach(list *engine.NamespacesQuery, ask func(engine.Query) err
 	return nil
 }
 
-// find looks for something in the namespaces of the key, one after the other: of others the holder does not learn that it is there.
+// find looks for something in the namespaces of the key, one after the other: of others the holder
+// does not learn that it is there.
 func (g *Grant) find(f finder, ask func(engine.Query) error) error {
 	for _, name := range g.key.Namespaces {
 		f.SearchIn(name)

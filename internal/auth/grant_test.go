@@ -31,7 +31,8 @@ type telling struct {
 func (*telling) OfLeader()                 {}
 func (*telling) Machine() engine.MachineID { return engine.MachineTest }
 
-// TestGrants: what each key is good for: commands and queries in its namespaces and in others, about all of them, and about keys.
+// TestGrants: what each key is good for: commands and queries in its namespaces and in others,
+// about all of them, and about keys.
 func TestGrants(t *testing.T) {
 	p := toy.Primitive()
 	p.Commands = slices.Clone(p.Commands)
@@ -63,7 +64,8 @@ func TestGrants(t *testing.T) {
 		"create":      func(g *Grant) error { return g.Command(wire, createKey) },
 		"revoke":      func(g *Grant) error { return g.Command(wire, revokeKey) },
 	}
-	everything := []string{"tell a", "tell b", "read a", "read b", "read system", "read all", "read keys", "write a", "write b", "reach", "bootstrap", "create", "revoke"}
+	everything := []string{"tell a", "tell b", "read a", "read b", "read system", "read all", "read keys", "write a", "write b", "reach",
+		"bootstrap", "create", "revoke"}
 	for name, c := range map[string]struct {
 		grant *Grant
 		may   []string
@@ -85,7 +87,8 @@ func TestGrants(t *testing.T) {
 	}
 }
 
-// TestNamespacesOfGrant: a listing of namespaces has those that the holder may see, in pages that are full up to the last one.
+// TestNamespacesOfGrant: a listing of namespaces has those that the holder may see, in pages that
+// are full up to the last one.
 func TestNamespacesOfGrant(t *testing.T) {
 	all := []string{engine.SystemNamespace}
 	for i := range 20 {
@@ -109,7 +112,8 @@ func TestNamespacesOfGrant(t *testing.T) {
 		after string
 		want  []string
 	}{
-		{grantOf(Admin), "", all[:3]}, {grantOf(Read), "", all[1:4]}, {grantOf(Read, "n01", "n08", "n15", "n19"), "", []string{"n01", "n08", "n15"}},
+		{grantOf(Admin), "", all[:3]}, {grantOf(Read), "", all[1:4]}, {grantOf(Read, "n01", "n08", "n15", "n19"), "",
+			[]string{"n01", "n08", "n15"}},
 		{grantOf(Read, "n01", "n08", "n15", "n19"), "n15", []string{"n19"}}, {grantOf(Read, "x"), "", nil},
 	} {
 		q := &engine.NamespacesQuery{After: c.after, Limit: 3}
@@ -126,7 +130,8 @@ func TestNamespacesOfGrant(t *testing.T) {
 	}
 }
 
-// TestKeyStoreSendsAway: whoever came in while there was no key store, from near or afar, is sent away when there is one.
+// TestKeyStoreSendsAway: whoever came in while there was no key store, from near or afar, is sent
+// away when there is one.
 func TestKeyStoreSendsAway(t *testing.T) {
 	d := new(door)
 	g, _ := newTestGate(t, d)
@@ -150,7 +155,8 @@ func TestKeyStoreSendsAway(t *testing.T) {
 	}
 }
 
-// TestKeysThatCanNotBe: keys that nobody should have are refused before they are proposed, and what Keep says stops one that could.
+// TestKeysThatCanNotBe: keys that nobody should have are refused before they are proposed, and what
+// Keep says stops one that could.
 func TestKeysThatCanNotBe(t *testing.T) {
 	d := new(door)
 	d.add(t, Admin)
@@ -160,8 +166,10 @@ func TestKeysThatCanNotBe(t *testing.T) {
 		many[i] = fmt.Sprintf("n%03d", i)
 	}
 	for name, k := range map[string]Key{
-		"no role": {}, "an unknown role": {Role: Admin + 1}, "an admin of a namespace": {Role: Admin, Namespaces: []string{"a"}}, "a namespace twice": {Role: Read, Namespaces: []string{"a", "a"}},
-		"namespaces in no order": {Role: Read, Namespaces: []string{"b", "a"}}, "a system namespace": {Role: Write, Namespaces: []string{"_system"}},
+		"no role": {}, "an unknown role": {Role: Admin + 1}, "an admin of a namespace": {Role: Admin, Namespaces: []string{"a"}},
+		"a namespace twice":      {Role: Read, Namespaces: []string{"a", "a"}},
+		"namespaces in no order": {Role: Read, Namespaces: []string{"b", "a"}}, "a system namespace": {Role: Write,
+			Namespaces: []string{"_system"}},
 		"too many namespaces": {Role: Read, Namespaces: many}, "a name with a control character": {Role: Read, Name: "a\n"},
 	} {
 		if _, _, err := g.Create(t.Context(), k, nil); !errors.Is(err, engine.ErrInvalid) || d.proposed > 0 {
@@ -183,7 +191,8 @@ func TestKeysThatCanNotBe(t *testing.T) {
 	}
 }
 
-// TestBoundsOfMemory: neither sessions nor addresses that wrong keys come from are remembered without bound.
+// TestBoundsOfMemory: neither sessions nor addresses that wrong keys come from are remembered
+// without bound.
 func TestBoundsOfMemory(t *testing.T) {
 	d := new(door)
 	key := d.add(t, Read)
@@ -215,12 +224,14 @@ func TestBoundsOfMemory(t *testing.T) {
 
 // TestOneAddress: an address is one however it is written, and a network of IPv6 is one.
 func TestOneAddress(t *testing.T) {
-	for _, pair := range [][2]string{{"192.0.2.1", "::ffff:192.0.2.1"}, {"2001:db8::1", "2001:db8::ffff:1"}, {"fe80::1%eth0", "fe80::1%eth1"}, {"::1", "::1"}} {
+	for _, pair := range [][2]string{{"192.0.2.1", "::ffff:192.0.2.1"}, {"2001:db8::1", "2001:db8::ffff:1"},
+		{"fe80::1%eth0", "fe80::1%eth1"}, {"::1", "::1"}} {
 		if source(pair[0]) != source(pair[1]) {
 			t.Errorf("%s and %s: %s, %s", pair[0], pair[1], source(pair[0]), source(pair[1]))
 		}
 	}
-	for _, pair := range [][2]string{{"192.0.2.1", "192.0.2.2"}, {"2001:db8::1", "2001:db8:0:1::1"}, {"::1", "127.0.0.1"}, {"odd", "odder"}} {
+	for _, pair := range [][2]string{{"192.0.2.1", "192.0.2.2"}, {"2001:db8::1", "2001:db8:0:1::1"}, {"::1", "127.0.0.1"},
+		{"odd", "odder"}} {
 		if source(pair[0]) == source(pair[1]) {
 			t.Errorf("%s and %s are one: %s", pair[0], pair[1], source(pair[0]))
 		}
@@ -264,7 +275,8 @@ func (*sought) Machine() engine.MachineID   { return engine.MachineTest }
 func (s *sought) SearchIn(namespace string) { s.namespace = namespace }
 func (s *sought) Found() bool               { return s.found }
 
-// TestSearchOfGrant: what is named by its id alone is looked for in the namespaces of the key and nowhere else.
+// TestSearchOfGrant: what is named by its id alone is looked for in the namespaces of the key and
+// nowhere else.
 func TestSearchOfGrant(t *testing.T) {
 	failed := errors.New("failed")
 	for _, c := range []struct {
@@ -291,8 +303,10 @@ func TestSearchOfGrant(t *testing.T) {
 			s.found = s.namespace == c.place || s.namespace == ""
 			return nil
 		})
-		if errors.Is(err, engine.ErrUnauthorized) != c.denied || err != nil && !c.denied || q.found != c.found || !slices.Equal(asked, c.asked) {
-			t.Errorf("%v looks in %q for what is in %q: asked %q, found %t, %v; want %q, %t", c.grant.Key().Namespaces, c.in, c.place, asked, q.found, err, c.asked, c.found)
+		if errors.Is(err, engine.ErrUnauthorized) != c.denied || err != nil && !c.denied || q.found != c.found ||
+			!slices.Equal(asked, c.asked) {
+			t.Errorf("%v looks in %q for what is in %q: asked %q, found %t, %v; want %q, %t", c.grant.Key().Namespaces, c.in, c.place,
+				asked, q.found, err, c.asked, c.found)
 		}
 	}
 	if err := grantOf(Read, "a").Ask(new(sought), func(engine.Query) error { return failed }); !errors.Is(err, failed) {

@@ -59,7 +59,8 @@ func (f *failures) recentLocked(from string, now time.Time) []time.Time {
 	return recent
 }
 
-// note notes a wrong key, and returns what to tell whoever has shown it: of those who do so at the same time, too, no more than maxFailures hear that it was wrong.
+// note notes a wrong key, and returns what to tell whoever has shown it: of those who do so at the
+// same time, too, no more than maxFailures hear that it was wrong.
 func (f *failures) note(from string, now time.Time) error {
 	from = source(from)
 	f.mu.Lock()
@@ -93,7 +94,8 @@ func (f *failures) forgetLocked(now time.Time) {
 	}
 }
 
-// source returns what counts as one address: of IPv6 a network, since one customer has all its addresses.
+// source returns what counts as one address: of IPv6 a network, since one customer has all its
+// addresses.
 func source(from string) string {
 	addr, err := netip.ParseAddr(from)
 	if err != nil {

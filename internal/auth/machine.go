@@ -20,7 +20,8 @@ import (
 //	'n' | id | name    a namespace that the key has created, or was about to; empty
 //	'x' | id | hash    session of a key that was ended before its time, by the hash of its token: when it would have ended, ms uvarint
 //
-// There is a key store when there is the first one. It never goes away, and keeps an admin key that never expires, so that nobody locks himself out.
+// There is a key store when there is the first one. It never goes away, and keeps an admin key that
+// never expires, so that nobody locks himself out.
 const (
 	rowStore = 's'
 	rowKeys  = 'k'
@@ -52,7 +53,8 @@ func (s *store) code(c *codec.Coder) {
 func keyRow(id string) []byte  { return append([]byte{rowKeys}, id...) }
 func usedRow(id string) []byte { return append([]byte{rowUsed}, id...) }
 
-// rowsOf returns the bounds of the rows of a kind that belong to a key. All ids have the same length.
+// rowsOf returns the bounds of the rows of a kind that belong to a key. All ids have the same
+// length.
 func rowsOf(kind byte, id string) (lower, upper []byte) {
 	lower = append([]byte{kind}, id...)
 	return lower, key.PrefixEnd(lower)
@@ -200,7 +202,9 @@ func (c *change) end(e *endBody) error {
 	}
 	it.Close()
 	if n-len(over) >= MaxEnded {
-		return engine.Errorf(engine.ErrBusy, "session: %d sessions of key %s were ended, the limit is %d: the first of them are forgotten when their time is over", MaxEnded, c.id, MaxEnded)
+		return engine.Errorf(engine.ErrBusy,
+			"session: %d sessions of key %s were ended, the limit is %d: the first of them are forgotten when their time is over", MaxEnded,
+			c.id, MaxEnded)
 	}
 	for _, row := range over {
 		tx.Delete(row)
@@ -211,7 +215,8 @@ func (c *change) end(e *endBody) error {
 	return nil
 }
 
-// used notes when keys were used, each for the latest time. A node whose clock is ahead says no more than now.
+// used notes when keys were used, each for the latest time. A node whose clock is ahead says no
+// more than now.
 func (c *change) used(u *usedBody) error {
 	tx := c.tx
 	for _, one := range u.keys {
@@ -229,7 +234,8 @@ func (c *change) used(u *usedBody) error {
 	return nil
 }
 
-// makes notes namespaces that a key is about to create, all of them or none. One that was noted before counts once, whether it has come to be or not.
+// makes notes namespaces that a key is about to create, all of them or none. One that was noted
+// before counts once, whether it has come to be or not.
 func (c *change) makes(m *makeBody) error {
 	tx := c.tx
 	if _, there := tx.Get(keyRow(c.id)); !there {
@@ -371,7 +377,8 @@ func (machine) Verify(a *engine.Audit) error {
 	return err
 }
 
-// verifyTimes reports malformed rows of uses and ended sessions, and those of keys that there are not.
+// verifyTimes reports malformed rows of uses and ended sessions, and those of keys that there are
+// not.
 func verifyTimes(a *engine.Audit) error {
 	for _, kind := range []struct {
 		first  byte
@@ -397,7 +404,8 @@ func verifyTimes(a *engine.Audit) error {
 	return nil
 }
 
-// verifyMade reports rows of namespaces that no key can have created, and those of keys that there are not.
+// verifyMade reports rows of namespaces that no key can have created, and those of keys that there
+// are not.
 func verifyMade(a *engine.Audit) error {
 	const id = 2 * idBytes
 	counts := make(map[string]int)

@@ -34,7 +34,8 @@ func (n *namespaces) add(name string) {
 	n.seen[name] = true
 }
 
-// fullTime is how long a key is refused further namespaces without a question to shard 0, after it had created all that it may.
+// fullTime is how long a key is refused further namespaces without a question to shard 0, after it
+// had created all that it may.
 const fullTime = time.Second
 
 // introduce notes in shard 0 which of some namespaces a key is about to create.
@@ -74,5 +75,6 @@ func (g *Gate) introduce(ctx context.Context, grant *Grant, names []string) erro
 }
 
 func madeAll(id, namespace string) error {
-	return engine.Errorf(engine.ErrUnauthorized, "namespace %q: key %s has created %d namespaces, the limit: a key with the role admin can create more", namespace, id, MaxMade)
+	return engine.Errorf(engine.ErrUnauthorized,
+		"namespace %q: key %s has created %d namespaces, the limit: a key with the role admin can create more", namespace, id, MaxMade)
 }

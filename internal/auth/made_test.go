@@ -12,8 +12,9 @@ import (
 	"github.com/floedb/floe/internal/test/toy"
 )
 
-// TestNamespacesOfKeys: a key creates as many namespaces as documented, by commands, by parts of transactions that reach into others, and whatever it tried before;
-// those that exist count for nobody, and admins and keys for some namespaces are not counted.
+// TestNamespacesOfKeys: a key creates as many namespaces as documented, by commands, by parts of
+// transactions that reach into others, and whatever it tried before; those that exist count for
+// nobody, and admins and keys for some namespaces are not counted.
 func TestNamespacesOfKeys(t *testing.T) {
 	p := toy.Primitive()
 	p.Commands = append(p.Commands[:0:0], p.Commands...)

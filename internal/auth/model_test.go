@@ -13,8 +13,8 @@ import (
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
-// TestKeysModel makes and revokes keys at random, beside a map that says who may come in: with keys, with sessions, and with neither. Replicas that crash behind each entry have the same
-// rows.
+// TestKeysModel makes and revokes keys at random, beside a map that says who may come in: with
+// keys, with sessions, and with neither. Replicas that crash behind each entry have the same rows.
 func TestKeysModel(t *testing.T) {
 	rng := rand.New(rand.NewPCG(machinetest.Seed(t), 0))
 	r := machinetest.New(t, 1, Primitive())
@@ -123,7 +123,8 @@ func TestKeysModel(t *testing.T) {
 			t.Errorf("key %s at another node: %v", h.ID, err)
 		}
 		forged := Secret(string(h.secret[:len(h.secret)-8]) + "00000000")
-		if _, err := other.Enter(ctx, forged, "192.0.2.3", false); !errors.Is(err, engine.ErrUnauthorized) && !errors.Is(err, engine.ErrBusy) {
+		if _, err := other.Enter(ctx, forged, "192.0.2.3", false); !errors.Is(err, engine.ErrUnauthorized) &&
+			!errors.Is(err, engine.ErrBusy) {
 			t.Errorf("a key with another secret: %v", err)
 		}
 		_, secret := newSecret()
@@ -150,5 +151,6 @@ func TestKeysModel(t *testing.T) {
 			delete(there, id)
 		}
 	}
-	machinetest.EqualReplicas(t, r.Log(0), []engine.Primitive{Primitive()}, machinetest.Replica{}, machinetest.Replica{Name: "crashes behind each entry", Commit: 1, Restart: 1})
+	machinetest.EqualReplicas(t, r.Log(0), []engine.Primitive{Primitive()}, machinetest.Replica{},
+		machinetest.Replica{Name: "crashes behind each entry", Commit: 1, Restart: 1})
 }

@@ -49,12 +49,14 @@ type Limits struct {
 // Default returns the limits of a node without a budget.
 func Default() Limits {
 	return Limits{
-		Cache: 256 * mib, MemTable: 16 * mib, LogCache: 32 * mib, Proposals: 64 * mib, State: 64 * mib, Requests: 256 * mib, Answers: 256 * mib, ConnBuffer: 8 * mib,
+		Cache: 256 * mib, MemTable: 16 * mib, LogCache: 32 * mib, Proposals: 64 * mib, State: 64 * mib, Requests: 256 * mib,
+		Answers: 256 * mib, ConnBuffer: 8 * mib,
 		Connections: 10_000, Calls: 65_536, Waits: 100_000, HTTPRequests: 1024, HTTPConnections: 4096, HTTPBodies: 64 * mib,
 	}
 }
 
-// Divide returns the limits of a node with so many shards and bytes in all; none is more than it is without a budget, but for the cache.
+// Divide returns the limits of a node with so many shards and bytes in all; none is more than it is
+// without a budget, but for the cache.
 func Divide(total int64, shards int) Limits {
 	most := Default()
 	part := func(of int64, least, most int64) int64 { return min(max(total/of, least), most) }
@@ -86,8 +88,9 @@ const (
 	manyFiles  = 40_000 // with so many nothing has to be fitted
 )
 
-// FitFiles lowers the limits so that a process that may have so many files open, 0 being any number, never has that many: connections are files too, and what
-// is written needs some. It reports whether it had to.
+// FitFiles lowers the limits so that a process that may have so many files open, 0 being any
+// number, never has that many: connections are files too, and what is written needs some. It
+// reports whether it had to.
 func (l *Limits) FitFiles(files int) (lowered bool) {
 	if files == 0 || files >= manyFiles {
 		return false
@@ -98,7 +101,8 @@ func (l *Limits) FitFiles(files int) (lowered bool) {
 	for _, fit := range []struct {
 		limit *int
 		most  int
-	}{{&l.Connections, rest / 2 * 10 / 11}, {&l.HTTPConnections, rest/4 - httpLatecomers}} { // those who hear that there is no place, and two ports of HTTP
+	}{{&l.Connections, rest / 2 * 10 / 11}, {&l.HTTPConnections,
+		rest/4 - httpLatecomers}} { // those who hear that there is no place, and two ports of HTTP
 		if most := max(fit.most, 16); *fit.limit > most {
 			*fit.limit, lowered = most, true
 		}
@@ -153,8 +157,8 @@ func Size(n int64) string {
 	return strconv.FormatInt(n, 10) + " bytes"
 }
 
-// Found returns what the process is allowed, and who says so: GOMEMLIMIT, or nine tenths of the limit of its cgroup, in whose memory are files that were read
-// as well. 0 if nobody says anything.
+// Found returns what the process is allowed, and who says so: GOMEMLIMIT, or nine tenths of the
+// limit of its cgroup, in whose memory are files that were read as well. 0 if nobody says anything.
 func Found() (total int64, from string) {
 	if limit := debug.SetMemoryLimit(-1); limit != math.MaxInt64 {
 		return limit, "GOMEMLIMIT"
@@ -165,7 +169,8 @@ func Found() (total int64, from string) {
 	return 0, ""
 }
 
-// cgroupLimit returns the least limit of the process's cgroup, of version 2 or of the controller memory of version 1, and those above it, 0 if there is none.
+// cgroupLimit returns the least limit of the process's cgroup, of version 2 or of the controller
+// memory of version 1, and those above it, 0 if there is none.
 func cgroupLimit(root string) int64 {
 	b, err := os.ReadFile(filepath.Join(root, "proc/self/cgroup"))
 	if err != nil {

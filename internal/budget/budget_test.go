@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestDivide: whatever the budget and the number of shards, all limits together leave a part of it, and none is without bound.
+// TestDivide: whatever the budget and the number of shards, all limits together leave a part of it,
+// and none is without bound.
 func TestDivide(t *testing.T) {
 	for _, total := range []int64{Least, 128 * mib, 512 * mib, 1 << 30, 4 << 30, 64 << 30, 1 << 42} {
 		for _, shards := range []int{1, 4, 16} {
@@ -34,14 +35,16 @@ func TestGrows(t *testing.T) {
 	before := Divide(Least, 4)
 	for total := int64(Least); total < 1<<40; total += total / 3 {
 		l := Divide(total, 4)
-		if l.Cache < before.Cache || l.Requests < before.Requests || l.Calls < before.Calls || l.Waits < before.Waits || l.Proposals < before.Proposals || l.State < before.State {
+		if l.Cache < before.Cache || l.Requests < before.Requests || l.Calls < before.Calls || l.Waits < before.Waits ||
+			l.Proposals < before.Proposals || l.State < before.State {
 			t.Errorf("%s: %+v, before %+v", Size(total), l, before)
 		}
 		before = l
 	}
 }
 
-// TestFitFiles: with few files allowed, all connections, those that are told to go away, and tables together are fewer, and some are left for what is written.
+// TestFitFiles: with few files allowed, all connections, those that are told to go away, and tables
+// together are fewer, and some are left for what is written.
 func TestFitFiles(t *testing.T) {
 	for _, files := range []int{leastFiles, 1024, 4096, 20_000, manyFiles - 1} {
 		l := Default()

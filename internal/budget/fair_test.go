@@ -2,12 +2,14 @@ package budget
 
 import "testing"
 
-// TestFair: whoever comes first has three fourths, and each of those who come later a part of what is left.
+// TestFair: whoever comes first has three fourths, and each of those who come later a part of what
+// is left.
 func TestFair(t *testing.T) {
 	for _, c := range []struct {
 		limit int64
 		want  []int64 // what each gets who asks for all there is, one after the other
-	}{{0, []int64{0}}, {1, []int64{1, 0}}, {2, []int64{2, 0}}, {3, []int64{3, 0}}, {4, []int64{3, 1, 0}}, {8, []int64{6, 2, 0}}, {64, []int64{48, 12, 3, 1, 0}}} {
+	}{{0, []int64{0}}, {1, []int64{1, 0}}, {2, []int64{2, 0}}, {3, []int64{3, 0}}, {4, []int64{3, 1, 0}}, {8, []int64{6, 2, 0}}, {64,
+		[]int64{48, 12, 3, 1, 0}}} {
 		used := int64(0)
 		for i, want := range c.want {
 			own := int64(0)

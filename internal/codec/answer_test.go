@@ -42,7 +42,8 @@ func (a *answer) code(f *Fields) {
 
 func someAnswer() answer {
 	return answer{
-		Namespace: "n", Is: true, Read: time.UnixMilli(1234), Note: []byte{}, Score: math.Copysign(0, -1), Mood: 3, Words: []string{"a", ""}, Added: 7,
+		Namespace: "n", Is: true, Read: time.UnixMilli(1234), Note: []byte{}, Score: math.Copysign(0, -1), Mood: 3, Words: []string{"a",
+			""}, Added: 7,
 	}
 }
 
@@ -75,8 +76,14 @@ func TestAnswerJSON(t *testing.T) {
 	for src, change := range map[string]func(a *answer){
 		`{"found":true,"read_ms":1234,"note":"","score":-0,"mood":"sad","words":["a",""],"added":7}`: func(*answer) {},
 		`{"found":false}`: func(a *answer) { *a = answer{Namespace: "n"} },
-		`{"found":true,"score":0,"mood":"none","words":[],"added":0}`:                                      func(a *answer) { *a = answer{Namespace: "n", Is: true, Words: []string{}} },
-		`{"found":true,"read_ms":1234,"note":"/w==","score":"-Inf","mood":"2","words":["a",""],"added":7}`: func(a *answer) { a.Note, a.Score, a.Mood = []byte{0xff}, math.Inf(-1), 2 },
+		`{"found":true,"score":0,"mood":"none","words":[],"added":0}`: func(a *answer) {
+			*a = answer{Namespace: "n", Is: true,
+				Words: []string{}}
+		},
+		`{"found":true,"read_ms":1234,"note":"/w==","score":"-Inf","mood":"2","words":["a",""],"added":7}`: func(a *answer) {
+			a.Note,
+				a.Score, a.Mood = []byte{0xff}, math.Inf(-1), 2
+		},
 	} {
 		a := someAnswer()
 		change(&a)

@@ -47,7 +47,8 @@ func (r *Reader) fail(what string) {
 	r.b = nil
 }
 
-// Uvarint reads an unsigned varint. It must have the shortest encoding, so every value has only one.
+// Uvarint reads an unsigned varint. It must have the shortest encoding, so every value has only
+// one.
 func (r *Reader) Uvarint() uint64 {
 	v, n := binary.Uvarint(r.b)
 	if n <= 0 || (n > 1 && r.b[n-1] == 0) {

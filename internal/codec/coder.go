@@ -15,8 +15,8 @@ import (
 //		codec.List(c, &p.tags, (*codec.Coder).String)
 //	}
 //
-// An encoder appends the values that the pointers refer to, and does not modify them. A decoder sets them, and
-// keeps its first error.
+// An encoder appends the values that the pointers refer to, and does not modify them. A decoder
+// sets them, and keeps its first error.
 type Coder struct {
 	dst     []byte
 	src     Reader
@@ -29,7 +29,8 @@ func NewEncoder(dst []byte) Coder { return Coder{dst: dst} }
 // NewDecoder returns a Coder that reads src.
 func NewDecoder(src []byte) Coder { return Coder{src: NewReader(src), reading: true} }
 
-// coders pools the Coders of Encode and Decode. They are passed to a function value, so each would escape to the heap.
+// coders pools the Coders of Encode and Decode. They are passed to a function value, so each would
+// escape to the heap.
 var coders = sync.Pool{New: func() any { return new(Coder) }}
 
 // Encode appends the encoding of a record.
@@ -133,7 +134,8 @@ func (c *Coder) Byte(v *byte) {
 	c.dst = append(c.dst, *v)
 }
 
-// Fixed64 codes 8 bytes, little endian. Use it for the bits of floats and for integers that are rarely small.
+// Fixed64 codes 8 bytes, little endian. Use it for the bits of floats and for integers that are
+// rarely small.
 func (c *Coder) Fixed64(v *uint64) {
 	if c.reading {
 		*v = c.src.Fixed64()
@@ -159,8 +161,9 @@ func (c *Coder) Len() int { return c.src.Len() }
 //		c.Varint(&p.color)
 //	}
 //
-// An encoder continues if set is true. Pass whether one of the fields is not zero, so that records without them
-// keep their encoding. A decoder continues if bytes are left, so the elements of a list cannot use More.
+// An encoder continues if set is true. Pass whether one of the fields is not zero, so that records
+// without them keep their encoding. A decoder continues if bytes are left, so the elements of a
+// list cannot use More.
 func (c *Coder) More(set bool) bool {
 	if c.reading {
 		return c.src.Len() > 0
@@ -265,7 +268,8 @@ func (c *Coder) Time(v *time.Time) {
 // listAhead is the maximum number of elements that List allocates before decoding any.
 const listAhead = 1024
 
-// List codes a slice. code codes an element, which must take at least one byte. An empty slice decodes as nil.
+// List codes a slice. code codes an element, which must take at least one byte. An empty slice
+// decodes as nil.
 func List[T any](c *Coder, list *[]T, code func(*Coder, *T)) {
 	if !c.reading {
 		c.dst = AppendUvarint(c.dst, uint64(len(*list)))

@@ -48,7 +48,8 @@ func (s *sample) code(c *Coder) {
 func filled() sample {
 	sub := sample{S: "inner", Empty: []byte{}}
 	return sample{
-		U: math.MaxUint64, I: math.MinInt64, N: -5, H: math.MaxUint16, W: math.MaxUint32, C: 7, B: true, S: "text\x00", Some: []byte("bytes"), Empty: []byte{},
+		U: math.MaxUint64, I: math.MinInt64, N: -5, H: math.MaxUint16, W: math.MaxUint32, C: 7, B: true, S: "text\x00",
+		Some: []byte("bytes"), Empty: []byte{},
 		At: time.UnixMilli(1_763_740_000_123), Names: []string{"", "b"}, Sub: []sample{sub, sub},
 	}
 }
@@ -76,7 +77,8 @@ func TestCoderReadsWhatItWrote(t *testing.T) {
 	}
 }
 
-// TestViewIsAPartOfTheRecord: View reads what it, or Bytes, has written, nil apart from what is empty, and copies nothing.
+// TestViewIsAPartOfTheRecord: View reads what it, or Bytes, has written, nil apart from what is
+// empty, and copies nothing.
 func TestViewIsAPartOfTheRecord(t *testing.T) {
 	for _, want := range [][]byte{nil, {}, []byte("part")} {
 		e, bytes := NewEncoder(nil), NewEncoder(nil)
@@ -98,7 +100,8 @@ func TestViewIsAPartOfTheRecord(t *testing.T) {
 	}
 }
 
-// TestEncodersShare: what is encoded may be used by many at once, as an error is. With -race this fails if an encoder writes.
+// TestEncodersShare: what is encoded may be used by many at once, as an error is. With -race this
+// fails if an encoder writes.
 func TestEncodersShare(t *testing.T) {
 	s := filled()
 	var encoders sync.WaitGroup

@@ -13,15 +13,16 @@ import (
 	"github.com/floedb/floe/internal/rawjson"
 )
 
-// Fields codes the fields of a record by name, so that one function serves every representation of the record:
+// Fields codes the fields of a record by name, so that one function serves every representation of
+// the record:
 //
 //	func (b *dequeueBody) code(f *codec.Fields) {
 //		f.Int("max", &b.max, codec.Range{Min: 1, Max: MaxBatch})
 //		f.Millis("lease_ms", &b.lease, codec.Range{Min: 1, Max: maxMillis})
 //	}
 //
-// In the log and on the wire fields follow each other without names, as a Coder codes them. JSON has them by name, CheckFields checks their ranges, and Describe
-// lists them.
+// In the log and on the wire fields follow each other without names, as a Coder codes them. JSON
+// has them by name, CheckFields checks their ranges, and Describe lists them.
 type Fields struct {
 	coder    Coder
 	form     form  // nil: binary, or checking
@@ -30,7 +31,8 @@ type Fields struct {
 	err      error // of the check, or for a list that is too long to decode
 }
 
-// Range limits an integer, the length of a string in bytes, or the number of elements of a list. The zero Range sets no limit.
+// Range limits an integer, the length of a string in bytes, or the number of elements of a list.
+// The zero Range sets no limit.
 type Range struct {
 	Min, Max int64
 	Optional bool // zero or empty means absent and is allowed
@@ -45,8 +47,8 @@ func EncodeFields[T any](dst []byte, v *T, code func(*T, *Fields)) []byte {
 	return dst
 }
 
-// DecodeFields decodes the binary form into *v, and fails if bytes are left over. Byte fields alias b. The error matches ErrCorrupt, except for a list that is longer
-// than its range.
+// DecodeFields decodes the binary form into *v, and fails if bytes are left over. Byte fields alias
+// b. The error matches ErrCorrupt, except for a list that is longer than its range.
 func DecodeFields[T any](b []byte, v *T, code func(*T, *Fields)) error {
 	f := borrow(NewDecoder(b))
 	code(v, f)
@@ -72,8 +74,8 @@ func giveBack(f *Fields) {
 	borrowed.Put(f)
 }
 
-// form codes fields in a representation other than the binary one. A field without a name is the record itself:
-// a list element that is not an object.
+// form codes fields in a representation other than the binary one. A field without a name is the
+// record itself: a list element that is not an object.
 type form interface {
 	signed(name string, v *int64, unit Unit, r Range)
 	unsigned(name string, v *uint64, unit Unit, r Range)
@@ -98,7 +100,8 @@ const (
 	Moment             // milliseconds since the epoch
 )
 
-// Custom is a value with different JSON and binary forms, such as a receipt: a string in JSON, two integers in binary.
+// Custom is a value with different JSON and binary forms, such as a receipt: a string in JSON, two
+// integers in binary.
 type Custom struct {
 	Type  Type                     // in JSON
 	Show  func(dst []byte) []byte  // appends the value as JSON
@@ -116,14 +119,16 @@ func (f *Fields) Binary() *Coder {
 // Checking reports whether ranges are being checked.
 func (f *Fields) Checking() bool { return f.checking }
 
-// Parsing reports whether fields are being read from JSON. Absent fields keep their values, so that is the place to set defaults.
+// Parsing reports whether fields are being read from JSON. Absent fields keep their values, so that
+// is the place to set defaults.
 func (f *Fields) Parsing() bool {
 	_, parses := f.form.(*jsonReader)
 	return parses
 }
 
-// Given reports whether an optional field is present: in the JSON that is being read, otherwise in the record,
-// which given reports. Binary forms of optional fields differ, so callers handle Binary first.
+// Given reports whether an optional field is present: in the JSON that is being read, otherwise in
+// the record, which given reports. Binary forms of optional fields differ, so callers handle Binary
+// first.
 func (f *Fields) Given(name string, given bool) bool {
 	if f.checking {
 		return given
@@ -131,9 +136,10 @@ func (f *Fields) Given(name string, given bool) bool {
 	return f.form.given(name, given)
 }
 
-// OnCopy calls code with a copy of *v, and stores the copy in *v if fields are being read from JSON. Use it
-// outside the binary form: variables that closures and interfaces refer to escape to the heap, so without the
-// copy every body would. Writing JSON must not change *v, since it may be read concurrently.
+// OnCopy calls code with a copy of *v, and stores the copy in *v if fields are being read from
+// JSON. Use it outside the binary form: variables that closures and interfaces refer to escape to
+// the heap, so without the copy every body would. Writing JSON must not change *v, since it may be
+// read concurrently.
 func OnCopy[T any](f *Fields, v *T, code func(v *T)) {
 	own := *v
 	if code(&own); f.Parsing() {
@@ -163,7 +169,8 @@ func (f *Fields) Count(name string, v *int64, r ...Range) { f.unsigned(name, v, 
 // Millis codes a non-negative duration in milliseconds.
 func (f *Fields) Millis(name string, v *int64, r ...Range) { f.unsigned(name, v, Millis, r) }
 
-// unsigned codes a non-negative int64. A larger value decodes as a negative one, which the range of the field must exclude.
+// unsigned codes a non-negative int64. A larger value decodes as a negative one, which the range of
+// the field must exclude.
 func (f *Fields) unsigned(name string, v *int64, unit Unit, r []Range) {
 	switch {
 	case f.checking:
@@ -391,14 +398,16 @@ func (f *Fields) Float(name string, v *float64) {
 	}
 }
 
-// Namespace codes the namespace of a query. JSON has no field for it, because the URL of the request has it.
+// Namespace codes the namespace of a query. JSON has no field for it, because the URL of the
+// request has it.
 func (f *Fields) Namespace(v *string) {
 	if c := f.Binary(); c != nil {
 		c.String(v)
 	}
 }
 
-// More reports whether fields that a later layout added follow; see Coder.More. JSON has all fields.
+// More reports whether fields that a later layout added follow; see Coder.More. JSON has all
+// fields.
 func (f *Fields) More(set bool) bool {
 	if c := f.Binary(); c != nil {
 		return c.More(set)
@@ -434,7 +443,8 @@ func (f *Fields) Hex(name string, b []byte) {
 	})
 }
 
-// Enum codes a value that has a name in JSON. Names is indexed by value; "" marks a number that is not a value.
+// Enum codes a value that has a name in JSON. Names is indexed by value; "" marks a number that is
+// not a value.
 func Enum[T ~uint8](f *Fields, name string, v *T, names []string) {
 	named := func(t T) bool { return int(t) < len(names) && names[t] != "" }
 	switch {
@@ -480,7 +490,8 @@ func (f *Fields) Refuse(err error) {
 // Custom codes a value in JSON. Callers handle Binary and Checking first.
 func (f *Fields) Custom(name string, v Custom) { f.form.custom(name, v) }
 
-// Token codes a value that is a string in JSON, such as a receipt. Callers handle Binary and Checking first.
+// Token codes a value that is a string in JSON, such as a receipt. Callers handle Binary and
+// Checking first.
 func (f *Fields) Token(name string, show func() string, parse func(text string) error) {
 	f.Custom(name, Custom{
 		Type: StringType,

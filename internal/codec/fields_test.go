@@ -82,7 +82,8 @@ func (p *page) code(f *Fields) {
 
 func someLetter() letter {
 	return letter{
-		Copies: 3, Weight: 100, Balance: -7, Number: math.MaxInt64, Priority: 255, Lost: true, To: "a\"<é", Seal: []byte{0xff, 'x'}, Sent: time.UnixMilli(1234567890123),
+		Copies: 3, Weight: 100, Balance: -7, Number: math.MaxInt64, Priority: 255, Lost: true, To: "a\"<é", Seal: []byte{0xff,
+			'x'}, Sent: time.UnixMilli(1234567890123),
 		Delay: 5, Late: true, Grace: 1500 * time.Millisecond, Stamp: stamp{17, 2041},
 		Pages: []page{{Lines: 1, Notes: []string{"x", ""}}, {Lines: 60}}, Marks: []bool{true, false},
 	}
@@ -114,7 +115,8 @@ func TestFieldsJSON(t *testing.T) {
 	for _, encode64 := range []bool{false, true} {
 		l := someLetter()
 		want := `{"copies":3,"weight":100,"balance":-7,"number":9223372036854775807,"priority":255,"lost":true,"to":"a\"<é","seal":"` +
-			map[bool]string{false: "\uFFFDx", true: "/3g="}[encode64] + `","sent_ms":1234567890123,"delay_ms":5,"grace_ms":1500,"stamp":"17-2041",` +
+			map[bool]string{false: "\uFFFDx", true: "/3g="}[encode64] +
+			`","sent_ms":1234567890123,"delay_ms":5,"grace_ms":1500,"stamp":"17-2041",` +
 			`"pages":[{"lines":1,"notes":["x",""]},{"lines":60,"notes":[]}],"marks":[true,false]}`
 		b, lossy := AppendJSON(nil, encode64, l.code)
 		if string(b) != want || lossy == encode64 {
@@ -133,7 +135,8 @@ func TestFieldsJSON(t *testing.T) {
 		}
 	}
 	var l letter
-	if b, lossy := AppendJSON([]byte("at "), false, l.code); !strings.HasPrefix(string(b), `at {"copies":0,`) || strings.Contains(string(b), "delay") || lossy {
+	if b, lossy := AppendJSON([]byte("at "), false, l.code); !strings.HasPrefix(string(b), `at {"copies":0,`) ||
+		strings.Contains(string(b), "delay") || lossy {
 		t.Errorf("a zero letter is %s, lossy: %t", b, lossy)
 	}
 }
@@ -186,7 +189,8 @@ func TestReadJSON(t *testing.T) {
 		t.Errorf("a page without lines is read as %+v, %v", l.Pages, err)
 	}
 	refused := fmt.Errorf("refused")
-	if err := ReadJSON([]byte(`{}`), false, func(f *Fields) { f.Refuse(nil); f.Refuse(refused); f.Refuse(fmt.Errorf("again")) }); err != refused {
+	if err := ReadJSON([]byte(`{}`), false,
+		func(f *Fields) { f.Refuse(nil); f.Refuse(refused); f.Refuse(fmt.Errorf("again")) }); err != refused {
 		t.Errorf("a refusal is %v", err)
 	}
 }
@@ -240,7 +244,8 @@ func TestDescribe(t *testing.T) {
 		got = append(got, describe(f))
 	}
 	want := []string{
-		"copies integer 1-9", "weight integer 0-100", "balance integer", "number integer 1-9223372036854775807", "priority integer 0-255", "lost boolean", "to string 0-5",
+		"copies integer 1-9", "weight integer 0-100", "balance integer", "number integer 1-9223372036854775807", "priority integer 0-255",
+		"lost boolean", "to string 0-5",
 		"seal bytes 2-4", "sent_ms integer since 1970", "delay_ms integer ms 0-1000", "grace_ms integer ms 0-60000", "stamp string",
 		"pages list 1-3 of ( object (lines integer 1-60, notes list of ( string)))", "marks list of ( boolean)",
 	}

@@ -14,8 +14,9 @@ import (
 	"github.com/floedb/floe/internal/rawjson"
 )
 
-// AppendJSON appends a record as a JSON object. Bytes become strings: base64 with encode64, otherwise text in
-// which U+FFFD replaces invalid UTF-8. lossy reports whether anything was replaced.
+// AppendJSON appends a record as a JSON object. Bytes become strings: base64 with encode64,
+// otherwise text in which U+FFFD replaces invalid UTF-8. lossy reports whether anything was
+// replaced.
 func AppendJSON(dst []byte, encode64 bool, code func(*Fields)) (_ []byte, lossy bool) {
 	w := &jsonWriter{dst: dst, encode64: encode64}
 	w.record(func() { code(&Fields{form: w}) }, true)
@@ -29,7 +30,8 @@ type jsonWriter struct {
 	object   bool // the current record is an object; its brace is open
 }
 
-// record writes an object, or a bare value if code names no field. A record that is always an object may be empty.
+// record writes an object, or a bare value if code names no field. A record that is always an
+// object may be empty.
 func (w *jsonWriter) record(code func(), always bool) {
 	outer := w.object
 	if w.object = always; always {
@@ -117,9 +119,9 @@ func (w *jsonWriter) list(name string, n int, _ Range, _ func(int), each func(in
 	w.dst = append(w.dst, ']')
 }
 
-// ReadJSON reads a record from a JSON object. Absent fields keep their values. A field that is null, repeated,
-// unknown or of the wrong type is an error, which names the field. Bytes are strings, base64 with decode64.
-// ReadJSON does not check ranges; see CheckFields.
+// ReadJSON reads a record from a JSON object. Absent fields keep their values. A field that is
+// null, repeated, unknown or of the wrong type is an error, which names the field. Bytes are
+// strings, base64 with decode64. ReadJSON does not check ranges; see CheckFields.
 func ReadJSON(src []byte, decode64 bool, code func(*Fields)) error {
 	if !rawjson.Valid(src) {
 		return errors.New("the body is not valid JSON")

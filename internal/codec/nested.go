@@ -2,7 +2,8 @@ package codec
 
 import "fmt"
 
-// Object codes a nested record. In JSON it is an object. In binary its fields follow without a frame.
+// Object codes a nested record. In JSON it is an object. In binary its fields follow without a
+// frame.
 func Object[T any](f *Fields, name string, v *T, code func(*T, *Fields)) {
 	if f.form == nil {
 		code(v, f)
@@ -34,8 +35,8 @@ func (d *describer) nested(name string, code func()) {
 	d.fields = append(outer, Field{Name: name, Type: ObjectType, Fields: d.fields})
 }
 
-// ListOf codes a list with its length in front. The binary form of an element takes at least one byte. An empty
-// list decodes as nil.
+// ListOf codes a list with its length in front. The binary form of an element takes at least one
+// byte. An empty list decodes as nil.
 func ListOf[T any](f *Fields, name string, list *[]T, code func(*T, *Fields), r ...Range) {
 	if f.form == nil && f.coder.reading {
 		*list = nil
@@ -79,8 +80,8 @@ func ListInto[T any](f *Fields, name string, list *[]T, code func(*T, *Fields), 
 	*list = all
 }
 
-// within stops the decoding of a list that is longer than its range, before memory is allocated for its
-// elements. The error is that of CheckFields.
+// within stops the decoding of a list that is longer than its range, before memory is allocated for
+// its elements. The error is that of CheckFields.
 func (f *Fields) within(name string, n uint64, of []Range) {
 	if r := rangeOf(of); r.Max > 0 && n > uint64(r.Max) && f.coder.Err() == nil {
 		f.err = tooMany(n, name, r)
@@ -92,8 +93,8 @@ func tooMany[N int | uint64](n N, name string, r Range) error {
 	return fmt.Errorf("%d %s are not in %d-%d", n, label(name), r.Min, r.Max)
 }
 
-// RestOf codes a list that extends to the end of the record. The binary form of an element takes at least one
-// byte. Decoding reuses the memory of the slice.
+// RestOf codes a list that extends to the end of the record. The binary form of an element takes at
+// least one byte. Decoding reuses the memory of the slice.
 func RestOf[T any](f *Fields, name string, list *[]T, code func(*T, *Fields), r ...Range) {
 	if f.checking {
 		checkEach(f, name, *list, code, r)

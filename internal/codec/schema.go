@@ -75,8 +75,9 @@ func (d *describer) list(name string, _ int, r Range, _ func(int), each func(int
 
 func (d *describer) given(string, bool) bool { return true }
 
-// CheckFields returns an error for the first field that is out of range. In a decoded record a negative Count or
-// Millis is a value that exceeds an int64, and the error shows the unsigned value.
+// CheckFields returns an error for the first field that is out of range. In a decoded record a
+// negative Count or Millis is a value that exceeds an int64, and the error shows the unsigned
+// value.
 func CheckFields[T any](v *T, decoded bool, code func(*T, *Fields)) error {
 	f := borrow(Coder{})
 	f.checking, f.decoded = true, decoded

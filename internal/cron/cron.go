@@ -33,7 +33,8 @@ type Schedule struct {
 
 // Parse returns the schedule that a Spec describes.
 //
-// Errors say what is wrong with which field; one of them is that an expression never comes, as the 30th of February.
+// Errors say what is wrong with which field; one of them is that an expression never comes, as the
+// 30th of February.
 func Parse(spec Spec) (*Schedule, error) {
 	text := strings.TrimSpace(spec.Cron)
 	switch {
@@ -97,7 +98,8 @@ func location(name string) (*time.Location, error) {
 	return loc, nil
 }
 
-// Next returns the first tick after a time, in UTC and in whole milliseconds; the zero time if none comes before the year 10000.
+// Next returns the first tick after a time, in UTC and in whole milliseconds; the zero time if none
+// comes before the year 10000.
 func (s *Schedule) Next(after time.Time) time.Time {
 	var next time.Time
 	if s.expr == nil {

@@ -30,42 +30,58 @@ func TestNext(t *testing.T) {
 		name, cron, zone, after, want string
 	}{
 		// Berlin: 2025-03-30 02:00 to 03:00, back on 2025-10-26 from 03:00 to 02:00.
-		{"a time in a gap comes at its end", "30 2 * * *", "Europe/Berlin", "2025-03-29T03:00:00+01:00", "03-30T03:00+02:00 03-31T02:30+02:00"},
-		{"times in a gap come together", "0,15,30 2 * * *", "Europe/Berlin", "2025-03-30T00:00:00+01:00", "03-30T03:00+02:00 03-31T02:00+02:00"},
-		{"a time at the end of a gap comes once", "0 2,3 * * *", "Europe/Berlin", "2025-03-30T00:00:00+01:00", "03-30T03:00+02:00 03-31T02:00+02:00"},
-		{"every second hour over a gap", "0 */2 * * *", "Europe/Berlin", "2025-03-29T23:00:00+01:00", "03-30T00:00+01:00 03-30T03:00+02:00 03-30T04:00+02:00"},
+		{"a time in a gap comes at its end", "30 2 * * *", "Europe/Berlin", "2025-03-29T03:00:00+01:00",
+			"03-30T03:00+02:00 03-31T02:30+02:00"},
+		{"times in a gap come together", "0,15,30 2 * * *", "Europe/Berlin", "2025-03-30T00:00:00+01:00",
+			"03-30T03:00+02:00 03-31T02:00+02:00"},
+		{"a time at the end of a gap comes once", "0 2,3 * * *", "Europe/Berlin", "2025-03-30T00:00:00+01:00",
+			"03-30T03:00+02:00 03-31T02:00+02:00"},
+		{"every second hour over a gap", "0 */2 * * *", "Europe/Berlin", "2025-03-29T23:00:00+01:00",
+			"03-30T00:00+01:00 03-30T03:00+02:00 03-30T04:00+02:00"},
 		{"a repeated time comes first", "30 2 * * *", "Europe/Berlin", "2025-10-25T03:00:00+02:00", "10-26T02:30+02:00 10-27T02:30+01:00"},
-		{"a repeated hour runs once", "*/30 2 * * *", "Europe/Berlin", "2025-10-26T00:00:00+02:00", "10-26T02:00+02:00 10-26T02:30+02:00 10-27T02:00+01:00"},
+		{"a repeated hour runs once", "*/30 2 * * *", "Europe/Berlin", "2025-10-26T00:00:00+02:00",
+			"10-26T02:00+02:00 10-26T02:30+02:00 10-27T02:00+01:00"},
 		{"asked within the second pass", "30 2 * * *", "Europe/Berlin", "2025-10-26T02:10:00+01:00", "10-27T02:30+01:00"},
-		{"quarters go on through a gap", "*/15 * * * *", "Europe/Berlin", "2025-03-30T01:30:00+01:00", "03-30T01:45+01:00 03-30T03:00+02:00 03-30T03:15+02:00"},
+		{"quarters go on through a gap", "*/15 * * * *", "Europe/Berlin", "2025-03-30T01:30:00+01:00",
+			"03-30T01:45+01:00 03-30T03:00+02:00 03-30T03:15+02:00"},
 		{"quarters go on through a repeated hour", "*/15 * * * *", "Europe/Berlin", "2025-10-26T02:30:00+02:00",
 			"10-26T02:45+02:00 10-26T02:00+01:00 10-26T02:15+01:00 10-26T02:30+01:00 10-26T02:45+01:00 10-26T03:00+01:00"},
 		{"@hourly", "@hourly", "Europe/Berlin", "2025-10-26T01:30:00+02:00", "10-26T02:00+02:00 10-26T02:00+01:00 10-26T03:00+01:00"},
 		{"hours 0-23 are every hour", "0 0-23 * * *", "Europe/Berlin", "2025-10-26T01:30:00+02:00", "10-26T02:00+02:00 10-26T02:00+01:00"},
-		{"seconds", "30 59 1,2 * * *", "Europe/Berlin", "2025-03-30T00:00:00+01:00", "03-30T01:59:30+01:00 03-30T03:00+02:00 03-31T01:59:30+02:00"},
+		{"seconds", "30 59 1,2 * * *", "Europe/Berlin", "2025-03-30T00:00:00+01:00",
+			"03-30T01:59:30+01:00 03-30T03:00+02:00 03-31T01:59:30+02:00"},
 
-		// Lord Howe: half an hour, 2025-10-05 02:00 to 02:30, back on 2025-04-06 from 02:00 to 01:30.
-		{"half an hour is skipped", "15 2 * * *", "Australia/Lord_Howe", "2025-10-04T12:00:00+10:30", "10-05T02:30+11:00 10-06T02:15+11:00"},
+		// Lord Howe: half an hour, 2025-10-05 02:00 to 02:30, back on 2025-04-06 from 02:00 to
+		// 01:30.
+		{"half an hour is skipped", "15 2 * * *", "Australia/Lord_Howe", "2025-10-04T12:00:00+10:30",
+			"10-05T02:30+11:00 10-06T02:15+11:00"},
 		{"after half an hour", "45 2 * * *", "Australia/Lord_Howe", "2025-10-04T12:00:00+10:30", "10-05T02:45+11:00 10-06T02:45+11:00"},
-		{"half an hour is repeated", "45 1 * * *", "Australia/Lord_Howe", "2025-04-05T12:00:00+11:00", "04-06T01:45+11:00 04-07T01:45+10:30"},
-		{"quarters of real time", "*/15 * * * *", "Australia/Lord_Howe", "2025-04-06T01:40:00+11:00", "04-06T01:45+11:00 04-06T01:30+10:30 04-06T01:45+10:30 04-06T02:00+10:30"},
-		{"a minute that is skipped with its hour kept", "15 * * * *", "Australia/Lord_Howe", "2025-10-05T01:00:00+10:30", "10-05T01:15+10:30 10-05T03:15+11:00"},
+		{"half an hour is repeated", "45 1 * * *", "Australia/Lord_Howe", "2025-04-05T12:00:00+11:00",
+			"04-06T01:45+11:00 04-07T01:45+10:30"},
+		{"quarters of real time", "*/15 * * * *", "Australia/Lord_Howe", "2025-04-06T01:40:00+11:00",
+			"04-06T01:45+11:00 04-06T01:30+10:30 04-06T01:45+10:30 04-06T02:00+10:30"},
+		{"a minute that is skipped with its hour kept", "15 * * * *", "Australia/Lord_Howe", "2025-10-05T01:00:00+10:30",
+			"10-05T01:15+10:30 10-05T03:15+11:00"},
 
 		{"a zone off by quarters", "0 9 * * *", "Asia/Kathmandu", "2025-01-01T00:00:00Z", "01-01T09:00+05:45 01-02T09:00+05:45"},
 		{"its hours are its own", "0 * * * *", "Asia/Kathmandu", "2025-01-01T00:00:00Z", "01-01T06:00+05:45 01-01T07:00+05:45"},
 		{"half an hour that came in 1986", "10 0 1 1 *", "Asia/Kathmandu", "1985-06-01T00:00:00Z", "01-01T00:15+05:45 01-01T00:10+05:45"},
 
 		// Apia had no 2011-12-30.
-		{"a day that is missing", "0 9 * * *", "Pacific/Apia", "2011-12-29T00:00:00-10:00", "12-29T09:00-10:00 12-31T00:00+14:00 12-31T09:00+14:00"},
+		{"a day that is missing", "0 9 * * *", "Pacific/Apia", "2011-12-29T00:00:00-10:00",
+			"12-29T09:00-10:00 12-31T00:00+14:00 12-31T09:00+14:00"},
 		{"only on that day", "0 9 30 12 *", "Pacific/Apia", "2011-06-01T00:00:00-11:00", "12-31T00:00+14:00 12-30T09:00+14:00"},
 		{"the last day but one", "0 12 L-1 12 *", "Pacific/Apia", "2011-06-01T00:00:00-11:00", "12-31T00:00+14:00 12-30T12:00+14:00"},
 		{"each hour of it", "0 * 30 12 *", "Pacific/Apia", "2011-06-01T00:00:00-11:00", "12-30T00:00+14:00 12-30T01:00+14:00"},
 
 		// Sao Paulo: 2018-11-04 has no midnight, 2018-02-17 repeats its last hour.
 		{"midnight is missing", "@daily", "America/Sao_Paulo", "2018-11-03T12:00:00-03:00", "11-04T01:00-02:00 11-05T00:00-02:00"},
-		{"the first of a month is not", "0 0 4 * *", "America/Sao_Paulo", "2018-10-10T00:00:00-03:00", "11-04T01:00-02:00 12-04T00:00-02:00"},
-		{"the last hour of a day is repeated", "30 23 * * *", "America/Sao_Paulo", "2018-02-17T12:00:00-02:00", "02-17T23:30-02:00 02-18T23:30-03:00"},
-		{"as each hour of that day", "30 * 17 2 *", "America/Sao_Paulo", "2018-02-17T23:00:00-02:00", "02-17T23:30-02:00 02-17T23:30-03:00 02-17T00:30-03:00"},
+		{"the first of a month is not", "0 0 4 * *", "America/Sao_Paulo", "2018-10-10T00:00:00-03:00",
+			"11-04T01:00-02:00 12-04T00:00-02:00"},
+		{"the last hour of a day is repeated", "30 23 * * *", "America/Sao_Paulo", "2018-02-17T12:00:00-02:00",
+			"02-17T23:30-02:00 02-18T23:30-03:00"},
+		{"as each hour of that day", "30 * 17 2 *", "America/Sao_Paulo", "2018-02-17T23:00:00-02:00",
+			"02-17T23:30-02:00 02-17T23:30-03:00 02-17T00:30-03:00"},
 
 		// Calendars.
 		{"leap days", "0 0 29 2 *", "", "2095-01-01T00:00:00Z", "02-29T00:00Z 02-29T00:00Z 02-29T00:00Z"},
@@ -74,14 +90,18 @@ func TestNext(t *testing.T) {
 		{"the 31st", "0 0 31 * *", "", "2025-01-31T00:00:00Z", "03-31T00:00Z 05-31T00:00Z"},
 		{"the end of a year", "59 59 23 31 12 *", "", "2025-12-31T23:59:58Z", "12-31T23:59:59Z 12-31T23:59:59Z"},
 		{"the beginning of a year", "@yearly", "Europe/Berlin", "2025-12-31T22:59:59Z", "01-01T00:00+01:00 01-01T00:00+01:00"},
-		{"the last day of a leap year, beyond tables", "0 */8 31 12 *", "Europe/Berlin", "2060-12-31T00:00:00+01:00", "12-31T08:00+01:00 12-31T16:00+01:00 12-31T00:00+01:00"},
+		{"the last day of a leap year, beyond tables", "0 */8 31 12 *", "Europe/Berlin", "2060-12-31T00:00:00+01:00",
+			"12-31T08:00+01:00 12-31T16:00+01:00 12-31T00:00+01:00"},
 		{"each minute of it", "* * 31 12 *", "America/New_York", "2060-12-31T23:58:30-05:00", "12-31T23:59-05:00 12-31T00:00-05:00"},
 		{"summer, asked on that day", "0 * 1 7 *", "Europe/Berlin", "2060-12-31T12:00:00+01:00", "07-01T00:00+02:00 07-01T01:00+02:00"},
 		{"weekdays", "0 9 * * MON-FRI", "", "2025-01-03T10:00:00Z", "01-06T09:00Z 01-07T09:00Z"},
-		{"weekdays over Sunday", "0 9 * * fri-mon", "", "2025-01-02T10:00:00Z", "01-03T09:00Z 01-04T09:00Z 01-05T09:00Z 01-06T09:00Z 01-10T09:00Z"},
+		{"weekdays over Sunday", "0 9 * * fri-mon", "", "2025-01-02T10:00:00Z",
+			"01-03T09:00Z 01-04T09:00Z 01-05T09:00Z 01-06T09:00Z 01-10T09:00Z"},
 		{"Sunday is 7 too", "0 9 * * 7", "", "2025-01-02T10:00:00Z", "01-05T09:00Z 01-12T09:00Z"},
-		{"months by name, over the end of a year", "0 0 1 NOV-FEB *", "", "2025-10-01T00:00:00Z", "11-01T00:00Z 12-01T00:00Z 01-01T00:00Z 02-01T00:00Z 11-01T00:00Z"},
-		{"both days: one is enough", "0 0 13 * FRI", "", "2025-06-01T00:00:00Z", "06-06T00:00Z 06-13T00:00Z 06-20T00:00Z 06-27T00:00Z 07-04T00:00Z 07-11T00:00Z 07-13T00:00Z"},
+		{"months by name, over the end of a year", "0 0 1 NOV-FEB *", "", "2025-10-01T00:00:00Z",
+			"11-01T00:00Z 12-01T00:00Z 01-01T00:00Z 02-01T00:00Z 11-01T00:00Z"},
+		{"both days: one is enough", "0 0 13 * FRI", "", "2025-06-01T00:00:00Z",
+			"06-06T00:00Z 06-13T00:00Z 06-20T00:00Z 06-27T00:00Z 07-04T00:00Z 07-11T00:00Z 07-13T00:00Z"},
 		{"one day and ?", "0 0 13 * ?", "", "2025-06-01T00:00:00Z", "06-13T00:00Z 07-13T00:00Z"},
 		{"the second Monday", "0 0 * * MON#2", "", "2025-06-01T00:00:00Z", "06-09T00:00Z 07-14T00:00Z"},
 		{"the fifth Monday", "0 0 * * 1#5", "", "2025-06-01T00:00:00Z", "06-30T00:00Z 09-29T00:00Z"},
@@ -149,7 +169,8 @@ func TestNoTickAfterTheYear9999(t *testing.T) {
 		if got := s.Next(at(t, "9999-12-31T23:00:00Z")); !got.IsZero() {
 			t.Errorf("%+v: %v", spec, got)
 		}
-		if due := s.Due(at(t, "9999-12-31T23:00:00Z"), at(t, "9999-12-31T23:59:00Z"), CatchUpAll, 5); len(due.Run) != 0 || due.Missed != 0 || !due.Next.IsZero() {
+		if due := s.Due(at(t, "9999-12-31T23:00:00Z"), at(t, "9999-12-31T23:59:00Z"), CatchUpAll, 5); len(due.Run) != 0 ||
+			due.Missed != 0 || !due.Next.IsZero() {
 			t.Errorf("%+v: %+v", spec, due)
 		}
 	}
@@ -171,7 +192,8 @@ func TestParseErrors(t *testing.T) {
 		{Spec{Cron: "@daily", Zone: "Local"}, "the time zone of a machine has no name"},
 		{Spec{Cron: "@daily", Zone: "Berlin"}, `time zone "Berlin" is unknown: names are such as Europe/Berlin`},
 		{Spec{Cron: "@daily", Zone: "../../etc/passwd"}, `time zone "../../etc/passwd" is unknown: names are such as Europe/Berlin`},
-		{Spec{Cron: "TZ=Europe/Berlin 0 0 * * *"}, `cron "TZ=Europe/Berlin 0 0 * * *": TZ= is not accepted: the time zone is a field of its own`},
+		{Spec{Cron: "TZ=Europe/Berlin 0 0 * * *"},
+			`cron "TZ=Europe/Berlin 0 0 * * *": TZ= is not accepted: the time zone is a field of its own`},
 		{Spec{Cron: "CRON_TZ=UTC @daily"}, `cron "CRON_TZ=UTC @daily": CRON_TZ= is not accepted: the time zone is a field of its own`},
 		{Spec{Cron: "TZ="}, `cron "TZ=": TZ= is not accepted: the time zone is a field of its own`},
 		{Spec{Cron: "@every 1ns"}, "an interval of 1ns is below 1s"},

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// CatchUp says which ticks run of those that came due while nobody could run them: the node was down, or its shard without a leader.
+// CatchUp says which ticks run of those that came due while nobody could run them: the node was
+// down, or its shard without a leader.
 type CatchUp uint8
 
 const (
@@ -19,7 +20,8 @@ const (
 
 // Bounds of what is caught up.
 const (
-	// Grace is how late a tick may be without having been missed. A shard changes its leader within seconds.
+	// Grace is how late a tick may be without having been missed. A shard changes its leader within
+	// seconds.
 	Grace = time.Minute
 	// MaxAll is how many ticks CatchUpAll runs at most.
 	MaxAll = 1000
@@ -34,7 +36,8 @@ type Due struct {
 	Next   time.Time   // the first tick after; zero if there is none
 }
 
-// Due returns the ticks after one time and up to another by a rule; n is how many CatchUpAll runs at most, 1 to MaxAll.
+// Due returns the ticks after one time and up to another by a rule; n is how many CatchUpAll runs
+// at most, 1 to MaxAll.
 func (s *Schedule) Due(after, now time.Time, rule CatchUp, n int) Due {
 	if rule != CatchUpAll {
 		n = 1

@@ -37,9 +37,12 @@ func TestDue(t *testing.T) {
 		{"an outage, one", hourly, "00:00:00", "05:30:00", CatchUpOne, 1, "05:00:00 missed 4 next 06:00:00"},
 		{"an outage, all", hourly, "00:00:00", "03:30:00", CatchUpAll, 10, "01:00:00 02:00:00 03:00:00 missed 0 next 04:00:00"},
 		{"an outage, all up to two", hourly, "00:00:00", "05:30:00", CatchUpAll, 2, "04:00:00 05:00:00 missed 3 next 06:00:00"},
-		{"more than can be gone through", secondly, "00:00:00", "23:00:00", CatchUpAll, 3, "22:59:58 22:59:59 23:00:00 missed 82797 next 23:00:01"},
-		{"more of an expression", Spec{Cron: "*/2 * * * * *"}, "00:00:00", "23:00:01", CatchUpAll, 2, "22:59:58 23:00:00 missed 9998 next 23:00:02"},
-		{"more of an expression, one", Spec{Cron: "* * 3 * * *"}, "00:00:00", "23:00:01", CatchUpOne, 1, "03:59:59 missed 3599 next 03:00:00"},
+		{"more than can be gone through", secondly, "00:00:00", "23:00:00", CatchUpAll, 3,
+			"22:59:58 22:59:59 23:00:00 missed 82797 next 23:00:01"},
+		{"more of an expression", Spec{Cron: "*/2 * * * * *"}, "00:00:00", "23:00:01", CatchUpAll, 2,
+			"22:59:58 23:00:00 missed 9998 next 23:00:02"},
+		{"more of an expression, one", Spec{Cron: "* * 3 * * *"}, "00:00:00", "23:00:01", CatchUpOne, 1,
+			"03:59:59 missed 3599 next 03:00:00"},
 		{"a clock behind", hourly, "05:00:00", "03:30:00", CatchUpAll, 2, "missed 0 next 06:00:00"},
 	} {
 		s := mustParse(t, test.spec)

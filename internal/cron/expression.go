@@ -15,7 +15,8 @@ const day = 24 * 60 * 60 // in seconds
 // wildcard is the bit by which the parser marks a field of all values.
 const wildcard = 1 << 63
 
-// expression is a cron expression as sets of what its fields may be. It knows walls (see zone), no time zone.
+// expression is a cron expression as sets of what its fields may be. It knows walls (see zone), no
+// time zone.
 type expression struct {
 	second, minute, hour uint64
 	dom, month, dow      uint64
@@ -25,7 +26,8 @@ type expression struct {
 	everyHour            bool
 }
 
-// fields reads five or six fields. What an expression means when both days are restricted is said here, as the parser has changed its mind before.
+// fields reads five or six fields. What an expression means when both days are restricted is said
+// here, as the parser has changed its mind before.
 var fields = parser.MustNewParser(parser.SecondOptional | parser.Minute | parser.Hour | parser.Dom | parser.Month | parser.Dow |
 	parser.Descriptor | parser.DomL | parser.DowNth | parser.DowLast | parser.DowOrDom)
 
@@ -88,7 +90,8 @@ func checkText(text string) error {
 	return nil
 }
 
-// wraps says whether an item is a range of weekdays beyond Saturday, in steps: the parser takes a week for eight days.
+// wraps says whether an item is a range of weekdays beyond Saturday, in steps: the parser takes a
+// week for eight days.
 func wraps(part string) bool {
 	from, rest, isRange := strings.Cut(strings.ToLower(part), "-")
 	to, _, hasStep := strings.Cut(rest, "/")
@@ -102,7 +105,8 @@ func weekday(name string) int {
 	return int(name[0] - '0') // what else it may be, the parser refuses
 }
 
-// next returns the first wall at or after another that matches. Calendars repeat after 400 years, so what does not come within them never does.
+// next returns the first wall at or after another that matches. Calendars repeat after 400 years,
+// so what does not come within them never does.
 func (e *expression) next(wall int64) (int64, bool) {
 	date := time.Unix(wall, 0).UTC().Truncate(day * time.Second)
 	clock := wall - date.Unix()

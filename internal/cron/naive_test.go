@@ -53,7 +53,8 @@ func (n *naive) matches(t time.Time) bool {
 	return in(n.minute, t.Minute()) && in(n.hour, t.Hour()) && in(n.month, int(t.Month())) && days
 }
 
-// ticks goes through the minutes of a range. Clocks are read by Format, so that it shares nothing with what it checks.
+// ticks goes through the minutes of a range. Clocks are read by Format, so that it shares nothing
+// with what it checks.
 func (n *naive) ticks(from, to time.Time, loc *time.Location) (ticks []time.Time) {
 	show := func(t time.Time) time.Time {
 		shown, err := time.Parse(time.DateTime, t.In(loc).Format(time.DateTime))
@@ -81,12 +82,16 @@ func (n *naive) ticks(from, to time.Time, loc *time.Location) (ticks []time.Time
 // nights are times around which something happens to clocks or calendars.
 var nights = []struct{ zone, day string }{
 	{"Europe/Berlin", "2025-03-30"}, {"Europe/Berlin", "2025-10-26"}, {"Europe/Berlin", "2061-10-30"}, {"Europe/Berlin", "2060-12-31"},
-	{"Europe/Dublin", "2025-03-30"}, {"Europe/Dublin", "2025-10-26"}, {"America/New_York", "2025-03-09"}, {"America/New_York", "2025-11-02"},
+	{"Europe/Dublin", "2025-03-30"}, {"Europe/Dublin", "2025-10-26"}, {"America/New_York", "2025-03-09"}, {"America/New_York",
+		"2025-11-02"},
 	{"Australia/Lord_Howe", "2025-04-06"}, {"Australia/Lord_Howe", "2025-10-05"}, {"Australia/Lord_Howe", "2060-12-31"},
 	{"Asia/Kathmandu", "1986-01-01"}, {"Asia/Kathmandu", "2025-01-01"}, {"Pacific/Apia", "2011-12-30"}, {"Pacific/Kwajalein", "1993-08-21"},
-	{"America/Sao_Paulo", "2018-11-04"}, {"America/Sao_Paulo", "2018-02-18"}, {"Africa/Cairo", "2024-04-26"}, {"Africa/Casablanca", "2025-02-23"},
-	{"Antarctica/Troll", "2025-03-30"}, {"Antarctica/Troll", "2025-10-26"}, {"Asia/Pyongyang", "2015-08-15"}, {"America/Caracas", "2016-05-01"},
-	{"Asia/Gaza", "2011-08-01"}, {"America/Godthab", "2024-03-31"}, {"UTC", "2024-02-29"}, {"UTC", "2100-02-28"}, {"Asia/Tehran", "2022-03-22"},
+	{"America/Sao_Paulo", "2018-11-04"}, {"America/Sao_Paulo", "2018-02-18"}, {"Africa/Cairo", "2024-04-26"}, {"Africa/Casablanca",
+		"2025-02-23"},
+	{"Antarctica/Troll", "2025-03-30"}, {"Antarctica/Troll", "2025-10-26"}, {"Asia/Pyongyang", "2015-08-15"}, {"America/Caracas",
+		"2016-05-01"},
+	{"Asia/Gaza", "2011-08-01"}, {"America/Godthab", "2024-03-31"}, {"UTC", "2024-02-29"}, {"UTC", "2100-02-28"}, {"Asia/Tehran",
+		"2022-03-22"},
 }
 
 func randomNaive(r *rand.Rand) *naive {
@@ -101,7 +106,8 @@ func randomNaive(r *rand.Rand) *naive {
 		slices.Sort(list)
 		return slices.Compact(list)
 	}
-	n := &naive{minute: some(0.8, 0, 59, 4), hour: some(0.7, 0, 23, 6), dom: some(0.2, 1, 28, 9), month: some(0.1, 1, 12, 9), dow: some(0.2, 0, 7, 4)}
+	n := &naive{minute: some(0.8, 0, 59, 4), hour: some(0.7, 0, 23, 6), dom: some(0.2, 1, 28, 9), month: some(0.1, 1, 12, 9),
+		dow: some(0.2, 0, 7, 4)}
 	if n.hour != nil && r.IntN(2) == 0 {
 		n.hour = append([]int{0, 1, 2, 3}[r.IntN(4):], 23) // where clocks change
 	}
@@ -159,7 +165,8 @@ func compareDue(t *testing.T, s *Schedule, want []time.Time, from, to time.Time,
 
 // FuzzParse: no text makes the parser panic or the search endless, and ticks go on in time.
 func FuzzParse(f *testing.F) {
-	for _, text := range []string{"*/15 * * * *", "0 0 30 2 *", "TZ=UTC * * * * *", "@every 1ns", "@every 90s", "0 0 L-30 * MON#5", "59 59 23 31 12 FRI-MON", "*-5 , +1 ?/2 1/9999"} {
+	for _, text := range []string{"*/15 * * * *", "0 0 30 2 *", "TZ=UTC * * * * *", "@every 1ns", "@every 90s", "0 0 L-30 * MON#5",
+		"59 59 23 31 12 FRI-MON", "*-5 , +1 ?/2 1/9999"} {
 		f.Add(text, "Europe/Berlin", int64(1743300000))
 	}
 	f.Fuzz(func(t *testing.T, text, zone string, after int64) {

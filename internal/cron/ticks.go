@@ -17,8 +17,8 @@ type Ticks struct {
 	After  int64 // the first tick behind now, or Never
 }
 
-// Ticks returns what has come due after the ticks that were decided last. At most so many of them run as there is room for; the others are for the next
-// time.
+// Ticks returns what has come due after the ticks that were decided last. At most so many of them
+// run as there is room for; the others are for the next time.
 func (s *Schedule) Ticks(last, now int64, rule CatchUp, n, room int) Ticks {
 	due := s.Due(time.UnixMilli(last), time.UnixMilli(now), rule, n)
 	t := Ticks{Missed: int64(due.Missed), Last: last, After: Never}
@@ -41,13 +41,15 @@ func (s *Schedule) Ticks(last, now int64, rule CatchUp, n, room int) Ticks {
 	return t
 }
 
-// Parser is Parse with a memory of what was read, by what it says and not by whose it is. It is for one goroutine.
+// Parser is Parse with a memory of what was read, by what it says and not by whose it is. It is for
+// one goroutine.
 type Parser struct{ parsed map[Spec]*Schedule }
 
 // maxParsed bounds the memory of a Parser to a few MiB.
 const maxParsed = 10_000
 
-// Parse returns the schedule that a Spec describes. Errors are those of the function Parse, and not remembered.
+// Parse returns the schedule that a Spec describes. Errors are those of the function Parse, and not
+// remembered.
 func (p *Parser) Parse(spec Spec) (*Schedule, error) {
 	if s, ok := p.parsed[spec]; ok {
 		return s, nil

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// TestTicks checks that what there is no room for is left for the next time, by itself and in order.
+// TestTicks checks that what there is no room for is left for the next time, by itself and in
+// order.
 func TestTicks(t *testing.T) {
 	var p Parser
 	s, err := p.Parse(Spec{Every: time.Second})

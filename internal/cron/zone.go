@@ -7,9 +7,11 @@ const farthest = 24 * 60 * 60
 
 // zone finds instants by what clocks on the wall show.
 //
-// A wall is what they show, in seconds as if it were UTC. Going through time, the greatest wall that was shown so far never falls, stands still while clocks
-// repeat an hour, and jumps when they skip one. So a wall is reached at one instant: when clocks first show it, or the first instant after the gap in
-// which it lies. Walls are reached in their own order, and that makes the search for the next one a search among walls.
+// A wall is what they show, in seconds as if it were UTC. Going through time, the greatest wall
+// that was shown so far never falls, stands still while clocks repeat an hour, and jumps when they
+// skip one. So a wall is reached at one instant: when clocks first show it, or the first instant
+// after the gap in which it lies. Walls are reached in their own order, and that makes the search
+// for the next one a search among walls.
 type zone struct{ loc *time.Location }
 
 // next returns the first instant after another at which an expression is due, in Unix seconds.
@@ -24,7 +26,8 @@ func (z zone) next(e *expression, after int64) (int64, bool) {
 	return z.reached(wall), true
 }
 
-// nextShown goes from one offset of a zone to the next, as between them walls and instants run alike.
+// nextShown goes from one offset of a zone to the next, as between them walls and instants run
+// alike.
 func (z zone) nextShown(e *expression, after int64) (int64, bool) {
 	for at := after + 1; ; {
 		offset, _, end := z.period(at)
@@ -62,7 +65,8 @@ func (z zone) reached(wall int64) int64 {
 	}
 }
 
-// period returns the offset from UTC at an instant, and the instants between which it stays the same; they may be closer than they could.
+// period returns the offset from UTC at an instant, and the instants between which it stays the
+// same; they may be closer than they could.
 func (z zone) period(at int64) (offset, begin, end int64) {
 	t := time.Unix(at, 0).In(z.loc)
 	_, o := t.Zone()
@@ -74,7 +78,8 @@ func (z zone) period(at int64) (offset, begin, end int64) {
 	if !e.IsZero() {
 		end = e.Unix()
 	}
-	// Beyond the table of a zone a period ends 365 days after New Year, which on the last day of a leap year has been.
+	// Beyond the table of a zone a period ends 365 days after New Year, which on the last day of a
+	// leap year has been.
 	if end <= at {
 		end = at + 60*60
 	}

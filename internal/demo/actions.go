@@ -36,7 +36,8 @@ func (s *Shop) loadActions(ctx context.Context) error {
 	store := s.db.Action(Main)
 	var errs []error
 	for _, a := range actions {
-		_, err := store.Register(ctx, a.name, action.Owner(a.owner), action.Description(a.does), action.Timeout(a.timeout), action.MaxAttempts(1+a.retries),
+		_, err := store.Register(ctx, a.name, action.Owner(a.owner), action.Description(a.does), action.Timeout(a.timeout),
+			action.MaxAttempts(1+a.retries),
 			action.Backoff(500*time.Millisecond, 5*time.Second), action.Retain(2*time.Hour, 2000))
 		errs = append(errs, err)
 	}
@@ -50,12 +51,14 @@ func (s *Shop) loadActions(ctx context.Context) error {
 	}
 	_, err := store.Invoke(ctx, "export", []byte(`{"month":9,"country":"AT"}`))
 	errs = append(errs, err, store.RegisterWorker(ctx, action.NewWorker{
-		ID: "batch-7", Machine: "db-01.example.com", MaxConcurrent: 8, Actions: []string{"report"}, Metadata: []byte(`{"zone":"eu-1","build":9007199254740993}`),
+		ID: "batch-7", Machine: "db-01.example.com", MaxConcurrent: 8, Actions: []string{"report"},
+		Metadata: []byte(`{"zone":"eu-1","build":9007199254740993}`),
 	}))
 	return errors.Join(errs...)
 }
 
-// tickErrands has runs invoked that belong to no workflow: exports, some of which fail, and quotes, some of which are late.
+// tickErrands has runs invoked that belong to no workflow: exports, some of which fail, and quotes,
+// some of which are late.
 func (s *Shop) tickErrands(ctx context.Context, r *rand.Rand, n int) error {
 	store := s.db.Action(Main)
 	_, err := store.Invoke(ctx, "export", fmt.Appendf(nil, `{"month":%d,"country":%q}`, 1+r.IntN(12), pick(r, "DE", "FR", "NL", "AT")))
@@ -76,7 +79,8 @@ type errand struct {
 
 // clerk does what has to do with money and figures.
 func (s *Shop) clerk(ctx context.Context) error {
-	w := s.db.Action(Main).Worker(action.WorkerConfig{ID: "clerk-1", Concurrency: 8, Grace: time.Second, Metadata: map[string]string{"zone": "eu-1", "version": "2.4.1"}})
+	w := s.db.Action(Main).Worker(action.WorkerConfig{ID: "clerk-1", Concurrency: 8, Grace: time.Second,
+		Metadata: map[string]string{"zone": "eu-1", "version": "2.4.1"}})
 	var tried memory
 	w.Handle("charge", func(ctx context.Context, t *action.Task) (any, error) { return s.charge(ctx, t, &tried) })
 	action.Handle(w, "refund", func(ctx context.Context, e errand) (any, error) {
@@ -147,7 +151,8 @@ func (m *memory) first(key string) bool {
 
 // packer does what has to do with things.
 func (s *Shop) packer(ctx context.Context) error {
-	w := s.db.Action(Main).Worker(action.WorkerConfig{ID: "packer-1", Concurrency: 6, Grace: time.Second, Metadata: map[string]string{"zone": "eu-2", "version": "2.4.0"}})
+	w := s.db.Action(Main).Worker(action.WorkerConfig{ID: "packer-1", Concurrency: 6, Grace: time.Second,
+		Metadata: map[string]string{"zone": "eu-2", "version": "2.4.0"}})
 	action.Handle(w, "reserve", func(ctx context.Context, e errand) (any, error) {
 		if slices.Contains(e.Items, "unicorn") {
 			return nil, action.Permanent(action.Code("out_of_stock", errors.New("there is no unicorn left")))

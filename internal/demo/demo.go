@@ -42,7 +42,8 @@ func New(db floe.DB, seed uint64) *Shop {
 func (s *Shop) Load(ctx context.Context) error {
 	s.now = time.Now()
 	for _, part := range []func(context.Context) error{
-		s.loadNamespaces, s.loadKeys, s.loadStreams, s.loadQueues, s.loadSeries, s.loadActions, s.loadFlows, s.loadJobs, s.loadWarehouse, s.loadAnalytics, s.loadOrders,
+		s.loadNamespaces, s.loadKeys, s.loadStreams, s.loadQueues, s.loadSeries, s.loadActions, s.loadFlows, s.loadJobs, s.loadWarehouse,
+		s.loadAnalytics, s.loadOrders,
 	} {
 		if err := part(ctx); err != nil {
 			return err
@@ -51,7 +52,8 @@ func (s *Shop) Load(ctx context.Context) error {
 	return nil
 }
 
-// Run lets the shop live until ctx is done; it then returns nil. What somebody has deleted, paused or disabled meanwhile is missing, and no reason to end.
+// Run lets the shop live until ctx is done; it then returns nil. What somebody has deleted, paused
+// or disabled meanwhile is missing, and no reason to end.
 func (s *Shop) Run(ctx context.Context) error {
 	stop := s.staff(ctx)
 	ticks := time.NewTicker(tickTime)
@@ -69,7 +71,8 @@ func (s *Shop) Run(ctx context.Context) error {
 	}
 }
 
-// staff has everybody work who works in the shop, until ctx is done. stop then waits for them, and returns what went wrong.
+// staff has everybody work who works in the shop, until ctx is done. stop then waits for them, and
+// returns what went wrong.
 func (s *Shop) staff(ctx context.Context) (stop func() error) {
 	jobs := []func(context.Context) error{
 		s.clerk, s.packer, s.stocker, s.biller, s.mailWriter, s.fraudHunter, s.mailer, s.painter, s.reviewer, s.invoicer, s.picker,
@@ -85,7 +88,8 @@ func (s *Shop) staff(ctx context.Context) (stop func() error) {
 	}
 }
 
-// tick is what customers and machines do in half a second: the n-th since Run began. It does all that it can, and returns what it could not.
+// tick is what customers and machines do in half a second: the n-th since Run began. It does all
+// that it can, and returns what it could not.
 func (s *Shop) tick(ctx context.Context, n int) error {
 	r := s.random(tickStream, n)
 	errs := []error{s.tickOrders(ctx, r, n), s.tickClicks(ctx, r, n), s.tickQueues(ctx, r, n)}
@@ -93,7 +97,8 @@ func (s *Shop) tick(ctx context.Context, n int) error {
 		every int
 		do    func(context.Context, *rand.Rand, int) error
 	}{
-		{4, s.tickApprovals}, {4, s.tickKeys}, {8, s.tickSearch}, {10, s.tickSeries}, {12, s.tickWarehouse}, {20, s.tickAnalytics}, {24, s.tickErrands}, {60, s.tickReturns},
+		{4, s.tickApprovals}, {4, s.tickKeys}, {8, s.tickSearch}, {10, s.tickSeries}, {12, s.tickWarehouse}, {20, s.tickAnalytics}, {24,
+			s.tickErrands}, {60, s.tickReturns},
 	} {
 		if n%o.every == 0 {
 			errs = append(errs, o.do(ctx, r, n))
@@ -102,7 +107,8 @@ func (s *Shop) tick(ctx context.Context, n int) error {
 	return errors.Join(errs...)
 }
 
-// What random numbers are for: each has a sequence of its own, so that one more of this changes nothing of that.
+// What random numbers are for: each has a sequence of its own, so that one more of this changes
+// nothing of that.
 const (
 	keyStream = iota + 1
 	orderStream

@@ -74,7 +74,8 @@ func wait(t *testing.T, missing func() []string) {
 	}
 }
 
-// TestEverythingMoves: each primitive has something of each kind, in each state that a screen shows.
+// TestEverythingMoves: each primitive has something of each kind, in each state that a screen
+// shows.
 func TestEverythingMoves(t *testing.T) {
 	node, s := opened(t, *seed)
 	live(t, s, 130)
@@ -92,7 +93,8 @@ func TestEverythingMoves(t *testing.T) {
 	for _, status := range []processing.Status{processing.Running, processing.Stopped, processing.Cancelled, processing.Failed} {
 		want = append(want, "job "+status.String())
 	}
-	want = append(want, "mail dead", "mail acked", "review acked", "picks acked", "group search lags", "group billing acks", "large orders", "enriched orders", "revenue", "orders dead", "returned")
+	want = append(want, "mail dead", "mail acked", "review acked", "picks acked", "group search lags", "group billing acks", "large orders",
+		"enriched orders", "revenue", "orders dead", "returned")
 	see := func(what string, when bool, err error) {
 		if err == nil && when {
 			seen[what] = true
@@ -108,7 +110,8 @@ func TestEverythingMoves(t *testing.T) {
 				t.Fatal(err)
 			}
 			for status, n := range map[action.Status]int64{
-				action.Pending: a.Runs.Pending, action.Running: a.Runs.Running, action.Completed: a.Runs.Completed, action.Failed: a.Runs.Failed, action.TimedOut: a.Runs.TimedOut,
+				action.Pending: a.Runs.Pending, action.Running: a.Runs.Running, action.Completed: a.Runs.Completed,
+				action.Failed: a.Runs.Failed, action.TimedOut: a.Runs.TimedOut,
 			} {
 				see("action run "+status.String(), n > 0, nil)
 			}
@@ -126,7 +129,8 @@ func TestEverythingMoves(t *testing.T) {
 		see("group search lags", search.Lag() > 20, err)
 		billing, err := node.Stream(Main).Groups("orders").Get(ctx, "billing")
 		see("group billing acks", billing.Lag() == 0, err)
-		for name, what := range map[string]string{"huge-orders": "large orders", "enriched-orders": "enriched orders", stream.DeadLetters("orders"): "orders dead"} {
+		for name, what := range map[string]string{"huge-orders": "large orders", "enriched-orders": "enriched orders",
+			stream.DeadLetters("orders"): "orders dead"} {
 			st, err := node.Stream(Main).Get(ctx, name)
 			see(what, st.Records() > 0, err)
 		}
@@ -185,7 +189,8 @@ func contents(t *testing.T, node *floe.Node, s *Shop) map[string]string {
 		}
 		for st, err := range node.Stream(ns).All(ctx) {
 			check(err)
-			if st.Name == "huge-orders" || st.Name == "enriched-orders" || strings.HasPrefix(st.Name, "large-orders") || strings.HasSuffix(st.Name, ".errors") {
+			if st.Name == "huge-orders" || st.Name == "enriched-orders" || strings.HasPrefix(st.Name, "large-orders") ||
+				strings.HasSuffix(st.Name, ".errors") {
 				continue // what jobs write, when they come to it
 			}
 			for p := range st.Partitions {
@@ -246,12 +251,14 @@ func TestNothingGrows(t *testing.T) {
 	}
 }
 
-// TestVisitors: whatever somebody who plays with the shop takes away, the rest goes on, and it ends when the node does.
+// TestVisitors: whatever somebody who plays with the shop takes away, the rest goes on, and it ends
+// when the node does.
 func TestVisitors(t *testing.T) {
 	node, s := opened(t, 3)
 	ctx := t.Context()
 	for _, err := range []error{
-		node.Workflow(Main).Disable(ctx, "order"), node.Stream(Main).Delete(ctx, "clicks", stream.Force()), node.Queue(Main).Pause(ctx, "mail"), node.TS(Main).Delete(ctx, "cpu"),
+		node.Workflow(Main).Disable(ctx, "order"), node.Stream(Main).Delete(ctx, "clicks", stream.Force()), node.Queue(Main).Pause(ctx,
+			"mail"), node.TS(Main).Delete(ctx, "cpu"),
 	} {
 		if err != nil {
 			t.Fatal(err)

@@ -40,9 +40,11 @@ func (s *Shop) loadFlows(ctx context.Context) error {
 	return errors.Join(append(errs, store.Disable(ctx, "nightly-report"))...)
 }
 
-// refund starts the n-th refund. The customer has to confirm a large one, in less time than she needs.
+// refund starts the n-th refund. The customer has to confirm a large one, in less time than she
+// needs.
 func (s *Shop) refund(ctx context.Context, n, cents int) error {
-	_, err := s.db.Workflow(Main).Start(ctx, "refund", fmt.Appendf(nil, `{"order":%d,"cents":%d}`, firstOrder+n, cents), workflow.UseID(workflow.RunID(fmt.Sprintf("refund-%d", n))))
+	_, err := s.db.Workflow(Main).Start(ctx, "refund", fmt.Appendf(nil, `{"order":%d,"cents":%d}`, firstOrder+n, cents),
+		workflow.UseID(workflow.RunID(fmt.Sprintf("refund-%d", n))))
 	return err
 }
 

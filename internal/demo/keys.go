@@ -38,7 +38,9 @@ func (s *Shop) loadKeys(ctx context.Context) error {
 	}
 	for i := range customers {
 		name := pick(r, firstNames...)
-		put(fmt.Sprintf("user:c-%d", 1000+i), fmt.Sprintf(`{"name":%q,"mail":"%s.%d@example.com","level":%q,"since":%d}`, name, name, i, pick(r, "gold", "silver", "none"), 2012+r.IntN(14)))
+		put(fmt.Sprintf("user:c-%d", 1000+i),
+			fmt.Sprintf(`{"name":%q,"mail":"%s.%d@example.com","level":%q,"since":%d}`, name, name, i, pick(r, "gold", "silver", "none"),
+				2012+r.IntN(14)))
 	}
 	for _, item := range []string{"anvil", "chair", "cup", "desk", "kettle", "lamp", "poster", "rope", "unicorn"} {
 		put("stock/"+item, fmt.Sprintf(`{"item":%q,"left":%d}`, item, stockOf(item, r.IntN(900))))
@@ -71,7 +73,8 @@ func (s *Shop) tickKeys(ctx context.Context, r *rand.Rand, _ int) error {
 	store := s.db.KV(Main)
 	var errs []error
 	for range 4 {
-		_, err := store.Put(ctx, sessionKey(r.IntN(sessions)), []byte(session(r)), kv.TTL(sessionTime+time.Duration(r.IntN(3600))*time.Second))
+		_, err := store.Put(ctx, sessionKey(r.IntN(sessions)), []byte(session(r)),
+			kv.TTL(sessionTime+time.Duration(r.IntN(3600))*time.Second))
 		errs = append(errs, err)
 	}
 	item := pick(r, "cup", "lamp", "rope", "chair", "kettle", "desk", "anvil", "poster")

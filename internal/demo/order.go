@@ -81,7 +81,8 @@ func (s *Shop) place(ctx context.Context, n int) error {
 		s.next++
 		body, err := json.Marshal(o)
 		errs = append(errs, err)
-		messages = append(messages, stream.Message{Key: o.Customer, Payload: body, Headers: map[string]string{"type": "order", "source": []string{"web", "app"}[o.ID%2]}})
+		messages = append(messages, stream.Message{Key: o.Customer, Payload: body,
+			Headers: map[string]string{"type": "order", "source": []string{"web", "app"}[o.ID%2]}})
 		if hasRun(o.ID) {
 			_, err := s.db.Workflow(Main).Start(ctx, "order", body, workflow.UseID(runOf(o.ID)))
 			errs = append(errs, err)
@@ -127,7 +128,8 @@ func (s *Shop) tickApprovals(ctx context.Context, r *rand.Rand, _ int) error {
 	return errors.Join(errs...)
 }
 
-// effort is how long something takes that has to do with an order: the same every time, with some that take much longer.
+// effort is how long something takes that has to do with an order: the same every time, with some
+// that take much longer.
 func effort(id int, usual time.Duration) time.Duration {
 	r := rand.New(rand.NewPCG(uint64(id), 7))
 	return time.Duration(float64(usual) * (0.4 + r.ExpFloat64()))

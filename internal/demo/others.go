@@ -15,7 +15,8 @@ import (
 
 // loadWarehouse makes another namespace that lives.
 func (s *Shop) loadWarehouse(ctx context.Context) error {
-	errs := []error{s.db.Stream(Warehouse).Create(ctx, "scans", stream.MaxAge(keptFor), stream.MaxLen(20_000)), s.db.Queue(Warehouse).Configure(ctx, "picks", bounds)}
+	errs := []error{s.db.Stream(Warehouse).Create(ctx, "scans", stream.MaxAge(keptFor), stream.MaxLen(20_000)),
+		s.db.Queue(Warehouse).Configure(ctx, "picks", bounds)}
 	_, err := s.db.Action(Warehouse).Register(ctx, "count-shelf", action.Owner("stock"), action.Retain(2*time.Hour, 1000))
 	errs = append(errs, err)
 	for i := range 30 {
@@ -27,8 +28,10 @@ func (s *Shop) loadWarehouse(ctx context.Context) error {
 
 // tickWarehouse is what happens there in six seconds.
 func (s *Shop) tickWarehouse(ctx context.Context, r *rand.Rand, n int) error {
-	_, err := s.db.Stream(Warehouse).Append(ctx, "scans", stream.Message{Key: "gate-1", Payload: fmt.Appendf(nil, `{"parcel":"p-%d"}`, s.next-1-r.IntN(20))})
-	_, err2 := s.db.Queue(Warehouse).Enqueue(ctx, "picks", fmt.Appendf(nil, `{"shelf":"%02d","item":%q}`, r.IntN(30), pick(r, "cup", "lamp", "rope")))
+	_, err := s.db.Stream(Warehouse).Append(ctx, "scans",
+		stream.Message{Key: "gate-1", Payload: fmt.Appendf(nil, `{"parcel":"p-%d"}`, s.next-1-r.IntN(20))})
+	_, err2 := s.db.Queue(Warehouse).Enqueue(ctx, "picks",
+		fmt.Appendf(nil, `{"shelf":"%02d","item":%q}`, r.IntN(30), pick(r, "cup", "lamp", "rope")))
 	_, err3 := s.db.Action(Warehouse).Invoke(ctx, "count-shelf", fmt.Appendf(nil, `{"order":%d}`, r.IntN(1000)))
 	return errors.Join(err, err2, err3)
 }
@@ -53,7 +56,8 @@ func (s *Shop) tickAnalytics(ctx context.Context, r *rand.Rand, n int) error {
 	_, err := s.db.TS(Analytics).WriteLine(ctx, strings.NewReader(s.visits(r, s.now.Add(time.Duration(n)*tickTime))), ts.Milliseconds)
 	var messages []stream.Message
 	for range 8 {
-		messages = append(messages, stream.Message{Key: fmt.Sprintf("v-%d", r.IntN(500)), Payload: fmt.Appendf(nil, `{"seen":%q}`, pick(r, "banner", "mail", "search"))})
+		messages = append(messages, stream.Message{Key: fmt.Sprintf("v-%d", r.IntN(500)),
+			Payload: fmt.Appendf(nil, `{"seen":%q}`, pick(r, "banner", "mail", "search"))})
 	}
 	_, err2 := s.db.Stream(Analytics).AppendMany(ctx, "events", messages)
 	return errors.Join(err, err2)

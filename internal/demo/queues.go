@@ -24,7 +24,8 @@ func (s *Shop) loadQueues(ctx context.Context) error {
 	return errors.Join(append(errs, store.Configure(ctx, "exports", queue.Settings{MaxLen: 1000}), s.loadNewsletter(ctx))...)
 }
 
-// loadNewsletter makes a queue that somebody has paused in the middle: it has messages of every kind, and keeps them.
+// loadNewsletter makes a queue that somebody has paused in the middle: it has messages of every
+// kind, and keeps them.
 func (s *Shop) loadNewsletter(ctx context.Context) error {
 	store := s.db.Queue(Main)
 	r := s.random(queueStream, 0)
@@ -47,7 +48,8 @@ func (s *Shop) loadNewsletter(ctx context.Context) error {
 		errs = append(errs, err)
 	}
 	for i := range 60 {
-		add(fmt.Sprintf(`{"to":"user%d@example.com","issue":32,"lang":%q}`, i, pick(r, "de", "fr", "en")), queue.Priority([]int{100, 100, 10, 200}[i%4]))
+		add(fmt.Sprintf(`{"to":"user%d@example.com","issue":32,"lang":%q}`, i, pick(r, "de", "fr", "en")),
+			queue.Priority([]int{100, 100, 10, 200}[i%4]))
 	}
 	_, err = store.Dequeue(ctx, "newsletter", queue.Max(7), queue.Lease(12*time.Hour))
 	errs = append(errs, err)
@@ -66,7 +68,8 @@ func (s *Shop) tickQueues(ctx context.Context, r *rand.Rand, n int) error {
 		errs = append(errs, err)
 	}
 	if n%20 == 0 {
-		_, err := store.Enqueue(ctx, "invoices", fmt.Appendf(nil, `{"customer":"c-%d","month":"2026-0%d"}`, 1000+r.IntN(customers), 1+r.IntN(9)),
+		_, err := store.Enqueue(ctx, "invoices",
+			fmt.Appendf(nil, `{"customer":"c-%d","month":"2026-0%d"}`, 1000+r.IntN(customers), 1+r.IntN(9)),
 			queue.Delay(time.Duration(1+r.IntN(5))*time.Minute), queue.Priority(200))
 		errs = append(errs, err)
 	}

@@ -42,8 +42,9 @@ func (s *Shop) loadSeries(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// points writes lines for a time, the i-th: of machines, of the checkout, and a counter. The database was off for half an hour, and in the last hour the bank takes
-// longer from minute to minute.
+// points writes lines for a time, the i-th: of machines, of the checkout, and a counter. The
+// database was off for half an hour, and in the last hour the bank takes longer from minute to
+// minute.
 func (s *Shop) points(lines *strings.Builder, r *rand.Rand, i int, at time.Time) {
 	ms := at.UnixMilli()
 	for k, h := range hosts {

@@ -36,20 +36,24 @@ func (s *Shop) loadStreams(ctx context.Context) error {
 	for _, group := range []string{"billing", "mail", "search"} {
 		errs = append(errs, store.Groups("orders").Create(ctx, group, stream.FromBeginning(), stream.AckTimeout(30*time.Second)))
 	}
-	errs = append(errs, store.Groups("orders").Create(ctx, "fraud", stream.FromBeginning(), stream.InMode(stream.KeyShared), stream.MaxAttempts(3), stream.Backoff(400*time.Millisecond, 2*time.Second)), s.loadImports(ctx))
+	errs = append(errs, store.Groups("orders").Create(ctx, "fraud", stream.FromBeginning(), stream.InMode(stream.KeyShared),
+		stream.MaxAttempts(3), stream.Backoff(400*time.Millisecond, 2*time.Second)), s.loadImports(ctx))
 	return errors.Join(errs...)
 }
 
-// loadImports makes a stream whose import has ended, with a catalogue that has stopped half-way: what it was given it has never acknowledged.
+// loadImports makes a stream whose import has ended, with a catalogue that has stopped half-way:
+// what it was given it has never acknowledged.
 func (s *Shop) loadImports(ctx context.Context) error {
 	store := s.db.Stream(Main)
 	r := s.random(importStream, 0)
 	var messages []stream.Message
 	var errs []error
 	for i := range imported {
-		body, err := json.Marshal(map[string]any{"sku": 70_000 + i, "item": pick(r, "cup", "lamp", "rope", "chair"), "supplier": fmt.Sprintf("s-%d", r.IntN(9)), "cents": 300 + r.IntN(20_000)})
+		body, err := json.Marshal(map[string]any{"sku": 70_000 + i, "item": pick(r, "cup", "lamp", "rope", "chair"),
+			"supplier": fmt.Sprintf("s-%d", r.IntN(9)), "cents": 300 + r.IntN(20_000)})
 		errs = append(errs, err)
-		messages = append(messages, stream.Message{Key: fmt.Sprintf("s-%d", i%17), Payload: body, Headers: map[string]string{"type": "product", "file": "products.csv"}})
+		messages = append(messages, stream.Message{Key: fmt.Sprintf("s-%d", i%17), Payload: body,
+			Headers: map[string]string{"type": "product", "file": "products.csv"}})
 	}
 	_, err := store.AppendMany(ctx, "imports", messages)
 	errs = append(errs, err, store.Groups("imports").Create(ctx, "catalogue", stream.FromBeginning(), stream.AckTimeout(12*time.Hour)))
@@ -72,7 +76,8 @@ func (s *Shop) tickClicks(ctx context.Context, r *rand.Rand, n int) error {
 	for range 2 + r.IntN(4) + int(4*(1+wave(n, 300))) {
 		page := pick(r, "/", "/cart", "/lamps", "/chairs", "/checkout", "/search?q=desk")
 		messages = append(messages, stream.Message{
-			Key: fmt.Sprintf("v-%d", r.IntN(500)), Payload: fmt.Appendf(nil, `{"page":%q,"ms":%d,"device":%q}`, page, 20+r.IntN(900), pick(r, "phone", "desk", "tablet")),
+			Key: fmt.Sprintf("v-%d", r.IntN(500)), Payload: fmt.Appendf(nil, `{"page":%q,"ms":%d,"device":%q}`, page, 20+r.IntN(900),
+				pick(r, "phone", "desk", "tablet")),
 		})
 	}
 	_, err := s.db.Stream(Main).AppendMany(ctx, "clicks", messages)
@@ -108,12 +113,14 @@ func (s *Shop) mailWriter(ctx context.Context) error {
 		if o.Cents >= approvedFrom {
 			priority = 10
 		}
-		_, err := s.db.Queue(Main).Enqueue(ctx, "mail", fmt.Appendf(nil, `{"to":%q,"template":"receipt","order":%d}`, address(o), o.ID), queue.Priority(priority))
+		_, err := s.db.Queue(Main).Enqueue(ctx, "mail", fmt.Appendf(nil, `{"to":%q,"template":"receipt","order":%d}`, address(o), o.ID),
+			queue.Priority(priority))
 		return err
 	}, stream.Consumer("mail-1"), stream.Grace(time.Second))
 }
 
-// fraudHunter looks at orders, longer than they take to come, and can not read those of one country.
+// fraudHunter looks at orders, longer than they take to come, and can not read those of one
+// country.
 func (s *Shop) fraudHunter(ctx context.Context) error {
 	return s.db.Stream(Main).Consume(ctx, "orders", "fraud", func(ctx context.Context, d stream.Delivery) error {
 		var o order

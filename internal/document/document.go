@@ -86,7 +86,8 @@ func Read(src []byte, r *Report) *Node {
 		return readJSON(src, r)
 	}
 	if i := bytes.IndexFunc(src, isControl); i >= 0 {
-		r.Fail(1+bytes.Count(src[:i], []byte("\n")), "encoding", "byte 0x%02x is a control character: write it as an escape, in quotes", src[i])
+		r.Fail(1+bytes.Count(src[:i], []byte("\n")), "encoding", "byte 0x%02x is a control character: write it as an escape, in quotes",
+			src[i])
 		return nil
 	}
 	doc := parseYAML(src, r)
@@ -177,7 +178,8 @@ func yamlError(err error) (line int, message string) {
 	return line, "no YAML: " + Clip(text)
 }
 
-// converter makes nodes of what the parser of YAML returns. A node that an alias refers to is made once and shared; sizes count it each time.
+// converter makes nodes of what the parser of YAML returns. A node that an alias refers to is made
+// once and shared; sizes count it each time.
 type converter struct {
 	*Report
 	known   map[*yaml.Node]*converted
@@ -240,14 +242,16 @@ func (c *converter) convert(n *yaml.Node, depth int) *converted {
 	switch {
 	case c.failed:
 	case k.nodes > maxNodes || k.bytes > maxContent:
-		return c.refuse(n, "too-large", "with its aliases followed the definition has more than %d values or %d bytes", maxNodes, maxContent)
+		return c.refuse(n, "too-large", "with its aliases followed the definition has more than %d values or %d bytes", maxNodes,
+			maxContent)
 	case k.deep > maxNodesIn:
 		return c.refuse(n, "too-deep", "nested deeper than %d levels", maxNodesIn)
 	}
 	return k
 }
 
-// child converts a part of a node and adds its size. When something is wrong the rest is not looked at.
+// child converts a part of a node and adds its size. When something is wrong the rest is not looked
+// at.
 func (c *converter) child(of *converted, n *yaml.Node, depth int) *Node {
 	if c.failed && len(c.Problems) >= MaxProblems {
 		return broken.node
@@ -311,8 +315,8 @@ var (
 	infinite   = regexp.MustCompile(`^[-+]?\.(inf|Inf|INF|nan|NaN|NAN)$`)
 )
 
-// plain says what a scalar is: that of JSON, and of YAML's own only the spellings of null and of truth. What YAML of one version or another takes for something else
-// is text in doubt.
+// plain says what a scalar is: that of JSON, and of YAML's own only the spellings of null and of
+// truth. What YAML of one version or another takes for something else is text in doubt.
 func plain(n *yaml.Node) (kind Kind, ambiguous string) {
 	if n.Kind != yaml.ScalarNode || n.Style&^yaml.FlowStyle != 0 {
 		return Text, ""

@@ -6,7 +6,8 @@ import (
 	"github.com/floedb/floe/internal/rawjson"
 )
 
-// isJSON says whether a document is JSON. YAML has most of JSON in it, but not all: tabs, pairs of surrogates and escaped slashes mean other things there.
+// isJSON says whether a document is JSON. YAML has most of JSON in it, but not all: tabs, pairs of
+// surrogates and escaped slashes mean other things there.
 func isJSON(src []byte) bool {
 	i := rawjson.SkipSpace(src, 0)
 	return i < len(src) && src[i] == '{' && rawjson.Valid(src)
@@ -29,7 +30,8 @@ func readJSON(src []byte, r *Report) *Node {
 	return n
 }
 
-// ReadText reads the JSON that a text is, nil if it is none; what is wrong with it is told with the line of the text.
+// ReadText reads the JSON that a text is, nil if it is none; what is wrong with it is told with the
+// line of the text.
 func ReadText(n *Node, r *Report) *Node {
 	if !rawjson.Valid([]byte(n.Text)) {
 		return nil

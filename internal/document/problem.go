@@ -10,7 +10,8 @@ import (
 // Severity says what follows from a Problem.
 type Severity uint8
 
-// The severities: what a document with warnings defines can be run, what one with errors does can not.
+// The severities: what a document with warnings defines can be run, what one with errors does can
+// not.
 const (
 	Warning Severity = iota + 1
 	Error
@@ -89,7 +90,8 @@ func OneOf(names []string) string {
 	return strings.Join(names[:len(names)-1], ", ") + " or " + names[len(names)-1]
 }
 
-// Nearest returns a hint at the name that is meant, if one is near. Only what is told needs hints, and nobody needs one among thousands of names.
+// Nearest returns a hint at the name that is meant, if one is near. Only what is told needs hints,
+// and nobody needs one among thousands of names.
 func (r *Report) Nearest(name string, names func() []string) string {
 	if len(name) > 64 || len(r.Problems) >= MaxProblems {
 		return ""

@@ -14,7 +14,8 @@ import (
 type Reader struct {
 	*Report
 
-	// Tell, if it is not nil, receives the type, default and limits of a value in place of reading it. References are made with it.
+	// Tell, if it is not nil, receives the type, default and limits of a value in place of reading
+	// it. References are made with it.
 	Tell func(kind string)
 }
 
@@ -33,14 +34,16 @@ const (
 	maxNames  = 100 // of a list of names
 )
 
-// Field is a key of a table: its names in snake_case, divided by spaces, the preferred one first, and what reads its value.
+// Field is a key of a table: its names in snake_case, divided by spaces, the preferred one first,
+// and what reads its value.
 type Field struct {
 	Names string
 	Read  func(n *Node, at string)
 	Null  bool // null is a value, not the same as no key
 }
 
-// Table reads a table. Keys may be written in snake_case and in camelCase; one that is not known is a problem.
+// Table reads a table. Keys may be written in snake_case and in camelCase; one that is not known is
+// a problem.
 func (r *Reader) Table(n *Node, at string, fields ...Field) {
 	if r.Told("table") {
 		return
@@ -283,8 +286,8 @@ func Duration(text string) (ms int64, ok bool) {
 	return d.Milliseconds(), err == nil && d%time.Millisecond == 0
 }
 
-// Word reads one of the words of a closed set. Several spellings of one are divided by spaces, the preferred one first; - and _ are the same in all
-// of them.
+// Word reads one of the words of a closed set. Several spellings of one are divided by spaces, the
+// preferred one first; - and _ are the same in all of them.
 func Word[T any](r *Reader, v *T, set ...Choice[T]) func(*Node, string) {
 	return func(n *Node, at string) {
 		var all []string

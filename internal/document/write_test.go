@@ -10,8 +10,10 @@ import (
 // TestWrittenText: text is read back as the same text, whatever it looks like.
 func TestWrittenText(t *testing.T) {
 	for _, text := range []string{
-		"", " ", "a", "a: b", "- a", "# a", "~", "null", "true", "yes", "off", "1", "-1.5e3", "1_000", "0x1f", "1:30", ".inf", "1.2.3", "2026-11-28", "<<", "*a", "&a",
-		"!a", "{a}", "[a", "'", `"`, `\`, "a\nb", "\na", " a\n b\n", "a\r\nb", "\t", "a\x00\x1f\x7f\u0085\u2028\ufeff", "日本 😀", "@actions/a", "$.input.a", "%", strings.Repeat("x y ", 500),
+		"", " ", "a", "a: b", "- a", "# a", "~", "null", "true", "yes", "off", "1", "-1.5e3", "1_000", "0x1f", "1:30", ".inf", "1.2.3",
+		"2026-11-28", "<<", "*a", "&a",
+		"!a", "{a}", "[a", "'", `"`, `\`, "a\nb", "\na", " a\n b\n", "a\r\nb", "\t", "a\x00\x1f\x7f\u0085\u2028\ufeff", "日本 😀",
+		"@actions/a", "$.input.a", "%", strings.Repeat("x y ", 500),
 	} {
 		doc := With("text", text)
 		doc.Set("list", []string{text})

@@ -2,7 +2,8 @@ package engine
 
 import "time"
 
-// LookAgainAt makes a query that returns ErrWait look again at a time, ms, if nothing wakes it before. Of several times in a look the earliest counts.
+// LookAgainAt makes a query that returns ErrWait look again at a time, ms, if nothing wakes it
+// before. Of several times in a look the earliest counts.
 func (v *View) LookAgainAt(at int64) {
 	if v.again == 0 || at < v.again {
 		v.again = at

@@ -6,13 +6,15 @@ import (
 	"math"
 )
 
-// What a command may write and answer, with all that it sets going in its shard: a transaction with its operations, a Fire with its timers, a delivery
-// with its messages. A command that would write or answer more is refused, and nothing of it remains: an answer that is too large to be sent would
-// be an error although the command has happened. Every write counts, also one that replaces another of the same command: it is the work that is
-// bounded, on every replica alike.
+// What a command may write and answer, with all that it sets going in its shard: a transaction with
+// its operations, a Fire with its timers, a delivery with its messages. A command that would write
+// or answer more is refused, and nothing of it remains: an answer that is too large to be sent
+// would be an error although the command has happened. Every write counts, also one that replaces
+// another of the same command: it is the work that is bounded, on every replica alike.
 //
-// The bytes are four times the largest value, so that one can be overwritten, with its history, and then some; an entry that wrote gigabytes would
-// end the node, and do so again whenever it is opened. So many rows, of the size that most have, come to about as much in memory.
+// The bytes are four times the largest value, so that one can be overwritten, with its history, and
+// then some; an entry that wrote gigabytes would end the node, and do so again whenever it is
+// opened. So many rows, of the size that most have, come to about as much in memory.
 const (
 	MaxCommandBytes = 64 << 20
 	MaxCommandRows  = 1 << 18
@@ -21,20 +23,22 @@ const (
 // MaxAnswerBytes bounds the values in the answer to a query that has no pages.
 const MaxAnswerBytes = 128 << 20
 
-// What one command may write for what is merely due, until it is Full: the rest is for another entry, so that nobody waits for long. One
-// more step comes on top.
+// What one command may write for what is merely due, until it is Full: the rest is for another
+// entry, so that nobody waits for long. One more step comes on top.
 const (
 	fullBytes = 4 << 20
 	fullRows  = 1 << 12
 )
 
-// What the commands of an entry may have written for another one of it to be begun. Together they never write more than one command may.
+// What the commands of an entry may have written for another one of it to be begun. Together they
+// never write more than one command may.
 const (
 	fullEntryBytes = 8 << 20
 	fullEntryRows  = 1 << 15
 )
 
-// ErrPutOff is the outcome of a command for which its entry had no room left: nothing was done, and it has to be proposed again.
+// ErrPutOff is the outcome of a command for which its entry had no room left: nothing was done, and
+// it has to be proposed again.
 var ErrPutOff = errors.New("put off: its entry has written as much as it may")
 
 // work is what has been written; the bytes of answers count too.
@@ -47,8 +51,8 @@ func (w work) minus(o work) work { return work{w.rows - o.rows, w.bytes - o.byte
 
 func (w *work) add(o work) { *w = work{w.rows + o.rows, w.bytes + o.bytes} }
 
-// budget counts what an entry writes. It is a function of the log: of every call that writes, refused commands included, and not of what the batch
-// being applied happens to hold.
+// budget counts what an entry writes. It is a function of the log: of every call that writes,
+// refused commands included, and not of what the batch being applied happens to hold.
 type budget struct {
 	spent   work // by the entry so far
 	before  work // spent when the present command began
@@ -62,7 +66,8 @@ var unlimited = work{math.MaxInt, math.MaxInt}
 
 func (tx *Tx) startEntry() { tx.budget = budget{} }
 
-// startCommand begins the count of a command. It returns false if the entry has no room for it: the first always has.
+// startCommand begins the count of a command. It returns false if the entry has no room for it: the
+// first always has.
 func (tx *Tx) startCommand(first bool) bool {
 	b := &tx.budget
 	b.limit = work{MaxCommandRows, MaxCommandBytes}
@@ -74,8 +79,9 @@ func (tx *Tx) startCommand(first bool) bool {
 	return true
 }
 
-// Full reports whether the command has written so much that what else is due has to wait: a machine then stops, at a place from which it can go on,
-// and schedules a timer for now. It has to get on by one step at least each time its timer fires. Follow-ups that have not run yet count with what
+// Full reports whether the command has written so much that what else is due has to wait: a machine
+// then stops, at a place from which it can go on, and schedules a timer for now. It has to get on
+// by one step at least each time its timer fires. Follow-ups that have not run yet count with what
 // they carry, since they are a part of the command.
 func (tx *Tx) Full() bool {
 	b := &tx.budget
@@ -90,7 +96,8 @@ const (
 	stepRows  = 1 << 13
 )
 
-// Worked counts work that writes nothing, as so many rows: what a machine finds due, and has to note in memory alone.
+// Worked counts work that writes nothing, as so many rows: what a machine finds due, and has to
+// note in memory alone.
 func (tx *Tx) Worked(rows int) {
 	tx.budget.spent.rows += rows
 	tx.budget.check()
@@ -105,7 +112,8 @@ func (tx *Tx) checkFull(m MachineID) {
 	}
 }
 
-// overrun is the panic that ends a command which writes more than it may. There is no way to go on: what it has read was to be written.
+// overrun is the panic that ends a command which writes more than it may. There is no way to go on:
+// what it has read was to be written.
 type overrun struct{}
 
 // spend counts a row that is about to be written.

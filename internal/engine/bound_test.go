@@ -15,8 +15,10 @@ import (
 	"github.com/floedb/floe/internal/test/toy"
 )
 
-// hoarder is a machine that writes as much as it is told to: Kind Clear answers Delta bytes, Kind Add writes Delta rows of Delay bytes each, Kind Later sets Delta timers for now, of
-// which each writes one row of Delay bytes, Kind Send sends Delta messages that each write a row of Delay bytes.
+// hoarder is a machine that writes as much as it is told to: Kind Clear answers Delta bytes, Kind
+// Add writes Delta rows of Delay bytes each, Kind Later sets Delta timers for now, of which each
+// writes one row of Delay bytes, Kind Send sends Delta messages that each write a row of Delay
+// bytes.
 type hoarder struct{ engine.Machine }
 
 func (hoarder) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
@@ -80,7 +82,8 @@ func write(name string, rows, size int64) toy.Command {
 	return toy.Command{Kind: toy.Add, Name: name, Delta: rows, Delay: size}
 }
 
-// TestCommandIsBounded: a command that writes too many bytes or rows is refused, leaves nothing, and the error names the limit and what was written.
+// TestCommandIsBounded: a command that writes too many bytes or rows is refused, leaves nothing,
+// and the error names the limit and what was written.
 func TestCommandIsBounded(t *testing.T) {
 	r := newHoard(t)
 	r.apply(0, write("a", 1, 1).In("default"))
@@ -102,7 +105,8 @@ func TestCommandIsBounded(t *testing.T) {
 	}
 }
 
-// TestTransactionIsBoundedAsAWhole: parts that are small each are refused together, at the part that comes to the limit.
+// TestTransactionIsBoundedAsAWhole: parts that are small each are refused together, at the part
+// that comes to the limit.
 func TestTransactionIsBoundedAsAWhole(t *testing.T) {
 	r := newHoard(t)
 	txn := engine.NewTxn(engine.NewRouter(r), "default", 1<<20)
@@ -119,12 +123,14 @@ func TestTransactionIsBoundedAsAWhole(t *testing.T) {
 	}
 }
 
-// TestAnswersAreBounded: what a command answers counts, that of each part of a transaction too. One that answers more than can be sent is refused
-// before anything of it is kept; it used to happen, and then be an error.
+// TestAnswersAreBounded: what a command answers counts, that of each part of a transaction too. One
+// that answers more than can be sent is refused before anything of it is kept; it used to happen,
+// and then be an error.
 func TestAnswersAreBounded(t *testing.T) {
 	r := newHoard(t)
 	answer := func(size int64) toy.Command { return toy.Command{Kind: toy.Clear, Name: "a", Delta: size} }
-	if out := r.apply(0, answer(engine.MaxCommandBytes-1<<10).In("default")); out[0].Err != nil || len(out[0].Result) != engine.MaxCommandBytes-1<<10 {
+	if out := r.apply(0, answer(engine.MaxCommandBytes-1<<10).In("default")); out[0].Err != nil ||
+		len(out[0].Result) != engine.MaxCommandBytes-1<<10 {
 		t.Errorf("%d bytes, %v, want the answer", len(out[0].Result), out[0].Err)
 	}
 	out := r.apply(0, answer(engine.MaxCommandBytes+1).In("default"))
@@ -146,8 +152,9 @@ func TestAnswersAreBounded(t *testing.T) {
 	}
 }
 
-// TestEntryIsBounded: when the commands of an entry have written enough the others are put off, in order and without a trace; one that does
-// not fit behind others is put off too, and refused only when it comes first.
+// TestEntryIsBounded: when the commands of an entry have written enough the others are put off, in
+// order and without a trace; one that does not fit behind others is put off too, and refused only
+// when it comes first.
 func TestEntryIsBounded(t *testing.T) {
 	r := newHoard(t)
 	outcomes := func(cmds ...engine.Command) (s string) {
@@ -184,7 +191,8 @@ func TestEntryIsBounded(t *testing.T) {
 	}
 }
 
-// TestFireEndsEarly: a Fire whose timers write much hands out some of them, and the next ones the others.
+// TestFireEndsEarly: a Fire whose timers write much hands out some of them, and the next ones the
+// others.
 func TestFireEndsEarly(t *testing.T) {
 	r := newHoard(t)
 	r.apply(0, toy.Command{Kind: toy.Later, Delta: 100, Delay: 1 << 20}.In("default"))
@@ -208,7 +216,8 @@ func TestFireEndsEarly(t *testing.T) {
 	}
 }
 
-// TestDeliveryEndsEarly: a delivery whose messages write much is done with some of them, says so, and goes on with the next.
+// TestDeliveryEndsEarly: a delivery whose messages write much is done with some of them, says so,
+// and goes on with the next.
 func TestDeliveryEndsEarly(t *testing.T) {
 	r := newHoard(t)
 	r.apply(0, toy.Command{Kind: toy.Send, Name: "m", Delta: 40, Delay: 1 << 20, Target: "x"}.In("default"))
@@ -236,8 +245,9 @@ func TestDeliveryEndsEarly(t *testing.T) {
 	}
 }
 
-// TestFollowUpsMakeACommandFull: what is enlisted counts before it has run. A timer that gives commands away until it is Full would come to the limit
-// of commands otherwise, which stops the shard, as a timer can not be refused. Follow-ups that were taken back do not count.
+// TestFollowUpsMakeACommandFull: what is enlisted counts before it has run. A timer that gives
+// commands away until it is Full would come to the limit of commands otherwise, which stops the
+// shard, as a timer can not be refused. Follow-ups that were taken back do not count.
 func TestFollowUpsMakeACommandFull(t *testing.T) {
 	s := newStage(t)
 	const size, all = 1 << 20, 100

@@ -6,7 +6,8 @@ import (
 	"github.com/floedb/floe/internal/codec"
 )
 
-// MachineID names a state machine in the log and in the state's keys; the numbers are part of the format on disk.
+// MachineID names a state machine in the log and in the state's keys; the numbers are part of the
+// format on disk.
 type MachineID uint8
 
 // The machines of floe.
@@ -25,14 +26,16 @@ const (
 	maxMachines                 = 16
 )
 
-// LSN is a log sequence number: it counts, per shard, the state changes applied so far. Every command, every operation inside a
-// transaction and every timer handed out takes the next one, so no two changes of a shard share an LSN and none is reused.
+// LSN is a log sequence number: it counts, per shard, the state changes applied so far. Every
+// command, every operation inside a transaction and every timer handed out takes the next one, so
+// no two changes of a shard share an LSN and none is reused.
 type LSN uint64
 
 // ShardID numbers the shards of a node from 0.
 type ShardID uint16
 
-// commandVersion is the layout of an encoded command, not the behaviour of a machine: that is the Kind.
+// commandVersion is the layout of an encoded command, not the behaviour of a machine: that is the
+// Kind.
 const commandVersion = 1
 
 // Command is one write of one machine, as it stands in the log:
@@ -81,14 +84,17 @@ func decodeCommand(b []byte, namespace string) (Command, error) {
 	return c, nil
 }
 
-// Op is an operation of a transaction: a command, the name that routes it in a spread namespace, and how to read its result.
+// Op is an operation of a transaction: a command, the name that routes it in a spread namespace,
+// and how to read its result.
 type Op struct {
 	Command Command
 	Route   string // key, queue, stream ...: what is hashed in a spread namespace; "" if any shard will do
-	// RouteTo returns the Route if that depends on the namespace and the number of shards; else it is nil.
+	// RouteTo returns the Route if that depends on the namespace and the number of shards; else it
+	// is nil.
 	RouteTo func(namespace string, shards int) string
 	Payload int // bytes of the value or payload, for the node's max_value_size
-	// Limited returns the command's body if it has to carry the node's max_value_size; else it is nil.
+	// Limited returns the command's body if it has to carry the node's max_value_size; else it is
+	// nil.
 	Limited func(maxPayload int) []byte
 	Err     error // set when the arguments were invalid: Commit returns it and proposes nothing
 	Decode  func(result []byte) (any, error)
@@ -102,7 +108,8 @@ func (op *Op) route(namespace string, shards int) string {
 	return op.Route
 }
 
-// Limit returns the command for a node with the given max_value_size, or ErrInvalid if the payload exceeds it.
+// Limit returns the command for a node with the given max_value_size, or ErrInvalid if the payload
+// exceeds it.
 func (op Op) Limit(maxPayload int) (Command, error) {
 	if op.Err != nil {
 		return Command{}, op.Err
@@ -124,7 +131,8 @@ func CheckPayload(n, maxPayload int) error {
 	return nil
 }
 
-// Entry is the content of one log entry: commands that were proposed together and share the leader's time stamp.
+// Entry is the content of one log entry: commands that were proposed together and share the
+// leader's time stamp.
 //
 //	version u8 | origin uvarint | sequence uvarint | stamp varint (ms) | command (uvarint length, bytes) ...
 //

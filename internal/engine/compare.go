@@ -6,8 +6,8 @@ import (
 	"github.com/floedb/floe/internal/codec"
 )
 
-// Comparison is what a node says of its replica: the state hash it had when an entry had been applied. Replicas that applied the same log
-// have the same one.
+// Comparison is what a node says of its replica: the state hash it had when an entry had been
+// applied. Replicas that applied the same log have the same one.
 type Comparison struct {
 	Node  uint64
 	Index uint64
@@ -35,14 +35,14 @@ func (tx *Tx) applyCompare(body []byte) error {
 	return nil
 }
 
-// Compared returns the comparisons applied since the last call. Like HashAt it is for the goroutine that applies, and the slice is good
-// until it applies the next entry.
+// Compared returns the comparisons applied since the last call. Like HashAt it is for the goroutine
+// that applies, and the slice is good until it applies the next entry.
 func (x *Executor) Compared() []Comparison {
 	c := x.hashes.compared
 	x.hashes.compared = c[:0]
 	return c
 }
 
-// HashAt returns the state hash and the LSN that this replica had when an entry had been applied; ok is false if that was long ago or before it
-// was opened.
+// HashAt returns the state hash and the LSN that this replica had when an entry had been applied;
+// ok is false if that was long ago or before it was opened.
 func (x *Executor) HashAt(index uint64) (hash uint64, lsn LSN, ok bool) { return x.hashes.at(index) }

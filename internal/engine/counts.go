@@ -7,7 +7,8 @@ import (
 	"github.com/floedb/floe/internal/codec"
 )
 
-// Counts says what is in a namespace. The numbers are kept by the machines, whose tables say which is whose; nothing is scanned.
+// Counts says what is in a namespace. The numbers are kept by the machines, whose tables say which
+// is whose; nothing is scanned.
 type Counts struct {
 	Keys         int64 // KV: keys that exist
 	KeyBytes     int64 // KV: bytes of their keys and values
@@ -24,13 +25,15 @@ type Counts struct {
 	Workflows    int64
 	Jobs         int64
 
-	// Workflow runs: those that have not ended, and how many there ever were, by how they have ended.
+	// Workflow runs: those that have not ended, and how many there ever were, by how they have
+	// ended.
 	RunsActive, RunsStarted, RunsCompleted, RunsFailed, RunsCancelled, RunsTimedOut int64
 	Signals                                                                         int64 // that runs have got, ever
 	Timers                                                                          int64 // of runs that have gone off, ever
 	Steps                                                                           int64 // that runs have begun, ever
-	Schedules                                                                       int64 // of workflows that are neither paused nor disabled
-	CompensationsFailed                                                             int64 // of runs of workflows, ever
+	// of workflows that are neither paused nor disabled
+	Schedules           int64
+	CompensationsFailed int64 // of runs of workflows, ever
 }
 
 type countField struct {
@@ -42,10 +45,13 @@ type countField struct {
 func (c *Counts) fields() []countField {
 	return []countField{
 		{"keys", &c.Keys}, {"key_bytes", &c.KeyBytes}, {"key_reads", &c.KeyReads}, {"key_sets", &c.KeySets}, {"key_deletes", &c.KeyDeletes},
-		{"dead_keys", &c.DeadKeys}, {"streams", &c.Streams}, {"queues", &c.Queues}, {"measurements", &c.Measurements}, {"series", &c.Series},
+		{"dead_keys", &c.DeadKeys}, {"streams", &c.Streams}, {"queues", &c.Queues}, {"measurements", &c.Measurements}, {"series",
+			&c.Series},
 		{"points", &c.Points}, {"actions", &c.Actions}, {"workflows", &c.Workflows}, {"jobs", &c.Jobs},
-		{"runs_active", &c.RunsActive}, {"runs_started", &c.RunsStarted}, {"runs_completed", &c.RunsCompleted}, {"runs_failed", &c.RunsFailed},
-		{"runs_cancelled", &c.RunsCancelled}, {"runs_timed_out", &c.RunsTimedOut}, {"signals", &c.Signals}, {"timers", &c.Timers}, {"steps", &c.Steps},
+		{"runs_active", &c.RunsActive}, {"runs_started", &c.RunsStarted}, {"runs_completed", &c.RunsCompleted}, {"runs_failed",
+			&c.RunsFailed},
+		{"runs_cancelled", &c.RunsCancelled}, {"runs_timed_out", &c.RunsTimedOut}, {"signals", &c.Signals}, {"timers", &c.Timers}, {"steps",
+			&c.Steps},
 		{"schedules", &c.Schedules}, {"compensations_failed", &c.CompensationsFailed},
 	}
 }
@@ -63,7 +69,8 @@ func (c Counts) checkEmpty(namespace string) error {
 		is   int64
 		what string
 	}{
-		{c.Keys, "keys"}, {c.Streams, "streams"}, {c.Queues, "queues"}, {c.Measurements, "measurements"}, {c.Actions, "actions"}, {c.Workflows, "workflows"},
+		{c.Keys, "keys"}, {c.Streams, "streams"}, {c.Queues, "queues"}, {c.Measurements, "measurements"}, {c.Actions,
+			"actions"}, {c.Workflows, "workflows"},
 		{c.RunsActive, "active workflow runs"}, {c.Jobs, "processing jobs"},
 	} {
 		switch {

@@ -9,9 +9,10 @@ import (
 	"github.com/floedb/floe/internal/codec"
 )
 
-// CommandRow declares one kind of command of a primitive. B is its body, R its result, and S the object that the
-// machine opens by name before it applies the command. In the log a body is the name (uvarint length, bytes)
-// followed by the fields of B. A result is the fields of R. A row must be passed to Declare before use.
+// CommandRow declares one kind of command of a primitive. B is its body, R its result, and S the
+// object that the machine opens by name before it applies the command. In the log a body is the
+// name (uvarint length, bytes) followed by the fields of B. A result is the fields of R. A row must
+// be passed to Declare before use.
 //
 //	var pause = &engine.CommandRow[*session, pauseBody, engine.Nothing]{
 //		Kind: kindPause, Name: "pause", From: engine.FromUsers, Body: (*pauseBody).code, Run: (*session).pause,
@@ -23,19 +24,24 @@ type CommandRow[S, B, R any] struct {
 	Shrinks bool // see CommandType
 	Unnamed bool // bodies have no name in front; Op, Make, Do and Send take a route instead
 
-	// Body codes the fields of the body; nil means it has none. Ranges are checked when a body is built or decoded.
+	// Body codes the fields of the body; nil means it has none. Ranges are checked when a body is
+	// built or decoded.
 	Body func(b *B, f *codec.Fields)
-	// Check validates what ranges cannot express. Optional, like everything below except one of Apply, Run and Encoded.
+	// Check validates what ranges cannot express. Optional, like everything below except one of
+	// Apply, Run and Encoded.
 	Check func(b *B) error
-	// Admit validates a body from another process, beyond what the functions that build bodies here ensure.
+	// Admit validates a body from another process, beyond what the functions that build bodies here
+	// ensure.
 	Admit func(b *B) error
-	// Named validates the name, also against the body. The default is the function that Declare is given.
+	// Named validates the name, also against the body. The default is the function that Declare is
+	// given.
 	Named func(b *B, name string) error
 	// Route returns the route of an unnamed command, from its body. The default is the name.
 	Route func(b *B) string
 	// Limit validates commands sent by users. Commands of other machines may exceed it.
 	Limit func(b *B) error
-	// Payload returns the size of the largest value or payload in bytes, which max_value_size bounds.
+	// Payload returns the size of the largest value or payload in bytes, which max_value_size
+	// bounds.
 	Payload func(b *B) int
 	// Reset empties a body for reuse and keeps its memory. The default is to zero it.
 	Reset func(b *B)
@@ -43,7 +49,8 @@ type CommandRow[S, B, R any] struct {
 	Size func(b *B) int
 	// Limited stores max_value_size in a body that carries it; see Op.Limited.
 	Limited func(b *B, maxPayload int)
-	// Makes returns the most that the command can make available to takers waiting on its name; see Maker.
+	// Makes returns the most that the command can make available to takers waiting on its name; see
+	// Maker.
 	Makes func(b *B) int
 	// Apply executes the command.
 	Apply func(s S, b *B) (R, error)
@@ -69,7 +76,8 @@ type declared struct {
 	checkName func(string) error
 }
 
-// RawRow declares a kind of command that only other machines send and whose body the machine decodes itself.
+// RawRow declares a kind of command that only other machines send and whose body the machine
+// decodes itself.
 type RawRow[S any] struct {
 	Kind    uint8
 	Name    string
@@ -117,8 +125,8 @@ func Declare[S any](m MachineID, primitive string, checkName func(string) error,
 // Types returns the commands for the primitive's table. The caller may modify the slice.
 func (c *CommandRows[S]) Types() []CommandType { return slices.Clone(c.types) }
 
-// Makes returns a command's name and the most it can make available to takers waiting on that name, 0 if it is
-// malformed. The name aliases the body.
+// Makes returns a command's name and the most it can make available to takers waiting on that name,
+// 0 if it is malformed. The name aliases the body.
 func (c *CommandRows[S]) Makes(cmd Command) (name []byte, n int) {
 	i, ok := c.place(cmd.Kind)
 	if !ok {
@@ -203,7 +211,8 @@ func (c *call[S, B, R]) apply(s S) ([]byte, error) {
 // maxKept bounds the buffer that is kept for encoding results of one kind of command, in bytes.
 const maxKept = 1 << 20
 
-// read decodes a body. It empties the previous one first, since optional fields would keep their values.
+// read decodes a body. It empties the previous one first, since optional fields would keep their
+// values.
 func (c *call[S, B, R]) read(b []byte) (err error) {
 	r := c.row
 	r.empty(&c.body)
@@ -259,7 +268,8 @@ func (r *CommandRow[S, B, R]) decode(body []byte, f func(name []byte, b *B)) err
 	return err
 }
 
-// Read decodes a command that is not being applied. The result aliases its body. Errors: ErrMalformed, ErrInvalid.
+// Read decodes a command that is not being applied. The result aliases its body. Errors:
+// ErrMalformed, ErrInvalid.
 func (r *CommandRow[S, B, R]) Read(cmd Command) (name []byte, b B, err error) {
 	c := call[S, B, R]{row: r}
 	err = c.read(cmd.Body)
@@ -372,7 +382,8 @@ func (r *CommandRow[S, B, R]) parse(name string, src []byte, decode64 bool) Op {
 	})
 }
 
-// Op returns an operation with a body. A non-nil err, from the caller's validation, becomes the operation's error.
+// Op returns an operation with a body. A non-nil err, from the caller's validation, becomes the
+// operation's error.
 func (r *CommandRow[S, B, R]) Op(name string, b B, err error) Op {
 	c := r.take()
 	kept := c.body // what b refers to belongs to the caller and must not be reused
@@ -385,7 +396,8 @@ func (r *CommandRow[S, B, R]) Op(name string, b B, err error) Op {
 	return op
 }
 
-// Make is Op for a body that fill builds in reused memory. An error of fill becomes the operation's error.
+// Make is Op for a body that fill builds in reused memory. An error of fill becomes the operation's
+// error.
 func (r *CommandRow[S, B, R]) Make(name string, fill func(b *B) error) Op {
 	c := r.take()
 	op := r.make(name, &c.body, fill)

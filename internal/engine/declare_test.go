@@ -50,7 +50,8 @@ func (b *putBody) payload() (n int) {
 
 var (
 	put = &engine.CommandRow[*shelf, putBody, int64]{
-		Kind: 1, Name: "put", From: engine.FromUsers | engine.FromShards, Body: (*putBody).code, Check: (*putBody).check, Limit: (*putBody).limit,
+		Kind: 1, Name: "put", From: engine.FromUsers | engine.FromShards, Body: (*putBody).code, Check: (*putBody).check,
+		Limit:   (*putBody).limit,
 		Payload: (*putBody).payload, Size: func(b *putBody) int { return 6 * len(b.books) }, Reset: func(b *putBody) { clear(b.books) },
 		Makes: func(b *putBody) int { return len(b.books) },
 		Apply: func(s *shelf, b *putBody) (int64, error) {
@@ -85,7 +86,8 @@ var (
 			*books = strings.Split(all, ",")
 		},
 	}
-	shelves = engine.Declare(engine.MachineTest, "shelf", func(name string) error { return engine.CheckName("shelf", name) }, put, empty, list)
+	shelves = engine.Declare(engine.MachineTest, "shelf", func(name string) error { return engine.CheckName("shelf", name) }, put, empty,
+		list)
 )
 
 func TestCommandRows(t *testing.T) {
@@ -93,7 +95,8 @@ func TestCommandRows(t *testing.T) {
 	for i, want := range []string{"1 put users shrinks: false", "2 empty users shrinks: true", "3 list leaders shrinks: false"} {
 		c := types[i]
 		from := map[bool]string{true: "users", false: "leaders"}[c.From&engine.FromUsers != 0]
-		if got := fmt.Sprintf("%d %s %s shrinks: %t", c.Kind, c.Name, from, c.Shrinks); got != want || (c.Admit != nil) != (from == "users") {
+		if got := fmt.Sprintf("%d %s %s shrinks: %t", c.Kind, c.Name, from, c.Shrinks); got != want ||
+			(c.Admit != nil) != (from == "users") {
 			t.Errorf("command %d is %q, want %q", i, got, want)
 		}
 	}
@@ -151,7 +154,8 @@ func TestCommandRows(t *testing.T) {
 	}
 }
 
-// TestCommandRowRefuses: an invalid body is refused where it is built and again where it is admitted. Limits for users do not apply to machines.
+// TestCommandRowRefuses: an invalid body is refused where it is built and again where it is
+// admitted. Limits for users do not apply to machines.
 func TestCommandRowRefuses(t *testing.T) {
 	callers := errors.New("known to be wrong")
 	p := engine.Primitive{ID: engine.MachineTest, Name: "shelf", New: func() engine.Machine { return nil }, Commands: shelves.Types()}
@@ -188,7 +192,8 @@ func TestCommandRowRefuses(t *testing.T) {
 		if c.raw == "" && err != nil {
 			continue
 		}
-		if err := p.Admit(cmd, 5); c.err == nil && ((err != nil) != (c.want != "") || err != nil && !strings.Contains(err.Error(), c.want)) {
+		if err := p.Admit(cmd, 5); c.err == nil &&
+			((err != nil) != (c.want != "") || err != nil && !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%q is admitted: %v, want %q", cmd.Body, err, c.want)
 		}
 		if _, err := shelves.NewCalls().Read(cmd); (err == nil) != (c.admits || c.want == "") {
@@ -206,12 +211,14 @@ func TestCommandRowRefuses(t *testing.T) {
 		t.Errorf("a payload over the limit is admitted: %v", err)
 	}
 	for _, body := range []string{"", "\x05a", "\x01a", "\x01a\x80", "\x01a\x01\x05x"} {
-		if err := p.Admit(engine.Command{Machine: engine.MachineTest, Kind: 1, Body: []byte(body)}, 5); !errors.Is(err, engine.ErrMalformed) {
+		if err := p.Admit(engine.Command{Machine: engine.MachineTest, Kind: 1, Body: []byte(body)}, 5); !errors.Is(err,
+			engine.ErrMalformed) {
 			t.Errorf("body %q: %v, want ErrMalformed", body, err)
 		}
 	}
 	for _, body := range []string{"", "\x01ab"} {
-		if err := p.Admit(engine.Command{Machine: engine.MachineTest, Kind: 2, Body: []byte(body)}, 5); !errors.Is(err, engine.ErrMalformed) {
+		if err := p.Admit(engine.Command{Machine: engine.MachineTest, Kind: 2, Body: []byte(body)}, 5); !errors.Is(err,
+			engine.ErrMalformed) {
 			t.Errorf("body %q without fields: %v, want ErrMalformed", body, err)
 		}
 	}
@@ -224,7 +231,8 @@ func TestCommandRowRefuses(t *testing.T) {
 
 func TestCommandRowJSON(t *testing.T) {
 	types := shelves.Types()
-	if fields := types[0].Fields(); len(fields) != 2 || fields[0].Name != "at" || fields[1].Type != codec.ListType || types[1].Fields() != nil {
+	if fields := types[0].Fields(); len(fields) != 2 || fields[0].Name != "at" || fields[1].Type != codec.ListType ||
+		types[1].Fields() != nil {
 		t.Errorf("fields are %+v and %+v", fields, types[1].Fields())
 	}
 	op := put.Op("a", putBody{[]string{"x"}, 3}, nil)
@@ -260,7 +268,8 @@ func TestCommandRowJSON(t *testing.T) {
 	}
 }
 
-// TestCommandRowReuse: reused bodies carry nothing over from one call to the next, and concurrent calls do not share one.
+// TestCommandRowReuse: reused bodies carry nothing over from one call to the next, and concurrent
+// calls do not share one.
 func TestCommandRowReuse(t *testing.T) {
 	long, short := put.Op("a", putBody{[]string{"x", "y", "z"}, 1}, nil), put.Op("a", putBody{nil, 1}, nil)
 	for range 3 {

@@ -8,7 +8,8 @@ import (
 	"github.com/floedb/floe/internal/codec"
 )
 
-// Bounds of one delivery: it becomes one command in the target's log, and what became of it one row there and one command in the sender's.
+// Bounds of one delivery: it becomes one command in the target's log, and what became of it one row
+// there and one command in the sender's.
 const (
 	maxDelivery      = 256
 	maxDeliveryBytes = 256 << 10
@@ -16,7 +17,8 @@ const (
 	maxResult        = 1 << 20 // of a message that has a reply: beyond it the message is refused
 )
 
-// delivery is the body of kindDeliver. Number 0 delivers nothing and asks for what is known of the last one.
+// delivery is the body of kindDeliver. Number 0 delivers nothing and asks for what is known of the
+// last one.
 type delivery struct {
 	sender ShardID
 	number uint64
@@ -37,7 +39,8 @@ type message struct {
 	command []byte
 }
 
-// laneOutcome is what became of messages of a lane: those up to a number have been applied or refused for good.
+// laneOutcome is what became of messages of a lane: those up to a number have been applied or
+// refused for good.
 type laneOutcome struct {
 	machine MachineID
 	ns      uint32
@@ -172,7 +175,8 @@ func (o *laneOutcome) reply(n LSN) *messageOutcome {
 	return nil
 }
 
-// applyDeliver applies messages of another shard, each as a unit of its own: one that is refused does not take back the others.
+// applyDeliver applies messages of another shard, each as a unit of its own: one that is refused
+// does not take back the others.
 func (tx *Tx) applyDeliver(body []byte) ([]byte, error) {
 	d, err := decodeDelivery(body)
 	if err != nil {
@@ -194,8 +198,8 @@ func (tx *Tx) applyDeliver(body []byte) ([]byte, error) {
 	return c.Encoded(), nil
 }
 
-// deliver applies the messages of a delivery, lane after lane, until the command is Full: the others have to be delivered again. The error says that
-// there was no room even for the first.
+// deliver applies the messages of a delivery, lane after lane, until the command is Full: the
+// others have to be delivered again. The error says that there was no room even for the first.
 func (tx *Tx) deliver(d *delivery, r *receipt) error {
 	applied, size := 0, 0
 	for i := range d.lanes {
@@ -230,8 +234,9 @@ func (tx *Tx) deliver(d *delivery, r *receipt) error {
 	return nil
 }
 
-// runMessage carries out a command of another shard, or nothing of it. It returns what the sender has to be told, nil if nothing, or why it
-// has to come again. One that writes too much is refused for good only if nothing was written before it.
+// runMessage carries out a command of another shard, or nothing of it. It returns what the sender
+// has to be told, nil if nothing, or why it has to come again. One that writes too much is refused
+// for good only if nothing was written before it.
 func (tx *Tx) runMessage(m *message, alone bool) (tell *messageOutcome, again error) {
 	s := tx.nestedMark()
 	result, err := tx.runForeign(m)
@@ -257,7 +262,8 @@ func (tx *Tx) runForeign(m *message) ([]byte, error) {
 	if err := tx.known(cmd, FromShards); err != nil {
 		return nil, err
 	}
-	// No machine sends to a system namespace on its own account: the name came from a definition of a user.
+	// No machine sends to a system namespace on its own account: the name came from a definition of
+	// a user.
 	if IsSystem(cmd.Namespace) {
 		return nil, CheckWritable(cmd.Namespace)
 	}
@@ -267,11 +273,13 @@ func (tx *Tx) runForeign(m *message) ([]byte, error) {
 		cmd.Spread = ns != nil && ns.spread
 	}
 	if ns := tx.x.dir.lookup(cmd.Namespace); ns != nil && ns.spread && !cmd.Spread && HomeShard(cmd.Namespace, tx.x.shards) == tx.x.shard {
-		// The home shard knows, and the placement of a namespace never changes: the message would wait forever, and all behind it.
+		// The home shard knows, and the placement of a namespace never changes: the message would
+		// wait forever, and all behind it.
 		return nil, Errorf(ErrInvalid, "namespace %q is spread over all shards, the message is for one in a single shard", cmd.Namespace)
 	}
 	if err := tx.admit(cmd); err != nil {
-		// What this shard knows of the namespace may be out of date, or lost: that is not for the sender to bear.
+		// What this shard knows of the namespace may be out of date, or lost: that is not for the
+		// sender to bear.
 		return nil, Errorf(ErrUnavailable, "%v", err)
 	}
 	result, err := tx.run(cmd)
@@ -297,7 +305,8 @@ func (t *table) deliveryShrinks(body []byte) bool {
 	return true
 }
 
-// encoded returns what kind of command it is, nil if it is none that is known; those are refused, and write nothing.
+// encoded returns what kind of command it is, nil if it is none that is known; those are refused,
+// and write nothing.
 func (t *table) encoded(command []byte) *CommandType {
 	cmd, err := DecodeCommand(command)
 	if err != nil {

@@ -10,13 +10,14 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// Dispatch delivers what a shard has for one target, as a step function for the shard's leader: it says what to propose next, and is told the
-// outcome. It keeps nothing that matters: each leader begins with a new one.
+// Dispatch delivers what a shard has for one target, as a step function for the shard's leader: it
+// says what to propose next, and is told the outcome. It keeps nothing that matters: each leader
+// begins with a new one.
 //
 //	ask the target for the last delivery -> settle what became of it -> deliver -> settle -> deliver ...
 //
-// A delivery whose outcome is unknown is asked for again. Before the first delivery the sender's own settling has been applied here, and with it
-// everything that earlier leaders have done.
+// A delivery whose outcome is unknown is asked for again. Before the first delivery the sender's
+// own settling has been applied here, and with it everything that earlier leaders have done.
 type Dispatch struct {
 	x       *Executor
 	target  ShardID
@@ -67,8 +68,9 @@ type Step struct {
 	Command Command
 }
 
-// Next returns the next step. Without one, until is when to look again at the latest (ms, by the clock of now; NoTimer: not before more was
-// sent or has become durable). Messages sent by entries behind raft index durable stay where they are.
+// Next returns the next step. Without one, until is when to look again at the latest (ms, by the
+// clock of now; NoTimer: not before more was sent or has become durable). Messages sent by entries
+// behind raft index durable stay where they are.
 func (d *Dispatch) Next(now int64, durable uint64) (s Step, until int64, ok bool, err error) {
 	switch d.state {
 	case dispatchAsks:
@@ -97,7 +99,8 @@ func (d *Dispatch) deliver(next delivery) Step {
 	return Step{d.target, Command{Machine: machineEngine, Kind: kindDeliver, Body: c.Encoded()}}
 }
 
-// gather looks which lanes have messages, once all that it knew of have had their turn. It returns when the first one is no longer held.
+// gather looks which lanes have messages, once all that it knew of have had their turn. It returns
+// when the first one is no longer held.
 func (d *Dispatch) gather(now int64) (until int64) {
 	o := &d.x.outbox
 	o.mu.Lock()
@@ -128,7 +131,8 @@ func (d *Dispatch) gather(now int64) (until int64) {
 	return until
 }
 
-// fill adds messages of the lanes that have their turn. A lane that was held gets one: it may have to be held again.
+// fill adds messages of the lanes that have their turn. A lane that was held gets one: it may have
+// to be held again.
 func (d *Dispatch) fill(next *delivery, now int64, durable uint64) error {
 	count, size := 0, 0
 	d.last = d.last[:0]
@@ -242,7 +246,8 @@ func (d *Dispatch) failed(err error, now int64) {
 		for _, l := range d.last {
 			d.hold(l, now)
 		}
-	case errors.Is(err, ErrUnknownOutcome), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err, ErrClosed):
+	case errors.Is(err, ErrUnknownOutcome), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err,
+		ErrClosed):
 		d.state = dispatchAsks
 	}
 }

@@ -8,17 +8,20 @@ import (
 	"github.com/floedb/floe/internal/codec"
 )
 
-// Dutiful is a Machine with duties: work of the shard's leader that is too long, too slow or too undeterministic for Apply.
+// Dutiful is a Machine with duties: work of the shard's leader that is too long, too slow or too
+// undeterministic for Apply.
 type Dutiful interface {
 	Duties() []Duty
 }
 
-// Duty is one of them. Run is called when this replica leads the shard and has applied all that earlier leaders have committed; it goes on until ctx is
-// done, which it is when the replica leads no more. The duties of a shard run concurrently.
+// Duty is one of them. Run is called when this replica leads the shard and has applied all that
+// earlier leaders have committed; it goes on until ctx is done, which it is when the replica leads
+// no more. The duties of a shard run concurrently.
 //
-// There is one pattern: compute from a View, then Propose the outcome with the precondition it rests on. Apply checks the precondition and stores;
-// a duty that was overtaken is refused. A duty keeps nothing that matters: it may end at any point, and the next leader's does the same again. If Run
-// returns before ctx is done it is called again, after a pause if it returned an error.
+// There is one pattern: compute from a View, then Propose the outcome with the precondition it
+// rests on. Apply checks the precondition and stores; a duty that was overtaken is refused. A duty
+// keeps nothing that matters: it may end at any point, and the next leader's does the same again.
+// If Run returns before ctx is done it is called again, after a pause if it returned an error.
 type Duty struct {
 	Name string
 	Run  func(ctx context.Context, lead *Lead) error
@@ -28,13 +31,16 @@ type Duty struct {
 type LeadDoor interface {
 	// Now returns the shard's time, ms.
 	Now() int64
-	// Propose makes the shard apply a command. It waits while the shard is busy. Errors are as those of Door.
+	// Propose makes the shard apply a command. It waits while the shard is busy. Errors are as
+	// those of Door.
 	Propose(ctx context.Context, cmd Command) ([]byte, error)
-	// Sleep returns when something has come out of wake, when Now has come to a time (NoTimer: it never does), or with the error of ctx.
+	// Sleep returns when something has come out of wake, when Now has come to a time (NoTimer: it
+	// never does), or with the error of ctx.
 	Sleep(ctx context.Context, wake <-chan struct{}, until int64) error
 }
 
-// Lead is what a duty has of the replica that leads, for the time of one term. It is for one goroutine.
+// Lead is what a duty has of the replica that leads, for the time of one term. It is for one
+// goroutine.
 type Lead struct {
 	x       *Executor
 	machine MachineID
@@ -62,7 +68,8 @@ func (x *Executor) Dutiful() bool {
 	return false
 }
 
-// Duties returns the duties of all machines, for a term of this replica. Each gets a door of its own.
+// Duties returns the duties of all machines, for a term of this replica. Each gets a door of its
+// own.
 func (x *Executor) Duties(term uint64, door func() LeadDoor) (all []LedDuty) {
 	for id, m := range x.machines {
 		d, ok := m.(Dutiful)
@@ -103,7 +110,8 @@ func (l *Lead) mono() func() int64 {
 	return nil
 }
 
-// Calls returns how many writes users have asked the shard for since the node began, 0 where that is not counted: what a duty proposes they wait for.
+// Calls returns how many writes users have asked the shard for since the node began, 0 where that
+// is not counted: what a duty proposes they wait for.
 func (l *Lead) Calls() int64 {
 	if c, ok := l.door.(interface{ Calls() int64 }); ok {
 		return c.Calls()
@@ -111,15 +119,18 @@ func (l *Lead) Calls() int64 {
 	return 0
 }
 
-// Patience returns for how long a duty waits that would wait so many ms if nobody was in a hurry: what it gathers, it gathers for so long.
+// Patience returns for how long a duty waits that would wait so many ms if nobody was in a hurry:
+// what it gathers, it gathers for so long.
 func (l *Lead) Patience(ms int64) int64 { return ms / l.x.dutySpeedup }
 
 // Awaited reports whether somebody waits for a topic now: a query or a take.
 func (l *Lead) Awaited(t Topic) bool { return l.x.hub.Awaited(t) }
 
-// View calls f with a view of the state that does not change meanwhile; f must not keep it. As a Machine's Query does, f returns ErrWait when there is
-// nothing to do yet, after it has said what it waits for: View.WaitOn for topics, View.WakeAt for a time. Then it is called again, with a new view, when
-// one of them has come; what is notified while it looks is not missed. It returns f's error, or that of ctx.
+// View calls f with a view of the state that does not change meanwhile; f must not keep it. As a
+// Machine's Query does, f returns ErrWait when there is nothing to do yet, after it has said what
+// it waits for: View.WaitOn for topics, View.WakeAt for a time. Then it is called again, with a new
+// view, when one of them has come; what is notified while it looks is not missed. It returns f's
+// error, or that of ctx.
 func (l *Lead) View(ctx context.Context, f func(v *View) error) error {
 	v := View{x: l.x, machine: l.machine, now: l.door.Now, mono: l.mono(), scan: scan{ctx: ctx, endless: true}, duty: true}
 	defer func() {
@@ -144,7 +155,8 @@ func (l *Lead) View(ctx context.Context, f func(v *View) error) error {
 		if !errors.Is(err, ErrWait) {
 			return err
 		}
-		// What happened between looking and subscribing to a topic has woken nobody: look once more.
+		// What happened between looking and subscribing to a topic has woken nobody: look once
+		// more.
 		if v.topics() > topics {
 			continue
 		}
@@ -172,9 +184,10 @@ func (v *View) topics() int {
 	return v.waiter.Topics()
 }
 
-// Propose makes the shard apply a command of the machine, one that leaders may send, provided that this replica still leads in the same term. It
-// returns the result when that is visible. Errors: the command's refusal; ErrConflict once another term has begun, when nothing was done; ErrReadOnly;
-// ErrUnknownOutcome and ctx's, after which the next view tells.
+// Propose makes the shard apply a command of the machine, one that leaders may send, provided that
+// this replica still leads in the same term. It returns the result when that is visible. Errors:
+// the command's refusal; ErrConflict once another term has begun, when nothing was done;
+// ErrReadOnly; ErrUnknownOutcome and ctx's, after which the next view tells.
 func (l *Lead) Propose(ctx context.Context, cmd Command) ([]byte, error) {
 	cmd.Machine = l.machine
 	if err := l.x.table.sent(cmd, FromLeaders); err != nil {

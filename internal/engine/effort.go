@@ -10,11 +10,13 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// MaxLooks is how many rows a command may look at, with all that it sets going: those it reads, and those it passes over on its way. In tests one that
-// looks at more ends the node, as one does that writes more than it may.
+// MaxLooks is how many rows a command may look at, with all that it sets going: those it reads, and
+// those it passes over on its way. In tests one that looks at more ends the node, as one does that
+// writes more than it may.
 const MaxLooks = 1 << 17
 
-// Cost is what a command takes: work that is counted, and the time by Config.Watch, which decides nothing.
+// Cost is what a command takes: work that is counted, and the time by Config.Watch, which decides
+// nothing.
 type Cost struct {
 	Rows  int // written
 	Bytes int // written, and answered
@@ -28,15 +30,18 @@ type Cost struct {
 // most returns the greater of each measure.
 func (t Cost) most(o Cost) Cost {
 	return Cost{
-		max(t.Rows, o.Rows), max(t.Bytes, o.Bytes), max(t.Looks, o.Looks), max(t.Iters, o.Iters), max(t.Steps, o.Steps), max(t.Moves, o.Moves), max(t.Time, o.Time),
+		max(t.Rows, o.Rows), max(t.Bytes, o.Bytes), max(t.Looks, o.Looks), max(t.Iters, o.Iters), max(t.Steps, o.Steps), max(t.Moves,
+			o.Moves), max(t.Time, o.Time),
 	}
 }
 
 func (t Cost) plus(o Cost) Cost {
-	return Cost{t.Rows + o.Rows, t.Bytes + o.Bytes, t.Looks + o.Looks, t.Iters + o.Iters, t.Steps + o.Steps, t.Moves + o.Moves, t.Time + o.Time}
+	return Cost{t.Rows + o.Rows, t.Bytes + o.Bytes, t.Looks + o.Looks, t.Iters + o.Iters, t.Steps + o.Steps, t.Moves + o.Moves,
+		t.Time + o.Time}
 }
 
-// Effort is what commands of a kind have taken: the most of each measure, whichever took most of it, and all of them together.
+// Effort is what commands of a kind have taken: the most of each measure, whichever took most of
+// it, and all of them together.
 type Effort struct {
 	Command string // such as "kv put" or "engine fire"; "entry" is all that one entry did, "commit" what took a batch of them to the state
 	Count   int64  // how many there were
@@ -49,7 +54,8 @@ func (e Effort) String() string {
 		e.Rows, e.Bytes, e.Looks, e.Iters, e.Steps, e.Moves, e.Time.Round(time.Microsecond))
 }
 
-// noteEffort keeps what the command that has just been applied has taken, and checks it. It is for tests.
+// noteEffort keeps what the command that has just been applied has taken, and checks it. It is for
+// tests.
 func (tx *Tx) noteEffort(cmd Command, began time.Duration) {
 	x := tx.x
 	c := x.table.command(cmd)
@@ -67,7 +73,8 @@ func (tx *Tx) noteEffort(cmd Command, began time.Duration) {
 	}
 	// What is merely due is done in parts: a Fire or a settlement is Full, and takes one more step.
 	if due := cmd.Machine == machineEngine && cmd.Kind == kindFire; due && w.exceeds(work{fullRows + stepRows, fullBytes + stepBytes}) {
-		panic(fmt.Sprintf("shard %d, index %d: %s goes on although it is full: %d rows with %d bytes", x.shard, tx.index, name, w.rows, w.bytes))
+		panic(fmt.Sprintf("shard %d, index %d: %s goes on although it is full: %d rows with %d bytes", x.shard, tx.index, name, w.rows,
+			w.bytes))
 	}
 }
 
@@ -94,7 +101,8 @@ func (c *checks) addEffort(name string, cost Cost) {
 	e.Cost, e.Sum = e.Cost.most(cost), e.Sum.plus(cost)
 }
 
-// Efforts returns what commands of each kind have taken in this executor, if it is a strict one, by their names.
+// Efforts returns what commands of each kind have taken in this executor, if it is a strict one, by
+// their names.
 func (x *Executor) Efforts() (all []Effort) {
 	for _, e := range x.checks.efforts {
 		all = append(all, *e)
@@ -103,7 +111,8 @@ func (x *Executor) Efforts() (all []Effort) {
 	return all
 }
 
-// Scanned returns how many rows queries have looked at with iterators, if the executor is a strict one.
+// Scanned returns how many rows queries have looked at with iterators, if the executor is a strict
+// one.
 func (x *Executor) Scanned() int64 { return x.checks.scanned.Load() }
 
 // ForgetEfforts begins to count anew.

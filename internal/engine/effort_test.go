@@ -33,7 +33,8 @@ func (greedy) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 	return nil, nil
 }
 
-// TestGuardOfEfforts: a command that looks at more rows than it may is found, however it does so, and the largest of each kind are known.
+// TestGuardOfEfforts: a command that looks at more rows than it may is found, however it does so,
+// and the largest of each kind are known.
 func TestGuardOfEfforts(t *testing.T) {
 	p := toy.Primitive()
 	own := p.New
@@ -48,12 +49,14 @@ func TestGuardOfEfforts(t *testing.T) {
 		all := engine.MostEfforts(r.execs[0].Efforts(), r.execs[0].Efforts())
 		if i := slices.IndexFunc(all, func(e engine.Effort) bool { return e.Command == "toy add" }); len(all) != 3 || i < 0 {
 			t.Fatalf("%s: the efforts are %v", way, all)
-		} else if e := all[i]; e.Count != 6 || e.Rows != 2 || e.Bytes != 37 || e.Looks != 300 || e.Sum.Looks != 660 || way == "iter" && e.Iters != 300 {
+		} else if e := all[i]; e.Count != 6 || e.Rows != 2 || e.Bytes != 37 || e.Looks != 300 || e.Sum.Looks != 660 ||
+			way == "iter" && e.Iters != 300 {
 			t.Errorf("%s: %v, %d looks together, want 6, with 2 rows, 37 bytes, 300 looks at most, and 660 together", way, e, e.Sum.Looks)
 		}
 		func() {
 			defer func() {
-				if err := fmt.Sprint(recover()); !strings.Contains(err, "toy add has looked at") || !strings.Contains(err, fmt.Sprint(engine.MaxLooks)) {
+				if err := fmt.Sprint(recover()); !strings.Contains(err, "toy add has looked at") ||
+					!strings.Contains(err, fmt.Sprint(engine.MaxLooks)) {
 					t.Errorf("%s: panic %q", way, err)
 				}
 			}()

@@ -122,7 +122,8 @@ func TestTransactionInSpreadNamespaceNeedsOneShard(t *testing.T) {
 	for i := range 20 {
 		apart = append(apart, addTo(fmt.Sprint("k", i), 1).Op())
 	}
-	if _, err := engine.NewTxn(router, "s", 1).Do(apart...).Commit(ctx); !errors.Is(err, engine.ErrInvalid) || !strings.Contains(err.Error(), "common {tag}") {
+	if _, err := engine.NewTxn(router, "s", 1).Do(apart...).Commit(ctx); !errors.Is(err, engine.ErrInvalid) ||
+		!strings.Contains(err.Error(), "common {tag}") {
 		t.Errorf("Commit over several shards = %v, want ErrInvalid that tells of {tag}", err)
 	}
 	if _, err := engine.NewTxn(router, "s", 1).Do(addTo("{t}a", 1).Op(), addTo("b{t}", 1).Op()).Commit(ctx); err != nil {
@@ -137,7 +138,8 @@ func TestNameShardHashesTheTag(t *testing.T) {
 	}{
 		{"{u1}a", "b{u1}c", true}, {"{u1}", "u1", true}, {"{}a", "a", false}, {"{", "{", true}, {"{a", "a", false}, {"}{a}", "a", true},
 	} {
-		// One of 256 shards: equal shards of unequal hashes are a matter of these very names, which stay.
+		// One of 256 shards: equal shards of unequal hashes are a matter of these very names, which
+		// stay.
 		if got := engine.NameShard("n", c.a, 256) == engine.NameShard("n", c.b, 256); got != c.same {
 			t.Errorf("%q and %q in one shard: %v, want %v", c.a, c.b, got, c.same)
 		}
@@ -174,7 +176,8 @@ func TestTimers(t *testing.T) {
 	if x.NextDue() != 1050 {
 		t.Errorf("NextDue = %d, want 1050", x.NextDue())
 	}
-	// One that is due earlier than those already there moves NextDue back; a refused command does not matter.
+	// One that is due earlier than those already there moves NextDue back; a refused command does
+	// not matter.
 	r.apply(0, later("d", 10))
 	if x.NextDue() != 1030 {
 		t.Errorf("NextDue = %d, want 1030", x.NextDue())
@@ -186,7 +189,8 @@ func TestTimers(t *testing.T) {
 	}
 }
 
-// TestManyTimersFireInParts checks that a million timers due at once would not be one command, and that none is left out or fires twice.
+// TestManyTimersFireInParts checks that a million timers due at once would not be one command, and
+// that none is left out or fires twice.
 func TestManyTimersFireInParts(t *testing.T) {
 	r := newRig(t, 1)
 	const n = 2500
@@ -213,8 +217,8 @@ func TestManyTimersFireInParts(t *testing.T) {
 	}
 }
 
-// TestRolledBackSendDoesNotHideMessages is about a transaction that sends and then fails: its LSNs are given out again, to
-// messages with smaller numbers than the one that was taken back.
+// TestRolledBackSendDoesNotHideMessages is about a transaction that sends and then fails: its LSNs
+// are given out again, to messages with smaller numbers than the one that was taken back.
 func TestRolledBackSendDoesNotHideMessages(t *testing.T) {
 	r := newRig(t, 1)
 	ctx := context.Background()
@@ -232,7 +236,8 @@ func TestRolledBackSendDoesNotHideMessages(t *testing.T) {
 	}
 }
 
-// TestGroupingDoesNotMatter applies one log with different groupings of entries into batches, and a restart: the state is the same, byte for byte.
+// TestGroupingDoesNotMatter applies one log with different groupings of entries into batches, and a
+// restart: the state is the same, byte for byte.
 func TestGroupingDoesNotMatter(t *testing.T) {
 	var dumps []string
 	var hashes []uint64
@@ -388,7 +393,8 @@ func TestNamespaces(t *testing.T) {
 	}
 }
 
-// TestMisroutedCommandsAreRefused: what comes to the wrong shard, or believes in the wrong placement, would be looked for elsewhere.
+// TestMisroutedCommandsAreRefused: what comes to the wrong shard, or believes in the wrong
+// placement, would be looked for elsewhere.
 func TestMisroutedCommandsAreRefused(t *testing.T) {
 	r := newRig(t, 3)
 	ctx := context.Background()
@@ -430,7 +436,8 @@ func TestMisroutedCommandsAreRefused(t *testing.T) {
 	}
 }
 
-// TestPlacementIsAskedAgain is about a namespace that is created as spread after a router has looked for it in vain.
+// TestPlacementIsAskedAgain is about a namespace that is created as spread after a router has
+// looked for it in vain.
 func TestPlacementIsAskedAgain(t *testing.T) {
 	r := newRig(t, 4)
 	ctx := context.Background()
@@ -524,17 +531,22 @@ func TestPanicsNameThePlace(t *testing.T) {
 		data []byte
 		want string
 	}{
-		"no entry":        {[]byte{9, 9}, "entry version 9"},
-		"no command":      {(&engine.Entry{Commands: [][]byte{{7}}}).AppendTo(nil), "command version 7"},
-		"unknown machine": {(&engine.Entry{Commands: [][]byte{engine.Command{Machine: 9, Kind: 1, Namespace: "n"}.AppendTo(nil)}}).AppendTo(nil), "machine 9 kind 1"},
-		"unknown kind":    {(&engine.Entry{Commands: [][]byte{engine.Command{Kind: 77}.AppendTo(nil)}}).AppendTo(nil), "engine kind 77"},
-		"cut body":        {entryOf(cut(addTo("a", 1).In("n"))), "toy: command 1 (add) does not decode: toy: malformed record"},
-		"cut part":        {entryOf(engine.Command{Kind: 1, Namespace: "n", Body: txnWith(cut(addTo("a", 1).In("n")))}), "toy: command 1 (add) does not decode"},
-		"unknown part":    {entryOf(engine.Command{Kind: 1, Namespace: "n", Body: txnWith(engine.Command{Machine: engine.MachineTest, Kind: 77})}), "machine 15 kind 77"},
-		"cut transaction": {entryOf(engine.Command{Kind: 1, Namespace: "n", Body: []byte{0, 1, 7}}), "engine: command 1 (transaction) does not decode"},
-		"cut delivery":    {entryOf(engine.Command{Kind: 3, Body: []byte{0}}), "engine: command 3 (deliver) does not decode"},
-		"cut message":     {entryOf(deliveryOf([]byte{1, 15})), "engine: command 3 (deliver) does not decode: message 5"},
-		"no such lane":    {entryOf(engine.Command{Kind: 3, Body: []byte{0, 1, 1, 16, 0, 0, 0, 0, 0, 0}}), "malformed record: lane out of range"},
+		"no entry":   {[]byte{9, 9}, "entry version 9"},
+		"no command": {(&engine.Entry{Commands: [][]byte{{7}}}).AppendTo(nil), "command version 7"},
+		"unknown machine": {(&engine.Entry{Commands: [][]byte{engine.Command{Machine: 9, Kind: 1,
+			Namespace: "n"}.AppendTo(nil)}}).AppendTo(nil), "machine 9 kind 1"},
+		"unknown kind": {(&engine.Entry{Commands: [][]byte{engine.Command{Kind: 77}.AppendTo(nil)}}).AppendTo(nil), "engine kind 77"},
+		"cut body":     {entryOf(cut(addTo("a", 1).In("n"))), "toy: command 1 (add) does not decode: toy: malformed record"},
+		"cut part": {entryOf(engine.Command{Kind: 1, Namespace: "n", Body: txnWith(cut(addTo("a", 1).In("n")))}),
+			"toy: command 1 (add) does not decode"},
+		"unknown part": {entryOf(engine.Command{Kind: 1, Namespace: "n",
+			Body: txnWith(engine.Command{Machine: engine.MachineTest, Kind: 77})}), "machine 15 kind 77"},
+		"cut transaction": {entryOf(engine.Command{Kind: 1, Namespace: "n", Body: []byte{0, 1, 7}}),
+			"engine: command 1 (transaction) does not decode"},
+		"cut delivery": {entryOf(engine.Command{Kind: 3, Body: []byte{0}}), "engine: command 3 (deliver) does not decode"},
+		"cut message":  {entryOf(deliveryOf([]byte{1, 15})), "engine: command 3 (deliver) does not decode: message 5"},
+		"no such lane": {entryOf(engine.Command{Kind: 3, Body: []byte{0, 1, 1, 16, 0, 0, 0, 0, 0, 0}}),
+			"malformed record: lane out of range"},
 		"unknown message": {entryOf(deliveryOf(engine.Command{Machine: 9, Kind: 1, Namespace: "n"}.AppendTo(nil))), "machine 9 kind 1"},
 		"message cut": {entryOf(engine.CreateNamespace("n", false), deliveryOf(cut(addTo("a", 1).In("n")).AppendTo(nil))),
 			"toy: command 1 (add) does not decode"},
@@ -543,7 +555,8 @@ func TestPanicsNameThePlace(t *testing.T) {
 		"cut creation":   {entryOf(engine.Command{Kind: 6, Namespace: "n"}), "engine: command 6 (create namespace) does not decode"},
 		"cut comparison": {entryOf(engine.Command{Kind: 7, Body: []byte{0, 0}}), "engine: command 7 (compare) does not decode"},
 		"cut duty":       {entryOf(engine.Command{Kind: 8, Body: []byte{1, 1}}), "engine: command 8 (duty) does not decode"},
-		"unknown duty":   {entryOf(engine.Command{Kind: 8, Body: engine.Command{Machine: 9, Kind: 1, Namespace: "n"}.AppendTo([]byte{1})}), "machine 9 kind 1"},
+		"unknown duty": {entryOf(engine.Command{Kind: 8, Body: engine.Command{Machine: 9, Kind: 1, Namespace: "n"}.AppendTo([]byte{1})}),
+			"machine 9 kind 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, 1)
@@ -580,7 +593,8 @@ func deliveryOf(message []byte) engine.Command {
 	return engine.Command{Kind: 3, Body: body}
 }
 
-// TestEntriesLeaveNoGap: an entry that is not the next one is a bug, and applying it would part the replicas.
+// TestEntriesLeaveNoGap: an entry that is not the next one is a bug, and applying it would part the
+// replicas.
 func TestEntriesLeaveNoGap(t *testing.T) {
 	r := newRig(t, 1)
 	r.apply(0, addTo("a", 1).In("n"))
@@ -656,7 +670,8 @@ func FuzzEntry(f *testing.F) {
 	})
 }
 
-// FuzzTxn feeds arbitrary bodies of the engine's own commands to Check and, where it lets them pass, to Apply: no panic.
+// FuzzTxn feeds arbitrary bodies of the engine's own commands to Check and, where it lets them
+// pass, to Apply: no panic.
 func FuzzTxn(f *testing.F) {
 	f.Add(uint8(1), []byte{0, 1, 7, 1, 15, 1, 0, 0, 1, 1})
 	f.Add(uint8(4), []byte{0, 0})
@@ -695,7 +710,8 @@ func TestDurableApplied(t *testing.T) {
 	}
 }
 
-// TestNamespacesOfSnapshot: behind a snapshot the namespaces are those that it has, also if they were listed before.
+// TestNamespacesOfSnapshot: behind a snapshot the namespaces are those that it has, also if they
+// were listed before.
 func TestNamespacesOfSnapshot(t *testing.T) {
 	r := newRig(t, 1)
 	list := func() (names []string) {
@@ -728,7 +744,8 @@ func TestNamespacesOfSnapshot(t *testing.T) {
 	}
 }
 
-// TestDamagedRowsAreErrors checks that a row that can not be read fails Restore by name instead of being taken for something else.
+// TestDamagedRowsAreErrors checks that a row that can not be read fails Restore by name instead of
+// being taken for something else.
 func TestDamagedRowsAreErrors(t *testing.T) {
 	for _, c := range []struct{ name, key, value, want string }{
 		{"applied", "a", "\x07", "applied row"},

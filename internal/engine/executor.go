@@ -28,11 +28,12 @@ const (
 
 // Executor applies the log of one shard to its part of the state.
 //
-// State rows are keyed: shard (u16) | machine (u8) | the machine's own key. Apply, Commit and Restore are called by one
-// goroutine; queries run concurrently and see what Commit made visible.
+// State rows are keyed: shard (u16) | machine (u8) | the machine's own key. Apply, Commit and
+// Restore are called by one goroutine; queries run concurrently and see what Commit made visible.
 //
-// Entries are applied into an overlay and reach Pebble in Commit, together with Applied, as one batch without WAL: after a
-// crash the state is that of some earlier entry and the log brings it forward.
+// Entries are applied into an overlay and reach Pebble in Commit, together with Applied, as one
+// batch without WAL: after a crash the state is that of some earlier entry and the log brings it
+// forward.
 type Executor struct {
 	shard       ShardID
 	shards      int
@@ -116,8 +117,8 @@ func (x *Executor) machine(id MachineID) Machine {
 // Suspend has to be called before a snapshot replaces the shard's rows, and Restore afterwards.
 func (x *Executor) Suspend() { x.committed.rows.suspend() }
 
-// Restore reads what the state says into memory, after opening and after a snapshot has replaced the shard's rows. Executors of several shards
-// may do so at once.
+// Restore reads what the state says into memory, after opening and after a snapshot has replaced
+// the shard's rows. Executors of several shards may do so at once.
 func (x *Executor) Restore() error {
 	x.committed.rows.suspend()
 	defer x.committed.rows.resume()
@@ -209,8 +210,9 @@ type Outcome struct {
 	Err    error
 }
 
-// Apply carries out the log entry at index. data is empty for entries that raft itself made. The outcomes, one per command
-// in the order of the entry, are appended to out; they may be told to callers after Commit. header gives the entry's origin.
+// Apply carries out the log entry at index. data is empty for entries that raft itself made. The
+// outcomes, one per command in the order of the entry, are appended to out; they may be told to
+// callers after Commit. header gives the entry's origin.
 func (x *Executor) Apply(term, index uint64, data []byte, out []Outcome) (header Entry, outcomes []Outcome) {
 	if index != x.applied.Index+1 {
 		panic(fmt.Sprintf("shard %d: entry %d applied after %d", x.shard, index, x.applied.Index))
@@ -284,7 +286,8 @@ func firstOf(op *overlayOp) (k, value []byte, ok bool, err error) {
 	return op.key, op.value, true, nil
 }
 
-// endEntry writes the rows that sum up the entry. They are rewritten in the overlay by the next entry of the batch.
+// endEntry writes the rows that sum up the entry. They are rewritten in the overlay by the next
+// entry of the batch.
 func (x *Executor) endEntry() {
 	x.tx.budget.limit = unlimited
 	x.batch.over.settle()
@@ -342,7 +345,8 @@ func (x *Executor) Commit() error {
 	return nil
 }
 
-// observe hands the changes to the machines that want them, before the overlay gives up the memory of their keys.
+// observe hands the changes to the machines that want them, before the overlay gives up the memory
+// of their keys.
 func (x *Executor) observe() {
 	b := &x.batch
 	for start := 0; start < len(b.changes); {
@@ -374,7 +378,8 @@ func (x *Executor) Applied() Applied { return x.applied }
 // Waiting returns how many queries wait for topics.
 func (x *Executor) Waiting() int { return x.hub.Waiting() }
 
-// Check refuses a command that no machine of this node knows, or that is not for who has sent it, before it gets into the log.
+// Check refuses a command that no machine of this node knows, or that is not for who has sent it,
+// before it gets into the log.
 func (x *Executor) Check(cmd Command) error { return x.table.check(cmd) }
 
 // Shrinks reports whether a command may be applied while the disk is full; it has passed Check.
@@ -405,7 +410,8 @@ func (tx *Tx) applyEngine(cmd Command) ([]byte, error) {
 	panic(fmt.Sprintf("shard %d, index %d: unknown command: engine kind %d", tx.x.shard, tx.index, cmd.Kind))
 }
 
-// Skip is the command that moves the LSN past to, so that numbers given out in a lost tail of the log are not used again.
+// Skip is the command that moves the LSN past to, so that numbers given out in a lost tail of the
+// log are not used again.
 func Skip(to LSN) Command {
 	return Command{Machine: machineEngine, Kind: kindSkip, Body: codec.AppendUvarint(nil, uint64(to))}
 }

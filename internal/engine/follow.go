@@ -5,8 +5,9 @@ import (
 	"fmt"
 )
 
-// MaxFollowUps is how many follow-ups one command (a transaction, a message of another shard, a timer) may have, those of follow-ups
-// included. A machine with more to do does a part, see Tx.FollowUpsLeft, and goes on by a timer.
+// MaxFollowUps is how many follow-ups one command (a transaction, a message of another shard, a
+// timer) may have, those of follow-ups included. A machine with more to do does a part, see
+// Tx.FollowUpsLeft, and goes on by a timer.
 const MaxFollowUps = 1000
 
 // followUp is a command that runs behind the one being applied.
@@ -17,9 +18,11 @@ type followUp struct {
 	token []byte
 }
 
-// Replier is a Machine that hears what became of commands that it gave away, with Tx.Ask in its own shard or with Tx.Send to another.
+// Replier is a Machine that hears what became of commands that it gave away, with Tx.Ask in its own
+// shard or with Tx.Send to another.
 type Replier interface {
-	// OnReply handles an outcome. Like OnTimer it can not refuse, and must cope with tokens that no longer mean anything.
+	// OnReply handles an outcome. Like OnTimer it can not refuse, and must cope with tokens that no
+	// longer mean anything.
 	OnReply(tx *Tx, r Reply)
 }
 
@@ -30,18 +33,21 @@ type Reply struct {
 	Err    error  // its refusal, which is definite and matches a sentinel; nothing of it was done
 }
 
-// Then runs a command of another machine (or of the same) after the present one, as a part of it: both happen, or neither. Follow-ups run in
-// the order of the calls; those of a follow-up come behind all others, so that no machine is called while it is at work. cmd's namespace is
-// that of the present command, whatever it says, and its shard is this one: in a spread namespace the caller knows that the name it is about
-// lives here (see Here), else it is for Send.
+// Then runs a command of another machine (or of the same) after the present one, as a part of it:
+// both happen, or neither. Follow-ups run in the order of the calls; those of a follow-up come
+// behind all others, so that no machine is called while it is at work. cmd's namespace is that of
+// the present command, whatever it says, and its shard is this one: in a spread namespace the
+// caller knows that the name it is about lives here (see Here), else it is for Send.
 //
-// A follow-up that is refused refuses the present command with its own error. Where there is none that could be refused, in OnTimer and
-// OnReply, that panics: there, a command that may be refused is for Ask. In a transaction the follow-ups of an operation run before the next
-// one, which sees what they did.
+// A follow-up that is refused refuses the present command with its own error. Where there is none
+// that could be refused, in OnTimer and OnReply, that panics: there, a command that may be refused
+// is for Ask. In a transaction the follow-ups of an operation run before the next one, which sees
+// what they did.
 func (tx *Tx) Then(cmd Command) { tx.enlist(followUp{cmd: cmd}) }
 
-// Ask is Then for a command that may be refused without refusing the present one: it is carried out with its own follow-ups, or not at all,
-// and what became of it is told to the machine's OnReply, with the token, right afterwards and as part of the same command.
+// Ask is Then for a command that may be refused without refusing the present one: it is carried out
+// with its own follow-ups, or not at all, and what became of it is told to the machine's OnReply,
+// with the token, right afterwards and as part of the same command.
 func (tx *Tx) Ask(cmd Command, token []byte) {
 	tx.replier(tx.machine)
 	tx.enlist(followUp{cmd: cmd, ask: true, token: bytes.Clone(token)})
@@ -76,7 +82,8 @@ func (tx *Tx) enlist(f followUp) {
 	tx.follow = append(tx.follow, f)
 }
 
-// work is what the follow-up writes at least, as far as that is known before it runs: its row, with what its body carries.
+// work is what the follow-up writes at least, as far as that is known before it runs: its row, with
+// what its body carries.
 func (f *followUp) work() work {
 	if f.cmd.Machine == 0 {
 		return work{} // it has run
@@ -101,7 +108,8 @@ func (tx *Tx) replier(id MachineID) Replier {
 	return r
 }
 
-// runFollowUps carries out the follow-ups from a place in the list on, unless there is an error already.
+// runFollowUps carries out the follow-ups from a place in the list on, unless there is an error
+// already.
 func (tx *Tx) runFollowUps(base int, err error) error {
 	for i := base; i < len(tx.follow) && err == nil; i++ {
 		f := tx.follow[i]
@@ -127,7 +135,8 @@ func (tx *Tx) runFollowUp(f followUp) error {
 	return nil
 }
 
-// runAsked carries out a command with its follow-ups, or nothing of it, and tells the one who asked.
+// runAsked carries out a command with its follow-ups, or nothing of it, and tells the one who
+// asked.
 func (tx *Tx) runAsked(f followUp) {
 	s := tx.nestedMark()
 	r := Reply{Token: f.token}

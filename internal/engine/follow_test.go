@@ -42,7 +42,8 @@ func (m *scripted) primitive() engine.Primitive {
 	return engine.Primitive{
 		ID: m.id, Name: fmt.Sprint("scripted ", m.id), New: func() engine.Machine { return m },
 		Commands: []engine.CommandType{
-			{Kind: 1, Name: "step", From: engine.FromUsers | engine.FromShards | engine.FromMachines, Admit: func(engine.Command, int) error { return nil }},
+			{Kind: 1, Name: "step", From: engine.FromUsers | engine.FromShards | engine.FromMachines,
+				Admit: func(engine.Command, int) error { return nil }},
 			{Kind: 2, Name: "leader's", From: engine.FromLeaders},
 		},
 		Counters: []engine.CounterType{{Counter: countSteps, Name: "steps", Field: func(c *engine.Counts) *int64 { return &c.Workflows }}},
@@ -300,7 +301,8 @@ func TestAFollowUpOfATimerMayNotBeRefused(t *testing.T) {
 	s.apply(0, engine.Fire())
 }
 
-// TestSavepoints goes back to savepoints within savepoints: the state, its hash included, is as if what was taken back had never been.
+// TestSavepoints goes back to savepoints within savepoints: the state, its hash included, is as if
+// what was taken back had never been.
 func TestSavepoints(t *testing.T) {
 	plain, undone := newStage(t), newStage(t)
 	keep := func(tx *engine.Tx) {

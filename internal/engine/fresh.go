@@ -1,16 +1,19 @@
 package engine
 
-// freshRows tells which rows may have been written since an earlier state of the tables. Any other row is in those tables or nowhere,
-// and they say quickly, by their bloom filters, that they do not have it; a memtable has to be searched, which takes several
-// times as long, and the tables of each flush are further filters to ask. Most rows that are written are new ones.
+// freshRows tells which rows may have been written since an earlier state of the tables. Any other
+// row is in those tables or nowhere, and they say quickly, by their bloom filters, that they do not
+// have it; a memtable has to be searched, which takes several times as long, and the tables of each
+// flush are further filters to ask. Most rows that are written are new ones.
 //
-// It is a list of bloom filters, each for the writes of some entries; one goes when everything in it is in the tables that are asked.
+// It is a list of bloom filters, each for the writes of some entries; one goes when everything in
+// it is in the tables that are asked.
 type freshRows struct {
 	floor   uint64 // index up to which nothing is known: rows written since may be anywhere
 	filters []*freshFilter
 }
 
-// freshFilter is a blocked bloom filter: all bits of a row are in one block, the size of a cache line.
+// freshFilter is a blocked bloom filter: all bits of a row are in one block, the size of a cache
+// line.
 type freshFilter struct {
 	last   uint64 // index of the latest entry in it
 	rows   int
@@ -87,7 +90,8 @@ func (f *freshRows) flushed(index uint64) {
 	f.filters = keep
 }
 
-// may reports whether the row may have been written by an entry behind durable, the last that is in the tables.
+// may reports whether the row may have been written by an entry behind durable, the last that is in
+// the tables.
 func (f *freshRows) may(hash, durable uint64) bool {
 	if durable < f.floor {
 		return true

@@ -13,7 +13,8 @@ import (
 // MaxHeaderBytes bounds the names and values of the headers of a message together.
 const MaxHeaderBytes = 64 << 10
 
-// CheckHeaders returns ErrInvalid for headers that no message can have. The error's text begins with who says so, such as "queue".
+// CheckHeaders returns ErrInvalid for headers that no message can have. The error's text begins
+// with who says so, such as "queue".
 func CheckHeaders(who string, headers map[string]string) error {
 	return checkPairs(who, "header", headers)
 }
@@ -33,7 +34,8 @@ func checkPairs(who, what string, pairs map[string]string) error {
 	return nil
 }
 
-// HeaderBytes returns how long names and values are together, as limits of headers and labels count.
+// HeaderBytes returns how long names and values are together, as limits of headers and labels
+// count.
 func HeaderBytes(headers map[string]string) (size int) {
 	for name, value := range headers {
 		size += len(name) + len(value)
@@ -41,7 +43,8 @@ func HeaderBytes(headers map[string]string) (size int) {
 	return size
 }
 
-// AppendHeaders appends name and value (each uvarint length, bytes) of each header, in order of names.
+// AppendHeaders appends name and value (each uvarint length, bytes) of each header, in order of
+// names.
 func AppendHeaders(dst []byte, headers map[string]string) []byte {
 	if len(headers) == 0 {
 		return dst
@@ -52,7 +55,8 @@ func AppendHeaders(dst []byte, headers map[string]string) []byte {
 	return dst
 }
 
-// DecodeHeaders reads what AppendHeaders wrote of headers that CheckHeaders lets pass, and nothing else. No bytes are nil.
+// DecodeHeaders reads what AppendHeaders wrote of headers that CheckHeaders lets pass, and nothing
+// else. No bytes are nil.
 func DecodeHeaders(b []byte) (map[string]string, error) {
 	if len(b) == 0 {
 		return nil, nil
@@ -88,7 +92,8 @@ func CodeHeaders(f *codec.Fields, b *[]byte) {
 	codec.OnCopy(f, b, func(b *[]byte) { CodePairs(f, "headers", b) })
 }
 
-// CodePairs codes encoded headers or labels as an object of strings in JSON. Callers handle Binary and Checking first.
+// CodePairs codes encoded headers or labels as an object of strings in JSON. Callers handle Binary
+// and Checking first.
 func CodePairs(f *codec.Fields, name string, b *[]byte) {
 	f.Custom(name, codec.Custom{
 		Type: codec.ObjectType,
@@ -123,7 +128,8 @@ func CodePairs(f *codec.Fields, name string, b *[]byte) {
 	})
 }
 
-// CodePairMap codes decoded headers or labels: as encoded ones in a record, as an object of strings in JSON, which omits an empty one.
+// CodePairMap codes decoded headers or labels: as encoded ones in a record, as an object of strings
+// in JSON, which omits an empty one.
 func CodePairMap(f *codec.Fields, name string, pairs *map[string]string) {
 	if f.Checking() {
 		return

@@ -6,8 +6,9 @@ import (
 	"slices"
 )
 
-// What the package of a primitive shows its users has no exported fields or methods of the engine: it embeds one of the types below, by an unexported
-// alias, and only their unexported methods get through, which the engine alone can call.
+// What the package of a primitive shows its users has no exported fields or methods of the engine:
+// it embeds one of the types below, by an unexported alias, and only their unexported methods get
+// through, which the engine alone can call.
 //
 //	type hiddenOp = engine.HiddenOp
 //
@@ -17,10 +18,12 @@ import (
 // Operation is what a transaction does: an Op, or one that hides in the type of a primitive.
 type Operation interface{ operation() *Op }
 
-// Condition is what a transaction asks for: an operation that changes nothing and is refused when it does not hold.
+// Condition is what a transaction asks for: an operation that changes nothing and is refused when
+// it does not hold.
 type Condition interface{ condition() *Op }
 
-// Result is the result of a transaction: a *TxnResult, or a pointer to a struct that embeds a HiddenResult.
+// Result is the result of a transaction: a *TxnResult, or a pointer to a struct that embeds a
+// HiddenResult.
 type Result interface{ result() *TxnResult }
 
 func (op Op) operation() *Op { return &op }
@@ -55,9 +58,11 @@ func CommitHidden(ctx context.Context, t *Txn) (HiddenResult, error) {
 
 func (h *HiddenResult) result() *TxnResult { return &h.res }
 
-// ResultOf returns what an operation returned in a transaction. Operations are told apart by identity: all copies of a HiddenOp are one operation.
+// ResultOf returns what an operation returned in a transaction. Operations are told apart by
+// identity: all copies of a HiddenOp are one operation.
 //
-// Errors: ErrInvalid if there is no result, or the transaction has the operation not at all or more than once.
+// Errors: ErrInvalid if there is no result, or the transaction has the operation not at all or more
+// than once.
 func ResultOf[T any](h HiddenOp, r Result) (none T, err error) {
 	if h.op == nil {
 		return none, seen(nil, "operation").Err
@@ -71,7 +76,8 @@ func ResultOf[T any](h HiddenOp, r Result) (none T, err error) {
 		return none, Errorf(ErrInvalid, "transaction: the operation is not part of it")
 	}
 	if more := slices.Index(res.ops[i+1:], h.op); more >= 0 {
-		return none, Errorf(ErrInvalid, "transaction: operations %d and %d are the same one: make an operation for each result", i, i+1+more)
+		return none, Errorf(ErrInvalid, "transaction: operations %d and %d are the same one: make an operation for each result", i,
+			i+1+more)
 	}
 	v, ok := res.Values[i].(T)
 	if !ok {
@@ -118,8 +124,8 @@ type wiring[S any] struct {
 // initialized.
 var wirings = make(map[reflect.Type]any)
 
-// Provide gives the engine the table of a primitive and the constructor of its stores S. A primitive
-// calls it when its package is initialized, as in
+// Provide gives the engine the table of a primitive and the constructor of its stores S. A
+// primitive calls it when its package is initialized, as in
 //
 //	var _ = engine.Provide(table, newStore)
 //
@@ -139,7 +145,8 @@ func TableOf[S any]() Primitive { return wiringOf[S]().table() }
 // DefaultMaxPayload is the largest value or payload by default, in bytes.
 const DefaultMaxPayload = 1 << 20
 
-// StoreOf returns the store of a namespace behind a router. maxPayload of 0 means DefaultMaxPayload.
+// StoreOf returns the store of a namespace behind a router. maxPayload of 0 means
+// DefaultMaxPayload.
 func StoreOf[S any](r *Router, namespace string, maxPayload int) *S {
 	if maxPayload == 0 {
 		maxPayload = DefaultMaxPayload

@@ -13,7 +13,8 @@ import (
 //	for ok := it.First(); ok; ok = it.Next() { use(it.Key(), it.Value()) }
 //	err := it.Close()
 //
-// An iterator made inside Apply sees the rows as they were when it was made, uncommitted ones of the batch included.
+// An iterator made inside Apply sees the rows as they were when it was made, uncommitted ones of
+// the batch included.
 type Iter struct {
 	db      *pebble.Iterator
 	prefix  int // bytes in front of the machine's keys
@@ -73,7 +74,8 @@ func (it *Iter) Next() bool {
 	return it.settle() && it.counted()
 }
 
-// counted counts the row for the command or the query that looks at it. It returns false if a query has to end.
+// counted counts the row for the command or the query that looks at it. It returns false if a query
+// has to end.
 func (it *Iter) counted() bool {
 	if it.tx != nil {
 		it.tx.cost.Looks++
@@ -88,7 +90,8 @@ func (it *Iter) counted() bool {
 	return it.view.looksAt()
 }
 
-// settle chooses the smaller of the two next rows; of equal keys the batch's is the newer one, and its deletes hide rows.
+// settle chooses the smaller of the two next rows; of equal keys the batch's is the newer one, and
+// its deletes hide rows.
 func (it *Iter) settle() bool {
 	for len(it.over) > 0 {
 		order := -1
@@ -134,7 +137,8 @@ func (it *Iter) Value() []byte {
 	return v
 }
 
-// Err returns the first error met: who does not expect the end of the rows asks why they have ended.
+// Err returns the first error met: who does not expect the end of the rows asks why they have
+// ended.
 func (it *Iter) Err() error {
 	err := cmp.Or(it.err, it.db.Error())
 	if err == nil && it.view != nil {
@@ -172,7 +176,8 @@ func (it *Iter) SeekGE(k []byte) bool {
 	return it.settle() && it.counted()
 }
 
-// SeekLT moves to the last row whose key is less than k; Next goes on behind it. It is for iterators of a View.
+// SeekLT moves to the last row whose key is less than k; Next goes on behind it. It is for
+// iterators of a View.
 func (it *Iter) SeekLT(k []byte) bool {
 	it.dbValid = it.db.SeekLT(it.fullKey(k))
 	return it.settle() && it.counted()

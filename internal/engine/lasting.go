@@ -7,8 +7,9 @@ import (
 
 type lastingKey struct{}
 
-// Lasting marks the calls of what goes on until ctx ends, such as a watch or a wait. A door to other processes outlasts any outage for them, and counts
-// them apart from others: many that wait take nothing away from those that do not.
+// Lasting marks the calls of what goes on until ctx ends, such as a watch or a wait. A door to
+// other processes outlasts any outage for them, and counts them apart from others: many that wait
+// take nothing away from those that do not.
 func Lasting(ctx context.Context) context.Context {
 	if IsLasting(ctx) {
 		return ctx
@@ -24,9 +25,10 @@ type lingeringKey struct{}
 // LingerTime is how long a lingering take waits for its result after its ctx has ended.
 const LingerTime = 5 * time.Second
 
-// Lingering marks takes whose result the caller wants even if ctx ends while they are being carried out: otherwise nobody would have what they took until its lease
-// expired. A take that is still waiting is given up at once, as usual. Any other returns its result although ctx has ended, or ctx's error if that takes longer than
-// LingerTime.
+// Lingering marks takes whose result the caller wants even if ctx ends while they are being carried
+// out: otherwise nobody would have what they took until its lease expired. A take that is still
+// waiting is given up at once, as usual. Any other returns its result although ctx has ended, or
+// ctx's error if that takes longer than LingerTime.
 func Lingering(ctx context.Context) context.Context {
 	if Lingers(ctx) {
 		return ctx

@@ -2,8 +2,8 @@ package engine
 
 import "github.com/floedb/floe/internal/codec"
 
-// MachineRow declares a kind of command that only other machines send. Its body B has no name in front.
-// A Coder codes it, because it is often a record of another package.
+// MachineRow declares a kind of command that only other machines send. Its body B has no name in
+// front. A Coder codes it, because it is often a record of another package.
 type MachineRow[S, B any] struct {
 	Kind    uint8
 	Name    string
@@ -49,8 +49,9 @@ func (c *machineCall[S, B]) Apply(s S) ([]byte, error) {
 	return result, err
 }
 
-// NewCommand returns a command that a machine sends, with an unchecked body; see CommandRow. A machine cannot
-// use the row: the row refers to the function that sends the command, an initialization cycle.
+// NewCommand returns a command that a machine sends, with an unchecked body; see CommandRow. A
+// machine cannot use the row: the row refers to the function that sends the command, an
+// initialization cycle.
 func NewCommand[B any](m MachineID, kind uint8, name string, b *B, code func(*B, *codec.Fields), size int) Command {
 	body := codec.AppendString(make([]byte, 0, len(name)+3+size), name)
 	return Command{Machine: m, Kind: kind, Body: codec.EncodeFields(body, b, code)}

@@ -31,7 +31,8 @@ var titled = &engine.CommandRow[*shelf, string, int64]{
 	Result: func(n *int64, f *codec.Fields) { f.Count("length", n) },
 }
 
-var notes = engine.Declare(engine.MachineQueue, "notes", func(string) error { return engine.Errorf(engine.ErrInvalid, "no name is good") }, titled,
+var notes = engine.Declare(engine.MachineQueue, "notes", func(string) error { return engine.Errorf(engine.ErrInvalid, "no name is good") },
+	titled,
 	&engine.MachineRow[*shelf, note]{
 		Kind: 2, Name: "note", From: engine.FromShards, Shrinks: true, Body: (*note).code,
 		Apply: func(s *shelf, n *note) ([]byte, error) { return []byte{byte(n.page)}, nil },
@@ -64,7 +65,8 @@ func TestMachineRow(t *testing.T) {
 	}
 }
 
-// TestNamed: a row may validate names itself, against the body, in operations and from other processes.
+// TestNamed: a row may validate names itself, against the body, in operations and from other
+// processes.
 func TestNamed(t *testing.T) {
 	admit := notes.Types()[0].Admit
 	for _, c := range []struct {
@@ -106,7 +108,10 @@ func TestResultsAreApart(t *testing.T) {
 }
 
 var numbered = &engine.CommandRow[*shelf, int64, engine.Nothing]{
-	Kind: 1, Name: "number", From: engine.FromUsers, Unnamed: true, Body: func(n *int64, f *codec.Fields) { f.Count("n", n, codec.Range{Min: 1, Max: 9}) },
+	Kind: 1, Name: "number", From: engine.FromUsers, Unnamed: true, Body: func(n *int64,
+		f *codec.Fields) {
+		f.Count("n", n, codec.Range{Min: 1, Max: 9})
+	},
 	Run: func(*shelf, *int64) error { return nil },
 }
 
@@ -124,7 +129,8 @@ func TestUnnamed(t *testing.T) {
 		t.Errorf("subject %q, %v", call.Subject(), err)
 	}
 	shown, err := of.Types()[0].Show(nil, op.Command, false)
-	if again := of.Types()[0].Parse("other", shown, false); err != nil || string(shown) != `{"n":7}` || string(again.Command.Body) != "\x07" {
+	if again := of.Types()[0].Parse("other", shown, false); err != nil || string(shown) != `{"n":7}` ||
+		string(again.Command.Body) != "\x07" {
 		t.Errorf("%s, %v, back %x, %v", shown, err, again.Command.Body, again.Err)
 	}
 	if op := numbered.Op("", 10, nil); op.Err == nil || op.Err.Error() != "numbers: n 10 is not in 1-9" {

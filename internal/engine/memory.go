@@ -4,16 +4,20 @@ import (
 	"iter"
 )
 
-// Memory is what a machine remembers of its rows for Apply and OnTimer alone, decoded: values by keys, such as a queue with its leases and where its
-// indexes begin, a stream with its partitions, or a series with the block that takes its points. It is the one way to keep such things between commands; a
-// machine names its memories to the engine (see Rememberer), which takes care of the rest.
+// Memory is what a machine remembers of its rows for Apply and OnTimer alone, decoded: values by
+// keys, such as a queue with its leases and where its indexes begin, a stream with its partitions,
+// or a series with the block that takes its points. It is the one way to keep such things between
+// commands; a machine names its memories to the engine (see Rememberer), which takes care of the
+// rest.
 //
-// A value says what the rows say, those of the batch being applied included. What was not used for longest is forgotten when the weights exceed the
-// bound, and all of it at a restart or when a snapshot is installed: it is read from the rows again when it is wanted, so no answer and no row may depend on
-// whether something is remembered. Replicas remember different things; in tests one forgets everything at once (see Config.Forgetful).
+// A value says what the rows say, those of the batch being applied included. What was not used for
+// longest is forgotten when the weights exceed the bound, and all of it at a restart or when a
+// snapshot is installed: it is read from the rows again when it is wanted, so no answer and no row
+// may depend on whether something is remembered. Replicas remember different things; in tests one
+// forgets everything at once (see Config.Forgetful).
 //
-// Rows that are taken back, with a command or to a savepoint, take back what is remembered of them. For that, changes are noted before the batch is
-// committed, with the LSN that makes them:
+// Rows that are taken back, with a command or to a savepoint, take back what is remembered of them.
+// For that, changes are noted before the batch is committed, with the LSN that makes them:
 //
 //	st, ok := m.streams.Get(k)        // valid until Apply or OnTimer returns
 //	if !ok {
@@ -22,9 +26,10 @@ import (
 //	}
 //	m.streams.Change(tx, k, st, c)    // and now change st, and its rows
 //
-// How it is undone is one of two ways. A memory made with undo hands it each change that is taken back, the last first, with the value that was
-// changed: for values that take long to read. One made without forgets the value, which is read again: then C is struct{}, and Change need only come once for
-// what a command does to a value, before the first change.
+// How it is undone is one of two ways. A memory made with undo hands it each change that is taken
+// back, the last first, with the value that was changed: for values that take long to read. One
+// made without forgets the value, which is read again: then C is struct{}, and Change need only
+// come once for what a command does to a value, before the first change.
 type Memory[K comparable, V, C any] struct {
 	bound   int
 	undo    func(v V, c C)
@@ -53,8 +58,9 @@ type memoryChange[K comparable, V, C any] struct {
 	before   *memoryItem[K, V]
 }
 
-// NewMemory returns a memory that is empty. It keeps values whose weights come to bound, in any unit, and more during a command, or a batch that changes
-// more. undo takes a change of a value back; nil: the value is forgotten instead.
+// NewMemory returns a memory that is empty. It keeps values whose weights come to bound, in any
+// unit, and more during a command, or a batch that changes more. undo takes a change of a value
+// back; nil: the value is forgotten instead.
 func NewMemory[K comparable, V, C any](bound int, undo func(v V, c C)) *Memory[K, V, C] {
 	m := &Memory[K, V, C]{bound: bound, undo: undo}
 	m.forget()
@@ -94,7 +100,8 @@ func (m *Memory[K, V, C]) Change(tx *Tx, k K, v V, c C) {
 	m.changes = append(m.changes, memoryChange[K, V, C]{lsn: tx.LSN(), key: k, value: v, change: c})
 }
 
-// Replace remembers another value of a key than before, or one where there was none: the command has made it.
+// Replace remembers another value of a key than before, or one where there was none: the command
+// has made it.
 func (m *Memory[K, V, C]) Replace(tx *Tx, k K, v V, weight int) {
 	m.noteReplaced(tx, k)
 	m.Load(k, v, weight)
@@ -111,7 +118,8 @@ func (m *Memory[K, V, C]) noteReplaced(tx *Tx, k K) {
 	m.changes = append(m.changes, memoryChange[K, V, C]{lsn: tx.LSN(), key: k, replaced: true, before: m.items[k]})
 }
 
-// All iterates over what is remembered, in no order; nothing may be remembered or forgotten meanwhile. It is for checks.
+// All iterates over what is remembered, in no order; nothing may be remembered or forgotten
+// meanwhile. It is for checks.
 func (m *Memory[K, V, C]) All() iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		for k, it := range m.items {
@@ -163,11 +171,13 @@ func (m *Memory[K, V, C]) link(it *memoryItem[K, V]) {
 
 func (m *Memory[K, V, C]) unlink(it *memoryItem[K, V]) { it.prev.next, it.next.prev = it.next, it.prev }
 
-// Rememberer is a Machine that remembers, for Apply and OnTimer alone, what its rows say, the ones of the batch being applied included:
-// where a queue begins, who holds which lease. What it answers must not depend on what it happens to remember.
+// Rememberer is a Machine that remembers, for Apply and OnTimer alone, what its rows say, the ones
+// of the batch being applied included: where a queue begins, who holds which lease. What it answers
+// must not depend on what it happens to remember.
 type Rememberer interface {
-	// Memories returns all that the machine remembers so, which stay the same. The engine takes back what is in them with the rows, and forgets
-	// what is too much, or all of it before Restore. It is called once.
+	// Memories returns all that the machine remembers so, which stay the same. The engine takes
+	// back what is in them with the rows, and forgets what is too much, or all of it before
+	// Restore. It is called once.
 	Memories() []Remembered
 }
 

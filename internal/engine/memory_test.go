@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// remembering is a machine, as it were, with two memories of the same rows: one that undoes and one that forgets.
+// remembering is a machine, as it were, with two memories of the same rows: one that undoes and one
+// that forgets.
 type remembering struct {
 	tx      *Tx
 	rows    map[int][]int // by key; what is in the state now
@@ -98,8 +99,9 @@ func (r *remembering) each(f func(Remembered)) {
 	f(r.forgets)
 }
 
-// TestMemory does random commands to memories, takes some back, to points within others, and commits now and then: what is remembered is what the rows
-// say at any time, and never much more than the bound.
+// TestMemory does random commands to memories, takes some back, to points within others, and
+// commits now and then: what is remembered is what the rows say at any time, and never much more
+// than the bound.
 func TestMemory(t *testing.T) {
 	for _, bound := range []int{0, 30, 1 << 20} {
 		seed := rand.Uint64()

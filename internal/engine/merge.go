@@ -10,9 +10,11 @@ import (
 	"github.com/floedb/floe/internal/codec"
 )
 
-// Merge merges the answers of shards into a page ordered by name. found returns a shard's items, whether it has more, and the last name it read ("" if that is the
-// name of its last item). join combines the items with one name, or returns false to omit them.
-func Merge[Q, T, U any](parts []Q, limit int, found func(Q) (items []T, more bool, end string), name func(T) string, join func(same []T) (U, bool)) (page Page[U]) {
+// Merge merges the answers of shards into a page ordered by name. found returns a shard's items,
+// whether it has more, and the last name it read ("" if that is the name of its last item). join
+// combines the items with one name, or returns false to omit them.
+func Merge[Q, T, U any](parts []Q, limit int, found func(Q) (items []T, more bool, end string), name func(T) string,
+	join func(same []T) (U, bool)) (page Page[U]) {
 	var all []T
 	for _, q := range parts {
 		items, more, end := found(q)
@@ -76,7 +78,8 @@ type Positions []uint64
 
 func (p *Positions) code(c *codec.Coder) { codec.List(c, (*[]uint64)(p), (*codec.Coder).Uvarint) }
 
-// ParsePositions reads a cursor. If all items are in one shard, the id of the last item that was listed is a cursor too. Errors: ErrInvalid.
+// ParsePositions reads a cursor. If all items are in one shard, the id of the last item that was
+// listed is a cursor too. Errors: ErrInvalid.
 func ParsePositions(cursor string, shards []ShardID, id func(string) (shard ShardID, number uint64, err error)) (Positions, error) {
 	if cursor == "" {
 		return slices.Repeat(Positions{math.MaxUint64}, len(shards)), nil
@@ -91,9 +94,11 @@ func ParsePositions(cursor string, shards []ShardID, id func(string) (shard Shar
 	return p, err
 }
 
-// MergeNewest merges the answers of shards into a page, newest first, and advances from. found returns a shard's items, the number of the last row it read (0 if it
-// read none), and whether it has more; number returns the number of an item.
-func MergeNewest[Q, T any](parts []Q, from Positions, limit int, found func(Q) (items []T, next uint64, more bool), at func(*T) time.Time, number func(q Q, i int) uint64) (page Page[T]) {
+// MergeNewest merges the answers of shards into a page, newest first, and advances from. found
+// returns a shard's items, the number of the last row it read (0 if it read none), and whether it
+// has more; number returns the number of an item.
+func MergeNewest[Q, T any](parts []Q, from Positions, limit int, found func(Q) (items []T, next uint64, more bool), at func(*T) time.Time,
+	number func(q Q, i int) uint64) (page Page[T]) {
 	shown := make([]int, len(parts))
 	newest := func() int {
 		best, latest := -1, time.Time{}

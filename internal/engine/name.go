@@ -12,9 +12,9 @@ const MaxNameBytes = 255
 // DefaultNamespace always exists.
 const DefaultNamespace = "default"
 
-// CheckName returns ErrInvalid unless name is 1 to 255 bytes of UTF-8 without control characters. Line and paragraph
-// separators and bidirectional controls are refused too: they make one name look like another. The message starts with what
-// the name is for, such as "namespace".
+// CheckName returns ErrInvalid unless name is 1 to 255 bytes of UTF-8 without control characters.
+// Line and paragraph separators and bidirectional controls are refused too: they make one name look
+// like another. The message starts with what the name is for, such as "namespace".
 func CheckName(what, name string) error {
 	if isPlain(name) {
 		return nil
@@ -35,7 +35,8 @@ func CheckName(what, name string) error {
 	return nil
 }
 
-// isPlain reports whether a name is one of printable ASCII, as most are: every write checks one, and classes of Unicode take long.
+// isPlain reports whether a name is one of printable ASCII, as most are: every write checks one,
+// and classes of Unicode take long.
 func isPlain(name string) bool {
 	if name == "" || len(name) > MaxNameBytes {
 		return false

@@ -12,7 +12,8 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// MaxNamespaces is how many namespaces a shard holds: each costs about 300 bytes of memory on every replica.
+// MaxNamespaces is how many namespaces a shard holds: each costs about 300 bytes of memory on every
+// replica.
 const MaxNamespaces = 100_000
 
 // NamespaceInfo describes a namespace.
@@ -23,11 +24,11 @@ type NamespaceInfo struct {
 	Counts    Counts
 }
 
-// namespace is what a shard knows of a namespace. Row keys carry its small number instead of its name; the number is the
-// shard's own, given in the order in which the shard first saw the names.
+// namespace is what a shard knows of a namespace. Row keys carry its small number instead of its
+// name; the number is the shard's own, given in the order in which the shard first saw the names.
 //
-// The record of a namespace, with its placement, is in its home shard. A shard that holds a part of a spread namespace has
-// a row too, for the number and its share of the counts.
+// The record of a namespace, with its placement, is in its home shard. A shard that holds a part of
+// a spread namespace has a row too, for the number and its share of the counts.
 type namespace struct {
 	id        uint32
 	name      string
@@ -72,9 +73,11 @@ func (t *table) decodeNamespace(row []byte) (ns *namespace, err error) {
 	return ns, nil
 }
 
-// directory is a shard's namespaces in memory. The executor alone changes it; queries look names up.
+// directory is a shard's namespaces in memory. The executor alone changes it; queries look names
+// up.
 //
-// A namespace whose creation is rolled back gives its number to the next one. So queries see only numbers below committed.
+// A namespace whose creation is rolled back gives its number to the next one. So queries see only
+// numbers below committed.
 type directory struct {
 	mu        sync.RWMutex
 	byName    map[string]*namespace
@@ -117,8 +120,9 @@ func (d *directory) lookup(name string) *namespace {
 	return d.byName[name]
 }
 
-// visible returns the namespace if its creation is committed. The lock is held until that is known: else it could be rolled back after it was
-// looked up, its number given to another one and that one committed, which makes the number look like a committed one of its own.
+// visible returns the namespace if its creation is committed. The lock is held until that is known:
+// else it could be rolled back after it was looked up, its number given to another one and that one
+// committed, which makes the number look like a committed one of its own.
 func (d *directory) visible(name string) *namespace {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
@@ -167,9 +171,10 @@ func (d *directory) markDirty(n *namespace) {
 // Rows of the engine's own space: 'n' | namespace number (u32).
 func namespaceRow(dst []byte, id uint32) []byte { return key.AppendUint32(append(dst, 'n'), id) }
 
-// admit makes the namespace of a command the current one. The first write creates it; a command that believes in another
-// placement than the record says is refused, because the sender would look for the data elsewhere. Only the home shard
-// can tell, and only there it matters: a namespace never changes its placement.
+// admit makes the namespace of a command the current one. The first write creates it; a command
+// that believes in another placement than the record says is refused, because the sender would look
+// for the data elsewhere. Only the home shard can tell, and only there it matters: a namespace
+// never changes its placement.
 func (tx *Tx) admit(cmd Command) error {
 	x := tx.x
 	home := HomeShard(cmd.Namespace, x.shards) == x.shard
@@ -219,8 +224,9 @@ func (tx *Tx) foundAgain(ns *namespace) {
 	tx.Notify(TopicOf(machineEngine, ns.name, nil), -1)
 }
 
-// applyCreateNamespace carries out kindCreateNamespace in the home shard, and in other shards in which a spread namespace was deleted. Body: spread u8. The result is 1
-// if the namespace had been deleted in this shard: then other shards may have to be told as well.
+// applyCreateNamespace carries out kindCreateNamespace in the home shard, and in other shards in
+// which a spread namespace was deleted. Body: spread u8. The result is 1 if the namespace had been
+// deleted in this shard: then other shards may have to be told as well.
 func (tx *Tx) applyCreateNamespace(cmd Command) ([]byte, error) {
 	if err := CheckName("namespace", cmd.Namespace); err != nil {
 		return nil, err
@@ -249,8 +255,8 @@ func (tx *Tx) applyCreateNamespace(cmd Command) ([]byte, error) {
 	return nil, Errorf(ErrExists, "namespace %q already exists", cmd.Namespace)
 }
 
-// applyDeleteNamespace carries out kindDeleteNamespace in a shard. It has no body. The result is 1 while machines still had rows to remove: then the caller proposes it
-// again.
+// applyDeleteNamespace carries out kindDeleteNamespace in a shard. It has no body. The result is 1
+// while machines still had rows to remove: then the caller proposes it again.
 func (tx *Tx) applyDeleteNamespace(cmd Command) ([]byte, error) {
 	x := tx.x
 	if err := CheckName("namespace", cmd.Namespace); err != nil {
@@ -333,7 +339,8 @@ type NamespaceQuery struct {
 // Machine returns the engine's own machine.
 func (*NamespaceQuery) Machine() MachineID { return machineEngine }
 
-// NamespacesQuery asks a shard for its namespaces with a prefix after a name, in order of their names.
+// NamespacesQuery asks a shard for its namespaces with a prefix after a name, in order of their
+// names.
 type NamespacesQuery struct {
 	Prefix string
 	After  string
@@ -364,7 +371,8 @@ func (v *View) queryNamespace(q *NamespaceQuery) error {
 
 func (v *View) queryNamespaces(q *NamespacesQuery) error {
 	all := v.x.dir.inOrder()
-	first, _ := slices.BinarySearchFunc(all, max(q.After, q.Prefix), func(ns *namespace, name string) int { return strings.Compare(ns.name, name) })
+	first, _ := slices.BinarySearchFunc(all, max(q.After, q.Prefix),
+		func(ns *namespace, name string) int { return strings.Compare(ns.name, name) })
 	for _, ns := range all[first:] {
 		if ns.name == q.After {
 			continue

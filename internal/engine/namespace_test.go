@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestTooManyNamespaces checks that a shard does not take more namespaces than it can hold, also when a write would create one.
+// TestTooManyNamespaces checks that a shard does not take more namespaces than it can hold, also
+// when a write would create one.
 func TestTooManyNamespaces(t *testing.T) {
 	x := &Executor{shards: 1}
 	x.dir.byID = make([]*namespace, MaxNamespaces)
@@ -21,8 +22,9 @@ func TestTooManyNamespaces(t *testing.T) {
 	}
 }
 
-// TestVisibleAfterRollback: a namespace whose creation is rolled back while a query looks it up, and whose number another one gets, is not
-// visible: rows of the other one would be read as its own, for as long as the pointer is remembered.
+// TestVisibleAfterRollback: a namespace whose creation is rolled back while a query looks it up,
+// and whose number another one gets, is not visible: rows of the other one would be read as its
+// own, for as long as the pointer is remembered.
 func TestVisibleAfterRollback(t *testing.T) {
 	d := &directory{byName: make(map[string]*namespace)}
 	d.add(&namespace{name: "rolled back"})

@@ -12,10 +12,11 @@ type Namespaces struct{ router *Router }
 // NewNamespaces returns the namespaces behind a router.
 func NewNamespaces(router *Router) *Namespaces { return &Namespaces{router} }
 
-// Create makes a namespace, spread over all shards or not. A first write to a name creates it as well, not spread.
+// Create makes a namespace, spread over all shards or not. A first write to a name creates it as
+// well, not spread.
 //
-// Errors: ErrExists if it exists; ErrInvalid for a name that is not 1-255 bytes of UTF-8 without control characters, or
-// that starts with "_" and so belongs to floe itself.
+// Errors: ErrExists if it exists; ErrInvalid for a name that is not 1-255 bytes of UTF-8 without
+// control characters, or that starts with "_" and so belongs to floe itself.
 func (n *Namespaces) Create(ctx context.Context, name string, spread bool) error {
 	if err := CheckWritable(name); err != nil {
 		return err
@@ -30,7 +31,8 @@ func (n *Namespaces) Create(ctx context.Context, name string, spread bool) error
 	return err
 }
 
-// found makes all shards accept writes to a spread namespace again, including those in which it was deleted.
+// found makes all shards accept writes to a spread namespace again, including those in which it was
+// deleted.
 func (n *Namespaces) found(ctx context.Context, name string) error {
 	return n.elsewhere(name, func(shard ShardID) error {
 		q := NamespaceQuery{Name: name}
@@ -56,15 +58,18 @@ func (n *Namespaces) elsewhere(name string, f func(ShardID) error) error {
 	return nil
 }
 
-// Delete removes an empty namespace, with the history of its deleted keys and the runs of deleted workflows. The name stays reserved: it keeps its placement and still
-// counts towards MaxNamespaces.
+// Delete removes an empty namespace, with the history of its deleted keys and the runs of deleted
+// workflows. The name stays reserved: it keeps its placement and still counts towards
+// MaxNamespaces.
 //
-// Errors: ErrNotFound; ErrConflict, which says what the namespace holds; ErrInvalid for "default" and for names that users cannot write to.
+// Errors: ErrNotFound; ErrConflict, which says what the namespace holds; ErrInvalid for "default"
+// and for names that users cannot write to.
 func (n *Namespaces) Delete(ctx context.Context, name string) error {
 	if err := checkDeletable(name); err != nil {
 		return err
 	}
-	// Each shard checks again. Asked beforehand, one that holds something keeps the others from removing what they can: history and settings.
+	// Each shard checks again. Asked beforehand, one that holds something keeps the others from
+	// removing what they can: history and settings.
 	info, err := n.Get(ctx, name)
 	if err == nil {
 		err = info.Counts.checkEmpty(name)
@@ -149,10 +154,11 @@ func (n *Namespaces) Page(ctx context.Context, l Listing) (page Page[NamespaceIn
 		}
 	}
 	all := func(parts []shardNamespace) ([]shardNamespace, bool, string) { return parts, false, "" }
-	return Merge([][]shardNamespace{parts}, l.Limit, all, func(p shardNamespace) string { return p.Name }, func(same []shardNamespace) (info NamespaceInfo, ok bool) {
-		for _, p := range same {
-			merge(&info, p.NamespaceInfo, p.home)
-		}
-		return info, true
-	}), nil
+	return Merge([][]shardNamespace{parts}, l.Limit, all, func(p shardNamespace) string { return p.Name },
+		func(same []shardNamespace) (info NamespaceInfo, ok bool) {
+			for _, p := range same {
+				merge(&info, p.NamespaceInfo, p.home)
+			}
+			return info, true
+		}), nil
 }

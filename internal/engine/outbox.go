@@ -14,24 +14,30 @@ import (
 
 // The outbox carries commands from one shard to another with exactly-once effect.
 //
-// Send stores the command in the sending shard, in the same step as the change that caused it, numbered by an LSN, which is never used again.
-// Messages are in lanes: one per target, machine, namespace and an id of the machine's own. Within a lane their order is kept, and what the
-// target can not take for now blocks its lane only.
+// Send stores the command in the sending shard, in the same step as the change that caused it,
+// numbered by an LSN, which is never used again. Messages are in lanes: one per target, machine,
+// namespace and an id of the machine's own. Within a lane their order is kept, and what the target
+// can not take for now blocks its lane only.
 //
-// The leader of the sending shard proposes one delivery at a time to a target (see Dispatch), which applies it if it has the number after that
-// of the last one, and keeps that number with what became of each message, in one row per sender. The sender then settles those outcomes: it
-// removes the messages and tells the senders that want to know. Only after that there is a next delivery. So a delivery never holds what has
-// been applied, one that comes late or twice has an old number, and an outcome that got lost on its way is still in the target's row; lanes leave
-// nothing there.
+// The leader of the sending shard proposes one delivery at a time to a target (see Dispatch), which
+// applies it if it has the number after that of the last one, and keeps that number with what
+// became of each message, in one row per sender. The sender then settles those outcomes: it removes
+// the messages and tells the senders that want to know. Only after that there is a next delivery.
+// So a delivery never holds what has been applied, one that comes late or twice has an old number,
+// and an outcome that got lost on its way is still in the target's row; lanes leave nothing there.
 //
-// Exactly once rests on the log: a message is delivered when the entry that sent it is durable, and settled behind the entry that applied it. On a node alone
-// that holds with async durability too, because all shards share one log, which a power failure cuts off at one place: no settlement survives
-// without its delivery, and no delivery without what was sent. With a log for each node it would not: a target that forgets entries it has acknowledged
-// forgets the number of the last delivery, and applies it again, or never if the sender has settled it. So clusters are always sync.
+// Exactly once rests on the log: a message is delivered when the entry that sent it is durable, and
+// settled behind the entry that applied it. On a node alone that holds with async durability too,
+// because all shards share one log, which a power failure cuts off at one place: no settlement
+// survives without its delivery, and no delivery without what was sent. With a log for each node it
+// would not: a target that forgets entries it has acknowledged forgets the number of the last
+// delivery, and applies it again, or never if the sender has settled it. So clusters are always
+// sync.
 //
-// Rows in the sending shard:  'o' | lane | number (u64) -> raft index uvarint | reply u8 | token (uvarint length, bytes) | command
-// Rows in the receiving one:  's' | sender (u16)        -> number of the last delivery (uvarint) | outcomes, see delivery.go
-// lane: target (u16) | machine (u8) | namespace number (u32) | id (u64)
+// Rows in the sending shard: 'o' | lane | number (u64) -> raft index uvarint | reply u8 | token
+// (uvarint length, bytes) | command Rows in the receiving one: 's' | sender (u16) -> number of the
+// last delivery (uvarint) | outcomes, see delivery.go lane: target (u16) | machine (u8) | namespace
+// number (u32) | id (u64)
 
 // lane is what Send's callers do not keep waiting for each other.
 type lane struct {
@@ -161,17 +167,19 @@ type Message struct {
 	Command Command
 	// Name is what the command is about: in a spread namespace it leads to the shard.
 	Name string
-	// Lane is a number of the sending machine's own. Messages with the same target, namespace and lane are applied in the order of sending,
-	// and wait when the target can not take one of them for now: when its refusal is ErrBusy or ErrUnavailable.
+	// Lane is a number of the sending machine's own. Messages with the same target, namespace and
+	// lane are applied in the order of sending, and wait when the target can not take one of them
+	// for now: when its refusal is ErrBusy or ErrUnavailable.
 	Lane uint64
-	// Token is handed to the machine's OnReply with the outcome: always when the target refuses the command for good, and, if Reply is set,
-	// also with the result when it was applied.
+	// Token is handed to the machine's OnReply with the outcome: always when the target refuses the
+	// command for good, and, if Reply is set, also with the result when it was applied.
 	Token []byte
 	Reply bool
 }
 
-// Send stores a command for the shard that holds a name, which may be the sending one. It is applied there exactly once, after this change has
-// become durable, unless it is refused: the machine has to be a Replier.
+// Send stores a command for the shard that holds a name, which may be the sending one. It is
+// applied there exactly once, after this change has become durable, unless it is refused: the
+// machine has to be a Replier.
 func (tx *Tx) Send(m Message) {
 	x := tx.x
 	cmd := m.Command
@@ -202,7 +210,8 @@ func (tx *Tx) Send(m Message) {
 	tx.onRollback = append(tx.onRollback, func() { x.outbox.set(l, before) })
 }
 
-// SendTo sends a command to a shard of the namespace, which is spread. With a token, OnReply receives the outcome.
+// SendTo sends a command to a shard of the namespace, which is spread. With a token, OnReply
+// receives the outcome.
 func (tx *Tx) SendTo(shard ShardID, cmd Command, token []byte) {
 	cmd.Spread, cmd.Namespace = true, tx.ns.name
 	tx.Send(Message{Command: cmd, Name: RouteTo(cmd.Namespace, shard, tx.x.shards), Token: token, Reply: token != nil})
@@ -220,14 +229,15 @@ func (tx *Tx) SendOthers(cmd Command) {
 	}
 }
 
-// Backlog returns how many messages of the machine wait for a shard in a lane of the command's namespace, and their bytes. Whoever wants to wait
-// for fewer waits for OutboxTopic.
+// Backlog returns how many messages of the machine wait for a shard in a lane of the command's
+// namespace, and their bytes. Whoever wants to wait for fewer waits for OutboxTopic.
 func (tx *Tx) Backlog(target ShardID, laneID uint64) (count int, bytes int64) {
 	b := tx.x.outbox.lanes[lane{target, tx.machine, tx.ns.id, laneID}]
 	return b.count, b.bytes
 }
 
-// OutboxTopic returns the topic that is notified when messages in a lane have been settled, whatever their target.
+// OutboxTopic returns the topic that is notified when messages in a lane have been settled,
+// whatever their target.
 func OutboxTopic(m MachineID, namespace string, laneID uint64) Topic {
 	return TopicOf(m, namespace, key.AppendUint64([]byte("\x00outbox"), laneID))
 }
@@ -245,8 +255,8 @@ func (x *Executor) PendingTargets() []ShardID {
 	return targets
 }
 
-// applySettle removes delivered messages, and tells their senders what became of them. The result says whether that is all: a shard does a
-// bounded part of it at a time.
+// applySettle removes delivered messages, and tells their senders what became of them. The result
+// says whether that is all: a shard does a bounded part of it at a time.
 //
 //	target uvarint | outcomes
 //	result: done u8
@@ -269,7 +279,8 @@ func (tx *Tx) applySettle(body []byte) ([]byte, error) {
 	return codec.AppendBool(nil, true), nil
 }
 
-// settleLane reports whether all of the lane's outcomes have been settled. The error says that there was no room for the first.
+// settleLane reports whether all of the lane's outcomes have been settled. The error says that
+// there was no room for the first.
 func (tx *Tx) settleLane(target ShardID, out *laneOutcome, settled *int) (done bool, err error) {
 	x := tx.x
 	l := lane{target, out.machine, out.ns, out.id}
@@ -327,8 +338,8 @@ func (tx *Tx) delivered(l lane, upTo LSN) (list []deliveredMessage) {
 	return list
 }
 
-// settleMessage removes a message and tells its sender what became of it, if r says so. That can not be refused: an error says that there was no
-// room for it.
+// settleMessage removes a message and tells its sender what became of it, if r says so. That can
+// not be refused: an error says that there was no room for it.
 func (tx *Tx) settleMessage(l lane, m *deliveredMessage, r *messageOutcome) (err error) {
 	defer tx.catch(&err)
 	x := tx.x
@@ -353,7 +364,8 @@ func replies(r *messageOutcome) int {
 	return 1
 }
 
-// temporary reports whether a refusal may be none if the command comes again. An error may say that it lasts: nobody waits for its end.
+// temporary reports whether a refusal may be none if the command comes again. An error may say that
+// it lasts: nobody waits for its end.
 func temporary(err error) bool {
 	var l interface{ Lasts() bool }
 	return (errors.Is(err, ErrBusy) || errors.Is(err, ErrUnavailable)) && !(errors.As(err, &l) && l.Lasts())

@@ -13,8 +13,8 @@ import (
 	"github.com/floedb/floe/internal/test/toy"
 )
 
-// TestOutboxDeliversOnce repeats, overlaps and reorders deliveries, with outcomes that get lost and restarts of both sides in between: every
-// message takes effect once.
+// TestOutboxDeliversOnce repeats, overlaps and reorders deliveries, with outcomes that get lost and
+// restarts of both sides in between: every message takes effect once.
 func TestOutboxDeliversOnce(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 7))
 	r := newRig(t, 2)
@@ -83,7 +83,8 @@ func TestOutboxDeliversOnce(t *testing.T) {
 	}
 }
 
-// TestOutboxHoldsBackWhatIsNotDurable checks that a message is delivered only when the entry that sent it is.
+// TestOutboxHoldsBackWhatIsNotDurable checks that a message is delivered only when the entry that
+// sent it is.
 func TestOutboxHoldsBackWhatIsNotDurable(t *testing.T) {
 	r := newRig(t, 1)
 	send := toy.Command{Kind: toy.Send, Name: "a", Delta: 1, Target: "b"}.In("n")
@@ -100,7 +101,8 @@ func TestOutboxHoldsBackWhatIsNotDurable(t *testing.T) {
 	}
 }
 
-// lanes is a stage whose machine one sends commands to machine two, of the same shard, in lanes named in the command: "lane step".
+// lanes is a stage whose machine one sends commands to machine two, of the same shard, in lanes
+// named in the command: "lane step".
 func lanes(s *stage, reply bool, commands ...string) {
 	s.t.Helper()
 	s.one.steps["send"] = func(tx *engine.Tx) error {
@@ -133,7 +135,8 @@ func TestRefusedMessagesComeBack(t *testing.T) {
 	s.wantLog(strings.Join(s.log, ", "), "d, e, d: did d <nil>, after, e: did e <nil>")
 }
 
-// TestATemporaryRefusalBlocksItsLaneOnly checks order, back-off, and that one message of a blocked lane at a time is tried again.
+// TestATemporaryRefusalBlocksItsLaneOnly checks order, back-off, and that one message of a blocked
+// lane at a time is tried again.
 func TestATemporaryRefusalBlocksItsLaneOnly(t *testing.T) {
 	for _, full := range []error{engine.Errorf(engine.ErrBusy, "full"), engine.Errorf(engine.ErrReadOnly, "no space")} {
 		s := newStage(t)
@@ -243,7 +246,8 @@ func TestSendNeedsSomebodyWhoHears(t *testing.T) {
 	s.do(s.one, "send")
 }
 
-// FuzzDeliver gives shards deliveries and settlings that no shard has made: they are applied, or stop the shard by name: only the engine makes them.
+// FuzzDeliver gives shards deliveries and settlings that no shard has made: they are applied, or
+// stop the shard by name: only the engine makes them.
 func FuzzDeliver(f *testing.F) {
 	f.Add(byte(3), []byte{0, 1, 1, 15, 0, 0, 1, 5, 1, 3, 1, 15, 1})
 	f.Add(byte(4), []byte{0, 1, 15, 0, 0, 9, 0})
@@ -252,7 +256,8 @@ func FuzzDeliver(f *testing.F) {
 		r := newRig(t, 1)
 		r.tampered = true
 		defer func() {
-			if p := recover(); p != nil && !strings.Contains(fmt.Sprint(p), "does not decode") && !strings.Contains(fmt.Sprint(p), "unknown command") {
+			if p := recover(); p != nil && !strings.Contains(fmt.Sprint(p), "does not decode") &&
+				!strings.Contains(fmt.Sprint(p), "unknown command") {
 				panic(p)
 			}
 		}()

@@ -11,12 +11,13 @@ import (
 
 // overlay holds the writes of the entries being applied until they go to Pebble in one batch.
 //
-// Reads inside Apply look here first, so a command sees what earlier commands of the same batch wrote; a key written many
-// times reaches Pebble once; and the batch is sorted, which halves the cost of the memtable insert. An indexed Pebble batch
-// would do the same job, but pays a skip-list insert for every write and cannot take back a single command.
+// Reads inside Apply look here first, so a command sees what earlier commands of the same batch
+// wrote; a key written many times reaches Pebble once; and the batch is sorted, which halves the
+// cost of the memtable insert. An indexed Pebble batch would do the same job, but pays a skip-list
+// insert for every write and cannot take back a single command.
 //
-// A command's writes are undone by replaying undo backwards to a mark. Keys and values live in the arena: slices handed out
-// stay valid until reset.
+// A command's writes are undone by replaying undo backwards to a mark. Keys and values live in the
+// arena: slices handed out stay valid until reset.
 type overlay struct {
 	index  map[string]int32 // key -> position in ops; the strings alias the arena
 	ops    []overlayOp
@@ -166,7 +167,8 @@ func (o *overlay) size() (n int) {
 	return n
 }
 
-// writeTo adds the deleted ranges to the batch, and then the final value of every key, in key order.
+// writeTo adds the deleted ranges to the batch, and then the final value of every key, in key
+// order.
 func (o *overlay) writeTo(b *pebble.Batch) error {
 	for _, r := range o.ranges {
 		if err := b.DeleteRange(r.lower, r.upper, nil); err != nil {

@@ -12,8 +12,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// TestOverlayModel compares an overlay, with rows beneath it, with a map: random writes, inserts of new rows, deletes of rows and ranges, and commands that
-// are taken back; and at the end what it has written to the database.
+// TestOverlayModel compares an overlay, with rows beneath it, with a map: random writes, inserts of
+// new rows, deletes of rows and ranges, and commands that are taken back; and at the end what it
+// has written to the database.
 func TestOverlayModel(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -131,8 +132,9 @@ func (r *overlayRun) commit() {
 	r.look(&r.x.tx)
 }
 
-// TestRowsThatComeAndGoStayInMemory: a row inserted and deleted within one batch leaves nothing for Pebble, neither itself nor a tombstone, however often it
-// comes and goes; one that was there before leaves the tombstone.
+// TestRowsThatComeAndGoStayInMemory: a row inserted and deleted within one batch leaves nothing for
+// Pebble, neither itself nor a tombstone, however often it comes and goes; one that was there
+// before leaves the tombstone.
 func TestRowsThatComeAndGoStayInMemory(t *testing.T) {
 	o := newOverlay()
 	o.set([]byte("old"), []byte("1"), false)
@@ -165,8 +167,9 @@ func TestRowsThatComeAndGoStayInMemory(t *testing.T) {
 	}
 }
 
-// TestFewRowsAreDeletedOneByOne: a range that was deleted stays in the state until it has been compacted away, and each iterator puts all of them in order. Deleting
-// the few rows of a consumer group left seven, so creating and deleting got slower with each deletion.
+// TestFewRowsAreDeletedOneByOne: a range that was deleted stays in the state until it has been
+// compacted away, and each iterator puts all of them in order. Deleting the few rows of a consumer
+// group left seven, so creating and deleting got slower with each deletion.
 func TestFewRowsAreDeletedOneByOne(t *testing.T) {
 	for _, rows := range []int{0, 1, fewRows, fewRows + 1, 10 * fewRows} {
 		db, err := pebble.Open("", &pebble.Options{FS: vfs.NewMem(), DisableWAL: true})
@@ -199,7 +202,8 @@ func TestFewRowsAreDeletedOneByOne(t *testing.T) {
 	}
 }
 
-// TestOverlaySortsWhatIsNew counts comparisons of keys by what they cost: iterating after every 20th of n writes takes n log n of them and no n².
+// TestOverlaySortsWhatIsNew counts comparisons of keys by what they cost: iterating after every
+// 20th of n writes takes n log n of them and no n².
 func TestOverlaySortsWhatIsNew(t *testing.T) {
 	const n = 100_000
 	o := newOverlay()
@@ -223,7 +227,8 @@ func TestOverlaySortsWhatIsNew(t *testing.T) {
 	}
 }
 
-// TestManyRangesAreFoundQuickly: ranges that touch become one, those that do not stay apart, and all of them can be taken back one by one.
+// TestManyRangesAreFoundQuickly: ranges that touch become one, those that do not stay apart, and
+// all of them can be taken back one by one.
 func TestManyRangesAreFoundQuickly(t *testing.T) {
 	var s rangeSet
 	var splits []rangeSplit

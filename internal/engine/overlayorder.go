@@ -6,11 +6,13 @@ import (
 	"sort"
 )
 
-// overlayOrder keeps the ops of an overlay in the order of their keys while more are added: as runs of positions, each sorted, and each at least
-// twice as long as the next. What is new is sorted by itself and then merged with the runs that are not much longer, so that iterating
-// after every few writes costs about a logarithm for each of them, however many there are.
+// overlayOrder keeps the ops of an overlay in the order of their keys while more are added: as runs
+// of positions, each sorted, and each at least twice as long as the next. What is new is sorted by
+// itself and then merged with the runs that are not much longer, so that iterating after every few
+// writes costs about a logarithm for each of them, however many there are.
 //
-// A run holds the positions behind those of the run before, without a gap: rolling back shortens the last ones.
+// A run holds the positions behind those of the run before, without a gap: rolling back shortens
+// the last ones.
 type overlayOrder struct {
 	runs  [][]int32
 	free  [][]int32 // buffers of runs that are gone

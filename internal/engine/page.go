@@ -22,14 +22,15 @@ const (
 // PageLimit is the range of the limit in a query.
 var PageLimit = codec.Range{Min: 1, Max: MaxPageItems}
 
-// Page is a part of a listing, in its order. Public packages name the same type for their users: an alias of a named type of this
-// package would show them no fields.
+// Page is a part of a listing, in its order. Public packages name the same type for their users: an
+// alias of a named type of this package would show them no fields.
 type Page[T any] = struct {
 	Items  []T
 	Cursor string // where the next page begins; "" if this is the last one
 }
 
-// Listing is which part of a listing to show, as its options say. The listings of names take any name with the prefix as a cursor.
+// Listing is which part of a listing to show, as its options say. The listings of names take any
+// name with the prefix as a cursor.
 type Listing struct {
 	Limit  int    // items of a page, at most
 	Cursor string // of the page before; "" begins at the front
@@ -45,14 +46,17 @@ func (l *Listing) Fail(err error) { l.Err = cmp.Or(l.Err, err) }
 
 func (l *Listing) listing() *Listing { return l }
 
-// Lister is what the options of a listing fill in: a *Listing, or a pointer to a package's struct that embeds a Listing.
+// Lister is what the options of a listing fill in: a *Listing, or a pointer to a package's struct
+// that embeds a Listing.
 type Lister interface{ listing() *Listing }
 
-// option is an option of listings. It has a method for each kind of listing that takes it, so that the compiler refuses it for all others.
-// The methods are unexported: the packages of the primitives embed these types (see hidden.go).
+// option is an option of listings. It has a method for each kind of listing that takes it, so that
+// the compiler refuses it for all others. The methods are unexported: the packages of the
+// primitives embed these types (see hidden.go).
 type option interface{ fill(Lister) }
 
-// The options of each kind of listing. A PageOption is one of all kinds, and of the listings that have no others.
+// The options of each kind of listing. A PageOption is one of all kinds, and of the listings that
+// have no others.
 type (
 	ListOption interface {
 		option
@@ -184,7 +188,8 @@ func (o LimitOption) fill(l Lister) {
 func (o cursorOption) fill(l Lister) { l.listing().Cursor = o.cursor }
 func (o PrefixOption) fill(l Lister) { l.listing().Prefix = o.prefix }
 
-// Filter is an option of a package's own listings, whose options are a struct of the package. The zero value is refused.
+// Filter is an option of a package's own listings, whose options are a struct of the package. The
+// zero value is refused.
 type Filter struct{ f func(Lister) }
 
 // FilterOf returns an option that f fills in.
@@ -221,14 +226,16 @@ func PageOf[O option](opts []O) (Listing, error) {
 	return l, l.Err
 }
 
-// FloorMillis returns the last ms that is not behind a time, or the nearest that an int64 has with room for another one.
+// FloorMillis returns the last ms that is not behind a time, or the nearest that an int64 has with
+// room for another one.
 func FloorMillis(t time.Time) int64 {
 	const most = math.MaxInt64/1000 - 1
 	s := max(min(t.Unix(), most), -most)
 	return time.Unix(s, int64(t.Nanosecond())).UnixMilli()
 }
 
-// CeilMillis returns the first ms that is not before a time, likewise: what has happened before the time, and is known by its ms, happened before that.
+// CeilMillis returns the first ms that is not before a time, likewise: what has happened before the
+// time, and is known by its ms, happened before that.
 func CeilMillis(t time.Time) int64 {
 	ms := FloorMillis(t)
 	if t.Nanosecond()%1_000_000 > 0 {
@@ -253,8 +260,9 @@ func CheckPrefix(prefix string, most int) error {
 	return nil
 }
 
-// Check returns the first error of the options, or ErrInvalid for what a listing of names can not take: a limit out of range, a prefix that is too long, and a
-// cursor that is no name with the prefix.
+// Check returns the first error of the options, or ErrInvalid for what a listing of names can not
+// take: a limit out of range, a prefix that is too long, and a cursor that is no name with the
+// prefix.
 func (l Listing) Check() error {
 	if err := cmp.Or(l.Err, CheckLimit(l.Limit), CheckPrefix(l.Prefix, MaxNameBytes)); err != nil || l.Cursor == "" {
 		return err
@@ -270,8 +278,9 @@ func BadCursor(cursor string) error {
 	return Errorf(ErrInvalid, "cursor %.64q is not one of this listing", cursor)
 }
 
-// All turns a listing by pages into an iterator over all that follows, by the contract of all iterators of floe. The first page is that of opts,
-// each further one begins where the one before ended. O is the interface of the options of a listing, which Cursor implements.
+// All turns a listing by pages into an iterator over all that follows, by the contract of all
+// iterators of floe. The first page is that of opts, each further one begins where the one before
+// ended. O is the interface of the options of a listing, which Cursor implements.
 func All[T, O any](ctx context.Context, page func(context.Context, ...O) (Page[T], error), opts []O) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for next := opts; ; {

@@ -8,7 +8,8 @@ import (
 	"github.com/floedb/floe/internal/test/plant"
 )
 
-// planted says which test of the engine has to find a bug that no simulation would, because it takes megabytes or a time.
+// planted says which test of the engine has to find a bug that no simulation would, because it
+// takes megabytes or a time.
 var planted = []plant.Planted{
 	{plant.EndlessEntry, "TestEntryIsBounded"},
 	{plant.EndlessFire, "TestFireEndsEarly"},

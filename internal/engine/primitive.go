@@ -7,15 +7,17 @@ import (
 	"github.com/floedb/floe/internal/codec"
 )
 
-// Primitive is the one table of a primitive: all that the engine, the shards, what carries them between processes and the tests know of it
-// beside what its Machine does. Kinds and counters are numbered as their places in the lists say, which are part of the formats on disk and
-// between processes: what is new goes to the end.
+// Primitive is the one table of a primitive: all that the engine, the shards, what carries them
+// between processes and the tests know of it beside what its Machine does. Kinds and counters are
+// numbered as their places in the lists say, which are part of the formats on disk and between
+// processes: what is new goes to the end.
 type Primitive struct {
 	ID   MachineID // its number in the log and in the state's keys
 	Name string    // as it is called in messages and statistics, such as "queue"
 	// New returns the machine of a shard.
 	New func() Machine
-	// Global says that its commands are about the whole node: they have no namespace, are no part of a transaction, and are applied in GlobalShard.
+	// Global says that its commands are about the whole node: they have no namespace, are no part
+	// of a transaction, and are applied in GlobalShard.
 	Global bool
 
 	Commands []CommandType // kinds count from 1
@@ -23,14 +25,18 @@ type Primitive struct {
 	Errors   []ErrorType   // likewise
 	Counters []CounterType // they count from 0
 
-	// Caches reports whether the row k is one of those that are read again and again, by their keys: it is kept in memory when it is. Its
-	// key has to be at least 5 bytes long, best kind, number of the namespace (u32) and name. nil: there are none.
+	// Caches reports whether the row k is one of those that are read again and again, by their
+	// keys: it is kept in memory when it is. Its key has to be at least 5 bytes long, best kind,
+	// number of the namespace (u32) and name. nil: there are none.
 	Caches func(k []byte) bool
-	// Kept is what the machines of a node keep in memory beside their rows, of all its shards; nil: nothing to speak of.
+	// Kept is what the machines of a node keep in memory beside their rows, of all its shards; nil:
+	// nothing to speak of.
 	Kept Kept
-	// Given takes what the host program gives the machines of a node, of a type that the primitive knows; nil: nothing. It is called before there are any machines.
+	// Given takes what the host program gives the machines of a node, of a type that the primitive
+	// knows; nil: nothing. It is called before there are any machines.
 	Given func(v any)
-	// Reads is where Counts shows how many reads of it a node has answered; nil: they are not counted.
+	// Reads is where Counts shows how many reads of it a node has answered; nil: they are not
+	// counted.
 	Reads func(*Counts) *int64
 }
 
@@ -47,21 +53,24 @@ type CommandType struct {
 	Kind uint8
 	Name string // such as "enqueue"
 	From Senders
-	// Shrinks says that a node whose disk is full takes it: it frees space, or takes so little that what a node keeps in reserve is enough
-	// for as many of them as there can be.
+	// Shrinks says that a node whose disk is full takes it: it frees space, or takes so little that
+	// what a node keeps in reserve is enough for as many of them as there can be.
 	Shrinks bool
-	// AtHome says that commands of other shards go to the home of their namespace, wherever what they are about lives: it knows the namespace's placement,
-	// and the sender need not.
+	// AtHome says that commands of other shards go to the home of their namespace, wherever what
+	// they are about lives: it knows the namespace's placement, and the sender need not.
 	AtHome bool
-	// Reaches says that what it sets going may read or write other namespaces than its own: only who may do so in all may send it. It returns those that are written to,
-	// nil for a command that is malformed.
+	// Reaches says that what it sets going may read or write other namespaces than its own: only
+	// who may do so in all may send it. It returns those that are written to, nil for a command
+	// that is malformed.
 	Reaches func(cmd Command) (written []string)
-	// Admit checks a command that comes from a user in another process as the functions that make commands check their arguments: nothing
-	// in it is to be trusted. maxPayload is the largest value or payload. Errors: ErrInvalid. nil if users do not send it.
+	// Admit checks a command that comes from a user in another process as the functions that make
+	// commands check their arguments: nothing in it is to be trusted. maxPayload is the largest
+	// value or payload. Errors: ErrInvalid. nil if users do not send it.
 	Admit func(cmd Command, maxPayload int) error
 
-	// Fields describes the body without the name, Show appends the body as JSON, and Parse returns the operation
-	// that JSON describes. They are nil for a body that is not declared field by field.
+	// Fields describes the body without the name, Show appends the body as JSON, and Parse returns
+	// the operation that JSON describes. They are nil for a body that is not declared field by
+	// field.
 	Fields func() []codec.Field
 	Show   func(dst []byte, cmd Command, encode64 bool) ([]byte, error)
 	Parse  func(name string, src []byte, decode64 bool) Op
@@ -105,9 +114,10 @@ type QueryType struct {
 //
 //	engine.QueryRow(queryStats, "stats", (*machine).queryStats)
 //
-// The method sets the results of the query. If it returns ErrWait after View.WaitOn, it is called again when the
-// topic is notified. A paged query ends its page when the view is Full. Iteration through the view also ends
-// when the caller cancels or the node closes, so the method must not draw conclusions from the end of the rows.
+// The method sets the results of the query. If it returns ErrWait after View.WaitOn, it is called
+// again when the topic is notified. A paged query ends its page when the view is Full. Iteration
+// through the view also ends when the caller cancels or the node closes, so the method must not
+// draw conclusions from the end of the rows.
 func QueryRow[M Machine, Q any, P interface {
 	*Q
 	Query
@@ -125,8 +135,8 @@ func QueryRow[M Machine, Q any, P interface {
 func (t *QueryType) ArgumentFields() []codec.Field { return codec.Describe(t.New().Arguments) }
 func (t *QueryType) ResultFields() []codec.Field   { return codec.Describe(t.New().Results) }
 
-// ErrorType is one kind of error that keeps its fields between processes. Error types have no methods for this,
-// because those would be part of the public API.
+// ErrorType is one kind of error that keeps its fields between processes. Error types have no
+// methods for this, because those would be part of the public API.
 type ErrorType struct {
 	Kind uint8
 	Name string
@@ -154,7 +164,8 @@ func NewErrorType[T any, P interface {
 	}
 }
 
-// Counter is a number that a machine keeps per namespace, so that nothing is ever scanned to be counted. Each machine has its own, from 0.
+// Counter is a number that a machine keeps per namespace, so that nothing is ever scanned to be
+// counted. Each machine has its own, from 0.
 type Counter uint8
 
 // CounterType is a counter of a primitive.
@@ -189,8 +200,8 @@ func (p *Primitive) errorType(kind uint8) *ErrorType {
 	return &p.Errors[kind-1]
 }
 
-// Admit checks a command that comes from a user in another process. Errors: ErrInvalid, also for a kind that there is not or that is not
-// for users.
+// Admit checks a command that comes from a user in another process. Errors: ErrInvalid, also for a
+// kind that there is not or that is not for users.
 func (p *Primitive) Admit(cmd Command, maxPayload int) error {
 	c := p.Command(cmd.Kind)
 	switch {
@@ -251,7 +262,8 @@ func (p *Primitive) Check() error {
 	return bad
 }
 
-// enginePrimitive is the engine's own: transactions, timers, outbox, namespaces. What its commands do is in applyEngine.
+// enginePrimitive is the engine's own: transactions, timers, outbox, namespaces. What its commands
+// do is in applyEngine.
 func enginePrimitive() Primitive {
 	return Primitive{
 		ID: machineEngine, Name: "engine",
@@ -290,7 +302,8 @@ type table struct {
 	counters int
 }
 
-// newTable returns the table of some primitives. It panics if they are not well-formed, or not different ones.
+// newTable returns the table of some primitives. It panics if they are not well-formed, or not
+// different ones.
 func newTable(primitives []Primitive) *table {
 	t := new(table)
 	for _, p := range WithEngine(primitives) {
@@ -322,8 +335,9 @@ func (t *table) primitive(id MachineID) *Primitive {
 // command returns what kind of command it is, nil if it is none that is known.
 func (t *table) command(cmd Command) *CommandType { return t.primitive(cmd.Machine).Command(cmd.Kind) }
 
-// check refuses a command that no machine of this program knows, or that may not get into the log in this way: those of machines come from users, alone
-// or in a transaction, or in a command of the engine that says who else has sent them.
+// check refuses a command that no machine of this program knows, or that may not get into the log
+// in this way: those of machines come from users, alone or in a transaction, or in a command of the
+// engine that says who else has sent them.
 func (t *table) check(cmd Command) error {
 	switch {
 	case cmd.Machine != machineEngine:

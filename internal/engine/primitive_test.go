@@ -45,8 +45,9 @@ func TestTablesThatAreNone(t *testing.T) {
 		"name twice": {Primitive{ID: MachineKV, Name: "x", New: make, Commands: []CommandType{
 			{Kind: 1, Name: "a", From: FromUsers, Admit: admit}, {Kind: 2, Name: "a", From: FromUsers, Admit: admit},
 		}}, `command 1 is called "a"`},
-		"of nobody":    {Primitive{ID: MachineKV, Name: "x", New: make, Commands: []CommandType{{Kind: 1, Name: "a"}}}, "senders 0"},
-		"not admitted": {Primitive{ID: MachineKV, Name: "x", New: make, Commands: []CommandType{{Kind: 1, Name: "a", From: FromUsers}}}, "a function to admit it: false"},
+		"of nobody": {Primitive{ID: MachineKV, Name: "x", New: make, Commands: []CommandType{{Kind: 1, Name: "a"}}}, "senders 0"},
+		"not admitted": {Primitive{ID: MachineKV, Name: "x", New: make, Commands: []CommandType{{Kind: 1, Name: "a", From: FromUsers}}},
+			"a function to admit it: false"},
 		"foreign query": {Primitive{ID: MachineKV, Name: "x", New: make, Queries: []QueryType{
 			QueryRow(1, "a", func(Machine, *View, *NamespaceQuery) error { return nil }),
 		}}, "makes 1 of machine 0"},

@@ -26,7 +26,8 @@ func (r *rig) sum(namespace string) (sum, count int64) {
 func TestDeleteRange(t *testing.T) {
 	r := newRig(t, 1)
 	r.apply(0, addTo("a", 1).In("default"), addTo("b", 2).In("default"), addTo("d", 4).In("default"))
-	// What is committed and what is not goes alike, what comes afterwards stays, and a row at the upper end is not meant.
+	// What is committed and what is not goes alike, what comes afterwards stays, and a row at the
+	// upper end is not meant.
 	out := r.applyOnly(0,
 		addTo("c", 8).In("default"), clearNames("b", "d").In("default"), addTo("c", 16).In("default"), addTo("d", 32).In("default"))
 	for i, o := range out {
@@ -59,8 +60,8 @@ func TestDeleteRangeIsTakenBack(t *testing.T) {
 	}
 }
 
-// TestDeleteRangeAgainstMap compares random writes and deletes of ranges, grouped into batches at random, with a map, and the
-// state's hash with that of the same entries in batches of one.
+// TestDeleteRangeAgainstMap compares random writes and deletes of ranges, grouped into batches at
+// random, with a map, and the state's hash with that of the same entries in batches of one.
 func TestDeleteRangeAgainstMap(t *testing.T) {
 	for seed := range uint64(30) {
 		rng := rand.New(rand.NewPCG(seed, 1))

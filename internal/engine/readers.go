@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// Readers bounds how many calls hold much that they have read: a page of large values is copied when it is read, when it is encoded, and when it is sent, and
-// hundreds of them at a time would take more memory than a node has. A call that has read little passes. Any other needs a slot,
+// Readers bounds how many calls hold much that they have read: a page of large values is copied
+// when it is read, when it is encoded, and when it is sent, and hundreds of them at a time would
+// take more memory than a node has. A call that has read little passes. Any other needs a slot,
 // from there until its answer has been handed on; some wait for one, more are refused.
 type Readers struct {
 	slots   chan struct{} // holds as many as are taken
@@ -30,7 +31,8 @@ func NewReaders(bytes int64) *Readers {
 	return &Readers{slots: make(chan struct{}, max(bytes/LargeRead, 2))}
 }
 
-// Begin returns the context of the queries of a call, and a function to be called when its answer has been handed on.
+// Begin returns the context of the queries of a call, and a function to be called when its answer
+// has been handed on.
 func (r *Readers) Begin(ctx context.Context) (reading context.Context, end func()) {
 	one := &reader{of: r}
 	return context.WithValue(ctx, readerKey{}, one), one.end
@@ -91,7 +93,8 @@ func (r *reader) end() {
 	}
 }
 
-// Skims says that the query keeps little of the rows that it looks at. How much that is it tells by Holds.
+// Skims says that the query keeps little of the rows that it looks at. How much that is it tells by
+// Holds.
 func (v *View) Skims() { v.scan.skims = true }
 
 // holds counts bytes that a query has read.
@@ -101,7 +104,8 @@ func (v *View) holds(n int) {
 	}
 }
 
-// Holds counts bytes that a query keeps until its answer has been handed on. One that keeps much takes a slot.
+// Holds counts bytes that a query keeps until its answer has been handed on. One that keeps much
+// takes a slot.
 func (v *View) Holds(n int) {
 	s := &v.scan
 	if s.held += n; s.held <= smallRead || s.large || s.ctx == nil {
@@ -115,7 +119,8 @@ func (v *View) Holds(n int) {
 	}
 }
 
-// letGo gives the slot back before a query waits for something to happen: what it has read is of no use any more.
+// letGo gives the slot back before a query waits for something to happen: what it has read is of no
+// use any more.
 func (v *View) letGo() {
 	s := &v.scan
 	if !s.large {

@@ -10,17 +10,20 @@ type relation struct {
 	why      string // what for
 }
 
-// relations holds every pair of machines where one may do something to the other: what is not here panics. A machine reads its own rows, and
-// runs its own commands, with the calls for that; only as follow-ups are its own commands in the table too.
+// relations holds every pair of machines where one may do something to the other: what is not here
+// panics. A machine reads its own rows, and runs its own commands, with the calls for that; only as
+// follow-ups are its own commands in the table too.
 var relations = []relation{
 	{from: MachineAction, to: MachineWorkflow, then: true, why: "the end of a run is the end of the step that waits for it"},
 	{from: MachineAction, to: MachineAction, then: true, why: "the end of a run begins the tick of its schedule that waits for it"},
-	{from: MachineWorkflow, to: MachineAction, then: true, peek: true, why: "steps invoke and cancel runs; a missing or disabled action is an outcome"},
+	{from: MachineWorkflow, to: MachineAction, then: true, peek: true,
+		why: "steps invoke and cancel runs; a missing or disabled action is an outcome"},
 	{from: MachineWorkflow, to: MachineWorkflow, then: true, why: "steps start and cancel children, whose end is the end of a step"},
 	{from: MachineWorkflow, to: MachineStream, then: true, peek: true, why: "triggers acknowledge the records they have started runs for"},
 	{from: MachineStream, to: MachineWorkflow, then: true, why: "triggers: a batch of records starts a run"},
 	{from: MachineProcessing, to: MachineKV, then: true, peek: true, why: "sink; records are looked up"},
-	{from: MachineProcessing, to: MachineStream, then: true, peek: true, why: "sink, stream of errors; a source may be trimmed, or another one of that name"},
+	{from: MachineProcessing, to: MachineStream, then: true, peek: true,
+		why: "sink, stream of errors; a source may be trimmed, or another one of that name"},
 	{from: MachineProcessing, to: MachineQueue, then: true, peek: true, why: "sink; one that is full is waited for"},
 	{from: MachineProcessing, to: MachineTS, then: true, peek: true, why: "sink, source"},
 	{from: MachineTest, to: MachineTest, then: true, why: "tests"},
@@ -45,8 +48,9 @@ func related(from, to MachineID) relation {
 	return relation{}
 }
 
-// Peek returns the value of a row of another machine in this shard. Its key holds the number of the command's namespace (see Namespace), as
-// the other machine's package makes it. It panics for a pair of machines that is not in the table of relations.
+// Peek returns the value of a row of another machine in this shard. Its key holds the number of the
+// command's namespace (see Namespace), as the other machine's package makes it. It panics for a
+// pair of machines that is not in the table of relations.
 func (tx *Tx) Peek(m MachineID, k []byte) (value []byte, ok bool) {
 	if !MayPeek(tx.machine, m) {
 		panic(fmt.Sprintf("shard %d: machine %d may not read rows of machine %d", tx.x.shard, tx.machine, m))

@@ -2,7 +2,8 @@ package engine
 
 import "testing"
 
-// TestRelations holds the table against its rules: a pair once, with a reason, and no more than is needed.
+// TestRelations holds the table against its rules: a pair once, with a reason, and no more than is
+// needed.
 func TestRelations(t *testing.T) {
 	seen := make(map[[2]MachineID]bool)
 	for _, r := range relations {

@@ -17,8 +17,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// rig is a node without a log: executors over one database in memory, whose entries the test makes itself. It is a Door,
-// which applies a command at once, at the rig's time.
+// rig is a node without a log: executors over one database in memory, whose entries the test makes
+// itself. It is a Door, which applies a command at once, at the rig's time.
 type rig struct {
 	t     *testing.T
 	db    *pebble.DB
@@ -39,7 +39,8 @@ func newRig(t *testing.T, shards int) *rig {
 func newRigOf(t *testing.T, shards int, primitives ...engine.Primitive) *rig {
 	t.Helper()
 	opts := &pebble.Options{FS: vfs.NewMem(), DisableWAL: true, Logger: quiet{t}, FormatMajorVersion: pebble.FormatNewest}
-	opts.ApplyCompressionSettings(func() pebble.DBCompressionSettings { return pebble.DBCompressionNone }) // takes longer than what large values are for
+	// takes longer than what large values are for
+	opts.ApplyCompressionSettings(func() pebble.DBCompressionSettings { return pebble.DBCompressionNone })
 	db, err := pebble.Open("state", opts)
 	if err != nil {
 		t.Fatal(err)
@@ -136,7 +137,8 @@ func (r *rig) Propose(_ context.Context, shard engine.ShardID, cmd engine.Comman
 }
 
 func (r *rig) Take(ctx context.Context, shard engine.ShardID, t engine.Take) ([]byte, error) {
-	return r.execs[shard].TakeAlone(ctx, t, func() int64 { return r.now }, func(cmd engine.Command) ([]byte, error) { return r.Propose(ctx, shard, cmd) })
+	return r.execs[shard].TakeAlone(ctx, t, func() int64 { return r.now },
+		func(cmd engine.Command) ([]byte, error) { return r.Propose(ctx, shard, cmd) })
 }
 
 func (r *rig) Query(ctx context.Context, shard engine.ShardID, q engine.Query) error {

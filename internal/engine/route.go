@@ -16,14 +16,16 @@ import (
 // GlobalShard holds what belongs to no namespace, see Primitive.Global.
 const GlobalShard ShardID = 0
 
-// HomeShard returns the shard that holds the record of a namespace and, unless it is spread, everything in it.
+// HomeShard returns the shard that holds the record of a namespace and, unless it is spread,
+// everything in it.
 func HomeShard(namespace string, shards int) ShardID {
 	return ShardID(xxhash.Sum64String(namespace) % uint64(shards))
 }
 
-// NameShard returns the shard of a key, queue, stream partition ... of a spread namespace. If the name holds a {tag}, only
-// what stands between the first brace and the next closing one is hashed, so names with a common tag share a shard (the
-// rule is that of Redis Cluster; an empty {} counts as no tag).
+// NameShard returns the shard of a key, queue, stream partition ... of a spread namespace. If the
+// name holds a {tag}, only what stands between the first brace and the next closing one is hashed,
+// so names with a common tag share a shard (the rule is that of Redis Cluster; an empty {} counts
+// as no tag).
 func NameShard(namespace, name string, shards int) ShardID {
 	return shardOf(xxhash.Sum64String(namespace), xxhash.Sum64String(tagOf(name)), shards)
 }
@@ -49,13 +51,15 @@ func tagOf(name string) string {
 	return name
 }
 
-// shardOf places a name by its hash and that of its namespace, so that equal names of several namespaces are not together.
+// shardOf places a name by its hash and that of its namespace, so that equal names of several
+// namespaces are not together.
 func shardOf(namespace, name uint64, shards int) ShardID {
 	return ShardID((name ^ bits.RotateLeft64(namespace, 32)) % uint64(shards))
 }
 
-// Router finds the shards of a namespace and passes commands and queries through a Door to them. It remembers what can not
-// change, the placement of namespaces that exist or were deleted, and with it whatever is costly to find: there is one Place for each.
+// Router finds the shards of a namespace and passes commands and queries through a Door to them. It
+// remembers what can not change, the placement of namespaces that exist or were deleted, and with
+// it whatever is costly to find: there is one Place for each.
 type Router struct {
 	door    Door
 	caching CachingDoor // door, if it is one
@@ -71,11 +75,12 @@ type Router struct {
 	count int        // of places, at most maxRemembered
 }
 
-// maxRemembered bounds the Router's memory to about 10 MiB. Beyond it any other namespace is forgotten, and asked for again when it is used.
+// maxRemembered bounds the Router's memory to about 10 MiB. Beyond it any other namespace is
+// forgotten, and asked for again when it is used.
 const maxRemembered = 10_000
 
-// SerialDoor is a Door for one goroutine, which simulations have: several shards are asked in turn instead of at once, and
-// the door says when time has passed.
+// SerialDoor is a Door for one goroutine, which simulations have: several shards are asked in turn
+// instead of at once, and the door says when time has passed.
 type SerialDoor interface {
 	Door
 	// Pause returns when d has passed, or with the error of ctx.
@@ -90,7 +95,8 @@ func NewRouter(door Door) *Router {
 	return r
 }
 
-// Attach hands something to the stores behind the router, see Scope.Attached. It is called before there are any.
+// Attach hands something to the stores behind the router, see Scope.Attached. It is called before
+// there are any.
 func (r *Router) Attach(v any) { r.attached = v }
 
 // Door returns the door below.
@@ -143,7 +149,8 @@ func (r *Router) askPlacement(ctx context.Context, namespace string) (bool, erro
 	return q.Found && q.Info.Spread, nil
 }
 
-// Exists reports whether the namespace exists: what is remembered of it does not say, as it stays when the namespace is deleted.
+// Exists reports whether the namespace exists: what is remembered of it does not say, as it stays
+// when the namespace is deleted.
 func (r *Router) Exists(ctx context.Context, namespace string) (bool, error) {
 	if err := CheckName("namespace", namespace); err != nil {
 		return false, err
@@ -153,7 +160,8 @@ func (r *Router) Exists(ctx context.Context, namespace string) (bool, error) {
 	return q.Found, err
 }
 
-// Await waits until the namespace exists: before that nobody can say in which shard what is waited for will be.
+// Await waits until the namespace exists: before that nobody can say in which shard what is waited
+// for will be.
 func (r *Router) Await(ctx context.Context, namespace string) error {
 	if r.known(namespace) != nil {
 		return nil
@@ -171,7 +179,8 @@ func (r *Router) Shard(ctx context.Context, namespace, name string) (ShardID, er
 	return r.place(namespace, name, spread), err
 }
 
-// place returns the shard of a name. What can be in any shard of a spread namespace has no name: it is in one after the other.
+// place returns the shard of a name. What can be in any shard of a spread namespace has no name: it
+// is in one after the other.
 func (r *Router) place(namespace, name string, spread bool) ShardID {
 	if spread && name == "" {
 		return ShardID(r.anywhere.Add(1) % uint64(r.door.Shards()))
@@ -198,7 +207,8 @@ func (r *Router) Shards(ctx context.Context, namespace string) ([]ShardID, error
 	return all, nil
 }
 
-// Place is what can be remembered about where a namespace is, for one who reads from it often. It is safe for concurrent use.
+// Place is what can be remembered about where a namespace is, for one who reads from it often. It
+// is safe for concurrent use.
 type Place struct {
 	namespace string
 	placement atomic.Int32              // unknown until the namespace exists
@@ -305,8 +315,9 @@ func (r *Router) Propose(ctx context.Context, name string, cmd Command) ([]byte,
 	return r.propose(ctx, cmd, func(spread bool) (string, error) { return name, nil })
 }
 
-// propose routes the command by the name that route returns for the namespace's placement. A namespace that does not exist yet
-// is written as not spread; if it has been created as a spread one meanwhile, the shard refuses and it is routed again.
+// propose routes the command by the name that route returns for the namespace's placement. A
+// namespace that does not exist yet is written as not spread; if it has been created as a spread
+// one meanwhile, the shard refuses and it is routed again.
 func (r *Router) propose(ctx context.Context, cmd Command, route func(spread bool) (string, error)) ([]byte, error) {
 	spread, err := r.Spread(ctx, cmd.Namespace)
 	if err != nil {
@@ -328,8 +339,8 @@ func (r *Router) propose(ctx context.Context, cmd Command, route func(spread boo
 	}
 }
 
-// Take routes a take by the name, see Door. One for a namespace that does not exist waits at its home; if that comes to be a spread one, it is
-// routed again, and waits anew.
+// Take routes a take by the name, see Door. One for a namespace that does not exist waits at its
+// home; if that comes to be a spread one, it is routed again, and waits anew.
 func (r *Router) Take(ctx context.Context, name string, t Take) ([]byte, error) {
 	for again := false; ; again = true {
 		spread, err := r.Spread(ctx, t.Command.Namespace)

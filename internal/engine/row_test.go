@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// FuzzRows reads arbitrary bytes as each of the engine's own rows: an error or a value that is written back as it was, no panic.
+// FuzzRows reads arbitrary bytes as each of the engine's own rows: an error or a value that is
+// written back as it was, no panic.
 func FuzzRows(f *testing.F) {
 	tab := newTable([]Primitive{
 		{ID: MachineKV, Name: "a", New: func() Machine { return nil }, Counters: countersOf(5)},
@@ -20,7 +21,8 @@ func FuzzRows(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if ns, err := tab.decodeNamespace(b); err == nil {
 			again, err := tab.decodeNamespace(tab.encodeNamespace(nil, ns))
-			if err != nil || again.name != ns.name || !slices.Equal(again.counts, ns.counts) || again.spread != ns.spread || again.createdAt != ns.createdAt {
+			if err != nil || again.name != ns.name || !slices.Equal(again.counts, ns.counts) || again.spread != ns.spread ||
+				again.createdAt != ns.createdAt {
 				t.Errorf("namespace row %x is read as %+v and, written back, as %+v, %v", b, ns, again, err)
 			}
 		}

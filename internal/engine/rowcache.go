@@ -9,17 +9,20 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// RowCache holds rows of all shards of a node as their committed states have them, for queries and for Apply. Its memory goes to the rows that
-// are used, whichever shard they are of: a namespace lives in one.
+// RowCache holds rows of all shards of a node as their committed states have them, for queries and
+// for Apply. Its memory goes to the rows that are used, whichever shard they are of: a namespace
+// lives in one.
 //
-// Commit, the one writer of a shard, takes the rows it changes out before it writes to the database and puts the new ones in afterwards;
-// in between queries find them in the database, before or after the change, and never the old row once somebody has seen the
-// new one. What a query has read meanwhile may be the old row, so nothing is added while seq of the shard is odd, or has moved on since
-// before the read.
+// Commit, the one writer of a shard, takes the rows it changes out before it writes to the database
+// and puts the new ones in afterwards; in between queries find them in the database, before or
+// after the change, and never the old row once somebody has seen the new one. What a query has read
+// meanwhile may be the old row, so nothing is added while seq of the shard is odd, or has moved on
+// since before the read.
 //
-// What is written comes in as long as there is room: what is written is often written again, and then read first. A row that is read comes in when
-// it is asked for the second time in a while, so that a scan over everything displaces nothing. In a full
-// bucket a hand goes round over the rows, lets those go that have not been used since it was there last, and gives the others another round
+// What is written comes in as long as there is room: what is written is often written again, and
+// then read first. A row that is read comes in when it is asked for the second time in a while, so
+// that a scan over everything displaces nothing. In a full bucket a hand goes round over the rows,
+// lets those go that have not been used since it was there last, and gives the others another round
 // (the clock algorithm).
 type RowCache struct {
 	buckets []rowBucket // none: nothing is kept
@@ -38,8 +41,10 @@ const (
 	maxRowBuckets = 256
 	minRowShare   = 64 << 10 // bytes of a bucket; a row takes an eighth of one at most
 	rowOverhead   = 80       // bytes of memory that a row takes beside its key and value
-	rowsPerProbe  = 128      // bytes of the cache for each place in seen: three for each row of 256 bytes, or too many sets hold more rows than ways
-	seenWays      = 4        // rows that share a set of places; fewer, and two that are read in turns would keep each other out
+	// bytes of the cache for each place in seen: three for each row of 256 bytes, or too many sets
+	// hold more rows than ways
+	rowsPerProbe = 128
+	seenWays     = 4 // rows that share a set of places; fewer, and two that are read in turns would keep each other out
 )
 
 type rowBucket struct {
@@ -51,8 +56,8 @@ type rowBucket struct {
 	bytes int                // of the rows
 	seen  [][seenWays]uint32 // what was asked for and not there: by its hash, the rest of the hash, the latest first
 
-	// Reads answered here, gathered for one namespace at a time: a counter shared by all processors would cost more than the
-	// lookup.
+	// Reads answered here, gathered for one namespace at a time: a counter shared by all processors
+	// would cost more than the lookup.
 	hits  int64
 	reads int64
 	of    *namespace
@@ -77,7 +82,8 @@ func (r *cachedRow) isNamed(of *shardRows, m MachineID, kind byte, ns uint32, na
 		binary.BigEndian.Uint32(r.b[rowPrefix+1:]) == ns && string(r.b[namedPrefix:r.key]) == name
 }
 
-// namedPrefix is how many bytes of a row's key stand before the name: shard, machine, kind and namespace.
+// namedPrefix is how many bytes of a row's key stand before the name: shard, machine, kind and
+// namespace.
 const namedPrefix = rowPrefix + 5
 
 // NewRowCache returns a cache of about so many bytes; less than 64 KiB are none.
@@ -97,7 +103,8 @@ func (c *RowCache) of(shard ShardID) *shardRows {
 	return &shardRows{RowCache: c, shard: shard}
 }
 
-// hashRow returns the hash of a row's key. All but the name is mixed in at once, so a caller that has hashed the name is quick.
+// hashRow returns the hash of a row's key. All but the name is mixed in at once, so a caller that
+// has hashed the name is quick.
 func hashRow(k []byte) uint64 {
 	if len(k) < namedPrefix {
 		return xxhash.Sum64(k)
@@ -195,7 +202,8 @@ func (c *RowCache) Hits() int64 {
 	return n
 }
 
-// offer adds a row that a query has read from the database, where seq was as given before the read. The row is copied.
+// offer adds a row that a query has read from the database, where seq was as given before the read.
+// The row is copied.
 func (c *shardRows) offer(seq uint64, k, value []byte) {
 	if !c.takes(k, value) || seq%2 != 0 {
 		return
@@ -207,7 +215,8 @@ func (c *shardRows) offer(seq uint64, k, value []byte) {
 	if !b.seenBefore(h, c.share) {
 		return
 	}
-	// Counted before seq is looked at: a Commit that begins behind that look does not think that there are no rows.
+	// Counted before seq is looked at: a Commit that begins behind that look does not think that
+	// there are no rows.
 	c.rows.Add(1)
 	if c.seq.Load() == seq {
 		b.put(newCachedRow(c, h, k, value), c.share)
@@ -224,7 +233,8 @@ func newCachedRow(of *shardRows, h uint64, k, value []byte) cachedRow {
 	return cachedRow{b: append(append(b, k...), value...), of: of, hash: h, key: int32(len(k))}
 }
 
-// seenBefore reports whether the row with a hash was asked for not long ago, and remembers that it was now.
+// seenBefore reports whether the row with a hash was asked for not long ago, and remembers that it
+// was now.
 func (b *rowBucket) seenBefore(h uint64, share int) bool {
 	if b.seen == nil {
 		b.seen = make([][seenWays]uint32, max(share/rowsPerProbe/seenWays, 1))
@@ -238,8 +248,8 @@ func (b *rowBucket) seenBefore(h uint64, share int) bool {
 	return false
 }
 
-// add adds a row that Apply has read from the database: it will be written again, and nobody else writes. The row is copied; the copy is returned, unless
-// the row is not one for the cache.
+// add adds a row that Apply has read from the database: it will be written again, and nobody else
+// writes. The row is copied; the copy is returned, unless the row is not one for the cache.
 func (c *shardRows) add(k, value []byte) (kept []byte, ok bool) {
 	if !c.takes(k, value) {
 		return nil, false
@@ -277,7 +287,8 @@ func (b *rowBucket) fill(i int32, r cachedRow, share int) {
 	b.slots[i] = r
 }
 
-// makeRoom counts the bytes of a row that comes in, and lets others go if there are too many; the one in the slot to keep stays.
+// makeRoom counts the bytes of a row that comes in, and lets others go if there are too many; the
+// one in the slot to keep stays.
 func (b *rowBucket) makeRoom(n int, keep int32, share int) {
 	b.bytes += n
 	for b.bytes > share {
@@ -298,7 +309,8 @@ func (b *rowBucket) place() int32 {
 	return int32(len(b.slots) - 1)
 }
 
-// turn moves the hand on by one slot, whose row goes unless it has been used, or is in the slot to keep.
+// turn moves the hand on by one slot, whose row goes unless it has been used, or is in the slot to
+// keep.
 func (b *rowBucket) turn(keep int32) {
 	if b.hand >= len(b.slots) {
 		b.hand = 0
@@ -333,7 +345,8 @@ func (b *rowBucket) drop(i int32) {
 	b.free = append(b.free, i)
 }
 
-// remove takes a row out and returns the slot that it had, which stays for the row that replaces it, or noSlot if it was not there.
+// remove takes a row out and returns the slot that it had, which stays for the row that replaces
+// it, or noSlot if it was not there.
 func (c *shardRows) remove(h uint64, k []byte) (slot int32) {
 	b := c.bucket(h)
 	b.mu.Lock()
@@ -367,7 +380,8 @@ func (c *shardRows) begin(ops []overlayOp, changed []changedRow) {
 	}
 }
 
-// end puts the new rows of those that were there into the cache, and others into the room that is left.
+// end puts the new rows of those that were there into the cache, and others into the room that is
+// left.
 func (c *shardRows) end(ops []overlayOp, changed []changedRow) {
 	for i := range changed {
 		c.replace(&ops[changed[i].op], &changed[i])
@@ -401,7 +415,8 @@ func (b *rowBucket) keeps(slot int32, of *shardRows, h uint64) bool {
 	return s.b == nil && s.of == of && s.hash == h
 }
 
-// suspend forgets everything of the shard and takes nothing more until resume, because the state is about to be replaced.
+// suspend forgets everything of the shard and takes nothing more until resume, because the state is
+// about to be replaced.
 func (c *shardRows) suspend() {
 	c.seq.Store(c.seq.Load() | 1)
 	for i := range c.buckets {

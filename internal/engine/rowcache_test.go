@@ -53,7 +53,8 @@ func TestRowCacheAdmitsOnSecondRead(t *testing.T) {
 	want(t, c, "a", "1")
 }
 
-// TestRowCacheAdmitsInTurns: with one place for each hash, two rows that share it kept each other out when they were read in turns.
+// TestRowCacheAdmitsInTurns: with one place for each hash, two rows that share it kept each other
+// out when they were read in turns.
 func TestRowCacheAdmitsInTurns(t *testing.T) {
 	c := NewRowCache(64 << 20).of(0)
 	const rows = 10_000
@@ -85,7 +86,8 @@ func TestRowCacheFollowsCommits(t *testing.T) {
 	}
 }
 
-// TestRowCacheWrittenRows: what is written comes in as long as there is room, and displaces nothing.
+// TestRowCacheWrittenRows: what is written comes in as long as there is room, and displaces
+// nothing.
 func TestRowCacheWrittenRows(t *testing.T) {
 	const size = 2 << 20
 	c := NewRowCache(size).of(0)
@@ -118,7 +120,8 @@ func TestRowCacheWrittenRows(t *testing.T) {
 	want(t, c, "new", "")
 }
 
-// TestRowCacheSlotTaken: while the place of a row is kept for what a commit writes, a row of another shard may get it.
+// TestRowCacheSlotTaken: while the place of a row is kept for what a commit writes, a row of
+// another shard may get it.
 func TestRowCacheSlotTaken(t *testing.T) {
 	for _, becomes := range []string{"2", ""} {
 		cache := NewRowCache(minRowShare) // one bucket
@@ -149,7 +152,8 @@ func TestRowCacheSlotTaken(t *testing.T) {
 	}
 }
 
-// TestRowCacheRefusesOldReads: what was read before or during a commit may be the old row by the time it is offered.
+// TestRowCacheRefusesOldReads: what was read before or during a commit may be the old row by the
+// time it is offered.
 func TestRowCacheRefusesOldReads(t *testing.T) {
 	c := NewRowCache(4 << 20).of(0)
 	c.offer(c.seq.Load(), cacheKey("a"), []byte("1"))
@@ -170,7 +174,8 @@ func TestRowCacheRefusesOldReads(t *testing.T) {
 	want(t, c, "a", "2")
 }
 
-// TestRowCacheSuspended: between the arrival of a snapshot and the state being read anew the cache has nothing and takes nothing.
+// TestRowCacheSuspended: between the arrival of a snapshot and the state being read anew the cache
+// has nothing and takes nothing.
 func TestRowCacheSuspended(t *testing.T) {
 	c := NewRowCache(4 << 20).of(0)
 	fill(c, "a", "1")
@@ -190,7 +195,8 @@ func TestRowCacheSuspended(t *testing.T) {
 	}
 }
 
-// TestRowCacheStaysInItsBounds reads far more rows than fit, with a hot one in between, which must stay.
+// TestRowCacheStaysInItsBounds reads far more rows than fit, with a hot one in between, which must
+// stay.
 func TestRowCacheStaysInItsBounds(t *testing.T) {
 	const size = 2 << 20
 	c := NewRowCache(size).of(0)
@@ -244,8 +250,8 @@ func TestRowCacheWithoutMemory(t *testing.T) {
 	c.resume()
 }
 
-// TestRowCacheIsShared: one shard may use all of the memory, the rows of shards are kept apart, and replacing the state of one leaves those of
-// others.
+// TestRowCacheIsShared: one shard may use all of the memory, the rows of shards are kept apart, and
+// replacing the state of one leaves those of others.
 func TestRowCacheIsShared(t *testing.T) {
 	const size = 4 << 20
 	cache := NewRowCache(size)
@@ -286,9 +292,10 @@ func TestRowCacheIsShared(t *testing.T) {
 	}
 }
 
-// TestRowCacheNeverGoesBack: readers offer what they have read while the only row there is is written again and again; what the cache answers is
-// never older than what the database had before the question. With the count of rows looked at before one was counted that was about to come
-// in, Commit took nothing out.
+// TestRowCacheNeverGoesBack: readers offer what they have read while the only row there is is
+// written again and again; what the cache answers is never older than what the database had before
+// the question. With the count of rows looked at before one was counted that was about to come in,
+// Commit took nothing out.
 func TestRowCacheNeverGoesBack(t *testing.T) {
 	c := NewRowCache(1 << 20).of(0)
 	k := cacheKey("k")

@@ -1,10 +1,12 @@
 package engine
 
-// Savepoint is a point within a command to which a Tx can go back: rows, ranges, counts, wakes, hooks, changes, timers, messages to other
-// shards, follow-ups and LSNs are then what they were, and so is what machines remember (see Memory). Savepoints nest: going back to one ends
-// those taken after it, and itself.
+// Savepoint is a point within a command to which a Tx can go back: rows, ranges, counts, wakes,
+// hooks, changes, timers, messages to other shards, follow-ups and LSNs are then what they were,
+// and so is what machines remember (see Memory). Savepoints nest: going back to one ends those
+// taken after it, and itself.
 //
-// There is one undo log per command, in which a savepoint is a mark. What is taken back is not in the hash of the state either.
+// There is one undo log per command, in which a savepoint is a mark. What is taken back is not in
+// the hash of the state either.
 type Savepoint struct {
 	lsn     LSN // last one given out
 	current LSN // of the change being made
@@ -15,8 +17,9 @@ type Savepoint struct {
 	undo, counts, onRollback, wakes, hooks, changes, follow int
 }
 
-// Savepoint returns a point to which Rollback can go back while the same command is being applied. What follows is a change of its own, with
-// the next LSN: that is how a Memory can tell it from what came before.
+// Savepoint returns a point to which Rollback can go back while the same command is being applied.
+// What follows is a change of its own, with the next LSN: that is how a Memory can tell it from
+// what came before.
 //
 //	s := tx.Savepoint()
 //	if err := m.deliver(tx, message); err != nil {
@@ -29,8 +32,8 @@ func (tx *Tx) Savepoint() Savepoint {
 	return s
 }
 
-// Rollback takes back everything since the savepoint, which can not be used again. What a machine keeps of the command being applied in
-// variables of its own is for itself to take back.
+// Rollback takes back everything since the savepoint, which can not be used again. What a machine
+// keeps of the command being applied in variables of its own is for itself to take back.
 func (tx *Tx) Rollback(s Savepoint) { tx.rollback(s) }
 
 // mark returns where the undo log and all lists of effects end now.

@@ -8,8 +8,9 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// What a query may look at before it is Full, and how much it may look at all the same if it has no pages. A row takes about a third of a microsecond:
-// a page comes at once, and nothing keeps a processor for much longer than a second.
+// What a query may look at before it is Full, and how much it may look at all the same if it has no
+// pages. A row takes about a third of a microsecond: a page comes at once, and nothing keeps a
+// processor for much longer than a second.
 const (
 	fullScanRows  = 10_000
 	fullScanBytes = 16 << 20
@@ -17,7 +18,8 @@ const (
 	MaxScanBytes  = 2 << 30
 )
 
-// scan is what a query has looked at since it was asked, or asked again, and what ends it early. The zero value has no end.
+// scan is what a query has looked at since it was asked, or asked again, and what ends it early.
+// The zero value has no end.
 type scan struct {
 	ctx         context.Context // of the caller; nil: nothing is counted
 	stop        <-chan struct{} // closed when the replica stops
@@ -33,8 +35,9 @@ type scan struct {
 // scanCheck is after how many rows a query looks whether somebody still waits for it.
 const scanCheck = 256
 
-// Full reports whether a query has looked at so much that it has to answer with what it has got, and from where to go on. One that has no pages goes on,
-// and fails at MaxScanRows and MaxScanBytes.
+// Full reports whether a query has looked at so much that it has to answer with what it has got,
+// and from where to go on. One that has no pages goes on, and fails at MaxScanRows and
+// MaxScanBytes.
 func (v *View) Full() bool {
 	s := &v.scan
 	return s.rows >= fullScanRows || s.bytes >= fullScanBytes
@@ -60,8 +63,8 @@ func (v *View) fails() error {
 	return v.scan.fault()
 }
 
-// Ended returns why a query has to end now: its caller is gone, or the node closes. It is for one that does much with what it has got, between two looks at
-// rows, which end it by themselves.
+// Ended returns why a query has to end now: its caller is gone, or the node closes. It is for one
+// that does much with what it has got, between two looks at rows, which end it by themselves.
 func (v *View) Ended() error {
 	if v.scan.ctx != nil {
 		v.checkScan()
@@ -106,9 +109,11 @@ func (v *View) Scan(lower, upper []byte, f func(k, value []byte) (more bool, err
 	return cmp.Or(err, it.Close())
 }
 
-// ListRows returns up to limit items, read from the rows whose keys begin with prefix and come after another key. It returns fewer if the view is Full, and
-// reports whether there are more. A row for which read returns false is left out.
-func ListRows[T any](v *View, prefix, after []byte, limit int, read func(k, value []byte) (item T, ok bool, err error)) (items []T, more bool, err error) {
+// ListRows returns up to limit items, read from the rows whose keys begin with prefix and come
+// after another key. It returns fewer if the view is Full, and reports whether there are more. A
+// row for which read returns false is left out.
+func ListRows[T any](v *View, prefix, after []byte, limit int, read func(k, value []byte) (item T, ok bool, err error)) (items []T,
+	more bool, err error) {
 	lower, upper, ok := key.Behind(prefix, after)
 	if !ok {
 		return nil, false, nil

@@ -14,7 +14,8 @@ import (
 	"github.com/floedb/floe/internal/test/toy"
 )
 
-// looker is the toy with a query that looks at all rows again and again, until it has to end or has looked often enough.
+// looker is the toy with a query that looks at all rows again and again, until it has to end or has
+// looked often enough.
 type looker struct {
 	engine.Machine
 	times int                        // how often it looks at all rows; 0: for ever
@@ -58,7 +59,8 @@ func newLooker(t *testing.T, l *looker) *rig {
 	return r
 }
 
-// TestQueryEndsWithItsCaller: a query that looks at many rows went on to its end when nobody waited for it any more, and Close waited for it.
+// TestQueryEndsWithItsCaller: a query that looks at many rows went on to its end when nobody waited
+// for it any more, and Close waited for it.
 func TestQueryEndsWithItsCaller(t *testing.T) {
 	for name, want := range map[string]error{"caller": context.Canceled, "close": engine.ErrClosed} {
 		t.Run(name, func(t *testing.T) {
@@ -108,8 +110,9 @@ func TestGetsEndWithTheCaller(t *testing.T) {
 	}
 }
 
-// TestQueriesHaveABudget: a query is Full when a page should end, counted anew each time it is asked, by rows or by bytes, and refused when it goes on and on. What
-// a duty looks at has no bound.
+// TestQueriesHaveABudget: a query is Full when a page should end, counted anew each time it is
+// asked, by rows or by bytes, and refused when it goes on and on. What a duty looks at has no
+// bound.
 func TestQueriesHaveABudget(t *testing.T) {
 	full, rows := 0, 0
 	l := &looker{times: 200, row: func(v *engine.View) {
@@ -137,7 +140,8 @@ func TestQueriesHaveABudget(t *testing.T) {
 	}
 	l.times = 0
 	err := ask()
-	if !errors.Is(err, engine.ErrInvalid) || !strings.Contains(err.Error(), fmt.Sprint(engine.MaxScanBytes)) || !strings.Contains(err.Error(), "toy") {
+	if !errors.Is(err, engine.ErrInvalid) || !strings.Contains(err.Error(), fmt.Sprint(engine.MaxScanBytes)) ||
+		!strings.Contains(err.Error(), "toy") {
 		t.Errorf("err = %v, want ErrInvalid that names the limit", err)
 	}
 	if full != 2 || rows != engine.MaxScanBytes/len(large)+1 {
@@ -145,7 +149,8 @@ func TestQueriesHaveABudget(t *testing.T) {
 	}
 	l.times, rows = 3, 0
 	lead := r.execs[0].Duties(1, func() engine.LeadDoor { return &leadDoor{} })[0].Lead
-	if err := lead.View(t.Context(), func(v *engine.View) error { return l.sum(v, &toy.Sum{Namespace: "default"}) }); err != nil || rows != 300 {
+	if err := lead.View(t.Context(), func(v *engine.View) error { return l.sum(v, &toy.Sum{Namespace: "default"}) }); err != nil ||
+		rows != 300 {
 		t.Errorf("a duty: %d rows, %v", rows, err)
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Scope is a namespace as the store of a primitive sees it: the way to its shards, and how large its values may be. It does not change, and
-// may be used by many goroutines at once.
+// Scope is a namespace as the store of a primitive sees it: the way to its shards, and how large
+// its values may be. It does not change, and may be used by many goroutines at once.
 type Scope struct {
 	router     *Router
 	place      *Place
@@ -20,8 +20,9 @@ func (r *Router) Scope(namespace string, maxPayload int) Scope {
 	return Scope{r, r.Place(namespace), maxPayload}
 }
 
-// handle returns the store of a primitive in a namespace, which is made if there is none: one that is taken anew for each call is the same one
-// each time, and costs no memory. All stores of a primitive have to be of one type.
+// handle returns the store of a primitive in a namespace, which is made if there is none: one that
+// is taken anew for each call is the same one each time, and costs no memory. All stores of a
+// primitive have to be of one type.
 func handle[S any](r *Router, m MachineID, namespace string, maxPayload int, make func(Scope) *S) *S {
 	place := r.Place(namespace)
 	if h, ok := place.handles[m].Load().(made); ok && h.maxPayload == maxPayload {
@@ -38,7 +39,8 @@ type made struct {
 	maxPayload int
 }
 
-// Shared returns the one value of a type that all who use the scope's router share, which make makes if there is none.
+// Shared returns the one value of a type that all who use the scope's router share, which make
+// makes if there is none.
 func Shared[T any](s *Scope, make func() *T) *T {
 	key := (*T)(nil)
 	if v, ok := s.router.shared.Load(key); ok {
@@ -57,11 +59,13 @@ func (s *Scope) MaxPayload() int { return s.maxPayload }
 // Other returns another namespace, reached in the same way.
 func (s *Scope) Other(namespace string) Scope { return s.router.Scope(namespace, s.maxPayload) }
 
-// Attached returns what whoever made the router has for the stores behind it, such as who looks at the loops of workers; nil if there is nothing.
+// Attached returns what whoever made the router has for the stores behind it, such as who looks at
+// the loops of workers; nil if there is nothing.
 func (s *Scope) Attached() any { return s.router.attached }
 
-// Propose sends one operation to the shard of its name, and decodes the result. Errors: those of the operation, ErrInvalid for a payload that is
-// too large and for a namespace that can not be written to, those of Door.Propose.
+// Propose sends one operation to the shard of its name, and decodes the result. Errors: those of
+// the operation, ErrInvalid for a payload that is too large and for a namespace that can not be
+// written to, those of Door.Propose.
 func Propose[T any](ctx context.Context, s *Scope, op Op, decode func([]byte) (T, error)) (none T, err error) {
 	cmd, err := op.Limit(s.maxPayload)
 	if err != nil {
@@ -104,7 +108,8 @@ func (s *Scope) QueryShard(ctx context.Context, shard ShardID, q Query) error {
 	return s.router.door.Query(ctx, shard, q)
 }
 
-// Cached returns a row of a machine from memory, see CachingDoor, or false if a query has to be asked.
+// Cached returns a row of a machine from memory, see CachingDoor, or false if a query has to be
+// asked.
 func (s *Scope) Cached(m MachineID, kind byte, name string) (row []byte, ok bool) {
 	return s.router.Cached(s.place, m, kind, name)
 }
@@ -145,7 +150,8 @@ func (s *Scope) Shards(ctx context.Context) ([]ShardID, error) {
 // NodeShards returns the number of shards of the node.
 func (s *Scope) NodeShards() int { return s.router.door.Shards() }
 
-// FanOut asks shards at once, each its own query of parts, and returns when all have answered: the error of one of them if any has failed.
+// FanOut asks shards at once, each its own query of parts, and returns when all have answered: the
+// error of one of them if any has failed.
 func FanOut[Q any, P interface {
 	*Q
 	Query
@@ -186,8 +192,8 @@ func (*remindQuery) OfLeader() {}
 
 func (*remindQuery) Machine() MachineID { return machineEngine }
 
-// PassOn is for a caller that waited in several shards and takes from one of them: what it may have been told of in the others is for those who wait there next. It
-// does not wait for the shards.
+// PassOn is for a caller that waited in several shards and takes from one of them: what it may have
+// been told of in the others is for those who wait there next. It does not wait for the shards.
 func (s *Scope) PassOn(ctx context.Context, shards []ShardID) {
 	if len(shards) == 0 {
 		return
@@ -196,7 +202,8 @@ func (s *Scope) PassOn(ctx context.Context, shards []ShardID) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), passTime)
 		defer cancel()
 		s.Each(len(shards), func(i int) {
-			// A shard that does not hear of it reminds those who wait of its own accord, a little later.
+			// A shard that does not hear of it reminds those who wait of its own accord, a little
+			// later.
 			_ = s.QueryShard(ctx, shards[i], &remindQuery{s.Namespace()})
 		})
 	}
@@ -228,7 +235,8 @@ const (
 	settledPause = 10 * time.Millisecond
 )
 
-// Settled polls until done returns true. It gives up after about a second, or when ctx ends: a shard that cannot be reached catches up later.
+// Settled polls until done returns true. It gives up after about a second, or when ctx ends: a
+// shard that cannot be reached catches up later.
 func (s *Scope) Settled(ctx context.Context, done func() bool) {
 	for n := 0; n < maxSettled && !done(); n++ {
 		if s.Pause(ctx, min(settledPause, time.Millisecond<<min(n, 4))) != nil {
@@ -237,7 +245,8 @@ func (s *Scope) Settled(ctx context.Context, done func() bool) {
 	}
 }
 
-// Pause returns when d has passed, or with the error of ctx. In a simulation it is the simulation's time that passes.
+// Pause returns when d has passed, or with the error of ctx. In a simulation it is the simulation's
+// time that passes.
 func (s *Scope) Pause(ctx context.Context, d time.Duration) error {
 	if s.router.serial != nil {
 		return s.router.serial.Pause(ctx, d)
@@ -252,8 +261,9 @@ func (s *Scope) Pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Agree waits until all shards of a spread namespace have the same version of something that its home shard broadcasts, so that the caller's next operation sees the
-// change in whichever shard it runs. It gives up when Settled does.
+// Agree waits until all shards of a spread namespace have the same version of something that its
+// home shard broadcasts, so that the caller's next operation sees the change in whichever shard it
+// runs. It gives up when Settled does.
 func Agree[Q any, P interface {
 	*Q
 	Query

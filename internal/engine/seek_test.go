@@ -9,7 +9,8 @@ import (
 	"github.com/floedb/floe/internal/test/toy"
 )
 
-// TestSeek: an iterator of a view goes to the first row from a key on, and to the last one before it, within its bounds.
+// TestSeek: an iterator of a view goes to the first row from a key on, and to the last one before
+// it, within its bounds.
 func TestSeek(t *testing.T) {
 	asked := false
 	r := newLooker(t, &looker{gets: func(v *engine.View) error {
@@ -41,7 +42,8 @@ func TestSeek(t *testing.T) {
 		asked = true
 		return it.Close()
 	}})
-	if err := r.execs[0].Query(t.Context(), &toy.Sum{Namespace: "default"}, engine.Replica{Now: func() int64 { return r.now }}); err != nil || !asked {
+	if err := r.execs[0].Query(t.Context(), &toy.Sum{Namespace: "default"},
+		engine.Replica{Now: func() int64 { return r.now }}); err != nil || !asked {
 		t.Errorf("err = %v, asked: %t", err, asked)
 	}
 }

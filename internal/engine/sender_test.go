@@ -21,8 +21,9 @@ const (
 	kindFenced  = 8
 )
 
-// TestCommandsComeFromTheirSenders sends each command of each primitive in each way: only those that its table names get it to its machine. The others are
-// refused before it gets into the log, and when it is there all the same.
+// TestCommandsComeFromTheirSenders sends each command of each primitive in each way: only those
+// that its table names get it to its machine. The others are refused before it gets into the log,
+// and when it is there all the same.
 func TestCommandsComeFromTheirSenders(t *testing.T) {
 	primitives := []engine.Primitive{
 		engine.TableOf[kv.Store](), engine.TableOf[queue.Store](), engine.TableOf[stream.Store](), toy.Primitive(), toy.VaultPrimitive(),
@@ -68,7 +69,8 @@ func TestCommandsComeFromTheirSenders(t *testing.T) {
 				what := fmt.Sprintf("%s: %s by way of %s", p.Name, c.Name, way.name)
 				err := r.execs[0].Check(cmd)
 				switch words := fmt.Sprintf("%s: command %d (%s) is not for %v", p.Name, c.Kind, c.Name, way.from); {
-				case may && err != nil, way.from == engine.FromShards && err != nil: // what has been delivered is refused in Apply, one by one
+				// what has been delivered is refused in Apply, one by one
+				case may && err != nil, way.from == engine.FromShards && err != nil:
 					t.Errorf("%s: Check = %v", what, err)
 				case !may && way.from != engine.FromShards && (!errors.Is(err, engine.ErrInvalid) || !strings.Contains(err.Error(), words)):
 					t.Errorf("%s: Check = %v, want %q", what, err, words)

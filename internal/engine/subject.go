@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// NamespaceOf returns the namespace that a query asks about, which is a field of that name in all that ask about one; ok is false for a query that
-// is not about a single namespace.
+// NamespaceOf returns the namespace that a query asks about, which is a field of that name in all
+// that ask about one; ok is false for a query that is not about a single namespace.
 func NamespaceOf(q Query) (namespace string, ok bool) {
 	switch q := q.(type) {
 	case *NamespaceQuery:

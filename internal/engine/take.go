@@ -7,8 +7,8 @@ import (
 	"github.com/floedb/floe/internal/wait"
 )
 
-// Take is a blocking claim: a command that takes something, such as a message, and how long it waits
-// for it.
+// Take is a blocking claim: a command that takes something, such as a message, and how long it
+// waits for it.
 type Take struct {
 	Command Command
 	Wait    time.Duration // for something to take; 0: not at all
@@ -16,8 +16,8 @@ type Take struct {
 	Once    bool          // what it takes never comes back, so a take whose answer was lost must not be repeated; only the caller uses it
 }
 
-// After returns the take for another attempt after a time. The end of its wait and its turn stay the
-// same.
+// After returns the take for another attempt after a time. The end of its wait and its turn stay
+// the same.
 func (t Take) After(d time.Duration) Take {
 	t.Wait, t.Waited = max(t.Wait-d, 0), t.Waited+d
 	return t
@@ -36,19 +36,21 @@ const Any = wait.Any
 // So Takeable and Apply have to agree: what Takeable promises for a state, a take finds in that
 // state, or it changes what Takeable returns.
 type Taker interface {
-	// Takeable returns how many items are available to a take, Any if that is not known, 0 for none.
-	// A take that has something else to do counts as one that finds items. It calls the View's wait
-	// functions for what would change its answer, first for a topic that all takes of the same items
-	// wait for, and View.WakeAt for a time that would change it. most is the maximum number of items
-	// that the take takes. waits is whether it waits: then Takeable may return 0 instead of the error
-	// that the thing does not exist yet. Errors are the take's answer.
+	// Takeable returns how many items are available to a take, Any if that is not known, 0 for
+	// none. A take that has something else to do counts as one that finds items. It calls the
+	// View's wait functions for what would change its answer, first for a topic that all takes of
+	// the same items wait for, and View.WakeAt for a time that would change it. most is the maximum
+	// number of items that the take takes. waits is whether it waits: then Takeable may return 0
+	// instead of the error that the thing does not exist yet. Errors are the take's answer.
 	Takeable(v *View, cmd Command, waits bool) (n, most int, err error)
-	// Took reports whether the outcome of a take that waits is its answer; otherwise it found nothing.
+	// Took reports whether the outcome of a take that waits is its answer; otherwise it found
+	// nothing.
 	Took(kind uint8, result []byte, err error) bool
 	Maker
 }
 
-// Sharer is a Taker whose takes divide the available items among those that wait for the same topic.
+// Sharer is a Taker whose takes divide the available items among those that wait for the same
+// topic.
 type Sharer interface {
 	// Share returns a take as it is to be applied when so many wait for its topic, itself included.
 	Share(cmd Command, waiting int) Command
@@ -56,9 +58,9 @@ type Sharer interface {
 
 // Maker is a Machine with commands that produce something to take.
 type Maker interface {
-	// Makes calls made for each topic on which a command may produce items, with their maximum number.
-	// It is a function of the command: Apply notifies the items that did become available. For items
-	// that its follow-ups may produce it names the cause, see Tx.Cause.
+	// Makes calls made for each topic on which a command may produce items, with their maximum
+	// number. It is a function of the command: Apply notifies the items that did become available.
+	// For items that its follow-ups may produce it names the cause, see Tx.Cause.
 	Makes(cmd Command, made func(Made))
 }
 
@@ -151,7 +153,8 @@ func (x *Executor) look(k *Taking) (l wait.Look, err error) {
 }
 
 // Enter admits a take: it waits, or is to be proposed. waits is false if it is answered, with the
-// error or without a result. The returned takes are to be proposed: the take itself, others, or both.
+// error or without a result. The returned takes are to be proposed: the take itself, others, or
+// both.
 func (x *Executor) Enter(k *Taking) (ready []ReadyTake, waits bool, err error) {
 	l, err := x.look(k)
 	switch {
@@ -164,8 +167,8 @@ func (x *Executor) Enter(k *Taking) (ready []ReadyTake, waits bool, err error) {
 }
 
 // park gives a take its places and looks once more, because a change between the look and the
-// parking has woken nothing. waits is false if the take is to be answered, with the error or without
-// a result.
+// parking has woken nothing. waits is false if the take is to be answered, with the error or
+// without a result.
 func (x *Executor) park(k *Taking, l *wait.Look, ready []ReadyTake) (_ []ReadyTake, waits bool, err error) {
 	for {
 		if waits, err := x.hub.Park(&k.claim, l); !waits {
@@ -207,8 +210,8 @@ func (x *Executor) again(k *Taking, ready []ReadyTake) []ReadyTake {
 	return ready
 }
 
-// Leave is for a caller that does not want to wait any longer. It returns false if the take is under
-// way; it is then answered even if it finds nothing.
+// Leave is for a caller that does not want to wait any longer. It returns false if the take is
+// under way; it is then answered even if it finds nothing.
 func (x *Executor) Leave(k *Taking) bool { return x.hub.Abandon(&k.claim) }
 
 // Expel removes all takes that wait and returns them: this replica may not serve them any longer.
@@ -311,9 +314,9 @@ func (x *Executor) evaluate(w wait.Wakeup, ready []ReadyTake) []ReadyTake {
 	return ready
 }
 
-// lookParked looks on behalf of a parked take. If something is available, it makes up to w.N takes of
-// the line be under way. The take keeps its place meanwhile, where other goroutines that evaluate
-// have to find it. more is whether there may be something for the next one.
+// lookParked looks on behalf of a parked take. If something is available, it makes up to w.N takes
+// of the line be under way. The take keeps its place meanwhile, where other goroutines that
+// evaluate have to find it. more is whether there may be something for the next one.
 func (x *Executor) lookParked(w wait.Wakeup, k *Taking, ready []ReadyTake) (pulled int, more bool, _ []ReadyTake) {
 	l, err := x.look(k)
 	switch {

@@ -1,6 +1,7 @@
 package engine
 
-// Tallying is a Machine that counts what it has answered. No row says how much that is: each node has its own counts, which its host keeps across restarts.
+// Tallying is a Machine that counts what it has answered. No row says how much that is: each node
+// has its own counts, which its host keeps across restarts.
 type Tallying interface {
 	// Tallies calls f with each count that is not zero.
 	Tallies(f func(of uint64, n int64))
@@ -8,14 +9,16 @@ type Tallying interface {
 	AddTally(of uint64, n int64)
 }
 
-// Tally is how much a machine of this node has answered about something, such as a namespace by its number.
+// Tally is how much a machine of this node has answered about something, such as a namespace by its
+// number.
 type Tally struct {
 	Machine MachineID
 	Of      uint64
 	N       int64
 }
 
-// Tallies returns what this replica has counted, in no order: of the engine itself the reads of each namespace (see Primitive.Reads), and what the machines count.
+// Tallies returns what this replica has counted, in no order: of the engine itself the reads of
+// each namespace (see Primitive.Reads), and what the machines count.
 func (x *Executor) Tallies() (all []Tally) {
 	x.committed.rows.flushReads()
 	for id, n := range x.dir.reads() {
@@ -29,7 +32,8 @@ func (x *Executor) Tallies() (all []Tally) {
 	return all
 }
 
-// AddTallies adds what was counted before a restart. Counts of namespaces and streams that have been deleted since are dropped.
+// AddTallies adds what was counted before a restart. Counts of namespaces and streams that have
+// been deleted since are dropped.
 func (x *Executor) AddTallies(all []Tally) {
 	for _, t := range all {
 		if t.Machine == machineEngine {

@@ -6,8 +6,9 @@ import (
 	"unicode/utf8"
 )
 
-// Text is fmt.Sprintf for what machines keep and answer: strings and bytes that are quoted (%q) look the same in every build, and end after 200 bytes. Package strconv follows the
-// Unicode tables of the Go release, which say what can be printed.
+// Text is fmt.Sprintf for what machines keep and answer: strings and bytes that are quoted (%q)
+// look the same in every build, and end after 200 bytes. Package strconv follows the Unicode tables
+// of the Go release, which say what can be printed.
 func Text(format string, args ...any) string {
 	own := make([]any, len(args))
 	for i, a := range args {
@@ -16,8 +17,9 @@ func Text(format string, args ...any) string {
 	return fmt.Sprintf(format, own...)
 }
 
-// Thrown returns the text of a value that a user's code has panicked with. Its methods are the user's too: package fmt recovers when they panic, but not when the
-// value that they panic with does so again.
+// Thrown returns the text of a value that a user's code has panicked with. Its methods are the
+// user's too: package fmt recovers when they panic, but not when the value that they panic with
+// does so again.
 func Thrown(value any) (text string) {
 	defer func() {
 		if recover() != nil {
@@ -43,7 +45,8 @@ func quoted(a any) any {
 	return a
 }
 
-// maxQuoted is how many bytes of a text are quoted at most: a message must not repeat a name or key of any length.
+// maxQuoted is how many bytes of a text are quoted at most: a message must not repeat a name or key
+// of any length.
 const maxQuoted = 200
 
 // quotable is a text that is formatted as what it is made of, but for %q.
@@ -75,7 +78,8 @@ func (q quotable) Format(f fmt.State, verb rune) {
 	_, _ = f.Write(b)
 }
 
-// appendQuoted appends a text in double quotes: with escapes for quotes, backslashes, control characters and what is no UTF-8.
+// appendQuoted appends a text in double quotes: with escapes for quotes, backslashes, control
+// characters and what is no UTF-8.
 func appendQuoted(dst []byte, s string) []byte {
 	dst = append(dst, '"')
 	for len(s) > 0 {

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestTextQuotesAlike: what is quoted does not depend on what a Go release takes for printable, and is what fmt makes of ordinary text.
+// TestTextQuotesAlike: what is quoted does not depend on what a Go release takes for printable, and
+// is what fmt makes of ordinary text.
 func TestTextQuotesAlike(t *testing.T) {
 	type name string
 	for _, c := range []struct {
@@ -45,7 +46,8 @@ func TestCut(t *testing.T) {
 		most int
 		want string
 	}{
-		{"abc", 3, "abc"}, {"abc", 2, "ab"}, {"abc", 0, ""}, {"é世界", 5, "é世"}, {"é世界", 4, "é"}, {"é世界", 3, "é"}, {"é世界", 1, ""}, {"\x80\x80\x80\x80\x80\x80", 5, "\x80\x80\x80\x80\x80"},
+		{"abc", 3, "abc"}, {"abc", 2, "ab"}, {"abc", 0, ""}, {"é世界", 5, "é世"}, {"é世界", 4, "é"}, {"é世界", 3, "é"}, {"é世界", 1,
+			""}, {"\x80\x80\x80\x80\x80\x80", 5, "\x80\x80\x80\x80\x80"},
 	} {
 		if got := Cut(c.text, c.most); got != c.want {
 			t.Errorf("Cut(%q, %d) is %q, want %q", c.text, c.most, got, c.want)

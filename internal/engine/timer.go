@@ -13,11 +13,13 @@ import (
 // NoTimer is the due time of a shard without timers.
 const NoTimer = math.MaxInt64
 
-// maxFire bounds what one Fire command does, so that a million timers due at once do not stop everything else.
+// maxFire bounds what one Fire command does, so that a million timers due at once do not stop
+// everything else.
 const maxFire = 256
 
-// timerIndex knows where the timers of a shard begin. No timer is before first, and none is due before next: iterating from there never walks over
-// the remains of timers that have fired: there may be a million with the same due time.
+// timerIndex knows where the timers of a shard begin. No timer is before first, and none is due
+// before next: iterating from there never walks over the remains of timers that have fired: there
+// may be a million with the same due time.
 //
 // Rows: 't' | due (i64) | machine (u8) | namespace number (u32) | token
 type timerIndex struct {
@@ -49,8 +51,8 @@ func (x *Executor) restoreTimers() error {
 	return it.Close()
 }
 
-// Schedule stores a durable timer: at due (ms) or soon after, the machine's OnTimer gets the token, in the command's
-// namespace. The same due and token scheduled twice is one timer.
+// Schedule stores a durable timer: at due (ms) or soon after, the machine's OnTimer gets the token,
+// in the command's namespace. The same due and token scheduled twice is one timer.
 func (tx *Tx) Schedule(due int64, token []byte) {
 	row := tx.timerRow(due, token)
 	tx.x.timers.from(due, row[rowPrefix:])
@@ -67,8 +69,10 @@ func (tx *Tx) ScheduleNew(due int64, token []byte) {
 // Unschedule removes a timer; it need not exist.
 func (tx *Tx) Unschedule(due int64, token []byte) { tx.deleteRow(tx.timerRow(due, token)) }
 
-// Advance makes the one timer of something fire at a time or earlier. due is where its row says when that timer fires, NoTimer without one; the token is a kind and
-// the number of the thing. It reports whether due has changed: a timer that fires earlier stays, since most deadlines are never reached.
+// Advance makes the one timer of something fire at a time or earlier. due is where its row says
+// when that timer fires, NoTimer without one; the token is a kind and the number of the thing. It
+// reports whether due has changed: a timer that fires earlier stays, since most deadlines are never
+// reached.
 func (tx *Tx) Advance(due *int64, at int64, kind byte, number uint64) bool {
 	if at >= *due {
 		return false
@@ -114,7 +118,8 @@ func parseTimer(k []byte) (timer, error) {
 	return timer{key.Int64(k[1:]), MachineID(k[9]), binary.BigEndian.Uint32(k[10:]), k[14:]}, nil
 }
 
-// Fire is the command that hands out timers that are due at the entry's time stamp, until it is Full. Its result is the number handed out.
+// Fire is the command that hands out timers that are due at the entry's time stamp, until it is
+// Full. Its result is the number handed out.
 func Fire() Command { return Command{Machine: machineEngine, Kind: kindFire} }
 
 func (tx *Tx) applyFire() ([]byte, error) {
@@ -139,8 +144,8 @@ func (tx *Tx) applyFire() ([]byte, error) {
 	return codec.AppendUvarint(nil, uint64(fired)), nil
 }
 
-// timersFromFirst iterates over all timers as they are now. Where they begin is to be noted again: by those that are set from now on, and by the first
-// one that is left.
+// timersFromFirst iterates over all timers as they are now. Where they begin is to be noted again:
+// by those that are set from now on, and by the first one that is left.
 func (tx *Tx) timersFromFirst() *Iter {
 	lower := []byte{'t'}
 	if tx.x.timers.next != NoTimer {
@@ -152,7 +157,8 @@ func (tx *Tx) timersFromFirst() *Iter {
 	return it
 }
 
-// tryTimer hands out a timer. It returns false, and nothing has happened, if there is no room for it behind others.
+// tryTimer hands out a timer. It returns false, and nothing has happened, if there is no room for
+// it behind others.
 func (tx *Tx) tryTimer(t timer, first bool) bool {
 	s := tx.nestedMark()
 	err := tx.fireTimer(t)

@@ -13,10 +13,11 @@ import (
 	"github.com/floedb/floe/internal/wait"
 )
 
-// Tx is what Apply and OnTimer see of the world: the machine's rows, the entry's time, and what they may set going. All its
-// effects happen together or, when Apply returns an error, not at all.
+// Tx is what Apply and OnTimer see of the world: the machine's rows, the entry's time, and what
+// they may set going. All its effects happen together or, when Apply returns an error, not at all.
 //
-// Byte slices returned by a Tx are valid until Apply or OnTimer returns: copy what goes into memory or into a result.
+// Byte slices returned by a Tx are valid until Apply or OnTimer returns: copy what goes into memory
+// or into a result.
 type Tx struct {
 	x             *Executor
 	machine       MachineID
@@ -48,7 +49,8 @@ type countChange struct {
 	delta   int64
 }
 
-// Now returns the time of the entry in ms since the epoch, stamped by the leader; within a shard it never goes back.
+// Now returns the time of the entry in ms since the epoch, stamped by the leader; within a shard it
+// never goes back.
 func (tx *Tx) Now() int64 { return tx.now }
 
 // LSN returns the number of the change being made.
@@ -64,7 +66,8 @@ func (tx *Tx) Step() LSN {
 // Term returns the raft term of the entry.
 func (tx *Tx) Term() uint64 { return tx.term }
 
-// Tag returns a tag that tells apart things with the same number. A number is reused if the log lost its tail.
+// Tag returns a tag that tells apart things with the same number. A number is reused if the log
+// lost its tail.
 func (tx *Tx) Tag() uint16 {
 	var b [16]byte
 	binary.BigEndian.PutUint64(b[:], uint64(tx.now))
@@ -95,7 +98,8 @@ func (tx *Tx) Get(k []byte) (value []byte, ok bool) {
 // Set writes a row; k and value are copied.
 func (tx *Tx) Set(k, value []byte) { tx.setRow(append(tx.rowKey(tx.machine), k...), value) }
 
-// Insert is Set for a row that does not exist: if it is deleted again before it has reached the disk, it never does.
+// Insert is Set for a row that does not exist: if it is deleted again before it has reached the
+// disk, it never does.
 func (tx *Tx) Insert(k, value []byte) { tx.insertRow(append(tx.rowKey(tx.machine), k...), value) }
 
 // Delete removes a row, which need not exist.
@@ -104,17 +108,19 @@ func (tx *Tx) Delete(k []byte) { tx.deleteRow(append(tx.rowKey(tx.machine), k...
 // fewRows is up to how many rows DeleteRange deletes one by one.
 const fewRows = 64
 
-// DeleteRange removes all rows with lower <= key < upper, whose number does not matter. They must not be rows that the machine has cached
-// (see Primitive.Caches).
+// DeleteRange removes all rows with lower <= key < upper, whose number does not matter. They must
+// not be rows that the machine has cached (see Primitive.Caches).
 //
-// Few rows are deleted one by one: a range in the state costs the same whatever it holds, and makes each iterator dearer until it has been compacted away.
+// Few rows are deleted one by one: a range in the state costs the same whatever it holds, and makes
+// each iterator dearer until it has been compacted away.
 func (tx *Tx) DeleteRange(lower, upper []byte) {
 	if bytes.Compare(lower, upper) < 0 && !tx.deleteFew(lower, upper) {
 		tx.DeleteMany(lower, upper)
 	}
 }
 
-// DeleteMany is DeleteRange for rows that are known to be many: it does not look how many there are.
+// DeleteMany is DeleteRange for rows that are known to be many: it does not look how many there
+// are.
 func (tx *Tx) DeleteMany(lower, upper []byte) {
 	if bytes.Compare(lower, upper) >= 0 {
 		return
@@ -148,7 +154,8 @@ func (tx *Tx) deleteFew(lower, upper []byte) bool {
 	return true
 }
 
-// Iter iterates over the rows with lower <= key < upper as they are now; later writes do not show. Close it.
+// Iter iterates over the rows with lower <= key < upper as they are now; later writes do not show.
+// Close it.
 func (tx *Tx) Iter(lower, upper []byte) *Iter {
 	it, err := newIter(tx.x.committed.db, tx.x.rowKey(nil, tx.machine), lower, upper, tx.x.batch.over)
 	if err != nil {
@@ -167,8 +174,9 @@ func (tx *Tx) closed(it *Iter) {
 	}
 }
 
-// First returns the first row with lower <= key < upper. It takes no iterator, but looks at each row that this batch has deleted in front
-// of it: whoever removes rows from the front has to remember how far he has come.
+// First returns the first row with lower <= key < upper. It takes no iterator, but looks at each
+// row that this batch has deleted in front of it: whoever removes rows from the front has to
+// remember how far he has come.
 func (tx *Tx) First(lower, upper []byte) (k, value []byte, ok bool) {
 	lo := append(tx.x.rowKey(nil, tx.machine), lower...)
 	hi := append(tx.x.rowKey(nil, tx.machine), upper...)
@@ -189,7 +197,8 @@ func (tx *Tx) Count(c Counter, delta int64) {
 	}
 }
 
-// Counted returns the value of a counter of the command's namespace in this shard, this command's changes included.
+// Counted returns the value of a counter of the command's namespace in this shard, this command's
+// changes included.
 func (tx *Tx) Counted(c Counter) int64 {
 	at := tx.counter(c)
 	n := tx.ns.counts[at]
@@ -203,9 +212,11 @@ func (tx *Tx) Counted(c Counter) int64 {
 
 func (tx *Tx) counter(c Counter) int { return tx.x.table.base[tx.machine] + int(c) }
 
-// Changed reports a change with the present LSN to the machine itself, once it has become visible (see Observer). k is copied.
+// Changed reports a change with the present LSN to the machine itself, once it has become visible
+// (see Observer). k is copied.
 func (tx *Tx) Changed(k []byte) {
-	tx.x.batch.changes = append(tx.x.batch.changes, pendingChange{tx.machine, Change{tx.ns.id, tx.ns.name, tx.lsn, tx.x.batch.over.arena.Copy(k)}})
+	tx.x.batch.changes = append(tx.x.batch.changes,
+		pendingChange{tx.machine, Change{tx.ns.id, tx.ns.name, tx.lsn, tx.x.batch.over.arena.Copy(k)}})
 }
 
 type pendingChange struct {
@@ -218,16 +229,18 @@ func (tx *Tx) Notify(t Topic, n int) {
 	tx.x.batch.wakes = append(tx.x.batch.wakes, wait.Wakeup{Topic: t, N: n})
 }
 
-// NotifyWithin is Notify for each of the topics within another that somebody waits for. Takes are passed over that do not want what is of the
-// kinds (see View.Only).
+// NotifyWithin is Notify for each of the topics within another that somebody waits for. Takes are
+// passed over that do not want what is of the kinds (see View.Only).
 func (tx *Tx) NotifyWithin(parent Topic, n int, of Slots) {
 	tx.x.batch.wakes = append(tx.x.batch.wakes, wait.Wakeup{Topic: parent, N: n, Within: true, Of: of})
 }
 
-// OnCommit runs f after the change has become visible. f may change in-memory indexes of the machine and nothing else.
+// OnCommit runs f after the change has become visible. f may change in-memory indexes of the
+// machine and nothing else.
 func (tx *Tx) OnCommit(f func()) { tx.x.batch.hooks = append(tx.x.batch.hooks, f) }
 
-// storageFailure is the panic of a Tx whose reads fail: there is no way to go on, and Apply has no errors of this kind.
+// storageFailure is the panic of a Tx whose reads fail: there is no way to go on, and Apply has no
+// errors of this kind.
 type storageFailure struct{ err error }
 
 func (f storageFailure) Error() string { return f.err.Error() }
@@ -313,7 +326,8 @@ func (tx *Tx) applyAt(i int, encoded []byte) (result []byte, err error) {
 	return result, err
 }
 
-// commit makes the command's changes final within the batch: counters take effect and the state hash moves on.
+// commit makes the command's changes final within the batch: counters take effect and the state
+// hash moves on.
 func (tx *Tx) commit() {
 	x := tx.x
 	for _, c := range tx.counts {
@@ -333,7 +347,8 @@ func (tx *Tx) runTop(encoded []byte) (result []byte, err error) {
 	cmd, err := decodeCommand(encoded, tx.lastNamespace)
 	tx.lastNamespace = cmd.Namespace
 	if err != nil {
-		// The door encodes every command itself, so this was written by another version or never was a command.
+		// The door encodes every command itself, so this was written by another version or never
+		// was a command.
 		panic(fmt.Sprintf("shard %d, index %d: %v", tx.x.shard, tx.index, err))
 	}
 	s := tx.begin()
@@ -381,7 +396,8 @@ func (tx *Tx) dispatch(cmd Command) (result []byte, err error) {
 	return tx.run(cmd)
 }
 
-// known returns why a command may not come from there. One that no machine knows was written by another version, or never was one.
+// known returns why a command may not come from there. One that no machine knows was written by
+// another version, or never was one.
 func (tx *Tx) known(cmd Command, from Senders) error {
 	if tx.x.table.command(cmd) == nil {
 		panic(fmt.Sprintf("shard %d, index %d: unknown command: machine %d kind %d", tx.x.shard, tx.index, cmd.Machine, cmd.Kind))
@@ -389,7 +405,8 @@ func (tx *Tx) known(cmd Command, from Senders) error {
 	return tx.x.table.sent(cmd, from)
 }
 
-// run carries out a command with its follow-ups, in the namespace admitted before. The caller takes everything back on error.
+// run carries out a command with its follow-ups, in the namespace admitted before. The caller takes
+// everything back on error.
 func (tx *Tx) run(cmd Command) (result []byte, err error) {
 	defer tx.catch(&err)
 	base := len(tx.follow)
@@ -416,12 +433,14 @@ func (tx *Tx) apply(cmd Command) ([]byte, error) {
 	return result, err
 }
 
-// mustDecode stops the shard if a command was refused because its body does not decode. Every body was decoded before it was proposed (see Primitive.Admit),
-// so the log was written by a build with another layout: to skip the command would lose a write that was acknowledged.
+// mustDecode stops the shard if a command was refused because its body does not decode. Every body
+// was decoded before it was proposed (see Primitive.Admit), so the log was written by a build with
+// another layout: to skip the command would lose a write that was acknowledged.
 func (tx *Tx) mustDecode(cmd Command, err error) {
 	if errors.Is(err, codec.ErrCorrupt) {
 		p := tx.x.table.byID[cmd.Machine]
-		panic(fmt.Sprintf("shard %d, index %d: %s: command %d (%s) does not decode: %v: it was written by another version of floe, or is damaged",
+		panic(fmt.Sprintf("shard %d, index %d: %s: command %d (%s) does not decode: %v: it was written by another version of floe, or "+
+			"is damaged",
 			tx.x.shard, tx.index, p.Name, cmd.Kind, p.Command(cmd.Kind).Name, err))
 	}
 }

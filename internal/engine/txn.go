@@ -19,8 +19,9 @@ const (
 //		Do(kv.PutOp("order:42", v), kv.IncrOp("orders", 1)).
 //		Commit(ctx)
 //
-// All conditions hold and all operations succeed, in order and in one log entry, or nothing happens. In a spread namespace
-// every part has to live in one shard, that is, their names must have a common {tag}.
+// All conditions hold and all operations succeed, in order and in one log entry, or nothing
+// happens. In a spread namespace every part has to live in one shard, that is, their names must
+// have a common {tag}.
 type Txn struct {
 	router     *Router
 	namespace  string
@@ -29,8 +30,8 @@ type Txn struct {
 	ops        []*Op
 }
 
-// NewTxn starts a transaction in a namespace whose values and payloads are at most maxPayload bytes; hosts call
-// floe.Node.Txn instead.
+// NewTxn starts a transaction in a namespace whose values and payloads are at most maxPayload
+// bytes; hosts call floe.Node.Txn instead.
 func NewTxn(router *Router, namespace string, maxPayload int) *Txn {
 	return &Txn{router: router, namespace: namespace, maxPayload: maxPayload}
 }
@@ -58,11 +59,13 @@ type TxnResult struct {
 	ops []*Op
 }
 
-// Commit carries the transaction out. When it returns nil, all of it is committed (see floe.Config.Durability) and visible.
-// After a ctx error or ErrUnknownOutcome it may or may not have happened, as a whole.
+// Commit carries the transaction out. When it returns nil, all of it is committed (see
+// floe.Config.Durability) and visible. After a ctx error or ErrUnknownOutcome it may or may not
+// have happened, as a whole.
 //
-// Errors: *TxnError naming the condition or operation that was refused, which unwraps to its reason (ErrConflict,
-// ErrNotFound, ...); ErrInvalid if it is empty, exceeds 1,000 parts or 4 MiB, or has names of several shards.
+// Errors: *TxnError naming the condition or operation that was refused, which unwraps to its reason
+// (ErrConflict, ErrNotFound, ...); ErrInvalid if it is empty, exceeds 1,000 parts or 4 MiB, or has
+// names of several shards.
 func (t *Txn) Commit(ctx context.Context) (*TxnResult, error) {
 	res, err := t.commit(ctx)
 	if err != nil {

@@ -11,10 +11,12 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// Verifier is a Machine that can say whether its rows make sense. It is asked offline and after every crash in tests, so it may read
-// all rows, but must hold only a bounded part of them in memory.
+// Verifier is a Machine that can say whether its rows make sense. It is asked offline and after
+// every crash in tests, so it may read all rows, but must hold only a bounded part of them in
+// memory.
 type Verifier interface {
-	// Verify reports everything that no sequence of commands can have made. The error is for rows that can not be read.
+	// Verify reports everything that no sequence of commands can have made. The error is for rows
+	// that can not be read.
 	Verify(a *Audit) error
 }
 
@@ -29,8 +31,9 @@ type Audit struct {
 	scanned    int64        // rows read since the context was looked at
 }
 
-// Verify reads all rows of the shard and reports what can not be: of the engine's own, of its machines', and where memory differs
-// from them. Nothing may be applied meanwhile. It returns the number of rows. Errors: ctx's, and those of Pebble.
+// Verify reads all rows of the shard and reports what can not be: of the engine's own, of its
+// machines', and where memory differs from them. Nothing may be applied meanwhile. It returns the
+// number of rows. Errors: ctx's, and those of Pebble.
 func (x *Executor) Verify(ctx context.Context, report func(problem string)) (rows int64, err error) {
 	a := &Audit{View: View{x: x, now: func() int64 { return x.applied.Stamp }}, ctx: ctx}
 	a.report = func(problem string) { report(fmt.Sprintf("shard %d: %s", x.shard, problem)) }
@@ -65,7 +68,8 @@ func (x *Executor) Verify(ctx context.Context, report func(problem string)) (row
 // Reportf reports a problem.
 func (a *Audit) Reportf(format string, args ...any) { a.report(fmt.Sprintf(format, args...)) }
 
-// Names returns the names of the shard's namespaces by their number; "" for one whose row can not be read.
+// Names returns the names of the shard's namespaces by their number; "" for one whose row can not
+// be read.
 func (a *Audit) Names() []string {
 	names := make([]string, len(a.namespaces))
 	for i, ns := range a.namespaces {
@@ -76,7 +80,8 @@ func (a *Audit) Names() []string {
 	return names
 }
 
-// Counted returns a counter of the machine for a namespace as its row has it; known is false if that can not be read.
+// Counted returns a counter of the machine for a namespace as its row has it; known is false if
+// that can not be read.
 func (a *Audit) Counted(id uint32, c Counter) (n int64, known bool) {
 	if int(id) >= len(a.namespaces) || a.namespaces[id] == nil {
 		return 0, false
@@ -84,8 +89,8 @@ func (a *Audit) Counted(id uint32, c Counter) (n int64, known bool) {
 	return a.namespaces[id].counts[a.x.table.base[a.machine]+int(c)], true
 }
 
-// Scan calls f for the machine's rows with lower <= key < upper, in order; upper nil is the end of all. The slices are valid during
-// the call.
+// Scan calls f for the machine's rows with lower <= key < upper, in order; upper nil is the end of
+// all. The slices are valid during the call.
 func (a *Audit) Scan(lower, upper []byte, f func(k, value []byte) error) error {
 	hi := a.x.rowKey(nil, a.machine+1)
 	if upper != nil {
@@ -95,7 +100,8 @@ func (a *Audit) Scan(lower, upper []byte, f func(k, value []byte) error) error {
 	return a.scan(lo, hi, func(k, value []byte) error { return f(k[rowPrefix:], value) })
 }
 
-// UnknownRows reports the machine's rows that are of none of its kinds, which are in ascending order.
+// UnknownRows reports the machine's rows that are of none of its kinds, which are in ascending
+// order.
 func (a *Audit) UnknownRows(machine, kinds string) error {
 	lower := []byte(nil)
 	for i := 0; i <= len(kinds); i++ {
@@ -116,7 +122,8 @@ func (a *Audit) UnknownRows(machine, kinds string) error {
 	return nil
 }
 
-// Tick returns the error of the context, now and then. Loops over rows that do not use Scan call it for each.
+// Tick returns the error of the context, now and then. Loops over rows that do not use Scan call it
+// for each.
 func (a *Audit) Tick() error {
 	const every = 1024
 	if a.scanned++; a.scanned%every != 0 {
@@ -151,7 +158,8 @@ func (a *Audit) HasTimer(due int64, ns uint32, token []byte) (bool, error) {
 	return ok, err
 }
 
-// Timers calls f for every timer of the machine, in the order in which they are due. The token is valid during the call.
+// Timers calls f for every timer of the machine, in the order in which they are due. The token is
+// valid during the call.
 func (a *Audit) Timers(f func(due int64, ns uint32, token []byte) error) error {
 	lower := append(a.x.rowKey(nil, machineEngine), 't')
 	upper := append(a.x.rowKey(nil, machineEngine), 't'+1)
@@ -164,7 +172,8 @@ func (a *Audit) Timers(f func(due int64, ns uint32, token []byte) error) error {
 	})
 }
 
-// verifyRows looks at every row of the shard once: the engine's own in full, of the others only whose they are.
+// verifyRows looks at every row of the shard once: the engine's own in full, of the others only
+// whose they are.
 func (a *Audit) verifyRows() (rows int64, err error) {
 	own := &ownRows{Audit: a, lanes: make(map[lane]backlog), firstDue: NoTimer}
 	foreign := make(map[MachineID]int)
@@ -205,7 +214,8 @@ func machineOf(k []byte) (id MachineID, short bool) {
 	return MachineID(k[rowPrefix-1]), false
 }
 
-// ownRows checks the engine's own rows. They come in the order of their kinds: namespaces before what names them.
+// ownRows checks the engine's own rows. They come in the order of their kinds: namespaces before
+// what names them.
 type ownRows struct {
 	*Audit
 	applied  bool
@@ -276,7 +286,8 @@ func (o *ownRows) compare(ns *namespace) {
 	}
 	o.names[ns.name] = ns.id
 	known := o.x.dir.get(ns.id)
-	if known == nil || known.name != ns.name || known.spread != ns.spread || known.createdAt != ns.createdAt || !slices.Equal(known.counts, ns.counts) {
+	if known == nil || known.name != ns.name || known.spread != ns.spread || known.createdAt != ns.createdAt ||
+		!slices.Equal(known.counts, ns.counts) {
 		o.Reportf("namespace %d, %q: memory differs from the row", ns.id, ns.name)
 	}
 }
@@ -300,7 +311,8 @@ func (o *ownRows) message(k, value []byte) {
 	case int(target) >= o.x.shards:
 		o.Reportf("message %d for shard %d: there are %d shards", number, target, o.x.shards)
 	case !cmd.Spread && HomeShard(cmd.Namespace, o.x.shards) != target:
-		o.Reportf("message %d for shard %d: its namespace %q is in shard %d", number, target, cmd.Namespace, HomeShard(cmd.Namespace, o.x.shards))
+		o.Reportf("message %d for shard %d: its namespace %q is in shard %d", number, target, cmd.Namespace,
+			HomeShard(cmd.Namespace, o.x.shards))
 	case o.x.machine(l.machine) == nil || int(l.ns) >= len(o.namespaces):
 		o.Reportf("message %d for shard %d: it comes from machine %d, namespace %d", number, target, l.machine, l.ns)
 	case number == 0 || number > o.Applied.LSN:
@@ -351,7 +363,8 @@ func (o *ownRows) end(rows int64) {
 	o.compareOutbox()
 }
 
-// compareOutbox compares what waits with what memory says. A lane may begin before its first message.
+// compareOutbox compares what waits with what memory says. A lane may begin before its first
+// message.
 func (o *ownRows) compareOutbox() {
 	known := o.x.outbox.lanes
 	if len(known) != len(o.lanes) {
@@ -364,8 +377,8 @@ func (o *ownRows) compareOutbox() {
 	}
 }
 
-// VerifyPairs reports where one shard has had messages of another that this one has not sent. It takes all shards of a node whose
-// state is complete, in order.
+// VerifyPairs reports where one shard has had messages of another that this one has not sent. It
+// takes all shards of a node whose state is complete, in order.
 func VerifyPairs(all []*Executor, report func(problem string)) error {
 	for _, receiver := range all {
 		for _, sender := range all {
@@ -379,7 +392,8 @@ func VerifyPairs(all []*Executor, report func(problem string)) error {
 			}
 			for _, o := range r.outcomes {
 				if o.upTo > sender.applied.LSN {
-					report(fmt.Sprintf("shard %d: has had message %d of shard %d, whose last LSN is %d", receiver.shard, o.upTo, sender.shard, sender.applied.LSN))
+					report(fmt.Sprintf("shard %d: has had message %d of shard %d, whose last LSN is %d", receiver.shard, o.upTo,
+						sender.shard, sender.applied.LSN))
 				}
 			}
 		}

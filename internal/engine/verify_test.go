@@ -15,7 +15,8 @@ import (
 	"github.com/floedb/floe/internal/test/toy"
 )
 
-// newFilledRig has two shards with namespaces, timers, and messages that were sent and that were delivered.
+// newFilledRig has two shards with namespaces, timers, and messages that were sent and that were
+// delivered.
 func newFilledRig(t *testing.T) *rig {
 	t.Helper()
 	r := newRig(t, 2)
@@ -85,16 +86,20 @@ func TestVerifyReports(t *testing.T) {
 		tamper func(r *rig)
 		want   string
 	}{
-		"applied missing":      {func(r *rig) { r.delete(own + "a") }, "no row says how far the state has come"},
-		"applied garbage":      {func(r *rig) { r.set(own+"a", []byte("x")) }, "applied row"},
-		"applied differs":      {func(r *rig) { k, v := r.row(own + "a"); v[1]++; r.set(string(k), v) }, "memory at"},
-		"namespace missing":    {func(r *rig) { r.delete(own + "n") }, "1 namespaces before number 1 have no row"},
-		"namespace far":        {func(r *rig) { r.set(own+"n\x7f\x00\x00\x00", nil) }, "numbers end at 99999"},
-		"namespace garbage":    {func(r *rig) { k, _ := r.row(own + "n"); r.set(string(k), []byte{1, 200}) }, "namespace 0: namespace row"},
-		"namespace changed":    {func(r *rig) { k, v := r.row(own + "n"); v[len(v)-1] += 2; r.set(string(k), v) }, "memory differs from the row"},
-		"namespace below zero": {func(r *rig) { k, v := r.row(own + "n"); v[len(v)-1] = 1; r.set(string(k), v) }, "toy counter counters is -1"},
-		"namespace twice":      {func(r *rig) { _, v := r.row(own + "n"); r.set(own+"n\x00\x00\x00\x02", v) }, "namespaces 0 and 2 are both"},
-		"namespace elsewhere":  {func(r *rig) { k, v := r.row(own + "n"); v[2] = homeOf(r.t, 1, 2)[0]; r.set(string(k), v) }, "belongs to shard 1"},
+		"applied missing":   {func(r *rig) { r.delete(own + "a") }, "no row says how far the state has come"},
+		"applied garbage":   {func(r *rig) { r.set(own+"a", []byte("x")) }, "applied row"},
+		"applied differs":   {func(r *rig) { k, v := r.row(own + "a"); v[1]++; r.set(string(k), v) }, "memory at"},
+		"namespace missing": {func(r *rig) { r.delete(own + "n") }, "1 namespaces before number 1 have no row"},
+		"namespace far":     {func(r *rig) { r.set(own+"n\x7f\x00\x00\x00", nil) }, "numbers end at 99999"},
+		"namespace garbage": {func(r *rig) { k, _ := r.row(own + "n"); r.set(string(k), []byte{1, 200}) }, "namespace 0: namespace row"},
+		"namespace changed": {func(r *rig) { k, v := r.row(own + "n"); v[len(v)-1] += 2; r.set(string(k), v) },
+			"memory differs from the row"},
+		"namespace below zero": {func(r *rig) { k, v := r.row(own + "n"); v[len(v)-1] = 1; r.set(string(k), v) },
+			"toy counter counters is -1"},
+		"namespace twice": {func(r *rig) { _, v := r.row(own + "n"); r.set(own+"n\x00\x00\x00\x02", v) },
+			"namespaces 0 and 2 are both"},
+		"namespace elsewhere": {func(r *rig) { k, v := r.row(own + "n"); v[2] = homeOf(r.t, 1, 2)[0]; r.set(string(k), v) },
+			"belongs to shard 1"},
 		"namespace without a name": {func(r *rig) {
 			k, v := r.row(own + "n")
 			r.set(string(k), append([]byte{1, 0}, v[3:]...))
@@ -102,15 +107,19 @@ func TestVerifyReports(t *testing.T) {
 		"timer earlier than memory knows": {func(r *rig) {
 			r.set(own+"t\x00\x00\x00\x00\x00\x00\x00\x00\x0f\x00\x00\x00\x00x", nil)
 		}, "the first timer is due at -9223372036854775808"},
-		"timer with a value":    {func(r *rig) { k, _ := r.row(own + "t"); r.set(string(k), []byte("x")) }, "holds 1 bytes"},
-		"timer of a machine":    {func(r *rig) { k, _ := r.row(own + "t"); k[12] = 9; r.set(string(k), nil) }, "of machine 9, which this program does not know"},
-		"timer of no namespace": {func(r *rig) { k, _ := r.row(own + "t"); k[16] = 9; r.set(string(k), nil) }, "of namespace 9, but there are only 2"},
-		"short timer":           {func(r *rig) { r.set(own+"t\x00", nil) }, "is of no known kind"},
-		"message garbage":       {func(r *rig) { k, _ := r.row(own + "o"); r.set(string(k), []byte{1, 99}) }, "message"},
-		"message of tomorrow":   {func(r *rig) { k, v := r.row(own + "o"); k[19] = 1; r.set(string(k), v) }, "the shard's last LSN is"},
-		"message of nobody":     {func(r *rig) { k, v := r.row(own + "o"); k[6] = 9; r.set(string(k), v) }, "it comes from machine 9"},
-		"message for nobody":    {func(r *rig) { k, v := r.row(own + "o"); k[4], k[5] = 0, 7; r.set(string(k), v) }, "for shard 7: there are 2 shards"},
-		"message from afar":     {func(r *rig) { k, v := r.row(own + "o"); v[0] = 99; r.set(string(k), v) }, "was sent by entry 99, the last one is"},
+		"timer with a value": {func(r *rig) { k, _ := r.row(own + "t"); r.set(string(k), []byte("x")) }, "holds 1 bytes"},
+		"timer of a machine": {func(r *rig) { k, _ := r.row(own + "t"); k[12] = 9; r.set(string(k), nil) },
+			"of machine 9, which this program does not know"},
+		"timer of no namespace": {func(r *rig) { k, _ := r.row(own + "t"); k[16] = 9; r.set(string(k), nil) },
+			"of namespace 9, but there are only 2"},
+		"short timer":         {func(r *rig) { r.set(own+"t\x00", nil) }, "is of no known kind"},
+		"message garbage":     {func(r *rig) { k, _ := r.row(own + "o"); r.set(string(k), []byte{1, 99}) }, "message"},
+		"message of tomorrow": {func(r *rig) { k, v := r.row(own + "o"); k[19] = 1; r.set(string(k), v) }, "the shard's last LSN is"},
+		"message of nobody":   {func(r *rig) { k, v := r.row(own + "o"); k[6] = 9; r.set(string(k), v) }, "it comes from machine 9"},
+		"message for nobody": {func(r *rig) { k, v := r.row(own + "o"); k[4], k[5] = 0, 7; r.set(string(k), v) },
+			"for shard 7: there are 2 shards"},
+		"message from afar": {func(r *rig) { k, v := r.row(own + "o"); v[0] = 99; r.set(string(k), v) },
+			"was sent by entry 99, the last one is"},
 		"message astray": {func(r *rig) {
 			k, _ := r.row(own + "o")
 			k[4], k[5] = 0, 1
@@ -152,7 +161,8 @@ func TestVerifyPairs(t *testing.T) {
 	r.tampered = true
 	row := binary.AppendUvarint([]byte{1, 1, byte(engine.MachineTest), 0, 0}, 1000)
 	r.set("\x00\x01\x00s\x00\x00", append(row, 0))
-	if err := engine.VerifyPairs(r.execs, report); err != nil || len(found) != 1 || !strings.Contains(found[0], "shard 1: has had message 1000 of shard 0") {
+	if err := engine.VerifyPairs(r.execs, report); err != nil || len(found) != 1 ||
+		!strings.Contains(found[0], "shard 1: has had message 1000 of shard 0") {
 		t.Errorf("VerifyPairs reports %q, %v", found, err)
 	}
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/floedb/floe/internal/wait"
 )
 
-// ErrWait is returned by a machine's Query that has nothing to answer yet, after it called View.WaitOn.
+// ErrWait is returned by a machine's Query that has nothing to answer yet, after it called
+// View.WaitOn.
 var ErrWait = errors.New("wait for the topic")
 
 // View is what a query reads: the applied state of one shard, restricted to the machine's own rows.
@@ -38,13 +39,16 @@ type View struct {
 	unsettled int64 // the latest time that the clock has come to and the log has not, and that matters; 0: none
 }
 
-// Now returns the shard's present time in ms since the epoch: never before the stamp of anything applied.
+// Now returns the shard's present time in ms since the epoch: never before the stamp of anything
+// applied.
 func (v *View) Now() int64 { return v.now() }
 
-// Stamp returns the time to which the log has come, in what the view sees at least: what is applied later has no earlier stamp.
+// Stamp returns the time to which the log has come, in what the view sees at least: what is applied
+// later has no earlier stamp.
 func (v *View) Stamp() int64 { return v.stamp }
 
-// Mono returns the time of a clock of this process that nobody sets, in ms: differences alone mean something. Silence is measured with it.
+// Mono returns the time of a clock of this process that nobody sets, in ms: differences alone mean
+// something. Silence is measured with it.
 func (v *View) Mono() int64 {
 	if v.mono == nil {
 		return v.now()
@@ -52,9 +56,11 @@ func (v *View) Mono() int64 {
 	return v.mono()
 }
 
-// Passed reports whether something is over that ends at a time (ms). The log decides that: while it has not come to the time, an entry may be under
-// way that was stamped before it, and puts the end off; and the next leader's clock may be behind. So once the clock has come to the time and
-// the log has not, the query is asked again when it has, which is soon: the timer of that end takes it there.
+// Passed reports whether something is over that ends at a time (ms). The log decides that: while it
+// has not come to the time, an entry may be under way that was stamped before it, and puts the end
+// off; and the next leader's clock may be behind. So once the clock has come to the time and the
+// log has not, the query is asked again when it has, which is soon: the timer of that end takes it
+// there.
 func (v *View) Passed(at int64) bool {
 	if at <= v.stamp {
 		return true
@@ -69,8 +75,9 @@ func (v *View) Passed(at int64) bool {
 	return true
 }
 
-// Beside returns a view of the rows of another machine, which sees the same state as this one, and that machine. It is for duties of machines that may
-// look at those rows (see MayPeek); what they wait for is a matter of this view.
+// Beside returns a view of the rows of another machine, which sees the same state as this one, and
+// that machine. It is for duties of machines that may look at those rows (see MayPeek); what they
+// wait for is a matter of this view.
 func (v *View) Beside(m MachineID) (*View, Machine) {
 	if !MayPeek(v.machine, m) {
 		panic(fmt.Sprintf("shard %d: machine %d may not read rows of machine %d", v.x.shard, v.machine, m))
@@ -81,7 +88,8 @@ func (v *View) Beside(m MachineID) (*View, Machine) {
 	return beside, v.x.machine(m)
 }
 
-// Stale reports whether the replica may lag behind what has been acknowledged: what it does not know yet may exist.
+// Stale reports whether the replica may lag behind what has been acknowledged: what it does not
+// know yet may exist.
 func (v *View) Stale() bool { return v.stale }
 
 // Shard returns the shard the query runs in.
@@ -101,8 +109,8 @@ func (v *View) Here(namespace, name string) bool {
 	return !v.Spread(namespace) || NameShard(namespace, name, v.x.shards) == v.x.shard
 }
 
-// Namespace returns the number that stands for the namespace in the shard's row keys, or false if the shard holds
-// nothing of it.
+// Namespace returns the number that stands for the namespace in the shard's row keys, or false if
+// the shard holds nothing of it.
 func (v *View) Namespace(name string) (id uint32, ok bool) {
 	ns := v.x.dir.visible(name)
 	if ns == nil {
@@ -111,7 +119,8 @@ func (v *View) Namespace(name string) (id uint32, ok bool) {
 	return ns.id, true
 }
 
-// NamespaceName returns the name of the namespace with a number, or false if the shard holds nothing of it.
+// NamespaceName returns the name of the namespace with a number, or false if the shard holds
+// nothing of it.
 func (v *View) NamespaceName(id uint32) (name string, ok bool) {
 	ns := v.x.dir.get(id)
 	if ns == nil || v.x.dir.visible(ns.name) != ns {
@@ -120,7 +129,8 @@ func (v *View) NamespaceName(id uint32) (name string, ok bool) {
 	return ns.name, true
 }
 
-// Counted returns a counter of the machine for a namespace as the view sees it, 0 if the shard holds nothing of that.
+// Counted returns a counter of the machine for a namespace as the view sees it, 0 if the shard
+// holds nothing of that.
 func (v *View) Counted(name string, c Counter) (int64, error) {
 	ns := v.x.dir.visible(name)
 	if ns == nil {
@@ -138,8 +148,8 @@ func (v *View) Counted(name string, c Counter) (int64, error) {
 	return got.counts[v.x.table.base[v.machine]+int(c)], nil
 }
 
-// Waited reports whether the query has subscribed before in this call, and so was woken by whatever happened since. A call that is repeated, at another
-// replica or at the same one, has not.
+// Waited reports whether the query has subscribed before in this call, and so was woken by whatever
+// happened since. A call that is repeated, at another replica or at the same one, has not.
 func (v *View) Waited() bool { return v.waiter != nil }
 
 // CountRead counts a read of the namespace for its statistics, once the query has been answered.
@@ -162,14 +172,16 @@ func (v *View) LSN() (LSN, error) {
 // WaitOn subscribes the query to a topic before it returns ErrWait.
 func (v *View) WaitOn(t Topic) error { return v.WaitTurn(t, v.Now()) }
 
-// WaitTurn is WaitOn for who has waited since an earlier time (ms): it is woken before those who came later.
+// WaitTurn is WaitOn for who has waited since an earlier time (ms): it is woken before those who
+// came later.
 func (v *View) WaitTurn(t Topic, since int64) error { return v.wait(0, t, since) }
 
-// WaitTurnWithin is WaitTurn for a topic that the notifier knows only to be within another, see Tx.NotifyWithin. It has to be
-// the first wait of the query or take.
+// WaitTurnWithin is WaitTurn for a topic that the notifier knows only to be within another, see
+// Tx.NotifyWithin. It has to be the first wait of the query or take.
 func (v *View) WaitTurnWithin(parent, t Topic, since int64) error { return v.wait(parent, t, since) }
 
-// WaitApart is WaitOn for a wait of floe's own, which goes on all the time: it is not counted among those of users, and takes no place of theirs.
+// WaitApart is WaitOn for a wait of floe's own, which goes on all the time: it is not counted among
+// those of users, and takes no place of theirs.
 func (v *View) WaitApart(t Topic) error {
 	if v.waiter == nil {
 		v.waiter = wait.NewWaiter(v.Now())
@@ -193,7 +205,8 @@ func (v *View) wait(parent, t Topic, since int64) error {
 	return subscribed(v.x.hub.Subscribe(v.waiter, t))
 }
 
-// Only says which kinds of what is made on its topics a take wants, if not all. All takes that have the same first topic have to want the same.
+// Only says which kinds of what is made on its topics a take wants, if not all. All takes that have
+// the same first topic have to want the same.
 func (v *View) Only(s Slots) {
 	if v.looked != nil {
 		v.looked.Only = s
@@ -208,8 +221,10 @@ func (v *View) WakeAt(at int64) {
 	v.wakeAt = min(v.wakeAt, at)
 }
 
-// Claim says that the answer tells of something that only one can take, and no more have been told than there is to take (Tx.Notify
-// with a number). If the one told takes something else instead, it says so with PassOn; in case it is gone, the next one that waits for the topic is woken within 100 ms.
+// Claim says that the answer tells of something that only one can take, and no more have been told
+// than there is to take (Tx.Notify with a number). If the one told takes something else instead, it
+// says so with PassOn; in case it is gone, the next one that waits for the topic is woken within
+// 100 ms.
 func (v *View) Claim(t Topic) { v.claims = append(v.claims, t) }
 
 // Get returns a copy of the row's value.
@@ -228,8 +243,8 @@ func (v *View) Get(k []byte) (value []byte, ok bool, err error) {
 	return value, ok, err
 }
 
-// Iter iterates over the rows with lower <= key < upper in key order. Close it. It ends early when nobody waits for the answer any more, or the
-// node closes.
+// Iter iterates over the rows with lower <= key < upper in key order. Close it. It ends early when
+// nobody waits for the answer any more, or the node closes.
 func (v *View) Iter(lower, upper []byte) (*Iter, error) {
 	if err := v.fails(); err != nil {
 		return nil, err
@@ -272,9 +287,9 @@ func (v *View) getRow(k []byte) (value []byte, ok bool, err error) {
 	return value, ok, err
 }
 
-// Cached returns a row of the machine whose key is kind, the number of the namespace (u32) and name, if it is in memory; hash is
-// that of the name. It must not be changed. Unlike a query it does not wait, allocates nothing and does not say that there is no
-// such row.
+// Cached returns a row of the machine whose key is kind, the number of the namespace (u32) and
+// name, if it is in memory; hash is that of the name. It must not be changed. Unlike a query it
+// does not wait, allocates nothing and does not say that there is no such row.
 func (x *Executor) Cached(p *Place, m MachineID, kind byte, name string, hash uint64) (row []byte, ok bool) {
 	ns := p.at(x)
 	if ns == nil {
@@ -312,8 +327,9 @@ func (f *frozen) close() {
 	f.Close()
 }
 
-// getRow returns a copy of a row's value. It does not use Get of Pebble, which ignores the bloom filters of the lowest level: there a missing
-// row would cost reading the block that could hold it, which is as large as the values beside it.
+// getRow returns a copy of a row's value. It does not use Get of Pebble, which ignores the bloom
+// filters of the lowest level: there a missing row would cost reading the block that could hold it,
+// which is as large as the values beside it.
 func getRow(r pebble.Reader, k []byte) (value []byte, ok bool, err error) {
 	it, err := r.NewIter(&pebble.IterOptions{UseL6Filters: true})
 	if err != nil {
@@ -339,7 +355,8 @@ func (v *View) release() {
 	}
 }
 
-// Remind makes good for claims that were not used, see View.Claim; it has to be called from time to time.
+// Remind makes good for claims that were not used, see View.Claim; it has to be called from time to
+// time.
 func (x *Executor) Remind() { x.hub.Renotify(math.MaxInt) }
 
 // WakeAll makes all queries that wait look again.
@@ -355,13 +372,16 @@ type Replica struct {
 	Stop  <-chan struct{} // closed when the replica stops
 	// NoWait makes a query that would wait fail with context.Canceled.
 	NoWait bool
-	// Fault is called before each read; a read for which it returns an error fails with it. It is for tests.
+	// Fault is called before each read; a read for which it returns an error fails with it. It is
+	// for tests.
 	Fault func() error
-	// Settle returns when the log has come to a time that the clock has come to; nil for reads that need not be linearizable.
+	// Settle returns when the log has come to a time that the clock has come to; nil for reads that
+	// need not be linearizable.
 	Settle func(ctx context.Context, at int64) error
 }
 
-// Query answers q, waiting within ctx when the machine asks to wait. It ends early, with ctx's error or ErrClosed, also while the machine looks at rows.
+// Query answers q, waiting within ctx when the machine asks to wait. It ends early, with ctx's
+// error or ErrClosed, also while the machine looks at rows.
 func (x *Executor) Query(ctx context.Context, q Query, r Replica) error {
 	v := View{x: x, machine: q.Machine(), now: r.Now, mono: r.Mono, stale: r.Stale, scan: scan{ctx: ctx, stop: r.Stop, fault: r.Fault}}
 	defer func() {
@@ -404,7 +424,8 @@ func (x *Executor) Query(ctx context.Context, q Query, r Replica) error {
 			}
 			return err
 		}
-		// What happened between looking and subscribing has woken nobody: look once more after the first time.
+		// What happened between looking and subscribing has woken nobody: look once more after the
+		// first time.
 		if !subscribed {
 			continue
 		}

@@ -10,14 +10,15 @@ import (
 	"github.com/floedb/floe/internal/codec"
 )
 
-// Wire knows how what goes through a Door is carried between processes. Commands are encoded anyway; queries and errors are what
-// the tables of their primitives make of them.
+// Wire knows how what goes through a Door is carried between processes. Commands are encoded
+// anyway; queries and errors are what the tables of their primitives make of them.
 type Wire struct{ table *table }
 
 // NewWire returns the Wire of some primitives.
 func NewWire(primitives []Primitive) *Wire { return &Wire{newTable(primitives)} }
 
-// Describe says in a few words what a command is, such as "kv put", or "kv put, queue enqueue" of a transaction.
+// Describe says in a few words what a command is, such as "kv put", or "kv put, queue enqueue" of a
+// transaction.
 func (w *Wire) Describe(cmd Command) string {
 	if cmd.Machine == machineEngine && cmd.Kind == kindTxn {
 		parts, _, _ := decodeTxn(cmd.Body, cmd.Namespace)
@@ -105,7 +106,8 @@ func AppendQuery(dst []byte, q Query) []byte {
 func codeArguments(q *Query, f *codec.Fields) { (*q).Arguments(f) }
 func codeResults(q *Query, f *codec.Fields)   { (*q).Results(f) }
 
-// DecodeQuery reads what AppendQuery wrote, and checks the ranges of the arguments. Errors: ErrInvalid.
+// DecodeQuery reads what AppendQuery wrote, and checks the ranges of the arguments. Errors:
+// ErrInvalid.
 func (w *Wire) DecodeQuery(b []byte) (Query, error) {
 	r := codec.NewReader(b)
 	id, kind := MachineID(r.Byte()), r.Byte()
@@ -135,8 +137,9 @@ func DecodeResults(q Query, b []byte) error {
 	return nil
 }
 
-// Admit checks a command that comes from a user in another process, as the functions that make commands check their arguments here.
-// maxPayload is the largest value or payload. Errors: ErrInvalid.
+// Admit checks a command that comes from a user in another process, as the functions that make
+// commands check their arguments here. maxPayload is the largest value or payload. Errors:
+// ErrInvalid.
 func (w *Wire) Admit(cmd Command, maxPayload int) error {
 	if w.table.isGlobal(cmd) {
 		return w.admit(cmd, maxPayload)
@@ -156,7 +159,8 @@ func (w *Wire) Admit(cmd Command, maxPayload int) error {
 	return err
 }
 
-// Reaches reports whether a command, or a part of it if it is a transaction, may reach into other namespaces than its own.
+// Reaches reports whether a command, or a part of it if it is a transaction, may reach into other
+// namespaces than its own.
 func (w *Wire) Reaches(cmd Command) bool {
 	if c := w.table.command(cmd); c != nil && c.Reaches != nil {
 		return true
@@ -217,7 +221,8 @@ func admitNamespace(cmd Command, _ int) error {
 	return err
 }
 
-// NotLeaderError is ErrUnavailable because a replica that is not, or no longer, the leader was asked. The operation did not happen.
+// NotLeaderError is ErrUnavailable because a replica that is not, or no longer, the leader was
+// asked. The operation did not happen.
 type NotLeaderError struct {
 	Shard  ShardID
 	Node   uint64 // that was asked
@@ -244,7 +249,8 @@ func codeNotLeader(c *codec.Coder, e *NotLeaderError) {
 	c.Uvarint(&e.Leader)
 }
 
-// sentinels are what an error can match, with their codes: the numbers are part of the protocol. What matches several is the first.
+// sentinels are what an error can match, with their codes: the numbers are part of the protocol.
+// What matches several is the first.
 var sentinels = []struct {
 	code byte
 	err  error

@@ -36,8 +36,10 @@ func TestErrorsArriveAsTheyWere(t *testing.T) {
 	} {
 		got := w.DecodeError(w.AppendError(nil, want))
 		for _, kind := range []error{
-			engine.ErrNotFound, engine.ErrConflict, engine.ErrExists, engine.ErrInvalid, engine.ErrBusy, engine.ErrUnauthorized, engine.ErrClosed,
-			engine.ErrUnavailable, engine.ErrInUse, engine.ErrReadOnly, engine.ErrUnknownOutcome, context.DeadlineExceeded, context.Canceled,
+			engine.ErrNotFound, engine.ErrConflict, engine.ErrExists, engine.ErrInvalid, engine.ErrBusy, engine.ErrUnauthorized,
+			engine.ErrClosed,
+			engine.ErrUnavailable, engine.ErrInUse, engine.ErrReadOnly, engine.ErrUnknownOutcome, context.DeadlineExceeded,
+			context.Canceled,
 		} {
 			if errors.Is(got, kind) != errors.Is(want, kind) {
 				t.Errorf("%v arrives as %v, which does not match %v as before", want, got, kind)
@@ -52,7 +54,8 @@ func TestErrorsArriveAsTheyWere(t *testing.T) {
 		t.Errorf("%+v arrives as %v", conflict, err)
 	}
 	var txn *engine.TxnError
-	if err := w.DecodeError(w.AppendError(nil, &engine.TxnError{Index: 5, Err: conflict})); !errors.As(err, &txn) || txn.Index != 5 || !errors.As(err, &c) {
+	if err := w.DecodeError(w.AppendError(nil, &engine.TxnError{Index: 5, Err: conflict})); !errors.As(err, &txn) || txn.Index != 5 ||
+		!errors.As(err, &c) {
 		t.Errorf("the error of a transaction arrives as %#v", err)
 	}
 }
@@ -61,11 +64,14 @@ func TestQueriesArriveAsTheyWere(t *testing.T) {
 	w := newWire()
 	at := time.UnixMilli(1_763_740_000_000)
 	for _, tt := range []struct{ asked, answered engine.Query }{
-		{&engine.NamespaceQuery{Name: "a", Wait: true}, &engine.NamespaceQuery{Name: "a", Wait: true, Found: true, Info: engine.NamespaceInfo{
-			Name: "a", Spread: true, CreatedAt: at, Counts: engine.Counts{Keys: 1, KeyBytes: 2, KeyReads: 3, KeySets: 4, KeyDeletes: 5, DeadKeys: 6, Streams: 7,
-				Queues: 8, Measurements: 9, Series: 13, Points: 14, Actions: 10, Workflows: 11, Jobs: 12},
-		}}},
-		{&engine.NamespacesQuery{Prefix: "p", After: "a", Limit: 5}, &engine.NamespacesQuery{Prefix: "p", After: "a", Limit: 5, Infos: []engine.NamespaceInfo{{Name: "b", CreatedAt: at}}}},
+		{&engine.NamespaceQuery{Name: "a", Wait: true},
+			&engine.NamespaceQuery{Name: "a", Wait: true, Found: true, Info: engine.NamespaceInfo{
+				Name: "a", Spread: true, CreatedAt: at, Counts: engine.Counts{Keys: 1, KeyBytes: 2, KeyReads: 3, KeySets: 4, KeyDeletes: 5,
+					DeadKeys: 6, Streams: 7,
+					Queues: 8, Measurements: 9, Series: 13, Points: 14, Actions: 10, Workflows: 11, Jobs: 12},
+			}}},
+		{&engine.NamespacesQuery{Prefix: "p", After: "a", Limit: 5},
+			&engine.NamespacesQuery{Prefix: "p", After: "a", Limit: 5, Infos: []engine.NamespaceInfo{{Name: "b", CreatedAt: at}}}},
 		{&toy.Counter{Namespace: "n", Name: "c", Min: 3}, &toy.Counter{Namespace: "n", Name: "c", Min: 3, Value: -9}},
 	} {
 		got, err := w.DecodeQuery(engine.AppendQuery(nil, tt.asked))

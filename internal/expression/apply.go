@@ -55,7 +55,8 @@ func (r *run) apply(t *term) (value, error) {
 		return r.slice(args)
 	}
 	if t.op == opMatches && x.kind == isString {
-		// A step takes about as long as going over 8 bytes. At the end of the text all of them are tried once more.
+		// A step takes about as long as going over 8 bytes. At the end of the text all of them are
+		// tried once more.
 		if err := r.pay(8 * t.steps * (len(x.text) + 1)); err != nil {
 			return value{}, err
 		}
@@ -200,7 +201,8 @@ func between(args [3]value) (value, error) {
 	return boolean(whole && compareNumbers(x, first) >= 0 && compareNumbers(x, last) <= 0), nil
 }
 
-// memberOf returns a part of a value, null if there is no such part. An index below zero counts from the end.
+// memberOf returns a part of a value, null if there is no such part. An index below zero counts
+// from the end.
 func (r *run) memberOf(x, y *value) (value, error) {
 	switch {
 	case x.kind == isNull && (y.kind == isString || y.kind == isInt):
@@ -230,7 +232,8 @@ func element(x *value, at int64) (found value, err error) {
 	return found, err
 }
 
-// slice is x[from:to], of a string by its characters, or of an array. What is beyond the ends is left out.
+// slice is x[from:to], of a string by its characters, or of an array. What is beyond the ends is
+// left out.
 func (r *run) slice(args [3]value) (value, error) {
 	x, from, to := &args[0], &args[1], &args[2]
 	n, ok := x.size()

@@ -7,7 +7,8 @@ import (
 	"github.com/floedb/floe/internal/codec"
 )
 
-// Numbers of terms in the coded form of conditions. They are part of compiled workflow definitions and never change.
+// Numbers of terms in the coded form of conditions. They are part of compiled workflow definitions
+// and never change.
 const (
 	codeNull byte = iota + 1
 	codeTrue
@@ -28,7 +29,8 @@ const (
 
 // codedOps are the operations from codeFirst on. opBetween is opIn with a range on its right.
 var codedOps = [...]op{
-	opNot, opNegate, opPlus, opAnd, opOr, opAdd, opSubtract, opMultiply, opDivide, opModulo, opEqual, opDiffer, opLess, opLessEqual, opGreater, opGreaterEqual,
+	opNot, opNegate, opPlus, opAnd, opOr, opAdd, opSubtract, opMultiply, opDivide, opModulo, opEqual, opDiffer, opLess, opLessEqual,
+	opGreater, opGreaterEqual,
 	opIn, opBetween, opContains, opStartsWith, opEndsWith, opCall, opMember, opArray, opIf, opElse,
 }
 
@@ -45,7 +47,8 @@ func (o op) arity() int {
 	return 2
 }
 
-// Code codes a condition with variables. variable codes what a number that Variables returned stands for, and sets it when it decodes.
+// Code codes a condition with variables. variable codes what a number that Variables returned
+// stands for, and sets it when it decodes.
 func (e *Expr) Code(c *codec.Coder, variable func(c *codec.Coder, at *int)) {
 	t := coder{Coder: c, left: MaxTerms, variable: variable}
 	t.term(&e.top)
@@ -130,7 +133,8 @@ func (c *coder) rest(t *term, n byte) {
 
 // begin makes the term of a number, with room for the terms that it is about.
 func (c *coder) begin(t *term, n byte) {
-	switch kinds := [...]valueKind{codeNull: isNull, codeTrue: isBool, codeFalse: isBool, codeInt: isInt, codeFloat: isFloat, codeString: isString}; {
+	switch kinds := [...]valueKind{codeNull: isNull, codeTrue: isBool, codeFalse: isBool, codeInt: isInt, codeFloat: isFloat,
+		codeString: isString}; {
 	case n >= codeNull && n <= codeString:
 		*t = term{op: opConst, value: value{kind: kinds[n]}}
 		if n == codeTrue {

@@ -11,7 +11,8 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// equal compares as == does: values of different types differ, numbers are equal by value, arrays and objects by what they hold.
+// equal compares as == does: values of different types differ, numbers are equal by value, arrays
+// and objects by what they hold.
 func (r *run) equal(a, b *value) (bool, error) {
 	switch {
 	case a.number() && b.number():
@@ -110,15 +111,17 @@ func (r *run) equalJSON(x, y gjson.Result) (bool, error) {
 	return err == nil && same, nil
 }
 
-// EqualJSON compares two values, which are valid JSON: numbers by value, arrays and objects by what they hold. Of several members with the same name the last one
-// counts. Numbers out of range are equal if they are written alike.
+// EqualJSON compares two values, which are valid JSON: numbers by value, arrays and objects by what
+// they hold. Of several members with the same name the last one counts. Numbers out of range are
+// equal if they are written alike.
 func EqualJSON(x, y []byte) bool {
 	r := run{left: math.MaxInt, room: math.MaxInt, last: true}
 	same, _ := r.equalJSON(gjson.ParseBytes(x), gjson.ParseBytes(y))
 	return same || bytes.Equal(x, y)
 }
 
-// compareNumbers orders two numbers by their value, exactly also where one of them is an integer that a float64 does not hold.
+// compareNumbers orders two numbers by their value, exactly also where one of them is an integer
+// that a float64 does not hold.
 func compareNumbers(a, b *value) int {
 	switch {
 	case a.kind == isInt && b.kind == isInt:

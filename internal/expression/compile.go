@@ -32,8 +32,10 @@ type Hop struct {
 	Index bool  // At counts, Key does not
 }
 
-// Variables compiles a condition whose paths begin with variables instead of members of a record. variable is called with each path, whose first hop is the variable,
-// and returns the number by which Holds asks for its value. Of operators and functions the condition has those that Code can code.
+// Variables compiles a condition whose paths begin with variables instead of members of a record.
+// variable is called with each path, whose first hop is the variable, and returns the number by
+// which Holds asks for its value. Of operators and functions the condition has those that Code can
+// code.
 func Variables(text string, variable func(path []Hop) (int, error)) (*Expr, error) {
 	return condition(text, variable)
 }
@@ -177,7 +179,8 @@ func (c *compiler) compile(n ast.Node) (term, types, error) {
 // misplaced refuses what an expression is not made of.
 func (c *compiler) misplaced(n ast.Node, what string) error {
 	if c.variable != nil {
-		return refuse(n, "%s, expected literals, paths, comparison, arithmetic, and, or, not, in, contains, startsWith, endsWith, ?:, ?? and len", what)
+		return refuse(n,
+			"%s, expected literals, paths, comparison, arithmetic, and, or, not, in, contains, startsWith, endsWith, ?:, ?? and len", what)
 	}
 	return refuse(n, "%s does not go here", what)
 }
@@ -353,7 +356,8 @@ func (c *compiler) unary(n *ast.UnaryNode) (term, types, error) {
 
 // operators are those with two sides.
 var operators = map[string]op{
-	"and": opAnd, "&&": opAnd, "or": opOr, "||": opOr, "+": opAdd, "-": opSubtract, "*": opMultiply, "/": opDivide, "%": opModulo, "**": opPower, "^": opPower,
+	"and": opAnd, "&&": opAnd, "or": opOr, "||": opOr, "+": opAdd, "-": opSubtract, "*": opMultiply, "/": opDivide, "%": opModulo,
+	"**": opPower, "^": opPower,
 	"==": opEqual, "!=": opDiffer, "<": opLess, "<=": opLessEqual, ">": opGreater, ">=": opGreaterEqual,
 	"contains": opContains, "startsWith": opStartsWith, "endsWith": opEndsWith,
 }
@@ -416,7 +420,8 @@ func (c *compiler) matches(n *ast.BinaryNode) (term, types, error) {
 	return t, is, err
 }
 
-// maxPattern is how many instructions the patterns of an expression may have: a repetition of repetitions has millions in a few bytes.
+// maxPattern is how many instructions the patterns of an expression may have: a repetition of
+// repetitions has millions in a few bytes.
 const maxPattern = 100_000
 
 // instructions returns about how many instructions a pattern has.
@@ -434,7 +439,8 @@ func instructions(re *syntax.Regexp) int {
 	return min(n, maxPattern+1)
 }
 
-// stepsOf returns how many steps a pattern may take for a byte: as many as its program has instructions, since each of them may be tried. Plain text takes none.
+// stepsOf returns how many steps a pattern may take for a byte: as many as its program has
+// instructions, since each of them may be tried. Plain text takes none.
 func stepsOf(re *regexp.Regexp) int {
 	if _, complete := re.LiteralPrefix(); complete {
 		return 0
@@ -538,7 +544,8 @@ func (c *compiler) call(n ast.Node, name string, args []ast.Node) (term, types, 
 		if err != nil {
 			return term{}, 0, err
 		}
-		if want := map[byte]types{'s': set(isString), 'n': numbers, 'a': arrays, 'x': anything}[f.takes[min(j, len(f.takes)-1)]]; is&want == 0 {
+		if want := map[byte]types{'s': set(isString), 'n': numbers, 'a': arrays,
+			'x': anything}[f.takes[min(j, len(f.takes)-1)]]; is&want == 0 {
 			return term{}, 0, refuse(arg, "%s does not go with %s, expected %s", name, is, want)
 		}
 		t.args = append(t.args, a)

@@ -18,7 +18,8 @@ func repeated(s string, n int) string {
 	return "[" + strings.TrimSuffix(strings.Repeat(s+",", n), ",") + "]"
 }
 
-// TestCostGrowsWithSize: what an evaluation goes over and makes is counted before it happens. Each of these took seconds, or gigabytes, and was not refused.
+// TestCostGrowsWithSize: what an evaluation goes over and makes is counted before it happens. Each
+// of these took seconds, or gigabytes, and was not refused.
 func TestCostGrowsWithSize(t *testing.T) {
 	large := strings.Repeat("é", 200_000)
 	many := repeated("1", 500_000)
@@ -30,7 +31,8 @@ func TestCostGrowsWithSize(t *testing.T) {
 		{"a set of characters to trim", `trim($.s, $.set)`, fixed(`{"s":"` + large + `","set":"` + strings.Repeat("è", 200_000) + `é"}`)},
 		{"a pattern and empty strings", `count($.a, {# matches "(a?){900}b"}) > 0`, fixed(`{"a":` + repeated(`""`, 100_000) + `}`)},
 		{"a path read for each element", `count($.a, {$.b == 1}) > 0`, fixed(`{"a":` + repeated("1", 50_000) + `,"b":1}`)},
-		{"references to a list of many", `map([$.a[0:]], {[` + strings.TrimSuffix(strings.Repeat("#,", 300), ",") + `]})`, fixed(`{"a":` + repeated("1", 20_000) + `}`)},
+		{"references to a list of many", `map([$.a[0:]], {[` + strings.TrimSuffix(strings.Repeat("#,", 300), ",") + `]})`,
+			fixed(`{"a":` + repeated("1", 20_000) + `}`)},
 		{"lists of a large array", `[` + strings.TrimSuffix(strings.Repeat("$.a[0:],", 100), ",") + `]`, fixed(`{"a":` + many + `}`)},
 		{"parts of a string", `split($.s, "")`, fixed(`{"s":"` + strings.Repeat("x", 1<<20) + `"}`)},
 		{"the elements of an array", `map($.a, {#})`, fixed(`{"a":` + many + `}`)},
@@ -56,9 +58,11 @@ func TestCostGrowsWithSize(t *testing.T) {
 
 // TestLargeValuesAreFine: ordinary expressions over large values stay within the bound.
 func TestLargeValuesAreFine(t *testing.T) {
-	value := fixed(`{"a":` + repeated(`{"n":1,"s":"some text"}`, 2000) + `,"s":"` + strings.Repeat("x", 60_000) + `","set":" é","m":` + repeated("1", 500_000) + `}`)
+	value := fixed(`{"a":` + repeated(`{"n":1,"s":"some text"}`, 2000) + `,"s":"` + strings.Repeat("x", 60_000) + `","set":" é","m":` +
+		repeated("1", 500_000) + `}`)
 	for _, text := range []string{
-		`sum($.a, {#.n}) == 2000 && len($.s) == 60000`, `len(filter($.a, {#.s matches "^some .*"})) == 2000`, `trim($.s, $.set) == $.s`, `$.a == $.a`, `len(split($.s, "y")) == 1`,
+		`sum($.a, {#.n}) == 2000 && len($.s) == 60000`, `len(filter($.a, {#.s matches "^some .*"})) == 2000`, `trim($.s, $.set) == $.s`,
+		`$.a == $.a`, `len(split($.s, "y")) == 1`,
 		`len($.a[10:]) == 1990`, `min($.m) == 1`, `len(map($.a, {[#, #]})) == 2000`,
 	} {
 		f, err := Condition(text)
@@ -71,7 +75,8 @@ func TestLargeValuesAreFine(t *testing.T) {
 	}
 }
 
-// TestPatternsAreBounded: a repetition of a few bytes stands for thousands of instructions, and an expression may have many.
+// TestPatternsAreBounded: a repetition of a few bytes stands for thousands of instructions, and an
+// expression may have many.
 func TestPatternsAreBounded(t *testing.T) {
 	for _, text := range []string{
 		`"" matches "(` + strings.Repeat("ab", 1000) + `){1000}"`,
@@ -86,7 +91,8 @@ func TestPatternsAreBounded(t *testing.T) {
 	}
 }
 
-// TestLimits: an expression that is as much as is allowed is taken, and one that is more is refused with the limit.
+// TestLimits: an expression that is as much as is allowed is taken, and one that is more is refused
+// with the limit.
 func TestLimits(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -95,9 +101,11 @@ func TestLimits(t *testing.T) {
 		make func(n int) string
 	}{
 		{"bytes", MaxText, "at most 4096", func(n int) string { return `"` + strings.Repeat("x", n-2) + `"` }},
-		{"terms", MaxTerms, "more than 1000 terms", func(n int) string { return "[" + strings.TrimSuffix(strings.Repeat("1,", n-1), ",") + "]" }},
+		{"terms", MaxTerms, "more than 1000 terms",
+			func(n int) string { return "[" + strings.TrimSuffix(strings.Repeat("1,", n-1), ",") + "]" }},
 		{"members of a path", MaxHops, "at most 64 members", func(n int) string { return "$" + strings.Repeat(".a", n) }},
-		{"instructions", maxPattern, "more than 100000 instructions", func(n int) string { // one for each character, group, repetition and sequence
+		// one for each character, group, repetition and sequence
+		{"instructions", maxPattern, "more than 100000 instructions", func(n int) string {
 			return `$.s matches "(` + strings.Repeat("a", 999) + `){98}` + strings.Repeat("b", n-99*(1+1+999)-1) + `"`
 		}},
 	} {

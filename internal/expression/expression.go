@@ -19,10 +19,12 @@ type Env interface {
 	Header(name string) (value string, there bool)
 }
 
-// Meter bounds what several evaluations cost together, in steps: see Budget. It is not safe for concurrent use.
+// Meter bounds what several evaluations cost together, in steps: see Budget. It is not safe for
+// concurrent use.
 type Meter struct{ Most, Spent int }
 
-// Pay counts work beside that of expressions: going over so many bytes. Errors: ErrCost. A Meter that is nil bounds nothing.
+// Pay counts work beside that of expressions: going over so many bytes. Errors: ErrCost. A Meter
+// that is nil bounds nothing.
 func (m *Meter) Pay(bytes int) error {
 	if m == nil {
 		return nil
@@ -45,7 +47,8 @@ const MaxText = 4 << 10
 const (
 	// MaxTerms is how many terms an expression has at most.
 	MaxTerms = 1000
-	// Budget is how many steps an evaluation may take: terms, and pieces of text and JSON that they go over. It is some 10 ms.
+	// Budget is how many steps an evaluation may take: terms, and pieces of text and JSON that they
+	// go over. It is some 10 ms.
 	Budget     = 1 << 20
 	pieceBytes = 16
 	// maxMade is how many bytes of values an evaluation may make.
@@ -58,8 +61,9 @@ const (
 // String returns the expression as it was written.
 func (e *Expr) String() string { return e.text }
 
-// Holds says whether a condition with variables holds. value returns the value of a variable, which is valid JSON or empty for null; it is not used after the next call.
-// Errors: ErrCost, it is not true or false, or one of its operators does not go with what it is about.
+// Holds says whether a condition with variables holds. value returns the value of a variable, which
+// is valid JSON or empty for null; it is not used after the next call. Errors: ErrCost, it is not
+// true or false, or one of its operators does not go with what it is about.
 func (e *Expr) Holds(value func(variable int) []byte) (bool, error) {
 	r := begin(nil, nil)
 	defer r.end()
@@ -78,7 +82,9 @@ func (r *run) holds(e *Expr) (bool, error) {
 	return v.yes(), nil
 }
 
-// Bool says whether a condition holds; m bounds the cost of this evaluation and of others together, nil: it is bounded by itself. Errors: ErrCost, it is not true or false, or one of its operators does not go with what it is about.
+// Bool says whether a condition holds; m bounds the cost of this evaluation and of others together,
+// nil: it is bounded by itself. Errors: ErrCost, it is not true or false, or one of its operators
+// does not go with what it is about.
 func (e *Expr) Bool(env Env, m *Meter) (bool, error) {
 	r := begin(env, m)
 	defer r.end()
@@ -166,12 +172,15 @@ const (
 )
 
 // names are operations as they are written.
-var names = map[op]string{opNot: "not", opNegate: "-", opPlus: "+", opAnd: "and", opOr: "or", opAdd: "+", opSubtract: "-", opMultiply: "*", opDivide: "/", opModulo: "%", opPower: "**",
-	opEqual: "==", opDiffer: "!=", opLess: "<", opLessEqual: "<=", opGreater: ">", opGreaterEqual: ">=", opIn: "in", opBetween: "in", opContains: "contains", opStartsWith: "startsWith",
+var names = map[op]string{opNot: "not", opNegate: "-", opPlus: "+", opAnd: "and", opOr: "or", opAdd: "+", opSubtract: "-", opMultiply: "*",
+	opDivide: "/", opModulo: "%", opPower: "**",
+	opEqual: "==", opDiffer: "!=", opLess: "<", opLessEqual: "<=", opGreater: ">", opGreaterEqual: ">=", opIn: "in", opBetween: "in",
+	opContains: "contains", opStartsWith: "startsWith",
 	opEndsWith: "endsWith", opMatches: "matches", opMember: "[]", opSlice: "[:]", opIf: "?:"}
 
 var (
-	// ErrCost is the error of an evaluation that is too expensive, by itself or after others that had the same Meter.
+	// ErrCost is the error of an evaluation that is too expensive, by itself or after others that
+	// had the same Meter.
 	ErrCost = errors.New("the expression takes too long")
 	errMade = errors.New("the expression makes too much")
 )
@@ -189,7 +198,8 @@ type run struct {
 	index []int64
 }
 
-// runs are evaluations that have ended: terms are called through functions, so that each would be allocated.
+// runs are evaluations that have ended: terms are called through functions, so that each would be
+// allocated.
 var runs = sync.Pool{New: func() any { return new(run) }}
 
 func begin(env Env, m *Meter) *run {
@@ -278,7 +288,8 @@ func (r *run) eval(t *term) (value, error) {
 	return r.apply(t)
 }
 
-// path reads a member of the record's value. Only what is looked for is read, but the whole of it is gone over.
+// path reads a member of the record's value. Only what is looked for is read, but the whole of it
+// is gone over.
 func (r *run) path(t *term) (value, error) {
 	json, err := r.env.JSON()
 	if err != nil {

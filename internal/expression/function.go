@@ -20,7 +20,8 @@ type function struct {
 	do          func(r *run, args []value) (value, error)
 }
 
-// functions are all of them but those with predicates, which are loops. None reads a clock, or the order of anything but arrays and objects as they are written.
+// functions are all of them but those with predicates, which are loops. None reads a clock, or the
+// order of anything but arrays and objects as they are written.
 var functions = []function{
 	{"len", 1, 1, isInt, "x", func(r *run, a []value) (value, error) {
 		if a[0].kind == isObject && r.last {
@@ -63,8 +64,14 @@ var functions = []function{
 	{"trim", 1, 2, isString, "s", trimming(strings.TrimSpace, strings.Trim)},
 	{"trimPrefix", 1, 2, isString, "s", trimming(nil, strings.TrimPrefix)},
 	{"trimSuffix", 1, 2, isString, "s", trimming(nil, strings.TrimSuffix)},
-	{"hasPrefix", 2, 2, isBool, "s", func(_ *run, a []value) (value, error) { return boolean(strings.HasPrefix(a[0].text, a[1].text)), nil }},
-	{"hasSuffix", 2, 2, isBool, "s", func(_ *run, a []value) (value, error) { return boolean(strings.HasSuffix(a[0].text, a[1].text)), nil }},
+	{"hasPrefix", 2, 2, isBool, "s", func(_ *run, a []value) (value, error) {
+		return boolean(strings.HasPrefix(a[0].text, a[1].text)),
+			nil
+	}},
+	{"hasSuffix", 2, 2, isBool, "s", func(_ *run, a []value) (value, error) {
+		return boolean(strings.HasSuffix(a[0].text, a[1].text)),
+			nil
+	}},
 	{"indexOf", 2, 2, isInt, "s", func(_ *run, a []value) (value, error) {
 		return characters(a[0].text, strings.Index(a[0].text, a[1].text)), nil
 	}},
@@ -127,7 +134,8 @@ var loops = []string{"all", "any", "none", "one", "filter", "map", "count", "fin
 
 func wrong(v value, want string) error { return fmt.Errorf("%s, expected %s", article(v.kind), want) }
 
-// characters returns how many characters are in front of a place in a string, as slices and len count them; -1 for no place.
+// characters returns how many characters are in front of a place in a string, as slices and len
+// count them; -1 for no place.
 func characters(s string, at int) value {
 	if at < 0 {
 		return integer(-1)

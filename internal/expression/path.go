@@ -14,7 +14,8 @@ import (
 	"github.com/floedb/floe/internal/rawjson"
 )
 
-// Path leads to a part of a JSON value: $.a.b[0]["x y"], or a.b. The zero Path leads to the whole value.
+// Path leads to a part of a JSON value: $.a.b[0]["x y"], or a.b. The zero Path leads to the whole
+// value.
 type Path struct {
 	text  string // as gjson reads it
 	shown string
@@ -64,7 +65,8 @@ func pathOf(hops []Hop) (p Path, err error) {
 
 var errHops = fmt.Errorf("a path goes through at most %d members", MaxHops)
 
-// ParseHops reads .name, [0] and ["name"], in any order. Three more than MaxHops are allowed, for the root of a path.
+// ParseHops reads .name, [0] and ["name"], in any order. Three more than MaxHops are allowed, for
+// the root of a path.
 func ParseHops(rest string) ([]Hop, error) {
 	var hops []Hop
 	for rest != "" {

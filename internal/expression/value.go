@@ -125,7 +125,8 @@ func (v *value) appendJSON(dst []byte) ([]byte, error) {
 
 var errNumber = errors.New("the outcome is no number that JSON has: it is infinite or undefined")
 
-// AppendFloat appends a number as JSON: in the least digits that tell it from all others, without a fraction if it has none. Errors: it is not finite.
+// AppendFloat appends a number as JSON: in the least digits that tell it from all others, without a
+// fraction if it has none. Errors: it is not finite.
 func AppendFloat(dst []byte, f float64) ([]byte, error) {
 	switch magnitude := math.Abs(f); {
 	case math.IsNaN(f) || math.IsInf(f, 0):
@@ -205,7 +206,8 @@ func (r *run) elements(v *value) (list []value, err error) {
 	return list, err
 }
 
-// member looks up a member of an object. If the name is repeated, it returns the member that a path would: the last one if r.last is set, otherwise the first.
+// member looks up a member of an object. If the name is repeated, it returns the member that a path
+// would: the last one if r.last is set, otherwise the first.
 func (r *run) member(v *value, name string) (found gjson.Result, ok bool) {
 	gjson.Parse(v.text).ForEach(func(k, m gjson.Result) bool {
 		if k.Str == name {

@@ -13,7 +13,8 @@ func (r *reader) check(doc *document.Node) {
 	}
 	for _, use := range r.steps {
 		if p, known := r.places[use.name]; !known || p < 0 {
-			r.Fail(use.line, "unknown-step", "%s names step %s, which is not there%s", use.at, document.Quote(use.name), r.Nearest(use.name, keys(r.places)))
+			r.Fail(use.line, "unknown-step", "%s names step %s, which is not there%s", use.at, document.Quote(use.name),
+				r.Nearest(use.name, keys(r.places)))
 		}
 	}
 	r.checkPlans(doc)
@@ -58,7 +59,8 @@ func (r *reader) checkReach() {
 	}
 }
 
-// checkLoops looks for steps that can follow each other for ever without waiting for a signal or a time: what fails at once would be tried without a pause.
+// checkLoops looks for steps that can follow each other for ever without waiting for a signal or a
+// time: what fails at once would be tried without a pause.
 func (r *reader) checkLoops() {
 	l := loops{d: r.d, seen: make([]int, len(r.d.Steps)), low: make([]int, len(r.d.Steps)), on: make([]bool, len(r.d.Steps))}
 	for i := range r.d.Steps {
@@ -76,7 +78,8 @@ func (r *reader) checkLoops() {
 		if len(names) > 10 {
 			names = append(names[:10], "...")
 		}
-		r.Warn(r.lines[first], "busy-loop", "steps %s can follow each other for ever: none of them waits for a signal or a time", strings.Join(names, ", "))
+		r.Warn(r.lines[first], "busy-loop", "steps %s can follow each other for ever: none of them waits for a signal or a time",
+			strings.Join(names, ", "))
 	}
 }
 

@@ -9,8 +9,9 @@ import (
 	"github.com/floedb/floe/internal/rawjson"
 )
 
-// Code codes the compiled form. What a decoder accepts a machine can run without looking further: places, plans and kinds are there, lists are not longer than
-// the limits of definitions, and times and counts are not negative.
+// Code codes the compiled form. What a decoder accepts a machine can run without looking further:
+// places, plans and kinds are there, lists are not longer than the limits of definitions, and times
+// and counts are not negative.
 func (d *Definition) Code(c *codec.Coder) {
 	c.String(&d.Name)
 	c.String(&d.Version)

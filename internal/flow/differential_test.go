@@ -13,7 +13,8 @@ import (
 
 var expressions = flag.Int("expressions", 1500, "how many expressions are compared with expr-lang/expr")
 
-// generator makes expressions of the language that both have in common: paths lead somewhere, types go together, nothing overflows or is divided by zero.
+// generator makes expressions of the language that both have in common: paths lead somewhere, types
+// go together, nothing overflows or is divided by zero.
 type generator struct{ *rand.Rand }
 
 func (g generator) pick(list ...string) string { return list[g.IntN(len(list))] }
@@ -22,7 +23,8 @@ func (g generator) boolean(depth int) string {
 	if depth == 0 {
 		return g.pick("true", "false", "input.t", "input.list[1] == nil", "steps.a.output.ok", `steps["a"].outcome == "success"`)
 	}
-	b, n, s := func() string { return g.boolean(depth - 1) }, func() string { return g.number(depth - 1) }, func() string { return g.text(depth - 1) }
+	b, n, s := func() string { return g.boolean(depth - 1) }, func() string { return g.number(depth - 1) },
+		func() string { return g.text(depth - 1) }
 	switch g.IntN(10) {
 	case 0:
 		return fmt.Sprintf("(%s %s %s)", b(), g.pick("and", "&&", "or", "||"), b())
@@ -31,7 +33,8 @@ func (g generator) boolean(depth int) string {
 	case 2, 3:
 		return fmt.Sprintf("%s %s %s", n(), g.pick("==", "!=", "<", "<=", ">", ">="), n())
 	case 4:
-		return fmt.Sprintf("%s %s %s", s(), g.pick("==", "!=", "<", "<=", ">", ">=", "contains", "startsWith", "endsWith", "not contains"), s())
+		return fmt.Sprintf("%s %s %s", s(), g.pick("==", "!=", "<", "<=", ">", ">=", "contains", "startsWith", "endsWith", "not contains"),
+			s())
 	case 5:
 		return fmt.Sprintf("%s %s [%s, %s, %s]", n(), g.pick("in", "not in"), n(), s(), n())
 	case 6:
@@ -46,7 +49,8 @@ func (g generator) boolean(depth int) string {
 
 func (g generator) number(depth int) string {
 	if depth == 0 {
-		return g.pick("0", "1", "7", "2.5", "-3", "input.n", "input.f", "input.e", "input.list[0]", "input.list[2]", "$env.input.n", "flo.timestamp", "index", `input["n"]`)
+		return g.pick("0", "1", "7", "2.5", "-3", "input.n", "input.f", "input.e", "input.list[0]", "input.list[2]", "$env.input.n",
+			"flo.timestamp", "index", `input["n"]`)
 	}
 	n := func() string { return g.number(depth - 1) }
 	switch g.IntN(7) {
@@ -85,9 +89,10 @@ func environment(t *testing.T) map[string]any {
 	}
 	v := testValues
 	return map[string]any{
-		"input": parse(v["input"]), "item": parse(v["item"]), "index": parse(v["index"]), "signals": map[string]any{"go": parse(v["signals.go"])},
-		"steps": map[string]any{"a": map[string]any{"output": parse(v["steps.a.output"]), "outcome": parse(v["steps.a.outcome"])}},
-		"flo":   map[string]any{"run_id": parse(v["flo.run_id"]), "timestamp": parse(v["flo.timestamp"])},
+		"input": parse(v["input"]), "item": parse(v["item"]), "index": parse(v["index"]),
+		"signals": map[string]any{"go": parse(v["signals.go"])},
+		"steps":   map[string]any{"a": map[string]any{"output": parse(v["steps.a.output"]), "outcome": parse(v["steps.a.outcome"])}},
+		"flo":     map[string]any{"run_id": parse(v["flo.run_id"]), "timestamp": parse(v["flo.timestamp"])},
 	}
 }
 

@@ -17,7 +17,8 @@ type values map[string]string
 
 func (v values) Root(r Root, name string) []byte {
 	roots := map[Root]string{
-		RootInput: "input", RootOutput: "steps." + name + ".output", RootOutcome: "steps." + name + ".outcome", RootSignal: "signals." + name,
+		RootInput: "input", RootOutput: "steps." + name + ".output", RootOutcome: "steps." + name + ".outcome", RootSignal: "signals." +
+			name,
 		RootRunID: "flo.run_id", RootTimestamp: "flo.timestamp", RootItem: "item", RootIndex: "index", RootStepInput: "step input",
 	}
 	if raw, there := v[roots[r]]; there {
@@ -155,7 +156,8 @@ func TestCodedConditions(t *testing.T) {
 // TestConditionsAreBounded: what a condition costs is bounded, whatever it is about.
 func TestConditionsAreBounded(t *testing.T) {
 	source := values{"input": "[" + strings.Repeat("[1,2,3],", 1<<16) + "0]"}
-	for _, text := range []string{strings.Repeat("input == input and ", 120) + "true", strings.Repeat("5 in input or ", 200) + "true", strings.Repeat("len(input) > 0 and ", 190) + "true"} {
+	for _, text := range []string{strings.Repeat("input == input and ", 120) + "true", strings.Repeat("5 in input or ", 200) + "true",
+		strings.Repeat("len(input) > 0 and ", 190) + "true"} {
 		e, err := compileExpr(text)
 		if err != nil {
 			t.Fatal(err)

@@ -11,7 +11,8 @@ type Expr struct {
 	paths     []*Path // as the condition counts them
 }
 
-// Eval says whether the condition holds. Errors name the operator and the types that it can not be about.
+// Eval says whether the condition holds. Errors name the operator and the types that it can not be
+// about.
 func (e *Expr) Eval(s Source) (bool, error) {
 	return e.condition.Holds(newResolver(s, e.paths).value)
 }

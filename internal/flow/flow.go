@@ -84,7 +84,8 @@ const (
 	KindParallel
 )
 
-// Call is something that is run: by a step, a branch of a parallel one, an executor of a plan, or to compensate.
+// Call is something that is run: by a step, a branch of a parallel one, an executor of a plan, or
+// to compensate.
 type Call struct {
 	Target  Target
 	Name    string    // of the action, plan or workflow
@@ -298,7 +299,8 @@ type Breaker struct {
 // Rate allows so many calls in a time.
 type Rate struct{ Limit, Per int64 }
 
-// Health is how the health of executors is kept: successes and failures of a window, older ones fading.
+// Health is how the health of executors is kept: successes and failures of a window, older ones
+// fading.
 type Health struct {
 	Window     int64
 	Decay      int64 // in 1/65536: by what both counts are multiplied when a window ends

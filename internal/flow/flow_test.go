@@ -70,7 +70,8 @@ func TestLimits(t *testing.T) {
 			return minimal + "steps:\n" + many(n-1, "  s%d: { sleep: 5, transitions: { success: flo.Completed } }\n"), MaxSteps
 		},
 		"transitions": func(n int) (string, int) {
-			return "name: x\nstart:\n  waitForSignal: { type: a, timeout: 5s }\n  transitions:\n    success: flo.Completed\n" + many(n-1, "    o%d: flo.Completed\n"), MaxTransitions
+			return "name: x\nstart:\n  waitForSignal: { type: a, timeout: 5s }\n  transitions:\n    success: flo.Completed\n" +
+				many(n-1, "    o%d: flo.Completed\n"), MaxTransitions
 		},
 		"terminals": func(n int) (string, int) {
 			return minimal + "terminals:\n" + many(n, "  t%d: failed\n"), MaxTerminals
@@ -82,7 +83,8 @@ func TestLimits(t *testing.T) {
 			return minimal + "plans:\n  p:\n    executors:\n" + many(n, "      - { name: e%d, run: '@actions/e' }\n"), MaxExecutors
 		},
 		"branches": func(n int) (string, int) {
-			return "name: x\nstart:\n  transitions: { success: flo.Completed }\n  parallel:\n    branches:\n" + many(n, "      b%d: '@actions/b'\n"), MaxBranches
+			return "name: x\nstart:\n  transitions: { success: flo.Completed }\n  parallel:\n    branches:\n" +
+				many(n, "      b%d: '@actions/b'\n"), MaxBranches
 		},
 		"attributes": func(n int) (string, int) {
 			return minimal + "searchAttributes:\n" + many(n, "  - { name: a%d, from: input.a }\n"), MaxAttributes
@@ -91,13 +93,15 @@ func TestLimits(t *testing.T) {
 			return minimal + "signals:\n" + many(n, "  - a%d\n"), MaxSignals
 		},
 		"errors": func(n int) (string, int) {
-			return minimal + "plans: { p: { executors: [{ name: e, run: '@actions/e' }], errors: { fatal: [" + many(n, "e%d,") + "] } } }", MaxNames
+			return minimal + "plans: { p: { executors: [{ name: e, run: '@actions/e' }], errors: { fatal: [" + many(n, "e%d,") +
+				"] } } }", MaxNames
 		},
 		"paths": func(n int) (string, int) {
 			return minimal + "output: [" + many(n, "$.input.a%d,") + "]", maxPaths
 		},
 		"paths of a key": func(n int) (string, int) {
-			return minimal + "plans: { p: { executors: [{ name: e, run: '@actions/e' }], cache: { key: '" + strings.Repeat("{input}", n) + "' } } }", maxKey / len("{input}")
+			return minimal + "plans: { p: { executors: [{ name: e, run: '@actions/e' }], cache: { key: '" + strings.Repeat("{input}", n) +
+				"' } } }", maxKey / len("{input}")
 		},
 		"members of a path": func(n int) (string, int) {
 			return minimal + "output: $.steps._start.output" + strings.Repeat(".a", n), expression.MaxHops
@@ -133,9 +137,12 @@ func TestLimits(t *testing.T) {
 }
 
 // keysOfTwoWords are those whose spelling can differ.
-const keysOfTwoWords = "timeout_ms max_steps input_schema search_attributes input_mapping max_attempts initial_delay_ms max_delay_ms within_ms base_delay_ms " +
-	"wait_for_signal on_timeout max_concurrency max_concurrent failure_threshold cooldown_ms half_open_max_calls rate_limit max_per_second max_per_minute " +
-	"max_per_hour window_ms min_samples ttl_ms invalidate_on catch_up catch_up_limit consumer_group batch_size batch_timeout_ms additional_properties " +
+const keysOfTwoWords = "timeout_ms max_steps input_schema search_attributes input_mapping max_attempts initial_delay_ms max_delay_ms " +
+	"within_ms base_delay_ms " +
+	"wait_for_signal on_timeout max_concurrency max_concurrent failure_threshold cooldown_ms half_open_max_calls rate_limit " +
+	"max_per_second max_per_minute " +
+	"max_per_hour window_ms min_samples ttl_ms invalidate_on catch_up catch_up_limit consumer_group batch_size batch_timeout_ms " +
+	"additional_properties " +
 	"min_length max_length min_items max_items initial_delay max_delay backoff_ms classify_error key_template jitter_ms"
 
 // TestSpellings: every key may be written in snake_case and in camelCase.

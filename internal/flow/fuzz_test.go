@@ -144,7 +144,8 @@ func FuzzParse(f *testing.F) {
 }
 
 func FuzzCondition(f *testing.F) {
-	for _, seed := range []string{`input.n > 0 and len(input.list) in 1..5`, `$.input.o["x y"] ?? nil == [1, -2.5, "a"][input.n]`, `not (item.sku contains "x") ? true : 1 < 2 < 3`} {
+	for _, seed := range []string{`input.n > 0 and len(input.list) in 1..5`, `$.input.o["x y"] ?? nil == [1, -2.5, "a"][input.n]`,
+		`not (item.sku contains "x") ? true : 1 < 2 < 3`} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -16,8 +16,8 @@ const (
 	defaultRetainRuns = 10_000
 )
 
-// Parse reads a definition in YAML or JSON. It returns everything that is wrong with it, by line and at most 100 problems; the definition is nil if one of them is
-// an Error.
+// Parse reads a definition in YAML or JSON. It returns everything that is wrong with it, by line
+// and at most 100 problems; the definition is nil if one of them is an Error.
 func Parse(src []byte) (*Definition, []Problem) {
 	var found document.Report
 	if doc := document.Read(src, &found); doc != nil {
@@ -30,7 +30,8 @@ func Parse(src []byte) (*Definition, []Problem) {
 
 func newReader(found *document.Report) *reader {
 	d := &Definition{Version: defaultVersion, MaxVisits: DefaultVisits, RetainFor: defaultRetainFor, RetainRuns: defaultRetainRuns}
-	return &reader{Reader: document.Reader{Report: found}, d: d, places: make(map[string]Place), plans: make(map[string]int), used: make(map[string]bool)}
+	return &reader{Reader: document.Reader{Report: found}, d: d, places: make(map[string]Place), plans: make(map[string]int),
+		used: make(map[string]bool)}
 }
 
 // definition reads a definition.
@@ -95,7 +96,8 @@ func (r *reader) version(n *document.Node, at string) {
 		n = &document.Node{Kind: document.Text, Line: n.Line, Text: n.Text}
 	}
 	if r.Name(&r.d.Version)(n, at); r.d.Version == Latest {
-		r.Fail(n.Line, "bad-name", "%s is %s, which is what starts call the default version: give it another name", at, document.Quote(Latest))
+		r.Fail(n.Line, "bad-name", "%s is %s, which is what starts call the default version: give it another name", at,
+			document.Quote(Latest))
 	}
 }
 
@@ -177,18 +179,21 @@ func (r *reader) reserved(name string, line int, at string) bool {
 // status reads the status of a terminal. As in Flo, one that is not known counts as failed.
 func (r *reader) status(v *Status) func(*document.Node, string) {
 	known := []document.Choice[Status]{
-		document.Is("completed", Completed), document.Is("failed", Failed), document.Is("cancelled canceled", Cancelled), document.Is("timed_out", TimedOut),
+		document.Is("completed", Completed), document.Is("failed", Failed), document.Is("cancelled canceled",
+			Cancelled), document.Is("timed_out", TimedOut),
 	}
 	return func(n *document.Node, at string) {
 		isKnown := slices.ContainsFunc(known, func(c document.Choice[Status]) bool {
-			return slices.ContainsFunc(strings.Fields(c.Words), func(s string) bool { return document.Dashed(s) == document.Dashed(n.Text) })
+			return slices.ContainsFunc(strings.Fields(c.Words),
+				func(s string) bool { return document.Dashed(s) == document.Dashed(n.Text) })
 		})
 		if n.Kind != document.Text || isKnown {
 			document.Word(&r.Reader, v, known...)(n, at)
 			return
 		}
 		*v = Failed
-		r.Warn(n.Line, "unknown-status", "%s is %s, which is none of completed, failed, cancelled and timed_out: it counts as failed", at, document.Quote(n.Text))
+		r.Warn(n.Line, "unknown-status", "%s is %s, which is none of completed, failed, cancelled and timed_out: it counts as failed", at,
+			document.Quote(n.Text))
 	}
 }
 

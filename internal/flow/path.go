@@ -19,7 +19,8 @@ type Path struct {
 // Root returns where the path begins.
 func (p *Path) Root() Root { return p.root }
 
-// Append appends the value that the path leads to, as it is written there. It appends nothing if there is none.
+// Append appends the value that the path leads to, as it is written there. It appends nothing if
+// there is none.
 func (p *Path) Append(dst []byte, s Source) []byte { return append(dst, p.value(s)...) }
 
 // value returns the value, which is valid until the source is asked again.

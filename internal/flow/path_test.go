@@ -123,7 +123,8 @@ func TestTemplates(t *testing.T) {
 // TestTemplateIsBounded: a template that names a large input many times does not make all of it.
 func TestTemplateIsBounded(t *testing.T) {
 	var got *Template
-	readValue(t, "v: ["+strings.Repeat("$.input,", 200)+"]", func(r *reader) func(*document.Node, string) { return r.mapping(&got, pathRules{}, false) })
+	readValue(t, "v: ["+strings.Repeat("$.input,", 200)+"]",
+		func(r *reader) func(*document.Node, string) { return r.mapping(&got, pathRules{}, false) })
 	big := `"` + strings.Repeat("x", 1<<20) + `"`
 	out := got.Append(nil, values{"input": big})
 	if len(out) <= MaxRendered || len(out) > 2*MaxRendered+100 {
@@ -144,7 +145,10 @@ func TestKeyTemplates(t *testing.T) {
 		{`v: "{steps.a.outcome}{input.u}"`, "success日本", true},
 	} {
 		var got KeyTemplate
-		if found := readValue(t, test.yaml, func(r *reader) func(*document.Node, string) { return r.keyTemplate(&got) }); len(found.Problems) > 0 {
+		if found := readValue(t, test.yaml, func(r *reader) func(*document.Node,
+			string) {
+			return r.keyTemplate(&got)
+		}); len(found.Problems) > 0 {
 			t.Errorf("%s: %v", test.yaml, found.Problems)
 			continue
 		}

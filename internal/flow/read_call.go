@@ -134,7 +134,8 @@ func (r *reader) retry(v *Retry) func(*document.Node, string) {
 
 func (r *reader) poll(v **Poll) func(*document.Node, string) {
 	return func(n *document.Node, at string) {
-		p := &Poll{First: -1, Attempts: defaultPolls, Backoff: Backoff{Kind: BackoffExponential, Initial: defaultInitial, Max: defaultLongestPause}}
+		p := &Poll{First: -1, Attempts: defaultPolls,
+			Backoff: Backoff{Kind: BackoffExponential, Initial: defaultInitial, Max: defaultLongestPause}}
 		r.Table(n, at,
 			document.Field{Names: "initial_delay_ms initial_delay", Read: r.Millis(&p.First, 0)},
 			document.Field{Names: "max_attempts max attempts", Read: r.Count(&p.Attempts, 1, MaxAttempts)},
@@ -151,18 +152,21 @@ func (r *reader) poll(v **Poll) func(*document.Node, string) {
 	}
 }
 
-// longest sets a limit that is below the first pause only because nobody said it, and refuses others.
+// longest sets a limit that is below the first pause only because nobody said it, and refuses
+// others.
 func (r *reader) longest(b *Backoff, n *document.Node, at, first string) {
 	switch {
 	case b.Max >= b.Initial:
 	case n.Get("max_delay_ms max_delay") == nil:
 		b.Max = b.Initial
 	default:
-		r.Fail(n.Get("max_delay_ms max_delay").Line, "bad-value", "max_delay_ms of %s is %d ms, which is below %s (%d ms)", at, b.Max, first, b.Initial)
+		r.Fail(n.Get("max_delay_ms max_delay").Line, "bad-value", "max_delay_ms of %s is %d ms, which is below %s (%d ms)", at, b.Max,
+			first, b.Initial)
 	}
 }
 
-// backoffs are the kinds by name, in the order in which they are looked for at the beginning of a text.
+// backoffs are the kinds by name, in the order in which they are looked for at the beginning of a
+// text.
 var backoffs = []document.Choice[BackoffKind]{
 	document.Is("exponential-jitter", BackoffExponentialJitter), document.Is("exp-jitter", BackoffExponentialJitter),
 	document.Is("exponential", BackoffExponential), document.Is("exp", BackoffExponential),
@@ -179,7 +183,8 @@ func backoffName(kind BackoffKind) (name string) {
 	return name
 }
 
-// backoff reads a kind, with a time behind it or not: exp-jitter-200ms is exponential with 200 ms of jitter, constant-500ms has pauses of 500 ms.
+// backoff reads a kind, with a time behind it or not: exp-jitter-200ms is exponential with 200 ms
+// of jitter, constant-500ms has pauses of 500 ms.
 func (r *reader) backoff(b *Backoff) func(*document.Node, string) {
 	return func(n *document.Node, at string) {
 		if r.Told("text; default `%s`", backoffName(b.Kind)) {
@@ -207,6 +212,7 @@ func (r *reader) backoff(b *Backoff) func(*document.Node, string) {
 			}
 			break
 		}
-		r.Fail(n.Line, "bad-value", "%s is %s, expected constant, linear, exponential, exponential_jitter or exp-jitter-<duration>", at, n.Describe())
+		r.Fail(n.Line, "bad-value", "%s is %s, expected constant, linear, exponential, exponential_jitter or exp-jitter-<duration>", at,
+			n.Describe())
 	}
 }

@@ -73,7 +73,8 @@ func (r *reader) executor(p *Plan, n *document.Node, at string) {
 	case run != nil && action != nil:
 		r.Fail(action.Line, "duplicate-key", "run and action in %s say the same", at)
 	case e.Call.Target == TargetPlan:
-		r.Fail(cmp.Or(run, action).Line, "bad-target", "%s runs plan %s, expected an action or workflow: plans are not nested", at, document.Quote(e.Call.Name))
+		r.Fail(cmp.Or(run, action).Line, "bad-target", "%s runs plan %s, expected an action or workflow: plans are not nested", at,
+			document.Quote(e.Call.Name))
 	}
 	switch i := slices.IndexFunc(p.Executors, func(other Executor) bool { return other.Name == e.Name }); {
 	case n.Get("name") == nil:
@@ -167,9 +168,11 @@ func (r *reader) fallback(v **Fallback) func(*document.Node, string) {
 		f := &Fallback{}
 		r.Table(n, at,
 			document.Field{Names: "value", Read: r.fallbackValue(&f.Value), Null: true},
-			document.Field{Names: "condition", Read: document.Word(&r.Reader, &f.AnyError, document.Is("exhausted", false), document.Is("any_error", true))},
+			document.Field{Names: "condition",
+				Read: document.Word(&r.Reader, &f.AnyError, document.Is("exhausted", false), document.Is("any_error", true))},
 		)
-		if n.Kind == document.Table && f.Value == nil && !slices.ContainsFunc(n.Pairs, func(p document.Pair) bool { return p.Key == "value" }) {
+		if n.Kind == document.Table && f.Value == nil &&
+			!slices.ContainsFunc(n.Pairs, func(p document.Pair) bool { return p.Key == "value" }) {
 			r.Fail(n.Line, "missing", "%s has no value", at)
 		}
 		*v = f

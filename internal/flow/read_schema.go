@@ -44,7 +44,8 @@ func (r *reader) schemaOf(n *document.Node, at string, left int) *Schema {
 			s.closed = !open
 		}},
 		document.Field{Names: "items", Read: func(n *document.Node, at string) { s.items = r.schemaOf(n, at, left-1) }},
-		document.Field{Names: "enum", Read: r.Each(maxListed, func(n *document.Node, at string) { s.enum = append(s.enum, r.plainJSON(n, at)) })},
+		document.Field{Names: "enum", Read: r.Each(maxListed,
+			func(n *document.Node, at string) { s.enum = append(s.enum, r.plainJSON(n, at)) })},
 		document.Field{Names: "const", Read: func(n *document.Node, at string) { s.enum = append(s.enum, r.plainJSON(n, at)) }, Null: true},
 		document.Field{Names: "minimum", Read: r.float(&s.min)},
 		document.Field{Names: "maximum", Read: r.float(&s.max)},

@@ -27,8 +27,10 @@ func (r *reader) schedule(v **Schedule) func(*document.Node, string) {
 			document.Field{Names: "max_concurrent", Read: r.Count(&s.Most, 0, maxCount)},
 			document.Field{Names: "input", Read: r.literal(&s.Input), Null: true},
 			document.Field{Names: "paused", Read: r.Boolean(&s.Paused)},
-			document.Field{Names: "catch_up", Read: document.Word(&r.Reader, &s.CatchUp, document.Is("one", uint8(cron.CatchUpOne)), document.Is("none", uint8(cron.CatchUpNone)),
-				document.Is("all", uint8(cron.CatchUpAll)))},
+			document.Field{Names: "catch_up",
+				Read: document.Word(&r.Reader, &s.CatchUp, document.Is("one", uint8(cron.CatchUpOne)),
+					document.Is("none", uint8(cron.CatchUpNone)),
+					document.Is("all", uint8(cron.CatchUpAll)))},
 			document.Field{Names: "catch_up_limit", Read: r.Count(&s.CatchUpLimit, 1, cron.MaxAll)},
 		)
 		*v = s
@@ -53,10 +55,12 @@ func (r *reader) trigger(v **Trigger) func(*document.Node, string) {
 			document.Field{Names: "stream", Read: r.Name(&t.Stream)},
 			document.Field{Names: "namespace", Read: r.Name(&t.Namespace)},
 			document.Field{Names: "consumer_group group", Read: r.Name(&t.Group)},
-			document.Field{Names: "mode", Read: document.Word(&r.Reader, &t.Mode, document.Is("shared", "shared"), document.Is("exclusive", "exclusive"), document.Is("key_shared", "key_shared"))},
+			document.Field{Names: "mode", Read: document.Word(&r.Reader, &t.Mode, document.Is("shared", "shared"),
+				document.Is("exclusive", "exclusive"), document.Is("key_shared", "key_shared"))},
 			document.Field{Names: "batch_size", Read: r.Count(&t.Batch, 1, maxBatch)},
 			document.Field{Names: "batch_timeout_ms batch_timeout", Read: r.Millis(&t.Wait, 0)},
-			document.Field{Names: "start", Read: document.Word(&r.Reader, &t.Start, document.Is("latest", "latest"), document.Is("earliest", "earliest"))},
+			document.Field{Names: "start", Read: document.Word(&r.Reader, &t.Start, document.Is("latest", "latest"),
+				document.Is("earliest", "earliest"))},
 			document.Field{Names: "max_concurrent", Read: r.Count(&t.Most, 0, maxCount)},
 		)
 		if n.Kind == document.Table && n.Get("stream") == nil {
@@ -71,7 +75,8 @@ func (r *reader) attribute(n *document.Node, at string) {
 	var from *Path
 	r.Table(n, at,
 		document.Field{Names: "name", Read: r.Name(&a.Name)},
-		document.Field{Names: "type", Read: document.Word(&r.Reader, &a.Kind, document.Is("string", AttributeString), document.Is("number", AttributeNumber),
+		document.Field{Names: "type", Read: document.Word(&r.Reader, &a.Kind, document.Is("string", AttributeString),
+			document.Is("number", AttributeNumber),
 			document.Is("timestamp", AttributeTimestamp))},
 		document.Field{Names: "from path", Read: r.path(&from, pathRules{bare: true})},
 	)
@@ -86,7 +91,8 @@ func (r *reader) attribute(n *document.Node, at string) {
 	case from == nil:
 		return
 	case from.root != RootInput:
-		r.Fail(n.Get("from path").Line, "bad-path", "%s.from leads to something else than the input, which alone is there when a run starts", at)
+		r.Fail(n.Get("from path").Line, "bad-path",
+			"%s.from leads to something else than the input, which alone is there when a run starts", at)
 	case slices.ContainsFunc(r.d.Attributes, func(other Attribute) bool { return other.Name == a.Name }):
 		r.Fail(n.Get("name").Line, "duplicate-name", "%s has the name %s, as another search attribute", at, document.Quote(a.Name))
 	default:
@@ -118,7 +124,8 @@ func (r *reader) listedSignal(n *document.Node, at string) {
 	var s Signal
 	if n.Kind == document.Text {
 		r.Name(&s.Type)(n, at)
-	} else if r.Table(n, at, append(r.signalFields(&s), document.Field{Names: "type name", Read: r.Name(&s.Type)})...); n.Kind == document.Table && n.Get("type name") == nil {
+	} else if r.Table(n, at, append(r.signalFields(&s),
+		document.Field{Names: "type name", Read: r.Name(&s.Type)})...); n.Kind == document.Table && n.Get("type name") == nil {
 		r.Fail(n.Line, "missing", "%s has no type", at)
 	}
 	r.declare(s, n.Line, at)

@@ -209,7 +209,8 @@ func (r *reader) transitions(s *Step) func(*document.Node, string) {
 			s.Transitions = append(s.Transitions, Transition{outcome, to})
 			return
 		}
-		r.Fail(p.Value.Line, "unknown-target", "%s leads to %s, which is no step and no terminal%s", at, document.Quote(place), r.Nearest(place, keys(r.places)))
+		r.Fail(p.Value.Line, "unknown-target", "%s leads to %s, which is no step and no terminal%s", at, document.Quote(place),
+			r.Nearest(place, keys(r.places)))
 	})
 }
 
@@ -233,7 +234,8 @@ func (s *Step) leads(outcome string) bool {
 
 // bad are outcomes that lead nowhere good: a step needs another one to go on.
 var bad = []string{
-	OutcomeFailure, OutcomeTimeout, "pending", "target_not_found", "target_disabled", "execution_failure", "output_too_large", "failed", "cancelled", "timed_out", "exhausted",
+	OutcomeFailure, OutcomeTimeout, "pending", "target_not_found", "target_disabled", "execution_failure", "output_too_large", "failed",
+	"cancelled", "timed_out", "exhausted",
 }
 
 // outcomes checks the transitions of a step, and adds those of a signal that does not come.
@@ -258,8 +260,9 @@ func (r *reader) outcomes(s *Step, n *document.Node, at string) {
 	}
 }
 
-// timeout says what becomes of a step whose signal does not come: onTimeout names an outcome, a step or a terminal. Without it the outcome is timeout, and a run
-// without a transition for that is timed out, whatever its step does in other failures.
+// timeout says what becomes of a step whose signal does not come: onTimeout names an outcome, a
+// step or a terminal. Without it the outcome is timeout, and a run without a transition for that is
+// timed out, whatever its step does in other failures.
 func (r *reader) timeout(s *Step, n *document.Node, at string) {
 	w := &s.Wait
 	named := w.OnTimeout
@@ -276,10 +279,12 @@ func (r *reader) timeout(s *Step, n *document.Node, at string) {
 		case i < 0:
 			s.Transitions = append(s.Transitions, Transition{OutcomeTimeout, to})
 		case s.Transitions[i].To != to:
-			r.Fail(n.Get("on_timeout").Line, "bad-value", "onTimeout of %s is %s, and its transition for timeout leads elsewhere", at, document.Quote(named))
+			r.Fail(n.Get("on_timeout").Line, "bad-value", "onTimeout of %s is %s, and its transition for timeout leads elsewhere", at,
+				document.Quote(named))
 		}
 	} else {
-		r.Fail(n.Get("on_timeout").Line, "unknown-target", "onTimeout of %s is %s, which is no outcome with a transition, no step and no terminal%s",
+		r.Fail(n.Get("on_timeout").Line, "unknown-target",
+			"onTimeout of %s is %s, which is no outcome with a transition, no step and no terminal%s",
 			at, document.Quote(named), r.Nearest(named, keys(r.places)))
 	}
 	if w.Timeout == 0 && n != nil {

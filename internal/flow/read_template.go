@@ -7,7 +7,8 @@ import (
 	"github.com/floedb/floe/internal/rawjson"
 )
 
-// mapping reads a template: a value in which strings may be paths, which may also be JSON in text. If text has to be JSON, other text is a problem.
+// mapping reads a template: a value in which strings may be paths, which may also be JSON in text.
+// If text has to be JSON, other text is a problem.
 func (r *reader) mapping(v **Template, rules pathRules, strict bool) func(*document.Node, string) {
 	return func(n *document.Node, at string) {
 		if r.Told("template") {
@@ -43,7 +44,8 @@ func (r *reader) compile(n *document.Node, at string, rules pathRules) *Template
 	return &Template{parts: b.done()}
 }
 
-// render writes a node as JSON. Path makes a path of text, or says that it is none; without it all text is literal.
+// render writes a node as JSON. Path makes a path of text, or says that it is none; without it all
+// text is literal.
 func (r *reader) render(b *builder, n *document.Node, at string, path func(text string, line int, at string) *Path) {
 	switch n.Kind {
 	case document.Null:
@@ -80,7 +82,8 @@ func (r *reader) render(b *builder, n *document.Node, at string, path func(text 
 func (r *reader) renderText(b *builder, n *document.Node, at string, path func(text string, line int, at string) *Path) {
 	switch n.Ambiguous {
 	case "a number":
-		r.Fail(n.Line, "ambiguous", "%s is %s, which is no number of JSON: write it in decimal, or in quotes if it is text", at, document.Clip(n.Text))
+		r.Fail(n.Line, "ambiguous", "%s is %s, which is no number of JSON: write it in decimal, or in quotes if it is text", at,
+			document.Clip(n.Text))
 	case "a boolean":
 		r.Warn(n.Line, "ambiguous", "%s is %s, which is text and no boolean: write true or false, or put it in quotes", at, n.Text)
 	}

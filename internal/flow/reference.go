@@ -46,7 +46,8 @@ type docTable struct {
 	keys []docKey
 }
 
-// docKey is a key of a table, with the other names that it has, and the type, default and limits of its value.
+// docKey is a key of a table, with the other names that it has, and the type, default and limits of
+// its value.
 type docKey struct {
 	names []string
 	kind  string
@@ -54,7 +55,8 @@ type docKey struct {
 
 var (
 	listIndex = regexp.MustCompile(`\[\d+\]$`)
-	// tableNames are the names of tables that stand under several keys, or under keys that are names.
+	// tableNames are the names of tables that stand under several keys, or under keys that are
+	// names.
 	tableNames = []struct {
 		at   *regexp.Regexp
 		name string
@@ -96,16 +98,19 @@ func tables() (all []docTable) {
 	return all
 }
 
-// Reference returns the documentation of definitions, paths and expressions in Markdown, made of the tables that the parsers go by. Limits and outcomes are those of
-// runs, which package workflow has.
+// Reference returns the documentation of definitions, paths and expressions in Markdown, made of
+// the tables that the parsers go by. Limits and outcomes are those of runs, which package workflow
+// has.
 func Reference(limits, outcomes [][2]string) []byte {
 	var b bytes.Buffer
-	b.WriteString("# Definitions of workflows\n\nGenerated from the tables of the parser by `go test ./workflow -run TestReference -write-reference`.\n\n" +
+	b.WriteString("# Definitions of workflows\n\nGenerated from the tables of the parser by `go test ./workflow -run TestReference " +
+		"-write-reference`.\n\n" +
 		"A definition is YAML or JSON. Keys are written in snake_case or camelCase; an unknown key is an error.\n\n" +
 		fmt.Sprintf("- A **name** has 1 to %d bytes of UTF-8 without control characters.\n", document.MaxName) +
 		"- A **duration** is a number of milliseconds, or text such as `500ms`, `5m`, `1h30m` or `7d`.\n" +
 		"- A **target** is `@actions/<name>`, `@plan/<name>`, `@workflow/<name>` or `@workflow/<name>:<version>`.\n" +
-		fmt.Sprintf("- A **template** is a JSON value in which each string that is a path stands for the value at that path. It has at most %d paths and renders at most %s.\n", maxPaths, Size(MaxRendered)) +
+		fmt.Sprintf("- A **template** is a JSON value in which each string that is a path stands for the value at that path. It has "+
+			"at most %d paths and renders at most %s.\n", maxPaths, Size(MaxRendered)) +
 		"  Text that holds a JSON object or array is read as that value.\n")
 	for _, t := range tables() {
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n| key | also | value | meaning |\n|---|---|---|---|\n", t.name, tableDocs[t.name])
@@ -117,14 +122,19 @@ func Reference(limits, outcomes [][2]string) []byte {
 			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", k.names[0], quoted(k.names[1:]), escaped(kind), escaped(meaning))
 		}
 	}
-	b.WriteString("\n# Outcomes\n\nA transition of a step leads from an outcome to a step or terminal. Actions and signals may name other outcomes. An outcome without a transition leads where\n" +
+	b.WriteString("\n# Outcomes\n\nA transition of a step leads from an outcome to a step or terminal. Actions and signals may name " +
+		"other outcomes. An outcome without a transition leads where\n" +
 		"its fallback leads; without either the run fails.\n")
 	rows(&b, "outcome | fallback", outcomes)
-	b.WriteString("\n# Paths\n\nA path is a root with members behind it: `.name`, `[\"any name\"]` or `[0]`, " + fmt.Sprintf("at most %d of them. A path to a missing value is null.\n", expression.MaxHops))
+	b.WriteString("\n# Paths\n\nA path is a root with members behind it: `.name`, `[\"any name\"]` or `[0]`, " +
+		fmt.Sprintf("at most %d of them. A path to a missing value is null.\n", expression.MaxHops))
 	rows(&b, "root | value", rootDocs)
-	b.WriteString("\n# Expressions\n\nThe conditions of `when`. An expression consists of literals (`1`, `2.5`, `\"text\"`, `true`, `null`, `[1, 2]`), paths with or without `$.`, and operators.\n" +
-		"Integers have 64 bits, and an overflow is an error; other numbers are float64. Strings are compared by their bytes. A type error fails the step.\n" +
-		fmt.Sprintf("An expression has at most %d bytes, %d terms and %d paths; what it costs to evaluate is bounded.\n", MaxExpression, expression.MaxTerms, maxPaths))
+	b.WriteString("\n# Expressions\n\nThe conditions of `when`. An expression consists of literals (`1`, `2.5`, `\"text\"`, `true`, " +
+		"`null`, `[1, 2]`), paths with or without `$.`, and operators.\n" +
+		"Integers have 64 bits, and an overflow is an error; other numbers are float64. Strings are compared by their bytes. A type " +
+		"error fails the step.\n" +
+		fmt.Sprintf("An expression has at most %d bytes, %d terms and %d paths; what it costs to evaluate is bounded.\n", MaxExpression,
+			expression.MaxTerms, maxPaths))
 	b.WriteString("\n| operator | example | meaning |\n|---|---|---|\n")
 	for _, o := range operatorDocs {
 		fmt.Fprintf(&b, "| %s | `%s` | %s |\n", escaped(quoted(strings.Split(o[0], ","))), escaped(o[1]), escaped(o[2]))

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestReference: every table, key, path and operator that the parsers accept is documented, with its type, and nothing else.
+// TestReference: every table, key, path and operator that the parsers accept is documented, with
+// its type, and nothing else.
 func TestReference(t *testing.T) {
 	known := make(map[string]bool)
 	for _, table := range tables() {
@@ -65,7 +66,8 @@ func TestOperatorsAreDocumented(t *testing.T) {
 			spelled[form] = true
 		}
 	}
-	for _, o := range []string{"and", "&&", "or", "||", "+", "-", "*", "/", "%", "**", "^", "==", "!=", "<", "<=", ">", ">=", "in", "contains", "startsWith", "endsWith", "matches", "??", ".."} {
+	for _, o := range []string{"and", "&&", "or", "||", "+", "-", "*", "/", "%", "**", "^", "==", "!=", "<", "<=", ">", ">=", "in",
+		"contains", "startsWith", "endsWith", "matches", "??", ".."} {
 		_, err := compileExpr("(input.n " + o + " input.n) != null")
 		if (err == nil) != (spelled[o] && o != "..") {
 			t.Errorf("operator %s: documented: %t, compiled: %v", o, spelled[o], err)

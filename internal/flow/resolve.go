@@ -5,14 +5,15 @@ import (
 	"github.com/floedb/floe/internal/rawjson"
 )
 
-// resolver finds what many paths lead to. It goes over each root once, however many paths there are into it: one that a hostile definition names hundreds of times
-// would hold up a shard otherwise.
+// resolver finds what many paths lead to. It goes over each root once, however many paths there are
+// into it: one that a hostile definition names hundreds of times would hold up a shard otherwise.
 type resolver struct {
 	source Source
 	paths  []*Path
 	known  []bool
 	spans  []span // by path
-	// What the source was asked for last, which it may take back when it is asked for something else.
+	// What the source was asked for last, which it may take back when it is asked for something
+	// else.
 	last *Path
 	raw  []byte
 }

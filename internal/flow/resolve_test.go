@@ -69,9 +69,11 @@ func TestResolverIsPaths(t *testing.T) {
 	}
 }
 
-// TestRootsAreReadOnce: what a template costs does not grow with the number of its paths into the same root.
+// TestRootsAreReadOnce: what a template costs does not grow with the number of its paths into the
+// same root.
 func TestRootsAreReadOnce(t *testing.T) {
-	d := mustParse(t, strings.Replace(minimal, "run:", "when: '"+strings.Repeat("input.n == 7 and ", 100)+"true', input: ["+strings.Repeat("$.input.n,", maxPaths)+"], run:", 1))
+	d := mustParse(t, strings.Replace(minimal, "run:", "when: '"+strings.Repeat("input.n == 7 and ", 100)+"true', input: ["+
+		strings.Repeat("$.input.n,", maxPaths)+"], run:", 1))
 	source := &fickle{values: testValues}
 	d.Steps[0].Call.Input.Append(nil, source)
 	if holds, err := d.Steps[0].When.Eval(source); !holds || err != nil || source.asked != 2 {

@@ -15,7 +15,8 @@ import (
 	"github.com/floedb/floe/internal/rawjson"
 )
 
-// Schema is what a value of JSON has to be like: a subset of JSON Schema. The zero value allows everything.
+// Schema is what a value of JSON has to be like: a subset of JSON Schema. The zero value allows
+// everything.
 type Schema struct {
 	types    uint8 // a bit for each that is allowed; 0: all
 	required []string
@@ -61,7 +62,8 @@ const (
 	typeEnd
 )
 
-// violation is what is wrong with a part of a value. Its path grows on the way back, as most values are right.
+// violation is what is wrong with a part of a value. Its path grows on the way back, as most values
+// are right.
 type violation struct{ at, text string }
 
 func violates(format string, args ...any) *violation {
@@ -230,7 +232,8 @@ func (s *Schema) checkObject(raw []byte) (v *violation) {
 	return v
 }
 
-// memberAt returns a step of a path. What it takes for a plain name depends on no table of Unicode, since those of builds may differ.
+// memberAt returns a step of a path. What it takes for a plain name depends on no table of Unicode,
+// since those of builds may differ.
 func memberAt(name string) string {
 	name = document.Clip(name)
 	plain := name != ""

@@ -45,7 +45,8 @@ func TestSchemas(t *testing.T) {
 		{`{ items: { items: { type: string } } }`, `[["a"],["b",2]]`, "$[1][1] is 2, expected string"},
 	} {
 		var s *Schema
-		if found := readValue(t, "v: "+test.schema, func(r *reader) func(*document.Node, string) { return r.schema(&s) }); len(found.Problems) > 0 {
+		if found := readValue(t, "v: "+test.schema,
+			func(r *reader) func(*document.Node, string) { return r.schema(&s) }); len(found.Problems) > 0 {
 			t.Errorf("%s: %v", test.schema, found.Problems)
 			continue
 		}

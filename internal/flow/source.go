@@ -1,6 +1,7 @@
 package flow
 
-// Source is what paths lead to. It answers with JSON, nil for what is not there; the bytes are valid until the next call.
+// Source is what paths lead to. It answers with JSON, nil for what is not there; the bytes are
+// valid until the next call.
 type Source interface {
 	Root(r Root, name string) []byte
 }

@@ -18,14 +18,15 @@ type templatePart struct {
 // MaxRendered is how many bytes a Template makes. What is longer than that is not complete.
 const MaxRendered = 1 << 20
 
-// maxPaths is how many paths a Template, a KeyTemplate or an Expr has at most: each of them may go over a whole input.
+// maxPaths is how many paths a Template, a KeyTemplate or an Expr has at most: each of them may go
+// over a whole input.
 const maxPaths = 256
 
 // maxKey is how long the key of a cache may be.
 const maxKey = 1 << 10
 
-// Append appends the JSON that the template makes: a path that leads nowhere is null. If more than MaxRendered bytes are appended, the rest is left out, and what
-// was appended is no JSON.
+// Append appends the JSON that the template makes: a path that leads nowhere is null. If more than
+// MaxRendered bytes are appended, the rest is left out, and what was appended is no JSON.
 func (t *Template) Append(dst []byte, s Source) []byte {
 	start := len(dst)
 	r := newResolver(s, pathsOf(t.parts))
@@ -45,13 +46,14 @@ func (t *Template) Append(dst []byte, s Source) []byte {
 	return dst
 }
 
-// KeyTemplate is text with paths in braces: charge:{input.customer_id}. A path into input looks into the input of the step first, and then into that of the run.
+// KeyTemplate is text with paths in braces: charge:{input.customer_id}. A path into input looks
+// into the input of the step first, and then into that of the run.
 type KeyTemplate struct {
 	parts []templatePart
 }
 
-// Append appends the key: of strings their text, of everything else its JSON. It is not whole if a path leads nowhere, or to null, or if it
-// is longer than a key may be.
+// Append appends the key: of strings their text, of everything else its JSON. It is not whole if a
+// path leads nowhere, or to null, or if it is longer than a key may be.
 func (k *KeyTemplate) Append(dst []byte, s Source) (key []byte, whole bool) {
 	start, missing := len(dst), false
 	paths := pathsOf(k.parts)

@@ -13,7 +13,8 @@ import (
 	"testing"
 )
 
-// unfinished matches what a program says that is not finished; the words are taken apart so that this file does not match.
+// unfinished matches what a program says that is not finished; the words are taken apart so that
+// this file does not match.
 var unfinished = regexp.MustCompile(`\b(TO` + `DO|FIX` + `ME|X` + `XX)\b|(?i:not ` + `implemented)`)
 
 func TestNothingUnfinished(t *testing.T) {
@@ -30,7 +31,8 @@ func TestNothingUnfinished(t *testing.T) {
 	}
 }
 
-// longSuites are the packages whose tests may be shortened or left out with -short, and what takes them so long.
+// longSuites are the packages whose tests may be shortened or left out with -short, and what takes
+// them so long.
 var longSuites = map[string]string{
 	"action":                    "runs random commands against models",
 	"examples/gosrc":            "loads over 100 MB",
@@ -97,8 +99,9 @@ func underShort(stack []ast.Node) bool {
 	return false
 }
 
-// forPrivileges reports whether a node is in a function needPrivileges that fails the test, before it may skip it, when the
-// environment variable CI is set: mounting a file system takes rights that a laptop need not give and CI has to.
+// forPrivileges reports whether a node is in a function needPrivileges that fails the test, before
+// it may skip it, when the environment variable CI is set: mounting a file system takes rights that
+// a laptop need not give and CI has to.
 func forPrivileges(stack []ast.Node) bool {
 	skip := stack[len(stack)-1]
 	for _, n := range stack {
@@ -172,8 +175,8 @@ func TestSkipForPrivileges(t *testing.T) {
 	}
 }
 
-// mustBeDeterministic reports whether a file runs inside Apply. A Scope is for callers, on their side of the door; Readers, and the time at which
-// a query looks again, are for queries.
+// mustBeDeterministic reports whether a file runs inside Apply. A Scope is for callers, on their
+// side of the door; Readers, and the time at which a query looks again, are for queries.
 func mustBeDeterministic(s *source) bool {
 	forCallers := s.name == "internal/engine/scope.go" || s.name == "internal/engine/readers.go" || s.name == "internal/engine/again.go"
 	return !s.isTest() && !forCallers && (s.dir() == "internal/engine" || strings.HasPrefix(path.Base(s.name), "machine"))
@@ -183,8 +186,9 @@ func TestMachinesAreDeterministic(t *testing.T) {
 	const why = "every replica that applied the same log must have the same state, byte by byte: "
 	forbidden := map[string]string{
 		"time.Now": "take the stamp of the entry", "time.Since": "take the stamp of the entry", "time.Until": "take the stamp of the entry",
-		"time.After": "schedule a timer of the shard", "time.NewTimer": "schedule a timer of the shard", "time.NewTicker": "schedule a timer of the shard",
-		"os.Getenv": "take it from the command",
+		"time.After": "schedule a timer of the shard", "time.NewTimer": "schedule a timer of the shard",
+		"time.NewTicker": "schedule a timer of the shard",
+		"os.Getenv":      "take it from the command",
 	}
 	random := map[string]bool{"math/rand": true, "math/rand/v2": true, "crypto/rand": true}
 	for _, s := range sources(t) {

@@ -10,10 +10,12 @@ import (
 )
 
 // replicated are the folders whose code decides what every replica of a shard has to decide alike.
-var replicated = []string{"floql", "internal/auth", "internal/codec", "internal/engine", "internal/key", "internal/protocol", "internal/test/toy", "kv", "queue", "stream", "stream/processing", "ts", "action", "workflow"}
+var replicated = []string{"floql", "internal/auth", "internal/codec", "internal/engine", "internal/key", "internal/protocol",
+	"internal/test/toy", "kv", "queue", "stream", "stream/processing", "ts", "action", "workflow"}
 
-// TestReplicasComputeAlike: a processor may compute x*y + z with one rounding less than another (the language allows it, arm64 does it), unless the product
-// is converted explicitly; and what a time zone says depends on the files of the machine.
+// TestReplicasComputeAlike: a processor may compute x*y + z with one rounding less than another
+// (the language allows it, arm64 does it), unless the product is converted explicitly; and what a
+// time zone says depends on the files of the machine.
 func TestReplicasComputeAlike(t *testing.T) {
 	for _, s := range sources(t) {
 		if s.isTest() || !slices.Contains(replicated, s.dir()) {
@@ -25,8 +27,8 @@ func TestReplicasComputeAlike(t *testing.T) {
 	}
 }
 
-// differing returns what in a file may have another outcome on another machine. It knows no types: in a function that mentions floats every sum with
-// a product counts.
+// differing returns what in a file may have another outcome on another machine. It knows no types:
+// in a function that mentions floats every sum with a product counts.
 func differing(f *ast.File) (found []ast.Node) {
 	for _, d := range f.Decls {
 		floats := mentionsFloats(d)

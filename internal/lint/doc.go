@@ -1,2 +1,3 @@
-// Package lint has the rules of this project that no general tool knows, as tests. Each failure says why the rule is there.
+// Package lint has the rules of this project that no general tool knows, as tests. Each failure
+// says why the rule is there.
 package lint

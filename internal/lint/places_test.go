@@ -12,13 +12,19 @@ import (
 // primitive needs. Programs that load or test floe (cmd/internal/bench, cmd/internal/stress,
 // internal/demo, internal/test) are not the product.
 var places = map[string][]string{
-	"kv":                {"cmd/internal/cli/bench.go", "cmd/internal/cli/kv.go", "dashboard/kv.go", "stream/processing/sink.go"},
-	"queue":             {"cmd/internal/cli/queue.go", "cmd/internal/cli/queue_dlq.go", "dashboard/queues.go", "internal/metrics/contents.go", "stream/processing/sink.go"},
-	"stream":            {"audit.go", "cmd/internal/cli/group.go", "cmd/internal/cli/stream.go", "cmd/internal/cli/streamrecord.go", "dashboard/groups.go", "dashboard/streams.go", "internal/metrics/contents.go"},
-	"ts":                {"cmd/internal/cli/ts.go", "cmd/internal/cli/ts_read.go", "dashboard/chart.go", "dashboard/timeseries.go", "stream/processing/sink.go"},
-	"action":            {"cmd/internal/cli/action.go", "cmd/internal/cli/schedule.go", "cmd/internal/cli/worker.go", "cmd/internal/cli/workerlife.go", "dashboard/actions.go", "internal/metrics/contents.go", "workflow/call.go"},
-	"workflow":          {"cmd/internal/cli/workflow.go", "cmd/internal/cli/workflow_info.go", "cmd/internal/cli/workflow_run.go", "dashboard/workflow_runs.go", "dashboard/workflow_starts.go", "dashboard/workflows.go", "internal/metrics/contents.go"},
-	"stream/processing": {"cmd/internal/cli/processing.go", "config.go", "dashboard/console.go", "dashboard/processing.go", "internal/metrics/contents.go"},
+	"kv": {"cmd/internal/cli/bench.go", "cmd/internal/cli/kv.go", "dashboard/kv.go", "stream/processing/sink.go"},
+	"queue": {"cmd/internal/cli/queue.go", "cmd/internal/cli/queue_dlq.go", "dashboard/queues.go",
+		"internal/metrics/contents.go", "stream/processing/sink.go"},
+	"stream": {"audit.go", "cmd/internal/cli/group.go", "cmd/internal/cli/stream.go", "cmd/internal/cli/streamrecord.go",
+		"dashboard/groups.go", "dashboard/streams.go", "internal/metrics/contents.go"},
+	"ts": {"cmd/internal/cli/ts.go", "cmd/internal/cli/ts_read.go", "dashboard/chart.go", "dashboard/timeseries.go",
+		"stream/processing/sink.go"},
+	"action": {"cmd/internal/cli/action.go", "cmd/internal/cli/schedule.go", "cmd/internal/cli/worker.go",
+		"cmd/internal/cli/workerlife.go", "dashboard/actions.go", "internal/metrics/contents.go", "workflow/call.go"},
+	"workflow": {"cmd/internal/cli/workflow.go", "cmd/internal/cli/workflow_info.go", "cmd/internal/cli/workflow_run.go",
+		"dashboard/workflow_runs.go", "dashboard/workflow_starts.go", "dashboard/workflows.go", "internal/metrics/contents.go"},
+	"stream/processing": {"cmd/internal/cli/processing.go", "config.go", "dashboard/console.go", "dashboard/processing.go",
+		"internal/metrics/contents.go"},
 }
 
 // everyPrimitive lists the files that have a line for each primitive.
@@ -47,7 +53,8 @@ func TestPlacesOfAPrimitive(t *testing.T) {
 }
 
 func ofProduct(s *source) bool {
-	for _, dir := range []string{"examples/", "cmd/internal/bench/", "cmd/internal/stress/", "internal/demo/", "internal/test/", "workflow/workflowtest/"} {
+	for _, dir := range []string{"examples/", "cmd/internal/bench/", "cmd/internal/stress/", "internal/demo/", "internal/test/",
+		"workflow/workflowtest/"} {
 		if strings.HasPrefix(s.name, dir) {
 			return false
 		}
@@ -59,8 +66,8 @@ func ofProduct(s *source) bool {
 // the method of the store, and the operation of a transaction.
 const maxOperationFiles = 4
 
-// moreFiles lists operations with more files. Claims block, so the store has a loop of its own and a
-// look at what can be claimed; streams forward records to shards and streams by appends.
+// moreFiles lists operations with more files. Claims block, so the store has a loop of its own and
+// a look at what can be claimed; streams forward records to shards and streams by appends.
 var moreFiles = map[string]int{"queue.dequeue": 5, "stream.readGroup": 5, "stream.appendMessages": 6}
 
 // TestFilesOfAnOperation: an operation is declared once, and few files name it.
@@ -84,7 +91,8 @@ func TestFilesOfAnOperation(t *testing.T) {
 				}
 				most := max(maxOperationFiles, moreFiles[dir+"."+row.variable])
 				if len(naming) > most {
-					t.Errorf("%d files name the operation %s of %s, want %d at most: %s", len(naming), row.variable, dir, most, strings.Join(naming, " "))
+					t.Errorf("%d files name the operation %s of %s, want %d at most: %s", len(naming), row.variable, dir, most,
+						strings.Join(naming, " "))
 				}
 			}
 		}

@@ -9,12 +9,14 @@ import (
 
 // machinePackages are the packages with a machine, and what the machines are called.
 var machinePackages = map[string]string{
-	"kv": "MachineKV", "stream": "MachineStream", "queue": "MachineQueue", "ts": "MachineTS", "action": "MachineAction", "workflow": "MachineWorkflow",
+	"kv": "MachineKV", "stream": "MachineStream", "queue": "MachineQueue", "ts": "MachineTS", "action": "MachineAction",
+	"workflow":          "MachineWorkflow",
 	"stream/processing": "MachineProcessing",
 }
 
 var machineIDs = map[string]engine.MachineID{
-	"MachineKV": engine.MachineKV, "MachineStream": engine.MachineStream, "MachineQueue": engine.MachineQueue, "MachineTS": engine.MachineTS,
+	"MachineKV": engine.MachineKV, "MachineStream": engine.MachineStream, "MachineQueue": engine.MachineQueue,
+	"MachineTS":     engine.MachineTS,
 	"MachineAction": engine.MachineAction, "MachineWorkflow": engine.MachineWorkflow, "MachineProcessing": engine.MachineProcessing,
 }
 

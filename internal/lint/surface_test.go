@@ -17,8 +17,9 @@ import (
 	"github.com/floedb/floe/internal/test/plant"
 )
 
-// TestSurface looks at everything that the packages for users export: nothing of it may mention a type of an internal package, also not by an alias,
-// nor have fields or methods of one by embedding it. go doc would show a name that leads nowhere, and a user could not call it.
+// TestSurface looks at everything that the packages for users export: nothing of it may mention a
+// type of an internal package, also not by an alias, nor have fields or methods of one by embedding
+// it. go doc would show a name that leads nowhere, and a user could not call it.
 func TestSurface(t *testing.T) {
 	load := exports(t, publicPackages(t))
 	for _, path := range publicPackages(t) {
@@ -96,7 +97,8 @@ func publicPackages(t *testing.T) (paths []string) {
 	return paths
 }
 
-// exports returns an importer of packages and all they depend on, by what the compiler has written of them.
+// exports returns an importer of packages and all they depend on, by what the compiler has written
+// of them.
 func exports(t *testing.T, paths []string) types.Importer {
 	t.Helper()
 	args := append([]string{"list", "-export", "-deps", "-f", "{{.ImportPath}}\t{{.Export}}"}, plant.BuildFlags()...)
@@ -219,7 +221,8 @@ func (s *surface) named(t *types.Named) {
 	}
 }
 
-// fields looks at the fields that a user sees, also those of what is embedded without being exported.
+// fields looks at the fields that a user sees, also those of what is embedded without being
+// exported.
 func (s *surface) fields(t *types.Struct) {
 	for f := range t.Fields() {
 		switch {

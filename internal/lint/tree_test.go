@@ -71,7 +71,8 @@ func sources(t *testing.T) []*source {
 	return found
 }
 
-// topLevel is all that the top level of the repository may hold, besides files that start with a dot and Go files of package floe.
+// topLevel is all that the top level of the repository may hold, besides files that start with a
+// dot and Go files of package floe.
 const topLevel = "kv stream queue ts floql action workflow dashboard cmd examples docs internal " +
 	"go.mod go.sum README.md ARCHITECTURE.md CONTRIBUTING.md LICENSE CHANGELOG.md SECURITY.md Makefile"
 

@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// The buckets of a Histogram are those of a native histogram of Prometheus with this schema: eight to each power of two, so that a percentile is off by 9 %
-// at most. Bucket i holds what is more than 2^((i-1)/8) seconds and at most 2^(i/8).
+// The buckets of a Histogram are those of a native histogram of Prometheus with this schema: eight
+// to each power of two, so that a percentile is off by 9 % at most. Bucket i holds what is more
+// than 2^((i-1)/8) seconds and at most 2^(i/8).
 const (
 	Schema    = 3
 	perOctave = 1 << Schema
@@ -60,7 +61,8 @@ type Bucket struct {
 	Count uint64
 }
 
-// Distribution returns what has been counted so far. Calls that are counted meanwhile are in it or not.
+// Distribution returns what has been counted so far. Calls that are counted meanwhile are in it or
+// not.
 func (h *Histogram) Distribution() (d Distribution) {
 	for i := range h.counts {
 		if n := h.counts[i].Load(); n > 0 {

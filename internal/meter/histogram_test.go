@@ -9,7 +9,8 @@ import (
 
 // TestBuckets: each duration is in the bucket whose bounds Prometheus would compute from its index.
 func TestBuckets(t *testing.T) {
-	for _, d := range []time.Duration{0, 1, time.Microsecond, 1234567, time.Millisecond, time.Second / 2, time.Second, time.Second + 1, 3 * time.Second, time.Hour} {
+	for _, d := range []time.Duration{0, 1, time.Microsecond, 1234567, time.Millisecond, time.Second / 2, time.Second, time.Second + 1,
+		3 * time.Second, time.Hour} {
 		i := bucketOf(d)
 		upper, lower := math.Exp2(float64(i)/perOctave), math.Exp2(float64(i-1)/perOctave)
 		if s := d.Seconds(); s > upper && i != last || s <= lower && i != first {

@@ -9,12 +9,15 @@ import (
 )
 
 const (
-	// patience is how long a scrape waits for what is gathered in the background. Prometheus waits ten seconds by default for all.
+	// patience is how long a scrape waits for what is gathered in the background. Prometheus waits
+	// ten seconds by default for all.
 	patience = time.Second
-	// gatherTime bounds a gathering. One that takes longer is given up, and what was gathered before stays.
+	// gatherTime bounds a gathering. One that takes longer is given up, and what was gathered
+	// before stays.
 	gatherTime = 30 * time.Second
-	// A gathering that took longer than cheap is not repeated until the node has rested so many times as long: however often it is scraped and however
-	// much it holds, the listings take a tenth of one core at most.
+	// A gathering that took longer than cheap is not repeated until the node has rested so many
+	// times as long: however often it is scraped and however much it holds, the listings take a
+	// tenth of one core at most.
 	cheap = 50 * time.Millisecond
 	rests = 9
 )

@@ -26,7 +26,8 @@ func (d *stuckDoor) Query(ctx context.Context, id engine.ShardID, q engine.Query
 	return d.Door.Query(ctx, id, q)
 }
 
-// scrapeOf returns the gauges that a collector sends, each by its name and the values of its labels.
+// scrapeOf returns the gauges that a collector sends, each by its name and the values of its
+// labels.
 func scrapeOf(t *testing.T, c prometheus.Collector) map[string]float64 {
 	t.Helper()
 	registry := prometheus.NewRegistry()
@@ -48,8 +49,8 @@ func scrapeOf(t *testing.T, c prometheus.Collector) map[string]float64 {
 	return all
 }
 
-// TestStuckListing: while a listing waits and does not even heed its context, scrapes end, with what was listed before and how old that is; and when it goes
-// on, they have the present again.
+// TestStuckListing: while a listing waits and does not even heed its context, scrapes end, with
+// what was listed before and how old that is; and when it goes on, they have the present again.
 func TestStuckListing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		host, err := shard.Open(shard.Config{Shards: 1, Primitives: []engine.Primitive{engine.TableOf[queue.Store]()}})

@@ -13,27 +13,33 @@ import (
 )
 
 const (
-	// other is the namespace of the series for what has none of its own: no namespace can have this name.
+	// other is the namespace of the series for what has none of its own: no namespace can have this
+	// name.
 	other = "_other"
-	// mostRead is how many things of a kind beyond those with series of their own are read to be summed up, so that it ends. What is beyond is
-	// counted only.
+	// mostRead is how many things of a kind beyond those with series of their own are read to be
+	// summed up, so that it ends. What is beyond is counted only.
 	mostRead = 20_000
 )
 
 // Metrics of what the node holds.
 var (
 	objectsLimit = gauge("metrics_objects_limit", "How many things of each kind have series of their own.")
-	leftOut      = gauge("metrics_objects_left_out", "How many things of a kind have no series of their own, but are in the one of the namespace _other, if they were read.", "kind")
-	notRead      = gauge("metrics_objects_not_read", "How many of those left out are not in the series of the namespace _other either.", "kind")
+	leftOut      = gauge("metrics_objects_left_out",
+		"How many things of a kind have no series of their own, but are in the one of the namespace _other, if they were read.", "kind")
+	notRead = gauge("metrics_objects_not_read", "How many of those left out are not in the series of the namespace _other either.",
+		"kind")
 	scrapeErrors = gauge("metrics_scrape_errors", "Listings that could not be read to their end when they were read last.")
-	partAge      = gauge("metrics_age_seconds", "How old the metrics of a part are that is gathered in the background: contents are those of namespaces, queues and the like, store is what Pebble says.", "part")
-	partTime     = gauge("metrics_gathering_seconds", "How long it took to gather a part the last time.", "part")
+	partAge      = gauge("metrics_age_seconds",
+		"How old the metrics of a part are that is gathered in the background: contents are those of namespaces, queues and the like, "+
+			"store is what Pebble says.", "part")
+	partTime = gauge("metrics_gathering_seconds", "How long it took to gather a part the last time.", "part")
 
 	namespaceMetrics = []description{
 		gauge("keys", "Keys.", "namespace"), gauge("key_bytes", "Bytes of keys and values.", "namespace"),
 		gauge("streams", "Streams.", "namespace"), gauge("queues", "Queues.", "namespace"),
 		gauge("series", "Time series.", "namespace"), gauge("points", "Points of time series.", "namespace"),
-		gauge("actions", "Actions.", "namespace"), gauge("workflows", "Workflows.", "namespace"), gauge("jobs", "Jobs of stream processing that are not cancelled.", "namespace"),
+		gauge("actions", "Actions.", "namespace"), gauge("workflows", "Workflows.", "namespace"), gauge("jobs",
+			"Jobs of stream processing that are not cancelled.", "namespace"),
 		counter("workflow_steps_total", "Steps that runs of workflows have begun, ever.", "namespace"),
 		counter("workflow_signals_total", "Signals that runs of workflows have got, ever.", "namespace"),
 		counter("workflow_timers_total", "Timers of runs of workflows that have gone off, ever.", "namespace"),
@@ -72,10 +78,13 @@ var (
 	}
 	operatorMetrics = []description{
 		counter("job_operator_records_in_total", "Records that have come to an operator.", "namespace", "job", "name", "operator"),
-		counter("job_operator_records_out_total", "Records that an operator has passed on, or made.", "namespace", "job", "name", "operator"),
+		counter("job_operator_records_out_total", "Records that an operator has passed on, or made.", "namespace", "job", "name",
+			"operator"),
 		counter("job_operator_errors_total", "Records that an operator could not work with.", "namespace", "job", "name", "operator"),
-		counter("job_operator_late_total", "Records that came too late for the windows of an operator.", "namespace", "job", "name", "operator"),
-		counter("job_operator_dropped_total", "Records that an operator has dropped, as they lack what it works on.", "namespace", "job", "name", "operator"),
+		counter("job_operator_late_total", "Records that came too late for the windows of an operator.", "namespace", "job", "name",
+			"operator"),
+		counter("job_operator_dropped_total", "Records that an operator has dropped, as they lack what it works on.", "namespace", "job",
+			"name", "operator"),
 	}
 	workflowMetrics = []description{
 		gauge("workflow_runs_active", "Runs that have not ended.", "namespace", "workflow"),
@@ -100,7 +109,8 @@ var (
 func (s *scrape) contents(ctx context.Context) {
 	namespaces := s.kind("namespace", namespaceMetrics)
 	queues, streams, groups := s.kind("queue", queueMetrics), s.kind("stream", streamMetrics), s.kind("group", groupMetrics)
-	jobs, operators, workflows, actions := s.kind("job", jobMetrics), s.kind("operator", operatorMetrics), s.kind("workflow", workflowMetrics), s.kind("action", actionMetrics)
+	jobs, operators, workflows, actions := s.kind("job", jobMetrics), s.kind("operator", operatorMetrics), s.kind("workflow",
+		workflowMetrics), s.kind("action", actionMetrics)
 	all := engine.NewNamespaces(s.source.Replica)
 	page := func(ctx context.Context, opts ...engine.PageOption) (p engine.Page[engine.NamespaceInfo], err error) {
 		l, err := engine.ListingOf(opts)
@@ -116,7 +126,8 @@ func (s *scrape) contents(ctx context.Context) {
 		c := info.Counts
 		namespaces.add([]float64{
 			float64(c.Keys), float64(c.KeyBytes), float64(c.Streams), float64(c.Queues), float64(c.Series), float64(c.Points),
-			float64(c.Actions), float64(c.Workflows), float64(c.Jobs), float64(c.Steps), float64(c.Signals), float64(c.Timers), float64(c.CompensationsFailed),
+			float64(c.Actions), float64(c.Workflows), float64(c.Jobs), float64(c.Steps), float64(c.Signals), float64(c.Timers),
+			float64(c.CompensationsFailed),
 		}, info.Name)
 		s.queues(ctx, queues, info)
 		s.streams(ctx, streams, groups, info)
@@ -187,12 +198,14 @@ func (s *scrape) jobs(ctx context.Context, k, operators *objectKind, info engine
 	for j := range read(s, k, store.All(ctx, processing.Limit(pageOf))) {
 		m := &j.Metrics
 		k.add([]float64{
-			truth(j.Status == processing.Running), truth(j.Status == processing.Failed), float64(m.RecordsIn), float64(m.RecordsOut), float64(m.Errors), float64(m.Late),
+			truth(j.Status == processing.Running), truth(j.Status == processing.Failed), float64(m.RecordsIn), float64(m.RecordsOut),
+			float64(m.Errors), float64(m.Late),
 			m.Lag.Seconds(), float64(m.RecordsBehind), float64(m.Backlog),
 		}, info.Name, string(j.ID), j.Name)
 		for i := range m.Operators {
 			o := &m.Operators[i]
-			operators.add([]float64{float64(o.In), float64(o.Out), float64(o.Errors), float64(o.Late), float64(o.Dropped)}, info.Name, string(j.ID), j.Name, o.Name)
+			operators.add([]float64{float64(o.In), float64(o.Out), float64(o.Errors), float64(o.Late), float64(o.Dropped)}, info.Name,
+				string(j.ID), j.Name, o.Name)
 		}
 	}
 }
@@ -220,7 +233,8 @@ func (s *scrape) actions(ctx context.Context, k *objectKind, info engine.Namespa
 	for a := range read(s, k, store.All(ctx, action.Limit(pageOf))) {
 		r := &a.Runs
 		k.add([]float64{
-			float64(r.Pending), float64(r.Running), float64(a.Workers), float64(r.Total), float64(r.Completed), float64(r.Failed), float64(r.TimedOut),
+			float64(r.Pending), float64(r.Running), float64(a.Workers), float64(r.Total), float64(r.Completed), float64(r.Failed),
+			float64(r.TimedOut),
 		}, info.Name, a.Name)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/floedb/floe/internal/meter"
 )
 
-// The classic buckets of a histogram end at powers of four, from 15 microseconds to 16 seconds: for those who scrape text, and for servers that are
-// not told to take native histograms.
+// The classic buckets of a histogram end at powers of four, from 15 microseconds to 16 seconds: for
+// those who scrape text, and for servers that are not told to take native histograms.
 const classicStep = 2
 
 // histogram is a native and a classic histogram in one.
@@ -37,7 +37,8 @@ func (h *histogram) Write(m *dto.Metric) error {
 		Schema: proto.Int32(meter.Schema), ZeroThreshold: proto.Float64(0), ZeroCount: proto.Uint64(0),
 	}
 	for exponent := -16; exponent <= 4; exponent += classicStep {
-		m.Histogram.Bucket = append(m.Histogram.Bucket, &dto.Bucket{CumulativeCount: proto.Uint64(h.AtMost(exponent)), UpperBound: proto.Float64(math.Exp2(float64(exponent)))})
+		m.Histogram.Bucket = append(m.Histogram.Bucket,
+			&dto.Bucket{CumulativeCount: proto.Uint64(h.AtMost(exponent)), UpperBound: proto.Float64(math.Exp2(float64(exponent)))})
 	}
 	m.Histogram.PositiveSpan, m.Histogram.PositiveDelta = spans(h.Buckets)
 	if len(m.Histogram.PositiveSpan) == 0 { // else nothing says that it is a native one
@@ -46,8 +47,8 @@ func (h *histogram) Write(m *dto.Metric) error {
 	return nil
 }
 
-// spans encodes buckets as native histograms have them: how far each run of buckets is behind the one before, and how much each count differs from the
-// one before.
+// spans encodes buckets as native histograms have them: how far each run of buckets is behind the
+// one before, and how much each count differs from the one before.
 func spans(buckets []meter.Bucket) (all []*dto.BucketSpan, deltas []int64) {
 	next, before := 0, int64(0)
 	for i, b := range buckets {

@@ -36,7 +36,8 @@ type Collector struct {
 	parts   []*collection
 }
 
-// New returns a Collector. objects is how many things of each kind have series of their own; 0 means DefaultObjects, negative none.
+// New returns a Collector. objects is how many things of each kind have series of their own; 0
+// means DefaultObjects, negative none.
 func New(s Source, objects int) *Collector {
 	if objects == 0 {
 		objects = DefaultObjects
@@ -119,7 +120,8 @@ func counter(name, help string, labels ...string) description {
 	return describe(prometheus.CounterValue, name, help, labels)
 }
 
-// send adds a value. A label that is not UTF-8, which no name can be, would end the scrape: it is an error of that metric.
+// send adds a value. A label that is not UTF-8, which no name can be, would end the scrape: it is
+// an error of that metric.
 func (s *scrape) send(d description, value float64, labels ...string) {
 	m, err := prometheus.NewConstMetric(d.Desc, d.kind, value, labels...)
 	if err != nil {

@@ -25,8 +25,8 @@ var (
 	matchers    = regexp.MustCompile(`([a-z]+)(?:=~|!=|=)"`)
 )
 
-// TestMonitoringExamples: the alerts and the dashboard of examples/monitoring are about metrics and labels that there are, and each panel has the unit of what
-// it shows.
+// TestMonitoringExamples: the alerts and the dashboard of examples/monitoring are about metrics and
+// labels that there are, and each panel has the unit of what it shows.
 func TestMonitoringExamples(t *testing.T) {
 	labels := map[string][]string{} // by metric
 	for _, d := range descriptions {

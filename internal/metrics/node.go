@@ -26,14 +26,16 @@ var (
 	diskFull     = counter("disk_full_total", "Operations that have found no space.")
 	diskSlow     = counter("disk_slow_total", "Writes and fsyncs that took longer than 2 s.")
 
-	operations      = counter("operations_total", "Reads and writes that this node has carried out as the leader, by primitive and kind.", "primitive", "operation")
+	operations = counter("operations_total", "Reads and writes that this node has carried out as the leader, by primitive and kind.",
+		"primitive", "operation")
 	operationErrors = counter("operation_errors_total", "Reads and writes that have failed, by why.", "primitive", "reason")
 	operationBytes  = counter("operation_bytes_total", "Bytes of writes.", "primitive")
-	operationTime   = gauge("operation_duration_seconds", "How long reads and writes took, but for those that wait for others; the kind is read or write.", "primitive", "kind")
-	fsyncTime       = gauge("fsync_duration_seconds", "How long fsyncs of the log took.")
-	stateBytes      = gauge("state_cache_bytes", "Bytes of keyed state of jobs that are remembered.")
-	stateLimit      = gauge("state_cache_limit_bytes", "How many bytes of keyed state of jobs may be remembered.")
-	cacheHits       = counter("row_cache_hits_total", "Reads that the cache of rows has answered, beside those of floe_operations_total.")
+	operationTime   = gauge("operation_duration_seconds",
+		"How long reads and writes took, but for those that wait for others; the kind is read or write.", "primitive", "kind")
+	fsyncTime  = gauge("fsync_duration_seconds", "How long fsyncs of the log took.")
+	stateBytes = gauge("state_cache_bytes", "Bytes of keyed state of jobs that are remembered.")
+	stateLimit = gauge("state_cache_limit_bytes", "How many bytes of keyed state of jobs may be remembered.")
+	cacheHits  = counter("row_cache_hits_total", "Reads that the cache of rows has answered, beside those of floe_operations_total.")
 
 	shardLeads   = gauge("shard_leader", "Whether this node leads the shard: 1, or 0.", "shard")
 	shardLeader  = gauge("shard_leader_node", "Which node leads the shard as far as this one knows; 0: none.", "shard")
@@ -44,7 +46,8 @@ var (
 	shardQueued  = gauge("shard_proposals", "Proposals that wait.", "shard")
 	shardBytes   = gauge("shard_proposal_bytes", "Bytes of the proposals that wait.", "shard")
 	shardWaiting = gauge("shard_waiting_queries", "Queries that wait.", "shard")
-	shardStopped = gauge("shard_stopped", "Whether the shard is stopped on this node because its replicas differ and no majority agrees: 1, or 0.", "shard")
+	shardStopped = gauge("shard_stopped",
+		"Whether the shard is stopped on this node because its replicas differ and no majority agrees: 1, or 0.", "shard")
 )
 
 // Metrics of the log and of Pebble, which holds the state.
@@ -74,7 +77,8 @@ var (
 	tableCacheSize = gauge("store_open_tables", "Tables that are open.")
 )
 
-// node adds the metrics of the node itself, all of which are at hand, and reports whether it is open.
+// node adds the metrics of the node itself, all of which are at hand, and reports whether it is
+// open.
 func (s *scrape) node() bool {
 	stats, err := s.source.Host.Stats()
 	s.send(ready, truth(err == nil && stats.State == "ok"))

@@ -12,12 +12,13 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// FS shows the files of another file system and keeps all changes to itself: a data directory can be opened, and its log
-// replayed, without touching it. Use it as a pointer.
+// FS shows the files of another file system and keeps all changes to itself: a data directory can
+// be opened, and its log replayed, without touching it. Use it as a pointer.
 //
-// Memory holds what was changed, in pages: a few bytes written to a large file cost a few pages, and one that is filled
-// with zeros beforehand costs nothing. A file that was opened once is known by its node from then on, whatever it is renamed
-// to. Nothing survives the FS, so syncing and locking do nothing.
+// Memory holds what was changed, in pages: a few bytes written to a large file cost a few pages,
+// and one that is filled with zeros beforehand costs nothing. A file that was opened once is known
+// by its node from then on, whatever it is renamed to. Nothing survives the FS, so syncing and
+// locking do nothing.
 type FS struct {
 	base vfs.FS
 
@@ -27,7 +28,8 @@ type FS struct {
 
 var _ vfs.FS = (*FS)(nil)
 
-// node is a file or directory that is new, changed or known; a nil one stands for a name that was removed.
+// node is a file or directory that is new, changed or known; a nil one stands for a name that was
+// removed.
 type node struct {
 	dir       bool
 	below     string // name of the file below that the pages lie over; "" if there is none

@@ -14,8 +14,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// TestFS does random operations on an overlay and on a file system in memory that began as a copy of the one below, and
-// compares every result. What lies below must not change.
+// TestFS does random operations on an overlay and on a file system in memory that began as a copy
+// of the one below, and compares every result. What lies below must not change.
 func TestFS(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -251,7 +251,8 @@ func TestOverlayFSZeros(t *testing.T) {
 	}
 }
 
-// TestOverlayFSRefuses: operations that a real file system refuses fail and change nothing, even where the in-memory one would allow them.
+// TestOverlayFSRefuses: operations that a real file system refuses fail and change nothing, even
+// where the in-memory one would allow them.
 func TestOverlayFSRefuses(t *testing.T) {
 	base := vfs.NewMem()
 	must(t, base.MkdirAll("d/sub", 0o700))
@@ -320,7 +321,8 @@ func TestOverlayFSRefuses(t *testing.T) {
 	for name, mode := range map[string]fs.FileMode{"d/f": 0o600, "d/sub": fs.ModeDir | 0o700, "d/new": fs.ModeDir | 0o700} {
 		info, err := o.Stat(name)
 		must(t, err)
-		if info.Mode() != mode || info.IsDir() != mode.IsDir() || info.Name() != o.PathBase(name) || info.Sys() != nil || info.ModTime().IsZero() && name == "d/new" {
+		if info.Mode() != mode || info.IsDir() != mode.IsDir() || info.Name() != o.PathBase(name) || info.Sys() != nil ||
+			info.ModTime().IsZero() && name == "d/new" {
 			t.Errorf("%s is %v", name, info)
 		}
 	}

@@ -46,7 +46,8 @@ type sample struct {
 	each   []sample
 }
 
-// accumulator is what an aggregate knows of records: for each function a part of it is used. Sums are exact, so that the order of records makes no difference.
+// accumulator is what an aggregate knows of records: for each function a part of it is used. Sums
+// are exact, so that the order of records makes no difference.
 type accumulator struct {
 	count    uint64
 	from, to int64 // the least and greatest event time
@@ -143,7 +144,8 @@ func (a *accumulator) merge(m *measure, b *accumulator) {
 //
 //	count, from, to - from (varints) | what the function needs: the sum, 8 bytes, JSON, hashes or registers, or buckets
 //
-// Of several measures, each has a boolean, and the same again if that is true: a record has had its field.
+// Of several measures, each has a boolean, and the same again if that is true: a record has had its
+// field.
 func (a *accumulator) code(c *codec.Coder, m *measure) {
 	c.Uvarint(&a.count)
 	c.Varint(&a.from)
@@ -201,7 +203,8 @@ func (a *accumulator) appendResult(dst []byte, m *measure) ([]byte, error) {
 	return strconv.AppendUint(dst, a.count, 10), nil
 }
 
-// appendEach appends an object of what several measures come to. One whose field no record has had is null, or counts nothing.
+// appendEach appends an object of what several measures come to. One whose field no record has had
+// is null, or counts nothing.
 func (a *accumulator) appendEach(dst []byte, m *measure) (_ []byte, err error) {
 	for i := range m.each {
 		one, of := &a.each[i], &m.each[i]
@@ -221,8 +224,8 @@ func (a *accumulator) appendEach(dst []byte, m *measure) (_ []byte, err error) {
 	return append(dst, '}'), nil
 }
 
-// sample returns what a record has for a measure, timed if it goes by the time of the record. ok is false for one that is dropped, or that can not be worked with:
-// it is counted, and noted.
+// sample returns what a record has for a measure, timed if it goes by the time of the record. ok is
+// false for one that is dropped, or that can not be worked with: it is counted, and noted.
 func (t *Tick) sample(s *instance, m *measure, it *item, timed bool) (one sample, ok bool) {
 	one, err := t.sampleOf(m, it)
 	switch {
@@ -242,7 +245,8 @@ func (t *Tick) sample(s *instance, m *measure, it *item, timed bool) (one sample
 	return one, !one.lacks
 }
 
-// sampleOf returns what a record has for a measure. It lacks a field that is null, and all of several measures if it lacks the field of each.
+// sampleOf returns what a record has for a measure. It lacks a field that is null, and all of
+// several measures if it lacks the field of each.
 func (t *Tick) sampleOf(m *measure, it *item) (s sample, err error) {
 	if m.fn != fnEach {
 		return partOf(m, it)

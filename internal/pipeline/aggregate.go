@@ -50,7 +50,8 @@ func readAggregate(r *reader, o *Operator, n *document.Node, at string) {
 				r.Fail(n.Line, "not-supported", "%s is global, which would never fire: leave window out for a running aggregate", at)
 				return
 			}
-			document.Word(&r.Reader, &a.window, document.Is("none", windowNone), document.Is("tumbling", windowTumbling), document.Is("sliding", windowSliding),
+			document.Word(&r.Reader, &a.window, document.Is("none", windowNone), document.Is("tumbling", windowTumbling),
+				document.Is("sliding", windowSliding),
 				document.Is("session", windowSession), document.Is("count", windowCount))(n, at)
 		}},
 		document.Field{Names: "window_size size", Read: func(n *document.Node, at string) {
@@ -134,8 +135,10 @@ func (m *measure) shape() string {
 func (r *reader) measure(m *measure) []document.Field {
 	m.quantile = 0.95
 	return []document.Field{
-		{Names: "function", Read: document.Word(&r.Reader, &m.fn, document.Is("sum", fnSum), document.Is("count", fnCount), document.Is("avg mean average", fnAvg),
-			document.Is("min", fnMin), document.Is("max", fnMax), document.Is("first", fnFirst), document.Is("last", fnLast), document.Is("distinct", fnDistinct), document.Is("percentile", fnPercentile))},
+		{Names: "function", Read: document.Word(&r.Reader, &m.fn, document.Is("sum", fnSum), document.Is("count", fnCount),
+			document.Is("avg mean average", fnAvg),
+			document.Is("min", fnMin), document.Is("max", fnMax), document.Is("first", fnFirst), document.Is("last",
+				fnLast), document.Is("distinct", fnDistinct), document.Is("percentile", fnPercentile))},
 		{Names: "field", Read: r.path(&m.field)},
 		{Names: "percentile", Read: func(n *document.Node, at string) {
 			percentile := 100 * m.quantile
@@ -179,7 +182,8 @@ func (r *reader) checkAggregate(a *aggregate, n *document.Node, at string) {
 	allowed := map[window]string{windowTumbling: "window_size window_size_ms size allowed_lateness allowed_lateness_ms late_tag",
 		windowSliding: "window_size window_size_ms size slide slide_ms allowed_lateness allowed_lateness_ms late_tag",
 		windowSession: "gap gap_ms allowed_lateness allowed_lateness_ms late_tag", windowCount: "window_size size count"}[a.window]
-	for _, key := range []string{"window_size", "window_size_ms", "size", "count", "slide", "slide_ms", "gap", "gap_ms", "allowed_lateness", "allowed_lateness_ms", "late_tag"} {
+	for _, key := range []string{"window_size", "window_size_ms", "size", "count", "slide", "slide_ms", "gap", "gap_ms", "allowed_lateness",
+		"allowed_lateness_ms", "late_tag"} {
 		if k := n.Get(key); k != nil && !hasWord(allowed, key) {
 			r.Fail(k.Line, "misplaced-key", "%s of %s does not go with window: %s", key, at, a.window)
 		}
@@ -197,9 +201,12 @@ func (r *reader) checkAggregate(a *aggregate, n *document.Node, at string) {
 		case a.slide == 0 && n.Get("slide") == nil && n.Get("slide_ms") == nil:
 			r.Fail(n.Line, "missing", "%s has no slide", at)
 		case a.slide > a.size && a.size > 0:
-			r.Fail(line("slide"), "bad-value", "slide of %s is %d ms, which is above window_size (%d ms): records in between would be in no window", at, a.slide, a.size)
+			r.Fail(line("slide"), "bad-value",
+				"slide of %s is %d ms, which is above window_size (%d ms): records in between would be in no window", at, a.slide, a.size)
 		case a.slide > 0 && a.size/gcd(a.size, a.slide) > maxPanes:
-			r.Fail(line("slide"), "bad-value", "%s has windows of %d panes of %d ms, at most %d are allowed: choose a slide that divides window_size", at, a.size/gcd(a.size, a.slide), gcd(a.size, a.slide), maxPanes)
+			r.Fail(line("slide"), "bad-value",
+				"%s has windows of %d panes of %d ms, at most %d are allowed: choose a slide that divides window_size", at,
+				a.size/gcd(a.size, a.slide), gcd(a.size, a.slide), maxPanes)
 		}
 	case windowSession:
 		if a.gap == 0 && n.Get("gap") == nil && n.Get("gap_ms") == nil {

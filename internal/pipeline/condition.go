@@ -13,7 +13,8 @@ import (
 	"github.com/floedb/floe/internal/expression"
 )
 
-// condition is what a filter keeps and a classifier tags. Short forms hold or do not, whatever the record is; expressions may fail.
+// condition is what a filter keeps and a classifier tags. Short forms hold or do not, whatever the
+// record is; expressions may fail.
 type condition func(it *item, m *expression.Meter) (bool, error)
 
 // shortForms are conditions that are no expressions, by what stands in front of the colon.
@@ -36,7 +37,8 @@ var shortForms = map[string]func(text string) (condition, error){
 
 var errWASM = errors.New("floe runs no WebAssembly, write an expression")
 
-const conditionForms = "expr:, value_contains:, value_prefix:, key_contains:, key_prefix:, key_equals:, min_length:, json:, not_empty or key_not_empty"
+const conditionForms = "expr:, value_contains:, value_prefix:, key_contains:, key_prefix:, key_equals:, min_length:, json:, not_empty " +
+	"or key_not_empty"
 
 func about(holds func(it *item, s string) bool) func(string) (condition, error) {
 	return func(text string) (condition, error) {
@@ -149,7 +151,8 @@ func ambiguousText(text string) error {
 	}
 	for _, sign := range []string{"&&", "||", " and ", " or "} {
 		if strings.Contains(want, sign) {
-			return fmt.Errorf("%s is a part of the text that is compared: put the text in quotes, or write expr: for several conditions", strings.TrimSpace(sign))
+			return fmt.Errorf("%s is a part of the text that is compared: put the text in quotes, or write expr: for several conditions",
+				strings.TrimSpace(sign))
 		}
 	}
 	return nil
@@ -182,7 +185,8 @@ func findComparison(text string) (at int, op string) {
 	return 0, ""
 }
 
-// equalsText says whether a value is what was written: numbers by what they are worth, all else by its text.
+// equalsText says whether a value is what was written: numbers by what they are worth, all else by
+// its text.
 func equalsText(r gjson.Result, literal string, number float64, numeric bool) bool {
 	if r.Type == gjson.Number && numeric {
 		return r.Num == number
@@ -232,12 +236,14 @@ func order(a, b float64) int {
 	return 0
 }
 
-// condition reads a condition of a definition: text, or a table with one form: {expr: amount > 100}.
+// condition reads a condition of a definition: text, or a table with one form: {expr: amount >
+// 100}.
 func (r *reader) condition(v *condition) func(*document.Node, string) {
 	return func(n *document.Node, at string) {
 		text := n.Text
 		switch {
-		case n.Kind == document.Table && len(n.Pairs) == 1 && n.Pairs[0].Value.Kind != document.Table && n.Pairs[0].Value.Kind != document.List:
+		case n.Kind == document.Table && len(n.Pairs) == 1 && n.Pairs[0].Value.Kind != document.Table &&
+			n.Pairs[0].Value.Kind != document.List:
 			text = n.Pairs[0].Key + ":" + n.Pairs[0].Value.Text
 		case n.Kind != document.Text:
 			r.Fail(n.Line, "wrong-type", "%s is %s, expected a condition: %s", at, n.Describe(), conditionForms)

@@ -11,7 +11,9 @@ import (
 // jobOf compiles a job of some operators, with a state in memory.
 func jobOf(t *testing.T, operators string) (*Program, *memory) {
 	t.Helper()
-	job, problems := Parse([]byte("name: test\nmax_future_ms: 36000000000\nsources: [{name: in, event_time: $.t, stream: {name: in, partitions: all}}]\noperators: [" + operators + "]\nsinks: [{name: out, stream: out}]\n"))
+	job,
+		problems := Parse([]byte("name: test\nmax_future_ms: 36000000000\nsources: [{name: in, event_time: $.t, stream: {name: in, " +
+		"partitions: all}}]\noperators: [" + operators + "]\nsinks: [{name: out, stream: out}]\n"))
 	if job == nil {
 		t.Fatalf("%+v", problems)
 	}
@@ -36,11 +38,13 @@ func valued(t *testing.T, p *Program, values ...string) (batch []Record) {
 	return batch
 }
 
-// TestSessionsOfOneKey: what a record and a timer cost does not depend on how many sessions the key has, whether they wait for the watermark or for late records.
+// TestSessionsOfOneKey: what a record and a timer cost does not depend on how many sessions the key
+// has, whether they wait for the watermark or for late records.
 func TestSessionsOfOneKey(t *testing.T) {
 	for _, lateness := range []int{0, 1000} {
 		cost := func(n int) int {
-			p, state := jobOf(t, fmt.Sprintf("{name: s, type: aggregate, function: count, window: session, gap: 1, allowed_lateness: %d}", lateness))
+			p, state := jobOf(t, fmt.Sprintf("{name: s, type: aggregate, function: count, window: session, gap: 1, allowed_lateness: %d}",
+				lateness))
 			var values []string
 			for i := range n {
 				values = append(values, fmt.Sprintf(`{"t":%d}`, (i*7919%n)*3000)) // n is no multiple of 7919: each once, in no order
@@ -63,7 +67,8 @@ func TestSessionsOfOneKey(t *testing.T) {
 	}
 }
 
-// TestRecordOfManyWrites: a record that comes to more than a tick may hold in sinks is a failure, and the next one goes on.
+// TestRecordOfManyWrites: a record that comes to more than a tick may hold in sinks is a failure,
+// and the next one goes on.
 func TestRecordOfManyWrites(t *testing.T) {
 	p, state := jobOf(t, `{name: f, type: flatmap, array_field: $.list}`)
 	p.job.Sinks = append(p.job.Sinks, p.job.Sinks[0], p.job.Sinks[0])
@@ -82,9 +87,11 @@ func TestRecordOfManyWrites(t *testing.T) {
 	}
 }
 
-// TestPatternWithinBudget: a regular expression pays for what it may take, so that no record takes seconds.
+// TestPatternWithinBudget: a regular expression pays for what it may take, so that no record takes
+// seconds.
 func TestPatternWithinBudget(t *testing.T) {
-	p, state := jobOf(t, `{name: f, type: filter, condition: 'expr: text matches "(x+x+){1,20}y"'}, {name: short, type: filter, condition: 'expr: text matches "^[a-z]+$"'}`)
+	p, state := jobOf(t,
+		`{name: f, type: filter, condition: 'expr: text matches "(x+x+){1,20}y"'}, {name: short, type: filter, condition: 'expr: text matches "^[a-z]+$"'}`)
 	tick := p.NewTick(state, nil, Limits{}, MinTime)
 	long := fmt.Sprintf(`{"t":1,"text":%q}`, strings.Repeat("x", 60<<10))
 	if err := tick.Add(context.Background(), valued(t, p, long, `{"t":1,"text":"xxy"}`)); err != nil {
@@ -98,11 +105,14 @@ func TestPatternWithinBudget(t *testing.T) {
 	}
 }
 
-// TestWindowOfManyPanes: a window that fires costs far less than its panes, all of which are there, and a late record that changes a thousand windows, too.
+// TestWindowOfManyPanes: a window that fires costs far less than its panes, all of which are there,
+// and a late record that changes a thousand windows, too.
 func TestWindowOfManyPanes(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		cost := func(panes int) int {
-			p, state := jobOf(t, fmt.Sprintf("{name: w, type: aggregate, function: sum, field: n, window: sliding, window_size: %d, slide: 1, allowed_lateness: 3000}", panes))
+			p, state := jobOf(t,
+				fmt.Sprintf("{name: w, type: aggregate, function: sum, field: n, window: sliding, window_size: %d, slide: 1, "+
+					"allowed_lateness: 3000}", panes))
 			var values []string
 			for i := range 3 * panes {
 				values = append(values, fmt.Sprintf(`{"t":%d,"n":1}`, i*1000))

@@ -7,8 +7,9 @@ import (
 	"github.com/floedb/floe/internal/document"
 )
 
-// dedup drops records whose key has been seen. Time is that of the records' ids: a key is forgotten when its first record is older than the newest one by the ttl.
-// Behind an operator that makes records, which have no ids, it is the event time of all of them.
+// dedup drops records whose key has been seen. Time is that of the records' ids: a key is forgotten
+// when its first record is older than the newest one by the ttl. Behind an operator that makes
+// records, which have no ids, it is the event time of all of them.
 type dedup struct {
 	key    *valueExpr
 	ttl    int64 // ms; 0: for ever
@@ -19,7 +20,8 @@ func readDedup(r *reader, o *Operator, n *document.Node, at string) {
 	d := &dedup{}
 	text := ""
 	r.fields(o, n, at,
-		document.Field{Names: "key key_expression", Read: func(n *document.Node, at string) { r.keyExpression(&d.key)(n, at); text = n.Text }},
+		document.Field{Names: "key key_expression",
+			Read: func(n *document.Node, at string) { r.keyExpression(&d.key)(n, at); text = n.Text }},
 		document.Field{Names: "ttl_ms ttl", Read: r.Millis(&d.ttl, 0)},
 	)
 	o.Keyed, o.Shape, o.private.spec = true, fmt.Sprintf("dedup %s ttl %t", text, d.ttl > 0), d

@@ -11,7 +11,8 @@ import (
 	"github.com/floedb/floe/internal/rawjson"
 )
 
-// valueExpr is a value that is made of a record: what a path leads to, an expression, text with paths in it, a constant, or an object or array of such.
+// valueExpr is a value that is made of a record: what a path leads to, an expression, text with
+// paths in it, a constant, or an object or array of such.
 type valueExpr struct {
 	constant []byte // JSON
 	path     *expression.Path
@@ -105,7 +106,8 @@ func (e *valueExpr) text(it *item, m *expression.Meter) (string, bool, error) {
 	return s, ok, nil
 }
 
-// keyExpression reads what a key is made of: a path, with or without $., text with ${paths}, or expr:.
+// keyExpression reads what a key is made of: a path, with or without $., text with ${paths}, or
+// expr:.
 func (r *reader) keyExpression(v **valueExpr) func(*document.Node, string) {
 	return func(n *document.Node, at string) {
 		if rest, ok := strings.CutPrefix(n.Text, "expr:"); ok && n.Kind == document.Text {

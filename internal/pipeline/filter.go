@@ -86,7 +86,8 @@ func readClassify(r *reader, o *Operator, n *document.Node, at string) {
 	r.fields(o, n, at,
 		document.Field{Names: "rules", Read: r.Each(maxRules, func(n *document.Node, at string) {
 			var one rule
-			r.Table(n, at, document.Field{Names: "condition", Read: r.condition(&one.holds)}, document.Field{Names: "tag", Read: r.given(&one.tag)})
+			r.Table(n, at, document.Field{Names: "condition", Read: r.condition(&one.holds)},
+				document.Field{Names: "tag", Read: r.given(&one.tag)})
 			if r.needs(n, at, "condition", "tag"); one.holds != nil {
 				c.rules = append(c.rules, one)
 			}
@@ -107,8 +108,9 @@ func (r *reader) given(v *TagSet) func(*document.Node, string) {
 	}
 }
 
-// apply gives the tags of all rules that hold, and the default if none does. A rule that can not be evaluated does not hold: no record is dropped. Rules
-// that take too long with a record do not hold either, and are one failure of the record.
+// apply gives the tags of all rules that hold, and the default if none does. A rule that can not be
+// evaluated does not hold: no record is dropped. Rules that take too long with a record do not hold
+// either, and are one failure of the record.
 func (c *classifier) apply(w *worker, i int, it *item) error {
 	held := false
 	var dear error

@@ -9,8 +9,9 @@ import (
 	"github.com/floedb/floe/internal/document"
 )
 
-// Func is a function of the host program that works as an operator. It may keep and change what it is given, and does neither with what it has returned. Of the
-// records that it returns, keys, values and headers count; headers are in the order of their names.
+// Func is a function of the host program that works as an operator. It may keep and change what it
+// is given, and does neither with what it has returned. Of the records that it returns, keys,
+// values and headers count; headers are in the order of their names.
 type Func func(ctx context.Context, rec Record, tags []string) ([]Record, error)
 
 // call calls a Func.
@@ -27,7 +28,8 @@ func readFunc(r *reader, o *Operator, n *document.Node, at string) {
 	}
 }
 
-// Use gives a job the functions that its operators call. Errors: it calls one that is not among them.
+// Use gives a job the functions that its operators call. Errors: it calls one that is not among
+// them.
 func (j *Job) Use(funcs map[string]Func) error {
 	for i := range j.Operators {
 		c, ok := j.Operators[i].private.spec.(*call)
@@ -71,8 +73,8 @@ func (c *call) apply(w *worker, i int, it *item) error {
 
 var errExit = errors.New("it called runtime.Goexit")
 
-// guarded calls the function in a goroutine of its own: a panic is an error, and so is runtime.Goexit. The text of an error is taken there, too: its methods are the
-// user's.
+// guarded calls the function in a goroutine of its own: a panic is an error, and so is
+// runtime.Goexit. The text of an error is taken there, too: its methods are the user's.
 func (c *call) guarded(ctx context.Context, rec Record, tags []string) (made []Record, err error) {
 	rec.Key, rec.Value, rec.Headers = slices.Clone(rec.Key), slices.Clone(rec.Value), slices.Clone(rec.Headers)
 	err = errExit

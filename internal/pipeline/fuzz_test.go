@@ -7,16 +7,20 @@ import (
 	"testing"
 )
 
-// FuzzParse: no definition makes Parse panic; what it accepts compiles, and takes any record, which is written, dropped or told as a failure.
+// FuzzParse: no definition makes Parse panic; what it accepts compiles, and takes any record, which
+// is written, dropped or told as a failure.
 func FuzzParse(f *testing.F) {
 	for _, operators := range []string{
-		`{type: filter, condition: "json:$.n>1"}`, `{type: set, x: n + 1}`, `{type: flatmap, array_field: a}`, `{name: d, type: dedup, key: $.id, ttl_ms: 5}`,
+		`{type: filter, condition: "json:$.n>1"}`, `{type: set, x: n + 1}`, `{type: flatmap, array_field: a}`,
+		`{name: d, type: dedup, key: $.id, ttl_ms: 5}`,
 		`{type: keyby, key_expression: $.k}, {name: w, type: aggregate, function: sum, field: n, window: sliding, window_size: 2, slide: 1, allowed_lateness: 1}`,
-		`{name: s, type: aggregate, function: distinct, field: n, window: session, gap: 1}`, `{name: m, type: aggregate, aggregates: [{name: a, function: sum, field: n}, {name: b, function: last, field: m}], window: sliding, window_size: 70, slide: 1}`,
+		`{name: s, type: aggregate, function: distinct, field: n, window: session, gap: 1}`,
+		`{name: m, type: aggregate, aggregates: [{name: a, function: sum, field: n}, {name: b, function: last, field: m}], window: sliding, window_size: 70, slide: 1}`,
 		`{name: c, type: aggregate, function: percentile, field: n, window: count, window_size: 2}`,
 		`{type: classify, rules: [{condition: "n > 1", tag: big}], default_tag: small}`, `{type: map, fields: {a: $.n, b: 7}}`,
 	} {
-		f.Add([]byte("name: x\nsources: [{stream: {name: in, partitions: all}, event_time: $.t}]\noperators: ["+operators+"]\nsinks: [{stream: out}, {kv: {key: $.id}}]\n"), []byte(`{"id":"a","k":"b","n":2,"t":5,"a":[1,{"b":2}]}`))
+		f.Add([]byte("name: x\nsources: [{stream: {name: in, partitions: all}, event_time: $.t}]\noperators: ["+operators+
+			"]\nsinks: [{stream: out}, {kv: {key: $.id}}]\n"), []byte(`{"id":"a","k":"b","n":2,"t":5,"a":[1,{"b":2}]}`))
 	}
 	f.Fuzz(func(t *testing.T, definition, value []byte) {
 		job, problems := Parse(definition)
@@ -56,7 +60,8 @@ func FuzzPosition(f *testing.F) {
 			return
 		}
 		again, err := readPosition(p.append(nil))
-		if err != nil || again.number != p.number || again.watermark != p.watermark || !bytes.Equal(again.rest, p.rest) || len(again.done) != len(p.done) {
+		if err != nil || again.number != p.number || again.watermark != p.watermark || !bytes.Equal(again.rest, p.rest) ||
+			len(again.done) != len(p.done) {
 			t.Errorf("%+v becomes %+v, %v", p, again, err)
 		}
 		if _, err := Renumber(b, map[uint16]uint16{1: 2}); err != nil {

@@ -10,8 +10,9 @@ import (
 	"testing"
 )
 
-// TestHostileRecords: a record that becomes very much more is an error record, whatever it is made of, and takes 64 MiB at most meanwhile; a batch of such is
-// refused as a whole, to be taken in parts.
+// TestHostileRecords: a record that becomes very much more is an error record, whatever it is made
+// of, and takes 64 MiB at most meanwhile; a batch of such is refused as a whole, to be taken in
+// parts.
 func TestHostileRecords(t *testing.T) {
 	const most = 64 << 20
 	numbers := "[" + strings.TrimSuffix(strings.Repeat("1,", 100_000), ",") + "]"
@@ -26,14 +27,18 @@ func TestHostileRecords(t *testing.T) {
 		return b.String()
 	}
 	for _, test := range []struct{ name, operators, value string }{
-		{"elements that grow", "  - { type: flatmap, array_field: a }\n  - { type: map, of: $, pad: " + pad + " }\n", `{"a":` + numbers + `}`},
-		{"many elements", "  - { type: flatmap, array_field: a }\n", `{"a":[` + strings.TrimSuffix(strings.Repeat("1,", 500_000), ",") + `]}`},
-		{"lists of lists", "  - { type: flatmap, array_field: a }\n  - { type: map, l: $ }\n  - { type: flatmap, array_field: l }\n", `{"a":` + lists + `}`},
+		{"elements that grow", "  - { type: flatmap, array_field: a }\n  - { type: map, of: $, pad: " + pad + " }\n",
+			`{"a":` + numbers + `}`},
+		{"many elements", "  - { type: flatmap, array_field: a }\n", `{"a":[` + strings.TrimSuffix(strings.Repeat("1,", 500_000), ",") +
+			`]}`},
+		{"lists of lists", "  - { type: flatmap, array_field: a }\n  - { type: map, l: $ }\n  - { type: flatmap, array_field: l }\n",
+			`{"a":` + lists + `}`},
 		{"deep lists", strings.Repeat("  - { type: flatmap, array_field: $ }\n", 91), nested},
 		{"doubles", doubling(60), `{"a":1}`},
 		{"doubles of much", doubling(10), `{"a":` + numbers + `}`},
 	} {
-		src := "name: x\nsources: [{name: in, stream: {name: in, partitions: all}}]\nsinks: [{name: out, stream: out}]\noperators:\n" + test.operators
+		src := "name: x\nsources: [{name: in, stream: {name: in, partitions: all}}]\nsinks: [{name: out, stream: out}]\noperators:\n" +
+			test.operators
 		job, problems := Parse([]byte(src))
 		if job == nil {
 			t.Fatalf("%s: %v", test.name, problems)
@@ -53,11 +58,13 @@ func TestHostileRecords(t *testing.T) {
 			err := tick.Add(context.Background(), batch)
 			runtime.ReadMemStats(&after)
 			used := after.TotalAlloc - before.TotalAlloc
-			what := fmt.Sprintf("%s, %d records: %d MiB, %d failures, %d writes, %v", test.name, n, used>>20, len(tick.Failures()), len(tick.Writes()), err)
+			what := fmt.Sprintf("%s, %d records: %d MiB, %d failures, %d writes, %v", test.name, n, used>>20, len(tick.Failures()),
+				len(tick.Writes()), err)
 			switch {
 			case used > most: // ever allocated, garbage included
 				t.Errorf("%s: want less", what)
-			case n == 1 && (err != nil || len(tick.Failures()) != 1 || len(tick.Writes()) != 0 || !strings.Contains(tick.Failures()[0].Reason, "larger than")):
+			case n == 1 && (err != nil || len(tick.Failures()) != 1 || len(tick.Writes()) != 0 ||
+				!strings.Contains(tick.Failures()[0].Reason, "larger than")):
 				t.Errorf("%s: want a failure", what)
 			case n == 1 && string(tick.Failures()[0].Record.Value) != test.value:
 				t.Errorf("%s: the record is not as it was", what)
@@ -68,8 +75,9 @@ func TestHostileRecords(t *testing.T) {
 	}
 }
 
-// TestRepeatedRecords: a definition has room for thousands of parts, each of which may be as large as the record. What they make is bounded while it is made: once
-// a record of 1 MiB took 31 GiB and a minute.
+// TestRepeatedRecords: a definition has room for thousands of parts, each of which may be as large
+// as the record. What they make is bounded while it is made: once a record of 1 MiB took 31 GiB and
+// a minute.
 func TestRepeatedRecords(t *testing.T) {
 	const most = 128 << 20
 	value := []byte(`{"s":"` + strings.Repeat("x", 1<<20-10) + `"}`)
@@ -82,17 +90,20 @@ func TestRepeatedRecords(t *testing.T) {
 	parts := `"` + strings.Repeat("${$.s}", 3000) + `"`
 	for _, test := range []struct{ name, operator, sink, say string }{
 		{"members of a map", "type: map, fields: {" + members("$.s") + "}", "stream: out", "larger than 16 MiB"},
-		{"elements of a list", "type: map, fields: {a: [" + strings.TrimSuffix(strings.Repeat("$.s, ", 1000), ", ") + "]}", "stream: out", "larger than 16 MiB"},
+		{"elements of a list", "type: map, fields: {a: [" + strings.TrimSuffix(strings.Repeat("$.s, ", 1000), ", ") + "]}", "stream: out",
+			"larger than 16 MiB"},
 		{"expressions of a map", "type: map, fields: {" + members(`"expr: s"`) + "}", "stream: out", "larger than 16 MiB"},
 		{"members that are set", "type: set, fields: {" + members("s") + "}", "stream: out", "larger than 16 MiB"},
 		{"parts of a text", "type: map, fields: {a: " + parts + "}", "stream: out", "larger than 16 MiB"},
 		{"parts of a key", "type: keyby, key_expression: " + parts, "stream: out", "longer than 65536 bytes"},
 		{"parts of a key of dedup", "type: dedup, key: " + parts, "stream: out", "longer than 65536 bytes"},
-		{"parts of a key of a lookup", "type: kv_lookup, lookup_key: " + parts + ", on_missing: pass", "stream: out", "longer than 65536 bytes"},
+		{"parts of a key of a lookup", "type: kv_lookup, lookup_key: " + parts + ", on_missing: pass", "stream: out",
+			"longer than 65536 bytes"},
 		{"parts of a key of a message", "type: passthrough", "stream: {name: out, key: " + parts + "}", "longer than 65536 bytes"},
 		{"parts of a key in KV", "type: passthrough", "kv: {key: " + parts + "}", "longer than 65536 bytes"},
 	} {
-		job, problems := Parse([]byte("name: x\nsources: [{stream: in}]\noperators: [{name: a, " + test.operator + "}]\nsinks: [{" + test.sink + "}]\n"))
+		job, problems := Parse([]byte("name: x\nsources: [{stream: in}]\noperators: [{name: a, " + test.operator + "}]\nsinks: [{" +
+			test.sink + "}]\n"))
 		if job == nil {
 			t.Fatalf("%s: %v", test.name, problems)
 		}
@@ -105,7 +116,8 @@ func TestRepeatedRecords(t *testing.T) {
 		tick := p.NewTick(newMemory(), nil, Limits{}, MinTime)
 		err = tick.Add(context.Background(), []Record{{Value: value}})
 		runtime.ReadMemStats(&after)
-		if f := tick.Failures(); err != nil || len(f) != 1 || len(tick.Writes()) != 0 || !strings.Contains(f[0].Reason, test.say) || string(f[0].Record.Value) != string(value) {
+		if f := tick.Failures(); err != nil || len(f) != 1 || len(tick.Writes()) != 0 || !strings.Contains(f[0].Reason, test.say) ||
+			string(f[0].Record.Value) != string(value) {
 			t.Errorf("%s: %d writes, %d failures, %v", test.name, len(tick.Writes()), len(f), err)
 		}
 		if used := after.TotalAlloc - before.TotalAlloc; used > most { // garbage included
@@ -114,7 +126,8 @@ func TestRepeatedRecords(t *testing.T) {
 	}
 }
 
-// TestLargeLookups: a batch that finds more in KV than a tick may hold is taken in parts, before all has been read; a lookup that filters keeps nothing of it.
+// TestLargeLookups: a batch that finds more in KV than a tick may hold is taken in parts, before
+// all has been read; a lookup that filters keeps nothing of it.
 func TestLargeLookups(t *testing.T) {
 	for mode, want := range map[string]error{"enrich": ErrBatch, "filter": nil} {
 		p, state := jobOf(t, "{name: l, type: kv_lookup, lookup_key: $.t, mode: "+mode+"}")
@@ -131,14 +144,16 @@ func TestLargeLookups(t *testing.T) {
 			}
 			return found, nil
 		}, Limits{}, MinTime)
-		if err := tick.Add(context.Background(), valued(t, p, values...)); !errors.Is(err, want) || want != nil && asked > 100 || want == nil && len(tick.Writes()) != 1000 {
+		if err := tick.Add(context.Background(), valued(t, p, values...)); !errors.Is(err, want) || want != nil && asked > 100 ||
+			want == nil && len(tick.Writes()) != 1000 {
 			t.Errorf("%s: %v, %d values, %d writes", mode, err, asked, len(tick.Writes()))
 		}
 	}
 }
 
-// TestDearRules: rules and fields whose evaluation is within its bound, a thousand times, are a failure of the record beyond that of all together. A classifier passes
-// the record on; a batch of several is refused as a whole, to be taken in parts.
+// TestDearRules: rules and fields whose evaluation is within its bound, a thousand times, are a
+// failure of the record beyond that of all together. A classifier passes the record on; a batch of
+// several is refused as a whole, to be taken in parts.
 func TestDearRules(t *testing.T) {
 	rules := func(condition string) string {
 		var b strings.Builder
@@ -178,7 +193,8 @@ func TestDearRules(t *testing.T) {
 				continue
 			}
 			failures := tick.Failures()
-			if err != nil || len(failures) != 1 || tick.Counts()[0].Errors != 1 || len(tick.Writes()) != test.writes || !strings.Contains(failures[0].Reason, "takes too long") || !tick.Tired() {
+			if err != nil || len(failures) != 1 || tick.Counts()[0].Errors != 1 || len(tick.Writes()) != test.writes ||
+				!strings.Contains(failures[0].Reason, "takes too long") || !tick.Tired() {
 				t.Errorf("%s: %v, %d failures, %d writes, tired %t", test.name, err, len(failures), len(tick.Writes()), tick.Tired())
 			}
 		}

@@ -67,7 +67,8 @@ func (it *item) at(p *expression.Path) gjson.Result {
 	return p.Of(json)
 }
 
-// paidAt is at for what a definition may have a thousand of. Errors: all that was done with the record takes too long.
+// paidAt is at for what a definition may have a thousand of. Errors: all that was done with the
+// record takes too long.
 func (it *item) paidAt(p *expression.Path, m *expression.Meter) (gjson.Result, error) {
 	if err := m.Pay(len(it.Value)); err != nil {
 		return gjson.Result{}, err
@@ -78,7 +79,8 @@ func (it *item) paidAt(p *expression.Path, m *expression.Meter) (gjson.Result, e
 // set gives a record another value, which is JSON.
 func (it *item) set(value []byte) { it.Value, it.json = value, jsonValid }
 
-// textOf returns a part of a value as text: what a string says, others as they are written. There is none if it is missing, or null.
+// textOf returns a part of a value as text: what a string says, others as they are written. There
+// is none if it is missing, or null.
 func textOf(r gjson.Result) (string, bool) {
 	switch r.Type {
 	case gjson.Null:
@@ -89,7 +91,8 @@ func textOf(r gjson.Result) (string, bool) {
 	return r.Raw, true
 }
 
-// stringOf and bytesOf are views. The bytes of records are changed by nobody, so neither is what they share.
+// stringOf and bytesOf are views. The bytes of records are changed by nobody, so neither is what
+// they share.
 func stringOf(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
 func bytesOf(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }

@@ -9,8 +9,9 @@ import (
 	"github.com/floedb/floe/internal/document"
 )
 
-// join joins records with those of a second source that have the same key, and a time that is not further away than a bound. Each of the two waits in a row of
-// its side until the watermark has passed the bound; a left one without partner is emitted then, if the join says so.
+// join joins records with those of a second source that have the same key, and a time that is not
+// further away than a bound. Each of the two waits in a row of its side until the watermark has
+// passed the bound; a left one without partner is emitted then, if the join says so.
 type join struct {
 	on     *valueExpr
 	within int64
@@ -37,7 +38,8 @@ func readJoin(r *reader, o *Operator, n *document.Node, at string) {
 	o.Keyed, o.Shape, o.private.spec = true, fmt.Sprintf("join %s within %d", text, j.within), j
 }
 
-// waiting is a record that waits for partners. Its tags are kept by their names: another definition may have others.
+// waiting is a record that waits for partners. Its tags are kept by their names: another definition
+// may have others.
 type waiting struct {
 	rec     Record
 	matched bool
@@ -232,7 +234,8 @@ func (j *join) fire(t *Tick, s *instance, to int64, at []byte) ([]byte, error) {
 					return nil, err
 				}
 				if !w.matched {
-					// It is known from now on that there is no partner. Event time behind a left join is behind by the bound, so that it is not late.
+					// It is known from now on that there is no partner. Event time behind a left
+					// join is behind by the bound, so that it is not late.
 					made = append(made, item{Record: w.rec, from: -1})
 				}
 			}

@@ -11,7 +11,8 @@ import (
 	"unicode"
 )
 
-// TestLimitsOfRecords: a record that is as much as is allowed is worked with, and one that is more is a failure that names the limit.
+// TestLimitsOfRecords: a record that is as much as is allowed is worked with, and one that is more
+// is a failure that names the limit.
 func TestLimitsOfRecords(t *testing.T) {
 	keyed := func(n int) Record { return Record{Key: []byte(strings.Repeat("k", n)), Value: []byte(`{"n":1}`)} }
 	member := func(n int) Record { return Record{Value: []byte(`{"k":"` + strings.Repeat("k", n) + `"}`)} }
@@ -26,18 +27,25 @@ func TestLimitsOfRecords(t *testing.T) {
 	}{
 		{"key of an aggregate", "{name: a, type: aggregate, function: count}", "", maxKey, "longer than 3072 bytes", keyed},
 		{"key of a dedup", "{name: a, type: dedup, key: $.k}", "", maxKey, "longer than 3072 bytes", member},
-		{"key of a join", "{name: a, type: join, source: side, on: $.k, within: 1s, mode: left}", "", maxKey, "longer than 3072 bytes", member},
-		{"key of parts", `{name: a, type: keyby, key_expression: "${$.k}x"}`, "", 64 << 10, "longer than 65536 bytes", func(n int) Record { return member(n - 1) }},
-		{"text of parts", `{name: a, type: map, fields: {b: "${$.k}"}}`, "", 16<<20 - perItem - len(`{"b":""}`), "larger than 16 MiB", member},
-		{"what a function makes", "{name: a, type: func, function: grow}", "", 16 << 20, "larger than 16 MiB", func(n int) Record { return Record{EventTime: int64(n)} }},
-		{"records in sinks", `{name: a, type: flatmap, array_field: $.a}, {type: classify, rules: [{condition: "value_contains: 2", tag: both}]}`, "", 100_000, "more than 100000 records", func(n int) Record {
-			return Record{Value: []byte(`{"a":[` + strings.TrimSuffix(strings.Repeat("2,", n/2)+strings.Repeat("1,", n%2), ",") + `]}`)}
-		}},
+		{"key of a join", "{name: a, type: join, source: side, on: $.k, within: 1s, mode: left}", "", maxKey, "longer than 3072 bytes",
+			member},
+		{"key of parts", `{name: a, type: keyby, key_expression: "${$.k}x"}`, "", 64 << 10, "longer than 65536 bytes",
+			func(n int) Record { return member(n - 1) }},
+		{"text of parts", `{name: a, type: map, fields: {b: "${$.k}"}}`, "", 16<<20 - perItem - len(`{"b":""}`), "larger than 16 MiB",
+			member},
+		{"what a function makes", "{name: a, type: func, function: grow}", "", 16 << 20, "larger than 16 MiB",
+			func(n int) Record { return Record{EventTime: int64(n)} }},
+		{"records in sinks",
+			`{name: a, type: flatmap, array_field: $.a}, {type: classify, rules: [{condition: "value_contains: 2", tag: both}]}`, "",
+			100_000, "more than 100000 records", func(n int) Record {
+				return Record{Value: []byte(`{"a":[` + strings.TrimSuffix(strings.Repeat("2,", n/2)+strings.Repeat("1,", n%2), ",") + `]}`)}
+			}},
 		{"the future", "{name: a, type: passthrough}", ", event_time: $.t", 3_600_000, "at most 3600000 are allowed", func(n int) Record {
 			return Record{Value: fmt.Appendf(nil, `{"t":%d}`, 5000+n), Origin: Origin{ID: ID{Millis: 5000}}}
 		}},
 	} {
-		job, problems := Parse([]byte("name: x\nsources: [{name: in, stream: {name: in, partitions: all}" + test.source + "}, {name: side, stream: side}]\noperators: [" + test.operator + "]\nsinks: [{stream: out}, {stream: more, match: both}]\n"))
+		job, problems := Parse([]byte("name: x\nsources: [{name: in, stream: {name: in, partitions: all}" + test.source +
+			"}, {name: side, stream: side}]\noperators: [" + test.operator + "]\nsinks: [{stream: out}, {stream: more, match: both}]\n"))
 		if job == nil {
 			t.Fatalf("%s: %v", test.name, problems)
 		}
@@ -69,7 +77,8 @@ func TestLimitsOfRecords(t *testing.T) {
 	}
 }
 
-// TestAccuracy: distinct values are counted exactly up to as many as is documented and within 3 % beyond, and percentiles are within 1 %.
+// TestAccuracy: distinct values are counted exactly up to as many as is documented and within 3 %
+// beyond, and percentiles are within 1 %.
 func TestAccuracy(t *testing.T) {
 	for n, within := range map[int]float64{maxExact - 1: 0, maxExact: 0, maxExact + 1: 0.03, 20_000: 0.03, 1_000_000: 0.03} {
 		var d, half distinct
@@ -100,7 +109,8 @@ func TestAccuracy(t *testing.T) {
 	}
 }
 
-// TestNumbersOfReference: every number in the reference is the limit or the default that the parser has.
+// TestNumbersOfReference: every number in the reference is the limit or the default that the parser
+// has.
 func TestNumbersOfReference(t *testing.T) {
 	job, problems := Parse([]byte(`name: x
 sources: [{name: in, stream: {name: in, partitions: all}}, {name: timed, event_time: $.t, stream: in}, {name: points, ts: {measurement: m}}]
@@ -124,14 +134,16 @@ sinks: [{queue: q}]
 		"job.parallelism":   fmt.Sprintf("1-%d; default %d;", MaxParallelism, job.Parallelism),
 		"job.batch_size":    fmt.Sprintf("1-%s; default %d", thousands(MaxBatch), job.BatchSize),
 		"job.max_future_ms": fmt.Sprintf("default %d h", job.MaxFuture/3_600_000),
-		"job.sources":       fmt.Sprintf("1-%d sources", MaxSources), "job.operators": fmt.Sprintf("up to %d,", MaxOperators), "job.sinks": fmt.Sprintf("1-%d sinks", MaxSinks),
-		"sources.event_time":                        "RFC 3339",
-		"sources.watermark.max_out_of_orderness_ms": fmt.Sprintf("default %d s with event_time, else %d", job.Sources[1].Disorder/1000, job.Sources[0].Disorder),
-		"sources.watermark.idle_timeout_ms":         fmt.Sprintf("default %d s", job.Sources[0].IdleAfter/1000),
-		"sources.ts.poll_interval_ms":               fmt.Sprintf("default %d s", job.Sources[2].TS.Poll/1000),
-		"sources.ts.delay_ms":                       fmt.Sprintf("default %d s", job.Sources[2].TS.Delay/1000),
-		"operators.aggregate.function":              fmt.Sprintf("up to %s values", thousands(maxExact)),
-		"operators.aggregate.percentile":            percentile, "operators.aggregates.percentile": percentile,
+		"job.sources":       fmt.Sprintf("1-%d sources", MaxSources), "job.operators": fmt.Sprintf("up to %d,",
+			MaxOperators), "job.sinks": fmt.Sprintf("1-%d sinks", MaxSinks),
+		"sources.event_time": "RFC 3339",
+		"sources.watermark.max_out_of_orderness_ms": fmt.Sprintf("default %d s with event_time, else %d", job.Sources[1].Disorder/1000,
+			job.Sources[0].Disorder),
+		"sources.watermark.idle_timeout_ms": fmt.Sprintf("default %d s", job.Sources[0].IdleAfter/1000),
+		"sources.ts.poll_interval_ms":       fmt.Sprintf("default %d s", job.Sources[2].TS.Poll/1000),
+		"sources.ts.delay_ms":               fmt.Sprintf("default %d s", job.Sources[2].TS.Delay/1000),
+		"operators.aggregate.function":      fmt.Sprintf("up to %s values", thousands(maxExact)),
+		"operators.aggregate.percentile":    percentile, "operators.aggregates.percentile": percentile,
 		"operators.aggregate.aggregates": fmt.Sprintf("up to %d,", maxMeasures),
 		"operators.aggregates.field":     "and 0 of `count`",
 		"operators.aggregate.slide":      fmt.Sprintf("at most %s panes", thousands(maxPanes)),

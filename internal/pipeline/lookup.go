@@ -37,7 +37,8 @@ func readLookup(r *reader, o *Operator, n *document.Node, at string) {
 		document.Field{Names: "namespace", Read: r.Name(&l.namespace)},
 		document.Field{Names: "mode", Read: document.Word(&r.Reader, &filters, document.Is("enrich", false), document.Is("filter", true))},
 		document.Field{Names: "enrich_field field", Read: r.Name(&field)},
-		document.Field{Names: "on_missing", Read: document.Word(&r.Reader, &l.missing, document.Is("pass keep", missingPass), document.Is("drop skip", missingDrop),
+		document.Field{Names: "on_missing", Read: document.Word(&r.Reader, &l.missing, document.Is("pass keep", missingPass),
+			document.Is("drop skip", missingDrop),
 			document.Is("null", missingNull), document.Is("error fail", missingFail))},
 	)
 	if r.needs(n, at, "lookup_key key"); l.key == nil {
@@ -59,7 +60,8 @@ func readLookup(r *reader, o *Operator, n *document.Node, at string) {
 	o.Looks, o.Lookup, o.private.spec = l.key.text, l.namespace, l
 }
 
-// enriches reports whether on_missing says what only makes sense for records that take the value: without mode, and without a field to take it, a lookup filters.
+// enriches reports whether on_missing says what only makes sense for records that take the value:
+// without mode, and without a field to take it, a lookup filters.
 func enriches(n *document.Node) bool {
 	return n != nil && hasWord("pass keep null", n.Text)
 }

@@ -13,7 +13,8 @@ import (
 
 var naiveRuns = flag.Int("runs", 300, "random histories of windows")
 
-// naive is what windows are to do, in the plainest way: it keeps all records for ever and looks at all of them.
+// naive is what windows are to do, in the plainest way: it keeps all records for ever and looks at
+// all of them.
 type naive struct {
 	session, several           bool
 	size, slide, gap, lateness int64
@@ -61,7 +62,8 @@ func (m *naive) emit(key string, start, end int64, events []event) {
 	case m.several:
 		value = fmt.Sprintf(`{"sum":%d,"odd":null}`, sum)
 	}
-	m.out = append(m.out, fmt.Sprintf(`%d {"key":"%s","value":%s,"count":%d,"window_start":%d,"window_end":%d}`, end-1, key, value, len(events), start, end))
+	m.out = append(m.out, fmt.Sprintf(`%d {"key":"%s","value":%s,"count":%d,"window_start":%d,"window_end":%d}`, end-1, key, value,
+		len(events), start, end))
 }
 
 // windows returns the ends of all windows that a time is in.
@@ -192,8 +194,9 @@ func (m *naive) advanceSessions(to int64) {
 	m.mark = to
 }
 
-// TestNaive compares windows with the naive evaluator, over random histories with records out of order and late, in slices of any size, by programs that are
-// compiled anew again and again, over states with caches of any size.
+// TestNaive compares windows with the naive evaluator, over random histories with records out of
+// order and late, in slices of any size, by programs that are compiled anew again and again, over
+// states with caches of any size.
 func TestNaive(t *testing.T) {
 	for seed := range *naiveRuns {
 		r := rand.New(rand.NewPCG(uint64(seed), 5))
@@ -229,7 +232,8 @@ func TestNaive(t *testing.T) {
 
 func naiveRun(t *testing.T, r *rand.Rand, m *naive, definition string) bool {
 	t.Helper()
-	source := "name: x\nsources: [{stream: {name: in, partitions: all}}]\noperators: [{name: a, type: aggregate, " + definition + "}]\nsinks: [{stream: out}]\n"
+	source := "name: x\nsources: [{stream: {name: in, partitions: all}}]\noperators: [{name: a, type: aggregate, " + definition +
+		"}]\nsinks: [{stream: out}]\n"
 	job, problems := Parse([]byte(source))
 	if job == nil {
 		t.Fatalf("%s: %v", source, problems)
@@ -289,7 +293,8 @@ func naiveRun(t *testing.T, r *rand.Rand, m *naive, definition string) bool {
 		}
 	}
 	if !slices.Equal(got, m.out) || lost != int64(m.lost) || len(rows.keys) > 0 {
-		t.Errorf("got\n%s\nlate %d, %d rows left\nwant\n%s\nlate %d", strings.Join(got, "\n"), lost, len(rows.keys), strings.Join(m.out, "\n"), m.lost)
+		t.Errorf("got\n%s\nlate %d, %d rows left\nwant\n%s\nlate %d", strings.Join(got, "\n"), lost, len(rows.keys),
+			strings.Join(m.out, "\n"), m.lost)
 		return false
 	}
 	return true
@@ -345,7 +350,8 @@ func (c *cached) Scan(lower, upper []byte, f func(k, v []byte) bool) error {
 	return c.below.Scan(lower, upper, f)
 }
 
-// TestWatermark: whichever partition becomes idle first, what is left out or not is the same, and a watermark never goes back.
+// TestWatermark: whichever partition becomes idle first, what is left out or not is the same, and a
+// watermark never goes back.
 func TestWatermark(t *testing.T) {
 	for _, test := range []struct {
 		name        string
@@ -355,17 +361,24 @@ func TestWatermark(t *testing.T) {
 		idle        bool
 	}{
 		{"nothing", nil, 100, MinTime, MinTime, true},
-		{"the least", []Progress{{Seen: true, Newest: 50, Disorder: 5, IdleAfter: -1}, {Seen: true, Newest: 40, IdleAfter: -1}}, 0, MinTime, 40, false},
+		{"the least", []Progress{{Seen: true, Newest: 50, Disorder: 5, IdleAfter: -1}, {Seen: true, Newest: 40, IdleAfter: -1}}, 0, MinTime,
+			40, false},
 		{"never back", []Progress{{Seen: true, Newest: 50}}, 0, 60, 60, false},
 		{"one that is not read yet", []Progress{{Seen: true, Newest: 50}, {}}, 0, 7, 7, false},
 		{"one that is empty", []Progress{{Seen: true, Newest: 50}, {CaughtUp: true, IdleAfter: 10}}, 0, MinTime, 50, false},
-		{"idle", []Progress{{Seen: true, Newest: 50}, {Seen: true, Newest: 9, Arrived: 90, CaughtUp: true, IdleAfter: 10}}, 100, MinTime, 50, false},
-		{"not yet", []Progress{{Seen: true, Newest: 50}, {Seen: true, Newest: 9, Arrived: 91, CaughtUp: true, IdleAfter: 10}}, 100, MinTime, 9, false},
-		{"behind is never idle", []Progress{{Seen: true, Newest: 50}, {Seen: true, Newest: 9, Arrived: 0, IdleAfter: 10}}, 100, MinTime, 9, false},
-		{"all idle", []Progress{{Seen: true, Newest: 50, Disorder: 5, Arrived: 80, CaughtUp: true, IdleAfter: 10}, {Seen: true, Newest: 9, Arrived: 90, CaughtUp: true, IdleAfter: 10}}, 103, MinTime, 58, true},
+		{"idle", []Progress{{Seen: true, Newest: 50}, {Seen: true, Newest: 9, Arrived: 90, CaughtUp: true, IdleAfter: 10}}, 100, MinTime,
+			50, false},
+		{"not yet", []Progress{{Seen: true, Newest: 50}, {Seen: true, Newest: 9, Arrived: 91, CaughtUp: true, IdleAfter: 10}}, 100, MinTime,
+			9, false},
+		{"behind is never idle", []Progress{{Seen: true, Newest: 50}, {Seen: true, Newest: 9, Arrived: 0, IdleAfter: 10}}, 100, MinTime, 9,
+			false},
+		{"all idle", []Progress{{Seen: true, Newest: 50, Disorder: 5, Arrived: 80, CaughtUp: true, IdleAfter: 10},
+			{Seen: true, Newest: 9, Arrived: 90, CaughtUp: true, IdleAfter: 10}}, 103, MinTime, 58, true},
 		{"idle by itself", []Progress{{Seen: true, Newest: 50}, {Seen: true, Newest: 9, Idle: true, IdleAfter: -1}}, 0, MinTime, 50, false},
-		{"idle and bounded", []Progress{{Seen: true, Newest: 50}, {Seen: true, Newest: 9, Idle: true, Bounded: true, Bound: 20}}, 0, MinTime, 20, false},
-		{"all idle, one bounded", []Progress{{Seen: true, Newest: 50, Arrived: 80, Idle: true}, {Seen: true, Newest: 9, Arrived: 90, Idle: true, Bounded: true, Bound: 55}}, 103, MinTime, 55, true},
+		{"idle and bounded", []Progress{{Seen: true, Newest: 50}, {Seen: true, Newest: 9, Idle: true, Bounded: true, Bound: 20}}, 0,
+			MinTime, 20, false},
+		{"all idle, one bounded", []Progress{{Seen: true, Newest: 50, Arrived: 80, Idle: true},
+			{Seen: true, Newest: 9, Arrived: 90, Idle: true, Bounded: true, Bound: 55}}, 103, MinTime, 55, true},
 		{"all empty", []Progress{{CaughtUp: true}, {CaughtUp: true}}, 103, 5, 5, true},
 	} {
 		if mark, idle := Watermark(test.parts, test.now, test.before); mark != test.mark || idle != test.idle {
@@ -379,7 +392,8 @@ func TestWatermark(t *testing.T) {
 	// Two partitions become idle in either order: the mark in the end is one.
 	r := rand.New(rand.NewPCG(1, 1))
 	for range 1000 {
-		parts := []Progress{{Seen: true, Newest: r.Int64N(100), IdleAfter: r.Int64N(20)}, {Seen: true, Newest: r.Int64N(100), IdleAfter: r.Int64N(20)}}
+		parts := []Progress{{Seen: true, Newest: r.Int64N(100), IdleAfter: r.Int64N(20)},
+			{Seen: true, Newest: r.Int64N(100), IdleAfter: r.Int64N(20)}}
 		parts[0].Arrived, parts[1].Arrived = r.Int64N(50), r.Int64N(50)
 		parts[0].CaughtUp, parts[1].CaughtUp = true, true
 		once, _ := Watermark(parts, 1000, MinTime)

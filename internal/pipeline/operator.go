@@ -14,8 +14,9 @@ type operator struct {
 	spec any // stateless or stateful, and timed
 }
 
-// stateless is an operator that looks at one record and nothing else, so that several goroutines may run it. It passes on what it makes with next; an error
-// makes the record a Failure. It must not change the bytes of the record.
+// stateless is an operator that looks at one record and nothing else, so that several goroutines
+// may run it. It passes on what it makes with next; an error makes the record a Failure. It must
+// not change the bytes of the record.
 type stateless interface {
 	apply(w *worker, i int, it *item) error
 }
@@ -28,7 +29,8 @@ type stateful interface {
 
 // timed is a stateful operator that does something when the watermark passes a time.
 type timed interface {
-	// fire does what is due up to a watermark, from where an earlier tick has stopped, and returns where it stops. Nil is the beginning, and the end.
+	// fire does what is due up to a watermark, from where an earlier tick has stopped, and returns
+	// where it stops. Nil is the beginning, and the end.
 	fire(t *Tick, s *instance, to int64, at []byte) (next []byte, err error)
 	// due returns the earliest watermark for which fire would do something, if there is any.
 	due(state State, s *instance) (at int64, there bool, err error)
@@ -37,7 +39,8 @@ type timed interface {
 // operatorSpec describes a type of operators.
 type operatorSpec struct {
 	name string
-	// read reads what such an operator has beside its name and type. It sets private.spec, and Shape and Keyed of what has state.
+	// read reads what such an operator has beside its name and type. It sets private.spec, and
+	// Shape and Keyed of what has state.
 	read func(r *reader, o *Operator, n *document.Node, at string)
 }
 
@@ -50,7 +53,8 @@ func (k *operatorSpec) named(name string) bool {
 // operatorKinds are all types, one file for each.
 func operatorKinds() []operatorSpec {
 	return []operatorSpec{
-		{"filter", readFilter}, {"map", readMap}, {"set", readSet}, {"flatmap", readFlatMap}, {"keyby", readKeyBy}, {"aggregate", readAggregate}, {"kv_lookup", readLookup},
+		{"filter", readFilter}, {"map", readMap}, {"set", readSet}, {"flatmap", readFlatMap}, {"keyby", readKeyBy}, {"aggregate",
+			readAggregate}, {"kv_lookup", readLookup},
 		{"classify", readClassify}, {"dedup", readDedup}, {"join", readJoin}, {"func", readFunc}, {"passthrough", readPassthrough},
 	}
 }
@@ -78,7 +82,8 @@ func (r *reader) operator(n *document.Node, at string) {
 	case o.Type == "wasm":
 		r.Fail(typ.Line, "not-supported", "%s.type is wasm: %s", at, noWASM)
 	case i < 0:
-		r.Fail(typ.Line, "bad-value", "%s.type is %s, expected %s%s", at, document.Quote(o.Type), document.OneOf(kindNames()), r.Nearest(o.Type, kindNames))
+		r.Fail(typ.Line, "bad-value", "%s.type is %s, expected %s%s", at, document.Quote(o.Type), document.OneOf(kindNames()),
+			r.Nearest(o.Type, kindNames))
 	default:
 		o.Type = all[i].name
 		all[i].read(r, &o, n, at)
@@ -105,7 +110,8 @@ func kindNames() (names []string) {
 func (r *reader) nested(n *document.Node, at string) (*document.Node, string, *document.Node) {
 	var found *document.Pair
 	for i := range n.Pairs {
-		if p := &n.Pairs[i]; p.Key != "name" && (slices.ContainsFunc(operatorKinds(), func(k operatorSpec) bool { return k.named(p.Key) }) || p.Key == "wasm") {
+		if p := &n.Pairs[i]; p.Key != "name" &&
+			(slices.ContainsFunc(operatorKinds(), func(k operatorSpec) bool { return k.named(p.Key) }) || p.Key == "wasm") {
 			found = p
 		}
 	}
@@ -145,7 +151,8 @@ func (r *reader) common(o *Operator) []document.Field {
 	}
 }
 
-// others are the keys that fields does not know: those of an object to make. A description is one of them, unless the object stands under a key of its own.
+// others are the keys that fields does not know: those of an object to make. A description is one
+// of them, unless the object stands under a key of its own.
 func (r *reader) others(o *Operator, n *document.Node, at, known string) (rest []document.Pair) {
 	own := &document.Node{Kind: document.Table, Line: n.Line}
 	for _, p := range n.Pairs {

@@ -6,22 +6,27 @@ import (
 	"math"
 )
 
-// panes are tumbling and sliding windows. A record is added to one pane, whose length divides that of windows and the time between them; a window is what its
-// panes are together, and a tumbling one is one pane.
+// panes are tumbling and sliding windows. A record is added to one pane, whose length divides that
+// of windows and the time between them; a window is what its panes are together, and a tumbling one
+// is one pane.
 //
-// The rows of panes are ordered by (end, key) and so are their own timers: a window fires by going over its panes by key, and when no window needs a pane any
-// more it goes with all that are older by deleting a range. A late record that changes a window that has fired leaves a row that says so, with which the window
-// fires once more when the tick ends.
+// The rows of panes are ordered by (end, key) and so are their own timers: a window fires by going
+// over its panes by key, and when no window needs a pane any more it goes with all that are older
+// by deleting a range. A late record that changes a window that has fired leaves a row that says
+// so, with which the window fires once more when the tick ends.
 //
-// Windows of many panes also have blocks: what some panes are together, which is written when the window fires that ends where the block does, and from then on changes with
-// its panes. So a window of P panes is put together of about 3 * sqrt(P) rows. State that an earlier version of floe has left has blocks behind the last window that it fired.
+// Windows of many panes also have blocks: what some panes are together, which is written when the
+// window fires that ends where the block does, and from then on changes with its panes. So a window
+// of P panes is put together of about 3 * sqrt(P) rows. State that an earlier version of floe has
+// left has blocks behind the last window that it fired.
 type panes struct {
 	aggregate
 	pane  int64
 	block int64 // a multiple of the slide; 0: there are none
 }
 
-// fewPanes is of how many panes a window is that has no blocks. It is not to change: the state of jobs has blocks, or has none.
+// fewPanes is of how many panes a window is that has no blocks. It is not to change: the state of
+// jobs has blocks, or has none.
 const fewPanes = 64
 
 func newPanes(a aggregate) *panes {
@@ -91,7 +96,8 @@ func floor(t, n int64) int64 {
 	return t - m
 }
 
-// windowFrom returns the earliest end of a window that is not before t. Windows begin at multiples of the slide.
+// windowFrom returns the earliest end of a window that is not before t. Windows begin at multiples
+// of the slide.
 func (p *panes) windowFrom(t int64) int64 {
 	offset := p.size % p.slide
 	end := floor(t-offset, p.slide) + offset
@@ -101,7 +107,8 @@ func (p *panes) windowFrom(t int64) int64 {
 	return end
 }
 
-// purged returns the end of the last pane that no window needs any more when the watermark has come to a time.
+// purged returns the end of the last pane that no window needs any more when the watermark has come
+// to a time.
 func (p *panes) purged(mark int64) int64 {
 	switch {
 	case mark >= beyond:
@@ -241,7 +248,8 @@ func (p *panes) fire(t *Tick, s *instance, to int64, at []byte) ([]byte, error) 
 	return nil, p.purge(t, s, to, fired)
 }
 
-// begin notes from where on there are blocks, before the first of them is written. A version without blocks may have fired up to where the tick goes on.
+// begin notes from where on there are blocks, before the first of them is written. A version
+// without blocks may have fired up to where the tick goes on.
 func (p *panes) begin(t *Tick, s *instance, at []byte, after int64) error {
 	f, there, err := p.fired(t.state, s)
 	switch {
@@ -321,13 +329,15 @@ func (p *panes) again(t *Tick, s *instance) (done bool, err error) {
 	}
 }
 
-// pieces are rows of one kind that a window is made of: those that end between two times, both included.
+// pieces are rows of one kind that a window is made of: those that end between two times, both
+// included.
 type pieces struct {
 	row      byte
 	from, to int64
 }
 
-// piecesOf returns what a window is made of: blocks as far as there are, and panes in front of them and behind.
+// piecesOf returns what a window is made of: blocks as far as there are, and panes in front of them
+// and behind.
 func (p *panes) piecesOf(state State, s *instance, end int64) ([]pieces, error) {
 	panes := func(from, to int64) pieces { return pieces{rowPane, from + p.pane, to} }
 	start := end - p.size
@@ -346,7 +356,8 @@ func (p *panes) piecesOf(state State, s *instance, end int64) ([]pieces, error) 
 	return []pieces{panes(start, first), {rowBlock, first + p.block, last}, panes(last, end)}, nil
 }
 
-// each calls f with the ends of the pieces that are there: a window may be of a thousand panes, few of which are.
+// each calls f with the ends of the pieces that are there: a window may be of a thousand panes, few
+// of which are.
 func (w pieces) each(state State, s *instance, f func(end int64) error) error {
 	for at := w.from; at <= w.to; at++ {
 		row, there, err := first(state, appendTime(s.row(w.row), at), appendTime(s.row(w.row), w.to+1))

@@ -33,11 +33,12 @@ const (
 	defaultDelay    = 5000 // of points of a series
 )
 
-// Parse reads a definition in YAML or JSON. It returns everything that is wrong with it, by line and at most 100 problems; the job is nil if one of them is no
-// warning.
+// Parse reads a definition in YAML or JSON. It returns everything that is wrong with it, by line
+// and at most 100 problems; the job is nil if one of them is no warning.
 func Parse(src []byte) (*Job, []Problem) { return parse(src, false) }
 
-// Stored is Parse of what was parsed when it was submitted: what is refused since then is taken as it was.
+// Stored is Parse of what was parsed when it was submitted: what is refused since then is taken as
+// it was.
 func Stored(src []byte) (*Job, []Problem) { return parse(src, true) }
 
 func parse(src []byte, stored bool) (*Job, []Problem) {
@@ -66,8 +67,10 @@ type reader struct {
 	seen   func(at string, n *document.Node, fields []document.Field)
 }
 
-// readJob reads a definition. seen is called with the keys of each table that is read, if it is not nil.
-func readJob(doc *document.Node, found *document.Report, stored bool, seen func(at string, n *document.Node, fields []document.Field)) *Job {
+// readJob reads a definition. seen is called with the keys of each table that is read, if it is not
+// nil.
+func readJob(doc *document.Node, found *document.Report, stored bool,
+	seen func(at string, n *document.Node, fields []document.Field)) *Job {
 	j := &Job{Parallelism: 1, BatchSize: defaultBatch, MaxFuture: defaultFuture}
 	r := &reader{Reader: document.Reader{Report: found}, job: j, tags: make(map[string]int), stored: stored, seen: seen}
 	parallelism, batch := int64(1), int64(defaultBatch)
@@ -79,13 +82,15 @@ func readJob(doc *document.Node, found *document.Report, stored bool, seen func(
 		document.Field{Names: "version", Read: func(*document.Node, string) {}},
 		document.Field{Names: "parallelism", Read: r.Count(&parallelism, 1, MaxParallelism)},
 		document.Field{Names: "batch_size", Read: r.Count(&batch, 1, MaxBatch)},
-		document.Field{Names: "on_error", Read: document.Word(&r.Reader, &j.FailOnError, document.Is("stream errors continue", false), document.Is("fail", true))},
+		document.Field{Names: "on_error", Read: document.Word(&r.Reader, &j.FailOnError, document.Is("stream errors continue", false),
+			document.Is("fail", true))},
 		document.Field{Names: "stop_at", Read: r.stopAt},
 		document.Field{Names: "max_future_ms max_future", Read: r.Millis(&j.MaxFuture, 0)},
 		document.Field{Names: "sources source", Read: r.oneOrMore(MaxSources, r.source)},
 		document.Field{Names: "operators", Read: r.Each(MaxOperators, r.operator)},
 		document.Field{Names: "sinks sink", Read: r.oneOrMore(MaxSinks, r.sink)},
-		r.refused("triggers trigger", "triggers are not a part of jobs: a job runs all the time, and a workflow can be started by a stream"),
+		r.refused("triggers trigger",
+			"triggers are not a part of jobs: a job runs all the time, and a workflow can be started by a stream"),
 		r.refused("wasm", noWASM),
 	)
 	j.Parallelism, j.BatchSize = int(parallelism), int(batch)
@@ -184,7 +189,8 @@ func (r *reader) check(doc *document.Node) {
 		}
 		at := slices.IndexFunc(j.Sources, func(s Source) bool { return s.Name == o.Source })
 		if at < 0 {
-			r.Fail(o.private.line, "unknown-source", "%s joins source %s, which is not there%s", o.private.at, document.Quote(o.Source), r.Nearest(o.Source, r.sourceNames))
+			r.Fail(o.private.line, "unknown-source", "%s joins source %s, which is not there%s", o.private.at, document.Quote(o.Source),
+				r.Nearest(o.Source, r.sourceNames))
 			continue
 		}
 		if slices.ContainsFunc(j.Operators[:i], func(other Operator) bool { return other.Source == o.Source }) {
@@ -199,7 +205,8 @@ func (r *reader) check(doc *document.Node) {
 	}
 }
 
-// makesRecords reports whether records of an operator are its own, and not such as a source has read.
+// makesRecords reports whether records of an operator are its own, and not such as a source has
+// read.
 func makesRecords(o Operator) bool {
 	switch o.private.spec.(type) {
 	case *join, *panes, *sessions:
@@ -221,9 +228,11 @@ func (r *reader) checkSink(s *Sink) {
 		ns := s.Namespace == "" || s.Namespace == r.job.Namespace
 		switch {
 		case ns && s.Kind == ToStream && source.Stream != nil && source.Stream.Stream == s.Target:
-			r.Fail(s.private.line, "loop", "%s writes to stream %s, which the job reads: it would never come to an end", s.private.at, document.Quote(s.Target))
+			r.Fail(s.private.line, "loop", "%s writes to stream %s, which the job reads: it would never come to an end", s.private.at,
+				document.Quote(s.Target))
 		case ns && s.Kind == ToTS && source.TS != nil && source.TS.Measurement == s.Target:
-			r.Fail(s.private.line, "loop", "%s writes to measurement %s, which the job reads: it would never come to an end", s.private.at, document.Quote(s.Target))
+			r.Fail(s.private.line, "loop", "%s writes to measurement %s, which the job reads: it would never come to an end", s.private.at,
+				document.Quote(s.Target))
 		}
 	}
 	for i, tag := range r.job.tags {
@@ -259,7 +268,8 @@ func (r *reader) gives(name string, line int, at string) TagSet {
 	return r.tag(name, line, at)
 }
 
-// maxSecondsBits are enough for numbers of seconds that are far beyond what is allowed, and whose ms a float64 holds.
+// maxSecondsBits are enough for numbers of seconds that are far beyond what is allowed, and whose
+// ms a float64 holds.
 const maxSecondsBits = 40
 
 // seconds reads a length of time: a number of seconds, or text such as 5m.

@@ -35,7 +35,8 @@ type instance struct {
 	lag       int64 // how far event time is behind what the sources have come to, by the left joins in front
 }
 
-// lags returns for how long an operator keeps records before it passes them on with the event times that they have. Those are not late behind it.
+// lags returns for how long an operator keeps records before it passes them on with the event times
+// that they have. Those are not late behind it.
 func (s *instance) lags() int64 {
 	if j, ok := s.stateful.(*join); ok && j.left {
 		return j.within
@@ -43,7 +44,8 @@ func (s *instance) lags() int64 {
 	return 0
 }
 
-// Compile prepares a job that Parse has returned. numbers gives each operator with a Shape the number that its state has.
+// Compile prepares a job that Parse has returned. numbers gives each operator with a Shape the
+// number that its state has.
 func Compile(j *Job, numbers map[string]uint16) (*Program, error) {
 	p := &Program{job: j, instances: make([]instance, len(j.Operators)), enters: make([]int, len(j.Sources))}
 	for i := range p.enters {
@@ -107,7 +109,9 @@ func timeOf(r gjson.Result) (int64, error) {
 	return ms, nil
 }
 
-// EventTime returns the event time of a record that a source has read: rec has all but that. What it finds out about the value, operators need not find out again. Errors: it has none, or one too far behind its append.
+// EventTime returns the event time of a record that a source has read: rec has all but that. What
+// it finds out about the value, operators need not find out again. Errors: it has none, or one too
+// far behind its append.
 func (p *Program) EventTime(rec *Record) (int64, error) {
 	s := &p.job.Sources[rec.Origin.Source]
 	if s.private.time == nil {
@@ -123,7 +127,8 @@ func (p *Program) EventTime(rec *Record) (int64, error) {
 		return 0, fmt.Errorf("event time %s: %w", s.EventTime, err)
 	}
 	if limit := p.job.MaxFuture; rec.Origin.ID.Millis < math.MaxInt64-limit && ms > rec.Origin.ID.Millis+limit {
-		return 0, fmt.Errorf("event time %s is %d ms after the record was appended, at most %d are allowed", s.EventTime, ms-rec.Origin.ID.Millis, limit)
+		return 0, fmt.Errorf("event time %s is %d ms after the record was appended, at most %d are allowed", s.EventTime,
+			ms-rec.Origin.ID.Millis, limit)
 	}
 	return ms, nil
 }

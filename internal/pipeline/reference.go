@@ -39,7 +39,8 @@ sinks:
   - {name: f, ts: {measurement: f, value_field: $.x}}
 `
 
-// table is a table of definitions: its keys, each with the other names that it has, as the parser takes them.
+// table is a table of definitions: its keys, each with the other names that it has, as the parser
+// takes them.
 type table struct {
 	name string
 	keys [][]string
@@ -60,7 +61,8 @@ func tables() (all []table) {
 			t.name = "operators." + n.Get("type").Text
 		}
 		for _, f := range fields {
-			if names := strings.Fields(f.Names); names[0] != "wasm" && names[0] != "triggers" && !(operator && slices.Contains(common, names[0])) {
+			if names := strings.Fields(f.Names); names[0] != "wasm" && names[0] != "triggers" &&
+				!(operator && slices.Contains(common, names[0])) {
 				t.keys = append(t.keys, names)
 			}
 		}
@@ -74,11 +76,14 @@ func tables() (all []table) {
 // common are the keys that all operators have.
 var common = []string{"name", "type", "description"}
 
-// Reference returns the documentation of definitions and of expressions, in Markdown, made of the tables that the parsers go by.
+// Reference returns the documentation of definitions and of expressions, in Markdown, made of the
+// tables that the parsers go by.
 func Reference() []byte {
 	var b bytes.Buffer
-	b.WriteString("# Definitions of jobs\n\nMade from the tables of the parser by `go test ./stream/processing -run TestReference -write-reference`. Keys may be written in snake_case or camelCase.\n" +
-		"A duration is a number of milliseconds (of seconds where it says so), or text such as `500ms`, `5m` or `7d`. A path is `$.a.b[0]`, or `a.b`.\n")
+	b.WriteString("# Definitions of jobs\n\nMade from the tables of the parser by `go test ./stream/processing -run TestReference " +
+		"-write-reference`. Keys may be written in snake_case or camelCase.\n" +
+		"A duration is a number of milliseconds (of seconds where it says so), or text such as `500ms`, `5m` or `7d`. A path is " +
+		"`$.a.b[0]`, or `a.b`.\n")
 	for _, t := range tables() {
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n", t.name, tableDocs[t.name])
 		if len(t.keys) > 0 {
@@ -92,10 +97,14 @@ func Reference() []byte {
 	for _, c := range conditionDocs {
 		fmt.Fprintf(&b, "| `%s` | %s |\n", c[0], escaped(c[1]))
 	}
-	b.WriteString("\n# Expressions\n\nWhat stands behind `expr:` is an expression about one record: members of its JSON value by their names (`amount`, `customer.id`, `items[0]`), `$` for the value as a\n" +
-		"whole, `key`, `event_time` (ms) and `headers.name`. Nothing in it reads a clock. What does not go together is an error of the record; members that are not there are null.\n" +
-		fmt.Sprintf("An expression has up to %d bytes. What it may cost is bounded, by the sizes of the values that it goes over: an evaluation ends within some 10 ms. All expressions, paths and\n"+
-			"conditions that operators without state, one behind the other, evaluate for one record and for what becomes of it, may cost %d times as much; beyond that the record is an error.\n", expression.MaxText, maxEffort/expression.Budget))
+	b.WriteString("\n# Expressions\n\nWhat stands behind `expr:` is an expression about one record: members of its JSON value by " +
+		"their names (`amount`, `customer.id`, `items[0]`), `$` for the value as a\n" +
+		"whole, `key`, `event_time` (ms) and `headers.name`. Nothing in it reads a clock. What does not go together is an error of " +
+		"the record; members that are not there are null.\n" +
+		fmt.Sprintf("An expression has up to %d bytes. What it may cost is bounded, by the sizes of the values that it goes over: an "+
+			"evaluation ends within some 10 ms. All expressions, paths and\n"+
+			"conditions that operators without state, one behind the other, evaluate for one record and for what becomes of it, may "+
+			"cost %d times as much; beyond that the record is an error.\n", expression.MaxText, maxEffort/expression.Budget))
 	b.WriteString("\n| operators | meaning |\n|---|---|\n")
 	for _, o := range expression.OperatorDocs {
 		fmt.Fprintf(&b, "| `%s` | %s |\n", escaped(o[0]), escaped(o[1]))

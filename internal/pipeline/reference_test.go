@@ -8,7 +8,8 @@ import (
 	"github.com/floedb/floe/internal/expression"
 )
 
-// TestReference: every table, key, condition and function that the parsers take is documented, and nothing else.
+// TestReference: every table, key, condition and function that the parsers take is documented, and
+// nothing else.
 func TestReference(t *testing.T) {
 	known := make(map[string]bool)
 	kinds := kindNames()

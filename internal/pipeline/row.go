@@ -12,7 +12,8 @@ import (
 //
 //	number of the operator (2, big endian) | what the row is (1) | the rest
 //
-// with times as 8 bytes that sort as they do, big endian. Where something stands behind a record's key, 2 bytes in front of it say how long it is.
+// with times as 8 bytes that sort as they do, big endian. Where something stands behind a record's
+// key, 2 bytes in front of it say how long it is.
 const (
 	rowRunning = 'a' // key: accumulator
 	rowBlock   = 'b' // end, key: accumulator of some panes

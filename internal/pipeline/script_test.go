@@ -71,7 +71,8 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 	case "counts":
 		var out strings.Builder
 		for i, c := range s.counts {
-			fmt.Fprintf(&out, "%s: in %d out %d errors %d late %d dropped %d\n", s.job.Operators[i].Name, c.In, c.Out, c.Errors, c.Late, c.Dropped)
+			fmt.Fprintf(&out, "%s: in %d out %d errors %d late %d dropped %d\n", s.job.Operators[i].Name, c.In, c.Out, c.Errors, c.Late,
+				c.Dropped)
 		}
 		return out.String()
 	case "state":
@@ -91,7 +92,8 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 func (s *script) submit(d *datadriven.TestData) string {
 	src := d.Input
 	if !strings.Contains(src, "sources:") {
-		src = "name: test\nsources: [{name: in, stream: {name: in, partitions: all}}, {name: side, event_time: $.t, stream: {name: side, partitions: all}}]\n" + src
+		src = "name: test\nsources: [{name: in, stream: {name: in, partitions: all}}, {name: side, event_time: $.t, stream: {name: " +
+			"side, partitions: all}}]\n" + src
 	}
 	if !strings.Contains(src, "sinks:") {
 		src += "\nsinks: [{name: out, stream: out}]\n"
@@ -160,7 +162,8 @@ func (s *script) add(t *testing.T, d *datadriven.TestData) string {
 	return out.String()
 }
 
-// record reads a record: name=value ... and then its value, which begins at the first word that is none of these.
+// record reads a record: name=value ... and then its value, which begins at the first word that is
+// none of these.
 func (s *script) record(line string) (rec Record, err error) {
 	s.id++
 	rec.Origin = Origin{ID: ID{Millis: s.id * 1000}, Offset: uint64(s.id)}

@@ -88,7 +88,8 @@ type Operator struct {
 	Name  string // given or made up, and unique in the job
 	Named bool   // given: only then its state is found again by a changed definition
 	Type  string // filter, map ...
-	// Shape tells whether state of an operator of this name can be used by another definition of it: equal strings, equal state. "" if it has none.
+	// Shape tells whether state of an operator of this name can be used by another definition of
+	// it: equal strings, equal state. "" if it has none.
 	Shape  string
 	Keyed  bool   // its state is by key
 	Source string // of join: the source that enters here
@@ -208,30 +209,35 @@ type Failure struct {
 // Counts are what an operator has done in a tick, and what it has dropped.
 type Counts struct{ In, Out, Errors, Late, Dropped int64 }
 
-// State is the keyed state of a job as a tick sees and changes it: bytes by keys, in their order. The first two bytes of a key are the number of
-// the operator (big endian) that was given to Compile, so that all state of one can be dropped. Keys are at most 4 KiB long.
+// State is the keyed state of a job as a tick sees and changes it: bytes by keys, in their order.
+// The first two bytes of a key are the number of the operator (big endian) that was given to
+// Compile, so that all state of one can be dropped. Keys are at most 4 KiB long.
 type State interface {
-	// Get returns a value, nil if there is none. It must not be changed, and is valid until the tick ends.
+	// Get returns a value, nil if there is none. It must not be changed, and is valid until the
+	// tick ends.
 	Get(k []byte) ([]byte, error)
 	// Put and Delete keep neither k nor v.
 	Put(k, v []byte)
 	Delete(k []byte)
 	// DeleteRange removes all keys with lower <= key < upper.
 	DeleteRange(lower, upper []byte)
-	// Scan calls f with keys and values, lower <= key < upper, until f returns false. They are valid during the call; f changes nothing.
+	// Scan calls f with keys and values, lower <= key < upper, until f returns false. They are
+	// valid during the call; f changes nothing.
 	Scan(lower, upper []byte, f func(k, v []byte) bool) error
 }
 
-// Lookup answers kv_lookup: one value for each key, nil where there is none. An error holds the tick: nothing of it happens.
+// Lookup answers kv_lookup: one value for each key, nil where there is none. An error holds the
+// tick: nothing of it happens.
 type Lookup func(ctx context.Context, namespace string, keys []string) ([][]byte, error)
 
-// Limits bound what one tick makes. A tick looks before each window that it fires whether it has come to one of them; a batch of records may go
-// beyond, and is then made smaller by the caller.
+// Limits bound what one tick makes. A tick looks before each window that it fires whether it has
+// come to one of them; a batch of records may go beyond, and is then made smaller by the caller.
 type Limits struct {
 	Bytes, Rows int
 }
 
-// Progress is the progress of an input, such as a partition of a source. Watermarks are computed from it.
+// Progress is the progress of an input, such as a partition of a source. Watermarks are computed
+// from it.
 type Progress struct {
 	Seen      bool  // it has had a record
 	Newest    int64 // the greatest event time

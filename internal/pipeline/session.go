@@ -6,13 +6,17 @@ import (
 	"github.com/floedb/floe/internal/codec"
 )
 
-// sessions are windows that end when a key has had no record for so long. A session goes from its first record to the gap behind its last one.
+// sessions are windows that end when a key has had no record for so long. A session goes from its
+// first record to the gap behind its last one.
 //
-// Its row is found by key and end. Timers are rows by time and key, and only say that a session of the key is to be looked at: each session that has not
-// fired has one that is within it, so a record that extends a session moves no timer. A session that has fired stays for the lateness, with a timer at the end of
-// that; what extends it until then makes it fire once more, at the end of the tick or, if the watermark has not passed its new end, by a timer.
+// Its row is found by key and end. Timers are rows by time and key, and only say that a session of
+// the key is to be looked at: each session that has not fired has one that is within it, so a
+// record that extends a session moves no timer. A session that has fired stays for the lateness,
+// with a timer at the end of that; what extends it until then makes it fire once more, at the end
+// of the tick or, if the watermark has not passed its new end, by a timer.
 //
-// Sessions of a key do not touch, and are in the order of their times. So what a record or a timer is about are few of them, however many there are.
+// Sessions of a key do not touch, and are in the order of their times. So what a record or a timer
+// is about are few of them, however many there are.
 type sessions struct{ aggregate }
 
 // session is a row.
@@ -34,7 +38,8 @@ func (a *sessions) code(v *session) func(*codec.Coder) {
 	}
 }
 
-// each calls f with the sessions of a key that end after a time, in their order, until it returns false.
+// each calls f with the sessions of a key that end after a time, in their order, until it returns
+// false.
 func (a *sessions) each(t *Tick, s *instance, key []byte, after int64, f func(one *session) bool) error {
 	prefix := appendKey(s.row(rowSession), key)
 	var failed error
@@ -71,7 +76,8 @@ func (a *sessions) add(t *Tick, s *instance, in, out []item) ([]item, error) {
 	return out, nil
 }
 
-// extend adds a record to the sessions that it touches, which become one. A record whose session would have been purged, and that touches none, is late.
+// extend adds a record to the sessions that it touches, which become one. A record whose session
+// would have been purged, and that touches none, is late.
 func (a *sessions) extend(t *Tick, s *instance, it *item, one *sample) (late bool, err error) {
 	merged := session{start: one.at, end: one.at + a.gap}
 	merged.acc.add(&a.measure, one)
@@ -204,8 +210,8 @@ func (a *sessions) look(t *Tick, s *instance, rows []pair, to int64) error {
 	return t.emit(s, made)
 }
 
-// dueAt returns the sessions that a timer of a key may be about: those whose lateness is over, the first of those that have fired and stay, and the one that the
-// time is in, or that ends then.
+// dueAt returns the sessions that a timer of a key may be about: those whose lateness is over, the
+// first of those that have fired and stay, and the one that the time is in, or that ends then.
 func (a *sessions) dueAt(t *Tick, s *instance, key []byte, at int64) (list []session, err error) {
 	stays := false
 	err = a.each(t, s, key, MinTime, func(one *session) bool {
@@ -234,7 +240,8 @@ func (a *sessions) dueAt(t *Tick, s *instance, key []byte, at int64) (list []ses
 	return list, err
 }
 
-// timed has the key of a session looked at again at a time, and says whether that was not so already.
+// timed has the key of a session looked at again at a time, and says whether that was not so
+// already.
 func (a *sessions) timed(t *Tick, s *instance, key []byte, at int64) (bool, error) {
 	v, err := t.state.Get(append(appendTime(s.row(rowTimer), at), key...))
 	if err != nil || v != nil {

@@ -58,7 +58,8 @@ func (r *reader) sink(n *document.Node, at string) {
 // is says what a sink writes to. It writes to one thing.
 func (r *reader) is(s *Sink, kind SinkKind, n *document.Node, at string) {
 	if s.Kind != 0 {
-		r.Fail(n.Line, "duplicate-key", "%s is a second place to write to, expected one of stream, kv, queue and ts: write another sink", at)
+		r.Fail(n.Line, "duplicate-key", "%s is a second place to write to, expected one of stream, kv, queue and ts: write another sink",
+			at)
 	}
 	s.Kind = kind
 }
@@ -114,7 +115,9 @@ func (r *reader) kvSink(s *Sink) func(*document.Node, string) {
 			document.Field{Names: "key", Read: r.templateOf(&s.private.key)},
 			document.Field{Names: "key_prefix prefix", Read: r.Text(&s.private.prefix)},
 			document.Field{Names: "separator", Read: r.Text(&separator)},
-			document.Field{Names: "write_mode mode", Read: document.Word(&r.Reader, &s.Mode, document.Is("upsert", Upsert), document.Is("if_absent", IfAbsent), document.Is("versioned", Versioned))},
+			document.Field{Names: "write_mode mode",
+				Read: document.Word(&r.Reader, &s.Mode, document.Is("upsert", Upsert), document.Is("if_absent", IfAbsent),
+					document.Is("versioned", Versioned))},
 			document.Field{Names: "ttl_ms ttl", Read: r.Millis(&s.TTL, 0)},
 			document.Field{Names: "namespace", Read: r.Name(&s.Namespace)},
 			ignored("name"),
@@ -256,7 +259,8 @@ func (s *Sink) point(it *item) (Point, error) {
 	return p, nil
 }
 
-// fieldOf returns the value of a field, nil for none. All numbers are floats, so that a field is always of one type.
+// fieldOf returns the value of a field, nil for none. All numbers are floats, so that a field is
+// always of one type.
 func fieldOf(r gjson.Result) (any, error) {
 	switch r.Type {
 	case gjson.Null:

@@ -11,16 +11,19 @@ import (
 )
 
 const (
-	// maxExact is how many different values are counted exactly. They are told apart by 64 bits of a hash.
+	// maxExact is how many different values are counted exactly. They are told apart by 64 bits of
+	// a hash.
 	maxExact = 1024
-	// registerBits is the logarithm of how many registers stand for more: their error is 1.04 / sqrt(4096), 1.6 %.
+	// registerBits is the logarithm of how many registers stand for more: their error is 1.04 /
+	// sqrt(4096), 1.6 %.
 	registerBits = 12
 	registers    = 1 << registerBits
 )
 
 func hash(s string) uint64 { return xxhash.Sum64String(s) }
 
-// distinct counts different values: hashes in order, and registers of HyperLogLog (Flajolet et al., 2007) when there are many.
+// distinct counts different values: hashes in order, and registers of HyperLogLog (Flajolet et al.,
+// 2007) when there are many.
 type distinct struct {
 	hashes    []uint64
 	registers []byte
@@ -117,7 +120,8 @@ func (d *distinct) code(c *codec.Coder) {
 	}
 }
 
-// Buckets of a sketch are powers of (1 + e) / (1 - e), so that the middle of one is within e of all in it (DDSketch; Masson et al., 2019).
+// Buckets of a sketch are powers of (1 + e) / (1 - e), so that the middle of one is within e of all
+// in it (DDSketch; Masson et al., 2019).
 const (
 	accuracy   = 0.01
 	maxBuckets = 4096 // the lowest are put together beyond it

@@ -91,7 +91,8 @@ func (r *reader) ownNamespace(n *document.Node, at string) {
 		return
 	}
 	if r.job.Namespace != "" && r.job.Namespace != name {
-		r.Fail(n.Line, "bad-value", "%s is %s, but the job is of %s: a job reads its own namespace", at, document.Quote(name), document.Quote(r.job.Namespace))
+		r.Fail(n.Line, "bad-value", "%s is %s, but the job is of %s: a job reads its own namespace", at, document.Quote(name),
+			document.Quote(r.job.Namespace))
 		return
 	}
 	r.job.Namespace = name
@@ -120,7 +121,8 @@ func (r *reader) partitions(v *StreamSource) func(*document.Node, string) {
 			ok = false
 		}
 		if !ok || len(all) == 0 {
-			r.Fail(n.Line, "bad-value", `%s is %s, expected all, a partition such as 0, or several such as "0-3" or "0,2", of 0 to %d`, at, n.Describe(), maxPartition)
+			r.Fail(n.Line, "bad-value", `%s is %s, expected all, a partition such as 0, or several such as "0-3" or "0,2", of 0 to %d`, at,
+				n.Describe(), maxPartition)
 			return
 		}
 		slices.Sort(all)

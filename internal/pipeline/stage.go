@@ -33,7 +33,8 @@ func (p *Program) divide() {
 	for i := range p.instances {
 		if _, ok := p.instances[i].stateful.(keyed); ok {
 			p.stages[len(p.stages)-1].until = i
-			p.stages = append(p.stages, Stage{Number: p.instances[i].number, program: p, index: len(p.stages), from: i, until: len(p.instances)})
+			p.stages = append(p.stages, Stage{Number: p.instances[i].number, program: p, index: len(p.stages), from: i,
+				until: len(p.instances)})
 		}
 	}
 }
@@ -50,7 +51,8 @@ func (s *Stage) First() int { return s.from }
 // Namespace returns that of the keys by which records are placed, "" for the job's own.
 func (s *Stage) Namespace() string { return s.program.job.Operators[s.from].Lookup }
 
-// Lag returns how far event time behind the stage is behind that in front of it, ms: see instance.lags.
+// Lag returns how far event time behind the stage is behind that in front of it, ms: see
+// instance.lags.
 func (s *Stage) Lag() int64 {
 	if s.from == s.until {
 		return 0
@@ -65,7 +67,8 @@ func (s *Stage) lag(o *instance) int64 { return o.lag - s.program.instances[s.fr
 // at returns how far event time has come at an operator, when the stage has come to a watermark.
 func (s *Stage) at(o *instance, mark int64) int64 { return Behind(mark, s.lag(o)) }
 
-// Behind returns a watermark that is behind another by some time. The ends of all times stay where they are.
+// Behind returns a watermark that is behind another by some time. The ends of all times stay where
+// they are.
 func Behind(mark, lag int64) int64 {
 	if mark >= beyond || mark <= -beyond {
 		return mark
@@ -96,10 +99,12 @@ func (p *Program) beginsAt(i int) int {
 	return 0
 }
 
-// NewTick begins a tick. watermark is what the stage had come to when the last tick ended, MinTime before there was any.
+// NewTick begins a tick. watermark is what the stage had come to when the last tick ended, MinTime
+// before there was any.
 func (s *Stage) NewTick(state State, lookup Lookup, limits Limits, watermark int64) *Tick {
 	p := s.program
-	t := &Tick{program: p, stage: s, state: state, lookup: lookup, limits: limits, watermark: watermark, counts: make([]Counts, len(p.instances))}
+	t := &Tick{program: p, stage: s, state: state, lookup: lookup, limits: limits, watermark: watermark,
+		counts: make([]Counts, len(p.instances))}
 	if spent, ok := p.spent.Get().(*[]Write); ok {
 		t.writes = *spent
 	}
@@ -126,7 +131,8 @@ func (s *Stage) Next(state State) (at int64, waits bool, err error) {
 	return at, waits, nil
 }
 
-// passOn passes records to the next stage. What no operator takes any more it returns: that goes to sinks from here.
+// passOn passes records to the next stage. What no operator takes any more it returns: that goes to
+// sinks from here.
 func (t *Tick) passOn(in []item) (late []item) {
 	for i := range in {
 		if in[i].late {

@@ -9,7 +9,8 @@ import (
 	"github.com/floedb/floe/internal/expression"
 )
 
-// template is text with parts of the record in it: user:${$.id}. One that is only a path is $.id, or id.
+// template is text with parts of the record in it: user:${$.id}. One that is only a path is $.id,
+// or id.
 type template struct {
 	parts []templatePart
 	text  string
@@ -73,12 +74,14 @@ func cutBrace(s string) (path, after string, found bool) {
 	return s, "", false
 }
 
-// maxTemplateKey is how long a key may be that is made of several parts: more than any key, so that what takes keys says what is wrong with one that is a little too long.
+// maxTemplateKey is how long a key may be that is made of several parts: more than any key, so that
+// what takes keys says what is wrong with one that is a little too long.
 const maxTemplateKey = 64 << 10
 
 var errTemplateKey = fmt.Errorf("the key is longer than %d bytes", maxTemplateKey)
 
-// of returns the text for a record, and whether all parts of it are there. Errors: it is made of several parts, and becomes larger than a record may.
+// of returns the text for a record, and whether all parts of it are there. Errors: it is made of
+// several parts, and becomes larger than a record may.
 func (t *template) of(it *item, m *expression.Meter) (string, bool, error) {
 	return t.upTo(it, m, maxGrowth, errGrowth)
 }
@@ -88,7 +91,8 @@ func (t *template) keyOf(it *item, m *expression.Meter) (string, bool, error) {
 	return t.upTo(it, m, maxTemplateKey, errTemplateKey)
 }
 
-// upTo returns text of up to so many bytes. Each part may be as large as the record, and a definition has room for thousands of parts.
+// upTo returns text of up to so many bytes. Each part may be as large as the record, and a
+// definition has room for thousands of parts.
 func (t *template) upTo(it *item, m *expression.Meter, most int, larger error) (string, bool, error) {
 	if len(t.parts) == 1 && t.parts[0].text == "" {
 		return t.parts[0].of(it, m)

@@ -20,17 +20,20 @@ const (
 )
 
 const (
-	// maxGrowth is what a record may become: the bytes of all that operators make of it before one that has state.
+	// maxGrowth is what a record may become: the bytes of all that operators make of it before one
+	// that has state.
 	maxGrowth = 16 << 20
 	// maxBatch is what a batch of several records may become.
 	maxBatch = 24 << 20
-	// maxEffort is how many steps the expressions of a record may take together, and those of a batch of several records: some 80 ms.
+	// maxEffort is how many steps the expressions of a record may take together, and those of a
+	// batch of several records: some 80 ms.
 	maxEffort = 8 * expression.Budget
 	// perWorker is how many records are worth a goroutine.
 	perWorker = 64
 )
 
-// ErrBatch is returned by Tick.Add for a batch of several records that becomes too large. The tick is of no use then; one with half of the records may be.
+// ErrBatch is returned by Tick.Add for a batch of several records that becomes too large. The tick
+// is of no use then; one with half of the records may be.
 var ErrBatch = errors.New("pipeline: the batch makes more than a tick may hold")
 
 var errGrowth = fmt.Errorf("the record becomes larger than %d MiB", maxGrowth>>20)
@@ -88,7 +91,8 @@ func (p *Program) Spent(writes []Write) {
 	p.spent.Put(&writes)
 }
 
-// fails notes a failure, one for each operator, or sink, and record. Sinks take turns, so that those of a record do not stand together.
+// fails notes a failure, one for each operator, or sink, and record. Sinks take turns, so that
+// those of a record do not stand together.
 func (t *Tick) fails(f failure) {
 	at := failedAt{f.Operator, f.from}
 	if f.from >= 0 && t.failed[at] {
@@ -119,9 +123,10 @@ func (t *Tick) Failures() []Failure {
 // Counts returns what the operators have done, by their places in Job.Operators.
 func (t *Tick) Counts() []Counts { return t.counts }
 
-// Add runs records through the operators, in order. It may be called several times. A tick that has had records has to Advance before it ends, also if the
-// watermark stands still: what late records have changed is told then.
-// Errors: those of state, lookup and ctx, and ErrBatch; the tick is of no use after one.
+// Add runs records through the operators, in order. It may be called several times. A tick that has
+// had records has to Advance before it ends, also if the watermark stands still: what late records
+// have changed is told then. Errors: those of state, lookup and ctx, and ErrBatch; the tick is of
+// no use after one.
 func (t *Tick) Add(ctx context.Context, batch []Record) error {
 	t.ctx, t.batch, t.grown, t.failed = ctx, batch, 0, nil
 	t.done, t.effort = t.done+t.effort, 0
@@ -152,7 +157,8 @@ func (t *Tick) enters(it *item) int {
 	return t.program.enters[it.Origin.Source]
 }
 
-// items returns memory for records of the batch: of a size that many ticks need, so that it is used again.
+// items returns memory for records of the batch: of a size that many ticks need, so that it is used
+// again.
 func (t *Tick) items(n int) []item {
 	list, _ := t.program.spare.Get().(*[]item)
 	if list == nil || cap(*list) < n {
@@ -172,7 +178,8 @@ func (t *Tick) end() {
 	t.batch, t.lent = nil, nil
 }
 
-// run takes records through the operators from one on, and to the sinks. Those of side enter further on.
+// run takes records through the operators from one on, and to the sinks. Those of side enter
+// further on.
 func (t *Tick) run(i int, in []item, side map[int][]item) error {
 	for i < t.stage.until {
 		s := &t.program.instances[i]
@@ -260,7 +267,8 @@ type worker struct {
 	effort   int              // of all
 }
 
-// stateless runs operators from one to another over records. Several goroutines take parts of them; what comes out does not depend on their number.
+// stateless runs operators from one to another over records. Several goroutines take parts of them;
+// what comes out does not depend on their number.
 func (t *Tick) stateless(from, until int, in []item) ([]item, error) {
 	n := max(1, min(t.program.job.Parallelism, len(in)/perWorker))
 	workers := make([]worker, n)
@@ -268,7 +276,8 @@ func (t *Tick) stateless(from, until int, in []item) ([]item, error) {
 	for i := range workers {
 		w := &workers[i]
 		part := in[i*len(in)/n : (i+1)*len(in)/n]
-		*w = worker{ctx: t.ctx, program: t.program, until: until, out: t.items(len(part)), counts: make([]Counts, len(t.counts)), batch: t.batch}
+		*w = worker{ctx: t.ctx, program: t.program, until: until, out: t.items(len(part)), counts: make([]Counts, len(t.counts)),
+			batch: t.batch}
 		if i == n-1 {
 			w.all(from, part)
 			break
@@ -305,7 +314,8 @@ func (c *Counts) add(o *Counts) {
 	c.Dropped += o.Dropped
 }
 
-// all runs records. A batch of several that becomes too large is of no use to anybody, so it is not gone on with.
+// all runs records. A batch of several that becomes too large is of no use to anybody, so it is not
+// gone on with.
 func (w *worker) all(from int, in []item) {
 	for i := range in {
 		if in[i].late {
@@ -348,7 +358,8 @@ func (w *worker) fails(i int, err error, it *item) {
 	w.failures = noted(w.failures, fail(w.program.instances[i].name, err, it, w.batch))
 }
 
-// noted adds a failure to those that there are, unless the operator has failed with a part of the same record: that would say the same of the same bytes.
+// noted adds a failure to those that there are, unless the operator has failed with a part of the
+// same record: that would say the same of the same bytes.
 func noted(all []failure, f failure) []failure {
 	for i := len(all) - 1; i >= 0 && f.from >= 0 && all[i].from == f.from; i-- {
 		if all[i].Operator == f.Operator {
@@ -407,7 +418,8 @@ const (
 
 var errWrites = fmt.Errorf("more than %d records, or %d MiB of them, would go to sinks", maxWrites, maxWriteBytes>>20)
 
-// sink makes writes of records: of each sink whose tags they carry. Too many of one record are none, and a failure of that; those of several are ErrBatch.
+// sink makes writes of records: of each sink whose tags they carry. Too many of one record are
+// none, and a failure of that; those of several are ErrBatch.
 func (t *Tick) sink(in []item) error {
 	sinks := t.program.job.Sinks
 	t.writes = slices.Grow(t.writes, len(in))
@@ -451,7 +463,8 @@ const (
 	maxPart = 64 << 10
 )
 
-// part returns an empty slice for a value of at most n bytes. Memory is taken in larger and larger parts, so that not each of thousands of values takes its own.
+// part returns an empty slice for a value of at most n bytes. Memory is taken in larger and larger
+// parts, so that not each of thousands of values takes its own.
 func (t *Tick) part(n int) []byte {
 	if cap(t.parts)-len(t.parts) < n {
 		t.parts = make([]byte, 0, max(n, min(max(2*cap(t.parts), minPart), maxPart)))
@@ -472,9 +485,11 @@ func (t *Tick) slice() int {
 	return min(perScan, max(t.limits.Rows-t.rows, 1))
 }
 
-// Advance fires what is due up to a watermark: windows, sessions, joins. at is where an earlier tick has stopped on the way to the same watermark, nil at the
-// beginning; next is where the next one has to go on, nil when all is done. It does one step at least, unless records have brought the tick to a limit. EndOfTime is the watermark of a job that has read all
-// there will ever be. No records may be added between the beginning and the end.
+// Advance fires what is due up to a watermark: windows, sessions, joins. at is where an earlier
+// tick has stopped on the way to the same watermark, nil at the beginning; next is where the next
+// one has to go on, nil when all is done. It does one step at least, unless records have brought
+// the tick to a limit. EndOfTime is the watermark of a job that has read all there will ever be. No
+// records may be added between the beginning and the end.
 func (t *Tick) Advance(ctx context.Context, to int64, at []byte) (next []byte, err error) {
 	t.ctx = ctx
 	defer t.end()
@@ -483,7 +498,8 @@ func (t *Tick) Advance(ctx context.Context, to int64, at []byte) (next []byte, e
 		if from, err = readPosition(at); err != nil {
 			return nil, err
 		}
-		// What is not done yet goes on from where the first of these ticks began, whatever the caller takes for the watermark meanwhile.
+		// What is not done yet goes on from where the first of these ticks began, whatever the
+		// caller takes for the watermark meanwhile.
 		t.watermark = min(t.watermark, from.watermark)
 	}
 	to = max(to, t.watermark)
@@ -515,7 +531,8 @@ func (t *Tick) Advance(ctx context.Context, to int64, at []byte) (next []byte, e
 	return nil, nil
 }
 
-// position is where Advance goes on. It names operators by their numbers, so that it is good for another definition too, which has others, or the same in another order.
+// position is where Advance goes on. It names operators by their numbers, so that it is good for
+// another definition too, which has others, or the same in another order.
 type position struct {
 	done      []uint16 // with these
 	number    uint16   // the operator that it has come to
@@ -545,7 +562,8 @@ func readPosition(b []byte) (p position, err error) {
 	return p, nil
 }
 
-// Renumber returns a position of Advance for operators that have other numbers now: kept has those of before that are still there. nil stays nil.
+// Renumber returns a position of Advance for operators that have other numbers now: kept has those
+// of before that are still there. nil stays nil.
 func Renumber(at []byte, kept map[uint16]uint16) ([]byte, error) {
 	if at == nil {
 		return nil, nil

@@ -1,10 +1,13 @@
 package pipeline
 
-// Watermark returns the watermark of some partitions at a time, which is never before the one that was; idle reports whether all are idle.
+// Watermark returns the watermark of some partitions at a time, which is never before the one that
+// was; idle reports whether all are idle.
 //
-// It is the least of what the partitions have come to, idle ones left out: those that have been read to their end, whose last record came
-// longer ago than the timeout, or that never had one. When all are idle, event time runs on at the speed of the clock from the newest arrival on, so that the
-// last windows fire. Which partition became idle first makes no difference: nothing is remembered but the mark.
+// It is the least of what the partitions have come to, idle ones left out: those that have been
+// read to their end, whose last record came longer ago than the timeout, or that never had one.
+// When all are idle, event time runs on at the speed of the clock from the newest arrival on, so
+// that the last windows fire. Which partition became idle first makes no difference: nothing is
+// remembered but the mark.
 func Watermark(inputs []Progress, now, before int64) (mark int64, idle bool) {
 	least, greatest, arrived := int64(EndOfTime), int64(MinTime), int64(MinTime)
 	idle = true
@@ -32,8 +35,8 @@ func Watermark(inputs []Progress, now, before int64) (mark int64, idle bool) {
 	return max(before, min(greatest+max(0, now-arrived), bound)), true
 }
 
-// Reached returns the greatest event time that partitions have come to, within their bound, and no less than the watermark that was: that to which event time does
-// not have to run on.
+// Reached returns the greatest event time that partitions have come to, within their bound, and no
+// less than the watermark that was: that to which event time does not have to run on.
 func Reached(inputs []Progress, before int64) int64 {
 	greatest := int64(MinTime)
 	for i := range inputs {
@@ -55,8 +58,8 @@ func Bound(inputs []Progress) int64 {
 	return bound
 }
 
-// Sum returns what partitions are together, for others who combine it with more of its kind: where they have come to, or that all are idle, since when, and how far
-// event time may run on then.
+// Sum returns what partitions are together, for others who combine it with more of its kind: where
+// they have come to, or that all are idle, since when, and how far event time may run on then.
 func Sum(inputs []Progress, now, before int64) Progress {
 	mark, idle := Watermark(inputs, now, before)
 	if !idle {

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// walks adds n points of each of some series, 10 s apart: random walks with steps of sigma 0.5, which have two decimals unless they are full floats.
+// walks adds n points of each of some series, 10 s apart: random walks with steps of sigma 0.5,
+// which have two decimals unless they are full floats.
 func walks(e *Encoder, series, n int, full bool) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	e.Reset()
@@ -32,7 +33,8 @@ func TestSize(t *testing.T) {
 		full      bool
 		most      float64
 	}{
-		{2000, 100, false, 1.06}, {720, 100, false, 1.07}, {200, 500, false, 1.10}, {60, 1000, false, 1.15}, {20, 1000, false, 1.30}, {6, 1000, false, 1.65}, {1, 1000, false, 1.9},
+		{2000, 100, false, 1.06}, {720, 100, false, 1.07}, {200, 500, false, 1.10}, {60, 1000, false, 1.15}, {20, 1000, false, 1.30}, {6,
+			1000, false, 1.65}, {1, 1000, false, 1.9},
 		{2000, 100, true, 6.3}, {720, 100, true, 6.3}, {20, 1000, true, 6.6},
 	} {
 		var e Encoder

@@ -9,8 +9,9 @@ type Info struct {
 	Last     uint32 // the greatest series
 }
 
-// Check decodes all of data, and returns what is in it if an Encoder could have written that, within the limits of the package: for what comes from
-// somewhere else. r keeps the memory that it takes, and stands at data then. Errors: ErrCorrupt.
+// Check decodes all of data, and returns what is in it if an Encoder could have written that,
+// within the limits of the package: for what comes from somewhere else. r keeps the memory that it
+// takes, and stands at data then. Errors: ErrCorrupt.
 func (r *Reader) Check(data []byte) (info Info, err error) {
 	if err := r.Open(data); err != nil {
 		return Info{}, err
@@ -131,7 +132,8 @@ func (c *Cursor) checkParts() error {
 	return nil
 }
 
-// check checks that what describes the sequences is in order, and that they take all that there is; count says how many integers each has.
+// check checks that what describes the sequences is in order, and that they take all that there is;
+// count says how many integers each has.
 func (q *sequences) check(count func(int) int) error {
 	at := sequenceStart{}
 	for i := range q.n {

@@ -56,7 +56,8 @@ func (c *column) at(i int) int64 {
 	return c.least + int64(bitsAt(c.data, uint64(i)*uint64(c.width), c.width))
 }
 
-// scanner reads an encoding from front to back; its first error sticks, as that of codec.Reader does.
+// scanner reads an encoding from front to back; its first error sticks, as that of codec.Reader
+// does.
 type scanner struct {
 	b   []byte
 	err error

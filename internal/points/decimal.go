@@ -5,8 +5,9 @@ import (
 	"slices"
 )
 
-// decimals writes the mantissas of points at one number of decimal places to dst, and returns that, and how many points from the front on are exact at
-// it: all of them if there is such a number. It tries guess first for values that do not say how many places they have.
+// decimals writes the mantissas of points at one number of decimal places to dst, and returns that,
+// and how many points from the front on are exact at it: all of them if there is such a number. It
+// tries guess first for values that do not say how many places they have.
 func decimals(dst []int64, points []point, guess uint8) (exponent uint8, n int) {
 	for i := range points {
 		if e := points[i].exponent; e != notDecimal {
@@ -30,11 +31,14 @@ func decimals(dst []int64, points []point, guess uint8) (exponent uint8, n int) 
 	}
 }
 
-// fewestDecimals is how many decimals have to follow each other beside other values to be a run of their own: its description takes less than they save.
+// fewestDecimals is how many decimals have to follow each other beside other values to be a run of
+// their own: its description takes less than they save.
 const fewestDecimals = 64
 
-// rowOf finds the first row of decimals that is long enough among points that are not all exact at one number of places, and writes their mantissas at it to
-// their places in dst. If there is none it is behind the last point. So one -0 or 0.1+0.2 does not have a day of decimals written as bits.
+// rowOf finds the first row of decimals that is long enough among points that are not all exact at
+// one number of places, and writes their mantissas at it to their places in dst. If there is none
+// it is behind the last point. So one -0 or 0.1+0.2 does not have a day of decimals written as
+// bits.
 func rowOf(dst []int64, points []point, guess uint8) (exponent uint8, from, to int) {
 	exponent, ok := mostPlaces(points, guess)
 	if !ok {
@@ -55,7 +59,8 @@ func rowOf(dst []int64, points []point, guess uint8) (exponent uint8, from, to i
 	return exponent, from, to
 }
 
-// mostPlaces returns how many decimal places nearly all of the points need, as some of them tell, or false if those are no decimals.
+// mostPlaces returns how many decimal places nearly all of the points need, as some of them tell,
+// or false if those are no decimals.
 func mostPlaces(points []point, guess uint8) (exponent uint8, ok bool) {
 	const some, others = 16, 3
 	if len(points) < fewestDecimals {
@@ -85,7 +90,8 @@ func (p *point) places(guess uint8) (exponent uint8, ok bool) {
 	return placesOf(math.Float64frombits(uint64(p.value)), 0, guess)
 }
 
-// mantissas writes mantissas to dst and returns the index of the first point that has none, -1 if all have one.
+// mantissas writes mantissas to dst and returns the index of the first point that has none, -1 if
+// all have one.
 func mantissas(dst []int64, points []point, exponent uint8) (bad int) {
 	for i := range points {
 		p := &points[i]
@@ -124,8 +130,8 @@ func placesOf(v float64, least, guess uint8) (exponent uint8, ok bool) {
 	if guess >= least && exact(v, guess) {
 		return guess, true
 	}
-	// At the most places at which the mantissa has no more than 15 digits the product is off by less than a half, and if v has
-	// fewer it is exact there too.
+	// At the most places at which the mantissa has no more than 15 digits the product is off by
+	// less than a half, and if v has fewer it is exact there too.
 	binary := math.Ilogb(v)
 	most := (49 - binary) * 30103 / 100000
 	most = min(most, MaxExponent)

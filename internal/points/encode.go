@@ -9,7 +9,8 @@ import (
 	"github.com/floedb/floe/internal/codec"
 )
 
-// Encoder collects points in any order and writes them. The zero value is ready for use, and one that is used again keeps its memory.
+// Encoder collects points in any order and writes them. The zero value is ready for use, and one
+// that is used again keeps its memory.
 //
 //	e.Reset()
 //	e.Decimal(id, field, ms, 125, 1) // 12.5
@@ -36,7 +37,8 @@ type bucket struct {
 	points []point
 }
 
-// point is a point of a field: value is a mantissa, or the bits of a float64 if exponent is notDecimal.
+// point is a point of a field: value is a mantissa, or the bits of a float64 if exponent is
+// notDecimal.
 type point struct {
 	time     int64
 	value    int64
@@ -56,7 +58,8 @@ func (e *Encoder) Reset() {
 	e.used = 0
 }
 
-// Len returns how many points were added since Reset. Of points of one series, field and time only the last one is written.
+// Len returns how many points were added since Reset. Of points of one series, field and time only
+// the last one is written.
 func (e *Encoder) Len() (n int) {
 	for i := range e.used {
 		n += len(e.buckets[i].points)
@@ -64,12 +67,14 @@ func (e *Encoder) Len() (n int) {
 	return n
 }
 
-// Float adds a point. The time is in ms, within MinTime and MaxTime, and the value finite; the Encoder does not check that.
+// Float adds a point. The time is in ms, within MinTime and MaxTime, and the value finite; the
+// Encoder does not check that.
 func (e *Encoder) Float(series uint32, field uint16, time int64, value float64) {
 	e.add(field, point{time, int64(math.Float64bits(value)), series, notDecimal})
 }
 
-// Decimal adds a point whose value is mantissa / 10^exponent, see Value. Other than that it is like Float, and cheaper.
+// Decimal adds a point whose value is mantissa / 10^exponent, see Value. Other than that it is like
+// Float, and cheaper.
 func (e *Encoder) Decimal(series uint32, field uint16, time int64, mantissa int64, exponent uint8) {
 	e.add(field, point{time, mantissa, series, exponent})
 }
@@ -149,7 +154,8 @@ func (e *Encoder) sortPoints(points []point) []point {
 
 func byTime(a, b point) int { return cmp.Compare(a.time, b.time) }
 
-// bySeries sorts points by series, those of one series as they came: by 11 bits of what differs at a time.
+// bySeries sorts points by series, those of one series as they came: by 11 bits of what differs at
+// a time.
 func (e *Encoder) bySeries(points []point) {
 	least, most := points[0].series, points[0].series
 	for i := range points {
@@ -221,7 +227,8 @@ func (e *Encoder) encode(dst []byte, from, to mark) []byte {
 	return append(dst, e.body...)
 }
 
-// appendSection appends the section of a field to the body, and returns 1 if it has a shape, or 0 if that is the one of the section before.
+// appendSection appends the section of a field to the body, and returns 1 if it has a shape, or 0
+// if that is the one of the section before.
 func (e *Encoder) appendSection(points []point) (own int) {
 	e.section.build(points)
 	start := len(e.body)

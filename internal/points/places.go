@@ -1,7 +1,7 @@
 package points
 
-// Places returns how many points of different series or times several Encoders have, which have one field each: what has values of several fields at a
-// time is there once.
+// Places returns how many points of different series or times several Encoders have, which have one
+// field each: what has values of several fields at a time is there once.
 func Places(all []*Encoder) int {
 	var different [][]mark
 	for i, e := range all {

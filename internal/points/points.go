@@ -10,10 +10,12 @@ import (
 const (
 	MaxRun = 4096 // points of a run
 
-	// MaxPoints is how many points an encoding has at most. Bytes would not bound that: points that are all alike take none.
+	// MaxPoints is how many points an encoding has at most. Bytes would not bound that: points that
+	// are all alike take none.
 	MaxPoints = 1 << 20
 
-	// MinTime and MaxTime bound times, ms since the epoch: more than 8,000 years on either side of it.
+	// MinTime and MaxTime bound times, ms since the epoch: more than 8,000 years on either side of
+	// it.
 	MinTime = -(1 << 48)
 	MaxTime = 1 << 48
 
@@ -36,9 +38,11 @@ func corrupt(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrCorrupt, fmt.Sprintf(format, args...))
 }
 
-var powers = [MaxExponent + 1]float64{1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22}
+var powers = [MaxExponent + 1]float64{1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17,
+	1e18, 1e19, 1e20, 1e21, 1e22}
 
-// Value returns the value of a decimal: mantissa / 10^exponent, rounded once. The mantissa is within MaxMantissa, the exponent within MaxExponent.
+// Value returns the value of a decimal: mantissa / 10^exponent, rounded once. The mantissa is
+// within MaxMantissa, the exponent within MaxExponent.
 func Value(mantissa int64, exponent uint8) float64 {
 	if exponent == 0 {
 		return float64(mantissa)

@@ -42,7 +42,8 @@ func read(t testing.TB, data []byte) model {
 		for c.Next() {
 			times, values := c.Read()
 			if len(times) != c.Len() || len(values) != c.Len() || times[0] != c.First() {
-				t.Fatalf("a run of %d points from %d on has %d times from %d on and %d values", c.Len(), c.First(), len(times), times[0], len(values))
+				t.Fatalf("a run of %d points from %d on has %d times from %d on and %d values", c.Len(), c.First(), len(times), times[0],
+					len(values))
 			}
 			for i, ts := range times {
 				k := key{field, c.Series(), ts}
@@ -91,7 +92,8 @@ func (b *both) decimal(series uint32, field uint16, time, mantissa int64, expone
 }
 
 func TestEdges(t *testing.T) {
-	values := []float64{0, math.Copysign(0, -1), 1, -1, 0.1, 12.5, -12.25, 1e300, -1e300, 1e-300, 5e-324, math.MaxFloat64, -math.MaxFloat64, 1 << 53, 1<<53 - 1, 1<<53 + 2,
+	values := []float64{0, math.Copysign(0, -1), 1, -1, 0.1, 12.5, -12.25, 1e300, -1e300, 1e-300, 5e-324, math.MaxFloat64, -math.MaxFloat64,
+		1 << 53, 1<<53 - 1, 1<<53 + 2,
 		-(1 << 53), 0.1 + 0.2, 1e15, 1e22, 1e23, 1e-22, 1e-23, 123456789012345, 1234567890123456789, 1.0 / 3, 4e-7, math.Pi}
 	for i, v := range values {
 		for j, w := range values {
@@ -128,8 +130,9 @@ func TestDecimalsOfSeveralPlaces(t *testing.T) {
 	}
 }
 
-// TestFewOthersAmongDecimals: one value that is no decimal of two places, as the -0.00 that printf writes of a small number below 0, leaves all others what
-// they are. It was found in the size of points on the disk: a zero crossing cost 20 kB.
+// TestFewOthersAmongDecimals: one value that is no decimal of two places, as the -0.00 that printf
+// writes of a small number below 0, leaves all others what they are. It was found in the size of
+// points on the disk: a zero crossing cost 20 kB.
 func TestFewOthersAmongDecimals(t *testing.T) {
 	for name, other := range map[string]func(b *both, at int64){
 		"-0":                        func(b *both, at int64) { b.float(1, 1, at, math.Copysign(0, -1)) },

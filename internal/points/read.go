@@ -5,9 +5,11 @@ import (
 	"slices"
 )
 
-// Reader reads an encoding. The zero value reads nothing, Open makes it read something; one that is used again keeps its memory.
+// Reader reads an encoding. The zero value reads nothing, Open makes it read something; one that is
+// used again keeps its memory.
 //
-// Whatever the bytes are, a Reader does not panic; but only those for which Check returns nil say what somebody wrote.
+// Whatever the bytes are, a Reader does not panic; but only those for which Check returns nil say
+// what somebody wrote.
 type Reader struct {
 	sections []section
 }
@@ -19,7 +21,8 @@ type section struct {
 	rest  []byte // of it and what follows
 }
 
-// Open begins to read data, which has to remain as it is as long as it is read. Only its directory is looked at. Errors: ErrCorrupt.
+// Open begins to read data, which has to remain as it is as long as it is read. Only its directory
+// is looked at. Errors: ErrCorrupt.
 func (r *Reader) Open(data []byte) error {
 	r.sections = r.sections[:0]
 	s := scanner{b: data}
@@ -68,7 +71,8 @@ func (r *Reader) Fields(dst []uint16) []uint16 {
 	return dst
 }
 
-// Runs makes c stand in front of the first run of a field. It returns false if the field has no points. Errors: ErrCorrupt.
+// Runs makes c stand in front of the first run of a field. It returns false if the field has no
+// points. Errors: ErrCorrupt.
 func (r *Reader) Runs(field uint16, c *Cursor) (ok bool, err error) {
 	i, ok := slices.BinarySearchFunc(r.sections, field, func(s section, f uint16) int { return int(s.field) - int(f) })
 	if !ok {
@@ -100,7 +104,8 @@ func (r *Reader) open(i int, c *Cursor) error {
 	return nil
 }
 
-// Cursor goes over the runs of a field, by series and time. One that is used again keeps its memory.
+// Cursor goes over the runs of a field, by series and time. One that is used again keeps its
+// memory.
 //
 //	for c.Next() {
 //		times, values := c.Read()
@@ -185,7 +190,8 @@ func partOf(kind uint8) int {
 	return 0
 }
 
-// countAt returns how many points a sequence of times has; a number out of range is corrupt, and reads as 1.
+// countAt returns how many points a sequence of times has; a number out of range is corrupt, and
+// reads as 1.
 func (c *Cursor) countAt(i int) int {
 	if n := c.counts.at(i); uint64(n) < MaxRun {
 		return int(n) + 1
@@ -229,7 +235,8 @@ func (c *Cursor) timesAt() int {
 	return 0
 }
 
-// Seek goes on to the first run, the present one included, whose series is not less than the one given, and returns false if there is none.
+// Seek goes on to the first run, the present one included, whose series is not less than the one
+// given, and returns false if there is none.
 func (c *Cursor) Seek(series uint32) bool {
 	if c.i < 0 && !c.Next() {
 		return false
@@ -265,7 +272,8 @@ func (c *Cursor) Len() int { return c.n }
 // First returns the time of the first point of the present run.
 func (c *Cursor) First() int64 { return c.times.first.at(c.timesAt()) }
 
-// Times returns the times of the present run, valid until Next or Seek leave it. They must not be changed.
+// Times returns the times of the present run, valid until Next or Seek leave it. They must not be
+// changed.
 func (c *Cursor) Times() []int64 {
 	at := c.timesAt()
 	if at == c.timesOf {
@@ -281,7 +289,8 @@ func (c *Cursor) Times() []int64 {
 	return c.ts
 }
 
-// Read returns times and values of the present run, valid until Next or Seek leave it. They must not be changed.
+// Read returns times and values of the present run, valid until Next or Seek leave it. They must
+// not be changed.
 func (c *Cursor) Read() (times []int64, values []float64) {
 	xs := c.ints()
 	c.vs = slices.Grow(c.vs[:0], c.n)[:c.n]

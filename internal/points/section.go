@@ -75,7 +75,8 @@ func (s *sectionBuilder) addTimes(run []point) {
 	s.times.add(xs)
 }
 
-// addValues adds the values of a run, or of the points from its front on that are of one kind, if others are of another: it returns of how many.
+// addValues adds the values of a run, or of the points from its front on that are of one kind, if
+// others are of another: it returns of how many.
 func (s *sectionBuilder) addValues(run []point) (n int) {
 	xs := s.xs[:len(run)]
 	exponent, to := decimals(xs, run, s.guess)

@@ -43,10 +43,12 @@ func (s *sequencesBuilder) add(xs []int64) {
 	s.exceptions = append(s.exceptions, uint32(len(s.places)-before))
 }
 
-// fewest is the length from which on a sequence may have exceptions: in a shorter one they take more than they save.
+// fewest is the length from which on a sequence may have exceptions: in a shorter one they take
+// more than they save.
 const fewest = 16
 
-// frame chooses base and width of the differences of a sequence: those that take the fewest bits, exceptions included.
+// frame chooses base and width of the differences of a sequence: those that take the fewest bits,
+// exceptions included.
 func frame(xs []int64) (base int64, width uint) {
 	n := len(xs) - 1
 	if n == 0 {
@@ -62,7 +64,8 @@ func frame(xs []int64) (base int64, width uint) {
 		return base, width
 	}
 	best := n * int(width)
-	// Steps around a mean, as those of a random walk, or all the same but for a few, as regular times with gaps.
+	// Steps around a mean, as those of a random walk, or all the same but for a few, as regular
+	// times with gaps.
 	for _, center := range [2]int64{middle(least, most, xs), xs[n/2] - xs[n/2-1]} {
 		if b, w, size := centered(xs, center); size < best {
 			base, width, best = b, w, size
@@ -82,7 +85,8 @@ func middle(least, most int64, xs []int64) int64 {
 	return least
 }
 
-// centered returns the best width of differences on both sides of center, their base, and about how many bits they take with their exceptions.
+// centered returns the best width of differences on both sides of center, their base, and about how
+// many bits they take with their exceptions.
 func centered(xs []int64, center int64) (base int64, width uint, size int) {
 	var need [65]int // how many differences need a width
 	for i := 1; i < len(xs); i++ {

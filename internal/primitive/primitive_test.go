@@ -9,8 +9,9 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// TestTables compares the tables of all primitives with testdata/tables.txt: their numbers are in logs, in states and in what is sent, so none
-// may change its meaning. What is new is added to the file; nothing else in it changes.
+// TestTables compares the tables of all primitives with testdata/tables.txt: their numbers are in
+// logs, in states and in what is sent, so none may change its meaning. What is new is added to the
+// file; nothing else in it changes.
 func TestTables(t *testing.T) {
 	var b strings.Builder
 	ids, names := make(map[engine.MachineID]bool), make(map[string]bool)
@@ -60,7 +61,8 @@ func attributes(c engine.CommandType) (s string) {
 	return s
 }
 
-// TestCountersAreShownOnce: no two counters are shown in the same place, and each place is a number of its own.
+// TestCountersAreShownOnce: no two counters are shown in the same place, and each place is a number
+// of its own.
 func TestCountersAreShownOnce(t *testing.T) {
 	var c engine.Counts
 	shown := make(map[*int64]string)

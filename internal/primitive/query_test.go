@@ -9,7 +9,8 @@ import (
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
-// FuzzQuery decodes the arguments and results of every kind of query. What decodes has one encoding after the first, and one JSON form that reads back.
+// FuzzQuery decodes the arguments and results of every kind of query. What decodes has one encoding
+// after the first, and one JSON form that reads back.
 func FuzzQuery(f *testing.F) {
 	all := All()
 	for i, p := range all {
@@ -25,7 +26,8 @@ func FuzzQuery(f *testing.F) {
 		if q == nil {
 			return
 		}
-		for what, code := range map[string]func(engine.Query, *codec.Fields){"arguments": engine.Query.Arguments, "results": engine.Query.Results} {
+		for what, code := range map[string]func(engine.Query, *codec.Fields){"arguments": engine.Query.Arguments,
+			"results": engine.Query.Results} {
 			coded := func(q *engine.Query, f *codec.Fields) { code(*q, f) }
 			q := p.Query(kind)
 			if codec.DecodeFields(b, &q, coded) != nil {

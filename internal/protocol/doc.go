@@ -9,8 +9,8 @@
 //	KindCancel, Cancel      -->   cancels it
 //	Notify.Command, End     <--   in the entry that ends the run
 //
-// Package stream delivers the records of a consumer group to a subscriber (subscription.go). A batch
-// and its acknowledgement are one command:
+// Package stream delivers the records of a consumer group to a subscriber (subscription.go). A
+// batch and its acknowledgement are one command:
 //
 //	subscriber                    home of the stream                other shards of the stream
 //	KindSubscribe           -->   creates the group           -->   KindSubscribe

@@ -79,7 +79,8 @@ type Ref struct {
 	Tag    uint16 // differs from that of another run that got the same numbers after the end of a log was lost
 }
 
-// Code codes the three numbers. The tag has two bytes, so that the length of an id does not depend on it.
+// Code codes the three numbers. The tag has two bytes, so that the length of an id does not depend
+// on it.
 func (r *Ref) Code(c *codec.Coder) {
 	c.Uvarint(&r.Action)
 	c.Uvarint(&r.Run)
@@ -120,7 +121,9 @@ type End struct {
 	Code    string // of the error
 	Message string
 	Output  []byte
-	Held    bool // a handler of the cancelled or timed-out run, or of its children, may still be running: another End follows when it returns
+	// a handler of the cancelled or timed-out run, or of its children, may still be running:
+	// another End follows when it returns
+	Held    bool
 	Suspect bool // an earlier attempt timed out or was lost and may have had an effect; of a child: it was cut off
 }
 

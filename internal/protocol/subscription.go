@@ -8,7 +8,8 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// StatusAgain is the status of an End that is not final: the run was resumed, and another End follows.
+// StatusAgain is the status of an End that is not final: the run was resumed, and another End
+// follows.
 const StatusAgain uint8 = 255
 
 // MaxBatchBytes bounds the keys, headers and payloads of a batch of more than one record.

@@ -1,5 +1,6 @@
 // Package pushdown is how FloQL has aggregations computed where the points are: package floql gives
-// a source that is an Aggregator a Partial to fill, and package ts fills parts of it on every shard.
+// a source that is an Aggregator a Partial to fill, and package ts fills parts of it on every
+// shard.
 //
 // Users of the language do not need it, so it is not part of floql. As floql imports it, the types
 // of floql are parameters here: floql.Selection, floql.Series and floql.Limits.
@@ -14,8 +15,8 @@ import (
 // Aggregator is a floql.Source that can aggregate points where they are. It is asked to if a query
 // begins with an aggregation, or with point-wise stages followed by one; else it is read.
 type Aggregator[Selection, Series any] interface {
-	// Aggregate adds the points of a selection to p: each series to p itself (Partial.Series), or to
-	// a Partial of the same plan elsewhere (Partial.Plan, NewPartial), whose encoding is merged
+	// Aggregate adds the points of a selection to p: each series to p itself (Partial.Series), or
+	// to a Partial of the same plan elsewhere (Partial.Plan, NewPartial), whose encoding is merged
 	// (Partial.Encode, Partial.Merge). A series must be added whole to one Partial. Nothing may use
 	// p after Aggregate has returned.
 	Aggregate(ctx context.Context, sel Selection, p Partial[Series]) error
@@ -32,10 +33,10 @@ type Partial[Series any] interface {
 	// Computes reports whether points go through stages before they are aggregated. See
 	// PartialSeries.AtOnce.
 	Computes() bool
-	// TakesRollups reports whether rollups can be added instead of points, as far as they end within
-	// the range of the query: the range and all its buckets begin at multiples of everyMillis, and
-	// the function can be computed from them. The range may end anywhere: points follow the last
-	// rollup.
+	// TakesRollups reports whether rollups can be added instead of points, as far as they end
+	// within the range of the query: the range and all its buckets begin at multiples of
+	// everyMillis, and the function can be computed from them. The range may end anywhere: points
+	// follow the last rollup.
 	TakesRollups(everyMillis int64) bool
 	// Split returns the first time at or after t at which a bucket of the query begins, or the end
 	// of its range if there is none: rollups may replace the points before it.
@@ -46,8 +47,8 @@ type Partial[Series any] interface {
 	Series(s *Series) (PartialSeries, error)
 	// Bytes returns the memory that the states take.
 	Bytes() int64
-	// Encode appends everything that has been added, for Merge; nothing can be added after it. Equal
-	// parts have equal encodings.
+	// Encode appends everything that has been added, for Merge; nothing can be added after it.
+	// Equal parts have equal encodings.
 	Encode(ctx context.Context, dst []byte) ([]byte, error)
 	// Merge adds what another Partial of the same plan has encoded. It returns an error for bytes
 	// that Encode has not written.
@@ -63,9 +64,9 @@ type PartialSeries interface {
 	// AtOnce returns how many points to give to Add between two checks whether the query has ended:
 	// up to a few milliseconds of work.
 	AtOnce() int
-	// Add adds points: finite values, in the order of their times, which are later than those of the
-	// calls before. It keeps neither slice. Points outside the range of the selection change nothing,
-	// except the last one before it if there is a look-back.
+	// Add adds points: finite values, in the order of their times, which are later than those of
+	// the calls before. It keeps neither slice. Points outside the range of the selection change
+	// nothing, except the last one before it if there is a look-back.
 	Add(times []int64, values []float64) error
 	// AddRollup adds a rollup as one point, and does not keep it. See Partial.TakesRollups.
 	AddRollup(r *agg.Rollup) error
@@ -83,15 +84,15 @@ func (e *StageError) Error() string { return e.Message }
 // newPartial is what package floql has provided. It is read-only once all packages are initialized.
 var newPartial any
 
-// Provide sets the function behind NewPartial. Package floql calls it when it is initialized, because
-// Go has no friends: see engine.Provide.
+// Provide sets the function behind NewPartial. Package floql calls it when it is initialized,
+// because Go has no friends: see engine.Provide.
 func Provide[Series, Limits any](f func(plan []byte, limits Limits) (Partial[Series], error)) struct{} {
 	newPartial = f
 	return struct{}{}
 }
 
-// NewPartial returns an empty Partial of the plan of another one, or an error if the plan is not what
-// Partial.Plan returns.
+// NewPartial returns an empty Partial of the plan of another one, or an error if the plan is not
+// what Partial.Plan returns.
 func NewPartial[Series, Limits any](plan []byte, limits Limits) (Partial[Series], error) {
 	return newPartial.(func([]byte, Limits) (Partial[Series], error))(plan, limits)
 }

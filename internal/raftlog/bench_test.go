@@ -11,9 +11,9 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// BenchmarkAppend measures durable appends: one Write of one entry for each caller, then Sync, as group commit does it. The
-// bare loop writes the same number of bytes with the same number of system calls; the ratio of the two is what the log
-// costs.
+// BenchmarkAppend measures durable appends: one Write of one entry for each caller, then Sync, as
+// group commit does it. The bare loop writes the same number of bytes with the same number of
+// system calls; the ratio of the two is what the log costs.
 func BenchmarkAppend(b *testing.B) {
 	for _, size := range []int{256, 4096} {
 		for _, callers := range []int{1, 8, 64} {
@@ -69,9 +69,10 @@ func benchmarkLog(b *testing.B, size, callers int, sync bool) {
 	b.ReportMetric(float64(b.N*callers)/b.Elapsed().Seconds(), "appends/s")
 }
 
-// BenchmarkFiles measures Write and Sync of one batch by what the bytes go into: a bare file that grows with each, and the log in a
-// file that grows too, in blocks written ahead, in files prepared in the background, in those of dropped segments. All take turns, so
-// that noise is shared; the figures are medians, in microseconds.
+// BenchmarkFiles measures Write and Sync of one batch by what the bytes go into: a bare file that
+// grows with each, and the log in a file that grows too, in blocks written ahead, in files prepared
+// in the background, in those of dropped segments. All take turns, so that noise is shared; the
+// figures are medians, in microseconds.
 func BenchmarkFiles(b *testing.B) {
 	for _, size := range []int{300, 20_000, 80_000} {
 		b.Run(fmt.Sprintf("batch=%d", size), func(b *testing.B) { benchmarkFiles(b, size) })
@@ -83,7 +84,8 @@ func benchmarkFiles(b *testing.B, size int) {
 		name string
 		open func(b *testing.B, size int) (round, between func())
 	}{
-		{"bare", bareRounds}, {"growing", growingRounds}, {"ahead", aheadRounds}, {"prepared", preparedRounds}, {"recycled", recycledRounds},
+		{"bare", bareRounds}, {"growing", growingRounds}, {"ahead", aheadRounds}, {"prepared", preparedRounds}, {"recycled",
+			recycledRounds},
 	}
 	rounds, between := make([]func(), len(kinds)), make([]func(), len(kinds))
 	for i, k := range kinds {

@@ -15,7 +15,8 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// closedLog returns the files of a small log that went through everything a log can, and what it contains.
+// closedLog returns the files of a small log that went through everything a log can, and what it
+// contains.
 func closedLog(t testing.TB) (*vfs.MemFS, state) {
 	t.Helper()
 	fs := vfs.NewMem()
@@ -124,8 +125,8 @@ func putFile(t testing.TB, fs vfs.FS, name string, b []byte) {
 	must(t, "Close", f.Close())
 }
 
-// detected reports whether the log in fs is refused with an error that names file and offset, when opened or when
-// read. If not, its content is returned.
+// detected reports whether the log in fs is refused with an error that names file and offset, when
+// opened or when read. If not, its content is returned.
 func detected(t testing.TB, what string, fs vfs.FS) (state, bool) {
 	t.Helper()
 	before := dump(t, fs)
@@ -201,7 +202,8 @@ func flipEveryBit(t *testing.T, log func(testing.TB) (*vfs.MemFS, state)) {
 	}
 }
 
-// TestLostBlocks: part of a segment is zero, or what an earlier life of its file had there, as if it had never been written.
+// TestLostBlocks: part of a segment is zero, or what an earlier life of its file had there, as if
+// it had never been written.
 func TestLostBlocks(t *testing.T) {
 	for name, log := range logs {
 		for lost, b := range map[string][]byte{"zeroed": make([]byte, blockSize), "as it was": oldFile(blockSize)} {
@@ -220,7 +222,8 @@ func loseEveryBlock(t *testing.T, log func(testing.TB) (*vfs.MemFS, state), befo
 			end := min(block+64, size)
 			copy(fileBytes(t, damaged, name)[block:end], before[block:end])
 			got, ok := detected(t, fmt.Sprintf("%s: block at %d lost", name, block), damaged)
-			// The end record, and what it alone protects, is the only thing in the log whose loss looks like a torn tail.
+			// The end record, and what it alone protects, is the only thing in the log whose loss
+			// looks like a torn tail.
 			if !ok && (k < len(files)-1 || block < size-128) && got.String() != want.String() {
 				t.Errorf("%s: block at %d lost: not detected, got\n%swant\n%s", name, block, got, want)
 			}
@@ -228,8 +231,8 @@ func loseEveryBlock(t *testing.T, log func(testing.TB) (*vfs.MemFS, state), befo
 	}
 }
 
-// TestTruncatedFiles: a file that lost its end is noticed, except in the last segment: there it looks like a torn tail, and what
-// is left must be a prefix.
+// TestTruncatedFiles: a file that lost its end is noticed, except in the last segment: there it
+// looks like a torn tail, and what is left must be a prefix.
 func TestTruncatedFiles(t *testing.T) {
 	fs, want := closedLog(t)
 	files := segmentFiles(t, fs)
@@ -266,7 +269,8 @@ func validEnd(t testing.TB, fs *vfs.MemFS, name string) int64 {
 	return info.prevEnd
 }
 
-// isPrefix reports whether each entry of got is that of want, which has no conflicts in its last segment.
+// isPrefix reports whether each entry of got is that of want, which has no conflicts in its last
+// segment.
 func isPrefix(got, want state) bool {
 	for id, sh := range got {
 		for _, e := range sh.entries {
@@ -321,8 +325,8 @@ func TestMissingSegmentIsNamed(t *testing.T) {
 	}
 }
 
-// TestTornTail: garbage behind what was synced is cut with one log line; the log goes on in a new segment, and the garbage
-// is never looked at again.
+// TestTornTail: garbage behind what was synced is cut with one log line; the log goes on in a new
+// segment, and the garbage is never looked at again.
 func TestTornTail(t *testing.T) {
 	full := vfs.NewMem()
 	l := mustOpen(t, Options{FS: full, Dir: testDir})
@@ -342,7 +346,8 @@ func TestTornTail(t *testing.T) {
 	second := mustOpen(t, o)
 	want := state{}.apply(effectsOf(us)...)
 	checkState(t, "after Open", second, want)
-	if got := out.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "torn tail cut") || !strings.Contains(got, fmt.Sprintf("offset=%d", end)) {
+	if got := out.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "torn tail cut") ||
+		!strings.Contains(got, fmt.Sprintf("offset=%d", end)) {
 		t.Errorf("logged %q, want one line about the torn tail at %d", got, end)
 	}
 	us = []Update{{Shard: 1, Entries: entries(4, 4, 2)}}
@@ -415,7 +420,8 @@ func startOf(segment uint32, info startInfo) []byte {
 	return buildRecord(header{kind: kindStart}, segment, 0, appendStart(nil, info))
 }
 
-// TestOldVersionIsRefused: a log of format version 1, whose checksums were made otherwise, is neither damaged nor empty.
+// TestOldVersionIsRefused: a log of format version 1, whose checksums were made otherwise, is
+// neither damaged nor empty.
 func TestOldVersionIsRefused(t *testing.T) {
 	fs := vfs.NewMem()
 	b := appendHeader(nil, header{mark: 1, kind: kindStart})
@@ -432,7 +438,8 @@ func TestOldVersionIsRefused(t *testing.T) {
 	}
 }
 
-// TestNewerVersionIsRefused: an unknown kind of record or format version, with a good checksum, is not damage.
+// TestNewerVersionIsRefused: an unknown kind of record or format version, with a good checksum, is
+// not damage.
 func TestNewerVersionIsRefused(t *testing.T) {
 	info := startInfo{version: formatVersion, oldest: 1, head: recordSize(startSize)}
 	newer := info
@@ -447,7 +454,8 @@ func TestNewerVersionIsRefused(t *testing.T) {
 		putFile(t, fs, "00000001.ual", b)
 		before := dump(t, fs)
 		_, err := Open(small(fs))
-		if !errors.Is(err, ErrNewer) || !strings.Contains(err.Error(), "written by a newer version") || !strings.Contains(err.Error(), "00000001.ual") {
+		if !errors.Is(err, ErrNewer) || !strings.Contains(err.Error(), "written by a newer version") ||
+			!strings.Contains(err.Error(), "00000001.ual") {
 			t.Errorf("%s: Open = %v, want %v", name, err, ErrNewer)
 		}
 		if after := dump(t, fs); after != before {
@@ -505,10 +513,12 @@ func TestNonsenseIsRefused(t *testing.T) {
 	}
 }
 
-// TestCheckpointMustAgree: the checkpoint of a later segment that does not fit the ones before is refused.
+// TestCheckpointMustAgree: the checkpoint of a later segment that does not fit the ones before is
+// refused.
 func TestCheckpointMustAgree(t *testing.T) {
 	head := recordSize(startSize)
-	first := append(startOf(1, startInfo{formatVersion, 1, 0, head}), buildRecord(header{kind: kindReserve, shard: 1, index: 5}, 1, head, nil)...)
+	first := append(startOf(1, startInfo{formatVersion, 1, 0, head}),
+		buildRecord(header{kind: kindReserve, shard: 1, index: 5}, 1, head, nil)...)
 	state := func(shard uint16, c checkpoint) []byte {
 		return buildRecord(header{kind: kindState, shard: shard}, 2, head, appendCheckpoint(nil, c))
 	}
@@ -523,8 +533,9 @@ func TestCheckpointMustAgree(t *testing.T) {
 		"other shard":   {append(startOf(2, info), state(2, checkpoint{reserved: 5})...), false},
 		"other last":    {append(startOf(2, info), state(1, checkpoint{reserved: 5, last: 1})...), false},
 		"no shard":      {startOf(2, startInfo{formatVersion, 1, int64(len(first)), head}), false},
-		"other end":     {append(startOf(2, startInfo{formatVersion, 1, head + 8, info.head}), state(1, checkpoint{reserved: 5})...), false},
-		"end too far":   {append(startOf(2, startInfo{formatVersion, 1, 1000, info.head}), state(1, checkpoint{reserved: 5})...), false},
+		"other end": {append(startOf(2, startInfo{formatVersion, 1, head + 8, info.head}), state(1, checkpoint{reserved: 5})...),
+			false},
+		"end too far": {append(startOf(2, startInfo{formatVersion, 1, 1000, info.head}), state(1, checkpoint{reserved: 5})...), false},
 	}
 	for name, tt := range tests {
 		fs := vfs.NewMem()

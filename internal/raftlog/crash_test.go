@@ -23,8 +23,9 @@ func crashClone(fs *vfs.MemFS, percent int, seed uint64) *vfs.MemFS {
 	return fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: rand.New(rand.NewPCG(seed, 2))})
 }
 
-// TestCrashAtEveryIOPoint crashes before each file operation of a random workload: what was synced must be there, and of the
-// rest a prefix. Of some crashes it also takes every crash during the recovery and the first writes after it.
+// TestCrashAtEveryIOPoint crashes before each file operation of a random workload: what was synced
+// must be there, and of the rest a prefix. Of some crashes it also takes every crash during the
+// recovery and the first writes after it.
 func TestCrashAtEveryIOPoint(t *testing.T) {
 	seeds := 12
 	if brief() {
@@ -85,8 +86,8 @@ func crashEverywhere(t *testing.T, seed uint64, options func(vfs.FS) Options) (r
 	return reused
 }
 
-// crashInRecovery recovers from a crash that left fs, and crashes again before each operation of the recovery and of what
-// follows.
+// crashInRecovery recovers from a crash that left fs, and crashes again before each operation of
+// the recovery and of what follows.
 func crashInRecovery(t *testing.T, what string, first *driver, fs *vfs.MemFS, options func(vfs.FS) Options) {
 	second := &driver{base: state{}, now: state{}, history: first.history, synced: first.synced, maybe: first.maybe}
 	second.base = first.base
@@ -109,8 +110,8 @@ func crashInRecovery(t *testing.T, what string, first *driver, fs *vfs.MemFS, op
 	crash()
 }
 
-// TestKilledProcessThenPowerCut: what a killed process has written but not synced is served after Open, so it must be durable
-// by then.
+// TestKilledProcessThenPowerCut: what a killed process has written but not synced is served after
+// Open, so it must be durable by then.
 func TestKilledProcessThenPowerCut(t *testing.T) {
 	fs := vfs.NewCrashableMem()
 	killed := mustOpen(t, small(fs))
@@ -121,8 +122,8 @@ func TestKilledProcessThenPowerCut(t *testing.T) {
 	checkState(t, "after the power cut", mustOpen(t, small(crashClone(fs, 0, 0))), want)
 }
 
-// TestFailedStartSealsTheOldSegment: the start of a new segment reached the disk although writing it failed. It says where the
-// old one ends, so nothing may be added there, even if it fits.
+// TestFailedStartSealsTheOldSegment: the start of a new segment reached the disk although writing
+// it failed. It says where the old one ends, so nothing may be added there, even if it fits.
 func TestFailedStartSealsTheOldSegment(t *testing.T) {
 	fs := vfs.NewCrashableMem()
 	fail := false

@@ -12,12 +12,13 @@ var (
 	// ErrCorrupt matches every *CorruptionError: bytes that were once durable are damaged or gone.
 	ErrCorrupt = errors.New("ual: log is corrupt")
 
-	// ErrNewer is returned by Open for a log that a newer version of floe has written. Nothing was changed.
+	// ErrNewer is returned by Open for a log that a newer version of floe has written. Nothing was
+	// changed.
 	ErrNewer = errors.New("written by a newer version")
 )
 
-// CorruptionError says where the log is damaged. It is ErrCorrupt. The log never repairs or removes what it
-// reports this way.
+// CorruptionError says where the log is damaged. It is ErrCorrupt. The log never repairs or removes
+// what it reports this way.
 type CorruptionError struct {
 	File   string // path of the segment
 	Offset int64  // of the record in question

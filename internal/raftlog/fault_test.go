@@ -12,7 +12,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 )
 
-// shortWriteFS writes half of what it is given when its injector says so, and reports what the injector returned.
+// shortWriteFS writes half of what it is given when its injector says so, and reports what the
+// injector returned.
 type shortWriteFS struct {
 	vfs.FS
 	inject func() error
@@ -57,8 +58,9 @@ func isSync(op errorfs.Op) bool {
 	return op.Kind == errorfs.OpFileSync || op.Kind == errorfs.OpFileSyncData
 }
 
-// TestFaultAtEveryIOPoint fails the k-th operation of a random workload, for every k, and goes on: the log stays right, or stays
-// broken when it was a sync, and a crash right after the fault, or any time later, loses nothing that was synced.
+// TestFaultAtEveryIOPoint fails the k-th operation of a random workload, for every k, and goes on:
+// the log stays right, or stays broken when it was a sync, and a crash right after the fault, or
+// any time later, loses nothing that was synced.
 func TestFaultAtEveryIOPoint(t *testing.T) {
 	seed := rand.Uint64()
 	for k := 0; ; k++ {
@@ -116,8 +118,8 @@ func faultAt(t *testing.T, what string, seed uint64, k int) (faulted bool) {
 	return faulted
 }
 
-// afterFault checks that the failed call is not visible, or wholly if only the cleaning up after it has failed, and what
-// a crash would leave.
+// afterFault checks that the failed call is not visible, or wholly if only the cleaning up after it
+// has failed, and what a crash would leave.
 func (d *driver) afterFault(t *testing.T, what string, mem *vfs.MemFS) {
 	t.Helper()
 	got, err := read(d.log)
@@ -160,7 +162,8 @@ func checkBroken(t *testing.T, what string, l *Log) {
 	must(t, "second Close", l.Close())
 }
 
-// TestShortWrites cuts random writes in half, with and without an error from the file system, and crashes after each.
+// TestShortWrites cuts random writes in half, with and without an error from the file system, and
+// crashes after each.
 func TestShortWrites(t *testing.T) {
 	for range 10 {
 		seed := rand.Uint64()
@@ -195,7 +198,8 @@ func TestShortWrites(t *testing.T) {
 	}
 }
 
-// TestDiskFull: while the disk is full every Write fails and reads go on; with space again the log does too.
+// TestDiskFull: while the disk is full every Write fails and reads go on; with space again the log
+// does too.
 func TestDiskFull(t *testing.T) {
 	mem := vfs.NewMem()
 	full := false
@@ -225,7 +229,8 @@ func TestDiskFull(t *testing.T) {
 	checkState(t, "after reopen", l, want.settled())
 }
 
-// TestFailedWriteIsCutOff: records of a failed write reached the file whole. They must not come back once the log went on.
+// TestFailedWriteIsCutOff: records of a failed write reached the file whole. They must not come
+// back once the log went on.
 func TestFailedWriteIsCutOff(t *testing.T) {
 	mem := vfs.NewMem()
 	fail := false
@@ -264,7 +269,8 @@ func (f failAfterWriteFile) WriteAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// TestErrorsWhileOpening fails each operation of Open in turn: it returns the error, and the next Open finds everything.
+// TestErrorsWhileOpening fails each operation of Open in turn: it returns the error, and the next
+// Open finds everything.
 func TestErrorsWhileOpening(t *testing.T) {
 	mem := vfs.NewMem()
 	l := mustOpen(t, small(mem))
@@ -301,7 +307,8 @@ func TestErrorsWhileOpening(t *testing.T) {
 	}
 }
 
-// TestReadErrors: an error of the disk while an entry is read back is reported, and is no corruption.
+// TestReadErrors: an error of the disk while an entry is read back is reported, and is no
+// corruption.
 func TestReadErrors(t *testing.T) {
 	for _, failing := range []errorfs.OpKind{errorfs.OpOpen, errorfs.OpFileReadAt} {
 		fail := false

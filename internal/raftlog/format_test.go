@@ -15,7 +15,8 @@ var (
 // brief reports whether tests are to leave most of their cases out.
 func brief() bool { return !*longFlag || raceEnabled }
 
-// TestFormat2 keeps format version 2 readable, and written as it was: testdata/format-2 is the log of closedLog.
+// TestFormat2 keeps format version 2 readable, and written as it was: testdata/format-2 is the log
+// of closedLog.
 func TestFormat2(t *testing.T) {
 	const golden = "testdata/format-2"
 	fs, want := closedLog(t)

@@ -6,8 +6,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// FuzzSegment opens arbitrary bytes as the first two segments. Nothing may panic, and a log that opens must work. With mend set
-// the records get good checksums, which takes the fuzzer past them to what the records say.
+// FuzzSegment opens arbitrary bytes as the first two segments. Nothing may panic, and a log that
+// opens must work. With mend set the records get good checksums, which takes the fuzzer past them
+// to what the records say.
 func FuzzSegment(f *testing.F) {
 	fs, _ := closedLog(f)
 	files := segmentFiles(f, fs)
@@ -43,7 +44,8 @@ func FuzzSegment(f *testing.F) {
 	})
 }
 
-// mendChecksums returns b with each record it can be read as bearing the mark and given the right checksum for segment.
+// mendChecksums returns b with each record it can be read as bearing the mark and given the right
+// checksum for segment.
 func mendChecksums(b []byte, segment uint32) []byte {
 	b = append([]byte(nil), b...)
 	for off := 0; off+headerSize <= len(b); {

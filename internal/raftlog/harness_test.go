@@ -23,17 +23,20 @@ func TestMain(m *testing.M) {
 
 const testDir = "node/ual"
 
-// large makes segments of a few blocks of the crashing file system, so that a crash can tear holes into them.
+// large makes segments of a few blocks of the crashing file system, so that a crash can tear holes
+// into them.
 func large(fs vfs.FS) Options {
 	return Options{FS: fs, Dir: testDir, SegmentSize: 50_000, CacheBytes: 10_000, Random: sameMark{}}
 }
 
-// reusing makes segments of three blocks, which a driver that drops them early uses again and again.
+// reusing makes segments of three blocks, which a driver that drops them early uses again and
+// again.
 func reusing(fs vfs.FS) Options {
 	return Options{FS: fs, Dir: testDir, SegmentSize: 12_000, CacheBytes: 10_000, Random: sameMark{}}
 }
 
-// small makes segments of a few records and a cache of a few entries, so that short tests see many of both.
+// small makes segments of a few records and a cache of a few entries, so that short tests see many
+// of both.
 func small(fs vfs.FS) Options {
 	return Options{FS: fs, Dir: testDir, SegmentSize: 700, CacheBytes: 1000, Random: sameMark{}}
 }
@@ -209,7 +212,8 @@ func (s state) String() string {
 		sh := s[id]
 		fmt.Fprintf(&b, "shard %d: hard %v compacted %v reserved %d\n", id, sh.hard, sh.compacted, sh.reserved)
 		for _, e := range sh.entries {
-			fmt.Fprintf(&b, "  %d/%d %v %d:%08x\n", e.GetIndex(), e.GetTerm(), e.GetType(), len(e.GetData()), crc32.ChecksumIEEE(e.GetData()))
+			fmt.Fprintf(&b, "  %d/%d %v %d:%08x\n", e.GetIndex(), e.GetTerm(), e.GetType(), len(e.GetData()),
+				crc32.ChecksumIEEE(e.GetData()))
 		}
 	}
 	return b.String()
@@ -272,7 +276,8 @@ func newDriver(seed uint64, l *Log, shards int) *driver {
 	return &driver{rng: rand.New(rand.NewPCG(seed, 1)), log: l, shards: shards, base: state{}, now: state{}}
 }
 
-// step does one operation and returns its error. A log of several segments is cut to one now and then.
+// step does one operation and returns its error. A log of several segments is cut to one now and
+// then.
 func (d *driver) step() error {
 	if d.log.Size() > 2*d.log.segmentSize && d.rng.IntN(3) == 0 {
 		upTo := map[uint16]uint64{}

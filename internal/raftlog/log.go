@@ -22,18 +22,21 @@ type Options struct {
 	// FS is where the log lives. Its files must allow SyncData concurrently with Write.
 	FS vfs.FS
 
-	// Dir holds the segments and is created when missing. It must be used by one Log at a time; the caller locks it.
+	// Dir holds the segments and is created when missing. It must be used by one Log at a time; the
+	// caller locks it.
 	Dir string
 
-	// SegmentSize is the number of bytes after which a new segment is started; 0 means 64 MiB. A segment holds at least
-	// one Write whatever its size. Negative is an error.
+	// SegmentSize is the number of bytes after which a new segment is started; 0 means 64 MiB. A
+	// segment holds at least one Write whatever its size. Negative is an error.
 	SegmentSize int64
 
-	// Spares is how many files of dropped segments are kept to be used again; 0 means 3, negative none. With none the log
-	// does not write ahead either, which only a file system in memory does not need.
+	// Spares is how many files of dropped segments are kept to be used again; 0 means 3, negative
+	// none. With none the log does not write ahead either, which only a file system in memory does
+	// not need.
 	Spares int
 
-	// CacheBytes is the budget of recent entries kept in memory, over all shards; 0 means 32 MiB, negative none.
+	// CacheBytes is the budget of recent entries kept in memory, over all shards; 0 means 32 MiB,
+	// negative none.
 	CacheBytes int64
 
 	// Random gives a log that begins the mark of its records; nil means crypto/rand.
@@ -74,11 +77,13 @@ func (o Options) withDefaults() (Options, error) {
 
 // Log is the append log of a node. See the package comment for its files.
 //
-// What is in memory is the state of each shard and, for each entry, where it lies (24 bytes); the data of recent entries is
-// cached within a budget, other entries are read back from their segment and verified.
+// What is in memory is the state of each shard and, for each entry, where it lies (24 bytes); the
+// data of recent entries is cached within a budget, other entries are read back from their segment
+// and verified.
 //
-// Write, Truncate and Close exclude each other. Sync may run while a Write does, Prepare beside everything but Close, and reads never wait for the disk unless
-// they need an entry that is not cached.
+// Write, Truncate and Close exclude each other. Sync may run while a Write does, Prepare beside
+// everything but Close, and reads never wait for the disk unless they need an entry that is not
+// cached.
 type Log struct {
 	fs          vfs.FS
 	dir         string
@@ -92,8 +97,9 @@ type Log struct {
 	// prepareMu makes its holder the only one who writes spare files. It is taken before writeMu.
 	prepareMu sync.Mutex
 
-	// writeMu makes its holder the only one who appends; files are written under it. It is taken before syncMu, and syncMu
-	// before mu. Fields of shards that change only under writeMu and mu together may be read under either.
+	// writeMu makes its holder the only one who appends; files are written under it. It is taken
+	// before syncMu, and syncMu before mu. Fields of shards that change only under writeMu and mu
+	// together may be read under either.
 	writeMu sync.Mutex
 	buf     []byte   // records of the Write in hand
 	stamp   uint64   // the offset they carry as known durable
@@ -107,7 +113,8 @@ type Log struct {
 	released  bool     // ReleaseSpare was called, and Prepare not since
 	garbage   []string // files to remove
 
-	// syncMu makes its holder the only one who calls SyncData and replaces or closes the tail's file.
+	// syncMu makes its holder the only one who calls SyncData and replaces or closes the tail's
+	// file.
 	syncMu  sync.Mutex
 	syncing []*Shard // shards with records that the SyncData in flight covers
 
@@ -140,11 +147,13 @@ type tail struct {
 	sealed  bool     // nothing may be appended any more: a write has failed, or a successor was begun
 }
 
-// Open opens the log in o.Dir, or begins an empty one. It reads all live segments, in bounded memory, and returns when
-// everything it found is durable. Leftovers of segments that were dropped before and spare files are removed; else no file is changed.
+// Open opens the log in o.Dir, or begins an empty one. It reads all live segments, in bounded
+// memory, and returns when everything it found is durable. Leftovers of segments that were dropped
+// before and spare files are removed; else no file is changed.
 //
-// Errors: ErrCorrupt (a *CorruptionError naming file and offset) if something durable is damaged or missing, ErrNewer if a newer
-// version has written the log: neither touches a file. Else an error of FS.
+// Errors: ErrCorrupt (a *CorruptionError naming file and offset) if something durable is damaged or
+// missing, ErrNewer if a newer version has written the log: neither touches a file. Else an error
+// of FS.
 func Open(o Options) (*Log, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -173,8 +182,8 @@ func Open(o Options) (*Log, error) {
 	return l, nil
 }
 
-// Shard returns the log of one shard; always the same pointer for the same id. It can not fail and needs no Close: a shard
-// nobody has written to is an empty log that starts behind Position{0, 0}.
+// Shard returns the log of one shard; always the same pointer for the same id. It can not fail and
+// needs no Close: a shard nobody has written to is an empty log that starts behind Position{0, 0}.
 func (l *Log) Shard(id uint16) *Shard {
 	l.mu.RLock()
 	s := l.shards[id]
@@ -210,7 +219,8 @@ func (l *Log) Shards() []uint16 {
 	return ids
 }
 
-// Size returns the number of bytes of valid records in all live segments. What is written ahead and spare files are not counted.
+// Size returns the number of bytes of valid records in all live segments. What is written ahead and
+// spare files are not counted.
 func (l *Log) Size() int64 {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -221,11 +231,11 @@ func (l *Log) Size() int64 {
 	return n
 }
 
-// Sync makes everything durable that was written before the call. It may run concurrently with Write and with reads;
-// with nothing new to make durable it does nothing.
+// Sync makes everything durable that was written before the call. It may run concurrently with
+// Write and with reads; with nothing new to make durable it does nothing.
 //
-// After an error the log is broken for good: nobody can say what the disk has kept, so every later Write and Sync returns
-// that first error. Errors: those of FS, ErrClosed.
+// After an error the log is broken for good: nobody can say what the disk has kept, so every later
+// Write and Sync returns that first error. Errors: those of FS, ErrClosed.
 func (l *Log) Sync() error {
 	l.syncMu.Lock()
 	defer l.syncMu.Unlock()
@@ -283,8 +293,8 @@ func (l *Log) usableLocked() error {
 	return l.err
 }
 
-// Close makes everything durable, marks the log as cleanly closed, removes spare files and closes it. It waits for a Prepare to end. A
-// second Close returns nil. Reads still work afterwards.
+// Close makes everything durable, marks the log as cleanly closed, removes spare files and closes
+// it. It waits for a Prepare to end. A second Close returns nil. Reads still work afterwards.
 func (l *Log) Close() error {
 	l.prepareMu.Lock()
 	defer l.prepareMu.Unlock()
@@ -320,8 +330,8 @@ func closeAfter(file vfs.File, err error) error {
 	return err
 }
 
-// writeEnd appends the end record. It is written when all before it is durable and says so; then it is made durable itself.
-// A log that was not written to since Open is left as it was found.
+// writeEnd appends the end record. It is written when all before it is durable and says so; then it
+// is made durable itself. A log that was not written to since Open is left as it was found.
 func (l *Log) writeEnd() error {
 	if err := l.usable(); err != nil || l.tail.file == nil {
 		return err

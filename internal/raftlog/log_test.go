@@ -100,10 +100,13 @@ func TestWriteRefusesWhatDoesNotFit(t *testing.T) {
 		{Update{Shard: 1, Entries: entries(11, 11, 1)}, "ual: shard 1: entry 11 does not follow entry 9"},
 		{Update{Shard: 1, Entries: entries(5, 6, 1)}, "ual: shard 1: entry 5 is not above the compacted position 5"},
 		{Update{Shard: 1, Entries: append(entries(7, 8, 1), entries(8, 8, 1)...)}, "ual: shard 1: entry 8 does not follow entry 8"},
-		{Update{Shard: 1, Reset: &Position{Index: 20}, Entries: entries(10, 10, 1)}, "ual: shard 1: entry 10 is not above the compacted position 20"},
+		{Update{Shard: 1, Reset: &Position{Index: 20}, Entries: entries(10, 10, 1)},
+			"ual: shard 1: entry 10 is not above the compacted position 20"},
 		{Update{Shard: 2, Entries: entries(2, 2, 1)}, "ual: shard 2: entry 2 does not follow entry 0"},
-		{Update{Shard: 1, Reset: &Position{Index: maxIndex}}, "ual: shard 1: reset to index 4611686018427387904, limit is 4611686018427387904"},
-		{Update{Shard: 1, Reset: &Position{Index: maxIndex - 1}, Entries: entries(maxIndex, maxIndex, 1)}, "ual: shard 1: index 4611686018427387904 of entry, limit is 4611686018427387904"},
+		{Update{Shard: 1, Reset: &Position{Index: maxIndex}},
+			"ual: shard 1: reset to index 4611686018427387904, limit is 4611686018427387904"},
+		{Update{Shard: 1, Reset: &Position{Index: maxIndex - 1}, Entries: entries(maxIndex, maxIndex, 1)},
+			"ual: shard 1: index 4611686018427387904 of entry, limit is 4611686018427387904"},
 		{Update{Shard: 1, Entries: []*raftpb.Entry{huge}}, "ual: shard 1: entry 10 has 268435457 bytes, limit is 268435456"},
 	}
 	for _, tt := range tests {
@@ -292,7 +295,8 @@ func TestDurable(t *testing.T) {
 	check("after Reset to 20", 20)
 }
 
-// TestOverwriteDuringSync: entries that are replaced while a Sync is in flight are not durable when it returns.
+// TestOverwriteDuringSync: entries that are replaced while a Sync is in flight are not durable when
+// it returns.
 func TestOverwriteDuringSync(t *testing.T) {
 	var l *Log
 	during := func() {}

@@ -12,7 +12,8 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// TestModel does random operations with random restarts under random sizes and compares with the model after each.
+// TestModel does random operations with random restarts under random sizes and compares with the
+// model after each.
 func TestModel(t *testing.T) {
 	runs := 40
 	if brief() {
@@ -66,8 +67,8 @@ func checkReads(t *testing.T, what string, rng *rand.Rand, d *driver) {
 	}
 }
 
-// TestConcurrentUse writes, syncs, truncates, prepares and reads at once. Readers see each entry as it was written, or that it was
-// compacted; what Durable says never exceeds what was written.
+// TestConcurrentUse writes, syncs, truncates, prepares and reads at once. Readers see each entry as
+// it was written, or that it was compacted; what Durable says never exceeds what was written.
 func TestConcurrentUse(t *testing.T) {
 	const shards, rounds = 4, 400
 	o := Options{FS: vfs.NewMem(), Dir: testDir, SegmentSize: 8 << 10, CacheBytes: 4 << 10}

@@ -9,11 +9,12 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// readChunk is how far apart records may lie to be read with one system call, and so the memory it takes.
+// readChunk is how far apart records may lie to be read with one system call, and so the memory it
+// takes.
 const readChunk = 512 << 10
 
-// readEntries reads the entries from index lo on that lie at slots into es. Files are opened for each call: this path is cold, and
-// so no open file stands in the way of removing a segment.
+// readEntries reads the entries from index lo on that lie at slots into es. Files are opened for
+// each call: this path is cold, and so no open file stands in the way of removing a segment.
 func (s *Shard) readEntries(lo uint64, slots []slot, es []*raftpb.Entry) error {
 	for i := 0; i < len(slots); {
 		n := runInSegment(slots[i:])

@@ -5,7 +5,8 @@ import (
 	"hash/crc32"
 )
 
-// formatVersion is written into the start record of every segment. A log with another one is refused untouched.
+// formatVersion is written into the start record of every segment. A log with another one is
+// refused untouched.
 const formatVersion = 2
 
 // recordKind is the type of a record. The numbers are part of the format.
@@ -29,11 +30,12 @@ const (
 	headerSize = 40
 	alignment  = 8
 
-	// maxData bounds the data of a record. It is far above any raft entry, and low enough that a damaged length
-	// field is recognised as damage.
+	// maxData bounds the data of a record. It is far above any raft entry, and low enough that a
+	// damaged length field is recognised as damage.
 	maxData = 256 << 20
 
-	// maxIndex bounds raft indexes, so that index arithmetic can not overflow whatever a file contains.
+	// maxIndex bounds raft indexes, so that index arithmetic can not overflow whatever a file
+	// contains.
 	maxIndex = 1 << 62
 )
 
@@ -55,10 +57,11 @@ var (
 //	32 synced  u64  offset in this segment that was known durable when the record was written
 //	40 data, zero padded to a multiple of 8
 //
-// Segment and offset are under the checksum, so a record that shows up in another place is as bad as a flipped bit: one left from
-// an earlier life of the file, too. The mark is a number that the log draws when it begins and never tells: nobody can
-// put bytes into an entry that would be taken for records when the file is used again.
-// synced is what tells a torn tail from corruption: see [Log] and lookAhead.
+// Segment and offset are under the checksum, so a record that shows up in another place is as bad
+// as a flipped bit: one left from an earlier life of the file, too. The mark is a number that the
+// log draws when it begins and never tells: nobody can put bytes into an entry that would be taken
+// for records when the file is used again. synced is what tells a torn tail from corruption: see
+// [Log] and lookAhead.
 type header struct {
 	length uint32
 	mark   uint32
@@ -70,8 +73,8 @@ type header struct {
 	synced uint64
 }
 
-// place names offset off of a segment in one number. Of two records at the same offset of different segments, otherwise equal,
-// the checksums always differ.
+// place names offset off of a segment in one number. Of two records at the same offset of different
+// segments, otherwise equal, the checksums always differ.
 func place(segment uint32, off int64) uint64 {
 	return uint64(off) ^ uint64(segment)<<32
 }
@@ -85,7 +88,8 @@ func align(n int64) int64 {
 	return (n + alignment - 1) &^ (alignment - 1)
 }
 
-// appendHeader begins a record: the caller appends the data and calls sealRecord. Checksum and length are still zero.
+// appendHeader begins a record: the caller appends the data and calls sealRecord. Checksum and
+// length are still zero.
 func appendHeader(b []byte, h header) []byte {
 	b = le.AppendUint64(b, 0)
 	b = le.AppendUint32(b, h.mark)
@@ -109,7 +113,8 @@ func sealRecord(b []byte, begin int, at uint64) []byte {
 	return b
 }
 
-// parseHeader decodes the header in b, which is at least headerSize long, and returns the stored checksum with it.
+// parseHeader decodes the header in b, which is at least headerSize long, and returns the stored
+// checksum with it.
 func parseHeader(b []byte) (header, uint32) {
 	return header{
 		length: le.Uint32(b[4:]),
@@ -123,8 +128,8 @@ func parseHeader(b []byte) (header, uint32) {
 	}, le.Uint32(b)
 }
 
-// finishChecksum folds the record's place into crc, which covers its bytes from 4 on. It allocates nothing: the table is
-// walked here, as a slice given to crc32 escapes.
+// finishChecksum folds the record's place into crc, which covers its bytes from 4 on. It allocates
+// nothing: the table is walked here, as a slice given to crc32 escapes.
 func finishChecksum(crc uint32, at uint64) uint32 {
 	crc = ^crc
 	for range 8 {
@@ -158,7 +163,8 @@ func appendStart(b []byte, s startInfo) []byte {
 	return le.AppendUint64(b, uint64(s.head))
 }
 
-// parseStart decodes the data of a start record. Only the version can be trusted to lie where it does in every format.
+// parseStart decodes the data of a start record. Only the version can be trusted to lie where it
+// does in every format.
 func parseStart(b []byte) (s startInfo, ok bool) {
 	if len(b) < 4 {
 		return s, false
@@ -183,8 +189,8 @@ type hardState struct {
 
 const voteSize = 8
 
-// checkpoint is the state of a shard at the start of a segment. In its record term and index are the compacted
-// position; data, little endian:
+// checkpoint is the state of a shard at the start of a segment. In its record term and index are
+// the compacted position; data, little endian:
 //
 //	 0 term     u64  of the hard state
 //	 8 vote     u64

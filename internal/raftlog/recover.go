@@ -38,8 +38,8 @@ func (l *Log) recover() error {
 	return l.removeSegments(l.oldest)
 }
 
-// learnMark takes the mark of the log from the newest segment whose start can be read: without it nothing could be told about one
-// that has lost its start.
+// learnMark takes the mark of the log from the newest segment whose start can be read: without it
+// nothing could be told about one that has lost its start.
 func (l *Log) learnMark(numbers []uint32) error {
 	for _, n := range slices.Backward(numbers) {
 		err := l.withSegment(n, func(file vfs.File, size int64) error {
@@ -74,8 +74,8 @@ func (v *survey) complete() bool {
 	return v.start.head > 0 && v.end >= v.start.head
 }
 
-// findLast surveys the segment with which the log ends. The newest file is not it if its creation was interrupted; then it is its
-// predecessor. The zero survey stands for an empty log.
+// findLast surveys the segment with which the log ends. The newest file is not it if its creation
+// was interrupted; then it is its predecessor. The zero survey stands for an empty log.
 func (l *Log) findLast(numbers []uint32) (survey, error) {
 	newest := numbers[len(numbers)-1]
 	v, err := l.survey(newest)
@@ -259,8 +259,9 @@ func (l *Log) replaySegment(number uint32, end int64) error {
 
 // replay applies the records of one segment to the shards.
 //
-// In the oldest live segment the checkpoint is where the shards begin. In every later one they have been rebuilt already, and the
-// checkpoint must agree: that proves that no segment was mixed up with another.
+// In the oldest live segment the checkpoint is where the shards begin. In every later one they have
+// been rebuilt already, and the checkpoint must agree: that proves that no segment was mixed up
+// with another.
 type replay struct {
 	*scanner
 	log   *Log
@@ -400,8 +401,9 @@ func (l *Log) checkGaps() error {
 	return nil
 }
 
-// settle makes what was read durable and takes it as the state of the log: a process that was killed may have left it in the
-// page cache, and a later power cut must not take it back once it was served.
+// settle makes what was read durable and takes it as the state of the log: a process that was
+// killed may have left it in the page cache, and a later power cut must not take it back once it
+// was served.
 func (l *Log) settle(last survey) error {
 	if last.torn {
 		l.logger.Warn("log: torn tail cut", "file", l.path(last.number), "offset", last.end, "reason", last.bad)

@@ -12,8 +12,8 @@ import (
 // scanBuffer is the memory that reading a segment takes, however large its records are.
 const scanBuffer = 256 << 10
 
-// scanner reads the records of a segment in order and stops at the first bad one. What an earlier life of the file has left
-// is bad, and so is what nobody has written yet.
+// scanner reads the records of a segment in order and stops at the first bad one. What an earlier
+// life of the file has left is bad, and so is what nobody has written yet.
 type scanner struct {
 	file   vfs.File
 	path   string
@@ -51,7 +51,8 @@ func (s *scanner) seek(off int64) {
 	s.r.Reset(io.NewSectionReader(s.file, off, max(0, s.limit-off)))
 }
 
-// scan moves to the next record and reports whether there is one. If not, bad is why, or empty at the limit.
+// scan moves to the next record and reports whether there is one. If not, bad is why, or empty at
+// the limit.
 //
 // Errors: those of the file, ErrNewer for a valid record of unknown kind.
 func (s *scanner) scan() (bool, error) {
@@ -88,7 +89,8 @@ func (s *scanner) scan() (bool, error) {
 	}
 	if finishChecksum(crc, place(s.number, s.next)) != sum {
 		if s.next == 0 && h.kind == kindStart && finishChecksum(crc, 0) == sum {
-			// Version 1 had the segment's number where the mark is, so its checksums were of the offset alone.
+			// Version 1 had the segment's number where the mark is, so its checksums were of the
+			// offset alone.
 			return false, fmt.Errorf("ual: %s: format version 1 is no longer read, this version knows %d", s.path, formatVersion)
 		}
 		s.bad = "checksum does not match"
@@ -154,11 +156,13 @@ type trail struct {
 	record header
 }
 
-// lookAhead looks behind the bad record at which s has stopped for a valid one that proves corruption: it says that the bad
-// one was durable before it was written, or that the segment has a successor. Without such proof the tail is torn.
+// lookAhead looks behind the bad record at which s has stopped for a valid one that proves
+// corruption: it says that the bad one was durable before it was written, or that the segment has a
+// successor. Without such proof the tail is torn.
 //
-// Records are looked for at every aligned offset, as the length of the bad one can not be trusted. Each that bears the mark is
-// read, and nothing but a record does, of this life of the file or of an earlier one: so no byte is read twice.
+// Records are looked for at every aligned offset, as the length of the bad one can not be trusted.
+// Each that bears the mark is read, and nothing but a record does, of this life of the file or of
+// an earlier one: so no byte is read twice.
 func (s *scanner) lookAhead() (t trail, err error) {
 	bad := s.next
 	window := make([]byte, min(scanBuffer, s.limit-bad))
@@ -186,7 +190,8 @@ func (s *scanner) lookAhead() (t trail, err error) {
 	return t, nil
 }
 
-// recordAt returns the header of the valid record at off, if there is one; b is what the file holds there, or the beginning of it.
+// recordAt returns the header of the valid record at off, if there is one; b is what the file holds
+// there, or the beginning of it.
 func (s *scanner) recordAt(off int64, b []byte) (h header, ok bool, err error) {
 	h, sum := parseHeader(b)
 	if h.length <= maxData && recordSize(int(h.length)) <= int64(len(b)) {
@@ -203,7 +208,8 @@ func (s *scanner) recordAt(off int64, b []byte) (h header, ok bool, err error) {
 	return probe.header, ok, err
 }
 
-// proves reports whether a record with this header shows that the one at offset bad was durable once.
+// proves reports whether a record with this header shows that the one at offset bad was durable
+// once.
 func (h header) proves(bad int64) bool {
 	return h.synced > uint64(bad) || h.kind == kindNext
 }

@@ -14,7 +14,8 @@ import (
 const (
 	fileSuffix = ".ual"
 
-	// writeCategory is the label under which the disk writes are counted by file systems that do so.
+	// writeCategory is the label under which the disk writes are counted by file systems that do
+	// so.
 	writeCategory = vfs.DiskWriteCategory("floe-ual")
 )
 
@@ -26,8 +27,8 @@ func (l *Log) path(number uint32) string {
 	return l.fs.PathJoin(l.dir, fileName(number))
 }
 
-// listFiles returns the numbers of the segment files in the directory, ascending, and the names of the spare files. Other files
-// are not ours.
+// listFiles returns the numbers of the segment files in the directory, ascending, and the names of
+// the spare files. Other files are not ours.
 func (l *Log) listFiles() (numbers []uint32, spares []string, err error) {
 	names, err := l.fs.List(l.dir)
 	if err != nil {
@@ -88,7 +89,8 @@ func (l *Log) syncDir(name string) error {
 	return nil
 }
 
-// syncNames makes the names of the files durable. The directory stays open: a process that has no file descriptor left could not open it.
+// syncNames makes the names of the files durable. The directory stays open: a process that has no
+// file descriptor left could not open it.
 func (l *Log) syncNames() error {
 	if err := l.folder.Sync(); err != nil {
 		return fmt.Errorf("ual: sync %s: %w", l.dir, err)
@@ -96,7 +98,8 @@ func (l *Log) syncNames() error {
 	return nil
 }
 
-// makeRoom prepares the tail for n more bytes, in a new segment if they do not fit. Called with writeMu held.
+// makeRoom prepares the tail for n more bytes, in a new segment if they do not fit. Called with
+// writeMu held.
 func (l *Log) makeRoom(n int64) error {
 	t := &l.tail
 	if t.file != nil && !t.sealed && (t.end+n <= l.segmentSize || t.end == t.head) {
@@ -105,8 +108,9 @@ func (l *Log) makeRoom(n int64) error {
 	return l.startSegment()
 }
 
-// startSegment makes a new segment the tail. When it fails the old one stays sealed: a start record that names its end may
-// already be in the file of the new one, so nothing can be added there any more. The next attempt begins the new one afresh.
+// startSegment makes a new segment the tail. When it fails the old one stays sealed: a start record
+// that names its end may already be in the file of the new one, so nothing can be added there any
+// more. The next attempt begins the new one afresh.
 func (l *Log) startSegment() error {
 	l.syncMu.Lock()
 	defer l.syncMu.Unlock()
@@ -200,8 +204,8 @@ func (l *Log) createSegment(t *tail) error {
 	return nil
 }
 
-// openNew opens a file for segment t: a spare one if there is any. Either replaces what a failed attempt at the same segment has
-// left, whose records would be of the right place.
+// openNew opens a file for segment t: a spare one if there is any. Either replaces what a failed
+// attempt at the same segment has left, whose records would be of the right place.
 func (l *Log) openNew(t *tail) (err error) {
 	path := l.path(t.number)
 	if n := len(l.spares); n > 0 {
@@ -232,9 +236,10 @@ func (l *Log) setTail(t tail) {
 	l.segments = append(l.segments, segment{size: t.head})
 }
 
-// retire closes the segment before the tail and adds the next record to it, which makes the loss of the tail's file
-// visible. The record lies at the end that the tail's start record gives, so it changes nothing else, and a log without it
-// is complete: it is not synced, and failing to write it is no error.
+// retire closes the segment before the tail and adds the next record to it, which makes the loss of
+// the tail's file visible. The record lies at the end that the tail's start record gives, so it
+// changes nothing else, and a log without it is complete: it is not synced, and failing to write it
+// is no error.
 func (l *Log) retire(old tail) error {
 	file := old.file
 	if file == nil {
@@ -251,8 +256,9 @@ func (l *Log) retire(old tail) error {
 	return nil
 }
 
-// removeSegments drops the segments below oldest, which is durably recorded, from memory, and removes their files or keeps
-// them as spare ones. Files that can not be removed are tried again the next time.
+// removeSegments drops the segments below oldest, which is durably recorded, from memory, and
+// removes their files or keeps them as spare ones. Files that can not be removed are tried again
+// the next time.
 func (l *Log) removeSegments(oldest uint32) error {
 	var errs []error
 	dropped := l.dropSegments(oldest)

@@ -9,19 +9,21 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// entryOverhead is what a cached entry costs beside its data: the message, its pointer fields and the pointer to it.
+// entryOverhead is what a cached entry costs beside its data: the message, its pointer fields and
+// the pointer to it.
 const entryOverhead = 128
 
-// Shard is the log of one shard: the entries behind a compacted position, raft's hard state and a reserved mark. Its reads
-// have the contract of raft.Storage and are safe at any time, also while the log is written to.
+// Shard is the log of one shard: the entries behind a compacted position, raft's hard state and a
+// reserved mark. Its reads have the contract of raft.Storage and are safe at any time, also while
+// the log is written to.
 //
 //	compacted   first                          last
 //	    5         6    7    8    9   10   11   12
 //	              |--------- slots -------------|    where each entry lies, in segment order
 //	                             |-- cache -----|    the entries themselves, a suffix
 //
-// first is compacted.Index + 1, except while Open replays segments whose predecessors are gone: then entries between the two
-// were in the lost ones, and a later record must compact them.
+// first is compacted.Index + 1, except while Open replays segments whose predecessors are gone:
+// then entries between the two were in the lost ones, and a later record must compact them.
 type Shard struct {
 	log *Log
 	id  uint16
@@ -52,10 +54,11 @@ type slot struct {
 	length  uint32
 }
 
-// HardState returns raft's hard state, with all fields set; zero if none was written. The result is the caller's.
+// HardState returns raft's hard state, with all fields set; zero if none was written. The result is
+// the caller's.
 //
-// After an Open its term is at least that of the last entry, and its commit lies within the log, also when the records of a
-// Write were torn apart.
+// After an Open its term is at least that of the last entry, and its commit lies within the log,
+// also when the records of a Write were torn apart.
 func (s *Shard) HardState() *raftpb.HardState {
 	s.log.mu.RLock()
 	defer s.log.mu.RUnlock()
@@ -76,8 +79,8 @@ func (s *Shard) LastIndex() uint64 {
 	return s.lastIndex()
 }
 
-// Durable returns the highest index such that it and every entry below it survive a crash. It falls when entries are
-// replaced, and follows with the next Sync.
+// Durable returns the highest index such that it and every entry below it survive a crash. It falls
+// when entries are replaced, and follows with the next Sync.
 func (s *Shard) Durable() uint64 {
 	s.log.mu.RLock()
 	defer s.log.mu.RUnlock()
@@ -108,11 +111,12 @@ func (s *Shard) Term(i uint64) (uint64, error) {
 	return s.slots[i-s.first].term, nil
 }
 
-// Entries returns the entries from lo to hi-1, cut where their encoded size would exceed maxSize, but at least one. The slice
-// is the caller's, the entries in it must not be changed.
+// Entries returns the entries from lo to hi-1, cut where their encoded size would exceed maxSize,
+// but at least one. The slice is the caller's, the entries in it must not be changed.
 //
-// Entries that are not cached are read from their segment and verified. Errors: raft.ErrCompacted, raft.ErrUnavailable, ErrCorrupt (a
-// *CorruptionError) if an entry is not what was written, an error of FS.
+// Entries that are not cached are read from their segment and verified. Errors: raft.ErrCompacted,
+// raft.ErrUnavailable, ErrCorrupt (a *CorruptionError) if an entry is not what was written, an
+// error of FS.
 func (s *Shard) Entries(lo, hi, maxSize uint64) ([]*raftpb.Entry, error) {
 	for {
 		es, cold, err := s.lookUp(lo, hi, maxSize)
@@ -128,8 +132,8 @@ func (s *Shard) Entries(lo, hi, maxSize uint64) ([]*raftpb.Entry, error) {
 	}
 }
 
-// holds reports whether the entries from index lo on still lie at slots. If not, reading them may have failed only because their
-// segment was removed or used again.
+// holds reports whether the entries from index lo on still lie at slots. If not, reading them may
+// have failed only because their segment was removed or used again.
 func (s *Shard) holds(lo uint64, slots []slot) bool {
 	s.log.mu.RLock()
 	defer s.log.mu.RUnlock()
@@ -139,7 +143,8 @@ func (s *Shard) holds(lo uint64, slots []slot) bool {
 	return slices.Equal(s.slots[lo-s.first:][:len(slots)], slots)
 }
 
-// lookUp returns the entries as far as they are cached, and for a prefix of them where to read them.
+// lookUp returns the entries as far as they are cached, and for a prefix of them where to read
+// them.
 func (s *Shard) lookUp(lo, hi, maxSize uint64) (es []*raftpb.Entry, cold []slot, err error) {
 	s.log.mu.RLock()
 	defer s.log.mu.RUnlock()
@@ -162,7 +167,8 @@ func (s *Shard) lookUp(lo, hi, maxSize uint64) (es []*raftpb.Entry, cold []slot,
 	return es, slices.Clone(s.slots[from:max(from, min(to, cached))]), nil
 }
 
-// fit returns how many of the entries from index lo on have at most maxSize bytes together, at least one.
+// fit returns how many of the entries from index lo on have at most maxSize bytes together, at
+// least one.
 func fit(lo uint64, slots []slot, maxSize uint64) int {
 	if maxSize == math.MaxUint64 {
 		return len(slots)
@@ -177,7 +183,8 @@ func fit(lo uint64, slots []slot, maxSize uint64) int {
 	return len(slots)
 }
 
-// encodedSize is the size of entry i as a protobuf message with type, term, index and data: the measure of raft's limits.
+// encodedSize is the size of entry i as a protobuf message with type, term, index and data: the
+// measure of raft's limits.
 func (sl slot) encodedSize(i uint64) uint64 {
 	size := 2 + 1 + varintSize(sl.term) + 1 + varintSize(i)
 	if sl.length > 0 {
@@ -210,8 +217,8 @@ func (s *Shard) resetLocked(p Position) {
 	s.pending = min(s.pending, p.Index)
 }
 
-// appendLocked replaces everything from index i on. es are the entries at slots, or nil if they are not to be cached, which then
-// holds for the whole cache: it must stay a suffix.
+// appendLocked replaces everything from index i on. es are the entries at slots, or nil if they are
+// not to be cached, which then holds for the whole cache: it must stay a suffix.
 func (s *Shard) appendLocked(i uint64, slots []slot, es []*raftpb.Entry) {
 	s.cutLocked(i)
 	s.slots = append(s.slots, slots...)
@@ -252,7 +259,8 @@ func (s *Shard) compactLocked(p Position) {
 	}
 }
 
-// evictLocked drops the oldest cached entries until at most keep bytes are left, at least one entry.
+// evictLocked drops the oldest cached entries until at most keep bytes are left, at least one
+// entry.
 func (s *Shard) evictLocked(keep int64) {
 	n, left := 0, s.cacheBytes
 	for left > keep || n == 0 {
@@ -267,7 +275,8 @@ func (s *Shard) evictFirst(n int) {
 	s.cache = s.cache[n:]
 }
 
-// forgetCached clears es, a part of the cache that is about to be sliced off: the array lives on, the entries need not.
+// forgetCached clears es, a part of the cache that is about to be sliced off: the array lives on,
+// the entries need not.
 func (s *Shard) forgetCached(es []*raftpb.Entry) {
 	for _, e := range es {
 		s.addCacheBytes(-cost(e))
@@ -284,8 +293,9 @@ func cost(e *raftpb.Entry) int64 {
 	return entryOverhead + int64(len(e.GetData()))
 }
 
-// settle mends what a torn Write can leave behind: the hard state of a vote or commit whose entries are lost, or entries of a term
-// whose hard state is. A vote in such a term was never sent, because it was never durable.
+// settle mends what a torn Write can leave behind: the hard state of a vote or commit whose entries
+// are lost, or entries of a term whose hard state is. A vote in such a term was never sent, because
+// it was never durable.
 func (s *Shard) settle() {
 	if t := s.lastTerm(); s.hard.term < t {
 		s.hard.term, s.hard.vote = t, 0

@@ -11,18 +11,19 @@ import (
 const (
 	spareSuffix = ".spare"
 
-	// defaultSpares is as many segments as one flush of the state frees at once, when the log runs at full speed.
+	// defaultSpares is as many segments as one flush of the state frees at once, when the log runs
+	// at full speed.
 	defaultSpares = 3
 
 	// blockSize is the unit in which the kernel keeps files in memory.
 	blockSize = 4096
 
-	// ahead is how far the log writes zeros ahead of its records. With larger steps the mean of what a Sync takes is no better,
-	// and its worst case is worse.
+	// ahead is how far the log writes zeros ahead of its records. With larger steps the mean of
+	// what a Sync takes is no better, and its worst case is worse.
 	ahead = 256 << 10
 
-	// prepareChunk is how much of a spare file is written between two syncs. Smaller is slower, larger lets the log's own syncs
-	// wait.
+	// prepareChunk is how much of a spare file is written between two syncs. Smaller is slower,
+	// larger lets the log's own syncs wait.
 	prepareChunk = 64 << 10
 )
 
@@ -33,15 +34,16 @@ func alignBlock(n int64) int64 {
 	return (n + blockSize - 1) &^ (blockSize - 1)
 }
 
-// spare is a file that may become a segment: one of zeros, or a segment that nobody needs any more. It does not outlast the Log: on a
-// file system that may have kept both names of a renamed file after a crash, it could be a segment too.
+// spare is a file that may become a segment: one of zeros, or a segment that nobody needs any more.
+// It does not outlast the Log: on a file system that may have kept both names of a renamed file
+// after a crash, it could be a segment too.
 type spare struct {
 	name string
 	size int64
 }
 
-// writeAhead writes zeros behind the blocks of t, which are all in use, so that the next records lie in blocks that exist. It
-// does without when that fails, as it does on a full disk.
+// writeAhead writes zeros behind the blocks of t, which are all in use, so that the next records
+// lie in blocks that exist. It does without when that fails, as it does on a full disk.
 func (l *Log) writeAhead(t *tail) {
 	limit := alignBlock(l.segmentSize)
 	if l.lean() || t.written >= limit {
@@ -58,12 +60,13 @@ func (l *Log) lean() bool {
 	return l.maxSpares == 0 || l.released
 }
 
-// Prepare writes a spare file for the next segment, unless there is one or the current segment will do for long. It may
-// take as long as writing a segment takes, and runs beside all other calls: whoever owns the log calls it from time to
-// time, in the background. A log that nobody prepares is slower, and else the same.
+// Prepare writes a spare file for the next segment, unless there is one or the current segment will
+// do for long. It may take as long as writing a segment takes, and runs beside all other calls:
+// whoever owns the log calls it from time to time, in the background. A log that nobody prepares is
+// slower, and else the same.
 //
-// After an error, also that of a done ctx, there is no spare file. Errors: those of FS, among them that of a full disk; the first error
-// of a failed Sync, ErrClosed.
+// After an error, also that of a done ctx, there is no spare file. Errors: those of FS, among them
+// that of a full disk; the first error of a failed Sync, ErrClosed.
 func (l *Log) Prepare(ctx context.Context) error {
 	l.prepareMu.Lock()
 	defer l.prepareMu.Unlock()
@@ -133,8 +136,8 @@ func (l *Log) writeZeros(ctx context.Context, file vfs.File) error {
 	return nil
 }
 
-// recycle makes the file of a dropped segment a spare one, or garbage if there are enough or it is not of the usual size. One of an
-// earlier life of the log is garbage too: its size is not known.
+// recycle makes the file of a dropped segment a spare one, or garbage if there are enough or it is
+// not of the usual size. One of an earlier life of the log is garbage too: its size is not known.
 func (l *Log) recycle(name string, s segment) error {
 	usual := alignBlock(l.segmentSize)
 	if l.lean() || len(l.spares) >= l.maxSpares || s.written < usual || s.written > 2*usual {
@@ -150,8 +153,10 @@ func (l *Log) recycle(name string, s segment) error {
 	return nil
 }
 
-// ReleaseSpare removes all spare files, to give their space to others; it waits for a Prepare to end. Until the next Prepare no file becomes spare, and nothing is
-// written ahead. Errors: those of FS, the first error of a failed Sync, ErrClosed; files that could not be removed are tried again later.
+// ReleaseSpare removes all spare files, to give their space to others; it waits for a Prepare to
+// end. Until the next Prepare no file becomes spare, and nothing is written ahead. Errors: those of
+// FS, the first error of a failed Sync, ErrClosed; files that could not be removed are tried again
+// later.
 func (l *Log) ReleaseSpare() error {
 	l.prepareMu.Lock()
 	defer l.prepareMu.Unlock()

@@ -81,7 +81,8 @@ func (f lengthFile) WriteAt(p []byte, off int64) (int, error) {
 	return f.File.WriteAt(p, off)
 }
 
-// TestSteadyStateWritesInPlace: once there are spare files, nothing that the log writes makes a file longer, and no file is made.
+// TestSteadyStateWritesInPlace: once there are spare files, nothing that the log writes makes a
+// file longer, and no file is made.
 func TestSteadyStateWritesInPlace(t *testing.T) {
 	mem := vfs.NewMem()
 	fs := &lengths{FS: mem}
@@ -97,7 +98,8 @@ func TestSteadyStateWritesInPlace(t *testing.T) {
 		truncateAll(t, l)
 	}
 	if fs.created > 0 || fs.grown > 0 || l.tail.number < first+20 {
-		t.Errorf("%d files created, %d writes at the end of one, in segments %d to %d, want none", fs.created, fs.grown, first, l.tail.number)
+		t.Errorf("%d files created, %d writes at the end of one, in segments %d to %d, want none", fs.created, fs.grown, first,
+			l.tail.number)
 	}
 	if n := len(segmentFiles(t, mem)) + len(spareFiles(t, mem)); n > 1+defaultSpares {
 		t.Errorf("%d files, want at most the segment and %d", n, defaultSpares)
@@ -194,8 +196,8 @@ func TestNoSpares(t *testing.T) {
 	}
 }
 
-// TestPrepareFails: the disk is full, or breaks, or the caller gives up, at any operation of Prepare. The log goes on, and what was
-// begun is removed, at the latest by the next Open.
+// TestPrepareFails: the disk is full, or breaks, or the caller gives up, at any operation of
+// Prepare. The log goes on, and what was begun is removed, at the latest by the next Open.
 func TestPrepareFails(t *testing.T) {
 	for k := 0; ; k++ {
 		mem := vfs.NewMem()
@@ -277,7 +279,8 @@ func (f noZerosFile) WriteAt(p []byte, off int64) (int, error) {
 	return f.File.WriteAt(p, off)
 }
 
-// TestFailedRename: a spare file can not be made, or not be used. Nothing is lost, and the next attempt does without.
+// TestFailedRename: a spare file can not be made, or not be used. Nothing is lost, and the next
+// attempt does without.
 func TestFailedRename(t *testing.T) {
 	for _, kind := range []errorfs.OpKind{errorfs.OpRename, errorfs.OpReuseForWrite} {
 		mem := vfs.NewCrashableMem()
@@ -331,8 +334,8 @@ func oldFile(size int) []byte {
 	return b[:size]
 }
 
-// TestHeadTornOverOldRecords: the start of a segment, written over an old one, is torn at any place, or any part of it is lost. It
-// was never used, and its number is used again.
+// TestHeadTornOverOldRecords: the start of a segment, written over an old one, is torn at any
+// place, or any part of it is lost. It was never used, and its number is used again.
 func TestHeadTornOverOldRecords(t *testing.T) {
 	fs, want := closedLog(t)
 	newest := uint32(len(segmentFiles(t, fs)))
@@ -361,7 +364,8 @@ func TestHeadTornOverOldRecords(t *testing.T) {
 	}
 }
 
-// TestRenameStates: every set of names that a crash may leave of a renamed file, each with old, new or mixed content.
+// TestRenameStates: every set of names that a crash may leave of a renamed file, each with old, new
+// or mixed content.
 func TestRenameStates(t *testing.T) {
 	fs, want := closedLog(t)
 	files := segmentFiles(t, fs)
@@ -387,8 +391,8 @@ func TestRenameStates(t *testing.T) {
 	}
 }
 
-// TestOldRecordsBehindTheEnd builds a segment whose file was used before: what lies behind its records is no record and no
-// proof, unless it is of this life.
+// TestOldRecordsBehindTheEnd builds a segment whose file was used before: what lies behind its
+// records is no record and no proof, unless it is of this life.
 func TestOldRecordsBehindTheEnd(t *testing.T) {
 	const segment = 1
 	head := recordSize(startSize)
@@ -409,21 +413,24 @@ func TestOldRecordsBehindTheEnd(t *testing.T) {
 		corrupt bool
 		torn    bool
 	}{
-		"nothing":            {nil, 1, false, false},
-		"zeros":              {make([]byte, 500), 1, false, false},
-		"one more":           {own, 2, false, false},
-		"old one":            {old, 1, false, true},
-		"old proof":          {slices.Concat(old, buildRecord(entry(3, uint64(end)+1), 9, end+size, nil)), 1, false, true},
-		"old next":           {slices.Concat(old, buildRecord(header{kind: kindNext, index: 10}, 9, end+size, nil)), 1, false, true},
-		"forged":             {forged, 1, false, true},
-		"forged checksum":    {sealRecord(slices.Clone(forged), 0, place(segment, end)), 1, false, true},
-		"moved":              {slices.Concat(make([]byte, 8), own), 1, false, true},
-		"old header":         {slices.Concat(old[:headerSize], own[headerSize:]), 1, false, true},
-		"old data":           {slices.Concat(own[:headerSize], []byte("old data"), buildRecord(entry(3, 0), 9, end+size, nil)), 1, false, true},
-		"hole":               {slices.Concat(make([]byte, size), buildRecord(entry(3, uint64(end)), segment, end+size, nil)), 1, false, true},
-		"hole that was full": {slices.Concat(make([]byte, size), buildRecord(entry(3, uint64(end)+1), segment, end+size, nil)), 0, true, false},
-		"old over synced":    {slices.Concat(old, buildRecord(entry(3, uint64(end)+1), segment, end+size, nil)), 0, true, false},
-		"old over all":       {slices.Concat(old, buildRecord(header{kind: kindNext, index: 2}, segment, end+size, nil)), 0, true, false},
+		"nothing":         {nil, 1, false, false},
+		"zeros":           {make([]byte, 500), 1, false, false},
+		"one more":        {own, 2, false, false},
+		"old one":         {old, 1, false, true},
+		"old proof":       {slices.Concat(old, buildRecord(entry(3, uint64(end)+1), 9, end+size, nil)), 1, false, true},
+		"old next":        {slices.Concat(old, buildRecord(header{kind: kindNext, index: 10}, 9, end+size, nil)), 1, false, true},
+		"forged":          {forged, 1, false, true},
+		"forged checksum": {sealRecord(slices.Clone(forged), 0, place(segment, end)), 1, false, true},
+		"moved":           {slices.Concat(make([]byte, 8), own), 1, false, true},
+		"old header":      {slices.Concat(old[:headerSize], own[headerSize:]), 1, false, true},
+		"old data": {slices.Concat(own[:headerSize], []byte("old data"), buildRecord(entry(3, 0), 9, end+size, nil)), 1, false,
+			true},
+		"hole": {slices.Concat(make([]byte, size), buildRecord(entry(3, uint64(end)), segment, end+size, nil)), 1, false,
+			true},
+		"hole that was full": {slices.Concat(make([]byte, size), buildRecord(entry(3, uint64(end)+1), segment, end+size, nil)), 0, true,
+			false},
+		"old over synced": {slices.Concat(old, buildRecord(entry(3, uint64(end)+1), segment, end+size, nil)), 0, true, false},
+		"old over all":    {slices.Concat(old, buildRecord(header{kind: kindNext, index: 2}, segment, end+size, nil)), 0, true, false},
 	}
 	for name, tt := range tests {
 		fs := vfs.NewMem()
@@ -444,8 +451,9 @@ func TestOldRecordsBehindTheEnd(t *testing.T) {
 	}
 }
 
-// TestEntriesCanNotContainRecords: the data of an entry is a chain of records, good in all but the mark, for the segment that will
-// use the file again, and that segment's records end right where they begin.
+// TestEntriesCanNotContainRecords: the data of an entry is a chain of records, good in all but the
+// mark, for the segment that will use the file again, and that segment's records end right where
+// they begin.
 func TestEntriesCanNotContainRecords(t *testing.T) {
 	const segment = 3
 	for mark, forged := range map[uint32]bool{testMark + 1: false, testMark: true} {
@@ -461,7 +469,8 @@ func TestEntriesCanNotContainRecords(t *testing.T) {
 		truncateAll(t, l)
 		fillSegment(t, l)
 		i := l.Shard(1).LastIndex() + 1
-		must(t, "Write", l.Write([]Update{{Shard: 1, Entries: []*raftpb.Entry{entry(i, 1, strings.Repeat("x", int(blockSize-l.tail.end-headerSize)))}}}))
+		must(t, "Write",
+			l.Write([]Update{{Shard: 1, Entries: []*raftpb.Entry{entry(i, 1, strings.Repeat("x", int(blockSize-l.tail.end-headerSize)))}}}))
 		must(t, "Sync", l.Sync())
 		if l.tail.number != segment || l.tail.end != blockSize {
 			t.Fatalf("segment %d ends at %d, want %d, %d", l.tail.number, l.tail.end, segment, blockSize)
@@ -473,8 +482,9 @@ func TestEntriesCanNotContainRecords(t *testing.T) {
 	}
 }
 
-// TestEntriesWhileFilesAreUsedAgain: between the look-up of entries and reading them their segment is dropped, and its file is
-// written as another one. A reader sees what was compacted or what replaced them, never damage.
+// TestEntriesWhileFilesAreUsedAgain: between the look-up of entries and reading them their segment
+// is dropped, and its file is written as another one. A reader sees what was compacted or what
+// replaced them, never damage.
 func TestEntriesWhileFilesAreUsedAgain(t *testing.T) {
 	for _, replaced := range []bool{false, true} {
 		var l *Log
@@ -552,17 +562,20 @@ func TestManyLives(t *testing.T) {
 	}
 }
 
-// TestSparesWithoutSegments: spare files exist only beside a segment, so the log has lost all of them.
+// TestSparesWithoutSegments: spare files exist only beside a segment, so the log has lost all of
+// them.
 func TestSparesWithoutSegments(t *testing.T) {
 	fs := vfs.NewMem()
 	putFile(t, fs, "00000004.spare", make([]byte, blockSize))
 	_, err := Open(small(fs))
-	if want := "ual: " + testDir + "/00000004.spare: offset 0: all segments are missing"; !errors.Is(err, ErrCorrupt) || err.Error() != want {
+	if want := "ual: " + testDir + "/00000004.spare: offset 0: all segments are missing"; !errors.Is(err, ErrCorrupt) ||
+		err.Error() != want {
 		t.Errorf("Open = %v, want %s", err, want)
 	}
 }
 
-// TestLostStart: the only segment has lost its start, and with it the mark. It is not taken for an empty log.
+// TestLostStart: the only segment has lost its start, and with it the mark. It is not taken for an
+// empty log.
 func TestLostStart(t *testing.T) {
 	fs := vfs.NewMem()
 	l := mustOpen(t, small(fs))

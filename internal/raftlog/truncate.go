@@ -2,12 +2,13 @@ package raftlog
 
 import "slices"
 
-// Truncate forgets, per shard, the entries up to and including the given index, which is clamped to the shard's last; the
-// compacted position never goes back. The caller makes sure that nobody needs them any more: that the state they led to is durable.
-// When Truncate returns nil this is durable, and segments that no shard needs any more are removed.
+// Truncate forgets, per shard, the entries up to and including the given index, which is clamped to
+// the shard's last; the compacted position never goes back. The caller makes sure that nobody needs
+// them any more: that the state they led to is durable. When Truncate returns nil this is durable,
+// and segments that no shard needs any more are removed.
 //
-// Errors: those of FS, the first error of a failed Sync, ErrClosed. After an error of the removal alone the entries
-// are forgotten, and the next Truncate or Open removes the files.
+// Errors: those of FS, the first error of a failed Sync, ErrClosed. After an error of the removal
+// alone the entries are forgotten, and the next Truncate or Open removes the files.
 func (l *Log) Truncate(upTo map[uint16]uint64) error {
 	l.writeMu.Lock()
 	defer l.writeMu.Unlock()
@@ -64,8 +65,9 @@ func (l *Log) cuts(upTo map[uint16]uint64) []cut {
 	return cuts
 }
 
-// neededSegment returns the oldest segment that holds a live entry once cuts are applied, or the tail if there is no entry.
-// Entries lie in segments in the order of their indexes, so the first of each shard decides.
+// neededSegment returns the oldest segment that holds a live entry once cuts are applied, or the
+// tail if there is no entry. Entries lie in segments in the order of their indexes, so the first of
+// each shard decides.
 func (l *Log) neededSegment(cuts []cut) uint32 {
 	l.mu.RLock()
 	defer l.mu.RUnlock()

@@ -11,8 +11,9 @@ type Summary struct {
 	Bytes    int64 // of valid records
 }
 
-// Verify reads every record of the live segments in o.Dir and reports the first damage of each segment, where Open gives up at
-// the first of all. That the segments follow from one another is for Open to check. It writes nothing.
+// Verify reads every record of the live segments in o.Dir and reports the first damage of each
+// segment, where Open gives up at the first of all. That the segments follow from one another is
+// for Open to check. It writes nothing.
 //
 // Errors: those of FS, ErrNewer.
 func Verify(o Options, report func(*CorruptionError)) (Summary, error) {
@@ -52,7 +53,8 @@ func (v *verification) run() (err error) {
 		return err
 	}
 	if !whole {
-		// Where the log begins and ends is no longer known: what is there should be whole, and the newest has been looked at.
+		// Where the log begins and ends is no longer known: what is there should be whole, and the
+		// newest has been looked at.
 		last = survey{number: slices.Max(v.numbers), oldest: slices.Min(v.numbers)}
 	}
 	for n := last.oldest; n < last.number || whole && n == last.number; n++ {
@@ -63,7 +65,8 @@ func (v *verification) run() (err error) {
 	return nil
 }
 
-// segment reads a segment as if it were the oldest, so that it does not depend on others that may be damaged.
+// segment reads a segment as if it were the oldest, so that it does not depend on others that may
+// be damaged.
 func (v *verification) segment(n uint32, last survey) error {
 	v.Segments++
 	if !slices.Contains(v.numbers, n) {

@@ -7,7 +7,8 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// keepBuffer is the largest write buffer kept for the next Write: several full raft entries, but not the one huge batch.
+// keepBuffer is the largest write buffer kept for the next Write: several full raft entries, but
+// not the one huge batch.
 const keepBuffer = 8 << 20
 
 // Position is a place in a shard's log: the index of an entry and its term.
@@ -15,31 +16,36 @@ type Position struct {
 	Index, Term uint64
 }
 
-// Update is what one shard wants written. Its parts take effect, and reach the disk, in the order of the fields.
+// Update is what one shard wants written. Its parts take effect, and reach the disk, in the order
+// of the fields.
 type Update struct {
 	Shard uint16
 
-	// Reset, if not nil, forgets every entry: the log goes on behind this position. For an installed snapshot, and for a
-	// state that is ahead of a log that lost its unsynced tail.
+	// Reset, if not nil, forgets every entry: the log goes on behind this position. For an
+	// installed snapshot, and for a state that is ahead of a log that lost its unsynced tail.
 	Reset *Position
 
 	// HardState, if not nil, replaces term, vote and commit.
 	HardState *raftpb.HardState
 
-	// Entries are contiguous. Everything at or above the index of the first is replaced, so it must lie above the compacted
-	// position and leave no gap. The log keeps the entries: they must not be changed afterwards.
+	// Entries are contiguous. Everything at or above the index of the first is replaced, so it must
+	// lie above the compacted position and leave no gap. The log keeps the entries: they must not
+	// be changed afterwards.
 	Entries []*raftpb.Entry
 
-	// Reserve is the reserved LSN high-water mark. It only rises: 0, or less than before, changes nothing.
+	// Reserve is the reserved LSN high-water mark. It only rises: 0, or less than before, changes
+	// nothing.
 	Reserve uint64
 }
 
-// Write appends what us asks for, in one file write. The updates are applied in order; several may be for the same shard.
-// When Write returns nil the updates are readable, but only durable after the next Sync.
+// Write appends what us asks for, in one file write. The updates are applied in order; several may
+// be for the same shard. When Write returns nil the updates are readable, but only durable after
+// the next Sync.
 //
-// After an error nothing of us is visible, though parts of it may reappear when the node crashes before the next successful
-// Write. A later Write may be tried: it goes on in a new segment. Errors: an update that does not fit its shard's log (nothing
-// written), those of FS, the first error of a failed Sync, ErrClosed.
+// After an error nothing of us is visible, though parts of it may reappear when the node crashes
+// before the next successful Write. A later Write may be tried: it goes on in a new segment.
+// Errors: an update that does not fit its shard's log (nothing written), those of FS, the first
+// error of a failed Sync, ErrClosed.
 func (l *Log) Write(us []Update) error {
 	l.writeMu.Lock()
 	defer l.writeMu.Unlock()
@@ -81,7 +87,8 @@ func (l *Log) plan(us []Update) (size int64, err error) {
 	return size, nil
 }
 
-// plan is how far a shard's log would reach after the updates of the Write in hand that were checked so far.
+// plan is how far a shard's log would reach after the updates of the Write in hand that were
+// checked so far.
 type plan struct {
 	epoch     uint64 // of the Write it belongs to
 	compacted uint64
@@ -193,8 +200,8 @@ func (l *Log) addEntry(shard uint16, e *raftpb.Entry) {
 	l.addRecord(h, e.GetData())
 }
 
-// flushRecords writes l.buf behind the tail's records. After an error nobody knows what the file has got, so nothing more is
-// written to it.
+// flushRecords writes l.buf behind the tail's records. After an error nobody knows what the file
+// has got, so nothing more is written to it.
 func (l *Log) flushRecords() error {
 	t := &l.tail
 	if err := l.writeBlocks(t); err != nil {
@@ -204,8 +211,8 @@ func (l *Log) flushRecords() error {
 	return nil
 }
 
-// writeBlocks writes l.buf at t.end, filled up with zeros to whole blocks: the kernel would have to read the rest of the last
-// one if it is no longer in memory.
+// writeBlocks writes l.buf at t.end, filled up with zeros to whole blocks: the kernel would have to
+// read the rest of the last one if it is no longer in memory.
 func (l *Log) writeBlocks(t *tail) error {
 	n := len(l.buf)
 	end := alignBlock(t.end + int64(n))
@@ -268,9 +275,9 @@ func (l *Log) touchLocked(s *Shard) {
 	}
 }
 
-// evictLocked brings the cache back into its budget. The shard with most in the cache gives first, so a busy shard can not
-// push out what a quiet one needs. It frees an eighth more than it must, which spreads the search for that shard over many
-// Writes.
+// evictLocked brings the cache back into its budget. The shard with most in the cache gives first,
+// so a busy shard can not push out what a quiet one needs. It frees an eighth more than it must,
+// which spreads the search for that shard over many Writes.
 func (l *Log) evictLocked() {
 	if l.inCache <= l.cacheBytes {
 		return

@@ -5,7 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// Value returns what encoding/json is to write for bytes: the JSON that they are, of others a string, of none null.
+// Value returns what encoding/json is to write for bytes: the JSON that they are, of others a
+// string, of none null.
 func Value(b []byte) any {
 	switch {
 	case len(b) == 0:

@@ -8,7 +8,8 @@ const (
 	maxTime = 253_402_300_799_999
 )
 
-// Time returns the time that raw says: a number of ms since the epoch, whose fraction is cut off, or a string as of RFC 3339.
+// Time returns the time that raw says: a number of ms since the epoch, whose fraction is cut off,
+// or a string as of RFC 3339.
 func Time(raw []byte) (ms int64, ok bool) {
 	if n, ok := Number(raw); ok {
 		if !(n >= minTime && n <= maxTime) {
@@ -24,7 +25,8 @@ func Time(raw []byte) (ms int64, ok bool) {
 	return ms, ok && ms >= minTime && ms <= maxTime
 }
 
-// parseTime reads 2026-01-02T03:04:05.678+01:00 with T and Z in capital letters. What package time accepts has changed before, and replicas may be of different builds.
+// parseTime reads 2026-01-02T03:04:05.678+01:00 with T and Z in capital letters. What package time
+// accepts has changed before, and replicas may be of different builds.
 func parseTime(s string) (ms int64, ok bool) {
 	const form = "0000-00-00T00:00:00"
 	if len(s) <= len(form) {
@@ -94,7 +96,8 @@ func daysIn(year, month int64) int64 {
 	return 31
 }
 
-// daysTo returns the days from 1970-01-01 to a day: years begin in March, so that a leap day is their last.
+// daysTo returns the days from 1970-01-01 to a day: years begin in March, so that a leap day is
+// their last.
 func daysTo(year, month, day int64) int64 {
 	if month <= 2 {
 		year--

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// checkTime compares with package time, which takes a comma for a point, and years and offsets that RFC 3339 does not have.
+// checkTime compares with package time, which takes a comma for a point, and years and offsets that
+// RFC 3339 does not have.
 func checkTime(t *testing.T, s string) {
 	t.Helper()
 	got, ok := parseTime(s)
@@ -24,7 +25,8 @@ func checkTime(t *testing.T, s string) {
 func TestTimes(t *testing.T) {
 	for year := range 10_000 {
 		for _, day := range []string{"-01-01", "-02-28", "-02-29", "-03-01", "-12-31"} {
-			checkTime(t, string([]byte{'0' + byte(year/1000), '0' + byte(year/100%10), '0' + byte(year/10%10), '0' + byte(year%10)})+day+"T23:59:59Z")
+			checkTime(t, string([]byte{'0' + byte(year/1000), '0' + byte(year/100%10), '0' + byte(year/10%10), '0' + byte(year%10)})+day+
+				"T23:59:59Z")
 		}
 	}
 	const alphabet = "0123456789-:.TZ+tz, "
@@ -36,8 +38,10 @@ func TestTimes(t *testing.T) {
 		}
 		checkTime(t, string(s[:len(s)-r.IntN(3)]))
 	}
-	for _, s := range []string{"", "2026-07-31", "2026-07-31T12:34:56", "2026-07-31T12:34:56.Z", "2026-07-31T24:00:00Z", "2026-07-31T23:59:60Z", "2026-04-31T00:00:00Z",
-		"2026-07-31T00:00:00+24:00", "2026-07-31T00:00:00+00:60", "2026-07-31t00:00:00Z", "2026-07-31T00:00:00z", "2026-07-31T00:00:00,5Z", "10000-01-01T00:00:00Z"} {
+	for _, s := range []string{"", "2026-07-31", "2026-07-31T12:34:56", "2026-07-31T12:34:56.Z", "2026-07-31T24:00:00Z",
+		"2026-07-31T23:59:60Z", "2026-04-31T00:00:00Z",
+		"2026-07-31T00:00:00+24:00", "2026-07-31T00:00:00+00:60", "2026-07-31t00:00:00Z", "2026-07-31T00:00:00z", "2026-07-31T00:00:00,5Z",
+		"10000-01-01T00:00:00Z"} {
 		if got, ok := parseTime(s); ok {
 			t.Errorf("parseTime(%q) = %d", s, got)
 		}

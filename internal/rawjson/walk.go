@@ -7,19 +7,23 @@ import (
 	"unicode/utf8"
 )
 
-// MaxDepth is how deep arrays and objects of JSON may be nested. What is nested deeper is not valid.
+// MaxDepth is how deep arrays and objects of JSON may be nested. What is nested deeper is not
+// valid.
 const MaxDepth = 256
 
-// The functions of this file walk JSON as bytes. None of them changes or keeps what it is given, and what is no JSON has no members, no elements and no text.
-// Those whose comment speaks of what is valid must be given nothing else.
+// The functions of this file walk JSON as bytes. None of them changes or keeps what it is given,
+// and what is no JSON has no members, no elements and no text. Those whose comment speaks of what
+// is valid must be given nothing else.
 
-// Valid says whether raw is one JSON value, as RFC 8259 defines it: in UTF-8, and not nested deeper than MaxDepth.
+// Valid says whether raw is one JSON value, as RFC 8259 defines it: in UTF-8, and not nested deeper
+// than MaxDepth.
 func Valid(raw []byte) bool {
 	end := skipValueIn(raw, SkipSpace(raw, 0), 0)
 	return end >= 0 && SkipSpace(raw, end) == len(raw)
 }
 
-// Member returns the value of a member of an object, nil if there is none. Of several with the same name the last one counts, as in most languages.
+// Member returns the value of a member of an object, nil if there is none. Of several with the same
+// name the last one counts, as in most languages.
 func Member(raw []byte, name string) []byte {
 	if !Valid(raw) {
 		return nil
@@ -38,7 +42,8 @@ func FindMember(raw []byte, name string) (found []byte) {
 	return found
 }
 
-// Elements calls yield for each element of an array, until it returns false, and reports whether raw is an array. It calls nothing for half of one.
+// Elements calls yield for each element of an array, until it returns false, and reports whether
+// raw is an array. It calls nothing for half of one.
 func Elements(raw []byte, yield func(element []byte) bool) (array bool) {
 	return Valid(raw) && EachElement(raw, yield)
 }
@@ -61,7 +66,8 @@ func EachElement(raw []byte, yield func(element []byte) bool) (array bool) {
 	return true
 }
 
-// EachMember calls yield for the members of an object, keys with their quotes, until it returns false, and reports whether raw, which is valid, is an object.
+// EachMember calls yield for the members of an object, keys with their quotes, until it returns
+// false, and reports whether raw, which is valid, is an object.
 func EachMember(raw []byte, yield func(key, value []byte) bool) (object bool) {
 	i := SkipSpace(raw, 0)
 	if raw[i] != '{' {

@@ -13,10 +13,14 @@ func TestValid(t *testing.T) {
 		raw  string
 		want bool
 	}{
-		{`1`, true}, {` [1 , 2] `, true}, {`{"a":{"b":[]}}`, true}, {`-0.5e+10`, true}, {`"\u00e9\n\/"`, true}, {`true`, true}, {`null`, true},
-		{``, false}, {` `, false}, {`01`, false}, {`1.`, false}, {`.5`, false}, {`+1`, false}, {`1e`, false}, {`-`, false}, {`nul`, false}, {`nulll`, false},
-		{`[1,]`, false}, {`[,1]`, false}, {`[1 2]`, false}, {`[`, false}, {`{"a"}`, false}, {`{"a":}`, false}, {`{a:1}`, false}, {`{"a":1,}`, false}, {`{`, false},
-		{`"a`, false}, {"\"\n\"", false}, {`"\x"`, false}, {`"\u12g4"`, false}, {`"\u123"`, false}, {`"\`, false}, {"\"\xff\"", false}, {`1 2`, false}, {"\"\x00\"", false},
+		{`1`, true}, {` [1 , 2] `, true}, {`{"a":{"b":[]}}`, true}, {`-0.5e+10`, true}, {`"\u00e9\n\/"`, true}, {`true`, true}, {`null`,
+			true},
+		{``, false}, {` `, false}, {`01`, false}, {`1.`, false}, {`.5`, false}, {`+1`, false}, {`1e`, false}, {`-`, false}, {`nul`,
+			false}, {`nulll`, false},
+		{`[1,]`, false}, {`[,1]`, false}, {`[1 2]`, false}, {`[`, false}, {`{"a"}`, false}, {`{"a":}`, false}, {`{a:1}`,
+			false}, {`{"a":1,}`, false}, {`{`, false},
+		{`"a`, false}, {"\"\n\"", false}, {`"\x"`, false}, {`"\u12g4"`, false}, {`"\u123"`, false}, {`"\`, false}, {"\"\xff\"",
+			false}, {`1 2`, false}, {"\"\x00\"", false},
 		{strings.Repeat("[", MaxDepth+1) + strings.Repeat("]", MaxDepth+1), true},
 		{strings.Repeat("[", MaxDepth+2) + strings.Repeat("]", MaxDepth+2), false},
 		{strings.Repeat("[", 1<<20), false},
@@ -81,7 +85,8 @@ func TestText(t *testing.T) {
 	}{
 		{`"a\"\\\/\b\f\n\r\t\u0041"`, "a\"\\/\b\f\n\r\tA", true},
 		{`"\ud83d\ude00\u65e5"`, "😀日", true},
-		{`"\ud83d"`, "\ufffd", true}, {`"\ud83dx"`, "\ufffdx", true}, {`"\ude00\ud83d\ude00"`, "\ufffd😀", true}, {`"\ud83d\u0041"`, "\ufffdA", true},
+		{`"\ud83d"`, "\ufffd", true}, {`"\ud83dx"`, "\ufffdx", true}, {`"\ude00\ud83d\ude00"`, "\ufffd😀", true}, {`"\ud83d\u0041"`,
+			"\ufffdA", true},
 		{` "a" `, "a", true}, {`""`, "", true},
 		{`"a`, "", false}, {`1`, "", false}, {``, "", false}, {`"a" b`, "", false}, {`"`, "", false},
 	} {
@@ -112,8 +117,10 @@ func TestNumberAndTime(t *testing.T) {
 		isTime bool
 	}{
 		{`5`, 5, true, 5, true}, {` -2.75 `, -2.75, true, -2, true}, {`1e3`, 1000, true, 1000, true},
-		{`1e999`, 0, false, 0, false}, {`01`, 0, false, 0, false}, {`"5"`, 0, false, 0, false}, {``, 0, false, 0, false}, {`NaN`, 0, false, 0, false}, {`0x1`, 0, false, 0, false},
-		{`1e300`, 1e300, true, 0, false}, {`253402300799999`, 253402300799999, true, 253402300799999, true}, {`253402300800000`, 253402300800000, true, 0, false},
+		{`1e999`, 0, false, 0, false}, {`01`, 0, false, 0, false}, {`"5"`, 0, false, 0, false}, {``, 0, false, 0, false}, {`NaN`, 0, false,
+			0, false}, {`0x1`, 0, false, 0, false},
+		{`1e300`, 1e300, true, 0, false}, {`253402300799999`, 253402300799999, true, 253402300799999, true}, {`253402300800000`,
+			253402300800000, true, 0, false},
 		{`"2026-01-02T03:04:05.006Z"`, 0, false, 1767323045006, true}, {`"2026-01-02T03:04:05+01:00"`, 0, false, 1767319445000, true},
 		{`"2026-01-02"`, 0, false, 0, false}, {`"0000-01-01T00:00:00Z"`, 0, false, 0, false}, {`null`, 0, false, 0, false},
 	} {
@@ -130,7 +137,8 @@ func TestNumberAndTime(t *testing.T) {
 
 // FuzzJSON compares with encoding/json, which takes bytes that are no UTF-8 and nests deeper.
 func FuzzJSON(f *testing.F) {
-	for _, seed := range []string{`{"n": 7, "t": true, "list": [1, "two", 3.0, [4], {"five": 5}], "o": {"x y": null}}`, `{"a":{"a":[1,"\u00e9",{"a":null}]}}`, `[1,2`, `"\ud83d"`, "\"\xff\"", `{"a":1,"a":[]}`} {
+	for _, seed := range []string{`{"n": 7, "t": true, "list": [1, "two", 3.0, [4], {"five": 5}], "o": {"x y": null}}`,
+		`{"a":{"a":[1,"\u00e9",{"a":null}]}}`, `[1,2`, `"\ud83d"`, "\"\xff\"", `{"a":1,"a":[]}`} {
 		f.Add([]byte(seed), "a")
 	}
 	f.Fuzz(func(t *testing.T, raw []byte, name string) {

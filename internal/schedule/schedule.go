@@ -36,7 +36,8 @@ func (d *Due) Code(c *codec.Coder, release bool) {
 	c.String(&d.Problem)
 }
 
-// Follows reports whether the ticks continue a schedule of a revision whose ticks are decided until last.
+// Follows reports whether the ticks continue a schedule of a revision whose ticks are decided until
+// last.
 func (d *Due) Follows(revision uint64, last int64) bool {
 	if d.Revision != revision || d.After != last {
 		return false
@@ -62,7 +63,8 @@ type State struct {
 	Input     int64 // bytes that a tick writes
 }
 
-// Machine tells the duty about the schedules of a machine. T is what its command has of each schedule.
+// Machine tells the duty about the schedules of a machine. T is what its command has of each
+// schedule.
 type Machine[T any] struct {
 	ID    engine.MachineID
 	Topic engine.Topic // notified when a schedule becomes due earlier
@@ -71,7 +73,8 @@ type Machine[T any] struct {
 	Code  func(*T, *codec.Coder)
 	// Most is how many ticks a command has at most: what they write is bounded.
 	Most int
-	// Read returns the schedule of a row of the index, whose key goes on with rest, and what the command has of it. due is filled in afterwards.
+	// Read returns the schedule of a row of the index, whose key goes on with rest, and what the
+	// command has of it. due is filled in afterwards.
 	Read func(v *engine.View, rest []byte) (s State, item T, err error)
 	Due  func(*T) *Due
 	// Problem says what is wrong with times that cannot be read any more.
@@ -113,7 +116,8 @@ type room struct {
 
 func (r *room) take(n int, size int64) { r.ticks, r.inputs = r.ticks-n, r.inputs-int64(n)*size }
 
-// next makes a command for what is due now: schedules of one namespace, as many as a command has room for.
+// next makes a command for what is due now: schedules of one namespace, as many as a command has
+// room for.
 func (m *Machine[T]) next(v *engine.View, p *cron.Parser, cmd *engine.Command) (found bool, err error) {
 	var all []T
 	left, of := room{m.Most, maxInputs}, uint32(0)

@@ -14,8 +14,8 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// admission counts the proposals of a shard that were accepted and have no outcome, and refuses those
-// for which there is no room.
+// admission counts the proposals of a shard that were accepted and have no outcome, and refuses
+// those for which there is no room.
 type admission struct {
 	shard  *shard
 	queued atomic.Int64 // proposals
@@ -26,11 +26,13 @@ type admission struct {
 	line   line
 }
 
-// maxQueued bounds a shard's proposal queue, beside Config.QueueBytes. A queue is full long before callers would give up waiting.
+// maxQueued bounds a shard's proposal queue, beside Config.QueueBytes. A queue is full long before
+// callers would give up waiting.
 const maxQueued = 16384
 
-// shareCount is over how many shares namespaces are spread by their names' hashes. Those that meet have one together; a share of its own for each would take
-// a lock and a map on the way of every write.
+// shareCount is over how many shares namespaces are spread by their names' hashes. Those that meet
+// have one together; a share of its own for each would take a lock and a map on the way of every
+// write.
 const shareCount = 512
 
 // share is what the namespaces of one hash have of a shard's queue.
@@ -44,7 +46,8 @@ func (a *admission) shareOf(namespace string) *share {
 	return &a.shares[xxhash.Sum64String(namespace)%shareCount]
 }
 
-// largeBytes is from what size on a proposal that finds no room waits for it. With smaller ones a queue is full by their number, long before callers would give up waiting.
+// largeBytes is from what size on a proposal that finds no room waits for it. With smaller ones a
+// queue is full by their number, long before callers would give up waiting.
 const largeBytes = 64 << 10
 
 const (
@@ -64,8 +67,10 @@ type inLine struct {
 	ready chan struct{} // closed when it has been counted
 }
 
-// enterInTurn counts a proposal. A large one waits for its turn when there is no room for its bytes: refused callers would come back, each with another copy of what they propose.
-// A small one waits only where large ones do, which would leave no room for it. Errors: ErrBusy; ErrClosed; that of p.ctx.
+// enterInTurn counts a proposal. A large one waits for its turn when there is no room for its
+// bytes: refused callers would come back, each with another copy of what they propose. A small one
+// waits only where large ones do, which would leave no room for it. Errors: ErrBusy; ErrClosed;
+// that of p.ctx.
 func (a *admission) enterInTurn(p *proposal) error {
 	if p.size < largeBytes || a.line.n.Load() == 0 {
 		err := a.enter(p)
@@ -110,7 +115,8 @@ func (a *admission) enterInTurn(p *proposal) error {
 	return cmp.Or(err, a.enter(p))
 }
 
-// serve counts those in the line for whom there is room, in their order; of namespaces that share a part of the queue nobody overtakes.
+// serve counts those in the line for whom there is room, in their order; of namespaces that share a
+// part of the queue nobody overtakes.
 func (a *admission) serve() {
 	a.line.mu.Lock()
 	defer a.line.mu.Unlock()
@@ -129,8 +135,9 @@ func (a *admission) serve() {
 	})
 }
 
-// enter counts a proposal, unless the queue is full, or its namespace has its share of it already (see budget.Fair). What belongs to no namespace is of floe's
-// own making, and may have what there is. Errors: ErrBusy; ErrClosed.
+// enter counts a proposal, unless the queue is full, or its namespace has its share of it already
+// (see budget.Fair). What belongs to no namespace is of floe's own making, and may have what there
+// is. Errors: ErrBusy; ErrClosed.
 func (a *admission) enter(p *proposal) error {
 	host, size := a.shard.host, p.size
 	own, ownBytes := p.share.add(1, size)
@@ -148,9 +155,12 @@ func (a *admission) enter(p *proposal) error {
 	case closing:
 		return host.stopError()
 	case full:
-		return engine.Errorf(engine.ErrBusy, "shard %d: %d proposals with %d bytes wait, the limits are %d and %d", a.shard.id, n, bytes, maxQueued, limit)
+		return engine.Errorf(engine.ErrBusy, "shard %d: %d proposals with %d bytes wait, the limits are %d and %d", a.shard.id, n, bytes,
+			maxQueued, limit)
 	}
-	return engine.Errorf(engine.ErrBusy, "shard %d: %d of %d proposals that wait, with %d of %d bytes, are of namespace %q: the limits are %d and %d, and a part is for others",
+	return engine.Errorf(engine.ErrBusy,
+		"shard %d: %d of %d proposals that wait, with %d of %d bytes, are of namespace %q: the limits are %d and %d, and a part is "+
+			"for others",
 		a.shard.id, own, n, ownBytes, bytes, p.namespace, maxQueued, limit)
 }
 

@@ -7,7 +7,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// The ballast is in pieces, so that no more of it goes than is needed: what is freed may be taken by somebody else.
+// The ballast is in pieces, so that no more of it goes than is needed: what is freed may be taken
+// by somebody else.
 const (
 	defaultBallast = 96 << 20 // or a 64th of the volume; a flush may take half of it, see tableGate.keep
 	ballastPieces  = 8
@@ -15,7 +16,8 @@ const (
 	ballastBlock   = 4096
 )
 
-// ballast are files that take up space which can be freed at once when there is no other. The names are BALLAST.0 and so on.
+// ballast are files that take up space which can be freed at once when there is no other. The names
+// are BALLAST.0 and so on.
 type ballast struct {
 	fs    vfs.FS
 	dir   string
@@ -23,7 +25,8 @@ type ballast struct {
 	have  [ballastPieces]bool // the pieces that exist
 }
 
-// find looks for the pieces that are there. Those of another size, or half made, make room for new ones.
+// find looks for the pieces that are there. Those of another size, or half made, make room for new
+// ones.
 func (b *ballast) find(size int64) {
 	b.piece = max(size, 0) / ballastPieces / ballastBlock * ballastBlock
 	for i := range b.have {
@@ -36,7 +39,8 @@ func (b *ballast) find(size int64) {
 
 func (b *ballast) name(i int) string { return b.fs.PathJoin(b.dir, fmt.Sprintf("BALLAST.%d", i)) }
 
-// release removes a piece and reports whether there was one, beside those to be kept, which are the first.
+// release removes a piece and reports whether there was one, beside those to be kept, which are the
+// first.
 func (b *ballast) release(keep int) bool {
 	for i := ballastPieces - 1; i >= keep; i-- {
 		if b.have[i] {
@@ -111,8 +115,8 @@ func (b *ballast) make(name string) bool {
 	return err == nil
 }
 
-// allocate makes the file take up its space. Where the file system can give that without a write, it is used, but not believed: some say
-// that they have done it and have not.
+// allocate makes the file take up its space. Where the file system can give that without a write,
+// it is used, but not believed: some say that they have done it and have not.
 func (b *ballast) allocate(f vfs.File) error {
 	before, _ := b.fs.GetDiskUsage(b.dir)
 	if err := f.Preallocate(0, b.piece); err == nil {

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// Clock is where time comes from. Wall may jump in either direction; Mono never goes back and counts on while Wall does.
+// Clock is where time comes from. Wall may jump in either direction; Mono never goes back and
+// counts on while Wall does.
 type Clock struct {
 	Source interface {
 		Wall() int64 // ms since the epoch
@@ -21,12 +22,14 @@ type systemClock struct{ start time.Time }
 func (c systemClock) Wall() int64         { return time.Now().UnixMilli() }
 func (c systemClock) Mono() time.Duration { return time.Since(c.start) }
 
-// defaultCatchUp is the largest lead over the wall clock that shard time makes up for by running at half speed, if Config.CatchUp says nothing else. A larger one
-// would double every timeout for weeks.
+// defaultCatchUp is the largest lead over the wall clock that shard time makes up for by running at
+// half speed, if Config.CatchUp says nothing else. A larger one would double every timeout for
+// weeks.
 const defaultCatchUp = 7 * 24 * time.Hour
 
-// shardClock tells a shard's time: the wall clock, but never before what it has told or what the log says. Where that is ahead of the wall clock, time
-// neither goes back nor stands still: it runs at half speed until the wall clock has caught up.
+// shardClock tells a shard's time: the wall clock, but never before what it has told or what the
+// log says. Where that is ahead of the wall clock, time neither goes back nor stands still: it runs
+// at half speed until the wall clock has caught up.
 type shardClock struct {
 	clock  Clock
 	others *clocks // that hold it back; nil: none

@@ -17,13 +17,15 @@ const (
 	clockOld       = 30_000 // or only one as old as this
 )
 
-// clocks is what a node of a cluster knows of the clocks of its nodes, which tell each other their time about once a second. Each is remembered as
-// a distance from this node's monotonic time, so that a jump of its own wall clock is noticed by the very next look at it.
+// clocks is what a node of a cluster knows of the clocks of its nodes, which tell each other their
+// time about once a second. Each is remembered as a distance from this node's monotonic time, so
+// that a jump of its own wall clock is noticed by the very next look at it.
 //
-// The time that a leader stamps entries with is never more than a second ahead of the median of all clocks that are known, its own included. A node
-// whose clock is further from that, in either direction, gives up what it leads. With an even number of clocks there are two medians: it is
-// the earlier one that holds a leader back, and the one nearer to a node by which it is judged. So of two nodes that differ neither gives up, and
-// the one behind sets the pace.
+// The time that a leader stamps entries with is never more than a second ahead of the median of all
+// clocks that are known, its own included. A node whose clock is further from that, in either
+// direction, gives up what it leads. With an even number of clocks there are two medians: it is the
+// earlier one that holds a leader back, and the one nearer to a node by which it is judged. So of
+// two nodes that differ neither gives up, and the one behind sets the pace.
 type clocks struct {
 	own    uint64
 	quorum int // of clocks, this one's included
@@ -71,13 +73,15 @@ func (k *clocks) observe(node uint64, wall, uncertain int64) {
 		return
 	}
 	k.others[node] = otherClock{wall - mono, uncertain, mono}
-	// If this node's clock is behind this one, that is the earlier of the medians; else there is nothing to hold back.
+	// If this node's clock is behind this one, that is the earlier of the medians; else there is
+	// nothing to hold back.
 	bases, uncertainty := k.withoutLocked(k.own)
 	k.bound.Store(bases[len(bases)/2] + clockTolerance + uncertainty)
 	k.known.Store(k.known.Load() || len(bases)+1 >= k.quorum)
 }
 
-// withoutLocked returns the clocks that are known without that of a node, in order, and how far they may be wrong.
+// withoutLocked returns the clocks that are known without that of a node, in order, and how far
+// they may be wrong.
 func (k *clocks) withoutLocked(node uint64) (bases []int64, uncertain int64) {
 	for id, o := range k.others {
 		if id != node {
@@ -91,7 +95,8 @@ func (k *clocks) withoutLocked(node uint64) (bases []int64, uncertain int64) {
 	return bases, uncertain
 }
 
-// offset returns how far a node's clock is ahead of most others, or behind (negative), in ms; 0 if that is within the tolerance or not known.
+// offset returns how far a node's clock is ahead of most others, or behind (negative), in ms; 0 if
+// that is within the tolerance or not known.
 func (k *clocks) offset(node uint64) int64 {
 	mono := k.clock.Source.Mono().Milliseconds()
 	k.mu.Lock()
@@ -142,7 +147,8 @@ func (k *clocks) look() {
 	}
 }
 
-// isOff reports whether this node's clock is too far from the others' to lead, and tells when that changes.
+// isOff reports whether this node's clock is too far from the others' to lead, and tells when that
+// changes.
 func (k *clocks) isOff() bool {
 	why := k.problem(k.own)
 	k.mu.Lock()
@@ -158,8 +164,10 @@ func (k *clocks) isOff() bool {
 	return why != ""
 }
 
-// inFuture says how far the time of a node that is alone is ahead of its clock, "" if it is not. Shard time never goes back: once the node has run with a clock
-// that was ahead, schedules run early by as much, and what is written is stamped with that time. In a cluster the other clocks hold it back.
+// inFuture says how far the time of a node that is alone is ahead of its clock, "" if it is not.
+// Shard time never goes back: once the node has run with a clock that was ahead, schedules run
+// early by as much, and what is written is stamped with that time. In a cluster the other clocks
+// hold it back.
 func (h *Host) inFuture() string {
 	if len(h.cfg.Voters) > 1 {
 		return ""
@@ -173,9 +181,11 @@ func (h *Host) inFuture() string {
 	}
 	until := "timeouts take twice as long until the clock has caught up"
 	if most := h.cfg.CatchUp; ahead > most.Milliseconds() {
-		until = fmt.Sprintf("it keeps that lead, because it makes up for %v at most, by running at half speed: see clock.catch_up (Config.ClockCatchUp)", most)
+		until = fmt.Sprintf("it keeps that lead, because it makes up for %v at most, by running at half speed: see clock.catch_up "+
+			"(Config.ClockCatchUp)", most)
 	}
-	return fmt.Sprintf("its data is %v ahead of its clock, because it once ran with a clock that was ahead: schedules run early and timestamps are ahead by that; %s",
+	return fmt.Sprintf("its data is %v ahead of its clock, because it once ran with a clock that was ahead: schedules run early and "+
+		"timestamps are ahead by that; %s",
 		time.Duration(ahead)*time.Millisecond, until)
 }
 

@@ -13,7 +13,8 @@ import (
 	"github.com/floedb/floe/internal/test/toy"
 )
 
-// TestClocks: a clock may be a second ahead of the median, and is off beyond it; a jump is held back at once; of two that differ nobody knows which is right.
+// TestClocks: a clock may be a second ahead of the median, and is off beyond it; a jump is held
+// back at once; of two that differ nobody knows which is right.
 func TestClocks(t *testing.T) {
 	const start, minutes = 1_000_000, 600_000
 	for _, c := range []struct {
@@ -39,7 +40,8 @@ func TestClocks(t *testing.T) {
 		{[]int64{0, 0, minutes, minutes}, 0, 0, 0, true, []int64{0, 0, minutes, minutes}},
 	} {
 		source := &fakeClock{wall: start}
-		k := newClocks(&Config{NodeID: 1, Voters: make([]uint64, max(3, len(c.others)+1)), Clock: Clock{source}, Clocks: true, Logger: slog.New(slog.DiscardHandler)})
+		k := newClocks(&Config{NodeID: 1, Voters: make([]uint64, max(3, len(c.others)+1)), Clock: Clock{source}, Clocks: true,
+			Logger: slog.New(slog.DiscardHandler)})
 		for i, wall := range c.others {
 			k.observe(uint64(i+2), start+wall, 0)
 		}
@@ -78,8 +80,9 @@ func TestClockJumpAlone(t *testing.T) {
 	}
 }
 
-// TestStartedInTheFuture: a node alone that once ran with a clock that was ahead says so at its start and in its figures, until the clock has come there. It
-// stayed in the future and said nothing.
+// TestStartedInTheFuture: a node alone that once ran with a clock that was ahead says so at its
+// start and in its figures, until the clock has come there. It stayed in the future and said
+// nothing.
 func TestStartedInTheFuture(t *testing.T) {
 	fsys, source := vfs.NewMem(), &fakeClock{wall: 1_000_000}
 	start := func() (*Host, *bytes.Buffer) {
@@ -117,7 +120,8 @@ func TestStartedInTheFuture(t *testing.T) {
 	}
 }
 
-// TestUncertainClocks: a comparison that is uncertain counts only if there is no better one, or only an old one; it widens what is tolerated.
+// TestUncertainClocks: a comparison that is uncertain counts only if there is no better one, or
+// only an old one; it widens what is tolerated.
 func TestUncertainClocks(t *testing.T) {
 	const start = 1_000_000
 	for _, c := range []struct {
@@ -125,11 +129,14 @@ func TestUncertainClocks(t *testing.T) {
 		first, second int64         // how uncertain they are
 		taken         bool
 	}{
-		{0, 0, clockUncertain, true}, {0, 0, clockUncertain + 1, false}, {0, clockUncertain + 2, clockUncertain + 1, true}, {0, clockUncertain + 1, clockUncertain + 1, false},
-		{clockOld*time.Millisecond - time.Millisecond, 0, clockUncertain + 1, false}, {clockOld * time.Millisecond, 0, clockUncertain + 1, true},
+		{0, 0, clockUncertain, true}, {0, 0, clockUncertain + 1, false}, {0, clockUncertain + 2, clockUncertain + 1, true}, {0,
+			clockUncertain + 1, clockUncertain + 1, false},
+		{clockOld*time.Millisecond - time.Millisecond, 0, clockUncertain + 1, false}, {clockOld * time.Millisecond, 0, clockUncertain + 1,
+			true},
 	} {
 		source := &fakeClock{wall: start}
-		k := newClocks(&Config{NodeID: 1, Voters: []uint64{1, 2}, Clock: Clock{source}, Clocks: true, Logger: slog.New(slog.DiscardHandler)})
+		k := newClocks(&Config{NodeID: 1, Voters: []uint64{1, 2}, Clock: Clock{source}, Clocks: true,
+			Logger: slog.New(slog.DiscardHandler)})
 		k.observe(2, start-60_000, c.first)
 		source.advance(c.later)
 		k.observe(2, source.Wall()-70_000, c.second)
@@ -144,11 +151,13 @@ func TestUncertainClocks(t *testing.T) {
 	}
 }
 
-// TestClockIsOff: a node logs once that its clock is off, and once that it is right again. Messages about other nodes name them.
+// TestClockIsOff: a node logs once that its clock is off, and once that it is right again. Messages
+// about other nodes name them.
 func TestClockIsOff(t *testing.T) {
 	var log bytes.Buffer
 	source := &fakeClock{wall: 1_000_000}
-	k := newClocks(&Config{NodeID: 1, Voters: []uint64{1, 2, 3}, Clock: Clock{source}, Clocks: true, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	k := newClocks(&Config{NodeID: 1, Voters: []uint64{1, 2, 3}, Clock: Clock{source}, Clocks: true,
+		Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	k.observe(2, 1_000_000, 0)
 	k.observe(3, 1_000_000, 0)
 	for _, c := range []struct {
@@ -179,8 +188,9 @@ func TestObserveClock(t *testing.T) {
 	for _, clocks := range []bool{true, false} {
 		source := &fakeClock{wall: 1_000_000}
 		h, err := Open(Config{
-			Dir: "node", FS: vfs.NewMem(), Shards: 1, NodeID: 1, Voters: []uint64{1, 2, 3}, Clock: Clock{source}, Clocks: clocks, Primitives: []engine.Primitive{toy.Primitive()},
-			Logger: slog.New(slog.DiscardHandler), manual: true,
+			Dir: "node", FS: vfs.NewMem(), Shards: 1, NodeID: 1, Voters: []uint64{1, 2, 3}, Clock: Clock{source}, Clocks: clocks,
+			Primitives: []engine.Primitive{toy.Primitive()},
+			Logger:     slog.New(slog.DiscardHandler), manual: true,
 		})
 		must(t, err)
 		for node, off := range map[uint64]int64{2: 5000, 3: 5000, 4: -5000} {

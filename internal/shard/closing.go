@@ -6,7 +6,8 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// flushState makes the state durable, so that the next Open replays nothing, unless there is no space for it.
+// flushState makes the state durable, so that the next Open replays nothing, unless there is no
+// space for it.
 func (h *Host) flushState() error {
 	if h.space.flush.waiting.Load() > 0 {
 		return nil
@@ -29,7 +30,8 @@ func (h *Host) flushState() error {
 	}
 }
 
-// closeState closes the state database. A flush that waits for space is given up, and so is the end mark of Pebble's log, which is empty.
+// closeState closes the state database. A flush that waits for space is given up, and so is the end
+// mark of Pebble's log, which is empty.
 func (h *Host) closeState() error {
 	h.space.close()
 	defer time.AfterFunc(reservePatience*h.cfg.DiskInterval, h.space.abandon).Stop()
@@ -47,7 +49,8 @@ func (h *Host) unlessFull(what string, err error) error {
 	return err
 }
 
-// boundClose ends a Close that would wait for ever, because Pebble holds back writes until a flush finds space.
+// boundClose ends a Close that would wait for ever, because Pebble holds back writes until a flush
+// finds space.
 func (h *Host) boundClose() *time.Timer {
 	return time.AfterFunc(drainTime, func() {
 		if h.space.flush.waiting.Load() > 0 {

@@ -19,8 +19,8 @@ import (
 	"github.com/floedb/floe/internal/test/toy"
 )
 
-// noLeaks fails the test if it leaves goroutines behind. Tests whose disks fail can not use it: Pebble's goroutines are
-// parked then, for good.
+// noLeaks fails the test if it leaves goroutines behind. Tests whose disks fail can not use it:
+// Pebble's goroutines are parked then, for good.
 func noLeaks(t *testing.T) {
 	t.Helper()
 	before := goleak.IgnoreCurrent()
@@ -172,7 +172,8 @@ func (c *cluster) settle(ctx context.Context) {
 	}
 }
 
-// equal compares the replicas of a shard if they have come equally far; timers may still move them on.
+// equal compares the replicas of a shard if they have come equally far; timers may still move them
+// on.
 func (c *cluster) equal(ctx context.Context, shard engine.ShardID) bool {
 	c.t.Helper()
 	if _, err := c.Propose(ctx, shard, engine.Skip(0)); err != nil && !errors.Is(err, engine.ErrUnknownOutcome) {
@@ -214,8 +215,9 @@ func dump(t *testing.T, db *pebble.DB, shard engine.ShardID) (index uint64, rows
 	return applied.Index, rows
 }
 
-// TestReplicasAreEqual runs all commands of the toy machine, namespaces, timers, transactions and the outbox on three
-// nodes, through lost, repeated, delayed and reordered messages, partitions, restarts and a snapshot.
+// TestReplicasAreEqual runs all commands of the toy machine, namespaces, timers, transactions and
+// the outbox on three nodes, through lost, repeated, delayed and reordered messages, partitions,
+// restarts and a snapshot.
 func TestReplicasAreEqual(t *testing.T) {
 	noLeaks(t)
 	s := seed(t)
@@ -270,7 +272,8 @@ func (c *cluster) flushAll() {
 	}
 }
 
-// TestSnapshotBringsEmptyReplicaLevel checks that a node whose log and state are far behind really gets a snapshot.
+// TestSnapshotBringsEmptyReplicaLevel checks that a node whose log and state are far behind really
+// gets a snapshot.
 func TestSnapshotBringsEmptyReplicaLevel(t *testing.T) {
 	noLeaks(t)
 	s := seed(t)
@@ -299,7 +302,8 @@ func TestSnapshotBringsEmptyReplicaLevel(t *testing.T) {
 	}
 }
 
-// workload moves credit between toy counters of a spread and a plain namespace and knows the sum there has to be.
+// workload moves credit between toy counters of a spread and a plain namespace and knows the sum
+// there has to be.
 type workload struct {
 	door    engine.Door
 	rng     *rand.Rand

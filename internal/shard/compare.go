@@ -11,15 +11,18 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// comparer notices that the replicas of a shard have parted, which only a bug of floe or a memory that forgets can bring about.
+// comparer notices that the replicas of a shard have parted, which only a bug of floe or a memory
+// that forgets can bring about.
 //
-// Now and then the leader says in the log what its state hash was at an entry; whoever applies that says its own, once. All see the
-// same claims in the same order, so they agree on what most of them had, and the node of a replica that had something else fails.
-// If no majority agrees, and does not within Config.Unsettled because nodes are down or there are but two, the shard stops on each of them:
-// what one of them acknowledged the other one would answer differently. Started again with more nodes they find a majority.
+// Now and then the leader says in the log what its state hash was at an entry; whoever applies that
+// says its own, once. All see the same claims in the same order, so they agree on what most of them
+// had, and the node of a replica that had something else fails. If no majority agrees, and does not
+// within Config.Unsettled because nodes are down or there are but two, the shard stops on each of
+// them: what one of them acknowledged the other one would answer differently. Started again with
+// more nodes they find a majority.
 //
-// It belongs to the goroutine that applies. Nothing of it is state: a replica that was opened since, or got a snapshot, does not know its
-// hash of then, and says nothing.
+// It belongs to the goroutine that applies. Nothing of it is state: a replica that was opened
+// since, or got a snapshot, does not know its hash of then, and says nothing.
 type comparer struct {
 	shard   *shard
 	claims  map[uint64]map[uint64]uint64 // by index of the entry: hashes by node
@@ -42,7 +45,8 @@ const (
 	unsettledFor    = 10 * time.Second // a node that has the third claim, and is only slow, has said so by then
 )
 
-// due returns the comparison that this node should ask for, if it leads and there were changes after an LSN.
+// due returns the comparison that this node should ask for, if it leads and there were changes
+// after an LSN.
 func (c *comparer) due(after engine.LSN) (engine.Comparison, bool) {
 	s := c.shard
 	applied := s.exec.Applied()
@@ -69,7 +73,8 @@ func (c *comparer) applied() error {
 	return nil
 }
 
-// begins returns the comparison that this node asks for when it begins to lead, changes or not: replicas that have parted before must not acknowledge more.
+// begins returns the comparison that this node asks for when it begins to lead, changes or not:
+// replicas that have parted before must not acknowledge more.
 func (c *comparer) begins() (engine.Comparison, bool) {
 	s := c.shard
 	applied := s.exec.Applied()
@@ -117,7 +122,8 @@ func (c *comparer) judge(index, own uint64, claims map[uint64]uint64) error {
 		switch {
 		case n < majority:
 		case hash != own:
-			return fmt.Errorf("shard %d: the state of this replica at entry %d is not that of most others: its hash is %016x, theirs %016x", s.id, index, own, hash)
+			return fmt.Errorf("shard %d: the state of this replica at entry %d is not that of most others: its hash is %016x, theirs %016x",
+				s.id, index, own, hash)
 		default:
 			c.equal.Store(max(c.equal.Load(), index))
 			if index >= c.told {
@@ -130,7 +136,8 @@ func (c *comparer) judge(index, own uint64, claims map[uint64]uint64) error {
 		if c.told = index; c.since == 0 {
 			c.since = s.host.cfg.Clock.Source.Mono()
 		}
-		s.host.log.Error("replicas of a shard differ, and no majority agrees", "shard", s.id, "entry", index, "nodes", slices.Sorted(maps.Keys(claims)))
+		s.host.log.Error("replicas of a shard differ, and no majority agrees", "shard", s.id, "entry", index, "nodes",
+			slices.Sorted(maps.Keys(claims)))
 	}
 	return nil
 }
@@ -139,7 +146,8 @@ func (c *comparer) judge(index, own uint64, claims map[uint64]uint64) error {
 func (c *comparer) settle() {
 	s := c.shard
 	if c.since != 0 && s.host.cfg.Clock.Source.Mono()-c.since >= s.host.cfg.Unsettled {
-		s.halt(fmt.Sprintf("its replicas on the nodes %v differ at entry %d, and no majority agrees", slices.Sorted(maps.Keys(c.claims[c.told])), c.told))
+		s.halt(fmt.Sprintf("its replicas on the nodes %v differ at entry %d, and no majority agrees",
+			slices.Sorted(maps.Keys(c.claims[c.told])), c.told))
 	}
 }
 
@@ -149,7 +157,8 @@ type claimed struct {
 	comparison engine.Comparison
 }
 
-// claim proposes a comparison, without waiting. With very many on their way it is left out: there will be others.
+// claim proposes a comparison, without waiting. With very many on their way it is left out: there
+// will be others.
 func (h *Host) claim(s *shard, c engine.Comparison) {
 	select {
 	case h.claims <- claimed{s, c}:

@@ -63,7 +63,8 @@ func (c *cluster) awaitFailure(ctx context.Context, id uint64) error {
 	return c.host(id).Err()
 }
 
-// awaitEqual waits until the node knows that its replica of shard 0 was like most others when an entry had been applied.
+// awaitEqual waits until the node knows that its replica of shard 0 was like most others when an
+// entry had been applied.
 func (c *cluster) awaitEqual(ctx context.Context, id, index uint64) {
 	c.t.Helper()
 	until(ctx, c.t, "replicas are found to be equal", func() bool { return c.host(id).shards[0].applier.comparer.equal.Load() >= index })
@@ -85,8 +86,8 @@ func testContext(t *testing.T) context.Context {
 	return ctx
 }
 
-// TestPartedReplica: the node whose replica differs from the two others stops, whether it follows or leads, and
-// the others go on.
+// TestPartedReplica: the node whose replica differs from the two others stops, whether it follows
+// or leads, and the others go on.
 func TestPartedReplica(t *testing.T) {
 	for _, test := range []struct {
 		name  string
@@ -132,8 +133,9 @@ func (c *heldClock) Mono() time.Duration {
 	return 1
 }
 
-// TestUnsettledDifference: with one of three nodes down nobody can tell which of the two others is right. They used to go on, each healthy, and to answer
-// differently. The shard stops on both, and they say so; other shards go on. Started again with the third they find a majority.
+// TestUnsettledDifference: with one of three nodes down nobody can tell which of the two others is
+// right. They used to go on, each healthy, and to answer differently. The shard stops on both, and
+// they say so; other shards go on. Started again with the third they find a majority.
 func TestUnsettledDifference(t *testing.T) {
 	ctx := testContext(t)
 	patience, clock := time.Millisecond, &heldClock{system: SystemClock()}
@@ -147,7 +149,8 @@ func TestUnsettledDifference(t *testing.T) {
 	}
 	c.stop(3)
 	c.add(ctx, "part")
-	// Whichever stops first commits nothing any more: both have to know by then, as they do after the seconds that the clock goes on by.
+	// Whichever stops first commits nothing any more: both have to know by then, as they do after
+	// the seconds that the clock goes on by.
 	until(ctx, t, "both nodes to know", func() bool {
 		known := true
 		for id := uint64(1); id <= 2; id++ {
@@ -180,7 +183,8 @@ func TestUnsettledDifference(t *testing.T) {
 			s, err = h.Stats()
 			return err != nil || !h.Leads(0) && s.Shards[0].Leader == 0
 		})
-		if err != nil || s.State != "replicas differ" || !strings.Contains(s.Nodes[id-1].Problem, why) || !strings.Contains(s.Shards[0].Problem, why) || s.Shards[1].Problem != "" {
+		if err != nil || s.State != "replicas differ" || !strings.Contains(s.Nodes[id-1].Problem, why) ||
+			!strings.Contains(s.Shards[0].Problem, why) || s.Shards[1].Problem != "" {
 			t.Errorf("node %d says %+v, %v", id, s, err)
 		}
 	}
@@ -199,7 +203,8 @@ func TestUnsettledDifference(t *testing.T) {
 	c.add(ctx, "sound")
 }
 
-// TestComparisonAtBeginning: replicas that have parted are found when a node begins to lead, without a change: they acknowledge nothing before.
+// TestComparisonAtBeginning: replicas that have parted are found when a node begins to lead,
+// without a change: they acknowledge nothing before.
 func TestComparisonAtBeginning(t *testing.T) {
 	ctx := testContext(t)
 	c := newCluster(t, seed(t), straying())

@@ -47,20 +47,22 @@ const (
 	rowCachePart        = 4  // the cache for rows is a fourth of the cache, the rest is for blocks of the state
 )
 
-// Config says how to open a Host. What reaches the world is injected, so that a simulator can take its place: FS, Clock,
-// Random and Transport (disk usage comes from FS).
+// Config says how to open a Host. What reaches the world is injected, so that a simulator can take
+// its place: FS, Clock, Random and Transport (disk usage comes from FS).
 type Config struct {
 	Dir          string        // "" : in memory
 	Shards       int           // 0: as the directory says, or DefaultShards
 	Durability   Durability    // Async with several voters is Sync: raft counts on what a voter has acknowledged
 	SyncInterval time.Duration // 0: DefaultSyncInterval
-	CatchUp      time.Duration // how far the time of a shard may be ahead of Clock to run at half speed until Clock has caught up; 0: 7 days
-	CacheBytes   int64         // 0: 256 MiB, in memory 16 MiB
-	TableFiles   int           // of the state database that are open at a time; 0: 1000
-	MaxValue     int           // 0: DefaultMaxValue
-	Logger       *slog.Logger
-	Build        string             // the program, as FORMAT names it: version and revision
-	Primitives   []engine.Primitive // one machine each is made per shard
+	// how far the time of a shard may be ahead of Clock to run at half speed until Clock has caught
+	// up; 0: 7 days
+	CatchUp    time.Duration
+	CacheBytes int64 // 0: 256 MiB, in memory 16 MiB
+	TableFiles int   // of the state database that are open at a time; 0: 1000
+	MaxValue   int   // 0: DefaultMaxValue
+	Logger     *slog.Logger
+	Build      string             // the program, as FORMAT names it: version and revision
+	Primitives []engine.Primitive // one machine each is made per shard
 
 	NodeID    uint64                   // 0: 1
 	Voters    []uint64                 // members of every shard's raft group; nil: this node alone
@@ -124,7 +126,8 @@ func (c *Config) Faults() (bad []error) {
 	return bad
 }
 
-// withDefaults fills in what is zero and returns ErrInvalid listing everything that is out of range.
+// withDefaults fills in what is zero and returns ErrInvalid listing everything that is out of
+// range.
 func (c Config) withDefaults() (Config, error) {
 	if bad := c.Faults(); len(bad) > 0 {
 		return c, engine.Errorf(engine.ErrInvalid, "floe: configuration: %v", errors.Join(bad...))
@@ -169,8 +172,9 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// fit fills in the sizes that depend on the volume the data is on, 0 stands for one of unknown size. What is in memory and not flushed yet, up
-// to four memtables, takes no more than half of what is kept free: a compaction may be taking of it too, and so may others.
+// fit fills in the sizes that depend on the volume the data is on, 0 stands for one of unknown
+// size. What is in memory and not flushed yet, up to four memtables, takes no more than half of
+// what is kept free: a compaction may be taking of it too, and so may others.
 func (c *Config) fit(volume, minFree int64) {
 	share := func(n, available int64) int64 {
 		if volume == 0 {

@@ -28,8 +28,9 @@ const (
 	bornTerm         = 1 // of a shard that has never had an election
 )
 
-// core is a shard's raft group as a step function: it has no goroutine, no lock and no clock, and does no I/O but reads of the
-// log that raft asks for. Thin loops, or a simulator, carry out what Step returns and hand the outcome to the next Step.
+// core is a shard's raft group as a step function: it has no goroutine, no lock and no clock, and
+// does no I/O but reads of the log that raft asks for. Thin loops, or a simulator, carry out what
+// Step returns and hand the outcome to the next Step.
 type core struct {
 	node  uint64
 	shard engine.ShardID
@@ -84,7 +85,8 @@ type snapshotReport struct {
 	ok bool
 }
 
-// output is what has to be done; all of it may be done concurrently, but appends in their order and applies in theirs.
+// output is what has to be done; all of it may be done concurrently, but appends in their order and
+// applies in theirs.
 type output struct {
 	send     []*raftpb.Message
 	append   *appendTask
@@ -107,7 +109,8 @@ type readable struct {
 	reads []*read
 }
 
-// appendTask is for the log. The responses are delivered to their targets once the update is as durable as it must be.
+// appendTask is for the log. The responses are delivered to their targets once the update is as
+// durable as it must be.
 type appendTask struct {
 	update    raftlog.Update
 	snapshot  *raftpb.Snapshot // to be installed first, by the applying side
@@ -116,7 +119,8 @@ type appendTask struct {
 	responses []*raftpb.Message
 }
 
-// empty reports whether there is nothing to write and nobody to tell: raft asks for that when only the commit index has moved.
+// empty reports whether there is nothing to write and nobody to tell: raft asks for that when only
+// the commit index has moved.
 func (t *appendTask) empty() bool {
 	return t.update.Reset == nil && t.update.HardState == nil && len(t.update.Entries) == 0 && len(t.responses) == 0
 }
@@ -226,9 +230,11 @@ func (c *core) Step(in input) output {
 	return out
 }
 
-// holdBack makes messages of a new term, or after a vote, wait until that is durable. Raft itself holds back only answers: with asynchronous
-// writes it asks for votes at once, and votes of others can make a leader of a candidate whose own term is not on its disk. If that loses
-// its power then, it asks for the same term again, gets the same votes, and there are two leaders of one term, with different entries.
+// holdBack makes messages of a new term, or after a vote, wait until that is durable. Raft itself
+// holds back only answers: with asynchronous writes it asks for votes at once, and votes of others
+// can make a leader of a candidate whose own term is not on its disk. If that loses its power then,
+// it asks for the same term again, gets the same votes, and there are two leaders of one term, with
+// different entries.
 func holdBack(out *output) {
 	if t := out.append; t != nil && t.update.HardState != nil {
 		t.responses = append(t.responses, out.send...)
@@ -264,9 +270,10 @@ func (c *core) feed(in input) {
 	}
 }
 
-// begins reports whether this node has to be the first to lead the shard. As long as there has been no election nobody has a leader to lose,
-// so that it need not wait for the election timeout. A pre-vote costs nothing if the others do not listen yet, or have elected already: only
-// with a quorum of answers does an election follow, and with it the first term.
+// begins reports whether this node has to be the first to lead the shard. As long as there has been
+// no election nobody has a leader to lose, so that it need not wait for the election timeout. A
+// pre-vote costs nothing if the others do not listen yet, or have elected already: only with a
+// quorum of answers does an election follow, and with it the first term.
 func (c *core) begins() bool { return c.first && c.rn.BasicStatus().GetTerm() <= bornTerm }
 
 // observeState notices changes of leader and term.
@@ -287,8 +294,8 @@ func (c *core) observeState(out *output) {
 	c.leader, c.term, c.isLeader = st.Lead, st.GetTerm(), isLeader
 }
 
-// read asks the other voters whether this node still leads, once for all reads of a step (raft thesis, section 6.4). Heartbeats
-// repeat the question until it is answered or leadership is lost.
+// read asks the other voters whether this node still leads, once for all reads of a step (raft
+// thesis, section 6.4). Heartbeats repeat the question until it is answered or leadership is lost.
 func (c *core) read(reads []*read, out *output) {
 	switch {
 	case len(reads) == 0:
@@ -329,7 +336,8 @@ func (c *core) lead(nextDue int64, gather bool, out *output) {
 	}
 }
 
-// halt is Step of a shard that has stopped: it takes part in nothing any more, and refuses what is asked of it.
+// halt is Step of a shard that has stopped: it takes part in nothing any more, and refuses what is
+// asked of it.
 func (c *core) halt(in input, why error) (out output) {
 	c.turns.end(math.MaxUint64)
 	c.turns.putOff(in.putOff)
@@ -377,7 +385,8 @@ func (c *core) refuseAll(out *output) {
 	}
 }
 
-// nextBatch takes the proposals of the next entry from those that wait, dropping those whose callers have given up. It is empty if none may go on now.
+// nextBatch takes the proposals of the next entry from those that wait, dropping those whose
+// callers have given up. It is empty if none may go on now.
 func (c *core) nextBatch(out *output) (batch []*proposal, size int) {
 	entry := c.sequence + 1
 	for len(batch) < maxEntryCommands {
@@ -466,7 +475,8 @@ func (c *core) takeAppend(m *raftpb.Message, out *output) {
 		out.append = &appendTask{update: raftlog.Update{Shard: uint16(c.shard)}}
 	}
 	t := out.append
-	// A changed commit index alone is not written: raft finds it out again, and apply remembers how far it came.
+	// A changed commit index alone is not written: raft finds it out again, and apply remembers how
+	// far it came.
 	if m.Term != nil && (m.GetTerm() != c.term0 || m.GetVote() != c.vote0) {
 		c.term0, c.vote0 = m.GetTerm(), m.GetVote()
 		t.update.HardState = &raftpb.HardState{Term: m.Term, Vote: m.Vote, Commit: m.Commit}
@@ -487,7 +497,8 @@ func (c *core) takeAppend(m *raftpb.Message, out *output) {
 	t.responses = joined(t.responses, m.GetResponses())
 }
 
-// joined returns both lists in one. Mostly there is only one, which then stays where raft has put it, and as it is.
+// joined returns both lists in one. Mostly there is only one, which then stays where raft has put
+// it, and as it is.
 func joined[T any](list, more []T) []T {
 	if len(list) == 0 {
 		return more[:len(more):len(more)]

@@ -17,7 +17,8 @@ import (
 	"github.com/floedb/floe/internal/test/toy"
 )
 
-// stepper drives a core by hand, in one goroutine, against a real log in memory: what a simulator does.
+// stepper drives a core by hand, in one goroutine, against a real log in memory: what a simulator
+// does.
 type stepper struct {
 	t     *testing.T
 	core  *core
@@ -147,8 +148,8 @@ func exchange(voters []*stepper, cutOff uint64) {
 	}
 }
 
-// TestFirstLeaderDoesNotWait: in a shard that has never had an election the node that should lead it does with the first tick after it can be
-// heard, and stands for election once.
+// TestFirstLeaderDoesNotWait: in a shard that has never had an election the node that should lead
+// it does with the first tick after it can be heard, and stands for election once.
 func TestFirstLeaderDoesNotWait(t *testing.T) {
 	for _, ids := range [][]uint64{{1, 2, 3}, {1, 2, 3, 4, 5}} {
 		var voters []*stepper
@@ -166,13 +167,15 @@ func TestFirstLeaderDoesNotWait(t *testing.T) {
 			}
 			exchange(voters, 0)
 			if !best.core.isLeader || best.core.term != 1 {
-				t.Fatalf("of %d voters the second has not become the first leader: it is in term %d, and the leader is %d", len(ids), best.core.term, best.core.leader)
+				t.Fatalf("of %d voters the second has not become the first leader: it is in term %d, and the leader is %d", len(ids),
+					best.core.term, best.core.leader)
 			}
 		}
 	}
 }
 
-// TestFirstLeaderComesLate: if another one leads the shard already, the one that should have been the first takes no part in elections.
+// TestFirstLeaderComesLate: if another one leads the shard already, the one that should have been
+// the first takes no part in elections.
 func TestFirstLeaderComesLate(t *testing.T) {
 	voters := []*stepper{newVoter(t, 1, 1, 2, 3), newVoter(t, 2, 1, 2, 3), newVoter(t, 3, 1, 2, 3)}
 	voters[0].step(input{campaign: true})
@@ -189,8 +192,8 @@ func TestFirstLeaderComesLate(t *testing.T) {
 	}
 }
 
-// TestHandOverWaitsForOutcomes: a leader whose disk was slow gave the leadership away before it knew what became of its last proposals, and
-// their callers never did.
+// TestHandOverWaitsForOutcomes: a leader whose disk was slow gave the leadership away before it
+// knew what became of its last proposals, and their callers never did.
 func TestHandOverWaitsForOutcomes(t *testing.T) {
 	voters := []*stepper{newVoter(t, 1, 1, 2, 3), newVoter(t, 2, 1, 2, 3), newVoter(t, 3, 1, 2, 3)}
 	old, transferee := voters[1], voters[0]
@@ -220,7 +223,8 @@ func TestHandOverWaitsForOutcomes(t *testing.T) {
 	}
 	exchange(voters, 0)
 	if !transferee.core.isLeader || len(old.applied) != 2 || len(old.refused) != 1 {
-		t.Errorf("the transferee leads: %v; the old leader has applied %d entries and refused %d proposals, want 2, with the one that begins the new term, and 1",
+		t.Errorf("the transferee leads: %v; the old leader has applied %d entries and refused %d proposals, want 2, with the one that "+
+			"begins the new term, and 1",
 			transferee.core.isLeader, len(old.applied), len(old.refused))
 	}
 }
@@ -281,7 +285,8 @@ func TestLargeProposalsAreSplitOverEntries(t *testing.T) {
 	}
 }
 
-// TestProposalsGatherBehindAppends checks that with maxAppends appends in flight further proposals wait and then share one entry.
+// TestProposalsGatherBehindAppends checks that with maxAppends appends in flight further proposals
+// wait and then share one entry.
 func TestProposalsGatherBehindAppends(t *testing.T) {
 	s := newStepper(t)
 	s.lead()
@@ -316,8 +321,9 @@ func TestAbandonedProposalIsNotProposed(t *testing.T) {
 	}
 }
 
-// TestCandidateAsksWhenItsTermIsDurable: with the votes of others a candidate could lead in a term that was not on its own disk yet, lose its
-// power, and lead in that term once more, with other entries.
+// TestCandidateAsksWhenItsTermIsDurable: with the votes of others a candidate could lead in a term
+// that was not on its own disk yet, lose its power, and lead in that term once more, with other
+// entries.
 func TestCandidateAsksWhenItsTermIsDurable(t *testing.T) {
 	log, err := raftlog.Open(raftlog.Options{FS: vfs.NewMem(), Dir: "log"})
 	must(t, err)
@@ -359,7 +365,8 @@ func TestCandidateAsksWhenItsTermIsDurable(t *testing.T) {
 func TestFollowerRefusesProposals(t *testing.T) {
 	s := newStepper(t)
 	s.step(input{proposals: proposals(2, 1)})
-	if len(s.refused) != 2 || !errors.Is(s.refused[0].err, engine.ErrUnavailable) || !strings.Contains(s.refused[0].err.Error(), "not its leader") {
+	if len(s.refused) != 2 || !errors.Is(s.refused[0].err, engine.ErrUnavailable) ||
+		!strings.Contains(s.refused[0].err.Error(), "not its leader") {
 		t.Errorf("refused %+v, want both with ErrUnavailable", s.refused)
 	}
 }
@@ -421,8 +428,8 @@ func TestMergeEntries(t *testing.T) {
 	}
 }
 
-// TestRaftRefuses: what raft does not take because too much is uncommitted is refused for certain, with the takes that were to come behind it, and a timer is
-// tried again.
+// TestRaftRefuses: what raft does not take because too much is uncommitted is refused for certain,
+// with the takes that were to come behind it, and a timer is tried again.
 func TestRaftRefuses(t *testing.T) {
 	s := newStepper(t)
 	s.lead()
@@ -453,7 +460,8 @@ func TestRaftRefuses(t *testing.T) {
 	}
 }
 
-// TestFullQueueIsBusy checks that proposals beyond the bound are refused at once, and accepted again when there is room.
+// TestFullQueueIsBusy checks that proposals beyond the bound are refused at once, and accepted
+// again when there is room.
 func TestFullQueueIsBusy(t *testing.T) {
 	noLeaks(t)
 	h := open(t, config(vfs.NewMem()))
@@ -508,7 +516,8 @@ func TestCloseEndsWaiters(t *testing.T) {
 	}
 }
 
-// TestLogIsBounded checks that the log does not grow without a flush of the state, even if the state hardly changes.
+// TestLogIsBounded checks that the log does not grow without a flush of the state, even if the
+// state hardly changes.
 func TestLogIsBounded(t *testing.T) {
 	noLeaks(t)
 	c := config(vfs.NewMem())

@@ -55,8 +55,9 @@ func (f badTable) ReadAt(p []byte, off int64) (int, error) {
 	return f.File.ReadAt(p, off)
 }
 
-// TestFailedReadLosesNoRows: a snapshot replaces the rows of one shard, and Pebble took a block that it could not read meanwhile for the
-// end of the table, in which the rows of the other shard follow.
+// TestFailedReadLosesNoRows: a snapshot replaces the rows of one shard, and Pebble took a block
+// that it could not read meanwhile for the end of the table, in which the rows of the other shard
+// follow.
 func TestFailedReadLosesNoRows(t *testing.T) {
 	ctx := context.Background()
 	fsys := vfs.NewCrashableMem()
@@ -128,8 +129,8 @@ func rowsOf(t *testing.T, fsys vfs.FS, shard engine.ShardID) (n int) {
 	return n
 }
 
-// TestDamagedManifestCostsNoTables: with the end of its manifest cut off, Pebble takes tables for obsolete and removed them, before it was
-// clear that the state is not what the log goes on from.
+// TestDamagedManifestCostsNoTables: with the end of its manifest cut off, Pebble takes tables for
+// obsolete and removed them, before it was clear that the state is not what the log goes on from.
 func TestDamagedManifestCostsNoTables(t *testing.T) {
 	ctx := context.Background()
 	fsys := vfs.NewCrashableMem()
@@ -177,8 +178,8 @@ func TestDamagedManifestCostsNoTables(t *testing.T) {
 	}
 }
 
-// TestRefusedNodeKeepsItsLog: of a log that had lost its end, the shards whose state may be ahead of it were made to go on, in a new
-// segment, before a later one was refused for the same end.
+// TestRefusedNodeKeepsItsLog: of a log that had lost its end, the shards whose state may be ahead
+// of it were made to go on, in a new segment, before a later one was refused for the same end.
 func TestRefusedNodeKeepsItsLog(t *testing.T) {
 	ctx := context.Background()
 	fsys := vfs.NewCrashableMem()
@@ -209,7 +210,8 @@ func TestRefusedNodeKeepsItsLog(t *testing.T) {
 		if strings.Contains(err.Error(), "shard 1: the log in node/log ends") {
 			refused++
 		}
-		if logs := list(t, disk, "node/log"); !slices.Equal(logs, []string{"00000001.ual"}) || string(contentOf(t, disk, segment)) != whole[:size] {
+		if logs := list(t, disk, "node/log"); !slices.Equal(logs, []string{"00000001.ual"}) ||
+			string(contentOf(t, disk, segment)) != whole[:size] {
 			t.Fatalf("with %d bytes of its log Open says %v, and leaves %q", size, err, logs)
 		}
 	}
@@ -309,8 +311,8 @@ func (d orderDir) Sync() error {
 	return d.File.Sync()
 }
 
-// TestMarkerFollowsItsManifest: a power failure may keep a name and lose an older one of the same directory, unless that has been synced.
-// The marker is what tells Pebble which manifest to read.
+// TestMarkerFollowsItsManifest: a power failure may keep a name and lose an older one of the same
+// directory, unless that has been synced. The marker is what tells Pebble which manifest to read.
 func TestMarkerFollowsItsManifest(t *testing.T) {
 	fsys := &orderFS{FS: vfs.NewMem()}
 	for range 3 {
@@ -326,7 +328,8 @@ func TestMarkerFollowsItsManifest(t *testing.T) {
 		_, manifest, _ = strings.Cut(manifest, ".")
 		created := slices.Index(fsys.ops[:i], "create "+manifest)
 		if created < 0 || !slices.Contains(fsys.ops[created:i], "sync state") {
-			t.Errorf("%q is the operation %d; %s is created by %d and not synced between: %q", op, i, manifest, created, fsys.ops[max(created, 0):i])
+			t.Errorf("%q is the operation %d; %s is created by %d and not synced between: %q", op, i, manifest, created,
+				fsys.ops[max(created, 0):i])
 		}
 	}
 	if markers < 3 {

@@ -30,7 +30,8 @@ func (c *leapClock) Wall() int64 { return time.Now().UnixMilli() + c.ahead.Load(
 // Mono is of Clock.Source.
 func (c *leapClock) Mono() time.Duration { return time.Since(c.start) }
 
-// costNode is a node of one shard on a real disk, with the sizes of every node, that measures what its commands take.
+// costNode is a node of one shard on a real disk, with the sizes of every node, that measures what
+// its commands take.
 type costNode struct {
 	t      *testing.T
 	host   *Host
@@ -46,7 +47,8 @@ func openCostNode(t *testing.T, maxValue int) *costNode {
 	t.Helper()
 	n := &costNode{t: t, clock: &leapClock{start: time.Now()}}
 	n.host = open(t, Config{
-		Dir: t.TempDir(), Shards: 1, Clock: Clock{n.clock}, Primitives: primitive.All(), MaxValue: maxValue, strict: true, watch: threadTime,
+		Dir: t.TempDir(), Shards: 1, Clock: Clock{n.clock}, Primitives: primitive.All(), MaxValue: maxValue, strict: true,
+		watch: threadTime,
 	})
 	t.Cleanup(func() { closeHost(t, n.host) })
 	n.router = engine.NewRouter(n.host)
@@ -110,7 +112,8 @@ func (n *costNode) measure(what string, f func()) map[string]engine.Effort {
 		}
 	})
 	fire, entry, commit := all["engine fire"], all["entry"], all["commit"]
-	n.t.Logf("%s: %v; %d Fires in %v, the longest %v (%d rows, %d bytes, %d looks, %d steps); the longest entry %v, commit %v", what, took.Round(time.Millisecond),
+	n.t.Logf("%s: %v; %d Fires in %v, the longest %v (%d rows, %d bytes, %d looks, %d steps); the longest entry %v, commit %v", what,
+		took.Round(time.Millisecond),
 		fire.Count, fire.Sum.Time.Round(time.Millisecond), fire.Time.Round(time.Microsecond), fire.Rows, fire.Bytes, fire.Looks, fire.Steps,
 		entry.Time.Round(time.Microsecond), commit.Time.Round(time.Microsecond))
 	return all
@@ -198,7 +201,8 @@ var dueCases = []dueCase{
 		fill: func(n *costNode, count int) {
 			n.appendRecords("log", dueEach)
 			n.each(count, func(ctx context.Context, i int) error {
-				got, err := n.logs.ReadGroup(ctx, "log", fmt.Sprint("g", i), "c", stream.Limit(dueEach), stream.AckTimeout(time.Hour), stream.Backoff(0, 0))
+				got, err := n.logs.ReadGroup(ctx, "log", fmt.Sprint("g", i), "c", stream.Limit(dueEach), stream.AckTimeout(time.Hour),
+					stream.Backoff(0, 0))
 				if err == nil && len(got) != dueEach {
 					err = fmt.Errorf("%d records", len(got))
 				}
@@ -258,9 +262,10 @@ var dueCases = []dueCase{
 	},
 }
 
-// TestDueTogether: what is due together is done by Fires that are bounded each, and takes in proportion to how much it is: what is looked at, the
-// iterators, what they step over and what is sorted. N queues with 1,000 messages each took 0.15, 0.58, 1.8, 7.0 s for N = 25, 50, 100, 200. The times are
-// those of the processor, but for the first: they are told, and decide nothing.
+// TestDueTogether: what is due together is done by Fires that are bounded each, and takes in
+// proportion to how much it is: what is looked at, the iterators, what they step over and what is
+// sorted. N queues with 1,000 messages each took 0.15, 0.58, 1.8, 7.0 s for N = 25, 50, 100, 200.
+// The times are those of the processor, but for the first: they are told, and decide nothing.
 func TestDueTogether(t *testing.T) {
 	for _, c := range dueCases {
 		t.Run(c.name, func(t *testing.T) {
@@ -298,7 +303,8 @@ func checkCost(t *testing.T, sum engine.Cost, things int) {
 		name       string
 		took, most int
 	}{
-		{"rows", sum.Rows, 8 * things}, {"looks", sum.Looks, 5 * things}, {"iterators", sum.Iters, things}, {"steps", sum.Steps, 8 * things},
+		{"rows", sum.Rows, 8 * things}, {"looks", sum.Looks, 5 * things}, {"iterators", sum.Iters, things}, {"steps", sum.Steps,
+			8 * things},
 		{"moves", sum.Moves, 32 * things},
 	} {
 		if few := 2000; measure.took > measure.most+few {

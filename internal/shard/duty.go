@@ -37,7 +37,8 @@ func (k *dutyRunner) applied(term uint64) {
 	}
 }
 
-// term returns the one in which the duties are to be done, 0 if this node does not lead, or does not know yet all that earlier leaders have committed.
+// term returns the one in which the duties are to be done, 0 if this node does not lead, or does
+// not know yet all that earlier leaders have committed.
 func (k *dutyRunner) term() uint64 {
 	s := k.shard
 	if term := s.role.term.Load(); s.role.leading.Load() && s.exec.VisibleTerm() == term {
@@ -54,7 +55,8 @@ func (k *dutyRunner) steppedTerm() uint64 {
 	return 0
 }
 
-// run begins and ends the duties with each time of leading. Those of the next one wait until those of the last have returned.
+// run begins and ends the duties with each time of leading. Those of the next one wait until those
+// of the last have returned.
 func (k *dutyRunner) run() {
 	s := k.shard
 	defer s.host.running.Done()
@@ -104,7 +106,8 @@ func (k *dutyRunner) do(ctx context.Context, d engine.LedDuty) {
 		case err == nil || time.Since(began) > maxDutyPause:
 			pause = minDutyPause
 		}
-		if err != nil && !errors.Is(err, engine.ErrConflict) && !errors.Is(err, engine.ErrUnknownOutcome) && !errors.Is(err, engine.ErrClosed) {
+		if err != nil && !errors.Is(err, engine.ErrConflict) && !errors.Is(err, engine.ErrUnknownOutcome) &&
+			!errors.Is(err, engine.ErrClosed) {
 			if n := told.failed(time.Now()); n > 0 {
 				s.host.log.Warn("duty failed, it is begun again", "shard", s.id, "duty", d.String(), "failures", n, "error", err)
 			}
@@ -118,7 +121,8 @@ func (k *dutyRunner) do(ctx context.Context, d engine.LedDuty) {
 	}
 }
 
-// failures are those of a duty since it was last well. One that fails does so again and again, which is worth a line when it begins and one a minute.
+// failures are those of a duty since it was last well. One that fails does so again and again,
+// which is worth a line when it begins and one a minute.
 type failures struct {
 	since int // the last line
 	told  time.Time

@@ -13,8 +13,9 @@ import (
 	"github.com/floedb/floe/internal/test/toy"
 )
 
-// TestDutiesFollowTheLeader fills vaults, which a duty empties, while the node that leads their shards changes: a duty that waits for something to do
-// waits at the next leader then, and at a node that comes back.
+// TestDutiesFollowTheLeader fills vaults, which a duty empties, while the node that leads their
+// shards changes: a duty that waits for something to do waits at the next leader then, and at a
+// node that comes back.
 func TestDutiesFollowTheLeader(t *testing.T) {
 	noLeaks(t)
 	c := newCluster(t, seed(t), func(c *Config) { c.Primitives = []engine.Primitive{toy.Primitive(), toy.VaultPrimitive()} })
@@ -114,7 +115,8 @@ func (d dutiful) OnReply(tx *engine.Tx, r engine.Reply) {
 	d.Machine.(engine.Replier).OnReply(tx, r)
 }
 
-// TestFailuresAreToldOnce: a duty that fails all the time has one line in the log, and one a minute with how often it has failed since. It had a line for each.
+// TestFailuresAreToldOnce: a duty that fails all the time has one line in the log, and one a minute
+// with how often it has failed since. It had a line for each.
 func TestFailuresAreToldOnce(t *testing.T) {
 	var f failures
 	now, lines := time.Now(), []int(nil)

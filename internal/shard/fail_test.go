@@ -18,8 +18,9 @@ import (
 	"github.com/floedb/floe/internal/test/toy"
 )
 
-// TestFailedSyncStopsTheNode checks that after a failed fsync of the log nothing is acknowledged any more, that every call says
-// why, and that what had been acknowledged before is there on a healthy disk.
+// TestFailedSyncStopsTheNode checks that after a failed fsync of the log nothing is acknowledged
+// any more, that every call says why, and that what had been acknowledged before is there on a
+// healthy disk.
 func TestFailedSyncStopsTheNode(t *testing.T) {
 	ctx := context.Background()
 	memory := vfs.NewCrashableMem()
@@ -57,7 +58,8 @@ func TestFailedSyncStopsTheNode(t *testing.T) {
 	}
 }
 
-// TestPanicInApplyStopsTheNode checks that a bug in a machine neither ends the process nor skips the command.
+// TestPanicInApplyStopsTheNode checks that a bug in a machine neither ends the process nor skips
+// the command.
 func TestPanicInApplyStopsTheNode(t *testing.T) {
 	ctx := context.Background()
 	fsys := vfs.NewMem()
@@ -72,8 +74,8 @@ func TestPanicInApplyStopsTheNode(t *testing.T) {
 	_ = h.Close()
 }
 
-// TestAsyncLosesOnlyATail crashes an Async node so that unsynced data is lost. What survives is a prefix of what was
-// acknowledged, and no LSN is given out twice, not even one that was lost.
+// TestAsyncLosesOnlyATail crashes an Async node so that unsynced data is lost. What survives is a
+// prefix of what was acknowledged, and no LSN is given out twice, not even one that was lost.
 func TestAsyncLosesOnlyATail(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed(t), 6))
 	ctx := context.Background()
@@ -107,7 +109,8 @@ func TestAsyncLosesOnlyATail(t *testing.T) {
 	}
 }
 
-// TestTornCreation checks that a directory whose creation was interrupted at any file operation can be created again.
+// TestTornCreation checks that a directory whose creation was interrupted at any file operation can
+// be created again.
 func TestTornCreation(t *testing.T) {
 	full := vfs.NewCrashableMem()
 	counter := &failingFS{FS: full, budget: -1}
@@ -207,8 +210,9 @@ func (f *failingFile) SyncData() error {
 	return f.File.SyncData()
 }
 
-// TestMalformedCommand: a command that does not decode, written by a build with another layout, stops the host by name instead of being skipped, each time
-// the directory is opened, and Verify reports it.
+// TestMalformedCommand: a command that does not decode, written by a build with another layout,
+// stops the host by name instead of being skipped, each time the directory is opened, and Verify
+// reports it.
 func TestMalformedCommand(t *testing.T) {
 	ctx, fsys := t.Context(), vfs.NewCrashableMem()
 	h := open(t, config(fsys))
@@ -235,10 +239,12 @@ func TestMalformedCommand(t *testing.T) {
 	}
 }
 
-// TestRemovedDirectory: a node whose directory is removed while it runs fails. It went on with files that nobody would find again.
+// TestRemovedDirectory: a node whose directory is removed while it runs fails. It went on with
+// files that nobody would find again.
 func TestRemovedDirectory(t *testing.T) {
 	fsys := vfs.NewMem()
-	h, err := Open(Config{Dir: "node", FS: fsys, Shards: 1, DiskInterval: time.Millisecond, Primitives: []engine.Primitive{toy.Primitive()}})
+	h, err := Open(Config{Dir: "node", FS: fsys, Shards: 1, DiskInterval: time.Millisecond,
+		Primitives: []engine.Primitive{toy.Primitive()}})
 	must(t, err)
 	must(t, fsys.RemoveAll("node"))
 	select {

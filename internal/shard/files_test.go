@@ -81,7 +81,8 @@ func (f *filler) hasten() {
 	}
 }
 
-// TestNoDescriptor: a node that can open no further file becomes read-only, as on a full disk, and writes again when it can: it does not fail for good.
+// TestNoDescriptor: a node that can open no further file becomes read-only, as on a full disk, and
+// writes again when it can: it does not fail for good.
 func TestNoDescriptor(t *testing.T) {
 	noLeaks(t)
 	s := seed(t)

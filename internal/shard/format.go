@@ -18,17 +18,19 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// FormatVersion is the layout of a data directory: FORMAT, LOCK, COUNTS, log/ (internal/raftlog) and state/ (Pebble), and of the commands and rows in them. It is raised with
-// every change of a layout that a build of an earlier version could have written; internal/test/golden has data of each, and fails when it is forgotten.
+// FormatVersion is the layout of a data directory: FORMAT, LOCK, COUNTS, log/ (internal/raftlog)
+// and state/ (Pebble), and of the commands and rows in them. It is raised with every change of a
+// layout that a build of an earlier version could have written; internal/test/golden has data of
+// each, and fails when it is forgotten.
 //
-// Directories back to oldestFormat are opened, and have the present format from then on, so that no older build opens them again: records gain fields only
-// behind codec.Coder.More.
+// Directories back to oldestFormat are opened, and have the present format from then on, so that no
+// older build opens them again: records gain fields only behind codec.Coder.More.
 const FormatVersion = 3
 
 const oldestFormat = 2
 
-// format is the content of the file FORMAT, written last when a directory is created: what can not change afterwards, and who the node is to
-// others, see identity.
+// format is the content of the file FORMAT, written last when a directory is created: what can not
+// change afterwards, and who the node is to others, see identity.
 type format struct {
 	Version int                `json:"floe_format"`
 	Shards  int                `json:"shards"`
@@ -43,7 +45,8 @@ type format struct {
 	Sum     string             `json:"crc32c"` // of the rest, see sum
 }
 
-// sum returns the checksum of the other fields, in hexadecimal: a changed digit would be another node, or another cluster.
+// sum returns the checksum of the other fields, in hexadecimal: a changed digit would be another
+// node, or another cluster.
 func (f format) sum() string {
 	f.Sum = ""
 	b, err := json.Marshal(f)
@@ -55,7 +58,8 @@ func (f format) sum() string {
 
 // lockDir makes sure that no other Host, of this or another process, works in dir.
 func lockDir(fsys vfs.FS, dir string) (io.Closer, error) {
-	if err := makeDir(fsys, dir); errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENAMETOOLONG) {
+	if err := makeDir(fsys, dir); errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.EINVAL) ||
+		errors.Is(err, syscall.ENAMETOOLONG) {
 		return nil, engine.Errorf(engine.ErrInvalid, "create data directory: %v", err)
 	} else if err != nil {
 		return nil, fmt.Errorf("create data directory: %w", err)
@@ -99,7 +103,8 @@ func absolute(fsys vfs.FS, dir string) (string, error) {
 	return filepath.Abs(dir)
 }
 
-// readFormat returns the directory's format, or nil if it has not been created yet. With an error it is what there is of a format of another version, or nil.
+// readFormat returns the directory's format, or nil if it has not been created yet. With an error
+// it is what there is of a format of another version, or nil.
 func readFormat(fsys vfs.FS, dir string) (*format, error) {
 	name := fsys.PathJoin(dir, "FORMAT")
 	f, err := fsys.Open(name)
@@ -119,12 +124,15 @@ func readFormat(fsys vfs.FS, dir string) (*format, error) {
 		return nil, fmt.Errorf("%s is damaged: %w", name, err)
 	}
 	if got.Version > FormatVersion {
-		return got, engine.Errorf(engine.ErrInvalid, "%s: data directory has format %d, last written by %s, this program knows up to %d: use a newer floe",
+		return got, engine.Errorf(engine.ErrInvalid,
+			"%s: data directory has format %d, last written by %s, this program knows up to %d: use a newer floe",
 			name, got.Version, cmp.Or(got.Written, unknownBuild), FormatVersion)
 	}
 	if got.Version >= 1 && got.Version < oldestFormat {
-		return got, engine.Errorf(engine.ErrInvalid, "%s: data directory has format %d, a layout before the first release, written by %s; this program reads formats %d to %d: "+
-			"open it with the build that wrote it, or begin with an empty directory", name, got.Version, cmp.Or(got.Written, unknownBuild), oldestFormat, FormatVersion)
+		return got, engine.Errorf(engine.ErrInvalid,
+			"%s: data directory has format %d, a layout before the first release, written by %s; this program reads formats %d to %d: "+
+				"open it with the build that wrote it, or begin with an empty directory", name, got.Version, cmp.Or(got.Written,
+				unknownBuild), oldestFormat, FormatVersion)
 	}
 	if got.Version < 1 || got.Shards < 1 || got.Shards > MaxShards || len(got.Voters) == 0 {
 		return nil, fmt.Errorf("%s is damaged: format %d, %d shards, %d voters", name, got.Version, got.Shards, len(got.Voters))

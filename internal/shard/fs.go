@@ -17,15 +17,18 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// watchedFS (always a pointer: Pebble compares file systems) tells the host of the first operation that fails, before the
-// caller hears of it: after a failed fsync nobody knows what the disk holds, so the only safe answer is to stop.
+// watchedFS (always a pointer: Pebble compares file systems) tells the host of the first operation
+// that fails, before the caller hears of it: after a failed fsync nobody knows what the disk holds,
+// so the only safe answer is to stop.
 //
-// Pebble does not hear of it at all: it would panic, end the process, or try a failed flush again 24,000 times a second. So
-// the goroutine is parked, for good; nothing else of Pebble is called afterwards.
+// Pebble does not hear of it at all: it would panic, end the process, or try a failed flush again
+// 24,000 times a second. So the goroutine is parked, for good; nothing else of Pebble is called
+// afterwards.
 //
-// A full disk is no failure, unless it shows in a sync. The log hears of it and is written again later (see space.retry). Of Pebble's
-// operations those are done again here until there is space; but a table that a flush or a compaction writes is given up, because what
-// it has taken so far is needed meanwhile.
+// A full disk is no failure, unless it shows in a sync. The log hears of it and is written again
+// later (see space.retry). Of Pebble's operations those are done again here until there is space;
+// but a table that a flush or a compaction writes is given up, because what it has taken so far is
+// needed meanwhile.
 type watchedFS struct {
 	vfs.FS
 	failed  func(error)
@@ -36,8 +39,9 @@ type watchedFS struct {
 	slow    *slowness
 }
 
-// heldRemovals are removals that wait until all of the node is open: what Pebble takes for obsolete may be all that is left, when its
-// manifest has lost its end. What was created meanwhile is not held: of a table that is given up the space is needed.
+// heldRemovals are removals that wait until all of the node is open: what Pebble takes for obsolete
+// may be all that is left, when its manifest has lost its end. What was created meanwhile is not
+// held: of a table that is given up the space is needed.
 type heldRemovals struct {
 	mu       sync.Mutex // guards all; no I/O under it
 	names    []string
@@ -119,7 +123,8 @@ func (w *watchedFS) do(op, name string, f func() error) error {
 	}
 }
 
-// yield carries out the removals that are held, because on a full disk there may be no other way to open. It reports whether there were any.
+// yield carries out the removals that are held, because on a full disk there may be no other way to
+// open. It reports whether there were any.
 func (w *watchedFS) yield() bool {
 	if w.held == nil {
 		return false
@@ -130,8 +135,9 @@ func (w *watchedFS) yield() bool {
 	return waiting && w.held.release(w.FS) == nil
 }
 
-// giveUp leaves it to the caller to do the operation again, or to do without when the host closes. It is a failure where nobody waits any
-// more: in a simulator, and when Open has waited long enough for Pebble.
+// giveUp leaves it to the caller to do the operation again, or to do without when the host closes.
+// It is a failure where nobody waits any more: in a simulator, and when Open has waited long enough
+// for Pebble.
 func (w *watchedFS) giveUp(op, name string, table bool, err error) error {
 	if w.space.closing.Err() == nil && (!table || w.space.database.Load()) && (!w.space.patient || w.park && !w.space.worthWaiting()) {
 		return w.check(op, name, err)
@@ -140,8 +146,8 @@ func (w *watchedFS) giveUp(op, name string, table bool, err error) error {
 }
 
 func (w *watchedFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
-	// Pebble syncs a new manifest, but not its directory, before it creates the marker that points to it. A file system may keep
-	// the marker's name and lose the manifest's.
+	// Pebble syncs a new manifest, but not its directory, before it creates the marker that points
+	// to it. A file system may keep the marker's name and lose the manifest's.
 	if strings.HasPrefix(w.PathBase(name), "marker.") {
 		dir, err := w.OpenDir(w.PathDir(name))
 		if err != nil {
@@ -161,7 +167,8 @@ func (w *watchedFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, erro
 	return w.open(name, table, func() (vfs.File, error) { return w.FS.Create(name, c) })
 }
 
-// tableOf returns what the tables that Pebble writes under a category are part of, nil for other files.
+// tableOf returns what the tables that Pebble writes under a category are part of, nil for other
+// files.
 func (w *watchedFS) tableOf(c vfs.DiskWriteCategory) *tableGate {
 	switch {
 	case !w.park:
@@ -173,8 +180,9 @@ func (w *watchedFS) tableOf(c vfs.DiskWriteCategory) *tableGate {
 	return nil
 }
 
-// Open watches Pebble's reads as well. Whoever asked for one hears of the error, but not everybody asks: excising the rows of a shard
-// takes a block that can not be read for the end of the table, and drops the rows of all shards behind it.
+// Open watches Pebble's reads as well. Whoever asked for one hears of the error, but not everybody
+// asks: excising the rows of a shard takes a block that can not be read for the end of the table,
+// and drops the rows of all shards behind it.
 func (w *watchedFS) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 	f, err := w.FS.Open(name, opts...)
 	for noDescriptor(err) && w.park {
@@ -258,7 +266,8 @@ type watchedFile struct {
 }
 
 func (f *watchedFile) Write(p []byte) (n int, err error) {
-	// What Pebble makes of an error may be wrong, so nothing it concludes after one may become its state.
+	// What Pebble makes of an error may be wrong, so nothing it concludes after one may become its
+	// state.
 	if f.fs.park && f.fs.stopped() && strings.HasPrefix(f.fs.PathBase(f.name), "MANIFEST") {
 		park()
 	}
@@ -309,8 +318,9 @@ func (f *watchedFile) SyncTo(length int64) (bool, error) {
 	return full, f.fs.check("sync", f.name, err)
 }
 
-// pebbleLogger passes Pebble's messages on. Pebble calls Fatalf when it can not go on and expects not to return: the host
-// fails and the goroutine stays where it is, instead of ending a process that is not ours.
+// pebbleLogger passes Pebble's messages on. Pebble calls Fatalf when it can not go on and expects
+// not to return: the host fails and the goroutine stays where it is, instead of ending a process
+// that is not ours.
 type pebbleLogger struct {
 	log    *slog.Logger
 	failed func(error)
@@ -327,7 +337,8 @@ func (l pebbleLogger) Fatalf(format string, args ...any) {
 	park()
 }
 
-// raftLogger passes raft's messages on: what it calls info are elections, of interest only when looking for a fault.
+// raftLogger passes raft's messages on: what it calls info are elections, of interest only when
+// looking for a fault.
 type raftLogger struct{ log *slog.Logger }
 
 func (l raftLogger) Debug(...any)          {}
@@ -348,8 +359,8 @@ func (l raftLogger) Panicf(format string, v ...any)   { panic(fmt.Sprintf(format
 // lbaseTable is the size of tables of the first level that is sorted; it doubles with each level.
 const lbaseTable = 4 << 20
 
-// StateOptions returns the options that make the state database what it is, so that a bare one of the same kind can be measured
-// beside it. There is no WAL, because the log of the shards is one.
+// StateOptions returns the options that make the state database what it is, so that a bare one of
+// the same kind can be measured beside it. There is no WAL, because the log of the shards is one.
 func (c Config) StateOptions() *pebble.Options {
 	orDefault(&c.CacheBytes, defaultCache)
 	orDefault(&c.MemTableBytes, defaultMemTable)
@@ -365,7 +376,8 @@ func (c Config) StateOptions() *pebble.Options {
 		L0StopWritesThreshold:       1000,
 		DisableAutomaticCompactions: c.manual,
 	}
-	// A flush writes one table. It holds rows of all shards, so it would be merged with all others anyway, and lookups have fewer to open.
+	// A flush writes one table. It holds rows of all shards, so it would be merged with all others
+	// anyway, and lookups have fewer to open.
 	opts.TargetFileSizes[0] = int64(c.MemTableBytes)
 	opts.TargetFileSizes[1] = lbaseTable
 	opts.FlushSplitBytes = 4 * opts.TargetFileSizes[0]
@@ -386,7 +398,8 @@ func (h *Host) openState(dir string, created bool) (*pebble.DB, error) {
 	opts.ErrorIfNotExists = created
 	opts.Logger = pebbleLogger{h.log, h.fail}
 	if h.space.readOnly() {
-		// What is replayed has to find a place though nothing can be flushed. A command may write more to the state than to the log.
+		// What is replayed has to find a place though nothing can be flushed. A command may write
+		// more to the state than to the log.
 		opts.MemTableStopWritesThreshold += 2 * int(h.ual.Size()/int64(h.cfg.MemTableBytes)+1)
 	}
 	opts.EventListener = &pebble.EventListener{

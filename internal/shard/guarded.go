@@ -17,8 +17,9 @@ var guarded struct {
 	efforts     []engine.Effort // of hosts that were closed
 }
 
-// GuardHosts has all hosts that this process opens from now on check and measure what each command takes (see engine.Config.Strict). A command that
-// takes more than it may ends the process: a node that merely stopped might not be missed.
+// GuardHosts has all hosts that this process opens from now on check and measure what each command
+// takes (see engine.Config.Strict). A command that takes more than it may ends the process: a node
+// that merely stopped might not be missed.
 func GuardHosts() {
 	guarded.mu.Lock()
 	defer guarded.mu.Unlock()
@@ -53,7 +54,8 @@ func isGuarded() bool {
 	return guarded.on
 }
 
-// noteEfforts keeps what commands have taken in a host that is being closed. Nothing is applied any more.
+// noteEfforts keeps what commands have taken in a host that is being closed. Nothing is applied any
+// more.
 func (h *Host) noteEfforts() {
 	if !isGuarded() || h.cfg.manual {
 		return

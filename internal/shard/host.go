@@ -20,8 +20,8 @@ import (
 	"github.com/floedb/floe/internal/raftlog"
 )
 
-// Host is all shards of a node with what they share: the data directory, the log and its writer, the state database. It is
-// the local engine.Door.
+// Host is all shards of a node with what they share: the data directory, the log and its writer,
+// the state database. It is the local engine.Door.
 type Host struct {
 	cfg      Config
 	fs       vfs.FS
@@ -56,8 +56,9 @@ type Host struct {
 	complete atomic.Bool   // shards has all shards
 	spooled  atomic.Int64  // numbers received snapshots
 
-	// Unused *proposal values. It is a pointer because the runtime keeps a pool, and the object that contains it,
-	// for up to two collections after its last use. So a process that reopens hosts would leak them.
+	// Unused *proposal values. It is a pointer because the runtime keeps a pool, and the object
+	// that contains it, for up to two collections after its last use. So a process that reopens
+	// hosts would leak them.
 	proposals *sync.Pool
 
 	users   atomic.Int64  // calls that may be reading the state
@@ -78,10 +79,12 @@ var (
 	_ Receiver           = (*Host)(nil)
 )
 
-// Open opens or creates a host. With this node as the only voter it returns when every shard can be written to.
+// Open opens or creates a host. With this node as the only voter it returns when every shard can be
+// written to.
 func Open(c Config) (*Host, error) { return OpenContext(context.Background(), c) }
 
-// OpenContext is Open that gives up when ctx is done, with its error: between the steps of opening, and while it waits for the log to be applied.
+// OpenContext is Open that gives up when ctx is done, with its error: between the steps of opening,
+// and while it waits for the log to be applied.
 func OpenContext(ctx context.Context, c Config) (*Host, error) {
 	c, err := c.withDefaults()
 	if err != nil {
@@ -94,7 +97,8 @@ func OpenContext(ctx context.Context, c Config) (*Host, error) {
 		c.Dir = "floe" // in a memory of its own
 	}
 	h := &Host{
-		cfg: c, log: c.Logger, flushed: make(chan struct{}, 1), claims: make(chan claimed, maxClaims), idle: make(chan struct{}, 1), failed: make(chan struct{}),
+		cfg: c, log: c.Logger, flushed: make(chan struct{}, 1), claims: make(chan claimed, maxClaims), idle: make(chan struct{},
+			1), failed: make(chan struct{}),
 		proposals: new(sync.Pool), gauges: newGauges(c.Primitives),
 	}
 	for _, p := range c.Primitives {
@@ -161,7 +165,8 @@ func (h *Host) open(ctx context.Context) error {
 	}
 	// Compactions may have ended before the executors existed.
 	h.tellExecutors((*engine.Executor).Merged)
-	// Leftovers could help to repair missing data, so remove them only now, when nothing is missing.
+	// Leftovers could help to repair missing data, so remove them only now, when nothing is
+	// missing.
 	if err := errors.Join(h.removeSpools(spoolPrefix), h.held.release(h.fs)); err != nil {
 		return err
 	}
@@ -187,7 +192,8 @@ func (h *Host) open(ctx context.Context) error {
 	return nil
 }
 
-// openStores opens the log and the state. The log of a complete directory has an entry for every shard.
+// openStores opens the log and the state. The log of a complete directory has an entry for every
+// shard.
 func (h *Host) openStores(created bool) error {
 	fsys, dir := h.fs, h.cfg.Dir
 	h.stateDir = fsys.PathJoin(dir, "state")
@@ -235,7 +241,8 @@ func (h *Host) hasEntries() bool {
 func (h *Host) createLog() error {
 	updates := make([]raftlog.Update, h.cfg.Shards)
 	for i := range updates {
-		updates[i] = raftlog.Update{Shard: uint16(i), HardState: &raftpb.HardState{Term: new(uint64(bornTerm)), Vote: new(uint64(0)), Commit: new(uint64(0))}}
+		updates[i] = raftlog.Update{Shard: uint16(i),
+			HardState: &raftpb.HardState{Term: new(uint64(bornTerm)), Vote: new(uint64(0)), Commit: new(uint64(0))}}
 	}
 	return h.writeLog(updates...)
 }
@@ -271,9 +278,9 @@ func (s *shard) open() error {
 
 func (s *shard) confState() *raftpb.ConfState { return &raftpb.ConfState{Voters: s.host.cfg.Voters} }
 
-// lostTail returns the LSN to skip to if LSNs up to it may have been assigned in a lost tail of the log,
-// otherwise 0. Only a node that ran with Async reserves LSNs. A clean Close loses none, but skipping does
-// no harm.
+// lostTail returns the LSN to skip to if LSNs up to it may have been assigned in a lost tail of the
+// log, otherwise 0. Only a node that ran with Async reserves LSNs. A clean Close loses none, but
+// skipping does no harm.
 func (s *shard) lostTail(applied engine.Applied) engine.LSN {
 	if reserved := engine.LSN(s.log.Reserved()); reserved > applied.LSN {
 		return reserved
@@ -352,8 +359,8 @@ func (h *Host) awaitLeaders(ctx context.Context) error {
 // errNotLed is returned by a node that does not lead the shard.
 var errNotLed = errors.New("this node does not lead the shard")
 
-// createDefault creates the default namespace if this node leads its shard. It returns errNotLed if another
-// node leads the shard and has not created the namespace yet.
+// createDefault creates the default namespace if this node leads its shard. It returns errNotLed if
+// another node leads the shard and has not created the namespace yet.
 func (h *Host) createDefault(ctx context.Context) error {
 	home := engine.HomeShard(engine.DefaultNamespace, h.Shards())
 	q := engine.NamespaceQuery{Name: engine.DefaultNamespace}
@@ -424,12 +431,14 @@ func (h *Host) Query(ctx context.Context, id engine.ShardID, q engine.Query) err
 	return h.answer(ctx, id, q, (*shard).query)
 }
 
-// QueryStale reads this node's replica of the shard, even if it does not lead and however far it lags.
+// QueryStale reads this node's replica of the shard, even if it does not lead and however far it
+// lags.
 func (h *Host) QueryStale(ctx context.Context, id engine.ShardID, q engine.Query) error {
 	return h.answer(ctx, id, q, (*shard).queryStale)
 }
 
-func (h *Host) answer(ctx context.Context, id engine.ShardID, q engine.Query, query func(*shard, context.Context, engine.Query) error) error {
+func (h *Host) answer(ctx context.Context, id engine.ShardID, q engine.Query,
+	query func(*shard, context.Context, engine.Query) error) error {
 	if err := h.enter(); err != nil {
 		return err
 	}
@@ -447,7 +456,8 @@ func (h *Host) answer(ctx context.Context, id engine.ShardID, q engine.Query, qu
 	return err
 }
 
-// Cached answers some reads from memory; see engine.CachingDoor. With several voters a read must confirm the leadership.
+// Cached answers some reads from memory; see engine.CachingDoor. With several voters a read must
+// confirm the leadership.
 func (h *Host) Cached(id engine.ShardID, p *engine.Place, m engine.MachineID, kind byte, name string, hash uint64) (row []byte, ok bool) {
 	if h.closing.Load() || len(h.cfg.Voters) > 1 {
 		return nil, false
@@ -551,8 +561,8 @@ func (h *Host) stopError() error {
 // drainTime bounds Close's wait for proposals in flight, which may never complete without a quorum.
 const drainTime = 5 * time.Second
 
-// Close closes the host. Waiting calls return ErrClosed. Close flushes acknowledged writes, so that the next
-// Open replays nothing.
+// Close closes the host. Waiting calls return ErrClosed. Close flushes acknowledged writes, so that
+// the next Open replays nothing.
 func (h *Host) Close() error { return h.CloseWithin(drainTime) }
 
 // CloseWithin is Close with a timeout for proposals in flight.
@@ -582,9 +592,9 @@ func (h *Host) close(drain time.Duration) error {
 	return errors.Join(h.hadFailed(), h.closeLog(), h.lock.Close())
 }
 
-// awaitGoroutines waits until all goroutines and calls have ended. It returns an error if the node failed.
-// Pebble and the applier may then be stuck in the failed operation, so the wait is bounded. The directory
-// stays locked until the process exits.
+// awaitGoroutines waits until all goroutines and calls have ended. It returns an error if the node
+// failed. Pebble and the applier may then be stuck in the failed operation, so the wait is bounded.
+// The directory stays locked until the process exits.
 func (h *Host) awaitGoroutines() error {
 	done := make(chan struct{})
 	go func() {
@@ -649,8 +659,8 @@ func (h *Host) awaitUsers() {
 	}
 }
 
-// unlessFailed runs f, or returns an error once the host fails. If the disk fails, Pebble's goroutines are
-// parked and f may never return.
+// unlessFailed runs f, or returns an error once the host fails. If the disk fails, Pebble's
+// goroutines are parked and f may never return.
 func (h *Host) unlessFailed(f func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- f() }()

@@ -62,8 +62,8 @@ func TestWorkloadThroughRestarts(t *testing.T) {
 	}
 }
 
-// TestCrashKeepsAcknowledged takes a crash clone of the file system while writers are at work and checks that everything
-// acknowledged before is in it, over and over.
+// TestCrashKeepsAcknowledged takes a crash clone of the file system while writers are at work and
+// checks that everything acknowledged before is in it, over and over.
 func TestCrashKeepsAcknowledged(t *testing.T) {
 	noLeaks(t)
 	for _, percent := range []int{0, 50, 100} {
@@ -78,8 +78,9 @@ func TestCrashKeepsAcknowledged(t *testing.T) {
 	}
 }
 
-// crashUnderLoad checks that the counters are at least at want, counts on until the moment of the crash, and returns what
-// it leaves. A counter may be one ahead of what was acknowledged per writer.
+// crashUnderLoad checks that the counters are at least at want, counts on until the moment of the
+// crash, and returns what it leaves. A counter may be one ahead of what was acknowledged per
+// writer.
 func crashUnderLoad(t *testing.T, fsys *vfs.MemFS, rng *rand.Rand, percent int, want []int64) *vfs.MemFS {
 	t.Helper()
 	ctx := context.Background()
@@ -138,8 +139,8 @@ func crashUnderLoad(t *testing.T, fsys *vfs.MemFS, rng *rand.Rand, percent int, 
 	return left
 }
 
-// TestOutboxSurvivesCrash crashes between the sending and the delivery of messages, again and again: nothing is lost and
-// nothing arrives twice.
+// TestOutboxSurvivesCrash crashes between the sending and the delivery of messages, again and
+// again: nothing is lost and nothing arrives twice.
 func TestOutboxSurvivesCrash(t *testing.T) {
 	noLeaks(t)
 	rng := rand.New(rand.NewPCG(seed(t), 5))
@@ -154,7 +155,8 @@ func TestOutboxSurvivesCrash(t *testing.T) {
 		}
 		for range 30 {
 			a, b := name(rng.IntN(toyCounters)), name(rng.IntN(toyCounters))
-			if err := w.do(ctx, toySpread, toy.Command{Kind: toy.Send, Name: a, Target: b, Delta: 5}); err != nil && !errors.Is(err, engine.ErrConflict) {
+			if err := w.do(ctx, toySpread, toy.Command{Kind: toy.Send, Name: a, Target: b, Delta: 5}); err != nil &&
+				!errors.Is(err, engine.ErrConflict) {
 				t.Fatalf("send: %v", err)
 			}
 		}
@@ -242,8 +244,10 @@ func TestShardTimeNeverGoesBack(t *testing.T) {
 	}
 }
 
-// TestShardTimeKeepsPace: shard time that is ahead of the wall clock runs at half speed until the wall clock has caught up, however often somebody asks, and
-// at full speed if it is too far ahead for that, unless it is to catch up all the same. What is below a millisecond used to be dropped each time.
+// TestShardTimeKeepsPace: shard time that is ahead of the wall clock runs at half speed until the
+// wall clock has caught up, however often somebody asks, and at full speed if it is too far ahead
+// for that, unless it is to catch up all the same. What is below a millisecond used to be dropped
+// each time.
 func TestShardTimeKeepsPace(t *testing.T) {
 	const day = 24 * 3_600_000
 	for _, c := range []struct{ catchUp, ahead, passed, now int64 }{
@@ -294,20 +298,24 @@ func TestOpenRefuses(t *testing.T) {
 	}{
 		{"other number of shards", func(t *testing.T, fsys *vfs.MemFS, c *Config) { c.Shards = 3 }, "was created with 2 shards, not 3"},
 		{"other node", func(t *testing.T, fsys *vfs.MemFS, c *Config) { c.NodeID = 7 }, "belongs to node 1, not 7"},
-		{"other members", func(t *testing.T, fsys *vfs.MemFS, c *Config) { c.Voters = []uint64{3, 1, 2} }, "belongs to a cluster of the nodes [1], not [1 2 3]"},
+		{"other members", func(t *testing.T, fsys *vfs.MemFS, c *Config) { c.Voters = []uint64{3, 1, 2} },
+			"belongs to a cluster of the nodes [1], not [1 2 3]"},
 		{"newer format", func(t *testing.T, fsys *vfs.MemFS, c *Config) {
-			must(t, writeFormat(fsys, "node", format{Version: FormatVersion + 1, Shards: 2, NodeID: 1, Voters: []uint64{1}, Written: "floe 9.0.0"}))
+			must(t, writeFormat(fsys, "node",
+				format{Version: FormatVersion + 1, Shards: 2, NodeID: 1, Voters: []uint64{1}, Written: "floe 9.0.0"}))
 		}, "has format 4, last written by floe 9.0.0, this program knows up to 3: use a newer floe"},
 		{"older format", func(t *testing.T, fsys *vfs.MemFS, c *Config) {
 			must(t, writeFormat(fsys, "node", format{Version: 1, Shards: 2, NodeID: 1, Voters: []uint64{1}}))
 		}, "has format 1, a layout before the first release, written by an unnamed build; this program reads formats 2 to 3"},
-		{"other shards and node", func(t *testing.T, fsys *vfs.MemFS, c *Config) { c.Shards, c.NodeID = 3, 7 }, "was created with 2 shards, not 3: the number can not be changed; belongs to node 1, not 7; belongs"},
+		{"other shards and node", func(t *testing.T, fsys *vfs.MemFS, c *Config) { c.Shards, c.NodeID = 3, 7 },
+			"was created with 2 shards, not 3: the number can not be changed; belongs to node 1, not 7; belongs"},
 		{"damaged format", func(t *testing.T, fsys *vfs.MemFS, c *Config) {
 			must(t, writeFile(fsys, "node/FORMAT", []byte("{")))
 		}, "FORMAT is damaged"},
 		{"no format", func(t *testing.T, fsys *vfs.MemFS, c *Config) { must(t, fsys.Remove("node/FORMAT")) }, "no FORMAT file"},
 		{"no log", func(t *testing.T, fsys *vfs.MemFS, c *Config) { must(t, fsys.RemoveAll("node/log")) }, "the log holds 0 of 2 shards"},
-		{"no state", func(t *testing.T, fsys *vfs.MemFS, c *Config) { must(t, fsys.RemoveAll("node/state")) }, "part of the state has been lost"},
+		{"no state", func(t *testing.T, fsys *vfs.MemFS, c *Config) { must(t, fsys.RemoveAll("node/state")) },
+			"part of the state has been lost"},
 		{"bad values", func(t *testing.T, fsys *vfs.MemFS, c *Config) { c.Shards, c.MaxValue = -1, 1<<30 }, "shards -1 is not in 1-256"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -11,8 +11,9 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// Identity says who a node is, to others of its cluster. A node that has voted must not come back without knowing: with its directory
-// wiped, replaced, or put back to what it was before, it could vote again in the same term. So others remember what they have met.
+// Identity says who a node is, to others of its cluster. A node that has voted must not come back
+// without knowing: with its directory wiped, replaced, or put back to what it was before, it could
+// vote again in the same term. So others remember what they have met.
 type Identity struct {
 	Node      uint64 `json:"node"`
 	Directory string `json:"directory"` // random, of the data directory
@@ -22,11 +23,13 @@ type Identity struct {
 
 // Introduction is what a node says of itself to another node of its cluster.
 //
-// A directory remembers, for each other node, in which of its runs that node may have met it: the run it has last confirmed, and
-// every later one in which there was an introduction. A node that met this directory in a run that is not among them met another copy
-// of it. The list stays short however often the directory is opened, and it needs no memory of runs that no node has met.
+// A directory remembers, for each other node, in which of its runs that node may have met it: the
+// run it has last confirmed, and every later one in which there was an introduction. A node that
+// met this directory in a run that is not among them met another copy of it. The list stays short
+// however often the directory is opened, and it needs no memory of runs that no node has met.
 //
-// The meetings with third nodes show two nodes whether they know one history of a third: see Host.Meet.
+// The meetings with third nodes show two nodes whether they know one history of a third: see
+// Host.Meet.
 type Introduction struct {
 	Identity
 	Cluster string // that the directory belongs to, "" if that is not known yet; see Host.Cluster
@@ -40,7 +43,8 @@ type Shown struct {
 	Runs []string `json:"runs"` // each as of shortRun
 }
 
-// Meeting is how a node has last met another one: as what it came, and in which of its runs it believed then that others had met it.
+// Meeting is how a node has last met another one: as what it came, and in which of its runs it
+// believed then that others had met it.
 type Meeting struct {
 	Identity
 	Shown []Shown `json:"shown,omitempty"`
@@ -60,8 +64,9 @@ func withShown(all []Shown, node uint64, runs []string) []Shown {
 	return append(all, Shown{node, runs})
 }
 
-// maxShown bounds the runs that a node has been shown and has not confirmed: it takes a connection that was cut at that very moment in each
-// of them. Beyond it the oldest of these goes, never the one that was confirmed.
+// maxShown bounds the runs that a node has been shown and has not confirmed: it takes a connection
+// that was cut at that very moment in each of them. Beyond it the oldest of these goes, never the
+// one that was confirmed.
 const maxShown = 256
 
 // shortRun returns the part of a run's name that is remembered: a handshake has a place for many.
@@ -120,7 +125,8 @@ func (h *Host) Identity() Identity {
 	return h.identity.format.Self
 }
 
-// Introduce returns what this node says of itself to another one, which may remember this run from then on: that is noted, durably, before.
+// Introduce returns what this node says of itself to another one, which may remember this run from
+// then on: that is noted, durably, before.
 func (h *Host) Introduce(to uint64) (Introduction, error) {
 	i := &h.identity
 	i.mu.Lock()
@@ -144,8 +150,8 @@ func (h *Host) Introduce(to uint64) (Introduction, error) {
 	return self, nil
 }
 
-// Confirmed notes that another node remembers this run: it will not ask for an earlier one any more. It becomes durable with the next change; without
-// it the list is only longer.
+// Confirmed notes that another node remembers this run: it will not ask for an earlier one any
+// more. It becomes durable with the next change; without it the list is only longer.
 func (h *Host) Confirmed(node uint64) {
 	i := &h.identity
 	i.mu.Lock()
@@ -155,16 +161,19 @@ func (h *Host) Confirmed(node uint64) {
 	}
 }
 
-// Meet notes, durably, that another node has proved to be one of the cluster, and what it says of itself.
+// Meet notes, durably, that another node has proved to be one of the cluster, and what it says of
+// itself.
 //
-// The run in which this node has met it before has to be among those that its directory remembers to have shown: one that was put back to what it
-// was before counts its starts up like any other, and would come to a number that was never met. This node may never have met the later life of
-// such a directory. Then others tell it, if they are here; and if they are not, the two have formed a quorum that does not know what was
-// acknowledged in that later life. So nodes compare how they have met third ones when they meet: if it was in runs that do not belong to one history,
-// the two must not merge their logs.
+// The run in which this node has met it before has to be among those that its directory remembers
+// to have shown: one that was put back to what it was before counts its starts up like any other,
+// and would come to a number that was never met. This node may never have met the later life of
+// such a directory. Then others tell it, if they are here; and if they are not, the two have formed
+// a quorum that does not know what was acknowledged in that later life. So nodes compare how they
+// have met third ones when they meet: if it was in runs that do not belong to one history, the two
+// must not merge their logs.
 //
-// Errors: ErrConflict if it is not the one that was met before under its id; ErrInvalid if it is of another cluster, or has met another copy of a third
-// node's directory.
+// Errors: ErrConflict if it is not the one that was met before under its id; ErrInvalid if it is of
+// another cluster, or has met another copy of a third node's directory.
 func (h *Host) Meet(other Introduction) error {
 	i := &h.identity
 	i.mu.Lock()
@@ -175,9 +184,11 @@ func (h *Host) Meet(other Introduction) error {
 	met, known := i.format.Met[other.Node]
 	switch {
 	case known && met.Directory != other.Directory:
-		return engine.Errorf(engine.ErrConflict, "node %d comes with another data directory than before: it was wiped or exchanged, so it can not "+
-			"know what it has promised; put the old one back", other.Node)
-	case known && met.Identity != other.Identity && (other.Boot <= met.Boot || !slices.Contains(shownTo(i.format.NodeID, other.Shown), shortRun(met.Run))):
+		return engine.Errorf(engine.ErrConflict,
+			"node %d comes with another data directory than before: it was wiped or exchanged, so it can not "+
+				"know what it has promised; put the old one back", other.Node)
+	case known && met.Identity != other.Identity &&
+		(other.Boot <= met.Boot || !slices.Contains(shownTo(i.format.NodeID, other.Shown), shortRun(met.Run))):
 		return olderCopy(&other, met.Boot)
 	}
 	if err := i.compareMeetingsLocked(&other); err != nil {
@@ -197,15 +208,18 @@ func (h *Host) Meet(other Introduction) error {
 }
 
 func olderCopy(other *Introduction, known uint64) error {
-	return engine.Errorf(engine.ErrConflict, "node %d comes with an older copy of its data directory (start %d, start %d is known): it can not "+
-		"know what it has promised since; put the newest one back", other.Node, other.Boot, known)
+	return engine.Errorf(engine.ErrConflict,
+		"node %d comes with an older copy of its data directory (start %d, start %d is known): it can not "+
+			"know what it has promised since; put the newest one back", other.Node, other.Boot, known)
 }
 
-// compareMeetingsLocked compares how this node, others that it has met in this run, and another one have met third nodes.
+// compareMeetingsLocked compares how this node, others that it has met in this run, and another one
+// have met third nodes.
 func (i *identity) compareMeetingsLocked(other *Introduction) error {
 	for _, theirs := range i.theirs {
 		for _, m := range theirs.Met {
-			// Not whether the run is among those that were shown: it may have met a later one since it said this.
+			// Not whether the run is among those that were shown: it may have met a later one since
+			// it said this.
 			if m.Node == other.Node && m.Directory == other.Directory && m.Identity != other.Identity && other.Boot <= m.Boot {
 				return olderCopy(other, m.Boot)
 			}
@@ -214,15 +228,19 @@ func (i *identity) compareMeetingsLocked(other *Introduction) error {
 	for _, theirs := range other.Met {
 		ours, known := i.format.Met[theirs.Node]
 		if known && !oneHistory(i.format.NodeID, ours, other.Node, theirs) {
-			return engine.Errorf(engine.ErrInvalid, "nodes %d and %d have met different copies of the data directory of node %d (its starts %d and %d): an older one was put "+
-				"back, and each side may have acknowledged writes that the other does not have, so they do not join; keep the side whose data is to be kept, with the newest "+
-				"directory of node %d that belongs to it", i.format.NodeID, other.Node, theirs.Node, ours.Boot, theirs.Boot, theirs.Node)
+			return engine.Errorf(engine.ErrInvalid,
+				"nodes %d and %d have met different copies of the data directory of node %d (its starts %d and %d): an older one was put "+
+					"back, and each side may have acknowledged writes that the other does not have, so they do not join; keep the side "+
+					"whose data is to be kept, with the newest "+
+					"directory of node %d that belongs to it", i.format.NodeID, other.Node, theirs.Node, ours.Boot, theirs.Boot,
+				theirs.Node)
 		}
 	}
 	return nil
 }
 
-// oneHistory reports whether a node was met by two others in runs of one history of its directory: in the later one it has to know of the other.
+// oneHistory reports whether a node was met by two others in runs of one history of its directory:
+// in the later one it has to know of the other.
 func oneHistory(a uint64, metA Meeting, b uint64, metB Meeting) bool {
 	if metA.Boot < metB.Boot {
 		a, metA, b, metB = b, metB, a, metA
@@ -250,8 +268,9 @@ func (h *Host) rewriteFormatLocked(f format) error {
 	return nil
 }
 
-// Cluster returns the name of the cluster that the node's directory belongs to, "" if it does not know yet. It is the directory of the voter with the
-// lowest id, which all come to know in the same way: each by its first meeting with that node.
+// Cluster returns the name of the cluster that the node's directory belongs to, "" if it does not
+// know yet. It is the directory of the voter with the lowest id, which all come to know in the same
+// way: each by its first meeting with that node.
 func (h *Host) Cluster() string {
 	h.identity.mu.Lock()
 	defer h.identity.mu.Unlock()
@@ -266,8 +285,9 @@ func (i *identity) cluster() string {
 	return i.format.Met[first].Directory
 }
 
-// compareClustersLocked refuses a node whose directory belongs to another cluster. Which of the two is the wrong one the others know: if most nodes are
-// of one other cluster it is this one's, and the node fails. So the log that names a directory is that of the node that has it.
+// compareClustersLocked refuses a node whose directory belongs to another cluster. Which of the two
+// is the wrong one the others know: if most nodes are of one other cluster it is this one's, and
+// the node fails. So the log that names a directory is that of the node that has it.
 func (h *Host) compareClustersLocked(other *Introduction) error {
 	i := &h.identity
 	if i.clusters == nil {
@@ -285,15 +305,18 @@ func (h *Host) compareClustersLocked(other *Introduction) error {
 	most := len(i.format.Voters) / 2
 	switch {
 	case len(against) > most:
-		err := engine.Errorf(engine.ErrInvalid, "the data directory %s belongs to another cluster than those of the nodes %v, which are of one: it was wiped or "+
-			"exchanged; start node %d with its own", h.cfg.Dir, against, h.cfg.NodeID)
+		err := engine.Errorf(engine.ErrInvalid,
+			"the data directory %s belongs to another cluster than those of the nodes %v, which are of one: it was wiped or "+
+				"exchanged; start node %d with its own", h.cfg.Dir, against, h.cfg.NodeID)
 		h.Fail(err)
 		return err
 	case len(with)+1 > most:
-		return engine.Errorf(engine.ErrInvalid, "node %d comes with a data directory of another cluster, or one that was wiped: start it with its own", other.Node)
+		return engine.Errorf(engine.ErrInvalid,
+			"node %d comes with a data directory of another cluster, or one that was wiped: start it with its own", other.Node)
 	}
-	return engine.Errorf(engine.ErrInvalid, "node %d and this one, node %d, have data directories of different clusters, or one that was wiped: when more nodes "+
-		"are up it shows which is the wrong one", other.Node, h.cfg.NodeID)
+	return engine.Errorf(engine.ErrInvalid,
+		"node %d and this one, node %d, have data directories of different clusters, or one that was wiped: when more nodes "+
+			"are up it shows which is the wrong one", other.Node, h.cfg.NodeID)
 }
 
 // agree returns the nodes that were met in this run and are of a cluster.

@@ -13,7 +13,8 @@ import (
 	"github.com/floedb/floe/internal/test/toy"
 )
 
-// member is a node whose directory is opened, copied and put back; it has no goroutine that speaks to others.
+// member is a node whose directory is opened, copied and put back; it has no goroutine that speaks
+// to others.
 type member struct {
 	t    *testing.T
 	id   uint64
@@ -31,7 +32,8 @@ func newMember(t *testing.T, id uint64) *member {
 func (m *member) start() {
 	m.t.Helper()
 	m.stop()
-	h, err := Open(Config{Dir: "node", FS: m.fs, Shards: 1, NodeID: m.id, Voters: []uint64{1, 2, 3}, Primitives: []engine.Primitive{toy.Primitive()}})
+	h, err := Open(Config{Dir: "node", FS: m.fs, Shards: 1, NodeID: m.id, Voters: []uint64{1, 2, 3},
+		Primitives: []engine.Primitive{toy.Primitive()}})
 	if err != nil {
 		m.t.Fatal(err)
 	}
@@ -77,8 +79,8 @@ func (m *member) meet(other *member) error {
 	return nil
 }
 
-// TestMeetOlderCopy: a directory that was put back to what it was is refused at each of its starts, however high they count. It was let in as soon as it had
-// been started as often as the one before.
+// TestMeetOlderCopy: a directory that was put back to what it was is refused at each of its starts,
+// however high they count. It was let in as soon as it had been started as often as the one before.
 func TestMeetOlderCopy(t *testing.T) {
 	node, judge := newMember(t, 2), newMember(t, 1)
 	for range 3 {
@@ -107,8 +109,9 @@ func TestMeetOlderCopy(t *testing.T) {
 	}
 }
 
-// TestMeetAfterManyStarts: a node that was away for thousands of starts of another one knows it still, and what is remembered for that stays small. It refused
-// it for good as one with an older copy of its directory, after 2,048.
+// TestMeetAfterManyStarts: a node that was away for thousands of starts of another one knows it
+// still, and what is remembered for that stays small. It refused it for good as one with an older
+// copy of its directory, after 2,048.
 func TestMeetAfterManyStarts(t *testing.T) {
 	node, here, away := newMember(t, 3), newMember(t, 1), newMember(t, 2)
 	must(t, here.meet(node))
@@ -127,12 +130,14 @@ func TestMeetAfterManyStarts(t *testing.T) {
 	if err := away.meet(node); err != nil {
 		t.Errorf("after %d starts: %v", node.host.Identity().Boot, err)
 	}
-	if self, err := node.host.Introduce(away.id); err != nil || len(self.Shown) != 2 || len(shownTo(away.id, self.Shown)) != 1 || len(shownTo(here.id, self.Shown)) != 1 {
+	if self, err := node.host.Introduce(away.id); err != nil || len(self.Shown) != 2 || len(shownTo(away.id, self.Shown)) != 1 ||
+		len(shownTo(here.id, self.Shown)) != 1 {
 		t.Errorf("it still remembers %d bytes of runs: %.300v, %v", len(fmt.Sprint(self.Shown)), self.Shown, err)
 	}
 }
 
-// TestMeetRemembersEarlierBuilds: a directory that remembers all its runs, as those of earlier builds do, is known by others.
+// TestMeetRemembersEarlierBuilds: a directory that remembers all its runs, as those of earlier
+// builds do, is known by others.
 func TestMeetRemembersEarlierBuilds(t *testing.T) {
 	node, other := newMember(t, 2), newMember(t, 1)
 	must(t, other.meet(node))
@@ -144,8 +149,10 @@ func TestMeetRemembersEarlierBuilds(t *testing.T) {
 	}
 }
 
-// TestForkedHistory: an older copy of node 3's directory forms a quorum with node 2, which has not met its later life. Node 1, which has, and whose
-// acknowledged writes these two do not know, must not join either of them: their replicas would part for good, and all would call themselves healthy.
+// TestForkedHistory: an older copy of node 3's directory forms a quorum with node 2, which has not
+// met its later life. Node 1, which has, and whose acknowledged writes these two do not know, must
+// not join either of them: their replicas would part for good, and all would call themselves
+// healthy.
 func TestForkedHistory(t *testing.T) {
 	for _, c := range []struct {
 		name          string
@@ -186,7 +193,8 @@ func TestForkedHistory(t *testing.T) {
 			}
 			for range 2 {
 				for _, pair := range [][2]*member{{one, two}, {two, one}} {
-					if err := pair[0].meet(pair[1]); !errors.Is(err, engine.ErrInvalid) || !strings.Contains(err.Error(), "have met different copies of the data directory of node 3") {
+					if err := pair[0].meet(pair[1]); !errors.Is(err, engine.ErrInvalid) ||
+						!strings.Contains(err.Error(), "have met different copies of the data directory of node 3") {
 						t.Errorf("node %d meets node %d: %v", pair[0].id, pair[1].id, err)
 					}
 				}
@@ -222,7 +230,8 @@ func TestOneHistory(t *testing.T) {
 	}
 }
 
-// TestOlderCopyAmongOthers: a node that has not met the later life of a directory refuses an older copy of it if another node, which it has met, has.
+// TestOlderCopyAmongOthers: a node that has not met the later life of a directory refuses an older
+// copy of it if another node, which it has met, has.
 func TestOlderCopyAmongOthers(t *testing.T) {
 	one, two, three := newMember(t, 1), newMember(t, 2), newMember(t, 3)
 	must(t, two.meet(three))
@@ -246,13 +255,14 @@ func TestOlderCopyAmongOthers(t *testing.T) {
 	must(t, one.meet(three))
 }
 
-// TestForeignCluster: a directory of another cluster is named by the node that has it, which fails once most nodes agree; it used to call the others
-// wiped. The others name that node, and go on.
+// TestForeignCluster: a directory of another cluster is named by the node that has it, which fails
+// once most nodes agree; it used to call the others wiped. The others name that node, and go on.
 func TestForeignCluster(t *testing.T) {
 	voters := []uint64{1, 2, 3}
 	open := func(node uint64) *Host {
 		t.Helper()
-		h, err := Open(Config{Dir: "node", FS: vfs.NewMem(), Shards: 1, NodeID: node, Voters: voters, Primitives: []engine.Primitive{toy.Primitive()}})
+		h, err := Open(Config{Dir: "node", FS: vfs.NewMem(), Shards: 1, NodeID: node, Voters: voters,
+			Primitives: []engine.Primitive{toy.Primitive()}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -285,14 +295,17 @@ func TestForeignCluster(t *testing.T) {
 	stray := there[2]
 	stray.identity.clusters = nil // started again, among others
 	for i, h := range here[:2] {
-		if err := meet(h, stray); !errors.Is(err, engine.ErrInvalid) || !strings.Contains(err.Error(), "node 3 comes with a data directory of another cluster") {
+		if err := meet(h, stray); !errors.Is(err, engine.ErrInvalid) ||
+			!strings.Contains(err.Error(), "node 3 comes with a data directory of another cluster") {
 			t.Errorf("node %d says %v", i+1, err)
 		}
 		err := meet(stray, h)
 		if !errors.Is(err, engine.ErrInvalid) {
 			t.Errorf("the stray says %v of node %d", err, i+1)
 		}
-		if failed := stray.Err(); (failed != nil) != (i == 1) || i == 1 && !strings.Contains(failed.Error(), "the data directory node belongs to another cluster than those of the nodes [1 2]") {
+		if failed := stray.Err(); (failed != nil) != (i == 1) ||
+			i == 1 && !strings.Contains(failed.Error(),
+				"the data directory node belongs to another cluster than those of the nodes [1 2]") {
 			t.Errorf("after node %d the stray has failed with %v", i+1, failed)
 		}
 		if err := h.Err(); err != nil {

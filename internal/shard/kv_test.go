@@ -13,8 +13,9 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// TestKVReplicasAreEqual runs every command of the key-value machine on three nodes through lost, repeated, delayed and
-// reordered messages, restarts and a snapshot, and compares the replicas byte for byte.
+// TestKVReplicasAreEqual runs every command of the key-value machine on three nodes through lost,
+// repeated, delayed and reordered messages, restarts and a snapshot, and compares the replicas byte
+// for byte.
 func TestKVReplicasAreEqual(t *testing.T) {
 	noLeaks(t)
 	s := seed(t)
@@ -53,7 +54,8 @@ func TestKVReplicasAreEqual(t *testing.T) {
 	t.Logf("succeeded: %v", w.done)
 }
 
-// kvWorkload does random operations on few keys; what they return is of no interest here, only that all replicas do the same.
+// kvWorkload does random operations on few keys; what they return is of no interest here, only that
+// all replicas do the same.
 type kvWorkload struct {
 	t      *testing.T
 	rng    *rand.Rand
@@ -63,7 +65,8 @@ type kvWorkload struct {
 
 func (w *kvWorkload) run(ctx context.Context, steps int) {
 	w.t.Helper()
-	stores := []*kv.Store{engine.StoreOf[kv.Store](w.router, "default", 0), engine.StoreOf[kv.Store](w.router, toySpread, 0), engine.StoreOf[kv.Store](w.router, "other", 0)}
+	stores := []*kv.Store{engine.StoreOf[kv.Store](w.router, "default", 0), engine.StoreOf[kv.Store](w.router, toySpread, 0),
+		engine.StoreOf[kv.Store](w.router, "other", 0)}
 	for range steps {
 		kind, err := w.step(ctx, stores[w.rng.IntN(len(stores))])
 		switch {

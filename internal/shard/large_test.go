@@ -29,7 +29,8 @@ func sized(small, full int) int {
 	return small
 }
 
-// measureLarge is measure that tells what the process took of memory at most, too, where the system says so.
+// measureLarge is measure that tells what the process took of memory at most, too, where the system
+// says so.
 func (n *costNode) measureLarge(what string, f func()) map[string]engine.Effort {
 	n.t.Helper()
 	debug.FreeOSMemory()
@@ -62,7 +63,8 @@ func checkEntries(t *testing.T, all map[string]engine.Effort) {
 	}
 }
 
-// fewBytes is what the refusal of a command may have counted beyond the limit: the write that came to it.
+// fewBytes is what the refusal of a command may have counted beyond the limit: the write that came
+// to it.
 const fewBytes = 17 << 20
 
 // usedUp appends records of a megabyte, and has one consumer read them as their last attempt.
@@ -74,14 +76,16 @@ func (n *costNode) usedUp(count int) {
 		return err
 	})
 	for got := 0; got < count; {
-		ds, err := n.logs.ReadGroup(n.t.Context(), "jobs", "g", "c", stream.Limit(1000), stream.MaxAttempts(1), stream.AckTimeout(time.Hour), stream.Backoff(0, 0))
+		ds, err := n.logs.ReadGroup(n.t.Context(), "jobs", "g", "c", stream.Limit(1000), stream.MaxAttempts(1),
+			stream.AckTimeout(time.Hour), stream.Backoff(0, 0))
 		n.must(err)
 		got += len(ds)
 	}
 }
 
-// TestLeavingWithGigabytes: a consumer leaves a group, or is lost, with 4,300 records of a megabyte that have used up their attempts. That wrote over 4 GiB in one
-// command, and the node died of it whenever it was opened.
+// TestLeavingWithGigabytes: a consumer leaves a group, or is lost, with 4,300 records of a megabyte
+// that have used up their attempts. That wrote over 4 GiB in one command, and the node died of it
+// whenever it was opened.
 func TestLeavingWithGigabytes(t *testing.T) {
 	count := sized(24, 4300)
 	for _, left := range []bool{true, false} {
@@ -99,7 +103,8 @@ func TestLeavingWithGigabytes(t *testing.T) {
 			st, err := n.logs.Groups("jobs").Get(t.Context(), "g")
 			n.must(err)
 			dead, err := n.logs.Get(t.Context(), "jobs.dlq")
-			if left && (st.Pending() != count || !errors.Is(err, stream.ErrNotFound)) || !left && (st.Pending() != 0 || dead.Records() != int64(count)) {
+			if left && (st.Pending() != count || !errors.Is(err, stream.ErrNotFound)) ||
+				!left && (st.Pending() != 0 || dead.Records() != int64(count)) {
 				t.Errorf("%d pending, %d dead letters, %v", st.Pending(), dead.Records(), err)
 			}
 			if fire := all["engine fire"]; fire.Bytes > 6<<20 {
@@ -134,8 +139,9 @@ func TestLeasesOfMegabytesEndTogether(t *testing.T) {
 	}
 }
 
-// TestDeletesBeyondTombstonesAtOnce: 60 transactions of 1,000 deletes each, at once, in a namespace that has all the tombstones it may have: eight took 12 s, and
-// 60 never ended, because each delete looked for the oldest tombstone in front of all that were gone.
+// TestDeletesBeyondTombstonesAtOnce: 60 transactions of 1,000 deletes each, at once, in a namespace
+// that has all the tombstones it may have: eight took 12 s, and 60 never ended, because each delete
+// looked for the oldest tombstone in front of all that were gone.
 func TestDeletesBeyondTombstonesAtOnce(t *testing.T) {
 	const tombstones, each = 100_000, 1000
 	transactions := sized(8, 60)
@@ -176,7 +182,8 @@ func TestDeletesBeyondTombstonesAtOnce(t *testing.T) {
 	}
 }
 
-// refusedTxn has a transaction refused for what it would write, before it has written more than it may.
+// refusedTxn has a transaction refused for what it would write, before it has written more than it
+// may.
 func (n *costNode) refusedTxn(what string, txn *engine.Txn) {
 	n.t.Helper()
 	var err error
@@ -188,7 +195,8 @@ func (n *costNode) refusedTxn(what string, txn *engine.Txn) {
 	checkEntries(n.t, all)
 }
 
-// TestLargeDeletesAreRefused: 275 deletes of 16 MiB each, in one transaction of a few KB, wrote over 4 GiB; 1,000 of a megabyte took 17 s.
+// TestLargeDeletesAreRefused: 275 deletes of 16 MiB each, in one transaction of a few KB, wrote
+// over 4 GiB; 1,000 of a megabyte took 17 s.
 func TestLargeDeletesAreRefused(t *testing.T) {
 	for _, c := range []struct{ size, small, full int }{{16<<20 - 200, 8, 275}, {megabyte, 80, 1000}} {
 		t.Run(fmt.Sprint(c.size>>20), func(t *testing.T) {
@@ -212,7 +220,8 @@ func TestLargeDeletesAreRefused(t *testing.T) {
 	}
 }
 
-// TestManyChangesOfALargeDocumentAreRefused: 1,000 changes of one document of a megabyte took 22 s and 2.6 GB.
+// TestManyChangesOfALargeDocumentAreRefused: 1,000 changes of one document of a megabyte took 22 s
+// and 2.6 GB.
 func TestManyChangesOfALargeDocumentAreRefused(t *testing.T) {
 	const changes = 1000
 	n := openCostNode(t, 0)

@@ -13,10 +13,12 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// TestDeletesWithoutAByte: others have taken all that was free, and deletes go on for as long as the reserve lasts, which is longer than until the first flush. That used
-// to find no space, because the reserve was smaller than what is flushed and half of it was for others, and was tried again in vain, while deletes
-// waited for it and were refused. In the end they are refused, by name: one that had been admitted just before a flush that did not fit waited until its time
-// was over.
+// TestDeletesWithoutAByte: others have taken all that was free, and deletes go on for as long as
+// the reserve lasts, which is longer than until the first flush. That used to find no space,
+// because the reserve was smaller than what is flushed and half of it was for others, and was tried
+// again in vain, while deletes waited for it and were refused. In the end they are refused, by
+// name: one that had been admitted just before a flush that did not fit waited until its time was
+// over.
 func TestDeletesWithoutAByte(t *testing.T) {
 	noLeaks(t)
 	s := seed(t)

@@ -10,15 +10,18 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// How many entries a follower may be behind to be handed the leadership: it has to catch up first, and nothing is proposed meanwhile. One that was
-// just started, and gets what it missed, is near long before it is abreast.
+// How many entries a follower may be behind to be handed the leadership: it has to catch up first,
+// and nothing is proposed meanwhile. One that was just started, and gets what it missed, is near
+// long before it is abreast.
 const (
 	abreast    = 16 // what is in flight to it
 	nearEnough = 1024
 )
 
-// successors returns the voters that could lead the shard at once, in order of their ids; nil unless this node leads it. If none of them is abreast
-// with this node, it is the one that is least behind, unless that is far. Nodes whose disks are full are none: they would refuse what takes space.
+// successors returns the voters that could lead the shard at once, in order of their ids; nil
+// unless this node leads it. If none of them is abreast with this node, it is the one that is least
+// behind, unless that is far. Nodes whose disks are full are none: they would refuse what takes
+// space.
 func (s *shard) successors() []uint64 {
 	s.loop.mu.Lock()
 	defer s.loop.mu.Unlock()
@@ -40,7 +43,8 @@ func (s *shard) transferees() []uint64 {
 	return s.candidatesLocked(abreast)
 }
 
-// successorsLocked returns the voters that could lead the shard, have space, and are at most so many entries behind.
+// successorsLocked returns the voters that could lead the shard, have space, and are at most so
+// many entries behind.
 func (s *shard) successorsLocked(behind uint64) []uint64 {
 	ids := slices.DeleteFunc(s.candidatesLocked(behind), s.host.isFull)
 	if len(ids) == 0 {
@@ -56,8 +60,10 @@ func (s *shard) candidatesLocked(behind uint64) []uint64 {
 	var ids []uint64
 	last := s.log.LastIndex()
 	for id, p := range s.loop.core.rn.Status().Progress {
-		// Not RecentActive: a leader clears that of all at each check of its quorum, and for a moment nobody would be a successor.
-		if id != s.host.cfg.NodeID && p.State == tracker.StateReplicate && s.host.isAlive(id) && s.host.clocks.offset(id) == 0 && p.Match+behind >= last {
+		// Not RecentActive: a leader clears that of all at each check of its quorum, and for a
+		// moment nobody would be a successor.
+		if id != s.host.cfg.NodeID && p.State == tracker.StateReplicate && s.host.isAlive(id) && s.host.clocks.offset(id) == 0 &&
+			p.Match+behind >= last {
 			ids = append(ids, id)
 		}
 	}
@@ -69,7 +75,8 @@ func (s *shard) transfer(to uint64) {
 	s.mail.put(func(in *input) { in.transfer = to })
 }
 
-// lead does what belongs to the members of a cluster: it makes the namespace that always exists, and spreads leaders.
+// lead does what belongs to the members of a cluster: it makes the namespace that always exists,
+// and spreads leaders.
 func (h *Host) lead() {
 	defer h.running.Done()
 	unmade := time.NewTicker(h.cfg.TickInterval)
@@ -94,8 +101,10 @@ func (h *Host) lead() {
 	}
 }
 
-// stepDown gives what this node leads to others if it should not lead, because its clock is off or its disk is full, and reports whether that is so. While
-// most disks are full nothing is won: a leader with space would take in what its followers can not write, and nobody would say why nothing goes on.
+// stepDown gives what this node leads to others if it should not lead, because its clock is off or
+// its disk is full, and reports whether that is so. While most disks are full nothing is won: a
+// leader with space would take in what its followers can not write, and nobody would say why
+// nothing goes on.
 func (h *Host) stepDown() bool {
 	full := 0
 	for _, id := range h.cfg.Voters {
@@ -122,14 +131,15 @@ func (h *Host) stepDown() bool {
 // spreadTicks is how often leaders are looked after: an election takes as long.
 const spreadTicks = 2 * electionTicks
 
-// preferred returns the node that should lead a shard, so that leaders are spread evenly over the voters: shard i is for the i-th of them.
+// preferred returns the node that should lead a shard, so that leaders are spread evenly over the
+// voters: shard i is for the i-th of them.
 func (h *Host) preferred(id engine.ShardID) uint64 {
 	voters := slices.Sorted(slices.Values(h.cfg.Voters))
 	return voters[int(id)%len(voters)]
 }
 
-// spread hands the leadership of a shard to the node that should have it. It does nothing if this node does not lead one that another could
-// take over; one at a time.
+// spread hands the leadership of a shard to the node that should have it. It does nothing if this
+// node does not lead one that another could take over; one at a time.
 func (h *Host) spread() {
 	for _, s := range h.shards {
 		best := h.preferred(s.id)
@@ -143,18 +153,21 @@ func (h *Host) spread() {
 	}
 }
 
-// isAbreast reports whether a node could lead the shard without a pause: giving it away is not urgent.
+// isAbreast reports whether a node could lead the shard without a pause: giving it away is not
+// urgent.
 func (s *shard) isAbreast(node uint64) bool {
 	s.loop.mu.Lock()
 	defer s.loop.mu.Unlock()
 	return slices.Contains(s.successorsLocked(abreast), node)
 }
 
-// settled is for how many looks in a row a node that hands over has to lead nothing: another one may have been about to give it a leadership back.
+// settled is for how many looks in a row a node that hands over has to lead nothing: another one
+// may have been about to give it a leadership back.
 const settled = 3
 
-// HandOver gives all leaderships of this node to others, and returns when it leads nothing any more, nobody is alive to take over, or ctx is done. Whoever
-// is to know that the node leaves has to be told before, or he may give leaderships back.
+// HandOver gives all leaderships of this node to others, and returns when it leads nothing any
+// more, nobody is alive to take over, or ctx is done. Whoever is to know that the node leaves has
+// to be told before, or he may give leaderships back.
 func (h *Host) HandOver(ctx context.Context) {
 	poll := time.NewTicker(h.cfg.TickInterval / 10)
 	defer poll.Stop()

@@ -12,8 +12,9 @@ import (
 	"github.com/floedb/floe/internal/test/toy"
 )
 
-// TestSuccessorsAtQuorumCheck: a leader forgets with each check of its quorum who was active lately. A node that was stopped at that moment found nobody to
-// hand over to, closed with what it led, and writes paused for an election timeout.
+// TestSuccessorsAtQuorumCheck: a leader forgets with each check of its quorum who was active
+// lately. A node that was stopped at that moment found nobody to hand over to, closed with what it
+// led, and writes paused for an election timeout.
 func TestSuccessorsAtQuorumCheck(t *testing.T) {
 	noLeaks(t)
 	c := newCluster(t, 1, nil)
@@ -36,7 +37,8 @@ func TestSuccessorsAtQuorumCheck(t *testing.T) {
 	})
 }
 
-// TestLeaderThatLeaves hands over while another node says that it leaves, too: that gets nothing, and nothing is given back to who has left.
+// TestLeaderThatLeaves hands over while another node says that it leaves, too: that gets nothing,
+// and nothing is given back to who has left.
 func TestLeaderThatLeaves(t *testing.T) {
 	noLeaks(t)
 	var left [4]atomic.Bool
@@ -59,8 +61,9 @@ func TestLeaderThatLeaves(t *testing.T) {
 	until(ctx, t, "leaders", func() bool { return c.host(3).Leads(0) && c.host(3).Leads(1) })
 }
 
-// TestSuccessorsAreAbreast: a follower that gets what it missed is no successor as long as another one has everything. Writes paused until it had caught
-// up, when the last of three nodes was stopped that were restarted one after the other.
+// TestSuccessorsAreAbreast: a follower that gets what it missed is no successor as long as another
+// one has everything. Writes paused until it had caught up, when the last of three nodes was
+// stopped that were restarted one after the other.
 func TestSuccessorsAreAbreast(t *testing.T) {
 	noLeaks(t)
 	c := newCluster(t, 1, nil)
@@ -80,14 +83,16 @@ func TestSuccessorsAreAbreast(t *testing.T) {
 		until(ctx, t, "the other one is abreast", func() bool { return s.isAbreast(other) || !s.role.leading.Load() })
 		ids, abreast := s.successors(), s.isAbreast(behind)
 		if tested = s.role.leading.Load() && ids != nil; tested && (abreast || !slices.Equal(ids, []uint64{other})) {
-			t.Errorf("node %d is cut off and misses entries, node %d has all: the successors are %v; that the first one is abreast: %v", behind, other, ids, abreast)
+			t.Errorf("node %d is cut off and misses entries, node %d has all: the successors are %v; that the first one is abreast: %v",
+				behind, other, ids, abreast)
 		}
 		c.net.Heal()
 	}
 }
 
-// TestFullNodesLeadNothing: a node with a full disk hands over what it leads, and is preferred by nobody until there is space again. When most disks are full
-// it keeps it, and refuses what takes space; when the last node with space goes, one without takes over.
+// TestFullNodesLeadNothing: a node with a full disk hands over what it leads, and is preferred by
+// nobody until there is space again. When most disks are full it keeps it, and refuses what takes
+// space; when the last node with space goes, one without takes over.
 func TestFullNodesLeadNothing(t *testing.T) {
 	var full [4]atomic.Bool
 	small := newSmallFS(vfs.NewMem(), 64<<20)

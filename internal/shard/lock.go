@@ -12,8 +12,9 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// held names the lock files on disk that this process has locked. The operating system locks for the process, not for the caller: to
-// open a lock file again and close it would give up the lock of a Host that has it.
+// held names the lock files on disk that this process has locked. The operating system locks for
+// the process, not for the caller: to open a lock file again and close it would give up the lock of
+// a Host that has it.
 var held = struct {
 	mu    sync.Mutex
 	files map[string]bool
@@ -47,7 +48,8 @@ func lockFile(fsys vfs.FS, file string) (io.Closer, error) {
 	return heldLock{lock, file}, nil
 }
 
-// lockToRead keeps hosts away from a directory that is only read, and changes nothing in it. Others may read it too.
+// lockToRead keeps hosts away from a directory that is only read, and changes nothing in it. Others
+// may read it too.
 func lockToRead(fsys vfs.FS, dir string) (io.Closer, error) {
 	file := fsys.PathJoin(dir, "LOCK")
 	lock, err := lockFileToRead(fsys, file)

@@ -198,7 +198,8 @@ func (l *loop) carryOut(out output) {
 }
 
 func (l *loop) startAppend(t *appendTask) {
-	// The state has to hold a snapshot before the log begins behind it, and what follows in the log has to wait as well.
+	// The state has to hold a snapshot before the log begins behind it, and what follows in the log
+	// has to wait as well.
 	if t.snapshot != nil || len(l.held) > 0 {
 		l.held = append(l.held, t)
 		if t.snapshot != nil && len(l.held) == 1 {

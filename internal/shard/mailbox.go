@@ -45,8 +45,9 @@ func (m *mailbox) take(spare input) input {
 	m.filled.Store(false)
 	in := m.in
 	m.in = input{
-		messages: spare.messages[:0], reads: spare.reads[:0], responses: spare.responses[:0], proposals: spare.proposals[:0], reports: spare.reports[:0],
-		putOff: spare.putOff[:0],
+		messages: spare.messages[:0], reads: spare.reads[:0], responses: spare.responses[:0], proposals: spare.proposals[:0],
+		reports: spare.reports[:0],
+		putOff:  spare.putOff[:0],
 	}
 	return in
 }

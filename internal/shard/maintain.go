@@ -10,8 +10,8 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// maintain truncates the log behind flushes of the state, forces a flush when the log grows without one, prepares files for the
-// log, and samples rates.
+// maintain truncates the log behind flushes of the state, forces a flush when the log grows without
+// one, prepares files for the log, and samples rates.
 func (h *Host) maintain() {
 	defer h.running.Done()
 	second := time.NewTicker(time.Second)
@@ -56,8 +56,8 @@ func (h *Host) maintain() {
 	}
 }
 
-// logIsLong reports whether the state is to be flushed for the sake of the log. While the disk is full the log has to be short, if the
-// flush finds the space for what is in memory.
+// logIsLong reports whether the state is to be flushed for the sake of the log. While the disk is
+// full the log has to be short, if the flush finds the space for what is in memory.
 func (h *Host) logIsLong() bool {
 	size := h.ual.Size()
 	if h.space.readOnly() && size > 2*h.cfg.SegmentBytes && size < h.space.free.Load()/2 {
@@ -92,7 +92,8 @@ func (h *Host) signalFlushed() {
 	}
 }
 
-// tellExecutors tells them of something that Pebble has done, which it also does while the host is being opened.
+// tellExecutors tells them of something that Pebble has done, which it also does while the host is
+// being opened.
 func (h *Host) tellExecutors(f func(*engine.Executor)) {
 	if !h.complete.Load() {
 		return
@@ -102,7 +103,8 @@ func (h *Host) tellExecutors(f func(*engine.Executor)) {
 	}
 }
 
-// prepareLog writes a file for the log to go on in. Without one, as on a disk that is nearly full, the log is only slower.
+// prepareLog writes a file for the log to go on in. Without one, as on a disk that is nearly full,
+// the log is only slower.
 func (h *Host) prepareLog(ctx context.Context) error {
 	if h.space.readOnly() || h.space.free.Load()-h.cfg.SegmentBytes < h.space.leaveAt() {
 		return nil
@@ -126,10 +128,11 @@ func (h *Host) truncateFull() error {
 	return err
 }
 
-// truncate forgets the part of the log that nobody needs: what the durable state holds, less what followers may ask for.
+// truncate forgets the part of the log that nobody needs: what the durable state holds, less what
+// followers may ask for.
 func (h *Host) truncate() error {
-	// Beyond its bound the log is no place for followers that lag: they get a snapshot. One shard's few entries must not keep
-	// the segments of all others either.
+	// Beyond its bound the log is no place for followers that lag: they get a snapshot. One shard's
+	// few entries must not keep the segments of all others either.
 	keep := h.cfg.KeepEntries
 	if h.ual.Size() > h.cfg.MaxLogBytes || h.space.readOnly() {
 		keep = 0
@@ -195,8 +198,8 @@ func (r *rate) history() []int64 {
 	return each
 }
 
-// Rates returns what was done in each of the last seconds, up to RateHistory, the oldest first: calls, and bytes of Config.Traffic. The slices are of one
-// length.
+// Rates returns what was done in each of the last seconds, up to RateHistory, the oldest first:
+// calls, and bytes of Config.Traffic. The slices are of one length.
 func (h *Host) Rates() (calls, received, sent []int64) {
 	calls, received, sent = h.rate.history(), h.received.history(), h.sent.history()
 	n := min(len(calls), len(received), len(sent)) // a sample may come meanwhile
@@ -217,7 +220,8 @@ func (h *Host) Stats() (Stats, error) {
 		return Stats{}, h.stopError()
 	}
 	calls := h.calls()
-	st := Stats{Node: h.cfg.NodeID, Now: h.now(), Started: h.started, State: h.state(), Durability: h.cfg.Durability.String(), Commands: h.earlier + calls, Rate: h.rate.perSecond(calls), Port: h.port()}
+	st := Stats{Node: h.cfg.NodeID, Now: h.now(), Started: h.started, State: h.state(), Durability: h.cfg.Durability.String(),
+		Commands: h.earlier + calls, Rate: h.rate.perSecond(calls), Port: h.port()}
 	for _, s := range h.shards {
 		sh := ShardStats{
 			ID: int(s.id), Leader: s.role.leader.Load(), Term: s.role.term.Load(), Applied: s.exec.Visible(),
@@ -303,7 +307,8 @@ func (h *Host) haltedShard() *haltedError {
 	return nil
 }
 
-// problem returns what keeps this node and another one from reaching each other, "" if nothing does.
+// problem returns what keeps this node and another one from reaching each other, "" if nothing
+// does.
 func (h *Host) problem(node uint64) string {
 	if h.cfg.Problem == nil {
 		return ""

@@ -81,7 +81,8 @@ func newGauges(primitives []engine.Primitive) *gauges {
 	all := new(gauges)
 	for _, p := range engine.WithEngine(primitives) {
 		all[p.ID] = &gauge{
-			primitive: p, writes: make([]atomic.Int64, len(p.Commands)+1), reads: make([]atomic.Int64, len(p.Queries)+1), errors: make([]atomic.Int64, len(Reasons)),
+			primitive: p, writes: make([]atomic.Int64, len(p.Commands)+1), reads: make([]atomic.Int64, len(p.Queries)+1),
+			errors: make([]atomic.Int64, len(Reasons)),
 		}
 	}
 	return all
@@ -129,7 +130,8 @@ func (g *gauge) measured() MeasuredPrimitive {
 	return m
 }
 
-// Measure returns the figures of the host, all of which are at hand. ErrClosed once it is being closed, ErrUnavailable once it has failed.
+// Measure returns the figures of the host, all of which are at hand. ErrClosed once it is being
+// closed, ErrUnavailable once it has failed.
 func (h *Host) Measure() (m Measured, err error) {
 	if err := h.enter(); err != nil {
 		return m, err
@@ -151,7 +153,8 @@ func (h *Host) Measure() (m Measured, err error) {
 	return m, nil
 }
 
-// MeasureStore returns what Pebble says of the state. That waits while Pebble writes its manifest, and so for the disk. Errors as those of Measure.
+// MeasureStore returns what Pebble says of the state. That waits while Pebble writes its manifest,
+// and so for the disk. Errors as those of Measure.
 func (h *Host) MeasureStore() (*pebble.Metrics, error) {
 	if err := h.enter(); err != nil {
 		return nil, err
@@ -160,7 +163,8 @@ func (h *Host) MeasureStore() (*pebble.Metrics, error) {
 	return h.db.Metrics(), nil
 }
 
-// Go runs f in a goroutine for which Close waits. Its context ends when the host stops. Errors, and then f is not run: as those of Measure.
+// Go runs f in a goroutine for which Close waits. Its context ends when the host stops. Errors, and
+// then f is not run: as those of Measure.
 func (h *Host) Go(f func(ctx context.Context)) error {
 	if err := h.enter(); err != nil {
 		return err
@@ -172,7 +176,8 @@ func (h *Host) Go(f func(ctx context.Context)) error {
 	return nil
 }
 
-// StaleDoor returns a Door whose queries are answered from the replicas of this node as they are: they wait for nothing that is to be written.
+// StaleDoor returns a Door whose queries are answered from the replicas of this node as they are:
+// they wait for nothing that is to be written.
 func (h *Host) StaleDoor() engine.Door { return staleDoor{h} }
 
 type staleDoor struct{ *Host }

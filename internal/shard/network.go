@@ -11,8 +11,9 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Network joins hosts of one process, for tests and simulations. It can lose, repeat, delay and so reorder messages, and cut
-// nodes off from each other. Each message is copied, so hosts share no memory.
+// Network joins hosts of one process, for tests and simulations. It can lose, repeat, delay and so
+// reorder messages, and cut nodes off from each other. Each message is copied, so hosts share no
+// memory.
 type Network struct {
 	mu     sync.Mutex // guards everything below; receivers are called without it
 	rand   *rand.Rand

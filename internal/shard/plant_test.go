@@ -8,7 +8,8 @@ import (
 	"github.com/floedb/floe/internal/test/plant"
 )
 
-// planted says which test of a shard has to find a bug that no simulation would: everybody gets on, only some of them slowly.
+// planted says which test of a shard has to find a bug that no simulation would: everybody gets on,
+// only some of them slowly.
 var planted = []plant.Planted{
 	{plant.FirstCome, "TestTurns"},
 	{plant.FloodAhead, "TestTurns"},

@@ -29,7 +29,8 @@ func (e endless) sum(v *engine.View, _ *toy.Sum) error {
 	return it.Close()
 }
 
-// TestLongQueriesEnd: a query that looks at many rows ends when its caller goes, and does not keep Close waiting, also one of a replica that may lag.
+// TestLongQueriesEnd: a query that looks at many rows ends when its caller goes, and does not keep
+// Close waiting, also one of a replica that may lag.
 func TestLongQueriesEnd(t *testing.T) {
 	noLeaks(t)
 	began := make(chan struct{})

@@ -26,7 +26,8 @@ func TestRateHistory(t *testing.T) {
 	if !slices.IsSorted(r.history()) {
 		t.Errorf("not in order: %v", r.history())
 	}
-	// The last ten samples are those of 990 to 999, and 1000 more came since: the oldest is ten seconds ago.
+	// The last ten samples are those of 990 to 999, and 1000 more came since: the oldest is ten
+	// seconds ago.
 	if got, want := r.perSecond(total+1000), (1000+991+992+993+994+995+996+997+998+999)/10; got != int64(want) {
 		t.Errorf("%d a second, want %d", got, want)
 	}

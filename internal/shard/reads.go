@@ -57,8 +57,8 @@ func (s *shard) notLeader() error {
 	return &engine.NotLeaderError{Shard: s.id, Node: s.host.cfg.NodeID, Leader: s.role.leader.Load()}
 }
 
-// linearize waits until this replica is known to lead, and to have applied everything that was acknowledged before. A leader that
-// was cut off or paused learns here that there is another.
+// linearize waits until this replica is known to lead, and to have applied everything that was
+// acknowledged before. A leader that was cut off or paused learns here that there is another.
 func (s *shard) linearize(ctx context.Context) error {
 	r := &read{done: make(chan error, 1)}
 	s.mail.put(func(in *input) { in.reads = append(in.reads, r) })
@@ -72,7 +72,8 @@ func (s *shard) linearize(ctx context.Context) error {
 	}
 }
 
-// settle waits until the state has come to a time that the shard's clock has come to. The timer of what ends then is about to be fired.
+// settle waits until the state has come to a time that the shard's clock has come to. The timer of
+// what ends then is about to be fired.
 func (s *shard) settle(ctx context.Context, at int64) error {
 	r := &read{done: make(chan error, 1)}
 	s.admit([]readable{{stamp: at, reads: []*read{r}}})
@@ -89,7 +90,8 @@ func (s *shard) settle(ctx context.Context, at int64) error {
 	}
 }
 
-// unsettle ends what waits for a time, because this node leads no more and nobody may fire its timers.
+// unsettle ends what waits for a time, because this node leads no more and nobody may fire its
+// timers.
 func (s *shard) unsettle() {
 	s.reads.mu.Lock()
 	defer s.reads.mu.Unlock()

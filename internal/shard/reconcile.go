@@ -7,8 +7,8 @@ import (
 	"github.com/floedb/floe/internal/raftlog"
 )
 
-// reconcile makes log and state of all shards fit. It writes nothing before it has looked at all of them: a node that is refused leaves the
-// log as it was found.
+// reconcile makes log and state of all shards fit. It writes nothing before it has looked at all of
+// them: a node that is refused leaves the log as it was found.
 func (h *Host) reconcile() error {
 	var updates []raftlog.Update
 	for _, s := range h.shards {
@@ -29,9 +29,10 @@ func (h *Host) reconcile() error {
 	return nil
 }
 
-// reconcile returns what has to be written to make log and state fit, if anything. The state may be ahead of the log: with Async, if a flush
-// has made it durable beyond what survived of the log, and after a crash in the middle of installing a snapshot. The log then goes on behind
-// the state. Any other gap means that something durable has been lost.
+// reconcile returns what has to be written to make log and state fit, if anything. The state may be
+// ahead of the log: with Async, if a flush has made it durable beyond what survived of the log, and
+// after a crash in the middle of installing a snapshot. The log then goes on behind the state. Any
+// other gap means that something durable has been lost.
 func (s *shard) reconcile(applied engine.Applied) (*raftlog.Update, error) {
 	first, last := s.log.FirstIndex(), s.log.LastIndex()
 	if applied.Index+1 < first {

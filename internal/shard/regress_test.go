@@ -80,7 +80,8 @@ func (f filter) Send(shard uint16, msgs []*raftpb.Message) {
 	f.Transport.Send(shard, keep)
 }
 
-// TestNewLeaderAnswersOnlyWhatItHasApplied: the message that told of a commit was lost, and the next leader did not know of it yet.
+// TestNewLeaderAnswersOnlyWhatItHasApplied: the message that told of a commit was lost, and the
+// next leader did not know of it yet.
 func TestNewLeaderAnswersOnlyWhatItHasApplied(t *testing.T) {
 	var drop atomic.Pointer[func(m *raftpb.Message) bool]
 	c := newCluster(t, 1, func(c *Config) { c.Transport = filter{c.Transport, &drop} })
@@ -120,7 +121,8 @@ func TestNewLeaderAnswersOnlyWhatItHasApplied(t *testing.T) {
 	}
 }
 
-// TestIsolatedLeaderDoesNotAnswer: a leader that is cut off believes for a while that it leads, and another already writes.
+// TestIsolatedLeaderDoesNotAnswer: a leader that is cut off believes for a while that it leads, and
+// another already writes.
 func TestIsolatedLeaderDoesNotAnswer(t *testing.T) {
 	noLeaks(t)
 	c := newCluster(t, 1, nil)
@@ -150,12 +152,14 @@ func TestIsolatedLeaderDoesNotAnswer(t *testing.T) {
 		}
 		cancelAsked()
 		c.net.Heal()
-		// It may be given the leadership back at any time: that it has followed shows in what it has applied.
+		// It may be given the leadership back at any time: that it has followed shows in what it
+		// has applied.
 		until(ctx, t, "the old leader to step down", func() bool { return c.host(old).Applied(0) >= c.host(next).Applied(0) })
 	}
 }
 
-// TestQueryEndsWithLeadership: a query that waits on a node that is deposed has to ask the next leader.
+// TestQueryEndsWithLeadership: a query that waits on a node that is deposed has to ask the next
+// leader.
 func TestQueryEndsWithLeadership(t *testing.T) {
 	noLeaks(t)
 	c := newCluster(t, 1, nil)
@@ -172,7 +176,8 @@ func TestQueryEndsWithLeadership(t *testing.T) {
 	c.net.Heal()
 }
 
-// TestQuietShardDoesNotKeepTheLog: the few entries that one shard keeps for followers kept the segments of all.
+// TestQuietShardDoesNotKeepTheLog: the few entries that one shard keeps for followers kept the
+// segments of all.
 func TestQuietShardDoesNotKeepTheLog(t *testing.T) {
 	cfg := config(vfs.NewMem())
 	cfg.KeepEntries, cfg.SegmentBytes, cfg.MaxLogBytes, cfg.MemTableBytes = 10_000, 64<<10, 1<<20, 1<<20
@@ -202,7 +207,8 @@ func TestQuietShardDoesNotKeepTheLog(t *testing.T) {
 	})
 }
 
-// TestClosedUnderLoadIsDefinite: a command that Close did not wait for was in doubt, and so was one that had just been applied.
+// TestClosedUnderLoadIsDefinite: a command that Close did not wait for was in doubt, and so was one
+// that had just been applied.
 func TestClosedUnderLoadIsDefinite(t *testing.T) {
 	noLeaks(t)
 	for range 30 {
@@ -283,7 +289,8 @@ func (f noTables) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error)
 	return f.FS.Create(name, c)
 }
 
-// TestOpenOnFailingDisk: when the disk fails during the replay, Pebble's goroutines never end, and Open waited for them.
+// TestOpenOnFailingDisk: when the disk fails during the replay, Pebble's goroutines never end, and
+// Open waited for them.
 func TestOpenOnFailingDisk(t *testing.T) {
 	fsys := vfs.NewCrashableMem()
 	h := open(t, config(fsys))
@@ -352,8 +359,8 @@ func (o onLog) Handle(_ context.Context, r slog.Record) error {
 func (o onLog) WithAttrs([]slog.Attr) slog.Handler { return o }
 func (o onLog) WithGroup(string) slog.Handler      { return o }
 
-// TestStaleTailBehindSnapshot: a crash in the middle of installing a snapshot, with entries in the log that reach past it and were
-// never committed.
+// TestStaleTailBehindSnapshot: a crash in the middle of installing a snapshot, with entries in the
+// log that reach past it and were never committed.
 func TestStaleTailBehindSnapshot(t *testing.T) {
 	h1, err := Open(config(vfs.NewMem()))
 	must(t, err)
@@ -389,10 +396,13 @@ func TestStaleTailBehindSnapshot(t *testing.T) {
 	for i := uint64(1); i <= at.Index+20; i++ { // entries of term 1 that are never committed
 		es = append(es, &raftpb.Entry{Index: new(i), Term: new(uint64(1)), Type: raftpb.EntryNormal.Enum()})
 	}
-	h.Receive(0, []*raftpb.Message{{Type: raftpb.MsgApp.Enum(), From: new(uint64(1)), To: new(uint64(3)), Term: new(uint64(1)), Entries: es}})
+	h.Receive(0, []*raftpb.Message{{Type: raftpb.MsgApp.Enum(), From: new(uint64(1)), To: new(uint64(3)), Term: new(uint64(1)),
+		Entries: es}})
 	until(t.Context(), t, "the tail", func() bool { return h.shards[0].log.Durable() >= at.Index+20 })
-	must(t, h.ReceiveSnapshot(0, &raftpb.Message{Type: raftpb.MsgSnap.Enum(), From: new(uint64(2)), To: new(uint64(3)), Term: new(uint64(7)),
-		Snapshot: &raftpb.Snapshot{Metadata: &raftpb.SnapshotMetadata{Index: new(at.Index), Term: new(at.Term), ConfState: &raftpb.ConfState{Voters: []uint64{1, 2, 3}}}}}, &snap))
+	must(t, h.ReceiveSnapshot(0, &raftpb.Message{Type: raftpb.MsgSnap.Enum(), From: new(uint64(2)), To: new(uint64(3)),
+		Term: new(uint64(7)),
+		Snapshot: &raftpb.Snapshot{Metadata: &raftpb.SnapshotMetadata{Index: new(at.Index), Term: new(at.Term),
+			ConfState: &raftpb.ConfState{Voters: []uint64{1, 2, 3}}}}}, &snap))
 	<-installed
 	closeHost(t, h)
 
@@ -405,7 +415,8 @@ func TestStaleTailBehindSnapshot(t *testing.T) {
 	log := h.shards[0].log
 	term, _ := log.Term(at.Index)
 	if term != at.Term {
-		t.Errorf("the state is at (%d, term %d), the log has term %d there and goes on to %d with what was never committed", at.Index, at.Term, term, log.LastIndex())
+		t.Errorf("the state is at (%d, term %d), the log has term %d there and goes on to %d with what was never committed", at.Index,
+			at.Term, term, log.LastIndex())
 	}
 }
 
@@ -426,7 +437,8 @@ func TestFailedNodeTakesNoMessages(t *testing.T) {
 	}
 }
 
-// TestUselessSnapshotsAreRemoved: tables of snapshots that raft ignored stayed until the next start.
+// TestUselessSnapshotsAreRemoved: tables of snapshots that raft ignored stayed until the next
+// start.
 func TestUselessSnapshotsAreRemoved(t *testing.T) {
 	good := exported(t, 10)
 	fsys := vfs.NewMem()
@@ -435,9 +447,11 @@ func TestUselessSnapshotsAreRemoved(t *testing.T) {
 	before, err := fsys.List("node/state")
 	must(t, err)
 	for range 5 {
-		msg := &raftpb.Message{Type: raftpb.MsgSnap.Enum(), From: new(uint64(2)), To: new(uint64(1)), Term: new(uint64(1)), Snapshot: &raftpb.Snapshot{
-			Metadata: &raftpb.SnapshotMetadata{Index: new(uint64(1)), Term: new(uint64(1)), ConfState: &raftpb.ConfState{Voters: []uint64{1}}},
-		}}
+		msg := &raftpb.Message{Type: raftpb.MsgSnap.Enum(), From: new(uint64(2)), To: new(uint64(1)), Term: new(uint64(1)),
+			Snapshot: &raftpb.Snapshot{
+				Metadata: &raftpb.SnapshotMetadata{Index: new(uint64(1)), Term: new(uint64(1)),
+					ConfState: &raftpb.ConfState{Voters: []uint64{1}}},
+			}}
 		must(t, h.ReceiveSnapshot(0, msg, bytes.NewReader(good)))
 	}
 	if _, err := h.Propose(context.Background(), 0, engine.Skip(0)); err != nil {
@@ -450,8 +464,9 @@ func TestUselessSnapshotsAreRemoved(t *testing.T) {
 	}
 }
 
-// TestClosedHostIsGarbage: a pool that was a part of the host kept all of it, with state and log, for two collections more. What was
-// kept made the next collection later, so a process that opened hosts one after the other took more and more memory.
+// TestClosedHostIsGarbage: a pool that was a part of the host kept all of it, with state and log,
+// for two collections more. What was kept made the next collection later, so a process that opened
+// hosts one after the other took more and more memory.
 func TestClosedHostIsGarbage(t *testing.T) {
 	const hosts = 8
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))

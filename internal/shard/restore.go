@@ -10,12 +10,14 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// maxRestores is how many shards are restored at once. That is reading, mostly, so it does not depend on the number of processors; each reads
-// with one iterator at a time, so what they take beside what their shards keep in memory is a few blocks each.
+// maxRestores is how many shards are restored at once. That is reading, mostly, so it does not
+// depend on the number of processors; each reads with one iterator at a time, so what they take
+// beside what their shards keep in memory is a few blocks each.
 const maxRestores = 8
 
-// restoreShards makes the shards and reads into memory what the state says of them, several at a time. The error is that of the first one, by
-// number, that can not be restored; those that could are returned with it.
+// restoreShards makes the shards and reads into memory what the state says of them, several at a
+// time. The error is that of the first one, by number, that can not be restored; those that could
+// are returned with it.
 func (h *Host) restoreShards() (restored []*shard, err error) {
 	all, errs := make([]*shard, h.cfg.Shards), make([]error, h.cfg.Shards)
 	for id := range all {
@@ -27,7 +29,8 @@ func (h *Host) restoreShards() (restored []*shard, err error) {
 	}
 	var next atomic.Int64
 	var failed atomic.Bool
-	// The numbers are taken in order, so all shards in front of one that fails are restored, or fail, too.
+	// The numbers are taken in order, so all shards in front of one that fails are restored, or
+	// fail, too.
 	work := func(restore func(*shard) error) {
 		for !failed.Load() {
 			id := int(next.Add(1)) - 1
@@ -73,7 +76,8 @@ func (h *Host) newShard(id engine.ShardID) *shard {
 	s.dutyRunner = dutyRunner{shard: s, wake: make(chan struct{}, 1)}
 	s.exec = engine.NewExecutor(engine.Config{
 		Shard: id, Shards: h.cfg.Shards, DB: h.db, Primitives: h.cfg.Primitives, RowCache: h.rows,
-		Compared: len(h.cfg.Voters) > 1, Strict: h.cfg.manual || h.cfg.strict || isGuarded(), Forgetful: h.cfg.Forgetful, DutySpeedup: h.cfg.DutySpeedup,
+		Compared: len(h.cfg.Voters) > 1, Strict: h.cfg.manual || h.cfg.strict ||
+			isGuarded(), Forgetful: h.cfg.Forgetful, DutySpeedup: h.cfg.DutySpeedup,
 		Watch: h.watch(),
 	})
 	return s
@@ -89,7 +93,8 @@ func (h *Host) watch() func() time.Duration {
 
 func (s *shard) restore() error { return s.exec.Restore() }
 
-// restoreSafely is restore in a goroutine of its own, which nobody else keeps from taking the program down.
+// restoreSafely is restore in a goroutine of its own, which nobody else keeps from taking the
+// program down.
 func (s *shard) restoreSafely() (err error) {
 	defer func() {
 		if r := recover(); r != nil {

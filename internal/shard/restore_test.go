@@ -63,8 +63,8 @@ func TestShardsAreRestoredSeveralAtATime(t *testing.T) {
 	}
 }
 
-// TestShardThatCanNotBeRestored: of several that can not, the error names the first, as if they were restored one behind the other; a panic is
-// such an error; and the directory is let go.
+// TestShardThatCanNotBeRestored: of several that can not, the error names the first, as if they
+// were restored one behind the other; a panic is such an error; and the directory is let go.
 func TestShardThatCanNotBeRestored(t *testing.T) {
 	fsys := vfs.NewMem()
 	for name, fail := range map[string]func() error{

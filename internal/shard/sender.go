@@ -8,8 +8,8 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// sender delivers the outbox of a shard while this node leads it: a goroutine for each target that has messages waiting takes the steps of an
-// engine.Dispatch.
+// sender delivers the outbox of a shard while this node leads it: a goroutine for each target that
+// has messages waiting takes the steps of an engine.Dispatch.
 type sender struct {
 	shard *shard
 	wake  chan struct{} // capacity 1
@@ -84,7 +84,8 @@ func rouse(wake chan struct{}) {
 	}
 }
 
-// end reports whether the one who delivers may end: what arrived since he looked would otherwise be overlooked.
+// end reports whether the one who delivers may end: what arrived since he looked would otherwise be
+// overlooked.
 func (c *sender) end(target engine.ShardID, wake chan struct{}) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -147,7 +148,8 @@ func (c *sender) dispatch(target engine.ShardID, term uint64) *engine.Dispatch {
 	return d
 }
 
-// take takes a step, and returns how long to wait after the next one that fails; the shortest pause if this one did not.
+// take takes a step, and returns how long to wait after the next one that fails; the shortest pause
+// if this one did not.
 func (c *sender) take(ctx context.Context, d *engine.Dispatch, step engine.Step, pause time.Duration) time.Duration {
 	s := c.shard
 	door := s.host.door()

@@ -11,7 +11,8 @@ import (
 	"github.com/floedb/floe/internal/raftlog"
 )
 
-// shard is one replica: the goroutines around a core and an executor. Its parts are drawn in doc.go.
+// shard is one replica: the goroutines around a core and an executor. Its parts are drawn in
+// doc.go.
 type shard struct {
 	host  *Host
 	id    engine.ShardID
@@ -40,9 +41,10 @@ type progress struct {
 	acknowledged atomic.Uint64 // what raft knows to be applied; it may still look at entries behind that
 }
 
-// post puts something in that may wait for the end of a round, if one is under way: with few words to the core the rounds are
-// large, those of followers too, whose disks are as busy as this one. It waits for this disk no longer than for the next tick or for
-// what another node says: both wake the loop, so that one that hangs keeps nobody from what the others can commit.
+// post puts something in that may wait for the end of a round, if one is under way: with few words
+// to the core the rounds are large, those of followers too, whose disks are as busy as this one. It
+// waits for this disk no longer than for the next tick or for what another node says: both wake the
+// loop, so that one that hangs keeps nobody from what the others can commit.
 func (s *shard) post(f func(*input)) {
 	s.mail.leave(f)
 	if !s.host.writer.busy.Load() {
@@ -50,7 +52,8 @@ func (s *shard) post(f func(*input)) {
 	}
 }
 
-// guard turns a panic into a failed host: a bug in floe must neither skip a command nor end a process that is not ours.
+// guard turns a panic into a failed host: a bug in floe must neither skip a command nor end a
+// process that is not ours.
 func (s *shard) guard() {
 	if r := recover(); r != nil {
 		err, ok := r.(error)

@@ -14,8 +14,9 @@ const (
 	defaultStuckDisk = 20 * time.Second
 )
 
-// slowness watches operations on the disk while they run: of one that takes long it tells the log, and of one that does not come back it
-// fails the host, because callers wait for it without end, and other nodes for this one.
+// slowness watches operations on the disk while they run: of one that takes long it tells the log,
+// and of one that does not come back it fails the host, because callers wait for it without end,
+// and other nodes for this one.
 type slowness struct {
 	slow, stuck time.Duration
 	log         *slog.Logger

@@ -56,7 +56,8 @@ func (f *slowFile) SyncData() error {
 	return f.File.SyncData()
 }
 
-// TestSlowDisk checks that a write is acknowledged however long the disk takes, up to where it counts as stuck, and that the node says so.
+// TestSlowDisk checks that a write is acknowledged however long the disk takes, up to where it
+// counts as stuck, and that the node says so.
 func TestSlowDisk(t *testing.T) {
 	for _, c := range []struct {
 		delay time.Duration
@@ -69,8 +70,9 @@ func TestSlowDisk(t *testing.T) {
 				cfg := config(slow)
 				cfg.Logger = log.logger()
 				h := open(t, cfg)
-				// What opening has left to the log's writer must not come now: it would wait for a mutex, and in a bubble time
-				// stands still as long as anybody does, also for whoever has locked it.
+				// What opening has left to the log's writer must not come now: it would wait for a
+				// mutex, and in a bubble time stands still as long as anybody does, also for
+				// whoever has locked it.
 				synctest.Wait()
 				slow.delay.Store(int64(c.delay))
 				start := time.Now()
@@ -93,7 +95,8 @@ func TestSlowDisk(t *testing.T) {
 	}
 }
 
-// TestStuckDisk checks that a node whose disk does not come back fails, instead of keeping its callers waiting.
+// TestStuckDisk checks that a node whose disk does not come back fails, instead of keeping its
+// callers waiting.
 func TestStuckDisk(t *testing.T) {
 	slow := &slowFS{FS: vfs.NewMem(), hang: make(chan struct{})}
 	c := config(slow)

@@ -11,8 +11,8 @@ import (
 // nodeBytes is what a file of a smallFS takes beside its content.
 const nodeBytes = 512
 
-// smallFS is a file system in memory that is full when its files, and what others have put there, take all of its capacity. A write that does
-// not fit is cut short.
+// smallFS is a file system in memory that is full when its files, and what others have put there,
+// take all of its capacity. A write that does not fit is cut short.
 type smallFS struct {
 	vfs.FS
 	mem *vfs.MemFS

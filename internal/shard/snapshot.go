@@ -47,7 +47,8 @@ type exports struct {
 	ready map[uint64]*export
 }
 
-// export holds an iterator, not a snapshot of the database: installing a snapshot here would empty that under it.
+// export holds an iterator, not a snapshot of the database: installing a snapshot here would empty
+// that under it.
 type export struct {
 	rows  *pebble.Iterator
 	index uint64
@@ -56,7 +57,8 @@ type export struct {
 // maxExports bounds how many states are held for followers at once.
 const maxExports = 8
 
-// prepare takes the state as it is and announces it as a raft snapshot; the data of the announcement names the export.
+// prepare takes the state as it is and announces it as a raft snapshot; the data of the
+// announcement names the export.
 func (s *shard) prepareExport() (*raftpb.Snapshot, error) {
 	x := &s.exports
 	x.mu.Lock()
@@ -187,8 +189,8 @@ func writeBlock(w *bufio.Writer, length uint32, b []byte) {
 // errSnapshot is matched by every defect that readSnapshot finds.
 var errSnapshot = errors.New("malformed snapshot")
 
-// readSnapshot reads what writeSnapshot wrote and calls row for every row, in order, checking that all are of the shard.
-// What it is given is not trusted.
+// readSnapshot reads what writeSnapshot wrote and calls row for every row, in order, checking that
+// all are of the shard. What it is given is not trusted.
 func readSnapshot(src io.Reader, shard engine.ShardID, row func(key, value []byte) error) error {
 	r := bufio.NewReader(src)
 	magic := make([]byte, len(snapshotMagic))
@@ -251,8 +253,8 @@ func readBlock(r io.Reader) (length uint32, b []byte, err error) {
 	return length, buf.Bytes(), nil
 }
 
-// ReceiveSnapshot spools the rows into a table beside the state and then hands the message to raft, which decides whether
-// the snapshot is of use.
+// ReceiveSnapshot spools the rows into a table beside the state and then hands the message to raft,
+// which decides whether the snapshot is of use.
 func (h *Host) ReceiveSnapshot(id uint16, m *raftpb.Message, body io.Reader) error {
 	if int(id) >= len(h.shards) || raft.IsEmptySnap(m.GetSnapshot()) {
 		return fmt.Errorf("snapshot for unknown shard %d", id)
@@ -276,7 +278,8 @@ func (h *Host) ReceiveSnapshot(id uint16, m *raftpb.Message, body io.Reader) err
 	return nil
 }
 
-// dropUnused removes the tables of snapshots that the core was given in this step and has no use for.
+// dropUnused removes the tables of snapshots that the core was given in this step and has no use
+// for.
 func (l *loop) dropUnused(messages []*raftpb.Message) {
 	h := l.shard.host
 	for _, m := range messages {
@@ -329,8 +332,8 @@ func (h *Host) spool(name string, shard engine.ShardID, body io.Reader) error {
 	return nil
 }
 
-// install replaces the shard's rows by those of a received snapshot and lets the log begin behind it. It runs on the
-// applier, so everything applied before is done.
+// install replaces the shard's rows by those of a received snapshot and lets the log begin behind
+// it. It runs on the applier, so everything applied before is done.
 func (s *shard) install(t *appendTask) error {
 	index := t.snapshot.GetMetadata().GetIndex()
 	name := s.host.fs.PathJoin(s.host.stateDir, string(t.snapshot.GetData()))
@@ -358,9 +361,9 @@ func (s *shard) install(t *appendTask) error {
 	return nil
 }
 
-// installKey is the key of the node's own row, outside of all shards, that says which snapshot was installed last: index u64,
-// little-endian. A crash before the log begins behind the snapshot leaves the state ahead of the log, and only this row tells
-// that from a log that has lost its end.
+// installKey is the key of the node's own row, outside of all shards, that says which snapshot was
+// installed last: index u64, little-endian. A crash before the log begins behind the snapshot
+// leaves the state ahead of the log, and only this row tells that from a log that has lost its end.
 func (s *shard) installKey() []byte {
 	return binary.BigEndian.AppendUint16([]byte{0xff, 0xff, 'i'}, uint16(s.id))
 }
@@ -373,8 +376,8 @@ func (s *shard) announceInstall(index uint64) error {
 	return s.host.db.Flush()
 }
 
-// installed reports whether the state is exactly that of the last installed snapshot: nothing can be applied behind one before
-// the log begins there.
+// installed reports whether the state is exactly that of the last installed snapshot: nothing can
+// be applied behind one before the log begins there.
 func (s *shard) installed(index uint64) (bool, error) {
 	row, closer, err := s.host.db.Get(s.installKey())
 	if errors.Is(err, pebble.ErrNotFound) {

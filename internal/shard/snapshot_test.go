@@ -104,12 +104,14 @@ func TestForgedSnapshotIsRefused(t *testing.T) {
 		}
 	}
 	huge := binary.LittleEndian.AppendUint32([]byte(snapshotMagic), maxSnapshotBlock+1)
-	if err := readSnapshot(bytes.NewReader(append(huge, make([]byte, 4)...)), 0, nil); !errors.Is(err, errSnapshot) || !strings.Contains(err.Error(), "block of 67108865 bytes") {
+	if err := readSnapshot(bytes.NewReader(append(huge, make([]byte, 4)...)), 0, nil); !errors.Is(err, errSnapshot) ||
+		!strings.Contains(err.Error(), "block of 67108865 bytes") {
 		t.Errorf("a block that is too large: %v, want errSnapshot that tells its size", err)
 	}
 }
 
-// TestBrokenSnapshotStreamLeavesNothing checks that a stream that ends early changes neither the state nor the directory.
+// TestBrokenSnapshotStreamLeavesNothing checks that a stream that ends early changes neither the
+// state nor the directory.
 func TestBrokenSnapshotStreamLeavesNothing(t *testing.T) {
 	noLeaks(t)
 	good := exported(t, 3000)
@@ -117,7 +119,8 @@ func TestBrokenSnapshotStreamLeavesNothing(t *testing.T) {
 	h := open(t, config(fsys))
 	defer closeHost(t, h)
 	msg := &raftpb.Message{Type: raftpb.MsgSnap.Enum(), Snapshot: &raftpb.Snapshot{
-		Metadata: &raftpb.SnapshotMetadata{Index: new(uint64(900)), Term: new(uint64(9)), ConfState: &raftpb.ConfState{Voters: []uint64{1}}},
+		Metadata: &raftpb.SnapshotMetadata{Index: new(uint64(900)), Term: new(uint64(9)),
+			ConfState: &raftpb.ConfState{Voters: []uint64{1}}},
 	}}
 	before, err := fsys.List("node/state")
 	must(t, err)
@@ -157,7 +160,8 @@ func FuzzFormat(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		fsys := vfs.NewMem()
 		must(t, writeFile(fsys, "FORMAT", b))
-		if got, err := readFormat(fsys, ""); err == nil && (got.Shards < 1 || got.Shards > MaxShards || got.Version < oldestFormat || got.Version > FormatVersion) {
+		if got, err := readFormat(fsys, ""); err == nil &&
+			(got.Shards < 1 || got.Shards > MaxShards || got.Version < oldestFormat || got.Version > FormatVersion) {
 			t.Errorf("readFormat(%q) = %+v", b, got)
 		}
 	})

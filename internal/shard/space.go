@@ -17,7 +17,8 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// Defaults and limits of space. What is given in bytes is for large volumes; a small one gives a share.
+// Defaults and limits of space. What is given in bytes is for large volumes; a small one gives a
+// share.
 const (
 	defaultMinFree      = 256 << 20 // or a fiftieth of the volume
 	defaultDiskInterval = time.Second
@@ -33,22 +34,25 @@ const (
 	exhausted       // what little is left is for the node itself
 )
 
-// space keeps a node alive on a disk that fills up. A full disk is a watermark here and not an error path: below minFree the node
-// is read-only, so that what goes on, flushes, compactions, the log of commands that shrink, finds space. Above one and a half times
-// minFree it takes writes again.
+// space keeps a node alive on a disk that fills up. A full disk is a watermark here and not an
+// error path: below minFree the node is read-only, so that what goes on, flushes, compactions, the
+// log of commands that shrink, finds space. Above one and a half times minFree it takes writes
+// again.
 //
 //	free   |-- exhausted --|------- low -------|......... low or plenty .........|--- plenty ---
 //	       0          minFree/16           minFree                         1.5 minFree
 //
-// With ballast in reserve nothing is exhausted. minFree is twice as much as there can be in memory and not flushed yet, see Config.fit, so
-// that a flush finds its space.
+// With ballast in reserve nothing is exhausted. minFree is twice as much as there can be in memory
+// and not flushed yet, see Config.fit, so that a flush finds its space.
 //
-// It looks at the disk every interval, and when as much has been written as would reach the next mark. Others write to the disk too,
-// so an operation may still find no space, at any time. Then the ballast, files that only take up space, is given up piece by
-// piece; see full. The operation is tried again and never refused: nobody could say what an append that raft has handed over, or a MANIFEST,
-// means half written.
+// It looks at the disk every interval, and when as much has been written as would reach the next
+// mark. Others write to the disk too, so an operation may still find no space, at any time. Then
+// the ballast, files that only take up space, is given up piece by piece; see full. The operation
+// is tried again and never refused: nobody could say what an append that raft has handed over, or a
+// MANIFEST, means half written.
 //
-// On a file system that does not tell its usage there is neither watermark nor ballast, and read-only is what follows an error.
+// On a file system that does not tell its usage there is neither watermark nor ballast, and
+// read-only is what follows an error.
 type space struct {
 	fs       vfs.FS // bare: what the ballast does is nobody's business
 	dir      string
@@ -83,7 +87,8 @@ type space struct {
 
 func newSpace(stopping context.Context, c *Config) *space {
 	s := &space{
-		fs: c.FS, dir: c.Dir, log: c.Logger, stopping: stopping, patient: !c.manual, pause: c.DiskInterval / pausesPerInterval, asked: c.MinFreeBytes,
+		fs: c.FS, dir: c.Dir, log: c.Logger, stopping: stopping, patient: !c.manual, pause: c.DiskInterval / pausesPerInterval,
+		asked:   c.MinFreeBytes,
 		ballast: ballast{fs: c.FS, dir: c.Dir},
 	}
 	s.flush.space, s.compaction.space, s.compaction.spares = s, s, true
@@ -92,7 +97,8 @@ func newSpace(stopping context.Context, c *Config) *space {
 	return s
 }
 
-// open takes the first look at the disk, and finds the ballast that is left. It returns the size of the volume, 0 if that is not known.
+// open takes the first look at the disk, and finds the ballast that is left. It returns the size of
+// the volume, 0 if that is not known.
 func (s *space) open(ballastBytes int64) (volume int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,8 +114,8 @@ func (s *space) open(ballastBytes int64) (volume int64) {
 	return volume
 }
 
-// noSpace reports whether an operation has failed because the disk, or the quota, is full, or because the process has no file descriptor left: that
-// passes too, when connections are closed.
+// noSpace reports whether an operation has failed because the disk, or the quota, is full, or
+// because the process has no file descriptor left: that passes too, when connections are closed.
 func noSpace(err error) bool {
 	return err != nil && (vfs.IsNoSpaceError(err) || errors.Is(err, syscall.EDQUOT) || noDescriptor(err))
 }
@@ -125,7 +131,8 @@ func (s *space) look() {
 	s.lookLocked()
 }
 
-// lookLocked asks how much is free and goes to the level that follows, but never back to plenty: that is for tick.
+// lookLocked asks how much is free and goes to the level that follows, but never back to plenty:
+// that is for tick.
 func (s *space) lookLocked() (u vfs.DiskUsage, known bool) {
 	u, err := s.fs.GetDiskUsage(s.dir)
 	if err != nil || u.TotalBytes == 0 {
@@ -197,9 +204,10 @@ func (s *space) noticedLocked(err error) {
 	s.lookLocked()
 }
 
-// full is called when an operation has found no space that has to be done. It reports whether that may be tried again at once, because a piece
-// of the ballast has been given up for it. The last pieces are kept for Open: a node that is killed on a full disk has to come up on it
-// again. For want of a file descriptor none is given up.
+// full is called when an operation has found no space that has to be done. It reports whether that
+// may be tried again at once, because a piece of the ballast has been given up for it. The last
+// pieces are kept for Open: a node that is killed on a full disk has to come up on it again. For
+// want of a file descriptor none is given up.
 func (s *space) full(err error) (again bool) {
 	switch {
 	case noDescriptor(err):
@@ -220,8 +228,8 @@ func (s *space) release(keep int) bool {
 	return released
 }
 
-// retry does what needs space until it succeeds or fails for another reason; f must leave nothing behind that keeps it from being done
-// again. While the log waits here, nothing more is admitted.
+// retry does what needs space until it succeeds or fails for another reason; f must leave nothing
+// behind that keeps it from being done again. While the log waits here, nothing more is admitted.
 func (s *space) retry(f func() error) error {
 	err := f()
 	if !noSpace(err) {
@@ -241,10 +249,12 @@ func (s *space) retry(f func() error) error {
 	return err
 }
 
-// errStopping is the answer to who waited for space when the host stopped: what he wanted written was promised to nobody.
+// errStopping is the answer to who waited for space when the host stopped: what he wanted written
+// was promised to nobody.
 var errStopping = errors.New("the host stops")
 
-// await waits a moment. It reports whether to try again: not when ctx is done, and Open waits only so long.
+// await waits a moment. It reports whether to try again: not when ctx is done, and Open waits only
+// so long.
 func (s *space) await(ctx context.Context) bool {
 	if !s.patient || !s.worthWaiting() {
 		return false
@@ -271,8 +281,9 @@ func (s *space) worthWaiting() bool {
 	return time.Since(s.since) < openPatience
 }
 
-// admit refuses a command that there may be no space for. What shrinks is let in while there is a little, a flush may need all of it for
-// a moment, and as long as it can be applied: see applicable. What is in the log can not be refused any more.
+// admit refuses a command that there may be no space for. What shrinks is let in while there is a
+// little, a flush may need all of it for a moment, and as long as it can be applied: see
+// applicable. What is in the log can not be refused any more.
 func (s *space) admit(ctx context.Context, x *engine.Executor, cmd engine.Command) error {
 	if s.level.Load() == plenty || !s.opened.Load() {
 		return nil
@@ -290,9 +301,10 @@ func (s *space) admit(ctx context.Context, x *engine.Executor, cmd engine.Comman
 	return s.refusal()
 }
 
-// applicable reports whether a command that is admitted now is going to be applied without waiting for space: what is in memory can be flushed, or memory has
-// room for it, and nothing else is under way that may take that. A command may write more to the state than one knows before; so what can not be flushed
-// admits them one at a time.
+// applicable reports whether a command that is admitted now is going to be applied without waiting
+// for space: what is in memory can be flushed, or memory has room for it, and nothing else is under
+// way that may take that. A command may write more to the state than one knows before; so what can
+// not be flushed admits them one at a time.
 func (s *space) applicable() bool {
 	bytes, crowded := s.unflushed()
 	if s.flush.waiting.Load() == 0 && bytes/4*5 <= s.flushable() {
@@ -349,18 +361,20 @@ func (h *Host) watchSpace() {
 	}
 }
 
-// missed returns an error if the data directory has been removed. Its files are open, so the system lets the node go on with them, and acknowledge writes that
-// nothing will find again.
+// missed returns an error if the data directory has been removed. Its files are open, so the system
+// lets the node go on with them, and acknowledge writes that nothing will find again.
 func (h *Host) missed() error {
 	name := h.fs.PathJoin(h.cfg.Dir, "FORMAT")
 	if _, err := h.cfg.FS.Stat(name); errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("data directory %s was removed while the node was running: %s is gone; put the directory back before the node is started again", h.cfg.Dir, name)
+		return fmt.Errorf("data directory %s was removed while the node was running: %s is gone; put the directory back before the "+
+			"node is started again", h.cfg.Dir, name)
 	}
 	return nil
 }
 
-// tick looks at the disk, makes what is missing of the ballast, and ends read-only when there is space again. That what is free can be had
-// is proved by the ballast: a quota is not seen in the usage of the disk.
+// tick looks at the disk, makes what is missing of the ballast, and ends read-only when there is
+// space again. That what is free can be had is proved by the ballast: a quota is not seen in the
+// usage of the disk.
 func (s *space) tick() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

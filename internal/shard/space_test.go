@@ -56,7 +56,8 @@ func (f *filler) put() error {
 	return err
 }
 
-// try puts where there may be no space: the put is refused then, or waits for a log that waits for space.
+// try puts where there may be no space: the put is refused then, or waits for a log that waits for
+// space.
 func (f *filler) try() {
 	f.t.Helper()
 	short, cancel := context.WithTimeout(f.t.Context(), 20*time.Millisecond)
@@ -168,8 +169,9 @@ func (f *filler) writable() {
 	})
 }
 
-// TestFullDisk fills disks of random sizes over and over. What was acknowledged is there, reads and deletes work when nothing else does, a
-// crash changes none of that, and with space the node goes on by itself.
+// TestFullDisk fills disks of random sizes over and over. What was acknowledged is there, reads and
+// deletes work when nothing else does, a crash changes none of that, and with space the node goes
+// on by itself.
 func TestFullDisk(t *testing.T) {
 	noLeaks(t)
 	s := seed(t)
@@ -191,11 +193,13 @@ func TestFullDisk(t *testing.T) {
 		f.refused()
 		f.deletes(5)
 		if st := stats(t, f.host); st.State != "ok" || !st.Disk.ReadOnly || st.Nodes[0].Status != "read-only" {
-			t.Errorf("round %d: state %q, disk %+v, node %q; want a read-only node in state ok", round, st.State, st.Disk, st.Nodes[0].Status)
+			t.Errorf("round %d: state %q, disk %+v, node %q; want a read-only node in state ok", round, st.State, st.Disk,
+				st.Nodes[0].Status)
 		}
 		if rng.IntN(2) == 0 {
 			clone := newSmallFS(crash(small.mem, rng, rng.IntN(101)), small.capacity)
-			// Blocks of files that come back after a crash were not free yet, so nobody else can have taken them.
+			// Blocks of files that come back after a crash were not free yet, so nobody else can
+			// have taken them.
 			clone.others, clone.ceiling = max(min(small.others, clone.capacity-clone.used), 0), small.ceiling
 			closeHost(t, f.host)
 			small = clone
@@ -210,8 +214,9 @@ func TestFullDisk(t *testing.T) {
 	t.Logf("%d of %d puts acknowledged, disk of %d bytes", len(f.want), f.n, small.capacity)
 }
 
-// TestOthersFillTheDisk lets others take everything to the last byte, the pieces of ballast too that are given up. The node can not
-// write then, but it answers, it comes up again after a crash, and goes on when there is space.
+// TestOthersFillTheDisk lets others take everything to the last byte, the pieces of ballast too
+// that are given up. The node can not write then, but it answers, it comes up again after a crash,
+// and goes on when there is space.
 func TestOthersFillTheDisk(t *testing.T) {
 	noLeaks(t)
 	s := seed(t)
@@ -252,15 +257,16 @@ func (h *Host) ballastMissing() int64 {
 	return missing
 }
 
-// writing reports whether the node is read-only, and what was missing of its ballast then: a write that finds no space changes both.
+// writing reports whether the node is read-only, and what was missing of its ballast then: a write
+// that finds no space changes both.
 func (h *Host) writing() (readOnly bool, missing int64) {
 	h.space.mu.Lock()
 	defer h.space.mu.Unlock()
 	return h.space.readOnly(), h.space.ballast.missing()
 }
 
-// TestNoSpaceAtEveryOperation lets the k-th operation on the disk, or several from there on, find no space, although there is some a moment
-// later. Nobody notices.
+// TestNoSpaceAtEveryOperation lets the k-th operation on the disk, or several from there on, find
+// no space, although there is some a moment later. Nobody notices.
 func TestNoSpaceAtEveryOperation(t *testing.T) {
 	noLeaks(t)
 	s := seed(t)
@@ -325,7 +331,8 @@ func TestWatermark(t *testing.T) {
 			leave    int64
 			readOnly bool
 		}{
-			{600 << 10, false}, {520 << 10, false}, {500 << 10, true}, {600 << 10, true}, {760 << 10, true}, {800 << 10, false}, {100 << 10, true}, {8 << 20, false},
+			{600 << 10, false}, {520 << 10, false}, {500 << 10, true}, {600 << 10, true}, {760 << 10, true}, {800 << 10, false}, {100 << 10,
+				true}, {8 << 20, false},
 		} {
 			small.takenByOthers(0)
 			small.eat(step.leave)
@@ -340,7 +347,8 @@ func TestWatermark(t *testing.T) {
 	})
 }
 
-// TestQuota checks that read-only does not end before space can really be had, whatever the file system says.
+// TestQuota checks that read-only does not end before space can really be had, whatever the file
+// system says.
 func TestQuota(t *testing.T) {
 	noLeaks(t)
 	s := seed(t)

@@ -4,11 +4,13 @@ import "time"
 
 // Stats are figures about a node.
 type Stats struct {
-	Version    string
-	Node       uint64    // that says this
-	Now        time.Time // by its clock
-	Started    time.Time
-	State      string // "ok", "no quorum" if there is a shard to which it can not write, "replicas differ" if one has stopped for that, "failed"
+	Version string
+	Node    uint64    // that says this
+	Now     time.Time // by its clock
+	Started time.Time
+	// "ok", "no quorum" if there is a shard to which it can not write, "replicas differ" if one has
+	// stopped for that, "failed"
+	State      string
 	Durability string // "sync", "async": what it does
 	Commands   int64  // reads and writes, those before restarts too
 	Rate       int64  // reads and writes a second, over the last 10 s
@@ -26,7 +28,8 @@ type Traffic struct {
 	BytesSent     int64
 }
 
-// DiskStats describe the disk under the data directory. The bytes are 0 in memory, and where the file system does not tell them.
+// DiskStats describe the disk under the data directory. The bytes are 0 in memory, and where the
+// file system does not tell them.
 type DiskStats struct {
 	ReadOnly     bool  // the disk is full: commands that take space are refused
 	FreeBytes    int64 // at the last look, at most a second ago

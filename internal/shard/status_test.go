@@ -12,12 +12,14 @@ import (
 	"github.com/floedb/floe/internal/test/toy"
 )
 
-// TestAsyncInACluster: a node of a cluster that is to be async is sync, and says so in its log and its figures; it said nothing.
+// TestAsyncInACluster: a node of a cluster that is to be async is sync, and says so in its log and
+// its figures; it said nothing.
 func TestAsyncInACluster(t *testing.T) {
 	var log bytes.Buffer
 	h, err := Open(Config{
-		Dir: "node", FS: vfs.NewMem(), Shards: 1, Voters: []uint64{1, 2, 3}, Durability: Async, Primitives: []engine.Primitive{toy.Primitive()},
-		Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})), manual: true,
+		Dir: "node", FS: vfs.NewMem(), Shards: 1, Voters: []uint64{1, 2, 3}, Durability: Async,
+		Primitives: []engine.Primitive{toy.Primitive()},
+		Logger:     slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})), manual: true,
 	})
 	if err != nil {
 		t.Fatal(err)

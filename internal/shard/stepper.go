@@ -11,13 +11,14 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// Stepper is a Host without goroutines: whoever holds it takes every step, in any order that the goroutines of a Host could take
-// them. With a clock, a file system, a transport and random numbers that are functions of a seed, a run is one too. It is for
-// simulators and offline checks, and for one goroutine.
+// Stepper is a Host without goroutines: whoever holds it takes every step, in any order that the
+// goroutines of a Host could take them. With a clock, a file system, a transport and random numbers
+// that are functions of a seed, a run is one too. It is for simulators and offline checks, and for
+// one goroutine.
 type Stepper struct{ host *Host }
 
-// OpenStepper opens a host that does nothing by itself. It has neither brought the state forward from the log nor stood for
-// election.
+// OpenStepper opens a host that does nothing by itself. It has neither brought the state forward
+// from the log nor stood for election.
 func OpenStepper(c Config) (*Stepper, error) {
 	c.manual = true
 	h, err := Open(c)
@@ -35,13 +36,14 @@ func (s *Stepper) Host() *Host { return s.host }
 // Shards returns the number of shards.
 func (s *Stepper) Shards() int { return len(s.host.shards) }
 
-// Campaign makes the shard stand for election in its next Step, without waiting for the election timeout.
+// Campaign makes the shard stand for election in its next Step, without waiting for the election
+// timeout.
 func (s *Stepper) Campaign(id engine.ShardID) {
 	s.host.shards[id].mail.put(func(in *input) { in.campaign = true })
 }
 
-// Step lets the shard's core take its input, and the ticks of its election clock. It returns the shard time by which it has to
-// be called again at the latest, or engine.NoTimer.
+// Step lets the shard's core take its input, and the ticks of its election clock. It returns the
+// shard time by which it has to be called again at the latest, or engine.NoTimer.
 func (s *Stepper) Step(id engine.ShardID, ticks int) (wakeAt int64) {
 	return s.host.shards[id].loop.step(ticks)
 }
@@ -51,8 +53,8 @@ func (s *Stepper) Apply(id engine.ShardID) error {
 	return s.cleaned(s.host.shards[id].applier.applyQueued())
 }
 
-// cleaned returns when Pebble has removed the files it has no use for, which it does in the background: a crash must not find more
-// of them or less, depending on its luck.
+// cleaned returns when Pebble has removed the files it has no use for, which it does in the
+// background: a crash must not find more of them or less, depending on its luck.
 func (s *Stepper) cleaned(err error) error {
 	failed := s.host.unlessFailed(func() error {
 		s.host.db.TestOnlyWaitForCleaning()
@@ -96,8 +98,10 @@ func (s *Stepper) Submit(id engine.ShardID, cmd engine.Command) (*Ticket, error)
 	return &Ticket{p}, nil
 }
 
-// Take parks a take at this replica, or proposes it, as Host.Take does. Without a ticket, decided says that the state is why: the take is refused, or there is
-// nothing and it does not wait. Whether this replica still leads is not asked. When the context is done the take is not proposed any more.
+// Take parks a take at this replica, or proposes it, as Host.Take does. Without a ticket, decided
+// says that the state is why: the take is refused, or there is nothing and it does not wait.
+// Whether this replica still leads is not asked. When the context is done the take is not proposed
+// any more.
 func (s *Stepper) Take(ctx context.Context, id engine.ShardID, t engine.Take) (ticket *Ticket, decided bool, err error) {
 	p, decided, err := s.host.shards[id].enterTake(ctx, t)
 	if p == nil || err != nil {
@@ -106,7 +110,8 @@ func (s *Stepper) Take(ctx context.Context, id engine.ShardID, t engine.Take) (t
 	return &Ticket{p}, false, nil
 }
 
-// Leave gives a take up. It reports whether it has not been proposed; else its outcome is to be expected.
+// Leave gives a take up. It reports whether it has not been proposed; else its outcome is to be
+// expected.
 func (s *Stepper) Leave(id engine.ShardID, t *Ticket) bool {
 	return s.host.shards[id].exec.Leave(t.p.take)
 }
@@ -142,7 +147,8 @@ func (s *Stepper) Read(id engine.ShardID) *ReadTicket {
 // ReadTicket is a read on its way.
 type ReadTicket struct{ r *read }
 
-// Ready reports whether the read is decided: with a nil error, Query sees everything that was acknowledged before Read.
+// Ready reports whether the read is decided: with a nil error, Query sees everything that was
+// acknowledged before Read.
 func (t *ReadTicket) Ready() (ready bool, err error) {
 	select {
 	case err := <-t.r.done:
@@ -152,19 +158,21 @@ func (t *ReadTicket) Ready() (ready bool, err error) {
 	}
 }
 
-// Query answers from this replica's state, whoever leads. It does not wait: a query that would fails with context.Canceled.
+// Query answers from this replica's state, whoever leads. It does not wait: a query that would
+// fails with context.Canceled.
 func (s *Stepper) Query(id engine.ShardID, q engine.Query) error {
 	sh := s.host.shards[id]
 	return sh.exec.Query(context.Background(), q, engine.Replica{Now: sh.clock.now, Mono: sh.clock.mono, NoWait: true})
 }
 
-// NewDispatch returns what delivers the messages of one shard to another, for the time for which this node leads the first in one term.
+// NewDispatch returns what delivers the messages of one shard to another, for the time for which
+// this node leads the first in one term.
 func (s *Stepper) NewDispatch(id, target engine.ShardID) *engine.Dispatch {
 	return s.host.shards[id].exec.NewDispatch(target)
 }
 
-// Duties returns the duties of the shard's machines for a term in which this node leads, each with a door of its own. They are to be begun once State
-// says so.
+// Duties returns the duties of the shard's machines for a term in which this node leads, each with
+// a door of its own. They are to be begun once State says so.
 func (s *Stepper) Duties(id engine.ShardID, term uint64, door func() engine.LeadDoor) []engine.LedDuty {
 	return s.host.shards[id].exec.Duties(term, door)
 }
@@ -188,7 +196,8 @@ func (s *Stepper) State(id engine.ShardID) ShardState {
 	return ShardState{
 		Leads: sh.loop.core.isLeader, Leader: sh.loop.core.leader, Term: sh.loop.core.term, Applied: sh.exec.Applied(),
 		First: sh.log.FirstIndex(), Last: sh.log.LastIndex(), Durable: sh.log.Durable(),
-		DutyTerm: sh.dutyRunner.steppedTerm(), NextDue: sh.exec.NextDue(), Targets: sh.exec.PendingTargets(), Installing: sh.exec.Applied().Index > sh.log.LastIndex(),
+		DutyTerm: sh.dutyRunner.steppedTerm(), NextDue: sh.exec.NextDue(), Targets: sh.exec.PendingTargets(),
+		Installing: sh.exec.Applied().Index > sh.log.LastIndex(),
 	}
 }
 
@@ -204,7 +213,8 @@ func (s *Stepper) Entry(id engine.ShardID, index uint64) (*raftpb.Entry, error) 
 	return es[0], nil
 }
 
-// WriteState writes all rows of the shard, in order, in the form of a snapshot: equal replicas write equal bytes.
+// WriteState writes all rows of the shard, in order, in the form of a snapshot: equal replicas
+// write equal bytes.
 func (s *Stepper) WriteState(id engine.ShardID, dst io.Writer) error {
 	rows, _, err := s.host.shards[id].stateRows()
 	if err != nil {
@@ -217,8 +227,8 @@ func (s *Stepper) WriteState(id engine.ShardID, dst io.Writer) error {
 	return rows.Close()
 }
 
-// Crash leaves everything as it is, but gives up its lock, as the end of a process does. What a power failure leaves is for a clone
-// of the file system to tell, made before.
+// Crash leaves everything as it is, but gives up its lock, as the end of a process does. What a
+// power failure leaves is for a clone of the file system to tell, made before.
 func (s *Stepper) Crash() error {
 	for _, sh := range s.host.shards {
 		sh.exports.close()

@@ -56,7 +56,8 @@ func stepped(t *testing.T, s *Stepper, id engine.ShardID, cmd engine.Command) ([
 	return o.Result, o.Err
 }
 
-// TestSteppedHost: a host that takes its steps one by one keeps what it acknowledged, through flushes, compactions, truncations, restarts and crashes.
+// TestSteppedHost: a host that takes its steps one by one keeps what it acknowledged, through
+// flushes, compactions, truncations, restarts and crashes.
 func TestSteppedHost(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed(t), 9))
 	for _, durability := range []Durability{Sync, Async} {
@@ -73,7 +74,8 @@ func TestSteppedHost(t *testing.T) {
 					t.Fatalf("%v, %s: %s = %d, %v, want %d", durability, when, name, q.Value, err, n)
 				}
 			}
-			if _, err := s.Verify(t.Context(), func(problem string) { t.Errorf("%v, %s: Verify reports: %s", durability, when, problem) }); err != nil {
+			if _, err := s.Verify(t.Context(),
+				func(problem string) { t.Errorf("%v, %s: Verify reports: %s", durability, when, problem) }); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -87,14 +89,16 @@ func TestSteppedHost(t *testing.T) {
 					must(t, s.Flush())
 				}
 			}
-			if _, err := stepped(t, s, 1, toy.Command{Kind: toy.Add, Name: "none", Delta: -1}.In(homed(1))); !errors.Is(err, engine.ErrConflict) && !errors.Is(err, engine.ErrInvalid) {
+			if _, err := stepped(t, s, 1, toy.Command{Kind: toy.Add, Name: "none", Delta: -1}.In(homed(1))); !errors.Is(err,
+				engine.ErrConflict) && !errors.Is(err, engine.ErrInvalid) {
 				t.Errorf("a counter below zero: %v", err)
 			}
 			check("before the end")
 			first := s.State(1).First
 			must(t, errors.Join(s.SyncLog(), s.PrepareLog(), s.Compact(), s.Flush(), s.Truncate()))
 			st := s.State(1)
-			if st.First <= first || st.Durable != st.Last || st.Applied.Index != st.Last || st.Leader != 1 || st.Installing || st.NextDue != engine.NoTimer || len(st.Targets) > 0 {
+			if st.First <= first || st.Durable != st.Last || st.Applied.Index != st.Last || st.Leader != 1 || st.Installing ||
+				st.NextDue != engine.NoTimer || len(st.Targets) > 0 {
 				t.Errorf("%v: after a truncation of the log from %d: %+v", durability, first, st)
 			}
 			if e, err := s.Entry(1, st.Last); err != nil || e.GetIndex() != st.Last {
@@ -191,7 +195,8 @@ func TestMeasure(t *testing.T) {
 		}
 	}
 	writes, reads := fmt.Sprint(p.Writes), fmt.Sprint(p.Reads)
-	if p.Name != "toy" || reads != "[{counter 2} {sum 0}]" || len(p.Writes) != 5 || p.Writes[1] != (MeasuredOperation{"later", 1}) || p.Writes[0].Count < 2 || p.Written.Count < 3 || p.Read.Count != 2 || p.Bytes < body ||
+	if p.Name != "toy" || reads != "[{counter 2} {sum 0}]" || len(p.Writes) != 5 || p.Writes[1] != (MeasuredOperation{"later", 1}) ||
+		p.Writes[0].Count < 2 || p.Written.Count < 3 || p.Read.Count != 2 || p.Bytes < body ||
 		len(p.Errors) != len(Reasons) || len(m.Queued) != 2 || m.Fsyncs.Count == 0 || m.LogBytes <= 0 {
 		t.Errorf("Measure = %+v, writes %s, reads %s", m, writes, reads)
 	}
@@ -214,7 +219,8 @@ func TestMeasure(t *testing.T) {
 	_, storeErr := h.MeasureStore()
 	_, statsErr := h.Stats()
 	_, measureErr := h.Measure()
-	for what, err := range map[string]error{"Measure": measureErr, "MeasureStore": storeErr, "Stats": statsErr, "Go": h.Go(func(context.Context) { t.Error("run after Close") })} {
+	for what, err := range map[string]error{"Measure": measureErr, "MeasureStore": storeErr, "Stats": statsErr,
+		"Go": h.Go(func(context.Context) { t.Error("run after Close") })} {
 		if !errors.Is(err, engine.ErrClosed) {
 			t.Errorf("%s after Close: %v", what, err)
 		}
@@ -224,8 +230,10 @@ func TestMeasure(t *testing.T) {
 // TestReasons: each error is counted as what its sentinel says.
 func TestReasons(t *testing.T) {
 	for err, want := range map[error]string{
-		engine.ErrNotFound: "refused", engine.ErrConflict: "refused", engine.ErrExists: "refused", engine.ErrInvalid: "refused", engine.ErrUnauthorized: "refused",
-		engine.ErrBusy: "busy", engine.ErrReadOnly: "read only", engine.ErrUnknownOutcome: "outcome unknown", engine.ErrUnavailable: "unavailable", engine.ErrClosed: "unavailable",
+		engine.ErrNotFound: "refused", engine.ErrConflict: "refused", engine.ErrExists: "refused", engine.ErrInvalid: "refused",
+		engine.ErrUnauthorized: "refused",
+		engine.ErrBusy:         "busy", engine.ErrReadOnly: "read only", engine.ErrUnknownOutcome: "outcome unknown",
+		engine.ErrUnavailable: "unavailable", engine.ErrClosed: "unavailable",
 		context.Canceled: "cancelled", context.DeadlineExceeded: "cancelled", errors.New("x"): "other",
 	} {
 		if got := Reasons[reasonOf(fmt.Errorf("wrapped: %w", err))]; got != want {
@@ -249,14 +257,17 @@ func withSum(b []byte) []byte {
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
 
-// TestTallies: counts that were written are read again; a file that is damaged, or of another version, counts from zero.
+// TestTallies: counts that were written are read again; a file that is damaged, or of another
+// version, counts from zero.
 func TestTallies(t *testing.T) {
 	for _, want := range []tallies{
-		{}, {totals: totals{1, 2, 3}}, {shards: []shardTallies{{1, []engine.Tally{{Machine: 2, Of: 3, N: -4}, {Machine: 5}}}, {shard: 7}}, totals: totals{received: 1}},
+		{}, {totals: totals{1, 2, 3}}, {shards: []shardTallies{{1, []engine.Tally{{Machine: 2, Of: 3, N: -4}, {Machine: 5}}}, {shard: 7}},
+			totals: totals{received: 1}},
 	} {
 		b := withSum(codec.Encode(nil, &want, (*tallies).code))
 		got, err := decodeTallies(b)
-		if err != nil || fmt.Sprint(got) != fmt.Sprint(want) || got.totals.sum() != want.totals.calls+want.totals.received+want.totals.sent {
+		if err != nil || fmt.Sprint(got) != fmt.Sprint(want) ||
+			got.totals.sum() != want.totals.calls+want.totals.received+want.totals.sent {
 			t.Errorf("%+v arrives as %+v, %v", want, got, err)
 		}
 		for i := range b {

@@ -7,7 +7,8 @@ import (
 	"github.com/floedb/floe/internal/raftlog"
 )
 
-// storage is what raft reads of a shard: entries from the log, membership and snapshots from the state.
+// storage is what raft reads of a shard: entries from the log, membership and snapshots from the
+// state.
 type storage struct {
 	*raftlog.Shard
 	conf    *raftpb.ConfState
@@ -17,8 +18,8 @@ type storage struct {
 
 var _ raft.Storage = (*storage)(nil)
 
-// InitialState returns term and vote from the log. What was applied was committed, even if the log does not say so: the
-// commit index is rarely written.
+// InitialState returns term and vote from the log. What was applied was committed, even if the log
+// does not say so: the commit index is rarely written.
 func (s *storage) InitialState() (*raftpb.HardState, *raftpb.ConfState, error) {
 	hs := s.HardState()
 	hs.Commit = new(max(hs.GetCommit(), s.applied))
@@ -31,5 +32,6 @@ func (s *storage) FirstIndex() (uint64, error) { return s.Shard.FirstIndex(), ni
 // LastIndex returns the index of the last entry in the log.
 func (s *storage) LastIndex() (uint64, error) { return s.Shard.LastIndex(), nil }
 
-// Snapshot prepares a snapshot of the state for a follower that needs entries the log no longer has.
+// Snapshot prepares a snapshot of the state for a follower that needs entries the log no longer
+// has.
 func (s *storage) Snapshot() (*raftpb.Snapshot, error) { return s.export() }

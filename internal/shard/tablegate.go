@@ -7,10 +7,11 @@ import (
 	"syscall"
 )
 
-// tableGate lets through the tables that Pebble writes for one purpose, flushes or compactions. What has been written so far is given
-// up when there is no space for the rest, because the log needs it meanwhile. Pebble tries again at once and without end, so the first
-// table is held back until there is more space than the last attempt took; but not for ever, for that attempt may have shared the space with
-// one of the other purpose.
+// tableGate lets through the tables that Pebble writes for one purpose, flushes or compactions.
+// What has been written so far is given up when there is no space for the rest, because the log
+// needs it meanwhile. Pebble tries again at once and without end, so the first table is held back
+// until there is more space than the last attempt took; but not for ever, for that attempt may have
+// shared the space with one of the other purpose.
 type tableGate struct {
 	space   *space
 	spares  bool         // takes no more than half of what is free: there are more urgent needs
@@ -34,7 +35,8 @@ func (t *tableGate) end(err error) {
 	}
 }
 
-// await returns when it is worth while to begin a table. It reports false if it is not, and there is no use in waiting.
+// await returns when it is worth while to begin a table. It reports false if it is not, and there
+// is no use in waiting.
 func (t *tableGate) await() bool {
 	if !t.held() {
 		return true
@@ -55,7 +57,8 @@ func (t *tableGate) held() bool {
 	return t.pauses.Load() > 0 || t.min.Load() > t.space.free.Load() && t.longest.Load() > 0
 }
 
-// write writes a part of a table with f. It reports no space also where there is some, if that is for others.
+// write writes a part of a table with f. It reports no space also where there is some, if that is
+// for others.
 func (t *tableGate) write(p []byte, f func([]byte) (int, error)) (n int, err error) {
 	if t.spares && t.written.Load()+int64(len(p)) > t.space.free.Load() {
 		return 0, errReserved
@@ -75,8 +78,8 @@ func (t *tableGate) write(p []byte, f func([]byte) (int, error)) (n int, err err
 	}
 }
 
-// keep is how many pieces of the ballast are left to others: half of them by a flush, which may need more than there is and then has taken
-// it for nothing.
+// keep is how many pieces of the ballast are left to others: half of them by a flush, which may
+// need more than there is and then has taken it for nothing.
 func (t *tableGate) keep() int {
 	if t.spares || !t.space.opened.Load() {
 		return ballastPieces
@@ -84,8 +87,8 @@ func (t *tableGate) keep() int {
 	return ballastPieces / 2
 }
 
-// How many intervals an attempt waits at most for the space that it will probably need. A flush is tried again before those lose patience
-// who wait for it, see reservePatience.
+// How many intervals an attempt waits at most for the space that it will probably need. A flush is
+// tried again before those lose patience who wait for it, see reservePatience.
 const (
 	flushPatience      = reservePatience - 1
 	compactionPatience = 60

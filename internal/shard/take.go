@@ -7,11 +7,13 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// take waits for something to take, where the caller waits: neither the log nor a goroutine of the shard knows of a take that is parked.
+// take waits for something to take, where the caller waits: neither the log nor a goroutine of the
+// shard knows of a take that is parked.
 func (s *shard) take(ctx context.Context, t engine.Take) ([]byte, error) {
 	p, decided, err := s.enterTake(ctx, t)
 	if decided && len(s.host.cfg.Voters) > 1 {
-		// That there is nothing, or why it is refused, is for the one to say who knows everything that was acknowledged.
+		// That there is nothing, or why it is refused, is for the one to say who knows everything
+		// that was acknowledged.
 		if err = s.linearize(ctx); err == nil {
 			p, _, err = s.enterTake(ctx, t)
 		}
@@ -66,8 +68,9 @@ func (s *shard) linger(ctx context.Context, p *proposal) ([]byte, error) {
 	}
 }
 
-// lastLook ends a take whose time is over. That there is nothing is known for certain where nobody else can lead; in a cluster it is asked as if the
-// take had not waited: this leader may have been one that does not know yet what was acknowledged before, or is none any more.
+// lastLook ends a take whose time is over. That there is nothing is known for certain where nobody
+// else can lead; in a cluster it is asked as if the take had not waited: this leader may have been
+// one that does not know yet what was acknowledged before, or is none any more.
 func (s *shard) lastLook(ctx context.Context, t engine.Take) ([]byte, error) {
 	if len(s.host.cfg.Voters) == 1 {
 		return nil, nil
@@ -114,8 +117,8 @@ func (r *recall) stop() {
 	}
 }
 
-// enterTake parks a take, or proposes it. It returns nil if that is decided by the state: the take is refused, or there is nothing to take and it does
-// not wait.
+// enterTake parks a take, or proposes it. It returns nil if that is decided by the state: the take
+// is refused, or there is nothing to take and it does not wait.
 func (s *shard) enterTake(ctx context.Context, t engine.Take) (p *proposal, decided bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, false, err
@@ -130,7 +133,8 @@ func (s *shard) enterTake(ctx context.Context, t engine.Take) (p *proposal, deci
 		return nil, false, err
 	}
 	k := engine.NewTaking(ctx, t, s.clock.now)
-	p = &proposal{ctx: ctx, namespace: t.Command.Namespace, share: s.admission.shareOf(t.Command.Namespace), take: k, done: make(chan engine.Outcome, 1)}
+	p = &proposal{ctx: ctx, namespace: t.Command.Namespace, share: s.admission.shareOf(t.Command.Namespace), take: k,
+		done: make(chan engine.Outcome, 1)}
 	k.Owner = p
 	ready, waits, err := s.exec.Enter(k)
 	s.proposeTakes(ready)
@@ -140,8 +144,9 @@ func (s *shard) enterTake(ctx context.Context, t engine.Take) (p *proposal, deci
 	return p, false, nil
 }
 
-// proposeTakes queues takes that have something to take, and answers those that have been decided. It is called behind all that may park a take,
-// also if nothing is ready: one that was parked after leadership was lost has come too late to be expelled then.
+// proposeTakes queues takes that have something to take, and answers those that have been decided.
+// It is called behind all that may park a take, also if nothing is ready: one that was parked after
+// leadership was lost has come too late to be expelled then.
 func (s *shard) proposeTakes(ready []engine.ReadyTake) {
 	var proposals []*proposal
 	for len(ready) > 0 {
@@ -185,7 +190,8 @@ func (s *shard) count(p *proposal) {
 	s.admission.count(p.share, p.size)
 }
 
-// pullTakes returns takes that can have something of what a command may make, to be proposed behind it.
+// pullTakes returns takes that can have something of what a command may make, to be proposed behind
+// it.
 func (s *shard) pullTakes(m engine.Made, limit int) (takes []*proposal) {
 	for _, k := range s.exec.Pull(m, limit) {
 		p := k.Owner.(*proposal)

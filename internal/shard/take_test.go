@@ -60,8 +60,8 @@ func TestTakeEndsWithHostAndCaller(t *testing.T) {
 	}
 }
 
-// TestTakesOfALeaderThatLeadsNoMore: one that was parked behind the loss of leadership, after those that were there had been refused, waited where
-// nobody would serve it.
+// TestTakesOfALeaderThatLeadsNoMore: one that was parked behind the loss of leadership, after those
+// that were there had been refused, waited where nobody would serve it.
 func TestTakesOfALeaderThatLeadsNoMore(t *testing.T) {
 	noLeaks(t)
 	c := newCluster(t, seed(t), func(c *Config) { c.Primitives = []engine.Primitive{engine.TableOf[queue.Store]()} })
@@ -87,7 +87,8 @@ func TestTakesOfALeaderThatLeadsNoMore(t *testing.T) {
 	until(ctx, t, "another leader", func() bool { return !h.Leads(id) })
 
 	take.Wait = time.Hour
-	p := &proposal{ctx: ctx, share: s.admission.shareOf(""), take: engine.NewTaking(ctx, take, s.clock.now), done: make(chan engine.Outcome, 1)}
+	p := &proposal{ctx: ctx, share: s.admission.shareOf(""), take: engine.NewTaking(ctx, take, s.clock.now),
+		done: make(chan engine.Outcome, 1)}
 	p.take.Owner = p
 	if _, waits, err := s.exec.Enter(p.take); !waits || err != nil {
 		t.Fatalf("Enter = %v, %v", waits, err)
@@ -103,7 +104,8 @@ func TestTakesOfALeaderThatLeadsNoMore(t *testing.T) {
 	}
 }
 
-// TestIsolatedLeaderDoesNotRefuseTakes: one that did not know yet that it leads no more said that there is no such stream, which the next leader had made.
+// TestIsolatedLeaderDoesNotRefuseTakes: one that did not know yet that it leads no more said that
+// there is no such stream, which the next leader had made.
 func TestIsolatedLeaderDoesNotRefuseTakes(t *testing.T) {
 	noLeaks(t)
 	c := newCluster(t, seed(t), func(c *Config) { c.Primitives = []engine.Primitive{engine.TableOf[stream.Store]()} })
@@ -129,13 +131,15 @@ func TestIsolatedLeaderDoesNotRefuseTakes(t *testing.T) {
 	c.net.Heal()
 }
 
-// TestPutOffPullsNothing: a command that had been put off pulled another take in front of the one that had been put off behind it.
+// TestPutOffPullsNothing: a command that had been put off pulled another take in front of the one
+// that had been put off behind it.
 func TestPutOffPullsNothing(t *testing.T) {
 	noLeaks(t)
 	h := queueHost(t)
 	defer closeHost(t, h)
 	s := h.shards[0]
-	p := &proposal{share: s.admission.shareOf(""), data: engine.Skip(0).AppendTo(nil), makes: []engine.Made{{Topic: 1, N: 1}}, done: make(chan engine.Outcome, 1)}
+	p := &proposal{share: s.admission.shareOf(""), data: engine.Skip(0).AppendTo(nil), makes: []engine.Made{{Topic: 1, N: 1}},
+		done: make(chan engine.Outcome, 1)}
 	s.admission.queued.Add(1)
 	s.admission.bytes.Add(int64(len(p.data)))
 	a := &s.applier

@@ -12,11 +12,13 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// tallyInterval is how often the counts of what this node has answered are written: a node that is killed loses those since then.
+// tallyInterval is how often the counts of what this node has answered are written: a node that is
+// killed loses those since then.
 const tallyInterval = 5 * time.Minute
 
-// tallies is the content of the file COUNTS, which ends with its checksum (CRC-32C, u32): what each shard of this node has counted, see engine.Tallying. It is a
-// help and not a need: a node without it, or with one that is damaged, counts from zero.
+// tallies is the content of the file COUNTS, which ends with its checksum (CRC-32C, u32): what each
+// shard of this node has counted, see engine.Tallying. It is a help and not a need: a node without
+// it, or with one that is damaged, counts from zero.
 type tallies struct {
 	shards []shardTallies
 	totals totals
@@ -78,7 +80,8 @@ func (h *Host) keepTallies() {
 
 func (t totals) sum() int64 { return t.calls + t.received + t.sent }
 
-// port returns all traffic of the node: that of its port, that of other ports (AddTraffic), and that before the last start.
+// port returns all traffic of the node: that of its port, that of other ports (AddTraffic), and
+// that before the last start.
 func (h *Host) port() Traffic {
 	t := h.portAlone()
 	t.BytesReceived += h.others.received.Load()

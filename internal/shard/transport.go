@@ -6,13 +6,13 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// Transport carries raft messages and snapshots to other nodes. Messages may be lost, delayed, repeated and reordered; what
-// arrives is unchanged.
+// Transport carries raft messages and snapshots to other nodes. Messages may be lost, delayed,
+// repeated and reordered; what arrives is unchanged.
 type Transport interface {
 	// Send hands over messages for a shard, each to the node it names; it does not wait.
 	Send(shard uint16, msgs []*raftpb.Message)
-	// SendSnapshot streams body with the message that announces it and calls done once, with nil when the receiver has
-	// accepted all of it. It does not wait, and closes body.
+	// SendSnapshot streams body with the message that announces it and calls done once, with nil
+	// when the receiver has accepted all of it. It does not wait, and closes body.
 	SendSnapshot(shard uint16, msg *raftpb.Message, body io.ReadCloser, done func(error))
 }
 

@@ -6,21 +6,27 @@ import (
 	"strings"
 )
 
-// Sizes of turns. The bytes of a command count, and commandCost beside them: to carry out a small one takes about as long as to write so many bytes.
+// Sizes of turns. The bytes of a command count, and commandCost beside them: to carry out a small
+// one takes about as long as to write so many bytes.
 const (
-	commandCost   = 6 << 10
-	turnBytes     = 64 << 10  // of one turn: 10 small commands
-	maxFlight     = 6 << 20   // under way of one namespace: 1,000 small commands
-	sharedFlight  = 192 << 10 // the same while another namespace is at work: 30 small commands take little longer to write and apply than one
-	sharedEntries = 16        // and for so many entries after its last command: one caller of it is away between two
-	idleLanes     = 256       // so many are kept before those that nothing is in are looked for
+	commandCost = 6 << 10
+	turnBytes   = 64 << 10 // of one turn: 10 small commands
+	maxFlight   = 6 << 20  // under way of one namespace: 1,000 small commands
+	// the same while another namespace is at work: 30 small commands take little longer to write
+	// and apply than one
+	sharedFlight  = 192 << 10
+	sharedEntries = 16  // and for so many entries after its last command: one caller of it is away between two
+	idleLanes     = 256 // so many are kept before those that nothing is in are looked for
 )
 
-// turns hold the proposals that wait for a place in an entry. Each namespace has a lane, in which the order is that in which they came, and the lanes take
-// turns by bytes (deficit round robin: Shreedhar and Varghese, 1995). So who sends much waits behind itself, and not others behind it. What is under way can
-// not be overtaken any more; so while several namespaces are at work each has only so much of it, and the rest waits in its lane.
+// turns hold the proposals that wait for a place in an entry. Each namespace has a lane, in which
+// the order is that in which they came, and the lanes take turns by bytes (deficit round robin:
+// Shreedhar and Varghese, 1995). So who sends much waits behind itself, and not others behind it.
+// What is under way can not be overtaken any more; so while several namespaces are at work each has
+// only so much of it, and the rest waits in its lane.
 //
-// What belongs to no namespace, deliveries between shards above all, has a lane too. It comes of what namespaces do, and does not make two of one.
+// What belongs to no namespace, deliveries between shards above all, has a lane too. It comes of
+// what namespaces do, and does not make two of one.
 type turns struct {
 	lanes    map[string]*lane
 	first    *lane // of those that have something waiting: whose turn it is
@@ -128,7 +134,8 @@ func (t *turns) leave() *lane {
 	return l
 }
 
-// next returns the proposal whose turn it is, and leaves it where it is; nil if none may go on now. Entry is the sequence of the one that it is for.
+// next returns the proposal whose turn it is, and leaves it where it is; nil if none may go on now.
+// Entry is the sequence of the one that it is for.
 func (t *turns) next(entry uint64) *proposal {
 	if len(t.returned) > 0 {
 		return t.returned[0]

@@ -14,7 +14,8 @@ import (
 	"github.com/floedb/floe/internal/test/toy"
 )
 
-// tenant is callers in a namespace, who each have their next command ready when the last one is applied.
+// tenant is callers in a namespace, who each have their next command ready when the last one is
+// applied.
 type tenant struct {
 	namespace     string
 	callers, size int
@@ -24,8 +25,8 @@ type tenant struct {
 	lastOfItsOwn int // number of the last of them
 }
 
-// crowd is a shard that some tenants use, by turns of its disk. Time is counted in the bytes that are written: a write of nothing takes as long as 32 small
-// commands, about as on a real disk.
+// crowd is a shard that some tenants use, by turns of its disk. Time is counted in the bytes that
+// are written: a write of nothing takes as long as 32 small commands, about as on a real disk.
 type crowd struct {
 	*stepper
 	tenants []*tenant
@@ -100,7 +101,8 @@ func (c *crowd) count() {
 	}
 }
 
-// TestTurns: beside 256 callers of another namespace one caller has a fourth of what it has alone; it had a twentieth, and beside 8,192 nothing.
+// TestTurns: beside 256 callers of another namespace one caller has a fourth of what it has alone;
+// it had a twentieth, and beside 8,192 nothing.
 func TestTurns(t *testing.T) {
 	const last = 500 * emptyWrite
 	for _, c := range []struct{ callers, size int }{{256, 100}, {8192, 100}, {256, 64 << 10}} {
@@ -110,12 +112,14 @@ func TestTurns(t *testing.T) {
 		newCrowd(t, flood, one).run(last)
 		t.Logf("%d bytes, beside %d callers: %d of %d; they: %d", c.size, c.callers, one.done, alone.done, flood.done)
 		if one.done*4 < alone.done {
-			t.Errorf("%d bytes: one caller beside %d of another namespace does %d, alone it does %d", c.size, c.callers, one.done, alone.done)
+			t.Errorf("%d bytes: one caller beside %d of another namespace does %d, alone it does %d", c.size, c.callers, one.done,
+				alone.done)
 		}
 	}
 }
 
-// TestTurnsOfTheShard: what belongs to no namespace waits for no more than one namespace alone may have under way.
+// TestTurnsOfTheShard: what belongs to no namespace waits for no more than one namespace alone may
+// have under way.
 func TestTurnsOfTheShard(t *testing.T) {
 	flood, own := &tenant{namespace: "a", callers: 8192, size: 100}, &tenant{callers: 1, size: 100}
 	c := newCrowd(t, flood, own)
@@ -125,11 +129,12 @@ func TestTurnsOfTheShard(t *testing.T) {
 	}
 }
 
-// TestTurnsByBytes: namespaces that all ask for more than there is have the same, whatever their callers and the size of their commands are; one that asks
-// for less has what it asks for.
+// TestTurnsByBytes: namespaces that all ask for more than there is have the same, whatever their
+// callers and the size of their commands are; one that asks for less has what it asks for.
 func TestTurnsByBytes(t *testing.T) {
 	all := []*tenant{
-		{namespace: "many", callers: 4096, size: 100}, {namespace: "large", callers: 64, size: 200 << 10}, {namespace: "some", callers: 512, size: 4 << 10},
+		{namespace: "many", callers: 4096, size: 100}, {namespace: "large", callers: 64, size: 200 << 10}, {namespace: "some", callers: 512,
+			size: 4 << 10},
 		{namespace: "", callers: 600, size: 100}, {namespace: "little", callers: 1, size: 100},
 	}
 	c := newCrowd(t, all...)
@@ -142,7 +147,8 @@ func TestTurnsByBytes(t *testing.T) {
 	t.Logf("bytes: %d %d %d %d %d", all[0].bytes, all[1].bytes, all[2].bytes, all[3].bytes, all[4].bytes)
 }
 
-// TestOneNamespaceIsNotHeld: as long as there is one namespace it has as much under way as is of use, and again when another has gone.
+// TestOneNamespaceIsNotHeld: as long as there is one namespace it has as much under way as is of
+// use, and again when another has gone.
 func TestOneNamespaceIsNotHeld(t *testing.T) {
 	flood, guest := &tenant{namespace: "a", callers: 800, size: 100}, &tenant{namespace: "b", callers: 1, size: 100, free: 1}
 	c := newCrowd(t, flood)
@@ -183,7 +189,8 @@ func TestLanesAreForgotten(t *testing.T) {
 	}
 }
 
-// TestLostLeaderForgetsFlights: what a leader had under way when it lost the leadership does not count when it leads again.
+// TestLostLeaderForgetsFlights: what a leader had under way when it lost the leadership does not
+// count when it leads again.
 func TestLostLeaderForgetsFlights(t *testing.T) {
 	voters := []*stepper{newVoter(t, 1, 1, 2, 3), newVoter(t, 2, 1, 2, 3), newVoter(t, 3, 1, 2, 3)}
 	old := voters[1]
@@ -205,8 +212,8 @@ func TestLostLeaderForgetsFlights(t *testing.T) {
 	}
 }
 
-// TestFloodLeavesRoom: a namespace that has all its commands wait at a shard leaves room for those of others, by their number and by their bytes; it took all
-// of it, and everybody else was refused.
+// TestFloodLeavesRoom: a namespace that has all its commands wait at a shard leaves room for those
+// of others, by their number and by their bytes; it took all of it, and everybody else was refused.
 func TestFloodLeavesRoom(t *testing.T) {
 	noLeaks(t)
 	c := config(vfs.NewMem())
@@ -235,7 +242,8 @@ func TestFloodLeavesRoom(t *testing.T) {
 			t.Errorf("with %d bytes: the shard's own command: %v", size, err)
 		}
 		if second < first/4 || third < second/4 || third == 0 {
-			t.Errorf("with %d bytes: the first of three namespaces has %d commands waiting, the second %d, the third %d", size, first, second, third)
+			t.Errorf("with %d bytes: the first of three namespaces has %d commands waiting, the second %d, the third %d", size, first,
+				second, third)
 		}
 		until(t.Context(), t, "the end of all", func() bool { return s.admission.queued.Load() == 0 })
 		for i := range s.admission.shares {
@@ -246,8 +254,10 @@ func TestFloodLeavesRoom(t *testing.T) {
 	}
 }
 
-// TestLargeWaitForRoom: large commands for which there is no room wait for it, in their order, and are refused at the end of a line that is full; small ones, and the large ones of
-// another namespace whose part is free, need not wait for them. All were refused at once, and their callers came back with another copy.
+// TestLargeWaitForRoom: large commands for which there is no room wait for it, in their order, and
+// are refused at the end of a line that is full; small ones, and the large ones of another
+// namespace whose part is free, need not wait for them. All were refused at once, and their callers
+// came back with another copy.
 func TestLargeWaitForRoom(t *testing.T) {
 	noLeaks(t)
 	c := config(vfs.NewMem())

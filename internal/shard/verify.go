@@ -55,11 +55,12 @@ func (r *VerifyReport) add(problem string) {
 	r.Problems = append(r.Problems, problem)
 }
 
-// Verify reads all of a data directory and reports what is damaged or does not fit together: the FORMAT file, every record of the log,
-// every block of every table, and then, with the log replayed in memory as Open would do it, every row of the state. It changes
-// nothing in the directory.
+// Verify reads all of a data directory and reports what is damaged or does not fit together: the
+// FORMAT file, every record of the log, every block of every table, and then, with the log replayed
+// in memory as Open would do it, every row of the state. It changes nothing in the directory.
 //
-// Errors: engine.ErrInUse; engine.ErrInvalid if it is no data directory; those of reading, and ctx's.
+// Errors: engine.ErrInUse; engine.ErrInvalid if it is no data directory; those of reading, and
+// ctx's.
 func Verify(ctx context.Context, c VerifyConfig) (VerifyReport, error) {
 	v := &verification{ctx: ctx, primitives: c.Primitives, base: c.FS}
 	if v.base == nil {
@@ -106,7 +107,8 @@ func (v *verification) recognise() error {
 	return engine.Errorf(engine.ErrInvalid, "%s is no data directory: it holds neither FORMAT nor log nor state", v.dir)
 }
 
-// run looks at the files first, one kind after the other, whatever was wrong before. Only what is whole is opened.
+// run looks at the files first, one kind after the other, whatever was wrong before. Only what is
+// whole is opened.
 func (v *verification) run() error {
 	if err := v.verifyFormat(); err != nil {
 		return err
@@ -231,7 +233,8 @@ func (v *verification) verifyLog() error {
 // verifyReplayed opens the directory as Open does, over memory, and looks at all rows.
 func (v *verification) verifyReplayed() (err error) {
 	defer func() {
-		// What is impossible in Apply panics. A Host fails then; here it is one more thing to report.
+		// What is impossible in Apply panics. A Host fails then; here it is one more thing to
+		// report.
 		if r := recover(); r != nil {
 			v.problemf("replaying the log: %v\n%s", r, debug.Stack())
 		}

@@ -52,8 +52,9 @@ func load(t *testing.T, c Config, rng *rand.Rand, steps int) *Host {
 	return h
 }
 
-// TestVerifyCluster verifies what the nodes of a cluster leave when they are closed, also of entries that nobody has told them to be committed. A directory
-// of a cluster was taken for one that belongs to a node alone.
+// TestVerifyCluster verifies what the nodes of a cluster leave when they are closed, also of
+// entries that nobody has told them to be committed. A directory of a cluster was taken for one
+// that belongs to a node alone.
 func TestVerifyCluster(t *testing.T) {
 	noLeaks(t)
 	c := newCluster(t, seed(t), func(cfg *Config) {
@@ -77,7 +78,8 @@ func TestVerifyCluster(t *testing.T) {
 	}
 }
 
-// TestVerifyCrashed verifies what crashes leave, with the node at work and closed, and what becomes of it.
+// TestVerifyCrashed verifies what crashes leave, with the node at work and closed, and what becomes
+// of it.
 func TestVerifyCrashed(t *testing.T) {
 	noLeaks(t)
 	s := seed(t)
@@ -200,27 +202,29 @@ func TestVerifyReportsDamage(t *testing.T) {
 		damage func(image)
 		want   []string
 	}{
-		"record of the log":      {flip(segment, len(whole[segment])/2), []string{segment + ": offset "}},
-		"start of a segment":     {flip(segments[1], 20), []string{segments[1]}},
-		"segment missing":        {remove(segments[1]), []string{segments[1], "missing"}},
-		"segment cut":            {func(i image) { i[segment] = i[segment][:len(i[segment])/2] }, []string{segment}},
-		"log missing":            {func(i image) { dropAll(i, ".ual"); dropAll(i, ".spare") }, []string{"the log holds 0 of 3 shards"}},
-		"block of a table":       {flip(table, 100), []string{table, "checksum"}},
-		"end of a table":         {flip(table, len(whole[table])-20), []string{table}},
-		"table cut":              {func(i image) { i[table] = i[table][:len(i[table])-1] }, []string{"node/state: "}},
-		"table missing":          {remove(table), []string{"node/state: "}},
-		"tables missing":         {func(i image) { dropAll(i, ".sst") }, []string{"node/state: "}},
-		"state missing":          {func(i image) { dropPrefix(i, "node/state/") }, []string{"node/state: "}},
-		"FORMAT missing":         {remove("node/FORMAT"), []string{"holds a log but no FORMAT file"}},
-		"FORMAT empty":           {func(i image) { i["node/FORMAT"] = nil }, []string{"FORMAT is damaged"}},
-		"FORMAT with more":       {func(i image) { i["node/FORMAT"] = append(i["node/FORMAT"], ' ') }, []string{"is not what was written"}},
-		"number of shards less":  {replace(`"shards": 3`, `"shards": 2`), []string{"the log holds 3 shards, but FORMAT says 2"}},
-		"number of shards more":  {replace(`"shards": 3`, `"shards": 5`), []string{"the log holds 3 of 5 shards"}},
-		"other node":             {replace(`"node_id": 1`, `"node_id": 3`), []string{"node 3 is not among the voters [1]"}},
-		"newer":                  {replace(`"floe_format": 3`, `"floe_format": 9`), []string{"use a newer floe"}},
-		"older":                  {replace(`"floe_format": 3`, `"floe_format": 1`), []string{"has format 1, a layout before the first release, written by an unnamed build"}},
-		"two things":             {func(i image) { flip(segment, 300)(i); flip(table, 100)(i) }, []string{segment, table}},
-		"log, and a counter too": {func(i image) { flip(segment, 300)(i); replace(`"node_id": 1`, `"node_id": 3`)(i) }, []string{segment, "FORMAT"}},
+		"record of the log":     {flip(segment, len(whole[segment])/2), []string{segment + ": offset "}},
+		"start of a segment":    {flip(segments[1], 20), []string{segments[1]}},
+		"segment missing":       {remove(segments[1]), []string{segments[1], "missing"}},
+		"segment cut":           {func(i image) { i[segment] = i[segment][:len(i[segment])/2] }, []string{segment}},
+		"log missing":           {func(i image) { dropAll(i, ".ual"); dropAll(i, ".spare") }, []string{"the log holds 0 of 3 shards"}},
+		"block of a table":      {flip(table, 100), []string{table, "checksum"}},
+		"end of a table":        {flip(table, len(whole[table])-20), []string{table}},
+		"table cut":             {func(i image) { i[table] = i[table][:len(i[table])-1] }, []string{"node/state: "}},
+		"table missing":         {remove(table), []string{"node/state: "}},
+		"tables missing":        {func(i image) { dropAll(i, ".sst") }, []string{"node/state: "}},
+		"state missing":         {func(i image) { dropPrefix(i, "node/state/") }, []string{"node/state: "}},
+		"FORMAT missing":        {remove("node/FORMAT"), []string{"holds a log but no FORMAT file"}},
+		"FORMAT empty":          {func(i image) { i["node/FORMAT"] = nil }, []string{"FORMAT is damaged"}},
+		"FORMAT with more":      {func(i image) { i["node/FORMAT"] = append(i["node/FORMAT"], ' ') }, []string{"is not what was written"}},
+		"number of shards less": {replace(`"shards": 3`, `"shards": 2`), []string{"the log holds 3 shards, but FORMAT says 2"}},
+		"number of shards more": {replace(`"shards": 3`, `"shards": 5`), []string{"the log holds 3 of 5 shards"}},
+		"other node":            {replace(`"node_id": 1`, `"node_id": 3`), []string{"node 3 is not among the voters [1]"}},
+		"newer":                 {replace(`"floe_format": 3`, `"floe_format": 9`), []string{"use a newer floe"}},
+		"older": {replace(`"floe_format": 3`, `"floe_format": 1`),
+			[]string{"has format 1, a layout before the first release, written by an unnamed build"}},
+		"two things": {func(i image) { flip(segment, 300)(i); flip(table, 100)(i) }, []string{segment, table}},
+		"log, and a counter too": {func(i image) { flip(segment, 300)(i); replace(`"node_id": 1`, `"node_id": 3`)(i) },
+			[]string{segment, "FORMAT"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			damaged := make(image)
@@ -300,12 +304,14 @@ func TestVerifyReportsRows(t *testing.T) {
 			row := binary.AppendUvarint([]byte{1, 1, byte(engine.MachineTest), 0, 0}, 1<<40)
 			must(t, db.Set([]byte(own+"s\x00\x00"), append(row, 0), pebble.NoSync))
 		}, "has had message 1099511627776 of shard 0"},
-		"state of another log": {func(t *testing.T, db *pebble.DB) { deleteLast(t, db, own+"a", "") }, "has rows, but none says how far they have come"},
+		"state of another log": {func(t *testing.T, db *pebble.DB) { deleteLast(t, db, own+"a", "") },
+			"has rows, but none says how far they have come"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			changed := whole.put(t)
 			db, err := pebble.Open("node/state", &pebble.Options{
-				FS: changed, FormatMajorVersion: pebble.FormatNewest, DisableWAL: true, Logger: pebbleLogger{discard(), func(err error) { t.Error(err) }},
+				FS: changed, FormatMajorVersion: pebble.FormatNewest, DisableWAL: true, Logger: pebbleLogger{discard(),
+					func(err error) { t.Error(err) }},
 			})
 			must(t, err)
 			c.change(t, db)
@@ -360,7 +366,8 @@ func TestVerifyReportsEntries(t *testing.T) {
 			return raftlog.Update{HardState: &raftpb.HardState{Term: new(term + 9), Vote: new(uint64(7)), Commit: new(last)}}
 		}, "voted for node 7, which is not among the voters [1]"},
 		"term goes back": {func(last, term uint64) raftlog.Update {
-			return raftlog.Update{Entries: []*raftpb.Entry{{Index: new(last + 1), Term: new(term + 1)}, {Index: new(last + 2), Term: new(term)}}}
+			return raftlog.Update{Entries: []*raftpb.Entry{{Index: new(last + 1), Term: new(term + 1)},
+				{Index: new(last + 2), Term: new(term)}}}
 		}, "the one before of term"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -426,8 +433,8 @@ func TestVerifyRefuses(t *testing.T) {
 	}
 }
 
-// TestVerifyMissesNothing damages a directory that was closed in many ways. Whenever Verify finds no problem, the directory must
-// open and hold exactly what it did before.
+// TestVerifyMissesNothing damages a directory that was closed in many ways. Whenever Verify finds
+// no problem, the directory must open and hold exactly what it did before.
 func TestVerifyMissesNothing(t *testing.T) {
 	noLeaks(t)
 	rng := rand.New(rand.NewPCG(seed(t), 0))
@@ -491,7 +498,8 @@ func damages(rng *rand.Rand, b []byte, flips int) map[string][]byte {
 	return all
 }
 
-// replayed returns what the directory holds: all rows of the key-value machines, or the error of opening it.
+// replayed returns what the directory holds: all rows of the key-value machines, or the error of
+// opening it.
 func replayed(t *testing.T, fsys vfs.FS) string {
 	t.Helper()
 	c := kvConfig(overlayfs.New(fsys), Sync)

@@ -60,7 +60,8 @@ func (t *tables) close() error {
 	return nil
 }
 
-// verify reads every block of every table, and, if all are whole, checks that the levels of the tables agree.
+// verify reads every block of every table, and, if all are whole, checks that the levels of the
+// tables agree.
 func (t *tables) verify() error {
 	levels, err := t.db.SSTables()
 	if err != nil {
@@ -103,7 +104,8 @@ func (t *tables) tellComplaints() {
 	}
 }
 
-// verifyApplied reports shards with rows but no mark of how far they have come. A Host would replay the whole log over them.
+// verifyApplied reports shards with rows but no mark of how far they have come. A Host would replay
+// the whole log over them.
 func (t *tables) verifyApplied() error {
 	if t.format == nil {
 		return nil
@@ -151,7 +153,8 @@ func (t *tables) verifyTable(name string) error {
 	return errors.Join(r.ValidateBlockChecksums(), r.Close())
 }
 
-// verifyRows looks at the rows as they are on disk: when the log is damaged, nothing can be replayed.
+// verifyRows looks at the rows as they are on disk: when the log is damaged, nothing can be
+// replayed.
 func (t *tables) verifyRows() error {
 	if t.format == nil {
 		return nil
@@ -172,8 +175,8 @@ func (t *tables) verifyRows() error {
 	return nil
 }
 
-// Verify reports what can not be in the logs and states of the shards, and between them. It returns the number of rows of each
-// shard. Errors: ctx's, and those of reading.
+// Verify reports what can not be in the logs and states of the shards, and between them. It returns
+// the number of rows of each shard. Errors: ctx's, and those of reading.
 func (s *Stepper) Verify(ctx context.Context, report func(problem string)) (rows []int64, err error) {
 	var all []*engine.Executor
 	for _, sh := range s.host.shards {

@@ -10,10 +10,12 @@ import (
 	"github.com/floedb/floe/internal/raftlog"
 )
 
-// logWriter appends to the log, for all shards of the host. While it writes and syncs, appends gather; the next round takes them
-// all with one write and one fsync, so a busy disk makes batches larger and an idle one adds no delay. Rounds are the work of a
-// goroutine. After each it lets the shards propose what has been queued meanwhile, itself: another goroutine would have to wait
-// behind all the callers that have their answers. A shard that has nothing else to do may run a round instead.
+// logWriter appends to the log, for all shards of the host. While it writes and syncs, appends
+// gather; the next round takes them all with one write and one fsync, so a busy disk makes batches
+// larger and an idle one adds no delay. Rounds are the work of a goroutine. After each it lets the
+// shards propose what has been queued meanwhile, itself: another goroutine would have to wait
+// behind all the callers that have their answers. A shard that has nothing else to do may run a
+// round instead.
 type logWriter struct {
 	log        *raftlog.Log
 	durability Durability
@@ -78,7 +80,8 @@ func (w *logWriter) poke() {
 	}
 }
 
-// tryRound takes a round in the caller's goroutine, or leaves it to the writer's if one is under way. It reports whether it did.
+// tryRound takes a round in the caller's goroutine, or leaves it to the writer's if one is under
+// way. It reports whether it did.
 func (w *logWriter) tryRound() (bool, error) {
 	if !w.roundMu.TryLock() {
 		w.poke()
@@ -92,7 +95,8 @@ func (w *logWriter) tryRound() (bool, error) {
 	return true, err
 }
 
-// close returns when the goroutine has ended. Appends that are still queued are dropped: nobody has been told of them.
+// close returns when the goroutine has ended. Appends that are still queued are dropped: nobody has
+// been told of them.
 func (w *logWriter) close() {
 	w.mu.Lock()
 	w.closed = true
@@ -146,8 +150,8 @@ func (w *logWriter) run() {
 // maxYields bounds how often the goroutine lets others go first.
 const maxYields = 4
 
-// gather lets callers go ahead who are ready to, so that the round takes their commands too: those who have just had their answers come back
-// at once. It goes on while any does.
+// gather lets callers go ahead who are ready to, so that the round takes their commands too: those
+// who have just had their answers come back at once. It goes on while any does.
 func (w *logWriter) gather() {
 	before := w.calls()
 	for range maxYields {
@@ -161,8 +165,9 @@ func (w *logWriter) gather() {
 	w.next()
 }
 
-// A sync that takes slowSync or longer is worth waiting for those whose commands were in the round before and are being applied
-// now: else they and the others take turns, each in every other round. The wait is a part of what the sync takes.
+// A sync that takes slowSync or longer is worth waiting for those whose commands were in the round
+// before and are being applied now: else they and the others take turns, each in every other round.
+// The wait is a part of what the sync takes.
 const (
 	slowSync   = time.Millisecond
 	lingerPart = 5
@@ -185,7 +190,8 @@ func (w *logWriter) linger() {
 	w.next()
 }
 
-// round is a round of the goroutine's. It reports whether a sync has to follow that nobody has been told of yet.
+// round is a round of the goroutine's. It reports whether a sync has to follow that nobody has been
+// told of yet.
 func (w *logWriter) round() (arm bool, err error) {
 	w.roundMu.Lock()
 	defer w.roundMu.Unlock()
@@ -204,7 +210,8 @@ func (w *logWriter) syncLate() error {
 	return w.sync()
 }
 
-// roundLocked writes everything that is queued, syncs it if it has to be durable now, and then says so.
+// roundLocked writes everything that is queued, syncs it if it has to be durable now, and then says
+// so.
 func (w *logWriter) roundLocked() error {
 	w.mu.Lock()
 	w.batch, w.pending = w.pending, w.batch[:0]

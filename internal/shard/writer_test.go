@@ -11,7 +11,8 @@ import (
 	"github.com/floedb/floe/internal/test/toy"
 )
 
-// TestAsyncIsDurableSoon: what an Async node has acknowledged survives a power failure after a while, though nothing else happens.
+// TestAsyncIsDurableSoon: what an Async node has acknowledged survives a power failure after a
+// while, though nothing else happens.
 func TestAsyncIsDurableSoon(t *testing.T) {
 	noLeaks(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -35,8 +36,8 @@ func TestAsyncIsDurableSoon(t *testing.T) {
 	})
 }
 
-// TestAsyncDelivers: messages between shards wait until the entry that sent them is durable. With Async that comes after the command was
-// applied, and nothing else may happen then.
+// TestAsyncDelivers: messages between shards wait until the entry that sent them is durable. With
+// Async that comes after the command was applied, and nothing else may happen then.
 func TestAsyncDelivers(t *testing.T) {
 	noLeaks(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)

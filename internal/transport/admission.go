@@ -12,15 +12,17 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// What calls of others may take here, at most. Those that go on until something happens are counted apart (engine.Lasting): each holds a goroutine and
-// little else, and however many there are, they take no place of the others.
+// What calls of others may take here, at most. Those that go on until something happens are counted
+// apart (engine.Lasting): each holds a goroutine and little else, and however many there are, they
+// take no place of the others.
 const (
 	maxInFlight = 4096   // calls of a stream that do not wait
 	maxWaits    = 16_384 // calls of a stream that do
 	maxAllWaits = engine.MaxWaiters
 	maxTaken    = 256 << 20 // bytes of the requests of a stream
 
-	// Messages beyond smallFrame take their memory from one pool for all streams, where one address has a share: the largest message fits in it twice.
+	// Messages beyond smallFrame take their memory from one pool for all streams, where one address
+	// has a share: the largest message fits in it twice.
 	smallFrame = 32 << 10
 	shareOf    = 4 // of the pool
 
@@ -66,7 +68,8 @@ func (s *shares) remove(whose string, n int64) {
 	}
 }
 
-// Of connections beyond the limit so many more are let in as far as to hear why they can not stay. Others are closed without a word.
+// Of connections beyond the limit so many more are let in as far as to hear why they can not stay.
+// Others are closed without a word.
 func latecomers(limit int) int { return max(limit/10, 16) }
 
 // tellShare logs, once a minute, that an address has its share of the connections.
@@ -75,10 +78,12 @@ func (p *Peer) tellShare(addr netip.Addr) {
 	if last := p.shareTold.Load(); now-last < int64(time.Minute) || !p.shareTold.CompareAndSwap(last, now) {
 		return
 	}
-	p.log.Warn("closed a connection: its address has its share of them", "from", addr, "share", p.accepted.share, "limit", p.limits.Connections)
+	p.log.Warn("closed a connection: its address has its share of them", "from", addr, "share", p.accepted.share, "limit",
+		p.limits.Connections)
 }
 
-// tally counts calls that are under way. Those of one namespace may leave no less than a fourth of what there is to others, see budget.Fair.
+// tally counts calls that are under way. Those of one namespace may leave no less than a fourth of
+// what there is to others, see budget.Fair.
 type tally struct {
 	of           string // what it is for
 	calls, waits int    // limits
@@ -104,8 +109,8 @@ type waitingCall struct {
 	taken chan struct{} // closed when the call has it
 }
 
-// When there is no place some calls wait for a moment until one is free: to refuse a call costs about as much as to carry it out, so a port that refuses as many as
-// it serves would serve fewer.
+// When there is no place some calls wait for a moment until one is free: to refuse a call costs
+// about as much as to carry it out, so a port that refuses as many as it serves would serve fewer.
 const (
 	waitersOf = 7 // calls may wait for each that is under way
 	placeTime = 100 * time.Millisecond
@@ -191,7 +196,8 @@ func (t *tally) leaveLocked(mine *list.Element) {
 	}
 }
 
-// serveLocked gives a place that is free to a call of the first namespace that may have it. That one is last then.
+// serveLocked gives a place that is free to a call of the first namespace that may have it. That
+// one is last then.
 func (t *tally) serveLocked() {
 	for e := t.lines.Front(); e != nil; e = e.Next() {
 		l := e.Value.(*line)
@@ -213,7 +219,8 @@ func (t *tally) addLocked(lasting bool, namespace uint64) error {
 	case *n >= limit:
 		return engine.Errorf(engine.ErrBusy, "%d calls %s on %s, the limit is %d", *n, what, t.of, limit)
 	case !t.alone && !budget.Fair(int64(own), 1, int64(*n), int64(limit)):
-		return engine.Errorf(engine.ErrBusy, "%d of %d calls that %s on %s are of one namespace: the limit is %d, and a part is for others", own, *n, what, t.of, limit)
+		return engine.Errorf(engine.ErrBusy, "%d of %d calls that %s on %s are of one namespace: the limit is %d, and a part is for others",
+			own, *n, what, t.of, limit)
 	}
 	*n++
 	by[namespace] = own + 1
@@ -258,7 +265,8 @@ func (p *Peer) Limits() []Limit {
 	}
 }
 
-// memory is a number of bytes that many share. Who wants more than is left waits, and with him the stream that he reads.
+// memory is a number of bytes that many share. Who wants more than is left waits, and with him the
+// stream that he reads.
 type memory struct {
 	limit, share int64 // of all, and of an address
 

@@ -15,7 +15,8 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// TestManyWaits: more calls of a client wait than there may be others; the others are served. They were ErrBusy beyond 4,096.
+// TestManyWaits: more calls of a client wait than there may be others; the others are served. They
+// were ErrBusy beyond 4,096.
 func TestManyWaits(t *testing.T) {
 	r := newRig(t)
 	c := r.dial()
@@ -45,7 +46,8 @@ func TestManyWaits(t *testing.T) {
 	})
 }
 
-// TestLargeReads: calls that read much are bounded, until their answers are among those that wait to be sent; small ones go on.
+// TestLargeReads: calls that read much are bounded, until their answers are among those that wait
+// to be sent; small ones go on.
 func TestLargeReads(t *testing.T) {
 	r := newRig(t)
 	c := r.dial()
@@ -69,7 +71,8 @@ func TestLargeReads(t *testing.T) {
 	}
 	late, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	if _, err := engine.StoreOf[kv.Store](engine.NewRouter(c), "well", 0).Page(late, kv.Prefix("large")); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := engine.StoreOf[kv.Store](engine.NewRouter(c), "well", 0).Page(late, kv.Prefix("large")); !errors.Is(err,
+		context.DeadlineExceeded) {
 		t.Errorf("one large read too many: %v, want that it waits", err)
 	}
 	r.well(c)
@@ -107,7 +110,8 @@ func TestTally(t *testing.T) {
 	}
 }
 
-// TestTallyLines: a call that finds no place waits for a moment, the namespaces of those that wait take turns, and nobody waits behind too many.
+// TestTallyLines: a call that finds no place waits for a moment, the namespaces of those that wait
+// take turns, and nobody waits behind too many.
 func TestTallyLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const places, flood, other = 8, 1, 2
@@ -161,8 +165,8 @@ func TestTallyLines(t *testing.T) {
 	})
 }
 
-// TestTallyOfNamespaces: however many calls of a namespace there are, there is room for those of another, also on the stream of a node; a client's own are his
-// affair.
+// TestTallyOfNamespaces: however many calls of a namespace there are, there is room for those of
+// another, also on the stream of a node; a client's own are his affair.
 func TestTallyOfNamespaces(t *testing.T) {
 	of := func(kind uint8, body []byte) uint64 {
 		q := request{kind: kind, body: body}
@@ -206,7 +210,8 @@ func TestTallyOfNamespaces(t *testing.T) {
 	}
 }
 
-// TestMemory: who wants more than is left waits until it is given back; an address gets no more than its share.
+// TestMemory: who wants more than is left waits until it is given back; an address gets no more
+// than its share.
 func TestMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory(100, 60)
@@ -239,8 +244,9 @@ func TestMemory(t *testing.T) {
 	})
 }
 
-// TestUnfinishedFrames begins many large frames from one address and finishes none: they take no more than the address's share, and whoever asks for
-// little is served. Three connections with 60 such frames took 2.65 GB.
+// TestUnfinishedFrames begins many large frames from one address and finishes none: they take no
+// more than the address's share, and whoever asks for little is served. Three connections with 60
+// such frames took 2.65 GB.
 func TestUnfinishedFrames(t *testing.T) {
 	r := newRig(t)
 	honest := r.dial()

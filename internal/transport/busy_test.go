@@ -22,11 +22,13 @@ import (
 func idleSession(limit int) *session {
 	return &session{
 		room: newMemory(maxWaiting/2, maxWaiting/2),
-		peer: New(Config{Wire: testWire()}), welcome: &welcome{maxValue: 1000}, out: newOutbox(limit), cancel: func() {}, calls: make(map[uint64]call), ended: make(chan struct{}),
+		peer: New(Config{Wire: testWire()}), welcome: &welcome{maxValue: 1000}, out: newOutbox(limit), cancel: func() {},
+		calls: make(map[uint64]call), ended: make(chan struct{}),
 	}
 }
 
-// TestOutboxFull: a call for which there is no room is refused for certain, one that is given up says so to the other side all the same.
+// TestOutboxFull: a call for which there is no room is refused for certain, one that is given up
+// says so to the other side all the same.
 func TestOutboxFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := idleSession(100)
@@ -101,7 +103,8 @@ func TestReaderThatTakesNothing(t *testing.T) {
 	})
 }
 
-// TestCloseWithReaderThatTakesNothing asks for more than fits into the window and reads none of it: the node closes all the same.
+// TestCloseWithReaderThatTakesNothing asks for more than fits into the window and reads none of it:
+// the node closes all the same.
 func TestCloseWithReaderThatTakesNothing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -119,7 +122,8 @@ func TestCloseWithReaderThatTakesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	for id := range uint64(400) {
-		if err := s.write((&request{kind: askQuery, id: id + 1, shard: uint64(engine.HomeShard("large", 2)), body: get}).appendTo(nil)); err != nil {
+		if err := s.write((&request{kind: askQuery, id: id + 1, shard: uint64(engine.HomeShard("large", 2)),
+			body: get}).appendTo(nil)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -138,7 +142,8 @@ func (d *spyDoor) Query(ctx context.Context, id engine.ShardID, q engine.Query) 
 	return d.Door.Query(ctx, id, q)
 }
 
-// TestLargeValuesQueue: more large values at a time than a connection, or the queue of a shard, has room for wait for their turn: none is copied to be refused.
+// TestLargeValuesQueue: more large values at a time than a connection, or the queue of a shard, has
+// room for wait for their turn: none is copied to be refused.
 func TestLargeValuesQueue(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

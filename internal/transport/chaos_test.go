@@ -18,7 +18,8 @@ import (
 
 var chaosFlag = flag.Duration("chaos", 1500*time.Millisecond, "how long TestChaos harms connections, at least")
 
-// chaos cuts connections in the middle of what passes, delays it, and stalls them in both directions without an end.
+// chaos cuts connections in the middle of what passes, delays it, and stalls them in both
+// directions without an end.
 type chaos struct {
 	seed                 uint64
 	cut, delayed, stalls atomic.Int64
@@ -51,8 +52,8 @@ func (x *chaos) tamper(conn int) tamper {
 	}
 }
 
-// TestChaos counts through connections that are cut, delayed and stalled: what is acknowledged has happened once, what is refused has not, and
-// what is in doubt at most once.
+// TestChaos counts through connections that are cut, delayed and stalled: what is acknowledged has
+// happened once, what is refused has not, and what is in doubt at most once.
 func TestChaos(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -63,7 +64,8 @@ func TestChaos(t *testing.T) {
 	ctx, stop := context.WithTimeout(t.Context(), *chaosFlag)
 	defer stop()
 	var got atomic.Int64
-	// The time is over when something has got through and something was harmed, however little a busy machine does in it.
+	// The time is over when something has got through and something was harmed, however little a
+	// busy machine does in it.
 	over := func() bool { return ctx.Err() != nil && (got.Load() > 0 && x.harmed() > 0 || t.Failed()) }
 	p := newProxy(t, r.addr, nil)
 	for range clients {
@@ -107,7 +109,8 @@ func TestChaos(t *testing.T) {
 		}
 		total, doubts = total+acked[k].Load(), doubts+unknown[k].Load()
 	}
-	t.Logf("%d increments acknowledged, %d in doubt; %d cuts, %d stalls, %d delays", total, doubts, x.cut.Load(), x.stalls.Load(), x.delayed.Load())
+	t.Logf("%d increments acknowledged, %d in doubt; %d cuts, %d stalls, %d delays", total, doubts, x.cut.Load(), x.stalls.Load(),
+		x.delayed.Load())
 }
 
 // harmed returns how often something was done to a connection.

@@ -12,8 +12,8 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// Client is the door to a node or a cluster from another process. It asks the leader of a shard where it knows it and can reach it, else
-// any node, which passes on what it is asked.
+// Client is the door to a node or a cluster from another process. It asks the leader of a shard
+// where it knows it and can reach it, else any node, which passes on what it is asked.
 type Client struct {
 	peer     *Peer
 	http     *http.Client
@@ -30,7 +30,8 @@ type Client struct {
 
 var _ engine.Door = (*Client)(nil)
 
-// Dial returns a Client when one of the nodes has answered. Errors: ErrUnavailable with why each did not; ctx's; ErrUnauthorized.
+// Dial returns a Client when one of the nodes has answered. Errors: ErrUnavailable with why each
+// did not; ctx's; ErrUnauthorized.
 func Dial(ctx context.Context, c Config, addrs []string) (*Client, error) {
 	p := New(c)
 	d := &Client{peer: p, http: newClient(c.TLS, c.dial, p.opened), links: make(map[string]*link), addrs: slices.Clone(addrs)}
@@ -174,7 +175,8 @@ func (d *Client) Query(ctx context.Context, id engine.ShardID, q engine.Query) e
 	return d.query(ctx, id, q, d.ask)
 }
 
-func (d *Client) query(ctx context.Context, id engine.ShardID, q engine.Query, ask func(context.Context, engine.ShardID, request) ([]byte, error)) error {
+func (d *Client) query(ctx context.Context, id engine.ShardID, q engine.Query,
+	ask func(context.Context, engine.ShardID, request) ([]byte, error)) error {
 	r := request{kind: askQuery, shard: uint64(id), body: engine.AppendQuery(nil, q)}
 	return d.untilAnswered(ctx, func(t *trip) error {
 		r.trip = t
@@ -238,7 +240,8 @@ func (d *Client) ask(ctx context.Context, id engine.ShardID, q request) ([]byte,
 	return d.askOf(ctx, home, q)
 }
 
-// follow notes the leader of a shard. It reports whether that may be asked: not if it could not be reached a moment ago.
+// follow notes the leader of a shard. It reports whether that may be asked: not if it could not be
+// reached a moment ago.
 func (d *Client) follow(id engine.ShardID, leader uint64) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -253,7 +256,8 @@ func (d *Client) follow(id engine.ShardID, leader uint64) bool {
 	return known
 }
 
-// leave makes the next address the home, if it still is the one that has failed: the next that could be reached a moment ago, if there is one.
+// leave makes the next address the home, if it still is the one that has failed: the next that
+// could be reached a moment ago, if there is one.
 func (d *Client) leave(home *link) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -39,8 +39,9 @@ func (f *fullable) GetDiskUsage(string) (vfs.DiskUsage, error) {
 	return u, nil
 }
 
-// TestFullDiskOfLeader: a node whose disk is full gives up what it leads and gets it back when there is space again, so writes go on. They were refused for as
-// long as it was full, although two other nodes had space.
+// TestFullDiskOfLeader: a node whose disk is full gives up what it leads and gets it back when
+// there is space again, so writes go on. They were refused for as long as it was full, although two
+// other nodes had space.
 func TestFullDiskOfLeader(t *testing.T) {
 	t.Parallel()
 	disk := &fullable{FS: vfs.NewMem()}
@@ -83,8 +84,9 @@ func (l *lockedLog) has(text string) bool {
 	return strings.Contains(l.b.String(), text)
 }
 
-// TestClockAhead: the clock of a leader is set 10 minutes ahead. No entry gets that time, the node gives up the leadership and does not get it back until
-// its clock is right. All its keys with a time to live used to end at once, and nothing was said.
+// TestClockAhead: the clock of a leader is set 10 minutes ahead. No entry gets that time, the node
+// gives up the leadership and does not get it back until its clock is right. All its keys with a
+// time to live used to end at once, and nothing was said.
 func TestClockAhead(t *testing.T) {
 	t.Parallel()
 	clock, log := &skewed{start: time.Now()}, new(lockedLog)

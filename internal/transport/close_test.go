@@ -18,7 +18,8 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// TestClientsLeaveNothing closes clients with calls under way: net/http kept a connection whose stream had ended a moment ago.
+// TestClientsLeaveNothing closes clients with calls under way: net/http kept a connection whose
+// stream had ended a moment ago.
 func TestClientsLeaveNothing(t *testing.T) {
 	r := newRig(t)
 	r.well(r.dial())
@@ -31,7 +32,8 @@ func TestClientsLeaveNothing(t *testing.T) {
 		var calls sync.WaitGroup
 		for range 4 {
 			calls.Go(func() {
-				if _, err := engine.StoreOf[kv.Store](engine.NewRouter(c), "well", 0).Wait(t.Context(), "never"); !errors.Is(err, engine.ErrClosed) {
+				if _, err := engine.StoreOf[kv.Store](engine.NewRouter(c), "well", 0).Wait(t.Context(), "never"); !errors.Is(err,
+					engine.ErrClosed) {
 					t.Errorf("wait while the client is closed: %v, want ErrClosed", err)
 				}
 			})
@@ -45,7 +47,8 @@ func TestClientsLeaveNothing(t *testing.T) {
 	}
 }
 
-// TestCloseWhileOthersArrive closes a node while doors are opened: under the race detector it shows whether all of them are waited for.
+// TestCloseWhileOthersArrive closes a node while doors are opened: under the race detector it shows
+// whether all of them are waited for.
 func TestCloseWhileOthersArrive(t *testing.T) {
 	for range 20 {
 		r := newRig(t)
@@ -88,18 +91,21 @@ func TestCloseWithHalfASnapshot(t *testing.T) {
 	r.close() // does not wait for the rest
 }
 
-// TestSomethingElseAnswers dials a server that is none of floe's: the answer made the opener of a stream call nil.
+// TestSomethingElseAnswers dials a server that is none of floe's: the answer made the opener of a
+// stream call nil.
 func TestSomethingElseAnswers(t *testing.T) {
 	t.Parallel()
 	addr := serveHTTP2(t, http.NotFound)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	if _, err := Dial(ctx, Config{Wire: testWire()}, []string{addr}); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, engine.ErrUnavailable) || !strings.Contains(err.Error(), "404") {
+	if _, err := Dial(ctx, Config{Wire: testWire()}, []string{addr}); !errors.Is(err, context.DeadlineExceeded) ||
+		errors.Is(err, engine.ErrUnavailable) || !strings.Contains(err.Error(), "404") {
 		t.Errorf("dial: %v, want that its time is over, with what is answered", err)
 	}
 }
 
-// TestCallsCountUntilTheyEnd: a cancel asks a call to end, which a command may not do before it is committed.
+// TestCallsCountUntilTheyEnd: a cancel asks a call to end, which a command may not do before it is
+// committed.
 func TestCallsCountUntilTheyEnd(t *testing.T) {
 	v := &visitor{peer: New(Config{Wire: testWire()}), tally: newTally("this connection", 2, 1), calls: make(map[uint64]context.CancelFunc)}
 	ctx, err := v.begin(t.Context(), &request{id: 1}, maxTaken-10, false)
@@ -120,7 +126,8 @@ func TestCallsCountUntilTheyEnd(t *testing.T) {
 	v.end(&request{id: 3}, 20, false)
 }
 
-// TestRequestOverTheLimit is refused before it leaves: the node would end the stream, with all calls on it.
+// TestRequestOverTheLimit is refused before it leaves: the node would end the stream, with all
+// calls on it.
 func TestRequestOverTheLimit(t *testing.T) {
 	r := newRig(t)
 	c := r.dial()

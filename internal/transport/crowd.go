@@ -14,8 +14,8 @@ import (
 	"github.com/floedb/floe/internal/shard"
 )
 
-// crowd is connections that can all be closed. An HTTP server forgets those that speak HTTP/2 in clear text, and an HTTP client does not close
-// one on which a stream has ended a moment ago.
+// crowd is connections that can all be closed. An HTTP server forgets those that speak HTTP/2 in
+// clear text, and an HTTP client does not close one on which a stream has ended a moment ago.
 type crowd struct {
 	limit   int
 	silence time.Duration // after which a connection is given up
@@ -53,11 +53,13 @@ type guest struct {
 	look   *time.Timer
 }
 
-// looks is how often in its silence a connection is looked at. One look alone, late because the process did not run, ends none.
+// looks is how often in its silence a connection is looked at. One look alone, late because the
+// process did not run, ends none.
 const looks = 4
 
 func newCrowd(limit int, silence time.Duration) *crowd {
-	return &crowd{limit: limit, silence: silence, conns: make(map[*guest]bool), by: make(map[netip.Addr]int), nodes: make(map[netip.Addr]bool)}
+	return &crowd{limit: limit, silence: silence, conns: make(map[*guest]bool), by: make(map[netip.Addr]int),
+		nodes: make(map[netip.Addr]bool)}
 }
 
 // learn notes that a node of the cluster is at an address, which may have a port.
@@ -82,7 +84,8 @@ func (c *crowd) isNode(at string) bool {
 	return err == nil && c.nodes[budget.Host(addr)]
 }
 
-// admit returns the connection as one of the crowd, or closes it and returns nil if there are too many, or all have been closed.
+// admit returns the connection as one of the crowd, or closes it and returns nil if there are too
+// many, or all have been closed.
 func (c *crowd) admit(conn net.Conn) *guest {
 	g := &guest{Conn: conn, crowd: c}
 	addr := netip.Addr{}

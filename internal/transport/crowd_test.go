@@ -29,7 +29,8 @@ func (c *crowd) arrive(t *testing.T, addr string) *guest {
 	return c.admit(from{a, addr})
 }
 
-// TestPlaces: an address has a share of the connections, an IPv6 network counting as one, and nodes have places that nobody else can take.
+// TestPlaces: an address has a share of the connections, an IPv6 network counting as one, and nodes
+// have places that nobody else can take.
 func TestPlaces(t *testing.T) {
 	c := newCrowd(10, time.Minute)
 	c.share, c.reserved = 4, 2
@@ -65,12 +66,14 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// TestStrangersAreClosed: a connection on which no stream is welcomed is closed, however alive it is; one that has been welcomed stays.
+// TestStrangersAreClosed: a connection on which no stream is welcomed is closed, however alive it
+// is; one that has been welcomed stays.
 func TestStrangersAreClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrowd(10, time.Hour)
 		c.strange = greetTimeout
-		idle, refused, greeting, welcomed := c.arrive(t, "192.0.2.1:1"), c.arrive(t, "192.0.2.1:2"), c.arrive(t, "192.0.2.1:3"), c.arrive(t, "192.0.2.1:4")
+		idle, refused, greeting, welcomed := c.arrive(t, "192.0.2.1:1"), c.arrive(t, "192.0.2.1:2"), c.arrive(t, "192.0.2.1:3"), c.arrive(t,
+			"192.0.2.1:4")
 		defer c.closeAll()
 		open := func(g *guest) bool {
 			c.mu.Lock()
@@ -100,7 +103,8 @@ func TestStrangersAreClosed(t *testing.T) {
 	})
 }
 
-// TestStrangersLearnNothing: who does not know the secret, or has no key, gets no HMAC to try secrets with, and is not told who this node or its members are.
+// TestStrangersLearnNothing: who does not know the secret, or has no key, gets no HMAC to try
+// secrets with, and is not told who this node or its members are.
 func TestStrangersLearnNothing(t *testing.T) {
 	r := newRig(t)
 	for name, sent := range map[string][]byte{
@@ -131,7 +135,8 @@ func TestStrangersLearnNothing(t *testing.T) {
 	}
 }
 
-// TestUnfinishedHellos: hellos that never end take memory for as many as are greeted at a time, whatever the number of streams, and honest clients have their turn.
+// TestUnfinishedHellos: hellos that never end take memory for as many as are greeted at a time,
+// whatever the number of streams, and honest clients have their turn.
 func TestUnfinishedHellos(t *testing.T) {
 	t.Parallel()
 	l := budget.Divide(budget.Least, 2)

@@ -16,8 +16,9 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// TestCutAtEachByte cuts the first connection of a client behind each byte of its conversation, in either direction. The client comes back, it
-// says of every write what it knows, and nothing is left behind.
+// TestCutAtEachByte cuts the first connection of a client behind each byte of its conversation, in
+// either direction. The client comes back, it says of every write what it knows, and nothing is
+// left behind.
 func TestCutAtEachByte(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	t.Cleanup(func() { goleak.VerifyNone(t, before) }) // when the node is closed
@@ -94,7 +95,8 @@ func converse(t *testing.T, r *rig, name string, how func(conn int) tamper) (unk
 	return unknown
 }
 
-// TestAnswerLost cuts the connection when a request has passed and before its answer does: a write is in doubt, a read is repeated.
+// TestAnswerLost cuts the connection when a request has passed and before its answer does: a write
+// is in doubt, a read is repeated.
 func TestAnswerLost(t *testing.T) {
 	r := newRig(t)
 	var armed atomic.Bool // for the next request that names the key

@@ -12,8 +12,8 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// patience is how long a call waits for a leader that can be reached before it fails as unavailable. A new one is there within two
-// election timeouts, of one second each.
+// patience is how long a call waits for a leader that can be reached before it fails as
+// unavailable. A new one is there within two election timeouts, of one second each.
 const patience = 5 * time.Second
 
 // Pauses between attempts to find the leader.
@@ -107,14 +107,16 @@ func (p *Peer) query(ctx context.Context, t *trip, id engine.ShardID, q engine.Q
 		t.left = time.Now()
 		return p.host.Query(ctx, id, q)
 	}
-	results, err := n.link.call(ctx, request{kind: askQuery, trip: t.brief(), flags: flagDirect, shard: uint64(id), body: engine.AppendQuery(nil, q)})
+	results, err := n.link.call(ctx, request{kind: askQuery, trip: t.brief(), flags: flagDirect, shard: uint64(id),
+		body: engine.AppendQuery(nil, q)})
 	if err != nil {
 		return repeatable(err)
 	}
 	return engine.DecodeResults(q, results)
 }
 
-// leader returns the other node that leads the shard, or nil if this one does or nobody is known to: then it is the local shard that says so.
+// leader returns the other node that leads the shard, or nil if this one does or nobody is known
+// to: then it is the local shard that says so.
 func (p *Peer) leader(id engine.ShardID) *node {
 	if p.host.Leads(id) {
 		return nil
@@ -128,8 +130,9 @@ type trip struct {
 	left time.Time // when it was handed to a node, this one or another; zero: it was not
 }
 
-// leaderPatience is how long a node waits for a connection to the one that it takes for the leader, before it looks again who that is. One that is silent
-// may have been followed by another a moment later; the attempt to connect goes on meanwhile.
+// leaderPatience is how long a node waits for a connection to the one that it takes for the leader,
+// before it looks again who that is. One that is silent may have been followed by another a moment
+// later; the attempt to connect goes on meanwhile.
 const leaderPatience = 500 * time.Millisecond
 
 // brief limits how long the attempt waits for a connection.
@@ -140,7 +143,8 @@ func (t *trip) brief() *trip {
 	return t
 }
 
-// stayed is how long an attempt has to have been at a node for its failure to be the first of a new row: a query waited there.
+// stayed is how long an attempt has to have been at a node for its failure to be the first of a new
+// row: a query waited there.
 const stayed = time.Second
 
 // endurance says which failures to find or reach a leader use up the patience of a call.
@@ -171,8 +175,8 @@ func (e endurance) counts(err error) bool {
 	return false
 }
 
-// untilLed makes an attempt, and further ones while all that failed is that the leader was not found or could not be reached: as long as ctx and
-// endurance last.
+// untilLed makes an attempt, and further ones while all that failed is that the leader was not
+// found or could not be reached: as long as ctx and endurance last.
 func (p *Peer) untilLed(ctx context.Context, e endurance, attempt func(*trip) error) error {
 	since := time.Now() // the first of a row of failures
 	last := since
@@ -201,7 +205,8 @@ func (p *Peer) untilLed(ctx context.Context, e endurance, attempt func(*trip) er
 	}
 }
 
-// ended returns the error of a call that may have failed because ctx has ended: then it is ctx's, whatever the call was doing.
+// ended returns the error of a call that may have failed because ctx has ended: then it is ctx's,
+// whatever the call was doing.
 func ended(ctx context.Context, err error) error {
 	var lost *lostError
 	switch cause := ctx.Err(); {
@@ -216,7 +221,8 @@ func ended(ctx context.Context, err error) error {
 	}
 }
 
-// overdueError is a call whose time is over: the error of its ctx and nothing else, with what it was waiting for to be read.
+// overdueError is a call whose time is over: the error of its ctx and nothing else, with what it
+// was waiting for to be read.
 type overdueError struct{ cause, waited error }
 
 func (e *overdueError) Error() string { return fmt.Sprintf("%v: %v", e.cause, e.waited) }
@@ -231,7 +237,8 @@ func (e *overdueError) As(target any) bool {
 	return false
 }
 
-// nowhere reports whether a call has certainly not been carried out, because the one who was asked could not do it and another may.
+// nowhere reports whether a call has certainly not been carried out, because the one who was asked
+// could not do it and another may.
 func nowhere(err error) bool {
 	var notLeader *engine.NotLeaderError
 	var notSent *notSentError

@@ -12,7 +12,8 @@ import (
 	testrig "github.com/floedb/floe/internal/test/machinetest"
 )
 
-// TestDoorBeforeAttach: shards begin to work, and may have something for each other, before their node has been given to the Peer.
+// TestDoorBeforeAttach: shards begin to work, and may have something for each other, before their
+// node has been given to the Peer.
 func TestDoorBeforeAttach(t *testing.T) {
 	p := New(Config{Node: 1, Wire: testWire(), Members: testMembers, Secret: testSecret})
 	defer p.Close()
@@ -21,19 +22,23 @@ func TestDoorBeforeAttach(t *testing.T) {
 	if err := p.Door().Query(ctx, 0, &engine.NamespaceQuery{Name: "a"}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("query before Attach: %v, want the deadline", err)
 	}
-	if _, err := p.Door().Propose(ctx, 0, engine.CreateNamespace("a", false)); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, engine.ErrUnknownOutcome) {
+	if _, err := p.Door().Propose(ctx, 0, engine.CreateNamespace("a", false)); !errors.Is(err, context.DeadlineExceeded) ||
+		errors.Is(err, engine.ErrUnknownOutcome) {
 		t.Errorf("command before Attach: %v, want the deadline, and a definite refusal", err)
 	}
 }
 
-// TestNear: a connection comes from this machine if it does from a loopback address, or from the one it goes to: a node of a cluster may listen on nothing else.
+// TestNear: a connection comes from this machine if it does from a loopback address, or from the
+// one it goes to: a node of a cluster may listen on nothing else.
 func TestNear(t *testing.T) {
 	for _, c := range []struct {
 		remote, local string
 		near          bool
 	}{
-		{"127.0.0.1:5000", "127.0.0.1:9000", true}, {"127.0.0.9:5000", "0.0.0.0:9000", true}, {"[::1]:5000", "[::1]:9000", true}, {"[::ffff:127.0.0.1]:5000", "127.0.0.1:9000", true},
-		{"10.0.0.1:5000", "10.0.0.1:9000", true}, {"10.0.0.1:5000", "[::ffff:10.0.0.1]:9000", true}, {"10.0.0.2:5000", "10.0.0.1:9000", false}, {"unknown", "10.0.0.1:9000", false},
+		{"127.0.0.1:5000", "127.0.0.1:9000", true}, {"127.0.0.9:5000", "0.0.0.0:9000", true}, {"[::1]:5000", "[::1]:9000",
+			true}, {"[::ffff:127.0.0.1]:5000", "127.0.0.1:9000", true},
+		{"10.0.0.1:5000", "10.0.0.1:9000", true}, {"10.0.0.1:5000", "[::ffff:10.0.0.1]:9000", true}, {"10.0.0.2:5000", "10.0.0.1:9000",
+			false}, {"unknown", "10.0.0.1:9000", false},
 	} {
 		local, err := net.ResolveTCPAddr("tcp", c.local)
 		if err != nil {
@@ -48,7 +53,8 @@ func TestNear(t *testing.T) {
 	}
 }
 
-// TestOpenNodeIsForItsMachine: a client of another machine is refused while there are no keys, unless the node is to be open.
+// TestOpenNodeIsForItsMachine: a client of another machine is refused while there are no keys,
+// unless the node is to be open.
 func TestOpenNodeIsForItsMachine(t *testing.T) {
 	for _, c := range []struct{ near, insecure, enters bool }{{false, false, false}, {true, false, true}, {false, true, true}} {
 		gate, keys := auth.NewGate(1), testrig.New(t, 1, auth.Primitive())

@@ -99,8 +99,10 @@ func FuzzTake(f *testing.F) {
 
 func FuzzHandshake(f *testing.F) {
 	self := shard.Introduction{
-		Identity: shard.Identity{Node: 1, Directory: "d", Boot: 3, Run: "r"}, Cluster: "c", Shown: []shard.Shown{{Node: 2, Runs: []string{"p", "q"}}},
-		Met: []shard.Meeting{{Identity: shard.Identity{Node: 3, Directory: "e", Boot: 1, Run: "s"}, Shown: []shard.Shown{{Node: 2, Runs: []string{"t"}}}}},
+		Identity: shard.Identity{Node: 1, Directory: "d", Boot: 3, Run: "r"}, Cluster: "c",
+		Shown: []shard.Shown{{Node: 2, Runs: []string{"p", "q"}}},
+		Met: []shard.Meeting{{Identity: shard.Identity{Node: 3, Directory: "e", Boot: 1, Run: "s"},
+			Shown: []shard.Shown{{Node: 2, Runs: []string{"t"}}}}},
 	}
 	h := hello{version: 1, role: roleNode, to: 2, identity: self, shards: 4, nonce: make([]byte, nonceBytes)}
 	w := welcome{identity: self, shards: 4, maxValue: 1 << 20, members: testMembers, nonce: h.nonce, proof: []byte("proof")}
@@ -148,7 +150,8 @@ func TestMessagesArriveAsTheyWere(t *testing.T) {
 	}
 }
 
-// TestLanes sends messages of all sizes at once: those of a lane arrive in order, and small ones do not wait for large ones.
+// TestLanes sends messages of all sizes at once: those of a lane arrive in order, and small ones do
+// not wait for large ones.
 func TestLanes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, w := io.Pipe()

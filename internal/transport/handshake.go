@@ -24,8 +24,9 @@ import (
 //	-> proof       of a node, none of a client
 //	<- verdict     for a node: empty, or why not
 //
-// Between nodes both sides prove that they know the secret, by an HMAC-SHA256 over both hellos, each with a nonce. It says nothing about the
-// frames behind it: who can change what is on its way needs TLS to be kept from that. The opener comes first, with an HMAC over its hello: a stranger
+// Between nodes both sides prove that they know the secret, by an HMAC-SHA256 over both hellos,
+// each with a nonce. It says nothing about the frames behind it: who can change what is on its way
+// needs TLS to be kept from that. The opener comes first, with an HMAC over its hello: a stranger
 // gets no HMAC with which to try secrets, and does not learn who is a member.
 
 // Roles of who opens a stream.
@@ -213,7 +214,8 @@ func (s *wire) rest() {
 	}
 }
 
-// greet is the opener's side. It returns what the listener said, which is a node that knows the secret if role is roleNode.
+// greet is the opener's side. It returns what the listener said, which is a node that knows the
+// secret if role is roleNode.
 func (p *Peer) greet(s *wire, role uint8, to uint64) (*welcome, error) {
 	h := hello{version: Version, role: role, to: to, nonce: p.nonce()}
 	if role == roleClient {
@@ -304,7 +306,8 @@ func (e *foreignError) Error() string {
 // Unwrap makes it ErrInvalid.
 func (e *foreignError) Unwrap() error { return engine.ErrInvalid }
 
-// sameMembers returns a foreignError if a node is in a cluster of other nodes. Their addresses may differ.
+// sameMembers returns a foreignError if a node is in a cluster of other nodes. Their addresses may
+// differ.
 func (p *Peer) sameMembers(w *welcome) error {
 	theirs, ours := memberIDs(w.members), memberIDs(p.cfg.Members)
 	if slices.Equal(theirs, ours) {
@@ -322,9 +325,11 @@ func memberIDs(members []Member) (ids []uint64) {
 }
 
 // errUnproved is why a node that has left after the welcome is not let in.
-var errUnproved = engine.Errorf(engine.ErrUnauthorized, "it went away instead of proving that it knows the cluster's secret: it has another one, or refuses this node, and its log says why")
+var errUnproved = engine.Errorf(engine.ErrUnauthorized,
+	"it went away instead of proving that it knows the cluster's secret: it has another one, or refuses this node, and its log says why")
 
-// welcome is the listener's side. It returns who is there, also with an error if that has been said.
+// welcome is the listener's side. It returns who is there, also with an error if that has been
+// said.
 func (p *Peer) welcome(ctx context.Context, s *wire, nodesOnly bool) (*hello, error) {
 	b, err := readFrame(s.r, nil, maxHello)
 	if err != nil {
@@ -387,7 +392,9 @@ func (p *Peer) enterGate(ctx context.Context, key auth.Secret, s *wire) (*auth.G
 	defer cancel()
 	grant, err := p.cfg.Gate.Enter(ctx, key, s.from, s.near)
 	if err == nil && grant.IsOpen() && !s.near && !p.cfg.Insecure {
-		return nil, engine.Errorf(engine.ErrUnauthorized, "this node has no keys yet, and takes clients of its own machine only: make them with floe server bootstrap there, or start it with --insecure")
+		return nil, engine.Errorf(engine.ErrUnauthorized,
+			"this node has no keys yet, and takes clients of its own machine only: make them with floe server bootstrap there, or "+
+				"start it with --insecure")
 	}
 	return grant, err
 }
@@ -398,7 +405,9 @@ func (p *Peer) receive(h *hello) error {
 		return unequal(h.identity.Node, h.shards, p)
 	}
 	if n := p.nodes[h.identity.Node]; n != nil && n.isElsewhere(h.identity.Run) {
-		return engine.Errorf(engine.ErrInUse, "node %d is connected already, and is another process: two have been started with one id, or with copies of one data directory", h.identity.Node)
+		return engine.Errorf(engine.ErrInUse,
+			"node %d is connected already, and is another process: two have been started with one id, or with copies of one data directory",
+			h.identity.Node)
 	}
 	if err := p.host.Meet(h.identity); err != nil {
 		return err
@@ -407,9 +416,11 @@ func (p *Peer) receive(h *hello) error {
 	return nil
 }
 
-// unequal is why a node with another number of shards is refused: the shards of the two have nothing to do with each other.
+// unequal is why a node with another number of shards is refused: the shards of the two have
+// nothing to do with each other.
 func unequal(node, shards uint64, p *Peer) error {
-	return engine.Errorf(engine.ErrInvalid, "node %d has %d shards and node %d has %d: all nodes of a cluster need the same number", node, shards, p.cfg.Node, p.host.Shards())
+	return engine.Errorf(engine.ErrInvalid, "node %d has %d shards and node %d has %d: all nodes of a cluster need the same number", node,
+		shards, p.cfg.Node, p.host.Shards())
 }
 
 // judge returns why an opener is refused before it has proved anything, or nil.

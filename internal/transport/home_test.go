@@ -15,12 +15,14 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// TestHomeThatIsCutOff dials a node that can be reached and is cut off from all others, so that it knows no leader. The client leaves it for a member that
-// it was not told of; it stayed for as long as the node was cut off.
+// TestHomeThatIsCutOff dials a node that can be reached and is cut off from all others, so that it
+// knows no leader. The client leaves it for a member that it was not told of; it stayed for as long
+// as the node was cut off.
 func TestHomeThatIsCutOff(t *testing.T) {
 	r := newRig(t)
 	host, err := shard.Open(shard.Config{
-		Dir: "node", FS: vfs.NewMem(), Shards: 2, NodeID: 2, Voters: []uint64{1, 2, 3}, Primitives: []engine.Primitive{engine.TableOf[kv.Store](), toy.Primitive()},
+		Dir: "node", FS: vfs.NewMem(), Shards: 2, NodeID: 2, Voters: []uint64{1, 2,
+			3}, Primitives: []engine.Primitive{engine.TableOf[kv.Store](), toy.Primitive()},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -48,13 +50,15 @@ func TestHomeThatIsCutOff(t *testing.T) {
 	}
 }
 
-// TestSilentHomeIsNotComeBackTo: a home that fell silent with calls under way, such as a process that was stopped, is not the next one while those that answer know no
-// leader yet: to find out that it says nothing takes seconds, which came on top of the election.
+// TestSilentHomeIsNotComeBackTo: a home that fell silent with calls under way, such as a process
+// that was stopped, is not the next one while those that answer know no leader yet: to find out
+// that it says nothing takes seconds, which came on top of the election.
 func TestSilentHomeIsNotComeBackTo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := New(Config{Wire: testWire()})
 		defer p.Close()
-		d := &Client{peer: p, links: make(map[string]*link), addrs: []string{"silent", "a", "b"}, members: map[uint64]string{1: "silent"}, leaders: make([]uint64, 1)}
+		d := &Client{peer: p, links: make(map[string]*link), addrs: []string{"silent", "a", "b"}, members: map[uint64]string{1: "silent"},
+			leaders: make([]uint64, 1)}
 		silent := d.homeLink()
 		silent.noteLost()
 		for range 10 {
@@ -76,7 +80,8 @@ func TestSilentHomeIsNotComeBackTo(t *testing.T) {
 	})
 }
 
-// TestWhoLeadsIsLookedUpAgain: a node waits for a connection to a leader that does not answer for a moment only: another one may lead by then.
+// TestWhoLeadsIsLookedUpAgain: a node waits for a connection to a leader that does not answer for a
+// moment only: another one may lead by then.
 func TestWhoLeadsIsLookedUpAgain(t *testing.T) {
 	for _, by := range []time.Time{{}, time.Now().Add(time.Hour)} {
 		if left := time.Until((&trip{by: by}).brief().by); left > leaderPatience || left < leaderPatience/2 {

@@ -47,7 +47,8 @@ func (r *rig) stream(client *http.Client, path string) *stream {
 		cancel()
 		resp.Body.Close()
 	})
-	return &stream{t: r.t, wire: wire{r: newReader(resp.Body), w: out, flush: func() error { return nil }, abort: cancel}, in: out, body: resp.Body}
+	return &stream{t: r.t, wire: wire{r: newReader(resp.Body), w: out, flush: func() error { return nil }, abort: cancel}, in: out,
+		body: resp.Body}
 }
 
 // ends waits for the end of a stream, which the node has to make.
@@ -331,7 +332,8 @@ func TestHostileNode(t *testing.T) {
 	r.well(honest)
 }
 
-// TestHostileBytes connects with what is no HTTP/2, half open connections, and a thousand that say nothing.
+// TestHostileBytes connects with what is no HTTP/2, half open connections, and a thousand that say
+// nothing.
 func TestHostileBytes(t *testing.T) {
 	r := newRig(t)
 	honest := r.dial()

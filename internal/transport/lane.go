@@ -7,13 +7,15 @@ import (
 	"time"
 )
 
-// At a door two lanes share each direction: small frames, and one large message after another, in parts of smallFrame bytes (the last has the rest):
+// At a door two lanes share each direction: small frames, and one large message after another, in
+// parts of smallFrame bytes (the last has the rest):
 //
 //	length of the message u32 | message
 //
-// A small frame passes between two parts, so it never waits for a large message. Within a lane the order is kept. The receiver confirms each part with a
-// gotFrame. The sender has only as many parts on their way as the connection carries without queueing for long: beyond that they would fill the buffers of the
-// operating system and of routers, and small frames would queue there behind them.
+// A small frame passes between two parts, so it never waits for a large message. Within a lane the
+// order is kept. The receiver confirms each part with a gotFrame. The sender has only as many parts
+// on their way as the connection carries without queueing for long: beyond that they would fill the
+// buffers of the operating system and of routers, and small frames would queue there behind them.
 const (
 	minWindow   = 2 // parts
 	firstWindow = 4
@@ -22,7 +24,8 @@ const (
 	queueTime = 250 * time.Millisecond
 )
 
-// window is the parts on their way. Its size grows while the way takes them without delay, and shrinks when they begin to queue.
+// window is the parts on their way. Its size grows while the way takes them without delay, and
+// shrinks when they begin to queue.
 type window struct {
 	size int
 	sent []time.Time   // parts that were not confirmed yet, in order
@@ -61,7 +64,8 @@ type inbox struct {
 	wire  *wire
 	out   *outbox // the other direction
 	limit int     // bytes of a message
-	// admit waits for the memory of a large message, which release gives back; nil: it takes what it needs.
+	// admit waits for the memory of a large message, which release gives back; nil: it takes what
+	// it needs.
 	admit func(n int) (release func(), err error)
 
 	part    []byte // buffer
@@ -70,7 +74,8 @@ type inbox struct {
 	release func()
 }
 
-// next returns the next message, which is the caller's to keep, and for a large one what gives its memory back.
+// next returns the next message, which is the caller's to keep, and for a large one what gives its
+// memory back.
 func (i *inbox) next() (b []byte, large bool, release func(), err error) {
 	for {
 		var buf []byte

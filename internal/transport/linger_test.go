@@ -58,12 +58,13 @@ func (f *gateFile) SyncData() error {
 	return f.File.SyncData()
 }
 
-// TestConsumeGivesBackWhatItTakes: messages that a Consume had taken in the log when its ctx ended, and had not got yet, stayed leased, and that delivery was one of
-// their attempts.
+// TestConsumeGivesBackWhatItTakes: messages that a Consume had taken in the log when its ctx ended,
+// and had not got yet, stayed leased, and that delivery was one of their attempts.
 func TestConsumeGivesBackWhatItTakes(t *testing.T) {
 	for _, from := range []string{"node", "client"} {
 		for name, c := range map[string]lastTake{
-			"at once": {disk: time.Second, first: true, want: time.Second}, "that waits": {disk: time.Second, then: true, want: time.Second},
+			"at once": {disk: time.Second, first: true, want: time.Second}, "that waits": {disk: time.Second, then: true,
+				want: time.Second},
 			"stuck": {disk: 10 * time.Second, first: true, want: engine.LingerTime}, "idle": {disk: time.Second},
 		} {
 			t.Run(from+" "+name, func(t *testing.T) {

@@ -22,9 +22,11 @@ const (
 	maxPause    = time.Second
 )
 
-// A connection is given up when nothing comes for two (the end that opened it) or four times pingAfter (the other one): see guest. Any byte counts, because the
-// answer to a ping may be behind much else on a slow connection. If that answer takes longer than pongTimeout, the connection is given up although bytes come.
-// The end that accepted a connection pings later than the other one gives up: its ping would be a sign of life on a connection that works in one direction.
+// A connection is given up when nothing comes for two (the end that opened it) or four times
+// pingAfter (the other one): see guest. Any byte counts, because the answer to a ping may be behind
+// much else on a slow connection. If that answer takes longer than pongTimeout, the connection is
+// given up although bytes come. The end that accepted a connection pings later than the other one
+// gives up: its ping would be a sign of life on a connection that works in one direction.
 
 // dataFrame is the largest frame of HTTP/2: a ping may have to wait for one.
 const dataFrame = 64 << 10
@@ -79,7 +81,8 @@ type link struct {
 	opening chan struct{} // closed when the attempt under way has ended
 }
 
-// get returns a session, which is waited for until the time is by; zero: as long as opening one takes. Errors: *notSentError; ctx's.
+// get returns a session, which is waited for until the time is by; zero: as long as opening one
+// takes. Errors: *notSentError; ctx's.
 func (l *link) get(ctx context.Context, by time.Time) (*session, error) {
 	for {
 		l.mu.Lock()
@@ -113,7 +116,8 @@ func (l *link) get(ctx context.Context, by time.Time) (*session, error) {
 	}
 }
 
-// overdue is why there is no session when a call's time is over: why the last attempt failed says more than that.
+// overdue is why there is no session when a call's time is over: why the last attempt failed says
+// more than that.
 func (l *link) overdue(ctx context.Context, err error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -140,13 +144,15 @@ func awaitOpening(ctx context.Context, opening <-chan struct{}, by time.Time) er
 	}
 }
 
-// errSilent is why there is no session with an address that takes connections, or does not refuse them, and says nothing.
+// errSilent is why there is no session with an address that takes connections, or does not refuse
+// them, and says nothing.
 var errSilent = errors.New("it does not answer")
 
 // shunned is how long an address that could not be reached is not tried if there is another way.
 const shunned = 5 * time.Second
 
-// isDown reports whether the address could not be reached a moment ago, or has fallen silent and has not been reached since.
+// isDown reports whether the address could not be reached a moment ago, or has fallen silent and
+// has not been reached since.
 func (l *link) isDown() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -156,7 +162,8 @@ func (l *link) isDown() bool {
 	return l.session == nil && l.pacer.pause > 0 && time.Since(l.pacer.until) < shunned || time.Since(l.lostAt) < shunned
 }
 
-// noteLost notes that a session was lost with a call under way: it takes seconds to find out whether the next one there says anything.
+// noteLost notes that a session was lost with a call under way: it takes seconds to find out
+// whether the next one there says anything.
 func (l *link) noteLost() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -186,7 +193,8 @@ func (l *link) open() {
 	l.opening = nil
 }
 
-// call asks. Errors: *notSentError also for what the other node refuses because of its own state; *lostError; ctx's; what it refuses with.
+// call asks. Errors: *notSentError also for what the other node refuses because of its own state;
+// *lostError; ctx's; what it refuses with.
 func (l *link) call(ctx context.Context, q request) ([]byte, error) {
 	var by time.Time
 	if q.trip != nil {
@@ -207,13 +215,15 @@ func (l *link) call(ctx context.Context, q request) ([]byte, error) {
 	return result, err
 }
 
-// unfit reports whether a node has refused a call because it stops or has failed: another one may do better.
+// unfit reports whether a node has refused a call because it stops or has failed: another one may
+// do better.
 func unfit(err error) bool {
 	var notLeader *engine.NotLeaderError
 	var lost *lostError
 	var notSent *notSentError
 	switch {
-	case errors.As(err, &notLeader), errors.As(err, &lost), errors.As(err, &notSent), errors.Is(err, engine.ErrUnknownOutcome), errors.Is(err, engine.ErrReadOnly):
+	case errors.As(err, &notLeader), errors.As(err, &lost), errors.As(err, &notSent), errors.Is(err, engine.ErrUnknownOutcome),
+		errors.Is(err, engine.ErrReadOnly):
 		return false
 	}
 	return errors.Is(err, engine.ErrUnavailable) || errors.Is(err, engine.ErrClosed)

@@ -19,7 +19,8 @@ func (e *versionError) Error() string {
 	return fmt.Sprintf("it speaks protocol version %.20q, this end speaks %d", e.theirs, Version)
 }
 
-// The first byte of a connection tells TLS from HTTP/2 in clear text, which begins with "P" and is answered by a length below 65,536.
+// The first byte of a connection tells TLS from HTTP/2 in clear text, which begins with "P" and is
+// answered by a length below 65,536.
 const (
 	tlsAlert     = 0x15
 	tlsHandshake = 0x16
@@ -31,7 +32,8 @@ var (
 	errTLS       = errors.New("it speaks TLS, clear text is expected")
 )
 
-// sniffer fails the first read of a connection whose other end speaks TLS where clear text is expected, or the reverse.
+// sniffer fails the first read of a connection whose other end speaks TLS where clear text is
+// expected, or the reverse.
 type sniffer struct {
 	net.Conn
 	secure bool // TLS is expected
@@ -111,12 +113,14 @@ func plain(err error) error {
 	return err
 }
 
-// isFinal reports whether there will be no connection until one of the ends is configured in another way.
+// isFinal reports whether there will be no connection until one of the ends is configured in
+// another way.
 func isFinal(err error) bool {
 	var untrusted *tls.CertificateVerificationError
 	var alert *net.OpError
 	var version *versionError
-	return errors.As(err, &version) || errors.Is(err, errTLS) || errors.Is(err, errClearText) || errors.As(err, &untrusted) || errors.As(err, &alert) && alert.Op == "remote error"
+	return errors.As(err, &version) || errors.Is(err, errTLS) || errors.Is(err, errClearText) || errors.As(err, &untrusted) ||
+		errors.As(err, &alert) && alert.Op == "remote error"
 }
 
 // finalError is a notSentError that trying again will not change.

@@ -15,7 +15,8 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// TestMismatchedEnds dials nodes with TLS where they speak clear text, the reverse, and without trust: the error says so, at once.
+// TestMismatchedEnds dials nodes with TLS where they speak clear text, the reverse, and without
+// trust: the error says so, at once.
 func TestMismatchedEnds(t *testing.T) {
 	clear := newRig(t)
 	conf := testTLS(t)
@@ -32,10 +33,11 @@ func TestMismatchedEnds(t *testing.T) {
 		conf  *tls.Config
 		want  string
 	}{
-		"TLS to clear text":   {[]string{clear.addr}, conf, "it speaks clear text, TLS is expected"},
-		"clear text to TLS":   {[]string{l.Addr().String()}, nil, "it speaks TLS, clear text is expected"},
-		"to two":              {[]string{l.Addr().String(), l.Addr().String()}, nil, "it speaks TLS, clear text is expected; "},
-		"without trust":       {[]string{l.Addr().String()}, &tls.Config{Certificates: conf.Certificates}, "certificate signed by unknown authority"},
+		"TLS to clear text": {[]string{clear.addr}, conf, "it speaks clear text, TLS is expected"},
+		"clear text to TLS": {[]string{l.Addr().String()}, nil, "it speaks TLS, clear text is expected"},
+		"to two":            {[]string{l.Addr().String(), l.Addr().String()}, nil, "it speaks TLS, clear text is expected; "},
+		"without trust": {[]string{l.Addr().String()}, &tls.Config{Certificates: conf.Certificates},
+			"certificate signed by unknown authority"},
 		"without certificate": {[]string{l.Addr().String()}, &tls.Config{RootCAs: conf.RootCAs}, "certificate required"},
 	} {
 		d, err := Dial(t.Context(), Config{Wire: testWire(), TLS: c.conf}, c.addrs)
@@ -55,7 +57,8 @@ func TestMismatchedEnds(t *testing.T) {
 	clear.well(d)
 }
 
-// TestOtherVersion: two ends with different versions of the protocol say so by name, at once, and read no frame of each other.
+// TestOtherVersion: two ends with different versions of the protocol say so by name, at once, and
+// read no frame of each other.
 func TestOtherVersion(t *testing.T) {
 	r := newRig(t)
 	resp, err := r.http().Post("http://"+r.addr+"/floe/99/door", "", nil)
@@ -71,7 +74,8 @@ func TestOtherVersion(t *testing.T) {
 		http.NotFound(w, nil)
 	})
 	const want = `it speaks protocol version "99", this end speaks`
-	if _, err := Dial(t.Context(), Config{Wire: testWire()}, []string{addr}); !errors.Is(err, engine.ErrUnavailable) || !strings.Contains(err.Error(), want) {
+	if _, err := Dial(t.Context(), Config{Wire: testWire()}, []string{addr}); !errors.Is(err, engine.ErrUnavailable) ||
+		!strings.Contains(err.Error(), want) {
 		t.Errorf("dial: %v, want ErrUnavailable with %q", err, want)
 	}
 }
@@ -95,7 +99,8 @@ func serveHTTP2(t *testing.T, h http.HandlerFunc) (addr string) {
 	return l.Addr().String()
 }
 
-// TestDialNobody dials addresses that refuse connections, or take them and say nothing: the error names each, once.
+// TestDialNobody dials addresses that refuse connections, or take them and say nothing: the error
+// names each, once.
 func TestDialNobody(t *testing.T) {
 	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0")

@@ -86,8 +86,8 @@ func (l *port) Close() error {
 
 func (l *port) Addr() net.Addr { return &net.UnixAddr{Name: l.addr} }
 
-// TestOutages stops the node that a client talks to, for longer than any patience and for a moment. Whatever goes on until its ctx ends goes on; plain
-// calls do, too, until theirs ends.
+// TestOutages stops the node that a client talks to, for longer than any patience and for a moment.
+// Whatever goes on until its ctx ends goes on; plain calls do, too, until theirs ends.
 func TestOutages(t *testing.T) {
 	for name, outage := range map[string]time.Duration{"short": time.Millisecond, "longer than patience": 3 * patience, "long": time.Hour} {
 		t.Run(name, func(t *testing.T) {
@@ -172,7 +172,8 @@ func testOutage(t *testing.T, outage time.Duration) {
 		t.Errorf("the watch goes on with %+v", e)
 	}
 	for _, ns := range []string{"outage", "new"} {
-		if _, err := engine.StoreOf[kv.Store](engine.NewRouter(c), ns, 0).Put(ctx, map[string]string{"outage": "after", "new": "k"}[ns], nil); err != nil {
+		if _, err := engine.StoreOf[kv.Store](engine.NewRouter(c), ns, 0).Put(ctx, map[string]string{"outage": "after", "new": "k"}[ns],
+			nil); err != nil {
 			t.Errorf("put in %s after the outage: %v", ns, err)
 		}
 	}
@@ -182,8 +183,8 @@ func testOutage(t *testing.T, outage time.Duration) {
 	calls.Wait()
 }
 
-// TestRefusedForLong: a node that answers and can not help is told about when patience is over, by plain calls; a wait goes on. What is silent for some
-// time in between begins the count anew.
+// TestRefusedForLong: a node that answers and can not help is told about when patience is over, by
+// plain calls; a wait goes on. What is silent for some time in between begins the count anew.
 func TestRefusedForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := New(Config{Wire: testWire()})
@@ -196,7 +197,8 @@ func TestRefusedForLong(t *testing.T) {
 		}
 		lasting, cancel := context.WithTimeout(engine.Lasting(t.Context()), time.Hour)
 		defer cancel()
-		if err := p.untilLed(lasting, enduranceOf(lasting), func(*trip) error { return unled }); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, engine.ErrUnavailable) {
+		if err := p.untilLed(lasting, enduranceOf(lasting), func(*trip) error { return unled }); !errors.Is(err,
+			context.DeadlineExceeded) || errors.Is(err, engine.ErrUnavailable) {
 			t.Errorf("a wait without a leader: %v, want that its time is over and nothing else", err)
 		}
 		began = time.Now()
@@ -227,19 +229,21 @@ func TestRefusedForLong(t *testing.T) {
 	})
 }
 
-// TestTakeForGoodIsNotRepeated: a take that waits is asked for anew when its answer was lost, here or on the way from another node. What a consumer without
-// acknowledgement had got then was gone, and nobody knew.
+// TestTakeForGoodIsNotRepeated: a take that waits is asked for anew when its answer was lost, here
+// or on the way from another node. What a consumer without acknowledgement had got then was gone,
+// and nobody knew.
 func TestTakeForGoodIsNotRepeated(t *testing.T) {
 	p := newRig(t).peer
 	for _, lost := range []error{&lostError{io.ErrUnexpectedEOF}, &unknownError{io.ErrUnexpectedEOF}} {
 		for _, once := range []bool{false, true} {
 			attempts := 0
-			_, err := p.untilTaken(t.Context(), everyFailure, engine.Take{Wait: time.Minute, Once: once}, func(engine.Take, *trip) ([]byte, error) {
-				if attempts++; attempts == 1 {
-					return nil, lost
-				}
-				return nil, nil
-			})
+			_, err := p.untilTaken(t.Context(), everyFailure, engine.Take{Wait: time.Minute, Once: once},
+				func(engine.Take, *trip) ([]byte, error) {
+					if attempts++; attempts == 1 {
+						return nil, lost
+					}
+					return nil, nil
+				})
 			if once && (attempts != 1 || !errors.Is(err, engine.ErrUnknownOutcome)) {
 				t.Errorf("%v of a take for good: %d attempts, %v, want one and ErrUnknownOutcome", lost, attempts, err)
 			}
@@ -250,16 +254,20 @@ func TestTakeForGoodIsNotRepeated(t *testing.T) {
 	}
 }
 
-// TestTakeThatHardlyWaits: a take whose time is over before anybody has been asked gets what is there, as one does that does not wait.
+// TestTakeThatHardlyWaits: a take whose time is over before anybody has been asked gets what is
+// there, as one does that does not wait.
 func TestTakeThatHardlyWaits(t *testing.T) {
-	result, err := newRig(t).peer.untilTaken(t.Context(), everyFailure, engine.Take{Wait: 1}, func(engine.Take, *trip) ([]byte, error) { return []byte("taken"), nil })
+	result, err := newRig(t).peer.untilTaken(t.Context(), everyFailure, engine.Take{Wait: 1},
+		func(engine.Take, *trip) ([]byte, error) { return []byte("taken"), nil })
 	if string(result) != "taken" || err != nil {
 		t.Errorf("a take that waits for 1 ns: %q, %v", result, err)
 	}
 }
 
-// TestTakeWithoutALeader: a take that waits for something is refused when nobody has led for as long as patience lasts, like every other call, unless its caller
-// goes on through outages; if its time is over before, it has got nothing. Its turn is kept: whoever leads at last is told how long it has waited.
+// TestTakeWithoutALeader: a take that waits for something is refused when nobody has led for as
+// long as patience lasts, like every other call, unless its caller goes on through outages; if its
+// time is over before, it has got nothing. Its turn is kept: whoever leads at last is told how long
+// it has waited.
 func TestTakeWithoutALeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := New(Config{Wire: testWire()})
@@ -279,19 +287,21 @@ func TestTakeWithoutALeader(t *testing.T) {
 			began := time.Now()
 			result, err := p.untilTaken(t.Context(), c.endurance, engine.Take{Wait: c.wait}, unled)
 			if took := time.Since(began); !errors.Is(err, c.want) || result != nil || took < c.after || took > c.after+2*maxRetry {
-				t.Errorf("a take that waits for %v, endurance %v: %q, %v after %v, want %v after %v", c.wait, c.endurance, result, err, took, c.want, c.after)
+				t.Errorf("a take that waits for %v, endurance %v: %q, %v after %v, want %v after %v", c.wait, c.endurance, result, err,
+					took, c.want, c.after)
 			}
 		}
 		led := time.Now().Add(3 * time.Second)
-		result, err := p.untilTaken(t.Context(), everyFailure, engine.Take{Wait: time.Minute, Waited: time.Second}, func(k engine.Take, _ *trip) ([]byte, error) {
-			if time.Now().Before(led) {
-				return unled(k, nil)
-			}
-			if k.Wait+k.Waited != time.Minute+time.Second || k.Waited < 4*time.Second {
-				t.Errorf("the next leader is told that the take waits for %v, and has waited for %v", k.Wait, k.Waited)
-			}
-			return []byte("taken"), nil
-		})
+		result, err := p.untilTaken(t.Context(), everyFailure, engine.Take{Wait: time.Minute, Waited: time.Second},
+			func(k engine.Take, _ *trip) ([]byte, error) {
+				if time.Now().Before(led) {
+					return unled(k, nil)
+				}
+				if k.Wait+k.Waited != time.Minute+time.Second || k.Waited < 4*time.Second {
+					t.Errorf("the next leader is told that the take waits for %v, and has waited for %v", k.Wait, k.Waited)
+				}
+				return []byte("taken"), nil
+			})
 		if string(result) != "taken" || err != nil {
 			t.Errorf("a take that waits for a leader: %q, %v", result, err)
 		}

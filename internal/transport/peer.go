@@ -33,15 +33,18 @@ type Host interface {
 	MaxValue() int
 	// Identity returns who this node is.
 	Identity() shard.Identity
-	// Introduce returns what this node says of itself to another one; Confirmed notes that the other one remembers it.
+	// Introduce returns what this node says of itself to another one; Confirmed notes that the
+	// other one remembers it.
 	Introduce(to uint64) (shard.Introduction, error)
 	Confirmed(node uint64)
 	// ReadOnly reports whether the node's disk is full.
 	ReadOnly() bool
-	// Wall returns what the node's clock shows, ms since the epoch; ObserveClock notes what that of another node shows now, give or take.
+	// Wall returns what the node's clock shows, ms since the epoch; ObserveClock notes what that of
+	// another node shows now, give or take.
 	Wall() int64
 	ObserveClock(node uint64, wall, uncertain int64)
-	// Meet judges a node that knows the secret, ErrConflict if it is another one than before, ErrInvalid if the two do not belong together.
+	// Meet judges a node that knows the secret, ErrConflict if it is another one than before,
+	// ErrInvalid if the two do not belong together.
 	Meet(other shard.Introduction) error
 	// Fail stops the node for good.
 	Fail(err error)
@@ -58,7 +61,8 @@ type Config struct {
 	TLS     *tls.Config
 	Logger  *slog.Logger // nil: none
 	Gate    *auth.Gate   // of a node: whom it lets in and what they may do; nil: everybody and everything
-	// Changed hears what clients with a key have tried to change; nil: nobody does. It must not wait, unless the command is about keys.
+	// Changed hears what clients with a key have tried to change; nil: nobody does. It must not
+	// wait, unless the command is about keys.
 	Changed func(ctx context.Context, g *auth.Grant, from string, cmd engine.Command, err error)
 	// Insecure lets clients of other machines in while there is no key store.
 	Insecure bool
@@ -68,8 +72,9 @@ type Config struct {
 	dial dialFunc // nil: the operating system's
 }
 
-// Peer is one end of all that is said between nodes and clients: for a node the transport of its shards, the door to those that other
-// nodes lead, and the handler of its port; for a client the door.
+// Peer is one end of all that is said between nodes and clients: for a node the transport of its
+// shards, the door to those that other nodes lead, and the handler of its port; for a client the
+// door.
 type Peer struct {
 	cfg   Config
 	log   *slog.Logger
@@ -126,7 +131,8 @@ func New(c Config) *Peer {
 	p.opened.met = p.accepted.learn
 	greeted := int64(min(max(l.Connections, 64), maxGreeted)) * maxHello
 	p.greeting = newMemory(greeted, greeted/shareOf)
-	p.tally, p.frames = newTally("this node", l.Calls, min(l.Waits, maxAllWaits)), newMemory(l.Requests, min(l.Requests/shareOf, l.Proposals/2))
+	p.tally, p.frames = newTally("this node", l.Calls, min(l.Waits, maxAllWaits)), newMemory(l.Requests,
+		min(l.Requests/shareOf, l.Proposals/2))
 	p.large.limit = l.Requests / 2
 	p.requests.limit, p.answers.limit, p.readers = l.Requests, l.Answers, engine.NewReaders(l.Answers)
 	p.ctx, p.cancel = context.WithCancel(context.Background())
@@ -141,8 +147,8 @@ func New(c Config) *Peer {
 	return p
 }
 
-// Attach gives the Peer the shards of its node, and what encodes the answer to Client.Stats. Before, whatever it is asked waits, and what it
-// is to send is lost.
+// Attach gives the Peer the shards of its node, and what encodes the answer to Client.Stats.
+// Before, whatever it is asked waits, and what it is to send is lost.
 func (p *Peer) Attach(h Host, stats func(context.Context) ([]byte, error)) {
 	p.host, p.stats = h, stats
 	close(p.ready)
@@ -155,8 +161,8 @@ func (p *Peer) Attach(h Host, stats func(context.Context) ([]byte, error)) {
 	}
 }
 
-// StatsOf returns what a node, 0 being this one, says about itself, encoded. Errors: ErrNotFound if there is none with this id; ErrUnavailable if
-// it does not answer.
+// StatsOf returns what a node, 0 being this one, says about itself, encoded. Errors: ErrNotFound if
+// there is none with this id; ErrUnavailable if it does not answer.
 func (p *Peer) StatsOf(ctx context.Context, id uint64) ([]byte, error) {
 	if id == 0 || id == p.cfg.Node {
 		return p.stats(ctx)
@@ -196,7 +202,8 @@ func (p *Peer) enter() bool {
 // farewell is how long Close waits for the answers to calls that have been taken to be sent.
 const farewell = time.Second
 
-// Close ends all streams and returns when all goroutines have ended. The host has to be closed before, so that all calls have ended.
+// Close ends all streams and returns when all goroutines have ended. The host has to be closed
+// before, so that all calls have ended.
 func (p *Peer) Close() {
 	p.Drain()
 	done := make(chan struct{})
@@ -250,8 +257,9 @@ func (p *Peer) member(id uint64) *Member {
 	return &p.cfg.Members[i]
 }
 
-// disowned fails the node if the error of a stream to another one says that it is not wanted in its cluster, or if so many others are in a cluster of other
-// nodes that there is no quorum without them.
+// disowned fails the node if the error of a stream to another one says that it is not wanted in its
+// cluster, or if so many others are in a cluster of other nodes that there is no quorum without
+// them.
 func (p *Peer) disowned(n *node, err error) {
 	var refused *refusedError
 	if errors.As(err, &refused) && errors.Is(err, engine.ErrConflict) {
@@ -299,7 +307,8 @@ type node struct {
 const snapshotsAtOnce = 2
 
 func (p *Peer) newNode(m Member) *node {
-	n := &node{peer: p, member: m, here: make(map[string]int), snapshots: newClient(p.cfg.TLS, p.cfg.dial, p.opened), sending: make(chan struct{}, snapshotsAtOnce)}
+	n := &node{peer: p, member: m, here: make(map[string]int), snapshots: newClient(p.cfg.TLS, p.cfg.dial, p.opened),
+		sending: make(chan struct{}, snapshotsAtOnce)}
 	n.link = link{peer: p, client: newClient(p.cfg.TLS, p.cfg.dial, p.opened), addr: m.Addr, role: roleNode, node: m.ID}
 	n.raft = raftStream{node: n, path: pathRaft, client: newClient(p.cfg.TLS, p.cfg.dial, p.opened), out: newOutbox(maxRaftWaiting)}
 	n.pulse = raftStream{node: n, path: pathPulse, client: newClient(p.cfg.TLS, p.cfg.dial, p.opened), out: newOutbox(maxRaftWaiting)}
@@ -345,7 +354,8 @@ func (n *node) seen() {
 // aliveTime is how long a node counts as alive after a sign of life: it may miss one of its beats.
 const aliveTime = 3 * time.Second
 
-// beatInterval is how often a node tells the others that it is alive, besides what raft says: two followers have nothing to tell each other.
+// beatInterval is how often a node tells the others that it is alive, besides what raft says: two
+// followers have nothing to tell each other.
 const beatInterval = time.Second
 
 // beat tells the other nodes that this one is alive, until it has failed or the Peer is closed.

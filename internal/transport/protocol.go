@@ -16,7 +16,8 @@ import (
 // Version is the version of the protocol.
 const Version = 3
 
-// versionHeader has the version of a node in each of its responses. The paths have it too, so that no version reads the frames of another one.
+// versionHeader has the version of a node in each of its responses. The paths have it too, so that
+// no version reads the frames of another one.
 const versionHeader = "Floe-Protocol"
 
 // Paths of the streams.
@@ -31,17 +32,20 @@ const (
 //
 //	kind u8 | length u32 | CRC-32C of the payload u32 | CRC-32C of the head up to here u32 | payload
 //
-// with integers in little-endian. The checksum of TCP misses about one in ten thousand damaged packets, and raft relies on every bit of a message. The head
-// has a checksum of its own: with a damaged length the receiver would wait for bytes that do not come.
+// with integers in little-endian. The checksum of TCP misses about one in ten thousand damaged
+// packets, and raft relies on every bit of a message. The head has a checksum of its own: with a
+// damaged length the receiver would wait for bytes that do not come.
 //
-// At a door a message of more than smallFrame bytes travels in parts, between which small frames pass; see lane.go.
+// At a door a message of more than smallFrame bytes travels in parts, between which small frames
+// pass; see lane.go.
 const (
 	frameHead = 13
 
-	// maxRequest is what a frame has beside a value or a transaction, at most: key, namespace, conditions.
+	// maxRequest is what a frame has beside a value or a transaction, at most: key, namespace,
+	// conditions.
 	maxRequest = 8 << 20
-	// maxAnswer bounds an answer: a page is 4 MiB of values and one more, what has no pages is within engine.MaxAnswerBytes, the result of a
-	// command within engine.MaxCommandBytes.
+	// maxAnswer bounds an answer: a page is 4 MiB of values and one more, what has no pages is
+	// within engine.MaxAnswerBytes, the result of a command within engine.MaxCommandBytes.
 	maxAnswer = 160 << 20
 	// maxHello is a handshake with many members.
 	maxHello = 64 << 10
@@ -61,7 +65,8 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // errFrame is matched by every defect of a stream's frames.
 var errFrame = errors.New("malformed frame")
 
-// readFrame reads a whole frame of up to limit bytes into buf[:0], which is replaced by a larger one as more comes in.
+// readFrame reads a whole frame of up to limit bytes into buf[:0], which is replaced by a larger
+// one as more comes in.
 func readFrame(r *bufio.Reader, buf []byte, limit int) ([]byte, error) {
 	kind, b, err := (&wire{r: r}).readFrame(buf, limit)
 	if err == nil && kind != wholeFrame {
@@ -70,8 +75,9 @@ func readFrame(r *bufio.Reader, buf []byte, limit int) ([]byte, error) {
 	return b, err
 }
 
-// readFrame waits for a frame of up to limit bytes and reads it into buf[:0], which is replaced by a larger one as more comes in. Once the frame has begun,
-// the stream is aborted if less than readStep of it comes within writeTimeout.
+// readFrame waits for a frame of up to limit bytes and reads it into buf[:0], which is replaced by
+// a larger one as more comes in. Once the frame has begun, the stream is aborted if less than
+// readStep of it comes within writeTimeout.
 func (s *wire) readFrame(buf []byte, limit int) (kind byte, b []byte, err error) {
 	if _, err := s.r.Peek(1); err != nil {
 		return 0, nil, err
@@ -111,7 +117,8 @@ func (s *wire) readFrame(buf []byte, limit int) (kind byte, b []byte, err error)
 // readStep is how much of a frame memory is taken for at a time.
 const readStep = 64 << 10
 
-// grow makes b longer by more bytes. Its capacity grows with its length up to n, the length that it will have: n is not believed before it has come.
+// grow makes b longer by more bytes. Its capacity grows with its length up to n, the length that it
+// will have: n is not believed before it has come.
 func grow(b []byte, more, n int) []byte {
 	if cap(b)-len(b) < more {
 		b = append(make([]byte, 0, min(max(2*cap(b), len(b)+more), n)), b...)
@@ -181,7 +188,8 @@ func decodeRequest(b []byte) (q request, err error) {
 	return q, nil
 }
 
-// namespace returns the hash of the name of the namespace that a request is about, as far as that can be told before it is decoded: most queries begin with it.
+// namespace returns the hash of the name of the namespace that a request is about, as far as that
+// can be told before it is decoded: most queries begin with it.
 func (q *request) namespace() uint64 {
 	r := codec.NewReader(q.body)
 	head := 4 // of a command, before the name
@@ -205,7 +213,8 @@ func (q *request) namespace() uint64 {
 //
 //	id uvarint | refused u8 | result, or error as of engine.Wire
 //
-// The one with id 0 is the good-bye: ids (uvarints) of the last small and the last large request that is answered.
+// The one with id 0 is the good-bye: ids (uvarints) of the last small and the last large request
+// that is answered.
 type answer struct {
 	id      uint64
 	refused bool

@@ -22,11 +22,12 @@ type proxy struct {
 	conns  int
 }
 
-// tamper is given what passes one connection, by a goroutine for each direction, and returns what goes on and whether that is the end of the
-// connection. It may wait, until ctx is done.
+// tamper is given what passes one connection, by a goroutine for each direction, and returns what
+// goes on and whether that is the end of the connection. It may wait, until ctx is done.
 type tamper func(ctx context.Context, up bool, b []byte) (on []byte, end bool)
 
-// newProxy returns a proxy to a node; the function says what happens to each connection, counted from 0. nil: nothing.
+// newProxy returns a proxy to a node; the function says what happens to each connection, counted
+// from 0. nil: nothing.
 func newProxy(t *testing.T, to string, how func(conn int) tamper) *proxy {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -20,7 +20,8 @@ type reach struct {
 	lines   lines
 }
 
-// lines are those about one node, or about strangers. What is between two nodes may change with each attempt, so there are only so many a minute.
+// lines are those about one node, or about strangers. What is between two nodes may change with
+// each attempt, so there are only so many a minute.
 type lines struct {
 	began  time.Time // the minute
 	count  int       // in it
@@ -56,7 +57,8 @@ func (n *node) opened(s *raftStream) {
 	n.mu.Unlock()
 }
 
-// cut notes why a stream to the node is not open. That is logged once if it will last, and if the stream was open.
+// cut notes why a stream to the node is not open. That is logged once if it will last, and if the
+// stream was open.
 func (n *node) cut(s *raftStream, err error, lasting bool) {
 	why := reason(err)
 	n.mu.Lock()
@@ -98,10 +100,12 @@ func (n *node) refuses(from string, err error) {
 	}
 }
 
-// silent is why a node counts as not alive although its stream is open: it may not know how to reach this one.
+// silent is why a node counts as not alive although its stream is open: it may not know how to
+// reach this one.
 const silent = "nothing is heard of it"
 
-// listen logs once if nothing is heard of a node that can be reached, and once if all is well again.
+// listen logs once if nothing is heard of a node that can be reached, and once if all is well
+// again.
 func (n *node) listen() {
 	n.mu.Lock()
 	r := &n.reach
@@ -141,13 +145,15 @@ func reason(err error) string {
 	return err.Error()
 }
 
-// isRefusal reports whether one of two nodes does not want to have to do with the other: that does not pass by itself.
+// isRefusal reports whether one of two nodes does not want to have to do with the other: that does
+// not pass by itself.
 func isRefusal(err error) bool {
 	var refusal *engine.Error
 	return errors.As(err, &refusal) || isFinal(err)
 }
 
-// Problem returns what keeps this node and another one from reaching each other, "" if nothing does.
+// Problem returns what keeps this node and another one from reaching each other, "" if nothing
+// does.
 func (p *Peer) Problem(id uint64) string {
 	n := p.nodes[id]
 	if n == nil {

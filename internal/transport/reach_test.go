@@ -14,12 +14,14 @@ import (
 	"time"
 )
 
-// TestReachIsToldOnce: a node that is refused, or can not be reached, for reasons that change with each attempt has a few lines a minute in the log, and the
-// next one says how many changes had none. Each attempt had a line.
+// TestReachIsToldOnce: a node that is refused, or can not be reached, for reasons that change with
+// each attempt has a few lines a minute in the log, and the next one says how many changes had
+// none. Each attempt had a line.
 func TestReachIsToldOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := new(bytes.Buffer)
-		p := New(Config{Node: 1, Members: testMembers, Wire: testWire(), Secret: testSecret, Logger: slog.New(slog.NewTextHandler(log, nil))})
+		p := New(Config{Node: 1, Members: testMembers, Wire: testWire(), Secret: testSecret,
+			Logger: slog.New(slog.NewTextHandler(log, nil))})
 		defer p.Close()
 		lines := func() (n int) {
 			n = strings.Count(log.String(), "\n")
@@ -67,7 +69,8 @@ func TestReachIsToldOnce(t *testing.T) {
 	})
 }
 
-// TestSilentNodeIsTold: a node at whose address nothing ever answers is in the log after some attempts, however long each of them takes.
+// TestSilentNodeIsTold: a node at whose address nothing ever answers is in the log after some
+// attempts, however long each of them takes.
 func TestSilentNodeIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := new(bytes.Buffer)
@@ -75,7 +78,8 @@ func TestSilentNodeIsTold(t *testing.T) {
 			wait(ctx, time.Minute)
 			return nil, errors.New("no answer")
 		}
-		p := New(Config{Node: 1, Members: testMembers, Wire: testWire(), Secret: testSecret, Logger: slog.New(slog.NewTextHandler(log, nil)), dial: hang})
+		p := New(Config{Node: 1, Members: testMembers, Wire: testWire(), Secret: testSecret,
+			Logger: slog.New(slog.NewTextHandler(log, nil)), dial: hang})
 		p.spawn(p.nodes[2].raft.run)
 		wait(t.Context(), 10*time.Minute)
 		p.Close()
@@ -86,11 +90,13 @@ func TestSilentNodeIsTold(t *testing.T) {
 	})
 }
 
-// TestStrangersInTheLog: strangers whose streams are refused, or ended, have a few lines a minute in the log, and the next one says how many had none.
+// TestStrangersInTheLog: strangers whose streams are refused, or ended, have a few lines a minute
+// in the log, and the next one says how many had none.
 func TestStrangersInTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := new(bytes.Buffer)
-		p := New(Config{Node: 1, Members: testMembers, Wire: testWire(), Secret: testSecret, Logger: slog.New(slog.NewTextHandler(log, nil))})
+		p := New(Config{Node: 1, Members: testMembers, Wire: testWire(), Secret: testSecret,
+			Logger: slog.New(slog.NewTextHandler(log, nil))})
 		defer p.Close()
 		r := &http.Request{RemoteAddr: "192.0.2.7:1", URL: &url.URL{Path: pathDoor}}
 		for range 500 {

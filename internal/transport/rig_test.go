@@ -56,7 +56,8 @@ func openRigAt(t *testing.T, l net.Listener, fsys vfs.FS) *rig {
 // openRigFor opens a node for values of up to so many bytes.
 func openRigFor(t *testing.T, l net.Listener, fsys vfs.FS, maxValue int) *rig {
 	t.Helper()
-	host, err := shard.Open(shard.Config{Dir: "node", FS: fsys, Shards: 2, MaxValue: maxValue, Primitives: []engine.Primitive{engine.TableOf[kv.Store](), toy.Primitive()}})
+	host, err := shard.Open(shard.Config{Dir: "node", FS: fsys, Shards: 2, MaxValue: maxValue,
+		Primitives: []engine.Primitive{engine.TableOf[kv.Store](), toy.Primitive()}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,9 +35,11 @@ func (p *Peer) Serve(l net.Listener) {
 	protocols.SetUnencryptedHTTP2(p.cfg.TLS == nil)
 	buffer := int(p.limits.ConnBuffer)
 	server := &http.Server{
-		Handler: p, Protocols: &protocols, TLSConfig: modern(p.cfg.TLS), ReadHeaderTimeout: greetTimeout, IdleTimeout: time.Minute, MaxHeaderBytes: 8 << 10,
+		Handler: p, Protocols: &protocols, TLSConfig: modern(p.cfg.TLS), ReadHeaderTimeout: greetTimeout, IdleTimeout: time.Minute,
+		MaxHeaderBytes: 8 << 10,
 		HTTP2: &http.HTTP2Config{
-			MaxConcurrentStreams: maxStreams, MaxReadFrameSize: min(dataFrame, buffer), SendPingTimeout: 3 * pingAfter, PingTimeout: pongTimeout,
+			MaxConcurrentStreams: maxStreams, MaxReadFrameSize: min(dataFrame, buffer), SendPingTimeout: 3 * pingAfter,
+			PingTimeout:                   pongTimeout,
 			MaxReceiveBufferPerConnection: buffer, MaxReceiveBufferPerStream: min(2<<20, buffer),
 		},
 		BaseContext: func(net.Listener) context.Context { return p.ctx },
@@ -67,7 +69,8 @@ func (p *Peer) Serve(l net.Listener) {
 	}
 }
 
-// modern returns a configuration that takes nothing older than TLS 1.3, whatever the one that it is made of says: both ends are floe.
+// modern returns a configuration that takes nothing older than TLS 1.3, whatever the one that it is
+// made of says: both ends are floe.
 func modern(conf *tls.Config) *tls.Config {
 	if conf == nil {
 		return nil
@@ -83,7 +86,8 @@ func modern(conf *tls.Config) *tls.Config {
 	return conf
 }
 
-// ofBrowser reports whether a page in a browser has sent a request: no floe does, and a foreign page could use the port of who reads it.
+// ofBrowser reports whether a page in a browser has sent a request: no floe does, and a foreign
+// page could use the port of who reads it.
 func ofBrowser(r *http.Request) bool {
 	for name := range r.Header {
 		if name == "Origin" || strings.HasPrefix(name, "Sec-Fetch-") {
@@ -124,7 +128,8 @@ func (p *Peer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer p.running.Done()
 	if r.URL.Path == pathDoor {
-		// Whoever has been welcomed may have sent calls: from then on Close waits until he has heard what became of them.
+		// Whoever has been welcomed may have sent calls: from then on Close waits until he has
+		// heard what became of them.
 		if !p.enter() {
 			http.Error(w, "closing", http.StatusServiceUnavailable)
 			return
@@ -138,7 +143,8 @@ func (p *Peer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	s.near = isNear(r.RemoteAddr, local)
-	// The writer may not be touched once the stream has been served, and whoever aborts does not know.
+	// The writer may not be touched once the stream has been served, and whoever aborts does not
+	// know.
 	var mu sync.Mutex
 	served := false
 	s.abort = func() {
@@ -191,8 +197,8 @@ func (p *Peer) greetOnce(ctx context.Context, s *wire, nodesOnly bool) (*hello, 
 	return p.welcome(ctx, s, nodesOnly)
 }
 
-// isNear reports whether a connection comes from this machine: from a loopback address, or from the very one that it goes to, as those do that are opened to an
-// address of one's own.
+// isNear reports whether a connection comes from this machine: from a loopback address, or from the
+// very one that it goes to, as those do that are opened to an address of one's own.
 func isNear(remote string, local net.Addr) bool {
 	from, err := netip.ParseAddrPort(remote)
 	if err != nil {
@@ -206,7 +212,8 @@ func isNear(remote string, local net.Addr) bool {
 	return ok && tcp.AddrPort().Addr().Unmap() == addr
 }
 
-// crowded returns why a client can not stay: there are too many connections. Nodes can, on all paths that are theirs alone.
+// crowded returns why a client can not stay: there are too many connections. Nodes can, on all
+// paths that are theirs alone.
 func (p *Peer) crowded(path string) error {
 	n, limit := p.accepted.traffic().Connections, p.limits.Connections
 	if path != pathDoor || n <= limit {
@@ -226,7 +233,8 @@ func (p *Peer) tellRefusal(r *http.Request, h *hello, err error) {
 	p.warnOf("refused a stream", r, err)
 }
 
-// warnOf logs what became of a stream, unless there have been too many such lines in the last minute: strangers can cause as many as they like.
+// warnOf logs what became of a stream, unless there have been too many such lines in the last
+// minute: strangers can cause as many as they like.
 func (p *Peer) warnOf(what string, r *http.Request, err error) {
 	p.strangers.Lock()
 	unsaid, ok := p.strangers.next(time.Now())
@@ -268,7 +276,8 @@ type visitor struct {
 	leaving bool      // good-bye has been said
 }
 
-// serveDoor answers calls until the stream ends, or the node does: then it says good-bye, and answers what it has been asked.
+// serveDoor answers calls until the stream ends, or the node does: then it says good-bye, and
+// answers what it has been asked.
 func (p *Peer) serveDoor(ctx context.Context, s *wire, h *hello) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -277,7 +286,8 @@ func (p *Peer) serveDoor(ctx context.Context, s *wire, h *hello) error {
 		waits = maxAllWaits // those of all who are connected to it
 	}
 	v := &visitor{
-		peer: p, node: h.role == roleNode, grant: h.grant, from: s.from, near: s.near, tally: newTally("this connection", maxInFlight, waits), out: newOutbox(maxUnsent),
+		peer: p, node: h.role == roleNode, grant: h.grant, from: s.from, near: s.near, tally: newTally("this connection", maxInFlight,
+			waits), out: newOutbox(maxUnsent),
 		calls: make(map[uint64]context.CancelFunc), whose: s.from,
 	}
 	if h.grant != nil && !h.grant.IsOpen() {
@@ -305,7 +315,8 @@ func (p *Peer) serveDoor(ctx context.Context, s *wire, h *hello) error {
 	return err
 }
 
-// goodBye tells which requests are still answered. The other side ends the stream when it has all answers.
+// goodBye tells which requests are still answered. The other side ends the stream when it has all
+// answers.
 func (v *visitor) goodBye() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -319,7 +330,8 @@ func goodBye(last [2]uint64) []byte {
 
 // serve reads requests until the stream ends.
 func (v *visitor) serve(ctx context.Context, s *wire, calls *sync.WaitGroup) error {
-	in := inbox{wire: s, out: v.out, limit: v.peer.host.MaxValue() + maxRequest, admit: func(n int) (func(), error) { return v.admitLarge(ctx, s, n) }}
+	in := inbox{wire: s, out: v.out, limit: v.peer.host.MaxValue() + maxRequest,
+		admit: func(n int) (func(), error) { return v.admitLarge(ctx, s, n) }}
 	defer in.end()
 	for {
 		// The command is kept until it has been carried out.
@@ -438,19 +450,22 @@ func (v *visitor) begin(ctx context.Context, q *request, size int, large bool) (
 	return ctx, nil
 }
 
-// roomFor returns ErrBusy if all clients together have as much under way as they may. What other nodes ask comes from clients too, who were counted there.
+// roomFor returns ErrBusy if all clients together have as much under way as they may. What other
+// nodes ask comes from clients too, who were counted there.
 func (v *visitor) roomFor(q *request, size int) error {
 	p := v.peer
 	if used := p.requests.used.Load() + int64(size); !v.node && used > p.requests.limit && used > int64(size) {
 		return engine.Errorf(engine.ErrBusy, "the calls of all clients take %d bytes, the limit is %d", used, p.requests.limit)
 	}
 	if !v.node && p.answers.full() {
-		return engine.Errorf(engine.ErrBusy, "%d bytes of answers wait to be sent to clients, the limit is %d", p.answers.used.Load(), p.answers.limit)
+		return engine.Errorf(engine.ErrBusy, "%d bytes of answers wait to be sent to clients, the limit is %d", p.answers.used.Load(),
+			p.answers.limit)
 	}
 	return nil
 }
 
-// bound returns the context of a call. Waits and reads end with the grant; proposals still get their outcome.
+// bound returns the context of a call. Waits and reads end with the grant; proposals still get
+// their outcome.
 func (v *visitor) bound(ctx context.Context, q *request) (context.Context, context.CancelFunc) {
 	if v.grant == nil || q.kind == askPropose {
 		return context.WithCancel(ctx)
@@ -458,7 +473,8 @@ func (v *visitor) bound(ctx context.Context, q *request) (context.Context, conte
 	return v.grant.While(ctx)
 }
 
-// cancel asks a call to end. It counts until it does: what has been proposed goes on until it is committed.
+// cancel asks a call to end. It counts until it does: what has been proposed goes on until it is
+// committed.
 func (v *visitor) cancel(id uint64) {
 	v.mu.Lock()
 	cancel := v.calls[id]
@@ -488,7 +504,8 @@ func (v *visitor) answer(id uint64, result []byte, err error) {
 	}
 	if len(a.body)+maxHead > maxAnswer {
 		a.refused = true
-		a.body = v.peer.cfg.Wire.AppendError(nil, engine.Errorf(engine.ErrInvalid, "an answer of %d bytes exceeds %d: ask for less at once", len(a.body), maxAnswer-maxHead))
+		a.body = v.peer.cfg.Wire.AppendError(nil,
+			engine.Errorf(engine.ErrInvalid, "an answer of %d bytes exceeds %d: ask for less at once", len(a.body), maxAnswer-maxHead))
 	}
 	send := v.out.send
 	if isLarge(len(a.body)) {
@@ -502,8 +519,9 @@ func (v *visitor) answer(id uint64, result []byte, err error) {
 // maxHead is what an answer has before its body, at most.
 const maxHead = 32
 
-// carryOut does what a request asks for. What a client sends is checked as if it were the worst. release is called when the frame of the request is not needed
-// any more, if that is before the end: a query may wait for hours.
+// carryOut does what a request asks for. What a client sends is checked as if it were the worst.
+// release is called when the frame of the request is not needed any more, if that is before the
+// end: a query may wait for hours.
 func (v *visitor) carryOut(ctx context.Context, q *request, release func()) ([]byte, error) {
 	p := v.peer
 	if q.kind == askStats {
@@ -570,14 +588,15 @@ func (v *visitor) carryOut(ctx context.Context, q *request, release func()) ([]b
 	return engine.AppendResults(nil, query), nil
 }
 
-// mayLook reports whether a client may have a stale answer while it is not known whether there are keys: one that would be let in if there are none.
+// mayLook reports whether a client may have a stale answer while it is not known whether there are
+// keys: one that would be let in if there are none.
 func (v *visitor) mayLook(query engine.Query) bool {
 	p := v.peer
 	return p.cfg.Gate.MayLook() && (v.near || p.cfg.Insecure) && query.Machine() != engine.MachineKeys
 }
 
-// changed follows what a client with a key has changed, or tried to. What a key was good for that has been changed ends before the answer, or, if that
-// fails, a moment later.
+// changed follows what a client with a key has changed, or tried to. What a key was good for that
+// has been changed ends before the answer, or, if that fails, a moment later.
 func (v *visitor) changed(ctx context.Context, cmd engine.Command, err error) {
 	if v.grant == nil {
 		return

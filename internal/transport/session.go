@@ -16,7 +16,8 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// session is a door that has been opened: many calls share it, and each gets its answer whenever it comes.
+// session is a door that has been opened: many calls share it, and each gets its answer whenever it
+// comes.
 type session struct {
 	peer    *Peer
 	welcome *welcome
@@ -39,12 +40,15 @@ type call struct {
 	large  bool // its request
 }
 
-// maxWaiting bounds what waits to be sent on a stream. Large commands wait for their turn before they are copied there, when half of it is under way: what is refused
-// has cost as much as what is carried out, and comes back.
+// maxWaiting bounds what waits to be sent on a stream. Large commands wait for their turn before
+// they are copied there, when half of it is under way: what is refused has cost as much as what is
+// carried out, and comes back.
 const maxWaiting = 64 << 20
 
-// open opens a stream of a path, shakes hands, and returns both directions. ctx bounds the handshake only; the stream ends with end.
-func (p *Peer) open(ctx context.Context, client *http.Client, url string, role uint8, to uint64) (s *wire, w *welcome, end context.CancelFunc, err error) {
+// open opens a stream of a path, shakes hands, and returns both directions. ctx bounds the
+// handshake only; the stream ends with end.
+func (p *Peer) open(ctx context.Context, client *http.Client, url string, role uint8, to uint64) (s *wire, w *welcome,
+	end context.CancelFunc, err error) {
 	life, cancel := context.WithCancel(p.ctx)
 	stop := context.AfterFunc(ctx, cancel)
 	defer func() {
@@ -97,7 +101,8 @@ func (p *Peer) newSession(ctx context.Context, client *http.Client, url string, 
 		return nil, err
 	}
 	s := &session{
-		peer: p, welcome: w, out: newOutbox(maxWaiting), cancel: end, room: newMemory(maxWaiting/2, maxWaiting/2), calls: make(map[uint64]call), ended: make(chan struct{}),
+		peer: p, welcome: w, out: newOutbox(maxWaiting), cancel: end, room: newMemory(maxWaiting/2,
+			maxWaiting/2), calls: make(map[uint64]call), ended: make(chan struct{}),
 	}
 	if !p.spawn(func() { _ = s.out.run(stream); s.mute() }) || !p.spawn(func() { s.fail(s.receive(stream)) }) {
 		err := p.closedError()
@@ -142,8 +147,8 @@ func (s *session) receive(stream *wire) error {
 // errStops is why calls were not taken by a node that said good-bye.
 var errStops = errors.New("the node stops")
 
-// goodBye notes that no calls are taken any more behind those that were the last of each lane. The answers to those before are still to come, unless it is
-// over.
+// goodBye notes that no calls are taken any more behind those that were the last of each lane. The
+// answers to those before are still to come, unless it is over.
 func (s *session) goodBye(b []byte) (over bool, err error) {
 	r := codec.NewReader(b)
 	small, large := r.Uvarint(), r.Uvarint()
@@ -162,8 +167,8 @@ func (s *session) goodBye(b []byte) (over bool, err error) {
 	return len(s.calls) == 0, nil
 }
 
-// mute notes that no further calls can be sent. What there is to be read, such as a good-bye that says which have not been taken, comes before
-// the end.
+// mute notes that no further calls can be sent. What there is to be read, such as a good-bye that
+// says which have not been taken, comes before the end.
 func (s *session) mute() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -188,13 +193,15 @@ func (s *session) fail(err error) {
 	}
 }
 
-// lostError says that the session ended while a call was under way: whether it was carried out is not known.
+// lostError says that the session ended while a call was under way: whether it was carried out is
+// not known.
 type lostError struct{ reason error }
 
 func (e *lostError) Error() string   { return fmt.Sprintf("no answer: %v", e.reason) }
 func (e *lostError) Unwrap() []error { return []error{engine.ErrUnavailable, e.reason} }
 
-// notSentError says that a call did not leave, or was refused by a node for reasons of its own: it was certainly not carried out.
+// notSentError says that a call did not leave, or was refused by a node for reasons of its own: it
+// was certainly not carried out.
 type notSentError struct {
 	reason   error
 	answered bool // a node has refused it
@@ -203,8 +210,8 @@ type notSentError struct {
 func (e *notSentError) Error() string   { return fmt.Sprintf("no connection: %v", e.reason) }
 func (e *notSentError) Unwrap() []error { return []error{engine.ErrUnavailable, e.reason} }
 
-// call sends a request and waits for its answer. Errors: *notSentError, *lostError; ctx's, and then it may be carried out; ErrBusy if too much waits to
-// be sent; what the other side refuses with.
+// call sends a request and waits for its answer. Errors: *notSentError, *lostError; ctx's, and then
+// it may be carried out; ErrBusy if too much waits to be sent; what the other side refuses with.
 func (s *session) call(ctx context.Context, q request) ([]byte, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -271,7 +278,8 @@ func (s *session) call(ctx context.Context, q request) ([]byte, error) {
 	}
 }
 
-// linger waits for the answer to a take that has been cancelled: it may have taken something before.
+// linger waits for the answer to a take that has been cancelled: it may have taken something
+// before.
 func (s *session) linger(ctx context.Context, c call) ([]byte, error) {
 	t := time.NewTimer(engine.LingerTime)
 	defer t.Stop()
@@ -293,7 +301,8 @@ func (s *session) send(q *request, large bool) error {
 	return s.out.send(q.appendTo)
 }
 
-// sendCancel cancels a call, in the lane of its request: it would have no effect before that has arrived.
+// sendCancel cancels a call, in the lane of its request: it would have no effect before that has
+// arrived.
 func (s *session) sendCancel(id uint64, large bool) {
 	cancel := (&request{kind: askCancel, id: id}).appendTo
 	// An error means that the stream has ended, and the call with it.

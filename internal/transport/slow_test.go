@@ -20,8 +20,9 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// TestSlowFollower: a follower is far behind, on a way that takes longer for one message of entries than many heartbeats. It gets each entry about
-// once, and heartbeats meanwhile. The leader sent it the same entries with the answer to each heartbeat, and nothing else got through.
+// TestSlowFollower: a follower is far behind, on a way that takes longer for one message of entries
+// than many heartbeats. It gets each entry about once, and heartbeats meanwhile. The leader sent it
+// the same entries with the answer to each heartbeat, and nothing else got through.
 func TestSlowFollower(t *testing.T) {
 	t.Parallel()
 	c := &trio{t: t, keep: 1000}
@@ -60,7 +61,8 @@ func TestSlowFollower(t *testing.T) {
 	defer mu.Unlock()
 	c.seen.mu.Lock()
 	defer c.seen.mu.Unlock()
-	t.Logf("%d bytes for %d bytes of values, %d messages with entries and %d heartbeats", passed, values*size, c.seen.kinds[raftpb.MsgApp], c.seen.kinds[raftpb.MsgHeartbeat])
+	t.Logf("%d bytes for %d bytes of values, %d messages with entries and %d heartbeats", passed, values*size, c.seen.kinds[raftpb.MsgApp],
+		c.seen.kinds[raftpb.MsgHeartbeat])
 	if passed > 2*values*size {
 		t.Errorf("%d bytes were sent for %d bytes of values", passed, values*size)
 	}
@@ -72,7 +74,8 @@ func TestSlowFollower(t *testing.T) {
 	}
 }
 
-// slowWay is the way of a connection of pipes: buffers that take a megabyte each way, and let so many bytes a second out.
+// slowWay is the way of a connection of pipes: buffers that take a megabyte each way, and let so
+// many bytes a second out.
 type slowWay struct {
 	net.Conn
 	down, up atomic.Int64
@@ -127,8 +130,8 @@ func (p *pipes) dialSlow(ctx context.Context, network, addr string, rate int64) 
 	return w, nil
 }
 
-// TestSlowLink moves values of a megabyte both ways, each of which takes longer than any silence that is borne. They arrive, and so do small calls beside them,
-// within a time of their own.
+// TestSlowLink moves values of a megabyte both ways, each of which takes longer than any silence
+// that is borne. They arrive, and so do small calls beside them, within a time of their own.
 func TestSlowLink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := newPipes()
@@ -182,7 +185,8 @@ func TestSlowLink(t *testing.T) {
 	})
 }
 
-// TestDeadLink lets a way fall silent, or next to, in either direction: a call on it learns so within a time, and is asked again.
+// TestDeadLink lets a way fall silent, or next to, in either direction: a call on it learns so
+// within a time, and is asked again.
 func TestDeadLink(t *testing.T) {
 	const fast = 1 << 30
 	for name, c := range map[string]struct {
@@ -225,7 +229,8 @@ func TestDeadLink(t *testing.T) {
 	}
 }
 
-// TestFarContext: the error of a ctx that ended at the other side is none of a ctx here, whichever way it comes.
+// TestFarContext: the error of a ctx that ended at the other side is none of a ctx here, whichever
+// way it comes.
 func TestFarContext(t *testing.T) {
 	for _, far := range []error{context.Canceled, context.DeadlineExceeded} {
 		s := idleSession(100)
@@ -240,13 +245,15 @@ func TestFarContext(t *testing.T) {
 	}
 }
 
-// TestDroppedStream: a node that ends a stream because of what it reads there gives no answer to the calls that this ends, or they would be taken as refused.
+// TestDroppedStream: a node that ends a stream because of what it reads there gives no answer to
+// the calls that this ends, or they would be taken as refused.
 func TestDroppedStream(t *testing.T) {
 	r := newRig(t)
 	s := r.stream(r.http(), pathDoor)
 	s.open(roleClient)
 	query := engine.AppendQuery(nil, &engine.NamespaceQuery{Name: "never", Wait: true})
-	if err := s.write((&request{kind: askQuery, id: 1, shard: uint64(engine.HomeShard("never", 2)), body: query}).appendTo(nil)); err != nil {
+	if err := s.write((&request{kind: askQuery, id: 1, shard: uint64(engine.HomeShard("never", 2)),
+		body: query}).appendTo(nil)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.w.Write(make([]byte, frameHead)); err != nil {

@@ -24,7 +24,8 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// trio is three nodes with one shard and so small a log that node 3, which the others reach through a proxy, needs a snapshot when it has been away.
+// trio is three nodes with one shard and so small a log that node 3, which the others reach through
+// a proxy, needs a snapshot when it has been away.
 type trio struct {
 	t     *testing.T
 	addrs [3]string
@@ -81,8 +82,10 @@ func (c *trio) start(i int, l net.Listener) {
 	r := &rig{t: c.t, addr: c.addrs[i], fs: c.fs[i]}
 	r.peer = New(Config{Node: uint64(i + 1), Wire: testWire(), Members: members, Secret: testSecret})
 	host, err := shard.Open(shard.Config{
-		Dir: "node", FS: r.fs, Shards: 1, NodeID: uint64(i + 1), Voters: []uint64{1, 2, 3}, Transport: r.peer, Door: r.peer.Door(), Alive: r.peer.Alive, Full: r.peer.Full,
-		Primitives: []engine.Primitive{engine.TableOf[kv.Store](), toy.Primitive()}, MemTableBytes: 256 << 10, SegmentBytes: 64 << 10, MaxLogBytes: 128<<10 + int64(c.keep)<<20, KeepEntries: max(c.keep, 10),
+		Dir: "node", FS: r.fs, Shards: 1, NodeID: uint64(i + 1), Voters: []uint64{1, 2, 3}, Transport: r.peer, Door: r.peer.Door(),
+		Alive: r.peer.Alive, Full: r.peer.Full,
+		Primitives: []engine.Primitive{engine.TableOf[kv.Store](), toy.Primitive()}, MemTableBytes: 256 << 10, SegmentBytes: 64 << 10,
+		MaxLogBytes: 128<<10 + int64(c.keep)<<20, KeepEntries: max(c.keep, 10),
 		MaxValue: shard.LargestMaxValue, Clocks: true, Clock: c.clocks[i], Logger: c.log[i],
 	})
 	if err != nil {
@@ -108,7 +111,8 @@ func (c *trio) stop(i int) {
 	}
 }
 
-// term returns the term of the shard, 0 unless node 1 leads it, which is where leadership is handed to when all is well.
+// term returns the term of the shard, 0 unless node 1 leads it, which is where leadership is handed
+// to when all is well.
 func (c *trio) term() uint64 {
 	s, err := c.rigs[0].host.Stats()
 	if err != nil || s.Shards[0].Leader != 1 {
@@ -117,7 +121,8 @@ func (c *trio) term() uint64 {
 	return s.Shards[0].Term
 }
 
-// fall lets node 3 be away while more is written than the log keeps, and returns when it is back. how says what then happens to connections to it.
+// fall lets node 3 be away while more is written than the log keeps, and returns when it is back.
+// how says what then happens to connections to it.
 func (c *trio) fall(store *kv.Store, how func(int) tamper) {
 	c.t.Helper()
 	c.put(store, "begin", nil)
@@ -135,7 +140,8 @@ func (c *trio) fall(store *kv.Store, how func(int) tamper) {
 	c.start(2, l)
 }
 
-// put writes key, again while the outcome is unknown: leadership may move under any call, because a node was stopped or because the machine is busy.
+// put writes key, again while the outcome is unknown: leadership may move under any call, because a
+// node was stopped or because the machine is busy.
 func (c *trio) put(store *kv.Store, key string, value []byte, o ...kv.PutOption) {
 	c.t.Helper()
 	_, err := store.Put(c.t.Context(), key, value, o...)
@@ -226,8 +232,9 @@ func (c *trio) dial() *kv.Store {
 	return engine.StoreOf[kv.Store](engine.NewRouter(d), "trio", 0)
 }
 
-// TestSlowSnapshot sends a snapshot over a connection so slow that it takes longer than several elections: heartbeats go on beside it. They are counted: on a
-// busy machine there may be an election all the same.
+// TestSlowSnapshot sends a snapshot over a connection so slow that it takes longer than several
+// elections: heartbeats go on beside it. They are counted: on a busy machine there may be an
+// election all the same.
 func TestSlowSnapshot(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t)
@@ -247,8 +254,8 @@ func TestSlowSnapshot(t *testing.T) {
 	}
 }
 
-// TestDamagedSnapshotStream flips a bit of snapshots on their way, and cuts them: they are refused and leave nothing, and the next one is
-// taken.
+// TestDamagedSnapshotStream flips a bit of snapshots on their way, and cuts them: they are refused
+// and leave nothing, and the next one is taken.
 func TestDamagedSnapshotStream(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t)

@@ -41,7 +41,8 @@ func (r *rig) greetAs(s stranger) error {
 	return err
 }
 
-// TestPagesAreRefused: what a page in a browser sends is refused before anything of it is looked at, whatever it looks like.
+// TestPagesAreRefused: what a page in a browser sends is refused before anything of it is looked
+// at, whatever it looks like.
 func TestPagesAreRefused(t *testing.T) {
 	r := newRig(t)
 	for _, header := range []string{"Origin", "Sec-Fetch-Site", "sec-fetch-mode"} {
@@ -61,7 +62,8 @@ func TestPagesAreRefused(t *testing.T) {
 	}
 }
 
-// TestOldTLS: neither end takes part in a handshake of a version before 1.3, also where a configuration per client allows it.
+// TestOldTLS: neither end takes part in a handshake of a version before 1.3, also where a
+// configuration per client allows it.
 func TestOldTLS(t *testing.T) {
 	plain := testTLS(t)
 	plain.MinVersion = tls.VersionTLS10
@@ -92,21 +94,23 @@ func TestOldTLS(t *testing.T) {
 	}
 }
 
-// TestOtherShards: a node with another number of shards is refused, and both are told both numbers. It took part, and the same key read differently at
-// different nodes.
+// TestOtherShards: a node with another number of shards is refused, and both are told both numbers.
+// It took part, and the same key read differently at different nodes.
 func TestOtherShards(t *testing.T) {
 	r := newRig(t)
 	err := r.greetAs(stranger{run: "r", shards: 3})
 	if !errors.Is(err, engine.ErrInvalid) || !strings.Contains(err.Error(), "3") || !strings.Contains(err.Error(), "2") {
 		t.Errorf("the opener is told %v, want ErrInvalid with both numbers", err)
 	}
-	if err := r.peer.receive(&hello{identity: shard.Introduction{Identity: shard.Identity{Node: 2, Run: "r"}}, shards: 3}); !errors.Is(err, engine.ErrInvalid) {
+	if err := r.peer.receive(&hello{identity: shard.Introduction{Identity: shard.Identity{Node: 2, Run: "r"}}, shards: 3}); !errors.Is(err,
+		engine.ErrInvalid) {
 		t.Errorf("the listener says %v, want ErrInvalid", err)
 	}
 }
 
-// TestTwoOfOneNode: a copy of a node's directory that is started beside the original is kept out while that is connected, and the original stays. When it
-// has gone, whoever comes with its directory is that node.
+// TestTwoOfOneNode: a copy of a node's directory that is started beside the original is kept out
+// while that is connected, and the original stays. When it has gone, whoever comes with its
+// directory is that node.
 func TestTwoOfOneNode(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

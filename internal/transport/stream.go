@@ -14,8 +14,8 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// outbox gathers the frames of one direction of a stream. One goroutine writes what has gathered at a time, so the more there is to say
-// the fewer are the writes, and nobody waits to say something.
+// outbox gathers the frames of one direction of a stream. One goroutine writes what has gathered at
+// a time, so the more there is to say the fewer are the writes, and nobody waits to say something.
 type outbox struct {
 	limit int           // bytes that may wait
 	all   *atomic.Int64 // bytes that wait in this one and others, until they have been written; nil: nobody counts
@@ -140,7 +140,8 @@ func (o *outbox) poke() {
 	}
 }
 
-// end makes run return when it has written what there is, and nothing more is taken. With an error run returns at once.
+// end makes run return when it has written what there is, and nothing more is taken. With an error
+// run returns at once.
 func (o *outbox) end(err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -151,7 +152,8 @@ func (o *outbox) end(err error) {
 	o.poke()
 }
 
-// A stream whose other end takes less than a part in this time is given up: its connection may be well, so that nothing else ends it.
+// A stream whose other end takes less than a part in this time is given up: its connection may be
+// well, so that nothing else ends it.
 const (
 	writePart    = 64 << 10
 	writeTimeout = 10 * time.Second

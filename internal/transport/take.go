@@ -33,9 +33,12 @@ func decodeTake(b []byte) (t engine.Take, err error) {
 	return t, nil
 }
 
-// untilTaken makes attempts at a take until its time is over. One that waits is asked for anew when its answer was lost, at the next leader
-// perhaps, and keeps its turn: what it has got then is nobody's, and comes back when its time is over. If that does not come back, its outcome is unknown.
-func (p *Peer) untilTaken(ctx context.Context, e endurance, t engine.Take, attempt func(engine.Take, *trip) ([]byte, error)) (result []byte, err error) {
+// untilTaken makes attempts at a take until its time is over. One that waits is asked for anew when
+// its answer was lost, at the next leader perhaps, and keeps its turn: what it has got then is
+// nobody's, and comes back when its time is over. If that does not come back, its outcome is
+// unknown.
+func (p *Peer) untilTaken(ctx context.Context, e endurance, t engine.Take, attempt func(engine.Take, *trip) ([]byte, error)) (result []byte,
+	err error) {
 	began, waits, asked := time.Now(), t.Wait > 0, false
 	err = p.untilLed(ctx, e, func(trip *trip) error {
 		now := t.After(time.Since(began))
@@ -53,7 +56,8 @@ func (p *Peer) untilTaken(ctx context.Context, e endurance, t engine.Take, attem
 	return result, ambiguous(p.own(err))
 }
 
-// repeatableTake is repeatable for a take that waits: the node that passed it on, or led, may not know its outcome either.
+// repeatableTake is repeatable for a take that waits: the node that passed it on, or led, may not
+// know its outcome either.
 func repeatableTake(err error) error {
 	if errors.Is(err, engine.ErrUnknownOutcome) {
 		return &notSentError{reason: err}
@@ -86,7 +90,8 @@ func (p *Peer) take(ctx context.Context, trip *trip, id engine.ShardID, t engine
 	return n.link.call(ctx, request{kind: askTake, trip: trip.brief(), flags: flagDirect, shard: uint64(id), body: appendTake(nil, t)})
 }
 
-// carryOutTake is carryOut for a take, which waits where the leader is, if that is here or the caller does not know it.
+// carryOutTake is carryOut for a take, which waits where the leader is, if that is here or the
+// caller does not know it.
 func (v *visitor) carryOutTake(ctx context.Context, id engine.ShardID, q *request, here bool) ([]byte, error) {
 	t, err := decodeTake(q.body)
 	if err != nil {

@@ -17,7 +17,8 @@ import (
 
 var _ shard.Transport = (*Peer)(nil)
 
-// maxRaftWaiting bounds the messages that wait for a node. Raft repeats what is lost, and has at most this much under way for a shard.
+// maxRaftWaiting bounds the messages that wait for a node. Raft repeats what is lost, and has at
+// most this much under way for a shard.
 const maxRaftWaiting = 32 << 20
 
 // Kinds of frames on the way to a node.
@@ -39,8 +40,9 @@ const (
 //	mark u8    | number of the message, uvarint
 //	passed u8  | the same
 //
-// What can not be sent is dropped. Entries have a stream of their own, on a connection of its own: on a slow way, or one that lets no large packets
-// through, a heartbeat must not wait behind those of any shard.
+// What can not be sent is dropped. Entries have a stream of their own, on a connection of its own:
+// on a slow way, or one that lets no large packets through, a heartbeat must not wait behind those
+// of any shard.
 type raftStream struct {
 	node   *node
 	path   string
@@ -49,8 +51,10 @@ type raftStream struct {
 	open   bool
 }
 
-// transfer is what a node knows of the large messages on their way to another one, guarded by node.mu. As long as raft does not know what a follower has,
-// it sends it the same entries with each answer to a heartbeat. On a way that is slower than that, these would be all that ever comes.
+// transfer is what a node knows of the large messages on their way to another one, guarded by
+// node.mu. As long as raft does not know what a follower has, it sends it the same entries with
+// each answer to a heartbeat. On a way that is slower than that, these would be all that ever
+// comes.
 type transfer struct {
 	sent     uint64    // messages
 	arrived  uint64    // of them, with all before
@@ -68,7 +72,8 @@ type largeAppend struct {
 // largeMessage is from how many bytes on a message is not repeated before it has come.
 const largeMessage = 16 << 10
 
-// largeAnswer is how long raft's answer to a large message may take once it has come: its entries are synced before.
+// largeAnswer is how long raft's answer to a large message may take once it has come: its entries
+// are synced before.
 const largeAnswer = 500 * time.Millisecond
 
 // Send hands messages to the streams of the nodes they are for.
@@ -98,8 +103,9 @@ func messageFrame(id uint16, m *raftpb.Message) func([]byte) []byte {
 	}
 }
 
-// sendLarge sends entries, unless the same are on their way. Without a stream they are dropped: what waits for one would come first when the node is back,
-// which refuses it, because it lacks what was lost before, and then gets all of it again.
+// sendLarge sends entries, unless the same are on their way. Without a stream they are dropped:
+// what waits for one would come first when the node is back, which refuses it, because it lacks
+// what was lost before, and then gets all of it again.
 func (n *node) sendLarge(id uint16, m *raftpb.Message) {
 	es := m.GetEntries()
 	l := largeAppend{term: m.GetTerm(), index: m.GetIndex(), last: m.GetIndex() + uint64(len(es))}
@@ -209,8 +215,9 @@ func (s *raftStream) run() {
 	}
 }
 
-// once opens a stream and writes to it until it ends. The other side says nothing behind the handshake, so that when something comes it is the
-// end. It returns for how long the stream was open.
+// once opens a stream and writes to it until it ends. The other side says nothing behind the
+// handshake, so that when something comes it is the end. It returns for how long the stream was
+// open.
 func (s *raftStream) once() (lasted time.Duration, err error) {
 	p := s.node.peer
 	ctx, cancel := context.WithTimeout(p.ctx, dialTimeout)
@@ -333,7 +340,8 @@ func decodeMessage(b []byte, from, to uint64) (id uint16, m *raftpb.Message, err
 		return 0, nil, fmt.Errorf("%w: message: %w", errFrame, err)
 	}
 	if m.GetFrom() != from || m.GetTo() != to {
-		return 0, nil, fmt.Errorf("%w: message from node %d to node %d, on a stream from %d to %d", errFrame, m.GetFrom(), m.GetTo(), from, to)
+		return 0, nil, fmt.Errorf("%w: message from node %d to node %d, on a stream from %d to %d", errFrame, m.GetFrom(), m.GetTo(), from,
+			to)
 	}
 	if !wellFormed(m) {
 		return 0, nil, fmt.Errorf("%w: message of type %v", errFrame, m.GetType())
@@ -341,8 +349,8 @@ func decodeMessage(b []byte, from, to uint64) (id uint16, m *raftpb.Message, err
 	return uint16(wide), m, nil
 }
 
-// wellFormed reports whether raft may be given the message: of those that it takes from itself, or that say nothing where something is
-// needed, it would make a panic.
+// wellFormed reports whether raft may be given the message: of those that it takes from itself, or
+// that say nothing where something is needed, it would make a panic.
 func wellFormed(m *raftpb.Message) bool {
 	switch m.GetType() {
 	case raftpb.MsgReadIndex:
@@ -352,7 +360,8 @@ func wellFormed(m *raftpb.Message) bool {
 		if n := len(m.GetContext()); n != 0 && n != 8 {
 			return false
 		}
-	case raftpb.MsgApp, raftpb.MsgAppResp, raftpb.MsgVote, raftpb.MsgVoteResp, raftpb.MsgPreVote, raftpb.MsgPreVoteResp, raftpb.MsgHeartbeat,
+	case raftpb.MsgApp, raftpb.MsgAppResp, raftpb.MsgVote, raftpb.MsgVoteResp, raftpb.MsgPreVote, raftpb.MsgPreVoteResp,
+		raftpb.MsgHeartbeat,
 		raftpb.MsgTimeoutNow, raftpb.MsgTransferLeader:
 	default:
 		return false
@@ -365,8 +374,9 @@ func wellFormed(m *raftpb.Message) bool {
 	return m.Snapshot == nil || m.GetSnapshot().GetMetadata().GetIndex() == 0
 }
 
-// SendSnapshot streams a snapshot of a shard: a frame with shard uvarint | message, and then its rows, which have a form of their own, up to the
-// end of the stream. The answer is a frame: empty, or why not.
+// SendSnapshot streams a snapshot of a shard: a frame with shard uvarint | message, and then its
+// rows, which have a form of their own, up to the end of the stream. The answer is a frame: empty,
+// or why not.
 func (p *Peer) SendSnapshot(id uint16, m *raftpb.Message, body io.ReadCloser, done func(error)) {
 	n := p.nodes[m.GetTo()]
 	ok := n != nil && p.spawn(func() {
@@ -434,7 +444,8 @@ func (p *Peer) receiveSnapshot(s *wire, from uint64) error {
 		return fmt.Errorf("%w: snapshot: %w", errFrame, err)
 	}
 	if m.GetType() != raftpb.MsgSnap || m.GetFrom() != from || m.GetTo() != p.cfg.Node || len(m.GetEntries()) > 0 {
-		return fmt.Errorf("%w: message of type %v from node %d to node %d announces a snapshot", errFrame, m.GetType(), m.GetFrom(), m.GetTo())
+		return fmt.Errorf("%w: message of type %v from node %d to node %d announces a snapshot", errFrame, m.GetType(), m.GetFrom(),
+			m.GetTo())
 	}
 	p.nodes[from].seen()
 	if err := p.host.ReceiveSnapshot(uint16(id), m, s.r); err != nil {

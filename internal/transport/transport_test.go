@@ -10,7 +10,8 @@ import (
 	"github.com/floedb/floe/internal/codec"
 )
 
-// TestMessageTypes decodes a message of every type that raft has: those that it takes from itself, or chokes on, are none of another node's.
+// TestMessageTypes decodes a message of every type that raft has: those that it takes from itself,
+// or chokes on, are none of another node's.
 func TestMessageTypes(t *testing.T) {
 	fromOthers := map[raftpb.MessageType]bool{
 		raftpb.MsgApp: true, raftpb.MsgAppResp: true, raftpb.MsgVote: true, raftpb.MsgVoteResp: true, raftpb.MsgPreVote: true,
@@ -29,16 +30,22 @@ func TestMessageTypes(t *testing.T) {
 		m    *raftpb.Message
 		want bool
 	}{
-		"unknown type":              {&raftpb.Message{Type: raftpb.MessageType(99).Enum()}, false},
-		"entries in order":          {&raftpb.Message{Type: raftpb.MsgApp.Enum(), Index: new(uint64(4)), Entries: []*raftpb.Entry{entry(5), entry(6)}}, true},
-		"a hole before them":        {&raftpb.Message{Type: raftpb.MsgApp.Enum(), Index: new(uint64(4)), Entries: []*raftpb.Entry{entry(6)}}, false},
-		"a hole between them":       {&raftpb.Message{Type: raftpb.MsgApp.Enum(), Index: new(uint64(4)), Entries: []*raftpb.Entry{entry(5), entry(7)}}, false},
-		"twice the same":            {&raftpb.Message{Type: raftpb.MsgApp.Enum(), Index: new(uint64(4)), Entries: []*raftpb.Entry{entry(5), entry(5)}}, false},
-		"index beyond all":          {&raftpb.Message{Type: raftpb.MsgApp.Enum(), Index: new(^uint64(0)), Entries: []*raftpb.Entry{entry(1)}}, false},
-		"answer about a read":       {&raftpb.Message{Type: raftpb.MsgHeartbeatResp.Enum(), Context: make([]byte, 8)}, true},
-		"answer about half a read":  {&raftpb.Message{Type: raftpb.MsgHeartbeatResp.Enum(), Context: make([]byte, 7)}, false},
-		"answer about a long read":  {&raftpb.Message{Type: raftpb.MsgHeartbeatResp.Enum(), Context: make([]byte, 9)}, false},
-		"snapshot with other words": {&raftpb.Message{Type: raftpb.MsgApp.Enum(), Snapshot: &raftpb.Snapshot{Metadata: &raftpb.SnapshotMetadata{Index: new(uint64(3))}}}, false},
+		"unknown type": {&raftpb.Message{Type: raftpb.MessageType(99).Enum()}, false},
+		"entries in order": {&raftpb.Message{Type: raftpb.MsgApp.Enum(), Index: new(uint64(4)),
+			Entries: []*raftpb.Entry{entry(5), entry(6)}}, true},
+		"a hole before them": {&raftpb.Message{Type: raftpb.MsgApp.Enum(), Index: new(uint64(4)),
+			Entries: []*raftpb.Entry{entry(6)}}, false},
+		"a hole between them": {&raftpb.Message{Type: raftpb.MsgApp.Enum(), Index: new(uint64(4)),
+			Entries: []*raftpb.Entry{entry(5), entry(7)}}, false},
+		"twice the same": {&raftpb.Message{Type: raftpb.MsgApp.Enum(), Index: new(uint64(4)),
+			Entries: []*raftpb.Entry{entry(5), entry(5)}}, false},
+		"index beyond all": {&raftpb.Message{Type: raftpb.MsgApp.Enum(), Index: new(^uint64(0)),
+			Entries: []*raftpb.Entry{entry(1)}}, false},
+		"answer about a read":      {&raftpb.Message{Type: raftpb.MsgHeartbeatResp.Enum(), Context: make([]byte, 8)}, true},
+		"answer about half a read": {&raftpb.Message{Type: raftpb.MsgHeartbeatResp.Enum(), Context: make([]byte, 7)}, false},
+		"answer about a long read": {&raftpb.Message{Type: raftpb.MsgHeartbeatResp.Enum(), Context: make([]byte, 9)}, false},
+		"snapshot with other words": {&raftpb.Message{Type: raftpb.MsgApp.Enum(),
+			Snapshot: &raftpb.Snapshot{Metadata: &raftpb.SnapshotMetadata{Index: new(uint64(3))}}}, false},
 	} {
 		if err := decodeBack(t, c.m); (err == nil) != c.want {
 			t.Errorf("%s: %v, want it taken: %v", name, err, c.want)

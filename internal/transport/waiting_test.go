@@ -13,7 +13,8 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// TestWaitingEndsWithItsCaller: queries that wait at the node end when whoever asked gives up, goes away, or is cut off.
+// TestWaitingEndsWithItsCaller: queries that wait at the node end when whoever asked gives up, goes
+// away, or is cut off.
 func TestWaitingEndsWithItsCaller(t *testing.T) {
 	r := newRig(t)
 	honest := r.dial()
@@ -75,8 +76,9 @@ func (q *rawWait) Arguments(f *codec.Fields) {
 	c.Bool(&q.exists)
 }
 
-// TestWaitingHoldsNoFrames: queries that wait give back the memory of their frames, however large they are, and one client gets no more than its share of what
-// remains: others are served. The name of a namespace is bounded.
+// TestWaitingHoldsNoFrames: queries that wait give back the memory of their frames, however large
+// they are, and one client gets no more than its share of what remains: others are served. The name
+// of a namespace is bounded.
 func TestWaitingHoldsNoFrames(t *testing.T) {
 	l := budget.Default()
 	l.Requests = 4 << 20
@@ -87,7 +89,8 @@ func TestWaitingHoldsNoFrames(t *testing.T) {
 	s.open(roleClient)
 	const size = 60 << 10 // below what the rig takes for a request
 	large := func(id uint64, q *rawWait) []byte {
-		return partsOf((&request{kind: askQuery, id: id, shard: uint64(engine.HomeShard("n", 2)), body: engine.AppendQuery(nil, q)}).appendTo(nil))
+		return partsOf((&request{kind: askQuery, id: id, shard: uint64(engine.HomeShard("n", 2)),
+			body: engine.AppendQuery(nil, q)}).appendTo(nil))
 	}
 	go func() { // confirmations have to be read, or no further parts are taken
 		_, _ = s.in.Write(large(1, &rawWait{namespace: strings.Repeat("n", size), key: "k", exists: true}))

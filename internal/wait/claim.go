@@ -68,8 +68,8 @@ func (c *Claim) reserve(l *line) {
 }
 
 // End releases the reservation of a claim that was under way. It returns a wake-up for the other
-// claims of the line, which may be able to take what this one left. Its Topic is 0 if no other claim
-// waits.
+// claims of the line, which may be able to take what this one left. Its Topic is 0 if no other
+// claim waits.
 func (h *Hub) End(c *Claim) Wakeup {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -129,8 +129,8 @@ func (h *Hub) WakeAt(c *Claim) int64 {
 	return c.wakeAt
 }
 
-// Fits reports whether a claim waits for the topics of a new look, and adopts its WakeAt and Only. It
-// is true for a claim that is not parked.
+// Fits reports whether a claim waits for the topics of a new look, and adopts its WakeAt and Only.
+// It is true for a claim that is not parked.
 func (h *Hub) Fits(c *Claim, l *Look) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -89,8 +89,8 @@ func TestClaimStates(t *testing.T) {
 	}
 }
 
-// TestReservations checks that no more claims get under way than the available items are enough for,
-// and that End releases what a claim had reserved.
+// TestReservations checks that no more claims get under way than the available items are enough
+// for, and that End releases what a claim had reserved.
 func TestReservations(t *testing.T) {
 	h := NewHub()
 	first, second := newClaim(t.Context(), 0), newClaim(t.Context(), 0)
@@ -131,8 +131,8 @@ func TestReservations(t *testing.T) {
 	}
 }
 
-// TestClaimsProceedInTurn checks the order of claims, that those for other kinds are passed over, and
-// that a claim which found nothing returns to its place.
+// TestClaimsProceedInTurn checks the order of claims, that those for other kinds are passed over,
+// and that a claim which found nothing returns to its place.
 func TestClaimsProceedInTurn(t *testing.T) {
 	h := NewHub()
 	claims := parkAll(t, h, 1, 20, 10, 30, 10)
@@ -197,7 +197,8 @@ func TestPullProducedWithin(t *testing.T) {
 	}
 }
 
-// TestFits checks that a parked claim adopts a new look at the same topics, and reports another one.
+// TestFits checks that a parked claim adopts a new look at the same topics, and reports another
+// one.
 func TestFits(t *testing.T) {
 	h := NewHub()
 	c := parkAll(t, h, 1, 0)[0]

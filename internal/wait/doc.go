@@ -58,8 +58,8 @@ type Wakeup struct {
 	Of     Slots // kinds of the items
 }
 
-// Merge adds a wake-up to those that are due. Commands of one batch often notify the same topics, so
-// it is merged with one of the last eight if possible.
+// Merge adds a wake-up to those that are due. Commands of one batch often notify the same topics,
+// so it is merged with one of the last eight if possible.
 func Merge(due []Wakeup, w Wakeup) []Wakeup {
 	for i := len(due) - 1; i >= max(0, len(due)-8); i-- {
 		if d := &due[i]; d.Topic == w.Topic && d.Within == w.Within {

@@ -41,7 +41,8 @@ type Waiter struct {
 
 // NewHub returns a hub without waiters.
 func NewHub() *Hub {
-	return &Hub{lines: make(map[Topic]*line), within: make(map[Topic]*family), lengths: make(map[Topic]*lengths), offers: make(map[Topic]int)}
+	return &Hub{lines: make(map[Topic]*line), within: make(map[Topic]*family), lengths: make(map[Topic]*lengths),
+		offers: make(map[Topic]int)}
 }
 
 // NewWaiter returns a query that has waited since a time (ms).

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestWakeUpIsPassedOn: a notification of one waiter was lost when that waiter left at the same time.
+// TestWakeUpIsPassedOn: a notification of one waiter was lost when that waiter left at the same
+// time.
 func TestWakeUpIsPassedOn(t *testing.T) {
 	h := NewHub()
 	a, b := NewWaiter(0), NewWaiter(0)

@@ -5,17 +5,18 @@ import (
 	"sync"
 )
 
-// Bounds of a Predictor. It deletes what it knows when it knows too many causes, and learns it again.
+// Bounds of a Predictor. It deletes what it knows when it knows too many causes, and learns it
+// again.
 const (
 	maxCauses    = 4096
 	maxPredicted = 4 // topics of a cause
 	maxMisses    = 8 // commands of a cause in a row that produce nothing on a topic before it is deleted
 )
 
-// Predictor predicts the topics on which the follow-ups of a command will produce items. The command
-// itself does not name them, so the prediction is where earlier commands of the same cause produced
-// items. It only decides which claims are proposed, and a claim that finds nothing is parked again.
-// So replicas may predict different topics. The zero value is ready for use.
+// Predictor predicts the topics on which the follow-ups of a command will produce items. The
+// command itself does not name them, so the prediction is where earlier commands of the same cause
+// produced items. It only decides which claims are proposed, and a claim that finds nothing is
+// parked again. So replicas may predict different topics. The zero value is ready for use.
 type Predictor struct {
 	mu     sync.Mutex // guards topics
 	topics map[Topic][]predicted

@@ -8,15 +8,17 @@ import (
 // The commands of the registry. Each command names one or more workers.
 var (
 	join = &engine.CommandRow[session, joinBody, engine.Nothing]{
-		Kind: KindJoin, Name: "join", From: engine.FromUsers, Route: (*joinBody).route, Body: (*joinBody).code, Admit: (*joinBody).checkMetadata,
-		Run: func(s session, b *joinBody) error { return s.join(s.tx, b) },
+		Kind: KindJoin, Name: "join", From: engine.FromUsers, Route: (*joinBody).route, Body: (*joinBody).code,
+		Admit: (*joinBody).checkMetadata,
+		Run:   func(s session, b *joinBody) error { return s.join(s.tx, b) },
 	}
 	leave = &engine.CommandRow[session, leaveBody, engine.Nothing]{
 		Kind: KindLeave, Name: "leave", From: engine.FromUsers, Shrinks: true, Route: (*leaveBody).route, Body: (*leaveBody).code,
 		Run: func(s session, b *leaveBody) error { return s.leave(s.tx, b) },
 	}
 	note = &engine.CommandRow[session, noteBody, engine.Nothing]{
-		Kind: KindNote, Name: "note workers", From: engine.FromLeaders, Shrinks: true, Route: func(*noteBody) string { return "" }, Body: (*noteBody).code,
+		Kind: KindNote, Name: "note workers", From: engine.FromLeaders, Shrinks: true, Route: func(*noteBody) string { return "" },
+		Body: (*noteBody).code,
 		Run: func(s session, b *noteBody) error {
 			s.note(s.tx, b)
 			return nil
@@ -108,13 +110,15 @@ func (l *leaving) code(f *codec.Fields) {
 	}
 }
 
-// noteBody stores workers' heartbeats. An entry is skipped if its row has changed since the leader read it.
+// noteBody stores workers' heartbeats. An entry is skipped if its row has changed since the leader
+// read it.
 type noteBody struct {
 	list []noting
 	gone []going
 }
 
-// noting is an update of a worker's row. It applies if the worker's life and last heartbeat are unchanged.
+// noting is an update of a worker's row. It applies if the worker's life and last heartbeat are
+// unchanged.
 type noting struct {
 	id      string
 	life    uint64

@@ -6,10 +6,11 @@
 // # Placement and heartbeats
 //
 // A worker is stored in the shard of its ID: the namespace's home shard, or any shard if the
-// namespace is spread. It joins and leaves by commands. In between, its process sends a report every
-// 10 s. A report is a query, and the shard's leader keeps the latest one of each worker in memory
-// (heartbeat), so idle workers cause no writes. A duty of the leader (watch) scans the rows
-// periodically and writes what the next leader needs: changed counts, and workers that became silent.
+// namespace is spread. It joins and leaves by commands. In between, its process sends a report
+// every 10 s. A report is a query, and the shard's leader keeps the latest one of each worker in
+// memory (heartbeat), so idle workers cause no writes. A duty of the leader (watch) scans the rows
+// periodically and writes what the next leader needs: changed counts, and workers that became
+// silent.
 //
 // # Silence
 //

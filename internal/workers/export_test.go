@@ -64,7 +64,8 @@ func LeaveOp(life uint64, drain bool, ids ...string) engine.Op {
 
 // rawOp returns an operation with an unchecked body.
 func rawOp[B, R any](row *engine.CommandRow[session, B, R], route string, b B) engine.Op {
-	return engine.Op{Command: engine.Command{Machine: engine.MachineAction, Kind: row.Kind, Body: codec.EncodeFields(nil, &b, row.Body)}, Route: route}
+	return engine.Op{Command: engine.Command{Machine: engine.MachineAction, Kind: row.Kind, Body: codec.EncodeFields(nil, &b, row.Body)},
+		Route: route}
 }
 
 // Admit validates a user's command.
@@ -82,7 +83,8 @@ func DecodeBody(kind uint8, b []byte) error {
 	return err
 }
 
-// NoteOp is the leader's command that marks workers as silent and removes others, if they were last seen at was.
+// NoteOp is the leader's command that marks workers as silent and removes others, if they were last
+// seen at was.
 func NoteOp(life uint64, was int64, silent, gone []string) engine.Op {
 	var c noteBody
 	for _, id := range silent {

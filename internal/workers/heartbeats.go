@@ -6,9 +6,9 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// heartbeats holds the latest heartbeat of each worker that the shard's leader received in its term.
-// Joins and reports count as heartbeats. Reports are also recorded between the election and the start
-// of the duty: the process received an answer and would not send the report again.
+// heartbeats holds the latest heartbeat of each worker that the shard's leader received in its
+// term. Joins and reports count as heartbeats. Reports are also recorded between the election and
+// the start of the duty: the process received an answer and would not send the report again.
 type heartbeats struct {
 	mu    sync.Mutex // guards all below
 	term  uint64     // latest term in which this replica led
@@ -23,11 +23,12 @@ type workerRef struct {
 	id string
 }
 
-// moment is a time in ms by two clocks. at is the shard's clock, which is stored and shown. mono is a
-// monotonic clock, which measures silence.
+// moment is a time in ms by two clocks. at is the shard's clock, which is stored and shown. mono is
+// a monotonic clock, which measures silence.
 type moment struct{ at, mono int64 }
 
-// unmeasured is the mono of a heartbeat recorded by Apply, which has no clock. The next read sets it.
+// unmeasured is the mono of a heartbeat recorded by Apply, which has no clock. The next read sets
+// it.
 const unmeasured = -1 << 63
 
 // heartbeat is the latest heartbeat of a worker's life.
@@ -40,7 +41,8 @@ type heartbeat struct {
 	bare    bool // without load and stats: those of the row apply
 }
 
-// lead starts a term. It drops the heartbeats of earlier terms, except early ones less than 90 s old.
+// lead starts a term. It drops the heartbeats of earlier terms, except early ones less than 90 s
+// old.
 func (h *heartbeats) lead(term uint64, now moment) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -140,9 +142,9 @@ func (h *heartbeats) set(w workerRef, at *heartbeat) {
 	h.last[w] = at
 }
 
-// overlay applies the worker's heartbeat to its row and returns the worker's silence in ms. A worker
-// without a heartbeat whose row is not silent counts as seen when the term began. On a replica that
-// does not lead, age is 0 and only the row says whether the worker is silent.
+// overlay applies the worker's heartbeat to its row and returns the worker's silence in ms. A
+// worker without a heartbeat whose row is not silent counts as seen when the term began. On a
+// replica that does not lead, age is 0 and only the row says whether the worker is silent.
 func (h *heartbeats) overlay(w workerRef, at *row, now moment) (age int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

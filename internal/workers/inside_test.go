@@ -17,13 +17,15 @@ import (
 func TestStats(t *testing.T) {
 	a := workerStats{list: []processStats{{"a", "x", 3, 1, 50}, {"b", "x", 2, 0, 40}}, completed: 4, failed: 1}
 	b := workerStats{list: []processStats{{"a", "w", 1, 1, 10}, {"b", "x", 5, 2, 30}, {"c", "", 1, 0, 60}}, completed: 4, failed: 3}
-	want := workerStats{list: []processStats{{"a", "w", 1, 1, 10}, {"a", "x", 3, 1, 50}, {"b", "x", 7, 2, 40}, {"c", "", 1, 0, 60}}, completed: 8, failed: 4}
+	want := workerStats{list: []processStats{{"a", "w", 1, 1, 10}, {"a", "x", 3, 1, 50}, {"b", "x", 7, 2, 40}, {"c", "", 1, 0, 60}},
+		completed: 8, failed: 4}
 	for _, sum := range []workerStats{a.plus(b), b.plus(a), statsOf(want.processes())} {
 		if !sum.equal(&want) || sum.check() != nil {
 			t.Errorf("the sum is %+v, %v; want %+v", sum, sum.check(), want)
 		}
 	}
-	for name, o := range map[string]workerStats{"completed": {want.list, 7, 4}, "failed": {want.list, 8, 3}, "list": {want.list[:3], 8, 4}} {
+	for name, o := range map[string]workerStats{"completed": {want.list, 7, 4}, "failed": {want.list, 8, 3},
+		"list": {want.list[:3], 8, 4}} {
 		if want.equal(&o) {
 			t.Errorf("another %s is the same", name)
 		}
@@ -34,7 +36,8 @@ func TestStats(t *testing.T) {
 	}
 	many[maxProcesses+1].LastRun = time.UnixMilli(1)
 	kept := statsOf(many)
-	if n := len(kept.list); n != maxProcesses || kept.list[n-2].name != "p0998" || kept.list[n-1].name != "p1001" || kept.completed != int64(n)+2 || kept.failed != int64(n)+2 {
+	if n := len(kept.list); n != maxProcesses || kept.list[n-2].name != "p0998" || kept.list[n-1].name != "p1001" ||
+		kept.completed != int64(n)+2 || kept.failed != int64(n)+2 {
 		t.Errorf("%d are kept, the last ones %+v, and %d and %d counted", n, kept.list[n-2:], kept.completed, kept.failed)
 	}
 	full := statsOf(many[:maxProcesses])
@@ -47,10 +50,12 @@ func TestStats(t *testing.T) {
 		"all failed":      {workerStats{list: []processStats{{"a", "", 1, 1, 0}}}, ""},
 		"more failed":     {workerStats{list: []processStats{{"a", "", 1, 2, 0}}}, `process "a": 2 failures of 1 runs`},
 		"fewer than none": {workerStats{list: []processStats{{"a", "", 1, -1, 0}}}, `process "a": -1 failures of 1 runs`},
-		"twice":           {workerStats{list: []processStats{{"a", "", 1, 0, 0}, {"a", "", 1, 0, 0}}}, `process "a" is given twice, or out of order`},
-		"out of order":    {workerStats{list: []processStats{{"a", "b", 1, 0, 0}, {"a", "a", 1, 0, 0}}}, `process "a" is given twice, or out of order`},
-		"completed":       {workerStats{completed: -1}, "-1 completed and 0 failed runs"},
-		"failed":          {workerStats{failed: -1}, "0 completed and -1 failed runs"},
+		"twice": {workerStats{list: []processStats{{"a", "", 1, 0, 0}, {"a", "", 1, 0, 0}}},
+			`process "a" is given twice, or out of order`},
+		"out of order": {workerStats{list: []processStats{{"a", "b", 1, 0, 0}, {"a", "a", 1, 0, 0}}},
+			`process "a" is given twice, or out of order`},
+		"completed": {workerStats{completed: -1}, "-1 completed and 0 failed runs"},
+		"failed":    {workerStats{failed: -1}, "0 completed and -1 failed runs"},
 	} {
 		said := ""
 		if err := c.t.check(); err != nil {
@@ -74,7 +79,8 @@ func TestMerge(t *testing.T) {
 	run := func(name string, runs, failures int64) Process {
 		return Process{name, KindOfRuns, runs, failures, at(7)}
 	}
-	registered := Info{Worker: Worker{ID: "w", Type: "t", Handles: []string{"a"}}, Status: Active, Load: 2, Completed: 5, Failed: 1, LastSeen: at(20), RegisteredAt: at(10),
+	registered := Info{Worker: Worker{ID: "w", Type: "t", Handles: []string{"a"}}, Status: Active, Load: 2, Completed: 5, Failed: 1,
+		LastSeen: at(20), RegisteredAt: at(10),
 		Processes: []Process{{"own", "job", 6, 1, at(3)}}}
 	with := func(i Info, c poller, change func(*Info)) Info {
 		i.poller = &c
@@ -89,17 +95,21 @@ func TestMerge(t *testing.T) {
 		want    func(*Info)
 	}{
 		"registered, of one shard": {[]Info{registered}, func(*Info) {}},
-		"registered, and elsewhere": {[]Info{with(stray, poller{true, 3, counted("a", 4, 1)}, nil), with(registered, poller{false, 1, counted("a", 2, 0)}, nil)}, func(i *Info) {
+		"registered, and elsewhere": {[]Info{with(stray, poller{true, 3, counted("a", 4, 1)}, nil),
+			with(registered, poller{false, 1, counted("a", 2, 0)}, nil)}, func(i *Info) {
 			i.LastSeen, i.Load, i.Completed, i.Failed, i.Processes = at(30), 4, 10, 2, []Process{run("a", 6, 1), registered.Processes[0]}
 		}},
 		"more load than runs": {[]Info{with(registered, poller{false, 1, workerStats{}}, nil)}, func(*Info) {}},
-		"silent there": {[]Info{with(registered, poller{}, func(i *Info) { i.Status = Unhealthy }), with(stray, poller{unregistered: true}, nil)}, func(i *Info) {
+		"silent there": {[]Info{with(registered, poller{}, func(i *Info) { i.Status = Unhealthy }),
+			with(stray, poller{unregistered: true}, nil)}, func(i *Info) {
 			i.LastSeen = at(30)
 		}},
-		"drains there": {[]Info{with(registered, poller{}, func(i *Info) { i.Status = Draining }), with(stray, poller{unregistered: true}, nil)}, func(i *Info) {
+		"drains there": {[]Info{with(registered, poller{}, func(i *Info) { i.Status = Draining }),
+			with(stray, poller{unregistered: true}, nil)}, func(i *Info) {
 			i.Status, i.LastSeen = Draining, at(30)
 		}},
-		"of no shard": {[]Info{with(stray, poller{true, 1, counted("b", 1, 1)}, func(i *Info) { i.RegisteredAt = at(8) }), with(stray, poller{true, 2, counted("a", 2, 0)}, nil)}, func(i *Info) {
+		"of no shard": {[]Info{with(stray, poller{true, 1, counted("b", 1, 1)}, func(i *Info) { i.RegisteredAt = at(8) }),
+			with(stray, poller{true, 2, counted("a", 2, 0)}, nil)}, func(i *Info) {
 			*i = stray
 			i.Load, i.Completed, i.Failed, i.Processes, i.Handles = 3, 2, 1, []Process{run("a", 2, 0), run("b", 1, 1)}, []string{"a", "b"}
 		}},
@@ -121,9 +131,11 @@ func TestMerge(t *testing.T) {
 		}
 	}
 	for name, c := range map[string]struct{ a, b, want pollerHandles }{
-		"two shards":        {pollerHandles{names: []string{"a", "c"}, alive: true}, pollerHandles{names: []string{"b", "c"}}, pollerHandles{names: []string{"a", "b", "c"}, alive: true}},
-		"registered in one": {pollerHandles{names: []string{"a"}, registered: true}, pollerHandles{names: []string{"b"}, alive: true}, pollerHandles{names: []string{"a"}, registered: true, alive: true}},
-		"silent":            {pollerHandles{names: []string{"a"}}, pollerHandles{}, pollerHandles{names: []string{"a"}}},
+		"two shards": {pollerHandles{names: []string{"a", "c"}, alive: true}, pollerHandles{names: []string{"b", "c"}},
+			pollerHandles{names: []string{"a", "b", "c"}, alive: true}},
+		"registered in one": {pollerHandles{names: []string{"a"}, registered: true}, pollerHandles{names: []string{"b"}, alive: true},
+			pollerHandles{names: []string{"a"}, registered: true, alive: true}},
+		"silent": {pollerHandles{names: []string{"a"}}, pollerHandles{}, pollerHandles{names: []string{"a"}}},
 	} {
 		for _, got := range []pollerHandles{c.a.with(c.b), c.b.with(c.a)} {
 			if !reflect.DeepEqual(got, c.want) {
@@ -250,7 +262,8 @@ func TestChunks(t *testing.T) {
 		want    []int
 	}{
 		{nil, nil}, {members(1, 0), []int{1}}, {members(maxBatch, 0), []int{maxBatch}}, {members(maxBatch+1, 0), []int{maxBatch, 1}},
-		{members(maxBatchBytes/each, 4000), []int{maxBatchBytes / each}}, {members(maxBatchBytes/each+1, 4000), []int{maxBatchBytes / each, 1}},
+		{members(maxBatchBytes/each, 4000), []int{maxBatchBytes / each}}, {members(maxBatchBytes/each+1, 4000),
+			[]int{maxBatchBytes / each, 1}},
 		{members(2, maxBatchBytes), []int{1, 1}},
 	} {
 		var got []int

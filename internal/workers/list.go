@@ -32,7 +32,8 @@ func Page(ctx context.Context, s *engine.Scope, l engine.Listing, f Filter) (pag
 		return page, err
 	}
 	found := func(q *listQuery) ([]Info, bool, string) { return q.items, q.more, q.next }
-	page = engine.Merge(parts, l.Limit, found, func(i Info) string { return i.ID }, func(same []Info) (Info, bool) { return merge(same), true })
+	page = engine.Merge(parts, l.Limit, found, func(i Info) string { return i.ID },
+		func(same []Info) (Info, bool) { return merge(same), true })
 	if spread {
 		page.Items = slices.DeleteFunc(page.Items, func(i Info) bool {
 			return f.Type != "" && i.Type != f.Type || f.Handles != "" && !slices.Contains(i.Handles, f.Handles)

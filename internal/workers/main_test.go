@@ -59,7 +59,8 @@ func primitive() engine.Primitive {
 		ID: engine.MachineAction, Name: "workers", New: func() engine.Machine { return new(machine) },
 	}
 	for kind := uint8(1); kind < workers.QueryReport; kind++ {
-		q := engine.QueryRow(kind, fmt.Sprint("other ", kind), func(m *machine, v *engine.View, o *other) error { return m.WatchTakes(v, "n", o.worker) })
+		q := engine.QueryRow(kind, fmt.Sprint("other ", kind),
+			func(m *machine, v *engine.View, o *other) error { return m.WatchTakes(v, "n", o.worker) })
 		q.New = func() engine.Query { return &other{kind: kind} }
 		p.Queries = append(p.Queries, q)
 	}

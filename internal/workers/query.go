@@ -11,8 +11,8 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// reportQuery sends the heartbeats of a process's workers to the leader. The answer is the indexes of
-// the workers in list that the shard does not know.
+// reportQuery sends the heartbeats of a process's workers to the leader. The answer is the indexes
+// of the workers in list that the shard does not know.
 type reportQuery struct {
 	namespace string
 	list      []report
@@ -59,8 +59,8 @@ type handlersQuery struct {
 	pollers []pollerHandles // polling workers of a spread namespace, which are not in counts: several shards may have the same one
 }
 
-// pollerHandles is the names that a polling worker handles according to one shard. The shard where the
-// worker is registered has all of them, or none if the worker is of another type.
+// pollerHandles is the names that a polling worker handles according to one shard. The shard where
+// the worker is registered has all of them, or none if the worker is of another type.
 type pollerHandles struct {
 	id         string
 	names      []string
@@ -82,10 +82,12 @@ type Host interface {
 // Queries returns the query types of the registry, for its host's query table.
 func Queries() []engine.QueryType {
 	return []engine.QueryType{
-		engine.QueryRow(QueryReport, "report workers", func(m Host, v *engine.View, q *reportQuery) error { return m.Workers().queryReport(v, q) }),
+		engine.QueryRow(QueryReport, "report workers",
+			func(m Host, v *engine.View, q *reportQuery) error { return m.Workers().queryReport(v, q) }),
 		engine.QueryRow(QueryList, "workers", func(m Host, v *engine.View, q *listQuery) error { return m.Workers().queryList(v, q) }),
 		engine.QueryRow(QueryWorker, "worker", func(m Host, v *engine.View, q *workerQuery) error { return m.Workers().queryWorker(v, q) }),
-		engine.QueryRow(QueryHandlers, "handlers", func(m Host, v *engine.View, q *handlersQuery) error { return m.Workers().queryHandlers(v, q) }),
+		engine.QueryRow(QueryHandlers, "handlers",
+			func(m Host, v *engine.View, q *handlersQuery) error { return m.Workers().queryHandlers(v, q) }),
 	}
 }
 

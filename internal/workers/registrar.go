@@ -33,8 +33,8 @@ type Registrar struct {
 // callTime is the timeout of a call.
 const callTime = 5 * time.Second
 
-// leaveTime is the timeout for removing a worker. It is short because the program waits for it before
-// it exits; the shard removes a silent worker anyway.
+// leaveTime is the timeout for removing a worker. It is short because the program waits for it
+// before it exits; the shard removes a silent worker anyway.
 const leaveTime = 2 * time.Second
 
 // NewRegistrar returns a Registrar that sends its calls through the router.
@@ -42,8 +42,9 @@ func NewRegistrar(r *engine.Router) *Registrar {
 	return &Registrar{router: r, every: reportMillis * time.Millisecond, soon: time.Second, reporters: make(map[string]*reporter)}
 }
 
-// reporter registers the process's workers in a namespace and reports their heartbeats. Its goroutine
-// makes the calls in rounds, one call at a time per shard, and exits with the last member.
+// reporter registers the process's workers in a namespace and reports their heartbeats. Its
+// goroutine makes the calls in rounds, one call at a time per shard, and exits with the last
+// member.
 type reporter struct {
 	registrar *Registrar
 	scope     engine.Scope
@@ -92,7 +93,8 @@ func (all *Registrar) join(namespace string, w Worker, status func() workloop.St
 	m.reporter = all.reporters[namespace]
 	if m.reporter == nil {
 		m.reporter = &reporter{
-			registrar: all, scope: all.router.Scope(namespace, engine.DefaultMaxPayload), wake: make(chan struct{}, 1), members: make(map[*Member]struct{}),
+			registrar: all, scope: all.router.Scope(namespace, engine.DefaultMaxPayload), wake: make(chan struct{},
+				1), members: make(map[*Member]struct{}),
 		}
 		all.reporters[namespace] = m.reporter
 		go m.reporter.run()
@@ -102,8 +104,8 @@ func (all *Registrar) join(namespace string, w Worker, status func() workloop.St
 	return m
 }
 
-// Join implements workloop.Observer: it registers a loop until leave is called. The worker's ID is the
-// name of the queue or group and the name by which the source knows the consumer.
+// Join implements workloop.Observer: it registers a loop until leave is called. The worker's ID is
+// the name of the queue or group and the name by which the source knows the consumer.
 func (all *Registrar) Join(status func() workloop.Status) (leave func()) {
 	s := status()
 	w := Worker{Type: s.Kind, Machine: Machine(), Max: min(s.Max, maxConcurrent)}
@@ -119,7 +121,8 @@ func (all *Registrar) Join(status func() workloop.Status) (leave func()) {
 	return all.join(s.Namespace, w, status).Leave
 }
 
-// Machine returns the host name, which the workers of this process report, or "" if it is not a valid name.
+// Machine returns the host name, which the workers of this process report, or "" if it is not a
+// valid name.
 func Machine() string {
 	name, err := os.Hostname()
 	if err != nil || engine.CheckName("machine", name) != nil {
@@ -135,8 +138,8 @@ func (m *Member) Changed() {
 	}
 }
 
-// Leave removes the worker from the registry and returns when it is removed or the attempt has failed.
-// Further calls have no effect.
+// Leave removes the worker from the registry and returns when it is removed or the attempt has
+// failed. Further calls have no effect.
 func (m *Member) Leave() {
 	if m == nil {
 		return
@@ -364,7 +367,8 @@ func (m *Member) report() report {
 	return report{m.worker.ID, m.life, s.Load, statsOf(all)}
 }
 
-// release removes members that left. It reports whether there are no others: then the reporter ends.
+// release removes members that left. It reports whether there are no others: then the reporter
+// ends.
 func (c *reporter) release(left []*Member) (ended bool) {
 	c.registrar.mu.Lock()
 	for _, m := range left {

@@ -49,7 +49,8 @@ func (g *ground) await(what string, ok func([]workers.Info) bool) {
 	}
 }
 
-// TestRegistrar: a process's workers are listed with their state, and join again after a shard lost them.
+// TestRegistrar: a process's workers are listed with their state, and join again after a shard lost
+// them.
 func TestRegistrar(t *testing.T) {
 	for _, spread := range []bool{false, true} {
 		t.Run(fmt.Sprint("spread=", spread), func(t *testing.T) {
@@ -102,7 +103,8 @@ func TestObserver(t *testing.T) {
 	g.await("it is not", func(all []workers.Info) bool { return len(all) == 0 })
 }
 
-// TestReportBeforeTheDuty: a leader keeps reports that arrive before its duty starts. They were lost once.
+// TestReportBeforeTheDuty: a leader keeps reports that arrive before its duty starts. They were
+// lost once.
 func TestReportBeforeTheDuty(t *testing.T) {
 	g := newGround(t, 1, false)
 	ctx := t.Context()

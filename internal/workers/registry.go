@@ -64,7 +64,8 @@ func (r *Registry) join(tx *engine.Tx, c *joinBody) error {
 		r.joined(tx, j.worker.ID, &at)
 	}
 	if count > MaxWorkers {
-		return engine.Errorf(engine.ErrBusy, "namespace %q has %d workers in a shard: no more than %d are listed", tx.NamespaceName(), before, MaxWorkers)
+		return engine.Errorf(engine.ErrBusy, "namespace %q has %d workers in a shard: no more than %d are listed", tx.NamespaceName(),
+			before, MaxWorkers)
 	}
 	setCount(tx, before, count)
 	return nil
@@ -156,7 +157,8 @@ func drainTopic(namespace, id string) engine.Topic {
 	return engine.TopicOf(engine.MachineAction, namespace, []byte("x"+id))
 }
 
-// note stores heartbeats and removes silent workers, unless their rows changed since the leader read them.
+// note stores heartbeats and removes silent workers, unless their rows changed since the leader
+// read them.
 func (r *Registry) note(tx *engine.Tx, c *noteBody) {
 	for i := range c.list {
 		n := &c.list[i]

@@ -21,12 +21,14 @@ func TestWorkerIsListedAsItIs(t *testing.T) {
 	g.mustPropose(workers.JoinOp(7, w))
 	g.Pass(5000)
 	g.Advance(0)
-	if unknown := g.report(workers.Reported{"w", 7, 3, ran(5, 2, machinetest.Epoch+4000)}, workers.Reported{ID: "x", Life: 7}, workers.Reported{ID: "w", Life: 8}); !reflect.DeepEqual(unknown, []int{1, 2}) {
+	if unknown := g.report(workers.Reported{"w", 7, 3, ran(5, 2, machinetest.Epoch+4000)}, workers.Reported{ID: "x", Life: 7},
+		workers.Reported{ID: "w", Life: 8}); !reflect.DeepEqual(unknown, []int{1, 2}) {
 		t.Errorf("unknown are %v, want the second, which never joined, and the third, of another life", unknown)
 	}
 	want := workers.Info{
-		Worker: w, Status: workers.Active, Load: 3, Completed: 3, Failed: 2, LastSeen: time.UnixMilli(machinetest.Epoch + 5000), RegisteredAt: time.UnixMilli(machinetest.Epoch),
-		Processes: ran(5, 2, machinetest.Epoch+4000),
+		Worker: w, Status: workers.Active, Load: 3, Completed: 3, Failed: 2, LastSeen: time.UnixMilli(machinetest.Epoch + 5000),
+		RegisteredAt: time.UnixMilli(machinetest.Epoch),
+		Processes:    ran(5, 2, machinetest.Epoch+4000),
 	}
 	if got := g.find("w"); !reflect.DeepEqual(got, want) {
 		t.Errorf("the worker is %+v, want %+v", got, want)
@@ -65,7 +67,8 @@ func TestIdleWorkersWriteNothing(t *testing.T) {
 	}
 }
 
-// TestSilence: a worker is unhealthy after 90 s of silence, until it reports, and removed after 24 h.
+// TestSilence: a worker is unhealthy after 90 s of silence, until it reports, and removed after 24
+// h.
 func TestSilence(t *testing.T) {
 	g := newGround(t, 1, false)
 	g.mustPropose(workers.JoinOp(7, named("w")))
@@ -121,7 +124,8 @@ func TestFailover(t *testing.T) {
 	}
 }
 
-// TestNewLeaderRemovesNoWorkerAtOnce: a new leader gives silent workers time to find it before it removes them.
+// TestNewLeaderRemovesNoWorkerAtOnce: a new leader gives silent workers time to find it before it
+// removes them.
 func TestNewLeaderRemovesNoWorkerAtOnce(t *testing.T) {
 	g := newGround(t, 1, false)
 	g.mustPropose(workers.JoinOp(7, named("w")))
@@ -168,7 +172,8 @@ func TestLives(t *testing.T) {
 		g.Advance(workers.ReportMillis)
 	}
 	got := g.find("w")
-	if got.Completed != 27 || got.Failed != 3 || len(got.Processes) != 1 || got.Processes[0].Runs != 30 || got.RegisteredAt.UnixMilli() != first {
+	if got.Completed != 27 || got.Failed != 3 || len(got.Processes) != 1 || got.Processes[0].Runs != 30 ||
+		got.RegisteredAt.UnixMilli() != first {
 		t.Errorf("the worker is %+v", got)
 	}
 	// A worker that joins again in its life, since a shard has forgotten it, keeps its counts.
@@ -287,7 +292,8 @@ func TestReplicas(t *testing.T) {
 	g.Advance(workers.GoneMillis)
 	g.Advance(workers.GoneMillis)
 	g.Replay(func() int { return 3 }, func() bool { return true })
-	machinetest.EqualReplicas(t, g.Log(0), []engine.Primitive{primitive()}, machinetest.Replica{Name: "at once"}, machinetest.Replica{Name: "one by one", Commit: 1, Restart: 7})
+	machinetest.EqualReplicas(t, g.Log(0), []engine.Primitive{primitive()}, machinetest.Replica{Name: "at once"},
+		machinetest.Replica{Name: "one by one", Commit: 1, Restart: 7})
 }
 
 // TestVerifyNotices: Verify reports damaged rows.
@@ -346,11 +352,12 @@ func FuzzRow(f *testing.F) {
 	})
 }
 
-// FuzzApplyCommand applies arbitrary bodies. Admitted bodies decode, apply without a panic and leave
-// valid rows.
+// FuzzApplyCommand applies arbitrary bodies. Admitted bodies decode, apply without a panic and
+// leave valid rows.
 func FuzzApplyCommand(f *testing.F) {
 	for _, op := range []engine.Op{
-		workers.JoinOp(7, named("a"), named("c")), workers.LeaveOp(7, false, "a", "b"), workers.LeaveOp(0, true, "a"), workers.NoteOp(7, machinetest.Epoch, []string{"a"}, []string{"a"}),
+		workers.JoinOp(7, named("a"), named("c")), workers.LeaveOp(7, false, "a", "b"), workers.LeaveOp(0, true, "a"), workers.NoteOp(7,
+			machinetest.Epoch, []string{"a"}, []string{"a"}),
 	} {
 		f.Add(op.Command.Kind, op.Command.Body)
 	}
@@ -416,32 +423,35 @@ func TestCallsRefused(t *testing.T) {
 		is   error
 		says string
 	}{
-		"beat of no id":      {beat("", 1), engine.ErrInvalid, ""},
-		"beat of no one":     {beat("x", 1), engine.ErrNotFound, `worker "x" is not registered`},
-		"negative load":      {beat("w", -1), engine.ErrInvalid, `worker "w": negative load -1`},
-		"no load":            {beat("w", 0), nil, ""},
-		"negative figures":   {beat("w", 1, workers.Process{Name: "p", Failures: 1}), engine.ErrInvalid, `worker "w": process "p": 1 failures of 0 runs`},
-		"a process":          {beat("w", 1, workers.Process{Name: "p", Runs: 2, Failures: 1}), nil, ""},
-		"leave of no id":     {leave("", false), engine.ErrInvalid, ""},
-		"leave of no one":    {leave("x", false), engine.ErrNotFound, `worker "x" not found`},
-		"drain of no one":    {leave("x", true), engine.ErrNotFound, `worker "x" is not registered`},
-		"drain of a program": {leave("program", true), engine.ErrConflict, `worker "program" cannot be drained by a command: it drains when its program stops it`},
-		"drain":              {leave("w", true), nil, ""},
-		"drain again":        {leave("w", true), nil, ""},
-		"find no id":         {find(""), engine.ErrInvalid, ""},
-		"find no one":        {find("x"), engine.ErrNotFound, `worker "x" not found`},
-		"find":               {find("w"), nil, ""},
-		"a page of none":     {page(0), engine.ErrInvalid, ""},
-		"a page of 1":        {page(1), nil, ""},
-		"a page of 1000":     {page(1000), nil, ""},
-		"a page of 1001":     {page(1001), engine.ErrInvalid, ""},
-		"register no type":   {workers.Register(ctx, &g.scope, workers.Worker{ID: "v"}), engine.ErrInvalid, ""},
+		"beat of no id":  {beat("", 1), engine.ErrInvalid, ""},
+		"beat of no one": {beat("x", 1), engine.ErrNotFound, `worker "x" is not registered`},
+		"negative load":  {beat("w", -1), engine.ErrInvalid, `worker "w": negative load -1`},
+		"no load":        {beat("w", 0), nil, ""},
+		"negative figures": {beat("w", 1, workers.Process{Name: "p", Failures: 1}), engine.ErrInvalid,
+			`worker "w": process "p": 1 failures of 0 runs`},
+		"a process":       {beat("w", 1, workers.Process{Name: "p", Runs: 2, Failures: 1}), nil, ""},
+		"leave of no id":  {leave("", false), engine.ErrInvalid, ""},
+		"leave of no one": {leave("x", false), engine.ErrNotFound, `worker "x" not found`},
+		"drain of no one": {leave("x", true), engine.ErrNotFound, `worker "x" is not registered`},
+		"drain of a program": {leave("program", true), engine.ErrConflict,
+			`worker "program" cannot be drained by a command: it drains when its program stops it`},
+		"drain":            {leave("w", true), nil, ""},
+		"drain again":      {leave("w", true), nil, ""},
+		"find no id":       {find(""), engine.ErrInvalid, ""},
+		"find no one":      {find("x"), engine.ErrNotFound, `worker "x" not found`},
+		"find":             {find("w"), nil, ""},
+		"a page of none":   {page(0), engine.ErrInvalid, ""},
+		"a page of 1":      {page(1), nil, ""},
+		"a page of 1000":   {page(1000), nil, ""},
+		"a page of 1001":   {page(1001), engine.ErrInvalid, ""},
+		"register no type": {workers.Register(ctx, &g.scope, workers.Worker{ID: "v"}), engine.ErrInvalid, ""},
 	} {
 		if !errors.Is(c.err, c.is) || c.says != "" && c.err.Error() != c.says {
 			t.Errorf("%s: %v\nwant %v %s", name, c.err, c.is, c.says)
 		}
 	}
-	if i := g.find("w"); i.Status != workers.Draining || i.Load != 1 || i.Completed != 1 || i.Failed != 1 || fmt.Sprint(i.Handles) != "[a b]" {
+	if i := g.find("w"); i.Status != workers.Draining || i.Load != 1 || i.Completed != 1 || i.Failed != 1 ||
+		fmt.Sprint(i.Handles) != "[a b]" {
 		t.Errorf("it is listed as %+v", i)
 	}
 }

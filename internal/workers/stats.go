@@ -13,13 +13,15 @@ import (
 
 // A polling worker has no process that counts its runs, so each shard counts the runs that it gave
 // to the worker. There is one row per action: the end of a run rewrites a few bytes, however many
-// actions the worker handles. The counts are replicated state, so they survive crashes and failovers.
+// actions the worker handles. The counts are replicated state, so they survive crashes and
+// failovers.
 //
-// A polling worker need not register. The first run that a shard gives it creates an unregistered row
-// there. In a spread namespace there may be one such row per shard, because only the shard of the ID
-// registers workers. Listings merge the rows of an ID.
+// A polling worker need not register. The first run that a shard gives it creates an unregistered
+// row there. In a spread namespace there may be one such row per shard, because only the shard of
+// the ID registers workers. Listings merge the rows of an ID.
 
-// KindOfRuns is the kind of a process that counts runs of an action, and the type of action workers.
+// KindOfRuns is the kind of a process that counts runs of an action, and the type of action
+// workers.
 const KindOfRuns = "action"
 
 // The rows:
@@ -55,8 +57,8 @@ func statsKey(ns uint32, id, action string) []byte {
 	return append(append(append(key.AppendUint32([]byte{rowStats}, ns), id...), 0), action...)
 }
 
-// Took records that a worker took runs of actions; actions may repeat. It ignores workers that have a
-// process. A polling worker without a row gets one, unless the shard has MaxWorkers.
+// Took records that a worker took runs of actions; actions may repeat. It ignores workers that have
+// a process. A polling worker without a row gets one, unless the shard has MaxWorkers.
 func (r *Registry) Took(tx *engine.Tx, id string, actions []string) {
 	k := workerKey(tx.Namespace(), id)
 	at, known := rowOf(tx, k)
@@ -98,8 +100,8 @@ func (r *Registry) Took(tx *engine.Tx, id string, actions []string) {
 	}
 }
 
-// Ended counts an attempt of a polling worker that completed or failed. It has no effect if the worker
-// has no rows.
+// Ended counts an attempt of a polling worker that completed or failed. It has no effect if the
+// worker has no rows.
 func (r *Registry) Ended(tx *engine.Tx, id, action string, failed bool) {
 	k := statsKey(tx.Namespace(), id, action)
 	n, ok := runStatsOf(tx, k)
@@ -137,8 +139,8 @@ func (r *Registry) Forget(tx *engine.Tx, id string) bool {
 	return true
 }
 
-// Clear removes the run counts and unregistered polling workers of a namespace that is being deleted,
-// until the command is full. It reports whether it found any.
+// Clear removes the run counts and unregistered polling workers of a namespace that is being
+// deleted, until the command is full. It reports whether it found any.
 func (r *Registry) Clear(tx *engine.Tx) (found bool) {
 	prefix := key.AppendUint32([]byte{rowStats}, tx.Namespace())
 	for !found || !tx.Full() {
@@ -164,7 +166,8 @@ func (r *Registry) remove(tx *engine.Tx, id string, at *row) {
 	r.left(tx, id)
 }
 
-// takeStats removes and returns the shard's counts of a polling worker, which has joined from a process.
+// takeStats removes and returns the shard's counts of a polling worker, which has joined from a
+// process.
 func takeStats(tx *engine.Tx, id string) workerStats {
 	prefix := statsKey(tx.Namespace(), id, "")
 	t, err := sumStats(tx.Iter(prefix, key.PrefixEnd(prefix)), len(prefix))
@@ -220,8 +223,8 @@ func viewNames(v *engine.View, w workerRef, first, last string) (names []string,
 	return names, it.Close()
 }
 
-// sumStats adds up the rows of a worker and closes the iterator. The action's name starts at nameAt in
-// the keys.
+// sumStats adds up the rows of a worker and closes the iterator. The action's name starts at nameAt
+// in the keys.
 func sumStats(it *engine.Iter, nameAt int) (t workerStats, err error) {
 	for ok := it.First(); ok && err == nil; ok = it.Next() {
 		var n runStats

@@ -32,8 +32,9 @@ func TestPollerIsListed(t *testing.T) {
 	g.Advance(0)
 	began := time.UnixMilli(machinetest.Epoch)
 	want := workers.Info{
-		Worker: workers.Worker{ID: "w", Type: "action", Handles: []string{"a", "b"}}, Status: workers.Active, LastSeen: began, RegisteredAt: began,
-		Processes: []workers.Process{runs("a", 0, 0, time.Time{}.Local()), runs("b", 0, 0, time.Time{}.Local())},
+		Worker: workers.Worker{ID: "w", Type: "action", Handles: []string{"a", "b"}}, Status: workers.Active, LastSeen: began,
+		RegisteredAt: began,
+		Processes:    []workers.Process{runs("a", 0, 0, time.Time{}.Local()), runs("b", 0, 0, time.Time{}.Local())},
 	}
 	look := func(what string) {
 		t.Helper()
@@ -60,7 +61,8 @@ func TestPollerIsListed(t *testing.T) {
 	g.failOver(2)
 	want.LastSeen = time.UnixMilli(g.Now())
 	look("under another leader")
-	if counts, err := workers.Handlers(t.Context(), &g.scope, "action", "a", "a"); err != nil || !maps.Equal(counts, map[string]int{"a": 1}) {
+	if counts, err := workers.Handlers(t.Context(), &g.scope, "action", "a", "a"); err != nil ||
+		!maps.Equal(counts, map[string]int{"a": 1}) {
 		t.Errorf("handlers are %v, %v", counts, err)
 	}
 	for f, n := range map[workers.Filter]int{{Type: "action"}: 1, {Type: "queue"}: 0, {Handles: "b"}: 1, {Handles: "c"}: 0} {
@@ -70,7 +72,8 @@ func TestPollerIsListed(t *testing.T) {
 	}
 }
 
-// TestSilenceOfPollers: each call of a polling worker is a heartbeat; after 24 h of silence no row is left.
+// TestSilenceOfPollers: each call of a polling worker is a heartbeat; after 24 h of silence no row
+// is left.
 func TestSilenceOfPollers(t *testing.T) {
 	g := newGround(t, 1, false)
 	is := func(want workers.Status) {
@@ -109,7 +112,8 @@ func TestSilenceOfPollers(t *testing.T) {
 	}
 }
 
-// TestSilentPollerUnderAnotherLeader: a silent polling worker that takes a run is active, also after a failover.
+// TestSilentPollerUnderAnotherLeader: a silent polling worker that takes a run is active, also
+// after a failover.
 func TestSilentPollerUnderAnotherLeader(t *testing.T) {
 	g := newGround(t, 1, false)
 	g.call(0, "took w a")
@@ -133,7 +137,8 @@ func TestLimitOfActions(t *testing.T) {
 		}
 		g.call(0, "completed w a0000")
 		w, rows := g.find("w"), g.rows(0)["t"]
-		if w.Completed != 1 || w.Failed != int64(n) || len(w.Processes) != min(n, workers.MaxProcesses) || rows != min(n, workers.MaxProcesses)+1 {
+		if w.Completed != 1 || w.Failed != int64(n) || len(w.Processes) != min(n, workers.MaxProcesses) ||
+			rows != min(n, workers.MaxProcesses)+1 {
 			t.Errorf("%d actions: %d completed, %d failed, %d processes in %d rows", n, w.Completed, w.Failed, len(w.Processes), rows)
 		}
 	}
@@ -164,8 +169,8 @@ func TestLimitOfWorkers(t *testing.T) {
 	}
 }
 
-// TestPollerRegisters: a polling worker's counts continue when it registers, and when a process joins
-// with its ID, until it leaves. Reported runs of actions are not counted twice.
+// TestPollerRegisters: a polling worker's counts continue when it registers, and when a process
+// joins with its ID, until it leaves. Reported runs of actions are not counted twice.
 func TestPollerRegisters(t *testing.T) {
 	ctx := t.Context()
 	g := newGround(t, 1, false)
@@ -200,7 +205,8 @@ func TestPollerRegisters(t *testing.T) {
 	g.call(0, "took w a")
 	g.call(0, "failed w a")
 	counts("with another run", 4, 3)
-	if w := g.find("w"); w.Load != 1 || w.Machine != "host" || !slices.Equal(w.Handles, []string{"a", "b"}) || len(w.Processes) != 2 || w.RegisteredAt.UnixMilli() != machinetest.Epoch {
+	if w := g.find("w"); w.Load != 1 || w.Machine != "host" || !slices.Equal(w.Handles, []string{"a", "b"}) || len(w.Processes) != 2 ||
+		w.RegisteredAt.UnixMilli() != machinetest.Epoch {
 		t.Errorf("it is %+v", w)
 	}
 	g.Advance(workers.ReportMillis) // stores the heartbeat
@@ -238,7 +244,8 @@ func TestPollerRegisters(t *testing.T) {
 	}
 }
 
-// TestPollerOfSeveralShards: a polling worker with rows in several shards is listed once, with the sums.
+// TestPollerOfSeveralShards: a polling worker with rows in several shards is listed once, with the
+// sums.
 func TestPollerOfSeveralShards(t *testing.T) {
 	for _, registered := range []bool{false, true} {
 		ctx := t.Context()
@@ -274,10 +281,12 @@ func TestPollerOfSeveralShards(t *testing.T) {
 				if w.ID == "process" {
 					continue
 				}
-				if seen++; w.Completed != 6 || w.Failed != 3 || w.Status != workers.Active || len(w.Processes) != 4 || w.Processes[0].Runs != 6 || w.Type != typ || w.LastSeen.UnixMilli() < machinetest.Epoch+2000 {
+				if seen++; w.Completed != 6 || w.Failed != 3 || w.Status != workers.Active || len(w.Processes) != 4 ||
+					w.Processes[0].Runs != 6 || w.Type != typ || w.LastSeen.UnixMilli() < machinetest.Epoch+2000 {
 					t.Errorf("registered=%t: it is %+v", registered, w)
 				}
-				if want := []string{"a", "only0", "only1", "only2"}; !registered && (!slices.Equal(w.Handles, want) || w.RegisteredAt.UnixMilli() != machinetest.Epoch) {
+				if want := []string{"a", "only0", "only1", "only2"}; !registered &&
+					(!slices.Equal(w.Handles, want) || w.RegisteredAt.UnixMilli() != machinetest.Epoch) {
 					t.Errorf("it handles %v, since %v", w.Handles, w.RegisteredAt)
 				}
 				if alone := g.find(w.ID); !reflect.DeepEqual(alone, w) {
@@ -298,7 +307,8 @@ func TestPollerOfSeveralShards(t *testing.T) {
 		if counts, err := workers.Handlers(ctx, &g.scope, "action", "a", "only1"); err != nil || !maps.Equal(counts, want) {
 			t.Errorf("registered=%t: handlers are %v, %v, want %v", registered, counts, err, want)
 		}
-		if counts, err := workers.Handlers(ctx, &g.scope, "other", "a", "b"); err != nil || registered != maps.Equal(counts, map[string]int{"a": 20}) {
+		if counts, err := workers.Handlers(ctx, &g.scope, "other", "a", "b"); err != nil ||
+			registered != maps.Equal(counts, map[string]int{"a": 20}) {
 			t.Errorf("registered=%t: handlers of another type are %v, %v", registered, counts, err)
 		}
 		for name, f := range map[string]workers.Filter{"type": {Type: "none"}, "handles": {Handles: "none"}} {
@@ -316,7 +326,8 @@ func TestPollerOfSeveralShards(t *testing.T) {
 	}
 }
 
-// TestVerifyNoticesStats: Verify reports run counts without a worker or a header, and wrong numbers of them.
+// TestVerifyNoticesStats: Verify reports run counts without a worker or a header, and wrong numbers
+// of them.
 func TestVerifyNoticesStats(t *testing.T) {
 	key := func(id, action string) []byte { return append([]byte{'t', 0, 0, 0, 1}, id+"\x00"+action...) }
 	for name, change := range map[string]func(k, value []byte) (newKey, newValue []byte){

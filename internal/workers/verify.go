@@ -100,7 +100,8 @@ func verifyRow(a *engine.Audit, w workerRef, namespace string, value []byte) {
 	case at.unregistered && at.life != 0:
 		a.Reportf("worker %q of namespace %d is not registered, and has life %d", w.id, w.ns, at.life)
 	case at.seen > end || at.registeredAt > at.seen:
-		a.Reportf("worker %q of namespace %d was registered at %d and seen at %d, all ends at %d", w.id, w.ns, at.registeredAt, at.seen, end)
+		a.Reportf("worker %q of namespace %d was registered at %d and seen at %d, all ends at %d", w.id, w.ns, at.registeredAt, at.seen,
+			end)
 	case !at.unregistered && namespace != "" && a.Spread(namespace) && engine.NameShard(namespace, w.id, a.Shards()) != a.Shard():
 		a.Reportf("worker %q of namespace %q does not belong to the shard", w.id, namespace)
 	}

@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// drain ends the loop. It waits for handlers for the Grace, cancels the rest with the cause, and waits
-// up to lastWords for them to return. Results are sent meanwhile, and for up to lastCalls after that.
+// drain ends the loop. It waits for handlers for the Grace, cancels the rest with the cause, and
+// waits up to lastWords for them to return. Results are sent meanwhile, and for up to lastCalls
+// after that.
 func (l *Loop[T]) drain(cause error) error {
 	grace := time.Now().Add(l.cfg.Grace)
 	l.giveBack(l.close())
@@ -87,8 +88,8 @@ func (l *Loop[T]) returned() bool {
 	return true
 }
 
-// onlyBlocked reports whether all held pieces are those of handlers that have not returned. The caller
-// holds mu.
+// onlyBlocked reports whether all held pieces are those of handlers that have not returned. The
+// caller holds mu.
 func (l *Loop[T]) onlyBlocked() bool {
 	for h := range l.held {
 		if h.returned || !h.running {
@@ -98,8 +99,8 @@ func (l *Loop[T]) onlyBlocked() bool {
 	return true
 }
 
-// await waits until holds returns true and reports whether that happened within d. It calls holds with
-// mu held.
+// await waits until holds returns true and reports whether that happened within d. It calls holds
+// with mu held.
 func (l *Loop[T]) await(d time.Duration, holds func() bool) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -77,23 +77,25 @@ func TestDrainForGood(t *testing.T) {
 	})
 }
 
-// TestGrace: a handler that does not finish in time is cancelled, and what it was about is given back.
+// TestGrace: a handler that does not finish in time is cancelled, and what it was about is given
+// back.
 func TestGrace(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		b, errs := newBoard(t, 30*time.Second, jobs(3)...), new(log)
-		loop := start(t, workloop.Config[job]{Source: b, Concurrency: 3, Grace: time.Minute, OnError: errs.onError, Handle: func(ctx context.Context, j job) error {
-			<-ctx.Done()
-			if context.Cause(ctx) != errStop {
-				t.Errorf("the cause is %v, want that of Run's context", context.Cause(ctx))
-			}
-			switch j.id {
-			case 0:
-				return nil // it was done in time, after all
-			case 1:
-				return errors.New("interrupted")
-			}
-			panic("in a hurry")
-		}})
+		loop := start(t, workloop.Config[job]{Source: b, Concurrency: 3, Grace: time.Minute, OnError: errs.onError,
+			Handle: func(ctx context.Context, j job) error {
+				<-ctx.Done()
+				if context.Cause(ctx) != errStop {
+					t.Errorf("the cause is %v, want that of Run's context", context.Cause(ctx))
+				}
+				switch j.id {
+				case 0:
+					return nil // it was done in time, after all
+				case 1:
+					return errors.New("interrupted")
+				}
+				panic("in a hurry")
+			}})
 		synctest.Wait()
 		began := time.Now()
 		loop.end(t)
@@ -116,12 +118,13 @@ func TestBlocked(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		b := newBoard(t, 30*time.Second, jobs(2)...)
 		forever := make(chan struct{})
-		loop := start(t, workloop.Config[job]{Source: b, Concurrency: 2, Grace: time.Minute, Handle: func(ctx context.Context, j job) error {
-			if j.id == 0 {
-				<-forever
-			}
-			return nil
-		}})
+		loop := start(t, workloop.Config[job]{Source: b, Concurrency: 2, Grace: time.Minute,
+			Handle: func(ctx context.Context, j job) error {
+				if j.id == 0 {
+					<-forever
+				}
+				return nil
+			}})
 		synctest.Wait()
 		loop.stop(errStop)
 		var blocked *workloop.BlockedError
@@ -139,7 +142,8 @@ func TestBlocked(t *testing.T) {
 	})
 }
 
-// TestDrainInAnOutage: the loop ends though it can not say what has become of a piece, and says that. It had returned nil, long after its grace.
+// TestDrainInAnOutage: the loop ends though it can not say what has become of a piece, and says
+// that. It had returned nil, long after its grace.
 func TestDrainInAnOutage(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		b := newBoard(t, 30*time.Second, jobs(1)...)

@@ -13,8 +13,9 @@ func (gives) Take(context.Context, int) ([]int, error)  { return nil, nil }
 func (gives) Settle(context.Context, int, Result) error { return nil }
 func (gives) Release(context.Context, []int) error      { return nil }
 
-// TestEach: the handler is not called for a piece whose context has ended, unless Config.Each is set.
-// Without Each, a handler that counts its pieces missed such a piece and its slot was never freed.
+// TestEach: the handler is not called for a piece whose context has ended, unless Config.Each is
+// set. Without Each, a handler that counts its pieces missed such a piece and its slot was never
+// freed.
 func TestEach(t *testing.T) {
 	over := errors.New("its time is over")
 	for _, each := range []bool{false, true} {

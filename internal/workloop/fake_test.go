@@ -21,7 +21,8 @@ type job struct {
 	delivery int
 }
 
-// board is a source in memory: it leases jobs, redelivers them when leases end, and records violations.
+// board is a source in memory: it leases jobs, redelivers them when leases end, and records
+// violations.
 type board struct {
 	t       *testing.T
 	period  time.Duration // of leases, 0: none
@@ -45,7 +46,8 @@ type lease struct {
 }
 
 func newBoard(t *testing.T, period time.Duration, jobs ...job) *board {
-	return &board{t: t, period: period, ready: jobs, leases: make(map[int]lease), wake: make(chan struct{}), ends: make(map[int][]workloop.Result)}
+	return &board{t: t, period: period, ready: jobs, leases: make(map[int]lease), wake: make(chan struct{}),
+		ends: make(map[int][]workloop.Result)}
 }
 
 // jobs returns n jobs without lanes.

@@ -28,8 +28,8 @@ func (l *Loop[T]) report(piece *T, err error) {
 	}
 }
 
-// Callback calls a user's function in a goroutine of its own and waits for it. A panic of f is dropped,
-// and runtime.Goexit ends only that goroutine.
+// Callback calls a user's function in a goroutine of its own and waits for it. A panic of f is
+// dropped, and runtime.Goexit ends only that goroutine.
 func Callback(f func()) {
 	done := make(chan struct{})
 	go func() {
@@ -40,8 +40,8 @@ func Callback(f func()) {
 	<-done
 }
 
-// stack returns the stack of a panic from the panicking function on. The frames above are the same for
-// every panic, and the room for an error text is short.
+// stack returns the stack of a panic from the panicking function on. The frames above are the same
+// for every panic, and the room for an error text is short.
 func stack() []byte {
 	all := debug.Stack()
 	_, below, found := bytes.Cut(all, []byte("\npanic("))

@@ -21,9 +21,9 @@ func (l *Loop[T]) enterLocked(h *held[T]) bool {
 	return true
 }
 
-// leaveLocked removes an ended piece from its lane and returns the next one to run, or nil. If the ended
-// piece failed or did not run, the source may have taken back the pieces behind it: they are marked
-// as suspect.
+// leaveLocked removes an ended piece from its lane and returns the next one to run, or nil. If the
+// ended piece failed or did not run, the source may have taken back the pieces behind it: they are
+// marked as suspect.
 func (l *Loop[T]) leaveLocked(h *held[T], failed bool) *held[T] {
 	in := l.lanes[h.lane]
 	if in == nil {

@@ -64,8 +64,8 @@ func TestLaneFailure(t *testing.T) {
 	})
 }
 
-// TestLaneNeedsNoRenewal: what is behind a piece that was successful is run without another look at its lease, and so is what is behind one that failed where
-// there are no leases.
+// TestLaneNeedsNoRenewal: what is behind a piece that was successful is run without another look at
+// its lease, and so is what is behind one that failed where there are no leases.
 func TestLaneNeedsNoRenewal(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		pair := []job{{id: 0, lane: "a"}, {id: 1, lane: "a"}}
@@ -148,15 +148,16 @@ var (
 	seed = flag.Uint64("seed", 0, "of the first one; 0: any")
 )
 
-// TestRandom runs random histories: whatever fails, is lost, panics or takes long, no piece of a lane overtakes or overlaps another, each is settled well
-// once, and all are in the end.
+// TestRandom runs random histories: whatever fails, is lost, panics or takes long, no piece of a
+// lane overtakes or overlaps another, each is settled well once, and all are in the end.
 func TestRandom(t *testing.T) {
 	first := *seed
 	if first == 0 {
 		first = rand.Uint64N(1e9) + 1
 	}
 	for i := range *runs {
-		if !t.Run(fmt.Sprint("seed=", first+uint64(i)), func(t *testing.T) { bubble(t, func(t *testing.T) { history(t, first+uint64(i)) }) }) {
+		if !t.Run(fmt.Sprint("seed=", first+uint64(i)),
+			func(t *testing.T) { bubble(t, func(t *testing.T) { history(t, first+uint64(i)) }) }) {
 			return
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// A lease is renewed after a third of its duration, together with leases that come due within another
-// sixth. A failed renewal is retried after a pause while the lease lasts.
+// A lease is renewed after a third of its duration, together with leases that come due within
+// another sixth. A failed renewal is retried after a pause while the lease lasts.
 
 // leaseLocked records the start of a piece's lease.
 func (l *Loop[T]) leaseLocked(h *held[T], from time.Time, lease time.Duration) {
@@ -52,9 +52,9 @@ func (l *Loop[T]) renewAll(ctx context.Context) {
 	}
 }
 
-// due returns the pieces whose leases need renewal, oldest first. Without any, next is the time of the
-// next renewal, zero if no piece has a lease. ends is the earliest expiry of a lease. Pieces whose
-// leases have expired are cancelled.
+// due returns the pieces whose leases need renewal, oldest first. Without any, next is the time of
+// the next renewal, zero if no piece has a lease. ends is the earliest expiry of a lease. Pieces
+// whose leases have expired are cancelled.
 func (l *Loop[T]) due(now time.Time) (due []*held[T], next, ends time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -130,8 +130,8 @@ func (l *Loop[T]) renew(ctx context.Context, due []*held[T], ends time.Time) err
 	return err
 }
 
-// confirm renews the lease of a suspect piece and reports whether the loop still holds it. It returns
-// false if the piece's context ends first.
+// confirm renews the lease of a suspect piece and reports whether the loop still holds it. It
+// returns false if the piece's context ends first.
 func (l *Loop[T]) confirm(h *held[T]) bool {
 	var pauses backoff
 	for {
@@ -163,13 +163,14 @@ func (l *Loop[T]) postpone(pieces []*held[T], pause time.Duration) {
 	}
 }
 
-// loseLocked marks a piece as lost. The pieces behind it in its lane may be lost too; confirm finds out.
+// loseLocked marks a piece as lost. The pieces behind it in its lane may be lost too; confirm finds
+// out.
 func (l *Loop[T]) loseLocked(h *held[T]) { h.lost = true }
 
 var errExpired = errors.New("it could not be renewed in time")
 
-// expireLocked cancels the handler of a piece whose lease has ended by this process's clock. A waiting
-// piece has no handler and is lost.
+// expireLocked cancels the handler of a piece whose lease has ended by this process's clock. A
+// waiting piece has no handler and is lost.
 func (l *Loop[T]) expireLocked(h *held[T]) {
 	h.expired, h.lost = true, !h.running
 	h.cancel(&LostError{Err: errExpired})

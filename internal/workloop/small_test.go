@@ -15,7 +15,8 @@ import (
 	"github.com/floedb/floe/internal/workloop"
 )
 
-// TestRetry: a call is repeated, with pauses that grow to 5 s, while its error may pass; each such error is reported.
+// TestRetry: a call is repeated, with pauses that grow to 5 s, while its error may pass; each such
+// error is reported.
 func TestRetry(t *testing.T) {
 	definite := fmt.Errorf("call: %w", engine.ErrInvalid)
 	for name, c := range map[string]struct {
@@ -82,7 +83,8 @@ func TestErrors(t *testing.T) {
 		is   []error
 	}{
 		{&workloop.BlockedError{Handlers: 3}, "3 handlers have not returned, 5s after their contexts were cancelled", nil},
-		{&workloop.UnsettledError{Results: 2, Err: io.EOF}, "2 results could not be handed over: EOF", []error{engine.ErrUnknownOutcome, io.EOF}},
+		{&workloop.UnsettledError{Results: 2, Err: io.EOF}, "2 results could not be handed over: EOF",
+			[]error{engine.ErrUnknownOutcome, io.EOF}},
 		{&workloop.LostError{Err: io.EOF}, "lease lost: EOF", []error{engine.ErrConflict, io.EOF}},
 		{workloop.Final(io.EOF), "EOF", []error{io.EOF}},
 		{&workloop.PanicError{Value: io.EOF}, "", []error{io.EOF}},
@@ -96,7 +98,8 @@ func TestErrors(t *testing.T) {
 			}
 		}
 	}
-	for _, definite := range []error{engine.ErrConflict, engine.ErrNotFound, engine.ErrExists, engine.ErrInvalid, engine.ErrUnauthorized, engine.ErrClosed} {
+	for _, definite := range []error{engine.ErrConflict, engine.ErrNotFound, engine.ErrExists, engine.ErrInvalid, engine.ErrUnauthorized,
+		engine.ErrClosed} {
 		if workloop.Passing(fmt.Errorf("call: %w", definite)) {
 			t.Errorf("%v passes", definite)
 		}
@@ -111,7 +114,8 @@ func TestErrors(t *testing.T) {
 		want bool
 	}{
 		{workloop.Result{}, false}, {workloop.Result{Err: io.EOF}, false}, {workloop.Result{Stopped: true}, false},
-		{workloop.Result{Err: io.EOF, Stopped: true}, true}, {workloop.Result{Err: io.EOF, Stopped: true, Panic: new(workloop.PanicError)}, false},
+		{workloop.Result{Err: io.EOF, Stopped: true}, true}, {workloop.Result{Err: io.EOF, Stopped: true, Panic: new(workloop.PanicError)},
+			false},
 	} {
 		if got := c.r.GiveBack(); got != c.want {
 			t.Errorf("%+v is given back: %t", c.r, got)
@@ -132,15 +136,18 @@ func TestPanicStack(t *testing.T) {
 		synctest.Wait()
 		loop.end(t)
 		p := b.ends[0][0].Panic
-		if lines := strings.Split(p.Error(), "\n"); lines[0] != "handler panicked: boom" || !strings.Contains(lines[1], "TestPanicStack") || !strings.HasPrefix(string(p.Stack), lines[1]) {
+		if lines := strings.Split(p.Error(), "\n"); lines[0] != "handler panicked: boom" || !strings.Contains(lines[1], "TestPanicStack") ||
+			!strings.HasPrefix(string(p.Stack), lines[1]) {
 			t.Errorf("%s", p)
 		}
 	})
 }
 
-// TestDefaults: a loop runs one piece at a time, has up to four times as many as it runs, and never fewer than it runs.
+// TestDefaults: a loop runs one piece at a time, has up to four times as many as it runs, and never
+// fewer than it runs.
 func TestDefaults(t *testing.T) {
-	for _, c := range []struct{ concurrency, hold, max, holds int }{{0, 0, 1, 1}, {-1, -1, 1, 1}, {3, 0, 3, 12}, {3, 1, 3, 3}, {2, 5, 2, 5}} {
+	for _, c := range []struct{ concurrency, hold, max, holds int }{{0, 0, 1, 1}, {-1, -1, 1, 1}, {3, 0, 3, 12}, {3, 1, 3, 3},
+		{2, 5, 2, 5}} {
 		bubble(t, func(t *testing.T) {
 			var all []job
 			for i := range 40 {
@@ -148,10 +155,11 @@ func TestDefaults(t *testing.T) {
 			}
 			b := newBoard(t, 0, all...)
 			release := make(chan struct{})
-			loop := start(t, workloop.Config[job]{Source: b, Concurrency: c.concurrency, Hold: c.hold, Grace: time.Minute, Handle: func(context.Context, job) error {
-				<-release
-				return nil
-			}})
+			loop := start(t, workloop.Config[job]{Source: b, Concurrency: c.concurrency, Hold: c.hold, Grace: time.Minute,
+				Handle: func(context.Context, job) error {
+					<-release
+					return nil
+				}})
 			synctest.Wait()
 			b.look(func() {
 				if len(b.leases) != c.holds || b.asked[0] != c.max || loop.Status().Max != c.max {
@@ -168,11 +176,12 @@ func TestDefaults(t *testing.T) {
 func TestReleaseFails(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		b, errs := newBoard(t, 0, job{id: 1, lane: "l"}, job{id: 2, lane: "l"}), new(log)
-		loop := start(t, workloop.Config[job]{Source: b, Concurrency: 2, OnError: errs.onError, Grace: time.Minute, Handle: func(context.Context, job) error {
-			pass(time.Second)
-			b.setFail(nil)
-			return nil
-		}})
+		loop := start(t, workloop.Config[job]{Source: b, Concurrency: 2, OnError: errs.onError, Grace: time.Minute,
+			Handle: func(context.Context, job) error {
+				pass(time.Second)
+				b.setFail(nil)
+				return nil
+			}})
 		synctest.Wait()
 		b.setFail(io.ErrUnexpectedEOF)
 		loop.end(t)

@@ -9,12 +9,12 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// Source supplies pieces of work and receives their outcomes. Its methods are called concurrently, but
-// Take by one goroutine at a time.
+// Source supplies pieces of work and receives their outcomes. Its methods are called concurrently,
+// but Take by one goroutine at a time.
 type Source[T any] interface {
 	// Take waits for work and returns up to n pieces. It may return none, for example after a
-	// timeout, and is then called again. It returns soon after ctx ends; pieces that it returns then
-	// are released instead of run.
+	// timeout, and is then called again. It returns soon after ctx ends; pieces that it returns
+	// then are released instead of run.
 	Take(ctx context.Context, n int) ([]T, error)
 	// Settle reports the outcome of a piece. It is called again after a transient error.
 	Settle(ctx context.Context, piece T, r Result) error
@@ -25,14 +25,14 @@ type Renewer[T any] interface {
 	// Lease returns the duration of leases, from a Take or a renewal on. It may change with a Take,
 	// but not from or to 0, which means no limit.
 	Lease() time.Duration
-	// Renew extends leases to Lease from now. lost is nil, or has an error for each piece whose lease
-	// is lost and nil for the others. If err is not nil, the others may not be renewed, and Renew is
-	// called again.
+	// Renew extends leases to Lease from now. lost is nil, or has an error for each piece whose
+	// lease is lost and nil for the others. If err is not nil, the others may not be renewed, and
+	// Renew is called again.
 	Renew(ctx context.Context, pieces []T) (lost []error, err error)
 }
 
-// Releaser is a Source that takes back pieces that did not run, or not to their end. The loop reports
-// errors of Release and does not retry.
+// Releaser is a Source that takes back pieces that did not run, or not to their end. The loop
+// reports errors of Release and does not retry.
 type Releaser[T any] interface {
 	Release(ctx context.Context, pieces []T) error
 }
@@ -51,12 +51,13 @@ type Result struct {
 	Panic *PanicError
 	// Cause is the cause of the handler's cancelled context, nil if it was not cancelled.
 	Cause error
-	// Stopped means that the loop ended and cancelled the handler: an Err does not count as a failure.
+	// Stopped means that the loop ended and cancelled the handler: an Err does not count as a
+	// failure.
 	Stopped bool
 }
 
-// GiveBack reports whether to release the piece instead of failing it: the handler was stopped and did
-// not panic.
+// GiveBack reports whether to release the piece instead of failing it: the handler was stopped and
+// did not panic.
 func (r Result) GiveBack() bool { return r.Stopped && r.Err != nil && r.Panic == nil }
 
 // PanicError is the error of a handler that did not return.
@@ -83,7 +84,8 @@ func (e *PanicError) Unwrap() error {
 	return err
 }
 
-// LostError is the cause of a cancelled handler whose piece was lost. It matches engine.ErrConflict.
+// LostError is the cause of a cancelled handler whose piece was lost. It matches
+// engine.ErrConflict.
 type LostError struct {
 	Err error // the reason
 }
@@ -93,8 +95,8 @@ func (e *LostError) Error() string { return fmt.Sprintf("lease lost: %v", e.Err)
 // Unwrap returns ErrConflict and Err.
 func (e *LostError) Unwrap() []error { return []error{engine.ErrConflict, e.Err} }
 
-// BlockedError reports handlers that did not return after their contexts were cancelled. They are still
-// running.
+// BlockedError reports handlers that did not return after their contexts were cancelled. They are
+// still running.
 type BlockedError struct {
 	Handlers int
 }
@@ -103,8 +105,8 @@ func (e *BlockedError) Error() string {
 	return fmt.Sprintf("%d handlers have not returned, %v after their contexts were cancelled", e.Handlers, lastWords)
 }
 
-// UnsettledError reports results that could not be sent before the loop ended. Their pieces are delivered
-// again when their leases end. It matches engine.ErrUnknownOutcome.
+// UnsettledError reports results that could not be sent before the loop ended. Their pieces are
+// delivered again when their leases end. It matches engine.ErrUnknownOutcome.
 type UnsettledError struct {
 	Results int
 	Err     error // of the last one
@@ -117,8 +119,8 @@ func (e *UnsettledError) Error() string {
 // Unwrap returns ErrUnknownOutcome and Err.
 func (e *UnsettledError) Unwrap() []error { return []error{engine.ErrUnknownOutcome, e.Err} }
 
-// Passing reports whether a retry may succeed after err: all errors are transient, except those known
-// to be definite.
+// Passing reports whether a retry may succeed after err: all errors are transient, except those
+// known to be definite.
 func Passing(err error) bool {
 	for _, definite := range []error{
 		engine.ErrConflict, engine.ErrNotFound, engine.ErrExists, engine.ErrInvalid, engine.ErrUnauthorized, engine.ErrClosed,
@@ -138,7 +140,8 @@ type finalError struct{ err error }
 func (e *finalError) Error() string { return e.err.Error() }
 func (e *finalError) Unwrap() error { return e.err }
 
-// final reports whether err ends the loop. ErrNotFound and ErrConflict do not: the state may change.
+// final reports whether err ends the loop. ErrNotFound and ErrConflict do not: the state may
+// change.
 func final(err error) bool {
 	var marked *finalError
 	if errors.As(err, &marked) {

@@ -13,15 +13,15 @@ import (
 // Config configures a loop. Source and Handle are required.
 type Config[T any] struct {
 	Source Source[T]
-	// Handle processes a piece. Its ctx has the values of Run's. It ends only when the piece is lost
-	// or cancelled, or after the Grace: context.Cause returns the reason.
+	// Handle processes a piece. Its ctx has the values of Run's. It ends only when the piece is
+	// lost or cancelled, or after the Grace: context.Cause returns the reason.
 	//
 	// Methods of a user's values, such as Error, As and MarshalJSON, may panic and are called in
 	// Handle only. Handle stores in the piece what Settle needs of them.
 	Handle func(ctx context.Context, piece T) error
-	// Each makes the loop call Handle for every piece, even if its context has ended already. Without
-	// it, a piece whose context has ended is released without a call of Handle, if the source is a
-	// Releaser.
+	// Each makes the loop call Handle for every piece, even if its context has ended already.
+	// Without it, a piece whose context has ended is released without a call of Handle, if the
+	// source is a Releaser.
 	Each bool
 	// Concurrency is the maximum number of pieces that run at once. 0 means 1.
 	Concurrency int
@@ -30,8 +30,8 @@ type Config[T any] struct {
 	Hold int
 	// Grace is how long handlers may continue after the loop ends, before they are cancelled.
 	Grace time.Duration
-	// OnError is called with every error: of handlers and Settle with the piece, of other calls with
-	// nil. It may be nil. It is called concurrently, and its panics are dropped.
+	// OnError is called with every error: of handlers and Settle with the piece, of other calls
+	// with nil. It may be nil. It is called concurrently, and its panics are dropped.
 	OnError func(piece *T, err error)
 
 	Observer Observer                    // nil: none
@@ -145,10 +145,10 @@ func (l *Loop[T]) Status() Status {
 	return s
 }
 
-// Cancel cancels the contexts of the held pieces for which which returns true, with the given cause,
-// and returns their number. If the cause is a *LostError, the pieces are not settled. Cancel does not
-// find a piece that a Take is about to return: the source must cancel it again later, or not return
-// it. which is called under a lock and must not call the loop.
+// Cancel cancels the contexts of the held pieces for which which returns true, with the given
+// cause, and returns their number. If the cause is a *LostError, the pieces are not settled. Cancel
+// does not find a piece that a Take is about to return: the source must cancel it again later, or
+// not return it. which is called under a lock and must not call the loop.
 func (l *Loop[T]) Cancel(which func(piece T) bool, cause error) (found int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -338,8 +338,8 @@ func (l *Loop[T]) isLost(h *held[T]) bool {
 	return h.lost
 }
 
-// giveBack releases pieces that did not run to their end. If that fails, the source delivers them again
-// when their leases end.
+// giveBack releases pieces that did not run to their end. If that fails, the source delivers them
+// again when their leases end.
 func (l *Loop[T]) giveBack(pieces []T) {
 	if len(pieces) == 0 || l.releaser == nil {
 		return

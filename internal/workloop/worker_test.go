@@ -77,16 +77,17 @@ func TestFailureIsSettled(t *testing.T) {
 func TestPanicIsAFailure(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		b, cause, errs := newBoard(t, 0, jobs(3)...), errors.New("boom"), new(log)
-		loop := start(t, workloop.Config[job]{Source: b, Concurrency: 3, OnError: errs.onError, Handle: func(ctx context.Context, j job) error {
-			switch {
-			case j.delivery > 3:
-			case j.id == 0:
-				panic(cause)
-			case j.id == 1:
-				runtime.Goexit()
-			}
-			return nil
-		}})
+		loop := start(t, workloop.Config[job]{Source: b, Concurrency: 3, OnError: errs.onError,
+			Handle: func(ctx context.Context, j job) error {
+				switch {
+				case j.delivery > 3:
+				case j.id == 0:
+					panic(cause)
+				case j.id == 1:
+					runtime.Goexit()
+				}
+				return nil
+			}})
 		pass(time.Minute)
 		loop.end(t)
 		var p *workloop.PanicError
@@ -102,7 +103,8 @@ func TestPanicIsAFailure(t *testing.T) {
 	})
 }
 
-// TestCallbackPanics: an OnError that panics, or ends its goroutine, harms neither the piece nor the loop.
+// TestCallbackPanics: an OnError that panics, or ends its goroutine, harms neither the piece nor
+// the loop.
 func TestCallbackPanics(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		b, failed, reports := newBoard(t, 0, jobs(2)...), errors.New("failed"), new(atomic.Int32)
@@ -185,7 +187,8 @@ func TestLostLease(t *testing.T) {
 	})
 }
 
-// TestLostIsNotSettled: Settle is not called for a lost piece; a source without a receipt per delivery would accept it.
+// TestLostIsNotSettled: Settle is not called for a lost piece; a source without a receipt per
+// delivery would accept it.
 func TestLostIsNotSettled(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		b := newBoard(t, 0, jobs(1)...)
@@ -244,21 +247,22 @@ func TestCancel(t *testing.T) {
 	})
 }
 
-// TestOutage: a source that is away for hours is asked now and then, handlers whose leases can not be renewed are cancelled, and what they have done is
-// said when it is back, if it is still theirs.
+// TestOutage: a source that is away for hours is asked now and then, handlers whose leases can not
+// be renewed are cancelled, and what they have done is said when it is back, if it is still theirs.
 func TestOutage(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		b, errs := newBoard(t, 30*time.Second, jobs(3)...), new(log)
-		loop := start(t, workloop.Config[job]{Source: b, Concurrency: 3, OnError: errs.onError, Handle: func(ctx context.Context, j job) error {
-			if j.delivery == 1 {
-				<-ctx.Done()
-				errs.note("after %v: %v", time.Now().Format("05"), context.Cause(ctx))
-			}
-			if j.delivery == 2 {
-				pass(time.Second)
-			}
-			return nil
-		}})
+		loop := start(t, workloop.Config[job]{Source: b, Concurrency: 3, OnError: errs.onError,
+			Handle: func(ctx context.Context, j job) error {
+				if j.delivery == 1 {
+					<-ctx.Done()
+					errs.note("after %v: %v", time.Now().Format("05"), context.Cause(ctx))
+				}
+				if j.delivery == 2 {
+					pass(time.Second)
+				}
+				return nil
+			}})
 		synctest.Wait()
 		b.setFail(engine.ErrUnavailable)
 		pass(2 * time.Hour)
@@ -299,11 +303,13 @@ func TestShortOutageHurtsNobody(t *testing.T) {
 	})
 }
 
-// TestUnknownOutcome: a settlement that has happened, though its answer was lost, is none that failed.
+// TestUnknownOutcome: a settlement that has happened, though its answer was lost, is none that
+// failed.
 func TestUnknownOutcome(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		b, errs := newBoard(t, 0, jobs(1)...), new(log)
-		loop := start(t, workloop.Config[job]{Source: &forgetful{board: b}, OnError: errs.onError, Handle: func(context.Context, job) error { return nil }})
+		loop := start(t, workloop.Config[job]{Source: &forgetful{board: b}, OnError: errs.onError,
+			Handle: func(context.Context, job) error { return nil }})
 		pass(time.Minute)
 		loop.end(t)
 		if p := loop.Status().Processes; b.done() != 1 || len(p) != 1 || p[0].Failures != 0 {
@@ -340,7 +346,8 @@ func TestFinalErrorsEndTheLoop(t *testing.T) {
 	}
 }
 
-// TestNoHotLoop: a source that fails, and one that has nothing and does not wait, are asked now and then.
+// TestNoHotLoop: a source that fails, and one that has nothing and does not wait, are asked now and
+// then.
 func TestNoHotLoop(t *testing.T) {
 	for _, fail := range []error{nil, engine.ErrUnavailable, engine.ErrNotFound} {
 		bubble(t, func(t *testing.T) {
@@ -378,7 +385,8 @@ func TestStatus(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		b, seen := newBoard(t, 0, jobs(5)...), new(observer)
 		loop := start(t, workloop.Config[job]{
-			Source: b, Concurrency: 2, Observer: seen, Status: workloop.Status{Kind: "queue", Namespace: "default", Name: "mail", Worker: "w-1"},
+			Source: b, Concurrency: 2, Observer: seen, Status: workloop.Status{Kind: "queue", Namespace: "default", Name: "mail",
+				Worker: "w-1"},
 			Process: func(j job) string { return []string{"even", "odd"}[j.id%2] },
 			Handle: func(ctx context.Context, j job) error {
 				pass(time.Second)
@@ -390,7 +398,8 @@ func TestStatus(t *testing.T) {
 		})
 		began := time.Now()
 		synctest.Wait()
-		if s := seen.status(); s.Kind != "queue" || s.Name != "mail" || s.Worker != "w-1" || s.Load != 2 || s.Max != 2 || s.Draining || !s.Began.Equal(began) {
+		if s := seen.status(); s.Kind != "queue" || s.Name != "mail" || s.Worker != "w-1" || s.Load != 2 || s.Max != 2 || s.Draining ||
+			!s.Began.Equal(began) {
 			t.Errorf("while it runs: %+v", s)
 		}
 		pass(time.Minute)

@@ -37,8 +37,8 @@ func (s *rig) inLaneOf(id processing.JobID, definition string) processing.JobID 
 	}
 }
 
-// TestBrokenJobIsHeldAlone: a job whose rows can not be read is held, with the reason, and goes on when they can; others of its lane do not wait for it. Once none of
-// them did anything any more.
+// TestBrokenJobIsHeldAlone: a job whose rows can not be read is held, with the reason, and goes on
+// when they can; others of its lane do not wait for it. Once none of them did anything any more.
 func TestBrokenJobIsHeldAlone(t *testing.T) {
 	for _, kind := range []byte{'c', 's'} { // found out when the job is looked up, and in a step
 		t.Run(string(kind), func(t *testing.T) {
@@ -54,7 +54,8 @@ func TestBrokenJobIsHeldAlone(t *testing.T) {
 			s.append("orders", amount(200))
 			var held processing.Job
 			s.lane(broken, bed{asleep: func(<-chan struct{}, int64) { held = s.job(broken) }})
-			if !held.Held || held.Status != processing.Running || !strings.Contains(held.Reason, "malformed") || held.Metrics.RecordsIn != 1 {
+			if !held.Held || held.Status != processing.Running || !strings.Contains(held.Reason, "malformed") ||
+				held.Metrics.RecordsIn != 1 {
 				t.Errorf("the broken job: %+v", held)
 			}
 			s.want("large", amount(200))
@@ -71,7 +72,8 @@ func TestBrokenJobIsHeldAlone(t *testing.T) {
 	}
 }
 
-// TestBrokenSavepointIsHeldAlone: a job that can not be restored from its savepoint says why, and savepoints of others are made.
+// TestBrokenSavepointIsHeldAlone: a job that can not be restored from its savepoint says why, and
+// savepoints of others are made.
 func TestBrokenSavepointIsHeldAlone(t *testing.T) {
 	s, ctx := newRig(t, 1), context.Background()
 	broken := s.submit(summing)

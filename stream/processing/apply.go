@@ -7,8 +7,10 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// A tick is one command: it moves cursors and state, and writes what sinks are to have. Those in the shard write as parts of the same command, and if one of
-// them refuses, nothing has happened, and the leader is told which one it was; those in other shards get messages, which are part of it too.
+// A tick is one command: it moves cursors and state, and writes what sinks are to have. Those in
+// the shard write as parts of the same command, and if one of them refuses, nothing has happened,
+// and the leader is told which one it was; those in other shards get messages, which are part of it
+// too.
 
 // tick carries out a step of a task, if it is the one that comes next.
 func (w *work) tick(t *tickCommand) ([]byte, error) {
@@ -20,7 +22,8 @@ func (w *work) tick(t *tickCommand) ([]byte, error) {
 	b, _ := w.tx.Get(jobKey(rowTask, j.ref))
 	row := must(decode(b, (*taskRow).code))
 	if row.n+1 != t.task.n || row.generation != t.task.generation || row.generation != j.generation {
-		return nil, engine.Errorf(ErrConflict, "overtaken: tick %d of generation %d comes after %d of %d", t.task.n, t.task.generation, row.n, row.generation)
+		return nil, engine.Errorf(ErrConflict, "overtaken: tick %d of generation %d comes after %d of %d", t.task.n, t.task.generation,
+			row.n, row.generation)
 	}
 	if err := w.mayTake(j, &t.taken); err != nil {
 		return nil, err
@@ -155,7 +158,8 @@ func (w *work) write(j *job, stage uint16, i int, o *output) {
 	out.bytes += s.bytes
 	out.records += s.sunk()
 	w.setOut(j.ref, stage, out)
-	w.tx.Send(engine.Message{Command: cmd, Name: o.route, Lane: laneOf(j.ref, stage), Token: encode([]byte{tokenThere}, &s, (*sent).code), Reply: true})
+	w.tx.Send(engine.Message{Command: cmd, Name: o.route, Lane: laneOf(j.ref, stage), Token: encode([]byte{tokenThere}, &s, (*sent).code),
+		Reply: true})
 }
 
 func (w *work) out(r ref, stage uint16) outRow {
@@ -234,7 +238,8 @@ type refusedOutput struct {
 	err    error
 }
 
-// refusedError says which outputs of a tick were refused: all of them, so that the next proposal leaves them all out.
+// refusedError says which outputs of a tick were refused: all of them, so that the next proposal
+// leaves them all out.
 type refusedError struct{ outputs []refusedOutput }
 
 func (e *refusedError) Error() string {

@@ -11,7 +11,8 @@ import (
 	"github.com/floedb/floe/stream/processing"
 )
 
-// TestRecordsBehind: what is not read yet is shown while a job waits for a sink, also in lists, and nothing when it has been read.
+// TestRecordsBehind: what is not read yet is shown while a job waits for a sink, also in lists, and
+// nothing when it has been read.
 func TestRecordsBehind(t *testing.T) {
 	s, ctx := newRig(t, 1), context.Background()
 	if err := s.queues.Configure(ctx, "work", queue.Settings{MaxLen: 2}); err != nil {
@@ -40,7 +41,8 @@ func TestRecordsBehind(t *testing.T) {
 	behind(0)
 }
 
-// scripted is the door of a duty that has something happen each time it sleeps, until there is nothing left.
+// scripted is the door of a duty that has something happen each time it sleeps, until there is
+// nothing left.
 type scripted struct {
 	bed
 	script []func()
@@ -79,17 +81,20 @@ func (d *scripted) Sleep(_ context.Context, wake <-chan struct{}, _ int64) error
 	return nil
 }
 
-// TestMetrics: what is told of a job while it runs: rates of its life, how long its steps take, and what the last step that has read something has read. Counters of operators go on
-// under another leader.
+// TestMetrics: what is told of a job while it runs: rates of its life, how long its steps take, and
+// what the last step that has read something has read. Counters of operators go on under another
+// leader.
 func TestMetrics(t *testing.T) {
 	s := newRig(t, 1)
-	id := s.submit("name: m\nbatch_size: 2\nsources: [{name: in, stream: {name: in}, watermark: {idle_timeout_ms: 100}}]\noperators: [{name: w, type: aggregate, function: count, window: tumbling, window_size: 1}]\nsinks: [{stream: out}]\n")
+	id := s.submit("name: m\nbatch_size: 2\nsources: [{name: in, stream: {name: in}, watermark: {idle_timeout_ms: 100}}]\noperators: " +
+		"[{name: w, type: aggregate, function: count, window: tumbling, window_size: 1}]\nsinks: [{stream: out}]\n")
 	var d *scripted
 	d = &scripted{bed: bed{s: s}, script: []func(){
 		func() { d.took = 10; s.append("in", "1", "2", "3") },
 		func() { d.took = 30; s.append("in", "4") },
 		func() {
-			if m := s.job(id).Metrics; m.LatencyLast != 30*time.Millisecond || m.LatencyAvg != 20*time.Millisecond || m.LatencyMax != 30*time.Millisecond || m.LastReadCount != 1 {
+			if m := s.job(id).Metrics; m.LatencyLast != 30*time.Millisecond || m.LatencyAvg != 20*time.Millisecond ||
+				m.LatencyMax != 30*time.Millisecond || m.LastReadCount != 1 {
 				t.Errorf("after two steps: %+v", m)
 			}
 			d.took = 0
@@ -133,7 +138,8 @@ func TestRateOfAMillisecond(t *testing.T) {
 	}
 }
 
-// TestRoomIsTaken: a step for which somebody has taken the room before it is applied is halved at once, and what there is room for goes on.
+// TestRoomIsTaken: a step for which somebody has taken the room before it is applied is halved at
+// once, and what there is room for goes on.
 func TestRoomIsTaken(t *testing.T) {
 	s, ctx := newRig(t, 1), context.Background()
 	if err := s.queues.Configure(ctx, "work", queue.Settings{MaxLen: 2}); err != nil {
@@ -155,7 +161,8 @@ func TestRoomIsTaken(t *testing.T) {
 	}
 }
 
-// TestLatency: latencies have fractions of a millisecond, the last step counts when the job is stopped, and what is known of them survives a restart.
+// TestLatency: latencies have fractions of a millisecond, the last step counts when the job is
+// stopped, and what is known of them survives a restart.
 func TestLatency(t *testing.T) {
 	s := newRig(t, 1)
 	id := s.submit("name: m\nbatch_size: 2\nsources: [{name: in, stream: {name: in}}]\nsinks: [{stream: out}]\n")

@@ -6,8 +6,10 @@ import (
 	"github.com/floedb/floe/internal/document"
 )
 
-// Definition is the definition of a job as a value. YAML returns it as text, for Submit, Validate, ReplaceDefinition and Plan, which check it as they check what
-// was written by hand: what a field may hold is said by them, and zero stands for the default. Of durations, a part of a millisecond counts as a whole one.
+// Definition is the definition of a job as a value. YAML returns it as text, for Submit, Validate,
+// ReplaceDefinition and Plan, which check it as they check what was written by hand: what a field
+// may hold is said by them, and zero stands for the default. Of durations, a part of a millisecond
+// counts as a whole one.
 //
 //	orders := processing.Definition{
 //		Name:      "totals",
@@ -54,7 +56,8 @@ type FromStream struct {
 	Start      Start // Earliest, Latest, or the id of a record behind which reading begins; "" means Earliest
 }
 
-// Start is where the reading of a source begins: Earliest, Latest, or for a stream the id of a record.
+// Start is where the reading of a source begins: Earliest, Latest, or for a stream the id of a
+// record.
 type Start string
 
 // The starts of sources.
@@ -63,14 +66,17 @@ const (
 	Latest   Start = "latest"
 )
 
-// FromSeries reads the points of a field of a measurement, as records of the form {"measurement", "value", "timestamp_ms", "tags"}.
+// FromSeries reads the points of a field of a measurement, as records of the form {"measurement",
+// "value", "timestamp_ms", "tags"}.
 type FromSeries struct {
 	Measurement string
 	Field       string            // "" means value
 	Tags        map[string]string // that a series has to have
 	Poll        time.Duration     // how often is looked for points; 0 means a second
-	Delay       time.Duration     // how old a point has to be to be read; 0 means 5 s, negative none. Points that come later are missed, and counted
-	Start       Start             // Earliest or Latest; "" means Earliest
+	// how old a point has to be to be read; 0 means 5 s, negative none. Points that come later are
+	// missed, and counted
+	Delay time.Duration
+	Start Start // Earliest or Latest; "" means Earliest
 }
 
 // Operator is a step of a job.
@@ -80,22 +86,25 @@ type Operator struct {
 	Do          Work // Filter, Map, Set, FlatMap, KeyBy, Aggregate, Lookup, Classify, Dedup, Join, Call or Passthrough
 }
 
-// Work is what an operator does: Filter, Map, Set, FlatMap, KeyBy, Aggregate, Lookup, Classify, Dedup, Join, Call or Passthrough.
+// Work is what an operator does: Filter, Map, Set, FlatMap, KeyBy, Aggregate, Lookup, Classify,
+// Dedup, Join, Call or Passthrough.
 type Work interface {
 	work() (typ string, fields doc)
 }
 
-// Filter keeps records for which a condition holds: "expr: amount > 100", "json:$.amount>100", "key_prefix: eu-", "not_empty" and others.
+// Filter keeps records for which a condition holds: "expr: amount > 100", "json:$.amount>100",
+// "key_prefix: eu-", "not_empty" and others.
 type Filter struct{ Condition string }
 
 // Map makes a new object of each record.
 type Map struct{ Fields []Field }
 
-// Set adds and replaces fields of the object that a record is. Values that are text are expressions.
+// Set adds and replaces fields of the object that a record is. Values that are text are
+// expressions.
 type Set struct{ Fields []Field }
 
-// Field is a field of an object that Map or Set makes. Value is a string ("$.path", "expr: ...", text with "${$.path}" in it, or a constant), a number, a
-// boolean, nil, or a slice or map of such.
+// Field is a field of an object that Map or Set makes. Value is a string ("$.path", "expr: ...",
+// text with "${$.path}" in it, or a constant), a number, a boolean, nil, or a slice or map of such.
 type Field struct {
 	Name  string
 	Value any
@@ -107,7 +116,8 @@ type FlatMap struct {
 	Key   string // path in the element, whose value becomes the key; "" leaves the key
 }
 
-// KeyBy sets the key of records: to what a path leads to, text with ${paths}, or an expression ("expr: ..."). Records that lack it keep theirs.
+// KeyBy sets the key of records: to what a path leads to, text with ${paths}, or an expression
+// ("expr: ..."). Records that lack it keep theirs.
 type KeyBy struct{ Key string }
 
 // Aggregate computes one value of all records with the same key, or several by their names.
@@ -137,7 +147,8 @@ const (
 	Percentile Function = "percentile"
 )
 
-// Measure is one of several values of an Aggregate. A record without the field does not change it; before the first record it is null, and 0 of count and distinct.
+// Measure is one of several values of an Aggregate. A record without the field does not change it;
+// before the first record it is null, and 0 of count and distinct.
 type Measure struct {
 	Name       string // of the member of the value
 	Function   Function
@@ -145,7 +156,8 @@ type Measure struct {
 	Percentile float64 // of Percentile, 0-100; 0 means 95
 }
 
-// Window says which records of a key are aggregated together: Tumbling, Sliding, Session or Records, or the zero value for all.
+// Window says which records of a key are aggregated together: Tumbling, Sliding, Session or
+// Records, or the zero value for all.
 type Window struct {
 	kind             string
 	size, slide, gap time.Duration
@@ -175,7 +187,8 @@ type Lookup struct {
 	OnMissing OnMissing
 }
 
-// OnMissing is what a Lookup does with a record whose key is not in KV. The default, "", is MissingPass, and with Filter MissingDrop.
+// OnMissing is what a Lookup does with a record whose key is not in KV. The default, "", is
+// MissingPass, and with Filter MissingDrop.
 type OnMissing string
 
 // What a Lookup does with records whose key is not in KV.
@@ -201,7 +214,8 @@ type Dedup struct {
 	TTL time.Duration // how long a key is remembered; 0 means for ever
 }
 
-// Join joins records with those of another source that have the same key, and whose event times are not further apart than Within.
+// Join joins records with those of another source that have the same key, and whose event times are
+// not further apart than Within.
 type Join struct {
 	Source string // whose records enter here
 	On     string // as of KeyBy
@@ -275,7 +289,8 @@ type ToSeries struct {
 // doc is a table of a definition.
 type doc = document.Mapping
 
-// YAML returns the definition as text. What is wrong with it is told by who reads it, with the lines of this text.
+// YAML returns the definition as text. What is wrong with it is told by who reads it, with the
+// lines of this text.
 func (d Definition) YAML() []byte {
 	all := doc{}
 	all.Set("kind", "Processing")

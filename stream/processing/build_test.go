@@ -13,12 +13,15 @@ import (
 
 // built has every key that a definition can have in Go.
 var built = processing.Definition{
-	Name: "all", Namespace: "n", Description: "everything: yes", Parallelism: 2, BatchSize: 500, FailOnError: true, StopAtEnd: true, MaxFuture: time.Minute,
+	Name: "all", Namespace: "n", Description: "everything: yes", Parallelism: 2, BatchSize: 500, FailOnError: true, StopAtEnd: true,
+	MaxFuture: time.Minute,
 	Sources: []processing.Source{
-		{Name: "orders", From: processing.FromStream{Name: "orders", Partitions: []int{0, 2}, Start: "latest"}, EventTime: "$.at", Disorder: -1, IdleAfter: time.Second},
+		{Name: "orders", From: processing.FromStream{Name: "orders", Partitions: []int{0, 2}, Start: "latest"}, EventTime: "$.at",
+			Disorder: -1, IdleAfter: time.Second},
 		{Name: "paid", From: processing.FromStream{Name: "paid", Start: "1763740800000-0"}, IdleAfter: -1},
 		{Name: "cpu", From: processing.FromSeries{
-			Measurement: "cpu", Field: "load", Tags: map[string]string{"host": "a", "dc": "1"}, Poll: 1500 * time.Microsecond, Delay: time.Second, Start: "earliest",
+			Measurement: "cpu", Field: "load", Tags: map[string]string{"host": "a", "dc": "1"}, Poll: 1500 * time.Microsecond,
+			Delay: time.Second, Start: "earliest",
 		}},
 	},
 	Operators: []processing.Operator{
@@ -30,19 +33,22 @@ var built = processing.Definition{
 		{Name: "lines", Do: processing.FlatMap{Array: "$.lines", Key: "$.sku"}},
 		{Name: "by", Do: processing.KeyBy{Key: "expr: id + '-' + sku"}},
 		{Name: "latency", Do: processing.Aggregate{
-			Function: "percentile", Field: "$.ms", Percentile: 99, Window: processing.Sliding(time.Minute, time.Second), Lateness: time.Hour, LateTag: "tardy",
+			Function: "percentile", Field: "$.ms", Percentile: 99, Window: processing.Sliding(time.Minute,
+				time.Second), Lateness: time.Hour, LateTag: "tardy",
 		}},
 		{Name: "hourly", Do: processing.Aggregate{Function: "sum", Field: "$.value", Window: processing.Tumbling(time.Hour)}},
 		{Name: "visits", Do: processing.Aggregate{Function: "count", Window: processing.Session(30 * time.Minute)}},
 		{Name: "tens", Do: processing.Aggregate{Function: "max", Field: "value", Window: processing.Records(10)}},
 		{Name: "ever", Do: processing.Aggregate{Function: "count"}},
 		{Name: "day", Do: processing.Aggregate{
-			Each:   []processing.Measure{{Name: "orders", Function: "count"}, {Name: "p90", Function: "percentile", Field: "$.ms", Percentile: 90}},
+			Each: []processing.Measure{{Name: "orders", Function: "count"},
+				{Name: "p90", Function: "percentile", Field: "$.ms", Percentile: 90}},
 			Window: processing.Tumbling(24 * time.Hour),
 		}},
 		{Name: "user", Do: processing.Lookup{Key: "user:${$.id}", Namespace: "n", Field: "user", OnMissing: "null"}},
 		{Name: "known", Do: processing.Lookup{Key: "$.id", Filter: true}},
-		{Name: "tags", Do: processing.Classify{Rules: []processing.Rule{{"not_empty", "some"}, {"expr: value > 1", "high"}}, Default: "low"}},
+		{Name: "tags", Do: processing.Classify{Rules: []processing.Rule{{"not_empty", "some"}, {"expr: value > 1", "high"}},
+			Default: "low"}},
 		{Name: "once", Do: processing.Dedup{Key: "$.id", TTL: time.Hour}},
 		{Name: "pay", Do: processing.Join{Source: "paid", On: "$.id", Within: time.Minute, Left: true, Field: "payment"}},
 		{Name: "own", Do: processing.Call{Func: "score"}},
@@ -52,7 +58,8 @@ var built = processing.Definition{
 		{Name: "out", Match: []string{"high", "some"}, To: processing.ToStream{Name: "totals", Key: "$.id", Namespace: "n"}},
 		{To: processing.ToKV{Key: "$.id", Prefix: "user", Separator: "/", Mode: "if_absent", TTL: time.Second, Namespace: "n"}},
 		{To: processing.ToQueue{Name: "work", Priority: 5, Delay: time.Second, Namespace: "n"}},
-		{To: processing.ToSeries{Measurement: "m", Tags: map[string]string{"host": "hostname"}, Fields: map[string]string{"cpu": "$.cpu"}, Time: "$.at", Namespace: "n"}},
+		{To: processing.ToSeries{Measurement: "m", Tags: map[string]string{"host": "hostname"}, Fields: map[string]string{"cpu": "$.cpu"},
+			Time: "$.at", Namespace: "n"}},
 	},
 }
 
@@ -96,7 +103,8 @@ sinks:
   - { ts: { measurement: m, tags: { host: hostname }, fields: { cpu: $.cpu }, timestamp: $.at, namespace: n } }
 `
 
-// TestDefinition: a definition made in Go says the very same as the one that was written by hand, and is one that can be submitted.
+// TestDefinition: a definition made in Go says the very same as the one that was written by hand,
+// and is one that can be submitted.
 func TestDefinition(t *testing.T) {
 	var got, want any
 	if err := yaml.Unmarshal(built.YAML(), &got); err != nil {
@@ -113,11 +121,13 @@ func TestDefinition(t *testing.T) {
 	}
 }
 
-// TestDurationsOfDefinitions: durations are rounded away from zero to milliseconds, so that little is not nothing, and the longest are refused as what they are.
+// TestDurationsOfDefinitions: durations are rounded away from zero to milliseconds, so that little
+// is not nothing, and the longest are refused as what they are.
 func TestDurationsOfDefinitions(t *testing.T) {
 	for d, want := range map[time.Duration]string{
-		1: "ttl_ms: 1\n", time.Millisecond: "ttl_ms: 1\n", time.Millisecond + 1: "ttl_ms: 2\n", -1: "ttl_ms: -1\n", -time.Millisecond - 1: "ttl_ms: -2\n",
-		math.MaxInt64: "ttl_ms: 9223372036855\n", math.MinInt64: "ttl_ms: -9223372036855\n",
+		1: "ttl_ms: 1\n", time.Millisecond: "ttl_ms: 1\n", time.Millisecond + 1: "ttl_ms: 2\n", -1: "ttl_ms: -1\n",
+		-time.Millisecond - 1: "ttl_ms: -2\n",
+		math.MaxInt64:         "ttl_ms: 9223372036855\n", math.MinInt64: "ttl_ms: -9223372036855\n",
 	} {
 		definition := built
 		definition.Operators = []processing.Operator{{Name: "d", Do: processing.Dedup{TTL: d}}}
@@ -127,7 +137,8 @@ func TestDurationsOfDefinitions(t *testing.T) {
 	}
 }
 
-// TestBadDefinition: what is wrong with a definition made in Go is told as of one that was written by hand, and what can not be written is none.
+// TestBadDefinition: what is wrong with a definition made in Go is told as of one that was written
+// by hand, and what can not be written is none.
 func TestBadDefinition(t *testing.T) {
 	for _, test := range []struct {
 		definition processing.Definition
@@ -138,9 +149,12 @@ func TestBadDefinition(t *testing.T) {
 		{processing.Definition{Name: "n", Sources: []processing.Source{{}}, Sinks: []processing.Sink{{}}}, "has neither stream nor ts"},
 		{processing.Definition{Name: "n", BatchSize: -1}, "batch_size"},
 		{processing.Definition{Name: "n", Operators: []processing.Operator{{Name: "x"}}}, "operators[0] has no type"},
-		{processing.Definition{Name: "n", Operators: []processing.Operator{{Do: processing.Aggregate{Window: processing.Tumbling(0)}}}}, "operators[0]"},
-		{processing.Definition{Name: "n", Operators: []processing.Operator{{Do: processing.Map{Fields: []processing.Field{{"f", func() {}}}}}}}, "empty"},
-		{processing.Definition{Name: "n", Operators: []processing.Operator{{Do: processing.Map{Fields: []processing.Field{{"f", math.NaN()}}}}}}, "f"},
+		{processing.Definition{Name: "n", Operators: []processing.Operator{{Do: processing.Aggregate{Window: processing.Tumbling(0)}}}},
+			"operators[0]"},
+		{processing.Definition{Name: "n",
+			Operators: []processing.Operator{{Do: processing.Map{Fields: []processing.Field{{"f", func() {}}}}}}}, "empty"},
+		{processing.Definition{Name: "n",
+			Operators: []processing.Operator{{Do: processing.Map{Fields: []processing.Field{{"f", math.NaN()}}}}}}, "f"},
 	} {
 		problems := processing.Validate(test.definition.YAML())
 		var all []string

@@ -62,14 +62,16 @@ func (s *rig) outOf(name string) (all []string) {
 	}
 }
 
-// TestCaches: what a job makes does not depend on how much of its state is remembered, and never is more remembered than the node allows, whosever it is.
+// TestCaches: what a job makes does not depend on how much of its state is remembered, and never is
+// more remembered than the node allows, whosever it is.
 func TestCaches(t *testing.T) {
 	const keys = 4000
 	var want []string
 	for _, bound := range []int{1 << 40, 1 << 20, 64 << 10, 0} {
 		table, _, remembered := processing.Observed(bound)
 		s := newStageOf(t, 1, table)
-		ids := []processing.JobID{s.submit(counted), s.submit(strings.NewReplacer("name: counted", "name: other", "{ name: out }", "{ name: out2 }").Replace(counted))}
+		ids := []processing.JobID{s.submit(counted),
+			s.submit(strings.NewReplacer("name: counted", "name: other", "{ name: out }", "{ name: out2 }").Replace(counted))}
 		s.feedKeys("in", keys, 2)
 		got := s.outOf("out")
 		if want == nil {

@@ -33,43 +33,55 @@ func TestRefusals(t *testing.T) {
 		is   error
 		says string
 	}{
-		"no job id":             {errOf(s.jobs.Get(ctx, "x")), processing.ErrInvalid, `processing: "x" is no id of a job`},
-		"no job":                {errOf(s.jobs.Get(ctx, none)), processing.ErrNotFound, ""},
-		"of another namespace":  {errOf(other.Get(ctx, id)), processing.ErrNotFound, ""},
-		"stop likewise":         {errOf(other.Stop(ctx, id)), processing.ErrNotFound, ""},
-		"stop of none":          {errOf(s.jobs.Stop(ctx, none)), processing.ErrNotFound, ""},
-		"savepoints likewise":   {errOf(other.Savepoints(id).Page(ctx)), processing.ErrNotFound, ""},
-		"no savepoint":          {errOf(s.jobs.Savepoints(id).Get(ctx, "x")), processing.ErrInvalid, `processing: "x" is no id of a savepoint`},
-		"savepoint of none":     {errOf(s.jobs.Savepoints(none).Get(ctx, savepoint)), processing.ErrNotFound, ""},
-		"no savepoint id":       {errOf(s.jobs.AwaitSavepoint(ctx, id, "x")), processing.ErrInvalid, `processing: "x" is no id of a savepoint`},
-		"drop of no id":         {s.jobs.Savepoints(id).Delete(ctx, "x"), processing.ErrInvalid, `processing: "x" is no id of a savepoint`},
-		"savepoint of no job":   {errOf(s.jobs.AwaitSavepoint(ctx, none, savepoint)), processing.ErrNotFound, ""},
-		"savepoint of no id":    {errOf(s.jobs.AwaitSavepoint(ctx, "x", savepoint)), processing.ErrInvalid, `processing: "x" is no id of a job`},
-		"parallelism 0":         {s.jobs.Rescale(ctx, id, 0), processing.ErrInvalid, "processing: parallelism 0 is not in 1-64"},
-		"parallelism 1":         {s.jobs.Rescale(ctx, id, 1), nil, ""},
-		"parallelism 64":        {s.jobs.Rescale(ctx, id, 64), nil, ""},
-		"parallelism 65":        {s.jobs.Rescale(ctx, id, 65), processing.ErrInvalid, "processing: parallelism 65 is not in 1-64"},
-		"parallelism -1":        {s.jobs.Rescale(ctx, id, -1), processing.ErrInvalid, "processing: parallelism -1 is not in 1-64"},
-		"the last state":        {page(processing.InState(processing.Completed)), nil, ""},
-		"no state":              {page(processing.InState(processing.Completed + 1)), processing.ErrInvalid, "processing: unknown state 6"},
-		"limit 0":               {page(processing.Limit(0)), processing.ErrInvalid, ""},
-		"limit 1000":            {page(processing.Limit(1000)), nil, ""},
-		"limit 1001":            {page(processing.Limit(1001)), processing.ErrInvalid, ""},
-		"a long prefix":         {page(processing.Prefix(strings.Repeat("p", 256))), processing.ErrInvalid, ""},
-		"no cursor":             {page(processing.Cursor("!")), processing.ErrInvalid, ""},
-		"its own name":          {submit("name: big", "name: big"), nil, ""},
-		"another namespace":     {submit("kind: Processing", "kind: Processing\nnamespace: m"), processing.ErrInvalid, `job "x" is for namespace "m", not "n"`},
-		"a system namespace":    {submit("kind: Processing", "kind: Processing\nnamespace: _system"), processing.ErrInvalid, `job "x": namespace "_system" is a system namespace, which no job can use`},
-		"a system sink":         {submit("name: large", "name: large, namespace: _system"), processing.ErrInvalid, `sink "out": namespace "_system" is a system namespace, which no job can use`},
-		"a loop":                {submit("name: large", "name: orders"), processing.ErrInvalid, `sinks[0] writes to stream "orders", which the job reads: it would never come to an end`},
-		"a loop by name":        {submit("name: large", "name: orders, namespace: n"), processing.ErrInvalid, `sink "out" writes to stream "orders", which source "orders" reads`},
-		"no loop":               {submit("name: large", "name: orders, namespace: m"), nil, ""},
-		"a loop of errors":      {submit("stream: { name: orders }", "stream: { name: "+processing.ErrorStream("x")+" }"), processing.ErrInvalid, ""},
-		"a sink that is spread": {submit("name: large", "name: large, namespace: spread"), processing.ErrInvalid, `sink "out": namespace "spread" is spread over all shards: only jobs' own namespaces and such in one shard can be written to`},
-		"restart of no source":  {errOf(s.jobs.Plan(ctx, id, processing.RestartSource("x"))), processing.ErrInvalid, `processing: the job has no source "x"`},
-		"two ways to restart":   {errOf(s.jobs.Plan(ctx, id, processing.RestartSource("orders"), processing.FromSavepoint(savepoint))), processing.ErrInvalid, "processing: RestartSource and FromSavepoint exclude each other"},
-		"no such savepoint":     {errOf(s.jobs.Plan(ctx, id, processing.FromSavepoint(noSavepoint))), processing.ErrNotFound, ""},
-		"no such savepoint id":  {errOf(s.jobs.Plan(ctx, id, processing.FromSavepoint("x"))), processing.ErrInvalid, ""},
+		"no job id":            {errOf(s.jobs.Get(ctx, "x")), processing.ErrInvalid, `processing: "x" is no id of a job`},
+		"no job":               {errOf(s.jobs.Get(ctx, none)), processing.ErrNotFound, ""},
+		"of another namespace": {errOf(other.Get(ctx, id)), processing.ErrNotFound, ""},
+		"stop likewise":        {errOf(other.Stop(ctx, id)), processing.ErrNotFound, ""},
+		"stop of none":         {errOf(s.jobs.Stop(ctx, none)), processing.ErrNotFound, ""},
+		"savepoints likewise":  {errOf(other.Savepoints(id).Page(ctx)), processing.ErrNotFound, ""},
+		"no savepoint": {errOf(s.jobs.Savepoints(id).Get(ctx, "x")), processing.ErrInvalid,
+			`processing: "x" is no id of a savepoint`},
+		"savepoint of none": {errOf(s.jobs.Savepoints(none).Get(ctx, savepoint)), processing.ErrNotFound, ""},
+		"no savepoint id": {errOf(s.jobs.AwaitSavepoint(ctx, id, "x")), processing.ErrInvalid,
+			`processing: "x" is no id of a savepoint`},
+		"drop of no id":       {s.jobs.Savepoints(id).Delete(ctx, "x"), processing.ErrInvalid, `processing: "x" is no id of a savepoint`},
+		"savepoint of no job": {errOf(s.jobs.AwaitSavepoint(ctx, none, savepoint)), processing.ErrNotFound, ""},
+		"savepoint of no id": {errOf(s.jobs.AwaitSavepoint(ctx, "x", savepoint)), processing.ErrInvalid,
+			`processing: "x" is no id of a job`},
+		"parallelism 0":  {s.jobs.Rescale(ctx, id, 0), processing.ErrInvalid, "processing: parallelism 0 is not in 1-64"},
+		"parallelism 1":  {s.jobs.Rescale(ctx, id, 1), nil, ""},
+		"parallelism 64": {s.jobs.Rescale(ctx, id, 64), nil, ""},
+		"parallelism 65": {s.jobs.Rescale(ctx, id, 65), processing.ErrInvalid, "processing: parallelism 65 is not in 1-64"},
+		"parallelism -1": {s.jobs.Rescale(ctx, id, -1), processing.ErrInvalid, "processing: parallelism -1 is not in 1-64"},
+		"the last state": {page(processing.InState(processing.Completed)), nil, ""},
+		"no state":       {page(processing.InState(processing.Completed + 1)), processing.ErrInvalid, "processing: unknown state 6"},
+		"limit 0":        {page(processing.Limit(0)), processing.ErrInvalid, ""},
+		"limit 1000":     {page(processing.Limit(1000)), nil, ""},
+		"limit 1001":     {page(processing.Limit(1001)), processing.ErrInvalid, ""},
+		"a long prefix":  {page(processing.Prefix(strings.Repeat("p", 256))), processing.ErrInvalid, ""},
+		"no cursor":      {page(processing.Cursor("!")), processing.ErrInvalid, ""},
+		"its own name":   {submit("name: big", "name: big"), nil, ""},
+		"another namespace": {submit("kind: Processing", "kind: Processing\nnamespace: m"), processing.ErrInvalid,
+			`job "x" is for namespace "m", not "n"`},
+		"a system namespace": {submit("kind: Processing", "kind: Processing\nnamespace: _system"), processing.ErrInvalid,
+			`job "x": namespace "_system" is a system namespace, which no job can use`},
+		"a system sink": {submit("name: large", "name: large, namespace: _system"), processing.ErrInvalid,
+			`sink "out": namespace "_system" is a system namespace, which no job can use`},
+		"a loop": {submit("name: large", "name: orders"), processing.ErrInvalid,
+			`sinks[0] writes to stream "orders", which the job reads: it would never come to an end`},
+		"a loop by name": {submit("name: large", "name: orders, namespace: n"), processing.ErrInvalid,
+			`sink "out" writes to stream "orders", which source "orders" reads`},
+		"no loop": {submit("name: large", "name: orders, namespace: m"), nil, ""},
+		"a loop of errors": {submit("stream: { name: orders }", "stream: { name: "+processing.ErrorStream("x")+" }"),
+			processing.ErrInvalid, ""},
+		"a sink that is spread": {submit("name: large", "name: large, namespace: spread"), processing.ErrInvalid,
+			`sink "out": namespace "spread" is spread over all shards: only jobs' own namespaces and such in one shard can be written to`},
+		"restart of no source": {errOf(s.jobs.Plan(ctx, id, processing.RestartSource("x"))), processing.ErrInvalid,
+			`processing: the job has no source "x"`},
+		"two ways to restart": {errOf(s.jobs.Plan(ctx, id, processing.RestartSource("orders"), processing.FromSavepoint(savepoint))),
+			processing.ErrInvalid, "processing: RestartSource and FromSavepoint exclude each other"},
+		"no such savepoint":    {errOf(s.jobs.Plan(ctx, id, processing.FromSavepoint(noSavepoint))), processing.ErrNotFound, ""},
+		"no such savepoint id": {errOf(s.jobs.Plan(ctx, id, processing.FromSavepoint("x"))), processing.ErrInvalid, ""},
 	} {
 		if !errors.Is(c.err, c.is) || c.says != "" && !strings.HasSuffix(c.err.Error(), c.says) {
 			t.Errorf("%s: %v\nwant %v %s", name, c.err, c.is, c.says)
@@ -87,7 +99,8 @@ func mustSavepoint(t *testing.T, s *rig, id processing.JobID) processing.Savepoi
 	return sp
 }
 
-// TestListings: pages follow one another without a gap, whatever their size, in a plain namespace and in a spread one, and filters choose.
+// TestListings: pages follow one another without a gap, whatever their size, in a plain namespace
+// and in a spread one, and filters choose.
 func TestListings(t *testing.T) {
 	for _, spread := range []bool{false, true} {
 		s, ctx := newRig(t, 3), t.Context()
@@ -150,11 +163,13 @@ func TestNames(t *testing.T) {
 		}
 	}
 	_, err := processing.ParseStatus("done")
-	if want := `processing: "done" is no state of a job: RUNNING, STOPPED, CANCELLED, FAILED, COMPLETED`; !errors.Is(err, processing.ErrInvalid) || err.Error() != want {
+	if want := `processing: "done" is no state of a job: RUNNING, STOPPED, CANCELLED, FAILED, COMPLETED`; !errors.Is(err,
+		processing.ErrInvalid) || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
 	e := &processing.DefinitionError{Problems: []processing.Problem{{Line: 1, Message: "odd", Warning: true}, {Line: 2, Message: "a"}}}
-	for _, want := range []string{"line 2: a", "line 2: a; line 2: a", "line 2: a; line 2: a; line 2: a", "line 2: a; line 2: a; line 2: a; and 1 more"} {
+	for _, want := range []string{"line 2: a", "line 2: a; line 2: a", "line 2: a; line 2: a; line 2: a",
+		"line 2: a; line 2: a; line 2: a; and 1 more"} {
 		if e.Error() != want {
 			t.Errorf("%q, want %q", e.Error(), want)
 		}
@@ -172,7 +187,8 @@ func TestNames(t *testing.T) {
 
 // TestReaches: a definition reaches into the namespaces that its sinks name.
 func TestReaches(t *testing.T) {
-	two := filtered + "  - name: more\n    stream: { name: large, namespace: m }\n  - name: last\n    stream: { name: other, namespace: k }\n"
+	two := filtered +
+		"  - name: more\n    stream: { name: large, namespace: m }\n  - name: last\n    stream: { name: other, namespace: k }\n"
 	for definition, want := range map[string]string{filtered: "[]", two: "[m k]", "": "[]", "name: x": "[]"} {
 		submitted, restored, cut := processing.ReachedBy([]byte(definition))
 		if fmt.Sprint(submitted) != want || fmt.Sprint(restored) != want || cut != nil {
@@ -181,7 +197,8 @@ func TestReaches(t *testing.T) {
 	}
 }
 
-// TestWhileRestored: what can be done with a job while it is being restored from a savepoint, and what can not.
+// TestWhileRestored: what can be done with a job while it is being restored from a savepoint, and
+// what can not.
 func TestWhileRestored(t *testing.T) {
 	s, ctx := newRig(t, 1), t.Context()
 	id := s.submit(filtered)

@@ -27,12 +27,14 @@ const (
 	kindPhase
 )
 
-// The commands. Leaders advance tasks and write and restore savepoints. For the commands of other shards see
-// spread.go, exchange.go and phase.go. On a full disk jobs make no progress, but can be stopped and cancelled.
+// The commands. Leaders advance tasks and write and restore savepoints. For the commands of other
+// shards see spread.go, exchange.go and phase.go. On a full disk jobs make no progress, but can be
+// stopped and cancelled.
 var (
 	submit = &engine.CommandRow[*work, submitBody, submitted]{
 		Kind: kindSubmit, Name: "submit", From: engine.FromUsers,
-		Body: (*submitBody).code, Named: (*submitBody).named, Limited: (*submitBody).limited, Size: (*submitBody).size, Apply: (*work).submit, Result: (*submitted).code,
+		Body: (*submitBody).code, Named: (*submitBody).named, Limited: (*submitBody).limited, Size: (*submitBody).size,
+		Apply: (*work).submit, Result: (*submitted).code,
 	}
 	stop = &engine.CommandRow[*work, jobBody, changed]{
 		Kind: kindStop, Name: "stop", From: engine.FromUsers, Shrinks: true, Unnamed: true,
@@ -52,7 +54,8 @@ var (
 	}
 	restore = &engine.CommandRow[*work, restoreBody, changed]{
 		Kind: kindRestore, Name: "restore", From: engine.FromUsers, Unnamed: true,
-		Body: (*restoreBody).code, Limit: (*restoreBody).limit, Limited: (*restoreBody).limited, Size: (*restoreBody).size, Apply: (*work).restore, Result: (*changed).code,
+		Body: (*restoreBody).code, Limit: (*restoreBody).limit, Limited: (*restoreBody).limited, Size: (*restoreBody).size,
+		Apply: (*work).restore, Result: (*changed).code,
 	}
 	dropSavepoint = &engine.CommandRow[*work, jobBody, changed]{
 		Kind: kindDropSavepoint, Name: "drop savepoint", From: engine.FromUsers, Shrinks: true, Unnamed: true,
@@ -60,17 +63,26 @@ var (
 	}
 )
 
-var commands = engine.Declare(engine.MachineProcessing, "processing", func(string) error { return nil }, // parsing the definition validates the name
+// parsing the definition validates the name
+var commands = engine.Declare(engine.MachineProcessing, "processing", func(string) error { return nil },
 	submit, stop, cancel, rescale, savepoint, restore,
-	&engine.MachineRow[*work, tickCommand]{Kind: kindTick, Name: "tick", From: engine.FromLeaders, Body: (*tickCommand).code, Apply: (*work).tick},
-	&engine.MachineRow[*work, saveCommand]{Kind: kindBeginSave, Name: "begin savepoint", From: engine.FromLeaders, Body: (*saveCommand).code, Apply: (*work).beginSave},
-	&engine.MachineRow[*work, saveCommand]{Kind: kindSave, Name: "save", From: engine.FromLeaders, Body: (*saveCommand).code, Apply: (*work).addChunk},
-	&engine.MachineRow[*work, fillCommand]{Kind: kindFill, Name: "fill", From: engine.FromLeaders, Body: (*fillCommand).code, Apply: (*work).fill},
+	&engine.MachineRow[*work, tickCommand]{Kind: kindTick, Name: "tick", From: engine.FromLeaders, Body: (*tickCommand).code,
+		Apply: (*work).tick},
+	&engine.MachineRow[*work, saveCommand]{Kind: kindBeginSave, Name: "begin savepoint", From: engine.FromLeaders,
+		Body: (*saveCommand).code, Apply: (*work).beginSave},
+	&engine.MachineRow[*work, saveCommand]{Kind: kindSave, Name: "save", From: engine.FromLeaders, Body: (*saveCommand).code,
+		Apply: (*work).addChunk},
+	&engine.MachineRow[*work, fillCommand]{Kind: kindFill, Name: "fill", From: engine.FromLeaders, Body: (*fillCommand).code,
+		Apply: (*work).fill},
 	dropSavepoint,
-	&engine.MachineRow[*work, followCommand]{Kind: kindFollow, Name: "follow", From: engine.FromShards, Shrinks: true, Body: (*followCommand).code, Apply: (*work).follow},
-	&engine.MachineRow[*work, reportCommand]{Kind: kindReport, Name: "report", From: engine.FromShards, Shrinks: true, Body: (*reportCommand).code, Apply: (*work).report},
-	&engine.MachineRow[*work, passCommand]{Kind: kindPass, Name: "pass", From: engine.FromShards, Body: (*passCommand).code, Apply: (*work).pass},
-	&engine.MachineRow[*work, phaseCommand]{Kind: kindPhase, Name: "phase", From: engine.FromShards, Shrinks: true, Body: (*phaseCommand).code, Apply: (*work).phase},
+	&engine.MachineRow[*work, followCommand]{Kind: kindFollow, Name: "follow", From: engine.FromShards, Shrinks: true,
+		Body: (*followCommand).code, Apply: (*work).follow},
+	&engine.MachineRow[*work, reportCommand]{Kind: kindReport, Name: "report", From: engine.FromShards, Shrinks: true,
+		Body: (*reportCommand).code, Apply: (*work).report},
+	&engine.MachineRow[*work, passCommand]{Kind: kindPass, Name: "pass", From: engine.FromShards, Body: (*passCommand).code,
+		Apply: (*work).pass},
+	&engine.MachineRow[*work, phaseCommand]{Kind: kindPhase, Name: "phase", From: engine.FromShards, Shrinks: true,
+		Body: (*phaseCommand).code, Apply: (*work).phase},
 )
 
 // submitBody is the definition of a job. The other fields are derived from source; see check.
@@ -255,8 +267,8 @@ type cursorChange struct {
 	cursor
 }
 
-// stateChange is a change of keyed state. A key begins with the number of its operator. Decoded changes and
-// outputs alias the command.
+// stateChange is a change of keyed state. A key begins with the number of its operator. Decoded
+// changes and outputs alias the command.
 type stateChange struct {
 	op    byte
 	key   []byte
@@ -354,7 +366,8 @@ func (s *saveCommand) code(c *codec.Coder) {
 	s.last.code(c)
 }
 
-// fillCommand restores the rows of a savepoint's chunk that the job keeps. The last one resumes the job.
+// fillCommand restores the rows of a savepoint's chunk that the job keeps. The last one resumes the
+// job.
 type fillCommand struct {
 	job       ref
 	revision  uint64

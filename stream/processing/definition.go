@@ -44,7 +44,8 @@ func (e *DefinitionError) Error() string {
 // Unwrap returns ErrInvalid.
 func (e *DefinitionError) Unwrap() error { return ErrInvalid }
 
-// Validate returns what is wrong with a definition, by line, and what is worth knowing of it: with warnings alone it can be submitted.
+// Validate returns what is wrong with a definition, by line, and what is worth knowing of it: with
+// warnings alone it can be submitted.
 func Validate(definition []byte) []Problem {
 	if len(definition) > MaxDefinition {
 		return []Problem{{Line: 1, Code: "too-large", Message: tooLarge(definition)}}
@@ -101,7 +102,8 @@ func parse(source []byte) (*parsed, error) {
 	return p, nil
 }
 
-// spread adds what has a number in a spread namespace alone: operators that look keys up, to which records are passed there.
+// spread adds what has a number in a spread namespace alone: operators that look keys up, to which
+// records are passed there.
 func (p *parsed) spread() {
 	for i := range p.job.Operators {
 		if o := &p.job.Operators[i]; o.Looks != "" {
@@ -150,7 +152,8 @@ func checkLoops(job *pipeline.Job, namespace string) error {
 	return nil
 }
 
-// checkNamespaces refuses system namespaces: a job would read or write there with the rights of the node instead of those of the key that submitted it.
+// checkNamespaces refuses system namespaces: a job would read or write there with the rights of the
+// node instead of those of the key that submitted it.
 func checkNamespaces(job *pipeline.Job) error {
 	refuse := func(what, name, namespace string) error {
 		if namespace == "" || !engine.IsSystem(namespace) {
@@ -228,7 +231,8 @@ func plan(was, is []numbered, current []numbered, last uint16) Plan {
 	return p
 }
 
-// restarted leaves sources that are to begin anew out of what there is, so that they get numbers that no cursor has.
+// restarted leaves sources that are to begin anew out of what there is, so that they get numbers
+// that no cursor has.
 func restarted(names []string, is, was, current []numbered) (_, _ []numbered, err error) {
 	for _, name := range names {
 		called := func(n numbered) bool { return n.source && n.name == name }
@@ -240,7 +244,8 @@ func restarted(names []string, is, was, current []numbered) (_, _ []numbered, er
 	return was, current, nil
 }
 
-// notes says what a new definition changes of the event time of sources that go on: what is there is compared with watermarks of the old one.
+// notes says what a new definition changes of the event time of sources that go on: what is there
+// is compared with watermarks of the old one.
 func notes(before, after []byte, p *Plan) (all []string) {
 	old, err := parse(before)
 	if err != nil {
@@ -260,7 +265,8 @@ func notes(before, after []byte, p *Plan) (all []string) {
 		s := &is.job.Sources[i]
 		at := slices.IndexFunc(old.job.Sources, func(o pipeline.Source) bool { return o.Name == s.Name })
 		if title := "source " + s.Name; at >= 0 && old.job.Sources[at].EventTime != s.EventTime && slices.Contains(p.Kept, title) {
-			all = append(all, fmt.Sprintf("%s: event_time was %s and is %s: records before the watermark that the job has come to are late", title,
+			all = append(all, fmt.Sprintf("%s: event_time was %s and is %s: records before the watermark that the job has come to are late",
+				title,
 				said(old.job.Sources[at].EventTime), said(s.EventTime)))
 		}
 	}

@@ -17,12 +17,14 @@ type Applied struct {
 	Plan    Plan // what was kept and dropped of its state, if it has changed
 }
 
-// Apply has a job of the definition's name run with the definition, whatever there was: it submits one, stops the one that there is and restores it with the
-// definition, or leaves it as it is when it has the definition already and runs, or is completed. Cancelled jobs do not count. The same call again changes nothing. Of several calls at
-// once one submits the job, and the others find it.
+// Apply has a job of the definition's name run with the definition, whatever there was: it submits
+// one, stops the one that there is and restores it with the definition, or leaves it as it is when
+// it has the definition already and runs, or is completed. Cancelled jobs do not count. The same
+// call again changes nothing. Of several calls at once one submits the job, and the others find it.
 //
-// Options: DropState; FromSavepoint. Errors: those of Submit and Restore; ErrConflict also if several jobs have the name. When state would be lost that DropState does
-// not allow to lose, the job goes on as it is; so it does, or is stopped, after another error.
+// Options: DropState; FromSavepoint. Errors: those of Submit and Restore; ErrConflict also if
+// several jobs have the name. When state would be lost that DropState does not allow to lose, the
+// job goes on as it is; so it does, or is stopped, after another error.
 func (s *Store) Apply(ctx context.Context, definition []byte, opts ...RestoreOption) (Applied, error) {
 	p, err := s.parse(definition)
 	if err != nil {
@@ -36,10 +38,12 @@ func (s *Store) Apply(ctx context.Context, definition []byte, opts ...RestoreOpt
 	}
 }
 
-// maxApplies is how often Apply begins again because others have changed the job meanwhile. Each time one of those has got on.
+// maxApplies is how often Apply begins again because others have changed the job meanwhile. Each
+// time one of those has got on.
 const maxApplies = 20
 
-// apply is Apply once. overtaken says that it could not because another call has submitted or changed the job.
+// apply is Apply once. overtaken says that it could not because another call has submitted or
+// changed the job.
 func (s *Store) apply(ctx context.Context, name string, definition []byte, opts []RestoreOption) (done Applied, overtaken bool, err error) {
 	id, err := s.only(ctx, name)
 	if err != nil {
@@ -80,7 +84,8 @@ func (s *Store) apply(ctx context.Context, name string, definition []byte, opts 
 	return done, false, nil
 }
 
-// only returns the job of a name that is not cancelled, "" if there is none. Errors: ErrConflict if there are several.
+// only returns the job of a name that is not cancelled, "" if there is none. Errors: ErrConflict if
+// there are several.
 func (s *Store) only(ctx context.Context, name string) (id JobID, err error) {
 	for j, err := range s.All(ctx, Named(name)) {
 		switch {

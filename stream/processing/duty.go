@@ -15,16 +15,19 @@ const lanes = 4
 // laneNames are what messages call them.
 var laneNames = [lanes]string{"tasks 0", "tasks 1", "tasks 2", "tasks 3"}
 
-// Duties returns what the leader does: it runs the tasks of jobs, makes savepoints and restores them.
+// Duties returns what the leader does: it runs the tasks of jobs, makes savepoints and restores
+// them.
 func (m *machine) Duties() []engine.Duty {
 	all := []engine.Duty{{Name: "savepoints", Run: m.keepSavepoints}}
 	for i := range lanes {
-		all = append(all, engine.Duty{Name: laneNames[i], Run: func(ctx context.Context, lead *engine.Lead) error { return m.runLane(ctx, lead, i) }})
+		all = append(all, engine.Duty{Name: laneNames[i],
+			Run: func(ctx context.Context, lead *engine.Lead) error { return m.runLane(ctx, lead, i) }})
 	}
 	return all
 }
 
-// lane runs the tasks of some jobs, one step at a time: each step is computed from a view and proposed with what it rests on.
+// lane runs the tasks of some jobs, one step at a time: each step is computed from a view and
+// proposed with what it rests on.
 type lane struct {
 	m     *machine
 	lead  *engine.Lead
@@ -50,13 +53,15 @@ func (l *led) since(lead *engine.Lead) int64 {
 	return l.at
 }
 
-// crowd knows whether users write to the shard so often that ticks have to be small: what is written waits until the tick before it is applied.
+// crowd knows whether users write to the shard so often that ticks have to be small: what is
+// written waits until the tick before it is applied.
 type crowd struct {
 	calls, at int64 // of the last look
 	is        bool
 }
 
-// A shard is crowded after crowdMillis in which users have written more often than crowdRate times a second.
+// A shard is crowded after crowdMillis in which users have written more often than crowdRate times
+// a second.
 const (
 	crowdMillis = 100
 	crowdRate   = 50
@@ -103,7 +108,8 @@ func (m *machine) runLane(ctx context.Context, lead *engine.Lead, number int) er
 	}
 }
 
-// ends reports whether an error is the end of a duty. All others are matters of one job: it is held, and the others go on.
+// ends reports whether an error is the end of a duty. All others are matters of one job: it is
+// held, and the others go on.
 func ends(ctx context.Context, err error) bool {
 	return err != nil && (ctx.Err() != nil || errors.Is(err, engine.ErrClosed))
 }
@@ -177,7 +183,8 @@ func (l *lane) drop(r ref) {
 	}
 }
 
-// next returns the next step of one of the tasks, nil if none has anything to do now; then each has said what it waits for.
+// next returns the next step of one of the tasks, nil if none has anything to do now; then each has
+// said what it waits for.
 func (l *lane) next(ctx context.Context, v *engine.View) (*step, error) {
 	for _, r := range l.turns() {
 		t := l.tasks[r]

@@ -25,14 +25,17 @@ func bounded(definition string) string {
 	return "stop_at: latest\n" + strings.Replace(definition, "batch_size: 3", "batch_size: 1", 1)
 }
 
-// TestStoppedWhileItEnds: a bounded job that is stopped while it fires its last windows, and restored, reads what has been appended meanwhile, as one does that was completed before. Once it was
-// completed with the last of those windows: in a spread namespace what the stages in front had passed on stayed in the exchanges.
+// TestStoppedWhileItEnds: a bounded job that is stopped while it fires its last windows, and
+// restored, reads what has been appended meanwhile, as one does that was completed before. Once it
+// was completed with the last of those windows: in a spread namespace what the stages in front had
+// passed on stayed in the exchanges.
 func TestStoppedWhileItEnds(t *testing.T) {
 	for name, s := range map[string]*rig{"one shard": newRig(t, 1), "spread": newSpread(t, 3)} {
 		t.Run(name, func(t *testing.T) {
 			ctx := context.Background()
 			if s.Shards() == 1 {
-				if err := errors.Join(s.streams.Create(ctx, "in", stream.Partitions(8)), s.streams.Create(ctx, "copy", stream.Partitions(4))); err != nil {
+				if err := errors.Join(s.streams.Create(ctx, "in", stream.Partitions(8)),
+					s.streams.Create(ctx, "copy", stream.Partitions(4))); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -64,7 +67,8 @@ func TestStoppedWhileItEnds(t *testing.T) {
 			}
 			s.pass()
 			j := s.job(id)
-			if m := j.Metrics; j.Status != processing.Completed || m.Backlog != 0 || m.RecordsIn != 320 || m.RecordsOut != 320 || m.Operators[1].In != 320 || m.Late != 0 {
+			if m := j.Metrics; j.Status != processing.Completed || m.Backlog != 0 || m.RecordsIn != 320 || m.RecordsOut != 320 ||
+				m.Operators[1].In != 320 || m.Late != 0 {
 				t.Errorf("job %+v", j)
 			}
 			if got, want := s.windowsOf("copy"), summedUp(sales, 10_000); !slices.Equal(got, want) {
@@ -74,8 +78,10 @@ func TestStoppedWhileItEnds(t *testing.T) {
 	}
 }
 
-// TestSpreadStoppedAndRestored: however often a bounded job is stopped and restored, and whatever becomes of its leaders and messages meanwhile, it is completed when each record that it had to
-// read has gone through all of its operators, each window has been written once, and nothing is left on its way.
+// TestSpreadStoppedAndRestored: however often a bounded job is stopped and restored, and whatever
+// becomes of its leaders and messages meanwhile, it is completed when each record that it had to
+// read has gone through all of its operators, each window has been written once, and nothing is
+// left on its way.
 //
 //	go test -run '^TestSpreadStoppedAndRestored$' -endings 10000 ./stream/processing
 func TestSpreadStoppedAndRestored(t *testing.T) {
@@ -92,8 +98,9 @@ func endings(t *testing.T, rng *rand.Rand) {
 	definition := bounded(keyedSums)
 	more := rng.IntN(2) == 0
 	if more {
-		definition = strings.Replace(definition, "sinks:", "  - { type: keyby, key_expression: $.count }\n  - { name: once, type: dedup, key: \"expr: string(window_end) + key\" }\n"+
-			"  - { name: longer, type: aggregate, function: sum, field: value, window: session, gap: 5 }\nsinks:", 1)
+		definition = strings.Replace(definition, "sinks:",
+			"  - { type: keyby, key_expression: $.count }\n  - { name: once, type: dedup, key: \"expr: string(window_end) + key\" }\n"+
+				"  - { name: longer, type: aggregate, function: sum, field: value, window: session, gap: 5 }\nsinks:", 1)
 	}
 	keys, step := 1000, int64(20) // all windows fire at the end, in many steps
 	if rng.IntN(3) == 0 {
@@ -157,8 +164,9 @@ func endings(t *testing.T, rng *rand.Rand) {
 	}
 }
 
-// TestSpreadEndIsQuiet: a part of a bounded job that has read all writes nothing while others have not, although it has partitions without a record, or points come too late. It wrote steps
-// without end.
+// TestSpreadEndIsQuiet: a part of a bounded job that has read all writes nothing while others have
+// not, although it has partitions without a record, or points come too late. It wrote steps without
+// end.
 func TestSpreadEndIsQuiet(t *testing.T) {
 	ctx := context.Background()
 	work := func(s *rig, what string) {
@@ -187,7 +195,8 @@ func TestSpreadEndIsQuiet(t *testing.T) {
 	write := func() {
 		t.Helper()
 		for i := range 30 {
-			point := ts.Point{Measurement: "cpu", Tags: map[string]string{"host": fmt.Sprint(i)}, Fields: map[string]float64{"value": 1}, Time: old}
+			point := ts.Point{Measurement: "cpu", Tags: map[string]string{"host": fmt.Sprint(i)}, Fields: map[string]float64{"value": 1},
+				Time: old}
 			if _, err := s.series.Write(ctx, point); err != nil {
 				t.Fatal(err)
 			}
@@ -196,7 +205,8 @@ func TestSpreadEndIsQuiet(t *testing.T) {
 	}
 	write()
 	s.Pass(20_000)
-	id := s.submit("name: x\nstop_at: latest\nsources: [{name: cpu, ts: {measurement: cpu}}]\noperators: [{name: n, type: aggregate, function: count}]\nsinks: [{name: out, stream: {name: copy}}]\n")
+	id := s.submit("name: x\nstop_at: latest\nsources: [{name: cpu, ts: {measurement: cpu}}]\noperators: [{name: n, type: aggregate, " +
+		"function: count}]\nsinks: [{name: out, stream: {name: copy}}]\n")
 	work(s, "points")
 	write()
 	work(s, "late points")
@@ -210,8 +220,10 @@ func TestSpreadEndIsQuiet(t *testing.T) {
 	}
 }
 
-// TestSeriesEnd: a job over a time series that stops at the latest reads what there was when it was submitted, or restored last, points that are younger than the delay of the source
-// included. It ended at its submission, whatever had been written since, and before it had read what was younger.
+// TestSeriesEnd: a job over a time series that stops at the latest reads what there was when it was
+// submitted, or restored last, points that are younger than the delay of the source included. It
+// ended at its submission, whatever had been written since, and before it had read what was
+// younger.
 func TestSeriesEnd(t *testing.T) {
 	for name, s := range map[string]*rig{"one shard": newRig(t, 1), "spread": newSpread(t, 3)} {
 		t.Run(name, func(t *testing.T) {
@@ -233,7 +245,8 @@ func TestSeriesEnd(t *testing.T) {
 			}
 			write()
 			s.Pass(1000)
-			const text = "name: x\nstop_at: latest\nsources: [{name: cpu, ts: {measurement: cpu}}]\nsinks: [{name: out, stream: {name: copy}}]\n"
+			const text = "name: x\nstop_at: latest\nsources: [{name: cpu, ts: {measurement: cpu}}]\nsinks: [{name: out, stream: " +
+				"{name: copy}}]\n"
 			id := s.submit(text)
 			for round := range 4 {
 				s.pass()
@@ -256,7 +269,8 @@ func TestSeriesEnd(t *testing.T) {
 			write()
 			s.Pass(100)
 			latest := strings.Replace(text, "measurement: cpu", "measurement: cpu, start: latest", 1)
-			if _, err := s.jobs.Restore(ctx, id, processing.ReplaceDefinition([]byte(latest)), processing.RestartSource("cpu"), processing.DropState()); err != nil {
+			if _, err := s.jobs.Restore(ctx, id, processing.ReplaceDefinition([]byte(latest)), processing.RestartSource("cpu"),
+				processing.DropState()); err != nil {
 				t.Fatal(err)
 			}
 			s.Pass(6000)
@@ -268,13 +282,15 @@ func TestSeriesEnd(t *testing.T) {
 	}
 }
 
-// TestEndKeepsEventTime: when a job that had ended reads on, event time is where it had come to before the end, whatever is idle: windows that had fired as they were due do not fire again.
+// TestEndKeepsEventTime: when a job that had ended reads on, event time is where it had come to
+// before the end, whatever is idle: windows that had fired as they were due do not fire again.
 func TestEndKeepsEventTime(t *testing.T) {
 	for name, s := range map[string]*rig{"one shard": newRig(t, 1), "spread": newSpread(t, 3)} {
 		t.Run(name, func(t *testing.T) {
 			ctx := context.Background()
 			if s.Shards() == 1 {
-				if err := errors.Join(s.streams.Create(ctx, "in", stream.Partitions(8)), s.streams.Create(ctx, "copy", stream.Partitions(4))); err != nil {
+				if err := errors.Join(s.streams.Create(ctx, "in", stream.Partitions(8)),
+					s.streams.Create(ctx, "copy", stream.Partitions(4))); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -315,7 +331,8 @@ func TestEndKeepsEventTime(t *testing.T) {
 				s.pass()
 			}
 			got := s.windowsOf("copy")
-			if j := s.job(id); j.Status != processing.Completed || j.Metrics.Late != 2 || len(got) != 13 || got[12].Start != base+100_000 || got[12].Count != 1 {
+			if j := s.job(id); j.Status != processing.Completed || j.Metrics.Late != 2 || len(got) != 13 || got[12].Start != base+100_000 ||
+				got[12].Count != 1 {
 				t.Errorf("windows %+v, job %+v", got, j)
 			}
 		})

@@ -54,8 +54,8 @@ func (d *flaky) Sleep(_ context.Context, wake <-chan struct{}, until int64) erro
 	return errAsleep
 }
 
-// TestExactlyOnce: commands of ticks get lost, come twice, and are applied without an answer, leaders change at any moment, and executors restart: each record has its
-// effects once.
+// TestExactlyOnce: commands of ticks get lost, come twice, and are applied without an answer,
+// leaders change at any moment, and executors restart: each record has its effects once.
 func TestExactlyOnce(t *testing.T) {
 	rng := rand.New(rand.NewPCG(machinetest.Seed(t), 0))
 	s, ctx := newRig(t, 1), context.Background()
@@ -88,7 +88,8 @@ func TestExactlyOnce(t *testing.T) {
 	if m, err := s.series.Get(ctx, "cpu"); err != nil || m.Points != int64(len(want)) {
 		t.Errorf("the series hold %+v, %v, want %d", m, err, len(want))
 	}
-	machinetest.EqualReplicas(t, s.Log(0), tables(), machinetest.Replica{}, machinetest.Replica{Name: "crashes behind each entry", Commit: 1, Restart: 1})
+	machinetest.EqualReplicas(t, s.Log(0), tables(), machinetest.Replica{},
+		machinetest.Replica{Name: "crashes behind each entry", Commit: 1, Restart: 1})
 }
 
 // TestOvertaken: a tick that is proposed again, at any later time, is refused and changes nothing.

@@ -51,7 +51,8 @@ func ExampleDefinition() {
 	// {"key":"ann","value":110,"count":2}
 }
 
-// A function of the program is an operator: it takes the cents of an amount, which no expression does.
+// A function of the program is an operator: it takes the cents of an amount, which no expression
+// does.
 func ExampleFunc() {
 	ctx := context.Background()
 	cents := func(_ context.Context, rec processing.Record) ([]processing.Record, error) {

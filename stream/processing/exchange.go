@@ -47,11 +47,14 @@ const (
 	maxExchangeBytes = 8 << 20
 	// maxMessages is how many messages a tick takes out of an exchange.
 	maxMessages = 1000
-	// minGraceMillis is how long the grace of idle upstreams is at least: what they have sent meanwhile has come by then.
+	// minGraceMillis is how long the grace of idle upstreams is at least: what they have sent
+	// meanwhile has come by then.
 	minGraceMillis = 1000
-	// minTellMillis is how long a stage waits at least before it tells once more how far it has come, and nothing else.
+	// minTellMillis is how long a stage waits at least before it tells once more how far it has
+	// come, and nothing else.
 	minTellMillis = 100
-	// tellMillisPerShard makes that longer where there are many shards. All tell all, so what is told in all would grow with their square.
+	// tellMillisPerShard makes that longer where there are many shards. All tell all, so what is
+	// told in all would grow with their square.
 	tellMillisPerShard = 25
 )
 
@@ -92,7 +95,8 @@ func (u *upstream) code(c *codec.Coder) {
 	c.Uint16(&u.shard)
 }
 
-// passCommand is a command, and the value of a row 'i': records for a stage, and how far their sender has come.
+// passCommand is a command, and the value of a row 'i': records for a stage, and how far their
+// sender has come.
 type passCommand struct {
 	job      ref
 	epoch    uint64
@@ -151,7 +155,8 @@ func (i *exchangeRow) arrived(from upstream) {
 	i.next++
 }
 
-// waits reports whether a message of an upstream has not been read, when reading has come to a number.
+// waits reports whether a message of an upstream has not been read, when reading has come to a
+// number.
 func (i *exchangeRow) waits(from upstream, next uint64) bool {
 	return slices.ContainsFunc(i.last, func(a arrival) bool { return a.from == from && a.number >= next })
 }
@@ -290,8 +295,10 @@ func (w *work) dropExchange(j *job, stage uint16) {
 	w.tx.Delete(exchangeKey(j.ref, stage))
 }
 
-// passed codes records of a message. sources are the numbers of the job's sources, and tags the names of its tags: a record of a source that there is no more is as one that
-// an operator has made, and a tag that there is no more is none. The message has the names of all its tags in front.
+// passed codes records of a message. sources are the numbers of the job's sources, and tags the
+// names of its tags: a record of a source that there is no more is as one that an operator has
+// made, and a tag that there is no more is none. The message has the names of all its tags in
+// front.
 type passed struct {
 	records []pipeline.Record
 	sources []uint16
@@ -404,8 +411,10 @@ func (t *task) lookInto(v *engine.View, stg *stage) (*input, error) {
 // more reports whether there is something to be read.
 func (m *mail) more() bool { return m.next < m.head.next }
 
-// marks returns the upstreams as partitions at a time. One of which something waits is not idle, and holds the watermark where it was when it was heard last. So does one that
-// has not been heard since the job has begun to run, and any until the grace is over: what came meanwhile it may not have read yet.
+// marks returns the upstreams as partitions at a time. One of which something waits is not idle,
+// and holds the watermark where it was when it was heard last. So does one that has not been heard
+// since the job has begun to run, and any until the grace is over: what came meanwhile it may not
+// have read yet.
 func (m *mail) marks(now int64) []pipeline.Progress {
 	all := make([]pipeline.Progress, len(m.upstreams))
 	stale := now < m.trustAt()
@@ -415,7 +424,8 @@ func (m *mail) marks(now int64) []pipeline.Progress {
 			s = stageProgress{} // it had read all there was, and may have more to read in this run
 		}
 		idle := s.idle && !m.head.waits(m.upstreams[i].from, m.next) && m.heardNow(i) && !stale
-		all[i] = pipeline.Progress{Seen: s.seen, Newest: s.newest, Arrived: s.arrived, IdleAfter: -1, Idle: idle, Bounded: s.bounded, Bound: s.bound}
+		all[i] = pipeline.Progress{Seen: s.seen, Newest: s.newest, Arrived: s.arrived, IdleAfter: -1, Idle: idle, Bounded: s.bounded,
+			Bound: s.bound}
 	}
 	return all
 }
@@ -423,7 +433,8 @@ func (m *mail) marks(now int64) []pipeline.Progress {
 // heardNow reports whether an upstream has been heard in this run of the job.
 func (m *mail) heardNow(i int) bool { return m.upstreams[i].epoch == m.task.epoch }
 
-// trustAt returns when the grace of idle upstreams is over. That is measured by a clock that nobody sets: what upstreams have sent takes as long to come, whatever the other says.
+// trustAt returns when the grace of idle upstreams is over. That is measured by a clock that nobody
+// sets: what upstreams have sent takes as long to come, whatever the other says.
 func (m *mail) trustAt() int64 {
 	woke := int64(math.MaxInt64)
 	for i := range m.upstreams {
@@ -438,7 +449,8 @@ func (m *mail) trustAt() int64 {
 	return m.now + at + m.task.grace() - m.mono
 }
 
-// wokenAt returns when an upstream has woken up, by a clock that nobody sets: as the other clock says when that is heard, whatever becomes of it then.
+// wokenAt returns when an upstream has woken up, by a clock that nobody sets: as the other clock
+// says when that is heard, whatever becomes of it then.
 func (t *task) wokenAt(w woken, now, mono int64) int64 {
 	at, known := t.woken[w]
 	if !known {
@@ -462,7 +474,8 @@ func (t *task) grace() int64 {
 	return longest
 }
 
-// read adds up to limit records to a batch, until they have so many bytes, and hears what messages say when all of their records have been read.
+// read adds up to limit records to a batch, until they have so many bytes, and hears what messages
+// say when all of their records have been read.
 func (m *mail) read(limit, most int, batch *[]pipeline.Record) (bytes int, err error) {
 	if !m.more() {
 		return 0, nil
@@ -511,7 +524,8 @@ func (m *mail) records(msg *passCommand) ([]pipeline.Record, error) {
 	return p.records[m.skip:], nil
 }
 
-// hear notes how far an upstream has come. What it said in an earlier run does not count: in this one it says so again.
+// hear notes how far an upstream has come. What it said in an earlier run does not count: in this
+// one it says so again.
 func (m *mail) hear(msg *passCommand) {
 	i := slices.IndexFunc(m.upstreams, func(h heard) bool { return h.from == msg.from })
 	if i < 0 || !msg.says || msg.epoch != m.task.epoch {
@@ -529,7 +543,8 @@ func (m *mail) hear(msg *passCommand) {
 // keep writes what has been read into the row of a tick.
 func (m *mail) keep(tick *tickCommand) {
 	row := tick.task.stage(m.stage)
-	row.next, row.skip, row.upstreams = m.next, m.skip, slices.DeleteFunc(slices.Clone(m.upstreams), func(h heard) bool { return h.epoch == 0 })
+	row.next, row.skip, row.upstreams = m.next, m.skip, slices.DeleteFunc(slices.Clone(m.upstreams),
+		func(h heard) bool { return h.epoch == 0 })
 	if m.taken > 0 {
 		tick.taken = takenOut{m.stage, m.next, m.bytes}
 	}

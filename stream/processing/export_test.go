@@ -34,8 +34,8 @@ func Lane(id JobID) (shard int, duty string) {
 	return int(r.shard), laneNames[r.number%lanes]
 }
 
-// Observed returns the table of a node that remembers so many bytes of keyed state, and functions that tell how often its tasks have looked for something to do,
-// and how much they remember.
+// Observed returns the table of a node that remembers so many bytes of keyed state, and functions
+// that tell how often its tasks have looked for something to do, and how much they remember.
 func Observed(bytes int) (table engine.Primitive, looks func() int64, remembered func() int) {
 	shared := newMemory(cacheBytes)
 	table = tableOf(shared)
@@ -64,7 +64,8 @@ func Observed(bytes int) (table engine.Primitive, looks func() int64, remembered
 	return table, looks, remembered
 }
 
-// SubmitOnly is the submission of Apply, which has seen no job of the name: ErrConflict if there is one by now.
+// SubmitOnly is the submission of Apply, which has seen no job of the name: ErrConflict if there is
+// one by now.
 func (s *Store) SubmitOnly(ctx context.Context, definition []byte) (Submitted, error) {
 	return s.submit(ctx, definition, true)
 }
@@ -78,33 +79,46 @@ type Damage struct {
 
 // Damages are changes that leave rows readable, by what they are.
 var Damages = map[string]Damage{
-	"a job that has ended":               {rowJob, damage((*jobRow).code, func(j *jobRow) { j.ended = 5 }), "processing: job {"},
-	"a job that runs and is restored":    {rowJob, damage((*jobRow).code, func(j *jobRow) { j.restore = 5 }), "restore:5"},
-	"a job of no generation":             {rowJob, damage((*jobRow).code, func(j *jobRow) { j.generation = 0 }), "generation:0"},
-	"a job of no workers":                {rowJob, damage((*jobRow).code, func(j *jobRow) { j.parallelism = 0 }), "parallelism:0"},
-	"a job of no batch":                  {rowJob, damage((*jobRow).code, func(j *jobRow) { j.batch = 0 }), "batch:0"},
-	"a job of few numbers":               {rowJob, damage((*jobRow).code, func(j *jobRow) { j.numbers = 1 }), "the job has given 1 numbers"},
-	"a job of more savepoints":           {rowJob, damage((*jobRow).code, func(j *jobRow) { j.savepoints++ }), "lacks something"},
-	"a job of another name":              {rowJob, damage((*jobRow).code, func(j *jobRow) { j.name = "x" }), "the name"},
-	"a job of another time":              {rowJob, damage((*jobRow).code, func(j *jobRow) { j.revision++ }), "there is something to do at"},
-	"a task of another generation":       {rowTask, damage((*taskRow).code, func(t *taskRow) { t.generation++ }), "processing: task of job"},
-	"a task that counts less":            {rowTask, damage((*taskRow).code, func(t *taskRow) { t.counts.missed = -1 }), "missed:-1"},
-	"a task of more ticks":               {rowTask, damage((*taskRow).code, func(t *taskRow) { t.ticks = t.counts.in + 1 }), "processing: task of job"},
-	"a number that is used twice":        {rowDefinition, damage((*definitionRow).code, func(d *definitionRow) { d.numbers[0].number = d.numbers[1].number }), "processing: job"},
-	"a number that was not given":        {rowDefinition, damage((*definitionRow).code, func(d *definitionRow) { d.numbers[0].number = 99 }), "number 99"},
-	"no number":                          {rowDefinition, damage((*definitionRow).code, func(d *definitionRow) { d.numbers[0].number = 0 }), "number 0"},
-	"no definition":                      {rowDefinition, damage((*definitionRow).code, func(d *definitionRow) { d.source = nil }), "processing: definition of job"},
-	"less than nothing on its way":       {rowOut, damage((*outRow).code, func(o *outRow) { o.refused = -1 }), "has sent"},
-	"fewer messages on their way":        {rowOut, damage((*outRow).code, func(o *outRow) { o.messages = -1 }), "has sent"},
-	"fewer bytes on their way":           {rowOut, damage((*outRow).code, func(o *outRow) { o.bytes = -1 }), "has sent"},
-	"a subtask of no epoch":              {rowSubtask, damage((*subtaskRow).code, func(p *subtaskRow) { p.epoch = 0 }), "processing: subtask"},
-	"a subtask with more than all ended": {rowSubtask, damage((*subtaskRow).code, func(p *subtaskRow) { p.ended = 99 }), "processing: subtask"},
-	"a subtask that is done":             {rowSubtask, damage((*subtaskRow).code, func(p *subtaskRow) { p.done = true }), "there is something to do"},
-	"an exchange of more bytes":          {rowExchange, damage((*exchangeRow).code, func(i *exchangeRow) { i.bytes++ }), "and says"},
-	"an exchange of more messages":       {rowExchange, damage((*exchangeRow).code, func(i *exchangeRow) { i.next++ }), "and says"},
-	"an exchange that ends too early":    {rowExchange, damage((*exchangeRow).code, func(i *exchangeRow) { i.first = i.next + 1 }), "processing: exchange"},
-	"a savepoint that is not made":       {rowSavepoint, damage((*savepointRow).code, func(s *savepointRow) { s.complete = false }), "processing: savepoint"},
-	"a savepoint of more chunks":         {rowSavepoint, damage((*savepointRow).code, func(s *savepointRow) { s.chunks++ }), "lacks 1 chunks"},
+	"a job that has ended":            {rowJob, damage((*jobRow).code, func(j *jobRow) { j.ended = 5 }), "processing: job {"},
+	"a job that runs and is restored": {rowJob, damage((*jobRow).code, func(j *jobRow) { j.restore = 5 }), "restore:5"},
+	"a job of no generation":          {rowJob, damage((*jobRow).code, func(j *jobRow) { j.generation = 0 }), "generation:0"},
+	"a job of no workers":             {rowJob, damage((*jobRow).code, func(j *jobRow) { j.parallelism = 0 }), "parallelism:0"},
+	"a job of no batch":               {rowJob, damage((*jobRow).code, func(j *jobRow) { j.batch = 0 }), "batch:0"},
+	"a job of few numbers": {rowJob, damage((*jobRow).code, func(j *jobRow) { j.numbers = 1 }),
+		"the job has given 1 numbers"},
+	"a job of more savepoints": {rowJob, damage((*jobRow).code, func(j *jobRow) { j.savepoints++ }), "lacks something"},
+	"a job of another name":    {rowJob, damage((*jobRow).code, func(j *jobRow) { j.name = "x" }), "the name"},
+	"a job of another time":    {rowJob, damage((*jobRow).code, func(j *jobRow) { j.revision++ }), "there is something to do at"},
+	"a task of another generation": {rowTask, damage((*taskRow).code, func(t *taskRow) { t.generation++ }),
+		"processing: task of job"},
+	"a task that counts less": {rowTask, damage((*taskRow).code, func(t *taskRow) { t.counts.missed = -1 }), "missed:-1"},
+	"a task of more ticks": {rowTask, damage((*taskRow).code, func(t *taskRow) { t.ticks = t.counts.in + 1 }),
+		"processing: task of job"},
+	"a number that is used twice": {rowDefinition,
+		damage((*definitionRow).code, func(d *definitionRow) { d.numbers[0].number = d.numbers[1].number }), "processing: job"},
+	"a number that was not given": {rowDefinition,
+		damage((*definitionRow).code, func(d *definitionRow) { d.numbers[0].number = 99 }), "number 99"},
+	"no number": {rowDefinition, damage((*definitionRow).code, func(d *definitionRow) { d.numbers[0].number = 0 }),
+		"number 0"},
+	"no definition": {rowDefinition, damage((*definitionRow).code, func(d *definitionRow) { d.source = nil }),
+		"processing: definition of job"},
+	"less than nothing on its way": {rowOut, damage((*outRow).code, func(o *outRow) { o.refused = -1 }), "has sent"},
+	"fewer messages on their way":  {rowOut, damage((*outRow).code, func(o *outRow) { o.messages = -1 }), "has sent"},
+	"fewer bytes on their way":     {rowOut, damage((*outRow).code, func(o *outRow) { o.bytes = -1 }), "has sent"},
+	"a subtask of no epoch": {rowSubtask, damage((*subtaskRow).code, func(p *subtaskRow) { p.epoch = 0 }),
+		"processing: subtask"},
+	"a subtask with more than all ended": {rowSubtask, damage((*subtaskRow).code, func(p *subtaskRow) { p.ended = 99 }),
+		"processing: subtask"},
+	"a subtask that is done": {rowSubtask, damage((*subtaskRow).code, func(p *subtaskRow) { p.done = true }),
+		"there is something to do"},
+	"an exchange of more bytes":    {rowExchange, damage((*exchangeRow).code, func(i *exchangeRow) { i.bytes++ }), "and says"},
+	"an exchange of more messages": {rowExchange, damage((*exchangeRow).code, func(i *exchangeRow) { i.next++ }), "and says"},
+	"an exchange that ends too early": {rowExchange, damage((*exchangeRow).code, func(i *exchangeRow) { i.first = i.next + 1 }),
+		"processing: exchange"},
+	"a savepoint that is not made": {rowSavepoint, damage((*savepointRow).code, func(s *savepointRow) { s.complete = false }),
+		"processing: savepoint"},
+	"a savepoint of more chunks": {rowSavepoint, damage((*savepointRow).code, func(s *savepointRow) { s.chunks++ }),
+		"lacks 1 chunks"},
 }
 
 func damage[T any](code func(*T, *codec.Coder), f func(*T)) func([]byte) []byte {
@@ -134,7 +148,8 @@ var RowKinds = map[string]machinetest.RowKind{
 
 func isRow(kind byte) func(k []byte) bool { return func(k []byte) bool { return k[0] == kind } }
 
-// ReachedBy returns which namespaces a definition reaches into when it is submitted, or when a job is restored with it, and with a body that is cut short.
+// ReachedBy returns which namespaces a definition reaches into when it is submitted, or when a job
+// is restored with it, and with a body that is cut short.
 func ReachedBy(definition []byte) (submitted, restored, cut []string) {
 	s := submitBody{source: definition}
 	r := restoreBody{edited: true, submitBody: s}
@@ -143,7 +158,8 @@ func ReachedBy(definition []byte) (submitted, restored, cut []string) {
 	reached := func(kind uint8, body []byte) []string {
 		return p.Command(kind).Reaches(engine.Command{Kind: kind, Body: body})
 	}
-	return reached(kindSubmit, submit), reached(kindRestore, restore), append(reached(kindSubmit, submit[:1]), reached(kindRestore, restore[:1])...)
+	return reached(kindSubmit, submit), reached(kindRestore, restore), append(reached(kindSubmit, submit[:1]),
+		reached(kindRestore, restore[:1])...)
 }
 
 func encodeSubmit(name string, b *submitBody) []byte {

@@ -48,8 +48,9 @@ func TestEachFailure(t *testing.T) {
 				return f(engine.StoreOf[processing.Store](engine.NewRouter(d), "n", 1<<20))
 			}
 		}
-		missing := func(err error) error { return machinetest.Except(err, processing.ErrNotFound) } // what is asked for does not exist, unless the question fails
-		over := func(err error) error { return machinetest.Except(err, processing.ErrConflict) }    // or has ended, or is being done
+		// what is asked for does not exist, unless the question fails
+		missing := func(err error) error { return machinetest.Except(err, processing.ErrNotFound) }
+		over := func(err error) error { return machinetest.Except(err, processing.ErrConflict) } // or has ended, or is being done
 		s.EachFailure(map[string]func(engine.Door) error{
 			"All":            call(func(s *processing.Store) error { return machinetest.LastError(s.All(ctx, processing.Limit(2))) }),
 			"Page":           call(func(s *processing.Store) error { _, err := s.Page(ctx, processing.Limit(2)); return err }),

@@ -52,7 +52,8 @@ func decodeFailures(b []byte) (all []failure, err error) {
 
 func (t *task) failureOf(f *pipeline.Failure) failure {
 	r := &f.Record
-	return failure{operator: f.Operator, reason: f.Reason, source: t.sourceOf(r), origin: r.Origin, headers: r.Headers, key: r.Key, value: r.Value}
+	return failure{operator: f.Operator, reason: f.Reason, source: t.sourceOf(r), origin: r.Origin, headers: r.Headers, key: r.Key,
+		value: r.Value}
 }
 
 // refusedWrite is a record that a sink did not take.
@@ -81,7 +82,8 @@ func errorAge() time.Duration {
 	return errorRetention
 }
 
-// errorOutputs returns what appends failures to the stream of errors of a job, which is made if there is none.
+// errorOutputs returns what appends failures to the stream of errors of a job, which is made if
+// there is none.
 func errorOutputs(job string, failures []failure) (all []output) {
 	if len(failures) == 0 {
 		return nil

@@ -10,7 +10,8 @@ import (
 	"github.com/floedb/floe/stream/processing"
 )
 
-// TestRawFailures: what an operator fails on is told as it came from its source, not as the operators in front have left it, with the name of the operator and the reason.
+// TestRawFailures: what an operator fails on is told as it came from its source, not as the
+// operators in front have left it, with the name of the operator and the reason.
 func TestRawFailures(t *testing.T) {
 	s := newRig(t, 1)
 	id := s.submit(`
@@ -29,7 +30,8 @@ sinks: [{name: out, stream: {name: out}}]
 	s.run()
 	s.want("out", `{"id":"a","x":1,"u":1}`)
 	recs, err := s.streams.Read(context.Background(), processing.ErrorStream("raw"))
-	if err != nil || len(recs) != 1 || string(recs[0].Payload) != raw || recs[0].Headers["floe-operator"] != "user" || recs[0].Headers["floe-error"] == "" {
+	if err != nil || len(recs) != 1 || string(recs[0].Payload) != raw || recs[0].Headers["floe-operator"] != "user" ||
+		recs[0].Headers["floe-error"] == "" {
 		t.Errorf("errors: %+v, %v", recs, err)
 	}
 	if m := s.job(id).Metrics; m.RecordsIn != 2 || m.Errors != 1 {
@@ -37,7 +39,8 @@ sinks: [{name: out, stream: {name: out}}]
 	}
 }
 
-// TestSpoiledRecord: a record that comes to more than any command may hold is a record in the stream of errors, and the job goes on with the next one.
+// TestSpoiledRecord: a record that comes to more than any command may hold is a record in the
+// stream of errors, and the job goes on with the next one.
 func TestSpoiledRecord(t *testing.T) {
 	s := newRig(t, 1)
 	id := s.submit(`
@@ -63,15 +66,18 @@ sinks: [{ name: out, stream: { name: out } }]
 		t.Errorf("sessions %.300s", got)
 	}
 	recs, err := s.streams.Read(context.Background(), processing.ErrorStream("spoiled"))
-	if err != nil || len(recs) != 1 || !strings.HasPrefix(recs[0].Headers["floe-error"], "the record comes to ") || len(recs[0].Payload) < 400_000 {
+	if err != nil || len(recs) != 1 || !strings.HasPrefix(recs[0].Headers["floe-error"], "the record comes to ") ||
+		len(recs[0].Payload) < 400_000 {
 		t.Errorf("errors %d, %v", len(recs), err)
 	}
 }
 
-// TestSinkNamespaceMadeSpread: what goes to a namespace that was made as a spread one after the job was submitted is refused and counted, and holds up nothing.
+// TestSinkNamespaceMadeSpread: what goes to a namespace that was made as a spread one after the job
+// was submitted is refused and counted, and holds up nothing.
 func TestSinkNamespaceMadeSpread(t *testing.T) {
 	s, ctx := newRig(t, 3), context.Background()
-	id := s.submit("name: wide\nsources: [{name: in, stream: {name: in}}]\nsinks: [{name: there, stream: {name: out, namespace: later}}, {name: here, stream: {name: out}}]\n")
+	id := s.submit("name: wide\nsources: [{name: in, stream: {name: in}}]\nsinks: [{name: there, stream: {name: out, namespace: " +
+		"later}}, {name: here, stream: {name: out}}]\n")
 	if err := engine.NewNamespaces(s.Router()).Create(ctx, "later", true); err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +85,8 @@ func TestSinkNamespaceMadeSpread(t *testing.T) {
 	s.settle()
 	s.want("out", `{"n":1} {"n":2}`)
 	recs, err := s.streams.Read(ctx, processing.ErrorStream("wide"))
-	if err != nil || len(recs) != 2 || recs[0].Headers["floe-operator"] != "there" || !strings.Contains(recs[0].Headers["floe-error"], `namespace "later" is spread`) {
+	if err != nil || len(recs) != 2 || recs[0].Headers["floe-operator"] != "there" ||
+		!strings.Contains(recs[0].Headers["floe-error"], `namespace "later" is spread`) {
 		t.Errorf("errors: %+v, %v", recs, err)
 	}
 	if m := s.job(id).Metrics; m.Errors != 2 || m.RecordsOut != 2 || m.Backlog != 0 {

@@ -33,13 +33,15 @@ type worse struct{}
 
 func (w worse) Error() string { panic(w) }
 
-// TestFunc: what a function makes of a record goes on, and whatever else it does is an error of that record.
+// TestFunc: what a function makes of a record goes on, and whatever else it does is an error of
+// that record.
 func TestFunc(t *testing.T) {
 	score := func(_ context.Context, rec processing.Record) ([]processing.Record, error) {
 		switch string(rec.Value) {
 		case "two":
 			rec.Value = bytes.ToUpper(rec.Value)
-			return []processing.Record{rec, {Key: "second", Headers: map[string]string{"b": "2", "a": "1"}, Time: time.Unix(7, 0), Tags: []string{"other"}}}, nil
+			return []processing.Record{rec, {Key: "second", Headers: map[string]string{"b": "2", "a": "1"}, Time: time.Unix(7, 0),
+				Tags: []string{"other"}}}, nil
 		case "none":
 			return nil, nil
 		case "error":
@@ -62,11 +64,13 @@ func TestFunc(t *testing.T) {
 	}
 	var samples processing.Samples
 	for _, v := range []string{"two", "none", "error", "nil error", "panic", "worse", "exit", "growth", "seen"} {
-		samples.Records = append(samples.Records, processing.Sample{Key: "k", Value: []byte(v), Headers: map[string]string{"h": "1"}, Time: time.UnixMilli(5)})
+		samples.Records = append(samples.Records,
+			processing.Sample{Key: "k", Value: []byte(v), Headers: map[string]string{"h": "1"}, Time: time.UnixMilli(5)})
 	}
 	cleared := []byte("cleared")
 	samples.Records = append(samples.Records, processing.Sample{Value: cleared})
-	if _, err := processing.Test(t.Context(), []byte(called), samples); !errors.Is(err, processing.ErrInvalid) || !strings.Contains(err.Error(), `operator "scored": function "score" is not registered`) {
+	if _, err := processing.Test(t.Context(), []byte(called), samples); !errors.Is(err, processing.ErrInvalid) ||
+		!strings.Contains(err.Error(), `operator "scored": function "score" is not registered`) {
 		t.Errorf("without the function: %v", err)
 	}
 	samples.Funcs = map[string]processing.Func{"score": score}
@@ -78,7 +82,8 @@ func TestFunc(t *testing.T) {
 	for _, w := range got.Written {
 		all = append(all, fmt.Sprintf("%s %d %v %s", w.Key, w.Time.UnixMilli(), w.Tags, w.Value))
 	}
-	if want := "k 5 [some] TWO, second 5 [some] ,  5 [some] k map[h:1] 5 [some],  5 [some] \x00\x00\x00\x00\x00\x00\x00"; strings.Join(all, ", ") != want {
+	if want := "k 5 [some] TWO, second 5 [some] ,  5 [some] k map[h:1] 5 [some],  5 [some] \x00\x00\x00\x00\x00\x00\x00"; strings.Join(all,
+		", ") != want {
 		t.Errorf("written %q, want %q", strings.Join(all, ", "), want)
 	}
 	all = nil
@@ -102,7 +107,8 @@ growth: the record becomes larger than 16 MiB`
 	}
 }
 
-// TestFuncNotRegistered: on a node that does not have a function the job waits, says which, and loses nothing.
+// TestFuncNotRegistered: on a node that does not have a function the job waits, says which, and
+// loses nothing.
 func TestFuncNotRegistered(t *testing.T) {
 	table := engine.TableOf[processing.Store]()
 	s := newStageOf(t, 1, table)
@@ -112,7 +118,8 @@ func TestFuncNotRegistered(t *testing.T) {
 	s.Advance(60_000)
 	var j processing.Job
 	s.lane(id, bed{asleep: func(<-chan struct{}, int64) { j = s.job(id) }})
-	if j.Status != processing.Running || !j.Held || j.Reason != `operator "scored": function "score" is not registered on this node` || j.Metrics.RecordsIn != 0 {
+	if j.Status != processing.Running || !j.Held || j.Reason != `operator "scored": function "score" is not registered on this node` ||
+		j.Metrics.RecordsIn != 0 {
 		t.Errorf("without the function: %+v", j)
 	}
 	table.Given(map[string]processing.Func{"score": func(_ context.Context, rec processing.Record) ([]processing.Record, error) {
@@ -127,7 +134,8 @@ func TestFuncNotRegistered(t *testing.T) {
 	}
 }
 
-// TestFuncFails: with on_error: fail the first record that a function does not work with ends the job.
+// TestFuncFails: with on_error: fail the first record that a function does not work with ends the
+// job.
 func TestFuncFails(t *testing.T) {
 	table := engine.TableOf[processing.Store]()
 	table.Given(map[string]processing.Func{"score": func(context.Context, processing.Record) ([]processing.Record, error) { panic("no") }})

@@ -49,20 +49,21 @@ func TestAdmit(t *testing.T) {
 		t.Fatal(err)
 	}
 	for what, change := range map[string]func(*submitBody){
-		"another name":                func(c *submitBody) { c.name = "k" },
-		"another batch":               func(c *submitBody) { c.batch++ },
-		"more workers":                func(c *submitBody) { c.parallelism = 1 << 20 },
-		"larger payloads":             func(c *submitBody) { c.maxPayload++ },
-		"no numbers":                  func(c *submitBody) { c.numbers = nil },
-		"another number":              func(c *submitBody) { c.numbers[0].number = 7 },
-		"another part":                func(c *submitBody) { c.numbers[0].name = "x" },
-		"no definition":               func(c *submitBody) { c.source = nil },
-		"a wrong one":                 func(c *submitBody) { c.source = []byte("name: j") },
-		"one that is long":            func(c *submitBody) { c.source = append(c.source, bytes.Repeat([]byte(" "), MaxDefinition)...) },
-		"another namespace":           with(`"name":"j"`, `"name":"j","namespace":"other"`),
-		"a sink for the audit":        with(`{"name":"b"}`, `{"name":"audit","namespace":"_system"}`),
-		"a sink for a reserved name":  with(`{"name":"b"}`, `{"name":"b","namespace":"_new"}`),
-		"a lookup in a reserved name": with(`"sinks"`, `"operators":[{"type":"kv_lookup","lookup_key":"$.id","namespace":"_system"}],"sinks"`),
+		"another name":               func(c *submitBody) { c.name = "k" },
+		"another batch":              func(c *submitBody) { c.batch++ },
+		"more workers":               func(c *submitBody) { c.parallelism = 1 << 20 },
+		"larger payloads":            func(c *submitBody) { c.maxPayload++ },
+		"no numbers":                 func(c *submitBody) { c.numbers = nil },
+		"another number":             func(c *submitBody) { c.numbers[0].number = 7 },
+		"another part":               func(c *submitBody) { c.numbers[0].name = "x" },
+		"no definition":              func(c *submitBody) { c.source = nil },
+		"a wrong one":                func(c *submitBody) { c.source = []byte("name: j") },
+		"one that is long":           func(c *submitBody) { c.source = append(c.source, bytes.Repeat([]byte(" "), MaxDefinition)...) },
+		"another namespace":          with(`"name":"j"`, `"name":"j","namespace":"other"`),
+		"a sink for the audit":       with(`{"name":"b"}`, `{"name":"audit","namespace":"_system"}`),
+		"a sink for a reserved name": with(`{"name":"b"}`, `{"name":"b","namespace":"_new"}`),
+		"a lookup in a reserved name": with(`"sinks"`,
+			`"operators":[{"type":"kv_lookup","lookup_key":"$.id","namespace":"_system"}],"sinks"`),
 	} {
 		if err := submit(change); err == nil {
 			t.Errorf("%s: admitted", what)
@@ -116,7 +117,8 @@ func FuzzCommands(f *testing.F) {
 		}
 	}
 	tick := tickCommand{
-		status: Running, cursors: []cursorChange{{source: 1}}, state: []stateChange{{op: stateDelete, key: []byte("k")}}, outputs: []output{{route: "x"}},
+		status: Running, cursors: []cursorChange{{source: 1}}, state: []stateChange{{op: stateDelete, key: []byte("k")}},
+		outputs: []output{{route: "x"}},
 	}
 	f.Add(kindTick, encode(nil, &tick, (*tickCommand).code))
 	save := saveCommand{last: &savepointRow{numbers: s.numbers}, data: []byte{1}}
@@ -164,8 +166,8 @@ func FuzzCommands(f *testing.F) {
 	})
 }
 
-// onceMore is again for bodies that are declared field by field. A body may also end with the default of
-// an optional last field, which is encoded as nothing.
+// onceMore is again for bodies that are declared field by field. A body may also end with the
+// default of an optional last field, which is encoded as nothing.
 func onceMore[T any](t *testing.T, head, body []byte, code func(*T, *codec.Fields), optional ...byte) {
 	var v T
 	if codec.DecodeFields(body, &v, code) != nil {

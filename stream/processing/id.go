@@ -11,7 +11,8 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// JobID names a job: "job-" and a ULID, whose time is that of the submission. In which shard the job is, is in it; else it is opaque.
+// JobID names a job: "job-" and a ULID, whose time is that of the submission. In which shard the
+// job is, is in it; else it is opaque.
 type JobID string
 
 // SavepointID names a savepoint: "sp-" and a ULID.
@@ -38,7 +39,8 @@ func refOf(b []byte) ref {
 	return ref{binary.BigEndian.Uint16(b), binary.BigEndian.Uint64(b[2:])}
 }
 
-// ulidEncoding is Crockford's. 26 of its digits have two bits more than the 16 bytes of an id, which come first and are 0.
+// ulidEncoding is Crockford's. 26 of its digits have two bits more than the 16 bytes of an id,
+// which come first and are 0.
 var ulidEncoding = base32.NewEncoding("0123456789ABCDEFGHJKMNPQRSTVWXYZ").WithPadding(base32.NoPadding)
 
 // ulid renders 48 bits of a time, the shard and a number, 16 bytes, as 26 digits.

@@ -18,7 +18,8 @@ func TestIdleJobs(t *testing.T) {
 	s := newRig(t, 1)
 	for i := range 100 {
 		s.append(fmt.Sprint("in", i), amount(500))
-		s.submit(strings.NewReplacer("name: orders }", fmt.Sprint("name: in", i, " }"), "name: big", fmt.Sprint("name: big", i), "name: large }", fmt.Sprint("name: out", i, " }")).Replace(filtered))
+		s.submit(strings.NewReplacer("name: orders }", fmt.Sprint("name: in", i, " }"), "name: big", fmt.Sprint("name: big", i),
+			"name: large }", fmt.Sprint("name: out", i, " }")).Replace(filtered))
 	}
 	s.run()
 	s.run()
@@ -32,7 +33,8 @@ func TestIdleJobs(t *testing.T) {
 	s.want("out42", amount(500))
 }
 
-// TestEdited: a job goes on with another definition: what has kept its name and key keeps its state, and what is lost has to be allowed.
+// TestEdited: a job goes on with another definition: what has kept its name and key keeps its
+// state, and what is lost has to be allowed.
 func TestEdited(t *testing.T) {
 	s, ctx := newRig(t, 1), context.Background()
 	id := s.submit(filtered)
@@ -72,7 +74,8 @@ func TestEdited(t *testing.T) {
 	s.want("large", amount(200)+" "+amount(30)+" "+amount(200))
 }
 
-// TestOtherSource: a job none of whose sources goes on begins event time anew, so that what the new one reads is not late because the old one had come further.
+// TestOtherSource: a job none of whose sources goes on begins event time anew, so that what the new
+// one reads is not late because the old one had come further.
 func TestOtherSource(t *testing.T) {
 	for _, from := range []string{"as it stands", "savepoint"} {
 		t.Run(from, func(t *testing.T) {
@@ -82,7 +85,8 @@ func TestOtherSource(t *testing.T) {
 			s.keyed(1, 50_000)
 			s.run()
 			opts := []processing.RestoreOption{
-				processing.ReplaceDefinition([]byte(strings.Replace(countedOnce, "{name: in, stream", "{name: other, stream", 1))), processing.DropState(),
+				processing.ReplaceDefinition([]byte(strings.Replace(countedOnce, "{name: in, stream", "{name: other, stream", 1))),
+				processing.DropState(),
 			}
 			if from == "savepoint" {
 				sp, err := s.jobs.Savepoints(id).Create(ctx)
@@ -109,7 +113,8 @@ func TestOtherSource(t *testing.T) {
 	}
 }
 
-// TestApply: Apply submits a job, changes the one that there is, leaves it as it is, and never loses state unasked.
+// TestApply: Apply submits a job, changes the one that there is, leaves it as it is, and never
+// loses state unasked.
 func TestApply(t *testing.T) {
 	s, ctx := newRig(t, 1), context.Background()
 	apply := func(definition string, opts ...processing.RestoreOption) processing.Applied {
@@ -152,7 +157,8 @@ func TestApply(t *testing.T) {
 	}
 }
 
-// TestLatest: a source that begins at the latest has what is appended after the submission, also what comes before the leader has looked.
+// TestLatest: a source that begins at the latest has what is appended after the submission, also
+// what comes before the leader has looked.
 func TestLatest(t *testing.T) {
 	s := newRig(t, 1)
 	s.append("orders", amount(200))
@@ -180,7 +186,8 @@ func TestStopAtEnd(t *testing.T) {
 	}
 }
 
-// together is a door at which submissions wait until all calls have come to theirs: each has seen no job.
+// together is a door at which submissions wait until all calls have come to theirs: each has seen
+// no job.
 type together struct {
 	engine.Door
 	calls sync.WaitGroup
@@ -195,7 +202,8 @@ func (d *together) Propose(ctx context.Context, shard engine.ShardID, cmd engine
 	return d.Door.Propose(ctx, shard, cmd)
 }
 
-// TestApplyAtOnce: of several calls at once, none of which has seen a job, one submits it, and the others find it; so it is when they change one.
+// TestApplyAtOnce: of several calls at once, none of which has seen a job, one submits it, and the
+// others find it; so it is when they change one.
 func TestApplyAtOnce(t *testing.T) {
 	s, ctx := newSpread(t, 3), context.Background()
 	door := &together{Door: s.Rig}
@@ -234,7 +242,8 @@ func TestPlanNotes(t *testing.T) {
 	id := s.submit(filtered)
 	timed := strings.Replace(filtered, "stream: { name: orders }", "stream: { name: orders }\n    event_time: $.at", 1)
 	p, err := s.jobs.Plan(ctx, id, processing.ReplaceDefinition([]byte(timed)))
-	if err != nil || len(p.Notes) != 1 || !strings.Contains(p.Notes[0], "source orders: event_time was the time of the append and is $.at") {
+	if err != nil || len(p.Notes) != 1 || !strings.Contains(p.Notes[0],
+		"source orders: event_time was the time of the append and is $.at") {
 		t.Errorf("Plan = %+v, %v", p, err)
 	}
 	if p, err = s.jobs.Plan(ctx, id, processing.ReplaceDefinition([]byte(filtered))); err != nil || len(p.Notes) != 0 {
@@ -242,7 +251,8 @@ func TestPlanNotes(t *testing.T) {
 	}
 }
 
-// TestBackfillInParts: old records that come in parts, with pauses in between, are late only in windows that have fired, however long the clock goes on meanwhile.
+// TestBackfillInParts: old records that come in parts, with pauses in between, are late only in
+// windows that have fired, however long the clock goes on meanwhile.
 func TestBackfillInParts(t *testing.T) {
 	s, ctx := newRig(t, 1), context.Background()
 	s.append("in", `{"t":1000}`, `{"t":11000}`)
@@ -272,7 +282,8 @@ sinks: [{ name: out, stream: { name: out } }]
 	}
 }
 
-// TestSubmitUnlessThere: what Apply submits is refused when another call has submitted a job of the name since it looked. Cancelled jobs do not count.
+// TestSubmitUnlessThere: what Apply submits is refused when another call has submitted a job of the
+// name since it looked. Cancelled jobs do not count.
 func TestSubmitUnlessThere(t *testing.T) {
 	s, ctx := newSpread(t, 3), context.Background()
 	for range 2 {
@@ -280,7 +291,8 @@ func TestSubmitUnlessThere(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.jobs.SubmitOnly(ctx, []byte(filtered)); !errors.Is(err, processing.ErrConflict) || !strings.Contains(err.Error(), string(made.Job)) {
+		if _, err := s.jobs.SubmitOnly(ctx, []byte(filtered)); !errors.Is(err, processing.ErrConflict) ||
+			!strings.Contains(err.Error(), string(made.Job)) {
 			t.Errorf("a second job of the name: %v", err)
 		}
 		if done, err := s.jobs.Apply(ctx, []byte(filtered)); err != nil || done.Made || done.Job != made.Job {

@@ -67,7 +67,8 @@ func (t *task) look(v *engine.View, stg *stage) (*input, error) {
 	return in, nil
 }
 
-// lookBehind looks how many records of streams are to be read, while the task reads none: more are appended meanwhile.
+// lookBehind looks how many records of streams are to be read, while the task reads none: more are
+// appended meanwhile.
 func (t *task) lookBehind(v *engine.View) error {
 	in := &input{}
 	for i := range t.def.Sources {
@@ -106,7 +107,8 @@ func (t *task) lookAt(v *engine.View, in *input, i int, s *pipeline.Source) erro
 	}
 	for _, p := range partitions {
 		if p >= len(st.Partitions) {
-			in.failure = fmt.Sprintf("source %q: stream %q has %d partitions, there is no partition %d", s.Name, name, len(st.Partitions), p)
+			in.failure = fmt.Sprintf("source %q: stream %q has %d partitions, there is no partition %d", s.Name, name, len(st.Partitions),
+				p)
 			return nil
 		}
 		if !st.Partitions[p].Here {
@@ -114,7 +116,8 @@ func (t *task) lookAt(v *engine.View, in *input, i int, s *pipeline.Source) erro
 		}
 		c, known := t.cursors[cursorID{i, p}]
 		if known && c.stream != st.ID {
-			in.failure = fmt.Sprintf("source %q: stream %q was deleted and made again: restore the job with the source begun anew (RestartSource, floe processing restore --restart-source)", s.Name, name)
+			in.failure = fmt.Sprintf("source %q: stream %q was deleted and made again: restore the job with the source begun anew "+
+				"(RestartSource, floe processing restore --restart-source)", s.Name, name)
 			return nil
 		}
 		end, err := t.end(st, p)
@@ -127,7 +130,8 @@ func (t *task) lookAt(v *engine.View, in *input, i int, s *pipeline.Source) erro
 				return err
 			}
 		}
-		in.partitions = append(in.partitions, &sourcePartition{id: cursorID{i, p}, stream: st, cursor: c, first: st.Partitions[p].First, end: end})
+		in.partitions = append(in.partitions,
+			&sourcePartition{id: cursorID{i, p}, stream: st, cursor: c, first: st.Partitions[p].First, end: end})
 	}
 	return nil
 }
@@ -157,7 +161,8 @@ func (t *task) begin(st *protocol.Stream, s *pipeline.Source, p int) (c cursor, 
 
 func (p *sourcePartition) measure(s *pipeline.Source) {
 	p.progress = pipeline.Progress{
-		Seen: p.cursor.seen, Newest: p.cursor.newest, Arrived: p.cursor.arrived, CaughtUp: !p.more(), Disorder: s.Disorder, IdleAfter: s.IdleAfter,
+		Seen: p.cursor.seen, Newest: p.cursor.newest, Arrived: p.cursor.arrived, CaughtUp: !p.more(), Disorder: s.Disorder,
+		IdleAfter: s.IdleAfter,
 	}
 }
 
@@ -223,7 +228,8 @@ func (r *reading) marks(now int64) []pipeline.Progress {
 	return marksOf(r.partitions)
 }
 
-// trustAt returns when a grace is over in which idle upstreams hold the watermark, 0 if there is none.
+// trustAt returns when a grace is over in which idle upstreams hold the watermark, 0 if there is
+// none.
 func (in *input) trustAt(now int64) int64 {
 	if in.mail == nil || !slices.ContainsFunc(in.mail.upstreams, func(h heard) bool { return h.progress.idle }) {
 		return 0
@@ -235,7 +241,8 @@ func (in *input) trustAt(now int64) int64 {
 	return at
 }
 
-// batch reads records, those of the partition with the lowest watermark first. What has no event time is a failure.
+// batch reads records, those of the partition with the lowest watermark first. What has no event
+// time is a failure.
 func (r *reading) batch(t *task, limit int) (batch []pipeline.Record, failures []failure, err error) {
 	if r.mail != nil {
 		n, err := r.mail.read(limit, r.most-r.bytes, &batch)
@@ -275,7 +282,8 @@ func (r *reading) about(limit int) int {
 	return int(min(n, uint64(limit)))
 }
 
-// lowest returns the partition to be read next, nil if there is nothing to read, and how many there are.
+// lowest returns the partition to be read next, nil if there is nothing to read, and how many there
+// are.
 func (r *reading) lowest() (lowest *sourcePartition, n int) {
 	for _, p := range r.partitions {
 		if !p.more() {
@@ -313,7 +321,8 @@ func (r *reading) read(t *task, p *sourcePartition, n int, batch *[]pipeline.Rec
 		r.missed += int64(gap)
 		r.gaps = append(r.gaps, failure{
 			operator: t.def.Sources[p.id.source].Name, source: t.def.Sources[p.id.source].Name,
-			reason: fmt.Sprintf("%d records of partition %d were trimmed before they were read, from offset %d on", gap, p.id.partition, p.cursor.next),
+			reason: fmt.Sprintf("%d records of partition %d were trimmed before they were read, from offset %d on", gap, p.id.partition,
+				p.cursor.next),
 			origin: pipeline.Origin{Source: p.id.source, Partition: p.id.partition, Offset: p.cursor.next},
 		})
 		p.cursor.next = p.first

@@ -32,7 +32,8 @@ func (s *rig) sell(name string, sales ...sale) {
 	for _, v := range sales {
 		payload, err := json.Marshal(v)
 		if err == nil {
-			_, err = s.streams.Append(context.Background(), name, stream.Message{Key: fmt.Sprint(v.N), Payload: payload}, stream.Partition(int(v.N%8)))
+			_, err = s.streams.Append(context.Background(), name, stream.Message{Key: fmt.Sprint(v.N), Payload: payload},
+				stream.Partition(int(v.N%8)))
 		}
 		if err != nil {
 			s.t.Fatal(err)
@@ -102,8 +103,8 @@ sinks:
   - { name: out, stream: { name: copy } }
 `
 
-// TestSpreadWindows: the records of a key meet in one shard, whatever partition they come from; windows fire when all shards have come so far, and the last ones when
-// all are idle.
+// TestSpreadWindows: the records of a key meet in one shard, whatever partition they come from;
+// windows fire when all shards have come so far, and the last ones when all are idle.
 func TestSpreadWindows(t *testing.T) {
 	s := newSpread(t, 4)
 	id := s.submit(keyedSums)
@@ -135,8 +136,10 @@ func (s *rig) pass() {
 	}
 }
 
-// disturbed sells at random, to both streams, while leaders of all shards lose commands, hear no answers and change, and messages between the shards are late. It
-// returns what was sold. No partition is idle meanwhile, so that nothing is late. end lets time pass until nothing is left to fire.
+// disturbed sells at random, to both streams, while leaders of all shards lose commands, hear no
+// answers and change, and messages between the shards are late. It returns what was sold. No
+// partition is idle meanwhile, so that nothing is late. end lets time pass until nothing is left to
+// fire.
 func (s *rig) disturbed(rng *rand.Rand, shards, rounds int) (sales, visits []sale) {
 	s.t.Helper()
 	base := s.Now() / 10_000 * 10_000
@@ -170,7 +173,8 @@ func (s *rig) end() {
 	}
 }
 
-// TestSpreadWindowsExactlyOnce: windows over keys of all shards are as if nothing had happened, whatever happens to leaders and messages.
+// TestSpreadWindowsExactlyOnce: windows over keys of all shards are as if nothing had happened,
+// whatever happens to leaders and messages.
 func TestSpreadWindowsExactlyOnce(t *testing.T) {
 	rng := rand.New(rand.NewPCG(machinetest.Seed(t), 1))
 	s := newSpread(t, 3)
@@ -211,7 +215,8 @@ const keyedVisits = `
     watermark: { max_out_of_orderness_ms: 2000, idle_timeout_ms: 30000 }
 `
 
-// TestSpreadAsOneShard: what stages make of records of all shards is what a job in one shard makes of them.
+// TestSpreadAsOneShard: what stages make of records of all shards is what a job in one shard makes
+// of them.
 func TestSpreadAsOneShard(t *testing.T) {
 	for name, test := range map[string]struct{ sources, operators string }{
 		"sliding": {"", "  - { name: total, type: aggregate, function: avg, field: n, window: sliding, window_size: 6, slide: 4 }"},
@@ -276,14 +281,16 @@ func TestSpreadAsOneShard(t *testing.T) {
 			if !slices.Equal(got, want) || len(want) == 0 {
 				t.Errorf("the sink holds %d: %s\nwant %d: %s", len(got), got, len(want), want)
 			}
-			if m, w := s.job(id).Metrics, one.job(alone).Metrics; m.RecordsIn != w.RecordsIn || m.RecordsOut != w.RecordsOut || m.Late != w.Late || m.Dropped != w.Dropped || m.Errors != 0 || m.Backlog != 0 {
+			if m, w := s.job(id).Metrics, one.job(alone).Metrics; m.RecordsIn != w.RecordsIn || m.RecordsOut != w.RecordsOut ||
+				m.Late != w.Late || m.Dropped != w.Dropped || m.Errors != 0 || m.Backlog != 0 {
 				t.Errorf("metrics %+v, want %+v", m, w)
 			}
 		})
 	}
 }
 
-// TestSpreadExchangeFull: a stage that can not get on takes no more than its exchange holds. Those in front hold then, and nothing is lost.
+// TestSpreadExchangeFull: a stage that can not get on takes no more than its exchange holds. Those
+// in front hold then, and nothing is lost.
 func TestSpreadExchangeFull(t *testing.T) {
 	s, ctx := newSpread(t, 2), context.Background()
 	if err := s.queues.Configure(ctx, "work", queue.Settings{MaxLen: 1}); err != nil {
@@ -299,7 +306,8 @@ sinks: [{queue: {name: work}}]
 	const n, size = 26, 1_000_000
 	pad := strings.Repeat("x", size)
 	for i := range n {
-		if _, err := s.streams.Append(ctx, "in", stream.Message{Payload: fmt.Appendf(nil, `{"who":"w%d","pad":%q}`, i%3, pad)}, stream.Partition(i%8)); err != nil {
+		if _, err := s.streams.Append(ctx, "in", stream.Message{Payload: fmt.Appendf(nil, `{"who":"w%d","pad":%q}`, i%3, pad)},
+			stream.Partition(i%8)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -315,7 +323,8 @@ sinks: [{queue: {name: work}}]
 	behind := int64(0)
 	_, duty := processing.Lane(id)
 	for shard := range 2 {
-		s.duty(shard, duty, bed{asleep: func(<-chan struct{}, int64) { behind += s.job(id).Metrics.RecordsBehind }}) // of this shard alone, the only one with a leader here
+		// of this shard alone, the only one with a leader here
+		s.duty(shard, duty, bed{asleep: func(<-chan struct{}, int64) { behind += s.job(id).Metrics.RecordsBehind }})
 	}
 	if m := s.job(id).Metrics; m.RecordsIn+behind != n+8 {
 		t.Errorf("metrics %+v, and %d behind of %d records", m, behind, n+8)
@@ -356,7 +365,8 @@ func TestSpreadEnd(t *testing.T) {
 	for i := range int64(100) {
 		sales = append(sales, sale{fmt.Sprint("w", i*7%11), s.Now() + i*300 - i*37%2000, i})
 	}
-	if err := errors.Join(one.streams.Create(ctx, "in", stream.Partitions(8)), one.streams.Create(ctx, "copy", stream.Partitions(4))); err != nil {
+	if err := errors.Join(one.streams.Create(ctx, "in", stream.Partitions(8)),
+		one.streams.Create(ctx, "copy", stream.Partitions(4))); err != nil {
 		t.Fatal(err)
 	}
 	var ids []processing.JobID
@@ -377,7 +387,8 @@ func TestSpreadEnd(t *testing.T) {
 		s.pass()
 		ids = append(ids, id)
 	}
-	want := slices.Concat(summedUp(sales[:80], 10_000), summedUp(sales[80:], 10_000)) // one that was under way at the first end has each of its records once
+	// one that was under way at the first end has each of its records once
+	want := slices.Concat(summedUp(sales[:80], 10_000), summedUp(sales[80:], 10_000))
 	slices.SortFunc(want, compareWindows)
 	for i, s := range []*rig{s, one} {
 		if j := s.job(ids[i]); j.Status != processing.Completed || j.Metrics.RecordsIn != 100 || j.Metrics.Late != 0 {
@@ -389,7 +400,8 @@ func TestSpreadEnd(t *testing.T) {
 	}
 }
 
-// TestSpreadEdited: an operator that another definition keeps has all that was passed to it before; what was for one that it does not have is dropped.
+// TestSpreadEdited: an operator that another definition keeps has all that was passed to it before;
+// what was for one that it does not have is dropped.
 func TestSpreadEdited(t *testing.T) {
 	s, ctx := newSpread(t, 3), context.Background()
 	twice := strings.Replace(keyedSums, "sinks:", "  - { name: once, type: dedup, key: \"expr: string(window_end) + key\" }\nsinks:", 1)
@@ -436,10 +448,12 @@ func canceled() context.Context {
 	return ctx
 }
 
-// TestSpreadSavepoint: a savepoint is of one moment in all shards, whatever leaders and messages do meanwhile. Restored from it, with another definition too, a job tells
-// what it had not told by then, each window with each of its records once: what is on its way at that time counts no more.
+// TestSpreadSavepoint: a savepoint is of one moment in all shards, whatever leaders and messages do
+// meanwhile. Restored from it, with another definition too, a job tells what it had not told by
+// then, each window with each of its records once: what is on its way at that time counts no more.
 func TestSpreadSavepoint(t *testing.T) {
-	for name, more := range map[string]string{"one stage": "", "two": "  - { name: longer, type: aggregate, function: sum, field: value, window: tumbling, window_size: 20 }\n"} {
+	for name, more := range map[string]string{"one stage": "",
+		"two": "  - { name: longer, type: aggregate, function: sum, field: value, window: tumbling, window_size: 20 }\n"} {
 		t.Run(name, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(machinetest.Seed(t), 3))
 			s, ctx := newSpread(t, 3), context.Background()
@@ -481,7 +495,8 @@ func TestSpreadSavepoint(t *testing.T) {
 				s.leadApart(shard)
 			}
 			_, _ = s.jobs.Stop(canceled(), id)
-			edited := strings.Replace(definition, "  - { name: total", "  - { type: filter, condition: \"json:$.n>=0\" }\n  - { name: total", 1)
+			edited := strings.Replace(definition, "  - { name: total",
+				"  - { type: filter, condition: \"json:$.n>=0\" }\n  - { name: total", 1)
 			_, _ = s.jobs.Restore(canceled(), id, processing.FromSavepoint(sp.ID), processing.ReplaceDefinition([]byte(edited)))
 			s.Hold(false)
 			for range 20 {
@@ -515,8 +530,9 @@ func TestSpreadSavepoint(t *testing.T) {
 	}
 }
 
-// TestSpreadSavepointHolds: while a savepoint is made the job says that it stands still, and is not restored; it goes on when the savepoint is dropped. It is not stopped while it
-// is being restored from one.
+// TestSpreadSavepointHolds: while a savepoint is made the job says that it stands still, and is not
+// restored; it goes on when the savepoint is dropped. It is not stopped while it is being restored
+// from one.
 func TestSpreadSavepointHolds(t *testing.T) {
 	s, ctx := newSpread(t, 3), context.Background()
 	id := s.submit(fanned)
@@ -566,10 +582,12 @@ func TestSpreadSavepointHolds(t *testing.T) {
 	}
 }
 
-// TestSpreadIdle: stages that have nothing to do tell each other nothing, and write nothing, however long that is.
+// TestSpreadIdle: stages that have nothing to do tell each other nothing, and write nothing,
+// however long that is.
 func TestSpreadIdle(t *testing.T) {
 	s := newSpread(t, 3)
-	s.submit(strings.Replace(keyedSums, "sinks:", "  - { name: once, type: dedup, key: $.key }\n  - { name: more, type: aggregate, function: count, window: session, gap: 5 }\nsinks:", 1))
+	s.submit(strings.Replace(keyedSums, "sinks:",
+		"  - { name: once, type: dedup, key: $.key }\n  - { name: more, type: aggregate, function: count, window: session, gap: 5 }\nsinks:", 1))
 	var sales []sale
 	for i := range int64(50) {
 		sales = append(sales, sale{fmt.Sprint("w", i%11), s.Now() + i*300, i})

@@ -16,7 +16,8 @@ import (
 
 var largeKeys = flag.Int("keys", 5_000, "keys of the windows that TestManyKeys fires at once; with a million the process stays below 1 GiB")
 
-// TestManyKeys: the windows of many keys, which no cache holds, fire at once, in slices: each is told once, and memory does not grow with them. The long form is
+// TestManyKeys: the windows of many keys, which no cache holds, fire at once, in slices: each is
+// told once, and memory does not grow with them. The long form is
 //
 //	go test -run '^TestManyKeys$' -keys 1000000 ./stream/processing
 func TestManyKeys(t *testing.T) {

@@ -61,7 +61,8 @@ func (s *rig) keyed(keys int, t int64) {
 	}
 }
 
-// TestKilledWhileFiring: while many windows fire the process ends behind every other command, or before it, and all fire once, in the order of their keys.
+// TestKilledWhileFiring: while many windows fire the process ends behind every other command, or
+// before it, and all fire once, in the order of their keys.
 //
 //	go test -run '^TestKilledWhileFiring$' -windows 1000000 ./stream/processing
 func TestKilledWhileFiring(t *testing.T) {
@@ -106,18 +107,24 @@ func (s *rig) leadOnce(d *disturbed) {
 	}
 }
 
-// TestEditedWhileFiring: a job is stopped while its windows fire, and goes on with other operators in front of the one that was at it, or none, also from a savepoint of that moment. Each
-// window fires once. The position was that of whichever operator stood there, which ended every tick with an error.
+// TestEditedWhileFiring: a job is stopped while its windows fire, and goes on with other operators
+// in front of the one that was at it, or none, also from a savepoint of that moment. Each window
+// fires once. The position was that of whichever operator stood there, which ended every tick with
+// an error.
 func TestEditedWhileFiring(t *testing.T) {
 	const keys = 900
 	edited := map[string]string{
-		"as it was":           countedOnce,
-		"others in front":     strings.Replace(countedOnce, "operators:\n", "operators:\n  - { type: set, x: 1 }\n  - { name: other, type: aggregate, function: count, window: session, gap: 1 }\n", 1),
-		"a filter in front":   strings.Replace(countedOnce, "operators:\n", "operators:\n  - { type: passthrough }\n  - { type: filter, condition: \"json:$.t>0\" }\n", 1),
-		"fewer in front":      strings.Replace(countedOnce, "  - { type: passthrough }\n", "", 1),
-		"it is not there":     strings.Replace(countedOnce, "name: w, ", "name: v, ", 1),
-		"more behind":         strings.Replace(countedOnce, "sinks:", "  - { name: last, type: aggregate, function: count, window: tumbling, window_size: 100 }\nsinks:", 1),
-		"another one instead": strings.Replace(countedOnce, "name: w, type: aggregate, function: count, window: tumbling, window_size: 10", "name: w, type: aggregate, function: count, window: session, gap: 10", 1),
+		"as it was": countedOnce,
+		"others in front": strings.Replace(countedOnce, "operators:\n",
+			"operators:\n  - { type: set, x: 1 }\n  - { name: other, type: aggregate, function: count, window: session, gap: 1 }\n", 1),
+		"a filter in front": strings.Replace(countedOnce, "operators:\n",
+			"operators:\n  - { type: passthrough }\n  - { type: filter, condition: \"json:$.t>0\" }\n", 1),
+		"fewer in front":  strings.Replace(countedOnce, "  - { type: passthrough }\n", "", 1),
+		"it is not there": strings.Replace(countedOnce, "name: w, ", "name: v, ", 1),
+		"more behind": strings.Replace(countedOnce, "sinks:",
+			"  - { name: last, type: aggregate, function: count, window: tumbling, window_size: 100 }\nsinks:", 1),
+		"another one instead": strings.Replace(countedOnce, "name: w, type: aggregate, function: count, window: tumbling, window_size: 10",
+			"name: w, type: aggregate, function: count, window: session, gap: 10", 1),
 	}
 	for what, definition := range edited {
 		for _, from := range []string{"", " from a savepoint"} {
@@ -179,7 +186,8 @@ operators:
 sinks: [{name: out, stream: {name: out}}]
 `
 
-// TestSavepointUnderLoad: savepoints are made of some MiB while records come and leaders change. A job that is restored from one makes of the records behind it what it made of them before.
+// TestSavepointUnderLoad: savepoints are made of some MiB while records come and leaders change. A
+// job that is restored from one makes of the records behind it what it made of them before.
 func TestSavepointUnderLoad(t *testing.T) {
 	s, ctx, rng := newRig(t, 1), context.Background(), rand.New(rand.NewPCG(machinetest.Seed(t), 0))
 	id := s.submit(summing)
@@ -249,8 +257,9 @@ func TestSavepointUnderLoad(t *testing.T) {
 	}
 }
 
-// TestRestoreToEqualCursors: a tick of before comes when its job was restored to where it had been: cursors are the same, and the tick is refused. So it is when the job goes on as it
-// stands, maybe with another definition.
+// TestRestoreToEqualCursors: a tick of before comes when its job was restored to where it had been:
+// cursors are the same, and the tick is refused. So it is when the job goes on as it stands, maybe
+// with another definition.
 func TestRestoreToEqualCursors(t *testing.T) {
 	for _, when := range []string{"stopped", "being restored", "restored", "running", "as it stands"} {
 		t.Run(when, func(t *testing.T) {
@@ -320,7 +329,8 @@ func (o *once) Propose(ctx context.Context, cmd engine.Command) ([]byte, error) 
 	return o.disturbed.Propose(ctx, cmd)
 }
 
-// TestEveryOrderOfIdlePartitions: whichever partition becomes idle first, second and third, and comes back or not, windows have the same records.
+// TestEveryOrderOfIdlePartitions: whichever partition becomes idle first, second and third, and
+// comes back or not, windows have the same records.
 func TestEveryOrderOfIdlePartitions(t *testing.T) {
 	const definition = `
 name: idle
@@ -389,7 +399,8 @@ func permutations(n int) (all [][]int) {
 	return all
 }
 
-// TestFailureOfHugeRecord: what an operator makes of a record may be too large for a sink, and then for the stream of errors too. The job held for ever.
+// TestFailureOfHugeRecord: what an operator makes of a record may be too large for a sink, and then
+// for the stream of errors too. The job held for ever.
 func TestFailureOfHugeRecord(t *testing.T) {
 	s := newRig(t, 1)
 	id := s.submit(fmt.Sprintf(`

@@ -15,7 +15,8 @@ import (
 	"github.com/floedb/floe/stream/processing"
 )
 
-// TestLimitsOfDefinitions: what stands at a limit is taken, and what is one beyond it is refused, with the limit.
+// TestLimitsOfDefinitions: what stands at a limit is taken, and what is one beyond it is refused,
+// with the limit.
 func TestLimitsOfDefinitions(t *testing.T) {
 	const (
 		sources = "sources: [{name: in, stream: {name: in}}]\n"
@@ -38,9 +39,15 @@ func TestLimitsOfDefinitions(t *testing.T) {
 	}{
 		"parallelism": {64, 1, "1 to 64", func(n int) string { return fmt.Sprintf("parallelism: %d\n", n) + sources + sinks }},
 		"batch_size":  {10_000, 1, "1 to 10000", func(n int) string { return fmt.Sprintf("batch_size: %d\n", n) + sources + sinks }},
-		"sources":     {100, 1, "100", func(n int) string { return "sources: [" + list(n, "{name: s#, stream: {name: s#}}") + "]\n" + sinks }},
-		"sinks":       {100, 1, "100", func(n int) string { return sources + "sinks: [" + list(n, "{name: s#, stream: {name: o#}}") + "]\n" }},
-		"operators":   {100, -1, "100", func(n int) string { return operator(list(n, "{name: o#, type: passthrough}")) }},
+		"sources": {100, 1, "100", func(n int) string {
+			return "sources: [" + list(n, "{name: s#, stream: {name: s#}}") + "]\n" +
+				sinks
+		}},
+		"sinks": {100, 1, "100", func(n int) string {
+			return sources + "sinks: [" + list(n, "{name: s#, stream: {name: o#}}") +
+				"]\n"
+		}},
+		"operators": {100, -1, "100", func(n int) string { return operator(list(n, "{name: o#, type: passthrough}")) }},
 		"tags": {32, -1, "32", func(n int) string {
 			return operator("{name: c, type: classify, rules: [" + list(n, "{condition: not_empty, tag: t#}") + "]}")
 		}},
@@ -66,11 +73,14 @@ func TestLimitsOfDefinitions(t *testing.T) {
 		"seconds of a window in quotes": {100 * 365 * 24 * 3600, 1, "100 years", func(n int) string {
 			return operator(fmt.Sprintf("{name: w, type: aggregate, function: count, window: tumbling, window_size: \"%d\"}", n))
 		}},
-		"ms of a key":        {100 * 365 * 24 * 3_600_000, 0, "100 years", func(n int) string { return kvSink(fmt.Sprintf("kv: {key: $.k, ttl_ms: %d}", n)) }},
-		"days of a delay":    {100 * 365, 0, "100 years", func(n int) string { return kvSink(fmt.Sprintf("queue: {name: q, delay: %dd}", n)) }},
-		"members of a point": {1000, 1, "1000", func(n int) string { return kvSink("ts: {measurement: m, fields: {" + list(n, "f#: n") + "}}") }},
-		"priority":           {255, 0, "0 to 255", func(n int) string { return kvSink(fmt.Sprintf("queue: {name: q, priority: %d}", n)) }},
-		"name":               {255, 1, "255", func(n int) string { return kvSink("stream: {name: " + strings.Repeat("n", n) + "}") }},
+		"ms of a key": {100 * 365 * 24 * 3_600_000, 0, "100 years",
+			func(n int) string { return kvSink(fmt.Sprintf("kv: {key: $.k, ttl_ms: %d}", n)) }},
+		"days of a delay": {100 * 365, 0, "100 years",
+			func(n int) string { return kvSink(fmt.Sprintf("queue: {name: q, delay: %dd}", n)) }},
+		"members of a point": {1000, 1, "1000",
+			func(n int) string { return kvSink("ts: {measurement: m, fields: {" + list(n, "f#: n") + "}}") }},
+		"priority": {255, 0, "0 to 255", func(n int) string { return kvSink(fmt.Sprintf("queue: {name: q, priority: %d}", n)) }},
+		"name":     {255, 1, "255", func(n int) string { return kvSink("stream: {name: " + strings.Repeat("n", n) + "}") }},
 		"bytes": {processing.MaxDefinition, -1, "262144", func(n int) string {
 			text := sources + sinks + "#"
 			return text + strings.Repeat("x", max(n-len(text)-len("name: limits\n"), 0))
@@ -111,19 +121,22 @@ func TestLimitsOfDefinitions(t *testing.T) {
 // TestLimitOfNames: the name of a job has up to 248 bytes, so that its stream of errors has a name.
 func TestLimitOfNames(t *testing.T) {
 	for n := 247; n <= 249; n++ {
-		problems := processing.Validate([]byte("name: " + strings.Repeat("n", n) + "\nsources: [{stream: {name: in, partitions: all}}]\nsinks: [{stream: out}]\n"))
+		problems := processing.Validate([]byte("name: " + strings.Repeat("n", n) +
+			"\nsources: [{stream: {name: in, partitions: all}}]\nsinks: [{stream: out}]\n"))
 		if good := n <= 248; good != (len(problems) == 0) || !good && !strings.Contains(problems[0].String(), "255") {
 			t.Errorf("a name of %d bytes: %v", n, problems)
 		}
 	}
 	for _, name := range []string{`"a\u0007"`, `"\u202e"`, `"a\u2028b"`} {
-		if problems := processing.Validate([]byte("name: " + name + "\nsources: [{stream: {name: in, partitions: all}}]\nsinks: [{stream: out}]\n")); len(problems) == 0 {
+		if problems := processing.Validate([]byte("name: " + name +
+			"\nsources: [{stream: {name: in, partitions: all}}]\nsinks: [{stream: out}]\n")); len(problems) == 0 {
 			t.Errorf("the name %s is taken", name)
 		}
 	}
 }
 
-// TestLimitOfSavepoints: a job has up to 100 savepoints; with one more the oldest goes, and no other.
+// TestLimitOfSavepoints: a job has up to 100 savepoints; with one more the oldest goes, and no
+// other.
 func TestLimitOfSavepoints(t *testing.T) {
 	const most = 100
 	s, ctx := newRig(t, 1), context.Background()
@@ -147,7 +160,8 @@ func TestLimitOfSavepoints(t *testing.T) {
 // TestKeysExpire: keys that a sink writes have its ttl_ms, and without it they stay.
 func TestKeysExpire(t *testing.T) {
 	s, ctx := newRig(t, 1), context.Background()
-	s.submit("name: k\nsources: [{name: in, stream: {name: in}}]\nsinks: [{name: a, kv: {key: $.k, key_prefix: a, ttl_ms: 5000}}, {name: b, kv: {key: $.k, key_prefix: b}}]\n")
+	s.submit("name: k\nsources: [{name: in, stream: {name: in}}]\nsinks: [{name: a, kv: {key: $.k, key_prefix: a, ttl_ms: 5000}}, " +
+		"{name: b, kv: {key: $.k, key_prefix: b}}]\n")
 	s.append("in", `{"k":"x"}`)
 	s.run()
 	for _, key := range []string{"a:x", "b:x"} {
@@ -164,7 +178,8 @@ func TestKeysExpire(t *testing.T) {
 	}
 }
 
-// TestTooLargeForTheLog: a tick that the log refuses as too large is made of fewer records, until it fits.
+// TestTooLargeForTheLog: a tick that the log refuses as too large is made of fewer records, until
+// it fits.
 func TestTooLargeForTheLog(t *testing.T) {
 	s := newRig(t, 1)
 	id := s.submit(filtered)
@@ -191,7 +206,8 @@ func TestTooLargeForTheLog(t *testing.T) {
 func TestLimitOfSamples(t *testing.T) {
 	for n := processing.MaxSamples - 1; n <= processing.MaxSamples+1; n++ {
 		got, err := processing.Test(t.Context(), []byte(filtered), processing.Samples{Records: make([]processing.Sample, n)})
-		if good := n <= processing.MaxSamples; good && (err != nil || got.Operators[0].In != int64(n)) || !good && (!errors.Is(err, processing.ErrInvalid) || !strings.Contains(err.Error(), "100001 samples exceed 100000")) {
+		if good := n <= processing.MaxSamples; good && (err != nil || got.Operators[0].In != int64(n)) ||
+			!good && (!errors.Is(err, processing.ErrInvalid) || !strings.Contains(err.Error(), "100001 samples exceed 100000")) {
 			t.Errorf("%d samples: %+v, %v", n, got.Operators, err)
 		}
 	}

@@ -131,7 +131,8 @@ func (w *work) save(j *job) {
 // active reports whether the leader has something to do for the job.
 func (j *jobRow) active() bool { return j.status == Running || j.restore != 0 || j.pending != 0 }
 
-// jobsTopic is notified when a job has been changed by a user, or a message of one has been answered.
+// jobsTopic is notified when a job has been changed by a user, or a message of one has been
+// answered.
 func jobsTopic() engine.Topic { return engine.TopicOf(engine.MachineProcessing, "", []byte("jobs")) }
 
 func (w *work) submit(s *submitBody) (res submitted, err error) {
@@ -142,7 +143,8 @@ func (w *work) submit(s *submitBody) (res submitted, err error) {
 		}
 	}
 	j := w.begin(ref{uint16(tx.Shard()), uint64(tx.LSN())}, jobRow{
-		name: w.subject, created: tx.Now(), parallelism: s.parallelism, batch: s.batch, maxPayload: s.maxPayload, numbers: lastNumber(s.numbers),
+		name: w.subject, created: tx.Now(), parallelism: s.parallelism, batch: s.batch, maxPayload: s.maxPayload,
+		numbers: lastNumber(s.numbers),
 	})
 	tx.Count(countJobs, 1)
 	tx.Insert(nameKey(j.ns, j.name, j.ref), nil)
@@ -151,7 +153,8 @@ func (w *work) submit(s *submitBody) (res submitted, err error) {
 	return submitted{target{j.ref, j.created}, uint64(tx.LSN())}, nil
 }
 
-// called returns a job of a name that is not cancelled. All jobs of a name are at home in one shard.
+// called returns a job of a name that is not cancelled. All jobs of a name are at home in one
+// shard.
 func (w *work) called(name string) (JobID, bool) {
 	prefix := append(namePrefix(w.tx.Namespace(), name), 0)
 	it := w.tx.Iter(prefix, key.PrefixEnd(prefix))

@@ -16,7 +16,8 @@ import (
 //	home                                                 all subtasks
 //	a savepoint is asked for    - follow: saving ->      no tick any more; when what has been passed has arrived, the subtask stands still
 //	all subtasks stand still    <- phase: still -
-//	                            - follow: copies ->      the leader copies the rows of the subtask, and of its exchanges
+//	                            - follow: copies -> the leader copies the rows of the subtask, and
+//	                              of its exchanges
 //	it is complete              <- phase: copied -
 //	                            - follow: saving none -> the subtask goes on
 //
@@ -149,7 +150,8 @@ func (w *work) heardPhase(j *job, p *phaseCommand) {
 	w.save(j)
 }
 
-// copied notes that the subtask in this shard has been copied. At home the savepoint is complete when all have been.
+// copied notes that the subtask in this shard has been copied. At home the savepoint is complete
+// when all have been.
 func (w *work) copied(j *job, s *savepointRow) {
 	j.subtask.phase = phaseCopied
 	if w.home(j) {
@@ -186,7 +188,8 @@ func (w *work) followSaving(j *job, f *followCommand) {
 	}
 }
 
-// renumber gives stages the numbers that they have now, and leaves out those that there are no more.
+// renumber gives stages the numbers that they have now, and leaves out those that there are no
+// more.
 func (t *taskRow) renumber(kept keptMap) (err error) {
 	var stages []stageRow
 	for _, s := range t.stages {

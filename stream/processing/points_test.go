@@ -116,7 +116,8 @@ func (d *disturbed) apply(held []proposal) {
 	}
 }
 
-// lead lets the leaders of all shards do all that there is to do. Those whose process ends are followed by others.
+// lead lets the leaders of all shards do all that there is to do. Those whose process ends are
+// followed by others.
 func (s *rig) lead(d *disturbed) {
 	s.t.Helper()
 	for before := -1; before != d.count; {
@@ -124,7 +125,8 @@ func (s *rig) lead(d *disturbed) {
 		for shard := range engine.ShardID(s.Shards()) {
 			for _, duty := range s.Executor(shard).Duties(1, func() engine.LeadDoor { return d }) {
 				d.shard = shard
-				if err := duty.Run(context.Background(), duty.Lead); !errors.Is(err, errAsleep) && !errors.Is(err, errOver) && !errors.Is(err, engine.ErrUnknownOutcome) {
+				if err := duty.Run(context.Background(), duty.Lead); !errors.Is(err, errAsleep) && !errors.Is(err, errOver) &&
+					!errors.Is(err, engine.ErrUnknownOutcome) {
 					s.t.Errorf("duty %v: %v", duty, err)
 				}
 				if d.over {
@@ -141,31 +143,38 @@ func (s *rig) lead(d *disturbed) {
 
 // remembering are jobs with state of all kinds, whose source has keys in several partitions.
 var remembering = func() (all []string) {
-	const head = "name: %s\nbatch_size: 3\nsources: [{name: in, stream: {name: in}, event_time: $.t, watermark: {max_out_of_orderness_ms: 500, idle_timeout_ms: 5000}}%s]\noperators: [%s]\nsinks: [%s]\n"
+	const head = "name: %s\nbatch_size: 3\nsources: [{name: in, stream: {name: in}, event_time: $.t, watermark: " +
+		"{max_out_of_orderness_ms: 500, idle_timeout_ms: 5000}}%s]\noperators: [%s]\nsinks: [%s]\n"
 	for _, j := range [][4]string{
-		{"windows", "", "{type: keyby, key_expression: $.k}, {name: w, type: aggregate, function: sum, field: n, window: sliding, window_size: 2, slide: 1, allowed_lateness: 1}",
+		{"windows", "",
+			"{type: keyby, key_expression: $.k}, {name: w, type: aggregate, function: sum, field: n, window: sliding, window_size: 2, " +
+				"slide: 1, allowed_lateness: 1}",
 			"{name: out, stream: {name: windows}}, {name: late, match: late, stream: {name: late}}"},
 		{"sessions", "", "{type: keyby, key_expression: $.k}, {name: s, type: aggregate, function: max, field: n, window: session, gap: 1}",
 			"{name: out, stream: {name: sessions}}, {name: q, queue: {name: work}}"},
-		{"sums", "", "{name: d, type: dedup, key: $.n}, {type: keyby, key_expression: $.k}, {name: a, type: aggregate, function: sum, field: n}",
+		{"sums", "",
+			"{name: d, type: dedup, key: $.n}, {type: keyby, key_expression: $.k}, {name: a, type: aggregate, function: sum, field: n}",
 			"{name: out, stream: {name: sums}}, {name: keys, kv: {key: $.key, key_prefix: sum, write_mode: versioned}}"},
 		{"pairs", ", {name: side, stream: {name: side}, event_time: $.t, watermark: {max_out_of_orderness_ms: 500, idle_timeout_ms: 5000}}",
-			"{name: j, type: join, source: side, on: $.k, within_ms: 700, mode: left, enrich_field: p}", "{name: out, stream: {name: pairs}}"},
+			"{name: j, type: join, source: side, on: $.k, within_ms: 700, mode: left, enrich_field: p}",
+			"{name: out, stream: {name: pairs}}"},
 	} {
 		all = append(all, fmt.Sprintf(head, j[0], j[1], j[2], j[3]))
 	}
 	return all
 }()
 
-// TestTickAtEveryPoint: whatever becomes of whichever proposal of a leader, jobs come to the same: with windows, sessions, sums, keys that have been seen and pairs, over two partitions that
-// share their keys, over stops, savepoints and restores.
+// TestTickAtEveryPoint: whatever becomes of whichever proposal of a leader, jobs come to the same:
+// with windows, sessions, sums, keys that have been seen and pairs, over two partitions that share
+// their keys, over stops, savepoints and restores.
 //
 //	go test -run '^TestTickAtEveryPoint$' -every 1 ./stream/processing
 func TestTickAtEveryPoint(t *testing.T) {
 	atEveryPoint(t, *everyFlag, journeyOf)
 }
 
-// atEveryPoint goes on a journey again and again, with each mishap of each so many-th proposal. All come to the same.
+// atEveryPoint goes on a journey again and again, with each mishap of each so many-th proposal. All
+// come to the same.
 func atEveryPoint(t *testing.T, every int, journeyOf func(t *testing.T, seed uint64, at int, what mishap) (map[string]string, int)) {
 	t.Helper()
 	seed := machinetest.Seed(t)
@@ -189,7 +198,8 @@ func atEveryPoint(t *testing.T, every int, journeyOf func(t *testing.T, seed uin
 	t.Logf("%d mishaps at %d of %d points", n, (points-first+every-1)/every, points)
 }
 
-// journeyOf has jobs read what comes at random, with a mishap, and returns what is in their sinks, and how many proposals there were.
+// journeyOf has jobs read what comes at random, with a mishap, and returns what is in their sinks,
+// and how many proposals there were.
 func journeyOf(t *testing.T, seed uint64, at int, what mishap) (map[string]string, int) {
 	t.Helper()
 	s, ctx, rng := newRig(t, 1), context.Background(), rand.New(rand.NewPCG(seed, 0))
@@ -199,7 +209,9 @@ func journeyOf(t *testing.T, seed uint64, at int, what mishap) (map[string]strin
 		}
 	}
 	var jobs []processing.JobID
-	for _, definition := range append(remembering, strings.ReplaceAll(strings.Replace(fanned, "name: fan\n", "name: fan\nbatch_size: 2\n", 1), "name: in\n    stream: { name: in }", "name: in\n    stream: { name: fan }")) {
+	for _, definition := range append(remembering,
+		strings.ReplaceAll(strings.Replace(fanned, "name: fan\n", "name: fan\nbatch_size: 2\n", 1), "name: in\n    stream: { name: in }",
+			"name: in\n    stream: { name: fan }")) {
 		jobs = append(jobs, s.submit(definition))
 	}
 	d, n := &disturbed{rig: s, at: at, what: what}, int64(0)

@@ -100,7 +100,8 @@ func admitRestore(cmd engine.Command, maxPayload int) error {
 	})
 }
 
-// check refuses a command that does not say what its definition says. number gives the parts of the definition their numbers.
+// check refuses a command that does not say what its definition says. number gives the parts of the
+// definition their numbers.
 func (b *submitBody) check(cmd engine.Command, maxPayload int, number func([]numbered) []numbered) error {
 	p, err := parse(b.source)
 	if err != nil {
@@ -115,7 +116,8 @@ func (b *submitBody) check(cmd engine.Command, maxPayload int, number func([]num
 	if len(b.numbers) != len(p.parts) {
 		return engine.Errorf(ErrInvalid, "processing: %d numbers for %d parts of a definition", len(b.numbers), len(p.parts))
 	}
-	if b.name != p.job.Name || b.parallelism != p.job.Parallelism || b.batch != p.job.BatchSize || b.maxPayload < 0 || b.maxPayload > maxPayload ||
+	if b.name != p.job.Name || b.parallelism != p.job.Parallelism || b.batch != p.job.BatchSize || b.maxPayload < 0 ||
+		b.maxPayload > maxPayload ||
 		!slices.Equal(number(p.parts), b.numbers) {
 		return engine.Errorf(ErrInvalid, "processing: the command does not say what its definition says")
 	}

@@ -60,17 +60,20 @@ const (
 	errorRetention = 7 * 24 * time.Hour
 )
 
-// ErrorStream returns the name of the stream to which a job writes records that it could not work with: the raw bytes, with headers that say why.
+// ErrorStream returns the name of the stream to which a job writes records that it could not work
+// with: the raw bytes, with headers that say why.
 func ErrorStream(job string) string { return job + ".errors" }
 
 // Job is a job as it stands.
 type Job struct {
-	ID          JobID
-	Name        string
-	Namespace   string
-	Status      Status
-	Reason      string // why it has failed, or is held up
-	Held        bool   // it has something to do and can not now, see Reason: it waits for a sink, a source or a lookup, or is tried again after an error
+	ID        JobID
+	Name      string
+	Namespace string
+	Status    Status
+	Reason    string // why it has failed, or is held up
+	// it has something to do and can not now, see Reason: it waits for a sink, a source or a
+	// lookup, or is tried again after an error
+	Held        bool
 	Parallelism int
 	BatchSize   int
 	CreatedAt   time.Time
@@ -78,7 +81,8 @@ type Job struct {
 	Metrics     Metrics
 }
 
-// Metrics are figures of a job. Counters never go back; what belongs to the present is 0 while it does not run.
+// Metrics are figures of a job. Counters never go back; what belongs to the present is 0 while it
+// does not run.
 type Metrics struct {
 	RecordsIn     int64 // read from sources
 	RecordsOut    int64 // written by sinks

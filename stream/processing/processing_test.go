@@ -11,7 +11,8 @@ import (
 	"github.com/floedb/floe/stream/processing"
 )
 
-// TestPipeline: records go from a stream through a filter to another one, once; a job that is stopped reads nothing, and goes on where it was.
+// TestPipeline: records go from a stream through a filter to another one, once; a job that is
+// stopped reads nothing, and goes on where it was.
 func TestPipeline(t *testing.T) {
 	s, ctx := newRig(t, 1), context.Background()
 	s.append("orders", amount(5), amount(500))
@@ -63,7 +64,8 @@ func TestPipeline(t *testing.T) {
 	}
 }
 
-// TestSavepoint: a job restored from a savepoint goes on from there, and writes again what followed.
+// TestSavepoint: a job restored from a savepoint goes on from there, and writes again what
+// followed.
 func TestSavepoint(t *testing.T) {
 	s, ctx := newRig(t, 1), context.Background()
 	id := s.submit(filtered)
@@ -97,7 +99,8 @@ func TestSavepoint(t *testing.T) {
 	}
 }
 
-// TestSourceAgain: a source that is deleted and made again ends the job; one that was trimmed is read from its oldest record on, and the gap is told.
+// TestSourceAgain: a source that is deleted and made again ends the job; one that was trimmed is
+// read from its oldest record on, and the gap is told.
 func TestSourceAgain(t *testing.T) {
 	s, ctx := newRig(t, 1), context.Background()
 	id := s.submit(filtered)
@@ -134,7 +137,8 @@ func TestSourceAgain(t *testing.T) {
 	if _, err := s.jobs.Restore(ctx, id, processing.RestartSource("other")); !errors.Is(err, processing.ErrInvalid) {
 		t.Errorf("RestartSource of none: %v", err)
 	}
-	if p, err := s.jobs.Plan(ctx, id, processing.RestartSource("orders")); err != nil || p.Drops() || fmt.Sprint(p.New) != "[source orders]" {
+	if p, err := s.jobs.Plan(ctx, id, processing.RestartSource("orders")); err != nil || p.Drops() ||
+		fmt.Sprint(p.New) != "[source orders]" {
 		t.Errorf("Plan = %+v, %v", p, err)
 	}
 	if status, err := s.jobs.Restore(ctx, id, processing.RestartSource("orders")); err != nil || status != processing.Running {

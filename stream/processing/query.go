@@ -34,7 +34,8 @@ type jobQuery struct {
 	saved      [][]numbered // of each savepoint
 }
 
-// SearchIn sets the namespace in which the job is looked for, "" for all. It is called where a key is for some namespaces only.
+// SearchIn sets the namespace in which the job is looked for, "" for all. It is called where a key
+// is for some namespaces only.
 func (q *jobQuery) SearchIn(namespace string) { q.namespace = namespace }
 
 // Found reports whether there is the job.
@@ -179,7 +180,8 @@ func (m *machine) describe(v *engine.View, namespace string, r ref, j *jobRow) (
 		return Job{}, err
 	}
 	job := Job{
-		ID: jobID(j.created, r), Name: j.name, Namespace: namespace, Status: j.status, Reason: j.reason, Parallelism: j.parallelism, BatchSize: j.batch,
+		ID: jobID(j.created, r), Name: j.name, Namespace: namespace, Status: j.status, Reason: j.reason, Parallelism: j.parallelism,
+		BatchSize: j.batch,
 		CreatedAt: timeOf(j.created), EndedAt: timeOf(j.ended), Metrics: t.metrics(),
 	}
 	job.Metrics.Errors += out.refused
@@ -278,7 +280,8 @@ func (j *Job) add(l *live, now int64) {
 	}
 }
 
-// maxAheadMillis is how far in the future a watermark is shown: that of a job that has read all is no time.
+// maxAheadMillis is how far in the future a watermark is shown: that of a job that has read all is
+// no time.
 const maxAheadMillis = 365 * 24 * 60 * 60 * 1000
 
 // rates says how much a job has done per second of its life.
@@ -369,8 +372,8 @@ func (q *jobsQuery) Results(f *codec.Fields) {
 	codeTail(c, len(q.jobs), func(i int) *int64 { return &q.jobs[i].Metrics.RecordsBehind })
 }
 
-// codeTail codes fields of the elements of a list in the tail of the list's record: the elements can not be longer than they were. The first ones of the fields are
-// the oldest ones.
+// codeTail codes fields of the elements of a list in the tail of the list's record: the elements
+// can not be longer than they were. The first ones of the fields are the oldest ones.
 func codeTail(c *codec.Coder, n int, fields ...func(i int) *int64) {
 	for at, of := range fields {
 		set := slices.ContainsFunc(fields[at:], func(of func(i int) *int64) bool {

@@ -20,6 +20,7 @@ func TestReference(t *testing.T) {
 		}
 	}
 	if got, err := os.ReadFile("REFERENCE.md"); err != nil || !bytes.Equal(got, want) {
-		t.Errorf("REFERENCE.md is not what the tables of the parsers say (%v): go test ./stream/processing -run TestReference -write-reference", err)
+		t.Errorf("REFERENCE.md is not what the tables of the parsers say (%v): go test ./stream/processing -run TestReference "+
+			"-write-reference", err)
 	}
 }

@@ -11,7 +11,8 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// Rows of a shard. job is a ref (10 bytes), gen a generation (u32): one that is being filled by a restore does not touch the one before.
+// Rows of a shard. job is a ref (10 bytes), gen a generation (u32): one that is being filled by a
+// restore does not touch the one before.
 //
 //	'j' | job                                    the job, see jobRow
 //	'd' | job                                    its definition, see definitionRow
@@ -64,7 +65,8 @@ func generationKey(kind byte, r ref, gen uint32) []byte {
 	return key.AppendUint32(jobKey(kind, r), gen)
 }
 
-// generationAt is how long the key of a cursor, or of a state, is in front of what tells them apart.
+// generationAt is how long the key of a cursor, or of a state, is in front of what tells them
+// apart.
 const generationAt = 1 + refLen + 4
 
 func cursorKey(r ref, gen uint32, source, partition uint16) []byte {
@@ -106,7 +108,8 @@ type jobRow struct {
 	began       int64  // when it was restored last; 0: it has run since it was created
 }
 
-// runsSince returns when the job has begun to run, ms: what a time series has later is new to sources that start at the latest, and not read by those that stop there.
+// runsSince returns when the job has begun to run, ms: what a time series has later is new to
+// sources that start at the latest, and not read by those that stop there.
 func (j *jobRow) runsSince() int64 { return cmp.Or(j.began, j.created) }
 
 func (j *jobRow) code(c *codec.Coder) {
@@ -140,7 +143,8 @@ type definitionRow struct {
 	numbers []numbered
 }
 
-// numbered is a source, or an operator with state: what of another definition has the same name and shape is the same, and has its number.
+// numbered is a source, or an operator with state: what of another definition has the same name and
+// shape is the same, and has its number.
 type numbered struct {
 	source bool
 	name   string
@@ -176,9 +180,11 @@ type taskRow struct {
 
 // progress is how far event time has come.
 type progress struct {
-	watermark int64  // or noTime
-	target    int64  // the watermark that is being fired. When fire is nil, it is the watermark, or, if event time has ended, where it had come to before
-	fire      []byte // where firing goes on, nil if there is nothing to fire
+	watermark int64 // or noTime
+	// the watermark that is being fired. When fire is nil, it is the watermark, or, if event time
+	// has ended, where it had come to before
+	target int64
+	fire   []byte // where firing goes on, nil if there is nothing to fire
 
 	told  stageProgress // how far it has come, as all stages behind it have been told
 	epoch uint64        // when; 0: not all have been told the same
@@ -236,7 +242,8 @@ func (t *taskRow) code(c *codec.Coder) {
 	t.codeFractions(c)
 }
 
-// codeFractions codes what codeWithin leaves out of latencies, in the tail of the record that has the task.
+// codeFractions codes what codeWithin leaves out of latencies, in the tail of the record that has
+// the task.
 func (t *taskRow) codeFractions(c *codec.Coder) {
 	sum, most := t.latencySum%millisecond, t.latencyMax%millisecond
 	if !c.More(sum != 0 || most != 0) {
@@ -277,7 +284,8 @@ func (t *taskRow) codeWithin(c *codec.Coder) {
 	codec.List(c, &t.stages, func(c *codec.Coder, s *stageRow) { s.code(c) })
 }
 
-// outRow is the value of a row 'q': messages of a stage to other shards that have not been answered, and what has been refused of them.
+// outRow is the value of a row 'q': messages of a stage to other shards that have not been
+// answered, and what has been refused of them.
 type outRow struct {
 	messages int64
 	passes   int64 // of them, those for other stages

@@ -21,7 +21,8 @@ const MaxSamples = 100_000
 // Samples are what Test runs a definition on.
 type Samples struct {
 	Records []Sample
-	// KV returns the value that kv_lookup finds under a key, nil if there is none. The namespace is "" for that of the job. A nil function finds nothing.
+	// KV returns the value that kv_lookup finds under a key, nil if there is none. The namespace is
+	// "" for that of the job. A nil function finds nothing.
 	KV func(namespace, key string) []byte
 	// Funcs are the functions that operators of type func call, by their names.
 	Funcs map[string]Func
@@ -33,7 +34,9 @@ type Sample struct {
 	Key     string
 	Value   []byte // of a source of time series: {"measurement", "value", "timestamp_ms", "tags"}
 	Headers map[string]string
-	Time    time.Time // of the append, of which none is before another; zero means that of the sample before. Before any sample has one it is the event time, and at least 1970
+	// of the append, of which none is before another; zero means that of the sample before. Before
+	// any sample has one it is the event time, and at least 1970
+	Time time.Time
 }
 
 // Tested is what has become of samples.
@@ -61,7 +64,8 @@ type Point struct {
 	Time   time.Time
 }
 
-// FailedSample is a record that a source, an operator or a sink could not work with. A job writes it to its stream of errors.
+// FailedSample is a record that a source, an operator or a sink could not work with. A job writes
+// it to its stream of errors.
 type FailedSample struct {
 	Where  string // the name of the source, operator or sink
 	Reason string
@@ -69,15 +73,20 @@ type FailedSample struct {
 	Value  []byte // as it came from its source, if that is known
 }
 
-// Test runs a definition on sample records, without a node, by the code that runs jobs. Each sample is read when it has been appended, by a job whose sources have one
-// partition each, and what its event time makes fire comes before the next one. Between two samples the clock goes on to the Time of the second: a source in which nothing
-// comes for its idle timeout holds event time up no more, and when all are idle it runs on. At the end fires everything that waits for a time, as with stop_at: latest; a count window that
-// is not full does not.
+// Test runs a definition on sample records, without a node, by the code that runs jobs. Each sample
+// is read when it has been appended, by a job whose sources have one partition each, and what its
+// event time makes fire comes before the next one. Between two samples the clock goes on to the
+// Time of the second: a source in which nothing comes for its idle timeout holds event time up no
+// more, and when all are idle it runs on. At the end fires everything that waits for a time, as
+// with stop_at: latest; a count window that is not full does not.
 //
-// A job may read many records in one step, and judges all of them by the watermark before it: what Test calls late may be in time there. Sinks take everything that a
-// node may take, as large as it takes by default: no queue is full, and no namespace has too many series.
+// A job may read many records in one step, and judges all of them by the watermark before it: what
+// Test calls late may be in time there. Sinks take everything that a node may take, as large as it
+// takes by default: no queue is full, and no namespace has too many series.
 //
-// Errors: *DefinitionError, which is ErrInvalid; ErrInvalid for more than MaxSamples, for a function that is not among Funcs, and for a sample of a source that the definition does not have; that of ctx.
+// Errors: *DefinitionError, which is ErrInvalid; ErrInvalid for more than MaxSamples, for a
+// function that is not among Funcs, and for a sample of a source that the definition does not have;
+// that of ctx.
 func Test(ctx context.Context, definition []byte, samples Samples) (Tested, error) {
 	p, err := parse(definition)
 	if err != nil {
@@ -119,7 +128,8 @@ type trial struct {
 func newTrial(p *parsed, kv func(namespace, key string) []byte) (*trial, error) {
 	j := p.job
 	t := &task{
-		def: j, namespace: cmp.Or(j.Namespace, engine.DefaultNamespace), shards: 1, job: jobRow{name: j.Name, batch: j.BatchSize, maxPayload: engine.DefaultMaxPayload},
+		def: j, namespace: cmp.Or(j.Namespace, engine.DefaultNamespace), shards: 1, job: jobRow{name: j.Name, batch: j.BatchSize,
+			maxPayload: engine.DefaultMaxPayload},
 		cursors: make(map[cursorID]cursor), cache: newCache(newMemory(0)), live: &live{}, crowd: &crowd{},
 		row: taskRow{progress: progress{watermark: noTime, target: noTime}},
 	}
@@ -146,7 +156,8 @@ func (r *trial) read(ctx context.Context, i int, s *Sample) error {
 	if source < 0 {
 		return engine.Errorf(ErrInvalid, "processing: sample %d is of source %q, which the definition does not have", i, s.Source)
 	}
-	rec := pipeline.Record{Key: []byte(s.Key), Value: s.Value, Origin: pipeline.Origin{Source: source, Offset: uint64(i), ID: pipeline.ID{Seq: uint64(i)}}}
+	rec := pipeline.Record{Key: []byte(s.Key), Value: s.Value,
+		Origin: pipeline.Origin{Source: source, Offset: uint64(i), ID: pipeline.ID{Seq: uint64(i)}}}
 	for name, value := range s.Headers {
 		rec.Headers = append(rec.Headers, pipeline.Tag{Name: name, Value: value})
 	}
@@ -160,7 +171,8 @@ func (r *trial) read(ctx context.Context, i int, s *Sample) error {
 	return r.run(ctx, in)
 }
 
-// timeOf returns the time to which the clock goes on before a record is read, and gives the record that of its append. A point is read when it is old enough.
+// timeOf returns the time to which the clock goes on before a record is read, and gives the record
+// that of its append. A point is read when it is old enough.
 func (r *trial) timeOf(s *Sample, rec *pipeline.Record) int64 {
 	def, at := &r.task.def.Sources[rec.Origin.Source], &rec.Origin.ID.Millis
 	*at = r.now
@@ -256,10 +268,12 @@ func (r *trial) keep(s *step) {
 	}
 	for i := range s.failures {
 		f := &s.failures[i]
-		r.done.Failures = append(r.done.Failures, FailedSample{Where: f.operator, Reason: engine.Cut(f.reason, maxReason), Key: string(f.key), Value: slices.Clone(f.value)})
+		r.done.Failures = append(r.done.Failures,
+			FailedSample{Where: f.operator, Reason: engine.Cut(f.reason, maxReason), Key: string(f.key), Value: slices.Clone(f.value)})
 	}
 	for _, gone := range s.state.ranges {
-		from, to := r.find(stateKey(nil, t.ref, t.row.generation, []byte(gone.lower))), r.find(stateKey(nil, t.ref, t.row.generation, []byte(gone.upper)))
+		from, to := r.find(stateKey(nil, t.ref, t.row.generation, []byte(gone.lower))),
+			r.find(stateKey(nil, t.ref, t.row.generation, []byte(gone.upper)))
 		for _, k := range r.keys[from:to] {
 			delete(r.rows, k)
 		}
@@ -305,7 +319,8 @@ func (r *trial) tested() Tested {
 
 func (r *trial) written(w *pipeline.Write) Written {
 	sink := &r.task.def.Sinks[w.Sink]
-	made := Written{Sink: sink.Name, Key: strings.Clone(w.Key), Time: time.UnixMilli(w.Record.EventTime), Tags: w.Record.Tags.In(r.task.prog.Tags())}
+	made := Written{Sink: sink.Name, Key: strings.Clone(w.Key), Time: time.UnixMilli(w.Record.EventTime),
+		Tags: w.Record.Tags.In(r.task.prog.Tags())}
 	if sink.Kind != pipeline.ToTS {
 		made.Value = slices.Clone(w.Record.Value)
 		return made

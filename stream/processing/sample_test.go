@@ -10,17 +10,20 @@ import (
 	"github.com/floedb/floe/stream/processing"
 )
 
-// TestSeveralAggregates: one operator computes several values of each key, and each goes by the records that have its field.
+// TestSeveralAggregates: one operator computes several values of each key, and each goes by the
+// records that have its field.
 func TestSeveralAggregates(t *testing.T) {
 	definition := processing.Definition{
 		Name:    "totals",
 		Sources: []processing.Source{{From: processing.FromStream{Name: "orders"}}},
 		Operators: []processing.Operator{{Name: "sums", Do: processing.Aggregate{Each: []processing.Measure{
-			{Name: "total", Function: "sum", Field: "$.cents"}, {Name: "mean", Function: "avg", Field: "$.tip"}, {Name: "orders", Function: "count"},
+			{Name: "total", Function: "sum", Field: "$.cents"}, {Name: "mean", Function: "avg", Field: "$.tip"}, {Name: "orders",
+				Function: "count"},
 		}}}},
 		Sinks: []processing.Sink{{To: processing.ToStream{Name: "out"}}},
 	}
-	got, err := processing.Test(t.Context(), definition.YAML(), processing.Samples{Records: []processing.Sample{{Value: []byte(`{"cents":5}`)}, {Value: []byte(`{"cents":7,"tip":2}`)}}})
+	got, err := processing.Test(t.Context(), definition.YAML(),
+		processing.Samples{Records: []processing.Sample{{Value: []byte(`{"cents":5}`)}, {Value: []byte(`{"cents":7,"tip":2}`)}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +33,8 @@ func TestSeveralAggregates(t *testing.T) {
 	}
 }
 
-// TestTest: a definition runs on samples as it does in a job: windows fire by event time, late records and failures are told, lookups and sinks to time series are seen.
+// TestTest: a definition runs on samples as it does in a job: windows fire by event time, late
+// records and failures are told, lookups and sinks to time series are seen.
 func TestTest(t *testing.T) {
 	definition := []byte(`
 name: totals
@@ -47,7 +51,8 @@ sinks:
 	sample := func(at, n int, id string) processing.Sample {
 		return processing.Sample{Value: fmt.Appendf(nil, `{"at":%d,"n":%d,"id":%q}`, at, n, id), Headers: map[string]string{"h": "1"}}
 	}
-	records := []processing.Sample{sample(1000, 1, "a"), sample(2000, 2, "b"), sample(3000, 3, "a"), sample(12_000, 4, "a"), sample(5000, 5, "a"), {Source: "orders", Value: []byte("none")}}
+	records := []processing.Sample{sample(1000, 1, "a"), sample(2000, 2, "b"), sample(3000, 3, "a"), sample(12_000, 4, "a"),
+		sample(5000, 5, "a"), {Source: "orders", Value: []byte("none")}}
 	got, err := processing.Test(t.Context(), definition, processing.Samples{Records: records, KV: func(namespace, key string) []byte {
 		if namespace != "" || !strings.HasPrefix(key, "user:") {
 			t.Errorf("lookup of %q in %q", key, namespace)
@@ -81,7 +86,8 @@ points map[who:user a] map[value:4]`
 	if o := got.Operators[2]; o.Name != "sum" || o.In != 5 || o.Out != 3 || o.Late != 1 {
 		t.Errorf("operators %+v", got.Operators)
 	}
-	if _, err := processing.Test(t.Context(), definition, processing.Samples{Records: []processing.Sample{{Source: "other", Time: time.Now()}}}); !errors.Is(err, processing.ErrInvalid) {
+	if _, err := processing.Test(t.Context(), definition,
+		processing.Samples{Records: []processing.Sample{{Source: "other", Time: time.Now()}}}); !errors.Is(err, processing.ErrInvalid) {
 		t.Errorf("a sample of no source: %v", err)
 	}
 	if _, err := processing.Test(t.Context(), []byte("name: x"), processing.Samples{}); !errors.Is(err, processing.ErrInvalid) {
@@ -89,17 +95,22 @@ points map[who:user a] map[value:4]`
 	}
 }
 
-// TestTimesOfSamples: samples that say no time come when they happen, whatever the year, and once one has said its time the future is measured from that.
+// TestTimesOfSamples: samples that say no time come when they happen, whatever the year, and once
+// one has said its time the future is measured from that.
 func TestTimesOfSamples(t *testing.T) {
-	definition := []byte("name: x\nsources: [{ name: in, event_time: $.at, stream: { name: in } }]\nsinks: [{ name: out, stream: { name: out } }]\n")
+	definition := []byte("name: x\nsources: [{ name: in, event_time: $.at, stream: { name: in } }]\nsinks: [{ name: out, stream: { " +
+		"name: out } }]\n")
 	now := time.Date(2026, 11, 24, 0, 0, 0, 0, time.UTC)
 	at := func(d time.Duration) processing.Sample {
 		return processing.Sample{Value: fmt.Appendf(nil, `{"at":%d}`, now.Add(d).UnixMilli())}
 	}
 	timed := at(3 * time.Hour)
 	timed.Time = now.Add(2 * time.Hour)
-	got, err := processing.Test(t.Context(), definition, processing.Samples{Records: []processing.Sample{at(0), at(3 * time.Hour), at(-time.Hour), timed, at(4*time.Hour + time.Millisecond)}})
-	if err != nil || len(got.Written) != 4 || len(got.Failures) != 1 || !strings.Contains(got.Failures[0].Reason, "3600001 ms after the record was appended") {
+	got, err := processing.Test(t.Context(), definition,
+		processing.Samples{Records: []processing.Sample{at(0), at(3 * time.Hour), at(-time.Hour), timed,
+			at(4*time.Hour + time.Millisecond)}})
+	if err != nil || len(got.Written) != 4 || len(got.Failures) != 1 ||
+		!strings.Contains(got.Failures[0].Reason, "3600001 ms after the record was appended") {
 		t.Errorf("tested %+v, %v", got, err)
 	}
 }

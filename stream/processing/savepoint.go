@@ -106,7 +106,8 @@ func (w *work) dropSavepoint(c *jobBody) (res changed, err error) {
 	return changed{status: j.status}, nil
 }
 
-// beginSave notes that a leader begins to make a savepoint, and removes what one before has made of it. The result is the number of the attempt.
+// beginSave notes that a leader begins to make a savepoint, and removes what one before has made of
+// it. The result is the number of the attempt.
 func (w *work) beginSave(c *saveCommand) ([]byte, error) {
 	j := w.load(c.job)
 	if j == nil || j.pending != c.savepoint || c.savepoint == 0 {
@@ -128,7 +129,8 @@ func (w *work) addChunk(c *saveCommand) ([]byte, error) {
 	}
 	s := w.savepoint(j, c.savepoint)
 	if s.attempt != c.attempt || s.chunks != c.chunk {
-		return nil, engine.Errorf(ErrConflict, "overtaken: chunk %d of attempt %d comes after %d of %d", c.chunk, c.attempt, s.chunks, s.attempt)
+		return nil, engine.Errorf(ErrConflict, "overtaken: chunk %d of attempt %d comes after %d of %d", c.chunk, c.attempt, s.chunks,
+			s.attempt)
 	}
 	w.tx.Set(chunkKey(j.ref, c.savepoint, c.chunk), c.data)
 	s.chunks++
@@ -204,7 +206,8 @@ func (w *work) beginRestore(j *job, savepoint uint64) {
 	j.restore, j.restored = savepoint, 0
 }
 
-// keep removes what an edited definition has no use for. known is the greatest number of the definitions before.
+// keep removes what an edited definition has no use for. known is the greatest number of the
+// definitions before.
 func (w *work) keep(j *job, numbers []numbered, known uint16) {
 	w.keepOnly(j, numbers)
 	if !slices.ContainsFunc(numbers, func(n numbered) bool { return n.source && n.number <= known }) {
@@ -212,7 +215,8 @@ func (w *work) keep(j *job, numbers []numbered, known uint16) {
 	}
 }
 
-// beginTime has event time begin anew: no source goes on, and what the new ones read is not late because others had come further.
+// beginTime has event time begin anew: no source goes on, and what the new ones read is not late
+// because others had come further.
 func (w *work) beginTime(j *job) {
 	b, _ := w.tx.Get(jobKey(rowTask, j.ref))
 	row := must(decode(b, (*taskRow).code))
@@ -254,7 +258,8 @@ func (w *work) keepOnly(j *job, numbers []numbered) {
 	}
 }
 
-// fill adds the rows of a chunk to the generation that is being restored; with the last one the job goes on with it.
+// fill adds the rows of a chunk to the generation that is being restored; with the last one the job
+// goes on with it.
 func (w *work) fill(f *fillCommand) ([]byte, error) {
 	j := w.load(f.job)
 	if j == nil || j.revision != f.revision || j.restore != f.savepoint || f.savepoint == 0 || j.restored != f.chunk {
@@ -280,7 +285,8 @@ func (w *work) fill(f *fillCommand) ([]byte, error) {
 	return nil, nil
 }
 
-// switchGeneration makes the generation that has been filled the one of the job. Counters go on as they are.
+// switchGeneration makes the generation that has been filled the one of the job. Counters go on as
+// they are.
 func (w *work) switchGeneration(j *job, f *fillCommand) {
 	b, _ := w.tx.Get(jobKey(rowTask, j.ref))
 	row := must(decode(b, (*taskRow).code))

@@ -16,10 +16,12 @@ type Savepoints struct {
 // Savepoints returns what creates, reads, deletes and lists the savepoints of a job.
 func (s *Store) Savepoints(id JobID) Savepoints { return Savepoints{s, id} }
 
-// Create begins to copy the state of the job, as it is between two ticks, while the job goes on; Store.AwaitSavepoint waits for the end. Of more than
-// MaxSavepoints the oldest goes. In a namespace that is spread over all shards the job stands still until then.
+// Create begins to copy the state of the job, as it is between two ticks, while the job goes on;
+// Store.AwaitSavepoint waits for the end. Of more than MaxSavepoints the oldest goes. In a
+// namespace that is spread over all shards the job stands still until then.
 //
-// Errors: ErrNotFound; ErrConflict if the job is cancelled or being restored; ErrBusy while another savepoint is being made.
+// Errors: ErrNotFound; ErrConflict if the job is cancelled or being restored; ErrBusy while another
+// savepoint is being made.
 func (l Savepoints) Create(ctx context.Context) (SavepointID, error) {
 	res, err := l.store.change(ctx, savepoint, l.job, 0)
 	if err != nil {
@@ -29,7 +31,8 @@ func (l Savepoints) Create(ctx context.Context) (SavepointID, error) {
 	return savepointID(res.created, ref{r.shard, res.number}), nil
 }
 
-// Get returns a savepoint, complete or not. Errors: ErrNotFound if the job or the savepoint does not exist; ErrInvalid for what is no id.
+// Get returns a savepoint, complete or not. Errors: ErrNotFound if the job or the savepoint does
+// not exist; ErrInvalid for what is no id.
 func (l Savepoints) Get(ctx context.Context, id SavepointID) (Savepoint, error) {
 	if _, _, err := id.parse(); err != nil {
 		return Savepoint{}, err
@@ -50,7 +53,8 @@ func (q *jobQuery) savepoint(id SavepointID) (Savepoint, error) {
 	return Savepoint{}, engine.Errorf(ErrNotFound, "savepoint %s not found", id)
 }
 
-// Delete removes a savepoint. Errors: ErrNotFound; ErrConflict while the job is being restored from it.
+// Delete removes a savepoint. Errors: ErrNotFound; ErrConflict while the job is being restored from
+// it.
 func (l Savepoints) Delete(ctx context.Context, id SavepointID) error {
 	_, r, err := id.parse()
 	if err != nil {
@@ -62,7 +66,8 @@ func (l Savepoints) Delete(ctx context.Context, id SavepointID) error {
 
 // Page returns a page of the savepoints, the oldest first.
 //
-// Options: Limit, Cursor. Errors: ErrNotFound if the job does not exist; ErrInvalid for a limit that is not 1-1000, and for what is no cursor or no id.
+// Options: Limit, Cursor. Errors: ErrNotFound if the job does not exist; ErrInvalid for a limit
+// that is not 1-1000, and for what is no cursor or no id.
 func (l Savepoints) Page(ctx context.Context, opts ...PageOption) (page Page[Savepoint], err error) {
 	o, err := engine.PageOf(opts)
 	if err != nil {
@@ -78,7 +83,8 @@ func (l Savepoints) Page(ctx context.Context, opts ...PageOption) (page Page[Sav
 	return engine.PageIn(q.savepoints, o, func(sp Savepoint) string { return string(sp.ID) }), nil
 }
 
-// All iterates over the savepoints, in the order of Page and by the contract of Store.All. Options and errors are those of Page.
+// All iterates over the savepoints, in the order of Page and by the contract of Store.All. Options
+// and errors are those of Page.
 func (l Savepoints) All(ctx context.Context, opts ...PageOption) iter.Seq2[Savepoint, error] {
 	return engine.All(ctx, l.Page, opts)
 }

@@ -20,8 +20,9 @@ import (
 // chunkBytes is how many bytes of rows a chunk of a savepoint holds, before they are compressed.
 const chunkBytes = 1 << 20
 
-// keepSavepoints is the duty that makes savepoints while ticks go on, and restores jobs from them. A savepoint is of one moment, so it is copied from one view,
-// which is held while its chunks are proposed; what is restored is read a chunk at a time.
+// keepSavepoints is the duty that makes savepoints while ticks go on, and restores jobs from them.
+// A savepoint is of one moment, so it is copied from one view, which is held while its chunks are
+// proposed; what is restored is read a chunk at a time.
 func (m *machine) keepSavepoints(ctx context.Context, lead *engine.Lead) error {
 	held := make(map[ref]*hold) // jobs for which it went wrong; others do not wait for them
 	defer m.stuck.Clear()
@@ -56,8 +57,9 @@ func (m *machine) keepSavepoints(ctx context.Context, lead *engine.Lead) error {
 	}
 }
 
-// nextSaving makes one savepoint as the view has it, or returns the next chunk of a generation that is being filled, to be proposed. It returns nil if nothing
-// is wanted, or could be found out. Jobs that are held wait.
+// nextSaving makes one savepoint as the view has it, or returns the next chunk of a generation that
+// is being filled, to be proposed. It returns nil if nothing is wanted, or could be found out. Jobs
+// that are held wait.
 func nextSaving(ctx context.Context, lead *engine.Lead, v *engine.View, held map[ref]*hold) (*saving, error) {
 	r, j, ok, err := jobToSave(v, held)
 	if !ok {
@@ -77,7 +79,8 @@ func nextSaving(ctx context.Context, lead *engine.Lead, v *engine.View, held map
 	return s, s.saveAll()
 }
 
-// jobToSave returns a job that is to be saved, or that is being restored; with an error, if it is the job's.
+// jobToSave returns a job that is to be saved, or that is being restored; with an error, if it is
+// the job's.
 func jobToSave(v *engine.View, held map[ref]*hold) (r ref, j jobRow, ok bool, err error) {
 	it, err := v.Iter([]byte{rowActive}, []byte{rowActive + 1})
 	if err != nil {
@@ -173,7 +176,8 @@ func readTask(v *engine.View, r ref) (t taskRow, err error) {
 	return decode(b, (*taskRow).code)
 }
 
-// chunkWriter proposes rows in compressed chunks: kind, and key behind the generation and value (uvarint length, bytes).
+// chunkWriter proposes rows in compressed chunks: kind, and key behind the generation and value
+// (uvarint length, bytes).
 type chunkWriter struct {
 	*saving
 	command saveCommand
@@ -228,7 +232,8 @@ func readChunk(b []byte, f func(kind byte, k, value []byte)) error {
 	r := codec.NewReader(rows)
 	for r.Len() > 0 {
 		kind, k, value := r.Byte(), r.Bytes(), r.Bytes()
-		if r.Err() == nil && (kind == rowCursor && len(k) == 4 || kind == rowState && len(k) >= 2 || kind == rowExchange && len(k) == exchangeKeyLen || kind == rowMessage && len(k) == messageKeyLen) {
+		if r.Err() == nil && (kind == rowCursor && len(k) == 4 || kind == rowState && len(k) >= 2 || kind == rowExchange &&
+			len(k) == exchangeKeyLen || kind == rowMessage && len(k) == messageKeyLen) {
 			f(kind, k, value)
 		} else if r.Err() == nil {
 			return fmt.Errorf("processing: chunk of a savepoint: %w: row %q %x", codec.ErrCorrupt, kind, k)
@@ -252,7 +257,8 @@ func (s *saving) fill() error {
 		return err
 	}
 	chunk := s.job.restored
-	f := fillCommand{job: s.ref, revision: s.job.revision, savepoint: s.job.restore, chunk: chunk, last: chunk+1 == sp.chunks, task: sp.task}
+	f := fillCommand{job: s.ref, revision: s.job.revision, savepoint: s.job.restore, chunk: chunk, last: chunk+1 == sp.chunks,
+		task: sp.task}
 	if b, ok, err = s.view.Get(chunkKey(s.ref, s.job.restore, chunk)); err != nil || !ok {
 		return errors.Join(err, fmt.Errorf("processing: job %v: a savepoint has no chunk %d", s.ref, chunk))
 	}

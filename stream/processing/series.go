@@ -11,13 +11,17 @@ import (
 	"github.com/floedb/floe/internal/protocol"
 )
 
-// A source of time series is read by time: the points from where it has come to up to a moment ago, which is the delay of the source, and not beyond what has been
-// applied. What is written to an earlier time afterwards is missed, and counted as that. The stream of a cursor is the LSN up to which writes have been looked at.
+// A source of time series is read by time: the points from where it has come to up to a moment ago,
+// which is the delay of the source, and not beyond what has been applied. What is written to an
+// earlier time afterwards is missed, and counted as that. The stream of a cursor is the LSN up to
+// which writes have been looked at.
 
-// maxUnderWay is how long a write is under way at most, ms: what the clock has come to before is read although the log has not come to it.
+// maxUnderWay is how long a write is under way at most, ms: what the clock has come to before is
+// read although the log has not come to it.
 const maxUnderWay = 5000
 
-// firstSpan is how much time the first look at a series takes in, ms; it is halved while there are too many points in it, and doubled while there are few.
+// firstSpan is how much time the first look at a series takes in, ms; it is halved while there are
+// too many points in it, and doubled while there are few.
 const firstSpan = int64(1) << 42
 
 // lookAtSeries adds a measurement.
@@ -34,7 +38,8 @@ func (t *task) lookAtSeries(v *engine.View, in *input, i int, s *pipeline.Source
 	if err != nil {
 		return err
 	}
-	// A write that is under way has the stamp of the log at least, while its points may be older by as long as it has been under way.
+	// A write that is under way has the stamp of the log at least, while its points may be older by
+	// as long as it has been under way.
 	end := min(now-s.TS.Delay, max(v.Stamp(), now-maxUnderWay))
 	open := false
 	if last := t.job.runsSince(); t.def.StopAtEnd {
@@ -120,7 +125,8 @@ func (r *reading) readSamples(t *task, p *sourcePartition, batch *[]pipeline.Rec
 			return err
 		}
 		got := pipeline.Record{
-			Value: b, Origin: pipeline.Origin{Source: p.id.source, Offset: uint64(sample.Time), ID: pipeline.ID{Millis: sample.Time, Seq: uint64(i)}},
+			Value: b, Origin: pipeline.Origin{Source: p.id.source, Offset: uint64(sample.Time),
+				ID: pipeline.ID{Millis: sample.Time, Seq: uint64(i)}},
 		}
 		t.admit(p, &got, batch, failures)
 		r.bytes += len(b)
@@ -135,7 +141,8 @@ func (t *task) admit(p *sourcePartition, got *pipeline.Record, batch *[]pipeline
 	at, err := t.prog.EventTime(got)
 	p.cursor.arrived = got.Origin.ID.Millis
 	if err != nil {
-		*failures = append(*failures, t.failureOf(&pipeline.Failure{Operator: t.def.Sources[p.id.source].Name, Reason: err.Error(), Record: *got}))
+		*failures = append(*failures, t.failureOf(&pipeline.Failure{Operator: t.def.Sources[p.id.source].Name, Reason: err.Error(),
+			Record: *got}))
 		return
 	}
 	got.EventTime = at

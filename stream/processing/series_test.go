@@ -10,12 +10,14 @@ import (
 	"github.com/floedb/floe/ts"
 )
 
-// TestSeriesAsSource: points come as records in the order of their times, each once, also those of a time before the job.
+// TestSeriesAsSource: points come as records in the order of their times, each once, also those of
+// a time before the job.
 func TestSeriesAsSource(t *testing.T) {
 	s, ctx := newRig(t, 1), context.Background()
 	write := func(host string, at int64, v float64) {
 		t.Helper()
-		p := ts.Point{Measurement: "cpu", Tags: map[string]string{"host": host}, Fields: map[string]float64{"load": v}, Time: time.UnixMilli(machinetest.Epoch + at)}
+		p := ts.Point{Measurement: "cpu", Tags: map[string]string{"host": host}, Fields: map[string]float64{"load": v},
+			Time: time.UnixMilli(machinetest.Epoch + at)}
 		if _, err := s.series.Write(ctx, p); err != nil {
 			t.Fatal(err)
 		}
@@ -52,17 +54,20 @@ sinks:
 	}
 }
 
-// TestLatePoints: points are read when they are old enough, and those that are written before what has been read are counted as missed, each once, across restarts.
+// TestLatePoints: points are read when they are old enough, and those that are written before what
+// has been read are counted as missed, each once, across restarts.
 func TestLatePoints(t *testing.T) {
 	s, ctx := newRig(t, 1), context.Background()
 	write := func(host, field string, at int64) {
 		t.Helper()
-		p := ts.Point{Measurement: "cpu", Tags: map[string]string{"host": host}, Fields: map[string]float64{field: float64(at)}, Time: time.UnixMilli(machinetest.Epoch + at)}
+		p := ts.Point{Measurement: "cpu", Tags: map[string]string{"host": host}, Fields: map[string]float64{field: float64(at)},
+			Time: time.UnixMilli(machinetest.Epoch + at)}
 		if _, err := s.series.Write(ctx, p); err != nil {
 			t.Fatal(err)
 		}
 	}
-	id := s.submit("name: late\nsources: [{name: cpu, ts: {measurement: cpu, field: load, tags: {host: a}}}]\noperators: [{type: map, v: $.value}]\nsinks: [{name: out, stream: {name: out}}]\n")
+	id := s.submit("name: late\nsources: [{name: cpu, ts: {measurement: cpu, field: load, tags: {host: a}}}]\noperators: [{type: map, " +
+		"v: $.value}]\nsinks: [{name: out, stream: {name: out}}]\n")
 	wants := func(when string, missed int64, out string) {
 		t.Helper()
 		s.want("out", out)
@@ -94,7 +99,8 @@ func TestLatePoints(t *testing.T) {
 	wants("late while nobody looked", 3, `{"v":7000} {"v":9000} {"v":24000}`)
 }
 
-// TestLatePointsOfAPause: points that come while a job is stopped, and before what it has read, are missed; they are counted unless they are sealed before it looks.
+// TestLatePointsOfAPause: points that come while a job is stopped, and before what it has read, are
+// missed; they are counted unless they are sealed before it looks.
 func TestLatePointsOfAPause(t *testing.T) {
 	for _, test := range []struct {
 		pause, missed int64 // ms
@@ -102,12 +108,14 @@ func TestLatePointsOfAPause(t *testing.T) {
 		s, ctx := newRig(t, 1), context.Background()
 		write := func(at int64) {
 			t.Helper()
-			if _, err := s.series.Write(ctx, ts.Point{Measurement: "cpu", Fields: map[string]float64{"load": float64(at)}, Time: time.UnixMilli(machinetest.Epoch + at)}); err != nil {
+			if _, err := s.series.Write(ctx, ts.Point{Measurement: "cpu", Fields: map[string]float64{"load": float64(at)},
+				Time: time.UnixMilli(machinetest.Epoch + at)}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		write(1000)
-		id := s.submit("name: late\nsources: [{name: cpu, ts: {measurement: cpu, field: load}}]\noperators: [{type: map, v: $.value}]\nsinks: [{name: out, stream: {name: out}}]\n")
+		id := s.submit("name: late\nsources: [{name: cpu, ts: {measurement: cpu, field: load}}]\noperators: [{type: map, v: " +
+			"$.value}]\nsinks: [{name: out, stream: {name: out}}]\n")
 		s.Advance(20_000)
 		if _, err := s.jobs.Stop(ctx, id); err != nil {
 			t.Fatal(err)

@@ -56,7 +56,8 @@ func (s *step) size() (rows, size int) {
 	return rows, size
 }
 
-// finish makes the command of a step whose effects are known. It may be called again, when more of them were refused.
+// finish makes the command of a step whose effects are known. It may be called again, when more of
+// them were refused.
 func (s *step) finish() {
 	t, e := s.task, &s.effects
 	row := &s.tick.task
@@ -113,7 +114,8 @@ func (t *tickCommand) about() int {
 	return n
 }
 
-// count brings the counters of the task up to the step: those of its row, which the step before has left.
+// count brings the counters of the task up to the step: those of its row, which the step before has
+// left.
 func (s *step) count(row *taskRow, failures []failure, written int64) {
 	was, e := &s.task.row, &s.effects
 	row.counts = was.counts
@@ -403,8 +405,8 @@ func sortedCursors(m map[cursorID]cursor) []cursorID {
 	return all
 }
 
-// refusedOutputs goes on after sinks have refused a tick. Records that are refused for good go to the stream of errors, once it is known which ones they are. If
-// there are none, the task waits.
+// refusedOutputs goes on after sinks have refused a tick. Records that are refused for good go to
+// the stream of errors, once it is known which ones they are. If there are none, the task waits.
 func (t *task) refusedOutputs(s *step, refused *refusedError, now int64) {
 	e, forGood := &s.effects, false
 	for _, r := range refused.outputs {
@@ -438,7 +440,8 @@ func (t *task) refusedOutputs(s *step, refused *refusedError, now int64) {
 	t.held(now, reason)
 }
 
-// forNow reports whether a refusal may be none if the same comes again. That a namespace may have no more series is none of those.
+// forNow reports whether a refusal may be none if the same comes again. That a namespace may have
+// no more series is none of those.
 func forNow(err error) bool {
 	var series *ts.LimitError
 	return (errors.Is(err, engine.ErrBusy) || errors.Is(err, engine.ErrUnavailable)) && !errors.As(err, &series)

@@ -65,7 +65,8 @@ func TestSinks(t *testing.T) {
 	}
 }
 
-// TestFullQueue: a queue that is full holds the job with its reason, also one that has room for less than a step; nothing is lost.
+// TestFullQueue: a queue that is full holds the job with its reason, also one that has room for
+// less than a step; nothing is lost.
 func TestFullQueue(t *testing.T) {
 	s, ctx := newRig(t, 1), context.Background()
 	if err := s.queues.Configure(ctx, "work", queue.Settings{MaxLen: 3}); err != nil {
@@ -93,7 +94,8 @@ func TestFullQueue(t *testing.T) {
 	}
 }
 
-// TestRefusedForGood: a record that a sink refuses for good goes to the stream of errors as it was; all others are written once.
+// TestRefusedForGood: a record that a sink refuses for good goes to the stream of errors as it was;
+// all others are written once.
 func TestRefusedForGood(t *testing.T) {
 	s, ctx := newRig(t, 1), context.Background()
 	if err := s.series.SetSeriesLimit(ctx, 2); err != nil {
@@ -108,7 +110,8 @@ func TestRefusedForGood(t *testing.T) {
 		t.Fatalf("errors: %+v, %v", recs, err)
 	}
 	for i, want := range []string{reading("c", 3), reading("d", 5)} {
-		if r := recs[i]; string(r.Payload) != want || r.Headers["floe-operator"] != "cpu" || r.Headers["floe-source"] != "in" || r.Headers["floe-error"] == "" {
+		if r := recs[i]; string(r.Payload) != want || r.Headers["floe-operator"] != "cpu" || r.Headers["floe-source"] != "in" ||
+			r.Headers["floe-error"] == "" {
 			t.Errorf("error %d: %s %v", i, r.Payload, r.Headers)
 		}
 	}
@@ -123,7 +126,8 @@ func TestRefusedForGood(t *testing.T) {
 	}
 }
 
-// TestOtherShards: sinks in namespaces of other shards get each record once; while one of them is full others go on, until what waits is too much.
+// TestOtherShards: sinks in namespaces of other shards get each record once; while one of them is
+// full others go on, until what waits is too much.
 func TestOtherShards(t *testing.T) {
 	s, ctx := newRig(t, 4), context.Background()
 	other := "" // a namespace in another shard
@@ -167,7 +171,8 @@ func TestOtherShards(t *testing.T) {
 	}
 }
 
-// TestStopBeforeAFullQueue: Stop does not wait for what has been sent to another shard, where a full queue may hold it for ever; that arrives when there is room.
+// TestStopBeforeAFullQueue: Stop does not wait for what has been sent to another shard, where a
+// full queue may hold it for ever; that arrives when there is room.
 func TestStopBeforeAFullQueue(t *testing.T) {
 	s, ctx := newRig(t, 4), context.Background()
 	other := "" // a namespace in another shard
@@ -181,7 +186,8 @@ func TestStopBeforeAFullQueue(t *testing.T) {
 	if _, err := queues.Enqueue(ctx, "work", []byte("first")); err != nil {
 		t.Fatal(err)
 	}
-	id := s.submit("name: held\nsources: [{name: in, stream: {name: in}}]\nsinks: [{name: work, queue: {name: work, namespace: " + other + "}}]\n")
+	id := s.submit("name: held\nsources: [{name: in, stream: {name: in}}]\nsinks: [{name: work, queue: {name: work, namespace: " + other +
+		"}}]\n")
 	s.append("in", "a")
 	s.run()
 	s.Deliver()
@@ -200,7 +206,8 @@ func TestStopBeforeAFullQueue(t *testing.T) {
 	}
 }
 
-// TestManyRefused: all outputs of a tick that are refused are told at once, so that a tick of many is proposed a few times and not once for each.
+// TestManyRefused: all outputs of a tick that are refused are told at once, so that a tick of many
+// is proposed a few times and not once for each.
 func TestManyRefused(t *testing.T) {
 	s, ctx := newRig(t, 1), context.Background()
 	if err := s.series.SetSeriesLimit(ctx, 2); err != nil {

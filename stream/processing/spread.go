@@ -18,7 +18,8 @@ import (
 //	the job has failed         <- report -  the subtask has failed
 //	the job is completed, once all subtasks are
 //
-// Each time a job begins to run is an epoch: what is told of an earlier one comes too late to matter.
+// Each time a job begins to run is an epoch: what is told of an earlier one comes too late to
+// matter.
 //
 // How records of one key meet is told in exchange.go.
 
@@ -237,7 +238,8 @@ func (w *work) subtaskEnded(j *job, r *reportCommand) {
 	w.end(j, Completed, "")
 }
 
-// subtasksQuery asks a shard for its subtasks of jobs: arguments first, results after the blank line.
+// subtasksQuery asks a shard for its subtasks of jobs: arguments first, results after the blank
+// line.
 type subtasksQuery struct {
 	namespace string
 	jobs      []ref
@@ -303,7 +305,8 @@ func (q *subtasksQuery) Results(f *codec.Fields) {
 	if c.Reading() {
 		fractions = make([]int64, len(q.subtasks))
 	}
-	codeTail(c, len(q.subtasks), func(i int) *int64 { return &q.subtasks[i].job.Metrics.RecordsBehind }, func(i int) *int64 { return &fractions[i] })
+	codeTail(c, len(q.subtasks), func(i int) *int64 { return &q.subtasks[i].job.Metrics.RecordsBehind },
+		func(i int) *int64 { return &fractions[i] })
 	if c.Reading() {
 		for i := range fractions {
 			q.subtasks[i].latencySum += fractions[i]
@@ -362,7 +365,8 @@ func (m *machine) describeSubtask(v *engine.View, namespace string, r ref, p *su
 	return nil
 }
 
-// gather gives jobs of a spread namespace, as their homes know them, the figures of all their subtasks.
+// gather gives jobs of a spread namespace, as their homes know them, the figures of all their
+// subtasks.
 func (s *Store) gather(ctx context.Context, jobs []Job) error {
 	if spread, err := s.scope.Spread(ctx); err != nil || !spread || len(jobs) == 0 {
 		return err

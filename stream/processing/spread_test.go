@@ -17,7 +17,8 @@ import (
 	"github.com/floedb/floe/stream/processing"
 )
 
-// newSpread is newRig for a namespace that is spread over the shards, with a stream in of eight partitions and a stream copy of four.
+// newSpread is newRig for a namespace that is spread over the shards, with a stream in of eight
+// partitions and a stream copy of four.
 func newSpread(t testing.TB, shards int) *rig {
 	t.Helper()
 	s, ctx := newRig(t, shards), context.Background()
@@ -50,7 +51,8 @@ func (s *rig) settle() {
 	}
 }
 
-// given checks that the sinks of the job fan have had the first n readings, each once, and those of a key in their order.
+// given checks that the sinks of the job fan have had the first n readings, each once, and those of
+// a key in their order.
 func (s *rig) given(n int) {
 	s.t.Helper()
 	ctx := context.Background()
@@ -64,7 +66,8 @@ func (s *rig) given(n int) {
 		for _, r := range recs {
 			var id string
 			var load, at int
-			if _, err := fmt.Sscanf(strings.NewReplacer(`"`, " ", ",", " ").Replace(string(r.Payload)), "{ id : %s load :%d at :%d}", &id, &load, &at); err != nil {
+			if _, err := fmt.Sscanf(strings.NewReplacer(`"`, " ", ",", " ").Replace(string(r.Payload)), "{ id : %s load :%d at :%d}", &id,
+				&load, &at); err != nil {
 				s.t.Fatalf("%s: %v", r.Payload, err)
 			}
 			if r.Key != id || last[id] > load {
@@ -95,15 +98,17 @@ func (s *rig) given(n int) {
 	}
 }
 
-// TestSpread: in a spread namespace each shard reads its partitions, and sinks in all shards have each record once. The job is one to its users: stopped and
-// restored everywhere when the call returns, with the figures of all its parts.
+// TestSpread: in a spread namespace each shard reads its partitions, and sinks in all shards have
+// each record once. The job is one to its users: stopped and restored everywhere when the call
+// returns, with the figures of all its parts.
 func TestSpread(t *testing.T) {
 	s, ctx := newSpread(t, 4), context.Background()
 	id := s.submit(fanned)
 	s.give(0, 100)
 	s.settle()
 	s.given(100)
-	if j := s.job(id); j.Metrics.RecordsIn != 100 || j.Metrics.Errors != 0 || j.Metrics.Backlog != 0 || j.Status != processing.Running || j.Held {
+	if j := s.job(id); j.Metrics.RecordsIn != 100 || j.Metrics.Errors != 0 || j.Metrics.Backlog != 0 || j.Status != processing.Running ||
+		j.Held {
 		t.Errorf("job %+v", j)
 	}
 	if st, err := s.jobs.Stop(ctx, id); err != nil || st != processing.Stopped {
@@ -146,7 +151,8 @@ func TestSpread(t *testing.T) {
 	s.Replay(func() int { n++; return 1 + n%7 }, func() bool { return n%3 == 0 })
 }
 
-// TestSpreadExactlyOnce: leaders of all shards lose commands, hear no answers and change, while messages between the shards are late: each record has its effects once.
+// TestSpreadExactlyOnce: leaders of all shards lose commands, hear no answers and change, while
+// messages between the shards are late: each record has its effects once.
 func TestSpreadExactlyOnce(t *testing.T) {
 	rng := rand.New(rand.NewPCG(machinetest.Seed(t), 1))
 	s, ctx := newSpread(t, 3), context.Background()
@@ -218,15 +224,18 @@ func TestSpreadLatency(t *testing.T) {
 			t.Fatalf("%d steps", steps)
 		}
 	}
-	if m := s.job(id).Metrics; m.LatencyMax != 30*time.Millisecond || m.LatencyAvg <= 10*time.Millisecond || m.LatencyAvg >= 30*time.Millisecond {
+	if m := s.job(id).Metrics; m.LatencyMax != 30*time.Millisecond || m.LatencyAvg <= 10*time.Millisecond ||
+		m.LatencyAvg >= 30*time.Millisecond {
 		t.Errorf("metrics %+v", m)
 	}
 }
 
-// TestSpreadTicksAreBounded: a step that would pass on more than a command has room for reads fewer records.
+// TestSpreadTicksAreBounded: a step that would pass on more than a command has room for reads fewer
+// records.
 func TestSpreadTicksAreBounded(t *testing.T) {
 	s, ctx := newSpread(t, 2), context.Background()
-	id := s.submit("name: large\nsources: [{name: in, stream: {name: in}}]\noperators: [{type: map, a: $.s, b: $.s, c: $.s, d: $.s}, {name: n, type: aggregate, function: count}]\nsinks: [{stream: copy}]\n")
+	id := s.submit("name: large\nsources: [{name: in, stream: {name: in}}]\noperators: [{type: map, a: $.s, b: $.s, c: $.s, d: $.s}, " +
+		"{name: n, type: aggregate, function: count}]\nsinks: [{stream: copy}]\n")
 	for n := range 40 {
 		msg := stream.Message{Key: fmt.Sprint(n), Payload: fmt.Appendf(nil, `{"s":%q}`, strings.Repeat("x", 60<<10))}
 		if _, err := s.streams.Append(ctx, "in", msg); err != nil {
@@ -245,8 +254,8 @@ func TestSpreadTicksAreBounded(t *testing.T) {
 	}
 }
 
-// TestSpreadEnds: a bounded job is completed when all its parts are, and what is told of an earlier run of it does not count; one part that fails ends the job
-// everywhere.
+// TestSpreadEnds: a bounded job is completed when all its parts are, and what is told of an earlier
+// run of it does not count; one part that fails ends the job everywhere.
 func TestSpreadEnds(t *testing.T) {
 	s, ctx := newSpread(t, 4), context.Background()
 	s.give(0, 40)
@@ -278,7 +287,8 @@ func TestSpreadEnds(t *testing.T) {
 	}
 	s.given(50)
 
-	failing := s.submit(strings.NewReplacer("name: fan\n", "name: failing\non_error: fail\n", "sinks:\n", "operators: [{type: filter, condition: \"expr: load > 0\"}]\nsinks:\n").Replace(fanned))
+	failing := s.submit(strings.NewReplacer("name: fan\n", "name: failing\non_error: fail\n", "sinks:\n",
+		"operators: [{type: filter, condition: \"expr: load > 0\"}]\nsinks:\n").Replace(fanned))
 	s.settle() // the reading of load 0 is fine
 	if _, err := s.streams.Append(ctx, "in", stream.Message{Key: "bad", Payload: []byte(`{"load":"none"}`)}); err != nil {
 		t.Fatal(err)
@@ -295,7 +305,8 @@ func TestSpreadEnds(t *testing.T) {
 	}
 }
 
-// TestSpreadRefused: a record that a sink refuses for good, here or in another shard, goes to the stream of errors; all others are written.
+// TestSpreadRefused: a record that a sink refuses for good, here or in another shard, goes to the
+// stream of errors; all others are written.
 func TestSpreadRefused(t *testing.T) {
 	s, ctx := newSpread(t, 4), context.Background()
 	if err := s.series.SetSeriesLimit(ctx, 4); err != nil {
@@ -314,8 +325,9 @@ func TestSpreadRefused(t *testing.T) {
 	}
 }
 
-// TestSpreadFullQueue: a queue that holds less than what a step makes for it, in whichever shard, loses nothing, and what waits for it is counted. All other sinks
-// have their records meanwhile, but those for the shard of the queue.
+// TestSpreadFullQueue: a queue that holds less than what a step makes for it, in whichever shard,
+// loses nothing, and what waits for it is counted. All other sinks have their records meanwhile,
+// but those for the shard of the queue.
 func TestSpreadFullQueue(t *testing.T) {
 	s, ctx := newSpread(t, 4), context.Background()
 	if err := s.queues.Configure(ctx, "work", queue.Settings{MaxLen: 3}); err != nil {
@@ -342,14 +354,17 @@ func TestSpreadFullQueue(t *testing.T) {
 	}
 }
 
-// TestSpreadLimits: what a job in a spread namespace can not do is refused with the operator's name.
+// TestSpreadLimits: what a job in a spread namespace can not do is refused with the operator's
+// name.
 func TestSpreadLimits(t *testing.T) {
 	s, ctx := newSpread(t, 4), context.Background()
 	if err := engine.NewNamespaces(s.Router()).Create(ctx, "wide", true); err != nil {
 		t.Fatal(err)
 	}
-	definition := strings.Replace(fanned, "sinks:", "operators: [{ name: user, type: kv_lookup, lookup_key: $.id, namespace: wide }]\nsinks:", 1)
-	if _, err := s.jobs.Submit(ctx, []byte(definition)); !errors.Is(err, processing.ErrInvalid) || !strings.Contains(err.Error(), `operator "user": namespace "wide" is spread`) {
+	definition := strings.Replace(fanned, "sinks:",
+		"operators: [{ name: user, type: kv_lookup, lookup_key: $.id, namespace: wide }]\nsinks:", 1)
+	if _, err := s.jobs.Submit(ctx, []byte(definition)); !errors.Is(err, processing.ErrInvalid) ||
+		!strings.Contains(err.Error(), `operator "user": namespace "wide" is spread`) {
 		t.Errorf("Submit: %v", err)
 	}
 }

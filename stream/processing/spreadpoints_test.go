@@ -16,18 +16,26 @@ import (
 
 var everySpreadFlag = flag.Int("every-spread", 200, "TestSpreadTickAtEveryPoint disturbs each so many-th proposal")
 
-// passing are jobs whose records go from shard to shard. Their watermarks are so far behind that nothing is late.
+// passing are jobs whose records go from shard to shard. Their watermarks are so far behind that
+// nothing is late.
 var passing = func() (all []string) {
-	const source = "{name: %[1]s, stream: {name: %[1]s}, event_time: $.t, watermark: {max_out_of_orderness_ms: 4000, idle_timeout_ms: 9000}}"
+	const source = "{name: %[1]s, stream: {name: %[1]s}, event_time: $.t, watermark: {max_out_of_orderness_ms: 4000, " +
+		"idle_timeout_ms: 9000}}"
 	in, side := fmt.Sprintf(source, "in"), fmt.Sprintf(source, "side")
 	for _, j := range [][4]string{
-		{"windows", in, "{type: keyby, key_expression: $.k}, {name: w, type: aggregate, function: sum, field: n, window: sliding, window_size: 2, slide: 1}," +
-			"{type: keyby, key_expression: $.count}, {name: v, type: aggregate, function: sum, field: value, window: tumbling, window_size: 4}", "{name: out, stream: {name: windows}}"},
+		{"windows", in,
+			"{type: keyby, key_expression: $.k}, {name: w, type: aggregate, function: sum, field: n, window: sliding, window_size: 2, " +
+				"slide: 1}," +
+				"{type: keyby, key_expression: $.count}, {name: v, type: aggregate, function: sum, field: value, window: tumbling, " +
+				"window_size: 4}", "{name: out, stream: {name: windows}}"},
 		{"sessions", in, "{type: keyby, key_expression: $.k}, {name: s, type: aggregate, function: max, field: n, window: session, gap: 1}",
 			"{name: out, stream: {name: sessions}}, {name: q, queue: {name: work}}"},
-		{"sums", in, "{name: d, type: dedup, key: $.id}, {type: keyby, key_expression: $.k}, {name: a, type: aggregate, function: sum, field: n}",
+		{"sums", in,
+			"{name: d, type: dedup, key: $.id}, {type: keyby, key_expression: $.k}, {name: a, type: aggregate, function: sum, field: n}",
 			"{name: keys, kv: {key: $.key, key_prefix: sum, write_mode: versioned}}"},
-		{"pairs", in + ", " + side, "{name: l, type: kv_lookup, lookup_key: \"of ${$.k}\", mode: enrich}, {name: j, type: join, source: side, on: $.k, within_ms: 700, mode: left, enrich_field: p}",
+		{"pairs", in + ", " + side,
+			"{name: l, type: kv_lookup, lookup_key: \"of ${$.k}\", mode: enrich}, {name: j, type: join, source: side, on: $.k, " +
+				"within_ms: 700, mode: left, enrich_field: p}",
 			"{name: out, stream: {name: pairs}}"},
 	} {
 		all = append(all, fmt.Sprintf("name: %s\nbatch_size: 3\nsources: [%s]\noperators: [%s]\nsinks: [%s]\n", j[0], j[1], j[2], j[3]))
@@ -35,14 +43,16 @@ var passing = func() (all []string) {
 	return all
 }()
 
-// TestSpreadTickAtEveryPoint is TestTickAtEveryPoint for jobs of a spread namespace: with what is passed between sections, what the parts tell their home, and savepoints of all parts.
+// TestSpreadTickAtEveryPoint is TestTickAtEveryPoint for jobs of a spread namespace: with what is
+// passed between sections, what the parts tell their home, and savepoints of all parts.
 //
 //	go test -run '^TestSpreadTickAtEveryPoint$' -every-spread 1 ./stream/processing
 func TestSpreadTickAtEveryPoint(t *testing.T) {
 	atEveryPoint(t, *everySpreadFlag, spreadJourneyOf)
 }
 
-// spreadJourneyOf is journeyOf for jobs of a spread namespace. Their sinks have the same in any order; those of a job that was restored from a savepoint may have it twice.
+// spreadJourneyOf is journeyOf for jobs of a spread namespace. Their sinks have the same in any
+// order; those of a job that was restored from a savepoint may have it twice.
 func spreadJourneyOf(t *testing.T, seed uint64, at int, what mishap) (map[string]string, int) {
 	t.Helper()
 	s, ctx, rng := newSpread(t, 2), context.Background(), rand.New(rand.NewPCG(seed, 0))
@@ -71,7 +81,8 @@ func spreadJourneyOf(t *testing.T, seed uint64, at int, what mishap) (map[string
 			id := round*6 + i - rng.IntN(2) // some come twice
 			text := fmt.Sprintf(`{"id":%d,"k":"k%d","n":%d,"t":%d}`, id, id%3, id, s.Now()-rng.Int64N(3000))
 			for name, partitions := range map[string]int{"in": 8, "side": 2} {
-				if _, err := s.streams.Append(ctx, name, stream.Message{Payload: []byte(text)}, stream.Partition((round+i)%partitions)); err != nil {
+				if _, err := s.streams.Append(ctx, name, stream.Message{Payload: []byte(text)},
+					stream.Partition((round+i)%partitions)); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -118,7 +129,8 @@ func spreadJourneyOf(t *testing.T, seed uint64, at int, what mishap) (map[string
 		}
 		j := s.job(jobs[i])
 		got[name] = strings.Join(all, " ")
-		got["job "+name] = fmt.Sprint(j.Status, j.Reason, j.Metrics.Errors, j.Metrics.Late, j.Metrics.Backlog, len(all) > 0 || name == "sums")
+		got["job "+name] = fmt.Sprint(j.Status, j.Reason, j.Metrics.Errors, j.Metrics.Late, j.Metrics.Backlog, len(all) > 0 ||
+			name == "sums")
 	}
 	st, err := s.queues.Get(ctx, "work")
 	if err != nil {

@@ -7,7 +7,8 @@ import (
 	"github.com/floedb/floe/internal/pipeline"
 )
 
-// stage is a part of the operators of a task, which has ticks of its own. In an ordinary namespace it is all of them.
+// stage is a part of the operators of a task, which has ticks of its own. In an ordinary namespace
+// it is all of them.
 type stage struct {
 	*pipeline.Stage
 	number    uint16
@@ -36,7 +37,8 @@ func (t *task) divide() {
 	}
 	rows := make([]stageRow, 0, len(divided)-1)
 	for i := range divided {
-		stg := &stage{Stage: &divided[i], number: divided[i].Number, index: i, limit: maxBatches * t.job.batch, told: make(map[destination]stageProgress)}
+		stg := &stage{Stage: &divided[i], number: divided[i].Number, index: i, limit: maxBatches * t.job.batch,
+			told: make(map[destination]stageProgress)}
 		if t.spread {
 			stg.targets = divided[i].Targets()
 		}
@@ -102,7 +104,8 @@ func behind(sum pipeline.Progress, lag int64) pipeline.Progress {
 	return sum
 }
 
-// progressAt is the progress of a stage that has fired what is due at a watermark, or not all of it yet.
+// progressAt is the progress of a stage that has fired what is due at a watermark, or not all of it
+// yet.
 func progressAt(mark int64) stageProgress { return stageProgress{seen: mark != noTime, newest: mark} }
 
 // destinations returns the stages in shards that a stage passes records to, in order.
@@ -120,7 +123,8 @@ func (t *task) knows(stg *stage, s stageProgress) bool {
 	return !slices.ContainsFunc(t.destinations(stg), func(p destination) bool { return stg.told[p] != s })
 }
 
-// toTell reports whether a stage has to tell how far it has come, with nothing to pass. It says when, if that is later.
+// toTell reports whether a stage has to tell how far it has come, with nothing to pass. It says
+// when, if that is later.
 func (t *task) toTell(v *engine.View, stg *stage, in *input, now int64) (bool, error) {
 	if len(stg.targets) == 0 {
 		return false, nil
@@ -194,7 +198,8 @@ func (s *step) passes() (all []output) {
 		s.told = append(s.told, at)
 	}
 	row := s.tick.task.of(stg.index)
-	if row.told, row.epoch = s.progress, t.epoch; slices.ContainsFunc(t.destinations(stg), func(p destination) bool { return stg.told[p] != s.progress && !slices.Contains(s.told, p) }) {
+	if row.told, row.epoch = s.progress, t.epoch; slices.ContainsFunc(t.destinations(stg),
+		func(p destination) bool { return stg.told[p] != s.progress && !slices.Contains(s.told, p) }) {
 		row.told, row.epoch = stageProgress{}, 0
 	}
 	return all
@@ -236,7 +241,8 @@ func (m *passing) outputs(s *step, at destination) (all []output) {
 			says: i == len(m.full)-1, told: s.began, progress: s.progress, records: encode(nil, &p, (*passed).code),
 		}
 		all = append(all, output{
-			sink: -1, records: int64(len(records)), route: engine.RouteTo(t.namespace, at.shard, t.shards), machine: engine.MachineProcessing, kind: kindPass,
+			sink: -1, records: int64(len(records)), route: engine.RouteTo(t.namespace, at.shard,
+				t.shards), machine: engine.MachineProcessing, kind: kindPass,
 			body: encode(nil, &c, (*passCommand).code),
 		})
 	}

@@ -11,7 +11,8 @@ import (
 // cacheBytes is how much keyed state a node remembers, of all its jobs together, unless it is told.
 const cacheBytes = 64 << 20
 
-// memory is what all tasks of a node remember of their keyed state: what was not used for longest goes first, whosever it is.
+// memory is what all tasks of a node remember of their keyed state: what was not used for longest
+// goes first, whosever it is.
 type memory struct {
 	mu    sync.Mutex // guards all below, and the entries of all caches
 	bound int
@@ -19,8 +20,8 @@ type memory struct {
 	ring  cached // ring.next was used last
 }
 
-// cache remembers keyed state of one task: what its rows say, as of the tick that was applied last. It is written through, never back, and lives as
-// long as its task leads.
+// cache remembers keyed state of one task: what its rows say, as of the tick that was applied last.
+// It is written through, never back, and lives as long as its task leads.
 type cache struct {
 	memory  *memory
 	entries map[string]*cached
@@ -127,7 +128,8 @@ func (m *memory) link(e *cached) {
 
 func (e *cached) unlink() { e.prev.next, e.next.prev = e.next, e.prev }
 
-// overlay is the keyed state of a job as a tick sees it: what it has changed, above what is remembered, above rows that do not change. It is a pipeline.State.
+// overlay is the keyed state of a job as a tick sees it: what it has changed, above what is
+// remembered, above rows that do not change. It is a pipeline.State.
 type overlay struct {
 	below   scene
 	cache   *cache
@@ -154,7 +156,8 @@ type keyRange struct{ lower, upper string }
 
 // newOverlay returns one for a tick that will make about so many changes.
 func newOverlay(at scene, t *task, about int) *overlay {
-	return &overlay{below: at, cache: t.cache, job: t.ref, gen: t.row.generation, changes: make(map[string]*change, about), keys: make([]*change, 0, about)}
+	return &overlay{below: at, cache: t.cache, job: t.ref, gen: t.row.generation, changes: make(map[string]*change, about),
+		keys: make([]*change, 0, about)}
 }
 
 // Get returns a value, nil if there is none.
@@ -216,7 +219,8 @@ func (o *overlay) change(k, v []byte) {
 // fewKeys are put in their places one by one.
 const fewKeys = 8
 
-// order sorts the keys of changes. That is done when somebody asks for their order, as most ticks make many changes first.
+// order sorts the keys of changes. That is done when somebody asks for their order, as most ticks
+// make many changes first.
 func (o *overlay) order() {
 	more := o.keys[o.sorted:]
 	switch {
@@ -255,8 +259,8 @@ func (o *overlay) DeleteRange(lower, upper []byte) {
 	o.ranges = append(o.ranges, keyRange{string(lower), string(upper)})
 }
 
-// Scan calls f with keys and values, in order. f changes nothing: what has been changed is gone over as it is, so that to look at the first row costs no more when
-// there are many.
+// Scan calls f with keys and values, in order. f changes nothing: what has been changed is gone
+// over as it is, so that to look at the first row costs no more when there are many.
 func (o *overlay) Scan(lower, upper []byte, f func(k, v []byte) bool) error {
 	o.order()
 	over := o.keys[o.find(string(lower)):o.find(string(upper))]
@@ -296,7 +300,8 @@ func (o *overlay) rows() (rows, size int) {
 	return len(o.keys) + len(o.ranges), size
 }
 
-// list returns all changes: ranges first, then in the order of keys. Their bytes are those of the overlay.
+// list returns all changes: ranges first, then in the order of keys. Their bytes are those of the
+// overlay.
 func (o *overlay) list() []stateChange {
 	o.order()
 	all := make([]stateChange, 0, len(o.ranges)+len(o.keys))

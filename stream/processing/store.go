@@ -11,7 +11,8 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// Store holds the jobs of one namespace. It is cheap to make, safe for concurrent use and needs no Close.
+// Store holds the jobs of one namespace. It is cheap to make, safe for concurrent use and needs no
+// Close.
 type Store struct{ scope engine.Scope }
 
 func newStore(s engine.Scope) *Store { return &Store{s} }
@@ -27,16 +28,19 @@ type Submitted struct {
 	LSN    uint64 // log sequence number of the call
 }
 
-// Submit makes a job of a definition, YAML or JSON, see the package's documentation, and runs it. Names need not be unique. When Submit returns nil the job is
-// committed (see floe.Config.Durability). After a ctx error or ErrUnknownOutcome there may or may not be one.
+// Submit makes a job of a definition, YAML or JSON, see the package's documentation, and runs it.
+// Names need not be unique. When Submit returns nil the job is committed (see
+// floe.Config.Durability). After a ctx error or ErrUnknownOutcome there may or may not be one.
 //
-// Errors: *DefinitionError, which is ErrInvalid, for a definition with mistakes; ErrInvalid for one of more than MaxDefinition bytes, for one of another
-// namespace, and for one with a sink or a lookup in a namespace that the job can not reach.
+// Errors: *DefinitionError, which is ErrInvalid, for a definition with mistakes; ErrInvalid for one
+// of more than MaxDefinition bytes, for one of another namespace, and for one with a sink or a
+// lookup in a namespace that the job can not reach.
 func (s *Store) Submit(ctx context.Context, definition []byte) (Submitted, error) {
 	return s.submit(ctx, definition, false)
 }
 
-// submit is Submit; with only, it is ErrConflict if there is a job of the name that is not cancelled.
+// submit is Submit; with only, it is ErrConflict if there is a job of the name that is not
+// cancelled.
 func (s *Store) submit(ctx context.Context, definition []byte, only bool) (Submitted, error) {
 	p, err := s.parse(definition)
 	if err != nil {
@@ -64,7 +68,8 @@ func (s *Store) parse(definition []byte) (*parsed, error) {
 	return p, p.isFor(s.Namespace())
 }
 
-// isFor returns ErrInvalid if the definition names another namespace than the one it is submitted to, or would read there what it writes.
+// isFor returns ErrInvalid if the definition names another namespace than the one it is submitted
+// to, or would read there what it writes.
 func (p *parsed) isFor(namespace string) error {
 	if ns := p.job.Namespace; ns != "" && ns != namespace {
 		return engine.Errorf(ErrInvalid, "job %q is for namespace %q, not %q", p.job.Name, ns, namespace)
@@ -90,7 +95,9 @@ func (s *Store) check(ctx context.Context, p *parsed) error {
 		if spread, err := s.scope.SpreadOf(ctx, k.Namespace); err != nil {
 			return err
 		} else if spread {
-			return engine.Errorf(ErrInvalid, "sink %q: namespace %q is spread over all shards: only jobs' own namespaces and such in one shard can be written to", k.Name, k.Namespace)
+			return engine.Errorf(ErrInvalid,
+				"sink %q: namespace %q is spread over all shards: only jobs' own namespaces and such in one shard can be written to",
+				k.Name, k.Namespace)
 		}
 	}
 	shards := s.scope.NodeShards()
@@ -103,12 +110,16 @@ func (s *Store) check(ctx context.Context, p *parsed) error {
 			if spread, err := s.scope.SpreadOf(ctx, o.Lookup); err != nil {
 				return err
 			} else if spread {
-				return engine.Errorf(ErrInvalid, "operator %q: namespace %q is spread over all shards: only jobs' own namespaces and such in one shard can be looked up", o.Name, o.Lookup)
+				return engine.Errorf(ErrInvalid,
+					"operator %q: namespace %q is spread over all shards: only jobs' own namespaces and such in one shard can be looked up",
+					o.Name, o.Lookup)
 			}
 			continue
 		}
 		if engine.HomeShard(o.Lookup, shards) != engine.HomeShard(s.Namespace(), shards) {
-			return engine.Errorf(ErrInvalid, "operator %q: namespace %q is in another shard than the job: only what is in the shard of the job can be looked up", o.Name, o.Lookup)
+			return engine.Errorf(ErrInvalid,
+				"operator %q: namespace %q is in another shard than the job: only what is in the shard of the job can be looked up", o.Name,
+				o.Lookup)
 		}
 	}
 	return nil
@@ -119,7 +130,8 @@ func (p *parsed) body(source []byte) submitBody {
 	return submitBody{name: p.job.Name, parallelism: p.job.Parallelism, batch: p.job.BatchSize, source: source}
 }
 
-// DefinitionNamespace returns the namespace that a definition names, "" if it names none. Errors: *DefinitionError.
+// DefinitionNamespace returns the namespace that a definition names, "" if it names none. Errors:
+// *DefinitionError.
 func DefinitionNamespace(definition []byte) (string, error) {
 	p, err := parse(definition)
 	if err != nil {
@@ -128,8 +140,8 @@ func DefinitionNamespace(definition []byte) (string, error) {
 	return p.job.Namespace, nil
 }
 
-// Locate returns the namespace of a job, whatever that of the store is. With a key for some namespaces a job in another one is not found. Errors: ErrNotFound;
-// ErrInvalid for what is no id.
+// Locate returns the namespace of a job, whatever that of the store is. With a key for some
+// namespaces a job in another one is not found. Errors: ErrNotFound; ErrInvalid for what is no id.
 func (s *Store) Locate(ctx context.Context, id JobID) (string, error) {
 	q, err := s.query(ctx, id, "")
 	return q.namespace, err
@@ -142,7 +154,8 @@ type Detail struct {
 	Savepoints []Savepoint // the oldest first
 }
 
-// Get returns a job with its definition and savepoints. Errors: ErrNotFound; ErrInvalid for what is no id.
+// Get returns a job with its definition and savepoints. Errors: ErrNotFound; ErrInvalid for what is
+// no id.
 func (s *Store) Get(ctx context.Context, id JobID) (Detail, error) {
 	q, err := s.query(ctx, id, s.Namespace())
 	if err != nil {
@@ -201,7 +214,8 @@ func filterOf(f func(*listOptions)) ListOption {
 	}{Filter: engine.FilterOf(f)}
 }
 
-// Limit sets how many jobs a page holds at most, 1 to 1000; the default is 100. Iterators read pages of this size.
+// Limit sets how many jobs a page holds at most, 1 to 1000; the default is 100. Iterators read
+// pages of this size.
 func Limit(n int) PageOption { return engine.Limit(n) }
 
 // Cursor continues a listing behind an earlier page, with its Cursor.
@@ -224,10 +238,11 @@ func InState(status Status) ListOption {
 	})
 }
 
-// Page returns a page of the jobs of the namespace, in order of their names, and those with one name in the order of their submission. A page with filters may be
-// empty and not the last.
+// Page returns a page of the jobs of the namespace, in order of their names, and those with one
+// name in the order of their submission. A page with filters may be empty and not the last.
 //
-// Options: Limit, Cursor, Prefix, Named, InState. Errors: ErrInvalid for options out of their limits and for what is no cursor.
+// Options: Limit, Cursor, Prefix, Named, InState. Errors: ErrInvalid for options out of their
+// limits and for what is no cursor.
 func (s *Store) Page(ctx context.Context, opts ...ListOption) (page Page[Job], err error) {
 	o := listOptions{Listing: engine.NewListing()}
 	engine.Apply(&o, opts)
@@ -252,25 +267,30 @@ func (s *Store) Page(ctx context.Context, opts ...ListOption) (page Page[Job], e
 	return page, s.gather(ctx, page.Items)
 }
 
-// All iterates over the jobs of the namespace in the order of Page. Each pair is a job and nil, or a zero Job and an error, after which iteration ends; nothing
-// runs before the first step, and break or a done ctx releases everything.
+// All iterates over the jobs of the namespace in the order of Page. Each pair is a job and nil, or
+// a zero Job and an error, after which iteration ends; nothing runs before the first step, and
+// break or a done ctx releases everything.
 //
 // Options and errors are those of Page.
 func (s *Store) All(ctx context.Context, opts ...ListOption) iter.Seq2[Job, error] {
 	return engine.All(ctx, s.Page, opts)
 }
 
-// Stop ends a job, which can be restored: nothing of a record is done that was not done when Stop returns, or all of it. A job that is stopped already is left as it is.
-// What its sinks have sent to other shards arrives later: Metrics.Backlog is 0 when all of it has, and until then RecordsOut does not count it. Stop does not wait for that: a
-// full queue there may hold it for ever, and a job before a full queue has to be one that can be stopped.
+// Stop ends a job, which can be restored: nothing of a record is done that was not done when Stop
+// returns, or all of it. A job that is stopped already is left as it is. What its sinks have sent
+// to other shards arrives later: Metrics.Backlog is 0 when all of it has, and until then RecordsOut
+// does not count it. Stop does not wait for that: a full queue there may hold it for ever, and a
+// job before a full queue has to be one that can be stopped.
 //
-// Errors: ErrNotFound; ErrConflict if it has failed, is completed or cancelled; ErrBusy while it is being restored in a namespace that is spread over all shards.
+// Errors: ErrNotFound; ErrConflict if it has failed, is completed or cancelled; ErrBusy while it is
+// being restored in a namespace that is spread over all shards.
 func (s *Store) Stop(ctx context.Context, id JobID) (Status, error) {
 	res, err := s.change(ctx, stop, id, 0)
 	return res.status, err
 }
 
-// Cancel ends a job for good: its state is dropped. It is listed for seven days more. A job that is cancelled already is left as it is.
+// Cancel ends a job for good: its state is dropped. It is listed for seven days more. A job that is
+// cancelled already is left as it is.
 //
 // Errors: ErrNotFound.
 func (s *Store) Cancel(ctx context.Context, id JobID) (Status, error) {
@@ -278,7 +298,8 @@ func (s *Store) Cancel(ctx context.Context, id JobID) (Status, error) {
 	return res.status, err
 }
 
-// Rescale sets how many processors a tick may use, 1 to MaxParallelism. Results do not depend on it.
+// Rescale sets how many processors a tick may use, 1 to MaxParallelism. Results do not depend on
+// it.
 //
 // Errors: ErrNotFound; ErrInvalid for another number; ErrConflict if the job is cancelled.
 func (s *Store) Rescale(ctx context.Context, id JobID, parallelism int) error {
@@ -336,12 +357,14 @@ type restoreOptions struct {
 	anew       []string // sources
 }
 
-// FromSavepoint restores the state of a savepoint: what was written after it is written again. Without it a job goes on where it was.
+// FromSavepoint restores the state of a savepoint: what was written after it is written again.
+// Without it a job goes on where it was.
 func FromSavepoint(id SavepointID) RestoreOption {
 	return restoreOption(func(o *restoreOptions) { o.savepoint = id })
 }
 
-// ReplaceDefinition gives the job another definition. Sources and operators whose name and shape are unchanged keep their state, see Plan.
+// ReplaceDefinition gives the job another definition. Sources and operators whose name and shape
+// are unchanged keep their state, see Plan.
 func ReplaceDefinition(definition []byte) RestoreOption {
 	return restoreOption(func(o *restoreOptions) { o.definition = definition })
 }
@@ -349,17 +372,20 @@ func ReplaceDefinition(definition []byte) RestoreOption {
 // DropState allows a definition for which state is lost.
 func DropState() RestoreOption { return restoreOption(func(o *restoreOptions) { o.drop = true }) }
 
-// RestartSource has a source, by its name, begin anew, where its definition says: its cursors are dropped, and the state of operators stays. It is for a
-// source whose stream was deleted and made again. It does not go with FromSavepoint: restore the savepoint first.
+// RestartSource has a source, by its name, begin anew, where its definition says: its cursors are
+// dropped, and the state of operators stays. It is for a source whose stream was deleted and made
+// again. It does not go with FromSavepoint: restore the savepoint first.
 func RestartSource(name string) RestoreOption {
 	return restoreOption(func(o *restoreOptions) { o.anew = append(o.anew, name) })
 }
 
-// Restore has a job that does not run go on. With a savepoint its state is that of then; it takes a moment until it runs. If none of its sources goes on where
-// it was, event time begins anew.
+// Restore has a job that does not run go on. With a savepoint its state is that of then; it takes a
+// moment until it runs. If none of its sources goes on where it was, event time begins anew.
 //
-// Options: FromSavepoint, ReplaceDefinition, DropState, RestartSource. Errors: ErrNotFound for job and savepoint; ErrConflict if the job runs or is cancelled, or if state would be
-// lost that DropState does not allow to lose; ErrBusy while a savepoint is being made in a namespace that is spread over all shards; those of Submit.
+// Options: FromSavepoint, ReplaceDefinition, DropState, RestartSource. Errors: ErrNotFound for job
+// and savepoint; ErrConflict if the job runs or is cancelled, or if state would be lost that
+// DropState does not allow to lose; ErrBusy while a savepoint is being made in a namespace that is
+// spread over all shards; those of Submit.
 func (s *Store) Restore(ctx context.Context, id JobID, opts ...RestoreOption) (Status, error) {
 	for try := 0; ; try++ {
 		cmd, p, err := s.restoring(ctx, id, opts)

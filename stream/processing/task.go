@@ -17,8 +17,9 @@ import (
 // noTime is a watermark before there was any record.
 const noTime = math.MinInt64
 
-// What one tick holds. What it reads is bounded so that what comes of it rarely exceeds what a command may have; if it does, it reads less. A single record may
-// go beyond, to the bounds of what no record may.
+// What one tick holds. What it reads is bounded so that what comes of it rarely exceeds what a
+// command may have; if it does, it reads less. A single record may go beyond, to the bounds of what
+// no record may.
 const (
 	maxBatches   = 10 // of batch_size records
 	maxReadBytes = 512 << 10
@@ -28,8 +29,9 @@ const (
 	hardRows     = 1 << 17
 )
 
-// What a tick reads while users write to its shard, who wait until it is applied. In a spread namespace much of what comes of it goes to other shards, in
-// messages: many small ones would cost the users there more than few large ones.
+// What a tick reads while users write to its shard, who wait until it is applied. In a spread
+// namespace much of what comes of it goes to other shards, in messages: many small ones would cost
+// the users there more than few large ones.
 var (
 	crowdPortion       = portion{64, 8 << 10}
 	spreadCrowdPortion = portion{256, 48 << 10}
@@ -40,7 +42,8 @@ type portion struct{ records, bytes int }
 // maxOutBytes is how much may wait for sinks in other shards.
 const maxOutBytes = 8 << 20
 
-// task is a job while this replica runs it: what its rows say, as of the last tick, and the compiled program. It is made anew when a tick was overtaken.
+// task is a job while this replica runs it: what its rows say, as of the last tick, and the
+// compiled program. It is made anew when a tick was overtaken.
 type task struct {
 	ref       ref
 	namespace string
@@ -93,7 +96,8 @@ func (h *hold) begin(now int64, reason string) {
 	h.reason, h.until = reason, now+h.pause
 }
 
-// latency is how long a tick took, in microseconds. The row that it leaves knows how long it was computed, the one after it all of it.
+// latency is how long a tick took, in microseconds. The row that it leaves knows how long it was
+// computed, the one after it all of it.
 type latency struct{ rest, whole int64 }
 
 // live is what the leader knows of a task and no row says.
@@ -232,7 +236,8 @@ type step struct {
 	failures []failure // all of them, those of sinks included
 }
 
-// next returns the task's next step, nil if there is nothing to do now; then it has said what it waits for.
+// next returns the task's next step, nil if there is nothing to do now; then it has said what it
+// waits for.
 func (t *task) next(ctx context.Context, v *engine.View) (*step, error) {
 	now := v.Now()
 	t.looked = t.elapsed()
@@ -322,7 +327,8 @@ func (t *task) overfull(v *engine.View, stg *stage) (reason string, err error) {
 	return "", nil
 }
 
-// due reports whether there is something to fire although there is nothing to read; if not, it says when there may be.
+// due reports whether there is something to fire although there is nothing to read; if not, it says
+// when there may be.
 func (t *task) due(v scene, stg *stage, in *input, now int64) (bool, error) {
 	at, waits, err := stg.Next(newOverlay(v, t, 0))
 	if err != nil || !waits && len(stg.targets) == 0 {
@@ -359,7 +365,8 @@ func (t *task) fail(now int64, reason string) *step {
 	return s
 }
 
-// compute runs what there is to read through the operators, and fires what is due then. in is nil while earlier firing goes on.
+// compute runs what there is to read through the operators, and fires what is due then. in is nil
+// while earlier firing goes on.
 func (t *task) compute(ctx context.Context, v scene, stg *stage, in *input) (*step, error) {
 	most := stg.limit
 	if t.crowd.is {
@@ -392,7 +399,8 @@ func (t *task) compute(ctx context.Context, v scene, stg *stage, in *input) (*st
 			return s, nil
 		}
 		if s.read == 0 || spoiled != "" {
-			return t.fail(v.Now(), fmt.Sprintf("a window comes to %d bytes in %d rows, at most %d and %d are allowed", size, rows, hardBytes, hardRows)), nil
+			return t.fail(v.Now(), fmt.Sprintf("a window comes to %d bytes in %d rows, at most %d and %d are allowed", size, rows,
+				hardBytes, hardRows)), nil
 		}
 		if s.read == 1 {
 			spoiled = fmt.Sprintf("the record comes to %d bytes in %d rows, at most %d and %d are allowed", size, rows, hardBytes, hardRows)
@@ -402,8 +410,9 @@ func (t *task) compute(ctx context.Context, v scene, stg *stage, in *input) (*st
 	}
 }
 
-// fullQueue returns the first queue of the job's namespace that has no room for what a step writes to it, "" if all do. What a step that can not be smaller
-// writes to a queue that would not hold it if it were empty is refused.
+// fullQueue returns the first queue of the job's namespace that has no room for what a step writes
+// to it, "" if all do. What a step that can not be smaller writes to a queue that would not hold it
+// if it were empty is refused.
 func (t *task) fullQueue(v scene, s *step, least bool) (string, error) {
 	var seen []string
 	for i := range t.def.Sinks {
@@ -434,7 +443,8 @@ func (t *task) fullQueue(v scene, s *step, least bool) (string, error) {
 	return "", nil
 }
 
-// toQueue returns which writes go to a queue of the job's namespace, and the bytes of their payloads.
+// toQueue returns which writes go to a queue of the job's namespace, and the bytes of their
+// payloads.
 func (e *effects) toQueue(t *task, queue string) (places []int, size int64) {
 	for i := range e.writes {
 		w := &e.writes[i]
@@ -485,7 +495,8 @@ func (t *task) held(now int64, reason string) {
 	t.live.hold(reason)
 }
 
-// try computes a tick of a stage, of at most so many records. If they are spoiled, the tick reads them, and does nothing with them.
+// try computes a tick of a stage, of at most so many records. If they are spoiled, the tick reads
+// them, and does nothing with them.
 func (t *task) try(ctx context.Context, v scene, stg *stage, in *input, limit int, spoiled string) (*step, error) {
 	if row := t.row.of(stg.index); in != nil && stg.mark == pipeline.EndOfTime {
 		stg.mark = noTime // the job has been restored: what it reads now is not late because event time had ended
@@ -493,7 +504,8 @@ func (t *task) try(ctx context.Context, v scene, stg *stage, in *input, limit in
 			stg.mark = row.target
 		}
 	}
-	s := &step{task: t, stage: stg, began: v.Now(), looked: t.looked, state: newOverlay(v, t, min(stg.changes, 2*limit)), mark: stg.mark, reached: stg.mark}
+	s := &step{task: t, stage: stg, began: v.Now(), looked: t.looked, state: newOverlay(v, t, min(stg.changes, 2*limit)), mark: stg.mark,
+		reached: stg.mark}
 	s.cursors = make(map[cursorID]cursor)
 	s.tick = tickCommand{job: t.ref, revision: t.job.revision, task: t.row, stage: stg.number, status: Running}
 	s.tick.task.stages = slices.Clone(t.row.stages)
@@ -518,7 +530,8 @@ func (t *task) try(ctx context.Context, v scene, stg *stage, in *input, limit in
 	if row.watermark, row.target, row.fire = s.mark, target, next; s.mark == pipeline.EndOfTime {
 		row.target = s.reached
 	}
-	// That its event time has ended does not say so: the job may have been stopped since, and have more to read now that it has been restored.
+	// That its event time has ended does not say so: the job may have been stopped since, and have
+	// more to read now that it has been restored.
 	ended := in != nil && in.done && s.read == 0 && next == nil
 	switch {
 	case ended && len(stg.targets) == 0:
@@ -534,7 +547,8 @@ func (t *task) try(ctx context.Context, v scene, stg *stage, in *input, limit in
 	return s, err
 }
 
-// limitsOf returns the limits of what a tick of at most so many records makes. One that is to be as small as can be fires one window at a time.
+// limitsOf returns the limits of what a tick of at most so many records makes. One that is to be as
+// small as can be fires one window at a time.
 func limitsOf(records int) pipeline.Limits {
 	l := pipeline.Limits{Bytes: maxTickBytes / 2, Rows: min(maxTickRows/2, 4*records)}
 	if records == 1 {
@@ -551,7 +565,8 @@ func (t *task) crowded() portion {
 	return crowdPortion
 }
 
-// readAll adds batches to a tick, until it has enough, and returns the watermark after them, and what makes it.
+// readAll adds batches to a tick, until it has enough, and returns the watermark after them, and
+// what makes it.
 func (s *step) readAll(ctx context.Context, tick *pipeline.Tick, in *input, limit int, spoiled string) (int64, []pipeline.Progress, error) {
 	t := s.task
 	r := in.begin()
@@ -571,7 +586,8 @@ func (s *step) readAll(ctx context.Context, tick *pipeline.Tick, in *input, limi
 		s.effects.failures = append(s.effects.failures, failures...)
 		if spoiled != "" {
 			for i := range batch {
-				s.effects.failures = append(s.effects.failures, t.failureOf(&pipeline.Failure{Operator: t.def.Name, Reason: spoiled, Record: batch[i]}))
+				s.effects.failures = append(s.effects.failures,
+					t.failureOf(&pipeline.Failure{Operator: t.def.Name, Reason: spoiled, Record: batch[i]}))
 			}
 			continue
 		}
@@ -612,8 +628,9 @@ func (s *step) readAll(ctx context.Context, tick *pipeline.Tick, in *input, limi
 	return mark, marks, err
 }
 
-// runsOn returns how far event time runs on when all is idle: no further than something waits for it. What comes after a pause would be late otherwise, if the clock has
-// gone on for longer than its event times have.
+// runsOn returns how far event time runs on when all is idle: no further than something waits for
+// it. What comes after a pause would be late otherwise, if the clock has gone on for longer than
+// its event times have.
 func (s *step) runsOn(marks []pipeline.Progress, mark int64) (int64, error) {
 	at, waits, err := s.stage.Next(s.state)
 	to := pipeline.Reached(marks, s.stage.mark)

@@ -22,8 +22,8 @@ import (
 
 var trialsFlag = flag.Int("trials", 60, "random pipelines of TestTestIsAJob")
 
-// TestTestIsAJob: a random pipeline makes the same of random samples in Test and on a node that reads each as it is appended: what all sinks hold, what has failed and why, and what is
-// counted.
+// TestTestIsAJob: a random pipeline makes the same of random samples in Test and on a node that
+// reads each as it is appended: what all sinks hold, what has failed and why, and what is counted.
 //
 //	go test -run '^TestTestIsAJob$' -trials 10000 ./stream/processing
 func TestTestIsAJob(t *testing.T) {
@@ -54,7 +54,8 @@ func (g *pipes) of(choices ...string) string { return choices[g.IntN(len(choices
 
 func (g *pipes) definition() string {
 	timed := func() string {
-		return g.of("", ", event_time: $.t", ", event_time: $.t") + fmt.Sprintf(", watermark: { max_out_of_orderness_ms: %d, idle_timeout_ms: %d }", g.IntN(3)/2*1000, 1000+g.IntN(3)*10_000)
+		return g.of("", ", event_time: $.t", ", event_time: $.t") +
+			fmt.Sprintf(", watermark: { max_out_of_orderness_ms: %d, idle_timeout_ms: %d }", g.IntN(3)/2*1000, 1000+g.IntN(3)*10_000)
 	}
 	g.side, g.points = g.IntN(2) == 0, g.IntN(4) == 0
 	text := "name: x\n" + g.of("", "", "", "on_error: fail\n") + "sources:\n  - { name: in, stream: { name: in }" + timed() + " }\n"
@@ -64,20 +65,26 @@ func (g *pipes) definition() string {
 	if g.points {
 		text += "  - { name: cpu, ts: { measurement: cpu } }\n"
 	}
-	text += "operators:\n  - { name: tags, type: classify, rules: [{ condition: \"json:$.n>3\", tag: high }, { condition: \"expr: n % 2 == 0\", tag: even }], default_tag: none }\n"
+	text += "operators:\n  - { name: tags, type: classify, rules: [{ condition: \"json:$.n>3\", tag: high }, { condition: \"expr: n % " +
+		"2 == 0\", tag: even }], default_tag: none }\n"
 	joined := false
 	for i := range g.IntN(4) {
 		op := g.operator()
 		if g.side && !joined && g.IntN(2) == 0 {
-			joined, op = true, fmt.Sprintf("type: join, source: side, on: $.k, within_ms: %d%s", g.IntN(5)*1000, g.of("", ", mode: left", ", mode: left, enrich_field: p"))
+			joined, op = true, fmt.Sprintf("type: join, source: side, on: $.k, within_ms: %d%s", g.IntN(5)*1000,
+				g.of("", ", mode: left", ", mode: left, enrich_field: p"))
 		}
 		text += fmt.Sprintf("  - { name: o%d, %s }\n", i, op)
 	}
 	match := g.of("", "", "match: high, ", "match: [even, high], ")
-	text += "sinks:\n  - { name: out, " + match + "stream: { name: out" + g.of("", ", key: $.k") + " } }\n  - { name: late, match: late, stream: { name: late } }\n" +
-		"  - { name: put, kv: { key: $.k, key_prefix: put } }\n  - { name: each, " + match + "kv: { key_prefix: each, separator: /, write_mode: versioned } }\n" +
-		"  - { name: first, kv: { key: \"${$.k}-${$.n}\", key_prefix: first, write_mode: if_absent } }\n  - { name: work, queue: { name: work, priority: 3 } }\n" +
-		"  - { name: m, ts: { measurement: m, tags: { k: k, s: s }, fields: { n: " + g.of("n", "value", "s") + ", s: s, b: b }" + g.of("", ", timestamp: $.t") + " } }\n"
+	text += "sinks:\n  - { name: out, " + match + "stream: { name: out" + g.of("", ", key: $.k") +
+		" } }\n  - { name: late, match: late, stream: { name: late } }\n" +
+		"  - { name: put, kv: { key: $.k, key_prefix: put } }\n  - { name: each, " + match +
+		"kv: { key_prefix: each, separator: /, write_mode: versioned } }\n" +
+		"  - { name: first, kv: { key: \"${$.k}-${$.n}\", key_prefix: first, write_mode: if_absent } }\n  - { name: work, queue: { " +
+		"name: work, priority: 3 } }\n" +
+		"  - { name: m, ts: { measurement: m, tags: { k: k, s: s }, fields: { n: " + g.of("n", "value", "s") + ", s: s, b: b }" +
+		g.of("", ", timestamp: $.t") + " } }\n"
 	return text
 }
 
@@ -88,15 +95,20 @@ func (g *pipes) operator() string {
 	}
 	late := g.of("", ", allowed_lateness_ms: 2000", ", late_tag: even")
 	if g.IntN(2) == 0 {
-		return g.of("type: aggregate, window: tumbling, window_size_ms: 3000, "+by+late, "type: aggregate, window: sliding, window_size_ms: 4000, slide_ms: 1000, "+by+late,
+		return g.of("type: aggregate, window: tumbling, window_size_ms: 3000, "+by+late,
+			"type: aggregate, window: sliding, window_size_ms: 4000, slide_ms: 1000, "+by+late,
 			"type: aggregate, window: session, gap_ms: 1500, "+by+late)
 	}
 	return g.of(
-		"type: filter, condition: \"json:$.n>1\"", "type: filter, condition: \"expr: n > 1 and k != \\\"b\\\"\"", "type: filter, condition: \"value_contains: a\"",
-		"type: map, fields: { k: $.k, n: \"expr: n * 2\", t: $.t, s: \"${$.k}!\" }", "type: set, fields: { n: \"n + 1\", made: \"upper(s)\" }",
-		"type: flatmap, array_field: $.a, element_key: $.k", "type: keyby, key_expression: $.k", "type: keyby, key_expression: \"${$.k}/${$.s}\"",
+		"type: filter, condition: \"json:$.n>1\"", "type: filter, condition: \"expr: n > 1 and k != \\\"b\\\"\"",
+		"type: filter, condition: \"value_contains: a\"",
+		"type: map, fields: { k: $.k, n: \"expr: n * 2\", t: $.t, s: \"${$.k}!\" }",
+		"type: set, fields: { n: \"n + 1\", made: \"upper(s)\" }",
+		"type: flatmap, array_field: $.a, element_key: $.k", "type: keyby, key_expression: $.k",
+		"type: keyby, key_expression: \"${$.k}/${$.s}\"",
 		"type: aggregate, "+by, "type: aggregate, window: count, count: 3, "+by,
-		"type: kv_lookup, lookup_key: \"user:${$.k}\"", "type: kv_lookup, lookup_key: \"user:${$.k}\", enrich_field: user, on_missing: "+g.of("pass", "drop", "null", "error"),
+		"type: kv_lookup, lookup_key: \"user:${$.k}\"", "type: kv_lookup, lookup_key: \"user:${$.k}\", enrich_field: user, on_missing: "+
+			g.of("pass", "drop", "null", "error"),
 		"type: dedup, key: $.n"+g.of("", ", ttl_ms: 4000"), "type: dedup", "type: func, function: twice", "type: passthrough",
 	)
 }
@@ -104,11 +116,15 @@ func (g *pipes) operator() string {
 // value is that of a sample: mostly an object as operators expect it.
 func (g *pipes) value(now int64) string {
 	if g.IntN(12) == 0 {
-		return g.of("", "none", "[1,2]", "null", "{", "\xff\xfe", `{"k":"`+"\xff"+`","n":1}`, `{"k":"a","n":1e999,"t":1e999}`, `{"n":NaN}`, `{"k":"a","n":-0,"t":-0}`, `{"k":"a","n":1,"n":2,"k":"b"}`,
-			strings.Repeat("[", 200)+strings.Repeat("]", 200), `{"k":"a","a":[`+strings.Repeat(`{"n":"x"},`, 300)+`1]}`, `{"k":"a","n":1,"t":`+fmt.Sprint(now+5_000_000)+`}`, `{"k":{"k":1},"n":[1],"s":{}}`)
+		return g.of("", "none", "[1,2]", "null", "{", "\xff\xfe", `{"k":"`+"\xff"+`","n":1}`, `{"k":"a","n":1e999,"t":1e999}`, `{"n":NaN}`,
+			`{"k":"a","n":-0,"t":-0}`, `{"k":"a","n":1,"n":2,"k":"b"}`,
+			strings.Repeat("[", 200)+strings.Repeat("]", 200), `{"k":"a","a":[`+strings.Repeat(`{"n":"x"},`, 300)+
+				`1]}`, `{"k":"a","n":1,"t":`+fmt.Sprint(now+5_000_000)+`}`, `{"k":{"k":1},"n":[1],"s":{}}`)
 	}
-	text := fmt.Sprintf(`{"k":%q,"n":%s,"t":%d`, g.of("a", "b", "c"), g.of("0", "1", "2.5", "4", "7", "-3", `"4"`, "null", "9007199254740993"), now-g.Int64N(6000))
-	return text + g.of("", `,"s":"x"`, `,"s":"y","b":true`) + g.of("", `,"a":[{"k":"a","n":1},{"k":"b","n":5,"t":`+fmt.Sprint(now)+`},7]`) + "}"
+	text := fmt.Sprintf(`{"k":%q,"n":%s,"t":%d`, g.of("a", "b", "c"),
+		g.of("0", "1", "2.5", "4", "7", "-3", `"4"`, "null", "9007199254740993"), now-g.Int64N(6000))
+	return text + g.of("", `,"s":"x"`, `,"s":"y","b":true`) + g.of("", `,"a":[{"k":"a","n":1},{"k":"b","n":5,"t":`+fmt.Sprint(now)+`},7]`) +
+		"}"
 }
 
 func userOf(key string) []byte {
@@ -157,12 +173,15 @@ func (g *pipes) compare(t *testing.T, definition string, kinds map[string]int) b
 		}
 		if g.points && g.IntN(6) == 0 {
 			at := s.Now()
-			sample = processing.Sample{Source: "cpu", Value: fmt.Appendf(nil, `{"measurement":"cpu","timestamp_ms":%d,"value":4}`, at), Time: time.UnixMilli(at)}
-			if _, err := s.series.Write(ctx, ts.Point{Measurement: "cpu", Fields: map[string]float64{"value": 4}, Time: sample.Time}); err != nil {
+			sample = processing.Sample{Source: "cpu", Value: fmt.Appendf(nil, `{"measurement":"cpu","timestamp_ms":%d,"value":4}`, at),
+				Time: time.UnixMilli(at)}
+			if _, err := s.series.Write(ctx, ts.Point{Measurement: "cpu", Fields: map[string]float64{"value": 4},
+				Time: sample.Time}); err != nil {
 				t.Fatal(err)
 			}
 			s.passes(id, 5001) // the delay of the source
-		} else if _, err := s.streams.Append(ctx, sample.Source, stream.Message{Key: sample.Key, Headers: sample.Headers, Payload: sample.Value}); err != nil {
+		} else if _, err := s.streams.Append(ctx, sample.Source, stream.Message{Key: sample.Key, Headers: sample.Headers,
+			Payload: sample.Value}); err != nil {
 			t.Fatal(err)
 		}
 		s.lane(id, bed{})
@@ -172,7 +191,8 @@ func (g *pipes) compare(t *testing.T, definition string, kinds map[string]int) b
 		if _, err := s.jobs.Stop(ctx, id); err != nil {
 			t.Fatal(err)
 		}
-		ends := "stop_at: latest\n" + strings.Replace(definition, "measurement: cpu }", "measurement: cpu, delay_ms: 0 }", 1) // it has no more points to wait for
+		// it has no more points to wait for
+		ends := "stop_at: latest\n" + strings.Replace(definition, "measurement: cpu }", "measurement: cpu, delay_ms: 0 }", 1)
 		if _, err := s.jobs.Restore(ctx, id, processing.ReplaceDefinition([]byte(ends))); err != nil {
 			t.Fatal(err)
 		}
@@ -188,7 +208,8 @@ func (g *pipes) compare(t *testing.T, definition string, kinds map[string]int) b
 	if !slices.Equal(want, has) {
 		for i := range max(len(want), len(has)) {
 			if i >= len(want) || i >= len(has) || want[i] != has[i] {
-				t.Errorf("Test:\n%s\nthe node:\n%s", strings.Join(want[max(i-2, 0):min(i+4, len(want))], "\n"), strings.Join(has[max(i-2, 0):min(i+4, len(has))], "\n"))
+				t.Errorf("Test:\n%s\nthe node:\n%s", strings.Join(want[max(i-2, 0):min(i+4, len(want))], "\n"),
+					strings.Join(has[max(i-2, 0):min(i+4, len(has))], "\n"))
 				return false
 			}
 		}

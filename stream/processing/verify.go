@@ -13,7 +13,8 @@ import (
 // Verify checks that every row belongs to a job that may have it, and counts jobs.
 func (m *machine) Verify(a *engine.Audit) error {
 	v := &verifier{Audit: a, jobs: make(map[ref]*verified)}
-	for _, check := range []func() error{v.verifyJobs, v.verifySubtasks, v.verifyTasks, v.verifyNames, v.verifyActive, v.verifyRows, v.verifySavepoints, v.verifyCounts} {
+	for _, check := range []func() error{v.verifyJobs, v.verifySubtasks, v.verifyTasks, v.verifyNames, v.verifyActive, v.verifyRows,
+		v.verifySavepoints, v.verifyCounts} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -50,7 +51,8 @@ func each[T any](v *verifier, kind byte, length int, code func(*T, *codec.Coder)
 func (v *verifier) verifyJobs() error {
 	return each(v, rowJob, 1+refLen, (*jobRow).code, func(r ref, _ []byte, j *jobRow) {
 		v.jobs[r] = &verified{jobRow: *j}
-		if (j.ended == 0) != (j.status == Running) || j.generation == 0 || j.restore != 0 && j.status == Running || j.parallelism < 1 || j.batch < 1 {
+		if (j.ended == 0) != (j.status == Running) || j.generation == 0 || j.restore != 0 && j.status == Running || j.parallelism < 1 ||
+			j.batch < 1 {
 			v.Reportf("processing: job %v: %+v", r, *j)
 		}
 	})
@@ -89,7 +91,8 @@ func (v *verifier) verifyTasks() error {
 			return
 		}
 		j.task = true
-		if n := &t.counts; slices.Min([]int64{n.in, n.out, n.errors, n.late, n.dropped, n.missed, t.ticks, t.latencySum, t.latencyMax}) < 0 || t.ticks > n.in {
+		if n := &t.counts; slices.Min([]int64{n.in, n.out, n.errors, n.late, n.dropped, n.missed, t.ticks, t.latencySum,
+			t.latencyMax}) < 0 || t.ticks > n.in {
 			v.Reportf("processing: task of job %v counts %+v", r, *t)
 		}
 	})

@@ -112,7 +112,8 @@ sources: [{ name: in, stream: { name: in, partitions: all } }]
 sinks: [{ name: work, queue: { name: work } }]
 `
 
-// TestWaitForRoom: a job that is held by a full queue writes nothing until the queue has room, and whatever makes room wakes it. Once it tried again and again.
+// TestWaitForRoom: a job that is held by a full queue writes nothing until the queue has room, and
+// whatever makes room wakes it. Once it tried again and again.
 func TestWaitForRoom(t *testing.T) {
 	s, ctx := newRig(t, 1), context.Background()
 	if err := s.queues.Configure(ctx, "work", queue.Settings{MaxLen: 3}); err != nil {
@@ -178,8 +179,8 @@ func (s *rig) purging(name string, rounds int) {
 	}
 }
 
-// TestMoreThanAQueueHolds: a record that makes more messages than its queue holds when it is empty goes to the stream of errors with the reason, and the job goes on.
-// Once it waited for ever.
+// TestMoreThanAQueueHolds: a record that makes more messages than its queue holds when it is empty
+// goes to the stream of errors with the reason, and the job goes on. Once it waited for ever.
 func TestMoreThanAQueueHolds(t *testing.T) {
 	for _, test := range []struct {
 		name     string
@@ -204,7 +205,8 @@ sinks: [{ name: work, queue: { name: work } }, { name: copy, stream: { name: cop
 			}
 			s.want(processing.ErrorStream("many"), "21 22 23 24")
 			recs, err := s.streams.Read(ctx, processing.ErrorStream("many"), stream.Limit(1))
-			if err != nil || recs[0].Headers["floe-operator"] != "work" || !strings.Contains(recs[0].Headers["floe-error"], `more than queue "work" ever holds`) {
+			if err != nil || recs[0].Headers["floe-operator"] != "work" ||
+				!strings.Contains(recs[0].Headers["floe-error"], `more than queue "work" ever holds`) {
 				t.Errorf("error %v, %v", recs, err)
 			}
 			if m := s.job(id).Metrics; m.RecordsIn != 3 || m.Errors != 4 {
@@ -214,7 +216,8 @@ sinks: [{ name: work, queue: { name: work } }, { name: copy, stream: { name: cop
 	}
 }
 
-// TestTicksAmongOthers: while users write to the shard ticks are small, so that what they write does not wait long, and large when nobody does.
+// TestTicksAmongOthers: while users write to the shard ticks are small, so that what they write
+// does not wait long, and large when nobody does.
 func TestTicksAmongOthers(t *testing.T) {
 	for _, test := range []struct {
 		calls, least, most int64
@@ -258,8 +261,9 @@ sinks: [{ name: out, stream: { name: out } }]
 	}
 }
 
-// TestMoreThanAFarQueueHolds: of a queue in another shard the job hears only when its message gets there that it would never hold it: the record goes to the stream of
-// errors, and those behind it are enqueued. Once they waited for ever.
+// TestMoreThanAFarQueueHolds: of a queue in another shard the job hears only when its message gets
+// there that it would never hold it: the record goes to the stream of errors, and those behind it
+// are enqueued. Once they waited for ever.
 func TestMoreThanAFarQueueHolds(t *testing.T) {
 	s, ctx := newRig(t, 4), context.Background()
 	other := ""
@@ -290,7 +294,8 @@ sinks: [{ name: work, queue: { name: work, namespace: %s } }]
 	}
 	s.want(processing.ErrorStream("far"), "2222222")
 	recs, err := s.streams.Read(ctx, processing.ErrorStream("far"), stream.Limit(1))
-	if err != nil || len(recs) != 1 || recs[0].Headers["floe-operator"] != "work" || !strings.Contains(recs[0].Headers["floe-error"], `queue "work" never holds 7 bytes: its max bytes are 6`) {
+	if err != nil || len(recs) != 1 || recs[0].Headers["floe-operator"] != "work" ||
+		!strings.Contains(recs[0].Headers["floe-error"], `queue "work" never holds 7 bytes: its max bytes are 6`) {
 		t.Errorf("error %v, %v", recs, err)
 	}
 	if m := s.job(id).Metrics; m.RecordsIn != 4 || m.Backlog != 0 {
@@ -298,7 +303,8 @@ sinks: [{ name: work, queue: { name: work, namespace: %s } }]
 	}
 }
 
-// TestWindowsThroughASmallQueue: windows that fire together go to a queue that holds one message, one after the other. Once they waited for ever.
+// TestWindowsThroughASmallQueue: windows that fire together go to a queue that holds one message,
+// one after the other. Once they waited for ever.
 func TestWindowsThroughASmallQueue(t *testing.T) {
 	for _, window := range []string{"window: tumbling, window_size: 10, allowed_lateness: 100", "window: session, gap: 10"} {
 		t.Run(window, func(t *testing.T) {
@@ -306,7 +312,8 @@ func TestWindowsThroughASmallQueue(t *testing.T) {
 			if err := s.queues.Configure(ctx, "work", queue.Settings{MaxLen: 1}); err != nil {
 				t.Fatal(err)
 			}
-			id := s.submit(strings.NewReplacer("window: tumbling, window_size: 10", window, "stream: {name: out}", "queue: {name: work}").Replace(countedOnce))
+			id := s.submit(strings.NewReplacer("window: tumbling, window_size: 10", window, "stream: {name: out}",
+				"queue: {name: work}").Replace(countedOnce))
 			s.keyed(5, 1000)
 			s.keyed(1, 50_000)
 			s.keyed(3, 2000) // late for a session, which they do not touch
@@ -340,7 +347,8 @@ func TestIdleLanes(t *testing.T) {
 	s := newStageOf(t, 1, table)
 	for i := range 100 {
 		s.append(fmt.Sprint("in", i), amount(500))
-		s.submit(strings.NewReplacer("name: orders }", fmt.Sprint("name: in", i, " }"), "name: big", fmt.Sprint("name: big", i)).Replace(filtered))
+		s.submit(strings.NewReplacer("name: orders }", fmt.Sprint("name: in", i, " }"), "name: big",
+			fmt.Sprint("name: big", i)).Replace(filtered))
 	}
 	s.run()
 	var seen int64
@@ -358,7 +366,8 @@ func TestIdleLanes(t *testing.T) {
 	}
 }
 
-// TestBacklogWakes: a job for whose sinks in other shards too much waits is woken when there is room, and not before.
+// TestBacklogWakes: a job for whose sinks in other shards too much waits is woken when there is
+// room, and not before.
 func TestBacklogWakes(t *testing.T) {
 	s, ctx := newRig(t, 4), context.Background()
 	other := ""
@@ -395,7 +404,8 @@ sinks: [{ name: out, stream: { name: out, namespace: %s } }]
 	}
 }
 
-// TestMarkWhileFiring: the watermark that is shown passes the end of no window that has not been told. Once it was ahead while many windows fired.
+// TestMarkWhileFiring: the watermark that is shown passes the end of no window that has not been
+// told. Once it was ahead while many windows fired.
 func TestMarkWhileFiring(t *testing.T) {
 	s := newRig(t, 1)
 	id := s.submit(strings.Replace(summed, "name: sums", "name: sums\nbatch_size: 1000", 1))
@@ -424,7 +434,8 @@ func TestMarkWhileFiring(t *testing.T) {
 			slices++
 		}
 		if mark := s.job(id).Metrics.Watermark; told < keys && !mark.IsZero() && mark.UnixMilli() >= base+10_000 {
-			t.Errorf("%d of %d windows have been told, and the watermark is %d ms behind their end", told, keys, mark.UnixMilli()-base-10_000)
+			t.Errorf("%d of %d windows have been told, and the watermark is %d ms behind their end", told, keys,
+				mark.UnixMilli()-base-10_000)
 		}
 	}})
 	if st, err := s.streams.Get(context.Background(), "totals"); err != nil || st.Appended != keys || slices == 0 {
@@ -435,11 +446,13 @@ func TestMarkWhileFiring(t *testing.T) {
 	}
 }
 
-// TestSpreadGraceWakes: sections that hold their watermark for the grace of idle upstreams wake when it is over. Nothing else wakes them: no message says that it is.
+// TestSpreadGraceWakes: sections that hold their watermark for the grace of idle upstreams wake
+// when it is over. Nothing else wakes them: no message says that it is.
 func TestSpreadGraceWakes(t *testing.T) {
 	s := newSpread(t, 3)
 	chained := strings.Replace(keyedSums, "idle_timeout_ms: 30000", "idle_timeout_ms: 300", 1)
-	chained = strings.Replace(chained, "operators:\n", "operators:\n  - { name: user, type: kv_lookup, lookup_key: $.who, on_missing: \"null\" }\n", 1)
+	chained = strings.Replace(chained, "operators:\n",
+		"operators:\n  - { name: user, type: kv_lookup, lookup_key: $.who, on_missing: \"null\" }\n", 1)
 	s.submit(chained)
 	base := s.Now() / 10_000 * 10_000
 	var sales []sale

@@ -20,7 +20,8 @@ const (
 	term  = 1
 )
 
-// door is a shard without a log: each command is applied at once, at a time that only the test moves.
+// door is a shard without a log: each command is applied at once, at a time that only the test
+// moves.
 type door struct {
 	t      TB
 	x      *engine.Executor
@@ -35,14 +36,16 @@ var _ engine.Door = (*door)(nil)
 func open(t TB) *door {
 	t.Helper()
 	opts := &pebble.Options{FS: vfs.NewMem(), DisableWAL: true, Logger: quiet{}, FormatMajorVersion: pebble.FormatNewest}
-	opts.ApplyCompressionSettings(func() pebble.DBCompressionSettings { return pebble.DBCompressionNone }) // it would save nothing but memory
+	// it would save nothing but memory
+	opts.ApplyCompressionSettings(func() pebble.DBCompressionSettings { return pebble.DBCompressionNone })
 	db, err := pebble.Open("", opts)
 	if err != nil {
 		t.Fatalf("workflowtest: %v", err)
 	}
 	d := &door{t: t, now: begin, woken: never}
 	d.x = engine.NewExecutor(engine.Config{
-		Shards: 1, DB: db, Primitives: []engine.Primitive{engine.TableOf[action.Store](), engine.TableOf[stream.Store](), engine.TableOf[workflow.Store]()},
+		Shards: 1, DB: db, Primitives: []engine.Primitive{engine.TableOf[action.Store](), engine.TableOf[stream.Store](),
+			engine.TableOf[workflow.Store]()},
 	})
 	if err := d.x.Restore(); err != nil {
 		t.Fatalf("workflowtest: %v", err)
@@ -110,7 +113,8 @@ func (d *door) fire() {
 // nextDue returns when something is due next.
 func (d *door) nextDue() int64 { return min(d.x.NextDue(), d.woken) }
 
-// duties does what a leader does beside commands, which schedules tick by and triggers are handed records by, until there is nothing to do now.
+// duties does what a leader does beside commands, which schedules tick by and triggers are handed
+// records by, until there is nothing to do now.
 func (d *door) duties() {
 	for range maxRounds {
 		led := &dutyDoor{door: d, next: never}

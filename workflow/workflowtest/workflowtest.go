@@ -21,7 +21,8 @@ type TB interface {
 	Errorf(format string, args ...any)
 }
 
-// Test is a store of workflows and actions with a time of its own, which begins at 2001-09-09 01:46:40 UTC. It is for one goroutine.
+// Test is a store of workflows and actions with a time of its own, which begins at 2001-09-09
+// 01:46:40 UTC. It is for one goroutine.
 type Test struct {
 	t        TB
 	door     *door
@@ -46,20 +47,23 @@ func New(t TB) *Test {
 	return &Test{t: t, door: d, flows: d.flows(), actions: d.actions(), handlers: make(map[string]action.Handler)}
 }
 
-// Workflows returns the store of the workflows, for what a Test has no method for. Its Wait does not return before the run has ended: use Finish.
+// Workflows returns the store of the workflows, for what a Test has no method for. Its Wait does
+// not return before the run has ended: use Finish.
 func (w *Test) Workflows() *workflow.Store { return w.flows }
 
 // Actions returns the store of the actions.
 func (w *Test) Actions() *action.Store { return w.actions }
 
-// Streams returns the store of the streams whose records start runs: what is appended there is handed out as time passes, see Pass.
+// Streams returns the store of the streams whose records start runs: what is appended there is
+// handed out as time passes, see Pass.
 func (w *Test) Streams() *stream.Store { return w.door.streams() }
 
 // Now returns the time.
 func (w *Test) Now() time.Time { return time.UnixMilli(w.door.Now()) }
 
-// Create creates workflows from their definitions, see workflow.Store.Create. What is wrong with one ends the test, and so does one that is for a namespace, or has a
-// trigger that reads a stream of one: the namespace of a Test is called "test", and is the only one.
+// Create creates workflows from their definitions, see workflow.Store.Create. What is wrong with
+// one ends the test, and so does one that is for a namespace, or has a trigger that reads a stream
+// of one: the namespace of a Test is called "test", and is the only one.
 func (w *Test) Create(definitions ...[]byte) {
 	w.t.Helper()
 	ctx := context.Background()
@@ -73,13 +77,15 @@ func (w *Test) Create(definitions ...[]byte) {
 			w.t.Fatalf("workflowtest: %v", err)
 		}
 		if t := info.Trigger; t != nil && t.Namespace != namespace {
-			w.t.Fatalf("workflowtest: the trigger of workflow %q reads a stream of namespace %q, which a Test does not have: leave its namespace out", made.Name, t.Namespace)
+			w.t.Fatalf("workflowtest: the trigger of workflow %q reads a stream of namespace %q, which a Test does not have: leave "+
+				"its namespace out", made.Name, t.Namespace)
 		}
 	}
 }
 
-// Handle has an action carried out by f, which the test calls when a run of it is due; it may be called again with another one. The action is registered with its
-// defaults unless it was registered before, see Actions.
+// Handle has an action carried out by f, which the test calls when a run of it is due; it may be
+// called again with another one. The action is registered with its defaults unless it was
+// registered before, see Actions.
 func (w *Test) Handle(name string, f action.Handler) {
 	w.t.Helper()
 	ctx := context.Background()
@@ -101,7 +107,8 @@ func (w *Test) Return(name string, result any, err error) {
 	w.Handle(name, func(context.Context, *action.Task) (any, error) { return result, err })
 }
 
-// Start starts a run with an input, which is JSON, and does all that can be done without time passing.
+// Start starts a run with an input, which is JSON, and does all that can be done without time
+// passing.
 func (w *Test) Start(name, input string, opts ...workflow.StartOption) workflow.RunID {
 	w.t.Helper()
 	s, err := w.flows.Start(context.Background(), name, []byte(input), opts...)
@@ -118,7 +125,8 @@ func (w *Test) Run(name, input string, opts ...workflow.StartOption) workflow.Ru
 	return w.Finish(w.Start(name, input, opts...))
 }
 
-// Signal sends a signal to a run, with a payload that is JSON, and does all that can be done without time passing.
+// Signal sends a signal to a run, with a payload that is JSON, and does all that can be done
+// without time passing.
 func (w *Test) Signal(id workflow.RunID, signal, payload string) {
 	w.t.Helper()
 	if _, err := w.flows.Signal(context.Background(), id, signal, []byte(payload)); err != nil {
@@ -146,7 +154,8 @@ func (w *Test) Get(id workflow.RunID) workflow.Run {
 	return run
 }
 
-// Finish lets time pass until a run has ended, and returns it. It ends the test if that would never be, as of a run that waits for a signal.
+// Finish lets time pass until a run has ended, and returns it. It ends the test if that would never
+// be, as of a run that waits for a signal.
 func (w *Test) Finish(id workflow.RunID) workflow.Run {
 	w.t.Helper()
 	w.settle()
@@ -160,7 +169,8 @@ func (w *Test) Finish(id workflow.RunID) workflow.Run {
 			ticks++
 		}
 		if ticks > maxTicks || !w.skip(never) {
-			w.t.Fatalf("workflowtest: run %s of %q is %s at step %q and waits for %s, which does not come", id, run.Workflow, run.Status, run.CurrentStep, run.Waits)
+			w.t.Fatalf("workflowtest: run %s of %q is %s at step %q and waits for %s, which does not come", id, run.Workflow, run.Status,
+				run.CurrentStep, run.Waits)
 			return run
 		}
 	}
@@ -183,7 +193,8 @@ func (w *Test) Pass(d time.Duration) {
 	w.settle()
 }
 
-// skip goes to the next time at which something is due, up to a time, and does it. It reports whether there was something.
+// skip goes to the next time at which something is due, up to a time, and does it. It reports
+// whether there was something.
 func (w *Test) skip(until int64) bool {
 	due := w.door.nextDue()
 	if due == never || due > until {
@@ -220,7 +231,8 @@ func (w *Test) settle() {
 	w.t.Fatalf("workflowtest: actions do not come to an end")
 }
 
-// Path returns the steps that a run has taken, each with its outcome, such as "charge: failure", and what it has compensated, such as "compensate charge".
+// Path returns the steps that a run has taken, each with its outcome, such as "charge: failure",
+// and what it has compensated, such as "compensate charge".
 func (w *Test) Path(id workflow.RunID) (path []string) {
 	w.t.Helper()
 	for e, err := range w.flows.History(id).All(context.Background()) {

@@ -85,7 +85,8 @@ func (f *failing) Errorf(format string, args ...any) {
 	f.said = append(f.said, fmt.Sprintf(format, args...))
 }
 
-// TestStuck: a run that waits for a signal that nobody sends ends the test, and a path that was not gone fails it.
+// TestStuck: a run that waits for a signal that nobody sends ends the test, and a path that was not
+// gone fails it.
 func TestStuck(t *testing.T) {
 	f := &failing{T: t}
 	w := workflowtest.New(f)
@@ -106,7 +107,8 @@ func TestStuck(t *testing.T) {
 func TestOtherNamespaces(t *testing.T) {
 	nap := workflow.Step{Do: workflow.Sleep{}, Transitions: done}
 	for want, definition := range map[string][]byte{
-		"namespace \"shop\"":  workflow.Definition{Name: "w", Trigger: &workflow.Trigger{Stream: "orders", Namespace: "shop"}, Start: nap}.YAML(),
+		"namespace \"shop\"": workflow.Definition{Name: "w", Trigger: &workflow.Trigger{Stream: "orders", Namespace: "shop"},
+			Start: nap}.YAML(),
 		"namespace \"other\"": []byte("name: w\nnamespace: other\nstart: { sleep: 0, transitions: { success: flo.Completed } }\n"),
 	} {
 		func() {
@@ -118,7 +120,8 @@ func TestOtherNamespaces(t *testing.T) {
 			workflowtest.New(&failing{T: t}).Create(definition)
 		}()
 	}
-	workflowtest.New(t).Create(workflow.Definition{Name: "w", Trigger: &workflow.Trigger{Stream: "orders", Namespace: "test"}, Start: nap}.YAML())
+	workflowtest.New(t).Create(workflow.Definition{Name: "w", Trigger: &workflow.Trigger{Stream: "orders", Namespace: "test"},
+		Start: nap}.YAML())
 }
 
 // TestStarters: schedules tick and triggers start runs as time passes.
@@ -127,10 +130,12 @@ func TestStarters(t *testing.T) {
 	nap := workflow.Step{Do: workflow.Sleep{For: time.Second}, Transitions: done}
 	w.Create(
 		workflow.Definition{Name: "hourly", Schedule: &workflow.ScheduleSpec{Cron: "0 * * * *"}, Start: nap}.YAML(),
-		workflow.Definition{Name: "order", Trigger: &workflow.Trigger{Stream: "orders", BatchSize: 2, BatchTimeout: time.Second}, Start: nap}.YAML(),
+		workflow.Definition{Name: "order", Trigger: &workflow.Trigger{Stream: "orders", BatchSize: 2, BatchTimeout: time.Second},
+			Start: nap}.YAML(),
 	)
 	w.Pass(3 * time.Hour)
-	if _, err := w.Streams().AppendMany(t.Context(), "orders", []stream.Message{{Payload: []byte("1")}, {Payload: []byte("2")}, {Payload: []byte("3")}}); err != nil {
+	if _, err := w.Streams().AppendMany(t.Context(), "orders",
+		[]stream.Message{{Payload: []byte("1")}, {Payload: []byte("2")}, {Payload: []byte("3")}}); err != nil {
 		t.Fatal(err)
 	}
 	w.Pass(3 * time.Second)

@@ -17,7 +17,8 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// openings measures how long floe.Open takes on directories that prepare makes, and checks that a number of keys is there then.
+// openings measures how long floe.Open takes on directories that prepare makes, and checks that a
+// number of keys is there then.
 func (b *bench) openings(keys int, prepare func() (string, error)) (result, error) {
 	var times []float64
 	for i := range b.settings.rounds {
@@ -72,7 +73,8 @@ type openStored struct{ prepared func() (string, error) }
 
 func (o openStored) measure(b *bench) (result, error) { return b.openings(b.settings.keys, o.prepared) }
 
-// openReplay opens copies of a directory whose state has nothing of its log, as a crash leaves it at the worst.
+// openReplay opens copies of a directory whose state has nothing of its log, as a crash leaves it
+// at the worst.
 type openReplay struct{}
 
 func (openReplay) measure(b *bench) (result, error) {
@@ -95,8 +97,8 @@ func (openReplay) measure(b *bench) (result, error) {
 	return res, errors.Join(err, b.remove(parent))
 }
 
-// crashImage copies the directory of a running node that has written single puts to its log and, having a memory table that
-// holds all of them, nothing to its state.
+// crashImage copies the directory of a running node that has written single puts to its log and,
+// having a memory table that holds all of them, nothing to its state.
 func (b *bench) crashImage(dir, image string) error {
 	host, err := shard.Open(shard.Config{
 		Dir: dir, Durability: shard.Async, MemTableBytes: 2 << 30, MaxLogBytes: 1 << 40, Primitives: primitive.All(),
@@ -124,7 +126,8 @@ func (b *bench) crashImage(dir, image string) error {
 	return errors.Join(err, host.Close(), os.RemoveAll(dir))
 }
 
-// memory measures the resident memory of a process that has opened an empty node on disk and does nothing.
+// memory measures the resident memory of a process that has opened an empty node on disk and does
+// nothing.
 type memory struct{}
 
 // idleTime is how long a node has been idle when its memory is measured.
@@ -165,7 +168,8 @@ func field(text, name string) (int64, error) {
 	return 0, fmt.Errorf("no %s", name)
 }
 
-// allocs counts the allocations of the process per call, of all goroutines, while nothing else is measured.
+// allocs counts the allocations of the process per call, of all goroutines, while nothing else is
+// measured.
 type allocs struct {
 	callers int
 	reads   bool

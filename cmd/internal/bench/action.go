@@ -22,7 +22,8 @@ func (b *bench) actions() (rows []row) {
 			work: duel{load: b.writes(64), floe: b.runs(setup{shards: shards}), limit: b.bareFile(0)},
 		})
 	}
-	return append(rows, row{name: "action/begin/1", bar: 3, unit: "L5", absolute: true, work: latency{"a handler begins", (*bench).beginAlone}})
+	return append(rows, row{name: "action/begin/1", bar: 3, unit: "L5", absolute: true,
+		work: latency{"a handler begins", (*bench).beginAlone}})
 }
 
 // runs is floe carrying runs out, from their invocation until the caller knows the result.
@@ -75,7 +76,8 @@ func (n *node) work(f action.Handler) (stop func() error, err error) {
 	}, nil
 }
 
-// latency measures how long what alone does takes, one after the other, in durable commits of the log alone.
+// latency measures how long what alone does takes, one after the other, in durable commits of the
+// log alone.
 type latency struct {
 	what  string // happens after that
 	alone func(b *bench, last time.Duration) (figures, error)
@@ -101,7 +103,8 @@ func (l latency) measure(b *bench) (result, error) {
 	return result{value: median(values), figures: medians(all), limit: medians(limits)}, nil
 }
 
-// beginAlone invokes one run after the other: from the beginning of the invocation until an idle handler has the run.
+// beginAlone invokes one run after the other: from the beginning of the invocation until an idle
+// handler has the run.
 func (b *bench) beginAlone(last time.Duration) (f figures, err error) {
 	dir, err := os.MkdirTemp(b.dir, "begin-")
 	if err != nil {
@@ -129,5 +132,6 @@ func (b *bench) beginAlone(last time.Duration) (f figures, err error) {
 			_, err = n.actions.Wait(ctx, i.Run)
 		}
 	}
-	return figures{rate: float64(count) / last.Seconds(), p50: latency.Quantile(0.5), p99: latency.Quantile(0.99)}, errors.Join(err, stop(), n.close())
+	return figures{rate: float64(count) / last.Seconds(), p50: latency.Quantile(0.5), p99: latency.Quantile(0.99)}, errors.Join(err, stop(),
+		n.close())
 }

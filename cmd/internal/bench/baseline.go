@@ -8,18 +8,20 @@ import (
 	"strconv"
 )
 
-// baseline is what the rows measured when it was written: ratios, or the values of absolute rows. It is compared with figures
-// of the same form only: short rounds see less of flushes and compactions than long ones.
+// baseline is what the rows measured when it was written: ratios, or the values of absolute rows.
+// It is compared with figures of the same form only: short rounds see less of flushes and
+// compactions than long ones.
 type baseline struct {
 	Form string             `json:"form"`
 	Rows map[string]float64 `json:"rows"`
 }
 
-// tolerated is the share of the baseline that a figure may fall to; an absolute one may rise to the inverse of it.
+// tolerated is the share of the baseline that a figure may fall to; an absolute one may rise to the
+// inverse of it.
 const tolerated = 0.85
 
-// slack is what absolute figures that count something may grow by whatever the baseline is: a background goroutine that
-// happens to run.
+// slack is what absolute figures that count something may grow by whatever the baseline is: a
+// background goroutine that happens to run.
 const slack = 0.1
 
 func readBaseline(name string) (baseline, error) {
@@ -61,7 +63,8 @@ func (m measured) figure() float64 {
 	return f
 }
 
-// check returns an error that names the row and both figures if the row has become slower, or the baseline lacks it.
+// check returns an error that names the row and both figures if the row has become slower, or the
+// baseline lacks it.
 func (base baseline) check(m measured) error {
 	was, known := base.Rows[m.name]
 	switch is := m.figure(); {
@@ -75,7 +78,8 @@ func (base baseline) check(m measured) error {
 	return nil
 }
 
-// compare checks all rows. One that has become slower is measured once more, because the machine may have been busy.
+// compare checks all rows. One that has become slower is measured once more, because the machine
+// may have been busy.
 func (base baseline) compare(all []measured, again func(m measured) (measured, error)) error {
 	var slower []error
 	for _, m := range all {

@@ -27,8 +27,9 @@ func TestMain(m *testing.M) {
 // tiny is a bench whose rounds are as short as can be.
 func tiny(t *testing.T) *bench {
 	return &bench{
-		settings: settings{rounds: 1, last: 10 * time.Millisecond, shards: []int{2}, fsync: time.Millisecond, keys: 2000, hot: 500, puts: 500, tail: 500, counted: 10, behind: 2000},
-		values:   newValues(1), seed: 1, dir: t.TempDir(), log: t.Logf, sync: func() {},
+		settings: settings{rounds: 1, last: 10 * time.Millisecond, shards: []int{2}, fsync: time.Millisecond, keys: 2000, hot: 500,
+			puts: 500, tail: 500, counted: 10, behind: 2000},
+		values: newValues(1), seed: 1, dir: t.TempDir(), log: t.Logf, sync: func() {},
 	}
 }
 
@@ -75,7 +76,8 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// TestKeys checks that no two callers ever make the same key, that stored keys are not made again, and that keys are spread.
+// TestKeys checks that no two callers ever make the same key, that stored keys are not made again,
+// and that keys are spread.
 func TestKeys(t *testing.T) {
 	const existing, callers, each = 100, 3, 2*keysPerChunk + 5
 	seen := make(map[string]bool)
@@ -119,7 +121,8 @@ func TestMedian(t *testing.T) {
 	}
 }
 
-// TestGroupCommit checks that the limit has written and synced what it says: every append once, whole, and on disk on return.
+// TestGroupCommit checks that the limit has written and synced what it says: every append once,
+// whole, and on disk on return.
 func TestGroupCommit(t *testing.T) {
 	fs := vfs.NewCrashableMem()
 	f, err := fs.Create("segment", vfs.WriteCategoryUnspecified)
@@ -217,7 +220,8 @@ func TestRender(t *testing.T) {
 		{row{name: "recycled/1", against: "L1"}, result{ratio: 2, figures: figures{rate: 10}, limit: figures{rate: 5}}},
 		{row{name: "open/empty", bar: 100, unit: "ms", absolute: true}, result{value: 12.34}},
 		{row{name: "allocs/get", bar: 0, unit: "allocs", absolute: true}, result{value: 1}},
-		{row{name: "rest/get/64", bar: 40_000, unit: "requests/s", absolute: true, more: true}, result{value: 39_999, figures: figures{p50: time.Millisecond, p99: time.Second}}},
+		{row{name: "rest/get/64", bar: 40_000, unit: "requests/s", absolute: true, more: true},
+			result{value: 39_999, figures: figures{p50: time.Millisecond, p99: time.Second}}},
 	})
 	want := `A CPU, 2 cores, linux 6.1, ext4, go1.26, 2026-11-21. Medians of 5 rounds of 10s.
 
@@ -309,7 +313,8 @@ func TestBaseline(t *testing.T) {
 	}
 }
 
-// TestFormsAreNotMixed checks that figures of another form than the baseline's are refused before anything is measured.
+// TestFormsAreNotMixed checks that figures of another form than the baseline's are refused before
+// anything is measured.
 func TestFormsAreNotMixed(t *testing.T) {
 	b := tiny(t)
 	name := filepath.Join(t.TempDir(), "baseline.json")

@@ -22,7 +22,8 @@ func (b *bench) boltGets(l load) side {
 			return nil, fmt.Errorf("building the program that reads bbolt: %w\n%s", err, out)
 		}
 		return &subject{ops: 1, close: func() error { return nil }, run: func() (figures, error) {
-			out, err := exec.Command(program, "-dir", dir, "-keys", strconv.Itoa(l.existing), "-callers", strconv.Itoa(l.callers), "-time", l.last.String()).Output()
+			out, err := exec.Command(program, "-dir", dir, "-keys", strconv.Itoa(l.existing), "-callers", strconv.Itoa(l.callers), "-time",
+				l.last.String()).Output()
 			if err != nil {
 				return figures{}, fmt.Errorf("reading bbolt: %w", err)
 			}

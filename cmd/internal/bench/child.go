@@ -12,7 +12,8 @@ import (
 	"github.com/floedb/floe"
 )
 
-// Flags that make the program a child: of the row memory/empty with a directory, of the rows of clusters with a membership as JSON.
+// Flags that make the program a child: of the row memory/empty with a directory, of the rows of
+// clusters with a membership as JSON.
 const (
 	idleFlag   = "idle"
 	memberFlag = "member"

@@ -16,7 +16,8 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// stored returns a directory that a node has filled with the first n keys. It is made once for all rows that read it.
+// stored returns a directory that a node has filled with the first n keys. It is made once for all
+// rows that read it.
 func (b *bench) stored(n int) func() (string, error) {
 	if b.prepared == nil {
 		b.prepared = make(map[int]func() (string, error))
@@ -68,7 +69,8 @@ func (b *bench) fill(node *node, n int) error {
 	return errors.Join(all...)
 }
 
-// settle lets the compactions of a closed node's state come to an end, so that all sides read the same tables.
+// settle lets the compactions of a closed node's state come to an end, so that all sides read the
+// same tables.
 func settle(dir string) error {
 	db, err := openPebble(stateDir(dir), 0)
 	if err != nil {

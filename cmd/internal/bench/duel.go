@@ -10,8 +10,9 @@ import (
 // side opens one of the two that are compared, in an empty directory of its own.
 type side func(dir string) (*subject, error)
 
-// duel compares floe with its limit in turns: limit, floe, limit, floe ... on a new directory each time, so that a machine
-// that grows slower or faster meanwhile does so for both. The ratio is the median of the rounds' ratios.
+// duel compares floe with its limit in turns: limit, floe, limit, floe ... on a new directory each
+// time, so that a machine that grows slower or faster meanwhile does so for both. The ratio is the
+// median of the rounds' ratios.
 type duel struct {
 	load        load
 	floe, limit side
@@ -61,8 +62,8 @@ func (d duel) floeLoad() load {
 
 func (d duel) profile(b *bench) (figures, error) { return b.round(d.floe, d.floeLoad()) }
 
-// round measures one side. What it writes counts until it is closed: all of it belongs to the calls, also what was still in
-// memory when the last one returned.
+// round measures one side. What it writes counts until it is closed: all of it belongs to the
+// calls, also what was still in memory when the last one returned.
 func (b *bench) round(open side, l load) (f figures, err error) {
 	dir, err := os.MkdirTemp(b.dir, "round-")
 	if err != nil {
@@ -89,8 +90,8 @@ func (b *bench) round(open side, l load) (f figures, err error) {
 	return f, err
 }
 
-// remove deletes a directory and waits until the disk is done with it: what was deleted must not be trimmed, and what was
-// written not be written back, at the cost of the next round.
+// remove deletes a directory and waits until the disk is done with it: what was deleted must not be
+// trimmed, and what was written not be written back, at the cost of the next round.
 func (b *bench) remove(dir string) error {
 	err := os.RemoveAll(dir)
 	b.sync()

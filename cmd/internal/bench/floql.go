@@ -22,13 +22,15 @@ func (b *bench) floql() []row {
 	for _, q := range []struct {
 		name string
 		work windowQuery
-	}{{"floql/window/group_by", windowQuery{100, true}}, {"floql/window/group_by/1000", windowQuery{1000, true}}, {"floql/window/1000", windowQuery{1000, false}}} {
+	}{{"floql/window/group_by", windowQuery{100, true}}, {"floql/window/group_by/1000", windowQuery{1000, true}}, {"floql/window/1000",
+		windowQuery{1000, false}}} {
 		rows = append(rows, row{name: q.name, bar: 40, unit: "M points/s/core", absolute: true, more: true, work: q.work})
 	}
 	return rows
 }
 
-// windowQuery measures how many points a second an average per 5 minutes goes through, of each host or of all of them, in one shard and so on one core.
+// windowQuery measures how many points a second an average per 5 minutes goes through, of each host
+// or of all of them, in one shard and so on one core.
 type windowQuery struct {
 	hosts   int64
 	grouped bool
@@ -86,7 +88,8 @@ func (q windowQuery) measure(b *bench) (res result, err error) {
 	return res, nil
 }
 
-// processorTime is what this process has used of all processors: unlike the time on the clock it does not tell what else the machine does.
+// processorTime is what this process has used of all processors: unlike the time on the clock it
+// does not tell what else the machine does.
 func processorTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

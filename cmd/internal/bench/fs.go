@@ -6,7 +6,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// slowFS makes every sync of a file or directory take longer, as a disk does that is not next to the processor.
+// slowFS makes every sync of a file or directory take longer, as a disk does that is not next to
+// the processor.
 type slowFS struct {
 	vfs.FS
 	delay time.Duration

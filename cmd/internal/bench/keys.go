@@ -13,7 +13,8 @@ const (
 	valueBytes = 256
 )
 
-// mix is a bijection that spreads neighbours, so that keys made of consecutive numbers are distinct and uniform.
+// mix is a bijection that spreads neighbours, so that keys made of consecutive numbers are distinct
+// and uniform.
 func mix(x uint64) uint64 {
 	const odd = 0x9e3779b97f4a7c15
 	x *= odd
@@ -32,8 +33,9 @@ func appendKey(dst []byte, i uint64) []byte {
 
 func keyOf(i uint64) string { return string(appendKey(nil, i)) }
 
-// keys hands out new keys: the numbers first, first+step, first+2*step ... It formats some thousands at a time into one
-// string, so that making a key costs floe and its limit a few nanoseconds and no allocation.
+// keys hands out new keys: the numbers first, first+step, first+2*step ... It formats some
+// thousands at a time into one string, so that making a key costs floe and its limit a few
+// nanoseconds and no allocation.
 type keys struct {
 	next, step uint64
 	chunk      string
@@ -57,7 +59,8 @@ func (k *keys) take() string {
 	return key
 }
 
-// values is random bytes to cut values from, far more than a block of a table or of a compressor's window holds.
+// values is random bytes to cut values from, far more than a block of a table or of a compressor's
+// window holds.
 type values []byte
 
 func newValues(seed uint64) values {

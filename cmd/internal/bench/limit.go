@@ -14,11 +14,13 @@ import (
 	"github.com/floedb/floe/internal/shard"
 )
 
-// groupCommit is the physical limit of a durable write, L1: callers add their bytes to a batch, and the first of each batch
-// writes and syncs it when the one before is done. A caller returns when its bytes are synced.
+// groupCommit is the physical limit of a durable write, L1: callers add their bytes to a batch, and
+// the first of each batch writes and syncs it when the one before is done. A caller returns when
+// its bytes are synced.
 //
-// After a batch all its callers come back at once. The first of them lets the others go ahead before it closes its batch, so
-// that batches are as large as they can be: without that the limit is 20 % lower at 64 callers and the same at 1 and 256.
+// After a batch all its callers come back at once. The first of them lets the others go ahead
+// before it closes its batch, so that batches are as large as they can be: without that the limit
+// is 20 % lower at 64 callers and the same at 1 and 256.
 type groupCommit struct {
 	file vfs.File
 	size int64 // where the file is begun again; 0: it grows
@@ -97,7 +99,8 @@ func (b *bench) bareFile(delay time.Duration) side {
 	}
 }
 
-// recycledFile is L1 on a file whose blocks are there already and are written again: nothing but data has to reach the disk.
+// recycledFile is L1 on a file whose blocks are there already and are written again: nothing but
+// data has to reach the disk.
 func (b *bench) recycledFile(delay time.Duration) side {
 	return func(dir string) (*subject, error) {
 		f, err := newFS(delay).OpenReadWrite(filepath.Join(dir, "segment"), vfs.WriteCategoryUnspecified)
@@ -125,7 +128,8 @@ func (b *bench) appends(g *groupCommit) *subject {
 	}
 }
 
-// barePebble is L2: each caller commits a batch of one row to a database like that of floe's state, which has no log.
+// barePebble is L2: each caller commits a batch of one row to a database like that of floe's state,
+// which has no log.
 func (b *bench) barePebble() side {
 	return func(dir string) (*subject, error) {
 		db, err := openPebble(dir, 0)
@@ -163,7 +167,8 @@ func (quiet) Infof(string, ...any)              {}
 func (quiet) Errorf(string, ...any)             {}
 func (quiet) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
 
-// lockedMap is L3: a Go map behind stripes locks, which is the fastest that many callers can share without copying.
+// lockedMap is L3: a Go map behind stripes locks, which is the fastest that many callers can share
+// without copying.
 type lockedMap struct {
 	seed    maphash.Seed
 	stripes [256]struct {

@@ -67,13 +67,15 @@ type figures struct {
 	used     time.Duration // processor time per operation, of the whole process
 }
 
-// maxPicks bounds the keys that are formatted before reads begin, over all workers: far more than processor caches hold.
+// maxPicks bounds the keys that are formatted before reads begin, over all workers: far more than
+// processor caches hold.
 const maxPicks = 1 << 20
 
 func (l load) workers(seed uint64) []*worker {
 	ws := make([]*worker, l.callers)
 	for i := range ws {
-		w := &worker{id: i, rng: rand.New(rand.NewPCG(seed, uint64(i))), buf: make([]byte, 0, 2*valueBytes), keys: keys{next: uint64(l.existing + i), step: uint64(l.callers)}}
+		w := &worker{id: i, rng: rand.New(rand.NewPCG(seed, uint64(i))), buf: make([]byte, 0, 2*valueBytes),
+			keys: keys{next: uint64(l.existing + i), step: uint64(l.callers)}}
 		if l.existing > 0 {
 			w.picks = make([]string, min(maxPicks, 8*l.existing)/l.callers+1)
 			for j := range w.picks {
@@ -108,7 +110,8 @@ func (l load) run(s *subject, ws []*worker) (figures, error) {
 			if l.calls > 0 {
 				w.work(s, l.sample, func() bool { return over.Load() || budget.Add(-1) < 0 })
 			} else {
-				// One call at least: a round without any has no figures, however short it is and busy the machine.
+				// One call at least: a round without any has no figures, however short it is and
+				// busy the machine.
 				w.work(s, l.sample, func() bool { return w.calls > 0 && over.Load() })
 			}
 			if w.err != nil {

@@ -1,4 +1,5 @@
-// Bench measures floe against the physical limits of the machine it runs on, and says which bars of the design are met.
+// Bench measures floe against the physical limits of the machine it runs on, and says which bars of
+// the design are met.
 //
 //	go run ./cmd/internal/bench                        the full form, about an hour
 //	go run ./cmd/internal/bench -short                 the short form, two or three minutes
@@ -6,23 +7,27 @@
 //	go run ./cmd/internal/bench -list                  the names of the rows and their bars
 //	go run ./cmd/internal/bench -profile DIR -only ... profiles of floe's side of the rows, no figures
 //
-// Every figure is a ratio to a limit that is measured in the same run and in turns with floe: an absolute number means nothing
-// on a shared machine. The limits are
+// Every figure is a ratio to a limit that is measured in the same run and in turns with floe: an
+// absolute number means nothing on a shared machine. The limits are
 //
 //	L1  a file to which callers append 256 bytes each, as many as have gathered with one fdatasync; the file grows
 //	L2  a Pebble without WAL and with the options of floe's state, to which callers commit batches of one row
 //	L3  a Go map behind 256 locks
 //	L4  a file to which 1 MiB is appended at a time, with an fdatasync for each
 //
-// and, where a bar compares with them, floe's own put, a bare Pebble over the tables of the same node, a node embedded in its caller
-// (for clients) and a node alone (for clusters). The rows "recycled" compare L1 on a file that is written again, block by block, with
-// L1 on one that grows: how much of the limit is the growing. The rows "threefold" compare L1 into three files with L1 into one: how
-// much of what a cluster costs on one machine is the disk. The rows "overwrite" are over 100,000 keys that exist, chosen at random, in one
-// namespace and with the default number of shards; with a redis-server on the PATH they are compared with Redis too. The rows "rest" have bars in requests a second, because the design has.
+// and, where a bar compares with them, floe's own put, a bare Pebble over the tables of the same
+// node, a node embedded in its caller (for clients) and a node alone (for clusters). The rows
+// "recycled" compare L1 on a file that is written again, block by block, with L1 on one that grows:
+// how much of the limit is the growing. The rows "threefold" compare L1 into three files with L1
+// into one: how much of what a cluster costs on one machine is the disk. The rows "overwrite" are
+// over 100,000 keys that exist, chosen at random, in one namespace and with the default number of
+// shards; with a redis-server on the PATH they are compared with Redis too. The rows "rest" have
+// bars in requests a second, because the design has.
 //
-// Bytes written are what the disk that holds the data was told to write, as /sys/dev/block counts it, until the node is closed. The
-// file system's journal is in it, and what other programs write: leave the machine alone meanwhile. Allocations are those of the
-// process, of all goroutines, per operation.
+// Bytes written are what the disk that holds the data was told to write, as /sys/dev/block counts
+// it, until the node is closed. The file system's journal is in it, and what other programs write:
+// leave the machine alone meanwhile. Allocations are those of the process, of all goroutines, per
+// operation.
 package main
 
 import (
@@ -121,7 +126,8 @@ func parse(args []string) (o options, s settings, err error) {
 	f.DurationVar(&s.fsync, "fsync", 2*time.Millisecond, "what is added to each sync in the rows with a slower disk")
 	f.IntVar(&s.keys, "keys", 0, "stored keys that reads find; 0: 10 million, or 300,000 in the short form")
 	f.Int64Var(&s.puts, "puts", 5_000_000, "puts of the sustained row")
-	f.IntVar(&s.behind, "messages", 1_000_000, "messages that are behind those of a row, or go through in one run; ten times as many go before")
+	f.IntVar(&s.behind, "messages", 1_000_000,
+		"messages that are behind those of a row, or go through in one run; ten times as many go before")
 	f.IntVar(&s.tail, "tail", 1_000_000, "commands that the slowest open replays")
 	if err := f.Parse(args); err != nil {
 		return o, s, err
@@ -192,7 +198,8 @@ func wanted(name, list string) bool {
 	return false
 }
 
-// report measures the rows and prints, stores and checks what the flags ask for. The table is printed whatever fails then.
+// report measures the rows and prints, stores and checks what the flags ask for. The table is
+// printed whatever fails then.
 func (b *bench) report(rows []row, o options) error {
 	form := b.settings.form()
 	var base baseline

@@ -24,8 +24,8 @@ const (
 	recordBytes = 1024
 )
 
-// messages are the rows of one queue or stream, beside those of queues: with many messages there, behind or before, and one million from its
-// beginning to its end.
+// messages are the rows of one queue or stream, beside those of queues: with many messages there,
+// behind or before, and one million from its beginning to its end.
 func (b *bench) messages() []row {
 	one, s := b.writes(64), setup{shards: 1}
 	return []row{
@@ -67,7 +67,8 @@ func (b *bench) messages() []row {
 		},
 		{
 			name: "stream/million/batch=100/64", against: limitL1,
-			work: duel{load: one, floe: b.streamCycles(s, 0, batchOf), limit: b.bareFile(0), once: true, calls: int64(b.settings.behind / batchOf)},
+			work: duel{load: one, floe: b.streamCycles(s, 0, batchOf), limit: b.bareFile(0), once: true,
+				calls: int64(b.settings.behind / batchOf)},
 		},
 		{
 			name: "txn/mixed/64", against: limitPut, bar: 0.5,
@@ -93,7 +94,8 @@ func (b *bench) on(s setup, of subject, prepare func(n *node) error, call func(n
 
 func noPreparation(*node) error { return nil }
 
-// cycles is floe taking messages through enqueue, dequeue and ack, in calls of their own, with others behind them and after others.
+// cycles is floe taking messages through enqueue, dequeue and ack, in calls of their own, with
+// others behind them and after others.
 func (b *bench) cycles(s setup, behind, after int) side {
 	prepare := func(n *node) error {
 		if err := b.consume(n, after); err != nil {
@@ -193,7 +195,8 @@ func (b *bench) streamCycles(s setup, after, count int) side {
 	prepare := func(n *node) error {
 		return b.inBatches(after, func(w *worker, size int) error { return b.streamCycle(n, w, size) })
 	}
-	return b.on(s, subject{ops: count, bytes: count * valueBytes}, prepare, func(n *node, w *worker) error { return b.streamCycle(n, w, count) })
+	return b.on(s, subject{ops: count, bytes: count * valueBytes}, prepare,
+		func(n *node, w *worker) error { return b.streamCycle(n, w, count) })
 }
 
 func (b *bench) streamCycle(n *node, w *worker, count int) error {
@@ -212,8 +215,8 @@ func (b *bench) streamCycle(n *node, w *worker, count int) error {
 	return err
 }
 
-// groupReads is floe reading and acknowledging records of a stream that are there, in batches. Each caller has a group, which begins anew
-// when it has had them all.
+// groupReads is floe reading and acknowledging records of a stream that are there, in batches. Each
+// caller has a group, which begins anew when it has had them all.
 func (b *bench) groupReads(s setup) side {
 	prepare := func(n *node) error {
 		return b.inBatches(b.settings.behind, func(w *worker, size int) error {
@@ -235,7 +238,8 @@ func (b *bench) groupReads(s setup) side {
 	})
 }
 
-// perCore measures the rate for each core: by the processor time that the process used, its callers' too.
+// perCore measures the rate for each core: by the processor time that the process used, its
+// callers' too.
 type perCore struct{ duel }
 
 func (p perCore) measure(b *bench) (result, error) {

@@ -16,7 +16,8 @@ import (
 	"github.com/floedb/floe"
 )
 
-// network are the rows of what is called through a connection, and of clusters. Client, nodes and callers share the processors.
+// network are the rows of what is called through a connection, and of clusters. Client, nodes and
+// callers share the processors.
 func (b *bench) network() (rows []row) {
 	one := setup{shards: 1}
 	for _, callers := range []int{1, 64, 256} {
@@ -139,7 +140,8 @@ func (s setup) members(dir string) (all []membership, err error) {
 	return all, nil
 }
 
-// leads waits until the first node leads the first shard, as it is to for good: leaders are spread soon after a start.
+// leads waits until the first node leads the first shard, as it is to for good: leaders are spread
+// soon after a start.
 func leads(n *floe.Node) error {
 	poll := time.NewTicker(10 * time.Millisecond)
 	defer poll.Stop()
@@ -155,7 +157,8 @@ func leads(n *floe.Node) error {
 	return errors.New("the first node does not lead after a minute")
 }
 
-// threeFiles is L1 as three nodes on one disk would have it: what callers append goes to three files, and is durable when all are synced.
+// threeFiles is L1 as three nodes on one disk would have it: what callers append goes to three
+// files, and is durable when all are synced.
 func (b *bench) threeFiles() side {
 	return func(dir string) (*subject, error) {
 		var all copies

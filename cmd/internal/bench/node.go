@@ -31,8 +31,9 @@ type setup struct {
 	processes  bool // each of them is one, not a part of this one
 }
 
-// node is a floe node with one namespace, which is spread if there are several shards. One with a slower disk, or behind a connection, has
-// no queues, streams, time series, actions, workflows and jobs.
+// node is a floe node with one namespace, which is spread if there are several shards. One with a
+// slower disk, or behind a connection, has no queues, streams, time series, actions, workflows and
+// jobs.
 type node struct {
 	store   *kv.Store
 	queues  *queue.Store
@@ -72,8 +73,9 @@ func (s setup) open(dir string) (*node, error) {
 		return nil, err
 	}
 	opened := &node{
-		store: n.KV(namespace), queues: n.Queue(namespace), streams: n.Stream(namespace), series: n.TS(namespace), actions: n.Action(namespace),
-		flows: n.Workflow(namespace), jobs: n.Processing(namespace),
+		store: n.KV(namespace), queues: n.Queue(namespace), streams: n.Stream(namespace), series: n.TS(namespace),
+		actions: n.Action(namespace),
+		flows:   n.Workflow(namespace), jobs: n.Processing(namespace),
 		commit: commitTo(n), close: n.Close,
 	}
 	return opened, s.create(creator(n))

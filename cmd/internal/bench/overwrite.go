@@ -12,7 +12,8 @@ import (
 	"github.com/floedb/floe"
 )
 
-// fixedKeys returns how many keys the rows overwrite, at random: the usual case of a key-value store.
+// fixedKeys returns how many keys the rows overwrite, at random: the usual case of a key-value
+// store.
 func (s settings) fixedKeys() int { return min(100_000, s.keys) }
 
 const (
@@ -20,7 +21,8 @@ const (
 	limitBolt  = "bbolt"
 )
 
-// overwrites are the rows over a fixed set of keys in one namespace, which lives in one of 16 shards.
+// overwrites are the rows over a fixed set of keys in one namespace, which lives in one of 16
+// shards.
 func (b *bench) overwrites() (rows []row) {
 	s := setup{shards: 16, together: true}
 	for _, p := range []struct {
@@ -82,7 +84,8 @@ func (b *bench) overwriting(s setup) side {
 	}
 }
 
-// freshGets is floe reading keys that exist through a handle taken anew for each call, as its documentation does.
+// freshGets is floe reading keys that exist through a handle taken anew for each call, as its
+// documentation does.
 func (b *bench) freshGets(s setup) side {
 	return func(dir string) (*subject, error) {
 		db, err := floe.Open(floe.Config{DataDir: dir, Shards: s.shards})
@@ -115,7 +118,8 @@ func heatAll(node *node, n int) error {
 	return nil
 }
 
-// overwritten returns a directory that a node has filled with a few keys, and overwritten each of them 50 times.
+// overwritten returns a directory that a node has filled with a few keys, and overwritten each of
+// them 50 times.
 func (b *bench) overwritten() func() (string, error) {
 	const times = 50
 	keys := max(b.settings.fixedKeys()/10, 1)

@@ -43,13 +43,15 @@ func jobOf(batch int) processing.Definition {
 	}
 }
 
-// jobRecord is a record of about 256 bytes, of one of 10,000 customers. The filter of jobOf keeps nine of ten.
+// jobRecord is a record of about 256 bytes, of one of 10,000 customers. The filter of jobOf keeps
+// nine of ten.
 func (b *bench) jobRecord(i int) stream.Message {
 	return stream.Message{Payload: fmt.Appendf(nil, `{"customer":"customer-%05d","amount":%d,"currency":"EUR","note":%s,"at":%d}`,
 		i*7919%10_000, i%1000, jsonOf(b.values[i%valueBytes:][:160]), 1_763_740_800_000+i)}
 }
 
-// jobRecords measures how many records a job goes through in a second of a processor: those that were there when it was submitted.
+// jobRecords measures how many records a job goes through in a second of a processor: those that
+// were there when it was submitted.
 type jobRecords struct{}
 
 func (jobRecords) measure(b *bench) (res result, err error) {
@@ -68,7 +70,8 @@ func (jobRecords) measure(b *bench) (res result, err error) {
 
 func (jobRecords) profile(b *bench) (figures, error) { return b.runJob() }
 
-// runJob returns how many records a second of a processor a job goes through, and how long that takes.
+// runJob returns how many records a second of a processor a job goes through, and how long that
+// takes.
 func (b *bench) runJob() (f figures, err error) {
 	n, done, err := b.jobNode()
 	if err != nil {
@@ -105,7 +108,8 @@ func (n *node) runJob(records int) (f figures, err error) {
 		if job, err = n.jobs.Get(ctx, made.Job); err != nil {
 			return f, err
 		}
-		if m := job.Metrics; job.Status != processing.Running && (job.Status != processing.Completed || m.RecordsIn != int64(records) || m.Errors != 0) {
+		if m := job.Metrics; job.Status != processing.Running &&
+			(job.Status != processing.Completed || m.RecordsIn != int64(records) || m.Errors != 0) {
 			return f, fmt.Errorf("job is %v (%s) after %d of %d records, %d errors", job.Status, job.Reason, m.RecordsIn, records, m.Errors)
 		}
 	}
@@ -125,7 +129,8 @@ func (b *bench) jobNode() (n *node, done func() error, err error) {
 	return n, func() error { return errors.Join(n.close(), b.remove(dir)) }, nil
 }
 
-// jobAlone appends one record after the other: from the beginning of the append until a reader has what a job makes of it.
+// jobAlone appends one record after the other: from the beginning of the append until a reader has
+// what a job makes of it.
 func (b *bench) jobAlone(last time.Duration) (f figures, err error) {
 	n, done, err := b.jobNode()
 	if err != nil {
@@ -143,7 +148,8 @@ func (b *bench) jobAlone(last time.Duration) (f figures, err error) {
 			break
 		}
 		var got []stream.Record
-		if got, err = n.streams.Read(ctx, jobOut, stream.After(read), stream.Limit(1), stream.Wait(time.Minute)); err == nil && len(got) != 1 {
+		if got, err = n.streams.Read(ctx, jobOut, stream.After(read), stream.Limit(1), stream.Wait(time.Minute)); err == nil &&
+			len(got) != 1 {
 			err = fmt.Errorf("the job has made nothing of record %d in a minute", count)
 		}
 		if err == nil {
@@ -154,8 +160,9 @@ func (b *bench) jobAlone(last time.Duration) (f figures, err error) {
 	return figures{rate: float64(count) / last.Seconds(), p50: latency.Quantile(0.5), p99: latency.Quantile(0.99)}, err
 }
 
-// backfill measures how much longer 99 of 100 puts take at most while a job goes through what its source has gathered, in the namespace of the puts. The callers
-// leave room for it: at full load whatever is added takes its part of the processors.
+// backfill measures how much longer 99 of 100 puts take at most while a job goes through what its
+// source has gathered, in the namespace of the puts. The callers leave room for it: at full load
+// whatever is added takes its part of the processors.
 type backfill struct{}
 
 // backfillCallers put a value, and wait for as long as that has taken.
@@ -177,7 +184,8 @@ func (backfill) measure(b *bench) (res result, err error) {
 	return result{value: median(values), figures: medians(all), limit: medians(alone)}, nil
 }
 
-// besideJob returns how long puts take before a job begins, and while it reads, and how many records a second it reads then.
+// besideJob returns how long puts take before a job begins, and while it reads, and how many
+// records a second it reads then.
 func (b *bench) besideJob() (quiet, busy figures, rate float64, err error) {
 	n, done, err := b.jobNode()
 	if err != nil {
@@ -230,7 +238,8 @@ func (b *bench) putsUntil(n *node, done func() bool) (f figures, err error) {
 			<-pause.C
 			for k := 0; !stop.Load() && errs[i] == nil; k++ {
 				from := time.Now()
-				_, errs[i] = n.store.Put(context.Background(), fmt.Sprintf("caller-%d-%06d", i, k%100_000), b.values[k%valueBytes:][:valueBytes])
+				_, errs[i] = n.store.Put(context.Background(), fmt.Sprintf("caller-%d-%06d", i, k%100_000),
+					b.values[k%valueBytes:][:valueBytes])
 				took := time.Since(from)
 				latencies[i].Add(took)
 				pause.Reset(took)

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// profileRates are how often the profiles take a sample: an allocation each 512 KiB, each wait of 10 us on average, one in
-// ten contended locks.
+// profileRates are how often the profiles take a sample: an allocation each 512 KiB, each wait of
+// 10 us on average, one in ten contended locks.
 const (
 	allocRate = 512 << 10
 	blockRate = 10_000
@@ -24,8 +24,8 @@ type profiled interface {
 	profile(b *bench) (figures, error)
 }
 
-// profileRows makes profiles of rows, each in a process of its own, because allocations, waits and locks are counted since a
-// process began.
+// profileRows makes profiles of rows, each in a process of its own, because allocations, waits and
+// locks are counted since a process began.
 func (b *bench) profileRows(rows []row) error {
 	program, err := os.Executable()
 	if err != nil {
@@ -57,8 +57,8 @@ func (b *bench) profileRows(rows []row) error {
 	return nil
 }
 
-// observed runs a load, with profiles being made if that is what is wanted. Nothing is sampled before, so that the profiles
-// show the load and not what prepared it.
+// observed runs a load, with profiles being made if that is what is wanted. Nothing is sampled
+// before, so that the profiles show the load and not what prepared it.
 func (b *bench) observed(run func() (figures, error)) (figures, error) {
 	if b.profiling == "" {
 		return run()

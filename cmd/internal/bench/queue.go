@@ -5,7 +5,8 @@ import (
 	"fmt"
 )
 
-// queuesPerRow is how many queues the callers of a row share: with several shards all of them have some.
+// queuesPerRow is how many queues the callers of a row share: with several shards all of them have
+// some.
 const queuesPerRow = 16
 
 func (b *bench) queues() (rows []row) {

@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// redis is a Redis of its own, which answers a write when it is on the disk. Each caller has a connection, through a socket of the machine.
+// redis is a Redis of its own, which answers a write when it is on the disk. Each caller has a
+// connection, through a socket of the machine.
 func (b *bench) redis(callers int) side {
 	return func(dir string) (*subject, error) {
 		socket := filepath.Join(dir, "s")

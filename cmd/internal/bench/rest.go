@@ -18,7 +18,8 @@ import (
 // restCallers is how many connections ask for keys at once.
 const restCallers = 64
 
-// rest are the rows of the dashboard's JSON API. Whoever asks shares the processors with the server, and is as frugal as can be.
+// rest are the rows of the dashboard's JSON API. Whoever asks shares the processors with the
+// server, and is as frugal as can be.
 func (b *bench) rest() []row {
 	reads := load{callers: restCallers, last: b.settings.last, sample: 1, existing: b.settings.hot}
 	pages := load{callers: 1, last: b.settings.last, sample: 1, existing: b.settings.keys}
@@ -81,7 +82,8 @@ func getKey(dst []byte, w *worker) []byte {
 func (b *bench) putKey(dst []byte, w *worker) []byte {
 	const before, after = `{"value":"`, `"}`
 	length := len(before) + base64.StdEncoding.EncodedLen(valueBytes) + len(after)
-	dst = fmt.Appendf(dst, "PUT %s/%s?encoding=base64 HTTP/1.1\r\nHost: bench\r\nContent-Length: %d\r\n\r\n%s", keysPath, w.keys.take(), length, before)
+	dst = fmt.Appendf(dst, "PUT %s/%s?encoding=base64 HTTP/1.1\r\nHost: bench\r\nContent-Length: %d\r\n\r\n%s", keysPath, w.keys.take(),
+		length, before)
 	return append(base64.StdEncoding.AppendEncode(dst, b.values.cut(w.rng)), after...)
 }
 
@@ -90,8 +92,8 @@ func listKeys(dst []byte, w *worker) []byte {
 	return fmt.Appendf(dst, "GET %s?limit=1000&prefix=%s HTTP/1.1\r\nHost: bench\r\n\r\n", keysPath, w.pick()[:2])
 }
 
-// requests is floe's dashboard answering requests, each worker's through a connection of its own, on a directory that is prepared or,
-// if that is nil, new.
+// requests is floe's dashboard answering requests, each worker's through a connection of its own,
+// on a directory that is prepared or, if that is nil, new.
 func (b *bench) requests(prepared func() (string, error), l load, next request) side {
 	return func(dir string) (_ *subject, err error) {
 		if prepared != nil {
@@ -136,7 +138,8 @@ func serve(n *floe.Node, callers int) (*site, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &site{server: &http.Server{Handler: dashboard.New(n, dashboard.Options{}), ReadHeaderTimeout: time.Minute}, failed: make(chan error, 1)}
+	s := &site{server: &http.Server{Handler: dashboard.New(n, dashboard.Options{}), ReadHeaderTimeout: time.Minute},
+		failed: make(chan error, 1)}
 	go func() { s.failed <- s.server.Serve(l) }()
 	for range callers {
 		conn, err := net.Dial("tcp", l.Addr().String())
@@ -166,7 +169,8 @@ type caller struct {
 	out  []byte
 }
 
-// ask sends what is in out and reads the answer, which has to be a 200. All of it: the first byte comes when the last is known.
+// ask sends what is in out and reads the answer, which has to be a 200. All of it: the first byte
+// comes when the last is known.
 func (c *caller) ask() error {
 	if _, err := c.conn.Write(c.out); err != nil {
 		return err

@@ -106,7 +106,8 @@ func (b *bench) durable(shards int) (rows []row) {
 	return rows
 }
 
-// recycled shows the other physical limit: a log that writes into the blocks of segments it no longer needs.
+// recycled shows the other physical limit: a log that writes into the blocks of segments it no
+// longer needs.
 func (b *bench) recycled() (rows []row) {
 	for _, delay := range []time.Duration{0, b.settings.fsync} {
 		for _, p := range putBars {

@@ -18,7 +18,8 @@ import (
 	"github.com/floedb/floe/ts"
 )
 
-// What writers of time series write: batches of some steps of all series, a second apart, in the line protocol.
+// What writers of time series write: batches of some steps of all series, a second apart, in the
+// line protocol.
 const (
 	gaugeSeries = 1000
 	gaugeSteps  = 5 // of a batch
@@ -42,13 +43,15 @@ func (b *bench) series() (rows []row) {
 		name  string
 		bar   float64
 		value func(walk float64) string
-	}{{"decimals", 1.1, func(v float64) string { return strconv.FormatFloat(v, 'f', 2, 64) }}, {"floats", 6.3, func(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }}} {
+	}{{"decimals", 1.1, func(v float64) string { return strconv.FormatFloat(v, 'f', 2, 64) }}, {"floats", 6.3,
+		func(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }}} {
 		rows = append(rows, row{name: "ts/bytes/" + d.name, bar: d.bar, unit: "bytes/point", absolute: true, work: sealedPoints{d.value}})
 	}
 	return rows
 }
 
-// sealedPoints measures what points take on the disk once they are sealed, merged and compacted: random walks of 1,000 series.
+// sealedPoints measures what points take on the disk once they are sealed, merged and compacted:
+// random walks of 1,000 series.
 type sealedPoints struct {
 	value func(walk float64) string
 }

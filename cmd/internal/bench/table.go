@@ -12,7 +12,8 @@ type measured struct {
 	result
 }
 
-// met reports whether the figure is on the right side of the bar; a row without one has nothing to miss.
+// met reports whether the figure is on the right side of the bar; a row without one has nothing to
+// miss.
 func (m measured) met() bool {
 	switch {
 	case m.more:

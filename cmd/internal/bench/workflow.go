@@ -24,7 +24,8 @@ func (b *bench) workflows() (rows []row) {
 		})
 	}
 	return append(rows, row{
-		name: "workflow/step/1", bar: 2.5, unit: "L5", absolute: true, work: latency{"a step begins behind the one before", (*bench).stepAlone},
+		name: "workflow/step/1", bar: 2.5, unit: "L5", absolute: true, work: latency{"a step begins behind the one before",
+			(*bench).stepAlone},
 	})
 }
 
@@ -58,12 +59,15 @@ func (b *bench) flows(s setup) side {
 
 func threeSteps() []byte {
 	step := func(name, next string) workflow.Step {
-		return workflow.Step{Name: name, Do: workflow.Call{Target: "@actions/" + task}, Transitions: []workflow.Transition{{On: "success", To: next}}}
+		return workflow.Step{Name: name, Do: workflow.Call{Target: "@actions/" + task},
+			Transitions: []workflow.Transition{{On: "success", To: next}}}
 	}
-	return workflow.Definition{Name: flow, Start: step("", "second"), Steps: []workflow.Step{step("second", "third"), step("third", "flo.Completed")}}.YAML()
+	return workflow.Definition{Name: flow, Start: step("", "second"),
+		Steps: []workflow.Step{step("second", "third"), step("third", "flo.Completed")}}.YAML()
 }
 
-// stepAlone runs one workflow after the other: from the return of a step's handler until that of the next step is called.
+// stepAlone runs one workflow after the other: from the return of a step's handler until that of
+// the next step is called.
 func (b *bench) stepAlone(last time.Duration) (f figures, err error) {
 	dir, err := os.MkdirTemp(b.dir, "step-")
 	if err != nil {
@@ -95,5 +99,6 @@ func (b *bench) stepAlone(last time.Duration) (f figures, err error) {
 		}
 		<-returned
 	}
-	return figures{rate: float64(count) / last.Seconds(), p50: latency.Quantile(0.5), p99: latency.Quantile(0.99)}, errors.Join(err, stop(), n.close())
+	return figures{rate: float64(count) / last.Seconds(), p50: latency.Quantile(0.5), p99: latency.Quantile(0.99)}, errors.Join(err, stop(),
+		n.close())
 }

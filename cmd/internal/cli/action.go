@@ -19,7 +19,8 @@ import (
 func actionCommand(p Process) *cobra.Command {
 	f := &frame{Process: p}
 	cmd := group("action", "Register actions, invoke them, and look at their runs",
-		actionRegister(f), actionInvoke(f), actionStatus(f), actionRuns(f), actionList(f), actionEnable(f, true), actionEnable(f, false), actionCancel(f),
+		actionRegister(f), actionInvoke(f), actionStatus(f), actionRuns(f), actionList(f), actionEnable(f, true), actionEnable(f,
+			false), actionCancel(f),
 		actionRetry(f), actionRunNow(f), actionDelete(f), scheduleCommand(f))
 	f.equip(cmd)
 	return cmd
@@ -54,10 +55,13 @@ number of attempts that they were invoked with.`,
 	maxAttempts(cmd, &attempts, "4")
 	owner := flags.String("owner", "", "whose action it is")
 	description := flags.String("description", "", "what it does")
-	flags.Var(newFlag(&shortest, "duration", durationOrNone), "backoff", "wait before the second attempt; twice as long before each further one (default 1s)")
+	flags.Var(newFlag(&shortest, "duration", durationOrNone), "backoff",
+		"wait before the second attempt; twice as long before each further one (default 1s)")
 	flags.Var(newFlag(&longest, "duration", durationOrNone), "backoff-max", "the longest of these waits (default 5m0s)")
-	flags.Var(newFlag(&running, "n", within(0, action.MaxRunningLimit)), "max-running", "how many runs are under way at a time (default 0, any number)")
-	flags.Var(newFlag(&perKey, "n", within(0, action.MaxRunningLimit)), "max-running-per-key", "how many runs with one concurrency key are (default 0, any number)")
+	flags.Var(newFlag(&running, "n", within(0, action.MaxRunningLimit)), "max-running",
+		"how many runs are under way at a time (default 0, any number)")
+	flags.Var(newFlag(&perKey, "n", within(0, action.MaxRunningLimit)), "max-running-per-key",
+		"how many runs with one concurrency key are (default 0, any number)")
 	flags.Var(newFlag(&rate, "n/duration", rateOf), "rate", "how many runs are begun in a time, such as 100/1s (default any number)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if flags.Changed("timeout") {
@@ -75,7 +79,8 @@ number of attempts that they were invoked with.`,
 			}
 			opts = append(opts, action.Backoff(shortest, longest))
 		}
-		opts = append(opts, action.Owner(*owner), action.Description(*description), action.MaxRunning(running), action.MaxRunningPerKey(perKey), action.RateLimit(rate))
+		opts = append(opts, action.Owner(*owner), action.Description(*description), action.MaxRunning(running),
+			action.MaxRunningPerKey(perKey), action.RateLimit(rate))
 		return f.call(cmd, func(ctx context.Context, s *session) error {
 			version, err := s.Action(s.namespace).Register(ctx, args[0], opts...)
 			if err != nil {
@@ -134,7 +139,8 @@ run is completed.`,
 	flags.Var(newFlag(&priority, "n", within(0, action.MaxPriority)), "priority", "0 to 255, lower is more urgent (default 100)")
 	flags.Var(newFlag(&delay, "duration", durationOrNone), "delay", "how long it waits before it can be begun (default 0s)")
 	flags.Var(newFlag(&expire, "duration", positiveDuration), "expire", "fail it if no worker has begun it in this time (default never)")
-	flags.Var(newFlag(&timeout, "duration", positiveDuration), "attempt-timeout", "how long an attempt may take (default what the action says)")
+	flags.Var(newFlag(&timeout, "duration", positiveDuration), "attempt-timeout",
+		"how long an attempt may take (default what the action says)")
 	maxAttempts(cmd, &attempts, "the action's setting")
 	key := flags.String("key", "", "make a run only if none was made with the same key in the last 24 hours")
 	concurrency := flags.String("concurrency-key", "", "whose run it is, for --max-running-per-key and turns")
@@ -175,7 +181,8 @@ run is completed.`,
 			}
 			return s.print(
 				runInvoked{true, args[0], s.namespace, string(made.Run), made.Duplicate},
-				table{head: []string{"ACTION", "RUN", "DUPLICATE"}, rows: [][]string{{args[0], string(made.Run), strconv.FormatBool(made.Duplicate)}}},
+				table{head: []string{"ACTION", "RUN", "DUPLICATE"},
+					rows: [][]string{{args[0], string(made.Run), strconv.FormatBool(made.Duplicate)}}},
 			)
 		})
 	}
@@ -195,7 +202,8 @@ func (s *session) awaitRun(ctx context.Context, id action.RunID) error {
 	run, err := s.Action(s.namespace).Wait(ctx, id)
 	if err != nil {
 		if errors.Is(err, context.DeadlineExceeded) {
-			return &hintedError{fmt.Errorf("run %s has not ended yet: %w", id, err), "see floe action status " + string(id) + ", or wait longer with --timeout"}
+			return &hintedError{fmt.Errorf("run %s has not ended yet: %w", id, err),
+				"see floe action status " + string(id) + ", or wait longer with --timeout"}
 		}
 		return err
 	}
@@ -233,7 +241,8 @@ type runText struct {
 func newRunText(namespace string, r action.Run) runText {
 	return runText{
 		RunID: string(r.ID), Action: r.Action, Namespace: namespace, Status: r.Status.String(), Outcome: r.Outcome, Attempt: r.Attempt,
-		MaxAttempts: r.MaxAttempts, Priority: r.Priority, Input: rawjson.Value(r.Input), Output: rawjson.Value(r.Output), Error: r.Error, Code: r.Code,
+		MaxAttempts: r.MaxAttempts, Priority: r.Priority, Input: rawjson.Value(r.Input), Output: rawjson.Value(r.Output), Error: r.Error,
+		Code:   r.Code,
 		Source: r.Source, Labels: r.Labels, ConcurrencyKey: r.ConcurrencyKey, IdempotencyKey: r.IdempotencyKey, WorkerID: r.WorkerID,
 		CreatedAt: r.CreatedAt.UnixMilli(), AvailableAt: r.AvailableAt.UnixMilli(), StartedAt: optionalMillis(r.StartedAt),
 		CompletedAt: optionalMillis(r.CompletedAt),
@@ -252,9 +261,11 @@ func actionStatus(f *frame) *cobra.Command {
 					return err
 				}
 				rows := [][]string{
-					{"action", r.Action}, {"status", r.Status.String()}, {"outcome", r.Outcome}, {"attempt", fmt.Sprintf("%d/%d", r.Attempt, r.MaxAttempts)},
+					{"action", r.Action}, {"status", r.Status.String()}, {"outcome", r.Outcome}, {"attempt",
+						fmt.Sprintf("%d/%d", r.Attempt, r.MaxAttempts)},
 					{"error", r.Error}, {"code", r.Code}, {"source", r.Source}, {"worker", r.WorkerID}, {"created", shownTime(r.CreatedAt)},
-					{"available", shownTime(r.AvailableAt)}, {"started", shownOptionalTime(r.StartedAt)}, {"completed", shownOptionalTime(r.CompletedAt)},
+					{"available", shownTime(r.AvailableAt)}, {"started", shownOptionalTime(r.StartedAt)}, {"completed",
+						shownOptionalTime(r.CompletedAt)},
 					{"labels", shownHeaders(r.Labels)}, {"concurrency key", r.ConcurrencyKey}, {"idempotency key", r.IdempotencyKey},
 					{"input", s.cell(r.Input)}, {"output", s.cell(r.Output)},
 				}
@@ -282,11 +293,14 @@ func actionRuns(f *frame) *cobra.Command {
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.Var(newFlag(&limit, "n", count(1)), "limit", "how many at most (default 100)")
-	flags.Var(newFlag(&status, "state", runStatus), "status", "only those that are pending, running, completed, failed, cancelled or timed_out")
+	flags.Var(newFlag(&status, "state", runStatus), "status",
+		"only those that are pending, running, completed, failed, cancelled or timed_out")
 	_ = cmd.RegisterFlagCompletionFunc("status",
-		cobra.FixedCompletions([]string{"pending", "running", "completed", "failed", "cancelled", "timed_out"}, cobra.ShellCompDirectiveNoFileComp))
+		cobra.FixedCompletions([]string{"pending", "running", "completed", "failed", "cancelled", "timed_out"},
+			cobra.ShellCompDirectiveNoFileComp))
 	var from, to time.Time
-	flags.Var(newFlag(&from, "time", parseTime), "from", "only those invoked at this time or later: ms since the epoch, RFC 3339, now or -1h")
+	flags.Var(newFlag(&from, "time", parseTime), "from",
+		"only those invoked at this time or later: ms since the epoch, RFC 3339, now or -1h")
 	flags.Var(newFlag(&to, "time", parseTime), "to", "only those invoked before this time")
 	var with map[string]string
 	addAttribute := func(v string) (map[string]string, error) { return withHeader(with, v) }
@@ -303,13 +317,15 @@ func actionRuns(f *frame) *cobra.Command {
 		return f.call(cmd, func(ctx context.Context, s *session) error {
 			row := func(r action.Run) []string {
 				return []string{
-					string(r.ID), r.Status.String(), fmt.Sprintf("%d/%d", r.Attempt, r.MaxAttempts), shownTime(r.CreatedAt), shownOptionalTime(r.CompletedAt),
+					string(r.ID), r.Status.String(), fmt.Sprintf("%d/%d", r.Attempt, r.MaxAttempts), shownTime(r.CreatedAt),
+					shownOptionalTime(r.CompletedAt),
 					r.WorkerID, r.Error, s.line(r.Input), s.line(r.Output),
 				}
 			}
 			head := []string{"RUN", "STATUS", "ATTEMPT", "CREATED", "COMPLETED", "WORKER", "ERROR", "INPUT", "OUTPUT"}
 			document := func(r action.Run) runText { return newRunText(s.namespace, r) }
-			list, err := printEach(s.output, first(s.Action(s.namespace).Runs().All(ctx, append([]action.RunOption{action.Of(args[0])}, opts...)...), limit), head, document, row)
+			list, err := printEach(s.output, first(s.Action(s.namespace).Runs().All(ctx,
+				append([]action.RunOption{action.Of(args[0])}, opts...)...), limit), head, document, row)
 			if err != nil || s.format != formatJSON {
 				return err
 			}
@@ -346,10 +362,12 @@ type actionText struct {
 	P99Millis        float64 `json:"p99_ms"`
 }
 
-// maxAttempts gives a command the flag --max-attempts, which fills n. The older --max-retries still works: it counts the attempts after the first one.
+// maxAttempts gives a command the flag --max-attempts, which fills n. The older --max-retries still
+// works: it counts the attempts after the first one.
 func maxAttempts(cmd *cobra.Command, n *int, absent string) {
 	flags := cmd.Flags()
-	flags.Var(newFlag(n, "n", within(1, action.MaxAttemptsLimit)), "max-attempts", "maximum number of attempts, the first one included (default "+absent+")")
+	flags.Var(newFlag(n, "n", within(1, action.MaxAttemptsLimit)), "max-attempts",
+		"maximum number of attempts, the first one included (default "+absent+")")
 	retries := func(v string) (int, error) {
 		n, err := within(0, action.MaxAttemptsLimit-1)(v)
 		return n + 1, err
@@ -388,19 +406,24 @@ func actionList(f *frame) *cobra.Command {
 		return f.call(cmd, func(ctx context.Context, s *session) error {
 			document := func(i action.Info) actionText {
 				return actionText{
-					Name: i.Name, Namespace: s.namespace, Type: string(i.Type), Owner: i.Owner, Description: i.Description, Version: i.Version, Enabled: i.Enabled,
-					TimeoutMillis: i.Timeout.Milliseconds(), MaxRetries: i.MaxAttempts - 1, MaxAttempts: i.MaxAttempts, MaxRunning: i.MaxRunning, MaxRunningPerKey: i.MaxRunningPerKey,
-					WorkerCount: i.Workers, Runs: runsOf(i.Runs), AverageMillis: millisOf(i.Latency.Average), P99Millis: millisOf(i.Latency.P99),
+					Name: i.Name, Namespace: s.namespace, Type: string(i.Type), Owner: i.Owner, Description: i.Description,
+					Version: i.Version, Enabled: i.Enabled,
+					TimeoutMillis: i.Timeout.Milliseconds(), MaxRetries: i.MaxAttempts - 1, MaxAttempts: i.MaxAttempts,
+					MaxRunning: i.MaxRunning, MaxRunningPerKey: i.MaxRunningPerKey,
+					WorkerCount: i.Workers, Runs: runsOf(i.Runs), AverageMillis: millisOf(i.Latency.Average),
+					P99Millis: millisOf(i.Latency.P99),
 				}
 			}
 			row := func(i action.Info) []string {
 				r := i.Runs
 				return []string{
-					i.Name, strconv.Itoa(i.Version), strconv.FormatBool(i.Enabled), i.Owner, shownDuration(i.Timeout), strconv.Itoa(i.MaxAttempts - 1),
+					i.Name, strconv.Itoa(i.Version), strconv.FormatBool(i.Enabled), i.Owner, shownDuration(i.Timeout),
+					strconv.Itoa(i.MaxAttempts - 1),
 					strconv.Itoa(i.Workers), decimal(r.Pending), decimal(r.Running), decimal(r.Completed), decimal(r.Failed + r.TimedOut),
 				}
 			}
-			head := []string{"ACTION", "VERSION", "ENABLED", "OWNER", "TIMEOUT", "RETRIES", "WORKERS", "PENDING", "RUNNING", "COMPLETED", "FAILED"}
+			head := []string{"ACTION", "VERSION", "ENABLED", "OWNER", "TIMEOUT", "RETRIES", "WORKERS", "PENDING", "RUNNING", "COMPLETED",
+				"FAILED"}
 			list, err := printEach(s.output, s.Action(s.namespace).All(ctx, action.Prefix(*prefix)), head, document, row)
 			if err != nil || s.format != formatJSON {
 				return err

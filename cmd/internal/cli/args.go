@@ -8,8 +8,9 @@ import (
 // apiKeyFlag is the flag whose value no list of processes should show.
 const apiKeyFlag = "--api-key"
 
-// takeArgs returns the arguments of this process, and takes keys out of what lists of processes show. One that looks at the very moment may still see
-// them: files and the environment are better places for keys.
+// takeArgs returns the arguments of this process, and takes keys out of what lists of processes
+// show. One that looks at the very moment may still see them: files and the environment are better
+// places for keys.
 func takeArgs() []string {
 	args := make([]string, 0, len(os.Args))
 	for _, arg := range os.Args[1:] {

@@ -75,7 +75,8 @@ namespace bench, or the one of --namespace, and stays there.`,
 			defer cancel()
 			return coded(f.connected(ctx, cmd, func(s *session) error {
 				if most := s.MaxValueSize(); o.valueSize > most {
-					return &usageError{fmt.Errorf("--value-size=%d: the node takes values of %d bytes at most", o.valueSize, most), helpHint(cmd)}
+					return &usageError{fmt.Errorf("--value-size=%d: the node takes values of %d bytes at most", o.valueSize, most),
+						helpHint(cmd)}
 				}
 				return f.bench(cmd.Context(), o, s.Client, loads)
 			}))
@@ -84,7 +85,8 @@ namespace bench, or the one of --namespace, and stays there.`,
 		if o.durability == "async" {
 			durability = floe.Async
 		}
-		node, err := floe.Open(floe.Config{DataDir: o.dataDir, Durability: durability, MaxValueSize: max(o.valueSize, kv.DefaultMaxValueBytes)})
+		node, err := floe.Open(floe.Config{DataDir: o.dataDir, Durability: durability,
+			MaxValueSize: max(o.valueSize, kv.DefaultMaxValueBytes)})
 		if err != nil {
 			return coded(err)
 		}
@@ -139,14 +141,16 @@ type benchResult struct {
 	Error     string  `json:"error,omitempty"` // the first of those that have failed
 }
 
-// bench runs loads one after the other, and prints what they have come to. Who ends it gets the results so far.
+// bench runs loads one after the other, and prints what they have come to. Who ends it gets the
+// results so far.
 func (f *frame) bench(ctx context.Context, o benchOptions, db floe.DB, loads []stress.Workload) error {
 	results := make([]benchResult, 0, len(loads))
 	t := table{head: []string{"LOAD", "CALLS", "PER SECOND", "P50", "P90", "P99", "P99.9", "MAX", "BUSY", "FAILED"}}
 	tell := f.benchProgress()
 	failed, none := false, error(nil)
 	for i := range loads {
-		r, err := loads[i].Run(ctx, stress.Target{DB: db, Namespace: f.namespace, ValueSize: o.valueSize, Keys: o.keys, Callers: o.clients}, o.last, tell)
+		r, err := loads[i].Run(ctx, stress.Target{DB: db, Namespace: f.namespace, ValueSize: o.valueSize, Keys: o.keys, Callers: o.clients},
+			o.last, tell)
 		if ctx.Err() != nil {
 			break
 		}
@@ -155,7 +159,8 @@ func (f *frame) bench(ctx context.Context, o benchOptions, db floe.DB, loads []s
 		}
 		one := newBenchResult(&r)
 		if r.Calls == 0 && none == nil {
-			none = &textError{floe.ErrUnavailable, fmt.Sprintf("%s: no call has succeeded: %d found the node busy, %d failed", one.Load, one.Busy, one.Failed)}
+			none = &textError{floe.ErrUnavailable,
+				fmt.Sprintf("%s: no call has succeeded: %d found the node busy, %d failed", one.Load, one.Busy, one.Failed)}
 		}
 		if one.Error != "" {
 			failed = true
@@ -163,7 +168,8 @@ func (f *frame) bench(ctx context.Context, o benchOptions, db floe.DB, loads []s
 		}
 		results = append(results, one)
 		t.rows = append(t.rows, []string{
-			one.Load, decimal(one.Calls), strconv.FormatFloat(one.PerSecond, 'f', 0, 64), shownLatency(one.P50), shownLatency(one.P90), shownLatency(one.P99),
+			one.Load, decimal(one.Calls), strconv.FormatFloat(one.PerSecond, 'f', 0, 64), shownLatency(one.P50), shownLatency(one.P90),
+			shownLatency(one.P99),
 			shownLatency(one.P999), shownLatency(one.Max), decimal(one.Busy), decimal(one.Failed),
 		})
 	}
@@ -183,9 +189,11 @@ func (f *frame) bench(ctx context.Context, o benchOptions, db floe.DB, loads []s
 }
 
 func newBenchResult(r *stress.Result) benchResult {
-	ms := func(d time.Duration) float64 { return float64(min(d, r.Slowest).Microseconds()) / 1000 } // a percentile is in the middle of a bucket
+	// a percentile is in the middle of a bucket
+	ms := func(d time.Duration) float64 { return float64(min(d, r.Slowest).Microseconds()) / 1000 }
 	one := benchResult{
-		Load: r.Name, Calls: r.Calls, PerSecond: r.Rate(), P50: ms(r.Latency.Quantile(0.5)), P90: ms(r.Latency.Quantile(0.9)), P99: ms(r.Latency.Quantile(0.99)),
+		Load: r.Name, Calls: r.Calls, PerSecond: r.Rate(), P50: ms(r.Latency.Quantile(0.5)), P90: ms(r.Latency.Quantile(0.9)),
+		P99:  ms(r.Latency.Quantile(0.99)),
 		P999: ms(r.Latency.Quantile(0.999)), Max: ms(r.Slowest), Busy: r.Busy, Failed: r.Failed,
 	}
 	if r.First != nil {

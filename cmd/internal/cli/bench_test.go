@@ -23,7 +23,8 @@ func TestBench(t *testing.T) {
 			}
 		}
 	}
-	if out := expectRun(t, env, 0, "bench", "kv-get", "--for", "20ms", "--keys", "10"); !strings.HasPrefix(out, "LOAD") || !strings.Contains(out, "kv-get") {
+	if out := expectRun(t, env, 0, "bench", "kv-get", "--for", "20ms", "--keys", "10"); !strings.HasPrefix(out, "LOAD") ||
+		!strings.Contains(out, "kv-get") {
 		t.Errorf("as a table:\n%s", out)
 	}
 	// A key that may only read has none of its calls done.
@@ -31,10 +32,12 @@ func TestBench(t *testing.T) {
 	defer keyed.stop()
 	_, port, _ := strings.Cut(keyed.addr, ":")
 	admin := strings.TrimSpace(expectRun(t, nil, 0, "server", "bootstrap", "--data-dir", keyed.dataDir(t), "--port", port))
-	reader := strings.TrimSpace(expectRun(t, map[string]string{"FLOE_ADDR": keyed.addr, "FLOE_API_KEY": admin}, 0, "key", "create", "--role", "read", "-o", "raw"))
+	reader := strings.TrimSpace(expectRun(t, map[string]string{"FLOE_ADDR": keyed.addr, "FLOE_API_KEY": admin}, 0, "key", "create",
+		"--role", "read", "-o", "raw"))
 	as := map[string]string{"FLOE_ADDR": keyed.addr, "FLOE_API_KEY": reader}
 	expectRun(t, as, exitUnavailable, "bench", "kv-put", "--for", "50ms", "--keys", "10")
-	for _, bad := range []string{"bench kv-pit", "bench --clients 0", "bench --keys -1", "bench --for 0s", "bench --durability never", "bench --durability async",
+	for _, bad := range []string{"bench kv-pit", "bench --clients 0", "bench --keys -1", "bench --for 0s", "bench --durability never",
+		"bench --durability async",
 		"bench --embedded --data-dir x", "bench kv-put --for 20ms --value-size 1048577"} {
 		expectRun(t, env, exitUsage, strings.Fields(bad)...)
 	}

@@ -68,7 +68,8 @@ way back.`,
 	return cmd
 }
 
-// showFirst shows the first key before there is one: if that fails, or the process is killed, nobody is locked out by a key that nobody has.
+// showFirst shows the first key before there is one: if that fails, or the process is killed,
+// nobody is locked out by a key that nobody has.
 func showFirst(stdout io.Writer, out *output, file string, k floe.Key, secret string) error {
 	if file != "" {
 		f, err := createSecret(file)
@@ -99,7 +100,8 @@ func showFirst(stdout io.Writer, out *output, file string, k floe.Key, secret st
 	return to.Sync() // a full disk may be found only now
 }
 
-// explainBootstrap says what becomes of a key that has been shown when the store could not be made, and whether it is certainly useless.
+// explainBootstrap says what becomes of a key that has been shown when the store could not be made,
+// and whether it is certainly useless.
 func explainBootstrap(err error, shown bool) (explained error, useless bool) {
 	switch hinted := (*hintedError)(nil); {
 	case !shown || errors.As(err, &hinted):
@@ -110,8 +112,9 @@ func explainBootstrap(err error, shown bool) (explained error, useless bool) {
 	return &hintedError{err, "the key that was shown is good for nothing"}, true
 }
 
-// bootstrap creates the key store in the data directory, or through the node that has the directory open. Without a directory, named or present, it asks the node that
-// runs with these settings: a key store in a new directory would be of no use to that node.
+// bootstrap creates the key store in the data directory, or through the node that has the directory
+// open. Without a directory, named or present, it asks the node that runs with these settings: a
+// key store in a new directory would be of no use to that node.
 func (c *config) bootstrap(ctx context.Context, keep floe.BootstrapOption) (floe.Key, error) {
 	if c.peers == nil && (c.named("data-dir") || c.hasData() || !c.named("port") && !c.answers()) {
 		if err := c.checkDataDir(); err != nil {
@@ -166,17 +169,20 @@ func (c *config) bootstrapRunning(ctx context.Context, keep floe.BootstrapOption
 	addr := c.selfAddr()
 	client, err := floe.Dial(ctx, []string{addr}, opts...)
 	if errors.Is(err, floe.ErrUnauthorized) {
-		return floe.Key{}, &hintedError{&textError{floe.ErrExists, fmt.Sprintf("the node at %s has a key store already", addr)}, "its admins create further keys with floe key create"}
+		return floe.Key{}, &hintedError{&textError{floe.ErrExists, fmt.Sprintf("the node at %s has a key store already", addr)},
+			"its admins create further keys with floe key create"}
 	}
 	if err != nil {
-		return floe.Key{}, &hintedError{&textError{err, fmt.Sprintf("no node answers at %s: %s", addr, reason(err, []string{addr}))}, "start it, or say with --port and --bind where it listens, or with --data-dir where its data is"}
+		return floe.Key{}, &hintedError{&textError{err, fmt.Sprintf("no node answers at %s: %s", addr, reason(err, []string{addr}))},
+			"start it, or say with --port and --bind where it listens, or with --data-dir where its data is"}
 	}
 	defer client.Close()
 	k, _, err := client.Keys().Bootstrap(ctx, keep)
 	return k, err
 }
 
-// dialSelf returns how to connect to a node with these settings: it is believed by its own certificate, and shown the same.
+// dialSelf returns how to connect to a node with these settings: it is believed by its own
+// certificate, and shown the same.
 func (c *config) dialSelf() ([]floe.DialOption, error) {
 	if c.tls.cert.name == "" {
 		return nil, nil

@@ -43,8 +43,8 @@ var commands = []func(Process) *cobra.Command{
 	versionCommand,
 }
 
-// Main runs the command line of this process and returns its exit code. SIGINT and SIGTERM ask the command to end; a second one
-// ends the process at once.
+// Main runs the command line of this process and returns its exit code. SIGINT and SIGTERM ask the
+// command to end; a second one ends the process at once.
 func Main() int {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -65,8 +65,8 @@ func Main() int {
 	return Run(ctx, p)
 }
 
-// Run carries out one command line and returns the exit code. When ctx is done, a command that runs until it is stopped ends
-// in order, and any other gives up.
+// Run carries out one command line and returns the exit code. When ctx is done, a command that runs
+// until it is stopped ends in order, and any other gives up.
 func Run(ctx context.Context, p Process) int {
 	root := group("floe", "A data node: key-value, streams, queues, time series, actions and workflows over a replicated log")
 	root.Long = root.Short + `.
@@ -88,7 +88,8 @@ credentials were not good enough, and 130 when it was interrupted with something
 			err = fmt.Errorf("--%s=%s: %w", bad.GetFlag().Name, bad.GetValue(), cause)
 		}
 		hint := helpHint(cmd)
-		if unknown := (*pflag.NotExistError)(nil); errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() != "" && !cmd.HasSubCommands() {
+		if unknown := (*pflag.NotExistError)(nil); errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() != "" &&
+			!cmd.HasSubCommands() {
 			hint += "; an argument that begins with a dash goes behind --"
 		}
 		return &usageError{err, hint}
@@ -149,7 +150,8 @@ func helpCommand() *cobra.Command {
 	}
 }
 
-// strictCompletion makes cobra's completion command refuse shells and arguments that it does not know.
+// strictCompletion makes cobra's completion command refuse shells and arguments that it does not
+// know.
 func strictCompletion(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
 	for _, cmd := range root.Commands() {
@@ -171,7 +173,8 @@ func unknownCommand(cmd *cobra.Command, name string) error {
 	return &usageError{fmt.Errorf("unknown command %q of %s", name, cmd.CommandPath()), hint}
 }
 
-// takes is the Args of a command with arguments that the help calls so. The last may be in brackets if it can be left out.
+// takes is the Args of a command with arguments that the help calls so. The last may be in brackets
+// if it can be left out.
 func takes(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {

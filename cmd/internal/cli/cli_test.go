@@ -95,15 +95,19 @@ func TestRun(t *testing.T) {
 		{name: "completion for two", args: "completion bash zsh", code: 2,
 			stderr: "floe: error: unexpected argument \"zsh\"\nfloe: hint: see floe completion bash --help\n"},
 		{name: "an argument with a dash", args: "kv set n -5", code: 2,
-			stderr: "floe: error: unknown shorthand flag: '5' in -5\nfloe: hint: see floe kv set --help; an argument that begins with a dash goes behind --\n"},
+			stderr: "floe: error: unknown shorthand flag: '5' in -5\nfloe: hint: see floe kv set --help; an argument that begins with " +
+				"a dash goes behind --\n"},
 		{name: "a certificate alone", args: "server start --tls-cert c", code: 2,
 			stderr: "floe: error: --tls-cert=c: is of no use without its key, --tls-key\nfloe: hint: see floe server start --help\n"},
 		{name: "a key alone", args: "server start", env: map[string]string{"FLOE_TLS_KEY": "k"}, code: 2,
-			stderr: "floe: error: FLOE_TLS_KEY=k: is of no use without its certificate, --tls-cert\nfloe: hint: see floe server start --help\n"},
+			stderr: "floe: error: FLOE_TLS_KEY=k: is of no use without its certificate, --tls-cert\nfloe: hint: see floe server start " +
+				"--help\n"},
 		{name: "a certificate of the metrics alone", args: "server start --no-dashboard --metrics-tls-cert c", code: 2,
-			stderr: "floe: error: --metrics-tls-cert=c: is of no use without its key, --metrics-tls-key\nfloe: hint: see floe server start --help\n"},
+			stderr: "floe: error: --metrics-tls-cert=c: is of no use without its key, --metrics-tls-key\nfloe: hint: see floe server " +
+				"start --help\n"},
 		{name: "authorities alone", args: "server start --tls-client-ca c", code: 2,
-			stderr: "floe: error: --tls-client-ca=c: the node needs a certificate itself, --tls-cert\nfloe: hint: see floe server start --help\n"},
+			stderr: "floe: error: --tls-client-ca=c: the node needs a certificate itself, --tls-cert\nfloe: hint: see floe server " +
+				"start --help\n"},
 		{name: "unknown command", args: "bogus", code: 2,
 			stderr: "floe: error: unknown command \"bogus\" of floe\nfloe: hint: see floe --help\n"},
 		{name: "mistyped command", args: "servr", code: 2,
@@ -119,7 +123,8 @@ func TestRun(t *testing.T) {
 		{name: "version takes nothing", args: "version 1", code: 2,
 			stderr: "floe: error: unexpected argument \"1\"\nfloe: hint: see floe version --help\n"},
 		{name: "all bad values at once", code: 2,
-			args: "server start --port 65536 --dashboard-port 65536 --node-id 0 --peers 1=x --secret-file= --shards 257 --durability fast --log-level loud --log-format xml --bind here --dashboard-bind 1.2.3 --data-dir= --no-dashboard=perhaps",
+			args: "server start --port 65536 --dashboard-port 65536 --node-id 0 --peers 1=x --secret-file= --shards 257 --durability " +
+				"fast --log-level loud --log-format xml --bind here --dashboard-bind 1.2.3 --data-dir= --no-dashboard=perhaps",
 			stderr: `floe: error: --data-dir=: is empty
 floe: error: --shards=257: not a number of shards: it takes 1 to 256
 floe: error: --durability=fast: not one of async, sync
@@ -149,9 +154,11 @@ floe: hint: see floe server start --help
 		{name: "flag goes before environment", args: "server start --shards 0", env: map[string]string{"FLOE_SHARDS": "many"}, code: 2,
 			stderr: "floe: error: --shards=0: not a number of shards: it takes 1 to 256\nfloe: hint: see floe server start --help\n"},
 		{name: "no port two above", args: "server start --port 65534", code: 2,
-			stderr: "floe: error: --port=65534: the dashboard would be at port 65536, but ports end at 65535: choose one with --dashboard-port\nfloe: hint: see floe server start --help\n"},
+			stderr: "floe: error: --port=65534: the dashboard would be at port 65536, but ports end at 65535: choose one with " +
+				"--dashboard-port\nfloe: hint: see floe server start --help\n"},
 		{name: "a port twice", args: "server start --port 7000 --dashboard-port 7000", code: 2,
-			stderr: "floe: error: --dashboard-port=7000: is the port for clients and other nodes already (--port=7000)\nfloe: hint: see floe server start --help\n"},
+			stderr: "floe: error: --dashboard-port=7000: is the port for clients and other nodes already (--port=7000)\nfloe: hint: " +
+				"see floe server start --help\n"},
 		{name: "a node id alone", args: "server start --node-id 1 --secret-file s", code: 2,
 			stderr: `floe: error: --node-id=1: is for a cluster, but there are no --peers
 floe: error: --secret-file=s: is for a cluster, but there are no --peers
@@ -208,8 +215,10 @@ func TestConfig(t *testing.T) {
 		{args: "--dashboard-bind localhost", dashboardAddr: "localhost:9002", local: true},
 		{args: "--dashboard-bind 0.0.0.0", dashboardAddr: "0.0.0.0:9002"},
 		{args: "--bind 0.0.0.0", listenAddr: "0.0.0.0:9000", dashboardAddr: "127.0.0.1:9002", local: true},
-		{args: "--port 7000", env: map[string]string{"FLOE_PORT": "8000"}, listenAddr: "127.0.0.1:7000", dashboardAddr: "127.0.0.1:7002", local: true},
-		{env: map[string]string{"FLOE_PORT": "8000", "FLOE_DASHBOARD_BIND": "127.0.0.2"}, listenAddr: "127.0.0.1:8000", dashboardAddr: "127.0.0.2:8002", local: true},
+		{args: "--port 7000", env: map[string]string{"FLOE_PORT": "8000"}, listenAddr: "127.0.0.1:7000", dashboardAddr: "127.0.0.1:7002",
+			local: true},
+		{env: map[string]string{"FLOE_PORT": "8000", "FLOE_DASHBOARD_BIND": "127.0.0.2"}, listenAddr: "127.0.0.1:8000",
+			dashboardAddr: "127.0.0.2:8002", local: true},
 		{env: map[string]string{"FLOE_PORT": ""}, dashboardAddr: "127.0.0.1:9002", local: true},
 		{env: kubernetes, dashboardAddr: "127.0.0.1:9002", local: true},
 		{args: "--node-id 2", env: cluster, listenAddr: "10.0.0.2:9010", dashboardAddr: "127.0.0.1:9012", local: true},
@@ -232,7 +241,8 @@ func TestConfig(t *testing.T) {
 			t.Errorf("%q with %v: listens at %s, want %s", tc.args, tc.env, c.listenAddr(), want)
 		}
 		if local := isLocal(c.dashboardBind); c.dashboardAddr() != tc.dashboardAddr || local != tc.local {
-			t.Errorf("%q with %v: dashboard at %s, local %v, want %s, %v", tc.args, tc.env, c.dashboardAddr(), local, tc.dashboardAddr, tc.local)
+			t.Errorf("%q with %v: dashboard at %s, local %v, want %s, %v", tc.args, tc.env, c.dashboardAddr(), local, tc.dashboardAddr,
+				tc.local)
 		}
 	}
 }
@@ -265,19 +275,25 @@ func TestStartRefused(t *testing.T) {
 		args   []string
 		stderr string // parts, by |
 	}{
-		{[]string{"--dashboard-port", takenPort}, "--dashboard-port=" + takenPort + ": |address already in use|hint: another node may be running"},
+		{[]string{"--dashboard-port", takenPort},
+			"--dashboard-port=" + takenPort + ": |address already in use|hint: another node may be running"},
 		{[]string{"--dashboard-bind", "192.0.2.1"}, "192.0.2.1:0|hint: choose an address of this machine with --dashboard-bind"},
-		{[]string{"--no-dashboard", "--no-metrics", "--port", takenPort}, "--port=" + takenPort + ": |address already in use|hint: another node may be running; choose another port with --port"},
+		{[]string{"--no-dashboard", "--no-metrics", "--port", takenPort},
+			"--port=" + takenPort + ": |address already in use|hint: another node may be running; choose another port with --port"},
 		{[]string{"--no-dashboard", "--bind", "192.0.2.1"}, "192.0.2.1:0|hint: choose an address of this machine with --bind"},
-		{[]string{"--no-dashboard", "--node-id", "1", "--peers", "1=127.0.0.1:1,2=127.0.0.1:2", "--secret-file", file + "2"}, "--secret-file=|no such file"},
-		{[]string{"--no-dashboard", "--node-id", "1", "--peers", "1=127.0.0.1:1,2=127.0.0.1:2", "--secret-file", short}, "holds 5 bytes, a secret has at least 16"},
+		{[]string{"--no-dashboard", "--node-id", "1", "--peers", "1=127.0.0.1:1,2=127.0.0.1:2", "--secret-file", file + "2"},
+			"--secret-file=|no such file"},
+		{[]string{"--no-dashboard", "--node-id", "1", "--peers", "1=127.0.0.1:1,2=127.0.0.1:2", "--secret-file", short},
+			"holds 5 bytes, a secret has at least 16"},
 		{[]string{"--no-dashboard", "--tls-cert", file, "--tls-key", file}, "--tls-cert=" + file + ", --tls-key=" + file + ": "},
 		{[]string{"--no-dashboard", "--data-dir", file}, "--data-dir=" + file + ": |not a directory|hint: choose another directory"},
 		{[]string{"--no-dashboard", "--data-dir", filepath.Join(file, "below")}, "not a directory"},
 		{[]string{"--no-dashboard", "--data-dir", newer}, "has format 1000|use a newer floe"},
-		{[]string{"--no-dashboard", "--data-dir", made, "--shards", "3"}, "--shards=3: |was created with 2 shards, not 3|hint: leave out --shards"},
+		{[]string{"--no-dashboard", "--data-dir", made, "--shards", "3"},
+			"--shards=3: |was created with 2 shards, not 3|hint: leave out --shards"},
 	} {
-		code, stdout, stderr := run(t, map[string]string{"FLOE_DATA_DIR": t.TempDir()}, append([]string{"server", "start", "--port", "0"}, tc.args...)...)
+		code, stdout, stderr := run(t, map[string]string{"FLOE_DATA_DIR": t.TempDir()},
+			append([]string{"server", "start", "--port", "0"}, tc.args...)...)
 		if code != exitFailure || stdout != "" {
 			t.Errorf("start %v: exit code %d, want 1; stdout %q", tc.args, code, stdout)
 		}

@@ -19,7 +19,8 @@ import (
 	"github.com/floedb/floe"
 )
 
-// frame is what all commands share that call a node: flags, payloads and how results are printed. A group of such commands is
+// frame is what all commands share that call a node: flags, payloads and how results are printed. A
+// group of such commands is
 //
 //	f := &frame{Process: p}
 //	cmd := group("kv", "...", kvGet(f), kvSet(f))
@@ -71,8 +72,8 @@ type session struct {
 	namespace string
 }
 
-// call connects and does what the command is for, within the timeout. Who ends it while it waits for something to come, as --wait said, has seen
-// enough; else it is unfinished.
+// call connects and does what the command is for, within the timeout. Who ends it while it waits
+// for something to come, as --wait said, has seen enough; else it is unfinished.
 func (f *frame) call(cmd *cobra.Command, do func(context.Context, *session) error) error {
 	ctx, cancel := context.WithTimeout(cmd.Context(), f.timeout+min(f.wait, math.MaxInt64-f.timeout))
 	defer cancel()
@@ -182,7 +183,8 @@ func reason(err error, addrs []string) string {
 	return text
 }
 
-// dialHint is what to do about a connection that could not be made. With one end encrypting and the other not, neither understands what comes.
+// dialHint is what to do about a connection that could not be made. With one end encrypting and the
+// other not, neither understands what comes.
 func dialHint(err error, encrypted bool) string {
 	certificate, call, lookup := (*tls.CertificateVerificationError)(nil), (*os.SyscallError)(nil), (*net.DNSError)(nil)
 	switch {
@@ -222,8 +224,8 @@ func (f *frame) explain(err error) error {
 // maxPayloadBytes is the largest payload of any node.
 const maxPayloadBytes = 16 << 20
 
-// payload returns the bytes that an argument, called what in the help, stands for: itself, with @ in front those of a file, and with -
-// those of stdin, as without an argument.
+// payload returns the bytes that an argument, called what in the help, stands for: itself, with @
+// in front those of a file, and with - those of stdin, as without an argument.
 func (f *frame) payload(cmd *cobra.Command, what string, args []string) ([]byte, error) {
 	switch {
 	case len(args) > 0 && args[0] == "-" && f.Stdin != nil:
@@ -241,7 +243,8 @@ func (f *frame) payload(cmd *cobra.Command, what string, args []string) ([]byte,
 		err error
 	}
 	done := make(chan read, 1)
-	// Nothing ends a read of a terminal or pipe but its other end. So an interrupted command leaves it behind, and the process ends.
+	// Nothing ends a read of a terminal or pipe but its other end. So an interrupted command leaves
+	// it behind, and the process ends.
 	go func() {
 		b, err := readPayload(what, f.Stdin)
 		done <- read{b, err}
@@ -274,7 +277,8 @@ func readPayload(what string, r io.Reader) ([]byte, error) {
 	return b, nil
 }
 
-// isTerminal reports whether there is a person at the other end, or nobody at all as with /dev/null.
+// isTerminal reports whether there is a person at the other end, or nobody at all as with
+// /dev/null.
 func isTerminal(stream any) bool {
 	file, ok := stream.(*os.File)
 	if !ok {
@@ -284,7 +288,8 @@ func isTerminal(stream any) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
-// parsed is the value of a flag that is checked when it is given. Its errors say what is wrong with the value.
+// parsed is the value of a flag that is checked when it is given. Its errors say what is wrong with
+// the value.
 type parsed[T any] struct {
 	to    *T
 	kind  string // what a value is, as the help shows it
@@ -390,7 +395,8 @@ func exclusive(cmd *cobra.Command, names ...string) error {
 	return nil
 }
 
-// parseTime takes a time as every command does: ms since the epoch, RFC 3339, now, or a duration before now as -1h or now-1h.
+// parseTime takes a time as every command does: ms since the epoch, RFC 3339, now, or a duration
+// before now as -1h or now-1h.
 func parseTime(v string) (time.Time, error) {
 	if v == "now" {
 		return time.Now(), nil

@@ -21,8 +21,8 @@ import (
 	"github.com/floedb/floe/queue"
 )
 
-// TestClient runs the scripts of testdata/scripts, each against a server of its own, of one shard, or four if its name ends in -spread. The golden part is written anew
-// with -rewrite.
+// TestClient runs the scripts of testdata/scripts, each against a server of its own, of one shard,
+// or four if its name ends in -spread. The golden part is written anew with -rewrite.
 func TestClient(t *testing.T) {
 	t.Parallel()
 	datadriven.Walk(t, "testdata/scripts", func(t *testing.T, path string) {
@@ -57,7 +57,8 @@ type console struct {
 // volatile matches what is different in each run.
 var volatile = regexp.MustCompile(`20\d\d-\d\d-\d\dT[\d:.]+Z|("(?:term|reads|\w+_at|timestamp_ms|id_ms|ttl_ms|ack_deadline|lag_ms|last_seen|lease_until|deadline)": |"records_processed": \d+,\s+"bytes": )\d+`)
 
-// named matches the IDs of records and runs, and the receipts that a dequeue prints. Scripts have names for them, since they are different in each run.
+// named matches the IDs of records and runs, and the receipts that a dequeue prints. Scripts have
+// names for them, since they are different in each run.
 var (
 	recordName  = regexp.MustCompile(`\b\d{13}-\d+\b|\b(?:run|wfr)-[0-9a-v]+\b|\b(?:job|sp)-[0-9A-Z]{26}\b`)
 	receiptName = regexp.MustCompile(`(?m)^\d+-\d+\b|"receipt": "\d+-\d+"`)
@@ -194,13 +195,17 @@ func TestNoServer(t *testing.T) {
 		{args: "kv get k --addr " + free, code: 5,
 			stderr: "floe: error: no node answers at " + free + ": connect: connection refused\n|hint: start one with floe server start"},
 		{args: "kv set k v --timeout 100ms", env: free, code: 5, stderr: "no node answers at " + free + ": "},
-		{args: "kv get k --timeout 100ms", env: silent.Addr().String(), code: 5, stderr: "no node answers at " + silent.Addr().String() + ": |; or allow more than 100ms with --timeout\n"},
+		{args: "kv get k --timeout 100ms", env: silent.Addr().String(), code: 5,
+			stderr: "no node answers at " + silent.Addr().String() + ": |; or allow more than 100ms with --timeout\n"},
 		{args: "kv watch k --timeout 100ms", env: free, code: 5, stderr: "no node answers at " + free + ": "},
 		{args: "stream read k --follow --timeout 100ms", env: free, code: 5, stderr: "no node answers at " + free + ": "},
 		{args: "queue dequeue k --wait 1m --timeout 100ms", env: free, code: 5, stderr: "no node answers at " + free + ": "},
-		{args: "cluster status --timeout 100ms --addr " + free + " --addr " + other, env: "never:1", code: 5, stderr: "no node answers at " + free + ", " + other + ": "},
-		{args: "server status --timeout 100ms --addr " + free + "," + other, code: 5, stderr: "no node answers at " + free + ", " + other + ": "},
-		{args: "ns list", env: "here", code: 2, stderr: "floe: error: FLOE_ADDR=here: \"here\" is not host:port\nfloe: hint: see floe ns list --help\n"},
+		{args: "cluster status --timeout 100ms --addr " + free + " --addr " + other, env: "never:1", code: 5,
+			stderr: "no node answers at " + free + ", " + other + ": "},
+		{args: "server status --timeout 100ms --addr " + free + "," + other, code: 5,
+			stderr: "no node answers at " + free + ", " + other + ": "},
+		{args: "ns list", env: "here", code: 2,
+			stderr: "floe: error: FLOE_ADDR=here: \"here\" is not host:port\nfloe: hint: see floe ns list --help\n"},
 	} {
 		code, stdout, stderr := run(t, map[string]string{"FLOE_ADDR": tc.env}, strings.Fields(tc.args)...)
 		if code != tc.code || stdout != "" {
@@ -222,11 +227,13 @@ func TestPayload(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer null.Close()
-	if code, _, stderr := runWith(t, env, null, "kv", "set", "k"); code != exitUsage || !strings.Contains(stderr, "VALUE is missing\nfloe: hint: give it as an argument, as @file or on stdin") {
+	if code, _, stderr := runWith(t, env, null, "kv", "set", "k"); code != exitUsage ||
+		!strings.Contains(stderr, "VALUE is missing\nfloe: hint: give it as an argument, as @file or on stdin") {
 		t.Errorf("nothing on stdin: exit code %d, stderr\n%s", code, stderr)
 	}
 	long := io.LimitReader(zeros{}, maxPayloadBytes+1)
-	if code, _, stderr := runWith(t, env, long, "kv", "set", "k"); code != exitFailure || !strings.Contains(stderr, "VALUE: is longer than 16777216 bytes") {
+	if code, _, stderr := runWith(t, env, long, "kv", "set", "k"); code != exitFailure ||
+		!strings.Contains(stderr, "VALUE: is longer than 16777216 bytes") {
 		t.Errorf("too much on stdin: exit code %d, stderr\n%s", code, stderr)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -234,7 +241,8 @@ func TestPayload(t *testing.T) {
 	never, end := io.Pipe()
 	defer end.Close()
 	var stderr strings.Builder
-	code := Run(ctx, Process{Args: []string{"kv", "set", "k", "-"}, Stdin: never, Stdout: io.Discard, Stderr: &stderr, LookupEnv: lookup(env)})
+	code := Run(ctx, Process{Args: []string{"kv", "set", "k", "-"}, Stdin: never, Stdout: io.Discard, Stderr: &stderr,
+		LookupEnv: lookup(env)})
 	if code != exitInterrupted || !strings.Contains(stderr.String(), "interrupted") {
 		t.Errorf("interrupted while reading stdin: exit code %d, stderr\n%s", code, &stderr)
 	}
@@ -256,7 +264,8 @@ func TestCompletionOfNames(t *testing.T) {
 	c := &console{t: t, env: map[string]string{"FLOE_ADDR": s.addr}, dir: t.TempDir()}
 	definition := `{"name":"order","version":"1","start":{"sleep":{"ms":3600000},"transitions":{"success":"flo.Completed"}}}`
 	for _, line := range []string{
-		"echo " + definition + " | workflow create -f -", "stream append orders a", "stream append other a -n second", "stream group read orders billing ann", "queue enqueue mail a",
+		"echo " + definition + " | workflow create -f -", "stream append orders a", "stream append other a -n second",
+		"stream group read orders billing ann", "queue enqueue mail a",
 		"queue enqueue bills a --max-attempts 1", "workflow start order --run-id o-1",
 	} {
 		c.typed(line)

@@ -11,11 +11,12 @@ import (
 // completionPatience is how long a shell waits for names: more would feel as if it hung.
 const completionPatience = 2 * time.Second
 
-// lister lists what a shell may offer for an argument; before are the arguments in front of it, begun is how it begins.
+// lister lists what a shell may offer for an argument; before are the arguments in front of it,
+// begun is how it begins.
 type lister func(ctx context.Context, s *session, before []string, begun string) ([]string, error)
 
-// completing makes a shell offer names that the node knows, a lister for each argument, nil for none. The last one is also for those that
-// follow, if there may be several.
+// completing makes a shell offer names that the node knows, a lister for each argument, nil for
+// none. The last one is also for those that follow, if there may be several.
 func (f *frame) completing(cmd *cobra.Command, listers ...lister) *cobra.Command {
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, begun string) (names []string, _ cobra.ShellCompDirective) {
 		f.timeout, f.wait = min(f.timeout, completionPatience), 0
@@ -41,7 +42,8 @@ func (f *frame) completing(cmd *cobra.Command, listers ...lister) *cobra.Command
 	return cmd
 }
 
-// withoutFiles makes shells offer no files for the arguments of a command and those below it, unless something else is said.
+// withoutFiles makes shells offer no files for the arguments of a command and those below it,
+// unless something else is said.
 func withoutFiles(cmd *cobra.Command) {
 	if cmd.ValidArgsFunction == nil {
 		cmd.ValidArgsFunction = cobra.NoFileCompletions

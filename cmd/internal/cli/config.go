@@ -64,7 +64,8 @@ type config struct {
 	logLevel                         slog.Level
 	logFormat                        string
 
-	// spelled is how each setting was given, by its flag: "--shards=4" or "FLOE_SHARDS=4". Messages quote it.
+	// spelled is how each setting was given, by its flag: "--shards=4" or "FLOE_SHARDS=4". Messages
+	// quote it.
 	spelled map[string]string
 	// text is what each setting is, as it is spelled, by its flag; what follows from others too.
 	text    map[string]string
@@ -72,8 +73,8 @@ type config struct {
 	file    string          // the configuration file, "" if there is none
 }
 
-// readConfig returns the configuration from flags, environment and presets, in this order. Its usageError has everything that
-// is wrong with it.
+// readConfig returns the configuration from flags, environment and presets, in this order. Its
+// usageError has everything that is wrong with it.
 func readConfig(cmd *cobra.Command, p Process) (*config, error) {
 	file, err := findConfigFile(cmd, p)
 	if err != nil {
@@ -147,7 +148,8 @@ func (c *config) check() []error {
 	return bad
 }
 
-// checkPort makes a port of something what it is by default, so far behind the node's own, and returns what is wrong with it.
+// checkPort makes a port of something what it is by default, so far behind the node's own, and
+// returns what is wrong with it.
 func (c *config) checkPort(flag, what string, port *int, behind int) []error {
 	if c.spelled[flag] == "" && c.port != 0 { // beside any free port it is on another
 		*port = c.port + behind
@@ -156,7 +158,8 @@ func (c *config) checkPort(flag, what string, port *int, behind int) []error {
 	c.text[flag] = strconv.Itoa(*port)
 	switch {
 	case *port > maxPort:
-		return []error{fmt.Errorf("%s: %s would be at port %d, but ports end at %d: choose one with --%s", c.spelled["port"], what, *port, maxPort, flag)}
+		return []error{fmt.Errorf("%s: %s would be at port %d, but ports end at %d: choose one with --%s", c.spelled["port"], what, *port,
+			maxPort, flag)}
 	case *port == c.port && c.port != 0:
 		return []error{fmt.Errorf("%s: is the port for clients and other nodes already (%s)", c.spelled[flag], c.spelled["port"])}
 	}
@@ -245,8 +248,8 @@ func (c *config) credentials() (_ *credentials, err error) {
 // listenAddr is where the node listens for clients and other nodes.
 func (c *config) listenAddr() string { return net.JoinHostPort(c.bind, strconv.Itoa(c.port)) }
 
-// checkDataDir makes sure that the data directory is one and can be written to. The node would find out as well, but not be able
-// to tell it from a directory that is locked.
+// checkDataDir makes sure that the data directory is one and can be written to. The node would find
+// out as well, but not be able to tell it from a directory that is locked.
 func (c *config) checkDataDir() error {
 	err := os.MkdirAll(c.dataDir, 0o700)
 	if err == nil {

@@ -30,7 +30,8 @@ type fileEntry struct {
 	spelled string // where it is from, and what it says
 }
 
-// findConfigFile reads the file that is named, or the default one. That there is none of the latter is no error.
+// findConfigFile reads the file that is named, or the default one. That there is none of the latter
+// is no error.
 func findConfigFile(cmd *cobra.Command, p Process) (*configFile, error) {
 	name, from := cmd.Flag("config").Value.String(), "--config"
 	if env, _ := p.LookupEnv("FLOE_CONFIG"); env != "" && !cmd.Flags().Changed("config") {
@@ -50,7 +51,8 @@ func findConfigFile(cmd *cobra.Command, p Process) (*configFile, error) {
 	return parseConfigFile(name, b), nil
 }
 
-// maxSmallFile bounds what is read of a file of settings: whoever names a device should be told so, and not be out of memory.
+// maxSmallFile bounds what is read of a file of settings: whoever names a device should be told so,
+// and not be out of memory.
 const maxSmallFile = 1 << 20
 
 // readSmall reads a file of settings.
@@ -316,7 +318,8 @@ func nearest(name string, names []string) string {
 	return best
 }
 
-// distance is how many letters have to be put in, taken out or changed to make b of a (Levenshtein).
+// distance is how many letters have to be put in, taken out or changed to make b of a
+// (Levenshtein).
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

@@ -34,7 +34,8 @@ level = "warn"
 		t.Fatalf("exit code %d\n%s", code, stderr)
 	}
 	for _, want := range []string{
-		"listen_port = 7000 ", "shards = 3 ", "# FLOE_SHARDS\n", "dashboard_port = 7002 ", `cache_size = "64MiB"`, "floe.toml, line 3\n", `bind = "127.0.0.2"`, "enabled = true",
+		"listen_port = 7000 ", "shards = 3 ", "# FLOE_SHARDS\n", "dashboard_port = 7002 ", `cache_size = "64MiB"`, "floe.toml, line 3\n",
+		`bind = "127.0.0.2"`, "enabled = true",
 		`cors_origins = ["https://ops.example.com"]`, `level = "debug"`, "# --log-level\n",
 	} {
 		if !strings.Contains(stdout, want) {
@@ -59,7 +60,8 @@ func strip(file string) (settings string) {
 	return settings
 }
 
-// TestBadConfigFile: whatever is wrong with a file is said with its line, all of it at once, before anything is opened.
+// TestBadConfigFile: whatever is wrong with a file is said with its line, all of it at once, before
+// anything is opened.
 func TestBadConfigFile(t *testing.T) {
 	for _, c := range []struct{ file, want string }{
 		{"listen_prot = 1", "floe.toml:1: unknown key listen_prot: did you mean listen_port?"},
@@ -88,8 +90,10 @@ func TestBadConfigFile(t *testing.T) {
 		{"[dashboard]\nhosts = [\"https://ops.example.com\"]", "\"https://ops.example.com\" is no name or address of a host"},
 		{"[metrics]\nhosts = [\"::1\", \"ops.example.com:9001\"]", "\"ops.example.com:9001\" is no name or address of a host"},
 		{"[cluster]\npeers = [\"1=a:1\", \"2=a:1\"]", "nodes 1 and 2 have the same address, a:1"},
-		{"[cluster]\npeers = [\"1=a:1\", \"2=a:2\", \"3=a:3\", \"4=a:4\", \"5=a:5\", \"6=a:6\", \"7=a:7\", \"8=a:8\"]", "a cluster has at most 7 nodes"},
-		{"memory = \"512MiB\"\ncache_size = \"1GiB\"", "floe.toml:1: memory = \"512MiB\": the parts come to 1264 MiB with floe.toml:2: cache_size = \"1GiB\": make them smaller"},
+		{"[cluster]\npeers = [\"1=a:1\", \"2=a:2\", \"3=a:3\", \"4=a:4\", \"5=a:5\", \"6=a:6\", \"7=a:7\", \"8=a:8\"]",
+			"a cluster has at most 7 nodes"},
+		{"memory = \"512MiB\"\ncache_size = \"1GiB\"",
+			"floe.toml:1: memory = \"512MiB\": the parts come to 1264 MiB with floe.toml:2: cache_size = \"1GiB\": make them smaller"},
 		{"memory = \"64MiB\"\nshards = 256", "with floe.toml:2: shards = 256: make them smaller"},
 	} {
 		code, _, stderr := configOf(t, c.file, nil)
@@ -104,7 +108,8 @@ func TestBadConfigFile(t *testing.T) {
 	if code, _, _ := run(t, nil, "server", "config", "--config", "/nowhere/floe.toml"); code != exitUsage {
 		t.Errorf("a file that there is not: exit code %d", code)
 	}
-	if code, _, stderr := run(t, nil, "server", "config", "--config", "/dev/zero"); code != exitUsage || !strings.Contains(stderr, "is longer than 1048576 bytes") {
+	if code, _, stderr := run(t, nil, "server", "config", "--config", "/dev/zero"); code != exitUsage ||
+		!strings.Contains(stderr, "is longer than 1048576 bytes") {
 		t.Errorf("a file without end: exit code %d\n%s", code, stderr)
 	}
 	// Numbers are printed as TOML has them.
@@ -126,21 +131,25 @@ func FuzzConfigFile(f *testing.F) {
 	})
 }
 
-// TestFilesBeforeAnything: a file that a server is told of and that is missing or wrong is found before anything is made or listens.
+// TestFilesBeforeAnything: a file that a server is told of and that is missing or wrong is found
+// before anything is made or listens.
 func TestFilesBeforeAnything(t *testing.T) {
 	short := filepath.Join(t.TempDir(), "short")
 	if err := os.WriteFile(short, []byte("too short\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for args, want := range map[string]string{
-		"--peers 1=127.0.0.1:3 --node-id 1 --secret-file nowhere":       "--secret-file=nowhere: open nowhere",
-		"--peers 1=127.0.0.1:3 --node-id 1 --secret-file " + short:      "holds 9 bytes, a secret has at least 16",
-		"--tls-cert nowhere --tls-key nowhere":                          "--tls-cert=nowhere, --tls-key=nowhere: open nowhere",
-		"--dashboard-tls-cert nowhere --dashboard-tls-key nowhere":      "--dashboard-tls-cert=nowhere, --dashboard-tls-key=nowhere: open nowhere",
-		"--metrics-tls-cert nowhere --metrics-tls-key nowhere --port 0": "--metrics-tls-cert=nowhere, --metrics-tls-key=nowhere: open nowhere",
+		"--peers 1=127.0.0.1:3 --node-id 1 --secret-file nowhere":  "--secret-file=nowhere: open nowhere",
+		"--peers 1=127.0.0.1:3 --node-id 1 --secret-file " + short: "holds 9 bytes, a secret has at least 16",
+		"--tls-cert nowhere --tls-key nowhere":                     "--tls-cert=nowhere, --tls-key=nowhere: open nowhere",
+		"--dashboard-tls-cert nowhere --dashboard-tls-key nowhere": "--dashboard-tls-cert=nowhere, --dashboard-tls-key=nowhere: " +
+			"open nowhere",
+		"--metrics-tls-cert nowhere --metrics-tls-key nowhere --port 0": "--metrics-tls-cert=nowhere, --metrics-tls-key=nowhere: open " +
+			"nowhere",
 	} {
 		dir := filepath.Join(t.TempDir(), "data")
-		code, _, stderr := run(t, nil, append([]string{"server", "start", "--data-dir", dir, "--dashboard-port", "1", "--metrics-port", "2"}, strings.Fields(args)...)...)
+		code, _, stderr := run(t, nil, append([]string{"server", "start", "--data-dir", dir, "--dashboard-port", "1", "--metrics-port",
+			"2"}, strings.Fields(args)...)...)
 		if code != exitFailure || !strings.Contains(stderr, want) {
 			t.Errorf("%s: exit code %d, %s, want %q", args, code, stderr, want)
 		}

@@ -19,8 +19,10 @@ import (
 	"github.com/floedb/floe/internal/budget"
 )
 
-// crowd bounds the connections of a site. Of those beyond the limit so many are let in as are needed to tell them: 429, but for /health. Others are closed
-// without an answer, and so are further connections of an address that has used up its share, so that no single address can lock out all others.
+// crowd bounds the connections of a site. Of those beyond the limit so many are let in as are
+// needed to tell them: 429, but for /health. Others are closed without an answer, and so are
+// further connections of an address that has used up its share, so that no single address can lock
+// out all others.
 type crowd struct {
 	log  *slog.Logger
 	told atomic.Int64 // when it was logged last that an address has its share, in ns
@@ -48,7 +50,8 @@ func (c *crowd) bound(limit int, proxies []netip.Prefix) {
 	c.limit, c.proxies = limit, proxies
 }
 
-// admit returns the connection as one of the crowd, or closes it and returns nil if there is no place for it.
+// admit returns the connection as one of the crowd, or closes it and returns nil if there is no
+// place for it.
 func (c *crowd) admit(conn net.Conn) *guest {
 	g := &guest{Conn: conn, crowd: c}
 	if tcp, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
@@ -100,14 +103,16 @@ func withGuest(ctx context.Context, conn net.Conn) context.Context {
 	return context.WithValue(ctx, guestKey{}, conn)
 }
 
-// wrap turns requests away on connections that came when there were too many, while there are. Those that came before go on.
+// wrap turns requests away on connections that came when there were too many, while there are.
+// Those that came before go on.
 func (c *crowd) wrap(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c.mu.Lock()
 		open, limit := c.open, c.limit
 		c.mu.Unlock()
 		if g, _ := r.Context().Value(guestKey{}).(*guest); g != nil && g.late && open > limit && r.URL.Path != "/health" {
-			turnAway(w, r, http.StatusTooManyRequests, map[string]string{"error": fmt.Sprintf("%d connections are open, the limit is %d", open, limit)})
+			turnAway(w, r, http.StatusTooManyRequests,
+				map[string]string{"error": fmt.Sprintf("%d connections are open, the limit is %d", open, limit)})
 			return
 		}
 		h.ServeHTTP(w, r)
@@ -142,8 +147,8 @@ type guest struct {
 	once  sync.Once
 }
 
-// Write writes what net/http answers to what is no request, in its own words and as text, as the other answers are: in JSON. Of an encrypted connection that can not
-// be seen.
+// Write writes what net/http answers to what is no request, in its own words and as text, as the
+// other answers are: in JSON. Of an encrypted connection that can not be seen.
 func (g *guest) Write(p []byte) (int, error) {
 	if status, text, ok := bareRefusal(p); ok {
 		if _, err := g.Conn.Write(refusalInJSON(status, text)); err != nil {
@@ -160,7 +165,8 @@ const bareHead = "\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: clo
 // bareExpectation is how the answer to an Expect other than 100-continue begins, which has no text.
 const bareExpectation = "HTTP/1.1 417 Expectation Failed"
 
-// bareRefusal returns the status line and the text of an answer that net/http has made itself, which is written at once.
+// bareRefusal returns the status line and the text of an answer that net/http has made itself,
+// which is written at once.
 func bareRefusal(p []byte) (status, text string, ok bool) {
 	if bytes.HasPrefix(p, []byte(bareExpectation+"\r\n")) {
 		return bareExpectation, "expectation failed: only 100-continue is known", true
@@ -174,7 +180,8 @@ func refusalInJSON(status, text string) []byte {
 	if err != nil {
 		body = []byte(`{"error":"bad request"}`)
 	}
-	return fmt.Appendf(nil, "%s\r\nContent-Type: application/json; charset=utf-8\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", status, len(body), body)
+	return fmt.Appendf(nil, "%s\r\nContent-Type: application/json; charset=utf-8\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s",
+		status, len(body), body)
 }
 
 func (g *guest) Close() error {

@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// TestBareRefusals (D12 of the decisions about the API): what net/http refuses before there is a request is answered in JSON, and answers of handlers pass as they are.
+// TestBareRefusals (D12 of the decisions about the API): what net/http refuses before there is a
+// request is answered in JSON, and answers of handlers pass as they are.
 func TestBareRefusals(t *testing.T) {
 	s, err := listen("127.0.0.1:0", nil, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -27,10 +28,12 @@ func TestBareRefusals(t *testing.T) {
 		status string
 		text   string
 	}{
-		"GET / HTTP/1.1\r\n\r\n":                                                {"400 Bad Request: missing required Host header", "missing required host header"},
-		"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n":                          {"400 Bad Request", "400 bad request"},
-		"nonsense\r\n\r\n":                                                      {"400 Bad Request", "400 bad request"},
-		"GET / HTTP/1.1\r\nX: " + strings.Repeat("x", 64<<10) + "\r\n\r\n":      {"431 Request Header Fields Too Large", "431 request header fields too large"},
+		"GET / HTTP/1.1\r\n\r\n": {"400 Bad Request: missing required Host header",
+			"missing required host header"},
+		"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n": {"400 Bad Request", "400 bad request"},
+		"nonsense\r\n\r\n": {"400 Bad Request", "400 bad request"},
+		"GET / HTTP/1.1\r\nX: " + strings.Repeat("x", 64<<10) + "\r\n\r\n": {"431 Request Header Fields Too Large",
+			"431 request header fields too large"},
 		"GET / HTTP/1.1\r\nHost: a\r\nExpect: tea\r\n\r\n":                      {"417 Expectation Failed", "expectation failed"},
 		"GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: secret\r\n\r\n":        {"501", "unsupported transfer encoding"},
 		"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nAccept: */*\r\n\r\n": {"200 OK", ""},
@@ -56,7 +59,8 @@ func TestBareRefusals(t *testing.T) {
 			continue
 		}
 		var refusal struct{ Error string }
-		if err := json.Unmarshal([]byte(body), &refusal); err != nil || !strings.Contains(refusal.Error, want.text) || !strings.Contains(head, "application/json") {
+		if err := json.Unmarshal([]byte(body), &refusal); err != nil || !strings.Contains(refusal.Error, want.text) ||
+			!strings.Contains(head, "application/json") {
 			t.Errorf("%.60q: %q, %q; want JSON with %q", request, head, body, want.text)
 		}
 	}
@@ -72,7 +76,8 @@ func (v visitor) RemoteAddr() net.Addr {
 	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(v.addr))
 }
 
-// TestPlacesOfAddresses: an address has three fourths of a site's connections, an IPv6 network counting as one; this machine and trusted proxies may have all.
+// TestPlacesOfAddresses: an address has three fourths of a site's connections, an IPv6 network
+// counting as one; this machine and trusted proxies may have all.
 func TestPlacesOfAddresses(t *testing.T) {
 	var log lockedBuffer
 	c := newCrowd(slog.New(slog.NewTextHandler(&log, nil)))
@@ -122,7 +127,8 @@ func TestPlacesOfAddresses(t *testing.T) {
 	}
 }
 
-// TestEarlyConnectionsGoOn: a connection that came while there was room is served, however many come after it.
+// TestEarlyConnectionsGoOn: a connection that came while there was room is served, however many
+// come after it.
 func TestEarlyConnectionsGoOn(t *testing.T) {
 	s, err := listen("127.0.0.1:0", nil, slog.New(slog.DiscardHandler))
 	if err != nil {

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// deadlines cut off clients that do not send or do not read. They are not http.Server's ReadTimeout and WriteTimeout, which
-// count from the first byte of the request and would so end a long poll: a request may wait for its answer as long as it
-// likes, only the transfer of the bodies is timed.
+// deadlines cut off clients that do not send or do not read. They are not http.Server's ReadTimeout
+// and WriteTimeout, which count from the first byte of the request and would so end a long poll: a
+// request may wait for its answer as long as it likes, only the transfer of the bodies is timed.
 type deadlines struct {
 	body  time.Duration // for the body of a request to arrive, counted from its header
 	rest  time.Duration // for what of it has not arrived when it is answered, which net/http reads and drops
@@ -21,8 +21,9 @@ const writeChunk = 256 << 10
 func (d deadlines) wrap(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn := http.NewResponseController(w)
-		// The connection may still have the deadline of its last answer, and a "100 Continue" is written behind our back. An
-		// error means that the connection is closed, here and below; the next read or write says so.
+		// The connection may still have the deadline of its last answer, and a "100 Continue" is
+		// written behind our back. An error means that the connection is closed, here and below;
+		// the next read or write says so.
 		_ = conn.SetWriteDeadline(time.Time{})
 		out := &timedWriter{ResponseWriter: w, conn: conn, limits: d}
 		if r.Body != http.NoBody {
@@ -35,8 +36,9 @@ func (d deadlines) wrap(h http.Handler) http.Handler {
 	})
 }
 
-// timedBody is a body that has to arrive by its deadline. It takes that off the connection when it has come: what is read from then on is whether the client is
-// still there. Until then the deadline only gets earlier, so that a body that has failed by it does not get more time from anyone.
+// timedBody is a body that has to arrive by its deadline. It takes that off the connection when it
+// has come: what is read from then on is whether the client is still there. Until then the deadline
+// only gets earlier, so that a body that has failed by it does not get more time from anyone.
 type timedBody struct {
 	io.ReadCloser
 	conn     *http.ResponseController
@@ -73,7 +75,8 @@ type timedWriter struct {
 	begun  bool
 }
 
-// begin hurries what has not come of the body when it is answered: a client that has not shown a key yet would hold the connection for as long as those that have.
+// begin hurries what has not come of the body when it is answered: a client that has not shown a
+// key yet would hold the connection for as long as those that have.
 func (w *timedWriter) begin() {
 	if !w.begun && w.body != nil {
 		w.body.within(w.limits.rest)

@@ -18,12 +18,14 @@ func TestDemoPorts(t *testing.T) {
 	}
 }
 
-// TestDemo: the demo says where it is, has something in every primitive when it says so, and ends in order.
+// TestDemo: the demo says where it is, has something in every primitive when it says so, and ends
+// in order.
 func TestDemo(t *testing.T) {
 	t.Parallel()
 	out, stdout := io.Pipe()
 	var stderr lockedBuffer
-	signal, exited := inProcess(t, []string{"demo", "--port", "0", "--metrics-port", "0", "--dashboard-port", "0", "--seed", "7", "--no-open"}, stdout, &stderr)
+	signal, exited := inProcess(t, []string{"demo", "--port", "0", "--metrics-port", "0", "--dashboard-port", "0", "--seed", "7",
+		"--no-open"}, stdout, &stderr)
 	url, scrape := "", ""
 	lines := bufio.NewScanner(out)
 	for lines.Scan() && !strings.HasPrefix(lines.Text(), "All of it") {
@@ -39,7 +41,8 @@ func TestDemo(t *testing.T) {
 	}
 	go func() { _, _ = io.Copy(io.Discard, out) }() // ends with the command
 	for _, path := range []string{
-		"kv/namespaces/shop/keys?x=", "streams?namespace=shop", "queues?namespace=shop", "timeseries?namespace=shop", "actions?namespace=shop", "workers?namespace=shop",
+		"kv/namespaces/shop/keys?x=", "streams?namespace=shop", "queues?namespace=shop", "timeseries?namespace=shop",
+		"actions?namespace=shop", "workers?namespace=shop",
 		"processing/jobs?namespace=shop", "workflow/runs?namespace=shop", "streams?namespace=warehouse", "timeseries?namespace=analytics",
 	} {
 		var items []json.RawMessage

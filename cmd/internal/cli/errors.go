@@ -21,7 +21,8 @@ const (
 	exitInterrupted  = 130 // the user ended it while something was unfinished
 )
 
-// exitCodes are those of what a node, or the way to it, answers; what matches several is the first. The rest is exitFailure.
+// exitCodes are those of what a node, or the way to it, answers; what matches several is the first.
+// The rest is exitFailure.
 var exitCodes = []struct {
 	err  error
 	code int

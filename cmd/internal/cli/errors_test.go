@@ -13,7 +13,8 @@ import (
 	"github.com/floedb/floe/queue"
 )
 
-// TestExitCodes is the table of exit codes in the design of the command line; which command gives which is in the scripts of testdata.
+// TestExitCodes is the table of exit codes in the design of the command line; which command gives
+// which is in the scripts of testdata.
 func TestExitCodes(t *testing.T) {
 	for _, tc := range []struct {
 		err  error
@@ -49,14 +50,16 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-// TestInterrupted ends commands before their time: one that only waits for something to come has done so.
+// TestInterrupted ends commands before their time: one that only waits for something to come has
+// done so.
 func TestInterrupted(t *testing.T) {
 	s := start(t, "--data-dir", t.TempDir())
 	defer s.stop()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for line, want := range map[string]int{
-		"kv set k v": 130, "queue dequeue q": 130, "queue dequeue q --wait 1h": 0, "stream read s --wait 1h": 0, "stream read s --follow": 0, "kv watch k": 0,
+		"kv set k v": 130, "queue dequeue q": 130, "queue dequeue q --wait 1h": 0, "stream read s --wait 1h": 0,
+		"stream read s --follow": 0, "kv watch k": 0,
 	} {
 		var stderr strings.Builder
 		args := append(strings.Fields(line), "--addr", s.addr)

@@ -72,7 +72,8 @@ func TestFollowAcknowledges(t *testing.T) {
 	read.next()
 	read.stop()
 	// Stopped, it has acknowledged what it printed, and left.
-	if g, err := client.Stream("default").Groups("s").Get(t.Context(), "g"); err != nil || g.Pending() != 0 || g.Lag() != 0 || len(g.Members) != 0 {
+	if g, err := client.Stream("default").Groups("s").Get(t.Context(), "g"); err != nil || g.Pending() != 0 || g.Lag() != 0 ||
+		len(g.Members) != 0 {
 		t.Errorf("group: %d records pending, lag %d, members %v, %v, want nothing and nobody", g.Pending(), g.Lag(), g.Members, err)
 	}
 	c.typed("stream append s q")
@@ -153,7 +154,8 @@ func TestManyPages(t *testing.T) {
 	}
 	var list recordList
 	mustDecode(t, env, &list, "stream", "read", "s", "--limit", "3000", "-o", "json")
-	if first, last := list.Records[0].Payload, list.Records[len(list.Records)-1].Payload; list.Count != all || first != "p0000" || last != "p2000" {
+	if first, last := list.Records[0].Payload, list.Records[len(list.Records)-1].Payload; list.Count != all || first != "p0000" ||
+		last != "p2000" {
 		t.Errorf("stream read: %d records from %s to %s, want %d from p0000 to p2000", list.Count, first, last, all)
 	}
 	var done seqsDone

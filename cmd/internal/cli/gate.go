@@ -16,8 +16,9 @@ const (
 	stopping = "stopping"
 )
 
-// gate stands before the handler of a server: while the node starts or stops, it answers 503 itself, /health included. So a
-// balancer learns at once that the node is going, and no request in flight meets a closed node.
+// gate stands before the handler of a server: while the node starts or stops, it answers 503
+// itself, /health included. So a balancer learns at once that the node is going, and no request in
+// flight meets a closed node.
 type gate struct {
 	refused atomic.Int64 // requests
 
@@ -90,8 +91,8 @@ func refuse(w http.ResponseWriter, r *http.Request, phase string) {
 
 // turnAway answers without looking what is asked for, and ends the connection.
 func turnAway(w http.ResponseWriter, r *http.Request, status int, body map[string]string) {
-	// A connection closed with a body unread is reset, and the client may lose the answer. A body that is longer than this is
-	// being sent by a client that has to cope.
+	// A connection closed with a body unread is reset, and the client may lose the answer. A body
+	// that is longer than this is being sent by a client that has to cope.
 	const worthReading = 64 << 10
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(restTimeout)) // an error: the connection is closed
 	_, _ = io.CopyN(io.Discard, r.Body, worthReading)

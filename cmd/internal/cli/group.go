@@ -48,12 +48,16 @@ in a key_shared one the records of a key go to one consumer at a time, in order.
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.Var(newFlag(&mode, "mode", groupMode), "mode", "shared, exclusive or key_shared (default shared)")
-	flags.Var(newFlag(&from, "where", parseStart), "from", "begin with this ID, or at this time, or at the beginning or end (default beginning)")
-	flags.Var(newFlag(&ackTimeout, "duration", positiveDuration), "ack-timeout", "when a record that is not acknowledged is delivered again (default 30s)")
+	flags.Var(newFlag(&from, "where", parseStart), "from",
+		"begin with this ID, or at this time, or at the beginning or end (default beginning)")
+	flags.Var(newFlag(&ackTimeout, "duration", positiveDuration), "ack-timeout",
+		"when a record that is not acknowledged is delivered again (default 30s)")
 	maxDeliveries(cmd, &attempts, " (default 5)")
-	flags.Var(newFlag(&backoffMin, "duration", durationOrNone), "backoff-min", "pause before the second delivery; before each further one twice as long (default 1s)")
+	flags.Var(newFlag(&backoffMin, "duration", durationOrNone), "backoff-min",
+		"pause before the second delivery; before each further one twice as long (default 1s)")
 	flags.Var(newFlag(&backoffMax, "duration", durationOrNone), "backoff-max", "longest pause (default 5m)")
-	_ = cmd.RegisterFlagCompletionFunc("mode", cobra.FixedCompletions([]string{"shared", "exclusive", "key_shared"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("mode",
+		cobra.FixedCompletions([]string{"shared", "exclusive", "key_shared"}, cobra.ShellCompDirectiveNoFileComp))
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		shortest, longest, err := backoff(cmd, backoffMin, backoffMax)
 		if err != nil {
@@ -79,7 +83,8 @@ func groupMode(v string) (m stream.Mode, err error) {
 	return m, err
 }
 
-// maxDeliveries gives a command the flag --max-attempts, which fills n, and its older name --max-deliver.
+// maxDeliveries gives a command the flag --max-attempts, which fills n, and its older name
+// --max-deliver.
 func maxDeliveries(cmd *cobra.Command, n *int, absent string) {
 	flags := cmd.Flags()
 	flag := newFlag(n, "n", within(0, stream.MaxAttemptsLimit))
@@ -89,7 +94,8 @@ func maxDeliveries(cmd *cobra.Command, n *int, absent string) {
 	cmd.MarkFlagsMutuallyExclusive("max-attempts", "max-deliver")
 }
 
-// backoff returns the pauses that the flags say. One that is given moves the default of the other, if need be.
+// backoff returns the pauses that the flags say. One that is given moves the default of the other,
+// if need be.
 func backoff(cmd *cobra.Command, shortest, longest time.Duration) (_, _ time.Duration, err error) {
 	givenMin, givenMax := cmd.Flags().Changed("backoff-min"), cmd.Flags().Changed("backoff-max")
 	if shortest <= longest {
@@ -154,7 +160,8 @@ group when it is stopped.`,
 	c := consumption{limit: defaultRecords}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.Var(newFlag(&c.limit, "n", within(1, stream.MaxReadLimit)), "limit", "how many records at most, with --follow at a time (default 100)")
+	flags.Var(newFlag(&c.limit, "n", within(1, stream.MaxReadLimit)), "limit",
+		"how many records at most, with --follow at a time (default 100)")
 	flags.Var(newFlag(&c.wait, "duration", durationOrNone), "wait", "how long to wait for a record if there is none (default 0s)")
 	flags.BoolVar(&c.ack, "ack", false, "acknowledge what has been printed")
 	flags.BoolVar(&c.noAck, "no-ack", false, "take records as acknowledged: each is delivered once at most")
@@ -184,7 +191,8 @@ group when it is stopped.`,
 	return f.completing(cmd, streamNames, groupNames, consumerNames)
 }
 
-// consume takes records and prints them until ctx is done. Unless somebody is going to acknowledge them later, nobody needs the consumer then.
+// consume takes records and prints them until ctx is done. Unless somebody is going to acknowledge
+// them later, nobody needs the consumer then.
 func (s *session) consume(ctx context.Context, c *consumption) error {
 	c.wait = followWait
 	if c.ack || c.noAck {
@@ -217,10 +225,12 @@ func (s *session) ackPrinted(ctx context.Context, c *consumption, ds []stream.De
 	return s.ackTaken(ctx, c, ds)
 }
 
-// lastWords is how long a command that is being stopped may take for what it still has to tell a node.
+// lastWords is how long a command that is being stopped may take for what it still has to tell a
+// node.
 const lastWords = 2 * time.Second
 
-// parting returns a context for what has to be done also when the command is being stopped: it ends some time after ctx.
+// parting returns a context for what has to be done also when the command is being stopped: it ends
+// some time after ctx.
 func parting(ctx context.Context) (context.Context, context.CancelFunc) {
 	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(lastWords, cancel) })
@@ -251,7 +261,8 @@ func (s *session) printDeliveries(c *consumption, ds []stream.Delivery) error {
 	t := table{head: []string{"ID", "PARTITION", "ATTEMPT", "KEY", "HEADERS", "PAYLOAD"}}
 	for _, d := range ds {
 		list.Deliveries = append(list.Deliveries, newDeliveryText(d))
-		t.rows = append(t.rows, []string{d.ID.String(), decimal(d.Partition), decimal(d.Attempt), d.Key, shownHeaders(d.Headers), s.cell(d.Payload)})
+		t.rows = append(t.rows, []string{d.ID.String(), decimal(d.Partition), decimal(d.Attempt), d.Key, shownHeaders(d.Headers),
+			s.cell(d.Payload)})
 	}
 	return s.print(list, t)
 }
@@ -279,7 +290,8 @@ type groupHandled struct {
 	Count     int    `json:"count"`
 }
 
-// handle does something with the records of a group that have the given IDs, and prints of how many it was. That it was not all is a failure.
+// handle does something with the records of a group that have the given IDs, and prints of how many
+// it was. That it was not all is a failure.
 func (s *session) handle(ctx context.Context, head string, args []string, ids []stream.ID, do func([]stream.Ref) (int, error)) error {
 	slices.SortFunc(ids, stream.ID.Compare)
 	ids = slices.Compact(ids)
@@ -301,7 +313,8 @@ func (s *session) handle(ctx context.Context, head string, args []string, ids []
 	)
 	if err == nil && n < len(ids) {
 		return &hintedError{
-			&textError{floe.ErrConflict, fmt.Sprintf("stream %q: %d of %d records are not pending in group %q", args[0], len(ids)-n, len(ids), args[1])},
+			&textError{floe.ErrConflict, fmt.Sprintf("stream %q: %d of %d records are not pending in group %q", args[0], len(ids)-n,
+				len(ids), args[1])},
 			"they were acknowledged before, never delivered, or trimmed; floe stream group pending STREAM GROUP lists what is pending",
 		}
 	}
@@ -309,7 +322,8 @@ func (s *session) handle(ctx context.Context, head string, args []string, ids []
 }
 
 // onRecords is a command that does something with records named by their IDs.
-func (f *frame) onRecords(cmd *cobra.Command, head string, do func(ctx context.Context, s *stream.Store, name, group string, refs []stream.Ref) (int, error)) *cobra.Command {
+func (f *frame) onRecords(cmd *cobra.Command, head string,
+	do func(ctx context.Context, s *stream.Store, name, group string, refs []stream.Ref) (int, error)) *cobra.Command {
 	cmd.Args = atLeast("STREAM", "GROUP", "ID")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ids, err := parseIDs(cmd, args[2:])
@@ -340,7 +354,8 @@ func groupNack(f *frame) *cobra.Command {
 	var delay time.Duration
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.Var(newFlag(&delay, "duration", durationOrNone), "delay", "pause before they are delivered again (default the back-off of the group)")
+	flags.Var(newFlag(&delay, "duration", durationOrNone), "delay",
+		"pause before they are delivered again (default the back-off of the group)")
 	reason := flags.String("reason", "", "why, for those who look at dead letters")
 	return f.onRecords(cmd, "NACKED", func(ctx context.Context, s *stream.Store, name, group string, refs []stream.Ref) (int, error) {
 		var opts []stream.NackOption
@@ -401,11 +416,13 @@ each and until when, and those that wait to be delivered again, from when on and
 						consumer = "-"
 					}
 					return []string{
-						r.ID.String(), decimal(r.Ref.Partition), consumer, decimal(r.Ref.Attempt), shownTime(r.DeliveredAt), shownOptionalTime(r.Deadline), r.Reason,
+						r.ID.String(), decimal(r.Ref.Partition), consumer, decimal(r.Ref.Attempt), shownTime(r.DeliveredAt),
+						shownOptionalTime(r.Deadline), r.Reason,
 					}
 				}
 				head := []string{"ID", "PARTITION", "CONSUMER", "DELIVERIES", "DELIVERED", "DEADLINE", "REASON"}
-				list, err := printEach(s.output, s.Stream(s.namespace).Pending(args[0], args[1]).All(ctx, stream.Limit(stream.MaxPageItems)), head, newPendingText, row)
+				list, err := printEach(s.output,
+					s.Stream(s.namespace).Pending(args[0], args[1]).All(ctx, stream.Limit(stream.MaxPageItems)), head, newPendingText, row)
 				if err != nil || s.format != formatJSON {
 					return err
 				}
@@ -481,9 +498,11 @@ record on. Its mode is for ever.`,
 	var attempts int
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.Var(newFlag(&ackTimeout, "duration", positiveDuration), "ack-timeout", "when a record that is not acknowledged is delivered again")
+	flags.Var(newFlag(&ackTimeout, "duration", positiveDuration), "ack-timeout",
+		"when a record that is not acknowledged is delivered again")
 	maxDeliveries(cmd, &attempts, "")
-	flags.Var(newFlag(&backoffMin, "duration", durationOrNone), "backoff-min", "pause before the second delivery; before each further one twice as long")
+	flags.Var(newFlag(&backoffMin, "duration", durationOrNone), "backoff-min",
+		"pause before the second delivery; before each further one twice as long")
 	flags.Var(newFlag(&backoffMax, "duration", durationOrNone), "backoff-max", "longest pause")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var opts []stream.SettingOption
@@ -549,7 +568,8 @@ from there on are delivered, also those that were before; what is pending is for
 			})
 		},
 	}
-	cmd.Flags().Var(newFlag(&partition, "n", within(0, stream.MaxPartitions-1)), "partition", "the partition to move the group in (default all)")
+	cmd.Flags().Var(newFlag(&partition, "n", within(0, stream.MaxPartitions-1)), "partition",
+		"the partition to move the group in (default all)")
 	return f.completing(cmd, streamNames, groupNames, startNames)
 }
 
@@ -639,8 +659,10 @@ func (s *session) printGroup(name string, g *stream.GroupStats) error {
 	}}
 	cursors := table{name: "partition", head: []string{"PARTITION", "LAST DELIVERED", "ACKED", "PENDING", "LAG"}}
 	for _, c := range g.Cursors {
-		d.Cursors = append(d.Cursors, cursorText{c.Partition, optionalID(c.LastDelivered), optionalID(c.Acked), c.Pending, c.Lag, c.LagTime.Milliseconds()})
-		cursors.rows = append(cursors.rows, []string{decimal(c.Partition), shownID(c.LastDelivered), shownID(c.Acked), decimal(c.Pending), decimal(c.Lag)})
+		d.Cursors = append(d.Cursors, cursorText{c.Partition, optionalID(c.LastDelivered), optionalID(c.Acked), c.Pending, c.Lag,
+			c.LagTime.Milliseconds()})
+		cursors.rows = append(cursors.rows, []string{decimal(c.Partition), shownID(c.LastDelivered), shownID(c.Acked), decimal(c.Pending),
+			decimal(c.Lag)})
 	}
 	tables := []table{about, cursors}
 	if len(members) > 0 {

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestHeadersInJSON: header values that are no text come as base64, all of them, and JSON says so; they were U+FFFD.
+// TestHeadersInJSON: header values that are no text come as base64, all of them, and JSON says so;
+// they were U+FFFD.
 func TestHeadersInJSON(t *testing.T) {
 	for _, tt := range []struct {
 		headers map[string]string

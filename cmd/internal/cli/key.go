@@ -38,7 +38,8 @@ type keySummary struct {
 }
 
 func summarizeKey(k floe.Key, secret string) keySummary {
-	sum := keySummary{ID: k.ID, Name: k.Name, Role: string(k.Role), Namespaces: k.Namespaces, CreatedAt: k.CreatedAt.UnixMilli(), Key: secret}
+	sum := keySummary{ID: k.ID, Name: k.Name, Role: string(k.Role), Namespaces: k.Namespaces, CreatedAt: k.CreatedAt.UnixMilli(),
+		Key: secret}
 	if !k.ExpiresAt.IsZero() {
 		sum.ExpiresAt = k.ExpiresAt.UnixMilli()
 	}
@@ -101,10 +102,11 @@ func keyCreate(f *frame) *cobra.Command {
 	return cmd
 }
 
-// addExpires adds --expires to a command, and returns what makes options of it. A key that replaces an old one lasts as long as that was to last, unless the flag
-// says otherwise.
+// addExpires adds --expires to a command, and returns what makes options of it. A key that replaces
+// an old one lasts as long as that was to last, unless the flag says otherwise.
 func addExpires(cmd *cobra.Command, otherwise string) func(old floe.Key) ([]floe.KeyOption, error) {
-	flag := cmd.Flags().String("expires", "", "when it stops being good: a `time` as RFC 3339, or after a duration such as 30d (default "+otherwise+")")
+	flag := cmd.Flags().String("expires", "", "when it stops being good: a `time` as RFC 3339, or after a duration such as 30d (default "+
+		otherwise+")")
 	return func(old floe.Key) ([]floe.KeyOption, error) {
 		if !cmd.Flags().Changed("expires") {
 			if old.ExpiresAt.IsZero() {
@@ -117,7 +119,8 @@ func addExpires(cmd *cobra.Command, otherwise string) func(old floe.Key) ([]floe
 		}
 		at, err := time.Parse(time.RFC3339, *flag)
 		if err != nil {
-			return nil, &usageError{fmt.Errorf("--expires=%s: neither a time such as 2027-01-31T00:00:00Z nor a duration such as 30d", *flag), helpHint(cmd)}
+			return nil, &usageError{fmt.Errorf("--expires=%s: neither a time such as 2027-01-31T00:00:00Z nor a duration such as 30d",
+				*flag), helpHint(cmd)}
 		}
 		return []floe.KeyOption{floe.KeyExpires(at)}, nil
 	}
@@ -190,7 +193,8 @@ as long as that was to last.`,
 				return err
 			}
 			if err := s.Keys().Revoke(ctx, old.ID); err != nil {
-				return &hintedError{fmt.Errorf("the new key is good, and the old one was not revoked: %w", err), "end it with floe key revoke " + old.ID}
+				return &hintedError{fmt.Errorf("the new key is good, and the old one was not revoked: %w", err),
+					"end it with floe key revoke " + old.ID}
 			}
 			return nil
 		})
@@ -234,7 +238,8 @@ func apiKeyList(f *frame) *cobra.Command {
 				for _, k := range keys {
 					sum := summarizeKey(k, "")
 					list = append(list, sum)
-					t.rows = append(t.rows, []string{sum.ID, sum.Name, sum.Role, sum.shownNamespaces(), shownTime(k.CreatedAt), shownOptionalTime(k.ExpiresAt), shownOptionalTime(k.LastUsedAt)})
+					t.rows = append(t.rows, []string{sum.ID, sum.Name, sum.Role, sum.shownNamespaces(), shownTime(k.CreatedAt),
+						shownOptionalTime(k.ExpiresAt), shownOptionalTime(k.LastUsedAt)})
 				}
 				return s.print(list, t)
 			})

@@ -16,12 +16,14 @@ import (
 	"time"
 )
 
-// TestKeys runs a node with keys as an operator would, the program itself with real sockets: from bootstrap to a key that is revoked under a follower.
+// TestKeys runs a node with keys as an operator would, the program itself with real sockets: from
+// bootstrap to a key that is revoked under a follower.
 func TestKeys(t *testing.T) {
 	t.Parallel()
 	path, dir := build(t), t.TempDir()
 	admin := bootstrapBy(t, path, dir)
-	if out, err := exec.Command(path, "server", "bootstrap", "--data-dir", dir).CombinedOutput(); exitCode(err) != exitConflict || !strings.Contains(string(out), "already") {
+	if out, err := exec.Command(path, "server", "bootstrap", "--data-dir", dir).CombinedOutput(); exitCode(err) != exitConflict ||
+		!strings.Contains(string(out), "already") {
 		t.Errorf("a second bootstrap: %v\n%s", err, out)
 	}
 	s := startBy(t, binary(path, nil), "--data-dir", dir)
@@ -34,7 +36,8 @@ func TestKeys(t *testing.T) {
 		t.Errorf("status: %s", got)
 	}
 	var session struct{ Token string }
-	if err := json.Unmarshal([]byte(mustCall(t, 200, "POST", s.url+"/api/v1/auth/session", `{"api_key":"`+admin+`"}`)), &session); err != nil {
+	if err := json.Unmarshal([]byte(mustCall(t, 200, "POST", s.url+"/api/v1/auth/session", `{"api_key":"`+admin+`"}`)),
+		&session); err != nil {
 		t.Fatal(err)
 	}
 	if status := callAs(t, session.Token, s.url+"/api/v1/namespaces"); status != 200 {
@@ -47,7 +50,8 @@ func TestKeys(t *testing.T) {
 	env["FLOE_API_KEY"] = admin
 	expectRun(t, env, 0, "kv", "set", "k", "v", "-n", "mine")
 	var made keySummary
-	if err := json.Unmarshal([]byte(expectRun(t, env, 0, "key", "create", "--role", "read", "--namespaces", "mine", "-o", "json")), &made); err != nil {
+	if err := json.Unmarshal([]byte(expectRun(t, env, 0, "key", "create", "--role", "read", "--namespaces", "mine", "-o", "json")),
+		&made); err != nil {
 		t.Fatal(err)
 	}
 	keyFile := filepath.Join(t.TempDir(), "key")
@@ -85,7 +89,8 @@ func TestKeys(t *testing.T) {
 		default:
 		}
 	}
-	if shown, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", follower.Process.Pid)); err == nil && (strings.Contains(string(shown), made.Key[10:]) || !strings.Contains(string(shown), "--api-key=***")) {
+	if shown, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", follower.Process.Pid)); err == nil &&
+		(strings.Contains(string(shown), made.Key[10:]) || !strings.Contains(string(shown), "--api-key=***")) {
 		t.Errorf("the list of processes shows %q", shown)
 	}
 	rotated := filepath.Join(t.TempDir(), "rotated")
@@ -95,23 +100,28 @@ func TestKeys(t *testing.T) {
 	expectRun(t, reader, 0, "kv", "get", "k", "-n", "mine")
 	expectRun(t, reader, exitUnauthorized, "kv", "set", "k", "w", "-n", "mine")
 	before := admin
-	admin = strings.TrimSpace(expectRun(t, env, 0, "key", "rotate", strings.Split(admin, "_")[2], "-o", "raw")) // that of the command itself
+	// that of the command itself
+	admin = strings.TrimSpace(expectRun(t, env, 0, "key", "rotate", strings.Split(admin, "_")[2], "-o", "raw"))
 	expectRun(t, env, exitUnauthorized, "key", "list")
 	env["FLOE_API_KEY"] = admin
 	var passing keySummary
-	if err := json.Unmarshal([]byte(expectRun(t, env, 0, "key", "create", "--role", "read", "--expires", "30d", "-o", "json")), &passing); err != nil {
+	if err := json.Unmarshal([]byte(expectRun(t, env, 0, "key", "create", "--role", "read", "--expires", "30d", "-o", "json")),
+		&passing); err != nil {
 		t.Fatal(err)
 	}
-	if lasts := time.UnixMilli(passing.ExpiresAt).Sub(time.UnixMilli(passing.CreatedAt)); lasts < 29*24*time.Hour || lasts > 30*24*time.Hour {
+	if lasts := time.UnixMilli(passing.ExpiresAt).Sub(time.UnixMilli(passing.CreatedAt)); lasts < 29*24*time.Hour ||
+		lasts > 30*24*time.Hour {
 		t.Errorf("a key for 30 days lasts %v", lasts)
 	}
 	if err := json.Unmarshal([]byte(expectRun(t, env, 0, "key", "rotate", passing.ID, "-o", "json")), &passing); err != nil {
 		t.Fatal(err)
 	}
-	if lasts := time.UnixMilli(passing.ExpiresAt).Sub(time.UnixMilli(passing.CreatedAt)); lasts < 29*24*time.Hour || lasts > 30*24*time.Hour {
+	if lasts := time.UnixMilli(passing.ExpiresAt).Sub(time.UnixMilli(passing.CreatedAt)); lasts < 29*24*time.Hour ||
+		lasts > 30*24*time.Hour {
 		t.Errorf("in its place is one that lasts %v", lasts)
 	}
-	if got := expectRun(t, env, 0, "key", "list"); !strings.Contains(got, "EXPIRES") || !strings.Contains(got, "LAST USED") || !strings.Contains(got, shownTime(time.UnixMilli(passing.ExpiresAt))) {
+	if got := expectRun(t, env, 0, "key", "list"); !strings.Contains(got, "EXPIRES") || !strings.Contains(got, "LAST USED") ||
+		!strings.Contains(got, shownTime(time.UnixMilli(passing.ExpiresAt))) {
 		t.Errorf("the list of keys:\n%s", got)
 	}
 	expectRun(t, env, 0, "key", "revoke", passing.ID)
@@ -143,7 +153,8 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// TestBootstrapRunning makes the key store of a node that runs: whoever was connected without a key is cut off.
+// TestBootstrapRunning makes the key store of a node that runs: whoever was connected without a key
+// is cut off.
 func TestBootstrapRunning(t *testing.T) {
 	s := start(t, "--data-dir", t.TempDir())
 	env := map[string]string{"FLOE_ADDR": s.addr}
@@ -161,7 +172,8 @@ func TestBootstrapRunning(t *testing.T) {
 	s.stop()
 }
 
-// TestBootstrapOfAPort: a port alone names the node that runs there, and no data directory is made beside it, also if nobody runs there.
+// TestBootstrapOfAPort: a port alone names the node that runs there, and no data directory is made
+// beside it, also if nobody runs there.
 func TestBootstrapOfAPort(t *testing.T) {
 	s := start(t, "--data-dir", t.TempDir())
 	defer s.stop()
@@ -247,7 +259,8 @@ func grepFiles(t *testing.T, dir, text string) {
 	}
 }
 
-// awaitAudit waits until an entry of the audit has all parts: what clients do is written about a second later.
+// awaitAudit waits until an entry of the audit has all parts: what clients do is written about a
+// second later.
 func awaitAudit(t *testing.T, env map[string]string, parts ...string) {
 	t.Helper()
 	audit := ""
@@ -273,13 +286,15 @@ func (o *lostOutput) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// TestBootstrapShowsFirst: a key that could not be shown makes no key store, so nobody is locked out.
+// TestBootstrapShowsFirst: a key that could not be shown makes no key store, so nobody is locked
+// out.
 func TestBootstrapShowsFirst(t *testing.T) {
 	dir := t.TempDir()
 	for _, output := range []string{"table", "json", "raw"} {
 		var stderr strings.Builder
 		code := Run(t.Context(), Process{
-			Args: []string{"server", "bootstrap", "--data-dir", dir, "--shards", "1", "-o", output}, Stdout: &lostOutput{20}, Stderr: &stderr, LookupEnv: lookup(nil),
+			Args: []string{"server", "bootstrap", "--data-dir", dir, "--shards", "1", "-o", output}, Stdout: &lostOutput{20},
+			Stderr: &stderr, LookupEnv: lookup(nil),
 		})
 		if code != exitFailure || !strings.Contains(stderr.String(), "there is no key store, as its key could not be shown: ") {
 			t.Errorf("-o %s: exit code %d\n%s", output, code, stderr.String())
@@ -291,7 +306,8 @@ func TestBootstrapShowsFirst(t *testing.T) {
 	}
 }
 
-// TestKeysInFiles: with --out a key is in a new file that only its owner can read, and not in the output. A file that exists stays as it is, and no key is made.
+// TestKeysInFiles: with --out a key is in a new file that only its owner can read, and not in the
+// output. A file that exists stays as it is, and no key is made.
 func TestKeysInFiles(t *testing.T) {
 	dir, keys := t.TempDir(), t.TempDir()
 	admin, reader := filepath.Join(keys, "admin"), filepath.Join(keys, "reader")
@@ -317,13 +333,15 @@ func TestKeysInFiles(t *testing.T) {
 	for _, name := range []string{admin, reader + "3"} {
 		b, err := os.ReadFile(name)
 		info, statErr := os.Stat(name)
-		if err != nil || statErr != nil || info.Mode().Perm() != 0o600 || !strings.HasPrefix(string(b), "floe_sk_") || strings.Contains(out, strings.TrimSpace(string(b))) {
+		if err != nil || statErr != nil || info.Mode().Perm() != 0o600 || !strings.HasPrefix(string(b), "floe_sk_") ||
+			strings.Contains(out, strings.TrimSpace(string(b))) {
 			t.Errorf("%s: %v, %v, mode %v, shown: %s", name, err, statErr, info.Mode(), out)
 		}
 		env["FLOE_API_KEY"] = "@" + name
 		expectRun(t, env, 0, "kv", "list")
 	}
-	if list := expectRun(t, map[string]string{"FLOE_ADDR": s.addr, "FLOE_API_KEY": "@" + admin}, 0, "key", "list", "-o", "raw"); strings.Count(list, "\n") != 2 {
+	if list := expectRun(t, map[string]string{"FLOE_ADDR": s.addr, "FLOE_API_KEY": "@" + admin}, 0, "key", "list", "-o",
+		"raw"); strings.Count(list, "\n") != 2 {
 		t.Errorf("there are other keys:\n%s", list)
 	}
 	var stderr strings.Builder

@@ -161,7 +161,8 @@ func kvGet(f *frame) *cobra.Command {
 
 // addStale adds --stale to a command that reads, and returns what makes options of it.
 func addStale(cmd *cobra.Command) func() []floe.AccessOption {
-	stale := cmd.Flags().Bool("stale", false, "take what the replica of the node that is asked has, which may be old: it answers without a leader too")
+	stale := cmd.Flags().Bool("stale", false,
+		"take what the replica of the node that is asked has, which may be old: it answers without a leader too")
 	return func() []floe.AccessOption {
 		if *stale {
 			return []floe.AccessOption{floe.Stale()}
@@ -298,7 +299,8 @@ func kvIncr(f *frame) *cobra.Command {
 	by := int64(1)
 	var ttl time.Duration
 	cmd.Flags().Var(newFlag(&by, "n", wholeNumber), "by", "what to add; may be negative (default 1)")
-	cmd.Flags().Var(newFlag(&ttl, "duration", positiveDuration), "ttl", "how long a key that is new lives; one that is there keeps its time")
+	cmd.Flags().Var(newFlag(&ttl, "duration", positiveDuration), "ttl",
+		"how long a key that is new lives; one that is there keeps its time")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return f.call(cmd, func(ctx context.Context, s *session) error {
 			var opts []kv.IncrOption

@@ -85,7 +85,8 @@ func TestListPages(t *testing.T) {
 		}
 		last := fmt.Sprintf("k%05d", keys-1)
 		if code != 0 || len(lines) != keys || !strings.HasPrefix(lines[0], first) || !strings.HasPrefix(lines[keys-1], last) {
-			t.Errorf("kv list -o %s: exit code %d, %d lines from %q to %q, stderr\n%s", format, code, len(lines), lines[0], lines[len(lines)-1], stderr)
+			t.Errorf("kv list -o %s: exit code %d, %d lines from %q to %q, stderr\n%s", format, code, len(lines), lines[0],
+				lines[len(lines)-1], stderr)
 		}
 	}
 	var list keyList

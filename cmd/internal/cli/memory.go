@@ -25,12 +25,14 @@ func (c *config) findMemory() {
 		return
 	}
 	c.allowed = total
-	total = max(min(total, 1<<45)/(1<<20)*(1<<20), budget.Least) // with less there is no node, and without a bound it would be killed the sooner
+	// with less there is no node, and without a bound it would be killed the sooner
+	total = max(min(total, 1<<45)/(1<<20)*(1<<20), budget.Least)
 	c.memory = total
 	c.text["memory"], c.spelled["memory"] = shownSize(total), from+"="+shownSize(total)
 }
 
-// checkMemory returns an error if the parts of the memory do not fit into it: then it would be no bound.
+// checkMemory returns an error if the parts of the memory do not fit into it: then it would be no
+// bound.
 func (c *config) checkMemory() error {
 	if c.memory == 0 {
 		return nil
@@ -47,7 +49,8 @@ func (c *config) checkMemory() error {
 			given = append(given, spelled)
 		}
 	}
-	return fmt.Errorf("%s: the parts come to %s with %s: make them smaller, or the memory larger", c.spelled["memory"], budget.Size((c.memory-rest)>>20<<20), strings.Join(given, ", "))
+	return fmt.Errorf("%s: the parts come to %s with %s: make them smaller, or the memory larger", c.spelled["memory"],
+		budget.Size((c.memory-rest)>>20<<20), strings.Join(given, ", "))
 }
 
 // boundMemory has Go's runtime collect garbage earlier rather than exceed the memory.
@@ -67,7 +70,8 @@ func (c *config) heapLimit(offHeap bool) int64 {
 	return max(most-l.Cache-l.MemTables(), c.memory/4)
 }
 
-// dividedShards is by how many shards the memory is divided: those of the directory are not known yet.
+// dividedShards is by how many shards the memory is divided: those of the directory are not known
+// yet.
 func (c *config) dividedShards() int {
 	if c.shards > 0 {
 		return c.shards

@@ -24,7 +24,8 @@ func TestHeapLimit(t *testing.T) {
 	}
 }
 
-// TestLittleMemory: who is allowed less than a node needs gets the least bound there is, not none at all.
+// TestLittleMemory: who is allowed less than a node needs gets the least bound there is, not none
+// at all.
 func TestLittleMemory(t *testing.T) {
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(math.MaxInt64))
 	debug.SetMemoryLimit(40 << 20)

@@ -2,7 +2,8 @@ package cli
 
 import "net"
 
-// notify tells the service manager how the server is, if it wants to know: systemd names a socket in NOTIFY_SOCKET (sd_notify(3)).
+// notify tells the service manager how the server is, if it wants to know: systemd names a socket
+// in NOTIFY_SOCKET (sd_notify(3)).
 func (s *server) notify(p Process, state string) {
 	name, _ := p.LookupEnv("NOTIFY_SOCKET")
 	if name == "" {

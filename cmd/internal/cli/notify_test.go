@@ -14,14 +14,16 @@ import (
 	"time"
 )
 
-// TestService runs the program as systemd does: it is told when the node serves and when it stops, and a SIGHUP has the dashboard show its new
-// certificate, and the metrics, which have the same one.
+// TestService runs the program as systemd does: it is told when the node serves and when it stops,
+// and a SIGHUP has the dashboard show its new certificate, and the metrics, which have the same
+// one.
 func TestService(t *testing.T) {
 	t.Parallel()
 	path, a := build(t), newAuthority(t)
 	issue := func(number int64) {
 		a.issue("node", &x509.Certificate{
-			SerialNumber: big.NewInt(number), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+			SerialNumber: big.NewInt(number), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"localhost"},
+			IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 		}, a.key)
 	}
 	issue(7)

@@ -103,7 +103,8 @@ func nsList(f *frame) *cobra.Command {
 					}
 					list = append(list, summarizeNamespace(info))
 					t.rows = append(t.rows, []string{
-						info.Name, strconv.FormatBool(info.Spread), decimal(info.Counts.Keys), decimal(info.Counts.KeyBytes), shownTime(info.CreatedAt),
+						info.Name, strconv.FormatBool(info.Spread), decimal(info.Counts.Keys), decimal(info.Counts.KeyBytes),
+						shownTime(info.CreatedAt),
 					})
 				}
 				return s.print(list, t)

@@ -77,9 +77,10 @@ func (o *output) print(document any, tables ...table) error {
 // partRows is how many rows of a long listing make a table.
 const partRows = 1000
 
-// printEach prints items in rows as they come, for there may be more than fit into memory. Only one JSON document has to have them all: for that
-// it returns them, and prints nothing.
-func printEach[T, D any](o *output, items iter.Seq2[T, error], head []string, document func(T) D, row func(T) []string) (all []D, err error) {
+// printEach prints items in rows as they come, for there may be more than fit into memory. Only one
+// JSON document has to have them all: for that it returns them, and prints nothing.
+func printEach[T, D any](o *output, items iter.Seq2[T, error], head []string, document func(T) D, row func(T) []string) (all []D,
+	err error) {
 	all = []D{}
 	part := table{head: head}
 	for item, err := range items {
@@ -111,7 +112,8 @@ func (o *output) cell(bytes []byte) string {
 	return shortened(bytes)
 }
 
-// line is cell for JSON of which a script reads a row from a line: it has no line breaks and tabs between its values.
+// line is cell for JSON of which a script reads a row from a line: it has no line breaks and tabs
+// between its values.
 func (o *output) line(document []byte) string {
 	var compact bytes.Buffer
 	if o.format == formatRaw && json.Compact(&compact, document) == nil {
@@ -120,8 +122,8 @@ func (o *output) line(document []byte) string {
 	return o.cell(document)
 }
 
-// printValue prints a result that is a single value. Scripts get its bytes and nothing else, whichever way they ask; on a terminal a line
-// ends behind it.
+// printValue prints a result that is a single value. Scripts get its bytes and nothing else,
+// whichever way they ask; on a terminal a line ends behind it.
 func (o *output) printValue(document any, value []byte) error {
 	if o.format == formatJSON {
 		return o.encode(document, "  ")
@@ -191,7 +193,8 @@ func printable(text string) string {
 	return text
 }
 
-// jsonText returns bytes as they stand in JSON, and "base64" (RFC 4648, section 4) as the encoding if they are not text.
+// jsonText returns bytes as they stand in JSON, and "base64" (RFC 4648, section 4) as the encoding
+// if they are not text.
 func jsonText(bytes string) (text, encoding string) {
 	if utf8.ValidString(bytes) {
 		return bytes, ""

@@ -26,8 +26,9 @@ import (
 
 var overloadFor = flag.Duration("overload", 0, "how long TestProcess measures capacity, and memory under load; 0: not at all")
 
-// testOverload asks much more of a server than it takes at a time, at both ports. What is beyond is refused, with the time to try again or as busy, and
-// nothing else; what was acknowledged is there; and afterwards the server is as before.
+// testOverload asks much more of a server than it takes at a time, at both ports. What is beyond is
+// refused, with the time to try again or as busy, and nothing else; what was acknowledged is there;
+// and afterwards the server is as before.
 func testOverload(t *testing.T, path string) {
 	s := startBy(t, binary(path, nil), "--data-dir", t.TempDir(), "--memory", "256MiB", "--max-requests", "1", "--max-in-flight", "8")
 	var acked, refused atomic.Int64
@@ -92,7 +93,8 @@ func testOverload(t *testing.T, path string) {
 	if _, err := store.Put(t.Context(), "after", nil); err != nil {
 		t.Errorf("afterwards: %v", err)
 	}
-	if metrics := mustCall(t, 200, "GET", s.scrape, ""); !strings.Contains(metrics, `floe_limit_size{limit="calls"} 8`) || !strings.Contains(metrics, `floe_limit_used{limit="calls"} 0`) {
+	if metrics := mustCall(t, 200, "GET", s.scrape, ""); !strings.Contains(metrics, `floe_limit_size{limit="calls"} 8`) ||
+		!strings.Contains(metrics, `floe_limit_used{limit="calls"} 0`) {
 		t.Error("the metrics do not say what the limit is, and that nothing of it is used")
 	}
 	if code := s.stop(); code != 0 {
@@ -138,7 +140,8 @@ func mustBeThere(t *testing.T, c *http.Client, s *running, key string) {
 	}
 }
 
-// testConnections opens more connections than a server has room for: who comes too late is told so, /health goes on, and all is well when they have gone.
+// testConnections opens more connections than a server has room for: who comes too late is told so,
+// /health goes on, and all is well when they have gone.
 func testConnections(t *testing.T, path string) {
 	const limit = 8
 	s := startBy(t, binary(path, nil), "--data-dir", t.TempDir(), "--max-connections", strconv.Itoa(limit))
@@ -185,8 +188,9 @@ func testConnections(t *testing.T, path string) {
 	}
 }
 
-// testFewFiles opens more idle connections to each port than the server may have files open: it goes on writing for those that came before, whatever the state
-// database opens meanwhile, says that the limit is low, and takes others when the strangers have gone.
+// testFewFiles opens more idle connections to each port than the server may have files open: it
+// goes on writing for those that came before, whatever the state database opens meanwhile, says
+// that the limit is low, and takes others when the strangers have gone.
 func testFewFiles(t *testing.T, path string) {
 	const files, strangers = 512, 600
 	limited := func(cmd *exec.Cmd) {
@@ -219,7 +223,8 @@ func testFewFiles(t *testing.T, path string) {
 			conn.Close()
 		}
 	}()
-	for _, addr := range []string{s.addr, strings.TrimPrefix(s.url, "http://"), strings.TrimSuffix(strings.TrimPrefix(s.scrape, "http://"), "/metrics")} {
+	for _, addr := range []string{s.addr, strings.TrimPrefix(s.url, "http://"),
+		strings.TrimSuffix(strings.TrimPrefix(s.scrape, "http://"), "/metrics")} {
 		for range strangers {
 			conn, err := net.DialTimeout("tcp", addr, time.Second)
 			if err != nil {
@@ -268,10 +273,11 @@ func awaitStatus(t *testing.T, c *http.Client, url string, want int) {
 	}
 }
 
-// testCapacity measures what a server bears at each port: first with as many callers as it serves at a time, then with twice and four times as many calls a
-// second as that made.
+// testCapacity measures what a server bears at each port: first with as many callers as it serves
+// at a time, then with twice and four times as many calls a second as that made.
 func testCapacity(t *testing.T, path string) {
-	s := startBy(t, binary(path, nil), "--data-dir", t.TempDir(), "--memory", "512MiB", "--max-requests", "32", "--max-in-flight", "44", "--dashboard-port", "0")
+	s := startBy(t, binary(path, nil), "--data-dir", t.TempDir(), "--memory", "512MiB", "--max-requests", "32", "--max-in-flight", "44",
+		"--dashboard-port", "0")
 	defer s.stop()
 	c := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 512}, Timeout: patience}
 	db, err := floe.Dial(t.Context(), []string{s.addr})
@@ -299,7 +305,8 @@ func testCapacity(t *testing.T, path string) {
 			for times, o := range map[int]offered{2: twice, 4: fourTimes} {
 				t.Logf("at %d times the capacity: %v", times, o)
 				if o.of[succeeded]*10 < closed.of[succeeded]*8 || o.of[failed] > 0 {
-					t.Errorf("goodput at %d times the capacity is %d of %d, %d answers are neither success nor busy", times, o.of[succeeded], closed.of[succeeded], o.of[failed])
+					t.Errorf("goodput at %d times the capacity is %d of %d, %d answers are neither success nor busy", times,
+						o.of[succeeded], closed.of[succeeded], o.of[failed])
 				}
 			}
 			if resident := residentMiB(t, s); resident > 512 {
@@ -343,9 +350,11 @@ func callersAt(ctx context.Context, url string, c *http.Client, db *floe.Client)
 	}
 }
 
-// testFairness has 256 callers of one namespace, in a process of their own, write as fast as they can beside a few of another one, at each port. With -overload
-// it measures what is left to those few: a fourth of what they do alone at least, through the client port. Over HTTP that is told only: they wait for a processor
-// in each of several steps there, which their rivals and the server want too. Without -overload it only looks that all are answered, and those few too;
+// testFairness has 256 callers of one namespace, in a process of their own, write as fast as they
+// can beside a few of another one, at each port. With -overload it measures what is left to those
+// few: a fourth of what they do alone at least, through the client port. Over HTTP that is told
+// only: they wait for a processor in each of several steps there, which their rivals and the server
+// want too. Without -overload it only looks that all are answered, and those few too;
 // TestRequestsOfNamespaces and TestTurns do the counting.
 func testFairness(t *testing.T, path string) {
 	s := startBy(t, binary(path, nil), "--data-dir", t.TempDir(), "--shards", "1", "--max-requests", "64")
@@ -402,7 +411,8 @@ type flood struct {
 
 const floodEnv = "FLOE_TEST_FLOOD"
 
-// startFlood starts a flood, and returns when its first call has succeeded. What it returns ends it and tells what became of its calls since then.
+// startFlood starts a flood, and returns when its first call has succeeded. What it returns ends it
+// and tells what became of its calls since then.
 func startFlood(t *testing.T, f flood) (end func() [outcomes]int64) {
 	t.Helper()
 	text, err := json.Marshal(f)
@@ -476,7 +486,8 @@ func (f flood) run(in io.Reader, out io.Writer) error {
 	return errors.Join(err, told.Encode(made))
 }
 
-// testKilledInOverload kills a server that refuses most of what it is asked: what it acknowledged is there when it is back.
+// testKilledInOverload kills a server that refuses most of what it is asked: what it acknowledged
+// is there when it is back.
 func testKilledInOverload(t *testing.T, path string) {
 	dir := t.TempDir()
 	s := startBy(t, binary(path, nil), "--data-dir", dir, "--max-requests", "1", "--max-in-flight", "8")
@@ -571,10 +582,12 @@ func (o *offered) add(p offered) {
 }
 
 func (o offered) String() string {
-	return fmt.Sprintf("%d succeeded, %d refused, %d else; p50 %v, p99 %v", o.of[succeeded], o.of[refused], o.of[failed], o.took.Quantile(0.5), o.took.Quantile(0.99))
+	return fmt.Sprintf("%d succeeded, %d refused, %d else; p50 %v, p99 %v", o.of[succeeded], o.of[refused], o.of[failed],
+		o.took.Quantile(0.5), o.took.Quantile(0.99))
 }
 
-// offer makes calls for a time: perSecond of them, whatever becomes of them, or 0: each caller the next one when the last has ended.
+// offer makes calls for a time: perSecond of them, whatever becomes of them, or 0: each caller the
+// next one when the last has ended.
 func offer(call caller, callers int, perSecond float64, last time.Duration) (sum offered) {
 	var calls atomic.Int64
 	var all sync.WaitGroup
@@ -627,7 +640,8 @@ func residentMiB(t *testing.T, s *running) int64 {
 	return 0
 }
 
-// testMemory puts a mixed load with large values on a server with 512 MiB, and looks that it stays within.
+// testMemory puts a mixed load with large values on a server with 512 MiB, and looks that it stays
+// within.
 func testMemory(t *testing.T, path string) {
 	s := startBy(t, binary(path, nil), "--data-dir", t.TempDir(), "--memory", "512MiB")
 	defer s.stop()

@@ -33,7 +33,8 @@ func (f *frame) pipeline(cmd *cobra.Command, file string, args []string) ([]byte
 	return f.definition(cmd, file)
 }
 
-// jobIn returns the store and the id of a job that is named by its id or, if no other job has it, by its name.
+// jobIn returns the store and the id of a job that is named by its id or, if no other job has it,
+// by its name.
 func (s *session) jobIn(ctx context.Context, cmd *cobra.Command, name string) (*processing.Store, processing.JobID, error) {
 	store := s.Processing(s.namespace)
 	if strings.HasPrefix(name, "job-") {
@@ -86,7 +87,8 @@ type jobDone struct {
 }
 
 func (s *session) printJob(id processing.JobID, status string) error {
-	return s.print(jobDone{true, string(id), s.namespace, status}, table{head: []string{"JOB", "STATUS"}, rows: [][]string{{string(id), status}}})
+	return s.print(jobDone{true, string(id), s.namespace, status},
+		table{head: []string{"JOB", "STATUS"}, rows: [][]string{{string(id), status}}})
 }
 
 // useNamespaceOf takes the namespace that a pipeline names, unless --namespace does.
@@ -194,9 +196,12 @@ type jobText struct {
 func textOfJob(j processing.Job) jobText {
 	m := &j.Metrics
 	return jobText{
-		JobID: string(j.ID), Name: j.Name, Namespace: j.Namespace, Status: j.Status.String(), Held: j.Held, Reason: j.Reason, Parallelism: j.Parallelism,
-		BatchSize: j.BatchSize, CreatedAt: j.CreatedAt.UnixMilli(), RecordsIn: m.RecordsIn, RecordsOut: m.RecordsOut, Errors: m.Errors, Late: m.Late,
-		Dropped: m.Dropped, Missed: m.Missed, RecordsBehind: m.RecordsBehind, InPerSecond: m.InPerSecond, WatermarkLag: m.Lag.Milliseconds(),
+		JobID: string(j.ID), Name: j.Name, Namespace: j.Namespace, Status: j.Status.String(), Held: j.Held, Reason: j.Reason,
+		Parallelism: j.Parallelism,
+		BatchSize:   j.BatchSize, CreatedAt: j.CreatedAt.UnixMilli(), RecordsIn: m.RecordsIn, RecordsOut: m.RecordsOut, Errors: m.Errors,
+		Late:    m.Late,
+		Dropped: m.Dropped, Missed: m.Missed, RecordsBehind: m.RecordsBehind, InPerSecond: m.InPerSecond,
+		WatermarkLag:  m.Lag.Milliseconds(),
 		LatencyMillis: float64(m.LatencyAvg) / float64(time.Millisecond),
 	}
 }
@@ -217,7 +222,8 @@ func rowOfJob(j processing.Job) []string {
 		lag = m.Lag.Round(time.Millisecond).String()
 	}
 	return []string{
-		string(j.ID), j.Name, j.Status.String(), decimal(m.RecordsIn), decimal(m.RecordsOut), decimal(m.Errors), decimal(m.Late), decimal(m.RecordsBehind), lag, orDash(j.Reason),
+		string(j.ID), j.Name, j.Status.String(), decimal(m.RecordsIn), decimal(m.RecordsOut), decimal(m.Errors), decimal(m.Late),
+		decimal(m.RecordsBehind), lag, orDash(j.Reason),
 	}
 }
 
@@ -279,8 +285,10 @@ func processingStatus(f *frame) *cobra.Command {
 				tables := []table{{head: jobHead, rows: [][]string{rowOfJob(d.Job)}}}
 				saved := table{head: []string{"SAVEPOINT", "RECORDS", "BYTES", "COMPLETE"}}
 				for _, p := range d.Savepoints {
-					text.Savepoints = append(text.Savepoints, savepointText{string(p.ID), p.CreatedAt.UnixMilli(), p.Complete, p.RecordsProcessed, p.Bytes})
-					saved.rows = append(saved.rows, []string{string(p.ID), decimal(p.RecordsProcessed), decimal(p.Bytes), strconv.FormatBool(p.Complete)})
+					text.Savepoints = append(text.Savepoints,
+						savepointText{string(p.ID), p.CreatedAt.UnixMilli(), p.Complete, p.RecordsProcessed, p.Bytes})
+					saved.rows = append(saved.rows,
+						[]string{string(p.ID), decimal(p.RecordsProcessed), decimal(p.Bytes), strconv.FormatBool(p.Complete)})
 				}
 				if len(saved.rows) > 0 {
 					tables = append(tables, saved)
@@ -335,7 +343,8 @@ func processingSavepoint(f *frame) *cobra.Command {
 				}
 				return s.print(
 					savepointText{string(p.ID), p.CreatedAt.UnixMilli(), p.Complete, p.RecordsProcessed, p.Bytes},
-					table{head: []string{"SAVEPOINT", "RECORDS", "BYTES"}, rows: [][]string{{string(p.ID), decimal(p.RecordsProcessed), decimal(p.Bytes)}}},
+					table{head: []string{"SAVEPOINT", "RECORDS", "BYTES"},
+						rows: [][]string{{string(p.ID), decimal(p.RecordsProcessed), decimal(p.Bytes)}}},
 				)
 			})
 		},

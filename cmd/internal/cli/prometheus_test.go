@@ -33,7 +33,8 @@ func program(t *testing.T, name string) string {
 	return path
 }
 
-// TestMonitoring has a real Prometheus scrape a real node, with the configuration of the example, and asks it what it has learned.
+// TestMonitoring has a real Prometheus scrape a real node, with the configuration of the example,
+// and asks it what it has learned.
 func TestMonitoring(t *testing.T) {
 	s := startBy(t, binary(build(t), nil), "--data-dir", t.TempDir())
 	defer s.stop()
@@ -76,7 +77,9 @@ func seedEverything(t *testing.T, s *running) {
 		expectRun(t, env, 0, strings.Fields(args)...)
 	}
 	definition := filepath.Join(t.TempDir(), "w.yaml")
-	if err := os.WriteFile(definition, []byte("name: ship\nversion: \"1\"\nstart:\n  waitForSignal: {type: a}\n  transitions: {success: flo.Completed}\n"), 0o600); err != nil {
+	if err := os.WriteFile(definition,
+		[]byte("name: ship\nversion: \"1\"\nstart:\n  waitForSignal: {type: a}\n  transitions: {success: flo.Completed}\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	expectRun(t, env, 0, "workflow", "create", "-f", definition, "-n", "shop")
@@ -151,8 +154,9 @@ func startPrometheus(t *testing.T, target string, flags ...string) *prometheus {
 		t.Fatal(err)
 	}
 	addr := machinetest.FreeAddr(t)
-	cmd := exec.Command(program(t, "prometheus"), append(flags, "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+addr,
-		"--log.level=warn")...)
+	cmd := exec.Command(program(t, "prometheus"),
+		append(flags, "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+addr,
+			"--log.level=warn")...)
 	var log lockedBuffer
 	cmd.Stdout, cmd.Stderr = &log, &log
 	if err := cmd.Start(); err != nil {

@@ -17,7 +17,8 @@ import (
 func queueCommand(p Process) *cobra.Command {
 	f := &frame{Process: p}
 	cmd := group("queue", "Enqueue messages and consume them",
-		queueEnqueue(f), queueDequeue(f), queueAck(f), queueNack(f), queueExtend(f), queuePeek(f), queueGet(f), queueRemove(f), queueStats(f), queueList(f), queuePurge(f),
+		queueEnqueue(f), queueDequeue(f), queueAck(f), queueNack(f), queueExtend(f), queuePeek(f), queueGet(f), queueRemove(f),
+		queueStats(f), queueList(f), queuePurge(f),
 		queuePause(f), queueResume(f), queueConfigure(f), queueDelete(f), dlqCommand(f))
 	f.equip(cmd)
 	return cmd
@@ -51,7 +52,8 @@ dash goes behind --.`,
 	flags.SortFlags = false
 	flags.Var(newFlag(&priority, "n", within(0, queue.MaxPriority)), "priority", "0 to 255, lower is more urgent (default 100)")
 	flags.Var(newFlag(&delay, "duration", durationOrNone), "delay", "how long it waits before it can be delivered (default 0s)")
-	flags.Var(newFlag(&attempts, "n", within(1, queue.MaxAttemptsLimit)), "max-attempts", "how often it is delivered before it is a dead letter (default what the queue says)")
+	flags.Var(newFlag(&attempts, "n", within(1, queue.MaxAttemptsLimit)), "max-attempts",
+		"how often it is delivered before it is a dead letter (default what the queue says)")
 	var headers map[string]string
 	addHeader := func(v string) (map[string]string, error) { return withHeader(headers, v) }
 	flags.Var(newFlag(&headers, "k=v", addHeader), "header", "a header of the message; several with --header again")
@@ -75,7 +77,8 @@ dash goes behind --.`,
 			}
 			return s.print(
 				enqueued{true, args[0], s.namespace, e.Seq, e.LSN, e.Duplicate},
-				table{head: []string{"QUEUE", "SEQ", "DUPLICATE"}, rows: [][]string{{args[0], decimal(e.Seq), strconv.FormatBool(e.Duplicate)}}},
+				table{head: []string{"QUEUE", "SEQ", "DUPLICATE"},
+					rows: [][]string{{args[0], decimal(e.Seq), strconv.FormatBool(e.Duplicate)}}},
 			)
 		})
 	}
@@ -118,9 +121,11 @@ type messageText struct {
 
 func newMessageText(m queue.Message) messageText {
 	return messageText{
-		Seq: m.Seq, Priority: m.Priority, State: m.State.String(), Attempts: m.Attempts, MaxAttempts: m.MaxAttempts, Receipt: string(m.Receipt),
+		Seq: m.Seq, Priority: m.Priority, State: m.State.String(), Attempts: m.Attempts, MaxAttempts: m.MaxAttempts,
+		Receipt:    string(m.Receipt),
 		EnqueuedAt: m.EnqueuedAt.UnixMilli(), LeaseUntil: optionalMillis(m.LeaseUntil), AvailableAt: optionalMillis(m.AvailableAt),
-		DiedAt: optionalMillis(m.DiedAt), LastError: m.LastError, headersText: newHeadersText(m.Headers), payloadText: newPayloadText(m.Payload), Size: m.Size,
+		DiedAt: optionalMillis(m.DiedAt), LastError: m.LastError, headersText: newHeadersText(m.Headers),
+		payloadText: newPayloadText(m.Payload), Size: m.Size,
 	}
 }
 
@@ -217,7 +222,8 @@ func (s *session) printLeased(w *work, ms []queue.Message) error {
 	t := table{head: []string{"RECEIPT", "SEQ", "PRIORITY", "ATTEMPT", "HEADERS", "PAYLOAD"}}
 	for _, m := range ms {
 		list.Messages = append(list.Messages, newMessageText(m))
-		t.rows = append(t.rows, []string{string(m.Receipt), decimal(m.Seq), decimal(m.Priority), decimal(m.Attempts), shownHeaders(m.Headers), s.cell(m.Payload)})
+		t.rows = append(t.rows, []string{string(m.Receipt), decimal(m.Seq), decimal(m.Priority), decimal(m.Attempts),
+			shownHeaders(m.Headers), s.cell(m.Payload)})
 	}
 	return s.print(list, t)
 }
@@ -300,7 +306,8 @@ func queueNack(f *frame) *cobra.Command {
 	var delay time.Duration
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.Var(newFlag(&delay, "duration", durationOrNone), "delay", "pause before it is delivered again (default the back-off of the queue)")
+	flags.Var(newFlag(&delay, "duration", durationOrNone), "delay",
+		"pause before it is delivered again (default the back-off of the queue)")
 	bury := flags.Bool("to-dlq", false, "make it a dead letter at once")
 	reason := flags.String("reason", "", "why, for those who look at dead letters")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -385,7 +392,8 @@ func queuePeek(f *frame) *cobra.Command {
 	flags.SortFlags = false
 	flags.Var(newFlag(&limit, "n", count(1)), "limit", "how many at most (default 100)")
 	flags.Var(newFlag(&state, "state", messageState), "state", "only those that are ready, delayed or leased")
-	_ = cmd.RegisterFlagCompletionFunc("state", cobra.FixedCompletions([]string{"ready", "delayed", "leased"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("state",
+		cobra.FixedCompletions([]string{"ready", "delayed", "leased"}, cobra.ShellCompDirectiveNoFileComp))
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		opts := []queue.MessageOption{queue.Limit(int(min(limit, queue.MaxPageItems)))}
 		if state != 0 {
@@ -398,7 +406,8 @@ func queuePeek(f *frame) *cobra.Command {
 					until = m.AvailableAt
 				}
 				return []string{
-					decimal(m.Seq), decimal(m.Priority), m.State.String(), shownOptionalTime(until), fmt.Sprintf("%d/%d", m.Attempts, m.MaxAttempts),
+					decimal(m.Seq), decimal(m.Priority), m.State.String(), shownOptionalTime(until), fmt.Sprintf("%d/%d", m.Attempts,
+						m.MaxAttempts),
 					m.LastError, shownHeaders(m.Headers), s.cell(m.Payload),
 				}
 			}
@@ -426,9 +435,12 @@ func queueGet(f *frame) *cobra.Command {
 				return err
 			}
 			return s.print(newMessageText(m), table{rows: [][]string{
-				{"seq", decimal(m.Seq)}, {"state", m.State.String()}, {"priority", decimal(m.Priority)}, {"attempts", fmt.Sprintf("%d/%d", m.Attempts, m.MaxAttempts)},
-				{"enqueued", shownTime(m.EnqueuedAt)}, {"leased until", shownOptionalTime(m.LeaseUntil)}, {"available", shownOptionalTime(m.AvailableAt)},
-				{"died", shownOptionalTime(m.DiedAt)}, {"last error", m.LastError}, {"headers", shownHeaders(m.Headers)}, {"payload", s.cell(m.Payload)},
+				{"seq", decimal(m.Seq)}, {"state", m.State.String()}, {"priority", decimal(m.Priority)}, {"attempts",
+					fmt.Sprintf("%d/%d", m.Attempts, m.MaxAttempts)},
+				{"enqueued", shownTime(m.EnqueuedAt)}, {"leased until", shownOptionalTime(m.LeaseUntil)}, {"available",
+					shownOptionalTime(m.AvailableAt)},
+				{"died", shownOptionalTime(m.DiedAt)}, {"last error", m.LastError}, {"headers", shownHeaders(m.Headers)}, {"payload",
+					s.cell(m.Payload)},
 			}})
 		})
 	}
@@ -487,8 +499,9 @@ type queueSummary struct {
 
 func (s *session) summarizeQueue(q queue.Stats) queueSummary {
 	return queueSummary{
-		Name: q.Name, Namespace: s.namespace, Ready: q.Ready + q.Delayed, Inflight: q.Inflight, Pending: q.Ready + q.Delayed, Available: q.Ready,
-		Enqueued: q.Enqueued, Dequeued: q.Dequeued, DLQCount: q.Dead, Paused: q.Paused,
+		Name: q.Name, Namespace: s.namespace, Ready: q.Ready + q.Delayed, Inflight: q.Inflight, Pending: q.Ready + q.Delayed,
+		Available: q.Ready,
+		Enqueued:  q.Enqueued, Dequeued: q.Dequeued, DLQCount: q.Dead, Paused: q.Paused,
 	}
 }
 
@@ -518,7 +531,8 @@ type queueSettings struct {
 
 func newQueueSettings(s queue.Settings) queueSettings {
 	return queueSettings{
-		s.MaxLen, s.MaxBytes, s.MaxAttempts, max(s.BackoffMin, 0).Milliseconds(), s.BackoffMax.Milliseconds(), s.DeadRetention.Milliseconds(),
+		s.MaxLen, s.MaxBytes, s.MaxAttempts, max(s.BackoffMin, 0).Milliseconds(), s.BackoffMax.Milliseconds(),
+		s.DeadRetention.Milliseconds(),
 		s.DedupWindow.Milliseconds(),
 	}
 }
@@ -540,7 +554,8 @@ func settingsTable(s queue.Settings) table {
 		pauses = "none"
 	}
 	return table{name: "settings", rows: [][]string{
-		{"max length", unbounded(s.MaxLen)}, {"max bytes", unbounded(s.MaxBytes)}, {"max attempts", decimal(s.MaxAttempts)}, {"back-off", pauses},
+		{"max length", unbounded(s.MaxLen)}, {"max bytes", unbounded(s.MaxBytes)}, {"max attempts", decimal(s.MaxAttempts)}, {"back-off",
+			pauses},
 		{"dead letters kept", retention}, {"dedup window", shownDuration(s.DedupWindow)},
 	}}
 }
@@ -572,11 +587,13 @@ func (s *session) printStats(q queue.Stats) error {
 		state = "paused"
 	}
 	now := table{name: "now", rows: [][]string{
-		{"state", state}, {"ready", decimal(q.Ready)}, {"delayed", decimal(q.Delayed)}, {"inflight", decimal(q.Inflight)}, {"dead", decimal(q.Dead)},
+		{"state", state}, {"ready", decimal(q.Ready)}, {"delayed", decimal(q.Delayed)}, {"inflight", decimal(q.Inflight)}, {"dead",
+			decimal(q.Dead)},
 		{"bytes", decimal(q.Bytes)},
 	}}
 	ever := table{name: "ever", rows: [][]string{
-		{"created", shownTime(q.CreatedAt)}, {"enqueued", decimal(q.Enqueued)}, {"duplicates", decimal(q.Duplicates)}, {"dequeued", decimal(q.Dequeued)},
+		{"created", shownTime(q.CreatedAt)}, {"enqueued", decimal(q.Enqueued)}, {"duplicates", decimal(q.Duplicates)}, {"dequeued",
+			decimal(q.Dequeued)},
 		{"acked", decimal(q.Acked)}, {"expired", decimal(q.Expired)}, {"purged", decimal(q.Purged)}, {"discarded", decimal(q.Discarded)},
 	}}
 	return s.print(d, now, ever, settingsTable(q.Settings))
@@ -591,12 +608,14 @@ func queueList(f *frame) *cobra.Command {
 			return f.call(cmd, func(ctx context.Context, s *session) error {
 				row := func(q queue.Stats) []string {
 					return []string{
-						q.Name, decimal(q.Ready), decimal(q.Delayed), decimal(q.Inflight), decimal(q.Dead), decimal(q.Enqueued), decimal(q.Acked),
+						q.Name, decimal(q.Ready), decimal(q.Delayed), decimal(q.Inflight), decimal(q.Dead), decimal(q.Enqueued),
+						decimal(q.Acked),
 						strconv.FormatBool(q.Paused),
 					}
 				}
 				head := []string{"NAME", "READY", "DELAYED", "INFLIGHT", "DEAD", "ENQUEUED", "ACKED", "PAUSED"}
-				list, err := printEach(s.output, s.Queue(s.namespace).All(ctx, queue.Limit(queue.MaxPageItems)), head, s.summarizeQueue, row)
+				list, err := printEach(s.output, s.Queue(s.namespace).All(ctx, queue.Limit(queue.MaxPageItems)), head, s.summarizeQueue,
+					row)
 				if err != nil || s.format != formatJSON {
 					return err
 				}
@@ -687,8 +706,10 @@ func queueConfigure(f *frame) *cobra.Command {
 	flags.SortFlags = false
 	flags.Var(newFlag(&to.MaxLen, "n", count(0)), "max-len", "how many messages it takes, dead letters aside; 0: no bound")
 	flags.Var(newFlag(&to.MaxBytes, "size", sizeFrom(0)), "max-bytes", "how many bytes of payloads it takes; 0: no bound")
-	flags.Var(newFlag(&to.MaxAttempts, "n", within(1, queue.MaxAttemptsLimit)), "max-attempts", "how often a message is delivered before it is a dead letter (new queues: 5)")
-	flags.Var(newFlag(&to.BackoffMin, "duration", durationOrNone), "backoff-min", "pause before the second delivery, before each further one twice as long; 0s: none (new queues: 1s)")
+	flags.Var(newFlag(&to.MaxAttempts, "n", within(1, queue.MaxAttemptsLimit)), "max-attempts",
+		"how often a message is delivered before it is a dead letter (new queues: 5)")
+	flags.Var(newFlag(&to.BackoffMin, "duration", durationOrNone), "backoff-min",
+		"pause before the second delivery, before each further one twice as long; 0s: none (new queues: 1s)")
 	flags.Var(newFlag(&to.BackoffMax, "duration", positiveDuration), "backoff-max", "longest pause (new queues: 5m)")
 	flags.Var(newFlag(&to.DeadRetention, "duration", durationOrNone), "dead-retention", "how long dead letters are kept; 0s: for ever")
 	flags.Var(newFlag(&to.DedupWindow, "duration", positiveDuration), "dedup-window", "how long a dedup key is remembered (new queues: 1h)")
@@ -714,7 +735,8 @@ func queueConfigure(f *frame) *cobra.Command {
 	return f.completing(cmd, queueNames)
 }
 
-// changed returns settings with those that are given as flags changed. A pause that is given moves the other one, if need be.
+// changed returns settings with those that are given as flags changed. A pause that is given moves
+// the other one, if need be.
 func changed(cmd *cobra.Command, s, to queue.Settings) queue.Settings {
 	given := cmd.Flags().Changed
 	if given("max-len") {
@@ -764,7 +786,8 @@ func queueDelete(f *frame) *cobra.Command {
 					return err
 				}
 				if held := q.Ready + q.Delayed + q.Inflight; held+q.Dead > 0 {
-					return &hintedError{fmt.Errorf("queue %q holds %d messages and %d dead letters", args[0], held, q.Dead), "--force deletes them too"}
+					return &hintedError{fmt.Errorf("queue %q holds %d messages and %d dead letters", args[0], held, q.Dead),
+						"--force deletes them too"}
 				}
 			}
 			if err := s.Queue(s.namespace).Delete(ctx, args[0]); err != nil {

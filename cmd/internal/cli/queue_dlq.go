@@ -34,7 +34,8 @@ func dlqList(f *frame) *cobra.Command {
 		return f.call(cmd, func(ctx context.Context, s *session) error {
 			row := func(m queue.Message) []string {
 				return []string{
-					decimal(m.Seq), decimal(m.Priority), shownTime(m.DiedAt), fmt.Sprintf("%d/%d", m.Attempts, m.MaxAttempts), m.LastError, shownHeaders(m.Headers), s.cell(m.Payload),
+					decimal(m.Seq), decimal(m.Priority), shownTime(m.DiedAt), fmt.Sprintf("%d/%d", m.Attempts, m.MaxAttempts), m.LastError,
+					shownHeaders(m.Headers), s.cell(m.Payload),
 				}
 			}
 			head := []string{"SEQ", "PRIORITY", "DIED", "ATTEMPTS", "LAST ERROR", "HEADERS", "PAYLOAD"}
@@ -58,7 +59,8 @@ func (l *selection) equip(cmd *cobra.Command) {
 	flags.StringVar(&l.contains, "contains", "", "those with this text in payload or last error")
 }
 
-// read takes the arguments behind the name of the queue. There has to be exactly one way of saying which.
+// read takes the arguments behind the name of the queue. There has to be exactly one way of saying
+// which.
 func (l *selection) read(cmd *cobra.Command, args []string) error {
 	if err := exclusive(cmd, "all", "contains"); err != nil {
 		return err
@@ -141,7 +143,8 @@ func (s *session) requeueAll(ctx context.Context, name string, which *selection)
 }
 
 // onSeqs does something with messages in one transaction.
-func (s *session) onSeqs(ctx context.Context, name string, seqs []uint64, one func(context.Context, uint64) error, op func(string, uint64) queue.Op) error {
+func (s *session) onSeqs(ctx context.Context, name string, seqs []uint64, one func(context.Context, uint64) error,
+	op func(string, uint64) queue.Op) error {
 	if len(seqs) == 1 {
 		return one(ctx, seqs[0]) // whose error is about it, and not about an operation
 	}

@@ -16,7 +16,8 @@ import (
 
 func scheduleCommand(f *frame) *cobra.Command {
 	return group("schedule", "Run actions at times, or in intervals",
-		scheduleSet(f), scheduleInfo(f), scheduleList(f), schedulePause(f, true), schedulePause(f, false), scheduleTrigger(f), scheduleDelete(f))
+		scheduleSet(f), scheduleInfo(f), scheduleList(f), schedulePause(f, true), schedulePause(f, false), scheduleTrigger(f),
+		scheduleDelete(f))
 }
 
 func scheduleSet(f *frame) *cobra.Command {
@@ -45,9 +46,11 @@ expressions of every hour follow real time.`,
 	flags.StringVar(&spec.Zone, "zone", "", "the time zone of --cron, such as Europe/Berlin (default UTC)")
 	flags.Var(newFlag(&spec.Every, "duration", positiveDuration), "every", "in which intervals it runs, at least 1s")
 	flags.Var(newFlag(&spec.Anchor, "time", anchorOf), "anchor", "a time from which --every counts (default 1970-01-01T00:00:00Z)")
-	flags.Var(newFlag(&spec.Overlap, "policy", overlapOf), "overlap", "while the run before is active: skip, buffer, allow or replace (default skip)")
+	flags.Var(newFlag(&spec.Overlap, "policy", overlapOf), "overlap",
+		"while the run before is active: skip, buffer, allow or replace (default skip)")
 	flags.Var(newFlag(&spec.CatchUp, "rule", catchUpOf), "catch-up", "what runs of what was missed: one, none or all (default one)")
-	flags.Var(newFlag(&spec.CatchUpLimit, "n", within(1, action.MaxCatchUp)), "catch-up-limit", "how many --catch-up all runs at most (default 100)")
+	flags.Var(newFlag(&spec.CatchUpLimit, "n", within(1, action.MaxCatchUp)), "catch-up-limit",
+		"how many --catch-up all runs at most (default 100)")
 	flags.Var(newFlag(&priority, "n", within(0, action.MaxPriority)), "priority", "0 to 255, lower is more urgent (default 100)")
 	concurrency := flags.String("concurrency-key", "", "whose runs they are, for --max-running-per-key and turns")
 	var labels map[string]string
@@ -154,14 +157,20 @@ type tickText struct {
 
 func newScheduleText(namespace string, s action.Schedule) scheduleText {
 	t := scheduleText{
-		Action: s.Action, Name: s.Name, Namespace: namespace, Cron: s.Spec.Cron, Zone: s.Spec.Zone, EveryMillis: s.Spec.Every.Milliseconds(),
-		Anchor: optionalMillis(s.Spec.Anchor), Overlap: s.Spec.Overlap.String(), CatchUp: s.Spec.CatchUp.String(), CatchUpLimit: s.Spec.CatchUpLimit,
-		Input: rawjson.Value(s.Spec.Input), Priority: s.Priority, Labels: s.Labels, ConcurrencyKey: s.ConcurrencyKey, Paused: s.Paused, Note: s.Note,
-		Next: optionalMillis(s.Next), Buffered: optionalMillis(s.Buffered), LastRun: string(s.LastRun), Ran: s.Ran, Skipped: s.Skipped, Missed: s.Missed,
+		Action: s.Action, Name: s.Name, Namespace: namespace, Cron: s.Spec.Cron, Zone: s.Spec.Zone,
+		EveryMillis: s.Spec.Every.Milliseconds(),
+		Anchor:      optionalMillis(s.Spec.Anchor), Overlap: s.Spec.Overlap.String(), CatchUp: s.Spec.CatchUp.String(),
+		CatchUpLimit: s.Spec.CatchUpLimit,
+		Input:        rawjson.Value(s.Spec.Input), Priority: s.Priority, Labels: s.Labels, ConcurrencyKey: s.ConcurrencyKey,
+		Paused: s.Paused,
+		Note:   s.Note,
+		Next:   optionalMillis(s.Next), Buffered: optionalMillis(s.Buffered), LastRun: string(s.LastRun), Ran: s.Ran, Skipped: s.Skipped,
+		Missed:  s.Missed,
 		Refused: s.Refused, Ticks: []tickText{}, CreatedAt: s.CreatedAt.UnixMilli(), UpdatedAt: s.UpdatedAt.UnixMilli(),
 	}
 	for _, tick := range s.Ticks {
-		t.Ticks = append(t.Ticks, tickText{optionalMillis(tick.At), tick.DecidedAt.UnixMilli(), tick.Result.String(), string(tick.Run), tick.Error, tick.Count})
+		t.Ticks = append(t.Ticks, tickText{optionalMillis(tick.At), tick.DecidedAt.UnixMilli(), tick.Result.String(), string(tick.Run),
+			tick.Error, tick.Count})
 	}
 	return t
 }
@@ -186,9 +195,11 @@ func scheduleInfo(f *frame) *cobra.Command {
 					return err
 				}
 				rows := [][]string{
-					{"action", found.Action}, {"when", whenOf(found.Spec)}, {"overlap", found.Spec.Overlap.String()}, {"catch-up", found.Spec.CatchUp.String()},
+					{"action", found.Action}, {"when", whenOf(found.Spec)}, {"overlap", found.Spec.Overlap.String()}, {"catch-up",
+						found.Spec.CatchUp.String()},
 					{"paused", strconv.FormatBool(found.Paused)}, {"note", found.Note}, {"next", shownOptionalTime(found.Next)},
-					{"ran", decimal(found.Ran)}, {"skipped", decimal(found.Skipped)}, {"missed", decimal(found.Missed)}, {"refused", decimal(found.Refused)},
+					{"ran", decimal(found.Ran)}, {"skipped", decimal(found.Skipped)}, {"missed", decimal(found.Missed)}, {"refused",
+						decimal(found.Refused)},
 					{"last run", string(found.LastRun)}, {"input", s.cell(found.Spec.Input)},
 				}
 				ticks := table{head: []string{"TICK", "RESULT", "DECIDED", "RUN", "ERROR"}}
@@ -197,7 +208,8 @@ func scheduleInfo(f *frame) *cobra.Command {
 					if t.Count > 1 {
 						result += " " + decimal(t.Count)
 					}
-					ticks.rows = append(ticks.rows, []string{shownOptionalTime(t.At), result, shownTime(t.DecidedAt), string(t.Run), t.Error})
+					ticks.rows = append(ticks.rows,
+						[]string{shownOptionalTime(t.At), result, shownTime(t.DecidedAt), string(t.Run), t.Error})
 				}
 				return s.print(newScheduleText(s.namespace, found), table{head: []string{"SCHEDULE", found.Name}, rows: rows}, ticks)
 			})
@@ -226,7 +238,8 @@ func scheduleList(f *frame) *cobra.Command {
 				document := func(i action.Schedule) scheduleText { return newScheduleText(s.namespace, i) }
 				row := func(i action.Schedule) []string {
 					return []string{
-						i.Action, i.Name, whenOf(i.Spec), strconv.FormatBool(i.Paused), shownOptionalTime(i.Next), decimal(i.Ran), decimal(i.Skipped),
+						i.Action, i.Name, whenOf(i.Spec), strconv.FormatBool(i.Paused), shownOptionalTime(i.Next), decimal(i.Ran),
+						decimal(i.Skipped),
 						decimal(i.Missed), decimal(i.Refused),
 					}
 				}
@@ -255,9 +268,10 @@ func schedulePause(f *frame, pause bool) *cobra.Command {
 }
 
 func scheduleDelete(f *frame) *cobra.Command {
-	return f.onSchedule("delete ACTION NAME", "DELETED", "Delete a schedule; runs that it has begun go on", func(ctx context.Context, of action.Schedules, name string) error {
-		return of.Delete(ctx, name)
-	})
+	return f.onSchedule("delete ACTION NAME", "DELETED", "Delete a schedule; runs that it has begun go on",
+		func(ctx context.Context, of action.Schedules, name string) error {
+			return of.Delete(ctx, name)
+		})
 }
 
 // onSchedule makes a command that changes a schedule.

@@ -14,7 +14,8 @@ func addSecretOut(cmd *cobra.Command) *string {
 	return cmd.Flags().String("out", "", "write the key into this new `file`, which only its owner can read, and do not show it")
 }
 
-// createSecret creates a file for a secret. One that exists is not overwritten: it may hold a key that is still needed.
+// createSecret creates a file for a secret. One that exists is not overwritten: it may hold a key
+// that is still needed.
 func createSecret(name string) (*os.File, error) {
 	return os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 }

@@ -17,12 +17,13 @@ import (
 	"github.com/floedb/floe/internal/budget"
 )
 
-// closeTime is how long the node may take to close: the 5 s for which it waits for others, and one for the disk. One that hangs would keep it
-// for ever.
+// closeTime is how long the node may take to close: the 5 s for which it waits for others, and one
+// for the disk. One that hangs would keep it for ever.
 const closeTime = 6 * time.Second
 
 func serverCommand(p Process) *cobra.Command {
-	return group("server", "Run a node, and look after its data", startCommand(p), bootstrapCommand(p), configCommand(p), statusCommand(p), verifyCommand(p))
+	return group("server", "Run a node, and look after its data", startCommand(p), bootstrapCommand(p), configCommand(p), statusCommand(p),
+		verifyCommand(p))
 }
 
 func startCommand(p Process) *cobra.Command {
@@ -87,8 +88,9 @@ func runServer(ctx context.Context, c *config, p Process) error {
 	return s.stop(err)
 }
 
-// open listens before it opens the node, which may take seconds: a port in use is known at once, and /health answers meanwhile. Before that it reads all files that
-// it was told of, so that nothing is begun with one that is missing.
+// open listens before it opens the node, which may take seconds: a port in use is known at once,
+// and /health answers meanwhile. Before that it reads all files that it was told of, so that
+// nothing is begun with one that is missing.
 func (s *server) open() (err error) {
 	files, err := s.config.credentials()
 	if err != nil {
@@ -118,7 +120,8 @@ func (s *server) open() (err error) {
 	}
 	if s.metrics != nil {
 		s.metrics.gate.open(dashboard.NewExporter(s.node, dashboard.Options{
-			Logger: s.log, LoopbackOnly: isLocal(s.config.metricsBind), Hosts: s.config.metricsHosts, MetricsObjects: s.config.metricsObjects, LocalUntilKeys: !s.config.insecure,
+			Logger: s.log, LoopbackOnly: isLocal(s.config.metricsBind), Hosts: s.config.metricsHosts,
+			MetricsObjects: s.config.metricsObjects, LocalUntilKeys: !s.config.insecure,
 			TrustedProxies: s.config.trustedProxies,
 		}))
 	}
@@ -126,7 +129,8 @@ func (s *server) open() (err error) {
 		limits := s.config.limits()
 		s.dashboard.gate.open(dashboard.New(s.node, dashboard.Options{
 			MaxConcurrent: limits.HTTPRequests, MaxHeldBytes: limits.HTTPBodies,
-			Logger: s.log, LoopbackOnly: isLocal(s.config.dashboardBind), Hosts: s.config.dashboardHosts, CORSOrigins: s.config.corsOrigins, LocalUntilKeys: !s.config.insecure,
+			Logger: s.log, LoopbackOnly: isLocal(s.config.dashboardBind), Hosts: s.config.dashboardHosts, CORSOrigins: s.config.corsOrigins,
+			LocalUntilKeys: !s.config.insecure,
 			TrustedProxies: s.config.trustedProxies,
 		}))
 	}
@@ -154,7 +158,8 @@ func openNode(c *config, files *credentials, log *slog.Logger) (*floe.Node, erro
 		return nil, err
 	}
 	node, err := floe.Open(floe.Config{
-		DataDir: c.dataDir, Shards: c.shards, Durability: c.durability, SyncInterval: c.syncInterval, ClockCatchUp: c.clockCatchUp, CacheSize: c.cacheSize, MaxValueSize: int(c.maxValueSize), Logger: log,
+		DataDir: c.dataDir, Shards: c.shards, Durability: c.durability, SyncInterval: c.syncInterval, ClockCatchUp: c.clockCatchUp,
+		CacheSize: c.cacheSize, MaxValueSize: int(c.maxValueSize), Logger: log,
 		Memory: c.memory, MaxConnections: c.maxConnections, MaxInFlight: c.maxInFlight, MaxWaiting: c.maxWaiting,
 		Listen: c.listenAddr(), NodeID: c.nodeID, Peers: c.peers, Secret: files.secret, TLS: files.node, Insecure: c.insecure,
 	})
@@ -198,9 +203,12 @@ func (s *server) announce(p Process) {
 		say(p.Stdout, "  keys       needed")
 	}
 	closed := !locked && !s.config.insecure
-	reached := !isLocal(s.config.bind) || s.metrics != nil && !isLocal(s.config.metricsBind) || s.dashboard != nil && !isLocal(s.config.dashboardBind)
+	reached := !isLocal(s.config.bind) || s.metrics != nil && !isLocal(s.config.metricsBind) || s.dashboard != nil &&
+		!isLocal(s.config.dashboardBind)
 	if closed && reached && s.config.tls.ca.name == "" {
-		say(p.Stderr, "floe: warning: there are no keys yet, so other machines are refused: make the first one with floe server bootstrap, or start with --insecure")
+		say(p.Stderr,
+			"floe: warning: there are no keys yet, so other machines are refused: make the first one with floe server bootstrap, or "+
+				"start with --insecure")
 	}
 	locked = locked || closed // no more warnings
 	if !locked && !isLocal(s.config.bind) && s.config.tls.ca.name == "" {
@@ -243,7 +251,8 @@ func (s *server) isReady() bool {
 	return err == nil && stats.State == "ok"
 }
 
-// wait returns when ctx is done, or why the server can not go on. It says when a node of a cluster has become ready.
+// wait returns when ctx is done, or why the server can not go on. It says when a node of a cluster
+// has become ready.
 func (s *server) wait(ctx context.Context, p Process) error {
 	// The node has no signal for it, and a second more of 503 harms nobody.
 	check := time.NewTicker(time.Second)

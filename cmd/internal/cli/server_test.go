@@ -46,7 +46,8 @@ func TestStart(t *testing.T) {
 func TestStartOffLoopback(t *testing.T) {
 	s := start(t, "--data-dir", t.TempDir(), "--dashboard-bind", "0.0.0.0", "--bind", "0.0.0.0")
 	mustCall(t, 200, "GET", s.url+"/api/v1/namespaces", "") // from this machine
-	if want := "floe: warning: there are no keys yet, so other machines are refused"; !strings.Contains(s.stderr(), want) || strings.Contains(s.stderr(), "can reach") {
+	if want := "floe: warning: there are no keys yet, so other machines are refused"; !strings.Contains(s.stderr(), want) ||
+		strings.Contains(s.stderr(), "can reach") {
 		t.Errorf("stderr lacks %q:\n%s", want, s.stderr())
 	}
 	s.stop()
@@ -98,7 +99,8 @@ func exitCode(err error) int {
 	return 0
 }
 
-// testDrain stops a server under load: every request gets its result or 503, and what was acknowledged is there afterwards.
+// testDrain stops a server under load: every request gets its result or 503, and what was
+// acknowledged is there afterwards.
 func testDrain(t *testing.T, path string) {
 	dir := t.TempDir()
 	s := startBy(t, binary(path, nil), "--data-dir", dir)
@@ -145,7 +147,8 @@ func testDrain(t *testing.T, path string) {
 	}
 }
 
-// checkRefusal checks how the load of a stopping server ended for one client: it was told, or found nobody to connect to.
+// checkRefusal checks how the load of a stopping server ended for one client: it was told, or found
+// nobody to connect to.
 func checkRefusal(t *testing.T, status int, answer string, err error) {
 	var op *net.OpError
 	if errors.As(err, &op) && op.Op == "dial" {
@@ -156,7 +159,8 @@ func checkRefusal(t *testing.T, status int, answer string, err error) {
 	}
 }
 
-// stick leaves a server with a request whose body does not come, and returns when it is being served.
+// stick leaves a server with a request whose body does not come, and returns when it is being
+// served.
 func stick(t *testing.T, s *running) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
@@ -184,8 +188,8 @@ func testStuckClient(t *testing.T, path string) {
 	}
 }
 
-// testStuckCluster stops a node that leads when the others hang: nobody takes over from it, the writes it has have no outcome, and a client is
-// stuck.
+// testStuckCluster stops a node that leads when the others hang: nobody takes over from it, the
+// writes it has have no outcome, and a client is stuck.
 func testStuckCluster(t *testing.T, path string) {
 	t.Parallel()
 	if most := graceTime + cutTime + closeTime; most >= stopTime {
@@ -251,7 +255,8 @@ func testLocked(t *testing.T, path string) {
 	dir := t.TempDir()
 	s := startBy(t, binary(path, nil), "--data-dir", dir)
 	out, err := exec.Command(path, "server", "start", "--port", "0", "--no-dashboard", "--data-dir", dir).CombinedOutput()
-	if exitCode(err) != exitFailure || !strings.Contains(string(out), "is in use by another node") || !strings.Contains(string(out), "floe: hint: stop the other node") {
+	if exitCode(err) != exitFailure || !strings.Contains(string(out), "is in use by another node") ||
+		!strings.Contains(string(out), "floe: hint: stop the other node") {
 		t.Errorf("start on a locked directory: %v\n%s", err, out)
 	}
 	mustCall(t, 200, "GET", s.url+"/health", "")
@@ -272,7 +277,8 @@ func testReadOnly(t *testing.T, path string) {
 	}
 	chmod(t, dir, 0o555)
 	out, err := cmd.CombinedOutput()
-	if want := "--data-dir=" + dir + ": "; exitCode(err) != exitFailure || !strings.Contains(string(out), want) || !strings.Contains(string(out), "permission denied") {
+	if want := "--data-dir=" + dir + ": "; exitCode(err) != exitFailure || !strings.Contains(string(out), want) ||
+		!strings.Contains(string(out), "permission denied") {
 		t.Errorf("start in a directory without write permission: %v\n%s", err, out)
 	}
 }
@@ -284,7 +290,8 @@ func chmod(t *testing.T, name string, mode os.FileMode) {
 	}
 }
 
-// testFailingDisk makes writes fail by a limit on the size of files: the node stops serving and the process ends by itself.
+// testFailingDisk makes writes fail by a limit on the size of files: the node stops serving and the
+// process ends by itself.
 func testFailingDisk(t *testing.T, path string) {
 	limited := func(cmd *exec.Cmd) {
 		cmd.Args = append([]string{"sh", "-c", `ulimit -f 4096; exec "$0" "$@"`, path}, cmd.Args[1:]...)
@@ -315,7 +322,8 @@ func TestBodyDeadline(t *testing.T) {
 	}
 }
 
-// TestLongPoll has a handler that answers long after the body deadline: the request must not be cancelled by it.
+// TestLongPoll has a handler that answers long after the body deadline: the request must not be
+// cancelled by it.
 func TestLongPoll(t *testing.T) {
 	const body = 20 * time.Millisecond
 	s := serveOn(t, deadlines{body: body, write: patience}, func(w http.ResponseWriter, r *http.Request) {

@@ -19,7 +19,8 @@ import (
 	"github.com/floedb/floe/internal/budget"
 )
 
-// setting is a thing that a server can be told. Its environment variable is FLOE_ and the name of its flag.
+// setting is a thing that a server can be told. Its environment variable is FLOE_ and the name of
+// its flag.
 type setting struct {
 	flag   string
 	key    string // in the configuration file; with "!" in front, true there is false here
@@ -40,54 +41,71 @@ var settings = []setting{
 			c.shards, err = integer(v, "number of shards", 256)
 			return err
 		}},
-	{"durability", "durability", "when", "sync", "when a write is acknowledged: sync (it is on the disk) or async (it is written, and on the disk within 100 ms)",
+	{"durability", "durability", "when", "sync",
+		"when a write is acknowledged: sync (it is on the disk) or async (it is written, and on the disk within 100 ms)",
 		func(c *config, v string) error {
 			return choose(&c.durability, v, map[string]floe.Durability{"sync": floe.Sync, "async": floe.Async})
 		}},
-	{"sync-interval", "sync_interval", "duration", "100ms", "how late a write may be on the disk with the durability async", func(c *config, v string) (err error) {
-		c.syncInterval, err = positiveDuration(v)
-		return err
-	}},
-	{"clock-catch-up", "clock.catch_up", "duration", "7d", "how far data may be ahead of the clock, because a clock was, to be slowed to half speed until the clock has caught up", func(c *config, v string) (err error) {
-		c.clockCatchUp, err = positiveDuration(v)
-		return err
-	}},
-	{"cache-size", "cache_size", "size", "", "memory for what is read again and again (default a fourth of --memory, or 256MiB)", func(c *config, v string) (err error) {
-		c.cacheSize, err = size(v, 1<<20, 1<<40)
-		return err
-	}},
-	{"memory", "memory", "size", "", "what the node may take in all; each cache, queue and connection gets its part, and what is beyond it is refused (default GOMEMLIMIT, or nine tenths of the cgroup's limit, or no bound)",
+	{"sync-interval", "sync_interval", "duration", "100ms", "how late a write may be on the disk with the durability async",
+		func(c *config, v string) (err error) {
+			c.syncInterval, err = positiveDuration(v)
+			return err
+		}},
+	{"clock-catch-up", "clock.catch_up", "duration", "7d",
+		"how far data may be ahead of the clock, because a clock was, to be slowed to half speed until the clock has caught up",
+		func(c *config, v string) (err error) {
+			c.clockCatchUp, err = positiveDuration(v)
+			return err
+		}},
+	{"cache-size", "cache_size", "size", "", "memory for what is read again and again (default a fourth of --memory, or 256MiB)",
+		func(c *config, v string) (err error) {
+			c.cacheSize, err = size(v, 1<<20, 1<<40)
+			return err
+		}},
+	{"memory", "memory", "size", "",
+		"what the node may take in all; each cache, queue and connection gets its part, and what is beyond it is refused (default " +
+			"GOMEMLIMIT, or nine tenths of the cgroup's limit, or no bound)",
 		func(c *config, v string) (err error) {
 			c.memory, err = size(v, budget.Least, 1<<45)
 			return err
 		}},
-	{"max-connections", "limits.max_connections", "n", "", "connections of clients and other nodes; of the dashboard as many, 4096 at most (default as --memory allows, 10000 at most)",
+	{"max-connections", "limits.max_connections", "n", "",
+		"connections of clients and other nodes; of the dashboard as many, 4096 at most (default as --memory allows, 10000 at most)",
 		func(c *config, v string) (err error) {
 			c.maxConnections, err = integer(v, "number of connections", 1_000_000)
 			return err
 		}},
-	{"max-in-flight", "limits.max_in_flight", "n", "", "calls of clients that may be under way, of one namespace three fourths (default as --memory allows, 65536 at most)", func(c *config, v string) (err error) {
-		c.maxInFlight, err = integer(v, "number of calls", 1_000_000)
-		return err
-	}},
-	{"max-waiting", "limits.max_waiting", "n", "", "calls of clients that may wait for something to happen (default as --memory allows, 100000 at most)", func(c *config, v string) (err error) {
-		c.maxWaiting, err = integer(v, "number of calls", 100_000)
-		return err
-	}},
-	{"max-requests", "limits.max_requests", "n", "", "requests of the dashboard that may be under way; more get 429 (default as --memory allows, 1024 at most)", func(c *config, v string) (err error) {
-		c.maxRequests, err = integer(v, "number of requests", 1_000_000)
-		return err
-	}},
+	{"max-in-flight", "limits.max_in_flight", "n", "",
+		"calls of clients that may be under way, of one namespace three fourths (default as --memory allows, 65536 at most)",
+		func(c *config, v string) (err error) {
+			c.maxInFlight, err = integer(v, "number of calls", 1_000_000)
+			return err
+		}},
+	{"max-waiting", "limits.max_waiting", "n", "",
+		"calls of clients that may wait for something to happen (default as --memory allows, 100000 at most)", func(c *config,
+			v string) (err error) {
+			c.maxWaiting, err = integer(v, "number of calls", 100_000)
+			return err
+		}},
+	{"max-requests", "limits.max_requests", "n", "",
+		"requests of the dashboard that may be under way; more get 429 (default as --memory allows, 1024 at most)", func(c *config,
+			v string) (err error) {
+			c.maxRequests, err = integer(v, "number of requests", 1_000_000)
+			return err
+		}},
 	{"max-value-size", "max_value_size", "size", "1MiB", "largest value or payload, at most 16MiB", func(c *config, v string) (err error) {
 		c.maxValueSize, err = size(v, 1, 16<<20)
 		return err
 	}},
-	{"port", "listen_port", "port", "", "port for clients and other nodes, 0 for any that is free (default 9000, in a cluster the node's own in --peers)",
+	{"port", "listen_port", "port", "",
+		"port for clients and other nodes, 0 for any that is free (default 9000, in a cluster the node's own in --peers)",
 		func(c *config, v string) (err error) {
 			c.port, err = port(v)
 			return err
 		}},
-	{"bind", "bind", "ip", "", "address for clients and other nodes; whoever can reach it can read and write everything (default 127.0.0.1, in a cluster the node's own in --peers)",
+	{"bind", "bind", "ip", "",
+		"address for clients and other nodes; whoever can reach it can read and write everything (default 127.0.0.1, in a cluster the " +
+			"node's own in --peers)",
 		func(c *config, v string) error {
 			c.bind = v
 			return address(v)
@@ -97,17 +115,20 @@ var settings = []setting{
 		c.nodeID = id
 		return err
 	}},
-	{"peers", "cluster.peers", "id=host:port,...", "", "all nodes of the cluster, this one too; fixed when the directory is created (default: the node is alone)",
+	{"peers", "cluster.peers", "id=host:port,...", "",
+		"all nodes of the cluster, this one too; fixed when the directory is created (default: the node is alone)",
 		func(c *config, v string) (err error) {
 			c.peers, err = peers(v)
 			return err
 		}},
-	{"secret-file", "cluster.secret_file", "file", "", "file with the secret by which the nodes of a cluster know each other, at least 16 bytes",
+	{"secret-file", "cluster.secret_file", "file", "",
+		"file with the secret by which the nodes of a cluster know each other, at least 16 bytes",
 		func(c *config, v string) error {
 			c.secretFile = v
 			return notEmpty(v)
 		}},
-	{"tls-cert", "tls.cert", "file", "", "encrypt the port for clients and other nodes with the certificate in this file; the dashboard has --dashboard-tls-cert",
+	{"tls-cert", "tls.cert", "file", "",
+		"encrypt the port for clients and other nodes with the certificate in this file; the dashboard has --dashboard-tls-cert",
 		func(c *config, v string) error {
 			c.tls.cert.name = v
 			return notEmpty(v)
@@ -116,7 +137,9 @@ var settings = []setting{
 		c.tls.key.name = v
 		return notEmpty(v)
 	}},
-	{"tls-client-ca", "tls.client_ca", "file", "", "file with the authorities by which clients and other nodes are believed (default: clients need no certificate, other nodes one by this system's authorities)",
+	{"tls-client-ca", "tls.client_ca", "file", "",
+		"file with the authorities by which clients and other nodes are believed (default: clients need no certificate, other nodes " +
+			"one by this system's authorities)",
 		func(c *config, v string) error {
 			c.tls.ca.name = v
 			return notEmpty(v)
@@ -127,20 +150,24 @@ var settings = []setting{
 	{"no-dashboard", "!dashboard.enabled", "", "", "serve no dashboard and no HTTP API", func(c *config, v string) error {
 		return choose(&c.noDashboard, v, switches)
 	}},
-	{"dashboard-port", "dashboard_port", "port", "", "port of the dashboard, 0 for any that is free (default --port + 2)", func(c *config, v string) (err error) {
-		c.dashboardPort, err = port(v)
-		return err
-	}},
-	{"dashboard-bind", "dashboard.bind", "ip", "127.0.0.1", "address of the dashboard; whoever can reach it can read and write everything", func(c *config, v string) error {
-		c.dashboardBind = v
-		return address(v)
-	}},
-	{"dashboard-hosts", "dashboard.hosts", "name,...", "", "further names by which the dashboard may be called while it is bound to this machine and there are no keys",
+	{"dashboard-port", "dashboard_port", "port", "", "port of the dashboard, 0 for any that is free (default --port + 2)",
+		func(c *config, v string) (err error) {
+			c.dashboardPort, err = port(v)
+			return err
+		}},
+	{"dashboard-bind", "dashboard.bind", "ip", "127.0.0.1", "address of the dashboard; whoever can reach it can read and write everything",
+		func(c *config, v string) error {
+			c.dashboardBind = v
+			return address(v)
+		}},
+	{"dashboard-hosts", "dashboard.hosts", "name,...", "",
+		"further names by which the dashboard may be called while it is bound to this machine and there are no keys",
 		func(c *config, v string) error {
 			c.dashboardHosts = splitList(v)
 			return hostNames(c.dashboardHosts)
 		}},
-	{"dashboard-cors-origins", "dashboard.cors_origins", "origin,...", "", "other sites, such as https://ops.example.com, whose pages may call the dashboard",
+	{"dashboard-cors-origins", "dashboard.cors_origins", "origin,...", "",
+		"other sites, such as https://ops.example.com, whose pages may call the dashboard",
 		func(c *config, v string) error {
 			c.corsOrigins = splitList(v)
 			for _, origin := range c.corsOrigins {
@@ -150,15 +177,18 @@ var settings = []setting{
 			}
 			return nil
 		}},
-	{"dashboard-trusted-proxies", "dashboard.trusted_proxies", "address,...", "", "reverse proxies before the dashboard and the metrics, such as 10.0.0.0/8, whose X-Forwarded-For says which client a request is from",
+	{"dashboard-trusted-proxies", "dashboard.trusted_proxies", "address,...", "",
+		"reverse proxies before the dashboard and the metrics, such as 10.0.0.0/8, whose X-Forwarded-For says which client a request " +
+			"is from",
 		func(c *config, v string) (err error) {
 			c.trustedProxies, err = networks(splitList(v))
 			return err
 		}},
-	{"dashboard-tls-cert", "dashboard.tls_cert", "file", "", "encrypt the dashboard with the certificate in this file", func(c *config, v string) error {
-		c.dashboardTLS.cert.name = v
-		return notEmpty(v)
-	}},
+	{"dashboard-tls-cert", "dashboard.tls_cert", "file", "", "encrypt the dashboard with the certificate in this file",
+		func(c *config, v string) error {
+			c.dashboardTLS.cert.name = v
+			return notEmpty(v)
+		}},
 	{"dashboard-tls-key", "dashboard.tls_key", "file", "", "file with the key of that certificate", func(c *config, v string) error {
 		c.dashboardTLS.key.name = v
 		return notEmpty(v)
@@ -166,28 +196,33 @@ var settings = []setting{
 	{"no-metrics", "!metrics.enabled", "", "", "serve no metrics", func(c *config, v string) error {
 		return choose(&c.noMetrics, v, switches)
 	}},
-	{"metrics-port", "metrics_port", "port", "", "port of the metrics for Prometheus, 0 for any that is free (default --port + 1)", func(c *config, v string) (err error) {
-		c.metricsPort, err = port(v)
-		return err
-	}},
+	{"metrics-port", "metrics_port", "port", "", "port of the metrics for Prometheus, 0 for any that is free (default --port + 1)",
+		func(c *config, v string) (err error) {
+			c.metricsPort, err = port(v)
+			return err
+		}},
 	{"metrics-bind", "metrics.bind", "ip", "127.0.0.1", "address of the metrics", func(c *config, v string) error {
 		c.metricsBind = v
 		return address(v)
 	}},
-	{"metrics-hosts", "metrics.hosts", "name,...", "", "further names by which the metrics may be asked for while they are bound to this machine and there are no keys",
+	{"metrics-hosts", "metrics.hosts", "name,...", "",
+		"further names by which the metrics may be asked for while they are bound to this machine and there are no keys",
 		func(c *config, v string) error {
 			c.metricsHosts = splitList(v)
 			return hostNames(c.metricsHosts)
 		}},
-	{"metrics-tls-cert", "metrics.tls_cert", "file", "", "encrypt the metrics with the certificate in this file (default: that of the dashboard, if it has one)", func(c *config, v string) error {
-		c.metricsTLS.cert.name = v
-		return notEmpty(v)
-	}},
+	{"metrics-tls-cert", "metrics.tls_cert", "file", "",
+		"encrypt the metrics with the certificate in this file (default: that of the dashboard, if it has one)", func(c *config,
+			v string) error {
+			c.metricsTLS.cert.name = v
+			return notEmpty(v)
+		}},
 	{"metrics-tls-key", "metrics.tls_key", "file", "", "file with the key of that certificate", func(c *config, v string) error {
 		c.metricsTLS.key.name = v
 		return notEmpty(v)
 	}},
-	{"metrics-objects", "metrics.objects", "n", "1000", "how many queues have series of their own, streams, groups, jobs, workflows, actions and namespaces likewise; the rest is summed up",
+	{"metrics-objects", "metrics.objects", "n", "1000",
+		"how many queues have series of their own, streams, groups, jobs, workflows, actions and namespaces likewise; the rest is summed up",
 		func(c *config, v string) (err error) {
 			c.metricsObjects, err = integer(v, "number of objects", 1_000_000)
 			return err
@@ -209,7 +244,8 @@ func (s *setting) env() string {
 	return "FLOE_" + strings.ToUpper(strings.ReplaceAll(s.flag, "-", "_"))
 }
 
-// text is the value of a flag. It takes anything: settings are checked together, wherever they come from.
+// text is the value of a flag. It takes anything: settings are checked together, wherever they come
+// from.
 type text struct{ value, kind string }
 
 func (t *text) String() string     { return t.value }
@@ -246,12 +282,14 @@ func completed(kind string) cobra.CompletionFunc {
 	return cobra.FixedCompletions(values, directive)
 }
 
-// find returns the value of a setting and how it was spelled, "" if it has none. A flag goes before the environment, that before the file.
+// find returns the value of a setting and how it was spelled, "" if it has none. A flag goes before
+// the environment, that before the file.
 func (s *setting) find(cmd *cobra.Command, p Process, f *configFile) (value, spelled string) {
 	if flag := cmd.Flags().Lookup(s.flag); flag.Changed {
 		return flag.Value.String(), "--" + s.flag + "=" + flag.Value.String()
 	}
-	// Kubernetes sets FLOE_PORT=tcp://10.0.0.1:9000 where a service is called floe. That was not meant for us.
+	// Kubernetes sets FLOE_PORT=tcp://10.0.0.1:9000 where a service is called floe. That was not
+	// meant for us.
 	if v, _ := p.LookupEnv(s.env()); v != "" && !strings.HasPrefix(v, "tcp://") {
 		return v, s.env() + "=" + v
 	}

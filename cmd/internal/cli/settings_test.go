@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// TestSettingsReach: what a configuration file says is what the ports do. It is named by the environment, and a flag goes before it.
+// TestSettingsReach: what a configuration file says is what the ports do. It is named by the
+// environment, and a flag goes before it.
 func TestSettingsReach(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "node.toml")
 	const file = `max_value_size = "2KiB"
@@ -60,7 +61,8 @@ format = "json"
 		url, host string
 		want      int
 	}{
-		{s.url + "/api/v1/namespaces", dashboard, 200}, {s.url + "/api/v1/namespaces", metrics, 421}, {s.url + "/api/v1/namespaces", foreign, 421}, {s.url + "/health", foreign, 200},
+		{s.url + "/api/v1/namespaces", dashboard, 200}, {s.url + "/api/v1/namespaces", metrics, 421}, {s.url + "/api/v1/namespaces",
+			foreign, 421}, {s.url + "/health", foreign, 200},
 		{s.scrape, metrics, 200}, {s.scrape, dashboard, 421}, {s.scrape, foreign, 421},
 	} {
 		if resp := ask("GET", r.url, r.host, ""); resp.StatusCode != r.want {
@@ -73,12 +75,14 @@ format = "json"
 		}
 	}
 	mustCall(t, 200, "PUT", s.url+keyPath("k"), `{"value":"`+strings.Repeat("x", 2048)+`"}`)
-	if status, answer, err := call(c, "PUT", s.url+keyPath("k"), `{"value":"`+strings.Repeat("x", 2049)+`"}`); err != nil || status/100 != 4 || !strings.Contains(answer, "2 KiB") && !strings.Contains(answer, "2048") {
+	if status, answer, err := call(c, "PUT", s.url+keyPath("k"), `{"value":"`+strings.Repeat("x", 2049)+`"}`); err != nil ||
+		status/100 != 4 || !strings.Contains(answer, "2 KiB") && !strings.Contains(answer, "2048") {
 		t.Errorf("a value of 2049 bytes: status %d, %v, %s", status, err, answer)
 	}
 	text := mustCall(t, 200, "GET", s.scrape, "")
 	for _, want := range []string{
-		"floe_metrics_objects_limit 7\n", `floe_limit_size{limit="connections"} 55` + "\n", `floe_limit_size{limit="calls"} 33` + "\n", `floe_limit_size{limit="waits"} 44` + "\n",
+		"floe_metrics_objects_limit 7\n", `floe_limit_size{limit="connections"} 55` + "\n", `floe_limit_size{limit="calls"} 33` +
+			"\n", `floe_limit_size{limit="waits"} 44` + "\n",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the metrics lack %q", want)

@@ -14,7 +14,8 @@ import (
 	"github.com/floedb/floe/internal/transport"
 )
 
-// The limits of an HTTP server. The drain, graceTime and cutTime, and closeTime stay together under stopTime.
+// The limits of an HTTP server. The drain, graceTime and cutTime, and closeTime stay together under
+// stopTime.
 const (
 	readHeaderTimeout = 5 * time.Second
 	idleTimeout       = 60 * time.Second
@@ -22,8 +23,8 @@ const (
 	restTimeout       = 5 * time.Second
 	maxHeaderBytes    = 32 << 10
 
-	// noticeTime is how long a stopping server goes on answering 503, so that clients with an open connection get that instead of
-	// a reset.
+	// noticeTime is how long a stopping server goes on answering 503, so that clients with an open
+	// connection get that instead of a reset.
 	noticeTime = 250 * time.Millisecond
 	mostNotice = 3 * time.Second
 	// graceTime is how long requests in flight may take. Then they are cancelled.
@@ -32,11 +33,12 @@ const (
 	cutTime = 500 * time.Millisecond
 )
 
-// stopTime is how long a server may take to stop: then supervisors lose patience. The help of server start promises it.
+// stopTime is how long a server may take to stop: then supervisors lose patience. The help of
+// server start promises it.
 const stopTime = 10 * time.Second
 
-// site is an HTTP server on one address. It answers from the moment it listens: 503 until it is opened, and again while it
-// drains.
+// site is an HTTP server on one address. It answers from the moment it listens: 503 until it is
+// opened, and again while it drains.
 type site struct {
 	addr   net.Addr
 	gate   *gate
@@ -60,7 +62,8 @@ func listen(addr string, encryption *tls.Config, log *slog.Logger) (*site, error
 		listener = tls.NewListener(listener, encryption)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	s := &site{crowd: newCrowd(log), addr: address, gate: newGate(), cancel: cancel, failed: make(chan error, 1), ended: make(chan struct{})}
+	s := &site{crowd: newCrowd(log), addr: address, gate: newGate(), cancel: cancel, failed: make(chan error, 1),
+		ended: make(chan struct{})}
 	s.server = &http.Server{
 		Handler:           deadlines{body: transferTimeout, rest: restTimeout, write: transferTimeout}.wrap(s.crowd.wrap(s.gate)),
 		ReadHeaderTimeout: readHeaderTimeout,
@@ -90,7 +93,8 @@ func (s *site) broken() <-chan error {
 	return s.failed
 }
 
-// drain ends the site: it refuses new requests, gives those in flight graceTime, and cuts off who has not taken his answer then.
+// drain ends the site: it refuses new requests, gives those in flight graceTime, and cuts off who
+// has not taken his answer then.
 func (s *site) drain() {
 	s.gate.stop()
 	noticed := make(chan struct{})
@@ -112,8 +116,9 @@ func (s *site) drain() {
 	<-s.ended
 }
 
-// giveNotice returns once no request has arrived for noticeTime, or after mostNotice. Time in which the process was not scheduled does not count, because requests may be
-// waiting that it has not read yet.
+// giveNotice returns once no request has arrived for noticeTime, or after mostNotice. Time in which
+// the process was not scheduled does not count, because requests may be waiting that it has not
+// read yet.
 func (s *site) giveNotice() {
 	const steps = 5
 	step := time.NewTicker(noticeTime / steps)
@@ -136,7 +141,8 @@ func (s *site) close() {
 	<-s.ended
 }
 
-// listenError says what to do when nothing can listen at an address whose port was spelled so; flags begins the names of its flags.
+// listenError says what to do when nothing can listen at an address whose port was spelled so;
+// flags begins the names of its flags.
 func listenError(spelled, flags string, err error) error {
 	hint := ""
 	switch {

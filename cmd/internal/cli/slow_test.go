@@ -14,8 +14,9 @@ import (
 	"time"
 )
 
-// TestSlowStrangers: whoever has shown no key gets no more than 5 s for a body, over a socket and with the deadlines of a server. Those of 30 s are for holders of a
-// key, and so an answer that takes 25 s is one that a stranger waited for.
+// TestSlowStrangers: whoever has shown no key gets no more than 5 s for a body, over a socket and
+// with the deadlines of a server. Those of 30 s are for holders of a key, and so an answer that
+// takes 25 s is one that a stranger waited for.
 func TestSlowStrangers(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -39,8 +40,9 @@ func TestSlowStrangers(t *testing.T) {
 		"a chunked session":        {session + "Transfer-Encoding: chunked\r\n\r\n", "1\r\n \r\n", "400"},
 		"a session with a surplus": {session + "Content-Length: 60000\r\n\r\n" + strings.Repeat(" ", 5000), " ", "413"},
 		"a read with a body":       {"GET /health HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n", "", "200"},
-		"a write without a token":  {"PUT /api/v1/kv/namespaces/n/keys/k HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n", "", "401"},
-		"no endpoint":              {"POST /nowhere HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n", "", "404"},
+		"a write without a token": {"PUT /api/v1/kv/namespaces/n/keys/k HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n", "",
+			"401"},
+		"no endpoint": {"POST /nowhere HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n", "", "404"},
 	} {
 		all.Go(func() {
 			conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
@@ -78,17 +80,20 @@ func TestSlowStrangers(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if status, answer, err := call(client(t), "POST", s.url+"/api/v1/auth/session", fmt.Sprintf(`{"api_key":%q}`, key)); err != nil || status != http.StatusOK {
+	if status, answer, err := call(client(t), "POST", s.url+"/api/v1/auth/session", fmt.Sprintf(`{"api_key":%q}`, key)); err != nil ||
+		status != http.StatusOK {
 		t.Errorf("a session afterwards: %d, %s, %v", status, answer, err)
 	}
 }
 
-// TestSlowStrangersOverTLS is the same for a stream of HTTP/2, as browsers have it: it is over after 5 s, and others of the connection go on.
+// TestSlowStrangersOverTLS is the same for a stream of HTTP/2, as browsers have it: it is over
+// after 5 s, and others of the connection go on.
 func TestSlowStrangersOverTLS(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
 	a.certify("node")
-	s := start(t, "--data-dir", t.TempDir(), "--shards", "1", "--dashboard-tls-cert", a.file("node.pem"), "--dashboard-tls-key", a.file("node.key"))
+	s := start(t, "--data-dir", t.TempDir(), "--shards", "1", "--dashboard-tls-cert", a.file("node.pem"), "--dashboard-tls-key",
+		a.file("node.key"))
 	defer s.stop()
 	pool := x509.NewCertPool()
 	pool.AddCert(a.certificate())

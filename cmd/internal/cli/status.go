@@ -21,7 +21,8 @@ func clusterCommand(p Process) *cobra.Command {
 	return cmd
 }
 
-// clusterStats are the nodes and shards of a cluster, as the node that was asked sees them and as the others answered that one.
+// clusterStats are the nodes and shards of a cluster, as the node that was asked sees them and as
+// the others answered that one.
 type clusterStats struct {
 	Version       string       `json:"version"`
 	Node          uint64       `json:"node"` // that was asked; what follows, up to the shards' number, is its own
@@ -49,7 +50,8 @@ type nodeStats struct {
 	Problems      []problemStats `json:"problems"` // that there are with it
 }
 
-// problemStats is what a node says of another one that it can not reach or will not let in, or of itself.
+// problemStats is what a node says of another one that it can not reach or will not let in, or of
+// itself.
 type problemStats struct {
 	SeenBy uint64 `json:"seen_by"`
 	Text   string `json:"text"`
@@ -115,13 +117,16 @@ func (c *clusterStats) led() error {
 		return nil
 	}
 	text := "no leader of shard " + strings.Join(without, ", ")
-	return &hintedError{&textError{floe.ErrUnavailable, text}, "most of the nodes have to be alive and reach each other; what keeps them from it is told above"}
+	return &hintedError{&textError{floe.ErrUnavailable, text},
+		"most of the nodes have to be alive and reach each other; what keeps them from it is told above"}
 }
 
-// answerTime is how long a node may take to say how it is. One that takes longer counts as not answering.
+// answerTime is how long a node may take to say how it is. One that takes longer counts as not
+// answering.
 const answerTime = 2 * time.Second
 
-// askNodes returns what each of the nodes that the first one lists says about itself, nil if it does not answer.
+// askNodes returns what each of the nodes that the first one lists says about itself, nil if it
+// does not answer.
 func (s *session) askNodes(ctx context.Context, first floe.Stats) []*floe.Stats {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
@@ -143,7 +148,8 @@ func (s *session) askNodes(ctx context.Context, first floe.Stats) []*floe.Stats 
 	return answers
 }
 
-// newClusterStats puts together what the first node says, and the answers of all that it lists, nil for one that has not answered.
+// newClusterStats puts together what the first node says, and the answers of all that it lists, nil
+// for one that has not answered.
 func newClusterStats(first floe.Stats, answers []*floe.Stats) clusterStats {
 	c := clusterStats{
 		Version: first.Version, Node: first.Node, State: string(first.State), Uptime: uptime(first.Now.Sub(first.Started)), RPS: first.Rate,
@@ -208,7 +214,8 @@ func newShardStats(id int, answers []*floe.Stats) shardStats {
 		}
 		sh.Commit = max(sh.Commit, r.Commit)
 		sh.Replicas = append(sh.Replicas, replicaStats{
-			Node: own.Node, Leader: r.Leader, Term: r.Term, Commit: r.Commit, Applied: r.Applied, LSN: r.LSN, Queued: r.Queued, Waiting: r.Waiting,
+			Node: own.Node, Leader: r.Leader, Term: r.Term, Commit: r.Commit, Applied: r.Applied, LSN: r.LSN, Queued: r.Queued,
+			Waiting: r.Waiting,
 		})
 	}
 	return sh
@@ -303,7 +310,8 @@ func (s *session) printServer(stats floe.Stats) error {
 	up := max(0, stats.Now.Sub(stats.Started).Truncate(time.Second))
 	disk := diskStats(stats.Disk)
 	return s.print(serverStats{
-		Version: stats.Version, Node: stats.Node, State: string(stats.State), StartedAt: stats.Started.UnixMilli(), Uptime: uptime(up), UptimeSeconds: int64(up / time.Second),
+		Version: stats.Version, Node: stats.Node, State: string(stats.State), StartedAt: stats.Started.UnixMilli(), Uptime: uptime(up),
+		UptimeSeconds: int64(up / time.Second),
 		CommandsTotal: stats.Commands, RPS: stats.Rate, Subscriptions: stats.Waiting, NumShards: len(stats.Shards), Disk: disk,
 	}, table{rows: [][]string{
 		{"version", stats.Version},

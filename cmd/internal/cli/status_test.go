@@ -25,10 +25,12 @@ func TestServerStatus(t *testing.T) {
 	var stats serverStats
 	mustDecode(t, env, &stats, "server", "status", "-o", "json")
 	if stats.State != "ok" || stats.Version == "" || stats.NumShards != 2 || stats.Disk.FreeBytes == 0 ||
-		time.UnixMilli(stats.StartedAt).Before(before) || time.UnixMilli(stats.StartedAt).After(time.Now()) || !strings.HasPrefix(stats.Uptime, "0d 0h ") {
+		time.UnixMilli(stats.StartedAt).Before(before) || time.UnixMilli(stats.StartedAt).After(time.Now()) ||
+		!strings.HasPrefix(stats.Uptime, "0d 0h ") {
 		t.Errorf("server status: %+v", stats)
 	}
-	for format, parts := range map[string]string{"table": "state        ok\n|uptime       |disk free    |read-only    false\n", "raw": "state\tok\n|read-only\tfalse\n"} {
+	for format, parts := range map[string]string{"table": "state        ok\n|uptime       |disk free    |read-only    false\n",
+		"raw": "state\tok\n|read-only\tfalse\n"} {
 		code, stdout, stderr := run(t, env, "server", "status", "-o", format)
 		for part := range strings.SplitSeq(parts, "|") {
 			if code != 0 || !strings.Contains(stdout, part) {
@@ -65,12 +67,15 @@ func TestNoQuorum(t *testing.T) {
 		{args: "cluster status -o raw", stdout: "\tunhealthy\t0\t-\t-\nshard\t0\tnone\t", stderr: "error: no leader of shard 0\n"},
 		{args: "cluster status -o raw", stdout: "\nproblem\t2\t1\tit can not be reached at ", stderr: "error: no leader of shard 0\n"},
 		{args: "server status -o raw", stdout: "\nstate\tno quorum\n"},
-		// On a busy machine the time ends before there is a connection, and the hint is another one.
+		// On a busy machine the time ends before there is a connection, and the hint is another
+		// one.
 		{args: "kv get k --timeout 100ms", stderr: "with --timeout"},
-		{args: "kv set k v", stderr: "none is known)\nfloe: hint: floe cluster status shows which nodes answer and which shards have a leader\n"},
+		{args: "kv set k v",
+			stderr: "none is known)\nfloe: hint: floe cluster status shows which nodes answer and which shards have a leader\n"},
 	} {
 		code, stdout, stderr := run(t, env, strings.Fields(tc.args)...)
-		if want := map[bool]int{true: exitUnavailable}[tc.stderr != ""]; code != want || !strings.Contains(stdout, tc.stdout) || !strings.Contains(stderr, tc.stderr) {
+		if want := map[bool]int{true: exitUnavailable}[tc.stderr != ""]; code != want || !strings.Contains(stdout, tc.stdout) ||
+			!strings.Contains(stderr, tc.stderr) {
 			t.Errorf("floe %s: exit code %d, stdout\n%sstderr\n%swant %q, %q", tc.args, code, stdout, stderr, tc.stdout, tc.stderr)
 		}
 	}
@@ -140,7 +145,8 @@ func TestClusterCommands(t *testing.T) {
 	for i, addr := range addrs[:2] {
 		env := map[string]string{"FLOE_ADDR": addr}
 		stats := awaitHealthy(t, env, 2)
-		if stats.Node != uint64(i+1) || stats.Nodes[0].Leads+stats.Nodes[1].Leads != 3 || stats.Nodes[2].Leads != 0 || stats.Nodes[2].Status != "unhealthy" {
+		if stats.Node != uint64(i+1) || stats.Nodes[0].Leads+stats.Nodes[1].Leads != 3 || stats.Nodes[2].Leads != 0 ||
+			stats.Nodes[2].Status != "unhealthy" {
 			t.Errorf("cluster status of node %d, with node 3 stopped: %+v", i+1, stats)
 		}
 		for i, n := range stats.Nodes {
@@ -156,22 +162,26 @@ func TestClusterCommands(t *testing.T) {
 		code, stdout, stderr := run(t, env, "cluster", "status")
 		for _, want := range []string{
 			"^NODE  ADDRESS +STATUS +LEADS  UPTIME  COMMANDS/S\n1     127.0.0.1:\\d+  healthy +\\d      \\d+s +\\d",
-			"\n3     127.0.0.1:\\d+  unhealthy  0      -       -\n\nSHARD  LEADER  TERM  COMMIT  APPLIED BY 1  APPLIED BY 2  APPLIED BY 3\n0      [12]       \\d+ +\\d+ +\\d+ +\\d+ +-\n1 ",
+			"\n3     127.0.0.1:\\d+  unhealthy  0      -       -\n\nSHARD  LEADER  TERM  COMMIT  APPLIED BY 1  APPLIED BY 2  APPLIED " +
+				"BY 3\n0      [12]       \\d+ +\\d+ +\\d+ +\\d+ +-\n1 ",
 		} {
 			if code != 0 || !regexp.MustCompile(want).MatchString(stdout) {
 				t.Errorf("cluster status: exit code %d, stdout\n%swant %s, stderr\n%s", code, stdout, want, stderr)
 			}
 		}
 		code, stdout, stderr = run(t, env, "cluster", "status", "-o", "raw")
-		if want := "node\t1\t" + addrs[0] + "\thealthy\t"; code != 0 || !strings.HasPrefix(stdout, want) || strings.Count(stdout, "\nshard\t") != 3 {
+		if want := "node\t1\t" + addrs[0] + "\thealthy\t"; code != 0 || !strings.HasPrefix(stdout, want) ||
+			strings.Count(stdout, "\nshard\t") != 3 {
 			t.Errorf("cluster status -o raw: exit code %d, stdout\n%sstderr\n%s", code, stdout, stderr)
 		}
 	}
-	// With one address that answers nothing, and one of a node that is not there, the third one is asked.
+	// With one address that answers nothing, and one of a node that is not there, the third one is
+	// asked.
 	awaitHealthy(t, map[string]string{"FLOE_ADDR": machinetest.FreeAddr(t) + "," + addrs[2] + "," + addrs[1]}, 2)
 }
 
-// awaitHealthy asks for the status of a cluster until that many nodes are healthy and all shards have leaders.
+// awaitHealthy asks for the status of a cluster until that many nodes are healthy and all shards
+// have leaders.
 func awaitHealthy(t *testing.T, env map[string]string, nodes int) clusterStats {
 	t.Helper()
 	deadline := time.After(patience)

@@ -113,7 +113,8 @@ func streamCreate(f *frame) *cobra.Command {
 	partitions, keeps := 1, stream.Retention{}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.Var(newFlag(&partitions, "n", within(1, stream.MaxPartitions)), "partitions", "how many partitions it has, for ever; order is kept in each (default 1)")
+	flags.Var(newFlag(&partitions, "n", within(1, stream.MaxPartitions)), "partitions",
+		"how many partitions it has, for ever; order is kept in each (default 1)")
 	flags.Var(newFlag(&keeps.MaxAge, "duration", positiveDuration), "max-age", "how long records are kept (default for ever)")
 	flags.Var(newFlag(&keeps.MaxLen, "n", count(1)), "max-len", "how many records each partition keeps (default all)")
 	flags.Var(newFlag(&keeps.MaxBytes, "size", sizeFrom(1)), "max-bytes", "how many bytes of records each partition keeps (default all)")
@@ -224,12 +225,14 @@ func (s *session) printStreamInfo(info stream.Stats, groups []stream.GroupStats)
 		Groups: []groupSummary{},
 	}
 	about := table{name: "stream", rows: [][]string{
-		{"name", info.Name}, {"records", decimal(info.Records())}, {"bytes", decimal(streamBytes(info))}, {"appended", decimal(info.Appended)},
+		{"name", info.Name}, {"records", decimal(info.Records())}, {"bytes", decimal(streamBytes(info))}, {"appended",
+			decimal(info.Appended)},
 		{"retention", info.Retention.String()}, {"created", shownTime(info.CreatedAt)},
 	}}
 	parts := table{name: "partition", head: []string{"PARTITION", "RECORDS", "BYTES", "FIRST", "LAST", "SHARD"}}
 	for _, p := range info.Partitions {
-		d.Partitions = append(d.Partitions, partitionText{p.Partition, p.Records, p.Bytes, optionalID(p.FirstID), optionalID(p.LastID), p.Shard})
+		d.Partitions = append(d.Partitions, partitionText{p.Partition, p.Records, p.Bytes, optionalID(p.FirstID), optionalID(p.LastID),
+			p.Shard})
 		parts.rows = append(parts.rows, []string{
 			decimal(p.Partition), decimal(p.Records), decimal(p.Bytes), shownID(p.FirstID), shownID(p.LastID), decimal(p.Shard),
 		})
@@ -255,7 +258,8 @@ func streamList(f *frame) *cobra.Command {
 			return f.call(cmd, func(ctx context.Context, s *session) error {
 				row := func(info stream.Stats) []string {
 					return []string{
-						info.Name, decimal(len(info.Partitions)), decimal(info.Records()), decimal(streamBytes(info)), info.Retention.String(), shownTime(info.CreatedAt),
+						info.Name, decimal(len(info.Partitions)), decimal(info.Records()), decimal(streamBytes(info)),
+						info.Retention.String(), shownTime(info.CreatedAt),
 					}
 				}
 				head := []string{"NAME", "PARTITIONS", "RECORDS", "BYTES", "RETENTION", "CREATED"}

@@ -77,8 +77,10 @@ partitions take turns.`,
 	addHeader := func(v string) (map[string]string, error) { return withHeader(message.Headers, v) }
 	flags.Var(newFlag(&message.Headers, "k=v", addHeader), "header", "a header of the messages; several with --header again")
 	flags.Var(newFlag(&partition, "n", within(0, stream.MaxPartitions-1)), "partition", "append to this partition, counted from 0")
-	flags.Var(newFlag(&producer, "producer:n", parseProducer), "dedup", "append only once, however often it is tried: the number increases with each append of the producer")
-	flags.Var(newFlag(&lastID, "id", recordID), "if-last", "only if this is the last record that the partition has ever had; 0-0: if there never was one")
+	flags.Var(newFlag(&producer, "producer:n", parseProducer), "dedup",
+		"append only once, however often it is tried: the number increases with each append of the producer")
+	flags.Var(newFlag(&lastID, "id", recordID), "if-last",
+		"only if this is the last record that the partition has ever had; 0-0: if there never was one")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var opts []stream.AppendOption
 		if flags.Changed("partition") {
@@ -125,7 +127,8 @@ func withHeader(headers map[string]string, v string) (map[string]string, error) 
 // messages returns a message like the given one for each payload.
 func (f *frame) messages(cmd *cobra.Command, like stream.Message, payloads []string) (all []stream.Message, err error) {
 	if len(payloads) > stream.MaxBatch {
-		return nil, &usageError{fmt.Errorf("%d payloads are more than the %d that go into one append", len(payloads), stream.MaxBatch), helpHint(cmd)}
+		return nil, &usageError{fmt.Errorf("%d payloads are more than the %d that go into one append", len(payloads), stream.MaxBatch),
+			helpHint(cmd)}
 	}
 	stdins := 0
 	for i := range max(1, len(payloads)) {
@@ -209,7 +212,8 @@ func newHeadersText(headers map[string]string) headersText {
 
 func newRecordText(r stream.Record) recordText {
 	return recordText{
-		idText: newIDText(r.ID), Partition: r.Partition, Offset: r.Offset, LSN: r.LSN, keyText: newKeyText(r.Key), headersText: newHeadersText(r.Headers),
+		idText: newIDText(r.ID), Partition: r.Partition, Offset: r.Offset, LSN: r.LSN, keyText: newKeyText(r.Key),
+		headersText: newHeadersText(r.Headers),
 		payloadText: newPayloadText(r.Payload), Size: len(r.Payload),
 	}
 }
@@ -259,7 +263,8 @@ document for each record.`,
 	r := reading{limit: defaultRecords}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.Var(newFlag(&r.start, "where", parseStart), "from", "begin with this ID, or at this time; beginning; end, to follow what comes (default beginning)")
+	flags.Var(newFlag(&r.start, "where", parseStart), "from",
+		"begin with this ID, or at this time; beginning; end, to follow what comes (default beginning)")
 	flags.Var(newFlag(&r.after, "id", recordID), "after", "begin behind this ID")
 	flags.Var(newFlag(&r.until, "where", parseEnd), "until", "end with this ID, or at this time")
 	flags.BoolVar(&r.tail, "tail", false, "the last records, oldest first")
@@ -405,7 +410,8 @@ func (s *session) printRecord(r stream.Record) (err error) {
 	case formatRaw:
 		_, err = fmt.Fprintf(s.w, "%v\t%d\t%s\t%s\t%s\n", r.ID, r.Partition, r.Key, shownHeaders(r.Headers), r.Payload)
 	default:
-		_, err = fmt.Fprintf(s.w, "%-17v  %4d  %s  %s  %s\n", r.ID, r.Partition, printable(r.Key), printable(shownHeaders(r.Headers)), printable(shortened(r.Payload)))
+		_, err = fmt.Fprintf(s.w, "%-17v  %4d  %s  %s  %s\n", r.ID, r.Partition, printable(r.Key), printable(shownHeaders(r.Headers)),
+			printable(shortened(r.Payload)))
 	}
 	return err
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// tlsFiles are the files of one end of an encrypted connection, each with how it was given, such as "--tls-cert=node.pem"; "" if it was not.
+// tlsFiles are the files of one end of an encrypted connection, each with how it was given, such as
+// "--tls-cert=node.pem"; "" if it was not.
 type tlsFiles struct{ cert, key, ca tlsFile }
 
 type tlsFile struct{ name, spelled string }
@@ -26,7 +27,8 @@ func (f *tlsFiles) check() error {
 	return nil
 }
 
-// load returns the certificate to show, none if there is no file, and the authorities to believe, nil if there is no file.
+// load returns the certificate to show, none if there is no file, and the authorities to believe,
+// nil if there is no file.
 func (f *tlsFiles) load() (certs []tls.Certificate, authorities *x509.CertPool, err error) {
 	if f.cert.name != "" {
 		cert, err := tls.LoadX509KeyPair(f.cert.name, f.key.name)
@@ -59,7 +61,8 @@ func (c *config) checkTLS() error {
 	return f.check()
 }
 
-// serverTLS returns how the node encrypts its port, nil if it does not. Other nodes it believes by the authorities that it believes clients by.
+// serverTLS returns how the node encrypts its port, nil if it does not. Other nodes it believes by
+// the authorities that it believes clients by.
 func (c *config) serverTLS() (*tls.Config, error) {
 	if c.tls.cert.name == "" {
 		return nil, nil
@@ -80,7 +83,8 @@ func (c *config) serverTLS() (*tls.Config, error) {
 	return conf, nil
 }
 
-// checkSiteTLS returns what does not go together of the files of a site; flags begins the names of its flags.
+// checkSiteTLS returns what does not go together of the files of a site; flags begins the names of
+// its flags.
 func (c *config) checkSiteTLS(f *tlsFiles, flags string) error {
 	f.cert.spelled, f.key.spelled = c.spelled[flags+"tls-cert"], c.spelled[flags+"tls-key"]
 	switch {
@@ -92,7 +96,8 @@ func (c *config) checkSiteTLS(f *tlsFiles, flags string) error {
 	return nil
 }
 
-// checkMetricsTLS returns what does not go together. Without files of their own the metrics have those of the dashboard: a key is shown to either.
+// checkMetricsTLS returns what does not go together. Without files of their own the metrics have
+// those of the dashboard: a key is shown to either.
 func (c *config) checkMetricsTLS() error {
 	err := c.checkSiteTLS(&c.metricsTLS, "metrics-")
 	if c.metricsTLS.cert.name == "" && !c.noDashboard {
@@ -135,7 +140,8 @@ func (c *clientTLS) equip(cmd *cobra.Command) {
 	flags.StringVar(&c.files.key.name, "tls-key", "", "`file` with the key of the certificate; also FLOE_TLS_KEY")
 }
 
-// config returns how to encrypt, nil if nothing asks for it. Errors: *usageError for what does not go together.
+// config returns how to encrypt, nil if nothing asks for it. Errors: *usageError for what does not
+// go together.
 func (c *clientTLS) config(cmd *cobra.Command, p Process) (*tls.Config, error) {
 	files := c.files
 	for _, e := range []struct {

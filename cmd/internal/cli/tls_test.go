@@ -33,7 +33,8 @@ func newAuthority(t *testing.T) *authority {
 	t.Helper()
 	a := &authority{t: t, dir: t.TempDir()}
 	a.cert = &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign,
 	}
 	a.key = a.issue("ca", a.cert, nil)
 	return a
@@ -89,7 +90,8 @@ func TestTLS(t *testing.T) {
 	closed.addr = "127.0.0.1:" + port
 	plain := start(t, "--shards", "1", "--data-dir", t.TempDir())
 	defer plain.stop()
-	if !strings.Contains(open.stdout, "\n  tls        on\n") || !strings.Contains(closed.stdout, "\n  tls        on, clients and other nodes show certificates\n") {
+	if !strings.Contains(open.stdout, "\n  tls        on\n") ||
+		!strings.Contains(closed.stdout, "\n  tls        on, clients and other nodes show certificates\n") {
 		t.Errorf("stdout\n%s%s", open.stdout, closed.stdout)
 	}
 	if strings.Contains(closed.stderr(), "lets everybody") {
@@ -109,18 +111,22 @@ func TestTLS(t *testing.T) {
 		{at: open, args: ca + shown},
 		{at: open, env: map[string]string{"FLOE_TLS_CA": a.file("ca.pem")}},
 		{at: closed, args: ca + shown},
-		{at: closed, env: map[string]string{"FLOE_TLS_CA": a.file("ca.pem"), "FLOE_TLS_CERT": a.file("client.pem"), "FLOE_TLS_KEY": a.file("client.key")}},
+		{at: closed, env: map[string]string{"FLOE_TLS_CA": a.file("ca.pem"), "FLOE_TLS_CERT": a.file("client.pem"),
+			"FLOE_TLS_KEY": a.file("client.key")}},
 		{at: plain, env: map[string]string{"FLOE_TLS": "true"}, args: "--tls=false"},
 		{at: open, code: 5, stderr: "no node answers|hint: say with --addr or FLOE_ADDR where one is; if it encrypts, with --tls-ca"},
 		{at: open, args: "--tls", code: 5, stderr: "unknown authority|hint: say with --tls-ca"},
 		{at: closed, args: ca, code: 5, stderr: "no node answers|hint: the node may want a certificate that it believes, --tls-cert"},
-		{at: plain, args: ca, code: 5, stderr: "no node answers|hint: the node may want a certificate that it believes, --tls-cert; or it does not encrypt"},
-		{at: plain, env: map[string]string{"FLOE_TLS": "1"}, code: 5, stderr: "no node answers|hint: the node may want a certificate that it believes, --tls-cert; or it does not encrypt"},
+		{at: plain, args: ca, code: 5,
+			stderr: "no node answers|hint: the node may want a certificate that it believes, --tls-cert; or it does not encrypt"},
+		{at: plain, env: map[string]string{"FLOE_TLS": "1"}, code: 5,
+			stderr: "no node answers|hint: the node may want a certificate that it believes, --tls-cert; or it does not encrypt"},
 		{at: open, args: "--tls-ca " + a.file("ca.key"), code: 1, stderr: "error: --tls-ca=|ca.key: holds no certificate in PEM form"},
 		{at: open, args: "--tls-ca nowhere", code: 1, stderr: "error: --tls-ca=nowhere: |no such file"},
 		{at: open, args: "--tls-cert a --tls-key b", code: 1, stderr: "error: --tls-cert=a, --tls-key=b: |no such file"},
 		{at: open, args: "--tls-cert a", code: 2, stderr: "error: --tls-cert=a: is of no use without its key, --tls-key\n"},
-		{at: open, env: map[string]string{"FLOE_TLS_KEY": "b"}, code: 2, stderr: "error: FLOE_TLS_KEY=b: is of no use without its certificate, --tls-cert\n"},
+		{at: open, env: map[string]string{"FLOE_TLS_KEY": "b"}, code: 2,
+			stderr: "error: FLOE_TLS_KEY=b: is of no use without its certificate, --tls-cert\n"},
 		{at: open, env: map[string]string{"FLOE_TLS": "yes"}, code: 2, stderr: "error: FLOE_TLS=yes: not one of 0, 1, false, true\n"},
 		{at: open, args: "--tls=perhaps", code: 2, stderr: "error: --tls=perhaps: not one of false, true\n"},
 	} {
@@ -159,7 +165,8 @@ func TestTLSCluster(t *testing.T) {
 	}, len(addrs))
 }
 
-// TestReloadAuthorities: after SIGHUP a node believes clients by the authorities that its file has then, and shows its new certificate.
+// TestReloadAuthorities: after SIGHUP a node believes clients by the authorities that its file has
+// then, and shows its new certificate.
 func TestReloadAuthorities(t *testing.T) {
 	before, after := newAuthority(t), newAuthority(t)
 	before.certify("node")
@@ -167,10 +174,12 @@ func TestReloadAuthorities(t *testing.T) {
 	after.certify("node")
 	after.certify("client")
 	hangups := make(chan os.Signal, 1)
-	s := startBy(t, as(Process{LookupEnv: lookup(nil), Hangups: hangups}), "--shards", "1", "--data-dir", t.TempDir(), "--tls-cert", before.file("node.pem"), "--tls-key", before.file("node.key"), "--tls-client-ca", before.file("ca.pem"))
+	s := startBy(t, as(Process{LookupEnv: lookup(nil), Hangups: hangups}), "--shards", "1", "--data-dir", t.TempDir(), "--tls-cert",
+		before.file("node.pem"), "--tls-key", before.file("node.key"), "--tls-client-ca", before.file("ca.pem"))
 	defer s.stop()
 	as := func(a *authority) int {
-		code, _, _ := run(t, nil, "server", "status", "--addr", s.addr, "--tls-ca", a.file("ca.pem"), "--tls-cert", a.file("client.pem"), "--tls-key", a.file("client.key"))
+		code, _, _ := run(t, nil, "server", "status", "--addr", s.addr, "--tls-ca", a.file("ca.pem"), "--tls-cert", a.file("client.pem"),
+			"--tls-key", a.file("client.key"))
 		return code
 	}
 	if old, other := as(before), as(after); old != 0 || other == 0 {

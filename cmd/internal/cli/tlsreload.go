@@ -6,7 +6,8 @@ import (
 	"sync/atomic"
 )
 
-// certificate is one that is read again from its files when it has been replaced, and so are the authorities by which others are believed.
+// certificate is one that is read again from its files when it has been replaced, and so are the
+// authorities by which others are believed.
 type certificate struct {
 	files    *tlsFiles
 	now      atomic.Pointer[tls.Certificate]
@@ -48,14 +49,16 @@ func (c *certificate) serve(conf *tls.Config) {
 	conf.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return c.now.Load(), nil }
 }
 
-// believe makes a configuration of the port for clients and nodes believe others by the authorities that there are now, also as a client of other nodes.
+// believe makes a configuration of the port for clients and nodes believe others by the authorities
+// that there are now, also as a client of other nodes.
 func (c *certificate) believe(conf *tls.Config) {
 	conf.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		now := &tls.Config{ClientAuth: conf.ClientAuth, ClientCAs: c.believed.Load(), NextProtos: []string{"h2"}}
 		c.serve(now)
 		return now, nil
 	}
-	// The standard verification has the authorities of the beginning. This is the same with those of now.
+	// The standard verification has the authorities of the beginning. This is the same with those
+	// of now.
 	conf.InsecureSkipVerify = true
 	conf.VerifyConnection = func(s tls.ConnectionState) error {
 		opts := x509.VerifyOptions{Roots: c.believed.Load(), DNSName: s.ServerName, Intermediates: x509.NewCertPool()}

@@ -75,7 +75,8 @@ func tsWrite(f *frame) *cobra.Command {
 	return f.completing(cmd, measurementNames)
 }
 
-// tagPairs takes k=v,k=v. A backslash takes the meaning from a comma, an equals sign or a backslash behind it.
+// tagPairs takes k=v,k=v. A backslash takes the meaning from a comma, an equals sign or a backslash
+// behind it.
 func tagPairs(v string) (map[string]string, error) {
 	all := make(map[string]string)
 	key, text, inValue := "", []byte(nil), false
@@ -327,7 +328,8 @@ func tsSeries(f *frame) *cobra.Command {
 	var match []floql.Filter
 	cmd.Flags().SortFlags = false
 	cmd.Flags().Var(newFlag(&tags, "k=v,...", tagPairs), "tags", "only series that carry these, whatever others they have")
-	cmd.Flags().Var(newFlag(&match, "filters", floql.ParseFilters), "match", "only series for which these filters hold, as queries have them in braces")
+	cmd.Flags().Var(newFlag(&match, "filters", floql.ParseFilters), "match",
+		"only series for which these filters hold, as queries have them in braces")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return f.call(cmd, func(ctx context.Context, s *session) error {
 			if _, err := s.TS(s.namespace).Get(ctx, args[0]); err != nil {
@@ -390,7 +392,8 @@ read as NAME:EVERY:AGGREGATE, and queries over points that are gone use it by th
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.Var(newFlag(&to.RawTTL, "duration", durationOrNone), "raw-ttl", "how long points are kept as they were written; 0s: for ever")
-	flags.Var(newFlag(&to.Downsample, "every=ttl", addRollup), "downsample", "length of the buckets of a rollup and how long it is kept, 0s: for ever; several with --downsample again")
+	flags.Var(newFlag(&to.Downsample, "every=ttl", addRollup), "downsample",
+		"length of the buckets of a rollup and how long it is kept, 0s: for ever; several with --downsample again")
 	none := flags.Bool("no-downsample", false, "no rollups")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := exclusive(cmd, "downsample", "no-downsample"); err != nil {
@@ -461,7 +464,8 @@ func tsDelete(f *frame) *cobra.Command {
 	cmd.Flags().Var(newFlag(&from, "time", parseTime), "from", "delete only points from this time on")
 	cmd.Flags().Var(newFlag(&to, "time", parseTime), "to", "delete only points before this time")
 	cmd.Flags().Var(newFlag(&tags, "k=v,...", tagPairs), "tags", "delete only series that carry these, whatever others they have")
-	cmd.Flags().Var(newFlag(&match, "filters", floql.ParseFilters), "match", "delete only series for which these filters hold, as queries have them in braces")
+	cmd.Flags().Var(newFlag(&match, "filters", floql.ParseFilters), "match",
+		"delete only series for which these filters hold, as queries have them in braces")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return f.call(cmd, func(ctx context.Context, s *session) error {
 			document, deleted := tsDeleted{OK: true, Measurement: args[0], Namespace: s.namespace}, "all"

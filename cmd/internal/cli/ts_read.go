@@ -133,7 +133,8 @@ func tsRead(f *frame) *cobra.Command {
 				return err
 			}
 			if cut {
-				fmt.Fprintf(f.Stderr, "floe: hint: there are more than %d points, these are the newest: raise --limit, or set --to\n", limit)
+				fmt.Fprintf(f.Stderr, "floe: hint: there are more than %d points, these are the newest: raise --limit, or set --to\n",
+					limit)
 			}
 			return s.printSamples(args[0], name, points)
 		})
@@ -233,7 +234,8 @@ func readField(ctx context.Context, store *ts.Store, measurement, asked string) 
 	case asked == "" && slices.Contains(names, "value"):
 		return "value", nil
 	case asked == "":
-		return "", &hintedError{fmt.Errorf("measurement %q has %d fields", measurement, len(names)), "say with --field which one: " + strings.Join(names, ", ")}
+		return "", &hintedError{fmt.Errorf("measurement %q has %d fields", measurement, len(names)),
+			"say with --field which one: " + strings.Join(names, ", ")}
 	}
 	_, err = oneField(measurement, asked, names)
 	return asked, err
@@ -242,13 +244,16 @@ func readField(ctx context.Context, store *ts.Store, measurement, asked string) 
 // oneField picks a field out of those that a measurement has.
 func oneField(measurement, field string, names []string) ([]string, error) {
 	if !slices.Contains(names, field) {
-		return nil, &hintedError{&textError{floe.ErrNotFound, fmt.Sprintf("measurement %q has no field %q", measurement, field)}, "it has " + strings.Join(names, ", ")}
+		return nil, &hintedError{&textError{floe.ErrNotFound, fmt.Sprintf("measurement %q has no field %q", measurement, field)},
+			"it has " + strings.Join(names, ", ")}
 	}
 	return []string{field}, nil
 }
 
-// newest returns the last points by time, up to a limit if that is not 0, in the order of time, and whether there are more.
-func newest(ctx context.Context, store *ts.Store, measurement, field string, limit int, opts ...ts.ReadOption) (points []ts.Sample, cut bool, err error) {
+// newest returns the last points by time, up to a limit if that is not 0, in the order of time, and
+// whether there are more.
+func newest(ctx context.Context, store *ts.Store, measurement, field string, limit int, opts ...ts.ReadOption) (points []ts.Sample,
+	cut bool, err error) {
 	byTime := func(a, b ts.Sample) int { return cmp.Compare(a.Time.UnixMilli(), b.Time.UnixMilli()) }
 	for p, err := range store.Read(ctx, measurement, field, opts...) {
 		if err != nil {

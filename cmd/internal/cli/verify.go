@@ -56,7 +56,8 @@ func verify(ctx context.Context, dir string, print func(floe.VerifyReport) error
 func (o *output) printVerified(dir string, r floe.VerifyReport) error {
 	t := table{rows: [][]string{
 		{"directory", dir},
-		{"format", decimal(r.Format), "created by " + cmp.Or(r.CreatedBy, "an unnamed build"), "written by " + cmp.Or(r.WrittenBy, "an unnamed build")},
+		{"format", decimal(r.Format), "created by " + cmp.Or(r.CreatedBy, "an unnamed build"),
+			"written by " + cmp.Or(r.WrittenBy, "an unnamed build")},
 		{"shards", decimal(r.Shards)},
 		{"log", decimal(r.Segments) + " segments", decimal(r.LogBytes) + " bytes", decimal(r.Entries) + " entries"},
 		{"state", decimal(r.Tables) + " tables", decimal(r.TableBytes) + " bytes"},

@@ -119,7 +119,8 @@ func TestVerify(t *testing.T) {
 				tc.damage(t, dir)
 			}
 			before := inventory(t, dir)
-			code, stdout, stderr := run(t, nil, append([]string{"server", "verify"}, strings.Fields(strings.ReplaceAll(tc.args, "DIR", dir))...)...)
+			code, stdout, stderr := run(t, nil,
+				append([]string{"server", "verify"}, strings.Fields(strings.ReplaceAll(tc.args, "DIR", dir))...)...)
 			if code != tc.code {
 				t.Errorf("exit code %d, want %d", code, tc.code)
 			}
@@ -148,13 +149,15 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// TestVerifyInUse verifies the directory of a server, in its own process and in another: it is refused, and the server keeps its lock.
+// TestVerifyInUse verifies the directory of a server, in its own process and in another: it is
+// refused, and the server keeps its lock.
 func TestVerifyInUse(t *testing.T) {
 	t.Parallel()
 	dir, path := t.TempDir(), build(t)
 	s := start(t, "--data-dir", dir)
 	code, stdout, stderr := run(t, nil, "server", "verify", dir)
-	if code != exitFailure || stdout != "" || !strings.Contains(stderr, "is in use by another node") || !strings.Contains(stderr, "hint: stop the node first") {
+	if code != exitFailure || stdout != "" || !strings.Contains(stderr, "is in use by another node") ||
+		!strings.Contains(stderr, "hint: stop the node first") {
 		t.Errorf("in its own process: exit code %d, stdout %q, stderr\n%s", code, stdout, stderr)
 	}
 	for _, args := range [][]string{{"server", "verify", dir}, {"server", "start", "--port", "0", "--no-dashboard", "--data-dir", dir}} {
@@ -166,7 +169,8 @@ func TestVerifyInUse(t *testing.T) {
 	if code := s.stop(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
-	if out, err := exec.Command(path, "server", "verify", dir).CombinedOutput(); err != nil || !strings.Contains(string(out), "no problem found") {
+	if out, err := exec.Command(path, "server", "verify", dir).CombinedOutput(); err != nil ||
+		!strings.Contains(string(out), "no problem found") {
 		t.Errorf("of the stopped server: %v\n%s", err, out)
 	}
 }

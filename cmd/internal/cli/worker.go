@@ -43,8 +43,10 @@ type taskText struct {
 
 func newTaskText(t action.Task) taskText {
 	return taskText{
-		RunID: string(t.Run), Action: t.Action, Attempt: t.Attempt, MaxAttempts: t.MaxAttempts, Delivery: t.Delivery, Input: rawjson.Value(t.Input), Priority: t.Priority,
-		Labels: t.Labels, ConcurrencyKey: t.ConcurrencyKey, IdempotencyKey: t.IdempotencyKey, Source: t.Source, CreatedAt: t.CreatedAt.UnixMilli(),
+		RunID: string(t.Run), Action: t.Action, Attempt: t.Attempt, MaxAttempts: t.MaxAttempts, Delivery: t.Delivery,
+		Input: rawjson.Value(t.Input), Priority: t.Priority,
+		Labels: t.Labels, ConcurrencyKey: t.ConcurrencyKey, IdempotencyKey: t.IdempotencyKey, Source: t.Source,
+		CreatedAt: t.CreatedAt.UnixMilli(),
 	}
 }
 
@@ -168,7 +170,8 @@ attempt that is with --attempt: else it may end a later one, if its own was too 
 				return err
 			}
 			if !json.Valid(output) {
-				return &usageError{fmt.Errorf("--result is not valid JSON: %.40q", output), "a text is given in double quotes, such as --result '\"done\"'"}
+				return &usageError{fmt.Errorf("--result is not valid JSON: %.40q", output),
+					"a text is given in double quotes, such as --result '\"done\"'"}
 			}
 		}
 		return f.call(cmd, func(ctx context.Context, s *session) error {
@@ -303,8 +306,10 @@ func workerList(f *frame) *cobra.Command {
 			return f.call(cmd, func(ctx context.Context, s *session) error {
 				document := func(w action.WorkerInfo) workerText {
 					text := workerText{
-						WorkerID: w.ID, Status: w.Status.String(), WorkerType: w.Type, Namespace: s.namespace, MachineID: w.Machine, CurrentLoad: w.Load,
-						MaxConcurrent: w.MaxConcurrent, TasksCompleted: w.Completed, TasksFailed: w.Failed, LastSeen: w.LastSeen.UnixMilli(),
+						WorkerID: w.ID, Status: w.Status.String(), WorkerType: w.Type, Namespace: s.namespace, MachineID: w.Machine,
+						CurrentLoad:   w.Load,
+						MaxConcurrent: w.MaxConcurrent, TasksCompleted: w.Completed, TasksFailed: w.Failed,
+						LastSeen:     w.LastSeen.UnixMilli(),
 						RegisteredAt: w.RegisteredAt.UnixMilli(), Labels: w.Labels, Actions: w.Actions, Metadata: w.Metadata,
 					}
 					if w.Metadata == nil {
@@ -317,7 +322,8 @@ func workerList(f *frame) *cobra.Command {
 					if w.MaxConcurrent > 0 { // a worker that has not registered does not say how much it may have
 						load += "/" + strconv.Itoa(w.MaxConcurrent)
 					}
-					return []string{w.ID, w.Type, w.Status.String(), load, decimal(w.Completed), decimal(w.Failed), shownTime(w.LastSeen), w.Machine}
+					return []string{w.ID, w.Type, w.Status.String(), load, decimal(w.Completed), decimal(w.Failed), shownTime(w.LastSeen),
+						w.Machine}
 				}
 				head := []string{"WORKER", "TYPE", "STATUS", "LOAD", "COMPLETED", "FAILED", "LAST SEEN", "MACHINE"}
 				list, err := printEach(s.output, s.Action(s.namespace).Workers().All(ctx), head, document, row)

@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// TestWorkerScript: the script in the help of floe worker await does what it says, and ends no attempt but its own: while it sends, its first attempt is over and the same
-// worker has got the second one, which its end was taken for.
+// TestWorkerScript: the script in the help of floe worker await does what it says, and ends no
+// attempt but its own: while it sends, its first attempt is over and the same worker has got the
+// second one, which its end was taken for.
 func TestWorkerScript(t *testing.T) {
 	path := build(t)
 	s := startBy(t, binary(path, nil), "--data-dir", t.TempDir())

@@ -40,7 +40,8 @@ the list after 24 h. Send a heartbeat about every 10 s, unless it waits for runs
 	w := action.NewWorker{MaxConcurrent: 1}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.Var(newFlag(&w.MaxConcurrent, "n", within(1, action.MaxConcurrency)), "concurrency", "how many runs it works on at a time (default 1)")
+	flags.Var(newFlag(&w.MaxConcurrent, "n", within(1, action.MaxConcurrency)), "concurrency",
+		"how many runs it works on at a time (default 1)")
 	addLabel := func(v string) (map[string]string, error) { return withHeader(w.Labels, v) }
 	flags.Var(newFlag(&w.Labels, "k=v", addLabel), "label", "a label that the worker has; several with --label again")
 	flags.StringVar(&w.Machine, "machine", "", "where it runs (default the name of this host)")
@@ -76,7 +77,8 @@ func unlisted(err error) error {
 	return err
 }
 
-// workerCall returns a command about a worker that is listed, which is in a state from then on; "" if that is for the list to say.
+// workerCall returns a command about a worker that is listed, which is in a state from then on; ""
+// if that is for the list to say.
 func workerCall(f *frame, cmd *cobra.Command, state string, do func(context.Context, *action.Store, string) error) *cobra.Command {
 	cmd.Args = takes()
 	id := workerID(cmd)
@@ -115,7 +117,8 @@ func workerDrain(f *frame) *cobra.Command {
 		Use:   "drain --worker-id ID",
 		Short: "Have a worker take nothing new: its await is refused, also one that waits",
 	}
-	return workerCall(f, cmd, action.Draining.String(), func(ctx context.Context, store *action.Store, id string) error { return store.Drain(ctx, id) })
+	return workerCall(f, cmd, action.Draining.String(),
+		func(ctx context.Context, store *action.Store, id string) error { return store.Drain(ctx, id) })
 }
 
 func workerDeregister(f *frame) *cobra.Command {

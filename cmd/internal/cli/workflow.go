@@ -16,8 +16,10 @@ import (
 func workflowCommand(p Process) *cobra.Command {
 	f := &frame{Process: p}
 	cmd := group("workflow", "Create workflows, start them, and look at their runs",
-		workflowCreate(f), workflowValidate(f), workflowStart(f), workflowStatus(f), workflowHistory(f), workflowSignal(f), workflowCancel(f), workflowRetry(f),
-		workflowList(f), workflowInfo(f), workflowRuns(f), workflowEnable(f, true), workflowEnable(f, false), workflowScheduleCommand(f), workflowVersionCommand(f), workflowDelete(f))
+		workflowCreate(f), workflowValidate(f), workflowStart(f), workflowStatus(f), workflowHistory(f), workflowSignal(f),
+		workflowCancel(f), workflowRetry(f),
+		workflowList(f), workflowInfo(f), workflowRuns(f), workflowEnable(f, true), workflowEnable(f, false), workflowScheduleCommand(f),
+		workflowVersionCommand(f), workflowDelete(f))
 	f.equip(cmd)
 	return cmd
 }
@@ -220,7 +222,8 @@ func workflowList(f *frame) *cobra.Command {
 			row := func(i workflow.Info) []string {
 				r := i.Runs
 				return []string{
-					i.Name, i.Version, strconv.FormatBool(i.Enabled), strconv.Itoa(len(i.Steps)), startedBy(i), decimal(r.Active), decimal(r.Completed),
+					i.Name, i.Version, strconv.FormatBool(i.Enabled), strconv.Itoa(len(i.Steps)), startedBy(i), decimal(r.Active),
+					decimal(r.Completed),
 					decimal(r.Failed + r.TimedOut), decimal(r.Cancelled),
 				}
 			}
@@ -265,7 +268,8 @@ func (s *session) printWorkflowDone(head, name string) error {
 func workflowEnable(f *frame, enable bool) *cobra.Command {
 	use, head, short := "enable NAME", "ENABLED", "Let a disabled workflow be started again"
 	if !enable {
-		use, head, short = "disable NAME", "DISABLED", "Refuse starts of a workflow, and pause its schedule and trigger; runs that it has go on"
+		use, head, short = "disable NAME", "DISABLED",
+			"Refuse starts of a workflow, and pause its schedule and trigger; runs that it has go on"
 	}
 	return f.completing(&cobra.Command{
 		Use:   use,

@@ -59,7 +59,8 @@ type workflowTrigger struct {
 func newWorkflowText(namespace string, i workflow.Info) workflowText {
 	return workflowText{
 		Name: i.Name, Namespace: namespace, Version: i.Version, Description: i.Description, Enabled: i.Enabled, Steps: orEmpty(i.Steps),
-		Plans: orEmpty(i.Plans), Terminals: orEmpty(i.Terminals), HasSchedule: i.HasSchedule, HasTrigger: i.HasTrigger, Runs: workflowRunsOf(i.Runs),
+		Plans: orEmpty(i.Plans), Terminals: orEmpty(i.Terminals), HasSchedule: i.HasSchedule, HasTrigger: i.HasTrigger,
+		Runs:      workflowRunsOf(i.Runs),
 		CreatedAt: i.CreatedAt.UnixMilli(), UpdatedAt: i.UpdatedAt.UnixMilli(),
 	}
 }
@@ -68,12 +69,14 @@ func newWorkflowDetail(namespace string, i workflow.Info) workflowDetail {
 	d := workflowDetail{workflowText: newWorkflowText(namespace, i)}
 	if c := i.Schedule; c != nil {
 		d.Schedule = &workflowSchedule{
-			c.Cron, c.Zone, c.Every.Milliseconds(), c.Most, c.Paused, c.Note, optionalMillis(c.Next), c.Active, c.Started, c.Skipped, c.Missed, c.Refused,
+			c.Cron, c.Zone, c.Every.Milliseconds(), c.Most, c.Paused, c.Note, optionalMillis(c.Next), c.Active, c.Started, c.Skipped,
+			c.Missed, c.Refused,
 		}
 	}
 	if t := i.Trigger; t != nil {
 		d.Trigger = &workflowTrigger{
-			t.Stream, t.Namespace, t.Group, string(t.Mode), t.Batch, t.Wait.Milliseconds(), string(t.Start), t.Most, t.State.String(), t.Reason, t.Lag, t.Active, t.Started, t.Records,
+			t.Stream, t.Namespace, t.Group, string(t.Mode), t.Batch, t.Wait.Milliseconds(), string(t.Start), t.Most, t.State.String(),
+			t.Reason, t.Lag, t.Active, t.Started, t.Records,
 			t.Repeated, t.Refused, t.Note,
 		}
 	}
@@ -101,9 +104,12 @@ func workflowInfo(f *frame) *cobra.Command {
 func workflowTables(i *workflow.Info) []table {
 	r := &i.Runs
 	tables := []table{{name: "workflow", head: []string{"WORKFLOW", i.Name}, rows: [][]string{
-		{"version", i.Version}, {"description", i.Description}, {"enabled", strconv.FormatBool(i.Enabled)}, {"steps", strings.Join(i.Steps, ", ")},
-		{"plans", strings.Join(i.Plans, ", ")}, {"active runs", decimal(r.Active)}, {"completed", decimal(r.Completed)}, {"failed", decimal(r.Failed)},
-		{"cancelled", decimal(r.Cancelled)}, {"timed out", decimal(r.TimedOut)}, {"created", shownTime(i.CreatedAt)}, {"updated", shownTime(i.UpdatedAt)},
+		{"version", i.Version}, {"description", i.Description}, {"enabled", strconv.FormatBool(i.Enabled)}, {"steps",
+			strings.Join(i.Steps, ", ")},
+		{"plans", strings.Join(i.Plans, ", ")}, {"active runs", decimal(r.Active)}, {"completed", decimal(r.Completed)}, {"failed",
+			decimal(r.Failed)},
+		{"cancelled", decimal(r.Cancelled)}, {"timed out", decimal(r.TimedOut)}, {"created", shownTime(i.CreatedAt)}, {"updated",
+			shownTime(i.UpdatedAt)},
 	}}}
 	if c := i.Schedule; c != nil {
 		when := strings.TrimSpace(c.Cron + " " + c.Zone)
@@ -111,16 +117,20 @@ func workflowTables(i *workflow.Info) []table {
 			when = "every " + shownDuration(c.Every)
 		}
 		tables = append(tables, table{name: "schedule", head: []string{"SCHEDULE", when}, rows: [][]string{
-			{"paused", strconv.FormatBool(c.Paused)}, {"note", c.Note}, {"next", shownOptionalTime(c.Next)}, {"active runs", ofMost(c.Active, c.Most)},
-			{"started", decimal(c.Started)}, {"skipped", decimal(c.Skipped)}, {"missed", decimal(c.Missed)}, {"refused", decimal(c.Refused)},
+			{"paused", strconv.FormatBool(c.Paused)}, {"note", c.Note}, {"next", shownOptionalTime(c.Next)}, {"active runs",
+				ofMost(c.Active, c.Most)},
+			{"started", decimal(c.Started)}, {"skipped", decimal(c.Skipped)}, {"missed", decimal(c.Missed)}, {"refused",
+				decimal(c.Refused)},
 		}})
 	}
 	if t := i.Trigger; t != nil {
-		tables = append(tables, table{name: "trigger", head: []string{"TRIGGER", "stream " + t.Stream + " of namespace " + t.Namespace}, rows: [][]string{
-			{"group", t.Group}, {"mode", string(t.Mode)}, {"batch", batchOf(t)}, {"begins", string(t.Start)},
-			{"state", t.State.String()}, {"reason", t.Reason}, {"lag", decimal(t.Lag)}, {"active runs", ofMost(t.Active, t.Most)}, {"started", decimal(t.Started)},
-			{"records", decimal(t.Records)}, {"repeated", decimal(t.Repeated)}, {"refused", decimal(t.Refused)}, {"note", t.Note},
-		}})
+		tables = append(tables, table{name: "trigger", head: []string{"TRIGGER", "stream " + t.Stream + " of namespace " + t.Namespace},
+			rows: [][]string{
+				{"group", t.Group}, {"mode", string(t.Mode)}, {"batch", batchOf(t)}, {"begins", string(t.Start)},
+				{"state", t.State.String()}, {"reason", t.Reason}, {"lag", decimal(t.Lag)}, {"active runs", ofMost(t.Active, t.Most)},
+				{"started", decimal(t.Started)},
+				{"records", decimal(t.Records)}, {"repeated", decimal(t.Repeated)}, {"refused", decimal(t.Refused)}, {"note", t.Note},
+			}})
 	}
 	return tables
 }
@@ -169,7 +179,8 @@ func workflowVersionList(f *frame) *cobra.Command {
 				if err != nil {
 					return uncreated(err)
 				}
-				list, t := versionList{args[0], s.namespace, []versionText{}, len(all)}, table{head: []string{"VERSION", "DEFAULT", "CREATED"}}
+				list, t := versionList{args[0], s.namespace, []versionText{},
+					len(all)}, table{head: []string{"VERSION", "DEFAULT", "CREATED"}}
 				for _, v := range all {
 					list.Versions = append(list.Versions, versionText{v.Version, v.Default, v.CreatedAt.UnixMilli()})
 					t.rows = append(t.rows, []string{v.Version, strconv.FormatBool(v.Default), shownTime(v.CreatedAt)})

@@ -16,7 +16,8 @@ import (
 	"github.com/floedb/floe/workflow"
 )
 
-// flowsOf returns the workflows of the namespace in which a run is: the one that was given, else the one that its id names.
+// flowsOf returns the workflows of the namespace in which a run is: the one that was given, else
+// the one that its id names.
 func (s *session) flowsOf(cmd *cobra.Command, id string) *workflow.Store {
 	if own, ok := workflow.RunID(id).Namespace(); ok && !cmd.Flags().Changed("namespace") {
 		s.namespace = own
@@ -94,7 +95,8 @@ func (f *frame) optionalPayload(cmd *cobra.Command, what string, args []string) 
 	return f.payload(cmd, what, args)
 }
 
-// awaitFlow waits for the end of a run and prints its output. One that is not completed is an error.
+// awaitFlow waits for the end of a run and prints its output. One that is not completed is an
+// error.
 func (s *session) awaitFlow(ctx context.Context, id workflow.RunID) error {
 	run, err := s.Workflow(s.namespace).Wait(ctx, id)
 	hint := "see floe workflow status " + string(id)
@@ -139,9 +141,11 @@ func newFlowText(namespace string, r *workflow.RunInfo) flowText {
 		attributes[name] = value
 	}
 	return flowText{
-		RunID: string(r.ID), Workflow: r.Workflow, Namespace: namespace, Version: r.Version, Status: r.Status.String(), TriggeredBy: r.TriggeredBy,
-		CurrentStep: r.CurrentStep, Error: r.Error, Code: r.Code, IdempotencyKey: r.IdempotencyKey, Parent: string(r.Parent), Attributes: attributes,
-		Events: r.Events, StartedAt: r.StartedAt.UnixMilli(), CompletedAt: optionalMillis(r.CompletedAt),
+		RunID: string(r.ID), Workflow: r.Workflow, Namespace: namespace, Version: r.Version, Status: r.Status.String(),
+		TriggeredBy: r.TriggeredBy,
+		CurrentStep: r.CurrentStep, Error: r.Error, Code: r.Code, IdempotencyKey: r.IdempotencyKey, Parent: string(r.Parent),
+		Attributes: attributes,
+		Events:     r.Events, StartedAt: r.StartedAt.UnixMilli(), CompletedAt: optionalMillis(r.CompletedAt),
 		CompensationsFailed: r.CompensationsFailed,
 	}
 }
@@ -178,11 +182,13 @@ type flowSignal struct {
 
 func newFlowDetail(namespace string, r *workflow.Run) flowDetail {
 	d := flowDetail{
-		flowText: newFlowText(namespace, &r.RunInfo), Waits: r.Waits, Due: optionalMillis(r.Due), Input: rawjson.Value(r.Input), Output: rawjson.Value(r.Output),
-		Steps: []flowStep{}, Signals: []flowSignal{},
+		flowText: newFlowText(namespace, &r.RunInfo), Waits: r.Waits, Due: optionalMillis(r.Due), Input: rawjson.Value(r.Input),
+		Output: rawjson.Value(r.Output),
+		Steps:  []flowStep{}, Signals: []flowSignal{},
 	}
 	for _, s := range r.Steps {
-		d.Steps = append(d.Steps, flowStep{s.Step, s.Outcome, s.Attempts, rawjson.Value(s.Output), s.Error, s.Code, s.StartedAt.UnixMilli(), s.CompletedAt.UnixMilli()})
+		d.Steps = append(d.Steps, flowStep{s.Step, s.Outcome, s.Attempts, rawjson.Value(s.Output), s.Error, s.Code, s.StartedAt.UnixMilli(),
+			s.CompletedAt.UnixMilli()})
 	}
 	for _, s := range r.Signals {
 		d.Signals = append(d.Signals, flowSignal{s.Type, rawjson.Value(s.Payload), s.ReceivedAt.UnixMilli()})
@@ -224,8 +230,10 @@ func (s *session) flowTables(r *workflow.Run) []table {
 		waits += ", until " + shownTime(r.Due)
 	}
 	tables := []table{{name: "run", head: []string{"RUN", string(r.ID)}, rows: [][]string{
-		{"workflow", r.Workflow}, {"version", r.Version}, {"status", r.Status.String()}, {"step", r.CurrentStep}, {"waits for", waits}, {"error", r.Error},
-		{"code", r.Code}, {"triggered by", r.TriggeredBy}, {"started", shownTime(r.StartedAt)}, {"completed", shownOptionalTime(r.CompletedAt)},
+		{"workflow", r.Workflow}, {"version", r.Version}, {"status", r.Status.String()}, {"step", r.CurrentStep}, {"waits for",
+			waits}, {"error", r.Error},
+		{"code", r.Code}, {"triggered by", r.TriggeredBy}, {"started", shownTime(r.StartedAt)}, {"completed",
+			shownOptionalTime(r.CompletedAt)},
 		{"idempotency key", r.IdempotencyKey}, {"events", decimal(r.Events)}, {"input", s.cell(r.Input)}, {"output", s.cell(r.Output)},
 	}}}
 	if r.Parent != "" {
@@ -307,7 +315,8 @@ func (f *frame) flowChange(cmd *cobra.Command, id string, do func(context.Contex
 		if err != nil {
 			return err
 		}
-		return s.print(runDone{true, id, s.namespace, status.String()}, table{head: []string{"RUN", "STATUS"}, rows: [][]string{{id, status.String()}}})
+		return s.print(runDone{true, id, s.namespace, status.String()},
+			table{head: []string{"RUN", "STATUS"}, rows: [][]string{{id, status.String()}}})
 	})
 }
 
@@ -401,7 +410,8 @@ steps whose compensation failed: what they have done is still there.`,
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	of := flags.String("workflow", "", "only those of a workflow")
-	flags.Var(newFlag(&status, "state", flowStatus), "status", "only those that are pending, running, waiting, completed, failed, cancelled or timed_out")
+	flags.Var(newFlag(&status, "state", flowStatus), "status",
+		"only those that are pending, running, waiting, completed, failed, cancelled or timed_out")
 	var attributes []attributeIs
 	var since, until time.Time
 	addAttribute := func(v string) ([]attributeIs, error) {
@@ -410,7 +420,8 @@ steps whose compensation failed: what they have done is still there.`,
 	}
 	flags.Var(newFlag(&attributes, "NAME=VALUE", addAttribute), "attribute",
 		`only those with a search attribute: a number, an RFC 3339 time or text, which "" make of anything; several with --attribute again`)
-	flags.Var(newFlag(&since, "time", parseTime), "since", "only those started at this time or later: ms since the epoch, RFC 3339, now or -1h")
+	flags.Var(newFlag(&since, "time", parseTime), "since",
+		"only those started at this time or later: ms since the epoch, RFC 3339, now or -1h")
 	flags.Var(newFlag(&until, "time", parseTime), "until", "only those started before this time")
 	flags.Var(newFlag(&limit, "n", count(1)), "limit", "how many at most (default 100)")
 	_ = cmd.RegisterFlagCompletionFunc("status", cobra.FixedCompletions(
@@ -432,11 +443,13 @@ steps whose compensation failed: what they have done is still there.`,
 		return f.call(cmd, func(ctx context.Context, s *session) error {
 			row := func(r workflow.RunInfo) []string {
 				return []string{
-					string(r.ID), r.Workflow, r.Version, r.Status.String(), r.CurrentStep, r.TriggeredBy, shownTime(r.StartedAt), shownOptionalTime(r.CompletedAt),
+					string(r.ID), r.Workflow, r.Version, r.Status.String(), r.CurrentStep, r.TriggeredBy, shownTime(r.StartedAt),
+					shownOptionalTime(r.CompletedAt),
 					decimal(r.CompensationsFailed), r.Error,
 				}
 			}
-			head := []string{"RUN", "WORKFLOW", "VERSION", "STATUS", "STEP", "TRIGGERED BY", "STARTED", "COMPLETED", "UNCOMPENSATED", "ERROR"}
+			head := []string{"RUN", "WORKFLOW", "VERSION", "STATUS", "STEP", "TRIGGERED BY", "STARTED", "COMPLETED", "UNCOMPENSATED",
+				"ERROR"}
 			document := func(r workflow.RunInfo) flowText { return newFlowText(s.namespace, &r) }
 			list, err := printEach(s.output, first(s.Workflow(s.namespace).Runs().All(ctx, opts...), limit), head, document, row)
 			if err != nil || s.format != formatJSON {

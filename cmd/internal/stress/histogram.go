@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// Histogram counts durations in buckets whose width grows with the duration: subBuckets to each power of two, so that a
-// percentile is off by 3 % at most. It belongs to one goroutine; Merge adds up those of many.
+// Histogram counts durations in buckets whose width grows with the duration: subBuckets to each
+// power of two, so that a percentile is off by 3 % at most. It belongs to one goroutine; Merge adds
+// up those of many.
 type Histogram struct {
 	counts [buckets]uint32
 	total  uint64

@@ -45,10 +45,12 @@ func newCaller(id int, t *Target) *caller {
 	return c
 }
 
-// lastCalls is how long the calls in progress at the end of a run may take. They belong to it: a run that cut them short would lose its slowest calls.
+// lastCalls is how long the calls in progress at the end of a run may take. They belong to it: a
+// run that cut them short would lose its slowest calls.
 const lastCalls = 10 * time.Second
 
-// Run puts a load on a target for a time, or until ctx is done, and tells its progress; nil: to nobody. The error is that it could not begin or end.
+// Run puts a load on a target for a time, or until ctx is done, and tells its progress; nil: to
+// nobody. The error is that it could not begin or end.
 func (w *Workload) Run(ctx context.Context, t Target, last time.Duration, tell func(Progress)) (Result, error) {
 	r := Result{Name: w.Name}
 	life, cancel := context.WithCancel(ctx)
@@ -135,7 +137,8 @@ const (
 	mostPause  = 128 * time.Millisecond
 )
 
-// pause keeps a caller that was refused, and had been so many times in a row before, from asking again at once: it waits twice as long each time, about.
+// pause keeps a caller that was refused, and had been so many times in a row before, from asking
+// again at once: it waits twice as long each time, about.
 func pause(ctx context.Context, refused int) {
 	d := min(firstPause<<min(refused, 10), mostPause)
 	t := time.NewTimer(d/2 + rand.N(d))

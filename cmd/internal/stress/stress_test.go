@@ -10,12 +10,14 @@ import (
 	"github.com/floedb/floe"
 )
 
-// TestWorkloads puts each load on a node for a moment: all of them do something, and nothing goes wrong.
+// TestWorkloads puts each load on a node for a moment: all of them do something, and nothing goes
+// wrong.
 func TestWorkloads(t *testing.T) {
 	node := floe.OpenMemory(t)
 	for i := range Workloads {
 		w := &Workloads[i]
-		r, err := w.Run(t.Context(), Target{DB: node, Namespace: "bench", ValueSize: 64, Keys: 100, Callers: 4}, 100*time.Millisecond, func(Progress) {})
+		r, err := w.Run(t.Context(), Target{DB: node, Namespace: "bench", ValueSize: 64, Keys: 100, Callers: 4}, 100*time.Millisecond,
+			func(Progress) {})
 		if err != nil {
 			t.Errorf("%s: %v", w.Name, err)
 			continue
@@ -27,7 +29,8 @@ func TestWorkloads(t *testing.T) {
 	}
 }
 
-// TestBusyCallersBackOff: a caller that is refused time after time comes back less and less often, and at once when it was served.
+// TestBusyCallersBackOff: a caller that is refused time after time comes back less and less often,
+// and at once when it was served.
 func TestBusyCallersBackOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

@@ -24,7 +24,8 @@ import (
 type Workload struct {
 	Name string
 	Doc  string
-	// begin makes what the work needs and returns it; what it starts ends with ctx, and end, nil if there is nothing to wait for, returns then.
+	// begin makes what the work needs and returns it; what it starts ends with ctx, and end, nil if
+	// there is nothing to wait for, returns then.
 	begin func(ctx context.Context, t *Target) (call func(ctx context.Context, c *caller) error, end func() error, err error)
 }
 
@@ -79,13 +80,14 @@ const (
 
 // Workloads are all there are, in the order in which they run.
 var Workloads = []Workload{
-	{"kv-put", "put a new value to one of the keys", func(_ context.Context, t *Target) (func(context.Context, *caller) error, func() error, error) {
-		store := t.DB.KV(t.Namespace)
-		return func(ctx context.Context, c *caller) error {
-			_, err := store.Put(ctx, t.key(c.rng.IntN(t.Keys)), c.payload())
-			return err
-		}, nil, nil
-	}},
+	{"kv-put", "put a new value to one of the keys",
+		func(_ context.Context, t *Target) (func(context.Context, *caller) error, func() error, error) {
+			store := t.DB.KV(t.Namespace)
+			return func(ctx context.Context, c *caller) error {
+				_, err := store.Put(ctx, t.key(c.rng.IntN(t.Keys)), c.payload())
+				return err
+			}, nil, nil
+		}},
 	{"kv-get", "get one of the keys", func(ctx context.Context, t *Target) (func(context.Context, *caller) error, func() error, error) {
 		store := t.DB.KV(t.Namespace)
 		return func(ctx context.Context, c *caller) error {
@@ -93,29 +95,31 @@ var Workloads = []Workload{
 			return err
 		}, nil, t.fill(ctx)
 	}},
-	{"txn", "put two keys, enqueue and append, all or nothing", func(ctx context.Context, t *Target) (func(context.Context, *caller) error, func() error, error) {
-		return func(ctx context.Context, c *caller) error {
-			_, err := t.DB.Txn(t.Namespace).Do(
-				kv.PutOp(t.key(c.rng.IntN(t.Keys)), c.payload()), kv.PutOp(t.key(c.rng.IntN(t.Keys)), c.payload()),
-				queue.EnqueueOp(queueName+"-txn", c.payload()), stream.AppendOp(streamName, stream.Message{Payload: c.payload()}),
-			).Commit(ctx)
-			return err
-		}, nil, t.stream(ctx, streamName)
-	}},
-	{"queue", "enqueue a message, dequeue one and ack it", func(_ context.Context, t *Target) (func(context.Context, *caller) error, func() error, error) {
-		store := t.DB.Queue(t.Namespace)
-		return func(ctx context.Context, c *caller) error {
-			if _, err := store.Enqueue(ctx, queueName, c.payload()); err != nil {
+	{"txn", "put two keys, enqueue and append, all or nothing",
+		func(ctx context.Context, t *Target) (func(context.Context, *caller) error, func() error, error) {
+			return func(ctx context.Context, c *caller) error {
+				_, err := t.DB.Txn(t.Namespace).Do(
+					kv.PutOp(t.key(c.rng.IntN(t.Keys)), c.payload()), kv.PutOp(t.key(c.rng.IntN(t.Keys)), c.payload()),
+					queue.EnqueueOp(queueName+"-txn", c.payload()), stream.AppendOp(streamName, stream.Message{Payload: c.payload()}),
+				).Commit(ctx)
 				return err
-			}
-			got, err := store.Dequeue(ctx, queueName)
-			if err != nil || len(got) == 0 {
+			}, nil, t.stream(ctx, streamName)
+		}},
+	{"queue", "enqueue a message, dequeue one and ack it",
+		func(_ context.Context, t *Target) (func(context.Context, *caller) error, func() error, error) {
+			store := t.DB.Queue(t.Namespace)
+			return func(ctx context.Context, c *caller) error {
+				if _, err := store.Enqueue(ctx, queueName, c.payload()); err != nil {
+					return err
+				}
+				got, err := store.Dequeue(ctx, queueName)
+				if err != nil || len(got) == 0 {
+					return err
+				}
+				_, err = store.Ack(ctx, queueName, got[0].Receipt)
 				return err
-			}
-			_, err = store.Ack(ctx, queueName, got[0].Receipt)
-			return err
-		}, nil, nil
-	}},
+			}, nil, nil
+		}},
 	{"stream-append", "append a record", func(ctx context.Context, t *Target) (func(context.Context, *caller) error, func() error, error) {
 		store := t.DB.Stream(t.Namespace)
 		return func(ctx context.Context, c *caller) error {
@@ -123,69 +127,74 @@ var Workloads = []Workload{
 			return err
 		}, nil, t.stream(ctx, streamName)
 	}},
-	{"stream-group", "append a record, read one as a consumer of a group and ack it", func(ctx context.Context, t *Target) (func(context.Context, *caller) error, func() error, error) {
-		store := t.DB.Stream(t.Namespace)
-		err := t.stream(ctx, streamName)
-		if err == nil {
-			if err = store.Groups(streamName).Create(ctx, groupName, stream.FromEnd()); errors.Is(err, floe.ErrExists) {
-				err = nil
+	{"stream-group", "append a record, read one as a consumer of a group and ack it",
+		func(ctx context.Context, t *Target) (func(context.Context, *caller) error, func() error, error) {
+			store := t.DB.Stream(t.Namespace)
+			err := t.stream(ctx, streamName)
+			if err == nil {
+				if err = store.Groups(streamName).Create(ctx, groupName, stream.FromEnd()); errors.Is(err, floe.ErrExists) {
+					err = nil
+				}
 			}
-		}
-		return func(ctx context.Context, c *caller) error {
-			if _, err := store.Append(ctx, streamName, stream.Message{Payload: c.payload()}); err != nil {
+			return func(ctx context.Context, c *caller) error {
+				if _, err := store.Append(ctx, streamName, stream.Message{Payload: c.payload()}); err != nil {
+					return err
+				}
+				got, err := store.ReadGroup(ctx, streamName, groupName, strconv.Itoa(c.id), stream.Limit(1))
+				if err != nil || len(got) == 0 {
+					return err
+				}
+				_, err = store.Ack(ctx, streamName, groupName, stream.RefsOf(got)...)
 				return err
-			}
-			got, err := store.ReadGroup(ctx, streamName, groupName, strconv.Itoa(c.id), stream.Limit(1))
-			if err != nil || len(got) == 0 {
+			}, nil, err
+		}},
+	{"ts-write", fmt.Sprintf("write %d points", pointsOf),
+		func(_ context.Context, t *Target) (func(context.Context, *caller) error, func() error, error) {
+			store := t.DB.TS(t.Namespace)
+			return func(ctx context.Context, c *caller) error {
+				_, err := store.Write(ctx, points(c, measurement, time.Now())...)
 				return err
+			}, nil, nil
+		}},
+	{"ts-query", fmt.Sprintf("ask for averages of an hour, %d points of each of %d hosts", queriedOf, hostsOf),
+		func(ctx context.Context, t *Target) (func(context.Context, *caller) error, func() error, error) {
+			c, now := &caller{rng: rand.New(rand.NewPCG(1, 2))}, time.Now()
+			var err error
+			for i := 0; i < queriedOf && err == nil; i++ {
+				_, err = t.DB.TS(t.Namespace).Write(ctx, points(c, queried, now.Add(-time.Duration(i)*time.Minute))...)
 			}
-			_, err = store.Ack(ctx, streamName, groupName, stream.RefsOf(got)...)
-			return err
-		}, nil, err
-	}},
-	{"ts-write", fmt.Sprintf("write %d points", pointsOf), func(_ context.Context, t *Target) (func(context.Context, *caller) error, func() error, error) {
-		store := t.DB.TS(t.Namespace)
-		return func(ctx context.Context, c *caller) error {
-			_, err := store.Write(ctx, points(c, measurement, time.Now())...)
-			return err
-		}, nil, nil
-	}},
-	{"ts-query", fmt.Sprintf("ask for averages of an hour, %d points of each of %d hosts", queriedOf, hostsOf), func(ctx context.Context, t *Target) (func(context.Context, *caller) error, func() error, error) {
-		c, now := &caller{rng: rand.New(rand.NewPCG(1, 2))}, time.Now()
-		var err error
-		for i := 0; i < queriedOf && err == nil; i++ {
-			_, err = t.DB.TS(t.Namespace).Write(ctx, points(c, queried, now.Add(-time.Duration(i)*time.Minute))...)
-		}
-		return func(ctx context.Context, c *caller) error {
-			_, err := t.DB.FloQL(ctx, t.Namespace, queried+"[1h] | window(10m) | group_by(host) | avg()")
-			return err
-		}, nil, err
-	}},
-	{"action", "invoke an action and wait for its result, which workers of this process make", func(ctx context.Context, t *Target) (func(context.Context, *caller) error, func() error, error) {
-		end, err := t.work(ctx)
-		return func(ctx context.Context, c *caller) error {
-			run, err := t.DB.Action(t.Namespace).InvokeAndWait(ctx, actionName, []byte("{}"))
-			if err == nil && run.Status != action.Completed {
-				err = fmt.Errorf("a run is %v: %s", run.Status, run.Error)
+			return func(ctx context.Context, c *caller) error {
+				_, err := t.DB.FloQL(ctx, t.Namespace, queried+"[1h] | window(10m) | group_by(host) | avg()")
+				return err
+			}, nil, err
+		}},
+	{"action", "invoke an action and wait for its result, which workers of this process make",
+		func(ctx context.Context, t *Target) (func(context.Context, *caller) error, func() error, error) {
+			end, err := t.work(ctx)
+			return func(ctx context.Context, c *caller) error {
+				run, err := t.DB.Action(t.Namespace).InvokeAndWait(ctx, actionName, []byte("{}"))
+				if err == nil && run.Status != action.Completed {
+					err = fmt.Errorf("a run is %v: %s", run.Status, run.Error)
+				}
+				return err
+			}, end, err
+		}},
+	{"workflow", "start a workflow of one action and wait for its end",
+		func(ctx context.Context, t *Target) (func(context.Context, *caller) error, func() error, error) {
+			end, err := t.work(ctx)
+			if err == nil {
+				if _, err = t.DB.Workflow(t.Namespace).Create(ctx, []byte(flowText)); errors.Is(err, floe.ErrExists) {
+					err = nil
+				}
 			}
-			return err
-		}, end, err
-	}},
-	{"workflow", "start a workflow of one action and wait for its end", func(ctx context.Context, t *Target) (func(context.Context, *caller) error, func() error, error) {
-		end, err := t.work(ctx)
-		if err == nil {
-			if _, err = t.DB.Workflow(t.Namespace).Create(ctx, []byte(flowText)); errors.Is(err, floe.ErrExists) {
-				err = nil
-			}
-		}
-		return func(ctx context.Context, c *caller) error {
-			run, err := t.DB.Workflow(t.Namespace).StartAndWait(ctx, flowName, []byte("{}"))
-			if err == nil && run.Status != workflow.Completed {
-				err = fmt.Errorf("a run is %v: %s", run.Status, run.Error)
-			}
-			return err
-		}, end, err
-	}},
+			return func(ctx context.Context, c *caller) error {
+				run, err := t.DB.Workflow(t.Namespace).StartAndWait(ctx, flowName, []byte("{}"))
+				if err == nil && run.Status != workflow.Completed {
+					err = fmt.Errorf("a run is %v: %s", run.Status, run.Error)
+				}
+				return err
+			}, end, err
+		}},
 	{"processing", "append a record, and wait until a job has copied it to another stream", beginProcessing},
 }
 

@@ -67,7 +67,8 @@ const (
 type Field struct {
 	Key  []byte // unescaped, valid until the next line
 	Kind Kind
-	// Decimal says that the value is exactly what Mantissa / 10^Exponent rounds to, with |Mantissa| < 2^53 and Exponent up to 22. Value is not set then.
+	// Decimal says that the value is exactly what Mantissa / 10^Exponent rounds to, with |Mantissa|
+	// < 2^53 and Exponent up to 22. Value is not set then.
 	Decimal  bool
 	Exponent uint8
 	Mantissa int64

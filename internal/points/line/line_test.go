@@ -122,7 +122,8 @@ func TestLines(t *testing.T) {
 		{"m f=1 99999999999999999999", "line 1: timestamp \"99999999999999999999\" is no integer of 64 bits\n"},
 		{"m f=1, g=2", "line 1: field \" g=2\" has no value\n"},
 		{`m f="open` + "\nm f=2\n", "line 1: string without closing quote\n2: m[] f=2e-0f\n"},
-		{`m f="open` + "\n" + `m f="x",g=2` + "\n", "line 1: a string has to be followed by a comma, a space or the end\n2: m[] g=2e-0f strings=1\n"},
+		{`m f="open` + "\n" + `m f="x",g=2` + "\n",
+			"line 1: a string has to be followed by a comma, a space or the end\n2: m[] g=2e-0f strings=1\n"},
 		{"m f=\"two\nlines\" abc\nm f=2", "line 1: timestamp \"abc\" is no integer of 64 bits\n3: m[] f=2e-0f\n"},
 		{",t=v f=1", "1: (no measurement) f=1e-0f\n"},
 		{"m,t=v,t=w f=1", "1: (tag \"t\" is there twice) f=1e-0f\n"},
@@ -213,7 +214,8 @@ func TestLongLines(t *testing.T) {
 	long := func(n int) string { return `m s="` + strings.Repeat("x", n-len(`m s="",f=1`)) + `",f=1` }
 	in := long(MaxLineBytes-2) + "\n" + long(3*MaxLineBytes) + "\nm f=2\n" + `m s="` + strings.Repeat("x\n", MaxLineBytes) + "\nm f=3\n"
 	lines := strings.Split(render(strings.NewReader(in), Milliseconds), "\n")
-	if want := []string{"1: m[] f=1e-0f strings=1", "line 2: longer than 1 MiB", "3: m[] f=2e-0f", "line 4: string without closing quote"}; !slices.Equal(lines[:4], want) {
+	if want := []string{"1: m[] f=1e-0f strings=1", "line 2: longer than 1 MiB", "3: m[] f=2e-0f",
+		"line 4: string without closing quote"}; !slices.Equal(lines[:4], want) {
 		t.Errorf("%q, want %q", lines[:4], want)
 	}
 	if last := lines[len(lines)-2]; !strings.HasSuffix(last, ": m[] f=3e-0f") {

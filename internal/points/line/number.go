@@ -11,7 +11,8 @@ const (
 	maxExponent = 22
 )
 
-// number reads the usual number, with digits that a mantissa holds and without exponent, and returns how long it is; -1 if it is none of that kind.
+// number reads the usual number, with digits that a mantissa holds and without exponent, and
+// returns how long it is; -1 if it is none of that kind.
 func (f *Field) number(b []byte) int {
 	i := 0
 	negative := len(b) > 0 && b[0] == '-'

@@ -6,7 +6,8 @@ import (
 	"fmt"
 )
 
-// errBehindString says that what stands behind a string can not stand there: where the string begins in one line and ends in another, it was none.
+// errBehindString says that what stands behind a string can not stand there: where the string
+// begins in one line and ends in another, it was none.
 var errBehindString = errors.New("a string has to be followed by a comma, a space or the end")
 
 // parse reads a line into s.line.
@@ -78,7 +79,8 @@ func (s *Scanner) fields(b []byte) (rest []byte, err error) {
 	}
 }
 
-// nameEnd returns where the equals sign behind a name is, -1 if there is none before a comma or a space.
+// nameEnd returns where the equals sign behind a name is, -1 if there is none before a comma or a
+// space.
 func nameEnd(b []byte) (end int, escaped bool) {
 	for i := 0; i < len(b); i++ {
 		switch b[i] {
@@ -94,8 +96,8 @@ func nameEnd(b []byte) (end int, escaped bool) {
 	return -1, escaped
 }
 
-// skipEscaped returns the place of what the backslash at i may escape. As in InfluxDB a backslash escapes no backslash: both stand for themselves, and
-// the second may escape what follows.
+// skipEscaped returns the place of what the backslash at i may escape. As in InfluxDB a backslash
+// escapes no backslash: both stand for themselves, and the second may escape what follows.
 func skipEscaped(b []byte, i int) int {
 	if i+1 < len(b) && b[i+1] == '\\' {
 		return i
@@ -110,8 +112,9 @@ func (s *Scanner) unescape(name []byte) []byte {
 	return s.unescaped[from:]
 }
 
-// appendUnescaped appends text without the backslashes before a comma, a space and, if equals says so, an equals sign. All other backslashes are literal
-// (unescapeMeasurement and unescapeTag in models/points.go of influxdata/influxdb 1.8; Telegraf's serializer escapes no backslash).
+// appendUnescaped appends text without the backslashes before a comma, a space and, if equals says
+// so, an equals sign. All other backslashes are literal (unescapeMeasurement and unescapeTag in
+// models/points.go of influxdata/influxdb 1.8; Telegraf's serializer escapes no backslash).
 func appendUnescaped(dst, text []byte, equals bool) []byte {
 	for i := 0; i < len(text); i++ {
 		if c := text[i]; c == '\\' && i+1 < len(text) {

@@ -40,8 +40,8 @@ func (s *Scanner) Reset(r io.Reader, p Precision) {
 	s.from, s.to, s.err, s.number, s.barred = 0, 0, nil, 0, 0
 }
 
-// Next returns the next line that is in order and has a value. Errors: *Error for a line that is not, after which Next goes on behind it; io.EOF behind
-// the last line; an error of the reader.
+// Next returns the next line that is in order and has a value. Errors: *Error for a line that is
+// not, after which Next goes on behind it; io.EOF behind the last line; an error of the reader.
 func (s *Scanner) Next() (*Line, error) {
 	for {
 		end, err := s.lineEnd(s.from)
@@ -71,8 +71,8 @@ func (s *Scanner) fail(err error) error {
 
 var errLong = errors.New("line too long")
 
-// lineEnd returns where the line ends that at is in: at a line feed, or at the end of all. It reads on if it has to; s.from may move then, and what is
-// behind it with it.
+// lineEnd returns where the line ends that at is in: at a line feed, or at the end of all. It reads
+// on if it has to; s.from may move then, and what is behind it with it.
 func (s *Scanner) lineEnd(at int) (end int, err error) {
 	for {
 		if i := bytes.IndexByte(s.buf[at:s.to], '\n'); i >= 0 {
@@ -129,7 +129,8 @@ func (s *Scanner) passLong() {
 	}
 }
 
-// parseFrom reads a line whose text begins so many blanks behind s.from, and which ends at end unless a string goes on there; and goes behind it.
+// parseFrom reads a line whose text begins so many blanks behind s.from, and which ends at end
+// unless a string goes on there; and goes behind it.
 func (s *Scanner) parseFrom(blanks, end int) (*Line, error) {
 	number := s.number
 	s.line = Line{Number: number, Fields: s.line.Fields[:0]}
@@ -146,7 +147,8 @@ func (s *Scanner) parseFrom(blanks, end int) (*Line, error) {
 	return &s.line, nil
 }
 
-// parseLong reads a line with a string that goes on in the next ones. It returns the length of all that it takes, from s.from on.
+// parseLong reads a line with a string that goes on in the next ones. It returns the length of all
+// that it takes, from s.from on.
 func (s *Scanner) parseLong(blanks, first int) (length int, err error) {
 	length, lines, err := s.extent(blanks, first)
 	if err == nil {
@@ -154,7 +156,8 @@ func (s *Scanner) parseLong(blanks, first int) (length int, err error) {
 		err = s.parse(trimEnd(s.buf[s.from+blanks : min(s.from+length-1, s.to)]))
 	}
 	if err == errOpen || err == errBehindString {
-		// What was taken for the rest of a string are lines of their own. No string goes on in them: or many lines could be looked at for each of many.
+		// What was taken for the rest of a string are lines of their own. No string goes on in
+		// them: or many lines could be looked at for each of many.
 		s.barred = s.from + length
 		return first, err
 	}
@@ -162,8 +165,9 @@ func (s *Scanner) parseLong(blanks, first int) (length int, err error) {
 	return length, err
 }
 
-// extent finds where the strings of a line end that is not over at the end of the physical line, whose length is first, and returns the length of all,
-// with the line feed, and how many further lines that are.
+// extent finds where the strings of a line end that is not over at the end of the physical line,
+// whose length is first, and returns the length of all, with the line feed, and how many further
+// lines that are.
 func (s *Scanner) extent(blanks, first int) (length, lines int, err error) {
 	var q quotes
 	q.scan(s.buf[s.from+blanks : s.from+first-1])

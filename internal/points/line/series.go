@@ -11,8 +11,9 @@ import (
 // Tag is a tag of a series.
 type Tag struct{ Key, Value string }
 
-// ParseSeries reads measurement and tags as a line has them, unescaped; the tags are in the order of their keys. Errors for a measurement, key or value
-// that is empty, and for a key that is there twice.
+// ParseSeries reads measurement and tags as a line has them, unescaped; the tags are in the order
+// of their keys. Errors for a measurement, key or value that is empty, and for a key that is there
+// twice.
 func ParseSeries(raw []byte) (measurement string, tags []Tag, err error) {
 	end := partEnd(raw, ',')
 	if end == 0 {

@@ -15,8 +15,9 @@ const (
 	openingBalance = 100
 )
 
-// Bank is twenty accounts in one shard whose balances always sum to the same: every transfer is a transaction, so no snapshot may
-// show half of one. Prefix must be unique to the bank and hold a {tag} if the namespace is spread.
+// Bank is twenty accounts in one shard whose balances always sum to the same: every transfer is a
+// transaction, so no snapshot may show half of one. Prefix must be unique to the bank and hold a
+// {tag} if the namespace is spread.
 //
 //	node.Txn(ns).Do(bank.Open()...).Commit(ctx)
 //	node.Txn(ns).Do(bank.Transfer(rng)...).Commit(ctx)     // a *kv.BoundError: the account has too little
@@ -42,7 +43,8 @@ func (b Bank) Open() []engine.Operation {
 	return ops
 }
 
-// Transfer returns the operations that move a random amount from one account to another. They are refused if it is not there.
+// Transfer returns the operations that move a random amount from one account to another. They are
+// refused if it is not there.
 func (b Bank) Transfer(rng *rand.Rand) []engine.Operation {
 	keys := b.Keys()
 	from, to := rng.IntN(Accounts), rng.IntN(Accounts-1)
@@ -53,8 +55,8 @@ func (b Bank) Transfer(rng *rand.Rand) []engine.Operation {
 	return []engine.Operation{kv.IncrOp(keys[from], -amount, kv.Min(0)), kv.IncrOp(keys[to], amount)}
 }
 
-// Check returns an error unless the accounts of one snapshot read are all there and sum to what was paid in. A bank that
-// was not opened yet has none.
+// Check returns an error unless the accounts of one snapshot read are all there and sum to what was
+// paid in. A bank that was not opened yet has none.
 func (b Bank) Check(accounts map[string]kv.Entry) error {
 	if len(accounts) == 0 {
 		return nil
@@ -72,7 +74,8 @@ func (b Bank) Check(accounts map[string]kv.Entry) error {
 		sum += balance
 	}
 	if sum != Accounts*openingBalance || len(accounts) != Accounts {
-		return fmt.Errorf("%d accounts hold %d, want %d with %d:\n%v", len(accounts), sum, Accounts, Accounts*openingBalance, b.balances(accounts))
+		return fmt.Errorf("%d accounts hold %d, want %d with %d:\n%v", len(accounts), sum, Accounts, Accounts*openingBalance,
+			b.balances(accounts))
 	}
 	return nil
 }

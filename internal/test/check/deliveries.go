@@ -7,8 +7,9 @@ import (
 	"sync"
 )
 
-// Deliveries is what producers and consumers of one queue, or of one consumer group, did and were told, and Check whether each item
-// was delivered at least once, none behind its acknowledgement, under attempts that only rise, and to whom it may be.
+// Deliveries is what producers and consumers of one queue, or of one consumer group, did and were
+// told, and Check whether each item was delivered at least once, none behind its acknowledgement,
+// under attempts that only rise, and to whom it may be.
 //
 //	d.MaybeSent("a")
 //	e, err := jobs.Enqueue(ctx, "q", []byte("a"))
@@ -21,18 +22,21 @@ import (
 //	_, err = jobs.Ack(ctx, "q", messages[0].Receipt)
 //	s.Done(now()) // or s.Stale(now()), or s.Never(), or nothing
 //
-// Calls whose outcome is not known may have had any, at any time behind their begin. Times only order calls, so any unit will do. It is
-// safe for concurrent use. Bodies name items: they must be unique.
+// Calls whose outcome is not known may have had any, at any time behind their begin. Times only
+// order calls, so any unit will do. It is safe for concurrent use. Bodies name items: they must be
+// unique.
 type Deliveries struct {
 	// Max is how often an item may be delivered; 0 means there is no limit.
 	Max int
-	// Ordered says that items of a key are delivered in the order of their Place, the later ones only when the earlier ones are done or are
-	// with the same consumer: stream.KeyShared.
+	// Ordered says that items of a key are delivered in the order of their Place, the later ones
+	// only when the earlier ones are done or are with the same consumer: stream.KeyShared.
 	Ordered bool
-	// Excuses says that not all attempts count against Max: those of an item that was delivered behind another one of its key, which failed. Those
-	// that ended with a consumer that Left are excused in any case.
+	// Excuses says that not all attempts count against Max: those of an item that was delivered
+	// behind another one of its key, which failed. Those that ended with a consumer that Left are
+	// excused in any case.
 	Excuses bool
-	// Rising says that first deliveries come in the order of Place within a Lane, whoever gets them: groups that are not stream.KeyShared.
+	// Rising says that first deliveries come in the order of Place within a Lane, whoever gets
+	// them: groups that are not stream.KeyShared.
 	Rising bool
 
 	mu    sync.Mutex // guards what follows, and all Reads and Settlements
@@ -189,7 +193,8 @@ func (r *Read) UnknownTaken(n int) {
 	r.of.taken += n
 }
 
-// Left notes that a consumer leaves, or has perhaps left: what it then had does not count as an attempt. It must come before the call.
+// Left notes that a consumer leaves, or has perhaps left: what it then had does not count as an
+// attempt. It must come before the call.
 func (d *Deliveries) Left(consumer string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -205,8 +210,8 @@ func (r *Read) Unknown() {
 	}
 }
 
-// Settle notes that the consumer of a delivery ends it. It must come before the node can have seen the call. One that is never ended
-// counts as unknown.
+// Settle notes that the consumer of a delivery ends it. It must come before the node can have seen
+// the call. One that is never ended counts as unknown.
 func (d *Deliveries) Settle(now int64, of Delivery, o Outcome) *Settlement {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -247,13 +252,15 @@ func (d *Deliveries) Dead(dead Dead) error {
 	return nil
 }
 
-// Totals are what a queue or group says of itself. Of a group, Acked is all that is neither dead nor pending.
+// Totals are what a queue or group says of itself. Of a group, Acked is all that is neither dead
+// nor pending.
 type Totals struct{ Enqueued, Ready, Delayed, Leased, Dead, Acked int64 }
 
 // Report says how much Check has seen.
 type Report struct{ Items, Deliveries, Repeated, Acks, Doubtful, Stale, Dead int }
 
-// Check returns an error unless all of it could have happened, given that in the end nothing was left to deliver.
+// Check returns an error unless all of it could have happened, given that in the end nothing was
+// left to deliver.
 func (d *Deliveries) Check(t Totals) (Report, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -336,7 +343,8 @@ func (r *Report) compare(t Totals) error {
 	return nil
 }
 
-// order sorts deliveries of an item: by log sequence number, if there are any, else by attempt and time.
+// order sorts deliveries of an item: by log sequence number, if there are any, else by attempt and
+// time.
 func (a *delivered) order(b delivered) int {
 	switch {
 	case a.LSN != b.LSN:
@@ -395,7 +403,8 @@ func (d *Deliveries) checkAttempts(i *item) error {
 	return nil
 }
 
-// excusable returns how many of the deliveries of an item before an attempt may not count: those to consumers that left, also if they were never told.
+// excusable returns how many of the deliveries of an item before an attempt may not count: those to
+// consumers that left, also if they were never told.
 func (d *Deliveries) excusable(i *item, before int) (n int) {
 	unseen := before - 1
 	for k := range i.deliveries {
@@ -441,7 +450,8 @@ func (i *item) checkSettled() error {
 			case s.outcome == Acked && one.began > s.returned:
 				return fmt.Errorf("delivered as attempt %d behind its ack", one.Attempt)
 			case later && one.returned < s.began:
-				return fmt.Errorf("the %v of attempt %d was accepted, although attempt %d had been delivered", s.outcome, s.attempt, one.Attempt)
+				return fmt.Errorf("the %v of attempt %d was accepted, although attempt %d had been delivered", s.outcome, s.attempt,
+					one.Attempt)
 			}
 		}
 	}
@@ -457,7 +467,8 @@ func (i *item) checkRefused(s *Settlement) error {
 	}
 	for n := range i.deliveries {
 		if one := &i.deliveries[n]; one.Attempt == s.attempt && one.LSN == s.lsn && s.returned < one.Until {
-			return fmt.Errorf("the %v of attempt %d was refused at %d, although its lease was good until %d", s.outcome, s.attempt, s.returned, one.Until)
+			return fmt.Errorf("the %v of attempt %d was refused at %d, although its lease was good until %d", s.outcome, s.attempt,
+				s.returned, one.Until)
 		}
 	}
 	return nil
@@ -496,7 +507,8 @@ func (d *Deliveries) checkEnd(i *item) error {
 		return fmt.Errorf("a dead letter, although an ack of it was confirmed")
 	case i.dead.Attempts < last:
 		return fmt.Errorf("a dead letter after %d attempts, but attempt %d was delivered", i.dead.Attempts, last)
-	case d.Max == 0 || !buried && i.dead.Attempts < d.Max || !buried && !d.Excuses && i.dead.Attempts-d.excusable(i, i.dead.Attempts+1) > d.Max:
+	case d.Max == 0 || !buried && i.dead.Attempts < d.Max || !buried && !d.Excuses &&
+		i.dead.Attempts-d.excusable(i, i.dead.Attempts+1) > d.Max:
 		return fmt.Errorf("a dead letter after %d attempts of %d", i.dead.Attempts, d.Max)
 	}
 	return nil
@@ -506,10 +518,12 @@ func (d *Deliveries) checkEnd(i *item) error {
 func (i *item) String() string {
 	s := fmt.Sprintf("  %+v, sent for sure: %v, dead: %v\n", i.Item, i.sent, i.dead != nil)
 	for _, one := range i.deliveries {
-		s += fmt.Sprintf("  attempt %d, lsn %d, to %s, asked for at %d, told at %d\n", one.Attempt, one.LSN, one.consumer, one.began, one.returned)
+		s += fmt.Sprintf("  attempt %d, lsn %d, to %s, asked for at %d, told at %d\n", one.Attempt, one.LSN, one.consumer, one.began,
+			one.returned)
 	}
 	for _, x := range i.settled {
-		s += fmt.Sprintf("  %v of attempt %d at %d, %s at %d\n", x.outcome, x.attempt, x.began, [...]string{"unknown", "done", "refused"}[x.state], x.returned)
+		s += fmt.Sprintf("  %v of attempt %d at %d, %s at %d\n", x.outcome, x.attempt, x.began,
+			[...]string{"unknown", "done", "refused"}[x.state], x.returned)
 	}
 	return s
 }

@@ -78,11 +78,12 @@ func TestDeliveries(t *testing.T) {
 		all  Totals
 		want string // of the error
 	}{
-		"nothing":       {func(*story) {}, Totals{}, ""},
-		"one":           {func(s *story) { s.send("a"); s.read("x", "a1"); s.ack("a1") }, Totals{Enqueued: 1, Acked: 1}, ""},
-		"never":         {func(s *story) { s.send("a") }, Totals{Enqueued: 1, Acked: 1}, "lost: it was never delivered"},
-		"vanished":      {func(s *story) { s.send("a"); s.read("x", "a1") }, Totals{Enqueued: 1, Acked: 1}, "lost: nobody acked it"},
-		"in doubt":      {func(s *story) { s.send("a"); s.read("x", "a1"); s.doubt("a1"); s.read("x", "a2"); s.ack("a2") }, Totals{Enqueued: 1, Acked: 1}, ""},
+		"nothing":  {func(*story) {}, Totals{}, ""},
+		"one":      {func(s *story) { s.send("a"); s.read("x", "a1"); s.ack("a1") }, Totals{Enqueued: 1, Acked: 1}, ""},
+		"never":    {func(s *story) { s.send("a") }, Totals{Enqueued: 1, Acked: 1}, "lost: it was never delivered"},
+		"vanished": {func(s *story) { s.send("a"); s.read("x", "a1") }, Totals{Enqueued: 1, Acked: 1}, "lost: nobody acked it"},
+		"in doubt": {func(s *story) { s.send("a"); s.read("x", "a1"); s.doubt("a1"); s.read("x", "a2"); s.ack("a2") },
+			Totals{Enqueued: 1, Acked: 1}, ""},
 		"doubtful only": {func(s *story) { s.send("a"); s.read("x", "a1"); s.doubt("a1") }, Totals{Enqueued: 1, Acked: 1}, ""},
 		"maybe sent": {func(s *story) {
 			s.MaybeSent("a")
@@ -90,8 +91,9 @@ func TestDeliveries(t *testing.T) {
 			s.read("x", "a1")
 			s.ack("a1")
 		}, Totals{Enqueued: 1, Acked: 1}, ""},
-		"by nobody":  {func(s *story) { s.read("x", "a1"); s.ack("a1") }, Totals{Enqueued: 1, Acked: 1}, "nobody sent it"},
-		"behind ack": {func(s *story) { s.send("a"); s.read("x", "a1"); s.ack("a1"); s.read("x", "a2") }, Totals{Enqueued: 1, Acked: 1}, "attempt 2, although an ack of attempt 1 was confirmed"},
+		"by nobody": {func(s *story) { s.read("x", "a1"); s.ack("a1") }, Totals{Enqueued: 1, Acked: 1}, "nobody sent it"},
+		"behind ack": {func(s *story) { s.send("a"); s.read("x", "a1"); s.ack("a1"); s.read("x", "a2") }, Totals{Enqueued: 1, Acked: 1},
+			"attempt 2, although an ack of attempt 1 was confirmed"},
 		"late ack": {func(s *story) {
 			s.send("a")
 			s.read("x", "a1")
@@ -137,20 +139,23 @@ func TestDeliveries(t *testing.T) {
 			s.read("x", "a1")
 			s.ack("a2")
 		}, Totals{Enqueued: 1, Acked: 1}, "attempt 2 was over when attempt 1 began"},
-		"too often": {func(s *story) { s.send("a"); s.read("x", "a4"); s.ack("a4") }, Totals{Enqueued: 1, Acked: 1}, "attempt 4 of at most 3"},
+		"too often": {func(s *story) { s.send("a"); s.read("x", "a4"); s.ack("a4") }, Totals{Enqueued: 1, Acked: 1},
+			"attempt 4 of at most 3"},
 		"dead": {func(s *story) {
 			s.send("a")
 			s.read("x", "a1")
 			s.bury("a", 3)
 		}, Totals{Enqueued: 1, Dead: 1}, ""},
-		"dead too early": {func(s *story) { s.send("a"); s.read("x", "a1"); s.bury("a", 2) }, Totals{Enqueued: 1, Dead: 1}, "a dead letter after 2 attempts of 3"},
+		"dead too early": {func(s *story) { s.send("a"); s.read("x", "a1"); s.bury("a", 2) }, Totals{Enqueued: 1, Dead: 1},
+			"a dead letter after 2 attempts of 3"},
 		"buried": {func(s *story) {
 			s.send("a")
 			s.read("x", "a1")
 			s.settle(Buried, "a1")
 			s.bury("a", 1)
 		}, Totals{Enqueued: 1, Dead: 1}, ""},
-		"dead and acked": {func(s *story) { s.send("a"); s.read("x", "a3"); s.ack("a3"); s.bury("a", 3) }, Totals{Enqueued: 1, Dead: 1}, "a dead letter, although"},
+		"dead and acked": {func(s *story) { s.send("a"); s.read("x", "a3"); s.ack("a3"); s.bury("a", 3) }, Totals{Enqueued: 1, Dead: 1},
+			"a dead letter, although"},
 		"two places": {func(s *story) {
 			s.send("a")
 			other := s.of("a2")
@@ -182,10 +187,14 @@ func TestDeliveries(t *testing.T) {
 			s.read("y", "a2")
 			s.ack("a2")
 		}, Totals{Enqueued: 1, Acked: 1}, "although its lease was good until 1000"},
-		"left over":     {func(s *story) { s.send("a"); s.read("x", "a1"); s.doubt("a1") }, Totals{Enqueued: 1, Ready: 1}, "1 items are left"},
-		"bad sum":       {func(s *story) { s.send("a"); s.read("x", "a1"); s.ack("a1") }, Totals{Enqueued: 2, Acked: 1}, "that is 1 items of 2"},
-		"sent twice":    {func(s *story) { s.send("a"); s.read("x", "a1"); s.ack("a1") }, Totals{Enqueued: 2, Acked: 2}, "but there were 1 items"},
-		"unknown acked": {func(s *story) { s.send("a"); s.read("x", "a1"); s.doubt("a1"); s.bury("a", 3) }, Totals{Enqueued: 1, Acked: 1}, "1 dead letters among them"},
+		"left over": {func(s *story) { s.send("a"); s.read("x", "a1"); s.doubt("a1") }, Totals{Enqueued: 1, Ready: 1},
+			"1 items are left"},
+		"bad sum": {func(s *story) { s.send("a"); s.read("x", "a1"); s.ack("a1") }, Totals{Enqueued: 2, Acked: 1},
+			"that is 1 items of 2"},
+		"sent twice": {func(s *story) { s.send("a"); s.read("x", "a1"); s.ack("a1") }, Totals{Enqueued: 2, Acked: 2},
+			"but there were 1 items"},
+		"unknown acked": {func(s *story) { s.send("a"); s.read("x", "a1"); s.doubt("a1"); s.bury("a", 3) }, Totals{Enqueued: 1, Acked: 1},
+			"1 dead letters among them"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStory(t)
@@ -204,21 +213,25 @@ func checkStory(t *testing.T, s *story, all Totals, want string) {
 	}
 }
 
-// TestDeliveriesInOrder feeds histories of keys, of the items a and b, one of which is before the other.
+// TestDeliveriesInOrder feeds histories of keys, of the items a and b, one of which is before the
+// other.
 func TestDeliveriesInOrder(t *testing.T) {
 	for name, c := range map[string]struct {
 		tell func(s *story)
 		want string
 	}{
-		"one by one":      {func(s *story) { s.read("x", "a1"); s.ack("a1"); s.read("y", "b1"); s.ack("b1") }, ""},
-		"together":        {func(s *story) { s.read("x", "a1", "b1"); s.ack("a1", "b1") }, ""},
-		"one behind":      {func(s *story) { s.read("x", "a1"); s.read("x", "b1"); s.ack("a1", "b1") }, ""},
-		"turned round":    {func(s *story) { s.read("x", "b1", "a1"); s.ack("a1", "b1") }, `although "a" was behind it in the same read`},
-		"skipped":         {func(s *story) { s.read("x", "b1"); s.read("x", "a1"); s.ack("a1", "b1") }, `although "a" was not delivered before`},
-		"elsewhere":       {func(s *story) { s.read("x", "a1"); s.read("y", "b1"); s.ack("a1", "b1") }, `although "a" was with x (attempt 1) and not acked`},
-		"after doubt":     {func(s *story) { s.read("x", "a1"); s.doubt("a1"); s.read("y", "b1"); s.ack("b1") }, ""},
-		"taken over":      {func(s *story) { s.read("x", "a1", "b1"); s.read("y", "a2", "b2"); s.ack("a2", "b2") }, ""},
-		"first one alone": {func(s *story) { s.read("x", "a1", "b1"); s.read("y", "a2"); s.read("x", "b2"); s.ack("a2", "b2") }, `although "a" was with y (attempt 2) and not acked`},
+		"one by one":   {func(s *story) { s.read("x", "a1"); s.ack("a1"); s.read("y", "b1"); s.ack("b1") }, ""},
+		"together":     {func(s *story) { s.read("x", "a1", "b1"); s.ack("a1", "b1") }, ""},
+		"one behind":   {func(s *story) { s.read("x", "a1"); s.read("x", "b1"); s.ack("a1", "b1") }, ""},
+		"turned round": {func(s *story) { s.read("x", "b1", "a1"); s.ack("a1", "b1") }, `although "a" was behind it in the same read`},
+		"skipped": {func(s *story) { s.read("x", "b1"); s.read("x", "a1"); s.ack("a1", "b1") },
+			`although "a" was not delivered before`},
+		"elsewhere": {func(s *story) { s.read("x", "a1"); s.read("y", "b1"); s.ack("a1", "b1") },
+			`although "a" was with x (attempt 1) and not acked`},
+		"after doubt": {func(s *story) { s.read("x", "a1"); s.doubt("a1"); s.read("y", "b1"); s.ack("b1") }, ""},
+		"taken over":  {func(s *story) { s.read("x", "a1", "b1"); s.read("y", "a2", "b2"); s.ack("a2", "b2") }, ""},
+		"first one alone": {func(s *story) { s.read("x", "a1", "b1"); s.read("y", "a2"); s.read("x", "b2"); s.ack("a2", "b2") },
+			`although "a" was with y (attempt 2) and not acked`},
 		"nacked": {func(s *story) {
 			s.read("x", "a1")
 			s.settle(Nacked, "a1")
@@ -271,14 +284,16 @@ func TestDeliveriesRise(t *testing.T) {
 	}
 }
 
-// TestDeliveriesThatAreExcused feeds histories of a group whose consumers leave with what they have.
+// TestDeliveriesThatAreExcused feeds histories of a group whose consumers leave with what they
+// have.
 func TestDeliveriesThatAreExcused(t *testing.T) {
 	for name, c := range map[string]struct {
 		tell func(s *story)
 		end  Totals
 		want string
 	}{
-		"handed back": {func(s *story) { s.read("x", "a1"); s.Left("x"); s.read("y", "a2"); s.read("y", "a3"); s.ack("a3") }, Totals{Enqueued: 1, Acked: 1}, ""},
+		"handed back": {func(s *story) { s.read("x", "a1"); s.Left("x"); s.read("y", "a2"); s.read("y", "a3"); s.ack("a3") },
+			Totals{Enqueued: 1, Acked: 1}, ""},
 		"too often": {func(s *story) {
 			s.read("x", "a1")
 			s.Left("x")
@@ -287,10 +302,14 @@ func TestDeliveriesThatAreExcused(t *testing.T) {
 			s.read("y", "a4")
 			s.ack("a4")
 		}, Totals{Enqueued: 1, Acked: 1}, "as attempt 4 of at most 2"},
-		"nobody left": {func(s *story) { s.read("x", "a1"); s.read("y", "a2"); s.read("y", "a3"); s.ack("a3") }, Totals{Enqueued: 1, Acked: 1}, "as attempt 3 of at most 2"},
-		"dead":        {func(s *story) { s.read("x", "a1"); s.Left("x"); s.read("y", "a2"); s.read("y", "a3"); s.bury("a", 3) }, Totals{Enqueued: 1, Dead: 1}, ""},
-		"dead early":  {func(s *story) { s.read("x", "a1"); s.Left("x"); s.bury("a", 1) }, Totals{Enqueued: 1, Dead: 1}, "a dead letter after 1 attempts of 2"},
-		"dead late":   {func(s *story) { s.read("y", "a1"); s.read("y", "a2"); s.bury("a", 3) }, Totals{Enqueued: 1, Dead: 1}, "a dead letter after 3 attempts of 2"},
+		"nobody left": {func(s *story) { s.read("x", "a1"); s.read("y", "a2"); s.read("y", "a3"); s.ack("a3") },
+			Totals{Enqueued: 1, Acked: 1}, "as attempt 3 of at most 2"},
+		"dead": {func(s *story) { s.read("x", "a1"); s.Left("x"); s.read("y", "a2"); s.read("y", "a3"); s.bury("a", 3) },
+			Totals{Enqueued: 1, Dead: 1}, ""},
+		"dead early": {func(s *story) { s.read("x", "a1"); s.Left("x"); s.bury("a", 1) }, Totals{Enqueued: 1, Dead: 1},
+			"a dead letter after 1 attempts of 2"},
+		"dead late": {func(s *story) { s.read("y", "a1"); s.read("y", "a2"); s.bury("a", 3) }, Totals{Enqueued: 1, Dead: 1},
+			"a dead letter after 3 attempts of 2"},
 		"left unknown": {func(s *story) {
 			s.Deliveries.Read(s.tick(), "x").Unknown()
 			s.Left("x")
@@ -322,12 +341,13 @@ func TestDeliveriesForGood(t *testing.T) {
 		tell func(s *story)
 		want string
 	}{
-		"all":            {func(s *story) { take(s, "a1", "b1") }, ""},
-		"twice":          {func(s *story) { take(s, "a1"); take(s, "a2", "b1") }, "although an ack of attempt 1 was confirmed"},
-		"overtaken":      {func(s *story) { take(s, "b1"); take(s, "a1") }, `although "a" was not delivered before`},
-		"unknown":        {func(s *story) { s.Deliveries.Read(s.tick(), "y").UnknownTaken(1); take(s, "b1") }, ""},
-		"too few":        {func(s *story) { s.Deliveries.Read(s.tick(), "y").UnknownTaken(1) }, "lost: it was never delivered"},
-		"unknown, later": {func(s *story) { take(s, "b1"); s.Deliveries.Read(s.tick(), "y").UnknownTaken(1) }, `although "a" was not delivered before`},
+		"all":       {func(s *story) { take(s, "a1", "b1") }, ""},
+		"twice":     {func(s *story) { take(s, "a1"); take(s, "a2", "b1") }, "although an ack of attempt 1 was confirmed"},
+		"overtaken": {func(s *story) { take(s, "b1"); take(s, "a1") }, `although "a" was not delivered before`},
+		"unknown":   {func(s *story) { s.Deliveries.Read(s.tick(), "y").UnknownTaken(1); take(s, "b1") }, ""},
+		"too few":   {func(s *story) { s.Deliveries.Read(s.tick(), "y").UnknownTaken(1) }, "lost: it was never delivered"},
+		"unknown, later": {func(s *story) { take(s, "b1"); s.Deliveries.Read(s.tick(), "y").UnknownTaken(1) },
+			`although "a" was not delivered before`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStory(t)

@@ -14,17 +14,19 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// MaxOperations is how many operations of one key a History takes: beyond it the search for an order may not end.
+// MaxOperations is how many operations of one key a History takes: beyond it the search for an
+// order may not end.
 const MaxOperations = 500
 
-// checkTime is how long Check may search, over all keys. A verdict that is not found within it counts as a failure.
+// checkTime is how long Check may search, over all keys. A verdict that is not found within it
+// counts as a failure.
 const checkTime = 60 * time.Second
 
 // Kind is what an operation does.
 type Kind uint8
 
-// The operations of a History. CAS is a Put on the condition that the key's revision is Op.Revision, or, when that is 0, that
-// the key does not exist.
+// The operations of a History. CAS is a Put on the condition that the key's revision is
+// Op.Revision, or, when that is 0, that the key does not exist.
 const (
 	Get Kind = iota
 	Put
@@ -53,15 +55,17 @@ type Result struct {
 	Number   int64  // of Incr
 }
 
-// History is what clients did to keys and were told, and Check whether some order of single operations, one after the other and
-// each between its call and its return, explains all of it (Herlihy and Wing, Linearizability, 1990).
+// History is what clients did to keys and were told, and Check whether some order of single
+// operations, one after the other and each between its call and its return, explains all of it
+// (Herlihy and Wing, Linearizability, 1990).
 //
 //	p := h.Invoke(now(), check.Op{Kind: check.Put, Key: "k", Value: "v1"})
 //	w, err := store.Put(ctx, "k", []byte("v1"))
 //	p.Done(now(), check.Result{Revision: w.Revision}) // or p.Refused(now(), err), or p.Unknown(now())
 //
-// A crash needs no operation of its own: append a read of every key when the node is back. Times only order operations, so any
-// unit will do; events of equal times happened in the order in which they were recorded. It is safe for concurrent use.
+// A crash needs no operation of its own: append a read of every key when the node is back. Times
+// only order operations, so any unit will do; events of equal times happened in the order in which
+// they were recorded. It is safe for concurrent use.
 type History struct {
 	// Dir is where Check leaves a picture of what it refuses, as HTML; "" is nowhere.
 	Dir string
@@ -119,11 +123,12 @@ func (h *History) momentLocked(now int64) moment {
 // Done records that the operation was carried out. A Get that finds nothing is done, too.
 func (p *Pending) Done(now int64, r Result) { p.end(now, done, r, nil) }
 
-// Refused records a definite error: the operation never took effect. What the error says of the key (kv.ErrConflict,
-// kv.ErrNotFound) has to be true as well.
+// Refused records a definite error: the operation never took effect. What the error says of the key
+// (kv.ErrConflict, kv.ErrNotFound) has to be true as well.
 func (p *Pending) Refused(now int64, err error) { p.end(now, refused, Result{}, err) }
 
-// Unknown records that the outcome is not known: the operation may take effect at any time after its call, or never.
+// Unknown records that the outcome is not known: the operation may take effect at any time after
+// its call, or never.
 func (p *Pending) Unknown(now int64) { p.end(now, unknown, Result{}, nil) }
 
 func (p *Pending) end(now int64, o outcome, r Result, err error) {
@@ -145,8 +150,8 @@ func (h *History) Operations() (n int) {
 	return n
 }
 
-// Check returns nil if the history could have happened, key by key. Else its error says for which key it could not, and what the
-// first answer was that contradicts all before it.
+// Check returns nil if the history could have happened, key by key. Else its error says for which
+// key it could not, and what the first answer was that contradicts all before it.
 func (h *History) Check() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -162,7 +167,8 @@ func (h *History) Check() error {
 func (h *History) checkKey(key string, deadline time.Time) error {
 	ops := h.keys[key]
 	if len(ops) > MaxOperations {
-		return fmt.Errorf("%d operations, which is too much for one key: the suite has to go on with another one after %d", len(ops), MaxOperations)
+		return fmt.Errorf("%d operations, which is too much for one key: the suite has to go on with another one after %d", len(ops),
+			MaxOperations)
 	}
 	if err := checkValues(ops); err != nil {
 		return err

@@ -17,7 +17,8 @@ import (
 //
 //	call-return  put V | cas V R | delete | incr D | get  ->  outcome
 //
-// The outcome is a revision, "V@R" or "none" of a get, "=N" of an incr, "unknown", "busy", "missing", "conflict" or "conflict R".
+// The outcome is a revision, "V@R" or "none" of a get, "=N" of an incr, "unknown", "busy",
+// "missing", "conflict" or "conflict R".
 func record(t *testing.T, h *History, text string) {
 	t.Helper()
 	for i, line := range strings.Split(strings.TrimSpace(text), "\n") {
@@ -90,18 +91,20 @@ func number(t *testing.T, s string) int64 {
 
 func TestHistoryAccepts(t *testing.T) {
 	for name, text := range map[string]string{
-		"nothing there":                  "1-2 get -> none",
-		"write and read":                 "1-2 put a -> 5\n3-4 get -> a@5\n5-6 delete -> 7\n7-8 get -> none\n9-10 put b -> 8",
-		"read during a write":            "1-9 put a -> 5\n2-3 get -> none\n4-5 get -> a@5",
-		"two writes at once":             "1-9 put a -> 6\n1-9 put b -> 5\n10-11 get -> a@6",
-		"unknown and happened":           "1-2 put a -> unknown\n3-4 get -> a@5\n5-6 put b -> 6",
-		"unknown and did not":            "1-2 put a -> unknown\n3-4 get -> none\n5-6 put b -> 6\n7-8 get -> b@6",
-		"unknown and happened late":      "1-2 put a -> unknown\n3-4 get -> none\n5-6 put b -> 6\n7-8 get -> a@7",
-		"unknown and overwritten":        "1-2 put a -> unknown\n3-4 put b -> 6\n5-6 get -> b@6",
-		"unknown delete":                 "1-2 put a -> 5\n3-4 delete -> unknown\n5-6 get -> none\n7-8 put b -> 9",
-		"unknown cas that fails":         "1-2 put a -> 5\n3-4 cas b 4 -> unknown\n5-6 get -> a@5",
-		"cas":                            "1-2 put a -> 5\n3-4 cas b 5 -> 6\n5-6 cas c 5 -> conflict 6\n7-8 cas d 5 -> conflict\n9-10 get -> b@6",
-		"cas of nothing":                 "1-2 cas a 0 -> 5\n3-4 cas b 0 -> conflict 5\n5-6 delete -> 6\n7-8 cas c 5 -> conflict 0\n9-10 cas d 0 -> 8",
+		"nothing there":             "1-2 get -> none",
+		"write and read":            "1-2 put a -> 5\n3-4 get -> a@5\n5-6 delete -> 7\n7-8 get -> none\n9-10 put b -> 8",
+		"read during a write":       "1-9 put a -> 5\n2-3 get -> none\n4-5 get -> a@5",
+		"two writes at once":        "1-9 put a -> 6\n1-9 put b -> 5\n10-11 get -> a@6",
+		"unknown and happened":      "1-2 put a -> unknown\n3-4 get -> a@5\n5-6 put b -> 6",
+		"unknown and did not":       "1-2 put a -> unknown\n3-4 get -> none\n5-6 put b -> 6\n7-8 get -> b@6",
+		"unknown and happened late": "1-2 put a -> unknown\n3-4 get -> none\n5-6 put b -> 6\n7-8 get -> a@7",
+		"unknown and overwritten":   "1-2 put a -> unknown\n3-4 put b -> 6\n5-6 get -> b@6",
+		"unknown delete":            "1-2 put a -> 5\n3-4 delete -> unknown\n5-6 get -> none\n7-8 put b -> 9",
+		"unknown cas that fails":    "1-2 put a -> 5\n3-4 cas b 4 -> unknown\n5-6 get -> a@5",
+		"cas": "1-2 put a -> 5\n3-4 cas b 5 -> 6\n5-6 cas c 5 -> conflict 6\n7-8 cas d 5 -> conflict\n9-10 " +
+			"get -> b@6",
+		"cas of nothing": "1-2 cas a 0 -> 5\n3-4 cas b 0 -> conflict 5\n5-6 delete -> 6\n7-8 cas c 5 -> conflict " +
+			"0\n9-10 cas d 0 -> 8",
 		"cas behind an unknown write":    "1-2 put a -> 5\n3-4 put b -> unknown\n5-6 cas c 5 -> conflict 7\n7-8 cas d 7 -> 9",
 		"counter":                        "1-2 incr 2 -> =2\n3-4 incr 3 -> unknown\n5-6 incr 1 -> =6\n7-8 get -> 6@9",
 		"refused":                        "1-2 put a -> busy\n3-4 get -> none\n5-6 delete -> missing",
@@ -121,16 +124,17 @@ func TestHistoryAccepts(t *testing.T) {
 
 func TestHistoryRefuses(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
-		"lost write":                   {"1-2 put a -> 5\n3-4 get -> none", "not found"},
-		"lost overwrite":               {"1-2 put a -> 5\n3-4 put b -> 6\n5-6 get -> a@5", `"a" of revision 5`},
-		"lost delete":                  {"1-2 put a -> 5\n3-4 delete -> 6\n5-6 get -> a@5", `"a" of revision 5`},
-		"lost increment":               {"1-2 incr 1 -> =1\n3-4 incr 1 -> =1", "incr 1 -> 1 at 4"},
-		"increment twice":              {"1-2 incr 1 -> =1\n3-4 incr 1 -> =3", "incr 1 -> 3"},
-		"stale read":                   {"1-2 put a -> 5\n3-4 put b -> 6\n5-6 get -> b@6\n7-8 get -> a@5", "at 8"},
-		"read goes back":               {"1-9 put a -> 5\n2-3 get -> a@5\n4-5 get -> none", "not found at 5"},
-		"resurrected value":            {"1-2 put a -> 5\n3-4 delete -> 6\n5-6 get -> none\n7-8 get -> a@5", "at 8"},
-		"unknown happened twice":       {"1-2 put a -> unknown\n3-4 get -> a@5\n5-6 put b -> 6\n7-8 get -> a@7", "at 8"},
-		"unknown delete happens twice": {"1-2 put a -> 5\n3-4 delete -> unknown\n5-6 get -> none\n7-8 put b -> 9\n9-10 get -> none", "at 10"},
+		"lost write":             {"1-2 put a -> 5\n3-4 get -> none", "not found"},
+		"lost overwrite":         {"1-2 put a -> 5\n3-4 put b -> 6\n5-6 get -> a@5", `"a" of revision 5`},
+		"lost delete":            {"1-2 put a -> 5\n3-4 delete -> 6\n5-6 get -> a@5", `"a" of revision 5`},
+		"lost increment":         {"1-2 incr 1 -> =1\n3-4 incr 1 -> =1", "incr 1 -> 1 at 4"},
+		"increment twice":        {"1-2 incr 1 -> =1\n3-4 incr 1 -> =3", "incr 1 -> 3"},
+		"stale read":             {"1-2 put a -> 5\n3-4 put b -> 6\n5-6 get -> b@6\n7-8 get -> a@5", "at 8"},
+		"read goes back":         {"1-9 put a -> 5\n2-3 get -> a@5\n4-5 get -> none", "not found at 5"},
+		"resurrected value":      {"1-2 put a -> 5\n3-4 delete -> 6\n5-6 get -> none\n7-8 get -> a@5", "at 8"},
+		"unknown happened twice": {"1-2 put a -> unknown\n3-4 get -> a@5\n5-6 put b -> 6\n7-8 get -> a@7", "at 8"},
+		"unknown delete happens twice": {"1-2 put a -> 5\n3-4 delete -> unknown\n5-6 get -> none\n7-8 put b -> 9\n9-10 get -> none",
+			"at 10"},
 		"duplicate revision":           {"1-2 put a -> 5\n3-4 put b -> 5", "revision 5 at 4"},
 		"revision of a tombstone":      {"1-2 put a -> 5\n3-4 delete -> 6\n5-6 put b -> 6", "revision 6 at 6"},
 		"revision goes back":           {"1-2 put a -> 5\n3-4 delete -> 4", "revision 4"},
@@ -205,7 +209,8 @@ func TestHistoryKeysAreApart(t *testing.T) {
 	}
 }
 
-// TestHistoryOfManyUnknown has what a suite with many faults brings: a tenth of all outcomes is unknown, ten clients at once.
+// TestHistoryOfManyUnknown has what a suite with many faults brings: a tenth of all outcomes is
+// unknown, ten clients at once.
 func TestHistoryOfManyUnknown(t *testing.T) {
 	h := NewHistory()
 	revision := uint64(0)

@@ -12,7 +12,8 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// register is the state of one key. After a write whose client was not told the revision, it is only known to be above a bound.
+// register is the state of one key. After a write whose client was not told the revision, it is
+// only known to be above a bound.
 type register struct {
 	exists   bool
 	value    string
@@ -20,8 +21,8 @@ type register struct {
 	exact    bool
 }
 
-// conflict is what a refusal says of the key: its revision, 0 if it does not exist, or, if not told, only that it is not the one
-// of the condition.
+// conflict is what a refusal says of the key: its revision, 0 if it does not exist, or, if not
+// told, only that it is not the one of the condition.
 type conflict struct {
 	told     bool
 	revision uint64
@@ -38,7 +39,8 @@ func (s register) String() string {
 	return fmt.Sprintf("%q of revision %s%d", s.value, about, s.revision)
 }
 
-// at returns the state as known when the key is seen to exist at a revision, and whether that can be.
+// at returns the state as known when the key is seen to exist at a revision, and whether that can
+// be.
 func (s register) at(revision uint64) (register, bool) {
 	if !s.exists || s.exact && s.revision != revision || !s.exact && revision <= s.revision {
 		return s, false
@@ -95,7 +97,8 @@ func (s register) holds(revision uint64) bool {
 	return ok
 }
 
-// change returns the state after a write; ok is false, and the state as before, if it had been refused or been answered otherwise.
+// change returns the state after a write; ok is false, and the state as before, if it had been
+// refused or been answered otherwise.
 func (s register) change(p *Pending) (next register, ok bool) {
 	next = register{exists: true, value: p.op.Value, revision: s.revision}
 	switch p.op.Kind {
@@ -189,7 +192,8 @@ func search(ops []*Pending, deadline time.Time) porcupine.CheckResult {
 	return porcupine.CheckOperationsTimeout(model, operations(ops), left)
 }
 
-// operations numbers calls and returns in their order: the search takes those of one time as concurrent.
+// operations numbers calls and returns in their order: the search takes those of one time as
+// concurrent.
 func operations(ops []*Pending) []porcupine.Operation {
 	var moments []moment
 	for _, p := range ops {
@@ -210,8 +214,8 @@ func operations(ops []*Pending) []porcupine.Operation {
 	return list
 }
 
-// contradiction says which answer is the first that has no explanation. What is illegal stays so when more is known, so the answer
-// can be found by halving.
+// contradiction says which answer is the first that has no explanation. What is illegal stays so
+// when more is known, so the answer can be found by halving.
 func contradiction(ops []*Pending, deadline time.Time) error {
 	answers := slices.DeleteFunc(slices.Clone(ops), func(p *Pending) bool { return p.returned == never })
 	slices.SortFunc(answers, func(a, b *Pending) int { return a.returned.compare(b.returned) })
@@ -231,7 +235,8 @@ func contradiction(ops []*Pending, deadline time.Time) error {
 	return fmt.Errorf("%s", s.String())
 }
 
-// knownAt returns the operations as they were known at a moment: what had not returned might still have had any outcome.
+// knownAt returns the operations as they were known at a moment: what had not returned might still
+// have had any outcome.
 func knownAt(ops []*Pending, m moment) (known []*Pending) {
 	for _, p := range ops {
 		if p.called.compare(m) > 0 {

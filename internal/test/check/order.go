@@ -6,7 +6,8 @@ import (
 	"slices"
 )
 
-// maxBefore bounds how many earlier items of its key a delivery is compared with: a consumer holds no more of one at a time.
+// maxBefore bounds how many earlier items of its key a delivery is compared with: a consumer holds
+// no more of one at a time.
 const maxBefore = 64
 
 // lane is what orders items: a partition, or a key in it.
@@ -71,7 +72,8 @@ func (d *Deliveries) checkLane(items []*item) error {
 	return nil
 }
 
-// checkPair checks that no delivery of an item came while an earlier one of its key was neither done nor with the same consumer.
+// checkPair checks that no delivery of an item came while an earlier one of its key was neither
+// done nor with the same consumer.
 func (d *Deliveries) checkPair(earlier, i *item) error {
 	if !d.Ordered {
 		return nil
@@ -104,7 +106,8 @@ func (i *item) overBefore(now int64) bool {
 	return false
 }
 
-// mayBeWith returns an error if an item that was not done can not have been with the consumer of another delivery.
+// mayBeWith returns an error if an item that was not done can not have been with the consumer of
+// another delivery.
 func (i *item) mayBeWith(one *delivered) error {
 	var last *delivered // that was over when the other one was asked for
 	for n := range i.deliveries {

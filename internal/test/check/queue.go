@@ -9,9 +9,11 @@ import (
 	"github.com/floedb/floe/queue"
 )
 
-// Queue is what producers and consumers of one queue did and were told: a message that was accepted is delivered until it is acked, none is delivered that
-// nobody enqueued, or whose Ack was acknowledged before it was asked for, each delivery of a message is another attempt, and a receipt is worth nothing
-// once there is a later one. It is safe for concurrent use. Payloads must be unique.
+// Queue is what producers and consumers of one queue did and were told: a message that was accepted
+// is delivered until it is acked, none is delivered that nobody enqueued, or whose Ack was
+// acknowledged before it was asked for, each delivery of a message is another attempt, and a
+// receipt is worth nothing once there is a later one. It is safe for concurrent use. Payloads must
+// be unique.
 type Queue struct {
 	mu       sync.Mutex // guards what follows
 	messages map[string]*queued
@@ -98,7 +100,8 @@ func (a *Asked) Got(messages []queue.Message) error {
 		case slices.Contains(m.attempts, got.Attempts) && !m.requeued:
 			bad = append(bad, fmt.Errorf("message %d, %q, is delivered twice as attempt %d", got.Seq, got.Payload, got.Attempts))
 		case got.Attempts < 1 || got.Attempts > got.MaxAttempts:
-			bad = append(bad, fmt.Errorf("message %d, %q, is delivered as attempt %d of %d", got.Seq, got.Payload, got.Attempts, got.MaxAttempts))
+			bad = append(bad, fmt.Errorf("message %d, %q, is delivered as attempt %d of %d", got.Seq, got.Payload, got.Attempts,
+				got.MaxAttempts))
 		}
 		bad = append(bad, m.number(string(got.Payload), got.Seq))
 		m.attempts = append(m.attempts, got.Attempts)
@@ -146,8 +149,8 @@ func (q *Queue) Requeued(payload string) {
 	}
 }
 
-// Check compares what is left, dead letters included, with what has to be, and the counters of the queue with each other. Ask when nobody does anything
-// any more.
+// Check compares what is left, dead letters included, with what has to be, and the counters of the
+// queue with each other. Ask when nobody does anything any more.
 func (q *Queue) Check(s queue.Stats, left []queue.Message) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -8,7 +8,8 @@ import (
 )
 
 func handed(payload string, seq uint64, attempt int) queue.Message {
-	return queue.Message{Payload: []byte(payload), Seq: seq, Attempts: attempt, MaxAttempts: 5, Receipt: queue.Receipt(payload + string(rune('0'+attempt)))}
+	return queue.Message{Payload: []byte(payload), Seq: seq, Attempts: attempt, MaxAttempts: 5,
+		Receipt: queue.Receipt(payload + string(rune('0'+attempt)))}
 }
 
 // TestQueue feeds the checker histories that are right, and such that it has to refuse.
@@ -43,7 +44,8 @@ func TestQueue(t *testing.T) {
 		{"asked before the ack was told, answered after it", func(q *Queue) []error {
 			err := accept(q, "a", 1)
 			first, second := q.Dequeue(), q.Dequeue()
-			return []error{err, first.Got([]queue.Message{handed("a", 1, 1)}), ack(q, handed("a", 1, 1)), second.Got([]queue.Message{handed("a", 1, 2)})}
+			return []error{err, first.Got([]queue.Message{handed("a", 1, 1)}), ack(q, handed("a", 1, 1)),
+				second.Got([]queue.Message{handed("a", 1, 2)})}
 		}, ""},
 		{"acked without an answer", func(q *Queue) []error {
 			err := accept(q, "a", 1)
@@ -61,17 +63,20 @@ func TestQueue(t *testing.T) {
 		{"lost", func(q *Queue) []error { return []error{accept(q, "a", 1), q.Check(queue.Stats{}, nil)} }, "lost"},
 		{"unexpected", func(q *Queue) []error { return []error{deliver(q, handed("a", 1, 1))} }, "nobody enqueued"},
 		{"left over", func(q *Queue) []error { return []error{q.Check(one, []queue.Message{handed("a", 1, 1)})} }, "nobody enqueued"},
-		{"two numbers", func(q *Queue) []error { return []error{accept(q, "a", 1), deliver(q, handed("a", 2, 1))} }, "number 1 and number 2"},
+		{"two numbers", func(q *Queue) []error { return []error{accept(q, "a", 1), deliver(q, handed("a", 2, 1))} },
+			"number 1 and number 2"},
 		{"delivered after the ack", func(q *Queue) []error {
 			return []error{accept(q, "a", 1), deliver(q, handed("a", 1, 1)), ack(q, handed("a", 1, 1)), deliver(q, handed("a", 1, 2))}
 		}, "after it was acked"},
 		{"there after the ack", func(q *Queue) []error {
-			return []error{accept(q, "a", 1), deliver(q, handed("a", 1, 1)), ack(q, handed("a", 1, 1)), q.Check(one, []queue.Message{handed("a", 1, 1)})}
+			return []error{accept(q, "a", 1), deliver(q, handed("a", 1, 1)), ack(q, handed("a", 1, 1)),
+				q.Check(one, []queue.Message{handed("a", 1, 1)})}
 		}, "but was acked"},
 		{"the same attempt", func(q *Queue) []error {
 			return []error{accept(q, "a", 1), deliver(q, handed("a", 1, 1)), deliver(q, handed("a", 1, 1))}
 		}, "twice as attempt 1"},
-		{"too many attempts", func(q *Queue) []error { return []error{accept(q, "a", 1), deliver(q, handed("a", 1, 6))} }, "attempt 6 of 5"},
+		{"too many attempts", func(q *Queue) []error { return []error{accept(q, "a", 1), deliver(q, handed("a", 1, 6))} },
+			"attempt 6 of 5"},
 		{"a stale receipt", func(q *Queue) []error {
 			return []error{accept(q, "a", 1), deliver(q, handed("a", 1, 1)), deliver(q, handed("a", 1, 2)), ack(q, handed("a", 1, 1))}
 		}, "was good after a later one"},
@@ -82,7 +87,8 @@ func TestQueue(t *testing.T) {
 			return []error{accept(q, "a", 1), q.Check(queue.Stats{Enqueued: 2, Ready: 2}, []queue.Message{handed("a", 1, 1)})}
 		}, "counts 2 messages, 1 are there"},
 		{"twice", func(q *Queue) []error {
-			return []error{accept(q, "a", 1), q.Check(queue.Stats{Enqueued: 2, Ready: 2}, []queue.Message{handed("a", 1, 1), handed("a", 1, 1)})}
+			return []error{accept(q, "a", 1),
+				q.Check(queue.Stats{Enqueued: 2, Ready: 2}, []queue.Message{handed("a", 1, 1), handed("a", 1, 1)})}
 		}, "there twice"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -9,9 +9,11 @@ import (
 	"github.com/floedb/floe/action"
 )
 
-// Runs is what callers and workers of actions did and were told: an invocation that was accepted makes one run, which workers get until it has ended and
-// never behind that, each time as another attempt; it ends once, in the way that somebody asked for or that its attempts leave, and what an attempt says that is
-// over is refused. It is safe for concurrent use. Inputs of invocations must be unique.
+// Runs is what callers and workers of actions did and were told: an invocation that was accepted
+// makes one run, which workers get until it has ended and never behind that, each time as another
+// attempt; it ends once, in the way that somebody asked for or that its attempts leave, and what an
+// attempt says that is over is refused. It is safe for concurrent use. Inputs of invocations must
+// be unique.
 //
 //	r.Invoke(`"a"`)
 //	i, err := store.Invoke(ctx, "job", []byte(`"a"`))
@@ -192,7 +194,8 @@ func (c RunCall) gotLocked(worker string, t *action.Task) error {
 	case t.Attempt < 1 || t.Attempt > t.MaxAttempts:
 		return fmt.Errorf("run %s: attempt %d of %d", t.Run, t.Attempt, t.MaxAttempts)
 	case one.ended != nil && one.at < c.at:
-		return fmt.Errorf("run %s: worker %s gets attempt %d behind its end, the %v of attempt %d", t.Run, worker, t.Attempt, one.ended.How, one.ended.Attempt)
+		return fmt.Errorf("run %s: worker %s gets attempt %d behind its end, the %v of attempt %d", t.Run, worker, t.Attempt, one.ended.How,
+			one.ended.Attempt)
 	case one.told[t.Attempt] && !one.loose:
 		return fmt.Errorf("run %s: worker %s gets attempt %d, which another one had", t.Run, worker, t.Attempt)
 	case one.retried != nil && t.Attempt <= one.retried.Attempt && one.at < c.at:
@@ -210,7 +213,8 @@ func (r *Runs) Leaves(worker string) {
 	}
 }
 
-// End notes that somebody ends an attempt, or a run. It must come before the node can have seen the call.
+// End notes that somebody ends an attempt, or a run. It must come before the node can have seen the
+// call.
 func (r *Runs) End(e RunEnd) *RunEnd {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -245,7 +249,8 @@ func (e *RunEnd) Done() error {
 	case one.ended != nil && followed: // before that, as nobody knew yet
 		return nil
 	case one.ended != nil:
-		return fmt.Errorf("run %s: it ended twice, with the %v of attempt %d and the %v of attempt %d", e.Run, one.ended.How, one.ended.Attempt, e.How, e.Attempt)
+		return fmt.Errorf("run %s: it ended twice, with the %v of attempt %d and the %v of attempt %d", e.Run, one.ended.How,
+			one.ended.Attempt, e.How, e.Attempt)
 	case e.How != Cancels && one.retried != nil && one.retried.Attempt >= e.Attempt && !one.loose:
 		return fmt.Errorf("run %s: attempt %d ended behind attempt %d", e.Run, e.Attempt, one.retried.Attempt)
 	}
@@ -279,7 +284,8 @@ func (c RunCall) Saw(run action.Run) error {
 
 // checkEnd checks how a run has ended.
 func (one *ran) checkEnd(run *action.Run) error {
-	bad := fmt.Errorf("run %s is %v after attempt %d of %d, by %q, with output %s and error %q of code %q", run.ID, run.Status, run.Attempt, run.MaxAttempts,
+	bad := fmt.Errorf("run %s is %v after attempt %d of %d, by %q, with output %s and error %q of code %q", run.ID, run.Status, run.Attempt,
+		run.MaxAttempts,
 		run.WorkerID, run.Output, run.Error, run.Code)
 	switch e := one.ended; {
 	case run.CompletedAt.IsZero() || run.Outcome == "":
@@ -308,10 +314,12 @@ func (e *RunEnd) explains(run *action.Run) bool {
 	case Completes:
 		return run.Status == action.Completed && run.Attempt == e.Attempt && run.WorkerID == e.Worker && string(run.Output) == e.Text
 	}
-	return run.Status == action.Failed && run.Attempt == e.Attempt && run.WorkerID == e.Worker && run.Error == e.Text && (e.How == Fails || run.Attempt == run.MaxAttempts)
+	return run.Status == action.Failed && run.Attempt == e.Attempt && run.WorkerID == e.Worker && run.Error == e.Text &&
+		(e.How == Fails || run.Attempt == run.MaxAttempts)
 }
 
-// Rest notes how a run is when nobody does anything any more, and nothing is left to do: it has ended.
+// Rest notes how a run is when nobody does anything any more, and nothing is left to do: it has
+// ended.
 func (r *Runs) Rest(run action.Run) error {
 	if !run.Status.Final() {
 		return fmt.Errorf("run %s is %v in the end, after attempt %d of %d", run.ID, run.Status, run.Attempt, run.MaxAttempts)

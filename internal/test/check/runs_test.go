@@ -14,7 +14,8 @@ func tasked(id action.RunID, attempt int) action.Task {
 }
 
 func endedRun(id action.RunID, status action.Status, attempt int, text string) action.Run {
-	run := action.Run{ID: id, Status: status, Attempt: attempt, MaxAttempts: 2, Source: "api", Input: []byte(id), Outcome: "outcome", CompletedAt: time.UnixMilli(1)}
+	run := action.Run{ID: id, Status: status, Attempt: attempt, MaxAttempts: 2, Source: "api", Input: []byte(id), Outcome: "outcome",
+		CompletedAt: time.UnixMilli(1)}
 	switch run.WorkerID = "w"; status {
 	case action.Completed:
 		run.Output = []byte(text)
@@ -26,7 +27,8 @@ func endedRun(id action.RunID, status action.Status, attempt int, text string) a
 	return run
 }
 
-// TestRuns feeds the checker histories that are right, and such that it has to refuse. The input of a run is its id.
+// TestRuns feeds the checker histories that are right, and such that it has to refuse. The input of
+// a run is its id.
 func TestRuns(t *testing.T) {
 	accept := func(r *Runs, id action.RunID) error {
 		r.Invoke(string(id))
@@ -44,7 +46,8 @@ func TestRuns(t *testing.T) {
 	}{
 		{"failed once, and completed", func(r *Runs) []error {
 			return []error{
-				accept(r, "a"), deliver(r, "a", 1), end(r, "a", Retries, 1, "e").Done(), deliver(r, "a", 2), end(r, "a", Completes, 2, "1").Done(),
+				accept(r, "a"), deliver(r, "a", 1), end(r, "a", Retries, 1, "e").Done(), deliver(r, "a", 2), end(r, "a", Completes, 2,
+					"1").Done(),
 				r.Ask().Saw(endedRun("a", action.Completed, 2, "1")), rest(r, endedRun("a", action.Completed, 2, "1")),
 			}
 		}, ""},
@@ -96,7 +99,8 @@ func TestRuns(t *testing.T) {
 			run.Status = action.Pending
 			return []error{accept(r, "a"), r.Rest(run)}
 		}, "in the end"},
-		{"an attempt twice", func(r *Runs) []error { return []error{accept(r, "a"), deliver(r, "a", 1), deliver(r, "a", 1)} }, "which another one had"},
+		{"an attempt twice", func(r *Runs) []error { return []error{accept(r, "a"), deliver(r, "a", 1), deliver(r, "a", 1)} },
+			"which another one had"},
 		{"too many attempts", func(r *Runs) []error { return []error{accept(r, "a"), deliver(r, "a", 3)} }, "attempt 3 of 2"},
 		{"an attempt that failed comes back", func(r *Runs) []error {
 			errs := []error{accept(r, "a"), deliver(r, "a", 1)}
@@ -123,7 +127,8 @@ func TestRuns(t *testing.T) {
 			return []error{accept(r, "a"), deliver(r, "a", 1), end(r, "a", Completes, 1, "1").Done(), r.Ask().Saw(run)}
 		}, "behind its end"},
 		{"another output", func(r *Runs) []error {
-			return []error{accept(r, "a"), deliver(r, "a", 1), end(r, "a", Completes, 1, "1").Done(), rest(r, endedRun("a", action.Completed, 1, "2"))}
+			return []error{accept(r, "a"), deliver(r, "a", 1), end(r, "a", Completes, 1, "1").Done(),
+				rest(r, endedRun("a", action.Completed, 1, "2"))}
 		}, "but its end was the result"},
 		{"a refused result", func(r *Runs) []error {
 			errs := []error{accept(r, "a"), deliver(r, "a", 1)}

@@ -7,9 +7,10 @@ import (
 	"time"
 )
 
-// Series is what writers of time series did and were told: a point that was acknowledged has its value until another one is written there or its series
-// is deleted, and no point has a value that nobody wrote. Each series belongs to one writer, who does one thing after the other. It is safe for concurrent
-// use.
+// Series is what writers of time series did and were told: a point that was acknowledged has its
+// value until another one is written there or its series is deleted, and no point has a value that
+// nobody wrote. Each series belongs to one writer, who does one thing after the other. It is safe
+// for concurrent use.
 type Series struct {
 	mu     sync.Mutex // guards what follows
 	series map[string]*seriesHistory
@@ -21,7 +22,8 @@ type seriesHistory struct {
 	unsure bool // a deletion may have happened, or may happen yet
 }
 
-// pointHistory is what is known of a point: the value that was acknowledged last, and others that it may have.
+// pointHistory is what is known of a point: the value that was acknowledged last, and others that
+// it may have.
 type pointHistory struct {
 	acked float64
 	there bool // acked is
@@ -116,7 +118,8 @@ func (s *Series) Names() (names []string) {
 	return names
 }
 
-// Read compares all points of a series, by times in ms, with what they have to be. Nothing may be written to it meanwhile.
+// Read compares all points of a series, by times in ms, with what they have to be. Nothing may be
+// written to it meanwhile.
 func (s *Series) Read(name string, got map[int64]float64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -135,8 +138,9 @@ func (s *Series) Read(name string, got map[int64]float64) error {
 	return nil
 }
 
-// Strays compares the points of a series with what was ever written to it: for a node that has lost its newest writes. What they have left may be old, and
-// what was deleted may be back, but nothing gets into another series.
+// Strays compares the points of a series with what was ever written to it: for a node that has lost
+// its newest writes. What they have left may be old, and what was deleted may be back, but nothing
+// gets into another series.
 func (s *Series) Strays(name string, got map[int64]float64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

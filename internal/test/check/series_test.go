@@ -25,7 +25,8 @@ func TestSeries(t *testing.T) {
 			s.Writing("a", at(1), 6)
 			s.Written("a", at(1), 6)
 		}, map[int64]float64{1: 5}, false},
-		"deleted":           {func(s *Series) { s.Writing("a", at(1), 5); s.Written("a", at(1), 5); s.Deleting("a"); s.Deleted("a") }, map[int64]float64{1: 5}, false},
+		"deleted": {func(s *Series) { s.Writing("a", at(1), 5); s.Written("a", at(1), 5); s.Deleting("a"); s.Deleted("a") },
+			map[int64]float64{1: 5}, false},
 		"perhaps deleted":   {func(s *Series) { s.Writing("a", at(1), 5); s.Written("a", at(1), 5); s.Deleting("a") }, nil, true},
 		"deleted, is there": {func(s *Series) { s.Deleting("a"); s.Deleted("a") }, nil, true},
 	} {

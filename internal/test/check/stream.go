@@ -7,8 +7,9 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// Stream is what writers have appended to a stream, and what readers may see of it: every acknowledged record, at the ID, offset and LSN that
-// its writer was told, and nothing that nobody wrote; in each partition in the order of their IDs; and all readers the same. It is safe for
+// Stream is what writers have appended to a stream, and what readers may see of it: every
+// acknowledged record, at the ID, offset and LSN that its writer was told, and nothing that nobody
+// wrote; in each partition in the order of their IDs; and all readers the same. It is safe for
 // concurrent use.
 //
 // Payloads must be unique, so that a record whose outcome is unknown can be recognised.
@@ -29,7 +30,8 @@ type recordPosition struct {
 // NewStream returns a Stream that nobody has appended to.
 func NewStream() *Stream {
 	return &Stream{
-		written: make(map[string]bool), acked: make(map[string]stream.Appended), seen: make(map[recordPosition]string), seenAt: make(map[string]recordPosition),
+		written: make(map[string]bool), acked: make(map[string]stream.Appended), seen: make(map[recordPosition]string),
+		seenAt:  make(map[string]recordPosition),
 		removed: make(map[int]uint64),
 	}
 }
@@ -49,7 +51,8 @@ func (s *Stream) Appended(msg stream.Message, a stream.Appended) {
 	s.acked[string(msg.Payload)] = a
 }
 
-// Removed notes that records of a partition before an offset may be gone, by a trim or by retention.
+// Removed notes that records of a partition before an offset may be gone, by a trim or by
+// retention.
 func (s *Stream) Removed(partition int, before uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,8 +66,9 @@ func (s *Stream) Acked() int {
 	return len(s.acked)
 }
 
-// Check returns an error if what one reader has seen, from the beginning of all partitions on, can not be. complete says that it began when all
-// had been acknowledged that is, so that it has to have seen it.
+// Check returns an error if what one reader has seen, from the beginning of all partitions on, can
+// not be. complete says that it began when all had been acknowledged that is, so that it has to
+// have seen it.
 func (s *Stream) Check(recs []stream.Record, complete bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -30,20 +30,24 @@ func TestStream(t *testing.T) {
 		damage func(s *Stream, recs []stream.Record) []stream.Record
 		want   string
 	}{
-		"nothing":               {func(s *Stream, recs []stream.Record) []stream.Record { return recs }, ""},
-		"removed":               {func(s *Stream, recs []stream.Record) []stream.Record { s.Removed(0, 2); return recs[1:] }, ""},
-		"all removed":           {func(s *Stream, recs []stream.Record) []stream.Record { s.Removed(0, 6); s.Removed(1, 6); return nil }, ""},
+		"nothing": {func(s *Stream, recs []stream.Record) []stream.Record { return recs }, ""},
+		"removed": {func(s *Stream, recs []stream.Record) []stream.Record { s.Removed(0, 2); return recs[1:] }, ""},
+		"all removed": {func(s *Stream, recs []stream.Record) []stream.Record { s.Removed(0, 6); s.Removed(1, 6); return nil },
+			""},
 		"lost at the beginning": {func(s *Stream, recs []stream.Record) []stream.Record { return recs[1:] }, `read "2" at offset 2`},
-		"lost in the middle":    {func(s *Stream, recs []stream.Record) []stream.Record { return without(recs, 5) }, "what is between is missing"},
-		"lost at the end":       {func(s *Stream, recs []stream.Record) []stream.Record { return recs[:9] }, `"9" was appended as`},
-		"all lost":              {func(s *Stream, recs []stream.Record) []stream.Record { return nil }, "come no further than nothing"},
-		"twice":                 {func(s *Stream, recs []stream.Record) []stream.Record { return append(recs, recs[9]) }, "behind"},
+		"lost in the middle": {func(s *Stream, recs []stream.Record) []stream.Record { return without(recs, 5) },
+			"what is between is missing"},
+		"lost at the end": {func(s *Stream, recs []stream.Record) []stream.Record { return recs[:9] }, `"9" was appended as`},
+		"all lost":        {func(s *Stream, recs []stream.Record) []stream.Record { return nil }, "come no further than nothing"},
+		"twice":           {func(s *Stream, recs []stream.Record) []stream.Record { return append(recs, recs[9]) }, "behind"},
 		"out of order": {func(s *Stream, recs []stream.Record) []stream.Record {
 			recs[2], recs[4] = recs[4], recs[2]
 			return recs
 		}, `read "4"`},
-		"of nobody":      {func(s *Stream, recs []stream.Record) []stream.Record { recs[4].Payload = []byte("x"); return recs }, "which nobody wrote"},
-		"at another id":  {func(s *Stream, recs []stream.Record) []stream.Record { recs[9].ID.Millis++; return recs }, "which was appended as"},
+		"of nobody": {func(s *Stream, recs []stream.Record) []stream.Record { recs[4].Payload = []byte("x"); return recs },
+			"which nobody wrote"},
+		"at another id": {func(s *Stream, recs []stream.Record) []stream.Record { recs[9].ID.Millis++; return recs },
+			"which was appended as"},
 		"at another LSN": {func(s *Stream, recs []stream.Record) []stream.Record { recs[9].LSN++; return recs }, "which was appended as"},
 		"LSN goes back":  {func(s *Stream, recs []stream.Record) []stream.Record { recs[4].LSN = 1; return recs }, "of LSN 1 behind"},
 		"another record's place": {func(s *Stream, recs []stream.Record) []stream.Record {

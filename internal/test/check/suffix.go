@@ -10,11 +10,12 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// Suffix is what clients of an async node were told, and what power failures took of it: of each shard's acknowledged writes at
-// most the newest ones, none older than the sync interval, and what is written afterwards has revisions that nobody has seen. It is
-// safe for concurrent use.
+// Suffix is what clients of an async node were told, and what power failures took of it: of each
+// shard's acknowledged writes at most the newest ones, none older than the sync interval, and what
+// is written afterwards has revisions that nobody has seen. It is safe for concurrent use.
 //
-// Each write should have a key of its own, or be looked for by its revision in the key's history: what was overwritten is not lost.
+// Each write should have a key of its own, or be looked for by its revision in the key's history:
+// what was overwritten is not lost.
 type Suffix struct {
 	mu     sync.Mutex // guards shards
 	shards map[engine.ShardID]*acked
@@ -58,15 +59,16 @@ func (s *Suffix) Acked(shard engine.ShardID, w Write) error {
 		return fmt.Errorf("shard %d: revision %d of a lost write is used again:\n%+v\n%+v", shard, w.Revision, other, w)
 	}
 	if w.Revision <= a.floor {
-		return fmt.Errorf("shard %d: write after a power failure has a revision not above %d, which was known before:\n%+v", shard, a.floor, w)
+		return fmt.Errorf("shard %d: write after a power failure has a revision not above %d, which was known before:\n%+v", shard, a.floor,
+			w)
 	}
 	a.writes[w.Revision] = w
 	return nil
 }
 
-// PowerFailed looks, once the node is back, at what it has kept. at is when the power failed and interval how much of the time
-// before may be missing; present says whether a write is still there, as it was. It returns how many are lost, and an error if they
-// are not the newest ones or too old.
+// PowerFailed looks, once the node is back, at what it has kept. at is when the power failed and
+// interval how much of the time before may be missing; present says whether a write is still there,
+// as it was. It returns how many are lost, and an error if they are not the newest ones or too old.
 func (s *Suffix) PowerFailed(at, interval int64, present func(engine.ShardID, Write) (bool, error)) (lost int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

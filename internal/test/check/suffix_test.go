@@ -8,7 +8,8 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// suffixOf returns a Suffix with ten writes of revisions 1 to 10 in each of two shards, acknowledged at 10, 20, ...
+// suffixOf returns a Suffix with ten writes of revisions 1 to 10 in each of two shards,
+// acknowledged at 10, 20, ...
 func suffixOf(t *testing.T) *Suffix {
 	t.Helper()
 	s := NewSuffix()
@@ -28,14 +29,15 @@ func TestSuffixOfLosses(t *testing.T) {
 		lost     int
 		want     string
 	}{
-		"nothing":     {0, func(engine.ShardID, Write) (bool, error) { return true, nil }, 0, ""},
-		"suffix":      {50, func(_ engine.ShardID, w Write) (bool, error) { return w.Revision <= 7, nil }, 6, ""},
-		"uneven":      {50, func(id engine.ShardID, w Write) (bool, error) { return id == 0 || w.Revision <= 7, nil }, 3, ""},
-		"too much":    {20, func(_ engine.ShardID, w Write) (bool, error) { return w.Revision <= 5, nil }, 0, "before what may be missing"},
-		"in sync":     {-1, func(_ engine.ShardID, w Write) (bool, error) { return w.Revision <= 9, nil }, 0, "before what may be missing"},
-		"hole":        {50, func(_ engine.ShardID, w Write) (bool, error) { return w.Revision != 8, nil }, 0, "a later one is not"},
-		"hole of one": {50, func(id engine.ShardID, w Write) (bool, error) { return id == 0 || w.Revision != 9, nil }, 0, "shard 1: a write is lost"},
-		"no answer":   {50, func(engine.ShardID, Write) (bool, error) { return false, failed }, 0, "read failed"},
+		"nothing":  {0, func(engine.ShardID, Write) (bool, error) { return true, nil }, 0, ""},
+		"suffix":   {50, func(_ engine.ShardID, w Write) (bool, error) { return w.Revision <= 7, nil }, 6, ""},
+		"uneven":   {50, func(id engine.ShardID, w Write) (bool, error) { return id == 0 || w.Revision <= 7, nil }, 3, ""},
+		"too much": {20, func(_ engine.ShardID, w Write) (bool, error) { return w.Revision <= 5, nil }, 0, "before what may be missing"},
+		"in sync":  {-1, func(_ engine.ShardID, w Write) (bool, error) { return w.Revision <= 9, nil }, 0, "before what may be missing"},
+		"hole":     {50, func(_ engine.ShardID, w Write) (bool, error) { return w.Revision != 8, nil }, 0, "a later one is not"},
+		"hole of one": {50, func(id engine.ShardID, w Write) (bool, error) { return id == 0 || w.Revision != 9, nil }, 0,
+			"shard 1: a write is lost"},
+		"no answer": {50, func(engine.ShardID, Write) (bool, error) { return false, failed }, 0, "read failed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			lost, err := suffixOf(t).PowerFailed(100, c.interval, c.present)

@@ -8,8 +8,9 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// Watch is what watchers of keys in one shard were told, and what they had to be told: every change of a key, in order, none twice
-// and none missing, also when they ask again after an error. It is safe for concurrent use, but each Viewer is for one goroutine.
+// Watch is what watchers of keys in one shard were told, and what they had to be told: every change
+// of a key, in order, none twice and none missing, also when they ask again after an error. It is
+// safe for concurrent use, but each Viewer is for one goroutine.
 //
 // Values must be unique per key, so that a change whose outcome is unknown can be recognised.
 type Watch struct {
@@ -32,15 +33,16 @@ func NewWatch() *Watch {
 	return &Watch{committed: make(map[uint64]kv.Event), possible: make(map[change]uint64), told: make(map[uint64]kv.Event)}
 }
 
-// Committed notes an acknowledged change: type, key, value (of a put) and revision. It may be told before that.
+// Committed notes an acknowledged change: type, key, value (of a put) and revision. It may be told
+// before that.
 func (w *Watch) Committed(e kv.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.committed[e.Revision] = e
 }
 
-// Possible notes a change of unknown outcome: type, key and value. An expiry is one, too; of deletes and expiries of a key that are
-// only possible any number may be told.
+// Possible notes a change of unknown outcome: type, key and value. An expiry is one, too; of
+// deletes and expiries of a key that are only possible any number may be told.
 func (w *Watch) Possible(e kv.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -49,8 +51,9 @@ func (w *Watch) Possible(e kv.Event) {
 	}
 }
 
-// Check returns an error if watchers were told something that nobody did, or different things of one revision. Ask when every
-// change has been noted; it does not say that something is missing: that is Viewer.Check.
+// Check returns an error if watchers were told something that nobody did, or different things of
+// one revision. Ask when every change has been noted; it does not say that something is missing:
+// that is Viewer.Check.
 func (w *Watch) Check() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -98,7 +101,8 @@ func (w *Watch) ViewFrom(revision uint64) *Viewer {
 	return v
 }
 
-// Event notes what the watcher was told. It returns an error if that can not follow what it was told before.
+// Event notes what the watcher was told. It returns an error if that can not follow what it was
+// told before.
 func (v *Viewer) Event(e kv.Event) error {
 	switch e.Type {
 	case kv.EventCompacted:
@@ -121,8 +125,8 @@ func (v *Viewer) Event(e kv.Event) error {
 	return nil
 }
 
-// follows checks an event against the one of its key before. Versions count a key's changes, so they show gaps; a deleted key
-// that was forgotten begins anew.
+// follows checks an event against the one of its key before. Versions count a key's changes, so
+// they show gaps; a deleted key that was forgotten begins anew.
 func (v *Viewer) follows(e kv.Event) error {
 	if e.Revision <= v.asked {
 		return fmt.Errorf("told %v, but asked for what follows revision %d", describe(e), v.asked)
@@ -166,8 +170,9 @@ func (v *Viewer) Restart() {
 	v.since, v.asked = math.MaxUint64, 0
 }
 
-// Check returns an error if the watcher was not told of a committed change up to a revision, by which time it has to know it: of an
-// EventProgress, or of an event for a change that nothing was concurrent with.
+// Check returns an error if the watcher was not told of a committed change up to a revision, by
+// which time it has to know it: of an EventProgress, or of an event for a change that nothing was
+// concurrent with.
 func (v *Viewer) Check(upTo uint64) error {
 	v.watch.mu.Lock()
 	defer v.watch.mu.Unlock()
@@ -193,7 +198,8 @@ func (v *Viewer) Check(upTo uint64) error {
 	return nil
 }
 
-// mayBeGoneLocked reports whether the key has been deleted, perhaps, at a revision that only the node knows.
+// mayBeGoneLocked reports whether the key has been deleted, perhaps, at a revision that only the
+// node knows.
 func (w *Watch) mayBeGoneLocked(key string) bool {
 	_, deleted := w.possible[change{kind: kv.EventDelete, key: key}]
 	_, expired := w.possible[change{kind: kv.EventExpire, key: key}]

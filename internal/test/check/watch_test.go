@@ -24,7 +24,8 @@ func progress(revision uint64) kv.Event { return kv.Event{Type: kv.EventProgress
 
 // committed is what the histories below are about.
 var committed = []kv.Event{
-	put("a", "1", 1, 1), put("b", "2", 2, 1), put("a", "3", 3, 2), gone("b", 4, 2), put("c", "5", 5, 1), put("a", "6", 6, 3), put("b", "7", 7, 3),
+	put("a", "1", 1, 1), put("b", "2", 2, 1), put("a", "3", 3, 2), gone("b", 4, 2), put("c", "5", 5, 1), put("a", "6", 6, 3), put("b", "7",
+		7, 3),
 }
 
 func TestWatchAccepts(t *testing.T) {
@@ -34,7 +35,8 @@ func TestWatchAccepts(t *testing.T) {
 		"snapshot":              {put("a", "3", 3, 2), progress(4), committed[4], committed[5], committed[6], progress(7)},
 		"snapshot of two pages": {put("a", "1", 1, 1), put("c", "5", 5, 1), committed[2], progress(5), committed[5], committed[6]},
 		"snapshot of the end":   {put("a", "6", 6, 3), put("b", "7", 7, 3), put("c", "5", 5, 1), progress(7)},
-		"another snapshot":      {committed[0], progress(1), compacted, put("a", "3", 3, 2), progress(4), committed[4], committed[5], committed[6]},
+		"another snapshot": {committed[0], progress(1), compacted, put("a", "3", 3, 2), progress(4), committed[4], committed[5],
+			committed[6]},
 	} {
 		w := newWatchOf(committed)
 		expect(t, name, tell(w.View(), events, 7), "")
@@ -79,9 +81,11 @@ func TestWatchRefuses(t *testing.T) {
 		"reordered":              {[]kv.Event{start, committed[2], committed[0]}, "behind"},
 		"before the progress":    {[]kv.Event{progress(3), committed[1]}, "asked for what follows revision 3"},
 		"snapshot without a key": {[]kv.Event{put("a", "6", 6, 3), put("c", "5", 5, 1), progress(7)}, `not told of put of "b"`},
-		"snapshot of the past":   {[]kv.Event{put("a", "3", 3, 2), put("b", "7", 7, 3), put("c", "5", 5, 1), progress(7)}, `not told of put of "a" at revision 6`},
-		"deleted key in it":      {[]kv.Event{put("b", "2", 2, 1), put("a", "3", 3, 2), progress(4)}, "not told of delete"},
-		"back after a snapshot":  {[]kv.Event{start, committed[0], committed[1], committed[2], compacted, committed[0]}, "knew of revision 3"},
+		"snapshot of the past": {[]kv.Event{put("a", "3", 3, 2), put("b", "7", 7, 3), put("c", "5", 5, 1), progress(7)},
+			`not told of put of "a" at revision 6`},
+		"deleted key in it": {[]kv.Event{put("b", "2", 2, 1), put("a", "3", 3, 2), progress(4)}, "not told of delete"},
+		"back after a snapshot": {[]kv.Event{start, committed[0], committed[1], committed[2], compacted, committed[0]},
+			"knew of revision 3"},
 	} {
 		upTo := uint64(7)
 		if name == "deleted key in it" {
@@ -136,7 +140,8 @@ func TestWatchOfWhatNobodyDid(t *testing.T) {
 	expect(t, "second watcher", w.View().Event(put("a", "2", 1, 1)), "told of one revision")
 }
 
-// TestWatchOfANode has a real watch checked while keys come and go, cut and resumed at every twentieth event.
+// TestWatchOfANode has a real watch checked while keys come and go, cut and resumed at every
+// twentieth event.
 func TestWatchOfANode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node, err := floe.Open(floe.Config{Shards: 1})
@@ -182,7 +187,8 @@ func writeAll(t *testing.T, store *kv.Store, w *Watch, last *uint64) {
 	}
 }
 
-// follow tells v what a watch tells until it is at a revision. The watch is given up and resumed several times.
+// follow tells v what a watch tells until it is at a revision. The watch is given up and resumed
+// several times.
 func follow(store *kv.Store, v *Viewer, until uint64, opts []kv.WatchOption) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

@@ -9,8 +9,9 @@ import (
 	"github.com/floedb/floe/queue"
 )
 
-// TestLargeAnswersAreRefused: a transaction with 60 dequeues of 3 MiB each answers more than a command may. It is refused for certain and whole, to a node and through a
-// client: no message is leased. It used to happen, and to be an error afterwards.
+// TestLargeAnswersAreRefused: a transaction with 60 dequeues of 3 MiB each answers more than a
+// command may. It is refused for certain and whole, to a node and through a client: no message is
+// leased. It used to happen, and to be an error afterwards.
 func TestLargeAnswersAreRefused(t *testing.T) {
 	const messages, size, fit = 60, 3 << 20, 20
 	node, err := floe.Open(floe.Config{Shards: 1, Listen: "127.0.0.1:0", MaxValueSize: 4 << 20})
@@ -35,7 +36,8 @@ func TestLargeAnswersAreRefused(t *testing.T) {
 			txn.Do(queue.DequeueOp("q", queue.Lease(time.Hour)))
 		}
 		var which *floe.TxnError
-		if _, err := txn.Commit(t.Context()); !errors.Is(err, floe.ErrInvalid) || errors.Is(err, floe.ErrUnknownOutcome) || !errors.As(err, &which) || which.Index < fit {
+		if _, err := txn.Commit(t.Context()); !errors.Is(err, floe.ErrInvalid) || errors.Is(err, floe.ErrUnknownOutcome) ||
+			!errors.As(err, &which) || which.Index < fit {
 			t.Errorf("%s: 60 dequeues: %v, want a refusal of one behind the first %d", name, err, fit)
 		}
 		if st, err := q.Get(t.Context(), "q"); err != nil || st.Inflight != 0 || st.Ready != messages || st.Dequeued != 0 {

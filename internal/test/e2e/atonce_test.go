@@ -15,11 +15,13 @@ import (
 	"github.com/floedb/floe/workflow"
 )
 
-// TestAtOnce: what a call has changed in a spread namespace is so in all its shards when it returns. Each of these does the next thing at once, in any shard.
+// TestAtOnce: what a call has changed in a spread namespace is so in all its shards when it
+// returns. Each of these does the next thing at once, in any shard.
 func TestAtOnce(t *testing.T) {
 	t.Parallel()
 	calls := map[string]func(ctx context.Context, db database, n int) error{
-		"action deleted": atOnceDeleted, "action disabled": atOnceDisabled, "action in a transaction": atOnceInTxn, "workflow": atOnceWorkflow, "trigger": atOnceTrigger,
+		"action deleted": atOnceDeleted, "action disabled": atOnceDisabled, "action in a transaction": atOnceInTxn,
+		"workflow": atOnceWorkflow, "trigger": atOnceTrigger,
 		"stream": atOnceStream, "group": atOnceGroup, "job": atOnceJob, "measurement": atOnceMeasurement,
 	}
 	for kind, tries := range map[string]int{"memory": 20, "client of a cluster": 6} {
@@ -372,7 +374,8 @@ func atOnceMeasurement(ctx context.Context, db database, n int) error {
 	s, name, now := db.TS(wide), fmt.Sprint("measured ", n), time.Now()
 	write := func(at time.Time) error {
 		for k := range 8 {
-			if _, err := s.Write(ctx, ts.Point{Measurement: name, Tags: map[string]string{"k": fmt.Sprint(k)}, Fields: map[string]float64{"v": 1}, Time: at}); err != nil {
+			if _, err := s.Write(ctx, ts.Point{Measurement: name, Tags: map[string]string{"k": fmt.Sprint(k)},
+				Fields: map[string]float64{"v": 1}, Time: at}); err != nil {
 				return err
 			}
 		}

@@ -30,8 +30,9 @@ const (
 	auditKeys      = 12
 )
 
-// TestAudit kills processes while producers send and consumers take; some die with what they have, give it back, or take too long. No item
-// that was sent is lost, none is delivered behind its ack, none more often than it may be, and in order where that is promised.
+// TestAudit kills processes while producers send and consumers take; some die with what they have,
+// give it back, or take too long. No item that was sent is lost, none is delivered behind its ack,
+// none more often than it may be, and in order where that is promised.
 func TestAudit(t *testing.T) {
 	t.Parallel()
 	crashes := *crashesFlag
@@ -155,7 +156,8 @@ func (a *audit) run() {
 	}
 }
 
-// produce sends batches until the audit closes; one of the producers repeats what it does not know the outcome of.
+// produce sends batches until the audit closes; one of the producers repeats what it does not know
+// the outcome of.
 func (a *audit) produce(n int, rng *rand.Rand) {
 	once := ""
 	if n == 0 {
@@ -168,7 +170,8 @@ func (a *audit) produce(n int, rng *rand.Rand) {
 		}
 		var items []check.Item
 		for range 1 + rng.IntN(auditBatch) {
-			items = append(items, check.Item{Body: fmt.Sprintf("%s/%d/%d", strings.Repeat("x", rng.IntN(4)), n, number), Key: fmt.Sprint(rng.IntN(auditKeys))})
+			items = append(items, check.Item{Body: fmt.Sprintf("%s/%d/%d", strings.Repeat("x", rng.IntN(4)), n, number),
+				Key: fmt.Sprint(rng.IntN(auditKeys))})
 			number++
 		}
 		if !a.send(once, items) {
@@ -258,7 +261,8 @@ type auditor struct {
 	rng   *rand.Rand
 }
 
-// run consumes. A consumer that dies comes back under another name, some time after it has left, or did not even leave.
+// run consumes. A consumer that dies comes back under another name, some time after it has left, or
+// did not even leave.
 func (a *auditor) run() {
 	for {
 		select {

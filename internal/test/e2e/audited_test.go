@@ -14,7 +14,8 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// What audited queues and groups do with deliveries that nobody ends: soon again, so that a test sees many of them.
+// What audited queues and groups do with deliveries that nobody ends: soon again, so that a test
+// sees many of them.
 const (
 	auditLease    = 400 * time.Millisecond
 	auditBackoff  = 20 * time.Millisecond
@@ -44,7 +45,8 @@ type audited interface {
 
 const auditName = "audited"
 
-// auditedQueue is a queue. Of its messages some are more urgent, and some of them delayed, as the length of their bodies says.
+// auditedQueue is a queue. Of its messages some are more urgent, and some of them delayed, as the
+// length of their bodies says.
 type auditedQueue struct {
 	*queue.Store
 	start time.Time
@@ -99,7 +101,8 @@ func (q *auditedQueue) read(ctx context.Context, _ string, limit int, _ bool) ([
 	for i, m := range got {
 		_, lsn, _ := strings.Cut(string(m.Receipt), "-")
 		list[i] = check.Delivery{
-			Body: string(m.Payload), At: strconv.FormatUint(m.Seq, 10), Place: m.Seq, Lane: laneOf(string(m.Payload), m.Seq), Attempt: m.Attempts,
+			Body: string(m.Payload), At: strconv.FormatUint(m.Seq, 10), Place: m.Seq, Lane: laneOf(string(m.Payload),
+				m.Seq), Attempt: m.Attempts,
 			Until: int64(m.LeaseUntil.Sub(q.start) - auditClocks),
 		}
 		if list[i].LSN, err = strconv.ParseUint(lsn, 10, 64); err != nil {
@@ -164,7 +167,8 @@ func (g *auditedGroup) open(ctx context.Context) error {
 		return err
 	}
 	return g.Groups(auditName).Create(ctx, auditGroup,
-		stream.InMode(g.mode), stream.AckTimeout(auditLease), stream.MaxAttempts(auditAttempts), stream.Backoff(auditBackoff, 2*auditBackoff))
+		stream.InMode(g.mode), stream.AckTimeout(auditLease), stream.MaxAttempts(auditAttempts), stream.Backoff(auditBackoff,
+			2*auditBackoff))
 }
 
 func (g *auditedGroup) send(ctx context.Context, once string, items []check.Item) ([]check.Item, error) {
@@ -198,7 +202,8 @@ func (g *auditedGroup) read(ctx context.Context, consumer string, limit int, for
 	list := make([]check.Delivery, len(got))
 	for i, d := range got {
 		list[i] = check.Delivery{
-			Body: string(d.Payload), Key: d.Key, At: fmt.Sprint(d.Partition, "/", d.Offset), Lane: d.Partition, Place: d.Offset, Attempt: d.Attempt,
+			Body: string(d.Payload), Key: d.Key, At: fmt.Sprint(d.Partition, "/", d.Offset), Lane: d.Partition, Place: d.Offset,
+			Attempt: d.Attempt,
 		}
 	}
 	return list, err

@@ -27,7 +27,8 @@ func newBank(c *cluster) *bank { return &bank{Bank: check.Bank{Prefix: "account/
 // client returns the way of the n-th banker or auditor.
 func (b *bank) client(n int) (txn func() *engine.Txn, store *kv.Store) {
 	router := engine.NewRouter(&door{cluster: b.cluster, first: n})
-	return func() *engine.Txn { return engine.NewTxn(router, bankSpace, kv.DefaultMaxValueBytes) }, engine.StoreOf[kv.Store](router, bankSpace, 0)
+	return func() *engine.Txn { return engine.NewTxn(router, bankSpace, kv.DefaultMaxValueBytes) }, engine.StoreOf[kv.Store](router,
+		bankSpace, 0)
 }
 
 // open may be repeated: a conflict means that it was done.

@@ -27,8 +27,8 @@ func callers(b *testing.B, n int, op func(worker, i int)) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "ops/s")
 }
 
-// BenchmarkPutInMemory shows what a write costs beside the disk: with one caller, the way through all stages. What it costs on
-// a disk, and beside its limit, cmd/internal/bench measures.
+// BenchmarkPutInMemory shows what a write costs beside the disk: with one caller, the way through
+// all stages. What it costs on a disk, and beside its limit, cmd/internal/bench measures.
 func BenchmarkPutInMemory(b *testing.B) {
 	for _, n := range []int{1, 64, 256} {
 		b.Run(fmt.Sprintf("callers=%d", n), func(b *testing.B) {

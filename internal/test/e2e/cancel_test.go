@@ -218,8 +218,8 @@ func onlyEnded(t *testing.T, stage, name string, ctx context.Context, err error)
 	}
 }
 
-// TestEndedContext ends the ctx of a call at each stage of its way. The error is that of the ctx and nothing else, and the client goes on with the connection
-// that it has.
+// TestEndedContext ends the ctx of a call at each stage of its way. The error is that of the ctx
+// and nothing else, and the client goes on with the connection that it has.
 func TestEndedContext(t *testing.T) {
 	t.Parallel()
 	node, err := floe.Open(floe.Config{Listen: "127.0.0.1:0"})
@@ -284,7 +284,8 @@ func waitingAt(t *testing.T, node *floe.Node) int {
 	return s.Waiting
 }
 
-// TestEndedContextWithoutNode ends the ctx of a call for which there is no connection, one of Dial too.
+// TestEndedContextWithoutNode ends the ctx of a call for which there is no connection, one of Dial
+// too.
 func TestEndedContextWithoutNode(t *testing.T) {
 	t.Parallel()
 	node, err := floe.Open(floe.Config{Listen: "127.0.0.1:0"})
@@ -345,7 +346,8 @@ func TestEndedContextWithoutNode(t *testing.T) {
 	running.Wait()
 }
 
-// TestEndedContextInCluster ends the ctx of calls that a node passes on to the one that leads, and of those that have no leader.
+// TestEndedContextInCluster ends the ctx of calls that a node passes on to the one that leads, and
+// of those that have no leader.
 func TestEndedContextInCluster(t *testing.T) {
 	t.Parallel()
 	c := newThree(t)

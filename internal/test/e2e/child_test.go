@@ -22,8 +22,8 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// childEnv makes the test binary run as a child, which does what the variable says until it is killed, or until its standard
-// input ends: then it closes its node.
+// childEnv makes the test binary run as a child, which does what the variable says until it is
+// killed, or until its standard input ends: then it closes its node.
 const childEnv = "FLOE_EXERCISE_CHILD"
 
 // order is what a child is to do.
@@ -204,7 +204,8 @@ func (c *child) write(ctx context.Context, w int) error {
 	}
 }
 
-// createOne makes one namespace per life, of its own and not spread, as others do by their first write.
+// createOne makes one namespace per life, of its own and not spread, as others do by their first
+// write.
 func (c *child) createOne(ctx context.Context) error {
 	name := fmt.Sprintf("life-%d", c.Life)
 	if err := c.create(ctx, name, false); err != nil {
@@ -214,7 +215,8 @@ func (c *child) createOne(ctx context.Context) error {
 	return nil
 }
 
-// watch follows the positions and says what it is shown: that must be there after a crash just as what was acknowledged.
+// watch follows the positions and says what it is shown: that must be there after a crash just as
+// what was acknowledged.
 func (c *child) watch(ctx context.Context) error {
 	versions := make(map[string]uint64)
 	for e, err := range c.store.Watch(ctx, positionPrefix) {
@@ -238,7 +240,8 @@ func (c *child) watch(ctx context.Context) error {
 	return nil
 }
 
-// toldFS says when the log of an Async child is synced: what was acknowledged before has to survive a power failure after it.
+// toldFS says when the log of an Async child is synced: what was acknowledged before has to survive
+// a power failure after it.
 type toldFS struct {
 	vfs.FS
 	child *child

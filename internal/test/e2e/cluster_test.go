@@ -27,7 +27,8 @@ const (
 // nodes are the ids of a cluster's nodes.
 var nodes = []uint64{1, 2, 3}
 
-// cluster is three nodes in this process, in memory, with the goroutines and the time that they have elsewhere.
+// cluster is three nodes in this process, in memory, with the goroutines and the time that they
+// have elsewhere.
 type cluster struct {
 	t      *testing.T
 	shards int
@@ -139,8 +140,9 @@ func poll(ctx context.Context, holds func() bool) error {
 	return nil
 }
 
-// agree waits until the replicas have come level and checks, with the nodes closed, that they hold the same, byte by byte, and what
-// they should. Nodes that have heard of something just before they were cut off may have gone on since: then they start again, and come level once more.
+// agree waits until the replicas have come level and checks, with the nodes closed, that they hold
+// the same, byte by byte, and what they should. Nodes that have heard of something just before they
+// were cut off may have gone on since: then they start again, and come level once more.
 func (c *cluster) agree(ctx context.Context) {
 	c.t.Helper()
 	for !c.closedLevel(ctx) {
@@ -151,7 +153,8 @@ func (c *cluster) agree(ctx context.Context) {
 	}
 }
 
-// closedLevel closes the nodes when they have come level, and reports whether they still are. If so, it compares them.
+// closedLevel closes the nodes when they have come level, and reports whether they still are. If
+// so, it compares them.
 func (c *cluster) closedLevel(ctx context.Context) bool {
 	c.t.Helper()
 	if err := poll(ctx, c.level); err != nil {
@@ -207,8 +210,8 @@ func (c *cluster) closedLevel(ctx context.Context) bool {
 	return true
 }
 
-// level cuts all nodes off from each other, so that nothing is committed any more, and reports whether they have applied the same.
-// If not, they may go on.
+// level cuts all nodes off from each other, so that nothing is committed any more, and reports
+// whether they have applied the same. If not, they may go on.
 func (c *cluster) level() bool {
 	if !c.appliedSame() {
 		return false
@@ -233,8 +236,8 @@ func (c *cluster) appliedSame() bool {
 	return true
 }
 
-// door is the way of a client to the leaders: it asks the nodes in turn, from one of its own on, as clients do that remember a
-// leader which may be none any more.
+// door is the way of a client to the leaders: it asks the nodes in turn, from one of its own on, as
+// clients do that remember a leader which may be none any more.
 type door struct {
 	cluster *cluster
 	first   int
@@ -264,7 +267,8 @@ func (d *door) Query(ctx context.Context, id engine.ShardID, q engine.Query) err
 	return d.onLeader(ctx, id, func(h *shard.Host) error { return h.Query(ctx, id, q) })
 }
 
-// onLeader tries nodes until one answers. What certainly was not done is tried again; an unknown outcome is passed on.
+// onLeader tries nodes until one answers. What certainly was not done is tried again; an unknown
+// outcome is passed on.
 func (d *door) onLeader(ctx context.Context, id engine.ShardID, do func(*shard.Host) error) error {
 	var err error
 	waitErr := poll(ctx, func() bool {
@@ -288,8 +292,9 @@ func (d *door) onLeader(ctx context.Context, id engine.ShardID, do func(*shard.H
 	return err
 }
 
-// gate is a node's clock. While it is shut whoever asks for the time waits: a leader does so in every step, and so stands still as
-// in a process that is stopped, with messages, ticks and reads waiting for it.
+// gate is a node's clock. While it is shut whoever asks for the time waits: a leader does so in
+// every step, and so stands still as in a process that is stopped, with messages, ticks and reads
+// waiting for it.
 type gate struct {
 	start time.Time
 

@@ -24,7 +24,8 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// consumerEnv makes the test binary consume a queue and a stream, until its standard input ends: then it drains.
+// consumerEnv makes the test binary consume a queue and a stream, until its standard input ends:
+// then it drains.
 const consumerEnv = "FLOE_EXERCISE_CONSUMER"
 
 var consumerKillsFlag = flag.Int("consumer-kills", 3, "how many processes TestConsumers kills, of consumers and of nodes")
@@ -36,8 +37,9 @@ const (
 	consumedKeys  = 20
 )
 
-// workThrough works through a client, connected to the addresses that the text has, in JSON. The context ends when the process that started this one closes
-// its input, or is gone; if that comes before there is a connection, there was nothing to do.
+// workThrough works through a client, connected to the addresses that the text has, in JSON. The
+// context ends when the process that started this one closes its input, or is gone; if that comes
+// before there is a connection, there was nothing to do.
 func workThrough(text string, work func(context.Context, *floe.Client) error) error {
 	var addrs []string
 	if err := json.Unmarshal([]byte(text), &addrs); err != nil {
@@ -59,8 +61,9 @@ func workThrough(text string, work func(context.Context, *floe.Client) error) er
 	return work(ctx, db)
 }
 
-// runConsumer consumes through a client with the given addresses, and says what it takes. A message with an even number is acknowledged by its handler, together with a key
-// that says so; of all else the runs are counted.
+// runConsumer consumes through a client with the given addresses, and says what it takes. A message
+// with an even number is acknowledged by its handler, together with a key that says so; of all else
+// the runs are counted.
 func runConsumer(text string) error { return workThrough(text, consume) }
 
 func consume(ctx context.Context, db *floe.Client) error {
@@ -101,8 +104,8 @@ func say(words ...any) {
 	_, _ = os.Stdout.WriteString(fmt.Sprintln(words...))
 }
 
-// TestConsumers has three processes consume. One or another is killed, as is a node now and then: nothing is lost, and nothing is delivered once it has
-// been acknowledged.
+// TestConsumers has three processes consume. One or another is killed, as is a node now and then:
+// nothing is lost, and nothing is delivered once it has been acknowledged.
 func TestConsumers(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]func(*testing.T) *processes{"three": newProcesses, "one": newProcess} {
@@ -171,7 +174,8 @@ func (c *consumers) fill(ctx context.Context, db *floe.Client) {
 	if err := log.Create(ctx, consumedPlace, stream.Partitions(3)); err != nil {
 		t.Fatal(err)
 	}
-	opts := []stream.GroupOption{stream.InMode(stream.KeyShared), stream.AckTimeout(time.Second), stream.MaxAttempts(0), stream.Backoff(0, 0)}
+	opts := []stream.GroupOption{stream.InMode(stream.KeyShared), stream.AckTimeout(time.Second), stream.MaxAttempts(0),
+		stream.Backoff(0, 0)}
 	if err := log.Groups(consumedPlace).Create(ctx, consumedPlace, opts...); err != nil {
 		t.Fatal(err)
 	}
@@ -299,7 +303,8 @@ func suiteConsume(t *testing.T, db database) {
 		return err
 	}
 	working, enough := context.WithCancel(ctx)
-	err := jobs.Consume(working, "q", func(ctx context.Context, m queue.MessageOf[int]) error { return add("q", m.Value, enough) }, queue.Concurrency(5))
+	err := jobs.Consume(working, "q", func(ctx context.Context, m queue.MessageOf[int]) error { return add("q", m.Value, enough) },
+		queue.Concurrency(5))
 	if err != nil || ctx.Err() != nil {
 		t.Errorf("Consume of a queue = %v, %v", err, ctx.Err())
 	}
@@ -327,7 +332,8 @@ func suiteConsume(t *testing.T, db database) {
 	}
 }
 
-// TestConsumersOutlastOutages: a node that is away for longer than leases last, and than a client is patient with calls, is waited for.
+// TestConsumersOutlastOutages: a node that is away for longer than leases last, and than a client
+// is patient with calls, is waited for.
 func TestConsumersOutlastOutages(t *testing.T) {
 	t.Parallel()
 	node := newProcess(t)

@@ -81,7 +81,8 @@ func (d *tmpfs) take(n int64) {
 	}
 }
 
-// hold takes what is free beyond n bytes, until the function it returns is called: somebody else wants space too, and compactions free some.
+// hold takes what is free beyond n bytes, until the function it returns is called: somebody else
+// wants space too, and compactions free some.
 func (d *tmpfs) hold(n int64) (stop func()) {
 	d.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -107,7 +108,8 @@ func (d *tmpfs) giveBack() {
 	}
 }
 
-// diskKey names the n-th key of a writer in a round; diskValue is its value, which can not be compressed and follows from the key.
+// diskKey names the n-th key of a writer in a round; diskValue is its value, which can not be
+// compressed and follows from the key.
 func diskKey(round, w, n int) string { return fmt.Sprintf("%d/%d/%06d", round, w, n) }
 
 func diskValue(key string) []byte {
@@ -185,8 +187,8 @@ func (l *diskLoad) open(dir string) {
 
 func (l *diskLoad) store() *kv.Store { return l.node.KV(diskSpace) }
 
-// check reads every key by scanning, and some one by one. Not all: with -race Pebble notes the stack at every table a Get looks into,
-// and where no compaction finds space there are hundreds.
+// check reads every key by scanning, and some one by one. Not all: with -race Pebble notes the
+// stack at every table a Get looks into, and where no compaction finds space there are hundreds.
 func (l *diskLoad) check(when string) {
 	l.t.Helper()
 	missing := maps.Clone(l.want)
@@ -222,8 +224,8 @@ func (l *diskLoad) check(when string) {
 	}
 }
 
-// readOnly checks what a node with a full disk answers. Compactions may free so much that it writes again for a moment, before somebody else
-// takes that.
+// readOnly checks what a node with a full disk answers. Compactions may free so much that it writes
+// again for a moment, before somebody else takes that.
 func (l *diskLoad) readOnly() {
 	l.t.Helper()
 	for attempt := 0; ; attempt++ {
@@ -313,9 +315,10 @@ func (l *diskLoad) resume() time.Duration {
 	}
 }
 
-// TestDisk fills a real file system of 64 MiB again and again under load, by what the node writes and by what others do, in this process
-// and in one that is killed on the full disk and comes up on it again. Nothing acknowledged is lost, reads and deletes always work, and
-// with space the node writes again by itself.
+// TestDisk fills a real file system of 64 MiB again and again under load, by what the node writes
+// and by what others do, in this process and in one that is killed on the full disk and comes up on
+// it again. Nothing acknowledged is lost, reads and deletes always work, and with space the node
+// writes again by itself.
 func TestDisk(t *testing.T) {
 	t.Parallel()
 	disk := newTmpfs(t, diskBytes)
@@ -364,7 +367,8 @@ func TestDisk(t *testing.T) {
 	l.open(dir)
 	l.check("after opening again")
 	l.close()
-	t.Logf("filled %d times in %v, %d keys acknowledged, slowest resume %v", diskRounds, time.Since(started).Round(time.Millisecond), len(l.want), slowest)
+	t.Logf("filled %d times in %v, %d keys acknowledged, slowest resume %v", diskRounds, time.Since(started).Round(time.Millisecond),
+		len(l.want), slowest)
 	if len(l.want) < 1000 {
 		t.Errorf("%d keys acknowledged, want at least 1000: the disk has not been filled", len(l.want))
 	}

@@ -17,8 +17,9 @@ import (
 	"github.com/floedb/floe/workflow"
 )
 
-// TestActionsOnAFullDisk: nothing is invoked, taken or renewed, and nothing new is waited for in vain. What is under way comes to its end if its output is
-// small, or is cancelled, so that no attempt is made again of what is done; what is larger waits until there is space.
+// TestActionsOnAFullDisk: nothing is invoked, taken or renewed, and nothing new is waited for in
+// vain. What is under way comes to its end if its output is small, or is cancelled, so that no
+// attempt is made again of what is done; what is larger waits until there is space.
 func TestActionsOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	disk := newTmpfs(t, diskBytes)
@@ -31,8 +32,9 @@ func TestActionsOnAFullDisk(t *testing.T) {
 	for _, name := range []string{"by hand", "by worker"} {
 		ok[int](t)(store.Register(ctx, name, action.Timeout(time.Hour)))
 	}
-	ok[workflow.Created](t)(node.Workflow("default").Create(ctx, []byte("name: w\nstart: { run: \"@actions/by hand\", transitions: { success: next } }\n"+
-		"steps: { next: { run: \"@actions/by hand\", transitions: { success: flo.Completed } } }\n")))
+	ok[workflow.Created](t)(node.Workflow("default").Create(ctx,
+		[]byte("name: w\nstart: { run: \"@actions/by hand\", transitions: { success: next } }\n"+
+			"steps: { next: { run: \"@actions/by hand\", transitions: { success: flo.Completed } } }\n")))
 	invoke := func(name string) action.RunID { return ok[action.Invoked](t)(store.Invoke(ctx, name, nil)).Run }
 
 	// A handler that returns while the disk is full, and what a worker has taken by hand.
@@ -79,7 +81,8 @@ func TestActionsOnAFullDisk(t *testing.T) {
 		t.Errorf("POST on a full disk = %d %s, Retry-After %q; want 503 and when", w.Code, w.Body, w.Header().Get("Retry-After"))
 	}
 	for what, err := range map[string]error{
-		"Complete": store.Complete(ctx, small, "me", []byte(`1`)), "Fail": store.Fail(ctx, failed, "me", "no"), "Cancel": store.Cancel(ctx, dropped, "enough"),
+		"Complete": store.Complete(ctx, small, "me", []byte(`1`)), "Fail": store.Fail(ctx, failed, "me", "no"), "Cancel": store.Cancel(ctx,
+			dropped, "enough"),
 		"Complete of a step": store.Complete(ctx, step, "me", nil),
 	} {
 		if err != nil {

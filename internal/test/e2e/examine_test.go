@@ -21,13 +21,15 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// writerPosition is where a writer stands: its position and the revision of the transaction that wrote it.
+// writerPosition is where a writer stands: its position and the revision of the transaction that
+// wrote it.
 type writerPosition struct {
 	position int
 	revision uint64
 }
 
-// examiner opens what a crash has left and checks that it is the state of exactly the steps up to some position of each writer.
+// examiner opens what a crash has left and checks that it is the state of exactly the steps up to
+// some position of each writer.
 type examiner struct {
 	t        *testing.T
 	folds    [writers]fold
@@ -35,7 +37,8 @@ type examiner struct {
 	verified int64 // rows
 }
 
-// examine checks a copy of dir, so that the next child finds it as the crash has left it. It returns where the writers stand.
+// examine checks a copy of dir, so that the next child finds it as the crash has left it. It
+// returns where the writers stand.
 func (x *examiner) examine(dir string, spaces map[string]bool) [writers]writerPosition {
 	x.t.Helper()
 	copied, err := os.MkdirTemp(x.t.TempDir(), "copy")
@@ -75,16 +78,19 @@ func (x *examiner) examine(dir string, spaces map[string]bool) [writers]writerPo
 	return places
 }
 
-// verify reads all files of the directory, as a crash or a clean Close has left them, and every row that replaying the log makes.
+// verify reads all files of the directory, as a crash or a clean Close has left them, and every row
+// that replaying the log makes.
 func (x *examiner) verify(dir string) {
 	x.t.Helper()
 	x.verified += verifyDir(x.t, nil, dir)
 }
 
-// verifyDir verifies a data directory of a node alone or of a cluster, nil being the operating system's file system, and returns how many rows there are.
+// verifyDir verifies a data directory of a node alone or of a cluster, nil being the operating
+// system's file system, and returns how many rows there are.
 func verifyDir(t *testing.T, fsys vfs.FS, dir string) (rows int64) {
 	t.Helper()
-	report, err := shard.Verify(context.Background(), shard.VerifyConfig{FS: fsys, Dir: dir, Primitives: primitive.All()}) // also in a Cleanup
+	// also in a Cleanup
+	report, err := shard.Verify(context.Background(), shard.VerifyConfig{FS: fsys, Dir: dir, Primitives: primitive.All()})
 	if errors.Is(err, engine.ErrInvalid) || errors.Is(err, os.ErrNotExist) {
 		return 0 // killed before anything was in it, or wiped
 	}
@@ -148,7 +154,8 @@ func (x *examiner) checkWriter(node *floe.Node, w int) writerPosition {
 	return at
 }
 
-// checkQueue checks that a writer's queue holds the messages of its steps, and knows which of them are leased.
+// checkQueue checks that a writer's queue holds the messages of its steps, and knows which of them
+// are leased.
 func (x *examiner) checkQueue(node *floe.Node, w int, f *fold) {
 	x.t.Helper()
 	ctx, store := x.t.Context(), node.Queue(space)
@@ -176,7 +183,8 @@ func (x *examiner) checkQueue(node *floe.Node, w int, f *fold) {
 	}
 }
 
-// checkStream checks that a writer's stream holds the records of its steps, and its group has had those that it was given.
+// checkStream checks that a writer's stream holds the records of its steps, and its group has had
+// those that it was given.
 func (x *examiner) checkStream(node *floe.Node, w int, f *fold) {
 	x.t.Helper()
 	ctx, store, s := x.t.Context(), node.Stream(space), &f.stream
@@ -194,7 +202,8 @@ func (x *examiner) checkStream(node *floe.Node, w int, f *fold) {
 		}
 		for _, rec := range recs {
 			if next >= len(s.steps) || rec.Offset != uint64(next+1) || string(rec.Payload) != string(stepValue(w, s.steps[next])) {
-				x.t.Errorf("writer %d at step %d: its stream of %d records has %.40q at offset %d, want record %d", w, f.position, len(s.steps), rec.Payload, rec.Offset, next+1)
+				x.t.Errorf("writer %d at step %d: its stream of %d records has %.40q at offset %d, want record %d", w, f.position,
+					len(s.steps), rec.Payload, rec.Offset, next+1)
 				return
 			}
 			next++
@@ -220,11 +229,13 @@ func (x *examiner) checkStream(node *floe.Node, w int, f *fold) {
 	info, infoErr := store.Groups(streamName(w)).Get(ctx, "g")
 	lag := len(s.steps) - max(s.next, s.first)
 	if err != nil || infoErr != nil || len(want) < 1000 && !slices.Equal(got, want) || info.Lag() != int64(lag) {
-		x.t.Errorf("writer %d at step %d: its group has %d under way (%v), want %d, and %+v (%v), want a lag of %d", w, f.position, got, err, want, info, infoErr, lag)
+		x.t.Errorf("writer %d at step %d: its group has %d under way (%v), want %d, and %+v (%v), want a lag of %d", w, f.position, got,
+			err, want, info, infoErr, lag)
 	}
 }
 
-// checkLease checks that a key which step n wrote to expire soon is there until it expires and no longer.
+// checkLease checks that a key which step n wrote to expire soon is there until it expires and no
+// longer.
 func checkLease(ctx context.Context, store *kv.Store, key string, w, n int) error {
 	e, getErr := store.Get(ctx, key)
 	versions, err := engine.Collect(store.History(key).All(ctx))
@@ -251,7 +262,8 @@ func checkLease(ctx context.Context, store *kv.Store, key string, w, n int) erro
 	return nil
 }
 
-// checkHistory checks that versions and revisions fall without a gap in the versions, from the present one.
+// checkHistory checks that versions and revisions fall without a gap in the versions, from the
+// present one.
 func checkHistory(t *testing.T, store *kv.Store, key string, revision uint64) {
 	t.Helper()
 	versions, err := engine.Collect(store.History(key).All(context.Background()))
@@ -271,8 +283,8 @@ func checkHistory(t *testing.T, store *kv.Store, key string, revision uint64) {
 	}
 }
 
-// checkCounts compares the counters kept for the namespace with a recount. Leases that run out between the two are counted
-// again.
+// checkCounts compares the counters kept for the namespace with a recount. Leases that run out
+// between the two are counted again.
 func (x *examiner) checkCounts(node *floe.Node) {
 	x.t.Helper()
 	ctx, cancel := context.WithTimeout(x.t.Context(), 10*time.Second)

@@ -23,7 +23,8 @@ type ext4 struct {
 // imageBytes is the size of the sparse file.
 const imageBytes = 512 << 20
 
-// ext4Prefix begins the names of the directories in which images and mounts live; the process that made them follows.
+// ext4Prefix begins the names of the directories in which images and mounts live; the process that
+// made them follows.
 const ext4Prefix = "floe-power-"
 
 func newExt4(t *testing.T) *ext4 {
@@ -44,7 +45,8 @@ func newExt4(t *testing.T) *ext4 {
 	return d
 }
 
-// needPrivileges ends a test that this process may not do, or not here: a laptop skips it, CI has to do it.
+// needPrivileges ends a test that this process may not do, or not here: a laptop skips it, CI has
+// to do it.
 func needPrivileges(t *testing.T, missing string) {
 	t.Helper()
 	if missing == "" {
@@ -133,9 +135,9 @@ func (d *ext4) mount() {
 	d.run("mount", "-o", "loop", d.image, d.root)
 }
 
-// cut makes the file system lose what has not reached its disk, as a power failure does, and returns it as it is found after
-// the power has come back. Nobody may be using it: processes that write while the kernel shuts it down have been seen to
-// hear of syncs that then were none.
+// cut makes the file system lose what has not reached its disk, as a power failure does, and
+// returns it as it is found after the power has come back. Nobody may be using it: processes that
+// write while the kernel shuts it down have been seen to hear of syncs that then were none.
 func (d *ext4) cut() (really bool) {
 	d.t.Helper()
 	canary := filepath.Join(d.root, "canary")

@@ -24,18 +24,21 @@ import (
 	"github.com/floedb/floe/workflow"
 )
 
-// flowWorkerEnv makes the test binary carry out what workflows call, until its standard input ends: then it drains.
+// flowWorkerEnv makes the test binary carry out what workflows call, until its standard input ends:
+// then it drains.
 const flowWorkerEnv = "FLOE_EXERCISE_FLOW_WORKER"
 
 var (
-	flowRunsFlag  = flag.Int("flow-runs", 60, "how many runs of TestFlows are under way at once, in a plain namespace and a spread one together")
+	flowRunsFlag = flag.Int("flow-runs", 60,
+		"how many runs of TestFlows are under way at once, in a plain namespace and a spread one together")
 	flowKillsFlag = flag.Int("flow-kills", 3, "how many processes TestFlows kills, of workers and of nodes")
 )
 
 // flowPlaces are the namespaces in which runs are.
 var flowPlaces = []string{"flows", "flowswide"}
 
-// journey has all kinds of steps. What becomes of a run is in its input, whatever happens to those who work on it.
+// journey has all kinds of steps. What becomes of a run is in its input, whatever happens to those
+// who work on it.
 const journey = `
 name: journey
 start:
@@ -97,7 +100,8 @@ const (
 	fateCount
 )
 
-// implied is what a fate means: how the run ends, which calls have been carried out, and what is compensated, in this order.
+// implied is what a fate means: how the run ends, which calls have been carried out, and what is
+// compensated, in this order.
 var implied = [fateCount]struct {
 	status workflow.Status
 	done   []string
@@ -110,7 +114,8 @@ var implied = [fateCount]struct {
 	broken:   {workflow.Failed, []string{"_start#1", "pay#2"}, []string{"pay#2", "_start#1"}},
 }
 
-// flowWork is what the worker processes carry out; each notes under the idempotency key of its call.
+// flowWork is what the worker processes carry out; each notes under the idempotency key of its
+// call.
 var flowWork = map[string]func(in errand, leg int) error{
 	"do":     func(errand, int) error { return nil },
 	"undo":   func(errand, int) error { return nil },
@@ -162,8 +167,10 @@ func doFlowWork(ctx context.Context, notes *kv.Store, t *action.Task, f func(err
 	return len(in.Legs), f(in.errand, in.Leg)
 }
 
-// TestFlows has many runs of a workflow under way at once while the processes that work for them, and nodes, are killed. Each run comes to what its definition
-// and its input say, each call that this takes was carried out, and what is compensated is exactly what has to be, once and in reverse.
+// TestFlows has many runs of a workflow under way at once while the processes that work for them,
+// and nodes, are killed. Each run comes to what its definition and its input say, each call that
+// this takes was carried out, and what is compensated is exactly what has to be, once and in
+// reverse.
 func TestFlows(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]func(*testing.T) *processes{"three": newProcesses, "one": newProcess} {
@@ -254,7 +261,8 @@ func (f *flows) each(g func(place string, n int)) {
 	}
 }
 
-// kill kills half of the processes that are to be killed, and starts them again: a worker, or the node that leads a shard.
+// kill kills half of the processes that are to be killed, and starts them again: a worker, or the
+// node that leads a shard.
 func (f *flows) kill() {
 	for n := range max(*flowKillsFlag/2, 1) {
 		<-time.After(time.Duration(f.rng.IntN(500)) * time.Millisecond)
@@ -288,7 +296,8 @@ func (f *flows) start(i int) {
 	f.t.Cleanup(func() { _ = cmd.Process.Kill() })
 }
 
-// insist calls f until the outcome is known. One that was unknown may have been what a conflict is about.
+// insist calls f until the outcome is known. One that was unknown may have been what a conflict is
+// about.
 func (f *flows) insist(what string, call func() error) {
 	unknown := false
 	for f.t.Context().Err() == nil {
@@ -333,7 +342,8 @@ func (f *flows) await(place string, n int, want workflow.Status) {
 			return
 		}
 		if err != nil && !errors.Is(err, floe.ErrUnavailable) || run.Status.Final() || time.Now().After(until) {
-			f.t.Errorf("run %d in %s (%s) is %s at %q and waits for %s, not %s: %s, %v", n, place, id, run.Status, run.CurrentStep, run.Waits, want, run.Error, err)
+			f.t.Errorf("run %d in %s (%s) is %s at %q and waits for %s, not %s: %s, %v", n, place, id, run.Status, run.CurrentStep,
+				run.Waits, want, run.Error, err)
 			return
 		}
 	}
@@ -355,7 +365,8 @@ func (f *flows) decide(place string, n int) {
 	})
 }
 
-// audit waits for the end of a run, and compares it, its history and what was noted for it with its fate.
+// audit waits for the end of a run, and compares it, its history and what was noted for it with its
+// fate.
 func (f *flows) audit(place string, n int) {
 	id, want := f.runs[place][n], implied[f.fate(n)]
 	f.await(place, n, want.status)
@@ -408,8 +419,10 @@ func (f *flows) audit(place string, n int) {
 	}
 }
 
-// fold returns how often a history has steps begin and end, what was compensated, in order, and of which steps an attempt before the last one was lost.
-func (f *flows) fold(place string, id workflow.RunID) (started, completed map[string]int, undone []string, doubt map[string]bool, problem string) {
+// fold returns how often a history has steps begin and end, what was compensated, in order, and of
+// which steps an attempt before the last one was lost.
+func (f *flows) fold(place string, id workflow.RunID) (started, completed map[string]int, undone []string, doubt map[string]bool,
+	problem string) {
 	f.insist("the history", func() error {
 		started, completed, undone, doubt, problem = make(map[string]int), make(map[string]int), nil, make(map[string]bool), ""
 		last := workflow.EventType(0)

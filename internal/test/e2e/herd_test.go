@@ -20,8 +20,9 @@ const (
 	herdMeal = 7
 )
 
-// TestHerd has many consumers wait, and gives them few messages: as many of them get one, those who have waited longest, and the others stay where
-// they are. The shard sees one command for each of the few.
+// TestHerd has many consumers wait, and gives them few messages: as many of them get one, those who
+// have waited longest, and the others stay where they are. The shard sees one command for each of
+// the few.
 func TestHerd(t *testing.T) {
 	t.Parallel()
 	for name, h := range map[string]*herd{
@@ -162,7 +163,8 @@ func appendMany(ctx context.Context, n *floe.Node, count int) error {
 
 func readOne(mode stream.Mode) func(ctx context.Context, n *floe.Node, consumer int) (bool, error) {
 	return func(ctx context.Context, n *floe.Node, consumer int) (bool, error) {
-		got, err := n.Stream("default").ReadGroup(ctx, "s", "g", strconv.Itoa(consumer), stream.InMode(mode), stream.Limit(1), stream.Wait(time.Minute))
+		got, err := n.Stream("default").ReadGroup(ctx, "s", "g", strconv.Itoa(consumer), stream.InMode(mode), stream.Limit(1),
+			stream.Wait(time.Minute))
 		return len(got) > 0, err
 	}
 }

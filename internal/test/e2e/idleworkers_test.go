@@ -13,9 +13,11 @@ import (
 	"github.com/floedb/floe/action"
 )
 
-var idleWorkersFlag = flag.Int("idle-workers", 100, "how many workers wait in TestIdleWorkers, of one client; from 1,000 on for ten seconds")
+var idleWorkersFlag = flag.Int("idle-workers", 100,
+	"how many workers wait in TestIdleWorkers, of one client; from 1,000 on for ten seconds")
 
-// TestIdleWorkers has many workers of one client wait: that writes nothing, and costs neither their process nor the node anything to speak of; then they work.
+// TestIdleWorkers has many workers of one client wait: that writes nothing, and costs neither their
+// process nor the node anything to speak of; then they work.
 func TestIdleWorkers(t *testing.T) {
 	n := *idleWorkersFlag
 	c := newCalmProcess(t)
@@ -44,7 +46,8 @@ func TestIdleWorkers(t *testing.T) {
 		info, err := store.Get(ctx, "a")
 		return err == nil && info.Workers == n
 	})
-	// They are listed by what their process says of them, which may come before its session is in the log: that begins with the first take.
+	// They are listed by what their process says of them, which may come before its session is in
+	// the log: that begins with the first take.
 	if run, err := store.InvokeAndWait(ctx, "a", nil); err != nil || run.Status != action.Completed {
 		t.Fatalf("the first run is %+v, %v", run, err)
 	}
@@ -62,7 +65,8 @@ func TestIdleWorkers(t *testing.T) {
 	<-time.After(wait)
 	took := time.Since(start)
 	atNode, here := float64(processTime(t, c)-node)/float64(took), float64(ownTime(t)-own)/float64(took)
-	t.Logf("%d idle workers: %.2f %% of a processor in their process, %.2f %% in the node, in %v", n, 100*here, 100*atNode, took.Round(time.Millisecond))
+	t.Logf("%d idle workers: %.2f %% of a processor in their process, %.2f %% in the node, in %v", n, 100*here, 100*atNode,
+		took.Round(time.Millisecond))
 	if after := lsns(); fmt.Sprint(before) != fmt.Sprint(after) {
 		t.Errorf("the shards were at %v and came to %v by themselves", before, after)
 	}

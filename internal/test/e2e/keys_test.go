@@ -8,8 +8,8 @@ import (
 	"github.com/floedb/floe"
 )
 
-// TestKeysEverywhere: a key that was made through one node is good on the others at once, and its sessions too; when it is revoked through another one, what is done
-// with it ends everywhere.
+// TestKeysEverywhere: a key that was made through one node is good on the others at once, and its
+// sessions too; when it is revoked through another one, what is done with it ends everywhere.
 func TestKeysEverywhere(t *testing.T) {
 	t.Parallel()
 	c := &three{t: t, nodes: make([]*floe.Node, 3), shards: 2}
@@ -75,8 +75,9 @@ func TestKeysEverywhere(t *testing.T) {
 	}
 }
 
-// TestNamespacesOfAKey: a key creates 1,000 namespaces, and no more by any way: through the client port and a view of the node, by a write, by Create, by the sink of a job
-// and by the trigger of a workflow. What exists it goes on using.
+// TestNamespacesOfAKey: a key creates 1,000 namespaces, and no more by any way: through the client
+// port and a view of the node, by a write, by Create, by the sink of a job and by the trigger of a
+// workflow. What exists it goes on using.
 func TestNamespacesOfAKey(t *testing.T) {
 	t.Parallel()
 	node, err := floe.Open(floe.Config{Shards: 2, Listen: "127.0.0.1:0"})
@@ -109,7 +110,8 @@ func TestNamespacesOfAKey(t *testing.T) {
 			t.Fatalf("namespace %d: %v", i, err)
 		}
 	}
-	const job = "kind: Processing\nname: j\nsources: [{ name: in, stream: { name: in } }]\nsinks: [{ name: out, stream: { name: out, namespace: other } }]\n"
+	const job = "kind: Processing\nname: j\nsources: [{ name: in, stream: { name: in } }]\nsinks: [{ name: out, stream: { name: out, " +
+		"namespace: other } }]\n"
 	const flow = "kind: Workflow\nname: w\nversion: 1.0.0\ntrigger: { stream: s, namespace: other }\n" +
 		"start: { run: \"@actions/a\", transitions: { success: done, failure: done } }\nterminals: { done: { status: completed } }\n"
 	for i, db := range dbs {

@@ -16,9 +16,10 @@ import (
 
 var killsFlag = flag.Int("kills", 8, "how often TestKill kills its child, with each durability half of it")
 
-// TestKill kills a process with 8 writers, a watcher and timers at random moments, crash upon crash on the same directory. After
-// each kill all that was acknowledged, or shown by a watch, is there, each transaction as a whole, with Async as well: history
-// and counts agree with it, Verify has nothing to report, and opening was quick. In the end each kind of moment has been hit.
+// TestKill kills a process with 8 writers, a watcher and timers at random moments, crash upon crash
+// on the same directory. After each kill all that was acknowledged, or shown by a watch, is there,
+// each transaction as a whole, with Async as well: history and counts agree with it, Verify has
+// nothing to report, and opening was quick. In the end each kind of moment has been hit.
 func TestKill(t *testing.T) {
 	t.Parallel()
 	kills := *killsFlag / 2
@@ -76,7 +77,8 @@ func killMany(t *testing.T, async bool, kills int) {
 	}
 }
 
-// moments counts how often each kind of moment was hit, and children that died at another one than they should have.
+// moments counts how often each kind of moment was hit, and children that died at another one than
+// they should have.
 type moments struct {
 	hit       [momentCount]int
 	elsewhere int

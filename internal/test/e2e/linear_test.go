@@ -33,9 +33,10 @@ const (
 	linearSpace   = "linear"
 )
 
-// TestLinear lets clients read and write few keys of three nodes, through lost, repeated, delayed and reordered messages, cuts,
-// pauses, restarts and changes of leader. All that they were told must be what one node that does one thing after the other could
-// have said; transfers keep their sum; watches show each change once and in order; in the end the replicas are equal.
+// TestLinear lets clients read and write few keys of three nodes, through lost, repeated, delayed
+// and reordered messages, cuts, pauses, restarts and changes of leader. All that they were told
+// must be what one node that does one thing after the other could have said; transfers keep their
+// sum; watches show each change once and in order; in the end the replicas are equal.
 func TestLinear(t *testing.T) {
 	operations, faults := *operationsFlag, *faultsFlag
 	if testing.Short() {
@@ -81,17 +82,21 @@ func TestLinear(t *testing.T) {
 	failed(l.history.Check())
 	t.Logf("%d operations on %d keys in %v, %d writes in doubt; checked in %v; %v", l.history.Operations(), l.keys(),
 		took.Round(time.Millisecond), l.doubts.Load(), time.Since(checking).Round(time.Millisecond), nemesis)
-	t.Logf("%d transfers, %d audits; %d watched changes, %d events, %d times resumed, %d times begun anew, %d times compacted", bank.transfers.Load(),
-		bank.audits.Load(), gallery.changes.Load(), gallery.events.Load(), gallery.resumed.Load(), gallery.restarted.Load(), gallery.compacted.Load())
+	t.Logf("%d transfers, %d audits; %d watched changes, %d events, %d times resumed, %d times begun anew, %d times compacted",
+		bank.transfers.Load(),
+		bank.audits.Load(), gallery.changes.Load(), gallery.events.Load(), gallery.resumed.Load(), gallery.restarted.Load(),
+		gallery.compacted.Load())
 	if testing.Short() {
 		return // too short for luck to even out
 	}
-	if l.doubts.Load() == 0 || bank.transfers.Load() < 100 || bank.audits.Load() < 100 || gallery.changes.Load() < 100 || gallery.resumed.Load() == 0 {
+	if l.doubts.Load() == 0 || bank.transfers.Load() < 100 || bank.audits.Load() < 100 || gallery.changes.Load() < 100 ||
+		gallery.resumed.Load() == 0 {
 		t.Error("nothing was ever in doubt, or hardly anything happened: the test has not tested what it should")
 	}
 }
 
-// isDoubt reports whether a call failed because of the cluster's state: a write may have happened or not.
+// isDoubt reports whether a call failed because of the cluster's state: a write may have happened
+// or not.
 func isDoubt(err error) bool {
 	return errors.Is(err, engine.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded)
 }
@@ -135,7 +140,8 @@ func (l *linear) run(ctx context.Context, seed uint64, running *sync.WaitGroup) 
 
 func (l *linear) now() int64 { return int64(time.Since(l.start)) }
 
-// key returns the key that an operation on a slot is for. Half of the slots hold numbers, the others values.
+// key returns the key that an operation on a slot is for. Half of the slots hold numbers, the
+// others values.
 func (l *linear) key(slot int) string {
 	generation := (l.used[slot].Add(1) - 1) / keyOperations
 	return slotKey(slot, generation)
@@ -150,7 +156,8 @@ func (l *linear) keys() (n int64) {
 	return n
 }
 
-// readAll reads every key once more, when all is well again: what was acknowledged has not got lost since.
+// readAll reads every key once more, when all is well again: what was acknowledged has not got lost
+// since.
 func (l *linear) readAll(ctx context.Context) {
 	l.t.Helper()
 	c := &client{linear: l, id: linearClients, store: l.store(0)}
@@ -238,7 +245,8 @@ func (c *client) incr(ctx context.Context, key string, delta int64) {
 	})
 }
 
-// do records an operation. Only what the node says of the key is definite; a client that gives up knows nothing.
+// do records an operation. Only what the node says of the key is definite; a client that gives up
+// knows nothing.
 func (c *client) do(op check.Op, f func() (check.Result, error)) {
 	op.Client = c.id
 	p := c.history.Invoke(c.now(), op)

@@ -1,4 +1,5 @@
-// Package e2e holds the tests that use floe as its users do: whole nodes, real disks, killed processes, clusters.
+// Package e2e holds the tests that use floe as its users do: whole nodes, real disks, killed
+// processes, clusters.
 package e2e
 
 import (
@@ -12,8 +13,8 @@ import (
 	"github.com/floedb/floe/internal/test/machinetest"
 )
 
-// TestMain has all nodes, those of other processes too, check and measure what their commands take, and do within a second what takes their duties
-// minutes: seal, merge and roll up.
+// TestMain has all nodes, those of other processes too, check and measure what their commands take,
+// and do within a second what takes their duties minutes: seal, merge and roll up.
 func TestMain(m *testing.M) {
 	shard.GuardHosts()
 	shard.SpeedUpDuties(1000)

@@ -10,7 +10,8 @@ import (
 	"github.com/floedb/floe/internal/shard"
 )
 
-// nemesis does bad things to a cluster, one after the other with rests between them, so that a quorum always comes back.
+// nemesis does bad things to a cluster, one after the other with rests between them, so that a
+// quorum always comes back.
 type nemesis struct {
 	cluster *cluster
 	rng     *rand.Rand
@@ -67,7 +68,8 @@ func (n *nemesis) leader() uint64 {
 	return n.node()
 }
 
-// strike does the i-th bad thing, for a time, and lets the cluster rest after it. Each of them has its turn.
+// strike does the i-th bad thing, for a time, and lets the cluster rest after it. Each of them has
+// its turn.
 func (n *nemesis) strike(i int) {
 	end := badThings[i%len(badThings)].begin(n)
 	n.rest(3 * electionTimeout)

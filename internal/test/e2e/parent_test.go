@@ -79,7 +79,8 @@ type parent struct {
 	closing  time.Duration
 }
 
-// kill runs a child until the moment has come and returns what it had to say. The child is dead then.
+// kill runs a child until the moment has come and returns what it had to say. The child is dead
+// then.
 func (p *parent) kill(o order, m moment) life {
 	p.t.Helper()
 	text, err := json.Marshal(o)

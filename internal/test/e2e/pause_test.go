@@ -21,9 +21,10 @@ var pausesFlag = flag.Int("pauses", 20, "how often TestPausedLeader pauses a lea
 // pauseClusters run side by side: most of the time they wait.
 const pauseClusters = 4
 
-// TestPausedLeader stops a leader for twice the election timeout, with reads in flight that only it is asked for, while the others
-// elect a new one and write. When it goes on it must not answer from its old state what was asked after the write: it finds the
-// messages of the others in its mailbox, or was cut off and has to ask.
+// TestPausedLeader stops a leader for twice the election timeout, with reads in flight that only it
+// is asked for, while the others elect a new one and write. When it goes on it must not answer from
+// its old state what was asked after the write: it finds the messages of the others in its mailbox,
+// or was cut off and has to ask.
 func TestPausedLeader(t *testing.T) {
 	t.Parallel()
 	pauses := *pausesFlag / pauseClusters
@@ -52,7 +53,8 @@ func TestPausedLeader(t *testing.T) {
 	}
 }
 
-// pausedReads counts reads that the leaders were asked for just before, during and just after a pause.
+// pausedReads counts reads that the leaders were asked for just before, during and just after a
+// pause.
 type pausedReads struct{ asked, answered, late, stale atomic.Int64 }
 
 // pauser pauses the leaders of a cluster and writes the numbers from 1 on to one key.
@@ -99,9 +101,9 @@ func (p *pauser) pause() {
 			readers.Go(func() { p.read(ctx, store, old) })
 		}
 	}
-	// Reads are on their way when the leader stops, some come to it before the others have elected, some after they have
-	// written, some when it goes on. If it is isolated, and for how long, is the difference between what it is told and what it has
-	// to find out.
+	// Reads are on their way when the leader stops, some come to it before the others have elected,
+	// some after they have written, some when it goes on. If it is isolated, and for how long, is
+	// the difference between what it is told and what it has to find out.
 	isolated, longer := p.rng.IntN(3) > 0, p.rng.IntN(2) == 0
 	var paused atomic.Bool
 	for range 4 {

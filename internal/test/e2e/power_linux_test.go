@@ -17,9 +17,10 @@ var cutsFlag = flag.Int("cuts", 12, "how often TestPower cuts the power, with ea
 // powerInterval is between two syncs of an Async child.
 const powerInterval = 20 * time.Millisecond
 
-// TestPower cuts the power of a real file system below a process that has just been killed. With Sync nothing that was
-// acknowledged is lost. With Async a shard loses the end of what was acknowledged, and nothing from before its last sync, which
-// is at most an interval ago; what is lost leaves no revision that is given out again.
+// TestPower cuts the power of a real file system below a process that has just been killed. With
+// Sync nothing that was acknowledged is lost. With Async a shard loses the end of what was
+// acknowledged, and nothing from before its last sync, which is at most an interval ago; what is
+// lost leaves no revision that is given out again.
 func TestPower(t *testing.T) {
 	t.Parallel()
 	cuts := *cutsFlag / 2
@@ -57,8 +58,10 @@ func cutMany(t *testing.T, async bool, cuts int) {
 	for _, at := range lg.stand {
 		steps += at.position
 	}
-	t.Logf("%d cuts in %v, %d of them seen to lose what nobody had synced: %d transactions survived, %d acknowledged ones were lost in %d cuts, "+
-		"at most %v before the kill, %d rows verified, slowest open %v", cuts, time.Since(start).Round(time.Millisecond), seen, steps, lg.lost, lg.losing, lg.longest, x.verified, x.slowest)
+	t.Logf("%d cuts in %v, %d of them seen to lose what nobody had synced: %d transactions survived, %d acknowledged ones were lost "+
+		"in %d cuts, "+
+		"at most %v before the kill, %d rows verified, slowest open %v", cuts, time.Since(start).Round(time.Millisecond), seen, steps,
+		lg.lost, lg.losing, lg.longest, x.verified, x.slowest)
 	// A file system commits by itself every five seconds, also just before a cut.
 	if seen < cuts*3/4 || steps < cuts || x.verified == 0 || async && lg.losing == 0 && !testing.Short() {
 		t.Error("hardly any cut has lost anything, or there was hardly any transaction: the test has not tested what it should")
@@ -89,7 +92,8 @@ func (lg *ledger) live(l life, async bool) {
 		case saysAck:
 			id := writerShard(s.w)
 			if s.revision <= before[id] && lg.reused == nil {
-				lg.reused = fmt.Errorf("shard %d: step %d of writer %d got revision %d, but %d had been given out before", id, s.n, s.w, s.revision, before[id])
+				lg.reused = fmt.Errorf("shard %d: step %d of writer %d got revision %d, but %d had been given out before", id, s.n, s.w,
+					s.revision, before[id])
 			}
 			lg.highest[id] = max(lg.highest[id], s.revision)
 			lg.acked[s.w] = writerPosition{s.n, s.revision}
@@ -105,7 +109,8 @@ func (lg *ledger) live(l life, async bool) {
 	}
 }
 
-// survive compares what was found after a cut with what had been acknowledged, and makes it the new stand.
+// survive compares what was found after a cut with what had been acknowledged, and makes it the new
+// stand.
 func (lg *ledger) survive(found [writers]writerPosition, l life, async bool) error {
 	defer func() { lg.stand = found }()
 	if lg.reused != nil {
@@ -146,8 +151,9 @@ func (lg *ledger) survive(found [writers]writerPosition, l life, async bool) err
 	return nil
 }
 
-// late checks that the oldest transaction that was lost had been acknowledged within an interval before the end. The time is
-// the child's own, so that a machine that is busy elsewhere is not taken for a sync that comes too late; nor is one that takes long.
+// late checks that the oldest transaction that was lost had been acknowledged within an interval
+// before the end. The time is the child's own, so that a machine that is busy elsewhere is not
+// taken for a sync that comes too late; nor is one that takes long.
 func (lg *ledger) late(rest life) error {
 	const margin = 100 * time.Millisecond
 	var age time.Duration

@@ -230,7 +230,8 @@ func (c *counting) watch(one *counter) {
 	for ctx.Err() == nil {
 		for e, err := range c.client.KV(one.namespace).Watch(ctx, one.key) {
 			if err != nil {
-				// Without a quorum a watch is refused like every other read. The next one begins with a snapshot.
+				// Without a quorum a watch is refused like every other read. The next one begins
+				// with a snapshot.
 				if ctx.Err() == nil && !errors.Is(err, floe.ErrUnavailable) {
 					c.t.Errorf("watch of %s: %v", one.key, err)
 					return
@@ -303,7 +304,8 @@ func (c *counting) flow() {
 	})
 }
 
-// gap returns the longest time that a writer has been without an acknowledgement since the last call.
+// gap returns the longest time that a writer has been without an acknowledgement since the last
+// call.
 func (c *counting) gap() (longest time.Duration) {
 	for _, one := range c.counters {
 		one.mu.Lock()
@@ -340,8 +342,8 @@ func (c *counting) audit() {
 	}
 }
 
-// TestProcesses kills and stops nodes that are processes, under load: nothing that was acknowledged is lost, and writes go on without the
-// node soon.
+// TestProcesses kills and stops nodes that are processes, under load: nothing that was acknowledged
+// is lost, and writes go on without the node soon.
 func TestProcesses(t *testing.T) {
 	t.Parallel()
 	failovers := *failoversFlag
@@ -374,7 +376,8 @@ func TestProcesses(t *testing.T) {
 	}
 	slices.Sort(gaps)
 	median, worst := gaps[len(gaps)/2], gaps[len(gaps)-1]
-	t.Logf("killed %d leaders: without writes for %v in the median, %v at worst", failovers, median.Round(time.Millisecond), worst.Round(time.Millisecond))
+	t.Logf("killed %d leaders: without writes for %v in the median, %v at worst", failovers, median.Round(time.Millisecond),
+		worst.Round(time.Millisecond))
 
 	i := leader(t, client, 1)
 	c.signal(i, syscall.SIGSTOP)
@@ -404,5 +407,6 @@ func TestProcesses(t *testing.T) {
 	if err := history.history.Check(); err != nil {
 		t.Error(err)
 	}
-	t.Logf("%d operations on %d keys are linearizable, %d writes in doubt", history.history.Operations(), history.keys(), history.doubts.Load())
+	t.Logf("%d operations on %d keys are linearizable, %d writes in doubt", history.history.Operations(), history.keys(),
+		history.doubts.Load())
 }

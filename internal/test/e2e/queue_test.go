@@ -29,14 +29,16 @@ func suiteQueue(t *testing.T, db database) {
 		t.Errorf("Enqueue = %+v, and with the same key %+v", first, again)
 	}
 	many := ok[[]queue.Enqueued](t)(s.EnqueueMany(ctx, "q", []queue.NewMessage{
-		{Payload: []byte("urgent"), Options: []queue.EnqueueOption{queue.Priority(0)}}, {Payload: []byte("later"), Options: []queue.EnqueueOption{queue.Delay(time.Hour)}}, {},
+		{Payload: []byte("urgent"), Options: []queue.EnqueueOption{queue.Priority(0)}}, {Payload: []byte("later"),
+			Options: []queue.EnqueueOption{queue.Delay(time.Hour)}}, {},
 	}))
 	if len(many) != 3 || many[2].Seq != 4 || many[0].LSN == 0 {
 		t.Errorf("EnqueueMany = %+v", many)
 	}
 	suiteQueueHeaders(t, db)
 	got := ok[[]queue.Message](t)(s.Dequeue(ctx, "q", queue.Max(10), queue.Lease(time.Minute)))
-	if len(got) != 3 || string(got[0].Payload) != "urgent" || got[0].Priority != 0 || got[1].Seq != 1 || len(got[2].Payload) != 0 || time.Until(got[0].LeaseUntil) < 50*time.Second {
+	if len(got) != 3 || string(got[0].Payload) != "urgent" || got[0].Priority != 0 || got[1].Seq != 1 || len(got[2].Payload) != 0 ||
+		time.Until(got[0].LeaseUntil) < 50*time.Second {
 		t.Fatalf("Dequeue = %+v", got)
 	}
 	if until := ok[time.Time](t)(s.Extend(ctx, "q", got[1].Receipt, time.Hour)); time.Until(until) < 50*time.Minute {
@@ -44,7 +46,8 @@ func suiteQueue(t *testing.T, db database) {
 	}
 	var stale *queue.ReceiptError
 	ok[int](t)(s.Ack(ctx, "q", got[0].Receipt))
-	if _, err := s.Ack(ctx, "q", got[1].Receipt, got[0].Receipt); !errors.As(err, &stale) || stale.Receipt != got[0].Receipt || stale.Queue != "q" || !errors.Is(err, floe.ErrConflict) {
+	if _, err := s.Ack(ctx, "q", got[1].Receipt, got[0].Receipt); !errors.As(err, &stale) || stale.Receipt != got[0].Receipt ||
+		stale.Queue != "q" || !errors.Is(err, floe.ErrConflict) {
 		t.Errorf("Ack of what was acked: %#v", err)
 	}
 	ok[int](t)(s.Nack(ctx, "q", []queue.Receipt{got[1].Receipt}, queue.Reason("once")))
@@ -65,7 +68,8 @@ func suiteQueue(t *testing.T, db database) {
 	if added.Seq != 1 || len(taken) != 1 || taken[0].Seq != 1 || taken[0].Attempts != 1 {
 		t.Errorf("Commit has enqueued %+v and dequeued %+v", added, taken)
 	}
-	if _, err := db.Txn("suite").If(queue.Held("q", got[2].Receipt)).Do(queue.EnqueueOp("next", nil)).Commit(ctx); !errors.Is(err, floe.ErrConflict) {
+	if _, err := db.Txn("suite").If(queue.Held("q", got[2].Receipt)).Do(queue.EnqueueOp("next", nil)).Commit(ctx); !errors.Is(err,
+		floe.ErrConflict) {
 		t.Errorf("Commit with a receipt that was acked: %v", err)
 	}
 	for range 4 {
@@ -83,7 +87,8 @@ func suiteQueue(t *testing.T, db database) {
 		t.Errorf("Purge = %d, want 6", n)
 	}
 	stats := ok[queue.Stats](t)(s.Get(ctx, "q"))
-	if stats.Enqueued != 8 || stats.Acked != 2 || stats.Purged != 6 || stats.Dequeued != 5 || stats.Duplicates != 1 || stats.Settings.MaxLen != 6 || stats.Settings.BackoffMin != queue.NoBackoff {
+	if stats.Enqueued != 8 || stats.Acked != 2 || stats.Purged != 6 || stats.Dequeued != 5 || stats.Duplicates != 1 ||
+		stats.Settings.MaxLen != 6 || stats.Settings.BackoffMin != queue.NoBackoff {
 		t.Errorf("Stats = %+v", stats)
 	}
 	do(s.Delete(ctx, "q"))
@@ -122,7 +127,8 @@ func suiteQueueListings(t *testing.T, db database) {
 			ok[queue.Enqueued](t)(s.Enqueue(ctx, "dead", fmt.Appendf(nil, "body %d", i), queue.Priority(i%3)))
 		}
 		for _, m := range ok[[]queue.Message](t)(s.Dequeue(ctx, "dead", queue.Max(15))) {
-			if _, err := s.Nack(ctx, "dead", []queue.Receipt{m.Receipt}, queue.ToDLQ(), queue.Reason(fmt.Sprintf("reason %d", m.Seq%2))); err != nil {
+			if _, err := s.Nack(ctx, "dead", []queue.Receipt{m.Receipt}, queue.ToDLQ(),
+				queue.Reason(fmt.Sprintf("reason %d", m.Seq%2))); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -134,8 +140,10 @@ func suiteQueueListings(t *testing.T, db database) {
 			last = m
 			n++
 		}
-		page := ok[queue.Page[queue.Message]](t)(s.DeadLetters("dead").Page(ctx, queue.Contains("reason 1"), queue.Limit(4), queue.NoPayload()))
-		if n != 5 || len(page.Items) != 4 || page.Cursor == "" || page.Items[0].LastError != "reason 1" || page.Items[0].Payload != nil || page.Items[0].Size != 6 || page.Items[0].DiedAt.IsZero() {
+		page := ok[queue.Page[queue.Message]](t)(s.DeadLetters("dead").Page(ctx, queue.Contains("reason 1"), queue.Limit(4),
+			queue.NoPayload()))
+		if n != 5 || len(page.Items) != 4 || page.Cursor == "" || page.Items[0].LastError != "reason 1" || page.Items[0].Payload != nil ||
+			page.Items[0].Size != 6 || page.Items[0].DiedAt.IsZero() {
 			t.Errorf("%s: %d messages are left, DeadLetters = %+v", ns, n, page)
 		}
 		if n := ok[int64](t)(s.DeadLetters("dead").RequeueAll(ctx, queue.Contains("reason 0"))); n == 0 || n == 15 {
@@ -147,7 +155,8 @@ func suiteQueueListings(t *testing.T, db database) {
 func suiteQueueWait(t *testing.T, db database) {
 	ctx, s := t.Context(), db.Queue("awaited")
 	start := time.Now()
-	if got := ok[[]queue.Message](t)(s.Dequeue(ctx, "q", queue.Wait(20*time.Millisecond))); len(got) > 0 || time.Since(start) < 20*time.Millisecond {
+	if got := ok[[]queue.Message](t)(s.Dequeue(ctx, "q", queue.Wait(20*time.Millisecond))); len(got) > 0 ||
+		time.Since(start) < 20*time.Millisecond {
 		t.Errorf("Dequeue = %+v after %v", got, time.Since(start))
 	}
 	const consumers, messages = 5, 20
@@ -211,7 +220,8 @@ func suiteQueueHeaders(t *testing.T, db database) {
 	}
 	check("dequeue after redrive", ok[[]queue.Message](t)(s.Dequeue(ctx, "q")))
 	for what, h := range map[string]map[string]string{
-		"without a name": {"": "x"}, "with a control character": {"a\n": "x"}, "of 64 KiB and a byte": {"n": strings.Repeat("v", queue.MaxHeaderBytes)},
+		"without a name": {"": "x"}, "with a control character": {"a\n": "x"},
+		"of 64 KiB and a byte": {"n": strings.Repeat("v", queue.MaxHeaderBytes)},
 	} {
 		if _, err := s.Enqueue(ctx, "q", nil, queue.Headers(h)); !errors.Is(err, floe.ErrInvalid) {
 			t.Errorf("Enqueue with a header %s: %v, want ErrInvalid", what, err)

@@ -32,7 +32,8 @@ func (j *journal) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(j, &slog.HandlerOptions{Level: slog.LevelWarn}))
 }
 
-// TestMisconfiguredNode: a node that hears the others and can tell them nothing is not healthy, and says why; so do the others. It said "ok".
+// TestMisconfiguredNode: a node that hears the others and can tell them nothing is not healthy, and
+// says why; so do the others. It said "ok".
 func TestMisconfiguredNode(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -58,7 +59,8 @@ func TestMisconfiguredNode(t *testing.T) {
 			var nodes []*floe.Node
 			logs := make([]journal, 3)
 			for i, p := range peers {
-				conf := floe.Config{Shards: 2, Listen: p.Addr, NodeID: p.ID, Peers: append([]floe.Peer(nil), peers...), Secret: []byte(secret), Logger: logs[i].logger()}
+				conf := floe.Config{Shards: 2, Listen: p.Addr, NodeID: p.ID, Peers: append([]floe.Peer(nil), peers...),
+					Secret: []byte(secret), Logger: logs[i].logger()}
 				if i == 2 {
 					c.change(t, &conf)
 				}

@@ -17,8 +17,9 @@ import (
 
 var writesFlag = flag.Int("writes", 300, "how many writes the readers of TestReadsNeverGoBack see")
 
-// TestReadsNeverGoBack increments a few counters while readers look at them in every way there is, by turns: one finds the row in
-// memory, another in the database, another in a snapshot of it. What one has seen no later one may miss.
+// TestReadsNeverGoBack increments a few counters while readers look at them in every way there is,
+// by turns: one finds the row in memory, another in the database, another in a snapshot of it. What
+// one has seen no later one may miss.
 func TestReadsNeverGoBack(t *testing.T) {
 	ctx := context.Background()
 	node, err := floe.Open(floe.Config{Shards: 2})
@@ -112,7 +113,8 @@ func raise(a *atomic.Uint64, to uint64) {
 	}
 }
 
-// TestCachedReads: reads from memory are what reads from the state would be, are counted, and end with the node.
+// TestCachedReads: reads from memory are what reads from the state would be, are counted, and end
+// with the node.
 func TestCachedReads(t *testing.T) {
 	ctx := context.Background()
 	node, err := floe.Open(floe.Config{})
@@ -168,12 +170,13 @@ func TestCachedReads(t *testing.T) {
 	}
 }
 
-// runs is how often the tests of allocations make a call: a node has goroutines of its own, whose allocations on a busy machine, some hundreds
-// at a time, are less than one a call only beside many calls.
+// runs is how often the tests of allocations make a call: a node has goroutines of its own, whose
+// allocations on a busy machine, some hundreds at a time, are less than one a call only beside many
+// calls.
 const runs = 20_000
 
-// TestFreshHandles: a handle that is taken anew for each call is as good as one that is kept. A read from memory takes no memory but for the
-// value, and asking an empty queue writes nothing.
+// TestFreshHandles: a handle that is taken anew for each call is as good as one that is kept. A
+// read from memory takes no memory but for the value, and asking an empty queue writes nothing.
 func TestFreshHandles(t *testing.T) {
 	ctx := context.Background()
 	node, err := floe.Open(floe.Config{})
@@ -245,8 +248,9 @@ func TestFreshHandles(t *testing.T) {
 	}
 }
 
-// TestExpiredKeysStayAway: readers look at keys while they expire and others try to keep them alive, in the last moment. A key that one of them did not
-// find is not kept alive, and the other way round.
+// TestExpiredKeysStayAway: readers look at keys while they expire and others try to keep them
+// alive, in the last moment. A key that one of them did not find is not kept alive, and the other
+// way round.
 func TestExpiredKeysStayAway(t *testing.T) {
 	ctx := context.Background()
 	node, err := floe.Open(floe.Config{DataDir: t.TempDir(), Shards: 1})

@@ -23,8 +23,8 @@ var (
 	manyPointsFlag = flag.Int("many-points", 400_000, "how many points TestManyPoints writes")
 )
 
-// TestManySeries has a process hold many series, kills it, and uses them: what it takes to open it, and to write and ask for some of them, does not grow
-// with their number.
+// TestManySeries has a process hold many series, kills it, and uses them: what it takes to open it,
+// and to write and ask for some of them, does not grow with their number.
 func TestManySeries(t *testing.T) {
 	n := *manySeriesFlag / volumeBatch * volumeBatch
 	c := newCalmProcess(t)
@@ -54,7 +54,8 @@ func TestManySeries(t *testing.T) {
 
 	v.client = c.client() // one that knows no series
 	last := fmt.Sprintf("h%07d", n-1)
-	query := fmt.Sprintf(`up{host=%s}[%d..%d] | window(1h) | sum()`, last, begin.Add(-time.Hour).UnixMilli(), begin.Add(time.Hour).UnixMilli())
+	query := fmt.Sprintf(`up{host=%s}[%d..%d] | window(1h) | sum()`, last, begin.Add(-time.Hour).UnixMilli(),
+		begin.Add(time.Hour).UnixMilli())
 	start = time.Now()
 	got := ok[*floql.Result](t)(v.client.FloQL(t.Context(), "default", query))
 	if len(got.Series) != 1 || len(got.Series[0].Points) != 1 && len(got.Series[0].Points) != 2 {

@@ -17,8 +17,9 @@ import (
 	"github.com/floedb/floe/dashboard"
 )
 
-// TestStatsEverywhere asks every node of a cluster, a client, and their dashboards, how the cluster is: whole, with a node dead, and without a
-// quorum. There is one shard, so two of the nodes follow and have nothing to tell each other but that they are alive.
+// TestStatsEverywhere asks every node of a cluster, a client, and their dashboards, how the cluster
+// is: whole, with a node dead, and without a quorum. There is one shard, so two of the nodes follow
+// and have nothing to tell each other but that they are alive.
 func TestStatsEverywhere(t *testing.T) {
 	t.Parallel()
 	c := &three{t: t, nodes: make([]*floe.Node, 3), shards: 1}
@@ -45,7 +46,8 @@ func TestStatsEverywhere(t *testing.T) {
 	c.shows(client, "ok", "unhealthy healthy healthy")
 }
 
-// shows waits until all nodes that run, and a client, tell the same of the cluster, and checks what else they tell.
+// shows waits until all nodes that run, and a client, tell the same of the cluster, and checks what
+// else they tell.
 func (c *three) shows(client *floe.Client, state, status string) {
 	c.t.Helper()
 	ctx := c.t.Context()
@@ -103,7 +105,8 @@ func (c *three) awaitShown(name string, db database, state, status string) {
 	c.dashboardShows(name, db, state, status)
 }
 
-// keepsShowing checks that what the nodes tell does not change when nothing happens: longer than a sign of life lasts.
+// keepsShowing checks that what the nodes tell does not change when nothing happens: longer than a
+// sign of life lasts.
 func (c *three) keepsShowing(status string) {
 	c.t.Helper()
 	over := time.After(4 * time.Second)
@@ -152,7 +155,8 @@ func (c *three) dashboardShows(name string, backend dashboard.Backend, state, st
 		shown += fmt.Sprintf("%s %s %s;", n.ID, n.Status, n.Role)
 	}
 	words := strings.Fields(status)
-	if want := fmt.Sprintf("1 %s active;2 %s active;3 %s active;", words[0], words[1], words[2]); code != http.StatusOK || shown != want || !strings.HasPrefix(stats.Uptime, "0d 0h ") {
+	if want := fmt.Sprintf("1 %s active;2 %s active;3 %s active;", words[0], words[1], words[2]); code != http.StatusOK || shown != want ||
+		!strings.HasPrefix(stats.Uptime, "0d 0h ") {
 		c.t.Errorf("/cluster/stats of %s: %d, %q, uptime %s, want %q", name, code, shown, stats.Uptime, want)
 	}
 	if state != "ok" {

@@ -12,8 +12,8 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// What the writers of a child write: into a namespace spread over all shards, each writer with a tag of its own and so in one
-// of the shards.
+// What the writers of a child write: into a namespace spread over all shards, each writer with a
+// tag of its own and so in one of the shards.
 const (
 	writers    = 8
 	writerKeys = 20
@@ -41,8 +41,9 @@ const (
 
 const trimmedTo = 5
 
-// kindOf says what writer w does as its n-th step: always the same, if the key exists or not as it did. A step is committed
-// together with the writer's position, so that after a crash the state has to be that of exactly the steps up to the position.
+// kindOf says what writer w does as its n-th step: always the same, if the key exists or not as it
+// did. A step is committed together with the writer's position, so that after a crash the state has
+// to be that of exactly the steps up to the position.
 func kindOf(n int, exists bool) stepKind {
 	switch {
 	case n%7 == 3 && exists:
@@ -128,14 +129,16 @@ type fold struct {
 	stream   foldedStream
 }
 
-// foldedStream is a writer's stream: the steps that appended to it, what has been trimmed of them, and what a group has had.
+// foldedStream is a writer's stream: the steps that appended to it, what has been trimmed of them,
+// and what a group has had.
 type foldedStream struct {
 	steps       []int
 	first, next int   // positions in steps: of the first record that is left, and of the next one for the group
 	pending     []int // of records that a consumer has
 }
 
-// foldedQueue is a writer's queue: the steps that enqueued the messages that it holds, by priority, in order; the first of them are leased.
+// foldedQueue is a writer's queue: the steps that enqueued the messages that it holds, by priority,
+// in order; the first of them are leased.
 type foldedQueue struct {
 	held            [2][]int
 	leased          [2]int

@@ -15,8 +15,9 @@ import (
 
 var stopsFlag = flag.Int("stops", 1, "how many nodes TestStops stops")
 
-// TestStops stops the nodes of a cluster one after the other, each when it leads what is written to, and says for how long nothing was acknowledged to those
-// who write: through a node that stays, a client of the one that goes, and one of another. No write fails.
+// TestStops stops the nodes of a cluster one after the other, each when it leads what is written
+// to, and says for how long nothing was acknowledged to those who write: through a node that stays,
+// a client of the one that goes, and one of another. No write fails.
 func TestStops(t *testing.T) {
 	t.Parallel()
 	c := newThree(t)
@@ -29,10 +30,12 @@ func TestStops(t *testing.T) {
 		pauses = append(pauses, c.pause(stop%3))
 	}
 	slices.Sort(pauses)
-	t.Logf("%d stops: writes paused for %v in the median, %v at least and %v at most", len(pauses), pauses[len(pauses)/2], pauses[0], pauses[len(pauses)-1])
+	t.Logf("%d stops: writes paused for %v in the median, %v at least and %v at most", len(pauses), pauses[len(pauses)/2], pauses[0],
+		pauses[len(pauses)-1])
 }
 
-// pause stops a node and starts it again, under load, and returns the longest time without an acknowledgement.
+// pause stops a node and starts it again, under load, and returns the longest time without an
+// acknowledgement.
 func (c *three) pause(i int) time.Duration {
 	c.t.Helper()
 	stays := (i + 1) % 3

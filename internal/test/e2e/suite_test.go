@@ -76,7 +76,9 @@ func TestSuite(t *testing.T) {
 	t.Parallel()
 	suite := map[string]func(t *testing.T, db database){
 		"kv": suiteKV, "kv pages": suitePages, "kv watch": suiteWatch, "kv wait": suiteWait, "lock": suiteLock, "txn": suiteTxn,
-		"namespaces": suiteNamespaces, "deleted namespaces": suiteDeletedNamespaces, "listings": suiteListings, "impossible names": suiteImpossibleNames, "limits": suiteLimits, "errors": suiteErrors, "queue": suiteQueue, "queue listings": suiteQueueListings, "queue wait": suiteQueueWait, "consume": suiteConsume,
+		"namespaces": suiteNamespaces, "deleted namespaces": suiteDeletedNamespaces, "listings": suiteListings,
+		"impossible names": suiteImpossibleNames, "limits": suiteLimits, "errors": suiteErrors, "queue": suiteQueue,
+		"queue listings": suiteQueueListings, "queue wait": suiteQueueWait, "consume": suiteConsume,
 		"stream": suiteStream, "stream follow": suiteFollow, "stream retention": suiteRetention, "stream limits": suiteStreamLimits,
 		"groups": suiteGroups, "group wait": suiteGroupWait, "group stops": suiteGroupStops, "mixed": suiteMixed,
 	}
@@ -111,14 +113,16 @@ func suiteKV(t *testing.T, db database) {
 		t.Errorf("Get = %+v after %+v", e, w)
 	}
 	w = ok[kv.Written](t)(s.Put(ctx, "a", []byte{}, kv.IfRevision(w.Revision), kv.TTL(time.Hour)))
-	if e = ok[kv.Entry](t)(s.Get(ctx, "a")); e.Value == nil || len(e.Value) > 0 || e.Version != 2 || time.Until(e.ExpiresAt) < 50*time.Minute {
+	if e = ok[kv.Entry](t)(s.Get(ctx, "a")); e.Value == nil || len(e.Value) > 0 || e.Version != 2 ||
+		time.Until(e.ExpiresAt) < 50*time.Minute {
 		t.Errorf("Get = %+v, want an empty value that lives for an hour", e)
 	}
 	if n := ok[int64](t)(s.Incr(ctx, "n", -5)); n != -5 {
 		t.Errorf("Incr = %d", n)
 	}
 	var bound *kv.BoundError
-	if _, err := s.Incr(ctx, "n", 10, kv.Min(-9), kv.Max(4)); !errors.As(err, &bound) || *bound != (kv.BoundError{Key: "n", Value: -5, Delta: 10, Min: -9, Max: 4}) ||
+	if _, err := s.Incr(ctx, "n", 10, kv.Min(-9), kv.Max(4)); !errors.As(err, &bound) ||
+		*bound != (kv.BoundError{Key: "n", Value: -5, Delta: 10, Min: -9, Max: 4}) ||
 		!errors.Is(err, floe.ErrConflict) || errors.Is(err, floe.ErrInvalid) {
 		t.Errorf("Incr beyond a bound: %v, want a BoundError, which is ErrConflict", err)
 	}
@@ -126,7 +130,8 @@ func suiteKV(t *testing.T, db database) {
 		ok[int64](t)(s.Incr(ctx, "window", 1, kv.TTL(time.Hour)))
 		ok[int64](t)(s.Incr(ctx, "n", 0, kv.TTL(time.Hour)))
 	}
-	if e := ok[kv.Entry](t)(s.Get(ctx, "window")); string(e.Value) != "2" || e.ExpiresAt.Sub(e.UpdatedAt) > time.Hour || e.ExpiresAt.IsZero() {
+	if e := ok[kv.Entry](t)(s.Get(ctx, "window")); string(e.Value) != "2" || e.ExpiresAt.Sub(e.UpdatedAt) > time.Hour ||
+		e.ExpiresAt.IsZero() {
 		t.Errorf("Get = %+v, want a counter that lives for an hour from its first increment on", e)
 	}
 	if e := ok[kv.Entry](t)(s.Get(ctx, "n")); !e.ExpiresAt.IsZero() {
@@ -139,7 +144,8 @@ func suiteKV(t *testing.T, db database) {
 		t.Errorf("Get of a deleted key: %v", err)
 	}
 	versions := ok[[]kv.Version](t)(engine.Collect(s.History("a").All(ctx)))
-	if len(versions) != 3 || !versions[0].Tombstone || versions[2].Version != 1 || string(versions[2].Value) != "1" || versions[1].Value == nil {
+	if len(versions) != 3 || !versions[0].Tombstone || versions[2].Version != 1 || string(versions[2].Value) != "1" ||
+		versions[1].Value == nil {
 		t.Errorf("History = %+v", versions)
 	}
 	all := ok[map[string]kv.Entry](t)(s.GetMany(ctx, "a", "n", "missing"))
@@ -293,13 +299,15 @@ func suiteTxn(t *testing.T, db database) {
 		t.Errorf("Result = %d, %v", n, err)
 	}
 	var bound *kv.BoundError
-	if _, err = db.Txn("txn").Do(kv.IncrOp("n", 1, kv.Max(2))).Commit(ctx); !errors.As(err, &bound) || bound.Value != 2 || bound.Max != 2 || !errors.Is(err, floe.ErrConflict) {
+	if _, err = db.Txn("txn").Do(kv.IncrOp("n", 1, kv.Max(2))).Commit(ctx); !errors.As(err, &bound) || bound.Value != 2 || bound.Max != 2 ||
+		!errors.Is(err, floe.ErrConflict) {
 		t.Errorf("Commit = %v, want a BoundError", err)
 	}
 	_, err = db.Txn("txn").If(kv.Present("a"), kv.Absent("n")).Do(kv.PutOp("a", []byte("2"))).Commit(ctx)
 	var refused *floe.TxnError
 	var conflict *kv.ConflictError
-	if !errors.As(err, &refused) || refused.Index != 1 || !refused.Condition || !errors.As(err, &conflict) || conflict.Key != "n" || conflict.Want != "absent" {
+	if !errors.As(err, &refused) || refused.Index != 1 || !refused.Condition || !errors.As(err, &conflict) || conflict.Key != "n" ||
+		conflict.Want != "absent" {
 		t.Errorf("Commit = %v, want the second condition refused", err)
 	}
 	if e := ok[kv.Entry](t)(s.Get(ctx, "a")); string(e.Value) != "1" {
@@ -339,7 +347,8 @@ func suiteNamespaces(t *testing.T, db database) {
 	}
 }
 
-// suiteDeletedNamespaces deletes namespaces that have held something of everything, and makes them anew: nothing of before is there.
+// suiteDeletedNamespaces deletes namespaces that have held something of everything, and makes them
+// anew: nothing of before is there.
 func suiteDeletedNamespaces(t *testing.T, db database) {
 	ctx, all := t.Context(), db.Namespaces()
 	for _, spread := range []bool{false, true} {
@@ -379,7 +388,8 @@ func suiteDeletedNamespaces(t *testing.T, db database) {
 					return err
 				},
 				"1 processing job": func() error {
-					_, err := jobs.Submit(ctx, []byte("name: j\nsources:\n  - { name: in, stream: { name: s } }\nsinks:\n  - { name: out, stream: { name: t } }\n"))
+					_, err := jobs.Submit(ctx,
+						[]byte("name: j\nsources:\n  - { name: in, stream: { name: s } }\nsinks:\n  - { name: out, stream: { name: t } }\n"))
 					return err
 				},
 			}
@@ -398,7 +408,8 @@ func suiteDeletedNamespaces(t *testing.T, db database) {
 					t.Errorf("Delete: %v, want that there are %s", err, what)
 				}
 			}
-			if !slices.ContainsFunc(ok[[]kv.Version](t)(engine.Collect(keys.History("k1").All(ctx))), func(v kv.Version) bool { return v.Version == 1 }) {
+			if !slices.ContainsFunc(ok[[]kv.Version](t)(engine.Collect(keys.History("k1").All(ctx))),
+				func(v kv.Version) bool { return v.Version == 1 }) {
 				t.Error("key k1 has no first version")
 			}
 			ok[kv.Written](t)(keys.Put(ctx, "k1", nil)) // wherever its shard is: the refusal has changed nothing
@@ -408,7 +419,8 @@ func suiteDeletedNamespaces(t *testing.T, db database) {
 				ok[kv.Written](t)(keys.Delete(ctx, fmt.Sprint("k", i)))
 			}
 			for what, err := range map[string]error{
-				"stream": records.Delete(ctx, "s", stream.Force()), "queue": db.Queue(name).Delete(ctx, "q"), "measurement": points.Delete(ctx, "m"),
+				"stream": records.Delete(ctx, "s", stream.Force()), "queue": db.Queue(name).Delete(ctx,
+					"q"), "measurement": points.Delete(ctx, "m"),
 				"action": db.Action(name).Delete(ctx, "a"), "workflow": db.Workflow(name).Delete(ctx, "w", workflow.Force()),
 			} {
 				if err != nil {
@@ -424,7 +436,8 @@ func suiteDeletedNamespaces(t *testing.T, db database) {
 			}
 			suiteGone(t, db, name, spread)
 		}
-		if err := all.Create(ctx, name, map[bool][]floe.NamespaceOption{false: {floe.Spread()}}[spread]...); !errors.Is(err, floe.ErrConflict) {
+		if err := all.Create(ctx, name, map[bool][]floe.NamespaceOption{false: {floe.Spread()}}[spread]...); !errors.Is(err,
+			floe.ErrConflict) {
 			t.Errorf("Create with another placement: %v, want ErrConflict", err)
 		}
 	}
@@ -448,7 +461,8 @@ func suiteGone(t *testing.T, db database, name string, spread bool) {
 	if err := all.Delete(ctx, name); !errors.Is(err, floe.ErrNotFound) {
 		t.Errorf("Delete again: %v, want ErrNotFound", err)
 	}
-	if versions, err := engine.Collect(keys.History("k1").All(ctx)); err == nil && len(versions) > 0 || err != nil && !errors.Is(err, floe.ErrNotFound) {
+	if versions, err := engine.Collect(keys.History("k1").All(ctx)); err == nil && len(versions) > 0 ||
+		err != nil && !errors.Is(err, floe.ErrNotFound) {
 		t.Errorf("History = %v, %v", versions, err)
 	}
 	if page := ok[floe.Page[workflow.RunInfo]](t)(db.Workflow(name).Runs().Page(ctx)); len(page.Items) > 0 {
@@ -489,7 +503,8 @@ func suiteLimits(t *testing.T, db database) {
 	for range 8 {
 		ok[kv.Written](t)(s.Put(ctx, "large", largest))
 	}
-	if versions := ok[[]kv.Version](t)(engine.Collect(s.History("large").All(ctx))); len(versions) != 8 || len(versions[7].Value) != len(largest) {
+	if versions := ok[[]kv.Version](t)(engine.Collect(s.History("large").All(ctx))); len(versions) != 8 ||
+		len(versions[7].Value) != len(largest) {
 		t.Errorf("History = %d versions", len(versions))
 	}
 }

@@ -47,7 +47,8 @@ func suiteGroups(t *testing.T, db database) {
 				}
 			}
 			info := ok[stream.GroupStats](t)(s.Groups("log").Get(ctx, name))
-			if info.Mode != mode || info.Pending() != 0 || info.Lag() != 0 || len(info.Members) != 1 || len(info.Cursors) != 4 || info.AckTimeout != 30*time.Second {
+			if info.Mode != mode || info.Pending() != 0 || info.Lag() != 0 || len(info.Members) != 1 || len(info.Cursors) != 4 ||
+				info.AckTimeout != 30*time.Second {
 				t.Errorf("%s: Group = %+v", name, info)
 			}
 		}
@@ -133,7 +134,8 @@ func suiteGroupWait(t *testing.T, db database) {
 	}
 }
 
-// suiteGroupStops lets consumers stop with what they have, again and again, refuse records for different times, and take some for good.
+// suiteGroupStops lets consumers stop with what they have, again and again, refuse records for
+// different times, and take some for good.
 func suiteGroupStops(t *testing.T, db database) {
 	ctx := t.Context()
 	for _, s := range streamStores(t, db, "group stops") {
@@ -186,7 +188,8 @@ func suiteGroupStops(t *testing.T, db database) {
 	}
 }
 
-// suiteMixed does what takes several systems elsewhere: a message is consumed, a key changed and an event emitted in one step.
+// suiteMixed does what takes several systems elsewhere: a message is consumed, a key changed and an
+// event emitted in one step.
 func suiteMixed(t *testing.T, db database) {
 	ctx := t.Context()
 	store, q, s := db.KV("mixed"), db.Queue("mixed"), db.Stream("mixed")
@@ -194,7 +197,8 @@ func suiteMixed(t *testing.T, db database) {
 	msgs := ok[[]queue.Message](t)(q.Dequeue(ctx, "orders"))
 	commit := func(guard ...floe.Condition) error {
 		_, err := db.Txn("mixed").If(guard...).Do(
-			queue.AckOp("orders", msgs[0].Receipt), kv.IncrOp("sold", 1), stream.AppendOp("events", message("sold")), queue.EnqueueOp("mail", []byte("thanks")),
+			queue.AckOp("orders", msgs[0].Receipt), kv.IncrOp("sold", 1), stream.AppendOp("events", message("sold")),
+			queue.EnqueueOp("mail", []byte("thanks")),
 		).Commit(ctx)
 		return err
 	}

@@ -20,7 +20,8 @@ import (
 // listed is what the names of the namespaces with things to list begin with.
 const listed = "list of"
 
-// listing is one of the listings, whatever it lists: each has a Page and an All, with the options Limit, Cursor and, if it is by name, Prefix.
+// listing is one of the listings, whatever it lists: each has a Page and an All, with the options
+// Limit, Cursor and, if it is by name, Prefix.
 type listing struct {
 	page func(limit int, cursor, prefix string) (names []string, next string, err error)
 	all  func(limit int, cursor, prefix string) (names []string, err error)
@@ -65,14 +66,17 @@ func listings(db database, namespace string) map[string]listing {
 	keys, streams, queues := db.KV(namespace), db.Stream(namespace), db.Queue(namespace)
 	pending, messages, dead := streams.Pending("s/0", "g/0"), queues.Messages("q/0"), queues.DeadLetters("q/0")
 	list := map[string]listing{
-		"namespaces":   listingOf(db.Namespaces().Page, db.Namespaces().All, func(s floe.NamespaceStats) string { return s.Name }),
-		"keys":         listingOf(keys.Page, keys.All, func(it kv.Item) string { return it.Key }, kv.ListOption(kv.NoValues())),
-		"streams":      listingOf(streams.Page, streams.All, func(s stream.Stats) string { return s.Name }),
-		"groups":       listingOf(streams.Groups("s/0").Page, streams.Groups("s/0").All, func(g stream.GroupStats) string { return g.Name }),
-		"pending":      listingOf(pending.Page, pending.All, func(r stream.PendingRecord) string { return r.ID.String() }),
-		"queues":       listingOf(queues.Page, queues.All, func(s queue.Stats) string { return s.Name }),
-		"messages":     listingOf(messages.Page, messages.All, func(m queue.Message) string { return fmt.Sprint(m.Seq) }, queue.MessageOption(queue.NoPayload())),
-		"dead letters": listingOf(dead.Page, dead.All, func(m queue.Message) string { return fmt.Sprint(m.Seq) }, queue.DeadOption(queue.NoPayload())),
+		"namespaces": listingOf(db.Namespaces().Page, db.Namespaces().All, func(s floe.NamespaceStats) string { return s.Name }),
+		"keys":       listingOf(keys.Page, keys.All, func(it kv.Item) string { return it.Key }, kv.ListOption(kv.NoValues())),
+		"streams":    listingOf(streams.Page, streams.All, func(s stream.Stats) string { return s.Name }),
+		"groups": listingOf(streams.Groups("s/0").Page, streams.Groups("s/0").All,
+			func(g stream.GroupStats) string { return g.Name }),
+		"pending": listingOf(pending.Page, pending.All, func(r stream.PendingRecord) string { return r.ID.String() }),
+		"queues":  listingOf(queues.Page, queues.All, func(s queue.Stats) string { return s.Name }),
+		"messages": listingOf(messages.Page, messages.All, func(m queue.Message) string { return fmt.Sprint(m.Seq) },
+			queue.MessageOption(queue.NoPayload())),
+		"dead letters": listingOf(dead.Page, dead.All, func(m queue.Message) string { return fmt.Sprint(m.Seq) },
+			queue.DeadOption(queue.NoPayload())),
 	}
 	for name, more := range map[string]listing{
 		"namespaces":   {prefix: listed},
@@ -91,8 +95,9 @@ func listings(db database, namespace string) map[string]listing {
 	return list
 }
 
-// suiteListings is the one convention of all listings: pages of any size say the same as the iterator, a cursor goes on where it was, and what is out of
-// its limits is refused by both, with the value and the limit.
+// suiteListings is the one convention of all listings: pages of any size say the same as the
+// iterator, a cursor goes on where it was, and what is out of its limits is refused by both, with
+// the value and the limit.
 func suiteListings(t *testing.T, db database) {
 	for _, namespace := range []string{listed + " one", listed + " all"} {
 		fill(t, db, namespace)
@@ -192,14 +197,16 @@ func (l *listing) whole(t *testing.T) {
 	}
 }
 
-// limits asks for what there can not be. A negative limit once made a Node panic and a Client lose its connection.
+// limits asks for what there can not be. A negative limit once made a Node panic and a Client lose
+// its connection.
 func (l *listing) limits(t *testing.T) {
 	refused := func(limit int, cursor, prefix string, says ...string) {
 		t.Helper()
 		names, next, err := l.page(limit, cursor, prefix)
 		seen, allErr := l.all(limit, cursor, prefix)
 		if !errors.Is(err, floe.ErrInvalid) || !errors.Is(allErr, floe.ErrInvalid) || len(names) > 0 || len(seen) > 0 || next != "" {
-			t.Fatalf("limit %d, cursor %.40q, prefix %.40q: %v and %v; want ErrInvalid and nothing else", limit, cursor, prefix, err, allErr)
+			t.Fatalf("limit %d, cursor %.40q, prefix %.40q: %v and %v; want ErrInvalid and nothing else", limit, cursor, prefix, err,
+				allErr)
 		}
 		for _, text := range says {
 			if !strings.Contains(err.Error(), text) {

@@ -21,7 +21,8 @@ func first[T any](each func(func(T, error) bool)) (err error) {
 	return err
 }
 
-// suiteImpossibleNames calls everything in namespaces that can not exist. Reads once answered that they had found nothing.
+// suiteImpossibleNames calls everything in namespaces that can not exist. Reads once answered that
+// they had found nothing.
 func suiteImpossibleNames(t *testing.T, db database) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

@@ -61,7 +61,8 @@ func suiteStream(t *testing.T, db database) {
 			t.Errorf("%s: Tail = %v", s.Namespace(), tail)
 		}
 		info := ok[stream.Stats](t)(s.Get(ctx, "log"))
-		if info.Records() != 100 || info.Appended != 100 || len(info.Partitions) != 5 || info.Retention.MaxLen != 1000 || info.CreatedAt.IsZero() {
+		if info.Records() != 100 || info.Appended != 100 || len(info.Partitions) != 5 || info.Retention.MaxLen != 1000 ||
+			info.CreatedAt.IsZero() {
 			t.Errorf("%s: Stats = %+v", s.Namespace(), info)
 		}
 		suiteStreamConditions(t, s)
@@ -69,7 +70,8 @@ func suiteStream(t *testing.T, db database) {
 			t.Errorf("%s: Trim = %d, want 95", s.Namespace(), n)
 		}
 		var full *stream.ConflictError
-		if err := s.Delete(ctx, "log"); !errors.As(err, &full) || full.Stream != "log" || !strings.Contains(err.Error(), "holds 5 records") {
+		if err := s.Delete(ctx, "log"); !errors.As(err, &full) || full.Stream != "log" ||
+			!strings.Contains(err.Error(), "holds 5 records") {
 			t.Errorf("%s: Delete = %v, want that it holds 5 records", s.Namespace(), err)
 		}
 		if err := s.Delete(ctx, "log", stream.Force()); err != nil {
@@ -89,7 +91,8 @@ func suiteStream(t *testing.T, db database) {
 			t.Errorf("%s: All = %q", s.Namespace(), names)
 		}
 	}
-	res, err := db.Txn("spread streams").If(stream.LastIDIs("order{t}", 0, stream.ID{})).Do(stream.AppendOp("order{t}", message("again"))).Commit(ctx)
+	res, err := db.Txn("spread streams").If(stream.LastIDIs("order{t}", 0, stream.ID{})).Do(stream.AppendOp("order{t}",
+		message("again"))).Commit(ctx)
 	if !errors.Is(err, floe.ErrConflict) {
 		t.Errorf("Commit = %+v, %v, want a conflict", res, err)
 	}
@@ -199,7 +202,8 @@ func suiteRetention(t *testing.T, db database) {
 func suiteStreamLimits(t *testing.T, db database) {
 	ctx, s := t.Context(), db.Stream("stream limits")
 	largest := make([]byte, db.MaxValueSize())
-	msg := stream.Message{Payload: largest, Key: strings.Repeat("k", stream.MaxKeyBytes), Headers: map[string]string{"h": strings.Repeat("v", stream.MaxHeaderBytes-1)}}
+	msg := stream.Message{Payload: largest, Key: strings.Repeat("k", stream.MaxKeyBytes),
+		Headers: map[string]string{"h": strings.Repeat("v", stream.MaxHeaderBytes-1)}}
 	for range 6 {
 		ok[stream.Appended](t)(s.Append(ctx, "log", msg))
 	}
@@ -224,7 +228,8 @@ func suiteStreamLimits(t *testing.T, db database) {
 	if len(all) != stream.MaxBatch || all[len(all)-1].Offset != stream.MaxBatch {
 		t.Errorf("AppendMany = %d, the last one %+v", len(all), all[len(all)-1])
 	}
-	if recs := ok[[]stream.Record](t)(s.Read(ctx, "batches", stream.Tail(), stream.Limit(stream.MaxReadLimit))); len(recs) != stream.MaxReadLimit {
+	if recs := ok[[]stream.Record](t)(s.Read(ctx, "batches", stream.Tail(),
+		stream.Limit(stream.MaxReadLimit))); len(recs) != stream.MaxReadLimit {
 		t.Errorf("Read = %d records", len(recs))
 	}
 }

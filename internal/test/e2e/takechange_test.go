@@ -12,8 +12,9 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// TestTakesOutliveLeaders: workers wait for runs at all nodes and at a client while the node that leads is stopped, comes back and leads again. What is invoked then reaches them, each run one
-// of them, and none was told meanwhile that there is nothing, or of an error.
+// TestTakesOutliveLeaders: workers wait for runs at all nodes and at a client while the node that
+// leads is stopped, comes back and leads again. What is invoked then reaches them, each run one of
+// them, and none was told meanwhile that there is nothing, or of an error.
 func TestTakesOutliveLeaders(t *testing.T) {
 	t.Parallel()
 	c := newThree(t)
@@ -37,7 +38,8 @@ func TestTakesOutliveLeaders(t *testing.T) {
 			}
 			waiting.Go(func() {
 				tasks, err := store.Await(ctx, "worker "+string(rune('a'+i)), []string{"a"}, action.Wait(time.Hour))
-				for errors.Is(err, floe.ErrUnavailable) && !errors.Is(err, floe.ErrUnknownOutcome) { // a busy machine has no leader for longer than a call waits
+				// a busy machine has no leader for longer than a call waits
+				for errors.Is(err, floe.ErrUnavailable) && !errors.Is(err, floe.ErrUnknownOutcome) {
 					tasks, err = store.Await(ctx, "worker "+string(rune('a'+i)), []string{"a"}, action.Wait(time.Hour))
 				}
 				mu.Lock()

@@ -68,7 +68,8 @@ func (c *three) open() {
 }
 
 func (c *three) config(i int) floe.Config {
-	return floe.Config{DataDir: c.dirs[i], Shards: cmp.Or(c.shards, 4), NodeID: c.peers[i].ID, Peers: c.peers, Secret: []byte(secret), TLS: c.tls}
+	return floe.Config{DataDir: c.dirs[i], Shards: cmp.Or(c.shards, 4), NodeID: c.peers[i].ID, Peers: c.peers, Secret: []byte(secret),
+		TLS: c.tls}
 }
 
 func (c *three) start(i int) *floe.Node {
@@ -172,7 +173,8 @@ func namespaces() (names []string) {
 	return names
 }
 
-// TestRollingRestart stops and starts each node in turn, under load: nobody notices, neither those at a node that stays nor those at a client.
+// TestRollingRestart stops and starts each node in turn, under load: nobody notices, neither those
+// at a node that stays nor those at a client.
 func TestRollingRestart(t *testing.T) {
 	t.Parallel()
 	c := newThree(t)
@@ -234,8 +236,9 @@ func TestRollingRestart(t *testing.T) {
 	t.Logf("%d increments", acked[0].Load()*int64(len(acked)))
 }
 
-// TestStopHandsOver stops and starts each node in turn, again and again. Once one has closed, nobody takes it for a leader any more: what it led was taken
-// over before, and not given back. How often that took more than one election is told.
+// TestStopHandsOver stops and starts each node in turn, again and again. Once one has closed,
+// nobody takes it for a leader any more: what it led was taken over before, and not given back. How
+// often that took more than one election is told.
 func TestStopHandsOver(t *testing.T) {
 	t.Parallel()
 	c := newThree(t)
@@ -268,7 +271,8 @@ func TestStopHandsOver(t *testing.T) {
 	t.Logf("%d leaderships were handed over, %d with more than one election", led, contested)
 }
 
-// TestNoQuorum: with one node of three left, writes and reads are refused within a bounded time, and Stale reads go on.
+// TestNoQuorum: with one node of three left, writes and reads are refused within a bounded time,
+// and Stale reads go on.
 func TestNoQuorum(t *testing.T) {
 	t.Parallel()
 	c := newThree(t)
@@ -324,7 +328,8 @@ func TestNoQuorum(t *testing.T) {
 	}
 }
 
-// staleAlone has a client, with a key or not, read from the first node, which has begun without the others.
+// staleAlone has a client, with a key or not, read from the first node, which has begun without the
+// others.
 func (c *three) staleAlone(opts ...floe.DialOption) {
 	c.t.Helper()
 	client, err := floe.Dial(c.t.Context(), []string{c.peers[0].Addr}, opts...)
@@ -346,7 +351,8 @@ func (c *three) staleAlone(opts ...floe.DialOption) {
 	}
 }
 
-// staleOverHTTP has the dashboard of the first node, which has begun without the others, answer reads with stale=true.
+// staleOverHTTP has the dashboard of the first node, which has begun without the others, answer
+// reads with stale=true.
 func (c *three) staleOverHTTP(key string) {
 	c.t.Helper()
 	h, token := dashboard.New(c.nodes[0], dashboard.Options{}), ""
@@ -363,23 +369,27 @@ func (c *three) staleOverHTTP(key string) {
 			c.t.Errorf("a stale read without a token: %d %s", got.Code, got.Body)
 		}
 		var session struct{ Token string }
-		if got := ask("POST", "/auth/session", fmt.Sprintf(`{"api_key":%q}`, key)); got.Code != http.StatusOK || json.Unmarshal(got.Body.Bytes(), &session) != nil {
+		if got := ask("POST", "/auth/session", fmt.Sprintf(`{"api_key":%q}`, key)); got.Code != http.StatusOK ||
+			json.Unmarshal(got.Body.Bytes(), &session) != nil {
 			c.t.Fatalf("a session: %d %s", got.Code, got.Body)
 		}
 		token = session.Token
 	}
-	for target, want := range map[string]string{"/kv/namespaces/ns1/keys/k?stale=true": `"value":"v"`, "/kv/namespaces/ns1/keys?stale": `"key":"k"`, "/namespaces?stale=1": `"ns1"`} {
+	for target, want := range map[string]string{"/kv/namespaces/ns1/keys/k?stale=true": `"value":"v"`,
+		"/kv/namespaces/ns1/keys?stale": `"key":"k"`, "/namespaces?stale=1": `"ns1"`} {
 		if got := ask("GET", target, ""); got.Code != http.StatusOK || !strings.Contains(got.Body.String(), want) {
 			c.t.Errorf("GET %s: %d %s", target, got.Code, got.Body)
 		}
 	}
 	var refusals sync.WaitGroup
 	for request, want := range map[string]int{
-		"GET /kv/namespaces/ns1/keys/k": http.StatusServiceUnavailable, "GET /kv/namespaces/ns1/keys/k?stale=maybe": 0, "DELETE /kv/namespaces/ns1/keys/k?stale=true": 0,
+		"GET /kv/namespaces/ns1/keys/k": http.StatusServiceUnavailable, "GET /kv/namespaces/ns1/keys/k?stale=maybe": 0,
+		"DELETE /kv/namespaces/ns1/keys/k?stale=true": 0,
 	} {
 		refusals.Go(func() { // they take their time
 			method, target, _ := strings.Cut(request, " ")
-			if got := ask(method, target, ""); got.Code != want && (want != 0 || got.Code != http.StatusBadRequest && got.Code != http.StatusServiceUnavailable) {
+			if got := ask(method, target, ""); got.Code != want &&
+				(want != 0 || got.Code != http.StatusBadRequest && got.Code != http.StatusServiceUnavailable) {
 				c.t.Errorf("%s: %d %s, want %d, or a refusal", request, got.Code, got.Body, want)
 			}
 		})
@@ -387,7 +397,8 @@ func (c *three) staleOverHTTP(key string) {
 	refusals.Wait()
 }
 
-// TestNoQuorumWithKeys: a node that has begun without the others goes by the keys that it has: it answers stale reads of those who show one, and of nobody else.
+// TestNoQuorumWithKeys: a node that has begun without the others goes by the keys that it has: it
+// answers stale reads of those who show one, and of nobody else.
 func TestNoQuorumWithKeys(t *testing.T) {
 	t.Parallel()
 	c := newThree(t)
@@ -422,7 +433,8 @@ func TestNoQuorumWithKeys(t *testing.T) {
 	}
 }
 
-// TestNodeThatForgotIsRefused lets a node come back with its directory wiped, and with an older copy of it: it could vote twice.
+// TestNodeThatForgotIsRefused lets a node come back with its directory wiped, and with an older
+// copy of it: it could vote twice.
 func TestNodeThatForgotIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, forget := range map[string]func(c *three, dir string){
@@ -442,7 +454,8 @@ func TestNodeThatForgotIsRefused(t *testing.T) {
 			c := newThree(t)
 			c.stop(2)
 			forget(c, c.dirs[2])
-			// Not only at its first start: a supervisor starts it again and again, and each start counts.
+			// Not only at its first start: a supervisor starts it again and again, and each start
+			// counts.
 			for range 3 {
 				n := c.start(2)
 				await(t, "refusal", func() bool { return n.Err() != nil })
@@ -472,7 +485,8 @@ func (c *three) must(err error) {
 	}
 }
 
-// putAnyway puts a key, and once more while the leader moves, which it may do at any time on a busy machine.
+// putAnyway puts a key, and once more while the leader moves, which it may do at any time on a busy
+// machine.
 func putAnyway(t *testing.T, store *kv.Store) (err error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -510,7 +524,8 @@ func TestWrongSecret(t *testing.T) {
 	}
 }
 
-// TestForeignPeers: a node that was started with other peers than its cluster has says so and fails, because it could wait for ever. The cluster goes on.
+// TestForeignPeers: a node that was started with other peers than its cluster has says so and
+// fails, because it could wait for ever. The cluster goes on.
 func TestForeignPeers(t *testing.T) {
 	t.Parallel()
 	c := newThree(t)
@@ -522,7 +537,8 @@ func TestForeignPeers(t *testing.T) {
 		}
 		defer n.Close()
 		await(t, name, func() bool { return n.Err() != nil })
-		if err := n.Err(); !errors.Is(err, floe.ErrInvalid) || !strings.Contains(err.Error(), "is in a cluster of the nodes [1 2 3], this one in a cluster of [") {
+		if err := n.Err(); !errors.Is(err, floe.ErrInvalid) ||
+			!strings.Contains(err.Error(), "is in a cluster of the nodes [1 2 3], this one in a cluster of [") {
 			t.Errorf("%s: the node fails with %v", name, err)
 		}
 	}

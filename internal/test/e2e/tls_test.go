@@ -17,7 +17,8 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// newTLS returns what nodes on 127.0.0.1 and their clients need to know each other by: both show the same certificate.
+// newTLS returns what nodes on 127.0.0.1 and their clients need to know each other by: both show
+// the same certificate.
 func newTLS(t *testing.T) *tls.Config {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -45,7 +46,8 @@ func newTLS(t *testing.T) *tls.Config {
 	}
 }
 
-// TestTLS runs three nodes that show each other certificates, and a client that has one, and refuses clients without.
+// TestTLS runs three nodes that show each other certificates, and a client that has one, and
+// refuses clients without.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	c := &three{t: t, nodes: make([]*floe.Node, 3), tls: newTLS(t)}

@@ -28,8 +28,9 @@ const (
 	volumeBatch  = 1000
 )
 
-// TestVolume has a process hold many messages and records, kills it, and uses them: it stays within its memory, takes as long for a message behind many
-// that were consumed as for the first ones, and finds the middle of a stream as fast as its beginning.
+// TestVolume has a process hold many messages and records, kills it, and uses them: it stays within
+// its memory, takes as long for a message behind many that were consumed as for the first ones, and
+// finds the middle of a stream as fast as its beginning.
 func TestVolume(t *testing.T) {
 	n := *volumeFlag
 	c := newProcess(t)
@@ -68,7 +69,8 @@ func TestVolume(t *testing.T) {
 	v.report("%d messages taken", n/5)
 	v.each(n/5, func() error { return v.consumed(volumeBatch) })
 	v.report("%d records consumed", n/5)
-	v.flat("a page in the middle", v.fastest(func() { v.page(stream.FromBeginning()) }), v.fastest(func() { v.page(stream.From(*middle.Load())) }))
+	v.flat("a page in the middle", v.fastest(func() { v.page(stream.FromBeginning()) }),
+		v.fastest(func() { v.page(stream.From(*middle.Load())) }))
 	if peak := v.memory("VmHWM"); peak > volumeMemory {
 		t.Errorf("the node took %d KiB at most, want %d", peak, volumeMemory)
 	}
@@ -172,8 +174,8 @@ func (v *volume) memory(field string) int {
 	return n
 }
 
-// TestIdle leaves a process alone that has many queues and groups, through which messages went: nothing gets into its logs, and it takes
-// next to no time of a processor.
+// TestIdle leaves a process alone that has many queues and groups, through which messages went:
+// nothing gets into its logs, and it takes next to no time of a processor.
 func TestIdle(t *testing.T) {
 	n := *idleFlag
 	c := newProcess(t)

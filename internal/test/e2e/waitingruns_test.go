@@ -14,15 +14,19 @@ import (
 
 var waitingRunsFlag = flag.Int("waiting-runs", 1000, "how many runs wait in TestWaitingRuns; from 10,000 on for ten seconds")
 
-// TestWaitingRuns has many runs wait for a signal, or for a time, and leaves them alone: they are on disk, and cost neither memory nor processor. The process is
-// killed, is there again at once, and the runs go on.
+// TestWaitingRuns has many runs wait for a signal, or for a time, and leaves them alone: they are
+// on disk, and cost neither memory nor processor. The process is killed, is there again at once,
+// and the runs go on.
 func TestWaitingRuns(t *testing.T) {
 	n := *waitingRunsFlag
 	c := newCalmProcess(t)
 	v := &volume{t: t, c: c, client: c.client()}
 	ctx, flows := t.Context(), v.client.Workflow("default")
-	ok[workflow.Created](t)(flows.Create(ctx, []byte("name: signal\nretention: { runs: 1000 }\nstart: { waitForSignal: { type: go, timeoutMs: 86400000 }, transitions: { success: flo.Completed } }\n")))
-	ok[workflow.Created](t)(flows.Create(ctx, []byte("name: nap\nstart: { sleep: { ms: 86400000 }, transitions: { success: flo.Completed } }\n")))
+	ok[workflow.Created](t)(flows.Create(ctx,
+		[]byte("name: signal\nretention: { runs: 1000 }\nstart: { waitForSignal: { type: go, timeoutMs: 86400000 }, transitions: { "+
+			"success: flo.Completed } }\n")))
+	ok[workflow.Created](t)(flows.Create(ctx,
+		[]byte("name: nap\nstart: { sleep: { ms: 86400000 }, transitions: { success: flo.Completed } }\n")))
 	v.report("no run")
 	empty := v.memory("VmRSS")
 	var left atomic.Int64
@@ -66,7 +70,8 @@ func TestWaitingRuns(t *testing.T) {
 	<-time.After(wait)
 	took := time.Since(start)
 	share := float64(processTime(t, c)-used) / float64(took)
-	t.Logf("%d waiting runs: %.2f %% of a processor in %v, %d KiB more than without runs", n, 100*share, took.Round(time.Millisecond), v.memory("VmRSS")-empty)
+	t.Logf("%d waiting runs: %.2f %% of a processor in %v, %d KiB more than without runs", n, 100*share, took.Round(time.Millisecond),
+		v.memory("VmRSS")-empty)
 	if after := lsns(); fmt.Sprint(before) != fmt.Sprint(after) {
 		t.Errorf("the shards were at %v and came to %v by themselves", before, after)
 	}
@@ -74,7 +79,8 @@ func TestWaitingRuns(t *testing.T) {
 	if took > 4*time.Second && share > 0.01 {
 		t.Errorf("it took %.2f %% of a processor, want less than 1", 100*share)
 	}
-	// The log that is replayed and the blocks that are cached take what they may, however many runs there are.
+	// The log that is replayed and the blocks that are cached take what they may, however many runs
+	// there are.
 	if rss := v.memory("VmRSS"); rss > 512<<10 {
 		t.Errorf("the node takes %d KiB with %d runs that wait", rss, n)
 	}

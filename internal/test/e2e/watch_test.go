@@ -14,8 +14,8 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// gallery is keys of one shard that writers change and watchers look at. A watcher that loses its leader goes on where it was, or
-// begins anew.
+// gallery is keys of one shard that writers change and watchers look at. A watcher that loses its
+// leader goes on where it was, or begins anew.
 type gallery struct {
 	*check.Watch
 	cluster *cluster
@@ -105,7 +105,8 @@ func (g *gallery) finish(ctx context.Context) error {
 	}
 }
 
-// view watches until the last change is known. A resuming watcher goes on where it was when its leader is lost, others begin anew.
+// view watches until the last change is known. A resuming watcher goes on where it was when its
+// leader is lost, others begin anew.
 func (g *gallery) view(ctx context.Context, store *kv.Store, resuming bool) error {
 	v, at := g.View(), uint64(0)
 	for {
@@ -129,8 +130,8 @@ func (g *gallery) view(ctx context.Context, store *kv.Store, resuming bool) erro
 	}
 }
 
-// look is one watch, from a revision on or, with 0, from a snapshot, until the end. It gives up now and then, as if the connection
-// were lost.
+// look is one watch, from a revision on or, with 0, from a snapshot, until the end. It gives up now
+// and then, as if the connection were lost.
 func (g *gallery) look(ctx context.Context, store *kv.Store, v *check.Viewer, at *uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()

@@ -45,7 +45,8 @@ type job struct{ N int }
 // workName is the action that is worked on.
 const workName = "job"
 
-// runWorker carries out actions through a client with the given addresses. Of each run the attempts are noted.
+// runWorker carries out actions through a client with the given addresses. Of each run the attempts
+// are noted.
 func runWorker(text string) error { return workThrough(text, workOnRuns) }
 
 func workOnRuns(ctx context.Context, db *floe.Client) error {
@@ -76,8 +77,10 @@ func carryOut(ctx context.Context, notes *kv.Store, in job) (int, error) {
 	return 2 * in.N, nil
 }
 
-// TestWorkers has three processes carry out runs: one or another is killed, as is a node now and then, and one is stopped for longer than its lease: each run is completed once,
-// by its last attempt, which somebody has had; what a process had that was killed is retried by others after the lease, and what comes late from the one that was stopped is refused.
+// TestWorkers has three processes carry out runs: one or another is killed, as is a node now and
+// then, and one is stopped for longer than its lease: each run is completed once, by its last
+// attempt, which somebody has had; what a process had that was killed is retried by others after
+// the lease, and what comes late from the one that was stopped is refused.
 func TestWorkers(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]func(*testing.T) *processes{"three": newProcesses, "one": newProcess} {
@@ -212,10 +215,12 @@ func (w *workers) audit(db *floe.Client, place string) {
 		}
 		seen[id] = true
 		attempts += run.Attempt
-		if run.Status != action.Completed || string(run.Output) != fmt.Sprint(2*n) || run.Attempt > run.MaxAttempts || n%askedWrong == 0 && run.Attempt < 2 {
+		if run.Status != action.Completed || string(run.Output) != fmt.Sprint(2*n) || run.Attempt > run.MaxAttempts || n%askedWrong == 0 &&
+			run.Attempt < 2 {
 			t.Errorf("run %d of %s is %+v", n, place, run)
 		}
-		// The attempt that it was completed by has begun, and it was the last one. An attempt before may have been lost on its way.
+		// The attempt that it was completed by has begun, and it was the last one. An attempt
+		// before may have been lost on its way.
 		if e, err := notes.Get(ctx, fmt.Sprintf("attempts/%d/%d", n, run.Attempt)); err != nil || string(e.Value) != string(id) {
 			t.Errorf("run %d of %s was completed by attempt %d, and its handler has noted %q, %v", n, place, run.Attempt, e.Value, err)
 		}

@@ -22,7 +22,8 @@ import (
 
 var workKillsFlag = flag.Int("work-kills", 1, "how many processes TestWorks kills, of a cluster and of a node alone each")
 
-// TestWorks has clients do the works of all primitives beside each other, on processes that are killed: three of them, and one alone.
+// TestWorks has clients do the works of all primitives beside each other, on processes that are
+// killed: three of them, and one alone.
 func TestWorks(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]func(*testing.T) *processes{"three": newProcesses, "one": newProcess} {

@@ -1,5 +1,6 @@
-// Package floqltest runs the test language of FloQL: text files that load points, evaluate queries and say what is expected. The files in testdata are the
-// reference of the language in examples; every source that can be asked has to agree with them.
+// Package floqltest runs the test language of FloQL: text files that load points, evaluate queries
+// and say what is expected. The files in testdata are the reference of the language in examples;
+// every source that can be asked has to agree with them.
 //
 //	# Text behind a # that begins a line is a comment.
 //	clear                                      forgets all points and settings

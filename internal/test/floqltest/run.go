@@ -36,7 +36,8 @@ type Store interface {
 	Eval(ctx context.Context, query string, opts floql.Options) (*floql.Result, error)
 }
 
-// Run runs all files, each against stores that open returns: a new one at the beginning and after each clear.
+// Run runs all files, each against stores that open returns: a new one at the beginning and after
+// each clear.
 func Run(t *testing.T, open func(t *testing.T) Store) {
 	names, err := fs.Glob(files, "testdata/*.test")
 	if err != nil || len(names) == 0 {
@@ -101,7 +102,8 @@ func (f *file) next() string {
 	return strings.TrimRight(line, " ")
 }
 
-// indented returns the next line if it is indented by so many spaces, without them. Comments and empty lines are left out.
+// indented returns the next line if it is indented by so many spaces, without them. Comments and
+// empty lines are left out.
 func (f *file) indented(by string) (string, bool) {
 	for f.at < len(f.lines) {
 		line := f.lines[f.at]
@@ -217,7 +219,8 @@ func (f *file) compare(line int, query string, want []string, res *floql.Result)
 	}
 }
 
-// Format returns a series as the files have it: times in ms, values in the least digits that tell them from all others.
+// Format returns a series as the files have it: times in ms, values in the least digits that tell
+// them from all others.
 func Format(s floql.ResultSeries) string {
 	var b strings.Builder
 	b.WriteString(s.Key + "." + s.Field)

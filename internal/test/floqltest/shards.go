@@ -11,8 +11,9 @@ import (
 	"github.com/floedb/floe/internal/pushdown"
 )
 
-// NewShards returns sources with some of the series each. They give points in columns of a few, in random order of the series, and answer aggregations
-// as other processes would: each in a part of its own, which is encoded and merged.
+// NewShards returns sources with some of the series each. They give points in columns of a few, in
+// random order of the series, and answer aggregations as other processes would: each in a part of
+// its own, which is encoded and merged.
 func NewShards(seed uint64) *Shards { return &Shards{random: rand.New(rand.NewPCG(seed, 0))} }
 
 // Shards is a Store, and a source. It is not safe for concurrent use.

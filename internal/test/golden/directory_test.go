@@ -39,8 +39,9 @@ type directory struct {
 	Answers []string `json:"answers"` // of what users ask
 }
 
-// TestDirectory verifies the golden data directories, opens them, and asks for all that is in them: the answers have to be those of when they were recorded.
-// They are recorded as, and when, those of TestLog are.
+// TestDirectory verifies the golden data directories, opens them, and asks for all that is in them:
+// the answers have to be those of when they were recorded. They are recorded as, and when, those of
+// TestLog are.
 func TestDirectory(t *testing.T) {
 	if *record {
 		recordDirectory(t)
@@ -53,7 +54,8 @@ func TestDirectory(t *testing.T) {
 			}
 			got := examine(t, unpack(t, readFile(t, filepath.Join(dir, "directory.gz"))), want.Now)
 			if got.Format != want.Format || got.Written != want.Written || !slices.Equal(got.Rows, want.Rows) {
-				t.Errorf("Verify reports format %d of %q with rows %v, want %d of %q with %v", got.Format, got.Written, got.Rows, want.Format, want.Written, want.Rows)
+				t.Errorf("Verify reports format %d of %q with rows %v, want %d of %q with %v", got.Format, got.Written, got.Rows,
+					want.Format, want.Written, want.Rows)
 			}
 			if len(got.Answers) != len(want.Answers) {
 				t.Errorf("%d answers, want %d", len(got.Answers), len(want.Answers))
@@ -67,7 +69,8 @@ func TestDirectory(t *testing.T) {
 	}
 }
 
-// covers reports whether an answer holds all that an earlier build answered: what there is to tell has become more.
+// covers reports whether an answer holds all that an earlier build answered: what there is to tell
+// has become more.
 func covers(t *testing.T, got, want string) bool {
 	what, gotJSON, _ := strings.Cut(got, ": ")
 	whatWas, wantJSON, _ := strings.Cut(want, ": ")
@@ -106,9 +109,10 @@ const build = "floe of a golden directory"
 func recordDirectory(t *testing.T) {
 	dir := t.TempDir()
 	h := open(t, shard.Config{Dir: dir, Build: build})
-	w := &world{t: t, router: engine.NewRouter(h), rng: rand.New(rand.NewPCG(shard.FormatVersion, 1)), now: time.Now, sleep: func(d time.Duration) {
-		<-time.After(min(d, 10*time.Millisecond)) // the clock is real, and nothing is to be awaited
-	}}
+	w := &world{t: t, router: engine.NewRouter(h), rng: rand.New(rand.NewPCG(shard.FormatVersion, 1)), now: time.Now,
+		sleep: func(d time.Duration) {
+			<-time.After(min(d, 10*time.Millisecond)) // the clock is real, and nothing is to be awaited
+		}}
 	if !workload.Open(w) {
 		t.Fatal("the namespaces were not created")
 	}

@@ -18,7 +18,8 @@ import (
 	"github.com/floedb/floe/workflow"
 )
 
-// leave begins, in a namespace, what is under way when all ends, so that rows of each kind are found afterwards.
+// leave begins, in a namespace, what is under way when all ends, so that rows of each kind are
+// found afterwards.
 func (w *world) leave(ns string) {
 	w.leaveStreams(ns)
 	w.leaveQueues(ns)
@@ -28,7 +29,8 @@ func (w *world) leave(ns string) {
 	w.leaveJobs(ns)
 }
 
-// leaveKeys leaves keys that expire, one that was used, a session that was ended, and the name of a namespace that a key was about to create.
+// leaveKeys leaves keys that expire, one that was used, a session that was ended, and the name of a
+// namespace that a key was about to create.
 func (w *world) leaveKeys() {
 	ctx, g := w.t.Context(), auth.NewGate(0)
 	g.Attach(w.router.Door(), w.router.Door())
@@ -37,7 +39,8 @@ func (w *world) leaveKeys() {
 	w.must(err)
 	w.must(g.Refresh(ctx))
 	for _, leaves := range []bool{true, false} { // the other one is revoked with all that belongs to it
-		k, secret, err := g.Create(ctx, auth.Key{Role: auth.Write, Namespaces: []string{workload.Plain}, Expires: w.now().Add(24 * time.Hour)}, nil)
+		k, secret, err := g.Create(ctx, auth.Key{Role: auth.Write, Namespaces: []string{workload.Plain},
+			Expires: w.now().Add(24 * time.Hour)}, nil)
 		w.must(err)
 		token, _, err := g.Session(ctx, secret, "192.0.2.1")
 		w.must(err)
@@ -100,7 +103,8 @@ func (w *world) leaveActions(ns string) {
 	ok[int](w)(s.Register(ctx, "left", action.MaxRunningPerKey(1), action.Timeout(24*time.Hour)))
 	w.must(s.Schedules("left").Set(ctx, "s", action.ScheduleSpec{Every: 24 * time.Hour, Input: []byte(`{}`)}))
 	for n := range 3 {
-		ok[action.Invoked](w)(s.Invoke(ctx, "left", nil, action.ConcurrencyKey("key"), action.Labels(map[string]string{"n": fmt.Sprint(n % 2)}), action.Expire(24*time.Hour)))
+		ok[action.Invoked](w)(s.Invoke(ctx, "left", nil, action.ConcurrencyKey("key"),
+			action.Labels(map[string]string{"n": fmt.Sprint(n % 2)}), action.Expire(24*time.Hour)))
 	}
 	ok[action.Invoked](w)(s.Invoke(ctx, "left", nil, action.Delay(24*time.Hour), action.IdempotencyKey("key")))
 	w.must(s.RegisterWorker(ctx, action.NewWorker{ID: "left"}))
@@ -119,7 +123,8 @@ func (w *world) leaveWorkflows(ns string) {
 	for _, name := range []string{"a", "b"} {
 		ok[int](w)(acts.Register(ctx, name))
 	}
-	ok[workflow.Created](w)(s.Create(ctx, []byte(strings.Replace(strings.Replace(lookup, "name: lookup", "name: left", 1), "ttl_ms: 60000", "ttl_ms: 86400000", 1)+
+	ok[workflow.Created](w)(s.Create(ctx, []byte(strings.Replace(strings.Replace(lookup, "name: lookup", "name: left", 1), "ttl_ms: 60000",
+		"ttl_ms: 86400000", 1)+
 		"searchAttributes: [{ name: who, type: string, from: $.input.who }]\n")))
 	ok[workflow.Created](w)(s.Create(ctx, []byte(strings.Replace(ticking, "name: tick", "name: leftTick", 1))))
 	w.sleep(2 * time.Minute)
@@ -136,7 +141,8 @@ func (w *world) leaveSeries(ns string) {
 	ctx, s := w.t.Context(), engine.StoreOf[ts.Store](w.router, ns, workload.MaxValue)
 	ok[kv.Written](w)(engine.StoreOf[kv.Store](w.router, ns, workload.MaxValue).Put(ctx, "left", nil, kv.TTL(24*time.Hour)))
 	for host := range 3 {
-		ok[ts.Result](w)(s.Write(ctx, ts.Point{Measurement: "left", Tags: map[string]string{"host": fmt.Sprint(host)}, Time: w.now(), Fields: map[string]float64{"f": 1}}))
+		ok[ts.Result](w)(s.Write(ctx, ts.Point{Measurement: "left", Tags: map[string]string{"host": fmt.Sprint(host)}, Time: w.now(),
+			Fields: map[string]float64{"f": 1}}))
 	}
 	ok[int64](w)(s.Series("left").Delete(ctx, map[string]string{"host": "1"}))
 	ok[int64](w)(s.DeleteRange(ctx, "left", w.now().Add(-time.Hour), w.now(), map[string]string{"host": "2"}))

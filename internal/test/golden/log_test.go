@@ -38,12 +38,15 @@ type state struct {
 	Rows   map[string]int `json:"rows"`   // numbers of rows, by machine and first byte of the key
 }
 
-// TestLog applies the golden logs from nothing. The log of the present format holds every kind of command, and has to leave the state that it left when it
-// was recorded. Of the logs of earlier formats each command has to decode; Apply may do something else with it by now, so the whole leaves another state.
+// TestLog applies the golden logs from nothing. The log of the present format holds every kind of
+// command, and has to leave the state that it left when it was recorded. Of the logs of earlier
+// formats each command has to decode; Apply may do something else with it by now, so the whole
+// leaves another state.
 //
-// If this test fails, Apply has changed its behaviour or the layout of a command, a result or a row. A record gains fields behind codec.Coder.More, anything
-// else gets a new kind of command, and what is in FormatVersion's testdata since the last release raises that version. Then, and for a new kind of command,
-// record anew, and commit testdata:
+// If this test fails, Apply has changed its behaviour or the layout of a command, a result or a
+// row. A record gains fields behind codec.Coder.More, anything else gets a new kind of command, and
+// what is in FormatVersion's testdata since the last release raises that version. Then, and for a
+// new kind of command, record anew, and commit testdata:
 //
 //	go test ./internal/test/golden -record
 func TestLog(t *testing.T) {
@@ -73,7 +76,8 @@ func TestLog(t *testing.T) {
 	}
 }
 
-// decodes carries out commands of each kind, some of the largest among them, on shards that hold nothing: what a shard can not decode stops it.
+// decodes carries out commands of each kind, some of the largest among them, on shards that hold
+// nothing: what a shard can not decode stops it.
 func decodes(t *testing.T, logs [][][]byte) {
 	samples, table := sampled(t, logs)
 	for name, cmds := range samples {
@@ -133,10 +137,11 @@ func stateOf(r *machinetest.Rig) state {
 func recordLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := machinetest.New(t, shards, primitive.All()...)
-		w := &world{t: t, router: r.Router(), door: r, rng: rand.New(rand.NewPCG(shard.FormatVersion, 0)), now: func() time.Time { return time.UnixMilli(r.Now()) }, sleep: func(d time.Duration) {
-			<-time.After(d)
-			r.Advance(d.Milliseconds())
-		}}
+		w := &world{t: t, router: r.Router(), door: r, rng: rand.New(rand.NewPCG(shard.FormatVersion, 0)),
+			now: func() time.Time { return time.UnixMilli(r.Now()) }, sleep: func(d time.Duration) {
+				<-time.After(d)
+				r.Advance(d.Milliseconds())
+			}}
 		if !workload.Open(w) {
 			t.Fatal("the namespaces were not created")
 		}
@@ -163,7 +168,8 @@ func recordLog(t *testing.T) {
 	})
 }
 
-// Shards, and entries of a shard, follow one another: number of entries uvarint | entry (uvarint length, bytes) ...
+// Shards, and entries of a shard, follow one another: number of entries uvarint | entry (uvarint
+// length, bytes) ...
 func writeLogs(t *testing.T, name string, logs [][][]byte) {
 	b := codec.AppendUvarint(nil, uint64(len(logs)))
 	for _, log := range logs {

@@ -12,8 +12,9 @@ import (
 	"github.com/floedb/floe/internal/test/workload"
 )
 
-// TestMalformed cuts and extends the body of each kind of command in the golden log. Put straight into a log, a body that does not decode stops the shard, and
-// one that clients may send is refused by Admit before, alone and in a transaction: a client must not be able to stop a node.
+// TestMalformed cuts and extends the body of each kind of command in the golden log. Put straight
+// into a log, a body that does not decode stops the shard, and one that clients may send is refused
+// by Admit before, alone and in a transaction: a client must not be able to stop a node.
 func TestMalformed(t *testing.T) {
 	wire, stops := engine.NewWire(primitive.All()), make(map[string]bool)
 	samples, table := sampled(t, readLogs(t, filepath.Join(present, "log.gz")))
@@ -111,7 +112,8 @@ func inLog(cmd engine.Command, from engine.Senders) engine.Command {
 	case from&engine.FromLeaders != 0:
 		return engine.Command{Kind: kindFenced, Body: cmd.AppendTo(codec.AppendUvarint(nil, 1))}
 	}
-	// From shard 0, the first delivery: one lane, of the machine, with one message, 1, whose outcome is not replied.
+	// From shard 0, the first delivery: one lane, of the machine, with one message, 1, whose
+	// outcome is not replied.
 	body := []byte{0, 1, 1, byte(cmd.Machine), 0, 0, 1, 1, 0, 1}
 	return engine.Command{Kind: kindDeliver, Body: codec.AppendBytes(body, cmd.AppendTo(nil))}
 }

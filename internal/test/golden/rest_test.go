@@ -21,8 +21,8 @@ import (
 	"github.com/floedb/floe/workflow"
 )
 
-// rest calls, in a namespace, what the works of package kit leave out, so that the log holds every kind of command. Things are called after the {tag} where
-// one transaction is about several.
+// rest calls, in a namespace, what the works of package kit leave out, so that the log holds every
+// kind of command. Things are called after the {tag} where one transaction is about several.
 func (w *world) rest(ns string) {
 	w.restOfKV(ns)
 	w.restOfStreams(ns)
@@ -58,7 +58,8 @@ func (w *world) restOfKV(ns string) {
 	ok[kv.Written](w)(s.JSONSet(ctx, "{tag}a", "m", []byte(`"x"`)))
 	ok[kv.Written](w)(s.JSONDelete(ctx, "{tag}a", "n.0"))
 	ok[int64](w)(s.Incr(ctx, "{tag}n", 7, kv.Max(9)))
-	ok[*engine.TxnResult](w)(w.txn(ns).If(kv.Present("{tag}a"), kv.Absent("{tag}b")).Do(kv.PutOp("{tag}b", nil), kv.DeleteOp("{tag}b")).Commit(ctx))
+	ok[*engine.TxnResult](w)(w.txn(ns).If(kv.Present("{tag}a"), kv.Absent("{tag}b")).Do(kv.PutOp("{tag}b", nil),
+		kv.DeleteOp("{tag}b")).Commit(ctx))
 }
 
 func (w *world) restOfStreams(ns string) {
@@ -70,7 +71,8 @@ func (w *world) restOfStreams(ns string) {
 	w.must(s.Groups(name).Configure(ctx, group, stream.MaxAttempts(3)))
 	var last stream.Appended
 	for n := range 9 {
-		last = ok[stream.Appended](w)(s.Append(ctx, name, stream.Message{Payload: []byte("p"), Headers: map[string]string{"h": "v"}}, stream.Dedup("producer", uint64(n+1))))
+		last = ok[stream.Appended](w)(s.Append(ctx, name, stream.Message{Payload: []byte("p"), Headers: map[string]string{"h": "v"}},
+			stream.Dedup("producer", uint64(n+1))))
 	}
 	ds := ok[[]stream.Delivery](w)(s.ReadGroup(ctx, name, group, "one"))
 	if len(ds) < 3 {
@@ -92,7 +94,8 @@ func (w *world) restOfStreams(ns string) {
 		w.t.Fatal(err)
 	}
 	w.must(s.Create(ctx, "{tag}one"))
-	ok[*engine.TxnResult](w)(w.txn(ns).If(stream.LastIDIs("{tag}one", 0, stream.ID{})).Do(stream.AppendOp("{tag}one", stream.Message{Payload: []byte("p")})).Commit(ctx))
+	ok[*engine.TxnResult](w)(w.txn(ns).If(stream.LastIDIs("{tag}one", 0, stream.ID{})).Do(stream.AppendOp("{tag}one",
+		stream.Message{Payload: []byte("p")})).Commit(ctx))
 	w.must(s.Create(ctx, "gone", stream.Partitions(8)))
 	w.must(s.Delete(ctx, "gone"))
 }
@@ -131,13 +134,15 @@ func (w *world) restOfSeries(ns string) {
 	ok[kv.Written](w)(forgotten.Delete(ctx, "forgotten"))
 	const name = "rest"
 	w.must(s.SetSeriesLimit(ctx, 10_000))
-	w.must(s.SetRetention(ctx, name, ts.Retention{RawTTL: 48 * time.Hour, Downsample: []ts.Downsample{{Every: time.Minute, TTL: 24 * 30 * time.Hour}}}))
+	w.must(s.SetRetention(ctx, name, ts.Retention{RawTTL: 48 * time.Hour,
+		Downsample: []ts.Downsample{{Every: time.Minute, TTL: 24 * 30 * time.Hour}}}))
 	write := func(age time.Duration) {
 		var points []ts.Point
 		for host := range 4 {
 			for i := range 20 {
 				points = append(points, ts.Point{
-					Measurement: name, Tags: map[string]string{"host": string(rune('a' + host))}, Time: w.now().Add(-age - time.Duration(i)*time.Minute),
+					Measurement: name, Tags: map[string]string{"host": string(rune('a' + host))},
+					Time:   w.now().Add(-age - time.Duration(i)*time.Minute),
 					Fields: map[string]float64{"f": float64(i) / 3, "g": float64(host)},
 				})
 			}
@@ -175,7 +180,8 @@ func (w *world) restOfActions(ns string) {
 		w.must(s.Complete(ctx, task.Run, "worker", []byte(`1`)))
 	}
 	for _, fails := range []bool{true, false} {
-		run := ok[action.Invoked](w)(s.Invoke(ctx, "rest", nil, action.Delay(time.Hour), action.MaxAttempts(2), action.Timeout(time.Minute), action.Expire(2*time.Hour))).Run
+		run := ok[action.Invoked](w)(s.Invoke(ctx, "rest", nil, action.Delay(time.Hour), action.MaxAttempts(2), action.Timeout(time.Minute),
+			action.Expire(2*time.Hour))).Run
 		if fails {
 			w.must(s.Cancel(ctx, run, "no"))
 			w.must(s.Retry(ctx, run))
@@ -302,11 +308,13 @@ func (w *world) consume(ns string, s *action.Store) {
 	ctx, cancel := context.WithCancel(w.t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		_ = s.Worker(action.WorkerConfig{ID: "session", Grace: -1}).Handle("rest", func(context.Context, *action.Task) (any, error) { return nil, nil }).Run(ctx)
+		_ = s.Worker(action.WorkerConfig{ID: "session", Grace: -1}).Handle("rest",
+			func(context.Context, *action.Task) (any, error) { return nil, nil }).Run(ctx)
 	})
 	wg.Go(func() {
 		queues := engine.StoreOf[queue.Store](w.router, ns, workload.MaxValue)
-		_ = queues.Consume(ctx, "{tag}rest", func(ctx context.Context, _ queue.Message) error { <-ctx.Done(); return ctx.Err() }, queue.Grace(0))
+		_ = queues.Consume(ctx, "{tag}rest", func(ctx context.Context, _ queue.Message) error { <-ctx.Done(); return ctx.Err() },
+			queue.Grace(0))
 	})
 	for range 20 {
 		ok[action.Invoked](w)(s.Invoke(ctx, "rest", nil))
@@ -316,7 +324,8 @@ func (w *world) consume(ns string, s *action.Store) {
 	wg.Wait()
 }
 
-// faultyDoor is the way of a worker's process to the node, whose disk is full, or which it reaches no more.
+// faultyDoor is the way of a worker's process to the node, whose disk is full, or which it reaches
+// no more.
 type faultyDoor struct {
 	engine.Door
 	fullDisk, gone atomic.Bool
@@ -333,7 +342,10 @@ func (d *faultyDoor) fault(write bool) error {
 }
 
 func (d *faultyDoor) Propose(ctx context.Context, shard engine.ShardID, cmd engine.Command) ([]byte, error) {
-	shrinks := slices.ContainsFunc(primitive.All(), func(p engine.Primitive) bool { return p.ID == cmd.Machine && p.Commands[cmd.Kind-1].Shrinks })
+	shrinks := slices.ContainsFunc(primitive.All(), func(p engine.Primitive) bool {
+		return p.ID == cmd.Machine &&
+			p.Commands[cmd.Kind-1].Shrinks
+	})
 	if err := d.fault(!shrinks); err != nil {
 		return nil, err
 	}
@@ -354,7 +366,8 @@ func (d *faultyDoor) Query(ctx context.Context, shard engine.ShardID, q engine.Q
 	return d.Door.Query(ctx, shard, q)
 }
 
-// workBeforeFaults has a worker finish a run while the node's disk is full, and die with another one.
+// workBeforeFaults has a worker finish a run while the node's disk is full, and die with another
+// one.
 func (w *world) workBeforeFaults(ns string) {
 	door := &faultyDoor{Door: w.door}
 	far := engine.StoreOf[action.Store](engine.NewRouter(door), ns, workload.MaxValue)

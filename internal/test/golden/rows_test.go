@@ -15,7 +15,8 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// TestRowKinds: each kind of row that a machine has is in the golden directory, or is left by the golden log, or there is a reason why not.
+// TestRowKinds: each kind of row that a machine has is in the golden directory, or is left by the
+// golden log, or there is a reason why not.
 func TestRowKinds(t *testing.T) {
 	var s state
 	readJSON(t, filepath.Join(present, "log.json"), &s)
@@ -63,8 +64,10 @@ var absentRows = map[string]string{
 
 // machines are the directories of their packages.
 var machines = map[engine.MachineID]string{
-	engine.MachineKV: "../../../kv", engine.MachineStream: "../../../stream", engine.MachineQueue: "../../../queue", engine.MachineTS: "../../../ts",
-	engine.MachineAction: "../../../action", engine.MachineWorkflow: "../../../workflow", engine.MachineProcessing: "../../../stream/processing", engine.MachineKeys: "../../auth",
+	engine.MachineKV: "../../../kv", engine.MachineStream: "../../../stream", engine.MachineQueue: "../../../queue",
+	engine.MachineTS:     "../../../ts",
+	engine.MachineAction: "../../../action", engine.MachineWorkflow: "../../../workflow",
+	engine.MachineProcessing: "../../../stream/processing", engine.MachineKeys: "../../auth",
 }
 
 func rowKind(machine uint8, key []byte) string {
@@ -74,7 +77,8 @@ func rowKind(machine uint8, key []byte) string {
 // drawn is where a comment begins to draw a row: 'r' | ...
 var drawn = regexp.MustCompile(`^//\s+'(.)'`)
 
-// rowKinds returns the kinds of rows of a machine: the constants that are called after them or, where there are none, what the comments draw.
+// rowKinds returns the kinds of rows of a machine: the constants that are called after them or,
+// where there are none, what the comments draw.
 func rowKinds(t *testing.T, dir string) map[string]bool {
 	names, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/floedb/floe/internal/test/workload"
 )
 
-// TestSystemNamespacesAreClosed: no command of a client that checks nothing itself, alone or in a transaction, and no message of another shard, writes to
-// a system namespace.
+// TestSystemNamespacesAreClosed: no command of a client that checks nothing itself, alone or in a
+// transaction, and no message of another shard, writes to a system namespace.
 func TestSystemNamespacesAreClosed(t *testing.T) {
 	wire := engine.NewWire(primitive.All())
 	samples, table := sampled(t, readLogs(t, filepath.Join(present, "log.gz")))

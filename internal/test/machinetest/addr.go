@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// Addresses of tests lie below the ports that systems give to outgoing connections and to listeners that ask for any (32768 and up on Linux, 49152
-// on others): a port found free among those may be taken before the node listens on it, or while the node is down. Each process has a block of them,
+// Addresses of tests lie below the ports that systems give to outgoing connections and to listeners
+// that ask for any (32768 and up on Linux, 49152 on others): a port found free among those may be
+// taken before the node listens on it, or while the node is down. Each process has a block of them,
 // and holds it by listening on its first.
 const (
 	firstPort = 10_000
@@ -24,7 +25,8 @@ var ports struct {
 	used [portBlock]bool // by tests that have not ended
 }
 
-// FreeAddr returns an address at which nothing listens. No other test of the process gets it before t has ended, also while its node is down.
+// FreeAddr returns an address at which nothing listens. No other test of the process gets it before
+// t has ended, also while its node is down.
 func FreeAddr(t testing.TB) string {
 	t.Helper()
 	ports.mu.Lock()
@@ -40,7 +42,8 @@ func FreeAddr(t testing.TB) string {
 		if ports.used[i] {
 			continue
 		}
-		// To listen here and close would not do: a child process that starts holds copies of all open files until it executes, and so the address.
+		// To listen here and close would not do: a child process that starts holds copies of all
+		// open files until it executes, and so the address.
 		addr := local(ports.base + i)
 		if c, err := net.Dial("tcp", addr); err == nil {
 			c.Close()

@@ -36,9 +36,11 @@ func RowOf[T any](is func(key []byte) bool, code func(*T, *codec.Coder)) RowKind
 // BareRow returns a kind of rows whose values say nothing, or have no fields.
 func BareRow(is func(key []byte) bool) RowKind { return RowKind{is: is} }
 
-// RunDamages runs a script. Each line of it is a kind of row, and the answer is what Verify reports of each way to damage a row of that kind: each field is changed, the row
-// is removed, copied to the next key, and moved to others. The argument "rows" limits the number of rows that are damaged, which is 1 by default. At most three reports of a change
-// are written, and of rows behind the first one only what is new.
+// RunDamages runs a script. Each line of it is a kind of row, and the answer is what Verify reports
+// of each way to damage a row of that kind: each field is changed, the row is removed, copied to
+// the next key, and moved to others. The argument "rows" limits the number of rows that are
+// damaged, which is 1 by default. At most three reports of a change are written, and of rows behind
+// the first one only what is new.
 func RunDamages(t *testing.T, path string, m engine.MachineID, kinds map[string]RowKind, open func(t *testing.T) *Rig) {
 	t.Helper()
 	r := open(t)
@@ -73,7 +75,8 @@ func RunDamages(t *testing.T, path string, m engine.MachineID, kinds map[string]
 	})
 }
 
-// damage writes what is reported of each way to damage a row, unless the same was said of another row but for numbers.
+// damage writes what is reported of each way to damage a row, unless the same was said of another
+// row but for numbers.
 func (r *Rig) damage(b *strings.Builder, said map[string]bool, shard engine.ShardID, row Row, kind RowKind) {
 	var silent []string
 	before := r.Rows(shard)
@@ -140,7 +143,8 @@ var (
 	digits  = regexp.MustCompile(`[0-9a-f]*[0-9][0-9a-f]*`)
 )
 
-// allProblems returns what Verify reports of all shards, in order. That it panics is what it says as well.
+// allProblems returns what Verify reports of all shards, in order. That it panics is what it says
+// as well.
 func (r *Rig) allProblems() (found []string) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -158,7 +162,8 @@ func (r *Rig) allProblems() (found []string) {
 	return found
 }
 
-// fields returns a function that changes a value at each field in turn: a number by one up and down, a text gets longer, and a list loses its last element.
+// fields returns a function that changes a value at each field in turn: a number by one up and
+// down, a text gets longer, and a list loses its last element.
 func fields[T any](code func(*T, *codec.Coder)) func(value []byte) []damaged {
 	return func(value []byte) (all []damaged) {
 		read := func() *T {

@@ -7,8 +7,9 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// doDuties has the duties of all machines done, as far as there is something to do now: a duty is ended when it sleeps, and begun again the next time. It
-// reports whether that has changed anything.
+// doDuties has the duties of all machines done, as far as there is something to do now: a duty is
+// ended when it sleeps, and begun again the next time. It reports whether that has changed
+// anything.
 func (r *Rig) doDuties() (changed bool) {
 	r.t.Helper()
 	for shard, x := range r.execs {

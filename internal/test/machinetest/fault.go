@@ -15,8 +15,9 @@ import (
 // errFault is what reads fail with.
 var errFault = errors.New("rig: a read fails")
 
-// Queries that have been answered are asked again with a read that fails, first one, then the next: the answer has to be the error, and not what the query makes of the rows
-// that it got. Of each kind of query so many are asked again that each way through it is likely to be among them.
+// Queries that have been answered are asked again with a read that fails, first one, then the next:
+// the answer has to be the error, and not what the query makes of the rows that it got. Of each
+// kind of query so many are asked again that each way through it is likely to be among them.
 const (
 	faultyQueries = 60 // of a kind, in a process
 	faultyReads   = 12 // of a query
@@ -49,7 +50,8 @@ func (r *Rig) fails(ctx context.Context, x *engine.Executor, q engine.Query, ask
 			failed = true
 			return errFault
 		}
-		if err := x.Query(context.WithoutCancel(ctx), again, engine.Replica{Now: r.Now, Mono: r.Mono, NoWait: true, Fault: fault}); failed && !errors.Is(err, errFault) {
+		if err := x.Query(context.WithoutCancel(ctx), again,
+			engine.Replica{Now: r.Now, Mono: r.Mono, NoWait: true, Fault: fault}); failed && !errors.Is(err, errFault) {
 			r.t.Errorf("%T: read %d of %d fails, and the answer is %v: %+v", q, i+1, reads, err, q)
 			return
 		}
@@ -73,7 +75,8 @@ func again(w *engine.Wire, asked []byte) engine.Query {
 	return q
 }
 
-// early reports whether a query is one of the first of its kind in the process, which are tried in more ways than one.
+// early reports whether a query is one of the first of its kind in the process, which are tried in
+// more ways than one.
 func early(q engine.Query) bool {
 	faulty.Lock()
 	defer faulty.Unlock()
@@ -145,8 +148,10 @@ func Except(err, expected error) error {
 	return err
 }
 
-// EachFailure has each question that a call asks fail once, the first, then the second and so on: the call has to return that error. Calls are repeated, so each has to succeed
-// any number of times. The calls named in waiting poll other shards after their write; they may ignore a failed poll.
+// EachFailure has each question that a call asks fail once, the first, then the second and so on:
+// the call has to return that error. Calls are repeated, so each has to succeed any number of
+// times. The calls named in waiting poll other shards after their write; they may ignore a failed
+// poll.
 func (r *Rig) EachFailure(calls map[string]func(engine.Door) error, waiting ...string) {
 	r.t.Helper()
 	for name, call := range calls {

@@ -1,8 +1,10 @@
 package machinetest
 
-// HostileErrors returns errors whose methods panic when they are called, by name: what a handler returns by mistake, and must not harm the process that called it.
+// HostileErrors returns errors whose methods panic when they are called, by name: what a handler
+// returns by mistake, and must not harm the process that called it.
 func HostileErrors() map[string]error {
-	return map[string]error{"typed nil": (*hostileText)(nil), "Error": hostileError{}, "Unwrap": hostileUnwrap{}, "Is": hostileIs{}, "As": hostileAs{},
+	return map[string]error{"typed nil": (*hostileText)(nil), "Error": hostileError{}, "Unwrap": hostileUnwrap{}, "Is": hostileIs{},
+		"As":                            hostileAs{},
 		"Error that panics with itself": hostileSelf{}}
 }
 

@@ -9,7 +9,8 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// SameInJSON converts a command to JSON and back and compares the bodies, or their JSON if the body carries max_value_size.
+// SameInJSON converts a command to JSON and back and compares the bodies, or their JSON if the body
+// carries max_value_size.
 func SameInJSON(t *testing.T, p engine.Primitive, cmd engine.Command) {
 	t.Helper()
 	of := p.Command(cmd.Kind)
@@ -36,7 +37,8 @@ func SameInJSON(t *testing.T, p engine.Primitive, cmd engine.Command) {
 	}
 }
 
-// ReadsBack converts the arguments or results of a query to JSON and back into again, an empty query of its kind, and compares the JSON of both.
+// ReadsBack converts the arguments or results of a query to JSON and back into again, an empty
+// query of its kind, and compares the JSON of both.
 func ReadsBack(t testing.TB, again, q engine.Query, code func(*engine.Query, *codec.Fields)) {
 	t.Helper()
 	shown, _ := codec.AppendJSON(nil, true, func(f *codec.Fields) { code(&q, f) })

@@ -12,7 +12,8 @@ import (
 
 var writeLimits = flag.Bool("write-limits", false, "write LIMITS.md anew")
 
-// Bound is a row of LIMITS.md: numbers from Least to Most are taken. math.MinInt64 and math.MaxInt64 stand for none.
+// Bound is a row of LIMITS.md: numbers from Least to Most are taken. math.MinInt64 and
+// math.MaxInt64 stand for none.
 type Bound struct {
 	What        string
 	Least, Most int64
@@ -26,11 +27,14 @@ func Bounds(limits []Limit) (all []Bound) {
 	return all
 }
 
-// DocumentLimits checks that LIMITS.md, beside the package, has the limits that the caller has tried. With -write-limits it writes the file.
+// DocumentLimits checks that LIMITS.md, beside the package, has the limits that the caller has
+// tried. With -write-limits it writes the file.
 func DocumentLimits(t *testing.T, name string, bounds []Bound) {
 	t.Helper()
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "# Limits of %s\n\nEach row is tried by the tests of the package at its ends and one beyond. What is beyond is refused with an error that names it.\n\n", name)
+	fmt.Fprintf(&b,
+		"# Limits of %s\n\nEach row is tried by the tests of the package at its ends and one beyond. What is beyond is refused with "+
+			"an error that names it.\n\n", name)
 	b.WriteString("| What | From | To |\n|---|---:|---:|\n")
 	for _, l := range bounds {
 		fmt.Fprintf(&b, "| %s | %s | %s |\n", l.What, number(l.Least, math.MinInt64), number(l.Most, math.MaxInt64))

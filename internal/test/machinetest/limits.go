@@ -9,7 +9,8 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// Limit is a documented limit: numbers from Least to Most are good, those beside them ErrInvalid, or Beyond, with a message that names what is wrong.
+// Limit is a documented limit: numbers from Least to Most are good, those beside them ErrInvalid,
+// or Beyond, with a message that names what is wrong.
 type Limit struct {
 	Name        string
 	Least, Most int64 // math.MinInt64 and math.MaxInt64 for none

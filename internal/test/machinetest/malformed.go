@@ -8,8 +8,9 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// RefusesMalformed applies a body that does not decode to each kind of command that users or leaders send to a machine, each in its own rig. The command must be
-// refused with ErrInvalid or stop the shard. One from another process must be refused there.
+// RefusesMalformed applies a body that does not decode to each kind of command that users or
+// leaders send to a machine, each in its own rig. The command must be refused with ErrInvalid or
+// stop the shard. One from another process must be refused there.
 func RefusesMalformed(t *testing.T, m engine.MachineID, open func() *Rig) {
 	t.Helper()
 	for _, p := range open().config.Primitives {

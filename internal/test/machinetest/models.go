@@ -62,7 +62,8 @@ type Models struct {
 
 	// Begin returns a model of namespace "n", which exists if it is spread.
 	Begin func(t *testing.T, rng *rand.Rand, g Ground, spread bool) Model
-	// Others stand elsewhere, on a real disk perhaps: there are few of them, so that they may take long.
+	// Others stand elsewhere, on a real disk perhaps: there are few of them, so that they may take
+	// long.
 	Others []OtherModel
 }
 
@@ -105,7 +106,8 @@ func (ms Models) Run(t *testing.T) {
 			t.Fatalf("repeat it with -run '^%s$/^%d$' -seed %d", t.Name(), i, seed)
 		}
 	}
-	t.Logf("%d runs of %d steps: nodes restarted %d times, %d of them in crashes; %d nodes async", q.Rounds(), steps, total.restarts, total.crashes, total.async)
+	t.Logf("%d runs of %d steps: nodes restarted %d times, %d of them in crashes; %d nodes async", q.Rounds(), steps, total.restarts,
+		total.crashes, total.async)
 	// How often is a matter of chance: only many rounds have their share for sure.
 	n := q.Rounds()
 	few := total.restarts == 0 || n >= 20 && (total.restarts < n || total.crashes < n/3 || total.async == 0)

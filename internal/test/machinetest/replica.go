@@ -13,18 +13,23 @@ type Replica struct {
 	Name       string
 	Primitives []engine.Primitive // nil: those of all
 	Commit     int                // after so many entries each; 0: with the last one
-	Restart    int                // after so many entries each it starts anew with what it has committed, and applies the others again; 0: never
+	// after so many entries each it starts anew with what it has committed, and applies the others
+	// again; 0: never
+	Restart    int
 	CacheBytes int64
 	Forgetful  bool // its machines forget what they remember whenever they may
 }
 
-// EqualReplicas has replicas apply a log of one shard, which has a new leader now and then, and reports where they differ from the first: they have to
-// have the same rows and state hash, and nothing to report of themselves. Two more are always among them, which forget. It returns the rows.
+// EqualReplicas has replicas apply a log of one shard, which has a new leader now and then, and
+// reports where they differ from the first: they have to have the same rows and state hash, and
+// nothing to report of themselves. Two more are always among them, which forget. It returns the
+// rows.
 func EqualReplicas(t testing.TB, log [][]byte, primitives []engine.Primitive, replicas ...Replica) []Row {
 	t.Helper()
 	var first *Rig
 	replicas = append(slices.Clone(replicas),
-		Replica{Name: "forgets", Commit: 1, Forgetful: true}, Replica{Name: "forgets by the way", Commit: 9, Restart: 55, Forgetful: true, CacheBytes: 1 << 20})
+		Replica{Name: "forgets", Commit: 1, Forgetful: true}, Replica{Name: "forgets by the way", Commit: 9, Restart: 55, Forgetful: true,
+			CacheBytes: 1 << 20})
 	for _, how := range replicas {
 		if how.Primitives == nil {
 			how.Primitives = primitives

@@ -31,7 +31,8 @@ type Config struct {
 	DutySpeedup int64 // see engine.Config
 }
 
-// Rig is an engine.Door to the shards of a node in memory. Its rows are verified when the test ends.
+// Rig is an engine.Door to the shards of a node in memory. Its rows are verified when the test
+// ends.
 type Rig struct {
 	t      testing.TB
 	db     *pebble.DB
@@ -59,8 +60,8 @@ type logged struct {
 	data  []byte
 }
 
-// stateOptions are those of a database in memory: what a node gains by compressing its tables, tests of large values would pay for each time they
-// look a row up.
+// stateOptions are those of a database in memory: what a node gains by compressing its tables,
+// tests of large values would pay for each time they look a row up.
 func stateOptions(t testing.TB) *pebble.Options {
 	opts := &pebble.Options{
 		FS: vfs.NewMem(), DisableWAL: true, Logger: quiet{t}, FormatMajorVersion: pebble.FormatNewest, CacheSize: 64 << 20,
@@ -127,7 +128,8 @@ func (r *Rig) Restart() {
 	r.release()
 	r.efforts = r.Efforts()
 	for i := range r.execs {
-		c := engine.Config{Shard: engine.ShardID(i), Shards: len(r.execs), DB: r.db, Primitives: r.config.Primitives, Strict: true, Forgetful: r.config.Forgetful, DutySpeedup: r.config.DutySpeedup}
+		c := engine.Config{Shard: engine.ShardID(i), Shards: len(r.execs), DB: r.db, Primitives: r.config.Primitives, Strict: true,
+			Forgetful: r.config.Forgetful, DutySpeedup: r.config.DutySpeedup}
 		start := time.Now()
 		c.Watch = func() time.Duration { return time.Since(start) }
 		if r.config.CacheBytes > 0 {
@@ -166,7 +168,8 @@ func (r *Rig) Txn(namespace string) *engine.Txn { return engine.NewTxn(r.Router(
 // Shards is of engine.Door.
 func (r *Rig) Shards() int { return len(r.execs) }
 
-// Propose is of engine.Door. What the command sends to other shards has got there when it returns, unless messages are held.
+// Propose is of engine.Door. What the command sends to other shards has got there when it returns,
+// unless messages are held.
 func (r *Rig) Propose(_ context.Context, shard engine.ShardID, cmd engine.Command) ([]byte, error) {
 	out := r.Entry(shard, cmd)
 	r.mu.Lock()
@@ -179,7 +182,8 @@ func (r *Rig) Propose(_ context.Context, shard engine.ShardID, cmd engine.Comman
 	return out[0].Result, r.carry(out[0].Err)
 }
 
-// admits checks that a command which was applied, and that only users send, would have been admitted from another process.
+// admits checks that a command which was applied, and that only users send, would have been
+// admitted from another process.
 func (r *Rig) admits(cmd engine.Command, err error) {
 	if err != nil || engine.CheckWritable(cmd.Namespace) != nil {
 		return
@@ -226,8 +230,8 @@ func (r *Rig) Entry(shard engine.ShardID, cmds ...engine.Command) []engine.Outco
 	return out
 }
 
-// Try is Entry for one command that nobody has admitted. It reports whether the body stops the shard because it does not decode, which ends the rig: its
-// rows are not verified any more.
+// Try is Entry for one command that nobody has admitted. It reports whether the body stops the
+// shard because it does not decode, which ends the rig: its rows are not verified any more.
 func (r *Rig) Try(shard engine.ShardID, cmd engine.Command) (out engine.Outcome, stopped bool) {
 	r.t.Helper()
 	defer func() {
@@ -310,7 +314,8 @@ func (r *Rig) Pass(millis int64) {
 	r.now += millis
 }
 
-// Advance moves the time, hands out the timers that are due then, and has duties done. It returns how many timers there were.
+// Advance moves the time, hands out the timers that are due then, and has duties done. It returns
+// how many timers there were.
 func (r *Rig) Advance(millis int64) (fired int) {
 	r.t.Helper()
 	r.Pass(millis)
@@ -348,7 +353,8 @@ func (r *Rig) Hold(hold bool) {
 	r.hold = hold
 }
 
-// Deliver hands over the messages between shards. What a shard does not take for now waits for the next call.
+// Deliver hands over the messages between shards. What a shard does not take for now waits for the
+// next call.
 func (r *Rig) Deliver() {
 	r.t.Helper()
 	r.delivering.Lock()
@@ -392,7 +398,8 @@ func (r *Rig) applied(x *engine.Executor) uint64 {
 	return x.Applied().Index
 }
 
-// Efforts returns the most that commands of each kind have taken in any shard. The executors fail where that is beyond a bound.
+// Efforts returns the most that commands of each kind have taken in any shard. The executors fail
+// where that is beyond a bound.
 func (r *Rig) Efforts() []engine.Effort {
 	parts := [][]engine.Effort{r.efforts}
 	for _, x := range r.execs {
@@ -426,7 +433,8 @@ func (r *Rig) Problems(shard engine.ShardID) (found []string) {
 // Distrust has the rows not verified when the test ends.
 func (r *Rig) Distrust() { r.tampered = true }
 
-// Tamper writes a row behind its machine's back, or removes it if its value is nil. The rows are not verified when the test ends.
+// Tamper writes a row behind its machine's back, or removes it if its value is nil. The rows are
+// not verified when the test ends.
 func (r *Rig) Tamper(shard engine.ShardID, row Row) {
 	r.t.Helper()
 	r.tampered = true
@@ -450,8 +458,9 @@ func (r *Rig) NextDue() int64 {
 	return due
 }
 
-// Replay checks that another replica which applies the same entries comes to the same state: it commits after so many of them as pause says each
-// time, and restarts when restart says so, after a commit.
+// Replay checks that another replica which applies the same entries comes to the same state: it
+// commits after so many of them as pause says each time, and restarts when restart says so, after a
+// commit.
 func (r *Rig) Replay(pause func() int, restart func() bool) {
 	r.t.Helper()
 	other := Open(r.t, r.config)

@@ -15,8 +15,9 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// Script runs lines that call a primitive in namespace "n" of a rig with one shard. A line is a verb and words, which may be quoted as in Go, with
-// name=value among them, and is answered by one or more lines. Those that every primitive has:
+// Script runs lines that call a primitive in namespace "n" of a rig with one shard. A line is a
+// verb and words, which may be quoted as in Go, with name=value among them, and is answered by one
+// or more lines. Those that every primitive has:
 //
 //	at 10s                the time since the beginning
 //	fire                  timers go off, which they do not by themselves

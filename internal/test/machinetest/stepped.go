@@ -13,8 +13,9 @@ import (
 	"github.com/floedb/floe/internal/shard"
 )
 
-// Stepped is an engine.Door to a node that takes its steps when it is asked for something, at a time that only the test moves. Between the
-// calls it flushes, compacts, truncates and syncs at random; it may crash there, and then has everything that it has acknowledged.
+// Stepped is an engine.Door to a node that takes its steps when it is asked for something, at a
+// time that only the test moves. Between the calls it flushes, compacts, truncates and syncs at
+// random; it may crash there, and then has everything that it has acknowledged.
 type Stepped struct {
 	t      testing.TB
 	rng    *rand.Rand
@@ -26,7 +27,8 @@ type Stepped struct {
 	restarts, crashes int
 }
 
-// NewStepped returns a node of a random configuration with so many shards, each with the primitives.
+// NewStepped returns a node of a random configuration with so many shards, each with the
+// primitives.
 func NewStepped(t testing.TB, rng *rand.Rand, shards int, primitives ...engine.Primitive) *Stepped {
 	t.Helper()
 	d := &Stepped{t: t, rng: rng, fs: vfs.NewCrashableMem(), now: Epoch}
@@ -238,7 +240,8 @@ func (d *Stepped) Fire() (fired int) {
 	return fired
 }
 
-// Restart closes the node, or crashes it: the power fails if it is Sync, and the process ends if it is Async.
+// Restart closes the node, or crashes it: the power fails if it is Sync, and the process ends if it
+// is Async.
 func (d *Stepped) Restart() {
 	d.t.Helper()
 	d.restarts++

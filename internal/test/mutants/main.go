@@ -1,11 +1,13 @@
-// Mutants plants random bugs in the product, one at a time, and runs the tests of the package that has the bug: their short form, and if that notices nothing, all of
-// them. A bug that no test notices is a survivor: either the tests lack a case, or the change makes no difference. survivors.txt lists the second kind with the
-// reason, and those are not drawn again.
+// Mutants plants random bugs in the product, one at a time, and runs the tests of the package that
+// has the bug: their short form, and if that notices nothing, all of them. A bug that no test
+// notices is a survivor: either the tests lack a case, or the change makes no difference.
+// survivors.txt lists the second kind with the reason, and those are not drawn again.
 //
 //	go run ./internal/test/mutants -n 200 ./kv ./queue
 //
-// A bug is a changed operator, condition, constant, return value or a removed statement. It is compiled by go test -overlay, so that the tree stays as
-// it is. The exit status is 1 if fewer than -noticed percent are noticed.
+// A bug is a changed operator, condition, constant, return value or a removed statement. It is
+// compiled by go test -overlay, so that the tree stays as it is. The exit status is 1 if fewer than
+// -noticed percent are noticed.
 package main
 
 import (
@@ -53,7 +55,8 @@ type config struct {
 // packages are those whose own tests have to notice a bug.
 var packages = []string{
 	"./kv", "./stream", "./stream/processing", "./queue", "./ts", "./floql", "./action", "./workflow",
-	"./internal/engine", "./internal/wait", "./internal/shard", "./internal/auth", "./internal/workloop", "./internal/workers", "./internal/cron",
+	"./internal/engine", "./internal/wait", "./internal/shard", "./internal/auth", "./internal/workloop", "./internal/workers",
+	"./internal/cron",
 }
 
 func run(ctx context.Context, c config, dirs []string) error {

@@ -106,7 +106,8 @@ func mutantsIn(dir, name string, text []byte) ([]mutant, error) {
 	)
 	add := func(from, to token.Pos, new string) {
 		at, end := files.Position(from), files.Position(to)
-		all = append(all, mutant{dir, name, function, at.Line, at.Offset, end.Offset, string(text[at.Offset:end.Offset]), new, strings.TrimSpace(lines[at.Line-1])})
+		all = append(all, mutant{dir, name, function, at.Line, at.Offset, end.Offset, string(text[at.Offset:end.Offset]), new,
+			strings.TrimSpace(lines[at.Line-1])})
 	}
 	operator := func(at token.Pos, op token.Token) {
 		if other, ok := operators[op]; ok {
@@ -223,7 +224,8 @@ var (
 	broken  = regexp.MustCompile(`(?m)\[(build|setup) failed\]$`)
 )
 
-// try plants the mutant and runs the tests of its package, in their short form first. It returns the test that noticed it, if one says its name.
+// try plants the mutant and runs the tests of its package, in their short form first. It returns
+// the test that noticed it, if one says its name.
 func (m mutant) try(ctx context.Context, dir string, limit time.Duration) (verdict, string) {
 	if err := m.overlay(dir); err != nil {
 		return invalid, err.Error()
@@ -238,7 +240,8 @@ func (m mutant) try(ctx context.Context, dir string, limit time.Duration) (verdi
 
 // test runs the tests of the package with the mutant whose overlay is in dir.
 func (m mutant) test(ctx context.Context, dir string, limit time.Duration, flags ...string) (verdict, string) {
-	args := append([]string{"test", "-vet=off", "-ldflags=-w", "-failfast", "-timeout", limit.String(), "-overlay", filepath.Join(dir, "overlay.json")}, flags...)
+	args := append([]string{"test", "-vet=off", "-ldflags=-w", "-failfast", "-timeout", limit.String(), "-overlay",
+		filepath.Join(dir, "overlay.json")}, flags...)
 	command := exec.CommandContext(ctx, "go", append(args, m.dir)...)
 	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
 	out, err := command.CombinedOutput()
@@ -258,7 +261,8 @@ func (m mutant) test(ctx context.Context, dir string, limit time.Duration, flags
 	return noticed, "by " + string(deepest[1])
 }
 
-// overlay writes the changed file, and the list of replaced files that the go command reads, into dir.
+// overlay writes the changed file, and the list of replaced files that the go command reads, into
+// dir.
 func (m mutant) overlay(dir string) error {
 	text, err := os.ReadFile(m.file)
 	if err != nil {

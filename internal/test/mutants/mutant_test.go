@@ -56,9 +56,11 @@ func TestTry(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
 	files := map[string]string{
-		"go.mod":    "module sample\n\ngo 1.26\n",
-		"a.go":      "package sample\n\nfunc less(a, b int) bool { return a < b }\n\nfunc limit() int { return 3 }\n\nfunc use() { x := limit(); note(x) }\n\nfunc note(int) {}\n",
-		"a_test.go": "package sample\n\nimport \"testing\"\n\nfunc TestLess(t *testing.T) {\n\tif less(1, 1) {\n\t\tt.Fatal()\n\t}\n\tuse()\n}\n",
+		"go.mod": "module sample\n\ngo 1.26\n",
+		"a.go": "package sample\n\nfunc less(a, b int) bool { return a < b }\n\nfunc limit() int { return 3 }\n\nfunc use() { x " +
+			":= limit(); note(x) }\n\nfunc note(int) {}\n",
+		"a_test.go": "package sample\n\nimport \"testing\"\n\nfunc TestLess(t *testing.T) {\n\tif less(1, 1) " +
+			"{\n\t\tt.Fatal()\n\t}\n\tuse()\n}\n",
 	}
 	for name, text := range files {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {

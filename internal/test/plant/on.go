@@ -12,7 +12,8 @@ func On(b Bug) bool { return on.Load() == b }
 // Set switches a bug on, and all others off; "" none.
 func Set(b Bug) { on.Store(b) }
 
-// BuildFlags returns the flags of go build for a program that a test runs, so that the program has the bugs as well and packages are compiled once.
+// BuildFlags returns the flags of go build for a program that a test runs, so that the program has
+// the bugs as well and packages are compiled once.
 func BuildFlags() []string {
 	if overlay == "" {
 		return []string{"-tags", "plant"}

@@ -220,7 +220,9 @@ const (
 	StaleIdle        Bug = "stale-idle"        // a shard that was idle does not hold others, though it may not have read its records yet
 	PassedStays      Bug = "passed-stays"      // what was passed before a job was restored is taken after it
 	EndUnheard       Bug = "end-unheard"       // a section does not hear that those in front have come to their end
-	EndsWithWindows  Bug = "ends-with-windows" // a section has come to its end when its last windows have fired, whatever it has to read since it was restored
+	// a section has come to its end when its last windows have fired, whatever it has to read since
+	// it was restored
+	EndsWithWindows Bug = "ends-with-windows"
 )
 
 // The bugs in keys.

@@ -21,8 +21,8 @@ const bugEnv = "FLOE_PLANT"
 
 func init() { Set(Bug(os.Getenv(bugEnv))) }
 
-// Run switches on one bug after the other, each in a process of its own. Its test has to fail, and does not without the bug: that is tried once for each
-// test, however many bugs it has to find.
+// Run switches on one bug after the other, each in a process of its own. Its test has to fail, and
+// does not without the bug: that is tried once for each test, however many bugs it has to find.
 func Run(t *testing.T, all []Planted) {
 	if overlay == "" {
 		t.Fatal("the bugs are not in this program: run go run ./internal/test/plant/overlay, and go test with -overlay .plant/overlay.json")

@@ -21,7 +21,8 @@ type Quota struct {
 	n      int
 }
 
-// New returns the quota of a test that does so many rounds unless -for gives it a time. How many it has done is told when the test ends.
+// New returns the quota of a test that does so many rounds unless -for gives it a time. How many it
+// has done is told when the test ends.
 func New(t testing.TB, rounds int) *Quota {
 	q := &Quota{t: t, rounds: rounds, last: *forFlag, least: *leastFlag, began: time.Now()}
 	t.Cleanup(q.end)

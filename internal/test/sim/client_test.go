@@ -10,8 +10,9 @@ import (
 	"github.com/floedb/floe/internal/shard"
 )
 
-// client is a coroutine that uses the nodes by way of an engine.Door, which it is itself: a call hands the command to a node that
-// believes to lead the shard, and control back to the simulation until the outcome is known.
+// client is a coroutine that uses the nodes by way of an engine.Door, which it is itself: a call
+// hands the command to a node that believes to lead the shard, and control back to the simulation
+// until the outcome is known.
 type client struct {
 	sim    *sim
 	id     int
@@ -26,7 +27,8 @@ type client struct {
 	ended   bool // it was stopped: nothing may wait any more
 }
 
-// patience is how long a client waits for an outcome. It is longer than elections, so that most outcomes become known.
+// patience is how long a client waits for an outcome. It is longer than elections, so that most
+// outcomes become known.
 const patience = 5 * time.Second
 
 // spawn starts a client that does work once it is its turn.
@@ -77,7 +79,8 @@ func (c *client) working() bool {
 // Shards returns the number of shards.
 func (c *client) Shards() int { return c.sim.plan.shards }
 
-// Pause lets simulated time pass. A client is an engine.SerialDoor: it has one goroutine, which runs when it is its turn.
+// Pause lets simulated time pass. A client is an engine.SerialDoor: it has one goroutine, which
+// runs when it is its turn.
 func (c *client) Pause(_ context.Context, d time.Duration) error {
 	if !c.sleep(d) {
 		return context.Canceled
@@ -93,7 +96,8 @@ type call struct {
 	deadline time.Duration
 }
 
-// dial chooses a node for a shard, waiting for one that believes to lead it. Now and then it takes any.
+// dial chooses a node for a shard, waiting for one that believes to lead it. Now and then it takes
+// any.
 func (c *client) dial(id engine.ShardID) (call, error) {
 	s := c.sim
 	hasty := s.rng.IntN(30) == 0
@@ -116,7 +120,8 @@ func (c *client) waitUntil(deadline time.Duration, ready func() bool) {
 	}
 }
 
-// reachable returns the nodes that the client can ask: those that believe to lead the shard, and now and then all.
+// reachable returns the nodes that the client can ask: those that believe to lead the shard, and
+// now and then all.
 func (c *client) reachable(id engine.ShardID) []*node {
 	s := c.sim
 	if s.verdict.looking && !c.auditor {
@@ -164,7 +169,8 @@ func (c *client) Propose(_ context.Context, id engine.ShardID, cmd engine.Comman
 	return o.Result, o.Err
 }
 
-// outcome waits for a ticket's outcome. The command stays under way if nobody waits for it any more.
+// outcome waits for a ticket's outcome. The command stays under way if nobody waits for it any
+// more.
 func (s *sim) outcome(c *call, t *shard.Ticket) (o engine.Outcome, known bool) {
 	c.node.open++
 	waiting := true

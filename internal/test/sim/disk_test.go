@@ -14,13 +14,13 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// disk is what a node's processes, one after the other, keep their files on. It can lose what was not synced, and stop in the
-// middle of a step.
+// disk is what a node's processes, one after the other, keep their files on. It can lose what was
+// not synced, and stop in the middle of a step.
 type disk struct {
 	mem *vfs.MemFS
 
-	// stopAt counts down the operations that change files. At zero, what a power failure there would leave is put aside, and the
-	// step goes on for nothing.
+	// stopAt counts down the operations that change files. At zero, what a power failure there
+	// would leave is put aside, and the step goes on for nothing.
 	stopAt  int
 	synced  *vfs.MemFS // set once the disk has stopped, as is written
 	written *vfs.MemFS
@@ -53,8 +53,8 @@ func (d *disk) stop() {
 
 var everything = vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(0, 0))}
 
-// sweep ends a step. Pebble removes files in the background, before or after its directory happens to be synced: here it is always
-// after.
+// sweep ends a step. Pebble removes files in the background, before or after its directory happens
+// to be synced: here it is always after.
 func (d *disk) sweep() error {
 	d.mu.Lock()
 	removed := d.removed
@@ -68,8 +68,9 @@ func (d *disk) sweep() error {
 	return errors.Join(errs...)
 }
 
-// afterPowerLoss returns the disk when the power failed: what was synced, and every 4 KiB block and name of the rest with a
-// probability. Pebble's CrashClone does the same, but in the order of a map.
+// afterPowerLoss returns the disk when the power failed: what was synced, and every 4 KiB block and
+// name of the rest with a probability. Pebble's CrashClone does the same, but in the order of a
+// map.
 func (d *disk) afterPowerLoss(rng *rand.Rand, percent int) (*disk, error) {
 	d.stop()
 	left := vfs.NewCrashableMem()
@@ -86,8 +87,8 @@ type mixer struct {
 	percent               int
 }
 
-// luck returns what decides about a file. It depends on nothing but the name: Pebble removes files that it has no use for sooner
-// or later, and what happens to the others must not depend on that.
+// luck returns what decides about a file. It depends on nothing but the name: Pebble removes files
+// that it has no use for sooner or later, and what happens to the others must not depend on that.
 func (m *mixer) luck(path string) func() bool {
 	rng := rand.New(rand.NewPCG(m.seed, xxhash.Sum64String(path)))
 	return func() bool { return rng.IntN(100) < m.percent }

@@ -11,8 +11,9 @@ import (
 	"github.com/floedb/floe/internal/shard"
 )
 
-// duty is a coroutine that does a duty of one leader in one term. It goes on for a while when that is over, as a goroutine does that has not heard of it:
-// what it proposes then has to be refused, also if the same node leads again and has begun the duties of the next term.
+// duty is a coroutine that does a duty of one leader in one term. It goes on for a while when that
+// is over, as a goroutine does that has not heard of it: what it proposes then has to be refused,
+// also if the same node leads again and has begun the duties of the next term.
 type duty struct {
 	sim    *sim
 	node   *node

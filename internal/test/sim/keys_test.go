@@ -23,7 +23,8 @@ type keyClient struct {
 func newKeyClient(c *client) *keyClient {
 	return &keyClient{
 		client: c, history: c.sim.verdict.history, seen: make(map[string]uint64),
-		stores: map[string]*kv.Store{plain: engine.StoreOf[kv.Store](c.router, plain, maxValue), spread: engine.StoreOf[kv.Store](c.router, spread, maxValue)},
+		stores: map[string]*kv.Store{plain: engine.StoreOf[kv.Store](c.router, plain, maxValue),
+			spread: engine.StoreOf[kv.Store](c.router, spread, maxValue)},
 	}
 }
 
@@ -139,7 +140,8 @@ func (c *keyClient) incr(store *kv.Store, k string) {
 	c.end(p, err, check.Result{Number: n})
 }
 
-// txn writes two keys at once. Half of the transactions are refused by their last operation, so that nothing may happen.
+// txn writes two keys at once. Half of the transactions are refused by their last operation, so
+// that nothing may happen.
 func (c *keyClient) txn(store *kv.Store, register, number string) {
 	if engine.NameShard(spread, register, c.Shards()) != engine.NameShard(spread, number, c.Shards()) && store.Namespace() == spread {
 		return

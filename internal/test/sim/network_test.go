@@ -151,7 +151,8 @@ func (s *sim) partition(length time.Duration) {
 	}
 }
 
-// swizzleLinks cuts every link for a time of its own, so that they heal one by one (the word is FoundationDB's).
+// swizzleLinks cuts every link for a time of its own, so that they heal one by one (the word is
+// FoundationDB's).
 func (s *sim) swizzleLinks() {
 	for _, a := range s.nodes {
 		for _, b := range s.nodes {

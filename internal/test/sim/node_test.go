@@ -55,9 +55,11 @@ func (n *node) config() shard.Config {
 	}
 	return shard.Config{
 		Dir: "node", Shards: p.shards, Durability: p.durability, NodeID: n.id, Voters: voters, Transport: &endpoint{n.sim, n, n.life},
-		FS: n.disk.FS(), Clock: shard.Clock{Source: n}, TickInterval: tickInterval, CacheBytes: 16 << 20, MemTableBytes: 4 << 20, L0Tables: 2,
+		FS: n.disk.FS(), Clock: shard.Clock{Source: n}, TickInterval: tickInterval, CacheBytes: 16 << 20, MemTableBytes: 4 << 20,
+		L0Tables:     2,
 		SegmentBytes: p.segmentBytes, MaxLogBytes: p.maxLogBytes, KeepEntries: p.keepEntries,
-		Primitives: append(primitive.All(), toy.Primitive(), toy.VaultPrimitive()), Forgetful: n.id == p.forgetful, DutySpeedup: p.dutySpeedup,
+		Primitives: append(primitive.All(), toy.Primitive(), toy.VaultPrimitive()), Forgetful: n.id == p.forgetful,
+		DutySpeedup: p.dutySpeedup,
 	}
 }
 
@@ -88,8 +90,9 @@ func (n *node) start() {
 // alone reports whether the node is the only one.
 func (n *node) alone() bool { return n.sim.plan.nodes == 1 }
 
-// serves reports whether clients can reach the node's shard. A Host that is alone opens when it leads, and a command behind
-// everything in the log has been applied: from then on it answers reads without asking anybody.
+// serves reports whether clients can reach the node's shard. A Host that is alone opens when it
+// leads, and a command behind everything in the log has been applied: from then on it answers reads
+// without asking anybody.
 func (n *node) serves(id engine.ShardID) bool {
 	switch {
 	case n.host == nil:
@@ -107,7 +110,8 @@ func (n *node) serves(id engine.ShardID) bool {
 // runs reports whether the node takes steps now.
 func (n *node) runs() bool { return n.host != nil && n.paused <= n.sim.now }
 
-// end makes the node's process end: left is what its disk holds afterwards, nil if that is to be seen, because its power may fail meanwhile.
+// end makes the node's process end: left is what its disk holds afterwards, nil if that is to be
+// seen, because its power may fail meanwhile.
 func (n *node) end(left *disk, why fault) {
 	for _, d := range n.sim.duties {
 		if d.node == n && d.host == n.host { // one that proposes while it looks at a view has a snapshot open
@@ -174,7 +178,8 @@ func (n *node) powerless() *disk {
 	return left
 }
 
-// close closes the node properly, unless commands are under way: those it would wait for, in real time.
+// close closes the node properly, unless commands are under way: those it would wait for, in real
+// time.
 func (n *node) close() {
 	if n.open > 0 {
 		return
@@ -206,7 +211,8 @@ func (n *node) apply(id engine.ShardID) {
 		n.sim.verdict.applied(n, id)
 		return nil
 	})
-	// An installed snapshot and the log that begins behind it are two steps: few powers fail between them by chance.
+	// An installed snapshot and the log that begins behind it are two steps: few powers fail
+	// between them by chance.
 	if n.host != nil && n.sim.faulty(tornStep) && n.host.State(id).Installing && n.sim.rng.IntN(3) == 0 {
 		n.losePower(tornStep)
 	}

@@ -13,7 +13,8 @@ import (
 // fault is something that happens to a run, if its seed has switched it on.
 type fault uint8
 
-// The faults. Those with a count happen so many times in 500 commands, on average; the others are a state of the world.
+// The faults. Those with a count happen so many times in 500 commands, on average; the others are a
+// state of the world.
 const (
 	powerLoss  fault = iota // a node stops, and its disk keeps any part of what was not synced
 	kill                    // a node stops, and its disk keeps all that was written
@@ -35,7 +36,8 @@ const (
 	numFaults
 )
 
-// faultInfo says of a fault what it is called, how often it happens, and whether it needs more than one node.
+// faultInfo says of a fault what it is called, how often it happens, and whether it needs more than
+// one node.
 var faultInfo = [numFaults]struct {
 	name  string
 	count float64
@@ -50,7 +52,8 @@ var faultInfo = [numFaults]struct {
 
 func (f fault) String() string { return faultInfo[f].name }
 
-// plan is what a seed decides before a run begins: which faults there are, and the limits of the nodes.
+// plan is what a seed decides before a run begins: which faults there are, and the limits of the
+// nodes.
 type plan struct {
 	nodes    int
 	commands int // that clients issue before everything heals
@@ -83,7 +86,8 @@ type happening struct {
 	fault   fault
 }
 
-// newPlan draws a plan. Half of all faults are switched on, so that some seeds are harsh and others get far in between.
+// newPlan draws a plan. Half of all faults are switched on, so that some seeds are harsh and others
+// get far in between.
 func newPlan(rng *rand.Rand, nodes, commands int) plan {
 	p := plan{
 		nodes: nodes, commands: commands, shards: 1 + rng.IntN(3),
@@ -133,6 +137,7 @@ func (p plan) String() string {
 	if len(on) == 0 {
 		on = []string{"none"}
 	}
-	return fmt.Sprintf("%d nodes, %d shards, %v, segments of %d bytes, %d entries kept, a flush in %d steps, %d clients, %d keys; faults: %s",
+	return fmt.Sprintf("%d nodes, %d shards, %v, segments of %d bytes, %d entries kept, a flush in %d steps, %d clients, %d keys; "+
+		"faults: %s",
 		p.nodes, p.shards, p.durability, p.segmentBytes, p.keepEntries, p.flushEvery, p.clients, p.keys, strings.Join(on, " "))
 }

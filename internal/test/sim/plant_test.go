@@ -52,7 +52,8 @@ var planted = []struct {
 	{plant.GenerationsReversed, &oneNode},
 }
 
-// maxPlantSeeds is how many seeds a bug may take. A bug that needs more would get past too many changes.
+// maxPlantSeeds is how many seeds a bug may take. A bug that needs more would get past too many
+// changes.
 const maxPlantSeeds = 1000
 
 // TestPlanted switches on one bug after the other. Each has to be found.
@@ -79,10 +80,12 @@ func (u suite) find(t *testing.T, b plant.Bug) {
 	}
 	for n := range uint64(maxPlantSeeds) {
 		if r := u.simulate(t, first+n); r.err != nil {
-			t.Logf("%s found by %s with seed %d, the %d. one, after %v: %.300v", b, u.test, first+n, n+1, time.Since(began).Round(time.Millisecond), r.err)
+			t.Logf("%s found by %s with seed %d, the %d. one, after %v: %.300v", b, u.test, first+n, n+1,
+				time.Since(began).Round(time.Millisecond), r.err)
 			return
 		}
 	}
-	t.Errorf("%s not found by %s with the seeds from %d on; the first of them: go test -tags plant -overlay .plant/overlay.json ./internal/test/sim -run '^TestPlanted$/^%s$' -seed %d",
+	t.Errorf("%s not found by %s with the seeds from %d on; the first of them: go test -tags plant -overlay .plant/overlay.json "+
+		"./internal/test/sim -run '^TestPlanted$/^%s$' -seed %d",
 		b, u.test, first, b, first)
 }

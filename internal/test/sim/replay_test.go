@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestReplay runs seeds twice here and once in another process: every step has to be the same, or a failing seed would be
-// worth nothing.
+// TestReplay runs seeds twice here and once in another process: every step has to be the same, or a
+// failing seed would be worth nothing.
 func TestReplay(t *testing.T) {
 	seeds, commands := uint64(1), 400
 	if testing.Short() {
@@ -26,7 +26,8 @@ func TestReplay(t *testing.T) {
 				t.Fatalf("%s: seed %d: %v", u.test, seed, first.err)
 			}
 			if first.hash != second.hash || first.steps != second.steps {
-				t.Errorf("%s: seed %d took %d steps with hash %x, and then %d with %x", u.test, seed, first.steps, first.hash, second.steps, second.hash)
+				t.Errorf("%s: seed %d took %d steps with hash %x, and then %d with %x", u.test, seed, first.steps, first.hash, second.steps,
+					second.hash)
 			}
 			if seed <= 2 {
 				u.elsewhere(t, seed, first)
@@ -42,7 +43,8 @@ func (u suite) elsewhere(t *testing.T, seed uint64, want report) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.Command(program, "-test.v", "-test.run=^"+u.test+"$", fmt.Sprintf("-seed=%d", seed), fmt.Sprintf("-commands=%d", u.commands)).CombinedOutput()
+	out, err := exec.Command(program, "-test.v", "-test.run=^"+u.test+"$", fmt.Sprintf("-seed=%d", seed),
+		fmt.Sprintf("-commands=%d", u.commands)).CombinedOutput()
 	if err != nil || !strings.Contains(string(out), want.signature()) {
 		t.Errorf("%s: seed %d: want %s, another process says %v:\n%s", u.test, seed, want.signature(), err, out)
 	}

@@ -12,8 +12,9 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// TestCrashBetweenSnapshotAndLog crashes a node when its state holds an installed snapshot and its log does not yet begin behind
-// it: the node has to open again, and must not take this for a log that has lost its end.
+// TestCrashBetweenSnapshotAndLog crashes a node when its state holds an installed snapshot and its
+// log does not yet begin behind it: the node has to open again, and must not take this for a log
+// that has lost its end.
 func TestCrashBetweenSnapshotAndLog(t *testing.T) {
 	seeds := uint64(5)
 	if testing.Short() {
@@ -34,7 +35,8 @@ func TestCrashBetweenSnapshotAndLog(t *testing.T) {
 	}
 }
 
-// crashBetween lets a node lag until it needs a snapshot, and takes its power at the moment in question.
+// crashBetween lets a node lag until it needs a snapshot, and takes its power at the moment in
+// question.
 func (s *sim) crashBetween(lagging *node) {
 	s.cutNode(lagging, true, true, time.Hour)
 	s.work()
@@ -53,8 +55,9 @@ func (s *sim) crashBetween(lagging *node) {
 	s.failf("no snapshot was installed")
 }
 
-// TestTakesWaitThroughAChangeOfTheLeader: consumers of a queue and of groups in all modes wait when their leader is cut off, or stands still for some time. Whoever
-// leads next serves them with what comes then, and each gets it.
+// TestTakesWaitThroughAChangeOfTheLeader: consumers of a queue and of groups in all modes wait when
+// their leader is cut off, or stands still for some time. Whoever leads next serves them with what
+// comes then, and each gets it.
 func TestTakesWaitThroughAChangeOfTheLeader(t *testing.T) {
 	seeds := uint64(8)
 	if testing.Short() {
@@ -75,14 +78,16 @@ func TestTakesWaitThroughAChangeOfTheLeader(t *testing.T) {
 	}
 }
 
-// takeThroughChange is the scenario: the leader is cut off, or is paused, and goes on while the next one leads.
+// takeThroughChange is the scenario: the leader is cut off, or is paused, and goes on while the
+// next one leads.
 func (s *sim) takeThroughChange(cut bool) {
 	const namespace, long = "takes", time.Hour
 	id := engine.HomeShard(namespace, s.plan.shards)
 	queues := func(c *client) *queue.Store { return engine.StoreOf[queue.Store](c.router, namespace, 0) }
 	streams := func(c *client) *stream.Store { return engine.StoreOf[stream.Store](c.router, namespace, 0) }
 	begun, done := 0, 0
-	// until has a client repeat what comes to nothing: calls are refused, callers go away and come back.
+	// until has a client repeat what comes to nothing: calls are refused, callers go away and come
+	// back.
 	until := func(f func(c *client) (bool, error)) {
 		begun++
 		s.spawn(func(c *client) {
@@ -107,7 +112,8 @@ func (s *sim) takeThroughChange(cut bool) {
 	})
 	for mode := stream.Shared; mode <= stream.KeyShared; mode++ {
 		until(func(c *client) (bool, error) {
-			got, err := streams(c).ReadGroup(ctx, "s", mode.String(), "c", stream.Wait(long), stream.InMode(mode), stream.AckTimeout(time.Second))
+			got, err := streams(c).ReadGroup(ctx, "s", mode.String(), "c", stream.Wait(long), stream.InMode(mode),
+				stream.AckTimeout(time.Second))
 			return len(got) > 0, err
 		})
 	}

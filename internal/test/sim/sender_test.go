@@ -30,7 +30,8 @@ type parcel struct {
 // maxStale is how many steps are kept that may come again.
 const maxStale = 20
 
-// carry takes the next step of what a leader's outbox has for each target. Now and then a step that was taken before comes again.
+// carry takes the next step of what a leader's outbox has for each target. Now and then a step that
+// was taken before comes again.
 func (s *sim) carry(n *node, id engine.ShardID) {
 	if len(s.parcels) > 50 || !n.host.State(id).Leads {
 		return

@@ -88,7 +88,8 @@ func (u suite) seed(t *testing.T, seed uint64) report {
 	if err := os.WriteFile(path, []byte(fmt.Sprintf("%v\n%v\n%v\n%s", r.plan, r.counts, r.err, r.tail)), 0o600); err != nil {
 		t.Error(err)
 	}
-	t.Errorf("seed %d%s\n%v\n%v\n%v\nthe last of %d steps are in %s\nrepeat with: go test ./internal/test/sim -run '^%s$' -seed %d -commands %d",
+	t.Errorf("seed %d%s\n%v\n%v\n%v\nthe last of %d steps are in %s\nrepeat with: go test ./internal/test/sim -run '^%s$' -seed %d "+
+		"-commands %d",
 		seed, commit(), r.plan, r.counts, r.err, r.steps, path, u.test, seed, u.commands)
 	return r
 }

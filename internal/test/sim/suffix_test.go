@@ -33,8 +33,9 @@ func (v *verdict) shardOf(name string) engine.ShardID {
 	return engine.HomeShard(ns, v.sim.plan.shards)
 }
 
-// lookForSuffix is the work of an auditor after a power failure, before anybody else may write: what has been lost of the
-// acknowledged writes has to be the newest ones. How old they may be follows from what was durable, see lose.
+// lookForSuffix is the work of an auditor after a power failure, before anybody else may write:
+// what has been lost of the acknowledged writes has to be the newest ones. How old they may be
+// follows from what was durable, see lose.
 func (v *verdict) lookForSuffix(c *client, life int) {
 	c.auditor = true
 	histories, ok := v.histories(c, life)
@@ -70,7 +71,8 @@ func (v *verdict) histories(c *client, life int) (map[string][]kv.Version, bool)
 	return all, v.sim.nodes[0].life == life
 }
 
-// survived reports whether a write is in the history of its key, or so old that the history has given it up.
+// survived reports whether a write is in the history of its key, or so old that the history has
+// given it up.
 func survived(versions []kv.Version, w check.Write) bool {
 	if len(versions) == kv.MaxVersions && w.Revision < versions[len(versions)-1].Revision {
 		return true

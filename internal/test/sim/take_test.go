@@ -9,8 +9,9 @@ import (
 	"github.com/floedb/floe/internal/shard"
 )
 
-// Take hands the take to a node that leads, and waits there for as long as it wants to; see engine.Door. Where it is refused because that
-// node leads no more, it asks the next one. Now and then the client goes away while it waits.
+// Take hands the take to a node that leads, and waits there for as long as it wants to; see
+// engine.Door. Where it is refused because that node leads no more, it asks the next one. Now and
+// then the client goes away while it waits.
 func (c *client) Take(_ context.Context, id engine.ShardID, t engine.Take) ([]byte, error) {
 	began := c.sim.now
 	for {

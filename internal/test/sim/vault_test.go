@@ -12,12 +12,14 @@ import (
 // The names of vaults. Those that are locked are emptied by command only.
 var vaultNames = []string{"{vault1}", "{vault2}", "{lock1}", "{lock2}"}
 
-// vaultWork fills vaults from counters in other shards, closes them, opens them and empties the locked ones.
+// vaultWork fills vaults from counters in other shards, closes them, opens them and empties the
+// locked ones.
 func vaultWork(c *client) {
 	rng := c.sim.rng
 	for c.working() {
 		c.sim.issued++
-		cmd := toy.Command{Name: fmt.Sprintf("counter%d", rng.IntN(5)), Target: vaultNames[rng.IntN(len(vaultNames))], Delta: 1 + rng.Int64N(80)}
+		cmd := toy.Command{Name: fmt.Sprintf("counter%d", rng.IntN(5)), Target: vaultNames[rng.IntN(len(vaultNames))],
+			Delta: 1 + rng.Int64N(80)}
 		switch rng.IntN(8) {
 		case 0, 1: // the fee has to be paid
 			credit := toy.Command{Kind: toy.Add, Name: cmd.Target, Delta: rng.Int64N(4)}

@@ -51,8 +51,10 @@ type ledger struct {
 
 func newVerdict(s *sim) *verdict {
 	v := &verdict{
-		sim: s, history: check.NewHistory(), cluster: check.NewCluster(), watch: check.NewWatch(), suffix: check.NewSuffix(), uses: make(map[string]int), names: make(map[string]bool),
-		mortal: make(map[[2]string]bool), seen: make(map[uint64][]uint64), terms: make(map[[2]uint64]uint64), ledgers: make([]ledger, s.plan.shards),
+		sim: s, history: check.NewHistory(), cluster: check.NewCluster(), watch: check.NewWatch(), suffix: check.NewSuffix(),
+		uses: make(map[string]int), names: make(map[string]bool),
+		mortal: make(map[[2]string]bool), seen: make(map[uint64][]uint64), terms: make(map[[2]uint64]uint64), ledgers: make([]ledger,
+			s.plan.shards),
 	}
 	for id := range v.ledgers {
 		v.ledgers[id] = ledger{entries: make(map[uint64]uint64), credits: make(map[uint64]int64)}
@@ -71,7 +73,8 @@ func (v *verdict) stepped(n *node, id engine.ShardID) {
 	}
 }
 
-// sent looks at a message: with some of them a node gives its word that it knows the term, and whom it has voted for.
+// sent looks at a message: with some of them a node gives its word that it knows the term, and whom
+// it has voted for.
 func (v *verdict) sent(m *message) {
 	switch m.raft.GetType() {
 	case raftpb.MsgVoteResp, raftpb.MsgAppResp:
@@ -101,7 +104,8 @@ func (v *verdict) applied(n *node, id engine.ShardID) {
 
 // commit notes entries that a node has applied: they are committed, and never change.
 func (v *verdict) commit(n *node, id engine.ShardID, after uint64, a engine.Applied) {
-	// Behind an installed snapshot the log may hold entries that were never committed, until it is made to begin there.
+	// Behind an installed snapshot the log may hold entries that were never committed, until it is
+	// made to begin there.
 	if last, err := n.host.Entry(id, a.Index); err != nil || last.GetTerm() != a.Term {
 		return
 	}
@@ -220,7 +224,8 @@ func (v *verdict) note(err error) {
 		v.sim.counts["done"]++
 		return
 	}
-	for _, known := range []error{engine.ErrUnavailable, engine.ErrUnknownOutcome, engine.ErrBusy, kv.ErrConflict, kv.ErrNotFound, kv.ErrInvalid} {
+	for _, known := range []error{engine.ErrUnavailable, engine.ErrUnknownOutcome, engine.ErrBusy, kv.ErrConflict, kv.ErrNotFound,
+		kv.ErrInvalid} {
 		if errors.Is(err, known) {
 			v.sim.counts[known.Error()]++
 			return
@@ -276,7 +281,8 @@ func (v *verdict) expired(c *keyClient, store *kv.Store, key string) {
 	}
 }
 
-// atRest reports whether every node has applied all of its log and nothing waits for time to pass, or for another shard.
+// atRest reports whether every node has applied all of its log and nothing waits for time to pass,
+// or for another shard.
 func (v *verdict) atRest() bool {
 	s := v.sim
 	for id := range s.plan.shards {
@@ -284,7 +290,8 @@ func (v *verdict) atRest() bool {
 		want := s.nodes[0].host.State(id).Applied
 		for _, n := range s.nodes {
 			st := n.host.State(id)
-			if st.Applied != want || st.Last != want.Index || len(st.Targets) > 0 || st.NextDue < n.host.Now(id)+int64(time.Hour/time.Millisecond) {
+			if st.Applied != want || st.Last != want.Index || len(st.Targets) > 0 ||
+				st.NextDue < n.host.Now(id)+int64(time.Hour/time.Millisecond) {
 				return false
 			}
 		}
@@ -319,7 +326,8 @@ func (v *verdict) final() {
 	}
 }
 
-// sum compares the credit of all counters with what the log gave them, and that with what clients were told.
+// sum compares the credit of all counters with what the log gave them, and that with what clients
+// were told.
 func (v *verdict) sum() error {
 	got, want := int64(0), int64(0)
 	for id := range v.ledgers {

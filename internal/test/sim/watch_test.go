@@ -65,7 +65,8 @@ func (w *watcher) watch() error {
 	return errAllTold
 }
 
-// finish lets c see the rest of what the watcher has to be told, and checks that it was told everything.
+// finish lets c see the rest of what the watcher has to be told, and checks that it was told
+// everything.
 func (w *watcher) finish(c *client) {
 	w.client = c
 	for {

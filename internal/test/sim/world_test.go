@@ -48,15 +48,16 @@ type report struct {
 	err    error
 }
 
-// run carries a plan out. All randomness comes from the seed, and that of raft from crypto/rand, which the caller has to have
-// made a function of the seed, too.
+// run carries a plan out. All randomness comes from the seed, and that of raft from crypto/rand,
+// which the caller has to have made a function of the seed, too.
 func run(p plan, rng *rand.Rand) report {
 	s := newSim(p, rng)
 	return s.complete(s.work)
 }
 
 func newSim(p plan, rng *rand.Rand) *sim {
-	s := &sim{plan: p, rng: rng, trace: newTrace(), counts: make(map[string]int), senders: make(map[route]*sender), dutiful: make(map[route]bool)}
+	s := &sim{plan: p, rng: rng, trace: newTrace(), counts: make(map[string]int), senders: make(map[route]*sender),
+		dutiful: make(map[route]bool)}
 	s.net = network{cut: make(map[[2]uint64]time.Duration), quiet: make(map[[2]uint64]time.Duration)}
 	s.verdict = newVerdict(s)
 	return s
@@ -274,7 +275,8 @@ func (s *sim) jump(n *node) {
 	n.skew = s.random(2*far) - far
 }
 
-// heal ends all faults: within settleTime of the run's time every client has to be done, and within restTime every replica the same.
+// heal ends all faults: within settleTime of the run's time every client has to be done, and within
+// restTime every replica the same.
 func (s *sim) heal() {
 	s.healed, s.resting = true, true
 	s.healNetwork()
@@ -295,8 +297,10 @@ func (s *sim) idle() bool {
 	return !slices.ContainsFunc(s.clients, func(c *client) bool { return !c.over })
 }
 
-// How long a run may take once it has been healed, where shard time runs at half speed if a clock was ahead: until its clients are done, and until nothing is left to be
-// done. Compensations wait up to a minute for a handler that may still be at work, and a run may have several, one after the other.
+// How long a run may take once it has been healed, where shard time runs at half speed if a clock
+// was ahead: until its clients are done, and until nothing is left to be done. Compensations wait
+// up to a minute for a handler that may still be at work, and a run may have several, one after the
+// other.
 const (
 	settleTime = time.Minute
 	restTime   = 10 * time.Minute

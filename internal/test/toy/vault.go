@@ -11,17 +11,20 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// A second machine: vaults, which are filled from counters in other shards and emptied by a duty. It uses what the first one does not: follow-ups,
-// replies, lanes, temporary and definite refusals, and duties. What leaves a counter is in a shipment until the vault has it, or has refused it.
+// A second machine: vaults, which are filled from counters in other shards and emptied by a duty.
+// It uses what the first one does not: follow-ups, replies, lanes, temporary and definite refusals,
+// and duties. What leaves a counter is in a shipment until the vault has it, or has refused it.
 
 // The kinds of commands of vaults.
 const (
-	Ship    uint8 = iota + 1 // takes Delta from the counter Name and sends it to the vault Target
-	Store                    // what Ship sends: ErrBusy if the vault is too full, ErrConflict if it is closed or its counter can not pay the fee
-	Turn                     // closes the vault Name if Delta is 1, opens it if it is 0
-	Release                  // sends Empty to the vault Target, from where the counter Name is
-	Empty                    // what Release sends: empties a vault into its counter
-	Sweep                    // what the duty proposes: empties a vault that is known to hold Delta, in the term Delay
+	Ship uint8 = iota + 1 // takes Delta from the counter Name and sends it to the vault Target
+	// what Ship sends: ErrBusy if the vault is too full, ErrConflict if it is closed or its counter
+	// can not pay the fee
+	Store
+	Turn    // closes the vault Name if Delta is 1, opens it if it is 0
+	Release // sends Empty to the vault Target, from where the counter Name is
+	Empty   // what Release sends: empties a vault into its counter
+	Sweep   // what the duty proposes: empties a vault that is known to hold Delta, in the term Delay
 )
 
 // VaultCapacity is what fits into a vault.
@@ -147,7 +150,8 @@ func (vaults) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 	return nil, swept(tx, c)
 }
 
-// ship sends a shipment first and takes it from the counter behind: if that is refused nothing of it remains.
+// ship sends a shipment first and takes it from the counter behind: if that is refused nothing of
+// it remains.
 func ship(tx *engine.Tx, c Command) {
 	id := uint64(tx.LSN())
 	tx.Insert(shipmentRow(tx.Namespace(), id), codec.AppendString(codec.AppendVarint(nil, c.Delta), c.Name))
@@ -244,7 +248,8 @@ func sweep(ctx context.Context, lead *engine.Lead) error {
 	}
 }
 
-// sweepable returns the command that sweeps a vault of the one namespace that has them, which is spread.
+// sweepable returns the command that sweeps a vault of the one namespace that has them, which is
+// spread.
 func sweepable(v *engine.View) (c Command, ns string, err error) {
 	if err := v.WaitOn(deposits()); err != nil {
 		return c, "", err

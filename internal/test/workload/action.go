@@ -14,7 +14,8 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// The actions that clients use: one that stays as it is and has a schedule, one whose limits change all the time, and one that comes and goes with its runs.
+// The actions that clients use: one that stays as it is and has a schedule, one whose limits change
+// all the time, and one that comes and goes with its runs.
 const (
 	steady  = "steady"
 	bounded = "bounded"
@@ -25,7 +26,8 @@ const (
 // gpu is what some runs ask of their workers.
 var gpu = action.Labels(map[string]string{"gpu": "a"})
 
-// actionJob is actions in both namespaces, with many callers and workers, which call for each step by themselves: they wait for nobody but the node.
+// actionJob is actions in both namespaces, with many callers and workers, which call for each step
+// by themselves: they wait for nobody but the node.
 type actionJob struct {
 	ledgers [2]*check.Runs // plain and spread
 }
@@ -59,7 +61,8 @@ func (j *actionJob) client(w World) *actionClient {
 // register registers an action whose runs fail soon, or are done.
 func register(store *action.Store, name string, opts ...action.RegisterOption) error {
 	_, err := store.Register(context.Background(), name, append(opts,
-		action.Timeout(time.Second), action.MaxAttempts(3), action.Backoff(20*time.Millisecond, 100*time.Millisecond), action.Retain(1000*time.Hour, 1_000_000))...)
+		action.Timeout(time.Second), action.MaxAttempts(3), action.Backoff(20*time.Millisecond, 100*time.Millisecond),
+		action.Retain(1000*time.Hour, 1_000_000))...)
 	return err
 }
 
@@ -122,7 +125,8 @@ func (c *actionClient) text() string {
 	return fmt.Sprintf(`"%d.%d"`, c.Client(), c.made)
 }
 
-// invoke makes a run, or does it again with its idempotency key until the outcome is known; now and then it does it in a transaction that fails.
+// invoke makes a run, or does it again with its idempotency key until the outcome is known; now and
+// then it does it in a transaction that fails.
 func (c *actionClient) invoke(which int) error {
 	ctx, rng, ledger, name := context.Background(), c.Rand(), c.ledgers[which], steady
 	if rng.IntN(3) == 0 {
@@ -131,7 +135,8 @@ func (c *actionClient) invoke(which int) error {
 	input := c.text()
 	opts := c.settings(name)
 	if which == 0 && rng.IntN(8) == 0 {
-		_, err := engine.NewTxn(c.Router(), Plain, MaxValue).Do(action.InvokeOp(name, []byte(input), opts...), kv.DeleteOp(name)).Commit(ctx)
+		_, err := engine.NewTxn(c.Router(), Plain, MaxValue).Do(action.InvokeOp(name, []byte(input), opts...),
+			kv.DeleteOp(name)).Commit(ctx)
 		if err == nil {
 			c.Failf("a transaction went through although key %q does not exist", name)
 		}
@@ -315,7 +320,8 @@ func (c *actionClient) reschedule(which int) error {
 	return schedule(c.stores[which], action.Overlap(rng.IntN(4)))
 }
 
-// pass does what leaves nothing: an action comes or goes, workers say that they are there, or that they are not.
+// pass does what leaves nothing: an action comes or goes, workers say that they are there, or that
+// they are not.
 func (c *actionClient) pass(which int) error {
 	ctx, rng, store := context.Background(), c.Rand(), c.stores[which]
 	worker := fmt.Sprintf("worker %d.%d", c.Client(), rng.IntN(2))
@@ -341,7 +347,8 @@ func (c *actionClient) pass(which int) error {
 	return err
 }
 
-// Audit works off what is left, and looks at all runs that anybody knows of; in the plain namespace at all that there are.
+// Audit works off what is left, and looks at all runs that anybody knows of; in the plain namespace
+// at all that there are.
 func (j *actionJob) Audit(w World) {
 	c := j.client(w)
 	for which := range c.stores {
@@ -451,7 +458,8 @@ func (c *actionClient) count() bool {
 
 func statusOf(counts *action.RunCounts, s action.Status) *int64 {
 	return [...]*int64{
-		action.Pending: &counts.Pending, action.Running: &counts.Running, action.Completed: &counts.Completed, action.Failed: &counts.Failed,
+		action.Pending: &counts.Pending, action.Running: &counts.Running, action.Completed: &counts.Completed,
+		action.Failed:    &counts.Failed,
 		action.Cancelled: &counts.Cancelled, action.TimedOut: &counts.TimedOut,
 	}[s]
 }

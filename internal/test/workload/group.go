@@ -29,7 +29,8 @@ type groupClient struct {
 // Do checks that what is acknowledged is not delivered again.
 func (j *groupJob) Do(w World) {
 	g := &groupClient{
-		World: w, store: engine.StoreOf[stream.Store](w.Router(), Plain, MaxValue), held: make(map[string][]stream.Delivery), acked: make(map[string]map[stream.Ref]bool),
+		World: w, store: engine.StoreOf[stream.Store](w.Router(), Plain, MaxValue), held: make(map[string][]stream.Delivery),
+		acked: make(map[string]map[stream.Ref]bool),
 	}
 	for w.Working() {
 		mode := stream.Mode(w.Rand().IntN(3))
@@ -84,7 +85,8 @@ func (g *groupClient) ordered(mode stream.Mode, ds []stream.Delivery) {
 	for _, d := range ds {
 		of := fmt.Sprint(d.Partition, " ", d.Key)
 		if mode == stream.KeyShared && d.Key != "" && d.Offset < last[of] {
-			g.Failf("consumer group %v: offset %d of partition %d of key %s was delivered behind %d", mode, d.Offset, d.Partition, d.Key, last[of])
+			g.Failf("consumer group %v: offset %d of partition %d of key %s was delivered behind %d", mode, d.Offset, d.Partition, d.Key,
+				last[of])
 		}
 		last[of] = d.Offset
 	}
@@ -139,7 +141,8 @@ func (g *groupClient) settle(mode stream.Mode, consumer string) error {
 // refused does much to a group in a transaction that is taken back.
 func (g *groupClient) refused(mode stream.Mode) error {
 	_, err := engine.NewTxn(g.Router(), Plain, MaxValue).Do(
-		stream.ReadGroupOp(kept, mode.String(), "c1", stream.NoAck(), stream.Limit(3)), stream.SeekOp(kept, mode.String(), stream.FromBeginning()),
+		stream.ReadGroupOp(kept, mode.String(), "c1", stream.NoAck(), stream.Limit(3)), stream.SeekOp(kept, mode.String(),
+			stream.FromBeginning()),
 		stream.DeleteGroupOp(kept, mode.String()), stream.LeaveOp(kept, mode.String(), "c0"),
 	).Commit(context.Background())
 	if err == nil {

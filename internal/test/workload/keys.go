@@ -10,7 +10,8 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// keysJob makes keys and revokes them, and looks that those are there that have to be. It is for one client: keys are the node's, so that nobody else may make any.
+// keysJob makes keys and revokes them, and looks that those are there that have to be. It is for
+// one client: keys are the node's, so that nobody else may make any.
 type keysJob struct {
 	live    map[string]auth.Role
 	revoked map[string]bool
@@ -108,7 +109,8 @@ func (j *keysJob) compare(w World, keys []auth.Key) {
 		}
 	}
 	if len(left) > 0 || strange != 1 {
-		w.Failf("of the keys that were made %v are missing, and there are %d others, want the first", slices.Sorted(maps.Keys(left)), strange)
+		w.Failf("of the keys that were made %v are missing, and there are %d others, want the first", slices.Sorted(maps.Keys(left)),
+			strange)
 	}
 }
 

@@ -47,8 +47,8 @@ func (w *world) Sleep(d time.Duration) bool {
 	return !w.t.Failed()
 }
 
-// TestAllWorks does all works one after the other. Every primitive has to be in one of them, and in a tally if it is not key-value, with which those are
-// compared.
+// TestAllWorks does all works one after the other. Every primitive has to be in one of them, and in
+// a tally if it is not key-value, with which those are compared.
 func TestAllWorks(t *testing.T) {
 	seed := machinetest.Seed(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -85,7 +85,8 @@ func TestAllWorks(t *testing.T) {
 	})
 }
 
-// TestTallies: what a transaction with all tallies does is counted once by each, and what is refused is not.
+// TestTallies: what a transaction with all tallies does is counted once by each, and what is
+// refused is not.
 func TestTallies(t *testing.T) {
 	rng, r := rand.New(rand.NewPCG(machinetest.Seed(t), 0)), machinetest.New(t, 1, primitive.All()...)
 	for n := range int64(20) {

@@ -14,9 +14,10 @@ import (
 	"github.com/floedb/floe/stream/processing"
 )
 
-// pipeJob is a stream-processing job in the plain namespace, and another one in the spread namespace, whose source and sinks are in all shards. Clients append events,
-// stop and restore them, and empty the queues that they fill, which are so small that they hold the jobs up. In the end the sinks have to hold what comes of the
-// events, each once.
+// pipeJob is a stream-processing job in the plain namespace, and another one in the spread
+// namespace, whose source and sinks are in all shards. Clients append events, stop and restore
+// them, and empty the queues that they fill, which are so small that they hold the jobs up. In the
+// end the sinks have to hold what comes of the events, each once.
 type pipeJob struct{}
 
 func newPipeJob() Job { return &pipeJob{} }
@@ -112,7 +113,8 @@ func (p *pipeClient) create(name string, partitions int) bool {
 	})
 }
 
-// theJob returns the job of a name, "" if there is none. Of several, because the outcome of a submission was not known, all but the first are cancelled.
+// theJob returns the job of a name, "" if there is none. Of several, because the outcome of a
+// submission was not known, all but the first are cancelled.
 func theJob(jobs *processing.Store, name string) (first processing.JobID, err error) {
 	ctx := context.Background()
 	for job, err := range jobs.All(ctx, processing.Named(name)) {
@@ -253,7 +255,8 @@ func (p *pipeClient) audit() {
 	}
 	p.compare("keys", want, got)
 	if sum := total(want); int(stats.Enqueued) != sum || int(job.Metrics.RecordsOut) != 3*sum {
-		w.Failf("processing: %d events were enqueued and %d records written, want %d and %d", stats.Enqueued, job.Metrics.RecordsOut, sum, 3*sum)
+		w.Failf("processing: %d events were enqueued and %d records written, want %d and %d", stats.Enqueued, job.Metrics.RecordsOut, sum,
+			3*sum)
 	}
 }
 
@@ -276,7 +279,8 @@ func (p *pipeClient) compare(what string, want, got map[string]int) {
 	}
 }
 
-// settleJob has a job run until it has read n records, and helps it with that. It is false if the job can not be there, or the run ends.
+// settleJob has a job run until it has read n records, and helps it with that. It is false if the
+// job can not be there, or the run ends.
 func settleJob(w World, jobs *processing.Store, name string, n int64, help func() error) (job processing.Detail, ok bool) {
 	ctx := context.Background()
 	for range 10_000 {

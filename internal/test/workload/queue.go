@@ -12,8 +12,9 @@ import (
 	"github.com/floedb/floe/queue"
 )
 
-// jobs is the queue that clients use, in one shard of the spread namespace. Its messages wait for little and die soon; its dedup keys stay for
-// longer than a run lasts, because the end of a run is when nothing is due within an hour.
+// jobs is the queue that clients use, in one shard of the spread namespace. Its messages wait for
+// little and die soon; its dedup keys stay for longer than a run lasts, because the end of a run is
+// when nothing is due within an hour.
 const jobs = "jobs"
 
 var jobSettings = queue.Settings{
@@ -62,7 +63,8 @@ func (j *queueJob) Do(w World) {
 	}
 }
 
-// enqueue adds a message, or does it again with its dedup key until the outcome is known; now and then it does it in a transaction that fails.
+// enqueue adds a message, or does it again with its dedup key until the outcome is known; now and
+// then it does it in a transaction that fails.
 func (q *queueClient) enqueue() error {
 	ctx, rng, ledger := context.Background(), q.Rand(), q.ledger
 	q.made++
@@ -182,7 +184,8 @@ func (j *queueJob) Audit(w World) {
 	}
 }
 
-// wholeQueue reads a queue and leaves its messages there. What becomes a dead letter meanwhile would be there twice: then it reads again.
+// wholeQueue reads a queue and leaves its messages there. What becomes a dead letter meanwhile
+// would be there twice: then it reads again.
 func wholeQueue(store *queue.Store) (s queue.Stats, left []queue.Message, err error) {
 	for {
 		before, err := store.Get(context.Background(), jobs)

@@ -16,9 +16,11 @@ import (
 	"github.com/floedb/floe/stream/processing"
 )
 
-// stateJob is stream-processing jobs that remember something: windows, sessions, what has been seen, sums, and records that wait for others, in the plain namespace and in the spread
-// one, where the records of a key come from several shards. All read the same records, whose keys are in several partitions. Each record has to be in one result, or among those that came
-// too late, and in none twice.
+// stateJob is stream-processing jobs that remember something: windows, sessions, what has been
+// seen, sums, and records that wait for others, in the plain namespace and in the spread one, where
+// the records of a key come from several shards. All read the same records, whose keys are in
+// several partitions. Each record has to be in one result, or among those that came too late, and
+// in none twice.
 type stateJob struct{}
 
 func newStateJob() Job { return &stateJob{} }
@@ -37,7 +39,8 @@ type sample struct {
 	T  int64  `json:"t"`
 }
 
-// Shards whose clocks jump tell times that are hours apart, and a record has the time of one and may be in the other.
+// Shards whose clocks jump tell times that are hours apart, and a record has the time of one and
+// may be in the other.
 const sampled = `
 batch_size: 9
 max_future_ms: 86400000
@@ -48,8 +51,8 @@ sources:
     watermark: { max_out_of_orderness_ms: 30, idle_timeout_ms: 300 }
 `
 
-// stateful are the jobs, by name, and what they have to come to. The last one is also restored from savepoints, and with another definition: its sink has the same however often it is
-// written.
+// stateful are the jobs, by name, and what they have to come to. The last one is also restored from
+// savepoints, and with another definition: its sink has the same however often it is written.
 var stateful = []struct {
 	name, rest string
 	settled    func(p *statePipes, all, right []sample) (missing string, err error) // "": it is all there
@@ -126,8 +129,10 @@ type statePipes struct {
 func statePipesOf(w World) (all [2]*statePipes) {
 	for i, ns := range []string{Plain, Spread} {
 		all[i] = &statePipes{
-			World: w, jobs: engine.StoreOf[processing.Store](w.Router(), ns, MaxValue), keys: engine.StoreOf[kv.Store](w.Router(), ns, MaxValue), apart: ns + " ",
-			streams: [2]*stream.Store{engine.StoreOf[stream.Store](w.Router(), ns, MaxValue), engine.StoreOf[stream.Store](w.Router(), Apart, MaxValue)},
+			World: w, jobs: engine.StoreOf[processing.Store](w.Router(), ns, MaxValue), keys: engine.StoreOf[kv.Store](w.Router(), ns,
+				MaxValue), apart: ns + " ",
+			streams: [2]*stream.Store{engine.StoreOf[stream.Store](w.Router(), ns, MaxValue),
+				engine.StoreOf[stream.Store](w.Router(), Apart, MaxValue)},
 		}
 	}
 	return all
@@ -214,7 +219,8 @@ func (p *statePipes) rewind(ctx context.Context, definition []byte) error {
 	if _, err = p.jobs.Stop(ctx, id); err == nil {
 		_, err = p.jobs.Restore(ctx, id, opts...)
 	}
-	if errors.Is(err, engine.ErrConflict) || errors.Is(err, engine.ErrBusy) || errors.Is(err, engine.ErrNotFound) { // the savepoint was one too many
+	// the savepoint was one too many
+	if errors.Is(err, engine.ErrConflict) || errors.Is(err, engine.ErrBusy) || errors.Is(err, engine.ErrNotFound) {
 		return nil
 	}
 	return err
@@ -225,7 +231,8 @@ func (p *statePipes) append(ctx context.Context, name, kind string) error {
 	var msgs []stream.Message
 	for range 1 + p.Rand().IntN(5) {
 		p.made++
-		s := sample{fmt.Sprintf("%s%d.%d", kind, p.Client(), p.made), strconv.Itoa(p.Rand().IntN(4)), p.Rand().Int64N(100), p.now + p.Rand().Int64N(100)}
+		s := sample{fmt.Sprintf("%s%d.%d", kind, p.Client(), p.made), strconv.Itoa(p.Rand().IntN(4)), p.Rand().Int64N(100),
+			p.now + p.Rand().Int64N(100)}
 		b, err := json.Marshal(s)
 		if err != nil {
 			return err
@@ -317,7 +324,8 @@ type slot struct {
 	start int64
 }
 
-// windows: each window of a key is told once, and has all of its records but those that came too late.
+// windows: each window of a key is told once, and has all of its records but those that came too
+// late.
 func (p *statePipes) windows(all, _ []sample) (string, error) {
 	late, err := recordsOf[sample](p.streams[1], p.apart+"windows late")
 	if err != nil {
@@ -341,7 +349,8 @@ func (p *statePipes) windows(all, _ []sample) (string, error) {
 	return compareTallies(p, "windows", want, got), nil
 }
 
-// sessions: all records of a key are in its sessions, which do not touch each other, but for those that came too late.
+// sessions: all records of a key are in its sessions, which do not touch each other, but for those
+// that came too late.
 func (p *statePipes) sessions(all, _ []sample) (string, error) {
 	late, err := recordsOf[sample](p.streams[0], "sessions late")
 	if err != nil {

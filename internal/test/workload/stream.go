@@ -11,7 +11,8 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// The streams that clients use: one that keeps everything, in the plain namespace and in the spread one, and one that forgets.
+// The streams that clients use: one that keeps everything, in the plain namespace and in the spread
+// one, and one that forgets.
 const (
 	kept          = "kept"
 	forgotten     = "forgotten"
@@ -83,7 +84,8 @@ func (s *streamClient) append(which int) {
 	var opts []stream.AppendOption
 	dedup := rng.IntN(3) == 0
 	for i := range msgs {
-		// In the spread one the sender chooses for messages without a key, in turn with all others of the process: that does not repeat.
+		// In the spread one the sender chooses for messages without a key, in turn with all others
+		// of the process: that does not repeat.
 		if msgs[i] = s.message(); !dedup && (which == 1 || rng.IntN(2) == 0) {
 			msgs[i].Key = fmt.Sprint("key", rng.IntN(10))
 		}
@@ -142,13 +144,15 @@ func (s *streamClient) forget(store *stream.Store) error {
 	case 0:
 		return store.Delete(ctx, name, stream.Force())
 	case 1:
-		return store.SetRetention(ctx, name, stream.Retention{MaxAge: time.Duration(rng.IntN(300)) * time.Millisecond, MaxLen: rng.Int64N(5), MaxBytes: 50 * rng.Int64N(5)})
+		return store.SetRetention(ctx, name, stream.Retention{MaxAge: time.Duration(rng.IntN(300)) * time.Millisecond,
+			MaxLen: rng.Int64N(5), MaxBytes: 50 * rng.Int64N(5)})
 	case 2:
 		opt := []stream.TrimOption{stream.MaxLen(rng.Int64N(10)), stream.MaxBytes(rng.Int64N(500))}[rng.IntN(2)]
 		_, err := store.Trim(ctx, name, opt)
 		return err
 	case 3:
-		if err := store.Create(ctx, name, stream.Partitions(4), stream.MaxAge(time.Duration(1+rng.IntN(300))*time.Millisecond)); !errors.Is(err, engine.ErrExists) {
+		if err := store.Create(ctx, name, stream.Partitions(4),
+			stream.MaxAge(time.Duration(1+rng.IntN(300))*time.Millisecond)); !errors.Is(err, engine.ErrExists) {
 			return err
 		}
 		return nil

@@ -12,11 +12,12 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// Tally is operations of a primitive that a transaction does all of, or none, and how often that happened. Suites that predict every outcome have a key
-// in the same transactions, to compare with.
+// Tally is operations of a primitive that a transaction does all of, or none, and how often that
+// happened. Suites that predict every outcome have a key in the same transactions, to compare with.
 type Tally struct {
 	Name string
-	// Ops may take something for a short while, but leave nothing that a later one could be refused for.
+	// Ops may take something for a short while, but leave nothing that a later one could be refused
+	// for.
 	Ops func(rng *rand.Rand, tag string, payload []byte) []engine.Operation
 	// Count returns how many transactions with the tag were carried out.
 	Count func(ctx context.Context, r *engine.Router, namespace, tag string) (int64, error)
@@ -49,12 +50,14 @@ func countQueue(ctx context.Context, r *engine.Router, namespace, tag string) (i
 	return s.Enqueued, unlessAbsent(err)
 }
 
-// streamTally appends a record and reads some with a consumer group, for a while in which time passes.
+// streamTally appends a record and reads some with a consumer group, for a while in which time
+// passes.
 func streamTally(rng *rand.Rand, tag string, payload []byte) []engine.Operation {
 	mode := stream.Mode(rng.IntN(3))
 	return []engine.Operation{
 		stream.AppendOp(tag+"log", stream.Message{Key: strconv.Itoa(rng.IntN(3)), Payload: payload}),
-		stream.ReadGroupOp(tag+"log", mode.String(), "c", stream.InMode(mode), stream.AckTimeout(shortly(rng)), stream.Limit(2), stream.MaxAttempts(2)),
+		stream.ReadGroupOp(tag+"log", mode.String(), "c", stream.InMode(mode), stream.AckTimeout(shortly(rng)), stream.Limit(2),
+			stream.MaxAttempts(2)),
 	}
 }
 

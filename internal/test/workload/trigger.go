@@ -33,7 +33,8 @@ func triggered(name, streams string, version int) []byte {
 	return workflow.Definition{
 		Name: name, Version: fmt.Sprint(version), Retention: keepsRuns,
 		Trigger: &workflow.Trigger{
-			Stream: signals, Namespace: streams, Group: name, BatchSize: 2 + version%2, BatchTimeout: 20 * time.Millisecond, Start: "earliest",
+			Stream: signals, Namespace: streams, Group: name, BatchSize: 2 + version%2, BatchTimeout: 20 * time.Millisecond,
+			Start:         "earliest",
 			MaxConcurrent: mostTriggered,
 		},
 		Start: workflow.Step{Do: workflow.Sleep{For: 5 * time.Millisecond}, Transitions: onSuccess("flo.Completed")},
@@ -141,7 +142,8 @@ func (c *triggerClient) append(namespace string) error {
 	}
 }
 
-// Audit waits until all records have started runs, and those have ended: each record is in the input of exactly one.
+// Audit waits until all records have started runs, and those have ended: each record is in the
+// input of exactly one.
 func (j *triggerJob) Audit(w World) {
 	c := &triggerClient{World: w, triggerJob: j}
 	for _, t := range triggers {
@@ -170,7 +172,8 @@ func (c *triggerClient) idle(name, namespace string) bool {
 		c.Failf("triggers: %s: %d runs are active", name, info.Trigger.Active)
 	}
 	// A batch that is on its way to the shard of its run is active, and neither behind nor started.
-	return info.Trigger.State == workflow.TriggerActive && info.Trigger.Lag == 0 && info.Trigger.Active == 0 && info.Runs.Active == 0 && info.Trigger.Started == info.Runs.Total
+	return info.Trigger.State == workflow.TriggerActive && info.Trigger.Lag == 0 && info.Trigger.Active == 0 && info.Runs.Active == 0 &&
+		info.Trigger.Started == info.Runs.Total
 }
 
 // compare compares the inputs of all runs of a workflow with the records of its stream.

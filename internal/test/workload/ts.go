@@ -14,7 +14,9 @@ import (
 	"github.com/floedb/floe/ts"
 )
 
-// gauges is the measurement that clients write, in the plain namespace and in the spread one. Its points are of the year 1960, so that its partitions are over, and merged, whatever the clocks say: those of the fault suites begin in 1970.
+// gauges is the measurement that clients write, in the plain namespace and in the spread one. Its
+// points are of the year 1960, so that its partitions are over, and merged, whatever the clocks
+// say: those of the fault suites begin in 1970.
 const gauges = "gauges"
 
 var gaugesBegin = time.Date(1960, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -138,7 +140,8 @@ func (s *seriesClient) txn() error {
 	return err
 }
 
-// delete deletes a series. Whether it was deleted has to be known before anything else is done to it, so the deletion is repeated until it is.
+// delete deletes a series. Whether it was deleted has to be known before anything else is done to
+// it, so the deletion is repeated until it is.
 func (s *seriesClient) delete() error {
 	p := s.point()
 	known := s.known
@@ -150,7 +153,8 @@ func (s *seriesClient) delete() error {
 	return err
 }
 
-// read reads one of the client's series: its points, or by a query that aggregates each of them alone.
+// read reads one of the client's series: its points, or by a query that aggregates each of them
+// alone.
 func (s *seriesClient) read() error {
 	p := s.point()
 	read := readSeries
@@ -167,8 +171,8 @@ func (s *seriesClient) read() error {
 	return nil
 }
 
-// compareSeries fails the run if a series has not what it has to have. When writes may have been lost, nothing has to be there, but still nothing of
-// another one.
+// compareSeries fails the run if a series has not what it has to have. When writes may have been
+// lost, nothing has to be there, but still nothing of another one.
 func compareSeries(w World, known *check.Series, name string, got map[int64]float64) {
 	err := known.Read(name, got)
 	if err != nil && w.Lossy() {
@@ -179,11 +183,13 @@ func compareSeries(w World, known *check.Series, name string, got map[int64]floa
 	}
 }
 
-// querySeries reads what readSeries does by FloQL: a point is alone in its window, so that most aggregates are its value.
+// querySeries reads what readSeries does by FloQL: a point is alone in its window, so that most
+// aggregates are its value.
 func querySeries(store *ts.Store, tags map[string]string, rng *rand.Rand) (map[int64]float64, error) {
 	aggregates := []string{"first", "last", "min", "max", "sum", "avg", "median"}
 	stages := []string{"", "where(value > -1) | ", "math(value * 1) | "}
-	query := fmt.Sprintf("gauges{client=%s, n=%s}[%s..%s] | %swindow(30m) | %s()", tags["client"], tags["n"], gaugesBegin.Format(time.RFC3339),
+	query := fmt.Sprintf("gauges{client=%s, n=%s}[%s..%s] | %swindow(30m) | %s()", tags["client"], tags["n"],
+		gaugesBegin.Format(time.RFC3339),
 		gaugesBegin.AddDate(0, 0, 3).Format(time.RFC3339), stages[rng.IntN(len(stages))], aggregates[rng.IntN(len(aggregates))])
 	answer, err := store.Query(context.Background(), query, floql.Options{Limits: floql.Limits{Time: -1}})
 	if err != nil {
@@ -238,7 +244,8 @@ func auditSeries(w World, store *ts.Store, known *check.Series, name string) {
 func seriesTally(rng *rand.Rand, tag string, payload []byte) []engine.Operation {
 	at := gaugesBegin.Add(-time.Duration(rng.Int64N(100_000_000_000)) * time.Millisecond)
 	return []engine.Operation{ts.WriteOp(ts.Point{
-		Measurement: tag + "points", Tags: map[string]string{"of": tag}, Fields: map[string]float64{"size": float64(len(payload))}, Time: at,
+		Measurement: tag + "points", Tags: map[string]string{"of": tag}, Fields: map[string]float64{"size": float64(len(payload))},
+		Time: at,
 	})}
 }
 

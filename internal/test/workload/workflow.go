@@ -32,7 +32,8 @@ func trip() []byte {
 				Name: "wait", Do: workflow.WaitFor{Signal: "go", Timeout: 2 * time.Second},
 				Transitions: append(onSuccess("fan"), workflow.Transition{On: "timeout", To: "rest"}),
 			},
-			{Name: "fan", Do: workflow.Each{Array: "$.input", Call: call, MaxConcurrency: 2}, Compensate: undo, Transitions: onSuccess("rest")},
+			{Name: "fan", Do: workflow.Each{Array: "$.input", Call: call, MaxConcurrency: 2}, Compensate: undo,
+				Transitions: onSuccess("rest")},
 			{Name: "rest", Do: workflow.Sleep{For: 30 * time.Millisecond}, Transitions: onSuccess("child")},
 			{Name: "child", Do: workflow.Call{Target: "@workflow/leg"}, Transitions: onSuccess("flo.Completed")},
 		},
@@ -185,7 +186,8 @@ func (c *flowClient) look(which int, id workflow.RunID) error {
 	return err
 }
 
-// work carries out some of what runs call, or leaves it until its time is over; all of it well when nobody works any more.
+// work carries out some of what runs call, or leaves it until its time is over; all of it well when
+// nobody works any more.
 func (c *flowClient) work(which int, well bool) error {
 	ctx, rng, worker := context.Background(), c.Rand(), fmt.Sprintf("worker %d", c.Client())
 	tasks, err := c.actions[which].Await(ctx, worker, []string{stepping, undoing}, action.Max(1+rng.IntN(4)))
@@ -222,7 +224,8 @@ func (c *flowClient) completed(t *action.Task) {
 	c.done[t.IdempotencyKey] = true
 }
 
-// Audit works off what is left: all runs end, and what they have done is undone unless they have completed.
+// Audit works off what is left: all runs end, and what they have done is undone unless they have
+// completed.
 func (j *flowJob) Audit(w World) {
 	c := j.client(w)
 	for which := range c.flows {
@@ -315,7 +318,8 @@ func foldTrip(run *workflow.Run, events []workflow.Event) string {
 		}
 	}
 	last := map[workflow.EventType]workflow.Status{
-		workflow.WorkflowCompleted: workflow.Completed, workflow.WorkflowFailed: workflow.Failed, workflow.WorkflowCancelled: workflow.Cancelled,
+		workflow.WorkflowCompleted: workflow.Completed, workflow.WorkflowFailed: workflow.Failed,
+		workflow.WorkflowCancelled: workflow.Cancelled,
 	}[events[len(events)-1].Type]
 	if last != run.Status || last != workflow.Completed && len(undo) > 0 {
 		return fmt.Sprintf("its history says that it is %s, and that %v are not undone", last, undo)
@@ -350,7 +354,8 @@ func (c *flowClient) count() bool {
 
 // flowTally creates a workflow and starts it.
 func flowTally(_ *rand.Rand, tag string, payload []byte) []engine.Operation {
-	nap := workflow.Definition{Name: tag + "flow", Start: workflow.Step{Do: workflow.Sleep{For: time.Millisecond}, Transitions: onSuccess("flo.Completed")}}
+	nap := workflow.Definition{Name: tag + "flow",
+		Start: workflow.Step{Do: workflow.Sleep{For: time.Millisecond}, Transitions: onSuccess("flo.Completed")}}
 	return []engine.Operation{workflow.CreateOp(nap.YAML()), workflow.StartOp(tag+"flow", fmt.Appendf(nil, `"%x"`, payload))}
 }
 

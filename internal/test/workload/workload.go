@@ -31,7 +31,8 @@ type World interface {
 	Working() bool
 	// Sleep waits; false means that the run has ended and nothing may wait any more.
 	Sleep(time.Duration) bool
-	// Lossy reports whether acknowledged writes may have been lost: what was checked with them in mind can not be any more.
+	// Lossy reports whether acknowledged writes may have been lost: what was checked with them in
+	// mind can not be any more.
 	Lossy() bool
 	// Async reports whether a crash of the power makes it so.
 	Async() bool

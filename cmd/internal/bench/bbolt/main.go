@@ -1,5 +1,6 @@
-// Bbolt reads keys of a bbolt database at random for a while and prints how often it did so a second: the peer of floe's reads. It is a module of its
-// own, so that programs that embed floe do not get to know of bbolt.
+// Bbolt reads keys of a bbolt database at random for a while and prints how often it did so a
+// second: the peer of floe's reads. It is a module of its own, so that programs that embed floe do
+// not get to know of bbolt.
 package main
 
 import (

@@ -1,10 +1,11 @@
-// Overlay plants the bugs of internal/test/plant. It writes the files that differ from the product, and a file for the flag -overlay of the go command:
+// Overlay plants the bugs of internal/test/plant. It writes the files that differ from the product,
+// and a file for the flag -overlay of the go command:
 //
 //	go run ./internal/test/plant/overlay -o .plant
 //	go test -tags plant -overlay .plant/overlay.json ./queue -run '^TestPlanted$'
 //
-// Each bug is in a unified diff in internal/test/plant/bugs. A hunk applies where its context and removed lines are, which must be in one place of the file; line numbers
-// do not matter.
+// Each bug is in a unified diff in internal/test/plant/bugs. A hunk applies where its context and
+// removed lines are, which must be in one place of the file; line numbers do not matter.
 package main
 
 import (

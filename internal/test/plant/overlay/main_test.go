@@ -11,7 +11,8 @@ import (
 
 const root = "../../../.."
 
-// TestBugsApply: every hunk applies to the sources as they are, the result is Go, and each bug is planted and nowhere else.
+// TestBugsApply: every hunk applies to the sources as they are, the result is Go, and each bug is
+// planted and nowhere else.
 func TestBugsApply(t *testing.T) {
 	files, err := planted(root)
 	if err != nil {
@@ -65,7 +66,8 @@ func TestWrite(t *testing.T) {
 	if err := write(dir, out); err != nil {
 		t.Fatal(err)
 	}
-	want := "// Package a is an example.\npackage a\n\nimport \"github.com/floedb/floe/internal/test/plant\"\n\nfunc max() int {\n\treturn 1\n}\n\n" +
+	want := "// Package a is an example.\npackage a\n\nimport \"github.com/floedb/floe/internal/test/plant\"\n\nfunc max() int " +
+		"{\n\treturn 1\n}\n\n" +
 		"func min() int {\n\tif plant.On(plant.TooMany) {\n\t\treturn 2\n\t}\n\treturn 1\n}\n"
 	if b, err := os.ReadFile(filepath.Join(out, "a/a.go")); string(b) != want || err != nil {
 		t.Errorf("a.go is\n%s\n%v, want\n%s", b, err, want)

@@ -21,7 +21,8 @@ var (
 	cloneAcks = flag.Int("clone-acks", 200, "acknowledgements after which a crash is tried, over both durabilities")
 )
 
-// TestMain collects garbage less often: a suite opens thousands of nodes, each of which is garbage soon, and takes a third less time.
+// TestMain collects garbage less often: a suite opens thousands of nodes, each of which is garbage
+// soon, and takes a third less time.
 func TestMain(m *testing.M) {
 	debug.SetGCPercent(400)
 	os.Exit(m.Run())
@@ -37,10 +38,11 @@ func rigSeed(t *testing.T) uint64 {
 	return s
 }
 
-// TestAckClone crashes a node at every acknowledgement, while clients do all that a node knows: what survives of a power failure with
-// none, half and all of the unsynced data, and what a killed process leaves, has to hold everything that was acknowledged, and
-// nothing that was refused. With Async a power failure may take a tail, but no more than was written since the last sync, and
-// what it took leaves no gap behind: no revision is given out again.
+// TestAckClone crashes a node at every acknowledgement, while clients do all that a node knows:
+// what survives of a power failure with none, half and all of the unsynced data, and what a killed
+// process leaves, has to hold everything that was acknowledged, and nothing that was refused. With
+// Async a power failure may take a tail, but no more than was written since the last sync, and what
+// it took leaves no gap behind: no revision is given out again.
 func TestAckClone(t *testing.T) {
 	acks := *cloneAcks
 	if testing.Short() {
@@ -53,7 +55,8 @@ func TestAckClone(t *testing.T) {
 			if err := c.run(acks / 2); err != nil {
 				t.Fatal(err)
 			}
-			t.Logf("%d acknowledgements (%d refusals), %d crashes checked, %d lives; a power failure took up to %d acts", c.load.acks, c.load.refused, c.checked, c.lives, c.lost)
+			t.Logf("%d acknowledgements (%d refusals), %d crashes checked, %d lives; a power failure took up to %d acts", c.load.acks,
+				c.load.refused, c.checked, c.lives, c.lost)
 			if c.load.acks < acks/2 || c.checked < 4*c.load.acks || c.load.refused*20 < c.load.acks || c.lives < 1+acks/4000 {
 				t.Error("too few of something for this to prove anything")
 			}
@@ -182,7 +185,8 @@ func (c *ackClone) check(left *vfs.MemFS, floor [rigShards]rigCut) error {
 	return err
 }
 
-// reopen opens what is left of a node and checks that it is what the ledger says and goes on from there.
+// reopen opens what is left of a node and checks that it is what the ledger says and goes on from
+// there.
 func (l *rigLedger) reopen(config shard.Config, disk *pointFS, cuts [rigShards]rigCut) (upTo [rigShards]int, err error) {
 	r, err := openRig(config, disk)
 	if err != nil {

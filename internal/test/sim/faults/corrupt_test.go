@@ -22,9 +22,10 @@ import (
 
 var corruptCases = flag.Int("corrupt-cases", 100, "damaged directories that are opened")
 
-// TestCorrupt damages one thing in the directory of a node: a bit, a block, the end of a file, a file, two files. Whatever it is, the
-// node never gives a wrong answer: it does not open, naming the file, or what needs the damaged part fails, or the damage does no
-// harm. When it does not open, everything is still there. Only what the log can not know to have been durable may be gone.
+// TestCorrupt damages one thing in the directory of a node: a bit, a block, the end of a file, a
+// file, two files. Whatever it is, the node never gives a wrong answer: it does not open, naming
+// the file, or what needs the damaged part fails, or the damage does no harm. When it does not
+// open, everything is still there. Only what the log can not know to have been durable may be gone.
 func TestCorrupt(t *testing.T) {
 	cases := *corruptCases
 	if testing.Short() {
@@ -81,8 +82,8 @@ func (b *corruptBase) String() string {
 	return fmt.Sprintf("%v node that was %s", b.durability, state)
 }
 
-// newCorruptBase makes a directory with several segments of the log and tables of the state; the log holds what the tables
-// do not.
+// newCorruptBase makes a directory with several segments of the log and tables of the state; the
+// log holds what the tables do not.
 func newCorruptBase(seed uint64, d shard.Durability, clean bool) (*corruptBase, error) {
 	b := &corruptBase{pointRun: newPointRun(seed, d), clean: clean}
 	b.load.onAck = func() error { b.mark(d == shard.Sync); return nil }
@@ -91,7 +92,8 @@ func newCorruptBase(seed uint64, d shard.Durability, clean bool) (*corruptBase, 
 	truncate := func() error { return b.rig.stepper.Truncate() }
 	acts := func(n int) func() error { return func() error { return b.acts(n) } }
 	script := []func() error{
-		b.open, acts(40), flush, truncate, acts(30), flush, compact, acts(40), flush, truncate, acts(30), b.syncMarked, acts(40), b.syncMarked, acts(2),
+		b.open, acts(40), flush, truncate, acts(30), flush, compact, acts(40), flush, truncate, acts(30), b.syncMarked, acts(40),
+		b.syncMarked, acts(2),
 	}
 	if clean {
 		script = append(script, b.close)
@@ -170,7 +172,8 @@ func corruptPick(names []string, rng *rand.Rand, n int) string {
 // corruptKind returns what a file is.
 func corruptKind(name string) string {
 	base := name[strings.LastIndex(name, "/")+1:]
-	for _, kind := range []string{"FORMAT", "LOCK", ".spare", ".ual", ".sst", "MANIFEST-", "OPTIONS-", "marker.format", "marker.manifest", "snapshot-"} {
+	for _, kind := range []string{"FORMAT", "LOCK", ".spare", ".ual", ".sst", "MANIFEST-", "OPTIONS-", "marker.format", "marker.manifest",
+		"snapshot-"} {
 		if strings.Contains(base, kind) {
 			return kind
 		}
@@ -233,8 +236,8 @@ func (d *corruptDamage) choose(other string) {
 	}
 }
 
-// floor returns what has to be there if the node opens. What was written to the end of the log is gone with it if nothing behind the
-// damage says that it had been durable.
+// floor returns what has to be there if the node opens. What was written to the end of the log is
+// gone with it if nothing behind the damage says that it had been durable.
 func (b *corruptBase) floor(d *corruptDamage) [rigShards]rigCut {
 	all := b.ledger.floor(false)
 	last := b.marks[len(b.marks)-1]
@@ -298,7 +301,8 @@ func (b *corruptBase) judge(left *vfs.MemFS, d *corruptDamage) (string, error) {
 	return "harmless", nil
 }
 
-// honest passes an error on unless it is that of a read or write which has failed because of the damage.
+// honest passes an error on unless it is that of a read or write which has failed because of the
+// damage.
 func (d *corruptDamage) honest(r *rig, err error) error {
 	if errors.Is(err, errParked) || r.failure() != nil {
 		return d.named(r.failure())
@@ -309,7 +313,8 @@ func (d *corruptDamage) honest(r *rig, err error) error {
 	return err
 }
 
-// named checks that an error names what is damaged: the file, and in the log the place; of the state, its directory will do.
+// named checks that an error names what is damaged: the file, and in the log the place; of the
+// state, its directory will do.
 func (d *corruptDamage) named(err error) error {
 	for name := range d.changed {
 		base := name[strings.LastIndex(name, "/")+1:]
@@ -320,15 +325,16 @@ func (d *corruptDamage) named(err error) error {
 			return nil
 		case strings.HasPrefix(name, rigDir+"/log/") && strings.Contains(err.Error(), "part of") && strings.Contains(err.Error(), " log "):
 			return nil
-		case strings.HasPrefix(name, rigDir+"/log/") && strings.Contains(err.Error(), rigDir+"/log/0") && strings.Contains(err.Error(), "missing"):
+		case strings.HasPrefix(name, rigDir+"/log/") && strings.Contains(err.Error(), rigDir+"/log/0") &&
+			strings.Contains(err.Error(), "missing"):
 			return nil
 		}
 	}
 	return fmt.Errorf("the error does not name what is damaged: %w", err)
 }
 
-// TestTrioCorrupt damages the directory of one node of three, which had stopped. It does not open, or stops, or becomes equal to the
-// others; and they go on as if nothing had happened.
+// TestTrioCorrupt damages the directory of one node of three, which had stopped. It does not open,
+// or stops, or becomes equal to the others; and they go on as if nothing had happened.
 func TestTrioCorrupt(t *testing.T) {
 	cases := *corruptCases / 3
 	if testing.Short() {

@@ -26,8 +26,9 @@ type pointFault struct {
 	short bool // of a write: half of it reaches the file
 }
 
-// pointFS counts the file operations of a node and asks before each one what is to become of it. Operations come from several
-// goroutines, because Pebble has its own; they are counted, and before is called, one at a time.
+// pointFS counts the file operations of a node and asks before each one what is to become of it.
+// Operations come from several goroutines, because Pebble has its own; they are counted, and before
+// is called, one at a time.
 type pointFS struct {
 	vfs.FS
 	before func(op pointOp) *pointFault // nil: nothing is asked
@@ -195,7 +196,8 @@ func (p *pointFS) Lock(name string) (io.Closer, error) {
 	return once, nil
 }
 
-// pointLock closes a lock once. A node that was given up may still do it, at the same time as unlock.
+// pointLock closes a lock once. A node that was given up may still do it, at the same time as
+// unlock.
 type pointLock func() error
 
 // Close closes the lock, unless that has been done.
@@ -364,6 +366,6 @@ func (p *pointFS) lastLogWrite() (name string, end int64) {
 // suspect says that what is on the disk may be damaged: calls may not come back.
 func (p *pointFS) suspect() { close(p.struck) }
 
-// freeze lets no file operation come back any more: Pebble tries some again and again, without a pause, when they have failed, and who
-// has failed to open it can not close it.
+// freeze lets no file operation come back any more: Pebble tries some again and again, without a
+// pause, when they have failed, and who has failed to open it can not close it.
 func (p *pointFS) freeze() { p.watch(func(pointOp) *pointFault { select {} }) }

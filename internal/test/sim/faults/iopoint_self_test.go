@@ -11,8 +11,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// TestPointFS checks the layer under the suites: it asks before every operation, an operation that fails has not happened, and a
-// short write has happened by half.
+// TestPointFS checks the layer under the suites: it asks before every operation, an operation that
+// fails has not happened, and a short write has happened by half.
 func TestPointFS(t *testing.T) {
 	mem := vfs.NewCrashableMem()
 	disk := newPointFS(mem)

@@ -31,8 +31,9 @@ func pointSkip(short int) int {
 	return max(*pointStep, 1)
 }
 
-// pointRun is a workload that goes through everything a node does with its files: creation, log segments that fill up, flushes of
-// the state, truncation of the log, compaction, a clean end, a killed process, and opening after each.
+// pointRun is a workload that goes through everything a node does with its files: creation, log
+// segments that fill up, flushes of the state, truncation of the log, compaction, a clean end, a
+// killed process, and opening after each.
 type pointRun struct {
 	seed       uint64
 	durability shard.Durability
@@ -48,8 +49,8 @@ type pointRun struct {
 	after func() error // called after every step; nil: nothing
 }
 
-// newPointRun returns a run whose acts follow from the seed alone. Which file operation of Pebble comes when does not: some of them
-// are done by its own goroutines.
+// newPointRun returns a run whose acts follow from the seed alone. Which file operation of Pebble
+// comes when does not: some of them are done by its own goroutines.
 func newPointRun(seed uint64, d shard.Durability) *pointRun {
 	p := &pointRun{
 		seed: seed, durability: d, mem: vfs.NewCrashableMem(), clock: &rigClock{1_000_000}, ledger: newRigLedger(),
@@ -160,8 +161,9 @@ func (c *crashPoint) String() string {
 	return fmt.Sprintf("crash before file operation %d (%v)", c.k, c.op)
 }
 
-// TestCrashAtEveryPoint crashes a node before each file operation of the workload, with a random part of what was not synced lost; and
-// again while what is left is being opened. Each time the node opens, holds all that was acknowledged, and goes on.
+// TestCrashAtEveryPoint crashes a node before each file operation of the workload, with a random
+// part of what was not synced lost; and again while what is left is being opened. Each time the
+// node opens, holds all that was acknowledged, and goes on.
 func TestCrashAtEveryPoint(t *testing.T) {
 	for _, d := range []shard.Durability{shard.Sync, shard.Async} {
 		t.Run(d.String(), func(t *testing.T) {
@@ -180,7 +182,8 @@ func TestCrashAtEveryPoint(t *testing.T) {
 	}
 }
 
-// crashPoints runs the workload once and takes what a crash would leave before each of its operations.
+// crashPoints runs the workload once and takes what a crash would leave before each of its
+// operations.
 type crashPoints struct {
 	*pointRun
 	every int // at how many points the recovery crashes at all of its operations, not only at some
@@ -253,9 +256,10 @@ func (c *crashPoints) check(p *crashPoint) error {
 	return nil
 }
 
-// TestFaultAtEveryPoint lets each file operation of the workload fail, once by EIO, once by a write that reaches the file only by half,
-// once because the disk is full from there on. The node may stop, and then has to say why and do nothing more; it may go on. On
-// a healthy disk everything that was acknowledged is there, and nothing that was refused.
+// TestFaultAtEveryPoint lets each file operation of the workload fail, once by EIO, once by a write
+// that reaches the file only by half, once because the disk is full from there on. The node may
+// stop, and then has to say why and do nothing more; it may go on. On a healthy disk everything
+// that was acknowledged is there, and nothing that was refused.
 func TestFaultAtEveryPoint(t *testing.T) {
 	for _, d := range []shard.Durability{shard.Sync, shard.Async} {
 		for _, kind := range []string{"EIO", "short", "ENOSPC"} {
@@ -268,7 +272,8 @@ func TestFaultAtEveryPoint(t *testing.T) {
 					}
 					t.Logf("%d points %v: %d times stopped, %d times gone on, %d times not opened; %d calls never came back",
 						f.tried, f.kinds, f.stopped, f.wentOn, f.refused, f.parked)
-					if !testing.Short() && (f.tried*f.skip < map[string]int{"EIO": 500, "short": 100, "ENOSPC": 150}[kind] || f.stopped == 0) {
+					if !testing.Short() && (f.tried*f.skip < map[string]int{"EIO": 500, "short": 100, "ENOSPC": 150}[kind] ||
+						f.stopped == 0) {
 						t.Error("too few points for this to prove anything")
 					}
 				}
@@ -384,7 +389,8 @@ func (f *faultPoints) explains(err error) bool {
 	return strings.Contains(err.Error(), f.fault().err.Error())
 }
 
-// stopsNode reports whether the failure has ended the node. A changed file whose fate is unknown has to.
+// stopsNode reports whether the failure has ended the node. A changed file whose fate is unknown
+// has to.
 func (f *faultPoints) stopsNode(p *pointRun, outcome error) bool {
 	if p.rig.parked.Load() || errors.Is(outcome, engine.ErrUnknownOutcome) || p.rig.stepper.Host().Err() != nil {
 		return true
@@ -395,7 +401,8 @@ func (f *faultPoints) stopsNode(p *pointRun, outcome error) bool {
 	return p.rig.awaitFailure()
 }
 
-// awaitFailure waits until the node says that it has failed: who called the file operation may hear of it a little earlier.
+// awaitFailure waits until the node says that it has failed: who called the file operation may hear
+// of it a little earlier.
 func (r *rig) awaitFailure() bool {
 	deadline, poll := time.NewTimer(5*time.Second), time.NewTicker(time.Millisecond)
 	defer deadline.Stop()

@@ -18,8 +18,9 @@ import (
 	"github.com/floedb/floe/internal/shard"
 )
 
-// trio is a cluster of three rigs in one goroutine, with a network that loses only what goes to or comes from a node that is cut off
-// or down. Its first node leads all shards, unless it is made to give that up.
+// trio is a cluster of three rigs in one goroutine, with a network that loses only what goes to or
+// comes from a node that is cut off or down. Its first node leads all shards, unless it is made to
+// give that up.
 type trio struct {
 	clock  *rigClock
 	nodes  [3]*trioNode
@@ -239,7 +240,8 @@ func newTrioRun(seed uint64, before func(node int, op pointOp) *pointFault) (*tr
 	if r.trio = t; err != nil {
 		return r, err
 	}
-	r.load = &rigLoad{rng: rand.New(rand.NewPCG(seed, 5)), ledger: r.ledger, clock: clock, rig: t.leader, onAck: func() error { return r.after() }}
+	r.load = &rigLoad{rng: rand.New(rand.NewPCG(seed, 5)), ledger: r.ledger, clock: clock, rig: t.leader,
+		onAck: func() error { return r.after() }}
 	r.after = func() error { return nil }
 	for i, n := range t.nodes {
 		n.disk.watch(func(op pointOp) *pointFault { return before(i, op) })
@@ -303,8 +305,9 @@ type trioPoint struct {
 	cuts  [rigShards]rigCut
 }
 
-// TestTrioCrashAtEveryPoint crashes a cluster as a whole before each file operation of any node, while one of them is left behind and
-// gets a snapshot: it comes up again, holds all that was acknowledged, and its replicas become equal.
+// TestTrioCrashAtEveryPoint crashes a cluster as a whole before each file operation of any node,
+// while one of them is left behind and gets a snapshot: it comes up again, holds all that was
+// acknowledged, and its replicas become equal.
 func TestTrioCrashAtEveryPoint(t *testing.T) {
 	seed := rigSeed(t)
 	cryptotest.SetGlobalRandom(t, seed)
@@ -375,8 +378,9 @@ func (r *trioRun) rightAndLevel(t *trio, cuts [rigShards]rigCut) error {
 	return r.ledger.goesOn(t.leader, cuts)
 }
 
-// TestTrioFaultAtEveryPoint lets each file operation of a follower fail while it is left behind and gets a snapshot: the others go on,
-// and when the node comes back on a sound disk it becomes equal to them.
+// TestTrioFaultAtEveryPoint lets each file operation of a follower fail while it is left behind and
+// gets a snapshot: the others go on, and when the node comes back on a sound disk it becomes equal
+// to them.
 func TestTrioFaultAtEveryPoint(t *testing.T) {
 	seed := rigSeed(t)
 	cryptotest.SetGlobalRandom(t, seed)

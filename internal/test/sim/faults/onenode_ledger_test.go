@@ -22,15 +22,16 @@ const (
 	nsProbe = "probe" // spread too; only for writes that nobody counts
 )
 
-// rigLedger is the model of a node: what every act of a client changes, in the order of each shard. A state of the node is right if, in
-// each shard, it is the fold of a prefix of the acts which is neither shorter than what has to have survived nor longer than
-// what was ever asked for.
+// rigLedger is the model of a node: what every act of a client changes, in the order of each shard.
+// A state of the node is right if, in each shard, it is the fold of a prefix of the acts which is
+// neither shorter than what has to have survived nor longer than what was ever asked for.
 //
 //	acts of a shard    0 1 2 3 4 5 6 7 8
 //	                       |     |     |
 //	                  synced   acked   issued
 //
-// Refused acts are not in it, so any trace of one fails the comparison, and so does any row that nobody wrote.
+// Refused acts are not in it, so any trace of one fails the comparison, and so does any row that
+// nobody wrote.
 type rigLedger struct {
 	shards   [rigShards]rigShardLedger
 	rows     map[string][]rigVersion // KV, by namespace/key
@@ -38,7 +39,8 @@ type rigLedger struct {
 	paidIn   []rigEntry              // to all that have to do with vaults
 }
 
-// rigShardLedger is what happened in one shard. The counts are read by a file operation that a goroutine of the node does.
+// rigShardLedger is what happened in one shard. The counts are read by a file operation that a
+// goroutine of the node does.
 type rigShardLedger struct {
 	acts   []*rigAct
 	synced atomic.Int64 // acts that a power failure can not take back, whatever the durability
@@ -113,13 +115,15 @@ func (l *rigLedger) newRevision(id engine.ShardID, revision uint64) error {
 	return nil
 }
 
-// rigCut is how far a shard's acts have come at least, and may have come, and the highest revision that was given out.
+// rigCut is how far a shard's acts have come at least, and may have come, and the highest revision
+// that was given out.
 type rigCut struct {
 	least, most int
 	highest     uint64
 }
 
-// floor returns what a crash now must leave: what was acknowledged, or, if the unsynced may be lost, what was synced.
+// floor returns what a crash now must leave: what was acknowledged, or, if the unsynced may be
+// lost, what was synced.
 func (l *rigLedger) floor(onlySynced bool) (cuts [rigShards]rigCut) {
 	for i := range l.shards {
 		s := &l.shards[i]
@@ -139,7 +143,8 @@ func (l *rigLedger) upToNow(cuts [rigShards]rigCut) [rigShards]rigCut {
 	return cuts
 }
 
-// at returns the key's value after the first upTo acts of its shard, and whether it has one at a time.
+// at returns the key's value after the first upTo acts of its shard, and whether it has one at a
+// time.
 func (l *rigLedger) at(name string, upTo int, now int64) (rigVersion, bool) {
 	for _, v := range slices.Backward(l.rows[name]) {
 		if v.act.at < upTo && !v.act.void {
@@ -162,7 +167,8 @@ func (l *rigLedger) counter(name string, upTo [rigShards]int, now int64) (sum in
 	return sum
 }
 
-// survive makes the first upTo acts of each shard all that ever happened: the history goes on after a crash.
+// survive makes the first upTo acts of each shard all that ever happened: the history goes on after
+// a crash.
 func (l *rigLedger) survive(upTo [rigShards]int) {
 	for i := range l.shards {
 		s := &l.shards[i]

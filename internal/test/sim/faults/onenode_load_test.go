@@ -18,7 +18,8 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// rigLoad does what clients do, at random, and notes in a ledger what that changes. It predicts every outcome.
+// rigLoad does what clients do, at random, and notes in a ledger what that changes. It predicts
+// every outcome.
 type rigLoad struct {
 	rng    *rand.Rand
 	rig    *rig
@@ -66,8 +67,8 @@ func (w *rigLoad) step() error {
 	return nil
 }
 
-// do carries out what was issued in a shard. refusal is the outcome that is predicted, nil for success; run returns the revision that
-// was given out, 0 if that is not told.
+// do carries out what was issued in a shard. refusal is the outcome that is predicted, nil for
+// success; run returns the revision that was given out, 0 if that is not told.
 func (w *rigLoad) do(id engine.ShardID, refusal error, run func() (uint64, error)) error {
 	s := &w.ledger.shards[id]
 	before := int(s.issued.Load())
@@ -208,8 +209,8 @@ func (w *rigLoad) incr() error {
 	})
 }
 
-// touch changes when a key expires, and a second key: what an act changes has to be seen at once, or nobody could say whether a crash has
-// taken it back.
+// touch changes when a key expires, and a second key: what an act changes has to be seen at once,
+// or nobody could say whether a crash has taken it back.
 func (w *rigLoad) touch() error {
 	key := "key " + strconv.Itoa(w.rng.IntN(10))
 	name, mark, ttl := nsSolo+"/"+key, nsSolo+"/touched", 1+w.rng.Int64N(1500)
@@ -268,7 +269,8 @@ func (w *rigLoad) others(tag string) []engine.Operation {
 	return workload.Tallied(w.rng, tag, func() []byte { return []byte(w.value()) })
 }
 
-// checkOthers compares how often the other primitives have been in a transaction of each tag with how often its key was written.
+// checkOthers compares how often the other primitives have been in a transaction of each tag with
+// how often its key was written.
 func checkOthers(r *rig) error {
 	for i := range 4 {
 		tag := "{tag " + strconv.Itoa(i) + "}"
@@ -341,7 +343,8 @@ func (w *rigLoad) toySend() error {
 	return w.toy(c, nil, id)
 }
 
-// mixed is a transaction of two machines: it pays in, sends some of that on, sets a timer and puts a key.
+// mixed is a transaction of two machines: it pays in, sends some of that on, sets a timer and puts
+// a key.
 func (w *rigLoad) mixed() error {
 	name, id := w.purse()
 	pay, part, delay := 2+w.rng.Int64N(1<<30), int64(1), 1+w.rng.Int64N(2000)
@@ -370,7 +373,8 @@ func rigQuiet(op engine.Op) engine.Op {
 	return op
 }
 
-// burst proposes to all shards at once, several commands each: they share entries and writes of the log.
+// burst proposes to all shards at once, several commands each: they share entries and writes of the
+// log.
 func (w *rigLoad) burst() error {
 	type command struct {
 		id     engine.ShardID

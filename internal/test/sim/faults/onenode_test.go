@@ -22,7 +22,8 @@ import (
 // rigDir is the data directory of every rig.
 const rigDir = "node"
 
-// rigShards is more than one, so that there is something to deliver between, and few, so that each sees much.
+// rigShards is more than one, so that there is something to deliver between, and few, so that each
+// sees much.
 const rigShards = 3
 
 // rigClock stands still until it is told to move.
@@ -34,8 +35,8 @@ func (c *rigClock) Wall() int64 { return c.ms }
 // Mono returns the same time as a duration.
 func (c *rigClock) Mono() time.Duration { return time.Duration(c.ms) * time.Millisecond }
 
-// rigConfig returns a configuration whose sizes make a node of a few KiB do what a large one does: segments end after some dozen
-// writes, and opening an almost empty directory takes no time.
+// rigConfig returns a configuration whose sizes make a node of a few KiB do what a large one does:
+// segments end after some dozen writes, and opening an almost empty directory takes no time.
 func rigConfig(fsys vfs.FS, d shard.Durability, clock *rigClock) shard.Config {
 	return shard.Config{
 		Dir: rigDir, Shards: rigShards, Durability: d, FS: fsys, Clock: shard.Clock{Source: clock},
@@ -44,8 +45,8 @@ func rigConfig(fsys vfs.FS, d shard.Durability, clock *rigClock) shard.Config {
 	}
 }
 
-// rig is a node alone whose every step is taken by the test, behind the door that primitives are written against: a call comes back
-// when the rig has stepped the node until the outcome is known.
+// rig is a node alone whose every step is taken by the test, behind the door that primitives are
+// written against: a call comes back when the rig has stepped the node until the outcome is known.
 type rig struct {
 	stepper *shard.Stepper
 	clock   *rigClock
@@ -65,7 +66,8 @@ var errParked = errors.New("the call does not come back")
 // patience is for how many polls, one in a millisecond at most, a call is waited for.
 const patience = 1000
 
-// openRig opens a node and brings it to where Host.Open would return. A disk that may fail is to be given.
+// openRig opens a node and brings it to where Host.Open would return. A disk that may fail is to be
+// given.
 func openRig(c shard.Config, disk *pointFS) (*rig, error) {
 	r, err := openStill(c, disk)
 	if err != nil {
@@ -108,8 +110,9 @@ func (r *rig) comeUp() error {
 	return nil
 }
 
-// call runs f, unless the node has failed. On a disk that has failed f may never come back, because what Pebble asked for is parked;
-// it gets a second of polls, in which a machine however busy lets it go on.
+// call runs f, unless the node has failed. On a disk that has failed f may never come back, because
+// what Pebble asked for is parked; it gets a second of polls, in which a machine however busy lets
+// it go on.
 func (r *rig) call(f func() error) error {
 	if r.disk == nil {
 		return f()
@@ -155,7 +158,8 @@ func (r *rig) attempt(f func() error) error {
 	return errParked
 }
 
-// rigGuarded runs f as the goroutines of a Host run: a panic is the end of the node, not of the process.
+// rigGuarded runs f as the goroutines of a Host run: a panic is the end of the node, not of the
+// process.
 func rigGuarded(f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -165,8 +169,8 @@ func rigGuarded(f func() error) (err error) {
 	return f()
 }
 
-// round takes one turn of a shard: what it was given goes into the log, is committed and applied. After an error the node is not stepped
-// again: the goroutines of a Host would have failed it.
+// round takes one turn of a shard: what it was given goes into the log, is committed and applied.
+// After an error the node is not stepped again: the goroutines of a Host would have failed it.
 func (r *rig) round(id engine.ShardID) error {
 	err := r.call(func() error {
 		r.stepper.Step(id, 0)
@@ -263,8 +267,9 @@ func (r *rig) fire() (any bool, err error) {
 	return any, nil
 }
 
-// deliver sends the messages that shards have for each other and then settles what became of it. Nothing is delivered
-// that a power failure could take back. It reports whether that has changed anything: what a vault has no room for goes on waiting.
+// deliver sends the messages that shards have for each other and then settles what became of it.
+// Nothing is delivered that a power failure could take back. It reports whether that has changed
+// anything: what a vault has no room for goes on waiting.
 func (r *rig) deliver() (any bool, err error) {
 	for id := range engine.ShardID(rigShards) {
 		for _, target := range r.stepper.State(id).Targets {
@@ -326,7 +331,8 @@ func rigPowerCut(fsys *vfs.MemFS, rng *rand.Rand, unsyncedPercent int) *vfs.MemF
 	return fsys.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: unsyncedPercent, RNG: rng})
 }
 
-// rigKill returns what a killed process leaves behind: all it has written, for the operating system lives on.
+// rigKill returns what a killed process leaves behind: all it has written, for the operating system
+// lives on.
 func rigKill(fsys *vfs.MemFS) (*vfs.MemFS, error) {
 	left := vfs.NewCrashableMem()
 	if err := left.MkdirAll(rigDir, 0o700); err != nil {

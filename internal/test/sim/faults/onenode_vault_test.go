@@ -12,9 +12,11 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// Vaults are filled from purses in other shards, over lanes that a full one holds, with replies that give back what a closed one refuses (see toy.Vaults). What
-// becomes of a single shipment depends on what the others did, so the ledger does not predict it. It knows what was paid in, which is an act that leaves a
-// row of its own like every other, and that nothing of it gets lost or comes twice: what is in purses, in vaults and on the way adds up to that.
+// Vaults are filled from purses in other shards, over lanes that a full one holds, with replies
+// that give back what a closed one refuses (see toy.Vaults). What becomes of a single shipment
+// depends on what the others did, so the ledger does not predict it. It knows what was paid in,
+// which is an act that leaves a row of its own like every other, and that nothing of it gets lost
+// or comes twice: what is in purses, in vaults and on the way adds up to that.
 
 // nsVaults is their namespace, which is spread.
 const nsVaults = "vaults"
@@ -40,7 +42,8 @@ func (w *rigLoad) payIn() error {
 	})
 }
 
-// vault ships something to a vault, closes or opens it, or has it emptied. That a purse has too little is as good as success.
+// vault ships something to a vault, closes or opens it, or has it emptied. That a purse has too
+// little is as good as success.
 func (w *rigLoad) vault() error {
 	c := toy.Command{Kind: toy.Ship, Name: rigPurse(w.rng.IntN(4)), Target: rigVault(w.rng.IntN(3)), Delta: 1 + w.rng.Int64N(80)}
 	switch w.rng.IntN(8) {
