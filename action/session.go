@@ -18,6 +18,18 @@ import (
 // attempts fail and its runs are retried by other workers. Heartbeats are in the memory of the
 // shard's leader only. They cause no writes, and a new leader gives every session a fresh lease.
 //
+//	process                                      shard (its leader)
+//	worker --.
+//	worker --+-- pool -- link ---- open -------> session: groups of handlers and labels
+//	worker --'             |------ take -------> waits, up to an hour, until a run is ready
+//	                       |<----- runs -------- attempts begin; they are rows of the session
+//	              handlers |------ work -------> ends of attempts; may take the next runs
+//	                       |------ heartbeat --> renews the lease and compares the held runs; no write
+//	                       '<----- cancelled --- runs whose handlers have to stop
+//
+// There is one link and one session for each shard that has actions of the namespace. The workers
+// of a process share them. A worker also sends reports to the registry (see internal/workers).
+//
 // A polling worker (see internal/workers) has a session of its own for as long as it holds a run.
 // It sends no heartbeats: its attempts end by their time limits.
 

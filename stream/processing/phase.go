@@ -10,23 +10,25 @@ import (
 	"github.com/floedb/floe/internal/pipeline"
 )
 
-// A savepoint of a job in a spread namespace is of a moment at which all of its subtasks stand
-// still and nothing that is passed is on its way.
+// A savepoint of a job in a spread namespace captures a moment at which all subtasks are quiesced
+// and no record is between two shards.
 //
-//	home                                                 all subtasks
-//	a savepoint is asked for    - follow: saving ->      no tick any more; when what has been passed has arrived, the subtask stands still
-//	all subtasks stand still    <- phase: still -
-//	                            - follow: copies -> the leader copies the rows of the subtask, and
-//	                              of its exchanges
-//	it is complete              <- phase: copied -
-//	                            - follow: saving none -> the subtask goes on
+//	home                         all subtasks
+//	savepoint requested   ---->  saving:   no more ticks; the subtask is quiesced when all that
+//	                                       it has passed on has arrived
+//	all quiesced          <----  phase:    quiesced
+//	                      ---->  copying:  the leader copies the rows of the subtask and of its
+//	                                       exchanges
+//	savepoint complete    <----  phase:    copied
+//	                      ---->  resuming: the subtask ticks again
 //
-// Exchanges take what they have no room for meanwhile: nobody sends more. What sinks are to have is
-// no part of it: that has been sent once, whenever it arrives.
+// Exchanges accept everything meanwhile, even beyond their limit, because no stage sends more. What
+// is on its way to sinks is not part of the savepoint: it was sent once and will arrive.
 //
-// Each subtask has its share of the savepoint, under the number that it has at home. A restore has
-// each subtask fill its next generation from its share. What was passed before is dropped, by the
-// epoch in which it was sent, and what others pass by then waits until the subtask has been filled.
+// Each subtask stores its share of the savepoint under the number that the savepoint has at home. A
+// restore has each subtask fill its next generation from its share. Records that were passed on
+// before are dropped, by the epoch in which they were sent. Records that other subtasks pass on
+// meanwhile wait until the subtask has been filled.
 
 // phase is the phase of a subtask in the making of a savepoint.
 type phase byte
