@@ -51,8 +51,9 @@ func Example() {
 	call("GET", "/api/v1/kv/namespaces/shop/keys/user%2F1", "")
 	call("PUT", "/api/v1/kv/namespaces/shop/keys/user%2F1", `{"value":"Ada","ttl_seconds":-1}`)
 	// Output:
-	// 200 {"status":"ok"} 200 {"ok":true,"name":"shop"} 200
-	// {"ok":true,"key":"user/1","namespace":"shop"} 404 {"error":"kv: key \"user/1\" not
-	// found","found":false,"key":"user/1","namespace":"shop"} 400 {"error":"member \"ttl_seconds\"
-	// of the body is -1, it takes an integer from 0 to 3153600000"}
+	// 200 {"status":"ok"}
+	// 200 {"ok":true,"name":"shop"}
+	// 200 {"ok":true,"key":"user/1","namespace":"shop"}
+	// 404 {"error":"kv: key \"user/1\" not found","found":false,"key":"user/1","namespace":"shop"}
+	// 400 {"error":"member \"ttl_seconds\" of the body is -1, it takes an integer from 0 to 3153600000"}
 }

@@ -78,9 +78,7 @@ func ExampleResult() {
 	body, err := json.Marshal(result)
 	fmt.Println(string(body), err)
 	// Output:
-	// {"query":"requests{host=a}[1m] | last() |
-	// alias(now)","series":[{"key":"now","field":"count","point_count":1,"tags":[],"points":[{"timestamp":1714564740000,"value":280}]}]}
-	// <nil>
+	// {"query":"requests{host=a}[1m] | last() | alias(now)","series":[{"key":"now","field":"count","point_count":1,"tags":[],"points":[{"timestamp":1714564740000,"value":280}]}]} <nil>
 }
 
 func ExampleLimits() {

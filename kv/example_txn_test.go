@@ -43,6 +43,9 @@ func ExampleIncrOp() {
 		fmt.Printf("%s has %s\n", name, e.Value)
 	}
 	// Output:
-	// 30: <nil> 30 again: true 80: transaction: operation 1: kv: key "alice": 70 + -80 = -10 is not
-	// in [0, 9223372036854775807] alice has 70 bob has 30
+	// 30: <nil>
+	// 30 again: true
+	// 80: transaction: operation 1: kv: key "alice": 70 + -80 = -10 is not in [0, 9223372036854775807]
+	// alice has 70
+	// bob has 30
 }

@@ -18,24 +18,28 @@ const (
 )
 
 // TestLinesAreShort: code has at most 140 columns and prose in comments at most 100. Raw strings,
-// string literals that fill half a line, and preformatted comments may be longer.
+// string literals that fill half a line, preformatted comments and outputs of examples may be
+// longer.
 func TestLinesAreShort(t *testing.T) {
 	for _, s := range sources(t) {
 		text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(s.name)))
 		if err != nil {
 			t.Fatal(err)
 		}
-		free := wideLines(s)
+		free, output := wideLines(s), false
 		for i, line := range strings.Split(string(text), "\n") {
 			most := maxCodeColumns
 			if comment, ok := strings.CutPrefix(strings.TrimSpace(line), "//"); ok {
 				most = maxCommentColumns
-				if strings.HasPrefix(comment, "\t") || strings.HasPrefix(comment, "  ") || !strings.HasPrefix(comment, " ") {
+				output = output || strings.HasPrefix(comment, " Output:") || strings.HasPrefix(comment, " Unordered output:")
+				if output || strings.HasPrefix(comment, "\t") || strings.HasPrefix(comment, "  ") || !strings.HasPrefix(comment, " ") {
 					continue
 				}
 				if !strings.Contains(strings.TrimSpace(comment), " ") { // an address
 					continue
 				}
+			} else {
+				output = false
 			}
 			if n := columns(line); n > most && !free[i+1] {
 				t.Errorf("%s:%d: %d columns, want %d at most", s.name, i+1, n, most)

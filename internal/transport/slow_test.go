@@ -34,14 +34,14 @@ func TestSlowFollower(t *testing.T) {
 	for i := range values {
 		c.put(store, fmt.Sprint("large/", i), make([]byte, size))
 	}
-	var mu sync.Mutex // guards passed
-	passed := 0
-	c.proxy.change(func(int) tamper {
+	var mu sync.Mutex           // guards passed
+	passed := make(map[int]int) // bytes by connection
+	c.proxy.change(func(conn int) tamper {
 		slow := throttle(256 << 10)
 		return func(ctx context.Context, up bool, b []byte) ([]byte, bool) {
 			if up {
 				mu.Lock()
-				passed += len(b)
+				passed[conn] += len(b)
 				mu.Unlock()
 			}
 			return slow(ctx, up, b)
@@ -61,10 +61,12 @@ func TestSlowFollower(t *testing.T) {
 	defer mu.Unlock()
 	c.seen.mu.Lock()
 	defer c.seen.mu.Unlock()
-	t.Logf("%d bytes for %d bytes of values, %d messages with entries and %d heartbeats", passed, values*size, c.seen.kinds[raftpb.MsgApp],
+	t.Logf("%v bytes for %d bytes of values, %d messages with entries and %d heartbeats", passed, values*size, c.seen.kinds[raftpb.MsgApp],
 		c.seen.kinds[raftpb.MsgHeartbeat])
-	if passed > 2*values*size {
-		t.Errorf("%d bytes were sent for %d bytes of values", passed, values*size)
+	for conn, bytes := range passed {
+		if bytes > 2*values*size {
+			t.Errorf("%d bytes were sent on connection %d for %d bytes of values", bytes, conn, values*size)
+		}
 	}
 	if n := c.seen.kinds[raftpb.MsgHeartbeat]; n < 10 {
 		t.Errorf("%d heartbeats came meanwhile", n)
