@@ -16,23 +16,24 @@ const (
 	maxActivityMillis = 1 << 48 // about 8,900 years around 1970
 )
 
-// ActivitySpan is a time in parts of the same length.
+// ActivitySpan is a time range divided into parts of equal length.
 type ActivitySpan struct {
 	From       time.Time     // less than 8,900 years from 1970
-	Step       time.Duration // of a part; whole milliseconds, at least one, at most a year
+	Step       time.Duration // length of a part; whole milliseconds, from one to a year
 	Parts      int           // 1 to MaxActivityParts
-	Partitions []int         // those to look at; nil: all
+	Partitions []int         // partitions to count; nil: all
 }
 
-// Activity is what a stream holds of a time, part by part.
+// Activity is the contents of a stream over a time range, part by part.
 type Activity struct {
 	Records []int64
 	Bytes   []int64 // as in PartitionStats
 }
 
-// Activity returns how much of what a stream holds was appended when, by the times in the IDs. It
-// costs a few looks for each part and partition, however much the stream holds. Errors:
-// ErrNotFound; ErrInvalid for a span that is out of bounds or a partition that there is not.
+// Activity returns how many of the stream's records and bytes were appended in each part of the
+// span, by the times in their IDs. It costs a few lookups for each part and partition, however much
+// the stream holds. Errors: ErrNotFound; ErrInvalid for a span that is out of bounds or a partition
+// that does not exist.
 func (s *Store) Activity(ctx context.Context, name string, span ActivitySpan) (Activity, error) {
 	if span.Parts < 1 || span.Parts > MaxActivityParts {
 		return Activity{}, engine.Errorf(ErrInvalid, "stream: activity in %d parts is not in 1-%d", span.Parts, MaxActivityParts)

@@ -16,40 +16,41 @@ import (
 	"github.com/floedb/floe/internal/workloop"
 )
 
-// Consume works the records of a group off: it runs handle for them, for up to Concurrency of them
+// Consume processes the records of a group: it runs handle for them, for up to Concurrency of them
 // at once, until ctx ends. A record whose handler returns
 //
 //   - nil is acknowledged;
-//   - an error is refused (Nack) with it as the Reason: it is delivered again after the group's
-//     back-off, or goes to the dead letters if that was the last attempt;
-//   - a Permanent error goes to the dead letters at once;
+//   - an error is refused (Nack) with it as the Reason: it is redelivered after the group's
+//     back-off, or becomes a dead letter if that was the last attempt;
+//   - a Permanent error becomes a dead letter at once;
 //   - ErrSettled is left as it is: the handler has acknowledged or refused it.
 //
-// A panic is an error, with its stack. While a handler runs, the Deadline of its record is moved,
-// by the group's ack timeout. If the record is lost all the same, since nobody could be reached for
-// that long, or the group was moved or deleted, the ctx of the handler is cancelled, and its cause
-// (context.Cause) is ErrConflict: the record is delivered again, and what the handler returns has
-// no effect if that has happened.
+// A panic counts as an error, with its stack. While a handler runs, Consume extends the Deadline of
+// its record by the group's ack timeout. The record can still be lost: no node could be reached for
+// that long, or the group was moved or deleted. Then the handler's ctx is cancelled with
+// ErrConflict as its cause (context.Cause). The record is redelivered, and what the handler returns
+// has no effect if that has happened.
 //
-// In a KeyShared group the records of a key (and partition) are handled one after the other, in
-// their order, whatever the Concurrency; when one fails, those behind it wait until it has been
-// delivered again, or is a dead letter. With NoAck nothing is acknowledged, and what was delivered
-// is handled once, or not at all.
+// In a KeyShared group the records of a key (and partition) are handled one at a time and in order,
+// whatever the Concurrency. When one fails, later records of the key wait until it has been
+// redelivered or is a dead letter. With NoAck nothing is acknowledged, and each delivered record is
+// handled at most once.
 //
-// An outage does not end Consume: it goes on when there is somebody to ask; likewise it waits for a
-// stream that does not exist yet. It creates the group at most once; if the group is deleted later,
-// by itself or with its stream, Consume returns ErrNotFound, or goes on with a group of that name
-// which was created since. When ctx ends, it reads no more records. Handlers have the Grace to
-// finish; their ctx, which has the values of Consume's, is cancelled only then, with the same
-// cause. Handlers that have not returned 5 s later are left alone. In the end the consumer leaves
-// the group: what was not handled is delivered to others, and that it was delivered here is not one
-// of its attempts.
+// An outage does not end Consume: it continues when a node can be reached again. It also waits for
+// a stream that does not exist yet. It creates the group at most once. If the group is deleted
+// later, alone or with its stream, Consume returns ErrNotFound, or continues with a group of that
+// name created since.
 //
-// Consume returns nil when ctx has ended and it has left. Options: Concurrency (1), Consumer (a
-// name that nobody has), Grace (10 s), NoAck, OnError, and those of Groups.Create, for when there
-// is no such group. Errors: ErrInvalid for names or options out of their limits; ErrNotFound as
-// above; ErrClosed, ErrUnauthorized; ones that say how many handlers have not returned, and how
-// many results could not be handed over (ErrUnknownOutcome).
+// When ctx ends, Consume reads no more records. Handlers have the Grace to finish. Only then is
+// their ctx, which has the values of Consume's, cancelled with the same cause. Handlers that have
+// not returned 5 s later are abandoned. Finally the consumer leaves the group: unhandled records
+// are delivered to other consumers, and their delivery to this one does not count as an attempt.
+//
+// Consume returns nil when ctx has ended and the consumer has left. Options: Concurrency (1),
+// Consumer (a unique name), Grace (10 s), NoAck, OnError, and those of Groups.Create, which apply
+// if Consume creates the group. Errors: ErrInvalid for names or options outside their limits;
+// ErrNotFound as above; ErrClosed, ErrUnauthorized. Other errors report how many handlers have not
+// returned, and how many results could not be sent (ErrUnknownOutcome).
 func (s *Store) Consume(ctx context.Context, stream, group string, handle func(ctx context.Context, d Delivery) error,
 	opts ...ConsumeOption) error {
 	c := &consumer{s: s, stream: stream, group: group, o: consumeOptionsOf(opts)}
@@ -61,9 +62,9 @@ func (s *Store) Consume(ctx context.Context, stream, group string, handle func(c
 }
 
 // ConsumeMany is Consume for handlers of several records at once: up to most of them, 1 to 1000,
-// whatever is there. They are acknowledged or refused together; in a KeyShared group no two calls
-// have records of one key at the same time, as long as none is lost. Concurrency is how many calls
-// there are at once.
+// without waiting for more. They are acknowledged or refused together. In a KeyShared group no two
+// concurrent calls have records of the same key, unless a record is lost. Concurrency is the number
+// of concurrent calls.
 func (s *Store) ConsumeMany(
 	ctx context.Context, stream, group string, most int, handle func(ctx context.Context, ds []Delivery) error, opts ...ConsumeOption,
 ) error {

@@ -14,7 +14,7 @@ const (
 	DefaultGrace       = workloop.DefaultGrace
 )
 
-// ConsumeOption changes what Consume and ConsumeMany do.
+// ConsumeOption is an option of Consume and ConsumeMany.
 type ConsumeOption interface{ applyConsume(*consumeOptions) }
 
 type consumeOptions struct {
@@ -35,7 +35,7 @@ func (s StartOption) applyConsume(o *consumeOptions) { s.applyGroupRead(&o.read)
 func (n NewOption) applyConsume(o *consumeOptions)   { n.applyGroupRead(&o.read) }
 func (n NoAckOption) applyConsume(o *consumeOptions) { n.applyGroupRead(&o.read) }
 
-// Concurrency sets how many handlers run at once, 1 to 10,000; the default is 1.
+// Concurrency sets the maximum number of concurrent handlers, 1 to 10,000; the default is 1.
 func Concurrency(n int) ConsumeOption {
 	return consumeOption(func(o *consumeOptions) {
 		if o.concurrency = n; n < 1 || n > MaxConcurrency {
@@ -44,16 +44,16 @@ func Concurrency(n int) ConsumeOption {
 	})
 }
 
-// Consumer names the consumer in its group, instead of a name that nobody else has: by it Pending
-// and Groups.Get tell the consumers apart. Nobody else may use it at the same time.
+// Consumer sets the consumer's name in its group, as Pending and Groups.Get show it. The default is
+// a unique name. No other consumer of the group may use the name at the same time.
 func Consumer(name string) ConsumeOption {
 	return consumeOption(func(o *consumeOptions) {
 		o.consumer, o.err = name, firstError(o.err, engine.CheckName("consumer", name))
 	})
 }
 
-// Grace sets for how long handlers may go on when Consume ends; the default is 10 s. With 0 they
-// are cancelled at once.
+// Grace sets how long handlers may continue after Consume's ctx ends; the default is 10 s. With 0
+// they are cancelled at once.
 func Grace(d time.Duration) ConsumeOption {
 	return consumeOption(func(o *consumeOptions) {
 		if o.grace = d; d < 0 {
@@ -62,10 +62,10 @@ func Grace(d time.Duration) ConsumeOption {
 	})
 }
 
-// OnError is told what goes wrong while Consume goes on, by several goroutines at once: what
-// handlers return, and that a record could not be acknowledged, with the record, the first one of
-// several; with nil that the group could not be asked, or deadlines not be extended. The default is
-// nobody.
+// OnError sets a function that receives the errors that do not end Consume. It may be called by
+// several goroutines at once. Errors of handlers and failed acknowledgements come with the record,
+// the first one if there are several. If reading from the group or extending deadlines fails, the
+// record is nil. By default these errors are discarded.
 func OnError(f func(d *Delivery, err error)) ConsumeOption {
 	return consumeOption(func(o *consumeOptions) { o.onError = f })
 }
@@ -87,6 +87,6 @@ func consumeOptionsOf(opts []ConsumeOption) consumeOptions {
 // an AckOp in its transaction. It is the same value as queue.ErrSettled.
 var ErrSettled = workloop.ErrSettled
 
-// Permanent marks the error of a handler as one that another attempt cannot repair: the record
-// becomes a dead letter at once. Permanent(nil) is nil. Permanent of queue and action is the same.
+// Permanent marks a handler's error as one that a retry cannot fix: the record becomes a dead
+// letter at once. Permanent(nil) is nil. Permanent of queue and action is the same.
 func Permanent(err error) error { return workloop.Permanent(err) }

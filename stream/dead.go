@@ -6,12 +6,12 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// DeadLetterSuffix is what the name of a stream of dead letters ends with: those of all groups of
+// DeadLetterSuffix is the suffix of the names of dead-letter streams: dead letters of all groups of
 // "orders" go to "orders.dlq".
 const DeadLetterSuffix = ".dlq"
 
-// The headers that a dead letter has beside its own. They come on top of MaxHeaderBytes: a record
-// must not get lost for having had many headers.
+// The headers that floe adds to a dead letter. They do not count towards MaxHeaderBytes: a record
+// must not be lost because it has many headers.
 const (
 	HeaderStream    = "floe-stream"
 	HeaderGroup     = "floe-group"
@@ -21,9 +21,9 @@ const (
 	HeaderError     = "floe-error"
 )
 
-// DeadLetters returns the name of the stream of a stream's dead letters: its own with
-// DeadLetterSuffix. Names of more than 251 bytes are cut for that, so streams whose first 251 bytes
-// are the same share their dead letters; the header HeaderStream tells them apart.
+// DeadLetters returns the name of a stream's dead-letter stream: its name with DeadLetterSuffix.
+// Names of more than 251 bytes are truncated first, so streams whose first 251 bytes are equal
+// share their dead letters. The header HeaderStream tells them apart.
 func DeadLetters(stream string) string {
 	for n := engine.MaxNameBytes - len(DeadLetterSuffix); n < len(stream); n-- {
 		if name := stream[:n] + DeadLetterSuffix; name != stream && engine.CheckName("stream", stream[:n]) == nil {

@@ -11,17 +11,17 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// Delivery is a record that a consumer has been given.
+// Delivery is a record delivered to a consumer.
 type Delivery struct {
 	Record
-	Attempt  int       // 1: for the first time; it tells deliveries of a record apart, also those that do not count against MaxAttempts
-	Deadline time.Time // until when it has to be acknowledged; zero with NoAck
+	Attempt  int       // 1 for the first delivery; it also counts deliveries that do not count towards MaxAttempts
+	Deadline time.Time // when the record has to be acknowledged; zero with NoAck
 }
 
-// Ref names the delivery when it is acknowledged.
+// Ref returns the reference by which the delivery is acknowledged.
 func (d *Delivery) Ref() Ref { return Ref{d.Partition, d.Offset, d.Attempt} }
 
-// RefsOf returns those of several deliveries.
+// RefsOf returns the references of several deliveries.
 func RefsOf(ds []Delivery) []Ref {
 	refs := make([]Ref, len(ds))
 	for i := range ds {
@@ -30,15 +30,15 @@ func RefsOf(ds []Delivery) []Ref {
 	return refs
 }
 
-// Create makes a consumer group of a stream. ReadGroup makes one too. When it returns nil, the
-// group has its place in every partition: with FromEnd, all records appended from now on are
-// delivered.
+// Create creates a consumer group of a stream. ReadGroup can create one too. When Create returns
+// nil, the group has a position in every partition: with FromEnd, all records appended from now on
+// are delivered.
 //
-// Options: InMode, AckTimeout, MaxAttempts, Backoff, and where it begins: From, After, FromTime,
-// FromEnd, FromBeginning (the default). Errors: ErrExists; ErrNotFound if there is no such stream;
-// ErrInvalid. In a spread namespace other errors, such as ErrUnavailable, may come after the group
-// was created: with FromEnd it then begins in the partitions of some shards only when these learn
-// of it.
+// Options: InMode, AckTimeout, MaxAttempts, Backoff, and the start position: From, After, FromTime,
+// FromEnd, FromBeginning (the default). Errors: ErrExists; ErrNotFound if the stream does not
+// exist; ErrInvalid. In a spread namespace other errors, such as ErrUnavailable, may be returned
+// although the group was created. With FromEnd it then begins in some shards only where the stream
+// ends when they learn of the group.
 func (l Groups) Create(ctx context.Context, group string, opts ...GroupOption) error {
 	return l.store.createGroup(ctx, l.stream, group, groupOptionsOf(opts))
 }
@@ -64,15 +64,14 @@ func (s *Store) createGroup(ctx context.Context, stream, group string, o groupOp
 	return cmp.Or(placesErr, err)
 }
 
-// Configure changes settings of a consumer group; those for which there is no option stay as they
-// are. They hold from the next delivery or failure of a record on: deadlines and pauses that have
-// begun do not change. What counts as silence of a consumer, a multiple of the ack timeout, changes
-// at once; but consumers that are busy when it becomes shorter keep the time that they had, until
-// they are heard of again. Consume takes a new ack timeout over when it next receives or renews
-// records.
+// Configure changes settings of a consumer group; settings without an option stay as they are. They
+// apply from the next delivery or failure of a record on: running deadlines and pauses do not
+// change. The time after which a consumer counts as silent, a multiple of the ack timeout, changes
+// at once. If it becomes shorter, busy consumers keep their old limit until their next call.
+// Consume adopts a new ack timeout when it next receives or renews records.
 //
-// Options: AckTimeout, MaxAttempts, Backoff. Errors: ErrNotFound; ErrInvalid, also if there is no
-// option.
+// Options: AckTimeout, MaxAttempts, Backoff. Errors: ErrNotFound; ErrInvalid, also if no option is
+// given.
 func (l Groups) Configure(ctx context.Context, group string, opts ...SettingOption) error {
 	_, err := l.store.propose(ctx, engine.OpOf(ConfigureGroupOp(l.stream, group, opts...)))
 	return err
@@ -84,28 +83,27 @@ func (l Groups) Delete(ctx context.Context, group string) error {
 	return err
 }
 
-// ReadGroup gives a consumer records that no other one of the group has: those that have to be
-// delivered again first, then new ones. Each has to be acknowledged (Ack) before its Deadline, or
-// it is delivered again, to whoever asks; after MaxAttempts times in vain it goes to the stream of
-// dead letters (DeadLetters). Within a partition the order is that of the stream. A consumer that
-// neither reads nor acknowledges, refuses or extends anything for three times the ack timeout
-// leaves the group; one that waits does not. Asking in vain writes nothing.
+// ReadGroup delivers records to a consumer that no other consumer of the group has: redeliveries
+// first, then new records. Each has to be acknowledged (Ack) before its Deadline, or it is
+// redelivered to any consumer. After MaxAttempts failed deliveries it goes to the dead-letter
+// stream (DeadLetters). Within a partition the order is that of the stream. A consumer that does
+// not read, acknowledge, refuse or extend anything for three times the ack timeout leaves the
+// group; one that waits in ReadGroup does not. A call that returns no records writes nothing.
 //
-// When ReadGroup fails with a ctx error or ErrUnknownOutcome, the consumer may have been given
-// records that it does not know of: they are delivered again when their time is over, or, with
-// NoAck, never. In a spread namespace it may return records with such an error: those that it has
-// got from some shards, before another one did not answer. With Wait it waits for a record, and
-// also for the stream, if there is none; when it has waited in vain, the result is empty and the
-// error nil.
+// When ReadGroup fails with a ctx error or ErrUnknownOutcome, the consumer may have been assigned
+// records that it did not receive. They are redelivered after their deadline or, with NoAck, never.
+// In a spread namespace it may return records with such an error: those received from some shards
+// before another one failed. With Wait it waits for a record, and also for the stream if it does
+// not exist. If the wait times out, the result is empty and the error nil.
 //
 // A call creates the group at most once, when it first finds the stream. If the group is deleted
-// while the call waits, by itself or with its stream, the call returns ErrNotFound, or goes on with
-// a group of that name which was created since. With FromEnd, a call that has waited for the stream
-// begins with the stream's first record.
+// during the wait, alone or with its stream, the call returns ErrNotFound, or continues with a
+// group of that name created since. With FromEnd, a call that has waited for the stream begins with
+// the stream's first record.
 //
-// Options: Limit, Wait, NoAck, and those of Groups.Create, for when there is no such group. Errors:
-// ErrNotFound if there is no such stream, or as above; ErrBusy if 100,000 records of the group are
-// not acknowledged, or it has 1,000 members; ErrInvalid.
+// Options: Limit, Wait, NoAck, and those of Groups.Create, which apply if the call creates the
+// group. Errors: ErrNotFound if the stream does not exist, or as above; ErrBusy if the group has
+// 100,000 pending records or 1,000 members; ErrInvalid.
 func (s *Store) ReadGroup(ctx context.Context, stream, group, consumer string, opts ...GroupReadOption) ([]Delivery, error) {
 	o := groupReadOptionsOf(opts)
 	if err := readGroupOp(groupAddressOf(stream, group), consumer, &o, 0).Err; err != nil {
@@ -457,20 +455,20 @@ func (s *Store) placesOf(ctx context.Context, q *groupSpecQuery) ([]groupShard, 
 	return places, nil
 }
 
-// Ack takes records as done: they are not delivered again. It returns how many were pending, as the
-// deliveries that the refs name; of those that were not some may have been acknowledged already, or
-// delivered to another consumer because their time was over. See AckOp for a stricter one. Within
-// ReadGroup's terms, a Ref without an Attempt means whichever delivery it is; Refs finds those of
-// IDs. Without refs it does nothing and returns 0.
+// Ack acknowledges records: they are not delivered again. It returns how many were pending with the
+// attempts that the refs name. The others may already have been acknowledged, or redelivered to
+// another consumer after their deadline. See AckOp for a strict variant. A Ref without an Attempt
+// matches any delivery; Refs finds the refs of IDs. Without refs Ack does nothing and returns 0.
 //
-// Errors: ErrNotFound if there is no such stream or group; ErrInvalid for more than 10,000 records,
-// and for a Ref named twice.
+// Errors: ErrNotFound if the stream or group does not exist; ErrInvalid for more than 10,000
+// records, and for a duplicate Ref.
 func (s *Store) Ack(ctx context.Context, stream, group string, refs ...Ref) (int, error) {
 	return s.countRefs(ctx, stream, group, refs, func(at groupAddress, refs []Ref) engine.Op { return ackOp(at, refs, false) })
 }
 
-// Nack gives records back: they are delivered again after the group's back-off, or the Delay given,
-// or go to the dead letters if that was the last attempt. It returns how many were with a consumer.
+// Nack returns records to the group. They are redelivered after the group's back-off or the given
+// Delay, or become dead letters if that was the last attempt. It returns how many were pending at a
+// consumer.
 //
 // Options: Delay, Reason. Errors: those of Ack.
 func (s *Store) Nack(ctx context.Context, stream, group string, refs []Ref, opts ...NackOption) (int, error) {
@@ -480,8 +478,8 @@ func (s *Store) Nack(ctx context.Context, stream, group string, refs []Ref, opts
 
 // Extend moves a record's deadline to d from now, and returns the new deadline.
 //
-// Errors: *ConflictError, which is ErrConflict, if the delivery is over: the record is
-// acknowledged, or its deadline has passed; ErrInvalid for a d that is not in 1 ms to 30 days; else
+// Errors: *ConflictError, which is ErrConflict, if the delivery has ended: the record is
+// acknowledged, or its deadline has passed; ErrInvalid for a d outside 1 ms to 30 days; otherwise
 // those of Ack.
 func (s *Store) Extend(ctx context.Context, stream, group string, ref Ref, d time.Duration) (until time.Time, err error) {
 	e, err := s.ExtendMany(ctx, stream, group, []Ref{ref}, d)
@@ -492,8 +490,8 @@ func (s *Store) Extend(ctx context.Context, stream, group string, ref Ref, d tim
 	return e.Until, err
 }
 
-// ExtendMany moves the deadlines of records to d from now. It skips those whose delivery is over.
-// Errors: those of Ack; ErrInvalid for a d that is not in 1 ms to 30 days.
+// ExtendMany moves the deadlines of records to d from now. It skips records whose delivery has
+// ended. Errors: those of Ack; ErrInvalid for a d outside 1 ms to 30 days.
 func (s *Store) ExtendMany(ctx context.Context, stream, group string, refs []Ref, d time.Duration) (Extended, error) {
 	return forRefs(ctx, s, stream, group, refs, func(at groupAddress, refs []Ref) engine.Op { return extendOp(at, d, refs) }, Extended.add)
 }
@@ -543,10 +541,10 @@ func forRefs[R any](ctx context.Context, s *Store, stream, group string, refs []
 	return sum, err
 }
 
-// Leave takes a consumer out of the group, as it should before it stops. What it has neither
-// acknowledged nor refused is delivered to others at once, and that the consumer had it does not
-// count against MaxAttempts. Errors: ErrNotFound if there is no such stream or group; that the
-// group has no such member is none.
+// Leave removes a consumer from the group; call it before the consumer stops. Its pending records
+// are delivered to other consumers at once, and its deliveries do not count towards MaxAttempts.
+// Errors: ErrNotFound if the stream or group does not exist. It is not an error if the group has no
+// such member.
 func (s *Store) Leave(ctx context.Context, stream, group, consumer string) error {
 	places, err := s.places(ctx, stream, group)
 	// The home comes last: once it has let an exclusive consumer go, the next one takes what the
@@ -555,12 +553,11 @@ func (s *Store) Leave(ctx context.Context, stream, group, consumer string) error
 	return errors.Join(err, s.atAll(ctx, places, func(at groupAddress) engine.Op { return leaveOp(at, consumer) }))
 }
 
-// Seek moves the group's cursors: what was delivered and not acknowledged is forgotten, and records
-// from there on are delivered, also those that were before. With Partition it does so in that
-// partition alone.
+// Seek moves the group's cursors: pending records are discarded, and records from the new position
+// on are delivered, including those delivered before. With Partition it affects only that
+// partition.
 //
-// Options: Partition. Errors: ErrNotFound; ErrInvalid for a partition that the stream does not
-// have.
+// Options: Partition. Errors: ErrNotFound; ErrInvalid for a partition that does not exist.
 func (s *Store) Seek(ctx context.Context, stream, group string, to SeekOption, opts ...SeekPartOption) error {
 	o := seekOptionsOf(opts)
 	if o.err != nil {

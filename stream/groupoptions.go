@@ -7,14 +7,14 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// Mode says how the consumers of a group share the records.
+// Mode is how the consumers of a group share the records.
 type Mode uint8
 
 // The modes of groups.
 const (
 	Shared    Mode = iota // any consumer gets any record
-	Exclusive             // one consumer gets all; when it leaves or is silent for the ack timeout, the next one takes over
-	KeyShared             // records of a key go to one consumer at a time, in order; a key that is slow or fails holds up no other
+	Exclusive             // one consumer gets all records; when it leaves or is silent for the ack timeout, another takes over
+	KeyShared             // records of a key go to one consumer at a time, in order; a key that is slow or fails does not block others
 	numModes
 )
 
@@ -28,7 +28,7 @@ func (m Mode) String() string {
 	return "unknown"
 }
 
-// ParseMode reads a mode's name. Errors: ErrInvalid.
+// ParseMode parses a mode's name. Errors: ErrInvalid.
 func ParseMode(name string) (Mode, error) {
 	for m, n := range modeNames {
 		if n == name {
@@ -57,8 +57,8 @@ type groupConfig struct {
 	backoffMax  int64
 }
 
-// GroupOption says what a group is like; Groups.Create takes it, and ReadGroup and Consume for when
-// they create the group.
+// GroupOption is an option of Groups.Create, and of ReadGroup and Consume when they create the
+// group.
 type GroupOption interface{ applyGroup(*groupOptions) }
 
 type groupOptions struct {
@@ -72,15 +72,15 @@ type groupOption func(*groupOptions)
 func (f groupOption) applyGroup(o *groupOptions)         { f(o) }
 func (f groupOption) applyGroupRead(o *groupReadOptions) { f(&o.group) }
 
-// ConfigOption is a GroupOption that ReadGroup and Consume take too.
+// ConfigOption is a GroupOption that ReadGroup and Consume accept too.
 type ConfigOption interface {
 	GroupOption
 	GroupReadOption
 	ConsumeOption
 }
 
-// SettingOption is a ConfigOption that Groups.Configure takes too: a setting of a group that can be
-// changed later.
+// SettingOption is a ConfigOption that Groups.Configure accepts too: a setting of a group that can
+// be changed later.
 type SettingOption interface {
 	ConfigOption
 	applySetting(*groupOptions)
@@ -98,13 +98,13 @@ func setting(which settings, f func(*groupOptions)) SettingOption {
 	}}
 }
 
-// InMode gives the group a mode other than Shared.
+// InMode sets the mode of the group; the default is Shared.
 func InMode(m Mode) ConfigOption {
 	return groupOption(func(o *groupOptions) { o.mode = m })
 }
 
-// AckTimeout makes a record that is not acknowledged after d be delivered again. The default is 30
-// s, the least 1 ms, the most 30 days.
+// AckTimeout sets the time after which an unacknowledged record is redelivered. The default is 30
+// s, the minimum 1 ms, the maximum 30 days.
 func AckTimeout(d time.Duration) SettingOption {
 	return setting(setAckTimeout, func(o *groupOptions) {
 		o.ackTimeout = millis(d)
@@ -114,16 +114,17 @@ func AckTimeout(d time.Duration) SettingOption {
 	})
 }
 
-// MaxAttempts makes a record that has been delivered n times in vain go to the stream of dead
-// letters. The default is 5, the most 1,000,000; 0 means never. A delivery that ended because the
-// consumer left (Leave) does not count, nor, in a KeyShared group, one that was taken back because
-// an earlier record of the key failed.
+// MaxAttempts sends a record to the dead-letter stream after n failed deliveries. The default is 5,
+// the maximum 1,000,000; 0 means no limit. A delivery that ended because the consumer left (Leave)
+// does not count. In a KeyShared group, neither does one that was taken back because an earlier
+// record of the key failed.
 func MaxAttempts(n int) SettingOption {
 	return setting(setMaxAttempts, func(o *groupOptions) { o.maxAttempts = uint64(n) })
 }
 
-// Backoff is the pause before a record is delivered again: minimum after the first time, then twice
-// as long each time, up to maximum. The default is 1 s to 5 min, the most 30 days; 0 means none.
+// Backoff sets the pause before a record is redelivered: minimum after the first attempt, doubled
+// after each further one, up to maximum. The default is 1 s to 5 min, the maximum 30 days; 0 means
+// no pause.
 func Backoff(minimum, maximum time.Duration) SettingOption {
 	return setting(setBackoff, func(o *groupOptions) {
 		o.backoffMin, o.backoffMax = millis(minimum), millis(maximum)
@@ -143,7 +144,8 @@ func (s StartOption) applyGroupRead(o *groupReadOptions) { o.group.start = s.sta
 func (NewOption) applyGroup(o *groupOptions)             { o.start = start{kind: startEnd} }
 func (NewOption) applyGroupRead(o *groupReadOptions)     { o.group.start = start{kind: startEnd} }
 
-// SeekOption says where Seek moves a group: From, After, FromTime, FromBeginning, FromEnd.
+// SeekOption is the position to which Seek moves a group: From, After, FromTime, FromBeginning,
+// FromEnd.
 type SeekOption interface {
 	GroupOption
 	seeks()
@@ -152,7 +154,7 @@ type SeekOption interface {
 func (StartOption) seeks() {}
 func (NewOption) seeks()   {}
 
-// SeekPartOption bounds what Seek moves: Partition.
+// SeekPartOption limits Seek to part of a stream: Partition.
 type SeekPartOption interface{ applySeek(*seekOptions) }
 
 type seekOptions struct {
@@ -204,7 +206,7 @@ func groupOptionsOf(opts []GroupOption) groupOptions {
 	return o
 }
 
-// GroupReadOption changes what ReadGroup does.
+// GroupReadOption is an option of ReadGroup.
 type GroupReadOption interface{ applyGroupRead(*groupReadOptions) }
 
 type groupReadOptions struct {
@@ -217,10 +219,10 @@ type groupReadOptions struct {
 	existing bool // the group is not created
 }
 
-// NoAckOption is the option of NoAck; ReadGroup and Consume take it.
+// NoAckOption is the option of NoAck; ReadGroup and Consume accept it.
 type NoAckOption struct{}
 
-// NoAck takes records as acknowledged when they are delivered: each is delivered at most once.
+// NoAck acknowledges records on delivery: each is delivered at most once.
 func NoAck() NoAckOption { return NoAckOption{} }
 
 func (NoAckOption) applyGroupRead(o *groupReadOptions) { o.noAck = true }
@@ -241,7 +243,7 @@ func groupReadOptionsOf(opts []GroupReadOption) groupReadOptions {
 	return o
 }
 
-// NackOption changes what Nack does.
+// NackOption is an option of Nack.
 type NackOption interface{ applyNack(*nackOptions) }
 
 type nackOptions struct {
@@ -260,7 +262,7 @@ type nackOption func(*nackOptions)
 
 func (f nackOption) applyNack(o *nackOptions) { f(o) }
 
-// Delay makes the records be delivered again after d, at most 30 days, instead of after the group's
+// Delay sets the pause before the records are redelivered, at most 30 days, instead of the group's
 // back-off. 0 means at once.
 func Delay(d time.Duration) NackOption {
 	return nackOption(func(o *nackOptions) {
@@ -273,9 +275,9 @@ func Delay(d time.Duration) NackOption {
 	})
 }
 
-// ToDLQ sends the records to the stream of dead letters, as if this had been their last attempt. It
-// excludes Delay. Where that is more than one command can write, the rest is delivered again after
-// the back-off.
+// ToDLQ sends the records to the dead-letter stream, as if this had been their last attempt. It
+// cannot be combined with Delay. Records that do not fit into one command are redelivered after the
+// back-off.
 func ToDLQ() NackOption {
 	return nackOption(func(o *nackOptions) {
 		if o.delay >= 0 {
@@ -285,7 +287,7 @@ func ToDLQ() NackOption {
 	})
 }
 
-// Reason says why, for those who look at dead letters: up to 1,024 bytes of it are kept.
+// Reason gives the reason that dead letters show: up to 1,024 bytes of text are kept.
 func Reason(text string) NackOption {
 	return nackOption(func(o *nackOptions) { o.reason = text[:min(len(text), maxReasonBytes)] })
 }

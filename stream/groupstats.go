@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// GroupStats say where a consumer group has come to, and who is in it.
+// GroupStats are a consumer group's settings, members and cursors.
 type GroupStats struct {
 	Name        string
 	Mode        Mode
@@ -16,7 +16,7 @@ type GroupStats struct {
 	BackoffMin  time.Duration
 	BackoffMax  time.Duration
 	CreatedAt   time.Time
-	Holder      string // the one consumer of an exclusive group
+	Holder      string // active consumer of an exclusive group
 	Members     []Member
 	Cursors     []GroupCursor // by partition
 }
@@ -24,23 +24,23 @@ type GroupStats struct {
 // Member is a consumer of a group.
 type Member struct {
 	Consumer string
-	Pending  int // records it has and has not acknowledged
+	Pending  int // pending records of the consumer
 	JoinedAt time.Time
 	LastSeen time.Time // behind by up to an eighth of the ack timeout
 }
 
-// GroupCursor is where a group has come to in a partition.
+// GroupCursor is a group's position in a partition.
 type GroupCursor struct {
 	Partition     int
-	LastDelivered ID            // of the last record that was looked at; zero if there is none
-	Acked         ID            // all records up to this one are done; zero if there is none
-	Pending       int           // records that were delivered and are not acknowledged, and those that wait to be delivered again
-	Lag           int64         // records that were not delivered
-	LagTime       time.Duration // the age of the oldest of those
+	LastDelivered ID            // of the last record examined; zero if none
+	Acked         ID            // all records up to this one are done; zero if none
+	Pending       int           // delivered and unacknowledged records, and those waiting for redelivery
+	Lag           int64         // records not delivered yet
+	LagTime       time.Duration // age of the oldest record not delivered yet
 }
 
-// Pending returns how many records were delivered and are not acknowledged, with those that wait to
-// be delivered again.
+// Pending returns the number of pending records: delivered and unacknowledged ones, and those
+// waiting for redelivery.
 func (g *GroupStats) Pending() (n int) {
 	for _, c := range g.Cursors {
 		n += c.Pending
@@ -48,7 +48,7 @@ func (g *GroupStats) Pending() (n int) {
 	return n
 }
 
-// Lag returns how many records were not delivered.
+// Lag returns the number of records not delivered yet.
 func (g *GroupStats) Lag() (n int64) {
 	for _, c := range g.Cursors {
 		n += c.Lag

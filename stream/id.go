@@ -10,17 +10,16 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// ID names a record of a stream and says when it was appended. Within a partition IDs only
-// increase, also when the clock of the node goes back; records of one millisecond are told apart by
-// Seq. In a stream of n partitions Seq modulo n is the partition, so no two records of a stream
-// share an ID.
+// ID identifies a record of a stream and gives the time of its append. Within a partition IDs
+// increase, even if the node's clock goes back. Seq distinguishes records of the same millisecond.
+// In a stream of n partitions Seq modulo n is the partition, so IDs are unique within a stream.
 type ID struct {
 	Millis int64  // since the epoch
 	Seq    uint64 // order within the millisecond
 }
 
-// ParseID reads what ID.String writes: milliseconds and sequence number with a dash between;
-// without the latter it is 0. Errors: ErrInvalid.
+// ParseID parses the form that ID.String returns: milliseconds and sequence number, separated by a
+// dash. The sequence number may be missing and is then 0. Errors: ErrInvalid.
 func ParseID(s string) (ID, error) {
 	millis, seq, dashed := strings.Cut(s, "-")
 	ms, err := strconv.ParseUint(millis, 10, 63)
@@ -34,18 +33,18 @@ func ParseID(s string) (ID, error) {
 	return id, nil
 }
 
-// String returns the form of ParseID, such as "1763740800000-0".
+// String returns the ID in the form of ParseID, such as "1763740800000-0".
 func (id ID) String() string {
 	return strconv.FormatInt(id.Millis, 10) + "-" + strconv.FormatUint(id.Seq, 10)
 }
 
-// Compare returns a negative number if id is before other, 0 if they are equal, a positive one if
-// it is after.
+// Compare returns a negative number if id is before other, 0 if they are equal, and a positive
+// number if id is after other.
 func (id ID) Compare(other ID) int {
 	return cmp.Or(cmp.Compare(id.Millis, other.Millis), cmp.Compare(id.Seq, other.Seq))
 }
 
-// IsZero reports whether the ID is that of no record.
+// IsZero reports whether id is the zero ID, which no record has.
 func (id ID) IsZero() bool { return id == ID{} }
 
 // Time returns when the record was appended.

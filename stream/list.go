@@ -18,13 +18,13 @@ import (
 // MaxPageItems is the largest Limit of a page.
 const MaxPageItems = engine.MaxPageItems
 
-// Page is a part of a listing, in its order, the same type in all packages of floe.
+// Page is one page of a listing. All packages of floe use the same type.
 type Page[T any] = struct {
 	Items  []T
-	Cursor string // where the next page begins, for the option Cursor; "" if this is the last one
+	Cursor string // where the next page begins, for the option Cursor; "" on the last page
 }
 
-// ListOption says which streams, or groups of a stream, are listed: Limit, Cursor or Prefix.
+// ListOption is an option of a listing of streams or of a stream's groups: Limit, Cursor or Prefix.
 type ListOption interface{ listOption }
 
 // PageOption is an option of every listing of floe: Limit or Cursor.
@@ -36,20 +36,20 @@ type (
 	limitOption = engine.LimitOption
 )
 
-// Cursor continues a listing behind an earlier page, with its Cursor. What has come or gone
-// meanwhile shows or not, depending on where it is; all else is neither skipped nor repeated. A
-// cursor says where a page ends: of streams and groups it is a name, of pending records partition
-// and Offset, as "3-17".
+// Cursor continues a listing after an earlier page, with that page's Cursor. Items added or removed
+// since may or may not appear, depending on their position; all others appear exactly once. A
+// cursor is the position of a page's end. For streams and groups it is a name; for pending records
+// it is partition and Offset, such as "3-17".
 func Cursor(c string) PageOption { return engine.Cursor(c) }
 
-// Prefix lists only streams, or groups, whose names begin with p.
+// Prefix lists only streams, or groups, whose names have the prefix p.
 func Prefix(p string) ListOption { return engine.Prefix(p) }
 
-// Page returns a page of the streams of the namespace, in order of their names, over all shards. It
-// ends early if they have many partitions.
+// Page returns a page of the streams of the namespace, in order of their names, across all shards.
+// The page may be shorter than Limit if the streams have many partitions.
 //
-// Options: Limit, Cursor, Prefix. Errors: ErrInvalid for a limit that is not 1-1000, a prefix of
-// more than 255 bytes, and a cursor that is no name with the prefix.
+// Options: Limit, Cursor, Prefix. Errors: ErrInvalid for a limit outside 1-1000, a prefix of more
+// than 255 bytes, and a cursor that is not a name with the prefix.
 func (s *Store) Page(ctx context.Context, opts ...ListOption) (page Page[Stats], err error) {
 	at, err := engine.ListingOf(opts)
 	for ; err == nil; at.Cursor = page.Cursor {
@@ -175,13 +175,13 @@ type Groups struct {
 	stream string
 }
 
-// Groups returns what creates, configures, deletes and lists the consumer groups of a stream.
+// Groups returns a handle to create, configure, delete and list the consumer groups of a stream.
 func (s *Store) Groups(stream string) Groups { return Groups{s, stream} }
 
 // Page returns a page of the groups, in order of their names.
 //
-// Options: Limit, Cursor, Prefix. Errors: ErrNotFound if there is no such stream; ErrInvalid as
-// Store.Page.
+// Options: Limit, Cursor, Prefix. Errors: ErrNotFound if the stream does not exist; ErrInvalid as
+// in Store.Page.
 func (l Groups) Page(ctx context.Context, opts ...ListOption) (page Page[GroupStats], err error) {
 	s := l.store
 	o, err := engine.ListingOf(opts)
@@ -218,36 +218,36 @@ func (l Groups) Page(ctx context.Context, opts ...ListOption) (page Page[GroupSt
 	return page, nil
 }
 
-// All iterates over the groups, in order of their names and by the contract of Store.All. Options
+// All iterates over the groups, in order of their names and with the contract of Store.All. Options
 // and errors are those of Page.
 func (l Groups) All(ctx context.Context, opts ...ListOption) iter.Seq2[GroupStats, error] {
 	return engine.All(ctx, l.Page, opts)
 }
 
-// PendingRecord is a record of a group that is not done.
+// PendingRecord is a record of a group that is delivered or waits for redelivery.
 type PendingRecord struct {
 	ID          ID
 	Ref         Ref
-	Consumer    string    // who has it; "": it waits to be delivered again
-	DeliveredAt time.Time // the last time
-	Deadline    time.Time // until when the consumer has it, or from when on it is delivered again
-	Reason      string    // why it has to be delivered again
+	Consumer    string    // "" if the record waits for redelivery
+	DeliveredAt time.Time // time of the last delivery
+	Deadline    time.Time // when the delivery to the consumer ends, or when the record may be redelivered
+	Reason      string    // why the record is redelivered
 }
 
-// Pending are the records of a group that were delivered and are not acknowledged, or wait to be
-// delivered again.
+// Pending lists the pending records of a group: those delivered and unacknowledged, and those
+// waiting for redelivery.
 type Pending struct {
 	store         *Store
 	stream, group string
 }
 
-// Pending returns what lists the records that a group has under way.
+// Pending returns a handle to list the pending records of a group.
 func (s *Store) Pending(stream, group string) Pending { return Pending{s, stream, group} }
 
 // Page returns a page of the records, in order of partition and offset.
 //
-// Options: Limit, Cursor. Errors: ErrNotFound if there is no such stream or group; ErrInvalid for a
-// limit that is not 1-1000 and for what is no cursor.
+// Options: Limit, Cursor. Errors: ErrNotFound if the stream or group does not exist; ErrInvalid for
+// a limit outside 1-1000 and for a malformed cursor.
 func (l Pending) Page(ctx context.Context, opts ...PageOption) (page Page[PendingRecord], err error) {
 	o, err := engine.PageOf(opts)
 	after, bad := parseCursor(o.Cursor)
@@ -286,8 +286,8 @@ func (l Pending) Page(ctx context.Context, opts ...PageOption) (page Page[Pendin
 	return page, nil
 }
 
-// All iterates over the records, in the order of Page and by the contract of Store.All. Options and
-// errors are those of Page.
+// All iterates over the records, in the order of Page and with the contract of Store.All. Options
+// and errors are those of Page.
 func (l Pending) All(ctx context.Context, opts ...PageOption) iter.Seq2[PendingRecord, error] {
 	return engine.All(ctx, l.Page, opts)
 }

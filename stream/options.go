@@ -7,7 +7,7 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// CreateOption changes what Create makes.
+// CreateOption is an option of Create.
 type CreateOption interface{ applyCreate(*createOptions) }
 
 type createOptions struct {
@@ -20,7 +20,7 @@ type createOption func(*createOptions)
 
 func (f createOption) applyCreate(o *createOptions) { f(o) }
 
-// Partitions gives the stream n partitions, 1 to 1024. The default is one, and it never changes.
+// Partitions sets the number of partitions, 1 to 1024; it cannot change later. The default is 1.
 func Partitions(n int) CreateOption { return createOption(func(o *createOptions) { o.partitions = n }) }
 
 func createOptionsOf(opts []CreateOption) createOptions {
@@ -39,10 +39,10 @@ func checkRetention(r Retention) error {
 	return nil
 }
 
-// AgeOption is the option of MaxAge; Create and Trim take it.
+// AgeOption is the option of MaxAge; Create and Trim accept it.
 type AgeOption struct{ age time.Duration }
 
-// MaxAge bounds the age of records, to 1 ms at least.
+// MaxAge limits the age of records; the minimum is 1 ms.
 func MaxAge(d time.Duration) AgeOption { return AgeOption{d} }
 
 func (a AgeOption) check() error {
@@ -60,10 +60,10 @@ func (a AgeOption) applyTrim(o *trimOptions) {
 	o.maxAge, o.err = a.age, firstError(o.err, a.check())
 }
 
-// LengthOption is the option of MaxLen; Create and Trim take it.
+// LengthOption is the option of MaxLen; Create and Trim accept it.
 type LengthOption struct{ records int64 }
 
-// MaxLen bounds how many records each partition keeps. Trim takes 0, which leaves none.
+// MaxLen limits the number of records in each partition. Trim also accepts 0, which removes all.
 func MaxLen(records int64) LengthOption { return LengthOption{records} }
 
 func (l LengthOption) applyCreate(o *createOptions) {
@@ -75,11 +75,11 @@ func (l LengthOption) applyCreate(o *createOptions) {
 
 func (l LengthOption) applyTrim(o *trimOptions) { o.maxLen, o.byLen = l.records, true }
 
-// BytesOption is the option of MaxBytes; Create and Trim take it.
+// BytesOption is the option of MaxBytes; Create and Trim accept it.
 type BytesOption struct{ bytes int64 }
 
-// MaxBytes bounds how many bytes of records each partition keeps, as Stats count them: see
-// Retention. The newest record stays, however large it is; only Trim takes 0, which leaves none.
+// MaxBytes limits the bytes of records in each partition, as Stats count them: see Retention. The
+// newest record is kept, however large it is, except that Trim also accepts 0, which removes all.
 func MaxBytes(bytes int64) BytesOption { return BytesOption{bytes} }
 
 func (b BytesOption) applyCreate(o *createOptions) {
@@ -98,7 +98,7 @@ func firstError(first, second error) error {
 	return second
 }
 
-// TrimOption says what Trim removes.
+// TrimOption is an option of Trim.
 type TrimOption interface{ applyTrim(*trimOptions) }
 
 type trimOptions struct {
@@ -119,7 +119,7 @@ func (f trimOption) applyTrim(o *trimOptions) { f(o) }
 // Before removes the records before an ID.
 func Before(id ID) TrimOption { return trimOption(func(o *trimOptions) { o.before = id }) }
 
-// DryRun removes nothing: Trim returns what it would remove.
+// DryRun makes Trim return the number of records it would remove, without removing them.
 func DryRun() TrimOption { return trimOption(func(o *trimOptions) { o.dryRun = true }) }
 
 func trimOptionsOf(opts []TrimOption) trimOptions {
@@ -134,7 +134,7 @@ func trimOptionsOf(opts []TrimOption) trimOptions {
 	return o
 }
 
-// DeleteOption changes what Delete removes.
+// DeleteOption is an option of Delete.
 type DeleteOption interface{ applyDelete(*deleteOptions) }
 
 type deleteOptions struct {
@@ -146,7 +146,7 @@ type deleteOption func(*deleteOptions)
 
 func (f deleteOption) applyDelete(o *deleteOptions) { f(o) }
 
-// Force deletes a stream although it holds records.
+// Force deletes a stream even if it holds records.
 func Force() DeleteOption { return deleteOption(func(o *deleteOptions) { o.force = true }) }
 
 func deleteOptionsOf(opts []DeleteOption) (o deleteOptions) {
@@ -157,7 +157,7 @@ func deleteOptionsOf(opts []DeleteOption) (o deleteOptions) {
 	return o
 }
 
-// AppendOption changes what Append does.
+// AppendOption is an option of Append.
 type AppendOption interface{ applyAppend(*appendOptions) }
 
 type appendOptions struct {
@@ -184,10 +184,10 @@ type appendOption func(*appendOptions)
 
 func (f appendOption) applyAppend(o *appendOptions) { f(o) }
 
-// Dedup makes an append safe to repeat: of each producer, a name of 1-255 bytes, the sequence
-// numbers have to increase. A repeat of one of its last 8 appends appends nothing and returns what
-// it returned; an earlier one is a *ConflictError. A producer is forgotten when it has appended
-// nothing for 24 hours.
+// Dedup makes an append safe to repeat. The sequence numbers of a producer, a name of 1-255 bytes,
+// have to increase. A repeat of one of its last 8 appends appends nothing and returns the result of
+// the first; a repeat of an earlier one fails with a *ConflictError. A producer is forgotten 24
+// hours after its last append.
 func Dedup(producer string, sequence uint64) AppendOption {
 	return appendOption(func(o *appendOptions) {
 		o.producer, o.sequence = producer, sequence
@@ -195,8 +195,8 @@ func Dedup(producer string, sequence uint64) AppendOption {
 	})
 }
 
-// IfLastID appends only if the last record that the partition has ever had is the one with this ID;
-// the zero ID means that there never was one. All messages have to be for one partition.
+// IfLastID appends only if id is the ID of the last record ever appended to the partition. The zero
+// ID means that no record was ever appended. All messages have to be for one partition.
 func IfLastID(id ID) AppendOption {
 	return appendOption(func(o *appendOptions) { o.expect, o.lastID = true, id })
 }
@@ -209,11 +209,11 @@ func appendOptionsOf(opts []AppendOption) (o appendOptions) {
 	return o
 }
 
-// PartitionOption is the option of Partition; Append, Read, Follow and Seek take it.
+// PartitionOption is the option of Partition; Append, Read, Follow and Seek accept it.
 type PartitionOption struct{ partition int }
 
-// Partition appends to one partition, reads it, or moves a group in it. Partitions are counted
-// from 0.
+// Partition appends to one partition, reads from it, or moves a group's cursor in it. Partitions
+// are numbered from 0.
 func Partition(p int) PartitionOption { return PartitionOption{p} }
 
 func (p PartitionOption) check() error {
@@ -233,10 +233,10 @@ func (p PartitionOption) applyRead(o *readOptions) {
 
 func (p PartitionOption) applyFollow(o *readOptions) { p.applyRead(o) }
 
-// ReadOption changes what Read returns.
+// ReadOption is an option of Read.
 type ReadOption interface{ applyRead(*readOptions) }
 
-// FollowOption changes where Follow begins.
+// FollowOption is an option of Follow.
 type FollowOption interface{ applyFollow(*readOptions) }
 
 type readOptions struct {
@@ -264,17 +264,18 @@ const (
 	numStarts
 )
 
-// StartOption says where reading begins; Read, Follow and Groups.Create take it.
+// StartOption is a start position; Read, Follow and Groups.Create accept it.
 type StartOption struct{ start start }
 
-// From begins with the record of an ID, or the first one behind if there is none of that ID.
+// From begins with the record with the given ID, or the first one after it if no record has that
+// ID.
 func From(id ID) StartOption { return StartOption{start{startAt, id}} }
 
-// After begins with the first record behind an ID.
+// After begins with the first record after the given ID.
 func After(id ID) StartOption { return StartOption{start{startAt, id.next()}} }
 
 // FromTime begins with the first record appended at t or later. A time outside the years 1970 to
-// 292278994 means the nearest one in them.
+// 292278994 is moved to the nearest one within them.
 func FromTime(t time.Time) StartOption {
 	return StartOption{start{startAt, ID{Millis: millisAt(t)}}}
 }
@@ -291,7 +292,7 @@ func millisAt(t time.Time) int64 {
 	return t.UnixMilli()
 }
 
-// FromBeginning begins with the oldest record, as is the default.
+// FromBeginning begins with the oldest record. This is the default.
 func FromBeginning() StartOption { return StartOption{} }
 
 func (s StartOption) applyRead(o *readOptions)   { o.start = s.start }
@@ -301,10 +302,11 @@ type readOption func(*readOptions)
 
 func (f readOption) applyRead(o *readOptions) { f(o) }
 
-// Tail reads the last records of the stream, as many as Limit says, oldest first.
+// Tail reads the last records of the stream, up to Limit, oldest first.
 func Tail() ReadOption { return readOption(func(o *readOptions) { o.start = start{kind: startTail} }) }
 
-// Until reads no record behind an ID. No record has the zero ID, so Until(ID{}) reads nothing.
+// Until ends the read with the record of the given ID. No record has the zero ID, so Until(ID{})
+// reads nothing.
 func Until(id ID) ReadOption {
 	if id.IsZero() {
 		id = beforeAll
@@ -315,7 +317,7 @@ func Until(id ID) ReadOption {
 // beforeAll is an ID before those of all records.
 var beforeAll = ID{Millis: -1}
 
-// UntilTime reads no record that was appended after t; before 1970 there is none.
+// UntilTime reads no record appended after t. Before 1970 it reads nothing.
 func UntilTime(t time.Time) ReadOption {
 	if t.Unix() < 0 {
 		return Until(beforeAll)
@@ -323,19 +325,19 @@ func UntilTime(t time.Time) ReadOption {
 	return Until(ID{millisAt(t), math.MaxUint64})
 }
 
-// NewOption is the option of FromEnd; Follow and Groups.Create take it.
+// NewOption is the option of FromEnd; Follow and Groups.Create accept it.
 type NewOption struct{}
 
-// FromEnd begins behind the last record: what is there already is left out.
+// FromEnd begins after the last record: existing records are skipped.
 func FromEnd() NewOption { return NewOption{} }
 
 func (NewOption) applyFollow(o *readOptions) { o.start = start{kind: startEnd} }
 
-// LimitOption is the option of Limit; all reads and all listings take it.
+// LimitOption is the option of Limit; all reads and listings accept it.
 type LimitOption struct{ limitOption }
 
-// Limit reads, or lists on a page, at most n records or items, 1 to 1000; the default is 100.
-// Iterators over listings read pages of this size.
+// Limit sets the maximum number of records of a read or items on a page, 1 to 1000; the default is
+// 100. Iterators over listings read pages of this size.
 func Limit(n int) LimitOption { return LimitOption{engine.Limit(n)} }
 
 func (l LimitOption) applyRead(o *readOptions) {
@@ -343,10 +345,10 @@ func (l LimitOption) applyRead(o *readOptions) {
 	o.err = firstError(o.err, engine.CheckLimit(o.limit))
 }
 
-// WaitOption is the option of Wait; Read and ReadGroup take it.
+// WaitOption is the option of Wait; Read and ReadGroup accept it.
 type WaitOption struct{ d time.Duration }
 
-// Wait waits up to d for a record if there is none. When it has waited in vain, the result is empty
+// Wait waits up to d for a record if none is available. If the wait times out, the result is empty
 // and the error nil.
 func Wait(d time.Duration) WaitOption { return WaitOption{d} }
 

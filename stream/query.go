@@ -90,7 +90,7 @@ type recordsQuery struct {
 	done    int // refs that were looked at
 }
 
-// MaxReadLimit is the largest Limit of a read.
+// MaxReadLimit is the maximum Limit of a read.
 const MaxReadLimit = 1000
 
 // Bounds of a read: so many bytes of messages end it.

@@ -10,16 +10,16 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// Read returns records in the order of their IDs, those of all partitions together unless one is
-// asked for, by default beginning with the oldest. A read ends early when its records exceed 4 MiB;
-// it costs what it returns, wherever in the stream it is.
+// Read returns records in the order of their IDs, from all partitions unless Partition is given, by
+// default beginning with the oldest. A read ends early when its records exceed 4 MiB. It costs as
+// much as it returns, wherever in the stream it begins.
 //
-// In a spread namespace the clocks of several nodes make the IDs: a record may come to stand before
-// one that has been read. Follow and consumer groups do not miss it.
+// In a spread namespace IDs come from the clocks of several nodes, so a new record may sort before
+// one already read. Follow and consumer groups do not miss it.
 //
 // Options: From, After, FromTime, Tail, Until, UntilTime, Partition, Limit, Wait. Errors:
-// ErrNotFound if there is no such stream, unless it waits; ErrInvalid for a limit that is not
-// 1-1000 or a partition that there is not.
+// ErrNotFound if the stream does not exist, unless Wait is given; ErrInvalid for a limit outside
+// 1-1000 or a partition that does not exist.
 func (s *Store) Read(ctx context.Context, name string, opts ...ReadOption) ([]Record, error) {
 	o := readOptions{limit: defaultReadLimit}
 	opts, o.err = engine.Given(opts)
@@ -46,13 +46,13 @@ func (s *Store) Read(ctx context.Context, name string, opts ...ReadOption) ([]Re
 	return recs, err
 }
 
-// Follow iterates over the records of a stream, those of all partitions unless one is asked for,
-// and goes on when there are more, until ctx is done. Each pair is a record and nil, or a zero
-// Record and an error (in the end ctx's), after which iteration ends; nothing runs before the first
-// step. A stream that does not exist is waited for. Records that are trimmed before they are read
-// are left out. If the stream is deleted and made again, the new one is followed from its
-// beginning. Within a partition the order is that of IDs; between partitions it is too, in a
-// namespace that is not spread. Between two looks the node keeps no state for the follower.
+// Follow iterates over the records of a stream, from all partitions unless Partition is given, and
+// waits for more until ctx is done. Each pair is a record and nil, or a zero Record and an error
+// (finally ctx's), after which iteration ends. Nothing runs before the first step. Follow waits for
+// a stream that does not exist. Records trimmed before they are read are skipped. If the stream is
+// deleted and recreated, Follow continues at the beginning of the new one. Records come in the
+// order of IDs within a partition, and across partitions too if the namespace is not spread.
+// Between two reads the node keeps no state for the follower.
 //
 // Options: From, After, FromTime, FromBeginning (the default), FromEnd, Partition.
 func (s *Store) Follow(ctx context.Context, name string, opts ...FollowOption) iter.Seq2[Record, error] {

@@ -10,16 +10,16 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// Retention says what a stream keeps; 0 means no bound.
+// Retention is what a stream keeps; 0 means no limit.
 type Retention struct {
-	MaxAge time.Duration // records older than that go, within a second or a hundredth of it
-	MaxLen int64         // records of each partition beyond the newest so many go
-	// MaxBytes bounds each partition: its oldest records go while it has more bytes, as
-	// PartitionStats.Bytes counts them. The newest record stays, however large it is.
+	MaxAge time.Duration // maximum age of a record, enforced within max(1 s, 1 % of MaxAge)
+	MaxLen int64         // maximum number of records per partition
+	// MaxBytes is the maximum size of a partition, as PartitionStats.Bytes counts it. The oldest
+	// records are removed first. The newest record is kept, however large it is.
 	MaxBytes int64
 }
 
-// String returns the policy as words, such as "7d, 10000 records", or "∞" if there is none.
+// String returns the policy in words, such as "7d, 10000 records", or "∞" without limits.
 func (r Retention) String() string {
 	var bounds []string
 	if r.MaxAge > 0 {

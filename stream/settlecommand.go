@@ -209,8 +209,8 @@ func NackOp(stream, group string, refs []Ref, opts ...NackOption) OpOf[int] {
 
 // Extended is the result of ExtendMany.
 type Extended struct {
-	Records int       // how many were pending at a consumer
-	Until   time.Time // their new deadline; in a spread namespace the earliest of those of several shards
+	Records int       // number of records that were pending at a consumer
+	Until   time.Time // their new deadline; in a spread namespace the earliest of all shards
 }
 
 func (e *Extended) code(f *codec.Fields) {

@@ -7,29 +7,29 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// Stats say what is in a stream.
+// Stats are the properties and contents of a stream.
 type Stats struct {
 	Name       string
 	Retention  Retention
 	CreatedAt  time.Time
 	Appended   int64 // records ever appended
-	Reads      int64 // records read on the nodes that were asked, ever; a node that is killed forgets up to those of its last five minutes
+	Reads      int64 // records ever read on the queried nodes; a node that is killed loses up to five minutes of counts
 	Partitions []PartitionStats
 }
 
-// PartitionStats say what is in a partition.
+// PartitionStats are the contents of a partition.
 type PartitionStats struct {
 	Partition int
 	Records   int64
-	Bytes     int64  // of keys, headers and payloads as they are stored: about 2 more for each record and each header
-	First     uint64 // offset of the first record; one more than Last if there is none
+	Bytes     int64  // of keys, headers and payloads as stored: about 2 more for each record and each header
+	First     uint64 // offset of the first record; Last+1 if the partition is empty
 	Last      uint64 // offset of the last record ever appended
-	FirstID   ID     // zero if there is no record
+	FirstID   ID     // zero if the partition is empty
 	LastID    ID     // of the last record ever appended
 	Shard     int
 }
 
-// Records returns how many records the stream holds.
+// Records returns the number of records in the stream.
 func (s *Stats) Records() (n int64) {
 	for _, p := range s.Partitions {
 		n += p.Records
@@ -37,7 +37,7 @@ func (s *Stats) Records() (n int64) {
 	return n
 }
 
-// Get returns what is in a stream; nothing is counted for it. Errors: ErrNotFound.
+// Get returns the stream's Stats without counting records. Errors: ErrNotFound.
 func (s *Store) Get(ctx context.Context, name string) (Stats, error) {
 	if err := engine.CheckName("stream", name); err != nil {
 		return Stats{}, err

@@ -14,7 +14,7 @@ import (
 const (
 	MaxPartitions          = 1024
 	MaxKeyBytes            = 4096
-	MaxHeaderBytes         = 64 << 10 // names and values of a message together
+	MaxHeaderBytes         = 64 << 10 // total size of a message's header names and values
 	MaxBatch               = 10_000   // messages of one AppendMany
 	MaxBatchBytes          = 4 << 20  // of one AppendMany, unless it is a single message
 	DefaultMaxPayloadBytes = 1 << 20
@@ -24,14 +24,14 @@ const (
 var (
 	ErrNotFound = engine.ErrNotFound // the stream or the consumer group does not exist
 	ErrConflict = engine.ErrConflict // a condition does not hold, a *ConflictError
-	ErrExists   = engine.ErrExists   // there is one of that name
-	ErrInvalid  = engine.ErrInvalid  // an argument is malformed or out of its limits
-	ErrBusy     = engine.ErrBusy     // a group has too many members, or too much under way
+	ErrExists   = engine.ErrExists   // a stream or group of that name already exists
+	ErrInvalid  = engine.ErrInvalid  // an argument is malformed or out of range
+	ErrBusy     = engine.ErrBusy     // a group has too many members or pending records
 )
 
-// Message is what is appended.
+// Message is a message to append.
 type Message struct {
-	Key     string // arbitrary bytes, up to 4096; messages with one key are in one partition, in order. "" means none
+	Key     string // arbitrary bytes, up to 4096; messages with the same key are in one partition, in order. "" means none
 	Payload []byte
 	Headers map[string]string // up to 64 KiB
 }
@@ -45,11 +45,11 @@ type Record struct {
 	LSN       uint64 // log sequence number of the append in its shard
 }
 
-// Ref names a record of a stream, and a delivery of it to a consumer.
+// Ref identifies a record of a stream, or a delivery of it to a consumer.
 type Ref struct {
 	Partition int
 	Offset    uint64
-	Attempt   int // 0: whichever delivery it is
+	Attempt   int // 0 matches any delivery
 }
 
 // compare orders places, whatever delivery they are about.
@@ -57,13 +57,13 @@ func (r Ref) compare(o Ref) int {
 	return cmp.Or(cmp.Compare(r.Partition, o.Partition), cmp.Compare(r.Offset, o.Offset))
 }
 
-// Appended says where a message has got to.
+// Appended is the position of an appended message.
 type Appended struct {
 	ID        ID
 	Partition int
 	Offset    uint64
 	LSN       uint64
-	Duplicate bool // it had been appended before, see Dedup
+	Duplicate bool // it had already been appended, see Dedup
 }
 
 // Store holds the streams of one namespace. It is cheap to make, safe for concurrent use and needs
@@ -73,18 +73,18 @@ type Store struct{ scope engine.Scope }
 // Namespace returns the namespace of the store.
 func (s *Store) Namespace() string { return s.scope.Namespace() }
 
-// Create makes a stream. A first append makes one too, with one partition and no retention.
+// Create creates a stream. The first append also creates one, with one partition and no retention.
 //
 // Options: Partitions, MaxAge, MaxLen, MaxBytes. Errors: ErrExists; ErrInvalid for a name that is
-// not 1-255 bytes of UTF-8 without control characters, for partitions that are not 1-1024, and for
-// a retention that is not positive.
+// not 1-255 bytes of UTF-8 without control characters, for partitions outside 1-1024, and for a
+// retention that is not positive.
 func (s *Store) Create(ctx context.Context, name string, opts ...CreateOption) error {
 	_, err := s.propose(ctx, engine.OpOf(CreateOp(name, opts...)))
 	return err
 }
 
-// SetRetention changes how long the stream keeps its records; what is beyond goes soon. The zero
-// Retention keeps them all.
+// SetRetention changes the stream's retention; records beyond it are removed soon. The zero
+// Retention keeps all records.
 //
 // Errors: ErrNotFound; ErrInvalid for a negative bound.
 func (s *Store) SetRetention(ctx context.Context, name string, r Retention) error {
@@ -92,14 +92,14 @@ func (s *Store) SetRetention(ctx context.Context, name string, r Retention) erro
 	return err
 }
 
-// Append adds a message to the end of a stream, which it creates if there is none. The partition is
-// the one asked for, else that of the message's key, else one after the other. When Append returns
-// nil, the record is committed (see floe.Config.Durability) and visible to every reader. After a
-// ctx error or ErrUnknownOutcome it may or may not have been appended: an append with Dedup can be
-// repeated.
+// Append adds a message to the end of a stream, which it creates if it does not exist. The
+// partition is the requested one, or that of the message's key, or else the next in turn. When
+// Append returns nil, the record is committed (see floe.Config.Durability) and visible to every
+// reader. After a ctx error or ErrUnknownOutcome it may or may not have been appended; an append
+// with Dedup can be repeated.
 //
 // Options: Partition, Dedup, IfLastID. Errors: *ConflictError; ErrInvalid for a message beyond the
-// limits or a partition that there is not.
+// limits or a partition that does not exist.
 func (s *Store) Append(ctx context.Context, name string, msg Message, opts ...AppendOption) (Appended, error) {
 	all, err := s.AppendMany(ctx, name, []Message{msg}, opts...)
 	if err != nil {
@@ -108,9 +108,9 @@ func (s *Store) Append(ctx context.Context, name string, msg Message, opts ...Ap
 	return all[0], nil
 }
 
-// AppendMany is Append for several messages; those without a key share a partition. All of them are
-// appended or none, except in a spread namespace, where that holds for each partition: if some
-// fail, the error comes with the result, in which those have no ID.
+// AppendMany is Append for several messages; those without a key share a partition. Either all
+// messages are appended or none. In a spread namespace that holds for each partition: if some fail,
+// AppendMany returns the result with the error, and the failed messages have no ID in it.
 func (s *Store) AppendMany(ctx context.Context, name string, msgs []Message, opts ...AppendOption) ([]Appended, error) {
 	op := appendOp(name, msgs, appendOptionsOf(opts), nil)
 	if spread, err := s.scattered(ctx, name); err != nil {
@@ -125,11 +125,11 @@ func (s *Store) AppendMany(ctx context.Context, name string, msgs []Message, opt
 	return out.([]Appended), nil
 }
 
-// Trim removes records from the front of every partition and returns how many: those beyond the
-// newest ones that MaxLen names, for each partition, those beyond the newest bytes that MaxBytes
-// names, those older than MaxAge, or those before an ID (Before). Of several bounds one counts:
-// MaxLen before MaxBytes before MaxAge before Before. Consumer groups that have not had the records
-// go on behind them. With DryRun nothing is removed.
+// Trim removes the oldest records of every partition and returns how many. It removes those beyond
+// the newest MaxLen records or MaxBytes bytes of each partition, those older than MaxAge, or those
+// before an ID (Before). If several are given, the first of MaxLen, MaxBytes, MaxAge and Before
+// applies. Consumer groups skip trimmed records that they have not received. With DryRun nothing is
+// removed.
 //
 // Errors: ErrNotFound; ErrInvalid without a bound.
 func (s *Store) Trim(ctx context.Context, name string, opts ...TrimOption) (removed int64, err error) {
@@ -148,7 +148,7 @@ func (s *Store) Trim(ctx context.Context, name string, opts ...TrimOption) (remo
 	return removed, nil
 }
 
-// Delete removes a stream with its consumer groups. Errors: ErrNotFound; *ConflictError if it holds
+// Delete removes a stream and its consumer groups. Errors: ErrNotFound; *ConflictError if it holds
 // records and Force is not given.
 func (s *Store) Delete(ctx context.Context, name string, opts ...DeleteOption) error {
 	o := deleteOptionsOf(opts)
@@ -170,10 +170,10 @@ func (s *Store) Delete(ctx context.Context, name string, opts ...DeleteOption) e
 	return err
 }
 
-// ConflictError is the ErrConflict of a condition that does not hold.
+// ConflictError reports a condition that does not hold. It is ErrConflict.
 type ConflictError struct {
 	Stream    string
-	Partition int    // -1: not about one
+	Partition int    // -1 if the error is not about a partition
 	LastID    ID     // of the last record of the partition
 	Reason    string // such as "last id 5-0, want 4-0"
 }

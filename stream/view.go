@@ -8,8 +8,8 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// View is a Store whose payloads are of type T, as JSON. It is cheap to make, safe for concurrent
-// use and needs no Close. What it has no method for is done with the Store.
+// View is a Store whose payloads are JSON values of type T. It is cheap to make, safe for
+// concurrent use and needs no Close. For everything else use the Store.
 type View[T any] struct{ store *Store }
 
 // JSON returns a view of a store whose payloads are encoded by encoding/json:
@@ -21,19 +21,19 @@ type View[T any] struct{ store *Store }
 //	})
 func JSON[T any](s *Store) View[T] { return View[T]{s} }
 
-// RecordOf is a Record with what its payload says.
+// RecordOf is a Record with its decoded payload.
 type RecordOf[T any] struct {
 	Record
 	Value T
 }
 
-// DeliveryOf is a Delivery with what its payload says.
+// DeliveryOf is a Delivery with its decoded payload.
 type DeliveryOf[T any] struct {
 	Delivery
 	Value T
 }
 
-// DecodeError says that a payload is not what a View takes it for. It is ErrInvalid.
+// DecodeError reports a payload that a View cannot decode. It is ErrInvalid.
 type DecodeError struct {
 	Stream    string
 	Partition int
@@ -48,8 +48,8 @@ func (e *DecodeError) Error() string {
 // Unwrap returns ErrInvalid and Err.
 func (e *DecodeError) Unwrap() []error { return []error{ErrInvalid, e.Err} }
 
-// Append adds a record with a key, "" for none. Options and errors: those of Store.Append;
-// ErrInvalid if the value can not be encoded.
+// Append appends a record with a key, or "" for none. Options and errors: those of Store.Append;
+// ErrInvalid if the value cannot be encoded.
 func (v View[T]) Append(ctx context.Context, name, key string, value T, opts ...AppendOption) (Appended, error) {
 	b, err := encode(name, value)
 	if err != nil {
@@ -67,8 +67,8 @@ func (v View[T]) AppendOp(name, key string, value T, opts ...AppendOption) OpOf[
 	return AppendOp(name, Message{Key: key, Payload: b}, opts...)
 }
 
-// Read returns the records that Read of the store would, with its options. Errors: also
-// *DecodeError, with the records before that one.
+// Read is Store.Read with decoded payloads. It takes the same options. If a payload cannot be
+// decoded, it returns a *DecodeError with the records before that one.
 func (v View[T]) Read(ctx context.Context, name string, opts ...ReadOption) ([]RecordOf[T], error) {
 	recs, err := v.store.Read(ctx, name, opts...)
 	all := make([]RecordOf[T], 0, len(recs))
@@ -82,9 +82,9 @@ func (v View[T]) Read(ctx context.Context, name string, opts ...ReadOption) ([]R
 	return all, err
 }
 
-// Follow iterates over the records that Follow of the store would, with its options. Each pair is a
-// record and nil, or a zero record and an error, a *DecodeError perhaps, after which iteration
-// ends; nothing runs before the first step; break or a done ctx releases everything.
+// Follow is Store.Follow with decoded payloads. It takes the same options. Each pair is a record
+// and nil, or a zero record and an error, possibly a *DecodeError, after which iteration ends.
+// Nothing runs before the first step; break or a done ctx releases everything.
 func (v View[T]) Follow(ctx context.Context, name string, opts ...FollowOption) iter.Seq2[RecordOf[T], error] {
 	return func(yield func(RecordOf[T], error) bool) {
 		for rec, err := range v.store.Follow(ctx, name, opts...) {
@@ -99,8 +99,8 @@ func (v View[T]) Follow(ctx context.Context, name string, opts ...FollowOption) 
 	}
 }
 
-// Consume works the records of a group off: Store.Consume. One whose payload can not be read goes
-// to the dead letters at once, with the *DecodeError as its reason.
+// Consume is Store.Consume with decoded payloads. A record whose payload cannot be decoded becomes
+// a dead letter at once, with the *DecodeError as its reason.
 func (v View[T]) Consume(ctx context.Context, stream, group string, handle func(ctx context.Context, d DeliveryOf[T]) error,
 	opts ...ConsumeOption) error {
 	if handle == nil {

@@ -6,10 +6,9 @@ import (
 	"github.com/floedb/floe/internal/document"
 )
 
-// Definition is the definition of a job as a value. YAML returns it as text, for Submit, Validate,
-// ReplaceDefinition and Plan, which check it as they check what was written by hand: what a field
-// may hold is said by them, and zero stands for the default. Of durations, a part of a millisecond
-// counts as a whole one.
+// Definition is a job definition as a Go value. YAML returns it as text for Submit, Validate,
+// ReplaceDefinition and Plan, which check it like a hand-written one; the limits of the fields are
+// theirs. Zero values stand for defaults. Durations are rounded up to whole milliseconds.
 //
 //	orders := processing.Definition{
 //		Name:      "totals",
@@ -23,25 +22,25 @@ import (
 //	made, err := node.Processing("default").Submit(ctx, orders.YAML())
 type Definition struct {
 	Name        string
-	Namespace   string // of the job; "" for that of the store
+	Namespace   string // of the job; "" for the store's
 	Description string
-	Parallelism int           // processors of a tick, 1-64; 0 means 1
+	Parallelism int           // processors per tick, 1-64; 0 means 1
 	BatchSize   int           // records read at a time, 1-10,000; 0 means 100
-	FailOnError bool          // a record that an operator can not work with ends the job, in place of going to the stream of errors
-	StopAtEnd   bool          // the job is completed when it has read what there was when it was submitted, or restored last
-	MaxFuture   time.Duration // how far the event time of a record may be ahead of its append; 0 means an hour
-	Sources     []Source      // one at least
+	FailOnError bool          // a record that an operator cannot process fails the job, instead of going to the error stream
+	StopAtEnd   bool          // complete the job when it has read all records that existed when it was submitted or last restored
+	MaxFuture   time.Duration // maximum by which the event time of a record may be ahead of its append; 0 means an hour
+	Sources     []Source      // at least one
 	Operators   []Operator    // applied to every record, in order
-	Sinks       []Sink        // one at least
+	Sinks       []Sink        // at least one
 }
 
-// Source is where records of a job come from.
+// Source is an input of a job.
 type Source struct {
-	Name      string        // by which a restored job finds its place in it; "" makes one up
+	Name      string        // by which a restored job finds its cursors; "" generates one
 	From      Input         // FromStream or FromSeries
-	EventTime string        // path to the event time of a record, in ms or as of RFC 3339; "" for the time at which it was appended
-	Disorder  time.Duration // by how much event times may be out of order; 0 means 5 s with EventTime and none without, negative none
-	IdleAfter time.Duration // when a partition in which nothing comes holds up the others no more; 0 means 30 s, negative at once
+	EventTime string        // path to the event time of a record, in ms or RFC 3339; "" for the time of its append
+	Disorder  time.Duration // how far event times may be out of order; 0 means 5 s with EventTime and none without, negative none
+	IdleAfter time.Duration // when a partition without new records stops holding up the others; 0 means 30 s, negative at once
 }
 
 // Input is FromStream or FromSeries.
@@ -53,14 +52,13 @@ type Input interface {
 type FromStream struct {
 	Name       string
 	Partitions []int // nil means all
-	Start      Start // Earliest, Latest, or the id of a record behind which reading begins; "" means Earliest
+	Start      Start // Earliest, Latest, or the ID of a record after which reading begins; "" means Earliest
 }
 
-// Start is where the reading of a source begins: Earliest, Latest, or for a stream the id of a
-// record.
+// Start is the start position of a source: Earliest, Latest, or for a stream the ID of a record.
 type Start string
 
-// The starts of sources.
+// The start positions of sources.
 const (
 	Earliest Start = "earliest"
 	Latest   Start = "latest"
@@ -71,17 +69,17 @@ const (
 type FromSeries struct {
 	Measurement string
 	Field       string            // "" means value
-	Tags        map[string]string // that a series has to have
-	Poll        time.Duration     // how often is looked for points; 0 means a second
-	// how old a point has to be to be read; 0 means 5 s, negative none. Points that come later are
-	// missed, and counted
+	Tags        map[string]string // required of a series
+	Poll        time.Duration     // interval between reads; 0 means a second
+	// minimum age of a point before it is read; 0 means 5 s, negative none. Points written later
+	// are missed and counted
 	Delay time.Duration
 	Start Start // Earliest or Latest; "" means Earliest
 }
 
 // Operator is a step of a job.
 type Operator struct {
-	Name        string // by which a restored job finds its state; "" makes one up
+	Name        string // by which a restored job finds the operator's state; "" generates one
 	Description string
 	Do          Work // Filter, Map, Set, FlatMap, KeyBy, Aggregate, Lookup, Classify, Dedup, Join, Call or Passthrough
 }
@@ -96,11 +94,10 @@ type Work interface {
 // "key_prefix: eu-", "not_empty" and others.
 type Filter struct{ Condition string }
 
-// Map makes a new object of each record.
+// Map turns each record into a new object.
 type Map struct{ Fields []Field }
 
-// Set adds and replaces fields of the object that a record is. Values that are text are
-// expressions.
+// Set adds and replaces fields of a record that is an object. Text values are expressions.
 type Set struct{ Fields []Field }
 
 // Field is a field of an object that Map or Set makes. Value is a string ("$.path", "expr: ...",
@@ -110,25 +107,25 @@ type Field struct {
 	Value any
 }
 
-// FlatMap makes a record of each element of an array.
+// FlatMap turns each element of an array into a record.
 type FlatMap struct {
 	Array string // path
-	Key   string // path in the element, whose value becomes the key; "" leaves the key
+	Key   string // path in the element to the new key; "" keeps the key
 }
 
-// KeyBy sets the key of records: to what a path leads to, text with ${paths}, or an expression
-// ("expr: ..."). Records that lack it keep theirs.
+// KeyBy sets the key of records: a path, text with ${paths}, or an expression ("expr: ...").
+// Records without a value there keep their key.
 type KeyBy struct{ Key string }
 
-// Aggregate computes one value of all records with the same key, or several by their names.
+// Aggregate computes one value, or several named ones, over all records with the same key.
 type Aggregate struct {
 	Function   Function  // "" with Each
 	Field      string    // path; "" only with Count
 	Percentile float64   // of Percentile, 0-100; 0 means 95
-	Each       []Measure // up to 32, in place of Function and Field: the value is an object of them
-	Window     Window    // zero: the aggregate of all records so far, told with each
+	Each       []Measure // up to 32, instead of Function and Field: the value is an object of them
+	Window     Window    // zero: the aggregate of all records so far, emitted with each record
 	Lateness   time.Duration
-	LateTag    string // that records behind Lateness get, for sinks that match it; "" means late
+	LateTag    string // tag of records later than Lateness, for sinks that match it; "" means late
 }
 
 // Function is what an Aggregate computes.
@@ -147,51 +144,51 @@ const (
 	Percentile Function = "percentile"
 )
 
-// Measure is one of several values of an Aggregate. A record without the field does not change it;
-// before the first record it is null, and 0 of count and distinct.
+// Measure is one of several values of an Aggregate. A record without the field does not change it.
+// Before the first record it is null, or 0 for count and distinct.
 type Measure struct {
-	Name       string // of the member of the value
+	Name       string // member name in the value
 	Function   Function
 	Field      string  // path; "" only with Count
 	Percentile float64 // of Percentile, 0-100; 0 means 95
 }
 
-// Window says which records of a key are aggregated together: Tumbling, Sliding, Session or
-// Records, or the zero value for all.
+// Window groups the records of a key for an aggregate: Tumbling, Sliding, Session or Records. The
+// zero Window holds all records.
 type Window struct {
 	kind             string
 	size, slide, gap time.Duration
 	records          int
 }
 
-// Tumbling windows are of one size, one after the other.
+// Tumbling returns consecutive windows of a fixed size.
 func Tumbling(size time.Duration) Window { return Window{kind: "tumbling", size: size} }
 
-// Sliding windows are of one size, and another one begins after each slide.
+// Sliding returns windows of a fixed size, one starting every slide.
 func Sliding(size, slide time.Duration) Window {
 	return Window{kind: "sliding", size: size, slide: slide}
 }
 
-// Session windows end when there was no record of the key for so long.
+// Session returns windows that end after a gap without records of the key.
 func Session(gap time.Duration) Window { return Window{kind: "session", gap: gap} }
 
-// Records windows hold so many records each.
+// Records returns windows of n records each.
 func Records(n int) Window { return Window{kind: "count", records: n} }
 
-// Lookup joins records with what KV has under a key.
+// Lookup joins records with the KV value of a key.
 type Lookup struct {
 	Key       string // text with ${paths}, or a path
-	Namespace string // "" for the job's own
-	Filter    bool   // keep the records for which there is a value, and change nothing
-	Field     string // that takes the value; "" means lookup
+	Namespace string // "" for the job's
+	Filter    bool   // keep only records whose key exists in KV, unchanged
+	Field     string // receives the value; "" means lookup
 	OnMissing OnMissing
 }
 
-// OnMissing is what a Lookup does with a record whose key is not in KV. The default, "", is
-// MissingPass, and with Filter MissingDrop.
+// OnMissing is how a Lookup handles a record whose key is not in KV. The default, "", is
+// MissingPass, or with Filter MissingDrop.
 type OnMissing string
 
-// What a Lookup does with records whose key is not in KV.
+// How a Lookup handles records whose key is not in KV.
 const (
 	MissingPass OnMissing = "pass" // leave the record as it is
 	MissingDrop OnMissing = "drop"
@@ -199,41 +196,41 @@ const (
 	MissingFail OnMissing = "fail" // the record is one that the operator can not work with
 )
 
-// Classify gives records the tags of all rules that hold. None is dropped.
+// Classify adds the tags of all matching rules to a record. It drops none.
 type Classify struct {
 	Rules   []Rule
-	Default string // the tag of records for which none holds; "" for none
+	Default string // tag of records that match no rule; "" for none
 }
 
-// Rule gives a tag to records for which a condition holds, see Filter.
+// Rule assigns a tag to records that match a condition, see Filter.
 type Rule struct{ Condition, Tag string }
 
-// Dedup drops records whose key has been seen.
+// Dedup drops records whose key was seen before.
 type Dedup struct {
-	Key string        // as of KeyBy; "" for the key of the record
-	TTL time.Duration // how long a key is remembered; 0 means for ever
+	Key string        // as in KeyBy; "" for the record's key
+	TTL time.Duration // how long a key is remembered; 0 means forever
 }
 
-// Join joins records with those of another source that have the same key, and whose event times are
-// not further apart than Within.
+// Join joins records with those of another source that have the same key and an event time at most
+// Within apart.
 type Join struct {
-	Source string // whose records enter here
-	On     string // as of KeyBy
+	Source string // the other source
+	On     string // as in KeyBy
 	Within time.Duration
-	Left   bool   // also pass on records that find no partner, when the time is over
-	Field  string // that takes the partner; "" means the name of the source
+	Left   bool   // also emit records without a partner, once Within has passed
+	Field  string // receives the partner; "" means the name of the source
 }
 
-// Call calls a Go function of the program that the node is a part of, see Func.
+// Call calls a Go function of the program that contains the node, see Func.
 type Call struct{ Func string }
 
-// Passthrough does nothing.
+// Passthrough emits records unchanged.
 type Passthrough struct{}
 
-// Sink is where records of a job go to.
+// Sink is an output of a job.
 type Sink struct {
-	Name  string   // "" makes one up
-	Match []string // a record has to carry all of these tags; nil takes every record
+	Name  string   // "" generates one
+	Match []string // tags that a record has to carry, all of them; nil matches every record
 	To    Output   // ToStream, ToKV, ToQueue or ToSeries
 }
 
@@ -242,21 +239,21 @@ type Output interface {
 	output() (key string, value doc)
 }
 
-// ToStream appends records to a stream, which is made if there is none.
+// ToStream appends records to a stream, which is created if it does not exist.
 type ToStream struct {
 	Name      string
-	Key       string // of the message: a path, or text with ${paths}; "" for that of the record
-	Namespace string // "" for the job's own
+	Key       string // of the message: a path, or text with ${paths}; "" for the record's
+	Namespace string // "" for the job's
 }
 
-// ToKV puts records under keys.
+// ToKV writes records to keys.
 type ToKV struct {
-	Key       string // a path, or text with ${paths}; "" for that of the record
-	Prefix    string // in front of the key
-	Separator string // between the two; "" means :
+	Key       string // a path, or text with ${paths}; "" for the record's key
+	Prefix    string // prepended to the key
+	Separator string // between prefix and key; "" means :
 	Mode      KVMode // "" means Upsert
 	TTL       time.Duration
-	Namespace string // "" for the job's own
+	Namespace string // "" for the job's
 }
 
 // KVMode is how ToKV writes.
@@ -274,23 +271,23 @@ type ToQueue struct {
 	Name      string
 	Priority  int // 0-255
 	Delay     time.Duration
-	Namespace string // "" for the job's own
+	Namespace string // "" for the job's
 }
 
 // ToSeries writes points.
 type ToSeries struct {
 	Measurement string
-	Tags        map[string]string // of names and paths
-	Fields      map[string]string // of names and paths
-	Time        string            // path; "" for the event time of the record
-	Namespace   string            // "" for the job's own
+	Tags        map[string]string // names to paths
+	Fields      map[string]string // names to paths
+	Time        string            // path; "" for the record's event time
+	Namespace   string            // "" for the job's
 }
 
-// doc is a table of a definition.
+// doc is a mapping in a definition.
 type doc = document.Mapping
 
-// YAML returns the definition as text. What is wrong with it is told by who reads it, with the
-// lines of this text.
+// YAML returns the definition as text. It checks nothing: the calls that parse the text report
+// errors, with the line numbers of this text.
 func (d Definition) YAML() []byte {
 	all := doc{}
 	all.Set("kind", "Processing")

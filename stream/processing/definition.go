@@ -10,17 +10,17 @@ import (
 	"github.com/floedb/floe/internal/pipeline"
 )
 
-// Problem is something that is wrong with a definition, or worth knowing.
+// Problem is an error or a warning about a definition.
 type Problem struct {
 	Line    int    // from 1
-	Code    string // names the kind of problem for programs: unknown-key
-	Warning bool   // the job can be run all the same
-	Message string // names the thing, the value and what is allowed
+	Code    string // identifies the kind of problem to programs, such as unknown-key
+	Warning bool   // the job can be run nevertheless
+	Message string // names the thing, the value and the allowed values
 }
 
 func (p Problem) String() string { return fmt.Sprintf("line %d: %s", p.Line, p.Message) }
 
-// DefinitionError says what is wrong with a definition. It is ErrInvalid.
+// DefinitionError lists the problems of a definition. It is ErrInvalid.
 type DefinitionError struct {
 	Problems []Problem // by line; up to 100
 }
@@ -44,8 +44,8 @@ func (e *DefinitionError) Error() string {
 // Unwrap returns ErrInvalid.
 func (e *DefinitionError) Unwrap() error { return ErrInvalid }
 
-// Validate returns what is wrong with a definition, by line, and what is worth knowing of it: with
-// warnings alone it can be submitted.
+// Validate returns the errors and warnings of a definition, by line. A definition with warnings
+// only can be submitted.
 func Validate(definition []byte) []Problem {
 	if len(definition) > MaxDefinition {
 		return []Problem{{Line: 1, Code: "too-large", Message: tooLarge(definition)}}
@@ -185,19 +185,19 @@ func numberAll(parts []numbered) []numbered {
 	return parts
 }
 
-// Plan says what a restore would keep and drop of the state of a job.
+// Plan lists which state of a job a restore would keep and drop.
 type Plan struct {
-	Kept    []string // sources and operators that go on where they are
-	Dropped []string // those whose state is lost: they are gone, are called otherwise or are of another shape
-	New     []string // those that begin anew
-	Notes   []string // what is worth knowing of what is kept
+	Kept    []string // sources and operators that continue with their state
+	Dropped []string // those whose state is lost: removed, renamed or of another shape
+	New     []string // those that start without state
+	Notes   []string // remarks about those kept
 
 	numbers     []numbered
 	last        uint16
 	parallelism int // of the job
 }
 
-// Drops reports whether state of operators would be lost.
+// Drops reports whether the restore would drop state.
 func (p *Plan) Drops() bool { return len(p.Dropped) > 0 }
 
 // plan matches the parts of another definition with those that have state.

@@ -8,23 +8,23 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// Applied says what Apply has done.
+// Applied is the result of Apply.
 type Applied struct {
 	Job     JobID
 	Status  Status
-	Made    bool // there was no job of that name
-	Changed bool // the job has another definition now, or goes on
-	Plan    Plan // what was kept and dropped of its state, if it has changed
+	Made    bool // no job of that name existed
+	Changed bool // the job got a new definition, or was resumed
+	Plan    Plan // which state was kept and dropped, if the job has changed
 }
 
-// Apply has a job of the definition's name run with the definition, whatever there was: it submits
-// one, stops the one that there is and restores it with the definition, or leaves it as it is when
-// it has the definition already and runs, or is completed. Cancelled jobs do not count. The same
-// call again changes nothing. Of several calls at once one submits the job, and the others find it.
+// Apply makes the job of the definition's name run with the definition. It submits a new job, or
+// stops the existing one and restores it with the definition. It leaves a job unchanged that
+// already has the definition and runs or is completed. Cancelled jobs do not count. Repeating a
+// call changes nothing. Of several concurrent calls one submits the job, and the others find it.
 //
 // Options: DropState; FromSavepoint. Errors: those of Submit and Restore; ErrConflict also if
-// several jobs have the name. When state would be lost that DropState does not allow to lose, the
-// job goes on as it is; so it does, or is stopped, after another error.
+// several jobs have the name. If state would be lost without DropState, the job continues
+// unchanged; after another error it continues or is stopped.
 func (s *Store) Apply(ctx context.Context, definition []byte, opts ...RestoreOption) (Applied, error) {
 	p, err := s.parse(definition)
 	if err != nil {

@@ -68,7 +68,7 @@ func (t *task) sourceOf(r *pipeline.Record) string {
 	return t.def.Sources[r.Origin.Source].Name
 }
 
-// The headers of records in the stream of errors.
+// The headers of records in the error stream.
 const (
 	headerReason    = "floe-error"
 	headerOperator  = "floe-operator"

@@ -9,9 +9,9 @@ import (
 	"github.com/floedb/floe/internal/pipeline"
 )
 
-// Func is a Go function that works as an operator of jobs: it returns what becomes of a record,
-// none to drop it. A program gives its functions to its node (floe.Config.Funcs), and definitions
-// call them by their names:
+// Func is a Go function that works as an operator of jobs: it returns the records that replace a
+// record, or none to drop it. A program passes its functions to its node (floe.Config.Funcs), and
+// definitions call them by name:
 //
 //	node, err := floe.Open(floe.Config{DataDir: dir, Funcs: map[string]processing.Func{"score": score}})
 //
@@ -19,9 +19,9 @@ import (
 //	  - { name: scored, type: func, function: score }
 //
 // The node runs it where it leads the job's shard, outside of the replicated log: replicas store
-// what came of it. A step of a job that was interrupted runs again, on this node or another one, so
-// the function has to be deterministic: equal records, equal results, with no effects besides.
-// Several goroutines may call it at once. It has to return soon, and when ctx is done: jobs of the
+// the results. An interrupted step of a job runs again, on this node or another one. So the
+// function has to be deterministic: equal records, equal results, and no side effects. It may be
+// called by several goroutines at once. It has to return soon, and when ctx is done: jobs of the
 // same shard wait for it.
 //
 // An error or a panic makes the record an error record (or ends a job with on_error: fail). On a
@@ -29,18 +29,18 @@ import (
 // nothing is read or skipped, and Job.Reason names the function. In a cluster all nodes should have
 // it. A Client has no functions; it submits definitions that call those of the nodes.
 //
-// The function may keep and change what it is given. It must not change what it has returned. Of
-// what it returns, Time and Tags have no effect: a record keeps those of the record that it is made
-// of. All that it makes of one record may have up to 16 MiB.
+// The function may keep and change its arguments. It must not change results after returning them.
+// Time and Tags of results have no effect: a result keeps those of the record it was made from. The
+// results for one record may have up to 16 MiB in total.
 type Func func(ctx context.Context, rec Record) ([]Record, error)
 
-// Record is what a Func is given, and returns.
+// Record is the argument and the result of a Func.
 type Record struct {
 	Key     string
 	Value   []byte
 	Headers map[string]string
 	Time    time.Time // event time
-	Tags    []string  // that operators gave it
+	Tags    []string  // added by operators
 }
 
 // pipelineFuncs returns functions as operators call them.

@@ -11,11 +11,11 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// JobID names a job: "job-" and a ULID, whose time is that of the submission. In which shard the
-// job is, is in it; else it is opaque.
+// JobID identifies a job: "job-" and a ULID with the time of the submission. It contains the job's
+// shard and is otherwise opaque.
 type JobID string
 
-// SavepointID names a savepoint: "sp-" and a ULID.
+// SavepointID identifies a savepoint: "sp-" and a ULID.
 type SavepointID string
 
 const (

@@ -10,20 +10,20 @@ import (
 // The errors of the store; the same values as in package floe.
 var (
 	ErrNotFound = engine.ErrNotFound // the job or savepoint does not exist
-	ErrConflict = engine.ErrConflict // the job is in a state that does not allow it, or has been changed meanwhile
-	ErrInvalid  = engine.ErrInvalid  // an argument is malformed or out of its limits
+	ErrConflict = engine.ErrConflict // the job is in a state that does not allow the call, or was changed concurrently
+	ErrInvalid  = engine.ErrInvalid  // an argument is malformed or out of range
 )
 
-// Status is where a job is in its life.
+// Status is the state of a job in its life cycle.
 type Status uint8
 
 // The states of a job. Cancelled is final; all others but Running can be restored.
 const (
 	Running   Status = iota + 1
 	Stopped          // by Stop
-	Cancelled        // by Cancel; it is listed for seven days more
+	Cancelled        // by Cancel; it stays listed for seven days
 	Failed           // see Job.Reason
-	Completed        // it has read what it was to read, see stop_at
+	Completed        // it has read all its input, see stop_at
 )
 
 var statusNames = [...]string{Running: "RUNNING", Stopped: "STOPPED", Cancelled: "CANCELLED", Failed: "FAILED", Completed: "COMPLETED"}
@@ -36,7 +36,7 @@ func (s Status) String() string {
 	return statusNames[s]
 }
 
-// ParseStatus returns the state with a name, in any case. Errors: ErrInvalid.
+// ParseStatus parses the name of a state, in any case. Errors: ErrInvalid.
 func ParseStatus(name string) (Status, error) {
 	for s := Running; s <= Completed; s++ {
 		if statusNames[s] == strings.ToUpper(name) {
@@ -50,63 +50,63 @@ func ParseStatus(name string) (Status, error) {
 const (
 	MaxDefinition  = 256 << 10 // bytes
 	MaxParallelism = 64
-	MaxSavepoints  = 100 // of a job; the oldest goes when there is one more
+	MaxSavepoints  = 100 // of a job; creating another one deletes the oldest
 	maxReason      = 1024
 )
 
-// How long a cancelled job is listed, and what is in its stream of errors kept.
+// How long a cancelled job stays listed, and the retention of its error stream.
 const (
 	listedMillis   = 7 * 24 * 60 * 60 * 1000
 	errorRetention = 7 * 24 * time.Hour
 )
 
-// ErrorStream returns the name of the stream to which a job writes records that it could not work
-// with: the raw bytes, with headers that say why.
+// ErrorStream returns the name of a job's error stream. It holds the records that the job could not
+// process: the raw bytes, with headers that give the reason.
 func ErrorStream(job string) string { return job + ".errors" }
 
-// Job is a job as it stands.
+// Job is the current state of a job.
 type Job struct {
 	ID        JobID
 	Name      string
 	Namespace string
 	Status    Status
-	Reason    string // why it has failed, or is held up
-	// it has something to do and can not now, see Reason: it waits for a sink, a source or a
-	// lookup, or is tried again after an error
+	Reason    string // why it has failed or is held up
+	// the job has work that it cannot do now, see Reason: it waits for a sink, a source or a
+	// lookup, or retries after an error
 	Held        bool
 	Parallelism int
 	BatchSize   int
 	CreatedAt   time.Time
-	EndedAt     time.Time // when it ceased to run; zero while it does
+	EndedAt     time.Time // when it ended; zero while it runs
 	Metrics     Metrics
 }
 
-// Metrics are figures of a job. Counters never go back; what belongs to the present is 0 while it
-// does not run.
+// Metrics are the metrics of a job. Counters never decrease; gauges are 0 while the job does not
+// run.
 type Metrics struct {
 	RecordsIn     int64 // read from sources
 	RecordsOut    int64 // written by sinks
-	Errors        int64 // records that went to the stream of errors
-	Late          int64 // records that came too late for a window
-	Dropped       int64 // records that an operator dropped because it can not work with them
-	Missed        int64 // records that were trimmed before they were read, and points of series that came when later ones had been read
-	RecordsBehind int64 // records of streams that were not read yet when the job last looked
+	Errors        int64 // records written to the error stream
+	Late          int64 // records too late for a window
+	Dropped       int64 // records dropped because an operator could not process them
+	Missed        int64 // records trimmed before they were read, and points written after later ones had been read
+	RecordsBehind int64 // unread records of streams when the job last looked
 	InPerSecond   float64
 	OutPerSecond  float64
 	LastReadCount int           // of the last tick, at most BatchSize
 	Idle          time.Duration // since the job last looked for records
-	Watermark     time.Time     // zero if there is none
+	Watermark     time.Time     // zero if the job has none
 	Lag           time.Duration // of the watermark
-	LatencyLast   time.Duration // of the last tick that has read records
+	LatencyLast   time.Duration // of the last tick that read records
 	LatencyAvg    time.Duration
 	LatencyMax    time.Duration
 	Operators     []OperatorMetrics
-	Backlog       int64 // bytes that wait: for sinks and operators in other shards, and buffered before operators
+	Backlog       int64 // bytes waiting: for sinks and operators in other shards, and buffered before operators
 
 	latencySum, ticks int64
 }
 
-// OperatorMetrics are figures of an operator.
+// OperatorMetrics are the metrics of an operator.
 type OperatorMetrics struct {
 	Name                           string
 	In, Out, Errors, Late, Dropped int64
@@ -116,7 +116,7 @@ type OperatorMetrics struct {
 type Savepoint struct {
 	ID               SavepointID
 	CreatedAt        time.Time
-	Complete         bool  // else it is being made
-	RecordsProcessed int64 // that the job had read
+	Complete         bool  // false while it is being made
+	RecordsProcessed int64 // that the job had read by then
 	Bytes            int64
 }

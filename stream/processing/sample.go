@@ -15,78 +15,77 @@ import (
 	"github.com/floedb/floe/internal/protocol"
 )
 
-// MaxSamples is how many records Test takes at most.
+// MaxSamples is the maximum number of samples of a Test.
 const MaxSamples = 100_000
 
-// Samples are what Test runs a definition on.
+// Samples are the input of Test.
 type Samples struct {
 	Records []Sample
-	// KV returns the value that kv_lookup finds under a key, nil if there is none. The namespace is
-	// "" for that of the job. A nil function finds nothing.
+	// KV returns the value that kv_lookup reads for a key, nil if the key does not exist. The
+	// namespace is "" for the job's. A nil function finds no keys.
 	KV func(namespace, key string) []byte
-	// Funcs are the functions that operators of type func call, by their names.
+	// Funcs are the functions for operators of type func, by name.
 	Funcs map[string]Func
 }
 
 // Sample is a record of a source.
 type Sample struct {
-	Source  string // its name; "" means the first one
+	Source  string // name of the source; "" means the first one
 	Key     string
-	Value   []byte // of a source of time series: {"measurement", "value", "timestamp_ms", "tags"}
+	Value   []byte // for a source of time series: {"measurement", "value", "timestamp_ms", "tags"}
 	Headers map[string]string
-	// of the append, of which none is before another; zero means that of the sample before. Before
-	// any sample has one it is the event time, and at least 1970
+	// time of the append; it must not decrease from sample to sample. Zero means that of the sample
+	// before. Before any sample has a time it is the event time, and at least 1970
 	Time time.Time
 }
 
-// Tested is what has become of samples.
+// Tested is the result of a Test.
 type Tested struct {
 	Written   []Written         // in order
 	Failures  []FailedSample    // in order
 	Operators []OperatorMetrics // in the order of the definition
-	Failed    string            // why on_error: fail, or a window that is too large, has ended the job; the samples behind are not read
+	Failed    string            // why the job ended early: on_error: fail, or a window that is too large; later samples are not read
 }
 
 // Written is a record that a sink would have written.
 type Written struct {
-	Sink  string // its name
+	Sink  string // name of the sink
 	Key   string // of the message, or in KV
-	Value []byte // nil for a sink to time series
+	Value []byte // nil for a time series sink
 	Time  time.Time
-	Tags  []string // that operators gave it
-	Point *Point   // of a sink to time series
+	Tags  []string // added by operators
+	Point *Point   // for a time series sink
 }
 
-// Point is what a sink to time series would have written.
+// Point is a point that a time series sink would have written.
 type Point struct {
 	Tags   map[string]string
-	Fields map[string]float64 // true is 1, false 0; text is left out
+	Fields map[string]float64 // true is 1, false 0; text is omitted
 	Time   time.Time
 }
 
-// FailedSample is a record that a source, an operator or a sink could not work with. A job writes
-// it to its stream of errors.
+// FailedSample is a record that a source, an operator or a sink could not process. A job writes it
+// to its error stream.
 type FailedSample struct {
-	Where  string // the name of the source, operator or sink
+	Where  string // name of the source, operator or sink
 	Reason string
 	Key    string
-	Value  []byte // as it came from its source, if that is known
+	Value  []byte // as read from its source, if known
 }
 
-// Test runs a definition on sample records, without a node, by the code that runs jobs. Each sample
-// is read when it has been appended, by a job whose sources have one partition each, and what its
-// event time makes fire comes before the next one. Between two samples the clock goes on to the
-// Time of the second: a source in which nothing comes for its idle timeout holds event time up no
-// more, and when all are idle it runs on. At the end fires everything that waits for a time, as
-// with stop_at: latest; a count window that is not full does not.
+// Test runs a definition on sample records, without a node, using the code that runs jobs. The
+// job's sources have one partition each. Each sample is read at the time of its append, and
+// everything that its event time fires is emitted before the next one. Between two samples the
+// clock advances to the Time of the second. A source without records for its idle timeout stops
+// holding up event time, and when all are idle event time advances. At the end everything that
+// waits for a time fires, as with stop_at: latest; a count window that is not full does not.
 //
-// A job may read many records in one step, and judges all of them by the watermark before it: what
-// Test calls late may be in time there. Sinks take everything that a node may take, as large as it
-// takes by default: no queue is full, and no namespace has too many series.
+// A job may read many records in one step, and judges all of them by the watermark before the step.
+// So a record that is late in Test may be in time in a job. Sinks accept everything within a node's
+// default size limits: no queue is full, and no namespace has too many series.
 //
 // Errors: *DefinitionError, which is ErrInvalid; ErrInvalid for more than MaxSamples, for a
-// function that is not among Funcs, and for a sample of a source that the definition does not have;
-// that of ctx.
+// function that is not in Funcs, and for a sample of an unknown source; ctx's error.
 func Test(ctx context.Context, definition []byte, samples Samples) (Tested, error) {
 	p, err := parse(definition)
 	if err != nil {

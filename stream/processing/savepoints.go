@@ -13,12 +13,13 @@ type Savepoints struct {
 	job   JobID
 }
 
-// Savepoints returns what creates, reads, deletes and lists the savepoints of a job.
+// Savepoints returns a handle to create, read, delete and list the savepoints of a job.
 func (s *Store) Savepoints(id JobID) Savepoints { return Savepoints{s, id} }
 
-// Create begins to copy the state of the job, as it is between two ticks, while the job goes on;
-// Store.AwaitSavepoint waits for the end. Of more than MaxSavepoints the oldest goes. In a
-// namespace that is spread over all shards the job stands still until then.
+// Create starts a savepoint: a copy of the job's state between two ticks. The job continues
+// meanwhile, except in a namespace that is spread over all shards, where it pauses until the
+// savepoint is complete. Store.AwaitSavepoint waits for completion. Beyond MaxSavepoints the oldest
+// savepoint is deleted.
 //
 // Errors: ErrNotFound; ErrConflict if the job is cancelled or being restored; ErrBusy while another
 // savepoint is being made.
@@ -32,7 +33,7 @@ func (l Savepoints) Create(ctx context.Context) (SavepointID, error) {
 }
 
 // Get returns a savepoint, complete or not. Errors: ErrNotFound if the job or the savepoint does
-// not exist; ErrInvalid for what is no id.
+// not exist; ErrInvalid for a malformed id.
 func (l Savepoints) Get(ctx context.Context, id SavepointID) (Savepoint, error) {
 	if _, _, err := id.parse(); err != nil {
 		return Savepoint{}, err
@@ -67,7 +68,7 @@ func (l Savepoints) Delete(ctx context.Context, id SavepointID) error {
 // Page returns a page of the savepoints, the oldest first.
 //
 // Options: Limit, Cursor. Errors: ErrNotFound if the job does not exist; ErrInvalid for a limit
-// that is not 1-1000, and for what is no cursor or no id.
+// outside 1-1000, and for a malformed cursor or id.
 func (l Savepoints) Page(ctx context.Context, opts ...PageOption) (page Page[Savepoint], err error) {
 	o, err := engine.PageOf(opts)
 	if err != nil {
@@ -83,8 +84,8 @@ func (l Savepoints) Page(ctx context.Context, opts ...PageOption) (page Page[Sav
 	return engine.PageIn(q.savepoints, o, func(sp Savepoint) string { return string(sp.ID) }), nil
 }
 
-// All iterates over the savepoints, in the order of Page and by the contract of Store.All. Options
-// and errors are those of Page.
+// All iterates over the savepoints, in the order of Page and with the contract of Store.All.
+// Options and errors are those of Page.
 func (l Savepoints) All(ctx context.Context, opts ...PageOption) iter.Seq2[Savepoint, error] {
 	return engine.All(ctx, l.Page, opts)
 }

@@ -20,7 +20,7 @@ func newStore(s engine.Scope) *Store { return &Store{s} }
 // Namespace returns the namespace of the store.
 func (s *Store) Namespace() string { return s.scope.Namespace() }
 
-// Submitted says which job a submission has made.
+// Submitted is the result of a submission.
 type Submitted struct {
 	Job    JobID
 	Name   string
@@ -28,13 +28,13 @@ type Submitted struct {
 	LSN    uint64 // log sequence number of the call
 }
 
-// Submit makes a job of a definition, YAML or JSON, see the package's documentation, and runs it.
-// Names need not be unique. When Submit returns nil the job is committed (see
-// floe.Config.Durability). After a ctx error or ErrUnknownOutcome there may or may not be one.
+// Submit creates a job from a definition in YAML or JSON, see the package's documentation, and runs
+// it. Names need not be unique. When Submit returns nil the job is committed (see
+// floe.Config.Durability). After a ctx error or ErrUnknownOutcome the job may or may not exist.
 //
-// Errors: *DefinitionError, which is ErrInvalid, for a definition with mistakes; ErrInvalid for one
-// of more than MaxDefinition bytes, for one of another namespace, and for one with a sink or a
-// lookup in a namespace that the job can not reach.
+// Errors: *DefinitionError, which is ErrInvalid, for a definition with errors; ErrInvalid for one
+// of more than MaxDefinition bytes, for one of another namespace, and for a sink or lookup in a
+// namespace that the job cannot reach.
 func (s *Store) Submit(ctx context.Context, definition []byte) (Submitted, error) {
 	return s.submit(ctx, definition, false)
 }
@@ -130,8 +130,8 @@ func (p *parsed) body(source []byte) submitBody {
 	return submitBody{name: p.job.Name, parallelism: p.job.Parallelism, batch: p.job.BatchSize, source: source}
 }
 
-// DefinitionNamespace returns the namespace that a definition names, "" if it names none. Errors:
-// *DefinitionError.
+// DefinitionNamespace returns the namespace that a definition names, or "" if it names none.
+// Errors: *DefinitionError.
 func DefinitionNamespace(definition []byte) (string, error) {
 	p, err := parse(definition)
 	if err != nil {
@@ -140,22 +140,22 @@ func DefinitionNamespace(definition []byte) (string, error) {
 	return p.job.Namespace, nil
 }
 
-// Locate returns the namespace of a job, whatever that of the store is. With a key for some
-// namespaces a job in another one is not found. Errors: ErrNotFound; ErrInvalid for what is no id.
+// Locate returns the namespace of a job, whatever the store's namespace. With an API key for some
+// namespaces, jobs in others are not found. Errors: ErrNotFound; ErrInvalid for a malformed id.
 func (s *Store) Locate(ctx context.Context, id JobID) (string, error) {
 	q, err := s.query(ctx, id, "")
 	return q.namespace, err
 }
 
-// Detail is a job with all that is known of it.
+// Detail is a job with its definition and savepoints.
 type Detail struct {
 	Job
-	Definition []byte      // as it was submitted, or restored last
-	Savepoints []Savepoint // the oldest first
+	Definition []byte      // as submitted or last restored
+	Savepoints []Savepoint // oldest first
 }
 
-// Get returns a job with its definition and savepoints. Errors: ErrNotFound; ErrInvalid for what is
-// no id.
+// Get returns a job with its definition and savepoints. Errors: ErrNotFound; ErrInvalid for a
+// malformed id.
 func (s *Store) Get(ctx context.Context, id JobID) (Detail, error) {
 	q, err := s.query(ctx, id, s.Namespace())
 	if err != nil {
@@ -184,13 +184,13 @@ func (s *Store) query(ctx context.Context, id JobID, namespace string) (*jobQuer
 	return q, nil
 }
 
-// Page is a part of a listing, in its order, the same type in all packages of floe.
+// Page is one page of a listing. All packages of floe use the same type.
 type Page[T any] = struct {
 	Items  []T
-	Cursor string // where the next page begins, for the option Cursor; "" if this is the last one
+	Cursor string // where the next page begins, for the option Cursor; "" on the last page
 }
 
-// ListOption says which jobs are listed.
+// ListOption is an option of a listing of jobs.
 type ListOption interface{ jobOption }
 
 // PageOption is an option of every listing of floe: Limit or Cursor.
@@ -214,22 +214,22 @@ func filterOf(f func(*listOptions)) ListOption {
 	}{Filter: engine.FilterOf(f)}
 }
 
-// Limit sets how many jobs a page holds at most, 1 to 1000; the default is 100. Iterators read
+// Limit sets the maximum number of items on a page, 1 to 1000; the default is 100. Iterators read
 // pages of this size.
 func Limit(n int) PageOption { return engine.Limit(n) }
 
-// Cursor continues a listing behind an earlier page, with its Cursor.
+// Cursor continues a listing after an earlier page, with that page's Cursor.
 func Cursor(c string) PageOption { return engine.Cursor(c) }
 
-// Prefix lists only jobs whose names begin with p.
+// Prefix lists only jobs whose names have the prefix p.
 func Prefix(p string) ListOption { return engine.Prefix(p) }
 
-// Named lists only jobs with a name.
+// Named lists only jobs with the given name.
 func Named(name string) ListOption {
 	return filterOf(func(o *listOptions) { o.name, o.Prefix = name, name })
 }
 
-// InState lists only jobs in a state.
+// InState lists only jobs in the given state.
 func InState(status Status) ListOption {
 	return filterOf(func(o *listOptions) {
 		if o.status = status; status > Completed {
@@ -238,11 +238,11 @@ func InState(status Status) ListOption {
 	})
 }
 
-// Page returns a page of the jobs of the namespace, in order of their names, and those with one
-// name in the order of their submission. A page with filters may be empty and not the last.
+// Page returns a page of the jobs of the namespace, in order of their names; jobs of the same name
+// are in order of submission. With filters a page may be empty although more follow.
 //
-// Options: Limit, Cursor, Prefix, Named, InState. Errors: ErrInvalid for options out of their
-// limits and for what is no cursor.
+// Options: Limit, Cursor, Prefix, Named, InState. Errors: ErrInvalid for options out of range and
+// for a malformed cursor.
 func (s *Store) Page(ctx context.Context, opts ...ListOption) (page Page[Job], err error) {
 	o := listOptions{Listing: engine.NewListing()}
 	engine.Apply(&o, opts)
@@ -276,21 +276,21 @@ func (s *Store) All(ctx context.Context, opts ...ListOption) iter.Seq2[Job, erro
 	return engine.All(ctx, s.Page, opts)
 }
 
-// Stop ends a job, which can be restored: nothing of a record is done that was not done when Stop
-// returns, or all of it. A job that is stopped already is left as it is. What its sinks have sent
-// to other shards arrives later: Metrics.Backlog is 0 when all of it has, and until then RecordsOut
-// does not count it. Stop does not wait for that: a full queue there may hold it for ever, and a
-// job before a full queue has to be one that can be stopped.
+// Stop stops a job, which can be restored later. When Stop returns, each record has been processed
+// completely or not at all. A job that is already stopped is left unchanged. Writes already sent to
+// other shards arrive later: Metrics.Backlog is 0 when all of them have, and until then RecordsOut
+// does not count them. Stop does not wait for them: a full queue may hold them up forever, and a
+// job that writes to a full queue must be stoppable.
 //
-// Errors: ErrNotFound; ErrConflict if it has failed, is completed or cancelled; ErrBusy while it is
-// being restored in a namespace that is spread over all shards.
+// Errors: ErrNotFound; ErrConflict if the job has failed, is completed or cancelled; ErrBusy while
+// it is being restored in a namespace that is spread over all shards.
 func (s *Store) Stop(ctx context.Context, id JobID) (Status, error) {
 	res, err := s.change(ctx, stop, id, 0)
 	return res.status, err
 }
 
-// Cancel ends a job for good: its state is dropped. It is listed for seven days more. A job that is
-// cancelled already is left as it is.
+// Cancel ends a job permanently and drops its state. The job stays listed for seven days. A job
+// that is already cancelled is left unchanged.
 //
 // Errors: ErrNotFound.
 func (s *Store) Cancel(ctx context.Context, id JobID) (Status, error) {
@@ -298,8 +298,8 @@ func (s *Store) Cancel(ctx context.Context, id JobID) (Status, error) {
 	return res.status, err
 }
 
-// Rescale sets how many processors a tick may use, 1 to MaxParallelism. Results do not depend on
-// it.
+// Rescale sets the number of processors that a tick may use, 1 to MaxParallelism. Results do not
+// depend on it.
 //
 // Errors: ErrNotFound; ErrInvalid for another number; ErrConflict if the job is cancelled.
 func (s *Store) Rescale(ctx context.Context, id JobID, parallelism int) error {
@@ -307,7 +307,8 @@ func (s *Store) Rescale(ctx context.Context, id JobID, parallelism int) error {
 	return err
 }
 
-// AwaitSavepoint returns a savepoint when it is complete. Errors: ErrNotFound; that of ctx.
+// AwaitSavepoint waits until a savepoint is complete and returns it. Errors: ErrNotFound; ctx's
+// error.
 func (s *Store) AwaitSavepoint(ctx context.Context, id JobID, savepoint SavepointID) (Savepoint, error) {
 	_, r, err := savepoint.parse()
 	if err != nil {
@@ -342,7 +343,7 @@ func (s *Store) change(ctx context.Context, row *engine.CommandRow[*work, jobBod
 	return res, err
 }
 
-// RestoreOption changes what Restore does.
+// RestoreOption is an option of Restore.
 type RestoreOption interface{ applyRestore(*restoreOptions) }
 
 type restoreOption func(*restoreOptions)
@@ -357,35 +358,36 @@ type restoreOptions struct {
 	anew       []string // sources
 }
 
-// FromSavepoint restores the state of a savepoint: what was written after it is written again.
-// Without it a job goes on where it was.
+// FromSavepoint restores the state of a savepoint: results written after it are written again.
+// Without it a job continues where it was.
 func FromSavepoint(id SavepointID) RestoreOption {
 	return restoreOption(func(o *restoreOptions) { o.savepoint = id })
 }
 
-// ReplaceDefinition gives the job another definition. Sources and operators whose name and shape
-// are unchanged keep their state, see Plan.
+// ReplaceDefinition replaces the definition of the job. Sources and operators with unchanged name
+// and shape keep their state, see Plan.
 func ReplaceDefinition(definition []byte) RestoreOption {
 	return restoreOption(func(o *restoreOptions) { o.definition = definition })
 }
 
-// DropState allows a definition for which state is lost.
+// DropState allows a new definition to drop state.
 func DropState() RestoreOption { return restoreOption(func(o *restoreOptions) { o.drop = true }) }
 
-// RestartSource has a source, by its name, begin anew, where its definition says: its cursors are
-// dropped, and the state of operators stays. It is for a source whose stream was deleted and made
-// again. It does not go with FromSavepoint: restore the savepoint first.
+// RestartSource restarts a source, given by its name, at the start position of its definition. Its
+// cursors are dropped; the state of operators is kept. Use it for a source whose stream was deleted
+// and recreated. It cannot be combined with FromSavepoint: restore the savepoint first.
 func RestartSource(name string) RestoreOption {
 	return restoreOption(func(o *restoreOptions) { o.anew = append(o.anew, name) })
 }
 
-// Restore has a job that does not run go on. With a savepoint its state is that of then; it takes a
-// moment until it runs. If none of its sources goes on where it was, event time begins anew.
+// Restore resumes a job that does not run. With a savepoint the job gets the savepoint's state, and
+// takes a moment until it runs. If none of its sources continues where it was, event time starts
+// anew.
 //
 // Options: FromSavepoint, ReplaceDefinition, DropState, RestartSource. Errors: ErrNotFound for job
-// and savepoint; ErrConflict if the job runs or is cancelled, or if state would be lost that
-// DropState does not allow to lose; ErrBusy while a savepoint is being made in a namespace that is
-// spread over all shards; those of Submit.
+// and savepoint; ErrConflict if the job runs or is cancelled, or if state would be lost without
+// DropState; ErrBusy while a savepoint is being made in a namespace that is spread over all shards;
+// those of Submit.
 func (s *Store) Restore(ctx context.Context, id JobID, opts ...RestoreOption) (Status, error) {
 	for try := 0; ; try++ {
 		cmd, p, err := s.restoring(ctx, id, opts)
@@ -408,7 +410,7 @@ func (s *Store) Restore(ctx context.Context, id JobID, opts ...RestoreOption) (S
 	}
 }
 
-// Plan says what Restore, with the same options, would keep and drop. Errors: those of Restore.
+// Plan returns what Restore with the same options would keep and drop. Errors: those of Restore.
 func (s *Store) Plan(ctx context.Context, id JobID, opts ...RestoreOption) (Plan, error) {
 	_, p, err := s.restoring(ctx, id, opts)
 	return p, err
