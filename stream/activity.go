@@ -80,17 +80,17 @@ func (s *Store) Activity(ctx context.Context, name string, span ActivitySpan) (A
 	return a, nil
 }
 
-// activityQuery counts what the partitions that a shard has hold of a time. The parts are the
-// first; nil: all.
+// activityQuery counts the records of a shard's partitions in each part of a time range. The parts
+// are its first arguments; nil: all.
 type activityQuery struct {
 	namespace  string
 	stream     string
-	id         uint64 // of the stream, 0: whichever there is
+	id         uint64 // of the stream, 0: any
 	from, step int64  // ms
 	count      int
 	partitions []int // nil: all
 
-	records, bytes []int64 // nil: there is no such stream
+	records, bytes []int64 // nil: the stream does not exist
 }
 
 func (*activityQuery) Machine() engine.MachineID { return engine.MachineStream }
@@ -118,8 +118,8 @@ func (m *machine) queryActivity(v *engine.View, q *activityQuery) error {
 	return nil
 }
 
-// add adds what a partition holds: the records between the places of two times, and what they and
-// all before them weigh.
+// add counts the records of a partition in each part. Times are looked up as offsets, and the bytes
+// come from the running totals of the rows there.
 func (q *activityQuery) add(w *view, p int, part *partition) error {
 	at := func(ms int64, from uint64) (offset, before uint64, err error) {
 		offset, err = offsetOf(w.v.Get, w.gen, p, from, part.last, ID{Millis: ms})

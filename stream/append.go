@@ -8,7 +8,7 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// append carries out the command of that name.
+// append applies an append command.
 func (s *session) append(b *appendBody) ([]byte, error) {
 	if err := s.open(&b.target); err != nil {
 		return nil, err
@@ -16,7 +16,7 @@ func (s *session) append(b *appendBody) ([]byte, error) {
 	return s.appendHere(b)
 }
 
-// appendHere is append for messages to partitions in this shard.
+// appendHere appends messages whose partitions are all in this shard.
 func (s *session) appendHere(b *appendBody) ([]byte, error) {
 	m, tx, st, o := s.m, s.tx, s.st, &b.options
 	partitions := 1
@@ -120,8 +120,8 @@ func elsewhere(name string, p int) error {
 	return engine.Errorf(ErrInvalid, "stream %q: partition %d is in another shard of the spread namespace: give the name a {tag}", name, p)
 }
 
-// appendTo appends encoded messages to the partitions in to, and leaves in m.appended where they
-// are.
+// appendTo appends encoded messages to the partitions in to, and stores their positions in
+// m.appended.
 func (m *machine) appendTo(tx *engine.Tx, st *stream, messages [][]byte, to []int) {
 	m.touch(tx, st)
 	appended := slices.Grow(m.appended[:0], len(messages))[:len(messages)]
@@ -159,8 +159,7 @@ func (m *machine) appendTo(tx *engine.Tx, st *stream, messages [][]byte, to []in
 	tx.NotifyWithin(topic, len(messages), slotsOf(messages, appended))
 }
 
-// slotsOf returns where the keys of messages are. Of messages without a key that depends on where
-// they are.
+// slotsOf returns the key slots of messages. For messages without a key they depend on the offsets.
 func slotsOf(messages [][]byte, appended []Appended) engine.Slots {
 	of := engine.NoSlots()
 	for i, msg := range messages {
@@ -170,8 +169,8 @@ func slotsOf(messages [][]byte, appended []Appended) engine.Slots {
 }
 
 // nextID returns the ID of the next record of a partition. It is greater than that of any record of
-// the stream in this shard, so that a reader of all partitions who has come to some ID has not
-// missed one.
+// the stream in this shard. So a reader of all partitions that has reached some ID has not missed a
+// record.
 func (st *stream) nextID(now int64, p int) ID {
 	n := uint64(st.partitions)
 	if now > st.newest.Millis {
@@ -180,7 +179,7 @@ func (st *stream) nextID(now int64, p int) ID {
 	return ID{st.newest.Millis, (st.newest.Seq/n+1)*n + uint64(p)}
 }
 
-// repeated returns the result of an append that has been made before, nil if it has not.
+// repeated returns the stored result if the append is a repeat, otherwise nil.
 func (m *machine) repeated(tx *engine.Tx, st *stream, o *appendOptions) ([]byte, error) {
 	if o.producer == "" {
 		return nil, nil
@@ -203,7 +202,7 @@ func (m *machine) repeated(tx *engine.Tx, st *stream, o *appendOptions) ([]byte,
 	return nil, nil
 }
 
-// remember notes what a producer has appended, so that a repeat is recognised.
+// remember stores a producer's append, so that a repeat is detected.
 func (m *machine) remember(tx *engine.Tx, st *stream, o *appendOptions) {
 	for i := range m.appended {
 		m.appended[i].Duplicate = true

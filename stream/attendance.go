@@ -11,46 +11,46 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// attendance is what the leader of a shard knows of consumers that have asked in vain. Their rows
-// say that they are attended: there, until somebody says that they are not. So a consumer that
-// waits, or asks again and again, writes nothing. The leader sees whether it goes on: it waits
-// here, or its calls come by. Of those that have not been heard of for so long that others may take
-// over, a duty says so (kindMiss); from then on time goes by as for those that have got records and
+// attendance is the leader's state about consumers that asked for records and received none. Their
+// rows mark them as attended: present until a command says otherwise. So a consumer that waits, or
+// polls repeatedly, writes nothing. The leader sees whether the consumer is still there: it waits
+// here, or its calls arrive. If a consumer has been silent for so long that others may take over, a
+// duty reports it (kindMiss). From then on its time runs as for consumers that received records and
 // do not ask.
 //
-// A new leader has heard of nobody yet, and takes all for just heard of.
+// A new leader has no such state yet, and treats all attended consumers as just seen.
 type attendance struct {
-	mu    sync.Mutex // guards all below; the hub is asked under it, nothing else is called
-	term  uint64     // in which this replica leads or has led last
-	leads bool       // who is attended from now on is noted
+	mu    sync.Mutex // guards all below; no calls under it except to the hub
+	term  uint64     // in which this replica leads or last led
+	leads bool       // newly attended consumers are noted
 	heard map[attendee]*hearing
 }
 
-// attendee names a consumer among all of a shard.
+// attendee identifies a consumer within a shard.
 type attendee struct {
 	namespace, stream, group, consumer string
-	spread                             bool // the namespace
+	spread                             bool // the namespace is spread
 }
 
 func (a *attendee) topic() engine.Topic {
 	return consumerTopic(a.namespace, a.stream, a.group, a.consumer)
 }
 
-// compare orders them by their groups, for commands that are the same in each run.
+// compare orders attendees by group, so that the commands are the same in each run.
 func (a *attendee) compare(b *attendee) int {
 	return cmp.Or(cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.stream, b.stream), cmp.Compare(a.group, b.group),
 		cmp.Compare(a.consumer, b.consumer))
 }
 
-// hearing is when an attendee was heard of, all in ms.
+// hearing is the time an attendee was last seen, and related times, all in ms.
 type hearing struct {
 	at      int64
-	silence int64 // for how long it may not be
-	spared  int64 // until when it may not be, see member
-	look    int64 // when to look whether it waits
+	silence int64 // how long it may be silent
+	spared  int64 // until when it may be silent in any case, see member
+	look    int64 // when to check whether it is waiting
 }
 
-// minAttendLook is how often at most the duty looks after one that waits, ms.
+// minAttendLook is the minimum interval between two checks of a waiting consumer, ms.
 const minAttendLook = 100
 
 func (h *hearing) hear(now int64) {
@@ -60,10 +60,10 @@ func (h *hearing) hear(now int64) {
 
 func (h *hearing) lookSoon() { h.look = h.at + max(h.silence/8, minAttendLook) }
 
-// attendanceTopic is notified when the duty has somebody more to look after.
+// attendanceTopic is notified when the duty has another consumer to watch.
 func attendanceTopic() engine.Topic { return engine.TopicOf(engine.MachineStream, "", nil) }
 
-// add notes an attendee, as far as this replica leads.
+// add notes an attendee if this replica leads.
 func (a *attendance) add(who attendee, silence, now int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -79,11 +79,11 @@ func (a *attendance) add(who attendee, silence, now int64) {
 	h.hear(now)
 }
 
-// end is until when the attendee may be silent.
+// end returns until when the attendee may be silent.
 func (h *hearing) end() int64 { return max(h.at+h.silence, h.spared) }
 
-// adapt changes how long an attendee may be silent, and not since when it is. What it has of that
-// time it keeps.
+// adapt changes how long an attendee may be silent, but not when it was last seen. If the limit
+// becomes shorter, the attendee keeps its current deadline.
 func (a *attendance) adapt(who attendee, silence int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -96,7 +96,7 @@ func (a *attendance) adapt(who attendee, silence int64) {
 	}
 }
 
-// hear notes that an attendee is there.
+// hear notes that an attendee was seen.
 func (a *attendance) hear(who attendee, now int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -111,7 +111,7 @@ func (a *attendance) forget(who attendee) {
 	delete(a.heard, who)
 }
 
-// lead begins to note who is attended, in a term.
+// lead starts noting attendees, in a term.
 func (a *attendance) lead(term uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -120,14 +120,14 @@ func (a *attendance) lead(term uint64) {
 	}
 }
 
-// rest ends that.
+// rest stops noting attendees.
 func (a *attendance) rest() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.leads = false
 }
 
-// take notes those whom the rows name.
+// take notes the attendees found in the rows.
 func (a *attendance) take(all map[attendee]int64, now int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -140,8 +140,8 @@ func (a *attendance) take(all map[attendee]int64, now int64) {
 	}
 }
 
-// missing returns who has not been heard of for too long, and when to look again: engine.NoTimer if
-// there is nobody.
+// missing returns the attendees that have been silent for too long, and when to check again:
+// engine.NoTimer if there are none left.
 func (a *attendance) missing(now int64, awaited func(engine.Topic) bool) (all []attendee, next int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -172,14 +172,14 @@ func (a *attendance) since(who attendee) int64 {
 	return 0
 }
 
-// Duties returns those of the leader of a shard.
+// Duties returns the duties of the leader of a shard.
 func (m *machine) Duties() []engine.Duty {
 	return []engine.Duty{{Name: "attend", Run: m.attend}, {Name: "push", Run: m.watchPushes}}
 }
 
-// attend says of consumers that they are there no more.
+// attend is the duty that reports missing consumers.
 func (m *machine) attend(ctx context.Context, lead *engine.Lead) error {
-	m.attendance.lead(lead.Term()) // before the rows are read: who comes in between must not be overlooked
+	m.attendance.lead(lead.Term()) // before the rows are read, so that consumers arriving in between are not missed
 	defer m.attendance.rest()
 	err := lead.View(ctx, func(v *engine.View) error {
 		all, err := attended(v)
@@ -208,7 +208,8 @@ func (m *machine) attend(ctx context.Context, lead *engine.Lead) error {
 	return err
 }
 
-// reportMissing proposes what has to be said of the first of the groups, and returns the others.
+// reportMissing proposes a command for the missing consumers of the first group, and returns the
+// others.
 func (m *machine) reportMissing(ctx context.Context, lead *engine.Lead, all []attendee) ([]attendee, error) {
 	n := 1
 	for n < len(all) && n < MaxMembers && all[n].namespace == all[0].namespace && all[n].stream == all[0].stream &&
@@ -224,7 +225,7 @@ func (m *machine) reportMissing(ctx context.Context, lead *engine.Lead, all []at
 	_, err := lead.Propose(ctx, cmd)
 	var refused *engine.Error
 	if errors.As(err, &refused) && (errors.Is(err, ErrNotFound) || errors.Is(err, ErrInvalid)) {
-		err = nil // the group is no more
+		err = nil // the group no longer exists
 	}
 	if err != nil {
 		return nil, err
@@ -235,7 +236,8 @@ func (m *machine) reportMissing(ctx context.Context, lead *engine.Lead, all []at
 	return all[n:], nil
 }
 
-// attended returns the members that the rows call so, and their groups' silence.
+// attended returns the members whose rows mark them as attended, with the silence limits of their
+// groups.
 func attended(v *engine.View) (map[attendee]int64, error) {
 	all := make(map[attendee]int64)
 	return all, scanRows(v, []byte{rowStream}, func(k, value []byte) error {
@@ -266,8 +268,8 @@ func attended(v *engine.View) (map[attendee]int64, error) {
 	})
 }
 
-// asked notes that a consumer has asked for records, and whether it got some. In vain means that it
-// is attended from now on: it is likely to go on asking.
+// asked notes that a consumer asked for records, and whether it received any. If not, it is
+// attended from now on, because it will probably ask again.
 func (m *machine) asked(tx *engine.Tx, g *group, consumer string, served bool) {
 	mem, known := g.members[consumer]
 	if !known || !mem.there() {
@@ -290,9 +292,9 @@ func (m *machine) asked(tx *engine.Tx, g *group, consumer string, served bool) {
 	m.markMembersChanged(tx, g)
 }
 
-// adaptAttendance applies a group's new ack timeout to its consumers that are attended. They stay
-// as silent as they have been: settings that are made again and again must not keep a dead consumer
-// in the group.
+// adaptAttendance applies a group's new ack timeout to its attended consumers. The time they were
+// last seen does not change: repeated changes of settings must not keep a dead consumer in the
+// group.
 func (m *machine) adaptAttendance(tx *engine.Tx, g *group) {
 	silence := g.silence()
 	for _, consumer := range slices.Sorted(maps.Keys(g.members)) {
@@ -304,13 +306,13 @@ func (m *machine) adaptAttendance(tx *engine.Tx, g *group) {
 	}
 }
 
-// noteHeard notes that one who is attended is there.
+// noteHeard notes that an attended consumer was seen.
 func (m *machine) noteHeard(tx *engine.Tx, g *group, consumer string) {
 	who, now := attendee{tx.NamespaceName(), g.name, g.group, consumer, tx.Spread()}, tx.Now()
 	tx.OnCommit(func() { m.attendance.hear(who, now) })
 }
 
-// miss ends the attendance of consumers: time goes by for them, and may have done so for long.
+// miss ends the attendance of consumers: their silence counts again, from when they were last seen.
 func (s *session) miss(b *missBody) (none engine.Nothing, err error) {
 	m, tx, g, changed := s.m, s.tx, s.g, false
 	for _, missed := range b.missed {

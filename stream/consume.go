@@ -82,7 +82,7 @@ func noHandler(stream string) error {
 	return engine.Errorf(ErrInvalid, "stream: consume %q: no handler", stream)
 }
 
-// newConsumer returns a name for a consumer that nobody else has, and that tells who it is.
+// newConsumer returns a unique consumer name that contains host and process id.
 func newConsumer() string {
 	host, err := os.Hostname()
 	if err != nil || engine.CheckName("host", host) != nil {
@@ -95,16 +95,16 @@ func newConsumer() string {
 type consumer struct {
 	s             *Store
 	stream, group string
-	many          bool // pieces are what one ReadGroup returns
+	many          bool // a piece is the result of one ReadGroup
 	o             consumeOptions
 	mode          Mode
 	ackTimeout    atomic.Int64 // ns
 }
 
-// consumed is what one call of the handler is about.
+// consumed is the unit of work of one handler call.
 type consumed struct {
 	ds []Delivery
-	// What the handler has returned. It is looked at in the handler's place, because methods of the
+	// The result of the handler. It is read in the handler's goroutine, because methods of the
 	// error may panic.
 	settled   bool
 	permanent bool
@@ -136,7 +136,7 @@ func (c *consumer) run(ctx context.Context, handle func(ctx context.Context, ds 
 	return err
 }
 
-// handled keeps what the handler has returned.
+// handled stores the handler's result.
 func (p *consumed) handled(err error) error {
 	if err == nil {
 		return nil
@@ -163,7 +163,7 @@ func (c *consumer) report(p **consumed, err error) {
 
 func (c *consumer) reportOutage(err error) { workloop.Callback(func() { c.report(nil, err) }) }
 
-// open finds out what the group is like, or makes it, when there is a stream.
+// open reads the group's settings. It creates the group if needed, once the stream exists.
 func (c *consumer) open(ctx context.Context) error {
 	for {
 		info, err := c.s.Groups(c.stream).Get(ctx, c.group)
@@ -188,7 +188,7 @@ func (c *consumer) open(ctx context.Context) error {
 	}
 }
 
-// awaitStream waits until there is a stream.
+// awaitStream waits until the stream exists.
 func (s *Store) awaitStream(ctx context.Context, name string) error {
 	ctx = engine.Lasting(ctx)
 	if err := s.scope.Await(ctx); err != nil {
@@ -200,7 +200,7 @@ func (s *Store) awaitStream(ctx context.Context, name string) error {
 // leaveTime is how long a consumer tries to leave its group.
 const leaveTime = 5 * time.Second
 
-// leave hands back what is left. If that fails, others get it when its time is over.
+// leave returns the remaining records. If that fails, they are redelivered after their deadline.
 func (c *consumer) leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTime)
 	defer cancel()
@@ -209,7 +209,7 @@ func (c *consumer) leave(ctx context.Context) {
 	}
 }
 
-// consumeWait is how long one ReadGroup of Consume waits.
+// consumeWait is the wait of one ReadGroup of Consume.
 const consumeWait = time.Hour
 
 func (c *consumer) Take(ctx context.Context, n int) ([]*consumed, error) {
@@ -238,7 +238,7 @@ func (c *consumer) Take(ctx context.Context, n int) ([]*consumed, error) {
 	return pieces, err
 }
 
-// Lane has the records of a key handled one after the other where the group does so.
+// Lane makes the records of a key in a KeyShared group run one at a time.
 func (c *consumer) Lane(p *consumed) string {
 	d := &p.ds[0]
 	if c.mode != KeyShared || d.Key == "" || c.many {
@@ -247,7 +247,7 @@ func (c *consumer) Lane(p *consumed) string {
 	return strconv.Itoa(d.Partition) + "/" + d.Key
 }
 
-// Settle has nothing to say with NoAck.
+// Settle does nothing with NoAck.
 func (c *consumer) Settle(context.Context, *consumed, workloop.Result) error { return nil }
 
 // acking is a consumer that acknowledges.
@@ -268,7 +268,7 @@ func (c *acking) Settle(ctx context.Context, p *consumed, r workloop.Result) err
 	case p.permanent:
 		n, err = c.s.Nack(ctx, c.stream, c.group, refs, ToDLQ(), reason(p.reason))
 	case r.GiveBack():
-		return nil // it is handed back when the consumer leaves
+		return nil // it is returned when the consumer leaves
 	default:
 		n, err = c.s.Nack(ctx, c.stream, c.group, refs, reason(p.reason))
 	}
@@ -278,7 +278,7 @@ func (c *acking) Settle(ctx context.Context, p *consumed, r workloop.Result) err
 	return err
 }
 
-// reason returns the option for a text that may have been cut within a character.
+// reason returns the option for a text that may have been cut inside a character.
 func reason(text string) NackOption { return Reason(strings.ToValidUTF8(text, "")) }
 
 func (c *acking) notPending(p *consumed) error {
@@ -292,15 +292,15 @@ func (c *acking) notPending(p *consumed) error {
 	return &ConflictError{Stream: c.stream, Partition: d.Partition, Reason: text}
 }
 
-// Lease is the ack timeout of the group as it was when records came, or were renewed, last.
+// Lease is the group's ack timeout as of the last read or renewal.
 func (c *acking) Lease() time.Duration { return time.Duration(c.ackTimeout.Load()) }
 
-// Release does nothing: what is left is handed back when the consumer leaves.
+// Release does nothing: the remaining records are returned when the consumer leaves.
 func (c *acking) Release(context.Context, []*consumed) error { return nil }
 
-// Renew extends all deadlines at once. That tells how many of the records are still the consumer's,
-// not which: if some are not it asks for halves. A consumer that is busy receives nothing: here it
-// learns that the ack timeout has changed.
+// Renew extends all deadlines at once. The result is the number of records still held, not which
+// ones, so if some are lost Renew tries each half. It also reads the ack timeout: a busy consumer
+// reads no records, so it would not notice a change otherwise.
 func (c *acking) Renew(ctx context.Context, pieces []*consumed) ([]error, error) {
 	lost := make([]error, len(pieces))
 	if err := c.renew(ctx, pieces, lost); err != nil {

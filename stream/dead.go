@@ -33,8 +33,8 @@ func DeadLetters(stream string) string {
 	return stream + DeadLetterSuffix
 }
 
-// bury appends a record that was delivered too often to the dead letters. Its row may be gone, if
-// it was trimmed meanwhile.
+// bury appends a record that exceeded MaxAttempts to the dead letters. Its row may have been
+// trimmed meanwhile.
 func (m *machine) bury(tx *engine.Tx, st *stream, g *group, partition int, offset, attempts uint64, reason string) {
 	b, ok := tx.Get(recordKey(nil, st.gen, partition, offset))
 	if !ok || offset < st.parts[partition].first {

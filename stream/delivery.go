@@ -6,7 +6,7 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// readGroup gives a consumer what is next.
+// readGroup delivers the next records to a consumer.
 func (s *session) readGroup(b *readGroupBody) (claims, error) {
 	m, tx, st, g := s.m, s.tx, s.st, s.g
 	out, err := s.claim(b.consumer, b.epoch)
@@ -32,9 +32,10 @@ func (s *session) readGroup(b *readGroupBody) (claims, error) {
 	return out, nil
 }
 
-// claim notes that a consumer is there, and finds out whether it may get records now. While the
-// records of others are taken back nobody does, so that none overtakes them: there is more then,
-// and whoever asks again gets on with that. Likewise while there is more due than one command does.
+// claim notes that a consumer is present, and decides whether it may receive records now. While
+// records of other members are taken back no consumer may, so that no record overtakes them. Then
+// more is set, and the next call continues. The same holds while more is due than one command can
+// process.
 func (s *session) claim(consumer string, epoch uint64) (claims, error) {
 	m, tx, st, g := s.m, s.tx, s.st, s.g
 	out := claims{active: true, more: true, mode: g.mode, ackTimeout: g.ackTimeout}
@@ -54,18 +55,18 @@ func (s *session) claim(consumer string, epoch uint64) (claims, error) {
 	return out, nil
 }
 
-// delivery is what one ReadGroup hands out.
+// delivery is the work of one ReadGroup command.
 type delivery struct {
 	m      *machine
 	tx     *engine.Tx
 	st     *stream
 	g      *group
 	c      *readGroupBody
-	limit  int // how many more
-	bytes  int // likewise, but for the first record
+	limit  int // records that may still be delivered
+	bytes  int // bytes likewise, except for the first record
 	full   bool
 	claims *claims
-	mine   map[uint64]bool // keys of the partition, by hash, whose records the consumer gets now
+	mine   map[uint64]bool // key hashes of the partition whose records this command delivers
 }
 
 func (d *delivery) partition(p int) {
@@ -91,10 +92,10 @@ func (d *delivery) partition(p int) {
 	d.give(p, 1, 0, offsets, nil)
 }
 
-// maxClaimBytes is about how much one ReadGroup hands out.
+// maxClaimBytes is about the maximum size of one ReadGroup's records.
 const maxClaimBytes = 8 << 20
 
-// fitting returns how many of n records from next on are not too much to hand out too, and counts
+// fitting returns how many of the n records from next on still fit into the delivery, and counts
 // them.
 func (d *delivery) fitting(p int, next, n uint64) uint64 {
 	part := &d.st.parts[p]
@@ -131,14 +132,14 @@ func (d *delivery) fitting(p int, next, n uint64) uint64 {
 	return lo
 }
 
-// light reports whether records of a partition are so small in the mean that they need not be
-// looked at.
+// light reports whether a partition's records are so small on average that their sizes need not be
+// read.
 func (d *delivery) light(p int) bool {
 	part := &d.st.parts[p]
 	return part.bytes/part.last*uint64(d.c.limit) < maxClaimBytes/4
 }
 
-// fits reports whether a record is not too much to hand out too, and counts it.
+// fits reports whether a record still fits into the delivery, and counts it.
 func (d *delivery) fits(p int, offset uint64) bool {
 	part := &d.st.parts[p]
 	if d.light(p) {
@@ -156,7 +157,7 @@ func (d *delivery) fit(size int) bool {
 	return true
 }
 
-// redeliver hands out records of a partition whose time has come again.
+// redeliver delivers the records of a partition that are due for redelivery.
 func (d *delivery) redeliver(p int) {
 	part := &d.g.parts[p]
 	var claimed []*failure
@@ -177,7 +178,7 @@ func (d *delivery) redeliver(p int) {
 	d.giveAgain(p, claimed)
 }
 
-// giveAgain makes records the consumer's that were delivered before, in the order of their offsets.
+// giveAgain assigns redelivered records to the consumer, in the order of their offsets.
 func (d *delivery) giveAgain(p int, claimed []*failure) {
 	for len(claimed) > 0 {
 		first, n := claimed[0], 1
@@ -195,17 +196,17 @@ func (d *delivery) giveAgain(p int, claimed []*failure) {
 		d.give(p, first.attempts+1, first.excused, offsets, keys)
 		if d.c.noAck {
 			for _, hash := range keys {
-				d.m.freed(d.tx, d.g, p, hash) // nobody is going to acknowledge it
+				d.m.freed(d.tx, d.g, p, hash) // no acknowledgement will follow
 			}
 		}
 	}
 }
 
-// batchSpan bounds the distance between the offsets of a batch, so that those around a place are
-// found from a little before it on.
+// batchSpan limits the distance between the offsets of a batch, so that a scan for the batches
+// around an offset can start shortly before it.
 const batchSpan = 4096
 
-// give makes records the consumer's, in as few batches as may be.
+// give assigns records to the consumer, in as few batches as possible.
 func (d *delivery) give(p int, attempt, excused uint64, offsets, keys []uint64) {
 	for len(offsets) > 0 {
 		n, _ := slices.BinarySearch(offsets, offsets[0]+batchSpan)

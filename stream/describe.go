@@ -9,20 +9,20 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// underWay is what a group has under way in a partition, without what has been trimmed.
+// underWay summarizes a group's pending records in a partition, without trimmed ones.
 type underWay struct {
 	pending int
 	lowest  uint64 // offset of the first record that is not done, 0: none
-	held    uint64 // records that are held and have not been trimmed; an upper bound if very many are held
+	held    uint64 // held records that have not been trimmed; an upper bound if very many are held
 }
 
-// underWay finds out what a group has under way in a partition. The numbers are kept; rows are
-// looked at for the first record, and for those that have been trimmed, which come first. Of these
-// it adds up whose they are.
+// underWay summarizes a group's pending records in a partition. The counts are stored. Rows are
+// read only for the first record and for trimmed records, which come first. It adds the trimmed
+// records of each consumer to trimmed.
 func (w *view) underWay(g *groupHeader, p int, part *partition, at groupCursor, trimmed map[string]uint64) (u underWay, err error) {
 	u.pending = int(at.pending)
-	// Those that are held were looked at, so they lie before the cursor; of these only what is
-	// still there counts.
+	// Held records have been scanned, so they lie before the cursor. Only those that have not been
+	// trimmed count.
 	u.held = min(at.held, max(at.next, part.first)-part.first)
 	if at.pending > 0 {
 		err = w.partRows(rowBatch, g, p, func(k, v []byte) error {
@@ -59,7 +59,7 @@ func (w *view) underWay(g *groupHeader, p int, part *partition, at groupCursor, 
 	return u, err
 }
 
-// partRows calls f for the group's rows of a kind in a partition, until it has had enough.
+// partRows calls f for the group's rows of a kind in a partition, until f returns errEnough.
 func (w *view) partRows(kind byte, g *groupHeader, p int, f func(k, v []byte) error) error {
 	err := scanRows(w.v, partPrefix(nil, kind, w.gen, g.id, p), f)
 	if err == errEnough {
@@ -93,7 +93,7 @@ func (w *view) describeGroup(name string, g *groupHeader) (GroupStats, error) {
 			continue
 		}
 		at, err := w.cursor(g, p)
-		if err == nil && g.id == 0 { // the shard does not know the group yet
+		if err == nil && g.id == 0 { // the group does not exist in this shard yet
 			at.next, err = g.start.offset(w.v.Get, w.gen, p, &parts[p])
 		}
 		if err != nil {
@@ -120,12 +120,12 @@ func (w *view) describeGroup(name string, g *groupHeader) (GroupStats, error) {
 	return info, nil
 }
 
-// fewHeld is how many held records of a partition are looked at one by one.
+// fewHeld is the number of held records of a partition up to which each is read.
 const fewHeld = 1000
 
-// lowestHeld notes the first record that is held, or one before it that is under way. Records that
-// are held have no order but within their keys. Of those whose keys are free the first of each slot
-// is known, and in front of those of a busy key there is one under way, which has been noted.
+// lowestHeld adds the first held record to under, or an earlier pending one. Held records are
+// ordered only within their keys. For free keys the first one of each slot is indexed. For a busy
+// key a pending record comes first, which has already been added.
 func (w *view) lowestHeld(g *groupHeader, p int, first uint64, at groupCursor, under *underWay) error {
 	if at.held <= fewHeld {
 		under.held = 0
@@ -154,8 +154,8 @@ func (w *view) lowestHeld(g *groupHeader, p int, first uint64, at groupCursor, u
 	return nil
 }
 
-// members returns the members of a group, also those that have left and whose records are being
-// taken back.
+// members returns the members of a group, including those that have left but whose records are
+// still being taken back.
 func (w *view) members(g *groupHeader) (map[string]member, error) {
 	members := make(map[string]member)
 	return members, w.rows(rowMember, g, func(k, v []byte) error {
@@ -195,8 +195,8 @@ func (w *view) describeCursor(p int, part *partition, at groupCursor, under unde
 	return c, nil
 }
 
-// idBefore returns the ID of the record before an offset. Of records that were removed only the
-// last one's is known.
+// idBefore returns the ID of the record before an offset. Of removed records only the ID of the
+// last one is known.
 func (w *view) idBefore(p int, part *partition, offset uint64) (ID, error) {
 	switch {
 	case offset <= 1:

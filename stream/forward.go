@@ -15,7 +15,7 @@ func (s *session) forward(b *appendBody) ([]byte, error) {
 		return s.appendHere(b)
 	}
 	byPartition := make([][][]byte, st.partitions)
-	unkeyed := int(uint64(tx.LSN()) % uint64(st.partitions)) // what is sent on leaves nothing here that could say whose turn it is
+	unkeyed := int(uint64(tx.LSN()) % uint64(st.partitions)) // the forwarded records leave no state here that could tell whose turn it is
 	for _, msg := range b.messages {
 		k, _, err := split(msg)
 		if err != nil {

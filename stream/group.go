@@ -43,9 +43,9 @@ func (l Groups) Create(ctx context.Context, group string, opts ...GroupOption) e
 	return l.store.createGroup(ctx, l.stream, group, groupOptionsOf(opts))
 }
 
-// createGroup creates a group at home. If it begins at the end, that is where the end is in each
-// shard now, and not when the message of the home arrives there. A group that exists may still be
-// on its way: it is placed likewise before ErrExists is returned.
+// createGroup creates a group at home. If it begins at the end, the end in each shard is read now,
+// not when the home's message arrives there. An existing group may still be on its way to the
+// shards: its cursors are set the same way before ErrExists is returned.
 func (s *Store) createGroup(ctx context.Context, stream, group string, o groupOptions) error {
 	_, err := s.propose(ctx, createGroupOp(stream, group, o))
 	if o.start.kind != startEnd || err != nil && !errors.Is(err, ErrExists) {
@@ -53,7 +53,7 @@ func (s *Store) createGroup(ctx context.Context, stream, group string, o groupOp
 	}
 	places, placesErr := s.places(ctx, stream, group)
 	if errors.Is(placesErr, ErrNotFound) {
-		return err // deleted since
+		return err // the group has been deleted since
 	}
 	for i := 1; i < len(places) && placesErr == nil; i++ {
 		_, placesErr = s.propose(ctx, at(adoptGroup.Op(stream, places[i].groupTarget, nil), places[i].route))
@@ -113,22 +113,22 @@ func (s *Store) ReadGroup(ctx context.Context, stream, group, consumer string, o
 	return r.read(ctx)
 }
 
-// groupReader is a ReadGroup.
+// groupReader is one ReadGroup call.
 type groupReader struct {
 	s                       *Store
 	stream, group, consumer string
 	o                       *groupReadOptions
 	began                   time.Time
-	since                   int64 // when it began to wait, by the clock of the shard; 0: it has not
-	found                   bool  // the group: it is not created again
-	looked                  bool  // for records, once at least, however short the wait is
-	told                    int   // 1 + the place that has said that it has something, which is asked first; 0: none
+	since                   int64 // when the wait began, by the shard's clock; 0: not waiting yet
+	found                   bool  // the group was found: it is not created again
+	looked                  bool  // it has read at least once, however short the wait
+	told                    int   // 1 + the index of the shard that reported records and is asked first; 0: none
 
-	mode       Mode          // of the group that was read last, if ackTimeout is not 0
+	mode       Mode          // of the group last read, if ackTimeout is not 0
 	ackTimeout time.Duration // likewise
 }
 
-// read is ReadGroup for options that have been checked.
+// read is ReadGroup with validated options.
 func (r *groupReader) read(ctx context.Context) ([]Delivery, error) {
 	r.began = time.Now()
 	if r.o.wait == 0 {
@@ -145,7 +145,7 @@ func (r *groupReader) read(ctx context.Context) ([]Delivery, error) {
 		case len(ds) > 0 || err != nil && waiting.Err() == nil && !errors.Is(err, errMoved), r.o.noAck &&
 			errors.Is(err, engine.ErrUnknownOutcome):
 			return ds, err
-		case waiting.Err() != nil && r.told != 0: // nobody else was woken for it
+		case waiting.Err() != nil && r.told != 0: // no other consumer was notified of these records
 			return r.look(ctx)
 		case waiting.Err() != nil:
 			return nil, nil
@@ -153,17 +153,17 @@ func (r *groupReader) read(ctx context.Context) ([]Delivery, error) {
 	}
 }
 
-// errMoved says that the stream or group is not, or is no more, what the reader took it for: it has
-// to look for it again.
+// errMoved reports that the stream or group has changed or was deleted, and has to be located
+// again.
 var errMoved = errors.New("stream or group has changed")
 
-// groupShard is what one shard has of the group.
+// groupShard is a group's part in one shard.
 type groupShard struct {
 	groupAddress
 	route string
 }
 
-// look asks for records that are there.
+// look reads records that are available now.
 func (r *groupReader) look(ctx context.Context) ([]Delivery, error) {
 	places, right, err := r.locate(ctx)
 	if err != nil {
@@ -174,11 +174,11 @@ func (r *groupReader) look(ctx context.Context) ([]Delivery, error) {
 	return ds, err
 }
 
-// lookOrWait asks for records, or waits until there may be some.
+// lookOrWait reads records, or waits until there may be some.
 func (r *groupReader) lookOrWait(ctx, waiting context.Context) ([]Delivery, error) {
-	// Before the namespace exists nobody can say where what is waited for will be.
+	// The shard to wait at is known only once the namespace exists.
 	if err := r.s.scope.Await(waiting); err != nil {
-		if waiting.Err() != nil && !r.looked { // the wait was over before anything was known: what is there is there
+		if waiting.Err() != nil && !r.looked { // the wait was over before anything was known: read what is available
 			return r.look(ctx)
 		}
 		return nil, err
@@ -186,7 +186,7 @@ func (r *groupReader) lookOrWait(ctx, waiting context.Context) ([]Delivery, erro
 	r.looked = true
 	places, right, err := r.locate(ctx)
 	if err == nil {
-		// What is waited for has to be a group that exists, or its deletion would go unnoticed.
+		// Only wait for a group that exists, or its deletion would go unnoticed.
 		if alone := len(places) == 1; alone && r.found {
 			ds, err := r.take(ctx, &places[0], r.o.limit, 0, max(r.o.wait-time.Since(r.began), 1))
 			return ds, r.moved(err, &places[0])
@@ -210,8 +210,8 @@ func (r *groupReader) lookOrWait(ctx, waiting context.Context) ([]Delivery, erro
 	return nil, r.s.scope.Query(waiting, r.stream, &q)
 }
 
-// moved returns errMoved instead of ErrNotFound from shards that were told which group is meant:
-// there may be another one by now.
+// moved replaces ErrNotFound from shards that received the group's id by errMoved: there may be
+// another group of that name by now.
 func (r *groupReader) moved(err error, home *groupShard) error {
 	if home.groupSpec != nil && errors.Is(err, ErrNotFound) {
 		return errMoved
@@ -219,8 +219,8 @@ func (r *groupReader) moved(err error, home *groupShard) error {
 	return err
 }
 
-// ofNew returns where reading begins in a stream that did not exist when it was asked for: all that
-// it holds has come since.
+// ofNew returns the start position in a stream that did not exist at the time of the call: all of
+// its records are new.
 func (s start) ofNew() start {
 	if s.kind == startEnd {
 		return start{}
@@ -228,14 +228,14 @@ func (s start) ofNew() start {
 	return s
 }
 
-// right is that to consume a group in several shards: everybody's, or in an exclusive group one
-// consumer's.
+// right is a consumer's right to read from a group in several shards. In an exclusive group only
+// one consumer has it.
 type right struct {
 	held  bool
 	epoch uint64
 }
 
-// locate finds the shards of the group, and what right the consumer has.
+// locate finds the shards of the group and determines the consumer's right.
 func (r *groupReader) locate(ctx context.Context) ([]groupShard, right, error) {
 	q := groupSpecQuery{namespace: r.s.scope.Namespace(), stream: r.stream, group: r.group, consumer: r.consumer}
 	places, err := r.s.placesOf(ctx, &q)
@@ -258,7 +258,7 @@ func (r *groupReader) locate(ctx context.Context) ([]groupShard, right, error) {
 	return places, have, err
 }
 
-// create makes the group.
+// create creates the group.
 func (r *groupReader) create(ctx context.Context) error {
 	if err := r.s.createGroup(ctx, r.stream, r.group, r.o.group); err != nil && !errors.Is(err, ErrExists) {
 		return err
@@ -267,7 +267,7 @@ func (r *groupReader) create(ctx context.Context) error {
 	return nil
 }
 
-// hold asks the stream's home for the right to consume an exclusive group.
+// hold requests the right to consume an exclusive group from the stream's home.
 func (r *groupReader) hold(ctx context.Context) (right, error) {
 	b := consumerBody{groupTarget{group: r.group}, r.consumer}
 	for {
@@ -278,7 +278,7 @@ func (r *groupReader) hold(ctx context.Context) (right, error) {
 	}
 }
 
-// ask asks the shards one after the other, beginning with another one each time.
+// ask reads from the shards in turn, beginning with a different one each time.
 func (r *groupReader) ask(ctx context.Context, places []groupShard, have right) (all []Delivery, err error) {
 	from := r.told - 1
 	if r.told == 0 {
@@ -295,13 +295,13 @@ func (r *groupReader) ask(ctx context.Context, places []groupShard, have right) 
 		case errors.Is(err, engine.ErrUnknownOutcome) || ctx.Err() != nil:
 			return all, err
 		default:
-			return all, nil // what the consumer has been given by other shards must not get lost
+			return all, nil // records received from other shards must not be lost
 		}
 	}
 	return all, nil
 }
 
-// take asks one shard for records, and waits for them there.
+// take reads records from one shard, and waits for them there.
 func (r *groupReader) take(ctx context.Context, p *groupShard, limit int, epoch uint64, wait time.Duration) ([]Delivery, error) {
 	o := *r.o
 	o.limit, o.existing = limit, r.found
@@ -328,7 +328,7 @@ func (r *groupReader) take(ctx context.Context, p *groupShard, limit int, epoch 
 	}
 }
 
-// fetch reads the records of claims. Those that have been trimmed meanwhile are left out.
+// fetch reads the claimed records. It skips those trimmed since.
 func (s *Store) fetch(ctx context.Context, p *groupShard, all []claim, noAck bool) ([]Delivery, error) {
 	var refs []Ref
 	of := make(map[Ref]*claim)
@@ -358,9 +358,8 @@ func (s *Store) fetch(ctx context.Context, p *groupShard, all []claim, noAck boo
 	return ds, nil
 }
 
-// await waits until there may be something for the consumer in one of several shards. It also ends
-// when the consumer may have to be heard of again, as one who has got records and has had nothing
-// to ask for since.
+// await waits until one of several shards may have records for the consumer. It also ends when a
+// consumer that received records has to be seen again, although it had nothing to ask for since.
 func (r *groupReader) await(ctx context.Context, places []groupShard, have right) error {
 	if !have.held {
 		places = places[:1]
@@ -387,7 +386,7 @@ func (r *groupReader) await(ctx context.Context, places []groupShard, have right
 	failed, over := errs[first], waiting.Err() != nil
 	cancel()
 	for range len(places) - 1 {
-		if i := <-answered; errs[i] == nil && failed != nil { // it came as the wait ended
+		if i := <-answered; errs[i] == nil && failed != nil { // the answer arrived as the wait ended
 			first, failed = i, nil
 		}
 	}
@@ -401,8 +400,8 @@ func (r *groupReader) await(ctx context.Context, places []groupShard, have right
 	switch {
 	case failed == nil:
 		r.told = first + 1
-		// this reader may get as many records as it wants before it comes to those that another
-		// shard told it of
+		// the first shard may give this reader all the records it wants, so pass the notifications
+		// of the other shards on
 		r.s.scope.PassOn(ctx, others)
 	case over:
 		return nil
@@ -424,7 +423,7 @@ func (s *Store) places(ctx context.Context, stream, group string) ([]groupShard,
 	return s.placesOf(ctx, &groupSpecQuery{namespace: s.scope.Namespace(), stream: stream, group: group})
 }
 
-// placesOf asks for what places returns, if it has to.
+// placesOf returns the shards of a group, and queries the stream's home if necessary.
 func (s *Store) placesOf(ctx context.Context, q *groupSpecQuery) ([]groupShard, error) {
 	stream, group := q.stream, q.group
 	scattered, err := s.scattered(ctx, stream)
@@ -447,7 +446,7 @@ func (s *Store) placesOf(ctx context.Context, q *groupSpecQuery) ([]groupShard, 
 	for _, p := range s.partsOf(stream, &q.spec) {
 		gp := groupShard{groupAddress: groupAddress{stream, groupTarget{target{p.spec}, group, &q.config}}, route: p.route}
 		if len(places) == 0 {
-			// The home has the records themselves, and what it is told must not be older.
+			// The home has the records themselves, and must not be sent older copies.
 			gp.spec = nil
 		}
 		places = append(places, gp)
@@ -496,12 +495,12 @@ func (s *Store) ExtendMany(ctx context.Context, stream, group string, refs []Ref
 	return forRefs(ctx, s, stream, group, refs, func(at groupAddress, refs []Ref) engine.Op { return extendOp(at, d, refs) }, Extended.add)
 }
 
-// countRefs is forRefs for operations that return a number of records.
+// countRefs is forRefs for operations that return the number of records.
 func (s *Store) countRefs(ctx context.Context, stream, group string, refs []Ref, op func(groupAddress, []Ref) engine.Op) (int, error) {
 	return forRefs(ctx, s, stream, group, refs, op, func(a, b int) int { return a + b })
 }
 
-// forRefs proposes an operation on records to the shards that have them, and adds up the results.
+// forRefs proposes an operation on records to their shards, and adds up the results.
 func forRefs[R any](ctx context.Context, s *Store, stream, group string, refs []Ref, op func(groupAddress, []Ref) engine.Op,
 	add func(R, R) R) (sum R, err error) {
 	if len(refs) == 0 {
@@ -547,8 +546,8 @@ func forRefs[R any](ctx context.Context, s *Store, stream, group string, refs []
 // such member.
 func (s *Store) Leave(ctx context.Context, stream, group, consumer string) error {
 	places, err := s.places(ctx, stream, group)
-	// The home comes last: once it has let an exclusive consumer go, the next one takes what the
-	// other shards have not been told to hand back.
+	// The home comes last: once it has released an exclusive consumer, the next consumer takes over
+	// the records that the other shards have not yet been asked to return.
 	slices.Reverse(places)
 	return errors.Join(err, s.atAll(ctx, places, func(at groupAddress) engine.Op { return leaveOp(at, consumer) }))
 }

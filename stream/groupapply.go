@@ -13,14 +13,15 @@ import (
 // tokenGroup is followed by gen, the group's id, and the names of stream and group.
 const tokenGroup = 'g'
 
-// maxExpire bounds how much of what is due one command does, as engine.Tx.Full does.
+// maxExpire limits the number of due items that one command processes, in addition to
+// engine.Tx.Full.
 const maxExpire = 1000
 
 func groupNotFound(stream, group string) error {
 	return engine.Errorf(ErrNotFound, "stream %q: consumer group %q not found", stream, group)
 }
 
-// deleteGroup removes a group in the home of its stream, which tells the other shards.
+// deleteGroup removes a group in the home of its stream, which notifies the other shards.
 func (m *machine) deleteGroup(tx *engine.Tx, st *stream, g *group) {
 	m.touchGroup(tx, g)
 	b := dropGroupBody{g.target(st), uint64(tx.LSN())}
@@ -28,8 +29,8 @@ func (m *machine) deleteGroup(tx *engine.Tx, st *stream, g *group) {
 	m.dropGroup(tx, st, g)
 }
 
-// configureGroup changes the settings of a group. What is with consumers keeps its deadlines, and
-// what waits its time.
+// configureGroup changes the settings of a group. Deadlines of pending records and redelivery times
+// do not change.
 func (m *machine) configureGroup(tx *engine.Tx, g *group, to groupConfig, version uint64) {
 	to.mode, to.start = g.mode, g.start
 	if to.ackTimeout < g.ackTimeout {
@@ -40,9 +41,8 @@ func (m *machine) configureGroup(tx *engine.Tx, g *group, to groupConfig, versio
 	m.membersChanged(tx, g)
 }
 
-// spare has the members keep, until they are heard of, the time that the ack timeout gives them
-// before it becomes shorter: those that are busy with records go by it. It adds nothing to that
-// time, however often settings are changed.
+// spare lets members keep the time that the old ack timeout gives them until they are next seen:
+// busy consumers rely on it. It adds nothing to that time, however often settings change.
 func (m *machine) spare(tx *engine.Tx, g *group) {
 	for _, consumer := range slices.Sorted(maps.Keys(g.members)) {
 		if mem := g.members[consumer]; mem.there() && !mem.attended {
@@ -52,7 +52,7 @@ func (m *machine) spare(tx *engine.Tx, g *group) {
 	}
 }
 
-// foundGroup makes a group in the home of its stream.
+// foundGroup creates a group in the home of its stream.
 func (m *machine) foundGroup(tx *engine.Tx, st *stream, name string, config groupConfig) (*group, error) {
 	if st.groups < 0 {
 		st.groups = 0
@@ -86,7 +86,7 @@ func (m *machine) makeGroup(tx *engine.Tx, st *stream, name string, sp *groupSpe
 	return g
 }
 
-// placeCursor sets the cursor of a partition of which nothing is under way.
+// placeCursor sets the cursor of a partition without pending records.
 func (m *machine) placeCursor(tx *engine.Tx, st *stream, g *group, p int, from start) {
 	next := must(from.offset(getterOf(tx), st.gen, p, &st.parts[p]))
 	if g.parts[p].groupCursor = (groupCursor{next: next}); next > 1 {
@@ -94,7 +94,7 @@ func (m *machine) placeCursor(tx *engine.Tx, st *stream, g *group, p int, from s
 	}
 }
 
-// offset returns where a group begins in a partition.
+// offset returns the offset at which a group begins in a partition.
 func (s start) offset(get getter, gen uint64, p int, part *partition) (uint64, error) {
 	switch s.kind {
 	case startEnd:
@@ -105,7 +105,7 @@ func (s start) offset(get getter, gen uint64, p int, part *partition) (uint64, e
 	return part.first, nil
 }
 
-// touchGroup has to be called before anything about the group changes.
+// touchGroup has to be called before any change of the group.
 func (m *machine) touchGroup(tx *engine.Tx, g *group) {
 	m.groups.Change(tx, g.groupName, g, struct{}{})
 }
@@ -129,8 +129,7 @@ func (m *machine) dropGroup(tx *engine.Tx, st *stream, g *group) {
 	tx.NotifyWithin(streamTopic(tx.NamespaceName(), g.name), -1, engine.Slots{})
 }
 
-// tellGroup sends what the record of a group says to the other shards that may have a part of its
-// stream.
+// tellGroup sends the group's record to the other shards that may have a part of its stream.
 func (m *machine) tellGroup(tx *engine.Tx, st *stream, g *group) {
 	b := g.target(st)
 	m.tellAll(tx, st, func() engine.Command { return sent(tx, kindAdoptGroup, st.name, &b, (*groupTarget).code, groupRoom) })
@@ -139,28 +138,28 @@ func (m *machine) tellGroup(tx *engine.Tx, st *stream, g *group) {
 // groupRoom is enough for most bodies about a group.
 const groupRoom = 128
 
-// target returns what other shards need to know of the group.
+// target returns the data about the group that other shards need.
 func (g *group) target(st *stream) groupTarget {
 	return groupTarget{target{&st.spec}, g.group, g.toSpec()}
 }
 
-// ready wakes those who may have up to n records (-1: any number) that have become ready for
-// delivery otherwise than by being appended.
+// ready notifies the consumers that may receive up to n records (-1: any number). The records
+// became ready otherwise than by an append.
 func (m *machine) ready(tx *engine.Tx, g *group, n int) {
 	topic := groupTopic(tx.NamespaceName(), g.name, g.group)
 	switch {
 	case g.mode == Exclusive && g.holder != "":
 		topic = consumerTopic(tx.NamespaceName(), g.name, g.group, g.holder)
 	case g.mode == Exclusive:
-		n = 1 // one of those who stand by takes over, and gets all
+		n = 1 // one standby consumer takes over, and gets all records
 	case g.mode == KeyShared:
 		n = -1
 	}
 	tx.Notify(topic, n)
 }
 
-// readyOne wakes somebody who may have a record that is to be delivered again; hash stands for its
-// key.
+// readyOne notifies a consumer that may receive a record that is due for redelivery; hash is the
+// hash of its key.
 func (m *machine) readyOne(tx *engine.Tx, g *group, hash uint64) {
 	if g.mode == KeyShared {
 		m.readyFor(tx, g, slotOf(hash), 1)
@@ -169,10 +168,11 @@ func (m *machine) readyOne(tx *engine.Tx, g *group, hash uint64) {
 	m.ready(tx, g, 1)
 }
 
-// expire does what is due, in its order: takes back what was not acknowledged in time, and lets be
-// delivered again what has waited. The group's timer does what is too much for one command.
+// expire processes due items in order: it takes back records that were not acknowledged in time,
+// and makes waiting records ready for redelivery. What exceeds one command is left to the group's
+// timer.
 func (m *machine) expire(tx *engine.Tx, st *stream, g *group) {
-	ready, inSlot := 0, [slots]int{} // records that are ready now, and how many of those of a KeyShared group are in which slot
+	ready, inSlot := 0, [slots]int{} // records that became ready, and their numbers by slot in a KeyShared group
 	for done := 0; (done < maxExpire) && len(g.due) > 0 && g.due[0].at <= tx.Now() && !tx.Full(); {
 		d := g.due[0]
 		if !g.holds(d) {
@@ -212,8 +212,8 @@ func (m *machine) expire(tx *engine.Tx, st *stream, g *group) {
 	}
 }
 
-// seek moves the cursors of a partition, or of all if that is -1; nothing of it is under way any
-// more.
+// seek moves the cursor of a partition, or all cursors if it is -1, and discards the pending
+// records there.
 func (m *machine) seek(tx *engine.Tx, st *stream, g *group, to start, only int) {
 	for _, kind := range deliveryKinds {
 		prefix := groupPrefix(nil, kind, g.gen, g.id)
@@ -237,7 +237,7 @@ func (m *machine) seek(tx *engine.Tx, st *stream, g *group, to start, only int) 
 	m.ready(tx, g, -1)
 }
 
-// schedule sets the timer to when something is due next.
+// schedule sets the timer to the next due time.
 func (m *machine) schedule(tx *engine.Tx, g *group) {
 	next := g.nextDue()
 	if g.ending > 0 {
@@ -255,8 +255,8 @@ func (m *machine) schedule(tx *engine.Tx, g *group) {
 			next = at
 		}
 	}
-	// A timer that goes off early is set again; setting it anew whenever what it is for is done
-	// would cost more.
+	// A timer that fires early is set again. That is cheaper than resetting it whenever its first
+	// item is done.
 	if next == 0 || g.timer != 0 && g.timer <= next {
 		return
 	}
@@ -290,12 +290,13 @@ func (m *machine) onGroup(tx *engine.Tx, token []byte) {
 	m.refreshPushesOf(tx, st, g.group)
 }
 
-// groupTopic is woken when something of a group becomes ready, and when it is made or deleted.
+// groupTopic is notified when records of a group become ready, and when the group is created or
+// deleted.
 func groupTopic(namespace, stream, group string) engine.Topic {
 	return engine.TopicOf(engine.MachineStream, namespace, []byte(stream+"\x00"+group))
 }
 
-// consumerTopic is that of a consumer, where it matters who looks.
+// consumerTopic is the topic of a single consumer, for records that only this consumer may receive.
 func consumerTopic(namespace, stream, group, consumer string) engine.Topic {
 	return engine.TopicOf(engine.MachineStream, namespace, []byte(stream+"\x00"+group+"\x00"+consumer))
 }

@@ -44,10 +44,10 @@ const (
 	DefaultMaxAttempts = 5
 	DefaultBackoffMin  = time.Second
 	DefaultBackoffMax  = 5 * time.Minute
-	MaxAttemptsLimit   = 1_000_000 // of MaxAttempts
+	MaxAttemptsLimit   = 1_000_000 // maximum of MaxAttempts
 )
 
-// groupConfig is what Groups.Create takes.
+// groupConfig is the settings of a group.
 type groupConfig struct {
 	mode        Mode
 	start       start
@@ -63,7 +63,7 @@ type GroupOption interface{ applyGroup(*groupOptions) }
 
 type groupOptions struct {
 	groupConfig
-	set settings // those that options gave
+	set settings // those set by options
 	err error
 }
 
@@ -90,7 +90,7 @@ type settingOption struct{ groupOption }
 
 func (s settingOption) applySetting(o *groupOptions) { s.groupOption(o) }
 
-// setting returns the option that gives one of the settings.
+// setting returns the option for one of the settings.
 func setting(which settings, f func(*groupOptions)) SettingOption {
 	return settingOption{func(o *groupOptions) {
 		o.set |= which
@@ -158,7 +158,7 @@ func (NewOption) seeks()   {}
 type SeekPartOption interface{ applySeek(*seekOptions) }
 
 type seekOptions struct {
-	partition int // one more than the one asked for; 0: all
+	partition int // partition plus 1; 0: all
 	err       error
 }
 
@@ -175,7 +175,7 @@ func seekOptionsOf(opts []SeekPartOption) (o seekOptions) {
 	return o
 }
 
-// Limits of a group's figures.
+// Limits of a group's settings.
 const (
 	maxGroupTime   = 30 * 24 * time.Hour
 	maxGroupMillis = int64(maxGroupTime / time.Millisecond)
@@ -216,7 +216,7 @@ type groupReadOptions struct {
 	noAck bool
 	err   error
 
-	existing bool // the group is not created
+	existing bool // do not create the group
 }
 
 // NoAckOption is the option of NoAck; ReadGroup and Consume accept it.
@@ -252,10 +252,10 @@ type nackOptions struct {
 	err    error
 }
 
-// What becomes of a record that is not delivered again after a delay of its own.
+// Values of delay for records without a Delay.
 const (
-	byBackoff = -1 // it is after the group's
-	toDLQ     = -2 // it goes to the dead letters
+	byBackoff = -1 // redelivered after the group's back-off
+	toDLQ     = -2 // sent to the dead letters
 )
 
 type nackOption func(*nackOptions)

@@ -7,39 +7,39 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// groupSpecQuery asks a stream's home for the records of stream and group.
+// groupSpecQuery reads the records of stream and group from the stream's home.
 type groupSpecQuery struct {
 	namespace string
 	stream    string
 	group     string
 	consumer  string // "": none
 
-	spec   spec // zero: there is no such stream
+	spec   spec // zero: the stream does not exist
 	found  bool
 	config groupSpec
 	held   held
 }
 
-// held is the right of a consumer of an exclusive group.
+// held is a consumer's right to an exclusive group.
 type held struct {
-	known bool // it is, and the consumer is one that is there: no command has to say so
-	held  bool // it has it
+	known bool // the right is known and the consumer is present: no command is needed
+	held  bool // the consumer has the right
 	epoch uint64
 }
 
-// groupWaitQuery waits until there may be something for a consumer.
+// groupWaitQuery waits until there may be records for a consumer.
 type groupWaitQuery struct {
 	namespace string
 	stream    string
 	group     string
 	consumer  string
 	epoch     uint64 // of the consumer's right in an exclusive group, 0: none
-	since     int64  // also a result: when it began to wait, 0: now
-	id        uint64 // of the group: one that is not there any more is not waited for
-	home      bool   // the shard is that of the stream's record
+	since     int64  // when the wait began, 0: now; also a result
+	id        uint64 // of the group; the query does not wait for a group that no longer exists
+	home      bool   // the shard has the stream's record
 }
 
-// groupsQuery asks for groups of a stream: one of a name, or those with a prefix after a name.
+// groupsQuery reads groups of a stream: the one of a name, or those with a prefix after a name.
 type groupsQuery struct {
 	namespace string
 	stream    string
@@ -47,30 +47,30 @@ type groupsQuery struct {
 	prefix    string
 	after     string
 	limit     int
-	id        uint64     // of the stream; 0: whichever there is
-	spec      *groupSpec // of the group of the name, for shards that may not know it yet; nil: none
+	id        uint64     // of the stream; 0: any
+	spec      *groupSpec // of the named group, for shards that may not have it yet; nil: none
 
-	found bool // the stream
+	found bool // the stream exists
 	infos []GroupStats
 	more  bool
 }
 
-// pendingQuery asks for records of a group that are not done.
+// pendingQuery reads pending records of a group.
 type pendingQuery struct {
 	namespace string
 	stream    string
 	group     string
 	after     Ref
 	limit     int
-	// The stream and the group, for shards that may not know them yet, or still know earlier ones
-	// of these names; 0: whichever there are.
+	// The stream and the group, for shards that may not have them yet, or still have earlier ones
+	// of these names; 0: any.
 	streamID, groupID uint64
 
 	found   bool
 	records []PendingRecord
 	more    bool
 
-	bound Ref // if there are more: nothing behind it is of use
+	bound Ref // if there are more: records after it are not needed
 }
 
 func (*groupSpecQuery) Machine() engine.MachineID { return engine.MachineStream }
@@ -78,7 +78,7 @@ func (*groupWaitQuery) Machine() engine.MachineID { return engine.MachineStream 
 func (*groupsQuery) Machine() engine.MachineID    { return engine.MachineStream }
 func (*pendingQuery) Machine() engine.MachineID   { return engine.MachineStream }
 
-// group returns a group of the stream, nil if there is none.
+// group returns a group of the stream, nil if it does not exist.
 func (w *view) group(name string) (*groupHeader, error) {
 	b, ok, err := w.v.Get(groupKey(nil, w.gen, name))
 	if err != nil || !ok {
@@ -140,7 +140,7 @@ func (m *machine) queryGroupWait(v *engine.View, q *groupWaitQuery) error {
 	return nil
 }
 
-// groupOf returns stream and group, nil if there is none.
+// groupOf returns stream and group, nil if they do not exist.
 func groupOf(v *engine.View, namespace, stream, group string) (*view, *groupHeader, error) {
 	w, err := viewOf(v, namespace, stream)
 	if err != nil || w == nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// Rows of consumer groups. They begin with the gen of the stream, so that they go with it; id is
-// the LSN at which the shard got to know the group.
+// Rows of consumer groups. They begin with the gen of the stream, so that they are deleted with it;
+// id is the LSN at which the shard learned of the group.
 //
 //	'g' | gen | group name                                     the group, see groupHeader
 //	'c' | gen | id | partition u16                             offset of the next record to look at | records held | records under way (uvarints)
@@ -18,8 +18,8 @@ import (
 //	'f' | gen | id | partition u16 | offset                    a record that waits to be delivered again, see failure
 //	'm' | gen | id | consumer                                  joined ms | seen ms (varints) | ending u8 | attended u8 | records it has (uvarint)
 //
-// and of those with mode KeyShared, of records that were looked at and could not be delivered yet
-// (see keyshared.go):
+// In groups of mode KeyShared there are also rows for records that were scanned and could not be
+// delivered yet (see keyshared.go):
 //
 //	'h' | gen | id | partition u16 | key hash | offset         a record that is held
 //	'k' | gen | id | partition u16 | key hash                  how many records of the key are held | offset of the first (uvarints)
@@ -38,7 +38,7 @@ const (
 // groupKinds are the kinds of rows that begin with gen and id.
 var groupKinds = [...]byte{rowCursor, rowBatch, rowFailure, rowMember, rowHeld, rowKey, rowFree}
 
-// deliveryKinds are those of them that say what is under way.
+// deliveryKinds are the kinds that describe pending and held records.
 var deliveryKinds = [...]byte{rowCursor, rowBatch, rowFailure, rowHeld, rowKey, rowFree}
 
 func groupKey(dst []byte, gen uint64, name string) []byte {
@@ -54,7 +54,7 @@ func partPrefix(dst []byte, kind byte, gen, id uint64, partition int) []byte {
 	return binary.BigEndian.AppendUint16(groupPrefix(dst, kind, gen, id), uint16(partition))
 }
 
-// behindPart is where in their keys that of a partition ends.
+// behindPart is the position after the partition in these keys.
 const behindPart = 1 + 8 + 8 + 2
 
 func partitionIn(k []byte) int { return int(binary.BigEndian.Uint16(k[behindPart-2:])) }
@@ -66,28 +66,28 @@ func memberKey(dst []byte, gen, id uint64, consumer string) []byte {
 // groupHeader is the row of a group.
 type groupHeader struct {
 	groupConfig
-	id               uint64 // of the rows
+	id               uint64 // in the keys of the rows
 	home             uint64 // LSN of its creation in the stream's home
 	version          uint64 // of the config
 	createdAt        int64
-	timer            int64   // when the group's timer is due, 0: none is set
-	announced        mark    // failures due by then are ready for delivery again, but for those that are spent
-	again            uint64  // how many these are
-	heads            slotSet // of a KeyShared group: slots with a key whose first record under way is one of them
+	timer            int64   // when the group's timer is due, 0: not set
+	announced        mark    // failures due up to here are ready for redelivery, except spent ones
+	again            uint64  // number of failures ready for redelivery
+	heads            slotSet // of a KeyShared group: slots with a key whose first pending record is ready for redelivery
 	recalling        bool    // records of members are being taken back
 	membersChangedAt uint64  // LSN of the last change of the active members
-	holder           string  // the one consumer, in an exclusive group; "": none
-	epoch            uint64  // how often it has changed
+	holder           string  // active consumer of an exclusive group; "": none
+	epoch            uint64  // number of changes of the holder
 }
 
-// mark is a place in the order in which failures are due.
+// mark is a position in the order of due failures.
 type mark struct {
 	at        int64
 	partition int
 	offset    uint64
 }
 
-// covers reports whether a failure is due by then.
+// covers reports whether a failure is due at or before the mark.
 func (m mark) covers(partition int, f *failure) bool {
 	return cmp.Or(cmp.Compare(f.due, m.at), cmp.Compare(partition, m.partition), cmp.Compare(f.offset, m.offset)) <= 0
 }
@@ -148,16 +148,16 @@ func decodeGroup(b []byte) (g groupHeader, err error) {
 	return g, nil
 }
 
-// batch is records of a partition that were delivered together, as many as are not acknowledged.
-// Its row:
+// batch is the unacknowledged rest of the records of a partition that were delivered together. Its
+// row:
 //
 //	version u8 | attempt, excused uvarint | delivered, deadline ms (varints) | consumer (length, bytes) | offsets | key hash (u64) of each, if KeyShared
 type batch struct {
 	partition int
-	first     uint64 // offset in the row's key; none is less, and none is batchSpan more
-	lsn       uint64 // likewise
+	first     uint64 // offset in the row's key; all offsets are in [first, first+batchSpan)
+	lsn       uint64 // in the row's key
 	attempt   uint64
-	excused   uint64 // how many of the attempts before do not count against MaxAttempts: something else failed
+	excused   uint64 // earlier attempts that do not count towards MaxAttempts, because another record failed
 	delivered int64
 	deadline  int64
 	consumer  string
@@ -201,15 +201,15 @@ func decodeBatch(k, v []byte) (*batch, error) {
 	return b, nil
 }
 
-// failure is a record that waits to be delivered again. Its row:
+// failure is a record that waits for redelivery. Its row:
 //
 //	version u8 | attempts, excused uvarint | spent u8 | delivered, due ms (varints) | key hash u64 | reason
 type failure struct {
 	offset    uint64
-	attempts  uint64 // how often it has been delivered
-	excused   uint64 // how many of them do not count against MaxAttempts
+	attempts  uint64 // number of deliveries
+	excused   uint64 // attempts that do not count towards MaxAttempts
 	spent     bool   // it waits for the dead letters: MaxAttempts was reached when it failed
-	delivered int64  // when it was the last time
+	delivered int64  // time of the last delivery
 	due       int64
 	hash      uint64 // of the key, 0 unless KeyShared
 	reason    string
@@ -238,12 +238,12 @@ func decodeFailure(k, v []byte) (*failure, error) {
 	return f, nil
 }
 
-// groupCursor is where a group has come to in a partition.
+// groupCursor is a group's position in a partition.
 type groupCursor struct {
-	next uint64 // offset of the next record to look at
-	held uint64 // records that were looked at and are held, in a KeyShared group
+	next uint64 // offset of the next record to scan
+	held uint64 // records that were scanned and are held, in a KeyShared group
 
-	pending uint64 // records in batches and failures, also of those that have been trimmed
+	pending uint64 // records in batches and failures, including trimmed ones
 }
 
 func cursorKey(dst []byte, gen, id uint64, partition int) []byte {
@@ -266,11 +266,11 @@ func decodeCursor(b []byte) (c groupCursor, err error) {
 // member is a consumer of a group.
 type member struct {
 	joined   int64
-	seen     int64 // when it was last heard of, behind by up to an eighth of the ack timeout
+	seen     int64 // when it was last seen, behind by up to an eighth of the ack timeout
 	end      ending
-	attended bool   // it asks in vain, and the leader sees whether it goes on, see attendance
+	attended bool   // it asked and received nothing, and the leader watches it, see attendance
 	pending  uint64 // records in its batches
-	spared   int64  // until when it is not silent, by an ack timeout that has become shorter since it was last heard of; 0: none has
+	spared   int64  // it is not silent before, because the ack timeout became shorter since it was last seen; 0: not set
 }
 
 func (m member) encode(dst []byte) []byte {

@@ -15,16 +15,16 @@ import (
 const (
 	MaxGroups  = 10_000  // of a stream
 	MaxMembers = 1000    // of a group
-	MaxPending = 100_000 // records of a group, in one shard, that were delivered and are not acknowledged
+	MaxPending = 100_000 // pending records of a group in one shard
 )
 
-// groupName names a group among all of a shard.
+// groupName identifies a group within a shard.
 type groupName struct {
 	streamName
 	group string
 }
 
-// group is a group as the shard has it.
+// group is a group's state in the shard.
 type group struct {
 	groupName
 	groupHeader
@@ -32,30 +32,30 @@ type group struct {
 	parts   []groupPart
 	members map[string]member
 	owners  owners
-	pending int             // records delivered and not acknowledged, and those that wait to be delivered again
-	due     dueHeap         // of batches and failures; entries that no longer hold stay until their time
-	dirty   []*batch        // whose rows have to be written, in order
-	counted map[string]bool // members that have other records, whose rows have to be written
+	pending int             // delivered and unacknowledged records, and those waiting for redelivery
+	due     dueHeap         // of batches and failures; obsolete entries stay until they are due
+	dirty   []*batch        // rows to be written, in order
+	counted map[string]bool // members whose pending count changed: rows to be written
 	changed bool            // the group's row has to be written
 	ending  int             // members whose records are being taken back
-	recalls []*batch        // what they have, in order; nil: to be found out
-	headsIn []int           // heads of keys in each slot; nil: none
+	recalls []*batch        // batches of these members, in order; nil: not collected yet
+	headsIn []int           // number of key heads in each slot; nil: none
 }
 
-// groupPart is what a group has under way in a partition.
+// groupPart is a group's state in a partition.
 type groupPart struct {
 	groupCursor
 	number  int
 	batches map[uint64]*batch   // by offset
 	failed  map[uint64]*failure // by offset
-	again   []uint64            // offsets of failed that are announced, in order; some may no longer be failed; unless KeyShared
-	heads   [][]uint64          // by slot: the heads of keys (see group.recount), in order; in a KeyShared group; nil: none
-	keys    map[uint64]*busyKey // by hash; in a KeyShared group
-	free    [slots]freeSlot     // likewise
+	again   []uint64            // offsets of announced failures, in order; some may be obsolete; not in KeyShared groups
+	heads   [][]uint64          // by slot: the heads of keys (see group.recount), in order; KeyShared groups only; nil: none
+	keys    map[uint64]*busyKey // by hash; KeyShared groups only
+	free    [slots]freeSlot     // KeyShared groups only
 	changed bool                // the cursor's row has to be written
 }
 
-// deadline is when something of a partition is due: a batch, or the failure of an offset.
+// deadline is the due time of a batch, or of the failure at an offset.
 type deadline struct {
 	at        int64
 	partition int
@@ -63,8 +63,8 @@ type deadline struct {
 	offset    uint64
 }
 
-// compare orders deadlines the same way whatever order they came in: what is done first is written
-// first.
+// compare orders deadlines independently of the order of insertion, because they are processed, and
+// their results written, in this order.
 func (d *deadline) compare(e *deadline) int {
 	return cmp.Or(cmp.Compare(d.at, e.at), cmp.Compare(d.partition, e.partition), cmp.Compare(d.place(), e.place()),
 		cmp.Compare(d.lsn(), e.lsn()))
@@ -100,7 +100,7 @@ func (h *dueHeap) Pop() any {
 
 func (g *group) expect(d deadline) { heap.Push(&g.due, d) }
 
-// holds reports whether what was due then still is.
+// holds reports whether a deadline is still valid.
 func (g *group) holds(d deadline) bool {
 	if d.batch != nil {
 		return len(d.batch.offsets) > 0 && d.batch.deadline == d.at
@@ -109,7 +109,7 @@ func (g *group) holds(d deadline) bool {
 	return f != nil && f.due == d.at
 }
 
-// nextDue drops what no longer holds and returns when the first thing is due, 0 if nothing is.
+// nextDue drops obsolete deadlines and returns the next due time, 0 if there is none.
 func (g *group) nextDue() int64 {
 	for len(g.due) > 0 {
 		if g.holds(g.due[0]) {
@@ -120,13 +120,13 @@ func (g *group) nextDue() int64 {
 	return 0
 }
 
-// overdue reports whether something is due that has not been done.
+// overdue reports whether an item is due and has not been processed.
 func (g *group) overdue(now int64) bool {
 	next := g.nextDue()
 	return next != 0 && next <= now
 }
 
-// loadGroup returns a group as its rows have it, nil if there is none.
+// loadGroup returns the state of a group from memory or from its rows, nil if it does not exist.
 func (m *machine) loadGroup(tx *engine.Tx, st *stream, name string) *group {
 	at := groupName{st.streamName, name}
 	if g, ok := m.groups.Get(at); ok && g.gen == st.gen {
@@ -137,15 +137,15 @@ func (m *machine) loadGroup(tx *engine.Tx, st *stream, name string) *group {
 		return nil
 	}
 	g := newGroup(at, st, must(decodeGroup(b)))
-	g.again, g.heads = 0, slotSet{} // counted again
+	g.again, g.heads = 0, slotSet{} // recounted below
 	each(tx, groupPrefix(nil, rowCursor, g.gen, g.id), func(k, v []byte) {
 		p := &g.parts[partitionIn(k)]
 		p.groupCursor = must(decodeCursor(v))
-		p.pending = 0 // counted again
+		p.pending = 0 // recounted below
 	})
 	each(tx, groupPrefix(nil, rowMember, g.gen, g.id), func(k, v []byte) {
 		mem := must(decodeMember(v))
-		mem.pending = 0 // likewise
+		mem.pending = 0 // recounted below
 		g.setMember(string(k[behindPart-2:]), mem)
 	})
 	each(tx, groupPrefix(nil, rowBatch, g.gen, g.id), func(k, v []byte) { g.addBatch(must(decodeBatch(k, v))) })
@@ -179,7 +179,7 @@ func newGroup(at groupName, st *stream, h groupHeader) *group {
 	return g
 }
 
-// weight is what the group takes of maxRememberedGroups.
+// weight returns the group's share of maxRememberedGroups.
 func (g *group) weight() int {
 	n := 1 + len(g.members)/8 + len(g.parts)/4 + g.pending/4
 	if g.mode == KeyShared {
@@ -188,7 +188,7 @@ func (g *group) weight() int {
 	return n
 }
 
-// addBatch notes a batch.
+// addBatch adds a batch.
 func (g *group) addBatch(b *batch) {
 	p := &g.parts[b.partition]
 	if p.batches == nil {
@@ -206,8 +206,8 @@ func (g *group) addBatch(b *batch) {
 	g.expect(deadline{at: b.deadline, partition: b.partition, batch: b})
 }
 
-// count notes that there are n more records under way in a partition: those of a consumer, or, if
-// that is "", such as wait to be delivered again.
+// count adds n to the pending records of a partition and of a consumer, or, if the consumer is "",
+// of those waiting for redelivery.
 func (g *group) count(p *groupPart, consumer string, n int) {
 	g.pending += n
 	p.pending += uint64(n)
@@ -246,13 +246,13 @@ func (g *group) addFailure(partition int, f *failure) {
 	}
 }
 
-// isAnnounced reports whether a record that waits is ready for delivery again. That follows from
-// rows alone: memory that is made anew comes to the same.
+// isAnnounced reports whether a waiting record is ready for redelivery. It depends on rows alone,
+// so reloaded memory gives the same result.
 func (g *group) isAnnounced(partition int, f *failure) bool {
 	return !f.spent && g.announced.covers(partition, f)
 }
 
-// announce notes that a record is ready for delivery again.
+// announce marks a record as ready for redelivery.
 func (g *group) announce(p *groupPart, f *failure) {
 	if g.mode != KeyShared {
 		p.again = insert(p.again, f.offset)
@@ -262,8 +262,8 @@ func (g *group) announce(p *groupPart, f *failure) {
 	g.recount(p, f.hash)
 }
 
-// recount notes the head of a key after something about it has changed: its first record, if that
-// is announced and none of the key is with a consumer.
+// recount updates the head of a key after a change: its first record, if that is announced and no
+// record of the key is with a consumer.
 func (g *group) recount(p *groupPart, hash uint64) {
 	k := p.keys[hash]
 	if g.mode != KeyShared || k == nil {
@@ -292,7 +292,7 @@ func (g *group) recount(p *groupPart, hash uint64) {
 	}
 }
 
-// countHeads notes that a slot has n more heads.
+// countHeads adds n to the number of heads in a slot.
 func (g *group) countHeads(slot, n int) {
 	if g.headsIn == nil {
 		g.headsIn = make([]int, slots)
@@ -304,7 +304,7 @@ func (g *group) countHeads(slot, n int) {
 	}
 }
 
-// forget drops all that is under way in a partition, but for its rows and what is due of it.
+// forget drops the in-memory state of a partition. It keeps the rows and the deadlines.
 func (g *group) forget(p int) {
 	part := &g.parts[p]
 	for _, b := range part.batches {
@@ -325,7 +325,7 @@ func (g *group) forget(p int) {
 	g.changed = true
 }
 
-// insert adds an offset to increasing ones.
+// insert inserts an offset into a sorted slice.
 func insert(offsets []uint64, o uint64) []uint64 {
 	if n := len(offsets); n == 0 || offsets[n-1] < o {
 		return append(offsets, o)
@@ -337,19 +337,19 @@ func insert(offsets []uint64, o uint64) []uint64 {
 	return slices.Insert(offsets, at, o)
 }
 
-// remove takes an offset out of increasing ones.
+// remove removes an offset from a sorted slice.
 func remove(offsets []uint64, o uint64) []uint64 {
 	at, found := slices.BinarySearch(offsets, o)
 	switch {
 	case !found:
 		return offsets
 	case at == 0:
-		return offsets[1:] // what is first goes first, and the others need not move
+		return offsets[1:] // the first offset is usually removed first, and the others need not move
 	}
 	return slices.Delete(offsets, at, at+1)
 }
 
-// release takes a record out of its batch; what becomes of it is the caller's business.
+// release takes a record out of its batch; the caller decides what happens to it.
 func (g *group) release(p *groupPart, b *batch, offset uint64) (hash uint64) {
 	at, _ := slices.BinarySearch(b.offsets, offset)
 	b.offsets = slices.Delete(b.offsets, at, at+1)
@@ -367,7 +367,7 @@ func (g *group) release(p *groupPart, b *batch, offset uint64) (hash uint64) {
 	return hash
 }
 
-// touch notes that the row of a batch has to be written.
+// touch marks the row of a batch to be written.
 func (g *group) touch(b *batch) {
 	if !b.dirty {
 		b.dirty = true
@@ -375,7 +375,7 @@ func (g *group) touch(b *batch) {
 	}
 }
 
-// unfail takes a record out of those that wait.
+// unfail removes a record from those waiting for redelivery.
 func (m *machine) unfail(tx *engine.Tx, g *group, partition int, f *failure) {
 	p := &g.parts[partition]
 	delete(p.failed, f.offset)
@@ -393,7 +393,7 @@ func (m *machine) unfail(tx *engine.Tx, g *group, partition int, f *failure) {
 	tx.Delete(failureKey(nil, g.gen, g.id, partition, f.offset))
 }
 
-// flush writes the rows of what has changed, and sets the timer.
+// flush writes the changed rows and sets the timer.
 func (m *machine) flush(tx *engine.Tx, g *group) {
 	for _, b := range g.dirty {
 		b.dirty = false

@@ -94,8 +94,7 @@ func (l Groups) Get(ctx context.Context, group string) (GroupStats, error) {
 	return info, nil
 }
 
-// complete adds the cursors of partitions in shards that do not know the stream yet: they are
-// empty.
+// complete adds empty cursors for the partitions in shards that do not have the stream yet.
 func (g *GroupStats) complete(partitions int) {
 	known := make(map[int]bool, len(g.Cursors))
 	for _, c := range g.Cursors {
@@ -108,7 +107,7 @@ func (g *GroupStats) complete(partitions int) {
 	}
 }
 
-// add adds what another shard knows.
+// add adds the stats of another shard.
 func (g *GroupStats) add(other GroupStats) {
 	g.Cursors = append(g.Cursors, other.Cursors...)
 	for _, m := range other.Members {

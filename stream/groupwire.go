@@ -7,7 +7,7 @@ func (*groupWaitQuery) Kind() uint8 { return queryGroupWait }
 func (*groupsQuery) Kind() uint8    { return queryGroups }
 func (*pendingQuery) Kind() uint8   { return queryPending }
 
-// wire codes a spec as queries have it; see fields for commands.
+// wire codes a spec in queries; see fields for commands.
 func (s *spec) wire(f *codec.Fields) {
 	c := f.Binary()
 	if c == nil {
@@ -25,7 +25,7 @@ func (s *spec) wire(f *codec.Fields) {
 	}
 }
 
-// wire is likewise.
+// wire codes a group's spec in queries.
 func (s *groupSpec) wire(f *codec.Fields) {
 	c := f.Binary()
 	if c == nil {
@@ -129,7 +129,7 @@ func (q *pendingQuery) Arguments(f *codec.Fields) {
 	f.Uvarint("group_id", &q.groupID)
 }
 
-// delivery codes a place with a delivery.
+// delivery codes a position with a delivery.
 func (r *Ref) delivery(f *codec.Fields) {
 	r.code(f)
 	f.Int("attempt", &r.Attempt)

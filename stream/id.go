@@ -50,7 +50,7 @@ func (id ID) IsZero() bool { return id == ID{} }
 // Time returns when the record was appended.
 func (id ID) Time() time.Time { return time.UnixMilli(id.Millis) }
 
-// next returns the smallest ID after id, or id if there is none: no record has it.
+// next returns the smallest ID after id, or id if it is the greatest: no record has that one.
 func (id ID) next() ID {
 	switch {
 	case id.Seq < math.MaxUint64:

@@ -12,30 +12,29 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// In a KeyShared group every key has an owner, one of the members that are heard of: its hash falls
-// into one of 256 slots, and the slots are dealt out so that a member that comes or goes moves only
-// its own (rendezvous hashing). A key is busy from the delivery of a record until that is
-// acknowledged, and while a record waits to be delivered again; what comes behind it meanwhile is
-// held. So at any time the records of a key that are under way are one stretch of them, in order,
-// with one consumer.
+// In a KeyShared group every key has an owner, one of the members that are present. The key's hash
+// falls into one of 256 slots. Slots are assigned by rendezvous hashing, so that a member that
+// joins or leaves moves only its own slots. A key is busy from the delivery of a record until it is
+// acknowledged, and while a record waits for redelivery. Later records of the key are held
+// meanwhile. So the pending records of a key are always one contiguous range of its records, in
+// order, with one consumer.
 //
-// A look at new records goes on past those that can not be delivered: they are held too, as rows,
-// so neither a slow key nor a slow owner holds up what is behind them, and memory holds only what
-// is busy. The first held record of a key that is free is found by its slot. A record without a key
-// is a key of its own.
+// A scan of new records continues past those that cannot be delivered: they are held as rows. So
+// neither a slow key nor a slow owner blocks later records, and memory has only busy keys. The
+// first held record of a free key is found by its slot. A record without a key is a key of its own.
 const slots = 256
 
-// maxScan bounds how many records one ReadGroup looks at.
+// maxScan limits the number of records that one ReadGroup scans.
 const maxScan = 1000
 
-// busyKey is a key some of whose records are under way.
+// busyKey is a key with pending records.
 type busyKey struct {
 	out    []uint64 // offsets with a consumer, in order
-	failed []uint64 // offsets that wait to be delivered again, in order
+	failed []uint64 // offsets waiting for redelivery, in order
 	head   uint64   // offset, see group.recount; 0: none
 }
 
-// first returns the first record of a key that is under way.
+// first returns the first pending record of a key.
 func (k *busyKey) first() uint64 {
 	if len(k.out) == 0 || len(k.failed) > 0 && k.failed[0] < k.out[0] {
 		return k.failed[0]
@@ -43,20 +42,20 @@ func (k *busyKey) first() uint64 {
 	return k.out[0]
 }
 
-// freeSlot is what is known of the free keys of a slot: none of their first held records is before
-// from, or there is none.
+// freeSlot is a lower bound for a scan of a slot's free keys: no first held record of such a key is
+// before from; with empty there are no such keys.
 type freeSlot struct {
 	from  uint64
 	empty bool
 }
 
-// owners says who gets which keys.
+// owners maps slots to their owners.
 type owners struct {
-	of    []string // by slot; nil: to be found out
-	until int64    // when a member will be silent
+	of    []string // by slot; nil: not computed yet
+	until int64    // when the next member becomes silent
 }
 
-// busy returns the key with a hash, which is noted as busy.
+// busy returns the busy key with a hash, which it adds if it is missing.
 func (p *groupPart) busy(hash uint64) *busyKey {
 	k := p.keys[hash]
 	if k == nil {
@@ -69,22 +68,21 @@ func (p *groupPart) busy(hash uint64) *busyKey {
 	return k
 }
 
-// dropIdle forgets a key that is not busy any more. Whether a key is known is decided by the rows
-// of its records alone, at any time: memory that is made anew of them must not know another set of
-// keys.
+// dropIdle removes a key that is no longer busy. The set of keys must depend on the rows of their
+// records alone: reloaded memory must have the same keys.
 func (p *groupPart) dropIdle(hash uint64) {
 	if k := p.keys[hash]; k != nil && len(k.out) == 0 && len(k.failed) == 0 {
 		delete(p.keys, hash)
 	}
 }
 
-// insertKey puts the hash of a key where its offset has been inserted.
+// insertKey inserts the hash of a key at the position where its offset was inserted.
 func insertKey(keys, offsets []uint64, offset, hash uint64) []uint64 {
 	at, _ := slices.BinarySearch(offsets, offset)
 	return slices.Insert(keys, at, hash)
 }
 
-// owner returns who gets the keys of a slot, "" if nobody is there.
+// owner returns the owner of a slot, "" if no member is present.
 func (g *group) owner(now int64, slot int) string {
 	if g.owners.of == nil || now >= g.owners.until {
 		g.findOwners(now)
@@ -96,7 +94,7 @@ func (g *group) findOwners(now int64) {
 	g.owners = g.ownersOf(g.members, now)
 }
 
-// ownersOf deals the slots out to those who are there at a time.
+// ownersOf assigns the slots to the members that are present at a time.
 func (g *groupHeader) ownersOf(members map[string]member, now int64) owners {
 	all := owners{of: make([]string, slots), until: now + 1<<40}
 	var best [slots]uint64
@@ -128,7 +126,7 @@ func mix(x uint64) uint64 {
 
 func slotOf(hash uint64) int { return int(hash >> 56) }
 
-// keyHash returns what stands for the key of a record.
+// keyHash returns the hash of a record's key, or of its offset if it has no key.
 func keyHash(message []byte, offset uint64) uint64 {
 	r := codec.NewReader(message)
 	if k := r.Bytes(); len(k) > 0 {
@@ -182,7 +180,7 @@ func (m *machine) setHeldCount(tx *engine.Tx, g *group, partition int, hash uint
 	tx.Set(k, codec.AppendUvarint(codec.AppendUvarint(nil, h.n), h.first))
 }
 
-// freed is called when a record of a key is done, or no longer with a consumer.
+// freed is called when a record of a key is done or no longer with a consumer.
 func (m *machine) freed(tx *engine.Tx, g *group, partition int, hash uint64) {
 	if g.mode != KeyShared {
 		return
@@ -199,7 +197,7 @@ func (m *machine) freed(tx *engine.Tx, g *group, partition int, hash uint64) {
 	}
 }
 
-// addFree notes that a key is free, whose first held record is at offset.
+// addFree adds the row of a free key whose first held record is at offset.
 func (m *machine) addFree(tx *engine.Tx, g *group, partition int, hash, offset uint64) {
 	slot := slotOf(hash)
 	tx.Set(freeKey(g.gen, g.id, partition, slot, offset), key.AppendUint64(nil, hash))
@@ -210,14 +208,14 @@ func (m *machine) addFree(tx *engine.Tx, g *group, partition int, hash, offset u
 	}
 }
 
-// readyFor wakes the owner of a slot, for n records or keys.
+// readyFor notifies the owner of a slot of n records or keys.
 func (m *machine) readyFor(tx *engine.Tx, g *group, slot, n int) {
 	if o := g.owner(tx.Now(), slot); o != "" {
 		tx.Notify(consumerTopic(tx.NamespaceName(), g.name, g.group, o), n)
 	}
 }
 
-// keyShared hands out records of a partition of a KeyShared group.
+// keyShared delivers records of a partition of a KeyShared group.
 func (d *delivery) keyShared(p int) {
 	d.mine = make(map[uint64]bool)
 	d.redeliverKeys(p)
@@ -234,8 +232,8 @@ func (d *delivery) keyShared(p int) {
 	}
 }
 
-// redeliverKeys hands out records of a partition whose time has come again: the heads of the
-// consumer's slots, and what comes behind them.
+// redeliverKeys delivers the records of a partition that are due for redelivery: the heads of the
+// consumer's slots, and the records after them.
 func (d *delivery) redeliverKeys(p int) {
 	part := &d.g.parts[p]
 	var claimed []*failure
@@ -245,7 +243,7 @@ func (d *delivery) redeliverKeys(p int) {
 		if len(part.heads[slot]) == 0 || d.g.owner(d.tx.Now(), slot) != d.c.consumer {
 			continue
 		}
-		// What comes behind a head that is taken is a head then.
+		// When a head is taken, the next record of its key becomes a head.
 		for len(part.heads[slot]) > 0 && !full {
 			if full = len(claimed) >= d.limit || d.bytes <= 0 || d.stopped(); full {
 				break
@@ -306,18 +304,19 @@ func (d *delivery) claimFree(p, slot int) {
 	}
 }
 
-// heldLeft is a key that is still free, and its first held record.
+// heldLeft is a key that stays free, and its first held record.
 type heldLeft struct{ hash, first uint64 }
 
-// stopped reports whether the rest has to be for another command: there is more then.
+// stopped reports whether the rest has to wait for another command, and then sets more.
 func (d *delivery) stopped() bool {
 	full := d.tx.Full()
 	d.claims.more = d.claims.more || full
 	return full
 }
 
-// claimHeld claims held records of a key. It reports whether the key stays free and has more of
-// them, from first on: because the records it found have been deleted, or need no acknowledgement.
+// claimHeld claims held records of a key. It reports whether the key stays free with more held
+// records, and returns the first of them. That happens if the records found were trimmed, or need
+// no acknowledgement.
 func (d *delivery) claimHeld(p int, hash uint64) (first uint64, free bool) {
 	g, part := d.g, &d.g.parts[p]
 	h := d.m.heldCount(d.tx, g, p, hash)
@@ -347,14 +346,14 @@ func (d *delivery) claimHeld(p int, hash uint64) (first uint64, free bool) {
 	return h.first, h.n > 0 && (len(offsets) == 0 || d.c.noAck)
 }
 
-// crowded reports whether so many records more are too many without an acknowledgement.
+// crowded reports whether that many more records would reach the limit of MaxPending.
 func (d *delivery) crowded(more int) bool {
 	crowded := !d.c.noAck && d.g.pending+more >= MaxPending
 	d.full = d.full || crowded
 	return crowded
 }
 
-// scan looks at new records: they are handed out or held.
+// scan goes through new records and delivers or holds them.
 func (d *delivery) scan(p int) {
 	part, cursor := &d.st.parts[p], &d.g.parts[p]
 	next := max(cursor.next, part.first)
@@ -402,13 +401,13 @@ func (d *delivery) scan(p int) {
 	}
 }
 
-// blocked reports whether no further record of a key may be handed out now: one before it waits to
-// be delivered again, or somebody else's look got it.
+// blocked reports whether no record of a key may be delivered now: an earlier one waits for
+// redelivery, or was delivered by another command.
 func (d *delivery) blocked(k *busyKey, hash uint64) bool {
 	return k != nil && (len(k.failed) > 0 || !d.mine[hash])
 }
 
-// hold notes a record that can not be delivered yet.
+// hold stores a record that cannot be delivered yet.
 func (d *delivery) hold(p int, hash, offset uint64, h heldKeyCount) {
 	d.tx.Set(heldKey(d.g.gen, d.g.id, p, hash, offset), nil)
 	if h.n == 0 {

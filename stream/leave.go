@@ -8,20 +8,20 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// ending says that what a member has is being taken back. That may take several commands, since
-// there may be very much of it; until it is done nobody gets records of the group, and the member
-// can do no more with its own than acknowledge what it has done.
+// ending is the state of a member whose records are being taken back. That may take several
+// commands, since there may be many. Until it is done no consumer receives records of the group,
+// and the member can only acknowledge records.
 type ending uint8
 
 const (
 	stays      ending = iota
-	leaving           // it said that it leaves: its deliveries do not count, and then it is no member any more
-	expelled          // it has been silent for too long: likewise, but they count
-	superseded        // another consumer took over from it, which was silent: they count, and it stays a member
+	leaving           // it called Leave: its deliveries do not count, and it is removed afterwards
+	expelled          // it has been silent for too long: its deliveries count, and it is removed afterwards
+	superseded        // another consumer took over while it was silent: its deliveries count, and it stays a member
 	numEndings
 )
 
-// reason says why what a member has is taken back, "" if it is not.
+// reason returns why the member's records are taken back, "" if they are not.
 func (e ending) reason() string {
 	switch e {
 	case stays:
@@ -35,7 +35,7 @@ func (e ending) reason() string {
 // there reports whether the member has not left.
 func (m member) there() bool { return m.end == stays || m.end == superseded }
 
-// setMember notes a member as it is now.
+// setMember stores the state of a member in memory.
 func (g *group) setMember(name string, mem member) {
 	g.forgetMember(name)
 	g.members[name] = mem
@@ -57,7 +57,7 @@ func (m *machine) saveMember(tx *engine.Tx, g *group, name string, mem member) {
 	tx.Set(memberKey(nil, g.gen, g.id, name), mem.encode(nil))
 }
 
-// leave lets a member go; what it has goes to others.
+// leave removes a member; its records go to others.
 func (m *machine) leave(tx *engine.Tx, st *stream, g *group, consumer string) {
 	mem, known := g.members[consumer]
 	if !known || !mem.there() {
@@ -81,8 +81,8 @@ func (m *machine) letGo(tx *engine.Tx, g *group, consumer string, mem member) {
 	m.membersChanged(tx, g)
 }
 
-// expel lets the members go that have left by their silence, and others take over from those who
-// are silent.
+// expel removes the members that have been silent for too long, and lets others take over from
+// silent ones.
 func (m *machine) expel(tx *engine.Tx, g *group) {
 	silent := false
 	for _, name := range slices.Sorted(maps.Keys(g.members)) {
@@ -101,7 +101,7 @@ func (m *machine) expel(tx *engine.Tx, g *group) {
 	}
 }
 
-// supersede takes what the holder of an exclusive group has from it.
+// supersede takes the records of an exclusive group's holder back.
 func (m *machine) supersede(tx *engine.Tx, g *group) {
 	if mem, known := g.members[g.holder]; known && mem.end == stays {
 		mem.end = superseded
@@ -135,7 +135,7 @@ func (m *machine) recall(tx *engine.Tx, st *stream, g *group) {
 	m.endAll(tx, g)
 }
 
-// endAll makes those who have nothing left what they are to be.
+// endAll completes the ending of members: superseded ones stay, the others are removed.
 func (m *machine) endAll(tx *engine.Tx, g *group) {
 	for _, name := range slices.Sorted(maps.Keys(g.members)) {
 		mem := g.members[name]
@@ -154,8 +154,7 @@ func (m *machine) endAll(tx *engine.Tx, g *group) {
 	m.ready(tx, g, -1)
 }
 
-// batchesOf returns some of the batches in an order that does not depend on anything but what they
-// are.
+// batchesOf returns the matching batches in an order that depends only on their contents.
 func (g *group) batchesOf(of func(*batch) bool) (all []*batch) {
 	for p := range g.parts {
 		for o, b := range g.parts[p].batches {

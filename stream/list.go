@@ -56,7 +56,7 @@ func (s *Store) Page(ctx context.Context, opts ...ListOption) (page Page[Stats],
 		if page, err = s.page(ctx, at); len(page.Items) > 0 || page.Cursor == "" {
 			break
 		}
-		// What the shards have told is left of streams that were deleted.
+		// The remaining parts are of streams that were deleted.
 	}
 	return page, err
 }
@@ -70,7 +70,7 @@ func (s *Store) All(ctx context.Context, opts ...ListOption) iter.Seq2[Stats, er
 	return engine.All(ctx, s.Page, opts)
 }
 
-// listed is a stream as a shard tells it in a listing.
+// listed is a stream's entry in a shard's listing.
 type listed struct {
 	Stats
 	id         uint64
@@ -78,8 +78,8 @@ type listed struct {
 	home       bool
 }
 
-// page asks each shard for a page and puts together what they say. Nothing may be left, and the
-// page still not be the last.
+// page queries each shard for a page and merges the results. The merged page may be empty without
+// being the last.
 func (s *Store) page(ctx context.Context, l engine.Listing) (page Page[Stats], err error) {
 	parts, shards, err := engine.AskAll(ctx, &s.scope,
 		listQuery{namespace: s.scope.Namespace(), prefix: l.Prefix, after: l.Cursor, limit: l.Limit})
@@ -96,7 +96,7 @@ func (s *Store) page(ctx context.Context, l engine.Listing) (page Page[Stats], e
 	return engine.Merge(parts, l.Limit, found, func(l listed) string { return l.Name }, s.joined), nil
 }
 
-// joined puts together what shards say about a stream. Its home knows which stream has that name.
+// joined merges the shards' entries for a stream. The home decides which stream has the name.
 func (s *Store) joined(parts []listed) (Stats, bool) {
 	home := slices.IndexFunc(parts, func(l listed) bool { return l.home })
 	if home < 0 {
@@ -114,7 +114,7 @@ func (s *Store) joined(parts []listed) (Stats, bool) {
 	return l.Stats, true
 }
 
-// complete adds the partitions of shards that have had no record yet, and know nothing.
+// complete adds the partitions of shards that have had no record yet.
 func (s *Store) complete(l *listed) {
 	known := make(map[int]bool, len(l.Partitions))
 	for _, p := range l.Partitions {
@@ -274,7 +274,7 @@ func (l Pending) Page(ctx context.Context, opts ...PageOption) (page Page[Pendin
 		page.Items = append(page.Items, q.records...)
 		more = more || q.more
 	}
-	// A shard that has more has told limit of them, so none of the others is in front of the last
+	// A shard that has more has returned limit of them, so none of its others comes before the last
 	// one of the page.
 	slices.SortFunc(page.Items, comparePending)
 	if len(page.Items) > o.Limit {
@@ -292,10 +292,10 @@ func (l Pending) All(ctx context.Context, opts ...PageOption) iter.Seq2[PendingR
 	return engine.All(ctx, l.Page, opts)
 }
 
-// cursor writes a place as "3-17".
+// cursor formats a position as "3-17".
 func (r Ref) cursor() string { return fmt.Sprintf("%d-%d", r.Partition, r.Offset) }
 
-// parseCursor reads what cursor has written; "" is before all.
+// parseCursor parses a cursor; "" is before all records.
 func parseCursor(cursor string) (Ref, error) {
 	if cursor == "" {
 		return Ref{}, nil

@@ -7,7 +7,7 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// Takeable says how many records there are for a consumer.
+// Takeable returns how many records are available for a consumer.
 func (m *machine) Takeable(v *engine.View, cmd engine.Command, waits bool) (n, most int, err error) {
 	if cmd.Kind != kindReadGroup {
 		return 0, 0, engine.Errorf(ErrInvalid, "stream: command %d takes nothing", cmd.Kind)
@@ -27,7 +27,7 @@ func (m *machine) Takeable(v *engine.View, cmd engine.Command, waits bool) (n, m
 	return n, b.limit, err
 }
 
-// Took reports whether a consumer has got something, or was refused.
+// Took reports whether a consumer received records, or got an error.
 func (m *machine) Took(_ uint8, result []byte, err error) bool {
 	if err != nil {
 		return true
@@ -36,7 +36,7 @@ func (m *machine) Took(_ uint8, result []byte, err error) bool {
 	return err != nil || len(c.claims) > 0
 }
 
-// Makes says which commands make records ready: an append does, in all groups of the stream.
+// Makes reports the commands that make records ready: an append does, in all groups of the stream.
 func (m *machine) Makes(cmd engine.Command, made func(engine.Made)) {
 	if cmd.Kind != kindAppend {
 		return
@@ -45,7 +45,7 @@ func (m *machine) Makes(cmd engine.Command, made func(engine.Made)) {
 	if err != nil {
 		return
 	}
-	of := engine.NoSlots() // of messages without a key only the log can tell
+	of := engine.NoSlots() // for messages without a key it depends on the offsets
 	for _, msg := range b.messages {
 		if k, _, err := split(msg); err == nil && len(k) > 0 {
 			of.Add(uint8(slotOf(keyHash(msg, 0))))
@@ -54,11 +54,12 @@ func (m *machine) Makes(cmd engine.Command, made func(engine.Made)) {
 	made(engine.Made{Topic: streamTopic(cmd.Namespace, string(name)), N: len(b.messages), Within: true, Of: of})
 }
 
-// look finds out what there is for a consumer of a group, without a command, and what would change
-// that.
+// look determines the records available for a consumer of a group, without a command, and the
+// topics to wait on.
 //
-// It may say that there is something where the command will find nothing, provided that this
-// changes what it says: a consumer is known then, or counts as there again; what waits for others
+// It may report records where the command will find none, provided that the command changes the
+// next result: the consumer becomes known or present again, records of others become held, or
+// trimmed records are dropped.
 // is noted as held; what has been trimmed is forgotten.
 type look struct {
 	m         *machine
@@ -68,20 +69,20 @@ type look struct {
 	group     string
 	consumer  string
 	spec      *spec
-	id        uint64 // of the group at home; 0: whichever there is
-	home      bool   // the shard is that of the stream's record
-	existing  bool   // the group is not made
+	id        uint64 // of the group at home; 0: any
+	home      bool   // the shard has the stream's record
+	existing  bool   // do not create the group
 	epoch     uint64
 	limit     int
 	waits     bool
-	since     int64 // of a query: when it began to wait
+	since     int64 // of a query: when the wait began
 
-	turn engine.Topic // where those who ask for the same wait as well
+	turn engine.Topic // the topic on which others wait for the same records
 	w    *view
 	g    *groupHeader
 }
 
-// wait notes the first topic, and those behind it.
+// wait waits on the first topic in turn, and on the others.
 func (l *look) wait(within engine.Topic, topics ...engine.Topic) error {
 	l.turn = topics[0]
 	if err := l.v.WaitTurnWithin(within, topics[0], l.since); err != nil {
@@ -95,7 +96,7 @@ func (l *look) wait(within engine.Topic, topics ...engine.Topic) error {
 	return nil
 }
 
-// look returns how many records there are.
+// look returns the number of available records.
 func (l *look) look() (n int, err error) {
 	around := streamTopic(l.namespace, l.name)
 	if l.w, err = viewOf(l.v, l.namespace, l.name); err != nil {
@@ -113,7 +114,7 @@ func (l *look) look() (n int, err error) {
 	if other := l.g == nil || l.id != 0 && l.id != l.g.home; other && l.home && (l.existing || l.id != 0) {
 		return 0, groupNotFound(l.name, l.group)
 	} else if other || l.spec != nil && l.spec.id != l.w.id {
-		return engine.Any, l.wait(0, around) // the command finds out, and makes what is to be there
+		return engine.Any, l.wait(0, around) // the command decides, and creates what is missing
 	}
 	there, err := l.member()
 	if err != nil {
@@ -133,7 +134,7 @@ func (l *look) look() (n int, err error) {
 	case err != nil:
 		return 0, err
 	case l.g.recalling && l.waits:
-		return 0, nil // nobody gets anything until that is done
+		return 0, nil // no consumer receives records until that is done
 	case l.g.recalling || !there || !l.waits && l.g.timer <= l.v.Now() && l.g.timer > 0:
 		return engine.Any, nil
 	}
@@ -155,7 +156,7 @@ func (l *look) row(consumer string) (mem member, known bool, err error) {
 	return mem, mem.there(), err
 }
 
-// member reports whether the consumer is known to be there; else a command has to say so.
+// member reports whether the consumer is known to be present; otherwise a command is needed.
 func (l *look) member() (there bool, err error) {
 	mem, known, err := l.row(l.consumer)
 	if err != nil || !known {
@@ -165,7 +166,7 @@ func (l *look) member() (there bool, err error) {
 		l.m.attendance.hear(attendee{l.namespace, l.name, l.group, l.consumer, l.v.Spread(l.namespace)}, l.v.Now())
 		return true, nil
 	}
-	// Long before it would be taken for silent it becomes attended.
+	// It becomes attended long before it would count as silent.
 	at := mem.seen + l.g.ackTimeout/2
 	if at > l.v.Now() {
 		l.v.WakeAt(at)
@@ -173,7 +174,7 @@ func (l *look) member() (there bool, err error) {
 	return at > l.v.Now(), nil
 }
 
-// records returns how many there are for anybody who may have all.
+// records returns the number of records available to a consumer that may receive any.
 func (l *look) records() (int, error) {
 	parts, err := l.w.all()
 	if err != nil {
@@ -190,8 +191,8 @@ func (l *look) records() (int, error) {
 	return int(min(n, uint64(1<<30))), nil
 }
 
-// next returns the offset of the first new record of a partition, behind its last one if there is
-// none.
+// next returns the offset of the first new record of a partition, or the offset after its last
+// record if there is none.
 func (l *look) next(p int, part *partition) (uint64, error) {
 	if part.records() == 0 {
 		return part.last + 1, nil
@@ -200,7 +201,7 @@ func (l *look) next(p int, part *partition) (uint64, error) {
 	return min(max(c.next, part.first), part.last+1), err
 }
 
-// exclusive is look for a group with one consumer.
+// exclusive is look for an exclusive group.
 func (l *look) exclusive() (int, error) {
 	mine, change, err := l.rights()
 	switch {
@@ -220,7 +221,7 @@ func (l *look) exclusive() (int, error) {
 	return l.records()
 }
 
-// rights reports whether the consumer has the right to consume, and whether a command would change
+// rights reports whether the consumer has the right to consume, and whether a command could change
 // that.
 func (l *look) rights() (mine, change bool, err error) {
 	if l.epoch > 0 || l.spec != nil {
@@ -234,7 +235,7 @@ func (l *look) rights() (mine, change bool, err error) {
 	return false, !known || holder.silent(l.g, l.v.Now()), err
 }
 
-// right is rights for a caller that asks nothing else, in the stream's home.
+// right is rights for a caller that needs nothing else, in the stream's home.
 func (l *look) right() (held, error) {
 	there, err := l.member()
 	if err != nil || !there {
@@ -244,14 +245,14 @@ func (l *look) right() (held, error) {
 	return held{known: !change, held: mine, epoch: l.g.epoch}, err
 }
 
-// keyShared is look for a group whose keys have owners.
+// keyShared is look for a KeyShared group.
 func (l *look) keyShared() (n int, err error) {
 	own, err := l.m.dealt.owners(l.w, l.g, l.v.Now())
 	if err != nil {
 		return 0, err
 	}
 	mine, all := engine.NoSlots(), slotSet{}
-	within := engine.Topic(0) // of one who owns nothing
+	within := engine.Topic(0) // of a consumer without slots
 	for slot, o := range own.of {
 		if o == l.consumer {
 			mine.Add(uint8(slot))
@@ -297,7 +298,7 @@ func (l *look) keys(mine *slotSet) (n int, err error) {
 	return n, err
 }
 
-// free reports whether a key of the slots is free whose records are held.
+// free reports whether a key of the slots is free and has held records.
 func (l *look) free(p int, mine *slotSet) (bool, error) {
 	prefix := partPrefix(nil, rowFree, l.w.gen, l.g.id, p)
 	for slot := 0; slot < slots; slot++ {
@@ -316,8 +317,8 @@ func (l *look) free(p int, mine *slotSet) (bool, error) {
 	return false, nil
 }
 
-// scan returns how many of the new records of a partition are of the slots, as far as one command
-// would look.
+// scan returns how many of a partition's new records are in the slots, up to the number that one
+// command scans.
 func (l *look) scan(p int, next, last uint64, mine *slotSet) (n int, err error) {
 	if next > last {
 		return 0, nil
@@ -337,24 +338,24 @@ func (l *look) scan(p int, next, last uint64, mine *slotSet) (n int, err error) 
 		}
 	}
 	if n == 0 && last-next >= maxScan {
-		n = engine.Any // the command gets on with those of others
+		n = engine.Any // the command makes progress with those of others
 	}
 	return n, it.Close()
 }
 
-// deals remembers who owns the keys of groups, for looks.
+// deals caches the key owners of groups for look.
 type deals struct {
-	mu sync.Mutex // guards of
+	mu sync.Mutex // guards all below
 	of map[uint64]deal
 }
 
-// deal is who owns the keys of a group since its members changed last.
+// deal is the key owners of a group since its members last changed.
 type deal struct {
 	owners
 	gen, membersChangedAt uint64
 }
 
-// maxDeals bounds what is remembered: four kilobytes for each group.
+// maxDeals limits the cache: four kilobytes for each group.
 const maxDeals = 1024
 
 func (d *deals) forget() {

@@ -17,19 +17,20 @@ const (
 	tokenProducer  = 'd' // followed by gen and the producer's name
 )
 
-// maxRemembered bounds the partitions whose state a shard remembers: about 120 bytes each.
+// maxRemembered limits the number of partitions in a shard's memory: about 120 bytes each.
 const maxRemembered = 65536
 
-// maxRememberedGroups bounds the groups likewise: each counts by what it has under way, about a
-// kilobyte for one.
+// maxRememberedGroups limits the groups in a shard's memory. A group counts by its pending records,
+// about a kilobyte for one.
 const maxRememberedGroups = 32768
 
-// maxBuffer bounds what is kept for encoding rows.
+// maxBuffer limits the size of a reused buffer for encoding rows.
 const maxBuffer = 1 << 20
 
 // machine is the state machine of streams and consumer groups in one shard.
 type machine struct {
-	// What rows say. A stream weighs its partitions, a group what it has under way.
+	// State cached from rows. The weight of a stream is its partitions, that of a group its pending
+	// records.
 	streams *engine.Memory[streamName, *stream, struct{}]
 	groups  *engine.Memory[groupName, *group, struct{}]
 
@@ -44,7 +45,7 @@ type machine struct {
 	to       []int // partitions of the messages that are being appended
 	appended []Appended
 
-	tried atomic.Pointer[named] // the last batch that was handed out, or refused; for the duty, Apply never reads it
+	tried atomic.Pointer[named] // the last batch that was delivered or refused; for the duty, Apply never reads it
 	reads sync.Map              // of gen to *atomic.Int64: records read on this node
 }
 
@@ -53,8 +54,8 @@ type streamName struct {
 	name string
 }
 
-// stream is a stream as the shard has it, with all its partitions, also those that other shards
-// have.
+// stream is a stream's state in the shard, with all its partitions, including those in other
+// shards.
 type stream struct {
 	streamName
 	header
@@ -65,16 +66,16 @@ type stream struct {
 	subscriptions []subscription
 }
 
-// Memories returns what is remembered of the rows.
+// Memories returns the caches of rows.
 func (m *machine) Memories() []engine.Remembered { return []engine.Remembered{m.streams, m.groups} }
 
-// Restore forgets what this replica has given out as a leader.
+// Restore clears this replica's state as a leader.
 func (m *machine) Restore(*engine.View) error {
 	m.dealt.forget()
 	return nil
 }
 
-// Apply carries out a command.
+// Apply applies a command.
 func (m *machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 	if isPushKind(cmd.Kind) {
 		return m.applyPush(tx, cmd)
@@ -91,7 +92,7 @@ func (m *machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 	return call.Apply(&m.session)
 }
 
-// load returns a stream as its row has it, nil if there is no row.
+// load returns a stream from memory or from its row, nil if there is no row.
 func (m *machine) load(tx *engine.Tx, name string) *stream {
 	at := streamName{tx.Namespace(), name}
 	if st, ok := m.streams.Get(at); ok {
@@ -109,7 +110,7 @@ func (m *machine) load(tx *engine.Tx, name string) *stream {
 	return st
 }
 
-// newStream returns a stream that has had no record.
+// newStream returns a stream without records.
 func newStream(name streamName, h header) *stream {
 	st := &stream{streamName: name, header: h, parts: make([]partition, h.partitions), groups: -1}
 	for p := range st.parts {
@@ -138,7 +139,7 @@ func (m *machine) loadPartitions(tx *engine.Tx, st *stream) {
 	}
 }
 
-// setPartition notes the state of a partition, and that it may be the one appended to last.
+// setPartition stores the state of a partition, and updates the newest ID of the stream.
 func (st *stream) setPartition(p int, to partition) {
 	st.parts[p] = to
 	if to.lastID.Compare(st.newest) > 0 {
@@ -146,7 +147,7 @@ func (st *stream) setPartition(p int, to partition) {
 	}
 }
 
-// touch has to be called before anything about the stream changes.
+// touch has to be called before any change of the stream.
 func (m *machine) touch(tx *engine.Tx, st *stream) {
 	m.streams.Change(tx, st.streamName, st, struct{}{})
 }
@@ -171,17 +172,17 @@ func (m *machine) make(tx *engine.Tx, name string, sp spec) *stream {
 	return st
 }
 
-// found makes a stream in its home.
+// found creates a stream in its home.
 func (m *machine) found(tx *engine.Tx, name string, partitions int, p policy) *stream {
 	tx.Count(countStreams, 1)
 	return m.make(tx, name, spec{id: uint64(tx.LSN()), partitions: partitions, policy: p})
 }
 
-// rememberMillis is for how long a shard remembers that a stream has been deleted: commands made
-// for it before do not come later.
+// rememberMillis is how long a shard remembers that a stream was deleted. Commands made for the
+// stream before do not arrive later.
 const rememberMillis = 24 * 60 * 60 * 1000
 
-// drop removes the stream from the shard. If it is remembered, only its id stays.
+// drop removes the stream from the shard. With remember, only its id stays.
 func (m *machine) drop(tx *engine.Tx, st *stream, remember bool) {
 	for _, kind := range genKinds {
 		prefix := genKey(nil, kind, st.gen)
@@ -224,7 +225,7 @@ func (m *machine) tellAll(tx *engine.Tx, st *stream, cmd func() engine.Command) 
 }
 
 // laneOf returns the lane of messages about a stream: they take effect in the order of sending, and
-// wait for those of no other.
+// do not wait for those of other streams.
 func laneOf(name string) uint64 { return xxhash.Sum64String(name) }
 
 // here reports whether the shard has the partition.
@@ -232,7 +233,8 @@ func here(tx *engine.Tx, name string, p int) bool {
 	return !tx.Spread() || engine.NameShard(tx.NamespaceName(), route(name, p), tx.Shards()) == tx.Shard()
 }
 
-// OnTimer removes what retention no longer keeps, or a producer that appended nothing for long.
+// OnTimer removes records beyond the retention, or forgets a producer after a long time without
+// appends.
 func (m *machine) OnTimer(tx *engine.Tx, token []byte) {
 	switch token[0] {
 	case tokenRetention:
@@ -246,12 +248,12 @@ func (m *machine) OnTimer(tx *engine.Tx, token []byte) {
 	}
 }
 
-// streamTopic is woken by every append to a stream, and when it is made or deleted.
+// streamTopic is notified of every append to a stream, and when it is created or deleted.
 func streamTopic(namespace, name string) engine.Topic {
 	return engine.TopicOf(engine.MachineStream, namespace, []byte(name))
 }
 
-// countReads adds to the records of a stream that this node has read.
+// countReads adds to the stream's count of records read on this node.
 func (m *machine) countReads(gen uint64, n int) {
 	c, ok := m.reads.Load(gen)
 	if !ok {
@@ -260,7 +262,7 @@ func (m *machine) countReads(gen uint64, n int) {
 	c.(*atomic.Int64).Add(int64(n))
 }
 
-// Tallies is of engine.Tallying.
+// Tallies implements engine.Tallying.
 func (m *machine) Tallies(f func(gen uint64, n int64)) {
 	for gen, c := range m.reads.Range {
 		if n := c.(*atomic.Int64).Load(); n > 0 {
@@ -269,7 +271,7 @@ func (m *machine) Tallies(f func(gen uint64, n int64)) {
 	}
 }
 
-// AddTally is of engine.Tallying.
+// AddTally implements engine.Tallying.
 func (m *machine) AddTally(gen uint64, n int64) { m.countReads(gen, int(n)) }
 
 func (m *machine) readsOf(gen uint64) int64 {

@@ -6,7 +6,7 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// join notes that a consumer has been heard of.
+// join notes that a consumer was seen.
 func (m *machine) join(tx *engine.Tx, g *group, consumer string) error {
 	mem, known := g.members[consumer]
 	if !known && len(g.members) >= MaxMembers {
@@ -31,7 +31,7 @@ func (m *machine) join(tx *engine.Tx, g *group, consumer string) error {
 	return nil
 }
 
-// heard notes that the consumers of batches that a command is about are there.
+// heard notes that the consumers of a command's batches are present.
 func (m *machine) heard(tx *engine.Tx, g *group, runs []refRun) {
 	last := ""
 	for _, run := range runs {
@@ -46,20 +46,20 @@ func (m *machine) heard(tx *engine.Tx, g *group, runs []refRun) {
 	}
 }
 
-// silence is for how long a member is not heard of when others may take over from it. What is
-// stored of when it was is behind by an eighth.
+// silence is the time without contact after which others may take over from a member. The stored
+// time of its last contact is behind by up to an eighth of the ack timeout.
 func (g *groupHeader) silence() int64 { return g.ackTimeout + g.ackTimeout/8 }
 
-// silentAt returns when others may take over from the member, if it is not heard of before.
+// silentAt returns when others may take over from the member, if it is not seen before.
 func (m member) silentAt(g *groupHeader) int64 { return max(m.seen+g.silence(), m.spared) }
 
-// goneAt returns when the member has left the group by its silence.
+// goneAt returns when the member leaves the group because of its silence.
 func (m member) goneAt(g *groupHeader) int64 { return max(m.seen+3*g.ackTimeout, m.spared) }
 
 // silent reports whether others may take over from the member.
 func (m member) silent(g *groupHeader, now int64) bool { return !m.attended && now >= m.silentAt(g) }
 
-// gone reports whether the member has left the group by its silence.
+// gone reports whether the member has left the group because of its silence.
 func (m member) gone(g *groupHeader, now int64) bool { return !m.attended && now >= m.goneAt(g) }
 
 // markMembersChanged records that the members of the group, or which of them are active, may have
@@ -75,14 +75,14 @@ func (m *machine) membersChanged(tx *engine.Tx, g *group) {
 	switch group := groupTopic(tx.NamespaceName(), g.name, g.group); g.mode {
 	case Shared:
 	case Exclusive:
-		tx.Notify(group, 1) // one of those who stand by
+		tx.Notify(group, 1) // one standby consumer
 	case KeyShared:
 		tx.Notify(group, -1)
 	}
 }
 
-// hold reports whether the consumer is the one who gets records of an exclusive group, and makes it
-// that if there is none or he is silent.
+// hold reports whether the consumer is the holder of an exclusive group. It makes the consumer the
+// holder if there is none, or if the current one is silent.
 func (m *machine) hold(tx *engine.Tx, st *stream, g *group, consumer string) bool {
 	if g.mode != Exclusive || g.holder == consumer {
 		return true
@@ -97,14 +97,14 @@ func (m *machine) hold(tx *engine.Tx, st *stream, g *group, consumer string) boo
 	return true
 }
 
-// tellHolder makes the other shards of the stream take what the last holder has there from it.
+// tellHolder makes the other shards of the stream take back the last holder's records.
 func (m *machine) tellHolder(tx *engine.Tx, st *stream, g *group) {
 	b := followBody{g.target(st), g.holder, g.epoch}
 	m.tellAll(tx, st, func() engine.Command { return sent(tx, kindFollow, st.name, &b, (*followBody).code, groupRoom) })
 }
 
-// follow is hold for who has been made the holder in the stream's home, as the epoch of the command
-// says, and now goes round the shards.
+// follow is hold for a consumer that became the holder in the stream's home, as the command's epoch
+// shows, and now reads from the other shards.
 func (m *machine) follow(tx *engine.Tx, g *group, consumer string, epoch uint64) bool {
 	if epoch == 0 || epoch < g.epoch {
 		return false
@@ -112,7 +112,7 @@ func (m *machine) follow(tx *engine.Tx, g *group, consumer string, epoch uint64)
 	if epoch > g.epoch && g.holder != consumer {
 		m.supersede(tx, g)
 	}
-	if epoch > g.epoch || g.holder != consumer { // here it may have been silent for too long
+	if epoch > g.epoch || g.holder != consumer { // in this shard it may have been silent for too long
 		g.epoch, g.holder, g.changed = epoch, consumer, true
 	}
 	return true

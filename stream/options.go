@@ -161,7 +161,7 @@ func deleteOptionsOf(opts []DeleteOption) (o deleteOptions) {
 type AppendOption interface{ applyAppend(*appendOptions) }
 
 type appendOptions struct {
-	partition int // one more than the one asked for; 0: none is
+	partition int // partition plus 1; 0: not given
 	producer  string
 	sequence  uint64
 	expect    bool
@@ -171,8 +171,8 @@ type appendOptions struct {
 
 func (o *appendOptions) conditional() bool { return o.producer != "" || o.expect }
 
-// unkeyed returns the partition of messages without a key, where the sender has to choose: that of
-// the producer, if there is one, so that a repeat gets there too.
+// unkeyed returns the partition of messages without a key if the sender has to choose it. With a
+// producer it is the producer's, so that a repeat goes to the same partition.
 func (o *appendOptions) unkeyed(partitions int) int {
 	if o.producer != "" {
 		return partitionOf(o.producer, 0, 0, partitions)
@@ -240,15 +240,15 @@ type ReadOption interface{ applyRead(*readOptions) }
 type FollowOption interface{ applyFollow(*readOptions) }
 
 type readOptions struct {
-	partition int // one more than the one asked for; 0: all
+	partition int // partition plus 1; 0: all
 	start     start
-	end       ID // the last one to read; zero: no end
+	end       ID // of the last record to read; zero: no end
 	limit     int
 	wait      time.Duration
 	err       error
 }
 
-// start is where reading begins.
+// start is a start position.
 type start struct {
 	kind startKind
 	id   ID
@@ -259,8 +259,8 @@ type startKind uint8
 const (
 	startFirst startKind = iota // the oldest record
 	startAt                     // the first record with this ID or a later one
-	startTail                   // so many records before the end, as the limit says
-	startEnd                    // what comes
+	startTail                   // limit records before the end
+	startEnd                    // after the last record
 	numStarts
 )
 
@@ -280,8 +280,8 @@ func FromTime(t time.Time) StartOption {
 	return StartOption{start{startAt, ID{Millis: millisAt(t)}}}
 }
 
-// millisAt returns the ms of a time, or the nearest ones that an ID can have. time.Time.UnixMilli
-// is undefined for times further off.
+// millisAt returns the milliseconds of a time, or the nearest ones that an ID can have.
+// time.Time.UnixMilli is undefined for times further away.
 func millisAt(t time.Time) int64 {
 	switch s := t.Unix(); {
 	case s < 0:
@@ -314,7 +314,7 @@ func Until(id ID) ReadOption {
 	return readOption(func(o *readOptions) { o.end = id })
 }
 
-// beforeAll is an ID before those of all records.
+// beforeAll is smaller than the ID of any record.
 var beforeAll = ID{Millis: -1}
 
 // UntilTime reads no record appended after t. Before 1970 it reads nothing.

@@ -69,11 +69,11 @@ func (m *machine) queryPending(v *engine.View, q *pendingQuery) error {
 	return q.identify(w)
 }
 
-// errEnough ends a look at rows.
+// errEnough ends a scan of rows early.
 var errEnough = errors.New("enough")
 
-// rowsFrom calls f for the group's rows of a kind that begins with partition and offset, from a
-// place on, until it has had enough.
+// rowsFrom calls f for the group's rows of a kind whose keys begin with partition and offset, from
+// a position on, until f returns errEnough.
 func (w *view) rowsFrom(kind byte, g *groupHeader, partition int, offset uint64, f func(k, v []byte) error) error {
 	it, err := w.v.Iter(key.AppendUint64(partPrefix(nil, kind, w.gen, g.id, partition), offset),
 		key.PrefixEnd(groupPrefix(nil, kind, w.gen, g.id)))
@@ -89,11 +89,11 @@ func (w *view) rowsFrom(kind byte, g *groupHeader, partition int, offset uint64,
 	return cmp.Or(err, it.Close())
 }
 
-// beyond reports whether a place is behind all that is going to be answered.
+// beyond reports whether a position is after all records that will be returned.
 func (q *pendingQuery) beyond(place Ref) bool { return q.more && place.compare(q.bound) > 0 }
 
-// add adds a record if it is behind the place asked for and has not been trimmed. What is too much
-// is cut now and then.
+// add adds a record if it is after the requested position and has not been trimmed. Excess records
+// are dropped from time to time.
 func (q *pendingQuery) add(parts []partition, rec PendingRecord) {
 	after := PendingRecord{Ref: q.after}
 	if q.after != (Ref{}) && comparePending(rec, after) <= 0 || rec.Ref.Offset < parts[rec.Ref.Partition].first || q.beyond(rec.Ref) {
@@ -112,7 +112,7 @@ func (q *pendingQuery) cut() {
 	}
 }
 
-// identify fills in the IDs.
+// identify fills in the IDs of the records.
 func (q *pendingQuery) identify(w *view) (err error) {
 	for i := range q.records {
 		rec := &q.records[i]

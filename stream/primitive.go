@@ -34,7 +34,7 @@ func table() engine.Primitive {
 		Counters: []engine.CounterType{
 			{Counter: countStreams, Name: "streams", Field: func(c *engine.Counts) *int64 { return &c.Streams }},
 		},
-		// Rows of streams: those are read with every query and command.
+		// Rows of streams: every query and command reads them.
 		Caches: func(k []byte) bool { return k[0] == rowStream },
 	}
 }

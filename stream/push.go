@@ -10,15 +10,15 @@ import (
 	"github.com/floedb/floe/internal/protocol"
 )
 
-// A push is a subscription of another machine to a stream, see package push: in place of consumers
-// that ask, the records of its group are handed to the subscriber, who has done with them whatever
-// comes of them. So what a push takes is acknowledged in the command that hands it out, and nothing
-// of it is ever delivered again.
+// A push is another machine's subscription to a stream, see package push. Instead of being read by
+// consumers, the records of its group are delivered to the subscriber. The subscriber settles them,
+// whatever the result. So a push acknowledges records in the command that delivers them, and they
+// are not redelivered.
 //
-// A subscription may be there before the stream, and stays when that is deleted. Its row is in the
-// stream's home, and in a spread namespace in all other shards as well, each handing out the
-// records of its own partitions. When a batch is due stands in an index, which a duty looks at (see
-// pushduty.go): Apply finds out again what there is to hand out.
+// A subscription may exist before the stream, and remains when the stream is deleted. Its row is in
+// the stream's home. In a spread namespace it is in all other shards as well, each of which
+// delivers the records of its own partitions. An index has the times when batches are due. A duty
+// reads it (see pushduty.go); Apply determines the batches.
 //
 //	'w' | ns u32 | stream, as key.AppendString | key of the subscriber            a push, see pushRow
 //	'u' | due | ns u32 | stream, likewise | key                                   when there is something to hand out (ms, as key.AppendInt64) -> nothing
@@ -29,38 +29,38 @@ const (
 	rowPushEnd = 'x'
 )
 
-// pushKinds are the kinds of rows of pushes, which belong to no stream that there is.
+// pushKinds are the kinds of rows of pushes. They do not belong to an existing stream.
 var pushKinds = [...]byte{rowPush, rowPushDue, rowPushEnd}
 
-// maxSent bounds the batches of a push that are on their way to another shard.
+// maxSent limits the batches of a push that are on their way to another shard.
 const maxSent = 64
 
-// never is the time of what does not happen.
+// never is the due time of a push without a batch.
 const never = engine.NoTimer
 
 // pushRow is the value of a row 'w'.
 type pushRow struct {
 	protocol.Subscription
-	id     uint64 // LSN at which the shard got to know it
-	stream uint64 // id of the stream whose group it has, 0: there is none
-	made   bool   // the group was made for it, and goes with it
-	due    int64  // when there is something to hand out, or never
+	id     uint64 // LSN at which the shard learned of it
+	stream uint64 // id of the stream whose group it has, 0: none
+	made   bool   // the group was created for it, and is deleted with it
+	due    int64  // when a batch is due, or never
 
-	// Of the stream's home.
-	active  int64 // batches whose end is waited for
+	// In the stream's home.
+	active  int64 // unfinished batches
 	numbers uint64
-	waiting []uint64 // shards that want to hand out a batch, in turn
+	waiting []uint64 // shards that wait to deliver a batch, in order
 
-	credits []credit // batches that may be handed out, if there may not be any number
-	asked   bool     // for one
-	sent    int64    // batches that may or may not have been taken: nobody has said yet
+	credits []credit // rights to deliver a batch, if their number is limited
+	asked   bool     // a right has been requested
+	sent    int64    // batches without a reply yet
 
 	delivered, repeated, refused, records int64
-	note                                  string // why a batch was refused last
+	note                                  string // why a batch was last refused
 }
 
-// credit is the right to hand out a batch: a row 'x' in the stream's home, of the push that is
-// called id there.
+// credit is the right to deliver a batch: a row 'x' in the stream's home, for the push with this id
+// there.
 type credit struct{ id, number uint64 }
 
 func (r *pushRow) code(c *codec.Coder) {
@@ -107,7 +107,7 @@ func pushDueKey(due int64, ns uint32, stream, subscriber string) []byte {
 	return append(key.AppendString(k, []byte(stream)), subscriber...)
 }
 
-// parsePushDue reads the key of a row 'u'.
+// parsePushDue parses the key of a row 'u'.
 func parsePushDue(k []byte) (due int64, ns uint32, stream, subscriber string, ok bool) {
 	if len(k) < 13 {
 		return 0, 0, "", "", false
@@ -120,23 +120,23 @@ func pushEndKey(id, number uint64) []byte {
 	return key.AppendUint64(key.AppendUint64([]byte{rowPushEnd}, id), number)
 }
 
-// pushTopic is notified when something is due earlier than was known.
+// pushTopic is notified when a batch is due earlier than known before.
 func pushTopic() engine.Topic { return engine.TopicOf(engine.MachineStream, "", []byte("pushes")) }
 
-// pushing is a push while a command changes it.
+// pushing is a push during a command that changes it.
 type pushing struct {
 	pushRow
 	m    *machine
 	tx   *engine.Tx
 	name string // of the stream
 	key  string // of the subscriber
-	was  int64  // when it was due
+	was  int64  // due time in the index
 }
 
 // subscription identifies a push of a stream.
 type subscription struct{ key, group string }
 
-// loadSubscriptions reads which pushes a stream has.
+// loadSubscriptions loads the pushes of a stream.
 func (m *machine) loadSubscriptions(tx *engine.Tx, st *stream) {
 	st.subscriptions = nil
 	prefix := pushPrefix(nil, st.ns, st.name)
@@ -145,7 +145,7 @@ func (m *machine) loadSubscriptions(tx *engine.Tx, st *stream) {
 	})
 }
 
-// push returns a push of a stream, nil if there is none.
+// push returns a push of a stream, nil if it does not exist.
 func (m *machine) push(tx *engine.Tx, name, subscriber string) *pushing {
 	b, ok := tx.Get(pushKey(nil, tx.Namespace(), name, subscriber))
 	if !ok {
@@ -156,7 +156,7 @@ func (m *machine) push(tx *engine.Tx, name, subscriber string) *pushing {
 	return f
 }
 
-// save writes the push, and keeps the index of what is due with it.
+// save writes the push and updates the index of due times.
 func (f *pushing) save() {
 	ns := f.tx.Namespace()
 	c := codec.NewEncoder(nil)
@@ -179,8 +179,7 @@ func (f *pushing) keep() {
 	}
 }
 
-// remove removes the push. What comes of batches that were handed out is nobody's business any
-// more.
+// remove removes the push. Results of batches delivered before are ignored.
 func (f *pushing) remove() {
 	f.due = never
 	f.keep()
@@ -189,7 +188,7 @@ func (f *pushing) remove() {
 	f.tx.DeleteRange(prefix, key.PrefixEnd(prefix))
 }
 
-// home reports whether the shard has the stream's record, or would have it.
+// home reports whether the shard is the stream's home, even if the stream does not exist.
 func (f *pushing) home() bool { return here(f.tx, f.name, 0) }
 
 // subscriptionOf returns the key of a push of the group, "" if it has none.
@@ -200,7 +199,7 @@ func (st *stream) subscriptionOf(group string) string {
 	return ""
 }
 
-// refuseSubscribed refuses what consumers may not do with the group of a push.
+// refuseSubscribed rejects operations that consumers may not do on the group of a push.
 func (st *stream) refuseSubscribed(kind uint8, group string) error {
 	if len(st.subscriptions) == 0 || st.subscriptionOf(group) == "" {
 		return nil

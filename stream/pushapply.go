@@ -12,10 +12,10 @@ import (
 	"github.com/floedb/floe/internal/protocol"
 )
 
-// isPushKind reports whether the command is for pushes.
+// isPushKind reports whether the command is about pushes.
 func isPushKind(kind uint8) bool { return kind >= kindRelay && kind <= kindGrant }
 
-// applyPush carries out the commands of pushes.
+// applyPush applies the commands of pushes.
 func (m *machine) applyPush(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 	switch cmd.Kind {
 	case kindRelay, kindSubscribe:
@@ -85,7 +85,7 @@ func (v *creditCommand) code(c *codec.Coder) {
 	c.Uvarint(&v.shard)
 }
 
-// subscribe notes what a subscriber wants from now on.
+// subscribe creates, changes or removes a subscription.
 func (m *machine) subscribe(tx *engine.Tx, s *protocol.Subscription, relayed bool) error {
 	if err := errors.Join(engine.CheckName("stream", s.Stream), engine.CheckName("consumer group", s.Group)); err != nil && !s.Gone {
 		return engine.Errorf(ErrInvalid, "%v", err)
@@ -134,7 +134,7 @@ func (m *machine) subscribe(tx *engine.Tx, s *protocol.Subscription, relayed boo
 	return nil
 }
 
-// present returns a stream that there is, nil if there is none.
+// present returns a stream that exists, nil if it does not.
 func (m *machine) present(tx *engine.Tx, name string) *stream {
 	st := m.load(tx, name)
 	if st == nil || st.deleted() {
@@ -143,7 +143,7 @@ func (m *machine) present(tx *engine.Tx, name string) *stream {
 	return st
 }
 
-// reloadSubscriptions reads the pushes of a stream again after a change.
+// reloadSubscriptions reloads the pushes of a stream after a change.
 func (m *machine) reloadSubscriptions(tx *engine.Tx, st *stream) {
 	if st != nil {
 		m.touch(tx, st)
@@ -159,7 +159,8 @@ func (m *machine) send(tx *engine.Tx, route, stream string, kind uint8, body []b
 	})
 }
 
-// attach gives the push its group, at the stream's home. If there is one it goes on where that is.
+// attach gives the push its group, at the stream's home. An existing group continues at its
+// cursors.
 func (f *pushing) attach(st *stream, latest bool) {
 	f.stream = st.id
 	if f.m.loadGroup(f.tx, st, f.Group) != nil {
@@ -170,7 +171,7 @@ func (f *pushing) attach(st *stream, latest bool) {
 	if latest {
 		config.start = start{kind: startEnd}
 	}
-	f.tx.Step() // a command may make several, and each is called by its LSN
+	f.tx.Step() // a command may create several groups, and each is identified by its LSN
 	if _, err := f.m.foundGroup(f.tx, st, f.Group, config); err != nil {
 		f.note = err.Error()
 		return
@@ -178,8 +179,8 @@ func (f *pushing) attach(st *stream, latest bool) {
 	f.made = true
 }
 
-// leave lets go of the group, at the stream's home: if it was made for the push it goes too, unless
-// another one has it.
+// leave detaches the push from its group, at the stream's home. A group that was created for the
+// push is deleted, unless another push uses it.
 func (f *pushing) leave(st *stream) {
 	made := f.made
 	f.made, f.stream = false, 0
@@ -199,8 +200,8 @@ func (f *pushing) leave(st *stream) {
 	}
 }
 
-// attachAll gives the pushes of a stream that is new their groups: all of its records are new to
-// them.
+// attachAll gives the pushes of a new stream their groups, beginning with the stream's first
+// record.
 func (m *machine) attachAll(tx *engine.Tx, st *stream) {
 	m.loadSubscriptions(tx, st)
 	for _, of := range st.subscriptions {
@@ -214,7 +215,7 @@ func (m *machine) attachAll(tx *engine.Tx, st *stream) {
 	}
 }
 
-// detachAll has the pushes of a stream that is deleted wait for another one.
+// detachAll detaches the pushes of a deleted stream; they wait for a new one.
 func (m *machine) detachAll(tx *engine.Tx, st *stream) {
 	for _, of := range st.subscriptions {
 		f := m.push(tx, st.name, of.key)
@@ -235,7 +236,8 @@ func (m *machine) refreshPushesOf(tx *engine.Tx, st *stream, group string) {
 	}
 }
 
-// noteAppended is told that records have been appended to a partition, from an offset on.
+// noteAppended updates due times after records have been appended to a partition, from an offset
+// on.
 func (m *machine) noteAppended(tx *engine.Tx, st *stream, p int, from uint64) {
 	for _, of := range st.subscriptions {
 		f := m.push(tx, st.name, of.key)
@@ -259,13 +261,13 @@ func (m *machine) noteAppended(tx *engine.Tx, st *stream, p int, from uint64) {
 	}
 }
 
-// suspended reports whether no batch may be delivered now, whatever there is.
+// suspended reports whether no batch may be delivered now, even if there are records.
 func (f *pushing) suspended() bool {
 	return f.Paused || f.sent >= maxSent || f.Most > 0 && f.asked && len(f.credits) == 0
 }
 
-// look finds out when there is something to hand out. What only a look at the group's busy keys
-// would tell is taken to be there if busy is set.
+// look determines when a batch is due. With busy set, it assumes a batch where only a check of the
+// group's busy keys could tell.
 func (f *pushing) look(busy bool) {
 	f.due = never
 	if st := f.m.present(f.tx, f.name); st != nil && !f.suspended() {
@@ -280,7 +282,7 @@ func (f *pushing) look(busy bool) {
 	}
 }
 
-// dueOf returns when there is a batch in a partition.
+// dueOf returns when a batch of a partition is due.
 func (f *pushing) dueOf(st *stream, g *group, p int, busy bool) int64 {
 	if !here(f.tx, f.name, p) {
 		return never
@@ -299,21 +301,21 @@ func (f *pushing) dueOf(st *stream, g *group, p int, busy bool) int64 {
 	return max(must(idAt(getterOf(f.tx), st.gen, p, next)).Millis+f.waits(), 0)
 }
 
-// waits returns how long a record waits for others.
+// waits returns how long a record may wait for a batch to fill.
 func (f *pushing) waits() int64 {
 	return f.Wait
 }
 
-// special reports whether a partition has records that come before new ones: consumers have left
-// them, before the push got the group.
+// special reports whether a partition has records that come before new ones: consumers left them
+// before the push got the group.
 func (p *groupPart) special(g *group) bool {
 	return len(p.again) > 0 || p.held > 0 || p.keyed(g)
 }
 
-// keyed reports whether new records have to wait for keys that are busy.
+// keyed reports whether new records have to wait for busy keys.
 func (p *groupPart) keyed(g *group) bool { return g.mode == KeyShared && p.pending+p.held > 0 }
 
-// want notes, at the stream's home, that a shard wants to hand out a batch.
+// want notes, at the stream's home, that a shard requests to deliver a batch.
 func (f *pushing) want(shard uint64) {
 	for _, s := range f.waiting {
 		if s == shard {
@@ -324,7 +326,7 @@ func (f *pushing) want(shard uint64) {
 	f.pump()
 }
 
-// ask asks for the right to hand out a batch.
+// ask requests the right to deliver a batch.
 func (f *pushing) ask() {
 	f.asked = true
 	if f.home() {
@@ -335,7 +337,7 @@ func (f *pushing) ask() {
 	f.m.send(f.tx, f.name, f.name, kindWant, encodeBody(&c, (*creditCommand).code))
 }
 
-// pump gives shards that wait their turn.
+// pump grants rights to waiting shards, in order.
 func (f *pushing) pump() {
 	for len(f.waiting) > 0 && (f.Most == 0 || f.active < f.Most) {
 		shard := engine.ShardID(f.waiting[0])
@@ -358,19 +360,19 @@ func (f *pushing) token(c credit) protocol.BatchToken {
 		Number: c.number}
 }
 
-// granted notes that the shard may hand out a batch.
+// granted stores a right to deliver a batch.
 func (m *machine) granted(tx *engine.Tx, c *creditCommand) {
 	right := credit{c.token.ID, c.token.Number}
 	f := m.push(tx, c.token.Stream, c.token.Key)
 	if f == nil {
-		return // it has gone, there as well
+		return // the push has been removed, at home as well
 	}
 	f.credits, f.asked = append(f.credits, right), false
 	f.look(true)
 	f.save()
 }
 
-// giveBack gives back the rights that are of no use now.
+// giveBack returns the rights that cannot be used now.
 func (f *pushing) giveBack() {
 	for len(f.credits) > 0 {
 		right := f.credits[0]
@@ -379,7 +381,7 @@ func (f *pushing) giveBack() {
 	}
 }
 
-// over says that a batch has come to its end, or was not handed out.
+// over ends a batch, or returns the right to deliver one.
 func (f *pushing) over(right credit) {
 	switch {
 	case right == credit{}:
@@ -400,7 +402,7 @@ func (m *machine) sendEnd(tx *engine.Tx, t *protocol.BatchToken, status uint8) {
 	})
 }
 
-// ended is told that what came of a batch has ended, or goes on again.
+// ended handles the message that the result of a batch has ended, or has resumed.
 func (m *machine) ended(tx *engine.Tx, t *protocol.BatchToken, status uint8) {
 	if t.Namespace != tx.NamespaceName() || !here(tx, t.Stream, 0) {
 		m.sendEnd(tx, t, status)
@@ -417,7 +419,7 @@ func (m *machine) ended(tx *engine.Tx, t *protocol.BatchToken, status uint8) {
 	}
 }
 
-// resume counts a batch again whose end was told, be there more than there may be then.
+// resume counts a batch again whose end was reported before, even beyond the limit.
 func (f *pushing) resume(right credit) {
 	k := pushEndKey(right.id, right.number)
 	if _, ok := f.tx.Get(k); ok || right.id != f.id {
@@ -427,7 +429,7 @@ func (f *pushing) resume(right credit) {
 	f.active++
 }
 
-// release makes room for another batch. An end that is told again makes none.
+// release makes room for another batch. A repeated report of an end has no effect.
 func (f *pushing) release(right credit) {
 	k := pushEndKey(right.id, right.number)
 	if _, ok := f.tx.Get(k); !ok || right.id != f.id {

@@ -10,17 +10,17 @@ import (
 	"github.com/floedb/floe/internal/protocol"
 )
 
-// Bounds of what one command delivers. The subscriber's work on a batch, in the same command, may
-// write much.
+// Limits of one command's delivery. The same command may contain the subscriber's work on a batch,
+// which may write much.
 const (
 	maxBatches   = 32
 	maxBatchSize = 4 << 20
 )
 
-// pushCommand is the body of kindPush: pushes that the duty has found to be due.
+// pushCommand is the body of kindPush: the pushes that the duty found due.
 type pushCommand struct {
 	pushes []pushRef
-	most   uint64 // batches
+	most   uint64 // maximum number of batches
 	bury   string // not "": a batch goes to the dead letters instead, for this reason
 	batch  *named // the batch that is buried; nil in commands of earlier builds, which buried the next one
 }
@@ -237,7 +237,7 @@ func (f *pushing) deliver(st *stream, b batchClaim, bury string) {
 	f.sendBatch(st, &t)
 }
 
-// receiver is where a subscriber's command is run.
+// receiver is the shard that runs a subscriber's command.
 type receiver uint8
 
 const (
@@ -310,9 +310,9 @@ func (t *deliveryToken) code(c *codec.Coder) {
 	}
 }
 
-// OnReply hears what has become of a batch. What else shards tell each other of streams, and dead
-// letters, can be refused only for now, or because the namespace has been deleted meanwhile with
-// all that is in it.
+// OnReply handles the reply to a batch. Other messages between shards about streams, and dead
+// letters, can only be refused temporarily, or because the namespace and all its contents have been
+// deleted.
 func (m *machine) OnReply(tx *engine.Tx, r engine.Reply) {
 	if len(r.Token) == 0 {
 		return
@@ -320,7 +320,7 @@ func (m *machine) OnReply(tx *engine.Tx, r engine.Reply) {
 	t := must(decodeBody(r.Token, (*deliveryToken).code))
 	f := m.push(tx, t.stream, t.key)
 	if f == nil || f.id != t.id {
-		return // the subscriber has gone
+		return // the subscription has been removed
 	}
 	st := m.present(tx, t.stream)
 	if st != nil && st.gen != t.gen {
@@ -332,7 +332,7 @@ func (m *machine) OnReply(tx *engine.Tx, r engine.Reply) {
 	case r.Err == nil:
 		f.accepted(st, &t, must(decodeBody(r.Result, (*protocol.BatchResult).Code)))
 	case elsewhere && errors.Is(r.Err, ErrNotFound) && st != nil:
-		t.to = toHome // that shard may not have heard of the subscriber yet
+		t.to = toHome // that shard may not have the subscriber yet
 		f.resend(st, &t)
 	default:
 		f.bury(st, &t, r.Err.Error())
@@ -341,8 +341,8 @@ func (m *machine) OnReply(tx *engine.Tx, r engine.Reply) {
 	f.save()
 }
 
-// accepted counts a batch that the subscriber has taken. What it leaves of one goes to the shard
-// that knows whether that was taken before.
+// accepted counts a batch that the subscriber accepted. If it had some of the records already, the
+// others go to the shard that knows whether they were accepted before.
 func (f *pushing) accepted(st *stream, t *deliveryToken, r protocol.BatchResult) {
 	switch {
 	case r.Had > 0 && st != nil:
@@ -356,7 +356,7 @@ func (f *pushing) accepted(st *stream, t *deliveryToken, r protocol.BatchResult)
 	}
 }
 
-// resend sends records to another receiver. Those that have been trimmed since are gone.
+// resend sends records to another receiver, without those trimmed since.
 func (f *pushing) resend(st *stream, t *deliveryToken) {
 	first := st.parts[t.partition].first
 	if t.offsets = slices.DeleteFunc(t.offsets, func(o uint64) bool { return o < first }); len(t.offsets) == 0 {
@@ -366,11 +366,10 @@ func (f *pushing) resend(st *stream, t *deliveryToken) {
 	f.sendBatch(st, t)
 }
 
-// maxNote bounds what is kept of why a batch was refused, in bytes.
+// maxNote limits the stored reason of a refused batch, in bytes.
 const maxNote = 1024
 
-// bury appends the records of a batch that was refused to the dead letters. Those that have been
-// trimmed since are gone.
+// bury appends the records of a refused batch to the dead letters, without those trimmed since.
 func (f *pushing) bury(st *stream, t *deliveryToken, reason string) {
 	f.refused++
 	f.note = engine.Cut(reason, maxNote)

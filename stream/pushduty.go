@@ -11,7 +11,7 @@ import (
 	"github.com/floedb/floe/internal/protocol"
 )
 
-// push is the duty that says when pushes are due. What they have is for Apply to find out.
+// watchPushes is the duty that proposes due pushes. Apply determines their batches.
 func (m *machine) watchPushes(ctx context.Context, lead *engine.Lead) error {
 	most := maxBatches
 	for {
@@ -35,8 +35,8 @@ func (m *machine) watchPushes(ctx context.Context, lead *engine.Lead) error {
 		cmd.Body = encodeBody(&c, (*pushCommand).code)
 		_, err = lead.Propose(ctx, cmd)
 		if most == 1 && isTooMuch(err) {
-			// What comes of this batch alone is too much. It is named: other batches may be due by
-			// now.
+			// The writes for this batch alone exceed the limit. The command names the batch: others
+			// may be due by now.
 			c.bury, c.batch = err.Error(), m.tried.Load()
 			cmd.Body = encodeBody(&c, (*pushCommand).code)
 			_, err = lead.Propose(ctx, cmd)
@@ -45,21 +45,21 @@ func (m *machine) watchPushes(ctx context.Context, lead *engine.Lead) error {
 		case err == nil || errors.Is(err, ErrConflict):
 			most = maxBatches
 		case most > 1 && isTooMuch(err):
-			most = 1 // what comes of so many batches is too much for one command
+			most = 1 // the writes for several batches exceed the limit of one command
 		default:
 			return err
 		}
 	}
 }
 
-// isTooMuch reports whether a command was refused for what it would write.
+// isTooMuch reports whether a command was rejected because of its writes.
 func isTooMuch(err error) bool {
 	var refused *engine.Error
 	return errors.As(err, &refused) && errors.Is(err, ErrInvalid)
 }
 
-// nextPushes adds to a command what is due now: pushes of one namespace, or the first one alone if
-// only one batch is to be handed out. It returns the namespace, "" if nothing is due.
+// nextPushes adds due pushes to a command: those of one namespace, or only the first one if one
+// batch is to be delivered. It returns the namespace, "" if none is due.
 func nextPushes(v *engine.View, c *pushCommand) (namespace string, err error) {
 	it, err := v.Iter([]byte{rowPushDue}, []byte{rowPushDue + 1})
 	if err != nil {
@@ -91,7 +91,7 @@ func nextPushes(v *engine.View, c *pushCommand) (namespace string, err error) {
 	return namespace, nil
 }
 
-// queryPush answers how a subscription stands.
+// queryPush answers a query for the state of a subscription.
 func (m *machine) queryPush(v *engine.View, q *protocol.SubscriptionQuery) error {
 	v.Freeze()
 	ns, ok := v.Namespace(q.Namespace)
@@ -143,8 +143,8 @@ func (m *machine) queryPush(v *engine.View, q *protocol.SubscriptionQuery) error
 	return nil
 }
 
-// verifyPushes checks that a push has a place in the index of what is due exactly if it says so,
-// and that the batches whose end is waited for are counted.
+// verifyPushes checks that the index of due times matches the pushes, and the counts of unfinished
+// batches.
 func (v *verifier) verifyPushes() error {
 	due, found, ids := make(map[string]bool), 0, make(map[uint64]int64)
 	err := v.Scan([]byte{rowPush}, []byte{rowPush + 1}, func(k, value []byte) error {

@@ -11,7 +11,7 @@ import (
 
 // The queries of the machine: arguments first, results after the blank line.
 
-// specQuery asks a stream's home for its record; with wait until there is one, of a stream that
+// specQuery reads a stream's record from its home. With wait it waits until the stream exists and
 // does not have the id not.
 type specQuery struct {
 	namespace string
@@ -23,42 +23,42 @@ type specQuery struct {
 	spec  spec
 }
 
-// readQuery reads the partitions of a stream that a shard has, in the order of IDs.
+// readQuery reads a shard's partitions of a stream, in the order of IDs.
 type readQuery struct {
 	namespace string
 	stream    string
 	partition int // -1: all
 	start     start
-	id        uint64     // of the stream that from is of; also a result
-	strict    bool       // no other stream than that is read
-	from      []position // instead of start: where an earlier query has come to; also a result
+	id        uint64     // of the stream that from refers to; also a result
+	strict    bool       // read no other stream than that
+	from      []position // instead of start: the positions after an earlier query; also a result
 	end       ID
 	limit     int
 	maxBytes  int
-	wait      bool // until there is something
+	wait      bool // until there is a record
 
 	found   bool
 	records []Record
 	more    bool // there are more records up to end
 }
 
-// position is where a reader has come to in a partition.
+// position is a reader's position in a partition.
 type position struct {
 	partition int
 	next      uint64 // offset
 }
 
-// statsQuery asks for what a shard knows of a stream.
+// statsQuery reads a shard's stats of a stream.
 type statsQuery struct {
 	namespace string
 	stream    string
-	id        uint64 // of the stream, 0: whichever there is
+	id        uint64 // of the stream, 0: any
 
 	found bool
 	stats Stats
 }
 
-// listQuery asks for what a shard knows of streams of a namespace, in the order of their names.
+// listQuery reads a shard's stats of the streams of a namespace, in the order of their names.
 type listQuery struct {
 	namespace string
 	prefix    string
@@ -66,7 +66,7 @@ type listQuery struct {
 	limit     int
 
 	streams []listed
-	last    string // the last name that was looked at
+	last    string // last name examined
 	more    bool   // there are more
 }
 
@@ -74,10 +74,10 @@ type listQuery struct {
 type refsQuery struct {
 	namespace string
 	stream    string
-	id        uint64 // as above
+	id        uint64 // of the stream, 0: any
 	ids       []ID
 
-	refs []Ref // of those that are there, in the order of ids
+	refs []Ref // of existing records, in the order of ids
 }
 
 type recordsQuery struct {
@@ -87,20 +87,20 @@ type recordsQuery struct {
 	maxBytes  int
 
 	records []Record
-	done    int // refs that were looked at
+	done    int // number of refs processed
 }
 
 // MaxReadLimit is the maximum Limit of a read.
 const MaxReadLimit = 1000
 
-// Bounds of a read: so many bytes of messages end it.
+// Limits of a read: a read ends when its messages exceed this many bytes.
 const (
 	defaultReadLimit = 100
 	maxReadBytes     = 4 << 20
 )
 
-// maxListedPartitions bounds a page of streams, about 150 bytes and a look for its first record for
-// each partition.
+// maxListedPartitions limits a page of streams: each partition takes about 150 bytes and a lookup
+// of its first record.
 const maxListedPartitions = 4096
 
 func (*specQuery) Machine() engine.MachineID    { return engine.MachineStream }
@@ -116,10 +116,10 @@ type view struct {
 	v         *engine.View
 	namespace string
 	name      string
-	spread    bool // only some of the partitions are here
+	spread    bool // only some of the partitions are in this shard
 }
 
-// viewOf returns the stream, nil if there is none.
+// viewOf returns the stream, nil if it does not exist.
 func viewOf(v *engine.View, namespace, name string) (*view, error) {
 	ns, ok := v.Namespace(namespace)
 	if !ok {
@@ -149,7 +149,8 @@ func (w *view) partition(p int) (partition, error) {
 	return decodePartition(b)
 }
 
-// partitions returns those that have had records and are in the shard; the others are noPartition.
+// all returns the partitions that have had records and are in the shard; the others are
+// noPartition.
 func (w *view) all() ([]partition, error) {
 	parts := make([]partition, w.partitions)
 	for p := range parts {
@@ -217,7 +218,7 @@ func (m *machine) queryRead(v *engine.View, q *readQuery) error {
 		return noSuchPartition(q.stream, w.partitions, q.partition)
 	}
 	if q.from != nil && q.id != w.id {
-		q.from, q.start = nil, start{} // it has been deleted and made again
+		q.from, q.start = nil, start{} // the stream was deleted and recreated
 	}
 	q.id = w.id
 	if err := q.read(w); err != nil {
@@ -230,7 +231,7 @@ func (m *machine) queryRead(v *engine.View, q *readQuery) error {
 	return nil
 }
 
-// read fills in records, and moves from.
+// read fills in records, and advances from.
 func (q *readQuery) read(w *view) error {
 	parts, err := w.all()
 	if err != nil {
@@ -258,7 +259,7 @@ func (q *readQuery) read(w *view) error {
 	return err
 }
 
-// begin sets from to where the start is in each of the partitions.
+// begin sets from to the start position in each partition.
 func (q *readQuery) begin(w *view, parts []partition) error {
 	for p := range parts {
 		if q.partition >= 0 && p != q.partition || !w.here(p) {
@@ -289,10 +290,10 @@ type cursor struct {
 	it        *engine.Iter
 	from      *position
 	last      uint64
-	stored    stored // the next one
+	stored    stored // the next record
 }
 
-// open opens the partitions that have records from where reading has come to.
+// open opens cursors for the partitions that have records at or after their positions.
 func (q *readQuery) open(w *view, parts []partition) (cursors []*cursor, err error) {
 	for i := range q.from {
 		at := &q.from[i]
@@ -314,8 +315,8 @@ func (q *readQuery) open(w *view, parts []partition) (cursors []*cursor, err err
 	return cursors, nil
 }
 
-// skip goes on to an ID that the partition had not come to yet when reading began. It returns nil
-// if it has not still.
+// skip moves the cursor to the first record with an ID of at least id, which the partition had not
+// reached when the read began. It returns nil if the partition has no such record yet.
 func (c *cursor) skip(w *view, id ID) (_ *cursor, err error) {
 	if c.from.next, err = offsetOf(w.v.Get, w.gen, c.partition, c.from.next, c.last, id); err != nil {
 		return c, err
@@ -335,7 +336,7 @@ func openCursor(w *view, at *position, last uint64) (*cursor, error) {
 	return c, c.take(it.First())
 }
 
-// take reads the row the iterator has come to, which has to be there.
+// take reads the row at the iterator, which has to exist.
 func (c *cursor) take(ok bool) (err error) {
 	if !ok || offsetIn(c.it.Key()) != c.from.next {
 		return cmp.Or(c.it.Err(), missing(c.partition, c.from.next))
@@ -344,7 +345,7 @@ func (c *cursor) take(ok bool) (err error) {
 	return err
 }
 
-// merge takes records in the order of their IDs.
+// merge adds records in the order of their IDs.
 func (q *readQuery) merge(cursors []*cursor) error {
 	for size := 0; len(cursors) > 0; {
 		first := cursors[0]
@@ -378,7 +379,7 @@ func (q *readQuery) merge(cursors []*cursor) error {
 	return nil
 }
 
-// without returns the cursors but for one, in a slice of its own: all of them have to be closed.
+// without returns a copy of the cursors without one of them: the original is needed to close all.
 func without(cursors []*cursor, c *cursor) []*cursor {
 	return slices.DeleteFunc(slices.Clone(cursors), func(other *cursor) bool { return other == c })
 }

@@ -82,12 +82,12 @@ func (s *Store) Follow(ctx context.Context, name string, opts ...FollowOption) i
 	}
 }
 
-// reader is where reading of a stream has come to.
+// reader is the state of reading a stream.
 type reader struct {
 	o       readOptions
 	id      uint64        // of the stream, 0 before it is known
 	parts   []*readerPart // of the shards
-	missing bool          // there was no stream when it looked last
+	missing bool          // the stream did not exist at the last look
 }
 
 type readerPart struct {
@@ -96,9 +96,9 @@ type readerPart struct {
 	from       []position
 }
 
-// next returns what comes next. It looks, and if there is nothing it waits, within another context:
-// the first look is not cut short by a wait that is. It always looks before it waits: a wait that
-// is repeated, because a connection was lost, has to go on from where it began.
+// next returns the next records. It looks, and if there are none it waits, with a separate context:
+// the end of the wait must not cut the first look short. It always looks before it waits: a wait
+// that is repeated after a lost connection has to continue from the same position.
 func (s *Store) next(ctx, waiting context.Context, name string, r *reader) ([]Record, error) {
 	for ; ; ctx = waiting {
 		recs, err := s.look(ctx, name, r)
@@ -111,7 +111,7 @@ func (s *Store) next(ctx, waiting context.Context, name string, r *reader) ([]Re
 	}
 }
 
-// look returns what there is. Errors: ErrNotFound.
+// look returns the available records. Errors: ErrNotFound.
 func (s *Store) look(ctx context.Context, name string, r *reader) ([]Record, error) {
 	found, err := s.locate(ctx, name, r)
 	if err != nil {
@@ -126,14 +126,14 @@ func (s *Store) look(ctx context.Context, name string, r *reader) ([]Record, err
 	}
 	if r.missing = !found; r.missing {
 		if r.o.start.kind != startAt {
-			r.o.start = start{} // all that there will be is new
+			r.o.start = start{} // all future records are new
 		}
 		return nil, notFound(name)
 	}
 	return r.take(queries), nil
 }
 
-// wait returns when there is something to read, with it or without: it has to be looked for then.
+// wait waits until there are records. It may return them; if not, the caller has to look again.
 func (s *Store) wait(ctx context.Context, name string, r *reader) ([]Record, error) {
 	if err := s.scope.Await(ctx); err != nil {
 		return nil, err
@@ -162,8 +162,8 @@ func (r *reader) query(namespace, name string, p *readerPart, wait bool) *readQu
 	}
 }
 
-// locate finds the shards of the stream and reports whether there is one; in its only shard it need
-// not exist.
+// locate finds the shards of the stream and reports whether it exists. In a namespace that is not
+// spread it returns true without a check.
 func (s *Store) locate(ctx context.Context, name string, r *reader) (found bool, err error) {
 	spread, err := s.scattered(ctx, name)
 	if err != nil {
@@ -183,7 +183,7 @@ func (s *Store) locate(ctx context.Context, name string, r *reader) (found bool,
 		return true, nil
 	}
 	if r.id != 0 {
-		r.o.start = start{} // it has been deleted and made again
+		r.o.start = start{} // the stream was deleted and recreated
 	}
 	r.id, r.parts = q.spec.id, nil
 	if p := r.o.partition; p > q.spec.partitions {
@@ -198,7 +198,7 @@ func (s *Store) locate(ctx context.Context, name string, r *reader) (found bool,
 	return true, nil
 }
 
-// askAll queries all shards at once.
+// askAll queries all shards concurrently.
 func (s *Store) askAll(ctx context.Context, name string, r *reader) ([]*readQuery, error) {
 	queries := make([]*readQuery, len(r.parts))
 	for i, p := range r.parts {
@@ -214,8 +214,8 @@ func (s *Store) askAll(ctx context.Context, name string, r *reader) ([]*readQuer
 	return queries, nil
 }
 
-// awaitAny waits until one of the shards has something, or the stream's home has another stream of
-// the name. What the shards answer is left to the next look, which asks all of them.
+// awaitAny waits until one of the shards has records, or the stream's home has another stream of
+// the name. It discards the shards' answers: the next look queries all of them.
 func (s *Store) awaitAny(ctx context.Context, name string, r *reader) error {
 	asking, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -235,8 +235,8 @@ func (s *Store) awaitAny(ctx context.Context, name string, r *reader) error {
 	return err
 }
 
-// take merges the records of the shards in the order of IDs and partitions and moves each part
-// behind those that are taken.
+// take merges the records of the shards in the order of IDs and partitions. It moves each part's
+// position after the returned records.
 func (r *reader) take(queries []*readQuery) []Record {
 	if len(queries) == 1 {
 		r.keep(r.parts[0], queries[0])
@@ -255,7 +255,7 @@ func (r *reader) take(queries []*readQuery) []Record {
 		returned[recs[i].Partition] = recs[i].Offset
 	}
 	for i, q := range queries {
-		left := make(map[int]uint64) // the first record of each partition that is not taken
+		left := make(map[int]uint64) // the first record of each partition that is not returned
 		for j := len(q.records) - 1; j >= 0; j-- {
 			if rec := &q.records[j]; rec.Offset > returned[rec.Partition] {
 				left[rec.Partition] = rec.Offset
@@ -271,7 +271,7 @@ func (r *reader) take(queries []*readQuery) []Record {
 	return recs
 }
 
-// keep notes where reading of a part has come to.
+// keep stores the positions in a part.
 func (r *reader) keep(p *readerPart, q *readQuery) {
 	switch {
 	case q.from != nil:
@@ -284,13 +284,13 @@ func (r *reader) keep(p *readerPart, q *readQuery) {
 	}
 	if p.partitions == nil && q.found && r.id != q.id {
 		if r.id != 0 {
-			r.o.start = start{} // it has been deleted and made again
+			r.o.start = start{} // the stream was deleted and recreated
 		}
 		r.id = q.id
 	}
 }
 
-// bound cuts what the limit, the size or the end of what a shard returned does not allow.
+// bound cuts off records beyond the limit, the size, or the end of a shard's result.
 func (r *reader) bound(queries []*readQuery, recs []Record) []Record {
 	if r.o.start.kind == startTail {
 		return r.boundTail(queries, recs)
@@ -311,8 +311,7 @@ func (r *reader) bound(queries []*readQuery, recs []Record) []Record {
 	return recs
 }
 
-// boundTail is bound where the last records are wanted: what a shard has not returned is before the
-// first one that it has.
+// boundTail is bound for a Tail: records that a shard has not returned come before its first one.
 func (r *reader) boundTail(queries []*readQuery, recs []Record) []Record {
 	first := ID{}
 	for _, q := range queries {

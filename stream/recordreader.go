@@ -69,8 +69,8 @@ func (r *recordReader) Read(partition int, from uint64, f func(*protocol.Record)
 	return nil
 }
 
-// chunks copies bytes into memory that is taken in larger and larger parts: a reader of one record
-// takes as much as it needs, one of thousands does not take memory for each.
+// chunks copies bytes into memory allocated in parts of growing size. A reader of one record
+// allocates what it needs; one of thousands does not allocate for each.
 type chunks struct {
 	rest []byte
 	size int

@@ -131,7 +131,7 @@ func (m *machine) queryRecords(v *engine.View, q *recordsQuery) error {
 	return nil
 }
 
-// run returns how many of the refs are one behind the other.
+// run returns how many of the refs are consecutive.
 func run(refs []Ref) int {
 	n := 1
 	for n < len(refs) && refs[n].Partition == refs[0].Partition && refs[n].Offset == refs[0].Offset+uint64(n) {
@@ -140,7 +140,7 @@ func run(refs []Ref) int {
 	return n
 }
 
-// readRun reads the records of n refs and returns how many it looked at.
+// readRun reads the records of n refs and returns how many refs it processed.
 func (q *recordsQuery) readRun(w *view, first Ref, n int, size *int) (read int, err error) {
 	part, err := w.partition(first.Partition)
 	if err != nil {

@@ -37,7 +37,7 @@ func (r Retention) String() string {
 	return strings.Join(bounds, ", ")
 }
 
-// shortDuration writes whole days, hours, minutes and seconds with one unit: 7d, 36h.
+// shortDuration formats whole days, hours, minutes or seconds with one unit: 7d, 36h.
 func shortDuration(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {
@@ -53,25 +53,25 @@ func shortDuration(d time.Duration) string {
 	return d.String()
 }
 
-// Removing records moves the partition's first offset, so they are gone at once; their rows are
-// deleted as a range, now and then when single records go, because a range costs the same whatever
-// it holds, and every read that comes across one.
+// Removing records moves the partition's first offset, so they disappear at once. Their rows are
+// deleted as a range. When single records are removed, that happens only from time to time. A range
+// costs the same whatever it contains, and slows down every read that meets it.
 const (
 	sweepRecords = 1024
 	sweepBytes   = 1 << 20
 )
 
-// minAgeStep is the least time between two looks for records that are too old.
+// minAgeStep is the minimum interval between two searches for records that are too old, ms.
 const minAgeStep = 1000
 
-// shorten removes what is beyond the length and the bytes that the stream keeps.
+// shorten removes the records beyond the stream's maximum length and bytes.
 func (m *machine) shorten(tx *engine.Tx, st *stream, p int) {
 	if first := m.bound(tx, st, p); first > st.parts[p].first {
 		m.advance(tx, st, p, first)
 	}
 }
 
-// bound returns the first offset of a partition that its length and bytes let it keep.
+// bound returns the first offset that a partition may keep by its length and bytes.
 func (m *machine) bound(tx *engine.Tx, st *stream, p int) uint64 {
 	part, keep := &st.parts[p], &st.policy
 	first := part.first
@@ -84,9 +84,9 @@ func (m *machine) bound(tx *engine.Tx, st *stream, p int) uint64 {
 	return first
 }
 
-// lightest returns the first offset, from one on, at which the rest of a partition has at most so
-// many bytes; behind its last record if there is none. An append pushes out about as much as it
-// adds: the offset is close to from, and is found by steps that double.
+// lightest returns the first offset, from from on, at which the rest of a partition has at most
+// maxBytes bytes, or the offset after its last record. An append removes about as much as it adds,
+// so the offset is close to from. It is found by steps that double.
 func (m *machine) lightest(tx *engine.Tx, st *stream, p int, from, maxBytes uint64) uint64 {
 	part, get := &st.parts[p], getterOf(tx)
 	if part.bytes <= maxBytes {
@@ -112,7 +112,7 @@ func (m *machine) lightest(tx *engine.Tx, st *stream, p int, from, maxBytes uint
 	return hi
 }
 
-// advance makes first the first offset of a partition and deletes rows when there are enough.
+// advance moves the first offset of a partition and deletes rows when there are enough.
 func (m *machine) advance(tx *engine.Tx, st *stream, p int, first uint64) {
 	part := &st.parts[p]
 	part.first = max(part.first, first)
@@ -122,7 +122,7 @@ func (m *machine) advance(tx *engine.Tx, st *stream, p int, first uint64) {
 	}
 }
 
-// sweep deletes the rows of the records that are gone.
+// sweep deletes the rows of the removed records.
 func (m *machine) sweep(tx *engine.Tx, st *stream, p int) {
 	part := &st.parts[p]
 	if part.kept == part.first {
@@ -143,7 +143,7 @@ func (m *machine) cut(tx *engine.Tx, st *stream, p int, first uint64) {
 	m.savePartition(tx, st, p)
 }
 
-// enforce applies a policy that is new.
+// enforce applies a new policy.
 func (m *machine) enforce(tx *engine.Tx, st *stream) {
 	for p := range st.parts {
 		m.cut(tx, st, p, m.bound(tx, st, p))
@@ -151,7 +151,7 @@ func (m *machine) enforce(tx *engine.Tx, st *stream) {
 	m.setTimer(tx, st, m.expireOld(tx, st))
 }
 
-// expireOld removes records that are too old and returns when to look again, 0 if there is no need.
+// expireOld removes records that are too old and returns when to check again, 0 if never.
 func (m *machine) expireOld(tx *engine.Tx, st *stream) (next int64) {
 	age := st.policy.maxAge
 	if age == 0 {
@@ -184,7 +184,7 @@ func (m *machine) expireOld(tx *engine.Tx, st *stream) (next int64) {
 	return max(next, tx.Now()+max(age/100, min(minAgeStep, age)))
 }
 
-// setTimer makes the retention timer due at a time, 0 for never. The caller saves the stream.
+// setTimer sets the due time of the retention timer, 0 for never. The caller saves the stream.
 func (m *machine) setTimer(tx *engine.Tx, st *stream, due int64) {
 	if due == st.timer {
 		return
@@ -219,7 +219,7 @@ func (m *machine) onRetention(tx *engine.Tx, token []byte) {
 	m.save(tx, st)
 }
 
-// trim carries out the command of that name. Its result is the number of records removed.
+// trim applies a trim command. It returns the number of records removed.
 func (s *session) trim(b *trimBody) (removed int64, err error) {
 	if err := s.find(&b.target); err != nil {
 		return 0, err
@@ -239,7 +239,7 @@ func (s *session) trim(b *trimBody) (removed int64, err error) {
 	return removed, nil
 }
 
-// trimPoint returns the first offset that a trim leaves.
+// trimPoint returns the first offset that a trim keeps.
 func (m *machine) trimPoint(tx *engine.Tx, st *stream, p int, t *trimBody) uint64 {
 	part, n := &st.parts[p], uint64(t.n)
 	if part.records() == 0 {
@@ -254,7 +254,7 @@ func (m *machine) trimPoint(tx *engine.Tx, st *stream, p int, t *trimBody) uint6
 	case trimToBytes:
 		first := m.lightest(tx, st, p, part.first, n)
 		if n > 0 {
-			first = min(first, part.last) // the newest record stays, however large it is
+			first = min(first, part.last) // the newest record is kept, however large it is
 		}
 		return first
 	case trimToAge:

@@ -9,8 +9,8 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// Rows of a shard. gen is the LSN at which the shard got to know the stream: a stream that is
-// deleted and made again has other rows.
+// Rows of a shard. gen is the LSN at which the shard learned of the stream: a stream that is
+// deleted and recreated has other rows.
 //
 //	'S' | namespace u32 | name               the stream: version u8 | gen | id | spec version | partitions (0: deleted) | policy | created ms | timer ms (0: none) |
 //	                                         groups dropped at
@@ -33,7 +33,7 @@ func streamKey(dst []byte, ns uint32, name string) []byte {
 	return append(key.AppendUint32(append(dst, rowStream), ns), name...)
 }
 
-// streamIn returns what stands for the namespace, and the name, in the key of a stream's row.
+// streamIn returns the namespace number and the name in the key of a stream's row.
 func streamIn(k []byte) (ns uint32, name string) {
 	return binary.BigEndian.Uint32(k[1:]), string(k[5:])
 }
@@ -70,16 +70,16 @@ type header struct {
 	spec
 	gen       uint64
 	createdAt int64
-	timer     int64 // when the retention timer is due, 0: none is set
-	// dropped is the LSN at home of the last deletion of a group that this shard has learned of.
-	// The home's messages about a stream arrive in order, so a group older than that which is not
-	// here has been deleted. It is 0 at home.
+	timer     int64 // when the retention timer is due, 0: not set
+	// dropped is the LSN at home of the last group deletion that this shard has learned of. The
+	// home's messages about a stream arrive in order. So an older group that is not in this shard
+	// has been deleted. It is 0 at home.
 	dropped uint64
 }
 
-// deleted reports whether only the id is remembered: in shards that are not the stream's home, so
-// that a command made for a stream that has been deleted does not bring it back. The row goes when
-// no such command can be under way any more, see rememberMillis.
+// deleted reports whether only the id is remembered. That happens in shards other than the stream's
+// home, so that a command made for a deleted stream does not recreate it. The row is removed once
+// no such command can be under way, see rememberMillis.
 func (h *header) deleted() bool { return h.partitions == 0 }
 
 func (h *header) encode(b []byte) []byte {
@@ -105,13 +105,13 @@ func decodeHeader(b []byte) (h header, err error) {
 	return h, nil
 }
 
-// partition says what a partition holds: the records first to last. Rows from kept on may still be
-// there.
+// partition is the state of a partition, with records first to last. Rows from kept on may still
+// exist.
 type partition struct {
 	first, last uint64 // offsets; first is last+1 if it is empty
-	kept        uint64 // offset of the first row that has not been removed
+	kept        uint64 // offset of the first row that has not been deleted
 	lastID      ID     // of the last record ever appended, zero if there was none
-	edge        ID     // of the last record whose row has been removed
+	edge        ID     // of the last record whose row has been deleted
 	bytes       uint64 // of all messages ever appended
 }
 
@@ -135,7 +135,7 @@ func decodePartition(b []byte) (p partition, err error) {
 	return p, nil
 }
 
-// noPartition is a partition that never had a record.
+// noPartition is a partition that has never had a record.
 var noPartition = partition{first: 1, kept: 1}
 
 // stored is the row of a record.
@@ -168,7 +168,7 @@ func (s *stored) record(partition int, offset uint64) (Record, error) {
 	return own.aliased(partition, offset)
 }
 
-// aliased returns the record of a row, whose payload is a part of it.
+// aliased returns the record of a row; its payload aliases the row.
 func (s *stored) aliased(partition int, offset uint64) (Record, error) {
 	rec := Record{ID: s.id, Partition: partition, Offset: offset, LSN: s.lsn}
 	if err := rec.read(s.message); err != nil {
@@ -185,8 +185,8 @@ func decodeRecord(b []byte, partition int, offset uint64) (Record, error) {
 	return s.record(partition, offset)
 }
 
-// producerRow is what is remembered of a producer: when it appended last, and its last appends, the
-// latest first.
+// producerRow is a producer's state: the time of its last append, and its last appends, the latest
+// first.
 //
 //	version u8 | used ms | due ms | appends uvarint | sequence uvarint | result (uvarint length, bytes, see encodeAppended) ...
 type producerRow struct {
@@ -200,7 +200,7 @@ type producerAppend struct {
 	result   []byte
 }
 
-// Bounds of what is remembered of a producer.
+// Limits of a producer's state.
 const (
 	maxRepeats     = 8
 	producerMillis = 24 * 60 * 60 * 1000
@@ -229,7 +229,7 @@ func decodeProducer(b []byte) (p producerRow, err error) {
 	return p, nil
 }
 
-// must is for what Apply reads: it wrote it.
+// must is for data that Apply reads: Apply wrote it.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)
@@ -247,8 +247,8 @@ func getterOf(tx *engine.Tx) getter {
 	}
 }
 
-// offsetOf returns the offset of the first record in [from, last] with an ID of at least id, last+1
-// if there is none.
+// offsetOf returns the offset of the first record in [from, last] with an ID of at least id, or
+// last+1 if there is none.
 func offsetOf(get getter, gen uint64, partition int, from, last uint64, id ID) (uint64, error) {
 	lo, hi := from, last+1
 	for lo < hi {

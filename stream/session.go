@@ -4,7 +4,7 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// session is the stream and the group of the command that is being applied.
+// session is the stream and the group of the command being applied.
 type session struct {
 	m    *machine
 	tx   *engine.Tx

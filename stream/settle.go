@@ -8,7 +8,7 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// with finds the delivery of a record that is with a consumer, nil if there is none.
+// with returns the batch of a delivery that is with a consumer, nil if there is none.
 func (g *group) with(ref Ref) *batch {
 	if b := g.delivered(ref); b != nil && g.members[b.consumer].end == stays {
 		return b
@@ -16,7 +16,8 @@ func (g *group) with(ref Ref) *batch {
 	return nil
 }
 
-// delivered finds the delivery of a record, nil if there is none. It may be about to be taken back.
+// delivered returns the batch of a delivery, nil if there is none. The delivery may be about to be
+// taken back.
 func (g *group) delivered(ref Ref) *batch {
 	if ref.Partition >= len(g.parts) {
 		return nil
@@ -27,8 +28,8 @@ func (g *group) delivered(ref Ref) *batch {
 	return nil
 }
 
-// undone finds what an acknowledgement means: a record that is with a consumer, or one that waits
-// to be delivered again and was not in the meantime.
+// undone returns what an acknowledgement refers to: a record with a consumer, or one that waits for
+// redelivery and has not been redelivered.
 func (g *group) undone(ref Ref) (*batch, *failure) {
 	if b := g.with(ref); b != nil || ref.Partition >= len(g.parts) {
 		return b, nil
@@ -46,7 +47,7 @@ func (g *group) undone(ref Ref) (*batch, *failure) {
 		return nil, nil
 	}
 	if g.mode == KeyShared && p.keys[f.hash].failed[0] != f.offset {
-		return nil, nil // one before it has to be done first
+		return nil, nil // an earlier record of the key has to be done first
 	}
 	return nil, f
 }
@@ -63,7 +64,7 @@ func (b *refsBody) refs(f func(Ref) error) error {
 	return nil
 }
 
-// ack takes records as done. Its result is how many were pending.
+// ack acknowledges records. It returns how many were pending.
 func (s *session) ack(c *ackBody) (n int, err error) {
 	m, tx, g := s.m, s.tx, s.g
 	m.heard(tx, g, c.runs)
@@ -101,7 +102,7 @@ func (s *session) ack(c *ackBody) (n int, err error) {
 	return n, err
 }
 
-// nack gives records back. Its result is how many were with a consumer.
+// nack returns records to the group. It returns how many were with a consumer.
 func (s *session) nack(c *nackBody) (n int, err error) {
 	g, reason := s.g, string(c.reason)
 	s.m.heard(s.tx, g, c.runs)
@@ -115,12 +116,12 @@ func (s *session) nack(c *nackBody) (n int, err error) {
 	return n, err
 }
 
-// extend moves the deadlines of records that are at a consumer.
+// extend moves the deadlines of records that are with a consumer.
 func (s *session) extend(c *extendBody) (e Extended, err error) {
 	tx, g := s.tx, s.g
 	s.m.heard(tx, g, c.runs)
 	moved, made := make(map[*batch]*batch), make(map[*batch]bool)
-	slices.SortFunc(c.runs, func(a, b refRun) int { return a.Ref.compare(b.Ref) }) // the first record of a batch is that of its row
+	slices.SortFunc(c.runs, func(a, b refRun) int { return a.Ref.compare(b.Ref) }) // so the first record of a batch is the one in its row
 	err = c.refs(func(ref Ref) error {
 		b := g.with(ref)
 		if b == nil || made[b] {
@@ -143,7 +144,7 @@ func (s *session) extend(c *extendBody) (e Extended, err error) {
 	return e, err
 }
 
-// move takes a record from one batch into another.
+// move moves a record from one batch to another.
 func (g *group) move(offset uint64, from, to *batch) {
 	p := &g.parts[from.partition]
 	hash := g.release(p, from, offset)
@@ -162,11 +163,11 @@ func (g *group) move(offset uint64, from, to *batch) {
 	g.touch(to)
 }
 
-// fail takes a record from its consumer: it waits to be delivered again, or goes to the dead
+// fail takes a record from its consumer. The record waits for redelivery, or goes to the dead
 // letters. delay may be byBackoff or toDLQ.
 //
-// A dead letter is as large as the record. When the command is Full a record waits for the group's
-// timer to bury it, and costs a small row until then.
+// A dead letter is as large as the record. When the command is Full, the group's timer buries the
+// record later, and until then it costs a small row.
 func (m *machine) fail(tx *engine.Tx, st *stream, g *group, b *batch, offset uint64, delay int64, reason string) {
 	spent := g.spent(b.attempt, b.excused)
 	switch {
@@ -186,15 +187,15 @@ func (m *machine) fail(tx *engine.Tx, st *stream, g *group, b *batch, offset uin
 	m.again(tx, g, b, offset, tx.Now()+delay, reason)
 }
 
-// returnDelivery makes a record ready for delivery again that its consumer has left as it was: the
-// delivery does not count. Those of its key that the consumer has too are handed back as well,
-// before any is delivered.
+// returnDelivery makes a record ready for redelivery that its consumer did not process: the
+// delivery does not count. Other records of its key that the consumer has are also returned, before
+// any is delivered.
 func (m *machine) returnDelivery(tx *engine.Tx, g *group, b *batch, offset uint64) {
 	hash := g.release(&g.parts[b.partition], b, offset)
 	m.wait(tx, g, b.partition, &failure{offset, b.attempt, b.excused + 1, false, b.delivered, tx.Now(), hash, leaving.reason()})
 }
 
-// spent reports whether a record that failed at an attempt is not delivered again.
+// spent reports whether a record that failed at an attempt is not redelivered.
 func (g *groupHeader) spent(attempt, excused uint64) bool {
 	return g.maxAttempts > 0 && attempt-excused >= g.maxAttempts
 }
@@ -206,8 +207,8 @@ func (m *machine) buryWaiting(tx *engine.Tx, st *stream, g *group, partition int
 	m.freed(tx, g, partition, f.hash)
 }
 
-// again makes a record that was with a consumer wait to be delivered again. Later ones of its key,
-// which the consumer got too, wait with it.
+// again makes a record that was with a consumer wait for redelivery. Later records of its key that
+// the consumer has wait with it.
 func (m *machine) again(tx *engine.Tx, g *group, b *batch, offset uint64, due int64, reason string) {
 	p := &g.parts[b.partition]
 	hash := g.release(p, b, offset)
@@ -226,13 +227,13 @@ func (m *machine) again(tx *engine.Tx, g *group, b *batch, offset uint64, due in
 
 func (m *machine) wait(tx *engine.Tx, g *group, partition int, f *failure) {
 	if g.addFailure(partition, f); g.isAnnounced(partition, f) {
-		m.readyOne(tx, g, f.hash) // it comes behind others that are due now
+		m.readyOne(tx, g, f.hash) // it comes after others that are due now
 	}
 	m.row = f.encode(m.row[:0])
 	tx.Insert(failureKey(nil, g.gen, g.id, partition, f.offset), m.row)
 }
 
-// backoff returns the pause after so many attempts, ms.
+// backoff returns the pause after a number of attempts, ms.
 func (g *group) backoff(attempts uint64) int64 {
 	pause := g.backoffMin
 	for range attempts - 1 {

@@ -167,7 +167,7 @@ func (b *nackBody) code(f *codec.Fields) {
 	b.codeRefs(f)
 }
 
-// codeDelay codes the delay. A command has its difference to toDLQ, which is not negative.
+// codeDelay codes the delay. A command has its difference from toDLQ, which is not negative.
 func (b *nackBody) codeDelay(f *codec.Fields) {
 	wrong := func() {
 		f.Refuse(engine.Errorf(ErrInvalid, "stream: delay of %d ms is not in 0-%d", b.delay, maxGroupMillis))

@@ -8,11 +8,11 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// In a spread namespace the partitions of a stream are in the shards of their routes, the first one
-// with the stream's record in the shard of its name, which is the stream's home. Other shards learn
-// what the record says from the commands that come there, as a spec.
+// In a spread namespace the partitions of a stream are in the shards of their routes. The first one
+// is with the stream's record in the shard of its name, the stream's home. Other shards learn the
+// contents of the record from the commands they receive, as a spec.
 
-// route returns the name that places a partition.
+// route returns the name that determines a partition's shard.
 func route(name string, partition int) string {
 	if partition == 0 || engine.Tagged(name) {
 		return name
@@ -20,14 +20,14 @@ func route(name string, partition int) string {
 	return fmt.Sprintf("%s/%d", name, partition)
 }
 
-// streamShard is what one shard has of a stream.
+// streamShard is a stream's part in one shard.
 type streamShard struct {
 	route      string
 	spec       *spec // nil: the shard has the stream's record
 	partitions []int // nil: all
 }
 
-// id returns that of the stream, 0 if the shard knows it best.
+// id returns the stream's id, or 0 if the shard has the stream's record.
 func (p *streamShard) id() uint64 {
 	if p.spec == nil {
 		return 0
@@ -43,7 +43,7 @@ func (s *Store) scattered(ctx context.Context, name string) (bool, error) {
 	return s.scope.Spread(ctx)
 }
 
-// parts returns where the partitions of a stream are, the home first. Errors: ErrInvalid for its
+// parts returns the shards of a stream's partitions, the home first. Errors: ErrInvalid for its
 // name; ErrNotFound, but only if it is scattered.
 func (s *Store) parts(ctx context.Context, name string) ([]streamShard, error) {
 	if err := engine.CheckName("stream", name); err != nil {
@@ -80,7 +80,7 @@ func (s *Store) shardOf(name string, partition int) engine.ShardID {
 	return s.scope.SpreadShard(route(name, partition))
 }
 
-// spec asks a stream's home for its record.
+// spec reads a stream's record from its home.
 func (s *Store) spec(ctx context.Context, name string) (*spec, error) {
 	q := specQuery{namespace: s.scope.Namespace(), stream: name}
 	if err := s.scope.Query(ctx, name, &q); err != nil {
@@ -92,15 +92,15 @@ func (s *Store) spec(ctx context.Context, name string) (*spec, error) {
 	return &q.spec, nil
 }
 
-// appendScattered is AppendMany where partitions are in several shards.
+// appendScattered is AppendMany for partitions in several shards.
 func (s *Store) appendScattered(ctx context.Context, name string, msgs []Message, o appendOptions) ([]Appended, error) {
 	a := scatteredAppend{store: s, name: name, msgs: msgs, options: o, results: make([]Appended, len(msgs))}
 	a.left = make([]int, len(msgs))
 	for i := range msgs {
 		a.left[i] = i
 	}
-	// A stream that is deleted while it is appended to is one that there is not: it is made again,
-	// but not for ever.
+	// A stream that is deleted during an append is treated as missing: it is recreated, but only so
+	// often.
 	const attempts = 3
 	var err error
 	for n, again := 0, true; again && n < attempts; n++ {
@@ -118,12 +118,12 @@ type scatteredAppend struct {
 	msgs    []Message
 	options appendOptions
 	results []Appended
-	left    []int // messages that have not been appended
-	some    bool  // others have
+	left    []int // messages not appended yet
+	some    bool  // some messages have been appended
 }
 
-// attempt appends what is left, with one command for each partition. again says that what has
-// failed had no stream, and nothing else.
+// attempt appends the remaining messages, with one command for each partition. again reports that
+// all failures are due to a missing stream.
 func (a *scatteredAppend) attempt(ctx context.Context) (again bool, err error) {
 	sp, err := a.store.spec(ctx, a.name)
 	if errors.Is(err, ErrNotFound) {
@@ -175,7 +175,7 @@ func (a *scatteredAppend) appendTo(ctx context.Context, p int, which []int, sp *
 	a.some = true
 	all := out.([]Appended)
 	if len(all) != len(which) {
-		a.results = all // with Dedup, of other messages: there is no further partition
+		a.results = all // with Dedup, the result for other messages: there is no other partition
 		return nil
 	}
 	for j, i := range which {
@@ -184,7 +184,7 @@ func (a *scatteredAppend) appendTo(ctx context.Context, p int, which []int, sp *
 	return nil
 }
 
-// create makes the stream, unless the append would be refused then.
+// create creates the stream, unless the append would then be rejected.
 func (a *scatteredAppend) create(ctx context.Context) (*spec, error) {
 	o := &a.options
 	if o.partition > 1 {

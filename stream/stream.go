@@ -52,7 +52,7 @@ type Ref struct {
 	Attempt   int // 0 matches any delivery
 }
 
-// compare orders places, whatever delivery they are about.
+// compare orders refs by position, whatever their delivery.
 func (r Ref) compare(o Ref) int {
 	return cmp.Or(cmp.Compare(r.Partition, o.Partition), cmp.Compare(r.Offset, o.Offset))
 }
@@ -193,7 +193,7 @@ func noSuchPartition(name string, partitions, p int) error {
 
 func notFound(name string) error { return engine.Errorf(ErrNotFound, "stream %q not found", name) }
 
-// propose sends one operation of the store and returns its result.
+// propose proposes one operation of the store and returns its result.
 func (s *Store) propose(ctx context.Context, op engine.Op) (any, error) {
 	decode := op.Decode
 	if decode == nil {
@@ -202,8 +202,8 @@ func (s *Store) propose(ctx context.Context, op engine.Op) (any, error) {
 	return engine.Propose(ctx, &s.scope, op, decode)
 }
 
-// partitionOf returns the partition of a message: asked is one more than the one asked for, 0 if
-// none is.
+// partitionOf returns the partition of a message: asked is the requested partition plus 1, or 0 if
+// none is requested.
 func partitionOf[K string | []byte](key K, asked, unkeyed, partitions int) int {
 	switch {
 	case asked > 0:

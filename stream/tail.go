@@ -1,7 +1,7 @@
 package stream
 
-// rewind moves from, which is at the ends of the partitions, back by as many records as are wanted,
-// the last ones that are not behind the end.
+// rewind moves from, which is at the ends of the partitions, back by the requested number of
+// records. They are the last ones not after the end.
 func (q *readQuery) rewind(w *view, parts []partition) error {
 	heads := make([]head, 0, len(q.from))
 	for i := range q.from {
@@ -36,8 +36,8 @@ func (q *readQuery) rewind(w *view, parts []partition) error {
 	return nil
 }
 
-// head goes through a partition from its end to its beginning. It holds no messages: there may be
-// many partitions full of them.
+// head reads a partition backwards. It holds no messages: there may be many partitions full of
+// them.
 type head struct {
 	at    *position
 	part  *partition
@@ -48,7 +48,7 @@ type head struct {
 
 func (h *head) exhausted() bool { return h.at.next <= h.part.first }
 
-// begin goes to the last record with an ID up to end, or the last one of all if that is zero.
+// begin moves to the last record with an ID up to end, or to the last record if end is zero.
 func (h *head) begin(w *view, end ID) (err error) {
 	h.end = h.part.bytes
 	if !end.IsZero() && h.part.lastID.Compare(end) > 0 {
@@ -67,7 +67,7 @@ func (h *head) begin(w *view, end ID) (err error) {
 	return h.load(w)
 }
 
-// back goes one record back.
+// back moves one record back.
 func (h *head) back(w *view) error {
 	h.at.next--
 	h.end -= h.bytes

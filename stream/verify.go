@@ -13,8 +13,8 @@ import (
 
 var _ engine.Verifier = (*machine)(nil)
 
-// Verify checks that all rows of the machine fit together, and what it remembers of them: see the
-// comment on rows for what they are.
+// Verify checks that all rows of the machine are consistent, and that its memory matches them. See
+// the comments on rows for their contents.
 func (m *machine) Verify(a *engine.Audit) error {
 	v := &verifier{Audit: a, names: a.Names()}
 	v.counted = make([]int64, len(v.names))
@@ -32,8 +32,8 @@ func (m *machine) Verify(a *engine.Audit) error {
 	return nil
 }
 
-// verifier walks over the streams, and over the rows of each. What it keeps is that of one stream,
-// and a part of the gens.
+// verifier scans the streams, and the rows of each. It keeps the data of one stream, and a part of
+// the gens, in memory.
 type verifier struct {
 	*engine.Audit
 	names   []string
@@ -47,12 +47,12 @@ func (v *verifier) name(ns uint32) string {
 	return fmt.Sprintf("%q", v.names[ns])
 }
 
-// unknownRows reports rows that are of no kind.
+// unknownRows reports rows of unknown kinds.
 func (v *verifier) unknownRows() error {
 	return v.UnknownRows("stream", string(slices.Sorted(slices.Values(append(append([]byte{rowStream}, genKinds[:]...), pushKinds[:]...)))))
 }
 
-// streams looks at each stream.
+// streams checks each stream.
 func (v *verifier) streams() error {
 	return v.Scan([]byte{rowStream}, []byte{rowStream + 1}, func(k, value []byte) error {
 		if len(k) <= 5 {
@@ -78,8 +78,8 @@ func (v *verifier) streams() error {
 	})
 }
 
-// timers checks that every timer has a reason. That of a producer may be left from a stream that
-// was deleted.
+// timers checks that every timer has a reason. A producer's timer may be left from a deleted
+// stream.
 func (v *verifier) timers() error {
 	return v.Timers(func(due int64, ns uint32, token []byte) error {
 		switch {
@@ -110,12 +110,12 @@ func (v *verifier) timers() error {
 	})
 }
 
-// orphans reports rows whose gen is that of no stream. It looks for the gens of rows, many at once,
-// among those of the streams.
+// orphans reports rows whose gen belongs to no stream. It searches for the gens of rows, many at
+// once, among those of the streams.
 func (v *verifier) orphans() error {
 	for _, kind := range genKinds {
 		for from := []byte{kind}; from != nil; {
-			gens := make(map[uint64]int) // of rows, and how many streams have it
+			gens := make(map[uint64]int) // of rows, with the number of streams that have it
 			var err error
 			if from, err = v.gens(kind, from, gens); err != nil {
 				return err
@@ -141,11 +141,11 @@ func (v *verifier) orphans() error {
 	return nil
 }
 
-// maxGens bounds the gens in memory, about 40 bytes each.
+// maxGens limits the gens in memory, about 40 bytes each.
 const maxGens = 1 << 18
 
-// gens adds the gens of the rows of a kind from a key on, and returns from which one there may be
-// more, nil if there are none.
+// gens adds the gens of the rows of a kind from a key on. It returns the key from which there may
+// be more, nil if there are none.
 func (v *verifier) gens(kind byte, from []byte, gens map[uint64]int) ([]byte, error) {
 	for len(gens) < maxGens {
 		it, err := v.Iter(from, []byte{kind + 1})
@@ -169,7 +169,7 @@ func (v *verifier) gens(kind byte, from []byte, gens map[uint64]int) ([]byte, er
 	return from, nil
 }
 
-// memory compares what the machine remembers for Apply with the rows.
+// memory compares the machine's memory with the rows.
 func (v *verifier) memory(m *machine) error {
 	for at, remembered := range m.streams.All() {
 		b, ok, err := v.Get(streamKey(nil, at.ns, at.name))
@@ -194,7 +194,7 @@ func (v *verifier) memory(m *machine) error {
 		}
 		prefix := pushPrefix(nil, at.ns, at.name)
 		if err := v.Scan(prefix, key.PrefixEnd(prefix), func(k, value []byte) error {
-			f, _ := decodePush(value) // verifyPushes has reported one that is damaged
+			f, _ := decodePush(value) // verifyPushes has reported a damaged one
 			st.subscriptions = append(st.subscriptions, subscription{string(k[len(prefix):]), f.Group})
 			return nil
 		}); err != nil {

@@ -48,41 +48,40 @@ func (s *streamAudit) groups() error {
 	return nil
 }
 
-// groupAt is where the id of the group is in the keys of its rows.
+// groupAt is the position of the group's id in the keys of its rows.
 const groupAt = partAt
 
-// groupAudit is what is known of a group while its rows are looked at: no more than it has under
-// way, and the keys that are held.
+// groupAudit is the state collected about a group: its pending records and the keys that are held.
 type groupAudit struct {
 	*streamAudit
 	groupHeader
 	name    string
 	cursors []groupCursor
 	members map[string]member
-	ending  bool              // what some of them have is being taken back
-	under   map[Ref]uint64    // key hashes of what is under way, by place
-	busy    map[keyAt]bool    // keys that have something under way
+	ending  bool              // records of some members are being taken back
+	under   map[Ref]uint64    // key hashes of pending records, by position
+	busy    map[keyAt]bool    // keys with pending records
 	held    []uint64          // records held, by partition
-	due     int64             // when the first of what is under way is due that is still waited for, 0: nothing is
-	first   map[keyAt]keyed   // of the keys that are held
-	found   uint64            // records that wait and are announced
-	counts  []uint64          // records under way, by partition
-	has     map[string]uint64 // records of members
-	waits   map[keyAt]bool    // keys of records that wait: whether the first of them is announced
-	out     map[keyAt]bool    // keys of records that are with consumers
+	due     int64             // earliest due time of the pending records that the timer still has to process, 0: none
+	first   map[keyAt]keyed   // held records by key
+	found   uint64            // announced records
+	counts  []uint64          // pending records, by partition
+	has     map[string]uint64 // pending records of members
+	waits   map[keyAt]bool    // keys of waiting records: whether the first of them is announced
+	out     map[keyAt]bool    // keys of records with consumers
 }
 
-// keyAt is a key of a partition, by its hash.
+// keyAt is the key hash of a partition.
 type keyAt struct {
 	partition int
 	hash      uint64
 }
 
-// keyed is what was found of a key that is held.
+// keyed is the held records found of a key.
 type keyed struct {
 	n, first uint64
-	counted  bool // it has a row that says how many they are
-	free     bool // it has a row that says so
+	counted  bool // it has a row 'k' with their number
+	free     bool // it has a row 'y'
 }
 
 func (g *groupAudit) problem(format string, args ...any) {
@@ -167,7 +166,7 @@ func (g *groupAudit) member(k, value []byte) error {
 	return err
 }
 
-// goesOn notes a record that is under way. due is 0 if nothing has to happen for it to go on.
+// goesOn adds a pending record. due is 0 if it does not depend on the timer.
 func (g *groupAudit) goesOn(p int, offset, hash uint64, due int64) {
 	ref := Ref{Partition: p, Offset: offset}
 	if _, twice := g.under[ref]; twice {
@@ -231,8 +230,7 @@ func (g *groupAudit) failure(k, value []byte) error {
 		due = 0
 	}
 	if g.mode == KeyShared {
-		// Rows come in the order of offsets: the first one of a key is the first of those that
-		// wait.
+		// Rows come in the order of offsets: the first row of a key is its first waiting record.
 		at := keyAt{p, f.hash}
 		if _, had := g.waits[at]; !had {
 			g.waits[at] = announced
@@ -292,8 +290,7 @@ func (g *groupAudit) freeKey(k, value []byte) error {
 	return nil
 }
 
-// keys checks that held keys are counted, and free unless something of them is under way, and the
-// counts.
+// keys checks the counts of held keys, and that they are free unless they have pending records.
 func (g *groupAudit) keys() {
 	for at, of := range g.first {
 		if !of.counted {
@@ -310,8 +307,8 @@ func (g *groupAudit) keys() {
 	}
 }
 
-// announcements checks what the group's row says of records that wait, and of members: those who
-// look for something to take rely on it.
+// announcements checks what the group's row says of waiting records and of members: look relies on
+// it.
 func (g *groupAudit) announcements() {
 	heads := slotSet{}
 	for at, announced := range g.waits {
@@ -325,7 +322,7 @@ func (g *groupAudit) announcements() {
 	}
 }
 
-// waitsFor reports whether members are there whose time goes by.
+// waitsFor reports whether the group has members that need the timer.
 func (g *groupAudit) waitsFor() bool {
 	for _, mem := range g.members {
 		if !mem.attended || !mem.there() {
@@ -335,7 +332,7 @@ func (g *groupAudit) waitsFor() bool {
 	return false
 }
 
-// groupTimer checks that what is under way is waited for.
+// groupTimer checks that the timer is set for pending records.
 func (g *groupAudit) groupTimer() error {
 	timer := g.groupHeader.timer
 	if timer == 0 {
@@ -348,7 +345,7 @@ func (g *groupAudit) groupTimer() error {
 		g.problem("has records to take back, and its timer is set at %d", timer)
 	}
 	if g.due != 0 && timer > max(g.due, g.Applied.Stamp) {
-		// What was due when a command looked is dealt with by then.
+		// Items due when a command checked have been processed by then.
 		g.problem("has something due at %d, and its timer is set at %d", g.due, timer)
 	}
 	set, err := g.HasTimer(timer, g.ns, groupTokenOf(g.gen, g.groupHeader.id, g.streamAudit.name, g.name))
@@ -358,7 +355,7 @@ func (g *groupAudit) groupTimer() error {
 	return err
 }
 
-// groupTimers checks a timer of a group. That of a stream or group that was deleted may be left.
+// groupTimers checks a timer of a group. A timer of a deleted stream or group may be left.
 func (v *verifier) groupTimers(due int64, ns uint32, token []byte) error {
 	gen, id, name, group, ok := parseGroupToken(token)
 	if !ok {
@@ -376,7 +373,7 @@ func (v *verifier) groupTimers(due int64, ns uint32, token []byte) error {
 	return nil
 }
 
-// groupMemory compares what the machine remembers of groups with the rows.
+// groupMemory compares the machine's memory of groups with the rows.
 func (v *verifier) groupMemory(m *machine) error {
 	for at, g := range m.groups.All() {
 		b, ok, err := v.Get(groupKey(nil, g.gen, g.group))
@@ -385,7 +382,7 @@ func (v *verifier) groupMemory(m *machine) error {
 		}
 		if !ok {
 			if _, there, err := v.Get(streamKey(nil, at.ns, at.name)); err != nil || !there {
-				return err // it went with its stream, and will be forgotten
+				return err // it was deleted with its stream, and will be forgotten
 			}
 			continue
 		}
@@ -404,7 +401,7 @@ func (v *verifier) groupMemory(m *machine) error {
 	return nil
 }
 
-// compareGroup compares what a group has under way in memory with its rows.
+// compareGroup compares the pending records of a group in memory with its rows.
 func (v *verifier) compareGroup(g *group) error {
 	remembered := make(map[string]string)
 	for p := range g.parts {
@@ -484,8 +481,8 @@ func (v *verifier) compareMembers(g *group) error {
 	return nil
 }
 
-// compareKeys checks what memory says of keys that are busy or free: no more and no less than what
-// follows from the rows.
+// compareKeys checks that the busy and free keys in memory are exactly those that follow from the
+// rows.
 func (v *verifier) compareKeys(g *group) error {
 	for p := range g.parts {
 		part := &g.parts[p]
@@ -513,7 +510,7 @@ func (v *verifier) compareKeys(g *group) error {
 	prefix := groupPrefix(nil, rowFree, g.gen, g.id)
 	return v.Scan(prefix, key.PrefixEnd(prefix), func(k, _ []byte) error {
 		if len(k) != behindPart+9 || partitionIn(k) >= len(g.parts) {
-			return nil // reported by the rows' own check
+			return nil // reported by the check of the rows
 		}
 		slot, offset := int(k[behindPart]), binary.BigEndian.Uint64(k[behindPart+1:])
 		if s := g.parts[partitionIn(k)].free[slot]; s.empty || offset < s.from {

@@ -8,14 +8,14 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// streamAudit is what is known of a stream while its rows are looked at.
+// streamAudit is the state collected about a stream.
 type streamAudit struct {
 	*verifier
 	header
 	ns    uint32
 	name  string
 	parts []partition
-	known []bool // parts that have a row
+	known []bool // partitions that have a row
 }
 
 func (s *streamAudit) problem(format string, args ...any) {
@@ -55,7 +55,7 @@ func (s *streamAudit) row() {
 	}
 }
 
-// readPartitions checks the rows of the partitions by themselves.
+// readPartitions reads and checks the rows of the partitions.
 func (s *streamAudit) readPartitions() error {
 	s.parts, s.known = make([]partition, s.partitions), make([]bool, s.partitions)
 	for p := range s.parts {
@@ -86,10 +86,10 @@ func (s *streamAudit) readPartitions() error {
 	})
 }
 
-// partAt is where the number of the partition is in the keys of its rows.
+// partAt is the position of the partition number in the keys of its rows.
 const partAt = 9
 
-// records checks that each partition has the records its row says, in their order.
+// records checks that each partition has the records that its row says, in order.
 func (s *streamAudit) records() error {
 	at := &recordAudit{streamAudit: s, partition: -1}
 	prefix := genKey(nil, rowRecord, s.gen)
@@ -105,19 +105,20 @@ func (s *streamAudit) records() error {
 	return err
 }
 
-// recordAudit is where looking at the records of a stream has come to.
+// recordAudit is the position of a scan of a stream's records.
 type recordAudit struct {
 	*streamAudit
 	partition int
 	next      uint64 // offset
 	id        ID     // of the record before
-	lsn       uint64 // likewise
-	bytes     uint64 // of all up to it; known unless it is the first
+	lsn       uint64 // of the record before
+	bytes     uint64 // of all records up to it; known unless it is the first
 	counted   bool   // bytes is known
-	broken    bool   // something has been reported of the partition: what follows from it is not
+	broken    bool   // a problem of the partition has been reported: consequences are not
 }
 
-// to ends the partition and goes on to another one, from the first row that has not been removed.
+// to ends the current partition and moves to another one, at its first row that has not been
+// deleted.
 func (r *recordAudit) to(partition int) {
 	for ; r.partition < partition; r.begin(r.partition + 1) {
 		if r.partition < 0 || r.broken {
@@ -183,7 +184,7 @@ func (r *recordAudit) row(partition int, offset uint64, value []byte) {
 	r.bytes, r.counted = rec.before+uint64(len(rec.message)), true
 }
 
-// producers checks what is remembered of producers.
+// producers checks the rows of producers.
 func (s *streamAudit) producers() error {
 	prefix := genKey(nil, rowProducer, s.gen)
 	return s.Scan(prefix, key.PrefixEnd(prefix), func(k, value []byte) error {
@@ -213,7 +214,7 @@ func (s *streamAudit) producers() error {
 	})
 }
 
-// appended checks that what a producer is told again is so.
+// appended checks the result that a producer's repeat would return.
 func (s *streamAudit) appended(producer string, a producerAppend) {
 	all, err := appendMessages.Decode(a.result)
 	if err != nil {
@@ -229,7 +230,7 @@ func (s *streamAudit) appended(producer string, a producerAppend) {
 	}
 }
 
-// leftover checks that the row of a stream that has been deleted goes in time.
+// leftover checks that the row of a deleted stream is removed in time.
 func (s *streamAudit) leftover() error {
 	set, err := s.HasTimer(s.header.timer, s.ns, retentionToken(s.gen, s.name))
 	if err == nil && (!set || s.header.timer > s.Applied.Stamp+rememberMillis) {
@@ -238,7 +239,7 @@ func (s *streamAudit) leftover() error {
 	return err
 }
 
-// timer checks that what has to go is waited for.
+// timer checks that the retention timer is set if it is needed.
 func (s *streamAudit) timer() error {
 	records := uint64(0)
 	for p := range s.parts {

@@ -43,7 +43,7 @@ func codeID(c *codec.Coder, id *ID) {
 	c.Uvarint(&id.Seq)
 }
 
-// field codes an ID as queries have it; see ID.code for commands.
+// field codes an ID in queries; see ID.code for commands.
 func (id *ID) field(f *codec.Fields, name string) {
 	if c := f.Binary(); c != nil {
 		codeID(c, id)
@@ -57,7 +57,7 @@ var (
 	partitionRange = codec.Range{Max: MaxPartitions - 1}
 )
 
-// code codes a place without a delivery.
+// code codes a position without a delivery.
 func (r *Ref) code(f *codec.Fields) {
 	f.Int("partition", &r.Partition, partitionRange)
 	f.Uvarint("offset", &r.Offset)
@@ -109,7 +109,7 @@ func (q *readQuery) Arguments(f *codec.Fields) {
 	f.Bool("wait", &q.wait)
 }
 
-// codeFrom codes the positions: nil is not the same as none.
+// codeFrom codes the positions: nil and empty are different.
 func (q *readQuery) codeFrom(f *codec.Fields) {
 	there := q.from != nil
 	if c := f.Binary(); c != nil {
